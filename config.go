@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/outboxweb/outboxweb/internal/auth"
 	"github.com/outboxweb/outboxweb/internal/handlers"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 )
@@ -32,6 +33,9 @@ func (c *Config) check() error {
 		if err := handlers.CheckHost(name); err != nil {
 			return outbox.Setup("Hosts: %v", err)
 		}
+	}
+	if err := auth.CheckSignOut(c.SignOut); err != nil {
+		return outbox.Setup("SignOut: %v", err)
 	}
 	for _, n := range []struct {
 		field string

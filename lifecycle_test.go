@@ -91,6 +91,7 @@ func TestOpen_saysWhatIsWrong(t *testing.T) {
 		"Config.JournalDB, or create it":                          func(c *outboxweb.Config) { c.JournalDB, c.NoMigrate = "sqlite:/nowhere/journal.db", true },
 		"Config.JournalDB: \"postgres":                            func(c *outboxweb.Config) { c.JournalDB = "postgres://h:x/d" },
 		"BasePath":                                                func(c *outboxweb.Config) { c.BasePath = "admin" },
+		"SignOut":                                                 func(c *outboxweb.Config) { c.SignOut = "//evil.example" },
 		"PublicURL":                                               func(c *outboxweb.Config) { c.PublicURL = "shop.example" },
 		"does not exist": func(c *outboxweb.Config) {
 			c.Projections = []string{"/nowhere/at/all"}

@@ -41,6 +41,9 @@ type Config struct {
 	// FrameAncestors are the origins whose pages may show the console in a frame, such as
 	// https://portal.example; 'self' in single quotes is its own. None forbids it.
 	FrameAncestors []string
+	// SignOut is where the console's link Sign out leads, beside the operator's name: a path, not below
+	// BasePath, or an https URL. Empty shows no link.
+	SignOut string
 	// Projections are directories of SQL files, or builtin:NAME, beside what Project adds.
 	Projections []string
 	// Sources are the tables from which Run moves events to the journal, by name: lower-case letters,
@@ -378,7 +381,7 @@ func (e *Engine) Handler(who func(*http.Request) (Operator, error)) http.Handler
 		}
 	}
 	return p.Handler(handlers.Config{Embedded: true, ReadOnly: e.config.ReadOnly, BasePath: e.config.BasePath, Hosts: hosts, PublicOrigin: e.config.PublicURL,
-		FrameAncestors: e.config.FrameAncestors, ActRate: actRate, MaxPayload: e.config.MaxPayload, Auth: gate})
+		FrameAncestors: e.config.FrameAncestors, SignOut: e.config.SignOut, ActRate: actRate, MaxPayload: e.config.MaxPayload, Auth: gate})
 }
 
 // actRate is how many actions per second one operator may perform.

@@ -188,6 +188,9 @@ func (c *crawl) page(path string, body []byte) {
 
 // element checks the references of an element. It does not follow POST-only targets.
 func (c *crawl) element(path string, e html.Token) {
+	if slices.Contains(e.Attr, html.Attribute{Key: "data-testid", Val: "sign-out"}) {
+		return // the proxy's own page
+	}
 	posts := e.Data == "form" && slices.ContainsFunc(e.Attr, func(a html.Attribute) bool { return a.Key == "method" && strings.EqualFold(a.Val, "post") })
 	for _, a := range e.Attr {
 		switch {

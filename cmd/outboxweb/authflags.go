@@ -28,6 +28,7 @@ type authFlags struct {
 	AuthGroupsFormat string   `placeholder:"FORMAT" values:"groups-format" help:"proxy-header: how the header lists groups: repeated (the header once for each group) or json (an array of strings). Otherwise names are separated by commas, and roles cannot be granted to groups."`
 	AuthSecretHeader string   `placeholder:"NAME" help:"proxy-header: the header in which the proxy sends its secret."`
 	AuthSecretFile   string   `placeholder:"FILE" help:"proxy-header: the file with the proxy's secret, at least 16 bytes."`
+	SignOut          string   `placeholder:"URL" help:"Where the pages' link Sign out leads: a path at the proxy's host, not below the base path, or an https URL. The presets oauth2-proxy, cloudflare-access, pomerium and google-iap have one."`
 	Viewer           []string `placeholder:"ENTRY" help:"Who is a viewer: user:NAME, group:NAME, or * for every authenticated user. Repeatable."`
 	Operator         []string `placeholder:"ENTRY" help:"Who is an operator: may also requeue, pause and repair. Repeatable."`
 	Admin            []string `placeholder:"ENTRY" help:"Who is an admin: may also skip events, reveal redacted values and revoke API tokens. Repeatable."`
@@ -66,7 +67,7 @@ func (c *serveCmd) letsProxiesAct() bool {
 func (f *authFlags) config() (auth.Config, error) {
 	c := auth.Config{Kind: f.kind(), Preset: f.AuthPreset, Header: f.AuthHeader, Issuer: f.AuthIssuer, Audience: f.AuthAudience, JWKS: f.AuthJWKS,
 		Algorithms: f.AuthAlgorithms, UserClaim: f.AuthUserClaim, GroupsClaim: f.AuthGroupsClaim, UserHeader: f.AuthUserHeader,
-		GroupsHeader: f.AuthGroupsHeader, GroupsFormat: f.AuthGroupsFormat, InsecureCommaGroups: f.InsecureCommaGroups, SecretHeader: f.AuthSecretHeader, Contact: f.Contact,
+		GroupsHeader: f.AuthGroupsHeader, GroupsFormat: f.AuthGroupsFormat, InsecureCommaGroups: f.InsecureCommaGroups, SecretHeader: f.AuthSecretHeader, Contact: f.Contact, SignOut: f.SignOut,
 		Grants: outbox.Grants{outbox.RoleViewer: f.Viewer, outbox.RoleOperator: f.Operator, outbox.RoleAdmin: f.Admin}}
 	for _, text := range f.TrustedProxy {
 		prefix, unix, err := auth.ParsePeer(text)

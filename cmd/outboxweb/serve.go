@@ -312,7 +312,7 @@ func (c *serveCmd) newServer(a *app, st *engine.Engine, set *projection.Set, sub
 		Subscriptions: subs, NoPublish: !c.Publish, EventSource: c.EventSource, Destinations: a.publishOptions(), Alerts: told, NoRehearse: c.NoRehearse, NoIntake: !c.Intake, MaxPayload: a.MaxPayload})
 	stopping := make(chan struct{})
 	handler := p.Handler(handlers.Config{ReadOnly: c.ReadOnly, ReasonFrom: a.ReasonFrom, BasePath: c.BasePath, Hosts: c.hosts(addr), PublicOrigin: c.PublicOrigin, FrameAncestors: c.FrameAncestors,
-		HSTS: c.TLSCert != "", ActRate: c.ActRate, Settings: a.settings, CommandFlags: a.flagsFromAnywhere(), MaxPayload: a.MaxPayload, MaxAppendEvents: c.MaxEvents, Auth: gate, Stopping: stopping})
+		HSTS: c.TLSCert != "", ActRate: c.ActRate, Settings: a.settings, CommandFlags: a.flagsFromAnywhere(), MaxPayload: a.MaxPayload, MaxAppendEvents: c.MaxEvents, Auth: gate, SignOut: gate.SignOut(), Stopping: stopping})
 	s := &server{process: p, gate: gate, http: handlers.NewHTTPServer(handler, handlers.Patience{}, log), log: log, limit: stopLimit, exit: os.Exit}
 	s.http.RegisterOnShutdown(func() { close(stopping) })
 	return s, nil

@@ -67,6 +67,10 @@ type Config struct {
 	SecretHeader        string // header with the proxy's secret, checked in addition to its address; none when empty
 	Secret              string // at least 16 bytes
 
+	// SignOut is the address at which the proxy ends a session: a path of its host, or an https URL. The
+	// preset may have one; empty if there is none.
+	SignOut string
+
 	// Trusted and TrustUnix are the trusted proxies, by peer.
 	Trusted   []netip.Prefix
 	TrustUnix bool // any peer on the Unix socket
@@ -152,6 +156,9 @@ func (g *Gate) Identify(r *http.Request) (outbox.Identity, error) {
 	}
 	return who, nil
 }
+
+// SignOut is Config.SignOut, completed.
+func (g *Gate) SignOut() string { return g.config.SignOut }
 
 // Trusts reports whether the request's peer is a trusted proxy, which may name the user and the
 // path prefix of the pages.

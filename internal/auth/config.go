@@ -1,8 +1,10 @@
 package auth
 
 import (
+	"cmp"
 	"net/http"
 	"net/netip"
+	"net/url"
 	"slices"
 	"strings"
 	"unicode"
@@ -36,25 +38,34 @@ type preset struct {
 	refresh string // how the proxy renews its assertion, in parentheses after a space
 
 	userHeader, groupsHeader string
+
+	signOut string
 }
 
 var presets = []preset{
 	{kind: KindJWT, name: "cloudflare-access", header: "Cf-Access-Jwt-Assertion", algorithms: []string{"RS256"}, user: "email", groups: "custom.groups",
-		jwks: func(issuer string) string { return strings.TrimSuffix(issuer, "/") + "/cdn-cgi/access/certs" }},
+		signOut: "/cdn-cgi/access/logout",
+		jwks:    func(issuer string) string { return strings.TrimSuffix(issuer, "/") + "/cdn-cgi/access/certs" }},
 	{kind: KindJWT, name: "google-iap", header: "X-Goog-Iap-Jwt-Assertion", issuer: "https://cloud.google.com/iap", algorithms: []string{"ES256"}, user: "email",
-		jwks: func(string) string { return "https://www.gstatic.com/iap/verify/public_key-jwk" }},
+		signOut: "/?gcp-iap-mode=CLEAR_LOGIN_COOKIE",
+		jwks:    func(string) string { return "https://www.gstatic.com/iap/verify/public_key-jwk" }},
 	// Pomerium's issuer is a host name, unless it is configured to use a URL.
 	{kind: KindJWT, name: "pomerium", header: "X-Pomerium-Jwt-Assertion", algorithms: []string{"ES256"}, user: "email", groups: "groups",
+		signOut: "/.pomerium/sign_out",
 		jwks: func(issuer string) string {
 			host := strings.TrimPrefix(strings.TrimSuffix(issuer, "/"), "https://")
 			return "https://" + host + "/.well-known/pomerium/jwks.json"
 		}},
-	{kind: KindJWT, name: "oauth2-proxy", header: "X-Outboxweb-Id-Token", algorithms: []string{"RS256"}, user: "email", groups: "groups",
+	{kind: KindJWT, name: "oauth2-proxy", header: "X-Outboxweb-Id-Token", algorithms: []string{"RS256"}, user: "email", groups: "groups", signOut: oauth2SignOut,
 		refresh: " (oauth2-proxy: cookie_refresh below the token's lifetime, the scope offline_access, and pass the Set-Cookie of its answer on)"},
-	{kind: KindProxyHeader, name: "oauth2-proxy", userHeader: "X-Forwarded-Email", groupsHeader: "X-Forwarded-Groups"},
+	{kind: KindProxyHeader, name: "oauth2-proxy", userHeader: "X-Forwarded-Email", groupsHeader: "X-Forwarded-Groups", signOut: oauth2SignOut},
 	{kind: KindProxyHeader, name: "authelia", userHeader: "Remote-User", groupsHeader: "Remote-Groups"},
 	{kind: KindProxyHeader, name: "tailscale", userHeader: "Tailscale-User-Login"},
 }
+
+// oauth2SignOut leads to oauth2-proxy's page with the login's button: without rd, or with a page of the
+// console, a provider that is still signed in would lead straight back.
+const oauth2SignOut = "/oauth2/sign_out?rd=%2Foauth2%2Fsign_in"
 
 // PresetNames returns the names of a kind's presets.
 func PresetNames(kind Kind) []string {
@@ -78,7 +89,7 @@ func (c *Config) check() error {
 	if err := c.fillIn(); err != nil {
 		return err
 	}
-	if err := c.checkPeers(); err != nil {
+	if err := cmp.Or(c.checkPeers(), CheckSignOut(c.SignOut)); err != nil {
 		return err
 	}
 	var err error
@@ -130,6 +141,7 @@ func (c *Config) refuseStray() error {
 		{"insecure-comma-groups", c.InsecureCommaGroups, []Kind{KindProxyHeader}},
 		{"contact", c.Contact != "", []Kind{KindJWT, KindProxyHeader}},
 		{"auth-secret-header", c.SecretHeader != "", []Kind{KindProxyHeader}},
+		{"sign-out", c.SignOut != "", []Kind{KindJWT, KindProxyHeader}},
 		{"auth-secret-file", c.Secret != "", []Kind{KindProxyHeader}},
 	}
 	for _, r := range outbox.Roles {
@@ -162,6 +174,7 @@ func (c *Config) fillIn() error {
 			*field = value
 		}
 	}
+	fill(&c.SignOut, p.signOut)
 	switch c.Kind {
 	case KindJWT:
 		c.refresh = p.refresh
@@ -178,6 +191,17 @@ func (c *Config) fillIn() error {
 	case KindProxyHeader:
 		fill(&c.UserHeader, p.userHeader)
 		fill(&c.GroupsHeader, p.groupsHeader)
+	}
+	return nil
+}
+
+// CheckSignOut validates an address for Config.SignOut: empty, a path of the proxy's host, or an https
+// URL. Its error is an outbox.ErrInvalid.
+func CheckSignOut(text string) error {
+	u, err := url.Parse(text)
+	if err != nil || strings.ContainsAny(text, "\\ ") || u.User != nil ||
+		text != "" && !(u.Scheme == "https" && u.Hostname() != "") && !(strings.HasPrefix(text, "/") && !strings.HasPrefix(text, "//")) {
+		return outbox.Invalid("sign-out", "%q is neither a path that begins with one slash, such as /oauth2/sign_out, nor an https URL", text)
 	}
 	return nil
 }

@@ -93,6 +93,8 @@ func TestNew_namesWhatIsWrong(t *testing.T) {
 		{"contact of nobody", Config{Contact: "me"}, "contact", "--auth jwt or --auth proxy-header"},
 		{"contact of two lines", jwt(func(c *Config) { c.Contact = "me\nyou" }), "contact", "one line"},
 		{"long contact", jwt(func(c *Config) { c.Contact = strings.Repeat("é", 201) }), "contact", "at most 200 characters"},
+		{"stray sign-out", Config{SignOut: "/logout"}, "sign-out", "it belongs to --auth jwt or --auth proxy-header"},
+		{"sign-out elsewhere", jwt(func(c *Config) { c.SignOut = "//evil.example" }), "sign-out", "neither a path"},
 		{"issuer for a header", header(func(c *Config) { c.Issuer = issuer }), "auth-issuer", "--auth jwt"},
 	} {
 		_, err := New(c.config)
@@ -115,28 +117,42 @@ func TestNew_presetsKnowTheirProxies(t *testing.T) {
 	for _, c := range []struct {
 		config                     Config
 		header, keys, user, groups string
-		algorithms                 string
+		algorithms, signOut        string
 	}{
 		{Config{Preset: "cloudflare-access", Issuer: "https://team.cloudflareaccess.com"},
-			"Cf-Access-Jwt-Assertion", "https://team.cloudflareaccess.com/cdn-cgi/access/certs", "email", "custom.groups", "RS256"},
-		{Config{Preset: "google-iap"}, "X-Goog-Iap-Jwt-Assertion", "https://www.gstatic.com/iap/verify/public_key-jwk", "email", "", "ES256"},
-		{Config{Preset: "pomerium", Issuer: "ops.example.org"}, "X-Pomerium-Jwt-Assertion", "https://ops.example.org/.well-known/pomerium/jwks.json", "email", "groups", "ES256"},
-		{Config{Preset: "pomerium", Issuer: "https://ops.example.org/"}, "X-Pomerium-Jwt-Assertion", "https://ops.example.org/.well-known/pomerium/jwks.json", "email", "groups", "ES256"},
-		{Config{Preset: "oauth2-proxy", Issuer: issuer, JWKS: issuer + "/keys", Header: "x-id-token", UserClaim: "sub"}, "X-Id-Token", issuer + "/keys", "sub", "groups", "RS256"},
-		{Config{Preset: "oauth2-proxy", Issuer: issuer}, "X-Outboxweb-Id-Token", "", "email", "groups", "RS256"},
-		{Config{Header: "X-Assertion", Issuer: issuer, JWKS: issuer + "/keys", Algorithms: []string{"EdDSA"}}, "X-Assertion", issuer + "/keys", "email", "groups", "EdDSA"},
+			"Cf-Access-Jwt-Assertion", "https://team.cloudflareaccess.com/cdn-cgi/access/certs", "email", "custom.groups", "RS256", "/cdn-cgi/access/logout"},
+		{Config{Preset: "google-iap"}, "X-Goog-Iap-Jwt-Assertion", "https://www.gstatic.com/iap/verify/public_key-jwk", "email", "", "ES256", "/?gcp-iap-mode=CLEAR_LOGIN_COOKIE"},
+		{Config{Preset: "pomerium", Issuer: "ops.example.org"}, "X-Pomerium-Jwt-Assertion", "https://ops.example.org/.well-known/pomerium/jwks.json", "email", "groups", "ES256", "/.pomerium/sign_out"},
+		{Config{Preset: "pomerium", Issuer: "https://ops.example.org/"}, "X-Pomerium-Jwt-Assertion", "https://ops.example.org/.well-known/pomerium/jwks.json", "email", "groups", "ES256", "/.pomerium/sign_out"},
+		{Config{Preset: "oauth2-proxy", Issuer: issuer, JWKS: issuer + "/keys", Header: "x-id-token", UserClaim: "sub"}, "X-Id-Token", issuer + "/keys", "sub", "groups", "RS256", oauth2SignOut},
+		{Config{Preset: "oauth2-proxy", Issuer: issuer}, "X-Outboxweb-Id-Token", "", "email", "groups", "RS256", oauth2SignOut},
+		{Config{Header: "X-Assertion", Issuer: issuer, JWKS: issuer + "/keys", Algorithms: []string{"EdDSA"}, SignOut: "/bye"}, "X-Assertion", issuer + "/keys", "email", "groups", "EdDSA", "/bye"},
 	} {
 		c.config.Kind, c.config.Audience, c.config.Grants = KindJWT, []string{"outboxweb"}, everybody
 		g, _ := gate(t, c.config)
 		got := g.config
-		if got.Header != c.header || got.JWKS != c.keys || got.UserClaim != c.user || got.GroupsClaim != c.groups || strings.Join(got.Algorithms, " ") != c.algorithms {
-			t.Errorf("%s: %s, %s, %s, %s, %v", c.config.Preset, got.Header, got.JWKS, got.UserClaim, got.GroupsClaim, got.Algorithms)
+		if got.Header != c.header || got.JWKS != c.keys || got.UserClaim != c.user || got.GroupsClaim != c.groups || strings.Join(got.Algorithms, " ") != c.algorithms || g.SignOut() != c.signOut {
+			t.Errorf("%s: %s, %s, %s, %s, %v, %s", c.config.Preset, got.Header, got.JWKS, got.UserClaim, got.GroupsClaim, got.Algorithms, g.SignOut())
 		}
 	}
-	for name, want := range map[string]string{"oauth2-proxy": "X-Forwarded-Email X-Forwarded-Groups", "authelia": "Remote-User Remote-Groups", "tailscale": "Tailscale-User-Login "} {
+	for name, want := range map[string]string{"oauth2-proxy": "X-Forwarded-Email X-Forwarded-Groups " + oauth2SignOut, "authelia": "Remote-User Remote-Groups ", "tailscale": "Tailscale-User-Login  "} {
 		g, _ := gate(t, Config{Kind: KindProxyHeader, Preset: name, TrustUnix: true, Grants: everybody})
-		if got := g.config.UserHeader + " " + g.config.GroupsHeader; got != want {
+		if got := g.config.UserHeader + " " + g.config.GroupsHeader + " " + g.SignOut(); got != want {
 			t.Errorf("%s reads %s", name, got)
+		}
+	}
+}
+
+func TestCheckSignOut(t *testing.T) {
+	t.Parallel()
+	for _, text := range []string{"", "/", "/oauth2/sign_out?rd=%2Foauth2%2Fsign_in", "https://sso.example/logout?client=outboxweb"} {
+		if err := CheckSignOut(text); err != nil {
+			t.Errorf("%q: %v", text, err)
+		}
+	}
+	for _, text := range []string{"oauth2/sign_out", "//evil.example", `/\evil.example`, "http://sso.example", "https:", "https:///logout", "https://user@sso.example", "javascript:alert(1)", "/a b", "/a\nb"} {
+		if err := CheckSignOut(text); !errors.Is(err, outbox.ErrInvalid) {
+			t.Errorf("%q: %v", text, err)
 		}
 	}
 }

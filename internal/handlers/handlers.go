@@ -99,8 +99,11 @@ type Config struct {
 	// FrameAncestors are the origins whose pages may frame these pages, as in the policy
 	// frame-ancestors; none forbids framing.
 	FrameAncestors []string
-	Version        string
-	Projections    []outbox.ProjectionInfo // the loaded definitions
+	// SignOut is where the link that ends a reader's session leads: a path of the host, not below
+	// BasePath, or an https URL. Empty for no link.
+	SignOut     string
+	Version     string
+	Projections []outbox.ProjectionInfo // the loaded definitions
 	// InlineApply applies a campaign's unapplied events. It is nil unless the mode is
 	// inline_apply_only; an append then answers after it.
 	InlineApply func(ctx context.Context, campaignID string) error

@@ -29,6 +29,7 @@ func (s *server) plainFrame(r *http.Request, title, nav string) templates.Page {
 		Key:        requestID(r),
 		Links:      s.linksOf(r),
 		Me:         me(r),
+		SignOut:    templates.URL(s.SignOut),
 		Flags:      s.CommandFlags,
 		Origin:     s.origin(r),
 		Title:      title,

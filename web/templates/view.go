@@ -26,6 +26,7 @@ type Page struct {
 	Mode     outbox.Mode
 	Around   outbox.Surroundings // to explain why campaigns do or do not progress
 	Me       outbox.Identity     `redact:"-"` // the reader
+	SignOut  URL                 `redact:"-"` // where the reader's session is ended; empty if it cannot be
 	ReadOnly bool
 	Embedded bool // settings are fields of the program that serves the page, not flags
 	DryRun   bool // dry runs are offered
