@@ -95,6 +95,7 @@ type tab struct {
 	base    string // the base path of the pages, without a slash at its end
 	scripts bool
 	ctx     context.Context
+	close   context.CancelFunc
 
 	mu       sync.Mutex
 	trouble  []string
@@ -105,8 +106,14 @@ type tab struct {
 // of the test.
 func openTab(t *testing.T, s *server) *tab {
 	t.Helper()
-	ctx, closeTab := chromedp.NewContext(startChromium(t), chromedp.WithNewBrowserContext())
-	b := &tab{t: t, s: s, scripts: true, ctx: ctx}
+	return newTab(t, s, startChromium(t), chromedp.WithNewBrowserContext())
+}
+
+// newTab is openTab below the context of the browser, or of a tab whose profile it shares.
+func newTab(t *testing.T, s *server, parent context.Context, options ...chromedp.ContextOption) *tab {
+	t.Helper()
+	ctx, closeTab := chromedp.NewContext(parent, options...)
+	b := &tab{t: t, s: s, scripts: true, ctx: ctx, close: closeTab}
 	if err := chromedp.Do(ctx); err != nil {
 		t.Fatalf("open a tab: %v", err)
 	}
@@ -265,15 +272,21 @@ func value[T any](b *tab, expression string) T {
 // is loaded.
 func (b *tab) open(path string) {
 	b.t.Helper()
+	b.navigate(path)
+	if run := value[bool](b, `typeof htmx === "object"`); run != b.scripts {
+		b.t.Fatalf("the page's scripts run: %t, want %t", run, b.scripts)
+	}
+}
+
+// navigate is open for pages that may not be the server's.
+func (b *tab) navigate(path string) {
+	b.t.Helper()
 	ctx, cancel := context.WithTimeout(b.ctx, patience)
 	defer cancel()
 	if err := chromedp.Do(ctx, chromedp.Navigate(b.s.url+b.base+path)); err != nil {
 		b.t.Fatalf("open %s: %v", path, err)
 	}
 	b.await("the page is loaded", b.loaded())
-	if run := value[bool](b, `typeof htmx === "object"`); run != b.scripts {
-		b.t.Fatalf("the page's scripts run: %t, want %t", run, b.scripts)
-	}
 }
 
 // loaded is the condition that the page is there and its scripts, which wait for its first paint,

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"io"
 	"maps"
 	"net/http"
 	"net/url"
@@ -44,7 +45,9 @@ func (s *server) failInPlace(w http.ResponseWriter, r *http.Request, p problem) 
 	case !byHTMX(r):
 		return false
 	case r.Header.Get("HX-Target") == templates.LiveTarget: // its script shows the error
+		h.Set("Content-Type", "text/plain; charset=utf-8")
 		w.WriteHeader(failStatus(w, r, p))
+		_, _ = io.WriteString(w, templates.Visible(outbox.Sentence(p.Detail))) // the client may have disconnected
 		return true
 	case r.Method != http.MethodPost:
 		return false

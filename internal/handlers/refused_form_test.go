@@ -116,7 +116,7 @@ func TestRefusedForm_toldToScripts(t *testing.T) {
 		t.Errorf("it has the header %v", a.Header)
 	}
 	a = s.get("/campaigns/c-9/events/1", byScript, header("HX-Target", "live")).want(t, 200)
-	if a.Header.Get("Outboxweb-Status") != "404" || a.body != "" {
+	if a.Header.Get("Outboxweb-Status") != "404" || a.body != `There is no campaign "c-9": nothing has been appended to it.` {
 		t.Errorf("a poll is answered with %v %q", a.Header, a.body)
 	}
 	s.submit("/campaigns/c-1/pause", "reason=x").want(t, 429, "<h1>")

@@ -74,12 +74,12 @@
   // ---- live parts
 
   var paused = false;
-  var shut = false; // the reader lost access; stays until the page is reloaded
+  var shut = false; // the session is over, or access was lost: nothing is polled until the server answers again
 
   // No refresh while the reader types, has a refused form, selects text, turned off auto-refresh or
   // has the page in the background.
   function busy(el) {
-    if (document.hidden || paused || shut || el.querySelector("#refusal")) return true;
+    if (document.hidden || paused || shut || asking || el.querySelector("#refusal")) return true;
     var active = document.activeElement;
     if (active && el.contains(active) && /^(INPUT|SELECT|TEXTAREA)$/.test(active.tagName) && active.type !== "checkbox") return true;
     if (typedIn(el).length > 0) return true;
@@ -101,18 +101,19 @@
     return !!(config && config.triggeringEvent);
   }
 
-  function setStale(why) {
+  function setStale(why, link) {
     var note = first("[data-stale]");
     if (!note) return;
     note.hidden = !why;
-    say(note, why || "");
+    say(note, why);
+    if (link) note.append(" ", link);
   }
 
-  // An expired session or a revoked role is not a server fault: the page says so once and stops
-  // polling.
-  function shutOut(why) {
-    shut = true;
-    setStale(why + " The data shown is stale; reload the page to continue.");
+  // An expired session or a revoked role is not a server fault: the page says why once and stops
+  // polling. Without a reason it goes on.
+  function shutOut(why, link) {
+    shut = !!why;
+    setStale(why, link);
     reveal();
   }
 
@@ -121,8 +122,69 @@
   function refusedBy(xhr) { return xhr.getResponseHeader("Outboxweb-Status"); }
   function statusOf(xhr) { return Number(refusedBy(xhr)) || xhr.status; }
 
-  // Whether an answer is from this server: a proxy's sign-in page does not belong on the page.
-  function ours(xhr) { return xhr.status === 304 || !!xhr.getResponseHeader("Outboxweb-As-Of"); }
+  // ---- the session at a proxy
+
+  // Whether an answer is from this server: a proxy's sign-in page does not belong on the page. Apache
+  // removes the mark from a 304.
+  function ours(xhr) { return xhr.status === 304 || !!xhr.getResponseHeader("Outboxweb"); }
+
+  // By these headers most proxies tell a script's request, and answer with 401. Otherwise they start a
+  // login, whose cookie replaces that of a login in another tab.
+  var byScript = { "Accept": "application/json", "X-Requested-With": "XMLHttpRequest" };
+
+  // Reads an address of this server, without following a proxy to its login.
+  function get(url, signal) {
+    return fetch(url, { cache: "no-store", redirect: "manual", headers: byScript, signal: signal });
+  }
+
+  // Asks whether this server can be reached: the promise is of { alarm } if so, of { over: true } if the
+  // session at a proxy has ended, which the page then says.
+  var asking = null;
+  function ask() {
+    asking = asking || get(document.body.dataset.watch).then(function (answer) {
+      if (answer.headers.get("Outboxweb")) {
+        if (answer.ok && shut) shutOut("");
+        return { alarm: answer.headers.get("Outboxweb-Alarm") };
+      }
+      var over = answer.type === "opaqueredirect" || [200, 401, 403].indexOf(answer.status) >= 0;
+      if (over) shutOut("Your session has ended; the data shown is stale.", signIn("Sign in", ""));
+      return { over: over };
+    }, function () { return {}; }).then(function (found) {
+      asking = null;
+      return found;
+    });
+    return asking;
+  }
+
+  // A form that is sent as an address may not lead to a login at another origin. The address may.
+  document.addEventListener("securitypolicyviolation", function (evt) {
+    if (evt.effectiveDirective === "form-action" && evt.blockedURI.indexOf(location.origin + "/") === 0) location.assign(evt.blockedURI);
+  });
+
+  // A link to this page: the proxy leads from there to its login and back.
+  function signIn(text, target) {
+    var link = document.createElement("a");
+    link.href = location.pathname + location.search;
+    link.target = target;
+    link.textContent = text;
+    return link;
+  }
+
+  // Asks why a request got no answer of this server. If the session is over, a form keeps what was typed,
+  // and a link or filter leads away, as it does without scripts.
+  function unanswered(evt) {
+    var xhr = evt.detail.xhr, config = evt.detail.requestConfig, el = config.elt;
+    ask().then(function (found) {
+      var why = xhr.status ? "A proxy answered with status " + xhr.status : "The server cannot be reached";
+      if (!found.over && el.hasAttribute("data-live")) {
+        away();
+        setStale(why + "; the data shown is stale.");
+      } else if (!found.over) refuse(el, [why + ". Your input is still here: try again in a moment."]);
+      else if (config.verb !== "get") refuse(el, ["Your session has ended. ", signIn("Sign in in another tab", "_blank"), ", then press again."]);
+      else if (config.triggeringEvent) location.assign(evt.detail.pathInfo.finalRequestPath);
+    });
+  }
+  document.addEventListener("htmx:sendError", unanswered);
 
   // An unreachable or overloaded server is polled less and less often.
   var wait = 0, askAgain = 0, longestWait = 16000;
@@ -154,6 +216,7 @@
     if (el && (busy(el) || (ended(el) || Date.now() < askAgain) && !asked(evt))) evt.preventDefault();
   });
   document.addEventListener("htmx:configRequest", function (evt) {
+    Object.assign(evt.detail.headers, byScript);
     var el = live(evt);
     if (el && el.dataset.etag) evt.detail.headers["If-None-Match"] = el.dataset.etag;
     var act = el && first("[data-act]");
@@ -164,17 +227,9 @@
     if (!el) return;
     var xhr = evt.detail.xhr, status = statusOf(xhr);
     if (status !== 200) evt.detail.shouldSwap = false;
-    if (status === 401) {
-      shutOut("Your session has ended.");
-      return;
-    }
-    if (status === 403) {
-      shutOut("You no longer have access to this page.");
-      return;
-    }
-    if (status === 200 && !ours(xhr)) {
-      evt.detail.shouldSwap = false;
-      shutOut("The answer did not come from this server; your session at the proxy may have ended.");
+    if (!ours(xhr)) return;
+    if (status === 401 || status === 403) {
+      shutOut(xhr.responseText + " The data shown is stale; reload the page to continue.");
       return;
     }
     if (status !== 200 && status !== 304) {
@@ -230,17 +285,11 @@
   ["pointerup", "pointercancel", "keyup"].forEach(function (name) { document.addEventListener(name, up, true); });
   window.addEventListener("blur", up);
 
-  document.addEventListener("htmx:sendError", function (evt) {
-    if (live(evt)) {
-      away();
-      setStale("The server cannot be reached, or your session has ended; the data shown is stale. If this persists, reload the page.");
-    } else refuse(evt.detail.elt, "The server cannot be reached. Your input is still here: try again in a moment.");
-  });
   window.addEventListener("online", look);
 
   // ---- forms that were refused
 
-  // Shows at a form why it failed if the server could not.
+  // Shows at a form why it failed if the server could not: texts and links.
   function refuse(form, why) {
     if (!(form instanceof HTMLFormElement)) return;
     each("#refusal", function (el) { el.remove(); });
@@ -248,34 +297,37 @@
     said.id = said.className = "refusal";
     said.setAttribute("role", "alert");
     said.tabIndex = -1;
-    said.textContent = why;
+    said.append.apply(said, why);
     form.prepend(said);
     said.focus();
   }
 
   // The page comes back with the input of the refused form. The input of other forms is restored
   // here.
-  var kept = null;
+  var typed = null;
   document.addEventListener("htmx:beforeSwap", function (evt) {
     var d = evt.detail, xhr = d.xhr;
+    if (!ours(xhr)) { // something between here and the server has answered
+      d.shouldSwap = false;
+      unanswered(evt);
+      return;
+    }
     if (live({ detail: { elt: d.requestConfig.elt } })) return;
+    if (shut) shutOut("");
     if (refusedBy(xhr)) {
-      kept = typedIn(document).map(function (i) { return [i.id, i.value]; });
+      typed = typedIn(document).map(function (i) { return [i.id, i.value]; });
       each("#refusal", function (el) { el.remove(); });
-    } else if (xhr.status >= 400) {
-      d.shouldSwap = false; // something between here and the server has answered
-      refuse(d.requestConfig.elt, "A proxy answered with status " + xhr.status + ". Your input is still here: try again in a moment.");
     } else if (d.requestConfig.verb === "post" && document.activeElement) {
       document.activeElement.blur(); // the next page may have a field of the same id, for something else
     }
   });
   document.addEventListener("htmx:afterSwap", function () {
-    if (!kept) return;
-    kept.forEach(function (one) {
+    if (!typed) return;
+    typed.forEach(function (one) {
       var field = one[0] && document.getElementById(one[0]);
       if (field) field.value = one[1];
     });
-    kept = null;
+    typed = null;
     var focus = first("[data-focus]") || first("#refusal");
     if (focus) focus.focus();
   });
@@ -284,7 +336,8 @@
     tick();
     if (window.htmx) each("[data-live]", function (el) { window.htmx.trigger(el, "look"); });
   }
-  document.addEventListener("visibilitychange", function () { if (!document.hidden) look(); });
+  // A reader who returns in the middle of a login must not start another.
+  document.addEventListener("visibilitychange", function () { if (!document.hidden) ask().then(look); });
 
   function pause() {
     var button = first("[data-pause]");
@@ -355,7 +408,8 @@
     });
   }
 
-  if (document.body) noteServerTime(document.body.getAttribute("data-now"));
+  window.outboxweb = { get: get, ask: function () { return shut ? Promise.resolve({}) : ask(); } };
+  noteServerTime(document.body.getAttribute("data-now"));
   reveal();
   tick();
   window.setInterval(tick, 1000);

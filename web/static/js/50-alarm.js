@@ -3,11 +3,12 @@
 (function () {
   "use strict";
 
+  var here = window.outboxweb;
   var glyphs = { bad: "\u2715", warn: "!" };
   var level = "", text = "";
 
   function show(header) {
-    if (header === null) return;
+    if (typeof header !== "string") return;
     var space = header.indexOf(" ");
     var was = level + text;
     level = space < 0 ? "" : header.slice(0, space);
@@ -74,9 +75,7 @@
   function watch() {
     var live = document.querySelector("[data-live]") && !document.hidden;
     if (live || document.hidden && !on()) return;
-    fetch(document.body.dataset.watch, { cache: "no-store", redirect: "error" }).then(function (answer) {
-      if (answer.status === 204) show(answer.headers.get("Outboxweb-Alarm"));
-    }, function () { /* the page itself says that the server is away */ });
+    here.ask().then(function (found) { show(found.alarm); });
   }
   window.setInterval(watch, 30000);
   document.addEventListener("visibilitychange", watch);

@@ -50,8 +50,8 @@
         return;
       }
       request = new AbortController();
-      fetch(box.dataset.suggestions + "?q=" + encodeURIComponent(text), { signal: request.signal, credentials: "same-origin" })
-        .then(function (answer) { return answer.ok ? answer.text() : ""; })
+      window.outboxweb.get(box.dataset.suggestions + "?q=" + encodeURIComponent(text), request.signal)
+        .then(function (answer) { return answer.ok && answer.headers.get("Outboxweb") ? answer.text() : ""; })
         .then(function (html) {
           var parsed = new DOMParser().parseFromString("<ul>" + html + "</ul>", "text/html");
           list.replaceChildren.apply(list, parsed.querySelectorAll("li[role=option]"));

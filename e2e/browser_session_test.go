@@ -1,0 +1,384 @@
+package e2e
+
+import (
+	"fmt"
+	"html"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/chromedp/cdproto/page"
+	"github.com/chromedp/cdproto/target"
+	"github.com/chromedp/chromedp"
+)
+
+// ending is a session at a proxy: how it ends, and how a reader at the proxy's first page signs in.
+type ending struct {
+	end    func()
+	signIn func(*tab)
+}
+
+// portal is a proxy that signs readers in, as oauth2-proxy does: a cookie is compared at the login's end
+// with the state that the login began with, so that another login in between makes it fail.
+type portal struct {
+	*gate
+	name      string
+	button    bool   // a page with a button comes before the login
+	elsewhere bool   // the login is at another origin
+	eager     bool   // the answer to a page already sets the login's cookie; scripts get 401
+	login     string // the address of the login page
+
+	mu       sync.Mutex
+	session  string   // the cookie of the one session; empty if it has ended
+	begun    int      // logins
+	scripted []string // what other than a reader has asked for, and so begun one
+}
+
+// start starts a server behind the portal, on a journal with a dead row.
+func (p *portal) start(t *testing.T) *server {
+	t.Helper()
+	d, projections := newDatabases(t), writeProjections(t, seatProjections)
+	first := start(t, d, slices.Concat(quickDeath, projections)...)
+	appendTo(t, first, "", "poisoned", seats("ana", "ana", "cem"))
+	awaitCounts(t, first, "", 1, 0, 1)
+	first.stop(t)
+	p.gate = newGate(t, p.guard)
+	p.login = p.url + "/oauth2/login"
+	if p.elsewhere {
+		provider := httptest.NewServer(http.HandlerFunc(p.loginPage))
+		t.Cleanup(provider.Close)
+		p.login = provider.URL
+	}
+	return p.gate.start(t, d, slices.Concat(quickDeath, projections, []string{"--auth", "proxy-header", "--auth-preset", "oauth2-proxy", "--trusted-proxy", "127.0.0.1/32", "--admin", "*"})...)
+}
+
+func (p *portal) guard(next http.Handler) http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /oauth2/sign_in", func(w http.ResponseWriter, r *http.Request) {
+		showForm(w, "/oauth2/start", "start", url.Values{"rd": {r.FormValue("rd")}})
+	})
+	mux.HandleFunc("GET /oauth2/start", p.begin)
+	mux.HandleFunc("GET /oauth2/login", p.loginPage)
+	mux.HandleFunc("GET /oauth2/callback", p.callback)
+	mux.HandleFunc("GET /oauth2/sign_out", func(w http.ResponseWriter, r *http.Request) {
+		p.end()
+		http.Redirect(w, r, r.FormValue("rd"), http.StatusFound)
+	})
+	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		cookie, err := r.Cookie("session")
+		p.mu.Lock()
+		in := err == nil && cookie.Value == p.session
+		p.mu.Unlock()
+		to := "/oauth2/start"
+		if p.button {
+			to = "/oauth2/sign_in"
+		}
+		r.Header.Set("X-Forwarded-Email", "ana@example.org")
+		switch {
+		case in:
+			next.ServeHTTP(w, r)
+		case p.eager && r.Header.Get("Accept") == "application/json":
+			w.WriteHeader(http.StatusUnauthorized)
+		case p.eager:
+			r.Form = url.Values{"rd": {r.RequestURI}}
+			p.begin(w, r)
+		default:
+			http.Redirect(w, r, to+"?rd="+url.QueryEscape(r.RequestURI), http.StatusFound)
+		}
+	})
+	return mux
+}
+
+// begin begins a login.
+func (p *portal) begin(w http.ResponseWriter, r *http.Request) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.begun++
+	if r.Header.Get("Sec-Fetch-Mode") != "navigate" {
+		p.scripted = append(p.scripted, r.Header.Get("Sec-Fetch-Dest")+" "+r.FormValue("rd"))
+	}
+	state := fmt.Sprint(p.begun)
+	http.SetCookie(w, &http.Cookie{Name: "csrf", Value: state, Path: "/", HttpOnly: true})
+	http.Redirect(w, r, p.login+"?"+url.Values{"state": {state}, "rd": {r.FormValue("rd")}}.Encode(), http.StatusFound)
+}
+
+func (p *portal) loginPage(w http.ResponseWriter, r *http.Request) {
+	showForm(w, p.url+"/oauth2/callback", "login", url.Values{"state": {r.FormValue("state")}, "rd": {r.FormValue("rd")}})
+}
+
+// callback ends a login.
+func (p *portal) callback(w http.ResponseWriter, r *http.Request) {
+	if cookie, err := r.Cookie("csrf"); err != nil || cookie.Value != r.FormValue("state") {
+		http.Error(w, "Login failed: invalid CSRF token", http.StatusForbidden)
+		return
+	}
+	p.mu.Lock()
+	p.session = "s-" + r.FormValue("state")
+	http.SetCookie(w, &http.Cookie{Name: "session", Value: p.session, Path: "/", HttpOnly: true})
+	p.mu.Unlock()
+	http.Redirect(w, r, r.FormValue("rd"), http.StatusFound)
+}
+
+// showForm answers with a page of a proxy: a form that its reader has to send.
+func showForm(w http.ResponseWriter, action, id string, fields url.Values) {
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	fmt.Fprintf(w, `<!DOCTYPE html><html lang="en"><head><title>Sign in</title><link rel="icon" href="data:,"></head><body><form action="%s">`, action)
+	for name, values := range fields {
+		fmt.Fprintf(w, `<input type="hidden" name="%s" value="%s">`, name, html.EscapeString(values[0]))
+	}
+	fmt.Fprintf(w, `<button id="%s">Sign in</button></form></body></html>`, id)
+}
+
+func (p *portal) end() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.session = ""
+}
+
+func (p *portal) signIn(b *tab) {
+	b.t.Helper()
+	if p.button {
+		b.click("#start")
+	}
+	b.click("#login")
+}
+
+// logins returns what other than a reader has asked for, and so begun a login.
+func (p *portal) logins() []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Clone(p.scripted)
+}
+
+// another opens a tab in the same profile.
+func (b *tab) another(options ...chromedp.ContextOption) *tab {
+	b.t.Helper()
+	other := newTab(b.t, b.s, b.ctx, options...)
+	other.base, other.expected = b.base, slices.Clone(b.expected)
+	return other
+}
+
+// opens clicks a link that opens a tab, and returns that.
+func (b *tab) opens(selector string) *tab {
+	b.t.Helper()
+	profile := chromedp.FromContext(b.ctx).BrowserContextID
+	opened := chromedp.WaitNewTarget(b.ctx, func(info *target.Info) bool {
+		return info.Type == "page" && info.BrowserContextID == profile
+	})
+	b.click(selector)
+	return b.another(chromedp.WithTargetID(<-opened))
+}
+
+// atLogin waits until the tab has left the console for a page of the proxy.
+func (b *tab) atLogin() {
+	b.t.Helper()
+	b.await("the proxy's page is there", `document.title === "Sign in" && typeof htmx === "undefined"`)
+}
+
+// signedIn brings the tab to a page with a session.
+func (b *tab) signedIn(e ending, path string) {
+	b.t.Helper()
+	b.navigate(path)
+	if in, _ := b.holds(`!!document.querySelector("#main")`); !in {
+		e.signIn(b)
+	}
+	b.back(path)
+}
+
+// back waits until the tab is back from the login: at a page whose address begins like this.
+func (b *tab) back(path string) {
+	b.t.Helper()
+	b.await("the page is "+path, b.loaded()+` && (location.pathname + location.search).startsWith(`+js(b.base+path)+`) && !!document.querySelector("#main")`)
+}
+
+// polledTwice waits until the live part has come to poll, or to decide against it, twice.
+func (b *tab) polledTwice() {
+	b.t.Helper()
+	value[bool](b, `new Promise(done => {
+		let n = 0
+		document.addEventListener("htmx:beforeRequest", e => { if (e.target.closest("[data-live]") && ++n === 2) setTimeout(done, 0, true) })
+	})`)
+}
+
+// seenAgain has the reader leave the tab and come back.
+func (b *tab) seenAgain() {
+	b.t.Helper()
+	value[bool](b, `(document.dispatchEvent(new Event("visibilitychange")), true)`)
+}
+
+const (
+	overInAPoll = `document.querySelector("[data-stale]")?.innerText === "Your session has ended; the data shown is stale. Sign in"`
+	asked       = `performance.getEntriesByType("resource").length`
+)
+
+// goesOn waits until the page refreshes itself again.
+func (b *tab) goesOn() {
+	b.t.Helper()
+	const asOf = `document.querySelector('[data-testid="as-of"]').dateTime`
+	looked := value[string](b, asOf)
+	b.await("the page goes on", `document.querySelector("[data-stale]").hidden && `+asOf+` > `+js(looked))
+}
+
+// sessionEndsInAForm has a session end while a reader fills the form of a dead row: what was typed stays,
+// and the same press works once the reader has signed in in another tab.
+func (b *tab) sessionEndsInAForm(e ending, row string) {
+	b.t.Helper()
+	b.signedIn(e, row)
+	b.typeInto("input[name=reason]", "ana left")
+	e.end()
+	b.click(marked("requeue"))
+	b.await("the form says what is wrong", saying("#row-form #refusal", "Your session has ended. Sign in in another tab, then press again.")+` && document.activeElement.id === "refusal"`)
+	b.await("what was typed is there still", `document.querySelector("input[name=reason]").value === "ana left"`)
+	b.sound("a form without a session")
+	login := b.opens("#refusal a")
+	e.signIn(login)
+	login.back(row)
+	login.close()
+	b.click(marked("requeue"))
+	b.await("the act is confirmed", telling(marked("flash"), "Requeued event 2 of campaign poisoned"))
+	if n := value[int](b, `fetch(`+js(b.base+"/api/v1/audit?action=requeue")+`).then(a => a.json()).then(a => a.items.filter(i => i.reason === "ana left").length)`); n != 1 {
+		b.t.Errorf("the audit log has the act %d times", n)
+	}
+	b.goesOn()
+}
+
+// sessionEndsInAPoll has a session end while a page refreshes itself: it says so and stops, and goes on
+// when the reader returns to it with a session.
+func (b *tab) sessionEndsInAPoll(e ending, path string) {
+	b.t.Helper()
+	b.signedIn(e, path)
+	e.end()
+	b.await("the page says that the session has ended", overInAPoll)
+	b.await("the page is there still", `!!document.querySelector("[data-live] *")`)
+	b.sound("a page without a session")
+	before := value[int](b, asked)
+	b.polledTwice()
+	if n := value[int](b, asked); n != before {
+		b.t.Errorf("the page asked %d times without a session", n-before)
+	}
+	other := b.another()
+	other.signedIn(e, path)
+	other.close()
+	b.seenAgain()
+	b.goesOn()
+}
+
+// sessionEndsInTabs has a session end behind several tabs: none of them gets in the way of the login in
+// one of them.
+func (b *tab) sessionEndsInTabs(e ending, paths ...string) {
+	b.t.Helper()
+	var left []*tab
+	for _, path := range paths {
+		one := b.another()
+		one.signedIn(e, path)
+		left = append(left, one)
+	}
+	e.end()
+	for _, one := range left {
+		one.await("the page says that the session has ended", overInAPoll)
+	}
+	login := left[0]
+	login.click("[data-stale] a")
+	login.atLogin()
+	for _, one := range left[1:] {
+		one.polledTwice()
+		one.seenAgain()
+		one.await("the page has asked again", asked+` > 0 && `+overInAPoll)
+	}
+	e.signIn(login)
+	login.back(paths[0])
+	for _, one := range left[1:] {
+		one.seenAgain()
+		one.goesOn()
+	}
+}
+
+// sessionEndsBefore has a session end before a click, which leads to the proxy's login and from there to
+// where the click leads.
+func (b *tab) sessionEndsBefore(e ending, path, selector, leadsTo string) {
+	b.t.Helper()
+	b.signedIn(e, path)
+	b.placeOf(selector)
+	e.end()
+	b.click(selector)
+	b.atLogin()
+	if leadsTo != "" { // otherwise to a file
+		e.signIn(b)
+		b.back(leadsTo)
+	}
+}
+
+// signsOut leaves by the link beside the reader's name.
+func (b *tab) signsOut(e ending) {
+	b.t.Helper()
+	b.size(narrow)
+	b.signedIn(e, "/")
+	b.sound("the reader's name on a phone")
+	b.click(marked("sign-out"))
+	b.await("the proxy's page is there", `document.title !== "" && !document.querySelector("#main")`)
+	b.navigate("/")
+	b.await("the session is over", `!document.querySelector("#main")`)
+	b.size(wide)
+}
+
+// A session that ends at the proxy in front takes nothing away that was typed, and gets in nobody's way.
+func TestBrowser_aSessionThatEnds(t *testing.T) {
+	t.Parallel()
+	for _, p := range []*portal{
+		{name: "a page with a button", button: true},
+		{name: "a login at once"},
+		{name: "a login at once elsewhere", elsewhere: true},
+		{name: "a login at once elsewhere and 401 for scripts", elsewhere: true, eager: true},
+	} {
+		t.Run(p.name, func(t *testing.T) {
+			t.Parallel()
+			s, row := p.start(t), "/campaigns/poisoned/events/2"
+			e := ending{end: p.end, signIn: p.signIn}
+			b := openTab(t, s)
+			for _, text := range []string{"401", "connect-src", "form-action", "network: XHR", "ERR_ABORTED", "ERR_FAILED", "CORS", "Content Security Policy"} {
+				b.expect(text) // what the browser says of a login that it does not follow
+			}
+			b.sessionEndsInAForm(e, row)
+			b.sessionEndsInAPoll(e, "/")
+			b.sessionEndsBefore(e, "/runs/new?kind=verify&all=1", marked("run-preview-button"), "/runs/new?kind=verify&all=1&")
+			b.sessionEndsBefore(e, "/rows?status=dead", "form.filter button", "/rows?")
+			b.sessionEndsBefore(e, "/rows", marked("export-csv"), "")
+			b.sessionEndsBefore(e, row+"?tab=payload", marked("download"), "")
+			b.signsOut(e)
+
+			before := len(p.logins())
+			b.sessionEndsInTabs(e, "/", "/campaigns", row)
+			if begun := p.logins()[before:]; len(begun) > 3 || p.eager && len(begun) > 0 {
+				t.Errorf("3 tabs have begun the logins %q", begun)
+			}
+			p.watchedInTheBackground(b, e)
+		})
+	}
+}
+
+// watchedInTheBackground has a session end behind a hidden tab that watches for trouble: it begins no
+// login, and stops.
+func (p *portal) watchedInTheBackground(b *tab, e ending) {
+	b.t.Helper()
+	hidden := b.another()
+	tell(hidden, page.AddScriptToEvaluateOnNewDocument, page.AddScriptToEvaluateOnNewDocumentParams{Source: `
+		window.Notification = class { close() {} };
+		window.Notification.permission = "granted";
+		window.Notification.requestPermission = async () => "granted";`})
+	hidden.signedIn(e, "/")
+	hidden.click("[data-notify]")
+	hidden.await("the button says on", saying("[data-notify]", "Notifications: on"))
+	value[bool](hidden, `(Object.defineProperty(document, "hidden", {configurable: true, get: () => true}), true)`)
+	e.end()
+	before := len(p.logins())
+	hidden.seenAgain()
+	hidden.await("the page says that the session has ended", overInAPoll)
+	n := value[int](hidden, asked)
+	hidden.seenAgain()
+	if begun := p.logins()[before:]; value[int](hidden, asked) != n || len(begun) > 0 {
+		b.t.Errorf("a hidden page goes on asking, and has begun the logins %q", begun)
+	}
+}
