@@ -6,6 +6,18 @@
   var each = function (selector, f, root) { Array.prototype.forEach.call((root || document).querySelectorAll(selector), f); };
   var first = function (selector) { return document.querySelector(selector); };
 
+  // The path of this console. Others may be on its host, and share its origin and so its storage.
+  var base = (document.body.dataset.watch || "").replace(/\/watch$/, "");
+
+  // A setting that this browser keeps for this console, unless it keeps none.
+  function kept(name, value) {
+    var key = "outboxweb " + base + " " + name;
+    try {
+      if (value !== undefined) localStorage.setItem(key, value);
+      return localStorage.getItem(key) || "";
+    } catch (e) { return ""; }
+  }
+
   // ---- times
 
   // The server's clock, so that a wrong clock here does not falsify ages.
@@ -31,8 +43,7 @@
 
   // Display of times: as ages, or as times of day in UTC or in the reader's zone.
   var forms = ["relative", "UTC", "local"];
-  var form = "relative";
-  try { form = localStorage.getItem("times") || form; } catch (e) { /* nothing is kept then */ }
+  var form = kept("times");
   if (forms.indexOf(form) < 0) form = "relative";
   function named() { return form === "local" ? "local (" + Intl.DateTimeFormat().resolvedOptions().timeZone + ")" : form; }
 
@@ -52,7 +63,7 @@
   }
   function nextForm() {
     form = forms[(forms.indexOf(form) + 1) % forms.length];
-    try { localStorage.setItem("times", form); } catch (e) { /* nothing is kept then */ }
+    kept("times", form);
     tick();
   }
 
@@ -408,7 +419,7 @@
     });
   }
 
-  window.outboxweb = { get: get, ask: function () { return shut ? Promise.resolve({}) : ask(); } };
+  window.outboxweb = { base: base, kept: kept, get: get, ask: function () { return shut ? Promise.resolve({}) : ask(); } };
   noteServerTime(document.body.getAttribute("data-now"));
   reveal();
   tick();

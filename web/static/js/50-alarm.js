@@ -3,7 +3,7 @@
 (function () {
   "use strict";
 
-  var here = window.outboxweb;
+  var here = window.outboxweb, kept = here.kept;
   var glyphs = { bad: "\u2715", warn: "!" };
   var level = "", text = "";
 
@@ -30,12 +30,6 @@
   // What was last told, shared by all tabs, so that one trouble is told once and at most once an
   // hour.
   var hour = 3600000;
-  function kept(name, value) {
-    try {
-      if (value !== undefined) localStorage.setItem(name, value);
-      return localStorage.getItem(name) || "";
-    } catch (e) { return ""; }
-  }
   function able() { return "Notification" in window && window.isSecureContext; }
   function on() { return able() && Notification.permission === "granted" && kept("notify") === "on"; }
 
@@ -46,7 +40,7 @@
     if (kind() === told && (!told || Date.now() - at < hour)) return;
     kept("notify-kind", kind());
     kept("notify-at", String(Date.now()));
-    var note = new Notification("outboxweb: " + (kind() ? text : "no alarm any more"), { tag: "outboxweb", body: location.host });
+    var note = new Notification("outboxweb: " + (kind() ? text : "no alarm any more"), { tag: "outboxweb" + here.base, body: location.host + here.base });
     note.onclick = function () { window.focus(); note.close(); };
   }
 
