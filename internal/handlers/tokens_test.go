@@ -51,6 +51,18 @@ func (s *site) token(role outbox.Role, note string) string {
 	return text
 }
 
+// Who has a session at the proxy can end it, also a user who is refused here.
+func TestSignOut_isOfferedToUsersOfTheProxy(t *testing.T) {
+	t.Parallel()
+	s, local := behindProxy(t), newSite(t, func(c *Config) { c.SignOut = "/bye?rd=%2F" })
+	s.srv.SignOut = local.srv.SignOut
+	const link = `<a href="/bye?rd=%2F" data-testid="sign-out">Sign out</a>`
+	s.get("/about", as("cal")).want(t, 200, link)
+	s.get("/about", as("dan")).want(t, 403, link)
+	s.get("/about", bearing(s.token(outbox.RoleViewer, "watch"))).want(t, 200).lacks(t, link)
+	local.get("/about").want(t, 200).lacks(t, link)
+}
+
 func TestTokens_letMachinesInUntilTheyAreRevoked(t *testing.T) {
 	t.Parallel()
 	s := behindProxy(t)
