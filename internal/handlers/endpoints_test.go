@@ -58,7 +58,7 @@ func TestRoutes_refuseParametersThatTheyDoNotTake(t *testing.T) {
 			if route.api.id == "" && !strings.Contains(a.body, `href="`+target+`" data-testid="whole"`) {
 				t.Errorf("%s?%s is refused without a way out: %s", key, query, a.body)
 			}
-			if a = s.get(target+"?"+query, header("HX-Request", "true"), header("HX-Target", templates.LiveTarget)); route.api.id == "" && (a.Header.Get(statusHeader) != "422" || a.body != "") {
+			if a = s.get(target+"?"+query, header("HX-Request", "true"), header("HX-Target", templates.LiveTarget)); route.api.id == "" && (a.Header.Get(statusHeader) != "422" || strings.Contains(a.body, "<")) {
 				t.Errorf("a poll of %s?%s is answered with %v %s", key, query, a.Header, a.body)
 			}
 		}
