@@ -49,6 +49,12 @@ http {
 // process ends with the test.
 func startNginx(t *testing.T, locations string) string {
 	t.Helper()
+	return "http://" + runNginx(t, func(address string) string { return fmt.Sprintf(nginxFrame, address, locations) })
+}
+
+// runNginx starts nginx with a configuration for the address that it returns.
+func runNginx(t *testing.T, config func(address string) string) string {
+	t.Helper()
 	path, err := findNginx()
 	if err != nil {
 		if os.Getenv("CI") != "" {
@@ -57,13 +63,24 @@ func startNginx(t *testing.T, locations string) string {
 		t.Skipf("without a proxy there is nothing to test: %v", err)
 	}
 	dir := t.TempDir()
+	file := filepath.Join(dir, "nginx.conf")
+	return startAt(t, func(address string) *exec.Cmd {
+		if err := os.WriteFile(file, []byte(config(address)), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return exec.Command(path, "-p", dir, "-e", "stderr", "-c", file)
+	})
+}
+
+// startAt starts a program that listens at an address, which it returns. Its process ends with the test.
+func startAt(t *testing.T, program func(address string) *exec.Cmd) string {
+	t.Helper()
 	for attempt := 0; ; attempt++ { // another process may take the port first
 		address := freePort(t)
-		if startNginxAt(t, path, dir, address, locations) {
-			return "http://" + address
-		}
-		if attempt == 5 {
-			t.Fatal("nginx found no free port")
+		if cmd := program(address); listens(t, cmd, address) {
+			return address
+		} else if attempt == 5 {
+			t.Fatalf("%s found no free port", cmd)
 		}
 	}
 }
@@ -79,19 +96,14 @@ func freePort(t *testing.T) string {
 	return l.Addr().String()
 }
 
-// startNginxAt reports whether nginx listens at an address; it fails the test
-// unless that was taken.
-func startNginxAt(t *testing.T, path, dir, address, locations string) bool {
+// listens starts a program and reports whether it listens at an address; it fails the test unless
+// that was taken.
+func listens(t *testing.T, cmd *exec.Cmd, address string) bool {
 	t.Helper()
-	config := filepath.Join(dir, "nginx.conf")
-	if err := os.WriteFile(config, fmt.Appendf(nil, nginxFrame, address, locations), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.Command(path, "-p", dir, "-e", "stderr", "-c", config)
 	stderr := new(output)
-	cmd.Stderr, cmd.SysProcAttr = stderr, dieWithParent()
+	cmd.Stdout, cmd.Stderr, cmd.SysProcAttr = stderr, stderr, dieWithParent()
 	if err := cmd.Start(); err != nil {
-		t.Fatalf("start nginx: %v", err)
+		t.Fatalf("start %s: %v", cmd, err)
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
@@ -106,17 +118,20 @@ func startNginxAt(t *testing.T, path, dir, address, locations string) bool {
 			t.Cleanup(func() {
 				_ = cmd.Process.Kill() // it has nothing to finish
 				<-ended
+				if t.Failed() {
+					t.Logf("log of %s:\n%s", filepath.Base(cmd.Path), tail(stderr.String(), 4000))
+				}
 			})
 			return true
 		}
 		select {
 		case err := <-ended:
-			if strings.Contains(stderr.String(), "Address already in use") {
+			if strings.Contains(strings.ToLower(stderr.String()), "address already in use") {
 				return false
 			}
-			t.Fatalf("nginx ended: %v\n%s", err, stderr)
+			t.Fatalf("%s ended: %v\n%s", cmd, err, stderr)
 		case <-ctx.Done():
-			t.Fatalf("nginx does not listen after %s\n%s", patience, stderr)
+			t.Fatalf("%s does not listen after %s\n%s", cmd, patience, stderr)
 		case <-look.C:
 		}
 	}

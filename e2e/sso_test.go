@@ -1,0 +1,208 @@
+package e2e
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"fmt"
+	"math/big"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/security"
+)
+
+// sso is a console behind a proxy with single sign-on, made of the files in deploy/proxy, in
+// which only addresses and paths are changed.
+type sso struct {
+	t        *testing.T
+	d        databases
+	dir      string
+	front    string // address of the proxy
+	gate     string // address of oauth2-proxy
+	provider string // address of the identity provider
+	names    *strings.Replacer
+	direct   *server // past the proxy
+	outer    *server // through the proxy, without a session
+	scripts  *server // through the proxy, with the token of an operator
+}
+
+// A ssoProxy is a proxy in front of a console; start starts it at s.front, for https://localhost.
+type ssoProxy struct {
+	name  string
+	start func(s *sso) *exec.Cmd
+}
+
+var ssoProxies = []ssoProxy{
+	{"nginx", func(s *sso) *exec.Cmd {
+		nginx, err := findNginx()
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		s.write("frame.conf", "daemon off;\nmaster_process off;\npid nginx.pid;\nevents {}\nhttp {\naccess_log off;\n"+
+			"client_body_temp_path b; proxy_temp_path p; fastcgi_temp_path f; uwsgi_temp_path u; scgi_temp_path s;\ninclude "+s.file("nginx.conf")+";\n}\n")
+		return exec.Command(nginx, "-p", s.dir, "-e", "stderr", "-c", filepath.Join(s.dir, "frame.conf"))
+	}},
+	{"Caddy", func(s *sso) *exec.Cmd {
+		return exec.Command(proxyProgram(s.t, "caddy"), "run", "--adapter", "caddyfile", "--config", s.file("Caddyfile"))
+	}},
+}
+
+// startSSO starts the provider, oauth2-proxy, the server with more flags, and a proxy in front.
+func startSSO(t *testing.T, p ssoProxy, flags ...string) *sso {
+	t.Helper()
+	s := &sso{t: t, d: newDatabases(t), dir: t.TempDir(), front: portOfOurs(t), gate: portOfOurs(t), provider: portOfOurs(t)}
+	origin := "https://localhost" + s.front[strings.LastIndex(s.front, ":"):]
+	socket := filepath.Join(s.dir, "http.sock")
+	certificate(t, filepath.Join(s.dir, "pair.pem"))
+	s.write("secret", "secret")
+	s.names = strings.NewReplacer("https://sso.example/keys", "http://"+s.provider+"/oidc/.well-known/jwks.json", "https://sso.example", "http://"+s.provider+"/oidc",
+		"https://ops.example", origin, "/run/outboxweb/http.sock", socket, "127.0.0.1:4180", s.gate, "/etc/oauth2-proxy/client-secret", filepath.Join(s.dir, "secret"),
+		"listen 443 ssl", "listen "+s.front+" ssl", "server_name ops.example", "server_name localhost", "/etc/nginx/ops.example.pem", filepath.Join(s.dir, "pair.pem"), "/etc/nginx/ops.example.key", filepath.Join(s.dir, "pair.pem"),
+		"# Caddyfile\nops.example {", "{\n\tadmin off\n\tauto_https off\n}\n"+origin+" {\n\ttls "+filepath.Join(s.dir, "pair.pem")+" "+filepath.Join(s.dir, "pair.pem"))
+
+	run := func(address string, cmd *exec.Cmd) {
+		t.Helper()
+		cmd.Dir, cmd.Env = s.dir, append(os.Environ(), "OAUTH2_PROXY_COOKIE_SECRET=0123456789abcdef", "HOME="+s.dir)
+		if !listens(t, cmd, address) {
+			t.Fatalf("%s: %s is taken", cmd, address)
+		}
+	}
+	run(s.provider, exec.Command(proxyProgram(t, "provider"), s.provider, "10m"))
+	run(s.gate, exec.Command(proxyProgram(t, "oauth2-proxy"), "--config", s.file("oauth2-proxy.cfg"), "--alpha-config", s.file("oauth2-proxy-alpha.yaml")))
+	s.direct = start(t, s.d, append(append(quickDeath, writeProjections(t, seatProjections)...), append(flags, "--config", s.file("outboxweb.yaml"), "--listen", "unix:"+socket)...)...)
+	run(s.front, p.start(s))
+
+	s.direct = s.reach(origin, func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "unix", socket)
+	})
+	s.outer = s.reach(origin, nil)
+	s.scripts = s.reach(origin, nil)
+	s.scripts.client.Transport = bearer{strings.TrimSpace(mustCommand(t, s.d, nil, "token", "create", "--role", "operator", "--note", "test")), s.scripts.client.Transport}
+	return s
+}
+
+// reach is the server as reached at an origin by connections of dial, without following redirects.
+func (s *sso) reach(origin string, dial func(context.Context, string, string) (net.Conn, error)) *server {
+	reached := s.direct.through(origin)
+	if dial != nil {
+		reached.url = "http" + strings.TrimPrefix(origin, "https")
+	}
+	reached.client.Transport = &http.Transport{DialContext: dial, ForceAttemptHTTP2: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}
+	return reached
+}
+
+// bearer sends a token with every request.
+type bearer struct {
+	token string
+	next  http.RoundTripper
+}
+
+func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
+	r = r.Clone(r.Context())
+	r.Header.Set("Authorization", "Bearer "+b.token)
+	return b.next.RoundTrip(r)
+}
+
+// file writes a file of deploy/proxy with the addresses and paths of the test, and returns its name.
+func (s *sso) file(name string) string {
+	s.t.Helper()
+	text, err := os.ReadFile(filepath.Join("../deploy/proxy", name))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return s.write(name, s.names.Replace(string(text)))
+}
+
+func (s *sso) write(name, text string) string {
+	s.t.Helper()
+	name = filepath.Join(s.dir, name)
+	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+		s.t.Fatal(err)
+	}
+	return name
+}
+
+// window opens a tab in a profile of its own, that takes the proxy's certificate for a good one.
+func (s *sso) window() *tab {
+	s.t.Helper()
+	b := openTab(s.t, s.outer)
+	b.base = outside
+	tell(b, security.SetIgnoreCertificateErrors, security.SetIgnoreCertificateErrorsParams{Ignore: true})
+	return b
+}
+
+// signInAs goes from oauth2-proxy's sign-in page through the provider's to the console.
+func (b *tab) signInAs(name string) {
+	b.t.Helper()
+	b.click(`form[action="/oauth2/start"] button`)
+	b.logIn(name)
+	b.await("the console is there", b.loaded()+` && document.querySelector('[data-testid="me"]')?.innerText === `+js(name+"@ops.example"))
+}
+
+// logIn fills in the provider's page.
+func (b *tab) logIn(name string) {
+	b.t.Helper()
+	b.typeInto("input[name=name]", name)
+	b.click("button")
+}
+
+// proxyProgram is the path of a program of tools/proxies. The go command builds it, unless its cache has it.
+func proxyProgram(t *testing.T, name string) string {
+	t.Helper()
+	cmd := exec.Command("go", "tool", "-n", name)
+	cmd.Dir, cmd.Stderr = "../tools/proxies", new(output)
+	path, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("build %s: %v\n%s", name, err, cmd.Stderr)
+	}
+	return strings.TrimSpace(string(path))
+}
+
+var nextPort atomic.Int64
+
+// portOfOurs is a free address whose port no system gives to connections, and which this process returns only once,
+// so that programs can be told of one another before they listen.
+func portOfOurs(t *testing.T) string {
+	t.Helper()
+	for {
+		address := fmt.Sprintf("127.0.0.1:%d", 20000+(int64(os.Getpid())*50+nextPort.Add(1))%10000)
+		if l, err := net.Listen("tcp", address); err == nil {
+			l.Close()
+			return address
+		}
+	}
+}
+
+// certificate writes a throwaway certificate for localhost, and its key.
+func certificate(t *testing.T, name string) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	like := &x509.Certificate{SerialNumber: big.NewInt(1), DNSNames: []string{"localhost"}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour)}
+	of, err := x509.CreateCertificate(rand.Reader, like, like, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	secret, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := append(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: of}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret})...)
+	if err := os.WriteFile(name, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
