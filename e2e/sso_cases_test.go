@@ -1,28 +1,306 @@
 package e2e
 
 import (
+	"fmt"
+	"io"
+	"log"
 	"net/http"
+	"net/http/httptest"
+	"regexp"
+	"slices"
+	"strings"
 	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/dom"
+	"github.com/chromedp/cdproto/network"
+	"github.com/chromedp/chromedp"
 )
 
+// Behind each proxy of deploy/proxy everything works that works without one, for those alone who signed in.
 func TestSSO(t *testing.T) {
 	fullOnly(t, "TestProxy_inABrowser has a proxy without a login")
 	t.Parallel()
+	portal := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		fmt.Fprintf(w, `<!DOCTYPE html><html lang="en"><title>Portal</title><link rel="icon" href="data:,"><iframe width="1200" height="800" src=%q></iframe></html>`, r.URL.Query().Get("of"))
+	}))
+	portal.Config.ErrorLog = log.New(io.Discard, "", 0) // of browsers that do not know its certificate
+	portal.StartTLS()
+	t.Cleanup(portal.Close)
+	ancestor := "https://localhost" + portal.URL[strings.LastIndex(portal.URL, ":"):]
 	for _, p := range ssoProxies {
 		t.Run(p.name, func(t *testing.T) {
 			t.Parallel()
-			s := startSSO(t, p)
+			s := startSSO(t, p, "10m", "4m", "--frame-ancestors", ancestor)
 			appendTo(t, s.scripts, outside, "poisoned", seats("ana", "ana", "cem"))
 			awaitCounts(t, s.scripts, outside, 1, 0, 1)
-
 			b := s.window()
-			const deep = outside + "/rows?status=dead&campaign=poisoned&limit=100"
-			b.visit(deep)
-			b.signInAs("ana")
-			if at := value[string](b, "location.pathname + location.search"); at != deep {
-				t.Errorf("the login led to %s", at)
+			b.expect("401")
+			for _, c := range []struct {
+				name string
+				run  func(*sso, *tab)
+			}{
+				{"a deep link keeps its filters through the login", (*sso).deepLink},
+				{"HTTP/2 and compression", (*sso).quick},
+				{"forms of every kind act", (*sso).forms},
+				{"a portal of the same site frames it", func(s *sso, b *tab) { s.framed(b, ancestor) }},
+				{"groups of the token decide", (*sso).groups},
+				{"tokens pass, and nothing else without a session", (*sso).machines},
+				{"nobody names himself", (*sso).spoofed},
+				{"a session ends in both windows", (*sso).ended},
+				{"two logins at once", (*sso).twoLogins},
+			} {
+				t.Run(c.name, func(t *testing.T) {
+					s.t = t
+					c.run(s, b.in(t))
+				})
 			}
-			_ = http.StatusOK
+			b.in(t)
+		})
+	}
+}
+
+func (s *sso) deepLink(b *tab) {
+	const deep = outside + "/rows?status=dead&campaign=poisoned&q=a%26b%2B%20c"
+	b.visit(deep)
+	b.signInAs("ana")
+	if at := value[string](b, "location.pathname + location.search"); at != deep {
+		s.t.Errorf("the login led to %s", at)
+	}
+	b.await("an admin by name", saying(marked("role"), "admin"))
+}
+
+func (s *sso) quick(b *tab) {
+	b.open("/docs/operating")
+	entry := value[struct {
+		NextHopProtocol                  string
+		EncodedBodySize, DecodedBodySize int
+	}](b, `performance.getEntriesByType("navigation")[0].toJSON()`)
+	if entry.NextHopProtocol != "h2" || entry.EncodedBodySize*2 > entry.DecodedBodySize {
+		s.t.Errorf("%+v", entry)
+	}
+}
+
+func (s *sso) forms(b *tab) {
+	b.open("/campaigns/poisoned/events/2")
+	b.click(marked("requeue"))
+	b.await("a button acts", telling(marked("flash"), "Requeued event 2 of campaign poisoned"))
+	awaitCounts(s.t, s.scripts, outside, 1, 0, 1)
+
+	b.open("/rows")
+	b.typeInto("#f-campaign", "poisoned")
+	b.click("form.filter button.primary")
+	b.await("a filter filters", `location.search.includes("campaign=poisoned")`)
+
+	b.open("/rows?status=dead")
+	b.click("input[name=rows]")
+	b.click(marked("requeue-selected"))
+	b.at("/operations/new")
+	b.await("a selection is taken along", telling("main", "1 dead row"))
+
+	b.open("/rehearsals/new")
+	value[bool](b, `(() => {
+		const chosen = new DataTransfer()
+		chosen.items.add(new File([`+js(seatProjections["seats.sql"]+"\n-- changed\n")+`], "seats.sql"))
+		document.querySelector("#files").files = chosen.files
+		return true
+	})()`)
+	b.typeInto("#reason", "for the test")
+	b.click(marked("rehearse-start"))
+	b.await("an uploaded file is tried", telling("main", "0 of 1 blocked campaign would pass"))
+}
+
+// framed acts in a frame of a portal, which only the browser itself can look into.
+func (s *sso) framed(b *tab, portal string) {
+	b.do("open the portal", chromedp.Navigate(portal+"/?of="+s.outer.url+outside+"/campaigns/poisoned/events/2"))
+	whole := func() *cdp.Node {
+		return tell(b, dom.GetDocument, dom.GetDocumentParams{Depth: new(int64(-1)), Pierce: new(true)}).Root
+	}
+	var last dom.Quad
+	b.eventually("the frame has a button that rests", func() (bool, string) {
+		button := find(whole(), "requeue")
+		if button == nil {
+			return false, "there is none"
+		}
+		places, err := chromedp.Call(b.ctx, dom.GetContentQuads, dom.GetContentQuadsParams{BackendNodeID: button.BackendNodeID})
+		if err != nil || len(places.Quads) == 0 {
+			return false, fmt.Sprint("it is not drawn: ", err)
+		}
+		before := last
+		last = places.Quads[0]
+		return slices.Equal(before, last), "it moves"
+	})
+	b.do("click in the frame", chromedp.MouseClickXY((last[0]+last[4])/2, (last[1]+last[5])/2))
+	b.eventually("it acts", func() (bool, string) { return find(whole(), "flash") != nil, "no flash" })
+}
+
+// find is the element with a data-testid in a page and its frames.
+func find(n *cdp.Node, id string) *cdp.Node {
+	if n == nil {
+		return nil
+	}
+	for i := 1; i < len(n.Attributes); i += 2 {
+		if n.Attributes[i-1] == "data-testid" && n.Attributes[i] == id {
+			return n
+		}
+	}
+	for _, child := range append(n.Children, n.ContentDocument) {
+		if found := find(child, id); found != nil {
+			return found
+		}
+	}
+	return nil
+}
+
+// groups has a reader for every number of groups, and one whose only group contains the name of another.
+func (s *sso) groups(*tab) {
+	for name, role := range map[string]string{"many": "operator", "crowd": "operator", "nobody": "viewer", "club": "viewer"} {
+		b := s.window()
+		b.visit(outside + "/")
+		b.signInAs(name)
+		b.await(name+" is a "+role, saying(marked("role"), role))
+		tell(b, network.SetExtraHTTPHeaders, network.SetExtraHTTPHeadersParams{Headers: forged()})
+		b.open("/about")
+		b.await("headers of a client change nothing", saying(marked("me"), name+"@ops.example")+" && "+saying(marked("role"), role))
+	}
+}
+
+// forged are headers by which proxies name a user, as a client may send them.
+func forged() network.Headers {
+	h := network.Headers{"X-Outboxweb-Id-Token": "e30.e30.e30"}
+	for _, name := range []string{"Email", "User", "Groups", "Preferred-Username"} {
+		h["X-Forwarded-"+name], h["X-Auth-Request-"+name] = "ana@ops.example", "ops"
+	}
+	return h
+}
+
+// machines are what has no session: scripts with a token, monitors, and others.
+func (s *sso) machines(*tab) {
+	for _, c := range []struct {
+		server *server
+		path   string
+		header string
+		status int
+		ours   bool
+	}{
+		{s.scripts, "/api/v1/summary", "", http.StatusOK, true},
+		{s.scripts, "/metrics", "", http.StatusOK, true},
+		{s.scripts, "/rows", "", http.StatusOK, true},
+		{s.outer, "/readyz", "", http.StatusOK, true},
+		{s.outer, "/api/v1/summary", "", http.StatusUnauthorized, true},
+		{s.outer, "/metrics", "", http.StatusUnauthorized, true},
+		{s.outer, "/", "cors", http.StatusUnauthorized, false},
+	} {
+		a := s.ask(c.server, c.path, map[string]any{"Sec-Fetch-Mode": c.header})
+		if a.status != c.status {
+			s.t.Errorf("%s is answered with %d %s", c.path, a.status, a.body)
+		}
+	}
+}
+
+// ask gets a path of the console with headers.
+func (s *sso) ask(from *server, path string, headers network.Headers) answer {
+	s.t.Helper()
+	r, err := http.NewRequestWithContext(s.t.Context(), http.MethodGet, from.url+outside+path, nil)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	for name, value := range headers {
+		if value != "" {
+			r.Header.Set(name, value.(string))
+		}
+	}
+	a, err := from.send(r)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return a
+}
+
+// withoutID is a refusal without the request's id.
+func withoutID(body []byte) string {
+	return regexp.MustCompile(`[0-9a-f-]{36}`).ReplaceAllString(string(body), "")
+}
+
+func (s *sso) spoofed(*tab) {
+	for _, path := range []string{"/", "/rows", "/api/v1/summary", "/metrics", "/readyz"} {
+		for from, of := range map[*server]string{s.outer: "from outside", s.scripts: "with a token"} {
+			plain, claimed := s.ask(from, path, nil), s.ask(from, path, forged())
+			if plain.status != claimed.status || plain.status == http.StatusUnauthorized && withoutID(plain.body) != withoutID(claimed.body) {
+				s.t.Errorf("%s %s: %d %s; with headers that name a user %d %s", path, of, plain.status, plain.body, claimed.status, claimed.body)
+			}
+		}
+	}
+	if a := s.ask(s.direct, "/api/v1/summary", forged()); a.status != http.StatusUnauthorized {
+		s.t.Errorf("past the proxy: %d %s", a.status, a.body)
+	}
+}
+
+func (s *sso) ended(b *tab) {
+	other := b.beside()
+	b.open("/rows")
+	other.open("/")
+	other.await("both know who looks", saying(marked("me"), "ana@ops.example"))
+	b.visit("/oauth2/sign_out?rd=%2Foauth2%2Fsign_in")
+	b.await("the way out ends at the sign-in page", `!!document.querySelector('form[action="/oauth2/start"]')`)
+	const poll = `fetch(location, {headers: {"HX-Request": "true"}}).then(r => r.status + " " + r.headers.get("Outboxweb"))`
+	if got := value[string](other, poll); got != "401 null" {
+		s.t.Errorf("a poll without a session is answered with %s", got)
+	}
+	other.visit(outside + "/api/v1/export/rows?format=csv")
+	other.await("an export is no file but a login", `!!document.querySelector('form[action="/oauth2/start"]')`)
+	b.visit("/oauth2/sign_out")
+	b.await("so does the bare one", `!!document.querySelector('form[action="/oauth2/start"]')`)
+}
+
+func (s *sso) twoLogins(*tab) {
+	b := s.window()
+	other := b.beside()
+	for _, each := range []*tab{b, other} {
+		each.visit(outside + "/")
+		each.click(`form[action="/oauth2/start"] button`)
+		each.await("the provider asks", `!!document.querySelector("input[name=name]")`)
+	}
+	other.logIn("ana")
+	b.logIn("ana")
+}
+
+// A session lives longer than its token, whose successor is passed to the browser. A provider's new
+// key is that of the next login.
+func TestSSO_sessionOutlivesItsToken(t *testing.T) {
+	fullOnly(t, "internal/auth tests tokens without a proxy")
+	t.Parallel()
+	const lifetime = 4 * time.Second
+	for _, p := range ssoProxies {
+		t.Run(p.name, func(t *testing.T) {
+			t.Parallel()
+			s := startSSO(t, p, lifetime.String(), "1s")
+			b := s.window()
+			b.visit(outside + "/")
+			b.signInAs("many")
+			began := time.Now()
+			b.eventually("a token that expired has a successor", func() (bool, string) {
+				b.open("/")
+				ok, last := b.holds(saying(marked("me"), "many@ops.example"))
+				return ok && time.Since(began) > lifetime+2*time.Second, last
+			})
+			response, err := http.Post("http://"+s.provider+"/rotate", "", nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			response.Body.Close()
+			b = s.window()
+			b.expect("503") // while the next fetch of keys is held back
+			b.visit(outside + "/")
+			b.click(`form[action="/oauth2/start"] button`)
+			b.typeInto("input[name=name]", "ana")
+			b.click("button")
+			b.at("/")
+			b.eventually("a token of the new key is taken", func() (bool, string) {
+				b.visit(outside + "/")
+				return b.holds(saying(marked("me"), "ana@ops.example"))
+			})
 		})
 	}
 }

@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"github.com/chromedp/cdproto/security"
+	"github.com/chromedp/chromedp"
 )
 
 // sso is a console behind a proxy with single sign-on, made of the files in deploy/proxy, in
@@ -59,8 +60,9 @@ var ssoProxies = []ssoProxy{
 	}},
 }
 
-// startSSO starts the provider, oauth2-proxy, the server with more flags, and a proxy in front.
-func startSSO(t *testing.T, p ssoProxy, flags ...string) *sso {
+// startSSO starts the provider, oauth2-proxy, the server with more flags, and a proxy in front. Tokens
+// live for lifetime and are refreshed after refresh.
+func startSSO(t *testing.T, p ssoProxy, lifetime, refresh string, flags ...string) *sso {
 	t.Helper()
 	s := &sso{t: t, d: newDatabases(t), dir: t.TempDir(), front: portOfOurs(t), gate: portOfOurs(t), provider: portOfOurs(t)}
 	origin := "https://localhost" + s.front[strings.LastIndex(s.front, ":"):]
@@ -68,7 +70,7 @@ func startSSO(t *testing.T, p ssoProxy, flags ...string) *sso {
 	certificate(t, filepath.Join(s.dir, "pair.pem"))
 	s.write("secret", "secret")
 	s.names = strings.NewReplacer("https://sso.example/keys", "http://"+s.provider+"/oidc/.well-known/jwks.json", "https://sso.example", "http://"+s.provider+"/oidc",
-		"https://ops.example", origin, "/run/outboxweb/http.sock", socket, "127.0.0.1:4180", s.gate, "/etc/oauth2-proxy/client-secret", filepath.Join(s.dir, "secret"),
+		`"4m"`, `"`+refresh+`"`, "https://ops.example", origin, "/run/outboxweb/http.sock", socket, "127.0.0.1:4180", s.gate, "/etc/oauth2-proxy/client-secret", filepath.Join(s.dir, "secret"),
 		"listen 443 ssl", "listen "+s.front+" ssl", "server_name ops.example", "server_name localhost", "/etc/nginx/ops.example.pem", filepath.Join(s.dir, "pair.pem"), "/etc/nginx/ops.example.key", filepath.Join(s.dir, "pair.pem"),
 		"# Caddyfile\nops.example {", "{\n\tadmin off\n\tauto_https off\n}\n"+origin+" {\n\ttls "+filepath.Join(s.dir, "pair.pem")+" "+filepath.Join(s.dir, "pair.pem"))
 
@@ -79,7 +81,7 @@ func startSSO(t *testing.T, p ssoProxy, flags ...string) *sso {
 			t.Fatalf("%s: %s is taken", cmd, address)
 		}
 	}
-	run(s.provider, exec.Command(proxyProgram(t, "provider"), s.provider, "10m"))
+	run(s.provider, exec.Command(proxyProgram(t, "provider"), s.provider, lifetime))
 	run(s.gate, exec.Command(proxyProgram(t, "oauth2-proxy"), "--config", s.file("oauth2-proxy.cfg"), "--alpha-config", s.file("oauth2-proxy-alpha.yaml")))
 	s.direct = start(t, s.d, append(append(quickDeath, writeProjections(t, seatProjections)...), append(flags, "--config", s.file("outboxweb.yaml"), "--listen", "unix:"+socket)...)...)
 	run(s.front, p.start(s))
@@ -148,14 +150,35 @@ func (b *tab) signInAs(name string) {
 	b.t.Helper()
 	b.click(`form[action="/oauth2/start"] button`)
 	b.logIn(name)
-	b.await("the console is there", b.loaded()+` && document.querySelector('[data-testid="me"]')?.innerText === `+js(name+"@ops.example"))
 }
 
-// logIn fills in the provider's page.
+// logIn fills in the provider's page, which leads to the console.
 func (b *tab) logIn(name string) {
 	b.t.Helper()
 	b.typeInto("input[name=name]", name)
 	b.click("button")
+	b.await("the console is there", b.loaded()+` && `+saying(marked("me"), name+"@ops.example"))
+}
+
+// in makes a test the one that a tab fails.
+func (b *tab) in(t *testing.T) *tab {
+	b.t = t
+	return b
+}
+
+// beside opens another tab of the same profile.
+func (b *tab) beside() *tab {
+	b.t.Helper()
+	other := &tab{t: b.t, s: b.s, base: b.base, scripts: true}
+	var closeTab func()
+	other.ctx, closeTab = chromedp.NewContext(b.ctx)
+	b.t.Cleanup(closeTab)
+	if err := chromedp.Do(other.ctx); err != nil {
+		b.t.Fatalf("open another tab: %v", err)
+	}
+	tell(other, security.SetIgnoreCertificateErrors, security.SetIgnoreCertificateErrorsParams{Ignore: true})
+	other.size(wide)
+	return other
 }
 
 // proxyProgram is the path of a program of tools/proxies. The go command builds it, unless its cache has it.

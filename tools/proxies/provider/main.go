@@ -19,9 +19,9 @@ import (
 const page = `<!DOCTYPE html><html lang="en"><title>Provider</title><link rel="icon" href="data:,">
 <form method="post"><label>Name <input name="name" autofocus></label><button>Log in</button></form></html>`
 
-// groups are those of a user: "ops" among a number of others, or one with commas in its name.
+// groups are those of a user: "ops" and a number of others, one with commas in its name, or none.
 func groups(name string) []string {
-	others, known := map[string]int{"ten": 9, "many": 150, "crowd": 399}[name]
+	others, known := map[string]int{"ana": 9, "many": 150, "crowd": 399}[name]
 	switch {
 	case name == "club":
 		return []string{"book club, ops, and friends"}
