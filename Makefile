@@ -117,10 +117,11 @@ screenshots: ## take the README's pictures anew, in docs/ (needs chromium)
 	go test ./e2e -tags shots -run TestPictures -count=1 -args -pictures ../docs
 
 .PHONY: generate
-generate: ## generate the Go code of the templates, the API's document from its routes and types, and the list of the Go package's names
+generate: ## generate the Go code of the templates, the API's document from its routes and types, the list of the Go package's names, and the files in documents
 	$(TEMPL) generate -path web/templates
 	go test . -count=1 -run '^TestAPI_isTheAcceptedOne$$' -db sqlite -update
 	go test ./internal/handlers -count=1 -run '^TestDocument_isTheOneGenerated$$' -db sqlite -update
+	go test ./docs -count=1 -run '^TestDocuments_includeFiles$$' -update
 
 .PHONY: vendor
 vendor: ## copy the browser libraries pinned in .ci/web to web/static/vendor (needs npm)

@@ -5,7 +5,6 @@ go 1.26.0
 exclude github.com/google/pprof v0.0.0-20261016150608-1facf8f91b50
 
 require (
-	github.com/BurntSushi/toml v1.6.0
 	github.com/a-h/templ v0.3.977
 	github.com/alecthomas/kong v1.17.0
 	github.com/aymanbagabas/go-udiff v0.4.1

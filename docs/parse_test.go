@@ -1,6 +1,10 @@
 package docs
 
 import (
+	"flag"
+	"os"
+	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -75,5 +79,37 @@ func TestAll_areTheFiles(t *testing.T) {
 	}
 	if len(entries) != len(All()) {
 		t.Errorf("%d files and %d documents", len(entries), len(All()))
+	}
+}
+
+var update = flag.Bool("update", false, "write the files into the documents that include them")
+
+var included = regexp.MustCompile("(?s)<!-- (deploy/[^ ]+) -->\n```([a-z]+)\n(.*?)```\n")
+
+// A block of code behind a comment that names a file of deploy has the text of that file.
+func TestDocuments_includeFiles(t *testing.T) {
+	t.Parallel()
+	for _, name := range order {
+		old, err := files.ReadFile(name + ".md")
+		if err != nil {
+			t.Fatal(err)
+		}
+		text := included.ReplaceAllStringFunc(string(old), func(block string) string {
+			m := included.FindStringSubmatch(block)
+			file, err := os.ReadFile(filepath.Join("..", m[1]))
+			if err != nil {
+				t.Error(err)
+			}
+			return "<!-- " + m[1] + " -->\n```" + m[2] + "\n" + string(file) + "```\n"
+		})
+		switch {
+		case text == string(old):
+		case !*update:
+			t.Errorf("%s.md has another text than the files of deploy that it includes; run make generate", name)
+		default:
+			if err := os.WriteFile(name+".md", []byte(text), 0o644); err != nil {
+				t.Error(err)
+			}
+		}
 	}
 }
