@@ -72,7 +72,7 @@ func startSSO(t *testing.T, p ssoProxy, lifetime, refresh string, flags ...strin
 	s.names = strings.NewReplacer("https://sso.example/keys", "http://"+s.provider+"/oidc/.well-known/jwks.json", "https://sso.example", "http://"+s.provider+"/oidc",
 		`"4m"`, `"`+refresh+`"`, "https://ops.example", origin, "/run/outboxweb/http.sock", socket, "127.0.0.1:4180", s.gate, "/etc/oauth2-proxy/client-secret", filepath.Join(s.dir, "secret"),
 		"listen 443 ssl", "listen "+s.front+" ssl", "server_name ops.example", "server_name localhost", "/etc/nginx/ops.example.pem", filepath.Join(s.dir, "pair.pem"), "/etc/nginx/ops.example.key", filepath.Join(s.dir, "pair.pem"),
-		"# Caddyfile\nops.example {", "{\n\tadmin off\n\tauto_https off\n}\n"+origin+" {\n\ttls "+filepath.Join(s.dir, "pair.pem")+" "+filepath.Join(s.dir, "pair.pem"))
+		"# Caddyfile\n{", "{\n\tadmin off\n\tauto_https off", "\nops.example {", "\n"+origin+" {\n\ttls "+filepath.Join(s.dir, "pair.pem")+" "+filepath.Join(s.dir, "pair.pem"))
 
 	run := func(address string, cmd *exec.Cmd) {
 		t.Helper()
