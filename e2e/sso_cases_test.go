@@ -3,8 +3,6 @@ package e2e
 import (
 	"encoding/json"
 	"fmt"
-	"io"
-	"log"
 	"net/http"
 	"net/http/httptest"
 	"regexp"
@@ -23,11 +21,9 @@ import (
 func TestSSO(t *testing.T) {
 	fullOnly(t, "TestProxy_inABrowser has a proxy without a login")
 	t.Parallel()
-	portal := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	portal := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprintf(w, `<!DOCTYPE html><html lang="en"><title>Portal</title><link rel="icon" href="data:,"><iframe width="1200" height="800" src=%q></iframe></html>`, r.URL.Query().Get("of"))
 	}))
-	portal.Config.ErrorLog = log.New(io.Discard, "", 0) // of browsers that do not know its certificate
-	portal.StartTLS()
 	t.Cleanup(portal.Close)
 	ancestor := "https://localhost" + portal.URL[strings.LastIndex(portal.URL, ":"):]
 	for _, p := range ssoProxies {
@@ -209,7 +205,7 @@ func (s *sso) machines(*tab) {
 		{s.outer, "/", "cors", http.StatusUnauthorized, false},
 	} {
 		a := s.ask(c.server, c.path, map[string]any{"Sec-Fetch-Mode": c.header})
-		if a.status != c.status || (a.header.Get("Outboxweb") != "") != c.ours || c.status == http.StatusUnauthorized && c.ours && !json.Valid(a.body) {
+		if a.status != c.status || (a.header.Get("Outboxweb") != "") != c.ours || strings.HasPrefix(c.path, "/api") && !json.Valid(a.body) {
 			s.t.Errorf("%s is answered with %d %v %s", c.path, a.status, a.header, a.body)
 		}
 	}

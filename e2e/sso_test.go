@@ -20,7 +20,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/chromedp/cdproto/security"
 	"github.com/chromedp/chromedp"
 )
 
@@ -136,12 +135,11 @@ func (s *sso) write(name, text string) string {
 	return name
 }
 
-// window opens a tab in a profile of its own, that takes the proxy's certificate for a good one.
+// window opens a tab in a profile of its own.
 func (s *sso) window() *tab {
 	s.t.Helper()
 	b := openTab(s.t, s.outer)
 	b.base = outside
-	tell(b, security.SetIgnoreCertificateErrors, security.SetIgnoreCertificateErrorsParams{Ignore: true})
 	return b
 }
 
@@ -176,7 +174,6 @@ func (b *tab) beside() *tab {
 	if err := chromedp.Do(other.ctx); err != nil {
 		b.t.Fatalf("open another tab: %v", err)
 	}
-	tell(other, security.SetIgnoreCertificateErrors, security.SetIgnoreCertificateErrorsParams{Ignore: true})
 	other.size(wide)
 	return other
 }
