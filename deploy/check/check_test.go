@@ -103,7 +103,8 @@ func TestCompose(t *testing.T) {
 	}
 }
 
-// objects renders a kustomization, and decodes each object strictly into its type.
+// objects renders a kustomization, and decodes each object strictly into its type. They are found by
+// their kind, and each Ingress by kind and name.
 func objects(t *testing.T, overlay string) map[string]any {
 	t.Helper()
 	rendered, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), filepath.Join(deploy, "kubernetes", overlay))
@@ -116,6 +117,7 @@ func objects(t *testing.T, overlay string) map[string]any {
 			"apps/v1 Deployment": new(apps.Deployment), "apps/v1 StatefulSet": new(apps.StatefulSet),
 			"v1 Service": new(core.Service), "v1 ServiceAccount": new(core.ServiceAccount), "v1 ConfigMap": new(core.ConfigMap),
 			"networking.k8s.io/v1 NetworkPolicy": new(networking.NetworkPolicy), "policy/v1 PodDisruptionBudget": new(policy.PodDisruptionBudget),
+			"networking.k8s.io/v1 Ingress": new(networking.Ingress),
 		}[r.GetApiVersion()+" "+r.GetKind()]
 		if !known {
 			t.Fatalf("%s %s is no kind that is expected", r.GetApiVersion(), r.GetKind())
@@ -127,7 +129,11 @@ func objects(t *testing.T, overlay string) map[string]any {
 		if err != nil {
 			t.Fatalf("%s: %v", r.GetKind(), err)
 		}
-		all[r.GetKind()] = into
+		key := r.GetKind()
+		if key == "Ingress" {
+			key += " " + r.GetName()
+		}
+		all[key] = into
 	}
 	return all
 }
@@ -200,6 +206,43 @@ func checkWorkload(t *testing.T, all map[string]any, selector map[string]string,
 	}
 	if strings.HasPrefix(c.Image, "ghcr.io/") || !strings.HasPrefix(c.Image, "registry.example/") {
 		t.Errorf("the image %s claims to exist", c.Image)
+	}
+}
+
+// Of the two ways to the pods one asks oauth2-proxy; the other is for tokens and monitors alone. Nothing
+// needs a snippet, which ingress-nginx ignores by default.
+func TestIngress_onlyTokensAndMonitorsPassWithoutASession(t *testing.T) {
+	t.Parallel()
+	all := objects(t, "ingress-nginx")
+	d, service := all["Deployment"].(*apps.Deployment), all["Service"].(*core.Service)
+	checkWorkload(t, all, d.Spec.Selector.MatchLabels, d.Spec.Template)
+	if config := all["ConfigMap"].(*core.ConfigMap).Data["outboxweb.yaml"]; !strings.Contains(config, "\nauth: jwt\n") {
+		t.Errorf("the API's Ingress empties no header, and the server believes more than signatures:\n%s", config)
+	}
+	open := map[string]networking.PathType{}
+	for _, name := range []string{"outboxweb", "outboxweb-api"} {
+		i := all["Ingress "+name].(*networking.Ingress)
+		auth, asked := i.Annotations["nginx.ingress.kubernetes.io/auth-url"]
+		if asked && (!strings.Contains(auth, "."+i.Namespace+".svc.") || i.Annotations["nginx.ingress.kubernetes.io/auth-response-headers"] != "X-Outboxweb-Id-Token" ||
+			!strings.HasSuffix(i.Annotations["nginx.ingress.kubernetes.io/auth-signin"], "/oauth2/sign_in?rd=$escaped_request_uri")) {
+			t.Errorf("the Ingress %s of the namespace %s asks %v", name, i.Namespace, i.Annotations)
+		}
+		for key := range i.Annotations {
+			if strings.Contains(key, "snippet") {
+				t.Errorf("the Ingress %s has the annotation %s", name, key)
+			}
+		}
+		for _, path := range i.Spec.Rules[0].HTTP.Paths {
+			if to := path.Backend.Service; to.Name != service.Name || to.Port.Name != service.Spec.Ports[0].Name {
+				t.Errorf("%s leads to %v", path.Path, to)
+			}
+			if !asked {
+				open[path.Path] = *path.PathType
+			}
+		}
+	}
+	if want := map[string]networking.PathType{"/ops/outbox/api": networking.PathTypePrefix, "/ops/outbox/readyz": networking.PathTypeExact, "/ops/outbox/metrics": networking.PathTypeExact}; !reflect.DeepEqual(open, want) {
+		t.Errorf("without a session one gets to %v, want %v", open, want)
 	}
 }
 
