@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"cmp"
 	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -20,13 +21,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/chromedp/chromedp"
+	"github.com/chromedp/cdproto/security"
 )
 
 // sso is a console behind a proxy with single sign-on, made of the files in deploy/proxy, in
 // which only addresses and paths are changed.
 type sso struct {
 	t        *testing.T
+	proxy    ssoProxy
 	d        databases
 	dir      string
 	front    string // address of the proxy
@@ -42,10 +44,12 @@ type sso struct {
 type ssoProxy struct {
 	name  string
 	start func(s *sso) *exec.Cmd
+	alpha string // the structured configuration of oauth2-proxy; oauth2-proxy-alpha.yaml unless given
+	code  string // of the sign-in page in place of a page of the console; 200 unless given
 }
 
 var ssoProxies = []ssoProxy{
-	{"nginx", func(s *sso) *exec.Cmd {
+	{name: "nginx", start: func(s *sso) *exec.Cmd {
 		nginx, err := findNginx()
 		if err != nil {
 			s.t.Fatal(err)
@@ -54,24 +58,27 @@ var ssoProxies = []ssoProxy{
 			"client_body_temp_path b; proxy_temp_path p; fastcgi_temp_path f; uwsgi_temp_path u; scgi_temp_path s;\ninclude "+s.file("nginx.conf")+";\n}\n")
 		return exec.Command(nginx, "-p", s.dir, "-e", "stderr", "-c", filepath.Join(s.dir, "frame.conf"))
 	}},
-	{"Caddy", func(s *sso) *exec.Cmd {
+	{name: "Caddy", start: func(s *sso) *exec.Cmd {
 		return exec.Command(proxyProgram(s.t, "caddy"), "run", "--adapter", "caddyfile", "--config", s.file("Caddyfile"))
+	}},
+	{name: "HAProxy", code: "403", alpha: "oauth2-proxy-upstream.yaml", start: func(s *sso) *exec.Cmd {
+		return exec.Command(installed(s.t, "haproxy", "/usr/sbin/haproxy"), "-db", "-f", s.file("haproxy.cfg"))
 	}},
 }
 
-// startSSO starts the provider, oauth2-proxy, the server with more flags, and a proxy in front. Tokens
-// live for lifetime and are refreshed after refresh.
-func startSSO(t *testing.T, p ssoProxy, lifetime, refresh string, flags ...string) *sso {
+// startSSO starts the provider, oauth2-proxy, the server with more flags, and a proxy in front.
+func startSSO(t *testing.T, p ssoProxy, flags ...string) *sso {
 	t.Helper()
-	s := &sso{t: t, d: newDatabases(t), dir: t.TempDir(), front: portOfOurs(t), gate: portOfOurs(t), provider: portOfOurs(t)}
+	s := &sso{t: t, proxy: p, d: newDatabases(t), dir: t.TempDir(), front: portOfOurs(t), gate: portOfOurs(t), provider: portOfOurs(t)}
 	origin := "https://localhost" + s.front[strings.LastIndex(s.front, ":"):]
-	socket := filepath.Join(s.dir, "http.sock")
+	network, address := "unix", filepath.Join(s.dir, "http.sock")
 	certificate(t, filepath.Join(s.dir, "pair.pem"))
 	s.write("secret", "secret")
 	s.names = strings.NewReplacer("https://sso.example/keys", "http://"+s.provider+"/oidc/.well-known/jwks.json", "https://sso.example", "http://"+s.provider+"/oidc",
-		`"4m"`, `"`+refresh+`"`, "https://ops.example", origin, "/run/outboxweb/http.sock", socket, "127.0.0.1:4180", s.gate, "/etc/oauth2-proxy/client-secret", filepath.Join(s.dir, "secret"),
+		"https://ops.example", origin, "/run/outboxweb/http.sock", address, "127.0.0.1:4180", s.gate, "/etc/oauth2-proxy/client-secret", filepath.Join(s.dir, "secret"),
 		"listen 443 ssl", "listen "+s.front+" ssl", "server_name ops.example", "server_name localhost", "/etc/nginx/ops.example.pem", filepath.Join(s.dir, "pair.pem"), "/etc/nginx/ops.example.key", filepath.Join(s.dir, "pair.pem"),
-		"# Caddyfile\n{", "{\n\tadmin off\n\tauto_https off", "\nops.example {", "\n"+origin+" {\n\ttls "+filepath.Join(s.dir, "pair.pem")+" "+filepath.Join(s.dir, "pair.pem"))
+		"bind :443", "bind "+s.front, "/etc/haproxy/ops.example.pem", filepath.Join(s.dir, "pair.pem"),
+		"# Caddyfile\nops.example {", "{\n\tadmin off\n\tauto_https off\n}\n"+origin+" {\n\ttls "+filepath.Join(s.dir, "pair.pem")+" "+filepath.Join(s.dir, "pair.pem"))
 
 	run := func(address string, cmd *exec.Cmd) {
 		t.Helper()
@@ -80,13 +87,13 @@ func startSSO(t *testing.T, p ssoProxy, lifetime, refresh string, flags ...strin
 			t.Fatalf("%s: %s is taken", cmd, address)
 		}
 	}
-	run(s.provider, exec.Command(proxyProgram(t, "provider"), s.provider, lifetime))
-	run(s.gate, exec.Command(proxyProgram(t, "oauth2-proxy"), "--config", s.file("oauth2-proxy.cfg"), "--alpha-config", s.file("oauth2-proxy-alpha.yaml")))
-	s.direct = start(t, s.d, append(append(quickDeath, writeProjections(t, seatProjections)...), append(flags, "--config", s.file("outboxweb.yaml"), "--listen", "unix:"+socket)...)...)
+	run(s.provider, exec.Command(proxyProgram(t, "provider"), s.provider, "10m"))
+	run(s.gate, exec.Command(proxyProgram(t, "oauth2-proxy"), "--config", s.file("oauth2-proxy.cfg"), "--alpha-config", s.file(cmp.Or(p.alpha, "oauth2-proxy-alpha.yaml"))))
+	s.direct = start(t, s.d, append(append(quickDeath, writeProjections(t, seatProjections)...), append(flags, "--config", s.file("outboxweb.yaml"), "--listen", "unix:"+address)...)...)
 	run(s.front, p.start(s))
 
 	s.direct = s.reach(origin, func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return new(net.Dialer).DialContext(ctx, "unix", socket)
+		return new(net.Dialer).DialContext(ctx, network, address)
 	})
 	s.outer = s.reach(origin, nil)
 	s.scripts = s.reach(origin, nil)
@@ -135,11 +142,15 @@ func (s *sso) write(name, text string) string {
 	return name
 }
 
-// window opens a tab in a profile of its own.
+// window opens a tab in a profile of its own, that takes the proxy's certificate for a good one.
 func (s *sso) window() *tab {
 	s.t.Helper()
 	b := openTab(s.t, s.outer)
 	b.base = outside
+	if s.proxy.code != "" {
+		b.expect(s.proxy.code)
+	}
+	tell(b, security.SetIgnoreCertificateErrors, security.SetIgnoreCertificateErrorsParams{Ignore: true})
 	return b
 }
 
@@ -148,34 +159,30 @@ func (b *tab) signInAs(name string) {
 	b.t.Helper()
 	b.click(`form[action="/oauth2/start"] button`)
 	b.logIn(name)
+	b.await("the console is there", b.loaded()+` && document.querySelector('[data-testid="me"]')?.innerText === `+js(name+"@ops.example"))
 }
 
-// logIn fills in the provider's page, which leads to the console.
+// logIn fills in the provider's page.
 func (b *tab) logIn(name string) {
 	b.t.Helper()
 	b.typeInto("input[name=name]", name)
 	b.click("button")
-	b.await("the console is there", b.loaded()+` && `+saying(marked("me"), name+"@ops.example"))
 }
 
-// in makes a test the one that a tab fails.
-func (b *tab) in(t *testing.T) *tab {
-	b.t = t
-	return b
-}
-
-// beside opens another tab of the same profile.
-func (b *tab) beside() *tab {
-	b.t.Helper()
-	other := &tab{t: b.t, s: b.s, base: b.base, scripts: true}
-	var closeTab func()
-	other.ctx, closeTab = chromedp.NewContext(b.ctx)
-	b.t.Cleanup(closeTab)
-	if err := chromedp.Do(other.ctx); err != nil {
-		b.t.Fatalf("open another tab: %v", err)
+// installed is the path of a program that is on PATH or at one of the names; without it the test is
+// skipped, in CI only if no package has it.
+func installed(t *testing.T, names ...string) string {
+	t.Helper()
+	for _, name := range names {
+		if path, err := exec.LookPath(name); err == nil {
+			return path
+		}
 	}
-	other.size(wide)
-	return other
+	if os.Getenv("CI") != "" && len(names) > 1 {
+		t.Fatalf("%s must be there in CI", names[0])
+	}
+	t.Skipf("there is no %s", names[0])
+	return ""
 }
 
 // proxyProgram is the path of a program of tools/proxies. The go command builds it, unless its cache has it.
