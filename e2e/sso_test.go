@@ -64,6 +64,7 @@ var ssoProxies = []ssoProxy{
 	{name: "HAProxy", code: "403", alpha: "oauth2-proxy-upstream.yaml", start: func(s *sso) *exec.Cmd {
 		return exec.Command(installed(s.t, "haproxy", "/usr/sbin/haproxy"), "-db", "-f", s.file("haproxy.cfg"))
 	}},
+	{name: "ingress-nginx", start: ingressNginx},
 }
 
 // startSSO starts the provider, oauth2-proxy, the server with more flags, and a proxy in front.
