@@ -39,7 +39,6 @@ http {
 	access_log off;
 	client_body_temp_path b; proxy_temp_path p; fastcgi_temp_path f; uwsgi_temp_path u; scgi_temp_path s;
 	large_client_header_buffers 8 64k;
-	gzip on; gzip_types application/json text/css text/javascript; gzip_min_length 256;
 	server {
 		listen %s ssl http2;
 		ssl_certificate %[2]s; ssl_certificate_key %[2]s;

@@ -45,6 +45,7 @@ type ssoProxy struct {
 	name  string
 	start func(s *sso) *exec.Cmd
 	alpha string // the structured configuration of oauth2-proxy; oauth2-proxy-alpha.yaml unless given
+	tcp   bool   // it reaches no Unix sockets
 	code  string // of the sign-in page in place of a page of the console; 200 unless given
 }
 
@@ -65,6 +66,10 @@ var ssoProxies = []ssoProxy{
 		return exec.Command(installed(s.t, "haproxy", "/usr/sbin/haproxy"), "-db", "-f", s.file("haproxy.cfg"))
 	}},
 	{name: "ingress-nginx", start: ingressNginx},
+	{name: "Traefik", code: "403", tcp: true, start: func(s *sso) *exec.Cmd {
+		s.file("traefik-outboxweb.yaml")
+		return exec.Command(installed(s.t, "traefik"), "--configFile="+s.file("traefik.yaml"))
+	}},
 }
 
 // startSSO starts the provider, oauth2-proxy, the server with more flags, and a proxy in front.
@@ -73,12 +78,18 @@ func startSSO(t *testing.T, p ssoProxy, flags ...string) *sso {
 	s := &sso{t: t, proxy: p, d: newDatabases(t), dir: t.TempDir(), front: portOfOurs(t), gate: portOfOurs(t), provider: portOfOurs(t)}
 	origin := "https://localhost" + s.front[strings.LastIndex(s.front, ":"):]
 	network, address := "unix", filepath.Join(s.dir, "http.sock")
+	listen := []string{"--listen", "unix:" + address}
+	if p.tcp {
+		network, address = "tcp", portOfOurs(t)
+		listen = []string{"--listen", address, "--trusted-proxy", "127.0.0.1/32"}
+	}
 	certificate(t, filepath.Join(s.dir, "pair.pem"))
 	s.write("secret", "secret")
 	s.names = strings.NewReplacer("https://sso.example/keys", "http://"+s.provider+"/oidc/.well-known/jwks.json", "https://sso.example", "http://"+s.provider+"/oidc",
-		"https://ops.example", origin, "/run/outboxweb/http.sock", address, "127.0.0.1:4180", s.gate, "/etc/oauth2-proxy/client-secret", filepath.Join(s.dir, "secret"),
+		"https://ops.example", origin, "/run/outboxweb/http.sock", address, "127.0.0.1:8080", address, "127.0.0.1:4180", s.gate, "/etc/oauth2-proxy/client-secret", filepath.Join(s.dir, "secret"),
 		"listen 443 ssl", "listen "+s.front+" ssl", "server_name ops.example", "server_name localhost", "/etc/nginx/ops.example.pem", filepath.Join(s.dir, "pair.pem"), "/etc/nginx/ops.example.key", filepath.Join(s.dir, "pair.pem"),
 		"bind :443", "bind "+s.front, "/etc/haproxy/ops.example.pem", filepath.Join(s.dir, "pair.pem"),
+		"address: :443", "address: "+s.front, "Host(`ops.example`)", "Host(`localhost`)", "/etc/traefik/ops.example.pem", filepath.Join(s.dir, "pair.pem"), "/etc/traefik/ops.example.key", filepath.Join(s.dir, "pair.pem"), "/etc/traefik/outboxweb.yaml", filepath.Join(s.dir, "traefik-outboxweb.yaml"),
 		"# Caddyfile\nops.example {", "{\n\tadmin off\n\tauto_https off\n}\n"+origin+" {\n\ttls "+filepath.Join(s.dir, "pair.pem")+" "+filepath.Join(s.dir, "pair.pem"))
 
 	run := func(address string, cmd *exec.Cmd) {
@@ -90,7 +101,7 @@ func startSSO(t *testing.T, p ssoProxy, flags ...string) *sso {
 	}
 	run(s.provider, exec.Command(proxyProgram(t, "provider"), s.provider, "10m"))
 	run(s.gate, exec.Command(proxyProgram(t, "oauth2-proxy"), "--config", s.file("oauth2-proxy.cfg"), "--alpha-config", s.file(cmp.Or(p.alpha, "oauth2-proxy-alpha.yaml"))))
-	s.direct = start(t, s.d, append(append(quickDeath, writeProjections(t, seatProjections)...), append(flags, "--config", s.file("outboxweb.yaml"), "--listen", "unix:"+address)...)...)
+	s.direct = start(t, s.d, append(append(quickDeath, writeProjections(t, seatProjections)...), append(append(flags, "--config", s.file("outboxweb.yaml")), listen...)...)...)
 	run(s.front, p.start(s))
 
 	s.direct = s.reach(origin, func(ctx context.Context, _, _ string) (net.Conn, error) {
