@@ -46,6 +46,7 @@ type ssoProxy struct {
 	start func(s *sso) *exec.Cmd
 	alpha string // the structured configuration of oauth2-proxy; oauth2-proxy-alpha.yaml unless given
 	tcp   bool   // it reaches no Unix sockets
+	blind bool   // it leads everything without a session to the sign-in page, and tokens open the API alone
 	code  string // of the sign-in page in place of a page of the console; 200 unless given
 }
 
@@ -65,7 +66,7 @@ var ssoProxies = []ssoProxy{
 	{name: "HAProxy", code: "403", alpha: "oauth2-proxy-upstream.yaml", start: func(s *sso) *exec.Cmd {
 		return exec.Command(installed(s.t, "haproxy", "/usr/sbin/haproxy"), "-db", "-f", s.file("haproxy.cfg"))
 	}},
-	{name: "ingress-nginx", start: ingressNginx},
+	{name: "ingress-nginx", blind: true, start: ingressNginx},
 	{name: "Traefik", code: "403", tcp: true, start: func(s *sso) *exec.Cmd {
 		s.file("traefik-outboxweb.yaml")
 		return exec.Command(installed(s.t, "traefik"), "--configFile="+s.file("traefik.yaml"))
@@ -108,6 +109,14 @@ func startSSO(t *testing.T, p ssoProxy, flags ...string) *sso {
 		return new(net.Dialer).DialContext(ctx, network, address)
 	})
 	s.outer = s.reach(origin, nil)
+	eventually(t, patience, "the proxy knows its routes", func() (bool, string) {
+		response, err := s.outer.client.Get(origin + outside + "/readyz")
+		if err != nil {
+			return false, err.Error()
+		}
+		response.Body.Close()
+		return response.StatusCode == http.StatusOK, response.Status
+	})
 	s.scripts = s.reach(origin, nil)
 	s.scripts.client.Transport = bearer{strings.TrimSpace(mustCommand(t, s.d, nil, "token", "create", "--role", "operator", "--note", "test")), s.scripts.client.Transport}
 	return s
