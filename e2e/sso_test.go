@@ -21,7 +21,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/chromedp/cdproto/security"
+	"github.com/chromedp/chromedp"
 )
 
 // sso is a console behind a proxy with single sign-on, made of the files in deploy/proxy, in
@@ -73,8 +73,9 @@ var ssoProxies = []ssoProxy{
 	}},
 }
 
-// startSSO starts the provider, oauth2-proxy, the server with more flags, and a proxy in front.
-func startSSO(t *testing.T, p ssoProxy, flags ...string) *sso {
+// startSSO starts the provider, oauth2-proxy, the server with more flags, and a proxy in front. Tokens
+// live for lifetime and are refreshed after refresh.
+func startSSO(t *testing.T, p ssoProxy, lifetime, refresh string, flags ...string) *sso {
 	t.Helper()
 	s := &sso{t: t, proxy: p, d: newDatabases(t), dir: t.TempDir(), front: portOfOurs(t), gate: portOfOurs(t), provider: portOfOurs(t)}
 	origin := "https://localhost" + s.front[strings.LastIndex(s.front, ":"):]
@@ -87,11 +88,11 @@ func startSSO(t *testing.T, p ssoProxy, flags ...string) *sso {
 	certificate(t, filepath.Join(s.dir, "pair.pem"))
 	s.write("secret", "secret")
 	s.names = strings.NewReplacer("https://sso.example/keys", "http://"+s.provider+"/oidc/.well-known/jwks.json", "https://sso.example", "http://"+s.provider+"/oidc",
-		"https://ops.example", origin, "/run/outboxweb/http.sock", address, "127.0.0.1:8080", address, "127.0.0.1:4180", s.gate, "/etc/oauth2-proxy/client-secret", filepath.Join(s.dir, "secret"),
+		`"4m"`, `"`+refresh+`"`, "https://ops.example", origin, "/run/outboxweb/http.sock", address, "127.0.0.1:8080", address, "127.0.0.1:4180", s.gate, "/etc/oauth2-proxy/client-secret", filepath.Join(s.dir, "secret"),
 		"listen 443 ssl", "listen "+s.front+" ssl", "server_name ops.example", "server_name localhost", "/etc/nginx/ops.example.pem", filepath.Join(s.dir, "pair.pem"), "/etc/nginx/ops.example.key", filepath.Join(s.dir, "pair.pem"),
 		"bind :443", "bind "+s.front, "/etc/haproxy/ops.example.pem", filepath.Join(s.dir, "pair.pem"),
 		"address: :443", "address: "+s.front, "Host(`ops.example`)", "Host(`localhost`)", "/etc/traefik/ops.example.pem", filepath.Join(s.dir, "pair.pem"), "/etc/traefik/ops.example.key", filepath.Join(s.dir, "pair.pem"), "/etc/traefik/outboxweb.yaml", filepath.Join(s.dir, "traefik-outboxweb.yaml"),
-		"# Caddyfile\nops.example {", "{\n\tadmin off\n\tauto_https off\n}\n"+origin+" {\n\ttls "+filepath.Join(s.dir, "pair.pem")+" "+filepath.Join(s.dir, "pair.pem"))
+		"# Caddyfile\n{", "{\n\tadmin off\n\tauto_https off", "\nops.example {", "\n"+origin+" {\n\ttls "+filepath.Join(s.dir, "pair.pem")+" "+filepath.Join(s.dir, "pair.pem"))
 
 	run := func(address string, cmd *exec.Cmd) {
 		t.Helper()
@@ -100,7 +101,7 @@ func startSSO(t *testing.T, p ssoProxy, flags ...string) *sso {
 			t.Fatalf("%s: %s is taken", cmd, address)
 		}
 	}
-	run(s.provider, exec.Command(proxyProgram(t, "provider"), s.provider, "10m"))
+	run(s.provider, exec.Command(proxyProgram(t, "provider"), s.provider, lifetime))
 	run(s.gate, exec.Command(proxyProgram(t, "oauth2-proxy"), "--config", s.file("oauth2-proxy.cfg"), "--alpha-config", s.file(cmp.Or(p.alpha, "oauth2-proxy-alpha.yaml"))))
 	s.direct = start(t, s.d, append(append(quickDeath, writeProjections(t, seatProjections)...), append(append(flags, "--config", s.file("outboxweb.yaml")), listen...)...)...)
 	run(s.front, p.start(s))
@@ -163,7 +164,7 @@ func (s *sso) write(name, text string) string {
 	return name
 }
 
-// window opens a tab in a profile of its own, that takes the proxy's certificate for a good one.
+// window opens a tab in a profile of its own.
 func (s *sso) window() *tab {
 	s.t.Helper()
 	b := openTab(s.t, s.outer)
@@ -171,7 +172,6 @@ func (s *sso) window() *tab {
 	if s.proxy.code != "" {
 		b.expect(s.proxy.code)
 	}
-	tell(b, security.SetIgnoreCertificateErrors, security.SetIgnoreCertificateErrorsParams{Ignore: true})
 	return b
 }
 
@@ -180,14 +180,34 @@ func (b *tab) signInAs(name string) {
 	b.t.Helper()
 	b.click(`form[action="/oauth2/start"] button`)
 	b.logIn(name)
-	b.await("the console is there", b.loaded()+` && document.querySelector('[data-testid="me"]')?.innerText === `+js(name+"@ops.example"))
 }
 
-// logIn fills in the provider's page.
+// logIn fills in the provider's page, which leads to the console.
 func (b *tab) logIn(name string) {
 	b.t.Helper()
 	b.typeInto("input[name=name]", name)
 	b.click("button")
+	b.await("the console is there", b.loaded()+` && `+saying(marked("me"), name+"@ops.example"))
+}
+
+// in makes a test the one that a tab fails.
+func (b *tab) in(t *testing.T) *tab {
+	b.t = t
+	return b
+}
+
+// beside opens another tab of the same profile.
+func (b *tab) beside() *tab {
+	b.t.Helper()
+	other := &tab{t: b.t, s: b.s, base: b.base, scripts: true}
+	var closeTab func()
+	other.ctx, closeTab = chromedp.NewContext(b.ctx)
+	b.t.Cleanup(closeTab)
+	if err := chromedp.Do(other.ctx); err != nil {
+		b.t.Fatalf("open another tab: %v", err)
+	}
+	other.size(wide)
+	return other
 }
 
 // installed is the path of a program that is on PATH or at one of the names; without it the test is
