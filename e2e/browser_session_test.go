@@ -175,7 +175,7 @@ func (b *tab) opens(selector string) *tab {
 // atLogin waits until the tab has left the console for a page of the proxy.
 func (b *tab) atLogin() {
 	b.t.Helper()
-	b.await("the proxy's page is there", `document.title === "Sign in" && typeof htmx === "undefined"`)
+	b.await("the proxy's page is there", `/^sign in$/i.test(document.title) && typeof htmx === "undefined"`)
 }
 
 // signedIn brings the tab to a page with a session.

@@ -46,6 +46,7 @@ func TestSSO(t *testing.T) {
 				{"tokens pass, and nothing else without a session", (*sso).machines},
 				{"nobody names himself", (*sso).spoofed},
 				{"a session ends in both windows", (*sso).ended},
+				{"a session that ends takes nothing away", (*sso).endings},
 				{"two logins at once", (*sso).twoLogins},
 			} {
 				t.Run(c.name, func(t *testing.T) {
@@ -273,6 +274,18 @@ func (s *sso) ended(b *tab) {
 	}
 	b.visit("/oauth2/sign_out")
 	b.await("so does the bare one", `!!document.querySelector('form[action="/oauth2/start"]')`)
+}
+
+// endings has the session's cookies expire wherever a reader may be.
+func (s *sso) endings(b *tab) {
+	const row = "/campaigns/poisoned/events/2"
+	e := ending{end: func() { tell(b, network.ClearBrowserCookies, cdp.Empty{}) }, signIn: func(b *tab) { b.signInAs("ana") }}
+	b.sessionEndsInAForm(e, row)
+	b.sessionEndsInAPoll(e, "/")
+	b.sessionEndsBefore(e, "/rows?status=dead", "form.filter button", "/rows?")
+	b.sessionEndsBefore(e, "/rows", marked("export-csv"), "")
+	b.sessionEndsInTabs(e, "/", "/campaigns", row)
+	b.signsOut(e)
 }
 
 func (s *sso) twoLogins(*tab) {
