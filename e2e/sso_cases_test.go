@@ -210,7 +210,7 @@ func (s *sso) machines(*tab) {
 			c.status, c.ours = http.StatusFound, false
 		}
 		if a.status != c.status || (a.header.Get("Outboxweb") != "") != c.ours || strings.HasPrefix(c.path, "/api") && !json.Valid(a.body) {
-			s.t.Errorf("%s is answered with %d %v %s", c.path, a.status, a.header, a.body)
+			s.t.Errorf("%s is answered with %d %v %.300s", c.path, a.status, a.header, a.body)
 		}
 	}
 }
@@ -247,7 +247,7 @@ func (s *sso) spoofed(*tab) {
 				continue // it empties no header of those to whom it asks no session
 			}
 			if plain.status != claimed.status || plain.status == http.StatusUnauthorized && withoutID(plain.body) != withoutID(claimed.body) {
-				s.t.Errorf("%s %s: %d %s; with headers that name a user %d %s", path, of, plain.status, plain.body, claimed.status, claimed.body)
+				s.t.Errorf("%s %s: %d %.300s; with headers that name a user %d %.300s", path, of, plain.status, plain.body, claimed.status, claimed.body)
 			}
 		}
 	}
