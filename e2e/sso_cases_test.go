@@ -328,6 +328,7 @@ func TestSSO_sessionOutlivesItsToken(t *testing.T) {
 				t.Fatal(err)
 			}
 			response.Body.Close()
+			b.expect("401") // of its poll: this provider's refresh tokens end with the key
 			b = s.window()
 			b.expect("503") // while the next fetch of keys is held back
 			b.visit(outside + "/")

@@ -67,10 +67,18 @@ var ssoProxies = []ssoProxy{
 		return exec.Command(installed(s.t, "haproxy", "/usr/sbin/haproxy"), "-db", "-f", s.file("haproxy.cfg"))
 	}},
 	{name: "ingress-nginx", blind: true, start: ingressNginx},
-	{name: "Traefik", code: "403", tcp: true, start: func(s *sso) *exec.Cmd {
-		s.file("traefik-outboxweb.yaml")
-		return exec.Command(installed(s.t, "traefik"), "--configFile="+s.file("traefik.yaml"))
-	}},
+}
+
+// traefik cannot be built from its module alone, so that its recipe is run where somebody has installed it.
+var traefik = ssoProxy{name: "Traefik", code: "403", tcp: true, start: func(s *sso) *exec.Cmd {
+	s.file("traefik-outboxweb.yaml")
+	return exec.Command("traefik", "--configFile="+s.file("traefik.yaml"))
+}}
+
+func init() {
+	if _, err := exec.LookPath("traefik"); err == nil {
+		ssoProxies = append(ssoProxies, traefik)
+	}
 }
 
 // startSSO starts the provider, oauth2-proxy, the server with more flags, and a proxy in front. Tokens
@@ -219,7 +227,7 @@ func installed(t *testing.T, names ...string) string {
 			return path
 		}
 	}
-	if os.Getenv("CI") != "" && len(names) > 1 {
+	if os.Getenv("CI") != "" {
 		t.Fatalf("%s must be there in CI", names[0])
 	}
 	t.Skipf("there is no %s", names[0])
