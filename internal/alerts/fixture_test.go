@@ -110,12 +110,6 @@ func (f *fixture) dead(n int64) {
 	}
 }
 
-// blocked sets how many campaigns an error blocks.
-func (f *fixture) blocked(by string, n int64) {
-	f.dead(n)
-	f.facts.Groups[0].Fingerprint, f.facts.Groups[0].Example = by, by
-}
-
 // pass lets time pass, in steps of the evaluation.
 func (f *fixture) pass(d time.Duration) {
 	f.TB.Helper()
