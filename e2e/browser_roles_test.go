@@ -72,7 +72,7 @@ func TestRoles_seeWhatTheyMayDo(t *testing.T) {
 	b.signIn("ana@example.org", "admins")
 	b.open(row)
 	b.signIn("", "")
-	b.await("the page says that the session has ended", telling("[data-stale]", "The data shown is stale; reload the page to continue.")+" && "+telling("[data-stale]", "Remote-User"))
+	b.await("the page says that the session has ended", telling("[data-stale]", "The data shown is stale.")+" && "+telling("[data-stale]", "Remote-User"))
 	b.await("the row is shown still", `!!document.querySelector(`+js(marked("requeue"))+`)`)
 	b.scripts = false // that page needs no scripts
 	b.open(row)

@@ -228,16 +228,16 @@ func (g *Gate) identify(r *http.Request) (outbox.Identity, *denial) {
 	return outbox.Local(), nil
 }
 
-// admit gives a user the granted role.
-func (g *Gate) admit(how outbox.Auth, name string, groups []string) (outbox.Identity, *denial) {
+// admit gives a user the granted role. hints may say why a rule does not match.
+func (g *Gate) admit(how outbox.Auth, name string, groups []string, hints ...string) (outbox.Identity, *denial) {
 	grants := g.config.Grants
-	who := outbox.Identity{Name: name, Auth: how, Groups: grants.Naming(groups), Role: grants.RoleOf(name, groups), Misspelt: grants.Misspelt(name, groups)}
+	who := outbox.Identity{Name: name, Auth: how, Groups: grants.Naming(groups), Role: grants.RoleOf(name, groups), Hints: append(hints, grants.Misspelt(name, groups)...)}
 	if who.Role != outbox.RoleNone {
 		return who, nil
 	}
 	why := fmt.Sprintf("%s grant one to user:NAME or group:NAME, spelled exactly", outbox.RoleFlags())
-	if len(who.Misspelt) > 0 {
-		why = strings.Join(who.Misspelt, ", and ")
+	if len(who.Hints) > 0 {
+		why = strings.Join(who.Hints, ", and ")
 	}
 	return outbox.Identity{}, deny(whyRole, "you are signed in as %q, %s, and have no role here: %s", name, groupsText(groups), why)
 }

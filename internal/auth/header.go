@@ -144,7 +144,7 @@ func once(h http.Header, name string) (string, *denial) {
 func single(h http.Header, name string) (string, *denial) {
 	value, denied := once(h, name)
 	if denied == nil && value == "" {
-		denied = deny(whyAbsent, "the header %s is missing or empty, so you are not authenticated", name)
+		denied = deny(whyAbsent, "the header %s is missing or empty, so you are not authenticated: sign in at the proxy that sets it, or send an API token in the header Authorization, as “Bearer %s…”", name, tokenPrefix)
 	}
 	return value, denied
 }

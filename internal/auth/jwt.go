@@ -54,7 +54,11 @@ func (g *Gate) byAssertion(r *http.Request) (outbox.Identity, *denial) {
 	if denied != nil {
 		return outbox.Identity{}, denied
 	}
-	return g.admit(outbox.AuthJWT, name, groups)
+	var hints []string
+	if of := g.config.GroupsClaim; claim(claims, of) == nil && g.config.Grants.NameGroups() {
+		hints = []string{fmt.Sprintf("rules name groups, and the assertion has no claim %q: let the proxy ask the issuer for it, or name another with --auth-groups-claim", of)}
+	}
+	return g.admit(outbox.AuthJWT, name, groups, hints...)
 }
 
 // asked is one verification against a key set. The verifier formats errors as text; asked keeps
@@ -99,11 +103,11 @@ func (a *assertions) verifiedClaims(ctx context.Context, text string) (map[strin
 	case wrong != "":
 		return nil, deny(whyMalformed, "the assertion in the header %s has invalid claims: their object %s", a.config.Header, wrong)
 	case err != nil && claims["iss"] != a.config.Issuer:
-		return nil, deny(whyIssuer, "the assertion in the header %s is from another issuer", a.config.Header)
+		return nil, deny(whyIssuer, "the assertion in the header %s is from another issuer, %.200q: --auth-issuer is %q", a.config.Header, fmt.Sprint(claims["iss"]), a.config.Issuer)
 	case err != nil:
 		return nil, deny(whyMalformed, "the assertion in the header %s has invalid claims", a.config.Header)
 	case !slices.ContainsFunc(token.Audience, func(of string) bool { return slices.Contains(a.config.Audience, of) }):
-		return nil, deny(whyAudience, "the assertion in the header %s is for another audience", a.config.Header)
+		return nil, deny(whyAudience, "the assertion in the header %s is for another audience, %.200q: --auth-audience is %q", a.config.Header, token.Audience, a.config.Audience)
 	}
 	return claims, a.untimely(claims)
 }
@@ -122,7 +126,7 @@ func (a *assertions) untimely(claims map[string]any) *denial {
 			return deny(whyMalformed, "the assertion in the header %s has invalid claims: %q is not a number", a.config.Header, name)
 		case name == "exp" && off <= -skew.Seconds():
 			expired := time.Unix(int64(max(at, 0)), 0)
-			return deny(whyOutlived, "the assertion in the header %s expired at %s, %s ago, so the proxy's session outlives it: let the proxy refresh it%s, or compare the clocks of both machines",
+			return deny(whyOutlived, "the assertion in the header %s expired at %s, %s ago, so the proxy's session outlives it: sign out and in again, and let the proxy refresh it%s; or compare the clocks of both machines",
 				a.config.Header, expired.UTC().Format(timeLayout), outbox.Age(now.Sub(expired)), a.config.refresh)
 		case name != "exp" && off > skew.Seconds():
 			return deny(whyFuture, "the assertion in the header %s is not valid yet: compare the clocks of both machines", a.config.Header)

@@ -314,7 +314,7 @@ func TestAssertion_isTakenWithinAMinuteOfItsTimes(t *testing.T) {
 	}{
 		{at("exp", 0), "", ""},
 		{at("exp", -59.5), "", ""},
-		{at("exp", -60), whyOutlived, "expired at 2026-11-21 06:59:00 UTC, 1 min ago, so the proxy's session outlives it: let the proxy refresh it"},
+		{at("exp", -60), whyOutlived, "expired at 2026-11-21 06:59:00 UTC, 1 min ago, so the proxy's session outlives it: sign out and in again, and let the proxy refresh it"},
 		{at("exp", -3600), whyOutlived, "expired at 2026-11-21 06:00:00 UTC, 1 h ago"},
 		{at("exp", -1e300), whyOutlived, "expired at 1970-01-01 00:00:00 UTC"},
 		{at("nbf", 60), "", ""},
@@ -361,4 +361,18 @@ func TestAssertion_claimsByPath(t *testing.T) {
 		wantDenied(t, g, told, asserting(s.sign(t, good(claims))), whyMalformed, "could be taken for")
 	}
 	wantUser(t, g, asserting(s.sign(t, good(map[string]any{"https://example.org/user": "bea", "other": map[string]any{"Sub": 1, "AUD": 2}, "Email": "x"}))), "bea", outbox.RoleViewer)
+}
+
+// Rules for groups that no assertion can match are a mistake of the configuration.
+func TestAssertion_withoutTheGroupsThatRulesNameSaysSo(t *testing.T) {
+	t.Parallel()
+	s := newSigner(t, "k-1", jose.ES256)
+	c := jwtConfig(newKeyServer(t, s).URL)
+	c.GroupsClaim, c.Grants = "roles", outbox.Grants{outbox.RoleViewer: {"user:ana@example.org"}, outbox.RoleOperator: {"group:ops"}}
+	g, told := gate(t, c)
+	who, err := g.Identify(asserting(s.sign(t, good())))
+	if err != nil || len(who.Hints) != 1 || !strings.Contains(who.Hints[0], `no claim "roles"`) || !strings.Contains(who.Lacks(outbox.RoleOperator), who.Hints[0]) {
+		t.Errorf("%+v, %v", who, err)
+	}
+	wantDenied(t, g, told, asserting(s.sign(t, good(map[string]any{"email": "eve@example.org"}))), whyRole, `no claim "roles"`)
 }

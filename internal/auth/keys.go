@@ -245,7 +245,7 @@ func (k *remoteKeys) keysAddress(text []byte) (string, error) {
 	case err != nil:
 		return "", errors.New("it is not a discovery document")
 	case document.IssuerURL != k.Issuer:
-		return "", fmt.Errorf("it is the document of the issuer %.200q, not of %q", document.IssuerURL, k.Issuer)
+		return "", fmt.Errorf("it is the document of the issuer %.200q, and --auth-issuer is %q", document.IssuerURL, k.Issuer)
 	case !fetchable(document.JWKSURL) || strings.HasPrefix(k.Issuer, "https:") && !strings.HasPrefix(document.JWKSURL, "https:"):
 		return "", fmt.Errorf("its jwks_uri %.200q is not an https address", document.JWKSURL)
 	}

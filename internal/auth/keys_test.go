@@ -237,7 +237,7 @@ func TestKeys_areFoundByTheIssuersDocument(t *testing.T) {
 		t.Errorf("the issuer was asked %d times", n)
 	}
 	for _, c := range []struct{ issuer, keys, text string }{
-		{server.URL + "/", server.URL + "/keys", `it is the document of the issuer "` + server.URL + `/", not of "` + server.URL + `"`},
+		{server.URL + "/", server.URL + "/keys", `it is the document of the issuer "` + server.URL + `/", and --auth-issuer is "` + server.URL + `"`},
 		{"", server.URL + "/keys", `it is the document of the issuer ""`},
 		{server.URL, "", `its jwks_uri "" is not an https address`},
 		{server.URL, "http://sso.example.org/keys", "is not an https address"},

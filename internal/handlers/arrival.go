@@ -70,7 +70,7 @@ func (s *server) adviceFor(a outbox.Arrival) []string {
 			all = append(all, sentence)
 		}
 	}
-	return append(all, a.Me.Misspelt...)
+	return append(all, a.Me.Hints...)
 }
 
 func (s *server) warnAboutKeys(outbox.Arrival) string { return s.Auth.Trouble() }

@@ -41,14 +41,18 @@ func (i Identity) Lacks(least Role) string {
 	case AuthHost: // which has no groups
 		return fmt.Sprintf("this needs the role %s; you are %s. Ask an administrator of this service to give you that role", least, i.whoAndRole())
 	}
-	in := ", in no group"
+	in := ", in none of the groups that a rule names"
 	if n := min(len(i.Groups), groupsNamed); n > 0 {
 		in = ", in " + strings.Join(i.Groups[:n], ", ")
 		if more := len(i.Groups) - n; more > 0 {
 			in += " and " + Count(int64(more), "more group", "more groups")
 		}
 	}
-	return fmt.Sprintf("this needs the role %s; you are %s%s. Ask an administrator of this server to give you or one of your groups that role", least, i.whoAndRole(), in)
+	hints := ""
+	for _, hint := range i.Hints {
+		hints += "; " + hint
+	}
+	return fmt.Sprintf("this needs the role %s; you are %s%s%s. Ask an administrator of this server to give you or one of your groups that role", least, i.whoAndRole(), in, hints)
 }
 
 // needOf returns the verb between n actions and the role they require.

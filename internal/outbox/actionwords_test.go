@@ -59,7 +59,7 @@ func TestWithheld_groupsByRole(t *testing.T) {
 func TestIdentity_Lacks(t *testing.T) {
 	t.Parallel()
 	for how, want := range map[Auth]string{
-		AuthProxyHeader: "this needs the role admin; you are ana, a viewer, in no group. Ask an administrator of this server to give you or one of your groups that role",
+		AuthProxyHeader: "this needs the role admin; you are ana, a viewer, in none of the groups that a rule names. Ask an administrator of this server to give you or one of your groups that role",
 		AuthToken:       "this needs the role admin; you are ana, a viewer. Ask an administrator of this server for a token with that role",
 		AuthHost:        "this needs the role admin; you are ana, a viewer. Ask an administrator of this service to give you that role",
 	} {

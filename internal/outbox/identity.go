@@ -74,8 +74,8 @@ type Identity struct {
 	Auth   Auth     `json:"auth"`
 	Role   Role     `json:"role"`
 	Groups []string `json:"groups"` // from the proxy, those that a rule names; empty for tokens
-	// Misspelt are sentences about rules that differ from the name or a group only in case.
-	Misspelt []string `json:"-"`
+	// Hints say why rules that seem meant for the user do not match.
+	Hints []string `json:"-"`
 }
 
 // Operator returns the identity for audit records. via is the channel of the action, from the
@@ -152,6 +152,16 @@ func (g Grants) RoleOf(name string, groups []string) Role {
 		}
 	}
 	return RoleNone
+}
+
+// NameGroups reports whether an entry names a group.
+func (g Grants) NameGroups() bool {
+	for _, entries := range g {
+		if slices.ContainsFunc(entries, func(entry string) bool { return strings.HasPrefix(entry, "group:") }) {
+			return true
+		}
+	}
+	return false
 }
 
 // Naming returns those groups that an entry names.

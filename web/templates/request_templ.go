@@ -42,7 +42,7 @@ func requestInfo(p Page, a outbox.Arrival) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		if len(a.Advice) == 0 {
-			templ_7745c5c3_Err = health(outbox.Health{Level: outbox.LevelOK, Sentence: "Nothing to change: links on these pages match the URL you used."}).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = health(outbox.Health{Level: outbox.LevelOK, Sentence: "Nothing to change, as far as this request shows: links on these pages match it."}).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

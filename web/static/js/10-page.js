@@ -240,7 +240,7 @@
     if (status !== 200) evt.detail.shouldSwap = false;
     if (!ours(xhr)) return;
     if (status === 401 || status === 403) {
-      shutOut(xhr.responseText + " The data shown is stale; reload the page to continue.");
+      shutOut(xhr.responseText + " The data shown is stale.");
       return;
     }
     if (status !== 200 && status !== 304) {
