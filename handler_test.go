@@ -176,7 +176,7 @@ func TestHandler_identifiesByAProxyAsTheCommandDoes(t *testing.T) {
 		{"header with the secret", bySecret, "vera@shop.example", map[string]string{"X-Proxy": "0123456789abcdef"}, 403, "viewer", ""},
 		{"assertion", byAssertion, claims("vera@shop.example"), nil, 403, "viewer", ""},
 		{"assertion with a group", byAssertion, claims("otto@shop.example", "groups", []string{"ops"}), nil, 404, "nope", ""},
-		{"assertion, no role", byAssertion, claims("nemo@shop.example"), nil, 403, "Roles grant one to user:NAME or group:NAME", "role"},
+		{"assertion, no role", byAssertion, claims("nemo@shop.example"), nil, 403, "the assertion has no claim \"groups\"", "role"},
 		{"assertion of others", byAssertion, claims("vera@shop.example", "iss", "https://evil.example"), nil, 403, "another issuer", "issuer"},
 		{"assertion for others", byAssertion, claims("vera@shop.example", "aud", "shop"), nil, 403, "another audience", "audience"},
 		{"assertion, keys away", byKeyless, claims("vera@shop.example"), nil, 503, "keys", "unavailable"},

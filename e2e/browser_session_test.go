@@ -372,10 +372,12 @@ func (p *portal) watchedInTheBackground(b *tab, e ending) {
 	hidden.click("[data-notify]")
 	hidden.await("the button says on", saying("[data-notify]", "Notifications: on"))
 	value[bool](hidden, `(Object.defineProperty(document, "hidden", {configurable: true, get: () => true}), true)`)
+	hidden.polledTwice() // what it asked before is answered
 	e.end()
 	before := len(p.logins())
 	hidden.seenAgain()
 	hidden.await("the page says that the session has ended", overInAPoll)
+	hidden.polledTwice()
 	n := value[int](hidden, asked)
 	hidden.seenAgain()
 	if begun := p.logins()[before:]; value[int](hidden, asked) != n || len(begun) > 0 {

@@ -497,6 +497,24 @@ func TestPostgresIntake_isWokenByTheTrigger(t *testing.T) {
 	<-ended
 }
 
+// A claim that fails leaves the listener to the next one, so that none is left behind: TestMain counts
+// goroutines.
+func TestPostgresIntake_listensOnceThoughAClaimFails(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	mustExec(t, s.db, writers.NotifySchema())
+	_, worker := s.process(s.Beside(), "process-2", intake.Definition{})
+	defer worker.Close()
+	gone, cancel := context.WithCancel(s.Ctx)
+	cancel()
+	for _, ctx := range []context.Context{s.Ctx, gone, s.Ctx} {
+		if err := worker.Step(ctx); (err != nil) != (ctx == gone) {
+			t.Fatalf("%v: %v", ctx.Err(), err)
+		}
+		s.Clock.Advance(storetest.Lease)
+	}
+}
+
 // A file without WAL is moved alike: reads are short, and nothing about the file is changed.
 func TestSQLiteIntake_leavesTheModeOfAFileAlone(t *testing.T) {
 	t.Parallel()

@@ -195,6 +195,8 @@ func (d *drain) hold(ctx context.Context) (bool, error) {
 	}
 	if held && !had {
 		d.recorded = time.Time{}
+	}
+	if held && d.quiet == nil { // a claim that failed has left the listener
 		d.quiet = d.table.listen(context.WithoutCancel(ctx), d.wake.Raise)
 	}
 	if !held && had {
