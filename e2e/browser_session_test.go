@@ -294,6 +294,9 @@ func (b *tab) sessionEndsInTabs(e ending, paths ...string) {
 		one.seenAgain()
 		one.goesOn()
 	}
+	for _, one := range left {
+		one.close()
+	}
 }
 
 // sessionEndsBefore has a session end before a click, which leads to the proxy's login and from there to
@@ -372,7 +375,8 @@ func (p *portal) watchedInTheBackground(b *tab, e ending) {
 	hidden.click("[data-notify]")
 	hidden.await("the button says on", saying("[data-notify]", "Notifications: on"))
 	value[bool](hidden, `(Object.defineProperty(document, "hidden", {configurable: true, get: () => true}), true)`)
-	hidden.polledTwice() // what it asked before is answered
+	hidden.polledTwice()          // what it asked before is answered
+	b.navigate("/docs/operating") // which asks for nothing by itself
 	e.end()
 	before := len(p.logins())
 	hidden.seenAgain()

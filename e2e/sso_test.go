@@ -95,7 +95,8 @@ func startSSO(t *testing.T, p ssoProxy, lifetime, refresh string, flags ...strin
 	}
 	certificate(t, filepath.Join(s.dir, "pair.pem"))
 	s.write("secret", "secret")
-	s.names = strings.NewReplacer("https://sso.example", "http://"+s.provider+"/oidc",
+	s.names = strings.NewReplacer("groups offline_access", "groups", // which this provider refuses
+		"https://sso.example", "http://"+s.provider+"/oidc",
 		`"4m"`, `"`+refresh+`"`, "https://ops.example", origin, "/run/outboxweb/http.sock", address, "127.0.0.1:8080", address, "127.0.0.1:4180", s.gate, "/etc/oauth2-proxy/client-secret", filepath.Join(s.dir, "secret"),
 		"listen 443 ssl", "listen "+s.front+" ssl", "server_name ops.example", "server_name localhost", "/etc/nginx/ops.example.pem", filepath.Join(s.dir, "pair.pem"), "/etc/nginx/ops.example.key", filepath.Join(s.dir, "pair.pem"),
 		"bind :443", "bind "+s.front, "/etc/haproxy/ops.example.pem", filepath.Join(s.dir, "pair.pem"),
