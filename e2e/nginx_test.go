@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -13,16 +12,6 @@ import (
 	"testing"
 	"time"
 )
-
-// findNginx finds Debian's nginx, which is only in root's search path.
-func findNginx() (string, error) {
-	for _, name := range []string{"nginx", "/usr/sbin/nginx"} {
-		if path, err := exec.LookPath(name); err == nil {
-			return path, nil
-		}
-	}
-	return "", errors.New("no nginx on PATH or in /usr/sbin")
-}
 
 // nginxFrame is a complete configuration around a server's locations. The single process writes
 // only below its prefix.
@@ -49,38 +38,18 @@ http {
 // process ends with the test.
 func startNginx(t *testing.T, locations string) string {
 	t.Helper()
-	return "http://" + runNginx(t, func(address string) string { return fmt.Sprintf(nginxFrame, address, locations) })
-}
-
-// runNginx starts nginx with a configuration for the address that it returns.
-func runNginx(t *testing.T, config func(address string) string) string {
-	t.Helper()
-	path, err := findNginx()
-	if err != nil {
-		if os.Getenv("CI") != "" {
-			t.Fatalf("nginx must be there in CI: %v", err)
-		}
-		t.Skipf("without a proxy there is nothing to test: %v", err)
-	}
-	dir := t.TempDir()
+	path, dir := installed(t, nginx...), t.TempDir()
 	file := filepath.Join(dir, "nginx.conf")
-	return startAt(t, func(address string) *exec.Cmd {
-		if err := os.WriteFile(file, []byte(config(address)), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		return exec.Command(path, "-p", dir, "-e", "stderr", "-c", file)
-	})
-}
-
-// startAt starts a program that listens at an address, which it returns. Its process ends with the test.
-func startAt(t *testing.T, program func(address string) *exec.Cmd) string {
-	t.Helper()
 	for attempt := 0; ; attempt++ { // another process may take the port first
 		address := freePort(t)
-		if cmd := program(address); listens(t, cmd, address) {
-			return address
-		} else if attempt == 5 {
-			t.Fatalf("%s found no free port", cmd)
+		if err := os.WriteFile(file, fmt.Appendf(nil, nginxFrame, address, locations), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if listens(t, exec.Command(path, "-p", dir, "-e", "stderr", "-c", file), address) {
+			return "http://" + address
+		}
+		if attempt == 5 {
+			t.Fatal("nginx found no free port")
 		}
 	}
 }

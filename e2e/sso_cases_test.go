@@ -257,7 +257,7 @@ func (s *sso) spoofed(*tab) {
 }
 
 func (s *sso) ended(b *tab) {
-	other := b.beside()
+	other := b.another()
 	b.open("/rows")
 	other.open("/")
 	other.await("both know who looks", saying(marked("me"), "ana@ops.example"))
@@ -290,7 +290,7 @@ func (s *sso) endings(b *tab) {
 
 func (s *sso) twoLogins(*tab) {
 	b := s.window()
-	other := b.beside()
+	other := b.another()
 	for _, each := range []*tab{b, other} {
 		each.visit(outside + "/")
 		each.click(`form[action="/oauth2/start"] button`)

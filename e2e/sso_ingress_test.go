@@ -52,10 +52,7 @@ http {
 // annotations, and starts nginx with it.
 func ingressNginx(s *sso) *exec.Cmd {
 	s.t.Helper()
-	nginx, err := findNginx()
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	program := installed(s.t, nginx...)
 	if _, err := os.Stat("/usr/lib/nginx/modules/ngx_http_set_misc_module.so"); err != nil {
 		if os.Getenv("CI") != "" {
 			s.t.Fatal(err)
@@ -77,7 +74,7 @@ func ingressNginx(s *sso) *exec.Cmd {
 		s.locations(&locations, i)
 	}
 	config := fmt.Sprintf(ingressFrame, s.front, filepath.Join(s.dir, "pair.pem"), s.names.Replace(locations.String()))
-	return exec.Command(nginx, "-p", s.dir, "-e", "stderr", "-c", s.write("nginx.conf", config))
+	return exec.Command(program, "-p", s.dir, "-e", "stderr", "-c", s.write("nginx.conf", config))
 }
 
 // locations writes those of one Ingress.

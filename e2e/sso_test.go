@@ -20,8 +20,6 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
-
-	"github.com/chromedp/chromedp"
 )
 
 // sso is a console behind a proxy with single sign-on, made of the files in deploy/proxy, in
@@ -52,13 +50,9 @@ type ssoProxy struct {
 
 var ssoProxies = []ssoProxy{
 	{name: "nginx", start: func(s *sso) *exec.Cmd {
-		nginx, err := findNginx()
-		if err != nil {
-			s.t.Fatal(err)
-		}
 		s.write("frame.conf", "daemon off;\nmaster_process off;\npid nginx.pid;\nevents {}\nhttp {\naccess_log off;\n"+
 			"client_body_temp_path b; proxy_temp_path p; fastcgi_temp_path f; uwsgi_temp_path u; scgi_temp_path s;\ninclude "+s.file("nginx.conf")+";\n}\n")
-		return exec.Command(nginx, "-p", s.dir, "-e", "stderr", "-c", filepath.Join(s.dir, "frame.conf"))
+		return exec.Command(installed(s.t, nginx...), "-p", s.dir, "-e", "stderr", "-c", filepath.Join(s.dir, "frame.conf"))
 	}},
 	{name: "Caddy", start: func(s *sso) *exec.Cmd {
 		return exec.Command(proxyProgram(s.t, "caddy"), "run", "--adapter", "caddyfile", "--config", s.file("Caddyfile"))
@@ -69,7 +63,7 @@ var ssoProxies = []ssoProxy{
 	{name: "ingress-nginx", blind: true, start: ingressNginx},
 }
 
-// traefik cannot be built from its module alone, so that its recipe is run where somebody has installed it.
+// traefik cannot be built from its module alone, so that its recipe is run where it is installed.
 var traefik = ssoProxy{name: "Traefik", code: "403", tcp: true, start: func(s *sso) *exec.Cmd {
 	s.file("traefik-outboxweb.yaml")
 	return exec.Command("traefik", "--configFile="+s.file("traefik.yaml"))
@@ -93,15 +87,16 @@ func startSSO(t *testing.T, p ssoProxy, lifetime, refresh string, flags ...strin
 		network, address = "tcp", portOfOurs(t)
 		listen = []string{"--listen", address, "--trusted-proxy", "127.0.0.1/32"}
 	}
-	certificate(t, filepath.Join(s.dir, "pair.pem"))
+	pair := filepath.Join(s.dir, "pair.pem")
+	certificate(t, pair)
 	s.write("secret", "secret")
 	s.names = strings.NewReplacer("groups offline_access", "groups", // which this provider refuses
 		"https://sso.example", "http://"+s.provider+"/oidc",
 		`"4m"`, `"`+refresh+`"`, "https://ops.example", origin, "/run/outboxweb/http.sock", address, "127.0.0.1:8080", address, "127.0.0.1:4180", s.gate, "/etc/oauth2-proxy/client-secret", filepath.Join(s.dir, "secret"),
-		"listen 443 ssl", "listen "+s.front+" ssl", "server_name ops.example", "server_name localhost", "/etc/nginx/ops.example.pem", filepath.Join(s.dir, "pair.pem"), "/etc/nginx/ops.example.key", filepath.Join(s.dir, "pair.pem"),
-		"bind :443", "bind "+s.front, "/etc/haproxy/ops.example.pem", filepath.Join(s.dir, "pair.pem"),
-		"address: :443", "address: "+s.front, "Host(`ops.example`)", "Host(`localhost`)", "/etc/traefik/ops.example.pem", filepath.Join(s.dir, "pair.pem"), "/etc/traefik/ops.example.key", filepath.Join(s.dir, "pair.pem"), "/etc/traefik/outboxweb.yaml", filepath.Join(s.dir, "traefik-outboxweb.yaml"),
-		"# Caddyfile\n{", "{\n\tadmin off\n\tauto_https off", "\nops.example {", "\n"+origin+" {\n\ttls "+filepath.Join(s.dir, "pair.pem")+" "+filepath.Join(s.dir, "pair.pem"))
+		"listen 443 ssl", "listen "+s.front+" ssl", "server_name ops.example", "server_name localhost", "/etc/nginx/ops.example.pem", pair, "/etc/nginx/ops.example.key", pair,
+		"bind :443", "bind "+s.front, "/etc/haproxy/ops.example.pem", pair,
+		"address: :443", "address: "+s.front, "Host(`ops.example`)", "Host(`localhost`)", "/etc/traefik/ops.example.pem", pair, "/etc/traefik/ops.example.key", pair, "/etc/traefik/outboxweb.yaml", filepath.Join(s.dir, "traefik-outboxweb.yaml"),
+		"# Caddyfile\n{", "{\n\tadmin off\n\tauto_https off", "\nops.example {", "\n"+origin+" {\n\ttls "+pair+" "+pair)
 
 	run := func(address string, cmd *exec.Cmd) {
 		t.Helper()
@@ -205,22 +200,11 @@ func (b *tab) in(t *testing.T) *tab {
 	return b
 }
 
-// beside opens another tab of the same profile.
-func (b *tab) beside() *tab {
-	b.t.Helper()
-	other := &tab{t: b.t, s: b.s, base: b.base, scripts: true}
-	var closeTab func()
-	other.ctx, closeTab = chromedp.NewContext(b.ctx)
-	b.t.Cleanup(closeTab)
-	if err := chromedp.Do(other.ctx); err != nil {
-		b.t.Fatalf("open another tab: %v", err)
-	}
-	other.size(wide)
-	return other
-}
+// nginx are the names of Debian's nginx, which is only in root's search path.
+var nginx = []string{"nginx", "/usr/sbin/nginx"}
 
-// installed is the path of a program that is on PATH or at one of the names; without it the test is
-// skipped, in CI only if no package has it.
+// installed is the path of a program that is on PATH or at one of the names. Without it the test is
+// skipped, and in CI it fails.
 func installed(t *testing.T, names ...string) string {
 	t.Helper()
 	for _, name := range names {
