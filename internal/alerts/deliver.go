@@ -27,7 +27,8 @@ limit $2`
 // apart is how many messages that are due at once are sent by themselves.
 const apart = 3
 
-// due returns the next message of a receiver, or several to be summed up if there are many. It returns none while the receiver is not to be tried.
+// due returns the next message of a receiver, or several to be summed up if there are many. It returns
+// none while the receiver is not to be tried.
 func (a *Alerts) due(ctx context.Context, receiver string) (due []outbox.AlertDelivery, err error) {
 	err = a.core.Journal().Read(ctx, func(t *store.Tx) error {
 		due = nil

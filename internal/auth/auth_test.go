@@ -121,7 +121,7 @@ func TestIdentify_withoutAGateOrKindLetsEverybodyIn(t *testing.T) {
 	var none *Gate
 	wantUser(t, none, request("192.0.2.1:80", "Authorization", "Bearer nonsense"), "local", outbox.RoleAdmin)
 	if none.Trusts(request("127.0.0.1:1")) || len(none.IdentityHeaders(http.Header{"Remote-User": {"ana"}})) != 1 {
-		t.Error("no gate trusts somebody, or knows no proxy")
+		t.Error("no gate trusts a peer, or knows no proxy")
 	}
 	g, told := gate(t, Config{})
 	wantUser(t, g, request("127.0.0.1:1"), "local", outbox.RoleAdmin)

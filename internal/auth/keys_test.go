@@ -65,13 +65,19 @@ func newHandClock() *handClock {
 func (c *handClock) now() time.Time           { return time.UnixMicro(c.micros.Load()) }
 func (c *handClock) advance(by time.Duration) { c.micros.Add(by.Microseconds()) }
 
+// timed is a gate that reads its keys at an address, by a clock.
+func timed(t *testing.T, keys string, clock *handClock) (*Gate, *refusals) {
+	t.Helper()
+	c := jwtConfig(keys)
+	c.Now = clock.now
+	return gate(t, c)
+}
+
 func TestKeys_areAskedForOnceInTenSecondsWhateverArrives(t *testing.T) {
 	t.Parallel()
 	known, next, stranger := newSigner(t, "k-1", jose.ES256), newSigner(t, "k-2", jose.ES256), newSigner(t, "k-1", jose.ES256)
 	server, clock := newKeyServer(t, known), newHandClock()
-	c := jwtConfig(server.URL)
-	c.Now = clock.now
-	g, told := gate(t, c)
+	g, told := timed(t, server.URL, clock)
 	storm := func(text func(i int) string) {
 		t.Helper()
 		var all sync.WaitGroup
@@ -123,9 +129,7 @@ func TestKeys_thatWereWithdrawnAreForgotten(t *testing.T) {
 	t.Parallel()
 	stolen, next := newSigner(t, "k-1", jose.ES256), newSigner(t, "k-2", jose.ES256)
 	server, clock := newKeyServer(t, stolen), newHandClock()
-	c := jwtConfig(server.URL)
-	c.Now = clock.now
-	g, told := gate(t, c)
+	g, told := timed(t, server.URL, clock)
 	lasting := map[string]any{"exp": now.Unix() + 86_400}
 	text := stolen.sign(t, good(lasting))
 	wantUser(t, g, asserting(text), "ana@example.org", outbox.RoleOperator, "ops")
@@ -146,9 +150,7 @@ func TestKeys_thatAreKnownDoNotWaitForOthers(t *testing.T) {
 	t.Parallel()
 	known := newSigner(t, "k-1", jose.ES256)
 	server, clock := newKeyServer(t, known), newHandClock()
-	c := jwtConfig(server.URL)
-	c.Now = clock.now
-	g, _ := gate(t, c)
+	g, _ := timed(t, server.URL, clock)
 	r := asserting(known.sign(t, good(map[string]any{"exp": now.Unix() + 86_400})))
 	wantUser(t, g, r, "ana@example.org", outbox.RoleOperator, "ops")
 	clock.advance(keysAge)
@@ -183,9 +185,7 @@ func TestKeys_thatCannotBeReadAfterARotationPutOff(t *testing.T) {
 	t.Parallel()
 	known, next := newSigner(t, "k-1", jose.ES256), newSigner(t, "k-2", jose.ES256)
 	server, clock := newKeyServer(t, known), newHandClock()
-	c := jwtConfig(server.URL)
-	c.Now = clock.now
-	g, told := gate(t, c)
+	g, told := timed(t, server.URL, clock)
 	wantUser(t, g, asserting(known.sign(t, good())), "ana@example.org", outbox.RoleOperator, "ops")
 	server.answers(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusBadGateway) })
 	clock.advance(fetchPause)
