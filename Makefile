@@ -38,6 +38,20 @@ test-all: ## test everything at full size: every kill, random history, hostile t
 	.ci/test-packages
 	.ci/test -timeout 80m $(PACKAGES)
 
+# The packages with tests of both databases, and all but those of the whole program.
+BOTH  = $(shell grep -rl --include='*_test.go' '/internal/dbtest"' . | xargs -n 1 dirname | sort -u)
+UNITS = $(shell go list ./... | grep -v '/e2e$$')
+
+.PHONY: test-sqlite
+test-sqlite: ## test-all without e2e, on SQLite alone
+	.ci/test-packages
+	OUTBOXWEB_TEST_DB=sqlite .ci/test -timeout 80m $(UNITS)
+
+.PHONY: test-postgres
+test-postgres: ## what of test-all needs PostgreSQL, without e2e
+	.ci/test-packages
+	OUTBOXWEB_TEST_DB=postgres .ci/test -timeout 80m $(BOTH)
+
 .PHONY: test-race
 test-race: ## test everything with the race detector
 	.ci/test-packages
@@ -135,6 +149,10 @@ lint: ## vet and staticcheck
 .PHONY: lint-api
 lint-api: ## check the API's document by Redocly's recommended rules (needs npx and the network)
 	npx --yes @redocly/cli@2.77.0 lint --extends recommended internal/handlers/openapi.json
+
+.PHONY: rooms
+rooms: ## print the lines of every room beside tools/budget, or beside revision BASE
+	@go run tools/rooms/main.go -base '$(BASE)'
 
 .PHONY: verify
 verify: ## check generated files, go.mod and vendored files, and that the tests pass in a clone that stands alone
