@@ -4,10 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
-	"path"
-
-	"github.com/pressly/goose/v3"
+	"slices"
 
 	"github.com/outboxweb/outboxweb/internal/outbox"
 )
@@ -52,17 +49,19 @@ func (l Location) Admit(ctx context.Context, name string) error {
 	return nil
 }
 
+// lastUnreleased is the revision whose program still migrates databases from before 0.1.0.
+const lastUnreleased = "9868c124"
+
 // standing reads the database's version and the newest one that this program has. It refuses a
-// newer database, and the journal in place of the projections or the reverse.
+// newer database, one from before the first release, and the journal in place of the projections
+// or the reverse.
 func (d *DB) standing(ctx context.Context) (have, want int64, err error) {
-	provider, err := d.newProvider()
+	all, err := d.migrations()
 	if err != nil {
 		return 0, 0, fmt.Errorf("read migrations of the %s database: %w", d.Name, err)
 	}
-	err = d.patiently(ctx, func() error {
-		have, want, err = d.versions(ctx, provider)
-		return err
-	})
+	want = newest(all)
+	have, err = d.version(ctx)
 	switch {
 	case err != nil && d.Schema == "":
 		return 0, 0, d.unopenable(err)
@@ -71,8 +70,13 @@ func (d *DB) standing(ctx context.Context) (have, want int64, err error) {
 	case have == 0:
 		return have, want, nil
 	}
-	if err = d.recognize(ctx); err == nil && have > want {
+	err = d.recognize(ctx)
+	switch {
+	case err != nil:
+	case have > want:
 		err = outbox.Setup("the %s database %s has version %d and this program supports %d: it belongs to a newer outboxweb; use that one", d.Name, d.place, have, want)
+	case have < all[0].Version:
+		err = outbox.Setup("the %s database %s has version %d, from before outboxweb 0.1.0; the revision %s migrates it: run its outboxweb migrate, from go install github.com/outboxweb/outboxweb/cmd/outboxweb@%s, then this program", d.Name, d.place, have, lastUnreleased, lastUnreleased)
 	}
 	return have, want, err
 }
@@ -92,19 +96,6 @@ func (l Location) Plan(ctx context.Context, name string) ([]Migration, error) {
 	if l.postgres != nil {
 		dialect = postgresDialect(1).name
 	}
-	files, err := fs.Glob(l.config.Migrations, dialect+"/"+name+"/*.sql")
-	if err != nil {
-		return nil, err
-	}
-	var steps []Migration
-	for _, file := range files {
-		version, err := goose.NumericComponent(file)
-		if err != nil {
-			return nil, err
-		}
-		if version > have {
-			steps = append(steps, Migration{Database: name, Version: version, Name: path.Base(file)})
-		}
-	}
-	return steps, nil
+	all, err := l.config.migrations(dialect, name)
+	return slices.DeleteFunc(all, func(m Migration) bool { return m.Version <= have }), err
 }

@@ -2,69 +2,148 @@ package sqldb
 
 import (
 	"context"
-	"fmt"
+	"errors"
+	"maps"
+	"strings"
+	"sync"
 	"testing"
 	"testing/fstest"
 
 	"github.com/outboxweb/outboxweb/internal/dbtest"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
-// A creation that stops at any of its migrations, as when its process is killed, leaves a database
-// that a command which may create but not migrate makes whole.
-func TestReady_creationThatStopsAnywhereIsDoneByTheNextThatMayCreate(t *testing.T) {
-	t.Parallel()
-	const steps = 3
-	whole := fstest.MapFS{}
-	for _, kind := range []string{"sqlite", "postgres"} {
-		whole[kind+"/journal/00001_notes.sql"] = &fstest.MapFile{Data: []byte(notes)}
-		for step := 2; step <= steps; step++ {
-			whole[fmt.Sprintf("%s/journal/%05d_step.sql", kind, step)] = &fstest.MapFile{Data: fmt.Appendf(nil, "-- +goose Up\n-- +goose StatementBegin\ncreate table step_%d (n integer not null);\ninsert into step_%d (n) values (1);\n-- +goose StatementEnd\n", step, step)}
-		}
-	}
-	creating := config
-	creating.Migrations, creating.NoMigrate = whole, true
-	for stop := 2; stop <= steps; stop++ {
-		broken := fstest.MapFS{}
-		for name, file := range whole {
-			broken[name] = file
-		}
+// withMigrations is the configuration of a program whose journal has these migrations alone.
+func withMigrations(texts map[string]string) Config {
+	files := fstest.MapFS{}
+	for name, text := range texts {
 		for _, kind := range []string{"sqlite", "postgres"} {
-			broken[fmt.Sprintf("%s/journal/%05d_step.sql", kind, stop)] = &fstest.MapFile{Data: []byte("-- +goose Up\ncreate table half_done (n integer not null);\nselect n from nowhere;\n")}
-		}
-		stopping := config
-		stopping.Migrations = broken
-		url := dbtest.Fresh(t).Journal
-		if d, err := openWith(t.Context(), url, stopping); err == nil {
-			t.Fatal("a migration that fails was applied")
-		} else if err := d.ClosePools(); err != nil {
-			t.Fatal(err)
-		}
-		d, err := openWith(t.Context(), url, creating)
-		if err != nil {
-			t.Fatalf("stopped at migration %d: %v", stop, err)
-		}
-		applied, err := d.Migrations(t.Context())
-		if err != nil || len(applied) != steps || applied[0].AppliedAt == nil || applied[steps-1].AppliedAt == nil {
-			t.Errorf("stopped at migration %d: the migrations are %+v, %v", stop, applied, err)
-		}
-		if err := d.Close(); err != nil {
-			t.Error(err)
+			files[kind+"/journal/"+name] = &fstest.MapFile{Data: []byte(text)}
 		}
 	}
+	c := config
+	c.Migrations = files
+	return c
 }
 
-// openWith opens the journal at url as commands do.
-func openWith(ctx context.Context, url string, c Config) (*DB, error) {
+// first and second are the migrations of two versions of a program.
+var (
+	first  = map[string]string{"00003_notes.sql": notes}
+	second = map[string]string{"00003_notes.sql": notes, "00004_marks.sql": "create table marks (n integer not null);\ninsert into marks (n) values (1);\n"}
+)
+
+// migrateWith opens the journal at url as commands do, and closes it.
+func migrateWith(ctx context.Context, url string, c Config) error {
 	at, err := ParseURL("journal-db", url, c)
 	if err == nil {
 		err = at.Admit(ctx, "journal")
 	}
 	if err != nil {
-		return nil, err
+		return err
 	}
 	d, err := at.Open(ctx, "journal")
 	if err != nil {
-		return nil, err
+		return err
 	}
-	return d, d.Ready(ctx)
+	if err := d.Ready(ctx); err != nil {
+		return errors.Join(err, d.ClosePools())
+	}
+	return d.Close()
+}
+
+func mustMigrateWith(t *testing.T, url string, texts map[string]string) {
+	t.Helper()
+	if err := migrateWith(t.Context(), url, withMigrations(texts)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// state is what stands in a database: its tables, and the versions that were applied.
+func state(t *testing.T, url string) string {
+	t.Helper()
+	db := dbtest.Open(t, url)
+	tables := dbtest.Tables(t, db)
+	if len(tables) == 0 {
+		return ""
+	}
+	var versions int
+	if err := db.QueryRow("select count(*) from goose_db_version").Scan(&versions); err != nil {
+		t.Fatal(err)
+	}
+	return strings.Join(tables, " ") + " " + strings.Repeat("+", versions)
+}
+
+const (
+	wholeFirst  = "goose_db_version notes +"
+	wholeSecond = "goose_db_version marks notes ++"
+)
+
+func TestReady_migrationThatFailsChangesNothing(t *testing.T) {
+	t.Parallel()
+	broken := maps.Clone(second)
+	broken["00005_broken.sql"] = "create table half_done (n integer not null);\nselect n from nowhere;\n"
+	fresh, older := dbtest.Fresh(t).Journal, dbtest.Fresh(t).Journal
+	mustMigrateWith(t, older, first)
+	for url, want := range map[string]string{fresh: "", older: wholeFirst} {
+		if err := migrateWith(t.Context(), url, withMigrations(broken)); err == nil || !strings.Contains(err.Error(), "00005_broken.sql") {
+			t.Errorf("a migration that fails: %v", err)
+		}
+		if got := state(t, url); got != want {
+			t.Errorf("it left %q, want %q", got, want)
+		}
+		mustMigrateWith(t, url, second)
+		if got := state(t, url); got != wholeSecond {
+			t.Errorf("the next program left %q, want %q", got, wholeSecond)
+		}
+	}
+}
+
+func TestReady_byManyAtOnceMigratesOnce(t *testing.T) {
+	t.Parallel()
+	url := dbtest.Fresh(t).Journal
+	for _, c := range []struct {
+		texts map[string]string
+		want  string
+	}{{first, wholeFirst}, {second, wholeSecond}} {
+		var wg sync.WaitGroup
+		for range 6 {
+			wg.Go(func() {
+				if err := migrateWith(t.Context(), url, withMigrations(c.texts)); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+		if got := state(t, url); got != c.want {
+			t.Errorf("the database has %q, want %q", got, c.want)
+		}
+	}
+}
+
+func TestAdmit_refusesWhatThisProgramMayNotMigrate(t *testing.T) {
+	t.Parallel()
+	url := dbtest.Fresh(t).Journal
+	mustMigrateWith(t, url, first)
+	noMigrate := withMigrations(second)
+	noMigrate.NoMigrate = true
+	later := withMigrations(map[string]string{"00004_released.sql": notes})
+	for name, c := range map[string]struct {
+		config Config
+		says   string
+	}{
+		"older, and it may not migrate": {noMigrate, "has version 3 and this program needs 4; run outboxweb migrate"},
+		"older than the first release":  {later, "has version 3, from before outboxweb 0.1.0; the revision 9868c124 migrates it: "},
+	} {
+		err := migrateWith(t.Context(), url, c.config)
+		if !errors.Is(err, outbox.ErrSetup) || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if got := state(t, url); got != wholeFirst {
+			t.Errorf("%s: it left %q", name, got)
+		}
+	}
+	mustMigrateWith(t, url, second)
+	if err := migrateWith(t.Context(), url, withMigrations(first)); !errors.Is(err, outbox.ErrSetup) || !strings.Contains(err.Error(), "it belongs to a newer outboxweb") {
+		t.Errorf("newer: %v", err)
+	}
 }

@@ -1,6 +1,7 @@
 // Package sqldb opens databases of two kinds, SQLite files and PostgreSQL schemas, so that code
 // on top of them is written once. It provides connections, transactions, batches, locks,
-// migrations, backups, and the classification of errors. It knows no table except goose's.
+// migrations, backups, and the classification of errors. It knows no table except that of applied
+// migrations, goose_db_version.
 //
 // A *DB is safe for concurrent use; a *Tx, a Batch and a *Private belong to one goroutine.
 package sqldb
@@ -18,7 +19,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/pressly/goose/v3"
 
 	"github.com/outboxweb/outboxweb/internal/outbox"
 )
@@ -37,10 +37,9 @@ type DB struct {
 	dialWriter, dialReader func(context.Context) (link, error)
 	met                    func(Within) error // see OnConnect
 
-	pool       *sql.DB                         // for migrations
-	provider   func() (*goose.Provider, error) // of the migrations, created once
-	readerPool *sql.DB                         // for digests
-	settings   string                          // first statements of a transaction on the pools; empty on SQLite
+	pool       *sql.DB // for migrations
+	readerPool *sql.DB // for digests
+	settings   string  // first statements of a transaction on the pools; empty on SQLite
 
 	// On PostgreSQL only.
 	url      *postgresURL
@@ -134,18 +133,10 @@ func oneSchema(c Config, schema string, projections *postgresURL) error {
 
 // Open opens the database and creates it if it is missing. It does not create the tables.
 func (l Location) Open(ctx context.Context, name string) (*DB, error) {
-	var d *DB
-	var err error
 	if l.postgres != nil {
-		d, err = openPostgres(ctx, name, l.postgres, l.config)
-	} else {
-		d, err = openSQLite(ctx, name, l.path, l.config)
+		return openPostgres(ctx, name, l.postgres, l.config)
 	}
-	if err != nil {
-		return nil, err
-	}
-	d.provider = sync.OnceValues(d.newProvider)
-	return d, nil
+	return openSQLite(ctx, name, l.path, l.config)
 }
 
 // connect creates the sessions. It is called after the migrations, since statements are

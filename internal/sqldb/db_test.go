@@ -14,7 +14,10 @@ import (
 	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
-const notes = "-- +goose Up\ncreate table notes (text text not null);\n"
+const notes = `
+create table goose_db_version (version_id bigint not null, is_applied boolean not null, tstamp timestamp not null default current_timestamp);
+create table notes (text text not null);
+`
 
 var config = Config{
 	Migrations: fstest.MapFS{

@@ -1,16 +1,11 @@
 package sqldb
 
-import (
-	"database/sql"
-
-	"github.com/pressly/goose/v3"
-)
+import "database/sql"
 
 // Dialect is the differences between the two databases beyond their links. All other SQL is
 // shared.
 type Dialect struct {
 	name        string
-	goose       goose.Dialect
 	ForUpdate   string // row lock suffix of a select before an update
 	skipLocked  string // like ForUpdate, for claims: locked rows are skipped
 	CountTables string // query that counts the tables named $1

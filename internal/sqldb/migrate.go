@@ -2,16 +2,13 @@ package sqldb
 
 import (
 	"context"
-	"errors"
+	"database/sql"
 	"fmt"
-	"io"
 	"io/fs"
-	"strings"
+	"path"
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/pressly/goose/v3"
-	"github.com/pressly/goose/v3/database"
 
 	"github.com/outboxweb/outboxweb/internal/outbox"
 )
@@ -24,101 +21,27 @@ type Migration struct {
 	AppliedAt *time.Time `json:"applied_at"` // nil when it is pending
 }
 
-// newProvider reads the migrations of the database's schema.
-func (d *DB) newProvider() (*goose.Provider, error) {
-	files, err := d.migrationFiles()
+// migrations are the migrations of a database, in order.
+func (c Config) migrations(dialect, name string) ([]Migration, error) {
+	files, err := fs.Glob(c.Migrations, path.Join(dialect, name, "*.sql"))
 	if err != nil {
 		return nil, err
 	}
-	return goose.NewProvider(d.Dialect.goose, d.pool, files, goose.WithDisableGlobalRegistry(true), goose.WithTableName(d.versionTable()))
-}
-
-// migrationFiles are the texts of the migrations.
-func (d *DB) migrationFiles() (fs.FS, error) {
-	files, err := fs.Sub(d.config.Migrations, d.Dialect.name+"/"+d.Name)
-	if err == nil && d.Schema != "" {
-		files = prefixed{files, d.settings + ";\n"}
-	}
-	return files, err
-}
-
-// versionTable is goose's table of applied migrations.
-func (d *DB) versionTable() string {
-	if d.Schema != "" {
-		return d.Schema + "." + goose.DefaultTablename
-	}
-	return goose.DefaultTablename
-}
-
-// create applies all migrations to an empty database in one transaction: a process that is killed
-// meanwhile leaves it empty.
-func (d *DB) create(ctx context.Context, provider *goose.Provider) error {
-	files, err := d.migrationFiles()
-	if err != nil {
-		return err
-	}
-	versions, err := database.NewStore(d.Dialect.goose, d.versionTable())
-	if err != nil {
-		return err
-	}
-	t, err := d.pool.BeginTx(ctx, nil)
-	if err != nil {
-		return err
-	}
-	defer t.Rollback()
-	err = errors.Join(versions.CreateVersionTable(ctx, t), versions.Insert(ctx, t, database.InsertRequest{}))
-	for _, source := range provider.ListSources() {
-		var text []byte
-		if err == nil {
-			text, err = fs.ReadFile(files, source.Path)
+	all := make([]Migration, len(files))
+	for i, file := range files {
+		m := Migration{Database: name, Name: path.Base(file)}
+		if _, err := fmt.Sscanf(m.Name, "%05d_", &m.Version); err != nil {
+			return nil, fmt.Errorf("the migration %s has no version: %w", file, err)
 		}
-		if err == nil {
-			_, err = t.ExecContext(ctx, string(text)) // without arguments the text may be several statements
-		}
-		if err == nil {
-			err = versions.Insert(ctx, t, database.InsertRequest{Version: source.Version})
-		}
-		if err != nil {
-			return fmt.Errorf("%s: %w", source.Path, err)
-		}
+		all[i] = m
 	}
-	return t.Commit()
+	return all, nil
 }
 
-// prefixed is a directory of migrations whose transactions begin with settings, since a
-// connection behind a proxy keeps none.
-type prefixed struct {
-	fs.FS
-	settings string
-}
+func (d *DB) migrations() ([]Migration, error) { return d.config.migrations(d.Dialect.name, d.Name) }
 
-const up = "-- +goose Up\n"
-
-// Open opens a migration with the settings inserted.
-func (p prefixed) Open(name string) (fs.File, error) {
-	file, err := p.FS.Open(name)
-	if err != nil || !strings.HasSuffix(name, ".sql") {
-		return file, err
-	}
-	text, err := io.ReadAll(file)
-	if err != nil {
-		file.Close()
-		return nil, err
-	}
-	return rewritten{file, strings.NewReader(strings.Replace(string(text), up, up+p.settings, 1))}, nil
-}
-
-// rewritten is a file with changed content.
-type rewritten struct {
-	fs.File
-	content io.Reader
-}
-
-// Read reads the content.
-func (r rewritten) Read(b []byte) (int, error) { return r.content.Read(b) }
-
-// peek reads one row outside the sessions, which need the schema to exist.
-func (d *DB) peek(ctx context.Context, dest any, query string, args ...any) error {
+// outside runs fn in a transaction outside the sessions, which need the schema to exist.
+func (d *DB) outside(ctx context.Context, fn func(*sql.Tx) error) error {
 	t, err := d.pool.BeginTx(ctx, nil)
 	if err != nil {
 		return err
@@ -129,45 +52,92 @@ func (d *DB) peek(ctx context.Context, dest any, query string, args ...any) erro
 			return err
 		}
 	}
-	return t.QueryRowContext(ctx, query, args...).Scan(dest)
+	if err := fn(t); err != nil {
+		return err
+	}
+	return t.Commit()
 }
 
-// migrateTries is how many consecutive attempts to migrate may fail without progress.
-const migrateTries = 5
+// peek reads one row outside the sessions.
+func (d *DB) peek(ctx context.Context, dest any, query string, args ...any) error {
+	return d.outside(ctx, func(t *sql.Tx) error { return t.QueryRowContext(ctx, query, args...).Scan(dest) })
+}
 
-// migrate migrates the schema to this program's version. Several processes may start at once:
-// one that loses the race for a migration finds it done.
+// migrate migrates the schema to this program's version in one transaction, so that a process that
+// is killed leaves it as it was. Of several processes that start at once one migrates, and the
+// others wait for it.
 func (d *DB) migrate(ctx context.Context) error {
-	provider, err := d.provider()
+	all, err := d.migrations()
 	if err != nil {
 		return fmt.Errorf("read migrations of the %s database: %w", d.Name, err)
 	}
-	reached, tries := int64(-1), 0
-	for {
-		have, want, err := d.versions(ctx, provider)
-		if tries++; err == nil && have > reached {
-			reached, tries = have, 1
-		}
-		switch {
-		case err != nil && tries == migrateTries:
-			return d.failedTo("read the version of", err)
-		case err != nil:
-			continue
-		case have >= want:
-			return nil
-		}
-		err = d.patiently(ctx, func() error {
-			if have == 0 {
-				return d.create(ctx, provider)
-			}
-			_, err := provider.Up(ctx)
+	have, err := d.version(ctx)
+	switch {
+	case err != nil:
+		return d.failedTo("read the version of", err)
+	case have >= newest(all):
+		return nil
+	}
+	err = d.patiently(ctx, func() error {
+		return d.outside(ctx, func(t *sql.Tx) error { return d.apply(ctx, t, all) })
+	})
+	if err != nil {
+		return d.failedTo("migrate", err)
+	}
+	return nil
+}
+
+// apply applies the migrations that the database lacks.
+func (d *DB) apply(ctx context.Context, t *sql.Tx, all []Migration) error {
+	if d.Schema != "" {
+		if _, err := t.ExecContext(ctx, "select pg_advisory_xact_lock("+d.migrationLock()+")"); err != nil {
 			return err
-		})
-		if err != nil && tries == migrateTries {
-			return d.failedTo("migrate", err)
 		}
 	}
+	have, err := d.versionIn(ctx, t)
+	if err != nil {
+		return err
+	}
+	for _, m := range all {
+		if m.Version <= have {
+			continue
+		}
+		text, err := fs.ReadFile(d.config.Migrations, path.Join(d.Dialect.name, d.Name, m.Name))
+		if err == nil {
+			_, err = t.ExecContext(ctx, string(text)) // without arguments the text may be several statements
+		}
+		if err == nil {
+			_, err = t.ExecContext(ctx, "insert into goose_db_version (version_id, is_applied) values ($1, true)", m.Version)
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", m.Name, err)
+		}
+	}
+	return nil
 }
+
+// version reads the database's version outside the sessions; 0 means that it has no tables.
+func (d *DB) version(ctx context.Context) (have int64, err error) {
+	err = d.patiently(ctx, func() error {
+		return d.outside(ctx, func(t *sql.Tx) (err error) {
+			have, err = d.versionIn(ctx, t)
+			return err
+		})
+	})
+	return have, err
+}
+
+func (d *DB) versionIn(ctx context.Context, t *sql.Tx) (have int64, err error) {
+	var tables int
+	err = t.QueryRowContext(ctx, d.Dialect.CountTables, "goose_db_version").Scan(&tables)
+	if err == nil && tables > 0 {
+		err = t.QueryRowContext(ctx, "select coalesce(max(version_id), 0) from goose_db_version").Scan(&have)
+	}
+	return have, err
+}
+
+// newest is the version of a database after all migrations.
+func newest(all []Migration) int64 { return all[len(all)-1].Version }
 
 // failedTo wraps an error at the start. A missing privilege is reported as such.
 func (d *DB) failedTo(what string, err error) error {
@@ -204,24 +174,6 @@ func (d *DB) recognize(ctx context.Context) error {
 	return nil
 }
 
-// versions reads the database's version and the newest one that this program has.
-func (d *DB) versions(ctx context.Context, provider *goose.Provider) (have, want int64, err error) {
-	want = newest(provider)
-	var tables int
-	err = d.peek(ctx, &tables, d.Dialect.CountTables, "goose_db_version")
-	if err != nil || tables == 0 {
-		return 0, want, err
-	}
-	err = d.peek(ctx, &have, "select coalesce(max(version_id), 0) from goose_db_version")
-	return have, want, err
-}
-
-// newest is the version of a database after all migrations.
-func newest(provider *goose.Provider) int64 {
-	sources := provider.ListSources() // sorted by version
-	return sources[len(sources)-1].Version
-}
-
 // Ready migrates the schema to this program's version and creates the sessions.
 func (d *DB) Ready(ctx context.Context) error {
 	if err := d.migrate(ctx); sqliteFull(err, d.path) {
@@ -233,32 +185,30 @@ func (d *DB) Ready(ctx context.Context) error {
 }
 
 // Migrations lists the migrations of the database, in order.
-func (d *DB) Migrations(ctx context.Context) (steps []Migration, err error) {
-	provider, err := d.provider()
+func (d *DB) Migrations(ctx context.Context) ([]Migration, error) {
+	all, err := d.migrations()
 	if err != nil {
 		return nil, err
 	}
 	err = d.Read(ctx, func(t *Tx) error {
-		for _, source := range provider.ListSources() {
-			m := Migration{Database: d.Name, Version: source.Version, Name: source.Path}
+		for i, m := range all {
 			var applied string
-			found, err := t.One([]any{&applied}, "select cast(tstamp as text) from goose_db_version where version_id = $1", source.Version)
+			found, err := t.One([]any{&applied}, "select cast(tstamp as text) from goose_db_version where version_id = $1", m.Version)
 			if err != nil {
 				return err
 			}
 			if when, err := time.Parse(time.DateTime, applied); found && err == nil {
-				m.AppliedAt = &when
+				all[i].AppliedAt = &when
 			}
-			steps = append(steps, m)
 		}
 		return nil
 	})
-	return steps, err
+	return all, err
 }
 
 // Version reads the database's current version and the newest one that this program has.
 func (d *DB) Version(ctx context.Context) (have, want int64, err error) {
-	provider, err := d.provider()
+	all, err := d.migrations()
 	if err != nil {
 		return 0, 0, err
 	}
@@ -266,5 +216,5 @@ func (d *DB) Version(ctx context.Context) (have, want int64, err error) {
 		_, err := t.One([]any{&have}, "select max(version_id) from goose_db_version")
 		return err
 	})
-	return have, newest(provider), err
+	return have, newest(all), err
 }

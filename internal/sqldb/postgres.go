@@ -18,7 +18,6 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/stdlib"
-	"github.com/pressly/goose/v3"
 
 	"github.com/outboxweb/outboxweb/internal/outbox"
 )
@@ -34,7 +33,6 @@ const (
 func postgresDialect(waves int) *Dialect {
 	return &Dialect{
 		name:        "postgres",
-		goose:       goose.DialectPostgres,
 		ForUpdate:   "\nfor update",
 		skipLocked:  "\nfor update skip locked",
 		CountTables: `select count(*) from pg_tables where schemaname = current_schema() and tablename = $1`,
@@ -359,6 +357,9 @@ func (d *DB) positionLock() string { return d.advisory(0x6f757462) }
 // pauseLock is the key of the apply lock: transactions that apply events share it, and pausing
 // or resuming a projection for all campaigns takes it exclusively.
 func (d *DB) pauseLock() string { return d.advisory(0x6f757464) }
+
+// migrationLock is the key of the lock that a process has while it migrates the schema.
+func (d *DB) migrationLock() string { return d.advisory(0x6f757465) }
 
 func (d *DB) advisory(purpose int32) string {
 	h := fnv.New32a()

@@ -11,7 +11,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/pressly/goose/v3"
 	"modernc.org/sqlite"
 	sqlite3 "modernc.org/sqlite/lib"
 
@@ -20,7 +19,6 @@ import (
 
 var sqliteDialect = &Dialect{
 	name:        "sqlite",
-	goose:       goose.DialectSQLite3,
 	CountTables: `select count(*) from sqlite_master where type = 'table' and name = $1`,
 	OneWriter:   true,
 	writers:     1,

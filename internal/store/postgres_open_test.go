@@ -61,7 +61,7 @@ func TestPostgresOpen_createsDatabaseAndSchemas(t *testing.T) {
 		t.Errorf("not ready: %q", reasons)
 	}
 	migrations, err := f.Migrations(f.Ctx)
-	if err != nil || len(migrations) < 3 {
+	if err != nil || len(migrations) < 2 {
 		t.Fatalf("migrations are %+v, %v", migrations, err)
 	}
 	for _, m := range migrations {

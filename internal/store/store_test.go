@@ -19,6 +19,9 @@ func TestMain(m *testing.M) {
 	if dir := os.Getenv(crampedDir); dir != "" {
 		os.Exit(appendCramped(dir))
 	}
+	if dir := os.Getenv(createIn); dir != "" {
+		os.Exit(createAndAppend(dir))
+	}
 	if err := flag.Set("rapid.shrinktime", "10s"); err != nil {
 		panic(err)
 	}

@@ -1,3 +1,0 @@
--- +goose Up
-
--- Rows that are being retried right now are found by outbox_tried.

@@ -1,0 +1,152 @@
+package store_test
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/outboxweb/outboxweb/internal/dbtest"
+	"github.com/outboxweb/outboxweb/internal/store"
+	"github.com/outboxweb/outboxweb/internal/storetest"
+)
+
+// changing are the system calls that change files, with the index of the argument that names one,
+// as a descriptor or as a path.
+var changing = map[uint64]struct {
+	argument int
+	path     bool
+}{
+	syscall.SYS_WRITE: {0, false}, syscall.SYS_PWRITE64: {0, false}, syscall.SYS_FTRUNCATE: {0, false}, syscall.SYS_FALLOCATE: {0, false},
+	syscall.SYS_FSYNC: {0, false}, syscall.SYS_FDATASYNC: {0, false},
+	syscall.SYS_OPEN: {0, true}, syscall.SYS_OPENAT: {1, true}, syscall.SYS_UNLINK: {0, true}, syscall.SYS_UNLINKAT: {1, true},
+}
+
+// touches reports whether the system call that a thread is about to make changes a file in dir.
+func touches(thread int, regs *syscall.PtraceRegs, dir string) bool {
+	call, ok := changing[regs.Orig_rax]
+	if entering := int64(regs.Rax) == -int64(syscall.ENOSYS); !ok || !entering {
+		return false
+	}
+	argument := []uint64{regs.Rdi, regs.Rsi}[call.argument]
+	if !call.path {
+		file, err := os.Readlink(fmt.Sprintf("/proc/%d/fd/%d", thread, argument))
+		return err == nil && strings.HasPrefix(file, dir)
+	}
+	path := make([]byte, len(dir))
+	_, err := syscall.PtracePeekData(thread, uintptr(argument), path)
+	return err == nil && string(path) == dir
+}
+
+// createUntil runs createAndAppend in dir, and kills it when it is about to make its nth system
+// call that changes a file there. It returns how many it made.
+func createUntil(t *testing.T, dir string, nth int) (calls int, killed bool) {
+	t.Helper()
+	const onlyThisThread, exitKill, stoppedBySyscall = 0x20000000, 0x100000, syscall.SIGTRAP | 0x80
+	runtime.LockOSThread() // a tracer is a thread
+	defer runtime.UnlockOSThread()
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), createIn+"="+dir)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Ptrace: true}
+	cmd.Stderr = os.Stderr
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	options := syscall.PTRACE_O_TRACESYSGOOD | syscall.PTRACE_O_TRACECLONE | exitKill
+	for first := true; ; first = false {
+		var status syscall.WaitStatus
+		thread, err := syscall.Wait4(-1, &status, syscall.WALL|onlyThisThread, nil)
+		if err == syscall.EINTR {
+			continue
+		}
+		if err != nil {
+			t.Fatalf("wait: %v", err)
+		}
+		if first {
+			if err := syscall.PtraceSetOptions(thread, options); err != nil {
+				t.Fatal(err)
+			}
+		}
+		switch {
+		case thread == cmd.Process.Pid && (status.Exited() || status.Signaled()):
+			if !killed && status.ExitStatus() != 0 {
+				t.Fatalf("creating ended with %v", status)
+			}
+			_ = cmd.Process.Release()
+			return calls, killed
+		case !status.Stopped():
+			continue
+		}
+		deliver := 0
+		switch signal := status.StopSignal(); {
+		case signal == stoppedBySyscall:
+			var regs syscall.PtraceRegs
+			if !killed && syscall.PtraceGetRegs(thread, &regs) == nil && touches(thread, &regs, dir) {
+				if calls++; calls == nth {
+					killed = true
+					if err := cmd.Process.Kill(); err != nil {
+						t.Fatal(err)
+					}
+					continue
+				}
+			}
+		case signal != syscall.SIGTRAP && signal != syscall.SIGSTOP:
+			deliver = int(signal)
+		}
+		_ = syscall.PtraceSyscall(thread, deliver) // a thread that was killed is not there
+	}
+}
+
+// TestSQLiteOpen_killedAnywhereLeavesNoneOrAWholeDatabase kills a process at each system call by
+// which it changes the files of the databases that it creates.
+func TestSQLiteOpen_killedAnywhereLeavesNoneOrAWholeDatabase(t *testing.T) {
+	t.Parallel()
+	calls, killed := createUntil(t, t.TempDir(), 0)
+	if killed || calls < 50 {
+		t.Fatalf("creating takes %d system calls", calls)
+	}
+	whole := open(t)
+	want := map[string][]string{"journal": wholeSchema(t, whole.JournalDB), "projections": wholeSchema(t, whole.ProjectionsDB)}
+	step := 1
+	if testing.Short() {
+		step = max(1, calls/8)
+	}
+	left := map[string]int{}
+	for nth := 1; nth <= calls; nth += step {
+		dir := t.TempDir()
+		if _, killed := createUntil(t, dir, nth); !killed {
+			continue // it made fewer calls this time
+		}
+		pair := dbtest.Files(dir)
+		for name, url := range map[string]string{"journal": pair.Journal, "projections": pair.Projections} {
+			if _, err := os.Stat(filepath.Join(dir, name+".db")); err != nil {
+				left[name+" missing"]++
+				continue
+			}
+			got := wholeSchema(t, dbtest.Open(t, url))
+			switch {
+			case len(got) == 0:
+				left[name+" empty"]++
+			case slices.Equal(got, want[name]):
+				left[name+" whole"]++
+			default:
+				t.Errorf("killed at call %d: the %s database is neither empty nor whole:\n%s", nth, name, cmp.Diff(want[name], got))
+			}
+		}
+		f := openPair(t, pair, storetest.NewClock(), func(o *store.Options) { *o = creating(*o) })
+		f.AppendN("b", 1)
+		f.Sound()
+		f.CloseNow()
+	}
+	t.Logf("%d system calls, each %dth: %v", calls, step, left)
+	if left["journal whole"] == 0 || left["journal empty"] == 0 {
+		t.Errorf("what was left is %v", left)
+	}
+}

@@ -1,0 +1,142 @@
+package store_test
+
+import (
+	"bytes"
+	"compress/gzip"
+	"database/sql"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/outboxweb/outboxweb/internal/dbtest"
+	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/store"
+	"github.com/outboxweb/outboxweb/internal/storetest"
+)
+
+// releasedPair is the pair that the program of a release left: testdata/VERSION has its two
+// databases as SQLite files and as SQL of pg_dump --inserts. The sample of three campaigns is
+// appended and applied, but for one event, which an operator dead-lettered. Those of 0.1.0 are by
+// the last program before it, whose last migrations made the same schema.
+func releasedPair(t *testing.T, dir string) dbtest.Pair {
+	t.Helper()
+	pair := dbtest.Fresh(t)
+	for name, url := range map[string]string{"journal": pair.Journal, "projections": pair.Projections} {
+		if !dbtest.Postgres() {
+			if err := os.WriteFile(filepath.Join(pair.Dir, name+".db"), unpacked(t, filepath.Join(dir, name+".db.gz")), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		} else if _, err := dbtest.Open(t, url).Exec(string(unpacked(t, filepath.Join(dir, name+".sql.gz")))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return pair
+}
+
+func unpacked(t *testing.T, path string) []byte {
+	t.Helper()
+	packed, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := gzip.NewReader(bytes.NewReader(packed))
+	if err != nil {
+		t.Fatal(err)
+	}
+	content, err := io.ReadAll(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return content
+}
+
+// wholeSchema describes the schema of a database on the current server; it is empty for a database
+// without tables.
+func wholeSchema(t *testing.T, db *sql.DB) (lines []string) {
+	t.Helper()
+	others := `select type || ' ' || name from sqlite_schema where type in ('trigger', 'view')`
+	if dbtest.Postgres() {
+		others = `
+select 'trigger ' || tgname from pg_trigger t join pg_class c on c.oid = t.tgrelid where c.relnamespace = cast(current_schema() as regnamespace) and not tgisinternal
+union all
+select 'view ' || viewname from pg_views where schemaname = current_schema()
+union all
+select 'function ' || proname from pg_proc where pronamespace = cast(current_schema() as regnamespace)`
+	}
+	for _, query := range append(slices.Clone(schemaQueries[dbtest.Postgres()]), others) {
+		lines = append(lines, storetest.Texts(t, db, query)...)
+	}
+	slices.Sort(lines)
+	return lines
+}
+
+func TestOpen_takesOverTheDatabasesOfEachRelease(t *testing.T) {
+	t.Parallel()
+	dirs, err := filepath.Glob("testdata/*.*.*")
+	if err != nil || len(dirs) == 0 {
+		t.Fatalf("%q, %v", dirs, err)
+	}
+	fresh := open(t)
+	for _, dir := range dirs {
+		f := openPair(t, releasedPair(t, dir), storetest.NewClock())
+		for name, both := range map[string][2]*sql.DB{"journal": {fresh.JournalDB, f.JournalDB}, "projections": {fresh.ProjectionsDB, f.ProjectionsDB}} {
+			want, got := wholeSchema(t, both[0]), wholeSchema(t, both[1])
+			if name == "projections" { // beside the tables of projections
+				got = slices.DeleteFunc(got, func(line string) bool { return !slices.Contains(want, line) })
+			}
+			if diff := cmp.Diff(want, got); diff != "" || len(want) < 20 {
+				t.Errorf("%s: the schema of the %s database (-new +taken over):\n%s", dir, name, diff)
+			}
+		}
+		if reasons := f.Ready(f.Ctx); len(reasons) != 0 {
+			t.Errorf("%s: not ready: %q", dir, reasons)
+		}
+		sum, err := f.Summary(f.Ctx)
+		if err != nil || sum.Campaigns.Total != 3 || sum.Counts.Dead != 1 {
+			t.Errorf("%s: the summary is %+v, %v", dir, sum, err)
+		}
+		f.AppendN("later", 2)
+		f.Drain()
+		if c := f.MustCampaign("later"); c.AppliedSeq != 2 {
+			t.Errorf("%s: a campaign that was appended later is %+v", dir, c)
+		}
+		f.Sound()
+	}
+}
+
+// Databases of the last schema before 0.1.0 need no migration, so a program that may not migrate
+// takes them as they are. Those of the schemas before belong to the last program that had their
+// migrations.
+func TestOpen_takesFromBefore010TheLastSchemaAlone(t *testing.T) {
+	t.Parallel()
+	pair := releasedPair(t, "testdata/0.1.0")
+	o := asTheyAre(storetest.OptionsFor(pair))
+	f := openPair(t, pair, storetest.NewClock(), func(o *store.Options) { *o = asTheyAre(*o) })
+	f.Close()
+	if steps, err := store.Plan(t.Context(), o); err != nil || len(steps) != 0 {
+		t.Errorf("the plan is %+v, %v", steps, err)
+	}
+	for name, db := range map[string]*sql.DB{"journal": f.JournalDB, "projections": f.ProjectionsDB} {
+		var last int
+		if err := db.QueryRow(`delete from goose_db_version where version_id = (select max(version_id) from goose_db_version) returning version_id`).Scan(&last); err != nil {
+			t.Fatal(err)
+		}
+		f.Unchanged(func() {
+			for _, o := range []store.Options{o, storetest.OptionsFor(pair)} {
+				setup(t, o, "the "+name+" database", "from before outboxweb 0.1.0; the revision 9868c124 migrates it")
+			}
+			_, err := store.Plan(t.Context(), o)
+			refused(t, err, outbox.ErrSetup, "9868c124")
+		})
+		if _, err := db.Exec(`insert into goose_db_version (version_id, is_applied) values ($1, true)`, last); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if !creating(o).Config().NoMigrate {
+		t.Error("a command that may only create migrates")
+	}
+}
