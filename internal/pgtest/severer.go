@@ -13,12 +13,14 @@ import (
 	"testing"
 )
 
-// Severer is a proxy in front of a Server. Once armed, it forwards the next commit and cuts the
-// connection instead of forwarding the server's answer. It is safe for concurrent use.
+// Severer is a proxy in front of a Server. Once armed, it forwards the next commit, or the nth of
+// the messages to the server, and cuts the connection instead of forwarding the server's answer. It
+// is safe for concurrent use.
 type Severer struct {
 	dir     string // of its socket
 	server  string // path of the server's socket
 	armed   atomic.Bool
+	left    atomic.Int64 // messages up to the one whose answer is dropped, if positive
 	severed atomic.Int64
 
 	running sync.WaitGroup
@@ -67,7 +69,11 @@ func (s *Severer) Through(direct string) string {
 // Arm makes the next commit lose its answer.
 func (s *Severer) Arm() { s.armed.Store(true) }
 
-// Severed is the number of commits whose answer was dropped.
+// CutAt makes the nth message from now lose its answer; 0 means none. It reports whether the message
+// that it was called for before came.
+func (s *Severer) CutAt(n int64) (came bool) { return s.left.Swap(n) <= 0 }
+
+// Severed is the number of messages whose answer was dropped.
 func (s *Severer) Severed() int64 { return s.severed.Load() }
 
 func (s *Severer) accept(listener net.Listener) {
@@ -116,7 +122,7 @@ func (s *Severer) passOn(server, client net.Conn, cut *atomic.Bool) {
 	buf := make([]byte, 1<<16)
 	for {
 		n, err := client.Read(buf)
-		if commits(buf[:n]) && s.armed.CompareAndSwap(true, false) {
+		if n > 0 && s.left.Add(-1) == 0 || commits(buf[:n]) && s.armed.CompareAndSwap(true, false) {
 			cut.Store(true)
 		}
 		if _, failed := server.Write(buf[:n]); err != nil || failed != nil {

@@ -116,7 +116,7 @@ func TestSQLiteOpen_killedAnywhereLeavesNoneOrAWholeDatabase(t *testing.T) {
 	want := map[string][]string{"journal": wholeSchema(t, whole.JournalDB), "projections": wholeSchema(t, whole.ProjectionsDB)}
 	step := 1
 	if testing.Short() {
-		step = max(1, calls/8)
+		step = max(1, calls/6)
 	}
 	left := map[string]int{}
 	for nth := 1; nth <= calls; nth += step {
@@ -145,7 +145,6 @@ func TestSQLiteOpen_killedAnywhereLeavesNoneOrAWholeDatabase(t *testing.T) {
 		f.Sound()
 		f.CloseNow()
 	}
-	t.Logf("%d system calls, each %dth: %v", calls, step, left)
 	if left["journal whole"] == 0 || left["journal empty"] == 0 {
 		t.Errorf("what was left is %v", left)
 	}

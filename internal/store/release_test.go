@@ -140,3 +140,44 @@ func TestOpen_takesFromBefore010TheLastSchemaAlone(t *testing.T) {
 		t.Error("a command that may only create migrates")
 	}
 }
+
+// TestPostgresOpen_severedAnywhereLeavesNoneOrAWholeSchema cuts a process that creates both schemas
+// off, after each of its messages to the server.
+func TestPostgresOpen_severedAnywhereLeavesNoneOrAWholeSchema(t *testing.T) {
+	t.Parallel()
+	whole, severer := open(t), dbtest.Server().Severer(t)
+	want := map[string][]string{"journal": wholeSchema(t, whole.JournalDB), "projections": wholeSchema(t, whole.ProjectionsDB)}
+	step := int64(1)
+	if testing.Short() {
+		step = 13
+	}
+	left := map[string]int{}
+	for nth := int64(1); ; nth += step {
+		pair := dbtest.Fresh(t)
+		severer.CutAt(nth)
+		s, err := store.Open(t.Context(), creating(store.Options{Journal: severer.Through(pair.Journal), Projections: severer.Through(pair.Projections)}))
+		if err == nil {
+			s.Close()
+		}
+		if !severer.CutAt(0) {
+			break
+		}
+		for name, url := range map[string]string{"journal": pair.Journal, "projections": pair.Projections} {
+			switch got := wholeSchema(t, dbtest.Open(t, url)); {
+			case len(got) == 0:
+				left[name+" empty"]++
+			case slices.Equal(got, want[name]):
+				left[name+" whole"]++
+			default:
+				t.Errorf("cut off after message %d: the %s schema is neither empty nor whole:\n%s", nth, name, cmp.Diff(want[name], got))
+			}
+		}
+		f := openPair(t, pair, storetest.NewClock(), func(o *store.Options) { *o = creating(*o) })
+		f.AppendN("b", 1)
+		f.Sound()
+		f.CloseNow()
+	}
+	if left["journal whole"] == 0 || left["journal empty"] == 0 {
+		t.Errorf("what was left is %v", left)
+	}
+}
