@@ -288,7 +288,7 @@ func TestPostgresInstances_serverRestart(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	c := startCrew(t, databases{dir: t.TempDir(), url: database.Database(t)}, "--lease", "10m")
+	c := startCrew(t, databases{dir: t.TempDir(), url: database.Empty(t)}, "--lease", "10m")
 	before := instances(t, c.servers...)
 
 	c.load.awaitProgress(t, 200)

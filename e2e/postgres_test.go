@@ -51,7 +51,7 @@ func stopPostgres() {
 // newPostgres is newDatabases on PostgreSQL.
 func newPostgres(t *testing.T) databases {
 	t.Helper()
-	return databases{dir: t.TempDir(), url: postgresServer(t).Database(t)}
+	return databases{dir: t.TempDir(), url: postgresServer(t).Empty(t)}
 }
 
 // Two instances on PostgreSQL produce the same from a journal as one on SQLite, and as expected.

@@ -29,7 +29,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -179,19 +178,13 @@ func New(tb testing.TB) Pair {
 	return Files(dir)
 }
 
-var fresh atomic.Int64
-
 // Fresh creates an empty pair without migrations, for one test.
 func Fresh(tb testing.TB) Pair {
 	tb.Helper()
 	if server == nil {
 		return Files(tb.TempDir())
 	}
-	name := fmt.Sprintf("fresh_%d", fresh.Add(1))
-	if err := server.CreateDatabase(context.Background(), name); err != nil {
-		tb.Fatal(err)
-	}
-	p := schemas(server.URL(name))
+	p := schemas(server.Empty(tb))
 	p.Dir = tb.TempDir()
 	return p
 }

@@ -8,7 +8,8 @@ import (
 	"path/filepath"
 )
 
-const initdb = "initdb -D data -U postgres -E UTF8 --locale=C.UTF-8 -A trust --no-sync"
+// Segments of 1 MB make the copy of a cluster a third smaller.
+const initdb = "initdb --wal-segsize=1 -D data -U postgres -E UTF8 --locale=C.UTF-8 -A trust --no-sync"
 
 // cluster makes the directory data of a server: a copy of the one that initdb made for an earlier
 // server, which takes a tenth of its time, and otherwise a new one, which is kept for later ones

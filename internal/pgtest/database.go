@@ -2,7 +2,6 @@ package pgtest
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strconv"
 	"sync/atomic"
@@ -19,17 +18,6 @@ const patience = time.Minute
 
 var clonesMade atomic.Int64
 
-// A clone is an unused copy of the template, or the error of making it.
-type clone struct {
-	database string
-	err      error
-}
-
-// A stock makes clones ahead of the tests until quit.
-type stock struct {
-	quit, done chan struct{}
-}
-
 // CreateDatabase creates an empty database.
 func (s *Server) CreateDatabase(ctx context.Context, name string) error {
 	return s.exec(ctx, "create database "+pgx.Identifier{name}.Sanitize())
@@ -45,88 +33,40 @@ func (s *Server) Template(ctx context.Context, prepare func(url string) error) e
 	if err := prepare(s.URL(template)); err != nil {
 		return fmt.Errorf("prepare the database %s: %w", template, err)
 	}
-	if err := s.exec(ctx, "alter database "+template+" with is_template true allow_connections false"); err != nil {
-		return err
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.templated = true
-	s.openStock()
-	return nil
+	return s.exec(ctx, "alter database "+template+" with is_template true allow_connections false")
 }
 
-// Database returns the URL of a new copy of the template, or of an empty database when there is
-// no template. It is dropped when the test ends, even with open connections.
+// Database returns the URL of a new copy of the template. It is dropped when the test ends, even
+// with open connections.
 func (s *Server) Database(tb testing.TB) string {
 	tb.Helper()
-	made := s.clone()
-	if made.err != nil {
-		tb.Fatalf("make a database for the test: %v", made.err)
-	}
-	tb.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
-		defer cancel()
-		if err := s.exec(ctx, "drop database if exists "+made.database+" with (force)"); err != nil {
-			tb.Errorf("drop the test's database: %v", err)
-		}
-	})
-	return s.URL(made.database)
+	return s.copyOf(tb, template)
 }
 
-// clone takes a clone from the stock, or waits for one.
-func (s *Server) clone() clone {
-	s.mu.Lock()
-	templated := s.templated
-	s.mu.Unlock()
-	if !templated {
-		return s.makeClone("template1")
-	}
-	select {
-	case made := <-s.clones:
-		return made
-	case <-time.After(patience):
-		return clone{err: errors.New("no database was made in a minute: is the server running?")}
-	}
+// Empty is Database without the template.
+func (s *Server) Empty(tb testing.TB) string {
+	tb.Helper()
+	return s.copyOf(tb, "template1")
 }
 
-func (s *Server) makeClone(of string) clone {
+func (s *Server) copyOf(tb testing.TB, of string) string {
+	tb.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	name := "test_" + strconv.FormatInt(clonesMade.Add(1), 10)
 	// Without fsync, copying files takes 23 ms and copying through the log 55 ms (40 tables). The
 	// option exists since PostgreSQL 15.
-	return clone{name, s.exec(ctx, "create database "+name+" template "+of+" strategy file_copy")}
-}
-
-// openStock starts making clones when there is a template. The caller holds mu.
-func (s *Server) openStock() {
-	if !s.templated || s.stock != nil {
-		return
+	if err := s.exec(ctx, "create database "+name+" template "+of+" strategy file_copy"); err != nil {
+		tb.Fatalf("make a database for the test: %v", err)
 	}
-	st := &stock{quit: make(chan struct{}), done: make(chan struct{})}
-	s.stock = st
-	go func() {
-		defer close(st.done)
-		for {
-			made := s.makeClone(template)
-			select {
-			case s.clones <- made:
-			case <-st.quit:
-				return
-			}
+	tb.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		defer cancel()
+		if err := s.exec(ctx, "drop database if exists "+name+" with (force)"); err != nil {
+			tb.Errorf("drop the test's database: %v", err)
 		}
-	}()
-}
-
-// closeStock waits for the clone that is being made, so that the server does not stop
-// meanwhile. The caller holds mu.
-func (s *Server) closeStock() {
-	if s.stock == nil {
-		return
-	}
-	close(s.stock.quit)
-	<-s.stock.done
-	s.stock = nil
+	})
+	return s.URL(name)
 }
 
 // exec runs one statement in the database postgres, on a connection that an earlier statement left

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -22,19 +21,14 @@ import (
 	"go.uber.org/goleak"
 )
 
-// abandonEnv makes this binary start a server, or stop half-way in starting or stopping one,
-// print the directory and wait to be killed.
-const (
-	abandonEnv = "PGTEST_ABANDON"
-	running    = "running"
-	starting   = "starting"
-)
+// abandonEnv makes this binary start a server, print its directory and wait to be killed.
+const abandonEnv = "PGTEST_ABANDON"
 
 var shared *Server
 
 func TestMain(m *testing.M) {
-	if state := os.Getenv(abandonEnv); state != "" {
-		fmt.Fprintln(os.Stderr, abandon(state))
+	if os.Getenv(abandonEnv) != "" {
+		fmt.Fprintln(os.Stderr, abandon())
 		os.Exit(1)
 	}
 	code, err := runTests(m)
@@ -67,15 +61,7 @@ func fillTemplate(url string) error {
 	return errors.Join(err, conn.Close(ctx))
 }
 
-func abandon(state string) error {
-	if state == starting {
-		j, err := newJanitor("/bin", immediate)
-		if err != nil {
-			return err
-		}
-		fmt.Println(j.dir)
-		return j.run("until [ -e proceed ]; do sleep 0.01; done")
-	}
+func abandon() error {
 	s, err := Start()
 	if err != nil {
 		return err
@@ -83,18 +69,6 @@ func abandon(state string) error {
 	fmt.Println(s.janitor.dir)
 	_, err = io.Copy(io.Discard, os.Stdin)
 	return err
-}
-
-func TestDatabase_isSeparateCopyOfTemplate(t *testing.T) {
-	t.Parallel()
-	first, second := connect(t, shared.Database(t)), connect(t, shared.Database(t))
-	run(t, first, "insert into marks values ('first')")
-	if n := marks(t, first); n != 1 {
-		t.Errorf("first database has %d marks, want 1", n)
-	}
-	if n := marks(t, second); n != 0 {
-		t.Errorf("second database has %d marks, want 0", n)
-	}
 }
 
 func TestDatabase_isDroppedUnderItsConnections(t *testing.T) {
@@ -120,8 +94,14 @@ func TestServer_restartsRecoversAndLeavesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := s.Stop(); err != nil {
-			t.Error(err)
+		pid := postmaster(t, s.janitor.dir)
+		for range 2 {
+			if err := s.Stop(); err != nil {
+				t.Error(err)
+			}
+		}
+		if !gone(s.janitor.dir, pid) {
+			t.Errorf("%s or process %d is left", s.janitor.dir, pid)
 		}
 	})
 	if err := s.Template(t.Context(), fillTemplate); err != nil {
@@ -171,50 +151,20 @@ func awaitBroken(t *testing.T, s *Server, database string, stop func() error) {
 	}
 }
 
-func TestStop_leavesNothing(t *testing.T) {
-	t.Parallel()
-	s, err := Start()
-	if err != nil {
-		t.Fatal(err)
-	}
-	pid := postmaster(t, s.janitor.dir)
-	for range 2 {
-		if err := s.Stop(); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if !gone(s.janitor.dir, pid) {
-		t.Errorf("%s or process %d is left", s.janitor.dir, pid)
-	}
-}
-
 func TestStart_endsWithKilledProcess(t *testing.T) {
 	t.Parallel()
-	dir, kill := abandoned(t, running)
+	dir, kill := abandoned(t)
 	pid := postmaster(t, dir)
 	kill()
 	await(t, "the server of a killed process to go", func() bool { return gone(dir, pid) })
 }
 
-func TestStart_cleansUpWhenKilledHalfway(t *testing.T) {
-	t.Parallel()
-	dir, kill := abandoned(t, starting)
-	kill()
-	if err := os.WriteFile(filepath.Join(dir, "proceed"), nil, 0o644); err != nil && !errors.Is(err, fs.ErrNotExist) { // it may have gone already
-		t.Fatal(err)
-	}
-	await(t, "the directory of a killed process to go", func() bool {
-		_, err := os.Stat(dir)
-		return errors.Is(err, fs.ErrNotExist)
-	})
-}
-
 // abandoned runs this binary until it has printed its directory. The function it returns kills
 // it.
-func abandoned(t *testing.T, state string) (dir string, kill func()) {
+func abandoned(t *testing.T) (dir string, kill func()) {
 	t.Helper()
 	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), abandonEnv+"="+state)
+	cmd.Env = append(os.Environ(), abandonEnv+"=1")
 	cmd.Stderr = os.Stderr
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
@@ -271,22 +221,6 @@ func TestPooler_movesClientBetweenConnections(t *testing.T) {
 		backends[backend] = true
 		return len(backends) > 1
 	})
-}
-
-func TestPooler_keepsDatabaseAndParameters(t *testing.T) {
-	t.Parallel()
-	pooled, err := throughPooler(shared.URL("a b")+"&application_name=x", "/tmp/pooler")
-	if err != nil {
-		t.Fatal(err)
-	}
-	got, err := url.Parse(pooled)
-	if err != nil {
-		t.Fatal(err)
-	}
-	const query = "application_name=x&host=%2Ftmp%2Fpooler&port=6432&sslmode=disable"
-	if got.Path != "/a b" || got.RawQuery != query || got.User.Username() != "postgres" {
-		t.Errorf("throughPooler = %s", pooled)
-	}
 }
 
 func connect(t *testing.T, url string) *pgx.Conn {

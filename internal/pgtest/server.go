@@ -56,6 +56,7 @@ var defaults = []string{
 	"fsync=off",
 	"full_page_writes=off",
 	"wal_level=minimal",
+	"max_wal_size=1GB",
 	"max_wal_senders=0",
 	"max_connections=300",
 	"shared_buffers=64MB",
@@ -66,12 +67,9 @@ var defaults = []string{
 // A Server is a running PostgreSQL server. Its methods may be called concurrently.
 type Server struct {
 	janitor *janitor
-	clones  chan clone
 	left    chan *pgx.Conn // to the database postgres, for the next statements of exec
 
-	mu        sync.Mutex // held while the server starts and ends
-	templated bool
-	stock     *stock
+	mu sync.Mutex // held while the server starts and ends
 }
 
 // Start initialises and starts a server in a directory of its own. settings are further lines
@@ -86,7 +84,7 @@ func Start(settings ...string) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("start PostgreSQL: %w", err)
 	}
-	s := &Server{janitor: j, clones: make(chan clone, 3), left: make(chan *pgx.Conn, 2)}
+	s := &Server{janitor: j, left: make(chan *pgx.Conn, 4)}
 	if err := s.initialise(settings); err != nil {
 		return nil, errors.Join(fmt.Errorf("start PostgreSQL: %w", err), j.end())
 	}
@@ -116,8 +114,9 @@ func (s *Server) URL(database string) string {
 		Scheme: "postgres",
 		User:   url.User("postgres"),
 		Path:   "/" + database,
-		// The port overrides PGPORT of the environment.
-		RawQuery: "host=" + s.janitor.dir + "&port=5432&sslmode=disable",
+		// The port overrides PGPORT of the environment. Beside many tests a connection may take longer
+		// than the 5 s that the program waits by default.
+		RawQuery: "host=" + s.janitor.dir + "&port=5432&sslmode=disable&connect_timeout=60",
 	}
 	return address.String()
 }
@@ -126,7 +125,6 @@ func (s *Server) URL(database string) string {
 func (s *Server) Stop() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.closeStock()
 	s.hangUp()
 	if err := s.janitor.end(); err != nil {
 		return fmt.Errorf("stop PostgreSQL: %w", err)
@@ -177,7 +175,6 @@ func (s *Server) Crash() error {
 func (s *Server) halt(signal string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.closeStock()
 	s.hangUp()
 	return s.janitor.run("halt " + signal)
 }
@@ -190,7 +187,6 @@ func (s *Server) Launch(ctx context.Context) error {
 	if err := s.janitor.run("launch " + waitingSeconds(ctx)); err != nil {
 		return fmt.Errorf("launch PostgreSQL: %w", err)
 	}
-	s.openStock()
 	return nil
 }
 
