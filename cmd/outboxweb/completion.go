@@ -12,45 +12,68 @@ import (
 	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
-// completionCmd prints a shell's completions, made from the commands and flags themselves.
+// completionCmd prints a shell's completions: a script that asks the program what may follow.
 type completionCmd struct {
 	Shell string `arg:"" enum:"bash,zsh,fish" help:"The shell: bash, zsh or fish."`
 }
 
 // Run prints the script.
-func (c *completionCmd) Run(parsed *kong.Context, a *app) error {
-	write := map[string]func(io.Writer, []completed){"bash": bashCompletion, "zsh": zshCompletion, "fish": fishCompletion}[c.Shell]
-	write(a.out, completions(parsed.Model))
-	return nil
+func (c *completionCmd) Run(a *app) error {
+	_, err := io.WriteString(a.out, completionScripts[c.Shell])
+	return err
 }
 
-// completed is what may follow a command.
-type completed struct {
-	path  string       // the command's words; empty for the program itself
-	nodes []*kong.Node // its commands
-	words []string     // the values of its argument
-	flags []*kong.Flag // with those of every command
-}
+// asksCompletion is the first argument of a script's question. The others are the words behind the program's
+// name up to the cursor. It is no command: the words may not parse.
+const asksCompletion = "complete"
 
-func completions(model *kong.Application) (all []completed) {
-	var walk func(n *kong.Node, path string, above []*kong.Flag)
-	walk = func(n *kong.Node, path string, above []*kong.Flag) {
-		c := completed{path: path, flags: slices.Concat(n.Flags, above)}
-		for _, arg := range n.Positional {
-			c.words = append(c.words, valuesOf(arg)...)
-		}
-		for _, child := range n.Children {
-			if child.Type == kong.CommandNode && !child.Hidden {
-				c.nodes = append(c.nodes, child)
-			}
-		}
-		all = append(all, c)
-		for _, child := range c.nodes {
-			walk(child, strings.TrimSpace(path+" "+child.Name), c.flags)
-		}
-	}
-	walk(model.Node, "", nil)
-	return all
+// isFile answers that the name of a file or a directory follows.
+const isFile = ":file"
+
+var completionScripts = map[string]string{
+	"bash": `# Completions of outboxweb for bash. Source this file, or install it as
+# /usr/share/bash-completion/completions/outboxweb.
+_outboxweb() {
+  local IFS=$'\n' found
+  found=$("${COMP_WORDS[0]/#\~/$HOME}" complete "${COMP_WORDS[@]:1:COMP_CWORD}" 2>/dev/null | cut -f 1)
+  if [[ $found == :file ]]; then
+    compopt -o filenames 2>/dev/null
+    found=$(compgen -f -- "${COMP_WORDS[COMP_CWORD]#=}")
+  fi
+  COMPREPLY=($found)
+}
+complete -F _outboxweb outboxweb
+`,
+	"zsh": `#compdef outboxweb
+# Completions of outboxweb for zsh. Install this file as _outboxweb in a directory of $fpath.
+_outboxweb() {
+  local -a found
+  found=(${(f)"$(${(Q)~words[1]} complete "${(@Q)words[2,CURRENT]}" 2>/dev/null)"})
+  if [[ $found == :file ]]; then
+    compset -P '*='
+    _files
+  else
+    found=("${(@)found/$'\t'/:}")
+    _describe outboxweb found
+  fi
+}
+if [[ $funcstack[1] == _outboxweb ]]; then _outboxweb "$@"; else compdef _outboxweb outboxweb; fi
+`,
+	"fish": `# Completions of outboxweb for fish. Install this file as ~/.config/fish/completions/outboxweb.fish.
+function __outboxweb
+    set -l words (commandline -opc)
+    set -l word (commandline -ct)
+    set -l program (string replace -r '^~' $HOME $words[1])
+    set -l found ($program complete $words[2..-1] "$word" 2>/dev/null)
+    if test "$found" = :file
+        set -l option (string match -r '^--[^=]*=' -- "$word")
+        __fish_complete_path (string replace -r '^--[^=]*=' '' -- "$word") | string replace -r -- '^' "$option"
+    else
+        printf '%s\n' $found
+    end
+end
+complete -c outboxweb -f -a '(__outboxweb)'
+`,
 }
 
 // known are the values of flags and arguments with the tag values, which commands check themselves:
@@ -87,184 +110,92 @@ func valuesOf(v *kong.Value) []string {
 	return v.EnumSlice()
 }
 
-// names lists a flag as it is written.
-func names(flag *kong.Flag) []string {
-	all := []string{"--" + flag.Name}
-	if flag.Tag.Negatable != "" {
-		all = append(all, "--no-"+flag.Name)
+// complete prints what may stand in the place of the last word: a word a line, and its help after a tab.
+func complete(w io.Writer, program *kong.Node, words []string) {
+	last := len(words) - 1
+	if words[last] == "=" {
+		words[last] = ""
 	}
-	return all
+	words = slices.DeleteFunc(words, func(word string) bool { return word == "=" }) // of --flag=value, in bash
+	word, words := words[len(words)-1], words[:len(words)-1]
+
+	command, flags := program, program.Flags
+	var awaits *kong.Flag
+	for _, before := range words {
+		switch child := childNamed(command, before); {
+		case awaits != nil:
+			awaits = nil
+		case child != nil:
+			command, flags = child, slices.Concat(child.Flags, flags)
+		default:
+			awaits = valueFlag(flags, before)
+		}
+	}
+	assigned := ""
+	if name, _, found := strings.Cut(word, "="); found {
+		awaits, assigned = valueFlag(flags, name), name+"="
+	}
+	offer := func(text, help string) {
+		if !strings.HasPrefix(text, word) {
+			return
+		}
+		fmt.Fprintln(w, strings.TrimSuffix(text+"\t"+help, "\t"))
+	}
+	switch {
+	case awaits != nil && namesFile(awaits):
+		fmt.Fprintln(w, isFile)
+	case awaits != nil:
+		for _, value := range valuesOf(awaits.Value) {
+			offer(assigned+value, "")
+		}
+	default:
+		offerWords(command, flags, word, offer)
+	}
+}
+
+// offerWords offers what may follow a command: its commands or its argument's values; flags after a dash, or if
+// there is nothing else.
+func offerWords(command *kong.Node, flags []*kong.Flag, word string, offer func(text, help string)) {
+	plain := false
+	for _, child := range command.Children {
+		if !child.Hidden {
+			plain = true
+			offer(child.Name, child.Help)
+		}
+	}
+	for _, arg := range command.Positional {
+		for _, value := range valuesOf(arg) {
+			plain = true
+			offer(value, "")
+		}
+	}
+	if plain && !strings.HasPrefix(word, "-") {
+		return
+	}
+	for _, flag := range flags {
+		offer("--"+flag.Name, flag.Help)
+		if flag.Tag.Negatable != "" {
+			offer("--no-"+flag.Name, flag.Help)
+		}
+	}
+}
+
+func childNamed(command *kong.Node, word string) *kong.Node {
+	if i := slices.IndexFunc(command.Children, func(n *kong.Node) bool { return n.Name == word }); i >= 0 {
+		return command.Children[i]
+	}
+	return nil
+}
+
+// valueFlag finds the flag whose value follows a word.
+func valueFlag(flags []*kong.Flag, word string) *kong.Flag {
+	if i := slices.IndexFunc(flags, func(f *kong.Flag) bool { return "--"+f.Name == word && !f.IsBool() }); i >= 0 {
+		return flags[i]
+	}
+	return nil
 }
 
 // namesFile reports whether a flag's value is the name of a file or a directory.
 func namesFile(flag *kong.Flag) bool {
 	return strings.Contains(flag.PlaceHolder, "FILE") || strings.Contains(flag.PlaceHolder, "DIR")
-}
-
-// valued lists the flags that take a value in every command that has them.
-func valued(all []completed) []string {
-	takes := map[string]bool{}
-	for _, c := range all {
-		for _, flag := range c.flags {
-			before, known := takes["--"+flag.Name]
-			takes["--"+flag.Name] = !flag.IsBool() && (before || !known)
-		}
-	}
-	var flags []string
-	for name, yes := range takes {
-		if yes {
-			flags = append(flags, name)
-		}
-	}
-	slices.Sort(flags)
-	return flags
-}
-
-// commandWords lists each command's last word after the path to it.
-func commandWords(all []completed) (paths []string) {
-	for _, c := range all {
-		for _, n := range c.nodes {
-			paths = append(paths, quoted1(c.path+" "+n.Name))
-		}
-	}
-	return paths
-}
-
-// quoted1 puts a text into single quotes, for bash and zsh.
-func quoted1(text string) string { return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'" }
-
-// values writes, as the cases of bash and zsh, what may follow a flag.
-func values(w io.Writer, all []completed, words, files string) {
-	for _, c := range all {
-		for _, flag := range c.flags {
-			at := quoted1(c.path + ":--" + flag.Name)
-			switch {
-			case valuesOf(flag.Value) != nil:
-				fmt.Fprintf(w, "  "+words+"\n", at, strings.Join(valuesOf(flag.Value), " "))
-			case namesFile(flag):
-				fmt.Fprintf(w, "  "+files+"\n", at)
-			}
-		}
-	}
-}
-
-func bashCompletion(w io.Writer, all []completed) {
-	fmt.Fprintf(w, `# Completions of outboxweb for bash. Source this file, or install it as
-# /usr/share/bash-completion/completions/outboxweb.
-_outboxweb() {
-  local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]} at= word words= i
-  for ((i = 1; i < COMP_CWORD; i++)); do
-    word=${COMP_WORDS[i]}
-    case $word in
-    %s)
-      if [[ ${COMP_WORDS[i+1]} == = ]]; then ((i++)); fi
-      ((i++))
-      continue ;;
-    esac
-    case "$at $word" in
-    %s) at="${at:+$at }$word" ;;
-    esac
-  done
-  if [[ $cur == = ]]; then cur=; elif [[ $prev == = ]]; then prev=${COMP_WORDS[COMP_CWORD-2]}; fi
-  case "$at:$prev" in
-`, strings.Join(valued(all), "|"), strings.Join(commandWords(all), "|"))
-	values(w, all, "%s) words='%s' ;;", `%s) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$cur")); return ;;`)
-	fmt.Fprintf(w, "  *:--*)\n    case $prev in %s) COMPREPLY=(); return ;; esac ;;\n  esac\n  if [[ -z $words ]]; then case \"$at\" in\n", strings.Join(valued(all), "|"))
-	for _, c := range all {
-		plain, flags := slices.Clone(c.words), []string{}
-		for _, n := range c.nodes {
-			plain = append(plain, n.Name)
-		}
-		for _, flag := range c.flags {
-			flags = append(flags, names(flag)...)
-		}
-		if len(plain) == 0 {
-			plain = flags
-		}
-		fmt.Fprintf(w, "  %s) if [[ $cur == -* ]]; then words='%s'; else words='%s'; fi ;;\n", quoted1(c.path), strings.Join(flags, " "), strings.Join(plain, " "))
-	}
-	fmt.Fprint(w, "  esac; fi\n  COMPREPLY=($(compgen -W \"$words\" -- \"$cur\"))\n}\ncomplete -F _outboxweb outboxweb\n")
-}
-
-func zshCompletion(w io.Writer, all []completed) {
-	fmt.Fprintf(w, `#compdef outboxweb
-# Completions of outboxweb for zsh. Install this file as _outboxweb in a directory of $fpath.
-_outboxweb() {
-  local at= word prev=${words[CURRENT-1]} i
-  local -a found
-  for ((i = 2; i < CURRENT; i++)); do
-    word=${words[i]}
-    case $word in
-    (%s) ((i++)); continue ;;
-    esac
-    case "$at $word" in
-    (%s) at="${at:+$at }$word" ;;
-    esac
-  done
-  if [[ ${words[CURRENT]} == --*=* ]]; then
-    prev=${words[CURRENT]%%%%=*}
-    compset -P '*='
-  fi
-  case "$at:$prev" in
-`, strings.Join(valued(all), "|"), strings.Join(commandWords(all), "|"))
-	values(w, all, "(%s) found=(%s) ;;", "(%s) _files; return ;;")
-	fmt.Fprintf(w, "  (*:--*)\n    case $prev in (%s) return ;; esac ;;\n  esac\n  if (( ! $#found )); then case $at in\n", strings.Join(valued(all), "|"))
-	for _, c := range all {
-		var lines []string
-		for _, word := range c.words {
-			lines = append(lines, quoted1(word))
-		}
-		for _, n := range c.nodes {
-			lines = append(lines, quoted1(n.Name+":"+n.Help))
-		}
-		for _, flag := range c.flags {
-			for _, name := range names(flag) {
-				lines = append(lines, quoted1(name+":"+flag.Help))
-			}
-		}
-		fmt.Fprintf(w, "  (%s) found=(\n    %s\n  ) ;;\n", quoted1(c.path), strings.Join(lines, "\n    "))
-	}
-	fmt.Fprint(w, "  esac; fi\n  _describe outboxweb found\n}\nif [[ $funcstack[1] == _outboxweb ]]; then _outboxweb \"$@\"; else compdef _outboxweb outboxweb; fi\n")
-}
-
-func fishCompletion(w io.Writer, all []completed) {
-	fmt.Fprintf(w, `# Completions of outboxweb for fish. Install this file as ~/.config/fish/completions/outboxweb.fish.
-function __outboxweb_at
-    set -l at ''
-    for word in (commandline -opc)[2..-1]
-        switch "$at $word"
-            case %s
-                set at (string trim -- "$at $word")
-        end
-    end
-    test "$at" = "$argv[1]"
-end
-complete -c outboxweb -f
-`, strings.Join(commandWords(all), " "))
-	quote := func(text string) string {
-		return "'" + strings.NewReplacer(`\`, `\\`, "'", `\'`).Replace(text) + "'"
-	}
-	for _, c := range all {
-		at := "complete -c outboxweb -n " + quote(`__outboxweb_at "`+c.path+`"`)
-		for _, word := range c.words {
-			fmt.Fprintf(w, "%s -a %s\n", at, quote(word))
-		}
-		for _, n := range c.nodes {
-			fmt.Fprintf(w, "%s -a %s -d %s\n", at, quote(n.Name), quote(n.Help))
-		}
-		for _, flag := range c.flags {
-			takes := ""
-			switch {
-			case valuesOf(flag.Value) != nil:
-				takes = " -x -a " + quote(strings.Join(valuesOf(flag.Value), " "))
-			case namesFile(flag):
-				takes = " -r -F"
-			case !flag.IsBool():
-				takes = " -x"
-			}
-			for _, name := range names(flag) {
-				fmt.Fprintf(w, "%s -l %s%s -d %s\n", at, strings.TrimPrefix(name, "--"), takes, quote(flag.Help))
-			}
-		}
-	}
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"io"
 	"os"
 	"os/exec"
@@ -8,67 +9,51 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/alecthomas/kong"
 )
 
-// completionScript writes a shell's completions to a file.
-func completionScript(t *testing.T, shell string) string {
-	t.Helper()
-	text, errs, code := runIn(t, t.TempDir(), "completion", shell)
-	if code != 0 || errs != "" {
-		t.Fatalf("exit %d: %s", code, errs)
-	}
-	file := filepath.Join(t.TempDir(), "outboxweb."+shell)
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return file
-}
-
-// shell finds a shell; with CI set, a missing one is an error.
-func shell(t *testing.T, name string) string {
-	t.Helper()
-	path, err := exec.LookPath(name)
-	if err != nil && os.Getenv("CI") != "" {
-		t.Fatalf("%s must be there in CI: %v", name, err)
-	}
-	if err != nil {
-		t.Skipf("without %s its completions cannot be tried: %v", name, err)
-	}
-	return path
-}
-
-var completionCases = []struct {
-	line string
-	has  []string
-	not  []string
-}{
-	{"outboxweb se", []string{"serve"}, []string{"sample"}},
-	{"outboxweb ", []string{"serve", "campaigns", "completion"}, []string{"list"}},
-	{"outboxweb campaigns ", []string{"list", "pause"}, []string{"serve"}},
-	{"outboxweb --log-format json campaigns li", []string{"list"}, []string{"pause"}},
-	{"outboxweb serve --li", []string{"--listen"}, []string{"--live"}},
-	{"outboxweb serve --no-w", []string{"--no-worker"}, nil},
-	{"outboxweb serve --auth ", []string{"none", "jwt", "token"}, []string{"--listen"}},
-	{"outboxweb report --log-format t", []string{"text"}, []string{"json"}},
-	{"outboxweb alerts mute dead --for ", []string{"24h"}, []string{"--for"}},
-	{"outboxweb --mode ", []string{"outbox_apply_only", "shadow_only"}, []string{"--mode"}},
-	{"outboxweb token create --role ", []string{"viewer", "admin"}, []string{"--role"}},
-	{"outboxweb serve --auth-preset ", []string{"tailscale", "pomerium"}, nil},
-	{"outboxweb runs start ", []string{"replay", "verify", "rebuild"}, []string{"--all", "rehearse"}},
-	{"outboxweb runs list --status ", []string{"interrupted"}, []string{"--status"}},
-	{"outboxweb failures projections --status ", []string{"open", "resolved"}, nil},
-	{"outboxweb alerts mute ", []string{"dead_rows", "all"}, nil},
-	{"outboxweb completion ", []string{"bash", "fish"}, nil},
-	{"outboxweb serve --listen ", nil, []string{"--auth", "serve"}},
-	{"outboxweb serve --tls-cert ho", []string{"hosts.pem"}, nil},
-}
-
-func checkCompletions(t *testing.T, complete func(line string) string) {
-	t.Helper()
-	for _, c := range completionCases {
-		got := strings.Fields(complete(c.line))
+func TestComplete_offersWhatMayFollow(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		line string
+		has  []string
+		not  []string
+	}{
+		{"se", []string{"serve"}, []string{"sample"}},
+		{"", []string{"serve", "campaigns", "completion"}, []string{"list"}},
+		{"campaigns ", []string{"list", "pause"}, []string{"serve"}},
+		{"--log-format json campaigns li", []string{"list"}, []string{"pause"}},
+		{"serve --li", []string{"--listen"}, []string{"--live"}},
+		{"serve --no-w", []string{"--no-worker"}, nil},
+		{"serve --auth ", []string{"none", "jwt", "token"}, []string{"--listen"}},
+		{"report --log-format t", []string{"text"}, []string{"json"}},
+		{"alerts mute dead --for ", []string{"24h"}, []string{"--for"}},
+		{"--mode ", []string{"outbox_apply_only", "shadow_only"}, []string{"--mode"}},
+		{"token create --role ", []string{"viewer", "admin"}, []string{"--role"}},
+		{"serve --auth-preset ", []string{"tailscale", "pomerium"}, nil},
+		{"runs start ", []string{"replay", "verify", "rebuild"}, []string{"--all", "rehearse"}},
+		{"runs list --status ", []string{"interrupted"}, []string{"--status"}},
+		{"failures projections --status ", []string{"open", "resolved"}, nil},
+		{"alerts mute ", []string{"dead_rows", "all"}, nil},
+		{"completion ", []string{"bash", "fish"}, nil},
+		{"serve --listen ", nil, []string{"--auth", "serve"}},
+		{"serve --tls-cert ho", []string{isFile}, nil},
+		{"--log-format=js", []string{"--log-format=json"}, []string{"--log-format=text"}},
+		{"--log-format =", []string{"text", "json"}, nil}, // as bash splits it
+		{"--log-format = js", []string{"json"}, []string{"text"}},
+		{"serve --tls-cert=ho", []string{isFile}, nil},
+		{"campaigns --l", []string{"--log-format"}, nil},
+	} {
+		var commands cli
+		var out strings.Builder
+		complete(&out, newParser(&commands, streams{out: io.Discard, err: io.Discard}).Model.Node, strings.Split(c.line, " "))
+		var got []string
+		for line := range strings.Lines(out.String()) {
+			word, _, _ := strings.Cut(strings.TrimSpace(line), "\t")
+			got = append(got, word)
+		}
 		for _, word := range c.has {
 			if !slices.Contains(got, word) {
 				t.Errorf("%q is completed to %q, without %s", c.line, got, word)
@@ -119,53 +104,46 @@ func TestCompletion_tagsNameValues(t *testing.T) {
 	}
 }
 
-// inShell runs a script of a shell, in a directory with one file.
-func inShell(t *testing.T, name, script string) string {
-	t.Helper()
-	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "hosts.pem"), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.Command(shell(t, name), "-c", script)
-	cmd.Dir, cmd.Env = dir, append(os.Environ(), "HOME="+dir)
-	out, err := cmd.CombinedOutput()
-	if err != nil {
-		t.Fatalf("%s: %v\n%s", script, err, out)
-	}
-	return string(out)
-}
-
-func TestCompletion_inBash(t *testing.T) {
+// Each script asks the program, takes its words, and names files itself.
+func TestCompletion_inShells(t *testing.T) {
 	t.Parallel()
-	file := completionScript(t, "bash")
-	complete := func(line string) string {
-		return inShell(t, "bash", `source `+file+`
-COMP_LINE='`+line+`'; read -ra COMP_WORDS <<<"$COMP_LINE"; [[ $COMP_LINE == *' ' ]] && COMP_WORDS+=('')
-COMP_CWORD=$((${#COMP_WORDS[@]} - 1)); $(complete -p outboxweb | sed 's/.*-F \([^ ]*\) .*/\1/') outboxweb; printf '%s\n' "${COMPREPLY[@]}"`)
+	bash := `source FILE; for w in "serve --no-wo" "serve --tls-cert ho" "--log-format = js"; do
+  COMP_WORDS=(outboxweb $w); COMP_CWORD=$((${#COMP_WORDS[@]} - 1)); _outboxweb; echo "${COMPREPLY[@]}"
+done; complete -p outboxweb`
+	fish := `source FILE; for w in "serve --no-wo" "serve --tls-cert ho" "serve --tls-cert=ho" "--log-format=js" "campaigns li"
+  complete -C "outboxweb $w"
+end`
+	zsh := `zmodload zsh/zpty; zpty z zsh -f -i
+zpty -w z "PS1=; autoload -Uz compinit; compinit -u -D; source FILE; echo re''ady"
+zpty -r z line '*ready*'
+for w f in "serve --no-wo" --no-worker "serve --tls-cert=ho" cert=hosts.pem "--log-format=js" format=json "campaigns li" "campaigns list"; do
+  zpty -w -n z "outboxweb $w"$'\t'; zpty -r z line "*$f*"; echo $f; zpty -w -n z $'\x15'
+done`
+	for name, one := range map[string]struct{ script, want string }{
+		"bash": {bash, "--no-worker\nhosts.pem\njson\ncomplete -F _outboxweb outboxweb\n"},
+		"fish": {fish, "--no-worker\tRun the embedded worker.\nhosts.pem\n--tls-cert=hosts.pem\n--log-format=json\n" +
+			"list\tList campaigns and why they are not advancing. Long ids are shortened; --json has them in full.\n"},
+		"zsh": {zsh, "--no-worker\ncert=hosts.pem\nformat=json\ncampaigns list\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			program, err := exec.LookPath(name)
+			if err != nil && os.Getenv("CI") == "" {
+				t.Skipf("without %s its completions cannot be tried: %v", name, err)
+			}
+			dir := t.TempDir()
+			file := filepath.Join(dir, "script")
+			text, errs, code := runIn(t, dir, "completion", name)
+			if code != 0 || errs != "" || os.WriteFile(file, []byte(text), 0o600) != nil || os.WriteFile(filepath.Join(dir, "hosts.pem"), nil, 0o600) != nil {
+				t.Fatalf("exit %d: %s", code, errs)
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // zsh waits for what it is to say
+			defer cancel()
+			cmd := exec.CommandContext(ctx, program, "-c", strings.ReplaceAll(one.script, "FILE", file))
+			cmd.Dir, cmd.Env = dir, append(os.Environ(), "HOME="+dir)
+			if out, err := cmd.CombinedOutput(); err != nil || string(out) != one.want {
+				t.Errorf("%v\n%s\nwant\n%s", err, out, one.want)
+			}
+		})
 	}
-	checkCompletions(t, complete)
-	got := inShell(t, "bash", `source `+file+`; COMP_WORDS=(outboxweb --log-format = js); COMP_CWORD=3; _outboxweb; echo "${COMPREPLY[@]}"`)
-	if got != "json\n" { // bash splits words at =
-		t.Errorf("--log-format=js is completed to %q", got)
-	}
-}
-
-func TestCompletion_inFish(t *testing.T) {
-	t.Parallel()
-	file := completionScript(t, "fish")
-	checkCompletions(t, func(line string) string {
-		return inShell(t, "fish", "source "+file+"; complete -C '"+line+"' | string split -f 1 \\t; true") // the rest of a line is its help
-	})
-}
-
-// An interactive zsh would be needed to complete; that the script is one, and defines the function,
-// needs none.
-func TestCompletion_zshReadsIt(t *testing.T) {
-	t.Parallel()
-	file := completionScript(t, "zsh")
-	got := inShell(t, "zsh", "autoload -Uz compinit && compinit -u -D; source "+file+"; whence -w _outboxweb; echo ${_comps[outboxweb]}")
-	if got != "_outboxweb: function\n_outboxweb\n" {
-		t.Errorf("zsh says %q", got)
-	}
-	inShell(t, "zsh", "setopt no_exec; source "+file)
 }

@@ -73,6 +73,10 @@ type streams struct {
 func run(ctx context.Context, args []string, std streams) int {
 	var c cli
 	parser := newParser(&c, std) // help asks the terminal for its width
+	if len(args) > 1 && args[0] == asksCompletion {
+		complete(std.out, parser.Model.Node, args[1:])
+		return exitDone
+	}
 	std.out, std.err = visible{std.out}, visible{std.err}
 	parsed, err := parser.Parse(args)
 	if err != nil {
