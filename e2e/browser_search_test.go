@@ -77,7 +77,7 @@ func TestBrowser_searchIsAccessible(t *testing.T) {
 	t.Parallel()
 	s := orders(t)
 	b := openTab(t, s)
-	for _, page := range []string{"/events", "/events?q=nowhere", "/search?q=zzz", "/search?q=s+today", "/campaigns", "/rows"} {
+	for _, page := range []string{"/events", "/events?q=nowhere", "/search?q=zzz", "/search?q=s+-1d", "/campaigns", "/rows"} {
 		b.open(page)
 		for _, size := range []viewport{{1280, 900}, {360, 800}} {
 			b.size(size)

@@ -24,7 +24,7 @@ type eventsCmd struct {
 	Session    string `placeholder:"ID" help:"Events of this session."`
 	Tag        string `placeholder:"NAME=VALUE" help:"Events with this tag."`
 	Text       string `placeholder:"TEXT" help:"Events with this text in the payload, the metadata, the tags or an id; upper and lower case differ."`
-	Since      string `placeholder:"TIME" help:"Events recorded at or after this: RFC 3339, a date, -2h, \"yesterday 14:00\" or 14:00, the last one that is past (UTC)."`
+	Since      string `placeholder:"TIME" help:"Events recorded at or after this: RFC 3339, a date, -2h or 14:00, the last one that is past (UTC)."`
 	Until      string `placeholder:"TIME" help:"Events recorded before this; 14:10 is the first one from --since."`
 	Time       string `enum:"recorded,occurred" default:"recorded" placeholder:"WHICH" help:"Compare --since and --until with when events were recorded, or occurred, which may be long before."`
 	Limit      int    `placeholder:"N" default:"50" help:"Show at most this many events, newest first. Default 50."`
@@ -96,11 +96,11 @@ func (c *eventsCmd) Run(ctx context.Context, a *app) error {
 	})
 }
 
-// printMisses says which values of a search do not exist, and which are like them.
+// printMisses says which values of a search do not exist.
 func (a *app) printMisses(ctx context.Context, st *engine.Engine, f outbox.EventFilter) error {
 	misses, err := st.Search.Misses(ctx, f)
 	for _, m := range misses {
-		fmt.Fprintln(a.out, strings.TrimSuffix(m.Sentence()+": "+strings.Join(m.Nearest, ", "), ": "))
+		fmt.Fprintln(a.out, m.Sentence())
 	}
 	if f.Ranged() && !f.Occurred {
 		fmt.Fprintln(a.out, "times are when events were recorded; --time occurred searches by when they occurred")

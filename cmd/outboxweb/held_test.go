@@ -391,12 +391,12 @@ func TestCommands_sayWhereAPausedProjectionStands(t *testing.T) {
 	d.says("verify", "1 was not fully compared")
 }
 
-// A search says which time it compares, and what an empty one may have meant.
-func TestEventsCommand_saysWhatAnEmptySearchMayHaveMeant(t *testing.T) {
+// A search says which time it compares, and an empty one which of its values nothing has.
+func TestEventsCommand_saysWhyASearchIsEmpty(t *testing.T) {
 	t.Parallel()
 	d := newHeldDesk(t, logging("log"), logging("names"))
 	d.append("store-07", 1)
-	d.runs("events --type Noted --campaign store-007", exitFailed, "no event matches there is no campaign store-007; similar: store-07 no event has the type Noted; similar: noted")
+	d.runs("events --type Noted --campaign store-007", exitFailed, "no event matches there is no campaign store-007 no event has the type Noted")
 	d.runs("events --campaign store-007 --json", exitFailed)
 	d.says("events --campaign store-07 --type Noted", "no event matches")
 	d.says("events --since 2025-03-04 --until 12:00", "no event matches times are when events were recorded; --time occurred searches by when they occurred")

@@ -73,10 +73,7 @@ func (a *app) warnOfVariables(parsed *kong.Context, environment []string) {
 		if !strings.HasPrefix(name, variablePrefix) || slices.Contains(known, name) || inFile {
 			continue
 		}
-		text := "the environment variable " + name + " is unknown and has no effect"
-		if near := nearest(name, known); near != "" {
-			text += "; did you mean " + near + "?"
-		}
+		text := "the environment variable " + name + " is unknown and has no effect; outboxweb serve --help lists those that are known"
 		if parsed.Selected() != nil && parsed.Selected().Name == "serve" {
 			a.logger().Warn(text)
 		} else {
@@ -92,37 +89,4 @@ func mentions(node *yaml.Node, name string) bool {
 		return false
 	}
 	return strings.Contains(node.Value, name) || slices.ContainsFunc(node.Content, func(n *yaml.Node) bool { return mentions(n, name) })
-}
-
-// nearest returns the known name within two letters of name.
-func nearest(name string, known []string) string {
-	const most = 2
-	best, least := "", most+1
-	for _, k := range known {
-		if d := distance(name, k); d < least {
-			best, least = k, d
-		}
-	}
-	return best
-}
-
-// distance is the number of letters to add, remove or change to turn a into b.
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		above := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			changed := above
-			if a[i] != b[j] {
-				changed++
-			}
-			above = row[j+1]
-			row[j+1] = min(changed, row[j]+1, above+1)
-		}
-	}
-	return row[len(b)]
 }

@@ -83,8 +83,8 @@ type auditQuery struct {
 	Auth    string `json:"auth" validate:"omitempty,oneof=local jwt proxy-header token os system"` // how the actor was authenticated
 	Role    string `json:"role" validate:"omitempty,role"`                                         // the actor's role
 	Request string `json:"request_id" validate:"id"`
-	// actions at or after this: RFC 3339, a date (UTC), or relative, such as -2h, yesterday 14:00 or
-	// 14:00, the last one that is past
+	// actions at or after this: RFC 3339, a date (UTC), or relative: -2h, or 14:00, the last one that is
+	// past
 	Since string `json:"since" validate:"text,maxbytes=100"`
 	// actions before this: RFC 3339; relative, where 14:10 is the first one from since; or a date (UTC),
 	// which is included

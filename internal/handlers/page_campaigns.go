@@ -27,9 +27,6 @@ func (s *server) campaignsPage(w http.ResponseWriter, r *http.Request) error {
 	p.Around = s.around(r.Context())
 	p.Self, p.Twin = s.linksOf(r).Campaigns(filter), s.linksOf(r).API().Campaigns(filter)
 	view := templates.CampaignsView{Filter: filter, Page: list, Held: s.heldIn(r.Context(), list.Items)}
-	if len(list.Items) == 0 {
-		view.Misses = s.misses(r, outbox.EventFilter{Q: filter.Q})
-	}
 	if view.Offered, err = s.offered(r, "campaigns"); err != nil {
 		return err
 	}

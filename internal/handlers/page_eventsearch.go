@@ -20,8 +20,8 @@ type eventSearchQuery struct {
 	SessionID  string `json:"session_id" validate:"id"`
 	Tag        string `json:"tag" validate:"text,maxbytes=500"` // name=value
 	Q          string `json:"q" validate:"id"`                  // part of the payload, the metadata, the tags or an id; upper and lower case differ
-	// events recorded at or after this: RFC 3339, a date (UTC), or relative, such as -2h, yesterday
-	// 14:00 or 14:00, the last one that is past
+	// events recorded at or after this: RFC 3339, a date (UTC), or relative: -2h, or 14:00, the last one that
+	// is past
 	Since string `json:"since" validate:"text,maxbytes=100"`
 	// events recorded before this: RFC 3339; relative, where 14:10 is the first one from since; or a
 	// date (UTC), which is included
@@ -93,7 +93,7 @@ func (s *server) misses(r *http.Request, f outbox.EventFilter) []outbox.Miss {
 	f.Shown = s.Redact
 	all, err := s.Search.Misses(r.Context(), f)
 	if err != nil && r.Context().Err() == nil {
-		s.Logger.Warn("find what a search may mean", outbox.RequestIDs(r.Context()), "err", err)
+		s.Logger.Warn("find which values of a search exist", outbox.RequestIDs(r.Context()), "err", err)
 	}
 	return all
 }

@@ -30,11 +30,7 @@ func (s *server) searchPage(w http.ResponseWriter, r *http.Request) error {
 		seeOther(w, s.linksOf(r).Finding(only))
 		return nil
 	}
-	view := templates.SearchView{Findings: found}
-	if len(found.Found) == 0 {
-		view.Misses = s.misses(r, outbox.EventFilter{Q: found.Asked.Named()})
-	}
-	return s.render(w, r, http.StatusOK, s.page(r, "Search", ""), pageOf(templates.SearchPage, view))
+	return s.render(w, r, http.StatusOK, s.page(r, "Search", ""), pageOf(templates.SearchPage, found))
 }
 
 // suggestions answers with the options of the search box's list, which its script requests.

@@ -49,6 +49,19 @@ type Findings struct {
 	Found []Finding
 }
 
+// Miss is a value that an empty search named, and that nothing in the journal has.
+type Miss struct {
+	Field string `redact:"-"` // the parameter of the filter, such as event_type
+	Value string `redact:"-"` // as it was typed
+}
+
+// missed say which value does not exist.
+var missed = map[string]string{"event_type": "no event has the type", "campaign": "there is no campaign", "event_id": "no event has the id",
+	"entity_id": "no event has the entity id", "request_id": "no event has the request id"}
+
+// Sentence says what does not exist.
+func (m Miss) Sentence() string { return missed[m.Field] + " " + m.Value }
+
 // Only returns the finding that the search is about: the certain one, if there is just one and the
 // text names no time.
 func (f Findings) Only() (Finding, bool) {

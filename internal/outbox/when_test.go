@@ -11,37 +11,25 @@ import (
 
 var whenNow = time.Date(2026, 11, 23, 20, 15, 30, 123_456_789, time.UTC)
 
-func TestParseWhen_understandsWhatPeopleWrite(t *testing.T) {
+func TestParseRange_understandsWhatPeopleWrite(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string][2]string{ // as since, as until
 		"2026-11-21T07:30:00Z":      {"2026-11-21T07:30:00Z", "2026-11-21T07:30:00Z"},
-		"2026-11-21T07:30:00+02:00": {"2026-11-21T05:30:00Z", "2026-11-21T05:30:00Z"},
-		"2026-11-21T07:30":          {"2026-11-21T07:30:00Z", "2026-11-21T07:30:00Z"},
-		"2026-11-21 07:30:15":       {"2026-11-21T07:30:15Z", "2026-11-21T07:30:15Z"},
-		"2026-11-21":                {"2026-11-21T00:00:00Z", "2026-11-22T00:00:00Z"},
-		"today":                     {"2026-11-23T00:00:00Z", "2026-11-24T00:00:00Z"},
-		"Yesterday":                 {"2026-11-22T00:00:00Z", "2026-11-23T00:00:00Z"},
-		"yesterday 14:00":           {"2026-11-22T14:00:00Z", "2026-11-22T14:00:00Z"},
+		"2026-11-21t07:30:00+02:00": {"2026-11-21T05:30:00Z", "2026-11-21T05:30:00Z"},
+		" 2026-11-21 ":              {"2026-11-21T00:00:00Z", "2026-11-22T00:00:00Z"},
 		"14:00":                     {"2026-11-23T14:00:00Z", "2026-11-23T14:00:00Z"},
 		"23:00":                     {"2026-11-22T23:00:00Z", "2026-11-22T23:00:00Z"},
 		"20:15":                     {"2026-11-23T20:15:00Z", "2026-11-23T20:15:00Z"},
-		"today 23:00":               {"2026-11-23T23:00:00Z", "2026-11-23T23:00:00Z"},
-		"now":                       {"2026-11-23T20:15:30Z", "2026-11-23T20:15:30Z"},
 		"-2h":                       {"2026-11-23T18:15:30Z", "2026-11-23T18:15:30Z"},
-		"2h ago":                    {"2026-11-23T18:15:30Z", "2026-11-23T18:15:30Z"},
 		"-1h30m":                    {"2026-11-23T18:45:30Z", "2026-11-23T18:45:30Z"},
 		"-3d":                       {"2026-11-20T20:15:30Z", "2026-11-20T20:15:30Z"},
 		"-1w":                       {"2026-11-16T20:15:30Z", "2026-11-16T20:15:30Z"},
 	} {
 		since, _, err := ParseRange(text, "", whenNow)
 		_, until, untilErr := ParseRange("", text, whenNow)
-		if err != nil || untilErr != nil {
-			t.Errorf("%q: %v, %v", text, err, untilErr)
-			continue
-		}
 		got := [2]string{since.Format(time.RFC3339), until.Format(time.RFC3339)}
-		if got != want {
-			t.Errorf("%q is %v, want %v", text, got, want)
+		if err != nil || untilErr != nil || got != want {
+			t.Errorf("%q is %v, %v, %v; want %v", text, got, err, untilErr, want)
 		}
 	}
 }
@@ -54,10 +42,8 @@ func TestParseRange_endsAfterItsStart(t *testing.T) {
 		{"23:00", "23:10", "2026-11-22T23:00:00Z 2026-11-22T23:10:00Z"},
 		{"23:50", "00:10", "2026-11-22T23:50:00Z 2026-11-23T00:10:00Z"},
 		{"20:10", "20:20", "2026-11-23T20:10:00Z 2026-11-23T20:20:00Z"},
-		{"yesterday 14:00", "14:10", "2026-11-22T14:00:00Z 2026-11-22T14:10:00Z"},
 		{"2026-11-20", "01:00", "2026-11-20T00:00:00Z 2026-11-20T01:00:00Z"},
 		{"-2h", "19:00", "2026-11-23T18:15:30Z 2026-11-23T19:00:00Z"},
-		{"-2h", "now", "2026-11-23T18:15:30Z 2026-11-23T20:15:30Z"},
 		{"14:00", "14:00", "2026-11-23T14:00:00Z 2026-11-23T14:00:00Z"},
 	} {
 		since, until, err := ParseRange(one.since, one.until, whenNow)
@@ -67,45 +53,29 @@ func TestParseRange_endsAfterItsStart(t *testing.T) {
 	}
 }
 
-func TestParseWhen_refusesTheRest(t *testing.T) {
+func TestParseRange_refusesTheRest(t *testing.T) {
 	t.Parallel()
-	for _, text := range []string{"soon", "-", "-x", "--2h", "25:00", "yesterday 25:00", "2026-13-01", "1969-12-31", "9999-01-01", "-2h ago ago", "-99999999d", "tT", "2026-11-21T"} {
+	for _, text := range []string{"soon", "-", "-x", "--2h", "2h", "25:00", "14:00:05", "2026-11-21 14:00", "2026-13-01", "1969-12-31", "9999-01-01", "-99999999d", "2026-11-21T"} {
 		if at, _, err := ParseRange(text, "", whenNow); !errors.Is(err, ErrInvalid) {
 			t.Errorf("%q is %v, %v; want a refusal", text, at, err)
 		}
 	}
 }
 
-func TestParseAsked_takesTheTimeOutOfASearch(t *testing.T) {
+func TestParseAsked_takesTheTimeOffASearch(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]struct{ words, since, until string }{
-		"order 17 yesterday 14:00-14:10":                              {"order 17", "2026-11-22T14:00:00Z", "2026-11-22T14:10:00Z"},
-		"order 17 yesterday between 14:00 and 14:10":                  {"order 17", "2026-11-22T14:00:00Z", "2026-11-22T14:10:00Z"},
-		"order 17 yesterday 14:00 – 14:10":                            {"order 17", "2026-11-22T14:00:00Z", "2026-11-22T14:10:00Z"},
-		"order-17 yesterday 14:00 14:10":                              {"order-17", "2026-11-22T14:00:00Z", "2026-11-22T14:10:00Z"},
-		"order-17 yesterday 14:00..14:10":                             {"order-17", "2026-11-22T14:00:00Z", "2026-11-22T14:10:00Z"},
-		"order-17 from 14:00 to 14:10 yesterday":                      {"order-17", "2026-11-22T14:00:00Z", "2026-11-22T14:10:00Z"},
-		"order-17 since 14:00 until 14:10":                            {"order-17", "2026-11-23T14:00:00Z", "2026-11-23T14:10:00Z"},
-		"order-17 after 14:00 before 14:10 yesterday":                 {"order-17", "2026-11-22T14:00:00Z", "2026-11-22T14:10:00Z"},
-		"order-17 2026-11-20T14:00:05Z 2026-11-20t15:10:00+01:00":     {"order-17", "2026-11-20T14:00:05Z", "2026-11-20T14:10:00Z"},
-		"from 2026-11-20T14:00:00Z to 2026-11-20T14:10:00Z order 17":  {"order 17", "2026-11-20T14:00:00Z", "2026-11-20T14:10:00Z"},
-		"order 17 2026-11-20T14:00:00Z":                               {"order 17", "2026-11-20T14:00:00Z", "2026-11-20T14:01:00Z"},
-		"since order 17":                                              {"since order 17", "0001-01-01T00:00:00Z", "0001-01-01T00:00:00Z"},
-		"yesterday order 17":                                          {"order 17", "2026-11-22T00:00:00Z", "2026-11-23T00:00:00Z"},
-		"order 17 at 14:00":                                           {"order 17", "2026-11-23T14:00:00Z", "2026-11-23T14:01:00Z"},
-		"order 17 at 23:00":                                           {"order 17", "2026-11-22T23:00:00Z", "2026-11-22T23:01:00Z"},
-		"order 17 23:50-00:10":                                        {"order 17", "2026-11-22T23:50:00Z", "2026-11-23T00:10:00Z"},
-		"order 17 23:50-00:10 2026-11-20":                             {"order 17", "2026-11-20T23:50:00Z", "2026-11-21T00:10:00Z"},
-		"order 17 -2h":                                                {"order 17", "2026-11-23T18:15:30Z", "2026-11-23T20:15:30Z"},
-		"order 17 last hour":                                          {"order 17", "2026-11-23T19:15:30Z", "2026-11-23T20:15:30Z"},
-		"last 2h order 17":                                            {"order 17", "2026-11-23T18:15:30Z", "2026-11-23T20:15:30Z"},
-		"the last order":                                              {"the last order", "0001-01-01T00:00:00Z", "0001-01-01T00:00:00Z"},
-		"What happened to order-17 yesterday between 14:00 and 14:10": {"order-17", "2026-11-22T14:00:00Z", "2026-11-22T14:10:00Z"},
-		"what happened to order-17":                                   {"what happened to order-17", "0001-01-01T00:00:00Z", "0001-01-01T00:00:00Z"},
-		"c-7":                                                         {"c-7", "0001-01-01T00:00:00Z", "0001-01-01T00:00:00Z"},
-		"c-7/12":                                                      {"c-7/12", "0001-01-01T00:00:00Z", "0001-01-01T00:00:00Z"},
-		"at home":                                                     {"at home", "0001-01-01T00:00:00Z", "0001-01-01T00:00:00Z"},
-		"":                                                            {"", "0001-01-01T00:00:00Z", "0001-01-01T00:00:00Z"},
+		"order 17 14:00 14:10": {"order 17", "2026-11-23T14:00:00Z", "2026-11-23T14:10:00Z"},
+		"order 17 23:50 00:10": {"order 17", "2026-11-22T23:50:00Z", "2026-11-23T00:10:00Z"},
+		"order 17 23:00":       {"order 17", "2026-11-22T23:00:00Z", "2026-11-22T23:01:00Z"},
+		"order 17 -2h":         {"order 17", "2026-11-23T18:15:30Z", "2026-11-23T20:15:30Z"},
+		"order 17 2026-11-20":  {"order 17", "2026-11-20T00:00:00Z", "2026-11-21T00:00:00Z"},
+		"order-17 2026-11-20T14:00:05Z 2026-11-20t15:10:00+01:00": {"order-17", "2026-11-20T14:00:05Z", "2026-11-20T14:10:00Z"},
+		"order 17 2026-11-20T14:00:00Z":                           {"order 17", "2026-11-20T14:00:00Z", "2026-11-20T14:01:00Z"},
+		"order 17 2026-11-21 2026-11-19":                          {"order 17 2026-11-21 2026-11-19", "0001-01-01T00:00:00Z", "0001-01-01T00:00:00Z"},
+		"14:00 order 17":                                          {"14:00 order 17", "0001-01-01T00:00:00Z", "0001-01-01T00:00:00Z"},
+		"c-7/12":                                                  {"c-7/12", "0001-01-01T00:00:00Z", "0001-01-01T00:00:00Z"},
+		"":                                                        {"", "0001-01-01T00:00:00Z", "0001-01-01T00:00:00Z"},
 	} {
 		a := ParseAsked(text, whenNow)
 		got := struct{ words, since, until string }{strings.Join(a.Words, " "), a.Since.Format(time.RFC3339), a.Until.Format(time.RFC3339)}
@@ -116,8 +86,7 @@ func TestParseAsked_takesTheTimeOutOfASearch(t *testing.T) {
 }
 
 func FuzzParseAsked(f *testing.F) {
-	f.Add("order 17 yesterday 14:00-14:10")
-	f.Add("between 14:00 and")
+	f.Add("order 17 14:00 14:10")
 	f.Add("-9223372036854775808ns")
 	f.Fuzz(func(t *testing.T, text string) {
 		a := ParseAsked(text, whenNow)

@@ -385,7 +385,7 @@ func (f *fixture) useReads(must func(...error)) {
 	must(err)
 	_, err = f.EventHistory(f.Ctx, "dead", 1)
 	must(err)
-	for _, text := range []string{"dead/1", "order 17 today", "e-1"} {
+	for _, text := range []string{"dead/1", "order 17 -1d", "e-1"} {
 		_, err = f.Search.Find(f.Ctx, outbox.ParseAsked(text, f.Clock.Now()), nil)
 		must(err)
 	}

@@ -270,7 +270,7 @@ func auditFilter(p Page, f outbox.AuditFilter) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = textField("f-until", "until", "Until (UTC)", outbox.FormatUntil(f.Until), "14:10, now or a date").Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = textField("f-until", "until", "Until (UTC)", outbox.FormatUntil(f.Until), "14:10 or a date").Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}

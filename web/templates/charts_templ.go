@@ -577,7 +577,7 @@ func rangeNav(page URL, now outbox.Range, w outbox.Window, markers []outbox.Mark
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 37, "\" maxlength=\"40\" autocomplete=\"off\"></label> <button>Show</button> <span class=\"sub\">UTC, as in 14:00, yesterday 14:00 or -2h; at most 8 days. Or drag over a chart.</span></form></details>")
+		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 37, "\" maxlength=\"40\" autocomplete=\"off\"></label> <button>Show</button> <span class=\"sub\">UTC, as in 14:00, a date or -2h; at most 8 days. Or drag over a chart.</span></form></details>")
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}

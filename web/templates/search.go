@@ -107,44 +107,6 @@ func occurredTime(f outbox.EventFilter) string {
 // timeChoices are what the range of time of a search is compared with.
 var timeChoices = []option{{"recorded", "recorded"}, {"occurred", "occurred"}}
 
-// instead is the filter with a value that exists, from the first page.
-func instead(f outbox.EventFilter, m outbox.Miss, value string) outbox.EventFilter {
-	f.Cursor = ""
-	if m.Text {
-		f.Q = ""
-	}
-	switch m.Field {
-	case "campaign":
-		f.CampaignID = value
-	case "event_type":
-		f.EventType = value
-	case "event_id":
-		f.EventID = value
-	case "entity_id":
-		f.EntityID = value
-	case "request_id":
-		f.RequestID = value
-	}
-	return f
-}
-
-// meant is what a search for a text may have meant.
-func (p Page) meant(m outbox.Miss, value string) URL {
-	if m.Field == "campaign" {
-		return p.Links.Campaign(value)
-	}
-	return p.Links.SearchEvents(instead(outbox.EventFilter{}, m, value))
-}
-
-// missText says what does not exist, up to the values that are like it.
-func missText(m outbox.Miss) string {
-	text := sentence(m.Sentence())
-	if len(m.Nearest) > 0 {
-		return strings.TrimSuffix(text, ".") + ":"
-	}
-	return text
-}
-
 // timeSearched begins the sentence about the range of time of a search.
 func timeSearched(f outbox.EventFilter) string {
 	if f.Occurred {
