@@ -63,8 +63,9 @@ fuzz: ## fuzz every parser for FUZZTIME each, one after another
 	FUZZTIME=$(FUZZTIME) .ci/fuzz
 
 .PHONY: bench
-bench: build ## measure append and drain on this disk
-	./bin/outboxweb bench
+bench: build ## measure append and drain on this disk, beside the bare driver
+	go -C tools/bench build -o ../../bin/bare ./bare
+	@./bin/bare
 
 BENCH_ROWS ?= 10000000
 .PHONY: bench-deep
@@ -118,7 +119,7 @@ bench-large: ## measure how far a server grows while it drains large events, bes
 
 .PHONY: bench-compare
 bench-compare: ## measure this work tree beside revision BASE, every row or those with ONLY in their name, and fail if something is slower (takes 5 minutes)
-	go build -o bin/benchcompare ./e2e/benchcompare
+	go -C tools/bench build -o ../../bin/benchcompare ./compare
 	@./bin/benchcompare -base '$(BASE)' -only '$(ONLY)'
 
 .PHONY: e2e
@@ -145,6 +146,7 @@ vendor: ## copy the browser libraries pinned in .ci/web to web/static/vendor (ne
 lint: ## vet and staticcheck
 	go vet ./...
 	go tool -modfile=lint/go.mod staticcheck ./...
+	go -C tools/bench vet ./...
 
 .PHONY: lint-api
 lint-api: ## check the API's document by Redocly's recommended rules (needs npx and the network)

@@ -29,8 +29,6 @@ type measurement struct {
 	Events          int     `json:"events"`
 	Seconds         float64 `json:"seconds"`
 	EventsPerSecond float64 `json:"events_per_second"`
-	Bare            float64 `json:"bare_events_per_second,omitempty"` // the bare driver doing the same row operations
-	Ratio           float64 `json:"ratio,omitempty"`                  // to the bare driver
 }
 
 // benchResult is the command's output. FsyncPerSecond and Dir are set on SQLite, the other two on
@@ -51,11 +49,9 @@ type ground interface {
 	// is.
 	durability(ctx context.Context, r *benchResult) error
 
-	fresh(ctx context.Context) (databases, error)                  // new and empty
-	copied(ctx context.Context, from databases) (databases, error) // new, filled with the backlog of a pair that is closed
+	fresh(ctx context.Context) (databases, error) // new and empty
 	remove(ctx context.Context, d databases) error
-	drainBare(ctx context.Context, d databases, loops int) (time.Duration, error) // the baseline, see bench_bare.go
-	close() error                                                                 // removes what is left
+	close() error // removes what is left
 }
 
 // databases is a pair of databases made by a run.
@@ -100,9 +96,6 @@ type bench struct {
 	ground ground
 	scale  float64
 	set    *projection.Set
-
-	backlog databases // the backlog that is copied
-	filled  shape     // of the backlog
 }
 
 // Run measures and prints.
@@ -228,12 +221,8 @@ func printBench(a *app, r benchResult) error {
 	} else {
 		fmt.Fprintf(a.out, "disk of %s: %s fsync/s\n\n", r.Dir, outbox.Number(int64(r.FsyncPerSecond)))
 	}
-	return printTable(a.out, "MEASUREMENT\tEVENTS\tSECONDS\tEVENTS/S\tBARE DRIVER\tRATIO", r.Results, func(m measurement) []any {
-		bare, ratio := "", ""
-		if m.Bare > 0 {
-			bare, ratio = outbox.Number(int64(m.Bare)), fmt.Sprintf("%.2f", m.Ratio)
-		}
-		return []any{m.Name, outbox.Number(int64(m.Events)), fmt.Sprintf("%.2f", m.Seconds), outbox.Number(int64(m.EventsPerSecond)), bare, ratio}
+	return printTable(a.out, "MEASUREMENT\tEVENTS\tSECONDS\tEVENTS/S", r.Results, func(m measurement) []any {
+		return []any{m.Name, outbox.Number(int64(m.Events)), fmt.Sprintf("%.2f", m.Seconds), outbox.Number(int64(m.EventsPerSecond))}
 	})
 }
 

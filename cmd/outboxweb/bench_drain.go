@@ -38,60 +38,30 @@ func benchProjection(dialect string) (*projection.Set, error) {
 	return projection.Load(dialect, dir)
 }
 
-// drain measures workers on one copy of a backlog, then the bare driver on another.
-func (b *bench) drain(ctx context.Context, p drainPlan) (measurement, error) {
-	if err := b.fill(ctx, p.shape); err != nil {
-		return measurement{}, fmt.Errorf("fill: %w", err)
-	}
-	took, err := b.onCopy(ctx, func(d databases) (time.Duration, error) { return b.drainByWorkers(ctx, d, p) })
+// drain fills databases with a backlog and measures workers on them.
+func (b *bench) drain(ctx context.Context, p drainPlan) (m measurement, err error) {
+	d, err := b.ground.fresh(ctx)
 	if err != nil {
-		return measurement{}, err
+		return m, err
 	}
-	bare, err := b.onCopy(ctx, func(d databases) (time.Duration, error) {
-		return b.ground.drainBare(ctx, d, p.instances*p.waves)
-	})
+	defer func() { err = errors.Join(err, b.ground.remove(ctx, d)) }()
+	if err := b.fill(ctx, d, p.shape); err != nil {
+		return m, fmt.Errorf("fill: %w", err)
+	}
+	took, err := b.drainByWorkers(ctx, d, p)
 	if err != nil {
-		return measurement{}, fmt.Errorf("bare driver: %w", err)
+		return m, err
 	}
-	m := rate(p.total(), took)
-	m.Bare = float64(p.total()) / bare.Seconds()
-	m.Ratio = m.EventsPerSecond / m.Bare
-	return m, nil
+	return rate(p.total(), took), nil
 }
 
-// onCopy runs fn on a copy of the backlog.
-func (b *bench) onCopy(ctx context.Context, fn func(databases) (time.Duration, error)) (time.Duration, error) {
-	d, err := b.ground.copied(ctx, b.backlog)
-	if err != nil {
-		return 0, fmt.Errorf("copy the backlog: %w", err)
-	}
-	took, err := fn(d)
-	return took, errors.Join(err, b.ground.remove(ctx, d))
-}
-
-// fill makes the backlog, unless the existing one has this shape.
-func (b *bench) fill(ctx context.Context, s shape) (err error) {
-	if b.filled == s {
-		return nil
-	}
-	if b.filled != (shape{}) {
-		b.filled = shape{}
-		if err := b.ground.remove(ctx, b.backlog); err != nil {
-			return err
-		}
-	}
-	if b.backlog, err = b.ground.fresh(ctx); err != nil {
-		return err
-	}
-	st, err := store.Open(ctx, b.backlog.options())
+// fill appends a backlog to new databases.
+func (b *bench) fill(ctx context.Context, d databases, s shape) error {
+	st, err := store.Open(ctx, d.options())
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(b.appendBacklog(ctx, st, s), st.Close()); err != nil {
-		return err
-	}
-	b.filled = s
-	return nil
+	return errors.Join(b.appendBacklog(ctx, st, s), st.Close())
 }
 
 // appendBacklog writes a backlog, the campaigns' events interleaved as they

@@ -14,7 +14,6 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/outboxweb/outboxweb/internal/outbox"
-	"github.com/outboxweb/outboxweb/internal/store"
 )
 
 // postgresGround is a run's own schemas in the databases that the URLs name. It touches nothing
@@ -80,27 +79,6 @@ func (d databases) journalSchema(g *postgresGround) string {
 
 func (d databases) projectionsSchema(g *postgresGround) string {
 	return fmt.Sprintf("%s_%d_projections", g.projections.prefix, d.number)
-}
-
-// backlogTables are the tables that an append writes to.
-var backlogTables = []string{"events", "projection_apply_outbox", "campaigns"}
-
-func (g *postgresGround) copied(ctx context.Context, from databases) (databases, error) {
-	to, err := g.fresh(ctx)
-	if err != nil {
-		return to, err
-	}
-	if err := migrateBoth(ctx, to.options()); err != nil {
-		return to, err
-	}
-	for _, table := range backlogTables {
-		_, err := g.journal.conn.Exec(ctx, fmt.Sprintf("insert into %s.%s overriding system value select * from %s.%s",
-			to.journalSchema(g), table, from.journalSchema(g), table))
-		if err != nil {
-			return to, err
-		}
-	}
-	return to, nil
 }
 
 func (g *postgresGround) remove(ctx context.Context, d databases) error {
@@ -255,13 +233,4 @@ func (s *benchServer) close() error {
 
 func (s *benchServer) leftOver(err error) error {
 	return fmt.Errorf("the schemas %s_… could not be dropped: %w", s.prefix, err)
-}
-
-// migrateBoth makes the tables of both databases.
-func migrateBoth(ctx context.Context, o store.Options) error {
-	st, err := store.Open(ctx, o)
-	if err != nil {
-		return err
-	}
-	return st.Close()
 }

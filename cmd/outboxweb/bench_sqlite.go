@@ -2,9 +2,7 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -77,38 +75,10 @@ func (g *sqliteGround) fresh(context.Context) (databases, error) {
 	return databases{g.made, "sqlite:" + name + "-journal.db", "sqlite:" + name + "-projections.db"}, nil
 }
 
-// files returns the paths of both databases.
-func (d databases) files() [2]string {
-	return [2]string{strings.TrimPrefix(d.journal, "sqlite:"), strings.TrimPrefix(d.projections, "sqlite:")}
-}
-
-func (g *sqliteGround) copied(ctx context.Context, from databases) (databases, error) {
-	to, err := g.fresh(ctx)
-	for i, file := range from.files() {
-		err = errors.Join(err, copyFile(file, to.files()[i]))
-	}
-	return to, err
-}
-
-func copyFile(from, to string) error {
-	in, err := os.Open(from)
-	if err != nil {
-		return err
-	}
-	defer in.Close()
-	out, err := os.Create(to)
-	if err != nil {
-		return err
-	}
-	if _, err := io.Copy(out, in); err != nil {
-		return errors.Join(err, out.Close())
-	}
-	return errors.Join(out.Sync(), out.Close())
-}
-
 // remove leaves files that it cannot remove to close.
 func (g *sqliteGround) remove(_ context.Context, d databases) error {
-	for _, file := range d.files() {
+	for _, url := range []string{d.journal, d.projections} {
+		file := strings.TrimPrefix(url, "sqlite:")
 		for _, suffix := range []string{"", "-wal", "-shm"} {
 			os.Remove(file + suffix)
 		}

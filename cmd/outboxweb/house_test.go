@@ -70,7 +70,6 @@ var mayImport = map[string][]string{
 	"internal/enginetest": {"internal/outbox", "internal/readmodel", "internal/store", "internal/maintenance", "internal/projection", "internal/operations", "internal/runs", "internal/worker", "internal/dbtest", "internal/storetest"},
 	"internal/corpus":     {"internal/outbox", "internal/sample"},
 	"e2e":                 {"intake", "internal/apitest", "internal/pgtest", "internal/corpus"},
-	"e2e/benchcompare":    {},
 }
 
 type listedPackage struct {
@@ -140,7 +139,7 @@ func TestHouse_importsFollowTheTable(t *testing.T) {
 func TestHouse_onlyCommandsReadCommandLineAndEnvironment(t *testing.T) {
 	t.Parallel()
 	for _, p := range listPackages(t) {
-		if slices.Contains([]string{"cmd/outboxweb", "e2e/benchcompare", "internal/corpus", "internal/enginetest"}, strings.TrimPrefix(p.ImportPath, module)) {
+		if slices.Contains([]string{"cmd/outboxweb", "internal/corpus", "internal/enginetest"}, strings.TrimPrefix(p.ImportPath, module)) {
 			continue // only used by tests; corpus checks whether it runs in CI, and a server's probe runs enginetest
 		}
 		for _, file := range p.GoFiles {

@@ -26,7 +26,7 @@ var (
 )
 
 // testHelp are the directories used only by tests and builds.
-var testHelp = []string{"apitest", "corpus", "cputest", "dbtest", "enginetest", "storetest", "pgtest", "benchcompare", "e2e", "tools", "lint", "sample", "migrations"}
+var testHelp = []string{"apitest", "corpus", "cputest", "dbtest", "enginetest", "storetest", "pgtest", "e2e", "tools", "lint", "sample", "migrations"}
 
 // sentences are the texts in the program's own Go: string literals of more than one word other than
 // SQL, and the help of flags. Texts in templates are excluded.

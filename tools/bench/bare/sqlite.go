@@ -9,17 +9,18 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	_ "modernc.org/sqlite"
 )
 
-// drainBare drains a backlog with the given number of loops and returns the time it took.
-func (g *sqliteGround) drainBare(ctx context.Context, d databases, loops int) (took time.Duration, err error) {
-	files := d.files()
-	journal, err := openBare(ctx, files[0])
+// drainFiles drains a backlog with the given number of loops and returns the time it took.
+func drainFiles(ctx context.Context, journalFile, projectionsFile string, loops int) (took time.Duration, err error) {
+	journal, err := openBare(ctx, journalFile)
 	if err != nil {
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, journal.close()) }()
-	projections, err := openBare(ctx, files[1])
+	projections, err := openBare(ctx, projectionsFile)
 	if err != nil {
 		return 0, err
 	}

@@ -3,7 +3,7 @@
 // Command benchcompare measures the program of the work tree beside that of an older revision, in
 // turns on the same machine, and prints the ratios of their costs.
 //
-//	go run ./e2e/benchcompare -base main
+//	make bench-compare BASE=main
 //
 // It treats both as black boxes, as their users do: HTTP, commands, processes. Only Claim is
 // measured by a Go benchmark, which is copied into the older revision. Exit codes: 0 nothing is
