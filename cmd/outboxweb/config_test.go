@@ -54,39 +54,25 @@ func TestConfig_anItemOfAListMayHaveACommaInIt(t *testing.T) {
 	}
 }
 
-// A duration may be in days, and 0, which YAML parses as a number, needs no unit.
-func TestConfig_spansOfTimeMayBeInDays(t *testing.T) {
+// A duration has a unit, which may be days where records are kept, unless it is 0, which YAML parses as a number.
+func TestConfig_durations(t *testing.T) {
 	t.Parallel()
-	for text, want := range map[string]string{"365d": "365d", "36h": "36h0m0s", "0": "0", "'0'": "0", "24h": "1d"} {
-		c, err := parseServe(t, "keep_audit: "+text+"\nkeep_history: "+text+"\n")
-		if err != nil {
-			t.Errorf("%s: %v", text, err)
-			continue
+	for text, want := range map[string]time.Duration{"0": 0, "'0'": 0, "36h": 36 * time.Hour, "365d": 365 * 24 * time.Hour} {
+		c, err := parseServe(t, "keep_audit: "+text+"\n")
+		if err != nil || time.Duration(c.Serve.KeepAudit) != want {
+			t.Errorf("keep_audit %s: %s, %v", text, c.Serve.KeepAudit, err)
 		}
-		if audit, history := c.Serve.KeepAudit.String(), c.Serve.KeepHistory.String(); audit != want || history != want {
-			t.Errorf("%s: audit records are kept for %s and history for %s, not %s", text, audit, history, want)
-		}
-	}
-	for _, text := range []string{"365", "1.5", "true", "many", "-1d", "[365d]"} {
-		_, err := parseServe(t, "keep_audit: "+text+"\n")
-		if err == nil || !strings.Contains(err.Error(), "line 1: keep_audit must be a duration such as 36h or 365d") {
-			t.Errorf("%s: %v", text, err)
+		c, err = parseServe(t, "verify_every: "+text+"\n")
+		if days := strings.HasSuffix(text, "d"); (err != nil) != days || !days && c.Serve.VerifyEvery != want {
+			t.Errorf("verify_every %s: %s, %v", text, c.Serve.VerifyEvery, err)
 		}
 	}
-}
-
-// A duration has a unit, unless it is 0, which YAML parses as a number.
-func TestConfig_aDurationOfZeroNeedsNoUnit(t *testing.T) {
-	t.Parallel()
-	for text, want := range map[string]time.Duration{"0": 0, "'0'": 0, "0s": 0, "36h": 36 * time.Hour} {
-		if c, err := parseServe(t, "verify_every: "+text+"\n"); err != nil || c.Serve.VerifyEvery != want {
-			t.Errorf("%s: %s, %v", text, c.Serve.VerifyEvery, err)
-		}
-	}
-	for _, text := range []string{"36", "0.5", "true", "[0]"} {
-		_, err := parseServe(t, "verify_every: "+text+"\n")
-		if err == nil || !strings.Contains(err.Error(), "line 1: verify_every must be a duration such as 2s") {
-			t.Errorf("%s: %v", text, err)
+	for _, text := range []string{"36", "1.5", "true", "many", "-1d", "[365d]"} {
+		for key, example := range map[string]string{"keep_audit": "36h or 365d", "verify_every": "2s"} {
+			_, err := parseServe(t, key+": "+text+"\n")
+			if err == nil || !strings.Contains(err.Error(), "line 1: "+key+" must be a duration such as "+example) {
+				t.Errorf("%s: %v", text, err)
+			}
 		}
 	}
 }

@@ -37,15 +37,32 @@ insert into P (campaign_id, seq) values (:campaign_id, :seq);
 `, "P", name)
 }
 
-func newHeldDesk(t *testing.T, log, names string) *heldDesk {
+// needing is a projection that cannot apply an event without a field.
+func needing(name, field string) string {
+	return strings.ReplaceAll(logging(name), ":seq)", ":payload."+field+"!)")
+}
+
+// lenient quarantines a projection that fails.
+func lenient(text string) string {
+	return strings.Replace(text, "-- tables", "-- on-failure: quarantine\n-- tables", 1)
+}
+
+// written puts the files of projections into a directory of their own.
+func written(t *testing.T, texts map[string]string) (dir string) {
 	t.Helper()
-	dir := t.TempDir()
-	journal, projections := "sqlite:"+filepath.Join(dir, "journal.db"), "sqlite:"+filepath.Join(dir, "projections.db")
-	for name, text := range map[string]string{"log": log, "names": names} {
+	dir = t.TempDir()
+	for name, text := range texts {
 		if err := os.WriteFile(filepath.Join(dir, name+".sql"), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
+	return dir
+}
+
+func newHeldDesk(t *testing.T, log, names string) *heldDesk {
+	t.Helper()
+	dir := written(t, map[string]string{"log": log, "names": names})
+	journal, projections := "sqlite:"+filepath.Join(dir, "journal.db"), "sqlite:"+filepath.Join(dir, "projections.db")
 	d := &heldDesk{t: t, flags: []string{"--journal-db", journal, "--projections-db", projections}}
 	var err error
 	if d.set, err = projection.Load("sqlite", dir); err != nil {
@@ -90,6 +107,14 @@ func (d *heldDesk) appendPayloads(campaign string, payloads ...string) {
 		events = append(events, outbox.Event{CampaignID: campaign, EventType: "noted", Payload: []byte(payload)})
 	}
 	if _, err := d.st.Append(d.t.Context(), store.Append{Events: events}); err != nil {
+		d.t.Fatal(err)
+	}
+}
+
+// pause pauses a projection for a campaign, or for all.
+func (d *heldDesk) pause(name, campaign string) {
+	d.t.Helper()
+	if _, err := d.st.Runs.PauseProjection(d.t.Context(), outbox.Command{By: outbox.Operator{Name: "ana"}, Reason: "a bug"}, name, campaign, d.set.Infos()); err != nil {
 		d.t.Fatal(err)
 	}
 }
@@ -171,17 +196,14 @@ func TestCommands_sayWhatIsNotComparedSinceItIsPaused(t *testing.T) {
 	d := newHeldDesk(t, logging("log"), logging("names"))
 	d.append("c-1", 2)
 	d.append("c-2", 1)
-	infos := d.set.Infos()
-	if _, err := d.st.Runs.PauseProjection(t.Context(), command("a bug"), "names", "c-1", infos); err != nil {
-		t.Fatal(err)
-	}
+	d.pause("names", "c-1")
 	d.says("verify", "the live rows of 2 campaigns match the journal")
 	d.append("c-1", 3)
 	const left = "not compared: events 3 to 5 of campaign c-1 in projection names, paused"
 	d.says("check", "no problems found", left)
 	d.says("verify", "the live rows of 1 of 2 campaigns match the journal", "1 was not fully compared", left)
 	d.says("report", "projections names is paused for 1 campaign")
-	if _, err := d.st.Runs.ResumeProjection(t.Context(), command("fixed"), "names", "c-1", infos); err != nil {
+	if _, err := d.st.Runs.ResumeProjection(t.Context(), command("fixed"), "names", "c-1", d.set.Infos()); err != nil {
 		t.Fatal(err)
 	}
 	run, err := d.st.Runs.Active(t.Context())
@@ -198,8 +220,7 @@ func TestCommands_sayWhatIsNotComparedSinceItIsPaused(t *testing.T) {
 
 func TestRunsShow_namesTheEventThatFailed(t *testing.T) {
 	t.Parallel()
-	needing := strings.Replace(strings.ReplaceAll(logging("log"), ":seq)", ":payload.l!)"), "-- schema", "-- on-failure: quarantine\n-- schema", 1)
-	d := newHeldDesk(t, needing, logging("names"))
+	d := newHeldDesk(t, lenient(needing("log", "l")), logging("names"))
 	d.appendPayloads("c-1", `{"l":1}`, `{"l":2}`, `{}`)
 	d.apply()
 	d.runs("runs start rebuild --campaign c-1 --wait", exitFailed, "CAMPAIGN PROJECTION OUTCOME UP TO EVENT MISSING CHANGED UNEXPECTED FIRST DIVERGENCE ERROR", "c-1 log failed 2 event 3: ")
@@ -215,7 +236,7 @@ func TestRunsStart_ofARebuildOfAllIsToldItsPhrase(t *testing.T) {
 
 func TestRequeue_offersAVerifyNext(t *testing.T) {
 	t.Parallel()
-	d := newHeldDesk(t, logging("log"), strings.ReplaceAll(logging("names"), ":seq)", ":payload.n!)"))
+	d := newHeldDesk(t, logging("log"), needing("names", "n"))
 	d.appendPayloads("c-1", `{}`)
 	d.apply()
 	d.says("requeue c-1 1", "applied is not yet verified: compare the read models with: outboxweb verify --campaign=c-1")
@@ -225,13 +246,10 @@ func TestRequeue_offersAVerifyNext(t *testing.T) {
 
 func TestRequeue_restsOnARehearsalWhoseFilesAreLoaded(t *testing.T) {
 	t.Parallel()
-	d := newHeldDesk(t, logging("log"), strings.ReplaceAll(logging("names"), ":seq)", ":payload.n!)"))
+	d := newHeldDesk(t, logging("log"), needing("names", "n"))
 	d.appendPayloads("c-1", `{}`)
 	d.apply()
-	fixed := t.TempDir()
-	if err := os.WriteFile(filepath.Join(fixed, "names.sql"), []byte(logging("names")), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	fixed := written(t, map[string]string{"names": logging("names")})
 	d.says("rehearse "+fixed, "rehearsed: names ", "would pass")
 	d.says("runs show 1", "rehearsed: names ", "1 of 1 blocked campaign would pass", "rows that would change", "c-1 names passes 1 1 0 0", "CAMPAIGN TABLE ROW KEY FIELD NOW THEN c-1 log added seq=1 absent there")
 	d.says("runs list", "1 of 1 would pass")
@@ -267,16 +285,10 @@ func (d *heldDesk) load(t *testing.T, file string) {
 
 func TestRehearsal_saysThatWhatIsQuarantinedIsReplayed(t *testing.T) {
 	t.Parallel()
-	lenient := func(text string) string {
-		return strings.Replace(text, "-- tables", "-- on-failure: quarantine\n-- tables", 1)
-	}
-	d := newHeldDesk(t, logging("log"), lenient(strings.ReplaceAll(logging("names"), ":seq)", ":payload.n!)")))
+	d := newHeldDesk(t, logging("log"), lenient(needing("names", "n")))
 	d.appendPayloads("c-1", `{}`)
 	d.apply()
-	fixed := t.TempDir()
-	if err := os.WriteFile(filepath.Join(fixed, "names.sql"), []byte(lenient(logging("names"))), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	fixed := written(t, map[string]string{"names": lenient(logging("names"))})
 	d.says("failures list", "no row is failed or dead", "projections are quarantined, which a requeue does not reach: PROJECTION CAMPAIGNS SINCE LAST FINGERPRINT ERROR names 1 ")
 	const replay = " what is quarantined, which a requeue does not reach: outboxweb runs start replay --all --projection names"
 	d.says("rehearse "+fixed, "1 of 1 quarantined campaign would pass", "load these files and restart, then replay"+replay)
@@ -288,32 +300,18 @@ func TestRehearsal_saysThatWhatIsQuarantinedIsReplayed(t *testing.T) {
 // fix nothing are not to be loaded.
 func TestRehearsal_saysWhatComesNext(t *testing.T) {
 	t.Parallel()
-	lenient := func(text string) string {
-		return strings.Replace(text, "-- tables", "-- on-failure: quarantine\n-- tables", 1)
-	}
-	needing := func(name, field string) string {
-		return strings.ReplaceAll(logging(name), ":seq)", ":payload."+field+"!)")
-	}
 	d := newHeldDesk(t, lenient(needing("log", "l")), needing("names", "n"))
 	d.appendPayloads("c-1", `{"n":1,"m":1,"x":1}`)
 	d.appendPayloads("c-2", `{"l":1}`)
 	d.appendPayloads("c-3", `{"l":1,"m":1}`)
 	d.apply()
-	fixed := t.TempDir()
-	write := func(name, text string) {
-		if err := os.WriteFile(filepath.Join(fixed, name+".sql"), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	write("log", lenient(logging("log")))
-	write("names", logging("names"))
 	const steps = " requeue the blocked campaigns, a canary first: outboxweb requeue --dead --canary --rehearsal 1 then replay what is quarantined, which a requeue does not reach: outboxweb runs start replay --all --projection log the rows"
-	d.says("rehearse "+fixed, "3 of 3 blocked or quarantined campaigns would pass", "load these files and restart, then"+steps)
-	write("log", lenient(needing("log", "l")))
-	write("names", needing("names", "m"))
-	d.runs("rehearse "+fixed, exitFailed, "1 of 2 blocked campaigns would pass; 1 fails", "they do not fix every campaign; for those that would pass, load these files and restart, then requeue the blocked campaigns, a canary first: outboxweb requeue --dead --canary --rehearsal 2 the rows")
-	write("names", needing("names", "x"))
-	d.runs("rehearse "+fixed, exitFailed, "0 of 2 blocked campaigns would pass", "do not load these files: change them, and rehearse again")
+	rehearse := func(log, names string) string {
+		return "rehearse " + written(t, map[string]string{"log": log, "names": names})
+	}
+	d.says(rehearse(lenient(logging("log")), logging("names")), "3 of 3 blocked or quarantined campaigns would pass", "load these files and restart, then"+steps)
+	d.runs(rehearse(lenient(needing("log", "l")), needing("names", "m")), exitFailed, "1 of 2 blocked campaigns would pass; 1 fails", "they do not fix every campaign; for those that would pass, load these files and restart, then requeue the blocked campaigns, a canary first: outboxweb requeue --dead --canary --rehearsal 2 the rows")
+	d.runs(rehearse(lenient(needing("log", "l")), needing("names", "x")), exitFailed, "0 of 2 blocked campaigns would pass", "do not load these files: change them, and rehearse again")
 	d.lacks("runs show 3", "restart")
 	d.lacks("runs show 3", "canary")
 }
@@ -322,19 +320,11 @@ func TestRehearsal_saysWhatComesNext(t *testing.T) {
 // refused; the refusal of a file names the way out.
 func TestRehearsal_withoutALoadedProjection(t *testing.T) {
 	t.Parallel()
-	needing := strings.ReplaceAll(logging("names"), ":seq)", ":payload.n!)")
-	d := newHeldDesk(t, logging("log"), needing)
+	d := newHeldDesk(t, logging("log"), needing("names", "n"))
 	d.appendPayloads("c-1", `{}`)
 	d.apply()
-	fixed, loaded, part := t.TempDir(), d.flags[5], t.TempDir()
-	if err := os.WriteFile(filepath.Join(part, "names.sql"), []byte(needing), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	for _, name := range []string{"log", "names"} {
-		if err := os.WriteFile(filepath.Join(fixed, name+".sql"), []byte(logging(name)), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
+	loaded, part := d.flags[5], written(t, map[string]string{"names": needing("names", "n")})
+	fixed := written(t, map[string]string{"log": logging("log"), "names": logging("names")})
 	d.flags[5] = part
 	const ran = "ran without projection log, which is loaded; rehearse again with it: on the server's page, or with its file in the command's --projections"
 	d.says("rehearse "+filepath.Join(fixed, "names.sql"), "1 of 1 blocked campaign would pass", "no requeue can rest on this rehearsal: it "+ran)
@@ -349,18 +339,14 @@ func TestDryRuns_sayWhatIsPaused(t *testing.T) {
 	d := newHeldDesk(t, logging("log"), logging("names"))
 	d.append("c-1", 2)
 	d.append("c-2", 1)
-	if _, err := d.st.Runs.PauseProjection(t.Context(), command("a bug"), "names", "c-1", d.set.Infos()); err != nil {
-		t.Fatal(err)
-	}
+	d.pause("names", "c-1")
 	d.append("c-1", 3)
 	d.says("runs start rebuild --all --dry-run", "not compared: events 3 to 5 of campaign c-1 in projection names, paused",
 		"2 campaigns replayed: 1 would not change, 1 not fully compared, 0 would change, 0 cannot be replayed")
 	d.says("runs start rebuild --all --dry-run --json", `"not_compared": 1`, `"left_out": "paused"`)
 	d.appendPayloads("c-1", "{}")
 	d.says("requeue c-1 6 --dry-run", "log: 1 row added", "names: paused, so events are not applied to it")
-	if _, err := d.st.Runs.PauseProjection(t.Context(), command("a bug"), "log", "", d.set.Infos()); err != nil {
-		t.Fatal(err)
-	}
+	d.pause("log", "")
 	d.says("requeue c-1 6 --dry-run", "log: paused, so events are not applied to it")
 }
 
@@ -368,9 +354,7 @@ func TestCommands_sayWhereAPausedProjectionStands(t *testing.T) {
 	t.Parallel()
 	d := newHeldDesk(t, logging("log"), logging("names"))
 	d.append("c-1", 2)
-	if _, err := d.st.Runs.PauseProjection(t.Context(), command("a bug"), "names", "c-1", d.set.Infos()); err != nil {
-		t.Fatal(err)
-	}
+	d.pause("names", "c-1")
 	d.append("c-1", 1)
 	d.says("digest --campaign c-1", "campaign c-1 at seq 3 log sha256:", "at seq 2, paused")
 	d.says("campaigns list", "c-1 current 3 3 Everything is applied, but projection names is paused, 1 event behind")
@@ -406,7 +390,7 @@ func TestEventsCommand_saysWhyASearchIsEmpty(t *testing.T) {
 // A list that its limit cuts says so on stderr; one that it does not cut says nothing.
 func TestLists_sayThatTheyAreCut(t *testing.T) {
 	t.Parallel()
-	d := newHeldDesk(t, logging("log"), strings.ReplaceAll(logging("names"), ":seq)", ":payload.n!)"))
+	d := newHeldDesk(t, logging("log"), needing("names", "n"))
 	for i := range 12 {
 		d.appendPayloads(fmt.Sprintf("c-%d", i), "{}")
 	}
@@ -440,23 +424,16 @@ func TestLists_sayThatTheyAreCut(t *testing.T) {
 
 func TestProjectionsStatus_saysWhatIsQuarantinedAndWhatBlocks(t *testing.T) {
 	t.Parallel()
-	needing := func(name, field string) string {
-		return strings.ReplaceAll(logging(name), ":seq)", ":payload."+field+"!)")
-	}
-	d := newHeldDesk(t, strings.Replace(needing("log", "l"), "-- schema", "-- on-failure: quarantine\n-- schema", 1), needing("names", "n"))
+	d := newHeldDesk(t, lenient(needing("log", "l")), needing("names", "n"))
 	d.appendPayloads("c-1", `{"l":1}`)
 	d.appendPayloads("c-2", `{"n":1}`)
 	d.appendPayloads("c-3", `{"l":1,"n":1}`)
 	d.apply()
 	d.says("projections status", "NAME STATE BLOCKING QUARANTINED PAUSED BEHIND FAILURES BUILT BY", "log quarantined 0 1 0 0 1", "names blocking 1 0 0 0 1")
 	d.says("projections status names", "names: blocking; blocking 1, quarantined in 0, paused in 0, behind in 0 campaigns")
-	if _, err := d.st.Runs.PauseProjection(t.Context(), command("a bug"), "names", "c-3", d.set.Infos()); err != nil {
-		t.Fatal(err)
-	}
+	d.pause("names", "c-3")
 	d.says("projections status", "names blocking, paused 1 0 1 0 1")
-	if _, err := d.st.Runs.PauseProjection(t.Context(), outbox.Command{By: outbox.Operator{Name: "ana"}, Reason: "a bug"}, "log", "", d.set.Infos()); err != nil {
-		t.Fatal(err)
-	}
+	d.pause("log", "")
 	d.says("projections status", "log paused for all campaigns by ana: a bug 0 1 3 0 1")
 	d.says("projections status log", "campaigns that have not advanced since the pause are not listed", "c-2 quarantined")
 	d.says("report", "log is paused for all campaigns")

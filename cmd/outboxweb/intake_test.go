@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -12,36 +11,17 @@ import (
 	"github.com/outboxweb/outboxweb/internal/redact"
 )
 
-// onIntake runs a command line below intake and returns its error.
-func (d *desk) onIntake(args ...string) error {
-	d.t.Helper()
-	var c cli
-	parsed, err := newParser(&c, d.streams).Parse(append([]string{"intake"}, args...))
-	if err != nil {
-		return err
-	}
-	parsed.BindTo(d.t.Context(), (*context.Context)(nil))
-	return parsed.Run(d.app)
-}
-
-func (d *desk) takesIn(args ...string) {
-	d.t.Helper()
-	if err := d.onIntake(args...); err != nil {
-		d.t.Fatalf("%v: %v", args, err)
-	}
-}
-
 func TestIntake_isShownAndDecidedOn(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
 	d.redact = redact.Builtin()
-	d.takesIn("list")
+	d.does("intake", "list")
 	d.said("no sources in the journal")
-	d.takesIn("schema", "sqlite")
+	d.does("intake", "schema", "sqlite")
 	d.said("create table if not exists outboxweb_intake", "autoincrement")
-	d.takesIn("schema", "postgres", "--notify")
+	d.does("intake", "schema", "postgres", "--notify")
 	d.said("generated always as identity", "pg_try_advisory_xact_lock")
-	if err := d.onIntake("schema", "sqlite", "--notify"); err == nil {
+	if err := d.run("intake", "schema", "sqlite", "--notify"); err == nil {
 		t.Error("SQLite notifies")
 	}
 
@@ -65,37 +45,37 @@ func TestIntake_isShownAndDecidedOn(t *testing.T) {
 		}
 	}
 	move()
-	d.takesIn("list")
+	d.does("intake", "list")
 	d.said("SOURCE STATE WAITING OLDEST REJECTED JOURNALLED", "shop rejected ", " w-1")
 	if err := new(reportCmd).Run(t.Context(), d.app); err != nil {
 		t.Fatal(err)
 	}
 	d.said("intake 1 row of source shop rejected, the first")
-	d.takesIn("rejections", "shop")
+	d.does("intake", "rejections", "shop")
 	d.said("ID ROW CAMPAIGN EVENT TYPE STATUS REJECTED REASON", "1 1 c-9 e-1 a open", "payload must be a JSON object")
-	for _, args := range [][]string{{"rejections", "nosuch"}, {"retry", "nosuch", "1", "--reason", "x"}, {"discard", "nosuch", "1", "--reason", "x", "--confirm", "discard nosuch 1"}} {
-		if err := d.onIntake(args...); err == nil || err.Error() != `there is no source "nosuch"; use shop` {
+	for _, args := range [][]string{{"intake", "rejections", "nosuch"}, {"intake", "retry", "nosuch", "1", "--reason", "x"}, {"intake", "discard", "nosuch", "1", "--reason", "x", "--confirm", "discard nosuch 1"}} {
+		if err := d.run(args...); err == nil || err.Error() != `there is no source "nosuch"; use shop` {
 			t.Errorf("%v: %v", args, err)
 		}
 	}
-	if err := d.onIntake("retry", "shop", "7", "--reason", "x"); err == nil || !strings.Contains(err.Error(), "source shop has no rejected row 7; it may be in the journal by now") {
+	if err := d.run("intake", "retry", "shop", "7", "--reason", "x"); err == nil || !strings.Contains(err.Error(), "source shop has no rejected row 7; it may be in the journal by now") {
 		t.Errorf("a row that does not exist: %v", err)
 	}
-	d.takesIn("retry", "shop", "1", "--reason", "try")
+	d.does("intake", "retry", "shop", "1", "--reason", "try")
 	d.said("row 1 of source shop is retried by the server that holds the source")
 	move()
-	d.takesIn("list", "--json")
+	d.does("intake", "list", "--json")
 	d.said(`"name": "shop"`, `"rejected": 1`)
-	if err := d.onIntake("discard", "shop", "1", "--reason", "broken"); err == nil || err.Error() != `a discarded row is deleted from its source, and its event never enters the journal; to confirm it, add --confirm 'discard shop 1'` {
+	if err := d.run("intake", "discard", "shop", "1", "--reason", "broken"); err == nil || err.Error() != `a discarded row is deleted from its source, and its event never enters the journal; to confirm it, add --confirm 'discard shop 1'` {
 		t.Errorf("discarded without its phrase: %v", err)
 	}
-	d.takesIn("discard", "shop", "1", "--reason", "broken", "--confirm", "discard shop 1", "--json")
+	d.does("intake", "discard", "shop", "1", "--reason", "broken", "--confirm", "discard shop 1", "--json")
 	d.said(`"status": "discarding"`)
 	move()
-	d.takesIn("rejections", "shop", "--json")
+	d.does("intake", "rejections", "shop", "--json")
 	d.said(`"status": "discarded"`, `"change_reason": "broken"`)
 
-	if err := d.onIntake("hand-over", "shop", "--reason", "x", "--confirm", "hand over shop"); err == nil || !strings.Contains(err.Error(), "does not belong to another journal") {
+	if err := d.run("intake", "hand-over", "shop", "--reason", "x", "--confirm", "hand over shop"); err == nil || !strings.Contains(err.Error(), "does not belong to another journal") {
 		t.Errorf("handed over what is its own: %v", err)
 	}
 	if _, err := shop.Exec(`update outboxweb_intake_owner set journal = 'another', since = since + 1`); err != nil {
@@ -104,12 +84,12 @@ func TestIntake_isShownAndDecidedOn(t *testing.T) {
 	if err := w.Step(t.Context()); err == nil {
 		t.Error("moved the rows of another journal's source")
 	}
-	d.takesIn("list")
+	d.does("intake", "list")
 	d.said("shop failing ", "source shop belongs to journal another, since ")
-	d.takesIn("hand-over", "shop", "--reason", "moved", "--confirm", "hand over shop")
+	d.does("intake", "hand-over", "shop", "--reason", "moved", "--confirm", "hand over shop")
 	d.said("source shop is taken from journal another at the next read of the server that has it")
 	move()
-	d.takesIn("list")
+	d.does("intake", "list")
 	d.said("shop caught up")
 	events, err := d.st.Events(t.Context(), "c-9", 0, 10)
 	if err != nil || len(events.Items) != 1 || events.Items[0].EventID != "e-2" {
@@ -124,15 +104,15 @@ func TestIntakeRejections_shortensLongIDs(t *testing.T) {
 	if _, err := journal.Exec(`insert into intake_sources (source) values ('shop')`); err != nil {
 		t.Fatal(err)
 	}
-	d.takesIn("rejections", "shop")
+	d.does("intake", "rejections", "shop")
 	d.said("no rejected rows of source shop")
 	long := strings.Repeat("x", 200)
 	if _, err := journal.Exec(`insert into intake_rejections (source, row_key, campaign_id, event_id, event_type, content, content_bytes, reason, rejected_at)
 values ('shop', $1, $1, $1, $1, '{}', 2, 'wrong', 1)`, long); err != nil {
 		t.Fatal(err)
 	}
-	d.takesIn("rejections", "shop")
+	d.does("intake", "rejections", "shop")
 	d.said("1 " + strings.Repeat(strings.Repeat("x", 40)+"… ", 4) + "open ")
-	d.takesIn("rejections", "shop", "--json")
+	d.does("intake", "rejections", "shop", "--json")
 	d.said(`"campaign_id": "`+long+`"`, `"event_id": "`+long+`"`)
 }

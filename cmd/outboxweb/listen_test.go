@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"os"
@@ -14,9 +15,10 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/outboxweb/outboxweb/internal/handlers"
 )
 
 // shortDir is a directory whose path is short enough for a Unix socket in it.
@@ -145,27 +147,6 @@ func raceSocket(path string) error {
 		return err
 	}
 	return errors.Join(conn.Close(), winners[0].Close())
-}
-
-func TestListen_leavesWhatIsNoSocketAlone(t *testing.T) {
-	t.Parallel()
-	dir := shortDir(t)
-	file := filepath.Join(dir, "precious")
-	if err := os.WriteFile(file, []byte("text"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	for place, want := range map[string]string{
-		file:                                  "a file that is not a socket",
-		filepath.Join(dir, "no", "http.sock"): "no such file or directory",
-		filepath.Join(dir, strings.Repeat("x", 120)): "bytes long, and the system's limit is 107",
-	} {
-		if _, errs, code := runIn(t, t.TempDir(), "serve", "--auth", "none", "--listen", "unix:"+place); code != exitFailed || !strings.Contains(errs, want) {
-			t.Errorf("%s: exit %d, %q", place, code, errs)
-		}
-	}
-	if text, err := os.ReadFile(file); err != nil || string(text) != "text" {
-		t.Errorf("the file holds %q, %v", text, err)
-	}
 }
 
 // A server removes its own socket, but not one that has replaced it since.
@@ -373,20 +354,11 @@ func TestGate_judgesAddresses(t *testing.T) {
 	}
 }
 
-// A slow client is cut off by the real server too.
-func TestServe_cutsAClientThatNeverEndsItsHeader(t *testing.T) {
+// Every wait for a client ends.
+func TestServer_cutsSlowClients(t *testing.T) {
 	t.Parallel()
-	s := serve(t)
-	conn, err := net.Dial("tcp", strings.TrimPrefix(s.url, "http://"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
-	if _, err := io.WriteString(conn, "GET / HTTP/1.1\r\nHost: localhost\r\n"); err != nil {
-		t.Fatal(err)
-	}
-	conn.SetReadDeadline(time.Now().Add(patience))
-	if rest, err := io.ReadAll(conn); err != nil {
-		t.Errorf("it is still open: %q, %v", rest, err)
+	s := handlers.NewHTTPServer(nil, handlers.Patience{}, slog.New(slog.DiscardHandler))
+	if s.ReadHeaderTimeout <= 0 || s.ReadTimeout <= 0 || s.WriteTimeout <= 0 || s.IdleTimeout <= 0 {
+		t.Errorf("it waits %s, %s, %s and %s", s.ReadHeaderTimeout, s.ReadTimeout, s.WriteTimeout, s.IdleTimeout)
 	}
 }

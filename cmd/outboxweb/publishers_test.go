@@ -49,11 +49,11 @@ func (d *desk) configure(topics string) {
 	d.sections = map[string]*yaml.Node{destination.TopicsKey: document.Content[0]}
 }
 
-// run runs a command line below publishers and returns its error.
+// run runs a command line and returns its error.
 func (d *desk) run(args ...string) error {
 	d.t.Helper()
 	var c cli
-	parsed, err := newParser(&c, d.streams).Parse(append([]string{"publishers"}, args...))
+	parsed, err := newParser(&c, d.streams).Parse(args)
 	if err != nil {
 		return err
 	}
@@ -81,33 +81,33 @@ func (d *desk) fails(sentence string, args ...string) {
 func TestPublishers_areListedAndShown(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
-	d.does("list")
+	d.does("publishers", "list")
 	d.said("no publishers")
-	d.does("list", "--json")
+	d.does("publishers", "list", "--json")
 	d.said(`{ "publishers": [] }`)
 	d.withPublisher()
-	d.does("list")
+	d.does("publishers", "list")
 	d.said("PUBLISHER STATE POSITION HEAD LAG", "scenes/archive failed 3 5 2 events, ", "1201 never w-1 10 no space left")
-	d.does("show", "scenes/archive")
+	d.does("publishers", "show", "scenes/archive")
 	d.said("scenes/archive failed", "destination file:///a.ndjson", "selects event types scene.*", "position 3 of 5", "delivered 1,201 events, the last at position 3",
 		"errors in a row 10", "cause The destination is unreachable, overloaded or misconfigured, as far as its answer says.", "could not deliver event 3 (scene.b) of campaign c-1, at position 4", "no space left")
-	d.does("show", "scenes/archive", "--json")
+	d.does("publishers", "show", "scenes/archive", "--json")
 	var p outbox.Publisher
 	if err := json.Unmarshal(d.out.Bytes(), &p); err != nil || p.SubscriptionName != archive.SubscriptionName || p.ErrorEvent == nil {
 		t.Errorf("document is %+v, %v", p, err)
 	}
 	d.out.Reset()
-	d.does("history", "scenes/archive")
+	d.does("publishers", "history", "scenes/archive")
 	d.said("AT DELIVERED EVENTS/S LAG ERRORS", "1201 0.0 2 events, 0 s 10")
 	if err := d.st.Sample(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	d.does("history", "scenes/archive", "--span", "hour")
+	d.does("publishers", "history", "scenes/archive", "--span", "hour")
 	d.said("AT DELIVERED EVENTS/S LAG ERRORS", "1201 0.0 2 events")
-	d.does("history", "scenes/archive", "--json")
+	d.does("publishers", "history", "scenes/archive", "--json")
 	d.said(`"span": "hour"`, `"lag_events": 2`)
-	d.fails("is not a publisher", "show", "scenes")
-	d.fails("there is no publisher scenes/x", "show", "scenes/x")
+	d.fails("is not a publisher", "publishers", "show", "scenes")
+	d.fails("there is no publisher scenes/x", "publishers", "show", "scenes/x")
 }
 
 func TestPublishers_sayThatTheirProcessWasKilled(t *testing.T) {
@@ -116,54 +116,54 @@ func TestPublishers_sayThatTheirProcessWasKilled(t *testing.T) {
 	if err := d.st.Heartbeat(t.Context(), storetest.Killed(t, "w-1", time.Now())); err != nil {
 		t.Fatal(err)
 	}
-	d.does("resume", "scenes/archive")
+	d.does("publishers", "resume", "scenes/archive")
 	d.said("it is active")
 	if _, err := dbtest.Open(t, d.JournalDB).Exec(`update publisher_progress set lease_owner = 'w-1', lease_expires_at = 4102444800000000`); err != nil {
 		t.Fatal(err)
 	}
-	d.does("list")
+	d.does("publishers", "list")
 	d.said("scenes/archive not held 3 5 2 events", "w-1, crashed or killed")
-	d.does("show", "scenes/archive")
+	d.does("publishers", "show", "scenes/archive")
 	d.said("scenes/archive not held", "why Its process w-1 crashed or was killed: last seen", "leased by w-1, crashed or killed")
-	d.does("show", "scenes/archive", "--json")
+	d.does("publishers", "show", "scenes/archive", "--json")
 	d.said(`"state": "not held"`, `"why": "Its process w-1 crashed or was killed`)
 }
 
 func TestPublishers_areSteered(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t).withPublisher()
-	d.does("pause", "scenes/archive", "--reason", "a fire")
+	d.does("publishers", "pause", "scenes/archive", "--reason", "a fire")
 	d.said("paused publisher scenes/archive: it is paused at position 3 of 5, lag: 2 events")
-	d.fails("is already paused", "pause", "scenes/archive")
-	d.does("reset", "scenes/archive", "--json")
+	d.fails("is already paused", "publishers", "pause", "scenes/archive")
+	d.does("publishers", "reset", "scenes/archive", "--json")
 	d.said(`"status": "paused"`, `"error_count": 0`)
-	d.does("resume", "scenes/archive")
+	d.does("publishers", "resume", "scenes/archive")
 	d.said("resumed publisher scenes/archive: it is active")
-	d.fails("nothing to resume", "resume", "scenes/archive")
-	d.does("show", "scenes/archive")
+	d.fails("nothing to resume", "publishers", "resume", "scenes/archive")
+	d.does("publishers", "show", "scenes/archive")
 	d.said("recent activity", "publisher_pause a fire")
 }
 
 func TestPublishersSkip_passesOverTheEventInTheWay(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t).withPublisher()
-	d.fails("--reason", "skip", "scenes/archive", "4")
-	d.fails("position 4 is", "skip", "scenes/archive", "5", "--reason", "x")
-	d.fails("skip anyway", "skip", "scenes/archive", "4", "--reason", "x")
-	d.does("skip", "scenes/archive", "4", "--reason", "x", "--confirm", "skip anyway")
+	d.fails("--reason", "publishers", "skip", "scenes/archive", "4")
+	d.fails("position 4 is", "publishers", "skip", "scenes/archive", "5", "--reason", "x")
+	d.fails("skip anyway", "publishers", "skip", "scenes/archive", "4", "--reason", "x")
+	d.does("publishers", "skip", "scenes/archive", "4", "--reason", "x", "--confirm", "skip anyway")
 	d.said("publisher scenes/archive skips the event at position 4; it is active, lag: 1 event")
 }
 
 func TestPublishersPause_takesOneOrAName(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t).withPublisher()
-	d.fails("name one publisher", "pause")
-	d.fails("name one publisher", "pause", "scenes/archive", "--name", "archive")
-	d.does("pause", "--name", "archive", "--reason", "maintenance")
+	d.fails("name one publisher", "publishers", "pause")
+	d.fails("name one publisher", "publishers", "pause", "scenes/archive", "--name", "archive")
+	d.does("publishers", "pause", "--name", "archive", "--reason", "maintenance")
 	d.said("paused publisher archive in 1 topic; unchanged in 0")
-	d.fails("already paused", "pause", "scenes/archive")
-	d.fails("no topic has a publisher hook", "resume", "--name", "hook")
-	d.does("resume", "--name", "archive", "--json")
+	d.fails("already paused", "publishers", "pause", "scenes/archive")
+	d.fails("no topic has a publisher hook", "publishers", "resume", "--name", "hook")
+	d.does("publishers", "resume", "--name", "archive", "--json")
 	d.said(`"changed"`, `"publisher": "archive"`)
 }
 
@@ -171,39 +171,39 @@ func TestPublishersSeek_saysWhatItRepeatsOrSkips(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t).withPublisher()
 	for _, flags := range [][]string{{}, {"--head", "--beginning"}, {"--position", "1", "--time", "2026-11-21"}} {
-		d.fails("needs one of", append([]string{"seek", "scenes/archive"}, flags...)...)
+		d.fails("needs one of", append([]string{"publishers", "seek", "scenes/archive"}, flags...)...)
 	}
-	d.fails("--time", "seek", "scenes/archive", "--time", "soon")
-	d.fails("beyond the head", "seek", "scenes/archive", "--position", "6")
-	d.does("seek", "scenes/archive", "--head", "--dry-run")
+	d.fails("--time", "publishers", "seek", "scenes/archive", "--time", "soon")
+	d.fails("beyond the head", "publishers", "seek", "scenes/archive", "--position", "6")
+	d.does("publishers", "seek", "scenes/archive", "--head", "--dry-run")
 	d.said("publisher scenes/archive would continue after position 5 instead of 3: 0 events repeated, 2 skipped")
-	d.fails("a reason is required", "seek", "scenes/archive", "--head")
-	d.fails(`--confirm 'skip 2 events'`, "seek", "scenes/archive", "--head", "--reason", "old")
-	d.does("seek", "scenes/archive", "--head", "--reason", "old", "--confirm", "skip 2 events")
+	d.fails("a reason is required", "publishers", "seek", "scenes/archive", "--head")
+	d.fails(`--confirm 'skip 2 events'`, "publishers", "seek", "scenes/archive", "--head", "--reason", "old")
+	d.does("publishers", "seek", "scenes/archive", "--head", "--reason", "old", "--confirm", "skip 2 events")
 	d.said("continues after position 5 instead of 3")
-	d.does("seek", "scenes/archive", "--position", "0", "--json")
+	d.does("publishers", "seek", "scenes/archive", "--position", "0", "--json")
 	d.said(`"from": 5`, `"repeats": 3`, `"capped": false`)
 }
 
 func TestPublishersTest_recordsWhatCameOfIt(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t).withPublisher()
-	d.fails("name the file with --config", "test", "scenes/archive")
+	d.fails("name the file with --config", "publishers", "test", "scenes/archive")
 	place := filepath.Join(t.TempDir(), "missing", "a.ndjson")
 	d.configure("scenes: {match: {event_types: [scene.*]}, publishers: {archive: {url: 'file://" + place + "'}}}")
-	if err := d.run("test", "scenes/archive"); !errors.Is(err, errFound) {
+	if err := d.run("publishers", "test", "scenes/archive"); !errors.Is(err, errFound) {
 		t.Errorf("a test event that is not taken ends the command with %v", err)
 	}
 	d.said("did not accept event test-", "missing")
 	if err := os.Mkdir(filepath.Dir(place), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	d.does("test", "scenes/archive", "--json")
+	d.does("publishers", "test", "scenes/archive", "--json")
 	d.said(`"ok": true`)
 	if text, err := os.ReadFile(place); err != nil || !strings.Contains(string(text), `"type":"outboxweb.test"`) {
 		t.Errorf("what was sent: %s, %v", text, err)
 	}
-	d.fails("there is no publisher", "test", "scenes/x")
+	d.fails("there is no publisher", "publishers", "test", "scenes/x")
 	acts, err := d.st.AuditLogOf(t.Context(), 10, outbox.PublisherTarget(archive.SubscriptionName))
 	if err != nil || len(acts) != 2 {
 		t.Errorf("acts %+v, %v", acts, err)

@@ -138,15 +138,6 @@ func TestVerify_saysWhatDrifted(t *testing.T) {
 	}
 }
 
-func TestRunError_aRebuildThatMendedIsNone(t *testing.T) {
-	t.Parallel()
-	d := newDesk(t)
-	run := d.ended(outbox.RunRebuild, outbox.RunCompleted, "", drifting, matching)
-	if err := runError(run); err != nil || run.Verdict != outbox.VerdictDrift {
-		t.Errorf("a rebuild with verdict %q ends the command with %v", run.Verdict, err)
-	}
-}
-
 func TestRunsShow_hasWhatDidNotMatchAndTheEndOfTheLog(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
@@ -156,6 +147,10 @@ func TestRunsShow_hasWhatDidNotMatchAndTheEndOfTheLog(t *testing.T) {
 	}
 	d.said("is completed: verify of projections campaigns and sessions in all campaigns, started by", "reason: nightly", "verdict: drift", "2 of 2 campaigns, 2 of 2 events",
 		"MATCHED DRIFTED REPLAYED FAILED NOT COMPARED 1 1 0 0 0", "c-1 campaigns drift 1 4 5 6 event 7 or earlier", "first line", "c-1 boom")
+	if err := d.printEnd(t.Context(), d.st, d.set, run.ID, jsonFlag{}); !errors.Is(err, errFound) {
+		t.Errorf("following a verify that found a drift ends with %v", err)
+	}
+	d.said("verdict: drift")
 	if err := (&runsShowCmd{ID: run.ID, jsonFlag: jsonFlag{JSON: true}}).Run(t.Context(), d.app); err != nil {
 		t.Fatal(err)
 	}
@@ -198,6 +193,13 @@ func TestRuns_sayThatNoProcessWorksOnARun(t *testing.T) {
 		t.Errorf("a run whose process was killed goes on:\n%s", out)
 	}
 	d.said("is running: verify", "No worker is running; start a worker, or cancel the run")
+	other := newDesk(t)
+	if err := (&runsCancelCmd{ID: other.claimed(outbox.RunVerify).Run.ID}).Run(t.Context(), other.app); err != nil {
+		t.Fatal(err)
+	}
+	if want := "no worker is running, so run 1 ends when one starts, or when it is cancelled again after its lease\n"; other.err.String() != want {
+		t.Errorf("a cancel warns %q, want %q", other.err.String(), want)
+	}
 	worker("w-2", os.Getpid())
 	report(time.Minute)
 	d.said("367 events/s, about")
@@ -209,17 +211,6 @@ func TestRuns_sayThatNoProcessWorksOnARun(t *testing.T) {
 	d.said("verify running, last report 0 s ago")
 }
 
-func TestRunsCancel_saysThatNoWorkerIsRunning(t *testing.T) {
-	t.Parallel()
-	d := newDesk(t)
-	if err := (&runsCancelCmd{ID: d.claimed(outbox.RunVerify).Run.ID}).Run(t.Context(), d.app); err != nil {
-		t.Fatal(err)
-	}
-	if want := "no worker is running, so run 1 ends when one starts, or when it is cancelled again after its lease\n"; d.err.String() != want {
-		t.Errorf("it warns %q, want %q", d.err.String(), want)
-	}
-}
-
 func TestRunsShow_saysOfARebuildWhatItMended(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
@@ -229,6 +220,9 @@ func TestRunsShow_saysOfARebuildWhatItMended(t *testing.T) {
 		mended.Projections[i].Comparison = nil // it compares digests
 	}
 	run := d.ended(outbox.RunRebuild, outbox.RunCompleted, "", mended, matching)
+	if err := runError(run); err != nil || run.Verdict != outbox.VerdictDrift {
+		t.Errorf("a rebuild with verdict %q ends the command with %v", run.Verdict, err)
+	}
 	if err := (&runsShowCmd{ID: run.ID}).Run(t.Context(), d.app); err != nil {
 		t.Fatal(err)
 	}
@@ -236,16 +230,6 @@ func TestRunsShow_saysOfARebuildWhatItMended(t *testing.T) {
 		t.Errorf("what a rebuild has mended is told as drift:\n%s", out)
 	}
 	d.said("verdict: differed before", "MATCHED DIFFERED BEFORE REPLAYED FAILED NOT COMPARED 1 1 0 0 0", "c-1 campaigns differed before 1 end of its log")
-}
-
-func TestFollowRun_endsWithTheRun(t *testing.T) {
-	t.Parallel()
-	d := newDesk(t)
-	run := d.ended(outbox.RunVerify, outbox.RunCompleted, "", matching, drifting)
-	if err := d.printEnd(t.Context(), d.st, d.set, run.ID, jsonFlag{}); !errors.Is(err, errFound) {
-		t.Errorf("following a verify that found a drift ends with %v", err)
-	}
-	d.said("verdict: drift")
 }
 
 func TestWatchRun_endsWithoutTheRunWhenItMust(t *testing.T) {

@@ -234,24 +234,6 @@ func signalledTwice(t *testing.T) error {
 	return s.wait()
 }
 
-func TestServe_refusesAnAddressInUse(t *testing.T) {
-	t.Parallel()
-	taken, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer taken.Close()
-	dir := t.TempDir()
-	out, errs, code := runIn(t, dir, "serve", "--listen", taken.Addr().String())
-	want := "outboxweb: --listen: cannot listen on " + taken.Addr().String() + ": address already in use\n"
-	if code != exitFailed || errs != want || out != "" {
-		t.Errorf("exit %d, stdout %q, stderr %q; want %q", code, out, errs, want)
-	}
-	if left, _ := filepath.Glob(filepath.Join(dir, "*")); left != nil {
-		t.Errorf("left behind: %v", left)
-	}
-}
-
 // Log collectors parse each line as one JSON document, of either stream and from any library.
 func TestServe_logsInOneFormat(t *testing.T) {
 	t.Parallel()

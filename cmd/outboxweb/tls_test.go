@@ -192,29 +192,47 @@ func TestCertificate_thatIsNotSoundLeavesTheOneBefore(t *testing.T) {
 	}
 }
 
-func TestTLS_refusesFilesThatCannotBeUsed(t *testing.T) {
+// What serve refuses, it refuses in one sentence, and makes nothing.
+func TestServe_refusesWhatItCannotUse(t *testing.T) {
 	t.Parallel()
-	pair, other := newPairFiles(t), newPairFiles(t)
+	pair, other, unused := newPairFiles(t), newPairFiles(t), shortDir(t)
 	pair.write(1)
 	other.write(2)
-	missing := filepath.Join(t.TempDir(), "missing.pem")
+	taken := tcpSocket(t, "127.0.0.1").Addr().String()
+	precious := filepath.Join(unused, "precious")
+	if err := os.WriteFile(precious, []byte("text"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	missing, long := filepath.Join(unused, "missing.pem"), filepath.Join(unused, strings.Repeat("x", 120))
 	for _, c := range []struct {
 		want  string
+		code  int
 		flags []string
 	}{
-		{"--tls-cert and --tls-key go together", []string{"--tls-cert", pair.cert}},
-		{"--tls-cert and --tls-key go together", []string{"--tls-key", pair.key}},
-		{"--tls-cert: cannot read " + missing + ": no such file or directory", []string{"--tls-cert", missing, "--tls-key", pair.key}},
-		{"--tls-key: cannot read " + missing + ": no such file or directory", []string{"--tls-cert", pair.cert, "--tls-key", missing}},
-		{"--tls-cert " + pair.cert + " and --tls-key " + other.key + " are not a certificate and its key", []string{"--tls-cert", pair.cert, "--tls-key", other.key}},
-		{"--tls-cert: a Unix socket does not use TLS", []string{"--tls-cert", pair.cert, "--tls-key", pair.key, "--listen", "unix:" + filepath.Join(shortDir(t), "s")}},
+		{"--tls-cert and --tls-key go together", exitUsage, []string{"--tls-cert", pair.cert}},
+		{"--tls-cert and --tls-key go together", exitUsage, []string{"--tls-key", pair.key}},
+		{"--tls-cert: cannot read " + missing + ": no such file or directory", exitUsage, []string{"--tls-cert", missing, "--tls-key", pair.key}},
+		{"--tls-key: cannot read " + missing + ": no such file or directory", exitUsage, []string{"--tls-cert", pair.cert, "--tls-key", missing}},
+		{"--tls-cert " + pair.cert + " and --tls-key " + other.key + " are not a certificate and its key", exitUsage, []string{"--tls-cert", pair.cert, "--tls-key", other.key}},
+		{"--tls-cert: a Unix socket does not use TLS", exitUsage, []string{"--tls-cert", pair.cert, "--tls-key", pair.key, "--listen", "unix:" + filepath.Join(unused, "s")}},
+		{`--redact-value: "(" is not a regular expression`, exitUsage, []string{"--redact-value=("}},
+		{`--redact-value: "a*" matches the empty string`, exitUsage, []string{"--redact-value=a*"}},
+		{`--redact-key: "--" is not a key name`, exitUsage, []string{"--redact-key=--"}},
+		{"--listen: cannot listen on " + taken + ": address already in use", exitFailed, []string{"--listen", taken}},
+		{"a file that is not a socket", exitFailed, []string{"--auth", "none", "--listen", "unix:" + precious}},
+		{"no such file or directory", exitFailed, []string{"--auth", "none", "--listen", "unix:" + filepath.Join(unused, "no", "http.sock")}},
+		{"bytes long, and the system's limit is 107", exitFailed, []string{"--auth", "none", "--listen", "unix:" + long}},
 	} {
 		dir := t.TempDir()
-		if _, errs, code := runIn(t, dir, append([]string{"serve", "--listen", "127.0.0.1:0"}, c.flags...)...); code != exitUsage || !strings.Contains(errs, c.want) {
-			t.Errorf("%v: exit %d, %q", c.flags, code, errs)
+		out, errs, code := runIn(t, dir, append([]string{"serve", "--listen", "127.0.0.1:0"}, c.flags...)...)
+		if code != c.code || out != "" || !strings.Contains(errs, c.want) || strings.Count(errs, "\n") != 1 {
+			t.Errorf("%v: exit %d, %q, %q", c.flags, code, out, errs)
 		}
 		if left, _ := filepath.Glob(filepath.Join(dir, "*")); left != nil {
 			t.Errorf("left behind: %v", left)
 		}
+	}
+	if text, err := os.ReadFile(precious); err != nil || string(text) != "text" {
+		t.Errorf("the file holds %q, %v", text, err)
 	}
 }
