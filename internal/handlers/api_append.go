@@ -53,7 +53,7 @@ func (s *server) apiAppend(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	if wait.Wait != "" { // before anything is appended
-		leave, err := s.waits.acquire(r)
+		leave, err := s.enterWait(r)
 		if err != nil {
 			return err
 		}
@@ -82,12 +82,12 @@ func (s *server) apiAppend(w http.ResponseWriter, r *http.Request) error {
 
 // appendBody appends the events of the body. It holds memory for a large body until it returns.
 func (s *server) appendBody(w http.ResponseWriter, r *http.Request, campaign string) (done []store.Appended, batch bool, err error) {
-	end, err := s.appendKeys.begin(r)
+	end, err := s.enterAppend(r)
 	if err != nil {
 		return nil, false, err
 	}
 	defer end()
-	body, leave, err := s.bodies.read(w, r)
+	body, leave, err := s.readBody(w, r)
 	if err != nil {
 		return nil, false, err
 	}

@@ -157,7 +157,7 @@ func (s *server) waitApplied(w http.ResponseWriter, r *http.Request, id string, 
 	if _, err := s.Store.Campaign(r.Context(), id); err != nil {
 		return err
 	}
-	leave, err := s.waits.acquire(r)
+	leave, err := s.enterWait(r)
 	if err != nil {
 		return err
 	}

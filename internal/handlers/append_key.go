@@ -4,46 +4,29 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"net/http"
-	"sync"
 
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/store"
 )
 
-// appendKeys are the idempotency keys of appends in progress. It is safe for concurrent use; the
-// zero value is ready.
-type appendKeys struct {
-	mu    sync.Mutex
-	under map[appendKey]bool
-}
-
 // appendKey is an idempotency key of one caller.
 type appendKey struct {
-	by  paced
+	by  caller
 	key string
 }
 
-// begin registers an append under a request's key until leave is called. If one is in progress
+// enterAppend registers an append under a request's key until leave is called. If one is in progress
 // already, it returns outbox.ErrConflict. Requests without a key never conflict.
-func (k *appendKeys) begin(r *http.Request) (leave func(), err error) {
-	key := appendKey{paced{me(r).Auth, me(r).Name}, r.Header.Get("Idempotency-Key")}
-	if key.key == "" {
+func (m rooms) enterAppend(r *http.Request) (leave func(), err error) {
+	key := r.Header.Get("Idempotency-Key")
+	if key == "" {
 		return func() {}, nil
 	}
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.under[key] {
+	leave, ok := m.appending.enter(appendKey{callerOf(me(r)), key})
+	if !ok {
 		return nil, outbox.Conflict("an append with this Idempotency-Key is in progress; retry in a moment to get its result")
 	}
-	if k.under == nil {
-		k.under = map[appendKey]bool{}
-	}
-	k.under[key] = true
-	return func() {
-		k.mu.Lock()
-		defer k.mu.Unlock()
-		delete(k.under, key)
-	}, nil
+	return leave, nil
 }
 
 // requestHash identifies an append by campaign and body.

@@ -1,39 +1,23 @@
 package handlers
 
 import (
-	"context"
 	"errors"
 	"io"
 	"net/http"
-	"sync/atomic"
 	"time"
-
-	"golang.org/x/sync/semaphore"
-
-	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
-// Memory shared by large bodies, and the time they may take to arrive.
+// Bodies that need no room in memory, and the time that larger ones may take to arrive.
 const (
-	smallBody     = 256 << 10         // bytes: such bodies are read without reserving memory
-	bodyRoom      = 2 * maxAppendBody // bytes of larger bodies in memory at a time
-	bodiesWaiting = 32                // requests waiting for memory; further ones are refused at once
-	bodyStep      = 1 << 20           // bytes of a large body that must arrive within bodyPace
-	bodyPace      = 2 * time.Second
+	smallBody = 256 << 10 // bytes
+	bodyStep  = 1 << 20   // bytes of a large body that must arrive within bodyPace
+	bodyPace  = 2 * time.Second
 )
 
-// bodies is the memory shared by large bodies. It is safe for concurrent use.
-type bodies struct {
-	room    *semaphore.Weighted // bytes
-	waiting atomic.Int64
-}
-
-func newBodies() *bodies { return &bodies{room: semaphore.NewWeighted(bodyRoom)} }
-
-// read reads the body that jsonBody has limited. A large body first waits for memory, which leave
+// readBody reads the body that jsonBody has limited. A large body first waits for memory, which leave
 // releases; call it once the body is no longer used. If none is free in time, it returns
 // outbox.ErrBusy.
-func (b *bodies) read(w http.ResponseWriter, r *http.Request) (body []byte, leave func(), err error) {
+func (m rooms) readBody(w http.ResponseWriter, r *http.Request) (body []byte, leave func(), err error) {
 	leave = func() {}
 	if r.ContentLength > maxAppendBody {
 		return nil, nil, bodyError(&http.MaxBytesError{Limit: maxAppendBody})
@@ -44,7 +28,7 @@ func (b *bodies) read(w http.ResponseWriter, r *http.Request) (body []byte, leav
 		if size < 0 {
 			size = maxAppendBody
 		}
-		if leave, err = b.acquire(r.Context(), size); err != nil {
+		if leave, err = m.bodies.enter(r.Context(), size); err != nil {
 			return nil, nil, err
 		}
 		body, err = readOn(w, r, append(make([]byte, 0, size+1), body...)) // one more byte to see the end
@@ -59,24 +43,6 @@ func (b *bodies) read(w http.ResponseWriter, r *http.Request) (body []byte, leav
 		return nil, nil, err
 	}
 	return body, leave, nil
-}
-
-// acquire waits until size bytes are free.
-func (b *bodies) acquire(ctx context.Context, size int64) (leave func(), err error) {
-	defer b.waiting.Add(-1)
-	if b.waiting.Add(1) > bodiesWaiting {
-		return nil, errFull()
-	}
-	ctx, cancel := context.WithTimeout(ctx, roomWait)
-	defer cancel()
-	if b.room.Acquire(ctx, size) != nil {
-		return nil, errFull()
-	}
-	return func() { b.room.Release(size) }, nil
-}
-
-func errFull() error {
-	return &outbox.Refusal{Err: outbox.ErrBusy, Detail: "too many large appends are in progress; nothing was appended. Try again in a moment"}
 }
 
 // readOn reads the rest of a body, appending to body. It enforces a minimum rate, because a slow

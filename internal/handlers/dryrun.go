@@ -26,7 +26,7 @@ func (s *server) tryRow(r *http.Request) (v templates.DryRunView, err error) {
 	if s.DryRun == nil {
 		return v, outbox.NotFound("this server cannot run dry runs")
 	}
-	v.Tried, err = withSlot(r.Context(), s.trying, func() (outbox.DryRun, error) {
+	v.Tried, err = within(r.Context(), s.trying, func() (outbox.DryRun, error) {
 		return s.DryRun(r.Context(), v.CampaignID, v.Seq, v.Next)
 	})
 	return v, err

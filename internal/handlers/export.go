@@ -170,11 +170,11 @@ func encoded[T any](by *redact.Redactor, pages iter.Seq2[[]T, error], encode fun
 	}
 }
 
-// inTurns produces each part while holding a slot of m, and releases it while the part is sent:
+// inTurns produces each part while holding a place in m, and leaves it while the part is sent:
 // slow clients hold up no one.
-func inTurns(ctx context.Context, m limiter, parts iter.Seq2[[]byte, error]) iter.Seq2[[]byte, error] {
+func inTurns(ctx context.Context, m *room, parts iter.Seq2[[]byte, error]) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
-		leave, err := m.acquire(ctx, roomWait)
+		leave, err := m.enter(ctx, 1)
 		if err != nil {
 			yield(nil, err)
 			return
@@ -186,7 +186,7 @@ func inTurns(ctx context.Context, m limiter, parts iter.Seq2[[]byte, error]) ite
 			if !yield(part, err) || err != nil {
 				return
 			}
-			again, err := m.acquire(ctx, exportPatience)
+			again, err := m.enterWithin(ctx, 1, exportPatience)
 			if err != nil {
 				yield(nil, err)
 				return

@@ -160,14 +160,7 @@ type server struct {
 	routes      map[string]route // all routes, by method and pattern
 	overviews   overviewCaches
 	cost        cost
-	reading     limiter // for reading documents
-	trying      limiter // for dry runs
-	previewing  limiter // for previews of large actions
-	exporting   limiter // for reading a page of an export
-	bodies      *bodies
-	appendKeys  appendKeys
-	waits       waits
-	acting      *rateLimiter // of actions
+	rooms
 	// crossOrigin detects changes requested by another site's page.
 	crossOrigin *http.CrossOriginProtection
 }
@@ -203,9 +196,7 @@ func newServer(c Config) *server {
 		c.Hosts = append(slices.Clip(c.Hosts), host)
 	}
 	s := &server{Config: c, maintenance: maintenance.New(c.Store), crossOrigin: trustingOrigin(c.PublicOrigin), links: templates.NewLinks(c.BasePath), router: chi.NewRouter(), routes: map[string]route{},
-		acting:  newRateLimiter(c.ActRate),
-		reading: newLimiter(documentReaders, "reading large documents"), trying: newLimiter(dryRunsAtATime, "running dry runs"),
-		bodies: newBodies(), previewing: newLimiter(previewsAtATime, "previewing actions"), exporting: newLimiter(exportsAtATime, "exporting lists")}
+		rooms: newRooms(c.ActRate)}
 	s.Store.OnChange(s.overviews.invalidate)
 	s.router.Use(s.identify, s.setHeaders, s.resolvePrefix, s.recoverPanic, s.limitHead, s.protectHost, s.stripBase, middleware.GetHead, compress)
 	anything := route{role: outbox.RoleViewer} // unknown addresses are only told to users who may read

@@ -9,10 +9,7 @@ import (
 	"math"
 	"net"
 	"net/http"
-	"sync"
 	"time"
-
-	"golang.org/x/time/rate"
 
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/web/templates"
@@ -86,124 +83,76 @@ func (s *server) limitHead(next http.Handler) http.Handler {
 	})
 }
 
-// Concurrent requests of expensive kinds. Further requests wait a little, less than the database's
-// timeout, and are then told to retry.
+// Concurrent requests of expensive kinds.
 const (
 	exportsAtATime  = 4 // reading and encoding a page; while a client receives it, others may
 	previewsAtATime = 4 // of operations, runs and seeks
 	dryRunsAtATime  = 2 // dry runs copy rows
 	documentReaders = 8 // reading a whole document; sending it happens outside the slot
-	roomWait        = 2 * time.Second
+
+	bodyRoom      = 2 * maxAppendBody // bytes of large bodies in memory
+	bodiesWaiting = 32                // requests waiting for that; further ones are refused at once
+
+	waitsAtATime = 2000 // requests that wait for the projections
+	waitsOfOne   = 500  // of one identity
 )
 
-// limiter bounds concurrency. It is safe for concurrent use.
-type limiter struct {
-	places chan struct{}
-	others string // what the others are doing, as in "others are … just now"
+// rooms admit requests.
+type rooms struct {
+	reading    *room // documents
+	trying     *room // dry runs
+	previewing *room // large actions
+	exporting  *room // pages of exports
+	bodies     *room // bytes of large bodies
+	waiting    *room // for the projections
+	waitsOf    *shares[caller]
+	appending  *shares[appendKey]
+	acting     *rateLimiter
 }
 
-func newLimiter(places int, others string) limiter {
-	return limiter{places: make(chan struct{}, places), others: others}
-}
-
-// acquire waits for a slot; call leave once to release it. No slot within wait is outbox.ErrBusy.
-func (m limiter) acquire(ctx context.Context, wait time.Duration) (leave func(), err error) {
-	ctx, cancel := context.WithTimeout(ctx, wait)
-	defer cancel()
-	select {
-	case m.places <- struct{}{}:
-		return func() { <-m.places }, nil
-	case <-ctx.Done():
-		return nil, &outbox.Refusal{Err: outbox.ErrBusy, Detail: "too many others are " + m.others + "; try again in a moment"}
+func newRooms(actRate float64) rooms {
+	m := rooms{
+		reading: busyRoom(documentReaders, "reading large documents"), trying: busyRoom(dryRunsAtATime, "running dry runs"),
+		previewing: busyRoom(previewsAtATime, "previewing actions"), exporting: busyRoom(exportsAtATime, "exporting lists"),
+		bodies:  newRoom(bodyRoom, "too many large appends are in progress; nothing was appended. Try again in a moment"),
+		waiting: newRoom(waitsAtATime, fmt.Sprintf("%d requests are waiting for projections, the limit of this server; nothing was done. Try again in a moment, or do not wait", waitsAtATime)),
+		waitsOf: newShares[caller](waitsOfOne), appending: newShares[appendKey](1), acting: newRateLimiter(actRate),
 	}
+	m.bodies.queue, m.waiting.wait = bodiesWaiting, 0
+	return m
 }
 
-// withSlot calls f while holding a slot.
-func withSlot[T any](ctx context.Context, m limiter, f func() (T, error)) (result T, err error) {
-	leave, err := m.acquire(ctx, roomWait)
+// enterWait lets a request wait for the projections, until leave is called. Over the limit it is
+// refused: with errRate for the sender's own limit, and otherwise with outbox.ErrBusy.
+func (m rooms) enterWait(r *http.Request) (leave func(), err error) {
+	mine, ok := m.waitsOf.enter(callerOf(me(r)))
+	if !ok {
+		return nil, &outbox.Refusal{Err: errRate, RetryAfter: time.Second, Detail: fmt.Sprintf(
+			"%d requests by %s are waiting for projections, the limit per identity; nothing was done. Try again in a moment, or do not wait", waitsOfOne, me(r).Name)}
+	}
+	all, err := m.waiting.enter(r.Context(), 1)
 	if err != nil {
-		return result, err
+		mine()
+		return nil, err
 	}
-	defer leave()
-	return f()
+	return func() {
+		all()
+		mine()
+	}, nil
 }
 
 func (s *server) previewOperation(ctx context.Context, selection outbox.Selection, rehearsal int64) (outbox.OperationPreview, error) {
-	return withSlot(ctx, s.previewing, func() (outbox.OperationPreview, error) {
+	return within(ctx, s.previewing, func() (outbox.OperationPreview, error) {
 		return s.Operations.Preview(ctx, selection, rehearsal)
 	})
 }
 
 func (s *server) previewRun(ctx context.Context, order outbox.RunRequest) (outbox.RunPreview, error) {
-	return withSlot(ctx, s.previewing, func() (outbox.RunPreview, error) { return s.Runs.Preview(ctx, order, s.Projections) })
+	return within(ctx, s.previewing, func() (outbox.RunPreview, error) { return s.Runs.Preview(ctx, order, s.Projections) })
 }
 
 func (s *server) previewSeekTo(ctx context.Context, name outbox.SubscriptionName, target outbox.SeekTarget) (outbox.Seek, error) {
-	return withSlot(ctx, s.previewing, func() (outbox.Seek, error) { return s.Publishers.PreviewSeek(ctx, name, target) })
-}
-
-// maxPaced is how many identities are tracked at a time.
-const maxPaced = 10_000
-
-// rateLimiter limits the rate of actions per identity. It is safe for concurrent use. The zero
-// value has no limit.
-type rateLimiter struct {
-	limit rate.Limit // actions per second
-	burst int
-
-	mu    sync.Mutex
-	known map[paced]*rate.Limiter
-}
-
-// paced is the state of one identity.
-type paced struct {
-	auth outbox.Auth
-	name string
-}
-
-// newRateLimiter returns a limiter of so many actions per second, with bursts of twice as many.
-func newRateLimiter(perSecond float64) *rateLimiter {
-	return &rateLimiter{limit: rate.Limit(perSecond), burst: max(1, int(2*perSecond)), known: map[paced]*rate.Limiter{}}
-}
-
-// allow counts an action of an identity. If it is over the limit, wait is the time to wait.
-func (p *rateLimiter) allow(who outbox.Identity, now time.Time) (wait time.Duration) {
-	if p.limit == 0 {
-		return 0
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	key := paced{who.Auth, who.Name}
-	l := p.known[key]
-	if l == nil {
-		p.evict(now)
-		l = rate.NewLimiter(p.limit, p.burst)
-		p.known[key] = l
-	}
-	if l.AllowN(now, 1) {
-		return 0
-	}
-	return time.Duration((1 - l.TokensAt(now)) / float64(p.limit) * float64(time.Second))
-}
-
-// evict drops identities once there are many: those whose burst has recovered but for one action,
-// or else the one closest to that.
-func (p *rateLimiter) evict(now time.Time) {
-	if len(p.known) < maxPaced {
-		return
-	}
-	var calmest paced
-	most := math.Inf(-1)
-	for who, l := range p.known {
-		tokens := l.TokensAt(now)
-		if tokens >= float64(max(1, p.burst-1)) {
-			delete(p.known, who)
-		}
-		if tokens > most {
-			calmest, most = who, tokens
-		}
-	}
-	delete(p.known, calmest)
+	return within(ctx, s.previewing, func() (outbox.Seek, error) { return s.Publishers.PreviewSeek(ctx, name, target) })
 }
 
 // checkRate refuses an action of an identity that is over its rate.

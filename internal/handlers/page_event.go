@@ -121,7 +121,7 @@ func (s *server) explanation(ctx context.Context, event outbox.RowKey) (outbox.E
 	if s.Explain == nil {
 		return outbox.EventExplanation{}, outbox.NotFound("this server does not explain errors")
 	}
-	return withSlot(ctx, s.reading, func() (outbox.EventExplanation, error) {
+	return within(ctx, s.reading, func() (outbox.EventExplanation, error) {
 		return s.Explain(ctx, redact.Of(s.Redact), event.CampaignID, event.Seq)
 	})
 }
