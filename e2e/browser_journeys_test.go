@@ -180,7 +180,8 @@ func TestBrowser_wrongFilterGuard(t *testing.T) {
 			b.typeInto("input[name=reason]", "two campaigns, as shown")
 			b.expectRefusal("409")
 			b.click(marked("requeue-confirm"))
-			b.await("it is refused", telling("form "+marked("refusal"), "3 dead rows are selected now, not 2")+` && document.querySelector("input[name=reason]").value === "two campaigns, as shown"`)
+			b.await("it is refused", b.refusedWith("form", "3 dead rows are selected now, not 2", map[string]string{"input[name=reason]": "two campaigns, as shown"}))
+			b.open("/operations/new")
 			b.await("the page says what it would be now", telling("main", "3 dead rows of 3 campaigns"))
 			var list struct{ Items []struct{ ID int64 } }
 			s.get(t, "/api/v1/operations", &list)

@@ -6,6 +6,23 @@ import (
 	"testing"
 )
 
+// refusedWith is the condition that a form tells why it was refused and has kept its fields, by their
+// selectors; without scripts a page tells that, and what was typed.
+func (b *tab) refusedWith(form, why string, fields map[string]string) string {
+	all := telling(form+" "+marked("refusal"), why)
+	if !b.scripts {
+		all = telling("main", why)
+	}
+	for field, typed := range fields {
+		if b.scripts {
+			all += " && document.querySelector(" + js(field) + ").value === " + js(typed)
+		} else {
+			all += " && " + telling(marked("typed"), typed)
+		}
+	}
+	return all
+}
+
 // Input in a form survives a server that is down and a role that was revoked meanwhile, and the
 // page says so without a line in the console.
 func TestBrowser_aFormOutlivesItsServer(t *testing.T) {

@@ -182,11 +182,6 @@ var (
 	refusedLate      = refusal{"Late", http.StatusGatewayTimeout, "the wait timed out"}
 )
 
-// badQuery is the refusal of a query as a whole: nothing of its page is worth showing.
-type badQuery struct{ error }
-
-func (e badQuery) Unwrap() error { return e.error }
-
 // checkQuery refuses queries that cannot be read, and parameters that the route does not take: a
 // misspelt filter would select everything. The addresses of probes and scrapers take any.
 func (t route) checkQuery(r *http.Request) error {
@@ -195,7 +190,7 @@ func (t route) checkQuery(r *http.Request) error {
 	}
 	given, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
-		return badQuery{outbox.Invalid("", "the query string is malformed%s: write name=value, with & between parameters and escapes in values, such as %%3B for ; and %%25 for %%", unreadable(r.URL.RawQuery))}
+		return outbox.Invalid("", "the query string is malformed%s: write name=value, with & between parameters and escapes in values, such as %%3B for ; and %%25 for %%", unreadable(r.URL.RawQuery))
 	}
 	known := t.takes.without("act").names()
 	wrong := map[string]string{}
@@ -210,7 +205,7 @@ func (t route) checkQuery(r *http.Request) error {
 		}
 	}
 	if len(wrong) > 0 {
-		return badQuery{&invalidFields{fields: wrong}}
+		return &invalidFields{fields: wrong}
 	}
 	return nil
 }

@@ -346,8 +346,13 @@ func (s *server) methodNotAllowed(w http.ResponseWriter, r *http.Request) error 
 			w.Header().Add("Allow", allowed)
 		}
 	}
-	if r.Method == http.MethodGet || r.Method == http.MethodHead {
-		return fmt.Errorf("%w: it takes what a form sends, and shows no page", errMethod)
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		return errMethod
 	}
-	return errMethod
+	// A proxy whose login a form has led to comes back to its address.
+	if page := s.formPage(r, chi.RouteContext(r.Context()).RoutePath); page != "" && !s.wantsJSON(r) && strings.Contains(r.Header.Get("Accept"), "text/html") {
+		http.Redirect(w, r, string(page), http.StatusSeeOther)
+		return nil
+	}
+	return fmt.Errorf("%w: it takes what a form sends, and shows no page", errMethod)
 }

@@ -5,9 +5,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"math"
 	"net/http"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -77,9 +79,8 @@ type problem struct {
 	Detail    string `json:"detail"`
 	RequestID string `json:"request_id" redact:"-"`
 	// ProxyRequestID is the id that a trusted proxy gave the request.
-	ProxyRequestID string `json:"proxy_request_id,omitempty" redact:"-"`
-	run            int64  // the blocking run, or 0
-	badQuery       bool
+	ProxyRequestID string            `json:"proxy_request_id,omitempty" redact:"-"`
+	run            int64             // the blocking run, or 0
 	Errors         map[string]string `json:"errors,omitempty"`
 	Confirm        string            `json:"confirm,omitempty" redact:"-"` // the phrase that the action requires: send it as confirm
 	// Appended lists what was appended although waiting for the projections timed out.
@@ -151,7 +152,7 @@ func (s *server) fail(w http.ResponseWriter, r *http.Request, err error) {
 	if errors.As(err, &refusal) {
 		p.run, retryAfter = refusal.Run, refusal.RetryAfter
 	}
-	p.RequestID, p.ProxyRequestID, p.badQuery = requestID(r), outbox.ProxyRequestID(r.Context()), errors.As(err, new(badQuery))
+	p.RequestID, p.ProxyRequestID = requestID(r), outbox.ProxyRequestID(r.Context())
 	s.recordRefusal(r, p, err)
 	if internal || p.Status == http.StatusInsufficientStorage {
 		s.Logger.Error("request failed", "method", r.Method, "path", r.URL.Path, outbox.RequestIDs(r.Context()), "err", err)
@@ -180,35 +181,80 @@ func (s *server) fail(w http.ResponseWriter, r *http.Request, err error) {
 		_ = json.NewEncoder(w).Encode(p) // the client may have disconnected
 		return
 	}
-	if s.failAtForm(w, r, p) || s.failInPlace(w, r, p) {
-		return
-	}
 	s.failPage(w, r, p)
 }
 
+// Headers between a page's script and the server. statusHeader carries the status of an error that
+// htmx gets with 200: browsers log every other status of a script's request to their console. The
+// script sends formHeader with forms.
+const (
+	statusHeader = "Outboxweb-Status"
+	formHeader   = "Outboxweb-Form"
+)
+
+// failStatus returns the status to answer an error with. Only 401 is sent unchanged to htmx too:
+// proxies act on it.
+func failStatus(w http.ResponseWriter, r *http.Request, p problem) int {
+	if r.Header.Get("HX-Request") != "true" {
+		return p.Status
+	}
+	w.Header().Set(statusHeader, strconv.Itoa(p.Status))
+	if p.Status == http.StatusUnauthorized {
+		return p.Status
+	}
+	return http.StatusOK
+}
+
+// failPage shows an error: a live part and a form, whose fields keep their input, get the sentence
+// alone, and others a page, which repeats the input.
+func (s *server) failPage(w http.ResponseWriter, r *http.Request, p problem) {
+	h := w.Header()
+	if r.Header.Get("HX-Target") == templates.LiveTarget { // its script shows the error
+		h.Set("Content-Type", "text/plain; charset=utf-8")
+		w.WriteHeader(failStatus(w, r, p))
+		_, _ = io.WriteString(w, templates.Visible(outbox.Sentence(p.Detail))) // the client may have disconnected
+		return
+	}
+	h.Set("HX-Push-Url", "false") // the address bar keeps the page that sent the request
+	frame, show := s.plainFrame(r, strconv.Itoa(p.Status)+" "+p.Title, ""), templates.ProblemPage
+	if r.Header.Get(formHeader) != "" {
+		h.Set("HX-Retarget", "this")
+		h.Set("HX-Reswap", "afterbegin show:none")
+		show = templates.Refusal
+	}
+	if err := s.render(w, r, failStatus(w, r, p), frame, pageOf(show, s.problemView(r, p))); err != nil {
+		s.Logger.Error("render an error", outbox.RequestIDs(r.Context()), "err", err)
+	}
+}
+
 func (s *server) problemView(r *http.Request, p problem) templates.Problem {
-	v := templates.Problem{Status: p.Status, Detail: p.Detail, Fields: p.Errors, RequestID: p.RequestID, ProxyRequestID: p.ProxyRequestID, Back: s.back(r), Run: p.run}
-	if p.badQuery && r.Method == http.MethodGet {
-		v.Whole = templates.URL(s.outside(r))
+	v := templates.Problem{Status: p.Status, Detail: p.Detail, Fields: p.Errors, RequestID: p.RequestID, ProxyRequestID: p.ProxyRequestID, Back: s.back(r), Run: p.run, Typed: typed(r.PostForm)}
+	if r.Method == http.MethodGet && r.URL.RawQuery != "" && (p.Status == http.StatusUnprocessableEntity || p.Status == http.StatusConflict) {
+		v.Whole, v.Typed = templates.URL(s.outside(r)), redact.Shown(s.Redact, typed(r.URL.Query()))
 	}
 	return v
 }
 
-func (s *server) failPage(w http.ResponseWriter, r *http.Request, p problem) {
-	page := s.plainFrame(r, fmt.Sprintf("%d %s", p.Status, p.Title), "")
-	w.Header().Set("HX-Push-Url", "false") // the address bar keeps the page that sent the request
-	if err := s.render(w, r, failStatus(w, r, p), page, pageOf(templates.ProblemPage, s.problemView(r, p))); err != nil {
-		s.Logger.Error("render the error page", outbox.RequestIDs(r.Context()), "err", err)
+// typed returns the input of a form, without the fields in which it keeps the state of its page.
+func typed(form url.Values) map[string]string {
+	values := map[string]string{}
+	for name, sent := range form {
+		value := strings.Join(sent, "\n")
+		if value != "" && name != "idempotency_key" && name != "return_to" && name != "cursor" && !strings.HasPrefix(name, "expected_") {
+			values[name] = value
+		}
 	}
+	return values
 }
 
-// back returns the page of the object of a refused action, or with the form that sends it.
+// outside returns a request's path as the reader's browser sees it.
+func (s *server) outside(r *http.Request) string {
+	return s.linksOf(r).Base() + strings.TrimPrefix(r.URL.EscapedPath(), s.links.Base())
+}
+
+// back returns the page of the object of a refused action.
 func (s *server) back(r *http.Request) templates.URL {
-	rc := chi.RouteContext(r.Context())
-	if rc != nil && r.Method == http.MethodGet && rc.RoutePattern() == "" {
-		return s.formPage(r, rc.RoutePath)
-	}
-	if r.Method != http.MethodPost || rc == nil {
+	if r.Method != http.MethodPost || chi.RouteContext(r.Context()) == nil {
 		return ""
 	}
 	if sub, err := subscriptionParam(r); err == nil && sub.Topic != "" {
@@ -218,7 +264,7 @@ func (s *server) back(r *http.Request) templates.URL {
 	if err != nil {
 		return ""
 	}
-	if seq, err := seqParam(r); err == nil && rc.RoutePattern() == outbox.ActionReveal.Info().Path {
+	if seq, err := seqParam(r); err == nil && chi.RouteContext(r.Context()).RoutePattern() == outbox.ActionReveal.Info().Path {
 		return s.linksOf(r).EventTab(campaign, seq, templates.TabPayload)
 	}
 	if seq, err := seqParam(r); err == nil {
@@ -227,12 +273,9 @@ func (s *server) back(r *http.Request) templates.URL {
 	return s.linksOf(r).Campaign(campaign)
 }
 
-// formPage returns the page with the form that sends a POST to a path; empty if there is no page at
-// the path, above it, or below it as new.
+// formPage returns the page with the form that sends a POST to a path: at the path, above it, or below
+// it as new; empty if there is none.
 func (s *server) formPage(r *http.Request, path string) templates.URL {
-	if !s.router.Match(chi.NewRouteContext(), http.MethodPost, path) {
-		return ""
-	}
 	for at := path + "/new"; at != ""; at = at[:strings.LastIndexByte(at, '/')] {
 		if s.router.Match(chi.NewRouteContext(), http.MethodGet, at) {
 			return templates.URL(s.linksOf(r).Base() + at)

@@ -40,10 +40,6 @@ func requestID(r *http.Request) string { return outbox.RequestID(r.Context()) }
 // identify gives a request its id, and counts and logs it once it is answered.
 func (s *server) identify(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Context().Value(formAgainKey{}) != nil { // an inner request for a page, which shares the outer one's id
-			next.ServeHTTP(w, r)
-			return
-		}
 		id := uuid.NewString()
 		w.Header().Set("X-Request-Id", id)
 		a := &access{}

@@ -257,8 +257,7 @@ type Problem struct {
 	Back           URL               // the page of the same object, or empty
 	Whole          URL               // the page without the query that was refused, or empty
 	Run            int64             // the blocking run, or 0
-	// Typed is the reader's input to a form that is not on the page.
-	Typed string `redact:"-"`
+	Typed          map[string]string `redact:"-"` // the reader's input, by field
 }
 
 // titles are HTTP's status texts in an operator's words.

@@ -303,7 +303,7 @@
   // Shows at a form why it failed if the server could not: texts and links.
   function refuse(form, why) {
     if (!(form instanceof HTMLFormElement)) return;
-    each("#refusal", function (el) { el.remove(); });
+    accept();
     var said = document.createElement("div");
     said.id = said.className = "refusal";
     said.setAttribute("role", "alert");
@@ -313,9 +313,18 @@
     said.focus();
   }
 
-  // The page comes back with the input of the refused form. The input of other forms is restored
-  // here.
-  var typed = null;
+  // Removes what an earlier refusal has put on the page.
+  function accept() {
+    each("#refusal", function (el) { el.remove(); });
+    each("[aria-describedby=refusal]", function (el) {
+      el.removeAttribute("aria-invalid");
+      el.removeAttribute("aria-describedby");
+    });
+  }
+
+  document.addEventListener("htmx:configRequest", function (evt) {
+    if (evt.detail.elt instanceof HTMLFormElement) evt.detail.headers["Outboxweb-Form"] = "1";
+  });
   document.addEventListener("htmx:beforeSwap", function (evt) {
     var d = evt.detail, xhr = d.xhr;
     if (!ours(xhr)) { // something between here and the server has answered
@@ -325,22 +334,26 @@
     }
     if (live({ detail: { elt: d.requestConfig.elt } })) return;
     if (shut) shutOut("");
-    if (refusedBy(xhr)) {
-      typed = typedIn(document).map(function (i) { return [i.id, i.value]; });
-      each("#refusal", function (el) { el.remove(); });
-    } else if (d.requestConfig.verb === "post" && document.activeElement) {
+    if (refusedBy(xhr)) accept();
+    else if (d.requestConfig.verb === "post" && document.activeElement) {
       document.activeElement.blur(); // the next page may have a field of the same id, for something else
     }
   });
-  document.addEventListener("htmx:afterSwap", function () {
-    if (!typed) return;
-    typed.forEach(function (one) {
-      var field = one[0] && document.getElementById(one[0]);
-      if (field) field.value = one[1];
+
+  // The server's refusal is at the form, and names the fields at fault.
+  document.addEventListener("htmx:afterSwap", function (evt) {
+    var said = refusedBy(evt.detail.xhr) && first("form > #refusal");
+    if (!said) return;
+    var focus = said;
+    said.dataset.fields.split(" ").forEach(function (name) {
+      var field = name && said.parentNode.querySelector('[name="' + CSS.escape(name) + '"]:not([type=hidden])');
+      if (!field) return;
+      field.setAttribute("aria-invalid", "true");
+      field.setAttribute("aria-describedby", "refusal");
+      if (focus === said) focus = field;
     });
-    typed = null;
-    var focus = first("[data-focus]") || first("#refusal");
-    if (focus) focus.focus();
+    if (statusOf(evt.detail.xhr) === 409) said.append(signIn("Show the page as it is now", ""));
+    focus.focus();
   });
 
   function look() {
