@@ -12,7 +12,6 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/outboxweb/outboxweb/internal/alerts"
-	"github.com/outboxweb/outboxweb/internal/dbtest"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/redact"
 )
@@ -34,8 +33,7 @@ func withAlerts(t *testing.T, receiver string) func(*Config) {
 }
 
 func TestAlertsPage_saysHowTheyAreConfigured(t *testing.T) {
-	t.Parallel()
-	s := newSite(t)
+	s := ownSite(t)
 	s.get("/alerts").want(t, 200, "No alerts are configured.", "slack+https://hooks.slack.com/services/", `href="/docs/alerts"`, `aria-current="page">`).lacks(t, "<table")
 	if v := decodeAs[outbox.AlertsView](t, s.get(apiPrefix+"/alerts").want(t, 200)); v.Configured || len(v.Rules) != 0 {
 		t.Errorf("%+v", v)
@@ -64,9 +62,7 @@ func TestAlertsPage_testsAndMutes(t *testing.T) {
 }
 
 func TestAlertsPage_showsWhatFires(t *testing.T) {
-	t.Parallel()
-	s := newSite(t, withAlerts(t, "chat: {url: 'slack+http://127.0.0.1:9/x', allow_private: true}"))
-	db := dbtest.Open(t, s.sub.Journal)
+	s := ownSite(t, withAlerts(t, "chat: {url: 'slack+http://127.0.0.1:9/x', allow_private: true}"))
 	at := s.clock.Add(-time.Minute).Format(time.RFC3339)
 	for query, args := range map[string][]any{
 		`insert into alert_states (rule, cause, state) values ('publisher', 't/p', $1)`: {`{"rule":"publisher","cause":{"key":"t/p","sentence":"Publisher t/p has failed ` + htmlScript + `","error":"password=` + leak + `"},"status":"firing","since":"` + at + `","sent_at":"` + at + `"}`},
@@ -76,9 +72,7 @@ func TestAlertsPage_showsWhatFires(t *testing.T) {
 		`insert into alert_messages (receiver, rule, cause, body, created_at, due_at, held, status, last_error)
 values ('chat', 'publisher', 't/p', '{"kind":"firing","title":"Held"}', 1, $1, 0, 'waiting', '')`: {s.clock.UnixMicro()},
 	} {
-		if _, err := db.Exec(query, args...); err != nil {
-			t.Fatal(err)
-		}
+		s.change(query, args...)
 	}
 	s.get("/alerts").want(t, 200, "2 alerts are firing.", "not found since", "Publisher t/p has failed &lt;script&gt;", "no server evaluates them now", "1 message waiting").lacks(t, leak, htmlScript)
 }

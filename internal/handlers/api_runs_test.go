@@ -37,8 +37,7 @@ func drifted(campaign string) outbox.RunResult {
 }
 
 func TestRunAPI_fromStartToItsResults(t *testing.T) {
-	t.Parallel()
-	s := newSite(t)
+	s := ownSite(t)
 	s.seed("c/1", "a", "b")
 	s.seed("c-2", "a")
 	s.work()
@@ -75,8 +74,7 @@ func TestRunAPI_fromStartToItsResults(t *testing.T) {
 }
 
 func TestRunAPI_ofOneCampaignHasItsDigests(t *testing.T) {
-	t.Parallel()
-	s := newSite(t)
+	s := ownSite(t)
 	s.seed("c-1", "a", "b")
 	key := header("Idempotency-Key", "k-1")
 	first := s.post("/api/v1/runs", `{"kind":"rebuild","campaign_ids":["c-1"]}`, key).want(t, 202, `"campaign_id":"c-1"`)
@@ -93,14 +91,9 @@ func TestRunAPI_ofOneCampaignHasItsDigests(t *testing.T) {
 }
 
 func TestRunAPI_saysWhatIsWrong(t *testing.T) {
-	t.Parallel()
-	s := newSite(t)
+	s := ownSite(t)
 	s.seed("c-1", "a")
-	for _, c := range []struct {
-		method, target, body string
-		status               int
-		says                 string
-	}{
+	s.refuses([]refusedAsk{
 		{"POST", "/runs", ``, 422, "kind is required"},
 		{"POST", "/runs", `{"kind":"mend"}`, 422, "use replay, verify or rebuild"},
 		{"POST", "/runs", `{"kind":"verify"}`, 422, "name the campaigns"},
@@ -123,17 +116,11 @@ func TestRunAPI_saysWhatIsWrong(t *testing.T) {
 		{"POST", "/runs/7/cancel", `{}`, 404, "there is no run 7"},
 		{"POST", "/runs/7/resume", `{}`, 404, "there is no run 7"},
 		{"GET", "/campaigns/c-9/verifications", ``, 404, `there is no campaign \"c-9\"`},
-	} {
-		a := s.do(c.method, "/api/v1"+c.target, c.body, header("Content-Type", "application/json"))
-		if a.StatusCode != c.status || !strings.Contains(a.body, c.says) {
-			t.Errorf("%s %s %s answers %d %s, want %d with %q", c.method, c.target, c.body, a.StatusCode, a.body, c.status, c.says)
-		}
-	}
+	})
 }
 
 func TestRunAPI_takesAsManyCampaignsAsARunNames(t *testing.T) {
-	t.Parallel()
-	s := newSite(t)
+	s := ownSite(t)
 	var ids []string
 	for i := range outbox.MaxRunCampaigns {
 		ids = append(ids, `"`+strings.Repeat("x", 190)+fmt.Sprint(i)+`"`)

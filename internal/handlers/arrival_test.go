@@ -71,8 +71,7 @@ func TestAdviceFor_saysWhatToChange(t *testing.T) {
 
 // A service has no flags: advice names what it can set.
 func TestAdviceFor_anEmbeddedConsoleNamesNoFlag(t *testing.T) {
-	t.Parallel()
-	s := newSite(t, func(c *Config) { c.Embedded = true })
+	s := ownSite(t, func(c *Config) { c.Embedded = true })
 	arrived := []func(*http.Request){header(prefixHeader, "/ops"), header("X-Forwarded-Host", "ops.example"), header("X-Forwarded-Proto", "https"), header("Remote-User", "ana")}
 	const prefix = "X-Forwarded-Prefix is /ops, and the console of a service does not read it: let the proxy pass the path on as it is, and set Config.BasePath to where the pages are below /ops"
 	s.get("/about", arrived...).want(t, 200, prefix, "set Config.PublicURL to https://ops.example", "give Engine.Handler a function that names the user", "not a trusted proxy: the console of a service trusts none").
@@ -102,8 +101,7 @@ func TestAbout_pointsOutRulesThatDifferInCase(t *testing.T) {
 }
 
 func TestAbout_tellsWhatArrived(t *testing.T) {
-	t.Parallel()
-	s := newSite(t, func(c *Config) { c.BasePath = "/console" })
+	s := ownSite(t, func(c *Config) { c.BasePath = "/console" })
 	odd := []func(*http.Request){header("X-Forwarded-For", "10.9.9.9, <script>\x01é"), header("X-Forwarded-User", "ana-secret"), header("X_forwarded_email", "ana-secret"),
 		header("Authorization", "Basic c2VjcmV0"), header(prefixHeader, "/ops"), header("Via", strings.Repeat("v", 500)), header("Cookie", "ana-secret"), header("X-Forwarded-Host", "ops.example")}
 	a := s.get("/console/api/v1/about", odd...).want(t, 200, `"peer":"127.0.0.1"`).lacks(t, "ana-secret", "c2VjcmV0", strings.Repeat("v", 200))

@@ -10,8 +10,7 @@ import (
 
 // Whoever accepts it gets a long answer compressed, with the same text, except pages of other sites.
 func TestAnswers_areCompressedForOurPagesAndForScripts(t *testing.T) {
-	t.Parallel()
-	s := newSite(t).trouble()
+	s := ownSite(t).trouble()
 	for _, c := range []struct {
 		target, accepts, site string
 		compressed            bool
@@ -59,8 +58,7 @@ func TestAnswers_areCompressedForOurPagesAndForScripts(t *testing.T) {
 }
 
 func TestBodies_thatAreCompressedAreRefused(t *testing.T) {
-	t.Parallel()
-	s := newSite(t).trouble()
+	s := ownSite(t).trouble()
 	zipped := header("Content-Encoding", "gzip")
 	s.post("/api/v1/campaigns/c-1/events", "\x1f\x8b", zipped).want(t, 415, "urn:outboxweb:media-type", "Content-Encoding: gzip is not read; send it uncompressed")
 	s.submit("/campaigns/c-1/pause", "\x1f\x8b", zipped).want(t, 415, "send it uncompressed")

@@ -9,8 +9,7 @@ import (
 )
 
 func TestAppend_underACondition(t *testing.T) {
-	t.Parallel()
-	s := newSite(t)
+	s := ownSite(t)
 	s.get("/api/v1/journal").want(t, 200, `{"position":0}`)
 	take := func(seat string, after int) string {
 		return fmt.Sprintf(`{"events":[{"event_id":"e-%[1]s-%[2]d","event_type":"seat.taken","tags":{"seat":%[1]q},"payload":{}}],
@@ -35,8 +34,7 @@ func TestAppend_underACondition(t *testing.T) {
 }
 
 func TestAppend_saysWhatIsWrongWithACondition(t *testing.T) {
-	t.Parallel()
-	s := newSite(t)
+	s := ownSite(t)
 	for condition, texts := range map[string][]string{
 		`{}`:                              {`"condition.items":`, "at least one item"},
 		`{"items":[]}`:                    {`"condition.items":`},

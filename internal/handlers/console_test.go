@@ -15,14 +15,12 @@ import (
 )
 
 func TestFailures_groupRowsByWhatWentWrong(t *testing.T) {
-	t.Parallel()
-	s := newSite(t).trouble()
+	s := ownSite(t).trouble()
 	s.get("/failures").want(t, 200, `seat &#34;7&#34; is &lt;taken&gt;`, "1 dead", "2 of 2 attempts failed with the same error on one build", `data-testid="requeue-group"`, "poison.pill (1)").lacks(t, "<taken>")
 }
 
 func TestFailures_verdictIsAboutWhatRuns(t *testing.T) {
-	t.Parallel()
-	s := newSite(t, func(c *Config) { c.Version = "next" }).trouble()
+	s := ownSite(t, func(c *Config) { c.Version = "next" }).trouble()
 	s.get("/failures").want(t, 200, "Since the last failure the build changed (test, now next)")
 	s.get("/api/v1/failures/groups").want(t, 200, `"retry_outlook":"some"`, `"dead":1`, `"released":2`, `"capped":false`, `"next_cursor":null`)
 
@@ -37,8 +35,7 @@ func TestFailures_verdictIsAboutWhatRuns(t *testing.T) {
 }
 
 func TestFailures_notesArePinnedThroughPageAndAPI(t *testing.T) {
-	t.Parallel()
-	s := newSite(t).trouble()
+	s := ownSite(t).trouble()
 	fingerprint := outbox.Fingerprint(`seat "7" is <taken>`)
 	to := s.submit("/failures/groups/note", url.Values{"fingerprint": {fingerprint}, "note": {"see <b>ticket</b>"}}.Encode()).
 		want(t, http.StatusSeeOther).Header.Get("Location")
@@ -53,8 +50,7 @@ func TestFailures_notesArePinnedThroughPageAndAPI(t *testing.T) {
 }
 
 func TestHistory_isTheSameForPageAndAPI(t *testing.T) {
-	t.Parallel()
-	s := newSite(t)
+	s := ownSite(t)
 	s.seed("c-1", "a", "b")
 	if err := s.store.Sample(context.Background()); err != nil {
 		t.Fatal(err)
@@ -76,8 +72,7 @@ func TestHistory_isTheSameForPageAndAPI(t *testing.T) {
 }
 
 func TestCampaign_chartShowsHowFarBehindItWas(t *testing.T) {
-	t.Parallel()
-	s := newSite(t).trouble()
+	s := ownSite(t).trouble()
 	s.get("/campaigns/c-1").want(t, 200, "peak 3 at ") // in the running minute, without a sample
 	if err := s.store.Sample(context.Background()); err != nil {
 		t.Fatal(err)
@@ -90,8 +85,7 @@ func TestCampaign_chartShowsHowFarBehindItWas(t *testing.T) {
 
 // While nothing but ages changes, a polling tab gets a 304.
 func TestOverview_isUnchangedWhileOnlyAgesChange(t *testing.T) {
-	t.Parallel()
-	s := newSite(t).trouble()
+	s := ownSite(t).trouble()
 	target := header("HX-Target", templates.LiveTarget)
 	look := func() answer {
 		s.srv.overviews.invalidate() // as if a second had passed for all readers
@@ -131,8 +125,7 @@ func TestOverview_isSharedWithoutItsReader(t *testing.T) {
 }
 
 func TestOverview_showsAnActWhicheverWayItCameIn(t *testing.T) {
-	t.Parallel()
-	s := newSite(t)
+	s := ownSite(t)
 	s.seed("c-1", "a")
 	s.work()
 	const paused = `<a href="/campaigns/c-1"><code>c-1</code></a>`
@@ -148,8 +141,7 @@ func TestOverview_showsAnActWhicheverWayItCameIn(t *testing.T) {
 }
 
 func TestOverview_tellsWhatIsSwitchedOffAndWhatWasDone(t *testing.T) {
-	t.Parallel()
-	s := newSite(t, func(c *Config) { c.ReadOnly = true }).trouble()
+	s := ownSite(t, func(c *Config) { c.ReadOnly = true }).trouble()
 	order := outbox.Command{By: outbox.Operator{Name: "ana", Via: "cli"}, Reason: "migration of <users>"}
 	if _, err := s.store.PauseCampaign(context.Background(), order, "c-2"); err != nil {
 		t.Fatal(err)
@@ -158,8 +150,7 @@ func TestOverview_tellsWhatIsSwitchedOffAndWhatWasDone(t *testing.T) {
 }
 
 func TestActions_thatNeedAReasonAskForOne(t *testing.T) {
-	t.Parallel()
-	s := newSite(t, func(c *Config) { c.ReasonFrom = 2 }).trouble() // two rows are released
+	s := ownSite(t, func(c *Config) { c.ReasonFrom = 2 }).trouble() // two rows are released
 	s.get("/rows/c-1/2/requeue").want(t, 200, "(required)")
 	s.get("/campaigns/c-1").want(t, 200, "Requeue event 2…").lacks(t, `data-testid="requeue"`)
 	s.seed("c-9", poison, "a", "b", "c")
@@ -171,8 +162,7 @@ func TestActions_thatNeedAReasonAskForOne(t *testing.T) {
 var hiddenKey = regexp.MustCompile(`name="idempotency_key" form="([a-z0-9-]+)" value="([^"]+)"`)
 
 func TestForms_sentTwiceAreDoneOnce(t *testing.T) {
-	t.Parallel()
-	s := newSite(t).trouble()
+	s := ownSite(t).trouble()
 	page := s.get("/campaigns/c-1/events/2").want(t, 200)
 	found := hiddenKey.FindStringSubmatch(page.body)
 	if found == nil || !strings.Contains(page.body, `id="`+found[1]+`"`) {
@@ -212,8 +202,7 @@ func (s *site) twice(page, form, target, body, action string) {
 
 // An action is done even if the page that shows it cannot name it.
 func TestForms_doneWithoutTheirRecordLeadOn(t *testing.T) {
-	t.Parallel()
-	s := newSite(t)
+	s := ownSite(t)
 	gone, cancel := context.WithCancel(context.Background())
 	cancel()
 	rec := httptest.NewRecorder()
@@ -224,8 +213,7 @@ func TestForms_doneWithoutTheirRecordLeadOn(t *testing.T) {
 }
 
 func TestForms_ofSkipsAndOperationsSentTwiceAreDoneOnce(t *testing.T) {
-	t.Parallel()
-	s := newSite(t).trouble()
+	s := ownSite(t).trouble()
 	s.twice("/campaigns/c-1/events/2", "skip-form", "/rows/c-1/2/skip", "reason=gone&confirm=skip+c-1+2", "skip")
 	s.twice("/campaigns/c-1", "unskip-form-1", "/campaigns/c-1/events/2/unskip", "return_to=campaign", "unskip")
 	s = newSite(t).blocked(2)
@@ -235,8 +223,7 @@ func TestForms_ofSkipsAndOperationsSentTwiceAreDoneOnce(t *testing.T) {
 }
 
 func TestAbout_tellsOfDatabasesSettingsAndWhatLookingCosts(t *testing.T) {
-	t.Parallel()
-	s := newSite(t, func(c *Config) {
+	s := ownSite(t, func(c *Config) {
 		c.Settings = []outbox.Setting{{Name: "mode", Value: "outbox_apply_only", Given: true}}
 	})
 	type about struct {
@@ -273,15 +260,13 @@ func TestAbout_tellsOfDatabasesSettingsAndWhatLookingCosts(t *testing.T) {
 }
 
 func TestFailures_retriesTheFailedRowsOfAnError(t *testing.T) {
-	t.Parallel()
-	s := newSite(t)
+	s := ownSite(t)
 	s.seed("c-1", poison)
 	s.seed("c-2", poison)
 	s.pass()
 	fingerprint := outbox.Fingerprint(`seat "7" is <taken>`)
 	s.get("/failures").want(t, 200, "2 failed", `data-testid="retry-group"`, "Retry 2 now")
-	to := s.submit("/failures/groups/retry", url.Values{"fingerprint": {fingerprint}}.Encode()).want(t, http.StatusSeeOther).Header.Get("Location")
-	s.get(to).want(t, 200, "Retried 2 failed rows: due now.")
+	s.lands(s.submit("/failures/groups/retry", url.Values{"fingerprint": {fingerprint}}.Encode())).want(t, 200, "Retried 2 failed rows: due now.")
 	s.post("/api/v1/rows/retry", `{"limit":1}`).want(t, 200, `{"retried":1}`)
 	s.submit("/failures/groups/retry", "fingerprint=").want(t, 422, "Fingerprint is required")
 }

@@ -3,8 +3,6 @@ package handlers
 import (
 	"strings"
 	"testing"
-
-	"github.com/outboxweb/outboxweb/internal/dbtest"
 )
 
 // diverged makes the projections of c-1 those of a journal with two more events than this one, and
@@ -15,9 +13,7 @@ func (s *site) diverged() *site {
 		s.seed(id, "noted", "noted", "noted")
 	}
 	s.work()
-	if _, err := dbtest.Open(s.t, s.sub.Projections).Exec(`update projection_watermarks set applied_seq = 5, applied_hash = 'other' where campaign_id = 'c-1'`); err != nil {
-		s.t.Fatal(err)
-	}
+	s.changeProjections(`update projection_watermarks set applied_seq = 5, applied_hash = 'other' where campaign_id = 'c-1'`)
 	if _, err := s.srv.maintenance.Reconcile(s.t.Context()); err != nil {
 		s.t.Fatal(err)
 	}
@@ -26,8 +22,7 @@ func (s *site) diverged() *site {
 }
 
 func TestDiverged_isShownWithNumbersOfNow(t *testing.T) {
-	t.Parallel()
-	s := newSite(t).diverged()
+	s := ownSite(t).diverged()
 	s.get("/campaigns/c-1").want(t, 200, "Journal", "4 events", "Projections", "up to event 5 of another journal", "Waiting", "1 event &#32;not in any projection",
 		"an event 5 that the journal does not have, and 1 event waits", "The watermark is at 5 of another journal").lacks(t, "5 of 4", "0 events", "ends at 3")
 	s.get("/api/v1/campaigns/c-1").want(t, 200, `"high_water_seq":4`, `"applied_seq":3`, `"projections_seq":5`, `"lag_events":1`, `"pending":1`, "an event 5 that the journal does not have")
@@ -39,8 +34,7 @@ func TestDiverged_isShownWithNumbersOfNow(t *testing.T) {
 
 // A rebuild from the wrong journal destroys correct read models.
 func TestDiverged_asksForTheRightJournalBeforeARebuild(t *testing.T) {
-	t.Parallel()
-	s := newSite(t).diverged()
+	s := ownSite(t).diverged()
 	for _, at := range []string{"/", "/campaigns", "/campaigns/c-1", "/runs/new?kind=rebuild&campaigns=c-1", "/runs/new?kind=rebuild&all=1", "/api/v1/campaigns/c-1", "/api/v1/campaigns"} {
 		body := s.get(at).body
 		body = body[max(0, strings.Index(body, "<main")):]

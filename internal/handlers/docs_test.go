@@ -5,8 +5,7 @@ import "testing"
 // The runbook is served by the server itself, with its commands for the reader's own address, and
 // pages link to the relevant section.
 func TestOperating_isReadWhereItApplies(t *testing.T) {
-	t.Parallel()
-	s := newSite(t).trouble()
+	s := ownSite(t).trouble()
 	s.get("/docs/operating").want(t, 200, `<h2 id="dead-heads-grow"`, `href="/failures"`, `curl -fsS &#34;http://`, `/api/v1/failures/groups&#34;`,
 		`href="/docs/operating#disk-full"`, "with curl", "as a command", "on PostgreSQL").lacks(t, "$URL/")
 	for page, guide := range map[string]string{
@@ -19,8 +18,7 @@ func TestOperating_isReadWhereItApplies(t *testing.T) {
 }
 
 func TestDocs_areListedSearchedAndShown(t *testing.T) {
-	t.Parallel()
-	s := newSite(t)
+	s := ownSite(t)
 	s.get("/docs").want(t, 200, `href="/docs/start"`, `href="/docs/operating"`, "Getting started", `role="search"`)
 	s.get("/docs?q=disk+full").want(t, 200, `href="/docs/operating#disk-full"`).lacks(t, `href="/docs/start"`)
 	s.get("/docs?q=nosuchword").want(t, 200, "No section contains all of these words.", `value="nosuchword"`)

@@ -24,8 +24,7 @@ func (s *site) noteDrift(campaign string, verdict outbox.Verdict) {
 }
 
 func TestDrift_thatAVerifyFoundCountsWhereverStateIsShown(t *testing.T) {
-	t.Parallel()
-	s := newSite(t)
+	s := ownSite(t)
 	s.seed("c-1", "a", "b")
 	s.seed("c-2", "a")
 	s.seed("c-3", "a", "b")
@@ -36,8 +35,8 @@ func TestDrift_thatAVerifyFoundCountsWhereverStateIsShown(t *testing.T) {
 	s.noteDrift("c-3", outbox.VerdictDrift)
 	s.seed("c-3", "a") // a new event waits, and the rows still differ
 
-	s.comes("/api/v1/summary", `drifted":2`)
-	s.comes("/", `2 campaigns drifted`)
+	s.fresh("/api/v1/summary").want(t, 200, `drifted":2`)
+	s.fresh("/").want(t, 200, `2 campaigns drifted`)
 	s.get("/").want(t, 200, `h-bad`, `data-testid="count-drifted">2<`, `href="/campaigns?state=drifted"`, `data-testid="drifted"`).lacks(t, "campaigns are current")
 	s.get("/campaigns/c-1").want(t, 200, "s-drifted", "drifted", "The rows of 2 projections differed from the journal at the last verification", `#a-projection-is-wrong`)
 	s.get("/campaigns?state=drifted").want(t, 200, `id="campaign-c-1"`, `id="campaign-c-3"`).lacks(t, `id="campaign-c-2"`)
@@ -52,15 +51,14 @@ func TestDrift_thatAVerifyFoundCountsWhereverStateIsShown(t *testing.T) {
 	}
 	s.noteDrift("c-1", outbox.VerdictMatch)
 	s.noteDrift("c-3", outbox.VerdictMatch)
-	s.comes("/api/v1/summary", `drifted":0`)
+	s.fresh("/api/v1/summary").want(t, 200, `drifted":0`)
 	s.get("/campaigns/c-1").want(t, 200, "Everything is applied.").lacks(t, "s-drifted")
 }
 
 // A verdict belongs to the version that it compared with: once another one is loaded it is no reason to
 // rebuild.
 func TestDrift_ofAVersionThatIsNotLoadedAsksForAVerify(t *testing.T) {
-	t.Parallel()
-	s := newSite(t)
+	s := ownSite(t)
 	s.seed("c-1", "a", "b")
 	s.work()
 	load := func(version string) {
@@ -77,8 +75,8 @@ func TestDrift_ofAVersionThatIsNotLoadedAsksForAVerify(t *testing.T) {
 	s.get("/api/v1/campaigns/c-1/verifications").want(t, 200, `"version":"bad"`, `"outdated":false`)
 	s.get("/api/v1/campaigns/c-1").want(t, 200, `"drifted":1`, `"outdated_drift":0`, "a rebuild fixes them")
 	load("v1")
-	s.comes("/api/v1/summary", `"outdated_drift":1`)
-	s.comes("/", "1 campaign differed from version bad of projection campaigns, which is not loaded any more; verify again with the loaded version v1")
+	s.fresh("/api/v1/summary").want(t, 200, `"outdated_drift":1`)
+	s.fresh("/").want(t, 200, "1 campaign differed from version bad of projection campaigns, which is not loaded any more; verify again with the loaded version v1")
 	s.get("/").want(t, 200, "h-warn", "1 campaign differed from versions of projections that are not loaded any more: verify again.", `href="/runs/new?all=1&amp;kind=verify&amp;projection=campaigns"`).
 		lacks(t, "kind=rebuild", "differ from the journal", `data-testid="drifted"`)
 	s.get("/campaigns/c-1").want(t, 200, "The rows of 1 projection differed from a version that is not loaded any more; verify again with the loaded one",
@@ -87,7 +85,7 @@ func TestDrift_ofAVersionThatIsNotLoadedAsksForAVerify(t *testing.T) {
 	s.get("/api/v1/campaigns/c-1/verifications").want(t, 200, `"outdated":true`)
 	s.get("/api/v1/campaigns?state=drifted").want(t, 200, `"drifted":1`, `"outdated_drift":1`)
 	load("bad")
-	s.comes("/api/v1/summary", `"outdated_drift":0`)
+	s.fresh("/api/v1/summary").want(t, 200, `"outdated_drift":0`)
 	const could = "The last verify could not replay its events"
 	for version, says := range map[string]string{"bad": could, "v1": could + "; that was with a version that is not loaded any more: verify again with the loaded one"} {
 		if err := s.store.RecordVerifications(t.Context(), []outbox.Verification{{CampaignID: "c-1", Projection: "campaigns", Version: version, Seq: 2, Verdict: outbox.VerdictFailed}}); err != nil {
@@ -98,8 +96,7 @@ func TestDrift_ofAVersionThatIsNotLoadedAsksForAVerify(t *testing.T) {
 }
 
 func TestVerify_thatCouldNotBeMadeCountsWhereverStateIsShown(t *testing.T) {
-	t.Parallel()
-	s := newSite(t)
+	s := ownSite(t)
 	s.seed("c-1", "a", "b")
 	s.seed("c-2", "a")
 	s.work()
@@ -113,8 +110,8 @@ func TestVerify_thatCouldNotBeMadeCountsWhereverStateIsShown(t *testing.T) {
 		}
 	}
 	note(outbox.Verification{Verdict: outbox.VerdictFailed, RunID: 7, Error: reason})
-	s.comes("/api/v1/summary", `"unverifiable":1`)
-	s.comes("/", "1 campaign could not be verified")
+	s.fresh("/api/v1/summary").want(t, 200, `"unverifiable":1`)
+	s.fresh("/").want(t, 200, "1 campaign could not be verified")
 	s.get("/").want(t, 200, reason, `href="/runs/7/results/c-1"`, "h-bad", `data-testid="count-unverifiable">1<`, `href="/campaigns?state=unverifiable"`, "#when-a-campaign-cannot-be-verified").lacks(t, "campaigns are current")
 	s.get("/campaigns/c-1").want(t, 200, "Could not be verified at ", ": "+reason+" (run 7)", "s-unverifiable", "could not be verified: "+reason, `href="/runs/7/results/c-1"`, "#when-a-campaign-cannot-be-verified").
 		lacks(t, "Never verified", "Everything is applied.")
@@ -129,7 +126,7 @@ func TestVerify_thatCouldNotBeMadeCountsWhereverStateIsShown(t *testing.T) {
 	s.get("/campaigns/c-1").want(t, 200, reason+" (in the background)", "in the background")
 
 	note(outbox.Verification{Verdict: outbox.VerdictMatch})
-	s.comes("/api/v1/summary", `"unverifiable":0`)
+	s.fresh("/api/v1/summary").want(t, 200, `"unverifiable":0`)
 	s.get("/campaigns/c-1").want(t, 200, "Everything is applied.").lacks(t, "not be verified")
 }
 
@@ -156,17 +153,6 @@ func TestProjection_thatBlocksCampaignsDoesNotSayThatItFollowsThem(t *testing.T)
 	s.get("/api/v1/projections/campaigns").want(t, 200, `"blocking":1`, `"quarantined":1`)
 	s.get("/api/v1/projections/campaigns/cursors").want(t, 200, `"lag_seconds":`, `"last_applied_at":`, `"attempts":`)
 	s.get("/projections/campaigns").want(t, 200, "An event fails in it in 1 campaign, which waits.", "Not live in 1 campaign, which advances without it.", "Last applied</th>")
-}
-
-// comes waits until a page contains a text: readers share data that may be some seconds old.
-func (s *site) comes(target, text string) {
-	s.t.Helper()
-	s.comesBack(text+" on "+target, func() int {
-		if strings.Contains(s.get(target).body, text) {
-			return 200
-		}
-		return 404
-	}, 200)
 }
 
 // scraped is what Prometheus reads.

@@ -16,8 +16,7 @@ import (
 
 // A misspelt filter would select everything.
 func TestRoutes_refuseParametersThatTheyDoNotTake(t *testing.T) {
-	t.Parallel()
-	s := newSite(t)
+	s := ownSite(t)
 	s.seed("c-1", "a")
 	for target, texts := range map[string][]string{
 		"/api/v1/rows?statsu=dead":              {`"errors":{"statsu":`, `not a query parameter of this URL; it takes status, campaign, `},

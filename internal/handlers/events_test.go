@@ -31,8 +31,7 @@ func taken(_ context.Context, hide outbox.Hider, campaign string, seq int64) (ou
 }
 
 func TestEventPage_explainsTheError(t *testing.T) {
-	t.Parallel()
-	s := newSite(t, func(c *Config) { c.Explain = taken }).trouble()
+	s := ownSite(t, func(c *Config) { c.Explain = taken }).trouble()
 	s.get("/campaigns/c-1/events/2").want(t, 200, "A row with this key (seat) exists already in seats.", "seats.sql:12", "insert into seats values (:payload.&lt;seat&gt;);", "&#34;&lt;7&gt;&#34;",
 		"The row that is there", "in an expression", "The loaded version differs from the one that failed (97b5433e5e7e → c18c00000000)", "hidden: looks like a secret").lacks(t, "hunter22")
 	s.get("/campaigns/c-1/events/1").want(t, 200).lacks(t, `data-testid="explained"`)
@@ -66,8 +65,7 @@ func TestFailuresPage_saysTheErrorOnce(t *testing.T) {
 }
 
 func TestEventPage_showsTheErrorWhereItCannotBeExplained(t *testing.T) {
-	t.Parallel()
-	s := newSite(t, func(c *Config) {
+	s := ownSite(t, func(c *Config) {
 		c.Explain = func(context.Context, outbox.Hider, string, int64) (outbox.EventExplanation, error) {
 			return outbox.EventExplanation{}, errors.New("dial tcp: internal text")
 		}
@@ -80,8 +78,7 @@ func TestEventPage_showsTheErrorWhereItCannotBeExplained(t *testing.T) {
 }
 
 func TestEventPage_hasTabsWithNothingOfTheOthers(t *testing.T) {
-	t.Parallel()
-	s := newSite(t, func(c *Config) { c.Explain = taken }).trouble()
+	s := ownSite(t, func(c *Config) { c.Explain = taken }).trouble()
 	parts := map[string]string{"": `data-testid="happened"`, "?tab=payload": `data-testid="tree-payload"`, "?tab=neighbours": `<ol class="queue"`, "?tab=details": "Chain hash"}
 	for tab := range parts {
 		a := s.get("/campaigns/c-1/events/2"+tab).want(t, 200, "Event 2 <span", `data-testid="requeue"`, "A row with this key (seat)", `aria-label="About this event"`, `aria-current="page"`)
@@ -99,14 +96,12 @@ func TestEventPage_hasTabsWithNothingOfTheOthers(t *testing.T) {
 }
 
 func TestRowAddress_leadsToTheEvent(t *testing.T) {
-	t.Parallel()
-	s := newSite(t).trouble()
+	s := ownSite(t).trouble()
 	for from, want := range map[string]string{"/rows/c-1/2": "/campaigns/c-1/events/2", "/rows/c-1/1": "/campaigns/c-1/events/1", "/rows/c-1/2?act=1": "/campaigns/c-1/events/2?act=1"} {
 		if to := s.get(from).want(t, http.StatusSeeOther).Header.Get("Location"); to != want {
 			t.Errorf("%s leads to %s, want %s", from, to, want)
 		}
 	}
 	s.get("/rows/c-1/99").want(t, 404)
-	to := s.submit("/rows/c-1/2/requeue", "expected_status=dead").want(t, http.StatusSeeOther).Header.Get("Location")
-	s.get(to).want(t, 200, "Requeued event 2 of campaign c-1", "→</span>")
+	s.lands(s.submit("/rows/c-1/2/requeue", "expected_status=dead")).want(t, 200, "Requeued event 2 of campaign c-1", "→</span>")
 }

@@ -1,7 +1,6 @@
 package handlers
 
 import (
-	"bytes"
 	"cmp"
 	"encoding/csv"
 	"encoding/json"
@@ -16,7 +15,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/outboxweb/outboxweb/internal/dbtest"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
@@ -24,8 +22,7 @@ import (
 var spoilers = []string{`=cmd|' /C calc'!A0`, "+1", "-1", "@sum(a1)", "  =1", "\u00a0@x", "＝1", "﹢1", `a "b", c`, "ü✓", "'quoted", "a;b", "plain"}
 
 func TestExport_csvKeepsEveryTextAndIsNoFormula(t *testing.T) {
-	t.Parallel()
-	s := newSite(t)
+	s := ownSite(t)
 	for _, id := range spoilers {
 		s.seed(id, "a")
 	}
@@ -74,8 +71,7 @@ func TestCSVRow_keepsEveryByteAndQuotesWhatMustBe(t *testing.T) {
 }
 
 func TestExport_jsonIsWhatTheListHas(t *testing.T) {
-	t.Parallel()
-	s := newSite(t).trouble()
+	s := ownSite(t).trouble()
 	for _, id := range spoilers {
 		s.seed(id, "a", "b")
 	}
@@ -116,8 +112,7 @@ func sameJSON(t *testing.T, a, b json.RawMessage) bool {
 }
 
 func TestExport_saysWhatIsWrongBeforeItBegins(t *testing.T) {
-	t.Parallel()
-	s := newSite(t)
+	s := ownSite(t)
 	for query, begin := range map[string]string{"": "campaign_id,seq,", "?bom=true": "\ufeffcampaign_id,seq,"} {
 		if a := s.get("/export/rows"+query).want(t, 200); !strings.HasPrefix(a.body, begin) {
 			t.Errorf("/export/rows%s begins otherwise: %q", query, a.body)
@@ -170,22 +165,18 @@ func (f *flushes) Flush() {
 // fillRows writes n rows straight into the database.
 func (s *site) fillRows(n int) {
 	s.t.Helper()
-	db := dbtest.Open(s.t, s.sub.Journal)
 	for _, statement := range []string{
 		`insert into campaigns (campaign_id, high_water_seq, head_seq, head_status, pending, created_at, updated_at) values ('many', %d, 1, 'pending', %[1]d, 1, 1)`,
 		`insert into projection_apply_outbox (campaign_id, seq, event_type, next_attempt_at, enqueued_at, updated_at)
 with recursive n(i) as (values (1) union all select i + 1 from n where i < %d) select 'many', i, 'counted', 1, 1, 1 from n`} {
-		if _, err := db.Exec(fmt.Sprintf(statement, n)); err != nil {
-			s.t.Fatal(err)
-		}
+		s.change(fmt.Sprintf(statement, n))
 	}
 }
 
 const manyRows = 25_000
 
 func TestExport_ofManyRowsIsSentInSmallParts(t *testing.T) {
-	t.Parallel()
-	s := newSite(t)
+	s := ownSite(t)
 	s.fillRows(manyRows)
 	for _, format := range []string{"csv", "json"} {
 		w := &flushes{ResponseRecorder: httptest.NewRecorder()}
@@ -291,8 +282,7 @@ func TestExport_thatFailsMidwayIsCutOff(t *testing.T) {
 }
 
 func TestExport_endsWhenItsReaderHasGone(t *testing.T) {
-	t.Parallel()
-	s := newSite(t)
+	s := ownSite(t)
 	ended := make(chan struct{})
 	s.serveExport("/test/endless", func(yield func([]int, error) bool) {
 		defer close(ended)
@@ -312,26 +302,5 @@ func TestExport_endsWhenItsReaderHasGone(t *testing.T) {
 	case <-ended:
 	case <-time.After(allowance):
 		t.Error("the export goes on without a reader")
-	}
-}
-
-func TestJSONItems_areOneArray(t *testing.T) {
-	t.Parallel()
-	for _, pages := range [][][]int{{}, {{}}, {{1}}, {{}, {1, 2}, {}, {3}}} {
-		encode := jsonItems(func(n int) any { return n })
-		var file bytes.Buffer
-		var want []int
-		for _, page := range append(pages, nil) {
-			part, err := encode(page)
-			if err != nil {
-				t.Fatal(err)
-			}
-			file.Write(part)
-			want = append(want, page...)
-		}
-		var got []int
-		if err := json.Unmarshal(file.Bytes(), &got); err != nil || !slices.Equal(got, want) {
-			t.Errorf("%v became %q: %v", pages, file.String(), err)
-		}
 	}
 }

@@ -62,6 +62,31 @@ func newSite(t testing.TB, change ...func(*Config)) *site {
 	return newSiteOn(t, dbtest.New(t), change...)
 }
 
+// ownSite is newSite for a test that runs beside others.
+func ownSite(t *testing.T, change ...func(*Config)) *site {
+	t.Helper()
+	t.Parallel()
+	return newSite(t, change...)
+}
+
+// change changes the journal behind the program's back, and changeProjections the projections.
+func (s *site) change(statement string, args ...any) {
+	s.t.Helper()
+	changeAt(s.t, s.sub.Journal, statement, args...)
+}
+
+func (s *site) changeProjections(statement string, args ...any) {
+	s.t.Helper()
+	changeAt(s.t, s.sub.Projections, statement, args...)
+}
+
+func changeAt(t testing.TB, url, statement string, args ...any) {
+	t.Helper()
+	if _, err := dbtest.Open(t, url).Exec(statement, args...); err != nil {
+		t.Fatalf("%s: %v", statement, err)
+	}
+}
+
 // newSiteOn is newSite on databases that the test has made itself.
 func newSiteOn(t testing.TB, sub dbtest.Pair, change ...func(*Config)) *site {
 	t.Helper()
@@ -216,6 +241,13 @@ func (s *site) get(target string, change ...func(*http.Request)) answer {
 	return s.do("GET", target, "", change...)
 }
 
+// fresh reads a page without anything that readers have shared.
+func (s *site) fresh(target string) answer {
+	s.t.Helper()
+	s.store.Changed()
+	return s.get(target)
+}
+
 // post sends JSON, as a script does that keeps to the document.
 func (s *site) post(target, body string, change ...func(*http.Request)) answer {
 	s.t.Helper()
@@ -232,6 +264,29 @@ func (s *site) submit(target, body string, change ...func(*http.Request)) answer
 		header("Content-Type", "application/x-www-form-urlencoded"), header("Sec-Fetch-Site", "same-origin"),
 		header("Origin", "http://127.0.0.1:8080"),
 	}, change...)...)
+}
+
+// refusedAsk is a request of the API and how it is refused.
+type refusedAsk struct {
+	method, target, body string
+	status               int
+	says                 string
+}
+
+func (s *site) refuses(asks []refusedAsk) {
+	s.t.Helper()
+	for _, c := range asks {
+		a := s.do(c.method, apiPrefix+c.target, c.body, header("Content-Type", "application/json"))
+		if a.StatusCode != c.status || !strings.Contains(a.body, c.says) {
+			s.t.Errorf("%s %s %s answers %d %s, want %d with %q", c.method, c.target, c.body, a.StatusCode, a.body, c.status, c.says)
+		}
+	}
+}
+
+// lands follows the redirect of an action that was done.
+func (s *site) lands(a answer) answer {
+	s.t.Helper()
+	return s.get(a.want(s.t, http.StatusSeeOther).Header.Get("Location"))
 }
 
 func header(name, value string) func(*http.Request) {

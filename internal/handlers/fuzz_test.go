@@ -97,18 +97,6 @@ func (z *fuzzed) ask(t *testing.T, r request) {
 	checkDocumented(t, z.srv, got, rec)
 }
 
-// routesOf are the patterns that a method has, in order.
-func (z *fuzzed) routesOf(method string, wanted func(pattern string) bool) []string {
-	var patterns []string
-	for _, t := range z.srv.routes {
-		if t.method == method && wanted(t.pattern) {
-			patterns = append(patterns, t.pattern)
-		}
-	}
-	slices.Sort(patterns)
-	return patterns
-}
-
 // chosen is the route that a text names, or else one that depends only on the text.
 func chosen(routes []string, text string) string {
 	if slices.Contains(routes, text) {
@@ -130,49 +118,60 @@ func anyValue(name string) string {
 	return "1"
 }
 
-// fuzzedQueries calls f with each read route and queries that it takes.
-func (z *fuzzed) fuzzedQueries(routes []string, f func(route, query string)) {
-	for _, route := range routes {
-		f(route, "")
-		all := url.Values{}
-		for _, name := range z.srv.routes["GET "+route].takes.names() {
-			all.Set(name, anyValue(name))
-			f(route, name+"="+url.QueryEscape(anyValue(name)))
+// FuzzRequest sends any request, and forms also where the server is read-only.
+func FuzzRequest(f *testing.F) {
+	writable, readOnly := newFuzzed(f), newFuzzed(f, func(c *Config) { c.ReadOnly = true })
+	add := func(r request) { f.Add(r.method, r.target, r.kind, r.body) }
+	for _, r := range everyRequest(f, writable.site) {
+		add(r)
+		route := writable.entry(f, r.method, r.target)
+		below, api := strings.CutPrefix(route.pattern, apiPrefix)
+		plain := r
+		for _, name := range route.takes.names() {
+			r.target = plain.target + "?" + name + "=" + url.QueryEscape(anyValue(name))
+			add(r)
 		}
-		all.Del("cursor")
-		f(route, all.Encode())
+		r = plain
+		if r.method == http.MethodPost && api {
+			fields(find(bodyParams, below), func(name string, _ reflect.Type) {
+				for _, value := range []string{quoteRaw(anyValue(name)), "1", `["c-1"]`, "null"} {
+					r.body = `{"` + name + `":` + value + `}`
+					add(r)
+				}
+			})
+		} else if r.method == http.MethodPost {
+			fields(find(formParams, below), func(name string, _ reflect.Type) {
+				r.body = name + "=" + url.QueryEscape(anyValue(name))
+				add(r)
+			})
+		}
 	}
-}
-
-// FuzzQuery sends any query to what can be read.
-func FuzzQuery(f *testing.F) {
-	z := newFuzzed(f)
-	routes := z.routesOf(http.MethodGet, func(string) bool { return true })
-	z.fuzzedQueries(routes, func(route, query string) { f.Add(route, query) })
-	for _, query := range []string{"status=lost&limit=201&cursor=%ff", "limit=1&limit=2", "%", "a;b", "q=%00", "kind=verify&all=1&projection=campaigns&campaigns=c-1%0ac-2&until=2&reason=x",
-		"act=1", "error=x", "id=c-1/2&rows=c-1%2f2&rows=c-4/2", "after_seq=-1", "span=day&fingerprint=%27", "field=payload.n&value=1"} {
-		f.Add("/", query)
-		f.Add("/runs/new", query)
-		f.Add("/operations/new", query)
+	odd := oddRequests(f, writable.site)
+	for i := 0; i < len(odd); i += 97 {
+		add(odd[i])
 	}
-	f.Fuzz(func(t *testing.T, route, query string) {
-		z.ask(t, request{method: "GET", target: plain.Replace(chosen(routes, route)) + "?" + query})
+	for _, query := range []string{"status=lost&limit=201&cursor=%ff", "limit=1&limit=2", "%", "a;b", "q=%00", "kind=verify&all=1&projection=campaigns&campaigns=c-1%0ac-2&until=2&reason=x", "rows=c-1%2f2&rows=c-4/2"} {
+		add(request{method: "GET", target: "/runs/new?" + query})
+		add(request{method: "GET", target: "/operations/new?" + query})
+	}
+	for _, path := range []string{"/evil.example", "\\evil.example", "..//..", "%2e%2e/", ";a=b", "static/../rows", "api", "api/", "campaigns//", "%zz", "campaigns/%C0%80", "campaigns/%E2%80%AE/events/9223372036854775808"} {
+		add(request{method: "GET", target: "/" + path})
+	}
+	for _, body := range []string{
+		`{"event_id":"e-1","event_type":"a","payload":{"a":[1,{"b":"\u0000"}],"a":9007199254740993},"tags":{"k":"v"},"metadata":{},"occurred_at":"2026-11-21T07:30:00Z"}`,
+		`{"events":[{"event_type":"a","payload":{}},{"event_type":"b","payload":{},"seq":9}],"expected_seq":2}`,
+		`{"events":[{"event_type":"a","payload":{}}],"condition":{"after_position":9,"items":[{"tags":{"k":"v"}},{"event_types":["b","c"]}]}}`,
+		`{"event_type":"a","payload":` + strings.Repeat(`[`, 2000) + strings.Repeat(`]`, 2000) + `}`,
+	} {
+		add(request{method: "POST", target: apiPrefix + "/campaigns/c-1/events", kind: "application/json", body: body})
+	}
+	f.Fuzz(func(t *testing.T, method, target, kind, body string) {
+		r := request{method: method, target: target, kind: kind, body: body}
+		writable.ask(t, r)
+		if strings.HasPrefix(kind, "application/x-www-form-urlencoded") {
+			readOnly.ask(t, r)
+		}
 	})
-}
-
-// FuzzPath requests any address.
-func FuzzPath(f *testing.F) {
-	z := newFuzzed(f)
-	for _, pattern := range append(z.routesOf(http.MethodGet, func(string) bool { return true }), z.routesOf(http.MethodPost, func(string) bool { return true })...) {
-		f.Add(strings.TrimPrefix(plain.Replace(pattern), "/"))
-		for _, odd := range []string{"..", "a%2Fb", "%00", "%C0%80", "%E2%80%AE", "%22%3E%3Cscript%3E", "9223372036854775808", ""} {
-			f.Add(strings.TrimPrefix(strings.NewReplacer("{campaign}", odd, "{seq}", odd, "{name}", odd, "{run}", odd, "{operation}", odd, "{topic}", odd, "{publisher}", odd).Replace(pattern), "/"))
-		}
-	}
-	for _, odd := range []string{"/evil.example", "\\evil.example", "..//..", "%2e%2e/", ";a=b", "static/../rows", "api", "api/", "campaigns/", "campaigns//", "%zz", "rows/c-1/2/"} {
-		f.Add(odd)
-	}
-	f.Fuzz(func(t *testing.T, path string) { z.ask(t, request{method: "GET", target: "/" + path}) })
 }
 
 // listRoutes are the lists that page by a cursor.
@@ -208,67 +207,5 @@ func FuzzCursor(f *testing.F) {
 			z.ask(t, request{method: "GET", target: apiPrefix + list + "limit=2&cursor=" + value})
 			z.ask(t, request{method: "GET", target: list + "limit=2&cursor=" + value})
 		}
-	})
-}
-
-// FuzzForm sends any form to any action, where actions are done and where the server is read-only.
-func FuzzForm(f *testing.F) {
-	writable, readOnly := newFuzzed(f), newFuzzed(f, func(c *Config) { c.ReadOnly = true })
-	routes := writable.routesOf(http.MethodPost, func(pattern string) bool { return !strings.HasPrefix(pattern, apiPrefix) })
-	for _, route := range routes {
-		f.Add(route, neededBodies[route])
-		all := url.Values{}
-		fields(find(formParams, route), func(name string, _ reflect.Type) {
-			all.Set(name, anyValue(name))
-			f.Add(route, name+"="+url.QueryEscape(anyValue(name)))
-		})
-		f.Add(route, all.Encode())
-		f.Add(route, "reason=%00&confirm=%ff&idempotency_key=a&expected_status=dead&%")
-	}
-	f.Fuzz(func(t *testing.T, route, body string) {
-		r := request{method: "POST", target: plain.Replace(chosen(routes, route)), kind: "application/x-www-form-urlencoded", body: body}
-		writable.ask(t, r)
-		readOnly.ask(t, r)
-	})
-}
-
-// FuzzBody sends any JSON to any action of the API.
-func FuzzBody(f *testing.F) {
-	z := newFuzzed(f)
-	routes := z.routesOf(http.MethodPost, func(pattern string) bool { return strings.HasPrefix(pattern, apiPrefix) })
-	for _, route := range routes {
-		f.Add(route, neededBodies[route])
-		f.Add(route, `{"reason":"x","expected":{"status":"dead","attempt_count":2,"head_seq":2}}`)
-		fields(find(bodyParams, strings.TrimPrefix(route, apiPrefix)), func(name string, kind reflect.Type) {
-			for _, value := range []string{quoteRaw(anyValue(name)), "1", "true", `["c-1"]`, `{"a":null}`, "null"} {
-				f.Add(route, `{"`+name+`":`+value+`}`)
-			}
-		})
-	}
-	f.Add(apiPrefix+"/operations", `{"kind":"retry","rows":[{"campaign_id":"c-1","seq":2}],"canary":true,"expected_rows":1,"confirm":"x"}`)
-	f.Add(apiPrefix+"/runs", `{"kind":"rebuild","campaign_ids":["c-1"],"projections":["campaigns"],"until_seq":2,"reason":"x","rate":10}`)
-	f.Add(apiPrefix+"/publishers/{topic}/{publisher}/seek", `{"position":1,"time":"","dry_run":true,"expected":{"repeats":0,"skips":0}}`)
-	f.Fuzz(func(t *testing.T, route, body string) {
-		z.ask(t, request{method: "POST", target: plain.Replace(chosen(routes, route)), kind: "application/json", body: body})
-	})
-}
-
-// FuzzAppend appends any event or batch, on any condition.
-func FuzzAppend(f *testing.F) {
-	z := newFuzzed(f)
-	for _, body := range []string{
-		`{"event_type":"a","payload":{"n":1}}`,
-		`{"event_id":"e-1","event_type":"a","payload":{"a":[1,{"b":"\u0000"}],"a":9007199254740993},"tags":{"k":"v"},"metadata":{},"occurred_at":"2026-11-21T07:30:00Z"}`,
-		`{"events":[{"event_type":"a","payload":{}},{"event_type":"b","payload":{},"seq":9}],"expected_seq":2}`,
-		`{"event_type":"a","payload":{},"condition":{"after_position":0,"items":[{"event_types":["a"],"tags":{"k":"v"}}]}}`,
-		`{"events":[{"event_type":"a","payload":{}}],"condition":{"after_position":9,"items":[{"tags":{"k":"v"}},{"event_types":["b","c"]}]}}`,
-		`{"campaign_id":"c-2","event_type":"\ud800","payload":null}`,
-		`{"event_type":"a","payload":` + strings.Repeat(`[`, 2000) + strings.Repeat(`]`, 2000) + `}`,
-	} {
-		f.Add("c-1", body)
-	}
-	f.Add("\u202e../\x01", `{"event_type":"a","payload":{}}`)
-	f.Fuzz(func(t *testing.T, campaign, body string) {
-		z.ask(t, request{method: "POST", target: apiPrefix + "/campaigns/" + url.PathEscape(campaign) + "/events", kind: "application/json", body: body})
 	})
 }

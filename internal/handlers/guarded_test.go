@@ -185,19 +185,14 @@ func (g *guarded) fill() *guarded {
 			act("/runs/"+fmt.Sprint(decodeAs[outbox.Page[outbox.Run]](g.t, g.get(apiPrefix+"/runs", asAdmin)).Items[0].ID)+"/cancel", "")
 		}
 	}
-	db := dbtest.Open(g.t, g.sub.Journal)
-	if _, err := db.Exec(`update runs set status = 'interrupted' where id = 2`); err != nil {
-		g.t.Fatal(err)
-	}
+	g.change(`update runs set status = 'interrupted' where id = 2`)
 	act("/projections/campaigns/pause", `{"campaign_id":"c-2"}`)
 	g.withPublisher(1)
 	g.publisherFails(3, "event")
-	if _, err := dbtest.Open(g.t, g.sub.Journal).Exec(`
+	g.change(`
 insert into publisher_progress (topic, publisher, destination, selects, max_errors, position, created_at, updated_at, lease_owner, lease_expires_at, last_error, last_error_at)
 values ('scenes', 'overcome', 'log:', '{"event_types":["*"]}', 10, 4, 1, 1, 'w', 4102444800000000, 'status 500', 1),
-  ('audit', 'archive', 'log:', '{"event_types":["*"]}', 10, 4, 1, 1, 'w', 4102444800000000, '', 0)`); err != nil {
-		g.t.Fatal(err)
-	}
+  ('audit', 'archive', 'log:', '{"event_types":["*"]}', 10, 4, 1, 1, 'w', 4102444800000000, '', 0)`)
 	return g
 }
 

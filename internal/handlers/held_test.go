@@ -7,7 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/outboxweb/outboxweb/internal/dbtest"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/readmodel"
 )
@@ -42,7 +41,7 @@ func TestPages_nameAProjectionThatIsNotLoadedAnyMore(t *testing.T) {
 	if err := s.store.ReadModel().Leave(t.Context(), []string{"roster"}); err != nil {
 		t.Fatal(err)
 	}
-	s.comes("/", note)
+	s.fresh("/").want(t, 200, note)
 	s.get("/").want(t, 200, "All 2 campaigns are current in the loaded projections.", "live projections only", `data-testid="left-campaigns"`).lacks(t, "Nothing is paused or disabled")
 	s.get("/projections").want(t, 200, `data-testid="left-campaigns"`).lacks(t, `data-testid="left-roster"`)
 	s.get("/api/v1/summary").want(t, 200, `"held_projections":[{"projection":"campaigns","paused":null,`, `"not_loaded":true`)
@@ -71,9 +70,7 @@ func TestProjection_thatIsNotLoadedHasAPage(t *testing.T) {
 	}
 	s.get("/projections").want(t, 200, `<a href="/projections/gone">`)
 	s.get("/projections/gone").want(t, 200, `data-testid="unloaded"`, "not loaded", "v7", "gone.sql", "no &lt;seat&gt;", `href="/campaigns/c-1/events/2"`, "-- projection: &lt;gone&gt;", "removing-a-projection")
-	if _, err := dbtest.Open(t, s.sub.Projections).Exec(`insert into projection_cursors (campaign_id, projection, applied_seq, state, updated_at) values ('c-1', 'gone', 1, 'quarantined', 1), ('c-2', 'gone', 1, 'behind', 1)`); err != nil {
-		t.Fatal(err)
-	}
+	s.changeProjections(`insert into projection_cursors (campaign_id, projection, applied_seq, state, updated_at) values ('c-1', 'gone', 1, 'quarantined', 1), ('c-2', 'gone', 1, 'behind', 1)`)
 	const without = "Events were applied without it in 2 campaigns; it is quarantined in 1 of them."
 	s.get("/projections").want(t, 200, without, "except where it is quarantined: it stays quarantined there until you start a replay of it.")
 	s.get("/projections/gone").want(t, 200, without, "#a-projection-is-quarantined", `data-testid="cursor-c-1"`, `data-testid="cursor-c-2"`)
@@ -90,7 +87,7 @@ func TestOverview_namesWhatIsQuarantined(t *testing.T) {
 	s.beat("w", "test")
 	s.get("/metrics").want(t, 200, "\noutboxweb_quarantined_projections 0\n")
 	s.quarantine()
-	s.comes("/", "1 projection is quarantined.")
+	s.fresh("/").want(t, 200, "1 projection is quarantined.")
 	s.get("/").want(t, 200, `data-testid="quarantined-campaigns"`, `href="/projections/campaigns?state=quarantined"`, "#a-projection-is-quarantined", "for 1 campaign").
 		lacks(t, "All 2 campaigns are current.")
 	s.get("/runs/new?kind=rebuild&all=1").want(t, 200, `data-testid="failing-now"`, "verify, rebuild and replay fail where it does")
@@ -232,9 +229,7 @@ func TestOverview_saysThatPausesCannotBeRead(t *testing.T) {
 	t.Parallel()
 	s := withRoster(t)
 	s.beat("w", "test")
-	if _, err := dbtest.Open(t, s.sub.Projections).Exec(`drop table projection_versions`); err != nil {
-		t.Fatal(err)
-	}
+	s.changeProjections(`drop table projection_versions`)
 	s.get("/").want(t, 200, "Paused projections cannot be read right now.").lacks(t, "Nothing is paused or disabled")
 	s.get("/campaigns/c-1/events/1").want(t, 200, "Applied, though perhaps not to every projection")
 	s.get("/campaigns").want(t, 200, "current", `data-testid="held-unknown"`)

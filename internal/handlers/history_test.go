@@ -7,8 +7,7 @@ import (
 )
 
 func TestEventHistory_tellsTheApiWhatTheEventWentThrough(t *testing.T) {
-	t.Parallel()
-	s := newSite(t)
+	s := ownSite(t)
 	s.seed("c-1", "campaign.created", poison)
 	s.work()
 	s.post("/api/v1/rows/requeue", `{"reason":"mended"}`).want(t, 200)
@@ -38,8 +37,7 @@ func TestEventHistory_tellsTheApiWhatTheEventWentThrough(t *testing.T) {
 }
 
 func TestEventHistory_isOnThePagesOfTheEventAndItsRow(t *testing.T) {
-	t.Parallel()
-	s := newSite(t)
+	s := ownSite(t)
 	s.seed("c-1", "campaign.created", poison)
 	s.work()
 	s.post("/api/v1/rows/requeue", `{"reason":"mended"}`).want(t, 200)

@@ -105,8 +105,7 @@ func TestInstances_ownersOfLeasesLeadToTheirInstance(t *testing.T) {
 }
 
 func TestInstances_ofNobodySayThatNoneHasStarted(t *testing.T) {
-	t.Parallel()
-	s := newSite(t)
+	s := ownSite(t)
 	s.seed("c-1", "a")
 	s.get("/instances").want(t, 200, "No worker has started yet.").lacks(t, "<table")
 	s.get("/campaigns/c-1").want(t, 200, "no lease").lacks(t, "/instances#")

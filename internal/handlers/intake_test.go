@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/outboxweb/outboxweb/internal/dbtest"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
@@ -18,16 +17,13 @@ func (s *site) reject() {
 		`insert into intake_rejections (source, row_key, campaign_id, event_id, event_type, content, content_bytes, reason, rejected_at)
 values ('shop', '12', 'c-1', 'e-1', 'order.paid', '{"payload":{"password":"` + leak + `","note":"` + htmlScript + `"}}', 2, 'payload is not JSON ` + htmlScript + `', 1)`,
 	} {
-		if _, err := dbtest.Open(s.t, s.sub.Journal).Exec(query); err != nil {
-			s.t.Fatal(err)
-		}
+		s.change(query)
 	}
 	s.store.Changed()
 }
 
 func TestIntakePage_saysHowSourcesAreConfigured(t *testing.T) {
-	t.Parallel()
-	s := newSite(t)
+	s := ownSite(t)
 	s.get("/intake").want(t, 200, "No source is configured", "sources:", `href="/docs/intake"`).lacks(t, "<table")
 	if v := decodeAs[intakeList](t, s.get(apiPrefix+"/intake").want(t, 200)); len(v.Sources) != 0 {
 		t.Errorf("sources: %+v", v)
@@ -46,8 +42,7 @@ func TestIntakePage_saysHowSourcesAreConfigured(t *testing.T) {
 
 // A campaign of which all that the journal has is applied may still lack what a source holds back.
 func TestCampaignPage_saysThatARejectedRowBlocksIt(t *testing.T) {
-	t.Parallel()
-	s := newSite(t)
+	s := ownSite(t)
 	s.seed("c-1", "a")
 	s.seed("c-2", "a")
 	s.work()
@@ -56,25 +51,20 @@ func TestCampaignPage_saysThatARejectedRowBlocksIt(t *testing.T) {
 	s.reject()
 	s.get("/campaigns/c-1").want(t, 200, note, "A row of source shop is rejected and blocks this campaign", `href="/intake/shop"`)
 	s.get("/campaigns/c-2").want(t, 200).lacks(t, note)
-	if _, err := dbtest.Open(t, s.sub.Journal).Exec(`update intake_rejections set status = 'discarded'`); err != nil {
-		t.Fatal(err)
-	}
+	s.change(`update intake_rejections set status = 'discarded'`)
 	s.get("/campaigns/c-1").want(t, 200).lacks(t, note)
 }
 
 // The overview names sources in trouble, also while the journal is empty, and none that was removed.
 func TestOverview_namesSourcesInTrouble(t *testing.T) {
-	t.Parallel()
-	s := newSite(t)
+	s := ownSite(t)
 	const rejected, unread = `data-testid="rejected-rows"`, `data-testid="unread-sources"`
 	s.get("/").want(t, 200).lacks(t, rejected, unread)
 	s.reject()
 	s.get("/").want(t, 200).lacks(t, rejected, unread) // no process has read it lately
 	change := func(query string) {
 		t.Helper()
-		if _, err := dbtest.Open(t, s.sub.Journal).Exec(query, s.store.Now()); err != nil {
-			t.Fatal(err)
-		}
+		s.change(query, s.store.Now())
 		s.store.Changed()
 	}
 	change(`update intake_sources set looked_at = $1`)
@@ -90,14 +80,12 @@ func TestOverview_namesSourcesInTrouble(t *testing.T) {
 	change(`update intake_sources set error = '', error_at = null, looked_at = cast($1 as bigint) - 60000000`)
 	s.get("/").want(t, 200, unread, "by no server since").lacks(t, rejected)
 	s.clock = s.clock.Add(time.Hour)
-	s.store.Changed()
-	s.get("/").want(t, 200).lacks(t, unread)
+	s.fresh("/").want(t, 200).lacks(t, unread)
 }
 
 // A campaign whose first row is rejected is not in the journal, and found nevertheless.
 func TestSearch_findsRejectedRows(t *testing.T) {
-	t.Parallel()
-	s := newSite(t)
+	s := ownSite(t)
 	s.reject()
 	const to = "/intake/shop#rejection-1"
 	for _, id := range []string{"c-1", "e-1"} {
@@ -114,30 +102,23 @@ func TestSearch_findsRejectedRows(t *testing.T) {
 	}
 	s.get("/search?q=c-").want(t, 200).lacks(t, "rejected row 1")
 	const token = "ghp_abcdefghijklmnopqrstuvwxyz0123456789"
-	if _, err := dbtest.Open(t, s.sub.Journal).Exec(`update intake_rejections set event_id = '` + token + `', campaign_id = 'c-3', reason = 'token ` + token + `'`); err != nil {
-		t.Fatal(err)
-	}
+	s.change(`update intake_rejections set event_id = '` + token + `', campaign_id = 'c-3', reason = 'token ` + token + `'`)
 	s.get("/search?q="+token).want(t, 200, `data-testid="nothing-found"`)
 	s.get("/search/suggestions?q=c-3").want(t, 200, "rejected row 1").lacks(t, token)
-	if _, err := dbtest.Open(t, s.sub.Journal).Exec(`update intake_rejections set status = 'discarded'`); err != nil {
-		t.Fatal(err)
-	}
+	s.change(`update intake_rejections set status = 'discarded'`)
 	s.get("/search?q=c-3").want(t, 200, `data-testid="nothing-found"`)
 }
 
 // disown makes the source belong to another journal, since another time.
 func (s *site) disown(owner string) {
 	s.t.Helper()
-	if _, err := dbtest.Open(s.t, s.sub.Journal).Exec(`update intake_sources set owner = '` + owner + `', owned_since = owned_since + 1772366400000000, error = 'source shop belongs to journal j-old', error_at = 1772366400000000`); err != nil {
-		s.t.Fatal(err)
-	}
+	s.change(`update intake_sources set owner = '` + owner + `', owned_since = owned_since + 1772366400000000, error = 'source shop belongs to journal j-old', error_at = 1772366400000000`)
 	s.store.Changed()
 }
 
 // A source of another journal says whose it is, and is handed over from its page and over the API.
 func TestSourcePage_handsOverWhatBelongsToAnotherJournal(t *testing.T) {
-	t.Parallel()
-	s := newSite(t)
+	s := ownSite(t)
 	s.reject()
 	const form = `data-testid="hand-over-open"`
 	s.get("/intake/shop").want(t, 200).lacks(t, form)
@@ -158,8 +139,7 @@ func TestSourcePage_handsOverWhatBelongsToAnotherJournal(t *testing.T) {
 }
 
 func TestIntakePage_retriesAndDiscards(t *testing.T) {
-	t.Parallel()
-	s := newSite(t)
+	s := ownSite(t)
 	s.reject()
 	s.get("/intake").want(t, 200, "1 row is rejected and blocks its campaign.", `href="/intake/shop"`, "postgres://shop", "not in this server's configuration")
 	s.get("/intake/shop").want(t, 200, "Payload is not JSON &lt;script&gt;", "order.paid", "discard shop 1", `data-testid="retry-1-button"`, ">Rejected row 1</", "<code>12</code>", ">Retry rejected row 1<", ">Discard rejected row 1<", "outboxweb intake retry --reason &#39;why&#39; shop 1<").lacks(t, leak, htmlScript)
@@ -170,9 +150,7 @@ func TestIntakePage_retriesAndDiscards(t *testing.T) {
 	s.post(apiPrefix+"/intake/shop/rejections/1/discard", `{"reason":"r","confirm":"discard"}`).want(t, 422, "discard shop 1")
 	s.submitted("/intake/shop/rejections/1/retry", url.Values{"reason": {"fixed"}}).want(t, 200, "Rejected row 1 of source shop is retried at the next read.").lacks(t, `data-testid="retry-1-button"`)
 	s.post(apiPrefix+"/intake/shop/rejections/1/retry", `{}`).want(t, 409, "rejected row 1 is retrying, not open")
-	if _, err := dbtest.Open(s.t, s.sub.Journal).Exec(`update intake_rejections set status = 'open'`); err != nil {
-		t.Fatal(err)
-	}
+	s.change(`update intake_rejections set status = 'open'`)
 	s.submit("/intake/shop/rejections/1/discard", "confirm=discard+shop+1").want(t, 422, "requires a reason")
 	s.submitted("/intake/shop/rejections/1/discard", url.Values{"reason": {"a test order"}, "confirm": {"discard shop 1"}}).want(t, 200, "Rejected row 1 of source shop is deleted at the next read.", "discarding", "a test order")
 	s.get("/audit").want(t, 200, "intake_discard", `href="/intake/shop"`)

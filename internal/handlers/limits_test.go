@@ -4,9 +4,6 @@ import (
 	"bufio"
 	"bytes"
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -15,19 +12,14 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"net/netip"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
-	"github.com/go-jose/go-jose/v4"
-
-	"github.com/outboxweb/outboxweb/internal/auth"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
@@ -88,46 +80,12 @@ func TestHead_hasLimits(t *testing.T) {
 		"headers":               {"GET /api/v1/about HTTP/1.1\r\n" + host + many(maxHeaders), 431, "urn:outboxweb:headers"},
 		"as many as there may":  {"GET /api/v1/about HTTP/1.1\r\n" + host + many(maxHeaders-1), 200, "version"}, // Connection is one
 		"one header many times": {"GET /api/v1/about HTTP/1.1\r\n" + host + strings.Repeat("X: 1\r\n", 4*maxHeaders), 200, "version"},
+		"groups as proxies do":  {"GET /api/v1/about HTTP/1.1\r\n" + host + "Remote-Groups: " + strings.Repeat(strings.Repeat("g", 60)+",", 400) + "\r\n", 200, "version"},
 		"address":               {"GET /api/v1/rows?q=" + strings.Repeat("x", maxAddress) + " HTTP/1.1\r\n" + host, 414, "urn:outboxweb:address"},
 		"address of a page":     {"GET /rows?q=" + strings.Repeat("x", maxAddress) + " HTTP/1.1\r\n" + host, 414, "the limit is 16384"},
 	} {
 		if status, body := saying(t, server, c.head+"\r\n"); status != c.status || !strings.Contains(body, c.text) {
 			t.Errorf("%s: %d %.300s", name, status, body)
-		}
-	}
-}
-
-// A proxy may name hundreds of groups.
-func TestHead_hasRoomForManyGroups(t *testing.T) {
-	t.Parallel()
-	key := must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))
-	file := filepath.Join(t.TempDir(), "keys.json")
-	if err := os.WriteFile(file, must(json.Marshal(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: key.Public(), KeyID: "k"}}})), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	groups := append(slices.Repeat([]string{strings.Repeat("g", 60)}, 400), "ops")
-	list := string(must(json.Marshal(groups)))
-	signer := must(jose.NewSigner(jose.SigningKey{Algorithm: jose.ES256, Key: jose.JSONWebKey{Key: key, KeyID: "k"}}, nil))
-	expires := time.Now().Add(time.Hour).Unix()
-	signed := must(signer.Sign(fmt.Appendf(nil, `{"iss":"x","aud":"o","email":"bea","exp":%d,"groups":%s}`, expires, list)))
-	headers := auth.Config{Kind: auth.KindProxyHeader, Preset: "authelia", Trusted: []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")}}
-	for format, lines := range map[string]string{
-		auth.FormatRepeated: "Remote-User: bea\r\nRemote-Groups: " + strings.Join(groups, "\r\nRemote-Groups: "),
-		auth.FormatJSON:     "Remote-User: bea\r\nRemote-Groups: " + list,
-		"jwt":               "X-Assertion: " + must(signed.CompactSerialize()),
-	} {
-		server := newSite(t, func(c *Config) {
-			config := headers
-			config.GroupsFormat = format
-			if format == "jwt" {
-				config = auth.Config{Kind: auth.KindJWT, Header: "X-Assertion", Issuer: "x", Audience: []string{"o"}, JWKS: file}
-			}
-			config.Grants, config.Logger = outbox.Grants{outbox.RoleViewer: {"group:ops"}}, c.Logger
-			c.Auth = must(auth.New(config))
-		}).listenWith(Patience{})
-		status, body := saying(t, server, "GET /api/v1/about HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n"+lines+"\r\n\r\n")
-		if status != 200 || !strings.Contains(body, `"name":"bea"`) {
-			t.Errorf("%s: %d %.300s", format, status, body)
 		}
 	}
 }
@@ -208,8 +166,7 @@ func TestSlowClients_areCutOff(t *testing.T) {
 }
 
 func TestSlowClients_thatTakeNothingAreCutOff(t *testing.T) {
-	t.Parallel()
-	s := newSite(t)
+	s := ownSite(t)
 	s.serveLarge()
 	server := s.listenWith(Patience{Write: moment})
 	var unread []net.Conn
@@ -219,7 +176,7 @@ func TestSlowClients_thatTakeNothingAreCutOff(t *testing.T) {
 	deadline := time.After(allowance) // by then the server has cut off clients that read nothing
 	for s.srv.cost.requests.Load() < slowEach {
 		select {
-		case <-time.After(10 * time.Millisecond):
+		case <-time.After(5 * time.Millisecond):
 		case <-deadline:
 			t.Fatal("handlers still write to those who read nothing")
 		}
@@ -233,8 +190,7 @@ func TestSlowClients_thatTakeNothingAreCutOff(t *testing.T) {
 
 // The server waits for all slow clients while others are answered.
 func TestSlowClients_doNotHoldOthersUp(t *testing.T) {
-	t.Parallel()
-	s := newSite(t)
+	s := ownSite(t)
 	s.seed("c-1", "a")
 	s.serveLarge()
 	server := s.listenWith(Patience{})
@@ -262,8 +218,7 @@ func TestSlowClients_doNotHoldOthersUp(t *testing.T) {
 
 // An answer is not produced far ahead of what its client reads.
 func TestSlowClients_areNotSentMegabytesAhead(t *testing.T) {
-	t.Parallel()
-	s := newSite(t)
+	s := ownSite(t)
 	sent := make(chan int, 1)
 	s.srv.router.Get("/test/large", func(w http.ResponseWriter, _ *http.Request) {
 		part, n := make([]byte, 4<<10), 0
@@ -325,8 +280,7 @@ func TestPanic_beforeTheAnswerIsARefusalWithTheRequestsID(t *testing.T) {
 }
 
 func TestPanic_afterTheAnswerHasBegunCutsTheConnection(t *testing.T) {
-	t.Parallel()
-	s := newSite(t)
+	s := ownSite(t)
 	for path, begin := range map[string]func(http.ResponseWriter){
 		"/test/written": func(w http.ResponseWriter) { io.WriteString(w, "<p>half a page") },
 		"/test/flushed": func(w http.ResponseWriter) {
@@ -359,8 +313,7 @@ func TestPanic_afterTheAnswerHasBegunCutsTheConnection(t *testing.T) {
 }
 
 func TestExport_slowReadersDoNotHoldOthersUp(t *testing.T) {
-	t.Parallel()
-	s := newSite(t)
+	s := ownSite(t)
 	s.seed("c-1", "a")
 	s.serveExport("/test/endless", func(yield func([]int, error) bool) {
 		numbers := make([]int, 50_000)
@@ -382,8 +335,7 @@ func TestExport_slowReadersDoNotHoldOthersUp(t *testing.T) {
 }
 
 func TestPayload_slowReadersDoNotHoldOthersUp(t *testing.T) {
-	t.Parallel()
-	s := newSite(t)
+	s := ownSite(t)
 	s.append("c-1", "a", `{"long":"`+strings.Repeat("x", 260_000)+`"}`)
 	server := s.listenWith(Patience{})
 	few := net.Dialer{Control: func(_, _ string, c syscall.RawConn) error { // limits what the system buffers for a client that reads nothing
@@ -408,113 +360,131 @@ func TestPayload_slowReadersDoNotHoldOthersUp(t *testing.T) {
 	s.get("/campaigns/c-1/events/1/tree").want(t, 200)
 }
 
+// Requests that find their room full are told to come back, and each gives back its place.
 func TestRooms_fullAreBusyAndNotForLong(t *testing.T) {
-	t.Parallel()
-	s := newSite(t)
+	s := ownSite(t, func(c *Config) {
+		c.DryRun = func(_ context.Context, campaign string, seq, next int64) (outbox.DryRun, error) {
+			return tried(campaign, seq, next), nil
+		}
+	})
 	s.seed("c-1", "a")
-	for _, m := range []limiter{s.srv.exporting, s.srv.previewing} {
-		for range cap(m.places) {
-			m.places <- struct{}{}
-		}
-	}
-	type ask struct {
-		name string
-		do   func() answer
-	}
-	asks := []ask{
-		{"export", func() answer { return s.get("/api/v1/export/rows") }},
-		{"export page", func() answer { return s.get("/export/campaigns") }},
-		{"operation", func() answer { return s.post("/api/v1/operations/preview", `{"filter":{}}`) }},
-		{"operation page", func() answer { return s.get("/operations/new") }},
-		{"run page", func() answer { return s.get("/runs/new?kind=verify&all=1") }},
-	}
-	var done sync.WaitGroup
-	for _, a := range asks {
-		done.Go(func() {
-			if got := a.do(); got.StatusCode != 503 || got.Header.Get("Retry-After") == "" || !strings.Contains(got.body, "try again in a moment") || got.Header.Get("Content-Disposition") != "" {
-				t.Errorf("%s: %d %v %s", a.name, got.StatusCode, got.Header, got.body)
-			}
-		})
-	}
-	done.Wait()
-	<-s.srv.exporting.places
-	<-s.srv.previewing.places
-	for _, a := range asks { // each releases its slot
-		a.do()
-		if got := a.do(); got.StatusCode == 503 {
-			t.Errorf("%s: %s", a.name, got.body)
-		}
-	}
-	s.get("/export/rows?format=xml").want(t, 422)
-	if len(s.srv.exporting.places) != exportsAtATime-1 || len(s.srv.previewing.places) != previewsAtATime-1 {
-		t.Errorf("%d exports and %d previews go on", len(s.srv.exporting.places), len(s.srv.previewing.places))
-	}
-}
-
-func TestRoom_givesUpWithItsRequest(t *testing.T) {
-	t.Parallel()
-	ctx, cancel := context.WithCancel(context.Background())
-	cancel()
-	if _, err := newLimiter(0, "testing").acquire(ctx, time.Hour); !errors.Is(err, outbox.ErrBusy) {
-		t.Error(err)
-	}
-}
-
-func TestLargeAppends_shareRoom(t *testing.T) {
-	t.Parallel()
-	s := newSite(t)
-	all, err := s.srv.bodies.acquire(t.Context(), bodyRoom)
-	if err != nil {
-		t.Fatal(err)
-	}
 	large := `{"event_type":"a","payload":{"x":"` + strings.Repeat("x", smallBody-100) + `"},"metadata":{"x":"` + strings.Repeat("x", 100) + `"}}`
-	refused := s.post("/api/v1/campaigns/c-1/events", large).want(t, 503, "too many large appends are in progress", "Try again in a moment")
-	if refused.Header.Get("Retry-After") == "" {
-		t.Error("it does not say when to come back")
+	get := func(targets ...string) (all []request) {
+		for _, target := range targets {
+			all = append(all, request{method: "GET", target: target})
+		}
+		return all
 	}
-	s.post("/api/v1/campaigns/c-1/events", `{"event_type":"a","payload":{}}`).want(t, 201)
-	all()
-	s.post("/api/v1/campaigns/c-1/events", large).want(t, 201)
-	s.post("/api/v1/campaigns/c-1/events", large[:len(large)-1]).want(t, 422)
-	if !s.srv.bodies.room.TryAcquire(bodyRoom) {
-		t.Error("the room is not given back")
+	post := func(target string, bodies ...string) (all []request) {
+		for _, body := range bodies {
+			all = append(all, request{method: "POST", target: target, body: body, kind: "application/json"})
+		}
+		return all
 	}
-	s.srv.bodies.waiting.Add(bodiesWaiting)
-	s.post("/api/v1/campaigns/c-1/events", large).want(t, 503)
+	for name, c := range map[string]struct {
+		room         *room
+		places, each int64
+		asks         []request
+		told         string
+	}{
+		"documents": {s.srv.reading, documentReaders, 1, get("/api/v1/campaigns/c-1/events/1/payload", "/campaigns/c-1/events/1/tree", "/campaigns/c-1/events/2/tree", "/campaigns/c-1/events/1/tree?at=/x"), "reading large documents; try again in a moment"},
+		"dry runs":  {s.srv.trying, dryRunsAtATime, 1, get("/rows/c-1/1/dry-run"), "try again in a moment"},
+		"exports":   {s.srv.exporting, exportsAtATime, 1, get("/api/v1/export/rows", "/export/campaigns"), "try again in a moment"},
+		"previews":  {s.srv.previewing, previewsAtATime, 1, append(get("/operations/new", "/runs/new?kind=verify&all=1"), post("/api/v1/operations/preview", `{"filter":{}}`)...), "try again in a moment"},
+		"bodies":    {s.srv.bodies, bodyRoom, maxAppendBody, post("/api/v1/campaigns/c-1/events", large, large[:len(large)-1]), "too many large appends are in progress; nothing was appended. Try again in a moment"},
+		"waits":     {s.srv.waiting, waitsAtATime, 1, append(get("/api/v1/campaigns/c-1?min_seq=99&timeout=1ms"), post("/api/v1/campaigns/c-1/events?wait=applied&timeout=1ms", `{"event_type":"a","payload":{}}`)...), "2000 requests are waiting for projections"},
+	} {
+		c.room.wait = 0
+		_, err := c.room.enter(t.Context(), c.places-c.each)
+		leave, err2 := c.room.enter(t.Context(), c.each)
+		if err != nil || err2 != nil {
+			t.Fatal(name, err, err2)
+		}
+		for _, ask := range c.asks {
+			if a := s.send(ask).want(t, 503, c.told); a.Header.Get("Retry-After") != "1" || a.Header.Get("Content-Disposition") != "" {
+				t.Errorf("%s: %v", name, a.Header)
+			}
+		}
+		leave()
+		for _, ask := range slices.Repeat(c.asks, 2) {
+			if a := s.send(ask); a.StatusCode == 503 {
+				t.Errorf("%s: %s", name, a.body)
+			}
+		}
+		if leave, err := c.room.enter(t.Context(), c.each); err != nil {
+			t.Errorf("%s: a place is not given back: %v", name, err)
+		} else {
+			leave()
+		}
+	}
+	s.post("/api/v1/campaigns/c-1/events", `{"event_type":"a","payload":{}}`).want(t, 201) // small, and does not wait
+	s.get("/export/rows?format=xml").want(t, 422)
 }
 
-func TestWaits_areBounded(t *testing.T) {
+func TestRoom_letsFewWaitAndNotForLong(t *testing.T) {
 	t.Parallel()
-	s := newSite(t)
+	synctest.Test(t, func(t *testing.T) {
+		m, gone := newRoom(2, "full"), make(chan struct{})
+		refusedAfter := func(ctx context.Context, wait time.Duration) {
+			began := time.Now()
+			if _, err := m.enter(ctx, 1); !errors.Is(err, outbox.ErrBusy) || err.Error() != "full" || time.Since(began) != wait {
+				t.Errorf("%v after %s, want after %s", err, time.Since(began), wait)
+			}
+		}
+		leave, err := m.enter(t.Context(), 2)
+		if err != nil {
+			t.Fatal(err)
+		}
+		refusedAfter(t.Context(), roomWait)
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		refusedAfter(ctx, 0)
+		m.queue = 1
+		go func() {
+			refusedAfter(t.Context(), roomWait)
+			close(gone)
+		}()
+		synctest.Wait()
+		refusedAfter(t.Context(), 0)
+		<-gone
+		go func() {
+			time.Sleep(roomWait / 2)
+			leave()
+		}()
+		if _, err := m.enter(t.Context(), 1); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestShares_limitOneIdentity(t *testing.T) {
+	s := ownSite(t)
 	s.seed("c-1", "a")
-	wait := func() answer { return s.get("/api/v1/campaigns/c-1?min_seq=1&timeout=1ms") }
+	const wait, appending = "/api/v1/campaigns/c-1?min_seq=1&timeout=1ms", "/api/v1/campaigns/c-1/events?wait=applied&timeout=1ms"
 	event := `{"event_type":"a","payload":{}}`
-	post := func() answer { return s.post("/api/v1/campaigns/c-1/events?wait=applied&timeout=1ms", event) }
-	local := paced{outbox.AuthLocal, "local"}
-	s.srv.waits.of = map[paced]int{local: waitsOfOne}
-	for _, ask := range []func() answer{wait, post} {
-		if a := ask().want(t, 429, "500 requests by local are waiting for projections", "nothing was done"); a.Header.Get("Retry-After") != "1" {
+	local := caller{outbox.AuthLocal, "local"}
+	s.srv.waitsOf.of[local] = waitsOfOne
+	for _, a := range []answer{s.get(wait), s.post(appending, event)} {
+		if a.want(t, 429, "500 requests by local are waiting for projections", "nothing was done"); a.Header.Get("Retry-After") != "1" {
 			t.Error("it does not say when to come back")
 		}
 	}
-	s.srv.waits.of, s.srv.waits.total = nil, waitsAtATime
-	for _, ask := range []func() answer{wait, post} {
-		if a := ask().want(t, 503, "2000 requests are waiting for projections"); a.Header.Get("Retry-After") != "1" {
-			t.Error("it does not say when to come back")
-		}
-	}
-	s.get("/api/v1/campaigns/c-1").want(t, 200, `"high_water_seq":1`)
-	s.srv.waits.total = 0
-	wait().want(t, 504)
-	post().want(t, 504, "is appended as seq 2")
-	if w := &s.srv.waits; w.total != 0 || len(w.of) != 0 {
-		t.Errorf("%d requests wait, by identity %v", w.total, w.of)
+	s.srv.waitsOf.of[local]--
+	s.get(wait).want(t, 504)
+	s.post(appending, event).want(t, 504, "is appended as seq 2")
+	key := appendKey{local, "k"}
+	s.srv.appending.of[key] = 1
+	s.post(appending, event, header("Idempotency-Key", "k")).want(t, 409, "is in progress")
+	s.get("/api/v1/campaigns/c-1").want(t, 200, `"high_water_seq":2`)
+	s.srv.appending.of[key] = 0
+	s.post(appending, event, header("Idempotency-Key", "k")).want(t, 504)
+	if n, m := s.srv.waitsOf.of[local], len(s.srv.appending.of); n != waitsOfOne-1 || m != 0 {
+		t.Errorf("%d requests wait, and %d appends are in progress", n, m)
 	}
 }
 
 func TestActRate_holdsEachIdentityToIt(t *testing.T) {
-	t.Parallel()
-	s := newSite(t, func(c *Config) { c.ActRate = 2.5 })
+	s := ownSite(t, func(c *Config) { c.ActRate = 2.5 })
 	s.seed("c-1", "a")
 	const burst = 5
 	act := func(i int) answer {
@@ -537,15 +507,6 @@ func TestActRate_holdsEachIdentityToIt(t *testing.T) {
 	acts := decodeAs[struct{ Items []json.RawMessage }](t, s.get("/api/v1/audit"))
 	if len(acts.Items) < burst+1 {
 		t.Errorf("%d acts are recorded", len(acts.Items))
-	}
-}
-
-func TestActRate_isNoneUnlessItIsSet(t *testing.T) {
-	t.Parallel()
-	s := newSite(t)
-	s.seed("c-1", "a")
-	for i := range 300 {
-		s.post("/api/v1/campaigns/c-1/"+[]string{"pause", "resume"}[i%2], "{}").want(t, 200)
 	}
 }
 
@@ -586,7 +547,6 @@ func TestPace_isPerIdentityAndForgetsWhoIsIdle(t *testing.T) {
 }
 
 func TestAbout_tellsTheLimits(t *testing.T) {
-	t.Parallel()
-	s := newSite(t, func(c *Config) { c.ActRate = 50 })
+	s := ownSite(t, func(c *Config) { c.ActRate = 50 })
 	s.get("/about").want(t, 200, "16 MiB", "128 KiB, 100 names", "50 per second, bursts of 100", "exports 30 s per page", "10,000, with 20,000 tags in total", "32 MiB in memory at a time", "2,000 requests at a time, 500 per identity", "4 exports")
 }

@@ -32,8 +32,7 @@ func (a answer) marks(prefix string) (ids []string) {
 }
 
 func TestLists_leadOnAndBackToWhatWasShown(t *testing.T) {
-	t.Parallel()
-	s := newSite(t)
+	s := ownSite(t)
 	for i := range 7 {
 		s.seed(fmt.Sprint("c-", i), "a")
 		if _, err := dbtest.Open(t, s.sub.Journal).Exec(`
@@ -82,8 +81,7 @@ func ids(page outbox.Page[outbox.AuditEntry]) (all []int64) {
 }
 
 func TestLists_sortByHeadsThatHaveAnIndex(t *testing.T) {
-	t.Parallel()
-	s := newSite(t).trouble()
+	s := ownSite(t).trouble()
 	s.seed("c-0", poison)
 	s.work()
 	for page, texts := range map[string][]string{
@@ -116,8 +114,7 @@ func TestLists_sortByHeadsThatHaveAnIndex(t *testing.T) {
 }
 
 func TestRows_offerDeadOnesToBeChosen(t *testing.T) {
-	t.Parallel()
-	s := newSite(t).trouble()
+	s := ownSite(t).trouble()
 	s.seed("a/b %?", poison)
 	s.work()
 	s.get("/rows").want(t, 200, `method="get" action="/operations/new"`, `type="checkbox" name="rows" value="c-1/2"`, `name="rows" value="a/b %?/1"`, "data-all").
@@ -128,8 +125,7 @@ func TestRows_offerDeadOnesToBeChosen(t *testing.T) {
 }
 
 func TestRows_revisionsTellWhatHasChanged(t *testing.T) {
-	t.Parallel()
-	s := newSite(t).trouble()
+	s := ownSite(t).trouble()
 	revision := func(seq int) string {
 		m := regexp.MustCompile(fmt.Sprintf(`id="row-c-1-%d" data-rev="([^"]+)"`, seq)).FindStringSubmatch(s.get("/rows").body)
 		if m == nil {
@@ -149,8 +145,7 @@ func TestRows_revisionsTellWhatHasChanged(t *testing.T) {
 }
 
 func TestAudit_filtersByTime(t *testing.T) {
-	t.Parallel()
-	s := newSite(t)
+	s := ownSite(t)
 	s.seed("c-1", "a")
 	days := []string{"2026-11-20", "2026-11-21", "2026-11-22"}
 	for i, day := range days {
@@ -179,8 +174,7 @@ func TestAudit_filtersByTime(t *testing.T) {
 }
 
 func TestEvents_leadBack(t *testing.T) {
-	t.Parallel()
-	s := newSite(t)
+	s := ownSite(t)
 	s.seed("c-1", "a", "b", "c", "d", "e")
 	s.get("/api/v1/campaigns/c-1/events?limit=2").want(t, 200, `"next_cursor":"2","prev_cursor":null,"total":5`)
 	s.get("/api/v1/campaigns/c-1/events?limit=2&cursor=2").want(t, 200, `"next_cursor":"4","prev_cursor":"0"`)

@@ -53,8 +53,7 @@ func (s *site) ask(r request, as func(*http.Request)) answer {
 }
 
 func TestRoutes_theTableNamesARoleForEach(t *testing.T) {
-	t.Parallel()
-	s := newSite(t)
+	s := ownSite(t)
 	open := map[string]bool{"GET /healthz": true, "GET /readyz": true, "GET /static/*": true}
 	for _, r := range everyRoute(t, s) {
 		switch {
@@ -89,9 +88,12 @@ func TestRoutes_letInWhomTheTableNames(t *testing.T) {
 	t.Parallel()
 	g := newGuarded(t).fill()
 	every := everyRoute(t, g.site)
-	for _, who := range slices.Concat(g.strangers(), g.refused(), g.known()) {
+	for i, who := range slices.Concat(g.strangers(), g.refused(), g.known()) {
 		before := g.dump("audit_log", "tokens")
-		for _, r := range every {
+		for j, r := range every {
+			if testing.Short() && who.role == outbox.RoleNone && i%4 != j%4 {
+				continue // each address is asked for by some of them
+			}
 			if allowed := who.role.Includes(r.least()); allowed && r.method != http.MethodGet && r.least() != outbox.RoleNone {
 				continue // it changes something: below
 			}
@@ -205,6 +207,7 @@ func TestReadOnly_refusesEveryActOfEverybody(t *testing.T) {
 			}
 		}
 	}
+	g.post(archivePath+"/seek", `{"to":"head","dry_run":true}`, people[outbox.RoleAdmin]).want(t, 200, `"skips":`)
 	g.wantSame("a read-only server", before, g.dump("tokens"))
 }
 
@@ -232,7 +235,7 @@ func fromHere(form bool, site, origin string) bool {
 	return false
 }
 
-// TestActions_areTakenFromOwnPagesAndScriptsAlone sends every action with every combination of
+// TestActions_areTakenFromOwnPagesAndScriptsAlone sends every form and action with every combination of
 // headers about its origin; on PostgreSQL, which sees none of them, with a seventh of those.
 func TestActions_areTakenFromOwnPagesAndScriptsAlone(t *testing.T) {
 	t.Parallel()
@@ -240,7 +243,7 @@ func TestActions_areTakenFromOwnPagesAndScriptsAlone(t *testing.T) {
 	var taken []func()
 	tried, sent := 0, 0
 	for _, r := range everyRoute(t, g.site) {
-		if r.entry.action == "" {
+		if r.method != http.MethodPost {
 			continue
 		}
 		form := !strings.HasPrefix(r.target, apiPrefix)

@@ -8,8 +8,7 @@ import (
 
 // A page of the navigation has there the name that is its title.
 func TestNavigation_namesPagesAsTheirTitles(t *testing.T) {
-	t.Parallel()
-	s := newSite(t)
+	s := ownSite(t)
 	entry := regexp.MustCompile(`<a href="([^"]+)"[^>]*>([^<]+)</a>`)
 	heading, title := regexp.MustCompile(`<h1[^>]*>([^<]+)</h1>`), regexp.MustCompile(`<title>([^<]+)</title>`)
 	menu := regexp.MustCompile(`(?s)<nav id="menu".*?</nav>`).FindString(s.get("/").body)

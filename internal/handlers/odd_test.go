@@ -123,14 +123,14 @@ func (s *spread) values(place string, all []string) []string {
 }
 
 // oddRequests are requests to every address with odd values in every place.
-func oddRequests(t *testing.T, s *site) []request {
+func oddRequests(t testing.TB, s *site) []request {
 	t.Helper()
 	counting := &spread{visits: map[string]int{}}
 	oddRequestsOf(t, s, counting)
 	return oddRequestsOf(t, s, &spread{visits: map[string]int{}, planned: counting.visits})
 }
 
-func oddRequestsOf(t *testing.T, s *site, spread *spread) []request {
+func oddRequestsOf(t testing.TB, s *site, spread *spread) []request {
 	t.Helper()
 	var all []request
 	err := chi.Walk(s.srv.router, func(method, route string, _ http.Handler, _ ...func(http.Handler) http.Handler) error {

@@ -42,8 +42,7 @@ func (s *site) pausing(method string, change ...func(*http.Request)) (form, api 
 // TestOrigin_refusalsNameTheHeaderAndTheWayOut checks that refusals say what to change behind a
 // proxy that rewrites Host.
 func TestOrigin_refusalsNameTheHeaderAndTheWayOut(t *testing.T) {
-	t.Parallel()
-	s := newSite(t, func(c *Config) { c.Hosts = []string{"10.0.0.3"} }).trouble()
+	s := ownSite(t, func(c *Config) { c.Hosts = []string{"10.0.0.3"} }).trouble()
 	public := newSite(t, func(c *Config) { c.PublicOrigin = "https://ops.example" }).trouble()
 	embedded := newSite(t, func(c *Config) { c.Embedded = true }).trouble()
 	internal := host("10.0.0.3:8080")
@@ -96,63 +95,7 @@ func TestOrigin_refusalsNameTheHeaderAndTheWayOut(t *testing.T) {
 	for _, s := range []*site{s, public} {
 		s.get("/api/v1/campaigns/c-2").want(t, 200, `"paused":null`)
 	}
-}
-
-// TestOrigin_everyChangeIsGuarded walks the table of routes.
-func TestOrigin_everyChangeIsGuarded(t *testing.T) {
-	t.Parallel()
-	s := newSite(t, func(c *Config) { c.PublicOrigin = "https://ops.example" }).trouble()
-	const acts = "/api/v1/audit?outcome=done"
-	before := s.get(acts).body
-	guarded := 0
-	for _, r := range everyRequest(t, s) {
-		if r.method != http.MethodPost {
-			continue
-		}
-		guarded++
-		for _, foreign := range []func(*http.Request){header("Sec-Fetch-Site", "cross-site"), header("Origin", "https://evil.example"), header("Origin", "null")} {
-			for _, kind := range []string{"application/json", "application/x-www-form-urlencoded", "text/plain", ""} {
-				a := s.do(r.method, r.target, "{}", header("Content-Type", kind), foreign)
-				if a.StatusCode != http.StatusForbidden || !strings.Contains(a.body, "nothing was changed") {
-					t.Errorf("%s as %q is answered with %d: %.200s", r.target, kind, a.StatusCode, a.body)
-				}
-			}
-		}
-		for _, method := range []string{http.MethodGet, http.MethodHead, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodOptions} {
-			a := s.do(method, r.target, "", header("Origin", "https://evil.example"), header("Access-Control-Request-Method", "POST"))
-			if a.StatusCode == http.StatusMethodNotAllowed && !strings.Contains(strings.Join(a.Header.Values("Allow"), ","), "POST") {
-				t.Errorf("%s %s allows %v", method, r.target, a.Header.Values("Allow"))
-			}
-			if a.StatusCode != http.StatusMethodNotAllowed && method != http.MethodGet && method != http.MethodHead {
-				t.Errorf("%s %s is answered with %d", method, r.target, a.StatusCode)
-			}
-			for name := range a.Header {
-				if strings.HasPrefix(name, "Access-Control-") {
-					t.Errorf("%s %s is answered with %s", method, r.target, name)
-				}
-			}
-		}
-	}
-	if after := s.get(acts).body; after != before {
-		t.Errorf("something was changed: %s", after)
-	}
-	if guarded < 40 {
-		t.Errorf("only %d changes were tried", guarded)
-	}
-}
-
-func TestOrigin_ofTheProxyIsTrusted(t *testing.T) {
-	t.Parallel()
-	s := newSite(t, func(c *Config) { c.PublicOrigin = "https://ops.example" }).trouble()
-	form := header("Content-Type", "application/x-www-form-urlencoded")
-	to := s.do("POST", "/campaigns/c-2/pause", "", form, header("Origin", "https://ops.example")).want(t, http.StatusSeeOther).Header.Get("Location")
-	if !strings.HasPrefix(to, "/campaigns/c-2?act=") {
-		t.Errorf("the act leads to %q", to)
-	}
-	// Sec-Fetch-Site proves that the page is ours although a proxy rewrote Host.
-	s.do("POST", "/campaigns/c-2/resume", "", form, header("Origin", "https://other.example"), header("Sec-Fetch-Site", "same-origin")).want(t, http.StatusSeeOther)
-	s.get("/campaigns/c-2", host("ops.example")).want(t, 200, "curl -s https://ops.example/api/v1/campaigns/c-2")
-	s.get("/campaigns/c-2").want(t, 200, "curl -s https://ops.example/api/v1/campaigns/c-2")
+	public.get("/campaigns/c-2").want(t, 200, "curl -s https://ops.example/api/v1/campaigns/c-2")
 }
 
 // A page that came by plain HTTP may be the work of anybody on the network; older browsers, which
@@ -211,8 +154,7 @@ func TestOrigin_ofPlainHTTPIsForeignWhereBrowsersUseHTTPS(t *testing.T) {
 }
 
 func TestHeaders_sayWhoMayFrameThePages(t *testing.T) {
-	t.Parallel()
-	s := newSite(t, func(c *Config) { c.FrameAncestors = []string{"'self'", "https://portal.example"} }).trouble()
+	s := ownSite(t, func(c *Config) { c.FrameAncestors = []string{"'self'", "https://portal.example"} }).trouble()
 	for target, status := range map[string]int{"/": 200, "/nope": 404, "/api/v1/summary": 200, "/healthz": 200, "/static/nope": 404} {
 		h := s.get(target).want(t, status).Header
 		if got := h.Get("Content-Security-Policy"); !strings.HasSuffix(got, "; frame-ancestors 'self' https://portal.example") || !strings.HasPrefix(got, "default-src 'none'; script-src 'self'; ") {
@@ -229,19 +171,20 @@ func TestHeaders_sayWhoMayFrameThePages(t *testing.T) {
 }
 
 func TestHost_isReadLikeBrowsersWriteIt(t *testing.T) {
-	t.Parallel()
-	s := newSite(t, func(c *Config) {
-		c.Hosts, c.PublicOrigin = []string{"my_host", "2001:db8::1", "fqdn.example."}, "https://ops.example:8443"
+	s := ownSite(t, func(c *Config) {
+		c.Hosts, c.PublicOrigin = []string{"my_host", "2001:db8::1", "fqdn.example.", "port.example:8443"}, "https://ops.example:8443"
 	})
 	for name, status := range map[string]int{
 		"my_host": 200, "MY_HOST:9": 200, "[2001:db8::1]:8080": 200, "[2001:DB8:0::1]": 200, "[2001:db8::2]": 421, "fqdn.example": 200, "fqdn.example.:80": 200,
 		"ops.example": 200, "ops.example:8443": 200, "OPS.EXAMPLE.": 200, "localhost.": 200, "[0:0:0:0:0:0:0:1]:1": 200, "ops.example..": 421, "x.ops.example": 421, ".": 421, "[]": 421,
+		"127.0.0.1:8080": 200, "LOCALHOST:1": 200, "[::1]:8080": 200, "port.example:8443": 200, "port.example:80": 421, "port.example": 421, "ops.example.evil": 421, "": 421, "127.0.0.1.evil": 421,
 	} {
 		if got := s.get("/", host(name)).StatusCode; got != status {
 			t.Errorf("host %q: %d, want %d", name, got, status)
 		}
 	}
-	s.get("/api/v1/summary", host("Evil.example:80")).want(t, 421, "--host evil.example", "--public-origin https://evil.example")
+	newSite(t, func(c *Config) { c.Hosts = []string{"*"} }).get("/", host("x")).want(t, 200)
+	s.get("/api/v1/summary", host("Evil.example:80")).want(t, 421, "urn:outboxweb:host", "--host evil.example", "--public-origin https://evil.example")
 	s.get("/api/v1/summary", host("[2001:db8::2]")).want(t, 421, "--host 2001:db8::2", "--public-origin https://[2001:db8::2]")
 	s.get("/api/v1/summary", host("<b>")).want(t, 421, "use one of its own host names").lacks(t, "--host")
 }
@@ -281,8 +224,7 @@ func TestHost_ofTheRequestTargetCounts(t *testing.T) {
 // TestHost_probesAndScrapersAskByWhateverName: kubelet and Prometheus use a pod's address, and
 // service names that are not configured here.
 func TestHost_probesAndScrapersAskByWhateverName(t *testing.T) {
-	t.Parallel()
-	s := newSite(t, func(c *Config) { c.BasePath = "/ops" })
+	s := ownSite(t, func(c *Config) { c.BasePath = "/ops" })
 	for _, name := range []string{"10.244.1.17:8080", "[fd00::17]:8080", "outboxweb.prod.svc:8080", ""} {
 		for _, base := range []string{"", "/ops"} {
 			s.get(base+"/healthz", host(name)).want(t, 200, "ok\n")
@@ -296,8 +238,7 @@ func TestHost_probesAndScrapersAskByWhateverName(t *testing.T) {
 // TestHost_aReboundPageReadsNoMetrics sends what every browser sends and no page can omit. A page's
 // own name cannot be an address, so addresses are answered.
 func TestHost_aReboundPageReadsNoMetrics(t *testing.T) {
-	t.Parallel()
-	s := newSite(t)
+	s := ownSite(t)
 	for _, h := range []func(*http.Request){header("Origin", "http://evil.example"), header("Sec-Fetch-Site", "same-origin"), header("Accept-Language", "en")} {
 		a := s.get("/metrics", host("evil.example"), h).want(t, 421, "421 Misdirected Request: this server does not answer a browser's request for the host \"evil.example\"")
 		if kind := a.Header.Get("Content-Type"); kind != "text/plain; charset=utf-8" {
@@ -323,14 +264,6 @@ func TestHost_refusalsNameTheWayOut(t *testing.T) {
 		foreign + "--host ops.example" + proxied + "--auth to authenticate its users, and then --public-origin https://ops.example": func(c *Config) { c.Auth = local },
 	} {
 		newSite(t, change).get("/api/v1/summary", host("ops.example")).want(t, 421, want)
-	}
-}
-
-func TestHost_starIsEveryName(t *testing.T) {
-	t.Parallel()
-	s := newSite(t, func(c *Config) { c.Hosts = []string{"*"} })
-	for _, name := range []string{"ops.example", "10.0.0.3:8080", "x"} {
-		s.get("/", host(name)).want(t, 200)
 	}
 }
 
@@ -367,8 +300,7 @@ func TestPrefix_isTakenFromATrustedProxyOnly(t *testing.T) {
 }
 
 func TestPrefix_thatIsMalformedIsRefused(t *testing.T) {
-	t.Parallel()
-	s := newSite(t, func(c *Config) { c.Trusts = func(*http.Request) bool { return true } }).trouble()
+	s := ownSite(t, func(c *Config) { c.Trusts = func(*http.Request) bool { return true } }).trouble()
 	deaf := newSite(t).trouble()
 	for _, bad := range []string{"", "ops", "//evil.example", "/ops//x", "/ops//", "/.", "/..", "/ops/../x", "/a,/b", "/ops, /x", "/a b", "/%2e%2e", "/é", "/<b>", `/"`, "/a\\b", "/a?b", "/a#b", "/a:b@c", "/ops\x00", "https://evil.example/", "/" + strings.Repeat("x", 200)} {
 		s.get("/api/v1/summary", header(prefixHeader, bad)).want(t, 400, "urn:outboxweb:prefix", "the header X-Forwarded-Prefix is", "let the proxy send the path it strips")

@@ -197,7 +197,7 @@ func (s *site) heals(server *pgtest.Server) {
 	s.comesBack("an append", func() int {
 		return s.post("/api/v1/campaigns/c-9/events", `{"event_type":"a","payload":{}}`).StatusCode
 	}, 201)
-	s.comesBack("the overview", func() int { return s.get("/").StatusCode }, 200) // the shared result of the last check lasts a second
+	s.comesBack("the overview", func() int { return s.fresh("/").StatusCode }, 200)
 	for _, r := range everyRequest(s.t, s) {
 		if a := s.send(r); a.StatusCode >= 500 {
 			s.t.Errorf("%s is answered with %d after the server is back: %.300s", r, a.StatusCode, a.body)
@@ -208,7 +208,7 @@ func (s *site) heals(server *pgtest.Server) {
 // comesBack waits until something is answered as it should be.
 func (s *site) comesBack(what string, ask func() (status int), want int) {
 	s.t.Helper()
-	pause := time.NewTicker(20 * time.Millisecond)
+	pause := time.NewTicker(5 * time.Millisecond)
 	defer pause.Stop()
 	for back := time.Now(); ; <-pause.C {
 		status := ask()

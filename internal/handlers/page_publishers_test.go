@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/outboxweb/outboxweb/internal/dbtest"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/storetest"
 )
@@ -30,8 +29,7 @@ func (s *site) submitted(path string, form url.Values) answer {
 }
 
 func TestPublisherPages_sayWhatAPublisherIsWhenThereIsNone(t *testing.T) {
-	t.Parallel()
-	s := newSite(t)
+	s := ownSite(t)
 	s.get("/publishers").want(t, 200, "No publishers configured", "topics:\n", "event_types", `href="/docs/operating#a-publisher-does-not-deliver"`, `aria-current="page">Publishers</a>`)
 	s.get("/").want(t, 200, `href="/publishers"`).lacks(t, `data-testid="publishers"`)
 	s.get(archivePage).want(t, 404, "no publisher scenes/archive")
@@ -39,13 +37,10 @@ func TestPublisherPages_sayWhatAPublisherIsWhenThereIsNone(t *testing.T) {
 }
 
 func TestPublisherPages_sayThatTheProcessWasKilled(t *testing.T) {
-	t.Parallel()
-	s := newSite(t)
+	s := ownSite(t)
 	s.seed("c-1", "scene.a")
 	s.withPublisher(1)
-	if _, err := dbtest.Open(t, s.sub.Journal).Exec(`update publisher_progress set lease_owner = 'w-1', lease_epoch = 3, lease_expires_at = 4102444800000000`); err != nil {
-		t.Fatal(err)
-	}
+	s.change(`update publisher_progress set lease_owner = 'w-1', lease_epoch = 3, lease_expires_at = 4102444800000000`)
 	if err := s.store.Heartbeat(t.Context(), storetest.Killed(t, "w-1", time.Now())); err != nil {
 		t.Fatal(err)
 	}
@@ -58,21 +53,15 @@ func TestPublisherPages_sayThatTheProcessWasKilled(t *testing.T) {
 }
 
 func TestPublisherPages_tellOfTrouble(t *testing.T) {
-	t.Parallel()
-	s := newSite(t)
+	s := ownSite(t)
 	s.seed("c-1", "scene.a", "x", "scene.b", "scene.c")
 	s.withPublisher(1)
 	s.publisherFails(3, "event")
-	db := dbtest.Open(t, s.sub.Journal)
-	if _, err := db.Exec(`
+	s.change(`
 insert into publisher_progress (topic, publisher, destination, selects, max_errors, position, created_at, updated_at, lease_owner, lease_expires_at)
 values ('a', 'well', $1, '{"event_types":["*"]}', 10, 4, 1, 1, 'w', 4102444800000000),
-  ('b', 'left', 'log:', '{"event_types":["*"]}', 10, 0, 1, 1, '', 0)`, hostile); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := db.Exec(`update publisher_progress set last_error = $1, selects = '{"exact_tags":{"a":"</script>"},"any_of_tags":["b"]}' where publisher = 'archive'`, hostile+"second line"); err != nil {
-		t.Fatal(err)
-	}
+  ('b', 'left', 'log:', '{"event_types":["*"]}', 10, 0, 1, 1, '', 0)`, hostile)
+	s.change(`update publisher_progress set last_error = $1, selects = '{"exact_tags":{"a":"</script>"},"any_of_tags":["b"]}' where publisher = 'archive'`, hostile+"second line")
 	list := s.get("/publishers").want(t, 200, "1 of 3 publishers has failed.", "1 has waiting events and no running server.", `href="/docs/operating#a-publisher-does-not-deliver"`,
 		`href="/publishers/scenes/archive"`, `href="/instances#instance-w"`, "&lt;script&gt;", `\u202e`, "10 errors in a row").lacks(t, "<script>alert", "\u202e")
 	order := []int{}
@@ -92,8 +81,7 @@ values ('a', 'well', $1, '{"event_types":["*"]}', 10, 4, 1, 1, 'w', 410244480000
 }
 
 func TestPublisherPages_act(t *testing.T) {
-	t.Parallel()
-	s := newSite(t)
+	s := ownSite(t)
 	s.seed("c-1", "scene.a", "scene.b", "scene.c")
 	s.withPublisher(1)
 	s.submitted(archivePage+"/pause", url.Values{"reason": {"a fire"}}).want(t, 200, "Paused publisher scenes/archive.", "a fire", "Paused by local 0 s ago: a fire.", `data-testid="publisher-resume"`).
@@ -118,13 +106,10 @@ func TestPublisherPages_act(t *testing.T) {
 
 // A Go function may not say what is at fault, and the page does not claim to know.
 func TestPublisherPages_sayWhatAFunctionSaidOfItsError(t *testing.T) {
-	t.Parallel()
-	s := newSite(t)
+	s := ownSite(t)
 	s.seed("c-1", "scene.a", "scene.b", "scene.c")
 	s.withPublisher(1)
-	if _, err := dbtest.Open(t, s.sub.Journal).Exec(`update publisher_progress set destination = 'go:'`); err != nil {
-		t.Fatal(err)
-	}
+	s.change(`update publisher_progress set destination = 'go:'`)
 	for kind, c := range map[string]struct {
 		says  string
 		lacks []string
@@ -153,9 +138,7 @@ func TestPublisherPages_sayWhenItPolls(t *testing.T) {
 		s := newSite(t)
 		s.seed("c-1", "scene.a", "scene.b")
 		s.withPublisher(1)
-		if _, err := dbtest.Open(t, s.sub.Journal).Exec(`update publisher_progress set lease_owner = 'w', lease_expires_at = 4102444800000000, `+set, s.clock.Add(4*time.Minute).UnixMicro()); err != nil {
-			t.Fatal(err)
-		}
+		s.change(`update publisher_progress set lease_owner = 'w', lease_expires_at = 4102444800000000, `+set, s.clock.Add(4*time.Minute).UnixMicro())
 		s.get(archivePage).want(t, 200, c.page...).lacks(t, c.lacks...)
 		s.get("/publishers").want(t, 200, c.list...).lacks(t, c.lacks...)
 	}
@@ -164,13 +147,10 @@ func TestPublisherPages_sayWhenItPolls(t *testing.T) {
 // What a publisher said of its health is as old as it is, and a call that does not return is another
 // matter.
 func TestPublisherPages_sayWhenItSaidThatItIsHealthy(t *testing.T) {
-	t.Parallel()
-	s := newSite(t)
+	s := ownSite(t)
 	s.withPublisher(0)
-	if _, err := dbtest.Open(t, s.sub.Journal).Exec(`update publisher_progress set lease_owner = 'w', lease_expires_at = 4102444800000000, healthy = 1, health_at = $1, hanging_since = $2`,
-		s.clock.Add(-3*time.Minute).UnixMicro(), s.clock.Add(-19*time.Second).UnixMicro()); err != nil {
-		t.Fatal(err)
-	}
+	s.change(`update publisher_progress set lease_owner = 'w', lease_expires_at = 4102444800000000, healthy = 1, health_at = $1, hanging_since = $2`,
+		s.clock.Add(-3*time.Minute).UnixMicro(), s.clock.Add(-19*time.Second).UnixMicro())
 	s.get(archivePage).want(t, 200, "<dt>Healthy</dt>", "it said so", "3 min ago", "<dt>Call</dt>", "has not returned", "19 s ago")
 	s.get(archivePath).want(t, 200, `"health_at":"`, `"hanging_since":"`)
 	s.publisherFails(1, "unknown")
@@ -182,9 +162,7 @@ func TestPublisherPages_sayThatAFunctionDelivers(t *testing.T) {
 	for to, says := range map[string]string{"go:": "a function of this service", "go:*mail.Publisher": "*mail.Publisher"} {
 		s := newSite(t)
 		s.withPublisher(0)
-		if _, err := dbtest.Open(t, s.sub.Journal).Exec(`update publisher_progress set destination = $1`, to); err != nil {
-			t.Fatal(err)
-		}
+		s.change(`update publisher_progress set destination = $1`, to)
 		s.get(archivePage).want(t, 200, says).lacks(t, "go:")
 		s.get("/publishers").want(t, 200, "to <bdi>"+says+"</bdi>")
 	}
@@ -210,8 +188,7 @@ func TestPublisherPages_showWhatATestCameTo(t *testing.T) {
 }
 
 func TestSeekPage_saysWhatItDoesAndAsks(t *testing.T) {
-	t.Parallel()
-	s := newSite(t)
+	s := ownSite(t)
 	s.seed("c-1", "scene.a", "x", "scene.b", "scene.c")
 	s.withPublisher(1)
 	s.get(seekPath).want(t, 200, "New position", "Position, 0 to 4").lacks(t, `data-testid="seek-preview"`, "checked")
@@ -221,34 +198,29 @@ func TestSeekPage_saysWhatItDoesAndAsks(t *testing.T) {
 	s.get(seekPath+"?to=position&position=1").want(t, 200, "The publisher is already at position 1").lacks(t, `data-testid="seek"`)
 	s.get(seekPath+"?to=position&position=2").want(t, 200, "No event of its topic is skipped", "Seek forward").lacks(t, `data-testid="seek-phrase"`)
 	s.get(seekPath+"?to=time&time=2026-11-21T07:00:00Z").want(t, 200, "moves back from 1 to 0", "--time 2026-11-21T07:00:00Z")
-	for query, want := range map[string]string{
-		"to=position&position=9":   `value="position" required="" checked=""`,
-		"to=position&position=ten": "not &#34;ten&#34;",
-		"to=position":              `value="position" required="" checked=""`,
-		"to=time&time=gestern":     `value="gestern"`,
-		"to=time":                  `value="time" required="" checked=""`,
+	for query, field := range map[string]string{
+		"to=position&position=9": "position", "to=position&position=ten": "position", "to=position": "position", "to=time&time=gestern": "time", "to=time": "time",
 	} {
-		s.get(seekPath+"?"+query).want(t, 422, want, `aria-invalid="true"`, "New position").lacks(t, `data-testid="seek-preview"`)
+		s.get(seekPath+"?"+query, byForm).want(t, 200, `data-fields="`+field+`"`)
 	}
 	s.get(seekPath+"?to=end").want(t, 422, "head, beginning, position or time")
 }
 
 func TestSeekPage_skipsOnlyWithThePhrase(t *testing.T) {
-	t.Parallel()
-	s := newSite(t)
+	s := ownSite(t)
 	s.seed("c-1", slices.Repeat([]string{"scene.a"}, 121)...)
 	s.withPublisher(1)
 	form := url.Values{"to": {"head"}, "expected_repeats": {"0"}, "expected_skips": {"120"}, "expected_capped": {"false"}, "reason": {"they have <them>"}, "idempotency_key": {"k"}}
-	for typed, want := range map[string]string{"": "to confirm it, type: skip 120 events", "skip": `value="skip"`, "skip 2 events": `value="skip 2 events"`} {
+	for _, typed := range []string{"", "skip", "skip 2 events"} {
 		form.Set("confirm", typed)
-		s.submit(seekPath, form.Encode()).want(t, 422, want, `value="they have &lt;them&gt;"`, "Seek and skip 120 events<", `aria-invalid="true" aria-describedby="refusal"`)
+		s.submit(seekPath, form.Encode(), byForm).want(t, 200, "to confirm it, type: skip 120 events", `data-fields="confirm"`)
 	}
 	form.Set("confirm", "skip 120 events")
 	form.Set("reason", "")
-	s.submit(seekPath, form.Encode()).want(t, 422, `role="alert"`, `value="skip 120 events"`, `aria-describedby="refusal"`)
+	s.submit(seekPath, form.Encode()).want(t, 422, ">skip 120 events</dd>")
 	form.Set("reason", "x")
 	form.Set("expected_skips", "0")
-	s.submit(seekPath, form.Encode()).want(t, 409, `role="alert"`, "has changed since this page was loaded", "Seek and skip 120 events<")
+	s.submit(seekPath, form.Encode()).want(t, 409, "has changed since this page was loaded")
 	s.submit(seekPath, "reason=x").want(t, 422, "Choose a new position")
 	s.get("/api/v1/audit?outcome=done").want(t, 200, `"items":[]`)
 	if p := decodeAs[outbox.Publisher](t, s.get(archivePath)); p.Position != 1 {
@@ -263,18 +235,5 @@ func TestSeekPage_skipsOnlyWithThePhrase(t *testing.T) {
 	s.submit(seekPath, "to=position&position=1").want(t, 409, "is already at position 1")
 	if acts := decodeAs[outbox.Page[outbox.AuditEntry]](t, s.get("/api/v1/audit?action=publisher_seek&outcome=done")); len(acts.Items) != 2 {
 		t.Errorf("%d seeks are recorded, want 2", len(acts.Items))
-	}
-}
-
-func TestPublisherPages_aReadOnlyServerOffersNothing(t *testing.T) {
-	t.Parallel()
-	s := newSite(t, func(c *Config) { c.ReadOnly = true })
-	s.seed("c-1", "scene.a", "scene.b")
-	s.withPublisher(0)
-	s.publisherFails(2, "event")
-	s.get(archivePage).want(t, 200, "This server is read-only").lacks(t, "<form id=", `method="post"`, `data-testid="publisher-seek"`)
-	s.get(seekPath+"?to=head").want(t, 200, "2 events of its topic are skipped", "This server is read-only").lacks(t, `method="post"`)
-	for _, act := range []string{"pause", "resume", "reset", "skip", "test", "seek"} {
-		s.submit(archivePage+"/"+act, "to=head&position=2&reason=x&confirm=skip+2+events").want(t, 403)
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net/http"
 	"os"
@@ -15,7 +14,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/go-chi/chi/v5"
 
@@ -23,7 +21,6 @@ import (
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/redact"
 	"github.com/outboxweb/outboxweb/internal/store"
-	"github.com/outboxweb/outboxweb/web/templates"
 )
 
 // leak is part of every secret of these tests, and of nothing else.
@@ -317,8 +314,7 @@ func TestReveal_showsAnAdminWhatIsStoredAndLeavesARecord(t *testing.T) {
 // Inside a sentence a document is not recognized as one, and secrets in its escapes cannot be
 // found.
 func TestRedaction_hidesBeforeSentencesAreMade(t *testing.T) {
-	t.Parallel()
-	s := newSite(t)
+	s := ownSite(t)
 	s.seed("c-1", "a")
 	s.post("/api/v1/campaigns/c-1/pause", must2(json.Marshal(actionBody{Reason: `{"pass\u0077ord":"` + leak + `"}`}))).want(t, 200, "redacted").leaks(t, "pause")
 	for _, target := range []string{"/campaigns/c-1", "/campaigns", "/", "/audit", "/api/v1/campaigns/c-1", "/api/v1/campaigns", "/export/campaigns", "/export/campaigns?format=json"} {
@@ -327,8 +323,7 @@ func TestRedaction_hidesBeforeSentencesAreMade(t *testing.T) {
 }
 
 func TestRedaction_hidesInTheSentencesOfErrors(t *testing.T) {
-	t.Parallel()
-	s := newSite(t, func(c *Config) {
+	s := ownSite(t, func(c *Config) {
 		c.InlineApply = func(context.Context, string) error { return outbox.Conflict("stopped: password=%s", leak) }
 	})
 	for _, target := range []string{"/rows/c-1/password=" + leak, "/api/v1/rows/c-1/password=" + leak, "/export/rows?format=password%3D" + leak} {
@@ -344,7 +339,6 @@ var doors = map[string]string{
 	"export.go":        "redact.Shown(by, items)",
 	"documents.go":     "s.Redact.JSON(",
 	"page_overview.go": "redact.Shown(s.Redact, view)",
-	"refused_form.go":  "s.router.ServeHTTP(",   // writes a page and a problem that were already redacted
 	"openapi.go":       "bytes.Replace(openapi", // the same for every reader
 }
 
@@ -377,42 +371,5 @@ func TestRedaction_nothingLeavesButThroughADoor(t *testing.T) {
 	}
 	if found != len(doors) {
 		t.Errorf("%d of %d doors are there", found, len(doors))
-	}
-}
-
-// BenchmarkRedaction compares the cost of redaction with that of rendering, for a page of rows and
-// for a list of events. For the latter, reading the database is extra.
-func BenchmarkRedaction(b *testing.B) {
-	hide := redact.Builtin()
-	now := time.Date(2026, 11, 21, 7, 0, 0, 0, time.UTC)
-	p := templates.Page{Links: templates.NewLinks("/ops"), Origin: "http://127.0.0.1:8080", Title: "Benchmark", Now: now, Self: "/", Twin: "/"}
-	rows, _ := fifty(now)
-	list := outbox.Page[outbox.Row]{Items: rows}
-	events := outbox.Page[outbox.Event]{}
-	for i := range 50 {
-		events.Items = append(events.Items, outbox.Event{CampaignID: "c-1", Seq: int64(i + 1), EventType: "character.created", Tags: json.RawMessage(`{"wallet_id":"w-1"}`),
-			Payload: json.RawMessage(`{"name":"Ash the grey","notes":["found a lantern"],"level":7,"items":[` + strings.Repeat(`{"kind":"lantern","n":1},`, 20) + `0]}`)})
-	}
-	for _, c := range []struct {
-		name         string
-		answer, hide func()
-	}{
-		{"rows", func() { _ = templates.RowsPage(p, templates.RowsView{Page: list}).Render(b.Context(), io.Discard) }, func() { redact.Shown(hide, list) }},
-		{"events", func() { _ = json.NewEncoder(io.Discard).Encode(events) }, func() { redact.Shown(hide, events) }},
-	} {
-		var took [2]time.Duration
-		for i, one := range []func(){c.answer, c.hide} {
-			b.Run(c.name+"/"+[]string{"answer", "redaction"}[i], func(b *testing.B) {
-				for b.Loop() {
-					one()
-				}
-				took[i] = b.Elapsed() / time.Duration(b.N)
-			})
-		}
-		b.Run(c.name+"/ratio", func(b *testing.B) {
-			for b.Loop() {
-			}
-			b.ReportMetric(float64(took[0]+took[1])/float64(max(took[0], 1)), "with/without")
-		})
 	}
 }

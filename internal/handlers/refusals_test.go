@@ -40,8 +40,7 @@ var badRequests = map[string]struct {
 }
 
 func TestActions_thatAreRefusedBeforeTheStoreIsAskedLeaveOneRecordEach(t *testing.T) {
-	t.Parallel()
-	s := newSite(t)
+	s := ownSite(t)
 	tried := map[outbox.Action]bool{}
 	for _, route := range s.srv.routes {
 		if !route.action.Audited() {
@@ -118,8 +117,7 @@ func checkRefused(t *testing.T, what string, of route, got outbox.AuditEntry, re
 }
 
 func TestAction_thatTheStoreRefusesLeavesOneRecord(t *testing.T) {
-	t.Parallel()
-	s := newSite(t)
+	s := ownSite(t)
 	s.seed("c-1", "a", "a")
 	s.withPublisher(0)
 	for _, refused := range []struct {
@@ -151,8 +149,7 @@ func TestAction_thatTheStoreRefusesLeavesOneRecord(t *testing.T) {
 }
 
 func TestAction_ofWhoLacksTheRoleLeavesARecord(t *testing.T) {
-	t.Parallel()
-	s := newSite(t)
+	s := ownSite(t)
 	who := outbox.Identity{Name: "vera", Auth: outbox.AuthJWT, Role: outbox.RoleViewer}
 	r := httptest.NewRequest("POST", "http://127.0.0.1:8080/api/v1/rows/requeue", nil)
 	r = r.WithContext(attempting(context.WithValue(r.Context(), identityKey{}, who), outbox.ActionRequeueMany))
@@ -190,8 +187,7 @@ func TestAction_leavesNoRecordWhereNothingWasRefused(t *testing.T) {
 }
 
 func TestFlash_isOfWhatWasDone(t *testing.T) {
-	t.Parallel()
-	s := newSite(t)
+	s := ownSite(t)
 	s.seed("c-1", "a")
 	s.submit("/campaigns/c-1/resume", "").want(t, 409)
 	id := s.allActions()[0].ID
@@ -200,8 +196,7 @@ func TestFlash_isOfWhatWasDone(t *testing.T) {
 }
 
 func TestAuditPage_marksWhatWasRefused(t *testing.T) {
-	t.Parallel()
-	s := newSite(t)
+	s := ownSite(t)
 	s.seed("c-1", "a")
 	s.submit("/campaigns/c-1/resume", "").want(t, 409)
 	s.submit("/runs/7/cancel", "").want(t, 404)
@@ -219,24 +214,19 @@ func TestAuditPage_marksWhatWasRefused(t *testing.T) {
 
 func TestAuditPage_saysSinceWhenItGoesBack(t *testing.T) {
 	t.Parallel()
-	for flag, embedded := range map[string]bool{"--keep-audit": false, "Config.KeepAudit": true} {
-		auditPageGoesBack(t, flag, newSite(t, func(c *Config) { c.Embedded = embedded }))
+	for setting, embedded := range map[string]bool{"--keep-audit": false, "Config.KeepAudit": true} {
+		s := newSite(t, func(c *Config) { c.Embedded = embedded })
+		s.seed("c-1", "a")
+		s.get("/audit").want(t, 200).lacks(t, setting)
+		s.submit("/campaigns/c-1/resume", "").want(t, 409)
+		s.forgetAudit()
+		s.get("/audit").want(t, 200, "Records from before", "2027-11-21T07:00:00", "removed, as "+setting+" says.")
+		s.get("/api/v1/audit").want(t, 200, `"removed_before":"2027-11-21T07:00:00Z"`)
 	}
 }
 
-func auditPageGoesBack(t *testing.T, setting string, s *site) {
-	t.Helper()
-	s.seed("c-1", "a")
-	s.get("/audit").want(t, 200).lacks(t, setting)
-	s.submit("/campaigns/c-1/resume", "").want(t, 409)
-	s.forgetAudit()
-	s.get("/audit").want(t, 200, "Records from before", "2027-11-21T07:00:00", "removed, as "+setting+" says.")
-	s.get("/api/v1/audit").want(t, 200, `"removed_before":"2027-11-21T07:00:00Z"`)
-}
-
 func TestPages_ofRunsOperationsAndEventsShowTheActionsOnThem(t *testing.T) {
-	t.Parallel()
-	s := newSite(t)
+	s := ownSite(t)
 	s.seed("c-1", "a")
 	run := s.startRun(`{"kind":"verify","campaign_id":"c-1"}`)
 	s.post("/api/v1/runs/"+fmt.Sprint(run.ID)+"/resume", `{"reason":"again"}`).want(t, 409)

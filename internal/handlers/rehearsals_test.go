@@ -10,7 +10,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/outboxweb/outboxweb/internal/dbtest"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/runs"
 )
@@ -109,8 +108,7 @@ func TestAtFault_findsTheProjectionOfAnError(t *testing.T) {
 // A requeue that rests on a rehearsal says how many of its rows that tried; without a selection it takes
 // those rows.
 func TestNewOperationPage_saysWhatARehearsalTried(t *testing.T) {
-	t.Parallel()
-	s := newSite(t).blocked(3)
+	s := ownSite(t).blocked(3)
 	s.startRun(`{"kind":"verify","all_campaigns":true}`)
 	s.reportRun(s.claimRun(), runs.Progress{Results: []outbox.RunResult{
 		{CampaignID: "c-1", Outcome: outbox.OutcomePasses, Rehearsed: &outbox.Rehearsed{Head: 2}},
@@ -132,17 +130,14 @@ func TestPages_leadFromARehearsalToTheReplayOfWhatIsQuarantined(t *testing.T) {
 	l := s.claimRun()
 	s.reportRun(l, runs.Progress{Results: []outbox.RunResult{{CampaignID: "c-1", Outcome: outbox.OutcomePasses, Rehearsed: &outbox.Rehearsed{Head: 2, Quarantined: "campaigns"}}}})
 	s.finishRun(l, outbox.RunCompleted, "")
-	db := dbtest.Open(t, s.sub.Journal)
 	for _, change := range []string{`update runs set kind = 'rehearse'`, `
 insert into run_rehearsals (run_id, fingerprint, behind, blocked, more, versions, other_schema, files)
 values (1, '', 100, '{"c-1":{"seq":2,"projection":"campaigns"}}', 0, '{"campaigns":"v1"}', '[]', '[]')`} {
-		if _, err := db.Exec(change); err != nil {
-			t.Fatal(err)
-		}
+		s.change(change)
 	}
 	const says, replay = "1 quarantined campaign passed rehearsal 1 with the loaded files: replay the projection; a requeue does not reach it.", `href="/runs/new?all=1&amp;kind=replay&amp;projection=campaigns"`
 	s.get("/projections/campaigns").want(t, 200, says, `data-testid="quarantine-passed"`, replay)
-	s.comes("/", "Projection campaigns: "+says)
+	s.fresh("/").want(t, 200, "Projection campaigns: "+says)
 	s.get("/").want(t, 200, replay, "Replay what is quarantined…")
 	s.get("/runs/1").want(t, 200, replay, "A replay gives quarantined projections the events that they missed; a requeue does not reach them.")
 }

@@ -24,8 +24,7 @@ func (s *site) placed(id string, more ...func(*outbox.Event)) {
 }
 
 func TestSearch_leadsToTheOnlyThingNamed(t *testing.T) {
-	t.Parallel()
-	s := newSite(t).trouble()
+	s := ownSite(t).trouble()
 	s.placed("17", func(e *outbox.Event) { e.EventID = "ev-17" })
 	for text, want := range map[string]string{
 		"c-1":      "/campaigns/c-1",
@@ -43,8 +42,7 @@ func TestSearch_leadsToTheOnlyThingNamed(t *testing.T) {
 }
 
 func TestSearch_offersWhatATextMayMean(t *testing.T) {
-	t.Parallel()
-	s := newSite(t).trouble()
+	s := ownSite(t).trouble()
 	s.placed("17")
 	s.get("/search?q=c-").want(t, 200, `data-testid="found-campaign"`, `href="/campaigns/c-1"`, `data-testid="elsewhere"`)
 	s.get("/search?q=zzz").want(t, 200, `data-testid="nothing-found"`, `href="/events?q=zzz"`, `href="/audit?request_id=zzz"`)
@@ -63,8 +61,7 @@ func TestSearch_offersWhatATextMayMean(t *testing.T) {
 }
 
 func TestEvents_aRelativeTimeBecomesAbsoluteInTheAddress(t *testing.T) {
-	t.Parallel()
-	s := newSite(t)
+	s := ownSite(t)
 	s.placed("17")
 	now := s.srv.Now().UTC()
 	for text, want := range map[string]time.Time{
@@ -91,8 +88,7 @@ func TestEvents_aRelativeTimeBecomesAbsoluteInTheAddress(t *testing.T) {
 
 // An event that was imported is found by when it occurred.
 func TestEvents_areFoundByWhenTheyOccurred(t *testing.T) {
-	t.Parallel()
-	s := newSite(t)
+	s := ownSite(t)
 	s.placed("17", func(e *outbox.Event) { e.OccurredAt = time.Date(2025, 3, 4, 14, 5, 0, 0, time.UTC) })
 	s.placed("18")
 	const at, byOccurrence = "since=2025-03-04T14:00:00Z&until=2025-03-04T14:10:00Z", `data-testid="by-occurrence"`
@@ -107,8 +103,7 @@ func TestEvents_areFoundByWhenTheyOccurred(t *testing.T) {
 
 // An empty list says which values do not exist; what is hidden does not.
 func TestEvents_anEmptySearchSaysWhichValuesNothingHas(t *testing.T) {
-	t.Parallel()
-	s := newSite(t)
+	s := ownSite(t)
 	const token = "ghp_abcdefghijklmnopqrstuvwxyz0123456789"
 	s.placed(token, func(e *outbox.Event) { e.CampaignID, e.RequestID, e.EventID = "store-07", "Req-a", "EV-17" })
 	s.placed("18", func(e *outbox.Event) { e.CampaignID, e.EventType = "store-12", "order.paid" })
@@ -130,8 +125,7 @@ func TestEvents_anEmptySearchSaysWhichValuesNothingHas(t *testing.T) {
 
 // The settled position is shown on request, where a condition can ask for the same events.
 func TestEvents_showTheSettledPosition(t *testing.T) {
-	t.Parallel()
-	s := newSite(t)
+	s := ownSite(t)
 	s.placed("17")
 	s.placed("18")
 	const asked, settled = "/events?event_type=order.placed&amp;settled=true", `data-testid="settled"`
@@ -146,8 +140,7 @@ func TestEvents_showTheSettledPosition(t *testing.T) {
 }
 
 func TestEvents_showAndFindNothingHidden(t *testing.T) {
-	t.Parallel()
-	s := newSite(t)
+	s := ownSite(t)
 	s.placed("17")
 	for _, base := range []string{"/events", "/api/v1/events"} {
 		s.get(base+"?entity_id=17").want(t, 200, "[redacted]", "order.placed").lacks(t, "hunter")
@@ -161,8 +154,7 @@ func TestEvents_showAndFindNothingHidden(t *testing.T) {
 }
 
 func TestEvents_sayHowFarTheyLooked(t *testing.T) {
-	t.Parallel()
-	s := newSite(t)
+	s := ownSite(t)
 	for range 5 {
 		s.placed("17")
 	}
@@ -175,8 +167,7 @@ func TestEvents_sayHowFarTheyLooked(t *testing.T) {
 }
 
 func TestViews_areKeptPerReaderAndGuardedLikeForms(t *testing.T) {
-	t.Parallel()
-	s := newSite(t).trouble()
+	s := ownSite(t).trouble()
 	form := url.Values{"list": {"rows"}, "name": {"<b>mine</b>"}, "query": {"status=dead&cursor=x"}}.Encode()
 	a := s.submit("/views", form).want(t, http.StatusSeeOther)
 	if to := a.Header.Get("Location"); to != "/rows?status=dead" {

@@ -47,8 +47,7 @@ func (s *site) manyRows() {
 
 // Every page that needs no object is one of the registry, so that a new one is tested too.
 func TestPages_areSmallWithAFullPageOfLongIDs(t *testing.T) {
-	t.Parallel()
-	s := newSite(t)
+	s := ownSite(t)
 	s.manyRows()
 	lists := 0
 	err := chi.Walk(s.srv.router, func(method, route string, _ http.Handler, _ ...func(http.Handler) http.Handler) error {

@@ -12,8 +12,7 @@ import (
 const skipC1 = `{"reason":"it names nobody","confirm":"skip c-1 2","expected":{"status":"dead","attempt_count":2}}`
 
 func TestSkip_throughTheAPI(t *testing.T) {
-	t.Parallel()
-	s := newSite(t).trouble()
+	s := ownSite(t).trouble()
 	s.post("/api/v1/rows/c-1/2/skip", `{"confirm":"skip c-1 2"}`).want(t, 422, `"reason"`)
 	s.post("/api/v1/rows/c-1/2/skip", `{"reason":"it names nobody"}`).want(t, 422, `"confirm":"skip c-1 2"`)
 	s.post("/api/v1/rows/c-1/2/skip", `{"reason":"`+strings.Repeat("x", 501)+`"}`).want(t, 422, `"reason":"reason is 501 bytes long`)
@@ -38,47 +37,25 @@ func TestSkip_throughTheAPI(t *testing.T) {
 	s.get("/api/v1/audit?action=skip").want(t, 200, `"action":"skip"`, "it names nobody")
 }
 
-func TestUnskip_throughTheAPI(t *testing.T) {
-	t.Parallel()
-	s := newSite(t)
-	s.seed("c-1", "a", poison)
-	s.work()
-	s.post("/api/v1/rows/c-1/2/skip", skipC1).want(t, 200)
-	s.pass()
-	s.get("/api/v1/campaigns/c-1").want(t, 200, `"applied_seq":2`)
-	skip := decodeAs[outbox.Skip](t, s.post("/api/v1/campaigns/c-1/events/2/unskip", `{"reason":"it is mended"}`).want(t, 200))
-	if skip.Active() || skip.UndoneReason != "it is mended" {
-		t.Errorf("the skip is %+v", skip)
-	}
-	s.get("/api/v1/campaigns/c-1").want(t, 200, `"applied_seq":1`, `"skips":0`, `"head_seq":2`)
-	s.get("/api/v1/audit?action=unskip").want(t, 200, "it is mended")
-}
-
 func TestSkip_throughFormsWithoutJavaScript(t *testing.T) {
-	t.Parallel()
-	s := newSite(t)
+	s := ownSite(t)
 	s.seed("c-1", "a", poison)
 	s.work()
-	landing := func(a answer) string { return a.want(t, http.StatusSeeOther).Header.Get("Location") }
-
 	s.get("/campaigns/c-1/events/1").want(t, 200).lacks(t, `data-testid="skip"`)
 	s.get("/campaigns/c-1/events/2").want(t, 200, "Skip this event…", "never applied to any projection", "<code>skip c-1 2</code>", "--confirm &#39;skip c-1 2&#39;")
 	s.submit("/rows/c-1/2/skip", "reason=x&confirm=yes").want(t, 422, "skip c-1 2", `href="/campaigns/c-1/events/2"`)
-	to := landing(s.submit("/rows/c-1/2/skip", "expected_status=dead&expected_attempt_count=2&reason=gone&confirm=skip+c-1+2"))
-	s.get(to).want(t, 200, "Skipped event 2 of campaign c-1", "s-skipped", "the next free worker skips it").lacks(t, `data-testid="skip"`)
+	s.lands(s.submit("/rows/c-1/2/skip", "expected_status=dead&expected_attempt_count=2&reason=gone&confirm=skip+c-1+2")).want(t, 200, "Skipped event 2 of campaign c-1", "s-skipped", "the next free worker skips it").lacks(t, `data-testid="skip"`)
 	s.pass()
 	s.get("/campaigns/c-1/events/2").want(t, 200, "Skipped: no projection applied it; all other events up to 2 are applied.", "By local", "gone")
 	s.get("/campaigns/c-1/events/2").want(t, 200, "s-skipped", "can still be undone")
 	s.get("/campaigns/c-1").want(t, 200, `id="skipped"`, `data-testid="skip-2"`, `data-testid="unskip"`, "skipped; nothing later is applied yet")
 	s.get("/campaigns").want(t, 200, `href="/campaigns/c-1#skipped"`)
 	s.get("/").want(t, 200, `data-testid="count-skips">1<`)
-	to = landing(s.submit("/campaigns/c-1/events/2/unskip", "return_to=campaign"))
-	s.get(to).want(t, 200, "Un-skipped event 2", "undone").lacks(t, `data-testid="unskip"`, "s-skipped")
+	s.lands(s.submit("/campaigns/c-1/events/2/unskip", "return_to=campaign")).want(t, 200, "Un-skipped event 2", "undone").lacks(t, `data-testid="unskip"`, "s-skipped")
 }
 
 func TestSkip_ofACampaignWithTheLongestID(t *testing.T) {
-	t.Parallel()
-	s := newSite(t)
+	s := ownSite(t)
 	id := strings.Repeat("c", outbox.MaxIDLength)
 	s.seed(id, poison)
 	s.work()
@@ -86,8 +63,7 @@ func TestSkip_ofACampaignWithTheLongestID(t *testing.T) {
 }
 
 func TestSkip_isNotOfferedWhereItIsRefused(t *testing.T) {
-	t.Parallel()
-	s := newSite(t).trouble()
+	s := ownSite(t).trouble()
 	s.post("/api/v1/rows/c-1/2/skip", skipC1).want(t, 200)
 	s.pass()
 	s.get("/campaigns/c-1").want(t, 200, "skipped, and later events are applied").lacks(t, `data-testid="unskip"`)

@@ -102,20 +102,3 @@ func TestTokens_areRevokedByAFormWithoutJavaScript(t *testing.T) {
 		}
 	}
 }
-
-func TestRequests_ofNobodyKnown(t *testing.T) {
-	t.Parallel()
-	s := behindProxy(t)
-	if got := s.get("/rows").want(t, 401, "ot authenticated").Header.Get("WWW-Authenticate"); got != `Bearer realm="outboxweb"` {
-		t.Errorf("WWW-Authenticate is %q", got)
-	}
-	forged := header("Remote-User", "ana")
-	s.get("/api/v1/tokens", forged).want(t, 401, "urn:outboxweb:unidentified", "comes from 127.0.0.1")
-	s.get("/api/v1/tokens", as("dan")).want(t, 403, "urn:outboxweb:role", `you are signed in as \"dan\"`, "--viewer")
-	if got := s.get("/tokens", as("dan")).want(t, 403).Header.Get("WWW-Authenticate"); got != "" {
-		t.Errorf("who is known is asked who it is: %q", got)
-	}
-	for _, open := range []string{"/healthz", "/readyz"} {
-		s.get(open).want(t, 200)
-	}
-}

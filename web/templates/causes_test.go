@@ -20,11 +20,8 @@ func TestCause_isPutDownToADeployJustBeforeItAlone(t *testing.T) {
 		g := outbox.ErrorGroup{Dead: 1, Heads: 1, Campaigns: 1, FirstAt: &first, Tried: []outbox.Tried{{Projection: "orders"}}}
 		m := outbox.Marker{At: first.Add(-ago), Kind: outbox.MarkerVersion, Subject: "orders", Version: "v2", Host: "h"}
 		c := causeView{AssessedGroup: outbox.AssessedGroup{ErrorGroup: g}, After: deployBefore([]outbox.Marker{m}, g)}
-		var b strings.Builder
-		if err := cause(Page{Now: first.Add(time.Minute)}, c).Render(t.Context(), &b); err != nil {
-			t.Fatal(err)
-		}
-		if text := b.String(); !strings.Contains(text, want) {
+		html := rendered(t, cause(Page{Now: first.Add(time.Minute)}, c))
+		if text := html; !strings.Contains(text, want) {
 			t.Errorf("%v before: lacks %q:\n%s", ago, want, text)
 		}
 	}
@@ -77,12 +74,9 @@ func TestCounts_ofOneAreSingular(t *testing.T) {
 		if numbers[0].name != want[0] || numbers[2].name != want[1] {
 			t.Errorf("%d: %q, %q", n, numbers[0].name, numbers[2].name)
 		}
-		var b strings.Builder
-		if err := projectionCounts(Page{}, outbox.ProjectionInfo{Name: "orders", Blocking: n}).Render(t.Context(), &b); err != nil {
-			t.Fatal(err)
-		}
-		if !strings.Contains(b.String(), want[2]) {
-			t.Errorf("%d: %s", n, b.String())
+		html := rendered(t, projectionCounts(Page{}, outbox.ProjectionInfo{Name: "orders", Blocking: n}))
+		if !strings.Contains(html, want[2]) {
+			t.Errorf("%d: %s", n, html)
 		}
 	}
 }

@@ -81,10 +81,3 @@ func TestCampaignGuide_followsTheState(t *testing.T) {
 		}
 	}
 }
-
-func TestLinks_guideIsBelowTheBase(t *testing.T) {
-	t.Parallel()
-	if got, want := NewLinks("/ops").Operating(GuideLag), URL("/ops/docs/operating#lag-rises"); got != want {
-		t.Errorf("the guide is %s, want %s", got, want)
-	}
-}

@@ -1,7 +1,6 @@
 package templates
 
 import (
-	"context"
 	"strings"
 	"testing"
 	"time"
@@ -53,11 +52,8 @@ func TestInstances_showWhatIsKnownAndNoMore(t *testing.T) {
 		"stopped": {[]outbox.InstanceState{made(outbox.InstanceStopped)}, []string{`class="badge s-stopped"`, "nothing leased."}, []string{"0/s", `class="held"`}},
 		"unknown": {[]outbox.InstanceState{unknown}, []string{"&lt;x&gt;", "unknown", "–", "events 3–7, epoch 2"}, []string{"<x>", "process 0", "version", ">0<"}},
 	} {
-		var b strings.Builder
-		if err := InstancesLive(Page{Now: noon}, InstancesView{List: c.list, Range: outbox.Range{}, History: outbox.History{Window: outbox.Range{}.Window(noon)}}).Render(context.Background(), &b); err != nil {
-			t.Fatal(err)
-		}
-		_, table, _ := strings.Cut(b.String(), "<tbody>")
+		html := rendered(t, InstancesLive(Page{Now: noon}, InstancesView{List: c.list, Range: outbox.Range{}, History: outbox.History{Window: outbox.Range{}.Window(noon)}}))
+		_, table, _ := strings.Cut(html, "<tbody>")
 		for _, text := range c.shows {
 			if !strings.Contains(table, text) {
 				t.Errorf("%s: lacks %q:\n%s", name, text, table)

@@ -1,7 +1,6 @@
 package templates
 
 import (
-	"context"
 	"strings"
 	"testing"
 
@@ -22,11 +21,8 @@ func minutely() outbox.History {
 func TestMarkers_doNotRunIntoEachOther(t *testing.T) {
 	t.Parallel()
 	h := minutely()
-	var b strings.Builder
-	if err := chartAxis(h.Window, h.Markers).Render(context.Background(), &b); err != nil {
-		t.Fatal(err)
-	}
-	wide, narrow, _ := strings.Cut(b.String(), `class="narrow`)
+	html := rendered(t, chartAxis(h.Window, h.Markers))
+	wide, narrow, _ := strings.Cut(html, `class="narrow`)
 	if n := strings.Count(wide, `<text class="marker"`); n != glyphsWide || !strings.Contains(wide, ">‖3<") {
 		t.Errorf("%d glyphs on a wide page, want %d of 3 markers: %s", n, glyphsWide, wide)
 	}
@@ -38,11 +34,8 @@ func TestMarkers_doNotRunIntoEachOther(t *testing.T) {
 // What happened in the whole deployment does not push a campaign's actions away.
 func TestMarkers_ofOtherThingsAreFoldedOnACampaignsPage(t *testing.T) {
 	t.Parallel()
-	var b strings.Builder
-	if err := campaignMarkers(Page{Now: noon}, minutely(), "c").Render(context.Background(), &b); err != nil {
-		t.Fatal(err)
-	}
-	own, folded, _ := strings.Cut(b.String(), "<details")
+	html := rendered(t, campaignMarkers(Page{Now: noon}, minutely(), "c"))
+	own, folded, _ := strings.Cut(html, "<details")
 	if strings.Count(own, "<li>") != 1 || strings.Count(folded, "<li>") != markersListed || !strings.Contains(folded, "<summary>59 markers of the whole deployment</summary>") || strings.Contains(folded, "open") {
 		t.Errorf("own: %s\nfolded: %s", own, folded)
 	}

@@ -15,11 +15,8 @@ func TestRehearsalAnswer_leadsToAVerifyIfNothingWasBlocked(t *testing.T) {
 	admin := Page{Me: outbox.Identity{Role: outbox.RoleAdmin}}
 	for loaded, want := range map[bool]string{false: "then a verify can be started here, and says what to rebuild", true: `href="/runs/new?all=1&amp;kind=verify&amp;projection=guests" data-testid="rehearsal-verify"`} {
 		d.Loaded = loaded
-		var b strings.Builder
-		if err := rehearsalAnswer(admin, d).Render(t.Context(), &b); err != nil {
-			t.Fatal(err)
-		}
-		if text := b.String(); !strings.Contains(text, want) || strings.Contains(text, "canary") || !strings.Contains(text, "healthy ones alone are compared") || !strings.Contains(text, "2 of 2 healthy campaigns would get other rows") {
+		html := rendered(t, rehearsalAnswer(admin, d))
+		if text := html; !strings.Contains(text, want) || strings.Contains(text, "canary") || !strings.Contains(text, "healthy ones alone are compared") || !strings.Contains(text, "2 of 2 healthy campaigns would get other rows") {
 			t.Errorf("loaded %v: %s", loaded, text)
 		}
 	}

@@ -7,8 +7,20 @@ import (
 	"testing"
 	"time"
 
+	"github.com/a-h/templ"
+
 	"github.com/outboxweb/outboxweb/internal/outbox"
 )
+
+// rendered is the HTML of a component.
+func rendered(t *testing.T, c templ.Component) string {
+	t.Helper()
+	var b strings.Builder
+	if err := c.Render(t.Context(), &b); err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}
 
 func TestLinks_escapeEveryPartBelowTheBasePath(t *testing.T) {
 	t.Parallel()
@@ -30,9 +42,14 @@ func TestLinks_escapeEveryPartBelowTheBasePath(t *testing.T) {
 		WithAction(l.Overview(), 7):                                  "/ops/?act=7",
 		WithAction(l.Rows(outbox.RowFilter{Status: outbox.Dead}), 7): "/ops/rows?status=dead&act=7",
 		WithAction(l.Overview(), 0):                                  "/ops/",
-		l.NewOperation(outbox.Selection{Rows: []outbox.RowKey{{CampaignID: "a/b&c", Seq: 2}, {CampaignID: "d", Seq: 1}}}): "/ops/operations/new?rows=a%2Fb%26c%2F2&rows=d%2F1",
-		l.API().Operation(3, outbox.OperationRowFilter{Status: outbox.ResultDone}):                                        "/ops/api/v1/operations/3?status=done",
-		l.FailureGroup("seat … is #"): "/ops/failures?fingerprint=seat+%E2%80%A6+is+%23",
+		l.NewOperation(outbox.Selection{Rows: []outbox.RowKey{{CampaignID: "a/b&c", Seq: 2}, {CampaignID: "d", Seq: 1}}}):               "/ops/operations/new?rows=a%2Fb%26c%2F2&rows=d%2F1",
+		l.API().Operation(3, outbox.OperationRowFilter{Status: outbox.ResultDone}):                                                      "/ops/api/v1/operations/3?status=done",
+		l.NewRun(outbox.RunRequest{Kind: outbox.RunVerify, Campaigns: []string{"a/b", "c&d"}, Projections: []string{"x"}, UntilSeq: 4}): "/ops/runs/new?campaign=a%2Fb&campaign=c%26d&kind=verify&projection=x&until=4",
+		l.RunResult(3, "a/b"):                                "/ops/runs/3/results/a%2Fb",
+		l.Run(3, outbox.ResultFilter{Outcome: "drift"}, "c"): "/ops/runs/3?log=c&outcome=drift",
+		l.API().DryRun("a/b", 3, 0):                          "/ops/api/v1/rows/a%2Fb/3/dry-run?next=0",
+		l.Operating(GuideLag):                                "/ops/docs/operating#lag-rises",
+		l.FailureGroup("seat … is #"):                        "/ops/failures?fingerprint=seat+%E2%80%A6+is+%23",
 	} {
 		if got != want {
 			t.Errorf("got %s, want %s", got, want)
@@ -140,13 +157,10 @@ func TestTwins_ofAnEmbeddedConsole(t *testing.T) {
 	if cli := rowTwins(p, failed).CLI; strings.Contains(cli, "explain") {
 		t.Errorf("a failed row: %s", cli)
 	}
-	var b strings.Builder
-	if err := twins(p, requeueTwins(p, failed)).Render(t.Context(), &b); err != nil {
-		t.Fatal(err)
-	}
+	html := rendered(t, twins(p, requeueTwins(p, failed)))
 	for _, name := range []string{"OUTBOXWEB_JOURNAL_DB", "OUTBOXWEB_PROJECTIONS_DB", "OUTBOXWEB_PROJECTIONS<"} {
-		if !strings.Contains(b.String(), name) {
-			t.Errorf("no %s above the command: %s", name, b.String())
+		if !strings.Contains(html, name) {
+			t.Errorf("no %s above the command: %s", name, html)
 		}
 	}
 }

@@ -53,24 +53,6 @@ func TestVisible_findsEachCharacterAtEachPlace(t *testing.T) {
 	}
 }
 
-// BenchmarkVisibleHTML compares scanning a page of 100 kB with copying it.
-func BenchmarkVisibleHTML(b *testing.B) {
-	page := bytes.Repeat([]byte(`<td title="a plain cell"><a href="/campaigns/c-1">c-1</a> · 12 events</td>`), 1350)
-	b.Run("look", func(b *testing.B) {
-		b.SetBytes(int64(len(page)))
-		for b.Loop() {
-			VisibleHTML(page)
-		}
-	})
-	b.Run("copy", func(b *testing.B) {
-		b.SetBytes(int64(len(page)))
-		into := make([]byte, len(page))
-		for b.Loop() {
-			copy(into, page)
-		}
-	})
-}
-
 func FuzzVisibleHTML(f *testing.F) {
 	f.Add([]byte("<p title=\"\u202e\">\x01</p><textarea>\u202e</textarea>"))
 	f.Fuzz(func(t *testing.T, page []byte) {
