@@ -173,7 +173,7 @@ with recursive n(i) as (values (1) union all select i + 1 from n where i < %d) s
 	}
 }
 
-const manyRows = 25_000
+const manyRows = 5_000
 
 func TestExport_ofManyRowsIsSentInSmallParts(t *testing.T) {
 	s := ownSite(t)

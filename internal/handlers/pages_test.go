@@ -14,10 +14,9 @@ import (
 // everyPage are the addresses of a seeded site's pages.
 var everyPage = []string{
 	"/", "/rows", "/rows?status=dead", "/operations", "/operations/new", "/campaigns/c-1/events/2", "/rows/c-1/2/requeue", "/campaigns/c-1/events/1", "/campaigns",
-	"/campaigns?state=blocked&sort=age", "/campaigns/c-1", "/campaigns/c-1?after_seq=2", "/campaigns/c-1/events/2",
+	"/campaigns?state=blocked&sort=age", "/campaigns/c-1", "/campaigns/c-1?after_seq=2",
 	"/failures", "/failures?fingerprint=x", "/?span=day", "/projections", "/alerts", "/instances", "/audit", "/about", "/docs", "/docs?q=canary", "/docs/start", "/docs/operating",
 	"/campaigns/c-1/events/2/tree", "/campaigns/c-1/events/2/tree?part=tags",
-	"/projections", "/instances", "/audit", "/about",
 }
 
 func (s *site) trouble() *site {
@@ -138,7 +137,10 @@ func TestPages_linkToPagesThatExist(t *testing.T) {
 	s.submit("/campaigns/c-2/pause", "reason=look").want(t, http.StatusSeeOther)
 	href := regexp.MustCompile(`href="([^"]*)"`)
 	seen := map[string]bool{}
-	queue := append([]string{}, everyPage...)
+	queue, most := append([]string{}, everyPage...), 400
+	if testing.Short() {
+		most = 150
+	}
 	for len(queue) > 0 {
 		target, _, _ := strings.Cut(queue[0], "#")
 		queue = queue[1:]
@@ -150,7 +152,7 @@ func TestPages_linkToPagesThatExist(t *testing.T) {
 		if a.StatusCode != 200 {
 			t.Errorf("%s answers %d", target, a.StatusCode)
 		}
-		if strings.HasPrefix(a.Header.Get("Content-Type"), "text/html") && len(seen) < 400 {
+		if strings.HasPrefix(a.Header.Get("Content-Type"), "text/html") && len(seen) < most {
 			for _, m := range href.FindAllStringSubmatch(a.body, -1) {
 				queue = append(queue, strings.ReplaceAll(m[1], "&amp;", "&"))
 			}
