@@ -125,6 +125,19 @@ func everythingFits(n node) bool {
 	return fits
 }
 
+func TestReadTree_tellsMembersWithOneKeyApart(t *testing.T) {
+	t.Parallel()
+	document := `{"a":{"n":1},"\u0061":{"n":2},"a~#2":{"n":3},"a":{"n":4}}`
+	for i, m := range mustTree(t, document, "", 0).root.Members {
+		if want := []string{"/a", "/a~#2", "/a~0#2", "/a~#3"}[i]; m.Pointer != want {
+			t.Errorf("member %d has the pointer %s, want %s", i, m.Pointer, want)
+		}
+		if got, want := written(mustTree(t, document, m.Pointer, 0).root), fmt.Sprintf(`{"n":%d}`, i+1); got != want {
+			t.Errorf("at %s: %s, want %s", m.Pointer, got, want)
+		}
+	}
+}
+
 func TestReadTree_refusesPlacesThatAreNotThere(t *testing.T) {
 	t.Parallel()
 	for _, pointer := range []string{"x", "/b", "/a/2", "/a/00", "/a/-1", "/a/0/x", "/a/", "/~#2", "/c~#3", "/é/x", "/a~#"} {
