@@ -1,0 +1,512 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/outboxweb/outboxweb/internal/outbox"
+)
+
+// What is given: a campaign c-1 of four events, and what else an action needs.
+
+func current(s *scene) { s.has("c-1", "taken", "taken", "taken", "taken") }
+
+// dead has a second event that can never be applied.
+func dead(s *scene) { s.has("c-1", "taken", "lost", "taken", "taken") }
+
+// failed has a second event that has failed once.
+func failed(s *scene) { s.has("c-1", "taken", "full", "taken", "taken") }
+
+// skipped has a last event that was skipped, passed over if a worker has been there since.
+func skipped(worked bool) func(*scene) {
+	return func(s *scene) {
+		s.has("c-1", "taken", "lost")
+		s.does(skip)
+		if worked {
+			s.work()
+		}
+	}
+}
+
+// passed has a skipped event behind which others are applied.
+func passed(s *scene) {
+	dead(s)
+	s.does(skip)
+	s.work()
+}
+
+// gap has an event that lost its row.
+func gap(s *scene) {
+	dead(s)
+	s.sql(`delete from projection_apply_outbox where seq = 4`, `update campaigns set pending = pending - 1`)
+}
+
+// done is a state in which an action has been done.
+func done(given func(*scene), acts ...act) func(*scene) {
+	return func(s *scene) {
+		given(s)
+		for _, a := range acts {
+			s.does(a)
+		}
+	}
+}
+
+// many has two campaigns whose second event is dead, and one in which it has failed.
+func many(s *scene) {
+	dead(s)
+	s.has("c-2", "taken", "lost")
+	s.has("c-3", "taken", "full")
+}
+
+// large has a dead event with more than a thousand behind it.
+func large(s *scene) {
+	dead(s)
+	for range 3 {
+		types := make([]string, 400)
+		for i := range types {
+			types[i] = "taken"
+		}
+		s.has("c-1", types...)
+	}
+}
+
+// delivered has a publisher at position 2 of 4.
+func delivered(s *scene) {
+	current(s)
+	publish(s)
+}
+
+// deliveredFew has a publisher at position 2 of 1,204.
+func deliveredFew(s *scene) {
+	large(s)
+	publish(s)
+}
+
+func publish(s *scene) {
+	s.sql(`
+insert into publisher_progress (topic, publisher, destination, selects, max_errors, position, created_at, updated_at)
+values ('sales', 'partner', 'https://partner.example', '{"event_types":["*"]}', 10, 2, 1, 1)`)
+}
+
+// refusing has a publisher that failed at position 3, for which the kind of error has a blame.
+func refusing(blame outbox.DeliveryErrorKind) func(*scene) {
+	return func(s *scene) {
+		delivered(s)
+		s.sql(fmt.Sprintf(`update publisher_progress set status = 'failed', error_count = 10, error_kind = '%s', last_error = 'status 500', last_error_at = 1, error_position = 3, retry_at = 2`, blame))
+	}
+}
+
+// rejected has a source whose row 12 was rejected.
+func rejected(s *scene) {
+	current(s)
+	s.sql(`insert into intake_sources (source, place, waiting, journalled) values ('shop', 'postgres://shop', 3, 7)`, `
+insert into intake_rejections (source, row_key, campaign_id, event_id, event_type, content, content_bytes, reason, rejected_at)
+values ('shop', '12', 'c-1', 'e-1', 'order.paid', '{"payload":{"password":"`+secret+`"}}', 2, 'payload is not JSON', 1)`)
+}
+
+// foreign has a source that belongs to another journal.
+func foreign(s *scene) {
+	rejected(s)
+	s.sql(`update intake_sources set owner = 'another', owned_since = 1772366400000000, error = 'source shop belongs to journal another', error_at = 1772366400000000`)
+}
+
+func interrupted(s *scene) {
+	done(current, verify)(s)
+	s.sql(`update runs set status = 'interrupted'`, `update run_scopes set active = 0`)
+}
+
+// The actions, as they are done.
+var (
+	requeue     = act{action: outbox.ActionRequeue, on: "c-1 2", reason: "the seat is free"}
+	retry       = act{action: outbox.ActionRetry, on: "c-1 2", reason: "the seat is free"}
+	giveUp      = act{action: outbox.ActionDeadLetter, on: "c-1 2", reason: "it waits for Monday"}
+	skip        = act{action: outbox.ActionSkip, on: "c-1 2", reason: "it names no seat", confirm: "skip c-1 2"}
+	unskip      = act{action: outbox.ActionUnskip, on: "c-1 2", reason: "it fits after all"}
+	pause       = act{action: outbox.ActionPause, on: "c-1", reason: "the hall is closed"}
+	resume      = act{action: outbox.ActionResume, on: "c-1", reason: "the hall is open"}
+	replay      = act{action: outbox.ActionReplay, on: "c-1", reason: "a row is missing"}
+	repairGaps  = act{action: outbox.ActionRepairGaps, args: "--repair", reason: "a row is missing", only: "json command"}
+	requeueDead = act{action: outbox.ActionRequeueMany, body: `{"campaign_id":"c-1"}`, args: "--dead --campaign=c-1", reason: "seats are free", only: "json command"}
+	retryFailed = act{action: outbox.ActionRetryMany, args: "--failed", reason: "seats are free", only: "json command"}
+	note        = act{action: outbox.ActionNoteErrors, form: "fingerprint=known&note=wait", body: `{"fingerprint":"known","note":"wait"}`, args: "known wait", reason: "it is known"}
+
+	start       = act{action: outbox.ActionOperationStart, form: "canary=yes", body: `{"filter":{},"canary":true}`, args: "--dead --canary", reason: "seats are free"}
+	cancel      = act{action: outbox.ActionOperationCancel, on: "1", reason: "not yet"}
+	acknowledge = act{action: outbox.ActionOperationAcknowledge, on: "1", reason: "seen"}
+
+	pauseSeats      = act{action: outbox.ActionProjectionPause, on: "seats", reason: "counted by hand"}
+	resumeSeats     = act{action: outbox.ActionProjectionResume, on: "seats", reason: "counted"}
+	pauseSeatsHere  = pauseSeats.with("campaign_id=c-1", `{"campaign_id":"c-1"}`, "seats --campaign=c-1")
+	resumeSeatsHere = resumeSeats.with("campaign_id=c-1", `{"campaign_id":"c-1"}`, "seats --campaign=c-1")
+
+	pausePartner     = act{action: outbox.ActionPublisherPause, on: "sales partner", reason: "a fire"}
+	resumePartner    = act{action: outbox.ActionPublisherResume, on: "sales partner", reason: "it is out"}
+	pausePartners    = act{action: outbox.ActionPublisherPauseAll, on: "partner", args: "--name=partner", reason: "a fire"}
+	resumePartners   = act{action: outbox.ActionPublisherResumeAll, on: "partner", args: "--name=partner", reason: "it is out"}
+	resetPartner     = act{action: outbox.ActionPublisherReset, on: "sales partner", reason: "they are back"}
+	skipAtPartner    = act{action: outbox.ActionPublisherSkip, on: "sales partner", form: "position=3", body: `{"position":3}`, args: "sales/partner 3", reason: "they will not have it"}
+	seekBeginning    = act{action: outbox.ActionPublisherSeek, on: "sales partner", form: "to=beginning", body: `{"to":"beginning"}`, args: "sales/partner --beginning", reason: "they lost two"}
+	seekHead         = seekBeginning.with("to=head", `{"to":"head"}`, "sales/partner --head").confirmed("skip 2 events")
+	startVerify      = act{action: outbox.ActionRunStart, form: "kind=verify&campaign=c-1", body: `{"kind":"verify","campaign_id":"c-1"}`, args: "verify --campaign=c-1", reason: "once a week"}
+	verify           = startVerify
+	rebuildAll       = act{action: outbox.ActionRunStart, form: "kind=rebuild&all=1", body: `{"kind":"rebuild","all_campaigns":true}`, args: "rebuild --all", reason: "a new version", confirm: "rebuild all campaigns"}
+	cancelRun        = act{action: outbox.ActionRunCancel, on: "1", reason: "too slow"}
+	resumeRun        = act{action: outbox.ActionRunResume, on: "1", reason: "it is night"}
+	retryRejection   = act{action: outbox.ActionIntakeRetry, on: "shop 1", reason: "the row was corrected"}
+	discardRejection = act{action: outbox.ActionIntakeDiscard, on: "shop 1", reason: "a test order", confirm: "discard shop 1"}
+	handOver         = act{action: outbox.ActionIntakeHandOver, on: "shop", reason: "moved here", confirm: "hand over shop"}
+)
+
+// scenarios are played in any order, each on each surface.
+var scenarios = []scenario{
+	{
+		name: "a dead row is requeued", given: dead, act: requeue,
+		then:  []string{"row c-1 2: pending after 0"},
+		later: []string{"row c-1 2: dead after 1"},
+		says:  "Requeued event 2 of campaign c-1", prints: "requeued campaign c-1 seq 2 (lost); 2 rows wait behind it",
+		again: refusal{status: conflict, says: "last action: requeue by"},
+		refused: []refusal{
+			{requeue.seeing("attempt_count", 7), conflict, "changed since this page was loaded"},
+			{requeue.at("c-1 1"), missing, "applied"},
+			{requeue.at("c-1 3"), conflict, "pending"},
+			{requeue.at("c-1 9"), missing, "c-1"},
+			{requeue.at("nobody 2"), missing, "nobody"},
+		},
+	},
+	{
+		name: "a requeue that releases many rows is confirmed", given: large, act: requeue.confirmed("release 1202 rows"),
+		then:  []string{"row c-1 2: pending after 0"},
+		again: refusal{status: conflict, says: "last action: requeue by"},
+		refused: []refusal{
+			{requeue, invalid, "release 1202 rows"},
+			{requeue.confirmed("release 12 rows"), invalid, "release 1202 rows"},
+		},
+	},
+	{
+		name: "dead rows are requeued", given: many, act: requeueDead,
+		then:   []string{"row c-1 2: pending after 0"},
+		prints: "requeued 1 dead row, 1 of them heads; 2 rows were waiting behind the heads",
+		refused: []refusal{
+			{requeueDead.with("", `{"status":"dead"}`, "").by("json"), invalid, "unknown field"},
+			{requeueDead.with("", "", "--dead c-1 2").by("command"), invalid, "takes no CAMPAIGN SEQ"},
+			{requeueDead.with("", `{"limit":10001}`, "--dead --limit=10001"), invalid, "10000"},
+		},
+	},
+	{
+		name: "a requeue of dead rows that releases many is confirmed", given: large, act: requeueDead.confirmed("requeue 1 rows"),
+		then:    []string{"row c-1 2: pending after 0"},
+		refused: []refusal{{requeueDead, invalid, "requeue 1 rows"}},
+	},
+	{
+		name: "a failed row is retried", given: failed, act: retry,
+		then:  []string{"row c-1 2: failed after 1"},
+		later: []string{"row c-1 2: failed after 2, waits"},
+		says:  "Retried event 2 of campaign c-1: due now.", prints: "campaign c-1 seq 2 (full) is due now; 1 attempt has failed",
+		refused: []refusal{
+			{retry.seeing("status", "dead"), conflict, "changed since this page was loaded"},
+			{retry.at("c-1 1"), missing, "applied"},
+			{retry.at("c-1 3"), conflict, "only a failed head can be retried"},
+			{retry.at("nobody 2"), missing, "nobody"},
+		},
+	},
+	{
+		name: "failed rows are retried", given: many, act: retryFailed,
+		then:   []string{"row c-3 2: failed after 1"},
+		later:  []string{"row c-3 2: failed after 2, waits"},
+		prints: "1 failed row is due now",
+	},
+	{
+		name: "a failing row is given up", given: failed, act: giveUp,
+		then: []string{"row c-1 2: dead after 1"},
+		says: "Dead-lettered event 2 of campaign c-1", prints: "campaign c-1 seq 2 (full) is dead after 1 failed attempt; 2 rows wait behind it",
+		again: refusal{status: conflict, says: "is already dead"},
+		refused: []refusal{
+			{giveUp.seeing("attempt_count", 7), conflict, "changed since this page was loaded"},
+			{giveUp.at("c-1 3"), conflict, "is not the head of its campaign"},
+		},
+	},
+	{
+		name: "an event that can never be applied is skipped", given: dead, act: skip,
+		then:  []string{"row c-1 2: pending after 0", "skip of c-1 2: it names no seat"},
+		later: []string{"campaign c-1: applied 4", "row c-1 2: none", "row c-1 3: none", "row c-1 4: none"},
+		says:  "Skipped event 2 of campaign c-1", prints: "skipped campaign c-1 seq 2 (lost); 2 rows wait behind it",
+		again: refusal{status: conflict, says: "is pending"},
+		refused: []refusal{
+			{skip.because(""), invalid, "reason"},
+			{skip.confirmed(""), invalid, "skip c-1 2"},
+			{skip.confirmed("skip it"), invalid, "skip c-1 2"},
+			{skip.seeing("attempt_count", 9), conflict, "not 9"},
+			{skip.at("c-1 3").confirmed("skip c-1 3"), conflict, "waits behind event 2"},
+			{skip.at("nobody 3").confirmed("skip nobody 3"), missing, "nobody"},
+		},
+	},
+	{
+		name: "a skip is undone before a worker saw it", given: skipped(false), act: unskip,
+		then:    []string{"skip of c-1 2: it names no seat, undone: it fits after all"},
+		says:    "Un-skipped event 2",
+		again:   refusal{status: conflict, says: "is not skipped"},
+		refused: []refusal{{unskip.at("c-1 1"), conflict, "is not skipped"}, {unskip.at("nobody 2"), missing, "nobody"}},
+	},
+	{
+		name: "the skip of a last event is undone", given: skipped(true), act: unskip,
+		then:  []string{"campaign c-1: applied 1", "row c-1 2: pending after 0", "skip of c-1 2: it names no seat, undone: it fits after all"},
+		later: []string{"row c-1 2: dead after 1"},
+		says:  "Un-skipped event 2", prints: "un-skipped campaign c-1 seq 2 (lost); it will be applied like any other event",
+		again: refusal{status: conflict, says: "is not skipped"},
+	},
+	{
+		name: "a skip is kept once later events are applied", given: passed, act: unskip,
+		refused: []refusal{{unskip, conflict, "3"}},
+	},
+	{
+		name: "a campaign is paused", given: dead, act: pause,
+		then: []string{"campaign c-1: applied 1, paused: the hall is closed"},
+		says: "Paused campaign c-1.", prints: "paused campaign c-1: ",
+		again:   refusal{status: conflict, says: "is already paused"},
+		refused: []refusal{{pause.at("nobody"), missing, "nobody"}},
+	},
+	{
+		name: "a campaign is resumed", given: done(dead, pause), act: resume,
+		then: []string{"campaign c-1: applied 1"},
+		says: "Resumed campaign c-1.", prints: "resumed campaign c-1",
+		again:   refusal{status: conflict, says: "not paused"},
+		refused: []refusal{{resume.at("nobody"), missing, "nobody"}},
+	},
+	{
+		name: "a campaign is replayed", given: gap, act: replay,
+		then: []string{"row c-1 4: pending after 0"},
+		says: "Replayed campaign c-1", prints: "replayed campaign c-1: 1 row enqueued, 0 rows of applied events removed",
+		refused: []refusal{
+			{replay.seeing("head_seq", 7), conflict, "changed since this page was loaded"},
+			{replay.at("nobody"), missing, "nobody"},
+		},
+	},
+	{
+		name: "gaps are repaired", given: gap, act: repairGaps,
+		then:   []string{"row c-1 4: pending after 0"},
+		prints: "repaired 1 campaign: 1 row written, 0 rows of applied events removed, 0 campaigns diverged",
+	},
+	{
+		name: "an error is annotated", given: func(s *scene) {
+			dead(s)
+			s.sql(`update projection_apply_outbox set fingerprint = 'known' where seq = 2`)
+		}, act: note,
+		then:   []string{"note on known: wait"},
+		prints: "note saved",
+		refused: []refusal{
+			{note.with("fingerprint=another&note=wait", `{"fingerprint":"another","note":"wait"}`, "another wait"), missing, "another"},
+		},
+	},
+	{
+		name: "an operation is started", given: many, act: start,
+		then:  []string{"operation 1: running, 2 chosen, 2 waiting, 0 left"},
+		later: []string{"operation 1: stopped, 2 chosen, 0 waiting, 1 left"},
+		says:  "2 rows", prints: "started operation 1: 2 dead rows, 2 of them heads; 2 rows wait behind the heads",
+		again: refusal{status: conflict, says: "already in a running operation"},
+		refused: []refusal{
+			{start.with("expected_rows=3", `{"filter":{},"expected_rows":3}`, "").by("form json"), conflict, "2 dead rows are selected now, not 3"},
+			{start.with("campaign=nobody", `{"filter":{"campaign_id":"nobody"}}`, "--dead --canary --campaign=nobody"), missing, "nobody"},
+			{start.with("campaign=c-3", `{"filter":{"campaign_id":"c-3"}}`, "--dead --canary --campaign=c-3"), conflict, "nothing to requeue"},
+			{start.with("limit=0", `{"filter":{"limit":0}}`, "--dead --canary --limit=0"), invalid, "1"},
+			{start.with("rows=c-2", `{"rows":[{"campaign_id":"c-2"}]}`, "--canary c-2 2"), invalid, ""},
+			{start.with("chosen=yes", `{}`, "").by("form json"), invalid, "row"},
+		},
+	},
+	{
+		name: "an operation of many rows is confirmed", given: large, act: start.confirmed("requeue 1 rows"),
+		then:    []string{"operation 1: running, 1 chosen, 1 waiting, 0 left"},
+		again:   refusal{status: conflict, says: "already in a running operation"},
+		refused: []refusal{{start, invalid, "requeue 1 rows"}, {start.confirmed("requeue 2 rows"), invalid, "requeue 1 rows"}},
+	},
+	{
+		name: "an operation is cancelled", given: done(many, start), act: cancel,
+		then:  []string{"operation 1: cancelled, 2 chosen, 0 waiting, 2 left"},
+		later: []string{},
+		says:  "Cancelled operation 1", prints: "cancelled operation 1: 2 rows not attempted, 0 in progress",
+		again:   refusal{status: conflict, says: "cancelled"},
+		refused: []refusal{{cancel.seeing("status", "done"), conflict, "not done"}, {cancel.at("9"), missing, "there is no operation 9"}, {acknowledge, conflict, "still running"}},
+	},
+	{
+		name: "an operation is acknowledged", given: done(many, start, cancel), act: acknowledge,
+		then: []string{"operation 1: cancelled, 2 chosen, 0 waiting, 2 left, acknowledged"},
+		says: "Acknowledged operation 1.", prints: "acknowledged operation 1, which is cancelled",
+		again:   refusal{status: conflict, says: "acknowledged by"},
+		refused: []refusal{{acknowledge.seeing("status", "done"), conflict, "not done"}, {acknowledge.at("9"), missing, "there is no operation 9"}},
+	},
+	{
+		name: "a projection is paused", given: current, act: pauseSeats,
+		then: []string{"projection seats: paused: counted by hand"},
+		says: "Paused projection seats", prints: "paused projection seats for all campaigns",
+		again:   refusal{status: conflict, says: "already paused"},
+		refused: []refusal{{pauseSeats.at("chairs"), missing, "chairs"}},
+	},
+	{
+		name: "a projection is resumed", given: done(current, pauseSeats), act: resumeSeats,
+		then: []string{"projection seats: live"},
+		says: "Resumed projection seats", prints: "resumed projection seats for all campaigns",
+		again: refusal{status: conflict, says: "not paused"},
+	},
+	{
+		name: "a projection is paused in one campaign", given: current, act: pauseSeatsHere,
+		then: []string{"projection seats in c-1: paused at 4: counted by hand"},
+		says: "Paused projection seats", prints: "paused projection seats for campaign c-1 at event 4",
+		again:   refusal{status: conflict, says: "already paused"},
+		refused: []refusal{{pauseSeats.with("campaign_id=nobody", `{"campaign_id":"nobody"}`, "seats --campaign=nobody"), missing, "nobody"}},
+	},
+	{
+		name: "a projection is resumed in one campaign", given: done(current, pauseSeatsHere), act: resumeSeatsHere,
+		then: []string{"projection seats in c-1: live at 4"},
+		says: "Resumed projection seats", prints: "resumed projection seats for campaign c-1 at event 4",
+		again: refusal{status: conflict, says: "not paused"},
+	},
+	{
+		name: "a publisher is paused", given: delivered, act: pausePartner,
+		then: []string{"publisher sales/partner: paused at 2 after 0 errors: a fire"},
+		says: "Paused publisher sales/partner.", prints: "paused publisher sales/partner: it is paused at position 2 of 4, lag: 2 events",
+		again:   refusal{status: conflict, says: "is already paused"},
+		refused: []refusal{{pausePartner.at("sales nothing"), missing, "there is no publisher sales/nothing"}},
+	},
+	{
+		name: "a failed publisher is resumed", given: refusing(outbox.EventError), act: resumePartner,
+		then: []string{"publisher sales/partner: active at 2 after 0 errors"},
+		says: "Resumed publisher sales/partner", prints: "resumed publisher sales/partner: it is active at position 2 of 4",
+		again:   refusal{status: conflict, says: "nothing to resume"},
+		refused: []refusal{{resumePartner.at("sales nothing"), missing, "there is no publisher sales/nothing"}},
+	},
+	{
+		name: "a publisher is paused in all topics", given: delivered, act: pausePartners,
+		then: []string{"publisher sales/partner: paused at 2 after 0 errors: a fire"},
+		says: "Paused publisher partner", prints: "paused publisher partner in 1 topic; unchanged in 0",
+		again:   refusal{status: conflict, says: "last action: pause all by"},
+		refused: []refusal{{pausePartners.at("nothing").with("", "", "--name=nothing"), missing, "nothing"}, {pausePartners.with("", "", "--name=partner sales/partner").by("command"), invalid, "name one publisher"}},
+	},
+	{
+		name: "a publisher is resumed in all topics", given: done(refusing(outbox.DestinationError), pausePartners), act: resumePartners,
+		then: []string{"publisher sales/partner: active at 2 after 0 errors"},
+		says: "Resumed publisher partner", prints: "resumed publisher partner in 1 topic; unchanged in 0",
+		again: refusal{status: conflict, says: "last action: resume all by"},
+	},
+	{
+		name: "the errors of a paused publisher are reset", given: done(refusing(outbox.DestinationError), pausePartner), act: resetPartner,
+		then: []string{"publisher sales/partner: paused at 2 after 0 errors: a fire"},
+		says: "Reset publisher sales/partner", prints: "reset publisher sales/partner: it is paused",
+		again:   refusal{status: conflict, says: "nothing to reset"},
+		refused: []refusal{{resetPartner.at("sales nothing"), missing, "there is no publisher sales/nothing"}},
+	},
+	{
+		name: "an event that a partner rejects is skipped", given: refusing(outbox.EventError), act: skipAtPartner,
+		then: []string{"publisher sales/partner: active at 3 after 0 errors"},
+		says: "skipped event 3 (taken) of campaign c-1", prints: "publisher sales/partner skips the event at position 3; it is active, lag: 1 event",
+		again: refusal{status: conflict, says: "no event is blocking"},
+		refused: []refusal{
+			{skipAtPartner.because(""), invalid, "reason"},
+			{skipAtPartner.with("position=4", `{"position":4}`, "sales/partner 4"), conflict, "position 3 is"},
+			{skipAtPartner.with("", "", "sales/partner"), invalid, "osition"},
+		},
+	},
+	{
+		name: "a skip for a destination that is down is confirmed", given: refusing(outbox.DestinationError), act: skipAtPartner.confirmed("skip anyway"),
+		then: []string{"publisher sales/partner: active at 3 after 0 errors"},
+		refused: []refusal{
+			{skipAtPartner, invalid, "skip anyway"},
+			{skipAtPartner.confirmed("skip 1 events"), invalid, "skip anyway"},
+		},
+	},
+	{
+		name: "a publisher repeats events", given: delivered, act: seekBeginning,
+		then: []string{"publisher sales/partner: active at 0 after 0 errors"},
+		says: "Moved publisher sales/partner from position 2 to 0: 2 events repeated", prints: "publisher sales/partner continues after position 0 instead of 2",
+		again: refusal{status: conflict, says: "already at position 0"},
+		refused: []refusal{
+			{seekBeginning.with("", "{}", "sales/partner"), invalid, ""},
+			{seekBeginning.with("to=time&time=soon", `{"time":"soon"}`, "sales/partner --time=soon"), invalid, "time"},
+			{seekBeginning.with("to=position&position=5", `{"position":5}`, "sales/partner --position=5"), invalid, "beyond the head"},
+			{seekBeginning.at("sales nothing").with("to=head", `{"to":"head"}`, "sales/nothing --head"), missing, "there is no publisher sales/nothing"},
+		},
+	},
+	{
+		name: "a publisher passes over events with a reason and the phrase", given: delivered, act: seekHead,
+		then: []string{"publisher sales/partner: active at 4 after 0 errors"},
+		says: "from position 2 to 4: 2 events skipped", prints: "publisher sales/partner continues after position 4 instead of 2",
+		again: refusal{status: conflict, says: "already at position 4"},
+		refused: []refusal{
+			{seekHead.because(""), invalid, "reason"},
+			{seekHead.confirmed(""), invalid, "skip 2 events"},
+			{seekHead.confirmed("skip it"), invalid, "skip 2 events"},
+		},
+	},
+	{
+		name: "a publisher passes over as many events as were shown", given: deliveredFew, act: seekHead.confirmed("skip 1202 events"),
+		then: []string{"publisher sales/partner: active at 1204 after 0 errors"},
+		refused: []refusal{
+			{seekHead.with("to=head&expected_repeats=0&expected_skips=2&expected_capped=false", `{"to":"head","expected":{"repeats":0,"skips":2,"capped":false}}`, "").by("form json"), conflict, "changed since this page was loaded"},
+		},
+	},
+	{
+		name: "a run is started", given: current, act: startVerify,
+		then:   []string{"run 1: verify queued"},
+		prints: "run 1",
+		again:  refusal{status: conflict, says: "run 1"},
+		refused: []refusal{
+			{startVerify.with("kind=verify", `{"kind":"verify"}`, "verify"), invalid, "campaign"},
+			{startVerify.with("kind=other&campaign=c-1", `{"kind":"other","campaign_id":"c-1"}`, "other --campaign=c-1"), invalid, "other"},
+			{startVerify.with("kind=verify&campaign=nobody", `{"kind":"verify","campaign_id":"nobody"}`, "verify --campaign=nobody"), missing, "nobody"},
+		},
+	},
+	{
+		name: "a rebuild of everything is confirmed", given: current, act: rebuildAll,
+		then:    []string{"run 1: rebuild queued"},
+		refused: []refusal{{rebuildAll.confirmed(""), invalid, "rebuild all campaigns"}, {rebuildAll.because(""), invalid, "reason"}},
+	},
+	{
+		name: "a run is cancelled", given: done(current, startVerify), act: cancelRun,
+		then: []string{"run 1: verify cancelled"},
+		says: "Cancelled run 1", prints: "run 1",
+		again:   refusal{status: conflict, says: "cancelled"},
+		refused: []refusal{{cancelRun.at("9"), missing, "there is no run 9"}},
+	},
+	{
+		name: "an interrupted run is resumed", given: interrupted, act: resumeRun,
+		then: []string{"run 1: verify queued"},
+		says: "Resumed run 1", prints: "run 1",
+		again:   refusal{status: conflict, says: "run 1"},
+		refused: []refusal{{resumeRun.at("9"), missing, "there is no run 9"}},
+	},
+	{
+		name: "a rejected row is retried", given: rejected, act: retryRejection,
+		then:    []string{"row 12 of source shop: retrying: the row was corrected"},
+		prints:  "rejected row 1 of source shop is retried by the server that holds the source",
+		refused: []refusal{{retryRejection.at("nothing 1"), missing, "nothing"}, {retryRejection.at("shop 9"), missing, "9"}},
+	},
+	{
+		name: "a rejected row is discarded", given: rejected, act: discardRejection,
+		then:   []string{"row 12 of source shop: discarding: a test order"},
+		prints: "rejected row 1 of source shop is discarded by the server that holds the source; its campaign c-1 continues",
+		refused: []refusal{
+			{discardRejection.because(""), invalid, "reason"},
+			{discardRejection.confirmed(""), invalid, "discard shop 1"},
+			{discardRejection.at("shop 9").confirmed("discard shop 9"), missing, "9"},
+		},
+	},
+	{
+		name: "a source of another journal is handed over", given: foreign, act: handOver,
+		then: []string{"source shop: of this journal"},
+		refused: []refusal{
+			{handOver.because(""), invalid, "reason"},
+			{handOver.confirmed(""), invalid, "hand over shop"},
+			{handOver.at("nothing").confirmed("hand over nothing"), missing, "nothing"},
+		},
+	},
+}
+
+// playedElsewhere are the actions without a scenario, with the reason.
+var playedElsewhere = map[outbox.Action]string{
+	outbox.ActionPublisherTest:   "it needs a destination that answers",
+	outbox.ActionRehearse:        "it needs changed files",
+	outbox.ActionReveal:          "the command line hides nothing",
+	outbox.ActionTokenCreate:     "a command alone does it",
+	outbox.ActionTokenRevoke:     "the token comes from a command",
+	outbox.ActionAlertTest:       "it needs a receiver that answers",
+	outbox.ActionAlertMute:       "it needs a configuration file",
+	outbox.ActionAlertUnmute:     "it needs a configuration file",
+	outbox.ActionJournalWentBack: "outboxweb itself does it",
+}

@@ -1,0 +1,633 @@
+package main
+
+import (
+	"database/sql"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/outboxweb/outboxweb/internal/auth"
+	"github.com/outboxweb/outboxweb/internal/dbtest"
+	"github.com/outboxweb/outboxweb/internal/engine"
+	"github.com/outboxweb/outboxweb/internal/handlers"
+	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/pgtest"
+	"github.com/outboxweb/outboxweb/internal/projection"
+	"github.com/outboxweb/outboxweb/internal/runs"
+	"github.com/outboxweb/outboxweb/internal/store"
+	"github.com/outboxweb/outboxweb/internal/worker"
+)
+
+// A scenario is one action on a journal: what it changes, and what refuses it. It is tried by a page's
+// form, the JSON API and the command line, each on databases of its own. All three make the same store
+// call, whose own rules (one record, done once by a key, nothing without its record) are tested with the
+// packages.
+type scenario struct {
+	name    string
+	given   func(*scene)
+	act     act
+	then    []string // the facts that it changes, see scene.facts
+	later   []string // the facts that a worker then changes
+	says    string   // on the page that follows the form
+	prints  string   // by the command
+	again   refusal  // of the same action once it is done; the zero value where it may be repeated
+	refused []refusal
+}
+
+// act is an action as all surfaces have it. Its address is in the table of actions.
+type act struct {
+	action          outbox.Action
+	on              string // the values in its path, in order
+	reason, confirm string
+	seen            map[string]any // what the page or the script was shown, if it says so
+	form            string         // further fields of the form
+	body            string         // further fields of the JSON body
+	args            string         // of the command, if these are not the values in the path
+	only            string         // surfaces that have it; empty for all
+}
+
+func (a act) at(on string) act            { a.on = on; return a }
+func (a act) because(reason string) act   { a.reason = reason; return a }
+func (a act) confirmed(phrase string) act { a.confirm = phrase; return a }
+func (a act) by(surfaces string) act      { a.only = surfaces; return a }
+
+// seeing is the action of a page or a script that was shown a state. Commands show none.
+func (a act) seeing(name string, value any) act {
+	a.seen, a.only = map[string]any{name: value}, "form json"
+	return a
+}
+
+// with is the action with other fields, and other arguments of the command.
+func (a act) with(form, body, args string) act {
+	a.form, a.body, a.args = form, body, args
+	return a
+}
+
+// refusal is an action that must change nothing.
+type refusal struct {
+	act    act
+	status int // over HTTP
+	says   string
+}
+
+// The statuses of refusals.
+const (
+	missing  = http.StatusNotFound
+	conflict = http.StatusConflict
+	invalid  = http.StatusUnprocessableEntity
+)
+
+// seats is a projection that fails at some events: a lost one can never be applied, a full one may be
+// later. What it has in a field named password is a secret.
+const seats = `-- projection: seats
+-- tables: seats
+-- schema
+create table seats (campaign_id text not null, seq bigint not null, free bigint not null check (free > 0), primary key (campaign_id, seq));
+-- on: taken
+insert into seats (campaign_id, seq, free) values (:campaign_id, :seq, 1);
+-- on: full
+insert into seats (campaign_id, seq, free) values (:campaign_id, :seq, 0);
+-- on: lost
+insert into seats (campaign_id, seq, free) values (:campaign_id, :seq, :payload.number!);
+`
+
+const secret = "hunter2-hunter2"
+
+// theatre is what scenes have in common: the files of the projection and an empty pair of databases.
+type theatre struct {
+	dir string
+	set *projection.Set
+	new func(*testing.T) dbtest.Pair
+}
+
+func newTheatre(t *testing.T, dialect string) *theatre {
+	t.Helper()
+	h := &theatre{dir: t.TempDir()}
+	if err := os.WriteFile(filepath.Join(h.dir, "seats.sql"), []byte(seats), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var err error
+	if h.set, err = projection.Load(dialect, h.dir); err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
+// prepare makes the tables of a pair.
+func (h *theatre) prepare(t *testing.T, p dbtest.Pair) error {
+	s, err := store.Open(t.Context(), store.Options{Journal: p.Journal, Projections: p.Projections})
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	return runs.Install(t.Context(), s, h.set)
+}
+
+// onSQLite copies each pair from files.
+func (h *theatre) onSQLite(t *testing.T) *theatre {
+	t.Helper()
+	empty := dbtest.Files(t.TempDir())
+	if err := h.prepare(t, empty); err != nil {
+		t.Fatal(err)
+	}
+	h.new = func(t *testing.T) dbtest.Pair {
+		dir := t.TempDir()
+		if err := os.CopyFS(dir, os.DirFS(empty.Dir)); err != nil {
+			t.Fatal(err)
+		}
+		return dbtest.Files(dir)
+	}
+	return h
+}
+
+// scene is one journal with what acts on it.
+type scene struct {
+	*engine.Engine
+	t *testing.T
+	// behind are connections that bypass the program.
+	behind  struct{ journal, projections *sql.DB }
+	worker  *worker.Worker
+	http    http.Handler
+	closed  http.Handler // of a read-only server
+	command []string     // flags
+}
+
+func (h *theatre) scene(t *testing.T) *scene {
+	t.Helper()
+	s, pair := &scene{t: t}, h.new(t)
+	s.behind.journal, s.behind.projections = dbtest.Open(t, pair.Journal), dbtest.Open(t, pair.Projections)
+	opened, err := store.Open(t.Context(), store.Options{Journal: pair.Journal, Projections: pair.Projections, NoMigrate: true, Retry: outbox.Retry{Base: time.Hour}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Engine = engine.Wire(opened)
+	t.Cleanup(func() { s.Close() })
+	quiet := slog.New(slog.DiscardHandler)
+	s.worker = worker.New(worker.Config{Store: s.Store, Set: h.set, Mode: outbox.ModeOutbox, Logger: quiet})
+	process := engine.New(engine.Config{Engine: s.Engine, Set: h.set, Logger: quiet, Metrics: engine.NewMetrics(s.Engine, "test", ""), NoWorker: true, NoIntake: true})
+	gate, err := auth.New(auth.Config{Kind: auth.KindHost, Who: func(r *http.Request) (outbox.Identity, error) {
+		return outbox.Identity{Name: "ana", Role: outbox.Role(r.Header.Get("Role"))}, nil
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.http = process.Handler(handlers.Config{Auth: gate})
+	s.closed = process.Handler(handlers.Config{Auth: gate, ReadOnly: true})
+	s.command = []string{"--journal-db", pair.Journal, "--projections-db", pair.Projections, "--projections", h.dir}
+	return s
+}
+
+// has appends events of these types to a campaign, and lets the worker apply what it can.
+func (s *scene) has(campaign string, types ...string) {
+	s.t.Helper()
+	var events []outbox.Event
+	for _, kind := range types {
+		events = append(events, outbox.Event{CampaignID: campaign, EventType: kind, Payload: json.RawMessage(`{"password":"` + secret + `"}`)})
+	}
+	if _, err := s.Append(s.t.Context(), store.Append{Events: events}); err != nil {
+		s.t.Fatal(err)
+	}
+	s.work()
+}
+
+// work lets a worker and the running operations do what is due.
+func (s *scene) work() {
+	s.t.Helper()
+	for more := true; more; {
+		stepped, err := s.Operations.Step(s.t.Context())
+		if err == nil {
+			more, err = s.worker.Pass(s.t.Context())
+		}
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		more = more || stepped
+	}
+}
+
+// sql changes the journal behind the program's back.
+func (s *scene) sql(statements ...string) {
+	s.t.Helper()
+	for _, statement := range statements {
+		if _, err := s.behind.journal.Exec(statement); err != nil {
+			s.t.Fatal(err)
+		}
+	}
+	s.Changed()
+}
+
+// does performs an action in preparation.
+func (s *scene) does(a act) {
+	s.t.Helper()
+	if said := s.json(a, "", outbox.RoleAdmin); said.status >= 300 {
+		s.t.Fatalf("%s is answered with %d %s", a.action, said.status, said.text)
+	}
+}
+
+// facts are what actions change, by name: rows of the outbox, campaigns, skips and so on.
+func (s *scene) facts() map[string]string {
+	s.t.Helper()
+	facts := map[string]string{}
+	for query, db := range map[string]*sql.DB{journalFacts: s.behind.journal, projectionFacts: s.behind.projections} {
+		s.read(db, query, func(fields []string) { facts[fields[0]] = strings.TrimSuffix(fields[1], ": ") })
+	}
+	return facts
+}
+
+const (
+	journalFacts = `
+select 'campaign ' || campaign_id, 'applied ' || applied_seq || case when paused_at is null then '' else ', paused: ' || paused_reason end from campaigns
+union all select 'row ' || campaign_id || ' ' || seq, status || ' after ' || attempt_count
+  || case when next_attempt_at > updated_at then ', waits' else '' end from projection_apply_outbox
+union all select 'skip of ' || campaign_id || ' ' || seq, reason || case when undone_at is null then '' else ', undone: ' || undone_reason end from skips
+union all select 'note on ' || fingerprint, note from group_notes
+union all select 'operation ' || id, status || ', ' || chosen || ' chosen, ' || waiting || ' waiting, ' || left_alone || ' left'
+  || case when acknowledged_at is null then '' else ', acknowledged' end from operations
+union all select 'publisher ' || topic || '/' || publisher, status || ' at ' || position || ' after ' || error_count || ' errors: ' || paused_reason from publisher_progress
+union all select 'run ' || id, kind || ' ' || status from runs
+union all select 'row ' || row_key || ' of source ' || source, status || ': ' || change_reason from intake_rejections
+union all select 'source ' || source, case when owner <> '' and handed_over < owned_since then 'of another journal' else 'of this journal' end from intake_sources`
+	projectionFacts = `
+select 'projection ' || projection, case when paused_at is null then 'live' else 'paused: ' || reason end from projection_versions
+union all select 'projection ' || projection || ' in ' || campaign_id, state || ' at ' || applied_seq || ': ' || reason from projection_cursors`
+)
+
+// read calls use with each row of a query, all as text.
+func (s *scene) read(db *sql.DB, query string, use func([]string)) {
+	s.t.Helper()
+	rows, err := db.Query(query)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer rows.Close()
+	columns, err := rows.Columns()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	for rows.Next() {
+		values, into := make([]string, len(columns)), make([]any, len(columns))
+		for i := range values {
+			into[i] = &values[i]
+		}
+		if err := rows.Scan(into...); err != nil {
+			s.t.Fatal(err)
+		}
+		use(values)
+	}
+	if err := rows.Err(); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// changes calls do and returns the facts that it changed, sorted.
+func (s *scene) changes(do func()) []string {
+	s.t.Helper()
+	before := s.facts()
+	do()
+	after := s.facts()
+	all := []string{}
+	for name, is := range after {
+		if was, existed := before[name]; !existed || was != is {
+			all = append(all, name+": "+is)
+		}
+	}
+	for name := range before {
+		if _, exists := after[name]; !exists {
+			all = append(all, name+": none")
+		}
+	}
+	slices.Sort(all)
+	return all
+}
+
+// record is what an audit record says of an action.
+type record struct{ Action, Outcome, Reason, Actor, Via, RequestID string }
+
+func (s *scene) records() (all []record) {
+	s.t.Helper()
+	s.read(s.behind.journal, `select action, outcome, reason, actor, via, request_id from audit_log order by id`, func(f []string) {
+		all = append(all, record{f[0], f[1], f[2], f[3], f[4], f[5]})
+	})
+	return all
+}
+
+// answer is what a surface says to an action. The status is that of HTTP, or the exit code.
+type answer struct {
+	status         int
+	text, request  string
+	location, also string
+}
+
+// surface is a way to act.
+type surface struct {
+	name string
+	do   func(s *scene, a act, key string, role outbox.Role) answer
+	by   record // the actor and the way in its records
+}
+
+var surfaces = []surface{
+	{"form", (*scene).form, record{Actor: "ana", Via: "page"}},
+	{"json", (*scene).json, record{Actor: "ana", Via: "api"}},
+	{"command", (*scene).cli, record{Actor: osUser(), Via: "cli"}},
+}
+
+// path is the address of the action, below the base path or the API's.
+func (a act) path() string {
+	path := a.action.Info().Path
+	for value := range strings.FieldsSeq(a.on) {
+		before, rest, _ := strings.Cut(path, "{")
+		_, after, _ := strings.Cut(rest, "}")
+		path = before + url.PathEscape(value) + after
+	}
+	return path
+}
+
+// form sends the action as a page without scripts does.
+func (s *scene) form(a act, key string, role outbox.Role) answer {
+	s.t.Helper()
+	values, err := url.ParseQuery(a.form)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	for name, value := range a.seen {
+		values.Set("expected_"+name, fmt.Sprint(value))
+	}
+	for name, value := range map[string]string{"reason": a.reason, "confirm": a.confirm, "idempotency_key": key} {
+		if value != "" {
+			values.Set(name, value)
+		}
+	}
+	said := s.send(s.http, http.MethodPost, a.path(), values.Encode(), role, http.Header{"Content-Type": {"application/x-www-form-urlencoded"}, "Sec-Fetch-Site": {"same-origin"}})
+	if said.status == http.StatusSeeOther {
+		page := s.send(s.http, http.MethodGet, said.location, "", role, http.Header{})
+		if page.status != http.StatusOK {
+			s.t.Errorf("the form leads to %s, which is answered with %d", said.location, page.status)
+		}
+		said.also = page.text
+	}
+	return said
+}
+
+// json sends the action as a script does.
+func (s *scene) json(a act, key string, role outbox.Role) answer {
+	s.t.Helper()
+	header := http.Header{"Content-Type": {"application/json"}}
+	if key != "" {
+		header.Set("Idempotency-Key", key)
+	}
+	return s.send(s.http, http.MethodPost, "/api/v1"+a.path(), a.json(s.t), role, header)
+}
+
+func (a act) json(t *testing.T) string {
+	t.Helper()
+	body := map[string]any{}
+	if a.body != "" {
+		if err := json.Unmarshal([]byte(a.body), &body); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, value := range map[string]string{"reason": a.reason, "confirm": a.confirm} {
+		if value != "" {
+			body[name] = value
+		}
+	}
+	if len(a.seen) > 0 {
+		body["expected"] = a.seen
+	}
+	text, err := json.Marshal(body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// send sends a request. No answer may show a secret.
+func (s *scene) send(to http.Handler, method, target, body string, role outbox.Role, header http.Header) answer {
+	s.t.Helper()
+	r := httptest.NewRequest(method, "http://127.0.0.1:8080"+target, strings.NewReader(body))
+	r.RemoteAddr, r.Header = "127.0.0.1:5555", header
+	header.Set("Role", string(role))
+	w := httptest.NewRecorder()
+	to.ServeHTTP(w, r)
+	text, err := io.ReadAll(w.Result().Body)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	if strings.Contains(string(text), secret) {
+		s.t.Errorf("%s %s shows a secret: %s", method, target, text)
+	}
+	return answer{status: w.Code, text: string(text), request: w.Header().Get("X-Request-Id"), location: w.Header().Get("Location")}
+}
+
+// cli runs the command of the action, which has neither keys nor roles.
+func (s *scene) cli(a act, _ string, _ outbox.Role) answer {
+	s.t.Helper()
+	words := strings.Fields(actCommands[a.action.Info().Path])
+	switch {
+	case a.args != "":
+		words = append(words, strings.Fields(a.args)...)
+	case strings.Contains(a.action.Info().Path, "{topic}"):
+		words = append(words, strings.ReplaceAll(a.on, " ", "/"))
+	default:
+		words = append(words, strings.Fields(a.on)...)
+	}
+	for flag, value := range map[string]string{"--reason": a.reason, "--confirm": a.confirm} {
+		if value != "" {
+			words = append(words, flag, value)
+		}
+	}
+	out, errs, code := here(s.t.Context(), append(words, s.command...)...)
+	return answer{status: code, text: errs, also: out}
+}
+
+// play tries a scenario.
+func (c scenario) play(t *testing.T, h *theatre) {
+	for _, by := range surfaces {
+		if c.act.only != "" && !strings.Contains(c.act.only, by.name) {
+			continue
+		}
+		t.Run(by.name, func(t *testing.T) {
+			t.Parallel()
+			s := h.scene(t)
+			c.given(s)
+			for _, r := range c.refused {
+				s.wantRefused(by, r)
+			}
+			if c.then != nil {
+				s.wantDone(by, c)
+			}
+			if c.again.status != 0 {
+				c.again.act = c.act
+				s.wantRefused(by, c.again)
+			}
+			if later := s.changes(s.work); c.later != nil {
+				wantFacts(t, "later", c.later, later)
+			}
+		})
+	}
+}
+
+func wantFacts(t *testing.T, when string, want, got []string) {
+	t.Helper()
+	if diff := cmp.Diff(slices.Sorted(slices.Values(want)), got, cmpopts.EquateEmpty()); diff != "" {
+		t.Errorf("%s it changes (-want +got):\n%s", when, diff)
+	}
+}
+
+// wantDone performs the action, for which a lesser role and a read-only server are refused, and repeats
+// it under its key.
+func (s *scene) wantDone(by surface, c scenario) {
+	s.t.Helper()
+	web := by.name != "command"
+	if web {
+		s.wantNotAllowed(by, c.act)
+	}
+	before := len(s.records())
+	var said answer
+	wantFacts(s.t, "at once", c.then, s.changes(func() { said = by.do(s, c.act, "k-1", c.act.action.Role()) }))
+	if ok := said.status < 400; by.name == "command" && said.status != exitDone || !ok {
+		s.t.Fatalf("it is answered with %d %s", said.status, said.text)
+	}
+	want := map[string]string{"form": c.says, "command": c.prints}[by.name]
+	if !strings.Contains(strings.Join(strings.Fields(said.also), " "), want) {
+		s.t.Errorf("it does not say %q: %s", want, said.also)
+	}
+	if web {
+		wantFacts(s.t, "repeated", nil, s.changes(func() {
+			if again := by.do(s, c.act, "k-1", c.act.action.Role()); again.status != said.status || again.location != said.location {
+				s.t.Errorf("under its key it is answered with %d %s, and was with %d %s", again.status, again.location, said.status, said.location)
+			}
+		}))
+	}
+	s.wantRecords(before, record{string(c.act.action), "done", c.act.reason, by.by.Actor, by.by.Via, said.request})
+}
+
+func (s *scene) wantRecords(before int, want ...record) {
+	s.t.Helper()
+	if diff := cmp.Diff(want, s.records()[before:], cmpopts.EquateEmpty()); diff != "" {
+		s.t.Errorf("the audit records (-want +got):\n%s", diff)
+	}
+}
+
+// wantNotAllowed tries the action with the role below the one that it needs, and on a read-only server,
+// which records nothing.
+func (s *scene) wantNotAllowed(by surface, a act) {
+	s.t.Helper()
+	lesser := outbox.Roles[slices.Index(outbox.Roles, a.action.Role())-1]
+	s.wantRefusedAs(by, lesser, refusal{a, http.StatusForbidden, "role"})
+	open, before := s.http, len(s.records())
+	s.http = s.closed
+	if said := by.do(s, a, "", outbox.RoleAdmin); said.status != http.StatusForbidden || !strings.Contains(said.text, "read-only") {
+		s.t.Errorf("a read-only server answers with %d %s", said.status, said.text)
+	}
+	s.http = open
+	s.wantRecords(before)
+}
+
+func (s *scene) wantRefused(by surface, r refusal) {
+	s.t.Helper()
+	if r.act.only == "" || strings.Contains(r.act.only, by.name) {
+		s.wantRefusedAs(by, r.act.action.Role(), r)
+	}
+}
+
+// wantRefusedAs fails the test unless the action is refused, changes nothing and leaves one record; a
+// command that is used wrongly leaves none.
+func (s *scene) wantRefusedAs(by surface, role outbox.Role, r refusal) {
+	s.t.Helper()
+	before := len(s.records())
+	var said answer
+	wantFacts(s.t, "refused", nil, s.changes(func() { said = by.do(s, r.act, "", role) }))
+	what := fmt.Sprintf("%s %s %q %q %v %s", r.act.action, r.act.on, r.act.reason, r.act.confirm, r.act.seen, r.act.form+r.act.args)
+	if by.name == "command" {
+		if said.status == exitDone || said.also != "" {
+			s.t.Errorf("%s: it ends with %d %s", what, said.status, said.also)
+		}
+	} else if said.status != r.status {
+		s.t.Errorf("%s: it is answered with %d, want %d", what, said.status, r.status)
+	}
+	if !strings.Contains(strings.ToLower(said.text), strings.ToLower(r.says)) {
+		s.t.Errorf("%s: the refusal does not say %q: %s", what, r.says, said.text)
+	}
+	if by.name == "command" && len(s.records()) == before {
+		return
+	}
+	reason := r.act.reason
+	if all := s.records(); len(all) > before && all[before].Reason == "" && (r.status == http.StatusForbidden || r.status == invalid) {
+		reason = "" // it was refused before its body was read
+	}
+	s.wantRecords(before, record{string(r.act.action), "refused", reason, by.by.Actor, by.by.Via, said.request})
+}
+
+// TestActs plays every scenario.
+func TestActs(t *testing.T) {
+	t.Parallel()
+	h := newTheatre(t, "sqlite").onSQLite(t)
+	for _, c := range scenarios {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			c.play(t, h)
+		})
+	}
+}
+
+// TestActs_areAllOfTheTable fails for each audited action that no scenario has.
+func TestActs_areAllOfTheTable(t *testing.T) {
+	t.Parallel()
+	played := map[outbox.Action]bool{}
+	for _, c := range scenarios {
+		played[c.act.action] = true
+	}
+	for _, action := range outbox.AuditedActions() {
+		if played[action] == (playedElsewhere[action] != "") {
+			t.Errorf("%s needs a scenario, or else a reason to have none", action)
+		}
+	}
+}
+
+// onPostgres copies each pair from a template.
+func (h *theatre) onPostgres(t *testing.T) *theatre {
+	t.Helper()
+	server, err := pgtest.Start()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := server.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	pair := func(url string) dbtest.Pair {
+		return dbtest.Pair{Journal: dbtest.InSchema(url, "journal"), Projections: dbtest.InSchema(url, "projections")}
+	}
+	if err := server.Template(t.Context(), func(url string) error { return h.prepare(t, pair(url)) }); err != nil {
+		t.Fatal(err)
+	}
+	h.new = func(t *testing.T) dbtest.Pair { return pair(server.Database(t)) }
+	return h
+}
+
+// TestPostgresActs plays the scenarios, or in the short form some of them, on PostgreSQL.
+func TestPostgresActs(t *testing.T) {
+	t.Parallel()
+	h := newTheatre(t, "postgres").onPostgres(t)
+	for _, c := range scenarios {
+		if testing.Short() && !slices.Contains([]outbox.Action{outbox.ActionUnskip, outbox.ActionOperationStart, outbox.ActionPublisherSeek}, c.act.action) {
+			continue
+		}
+		t.Run(c.name, func(t *testing.T) { c.play(t, h) })
+	}
+}
