@@ -83,16 +83,24 @@ func deliveredFew(s *scene) {
 
 func publish(s *scene) {
 	s.sql(`
-insert into publisher_progress (topic, publisher, destination, selects, max_errors, position, created_at, updated_at)
-values ('sales', 'partner', 'https://partner.example', '{"event_types":["*"]}', 10, 2, 1, 1)`)
+insert into publisher_progress (topic, publisher, destination, selects, max_errors, position, created_at, updated_at, lease_owner, lease_epoch, lease_expires_at)
+values ('sales', 'partner', 'https://partner.example', '{"event_types":["*"]}', 10, 2, 1, 1, 'w-1', 3, 4102444800000000)`)
 }
 
 // refusing has a publisher that failed at position 3, for which the kind of error has a blame.
 func refusing(blame outbox.DeliveryErrorKind) func(*scene) {
 	return func(s *scene) {
 		delivered(s)
-		s.sql(fmt.Sprintf(`update publisher_progress set status = 'failed', error_count = 10, error_kind = '%s', last_error = 'status 500', last_error_at = 1, error_position = 3, retry_at = 2`, blame))
+		s.sql(fmt.Sprintf(`
+update publisher_progress set status = 'failed', error_count = 10, error_kind = '%[1]s', last_error = 'status 500', last_error_at = 1, error_position = 3, retry_at = 2,
+  stopped = case when '%[1]s' = 'destination' then 1 else 0 end`, blame))
 	}
+}
+
+// overcome has a publisher that had an error once.
+func overcome(s *scene) {
+	delivered(s)
+	s.sql(`update publisher_progress set last_error = 'once', last_error_at = 1`)
 }
 
 // rejected has a source whose row 12 was rejected.
@@ -159,7 +167,7 @@ var (
 // scenarios are played in any order, each on each surface.
 var scenarios = []scenario{
 	{
-		name: "a dead row is requeued", given: dead, act: requeue,
+		name: "a dead row is requeued", given: dead, act: requeue, page: "/campaigns/c-1/events/2",
 		then:  []string{"row c-1 2: pending after 0"},
 		later: []string{"row c-1 2: dead after 1"},
 		says:  "Requeued event 2 of campaign c-1", prints: "requeued campaign c-1 seq 2 (lost); 2 rows wait behind it",
@@ -173,7 +181,7 @@ var scenarios = []scenario{
 		},
 	},
 	{
-		name: "a requeue that releases many rows is confirmed", given: large, act: requeue.confirmed("release 1202 rows"),
+		name: "a requeue that releases many rows is confirmed", given: large, act: requeue.confirmed("release 1202 rows"), page: "/rows/c-1/2/requeue",
 		then:  []string{"row c-1 2: pending after 0"},
 		again: refusal{status: conflict, says: "last action: requeue by"},
 		refused: []refusal{
@@ -197,7 +205,7 @@ var scenarios = []scenario{
 		refused: []refusal{{requeueDead, invalid, "requeue 1 rows"}},
 	},
 	{
-		name: "a failed row is retried", given: failed, act: retry,
+		name: "a failed row is retried", given: failed, act: retry, page: "/campaigns/c-1/events/2",
 		then:  []string{"row c-1 2: failed after 1"},
 		later: []string{"row c-1 2: failed after 2, waits"},
 		says:  "Retried event 2 of campaign c-1: due now.", prints: "campaign c-1 seq 2 (full) is due now; 1 attempt has failed",
@@ -215,7 +223,7 @@ var scenarios = []scenario{
 		prints: "1 failed row is due now",
 	},
 	{
-		name: "a failing row is given up", given: failed, act: giveUp,
+		name: "a failing row is given up", given: failed, act: giveUp, page: "/campaigns/c-1/events/2",
 		then: []string{"row c-1 2: dead after 1"},
 		says: "Dead-lettered event 2 of campaign c-1", prints: "campaign c-1 seq 2 (full) is dead after 1 failed attempt; 2 rows wait behind it",
 		again: refusal{status: conflict, says: "is already dead"},
@@ -225,7 +233,7 @@ var scenarios = []scenario{
 		},
 	},
 	{
-		name: "an event that can never be applied is skipped", given: dead, act: skip,
+		name: "an event that can never be applied is skipped", given: dead, act: skip, page: "/campaigns/c-1/events/2",
 		then:  []string{"row c-1 2: pending after 0", "skip of c-1 2: it names no seat"},
 		later: []string{"campaign c-1: applied 4", "row c-1 2: none", "row c-1 3: none", "row c-1 4: none"},
 		says:  "Skipped event 2 of campaign c-1", prints: "skipped campaign c-1 seq 2 (lost); 2 rows wait behind it",
@@ -240,39 +248,39 @@ var scenarios = []scenario{
 		},
 	},
 	{
-		name: "a skip is undone before a worker saw it", given: skipped(false), act: unskip,
+		name: "a skip is undone before a worker saw it", given: skipped(false), act: unskip, page: "/campaigns/c-1",
 		then:    []string{"skip of c-1 2: it names no seat, undone: it fits after all"},
 		says:    "Un-skipped event 2",
 		again:   refusal{status: conflict, says: "is not skipped"},
-		refused: []refusal{{unskip.at("c-1 1"), conflict, "is not skipped"}, {unskip.at("nobody 2"), missing, "nobody"}},
+		refused: []refusal{{unskip.at("c-1 1"), conflict, "is not skipped"}, {giveUp, conflict, "has not failed"}, {unskip.at("nobody 2"), missing, "nobody"}},
 	},
 	{
-		name: "the skip of a last event is undone", given: skipped(true), act: unskip,
+		name: "the skip of a last event is undone", given: skipped(true), act: unskip, page: "/campaigns/c-1",
 		then:  []string{"campaign c-1: applied 1", "row c-1 2: pending after 0", "skip of c-1 2: it names no seat, undone: it fits after all"},
 		later: []string{"row c-1 2: dead after 1"},
 		says:  "Un-skipped event 2", prints: "un-skipped campaign c-1 seq 2 (lost); it will be applied like any other event",
 		again: refusal{status: conflict, says: "is not skipped"},
 	},
 	{
-		name: "a skip is kept once later events are applied", given: passed, act: unskip,
+		name: "a skip is kept once later events are applied", given: passed, act: unskip, page: "/campaigns/c-1",
 		refused: []refusal{{unskip, conflict, "3"}},
 	},
 	{
-		name: "a campaign is paused", given: dead, act: pause,
+		name: "a campaign is paused", given: dead, act: pause, page: "/campaigns/c-1",
 		then: []string{"campaign c-1: applied 1, paused: the hall is closed"},
 		says: "Paused campaign c-1.", prints: "paused campaign c-1: ",
 		again:   refusal{status: conflict, says: "is already paused"},
 		refused: []refusal{{pause.at("nobody"), missing, "nobody"}},
 	},
 	{
-		name: "a campaign is resumed", given: done(dead, pause), act: resume,
+		name: "a campaign is resumed", given: done(dead, pause), act: resume, page: "/campaigns/c-1",
 		then: []string{"campaign c-1: applied 1"},
 		says: "Resumed campaign c-1.", prints: "resumed campaign c-1",
 		again:   refusal{status: conflict, says: "not paused"},
 		refused: []refusal{{resume.at("nobody"), missing, "nobody"}},
 	},
 	{
-		name: "a campaign is replayed", given: gap, act: replay,
+		name: "a campaign is replayed", given: gap, act: replay, page: "/campaigns/c-1",
 		then: []string{"row c-1 4: pending after 0"},
 		says: "Replayed campaign c-1", prints: "replayed campaign c-1: 1 row enqueued, 0 rows of applied events removed",
 		refused: []refusal{
@@ -297,7 +305,7 @@ var scenarios = []scenario{
 		},
 	},
 	{
-		name: "an operation is started", given: many, act: start,
+		name: "an operation is started", given: many, act: start, page: "/operations/new",
 		then:  []string{"operation 1: running, 2 chosen, 2 waiting, 0 left"},
 		later: []string{"operation 1: stopped, 2 chosen, 0 waiting, 1 left"},
 		says:  "2 rows", prints: "started operation 1: 2 dead rows, 2 of them heads; 2 rows wait behind the heads",
@@ -312,13 +320,17 @@ var scenarios = []scenario{
 		},
 	},
 	{
-		name: "an operation of many rows is confirmed", given: large, act: start.confirmed("requeue 1 rows"),
-		then:    []string{"operation 1: running, 1 chosen, 1 waiting, 0 left"},
-		again:   refusal{status: conflict, says: "already in a running operation"},
-		refused: []refusal{{start, invalid, "requeue 1 rows"}, {start.confirmed("requeue 2 rows"), invalid, "requeue 1 rows"}},
+		name: "an operation of many rows is confirmed", given: large, act: start.confirmed("requeue 1 rows"), page: "/operations/new",
+		then:  []string{"operation 1: running, 1 chosen, 1 waiting, 0 left"},
+		again: refusal{status: conflict, says: "already in a running operation"},
+		refused: []refusal{
+			{start, invalid, "requeue 1 rows"},
+			{start.confirmed("requeue 2 rows"), invalid, "requeue 1 rows"},
+			{start.with("expected_rows=1&expected_released=4", `{"filter":{},"expected_rows":1,"expected_released":4}`, "").by("form json"), conflict, "1,202 rows would be released now, not 4"},
+		},
 	},
 	{
-		name: "an operation is cancelled", given: done(many, start), act: cancel,
+		name: "an operation is cancelled", given: done(many, start), act: cancel, page: "/operations/1",
 		then:  []string{"operation 1: cancelled, 2 chosen, 0 waiting, 2 left"},
 		later: []string{},
 		says:  "Cancelled operation 1", prints: "cancelled operation 1: 2 rows not attempted, 0 in progress",
@@ -326,23 +338,28 @@ var scenarios = []scenario{
 		refused: []refusal{{cancel.seeing("status", "done"), conflict, "not done"}, {cancel.at("9"), missing, "there is no operation 9"}, {acknowledge, conflict, "still running"}},
 	},
 	{
-		name: "an operation is acknowledged", given: done(many, start, cancel), act: acknowledge,
+		name: "an operation is acknowledged", given: done(many, start, cancel), act: acknowledge, page: "/operations/1",
 		then: []string{"operation 1: cancelled, 2 chosen, 0 waiting, 2 left, acknowledged"},
 		says: "Acknowledged operation 1.", prints: "acknowledged operation 1, which is cancelled",
 		again:   refusal{status: conflict, says: "acknowledged by"},
 		refused: []refusal{{acknowledge.seeing("status", "done"), conflict, "not done"}, {acknowledge.at("9"), missing, "there is no operation 9"}},
 	},
 	{
-		name: "a projection is paused", given: current, act: pauseSeats,
+		name: "an operation that is done is not cancelled", given: func(s *scene) { done(many, start)(s); s.sql(`update operations set status = 'done'`) }, act: cancel,
+		refused: []refusal{{cancel, conflict, "is done already"}},
+	},
+	{
+		name: "a projection is paused", given: current, act: pauseSeats, page: "/projections/seats",
 		then: []string{"projection seats: paused: counted by hand"},
 		says: "Paused projection seats", prints: "paused projection seats for all campaigns",
 		again:   refusal{status: conflict, says: "already paused"},
 		refused: []refusal{{pauseSeats.at("chairs"), missing, "chairs"}},
 	},
 	{
-		name: "a projection is resumed", given: done(current, pauseSeats), act: resumeSeats,
-		then: []string{"projection seats: live"},
-		says: "Resumed projection seats", prints: "resumed projection seats for all campaigns",
+		name: "a projection is resumed", given: done(current, pauseSeats), act: resumeSeats, page: "/projections/seats",
+		refused: []refusal{{resumeSeatsHere, conflict, "resume it for all"}},
+		then:    []string{"projection seats: live"},
+		says:    "Resumed projection seats", prints: "resumed projection seats for all campaigns",
 		again: refusal{status: conflict, says: "not paused"},
 	},
 	{
@@ -359,42 +376,48 @@ var scenarios = []scenario{
 		again: refusal{status: conflict, says: "not paused"},
 	},
 	{
-		name: "a publisher is paused", given: delivered, act: pausePartner,
-		then: []string{"publisher sales/partner: paused at 2 after 0 errors: a fire"},
+		name: "a publisher is paused", given: delivered, act: pausePartner, page: "/publishers/sales/partner",
+		then: []string{"publisher sales/partner: paused at 2 after 0 errors, held in 3: a fire"},
 		says: "Paused publisher sales/partner.", prints: "paused publisher sales/partner: it is paused at position 2 of 4, lag: 2 events",
 		again:   refusal{status: conflict, says: "is already paused"},
-		refused: []refusal{{pausePartner.at("sales nothing"), missing, "there is no publisher sales/nothing"}},
+		refused: []refusal{{resetPartner, conflict, "nothing to reset"}, {resumePartner, conflict, "nothing to resume"}, {skipAtPartner, conflict, "no event is blocking"}, {pausePartner.at("sales nothing"), missing, "there is no publisher sales/nothing"}},
 	},
 	{
-		name: "a failed publisher is resumed", given: refusing(outbox.EventError), act: resumePartner,
-		then: []string{"publisher sales/partner: active at 2 after 0 errors"},
+		name: "a failed publisher is resumed", given: refusing(outbox.EventError), act: resumePartner, page: "/publishers/sales/partner",
+		then: []string{"publisher sales/partner: active at 2 after 0 errors, held in 3"},
 		says: "Resumed publisher sales/partner", prints: "resumed publisher sales/partner: it is active at position 2 of 4",
 		again:   refusal{status: conflict, says: "nothing to resume"},
 		refused: []refusal{{resumePartner.at("sales nothing"), missing, "there is no publisher sales/nothing"}},
 	},
 	{
 		name: "a publisher is paused in all topics", given: delivered, act: pausePartners,
-		then: []string{"publisher sales/partner: paused at 2 after 0 errors: a fire"},
+		then: []string{"publisher sales/partner: paused at 2 after 0 errors, held in 3: a fire"},
 		says: "Paused publisher partner", prints: "paused publisher partner in 1 topic; unchanged in 0",
 		again:   refusal{status: conflict, says: "last action: pause all by"},
 		refused: []refusal{{pausePartners.at("nothing").with("", "", "--name=nothing"), missing, "nothing"}, {pausePartners.with("", "", "--name=partner sales/partner").by("command"), invalid, "name one publisher"}},
 	},
 	{
 		name: "a publisher is resumed in all topics", given: done(refusing(outbox.DestinationError), pausePartners), act: resumePartners,
-		then: []string{"publisher sales/partner: active at 2 after 0 errors"},
+		then: []string{"publisher sales/partner: active at 2 after 0 errors, held in 3"},
 		says: "Resumed publisher partner", prints: "resumed publisher partner in 1 topic; unchanged in 0",
 		again: refusal{status: conflict, says: "last action: resume all by"},
 	},
 	{
-		name: "the errors of a paused publisher are reset", given: done(refusing(outbox.DestinationError), pausePartner), act: resetPartner,
-		then: []string{"publisher sales/partner: paused at 2 after 0 errors: a fire"},
+		name: "the errors of a paused publisher are reset", given: done(refusing(outbox.DestinationError), pausePartner), act: resetPartner, page: "/publishers/sales/partner",
+		then: []string{"publisher sales/partner: paused at 2 after 0 errors, held in 3: a fire"},
 		says: "Reset publisher sales/partner", prints: "reset publisher sales/partner: it is paused",
 		again:   refusal{status: conflict, says: "nothing to reset"},
 		refused: []refusal{{resetPartner.at("sales nothing"), missing, "there is no publisher sales/nothing"}},
 	},
 	{
-		name: "an event that a partner rejects is skipped", given: refusing(outbox.EventError), act: skipAtPartner,
-		then: []string{"publisher sales/partner: active at 3 after 0 errors"},
+		name: "an error that a publisher has overcome is reset", given: overcome, act: resetPartner, page: "/publishers/sales/partner",
+		then:    []string{"publisher sales/partner: active at 2 after 0 errors, held in 3"},
+		again:   refusal{status: conflict, says: "nothing to reset"},
+		refused: []refusal{{resumePartner, conflict, "nothing to resume"}},
+	},
+	{
+		name: "an event that a partner rejects is skipped", given: refusing(outbox.EventError), act: skipAtPartner, page: "/publishers/sales/partner",
+		then: []string{"publisher sales/partner: active at 3 after 0 errors, free in 4"},
 		says: "skipped event 3 (taken) of campaign c-1", prints: "publisher sales/partner skips the event at position 3; it is active, lag: 1 event",
 		again: refusal{status: conflict, says: "no event is blocking"},
 		refused: []refusal{
@@ -404,16 +427,17 @@ var scenarios = []scenario{
 		},
 	},
 	{
-		name: "a skip for a destination that is down is confirmed", given: refusing(outbox.DestinationError), act: skipAtPartner.confirmed("skip anyway"),
-		then: []string{"publisher sales/partner: active at 3 after 0 errors"},
+		name: "a skip for a destination that is down is confirmed", given: refusing(outbox.DestinationError), act: skipAtPartner.confirmed("skip anyway"), page: "/publishers/sales/partner",
+		then:  []string{"publisher sales/partner: failed at 3 after 10 errors, status 500, stopped, retries, free in 4"},
+		again: refusal{status: conflict, says: "no event is blocking"},
 		refused: []refusal{
 			{skipAtPartner, invalid, "skip anyway"},
 			{skipAtPartner.confirmed("skip 1 events"), invalid, "skip anyway"},
 		},
 	},
 	{
-		name: "a publisher repeats events", given: delivered, act: seekBeginning,
-		then: []string{"publisher sales/partner: active at 0 after 0 errors"},
+		name: "a publisher repeats events", given: delivered, act: seekBeginning, page: "/publishers/sales/partner/seek?to=beginning",
+		then: []string{"publisher sales/partner: active at 0 after 0 errors, free in 4"},
 		says: "Moved publisher sales/partner from position 2 to 0: 2 events repeated", prints: "publisher sales/partner continues after position 0 instead of 2",
 		again: refusal{status: conflict, says: "already at position 0"},
 		refused: []refusal{
@@ -424,8 +448,8 @@ var scenarios = []scenario{
 		},
 	},
 	{
-		name: "a publisher passes over events with a reason and the phrase", given: delivered, act: seekHead,
-		then: []string{"publisher sales/partner: active at 4 after 0 errors"},
+		name: "a publisher passes over events with a reason and the phrase", given: delivered, act: seekHead, page: "/publishers/sales/partner/seek?to=head",
+		then: []string{"publisher sales/partner: active at 4 after 0 errors, free in 4"},
 		says: "from position 2 to 4: 2 events skipped", prints: "publisher sales/partner continues after position 4 instead of 2",
 		again: refusal{status: conflict, says: "already at position 4"},
 		refused: []refusal{
@@ -436,7 +460,7 @@ var scenarios = []scenario{
 	},
 	{
 		name: "a publisher passes over as many events as were shown", given: deliveredFew, act: seekHead.confirmed("skip 1202 events"),
-		then: []string{"publisher sales/partner: active at 1204 after 0 errors"},
+		then: []string{"publisher sales/partner: active at 1204 after 0 errors, free in 4"},
 		refused: []refusal{
 			{seekHead.with("to=head&expected_repeats=0&expected_skips=2&expected_capped=false", `{"to":"head","expected":{"repeats":0,"skips":2,"capped":false}}`, "").by("form json"), conflict, "changed since this page was loaded"},
 		},
@@ -458,29 +482,31 @@ var scenarios = []scenario{
 		refused: []refusal{{rebuildAll.confirmed(""), invalid, "rebuild all campaigns"}, {rebuildAll.because(""), invalid, "reason"}},
 	},
 	{
-		name: "a run is cancelled", given: done(current, startVerify), act: cancelRun,
+		name: "a run is cancelled", given: done(current, startVerify), act: cancelRun, page: "/runs/1",
 		then: []string{"run 1: verify cancelled"},
 		says: "Cancelled run 1", prints: "run 1",
 		again:   refusal{status: conflict, says: "cancelled"},
 		refused: []refusal{{cancelRun.at("9"), missing, "there is no run 9"}},
 	},
 	{
-		name: "an interrupted run is resumed", given: interrupted, act: resumeRun,
+		name: "an interrupted run is resumed", given: interrupted, act: resumeRun, page: "/runs/1",
 		then: []string{"run 1: verify queued"},
 		says: "Resumed run 1", prints: "run 1",
 		again:   refusal{status: conflict, says: "run 1"},
 		refused: []refusal{{resumeRun.at("9"), missing, "there is no run 9"}},
 	},
 	{
-		name: "a rejected row is retried", given: rejected, act: retryRejection,
+		name: "a rejected row is retried", given: rejected, act: retryRejection, page: "/intake/shop",
 		then:    []string{"row 12 of source shop: retrying: the row was corrected"},
 		prints:  "rejected row 1 of source shop is retried by the server that holds the source",
+		again:   refusal{status: conflict, says: "is retrying, not open"},
 		refused: []refusal{{retryRejection.at("nothing 1"), missing, "nothing"}, {retryRejection.at("shop 9"), missing, "9"}},
 	},
 	{
-		name: "a rejected row is discarded", given: rejected, act: discardRejection,
+		name: "a rejected row is discarded", given: rejected, act: discardRejection, page: "/intake/shop",
 		then:   []string{"row 12 of source shop: discarding: a test order"},
 		prints: "rejected row 1 of source shop is discarded by the server that holds the source; its campaign c-1 continues",
+		again:  refusal{status: conflict, says: "is discarding, not open"},
 		refused: []refusal{
 			{discardRejection.because(""), invalid, "reason"},
 			{discardRejection.confirmed(""), invalid, "discard shop 1"},
@@ -488,13 +514,18 @@ var scenarios = []scenario{
 		},
 	},
 	{
-		name: "a source of another journal is handed over", given: foreign, act: handOver,
-		then: []string{"source shop: of this journal"},
+		name: "a source of another journal is handed over", given: foreign, act: handOver, page: "/intake/shop",
+		then:  []string{"source shop: of this journal"},
+		again: refusal{status: conflict, says: "is handed over already"},
 		refused: []refusal{
 			{handOver.because(""), invalid, "reason"},
 			{handOver.confirmed(""), invalid, "hand over shop"},
 			{handOver.at("nothing").confirmed("hand over nothing"), missing, "nothing"},
 		},
+	},
+	{
+		name: "a source of this journal is not handed over", given: rejected, act: handOver,
+		refused: []refusal{{handOver, conflict, "does not belong to another journal"}},
 	},
 }
 

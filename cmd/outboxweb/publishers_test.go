@@ -129,44 +129,6 @@ func TestPublishers_sayThatTheirProcessWasKilled(t *testing.T) {
 	d.said(`"state": "not held"`, `"why": "Its process w-1 crashed or was killed`)
 }
 
-func TestPublishers_areSteered(t *testing.T) {
-	t.Parallel()
-	d := newDesk(t).withPublisher()
-	d.does("publishers", "pause", "scenes/archive", "--reason", "a fire")
-	d.said("paused publisher scenes/archive: it is paused at position 3 of 5, lag: 2 events")
-	d.fails("is already paused", "publishers", "pause", "scenes/archive")
-	d.does("publishers", "reset", "scenes/archive", "--json")
-	d.said(`"status": "paused"`, `"error_count": 0`)
-	d.does("publishers", "resume", "scenes/archive")
-	d.said("resumed publisher scenes/archive: it is active")
-	d.fails("nothing to resume", "publishers", "resume", "scenes/archive")
-	d.does("publishers", "show", "scenes/archive")
-	d.said("recent activity", "publisher_pause a fire")
-}
-
-func TestPublishersSkip_passesOverTheEventInTheWay(t *testing.T) {
-	t.Parallel()
-	d := newDesk(t).withPublisher()
-	d.fails("--reason", "publishers", "skip", "scenes/archive", "4")
-	d.fails("position 4 is", "publishers", "skip", "scenes/archive", "5", "--reason", "x")
-	d.fails("skip anyway", "publishers", "skip", "scenes/archive", "4", "--reason", "x")
-	d.does("publishers", "skip", "scenes/archive", "4", "--reason", "x", "--confirm", "skip anyway")
-	d.said("publisher scenes/archive skips the event at position 4; it is active, lag: 1 event")
-}
-
-func TestPublishersPause_takesOneOrAName(t *testing.T) {
-	t.Parallel()
-	d := newDesk(t).withPublisher()
-	d.fails("name one publisher", "publishers", "pause")
-	d.fails("name one publisher", "publishers", "pause", "scenes/archive", "--name", "archive")
-	d.does("publishers", "pause", "--name", "archive", "--reason", "maintenance")
-	d.said("paused publisher archive in 1 topic; unchanged in 0")
-	d.fails("already paused", "publishers", "pause", "scenes/archive")
-	d.fails("no topic has a publisher hook", "publishers", "resume", "--name", "hook")
-	d.does("publishers", "resume", "--name", "archive", "--json")
-	d.said(`"changed"`, `"publisher": "archive"`)
-}
-
 func TestPublishersSeek_saysWhatItRepeatsOrSkips(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t).withPublisher()

@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -39,6 +40,7 @@ type scenario struct {
 	name    string
 	given   func(*scene)
 	act     act
+	page    string   // offers the action, unless it was done
 	then    []string // the facts that it changes, see scene.facts
 	later   []string // the facts that a worker then changes
 	says    string   // on the page that follows the form
@@ -161,8 +163,9 @@ type scene struct {
 	behind  struct{ journal, projections *sql.DB }
 	worker  *worker.Worker
 	http    http.Handler
-	closed  http.Handler // of a read-only server
-	command []string     // flags
+	closed  http.Handler      // of a read-only server
+	command []string          // flags
+	known   map[string]string // the facts as changes left them
 }
 
 func (h *theatre) scene(t *testing.T) *scene {
@@ -256,7 +259,9 @@ union all select 'skip of ' || campaign_id || ' ' || seq, reason || case when un
 union all select 'note on ' || fingerprint, note from group_notes
 union all select 'operation ' || id, status || ', ' || chosen || ' chosen, ' || waiting || ' waiting, ' || left_alone || ' left'
   || case when acknowledged_at is null then '' else ', acknowledged' end from operations
-union all select 'publisher ' || topic || '/' || publisher, status || ' at ' || position || ' after ' || error_count || ' errors: ' || paused_reason from publisher_progress
+union all select 'publisher ' || topic || '/' || publisher, status || ' at ' || position || ' after ' || error_count || ' errors'
+  || case when last_error = '' then '' else ', ' || last_error end || case when stopped = 0 then '' else ', stopped' end || case when retry_at is null then '' else ', retries' end
+  || case when lease_owner = '' then ', free in ' else ', held in ' end || lease_epoch || ': ' || paused_reason from publisher_progress
 union all select 'run ' || id, kind || ' ' || status from runs
 union all select 'row ' || row_key || ' of source ' || source, status || ': ' || change_reason from intake_rejections
 union all select 'source ' || source, case when owner <> '' and handed_over < owned_since then 'of another journal' else 'of this journal' end from intake_sources`
@@ -295,10 +300,13 @@ func (s *scene) read(db *sql.DB, query string, use func([]string)) {
 // changes calls do and returns the facts that it changed, sorted.
 func (s *scene) changes(do func()) []string {
 	s.t.Helper()
-	before := s.facts()
+	if s.known == nil {
+		s.known = s.facts()
+	}
+	before, all := s.known, []string{}
 	do()
 	after := s.facts()
-	all := []string{}
+	s.known = after
 	for name, is := range after {
 		if was, existed := before[name]; !existed || was != is {
 			all = append(all, name+": "+is)
@@ -388,7 +396,11 @@ func (s *scene) json(a act, key string, role outbox.Role) answer {
 	if key != "" {
 		header.Set("Idempotency-Key", key)
 	}
-	return s.send(s.http, http.MethodPost, "/api/v1"+a.path(), a.json(s.t), role, header)
+	said := s.send(s.http, http.MethodPost, "/api/v1"+a.path(), a.json(s.t), role, header)
+	if said.location != "" && s.send(s.http, http.MethodGet, said.location, "", role, http.Header{}).status != http.StatusOK {
+		s.t.Errorf("it leads to %s, which is not there", said.location)
+	}
+	return said
 }
 
 func (a act) json(t *testing.T) string {
@@ -495,6 +507,7 @@ func (s *scene) wantDone(by surface, c scenario) {
 	if web {
 		s.wantNotAllowed(by, c.act)
 	}
+	s.wantOffer(c, true)
 	before := len(s.records())
 	var said answer
 	wantFacts(s.t, "at once", c.then, s.changes(func() { said = by.do(s, c.act, "k-1", c.act.action.Role()) }))
@@ -513,6 +526,27 @@ func (s *scene) wantDone(by surface, c scenario) {
 		}))
 	}
 	s.wantRecords(before, record{string(c.act.action), "done", c.act.reason, by.by.Actor, by.by.Via, said.request})
+	s.wantOffer(c, c.again.status == 0)
+}
+
+var postForm = regexp.MustCompile(`<form [^>]*method="post"[^>]*>`)
+
+// wantOffer looks for the form of the action on its page, with its phrase and a key.
+func (s *scene) wantOffer(c scenario, want bool) {
+	s.t.Helper()
+	if c.page == "" {
+		return
+	}
+	s.Changed()
+	said := s.send(s.http, http.MethodGet, c.page, "", outbox.RoleAdmin, http.Header{})
+	forms := postForm.FindAllString(said.text, -1)
+	offers := slices.ContainsFunc(forms, func(form string) bool { return strings.Contains(form, ` action="`+c.act.path()+`"`) })
+	if offers && !strings.Contains(said.text, `name="idempotency_key"`) || offers && !strings.Contains(said.text, c.act.confirm) {
+		s.t.Errorf("%s does not have a key, or does not tell the phrase %q", c.page, c.act.confirm)
+	}
+	if said.status != http.StatusOK || offers != want {
+		s.t.Errorf("%s, answered with %d, offers the action: %t, want %t: %s", c.page, said.status, offers, want, forms)
+	}
 }
 
 func (s *scene) wantRecords(before int, want ...record) {
