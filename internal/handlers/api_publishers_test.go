@@ -58,19 +58,6 @@ func TestPublishers_areSteeredThroughTheAPI(t *testing.T) {
 	}
 }
 
-func TestPublishers_skipTheEventInTheWay(t *testing.T) {
-	s := ownSite(t)
-	s.seed("c-1", "scene.a", "scene.b", "scene.c")
-	s.withPublisher(1)
-	s.publisherFails(2, "destination")
-	s.post(archivePath+"/skip", `{"reason":"x"}`).want(t, 422, "position is required")
-	s.post(archivePath+"/skip", `{"position":3,"reason":"x"}`).want(t, 409, "position 2 is")
-	s.post(archivePath+"/skip", `{"position":2}`).want(t, 422, `"reason"`)
-	s.post(archivePath+"/skip", `{"position":2,"reason":"x"}`).want(t, 422, `"confirm"`, "skip anyway")
-	s.post(archivePath+"/skip", `{"position":2,"reason":"x","confirm":"skip anyway"}`).want(t, 200, `"position":2`, `"delivered_position":0`, `"lease":null`)
-	s.get("/audit?action=publisher_skip").want(t, 200, "Publisher scenes/archive skipped event 2 (scene.b) of campaign c-1")
-}
-
 func TestPublishers_seekThroughTheAPI(t *testing.T) {
 	s := ownSite(t)
 	s.seed("c-1", "scene.a", "x", "scene.b", "scene.c")

@@ -131,26 +131,6 @@ func TestAppend_inlineAppliesBeforeItAnswers(t *testing.T) {
 	}
 }
 
-func TestActions_requeueRetryPauseResumeReplay(t *testing.T) {
-	s := ownSite(t)
-	s.seed("c-1", "a", poison, "b", "c")
-	s.pass() // one failure: not dead yet
-	s.get("/api/v1/rows?status=failed").want(t, 200, `"seq":2`, `"is_head":true`, `"blocked_behind":2`)
-	s.post("/api/v1/rows/c-1/2/requeue", `{"reason":"r"}`).want(t, 409, "failed, not dead")
-	s.post("/api/v1/rows/c-1/2/retry", `{"reason":"r","expected":{"status":"failed","attempt_count":1}}`).want(t, 200, `"status":"failed"`)
-	s.work()
-	s.post("/api/v1/rows/c-1/2/requeue", `{"expected":{"attempt_count":1}}`).want(t, 409, "has changed since this page was loaded")
-	s.post("/api/v1/rows/c-1/2/requeue", `{"reason":"seat freed","expected":{"status":"dead","attempt_count":2,"head_seq":2}}`).
-		want(t, 200, `"status":"pending"`, `"attempt_count":0`)
-	s.get("/api/v1/audit?campaign=c-1&action=requeue").want(t, 200, `"reason":"seat freed"`, `"via":"api"`, `"actor":"local"`, `"from":"127.0.0.1"`)
-	s.post("/api/v1/campaigns/c-1/pause", `{"reason":"hold"}`).want(t, 200, `"state":"paused"`, `"reason":"hold"`)
-	s.post("/api/v1/campaigns/c-1/pause", `{}`).want(t, 409, "is already paused")
-	s.post("/api/v1/campaigns/c-1/resume", ``).want(t, 200, `"paused":null`)
-	s.post("/api/v1/campaigns/c-1/replay", `{}`).want(t, 200, `"inserted":0`)
-	s.post("/api/v1/gaps/repair", `{}`).want(t, 200, `"campaigns":0`)
-	s.get("/api/v1/gaps").want(t, 200, `{"items":[],"next_cursor":null}`)
-}
-
 func TestActions_anIdempotencyKeyRepeatsTheAnswer(t *testing.T) {
 	s := ownSite(t)
 	s.seed("c-1", poison)
@@ -166,17 +146,6 @@ func TestActions_anIdempotencyKeyRepeatsTheAnswer(t *testing.T) {
 		s.post("/api/v1/rows/c-1/1/requeue", `{}`, header("Idempotency-Key", wrong)).want(t, 422, "Idempotency-Key")
 		s.submit("/rows/c-1/1/requeue", "", header("Idempotency-Key", wrong)).want(t, 422, "Idempotency-Key")
 	}
-}
-
-func TestRequeueMany_keepsToItsFilter(t *testing.T) {
-	s := ownSite(t)
-	s.seed("c-1", poison, "a", "b")
-	s.seed("c-2", poison)
-	s.work()
-	s.post("/api/v1/rows/requeue", `{"campaign_id":"c-1","limit":10,"reason":"r"}`).want(t, 200, `{"requeued":1,"heads":1,"released":2}`)
-	s.get("/api/v1/rows?status=dead").want(t, 200, `"campaign_id":"c-2"`).lacks(t, `"campaign_id":"c-1"`)
-	s.post("/api/v1/rows/requeue", `{"status":"dead"}`).want(t, 422, `unknown field \"status\"`, "campaign_id, event_type")
-	s.post("/api/v1/rows/requeue", `{"limit":10001}`).want(t, 422, `"limit":"limit must be at most 10000"`)
 }
 
 func TestQueries_thatDoNotParseNameTheParameter(t *testing.T) {

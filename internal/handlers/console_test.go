@@ -184,22 +184,6 @@ func TestForms_sentTwiceAreDoneOnce(t *testing.T) {
 	s.submit("/rows/c-1/2/requeue", "expected_status=dead&expected_attempt_count=2&idempotency_key=another").want(t, 409, "last action: requeue by local")
 }
 
-// twice submits the named form of the page two times, and wants one audit record for it.
-func (s *site) twice(page, form, target, body, action string) {
-	s.t.Helper()
-	html := s.get(page).want(s.t, 200, `id="`+form+`"`).body
-	for _, found := range hiddenKey.FindAllStringSubmatch(html, -1) {
-		if found[1] == form {
-			body += "&idempotency_key=" + found[2]
-		}
-	}
-	s.submit(target, body).want(s.t, http.StatusSeeOther)
-	s.submit(target, body).want(s.t, http.StatusSeeOther)
-	if acts, err := s.store.AuditLog(context.Background(), outbox.AuditFilter{Action: outbox.Action(action)}); err != nil || len(acts.Items) != 1 {
-		s.t.Errorf("%d acts %s on record, %v, want one", len(acts.Items), action, err)
-	}
-}
-
 // An action is done even if the page that shows it cannot name it.
 func TestForms_doneWithoutTheirRecordLeadOn(t *testing.T) {
 	s := ownSite(t)
@@ -210,16 +194,6 @@ func TestForms_doneWithoutTheirRecordLeadOn(t *testing.T) {
 	if err != nil || rec.Code != http.StatusSeeOther || rec.Header().Get("Location") != "/campaigns/c-1" {
 		t.Errorf("%d to %q, %v", rec.Code, rec.Header().Get("Location"), err)
 	}
-}
-
-func TestForms_ofSkipsAndOperationsSentTwiceAreDoneOnce(t *testing.T) {
-	s := ownSite(t).trouble()
-	s.twice("/campaigns/c-1/events/2", "skip-form", "/rows/c-1/2/skip", "reason=gone&confirm=skip+c-1+2", "skip")
-	s.twice("/campaigns/c-1", "unskip-form-1", "/campaigns/c-1/events/2/unskip", "return_to=campaign", "unskip")
-	s = newSite(t).blocked(2)
-	s.post("/api/v1/operations", `{"filter":{}}`).want(t, 202)
-	s.twice("/operations/1", "cancel-form", "/operations/1/cancel", "expected_status=running", "operation_cancel")
-	s.twice("/operations/1", "acknowledge-form", "/operations/1/acknowledge", "expected_status=cancelled", "operation_acknowledge")
 }
 
 func TestAbout_tellsOfDatabasesSettingsAndWhatLookingCosts(t *testing.T) {

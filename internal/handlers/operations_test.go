@@ -45,34 +45,6 @@ func (s *site) blocked(n int) *site {
 	return s
 }
 
-func TestOperationAPI_fromPreviewToAcknowledged(t *testing.T) {
-	s := ownSite(t).blocked(3)
-	p := decodeAs[outbox.OperationPreview](t, s.post("/api/v1/operations/preview", `{"filter":{}}`).want(t, 200, `"estimated_seconds":null`, `"confirm":""`))
-	if p.Rows != 3 || p.Released != 6 || p.Campaigns.Total != 3 || len(p.Groups) != 1 {
-		t.Errorf("preview is %+v", p)
-	}
-	s.post("/api/v1/operations", `{"filter":{},"expected_rows":2}`).want(t, 409, "3 dead rows are selected now, not 2")
-	a := s.post("/api/v1/operations", `{"kind":"requeue","filter":{"fingerprint":""},"canary":true,"expected_rows":3,"expected_released":6,"reason":"mended"}`).want(t, 202, `"status":"running"`, `"chosen":3`)
-	op := decodeAs[outbox.Operation](t, a)
-	target := fmt.Sprintf("/api/v1/operations/%d", op.ID)
-	if to := a.Header.Get("Location"); to != target {
-		t.Errorf("it is followed at %q, want %q", to, target)
-	}
-	s.post(target+"/acknowledge", "{}").want(t, 409, "still running")
-	s.stepAll()
-	s.get(target).want(t, 200, `"requeued":1`, `"waiting":2`, `"watched":[{"campaign_id":"c-1"`)
-	s.pass()
-	s.stepAll()
-	s.get(target).want(t, 200, `"status":"stopped"`, "failed again with the same error", `"failed_again":1`, `"left":2`, `"new_failures":[]`)
-	s.get(target+"/rows?status=failed_again").want(t, 200, `"campaign_id":"c-1"`, `"failed_fingerprint":"seat`).lacks(t, `"campaign_id":"c-2"`)
-	s.get("/api/v1/operations?acknowledged=false&status=stopped").want(t, 200, fmt.Sprintf(`"id":%d`, op.ID))
-	s.post(target+"/cancel", `{"expected":{"status":"running"}}`).want(t, 409, "it is stopped, not running")
-	s.post(target+"/acknowledge", `{"reason":"not mended","expected":{"status":"stopped"}}`).want(t, 200, `"acknowledged_by":"local"`)
-	s.get("/api/v1/operations?acknowledged=false").want(t, 200, `"items":[]`)
-	s.get("/api/v1/audit?action=operation_acknowledge").want(t, 200, `"reason":"not mended"`)
-	s.get("/api/v1/audit?action=operation_start").want(t, 200, `"reason":"mended"`)
-}
-
 func TestOperationAPI_saysWhatIsWrong(t *testing.T) {
 	s := ownSite(t).blocked(1)
 	s.refuses([]refusedAsk{
@@ -120,40 +92,6 @@ func TestRequeueAll_isOfferedWhileARowIsDead(t *testing.T) {
 	blocked.get("/rows?status=dead&event_type=unknown").want(t, 200, "No rows match.").lacks(t, "Requeue all dead")
 }
 
-func TestOperationPages_startOnceAndLeadToTheOperation(t *testing.T) {
-	s := ownSite(t).blocked(2)
-	s.get("/rows?status=dead").want(t, 200, `href="/operations/new" data-testid="requeue-all"`)
-	page := s.get("/operations/new?event_type="+poison).want(t, 200, "2 dead rows of 2 campaigns become pending again", "2 of them are heads of their campaigns",
-		"4 rows behind are released", `href="/campaigns/c-1"`, "unknown: too little was applied lately", `name="canary" value="yes" checked`,
-		"outboxweb requeue --dead --canary --event-type="+poison).lacks(t, `name="confirm"`)
-	form := fieldsOf(page)
-	form.Set("canary", "yes")
-	form.Set("reason", "mended")
-	if form.Get("expected_rows") != "2" || form.Get("expected_released") != "4" || len(form.Get("idempotency_key")) < 20 {
-		t.Fatalf("the form sends %v", form)
-	}
-	var to string
-	for range 2 {
-		to = s.submit("/operations", form.Encode()).want(t, http.StatusSeeOther).Header.Get("Location")
-	}
-	if !strings.HasPrefix(to, "/operations/1") {
-		t.Errorf("the second submission leads to %q", to)
-	}
-	s.get("/api/v1/operations").want(t, 200, `"id":1`).lacks(t, `"id":2`)
-	if other := fieldsOf(s.get("/operations/new")).Get("idempotency_key"); other == form.Get("idempotency_key") {
-		t.Error("two pages have the same key")
-	}
-	s.get("/operations/new").want(t, 200, "Nothing to requeue")
-	s.get("/operations/1").want(t, 200, "Operation 1: requeue of 2 rows", "running", "No worker is running", `data-testid="operation-cancel"`, "canary")
-	s.stepAll()
-	s.pass()
-	s.stepAll()
-	s.get("/operations/1?status=failed_again").want(t, 200, "stopped", "✕ failed again 1", `data-testid="result-c-1-2"`, "requeued in canary", `data-testid="operation-acknowledge"`).lacks(t, `data-testid="result-c-2-2"`)
-	s.get("/operations").want(t, 200, `id="operation-1"`, "not acknowledged")
-	s.submit("/operations/1/cancel", "expected_status=running").want(t, 409, "it is stopped, not running")
-	s.lands(s.submit("/operations/1/acknowledge", "expected_status=stopped&reason=seen")).want(t, 200, "Acknowledged operation 1.", "by local").lacks(t, `data-testid="operation-acknowledge"`)
-}
-
 func TestOperationPages_ofNamedRows(t *testing.T) {
 	s := ownSite(t)
 	s.seed("a/b", poison, "b")
@@ -184,43 +122,6 @@ func TestOperationPages_ofNoRowTickedAskForOne(t *testing.T) {
 	s.get("/operations/new?"+hidden[1]+"="+hidden[2]+"&rows=c-1%2F2").want(t, 200, "Requeue 1 row")
 }
 
-func TestOperationPages_wantThePhraseWhereItIsLarge(t *testing.T) {
-	s := ownSite(t)
-	types := make([]string, 500)
-	for i := range types {
-		types[i] = "a"
-	}
-	s.seed("c-1", poison)
-	s.work()
-	for range 3 {
-		s.seed("c-1", types...)
-	}
-	page := s.get("/operations/new").want(t, 200, "1,500 rows behind are released", `pattern="requeue 1 rows"`, "--confirm=")
-	const phrase = `"confirm":"requeue 1 rows"`
-	s.post("/api/v1/operations", `{"filter":{}}`).want(t, 422, phrase)
-	s.post("/api/v1/rows/requeue", `{}`).want(t, 422, phrase)
-	form := fieldsOf(page)
-	s.submit("/operations", form.Encode()).want(t, 422, "to confirm it, type: requeue 1 rows")
-	form.Set("confirm", "requeue 1 rows")
-	s.submit("/operations", form.Encode()).want(t, http.StatusSeeOther)
-}
-
-func TestRequeue_wantsThePhraseWhereItReleasesMany(t *testing.T) {
-	s := ownSite(t)
-	s.seed("c-1", poison)
-	s.work()
-	for range 3 {
-		s.seed("c-1", slices.Repeat([]string{"a"}, 400)...)
-	}
-	const row, phrase = "/rows/c-1/1/requeue", "release 1200 rows"
-	s.get(row).want(t, 200, "type <strong>"+phrase+"</strong>", "--confirm &#39;"+phrase+"&#39;", "&#34;confirm&#34;:&#34;"+phrase+"&#34;")
-	s.submit(row, "").want(t, 422, "to confirm it, type: "+phrase)
-	s.post("/api/v1"+row, `{"reason":"fixed"}`).want(t, 422, `"confirm":"`+phrase+`"`, "releases 1,200 rows", `"errors":{"confirm":`)
-	s.post("/api/v1"+row, `{"reason":"fixed","confirm":"yes"}`).want(t, 422, `"confirm":"`+phrase+`"`)
-	s.post("/api/v1/rows/c-1/1/retry", `{"confirm":"yes"}`).want(t, 422, `unknown field \"confirm\"`)
-	s.post("/api/v1"+row, `{"reason":"fixed","confirm":"`+phrase+`"}`).want(t, 200, `"status":"pending"`)
-}
-
 func TestOperationPages_takeTheFirstOfVeryMany(t *testing.T) {
 	s := ownSite(t).blocked(2)
 	s.get("/operations/new?limit=1").want(t, 200, "1 dead row of 1 campaign becomes", "Only the first 1 match is included").lacks(t, `href="/campaigns/c-2"`)
@@ -230,4 +131,30 @@ with recursive n (i) as (select 100 union all select i + 1 from n where i < 100 
 select 'c-1', i, 'a', 'dead', 1, i, i, i from n`, outbox.MaxOperation)
 	s.post("/api/v1/operations/preview", `{"filter":{}}`).want(t, 422, "more than 20000 dead rows match")
 	s.get("/operations/new").want(t, 200, "20,000 dead rows", "Only the first 20,000 matches are included", `name="limit" value="20000"`)
+}
+
+func TestOperationPages_sayWhatItDoesAndWhatCameOfIt(t *testing.T) {
+	t.Parallel()
+	s := newSite(t).blocked(2)
+	s.get("/rows?status=dead").want(t, 200, `href="/operations/new" data-testid="requeue-all"`)
+	page := s.get("/operations/new?event_type="+poison).want(t, 200, "2 dead rows of 2 campaigns become pending again", "2 of them are heads of their campaigns",
+		"4 rows behind are released", `href="/campaigns/c-1"`, "unknown: too little was applied lately", `name="canary" value="yes" checked`,
+		"outboxweb requeue --dead --canary --event-type="+poison).lacks(t, `name="confirm"`)
+	form := fieldsOf(page)
+	if form.Get("expected_rows") != "2" || form.Get("expected_released") != "4" || len(form.Get("idempotency_key")) < 20 {
+		t.Fatalf("the form sends %v", form)
+	}
+	if other := fieldsOf(s.get("/operations/new")).Get("idempotency_key"); other == form.Get("idempotency_key") {
+		t.Error("two pages have the same key")
+	}
+	form.Set("canary", "yes")
+	s.submit("/operations", form.Encode()).want(t, http.StatusSeeOther)
+	s.get("/operations/new").want(t, 200, "Nothing to requeue")
+	s.get("/operations/1").want(t, 200, "Operation 1: requeue of 2 rows", "running", "No worker is running", "canary")
+	s.stepAll()
+	s.pass()
+	s.stepAll()
+	s.get("/operations/1?status=failed_again").want(t, 200, "stopped", "✕ failed again 1", `data-testid="result-c-1-2"`, "requeued in canary").lacks(t, `data-testid="result-c-2-2"`)
+	s.get("/api/v1/operations/1/rows?status=failed_again").want(t, 200, `"campaign_id":"c-1"`).lacks(t, `"campaign_id":"c-2"`)
+	s.get("/operations").want(t, 200, `id="operation-1"`, "not acknowledged")
 }

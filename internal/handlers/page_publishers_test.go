@@ -80,30 +80,6 @@ values ('a', 'well', $1, '{"event_types":["*"]}', 10, 4, 1, 1, 'w', 410244480000
 	s.get("/instances").want(t, 200, `href="/publishers/scenes/archive"`)
 }
 
-func TestPublisherPages_act(t *testing.T) {
-	s := ownSite(t)
-	s.seed("c-1", "scene.a", "scene.b", "scene.c")
-	s.withPublisher(1)
-	s.submitted(archivePage+"/pause", url.Values{"reason": {"a fire"}}).want(t, 200, "Paused publisher scenes/archive.", "a fire", "Paused by local 0 s ago: a fire.", `data-testid="publisher-resume"`).
-		lacks(t, `data-testid="publisher-pause"`)
-	s.submit(archivePage+"/pause", "").want(t, 409, "is already paused", `href="`+archivePage+`" data-testid="back">`, "Refresh")
-	s.submitted(archivePage+"/resume", nil).want(t, 200, "Resumed publisher scenes/archive")
-	s.publisherFails(2, "destination")
-	s.get(archivePage).want(t, 200, "as far as its answer says", "type <strong>skip anyway</strong>", "Failed after 10 errors")
-	skip := url.Values{"position": {"2"}, "reason": {"they will not have it"}}
-	s.submit(archivePage+"/skip", skip.Encode()).want(t, 422, "skip anyway")
-	s.submit(archivePage+"/skip", url.Values{"position": {"3"}, "reason": {"x"}, "confirm": {"skip anyway"}}.Encode()).want(t, 409, "position 2 is")
-	s.submit(archivePage+"/skip", "").want(t, 422, "Position is required")
-	skip.Set("confirm", "skip anyway")
-	s.submitted(archivePage+"/skip", skip).want(t, 200, "skipped event 2 (scene.b) of campaign c-1").lacks(t, `data-testid="publisher-error"`)
-	s.publisherFails(3, "event")
-	s.submitted(archivePage+"/reset", url.Values{"reason": {"mended"}}).want(t, 200, "Reset publisher scenes/archive")
-	s.get("/audit").want(t, 200, `<a href="`+archivePage+`">publisher scenes/archive</a>`)
-	for _, act := range []string{"pause", "resume", "reset", "skip", "test", "seek"} {
-		s.submit("/publishers/scenes/nothing/"+act, "position=1&reason=x&to=head").want(t, 404, "no publisher scenes/nothing")
-	}
-}
-
 // A Go function may not say what is at fault, and the page does not claim to know.
 func TestPublisherPages_sayWhatAFunctionSaidOfItsError(t *testing.T) {
 	s := ownSite(t)
@@ -204,36 +180,4 @@ func TestSeekPage_saysWhatItDoesAndAsks(t *testing.T) {
 		s.get(seekPath+"?"+query, byForm).want(t, 200, `data-fields="`+field+`"`)
 	}
 	s.get(seekPath+"?to=end").want(t, 422, "head, beginning, position or time")
-}
-
-func TestSeekPage_skipsOnlyWithThePhrase(t *testing.T) {
-	s := ownSite(t)
-	s.seed("c-1", slices.Repeat([]string{"scene.a"}, 121)...)
-	s.withPublisher(1)
-	form := url.Values{"to": {"head"}, "expected_repeats": {"0"}, "expected_skips": {"120"}, "expected_capped": {"false"}, "reason": {"they have <them>"}, "idempotency_key": {"k"}}
-	for _, typed := range []string{"", "skip", "skip 2 events"} {
-		form.Set("confirm", typed)
-		s.submit(seekPath, form.Encode(), byForm).want(t, 200, "to confirm it, type: skip 120 events", `data-fields="confirm"`)
-	}
-	form.Set("confirm", "skip 120 events")
-	form.Set("reason", "")
-	s.submit(seekPath, form.Encode()).want(t, 422, ">skip 120 events</dd>")
-	form.Set("reason", "x")
-	form.Set("expected_skips", "0")
-	s.submit(seekPath, form.Encode()).want(t, 409, "has changed since this page was loaded")
-	s.submit(seekPath, "reason=x").want(t, 422, "Choose a new position")
-	s.get("/api/v1/audit?outcome=done").want(t, 200, `"items":[]`)
-	if p := decodeAs[outbox.Publisher](t, s.get(archivePath)); p.Position != 1 {
-		t.Errorf("a refused seek moved the position to %d", p.Position)
-	}
-
-	form.Set("expected_skips", "120")
-	for range 2 { // sent twice, done once
-		s.submitted(seekPath, form).want(t, 200, "from position 1 to 121: 120 events skipped")
-	}
-	s.submitted(seekPath, url.Values{"to": {"position"}, "position": {"1"}}).want(t, 200, "from position 121 to 1: 120 events repeated")
-	s.submit(seekPath, "to=position&position=1").want(t, 409, "is already at position 1")
-	if acts := decodeAs[outbox.Page[outbox.AuditEntry]](t, s.get("/api/v1/audit?action=publisher_seek&outcome=done")); len(acts.Items) != 2 {
-		t.Errorf("%d seeks are recorded, want 2", len(acts.Items))
-	}
 }

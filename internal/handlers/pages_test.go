@@ -66,39 +66,6 @@ func TestLivePart_isReadAloneAndAnswers304WhenUnchanged(t *testing.T) {
 	}
 }
 
-func TestForms_workWithoutJavaScript(t *testing.T) {
-	s := ownSite(t).trouble()
-	landing := func(a answer) string { return a.want(t, http.StatusSeeOther).Header.Get("Location") }
-
-	s.get("/campaigns/c-1/events/2").want(t, 200, `name="expected_status" value="dead"`, `name="expected_attempt_count" value="2"`, `data-testid="requeue"`, "2 rows behind it are released")
-	s.lands(s.submit("/rows/c-1/2/requeue", "expected_status=dead&expected_attempt_count=2&reason="+url.QueryEscape("<i>freed</i>"))).want(t, 200, "Requeued event 2 of campaign c-1", "local via page", "reason: &lt;i&gt;freed&lt;/i&gt;", `verified: <a href="/runs/new?campaign=c-1&amp;kind=verify">`).lacks(t, "<i>freed")
-	s.submit("/rows/c-1/2/requeue", "expected_status=dead").want(t, 409, "has changed since this page was loaded: status is pending, not dead")
-
-	s.work()
-	s.get("/rows?status=dead").want(t, 200, `data-testid="requeue-all"`, `id="row-c-1-2"`)
-	if to := landing(s.get("/rows/requeue?campaign=c-1&limit=3")); to != "/operations/new?campaign=c-1&limit=3" {
-		t.Errorf("the bulk requeue leads to %q", to)
-	}
-	s.post("/api/v1/rows/requeue", `{"campaign_id":"c-1"}`).want(t, 200)
-
-	s.get("/campaigns/c-1").want(t, 200, `data-testid="pause"`, `data-testid="replay"`).lacks(t, `data-testid="resume"`)
-	s.lands(s.submit("/campaigns/c-1/pause", "reason=hold")).want(t, 200, "Paused campaign c-1.", `data-testid="resume"`).lacks(t, `data-testid="pause"`)
-	s.lands(s.submit("/campaigns/c-1/resume", "")).want(t, 200, "Resumed campaign c-1.")
-	s.lands(s.submit("/campaigns/c-1/replay", "")).want(t, 200, "Replayed campaign c-1: nothing was missing.")
-	if to := landing(s.submit("/campaigns/c-2/pause", "return_to=overview")); !strings.HasPrefix(to, "/?act=") {
-		t.Errorf("an act on the overview leads to %q", to)
-	}
-}
-
-func TestRetry_isOfferedForAFailedHeadOnly(t *testing.T) {
-	s := ownSite(t)
-	s.seed("c-1", poison, "a")
-	s.pass()
-	s.get("/campaigns/c-1/events/1").want(t, 200, `data-testid="retry"`).lacks(t, `data-testid="requeue"`)
-	s.get("/campaigns/c-1/events/2").want(t, 200, "Waiting behind event 1").lacks(t, `data-testid="retry"`, `data-testid="requeue"`)
-	s.lands(s.submit("/rows/c-1/1/retry", "expected_status=failed&expected_attempt_count=1")).want(t, 200, "Retried event 1 of campaign c-1: due now.")
-}
-
 func TestPages_haveNoInlineCodeAndStayBelowTheBasePath(t *testing.T) {
 	s := ownSite(t, func(c *Config) { c.BasePath = "/ops/outbox/" }).trouble()
 	address := regexp.MustCompile(`(?:href|action|src|hx-get|hx-post)="([^"]*)"`)
@@ -196,19 +163,19 @@ func TestFlash_saysWhatHasHappenedSince(t *testing.T) {
 	}
 }
 
-func TestRowPage_givesUpOnAFailingHead(t *testing.T) {
-	s := ownSite(t)
-	s.seed("c-1", poison, "b")
-	s.seed("c-2", "a")
-	s.pass()
-	s.get("/campaigns/c-1/events/1").want(t, 200, `data-testid="dead-letter"`, `action="/rows/c-1/1/dead-letter"`, "1 row behind it waits until then", "outboxweb dead-letter --reason")
-	s.get("/campaigns/c-1/events/2").want(t, 200).lacks(t, `data-testid="dead-letter"`)
-	s.post("/api/v1/rows/c-1/2/dead-letter", `{}`).want(t, 409, "is not the head of its campaign")
-	s.post("/api/v1/rows/c-1/1/dead-letter", `{"expected":{"status":"failed","attempt_count":7}}`).want(t, 409, "has changed since this page was loaded")
-	s.lands(s.submit("/rows/c-1/1/dead-letter", "expected_status=failed&expected_attempt_count=1&reason=waits")).want(t, 200, "Dead-lettered event 1 of campaign c-1: not retried until it is requeued.", `data-testid="requeue"`).lacks(t, `data-testid="dead-letter"`)
-	s.get("/audit?action=dead_letter").want(t, 200, "Dead-lettered event 1", "waits")
-	s.get("/api/v1/summary").want(t, 200, `"dead":1`, `"blocked":1`)
-	s.post("/api/v1/rows/c-1/1/dead-letter", `{}`).want(t, 409, "is already dead")
-	s.post("/api/v1/rows/c-1/1/requeue", `{}`).want(t, 200, `"status":"pending"`)
-	s.post("/api/v1/rows/c-1/1/dead-letter", `{}`).want(t, 409, "has not failed")
+func TestForms_leadBackToWhereTheyAre(t *testing.T) {
+	t.Parallel()
+	s := newSite(t).trouble()
+	landing := func(a answer) string { return a.want(t, http.StatusSeeOther).Header.Get("Location") }
+	to := landing(s.submit("/rows/c-1/2/requeue", "reason="+url.QueryEscape("<i>freed</i>")))
+	s.get(to).want(t, 200, "local via page", "reason: &lt;i&gt;freed&lt;/i&gt;", `verified: <a href="/runs/new?campaign=c-1&amp;kind=verify">`).lacks(t, "<i>freed")
+	if to := landing(s.get("/rows/requeue?campaign=c-1&limit=3")); to != "/operations/new?campaign=c-1&limit=3" {
+		t.Errorf("the bulk requeue leads to %q", to)
+	}
+	for from, want := range map[string]string{"overview": "/?act=", "campaign": "/campaigns/c-1?act=", "": "/campaigns/c-1/events/2?act="} {
+		s.work()
+		if to := landing(s.submit("/rows/c-1/2/requeue", "return_to="+from)); !strings.HasPrefix(to, want) {
+			t.Errorf("an action on %q leads to %q", from, to)
+		}
+	}
 }

@@ -116,38 +116,6 @@ func checkRefused(t *testing.T, what string, of route, got outbox.AuditEntry, re
 	}
 }
 
-func TestAction_thatTheStoreRefusesLeavesOneRecord(t *testing.T) {
-	s := ownSite(t)
-	s.seed("c-1", "a", "a")
-	s.withPublisher(0)
-	for _, refused := range []struct {
-		act    answer
-		status int
-		action outbox.Action
-		reason string
-	}{
-		{s.post("/api/v1/campaigns/c-1/resume", `{"reason":"one"}`), 409, outbox.ActionResume, "one"},
-		{s.submit("/campaigns/c-1/resume", "reason=two"), 409, outbox.ActionResume, "two"},
-		{s.post("/api/v1/rows/c-1/1/requeue", `{"reason":"three"}`), 409, outbox.ActionRequeue, "three"},
-		{s.post("/api/v1/runs/7/cancel", `{"reason":"four"}`), 404, outbox.ActionRunCancel, "four"},
-		{s.submit("/publishers/scenes/archive/seek", "to=position&position=99&reason=five"), 422, outbox.ActionPublisherSeek, "five"},
-		{s.submit("/publishers/scenes/archive/seek", "to=position&position=x&reason=six"), 422, outbox.ActionPublisherSeek, "six"},
-	} {
-		if refused.act.StatusCode != refused.status {
-			t.Errorf("%s: %d %.300s", refused.reason, refused.act.StatusCode, refused.act.body)
-		}
-		var found []outbox.AuditEntry
-		for _, a := range s.allActions() {
-			if a.RequestID == refused.act.Header.Get("X-Request-Id") {
-				found = append(found, a)
-			}
-		}
-		if len(found) != 1 || found[0].Action != refused.action || found[0].Outcome != outbox.AuditRefused || refused.reason != "six" && found[0].Reason != refused.reason {
-			t.Errorf("%s: the records are %+v", refused.reason, found)
-		}
-	}
-}
-
 func TestAction_ofWhoLacksTheRoleLeavesARecord(t *testing.T) {
 	s := ownSite(t)
 	who := outbox.Identity{Name: "vera", Auth: outbox.AuthJWT, Role: outbox.RoleViewer}
