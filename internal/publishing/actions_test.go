@@ -227,46 +227,6 @@ func TestPause_thenResumeKeepTheHolder(t *testing.T) {
 	}
 }
 
-func TestResume_clearsWhatWentWrong(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	failedSubscription(f)
-	f.Exec(`update publisher_progress set stopped = 1, lease_owner = 'w', lease_epoch = 2`)
-	if _, err := f.progress.Pause(f.Ctx, ana(""), archive); err != nil {
-		t.Fatal(err)
-	}
-	f.isNow(archive, `paused at 1/0 errors 10 "status 500" at 2 retry true stopped 1 acts 1 lease "w" 2 paused "ana"`)
-	if _, err := f.progress.Resume(f.Ctx, ana(""), archive); err != nil {
-		t.Fatal(err)
-	}
-	f.isNow(archive, `active at 1/0 errors 0 "" at 0 retry false stopped 0 acts 2 lease "w" 2 paused ""`)
-}
-
-func TestReset_keepsAPause(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	failedSubscription(f)
-	if _, err := f.progress.Pause(f.Ctx, ana(""), archive); err != nil {
-		t.Fatal(err)
-	}
-	if p, err := f.progress.Reset(f.Ctx, ana(""), archive); err != nil || p.Paused == nil {
-		t.Fatalf("%+v, %v", p, err)
-	}
-	f.isNow(archive, `paused at 1/0 errors 0 "" at 0 retry false stopped 0 acts 2 lease "" 0 paused "ana"`)
-	_, err := f.progress.Reset(f.Ctx, ana(""), archive)
-	refused(t, err, outbox.ErrConflict, "is paused and has no errors", "nothing to reset")
-	f.failing(archive, 2, outbox.EventError)
-	if p, err := f.progress.Reset(f.Ctx, ana(""), archive); err != nil || p.Status != outbox.PublisherActive {
-		t.Fatalf("a failed one: %+v, %v", p, err)
-	}
-	f.Exec(`update publisher_progress set last_error = 'once', last_error_at = 1`) // recovered, but kept
-	_, err = f.progress.Resume(f.Ctx, ana(""), archive)
-	refused(t, err, outbox.ErrConflict, "nothing to resume")
-	if p, err := f.progress.Reset(f.Ctx, ana(""), archive); err != nil || p.LastError != "" {
-		t.Fatalf("what was overcome: %+v, %v", p, err)
-	}
-}
-
 func TestResume_ofManyAtOnceExactlyOneWins(t *testing.T) {
 	t.Parallel()
 	f := open(t)
@@ -344,56 +304,6 @@ func TestActions_listsThoseOnOneSubscription(t *testing.T) {
 	if r := refused(t, err, outbox.ErrConflict); strings.Contains(r.Error(), "publisher") {
 		t.Errorf("a refusal about a row tells of a publisher: %s", r)
 	}
-}
-
-func TestSkipEvent_takesOnlyTheOneInTheWay(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	failedSubscription(f)
-	f.heldBy(archive, "worker-1", 4)
-	f.Unchanged(func() {
-		_, err := f.progress.SkipEvent(f.Ctx, ana("known"), archive, 3)
-		refused(t, err, outbox.ErrConflict, "position 3 is not blocking", "position 2 is", `event 2 (scene.b) of campaign "c"`)
-		_, err = f.progress.SkipEvent(f.Ctx, ana("  "), archive, 2)
-		if r := refused(t, err, outbox.ErrInvalid, "requires a reason"); r.Field != "reason" {
-			t.Errorf("the refusal is about %q", r.Field)
-		}
-	})
-	p, err := f.progress.SkipEvent(f.Ctx, ana("known"), archive, 2)
-	if err != nil || p.Position != 2 || p.Lease != nil || p.Status != outbox.PublisherActive || p.LagEvents != 1 {
-		t.Fatalf("skipped: %+v, %v", p, err)
-	}
-	f.isNow(archive, `active at 2/0 errors 0 "" at 0 retry false stopped 0 acts 1 lease "" 5 paused ""`)
-	if after := string(f.DoneActions()[0].After); !strings.Contains(after, `"skip":{"position":2,"campaign_id":"c","seq":2,"event_type":"scene.b"}`) {
-		t.Errorf("the record has %s", after)
-	}
-	_, err = f.progress.SkipEvent(f.Ctx, ana("known"), archive, 3)
-	refused(t, err, outbox.ErrConflict, "no event is blocking", "last action: skip by ana")
-}
-
-func TestSkipEvent_doesNotMendADestination(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	failedSubscription(f)
-	f.failing(archive, 2, outbox.DestinationError)
-	f.Exec(`update publisher_progress set stopped = 1`)
-	for _, typed := range []string{"", "skip", "skip 1 events"} {
-		o := script("known")
-		o.Confirm = typed
-		f.Unchanged(func() {
-			_, err := f.progress.SkipEvent(f.Ctx, o, archive, 2)
-			if r := refused(t, err, outbox.ErrInvalid, "came from its destination", "skip anyway"); r.Field != "confirm" {
-				t.Errorf("the refusal is about %q", r.Field)
-			}
-		})
-	}
-	o := script("known")
-	o.Confirm = "skip anyway"
-	if _, err := f.progress.SkipEvent(f.Ctx, o, archive, 2); err != nil {
-		t.Fatal(err)
-	}
-	// The destination is gone for the next event as well.
-	f.isNow(archive, `failed at 2/0 errors 10 "status 500" at 0 retry true stopped 1 acts 1 lease "" 1 paused ""`)
 }
 
 func TestRecordTestDelivery_leavesTheSubscriptionAsItIs(t *testing.T) {
