@@ -29,6 +29,7 @@ import (
 	"github.com/outboxweb/outboxweb/internal/projection"
 	"github.com/outboxweb/outboxweb/internal/runs"
 	"github.com/outboxweb/outboxweb/internal/store"
+	"github.com/outboxweb/outboxweb/internal/storetest"
 	"github.com/outboxweb/outboxweb/internal/worker"
 )
 
@@ -245,57 +246,33 @@ func (s *scene) facts() map[string]string {
 	s.t.Helper()
 	facts := map[string]string{}
 	for query, db := range map[string]*sql.DB{journalFacts: s.behind.journal, projectionFacts: s.behind.projections} {
-		s.read(db, query, func(fields []string) { facts[fields[0]] = strings.TrimSuffix(fields[1], ": ") })
+		for _, text := range storetest.Texts(s.t, db, query) {
+			name, is, _ := strings.Cut(text, ": ")
+			facts[name] = strings.TrimSuffix(is, ": ")
+		}
 	}
 	return facts
 }
 
 const (
 	journalFacts = `
-select 'campaign ' || campaign_id, 'applied ' || applied_seq || case when paused_at is null then '' else ', paused: ' || paused_reason end from campaigns
-union all select 'row ' || campaign_id || ' ' || seq, status || ' after ' || attempt_count
+select 'campaign ' || campaign_id || ': ' || 'applied ' || applied_seq || case when paused_at is null then '' else ', paused: ' || paused_reason end from campaigns
+union all select 'row ' || campaign_id || ' ' || seq || ': ' || status || ' after ' || attempt_count
   || case when next_attempt_at > updated_at then ', waits' else '' end from projection_apply_outbox
-union all select 'skip of ' || campaign_id || ' ' || seq, reason || case when undone_at is null then '' else ', undone: ' || undone_reason end from skips
-union all select 'note on ' || fingerprint, note from group_notes
-union all select 'operation ' || id, status || ', ' || chosen || ' chosen, ' || waiting || ' waiting, ' || left_alone || ' left'
+union all select 'skip of ' || campaign_id || ' ' || seq || ': ' || reason || case when undone_at is null then '' else ', undone: ' || undone_reason end from skips
+union all select 'note on ' || fingerprint || ': ' || note from group_notes
+union all select 'operation ' || id || ': ' || status || ', ' || chosen || ' chosen, ' || waiting || ' waiting, ' || left_alone || ' left'
   || case when acknowledged_at is null then '' else ', acknowledged' end from operations
-union all select 'publisher ' || topic || '/' || publisher, status || ' at ' || position || ' after ' || error_count || ' errors'
+union all select 'publisher ' || topic || '/' || publisher || ': ' || status || ' at ' || position || ' after ' || error_count || ' errors'
   || case when last_error = '' then '' else ', ' || last_error end || case when stopped = 0 then '' else ', stopped' end || case when retry_at is null then '' else ', retries' end
   || case when lease_owner = '' then ', free in ' else ', held in ' end || lease_epoch || ': ' || paused_reason from publisher_progress
-union all select 'run ' || id, kind || ' ' || status from runs
-union all select 'row ' || row_key || ' of source ' || source, status || ': ' || change_reason from intake_rejections
-union all select 'source ' || source, case when owner <> '' and handed_over < owned_since then 'of another journal' else 'of this journal' end from intake_sources`
+union all select 'run ' || id || ': ' || kind || ' ' || status from runs
+union all select 'row ' || row_key || ' of source ' || source || ': ' || status || ': ' || change_reason from intake_rejections
+union all select 'source ' || source || ': ' || case when owner <> '' and handed_over < owned_since then 'of another journal' else 'of this journal' end from intake_sources`
 	projectionFacts = `
-select 'projection ' || projection, case when paused_at is null then 'live' else 'paused: ' || reason end from projection_versions
-union all select 'projection ' || projection || ' in ' || campaign_id, state || ' at ' || applied_seq || ': ' || reason from projection_cursors`
+select 'projection ' || projection || ': ' || case when paused_at is null then 'live' else 'paused: ' || reason end from projection_versions
+union all select 'projection ' || projection || ' in ' || campaign_id || ': ' || state || ' at ' || applied_seq || ': ' || reason from projection_cursors`
 )
-
-// read calls use with each row of a query, all as text.
-func (s *scene) read(db *sql.DB, query string, use func([]string)) {
-	s.t.Helper()
-	rows, err := db.Query(query)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	defer rows.Close()
-	columns, err := rows.Columns()
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	for rows.Next() {
-		values, into := make([]string, len(columns)), make([]any, len(columns))
-		for i := range values {
-			into[i] = &values[i]
-		}
-		if err := rows.Scan(into...); err != nil {
-			s.t.Fatal(err)
-		}
-		use(values)
-	}
-	if err := rows.Err(); err != nil {
-		s.t.Fatal(err)
-	}
-}
 
 // changes calls do and returns the facts that it changed, sorted.
 func (s *scene) changes(do func()) []string {
@@ -321,15 +298,10 @@ func (s *scene) changes(do func()) []string {
 	return all
 }
 
-// record is what an audit record says of an action.
-type record struct{ Action, Outcome, Reason, Actor, Via, RequestID string }
-
-func (s *scene) records() (all []record) {
+// records are what audit records say, oldest first.
+func (s *scene) records() []string {
 	s.t.Helper()
-	s.read(s.behind.journal, `select action, outcome, reason, actor, via, request_id from audit_log order by id`, func(f []string) {
-		all = append(all, record{f[0], f[1], f[2], f[3], f[4], f[5]})
-	})
-	return all
+	return storetest.Texts(s.t, s.behind.journal, `select action || ' ' || outcome || ' by ' || actor || ' via ' || via || ' in ' || request_id || ': ' || reason from audit_log order by id`)
 }
 
 // answer is what a surface says to an action. The status is that of HTTP, or the exit code.
@@ -343,13 +315,13 @@ type answer struct {
 type surface struct {
 	name string
 	do   func(s *scene, a act, key string, role outbox.Role) answer
-	by   record // the actor and the way in its records
+	by   string // the actor and the way in its records
 }
 
 var surfaces = []surface{
-	{"form", (*scene).form, record{Actor: "ana", Via: "page"}},
-	{"json", (*scene).json, record{Actor: "ana", Via: "api"}},
-	{"command", (*scene).cli, record{Actor: osUser(), Via: "cli"}},
+	{"form", (*scene).form, "ana via page"},
+	{"json", (*scene).json, "ana via api"},
+	{"command", (*scene).cli, osUser() + " via cli"},
 }
 
 // path is the address of the action, below the base path or the API's.
@@ -525,7 +497,7 @@ func (s *scene) wantDone(by surface, c scenario) {
 			}
 		}))
 	}
-	s.wantRecords(before, record{string(c.act.action), "done", c.act.reason, by.by.Actor, by.by.Via, said.request})
+	s.wantRecords(before, fmt.Sprintf("%s done by %s in %s: %s", c.act.action, by.by, said.request, c.act.reason))
 	s.wantOffer(c, c.again.status == 0)
 }
 
@@ -549,7 +521,7 @@ func (s *scene) wantOffer(c scenario, want bool) {
 	}
 }
 
-func (s *scene) wantRecords(before int, want ...record) {
+func (s *scene) wantRecords(before int, want ...string) {
 	s.t.Helper()
 	if diff := cmp.Diff(want, s.records()[before:], cmpopts.EquateEmpty()); diff != "" {
 		s.t.Errorf("the audit records (-want +got):\n%s", diff)
@@ -599,11 +571,11 @@ func (s *scene) wantRefusedAs(by surface, role outbox.Role, r refusal) {
 	if by.name == "command" && len(s.records()) == before {
 		return
 	}
-	reason := r.act.reason
-	if all := s.records(); len(all) > before && all[before].Reason == "" && (r.status == http.StatusForbidden || r.status == invalid) {
-		reason = "" // it was refused before its body was read
+	want := fmt.Sprintf("%s refused by %s in %s: ", r.act.action, by.by, said.request)
+	if all := s.records(); len(all) > before && (all[before] != want || r.status != http.StatusForbidden && r.status != invalid) {
+		want += r.act.reason // unless it was refused before its body was read
 	}
-	s.wantRecords(before, record{string(r.act.action), "refused", reason, by.by.Actor, by.by.Via, said.request})
+	s.wantRecords(before, want)
 }
 
 // TestActs plays every scenario.

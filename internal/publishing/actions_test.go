@@ -7,7 +7,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -174,46 +173,30 @@ func (f *fixture) isNow(name outbox.SubscriptionName, want string) {
 	}
 }
 
-func TestPause_thenResumeKeepTheHolder(t *testing.T) {
+func TestActions_wakeWorkersAndRefreshWhatIsShared(t *testing.T) {
 	t.Parallel()
 	f := open(t)
 	activeSubscription(f)
-	f.heldBy(archive, "worker-1", 3)
 	woken := 0
 	f.OnWork(func() { woken++ })
 	if _, err := f.progress.Publishers(f.Ctx); err != nil {
 		t.Fatal(err)
 	}
-	p, err := f.progress.Pause(f.Ctx, ana("it is broken"), archive)
-	if err != nil || p.Status != outbox.PublisherPaused || p.Paused == nil || p.Paused.By != "ana" || p.Paused.Reason != "it is broken" || p.LagEvents != 1 || p.HeadPosition != 3 {
-		t.Fatalf("paused: %+v, %v", p, err)
+	if _, err := f.progress.Pause(f.Ctx, ana("it is broken"), archive); err != nil {
+		t.Fatal(err)
 	}
-	f.isNow(archive, `paused at 2/0 errors 0 "" at 0 retry false stopped 0 acts 1 lease "worker-1" 3 paused "ana"`)
 	if all, err := f.progress.Publishers(f.Ctx); err != nil || all[0].Status != outbox.PublisherPaused {
 		t.Errorf("what is shared is of before the act: %+v, %v", all, err)
 	}
-	f.Clock.Advance(time.Minute)
-	_, err = f.progress.Pause(f.Ctx, ana(""), archive)
-	refused(t, err, outbox.ErrConflict, "scenes/archive is already paused, by ana", "1 min ago", "last action: pause by ana")
-	if p, err = f.progress.Resume(f.Ctx, ana(""), archive); err != nil || p.Status != outbox.PublisherActive || p.Paused != nil {
-		t.Fatalf("resumed: %+v, %v", p, err)
+	if _, err := f.progress.Resume(f.Ctx, ana(""), archive); err != nil {
+		t.Fatal(err)
 	}
-	f.isNow(archive, `active at 2/0 errors 0 "" at 0 retry false stopped 0 acts 2 lease "worker-1" 3 paused ""`)
-	_, err = f.progress.Resume(f.Ctx, ana(""), archive)
-	refused(t, err, outbox.ErrConflict, "nothing to resume", "last action: resume by ana")
 	if woken != 2 {
 		t.Errorf("workers were woken %d times, want after each act", woken)
 	}
 	for _, act := range []func() error{
-		func() error { _, err := f.progress.Pause(f.Ctx, ana(""), outbox.SubscriptionName{}); return err },
-		func() error { _, err := f.progress.Resume(f.Ctx, ana(""), outbox.SubscriptionName{}); return err },
-		func() error { _, err := f.progress.Reset(f.Ctx, ana(""), outbox.SubscriptionName{}); return err },
 		func() error {
 			_, err := f.progress.SkipEvent(f.Ctx, ana("x"), outbox.SubscriptionName{}, 1)
-			return err
-		},
-		func() error {
-			_, err := f.progress.Seek(f.Ctx, ana("x"), outbox.SubscriptionName{}, outbox.SeekTarget{Head: true}, nil)
 			return err
 		},
 		func() error {
