@@ -38,6 +38,47 @@ func (s *server) checkDocumented(r *http.Request, res *http.Response, body []byt
 	}
 }
 
+// do is server.do for a connection that must not fail.
+func do(t *testing.T, s *server, method, path string, body any) answer {
+	t.Helper()
+	a, err := s.do(t.Context(), method, path, body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+// problem is the body of an error of the API.
+type problem struct {
+	Type      string
+	Title     string
+	Status    int
+	Detail    string
+	RequestID string `json:"request_id"`
+	Errors    map[string]string
+	Appended  []appended
+}
+
+// refused reads an answer as a problem and fails the test unless it is a complete one with this
+// status, and the words in its detail.
+func refused(t *testing.T, a answer, status int, words ...string) problem {
+	t.Helper()
+	if a.status != status || a.header.Get("Content-Type") != "application/problem+json" {
+		t.Fatalf("answered with %d %s %s, want problem %d", a.status, a.header.Get("Content-Type"), a.body, status)
+	}
+	var p problem
+	a.decode(t, &p)
+	if p.Status != status || p.Type == "" || p.Title != http.StatusText(status) || p.RequestID == "" || p.RequestID != a.header.Get("X-Request-Id") {
+		t.Errorf("the problem is not complete: %s", a.body)
+	}
+	for _, word := range words {
+		if !strings.Contains(p.Detail, word) {
+			t.Errorf("the detail %q does not say %q", p.Detail, word)
+		}
+	}
+	return p
+}
+
 // Whatever the API offers to read is as its document says, on a server that has objects of every kind.
 func TestAPI_isReadAsItsDocumentSays(t *testing.T) {
 	t.Parallel()

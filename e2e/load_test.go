@@ -1,15 +1,12 @@
 package e2e
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"net/http"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -112,15 +109,12 @@ type load struct {
 	wrong   []string            // invalid answers
 }
 
-// startLoad starts writers to a number of campaigns. Every fourth writer sends batches of three.
-// They wait until point names the servers, and stop at the end of the test at the latest.
-func startLoad(t *testing.T, writers, campaigns int) *load {
-	l := &load{ending: make(chan struct{}), acked: map[string]appended{}}
+// startLoad starts writers to some campaigns. Every fourth writer sends batches of three. They wait
+// until point names the servers, and stop at the end of the test at the latest.
+func startLoad(t *testing.T, writers int, campaigns []string) *load {
+	l := &load{campaigns: campaigns, ending: make(chan struct{}), acked: map[string]appended{}}
 	if testing.Short() {
 		l.rest = 50 * time.Millisecond // leaves the processors to the tests beside
-	}
-	for i := range campaigns {
-		l.campaigns = append(l.campaigns, fmt.Sprintf("campaign-%02d", i))
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	for number := range writers {
@@ -315,10 +309,10 @@ func (l *load) verifyJournal(t *testing.T, d databases) {
 		if seq != next[campaign] {
 			t.Errorf("campaign %s: seq %d stands where %d should", campaign, seq, next[campaign])
 		}
-		if seen[id] {
-			t.Errorf("event %s is in the journal twice", id)
+		if seen[campaign+id] {
+			t.Errorf("event %s is in campaign %s twice", id, campaign)
 		}
-		seen[id] = true
+		seen[campaign+id] = true
 		if told, was := missing[id]; was && (told.CampaignID != campaign || told.Seq != seq || told.Position != position) {
 			t.Errorf("event %s stands at %v, its writer was told %+v", id, row, told)
 		}
@@ -384,41 +378,6 @@ func verifyNothingHeld(t *testing.T, d databases) {
 	if n := scalar[int64](t, d.journal(), "select count(*) from campaigns where lease_owner <> ''"); n != 0 {
 		t.Errorf("%d campaigns are still leased", n)
 	}
-}
-
-// export reads the whole journal over the API, as JSON Lines in the order in
-// which it was written.
-func export(t *testing.T, s *server, campaigns []string) io.Reader {
-	t.Helper()
-	type line struct {
-		position int64
-		text     []byte
-	}
-	var all []line
-	for _, campaign := range campaigns {
-		for after := int64(0); ; {
-			var page struct{ Items []json.RawMessage }
-			s.get(t, fmt.Sprintf("/api/v1/campaigns/%s/events?after_seq=%d&limit=200", campaign, after), &page)
-			if len(page.Items) == 0 {
-				break
-			}
-			for _, item := range page.Items {
-				var at struct{ Seq, Position int64 }
-				if err := json.Unmarshal(item, &at); err != nil {
-					t.Fatal(err)
-				}
-				all = append(all, line{at.Position, item})
-				after = at.Seq
-			}
-		}
-	}
-	slices.SortFunc(all, func(a, b line) int { return int(a.position - b.position) })
-	var text bytes.Buffer
-	for _, l := range all {
-		text.Write(bytes.TrimSpace(l.text))
-		text.WriteByte('\n')
-	}
-	return &text
 }
 
 // digests prints the digests of campaigns, as the command line does.

@@ -64,8 +64,8 @@ func oneSilent(t *testing.T) (witness *server, id string) {
 		}
 	}
 	const campaigns = 40
-	letGo := holdUp(t, d, campaigns)
-	mustCommand(t, d, lines(t, campaigns, 3), "append", "-")
+	letGo := holdUp(t, d)
+	mustCommand(t, d, numberedJournal(campaigns, 3), "append", "-")
 	eventually(t, patience, "every instance holds campaigns", func() (bool, string) {
 		n := scalar[int64](t, d.journal(), "select count(distinct lease_owner) from campaigns where lease_owner <> ''")
 		return n == int64(len(servers)), fmt.Sprint(n, " do")

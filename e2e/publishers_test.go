@@ -3,17 +3,17 @@ package e2e
 import (
 	"encoding/json"
 	"fmt"
+	"html"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
-
-	"github.com/chromedp/chromedp"
 )
 
 // partner is an external system that receives webhooks.
@@ -168,17 +168,16 @@ func TestPublishers_theExampleOnThePageWorks(t *testing.T) {
 	t.Parallel()
 	d := newDatabases(t)
 	s := start(t, d)
-	b := openTab(t, s)
-	b.open("/publishers")
-	example := value[string](b, `document.querySelector("main pre").innerText`)
+	_, example, _ := strings.Cut(string(do(t, s, http.MethodGet, "/publishers", nil).body), "<pre")
+	_, example, _ = strings.Cut(example, ">")
+	example, _, _ = strings.Cut(example, "</pre>")
+	example = regexp.MustCompile("<[^>]*>").ReplaceAllString(example, "")
 	const file, secret = "file:///var/lib/outboxweb/", "${PARTNER_SECRET}"
 	if strings.Count(example, file) != 1 || strings.Count(example, secret) != 1 {
 		t.Fatalf("the example is\n%s", example)
 	}
-	b.sound("the page without publishers")
-	b.do("leave the page, which would miss its server", chromedp.Navigate("about:blank"))
 	s.stop(t)
-	example = strings.NewReplacer(file, "file://"+t.TempDir()+"/", secret, "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSwMfKQ9r8GKYq=").Replace(example)
+	example = strings.NewReplacer(file, "file://"+t.TempDir()+"/", secret, "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSwMfKQ9r8GKYq=").Replace(html.UnescapeString(example))
 	s = start(t, d, d.config(t, example)...)
 	appendTo(t, s, "", "c-1", seats("ana"))
 	eventually(t, patience, "the file has the event", func() (bool, string) {
@@ -237,103 +236,6 @@ func TestBrowser_aFailingWebhookIsPausedMendedAndDrained(t *testing.T) {
 			b.open("/audit")
 			b.await("the acts lead to the publisher", `document.querySelectorAll("a[href='/publishers/sales/partner']").length === 4`)
 			checkClean(t, d)
-		})
-	}
-}
-
-// A seek is previewed before it is done. An invalid one is refused, and so is one that skips events
-// without the phrase; the position has not moved then.
-func TestBrowser_aSeekSkipsOnlyWithThePhrase(t *testing.T) {
-	t.Parallel()
-	for _, kind := range tabs() {
-		t.Run(kind.name, func(t *testing.T) {
-			t.Parallel()
-			d := newDatabases(t)
-			p := newPartner(t, always(0))
-			s := start(t, d, partnerConfig(t, d, p)...)
-			appendTo(t, s, "", "c-1", seats("ana", "ben", "cem"))
-			b := kind.open(t, s)
-			b.expectRefusal("422")
-			b.open("/publishers/sales/partner")
-			b.lookUntil("everything is delivered", telling(marked("publisher-why"), "Up to date")+" && "+telling("#live", "3 deliveries"))
-			b.click(marked("publisher-seek"))
-			b.at("/publishers/sales/partner/seek")
-			b.sound("where to seek")
-			b.click("#to-position")
-			b.typeInto("#position", "99")
-			b.click(marked("seek-preview-button"))
-			b.await("the form says what is wrong", b.refusedWith("form", "beyond the head", map[string]string{"#position": "99"}))
-			b.sound("a seek that cannot be")
-			b.open("/publishers/sales/partner/seek?to=position&position=1")
-			b.await("the page says what is repeated", telling(marked("seek-preview"), "2 events of its topic are delivered again")+" && !document.querySelector('#confirm')")
-			b.typeInto("#reason", "they lost two")
-			b.click(marked("seek"))
-			b.at("/publishers/sales/partner")
-			b.await("it goes on there", telling(marked("flash"), "from position 3 to 1: 2 events repeated"))
-			b.lookUntil("they are delivered again", telling("#live", "5 deliveries"))
-
-			b.click(marked("publisher-pause"))
-			b.await("it is paused", telling(marked("flash"), "Paused"))
-			appendTo(t, s, "", "c-2", seats("ana", "ben"))
-			b.open("/publishers/sales/partner/seek")
-			b.click("#to-head")
-			b.click(marked("seek-preview-button"))
-			b.await("the page says what is skipped", telling(marked("seek-preview"), "2 events of its topic are skipped and never delivered here")+" && "+saying(marked("seek-phrase"), "skip 2 events"))
-			b.typeInto("#reason", "they know these")
-			b.typeInto("#confirm", "yes, please")
-			b.click(marked("seek"))
-			b.await("it is refused, and what was typed is kept", b.refusedWith("form", "type: skip 2 events", map[string]string{"#confirm": "yes, please", "#reason": "they know these"}))
-			b.sound("a seek without its phrase")
-			if at := scalar[int64](t, d.journal(), "select position from publisher_progress"); at != 3 {
-				t.Errorf("a refused seek moved the position to %d", at)
-			}
-			b.open("/publishers/sales/partner/seek?to=head")
-			b.typeInto("#reason", "they know these")
-			b.typeInto("#confirm", "skip 2 events")
-			b.click(marked("seek"))
-			b.at("/publishers/sales/partner")
-			b.await("it goes on at the head", telling(marked("flash"), "from position 3 to 5: 2 events skipped"))
-			b.click(marked("publisher-resume"))
-			b.await("it is resumed", telling(marked("flash"), "Resumed"))
-			appendTo(t, s, "", "c-2", []event{taken("seat-9", "zoe")})
-			b.lookUntil("the next event is delivered", telling("#live", "6 deliveries"))
-			if took := p.took(); took != "1 2 3 2 3 6" {
-				t.Errorf("the partner took %s, want 1 2 3 2 3 6", took)
-			}
-		})
-	}
-}
-
-// An event refused by the destination blocks the events after it until an operator has examined it
-// and skips it.
-func TestBrowser_anEventThatIsRefusedIsSkipped(t *testing.T) {
-	t.Parallel()
-	for _, kind := range tabs() {
-		t.Run(kind.name, func(t *testing.T) {
-			t.Parallel()
-			d := newDatabases(t)
-			p := newPartner(t, refusing(`"seat-2"`))
-			s := start(t, d, partnerConfig(t, d, p)...)
-			const campaign = `the "ball"/1`
-			appendTo(t, s, "", campaign, seats("ana", "ben", "cem"))
-			b := kind.open(t, s)
-			b.open("/publishers")
-			b.lookUntil("it has failed", telling(marked("publisher-sales/partner"), "failed")+" && "+saying(marked("lag"), "2"))
-			b.click(marked("publisher-sales/partner") + " th a")
-			b.at("/publishers/sales/partner")
-			b.await("nothing is to blame yet", telling(marked("blame"), "send a test event to find out"))
-			b.click(marked("publisher-test"))
-			b.await("the event is to blame", telling(marked("blame"), "A test event was taken, and this event is refused")+" && "+telling(marked("error-event"), "event 2")+" && "+telling(marked("error-event"), campaign))
-			b.click(marked("publisher-skip-open"))
-			b.typeInto("#skip-reason", "they have no such seat")
-			b.sound("an event in the way")
-			b.click(marked("publisher-skip"))
-			b.await("it is passed over", telling(marked("flash"), "skipped event 2 (seat.taken) of campaign "+campaign))
-			b.lookUntil("the next one is delivered", telling(marked("publisher-why"), "Up to date"))
-			if took := p.took(); took != "1 3" {
-				t.Errorf("the partner took %s, want 1 3", took)
-			}
-			b.await("there is nothing more to skip", `!document.querySelector(`+js(marked("publisher-skip-open"))+`)`)
 		})
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"testing"
 )
 
 // The troubles that sections of the runbook are followed in.
@@ -268,4 +269,63 @@ func (o *onCall) newFile() {
 func (o *onCall) upgrade() {
 	o.env["DATA"] = o.d.dir
 	o.morning()
+}
+
+// clubProjections are two read models that fail on some journals unless given other statements:
+// seats blocks its campaign, badges is quarantined.
+func clubProjections(secondSeat, secondBadge string) map[string]string {
+	return map[string]string{
+		"seats.sql": `
+-- projection: seats
+-- tables: seats
+-- on-failure: block
+
+-- schema
+create table seats (
+  campaign_id text not null,
+  user_id text not null,
+  seat text not null,
+  primary key (campaign_id, user_id)
+);
+
+-- on: seat.taken
+insert into seats (campaign_id, user_id, seat) values (:campaign_id, :payload.user!, :payload.seat!) ` + secondSeat + `;
+`,
+		"badges.sql": `
+-- projection: badges
+-- tables: badges
+-- on-failure: quarantine
+
+-- schema
+create table badges (
+  campaign_id text not null,
+  user_id text not null,
+  given bigint not null,
+  primary key (campaign_id, user_id)
+);
+
+-- on: badge.given
+insert into badges (campaign_id, user_id, given) values (:campaign_id, :payload.user!, 1) ` + secondBadge + `;
+`}
+}
+
+// A second seat replaces the first, a second badge is counted.
+const (
+	moveSeat   = "on conflict (campaign_id, user_id) do update set seat = excluded.seat"
+	countBadge = "on conflict (campaign_id, user_id) do update set given = badges.given + 1"
+)
+
+// badge is the event that a user is given a badge.
+func badge(user string) event {
+	return event{EventType: "badge.given", Payload: map[string]any{"user": user}}
+}
+
+// rewrite puts other files into a directory of projections.
+func rewrite(t *testing.T, dir string, files map[string]string) {
+	t.Helper()
+	for name, text := range files {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
 }

@@ -1,0 +1,465 @@
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"modernc.org/sqlite"
+
+	"github.com/outboxweb/outboxweb/internal/pgtest"
+)
+
+// scene is what goes on while a row of TestKills kills, and the record of what everyone was told.
+type scene struct {
+	t        *testing.T
+	random   *rand.Rand
+	d        databases
+	past     databases      // the same, past a pooler
+	own      *pgtest.Server // of the databases, if it is to be killed
+	commands []string       // flags of commands
+	serve    []string       // flags of servers
+	servers  []*server
+	journal  *sql.DB
+
+	load    *load
+	shop    string // the service's database
+	writers []*exec.Cmd
+	hooks   *hooks
+	file    string // a destination
+	lookout *lookout
+	run     int64 // the last rebuild
+}
+
+// The campaigns that commands append, and rebuilds are of.
+const oldCampaigns, oldEvents = 6, 30
+
+func startScene(t *testing.T, row killRow) *scene {
+	t.Helper()
+	seed := *killSeed
+	if seed == 0 {
+		seed = rand.Uint64()
+	}
+	t.Logf("-kill-seed %d", seed)
+	s := &scene{t: t, random: rand.New(rand.NewPCG(seed, 0)), servers: make([]*server, 2), hooks: newHooks(t, seed)}
+	s.create(row.database)
+	s.past = databases{dir: s.d.dir, url: s.d.url}
+	s.commands = writeProjections(t, historyProjections)
+	if row.mode != "" {
+		s.commands = append(s.commands, "--mode", row.mode)
+	}
+	// With so many attempts no event is given up that was in progress in many kills in a row.
+	s.serve = slices.Concat([]string{"--lease", "2s", "--poll-interval", "50ms", "--batch-size", "50", "--max-attempts", "1000", "--retry-base", "10ms", "--retry-max", "50ms"},
+		row.flags, s.config(), s.commands)
+	s.append(oldEvents)
+
+	s.load = startLoad(t, 6, append(ledgerCampaigns(oldCampaigns)[:2], "campaign-0", "campaign-1", "campaign-2", "campaign-3", "campaign-4", "campaign-5"))
+	s.load.steady(50 * time.Millisecond)
+	for i := range s.servers {
+		s.servers[i] = start(t, s.d, s.serve...)
+	}
+	s.load.point(s.servers...)
+	s.writers = []*exec.Cmd{startWriter(t, s.shop), startWriter(t, s.shop)}
+	s.journal = openReader(t, s.past.journal())
+	s.lookout = startLookout(t, s.past)
+	s.rebuild()
+	s.load.awaitProgress(t, 50)
+	return s
+}
+
+// create makes the databases of the row and of the service.
+func (s *scene) create(database string) {
+	t := s.t
+	t.Helper()
+	s.shop = "sqlite:" + filepath.Join(t.TempDir(), "shop.db")
+	switch database {
+	case "sqlite":
+		s.d = newDatabases(t)
+	case "own":
+		server, err := pgtest.Start()
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = server.Stop() })
+		s.own, s.d, s.shop = server, databases{dir: t.TempDir(), url: server.Database(t)}, server.Database(t)
+	default:
+		s.d, s.shop = newPostgres(t), newPostgres(t).url
+		if database == "pooler" {
+			s.d.pooled = postgresServer(t).Pooler(t)(s.d.url)
+		}
+	}
+	kind, _, _ := strings.Cut(s.shop, ":")
+	prepareShop(t, kind, s.shop)
+}
+
+// config is the flag that names a file with the destinations and the service.
+func (s *scene) config() []string {
+	s.t.Helper()
+	s.file = filepath.Join(s.d.dir, "out", "events.ndjson")
+	if err := os.Mkdir(filepath.Dir(s.file), 0o700); err != nil {
+		s.t.Fatal(err)
+	}
+	return s.d.config(s.t, fmt.Sprintf(`
+topics:
+  everything:
+    match: {event_types: ["*"]}
+    publishers:
+      file: {url: "file://%s", rotate_bytes: 20000, %s}
+      hook: {url: "%s/structured", allow_private: true, %[2]s}
+      batch: {url: "%[3]s/batch", format: batch, allow_private: true, %[2]s}
+sources:
+  shop: {url: %[4]q, poll_interval: 20ms, batch_size: 100}
+`, s.file, "poll_interval: 20ms, max_errors: 3, failed_retry: 100ms, retry_base: 10ms, retry_max: 100ms", s.hooks.server.URL, s.shop))
+}
+
+// append appends so many events of each old campaign, of which some may be there.
+func (s *scene) append(events int) {
+	s.t.Helper()
+	out := mustCommand(s.t, s.d, numberedJournal(oldCampaigns, events), append([]string{"append", "-"}, s.commands...)...)
+	if !strings.Contains(out, "refused 0") {
+		s.t.Errorf("append printed %s", out)
+	}
+}
+
+// moment lets time pass: it is what varies, and no condition could replace it.
+func (s *scene) moment(most time.Duration) { wait(time.Duration(s.random.Int64N(int64(most)))) }
+
+// wait lets time pass.
+func wait(d time.Duration) { <-time.After(d) }
+
+func (s *scene) kill(i int) {
+	s.t.Helper()
+	s.servers[i].kill()
+	s.replace(i)
+}
+
+// replace starts a server in place of one that ended.
+func (s *scene) replace(i int) {
+	s.t.Helper()
+	s.servers[i] = start(s.t, s.d, s.serve...)
+	s.load.point(s.servers...)
+}
+
+// rebuild starts a rebuild of the old campaigns once there is none, which takes a second or two.
+func (s *scene) rebuild() {
+	s.t.Helper()
+	if s.run != 0 {
+		s.awaitRebuild()
+	}
+	s.run = startRun(s.t, s.servers[0], map[string]any{"kind": "rebuild", "campaign_ids": ledgerCampaigns(oldCampaigns), "rate": 150, "reason": "to be killed"}).ID
+}
+
+// awaitRebuild waits for the end of the last rebuild, and resumes it if too many of its processes
+// were killed.
+func (s *scene) awaitRebuild() {
+	s.t.Helper()
+	r := awaitEnd(s.t, s.servers[0], s.run)
+	for r.Status == "interrupted" {
+		mustCommand(s.t, s.d, nil, append([]string{"runs", "resume", fmt.Sprint(s.run), "--wait"}, s.commands...)...)
+		r = awaitEnd(s.t, s.servers[0], s.run)
+	}
+	if r.Status != "completed" || r.Counts.Failed+r.Counts.Drifted > 0 || r.Campaigns.Done != oldCampaigns {
+		s.t.Errorf("the rebuild is %+v", r)
+	}
+}
+
+// leased are the tables of which processes lease rows.
+var leased = []string{"campaigns", "publisher_progress", "intake_sources", "runs"}
+
+// leases is how many rows of a table a process has leased.
+func (s *scene) leases(table, id string) (n int) {
+	s.t.Helper()
+	if err := s.journal.QueryRow("select count(*) from "+table+" where lease_owner = $1 and lease_expires_at > $2", id, time.Now().UnixMicro()).Scan(&n); err != nil {
+		s.t.Fatal(err)
+	}
+	return n
+}
+
+// awaitHolder waits until a server has leased a row of each table, and returns which.
+func (s *scene) awaitHolder(tables ...string) (holder int) {
+	s.t.Helper()
+	ids := instances(s.t, s.servers...)
+	eventually(s.t, patience, fmt.Sprintf("a server has leases of %v", tables), func() (bool, string) {
+		for id, server := range ids {
+			if !slices.ContainsFunc(tables, func(table string) bool { return s.leases(table, id) == 0 }) {
+				holder = slices.Index(s.servers, server)
+				return true, ""
+			}
+		}
+		return false, "none has"
+	})
+	return holder
+}
+
+// end asks a server to end, which must leave nothing leased.
+func (s *scene) end() {
+	s.t.Helper()
+	victim := s.awaitHolder("publisher_progress")
+	for id, server := range instances(s.t, s.servers...) {
+		if server != s.servers[victim] {
+			continue
+		}
+		if code := server.stop(s.t); code != 0 {
+			s.t.Errorf("a server ended with exit code %d", code)
+		}
+		for _, table := range leased {
+			if n := s.leases(table, id); n > 0 {
+				s.t.Errorf("a server that ended still leases %d rows of %s", n, table)
+			}
+		}
+	}
+	s.replace(victim)
+}
+
+// killAppend kills a command at any moment, which the next one completes.
+func (s *scene) killAppend() {
+	s.t.Helper()
+	cmd := program(s.d, slices.Concat([]string{"append", "--batch", "10", "-"}, s.commands, s.d.flags())...)
+	cmd.Stdin = numberedJournal(oldCampaigns, 2*oldEvents)
+	if err := cmd.Start(); err != nil {
+		s.t.Fatal(err)
+	}
+	s.moment(300 * time.Millisecond)
+	_ = cmd.Process.Kill() // it may have ended
+	_ = cmd.Wait()
+	s.append(2 * oldEvents)
+}
+
+// suspend suspends a server in the middle of a wave and a delivery until another has taken over. It
+// must notice, and change nothing.
+func (s *scene) suspend() {
+	t := s.t
+	t.Helper()
+	const fenced = "outboxweb_fenced_total"
+	for {
+		deliver, letGo := s.hooks.hold(t), holdUp(t, s.past)
+		victim := s.awaitHolder("campaigns", "publisher_progress")
+		frozen := s.servers[victim]
+		before := frozen.metric(t, fenced)
+		freeze(t, frozen)
+		letGo()
+		if s.locked() { // no other could take over
+			deliver()
+			frozen.signal(t, syscall.SIGCONT)
+			continue
+		}
+		s.awaitTakeOver(victim)
+		deliver()
+		frozen.signal(t, syscall.SIGCONT)
+		eventually(t, patience, "the server notices that it is fenced", func() (bool, string) {
+			n := frozen.metric(t, fenced)
+			return n > before, fmt.Sprint(fenced, " is ", n)
+		})
+		return
+	}
+}
+
+// awaitTakeOver waits until nothing is leased by a server that is silent.
+func (s *scene) awaitTakeOver(silent int) {
+	s.t.Helper()
+	var id string
+	if err := s.journal.QueryRow("select id from instances where pid = $1 order by last_seen desc limit 1", s.servers[silent].pid()).Scan(&id); err != nil {
+		s.t.Fatal(err)
+	}
+	for _, table := range leased {
+		eventually(s.t, patience, "another server has taken over "+table, func() (bool, string) {
+			var n int
+			err := s.journal.QueryRow("select count(*) from "+table+" where lease_owner = $1 and lease_expires_at > 0", id).Scan(&n)
+			return err == nil && n == 0, fmt.Sprint(n, " are still leased, ", err)
+		})
+	}
+}
+
+// killDatabases restarts the server of all databases, and kills it.
+func (s *scene) killDatabases() {
+	t := s.t
+	t.Helper()
+	if err := s.own.Restart(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	s.load.awaitProgress(t, 50)
+	if err := s.own.Crash(); err != nil {
+		t.Fatal(err)
+	}
+	for _, server := range s.servers {
+		server.awaitReady(t, http.StatusServiceUnavailable, "")
+	}
+	if err := s.own.Launch(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for _, server := range s.servers {
+		server.awaitReady(t, http.StatusOK, "")
+	}
+	if n := scalar[int64](t, s.past.journal(), "select coalesce(max(attempt_count), 0) from projection_apply_outbox"); n != 0 {
+		t.Errorf("a row has %d attempts", n)
+	}
+}
+
+// finish makes nothing new, waits until everything is done, ends the servers, and verifies all.
+func (s *scene) finish() {
+	t := s.t
+	t.Helper()
+	s.load.finish(t)
+	for _, w := range s.writers {
+		killWriter(w)
+	}
+	s.awaitRebuild()
+	place := strings.TrimPrefix(s.shop, "sqlite:")
+	eventually(t, 2*patience, "the service's table is drained", func() (bool, string) {
+		left := scalar[int64](t, place, `select count(*) from outboxweb_intake`)
+		return left == 0, fmt.Sprint(left, " rows; ", scalar[string](t, s.past.journal(), "select error from intake_sources"))
+	})
+	s.servers[0].awaitSummary(t, "everything is applied", func(sum summary) bool { return sum.settled() && sum.Lag.Events == 0 && sum.Counts.Dead == 0 })
+	journal := positions(t, s.past)
+	eventually(t, 2*patience, "everything is delivered", func() (bool, string) {
+		behind := scalar[string](t, s.past.journal(), fmt.Sprintf(`select coalesce(min(publisher || ' at ' || position), '') from publisher_progress where position < %d`, journal[len(journal)-1]))
+		return behind == "", behind
+	})
+	s.lookout.finish(t)
+	for _, server := range s.servers {
+		if code := server.stop(t); code != 0 {
+			t.Errorf("a server ended with exit code %d", code)
+		}
+	}
+	t.Logf("%d events, of which %d were acknowledged only when sent again; the webhooks misbehaved %d times", len(journal), s.load.retold, s.hooks.misdeeds())
+	s.load.verifyJournal(t, s.past)
+	s.verifyIntake(place)
+	for name, got := range map[string][]int64{"file": readFiles(t, s.file), "hook": s.hooks.took("/structured"), "batch": s.hooks.took("/batch")} {
+		t.Logf("%s: %d events came again", name, mustBeJournal(t, name, got, journal))
+	}
+	verifyApplied(t, s.past)
+	verifyNothingHeld(t, s.past)
+	checkClean(t, s.d, s.commands...)
+}
+
+// verifyIntake fails the test unless the journal has what the service committed, in its order.
+func (s *scene) verifyIntake(place string) {
+	t := s.t
+	t.Helper()
+	want := lists(t, place, `select campaign as campaign, event as event from ledger order by campaign, n`)
+	got := lists(t, s.past.journal(), `select campaign_id as campaign, event_id as event from events order by campaign_id, seq`)
+	total := 0
+	for campaign, events := range want {
+		if total += len(events); !slices.Equal(got[campaign], events) {
+			t.Errorf("campaign %s has %d events in the journal of %d committed, or in another order", campaign, len(got[campaign]), len(events))
+		}
+	}
+	for campaign := range got {
+		if want[campaign] == nil && strings.HasPrefix(campaign, "order-") {
+			t.Errorf("campaign %s is in the journal and was never committed", campaign)
+		}
+	}
+	if total < 20 {
+		t.Errorf("only %d events were committed", total)
+	}
+	if n := scalar[int64](t, s.past.journal(), `select count(*) from intake_rejections`); n != 0 {
+		t.Errorf("%d rows were rejected", n)
+	}
+}
+
+// instances maps the ids of the workers to the servers they run in.
+func instances(t *testing.T, servers ...*server) map[string]*server {
+	t.Helper()
+	byID := map[string]*server{}
+	eventually(t, patience, "every worker has shown itself", func() (bool, string) {
+		var list struct {
+			Items []struct {
+				ID  string
+				PID int
+			}
+		}
+		servers[0].get(t, "/api/v1/instances", &list)
+		for _, instance := range list.Items {
+			for _, s := range servers {
+				if instance.PID == s.pid() {
+					byID[instance.ID] = s
+				}
+			}
+		}
+		return len(byID) == len(servers), fmt.Sprintf("%+v", list.Items)
+	})
+	return byID
+}
+
+// campaign is what the tests read of GET /api/v1/campaigns/{id}.
+type campaign struct {
+	HighWaterSeq int64 `json:"high_water_seq"`
+	AppliedSeq   int64 `json:"applied_seq"`
+	State, Why   string
+	Lease        *struct {
+		Owner string
+		Epoch int64
+	}
+}
+
+func campaignState(t *testing.T, s *server, id string) campaign {
+	t.Helper()
+	var c campaign
+	s.get(t, "/api/v1/campaigns/"+id, &c)
+	return c
+}
+
+// freeze suspends a process and waits until it is suspended.
+func freeze(t *testing.T, s *server) {
+	t.Helper()
+	s.signal(t, syscall.SIGSTOP)
+	eventually(t, patience, "the process is stopped", func() (bool, string) {
+		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", s.pid()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, state, _ := bytes.Cut(stat, []byte(") "))
+		return bytes.HasPrefix(state, []byte("T")), string(state[:1])
+	})
+}
+
+// holdUp lets no worker apply an event to the tally until letGo is called or the test ends.
+func holdUp(t *testing.T, d databases) (letGo func()) {
+	t.Helper()
+	tx, err := connect(t, d.projections(), "_txlock=immediate").BeginTx(context.Background(), nil)
+	if err == nil && d.url != "" {
+		_, err = tx.Exec("lock table tally in exclusive mode")
+	}
+	if err != nil {
+		t.Fatalf("hold the workers up: %v", err)
+	}
+	t.Cleanup(func() { _ = tx.Rollback() })
+	return func() { _ = tx.Rollback() } // a second call finds it done
+}
+
+// locked reports whether a file of the databases is being written to; of PostgreSQL, never.
+func (s *scene) locked() bool {
+	if s.d.url != "" {
+		return false
+	}
+	for _, path := range []string{s.d.journal(), s.d.projections(), strings.TrimPrefix(s.shop, "sqlite:")} {
+		db, err := sql.Open("sqlite", "file:"+path+"?_pragma=busy_timeout(1000)&_txlock=immediate") // others write, too
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		tx, err := db.BeginTx(context.Background(), nil)
+		if err == nil {
+			err = tx.Rollback()
+		}
+		db.Close()
+		const busy = 5
+		if cause, ok := errors.AsType[*sqlite.Error](err); ok && cause.Code()&0xff == busy {
+			return true
+		} else if err != nil {
+			s.t.Fatal(err)
+		}
+	}
+	return false
+}
