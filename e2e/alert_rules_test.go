@@ -15,171 +15,60 @@ import (
 
 const alertRules = "../deploy/monitoring/alerts.yml"
 
-// incident is a trouble that one of the alerts is for. A made one cannot be planted in a moment: its
-// series are added to those of a healthy server instead.
-type incident struct {
-	alert          string
-	sign           string // the series of /metrics that shows it; empty for a server that is gone
-	value          string // of the series, as a regular expression
-	begin          func(*onCall)
-	plant, resolve func(*onCall)
-	made           map[string]string
-}
-
-func (o *onCall) post(path string, body map[string]any) {
-	o.t.Helper()
-	body["reason"] = "the cause is fixed"
-	a := do(o.t, o.s, http.MethodPost, "/api/v1/"+path, body)
-	if a.status/100 != 2 {
-		o.t.Fatalf("POST %s: %d %s", path, a.status, a.body)
-	}
-}
-
-func (o *onCall) occupied()    { appendTo(o.t, o.s, "", "table", seats("ana", "ana", "cem")) }
-func (o *onCall) freeTheSeat() { change(o.t, o.d.projections(), freeSeat, "table", "ana") }
-func (o *onCall) runOfTable(k string) {
-	o.post("runs", map[string]any{"kind": k, "campaign_id": "table"})
-}
-
-var incidents = []incident{
-	{alert: "OutboxwebDeadHead", sign: "outboxweb_blocked_campaigns", value: "1", begin: (*onCall).startPlain, plant: (*onCall).occupied,
-		resolve: func(o *onCall) {
-			o.freeTheSeat()
-			o.post("rows/table/2/requeue", map[string]any{})
-		}},
-	{alert: "OutboxwebLag", sign: "outboxweb_oldest_retryable_age_seconds", value: "[1-9].*", begin: func(o *onCall) {
-		o.serve = append(o.serve, "--max-attempts", "8", "--retry-base", "1h", "--retry-max", "1h")
-		o.start()
-	}, plant: (*onCall).occupied, resolve: func(o *onCall) {
-		o.freeTheSeat()
-		o.post("rows/table/2/retry", map[string]any{})
-	}},
-	{alert: "OutboxwebNoWorker", sign: "outboxweb_worker_running", value: "0", begin: (*onCall).startPlain, plant: func(o *onCall) {
-		o.systemctl("stop outboxweb")
-		o.start("--worker=false")
-		appendTo(o.t, o.s, "", "table", seats("ana"))
-	}, resolve: func(o *onCall) {
-		o.systemctl("stop outboxweb")
-		o.start()
-	}},
-	{alert: "OutboxwebDown", begin: (*onCall).startPlain, plant: func(o *onCall) { o.s.kill() }, resolve: (*onCall).startPlain},
-	{alert: "OutboxwebDrift", sign: "outboxweb_drifted_campaigns", value: "1", begin: (*onCall).morning, plant: func(o *onCall) {
-		change(o.t, o.d.projections(), "update seats set user_id = $1 where user_id = $2", "eve", "ben")
-		o.runOfTable("verify")
-	}, resolve: func(o *onCall) { o.runOfTable("rebuild") }},
-	{alert: "OutboxwebUnverifiable", sign: "outboxweb_unverifiable_campaigns", value: "1", begin: (*onCall).morning, plant: func(o *onCall) {
-		o.env["PAYLOAD"] = o.alter()
-		o.failVerify("1")
-	}, resolve: func(o *onCall) {
-		o.setPayload(o.env["PAYLOAD"])
-		o.runOfTable("verify")
-	}},
-	{alert: "OutboxwebQuarantined", sign: "outboxweb_quarantined_projections", value: "1", begin: func(o *onCall) {
-		rewrite(o.t, o.files, clubProjections("", ""))
-		o.start()
-	}, plant: func(o *onCall) {
-		appendTo(o.t, o.s, "", "table", []event{badge("ana"), taken("seat-1", "ana"), badge("ana"), badge("ben")})
-	}, resolve: func(o *onCall) {
-		rewrite(o.t, o.files, clubProjections("", countBadge))
-		o.systemctl("stop outboxweb")
-		o.start()
-		o.post("runs", map[string]any{"kind": "replay", "campaign_id": "table", "projections": []string{"badges"}})
-	}},
-	{alert: "OutboxwebPublisherFailed", sign: `outboxweb_publisher_status{publisher="partner",status="failed",topic="sales"}`, value: "1",
-		begin: func(o *onCall) { o.publishing(quickPublisher) }, plant: (*onCall).seated, resolve: func(o *onCall) {
-			o.partner.becomes(always(0))
-			o.post("publishers/sales/partner/resume", map[string]any{})
-		}},
-	{alert: "OutboxwebPublisherLag", sign: `outboxweb_publisher_lag_seconds{publisher="partner",topic="sales"}`, value: "[1-9].*",
-		begin: func(o *onCall) {
-			o.publishing(strings.Replace(quickPublisher, "max_errors: 3", "max_errors: 1000", 1))
-		}, plant: (*onCall).seated, resolve: func(o *onCall) { o.partner.becomes(always(0)) }},
-	{alert: "OutboxwebDiskFull", sign: `outboxweb_database_fault{database="journal",kind="full"}`, value: "1", begin: (*onCall).morning, plant: func(o *onCall) {
-		text := strings.Repeat("x", 50_000)
-		note := func() answer {
-			return do(o.t, o.s, http.MethodPost, "/api/v1/campaigns/notes/events", map[string]any{"event_type": "noted", "payload": map[string]string{"text": text}})
-		}
-		note()
-		o.s.awaitSettled(o.t)
-		o.post("campaigns/notes/pause", map[string]any{"reason": "no row is to wait for a settlement that the full disk refuses"})
-		o.lift = limitFiles(o.t, o.s.pid(), 1<<20)
-		eventually(o.t, patience, "an append is refused", func() (bool, string) {
-			a := note()
-			return a.status == http.StatusInsufficientStorage, fmt.Sprintf("%d %s", a.status, a.body)
-		})
-	}, resolve: func(o *onCall) {
-		o.lift()
-		appendTo(o.t, o.s, "", "garden", seats("ana"))
-	}},
-	{alert: "OutboxwebDatabaseFault", made: map[string]string{`outboxweb_database_fault{database="journal",kind="went_back"}`: "1"}},
-	{alert: "OutboxwebAbsent", made: map[string]string{"up": "stale"}},
-	{alert: "OutboxwebDiverged", made: map[string]string{"outboxweb_diverged_campaigns": "2"}},
-	{alert: "OutboxwebWorkerStalled", made: map[string]string{"outboxweb_worker_stalled": "1"}},
-	{alert: "OutboxwebStateUnreadable", made: map[string]string{"outboxweb_state_unreadable": "1", "outboxweb_blocked_campaigns": "stale", "outboxweb_lag_events": "stale"}},
-	{alert: "OutboxwebIntakeRejected", made: map[string]string{`outboxweb_intake_rejected_rows{source="shop"}`: "1", `outboxweb_intake_oldest_row_age_seconds{source="shop"}`: "5"}},
-	{alert: "OutboxwebIntakeLag", made: map[string]string{`outboxweb_intake_rejected_rows{source="shop"}`: "0", `outboxweb_intake_oldest_row_age_seconds{source="shop"}`: "5"}},
-}
-
-func (o *onCall) startPlain() { o.start() }
-
-func (o *onCall) seated() { appendTo(o.t, o.s, "", "table", seats("ana", "ben")) }
-
-// publishing has a publisher whose destination is down, with these settings.
-func (o *onCall) publishing(settings string) {
-	o.partner = newPartner(o.t, always(http.StatusServiceUnavailable))
-	o.serve = append(slices.Clone(o.serve), o.d.config(o.t, fmt.Sprintf(`
-topics:
-  sales:
-    match: {event_types: ["*"]}
-    publishers:
-      partner: {url: %q, %s}
-`, o.partner.url+"/events", settings))...)
-	o.start()
+// incidents are what a server's /metrics say during a trouble that one of the alerts is for, where it
+// differs from a server that is well. Down, it says nothing.
+var incidents = map[string]scrape{
+	"OutboxwebDown":            nil,
+	"OutboxwebAbsent":          {"up": "stale"},
+	"OutboxwebDeadHead":        {"outboxweb_blocked_campaigns": "1", "outboxweb_lag_events": "2", `outboxweb_rows{status="dead"}`: "1", `outboxweb_rows{status="pending"}`: "1"},
+	"OutboxwebLag":             {"outboxweb_oldest_retryable_age_seconds": "5", "outboxweb_lag_events": "2", `outboxweb_rows{status="failed"}`: "1"},
+	"OutboxwebNoWorker":        {"outboxweb_worker_running": "0", "outboxweb_oldest_retryable_age_seconds": "5", "outboxweb_lag_events": "1"},
+	"OutboxwebWorkerStalled":   {"outboxweb_worker_stalled": "1"},
+	"OutboxwebStateUnreadable": {"outboxweb_state_unreadable": "1", "outboxweb_blocked_campaigns": "stale", "outboxweb_lag_events": "stale"},
+	"OutboxwebDiskFull":        {`outboxweb_database_fault{database="journal",kind="full"}`: "1", "outboxweb_worker_stalled": "1"},
+	"OutboxwebDatabaseFault":   {`outboxweb_database_fault{database="journal",kind="went_back"}`: "1"},
+	"OutboxwebDiverged":        {"outboxweb_diverged_campaigns": "2"},
+	"OutboxwebDrift":           {"outboxweb_drifted_campaigns": "1"},
+	"OutboxwebUnverifiable":    {"outboxweb_unverifiable_campaigns": "1"},
+	"OutboxwebQuarantined":     {"outboxweb_quarantined_projections": "1"},
+	"OutboxwebPublisherFailed": {`outboxweb_publisher_status{publisher="partner",status="failed",topic="sales"}`: "1", `outboxweb_publisher_lag_seconds{publisher="partner",topic="sales"}`: "5"},
+	"OutboxwebPublisherLag":    {`outboxweb_publisher_status{publisher="partner",status="active",topic="sales"}`: "1", `outboxweb_publisher_lag_seconds{publisher="partner",topic="sales"}`: "5"},
+	"OutboxwebIntakeRejected":  {`outboxweb_intake_rejected_rows{source="shop"}`: "1", `outboxweb_intake_oldest_row_age_seconds{source="shop"}`: "5"},
+	"OutboxwebIntakeLag":       {`outboxweb_intake_rejected_rows{source="shop"}`: "0", `outboxweb_intake_oldest_row_age_seconds{source="shop"}`: "5"},
 }
 
 // Each incident fires its own alert and no other, and the alert ends with the incident. promtool
-// evaluates the rules over what a server's /metrics say before, during and after it.
+// evaluates the rules over what /metrics say before, during and after it.
 func TestAlertRules_eachIncidentFiresItsOwn(t *testing.T) {
 	t.Parallel()
 	promtool := findPromtool(t)
-	for _, i := range incidents {
-		t.Run(i.alert, func(t *testing.T) {
-			t.Parallel()
-			o := newOnCall(t, newDatabases(t), "sqlite", "curl")
-			var phases []scrape
-			if i.made != nil {
-				o.morning()
-				well := o.scrape()
-				trouble := maps.Clone(well)
-				maps.Copy(trouble, i.made)
-				phases = []scrape{well, trouble, well}
-			} else {
-				i.begin(o)
-				phases = append(phases, o.scrape())
-				i.plant(o)
-				phases = append(phases, o.awaitSign(i, true))
-				i.resolve(o)
-				phases = append(phases, o.awaitSign(i, false))
-			}
-			testRules(t, promtool, i.alert, phases)
-		})
-	}
-}
-
-// No alert is without an incident that fires it.
-func TestAlertRules_allAreTested(t *testing.T) {
-	t.Parallel()
+	d := newDatabases(t)
+	p := newPartner(t, always(0))
+	s := start(t, d, append(partnerConfig(t, d, p), writeProjections(t, seatProjections)...)...)
+	appendTo(t, s, "", "table", seats("ana", "ben"))
+	s.awaitSettled(t)
+	well := scrapeOf(t, s)
 	text, err := os.ReadFile(alertRules)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, m := range regexp.MustCompile(`- alert: (\w+)`).FindAllStringSubmatch(string(text), -1) {
-		if !slices.ContainsFunc(incidents, func(i incident) bool { return i.alert == m[1] }) {
-			t.Errorf("no incident fires %s", m[1])
-		}
+		t.Run(m[1], func(t *testing.T) {
+			t.Parallel()
+			differing, known := incidents[m[1]]
+			if !known {
+				t.Fatal("no incident fires it")
+			}
+			var trouble scrape
+			if differing != nil {
+				trouble = maps.Clone(well)
+				maps.Copy(trouble, differing)
+			}
+			testRules(t, promtool, m[1], []scrape{well, trouble, well})
+		})
 	}
 	for _, args := range []string{"rules " + alertRules, "config --syntax-only ../deploy/monitoring/prometheus.yml"} {
-		if out, err := exec.Command(findPromtool(t), append([]string{"check"}, strings.Fields(args)...)...).CombinedOutput(); err != nil {
+		if out, err := exec.Command(promtool, append([]string{"check"}, strings.Fields(args)...)...).CombinedOutput(); err != nil {
 			t.Errorf("promtool check %s: %v\n%s", args, err, out)
 		}
 	}
@@ -202,33 +91,15 @@ type scrape map[string]string
 
 var alertSeries = regexp.MustCompile(`^(outboxweb_(?:[a-z_]+)(?:\{[^}]*\})?) (\S+)$`)
 
-func (o *onCall) scrape() scrape {
-	a, err := o.s.do(o.t.Context(), http.MethodGet, "/metrics", nil)
-	if err != nil {
-		return nil
-	}
+func scrapeOf(t *testing.T, s *server) scrape {
+	t.Helper()
 	all := scrape{"up": "1"}
-	for line := range strings.Lines(string(a.body)) {
+	for line := range strings.Lines(string(do(t, s, http.MethodGet, "/metrics", nil).body)) {
 		if m := alertSeries.FindStringSubmatch(strings.TrimSpace(line)); m != nil && !strings.Contains(m[1], "_bucket") {
 			all[m[1]] = m[2]
 		}
 	}
 	return all
-}
-
-// awaitSign waits until the incident shows, or is over, and returns what is scraped then.
-func (o *onCall) awaitSign(i incident, on bool) (got scrape) {
-	o.t.Helper()
-	is := regexp.MustCompile("^(?:" + i.value + ")$")
-	eventually(o.t, patience, fmt.Sprintf("%s is %s: %v", i.sign, i.value, on), func() (bool, string) {
-		got = o.scrape()
-		shown := got == nil
-		if i.sign != "" {
-			shown = is.MatchString(got[i.sign])
-		}
-		return shown == on, got[i.sign]
-	})
-	return got
 }
 
 // phaseMinutes is how long each phase lasts in the evaluation, with a scrape a minute.

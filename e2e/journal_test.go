@@ -3,7 +3,6 @@ package e2e
 import (
 	"bytes"
 	"crypto/sha256"
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"slices"
@@ -47,7 +46,6 @@ func followJournal(t *testing.T, d databases, j corpus.Journal, servers int, fla
 		first = append(first, start(t, d, serve...))
 	}
 	awaitJournal(t, first[0], j)
-	noGaps(t, d, first[0], flags)
 	for _, s := range first {
 		if code := s.stop(t); code != 0 {
 			t.Fatalf("a server ended with exit code %d", code)
@@ -126,20 +124,6 @@ func deadHead(t *testing.T, s *server, j corpus.Journal) {
 	}
 	if !strings.Contains(row.LastError, "participants") {
 		t.Errorf("its error does not name the table at fault: %q", row.LastError)
-	}
-}
-
-// noGaps asks the command line and the API.
-func noGaps(t *testing.T, d databases, s *server, flags []string) {
-	t.Helper()
-	var gaps struct{ Gaps []any }
-	if err := json.Unmarshal([]byte(mustCommand(t, d, nil, append([]string{"gaps", "--json"}, flags...)...)), &gaps); err != nil || len(gaps.Gaps) > 0 {
-		t.Errorf("gaps --json lists %v (%v)", gaps.Gaps, err)
-	}
-	var list struct{ Items []any }
-	s.get(t, "/api/v1/gaps", &list)
-	if len(list.Items) > 0 {
-		t.Errorf("the API lists gaps: %v", list.Items)
 	}
 }
 

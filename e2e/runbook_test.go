@@ -158,9 +158,6 @@ type onCall struct {
 	files  string            // the directory of the projection files
 	bin    string            // where outboxweb and journalctl are found
 	before map[string]func() // external events before a step
-
-	partner *partner // the destination of its publisher, if any
-	lift    func()   // ends a limit of the server's files
 }
 
 // scenarios create the problems that the sections are about.

@@ -2,34 +2,24 @@ package e2e
 
 import (
 	"encoding/json"
-	"fmt"
 	"net/http"
-	"net/http/httptest"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/chromedp/cdproto/cdp"
-	"github.com/chromedp/cdproto/dom"
 	"github.com/chromedp/cdproto/network"
-	"github.com/chromedp/chromedp"
 )
 
 // Behind each proxy of deploy/proxy everything works that works without one, for those alone who signed in.
 func TestSSO(t *testing.T) {
 	fullOnly(t, "TestProxy_inABrowser has a proxy without a login")
 	t.Parallel()
-	portal := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		fmt.Fprintf(w, `<!DOCTYPE html><html lang="en"><title>Portal</title><link rel="icon" href="data:,"><iframe width="1200" height="800" src=%q></iframe></html>`, r.URL.Query().Get("of"))
-	}))
-	t.Cleanup(portal.Close)
-	ancestor := "https://localhost" + portal.URL[strings.LastIndex(portal.URL, ":"):]
 	for _, p := range ssoProxies {
 		t.Run(p.name, func(t *testing.T) {
 			t.Parallel()
-			s := startSSO(t, p, "10m", "4m", "--frame-ancestors", ancestor)
+			s := startSSO(t, p, "10m", "4m")
 			appendTo(t, s.scripts, outside, "poisoned", seats("ana", "ana", "cem"))
 			awaitCounts(t, s.scripts, outside, 1, 0, 1)
 			b := s.window()
@@ -41,7 +31,6 @@ func TestSSO(t *testing.T) {
 				{"a deep link keeps its filters through the login", (*sso).deepLink},
 				{"HTTP/2 and compression", (*sso).quick},
 				{"forms of every kind act", (*sso).forms},
-				{"a portal of the same site frames it", func(s *sso, b *tab) { s.framed(b, ancestor) }},
 				{"groups of the token decide", (*sso).groups},
 				{"tokens pass, and nothing else without a session", (*sso).machines},
 				{"nobody names himself", (*sso).spoofed},
@@ -107,63 +96,6 @@ func (s *sso) forms(b *tab) {
 	b.typeInto("#reason", "for the test")
 	b.click(marked("rehearse-start"))
 	b.await("an uploaded file is tried", telling("main", "0 of 1 blocked campaign would pass"))
-}
-
-// framed acts in a frame of a portal, which only the browser itself can look into.
-func (s *sso) framed(b *tab, portal string) {
-	b.do("open the portal", chromedp.Navigate(portal+"/?of="+s.outer.url+outside+"/campaigns/poisoned/events/2"))
-	whole := func() *cdp.Node {
-		return tell(b, dom.GetDocument, dom.GetDocumentParams{Depth: new(int64(-1)), Pierce: new(true)}).Root
-	}
-	var last dom.Quad
-	b.eventually("the frame has a button that rests", func() (bool, string) {
-		button := find(whole(), "requeue")
-		if button == nil {
-			return false, "there is none"
-		}
-		places, err := chromedp.Call(b.ctx, dom.GetContentQuads, dom.GetContentQuadsParams{BackendNodeID: button.BackendNodeID})
-		if err != nil || len(places.Quads) == 0 {
-			return false, fmt.Sprint("it is not drawn: ", err)
-		}
-		before := last
-		last = places.Quads[0]
-		return slices.Equal(before, last), "it moves"
-	})
-	b.do("click in the frame", chromedp.MouseClickXY((last[0]+last[4])/2, (last[1]+last[5])/2))
-	b.eventually("it acts", func() (bool, string) {
-		says := said(find(whole(), "flash"))
-		return strings.Contains(says, "Requeued event 2 of campaign poisoned"), says
-	})
-}
-
-// said is the text of an element.
-func said(n *cdp.Node) string {
-	if n == nil {
-		return ""
-	}
-	text := n.NodeValue
-	for _, child := range n.Children {
-		text += said(child)
-	}
-	return text
-}
-
-// find is the element with a data-testid in a page and its frames.
-func find(n *cdp.Node, id string) *cdp.Node {
-	if n == nil {
-		return nil
-	}
-	for i := 1; i < len(n.Attributes); i += 2 {
-		if n.Attributes[i-1] == "data-testid" && n.Attributes[i] == id {
-			return n
-		}
-	}
-	for _, child := range append(n.Children, n.ContentDocument) {
-		if found := find(child, id); found != nil {
-			return found
-		}
-	}
-	return nil
 }
 
 // groups has a reader for every number of groups, and one whose only group contains the name of another.
