@@ -402,7 +402,9 @@ func (s *server) stop(t *testing.T) int {
 	select {
 	case <-s.exited:
 	case <-time.After(patience):
-		t.Fatalf("the server does not end within %s of SIGTERM", patience)
+		s.signal(t, syscall.SIGQUIT) // it says what it is doing
+		<-s.exited
+		t.Fatalf("the server does not end within %s of SIGTERM\n%s", patience, s.stderr)
 	}
 	return s.code
 }

@@ -92,9 +92,9 @@ type appended struct {
 	Existed    bool
 }
 
-// load is writers that append over HTTP as fast as they are answered, unless throttled, and the
-// record of their answers. A writer without an answer sends the same events again until it gets
-// one, if necessary to the server that replaces a dead one.
+// load is writers that append over HTTP, somewhat less than the servers can take, and the record of
+// their answers. A writer without an answer sends the same events again until it gets one, if
+// necessary to the server that replaces a dead one.
 type load struct {
 	campaigns []string
 	ending    chan struct{} // closed when no more events are to be made
@@ -102,7 +102,6 @@ type load struct {
 
 	mu      sync.Mutex
 	servers []*server           // servers to send to, distributed among the writers
-	rest    time.Duration       // that a writer takes between its batches
 	sent    int                 // events made
 	acked   map[string]appended // by event id
 	retold  int                 // acknowledged events that were already there when sent again
@@ -113,9 +112,6 @@ type load struct {
 // until point names the servers, and stop at the end of the test at the latest.
 func startLoad(t *testing.T, writers int, campaigns []string) *load {
 	l := &load{campaigns: campaigns, ending: make(chan struct{}), acked: map[string]appended{}}
-	if testing.Short() {
-		l.rest = 50 * time.Millisecond // leaves the processors to the tests beside
-	}
 	ctx, cancel := context.WithCancel(context.Background())
 	for number := range writers {
 		l.writers.Go(func() { l.write(ctx, number) })
@@ -132,14 +128,6 @@ func (l *load) point(servers ...*server) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.servers = servers
-}
-
-// steady has each writer take a rest between its batches, so that the load is
-// less than the servers can take.
-func (l *load) steady(rest time.Duration) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.rest = max(l.rest, rest)
 }
 
 // progress is the number of events that were acknowledged so far.
@@ -198,17 +186,11 @@ func (l *load) write(ctx context.Context, number int) {
 			events[i] = event{EventID: fmt.Sprintf("event-%08d", n), EventType: "load.made", Payload: map[string]any{"n": n, "by": number}}
 		}
 		l.deliver(ctx, number, l.campaigns[(number*5+round)%len(l.campaigns)], events)
-		l.pause(ctx)
+		pause(ctx, 50*time.Millisecond)
 	}
 }
 
-func (l *load) pause(ctx context.Context) {
-	l.mu.Lock()
-	rest := l.rest
-	l.mu.Unlock()
-	if rest == 0 {
-		return
-	}
+func pause(ctx context.Context, rest time.Duration) {
 	select {
 	case <-ctx.Done():
 	case <-time.After(rest):
@@ -233,10 +215,7 @@ func (l *load) deliver(ctx context.Context, number int, campaign string, events 
 				return
 			}
 		}
-		select { // avoids spinning while there is no server
-		case <-ctx.Done():
-		case <-time.After(5 * time.Millisecond):
-		}
+		pause(ctx, 5*time.Millisecond) // while there is no server
 	}
 }
 

@@ -30,10 +30,7 @@ func startLookout(t *testing.T, d databases) *lookout {
 		for ctx.Err() == nil && len(w.wrong) < 10 {
 			w.look(ctx, projections, histories, "select campaign_id, count(*), max(seq) from history group by campaign_id")
 			w.look(ctx, journal, publishers, "select publisher, position, position from publisher_progress")
-			select { // a moment later it would see the same state
-			case <-ctx.Done():
-			case <-time.After(5 * time.Millisecond):
-			}
+			pause(ctx, 5*time.Millisecond) // it would see the same state
 		}
 	})
 	t.Cleanup(func() {

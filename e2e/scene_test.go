@@ -66,7 +66,6 @@ func startScene(t *testing.T, row killRow) *scene {
 	s.append(oldEvents)
 
 	s.load = startLoad(t, 6, append(ledgerCampaigns(oldCampaigns)[:2], "campaign-0", "campaign-1", "campaign-2", "campaign-3", "campaign-4", "campaign-5"))
-	s.load.steady(50 * time.Millisecond)
 	for i := range s.servers {
 		s.servers[i] = start(t, s.d, s.serve...)
 	}
@@ -161,13 +160,13 @@ func (s *scene) rebuild() {
 	s.run = startRun(s.t, s.servers[0], map[string]any{"kind": "rebuild", "campaign_ids": ledgerCampaigns(oldCampaigns), "rate": 150, "reason": "to be killed"}).ID
 }
 
-// awaitRebuild waits for the end of the last rebuild, and resumes it if too many of its processes
-// were killed.
+// awaitRebuild waits for the end of the last rebuild, and resumes it if its processes were killed or
+// suspended too often.
 func (s *scene) awaitRebuild() {
 	s.t.Helper()
 	r := awaitEnd(s.t, s.servers[0], s.run)
-	for r.Status == "interrupted" {
-		mustCommand(s.t, s.d, nil, append([]string{"runs", "resume", fmt.Sprint(s.run), "--wait"}, s.commands...)...)
+	for tries := 0; r.Status != "completed" && tries < 5; tries++ {
+		command(s.t, s.d, nil, append([]string{"runs", "resume", fmt.Sprint(s.run), "--wait"}, s.commands...)...)
 		r = awaitEnd(s.t, s.servers[0], s.run)
 	}
 	if r.Status != "completed" || r.Counts.Failed+r.Counts.Drifted > 0 || r.Campaigns.Done != oldCampaigns {
@@ -203,14 +202,14 @@ func (s *scene) awaitHolder(tables ...string) (holder int) {
 	return holder
 }
 
-// end asks a server to end, which must leave nothing leased.
+// end asks the server to end that has a lease of each kind, which must leave nothing leased.
 func (s *scene) end() {
 	s.t.Helper()
-	victim := s.awaitHolder("publisher_progress")
-	for id, server := range instances(s.t, s.servers...) {
-		if server != s.servers[victim] {
-			continue
-		}
+	s.rebuild()
+	for _, kind := range []string{"runs", "intake_sources", "publisher_progress"} {
+		victim := s.awaitHolder(kind)
+		server := s.servers[victim]
+		id := s.id(server)
 		if code := server.stop(s.t); code != 0 {
 			s.t.Errorf("a server ended with exit code %d", code)
 		}
@@ -219,8 +218,17 @@ func (s *scene) end() {
 				s.t.Errorf("a server that ended still leases %d rows of %s", n, table)
 			}
 		}
+		s.replace(victim)
 	}
-	s.replace(victim)
+}
+
+// id is the name of a server's process.
+func (s *scene) id(server *server) (id string) {
+	s.t.Helper()
+	if err := s.journal.QueryRow("select id from instances where pid = $1 order by last_seen desc limit 1", server.pid()).Scan(&id); err != nil {
+		s.t.Fatal(err)
+	}
+	return id
 }
 
 // killAppend kills a command at any moment, which the next one completes.
@@ -269,10 +277,7 @@ func (s *scene) suspend() {
 // awaitTakeOver waits until nothing is leased by a server that is silent.
 func (s *scene) awaitTakeOver(silent int) {
 	s.t.Helper()
-	var id string
-	if err := s.journal.QueryRow("select id from instances where pid = $1 order by last_seen desc limit 1", s.servers[silent].pid()).Scan(&id); err != nil {
-		s.t.Fatal(err)
-	}
+	id := s.id(s.servers[silent])
 	for _, table := range leased {
 		eventually(s.t, patience, "another server has taken over "+table, func() (bool, string) {
 			var n int

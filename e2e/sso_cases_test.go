@@ -14,7 +14,7 @@ import (
 
 // Behind each proxy of deploy/proxy everything works that works without one, for those alone who signed in.
 func TestSSO(t *testing.T) {
-	fullOnly(t, "TestProxy_inABrowser has a proxy without a login")
+	fullOnly(t, "TestProxy_nothingLeadsOutside has proxies without a login")
 	t.Parallel()
 	for _, p := range ssoProxies {
 		t.Run(p.name, func(t *testing.T) {
