@@ -2,13 +2,15 @@
 package loop
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"math/rand/v2"
 	"time"
 )
 
-// FaultPause is the least time between a failed step and the next try.
+// FaultPause is the least time between a failed step and the next try, unless a loop says
+// otherwise.
 const FaultPause = time.Second
 
 // Step does some work. It reports whether there is more to do at once.
@@ -24,6 +26,8 @@ type Loop struct {
 	Interval Interval
 	Wake     <-chan struct{} // ends a wait; nil never does
 	Logger   *slog.Logger
+	// FaultPause is the least time between a failed step and the next try; 0 means FaultPause.
+	FaultPause time.Duration
 }
 
 // Run runs the step until ctx ends: at once while it reports more to do, and otherwise after
@@ -41,7 +45,7 @@ func (l Loop) Run(ctx context.Context) {
 		}
 		wait := l.Interval(ctx)
 		if err != nil {
-			wait = max(wait, FaultPause)
+			wait = max(wait, cmp.Or(l.FaultPause, FaultPause))
 		}
 		timer.Reset(wait)
 		select {

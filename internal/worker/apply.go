@@ -261,7 +261,7 @@ func (a *application) lost(ctx context.Context, err error, run []outbox.Event, f
 	if !errors.Is(err, context.DeadlineExceeded) && projection.AtFault(err) == "" {
 		return err
 	}
-	return &fatalError{seq: run[failedAt].Seq, projection: projection.AtFault(err), failure: a.worker.Failure(projection.CutOff(err, a.worker.Store.EventTimeout()))}
+	return &fatalError{seq: run[failedAt].Seq, projection: projection.AtFault(err), failure: a.worker.Failure(projection.CutOff(err, a.worker.eventLimit(&run[failedAt])))}
 }
 
 // applyRun applies consecutive events inside one savepoint, and advances the watermark first.
@@ -312,14 +312,14 @@ func (a *application) applyEvent(ctx context.Context, e *outbox.Event) error {
 	if e.Skipped != nil {
 		return a.tx.PassOver(e)
 	}
-	return a.worker.Set.ApplyWithin(ctx, a.worker.Store.EventTimeout(), a.tx, e, a.auditOnly, a.skip)
+	return a.worker.Set.ApplyWithin(ctx, a.worker.eventLimit(e), a.tx, e, a.auditOnly, a.skip)
 }
 
 // fail records the failure of an event that was tried alone and decides what follows. When its
 // projection quarantines rather than blocks, and this was the last attempt, the projection is
 // quarantined and again is true: the event must be applied without it.
 func (a *application) fail(e *outbox.Event, cause error) (again bool, err error) {
-	f := a.worker.Failure(projection.CutOff(cause, a.worker.Store.EventTimeout()))
+	f := a.worker.Failure(projection.CutOff(cause, a.worker.eventLimit(e)))
 	attempts, own := 1, 1
 	if e.Seq == a.part.claim.First {
 		attempts += a.part.claim.Attempts

@@ -116,33 +116,6 @@ func TestGoProjection_makesTheRowsOfItsSQLTwin(t *testing.T) {
 	})
 }
 
-// The first version forgets events from the fourth on; verify with the fixed one says so.
-func TestGoProjection_bugIsFoundByVerifyWithItsFirstEvent(t *testing.T) {
-	t.Parallel()
-	p := dbtest.New(t)
-	buggy := tallyCode(func(c *projection.Code) {
-		c.On["*"] = func(ctx context.Context, tx *projection.CodeTx, e *outbox.Event) error {
-			if e.Seq >= 4 {
-				return nil
-			}
-			return tallyEvent(ctx, tx, e)
-		}
-	})
-	b := enginetest.OpenCode(t, p, buggy)
-	b.MustAppend(t, enginetest.Notes("a", 6)...)
-	b.MustAppend(t, enginetest.Notes("b", 3)...)
-	b.Drain(t)
-	fixed := enginetest.OpenCode(t, p, tallyCode(func(c *projection.Code) { c.Version = "2" }))
-	run := fixed.MustRun(t, enginetest.VerifyAll())
-	if run.Verdict != outbox.VerdictDrift || run.Counts.Drifted != 1 || run.Counts.Matched != 1 {
-		t.Fatalf("verify %+v, want drift in one campaign of two", run)
-	}
-	r := fixed.RunResult(t, run, "a").Projections[0]
-	if r.Comparison.FirstSeq != 4 {
-		t.Errorf("first divergence at event %d, want 4", r.Comparison.FirstSeq)
-	}
-}
-
 // A panic is recorded as its message, the line of the host's code, and then the stack.
 func TestGoProjection_panicNamesItsLine(t *testing.T) {
 	t.Parallel()
@@ -261,21 +234,6 @@ func TestGoProjection_failureIsItsOwn(t *testing.T) {
 			}
 		}
 	})
-}
-
-func TestGoProjection_isQuarantined(t *testing.T) {
-	t.Parallel()
-	now := storetest.NewClock()
-	b := enginetest.OpenCode(t, dbtest.New(t), tallyCode(func(c *projection.Code) {
-		c.OnFailure = projection.Quarantine
-		c.On["poison"] = func(context.Context, *projection.CodeTx, *outbox.Event) error { panic("boom") }
-	}), enginetest.At(now), enginetest.MaxAttempts(1))
-	b.MustAppend(t, enginetest.Noted("a"), enginetest.EventOf("a", "poison", `{}`), enginetest.Noted("a"))
-	b.Drain(t)
-	b.MustHaveCursors(t, "a tally 1 quarantined")
-	if c := b.MustCampaign(t, "a"); c.AppliedSeq != 3 {
-		t.Errorf("the campaign is at event %d, want 3", c.AppliedSeq)
-	}
 }
 
 // A panic is told with its stack at once, and not again at each attempt.

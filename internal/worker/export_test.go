@@ -2,6 +2,7 @@ package worker
 
 import (
 	"context"
+	"time"
 
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/store"
@@ -21,6 +22,21 @@ func (w *Worker) TimedSteps() []func(context.Context) (bool, error) {
 		poll = w.Rehearse
 	}
 	return []func(context.Context) (bool, error){poll, w.reconcile, w.selfCheck(), w.heartbeat}
+}
+
+// Hurry shortens the waits of Run that are not part of a test's rule.
+func (w *Worker) Hurry() {
+	w.faultPause, w.selfCheckEvery, w.heartbeatEvery = 10*time.Millisecond, 10*time.Millisecond, 10*time.Millisecond
+}
+
+// Limit limits the time that events of a type may take, and leaves others the store's limit.
+func (w *Worker) Limit(eventType string, limit time.Duration) {
+	w.eventLimit = func(e *outbox.Event) time.Duration {
+		if e.EventType == eventType {
+			return limit
+		}
+		return w.Store.EventTimeout()
+	}
 }
 
 // Trouble is the reason why the worker does not apply.

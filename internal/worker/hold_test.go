@@ -147,7 +147,10 @@ func TestPass_tellsNothingOnceAPauseHasReturned(t *testing.T) {
 	one := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Tally), enginetest.BatchSize(7), enginetest.Waves(2), enginetest.Polling(5*time.Millisecond))
 	two := one.Beside(t, enginetest.BatchSize(5), enginetest.Waves(2), enginetest.Polling(5*time.Millisecond))
 	stops := []func(){one.Start(t), two.Start(t)}
-	const campaigns, events = 24, 40
+	campaigns, events := 24, 40
+	if testing.Short() {
+		campaigns, events = 8, 20
+	}
 	var writing sync.WaitGroup
 	writing.Go(func() {
 		for range events {
@@ -182,7 +185,7 @@ func TestPass_tellsNothingOnceAPauseHasReturned(t *testing.T) {
 	}
 	writing.Wait()
 	for c := range campaigns {
-		one.MustWait(t, fmt.Sprint("c-", c), events)
+		one.MustWait(t, fmt.Sprint("c-", c), int64(events))
 	}
 	for _, stop := range stops {
 		stop()
@@ -274,74 +277,6 @@ func TestPass_keepsTheFailureOfAProjectionThatIsSetAsideOpen(t *testing.T) {
 		t.Errorf("open failures %q, want the one that the paused projection stands at", open)
 	}
 	b.MustBeSound(t)
-}
-
-func TestPass_recordsAFailureThatTookTheTransactionWithIt(t *testing.T) {
-	t.Parallel()
-	now := storetest.NewClock()
-	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, forever), enginetest.At(now), enginetest.CuttingOffAfter(enginetest.Overtime))
-	b.MustAppend(t, enginetest.Notes("a", 2)...)
-	b.MustAppend(t, enginetest.Noted("b"), enginetest.EventOf("b", "endless", `{}`), enginetest.Noted("b"))
-	b.MustPass(t)
-	now.Advance(time.Second)
-	b.MustPass(t)
-	if open := enginetest.Failures(t, b); !slices.Equal(open, []string{"b forever 2 2"}) {
-		t.Errorf("open failures %q, want two attempts", open)
-	}
-	b.MustBeSound(t)
-}
-
-func TestSQLitePass_recordsTheFailureOfAProjectionThatPanicked(t *testing.T) {
-	t.Parallel()
-	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Probing))
-	enginetest.OnProbe(t, t.Name(), func([]string) (string, error) { panic("out of cheese") })
-	b.MustAppend(t, enginetest.Noted("b"), enginetest.Probed("b", t.Name()))
-	b.MustPass(t)
-	if open := enginetest.Failures(t, b); !slices.Equal(open, []string{"b probing 2 1"}) {
-		t.Errorf("open failures %q", open)
-	}
-	b.MustBeSound(t)
-}
-
-func TestApplyInline_recordsAndResolvesFailures(t *testing.T) {
-	t.Parallel()
-	now := storetest.NewClock()
-	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Accounts), enginetest.InMode(outbox.ModeInline), enginetest.At(now))
-	for _, events := range [][]outbox.Event{{enginetest.Opened("a", 10), enginetest.Spent("a", 100)}, {enginetest.Noted("a")}} {
-		now.Advance(time.Minute)
-		if err := appendInline(t, b, events...); err == nil {
-			t.Fatal("an event that cannot be applied was not refused")
-		}
-	}
-	if open := enginetest.Failures(t, b); !slices.Equal(open, []string{"a accounts 2 2"}) {
-		t.Errorf("open failures %q, want two attempts at one event", open)
-	}
-	enginetest.MustExec(t, b.ProjectionsDB, `update accounts set balance = 1000`)
-	now.Advance(time.Minute)
-	if err := b.Worker.ApplyInline(t.Context(), "a"); err != nil {
-		t.Fatal(err)
-	}
-	if open := enginetest.Failures(t, b); len(open) > 0 {
-		t.Errorf("failures %q are open after their events were applied", open)
-	}
-	b.MustBeSound(t)
-}
-
-// A worker that lost its lease, and fails at an event that the new owner has applied or failed
-// at, records nothing.
-func TestPass_recordsNoFailureOnceItsLeaseWasTakenOver(t *testing.T) {
-	t.Parallel()
-	now := storetest.NewClock()
-	a := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Accounts), enginetest.At(now))
-	_, stale := takenOver(t, now, a, enginetest.Opened("d", 10), enginetest.Spent("d", 100), enginetest.Noted("d"))
-	before := a.Dump(t)
-	if err := a.FinishClaims(t.Context(), stale); err != nil {
-		t.Fatal(err)
-	}
-	enginetest.MustEqual(t, "a worker that was taken over", before, a.Dump(t))
-	if open := enginetest.Failures(t, a); !slices.Equal(open, []string{"d accounts 2 1"}) {
-		t.Errorf("open failures %q, want that of the new owner alone", open)
-	}
 }
 
 // An unskip also sets back projections that were paused or quarantined at the skipped event.

@@ -139,6 +139,7 @@ func TestSQLiteRun_unreadableCampaignsHoldUpNobodyElse(t *testing.T) {
 		t.Fatalf("check found %d pages and %d campaigns and looked at %d; want both pages, some campaigns and most: %+v", pages, len(held), report.Checked["campaigns"], report.Violations)
 	}
 
+	b.Worker.Hurry()
 	b.Start(t)
 	storetest.Eventually(t, "all others are applied", func() bool {
 		done := enginetest.Column[string](t, b.ProjectionsDB, `select campaign_id from projection_watermarks where applied_seq = 2`)
@@ -190,7 +191,7 @@ func TestSQLitePass_slowEventIsTriedAfterTheOthers(t *testing.T) {
 			return now.Now()
 		}
 	}
-	b = enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, forever), looking, enginetest.CuttingOffAfter(enginetest.Overtime))
+	b = openForever(t, looking)
 	b.MustAppend(t, enginetest.EventOf("slow", "endless", `{}`))
 	b.MustAppend(t, enginetest.EventOf("slow too", "endless", `{}`))
 	b.MustPass(t)

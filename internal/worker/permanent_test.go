@@ -65,44 +65,18 @@ func TestPass_declaresAnEventDeadAtOnceThatCanNeverSucceed(t *testing.T) {
 	}
 }
 
-func TestPass_requeuesWhatCouldNeverSucceedForARepairedProjection(t *testing.T) {
+// Rows of others may go, and a worker makes a dropped table again.
+func TestPass_triesAgainWhatMaySucceedLater(t *testing.T) {
 	t.Parallel()
-	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, strict))
-	b.MustAppend(t, enginetest.EventOf("a", "required", `{}`), enginetest.Noted("a"))
-	b.Drain(t)
-	b.MustStand(t, "a", 1, outbox.Dead, 1)
-
-	b.Sources = enginetest.Define(t, enginetest.Ledger, strings.Replace(strict, ":payload.name!", "coalesce(:payload.name, '')", 1))
-	repaired := b.Beside(t)
-	repaired.MustRequeue(t, "a", 1)
-	repaired.Drain(t)
-	repaired.MustHaveApplied(t, "a", 2)
-	repaired.MustBeSound(t)
-}
-
-func TestPass_triesAgainWhatRowsOfOthersRefuse(t *testing.T) {
-	t.Parallel()
-	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, strict))
-	enginetest.MustExec(t, b.ProjectionsDB, `insert into strict_rows (campaign_id, name) values ('a', 'in the way')`)
-	b.MustAppend(t, enginetest.EventOf("a", "required", `{"name":"x"}`))
-	b.MustPass(t)
-
-	b.MustStand(t, "a", 1, outbox.Failed, 1)
-	if at := b.MustRow(t, "a", 1).Attempts[0]; at.Permanent || at.Projection != "strict" {
-		t.Errorf("the attempt is %+v, want one of strict that is not permanent", at)
-	}
-}
-
-// A worker makes a dropped table again.
-func TestPass_triesAgainWhatFailsForADroppedTable(t *testing.T) {
-	t.Parallel()
-	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, strict))
-	enginetest.MustExec(t, b.ProjectionsDB, `drop table strict_rows`)
-	b.MustAppend(t, enginetest.EventOf("a", "required", `{"name":"x"}`))
-	b.MustPass(t)
-	b.MustStand(t, "a", 1, outbox.Failed, 1)
-	if at := b.MustRow(t, "a", 1).Attempts[0]; at.Permanent || at.Projection != "strict" {
-		t.Errorf("the attempt is %+v, want one of strict that is not permanent", at)
+	for _, broken := range []string{`insert into strict_rows (campaign_id, name) values ('a', 'in the way')`, `drop table strict_rows`} {
+		b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, strict))
+		enginetest.MustExec(t, b.ProjectionsDB, broken)
+		b.MustAppend(t, enginetest.EventOf("a", "required", `{"name":"x"}`))
+		b.MustPass(t)
+		b.MustStand(t, "a", 1, outbox.Failed, 1)
+		if at := b.MustRow(t, "a", 1).Attempts[0]; at.Permanent || at.Projection != "strict" {
+			t.Errorf("%s: the attempt is %+v, want one of strict that is not permanent", broken, at)
+		}
 	}
 }
 
@@ -169,22 +143,6 @@ func TestPass_triesAnEventAsOftenAsItsProjectionSays(t *testing.T) {
 		}
 		b.MustPass(t)
 		b.MustStand(t, "a", 2, outbox.Dead, most)
-	}
-}
-
-func TestPass_setsAProjectionAsideAfterAsManyAttemptsAsItSays(t *testing.T) {
-	t.Parallel()
-	now := storetest.NewClock()
-	impatient := strings.Replace(enginetest.LenientAccounts, "-- tables", "-- max-attempts: 2\n-- tables", 1)
-	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, impatient), enginetest.At(now))
-	b.MustAppend(t, enginetest.Opened("a", 10), enginetest.Spent("a", 100), enginetest.Noted("a"))
-	b.MustPass(t)
-	b.MustStand(t, "a", 2, outbox.Failed, 1)
-	now.Advance(time.Minute)
-	b.Drain(t)
-	b.MustHaveApplied(t, "a", 3)
-	if open := enginetest.Failures(t, b); !slices.Equal(open, []string{"a accounts 2 2"}) {
-		t.Errorf("open failures %q, want one after two attempts", open)
 	}
 }
 

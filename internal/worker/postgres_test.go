@@ -69,19 +69,6 @@ func appendThree(t *testing.T, b *enginetest.Engine) {
 	}
 }
 
-func TestPostgresPass_losesNothingWhenTheServerGoesAwayBetweenApplyingAndSettling(t *testing.T) {
-	t.Parallel()
-	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger))
-	appendThree(t, b)
-	if err := b.FinishClaims(t.Context(), b.MustClaim(t), func() { b.Disconnect(t) }); err != nil {
-		t.Fatal(err)
-	}
-	mustLoseNothing(t, b)
-	if got := b.Worker.Counted(); got != (store.Settled{Applied: 9}) {
-		t.Errorf("counted %+v, want 9 applied", got)
-	}
-}
-
 func TestPostgresPass_losesNothingWhenTheServerGoesAwayInAnyOfItsTransactions(t *testing.T) {
 	t.Parallel()
 	for _, moment := range []string{whenClaiming, whenApplying, whenSettling} {

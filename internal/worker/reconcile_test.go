@@ -24,10 +24,11 @@ func TestWorker_appliesWhatLostItsRows(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var log bytes.Buffer
-			stop := func() {}
 			b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger), func(_ *store.Options, c *worker.Config) {
 				c.Logger = slog.New(slog.NewTextHandler(&log, nil))
 			})
+			b.Worker.Hurry()
+			stop := func() {}
 			applied := func(campaign string, seq int64) func() bool {
 				return func() bool { return b.MustCampaign(t, campaign).AppliedSeq == seq }
 			}

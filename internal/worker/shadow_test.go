@@ -122,7 +122,7 @@ func TestRehearse_doesNotRepeatWhatHasNotChanged(t *testing.T) {
 
 func TestRehearse_recordsHangsAndGoesOn(t *testing.T) {
 	t.Parallel()
-	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Probing, forever), enginetest.InMode(outbox.ModeShadow), enginetest.CuttingOffAfter(enginetest.Overtime))
+	b := openForever(t, enginetest.InMode(outbox.ModeShadow))
 	enginetest.OnProbe(t, t.Name(), func([]string) (string, error) { return "", errors.New("not today") })
 	b.MustAppend(t, enginetest.Noted("a"), enginetest.EventOf("a", "endless", `{}`), enginetest.Noted("a"))
 	b.MustAppend(t, enginetest.Noted("b"), enginetest.Probed("b", t.Name()))
@@ -136,22 +136,6 @@ func TestRehearse_recordsHangsAndGoesOn(t *testing.T) {
 	all := rehearsals(t, b)
 	if !strings.Contains(all["a"].Error, "cut off") || !strings.Contains(all["b"].Error, "not today") {
 		t.Errorf("the rehearsals say %q and %q", all["a"].Error, all["b"].Error)
-	}
-}
-
-func TestSQLiteRehearse_recordsPanicsAndGoesOn(t *testing.T) {
-	t.Parallel()
-	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Probing), enginetest.InMode(outbox.ModeShadow))
-	enginetest.OnProbe(t, t.Name(), func([]string) (string, error) { panic("out of cheese") })
-	b.MustAppend(t, enginetest.Noted("a"), enginetest.Noted("a"), enginetest.Probed("a", t.Name()))
-	b.MustAppend(t, enginetest.Notes("b", 2)...)
-	before := b.Dump(t, "rehearsals")
-	rehearse(t, b)
-
-	enginetest.MustEqual(t, "a rehearsal", before, b.Dump(t, "rehearsals"))
-	mustHaveRehearsed(t, b, store.Rehearsal{CampaignID: "a", RehearsedSeq: 2, FailedSeq: 3}, store.Rehearsal{CampaignID: "b", RehearsedSeq: 2})
-	if all := rehearsals(t, b); !strings.Contains(all["a"].Error, "out of cheese") {
-		t.Errorf("the rehearsal says %q", all["a"].Error)
 	}
 }
 

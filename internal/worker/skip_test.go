@@ -126,27 +126,6 @@ func TestPass_keepsTheMarkWhenALaterEventOfTheWaveFails(t *testing.T) {
 	b.MustBeSound(t)
 }
 
-func TestPass_appliesAnEventWhoseSkipWasTakenBack(t *testing.T) {
-	t.Parallel()
-	for name, passed := range map[string]bool{"passed over": true, "not yet skipped by the worker": false} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			b := poisoned(t, enginetest.BatchSize(1))
-			b.MustSkip(t, "a", 3)
-			if passed {
-				b.MustPass(t)
-				enginetest.MustEqual(t, "what was passed over", "a 3", strings.Join(marks(t, b), ", "))
-			}
-			b.MustUnskip(t, "a", 3)
-			enginetest.MustExec(t, b.ProjectionsDB, `update accounts set balance = 10`)
-			b.Drain(t)
-			b.MustHaveApplied(t, "a", 5)
-			enginetest.MustEqual(t, "what was passed over", "", strings.Join(marks(t, b), ", "))
-			b.MustBeSound(t)
-		})
-	}
-}
-
 // The content of a skipped event does not matter; its place in the chain does.
 func TestPass_advancesOverASkippedEventThatWasTamperedWith(t *testing.T) {
 	t.Parallel()
@@ -238,20 +217,6 @@ func TestRehearse_advancesOverASkippedEventAndLeavesNoMark(t *testing.T) {
 	mustHaveRehearsed(t, shadow, store.Rehearsal{CampaignID: "a", RehearsedSeq: 5})
 	mustHaveSeen(t, b, "a", 1, 2)
 	enginetest.MustEqual(t, "what was passed over", "", strings.Join(marks(t, b), ", "))
-}
-
-// The process that reverted a skip died between the two commits, and there is no reconcile: the
-// next event shows the worker what is missing.
-func TestPass_passesOverAgainWhatAnUnskipHadSetBackWhenItsProcessDied(t *testing.T) {
-	t.Parallel()
-	b := poisoned(t, enginetest.BatchSize(1))
-	b.MustSkip(t, "a", 3)
-	b.MustPass(t)
-	setBack(t, b, "a", 3)
-	b.Drain(t)
-	mustHaveSeen(t, b, "a", 1, 2, 4, 5)
-	enginetest.MustEqual(t, "what was passed over", "a 3", strings.Join(marks(t, b), ", "))
-	b.MustBeSound(t)
 }
 
 // setBack makes the projections' part of an unskip and not the journal's.

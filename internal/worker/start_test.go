@@ -22,6 +22,7 @@ func TestRun_beginsOnceItCan(t *testing.T) {
 		}))
 		b.MustAppend(t, enginetest.Notes("a", 3)...)
 		enginetest.MustExec(t, b.JournalDB, `alter table `+away+` rename to elsewhere`)
+		b.Worker.Hurry()
 		stop := b.Start(t)
 		storetest.Eventually(t, "a start without "+away+" fails twice", func() bool { return refused.Load() >= 2 })
 		enginetest.MustExec(t, b.JournalDB, `alter table elsewhere rename to `+away)

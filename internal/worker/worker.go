@@ -68,6 +68,9 @@ type Worker struct {
 	inline   keyedMutex
 	beat     heartbeat
 	rehearse rehearsals
+
+	faultPause, selfCheckEvery, heartbeatEvery time.Duration
+	eventLimit                                 func(*outbox.Event) time.Duration // the most time that an event may take
 }
 
 // New creates a worker with a new id. Run starts it.
@@ -98,7 +101,9 @@ func New(c Config) *Worker {
 		host = "unknown"
 	}
 	id := host + "-" + uuid.NewString()[:8]
-	w := &Worker{Config: c, maintenance: maintenance.New(c.Store), who: store.Worker{ID: id, Build: c.Build, Serves: c.Campaigns}, wake: loop.NewSignal(1)}
+	w := &Worker{Config: c, maintenance: maintenance.New(c.Store), who: store.Worker{ID: id, Build: c.Build, Serves: c.Campaigns}, wake: loop.NewSignal(1),
+		faultPause: loop.FaultPause, selfCheckEvery: selfCheckInterval, heartbeatEvery: outbox.HeartbeatInterval,
+		eventLimit: func(*outbox.Event) time.Duration { return c.Store.EventTimeout() }}
 	w.beat.state = outbox.InstanceState{ID: id, Host: host, PID: os.Getpid(), Version: c.Build, Mode: c.Mode, Campaigns: c.Campaigns}
 	if c.Store.Shared() {
 		w.beat.state.BeatEvery = outbox.HeartbeatInterval
@@ -146,8 +151,8 @@ func (w *Worker) Run(ctx context.Context) error {
 	loops.Go(func() {
 		w.loop(ctx, "prune keys", loop.Every(pruneKeysInterval), nil, loop.ExceptFirst(w.maintenance.PruneAppendKeys))
 	})
-	loops.Go(func() { w.loop(ctx, "self-check", loop.Every(selfCheckInterval), nil, w.selfCheck()) })
-	loops.Go(func() { w.loop(ctx, "heartbeat", loop.Every(outbox.HeartbeatInterval), nil, w.heartbeat) })
+	loops.Go(func() { w.loop(ctx, "self-check", loop.Every(w.selfCheckEvery), nil, w.selfCheck()) })
+	loops.Go(func() { w.loop(ctx, "heartbeat", loop.Every(w.heartbeatEvery), nil, w.heartbeat) })
 	loops.Go(func() { w.loop(ctx, "sample", loop.UntilNextMinute, nil, loop.ExceptFirst(w.sample)) })
 	loops.Wait()
 	return w.stop(context.WithoutCancel(ctx))
@@ -205,7 +210,7 @@ func (w *Worker) start(ctx context.Context) {
 			}
 			w.troubles.record(err)
 			w.reportStall(w.troubled())
-			pause := time.NewTimer(loop.FaultPause)
+			pause := time.NewTimer(w.faultPause)
 			select {
 			case <-ctx.Done():
 			case <-pause.C:
@@ -217,7 +222,7 @@ func (w *Worker) start(ctx context.Context) {
 
 // loop runs one of the worker's loops.
 func (w *Worker) loop(ctx context.Context, name string, interval loop.Interval, wake <-chan struct{}, step loop.Step) {
-	loop.Loop{Name: name, Step: step, Interval: interval, Wake: wake, Logger: w.Logger}.Run(ctx)
+	loop.Loop{Name: name, Step: step, Interval: interval, Wake: wake, Logger: w.Logger, FaultPause: w.faultPause}.Run(ctx)
 }
 
 // sample records the current state for the charts, as that of the minute that has just begun.
@@ -232,7 +237,7 @@ func (w *Worker) untilDue(ctx context.Context) time.Duration {
 		return poll
 	}
 	if w.troubles.except() != nil { // excluded campaigns are due all the time
-		wait = max(wait, loop.FaultPause)
+		wait = max(wait, w.faultPause)
 	}
 	return min(poll, max(wait, time.Millisecond))
 }
