@@ -19,6 +19,8 @@ func TestRow_whatMayBeDoneAndWhyNothing(t *testing.T) {
 		{"dead head", Row{Status: Dead, IsHead: true, AttemptCount: 3}, Campaign{}, false, []Action{ActionRequeue, ActionSkip}, ""},
 		{"dead behind another", Row{Status: Dead}, Campaign{HeadSeq: 2}, false, []Action{ActionRequeue}, ""},
 		{"failed head", Row{Status: Failed, IsHead: true, AttemptCount: 1}, Campaign{}, false, []Action{ActionRetry, ActionDeadLetter, ActionSkip}, ""},
+		{"failed behind another", Row{Status: Failed, AttemptCount: 1}, Campaign{HeadSeq: 2}, false, nil, ""},
+		{"head never tried", Row{Status: Pending, IsHead: true}, Campaign{}, false, nil, ""},
 		{"head to be tried again", Row{Status: Pending, IsHead: true, AttemptCount: 1}, Campaign{}, false, []Action{ActionDeadLetter}, ""},
 		{"dead and skipped", Row{Status: Dead, IsHead: true}, Campaign{}, true, []Action{ActionRequeue}, ""},
 		{"held", Row{Status: Processing, IsHead: true}, Campaign{}, false, nil, "A worker is processing it."},
@@ -92,29 +94,6 @@ func TestActions_followTheState(t *testing.T) {
 // The store's rules, for pages that offer by several of them at once.
 func TestRules_ofWhatMayBeDone(t *testing.T) {
 	t.Parallel()
-	standing := &Skip{}
-	head := func(s Status, attempts int) Row { return Row{Status: s, IsHead: true, AttemptCount: attempts} }
-	for _, c := range []struct {
-		name string
-		row  Row
-		skip *Skip
-		// whether it may be requeued, retried, skipped and dead-lettered
-		requeue, retry, skippable, dead bool
-	}{
-		{"a dead head", head(Dead, 3), nil, true, false, true, false},
-		{"a dead head that is skipped", head(Dead, 3), standing, true, false, false, false},
-		{"a dead row behind another", Row{Status: Dead, AttemptCount: 3}, nil, true, false, false, false},
-		{"a failed head", head(Failed, 1), nil, false, true, true, true},
-		{"a failed row behind another", Row{Status: Failed, AttemptCount: 1}, nil, false, false, false, false},
-		{"a head to be tried again", head(Pending, 1), nil, false, false, false, true},
-		{"a head that was never tried", head(Pending, 0), nil, false, false, false, false},
-		{"a head that is being applied", head(Processing, 1), nil, false, false, false, false},
-	} {
-		r := c.row
-		if r.Requeueable() != c.requeue || r.Retryable() != c.retry || r.Skippable(c.skip) != c.skippable || (r.WhyNotDeadLettered() == "") != c.dead {
-			t.Errorf("%s: requeue %t, retry %t, skip %t, not dead-lettered since it %q", c.name, r.Requeueable(), r.Retryable(), r.Skippable(c.skip), r.WhyNotDeadLettered())
-		}
-	}
 	held, lost := &Lease{ExpiresAt: noon.Add(1)}, &Lease{ExpiresAt: noon}
 	for _, c := range []struct {
 		name      string

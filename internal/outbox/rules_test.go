@@ -95,15 +95,6 @@ func TestSwitches_resolvesAllEight(t *testing.T) {
 	}
 }
 
-func TestMode_inlineAloneWritesNoRow(t *testing.T) {
-	t.Parallel()
-	for _, m := range outbox.Modes {
-		if m.Enqueues() == (m == outbox.ModeInline) {
-			t.Errorf("%s enqueues: %v", m, m.Enqueues())
-		}
-	}
-}
-
 func TestParse_knowsItsNamesAndListsThemInRefusals(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
