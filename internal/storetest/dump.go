@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/outboxweb/outboxweb/internal/dbtest"
 )
 
@@ -17,45 +19,44 @@ import (
 // actions. It leaves out the counter of positions, since a repeated append consumes one.
 func (f *Fixture) Dump() string {
 	f.TB.Helper()
-	return dumpBut(f.TB, f.JournalDB, "audit_log where outcome = 'refused'") + Dump(f.TB, f.ProjectionsDB)
+	records := `select * from audit_log where outcome <> 'refused'`
+	return DumpExcept(f.TB, f.JournalDB, "audit_log") + dumpQuery(f.TB, f.JournalDB, "audit_log", records) + DumpExcept(f.TB, f.ProjectionsDB)
 }
 
-// Dump is the whole content of a database, one line per row.
-func Dump(tb testing.TB, db *sql.DB) string {
+// DumpExcept is the content of a database without some tables, one line per row.
+func DumpExcept(tb testing.TB, db *sql.DB, tables ...string) string {
 	tb.Helper()
-	return dumpBut(tb, db, "")
-}
-
-// dumpBut leaves out the rows of one table that match a condition, written as
-// TABLE where CONDITION.
-func dumpBut(tb testing.TB, db *sql.DB, but string) string {
-	tb.Helper()
-	but, condition, _ := strings.Cut(but, " where ")
-	var lines []string
+	var all strings.Builder
 	for _, table := range dbtest.Tables(tb, db) {
-		query := `select * from "` + table + `"`
-		if table == but {
-			query += ` where not (` + condition + `)`
+		if !slices.Contains(tables, table) {
+			all.WriteString(dumpQuery(tb, db, table, `select * from "`+table+`"`))
 		}
-		rows, err := db.Query(query)
-		if err != nil {
+	}
+	return all.String()
+}
+
+// dumpQuery is the result of a query in lines, in order.
+func dumpQuery(tb testing.TB, db *sql.DB, name, query string) string {
+	tb.Helper()
+	rows, err := db.Query(query)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	defer rows.Close()
+	columns, _ := rows.Columns()
+	var lines []string
+	for rows.Next() {
+		values, dest := make([]any, len(columns)), make([]any, len(columns))
+		for i := range values {
+			dest[i] = &values[i]
+		}
+		if err := rows.Scan(dest...); err != nil {
 			tb.Fatal(err)
 		}
-		columns, _ := rows.Columns()
-		for rows.Next() {
-			values, dest := make([]any, len(columns)), make([]any, len(columns))
-			for i := range values {
-				dest[i] = &values[i]
-			}
-			if err := rows.Scan(dest...); err != nil {
-				tb.Fatal(err)
-			}
-			lines = append(lines, fmt.Sprintf("%s %v\n", table, values))
-		}
-		if err := rows.Err(); err != nil {
-			tb.Fatal(err)
-		}
-		rows.Close()
+		lines = append(lines, fmt.Sprintf("%s %v\n", name, values))
+	}
+	if err := rows.Err(); err != nil {
+		tb.Fatal(err)
 	}
 	slices.Sort(lines)
 	return strings.Join(lines, "")
@@ -66,49 +67,43 @@ func (f *Fixture) Unchanged(act func()) {
 	f.TB.Helper()
 	before := f.Dump()
 	act()
-	if after := f.Dump(); after != before {
-		f.TB.Errorf("the databases changed:\n%s", LineDiff(before, after))
+	MustEqual(f.TB, "an act", before, f.Dump())
+}
+
+// MustEqual fails with the lines that differ.
+func MustEqual(tb testing.TB, what, before, after string) {
+	tb.Helper()
+	if before != after {
+		tb.Errorf("%s changed something (-before +after):\n%.4000s", what, cmp.Diff(strings.Split(before, "\n"), strings.Split(after, "\n")))
 	}
 }
 
-// LineDiff lists the lines that only one of two texts has.
-func LineDiff(before, after string) string {
-	var b strings.Builder
-	had, has := strings.Split(before, "\n"), strings.Split(after, "\n")
-	for _, line := range had {
-		if !slices.Contains(has, line) {
-			fmt.Fprintln(&b, "-", line)
-		}
-	}
-	for _, line := range has {
-		if !slices.Contains(had, line) {
-			fmt.Fprintln(&b, "+", line)
-		}
-	}
-	return b.String()
-}
-
-// Modified says when either database was last written: the times and sizes of SQLite's files,
-// the youngest transaction in each of PostgreSQL's tables.
+// Modified says when either database was last written; see Written.
 func (f *Fixture) Modified() string {
 	f.TB.Helper()
+	return Written(f.TB, f.Pair, f.JournalDB, f.ProjectionsDB)
+}
+
+// Written is a value that changes with every write to either database: on SQLite the files'
+// sizes and times, on PostgreSQL the youngest transaction and the number of rows in each table,
+// without some tables.
+func Written(tb testing.TB, p dbtest.Pair, journal, projections *sql.DB, except ...string) string {
+	tb.Helper()
 	var b strings.Builder
-	if dbtest.Postgres() {
-		for _, db := range []*sql.DB{f.JournalDB, f.ProjectionsDB} {
-			for _, table := range dbtest.Tables(f.TB, db) {
-				var last string
-				if err := db.QueryRow(`select concat(max(cast(cast(xmin as text) as bigint)), ' ', count(*)) from "` + table + `"`).Scan(&last); err != nil {
-					f.TB.Fatal(err)
+	if !strings.HasPrefix(p.Projections, "sqlite:") {
+		for _, db := range []*sql.DB{journal, projections} {
+			for _, table := range dbtest.Tables(tb, db) {
+				if !slices.Contains(except, table) {
+					fmt.Fprintln(&b, table, Texts(tb, db, `select concat(max(cast(cast(xmin as text) as bigint)), ' ', count(*)) from "`+table+`"`))
 				}
-				fmt.Fprintln(&b, table, last)
 			}
 		}
 		return b.String()
 	}
 	for _, name := range []string{"journal.db", "journal.db-wal", "projections.db", "projections.db-wal"} {
-		info, err := os.Stat(filepath.Join(f.Pair.Dir, name))
+		info, err := os.Stat(filepath.Join(p.Dir, name))
 		if err != nil && !errors.Is(err, os.ErrNotExist) {
-			f.TB.Fatal(err)
+			tb.Fatal(err)
 		}
 		if err == nil {
 			fmt.Fprintln(&b, name, info.Size(), info.ModTime().UnixNano())

@@ -136,21 +136,30 @@ func (f *Fixture) Number(query string, args ...any) int64 {
 	return n
 }
 
-// Texts is the first column of a query's result.
+// Texts is the first column of a query's result; nil when that is empty.
 func Texts(tb testing.TB, db *sql.DB, query string, args ...any) []string {
+	tb.Helper()
+	if all := Column[string](tb, db, query, args...); len(all) > 0 {
+		return all
+	}
+	return nil
+}
+
+// Column reads the first column of a query's result.
+func Column[T any](tb testing.TB, db *sql.DB, query string, args ...any) []T {
 	tb.Helper()
 	rows, err := db.Query(query, args...)
 	if err != nil {
 		tb.Fatal(err)
 	}
 	defer rows.Close()
-	var all []string
+	all := []T{}
 	for rows.Next() {
-		var text string
-		if err := rows.Scan(&text); err != nil {
+		var v T
+		if err := rows.Scan(&v); err != nil {
 			tb.Fatal(err)
 		}
-		all = append(all, text)
+		all = append(all, v)
 	}
 	if err := rows.Err(); err != nil {
 		tb.Fatal(err)

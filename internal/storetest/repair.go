@@ -1,6 +1,9 @@
 package storetest
 
 import (
+	"database/sql"
+	"testing"
+
 	"github.com/outboxweb/outboxweb/internal/dbtest"
 	"github.com/outboxweb/outboxweb/internal/maintenance"
 	"github.com/outboxweb/outboxweb/internal/outbox"
@@ -18,11 +21,15 @@ func (f *Fixture) MustReconcile(want outbox.Repaired) {
 // MustBeReconciled fails unless another reconcile finds nothing and writes nothing.
 func (f *Fixture) MustBeReconciled() {
 	f.TB.Helper()
+	f.untouched(func() { f.MustReconcile(outbox.Repaired{}) })
+}
+
+// untouched fails when act changes or writes anything.
+func (f *Fixture) untouched(act func()) {
+	f.TB.Helper()
 	before := f.Modified()
-	f.Unchanged(func() { f.MustReconcile(outbox.Repaired{}) })
-	if after := f.Modified(); after != before {
-		f.TB.Errorf("a second reconcile wrote: from\n%sto\n%s", before, after)
-	}
+	f.Unchanged(act)
+	MustEqual(f.TB, "a repair of what is right", before, f.Modified())
 }
 
 // MustFindGaps reads the existing gaps.
@@ -50,13 +57,22 @@ where campaign_id = $1`, campaign)
 // Tamper changes events, with the triggers that forbid it disabled.
 func (f *Fixture) Tamper(query string, args ...any) {
 	f.TB.Helper()
+	AllowTampering(f.TB, f.JournalDB, dbtest.Postgres())
+	f.Exec(query, args...)
+}
+
+// AllowTampering drops the triggers that keep the journal as it is.
+func AllowTampering(tb testing.TB, journal *sql.DB, postgres bool) {
+	tb.Helper()
 	of := ""
-	if dbtest.Postgres() {
+	if postgres {
 		of = ` on events`
 	}
-	f.Exec(`drop trigger events_refuse_update` + of)
-	f.Exec(`drop trigger events_refuse_delete` + of)
-	f.Exec(query, args...)
+	for _, trigger := range []string{"events_refuse_update", "events_refuse_delete"} {
+		if _, err := journal.Exec(`drop trigger if exists ` + trigger + of); err != nil {
+			tb.Fatal(err)
+		}
+	}
 }
 
 // SelfCheckAll runs a self-check over all campaigns once and returns what it found.
@@ -77,15 +93,11 @@ func (f *Fixture) SelfCheckAll() (found []store.Found) {
 // SelfCheckIsCalm fails when another self-check changes or writes anything.
 func (f *Fixture) SelfCheckIsCalm() {
 	f.TB.Helper()
-	before := f.Modified()
-	f.Unchanged(func() {
+	f.untouched(func() {
 		if found := f.SelfCheckAll(); len(found) > 0 {
 			f.TB.Errorf("another check found %+v", found)
 		}
 	})
-	if after := f.Modified(); after != before {
-		f.TB.Errorf("another check wrote: from\n%sto\n%s", before, after)
-	}
 }
 
 // SelfCheckOne fails unless one step of the self-check finds just one campaign.
