@@ -75,7 +75,7 @@ func (m *Maintenance) repairAll(ctx context.Context) (outbox.Repaired, error) {
 		return total, err
 	}
 	for _, g := range gaps {
-		f, err := store.WhenFree(ctx, func() (store.Found, error) { return m.core.RepairFree(ctx, g.CampaignID) })
+		f, err := store.WhenFree(ctx, m.core, func() (store.Found, error) { return m.core.RepairFree(ctx, g.CampaignID) })
 		if err != nil && !errors.Is(err, store.ErrHeld) {
 			return total, err
 		}

@@ -405,9 +405,7 @@ func TestAppend_tellsHowManyEventsItMade(t *testing.T) {
 	again := outbox.Event{CampaignID: "a", EventID: "e-1", EventType: "note", Payload: json.RawMessage(`{}`)}
 	other := outbox.Event{CampaignID: "a", EventType: "note", Payload: json.RawMessage(`{}`)}
 	for _, events := range [][]outbox.Event{{again, other}, {again, other}, {again}} {
-		if _, err := f.Append(f.Ctx, store.Append{Events: events}); err != nil {
-			t.Fatal(err)
-		}
+		f.must(f.Append(f.Ctx, store.Append{Events: events}))
 	}
 	seq := int64(99)
 	if _, err := f.Append(f.Ctx, store.Append{Events: []outbox.Event{other}, ExpectedSeq: &seq}); err == nil {

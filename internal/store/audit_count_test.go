@@ -22,9 +22,7 @@ func TestActions_countAndListAsAFilterMatches(t *testing.T) {
 		if r.CampaignID == "" {
 			r.Target = []outbox.Target{"", outbox.RunTarget(7), outbox.ProjectionTarget("p")}[i%3]
 		}
-		if _, err := f.RecordRefusal(f.Ctx, o, r); err != nil {
-			t.Fatal(err)
-		}
+		f.must(f.RecordRefusal(f.Ctx, o, r))
 		f.Clock.Advance(time.Minute)
 	}
 	f.AppendN("a", 1)

@@ -14,9 +14,7 @@ func TestActions_ofACampaignAreThoseThatTouchedIt(t *testing.T) {
 	t.Parallel()
 	f := open(t, storetest.MaxAttempts(1))
 	ids := f.Killed("a", 3)
-	if _, err := f.RequeueDead(f.Ctx, ana(""), outbox.RequeueFilter{Limit: 2}); err != nil {
-		t.Fatal(err)
-	}
+	f.must(f.RequeueDead(f.Ctx, ana(""), outbox.RequeueFilter{Limit: 2}))
 	touched := outbox.AuditFilter{CampaignID: ids[0]}
 	f.WantActions(touched, "requeue_many")
 	f.WantActions(outbox.AuditFilter{CampaignID: ids[0], Seq: 1}, "requeue_many")
@@ -39,9 +37,7 @@ func TestActions_ofARetryOfManyAreFoundByCampaign(t *testing.T) {
 	f.AppendN("a", 2)
 	f.Fail("boom", "a")
 	f.AppendN("b", 2)
-	if _, err := f.RetryFailed(f.Ctx, ana(""), outbox.RequeueFilter{}); err != nil {
-		t.Fatal(err)
-	}
+	f.must(f.RetryFailed(f.Ctx, ana(""), outbox.RequeueFilter{}))
 	f.WantActions(outbox.AuditFilter{CampaignID: "a", Seq: 1}, "retry_many")
 	f.WantActions(outbox.AuditFilter{CampaignID: "b"})
 }
@@ -55,12 +51,8 @@ func TestRequeueDead_keepsRangesOfWhatItTouched(t *testing.T) {
 	for _, seq := range []int{1, 2, 3, 5, 6, 9} {
 		f.Exec(fmt.Sprintf(`update projection_apply_outbox set status = 'dead', attempt_count = 1 where campaign_id = 'a' and seq = %d`, seq))
 	}
-	if _, err := f.ReconcileCampaign(f.Ctx, "a"); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := f.RequeueDead(f.Ctx, ana(""), outbox.RequeueFilter{}); err != nil {
-		t.Fatal(err)
-	}
+	f.must(f.ReconcileCampaign(f.Ctx, "a"))
+	f.must(f.RequeueDead(f.Ctx, ana(""), outbox.RequeueFilter{}))
 	got := storetest.Texts(t, f.JournalDB, `select campaign_id || ' ' || first_seq || '-' || last_seq from audit_log_rows order by first_seq`)
 	if want := []string{"a 1-3", "a 5-6", "a 9-9"}; !slices.Equal(got, want) {
 		t.Errorf("the ranges are %v, want %v", got, want)
@@ -71,9 +63,7 @@ func TestLastAction_isOneThatTouchedTheCampaign(t *testing.T) {
 	t.Parallel()
 	f := open(t, storetest.MaxAttempts(1))
 	ids := f.Killed("a", 2)
-	if _, err := f.RequeueDead(f.Ctx, ana(""), outbox.RequeueFilter{}); err != nil {
-		t.Fatal(err)
-	}
+	f.must(f.RequeueDead(f.Ctx, ana(""), outbox.RequeueFilter{}))
 	f.Clock.Advance(time.Minute)
 	f.AppendN("new", 1)
 	_, err := f.CreateToken(f.Ctx, outbox.Command{By: outbox.Operator{Name: "scene"}}, "0123", outbox.RoleOperator, "deploy", f.Clock.Now().Add(time.Hour))

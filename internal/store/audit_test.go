@@ -62,28 +62,16 @@ var kinds = storetest.Kinds[*fixture]{Open: open, Base: func(f *fixture) *storet
 			Undone: func(f *fixture) bool { return f.Number(`select count(*) from group_notes`) == 0 }},
 	}}
 
-func TestAction_leavesOneAuditRecord(t *testing.T) {
+func TestAction_keepsTheRules(t *testing.T) {
 	t.Parallel()
-	kinds.Keep(t, storetest.LeavesOneRecord)
-}
-
-func TestAction_withoutItsAuditRecordDoesNotHappen(t *testing.T) {
-	t.Parallel()
-	kinds.Keep(t, storetest.DoesNotHappenUnrecorded)
-}
-
-func TestAction_withAnIdempotencyKeyIsDoneOnce(t *testing.T) {
-	t.Parallel()
-	kinds.Keep(t, storetest.IsDoneOnceByKey)
+	kinds.KeepRules(t)
 }
 
 func TestAction_onAStaleViewIsRefusedWithWhatChangedAndWho(t *testing.T) {
 	t.Parallel()
 	f := open(t)
 	f.DeadHead()
-	if _, err := f.RequeueRow(f.Ctx, ana(""), "a", 1); err != nil {
-		t.Fatal(err)
-	}
+	f.must(f.RequeueRow(f.Ctx, ana(""), "a", 1))
 	f.Clock.Advance(4 * time.Second)
 	seen := func(e outbox.Expected) outbox.Command {
 		o := outbox.Command{By: outbox.Operator{Name: "bob"}, Expected: &e}
@@ -120,9 +108,7 @@ func TestAction_onARowThatDiedAgainIsRefused(t *testing.T) {
 	f.DeadHead()
 	seen := f.MustRow("a", 1).Row
 	f.Clock.Advance(time.Minute)
-	if _, err := f.RequeueRow(f.Ctx, ana(""), "a", 1); err != nil {
-		t.Fatal(err)
-	}
+	f.must(f.RequeueRow(f.Ctx, ana(""), "a", 1))
 	f.Kill("a")
 	again := f.MustRow("a", 1).Row
 	if again.Status != seen.Status || again.AttemptCount != seen.AttemptCount {
@@ -307,12 +293,8 @@ func TestAction_isReadByItsID(t *testing.T) {
 	f := open(t)
 	f.AppendN("a", 1)
 	for range 2 {
-		if _, err := f.PauseCampaign(f.Ctx, ana("first"), "a"); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := f.ResumeCampaign(f.Ctx, ana("second"), "a"); err != nil {
-			t.Fatal(err)
-		}
+		f.must(f.PauseCampaign(f.Ctx, ana("first"), "a"))
+		f.must(f.ResumeCampaign(f.Ctx, ana("second"), "a"))
 	}
 	for _, want := range f.DoneActions() {
 		if got, err := f.AuditEntry(f.Ctx, want.ID); err != nil || !cmp.Equal(got, want) {
@@ -322,63 +304,6 @@ func TestAction_isReadByItsID(t *testing.T) {
 	for _, id := range []int64{-1, 0, 5, math.MaxInt64} {
 		_, err := f.AuditEntry(f.Ctx, id)
 		refused(t, err, outbox.ErrNotFound, "no audit record")
-	}
-}
-
-func TestActions_pageNewestFirstAndFilter(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	for _, id := range []string{"a", "b"} {
-		f.AppendN(id, 1)
-		for range 3 {
-			if _, err := f.PauseCampaign(f.Ctx, ana(""), id); err != nil {
-				t.Fatal(err)
-			}
-			if _, err := f.ResumeCampaign(f.Ctx, outbox.Command{By: outbox.Operator{Name: "bob"}}, id); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
-	for name, c := range map[string]struct {
-		filter outbox.AuditFilter
-		want   int
-	}{
-		"all":             {outbox.AuditFilter{}, 12},
-		"actor":           {outbox.AuditFilter{Actor: "bob"}, 6},
-		"action":          {outbox.AuditFilter{Action: "pause"}, 6},
-		"campaign":        {outbox.AuditFilter{CampaignID: "b"}, 6},
-		"campaign, actor": {outbox.AuditFilter{CampaignID: "b", Actor: "ana"}, 3},
-		"row":             {outbox.AuditFilter{CampaignID: "b", Seq: 1}, 0},
-		"nobody":          {outbox.AuditFilter{Actor: "eve"}, 0},
-	} {
-		c.filter.Limit = 4
-		got := 0
-		last := int64(1 << 62)
-		for {
-			page, err := f.AuditLog(f.Ctx, c.filter)
-			if err != nil {
-				t.Fatal(err)
-			}
-			for _, a := range page.Items {
-				if got++; a.ID >= last {
-					t.Errorf("%s: act %d follows %d", name, a.ID, last)
-				}
-				last = a.ID
-			}
-			if page.NextCursor == nil {
-				break
-			}
-			c.filter.Cursor = *page.NextCursor
-		}
-		if got != c.want {
-			t.Errorf("%s: %d acts, want %d", name, got, c.want)
-		}
-	}
-	for _, cursor := range []string{"x", "!!", "eA", "MQAy"} {
-		_, err := f.AuditLog(f.Ctx, outbox.AuditFilter{Cursor: cursor})
-		if r := refused(t, err, outbox.ErrInvalid); r.Field != "cursor" {
-			t.Errorf("cursor %q: the refusal is about %q", cursor, r.Field)
-		}
 	}
 }
 

@@ -82,9 +82,7 @@ func TestCampaigns_pagesVisitEveryMatchOnceInOrder(t *testing.T) {
 			}
 		}
 	}
-	if _, err := f.PauseCampaign(f.Ctx, ana(""), "blocked-1"); err != nil {
-		t.Fatal(err)
-	}
+	f.must(f.PauseCampaign(f.Ctx, ana(""), "blocked-1"))
 	for _, state := range []outbox.State{outbox.StateBlocked, outbox.StatePaused} {
 		if got := f.AllCampaigns(outbox.CampaignFilter{State: state, Limit: 200}); !slices.Contains(ids(got), "blocked-1") {
 			t.Errorf("a campaign that is blocked and paused is not among those that are %s: %v", state, ids(got))

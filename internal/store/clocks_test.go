@@ -173,17 +173,3 @@ func TestInstances_ofADeadOneWithAClockAheadFallSilent(t *testing.T) {
 		t.Errorf("it is %s, want silent", got.State(f.Clock.Now()))
 	}
 }
-
-func TestPostgresHeartbeat_learnsOfOthersClocks(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	slow := f.ahead(-time.Minute)
-	for range 5 {
-		f.Clock.Advance(2 * time.Second)
-		slow.beat("other")
-		f.beat("self")
-	}
-	if got := f.clockOf("other"); got.ClockAhead > -50*time.Second {
-		t.Errorf("its clock is %s ahead, want a minute behind", got.ClockAhead)
-	}
-}

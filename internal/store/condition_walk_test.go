@@ -48,9 +48,7 @@ func TestCondition_takesTheShorterOfLongWays(t *testing.T) {
 		f.later(100, "seat", "1", "row", "2")
 	}
 	for range 5 {
-		if _, err := f.AppendUnless(storetest.Event("b", "noted"), 0, storetest.Item("", "show", "x", "seat", "1"), storetest.Item("", "hall", "1", "row", "2")); err != nil {
-			t.Fatal(err)
-		}
+		f.must(f.AppendUnless(storetest.Event("b", "noted"), 0, storetest.Item("", "show", "x", "seat", "1"), storetest.Item("", "hall", "1", "row", "2")))
 	}
 	for range 10 {
 		f.later(1000, "seat", "1")

@@ -3,7 +3,6 @@ package store_test
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -13,27 +12,6 @@ import (
 	"github.com/outboxweb/outboxweb/internal/store"
 	"github.com/outboxweb/outboxweb/internal/storetest"
 )
-
-func TestRequeueDead_ofTwoAtOnceEachRowIsRequeuedByOne(t *testing.T) {
-	t.Parallel()
-	f := deadRows(t)
-	other := f.beside()
-	var results [2]outbox.Requeued
-	call := func(i int, s *fixture) func() {
-		return func() {
-			var err error
-			if results[i], err = s.RequeueDead(f.Ctx, ana(""), outbox.RequeueFilter{}); err != nil {
-				t.Errorf("requeue: %v", err)
-			}
-		}
-	}
-	f.AtOnce(f.JournalDB, storetest.EveryCampaign, call(0, f), call(1, other))
-	slices.SortFunc(results[:], func(a, b outbox.Requeued) int { return int(b.Requeued - a.Requeued) })
-	if want := [2]outbox.Requeued{{Requeued: 4, Heads: 4, Released: 6}, {}}; results != want {
-		t.Errorf("requeued %+v, want %+v", results, want)
-	}
-	f.Sound()
-}
 
 func TestRequeueDead_leavesAloneWhatWasRequeuedMeanwhile(t *testing.T) {
 	t.Parallel()
@@ -63,11 +41,6 @@ func TestRequeueDead_leavesAloneWhatWasRequeuedMeanwhile(t *testing.T) {
 		t.Errorf("requeued %+v together and %d singly, want each of the four rows once", many, won.Load())
 	}
 	f.Sound()
-}
-
-func TestAction_ofTwoAtOnceWithOneIdempotencyKeyIsDoneOnce(t *testing.T) {
-	t.Parallel()
-	kinds.Keep(t, storetest.OfTwoAtOnceIsDoneOnce)
 }
 
 func TestClaim_ofManyAtOnceGivesEachCampaignToOne(t *testing.T) {

@@ -192,9 +192,7 @@ func TestCrashes_requeueStartsOver(t *testing.T) {
 	f.crash(one, 3)
 	f.crash(one, 3)
 	f.NoClaim(one)
-	if _, err := f.RequeueRow(f.Ctx, ana("mended"), "a", 1); err != nil {
-		t.Fatal(err)
-	}
+	f.must(f.RequeueRow(f.Ctx, ana("mended"), "a", 1))
 	if c := f.ClaimOne(one, 3); c.Counted || c.Last != 3 {
 		t.Errorf("claim is %+v, want all three rows, not counted", c)
 	}

@@ -102,9 +102,6 @@ func (s *Store) Proxied() (journal, projections bool) {
 // LockWaitLimit is how long a call waits for a connection or a lock.
 const LockWaitLimit = sqldb.LockWait
 
-// HeldWait is how long an action waits for a leased campaign.
-const HeldWait = heldWait
-
 // HintPause is the least time between two hints to other processes.
 const HintPause = hintPause
 

@@ -50,9 +50,7 @@ func TestPostgresHints_wakeTheWorkersOfOthersAndOnesOwnOnce(t *testing.T) {
 	f.woken(others, 1)
 	f.MustPause("a")
 	f.woken(others, 2)
-	if _, err := f.ResumeCampaign(f.Ctx, ana(""), "a"); err != nil {
-		t.Fatal(err)
-	}
+	f.must(f.ResumeCampaign(f.Ctx, ana(""), "a"))
 	f.woken(others, 3)
 	c := f.ClaimOne(one, 10)
 	f.MustSettle(one, store.Result{Claim: c}) // it releases the unapplied rows

@@ -44,9 +44,7 @@ func TestEventHistory_tellsSkipsApartFromApplying(t *testing.T) {
 	passed := []string{"appended", "died 1: no such thing", "acted skip by scene", "passed_over 1-1 by worker-1"}
 	f.WantHistory("a", 1, passed...)
 	f.Clock.Advance(time.Second)
-	if _, err := f.UnskipEvent(f.Ctx, ana(""), "a", 1); err != nil {
-		t.Fatal(err)
-	}
+	f.must(f.UnskipEvent(f.Ctx, ana(""), "a", 1))
 	f.Clock.Advance(time.Second)
 	f.Drain()
 	f.WantHistory("a", 1, append(passed, "acted unskip by ana", "applied 1-1 by worker-1")...)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -173,12 +174,18 @@ func TestInstances_whoHoldsWhatIsReadAtMostOnceASecond(t *testing.T) {
 	if got, want := names(f.instances(), f.Clock.Now()), "worker-1 running 1, worker-2 running 0"; got != want {
 		t.Errorf("another process sees %s, want %s", got, want)
 	}
-	deadline := time.Now().Add(time.Minute)
-	pause := time.NewTicker(20 * time.Millisecond)
-	defer pause.Stop()
-	for want := "worker-1 running 1, worker-2 running 0"; look() != want; <-pause.C {
-		if time.Now().After(deadline) {
-			t.Fatalf("it is never read anew: %s, want %s", look(), want)
+}
+
+func TestSnapshot_isTakenAnewAfterASecond(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var c store.Snapshot[int]
+		taken := 0
+		for _, want := range []int{1, 1, 2} {
+			if got, err := c.Get(t.Context(), func() (int, error) { taken++; return taken, nil }); err != nil || got != want {
+				t.Errorf("got reading %d, %v, want %d", got, err, want)
+			}
+			<-time.After(600 * time.Millisecond)
 		}
-	}
+	})
 }

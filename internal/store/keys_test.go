@@ -11,9 +11,7 @@ func TestIdempotencyKey_isOfWhoeverUsedItFirst(t *testing.T) {
 	f := open(t)
 	f.AppendN("a", 1)
 	order := outbox.Command{By: outbox.Operator{Name: "ana", Via: "page", Auth: outbox.AuthJWT, Role: outbox.RoleAdmin}, IdempotencyKey: "k"}
-	if _, err := f.PauseCampaign(f.Ctx, order, "a"); err != nil {
-		t.Fatal(err)
-	}
+	f.must(f.PauseCampaign(f.Ctx, order, "a"))
 	for _, by := range []outbox.Operator{
 		{Name: "bob", Via: "page", Auth: outbox.AuthJWT, Role: outbox.RoleAdmin},
 		{Name: "ana", Via: "page", Auth: outbox.AuthToken, Role: outbox.RoleAdmin},

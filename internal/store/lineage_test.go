@@ -23,12 +23,8 @@ func (f *fixture) wentBack() []outbox.AuditEntry {
 func (f *fixture) reconnect() {
 	f.TB.Helper()
 	f.Terminate()
-	if _, err := f.Position(f.Ctx); err != nil {
-		f.TB.Fatal(err)
-	}
-	if _, err := f.EventsFrom(f.Ctx, 0, 100); err != nil {
-		f.TB.Fatal(err)
-	}
+	f.must(f.Position(f.Ctx))
+	f.must(f.EventsFrom(f.Ctx, 0, 100))
 }
 
 func TestPostgresLineage_aLostConnectionAloneChangesNothing(t *testing.T) {

@@ -31,16 +31,6 @@ func anaAs(role outbox.Role, reason string) outbox.Command {
 	return o
 }
 
-func TestAction_thatIsRefusedLeavesOneRecord(t *testing.T) {
-	t.Parallel()
-	kinds.Keep(t, storetest.RefusedLeavesOneRecord)
-}
-
-func TestAction_isRefusedAlsoWhereThatCannotBeRecorded(t *testing.T) {
-	t.Parallel()
-	kinds.Keep(t, storetest.IsRefusedUnrecorded)
-}
-
 func TestAction_thatWaitsForALeaseIsRefusedOnce(t *testing.T) {
 	t.Parallel()
 	for action, of := range map[outbox.Action]struct {
@@ -57,7 +47,7 @@ func TestAction_thatWaitsForALeaseIsRefusedOnce(t *testing.T) {
 	} {
 		t.Run(string(action), func(t *testing.T) {
 			t.Parallel()
-			f := open(t)
+			f := open(t, impatient)
 			of.scene(f)
 			f.Exec(`update campaigns set lease_owner = 'worker-2', lease_expires_at = 9000000000000000 where campaign_id = 'a'`)
 			r := refused(t, of.do(f), outbox.ErrConflict, "worker-2")
@@ -128,9 +118,7 @@ func TestRefusal_saysOnlyOfActionsThatWereDoneThatTheyWere(t *testing.T) {
 	f := open(t)
 	f.DeadHead()
 	f.Clock.Advance(time.Minute)
-	if _, err := f.PauseCampaign(f.Ctx, ana(""), "a"); err != nil {
-		t.Fatal(err)
-	}
+	f.must(f.PauseCampaign(f.Ctx, ana(""), "a"))
 	f.Clock.Advance(time.Minute)
 	_, err := f.RetryRow(f.Ctx, storetest.Ben, "a", 1)
 	refused(t, err, outbox.ErrConflict, "last action: pause by ana")

@@ -20,7 +20,7 @@ import (
 // outbox.ErrConflict that names the worker.
 func (s *Store) ReplayCampaign(ctx context.Context, o outbox.Command, id string) (outbox.Repaired, error) {
 	a := &Change{Command: o, Action: outbox.ActionReplay, CampaignID: id}
-	repaired, err := WhenFree(ctx, func() (outbox.Repaired, error) { return s.replayCampaign(ctx, a) })
+	repaired, err := WhenFree(ctx, s, func() (outbox.Repaired, error) { return s.replayCampaign(ctx, a) })
 	return repaired, s.Refused(ctx, a, err)
 }
 
@@ -61,15 +61,12 @@ func (c *CampaignRow) free(now int64) error {
 	return refusal
 }
 
-// How long, and how often, an action tries to get a campaign that is leased.
-const (
-	heldWait = 2 * time.Second
-	heldPoll = 10 * time.Millisecond
-)
+// heldPoll is how often an action tries to get a campaign that is leased.
+const heldPoll = 10 * time.Millisecond
 
-// WhenFree retries an action until the campaign's lease is free, for at most heldWait.
-func WhenFree[R any](ctx context.Context, try func() (R, error)) (R, error) {
-	deadline := time.NewTimer(heldWait)
+// WhenFree retries an action until the campaign's lease is free, for at most Options.Patience.
+func WhenFree[R any](ctx context.Context, s *Store, try func() (R, error)) (R, error) {
+	deadline := time.NewTimer(s.options.Patience)
 	defer deadline.Stop()
 	poll := time.NewTicker(heldPoll)
 	defer poll.Stop()

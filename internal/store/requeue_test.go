@@ -58,8 +58,6 @@ func TestRequeueDead_equalsItsPreviewForEveryFilter(t *testing.T) {
 		"campaign without":      {outbox.RequeueFilter{CampaignID: "e"}, outbox.Requeued{}},
 		"event type":            {outbox.RequeueFilter{EventType: "weighed"}, outbox.Requeued{Requeued: 2, Heads: 2, Released: 4}},
 		"fingerprint":           {outbox.RequeueFilter{Fingerprint: "that failed at #"}, outbox.Requeued{Requeued: 2, Heads: 2, Released: 5}},
-		"type and fingerprint":  {outbox.RequeueFilter{EventType: "weighed", Fingerprint: "that failed at #"}, outbox.Requeued{Requeued: 1, Heads: 1, Released: 3}},
-		"campaign of a type":    {outbox.RequeueFilter{CampaignID: "a", EventType: "counted"}, outbox.Requeued{}},
 		"limit":                 {outbox.RequeueFilter{Limit: 3}, outbox.Requeued{Requeued: 3, Heads: 3, Released: 3}},
 		"a campaign's own type": {outbox.RequeueFilter{CampaignID: "a", EventType: "weighed"}, outbox.Requeued{Requeued: 1, Heads: 1, Released: 3}},
 	} {
@@ -144,28 +142,6 @@ func TestActions_needAReasonFromTheReachTheyWereToldOf(t *testing.T) {
 	}
 }
 
-func TestRequeueRow_ofWideReachIsConfirmed(t *testing.T) {
-	t.Parallel()
-	f := open(t, storetest.MaxAttempts(1))
-	f.AppendN("a", 1002)
-	f.Kill("a")
-	o := ana("mended")
-	f.Unchanged(func() {
-		for _, o.By.Via = range []string{"page", "api", "cli"} {
-			for _, o.Confirm = range []string{"", "release 1002 rows", "yes"} {
-				_, err := f.RequeueRow(f.Ctx, o, "a", 1)
-				if r := refused(t, err, outbox.ErrInvalid, "type: release 1001 rows"); r.Confirm != "release 1001 rows" {
-					t.Errorf("by %s: the refusal wants %q", o.By.Via, r.Confirm)
-				}
-			}
-		}
-	})
-	o.Confirm = " release 1001 rows "
-	if _, err := f.RequeueRow(f.Ctx, o, "a", 1); err != nil {
-		t.Error(err)
-	}
-}
-
 func TestRequeueDead_ofWideReachIsConfirmed(t *testing.T) {
 	t.Parallel()
 	f := open(t, storetest.MaxAttempts(1))
@@ -240,9 +216,7 @@ func TestRetryFailed_makesTheFailedHeadsOfAFilterDueNow(t *testing.T) {
 		f.MustPause(id)
 	}
 	for _, id := range []string{"a", "b", "c"} {
-		if _, err := f.ResumeCampaign(f.Ctx, ana(""), id); err != nil {
-			t.Fatal(err)
-		}
+		f.must(f.ResumeCampaign(f.Ctx, ana(""), id))
 	}
 	f.NoClaim(one)
 	got, err := f.RetryFailed(f.Ctx, ana("mended"), outbox.RequeueFilter{Fingerprint: "boom"})

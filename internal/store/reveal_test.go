@@ -17,9 +17,7 @@ func TestReveal_leavesARecordEachTimeWithoutWhatItShows(t *testing.T) {
 	f := open(t)
 	ctx := context.Background()
 	const secret = "hunterdeux"
-	if _, err := f.Append(ctx, store.Append{Events: []outbox.Event{{CampaignID: "c", EventType: "x", Payload: json.RawMessage(`{"password":"` + secret + `"}`)}}}); err != nil {
-		t.Fatal(err)
-	}
+	f.must(f.Append(ctx, store.Append{Events: []outbox.Event{{CampaignID: "c", EventType: "x", Payload: json.RawMessage(`{"password":"` + secret + `"}`)}}}))
 	order := outbox.Command{By: outbox.Operator{Name: "ana", Via: "page", Auth: outbox.AuthLocal, Role: outbox.RoleAdmin}, IdempotencyKey: "k"}
 	if _, err := f.Reveal(ctx, order, "c", 1); !errors.Is(err, outbox.ErrInvalid) {
 		t.Fatalf("without a reason: %v", err)

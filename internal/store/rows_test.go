@@ -171,27 +171,6 @@ func TestRows_tellHeadsAndWhatWaitsBehindThem(t *testing.T) {
 	}
 }
 
-func TestRows_aPageThatLookedEnoughIsPartialAndGoesOn(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	for range 6 {
-		f.AppendN("a", 1000)
-	}
-	f.MustAppend(storetest.Event("a", "rare"))
-	f.AppendN("a", 10)
-	page, err := f.Rows(f.Ctx, outbox.RowFilter{EventType: "rare"})
-	if err != nil || !page.Partial || len(page.Items) != 0 || page.NextCursor == nil {
-		t.Errorf("first page is %+v, %v, want it partial", page, err)
-	}
-	got, pages := f.visit(outbox.RowFilter{EventType: "rare"})
-	if diff := cmp.Diff([]string{"a#6001"}, keys(got)); diff != "" || pages != 2 {
-		t.Errorf("%d pages (-want +got):\n%s", pages, diff)
-	}
-	if got, _ := f.visit(outbox.RowFilter{Status: outbox.Pending, Limit: 199}); len(got) != 6011 {
-		t.Errorf("visited %d rows, want 6011", len(got))
-	}
-}
-
 func TestRows_limitsAreBounded(t *testing.T) {
 	t.Parallel()
 	f := open(t)

@@ -22,10 +22,10 @@ type RunClaim struct {
 	Diverged  string              // how the watermark contradicts the journal; empty when it does not
 }
 
-// How long ClaimForRun waits for a lease that another owner holds.
 const (
-	workerPatience = 200 * time.Millisecond // before it revokes a worker's lease
-	runPatience    = 2 * time.Second        // before it leaves a campaign to another run
+	// workerPatience is how long ClaimForRun waits before it revokes a worker's lease. It leaves a
+	// campaign to another run after Options.Patience.
+	workerPatience = 200 * time.Millisecond
 	runPoll        = 20 * time.Millisecond
 )
 
@@ -54,7 +54,7 @@ func (s *Store) ClaimForRun(ctx context.Context, holds func(*Tx) error, w Worker
 			return nil, errors.Join(fmt.Errorf("claim for a run: %w", err), s.dropRunClaims(w, claims))
 		}
 		claims = append(claims, taken...)
-		if campaigns = held; len(held) == 0 || waited >= runPatience {
+		if campaigns = held; len(held) == 0 || waited >= s.options.Patience {
 			break
 		}
 		select {

@@ -148,9 +148,7 @@ func TestClaimForRun_takesWhatNoWorkerMay(t *testing.T) {
 	f.MustPause("paused")
 	f.AppendN("diverged", 2)
 	f.SetWatermark("diverged", 1, 1)
-	if _, err := f.ReconcileCampaign(f.Ctx, "diverged"); err != nil {
-		t.Fatal(err)
-	}
+	f.must(f.ReconcileCampaign(f.Ctx, "diverged"))
 	var before []string
 	ids := []string{"dead", "paused", "diverged", "current"}
 	for _, id := range ids {
@@ -189,7 +187,7 @@ func TestClaimForRun_risesAboveEveryFence(t *testing.T) {
 
 func TestClaimForRun_leavesAnotherRunAlone(t *testing.T) {
 	t.Parallel()
-	f := open(t)
+	f := open(t, impatient)
 	f.AppendN("a", 1)
 	f.AppendN("b", 1)
 	held, err := f.Runs.ClaimCampaigns(f.Ctx, f.HoldsRun(8, "host-1"), otherRun, []string{"a"}, lease)

@@ -164,9 +164,7 @@ func TestCampaignHistory_hasWhatBlocksItAtASample(t *testing.T) {
 	until(time.Minute)
 	f.MustSample()
 	until(103 * time.Second)
-	if _, err := f.RequeueRow(f.Ctx, ana("fixed"), "a", 1); err != nil {
-		t.Fatal(err)
-	}
+	f.must(f.RequeueRow(f.Ctx, ana("fixed"), "a", 1))
 	f.Drain()
 	until(2 * time.Minute)
 	f.MustSample()
@@ -293,9 +291,7 @@ func TestSample_ofANewMinuteIsNotTheOldMinutesSummary(t *testing.T) {
 	f := open(t)
 	f.AppendN("a", 1)
 	for n := range int64(3) {
-		if _, err := f.Summary(f.Ctx); err != nil {
-			t.Fatal(err)
-		}
+		f.must(f.Summary(f.Ctx))
 		f.Clock.Advance(time.Minute)
 		f.AppendN("a", 1)
 		if err := f.Sample(f.Ctx); err != nil {

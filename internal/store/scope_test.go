@@ -78,9 +78,7 @@ func TestSQLitePlans_claimingAPartOfTheCampaignsScansNoTable(t *testing.T) {
 	for _, patterns := range [][]string{{"b"}, {"b*"}, {"b", "c*"}} {
 		w := store.Worker{ID: "w", Serves: scopeOf(t, patterns...)}
 		f.NoClaim(w)
-		if _, err := f.SuspectDue(f.Ctx, w.Serves); err != nil {
-			t.Fatal(err)
-		}
+		f.must(f.SuspectDue(f.Ctx, w.Serves))
 	}
 	found := 0
 	for _, s := range f.Statements() {

@@ -56,18 +56,6 @@ func TestSettle_givesBackWhatWasNotReached(t *testing.T) {
 	f.Sound()
 }
 
-func TestSettle_nothingDoneGivesEverythingBack(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	f.AppendN("a", 3)
-	c := f.ClaimOne(one, 10)
-	f.MustSettle(one, store.Result{Claim: c, Applied: 0})
-	if got := f.MustCampaign("a"); got.Lease != nil || got.Counts != (outbox.Counts{Pending: 3}) {
-		t.Errorf("campaign is %+v", got)
-	}
-	f.Sound()
-}
-
 func TestSettle_failedHeadBacksOffAndDiesAtTheEighth(t *testing.T) {
 	t.Parallel()
 	f := open(t)
@@ -172,11 +160,6 @@ func TestSettle_ofALostLeaseChangesNothing(t *testing.T) {
 			f.Clock.Advance(lease)
 			f.ClaimOne(two, 10)
 		},
-		"taken over and settled": func(f *fixture) {
-			f.Clock.Advance(lease)
-			c := f.ClaimOne(two, 10)
-			f.MustSettle(two, store.Result{Claim: c, Applied: 0})
-		},
 		"taken over and settled, then claimed again": func(f *fixture) {
 			f.Clock.Advance(lease)
 			c := f.ClaimOne(two, 10)
@@ -188,9 +171,7 @@ func TestSettle_ofALostLeaseChangesNothing(t *testing.T) {
 		},
 		"ended by a replay": func(f *fixture) {
 			f.Clock.Advance(lease)
-			if _, err := f.ReplayCampaign(f.Ctx, ana("for a test"), "a"); err != nil {
-				f.TB.Fatal(err)
-			}
+			f.must(f.ReplayCampaign(f.Ctx, ana("for a test"), "a"))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -232,27 +213,6 @@ func TestSettle_touchesOnlyRowsMarkedUnderItsEpoch(t *testing.T) {
 		t.Errorf("rows (-want +got):\n%s", diff)
 	}
 	f.Exact("a")
-}
-
-func TestSettle_dropsRowsThatAFencedWorkerHadApplied(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	f.AppendN("a", 5)
-	stale := f.ClaimOne(one, 4)
-	f.Clock.Advance(lease)
-	fresh := f.ClaimOne(two, 2)
-	f.MustApply(stale, 4) // before the new holder has raised the fence
-	f.MustSettle(one, store.Result{Claim: stale, Applied: 4})
-	reached, err := f.ApplyClaim(fresh, 2)
-	if err != nil || reached != 4 {
-		t.Fatalf("reached %d, %v, want it to find four applied", reached, err)
-	}
-	f.MustSettle(two, store.Result{Claim: fresh, Applied: reached})
-	if c := f.MustCampaign("a"); c.HeadSeq != 5 || c.Counts != (outbox.Counts{Pending: 1}) {
-		t.Errorf("campaign is %+v, want event 5 alone to be owed", c)
-	}
-	f.Exact("a")
-	f.Sound()
 }
 
 func TestApply_ofALostLeaseChangesNothing(t *testing.T) {
@@ -305,37 +265,4 @@ func TestSettle_marksADivergedCampaign(t *testing.T) {
 		t.Errorf("campaign is %+v", got)
 	}
 	f.NoClaim(one)
-}
-
-func TestSettle_ofAPausedCampaignEndsTheWaveAndClaimsNoMore(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	f.AppendN("a", 4)
-	c := f.ClaimOne(one, 2)
-	if _, err := f.PauseCampaign(f.Ctx, ana("for a test"), "a"); err != nil {
-		t.Fatal(err)
-	}
-	f.MustApply(c, 2)
-	if got := f.MustSettle(one, store.Result{Claim: c, Applied: 2}); got.Applied != 2 {
-		t.Errorf("settled %+v", got)
-	}
-	f.NoClaim(one)
-	if _, err := f.ResumeCampaign(f.Ctx, ana("for a test"), "a"); err != nil {
-		t.Fatal(err)
-	}
-	f.Drain()
-	f.Sound()
-}
-
-func TestRowsBehindAFailedHeadAreNeverClaimed(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	f.AppendN("a", 3)
-	f.Fail("boom", "a")
-	f.AppendN("a", 3)
-	f.NoClaim(one)
-	if c := f.MustCampaign("a"); c.HeadSeq != 1 || c.BlockedBehind() != 5 {
-		t.Errorf("campaign is %+v, want five rows behind its head", c)
-	}
-	f.Sound()
 }

@@ -197,42 +197,6 @@ func TestOpen_byManyAtOnceCreatesOneSoundPair(t *testing.T) {
 	f.Sound()
 }
 
-func TestTwoStoresOnTheSameFilesShareTheWork(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	for range 20 {
-		for _, id := range []string{"a", "b", "c", "d", "e"} {
-			f.AppendN(id, 1)
-		}
-	}
-	var wg sync.WaitGroup
-	for _, w := range []store.Worker{one, two} {
-		s := f.beside()
-		wg.Go(func() {
-			for {
-				claims, err := s.Claim(s.Ctx, w, store.ClaimLimits{Rows: 7, Lease: lease})
-				if err != nil {
-					t.Errorf("claim: %v", err)
-				}
-				if len(claims) == 0 {
-					return
-				}
-				for _, c := range claims {
-					if reached, err := s.ApplyClaim(c, c.Last); err != nil || reached != c.Last {
-						t.Errorf("apply %+v: reached %d, %v", c, reached, err)
-					}
-					if got, err := s.Settle(s.Ctx, w, []store.Result{{Claim: c, Applied: c.Last}}); err != nil || got.Fenced != 0 {
-						t.Errorf("settle %+v: %+v, %v", c, got, err)
-					}
-				}
-			}
-		})
-	}
-	wg.Wait()
-	f.Drain()
-	f.Sound()
-}
-
 func TestClose_mayBeCalledAgain(t *testing.T) {
 	t.Parallel()
 	f := open(t)

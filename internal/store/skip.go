@@ -135,7 +135,7 @@ values ($1, $2, $3, $4, $5, $6, $7)`
 // than before, which the next claims exceed.
 func (s *Store) SkipEvent(ctx context.Context, o outbox.Command, campaign string, seq int64) (outbox.Row, error) {
 	a := &Change{Command: o, Action: outbox.ActionSkip, CampaignID: campaign, Seq: seq}
-	row, err := WhenFree(ctx, func() (outbox.Row, error) {
+	row, err := WhenFree(ctx, s, func() (outbox.Row, error) {
 		return s.changeRow(ctx, a, func(t *Tx, c *CampaignRow, row outbox.Row, now int64) error {
 			if err := confirmSkip(o, campaign, seq); err != nil {
 				return err
@@ -266,7 +266,7 @@ func (t *Tx) settleSkips(held []*settling, now int64) error {
 func (s *Store) UnskipEvent(ctx context.Context, o outbox.Command, campaign string, seq int64) (outbox.Skip, error) {
 	setBack := false
 	a := &Change{Command: o, Action: outbox.ActionUnskip, CampaignID: campaign, Seq: seq}
-	skip, err := WhenFree(ctx, func() (outbox.Skip, error) {
+	skip, err := WhenFree(ctx, s, func() (outbox.Skip, error) {
 		return Perform(ctx, s, a, func(t *Tx, now int64) (outbox.Skip, error) {
 			c, skip, err := t.skipToUndo(o, campaign, seq, now)
 			if err != nil {

@@ -120,7 +120,7 @@ func TestSkipEvent_isRefused(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			f := open(t)
+			f := open(t, impatient)
 			f.DieAt(3, 1)
 			if c.scene != nil {
 				c.scene(f)
@@ -168,28 +168,6 @@ func TestSkipEvent_fencesOffWhoeverClaimedBefore(t *testing.T) {
 	f.Sound()
 }
 
-func TestSkipEvent_ofTwoAtOnceOneWins(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	f.DieAt(3, 1)
-	beside := f.beside()
-	errs := make(chan error, 2)
-	for _, s := range []*fixture{f, beside} {
-		go func() {
-			_, err := s.SkipEvent(f.Ctx, storetest.ToSkip(ana(""), "a", 1), "a", 1)
-			errs <- err
-		}()
-	}
-	first, second := <-errs, <-errs
-	if (first == nil) == (second == nil) || !errors.Is(errors.Join(first, second), outbox.ErrConflict) {
-		t.Errorf("got %v and %v, want one success and one conflict", first, second)
-	}
-	if len(f.SkipLedger("a")) != 1 {
-		t.Errorf("the ledger is %+v", f.SkipLedger("a"))
-	}
-	f.Sound()
-}
-
 func TestSkips_arePagedNewestFirst(t *testing.T) {
 	t.Parallel()
 	f := open(t)
@@ -199,9 +177,7 @@ func TestSkips_arePagedNewestFirst(t *testing.T) {
 		f.MustSkip("a", seq+1)
 		f.PassOver()
 	}
-	if _, err := f.UnskipEvent(f.Ctx, ana(""), "a", 3); err != nil {
-		t.Fatal(err)
-	}
+	f.must(f.UnskipEvent(f.Ctx, ana(""), "a", 3))
 	var seqs []int64
 	filter := outbox.SkipFilter{CampaignID: "a", Limit: 2}
 	for {

@@ -50,7 +50,10 @@ type Options struct {
 	// Concurrency is how many waves this process works on at a time; 0 means
 	// outbox.DefaultConcurrency. It determines the number of connections to PostgreSQL.
 	Concurrency int
-	Log         *slog.Logger // what was found about the databases; nil discards it
+	// Patience is how long an action, or a run, waits for a campaign that another leases; 0 means
+	// 2 seconds.
+	Patience time.Duration
+	Log      *slog.Logger // what was found about the databases; nil discards it
 }
 
 // Store holds both databases open.
@@ -113,6 +116,9 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	}
 	if o.Concurrency <= 0 {
 		o.Concurrency = outbox.DefaultConcurrency
+	}
+	if o.Patience <= 0 {
+		o.Patience = 2 * time.Second
 	}
 	s := &Store{options: o, opened: o.Now().UnixMicro()}
 	s.refusals.write = func() { s.SumRefusals(context.Background()) }

@@ -4,6 +4,7 @@ import (
 	"flag"
 	"os"
 	"testing"
+	"time"
 
 	"github.com/outboxweb/outboxweb/internal/dbtest"
 	"github.com/outboxweb/outboxweb/internal/enginetest"
@@ -27,7 +28,7 @@ func TestMain(m *testing.M) {
 	}
 	// These tests run on PostgreSQL too in a short run: locks, copies, ranges, and concurrent
 	// statements of several processes behave differently there.
-	const differs = "^Test(Postgres|Append_|Claim_|Condition_(of|holds)|Locks|RequeueRow|Settle|SkipEvent|TwoStores)"
+	const differs = "^Test(Postgres|Append_|Claim_|Condition_(of|holds)|Locks|RequeueRow|Settle|SkipEvent)"
 	os.Exit(dbtest.Main(m, differs, func(p dbtest.Pair) error {
 		dbtest.Checks(30)
 		return storetest.Prepare(p)
@@ -45,6 +46,9 @@ var (
 	one     = storetest.One
 	two     = storetest.Two
 )
+
+// impatient opens a store whose actions wait for no lease.
+func impatient(o *store.Options) { o.Patience = time.Millisecond }
 
 // fixture is a store of the test's own with the packages that use it.
 type fixture struct {
@@ -67,6 +71,14 @@ func openPair(tb testing.TB, p dbtest.Pair, c *storetest.Clock, change ...func(*
 
 func around(f *storetest.Fixture) *fixture {
 	return &fixture{Rooms: enginetest.RoomsOf(f), Tokens: tokens.New(f.Store), Search: search.New(f.Store)}
+}
+
+// must fails when a call does, whatever it returns besides.
+func (f *fixture) must(_ any, err error) {
+	f.TB.Helper()
+	if err != nil {
+		f.TB.Fatal(err)
+	}
 }
 
 // beside opens a second store on the same databases, as another process would.

@@ -49,9 +49,7 @@ func TestUnskipEvent_setsTheWatermarkBackByOne(t *testing.T) {
 			}
 			epoch := f.Number(`select lease_epoch from campaigns`)
 			f.Clock.Advance(lease)
-			if _, err := f.UnskipEvent(f.Ctx, ana(""), "a", seq); err != nil {
-				t.Fatal(err)
-			}
+			f.must(f.UnskipEvent(f.Ctx, ana(""), "a", seq))
 			w := f.MustWatermark("a")
 			if w.AppliedSeq != seq-1 || w.AppliedHash != before.AppliedHash || w.FenceEpoch <= epoch {
 				t.Errorf("the watermark is %+v, want it as before the skip, %+v, under a higher fence", w, before)
@@ -86,9 +84,7 @@ func TestUnskipEvent_startsTheNextEventOver(t *testing.T) {
 			f.MustSkip("a", 2)
 			f.PassOver()
 			fail(f)
-			if _, err := f.UnskipEvent(f.Ctx, ana(""), "a", 2); err != nil {
-				t.Fatal(err)
-			}
+			f.must(f.UnskipEvent(f.Ctx, ana(""), "a", 2))
 			if row := f.MustRow("a", 3).Row; row.Status != outbox.Pending || row.AttemptCount != 0 {
 				t.Errorf("the event after it is %+v", row)
 			}
@@ -121,7 +117,7 @@ func TestUnskipEvent_isRefused(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			f := open(t)
+			f := open(t, impatient)
 			f.DieAt(4, 2)
 			f.MustSkip("a", 2)
 			if c.scene != nil {
@@ -133,23 +129,6 @@ func TestUnskipEvent_isRefused(t *testing.T) {
 			})
 		})
 	}
-}
-
-func TestUnskipEvent_oneAfterTheOtherGoesBackOverSeveral(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	f.SkipTwo()
-	for _, seq := range []int64{3, 2} {
-		if _, err := f.UnskipEvent(f.Ctx, ana(""), "a", seq); err != nil {
-			t.Fatal(err)
-		}
-		f.Sound()
-	}
-	if w := f.MustWatermark("a"); w.AppliedSeq != 1 {
-		t.Errorf("the watermark is %+v", w)
-	}
-	f.Drain()
-	f.Sound()
 }
 
 // A worker that skipped over the event, or was about to, stalls past its lease and resumes
@@ -167,9 +146,7 @@ func TestUnskipEvent_cannotBeUndoneByAWorkerThatClaimedBefore(t *testing.T) {
 				f.MustApply(c, 1)
 			}
 			f.Clock.Advance(lease)
-			if _, err := f.UnskipEvent(f.Ctx, ana(""), "a", 1); err != nil {
-				t.Fatal(err)
-			}
+			f.must(f.UnskipEvent(f.Ctx, ana(""), "a", 1))
 			f.Sound()
 			f.Unchanged(func() {
 				if _, err := f.ApplyClaim(c, 1); !errors.Is(err, outbox.ErrLeaseLost) {
@@ -218,9 +195,7 @@ func TestUnskipEvent_thatIsCutOffBetweenTheDatabasesHasNotHappened(t *testing.T)
 					t.Errorf("check found %+v (%v)", report.Violations, err)
 				}
 			}
-			if _, err := f.Reconcile(f.Ctx); err != nil {
-				t.Fatal(err)
-			}
+			f.must(f.Reconcile(f.Ctx))
 			f.MustBeReconciled()
 			f.Sound()
 			if skip := f.SkipLedger("a")[0]; !skip.Active() || skip.AppliedAt != nil {
@@ -230,9 +205,7 @@ func TestUnskipEvent_thatIsCutOffBetweenTheDatabasesHasNotHappened(t *testing.T)
 				t.Errorf("campaign is %+v", c)
 			}
 			f.AllowAudit()
-			if _, err := f.ResumeCampaign(f.Ctx, ana(""), "a"); err != nil {
-				t.Fatal(err)
-			}
+			f.must(f.ResumeCampaign(f.Ctx, ana(""), "a"))
 			f.Drain()
 			f.WantMarks(fmt.Sprint("a 2 ", f.SkipLedger("a")[0].ID))
 			f.Sound()
