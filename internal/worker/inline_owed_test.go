@@ -87,17 +87,13 @@ func TestAppend_inlineToAPausedCampaignQueuesWhatIsBefore(t *testing.T) {
 	t.Parallel()
 	b := openInline(t, enginetest.Ledger)
 	b.MustAppend(t, enginetest.Notes("a", 2)...)
-	if _, err := b.PauseCampaign(t.Context(), enginetest.Operator, "a"); err != nil {
-		t.Fatal(err)
-	}
+	pauseCampaign(t, b, "a")
 	b.MustAppend(t, enginetest.Notes("a", 2)...)
 	if c := b.MustCampaign(t, "a"); c.HeadSeq != 1 || c.Counts != (outbox.Counts{Pending: 4}) {
 		t.Errorf("the campaign is %+v, want all four queued", c)
 	}
 	b.MustBeSound(t)
-	if _, err := b.ResumeCampaign(t.Context(), enginetest.Operator, "a"); err != nil {
-		t.Fatal(err)
-	}
+	resumeCampaign(t, b, "a")
 	b.Drain(t)
 	b.MustHaveApplied(t, "a", 4)
 	mustHaveNoRows(t, b)
@@ -159,17 +155,13 @@ func TestApplyInline_queuesEventsOfAPausedCampaign(t *testing.T) {
 	if err := appendInline(t, b, enginetest.Noted("a")); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := b.PauseCampaign(t.Context(), enginetest.Operator, "a"); err != nil {
-		t.Fatal(err)
-	}
+	pauseCampaign(t, b, "a")
 	if err := appendInline(t, b, enginetest.Noted("a")); !errors.Is(err, outbox.ErrNotYet) {
 		t.Errorf("error = %v, want that the campaign is paused", err)
 	}
 	b.MustStand(t, "a", 2, outbox.Pending, 0)
 	b.MustBeSound(t)
-	if _, err := b.ResumeCampaign(t.Context(), enginetest.Operator, "a"); err != nil {
-		t.Fatal(err)
-	}
+	resumeCampaign(t, b, "a")
 	b.Drain(t)
 	b.MustHaveApplied(t, "a", 2)
 	b.MustBeSound(t)
@@ -227,15 +219,11 @@ func TestInline_rowsOfAnotherModeAreAppliedByBothPaths(t *testing.T) {
 	b.MustBeSound(t)
 
 	// And the reverse: the rows of inline mode are ordinary outbox rows.
-	if _, err := b.PauseCampaign(t.Context(), enginetest.Operator, "a"); err != nil {
-		t.Fatal(err)
-	}
+	pauseCampaign(t, b, "a")
 	if err := appendInline(t, b, enginetest.Noted("a")); err == nil {
 		t.Error("a paused campaign was applied")
 	}
-	if _, err := b.ResumeCampaign(t.Context(), enginetest.Operator, "a"); err != nil {
-		t.Fatal(err)
-	}
+	resumeCampaign(t, b, "a")
 	earlier.MustAppend(t, enginetest.Noted("a"))
 	earlier.Drain(t)
 	earlier.MustHaveApplied(t, "a", 7)

@@ -30,6 +30,20 @@ func appendInline(tb testing.TB, b *enginetest.Engine, events ...outbox.Event) e
 	return b.Worker.ApplyInline(context.Background(), events[0].CampaignID)
 }
 
+func pauseCampaign(tb testing.TB, b *enginetest.Engine, id string) {
+	tb.Helper()
+	if _, err := b.PauseCampaign(context.Background(), enginetest.Operator, id); err != nil {
+		tb.Fatal(err)
+	}
+}
+
+func resumeCampaign(tb testing.TB, b *enginetest.Engine, id string) {
+	tb.Helper()
+	if _, err := b.ResumeCampaign(context.Background(), enginetest.Operator, id); err != nil {
+		tb.Fatal(err)
+	}
+}
+
 func TestApplyInline_appliesBeforeItReturns(t *testing.T) {
 	t.Parallel()
 	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger), enginetest.InMode(outbox.ModeInline), enginetest.BatchSize(2))

@@ -38,14 +38,10 @@ func TestWorker_appliesWhatLostItsRows(t *testing.T) {
 				storetest.Eventually(t, "the worker works", applied("first", 1))
 			}
 			b.MustAppend(t, enginetest.Noted("c"))
-			if _, err := b.PauseCampaign(t.Context(), enginetest.Operator, "c"); err != nil {
-				t.Fatal(err)
-			}
+			pauseCampaign(t, b, "c")
 			b.MustAppend(t, enginetest.Notes("c", 4)...)
 			enginetest.MustExec(t, b.JournalDB, `delete from projection_apply_outbox where campaign_id = 'c'`)
-			if _, err := b.ResumeCampaign(t.Context(), enginetest.Operator, "c"); err != nil {
-				t.Fatal(err)
-			}
+			resumeCampaign(t, b, "c")
 			if !scene.running {
 				stop = b.Start(t)
 			}

@@ -103,17 +103,13 @@ func TestRun_isWokenByWhateverMakesARowDue(t *testing.T) {
 	b.MustRequeue(t, "a", 2)
 	b.MustWait(t, "a", 3)
 
-	if _, err := b.PauseCampaign(ctx, enginetest.Operator, "a"); err != nil {
-		t.Fatal(err)
-	}
+	pauseCampaign(t, b, "a")
 	b.MustAppend(t, enginetest.Noted("a"), enginetest.Noted("b"))
 	b.MustWait(t, "b", 1)
 	if applied, err := b.AppliedSeq(ctx, "a"); err != nil || applied != 3 {
 		t.Errorf("a paused campaign went on to %d (%v)", applied, err)
 	}
-	if _, err := b.ResumeCampaign(ctx, enginetest.Operator, "a"); err != nil {
-		t.Fatal(err)
-	}
+	resumeCampaign(t, b, "a")
 	b.MustWait(t, "a", 4)
 	b.MustHaveApplied(t, "a", 4)
 }
@@ -130,15 +126,11 @@ func TestRun_isWokenByARepairedGap(t *testing.T) {
 	b.Start(t)
 	b.MustAppend(t, enginetest.Notes("a", 2)...)
 	b.MustWait(t, "a", 2)
-	if _, err := b.PauseCampaign(t.Context(), enginetest.Operator, "a"); err != nil {
-		t.Fatal(err)
-	}
+	pauseCampaign(t, b, "a")
 	b.MustAppend(t, enginetest.Notes("a", 3)...)
 	enginetest.LoseRows(t, b, "a", 3, 5)
 	deaf.Store(true) // or the worker finds and repairs the gap before the operator does
-	if _, err := b.ResumeCampaign(t.Context(), enginetest.Operator, "a"); err != nil {
-		t.Fatal(err)
-	}
+	resumeCampaign(t, b, "a")
 	deaf.Store(false)
 	if repaired, err := b.ReplayCampaign(t.Context(), enginetest.Operator, "a"); err != nil || repaired.Inserted != 3 && repaired.Inserted != 0 { // the self-check may have been first
 		t.Fatalf("repaired %+v (%v), want 3 rows inserted", repaired, err)
