@@ -1,9 +1,16 @@
 package maintenance_test
 
 import (
+	"context"
+	"database/sql"
+	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/outboxweb/outboxweb/internal/dbtest"
 	"github.com/outboxweb/outboxweb/internal/maintenance"
@@ -11,66 +18,11 @@ import (
 	"github.com/outboxweb/outboxweb/internal/runs"
 	"github.com/outboxweb/outboxweb/internal/store"
 	"github.com/outboxweb/outboxweb/internal/storetest"
+	"github.com/outboxweb/outboxweb/internal/tokens"
 )
 
 // arrange registers the package with its own leases on a restored store.
 func arrange(s *store.Store) { runs.New(s) }
-
-// restore restores a backup to a new place, at the fixture's time.
-func restore(f *fixture, from, to string) error {
-	o := storetest.OptionsFor(dbtest.Files(to))
-	o.Now = f.Clock.Now
-	return maintenance.Restore(f.Ctx, from, o, arrange)
-}
-
-func TestSQLiteBackup_restoresToASoundCopy(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	f.AppendN("a", 5)
-	f.Drain()
-	f.AppendN("a", 3)
-	f.AppendN("dead", 2)
-	f.AppendN("b", 4)
-	f.MustPause("a")
-	f.MustPause("b")
-	f.Kill("dead")
-	if _, err := f.ResumeCampaign(f.Ctx, ana(""), "b"); err != nil {
-		t.Fatal(err)
-	}
-	c := f.ClaimOne(one, 3)
-	f.MustApply(c, 2) // a wave is in progress
-	dir := filepath.Join(t.TempDir(), "backup")
-	if err := f.Backup(f.Ctx, dir, storetest.Quiet); err != nil {
-		t.Fatal(err)
-	}
-	for _, name := range []string{"journal.db", "projections.db"} {
-		if info, err := os.Stat(filepath.Join(dir, name)); err != nil || info.Mode().Perm() != 0o600 {
-			t.Errorf("%s: %+v, %v", name, info, err)
-		}
-	}
-	f.AppendN("a", 1) // not in the backup
-	to := t.TempDir()
-	restored := filepath.Join(to, "new")
-	if err := restore(f, dir, restored); err != nil {
-		t.Fatal(err)
-	}
-	r := openPair(t, dbtest.Files(restored), f.Clock)
-	r.Sound()
-	if c := r.MustCampaign("a"); c.HighWaterSeq != 8 || c.Paused == nil {
-		t.Errorf("campaign a is %+v", c)
-	}
-	if c := r.MustCampaign("dead"); c.HeadStatus != outbox.Dead || len(r.MustRow("dead", 1).Attempts) != 8 {
-		t.Errorf("campaign dead is %+v", c)
-	}
-	if len(r.DoneActions()) != 1 {
-		t.Errorf("acts are %+v", r.DoneActions())
-	}
-	r.Drain()
-	r.Sound()
-	if c := r.MustCampaign("b"); c.AppliedSeq != 4 {
-		t.Errorf("campaign b is %+v, want it drained at once, whoever held it when it was copied", c)
-	}
-}
 
 func TestSQLiteRestore_givesRowsBackWhenTheJournalIsNewer(t *testing.T) {
 	t.Parallel()
@@ -94,11 +46,7 @@ func TestSQLiteRestore_givesRowsBackWhenTheJournalIsNewer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	restored := t.TempDir()
-	if err := restore(f, current, restored); err != nil {
-		t.Fatal(err)
-	}
-	r := openPair(t, dbtest.Files(restored), f.Clock)
+	r := restoredTo(f, current, dbtest.Files(t.TempDir()))
 	if c := r.MustCampaign("a"); c.AppliedSeq != 0 || c.Counts.Pending != 4 {
 		t.Errorf("campaign is %+v, want its four rows back", c)
 	}
@@ -172,4 +120,221 @@ func TestSQLiteBackup_leavesTheReadersReadOnly(t *testing.T) {
 			t.Error(err)
 		}
 	}
+}
+
+func TestBackup_restoresToASoundCopy(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	f.AppendN("a", 5)
+	f.Drain()
+	f.AppendN("a", 3)
+	f.AppendN("dead", 2)
+	f.MustPause("a")
+	f.Kill("dead")
+	f.AppendN("b", 4)
+	c := f.ClaimOne(one, 3)
+	f.MustApply(c, 2) // a wave is in progress
+	dir := filepath.Join(t.TempDir(), "backup")
+	if err := f.Backup(f.Ctx, dir, storetest.Quiet); err != nil {
+		t.Fatal(err)
+	}
+	files, err := os.ReadDir(dir)
+	if err != nil || len(files) != 2 {
+		t.Fatalf("the backup has %v, %v", files, err)
+	}
+	for _, file := range files {
+		if info, err := file.Info(); err != nil || info.Mode().Perm() != 0o600 {
+			t.Errorf("%s: %+v, %v", file.Name(), info, err)
+		}
+	}
+	f.AppendN("b", 1) // not in the backup
+	r := restoredTo(f, dir, dbtest.Fresh(t))
+	r.Sound()
+	if c := r.MustCampaign("a"); c.HighWaterSeq != 8 || c.Paused == nil {
+		t.Errorf("campaign a is %+v", c)
+	}
+	if c := r.MustCampaign("b"); c.HighWaterSeq != 4 || c.AppliedSeq != 2 {
+		t.Errorf("campaign b is %+v", c)
+	}
+	if c := r.MustCampaign("dead"); c.HeadStatus != outbox.Dead || len(r.MustRow("dead", 1).Attempts) != 8 {
+		t.Errorf("campaign dead is %+v", c)
+	}
+	if _, err := r.JournalDB.Exec(`delete from events`); err == nil || !strings.Contains(err.Error(), "append-only") {
+		t.Errorf("the restored journal let an event be deleted: %v", err)
+	}
+	r.Drain()
+	r.Sound()
+	if c := r.MustCampaign("b"); c.AppliedSeq != 4 {
+		t.Errorf("campaign b is %+v, want it drained at once, whoever held it when it was copied", c)
+	}
+}
+
+// restoredTo is a store on a backup that was restored to other databases, at the fixture's time.
+func restoredTo(f *fixture, dir string, to dbtest.Pair) *fixture {
+	f.TB.Helper()
+	o := storetest.OptionsFor(to)
+	o.Now, o.Retry = f.Clock.Now, f.Retry()
+	if err := maintenance.Restore(f.Ctx, dir, o, arrange); err != nil {
+		f.TB.Fatal(err)
+	}
+	return openPair(f.TB, to, f.Clock)
+}
+
+func TestSQLiteBackup_carriesWhatIsSkippedAndWhatWasPassedOver(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	f.DieAt(4, 2)
+	old, current, to := filepath.Join(t.TempDir(), "old"), filepath.Join(t.TempDir(), "current"), t.TempDir()
+	if err := f.Backup(f.Ctx, old, storetest.Quiet); err != nil {
+		t.Fatal(err)
+	}
+	f.MustSkip("a", 2)
+	f.PassOver()
+	f.Drain()
+	if err := f.Backup(f.Ctx, current, storetest.Quiet); err != nil {
+		t.Fatal(err)
+	}
+	marks := f.Marks()
+	for name, days := range map[string]struct{ journal, projections string }{
+		"both of one day":                     {current, current},
+		"projections from before the skip":    {current, old},
+		"journal from before the passed over": {old, current},
+	} {
+		from, restored := t.TempDir(), filepath.Join(to, name)
+		for file, dir := range map[string]string{"journal.db": days.journal, "projections.db": days.projections} {
+			content, err := os.ReadFile(filepath.Join(dir, file))
+			if err == nil {
+				err = os.WriteFile(filepath.Join(from, file), content, 0o600)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		r := restoredTo(f, from, dbtest.Files(restored))
+		if days.journal == old {
+			if c := r.MustCampaign("a"); !strings.Contains(c.Diverged, "the projections skipped event 2") {
+				t.Errorf("%s: campaign is %+v, want it diverged", name, c)
+			}
+			continue
+		}
+		r.Sound()
+		r.Drain()
+		r.Sound()
+		if len(r.SkipLedger("a")) != 1 || r.MustCampaign("a").AppliedSeq != 4 {
+			t.Errorf("%s: the ledger is %+v, campaign %+v", name, r.SkipLedger("a"), r.MustCampaign("a"))
+		}
+		r.WantMarks(marks...)
+	}
+}
+
+// rowCounts counts the rows of every table of both databases.
+func rowCounts(f *fixture) map[string]int64 {
+	f.TB.Helper()
+	counts := map[string]int64{}
+	for _, db := range []*sql.DB{f.JournalDB, f.ProjectionsDB} {
+		for _, table := range dbtest.Tables(f.TB, db) {
+			var n int64
+			if err := db.QueryRow(`select count(*) from ` + table).Scan(&n); err != nil {
+				f.TB.Fatal(err)
+			}
+			counts[table] += n
+		}
+	}
+	return counts
+}
+
+// Operator actions and started work continue from a backup.
+func TestBackup_carriesEveryTableAndItsWork(t *testing.T) {
+	t.Parallel()
+	f := open(t, storetest.MaxAttempts(1))
+	ids := f.Killed("a", 4)
+	f.MustAppend(storetest.Tagged("tagged", "counted", "seat", "1", "show", "x"))
+	f.MustSkip(ids[0], 1)
+	f.Drain()
+	if _, err := f.SetGroupNote(f.Ctx, ana(""), "no such thing", "known"); err != nil {
+		t.Fatal(err)
+	}
+	scene := outbox.Command{By: outbox.Operator{Name: "scene"}}
+	if _, err := tokens.New(f.Store).CreateToken(f.Ctx, scene, "0123", outbox.RoleOperator, "deploy", f.Clock.Now().Add(24*time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	f.Clock.Advance(2 * time.Minute)
+	f.MustSample()
+	op := f.StartOperation(outbox.OperationRequest{Canary: true})
+	f.StepOperation(op.ID)
+	before := rowCounts(f)
+	for _, table := range []string{"skips", "watermark_skips", "operations", "operation_groups", "operation_rows", "group_notes", "samples", "campaign_samples", "attempts", "audit_log", "audit_log_rows", "event_tags", "tokens"} {
+		if before[table] == 0 {
+			t.Errorf("the test puts nothing into %s", table)
+		}
+	}
+	dir := filepath.Join(t.TempDir(), "backup")
+	if err := f.Backup(f.Ctx, dir, storetest.Quiet); err != nil {
+		t.Fatal(err)
+	}
+	r := restoredTo(f, dir, dbtest.Fresh(t))
+	if diff := cmp.Diff(before, rowCounts(r)); diff != "" {
+		t.Errorf("rows by table (-backed up +restored):\n%s", diff)
+	}
+	for r.Operation(op.ID).Status == outbox.OperationRunning {
+		r.Drain()
+		r.StepOperation(op.ID)
+	}
+	if d := r.Operation(op.ID); d.Status != outbox.OperationDone || d.Totals.Done != 3 {
+		t.Errorf("the operation came to %s with %+v", d.Status, d.Totals)
+	}
+	_, err := r.AppendUnless(storetest.Event("tagged", "counted"), 0, storetest.Item("", "seat", "1"))
+	refused(t, err, outbox.ErrConflict, "conflicting event")
+	r.MustAppend(storetest.Tagged("tagged", "counted", "seat", "2"))
+	_, err = r.AppendUnless(storetest.Event("tagged", "counted"), 0, storetest.Item("", "seat", "2"))
+	refused(t, err, outbox.ErrConflict, "conflicting event")
+	r.Drain()
+	r.AppendN("late", 1)
+	r.Fail("no such thing", "late")
+	for r.MustCampaign("late").HeadStatus != outbox.Dead {
+		r.Clock.Advance(5 * time.Minute)
+		r.Fail("no such thing", "late")
+	}
+	if next := r.StartOperation(outbox.OperationRequest{}); next.ID <= op.ID {
+		t.Errorf("the next operation has the number %d", next.ID)
+	}
+	known := tokens.New(r.Store)
+	if kept, err := known.TokenByHash(r.Ctx, "0123"); err != nil || kept.State(r.Clock.Now()) != "valid" {
+		t.Errorf("the token came back as %+v, %v", kept, err)
+	}
+	if next, err := known.CreateToken(r.Ctx, scene, "4567", outbox.RoleViewer, "deploy", r.Clock.Now().Add(time.Hour)); err != nil || next.ID != 2 {
+		t.Errorf("the next token has the number %d, %v", next.ID, err)
+	}
+	r.WantMarks(fmt.Sprintf("%s 1 1", ids[0]))
+	r.Sound()
+}
+
+func TestPostgresRestore_refusesWhatIsInItsWay(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	f.AppendN("a", 2)
+	dir := filepath.Join(t.TempDir(), "backup")
+	if err := f.Backup(f.Ctx, dir, storetest.Quiet); err != nil {
+		t.Fatal(err)
+	}
+	f.Unchanged(func() {
+		refused(t, maintenance.Restore(f.Ctx, dir, storetest.OptionsFor(f.Pair), arrange), outbox.ErrSetup, "the schema journal", "has tables already")
+	})
+	fresh := dbtest.Fresh(t)
+	refused(t, maintenance.Restore(f.Ctx, t.TempDir(), storetest.OptionsFor(fresh), arrange), outbox.ErrSetup, "is not a backup for --journal-db", "neither journal.db nor journal.SCHEMA.dump")
+	file := t.TempDir()
+	refused(t, maintenance.Restore(f.Ctx, dir, storetest.OptionsFor(dbtest.Files(file)), arrange), outbox.ErrSetup, "of the journal database", "is of PostgreSQL and cannot become a SQLite file", "--journal-db", "search_path=journal")
+	if left, _ := os.ReadDir(file); len(left) != 0 {
+		t.Errorf("a refused restore left %v", left)
+	}
+	other := storetest.OptionsFor(fresh)
+	other.Journal = strings.Replace(other.Journal, "search_path=journal", "search_path=elsewhere", 1)
+	refused(t, maintenance.Restore(context.Background(), dir, other, arrange), outbox.ErrSetup, "of the schema journal; restore it into the same schema", "search_path=journal")
+	copies := t.TempDir()
+	if err := os.WriteFile(filepath.Join(copies, "journal.db"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	missing := dbtest.InSchema(storetest.UnusedDatabase(t, "never_restored"), "journal")
+	refused(t, maintenance.Restore(f.Ctx, copies, store.Options{Journal: missing, Projections: fresh.Projections}, arrange), outbox.ErrSetup, "is of SQLite and cannot become a PostgreSQL database", "--journal-db", "sqlite:")
+	storetest.AtServer(t, `do $$ begin if exists (select from pg_database where datname = 'never_restored') then raise exception 'a refused restore made the database'; end if; end $$`)
 }

@@ -6,10 +6,11 @@ import (
 
 	"github.com/outboxweb/outboxweb/internal/dbtest"
 	"github.com/outboxweb/outboxweb/internal/enginetest"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/storetest"
 )
 
-func TestMain(m *testing.M) { os.Exit(storetest.Main(m, "^TestPostgres")) }
+func TestMain(m *testing.M) { os.Exit(storetest.Main(m, "^Test(Postgres|Backup_restores)")) }
 
 // fixture is a store under maintenance.
 type fixture = enginetest.Rooms
@@ -30,3 +31,15 @@ var (
 	one     = storetest.One
 	two     = storetest.Two
 )
+
+// kinds are all operator actions of this package. Repairing gaps is one transaction per
+// campaign and one for the record.
+var kinds = storetest.Kinds[*fixture]{Open: open, Base: func(f *fixture) *storetest.Fixture { return f.Fixture }, Beside: func(f *fixture) *fixture { return f.Beside() }, All: []storetest.Kind[*fixture]{
+	{Action: "repair_gaps", Scene: (*fixture).Gap,
+		Do: func(f *fixture, o outbox.Command) (any, error) { return f.RepairGaps(f.Ctx, o) }},
+}}
+
+func TestActions_keepToTheRulesOfAllActions(t *testing.T) {
+	t.Parallel()
+	kinds.KeepRules(t)
+}

@@ -40,31 +40,6 @@ var losses = map[string]func(f *fixture){
 	},
 }
 
-func TestReconcile_repairsRowsThatAreGone(t *testing.T) {
-	t.Parallel()
-	for name, lose := range losses {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			f := open(t)
-			f.AppendN("a", 2)
-			f.Drain()
-			f.AppendN("a", 3)
-			lose(f)
-			if r, err := f.Reconcile(f.Ctx); err != nil || r.Campaigns != 1 || r.Inserted == 0 {
-				t.Errorf("reconciled %+v, %v, want rows inserted", r, err)
-			}
-			f.MustBeReconciled()
-			f.Exact("a")
-			f.Sound()
-			f.Clock.Advance(time.Second)
-			f.Drain()
-			if w := f.MustWatermark("a"); w.AppliedSeq != 5 {
-				t.Errorf("applied to %d, want 5", w.AppliedSeq)
-			}
-		})
-	}
-}
-
 // Events that their request may still be about to apply are no fault; after the longest time
 // that a request may take they are.
 func TestSelfCheck_leavesInlineEventsToTheirRequests(t *testing.T) {
