@@ -94,24 +94,6 @@ func TestFence_onlyRises(t *testing.T) {
 	}
 }
 
-func TestWatermark_startsAtZero(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	err := f.Apply(f.Ctx, func(tx *readmodel.ApplyTx) error {
-		w, err := tx.Watermark("a")
-		if w != (readmodel.Watermark{}) {
-			t.Errorf("watermark is %+v", w)
-		}
-		if err != nil {
-			return err
-		}
-		return tx.Advance("a", 1, 0, 2, "hash")
-	})
-	if err != nil || f.MustWatermark("a").AppliedSeq != 2 {
-		t.Errorf("%v, %+v", err, f.MustWatermark("a"))
-	}
-}
-
 func TestApply_errorOrPanicUndoesEverything(t *testing.T) {
 	t.Parallel()
 	f := withTable(t)

@@ -2,6 +2,7 @@ package readmodel_test
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -16,29 +17,15 @@ func TestInstallProjections_createsTablesOnceAndNotesVersions(t *testing.T) {
 	t.Parallel()
 	f := open(t)
 	roster := readmodel.Projection{Name: "roster", Version: "v1", Tables: []string{"roster"}, Schema: []string{`create table roster (campaign_id text primary key)`}}
-	install := func(p readmodel.Projection) {
-		t.Helper()
-		if err := f.Install(f.Ctx, []readmodel.Projection{p}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	otherVersion := func(version string) bool {
-		t.Helper()
-		described, err := f.Runs.DescribeProjections(f.Ctx, []outbox.ProjectionInfo{{Name: "roster", Version: version}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return described[0].BuiltByOtherVersion
-	}
-	install(roster)
+	install(f, roster)
 	f.ExecProjections(`insert into roster values ('a')`)
-	f.Unchanged(func() { install(roster) })
-	if otherVersion("v1") {
+	f.Unchanged(func() { install(f, roster) })
+	if otherBuilt(f, "roster", "v1") {
 		t.Error("a fresh projection was built by another version")
 	}
 	roster.Version = "v2"
-	install(roster)
-	if !otherVersion("v2") {
+	install(f, roster)
+	if !otherBuilt(f, "roster", "v2") {
 		t.Error("a changed definition goes unnoticed")
 	}
 	if err := f.CheckStatement(f.Ctx, `insert into roster values ($1)`); err != nil {
@@ -48,26 +35,16 @@ func TestInstallProjections_createsTablesOnceAndNotesVersions(t *testing.T) {
 		t.Error("a statement on a missing table was accepted")
 	}
 	f.ExecProjections(`create table foreign_table (x text)`)
-	install(readmodel.Projection{Name: "foreign", Version: "v1", Tables: []string{"foreign_table"}, Schema: []string{`create table foreign_table (y text)`}})
-	described, err := f.Runs.DescribeProjections(f.Ctx, []outbox.ProjectionInfo{{Name: "foreign", Version: "v1"}})
-	if err != nil || !described[0].BuiltByOtherVersion {
-		t.Errorf("tables that somebody else made are described as %+v, %v", described, err)
+	install(f, readmodel.Projection{Name: "foreign", Version: "v1", Tables: []string{"foreign_table"}, Schema: []string{`create table foreign_table (y text)`}})
+	if !otherBuilt(f, "foreign", "v1") {
+		t.Error("tables that were there before count as built by the file")
 	}
-}
-
-func TestInstallProjections_oneThatIsNewToAUsedJournalWasNotBuilt(t *testing.T) {
-	t.Parallel()
-	f := open(t)
 	f.AppendN("a", 1)
 	f.Drain()
 	late := readmodel.Projection{Name: "late", Version: "v1", Tables: []string{"late"}, Schema: []string{`create table late (campaign_id text primary key)`}}
 	for range 2 {
-		if err := f.Install(f.Ctx, []readmodel.Projection{late}); err != nil {
-			t.Fatal(err)
-		}
-		described, err := f.Runs.DescribeProjections(f.Ctx, []outbox.ProjectionInfo{{Name: "late", Version: "v1"}})
-		if err != nil || !described[0].BuiltByOtherVersion {
-			t.Errorf("it lacks an event and is described as %+v, %v", described, err)
+		if install(f, late); !otherBuilt(f, "late", "v1") {
+			t.Error("a projection that lacks an event counts as built")
 		}
 	}
 }
@@ -101,9 +78,8 @@ func TestInstallProjections_byManyAtOnceMakesEachTableOnce(t *testing.T) {
 		}
 	}
 	f.AtOnce(f.ProjectionsDB, `lock table projection_versions in exclusive mode`, install(f), install(f.Beside()), install(f.Beside()))
-	described, err := f.Runs.DescribeProjections(f.Ctx, []outbox.ProjectionInfo{{Name: "roster", Version: "v1"}})
-	if err != nil || described[0].BuiltByOtherVersion {
-		t.Errorf("described as %+v, %v", described, err)
+	if otherBuilt(f, "roster", "v1") {
+		t.Error("it counts as built by another version")
 	}
 }
 
@@ -117,14 +93,8 @@ func TestInstallProjections_rowsOfSeveralVersionsAreThoseOfNone(t *testing.T) {
 	other := func(version string) bool {
 		t.Helper()
 		p.Version = version
-		if err := f.Install(f.Ctx, []readmodel.Projection{p}); err != nil {
-			t.Fatal(err)
-		}
-		described, err := f.Runs.DescribeProjections(f.Ctx, []outbox.ProjectionInfo{{Name: p.Name, Version: version}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return described[0].BuiltByOtherVersion
+		install(f, p)
+		return otherBuilt(f, p.Name, version)
 	}
 	if !other("second") || other(first) {
 		t.Error("a version that applied nothing leaves a mark, or none while it is loaded")
@@ -148,26 +118,14 @@ func TestLeave_rowsThatMissedEventsAreThoseOfNone(t *testing.T) {
 	t.Parallel()
 	f := withTally(t)
 	p := storetest.Tally()
-	other := func() bool {
-		t.Helper()
-		described, err := f.Runs.DescribeProjections(f.Ctx, []outbox.ProjectionInfo{{Name: p.Name, Version: p.Version}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return described[0].BuiltByOtherVersion
-	}
+	other := func() bool { return otherBuilt(f, p.Name, p.Version) }
 	leave := func(named ...string) {
 		t.Helper()
 		if err := f.Leave(f.Ctx, named); err != nil {
 			t.Fatal(err)
 		}
 	}
-	back := func() {
-		t.Helper()
-		if err := f.Install(f.Ctx, []readmodel.Projection{p}); err != nil {
-			t.Fatal(err)
-		}
-	}
+	back := func() { install(f, p) }
 	leave(p.Name)
 	if other() {
 		t.Error("a loaded projection was left")
@@ -186,5 +144,76 @@ func TestLeave_rowsThatMissedEventsAreThoseOfNone(t *testing.T) {
 	back()
 	if !other() {
 		t.Error("rows that lack events are taken for complete")
+	}
+}
+
+// otherBuilt reports whether the rows of a projection count as built by another version than the loaded one.
+func otherBuilt(f *fixture, name, version string) bool {
+	f.TB.Helper()
+	described, err := f.Runs.DescribeProjections(f.Ctx, []outbox.ProjectionInfo{{Name: name, Version: version}})
+	if err != nil {
+		f.TB.Fatal(err)
+	}
+	return described[0].BuiltByOtherVersion
+}
+
+func install(f *fixture, p readmodel.Projection) {
+	f.TB.Helper()
+	if err := f.Install(f.Ctx, []readmodel.Projection{p}); err != nil {
+		f.TB.Fatal(err)
+	}
+}
+
+func TestFailures_arePagedNewestFirst(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	for _, id := range []string{"a", "b"} {
+		f.AppendN(id, 3)
+	}
+	f.Drain()
+	for seq := range int64(3) {
+		f.Fails("roster", "a", seq+1)
+		f.Fails("history", "b", seq+1)
+		f.Fails("history", "b", seq+1)
+	}
+	if err := f.Apply(f.Ctx, func(tx *readmodel.ApplyTx) error { return tx.Resolve("b", 2) }); err != nil {
+		t.Fatal(err)
+	}
+	read := func(filter outbox.FailureFilter) (seen []string) {
+		filter.Limit = 1
+		for {
+			page, err := f.Failures(f.Ctx, filter)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, p := range page.Items {
+				seen = append(seen, fmt.Sprint(p.CampaignID, p.Seq, p.Status, p.Attempts))
+			}
+			if page.NextCursor == nil {
+				return seen
+			}
+			filter.Cursor = *page.NextCursor
+		}
+	}
+	for _, c := range []struct {
+		filter outbox.FailureFilter
+		want   string
+	}{
+		{outbox.FailureFilter{}, "b3open2 a3open1 b2resolved2 a2open1 b1resolved2 a1open1"},
+		{outbox.FailureFilter{Status: outbox.FailureOpen}, "b3open2 a3open1 a2open1 a1open1"},
+		{outbox.FailureFilter{Status: outbox.FailureResolved}, "b2resolved2 b1resolved2"},
+		{outbox.FailureFilter{CampaignID: "b"}, "b3open2 b2resolved2 b1resolved2"},
+		{outbox.FailureFilter{CampaignID: "b", Status: outbox.FailureOpen}, "b3open2"},
+		{outbox.FailureFilter{Projection: "roster"}, "a3open1 a2open1 a1open1"},
+		{outbox.FailureFilter{Fingerprint: "other"}, ""},
+	} {
+		if got := strings.Join(read(c.filter), " "); got != c.want {
+			t.Errorf("%+v: %s, want %s", c.filter, got, c.want)
+		}
+	}
+	f.Sound()
+	f.Fails("history", "b", 1) // again, after it was resolved
+	if got := read(outbox.FailureFilter{CampaignID: "b"}); got[0] != "b1open1" || len(got) != 4 {
+		t.Errorf("failures %q, want a new one for the event that was passed before", got)
 	}
 }

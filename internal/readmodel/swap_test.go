@@ -469,25 +469,6 @@ func TestLive_isOneStateAndThereAreFour(t *testing.T) {
 	}
 }
 
-func TestMarkBuilt_notesTheVersionOfTheRows(t *testing.T) {
-	t.Parallel()
-	f := withTally(t)
-	p := storetest.Tally()
-	p.Version = "v2"
-	if err := f.Install(f.Ctx, []readmodel.Projection{p}); err != nil {
-		t.Fatal(err)
-	}
-	for _, want := range []bool{true, false} {
-		got, err := f.Runs.DescribeProjections(f.Ctx, []outbox.ProjectionInfo{{Name: "tally", Version: "v2"}})
-		if err != nil || got[0].BuiltByOtherVersion != want {
-			t.Errorf("described as %+v, %v", got, err)
-		}
-		if err := f.MarkBuilt(f.Ctx, "tally", "v2"); err != nil {
-			t.Fatal(err)
-		}
-	}
-}
-
 // The rows of one campaign need more memory than swapping may take.
 func TestSwap_ofALargeCampaignKeepsMemoryBounded(t *testing.T) {
 	if testing.Short() {
