@@ -15,7 +15,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/outboxweb/outboxweb/internal/corpus"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
@@ -449,75 +448,4 @@ insert into t values (:campaign_id, :payload.name);
 			t.Errorf("%.40q was not stored as it is", name)
 		}
 	}
-}
-
-// nowhere is a Tx that does nothing, to measure the cost of Apply itself.
-type nowhere struct{ Tx }
-
-func (nowhere) Exec(context.Context, string, []any) error { return nil }
-
-const counter = `-- projection: counter
--- tables: counts
--- schema
-create table counts (campaign_id text primary key, n bigint not null, name text, updated_at bigint not null);
--- on: *
-insert into counts (campaign_id, n, name, updated_at) values (:campaign_id, 1, :payload.name, :occurred_at)
-on conflict (campaign_id) do update set n = counts.n + 1, name = excluded.name, updated_at = excluded.updated_at;
-`
-
-func BenchmarkApply_oneUpsert(b *testing.B) {
-	benchmarkApply(b, loadText(b, counter), testEvent())
-}
-
-func BenchmarkApply_campaignCreated(b *testing.B) {
-	s := mustLoad(b, "builtin:campaigns")
-	e := testEvent()
-	e.EventType = "campaign.created"
-	e.Payload = json.RawMessage(`{"access_policy":"PRIVATE","cover_asset_id":"moonlit_watch_keep","cover_set_id":"campaign_cover_set_v1","game_system":"daggerheart","gm_mode":"human","intent":"SANDBOX","locale":"en-US","name":"Abstracted Presence Roll","theme_prompt":"social"}`)
-	benchmarkApply(b, s, e)
-}
-
-func BenchmarkApply_noHandler(b *testing.B) {
-	benchmarkApply(b, mustLoad(b, "builtin:campaigns"), testEvent())
-}
-
-func benchmarkApply(b *testing.B, s *Set, e *outbox.Event) {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Hour) // as an event has a deadline
-	defer cancel()
-	b.ReportAllocs()
-	for b.Loop() {
-		if err := s.Apply(ctx, nowhere{}, e, nil); err != nil {
-			b.Fatal(err)
-		}
-	}
-	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "events/s")
-}
-
-func BenchmarkScratch_oneUpsert(b *testing.B) {
-	c := newScratch(b, loadText(b, counter))
-	e := testEvent()
-	for b.Loop() {
-		if err := c.Apply(context.Background(), e); err != nil {
-			b.Fatal(err)
-		}
-	}
-	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "events/s")
-}
-
-func BenchmarkScratch_wholeJournal(b *testing.B) {
-	corpus.EachJournal(b, corpus.Light, func(b *testing.B, j corpus.Journal) {
-		campaigns, events := byCampaign(j.Parse(b))
-		c := newScratch(b, mustLoad(b, "builtin:campaigns"))
-		total := 0
-		for b.Loop() {
-			for _, id := range campaigns {
-				if err := c.Reset(b.Context()); err != nil {
-					b.Fatal(err)
-				}
-				n, _ := replayCampaign(b.Context(), c, events[id]) // one campaign is expected to fail
-				total += n
-			}
-		}
-		b.ReportMetric(float64(total)/b.Elapsed().Seconds(), "events/s")
-	})
 }

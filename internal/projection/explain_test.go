@@ -25,7 +25,11 @@ func TestExplain_everyStatementOfEverySampleEvent(t *testing.T) {
 		}
 		corpus.EachJournal(t, corpus.Light, func(t *testing.T, j corpus.Journal) {
 			events := j.Parse(t)
-			if explainAll(t, s, events[:min(len(events), 2000)]) < 100 {
+			most := 2000
+			if testing.Short() {
+				most = 400
+			}
+			if explainAll(t, s, events[:min(len(events), most)]) < 100 {
 				t.Error("few statements were explained")
 			}
 		})

