@@ -313,37 +313,6 @@ func TestOperation_leavesWhatDiesAfterItsStart(t *testing.T) {
 	}
 }
 
-func TestOperation_isDrivenOnByAnotherProcess(t *testing.T) {
-	t.Parallel()
-	b, _ := triage(t)
-	repair(t, b)
-	op := mustStart(t, b, outbox.OperationRequest{Canary: true})
-	for range 4 {
-		step(t, b)
-		b.Drain(t)
-	}
-	step(t, b)
-	half := operation(t, b, op.ID)
-	if half.Status != outbox.OperationRunning || half.Totals.Done == 0 || half.Totals.Requeued == 0 {
-		t.Fatalf("operation is %s with %+v, want it half way", half.Status, half.Totals)
-	}
-	if claims := b.MustClaim(t); len(claims) == 0 {
-		t.Fatal("nothing was due")
-	}
-	b.Close() // with a wave in progress
-
-	other := b.Beside(t)
-	if err := other.EndLeases(t.Context(), ""); err != nil {
-		t.Fatal(err)
-	}
-	d := settleOperation(t, other, op.ID)
-	wantTotals(t, d, outbox.OperationDone, outbox.OperationTotals{Chosen: deadCampaigns, Done: deadCampaigns})
-	if got := enginetest.Column[int](t, b.JournalDB, `select count(*) from operation_rows where group_number = 1 group by wave order by wave`); !slices.Equal(got, []int{1, 1, 2, 4, 8, 16, 8}) {
-		t.Errorf("the first group went in waves of %v", got)
-	}
-	other.MustBeSound(t)
-}
-
 // What was loaded between its waves is named, so that a later one is not taken for a try of the same files.
 func TestOperation_namesWhatWasLoadedWhileItRan(t *testing.T) {
 	t.Parallel()
