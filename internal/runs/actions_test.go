@@ -41,9 +41,7 @@ var kinds = storetest.Kinds[*fixture]{Open: open, Base: func(f *fixture) *storet
 		}},
 	{Action: "projection_resume", Scene: func(f *fixture) {
 		f.DeadHead()
-		if _, err := f.Runs.PauseProjection(f.Ctx, storetest.Ben, enginetest.LoadedRuns[0].Name, "a", enginetest.LoadedRuns); err != nil {
-			f.TB.Fatal(err)
-		}
+		must(f.TB, only(f.Runs.PauseProjection(f.Ctx, storetest.Ben, enginetest.LoadedRuns[0].Name, "a", enginetest.LoadedRuns)))
 	},
 		Do: func(f *fixture, o outbox.Command) (any, error) {
 			return f.Runs.ResumeProjection(f.Ctx, o, enginetest.LoadedRuns[0].Name, "a", enginetest.LoadedRuns)
@@ -52,9 +50,7 @@ var kinds = storetest.Kinds[*fixture]{Open: open, Base: func(f *fixture) *storet
 
 func queuedRun(f *fixture) {
 	f.DeadHead()
-	if _, err := f.Runs.Start(f.Ctx, storetest.Ben, enginetest.Rebuild("a"), enginetest.LoadedRuns); err != nil {
-		f.TB.Fatal(err)
-	}
+	must(f.TB, only(f.Runs.Start(f.Ctx, storetest.Ben, enginetest.Rebuild("a"), enginetest.LoadedRuns)))
 }
 
 func interruptedRun(f *fixture) {

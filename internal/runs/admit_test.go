@@ -1,7 +1,6 @@
 package runs_test
 
 import (
-	"database/sql"
 	"errors"
 	"fmt"
 	"strings"
@@ -24,6 +23,7 @@ func TestStartRun_isQueuedWithItsScopeAndItsRecord(t *testing.T) {
 	f := open(t)
 	f.AppendN("a", 2)
 	f.AppendN("b", 1)
+	f.AppendN("c", 5)
 	got := f.StartRun(outbox.RunRequest{Kind: outbox.RunRebuild, Campaigns: []string{"b", "a", "b"}, Projections: []string{"history", "roster"}, Rate: 500})
 	want := outbox.Run{ID: got.ID, Kind: outbox.RunRebuild, Status: outbox.RunQueued, CampaignIDs: []string{"a", "b"},
 		Projections: []string{"roster", "history"}, Versions: enginetest.VersionsRuns, Rate: 500, Reason: "looks odd", RequestedBy: "ana", Via: "page", RequestID: "r-1",
@@ -34,22 +34,13 @@ func TestStartRun_isQueuedWithItsScopeAndItsRecord(t *testing.T) {
 	if diff := cmp.Diff(got, f.MustRun(got.ID)); diff != "" {
 		t.Errorf("read again (-want +got): %s", diff)
 	}
-	acts := f.ActionsOf("run_start")
+	one := f.StartRun(outbox.RunRequest{Kind: outbox.RunVerify, Campaigns: []string{"c"}, UntilSeq: 5, Projections: []string{"history"}})
+	if one.CampaignID != "c" || one.UntilSeq != 5 || one.Scope() != "projection history in campaign c" || f.ActionsOf("run_start")[0].CampaignID != "c" {
+		t.Errorf("run of one campaign is %+v", one)
+	}
+	acts := f.ActionsOf("run_start")[1:]
 	if len(acts) != 1 || acts[0].CampaignID != "" || !strings.Contains(string(acts[0].After), fmt.Sprintf(`"run_id":%d`, got.ID)) || !strings.Contains(string(acts[0].Before), `"rebuild"`) {
 		t.Errorf("records are %+v", acts)
-	}
-}
-
-func TestStartRun_ofOneCampaignIsRecordedThere(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	f.AppendN("a", 5)
-	run := f.StartRun(outbox.RunRequest{Kind: outbox.RunVerify, Campaigns: []string{"a"}, UntilSeq: 5, Projections: []string{"history"}})
-	if run.CampaignID != "a" || run.UntilSeq != 5 || run.Scope() != "projection history in campaign a" {
-		t.Errorf("run is %+v", run)
-	}
-	if acts := f.ActionsOf("run_start"); acts[0].CampaignID != "a" {
-		t.Errorf("record is %+v", acts[0])
 	}
 }
 
@@ -129,11 +120,7 @@ func TestStartRun_inShadowModeOnlyVerifies(t *testing.T) {
 		refused(t, err, outbox.ErrConflict, "shadow_only", "a verify is possible")
 	}
 	f.StartRun(enginetest.VerifyAll())
-}
-
-func TestStartRun_isRefusedByAReadOnlyStore(t *testing.T) {
-	t.Parallel()
-	f := open(t, storetest.ReadOnly)
+	f = open(t, storetest.ReadOnly)
 	_, err := f.Runs.Start(f.Ctx, ana(""), enginetest.VerifyAll(), enginetest.LoadedRuns)
 	refused(t, err, outbox.ErrReadOnly)
 }
@@ -188,6 +175,9 @@ func TestStartRun_isRefusedWhileAnotherHasAPartOfItsScope(t *testing.T) {
 		}
 		run := f.StartRun(c.first)
 		f.Clock.Advance(4 * time.Minute)
+		if p, err := f.Runs.Preview(f.Ctx, c.second, enginetest.LoadedRuns); err != nil || (p.BlockingRun == nil) != c.free || !c.free && p.BlockingRun.ID != run.ID {
+			t.Errorf("%s: the preview is %+v, %v", name, p, err)
+		}
 		_, err := f.Runs.Start(f.Ctx, ana(""), c.second, enginetest.LoadedRuns)
 		if c.free {
 			if err != nil {
@@ -225,18 +215,14 @@ func TestStartRun_takesThePlaceOfAVerifyThatNoProcessWorksOn(t *testing.T) {
 		t.Errorf("the preview has %+v, %v", p, err)
 	}
 	released := f.StartRun(enginetest.VerifyAll())
-	if err := f.Runs.Release(f.Ctx, f.ClaimRun(one)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, f.Runs.Release(f.Ctx, f.ClaimRun(one)))
 	next := f.StartRun(enginetest.Rebuild("a"))
 	for _, id := range []int64{killed.ID, released.ID} {
 		if run := f.MustRun(id); run.Status != outbox.RunInterrupted || !strings.Contains(run.Error, "no process worked on it") {
 			t.Errorf("run is %+v", run)
 		}
 	}
-	if err := f.Runs.Release(f.Ctx, f.ClaimRun(one)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, f.Runs.Release(f.Ctx, f.ClaimRun(one)))
 	refused(t, start(enginetest.VerifyAll()), outbox.ErrConflict, fmt.Sprintf("blocked by run %d", next.ID)) // a rebuild is continued
 	f.FinishRun(f.ClaimRun(one), outbox.RunCompleted, "")
 	if _, err := f.Runs.Resume(f.Ctx, ana(""), released.ID, enginetest.LoadedRuns); err != nil {
@@ -294,33 +280,21 @@ func TestStartRun_oneScopeIsOfOneActiveRunByItsIndexToo(t *testing.T) {
 func TestStarted_tellsOfWhatWasStartedResumedAndCancelled(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	told := func() (yes bool) {
-		for {
-			select {
-			case <-f.Runs.Started():
-				yes = true
-			default:
-				return yes
-			}
+	must := func(what string, err error) {
+		t.Helper()
+		select {
+		case <-f.Runs.Started():
+		default:
+			t.Errorf("no worker is told of a run that was %s (%v)", what, err)
 		}
 	}
 	run := f.StartRun(enginetest.VerifyAll())
-	if !told() {
-		t.Error("nobody is told of a run that was started")
-	}
-	_, err := f.Runs.Start(f.Ctx, ana(""), enginetest.VerifyAll(), enginetest.LoadedRuns)
-	refused(t, err, outbox.ErrConflict)
-	l := f.ClaimRun(one)
-	f.FinishRun(l, outbox.RunInterrupted, "no reason")
-	if told() {
-		t.Error("workers are told of a run that was refused, or that ended")
-	}
-	if _, err := f.Runs.Resume(f.Ctx, ana(""), run.ID, enginetest.LoadedRuns); err != nil || !told() {
-		t.Errorf("nobody is told of a run that was resumed: %v", err)
-	}
-	if _, err := f.Runs.Cancel(f.Ctx, ana(""), run.ID); err != nil || !told() {
-		t.Errorf("nobody is told of a run that was cancelled: %v", err)
-	}
+	must("started", nil)
+	f.FinishRun(f.ClaimRun(one), outbox.RunInterrupted, "no reason")
+	_, err := f.Runs.Resume(f.Ctx, ana(""), run.ID, enginetest.LoadedRuns)
+	must("resumed", err)
+	_, err = f.Runs.Cancel(f.Ctx, ana(""), run.ID)
+	must("cancelled", err)
 }
 
 func TestCancelRun_inEachState(t *testing.T) {
@@ -427,9 +401,7 @@ func TestResumeRun_isRefusedWhereItCannotGoOn(t *testing.T) {
 	f.Unchanged(func() {
 		refused(t, resume(enginetest.LoadedRuns), outbox.ErrConflict, fmt.Sprintf("blocked by run %d", other.ID))
 	})
-	if _, err := f.Runs.Cancel(f.Ctx, ana(""), other.ID); err != nil {
-		t.Fatal(err)
-	}
+	must(t, only(f.Runs.Cancel(f.Ctx, ana(""), other.ID)))
 	if err := resume(enginetest.LoadedRuns); err != nil {
 		t.Error(err)
 	}
@@ -438,10 +410,18 @@ func TestResumeRun_isRefusedWhereItCannotGoOn(t *testing.T) {
 	refused(t, resume(enginetest.LoadedRuns), outbox.ErrConflict, "is completed")
 }
 
-// startedBeside starts a run while other has a lock of a type that the run must wait for, commits
-// other once it waits, and returns the run's error.
-func startedBeside(f *fixture, other *sql.Tx, lock string) error {
+// startedBeside starts a run while another process has run statements that the run must wait for, by a lock of
+// a type. It commits them once the run waits, and returns the run's error.
+func startedBeside(f *fixture, lock string, statements ...string) error {
 	f.TB.Helper()
+	other, err := f.JournalDB.BeginTx(f.Ctx, nil)
+	if err != nil {
+		f.TB.Fatal(err)
+	}
+	defer other.Rollback()
+	for _, statement := range statements {
+		must(f.TB, only(other.ExecContext(f.Ctx, statement)))
+	}
 	answer := make(chan error, 1)
 	go func() {
 		_, err := f.Runs.Start(f.Ctx, ana(""), enginetest.Rebuild("a"), enginetest.LoadedRuns)
@@ -455,9 +435,7 @@ func startedBeside(f *fixture, other *sql.Tx, lock string) error {
 		}
 		return f.Number(`select count(*) from pg_locks where locktype = $1 and not granted`, lock) > 0
 	})
-	if err := other.Commit(); err != nil {
-		f.TB.Fatal(err)
-	}
+	must(f.TB, other.Commit())
 	return <-answer
 }
 
@@ -466,22 +444,12 @@ func TestPostgresStartRun_waitsForAnAdmissionUnderWay(t *testing.T) {
 	f := open(t)
 	f.AppendN("a", 1)
 	// Another process is about to start a run over all campaigns.
-	other, err := f.JournalDB.BeginTx(f.Ctx, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer other.Rollback()
-	for _, statement := range []string{
+	err := startedBeside(f, "advisory",
 		`select pg_advisory_xact_lock(1869968498, hashtext(current_schema()))`,
 		`insert into runs (kind, status, campaign_ids, all_campaigns, projections, versions, reason, requested_by, via, request_id, requested_at, updated_at)
 values ('verify', 'queued', '[]', 1, '["roster"]', '{}', '', 'ben', 'api', '', 1, 1)`,
-		`insert into run_scopes (run_id, campaign_id, projection, active) select id, '', 'roster', 1 from runs`,
-	} {
-		if _, err := other.ExecContext(f.Ctx, statement); err != nil {
-			t.Fatal(err)
-		}
-	}
-	refused(t, startedBeside(f, other, "advisory"), outbox.ErrConflict, "blocked by run ", "ben")
+		`insert into run_scopes (run_id, campaign_id, projection, active) select id, '', 'roster', 1 from runs`)
+	refused(t, err, outbox.ErrConflict, "blocked by run ", "ben")
 }
 
 func TestPostgresStartRun_isRefusedByTheIndexWhenAdmissionSawNothing(t *testing.T) {
@@ -489,16 +457,34 @@ func TestPostgresStartRun_isRefusedByTheIndexWhenAdmissionSawNothing(t *testing.
 	f := open(t)
 	f.AppendN("a", 1)
 	// A process that does not wait for admission.
-	other, err := f.JournalDB.BeginTx(f.Ctx, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer other.Rollback()
-	if _, err := other.ExecContext(f.Ctx, `insert into run_scopes (run_id, campaign_id, projection, active) values (99, 'a', 'history', 1)`); err != nil {
-		t.Fatal(err)
-	}
-	refused(t, startedBeside(f, other, "transactionid"), outbox.ErrConflict, "has just been started")
+	err := startedBeside(f, "transactionid", `insert into run_scopes (run_id, campaign_id, projection, active) values (99, 'a', 'history', 1)`)
+	refused(t, err, outbox.ErrConflict, "has just been started")
 	if n := f.Number(`select count(*) from runs`); n != 0 {
 		t.Errorf("%d runs are stored", n)
 	}
+}
+
+func TestPreviewRun_saysWhatARunWouldBeAbout(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	f.AppendN("a", 3)
+	f.AppendN("b", 2)
+	f.Exec(allApplied)
+	for _, c := range []struct {
+		order             outbox.RunRequest
+		campaigns, events int64
+	}{
+		{enginetest.VerifyAll(), 2, 5},
+		{enginetest.Rebuild("b", "b"), 1, 2},
+		{outbox.RunRequest{Kind: outbox.RunVerify, Campaigns: []string{"a"}, UntilSeq: 2}, 1, 2},
+	} {
+		p, err := f.Runs.Preview(f.Ctx, c.order, enginetest.LoadedRuns)
+		if err != nil || p.Campaigns != c.campaigns || p.Events != c.events || p.BlockingRun != nil || p.Kind != c.order.Kind || len(p.Projections) == 0 {
+			t.Errorf("the preview of %+v is %+v, %v", c.order, p, err)
+		}
+	}
+	_, err := f.Runs.Preview(f.Ctx, enginetest.Rebuild("nobody"), enginetest.LoadedRuns)
+	refused(t, err, outbox.ErrNotFound)
+	_, err = f.Runs.Preview(f.Ctx, outbox.RunRequest{Kind: outbox.RunVerify}, enginetest.LoadedRuns)
+	refused(t, err, outbox.ErrInvalid)
 }

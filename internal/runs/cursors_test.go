@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/outboxweb/outboxweb/internal/enginetest"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/readmodel"
 	"github.com/outboxweb/outboxweb/internal/storetest"
@@ -27,9 +28,7 @@ func TestProjectionCursors_pagesTheCampaignsThatAreNotFollowed(t *testing.T) {
 			f.Fails("roster", id, 2, storetest.Quarantine("roster"))
 			continue
 		}
-		if _, err := f.Runs.PauseProjection(f.Ctx, ana("later"), "roster", id, loaded); err != nil {
-			t.Fatal(err)
-		}
+		must(t, only(f.Runs.PauseProjection(f.Ctx, ana("later"), "roster", id, loaded)))
 	}
 	read := func(filter outbox.CursorFilter) (seen []string) {
 		filter.Projection, filter.Limit = "roster", 2
@@ -70,9 +69,7 @@ func TestProjectionCursors_pagesTheCampaignsThatAreNotFollowed(t *testing.T) {
 	_, err := f.Runs.ProjectionCursors(f.Ctx, outbox.CursorFilter{Projection: "nothing"}, loaded)
 	refused(t, err, outbox.ErrNotFound)
 
-	if _, err := f.Runs.PauseProjection(f.Ctx, ana("all"), "history", "", loaded); err != nil {
-		t.Fatal(err)
-	}
+	must(t, only(f.Runs.PauseProjection(f.Ctx, ana("all"), "history", "", loaded)))
 	described, err := f.Runs.DescribeProjections(f.Ctx, loaded)
 	if err != nil {
 		t.Fatal(err)
@@ -96,7 +93,7 @@ func TestProjectionCursors_pagesTheCampaignsThatAreNotFollowed(t *testing.T) {
 		t.Errorf("history is %+v (%v)", described[1], err)
 	}
 	sum, err := f.Store.Summary(f.Ctx)
-	if err != nil || len(sum.Held) == 0 || sum.Held[0].Projection != "history" || sum.Held[0].PausedCampaigns != 5 {
+	if err != nil || len(sum.Held) != 2 || sum.Held[0].Projection != "history" || sum.Held[0].PausedCampaigns != 5 || sum.Held[1].Quarantined != 3 || sum.Held[1].PausedCampaigns != 2 {
 		t.Errorf("the summary has %+v (%v)", sum.Held, err)
 	}
 	if forAll, campaigns := sum.PausedProjections(); forAll != 1 || campaigns != 2 {
@@ -105,85 +102,11 @@ func TestProjectionCursors_pagesTheCampaignsThatAreNotFollowed(t *testing.T) {
 	f.Sound()
 }
 
-func TestSummary_tellsOfQuarantinedProjections(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	loaded := f.WithProjections("roster", "history")
-	for _, id := range []string{"a", "b"} {
-		f.AppendN(id, 3)
-		f.Drain()
-		f.Fails("history", id, 3, storetest.Quarantine("history"))
-	}
-	mustTellHeld(f, outbox.BehindCounts{}, outbox.HeldProjection{Projection: "history", Quarantined: 2})
-	if _, err := f.Runs.PauseProjection(f.Ctx, ana("a bug"), "roster", "a", loaded); err != nil {
-		t.Fatal(err)
-	}
-	mustTellHeld(f, outbox.BehindCounts{}, outbox.HeldProjection{Projection: "history", Quarantined: 2}, outbox.HeldProjection{Projection: "roster", PausedCampaigns: 1})
-}
-
-func TestCursors_tellLagLastAppliedAndAttempts(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	loaded := f.WithProjections("roster", "history")
-	f.AppendN("a", 2)
-	if got := cursorsOf(f, "a", loaded); got != `roster: 0 lacks 2 for 0s, applied never, 0 attempts; history: 0 lacks 2 for 0s, applied never, 0 attempts` {
-		t.Errorf("before anything is applied: %s", got)
-	}
-	f.Drain()
-	applied := f.Clock.Now()
-	f.Clock.Advance(time.Hour)
-	f.AppendN("a", 1)
-	f.Clock.Advance(time.Minute)
-	f.Fails("history", "a", 3)
-	f.Fails("history", "a", 3, storetest.Quarantine("history"))
-	when := applied.Format("15:04:05")
-	if got := cursorsOf(f, "a", loaded); got != `roster: 2 lacks 1 for 1m0s, applied `+when+`, 0 attempts; history: 2 lacks 1 for 1m0s, applied `+when+`, 2 attempts` {
-		t.Errorf("one is set aside at event 3: %s", got)
-	}
-	f.Drain()
-	f.Clock.Advance(time.Minute)
-	now := applied.Add(time.Hour + time.Minute).Format("15:04:05")
-	if got := cursorsOf(f, "a", loaded); got != `roster: 3 lacks 0 for 0s, applied `+now+`, 0 attempts; history: 2 lacks 1 for 2m0s, applied `+when+`, 2 attempts` {
-		t.Errorf("the other went on: %s", got)
-	}
-	page, err := f.Runs.ProjectionCursors(f.Ctx, outbox.CursorFilter{Projection: "history"}, loaded)
-	if err != nil || len(page.Items) != 1 {
-		t.Fatalf("%+v, %v", page, err)
-	}
-	if got := cursorText(page.Items[0].Cursor); got != `history: 2 lacks 1 for 2m0s, applied `+when+`, 2 attempts` {
-		t.Errorf("in the list of its campaigns: %s", got)
-	}
-}
-
-func cursorsOf(f *fixture, campaign string, loaded []outbox.ProjectionInfo) string {
-	f.TB.Helper()
-	all, err := f.Runs.Cursors(f.Ctx, campaign, loaded)
-	if err != nil {
-		f.TB.Fatal(err)
-	}
-	texts := make([]string, len(all))
-	for i, c := range all {
-		texts[i] = cursorText(c)
-	}
-	return strings.Join(texts, "; ")
-}
-
-func cursorText(c outbox.Cursor) string {
-	applied := "never"
-	if c.LastAppliedAt != nil {
-		applied = c.LastAppliedAt.Format("15:04:05")
-	}
-	return fmt.Sprintf("%s: %d lacks %d for %s, applied %s, %d attempts", c.Projection, c.AppliedSeq, c.LagEvents,
-		time.Duration(c.LagSeconds*float64(time.Second)), applied, c.Attempts)
-}
-
 func TestCursors_tellOfEachLoadedProjectionWhereItStands(t *testing.T) {
 	t.Parallel()
 	f := open(t)
 	for _, p := range []readmodel.Projection{{Name: "roster", Version: "v1"}, {Name: "roster", Version: "v2", Tables: []string{"roster"}}, {Name: "history", Version: "v1"}} {
-		if err := f.Install(f.Ctx, []readmodel.Projection{p}); err != nil {
-			t.Fatal(err)
-		}
+		must(t, f.Install(f.Ctx, []readmodel.Projection{p}))
 	}
 	f.AppendN("a", 5)
 	f.AppendN("b", 2)
@@ -198,23 +121,143 @@ func TestCursors_tellOfEachLoadedProjectionWhereItStands(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
+	applied := f.Clock.Now()
+	f.Clock.Advance(time.Minute)
 	got, err := f.Runs.Cursors(f.Ctx, "a", loaded)
 	if err != nil {
 		t.Fatal(err)
 	}
-	applied := f.Clock.Now()
 	want := []outbox.Cursor{
-		{Projection: "roster", AppliedSeq: 3, LagEvents: 2, LastAppliedAt: &applied, Attempts: 1, Generation: 1, State: outbox.CursorQuarantined, ChangedAt: f.Clock.Now(), Version: "v2", RowsBuilt: outbox.RowsBuilt{BuiltByOtherVersion: true, BuiltVersions: []outbox.LoadedVersion{{Version: "v1"}, {Version: "v2"}}},
-			Failure: &outbox.CursorFailure{Seq: 4, EventType: "counted", Message: "boom", Fingerprint: outbox.Fingerprint("boom"), Attempts: 1, At: f.Clock.Now()}},
+		{Projection: "roster", AppliedSeq: 3, LagEvents: 2, LagSeconds: 60, LastAppliedAt: &applied, Attempts: 1, Generation: 1, State: outbox.CursorQuarantined, ChangedAt: applied, Version: "v2", RowsBuilt: outbox.RowsBuilt{BuiltByOtherVersion: true, BuiltVersions: []outbox.LoadedVersion{{Version: "v1"}, {Version: "v2"}}},
+			Failure: &outbox.CursorFailure{Seq: 4, EventType: "counted", Message: "boom", Fingerprint: outbox.Fingerprint("boom"), Attempts: 1, At: applied}},
 		{Projection: "history", AppliedSeq: 5, LastAppliedAt: &applied, Generation: 1, State: outbox.CursorLive, Version: "v1", RowsBuilt: outbox.RowsBuilt{BuiltVersion: "v1", BuiltVersions: []outbox.LoadedVersion{{Version: "v1"}}}},
 		{Projection: "new", AppliedSeq: 5, LastAppliedAt: &applied, Generation: 1, State: outbox.CursorLive, Version: "v1", RowsBuilt: outbox.RowsBuilt{BuiltVersions: []outbox.LoadedVersion{}}},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
+	page, err := f.Runs.ProjectionCursors(f.Ctx, outbox.CursorFilter{Projection: "roster"}, loaded)
+	if err != nil || len(page.Items) != 1 || cmp.Diff(want[0], page.Items[0].Cursor) != "" {
+		t.Errorf("in the list of its campaigns: %+v, %v", page, err)
+	}
 	if got, err = f.Runs.Cursors(f.Ctx, "b", loaded); err != nil || got[0].State != outbox.CursorLive || got[0].AppliedSeq != 2 || got[0].Failure != nil {
 		t.Errorf("of the other campaign: %+v, %v", got, err)
 	}
 	_, err = f.Runs.Cursors(f.Ctx, "nobody", loaded)
 	refused(t, err, outbox.ErrNotFound, `there is no campaign "nobody"`)
+}
+
+func TestPauseProjection_refusesWhatMakesNoSense(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	loaded := f.WithProjections("roster", "history")
+	f.AppendN("a", 3)
+	f.Drain()
+	f.Fails("history", "a", 3, storetest.Quarantine("history"))
+	pause := func(projection, campaign string) error {
+		_, err := f.Runs.PauseProjection(f.Ctx, ana("why"), projection, campaign, loaded)
+		return err
+	}
+	resume := func(projection, campaign string) error {
+		_, err := f.Runs.ResumeProjection(f.Ctx, ana(""), projection, campaign, loaded)
+		return err
+	}
+	f.Unchanged(func() {
+		refused(t, pause("nothing", ""), outbox.ErrNotFound, `no projection "nothing"`)
+		refused(t, pause("nothing", "a"), outbox.ErrNotFound, `no projection "nothing"`)
+		refused(t, pause("roster", "nobody"), outbox.ErrNotFound, `there is no campaign "nobody"`)
+		refused(t, pause("history", "a"), outbox.ErrConflict, "quarantined", "replay")
+		refused(t, resume("roster", "a"), outbox.ErrConflict, "not paused", "live")
+		refused(t, resume("history", "a"), outbox.ErrConflict, "not paused", "quarantined")
+		refused(t, resume("roster", ""), outbox.ErrConflict, "not paused for all")
+	})
+	must(t, pause("roster", "a"))
+	refused(t, pause("roster", "a"), outbox.ErrConflict, "already paused", "ana")
+	must(t, pause("roster", ""))
+	refused(t, pause("roster", ""), outbox.ErrConflict, "already paused", "all campaigns", "ana")
+	refused(t, pause("roster", "a"), outbox.ErrConflict, "already paused", "all campaigns", "ana")
+	refused(t, resume("roster", "a"), outbox.ErrConflict, "all campaigns", "resume it for all")
+	must(t, resume("roster", ""))
+	cursors, err := f.Runs.Cursors(f.Ctx, "a", loaded)
+	if err != nil || cursors[0].State != outbox.CursorPaused || cursors[0].Paused.By != "ana" || cursors[0].Paused.Reason != "why" {
+		t.Errorf("the pause of one campaign is gone: %+v, %v", cursors, err)
+	}
+	must(t, resume("roster", "a"))
+	f.Sound()
+	acts, err := f.AuditLog(f.Ctx, outbox.AuditFilter{Outcome: outbox.AuditDone})
+	var actions []string
+	for _, a := range acts.Items {
+		actions = append(actions, strings.Join([]string{string(a.Action), a.CampaignID, string(a.Before)}, " "))
+	}
+	want := []string{`projection_resume a {"projection":"roster"}`, `projection_resume  {"projection":"roster"}`,
+		`projection_pause  {"projection":"roster"}`, `projection_pause a {"projection":"roster"}`}
+	if diff := cmp.Diff(want, actions); err != nil || diff != "" {
+		t.Errorf("audit records: %v %s", err, diff)
+	}
+}
+
+func TestStalestCampaigns_choosesWhatWasNotVerifiedForLongest(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	for _, id := range []string{"a", "b", "c", "d"} {
+		f.AppendN(id, 1)
+	}
+	f.Drain()
+	f.AppendN("new", 1)
+	var notes []outbox.Verification
+	for i, id := range []string{"a", "b", "d"} {
+		notes = append(notes, outbox.Verification{CampaignID: id, Projection: "roster", At: began.Add(time.Duration(10-i) * time.Minute), Verdict: outbox.VerdictMatch})
+	}
+	must(t, f.RecordVerifications(f.Ctx, notes))
+	got, next, err := f.Runs.Stalest(f.Ctx, "", 3)
+	if err != nil || next != "new" || len(got) != 3 || got[0].CampaignID != "c" || got[1].CampaignID != "d" || got[2].CampaignID != "b" || got[0].AppliedSeq != 1 {
+		t.Errorf("stalest are %+v, %q, %v", got, next, err)
+	}
+	if got, next, err = f.Runs.Stalest(f.Ctx, "b", 9); err != nil || next != "b" || len(got) != 4 {
+		t.Errorf("after b they are %+v, %q, %v", got, next, err)
+	}
+}
+
+// One campaign more than a window is no reason to verify it every other time.
+func TestStalestCampaigns_takesTurnsWithOneMoreThanAWindow(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	events := make([]outbox.Event, 501)
+	for i := range events {
+		events[i] = storetest.Event(fmt.Sprintf("c%03d", i), "counted")
+	}
+	f.MustAppend(events...)
+	f.Drain()
+	after, verified := "", make(map[string]bool)
+	const turns = 8
+	for i := range turns {
+		got, next, err := f.Runs.Stalest(f.Ctx, after, 1)
+		if err != nil || len(got) != 1 {
+			t.Fatalf("turn %d: %+v, %v", i, got, err)
+		}
+		id := got[0].CampaignID
+		must(t, f.RecordVerifications(f.Ctx, []outbox.Verification{{CampaignID: id, Projection: "roster", At: began.Add(time.Duration(i) * time.Minute), Verdict: outbox.VerdictMatch}}))
+		after, verified[id] = next, true
+	}
+	if len(verified) < turns-1 {
+		t.Errorf("in %d turns %d campaigns were verified", turns, len(verified))
+	}
+}
+
+// A campaign that cannot be verified must not block the others.
+func TestVerifyNext_goesOnPastWhatCannotBeVerified(t *testing.T) {
+	t.Parallel()
+	b := enginetest.Open(t, enginetest.Define(t, enginetest.Trail))
+	b.MustAppend(t, append(enginetest.Notes("a", 3), append(enginetest.Notes("b", 2), enginetest.Notes("c", 2)...)...)...)
+	b.Drain(t)
+	b.Meddle(t, `update projection_watermarks set applied_hash = 'other' where campaign_id = 'a'`)
+	step := b.RunWorker.VerifyNext()
+	for range 4 {
+		must(t, only(step(t.Context())))
+	}
+	for _, id := range []string{"b", "c"} {
+		if all, err := b.Verifications(t.Context(), id); err != nil || len(all) != 1 {
+			t.Errorf("campaign %q has %d verifications (%v)", id, len(all), err)
+		}
+	}
 }

@@ -69,9 +69,9 @@ delete from rooms where campaign_id = :campaign_id and id = :payload.id;
 `
 
 // explain explains the only failure of an event, as readers of a page get it.
-func explain(tb testing.TB, b *enginetest.Engine, seq int64) outbox.ExplainedFailure {
+func explain(tb testing.TB, b *enginetest.Engine, campaign string, seq int64) outbox.ExplainedFailure {
 	tb.Helper()
-	x, err := runs.Explain(tb.Context(), b.Store, b.Set, redact.Of(redact.Builtin()), "a", seq)
+	x, err := runs.Explain(tb.Context(), b.Store, b.Set, redact.Of(redact.Builtin()), campaign, seq)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -84,7 +84,8 @@ func explain(tb testing.TB, b *enginetest.Engine, seq int64) outbox.ExplainedFai
 func TestExplain_everyKindOfConstraint(t *testing.T) {
 	t.Parallel()
 	first := `{"id":"1","user":"ana","password":"hunter22","role":"master"}`
-	for _, c := range []struct {
+	b := enginetest.Open(t, enginetest.Define(t, seats), enginetest.MaxAttempts(1))
+	cases := []struct {
 		name, eventType, payload string
 		kind, table, columns     string
 		reason                   string // part of it
@@ -109,13 +110,15 @@ func TestExplain_everyKindOfConstraint(t *testing.T) {
 		{"check", "seat.taken", `{"id":"2","user":"bo","role":"king"}`, "check", "seats", "role", "A check of table seats refuses the value of role.", "", ":payload.role"},
 		{"foreign key", "seat.taken", `{"id":"2","user":"bo","room":"r-9"}`, "foreign_key", "seats", "campaign_id room", "refers to is missing", "", ":campaign_id :payload.room"},
 		{"required value", "seat.taken", `{"user":"bo"}`, "", "", "", "The statement requires payload.id, and the event does not have it.", "", ""},
-	} {
+	}
+	for _, c := range cases {
+		b.MustAppend(t, enginetest.EventOf(c.name, "seat.taken", `{"id":"8","user":"cy"}`), enginetest.EventOf(c.name, "seat.taken", first), enginetest.EventOf(c.name, c.eventType, c.payload))
+	}
+	b.Drain(t)
+	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			b := enginetest.Open(t, enginetest.Define(t, seats), enginetest.MaxAttempts(1))
-			b.MustAppend(t, enginetest.EventOf("a", "seat.taken", `{"id":"8","user":"cy"}`), enginetest.EventOf("a", "seat.taken", first), enginetest.EventOf("a", c.eventType, c.payload))
-			b.Drain(t)
-			f := explain(t, b, 3)
+			f := explain(t, b, c.name, 3)
 			if f.Statement == nil || f.Unexplained != "" || f.VersionChanged() != "" {
 				t.Fatalf("it is not explained: %+v", f)
 			}
@@ -226,7 +229,7 @@ func TestExplain_saysWhatItCannotExplain(t *testing.T) {
 		t.Errorf("a missing event: %v", err)
 	}
 	b.Meddle(t, `drop table seats`)
-	if f := explain(t, b, 2); f.Statement == nil || f.Existing != nil || f.Reason == "" {
+	if f := explain(t, b, "a", 2); f.Statement == nil || f.Existing != nil || f.Reason == "" {
 		t.Errorf("without the table: %+v", f)
 	}
 }
@@ -236,7 +239,7 @@ func TestExplain_valuesOfTheWrongTypeAndDeletedParents(t *testing.T) {
 	b := enginetest.Open(t, enginetest.Define(t, seats), enginetest.MaxAttempts(1))
 	b.MustAppend(t, enginetest.EventOf("a", "room.opened", `{"id":"r"}`), enginetest.EventOf("a", "seat.taken", `{"id":"1","room":"r","user":"ana"}`), enginetest.EventOf("a", "room.closed", `{"id":"r"}`))
 	b.Drain(t)
-	if f := explain(t, b, 3); f.Constraint == nil || f.Constraint.Kind != outbox.ConstraintForeign || !strings.Contains(f.Reason, "others refer to") {
+	if f := explain(t, b, "a", 3); f.Constraint == nil || f.Constraint.Kind != outbox.ConstraintForeign || !strings.Contains(f.Reason, "others refer to") {
 		t.Errorf("deleting a parent: %+v", f)
 	}
 	if !b.OnPostgres() {
@@ -245,7 +248,7 @@ func TestExplain_valuesOfTheWrongTypeAndDeletedParents(t *testing.T) {
 	b = enginetest.Open(t, enginetest.Define(t, strings.NewReplacer(":payload.n ", ":payload.password ", "lower(:payload.user), :payload.password", "lower(:payload.user), :payload.code").Replace(seats)), enginetest.MaxAttempts(1))
 	b.MustAppend(t, enginetest.EventOf("a", "seat.taken", `{"id":"1","user":"ana","password":"hunter22"}`))
 	b.Drain(t)
-	f := explain(t, b, 1)
+	f := explain(t, b, "a", 1)
 	if f.Reason != "A value does not have the type that its column needs." || f.Statement == nil || strings.Contains(mustJSON(t, f), "hunter22") {
 		t.Errorf("a value of the wrong type: %s", mustJSON(t, f))
 	}
@@ -256,7 +259,7 @@ func TestExplain_quarantinedProjectionsAndHiddenPayloads(t *testing.T) {
 	b := enginetest.Open(t, enginetest.Define(t, strings.Replace(seats, "on-failure: block", "on-failure: quarantine", 1)), enginetest.MaxAttempts(1))
 	b.MustAppend(t, enginetest.EventOf("a", "seat.taken", `{"id":"1","user":"ana"}`), enginetest.EventOf("a", "seat.taken", `{"id":"1","user":"bo"}`))
 	b.Drain(t)
-	if f := explain(t, b, 2); f.Projection != "seats" || f.Existing == nil || f.FailedVersion != "" {
+	if f := explain(t, b, "a", 2); f.Projection != "seats" || f.Existing == nil || f.FailedVersion != "" {
 		t.Errorf("a quarantined projection: %+v", f)
 	}
 	all, err := redact.New(redact.Config{HidePayloads: true})

@@ -1,7 +1,12 @@
 package runs_test
 
 import (
+	"os"
+	"testing"
+
 	"github.com/outboxweb/outboxweb/internal/enginetest"
+	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/runs"
 	"github.com/outboxweb/outboxweb/internal/storetest"
 )
 
@@ -22,3 +27,44 @@ var (
 	one     = storetest.One
 	two     = storetest.Two
 )
+
+// differs matches tests about several processes, and of what depends on how rows are stored.
+const differs = "^Test(Postgres|Locks|Runs_leave|Rebuild_beside|StartRun_ofMany|Rehearse_saysWhatTheCanaryFinds|Rehearse_doesNotVouch)"
+
+func TestMain(m *testing.M) { os.Exit(enginetest.Main(m, differs)) }
+
+// try previews a rebuild of a campaign.
+func try(tb testing.TB, b *enginetest.Engine, campaign string, projections ...string) outbox.RunResult {
+	tb.Helper()
+	f, err := runs.NewReplayer(tb.Context(), b.Store, b.Set)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	defer f.Close()
+	r, err := f.TryRebuild(tb.Context(), campaign, projections...)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return r
+}
+
+// changes sums up how the rows of the projections would change.
+func changes(r outbox.RunResult) (added, changed, removed int64) {
+	for _, p := range r.Projections {
+		if c := p.Comparison; c != nil {
+			added, changed, removed = added+c.Added, changed+c.Changed, removed+c.Removed
+		}
+	}
+	return added, changed, removed
+}
+
+// must ends a test at an error.
+func must(tb testing.TB, err error) {
+	tb.Helper()
+	if err != nil {
+		tb.Fatal(err)
+	}
+}
+
+// only is the error of a call whose answer does not matter.
+func only[T any](_ T, err error) error { return err }

@@ -14,6 +14,7 @@ import (
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/runs"
 	"github.com/outboxweb/outboxweb/internal/store"
+	"github.com/outboxweb/outboxweb/internal/storetest"
 )
 
 func TestClaimRun_takesTheOldestOnce(t *testing.T) {
@@ -35,18 +36,6 @@ func TestClaimRun_takesTheOldestOnce(t *testing.T) {
 		t.Errorf("lease is %+v, want run %d", l, second.ID)
 	}
 	f.NoRun(two)
-}
-
-func TestClaimRun_countsWhatARunOverAllIsAbout(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	f.AppendN("a", 3)
-	f.AppendN("b", 4)
-	f.Exec(allApplied)
-	f.StartRun(enginetest.VerifyAll())
-	if l := f.ClaimRun(one); l.Run.Campaigns.Total != 2 || l.Run.Events.Total != 7 {
-		t.Errorf("totals are %+v and %+v", l.Run.Campaigns, l.Run.Events)
-	}
 }
 
 func TestClaimRun_byManyAtOnceGivesEachRunOnce(t *testing.T) {
@@ -93,13 +82,14 @@ func TestClaimRun_takesOverWhereAnotherStopped(t *testing.T) {
 	f.AppendN("a", 3)
 	f.AppendN("b", 4)
 	f.StartRun(enginetest.VerifyAll())
+	f.Exec(allApplied)
 	l := f.ClaimRun(one)
 	f.ReportRun(l, 5, result("a", outbox.OutcomeMatch, 3)) // and two events of b
 	f.Clock.Advance(lease - 1)
 	f.NoRun(two)
 	f.Clock.Advance(time.Second)
 	next := f.ClaimRun(two)
-	if next.Epoch != 2 || next.Run.Attempts != 2 || next.Run.Events.Done != 3 || next.Run.Campaigns.Done != 1 || !next.Run.StartedAt.Equal(began) {
+	if next.Epoch != 2 || next.Run.Campaigns.Total != 2 || next.Run.Events.Total != 7 || next.Run.Attempts != 2 || next.Run.Events.Done != 3 || next.Run.Campaigns.Done != 1 || !next.Run.StartedAt.Equal(began) {
 		t.Errorf("lease is %+v, want the events of what is done and no more", next)
 	}
 	f.Unchanged(func() {
@@ -112,17 +102,10 @@ func TestClaimRun_takesOverWhereAnotherStopped(t *testing.T) {
 			}
 		}
 	})
-}
-
-func TestClaimRun_againByTheSameWorkerEndsItsFormerLease(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	f.StartRun(enginetest.VerifyAll())
-	former := f.ClaimRun(one)
 	f.Clock.Advance(lease)
-	f.ClaimRun(one)
-	if _, err := f.Runs.Report(f.Ctx, former, runs.Progress{Lease: lease}); !errors.Is(err, outbox.ErrLeaseLost) {
-		t.Errorf("with its former epoch the worker got %v", err)
+	f.ClaimRun(two)
+	if _, err := f.Runs.Report(f.Ctx, next, runs.Progress{Lease: lease}); !errors.Is(err, outbox.ErrLeaseLost) {
+		t.Errorf("with its former epoch the same worker got %v", err)
 	}
 }
 
@@ -131,17 +114,11 @@ func TestEndRunLeases_letsAnotherTakeOverAtOnce(t *testing.T) {
 	f := open(t)
 	f.StartRun(enginetest.VerifyAll())
 	f.ClaimRun(one)
-	if err := f.Runs.EndLeases(f.Ctx, two.ID); err != nil {
-		t.Fatal(err)
-	}
+	must(t, f.Runs.EndLeases(f.Ctx, two.ID))
 	f.NoRun(two)
-	if err := f.Runs.EndLeases(f.Ctx, one.ID); err != nil {
-		t.Fatal(err)
-	}
+	must(t, f.Runs.EndLeases(f.Ctx, one.ID))
 	f.ClaimRun(two)
-	if err := f.Runs.EndLeases(f.Ctx, ""); err != nil {
-		t.Fatal(err)
-	}
+	must(t, f.Runs.EndLeases(f.Ctx, ""))
 	f.ClaimRun(one)
 }
 
@@ -150,9 +127,7 @@ func TestReleaseRun_isNoAttempt(t *testing.T) {
 	f := open(t)
 	run := f.StartRun(enginetest.VerifyAll())
 	for range 5 {
-		if err := f.Runs.Release(f.Ctx, f.ClaimRun(one)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, f.Runs.Release(f.Ctx, f.ClaimRun(one)))
 		if got := f.MustRun(run.ID); got.Status != outbox.RunRunning || got.Lease != nil || got.Attempts != 0 {
 			t.Errorf("released run is %+v", got)
 		}
@@ -259,5 +234,74 @@ func TestRunScope_walksWhatHasNoResultYet(t *testing.T) {
 		if scope := f.MustRun(run.ID); scope.Status != outbox.RunInterrupted {
 			t.Error(scope)
 		}
+	}
+}
+
+func TestLocks_ofRunsAreTakenInOneOrderToo(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	ids := []string{"a", "b", "c"}
+	for _, id := range ids {
+		f.AppendN(id, 1)
+	}
+	orders := []outbox.RunRequest{enginetest.VerifyAll(), enginetest.Rebuild("a", "b"), enginetest.Rebuild("c"), enginetest.Rebuild("b", "c")}
+	unless := func(err error, kinds ...error) error {
+		for _, kind := range kinds {
+			if errors.Is(err, kind) {
+				return nil
+			}
+		}
+		return err
+	}
+	newest := func(s *fixture) int64 {
+		page, err := s.Runs.List(s.Ctx, outbox.RunFilter{Limit: 1})
+		if err != nil || len(page.Items) == 0 {
+			return 1
+		}
+		return page.Items[0].ID
+	}
+	storetest.Everybody(t, []*fixture{f, f.Beside()}, 60, map[string]func(*fixture, int) error{
+		"start": func(s *fixture, i int) error {
+			_, err := s.Runs.Start(s.Ctx, ana(""), orders[i%len(orders)], enginetest.LoadedRuns)
+			return unless(err, outbox.ErrConflict)
+		},
+		"cancel": func(s *fixture, i int) error {
+			_, err := s.Runs.Cancel(s.Ctx, ana(""), newest(s))
+			return unless(err, outbox.ErrConflict, outbox.ErrNotFound)
+		},
+		"resume": func(s *fixture, i int) error {
+			_, err := s.Runs.Resume(s.Ctx, ana(""), max(1, newest(s)-int64(i%3)), enginetest.LoadedRuns)
+			return unless(err, outbox.ErrConflict, outbox.ErrNotFound)
+		},
+		"work": func(s *fixture, i int) error {
+			l, ok, err := s.Runs.Claim(s.Ctx, one, enginetest.VersionsRuns, lease)
+			if err != nil || !ok {
+				return err
+			}
+			var results []outbox.RunResult
+			for _, id := range storetest.Shuffled(ids) {
+				r := result(id, outbox.OutcomeMatch, 1)
+				for _, p := range storetest.Shuffled([]string{"roster", "history"}) {
+					r.Projections = append(r.Projections, outbox.ProjectionResult{Projection: p, Verdict: outbox.VerdictMatch})
+				}
+				results = append(results, r)
+			}
+			if _, err = s.Runs.Report(s.Ctx, l, runs.Progress{Results: results, Lease: lease}); err == nil {
+				_, err = s.Runs.Finish(s.Ctx, l, []outbox.RunStatus{outbox.RunCompleted, outbox.RunFailed, outbox.RunInterrupted}[i%3], "so it goes")
+			}
+			return unless(err, outbox.ErrLeaseLost)
+		},
+		"note": func(s *fixture, _ int) error {
+			var notes []outbox.Verification
+			for _, id := range storetest.Shuffled(ids) {
+				notes = append(notes, outbox.Verification{CampaignID: id, Projection: "roster", Verdict: outbox.VerdictDrift})
+			}
+			return s.RecordVerifications(s.Ctx, notes)
+		},
+		"end leases": func(s *fixture, _ int) error { return s.Runs.EndLeases(s.Ctx, one.ID) },
+	})
+	active := f.Number(`select count(*) from run_scopes where active = 1 and run_id in (select id from runs where finished_at is not null)`)
+	if active != 0 {
+		t.Errorf("%d scopes of runs that have ended keep others out", active)
 	}
 }

@@ -1,8 +1,11 @@
 package runs_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -23,9 +26,7 @@ func behind(f *fixture, loaded []outbox.ProjectionInfo, projection string, campa
 	for _, id := range campaigns {
 		f.AppendN(id, 2)
 		f.Drain()
-		if _, err := f.Runs.PauseProjection(f.Ctx, ana("later"), projection, id, loaded); err != nil {
-			f.TB.Fatal(err)
-		}
+		must(f.TB, only(f.Runs.PauseProjection(f.Ctx, ana("later"), projection, id, loaded)))
 		f.AppendN(id, 3)
 		f.Drain()
 		h, err := f.Runs.ResumeProjection(f.Ctx, ana(""), projection, id, loaded)
@@ -39,9 +40,7 @@ func behind(f *fixture, loaded []outbox.ProjectionInfo, projection string, campa
 
 func reconciled(f *fixture) {
 	f.TB.Helper()
-	if _, err := f.Reconcile(f.Ctx); err != nil {
-		f.TB.Fatal(err)
-	}
+	must(f.TB, only(f.Reconcile(f.Ctx)))
 }
 
 func behindAlone(f *fixture, want int64) {
@@ -69,9 +68,7 @@ func TestReconcile_startsNoReplayAgainThatWasTried(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(*fixture, []outbox.ProjectionInfo, int64){
 		"cancelled": func(f *fixture, _ []outbox.ProjectionInfo, id int64) {
-			if _, err := f.Runs.Cancel(f.Ctx, ana(""), id); err != nil {
-				f.TB.Fatal(err)
-			}
+			must(f.TB, only(f.Runs.Cancel(f.Ctx, ana(""), id)))
 		},
 		"failed": func(f *fixture, loaded []outbox.ProjectionInfo, _ int64) {
 			f.FinishRun(claimAs(f, loaded), outbox.RunFailed, "the disk is broken")
@@ -104,9 +101,7 @@ func TestReconcile_startsAReplayAgain(t *testing.T) {
 	for name, end := range map[string]func(f *fixture, loaded []outbox.ProjectionInfo){
 		"that was of another version of the projection": func(f *fixture, loaded []outbox.ProjectionInfo) {
 			f.FinishRun(claimAs(f, loaded), outbox.RunInterrupted, "the file has changed")
-			if err := f.Install(f.Ctx, []readmodel.Projection{{Name: "roster", Version: "w"}}); err != nil {
-				f.TB.Fatal(err)
-			}
+			must(f.TB, f.Install(f.Ctx, []readmodel.Projection{{Name: "roster", Version: "w"}}))
 		},
 		"that failed before it was resumed again": func(f *fixture, loaded []outbox.ProjectionInfo) {
 			f.FinishRun(claimAs(f, loaded), outbox.RunFailed, "the disk is broken")
@@ -181,9 +176,7 @@ func TestFinishRun_startsOneReplayForEachProjectionThatIsBehind(t *testing.T) {
 					return err
 				},
 			} {
-				if err := step(); err != nil {
-					t.Fatal(err)
-				}
+				must(t, step())
 			}
 		}
 	}
@@ -241,18 +234,14 @@ func TestBehind_countsWhatWaitsForTheEndOfARun(t *testing.T) {
 	loaded := f.WithProjections("roster")
 	f.AppendN("a", 2)
 	f.Drain()
-	if _, err := f.Runs.PauseProjection(f.Ctx, ana("later"), "roster", "a", loaded); err != nil {
-		t.Fatal(err)
-	}
+	must(t, only(f.Runs.PauseProjection(f.Ctx, ana("later"), "roster", "a", loaded)))
 	f.AppendN("a", 3)
 	f.Drain()
 	verify, err := f.Runs.Start(f.Ctx, ana("looks odd"), enginetest.VerifyAll(), loaded)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := f.Runs.ResumeProjection(f.Ctx, ana("now"), "roster", "a", loaded); err != nil {
-		t.Fatal(err)
-	}
+	must(t, only(f.Runs.ResumeProjection(f.Ctx, ana("now"), "roster", "a", loaded)))
 	mustTellHeld(f, outbox.BehindCounts{Waiting: 1}, outbox.HeldProjection{Projection: "roster", Behind: 1, BlockedByRun: verify.ID})
 	f.FinishRun(claimAs(f, loaded), outbox.RunCompleted, "")
 	replay := f.ActiveRuns()[0].ID
@@ -292,9 +281,7 @@ func TestReconcile_leavesAProjectionBehindThatIsPausedForAll(t *testing.T) {
 	f := open(t)
 	loaded := f.WithProjections("roster")
 	run := behind(f, loaded, "roster", "a")
-	if _, err := f.Runs.PauseProjection(f.Ctx, ana("all"), "roster", "", loaded); err != nil {
-		t.Fatal(err)
-	}
+	must(t, only(f.Runs.PauseProjection(f.Ctx, ana("all"), "roster", "", loaded)))
 	f.FinishRun(claimAs(f, loaded), outbox.RunCompleted, "")
 	f.Unchanged(func() { reconciled(f) })
 	behindAlone(f, 0)
@@ -319,9 +306,7 @@ func TestReconcile_inShadowModeStartsNoReplay(t *testing.T) {
 	t.Parallel()
 	f := open(t)
 	loaded := f.WithProjections("roster")
-	if _, err := f.Runs.Cancel(f.Ctx, ana(""), behind(f, loaded, "roster", "a")); err != nil {
-		t.Fatal(err)
-	}
+	must(t, only(f.Runs.Cancel(f.Ctx, ana(""), behind(f, loaded, "roster", "a"))))
 	f.ExecProjections(`update projection_cursors set updated_at = updated_at + 1`)
 	shadow := f.Beside(storetest.InMode(outbox.ModeShadow))
 	f.Unchanged(func() { reconciled(shadow) })
@@ -329,4 +314,117 @@ func TestReconcile_inShadowModeStartsNoReplay(t *testing.T) {
 	if runs := f.ActiveRuns(); len(runs) != 1 {
 		t.Errorf("active are %+v", runs)
 	}
+}
+
+// behindOf is what check reports about projections that nothing catches up.
+func behindOf(tb testing.TB, b *enginetest.Engine) (details []string) {
+	tb.Helper()
+	report, err := b.Check(context.Background(), func(int64, int64) {})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	for _, v := range report.Violations {
+		if v.Invariant != "replay_owed" {
+			tb.Errorf("check: %+v", v)
+		}
+		details = append(details, v.CampaignID+": "+v.Detail)
+	}
+	return details
+}
+
+// runsOf lists the runs of a kind, oldest first.
+func runsOf(tb testing.TB, b *enginetest.Engine, kind outbox.RunKind) []outbox.Run {
+	tb.Helper()
+	page, err := b.Runs.List(context.Background(), outbox.RunFilter{Kind: kind})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	slices.Reverse(page.Items)
+	return page.Items
+}
+
+func TestResume_besideARunIsCaughtUpOnceThatRunEnds(t *testing.T) {
+	t.Parallel()
+	for _, campaign := range []string{"a", ""} {
+		b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Tally))
+		b.MustAppend(t, append(enginetest.Notes("a", 3), enginetest.Notes("b", 3)...)...)
+		b.Drain(t)
+		b.MustPause(t, "tally", campaign)
+		b.MustAppend(t, enginetest.Notes("a", 5)...)
+		b.Drain(t)
+		verify := b.MustStartRun(t, outbox.RunRequest{Kind: outbox.RunVerify, All: true})
+		if h := b.MustResume(t, "tally", campaign); h.Behind != 1 || h.RunID != 0 || h.BlockedByRun != verify.ID {
+			t.Errorf("resumed as %+v, want that run %d blocks the replay", h, verify.ID)
+		}
+		b.MustHaveCursors(t, "a tally 3 behind")
+		b.MustBeSound(t) // the replay will start automatically
+
+		b.StepRuns(t)
+		b.MustHaveCursors(t, "a tally 8 live")
+		b.MustHaveTold(t, "tally", "a", 8)
+		replays := runsOf(t, b, outbox.RunReplay)
+		if len(replays) != 1 || replays[0].Status != outbox.RunCompleted || replays[0].CampaignID != "a" || !slices.Equal(replays[0].Projections, []string{"tally"}) ||
+			replays[0].RequestedBy != "outboxweb" || replays[0].Via != "system" {
+			t.Errorf("replays are %+v", replays)
+		}
+		b.MustAppend(t, enginetest.Noted("a"))
+		b.Drain(t)
+		b.MustHaveTold(t, "tally", "a", 9)
+		b.MustBeSound(t)
+		for seq, want := range map[int64]string{3: "", 4: "tally", 8: "tally", 9: ""} {
+			h, err := b.Runs.EventHistory(t.Context(), "a", seq)
+			got := ""
+			if last := h.Steps[len(h.Steps)-1]; last.Kind == outbox.StepReplayed && last.Replay.RunID == replays[0].ID && last.Replay.Kind == outbox.RunReplay {
+				got = last.Replay.Projection
+			}
+			if err != nil || got != want {
+				t.Errorf("event %d got to %q by the replay, want %q: %+v, %v", seq, got, want, h.Steps, err)
+			}
+		}
+	}
+}
+
+func TestResume_besideAQueuedRunIsCaughtUpWhenThatIsCancelled(t *testing.T) {
+	t.Parallel()
+	b := enginetest.OpenPaused(t)
+	b.MustAppend(t, enginetest.Notes("a", 2)...)
+	b.Drain(t)
+	verify := b.MustStartRun(t, outbox.RunRequest{Kind: outbox.RunVerify, All: true})
+	b.MustResume(t, "tally", "a")
+	must(t, only(b.Runs.Cancel(t.Context(), enginetest.Operator, verify.ID)))
+	b.StepRuns(t)
+	b.MustHaveCursors(t, "a tally 5 live")
+	b.MustBeSound(t)
+}
+
+// A process may die when the projection is resumed and the journal has not recorded it yet.
+func TestReconcile_catchesUpAProjectionThatNoRunDoes(t *testing.T) {
+	t.Parallel()
+	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Tally))
+	b.MustAppend(t, append(enginetest.Notes("a", 3), enginetest.Notes("b", 2)...)...)
+	b.Drain(t)
+	b.MustPause(t, "tally", "a")
+	b.MustAppend(t, enginetest.Notes("a", 2)...)
+	b.Drain(t)
+	enginetest.MustExec(t, b.ProjectionsDB, `update projection_cursors set state = 'behind', paused_by = '', paused_at = null`)
+	if found := behindOf(t, b); len(found) != 1 || !strings.HasPrefix(found[0], "a: ") || !strings.Contains(found[0], `projection "tally"`) {
+		t.Errorf("check found %q", found)
+	}
+	if n, err := b.Runs.Behind(t.Context()); n != (outbox.BehindCounts{Alone: 1}) || err != nil {
+		t.Errorf("%+v projections are behind, want 1 without a run; %v", n, err)
+	}
+	for range 2 { // the second one finds the run
+		must(t, only(b.Reconcile(t.Context())))
+	}
+	if replays := runsOf(t, b, outbox.RunReplay); len(replays) != 1 {
+		t.Errorf("replays are %+v, want one", replays)
+	}
+	if n, err := b.Runs.Behind(t.Context()); n.Alone != 0 || err != nil {
+		t.Errorf("%+v projections are behind, want none without a run; %v", n, err)
+	}
+	b.MustBeSound(t)
+	b.StepRuns(t)
+	b.MustHaveCursors(t, "a tally 5 live")
+	b.MustHaveTold(t, "tally", "a", 5)
+	b.MustBeSound(t)
 }

@@ -17,7 +17,9 @@ import (
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/projection"
 	"github.com/outboxweb/outboxweb/internal/runs"
+	"github.com/outboxweb/outboxweb/internal/store"
 	"github.com/outboxweb/outboxweb/internal/storetest"
+	"github.com/outboxweb/outboxweb/internal/worker"
 )
 
 // The lost report is the last one.
@@ -88,19 +90,6 @@ func TestVerify_untilTheWatermarkComparesNothingThatStandsElsewhere(t *testing.T
 	}
 }
 
-// Nothing is compared, so nothing matches.
-func TestVerify_untilAnEarlierSeqHasNoVerdict(t *testing.T) {
-	t.Parallel()
-	b := enginetest.Open(t, enginetest.Define(t, enginetest.Trail))
-	b.MustAppend(t, enginetest.Notes("a", 3)...)
-	b.Drain(t)
-	b.Meddle(t, `update trail set seq = 77`)
-	run := b.MustRun(t, outbox.RunRequest{Kind: outbox.RunVerify, Campaigns: []string{"a"}, UntilSeq: 2})
-	if run.Status != outbox.RunCompleted || run.Verdict != "" || run.Digests[outbox.FullDigest] == "" {
-		t.Errorf("run %+v", run)
-	}
-}
-
 func TestReplay_leavesWhatWasPausedMeanwhilePaused(t *testing.T) {
 	t.Parallel()
 	lenient := strings.Replace(enginetest.Probing, "-- tables: probing", "-- tables: probing\n-- on-failure: quarantine", 1)
@@ -123,9 +112,7 @@ func TestReplay_leavesWhatWasPausedMeanwhilePaused(t *testing.T) {
 	b.MustAppend(t, enginetest.Probed("a", key), enginetest.Noted("a"))
 	b.Drain(t)
 	resumed := b.MustResume(t, "trail", "a")
-	if _, err := b.Runs.Cancel(t.Context(), enginetest.Operator, resumed.RunID); err != nil {
-		t.Fatal(err)
-	}
+	must(t, only(b.Runs.Cancel(t.Context(), enginetest.Operator, resumed.RunID)))
 	b.MustHaveCursors(t, "a probing 1 quarantined", "a trail 1 behind")
 
 	failing.Store(false)
@@ -167,24 +154,15 @@ func TestReplay_missesNoEventWhoseSkipIsTakenBackMeanwhile(t *testing.T) {
 // A projection that a process cannot replay also affects those that read its tables.
 func TestVerify_reportsNoDriftOfWhatReadsAProjectionThatCannotBeReplayed(t *testing.T) {
 	t.Parallel()
-	key := t.Name()
-	reads := `-- projection: reads
+	b, failing := failingProbe(t, enginetest.Probing, `-- projection: reads
 -- tables: reads
+
 -- schema
 create table reads (campaign_id text primary key, n bigint not null);
+
 -- on: probed
 insert into reads select cast(:campaign_id as text), count(*) from probing where campaign_id = :campaign_id;
-`
-	b := enginetest.Open(t, enginetest.Define(t, enginetest.Probing, reads))
-	var failing atomic.Bool
-	enginetest.OnProbe(t, key, func([]string) (string, error) {
-		if failing.Load() {
-			return "", errors.New("not now")
-		}
-		return "", nil
-	})
-	b.MustAppend(t, enginetest.Noted("a"), enginetest.Probed("a", key))
-	b.Drain(t)
+`)
 	failing.Store(true)
 	for _, kind := range []outbox.RunKind{outbox.RunVerify, outbox.RunRebuild} {
 		run := b.MustRun(t, outbox.RunRequest{Kind: kind, All: true, Projections: []string{"reads"}})
@@ -195,6 +173,22 @@ insert into reads select cast(:campaign_id as text), count(*) from probing where
 	if n := enginetest.Column[int](t, b.ProjectionsDB, `select n from reads`); len(n) != 1 || n[0] != 1 {
 		t.Errorf("reads %v", n)
 	}
+}
+
+// failingProbe is an engine with two applied events in campaign a, whose probe of the second one fails once it
+// is told to.
+func failingProbe(t *testing.T, definitions ...string) (*enginetest.Engine, *atomic.Bool) {
+	t.Helper()
+	b, failing := enginetest.Open(t, enginetest.Define(t, definitions...)), new(atomic.Bool)
+	enginetest.OnProbe(t, t.Name(), func([]string) (string, error) {
+		if failing.Load() {
+			return "", errors.New("not now")
+		}
+		return "", nil
+	})
+	b.MustAppend(t, enginetest.Noted("a"), enginetest.Probed("a", t.Name()))
+	b.Drain(t)
+	return b, failing
 }
 
 func TestRuns_areNotTakenUpByAProcessThatChangesNothing(t *testing.T) {
@@ -322,9 +316,7 @@ func TestReplay_leavesADivergedCampaignToARebuild(t *testing.T) {
 		b.MustPause(t, "trail", "a")
 		b.MustAppend(t, enginetest.Notes("a", 2)...)
 		b.Drain(t)
-		if _, err := b.Runs.Cancel(t.Context(), enginetest.Operator, b.MustResume(t, "trail", "a").RunID); err != nil {
-			t.Fatal(err)
-		}
+		must(t, only(b.Runs.Cancel(t.Context(), enginetest.Operator, b.MustResume(t, "trail", "a").RunID)))
 		b.Meddle(t, `update projection_watermarks set `+watermark+` where campaign_id = 'a'`)
 		run := b.MustRun(t, outbox.RunRequest{Kind: outbox.RunReplay, All: true})
 		if run.Counts.Failed != 1 || run.Counts.Matched != 1 || !strings.Contains(b.RunResult(t, run, "a").Error, "diverged") {
@@ -343,17 +335,7 @@ func TestReplay_leavesADivergedCampaignToARebuild(t *testing.T) {
 
 func TestRebuild_notesWhatItMendedBesideWhatItCouldNot(t *testing.T) {
 	t.Parallel()
-	b := enginetest.Open(t, enginetest.Define(t, enginetest.Trail, enginetest.Probing))
-	key := t.Name()
-	var failing atomic.Bool
-	enginetest.OnProbe(t, key, func([]string) (string, error) {
-		if failing.Load() {
-			return "", errors.New("not now")
-		}
-		return "", nil
-	})
-	b.MustAppend(t, enginetest.Noted("a"), enginetest.Probed("a", key))
-	b.Drain(t)
+	b, failing := failingProbe(t, enginetest.Trail, enginetest.Probing)
 	b.Meddle(t, `delete from trail where place = 2`)
 	b.MustRun(t, enginetest.Everything)
 	failing.Store(true)
@@ -369,39 +351,29 @@ func TestRebuild_notesWhatItMendedBesideWhatItCouldNot(t *testing.T) {
 	}
 }
 
-func TestDryRun_namesTheColumnThatTheLiveRowsLack(t *testing.T) {
-	t.Parallel()
-	b := enginetest.Open(t, enginetest.Define(t, enginetest.Trail, enginetest.Accounts), enginetest.MaxAttempts(1))
-	b.MustAppend(t, enginetest.Opened("a", 10), enginetest.Spent("a", 100))
-	b.Drain(t)
-	set, err := projection.Load(enginetest.DialectOf(b.Pair), enginetest.Define(t, enginetest.Trail, strings.ReplaceAll(enginetest.Accounts, "default 0)", "default 0, note text)"))...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err = runs.DryRun(t.Context(), b.Store, set, "a", 2, 0); !errors.Is(err, outbox.ErrConflict) || !strings.Contains(err.Error(), `no column "note"`) {
-		t.Errorf("error = %v", err)
-	}
-}
-
 func TestDryRun_saysWhichLiveTablesAreNotThoseOfTheFile(t *testing.T) {
 	t.Parallel()
 	b := enginetest.Open(t, enginetest.Define(t, enginetest.Trail, enginetest.Accounts), enginetest.MaxAttempts(1))
 	b.MustAppend(t, enginetest.Opened("a", 10), enginetest.Spent("a", 100))
 	b.Drain(t)
 	for _, c := range []struct {
-		accounts string
+		old, new string
 		applied  int64
 		want     []string
+		lacks    string
 	}{
-		{enginetest.Accounts, 0, []string{}},
-		{strings.ReplaceAll(enginetest.Accounts, " check (balance >= 0)", ""), 1, []string{"accounts"}},
+		{"", "", 0, []string{}, ""},
+		{" check (balance >= 0)", "", 1, []string{"accounts"}, ""},
+		{"default 0)", "default 0, note text)", 0, nil, `no column "note"`},
 	} {
-		set, err := projection.Load(enginetest.DialectOf(b.Pair), enginetest.Define(t, enginetest.Trail, c.accounts)...)
+		set, err := projection.Load(enginetest.DialectOf(b.Pair), enginetest.Define(t, enginetest.Trail, strings.Replace(enginetest.Accounts, c.old, c.new, 1))...)
 		if err != nil {
 			t.Fatal(err)
 		}
 		d, err := runs.DryRun(t.Context(), b.Store, set, "a", 2, 0)
-		if err != nil || d.Applied != c.applied || !slices.Equal(d.OtherTables, c.want) || (d.TablesText() != "") != (len(c.want) > 0) {
+		if c.lacks != "" {
+			refused(t, err, outbox.ErrConflict, c.lacks)
+		} else if err != nil || d.Applied != c.applied || !slices.Equal(d.OtherTables, c.want) || (d.TablesText() != "") != (len(c.want) > 0) {
 			t.Errorf("tried %+v (%v), want other tables %v", d, err, c.want)
 		}
 	}
@@ -425,14 +397,80 @@ func TestCancelRun_keepsAProcessThatSleptFromSwapping(t *testing.T) {
 			t.Fatalf("run %+v (%v)", ended, err)
 		}
 		before := b.Dump(t)
-		if err := late(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, late())
 		if after := b.Dump(t); after != before {
 			t.Errorf("stage %d (-before +after):\n%s", stage, cmp.Diff(before, after))
 		}
 	}
 	if c := b.MustCampaign(t, "a"); c.Lease != nil {
 		t.Errorf("the campaign is still held: %+v", c.Lease)
+	}
+}
+
+// doomed ends the connection that reads its digest, while a flag for that is set.
+const doomed = `-- projection: doomed
+-- tables: doomed
+-- schema
+create table doomed (campaign_id text primary key, n bigint not null);
+-- on: *
+insert into doomed values (:campaign_id, :seq) on conflict (campaign_id) do update set n = excluded.n;
+-- digest: select campaign_id, n, case when n = -1 and to_regclass('public.doom') is not null then pg_terminate_backend(pg_backend_pid()) end as gone from doomed where campaign_id = :campaign_id
+`
+
+func TestPostgresRuns_goOnAfterAConnectionWasLostInComparing(t *testing.T) {
+	t.Parallel()
+	b := enginetest.Open(t, enginetest.Define(t, doomed))
+	b.MustAppend(t, enginetest.Notes("a", 3)...)
+	b.Drain(t)
+	for _, kind := range []outbox.RunKind{outbox.RunVerify, outbox.RunRebuild} {
+		b.Meddle(t, `update doomed set n = -1`)
+		b.Meddle(t, `create table public.doom ()`)
+		run := b.MustStartRun(t, outbox.RunRequest{Kind: kind, All: true})
+		if _, err := b.RunWorker.Step(t.Context()); !errors.Is(err, outbox.ErrBusy) {
+			t.Errorf("%s: %v, want ErrBusy", kind, err)
+		}
+		b.Meddle(t, `drop table public.doom`)
+		b.StepRuns(t)
+		if run = b.MustReadRun(t, run.ID); run.Status != outbox.RunCompleted || run.Counts.Drifted != 1 {
+			t.Errorf("%s: run %+v", kind, run)
+		}
+	}
+}
+
+func TestPostgresRuns_goOnAfterConnectionsWereLostAnywhere(t *testing.T) {
+	t.Parallel()
+	for _, moment := range []string{"runs.(*Runs).Claim.func1", "store.(*Store).leaseForRun.func1", "readmodel.(*Database).Apply", "readmodel.(*Scratch).Swap",
+		"store.(*Store).ReleaseForRun.func1", "runs.(*Runs).Report.func1", "runs.(*Runs).Finish.func1"} {
+		var b *enginetest.Engine
+		var armed atomic.Bool
+		b = enginetest.Open(t, enginetest.Define(t, enginetest.Trail), func(o *store.Options, _ *worker.Config) {
+			o.Now = func() time.Time {
+				if armed.Load() && enginetest.CalledFrom(moment) && armed.CompareAndSwap(true, false) {
+					b.Disconnect(t)
+				}
+				return time.Now()
+			}
+		}, enginetest.Leasing(time.Second))
+		b.MustAppend(t, append(enginetest.Notes("a", 3), enginetest.Notes("b", 3)...)...)
+		b.Drain(t)
+		b.Meddle(t, `delete from trail where place = 2`)
+		armed.Store(true)
+		run := b.MustStartRun(t, outbox.RunRequest{Kind: outbox.RunRebuild, All: true})
+		storetest.Eventually(t, "the run ends", func() bool {
+			if _, err := b.RunWorker.Step(t.Context()); err != nil && !errors.Is(err, outbox.ErrBusy) {
+				t.Errorf("%s: %v", moment, err)
+			}
+			return !b.MustReadRun(t, run.ID).Status.Active()
+		})
+		if run = b.MustReadRun(t, run.ID); run.Status != outbox.RunCompleted || run.Counts.Failed > 0 || run.Campaigns.Done != 2 {
+			t.Errorf("%s: run %+v", moment, run)
+		}
+		if armed.Load() {
+			t.Errorf("%s: never came by", moment)
+		}
+		if n := enginetest.Column[int](t, b.ProjectionsDB, `select count(*) from trail`); n[0] != 6 {
+			t.Errorf("%s: %d rows", moment, n[0])
+		}
+		b.MustBeSound(t)
 	}
 }

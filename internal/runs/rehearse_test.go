@@ -82,9 +82,7 @@ func TestRehearse_saysWhichBlockedCampaignsWouldPass(t *testing.T) {
 	if d.Run.Status != outbox.RunCompleted {
 		t.Fatalf("the run is %s: %s", d.Run.Status, d.Run.Error)
 	}
-	if want := (outbox.RehearsalCounts{Passes: 2, FailsDifferently: 1, SameRows: 1}); d.Counts != want {
-		t.Errorf("counts %+v, want %+v\n%+v", d.Counts, want, d.Groups)
-	}
+	mustCount(t, d, outbox.RehearsalCounts{Passes: 2, FailsDifferently: 1, SameRows: 1})
 	if want := "2 of 3 blocked campaigns would pass; 1 fails differently"; d.Answer != want {
 		t.Errorf("answer %q, want %q", d.Answer, want)
 	}
@@ -109,9 +107,7 @@ func TestRehearse_takesCampaignsOfEachError(t *testing.T) {
 	for _, statement := range []string{`insert into campaigns (campaign_id, high_water_seq, head_seq, head_status, dead, created_at, updated_at)
 ` + common + `select 'aa-' || i, 1, 1, 'dead', 1, 1, 1 from n`, `insert into projection_apply_outbox (campaign_id, seq, event_type, status, attempt_count, next_attempt_at, last_error, fingerprint, enqueued_at, updated_at)
 ` + common + `select 'aa-' || i, 1, 'a', 'dead', 1, i, 'common', 'common', 1, 1 from n`} {
-		if _, err := b.JournalDB.Exec(statement); err != nil {
-			t.Fatal(err)
-		}
+		must(t, only(b.JournalDB.Exec(statement)))
 	}
 	run, err := b.Runs.Rehearse(t.Context(), enginetest.Operator, outbox.RehearsalRequest{Files: changedTo(fixed)}, b.Set)
 	if err != nil || !slices.Contains(run.CampaignIDs, "b") || !slices.Contains(run.CampaignIDs, "c") || len(run.CampaignIDs) < outbox.MaxRehearsed {
@@ -124,9 +120,7 @@ func TestRehearse_tellsTheSameErrorFromAnother(t *testing.T) {
 	b := blockedByOverdrafts(t)
 	still := strings.ReplaceAll(enginetest.Accounts, "set spent = spent + 1", "set spent = spent + 2")
 	d := mustRehearse(t, b, outbox.RehearsalRequest{Files: changedTo(still)})
-	if want := (outbox.RehearsalCounts{FailsSame: 3, OtherRows: 1}); d.Counts != want {
-		t.Errorf("counts %+v, want %+v", d.Counts, want)
-	}
+	mustCount(t, d, outbox.RehearsalCounts{FailsSame: 3, OtherRows: 1})
 	if d.Passed() || d.Loaded {
 		t.Error("it passed, or its files are loaded")
 	}
@@ -139,9 +133,7 @@ func TestRehearse_replaysCampaignsIfTheSchemaChanges(t *testing.T) {
 	t.Parallel()
 	b := blockedByOverdrafts(t)
 	d := mustRehearse(t, b, outbox.RehearsalRequest{Files: changedTo(strings.ReplaceAll(enginetest.Accounts, "check (balance >= 0)", "")), Campaigns: []string{"a"}})
-	if want := (outbox.RehearsalCounts{Passes: 1, SameRows: 1}); d.Counts != want {
-		t.Errorf("counts %+v, want %+v", d.Counts, want)
-	}
+	mustCount(t, d, outbox.RehearsalCounts{Passes: 1, SameRows: 1})
 	if !d.Versions[0].OtherSchema {
 		t.Error("the schema counts as unchanged")
 	}
@@ -180,9 +172,7 @@ insert into names (campaign_id, seq, name, n) values (:campaign_id, :seq, :paylo
 	b.MustAppend(t, enginetest.EventOf("a", "named", `{"name":"x","n":1}`), enginetest.EventOf("b", "named", `{"name":"x","n":9}`))
 	enginetest.UntilStuck(enginetest.RapidTB{TB: t}, b, clock)
 	d := mustRehearse(t, b, outbox.RehearsalRequest{Files: changedTo(strings.ReplaceAll(names, ":payload.n!", "4"))})
-	if want := (outbox.RehearsalCounts{NotRehearsed: 1, OtherRows: 1}); d.Counts != want {
-		t.Errorf("counts %+v, want %+v: %+v", d.Counts, want, d.Groups)
-	}
+	mustCount(t, d, outbox.RehearsalCounts{NotRehearsed: 1, OtherRows: 1})
 }
 
 // A row's new rank is the old one of the next row, so that the last row must be visited first.
@@ -247,9 +237,7 @@ func TestRehearse_holdsForWhatItLookedAt(t *testing.T) {
 		b.Drain(t)
 		return false
 	}
-	if _, err := w.Step(context.Background()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, only(w.Step(context.Background())))
 	d := mustReadRehearsal(t, b, run.ID)
 	if want := (outbox.RehearsalCounts{Passes: 1, SameRows: 1}); d.Counts != want || between < 3 {
 		t.Fatalf("counts %+v, want %+v, with events appended %d times\n%+v", d.Counts, want, between, d.Groups)
@@ -281,26 +269,6 @@ func TestRehearse_saysThatACampaignMoved(t *testing.T) {
 	d := mustReadRehearsal(t, b, run.ID)
 	if result := b.RunResult(t, d.Run, "a"); result.Outcome != outbox.OutcomeNotRehearsed || !strings.Contains(result.Error, "moved") {
 		t.Errorf("the result is %s: %s", result.Outcome, result.Error)
-	}
-}
-
-func TestRehearse_goesOnAfterItsProcessDied(t *testing.T) {
-	t.Parallel()
-	b := blockedByOverdrafts(t)
-	run, err := b.Runs.Rehearse(context.Background(), enginetest.Operator, outbox.RehearsalRequest{Files: changedTo(fixed)}, b.Set)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := b.RunWorker.DieInRun(context.Background(), 1); err != nil {
-		t.Fatal(err)
-	}
-	if err := b.Runs.EndLeases(context.Background(), ""); err != nil {
-		t.Fatal(err)
-	}
-	b.StepRuns(t)
-	d := mustReadRehearsal(t, b, run.ID)
-	if want := (outbox.RehearsalCounts{Passes: 2, FailsDifferently: 1, SameRows: 1}); d.Counts != want || d.Run.Status != outbox.RunCompleted || d.Run.Attempts != 2 {
-		t.Errorf("run %s after %d attempts, counts %+v, want %+v", d.Run.Status, d.Run.Attempts, d.Counts, want)
 	}
 }
 
@@ -356,9 +324,7 @@ func TestRehearse_doesNotBlameTheChangeForWhatTheLoadedFilesRefuse(t *testing.T)
 	good.Drain(t)
 	broken := enginetest.OpenPair(t, good.Pair, enginetest.Define(t, strings.ReplaceAll(enginetest.Accounts, ":payload.amount!", ":payload.price!"), gate), enginetest.MaxAttempts(1))
 	d := mustRehearse(t, broken, outbox.RehearsalRequest{Files: changedTo(openedGate)})
-	if want := (outbox.RehearsalCounts{Passes: 1, NotCompared: 1}); d.Counts != want {
-		t.Errorf("counts %+v, want %+v: %+v", d.Counts, want, d.Groups)
-	}
+	mustCount(t, d, outbox.RehearsalCounts{Passes: 1, NotCompared: 1})
 	if r := broken.RunResult(t, d.Run, "healthy"); !strings.HasPrefix(r.Error, "event 2 fails alike with the loaded files: projection accounts (") {
 		t.Errorf("it says %q", r.Error)
 	}
@@ -375,9 +341,7 @@ func TestRehearse_claimsNoSamenessForEventsThatAProjectionLacks(t *testing.T) {
 	b.MustAppend(t, enginetest.Spent("b", 11))
 	b.Drain(t)
 	d := mustRehearse(t, b, outbox.RehearsalRequest{Files: changedTo(openedGate)})
-	if want := (outbox.RehearsalCounts{Passes: 1, SameRows: 1, NotCompared: 2}); d.Counts != want {
-		t.Errorf("counts %+v, want %+v: %+v", d.Counts, want, d.Groups)
-	}
+	mustCount(t, d, outbox.RehearsalCounts{Passes: 1, SameRows: 1, NotCompared: 2})
 	if want := "1 healthy campaign compared: the changed files make the same rows; 2 healthy campaigns could not be fully compared"; d.Effects != want {
 		t.Errorf("effects %q, want %q", d.Effects, want)
 	}
@@ -447,16 +411,12 @@ func TestRehearse_triesWhatIsQuarantinedInABlockedCampaign(t *testing.T) {
 	}
 	noFix := strings.ReplaceAll(enginetest.LenientAccounts, "set spent = spent + 1", "set spent = spent + 2")
 	d := mustRehearse(t, b, outbox.RehearsalRequest{Files: files(noFix)})
-	if want := (outbox.RehearsalCounts{Passes: 1, FailsSame: 2}); d.Counts != want {
-		t.Errorf("counts %+v, want %+v\n%+v", d.Counts, want, d.Groups)
-	}
+	mustCount(t, d, outbox.RehearsalCounts{Passes: 1, FailsSame: 2})
 	if at := b.RunResult(t, d.Run, "a").Rehearsed; at.Quarantined != "accounts" || at.Head != 2 {
 		t.Errorf("a fails as %+v", at)
 	}
 	d = mustRehearse(t, b, outbox.RehearsalRequest{Files: files(strings.ReplaceAll(fixed, "on-failure: block", "on-failure: quarantine"))})
-	if want := (outbox.RehearsalCounts{Passes: 3}); d.Counts != want {
-		t.Errorf("counts %+v, want %+v\n%+v", d.Counts, want, d.Groups)
-	}
+	mustCount(t, d, outbox.RehearsalCounts{Passes: 3})
 	if passed, err := b.Operations.PassedHeads(t.Context(), d.Run.ID); err != nil || len(passed) != 3 {
 		t.Errorf("an operation could requeue %v, %v", passed, err)
 	}
@@ -586,7 +546,13 @@ func TestRehearse_comparesEveryCampaignOfASmallJournal(t *testing.T) {
 	b.MustAppend(t, enginetest.Notes("large", 500)...)
 	b.Drain(t)
 	d := mustRehearse(t, b, outbox.RehearsalRequest{Files: changedTo(enginetest.Accounts + "-- changed\n")})
-	if want := (outbox.RehearsalCounts{SameRows: campaigns + 1}); d.Counts != want {
-		t.Errorf("counts %+v, want %+v", d.Counts, want)
+	mustCount(t, d, outbox.RehearsalCounts{SameRows: campaigns + 1})
+}
+
+// mustCount compares what a rehearsal counts.
+func mustCount(tb testing.TB, d outbox.FixRehearsal, want outbox.RehearsalCounts) {
+	tb.Helper()
+	if d.Counts != want {
+		tb.Errorf("counts %+v, want %+v\n%+v", d.Counts, want, d.Groups)
 	}
 }

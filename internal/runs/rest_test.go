@@ -64,9 +64,7 @@ func assessed(t *testing.T, b *enginetest.Engine, campaign string) outbox.Assess
 		versions[p.Name] = p.Version
 	}
 	groups := all.Assessed(outbox.Running{Build: "test", Versions: versions}, nil)
-	if err := b.Runs.RestOnRehearsals(t.Context(), groups, b.Infos()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, b.Runs.RestOnRehearsals(t.Context(), groups, b.Infos()))
 	for _, g := range groups {
 		if g.Fingerprint == b.MustRow(t, campaign, b.MustCampaign(t, campaign).HeadSeq).Row.Fingerprint {
 			return g
@@ -147,9 +145,7 @@ func TestRestOn_saysWhatFailedInTheRehearsal(t *testing.T) {
 	before.Drain(t)
 	fixed := strings.ReplaceAll(withoutSKU, "number text not null", "number text not null check (length(number) < 5)")
 	d := mustRehearse(t, before, outbox.RehearsalRequest{Files: changedTo(fixed)})
-	if want := (outbox.RehearsalCounts{Passes: 2, FailsSame: 1, FailsDifferently: 1}); d.Counts != want {
-		t.Fatalf("counts %+v, want %+v", d.Counts, want)
-	}
+	mustCount(t, d, outbox.RehearsalCounts{Passes: 2, FailsSame: 1, FailsDifferently: 1})
 	clock.Advance(time.Minute)
 	b := enginetest.OpenPair(t, before.Pair, enginetest.Define(t, fixed), enginetest.MaxAttempts(1), enginetest.At(clock))
 

@@ -57,9 +57,7 @@ func TestPostgresRows_dependOnTheirEventsAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { server.Stop() })
-	if err := server.CreateDatabase(t.Context(), "odd"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, server.CreateDatabase(t.Context(), "odd"))
 	address := server.URL("odd")
 	// The administrator's session keeps the settings that it has.
 	admin := storetest.Connect(t, address)
