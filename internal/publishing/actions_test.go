@@ -4,8 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -87,9 +85,7 @@ func TestPauseAll_pausesANameInEveryTopic(t *testing.T) {
 	for _, n := range []outbox.SubscriptionName{one, two, before, other} {
 		f.newSubscription(n, scenes, 0)
 	}
-	if _, err := f.progress.Pause(f.Ctx, ana("again"), before); err != nil {
-		t.Fatal(err)
-	}
+	must(t, only(f.progress.Pause(f.Ctx, ana("again"), before)))
 	got, err := f.progress.PauseAll(f.Ctx, script("maintenance"), "hook")
 	want := outbox.PublishersChange{Publisher: "hook", Changed: []outbox.SubscriptionName{one, two}, Unchanged: []outbox.SubscriptionName{before}}
 	if err != nil || !cmp.Equal(got, want) {
@@ -127,26 +123,6 @@ func TestActions_keepToTheRulesOfAllActions(t *testing.T) {
 func TestActions_areAllThatLeaveARecord(t *testing.T) {
 	t.Parallel()
 	kinds.MustHave(t, outbox.Action.OnPublisher)
-}
-
-func TestActions_refuseAKeyThatAnActOnACampaignHas(t *testing.T) {
-	t.Parallel()
-	for _, a := range kinds.All {
-		t.Run(a.Action, func(t *testing.T) {
-			t.Parallel()
-			f := open(t)
-			a.Scene(f)
-			o := ana("")
-			o.IdempotencyKey = "k-1"
-			if _, err := f.PauseCampaign(f.Ctx, o, "c"); err != nil {
-				t.Fatal(err)
-			}
-			f.Unchanged(func() {
-				_, err := a.Do(f, o)
-				refused(t, err, outbox.ErrConflict, "Idempotency-Key", string(outbox.ActionPause))
-			})
-		})
-	}
 }
 
 // facts are the parts of a subscription's row that actions change.
@@ -270,9 +246,7 @@ func TestActions_listsThoseOnOneSubscription(t *testing.T) {
 		func() (outbox.Publisher, error) { return f.progress.Pause(f.Ctx, ana("not mine"), other) },
 		func() (outbox.Publisher, error) { return f.progress.Resume(f.Ctx, ana("mine"), archive) },
 	} {
-		if _, err := act(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, only(act()))
 	}
 	f.Drain()
 	f.AppendN("a", 1)
@@ -300,9 +274,7 @@ func TestRecordTestDelivery_leavesTheSubscriptionAsItIs(t *testing.T) {
 		t.Fatalf("%+v, %v", done, err)
 	}
 	sent := outbox.TestDelivery{SubscriptionName: archive, ID: "t-1", Seconds: 0.5, Error: "refused"}
-	if err := f.progress.RecordTestDelivery(f.Ctx, o, sent); err != nil {
-		t.Fatal(err)
-	}
+	must(t, f.progress.RecordTestDelivery(f.Ctx, o, sent))
 	f.isNow(archive, before)
 	if done, err := f.progress.AdmitTest(f.Ctx, o, archive); err != nil || done == nil || *done != sent {
 		t.Errorf("the repeat is %+v, %v", done, err)

@@ -47,7 +47,16 @@ func (f *fixture) beside(change ...func(*store.Options)) *fixture {
 // sample takes a sample now, as by a process that has just been started.
 func (f *fixture) sample() {
 	f.TB.Helper()
-	if err := f.beside().Sample(f.Ctx); err != nil {
-		f.TB.Fatal(err)
+	must(f.TB, f.beside().Sample(f.Ctx))
+}
+
+// must ends a test at an error.
+func must(tb testing.TB, err error) {
+	tb.Helper()
+	if err != nil {
+		tb.Fatal(err)
 	}
 }
+
+// only is the error of a call whose answer does not matter.
+func only[T any](_ T, err error) error { return err }

@@ -3,6 +3,7 @@ package publishing_test
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -10,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/store"
 	"github.com/outboxweb/outboxweb/internal/storetest"
 )
 
@@ -181,12 +183,10 @@ func TestPublishers_manyThatLagFarApartCostNoMoreThanSome(t *testing.T) {
 	for i := range 20 {
 		f.newSubscription(outbox.SubscriptionName{Topic: "scenes", Publisher: fmt.Sprintf("p-%02d", i)}, scenes, int64(i)*2900)
 	}
-	began := time.Now()
 	all, err := f.progress.Publishers(f.Ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Logf("read in %s", time.Since(began))
 	for i, p := range all {
 		if !p.LagCapped && p.Position+1250 < p.HeadPosition || p.LagEvents == 0 {
 			t.Errorf("publisher %d: %+v", i, p)
@@ -214,9 +214,7 @@ func TestSample_ofPublishersOnlyWhenOneChanged(t *testing.T) {
 	f.newSubscription(archive, scenes, 0)
 	f.types("c", "scene.a", "scene.b")
 	f.Drain()
-	if err := f.Heartbeat(f.Ctx, outbox.InstanceState{ID: "w", StartedAt: f.Clock.Now()}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, f.Heartbeat(f.Ctx, outbox.InstanceState{ID: "w", StartedAt: f.Clock.Now()}))
 	f.sample()
 	f.sample()
 	if n := count(); n != 2 {
@@ -226,9 +224,7 @@ func TestSample_ofPublishersOnlyWhenOneChanged(t *testing.T) {
 	f.Unchanged(f.sample)
 	f.Clock.Advance(time.Minute)
 	f.Exec(`update publisher_progress set position = 1, delivered = 120, error_count = 3 where topic = 'scenes'`)
-	if err := f.Sample(f.Ctx); err != nil {
-		t.Fatal(err)
-	}
+	must(t, f.Sample(f.Ctx))
 	if n := count(); n != 3 {
 		t.Errorf("%d samples, want a third of the one that changed", n)
 	}
@@ -277,5 +273,69 @@ func TestHistory_keepsThatALagWasNotKnown(t *testing.T) {
 	points := f.publisherHistory(archive, outbox.RangeHour)
 	if len(points) != 2 || !points[0].LagCapped || points[0].LagEvents != 0 || !points[1].LagCapped {
 		t.Errorf("%+v", points)
+	}
+}
+
+// instances lists the instances as seen by a process without a cached list.
+func (f *fixture) instances() []outbox.InstanceState {
+	f.TB.Helper()
+	all, err := f.beside().Instances(f.Ctx)
+	if err != nil {
+		f.TB.Fatal(err)
+	}
+	return all
+}
+
+func TestInstances_holdPublishers(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	beat := outbox.InstanceState{ID: "worker-1", Host: "h", PID: 7, Version: "v1", Mode: outbox.ModeOutbox, StartedAt: storetest.Began, BeatEvery: 2 * time.Second}
+	must(t, f.Heartbeat(f.Ctx, beat))
+	for i, owner := range []string{"worker-1", "worker-1", "stranger", ""} {
+		name := f.newSubscription(outbox.SubscriptionName{Topic: "t", Publisher: fmt.Sprint("p", i)}, every, 0)
+		f.heldBy(name, owner, 1)
+	}
+	all := f.instances()
+	i := slices.IndexFunc(all, func(i outbox.InstanceState) bool { return i.ID == "worker-1" })
+	if len(all) != 2 || !slices.Equal(all[i].Leases.Publishers, []string{"t/p0", "t/p1"}) || !strings.HasSuffix(all[i].Why(f.Clock.Now()), "; 2 publishers leased") {
+		t.Errorf("instances %+v", all)
+	}
+	f.AppendN("a", 1)
+	f.MustClaim(store.Worker{ID: "worker-1"}, 1)
+	all = f.instances()
+	i = slices.IndexFunc(all, func(i outbox.InstanceState) bool { return i.ID == "worker-1" })
+	if why := all[i].Why(f.Clock.Now()); !strings.HasSuffix(why, "; 1 campaign and 2 publishers leased") {
+		t.Errorf("it is %q", why)
+	}
+	f.Clock.Advance(lease)
+	for _, i := range f.instances() {
+		if len(i.Leases.Publishers) > 0 {
+			t.Errorf("%s holds %v after its leases", i.ID, i.Leases.Publishers)
+		}
+	}
+}
+
+func TestPublishers_sayThatTheirProcessWasKilled(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	must(t, f.Heartbeat(f.Ctx, storetest.Killed(t, "killed", storetest.Began)))
+	archive := f.newSubscription(outbox.SubscriptionName{Topic: "t", Publisher: "archive"}, every, 0)
+	f.heldBy(archive, "killed", 1)
+	f.Exec(`update publisher_progress set events_per_second = 5, next_poll_at = $1, healthy = 1, hanging_since = 1, updated_at = $2`, f.Clock.Now().Add(lease).UnixMicro(), f.Clock.Now().UnixMicro())
+	f.Clock.Advance(5 * time.Second)
+	list, err := f.progress.Publishers(f.Ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range []outbox.Publisher{list[0], f.publisher(archive)} {
+		if p.StateAsRead != outbox.PublisherIsNotHeld || p.State(f.Clock.Now()) != outbox.PublisherIsNotHeld || !strings.Contains(p.WhyAsRead, "killed crashed or was killed: last seen at work 5 s ago") {
+			t.Errorf("it is %s: %s", p.StateAsRead, p.WhyAsRead)
+		}
+		if p.EventsPerSecond != 0 || p.NextPollAt != nil || p.Healthy != nil || p.HangingSince != nil {
+			t.Errorf("of a process that is gone: %+v", p)
+		}
+		if p.Lease == nil {
+			t.Error("its lease is not shown")
+		}
 	}
 }

@@ -10,8 +10,11 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/outboxweb/outboxweb/internal/maintenance"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/publishing"
+	"github.com/outboxweb/outboxweb/internal/store"
+	"github.com/outboxweb/outboxweb/internal/storetest"
 )
 
 var subA, subB, subC = outbox.SubscriptionName{Topic: "t", Publisher: "a"}, outbox.SubscriptionName{Topic: "t", Publisher: "b"}, outbox.SubscriptionName{Topic: "t", Publisher: "c"}
@@ -26,9 +29,7 @@ func (f *fixture) register(names ...outbox.SubscriptionName) {
 	for _, name := range names {
 		all = append(all, definition(name))
 	}
-	if err := f.progress.Register(f.Ctx, all); err != nil {
-		f.TB.Fatal(err)
-	}
+	must(f.TB, f.progress.Register(f.Ctx, all))
 }
 
 func (f *fixture) claimSubscription(owner string, name outbox.SubscriptionName) publishing.Lease {
@@ -72,29 +73,21 @@ func TestRegister_keepsWhereASubscriptionStands(t *testing.T) {
 	f.AppendN("a", 5)
 	atHead := definition(subB)
 	atHead.StartAtHead = true
-	if err := f.progress.Register(f.Ctx, []outbox.PublisherDefinition{definition(subA), atHead}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, f.progress.Register(f.Ctx, []outbox.PublisherDefinition{definition(subA), atHead}))
 	if a, b := f.state(subA).Position, f.state(subB).Position; a != 0 || b != 5 {
 		t.Errorf("new pairs begin at %d and %d, want 0 and 5", a, b)
 	}
 	l := f.claimSubscription("one", subA)
-	if _, err := f.progress.Advance(f.Ctx, &l, delivered(3)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, only(f.progress.Advance(f.Ctx, &l, delivered(3))))
 	f.AppendN("a", 2)
 	changed := definition(subA)
 	changed.Destination, changed.Match = "file:///x", outbox.Match{Campaigns: []string{"c"}}
-	if err := f.progress.Register(f.Ctx, []outbox.PublisherDefinition{changed, atHead}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, f.progress.Register(f.Ctx, []outbox.PublisherDefinition{changed, atHead}))
 	if a, b := f.state(subA), f.state(subB); a.Position != 3 || b.Position != 5 || a.Epoch != l.Epoch {
 		t.Errorf("after a restart they stand at %d and %d, epoch %d, want 3 and 5, epoch %d", a.Position, b.Position, a.Epoch, l.Epoch)
 	}
 	var destination, selects string
-	if err := f.JournalDB.QueryRow(`select destination, selects from publisher_progress where publisher = 'a'`).Scan(&destination, &selects); err != nil {
-		t.Fatal(err)
-	}
+	must(t, f.JournalDB.QueryRow(`select destination, selects from publisher_progress where publisher = 'a'`).Scan(&destination, &selects))
 	if destination != "file:///x" || selects != `{"campaigns":["c"]}` {
 		t.Errorf("what is new about it is kept as %s, %s", destination, selects)
 	}
@@ -133,9 +126,7 @@ func TestEndLeases_freesWhatAProcessThatIsGoneHas(t *testing.T) {
 	f.register(subA, subB)
 	gone := f.claimSubscription("gone", subA)
 	f.claimSubscription("other", subB)
-	if err := f.EndLeases(f.Ctx, "gone"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, f.EndLeases(f.Ctx, "gone"))
 	f.claimSubscription("next", subA)
 	if _, ok, err := f.progress.Claim(f.Ctx, "next", subB, lease); ok || err != nil {
 		t.Errorf("it takes what another process has: %v, %v", ok, err)
@@ -152,13 +143,9 @@ func TestAdvance_onlyUnderTheLeaseAndFromWhereItStands(t *testing.T) {
 	f.AppendN("a", 10)
 	f.register(subA)
 	old := f.claimSubscription("one", subA)
-	if _, err := f.progress.Advance(f.Ctx, &old, delivered(4)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, only(f.progress.Advance(f.Ctx, &old, delivered(4))))
 	twin := old
-	if _, err := f.progress.Advance(f.Ctx, &old, delivered(6)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, only(f.progress.Advance(f.Ctx, &old, delivered(6))))
 	for what, try := range map[string]func() error{
 		"from where it stood before": func() error { _, err := f.progress.Advance(f.Ctx, &twin, delivered(9)); return err },
 		"under another's name": func() error {
@@ -217,15 +204,11 @@ func TestFail_failsAfterItsErrorsInARow(t *testing.T) {
 			t.Errorf("after error %d: %+v, want %s, tried again in %s", i+1, s, want.status, want.wait)
 		}
 	}
-	if _, err := f.progress.Advance(f.Ctx, &l, publishing.Advance{Position: 2, Lease: lease}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, only(f.progress.Advance(f.Ctx, &l, publishing.Advance{Position: 2, Lease: lease})))
 	if s := f.state(subA); s.Status != outbox.PublisherFailed {
 		t.Errorf("moving over events of other topics made it %s", s.Status)
 	}
-	if _, err := f.progress.Advance(f.Ctx, &l, delivered(3)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, only(f.progress.Advance(f.Ctx, &l, delivered(3))))
 	if s := f.state(subA); s.Status != outbox.PublisherActive || s.ErrorCount != 0 || !s.RetryAt.IsZero() {
 		t.Errorf("a delivery made it %+v", s)
 	}
@@ -234,9 +217,7 @@ func TestFail_failsAfterItsErrorsInARow(t *testing.T) {
 	if err != nil || s.Status != outbox.PublisherFailed || !s.RetryAt.IsZero() || s.Prospect != publishing.ProspectYield {
 		t.Errorf("a destination that is gone: %+v, %v", s, err)
 	}
-	if err := f.progress.Release(f.Ctx, l); err != nil {
-		t.Fatal(err)
-	}
+	must(t, f.progress.Release(f.Ctx, l))
 	if got := f.prospects("two", subA)[subA]; got != publishing.ProspectLeave {
 		t.Errorf("a pair that is stopped may be claimed: %v", got)
 	}
@@ -255,15 +236,11 @@ func TestStates_leasesSpread(t *testing.T) {
 	if got, want := f.prospects("two", names...), (map[outbox.SubscriptionName]publishing.Prospect{subA: publishing.ProspectAsk, subB: publishing.ProspectLeave, subC: publishing.ProspectClaim}); !cmp.Equal(got, want) {
 		t.Errorf("another may %v, want %v", got, want)
 	}
-	if err := f.progress.AskFor(f.Ctx, "two", subA); err != nil {
-		t.Fatal(err)
-	}
+	must(t, f.progress.AskFor(f.Ctx, "two", subA))
 	if got := f.prospects("one", names...)[subA]; got != publishing.ProspectYield {
 		t.Errorf("who is asked may %v, want to yield", got)
 	}
-	if err := f.progress.Release(f.Ctx, a); err != nil {
-		t.Fatal(err)
-	}
+	must(t, f.progress.Release(f.Ctx, a))
 	if one, two := f.prospects("one", subA)[subA], f.prospects("two", subA)[subA]; one != publishing.ProspectLeave || two != publishing.ProspectClaim {
 		t.Errorf("after it is given back the giver may %v and who asked %v", one, two)
 	}
@@ -297,9 +274,7 @@ func TestStates_asksForNoMoreThanItsShare(t *testing.T) {
 					continue
 				}
 				asked[owner]++
-				if err := f.progress.AskFor(f.Ctx, owner, name); err != nil {
-					t.Fatal(err)
-				}
+				must(t, f.progress.AskFor(f.Ctx, owner, name))
 			}
 		}
 	}
@@ -315,9 +290,7 @@ func TestNextPoll_isNeverPast(t *testing.T) {
 	f := open(t)
 	waits := definition(subA)
 	waits.Settings = outbox.PublisherSettings{PollSeconds: 1, IdleBackoff: true, IdleLongestSeconds: 8}
-	if err := f.progress.Register(f.Ctx, []outbox.PublisherDefinition{waits}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, f.progress.Register(f.Ctx, []outbox.PublisherDefinition{waits}))
 	l := f.claimSubscription("one", subA)
 	at := func(want time.Duration) {
 		t.Helper()
@@ -328,23 +301,17 @@ func TestNextPoll_isNeverPast(t *testing.T) {
 		t.Errorf("next poll at %v, want in %s from %v", p.NextPollAt, want, f.Clock.Now())
 	}
 	at(0)
-	if _, err := f.progress.Renew(f.Ctx, []publishing.Beat{{Lease: l, NextPoll: f.Clock.Now().Add(40 * time.Second)}}, time.Hour); err != nil {
-		t.Fatal(err)
-	}
+	must(t, only(f.progress.Renew(f.Ctx, []publishing.Beat{{Lease: l, NextPoll: f.Clock.Now().Add(40 * time.Second)}}, time.Hour)))
 	at(40 * time.Second)
 	f.Clock.Advance(30 * time.Second)
 	at(10 * time.Second)
 	f.Clock.Advance(11 * time.Second)
 	at(8 * time.Second)
-	if _, err := f.progress.Fail(f.Ctx, l, publishing.Failure{Kind: outbox.DestinationError, Message: "down", Position: 1, Pause: outbox.Retry{Base: 5 * time.Second, Max: time.Minute}, FailedRetry: time.Minute}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, only(f.progress.Fail(f.Ctx, l, publishing.Failure{Kind: outbox.DestinationError, Message: "down", Position: 1, Pause: outbox.Retry{Base: 5 * time.Second, Max: time.Minute}, FailedRetry: time.Minute})))
 	at(5 * time.Second)
 	f.Clock.Advance(5 * time.Second)
 	at(0)
-	if _, err := f.progress.Resume(f.Ctx, ana("repaired"), subA); err != nil {
-		t.Fatal(err)
-	}
+	must(t, only(f.progress.Resume(f.Ctx, ana("repaired"), subA)))
 	at(0)
 }
 
@@ -355,10 +322,111 @@ func TestStates_doesNotAskForAPausedSubscription(t *testing.T) {
 	f.register(subA, subB)
 	f.claimSubscription("one", subA)
 	f.claimSubscription("one", subB)
-	if _, err := f.progress.Pause(f.Ctx, ana(""), subA); err != nil {
-		t.Fatal(err)
-	}
+	must(t, only(f.progress.Pause(f.Ctx, ana(""), subA)))
 	if got := f.prospects("two", subA, subB); got[subA] != publishing.ProspectLeave {
 		t.Errorf("another may %v", got)
 	}
+}
+
+// Processes change several subscriptions in one transaction. They lock them in the same order, so
+// that they cannot deadlock.
+func TestPostgresPublishers_areLockedInTheOrderOfTheirNames(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	f.register(subA, subB)
+	a, b := f.claimSubscription("one", subA), f.claimSubscription("one", subB)
+	for what, change := range map[string]func() error{
+		"renewing": func() error {
+			_, err := f.progress.Renew(f.Ctx, []publishing.Beat{{Lease: b}, {Lease: a}}, time.Minute)
+			return err
+		},
+		"registering": func() error {
+			return f.progress.Register(f.Ctx, []outbox.PublisherDefinition{definition(subB), definition(subA)})
+		},
+	} {
+		other := storetest.Connect(t, f.Pair.Journal)
+		storetest.Run(t, other, `begin`, `select 1 from publisher_progress where publisher = 'a' for update`)
+		ended := make(chan error, 1)
+		go func() { ended <- change() }()
+		f.AwaitLockWaits(1)
+		if _, err := other.Exec(f.Ctx, `select 1 from publisher_progress where publisher = 'b' for update nowait`); err != nil {
+			t.Errorf("%s has the second pair while it waits for the first: %v", what, err)
+		}
+		storetest.Run(t, other, `rollback`)
+		if err := <-ended; err != nil {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+}
+
+// reconciles starts as a worker does, with only publishers to repair.
+func (f *fixture) reconciles() {
+	f.TB.Helper()
+	if got, err := f.Reconcile(f.Ctx); err != nil || got != (outbox.Repaired{}) {
+		f.TB.Fatalf("reconciled %+v, %v, want nothing", got, err)
+	}
+}
+
+func TestFuture_publishersWaitNoLongerThanTheirSettingsAllow(t *testing.T) {
+	t.Parallel()
+	for name, repair := range map[string]func(f *fixture){
+		"start": func(f *fixture) { f.reconciles() },
+		"self-check": func(f *fixture) {
+			if _, _, err := f.SelfCheck(f.Ctx, maintenance.Round{}, 1); err != nil {
+				f.TB.Fatal(err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := open(t)
+			f.AppendN("a", 1)
+			f.Drain()
+			f.register(subA, subB)
+			fast := f.beside(func(o *store.Options) { o.Now = func() time.Time { return f.Clock.Now().Add(10 * time.Minute) } })
+			failure := publishing.Failure{Kind: outbox.DestinationError, Message: "status 503", Position: 1, RetryAfter: 20 * time.Second}
+			for _, s := range []struct {
+				f   *fixture
+				sub outbox.SubscriptionName
+			}{{fast, subA}, {f, subB}} {
+				must(t, only(s.f.progress.Fail(f.Ctx, s.f.claimSubscription("one", s.sub), failure)))
+			}
+			far, near := f.state(subA), f.state(subB)
+			if !far.RetryAt.Equal(storetest.Began.Add(10*time.Minute + 20*time.Second)) {
+				t.Fatalf("the pair of the fast clock is tried at %s", far.RetryAt)
+			}
+			f.Clock.Advance(5 * time.Second)
+			repair(f)
+			is := f.publisher(subA)
+			if at := is.RetryAt; at == nil || !at.Equal(storetest.Began.Add(25*time.Second)) || !is.LastErrorAt.Equal(storetest.Began.Add(5*time.Second)) || is.ErrorCount != 1 {
+				t.Errorf("it is tried at %v, its error is of %v", is.RetryAt, is.LastErrorAt)
+			}
+			if after := f.state(subA).Actions; after == far.Actions {
+				t.Error("whoever holds it is not told")
+			}
+			if after := f.state(subB); after != near {
+				t.Errorf("the pair of this clock is %+v, was %+v", after, near)
+			}
+			before := f.Modified()
+			f.Unchanged(func() { f.reconciles() })
+			if after := f.Modified(); after != before {
+				t.Errorf("a second reconcile wrote: from\n%sto\n%s", before, after)
+			}
+		})
+	}
+}
+
+// A process whose clock was a day ahead has died while it held a subscription.
+func TestSelfCheck_shortensLeasesOfPublishers(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	f.register(subA)
+	f.Clock.Advance(24 * time.Hour)
+	f.claimSubscription("one", subA)
+	f.Clock.Advance(-24 * time.Hour)
+	if _, _, err := f.SelfCheck(f.Ctx, maintenance.Round{}, 10); err != nil {
+		t.Fatal(err)
+	}
+	f.Clock.Advance(lease + time.Second)
+	f.claimSubscription("two", subA)
 }

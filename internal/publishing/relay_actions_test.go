@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/outboxweb/outboxweb/internal/dbtest"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/publishing"
 	"github.com/outboxweb/outboxweb/internal/publishing/destination"
@@ -60,9 +61,7 @@ func TestRelay_nothingAppendedAfterAPauseIsDelivered(t *testing.T) {
 		_, position, _, _, _ := f.subscriptionState(t, sub.SubscriptionName)
 		return position == 1
 	})
-	if _, err := elsewhere.progress.Pause(t.Context(), ana("mended"), sub.SubscriptionName); err != nil {
-		t.Fatal(err)
-	}
+	must(t, only(elsewhere.progress.Pause(t.Context(), ana("mended"), sub.SubscriptionName)))
 	f.appendAll(noted("c-1"))
 	storetest.Eventually(t, "the pair is given back", func() bool {
 		_, _, _, _, owner := f.subscriptionState(t, sub.SubscriptionName)
@@ -176,9 +175,7 @@ func TestRelay_aSubscriptionThatWaitsIsResumedElsewhere(t *testing.T) {
 	sub, r, c := failing(t, f)
 	deliver(t, f, c)
 	mustHaveFailed(t, f, sub)
-	if _, err := f.beside(live).progress.Resume(t.Context(), ana("mended"), sub.SubscriptionName); err != nil {
-		t.Fatal(err)
-	}
+	must(t, only(f.beside(live).progress.Resume(t.Context(), ana("mended"), sub.SubscriptionName)))
 	f.mustStandAt(t, sub.SubscriptionName, 3)
 	if got := r.got(); !slices.Equal(got, upTo(3)) {
 		t.Errorf("it got %v", got)
@@ -192,53 +189,162 @@ func TestRelay_aSubscriptionThatWaitsIsMovedElsewhere(t *testing.T) {
 	deliver(t, f, c)
 	mustHaveFailed(t, f, sub)
 	order, two := outbox.Command{By: ana("").By, Reason: "they were wrong", Confirm: "skip 1 events"}, int64(2)
-	if _, err := f.beside(live).progress.Seek(t.Context(), order, sub.SubscriptionName, outbox.SeekTarget{Position: &two}, nil); err != nil {
-		t.Fatal(err)
-	}
+	must(t, only(f.beside(live).progress.Seek(t.Context(), order, sub.SubscriptionName, outbox.SeekTarget{Position: &two}, nil)))
 	f.mustStandAt(t, sub.SubscriptionName, 3)
 	if got := r.got(); !slices.Equal(got, []int64{3}) {
 		t.Errorf("it got %v, want what comes after the position", got)
 	}
 }
 
-// An idle subscription stays leased. A process suspended for longer than its lease loses it; if
-// that happens to this one, the test retries with a longer lease.
 func TestRelay_renewsTheLeaseOfAnIdleSubscription(t *testing.T) {
 	t.Parallel()
-	for lease := 3 * time.Second; ; lease *= 3 {
-		times := timesTaken(t, lease)
-		if times == 1 {
-			return
-		}
-		if lease > 20*time.Second {
-			t.Fatalf("it was taken %d times", times)
-		}
+	f := open(t)
+	sub := subscriptionOf("everything", "one", everyEvent)
+	sub.PollInterval = time.Hour
+	deliver(t, f, receivers{"one": {}}.config(f, "one", sub))
+	for range 3 {
+		storetest.Eventually(t, "the lease is renewed", func() bool {
+			held := f.publisher(sub.SubscriptionName).Lease
+			return held != nil && held.ExpiresAt.Equal(f.Clock.Now().Add(lease))
+		})
+		f.Clock.Advance(lease / 2)
+	}
+	if epoch := f.state(sub.SubscriptionName).Epoch; epoch != 1 {
+		t.Errorf("it was taken %d times", epoch)
 	}
 }
 
-// timesTaken is how many times an idle subscription is claimed until its lease has been renewed
-// past its first expiry.
-func timesTaken(t *testing.T, long time.Duration) int64 {
-	t.Helper()
+// The reply to a save may be lost although the save succeeded. The subscription continues at once
+// from its stored position, and nothing is delivered again.
+func TestPostgresRelay_goesOnWhenItNeverLearnsThatAPositionIsSaved(t *testing.T) {
+	t.Parallel()
+	s, p := dbtest.Server().Severer(t), dbtest.New(t)
+	p.Journal, p.Projections = s.Through(p.Journal), s.Through(p.Projections)
+	f := on(storetest.OpenBoth(t, p, storetest.NewClock(), live))
+	f.appendAll(notes("c-1", 30)...)
+	var once sync.Once
+	r := receivers{"one": {answer: func(_ context.Context, events []*destination.Event) (int, error) {
+		once.Do(s.Arm)
+		return len(events), nil
+	}}}
+	sub := subscriptionOf("everything", "one", everyEvent)
+	sub.BatchSize = 10
+	c := r.config(f, "one", sub)
+	c.PollInterval, c.Lease = time.Hour, time.Hour
+	deliver(t, f, c)
+	f.mustStandAt(t, sub.SubscriptionName, 30)
+	if n := s.Severed(); n != 1 {
+		t.Errorf("%d commits were left without an answer, want 1", n)
+	}
+	if got := r["one"].got(); !slices.Equal(got, upTo(30)) {
+		t.Errorf("it got %v", got)
+	}
+}
+
+// A failed subscription may find that its topic no longer selects the event, after a configuration
+// change.
+func TestRelay_restsWhenTheEventThatFailedIsNotSelectedAnyMore(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	s := newSteps(f.Clock)
+	f.appendAll(notes("c-1", 3)...)
+	r := receivers{"one": {}}
+	sub := subscriptionOf("everything", "one", everyEvent)
+	sub.PollInterval = time.Second
+	mustFail(t, f, sub.Definition(), 1)
+	s.Advance(time.Hour) // it may be tried again
+	sub.Match = outbox.Match{EventTypes: []string{"never"}}
+	deliver(t, f, s.on(r.config(f, "one", sub)))
+	if w := s.next(t); w.long != sub.PollInterval {
+		t.Fatalf("it waits %s, want %s", w.long, sub.PollInterval)
+	}
+	f.mustStandAt(t, sub.SubscriptionName, 3)
+}
+
+// mustFail makes a subscription that could not deliver the event at a position.
+func mustFail(tb testing.TB, f *fixture, d outbox.PublisherDefinition, position int64) {
+	tb.Helper()
+	must(tb, f.progress.Register(tb.Context(), []outbox.PublisherDefinition{d}))
+	held, ok, err := f.progress.Claim(tb.Context(), "before", d.SubscriptionName, lease)
+	if err != nil || !ok {
+		tb.Fatalf("claim: %v %v", ok, err)
+	}
+	failure := publishing.Failure{Kind: outbox.DestinationError, Message: "connection refused", Position: position, Pause: outbox.Retry{Base: time.Second, Max: time.Minute}, FailedRetry: time.Minute}
+	_, err = f.progress.Fail(tb.Context(), held, failure)
+	if err = errors.Join(err, f.progress.Release(tb.Context(), held)); err != nil {
+		tb.Fatal(err)
+	}
+}
+
+// A subscription whose topic selects little waits in two parts, since its position is saved in
+// between.
+func TestRelay_aWakeUpIsNotLostWhileAPositionIsSaved(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	s := newSteps(f.Clock)
+	f.appendAll(noted("c-1"))
+	r := receivers{"one": {}}
+	sub := subscriptionOf("opened", "one", outbox.Match{EventTypes: []string{"opened"}})
+	sub.PollInterval = time.Hour
+	deliver(t, f, s.on(r.config(f, "one", sub)))
+	if w := s.next(t); w.long != sub.PollInterval {
+		t.Fatalf("after the first poll, which saves the position, it waits %s, want %s", w.long, sub.PollInterval)
+	}
+	f.appendAll(noted("c-1"))
+	if w := s.next(t); w.long > time.Second {
+		t.Fatalf("until the position may be saved again it waits %s", w.long)
+	}
+	s.Advance(time.Second) // the wake-up comes when the position is due to be saved anyway
+	f.appendAll(opened("c-1"))
+	storetest.Eventually(t, "the event arrives", func() bool { return len(r["one"].got()) == 1 })
+}
+
+// A single failed read of the journal is retried after a moment, and not at the next poll.
+func TestRelay_readsAgainSoonWhenTheJournalCouldNotBeRead(t *testing.T) {
+	t.Parallel()
 	f := open(t, live)
+	r := receivers{"one": {}}
 	sub := subscriptionOf("everything", "one", everyEvent)
 	sub.PollInterval = time.Hour
-	c := receivers{"one": {}}.config(f, "one", sub)
-	c.Lease = long
-	stop := deliver(t, f, c)
-	lease := func() (expires, epoch int64) {
-		if err := f.JournalDB.QueryRow(`select lease_expires_at, lease_epoch from publisher_progress`).Scan(&expires, &epoch); err != nil {
-			t.Fatal(err)
-		}
-		return expires, epoch
-	}
-	storetest.Eventually(t, "the pair is held", func() bool { expires, _ := lease(); return expires > 0 })
-	first, epoch := lease()
-	storetest.Eventually(t, "the lease was renewed past its end", func() bool {
-		expires, _ := lease()
-		return expires > first+c.Lease.Microseconds()
+	f.appendAll(noted("c-1"))
+	failures := 1
+	deliver(t, f, r.config(f, "one", sub), func(p *publishing.Relay) {
+		p.BeforeReads(func() error {
+			if failures--; failures >= 0 {
+				return outbox.ErrBusy
+			}
+			return nil
+		})
 	})
-	_, now := lease()
-	stop()
-	return now - epoch + 1
+	f.mustStandAt(t, sub.SubscriptionName, 1)
+}
+
+// A position that cannot be saved is saved later, without its batch being delivered again; the
+// retries do not overload a database that is down.
+func TestRelay_savesAPositionWhenTheDatabaseIsBack(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	s := newSteps(f.Clock)
+	f.appendAll(notes("c-1", 3)...)
+	r := receivers{"one": {answer: func(_ context.Context, events []*destination.Event) (int, error) {
+		f.Exec(`alter table publisher_progress rename to away`)
+		return len(events), nil
+	}}}
+	sub := subscriptionOf("everything", "one", everyEvent)
+	sub.PollInterval = time.Hour
+	deliver(t, f, s.on(r.config(f, "one", sub)))
+	for i, want := range []time.Duration{100, 200, 400, 800, 1000, 1000} {
+		w := s.next(t)
+		if want *= time.Millisecond; w.long != want {
+			t.Errorf("wait %d is %s, want %s", i+1, w.long, want)
+		}
+		if i == 5 {
+			f.Exec(`alter table away rename to publisher_progress`)
+		}
+		s.pass(w)
+	}
+	f.mustStandAt(t, sub.SubscriptionName, 3)
+	if got := r["one"].got(); !slices.Equal(got, upTo(3)) {
+		t.Errorf("it got %v", got)
+	}
 }

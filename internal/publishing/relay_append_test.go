@@ -59,9 +59,7 @@ func TestRelay_skipsNothingOfConcurrentAppends(t *testing.T) {
 	defer rows.Close()
 	for rows.Next() {
 		var position int64
-		if err := rows.Scan(&position); err != nil {
-			t.Fatal(err)
-		}
+		must(t, rows.Scan(&position))
 		want = append(want, position)
 	}
 	if len(want) < 8*each {

@@ -23,9 +23,7 @@ func hook(tb testing.TB, url string) destination.Subscription {
 	tb.Helper()
 	var topics yaml.Node
 	text := fmt.Sprintf(`everything: {match: {event_types: ["*"]}, publishers: {hook: {url: %q, allow_private: true, timeout: 500ms, max_errors: 1, failed_retry: 20ms, poll_interval: 20ms}}}`, url)
-	if err := yaml.Unmarshal([]byte(text), &topics); err != nil {
-		tb.Fatal(err)
-	}
+	must(tb, yaml.Unmarshal([]byte(text), &topics))
 	subs, _, err := destination.Config{Topics: topics.Content[0]}.Parse()
 	if err != nil {
 		tb.Fatal(err)
@@ -116,9 +114,7 @@ func TestRelay_blamesNoEventBeforeAnotherWasTakenOrRefused(t *testing.T) {
 					t.Errorf("after a test event: %q; to do: %q; a skip asks for %q", blame, todo, phrase)
 				}
 				if c.skips > 0 {
-					if _, err := f.progress.SkipEvent(t.Context(), ana("they do not want it"), sub.SubscriptionName, p.ErrorPosition); err != nil {
-						t.Fatal(err)
-					}
+					must(t, only(f.progress.SkipEvent(t.Context(), ana("they do not want it"), sub.SubscriptionName, p.ErrorPosition)))
 				}
 			}
 			mended.Store(c.skips == 0)

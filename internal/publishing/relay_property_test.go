@@ -143,9 +143,7 @@ func newHistory(t *testing.T, seed uint64) *history {
 		h.streams[sub.SubscriptionName] = &stream{sub: sub, opened: h.opened, clumsy: name != "all", dice: rand.New(rand.NewPCG(seed, uint64(len(name))))}
 		definitions = append(definitions, sub.Definition())
 	}
-	if err := first.progress.Register(t.Context(), definitions); err != nil {
-		t.Fatal(err)
-	}
+	must(t, first.progress.Register(t.Context(), definitions))
 	return h
 }
 
