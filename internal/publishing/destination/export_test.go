@@ -2,8 +2,6 @@ package destination
 
 import (
 	"time"
-
-	"github.com/outboxweb/outboxweb/internal/outbound"
 )
 
 // SetClock replaces a publisher's clock, if it has one.
@@ -17,9 +15,6 @@ func SetClock(p Publisher, now func() time.Time) {
 		p.now = now
 	}
 }
-
-// LongestAnswer is how long a webhook reads an answer.
-const LongestAnswer = outbound.LongestAnswer
 
 // ReadAnswersFor sets the time limit for reading an answer of a webhook.
 func ReadAnswersFor(p Publisher, limit time.Duration) {

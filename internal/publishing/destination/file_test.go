@@ -7,10 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -182,12 +183,8 @@ func TestFile_cutsOffWhatACrashLeft(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if _, err := f.Write(torn); err != nil {
-					t.Fatal(err)
-				}
-				if err := f.Close(); err != nil {
-					t.Fatal(err)
-				}
+				must(t, only(f.Write(torn)))
+				must(t, f.Close())
 				deliver(t, p, before+1, before+2)
 				wantLines(t, path, 1, before+2)
 			})
@@ -224,9 +221,7 @@ func TestFile_leavesForeignFilesAlone(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			path := filepath.Join(t.TempDir(), "notes")
-			if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must(t, os.WriteFile(path, []byte(text), 0o600))
 			refused(t, openFile(t, path), 4, 5, 0, outbox.DestinationError, path+": its last line was not written by outboxweb, so nothing is appended to it; use another path, or move the file away")
 			if got, err := os.ReadFile(path); err != nil || string(got) != text {
 				t.Errorf("%q, %v", got, err)
@@ -249,9 +244,7 @@ func TestFile_looksAgainWhenTheFileIsNotAsItLeftIt(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	if _, err := f.WriteString("notes\n"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, only(f.WriteString("notes\n")))
 	refused(t, p, 4, 5, 0, outbox.DestinationError, "its last line was not written by outboxweb")
 	n, err := p.Publish(t.Context(), []*destination.Event{destination.TestEvent("urn:x", "test-1")})
 	if n != 0 || err == nil {
@@ -262,9 +255,7 @@ func TestFile_looksAgainWhenTheFileIsNotAsItLeftIt(t *testing.T) {
 func TestFile_continuesAfterAMadeUpEvent(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "events.ndjson")
-	if _, err := openFile(t, path).Publish(t.Context(), []*destination.Event{destination.TestEvent("urn:x", "test-1")}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, only(openFile(t, path).Publish(t.Context(), []*destination.Event{destination.TestEvent("urn:x", "test-1")})))
 	deliver(t, openFile(t, path), 1, 1)
 }
 
@@ -274,9 +265,7 @@ func TestFile_followsNoLink(t *testing.T) {
 	target, dangling, link := filepath.Join(dir, "target"), filepath.Join(dir, "dangling"), filepath.Join(dir, "link")
 	deliver(t, openFile(t, target), 1, 1)
 	for path, to := range map[string]string{link: target, dangling: filepath.Join(dir, "none")} {
-		if err := os.Symlink(to, path); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.Symlink(to, path))
 		refused(t, openFile(t, path), 2, 3, 0, outbox.DestinationError, path+": it is a symbolic link, which is not followed; use the path of the file itself, or remove the link")
 	}
 	wantLines(t, target, 1, 1)
@@ -328,9 +317,7 @@ func TestFile_givesNoNumberTwice(t *testing.T) {
 	p := openFile(t, path, "rotate_bytes: 1", "keep: 1")
 	deliver(t, p, 1, 1)
 	deliver(t, p, 2, 2)
-	if err := os.Rename(path+".000001", path+".000001.gz"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Rename(path+".000001", path+".000001.gz"))
 	deliver(t, p, 3, 3)
 	wantLines(t, path+".000001.gz", 1, 1)
 	wantLines(t, path+".000002", 2, 2)
@@ -352,9 +339,7 @@ func TestFile_goesOnWhenTheFileWasMovedAway(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "events.ndjson")
 	p := openFile(t, path)
 	deliver(t, p, 1, 2)
-	if err := os.Rename(path, path+".old"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Rename(path, path+".old"))
 	deliver(t, p, 3, 4)
 	wantLines(t, path+".old", 1, 2)
 	wantLines(t, path, 3, 4)
@@ -380,9 +365,7 @@ func TestFile_waitsForTheLock(t *testing.T) {
 		_, err := patient.Publish(context.Background(), journalEvents(2, 3))
 		done <- err
 	}()
-	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_UN); err != nil {
-		t.Fatal(err)
-	}
+	must(t, syscall.Flock(int(f.Fd()), syscall.LOCK_UN))
 	if err := <-done; err != nil {
 		t.Error(err)
 	}
@@ -400,21 +383,15 @@ func TestFile_writesToTheNextFileWhenItWaitedForOneThatWasMoved(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX); err != nil {
-		t.Fatal(err)
-	}
+	must(t, syscall.Flock(int(f.Fd()), syscall.LOCK_EX))
 	done := make(chan error, 1)
 	go func() {
 		_, err := p.Publish(context.Background(), journalEvents(2, 3))
 		done <- err
 	}()
 	waitFor(t, "the file to be opened again", func() bool { return openedAs(t, path) == 2 })
-	if err := os.Rename(path, path+".000001"); err != nil {
-		t.Fatal(err)
-	}
-	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_UN); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Rename(path, path+".000001"))
+	must(t, syscall.Flock(int(f.Fd()), syscall.LOCK_UN))
 	if err := <-done; err != nil {
 		t.Error(err)
 	}
@@ -458,9 +435,7 @@ func TestFile_saysWhyItCannotWrite(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	pipe := filepath.Join(dir, "pipe")
-	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, syscall.Mkfifo(pipe, 0o600))
 	const other = "it is a device, a named pipe or a socket; give the publisher the path of a regular file"
 	for _, test := range []struct{ path, says string }{
 		{"/dev/full", other},
@@ -492,47 +467,59 @@ func TestPublish_sendsNothingOnceTheContextHasEnded(t *testing.T) {
 	}
 }
 
-// The cost of a batch with its sync. Five publishers share the encoding.
-func BenchmarkFile(b *testing.B) {
-	for _, size := range []int64{100, 1000} {
-		b.Run(fmt.Sprint("batch=", size), func(b *testing.B) {
-			p := openFile(b, filepath.Join(b.TempDir(), "events.ndjson"))
-			events := journalEvents(1, size)
-			start := time.Now()
-			n := 0
-			for b.Loop() {
-				if _, err := p.Publish(b.Context(), events); err != nil {
-					b.Fatal(err)
-				}
-				n += len(events)
-			}
-			b.ReportMetric(float64(n)/time.Since(start).Seconds(), "events/s")
-		})
+// crampedFile tells this program, started again by a test, which file to publish to while no file
+// may grow beyond crampedSize bytes.
+const (
+	crampedFile = "PUBLISH_TEST_CRAMPED_FILE"
+	crampedSize = 10_000
+)
+
+// publishCramped publishes until the file is full, and prints how many events were delivered and
+// the error.
+func publishCramped(path string) int {
+	signal.Ignore(syscall.SIGXFSZ)
+	limit := syscall.Rlimit{Cur: crampedSize, Max: crampedSize}
+	if err := syscall.Setrlimit(syscall.RLIMIT_FSIZE, &limit); err != nil {
+		fmt.Println(err)
+		return 1
+	}
+	subs, _, err := destination.Config{Topics: crampedTopics(path), Getenv: os.LookupEnv}.Parse()
+	if err != nil {
+		fmt.Println(err)
+		return 1
+	}
+	publisher, err := subs[0].Open(destination.Options{})
+	if err != nil {
+		fmt.Println(err)
+		return 1
+	}
+	delivered := int64(0)
+	for {
+		n, err := publisher.Publish(context.Background(), journalEvents(delivered+1, delivered+3))
+		delivered += int64(n)
+		if err != nil {
+			fmt.Printf("%d %s %v\n", delivered, destination.Cause(err).Kind, err)
+			return 0
+		}
 	}
 }
 
-// Five publishers with files of their own share the events and their encoding.
-func BenchmarkFanOut(b *testing.B) {
-	const publishers, batch = 5, 100
-	dir := b.TempDir()
-	var list []destination.Publisher
-	for i := range publishers {
-		list = append(list, openFile(b, filepath.Join(dir, fmt.Sprint(i))))
+func TestFile_keepsWholeLinesWhereThereIsNoRoom(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "events.ndjson")
+	cmd := exec.CommandContext(t.Context(), os.Args[0])
+	cmd.Env = append(os.Environ(), crampedFile+"="+path)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v: %s", err, out)
 	}
-	start := time.Now()
-	n := 0
-	for b.Loop() {
-		events := journalEvents(int64(n+1), int64(n+batch))
-		var done sync.WaitGroup
-		for _, p := range list {
-			done.Go(func() {
-				if _, err := p.Publish(b.Context(), events); err != nil {
-					b.Error(err)
-				}
-			})
-		}
-		done.Wait()
-		n += batch
+	var delivered int64
+	var kind string
+	if _, err := fmt.Sscan(string(out), &delivered, &kind); err != nil {
+		t.Fatalf("%v: %s", err, out)
 	}
-	b.ReportMetric(float64(n)/time.Since(start).Seconds(), "events/s/publisher")
+	if kind != string(outbox.DestinationError) || !strings.Contains(string(out), "file too large") || delivered == 0 {
+		t.Errorf("said %s", out)
+	}
+	wantLines(t, path, 1, delivered)
 }

@@ -123,9 +123,7 @@ func TestKafka_saysThatThereIsNoTopic(t *testing.T) {
 	if cluster.TopicInfo("none") != nil {
 		t.Error("the topic was made")
 	}
-	if err := cluster.CreateTopic("none", 1, nil); err != nil {
-		t.Fatal(err)
-	}
+	must(t, cluster.CreateTopic("none", 1, nil))
 	deliver(t, p, 1, 2)
 }
 
@@ -306,9 +304,7 @@ func TestKafka_goesOnAfterTheBrokersWereAway(t *testing.T) {
 	t.Parallel()
 	cluster := kafka(t, kfake.NumBrokers(1))
 	var port int
-	if _, err := fmt.Sscanf(cluster.ListenAddrs()[0], "127.0.0.1:%d", &port); err != nil {
-		t.Fatal(err)
-	}
+	must(t, only(fmt.Sscanf(cluster.ListenAddrs()[0], "127.0.0.1:%d", &port)))
 	p := openKafka(t, cluster)
 	deliver(t, p, 1, 10)
 	cluster.Close()

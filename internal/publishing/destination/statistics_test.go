@@ -51,9 +51,7 @@ func TestStatistics_writesCountsAtIntervals(t *testing.T) {
 		}
 		time.Sleep(35 * time.Second) // the later intervals have no events
 		synctest.Wait()
-		if _, err := to.Publish(t.Context(), statisticsEvents("scene.ended", `{}`, 1)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, only(to.Publish(t.Context(), statisticsEvents("scene.ended", `{}`, 1))))
 		time.Sleep(time.Second)
 		if err := to.Close(); err != nil {
 			t.Error(err)
@@ -85,13 +83,9 @@ func TestStatistics_countsFewNamesAndTheRestTogether(t *testing.T) {
 		}
 		for i := range 10 {
 			name := fmt.Sprint(opening, "-", i)
-			if _, err := to.Publish(t.Context(), statisticsEvents("type-"+name, `{"player":"`+name+`"}`, 1)); err != nil {
-				t.Fatal(err)
-			}
+			must(t, only(to.Publish(t.Context(), statisticsEvents("type-"+name, `{"player":"`+name+`"}`, 1))))
 		}
-		if err := to.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, to.Close())
 	}
 	if len(metrics) != 8 || metrics["scenes/p other"] != 17 || metrics["scenes/p player=other"] != 17 || metrics["scenes/p type-0-2"] != 1 {
 		t.Errorf("counted %v", metrics)
