@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -118,9 +119,7 @@ func (s *shop) raw(campaign, id, payload string) {
 // drain moves what is there.
 func (s *shop) drain() {
 	s.tb.Helper()
-	if err := s.worker.Step(s.Ctx); err != nil {
-		s.tb.Fatal(err)
-	}
+	must(s.tb, s.worker.Step(s.Ctx))
 }
 
 // journal is the ids of a campaign's events, in order.
@@ -176,3 +175,16 @@ func equal[T comparable](tb testing.TB, what string, got, want T) {
 }
 
 func definition() intake.Definition { return intake.Definition{} }
+
+func TestMain(m *testing.M) { os.Exit(storetest.Main(m, "^TestPostgres")) }
+
+// must ends a test at an error.
+func must(tb testing.TB, err error) {
+	tb.Helper()
+	if err != nil {
+		tb.Fatal(err)
+	}
+}
+
+// only is the error of a call whose answer does not matter.
+func only[T any](_ T, err error) error { return err }

@@ -14,6 +14,117 @@ import (
 	"github.com/outboxweb/outboxweb/internal/storetest"
 )
 
+// keeping is a shop whose source keeps moved events for ten minutes.
+func keeping(tb testing.TB) *shop {
+	tb.Helper()
+	s := newShop(tb)
+	s.worker.Close()
+	s.intake, s.worker = s.process(s.Fixture, "process-1", intake.Definition{KeepMoved: 10 * time.Minute})
+	return s
+}
+
+// kept is the ids of the kept events.
+func (s *shop) kept() string {
+	s.tb.Helper()
+	return strings.Join(storetest.Texts(s.tb, s.db, `select event_id from outboxweb_intake_moved order by id`), " ")
+}
+
+// fallBack puts a standby in the place of the journal, which has none of the shop's events so far but
+// those of the campaign first.
+func (s *shop) fallBack() {
+	s.tb.Helper()
+	s.worker.Close()
+	id := s.id()
+	s.Fixture = storetest.Open(s.tb)
+	s.Exec(`update journal_identity set id = $1`, id)
+	s.MustAppend(storetest.Event("first", "a"))
+	s.intake, s.worker = s.process(s.Fixture, "process-2", intake.Definition{KeepMoved: 10 * time.Minute})
+}
+
+// An asynchronous standby became the journal, without its last commits: the rows of those events were
+// deleted.
+func TestIntake_journalsAgainWhatAFailoverLost(t *testing.T) {
+	t.Parallel()
+	s := keeping(t)
+	s.MustAppend(storetest.Event("first", "a"))
+	condition := event("c-1", "e-1")
+	condition.ExpectedSeq = ptr(int64(0))
+	condition.Payload = []byte(`{"amount":12.50,"note":"<a & b>"}`)
+	s.put(condition, event("c-2", "x-1"), event("c-1", "e-2"))
+	s.drain()
+	equal(t, "rows", s.rows(), "")
+	equal(t, "kept", s.kept(), "e-1 x-1 e-2")
+	s.fallBack()
+	s.put(event("c-1", "e-3"))
+	s.drain()
+	equal(t, "campaign c-1", s.journal("c-1"), "e-1 e-2 e-3")
+	equal(t, "campaign c-2", s.journal("c-2"), "x-1")
+	equal(t, "kept", s.kept(), "e-1 x-1 e-2 e-3")
+	got, err := s.Events(s.Ctx, "c-1", 0, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	equal(t, "content", string(got.Items[0].Payload), `{"amount":12.50,"note":"<a & b>"}`)
+	s.drain()
+	equal(t, "events", s.Number(`select count(*) from events`), 5)
+	s.Clock.Advance(11 * time.Minute)
+	s.drain()
+	equal(t, "kept when their time is over", s.kept(), "")
+}
+
+// The standby took over between the look for lost events and the append: what is kept last is there.
+func TestIntake_journalsAgainWhatAFailoverLostWhileItMoved(t *testing.T) {
+	t.Parallel()
+	s := keeping(t)
+	s.put(event("c-1", "e-1"), event("c-2", "x-1"))
+	s.drain()
+	s.put(event("c-3", "y-1"), event("c-3", "y-2"), event("c-3", "y-3"))
+	once := false
+	s.worker.OnRead(func() {
+		if !once {
+			once = true
+			s.Exec(`drop trigger events_refuse_delete` + map[string]string{"postgres": " on events"}[dialect()])
+			for _, lost := range []string{"projection_apply_outbox", "event_tags", "events", "campaigns"} {
+				s.Exec(`delete from ` + lost)
+			}
+		}
+	})
+	s.drain()
+	s.drain()
+	equal(t, "campaign c-3", s.journal("c-3"), "y-1 y-2 y-3")
+	equal(t, "campaign c-1", s.journal("c-1"), "e-1")
+	equal(t, "campaign c-2", s.journal("c-2"), "x-1")
+}
+
+// The journal has another event under the id of a lost one: no retry would change that.
+func TestIntake_forgetsALostEventThatTheJournalRefuses(t *testing.T) {
+	t.Parallel()
+	s := keeping(t)
+	s.put(event("c-1", "e-1"), event("c-2", "x-1"))
+	s.drain()
+	s.fallBack()
+	other := storetest.Event("c-1", "another")
+	other.EventID = "e-1"
+	s.MustAppend(other)
+	s.drain()
+	equal(t, "campaign c-2", s.journal("c-2"), "x-1")
+	equal(t, "kept", s.kept(), "x-1")
+}
+
+// Kept events are those of one journal: after a hand-over the next one does not take them.
+func TestIntake_keepsEventsForTheirJournal(t *testing.T) {
+	t.Parallel()
+	s := keeping(t)
+	s.put(event("c-1", "e-1"))
+	s.drain()
+	mustExec(t, s.db, `update outboxweb_intake_owner set journal = 'new'`)
+	next := s.beside("new")
+	_, next.worker = s.process(next.Fixture, "server-2", intake.Definition{KeepMoved: 10 * time.Minute})
+	s.put(event("c-1", "e-2"))
+	must(t, next.worker.Step(s.Ctx))
+	equal(t, "events of the new owner", next.events(t), "e-2")
+}
+
 // journal is another set-up with the source of a shop.
 type journal struct {
 	*storetest.Fixture
@@ -125,9 +236,7 @@ func TestIntake_isHandedOverAndRefusesTheFormerOwner(t *testing.T) {
 	}
 	equal(t, "handed over", h, outbox.IntakeHandOver{Source: "shop", From: "old", To: "new"})
 	s.put(event("c-1", "e-2"))
-	if err := next.worker.Step(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, next.worker.Step(t.Context()))
 	equal(t, "events of the new owner", next.events(t), "e-2")
 	if _, err := next.intake.HandOver(t.Context(), handOver(), "shop"); !errors.Is(err, outbox.ErrConflict) {
 		t.Errorf("handed over to the owner: %v", err)
@@ -139,9 +248,7 @@ func TestIntake_isHandedOverAndRefusesTheFormerOwner(t *testing.T) {
 	equal(t, "events of the former owner", s.journal("c-1"), "e-1")
 
 	// The way back. What was asked for long ago is no longer asked for.
-	if _, err := s.intake.HandOver(t.Context(), handOver(), "shop"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, only(s.intake.HandOver(t.Context(), handOver(), "shop")))
 	s.drain()
 	equal(t, "events after the way back", s.journal("c-1"), "e-1 e-3")
 	next.refused(t, "old")
@@ -157,9 +264,7 @@ func TestIntake_handsOverWhileRowsAreMoved(t *testing.T) {
 	next := s.beside("new")
 	s.drain()
 	next.refused(t, "old")
-	if _, err := next.intake.HandOver(t.Context(), handOver(), "shop"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, only(next.intake.HandOver(t.Context(), handOver(), "shop")))
 	s.put(event("c-1", "e-1"), event("c-1", "e-2"))
 	taken := make(chan error, 1)
 	once := false
@@ -183,9 +288,7 @@ func TestIntake_handsOverWhileRowsAreMoved(t *testing.T) {
 	if err != nil && !strings.Contains(err.Error(), "belongs to journal new") {
 		t.Fatal(err)
 	}
-	if err := <-taken; err != nil {
-		t.Fatal(err)
-	}
+	must(t, <-taken)
 	want := map[string]string{"sqlite": "e-1 e-2", "postgres": ""}[dialect()]
 	equal(t, "events of the former owner", s.journal("c-1"), "e-1 e-2")
 	equal(t, "events of the new owner", next.events(t), want)
@@ -225,9 +328,7 @@ func TestIntake_ownsATableNotADatabase(t *testing.T) {
 	next := s.beside("new")
 	_, worker := s.process(next.Fixture, "server-2", d)
 	mustExec(t, s.db, `insert into plain values (1, 'c-1', 'e-1', 't', '{}')`)
-	if err := worker.Step(s.Ctx); err != nil {
-		t.Fatal(err)
-	}
+	must(t, worker.Step(s.Ctx))
 	equal(t, "events", next.events(t), "e-1")
 	equal(t, "owners", strings.Join(storetest.Texts(t, s.db, `select source_table || ' ' || journal from outboxweb_intake_owner order by source_table`), ", "), "outboxweb_intake old, plain new")
 }
@@ -259,9 +360,7 @@ func TestPostgresIntake_saysWhatAUserMayNot(t *testing.T) {
 		}
 		mustExec(t, s.db, statements)
 	}
-	if err := worker.Step(s.Ctx); err != nil {
-		t.Fatal(err)
-	}
+	must(t, worker.Step(s.Ctx))
 	equal(t, "campaign", s.journal("c-1"), "e-1")
 	schema, _ := writers.Schema("postgres")
 	mustExec(t, s.db, schema) // may be run again

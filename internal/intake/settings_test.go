@@ -15,9 +15,7 @@ import (
 func parse(tb testing.TB, text string) (intake.Settings, error) {
 	tb.Helper()
 	var document yaml.Node
-	if err := yaml.Unmarshal([]byte(text), &document); err != nil {
-		tb.Fatal(err)
-	}
+	must(tb, yaml.Unmarshal([]byte(text), &document))
 	env := map[string]string{"PASS": "s3cret word"}
 	return intake.Parse(document.Content[0], func(name string) (string, bool) {
 		value, set := env[name]
@@ -116,9 +114,7 @@ func TestIntake_readsDebeziumsTable(t *testing.T) {
 	}
 	o := operator("a test")
 	o.Confirm = "discard shop 1"
-	if _, err := s.intake.Discard(s.Ctx, o, "shop", s.rejected(third).ID); err != nil {
-		t.Fatal(err)
-	}
+	must(t, only(s.intake.Discard(s.Ctx, o, "shop", s.rejected(third).ID)))
 	s.drain()
 	var left int
 	if err := db.QueryRow(`select count(*) from outbox`).Scan(&left); err != nil || left != 0 {
