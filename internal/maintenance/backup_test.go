@@ -29,14 +29,10 @@ func TestSQLiteRestore_givesRowsBackWhenTheJournalIsNewer(t *testing.T) {
 	f := open(t)
 	f.AppendN("a", 4)
 	old := filepath.Join(t.TempDir(), "old")
-	if err := f.Backup(f.Ctx, old, storetest.Quiet); err != nil {
-		t.Fatal(err)
-	}
+	must(t, f.Backup(f.Ctx, old, storetest.Quiet))
 	f.Drain()
 	current := filepath.Join(t.TempDir(), "new")
-	if err := f.Backup(f.Ctx, current, storetest.Quiet); err != nil {
-		t.Fatal(err)
-	}
+	must(t, f.Backup(f.Ctx, current, storetest.Quiet))
 	// The projections of one backup and the journal of the other, as when a worker was busy between
 	// the two copies.
 	content, err := os.ReadFile(filepath.Join(old, "projections.db"))
@@ -59,9 +55,7 @@ func TestSQLiteBackup_refusesADirectoryInUse(t *testing.T) {
 	t.Parallel()
 	f := open(t)
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "notes.txt"), []byte("mine"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(filepath.Join(dir, "notes.txt"), []byte("mine"), 0o600))
 	refused(t, f.Backup(f.Ctx, dir, storetest.Quiet), outbox.ErrSetup, dir, "not empty")
 	refused(t, f.Backup(f.Ctx, filepath.Join(dir, "notes.txt"), storetest.Quiet), outbox.ErrSetup, "notes.txt")
 	if left, _ := os.ReadDir(dir); len(left) != 1 {
@@ -74,9 +68,7 @@ func TestSQLiteRestore_refusesToOverwriteAndWhatIsNoBackup(t *testing.T) {
 	f := open(t)
 	f.AppendN("a", 2)
 	dir := filepath.Join(t.TempDir(), "backup")
-	if err := f.Backup(f.Ctx, dir, storetest.Quiet); err != nil {
-		t.Fatal(err)
-	}
+	must(t, f.Backup(f.Ctx, dir, storetest.Quiet))
 	f.Unchanged(func() {
 		refused(t, maintenance.Restore(f.Ctx, dir, storetest.OptionsFor(f.Pair), arrange), outbox.ErrSetup, "already exists", "move it away")
 	})
@@ -84,17 +76,13 @@ func TestSQLiteRestore_refusesToOverwriteAndWhatIsNoBackup(t *testing.T) {
 	// The write-ahead log of databases that were moved away would be replayed into the restored
 	// ones.
 	left := t.TempDir()
-	if err := os.WriteFile(filepath.Join(left, "projections.db-wal"), []byte("x"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(filepath.Join(left, "projections.db-wal"), []byte("x"), 0o600))
 	refused(t, maintenance.Restore(f.Ctx, dir, storetest.OptionsFor(dbtest.Files(left)), arrange), outbox.ErrSetup, "projections.db-wal", "move it away")
 	if entries, _ := os.ReadDir(left); len(entries) != 1 {
 		t.Errorf("the refused restore left %v", entries)
 	}
 	newer := dbtest.Open(t, "sqlite:"+filepath.Join(dir, "projections.db"))
-	if _, err := newer.Exec(`insert into goose_db_version (version_id, is_applied) values (9999, true)`); err != nil {
-		t.Fatal(err)
-	}
+	must(t, only(newer.Exec(`insert into goose_db_version (version_id, is_applied) values (9999, true)`)))
 	to := t.TempDir()
 	refused(t, maintenance.Restore(f.Ctx, dir, storetest.OptionsFor(dbtest.Files(to)), arrange), outbox.ErrSetup, filepath.Join(dir, "projections.db"), "has version 9999", "newer outboxweb")
 	if entries, _ := os.ReadDir(to); len(entries) != 0 {
@@ -106,9 +94,7 @@ func TestSQLiteBackup_leavesTheReadersReadOnly(t *testing.T) {
 	t.Parallel()
 	f := open(t)
 	for _, name := range []string{"1", "2", "3"} {
-		if err := f.Backup(f.Ctx, filepath.Join(t.TempDir(), name), storetest.Quiet); err != nil {
-			t.Fatal(err)
-		}
+		must(t, f.Backup(f.Ctx, filepath.Join(t.TempDir(), name), storetest.Quiet))
 		snapshot, err := f.Database.Snapshot(f.Ctx)
 		if err != nil {
 			t.Fatal(err)
@@ -135,9 +121,7 @@ func TestBackup_restoresToASoundCopy(t *testing.T) {
 	c := f.ClaimOne(one, 3)
 	f.MustApply(c, 2) // a wave is in progress
 	dir := filepath.Join(t.TempDir(), "backup")
-	if err := f.Backup(f.Ctx, dir, storetest.Quiet); err != nil {
-		t.Fatal(err)
-	}
+	must(t, f.Backup(f.Ctx, dir, storetest.Quiet))
 	files, err := os.ReadDir(dir)
 	if err != nil || len(files) != 2 {
 		t.Fatalf("the backup has %v, %v", files, err)
@@ -174,9 +158,7 @@ func restoredTo(f *fixture, dir string, to dbtest.Pair) *fixture {
 	f.TB.Helper()
 	o := storetest.OptionsFor(to)
 	o.Now, o.Retry = f.Clock.Now, f.Retry()
-	if err := maintenance.Restore(f.Ctx, dir, o, arrange); err != nil {
-		f.TB.Fatal(err)
-	}
+	must(f.TB, maintenance.Restore(f.Ctx, dir, o, arrange))
 	return openPair(f.TB, to, f.Clock)
 }
 
@@ -185,15 +167,11 @@ func TestSQLiteBackup_carriesWhatIsSkippedAndWhatWasPassedOver(t *testing.T) {
 	f := open(t)
 	f.DieAt(4, 2)
 	old, current, to := filepath.Join(t.TempDir(), "old"), filepath.Join(t.TempDir(), "current"), t.TempDir()
-	if err := f.Backup(f.Ctx, old, storetest.Quiet); err != nil {
-		t.Fatal(err)
-	}
+	must(t, f.Backup(f.Ctx, old, storetest.Quiet))
 	f.MustSkip("a", 2)
 	f.PassOver()
 	f.Drain()
-	if err := f.Backup(f.Ctx, current, storetest.Quiet); err != nil {
-		t.Fatal(err)
-	}
+	must(t, f.Backup(f.Ctx, current, storetest.Quiet))
 	marks := f.Marks()
 	for name, days := range map[string]struct{ journal, projections string }{
 		"both of one day":                     {current, current},
@@ -234,9 +212,7 @@ func rowCounts(f *fixture) map[string]int64 {
 	for _, db := range []*sql.DB{f.JournalDB, f.ProjectionsDB} {
 		for _, table := range dbtest.Tables(f.TB, db) {
 			var n int64
-			if err := db.QueryRow(`select count(*) from ` + table).Scan(&n); err != nil {
-				f.TB.Fatal(err)
-			}
+			must(f.TB, db.QueryRow(`select count(*) from `+table).Scan(&n))
 			counts[table] += n
 		}
 	}
@@ -251,13 +227,9 @@ func TestBackup_carriesEveryTableAndItsWork(t *testing.T) {
 	f.MustAppend(storetest.Tagged("tagged", "counted", "seat", "1", "show", "x"))
 	f.MustSkip(ids[0], 1)
 	f.Drain()
-	if _, err := f.SetGroupNote(f.Ctx, ana(""), "no such thing", "known"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, only(f.SetGroupNote(f.Ctx, ana(""), "no such thing", "known")))
 	scene := outbox.Command{By: outbox.Operator{Name: "scene"}}
-	if _, err := tokens.New(f.Store).CreateToken(f.Ctx, scene, "0123", outbox.RoleOperator, "deploy", f.Clock.Now().Add(24*time.Hour)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, only(tokens.New(f.Store).CreateToken(f.Ctx, scene, "0123", outbox.RoleOperator, "deploy", f.Clock.Now().Add(24*time.Hour))))
 	f.Clock.Advance(2 * time.Minute)
 	f.MustSample()
 	op := f.StartOperation(outbox.OperationRequest{Canary: true})
@@ -269,9 +241,7 @@ func TestBackup_carriesEveryTableAndItsWork(t *testing.T) {
 		}
 	}
 	dir := filepath.Join(t.TempDir(), "backup")
-	if err := f.Backup(f.Ctx, dir, storetest.Quiet); err != nil {
-		t.Fatal(err)
-	}
+	must(t, f.Backup(f.Ctx, dir, storetest.Quiet))
 	r := restoredTo(f, dir, dbtest.Fresh(t))
 	if diff := cmp.Diff(before, rowCounts(r)); diff != "" {
 		t.Errorf("rows by table (-backed up +restored):\n%s", diff)
@@ -314,9 +284,7 @@ func TestPostgresRestore_refusesWhatIsInItsWay(t *testing.T) {
 	f := open(t)
 	f.AppendN("a", 2)
 	dir := filepath.Join(t.TempDir(), "backup")
-	if err := f.Backup(f.Ctx, dir, storetest.Quiet); err != nil {
-		t.Fatal(err)
-	}
+	must(t, f.Backup(f.Ctx, dir, storetest.Quiet))
 	f.Unchanged(func() {
 		refused(t, maintenance.Restore(f.Ctx, dir, storetest.OptionsFor(f.Pair), arrange), outbox.ErrSetup, "the schema journal", "has tables already")
 	})
@@ -331,9 +299,7 @@ func TestPostgresRestore_refusesWhatIsInItsWay(t *testing.T) {
 	other.Journal = strings.Replace(other.Journal, "search_path=journal", "search_path=elsewhere", 1)
 	refused(t, maintenance.Restore(context.Background(), dir, other, arrange), outbox.ErrSetup, "of the schema journal; restore it into the same schema", "search_path=journal")
 	copies := t.TempDir()
-	if err := os.WriteFile(filepath.Join(copies, "journal.db"), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(filepath.Join(copies, "journal.db"), nil, 0o600))
 	missing := dbtest.InSchema(storetest.UnusedDatabase(t, "never_restored"), "journal")
 	refused(t, maintenance.Restore(f.Ctx, copies, store.Options{Journal: missing, Projections: fresh.Projections}, arrange), outbox.ErrSetup, "is of SQLite and cannot become a PostgreSQL database", "--journal-db", "sqlite:")
 	storetest.AtServer(t, `do $$ begin if exists (select from pg_database where datname = 'never_restored') then raise exception 'a refused restore made the database'; end if; end $$`)

@@ -192,9 +192,7 @@ func TestCheck_namesEveryDamageThatCanBeNamed(t *testing.T) {
 				return
 			}
 			if d.by == byStart {
-				if _, err := f.RepairGaps(context.Background(), ana("")); err != nil {
-					t.Fatal(err)
-				}
+				must(t, only(f.RepairGaps(context.Background(), ana(""))))
 			} else {
 				f.Drain()
 			}
@@ -216,9 +214,7 @@ func TestCheck_allowsWhatOlderProjectionsBringAbout(t *testing.T) {
 	// The projections are restored from an earlier state: event 3 is dead behind two that are
 	// applied again.
 	f.ExecProjections(`update projection_watermarks set applied_seq = 0, applied_hash = ''`)
-	if _, err := f.Reconcile(f.Ctx); err != nil {
-		t.Fatal(err)
-	}
+	must(t, only(f.Reconcile(f.Ctx)))
 	f.Sound()
 	f.Drain()
 	f.Sound()
@@ -233,9 +229,7 @@ func TestPostgresCheck_namesSequencesThatAreBehind(t *testing.T) {
 	if len(found) != 1 || found[0].Invariant != outbox.InvariantSequence || !strings.Contains(found[0].Detail, "run: select setval('journal.events_position_seq', ") {
 		t.Errorf("check found %+v, want the sequence of positions", found)
 	}
-	if err := f.Beside().Examine(f.Ctx); err != nil {
-		t.Fatal(err)
-	}
+	must(t, f.Beside().Examine(f.Ctx))
 	if found = violations(f); len(found) != 0 {
 		t.Errorf("once a server has started check found %+v", found)
 	}

@@ -122,15 +122,11 @@ func TestPruneActions_takesWhatTheyTouchedWithThem(t *testing.T) {
 	t.Parallel()
 	f := open(t, storetest.MaxAttempts(1))
 	f.Killed("a", 3)
-	if _, err := f.RequeueDead(f.Ctx, ana(""), outbox.RequeueFilter{}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, only(f.RequeueDead(f.Ctx, ana(""), outbox.RequeueFilter{})))
 	f.Clock.Advance(time.Hour)
 	later := f.Clock.Now()
 	f.Kill("a-00", "a-01", "a-02")
-	if _, err := f.RequeueDead(f.Ctx, ana(""), outbox.RequeueFilter{}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, only(f.RequeueDead(f.Ctx, ana(""), outbox.RequeueFilter{})))
 	pruneAudit(f, later)
 	if n := f.Number(`select count(*) from audit_log_rows`); n != 3 {
 		t.Errorf("%d ranges are left, want those of the act that is left", n)

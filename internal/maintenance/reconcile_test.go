@@ -94,9 +94,7 @@ func TestReconcile_leavesCampaignsUnderALeaseToTheirWorker(t *testing.T) {
 		refused(t, err, outbox.ErrConflict, "worker-1 is applying events", "try again")
 	})
 	f.MustSettle(one, store.Result{Claim: c, Applied: 2})
-	if _, err := f.ReconcileCampaign(f.Ctx, "a"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, only(f.ReconcileCampaign(f.Ctx, "a")))
 	f.Sound()
 }
 
@@ -202,9 +200,7 @@ func TestReconcile_raisesEpochsAboveTheFencesOfTheProjections(t *testing.T) {
 	f.AppendN("a", 2)
 	// The projections have seen more claims than this journal.
 	f.ExecProjections(`insert into projection_watermarks (campaign_id, fence_epoch, updated_at) values ('a', 40, 1)`)
-	if _, err := f.Reconcile(f.Ctx); err != nil {
-		t.Fatal(err)
-	}
+	must(t, only(f.Reconcile(f.Ctx)))
 	f.Drain()
 	if c := f.MustCampaign("a"); c.AppliedSeq != 2 {
 		t.Errorf("campaign is %+v", c)
@@ -222,9 +218,7 @@ func TestReconcile_tellsOfTheProjectionsAsTheyAreNow(t *testing.T) {
 	f.MustReconcile(outbox.Repaired{Campaigns: 1, Diverged: 1})
 	for _, to := range []int{7, 1} {
 		f.ExecProjections(`update projection_watermarks set applied_seq = $1, applied_hash = 'other'`, to)
-		if _, err := f.Reconcile(f.Ctx); err != nil {
-			t.Fatal(err)
-		}
+		must(t, only(f.Reconcile(f.Ctx)))
 		listed := f.AllCampaigns(outbox.CampaignFilter{})
 		if want := fmt.Sprintf("event %d that", to); len(listed) != 1 || !strings.Contains(listed[0].Diverged, want) {
 			t.Errorf("listed as %+v, want %q", listed, want)
@@ -254,9 +248,7 @@ func TestReconcile_notesThatASkipIsApplied(t *testing.T) {
 	f.MustSkip("a", 1)
 	f.MustApply(f.ClaimOne(one, 1), 1)
 	f.Clock.Advance(lease)
-	if _, err := f.Reconcile(f.Ctx); err != nil {
-		t.Fatal(err)
-	}
+	must(t, only(f.Reconcile(f.Ctx)))
 	if skip := f.SkipLedger("a")[0]; skip.AppliedAt == nil {
 		t.Errorf("the skip is %+v, want it applied", skip)
 	}
@@ -265,9 +257,7 @@ func TestReconcile_notesThatASkipIsApplied(t *testing.T) {
 	// The reverse: the projections are older than the journal.
 	f.ExecProjections(`delete from projection_watermarks`)
 	f.ExecProjections(`delete from watermark_skips`)
-	if _, err := f.Reconcile(f.Ctx); err != nil {
-		t.Fatal(err)
-	}
+	must(t, only(f.Reconcile(f.Ctx)))
 	if skip := f.SkipLedger("a")[0]; skip.AppliedAt != nil {
 		t.Errorf("the skip is %+v, want it not applied yet", skip)
 	}

@@ -70,14 +70,10 @@ func TestOtherJournal_isToldOfUntilTheJournalFits(t *testing.T) {
 	mustAlarm(f, "after more appends", true, true)
 
 	f.ExecProjections(`delete from projection_watermarks where campaign_id in ('a', 'b')`)
-	if _, err := f.Reconcile(f.Ctx); err != nil {
-		t.Fatal(err)
-	}
+	must(t, only(f.Reconcile(f.Ctx)))
 	mustAlarm(f, "with one of five campaigns of another journal", true, false)
 	f.ExecProjections(`delete from projection_watermarks where campaign_id = 'c'`)
-	if _, err := f.Reconcile(f.Ctx); err != nil {
-		t.Fatal(err)
-	}
+	must(t, only(f.Reconcile(f.Ctx)))
 	mustAlarm(f, "once all fit", false, false)
 }
 

@@ -132,9 +132,7 @@ func TestApply_onSQLiteDigitsAreKeptWhereTextGoes(t *testing.T) {
 		e := testEvent()
 		e.Payload = json.RawMessage(`{"x":0.1000000000000000000001}`)
 		var r recorder
-		if err := set.Apply(t.Context(), &r, e, nil); err != nil {
-			t.Fatal(err)
-		}
+		must(t, set.Apply(t.Context(), &r, e, nil))
 		bound := slices.DeleteFunc(r.args[0], func(arg any) bool { return arg == e.CampaignID })
 		if diff := cmp.Diff(want, bound); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", statement, diff)
@@ -146,9 +144,7 @@ func TestApply_onSQLiteDigitsAreKeptWhereTextGoes(t *testing.T) {
 		}
 	}
 	s := newScratch(t, loadText(t, schema+"insert into t (campaign_id, s, d, n) values (:campaign_id, :payload.x, :payload.x, cast(:payload.x as text));\n"))
-	if err := s.Apply(t.Context(), &outbox.Event{CampaignID: "c", EventType: "a", Payload: []byte(`{"x":6718748338527386.5007}`)}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.Apply(t.Context(), &outbox.Event{CampaignID: "c", EventType: "a", Payload: []byte(`{"x":6718748338527386.5007}`)}))
 	rows, err := s.QueryContext(t.Context(), "select s, d from t")
 	if err != nil {
 		t.Fatal(err)
@@ -189,9 +185,7 @@ func TestApply_halfACharacterTakesNoOtherWithIt(t *testing.T) {
 		e := testEvent()
 		e.Payload = json.RawMessage(`{"text":"` + spelled + `"}`)
 		var r recorder
-		if err := s.Apply(t.Context(), &r, e, nil); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.Apply(t.Context(), &r, e, nil))
 		if got := r.args[0][0]; got != want {
 			t.Errorf("%s is bound as %+q, not %+q", spelled, got, want)
 		}
@@ -202,9 +196,7 @@ func TestApply_absentJSONIsAnEmptyObject(t *testing.T) {
 	t.Parallel()
 	s := loadText(t, head+"-- on: a\ninsert into t values (:campaign_id, :metadata, :metadata.a);\n")
 	var r recorder
-	if err := s.Apply(t.Context(), &r, &outbox.Event{CampaignID: "c", EventType: "a"}, nil); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.Apply(t.Context(), &r, &outbox.Event{CampaignID: "c", EventType: "a"}, nil))
 	if diff := cmp.Diff([]any{"c", "{}", nil}, r.args[0]); diff != "" {
 		t.Error(diff)
 	}
@@ -242,9 +234,7 @@ func TestApply_leavesOutSkippedProjections(t *testing.T) {
 	e := testEvent()
 	e.EventType = "session.started"
 	var r recorder
-	if err := s.Apply(t.Context(), &r, e, map[string]bool{"sessions": true, "campaigns": false}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.Apply(t.Context(), &r, e, map[string]bool{"sessions": true, "campaigns": false}))
 	if diff := cmp.Diff([]string{"insert into t (campaign_id) values ($1)"}, r.queries); diff != "" {
 		t.Error(diff)
 	}
@@ -362,9 +352,7 @@ insert into t values (:campaign_id, :payload.a);
 	apply := func(eventType, payload string) error {
 		return c.Apply(t.Context(), &outbox.Event{CampaignID: "c", EventType: eventType, Payload: json.RawMessage(payload)})
 	}
-	if err := apply("add", `{"a":"1","b":"2"}`); err != nil {
-		t.Fatal(err)
-	}
+	must(t, apply("add", `{"a":"1","b":"2"}`))
 	for _, eventType := range []string{"add", "one"} {
 		if err := apply(eventType, `{"a":null,"b":"4"}`); err == nil {
 			t.Errorf("%s: NULL was accepted", eventType)
@@ -373,16 +361,12 @@ insert into t values (:campaign_id, :payload.a);
 	if err := apply("add", `{"a":"3","b":"1"}`); err == nil || !strings.Contains(err.Error(), "UNIQUE constraint failed") {
 		t.Errorf("error %v, want a unique violation", err)
 	}
-	if err := apply("one", `{"a":"5"}`); err != nil {
-		t.Fatal(err)
-	}
+	must(t, apply("one", `{"a":"5"}`))
 	want := []string{`{"campaign_id":"c","id":"1"}`, `{"campaign_id":"c","id":"2"}`, `{"campaign_id":"c","id":"5"}`}
 	if diff := cmp.Diff(want, tableRows(t, c, "t")); diff != "" {
 		t.Error(diff)
 	}
-	if err := c.Reset(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.Reset(t.Context()))
 	if rows := tableRows(t, c, "t"); len(rows) != 0 {
 		t.Errorf("%d rows after Reset", len(rows))
 	}
@@ -397,9 +381,7 @@ insert into t values (:campaign_id, :seq);
 insert into t values (:campaign_id, 1);
 insert into t with recursive r(x) as (select 1 union all select x + 1 from r) select :campaign_id, sum(x) from r;
 `))
-	if err := c.Apply(t.Context(), &outbox.Event{CampaignID: "c", Seq: 1, EventType: "good"}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.Apply(t.Context(), &outbox.Event{CampaignID: "c", Seq: 1, EventType: "good"}))
 	for limit := 200 * time.Millisecond; ; limit *= 4 { // on a slow machine a short one ends the statement before
 		ctx, cancel := context.WithTimeout(t.Context(), limit)
 		err := c.Apply(ctx, &outbox.Event{CampaignID: "c", Seq: 2, EventType: "runaway"})
@@ -412,9 +394,7 @@ insert into t with recursive r(x) as (select 1 union all select x + 1 from r) se
 			t.Fatalf("error %v, want the deadline in line 9", err)
 		}
 	}
-	if err := c.Apply(t.Context(), &outbox.Event{CampaignID: "c", Seq: 3, EventType: "good"}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.Apply(t.Context(), &outbox.Event{CampaignID: "c", Seq: 3, EventType: "good"}))
 	want := []string{`{"campaign_id":"c","n":1}`, `{"campaign_id":"c","n":3}`}
 	if diff := cmp.Diff(want, tableRows(t, c, "t")); diff != "" {
 		t.Error(diff)
@@ -437,9 +417,7 @@ insert into t values (:campaign_id, :payload.name);
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := c.Apply(t.Context(), &outbox.Event{CampaignID: "' or 1=1 --", EventType: "a", Payload: payload}); err != nil {
-			t.Fatal(err)
-		}
+		must(t, c.Apply(t.Context(), &outbox.Event{CampaignID: "' or 1=1 --", EventType: "a", Payload: payload}))
 	}
 	rows := strings.Join(tableRows(t, c, "t"), "\n")
 	for _, name := range names {

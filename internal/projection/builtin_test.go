@@ -74,9 +74,7 @@ func TestBuiltinCampaigns_makesTheExpectedTables(t *testing.T) {
 		compared := 0
 		var failures []string
 		for _, id := range campaigns {
-			if err := c.Reset(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			must(t, c.Reset(t.Context()))
 			if n, err := replayCampaign(t.Context(), c, events[id]); err != nil {
 				failures = append(failures, fmt.Sprintf("%s/%d %v", id, n+1, err))
 			}
@@ -130,18 +128,14 @@ func tableRows(t testing.TB, c expected, table string) []string {
 		for i := range values {
 			into[i] = &values[i]
 		}
-		if err := rows.Scan(into...); err != nil {
-			t.Fatal(err)
-		}
+		must(t, rows.Scan(into...))
 		row := map[string]any{}
 		for i, name := range names {
 			row[name] = values[i]
 		}
 		out = append(out, rowText(row))
 	}
-	if err := rows.Err(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, rows.Err())
 	slices.Sort(out)
 	return out
 }
@@ -193,9 +187,7 @@ func TestBuiltinCampaigns_rules(t *testing.T) {
 		var got []string
 		for rows.Next() {
 			var s string
-			if err := rows.Scan(&s); err != nil {
-				t.Fatal(err)
-			}
+			must(t, rows.Scan(&s))
 			got = append(got, s)
 		}
 		if text := strings.Join(got, " "); text != want {
@@ -283,3 +275,14 @@ func FuzzProjectionFile(f *testing.F) {
 		}
 	})
 }
+
+// must ends a test at an error.
+func must(tb testing.TB, err error) {
+	tb.Helper()
+	if err != nil {
+		tb.Fatal(err)
+	}
+}
+
+// only is the error of a call whose answer does not matter.
+func only[T any](_ T, err error) error { return err }

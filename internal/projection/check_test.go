@@ -97,9 +97,7 @@ insert into t values (:campaign_id);
 		t.Fatal(err)
 	}
 	c := newScratch(t, s)
-	if err := c.Apply(t.Context(), &outbox.Event{CampaignID: "c", EventType: "a"}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.Apply(t.Context(), &outbox.Event{CampaignID: "c", EventType: "a"}))
 	if rows := tableRows(t, c, "t"); len(rows) != 1 {
 		t.Errorf("rows %q, want one", rows)
 	}

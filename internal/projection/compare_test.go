@@ -49,9 +49,7 @@ func TestCompare_findsNothingInEqualRowsOfEveryKind(t *testing.T) {
 		for _, f := range []expected{a, b} {
 			for _, campaign := range []string{"c", "other"} {
 				e := &outbox.Event{CampaignID: campaign, Seq: int64(i + 1), EventID: fmt.Sprint("é-", i%3, i), EventType: "kept", Payload: []byte(payload)}
-				if err := f.Apply(t.Context(), e); err != nil {
-					t.Fatal(err)
-				}
+				must(t, f.Apply(t.Context(), e))
 			}
 		}
 	}

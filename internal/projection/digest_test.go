@@ -38,9 +38,7 @@ insert into apes values (:campaign_id, :payload.y, :payload.x);
 func replayInto(t testing.TB, c expected, campaign, eventType string, payloads ...string) {
 	t.Helper()
 	for _, p := range payloads {
-		if err := c.Apply(t.Context(), &outbox.Event{CampaignID: campaign, EventType: eventType, Payload: json.RawMessage(p)}); err != nil {
-			t.Fatal(err)
-		}
+		must(t, c.Apply(t.Context(), &outbox.Event{CampaignID: campaign, EventType: eventType, Payload: json.RawMessage(p)}))
 	}
 }
 
@@ -185,9 +183,7 @@ func TestDigests_areStable(t *testing.T) {
 	} {
 		e.CampaignID = "c-1"
 		e.OccurredAt = testEvent().OccurredAt
-		if err := c.Apply(t.Context(), &e); err != nil {
-			t.Fatal(err)
-		}
+		must(t, c.Apply(t.Context(), &e))
 	}
 	digests, full, err := c.Digests(t.Context(), "c-1")
 	if err != nil {

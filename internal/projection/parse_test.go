@@ -50,9 +50,7 @@ func writeFiles(t testing.TB, namesAndContents ...string) string {
 	t.Helper()
 	dir := t.TempDir()
 	for i := 0; i < len(namesAndContents); i += 2 {
-		if err := os.WriteFile(filepath.Join(dir, namesAndContents[i]), []byte(namesAndContents[i+1]), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(filepath.Join(dir, namesAndContents[i]), []byte(namesAndContents[i+1]), 0o600))
 	}
 	return dir
 }

@@ -74,9 +74,7 @@ func alike(t *testing.T, what, campaign string, lite, post expected) {
 func TestPostgresDigests_ofEveryKindOfColumnAreThoseOfSQLite(t *testing.T) {
 	t.Parallel()
 	dir := writeFiles(t, kinds...)
-	if _, err := Check(t.Context(), dir); err != nil {
-		t.Fatal(err)
-	}
+	must(t, only(Check(t.Context(), dir)))
 	lite, post := newScratch(t, mustLoad(t, dir)), newReplay(t, dir)
 	alike(t, "nothing", "c", lite, post)
 	seen := map[string]bool{}
@@ -165,9 +163,7 @@ func TestPostgresApply_bindingsTakeTheTypeOfTheirPlace(t *testing.T) {
 				t.Fatal(err)
 			}
 			for rows.Next() {
-				if err := rows.Scan(&got); err != nil {
-					t.Fatal(err)
-				}
+				must(t, rows.Scan(&got))
 			}
 			rows.Close()
 		} else if got = err.Error(); strings.HasSuffix(got, tt.want) {
@@ -191,9 +187,7 @@ func TestPostgresDigests_ofOtherLettersAreThoseOfSQLite(t *testing.T) {
 	} {
 		e.CampaignID, e.Seq = "é", int64(i+1)
 		for _, f := range []expected{lite, post} {
-			if err := f.Apply(t.Context(), &e); err != nil {
-				t.Fatal(err)
-			}
+			must(t, f.Apply(t.Context(), &e))
 		}
 		alike(t, e.EventType, e.CampaignID, lite, post)
 	}

@@ -49,9 +49,7 @@ func newReplay(t testing.TB, sources ...string) expected {
 		return newScratch(t, mustLoad(t, sources...))
 	}
 	l := newLive(t, sources...)
-	if err := l.install(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, l.install(t.Context()))
 	return l
 }
 

@@ -47,9 +47,7 @@ func TestTraces_haveTheExpectedDigests(t *testing.T) {
 					t.Errorf("%s (-expected +got):\n%s", trace.Name, diff)
 				}
 			}
-			if err := c.Reset(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			must(t, c.Reset(t.Context()))
 		}
 		for _, trace := range traces {
 			alone := newReplay(t, "builtin:traces")
@@ -201,9 +199,7 @@ func TestTraces_firstWriterWins(t *testing.T) {
 		"trace_cited_precedent:trace:T:trace:U:e3 3 03Z", "trace_involves_entity:trace:U:entity:account:a:1:e4 4 04Z")
 	again := f.event("TraceStarted", started) // the same event_id, later
 	again.EventID = "e4"
-	if err := f.Apply(t.Context(), again); err != nil {
-		t.Fatal(err)
-	}
+	must(t, f.Apply(t.Context(), again))
 	f.expect("edges that an event's repetition adds", f.edges(5))
 }
 

@@ -24,9 +24,7 @@ func withTable(t *testing.T) *fixture {
 func written(f *fixture) int64 {
 	f.TB.Helper()
 	var n int64
-	if err := f.ProjectionsDB.QueryRow(`select count(*) from written`).Scan(&n); err != nil {
-		f.TB.Fatal(err)
-	}
+	must(f.TB, f.ProjectionsDB.QueryRow(`select count(*) from written`).Scan(&n))
 	return n
 }
 
@@ -254,17 +252,13 @@ func TestSQLiteApply_deadlineBoundsTheWaitForTheLock(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer lock.Close()
-	if _, err := lock.ExecContext(f.Ctx, `begin immediate`); err != nil {
-		t.Fatal(err)
-	}
+	must(t, only(lock.ExecContext(f.Ctx, `begin immediate`)))
 	ctx, cancel := context.WithTimeout(f.Ctx, 30*time.Millisecond)
 	defer cancel()
 	if err := f.Apply(ctx, func(*readmodel.ApplyTx) error { return nil }); !errors.Is(err, outbox.ErrBusy) {
 		t.Errorf("got error %v, want a busy database", err)
 	}
-	if _, err := lock.ExecContext(f.Ctx, `rollback`); err != nil {
-		t.Fatal(err)
-	}
+	must(t, only(lock.ExecContext(f.Ctx, `rollback`)))
 }
 
 func TestApply_thatHasBegunIsNotCutShort(t *testing.T) {

@@ -105,9 +105,7 @@ func TestInstallProjections_rowsOfSeveralVersionsAreThoseOfNone(t *testing.T) {
 	if !other(first) || !other("third") {
 		t.Error("rows of the second version are taken for rows of the first")
 	}
-	if err := f.MarkBuilt(f.Ctx, p.Name, "third"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, f.MarkBuilt(f.Ctx, p.Name, "third"))
 	if other("third") {
 		t.Error("after a rebuild the rows are still those of several versions")
 	}
@@ -121,9 +119,7 @@ func TestLeave_rowsThatMissedEventsAreThoseOfNone(t *testing.T) {
 	other := func() bool { return otherBuilt(f, p.Name, p.Version) }
 	leave := func(named ...string) {
 		t.Helper()
-		if err := f.Leave(f.Ctx, named); err != nil {
-			t.Fatal(err)
-		}
+		must(t, f.Leave(f.Ctx, named))
 	}
 	back := func() { install(f, p) }
 	leave(p.Name)
@@ -159,9 +155,7 @@ func otherBuilt(f *fixture, name, version string) bool {
 
 func install(f *fixture, p readmodel.Projection) {
 	f.TB.Helper()
-	if err := f.Install(f.Ctx, []readmodel.Projection{p}); err != nil {
-		f.TB.Fatal(err)
-	}
+	must(f.TB, f.Install(f.Ctx, []readmodel.Projection{p}))
 }
 
 func TestFailures_arePagedNewestFirst(t *testing.T) {
@@ -176,9 +170,7 @@ func TestFailures_arePagedNewestFirst(t *testing.T) {
 		f.Fails("history", "b", seq+1)
 		f.Fails("history", "b", seq+1)
 	}
-	if err := f.Apply(f.Ctx, func(tx *readmodel.ApplyTx) error { return tx.Resolve("b", 2) }); err != nil {
-		t.Fatal(err)
-	}
+	must(t, f.Apply(f.Ctx, func(tx *readmodel.ApplyTx) error { return tx.Resolve("b", 2) }))
 	read := func(filter outbox.FailureFilter) (seen []string) {
 		filter.Limit = 1
 		for {

@@ -70,9 +70,7 @@ func rebuilt(tb testing.TB, body string, campaigns ...string) (*fixture, *readmo
 		f.ReplayTally(c, claim.CampaignID, 1, 5, body)
 		f.MustSwap(c, storetest.PlanFor(claim))
 	}
-	if err := c.Clear(f.Ctx, ""); err != nil {
-		tb.Fatal(err)
-	}
+	must(tb, c.Clear(f.Ctx, ""))
 	return f, c, claims
 }
 
@@ -238,9 +236,7 @@ func TestSwap_readersNeverSeeLess(t *testing.T) {
 		if time.Now().After(deadline) {
 			t.Fatalf("the reader saw %d and %d", small.Load(), large.Load())
 		}
-		if err := c.Clear(f.Ctx, "a"); err != nil {
-			t.Fatal(err)
-		}
+		must(t, c.Clear(f.Ctx, "a"))
 		f.ReplayTally(c, "a", 1, 400+200*int64(i%2), "x")
 		f.MustSwap(c, storetest.PlanFor(claims[0]))
 	}
@@ -256,9 +252,7 @@ func TestSwap_bringsADivergedCampaignInLine(t *testing.T) {
 	f := withTally(t)
 	f.AppendN("a", 5)
 	f.SetWatermark("a", 3, 1)
-	if _, err := f.ReconcileCampaign(f.Ctx, "a"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, only(f.ReconcileCampaign(f.Ctx, "a")))
 	if f.MustCampaign("a").Diverged == "" {
 		t.Fatal("the campaign is not diverged")
 	}
@@ -388,9 +382,7 @@ func TestSQLiteSwap_tablesMayReferToEachOther(t *testing.T) {
 	p := readmodel.Projection{Name: "ring", Version: "v1", Tables: []string{"first", "second"}, Schema: []string{
 		`create table first (campaign_id text primary key references second (campaign_id) deferrable initially deferred)`,
 		`create table second (campaign_id text primary key references first (campaign_id))`}}
-	if err := f.Install(f.Ctx, []readmodel.Projection{p}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, f.Install(f.Ctx, []readmodel.Projection{p}))
 	f.AppendN("a", 1)
 	f.Drain()
 	c, err := f.OpenScratch(f.Ctx, []readmodel.ScratchTables{{Projection: p.Name, Tables: p.Tables, Schema: p.Schema}})
@@ -413,9 +405,7 @@ func TestSQLiteSwap_tablesMayReferToEachOther(t *testing.T) {
 	for _, tables := range [][]string{{"first", "second"}, {"second", "first"}} {
 		plan.Projections = []readmodel.SwapProjection{{Name: "ring", Tables: tables, Seq: 1, State: outbox.CursorLive}}
 		f.MustSwap(c, plan)
-		if err := c.Clear(f.Ctx, "a", tables...); err != nil {
-			t.Fatal(err)
-		}
+		must(t, c.Clear(f.Ctx, "a", tables...))
 		if _, _, err := c.LoadLive(f.Ctx, "a", tables...); err != nil {
 			t.Fatal(err)
 		}

@@ -79,11 +79,11 @@ func TestTravel_drawsRowsAsAGraph(t *testing.T) {
 func TestTravel_boundsAGraph(t *testing.T) {
 	t.Parallel()
 	b, tr := open(t, timetravel.Config{}, roads)
-	const towns = 1200
-	for i := range towns {
-		b.MustAppend(t, enginetest.EventOf("c", "founded", fmt.Sprintf(`{"id":%d,"name":"t"}`, i)), enginetest.EventOf("c", "built", fmt.Sprintf(`{"a":%d,"b":%d}`, i, max(0, i-1))))
+	var events []outbox.Event
+	for i := range outbox.GraphRows + 200 {
+		events = append(events, enginetest.EventOf("c", "founded", fmt.Sprintf(`{"id":%d,"name":"t"}`, i)), enginetest.EventOf("c", "built", fmt.Sprintf(`{"a":%d,"b":%d}`, i, max(0, i-1))))
 	}
-	b.MustAppend(t, enginetest.EventOf("c", "founded", `{"id":240,"name":"new"}`))
+	b.MustAppend(t, append(events, enginetest.EventOf("c", "founded", `{"id":240,"name":"new"}`))...)
 	b.Drain(t)
 	m, nodes, _ := graphOf(t, tr, 2*240)
 	if len(m.Nodes) != outbox.MaxGraphNodes || m.NodesTotal != 240 || len(m.Edges) != outbox.MaxGraphNodes-1 || m.EdgesTotal != 240 || nodes[0] != `180 "t"` {
@@ -99,13 +99,14 @@ func TestTravel_boundsAGraph(t *testing.T) {
 func TestTravel_drawsTheEdgesOfALargeGraph(t *testing.T) {
 	t.Parallel()
 	b, tr := open(t, timetravel.Config{}, roads)
+	var events []outbox.Event
 	for i := range 200 {
-		b.MustAppend(t, enginetest.EventOf("c", "founded", fmt.Sprintf(`{"id":%d,"name":"t"}`, i)))
+		events = append(events, enginetest.EventOf("c", "founded", fmt.Sprintf(`{"id":%d,"name":"t"}`, i)))
 	}
 	for i := range 100 {
-		b.MustAppend(t, enginetest.EventOf("c", "built", fmt.Sprintf(`{"a":%d,"b":%d}`, i, 100+i)))
+		events = append(events, enginetest.EventOf("c", "built", fmt.Sprintf(`{"a":%d,"b":%d}`, i, 100+i)))
 	}
-	b.MustAppend(t, enginetest.EventOf("c", "founded", `{"id":200,"name":"alone"}`))
+	b.MustAppend(t, append(events, enginetest.EventOf("c", "founded", `{"id":200,"name":"alone"}`))...)
 	b.Drain(t)
 	if m, _, edges := graphOf(t, tr, 0); len(m.Nodes) != outbox.MaxGraphNodes || len(edges) != 29 || m.EdgesTotal != 100 {
 		t.Errorf("%d nodes and %d of %d edges are drawn: %v", len(m.Nodes), len(edges), m.EdgesTotal, edges)

@@ -419,9 +419,9 @@ func TestTravel_isOneReplayForManyReaders(t *testing.T) {
 	b.MustAppend(t, random(r, "c", 300)...)
 	b.Drain(t)
 	var all sync.WaitGroup
-	for i := range 40 {
+	for i := range 12 {
 		all.Go(func() {
-			for seq := range int64(20) {
+			for seq := range int64(6) {
 				m, err := tr.At(t.Context(), outbox.ModelQuery{CampaignID: "c", Seq: 1 + (seq*37+int64(i)*11)%300}, wait)
 				if err != nil || len(m.Tables) != 3 {
 					t.Errorf("reader %d: %v", i, err)
