@@ -125,7 +125,7 @@ func TestReplay_leavesWhatWasPausedMeanwhilePaused(t *testing.T) {
 	b.MustBeSound(t)
 }
 
-func TestReplay_missesNoEventWhoseSkipIsTakenBackMeanwhile(t *testing.T) {
+func TestReplay_missesNothingAppliedOrUnskippedBesideIt(t *testing.T) {
 	t.Parallel()
 	b := enginetest.Open(t, enginetest.Define(t, enginetest.Trail, enginetest.Accounts), enginetest.MaxAttempts(1))
 	b.MustAppend(t, enginetest.Opened("a", 1))
@@ -148,6 +148,19 @@ func TestReplay_missesNoEventWhoseSkipIsTakenBackMeanwhile(t *testing.T) {
 	if seqs := enginetest.Column[int](t, b.ProjectionsDB, `select seq from trail order by place`); len(seqs) != 3 {
 		t.Errorf("the trail has events %v, want all three", seqs)
 	}
+	must(t, b.Runs.EndLeases(t.Context(), ""))
+	b.MustPause(t, "trail", "a")
+	b.MustAppend(t, enginetest.Noted("a"))
+	b.Drain(t)
+	b.MustResume(t, "trail", "a")
+	p, err = b.RunWorker.CatchUp(t.Context(), "a", "trail", func() {
+		b.MustAppend(t, enginetest.Noted("a"))
+		b.Drain(t)
+	})
+	if err != nil || p.Error != "" || p.Seq != 5 {
+		t.Fatalf("%+v (%v)", p, err)
+	}
+	b.MustHaveCursors(t, "a trail 5 live")
 	b.MustBeSound(t)
 }
 

@@ -496,7 +496,9 @@ func TestRuns_cancelKeepsTheOldRows(t *testing.T) {
 		})
 		return false
 	}
-	must(t, only(w.Step(t.Context())))
+	ctx, stop := context.WithTimeout(t.Context(), storetest.Patience)
+	defer stop()
+	must(t, only(w.Step(ctx)))
 	if ended := b.MustReadRun(t, run.ID); ended.Status != outbox.RunCancelled || ended.Events.Done == ended.Events.Total {
 		t.Errorf("run %+v", ended)
 	}
