@@ -129,15 +129,7 @@ func TestFeed_skipsNothingBeforeAHugeEvent(t *testing.T) {
 		}
 		return events, nil
 	})
-	var got []int64
-	for position, more := int64(0), true; more; {
-		events, end, again, err := feed.After(t.Context(), position)
-		if err != nil {
-			t.Fatal(err)
-		}
-		got, position, more = append(got, events...), end, again
-	}
-	if !slices.Equal(got, []int64{1, 2, 3}) {
+	if got := readAll(t, feed); !slices.Equal(got, []int64{1, 2, 3}) {
 		t.Errorf("of events 1 to 3 it told %v", got)
 	}
 }
@@ -155,15 +147,7 @@ func TestFeed_crossesAHoleInOneRead(t *testing.T) {
 		}
 		return events, nil
 	})
-	var got []int64
-	for position, more := int64(0), true; more; {
-		events, end, again, err := feed.After(t.Context(), position)
-		if err != nil {
-			t.Fatal(err)
-		}
-		got, position, more = append(got, events...), end, again
-	}
-	if !slices.Equal(got, []int64{1, 2, 300_500, 300_501}) || reads.Load() > 3 {
+	if got := readAll(t, feed); !slices.Equal(got, []int64{1, 2, 300_500, 300_501}) || reads.Load() > 3 {
 		t.Errorf("it told %v in %d reads", got, reads.Load())
 	}
 }
@@ -182,4 +166,15 @@ func TestFeed_keepsLittleOfLargeEvents(t *testing.T) {
 	if kept := feed.Kept(); kept > 64<<20 {
 		t.Errorf("%d bytes are kept", kept)
 	}
+}
+
+// readAll is every position that a feed tells.
+func readAll(t *testing.T, feed publishing.Feed) (got []int64) {
+	t.Helper()
+	for position, more := int64(0), true; more; {
+		events, end, again, err := feed.After(t.Context(), position)
+		must(t, err)
+		got, position, more = append(got, events...), end, again
+	}
+	return got
 }
