@@ -35,7 +35,9 @@ func open(tb testing.TB, change ...func(*store.Options)) *fixture {
 }
 
 func on(s *storetest.Fixture) *fixture {
-	return &fixture{Fixture: s, progress: publishing.NewProgress(s.Store)}
+	f := &fixture{Fixture: s, progress: publishing.NewProgress(s.Store)}
+	f.progress.LookAtATenth()
+	return f
 }
 
 // beside opens a second store on the same databases, as another process would.

@@ -14,13 +14,6 @@ import (
 )
 
 const (
-	// lagWindow is how many events after a subscription's position are examined to count its lag.
-	lagWindow = 10_000
-	// lagLooks is how many events are examined for all subscriptions of one answer. If
-	// subscriptions are at distant positions, fewer than lagWindow are examined for each, but at
-	// least lagLeast.
-	lagLooks = 30_000
-	lagLeast = 500
 	// envelopesAtOnce is how many events one statement reads.
 	envelopesAtOnce = 2000
 )
@@ -230,13 +223,13 @@ from (
   limit $3
 ) as e`
 
-// countAll counts the events after a position, up to lagWindow.
+// countAll counts the events after a position, up to the lag's window.
 func (t *tx) countAll(after, head int64) (w waiting, err error) {
-	if _, err = t.One([]any{&w.events}, countEvents, after+1, head, int64(lagWindow+1)); err != nil {
+	if _, err = t.One([]any{&w.events}, countEvents, after+1, head, t.looks.window+1); err != nil {
 		return w, err
 	}
-	if w.capped = w.events > lagWindow; w.capped {
-		w.events = lagWindow
+	if w.capped = w.events > t.looks.window; w.capped {
+		w.events = t.looks.window
 	}
 	_, w.oldest.Int64, w.oldest.Valid, err = t.firstFrom(after + 1)
 	return w, err
@@ -264,7 +257,7 @@ func (t *tx) countChosen(subs []*lagging, head int64) error {
 	if err := sortMatches(subs); err != nil {
 		return err
 	}
-	window := windowFor(subs, head)
+	window := t.looks.windowFor(subs, head)
 	known := make([]selection, len(subs))
 	for len(subs) > 0 {
 		active, next := []*lagging(nil), subs
@@ -327,15 +320,15 @@ func sortMatches(subs []*lagging) error {
 
 // windowFor returns how many events to examine for each of the subscriptions, which are sorted by
 // position.
-func windowFor(subs []*lagging, head int64) int64 {
-	for window := int64(lagWindow); ; window /= 2 {
-		looks, end := int64(0), int64(0)
+func (k looks) windowFor(subs []*lagging, head int64) int64 {
+	for window := k.window; ; window /= 2 {
+		events, end := int64(0), int64(0)
 		for _, l := range subs {
 			until := min(head, l.position+window)
-			looks += max(0, until-max(l.position, end))
+			events += max(0, until-max(l.position, end))
 			end = max(end, until)
 		}
-		if looks <= lagLooks || window/2 < lagLeast {
+		if events <= k.together || window/2 < k.least {
 			return window
 		}
 	}

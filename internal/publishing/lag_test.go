@@ -141,7 +141,7 @@ from numbers`, n, nth, f.Clock.Now().UnixMicro())
 func TestPublishers_lagIsCappedAndSaysWhenItIsNotKnown(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	f.journalOf(10_010, 5000)
+	f.journalOf(1010, 500)
 	rare := outbox.Match{EventTypes: []string{"none"}}
 	for _, c := range []struct {
 		publisher string
@@ -150,9 +150,9 @@ func TestPublishers_lagIsCappedAndSaysWhenItIsNotKnown(t *testing.T) {
 		want      string
 		unknown   bool
 	}{
-		{"all", every, 0, "10000 true at least 10,000 events", false},
-		{"all-9", every, 9, "10000 true at least 10,000 events", false},
-		{"all-10", every, 10, "10000 false 10,000 events", false},
+		{"all", every, 0, "1000 true at least 1,000 events", false},
+		{"all-9", every, 9, "1000 true at least 1,000 events", false},
+		{"all-10", every, 10, "1000 false 1,000 events", false},
 		{"some", scenes, 0, "2 true at least 2 events", false},
 		{"some-10", scenes, 10, "2 false 2 events", false},
 		{"none", rare, 0, "0 true not known", true},
@@ -179,21 +179,21 @@ func TestPublishers_lagIsCappedAndSaysWhenItIsNotKnown(t *testing.T) {
 func TestPublishers_manyThatLagFarApartCostNoMoreThanSome(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	f.journalOf(60_000, 100)
+	f.journalOf(6000, 10)
 	for i := range 20 {
-		f.newSubscription(outbox.SubscriptionName{Topic: "scenes", Publisher: fmt.Sprintf("p-%02d", i)}, scenes, int64(i)*2900)
+		f.newSubscription(outbox.SubscriptionName{Topic: "scenes", Publisher: fmt.Sprintf("p-%02d", i)}, scenes, int64(i)*290)
 	}
 	all, err := f.progress.Publishers(f.Ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for i, p := range all {
-		if !p.LagCapped && p.Position+1250 < p.HeadPosition || p.LagEvents == 0 {
+		if !p.LagCapped && p.Position+125 < p.HeadPosition || p.LagEvents == 0 {
 			t.Errorf("publisher %d: %+v", i, p)
 		}
 	}
 	if far, near := all[0].LagEvents, all[19].LagEvents; far != 12 || near != 12 {
-		t.Errorf("the first has %d and the last %d events, want those of 1,250 positions each", far, near)
+		t.Errorf("the first has %d and the last %d events, want those of 125 positions each", far, near)
 	}
 }
 
@@ -267,7 +267,7 @@ func TestSample_ofPublishersOnlyWhenOneChanged(t *testing.T) {
 func TestHistory_keepsThatALagWasNotKnown(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	f.journalOf(10_001, 20_000)
+	f.journalOf(1001, 2000)
 	f.newSubscription(archive, scenes, 0)
 	f.sample()
 	points := f.publisherHistory(archive, outbox.RangeHour)

@@ -70,7 +70,7 @@ func (pr *Progress) Register(ctx context.Context, subs []outbox.PublisherDefinit
 	// Positions below the last one may be allocated and not visible yet. A subscription that begins
 	// after the last one must not begin before them.
 	err := pr.core.Journal().WriteFrom(ctx, sqldb.BeginSettled, func(core *store.Tx) error {
-		t := &tx{core}
+		t := pr.in(core)
 		now := pr.core.Now()
 		head, err := t.HeadPosition()
 		if err != nil {

@@ -21,6 +21,7 @@ import (
 type Progress struct {
 	core    *store.Store
 	subs    store.Snapshot[[]outbox.Publisher]
+	looks   looks
 	sampled atomic.Int64 // the minute for which this process has sampled the subscriptions
 
 	mu   sync.Mutex
@@ -29,7 +30,7 @@ type Progress struct {
 
 // NewProgress must be called once per store, before the store is used.
 func NewProgress(core *store.Store) *Progress {
-	pr := &Progress{core: core, sent: map[outbox.SubscriptionName]int64{}}
+	pr := &Progress{core: core, looks: looks{window: 10_000, together: 30_000, least: 500, seek: 100_000}, sent: map[outbox.SubscriptionName]int64{}}
 	core.OnChange(pr.subs.Forget)
 	core.OnSample(pr.sample)
 	core.OnEndLeases(pr.endLeases)
@@ -38,19 +39,33 @@ func NewProgress(core *store.Store) *Progress {
 }
 
 // tx is a transaction on the journal.
-type tx struct{ *store.Tx }
+type tx struct {
+	*store.Tx
+	looks looks
+}
+
+// looks says how many events are examined for a count.
+type looks struct {
+	// window is how many after a subscription's position are examined to count its lag, and together
+	// how many for all subscriptions of one answer: if they are at distant positions, fewer than the
+	// window are examined for each, but no fewer than least.
+	window, together, least int64
+	seek                    int64 // for what a seek repeats or skips
+}
+
+func (pr *Progress) in(t *store.Tx) *tx { return &tx{t, pr.looks} }
 
 func (pr *Progress) read(ctx context.Context, fn func(*tx) error) error {
-	return pr.core.Journal().Read(ctx, func(t *store.Tx) error { return fn(&tx{t}) })
+	return pr.core.Journal().Read(ctx, func(t *store.Tx) error { return fn(pr.in(t)) })
 }
 
 func (pr *Progress) write(ctx context.Context, fn func(*tx) error) error {
-	return pr.core.Journal().Write(ctx, func(t *store.Tx) error { return fn(&tx{t}) })
+	return pr.core.Journal().Write(ctx, func(t *store.Tx) error { return fn(pr.in(t)) })
 }
 
 // perform is store.Perform with a transaction of this package.
 func perform[R any](ctx context.Context, pr *Progress, a *store.Change, change func(*tx, int64) (R, error)) (R, error) {
-	return store.Perform(ctx, pr.core, a, func(t *store.Tx, now int64) (R, error) { return change(&tx{t}, now) })
+	return store.Perform(ctx, pr.core, a, func(t *store.Tx, now int64) (R, error) { return change(pr.in(t), now) })
 }
 
 // delivered records that an event was delivered.

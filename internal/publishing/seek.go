@@ -10,9 +10,6 @@ import (
 	"github.com/outboxweb/outboxweb/internal/store"
 )
 
-// seekLooks is how many events are examined to count those that a seek repeats or skips.
-const seekLooks = 100_000
-
 // Seek moves a subscription's position, whatever its status, which does not change. A batch in
 // flight cannot move the position any more, though it may still be delivered. Errors of the
 // formerly next event are cleared. seen is what the operator was shown; if many more events would
@@ -162,12 +159,12 @@ func (t *tx) positionBefore(when time.Time, head int64) (int64, error) {
 // that not all of them were examined.
 func (t *tx) countSelected(m outbox.Match, after, upTo int64) (n int64, capped bool, err error) {
 	if m.All() {
-		_, err = t.One([]any{&n}, countEvents, after+1, upTo, int64(seekLooks+1))
-		return min(n, seekLooks), n > seekLooks, err
+		_, err = t.One([]any{&n}, countEvents, after+1, upTo, t.looks.seek+1)
+		return min(n, t.looks.seek), n > t.looks.seek, err
 	}
-	looked := 0
+	looked := int64(0)
 	err = t.envelopes(after, upTo, func(e *outbox.Event) bool {
-		if looked == seekLooks {
+		if looked == t.looks.seek {
 			capped = true
 			return false
 		}

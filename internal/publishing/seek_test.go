@@ -166,18 +166,18 @@ func TestSeek_isNotUndoneByABatchInFlight(t *testing.T) {
 func TestSeek_countsNoFurtherThanACap(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	f.journalOf(100_010, 50_000)
+	f.journalOf(10_010, 5000)
 	f.newSubscription(archive, scenes, 0)
 	other := f.newSubscription(outbox.SubscriptionName{Topic: "all", Publisher: "a"}, every, 5)
 	o := ana("old")
 	o.Confirm = "skip 2 events"
 	_, err := f.progress.Seek(f.Ctx, o, archive, outbox.SeekTarget{Head: true}, nil)
 	refused(t, err, outbox.ErrInvalid, "at least 2 events", "type: skip over 2 events")
-	seek, err := f.progress.PreviewSeek(f.Ctx, archive, toPosition(100_000))
+	seek, err := f.progress.PreviewSeek(f.Ctx, archive, toPosition(10_000))
 	if err != nil || seek.Capped || seek.Skips != 2 {
 		t.Errorf("to the cap: %+v, %v", seek, err)
 	}
-	if seek, err = f.progress.PreviewSeek(f.Ctx, other, outbox.SeekTarget{Head: true}); err != nil || !seek.Capped || seek.Skips != 100_000 {
+	if seek, err = f.progress.PreviewSeek(f.Ctx, other, outbox.SeekTarget{Head: true}); err != nil || !seek.Capped || seek.Skips != 10_000 {
 		t.Errorf("of all: %+v, %v", seek, err)
 	}
 	o.Confirm = outbox.ActionPublisherSeek.Phrase(outbox.Reach{Seek: seek})
