@@ -19,6 +19,9 @@ func (w *Worker) RestoreTables(ctx context.Context) error {
 	return err
 }
 
+// WaitForOwed sets how long a check waits for a run of each projection that is behind.
+func (rs *Runs) WaitForOwed(d time.Duration) { rs.owedWait = d }
+
 // Started is signalled when a caller of this process started, resumed or cancelled a run.
 func (rs *Runs) Started() <-chan struct{} { return rs.started }
 

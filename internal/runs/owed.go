@@ -15,11 +15,8 @@ import (
 	"github.com/outboxweb/outboxweb/internal/store"
 )
 
-// checkBehind checks again every owedPoll, for at most owedWait.
-const (
-	owedPoll = 100 * time.Millisecond
-	owedWait = 5 * time.Second
-)
+// owedPoll is how often checkBehind looks again.
+const owedPoll = 100 * time.Millisecond
 
 // behindCursor is a projection that was resumed at an event before a campaign's watermark, or that was
 // not loaded while the campaign advanced, and that gets no events until a replay has caught it up.
@@ -308,7 +305,7 @@ func (rs *Runs) behindAlone(ctx context.Context) (found []behindCursor, err erro
 // moment, so only persistent findings count.
 func (rs *Runs) checkBehind(ctx context.Context, report *outbox.CheckReport) error {
 	found, err := rs.behindAlone(ctx)
-	deadline := time.NewTimer(owedWait)
+	deadline := time.NewTimer(rs.owedWait)
 	defer deadline.Stop()
 	poll := time.NewTicker(owedPoll)
 	defer poll.Stop()

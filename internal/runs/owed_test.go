@@ -407,6 +407,7 @@ func TestReconcile_catchesUpAProjectionThatNoRunDoes(t *testing.T) {
 	b.MustAppend(t, enginetest.Notes("a", 2)...)
 	b.Drain(t)
 	enginetest.MustExec(t, b.ProjectionsDB, `update projection_cursors set state = 'behind', paused_by = '', paused_at = null`)
+	b.Runs.WaitForOwed(0) // for a process that died nothing comes
 	if found := behindOf(t, b); len(found) != 1 || !strings.HasPrefix(found[0], "a: ") || !strings.Contains(found[0], `projection "tally"`) {
 		t.Errorf("check found %q", found)
 	}

@@ -22,13 +22,15 @@ import (
 type Runs struct {
 	core    *store.Store
 	started loop.Signal // raised when a caller of this process started, resumed or cancelled a run
+	// owedWait is how long a check waits for a run of each projection that is behind.
+	owedWait time.Duration
 }
 
 // New must be called once per store, before the store is used. From then on summaries include held
 // projections, a check reports projections that no run catches up, and a reconcile starts owed
 // replays.
 func New(core *store.Store) *Runs {
-	rs := &Runs{core: core, started: loop.NewSignal(workerLoops)}
+	rs := &Runs{core: core, started: loop.NewSignal(workerLoops), owedWait: 5 * time.Second}
 	core.OnSummary(rs.prepareHeld)
 	core.OnCheck("projections that are behind", rs.checkBehind)
 	core.OnReconcile(rs.startOwed)
