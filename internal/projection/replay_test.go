@@ -15,9 +15,9 @@ import (
 	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
-// TestMain runs the tests twice. Only tests that use newReplay differ the second time.
+// TestMain runs the tests twice, in a short form the second time only those that use newReplay.
 func TestMain(m *testing.M) {
-	os.Exit(dbtest.Main(m, ".", func(p dbtest.Pair) error {
+	os.Exit(dbtest.Main(m, "^Test(Postgres|Builtin|Traces|Compare|Difference|Digests|Apply_refuses)", func(p dbtest.Pair) error {
 		if !dbtest.Postgres() {
 			return nil // a Scratch is in memory
 		}

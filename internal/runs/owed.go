@@ -15,7 +15,7 @@ import (
 	"github.com/outboxweb/outboxweb/internal/store"
 )
 
-// owedPoll is how often checkBehind looks again.
+// owedPoll is the interval at which checkBehind reads again.
 const owedPoll = 100 * time.Millisecond
 
 // behindCursor is a projection that was resumed at an event before a campaign's watermark, or that was
