@@ -44,9 +44,7 @@ func exported(t *testing.T, dir string) []string {
 				}
 			}
 			var text bytes.Buffer
-			if err := printer.Fprint(&text, set, decl); err != nil {
-				t.Fatal(err)
-			}
+			must(t, printer.Fprint(&text, set, decl))
 			all = append(all, "package "+file.Name.Name+": "+strings.Join(strings.Fields(text.String()), " "))
 		}
 	}
@@ -61,9 +59,7 @@ func TestAPI_isTheAcceptedOne(t *testing.T) {
 	now := slices.Concat(exported(t, "."), exported(t, "intake"))
 	const accepted = "api.txt"
 	if *update {
-		if err := os.WriteFile(accepted, []byte(strings.Join(now, "\n")+"\n"), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(accepted, []byte(strings.Join(now, "\n")+"\n"), 0o644))
 	}
 	text, err := os.ReadFile(accepted)
 	if err != nil {

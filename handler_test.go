@@ -28,9 +28,7 @@ func TestHandler_worksBelowAnyMount(t *testing.T) {
 	t.Parallel()
 	e := open(t)
 	const odd = "o/1 ä%2F"
-	if _, err := e.Append(t.Context(), placed(odd, "tea")); err != nil {
-		t.Fatal(err)
-	}
+	must(t, only(e.Append(t.Context(), placed(odd, "tea"))))
 	const base = "/admin/outbox"
 	console := e.Handler(byUser)
 	kept, stripped, nested, both := http.NewServeMux(), http.NewServeMux(), chi.NewRouter(), chi.NewRouter()
@@ -110,9 +108,7 @@ func issuer(t *testing.T) (sign func(claims map[string]any) string, keys string)
 		t.Fatal(err)
 	}
 	keys = filepath.Join(t.TempDir(), "keys.json")
-	if err := os.WriteFile(keys, set, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(keys, set, 0o600))
 	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.ES256, Key: jose.JSONWebKey{Key: key, KeyID: "k"}}, nil)
 	if err != nil {
 		t.Fatal(err)

@@ -15,53 +15,35 @@ import (
 func TestRun_refusesToRunTwiceAtATime(t *testing.T) {
 	t.Parallel()
 	e := open(t)
-	if err := e.Project(orders()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, e.Project(orders()))
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	ran := make(chan error, 1)
 	go func() { ran <- e.Run(ctx) }()
-	if _, err := e.Append(t.Context(), placed("o-1", "tea")); err != nil {
-		t.Fatal(err)
-	}
-	if err := e.WaitApplied(wait(t), "o-1", 1); err != nil {
-		t.Fatal(err)
-	}
+	must(t, only(e.Append(t.Context(), placed("o-1", "tea"))))
+	must(t, e.WaitApplied(wait(t), "o-1", 1))
 	second, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
 	if err := e.Run(second); !errors.Is(err, outboxweb.ErrSetup) || !strings.Contains(err.Error(), "already running") {
 		t.Errorf("a second Run: %v, want ErrSetup", err)
 	}
 	stop()
-	if err := <-ran; err != nil {
-		t.Fatal(err)
-	}
+	must(t, <-ran)
 
 	again, stop := context.WithCancel(t.Context())
 	defer stop()
 	go func() { ran <- e.Run(again) }()
-	if _, err := e.Append(t.Context(), placed("o-2", "tea")); err != nil {
-		t.Fatal(err)
-	}
+	must(t, only(e.Append(t.Context(), placed("o-2", "tea"))))
 	if err := e.WaitApplied(wait(t), "o-2", 1); err != nil {
 		t.Errorf("Run after Run: %v", err)
 	}
 	stop()
-	if err := <-ran; err != nil {
-		t.Fatal(err)
-	}
+	must(t, <-ran)
 
 	go func() { ran <- e.Run(t.Context()) }()
-	if _, err := e.Append(t.Context(), placed("o-3", "tea")); err != nil {
-		t.Fatal(err)
-	}
-	if err := e.WaitApplied(wait(t), "o-3", 1); err != nil {
-		t.Fatal(err)
-	}
-	if err := e.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, only(e.Append(t.Context(), placed("o-3", "tea"))))
+	must(t, e.WaitApplied(wait(t), "o-3", 1))
+	must(t, e.Close())
 	if err := <-ran; err != nil {
 		t.Errorf("Run that Close has ended: %v", err)
 	}

@@ -90,17 +90,13 @@ func placed(campaign, item string) outboxweb.Event {
 func TestEngine_appliesWhatIsAppended(t *testing.T) {
 	t.Parallel()
 	e := open(t)
-	if err := e.Project(orders()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, e.Project(orders()))
 	run(t, e)
 	got, err := e.Append(t.Context(), placed("o-1", "tea"), outboxweb.Event{CampaignID: "o-1", EventType: "order.paid", Payload: json.RawMessage(`{}`)})
 	if err != nil || len(got) != 2 || got[1].Seq != 2 || got[1].Position <= got[0].Position {
 		t.Fatalf("appended %+v, %v", got, err)
 	}
-	if err := e.WaitApplied(wait(t), "o-1", 2); err != nil {
-		t.Fatal(err)
-	}
+	must(t, e.WaitApplied(wait(t), "o-1", 2))
 	again, err := e.Append(t.Context(), placed("o-1", "tea"))
 	if err != nil || !again[0].Existed || again[0].Seq != 1 {
 		t.Errorf("the same event again: %+v, %v", again, err)
@@ -206,9 +202,7 @@ func (b browser) ask(method, path, user string, header map[string]string, body s
 func TestHandler_keepsItsRulesInsideAHost(t *testing.T) {
 	t.Parallel()
 	e := open(t)
-	if err := e.Project(orders()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, e.Project(orders()))
 	b := serve(t, e)
 	run(t, e)
 	if _, err := e.Append(t.Context(), placed("o-1", "")); err != nil { // it is dead at once
@@ -262,9 +256,7 @@ func TestHandler_rehearsesFilesOnly(t *testing.T) {
 	t.Parallel()
 	failing := func(t *testing.T, dirs ...string) browser {
 		e := open(t, func(c *outboxweb.Config) { c.Projections = dirs })
-		if err := e.Project(orders()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, e.Project(orders()))
 		b := serve(t, e)
 		run(t, e)
 		_, err := e.Append(t.Context(), placed("o-1", ""), outboxweb.Event{CampaignID: "o-2", EventType: "note.added", Payload: json.RawMessage(`{}`)})
@@ -285,17 +277,13 @@ create table notes (campaign_id text primary key, text text not null);
 -- on: note.added
 insert into notes (campaign_id, text) values (:campaign_id, :payload.text);
 `
-	if err := os.WriteFile(dir+"/notes.sql", []byte(notes), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(dir+"/notes.sql", []byte(notes), 0o600))
 	groups := func(b browser) (inGo, inFile string) {
 		_, text, _ := b.ask("GET", "/admin/outbox/api/v1/failures/groups", "vera", nil, "")
 		var v struct {
 			Groups []struct{ Fingerprint string } `json:"items"`
 		}
-		if err := json.Unmarshal([]byte(text), &v); err != nil {
-			t.Fatal(err)
-		}
+		must(t, json.Unmarshal([]byte(text), &v))
 		for _, g := range v.Groups {
 			if strings.Contains(g.Fingerprint, "projection orders (") {
 				inGo = url.QueryEscape(g.Fingerprint)
@@ -382,9 +370,7 @@ func TestProject_givesEachFunctionItsOwnEvent(t *testing.T) {
 	}
 	delivered := make(chan string, 2)
 	for _, name := range []string{"first", "second"} {
-		if err := e.Project(keeping(name)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, e.Project(keeping(name)))
 		if err := e.Publish(outboxweb.Topic{Name: name, EventTypes: []string{"*"}}, "p", outboxweb.PublisherFunc(func(_ context.Context, events []outboxweb.Event) error {
 			delivered <- string(events[0].Payload)
 			copy(events[0].Payload, `{"item":"poison"}`)
@@ -394,12 +380,8 @@ func TestProject_givesEachFunctionItsOwnEvent(t *testing.T) {
 		}
 	}
 	run(t, e)
-	if _, err := e.Append(t.Context(), placed("o-1", "camomile")); err != nil {
-		t.Fatal(err)
-	}
-	if err := e.WaitApplied(wait(t), "o-1", 1); err != nil {
-		t.Fatal(err)
-	}
+	must(t, only(e.Append(t.Context(), placed("o-1", "camomile"))))
+	must(t, e.WaitApplied(wait(t), "o-1", 1))
 	want := `{"item":"camomile"}`
 	for range 2 {
 		if got := <-delivered; got != want {
@@ -463,9 +445,7 @@ func TestEngine_findsTheEventThatAPublisherFailsAt(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, campaign := range []string{"o-1", "o-2", "o-3", "o-4"} {
-				if _, err := e.Append(t.Context(), placed(campaign, "tea")); err != nil {
-					t.Fatal(err)
-				}
+				must(t, only(e.Append(t.Context(), placed(campaign, "tea"))))
 			}
 			run(t, e)
 			h := e.Handler(func(*http.Request) (outboxweb.Operator, error) {
@@ -580,9 +560,7 @@ func TestEngine_appendsOnACondition(t *testing.T) {
 			outboxweb.Event{CampaignID: campaign, EventType: "name.taken", Payload: json.RawMessage(`{}`), Tags: map[string]string{"name": "ana"}})
 		return err
 	}
-	if err := take("user-1"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, take("user-1"))
 	if err := take("user-2"); !errors.Is(err, outboxweb.ErrConflict) {
 		t.Errorf("the second one to take the name: %v, want ErrConflict", err)
 	}
@@ -590,3 +568,14 @@ func TestEngine_appendsOnACondition(t *testing.T) {
 		t.Errorf("read %+v, %v, want the event of user-1", read, err)
 	}
 }
+
+// must ends a test at an error.
+func must(tb testing.TB, err error) {
+	tb.Helper()
+	if err != nil {
+		tb.Fatal(err)
+	}
+}
+
+// only is the error of a call whose answer does not matter.
+func only[T any](_ T, err error) error { return err }

@@ -28,9 +28,7 @@ func TestEngine_movesWhatItsSourceHas(t *testing.T) {
 		t.Fatal(err)
 	}
 	first := map[string]string{"sqlite": "pragma journal_mode = wal;", "postgres": "create schema journal;"}[dialect]
-	if _, err := db.Exec(first + schema); err != nil {
-		t.Fatal(err)
-	}
+	must(t, only(db.Exec(first+schema)))
 	write := func(campaign, payload string) *sql.Tx {
 		tx, err := db.Begin()
 		if err == nil {
@@ -45,16 +43,10 @@ func TestEngine_movesWhatItsSourceHas(t *testing.T) {
 		c.Sources = map[string]outboxweb.Source{"shop": {URL: url}}
 		c.MaxPayload = 1 << 20
 	})
-	if err := e.Project(orders()); err != nil {
-		t.Fatal(err)
-	}
-	if err := write("o-1", `{"item":"tea"}`).Rollback(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, e.Project(orders()))
+	must(t, write("o-1", `{"item":"tea"}`).Rollback())
 	for campaign, item := range map[string]string{"o-2": "tea", "o-3": strings.Repeat("tea ", 100_000)} {
-		if err := write(campaign, `{"item":"`+item+`"}`).Commit(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, write(campaign, `{"item":"`+item+`"}`).Commit())
 	}
 	run(t, e)
 	for _, campaign := range []string{"o-2", "o-3"} {

@@ -123,13 +123,9 @@ func startFailover(t *testing.T, through func(url string, s *pgtest.Server) stri
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { e.Close() })
-		if err := e.Project(orders()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, e.Project(orders()))
 		for i, sink := range f.sinks {
-			if err := e.Publish(outboxweb.Topic{Name: "all", EventTypes: []string{"*"}, PollInterval: 100 * time.Millisecond}, fmt.Sprintf("sink-%d", i), sink); err != nil {
-				t.Fatal(err)
-			}
+			must(t, e.Publish(outboxweb.Topic{Name: "all", EventTypes: []string{"*"}, PollInterval: 100 * time.Millisecond}, fmt.Sprintf("sink-%d", i), sink))
 		}
 		console := e.Handler(nil)
 		run(t, e)
@@ -287,9 +283,7 @@ func mustRestart(t *testing.T, how func(context.Context) error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	if err := how(ctx); err != nil {
-		t.Fatal(err)
-	}
+	must(t, how(ctx))
 }
 
 // verify judges what the instances say after a fail-over.
@@ -358,9 +352,7 @@ func TestPostgresEngine_reconcilesProjectionsThatWentBack(t *testing.T) {
 	mustRestart(t, f.projections.GoBack)
 	applied := dbtest.Open(t, dbtest.InSchema(f.projections.URL("postgres"), "projections"))
 	storetest.Eventually(t, "the events are applied again", func() (done bool) {
-		if err := applied.QueryRow(`select count(*) = 3 from orders where state = 'sent'`).Scan(&done); err != nil {
-			t.Fatal(err)
-		}
+		must(t, applied.QueryRow(`select count(*) = 3 from orders where state = 'sent'`).Scan(&done))
 		return done
 	})
 	if f.faults(0, "projections")+f.faults(1, "projections") == 0 {

@@ -399,7 +399,7 @@ func TestRelay_obeysTheDestination(t *testing.T) {
 func TestRelay_sharesReads(t *testing.T) {
 	t.Parallel()
 	f := open(t, live)
-	const events = 10_000
+	const events = 3000
 	f.appendAll(notes("c-1", events)...)
 	r := receivers{}
 	var subs []destination.Subscription
