@@ -2,7 +2,6 @@ package publishing_test
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -19,8 +18,7 @@ import (
 )
 
 // BenchmarkFanOut delivers a whole journal to five files at a time, each
-// synced after every batch, and beside it measures what writing the same lines
-// in the same batches costs without anything else. Run it with
+// synced after every batch. Run it with
 //
 //	go test ./internal/publishing -run '^$' -bench FanOut -benchtime 3x -db sqlite
 func BenchmarkFanOut(b *testing.B) {
@@ -34,7 +32,6 @@ func fanOut(b *testing.B, j corpus.Journal) {
 	journal.appendAll(events...)
 	for b.Loop() {
 		dir := b.TempDir()
-		bare := writeBare(b, journal, dir, publishers)
 		text := "everything:\n  match: {event_types: [\"*\"]}\n  publishers:\n"
 		topic := filepath.Base(filepath.Dir(dir)) + filepath.Base(dir)
 		for i := range publishers {
@@ -67,54 +64,7 @@ func fanOut(b *testing.B, j corpus.Journal) {
 		<-ended
 		each := float64(len(events)) / slowest
 		b.ReportMetric(each, "events/s/pair")
-		b.ReportMetric(float64(len(events)*publishers)/slowest/bare, "of-bare")
+
 		b.ReportMetric(counted(b, c.Metrics.PublisherReads), "reads")
 	}
-}
-
-// writeBare writes the events as CloudEvents to files, one after the other, in batches that are
-// synced, and returns the rate per second.
-func writeBare(b *testing.B, journal *fixture, dir string, files int) float64 {
-	b.Helper()
-	var lines [][]byte
-	for after := int64(0); ; {
-		events, err := journal.EventsFrom(context.Background(), after, 1000)
-		if err != nil {
-			b.Fatal(err)
-		}
-		if len(events) == 0 {
-			break
-		}
-		after = events[len(events)-1].Position
-		for _, e := range events {
-			line, err := destination.NewEvent(e, "bench").CloudEvent()
-			if err != nil || !json.Valid(line) {
-				b.Fatal(err)
-			}
-			lines = append(lines, line)
-		}
-	}
-	began := time.Now()
-	for i := range files {
-		f, err := os.Create(filepath.Join(dir, fmt.Sprintf("bare-%d", i)))
-		if err != nil {
-			b.Fatal(err)
-		}
-		var batch []byte
-		for n, line := range lines {
-			batch = append(append(batch, line...), '\n')
-			if (n+1)%destination.DefaultBatchSize > 0 && n+1 < len(lines) {
-				continue
-			}
-			if _, err := f.Write(batch); err != nil {
-				b.Fatal(err)
-			}
-			if err := f.Sync(); err != nil {
-				b.Fatal(err)
-			}
-			batch = batch[:0]
-		}
-		f.Close()
-	}
-	return float64(len(lines)*files) / time.Since(began).Seconds()
 }
