@@ -454,36 +454,39 @@ func TestPostgresRuns_goOnAfterConnectionsWereLostAnywhere(t *testing.T) {
 	t.Parallel()
 	for _, moment := range []string{"runs.(*Runs).Claim.func1", "store.(*Store).leaseForRun.func1", "readmodel.(*Database).Apply", "readmodel.(*Scratch).Swap",
 		"store.(*Store).ReleaseForRun.func1", "runs.(*Runs).Report.func1", "runs.(*Runs).Finish.func1"} {
-		var b *enginetest.Engine
-		var armed atomic.Bool
-		b = enginetest.Open(t, enginetest.Define(t, enginetest.Trail), func(o *store.Options, _ *worker.Config) {
-			o.Now = func() time.Time {
-				if armed.Load() && enginetest.CalledFrom(moment) && armed.CompareAndSwap(true, false) {
-					b.Disconnect(t)
+		t.Run(moment, func(t *testing.T) {
+			t.Parallel()
+			var b *enginetest.Engine
+			var armed atomic.Bool
+			b = enginetest.Open(t, enginetest.Define(t, enginetest.Trail), func(o *store.Options, _ *worker.Config) {
+				o.Now = func() time.Time {
+					if armed.Load() && enginetest.CalledFrom(moment) && armed.CompareAndSwap(true, false) {
+						b.Disconnect(t)
+					}
+					return time.Now()
 				}
-				return time.Now()
+			}, enginetest.Leasing(time.Second))
+			b.MustAppend(t, append(enginetest.Notes("a", 3), enginetest.Notes("b", 3)...)...)
+			b.Drain(t)
+			b.Meddle(t, `delete from trail where place = 2`)
+			armed.Store(true)
+			run := b.MustStartRun(t, outbox.RunRequest{Kind: outbox.RunRebuild, All: true})
+			storetest.Eventually(t, "the run ends", func() bool {
+				if _, err := b.RunWorker.Step(t.Context()); err != nil && !errors.Is(err, outbox.ErrBusy) {
+					t.Error(err)
+				}
+				return !b.MustReadRun(t, run.ID).Status.Active()
+			})
+			if run = b.MustReadRun(t, run.ID); run.Status != outbox.RunCompleted || run.Counts.Failed > 0 || run.Campaigns.Done != 2 {
+				t.Errorf("run %+v", run)
 			}
-		}, enginetest.Leasing(time.Second))
-		b.MustAppend(t, append(enginetest.Notes("a", 3), enginetest.Notes("b", 3)...)...)
-		b.Drain(t)
-		b.Meddle(t, `delete from trail where place = 2`)
-		armed.Store(true)
-		run := b.MustStartRun(t, outbox.RunRequest{Kind: outbox.RunRebuild, All: true})
-		storetest.Eventually(t, "the run ends", func() bool {
-			if _, err := b.RunWorker.Step(t.Context()); err != nil && !errors.Is(err, outbox.ErrBusy) {
-				t.Errorf("%s: %v", moment, err)
+			if armed.Load() {
+				t.Error("it never came by")
 			}
-			return !b.MustReadRun(t, run.ID).Status.Active()
+			if n := enginetest.Column[int](t, b.ProjectionsDB, `select count(*) from trail`); n[0] != 6 {
+				t.Errorf("%d rows", n[0])
+			}
+			b.MustBeSound(t)
 		})
-		if run = b.MustReadRun(t, run.ID); run.Status != outbox.RunCompleted || run.Counts.Failed > 0 || run.Campaigns.Done != 2 {
-			t.Errorf("%s: run %+v", moment, run)
-		}
-		if armed.Load() {
-			t.Errorf("%s: never came by", moment)
-		}
-		if n := enginetest.Column[int](t, b.ProjectionsDB, `select count(*) from trail`); n[0] != 6 {
-			t.Errorf("%s: %d rows", moment, n[0])
-		}
-		b.MustBeSound(t)
 	}
 }
