@@ -227,7 +227,7 @@ func TestStalestCampaigns_takesTurnsWithOneMoreThanAWindow(t *testing.T) {
 		events[i] = storetest.Event(fmt.Sprintf("c%03d", i), "counted")
 	}
 	f.MustAppend(events...)
-	f.Drain()
+	f.Exec(allApplied)
 	after, verified := "", make(map[string]bool)
 	const turns = 8
 	for i := range turns {
