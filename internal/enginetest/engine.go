@@ -14,8 +14,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/outboxweb/outboxweb/internal/dbtest"
 	"github.com/outboxweb/outboxweb/internal/maintenance"
 	"github.com/outboxweb/outboxweb/internal/operations"
@@ -343,14 +341,7 @@ func (b *Engine) MustBeSound(tb testing.TB) {
 // once and in order, and no others.
 func (b *Engine) MustHaveApplied(tb testing.TB, campaign string, last int) {
 	tb.Helper()
-	want := make([]int, last)
-	for i := range want {
-		want[i] = i + 1
-	}
-	history := Column[int](tb, b.ProjectionsDB, `select seq from ledger_history where campaign_id = $1 order by id`, campaign)
-	if diff := cmp.Diff(want, history); diff != "" {
-		tb.Errorf("campaign %q was not applied as 1 to %d (-want +got):\n%s", campaign, last, diff)
-	}
+	b.MustHaveTold(tb, "ledger", campaign, last)
 	if again := Column[int](tb, b.ProjectionsDB, `select seq from ledger_applied where campaign_id = $1 and times <> 1`, campaign); len(again) > 0 {
 		tb.Errorf("campaign %q: events %v were applied more than once", campaign, again)
 	}
