@@ -7,8 +7,6 @@ import (
 	"net/http"
 	"net/url"
 	"regexp"
-	"slices"
-	"strings"
 	"testing"
 
 	"github.com/outboxweb/outboxweb/internal/outbox"
