@@ -64,6 +64,8 @@
     });
   });
 
+  document.addEventListener("htmx:afterSwap", button); // a form's answer may replace the whole page
+
   // A page that does not refresh asks for the alarm alone; one in the background only for readers
   // who want notifications.
   function watch() {
