@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"fmt"
+	"maps"
 	"net/url"
 	"regexp"
 	"slices"
@@ -68,7 +69,7 @@ const look = `new Promise(done => {
 	if (!live || live.querySelector("[data-ended], #refusal")) return done("")
 	addEventListener("htmx:afterRequest", e => setTimeout(() => done(e.detail.successful || e.detail.xhr.status === 304 ? "" : "status " + e.detail.xhr.status), 0), {once: true})
 	htmx.trigger(live, "look")
-	setTimeout(() => done("it was not read"), 10000)
+	setTimeout(() => done("it was not read"), 100000)
 })`
 
 // sees is a text as pages show it; a browser has one kind of line ending.
@@ -112,7 +113,7 @@ func openBesieged(t *testing.T, s *server) *besieged {
 		b.expect("response: " + status)
 		b.expect("status of " + status)
 	}
-	tell(b.tab, page.AddScriptToEvaluateOnNewDocument, page.AddScriptToEvaluateOnNewDocumentParams{Source: watch})
+	b.inject(watch)
 	err := chromedp.Listen(b.ctx, func(ev any) {
 		b.mu.Lock()
 		defer b.mu.Unlock()
@@ -292,13 +293,7 @@ func TestBrowser_hostileTexts(t *testing.T) {
 		}
 	}
 
-	places := slices.Sorted(func(yield func(string) bool) {
-		for path := range hostileQueries {
-			if !yield(path) {
-				return
-			}
-		}
-	})
+	places := slices.Sorted(maps.Keys(hostileQueries))
 	for i, text := range hostileAnywhere {
 		if i%step != 0 {
 			continue

@@ -3,155 +3,190 @@ package e2e
 import (
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
+
+	"github.com/chromedp/chromedp"
 )
 
-// The overview refreshes itself without moving the reader.
-func TestBrowser_overviewRefreshes(t *testing.T) {
-	t.Parallel()
-	s, _ := startSeats(t, quickDeath...)
-	const dead = 20
-	for i := range dead {
-		appendTo(t, s, "", fmt.Sprintf("poisoned-%02d", i), seats("ana", "ana", "cem"))
-	}
-	appendTo(t, s, "", "paused", seats("ana"))
-	awaitCounts(t, s, "", dead, 0, dead)
-	s.post(t, http.StatusOK, "/api/v1/campaigns/paused/pause", map[string]any{"reason": "for the test"})
+// noDesktop records what reaches the desktop that shows notifications, which is outside.
+const noDesktop = `window.told = [];
+	window.Notification = class { constructor(title, options) { window.told.push(title); window.marks = options } close() {} };
+	window.Notification.permission = "granted";
+	window.Notification.requestPermission = async () => "granted";`
 
+// An open page follows what happens, below a base path: its title, icon and notifications, the overview
+// without moving its reader, a list that is not moved while rows of it are chosen, and what became of an
+// action. A paused or hidden page rests.
+func TestBrowser_live(t *testing.T) {
+	t.Parallel()
+	s, d := startSeats(t, append(quickDeath, "--base-path", outside)...)
+	appendTo(t, s, outside, "healthy", seats("ana", "ben"))
+	awaitCounts(t, s, outside, 0, 0, 0)
 	b := openTab(t, s)
+	b.base = outside
+	b.inject(noDesktop)
+	b.alarmStarts()
+
+	const dead = 12
+	for i := 1; i < dead; i++ {
+		appendTo(t, s, outside, fmt.Sprintf("table-%02d", i), seats("ana", "ana", "cem"))
+	}
+	s.post(t, http.StatusOK, outside+"/api/v1/campaigns/healthy/pause", map[string]any{"reason": "so that rows wait"})
+	awaitCounts(t, s, outside, dead, 0, dead)
+	b.overviewFollows(dead)
+	b.chosenRowsHoldTheList()
+	b.rests()
+
+	b.open("/campaigns/table-05/events/2")
+	b.click(marked("requeue"))
+	b.await("the act is confirmed", telling(marked("flash"), "Requeued event 2 of campaign table-05"))
+	b.await("it is dead again, and no success stands above it", telling(".rowstate", "dead")+` && `+telling(".flash.warn", "It failed again"))
+
+	s.post(t, http.StatusOK, outside+"/api/v1/campaigns/healthy/resume", map[string]any{"reason": "so that all is calm"})
+	change(t, d.projections(), "delete from seats where user_id = $1 and campaign_id <> 'healthy'", "ana")
+	s.post(t, http.StatusAccepted, outside+"/api/v1/operations", map[string]any{"filter": map[string]any{}, "canary": false, "reason": "the seats are free"})
+	b.await("the trouble is over, which is told", `document.title === "Event 2 of table-05 · outboxweb" && document.querySelector("link[rel=icon]").href.endsWith("/icon.svg") && told.includes("outboxweb: no alarm any more")`)
+	b.click("[data-notify]")
+	b.await("the button says off", saying("[data-notify]", "Notifications: off"))
+	s.post(t, http.StatusAccepted, outside+"/api/v1/runs", map[string]any{"kind": "verify", "all_campaigns": true})
+	b.open("/runs/1")
+	b.await("the run has ended", `!!document.querySelector("[data-ended]")`)
+	before := value[int](b, polls)
+	b.polledTwice()
+	if n := value[int](b, polls); n != before {
+		t.Errorf("the page of a run that has ended asked %d times", n-before)
+	}
+}
+
+func (b *tab) alarmStarts() {
+	b.open("/")
+	b.await("the title has no alarm", `document.title === "Overview · outboxweb" && document.querySelector("link[rel=icon]").href.endsWith("/icon.svg")`)
+	b.click("[data-notify]")
+	b.await("the button says on", saying("[data-notify]", "Notifications: on"))
+	appendTo(b.t, b.s, b.base, "table-00", seats("ana", "ana", "cem"))
+	b.await("the title shows trouble", `document.title === "✕ 1 blocked · Overview · outboxweb" && document.querySelector("link[rel=icon]").href.endsWith("/icon-bad.svg")`)
+	b.await("a notification was sent, once", `told.filter(t => t === "outboxweb: 1 blocked").length === 1`)
+	b.await("it says of which console", `marks.tag === "outboxweb/ops/outbox" && marks.body === location.host + "/ops/outbox"`)
+	b.press("t")
+	b.await("what the browser keeps is this console's", `Object.keys(localStorage).sort().join() === ["notify", "notify-at", "notify-kind", "times"].map(name => "outboxweb /ops/outbox " + name).join()`)
+	b.open("/about")
+	b.await("a page that does not refresh shows it, too", `document.title === "✕ 1 blocked · About · outboxweb" && told.length === 0`)
+}
+
+// overviewFollows has the overview refresh itself without moving the reader or taking the focus.
+func (b *tab) overviewFollows(dead int) {
 	b.size(viewport{1280, 400}) // the page is longer than the window
 	b.open("/")
-	b.lookUntil("the overview is up to date", saying(marked("count-dead"), fmt.Sprint(dead))+" && "+saying(marked("count-pending"), fmt.Sprint(dead)))
-	first := value[string](b, `document.querySelector(".blocked li").dataset.testid`)
-	value[bool](b, `(() => {
-		window.kept = [...document.querySelectorAll(".statuses a")].at(-1)
+	b.await("the overview is up to date", saying(marked("count-dead"), fmt.Sprint(dead))+" && "+saying(marked("count-pending"), fmt.Sprint(dead)))
+	b.run(`window.kept = [...document.querySelectorAll(".statuses a")].at(-1)
 		kept.focus()
 		kept.scrollIntoView({block: "center", behavior: "instant"})
-		window.place = kept.getBoundingClientRect().top
-		return true
-	})()`)
+		window.place = kept.getBoundingClientRect().top`)
 	if scrolled := value[float64](b, "scrollY"); scrolled < 100 {
-		t.Fatalf("the page is so short that it scrolls by %v pixels only", scrolled)
+		b.t.Fatalf("the page is so short that it scrolls by %v pixels only", scrolled)
 	}
 	const asOf = `document.querySelector('[data-testid="as-of"]').dateTime`
 	looked := value[string](b, asOf)
-
 	// Seven more rows wait, four of them behind the head that was named last and is first now.
 	last := value[string](b, `[...document.querySelectorAll(".blocked li")].at(-1).dataset.testid`)
-	appendTo(t, s, "", "paused", seats("", "ben", "cem", "dee")[1:])
-	appendTo(t, s, "", last[len("campaign-"):], seats("eve", "fay", "gus", "hal"))
+	appendTo(b.t, b.s, b.base, "healthy", seats("", "", "cem", "dee", "eve")[2:])
+	appendTo(b.t, b.s, b.base, last[len("campaign-"):], seats("", "", "", "eve", "fay", "gus", "hal")[3:])
 	b.await("the counts have changed", saying(marked("count-pending"), fmt.Sprint(dead+7)))
 	b.await("the campaigns have a new order", `document.querySelector(".blocked li").dataset.testid === `+js(last))
-	if last == first {
-		t.Errorf("one campaign only is named, %s", first)
-	}
 	b.await("the time of looking moves", asOf+` > `+js(looked))
-	value[bool](b, `(document.querySelector("[data-testid=count-pending]").closest("a").focus({preventScroll: true}), true)`)
-	appendTo(t, s, "", "paused", seats("", "", "", "", "ivy")[4:])
+	b.await("nothing has moved, and the focus is kept", `window.kept?.isConnected && document.activeElement === kept && Math.abs(kept.getBoundingClientRect().top - place) < 2`)
+	b.run(`document.querySelector("[data-testid=count-pending]").closest("a").focus({preventScroll: true})`)
+	appendTo(b.t, b.s, b.base, "healthy", seats("", "", "", "", "", "ivy")[5:])
 	b.await("a focused link shows its own number", saying(marked("count-pending"), fmt.Sprint(dead+8))+` && document.activeElement.matches("a") && document.activeElement.innerText.includes("pending")`)
-	value[bool](b, `(kept.focus({preventScroll: true}), true)`)
-	for what, condition := range map[string]string{
-		"the page was loaded anew":    `!!window.kept`,
-		"the focus was lost":          `document.activeElement === kept && kept.isConnected`,
-		"what is looked at has moved": `Math.abs(kept.getBoundingClientRect().top - place) < 2`,
-	} {
-		if ok, _ := b.holds(condition); !ok {
-			t.Error(what)
-		}
-	}
+	b.size(wide)
 }
 
-// An action on an outdated page is refused, with what has changed and who changed it.
-func TestBrowser_stalePageIsRefused(t *testing.T) {
-	t.Parallel()
-	for _, kind := range tabs() {
-		t.Run(kind.name, func(t *testing.T) {
-			t.Parallel()
-			s, _ := startSeats(t, quickDeath...)
-			appendTo(t, s, "", "c-1", seats("ana", "ana", "cem"))
-			awaitCounts(t, s, "", 1, 0, 1)
-			s.post(t, http.StatusOK, "/api/v1/campaigns/c-1/pause", map[string]any{"reason": "for the test"})
+// box selects the checkbox of a dead row.
+func box(campaign string) string { return marked("row-"+campaign+"-2") + ` input[name=rows]` }
 
-			b := kind.open(t, s)
-			b.open("/campaigns/c-1/events/2")
-			b.typeInto("input[name=reason]", "seat freed") // from here on the page does not refresh
-			const ground = `getComputedStyle(document.body).font + getComputedStyle(document.querySelector("header")).backgroundColor`
-			styled := value[string](b, ground)
-			s.post(t, http.StatusOK, "/api/v1/rows/c-1/2/requeue", map[string]any{"reason": "by a script"})
-
-			b.expectRefusal("409")
-			b.click(marked("requeue"))
-			b.await("the refusal is shown, and what was typed is not lost", b.refusedWith("#row-form", "has changed since this page was loaded", map[string]string{"#reason": "seat freed"}))
-			b.await("it says what changed", telling("main", "has changed since this page was loaded: status is pending, not dead, it has 0 failed attempts, not 2"))
-			b.await("it says who did it", telling("main", "requeue by local"))
-			b.await("it looks like the other pages", ground+" === "+js(styled))
-			b.sound("a refusal")
-			if b.scripts {
-				b.await("the refusal has the focus", `document.activeElement.id === "refusal"`)
-				b.click("#refusal a")
-			} else {
-				b.click(marked("back"))
-			}
-			b.at("/campaigns/c-1/events/2")
-			b.await("the row is shown as it is", telling(".rowstate", "pending"))
-			var audit struct{ Items []struct{ Action string } }
-			s.get(t, "/api/v1/audit?action=requeue&outcome=done", &audit)
-			if len(audit.Items) != 1 {
-				t.Errorf("the audit has %+v, want the script's requeue alone", audit.Items)
-			}
-		})
+// chosenRowsHoldTheList chooses rows of a list: it does not refresh then, and says what would change. A
+// requested refresh keeps the chosen rows that still exist.
+func (b *tab) chosenRowsHoldTheList() {
+	b.open("/rows?status=dead&limit=100")
+	rows, values := value[[]string](b, shownRows), value[[]string](b, offered)
+	campaign := func(i int) string { return strings.TrimSuffix(values[i], "/2") }
+	requeue := func(campaign string) {
+		b.s.post(b.t, http.StatusOK, b.base+"/api/v1/campaigns/"+campaign+"/pause", map[string]any{"reason": "for the test"})
+		b.s.post(b.t, http.StatusOK, b.base+"/api/v1/rows/"+campaign+"/2/requeue", map[string]any{"reason": "for the test"})
 	}
+	b.await("nothing is chosen", saying(marked("selected"), "0 selected"))
+	b.click(box(campaign(2)))
+	b.await("one is chosen", saying(marked("selected"), "1 selected"))
+	b.click(box(campaign(6)), chromedp.ButtonModifiers(chromedp.ModifierShift))
+	b.await("shift chooses a range", has(ticked, values[2:7])+" && "+saying(marked("selected"), "5 selected"))
+	b.click(box(campaign(4)))
+	b.await("one is taken out", has(ticked, slices.Concat(values[2:4], values[5:7])))
+	b.click(box(campaign(4)))
+	requeue(campaign(3))
+	requeue(campaign(9))
+	b.await("the page says what has changed", telling("[data-changes]", "2 changed"))
+	b.await("the list has not moved, and the choice is kept", has(shownRows, rows)+" && "+has(ticked, values[2:7]))
+	left := slices.DeleteFunc(slices.Clone(rows), func(r string) bool {
+		return r == "row-"+campaign(3)+"-2" || r == "row-"+campaign(9)+"-2"
+	})
+	b.click(marked("show-changes"))
+	b.await("the changes are shown", has(shownRows, left)+` && document.querySelector("[data-changes]").hidden`)
+	b.await("what is still there is chosen", has(ticked, append([]string{values[2]}, values[4:7]...))+" && "+saying(marked("selected"), "4 selected"))
+	b.click(marked("select-all"))
+	b.await("all are chosen", saying(marked("selected"), fmt.Sprintf("%d selected", len(left))))
+	b.click(marked("select-all"))
+	b.await("none is chosen", saying(marked("selected"), "0 selected"))
+	requeue(campaign(7))
+	b.await("the list moves on by itself", has(shownRows, slices.DeleteFunc(left, func(r string) bool { return r == "row-"+campaign(7)+"-2" })))
+	b.click(box(campaign(0)))
+	b.click(box(campaign(1)))
+	b.click(marked("requeue-selected"))
+	b.at("/operations/new")
+	b.await("the choice is handed on", has(`new URLSearchParams(location.search).getAll("rows")`, values[:2])+" && "+telling("main", "2 dead rows"))
+	for _, i := range []int{3, 9, 7} {
+		b.s.post(b.t, http.StatusOK, b.base+"/api/v1/campaigns/"+campaign(i)+"/resume", map[string]any{"reason": "for the test"})
+	}
+	eventually(b.t, patience, "they are dead again", func() (bool, string) {
+		var sum summary
+		b.s.get(b.t, b.base+"/api/v1/summary", &sum)
+		return sum.Counts.Dead == int64(len(values)), fmt.Sprintf("%+v", sum)
+	})
 }
 
-// Scripts that fail to load are asked for once more. A page without them says a time that stays true.
-func TestBrowser_scriptsThatFailToLoad(t *testing.T) {
-	t.Parallel()
-	for _, c := range []struct {
-		name string
-		says string // about when the page was read
-		runs bool
-	}{
-		{"once", `^Updated (now|\d+ s ago)`, true},
-		{"always", `^As of \d\d:\d\d:\d\d UTC`, false},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
-			var asked sync.Map // how often for each script
-			g := newGate(t, func(next http.Handler) http.Handler {
-				return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-					if !strings.HasSuffix(r.URL.Path, ".js") || strings.HasSuffix(r.URL.Path, "/start.js") {
-						next.ServeHTTP(w, r)
-						return
-					}
-					times, _ := asked.LoadOrStore(r.URL.Path, new(atomic.Int32))
-					if times.(*atomic.Int32).Add(1) == 1 || !c.runs {
-						w.Header().Set("Content-Type", "text/javascript")
-						w.WriteHeader(http.StatusServiceUnavailable)
-						return
-					}
-					next.ServeHTTP(w, r)
-				})
-			})
-			b := openTab(t, g.start(t, newDatabases(t)))
-			b.expect("503")
-			b.scripts = c.runs
-			b.open("/")
-			eventually(t, patience, "each script was asked for again", func() (bool, string) {
-				all, twice := 0, 0
-				asked.Range(func(_, times any) bool {
-					all++
-					if times.(*atomic.Int32).Load() == 2 {
-						twice++
-					}
-					return true
-				})
-				return all == map[bool]int{true: 3, false: 1}[c.runs] && twice == all, fmt.Sprint(all, twice)
-			})
-			b.await("the page says when it was read", `new RegExp(`+js(c.says)+`).test(document.querySelector(".looked").innerText)`)
-			b.sound("a page whose scripts failed to load")
-		})
+// polls is how often the page has read its live part; one with notifications may ask for the alarm.
+const polls = `performance.getEntriesByType("resource").filter(e => !e.name.endsWith("/watch")).length`
+
+// rests turns auto-refresh off, and hides the page: it asks for nothing, and is up to date when it is seen
+// again.
+func (b *tab) rests() {
+	b.open("/")
+	pending := value[int](b, `Number(document.querySelector('[data-testid="count-pending"]').innerText)`)
+	b.click("[data-pause]")
+	b.await("the button says so", saying("[data-pause]", "Auto-refresh: off"))
+	b.polledTwice() // what was in progress is answered
+	before := value[int](b, polls)
+	appendTo(b.t, b.s, b.base, "healthy", []event{taken("seat-20", "gus")})
+	b.polledTwice()
+	b.run(`const real = Date.now; Date.now = () => real() + 20000`)
+	b.await("it says that it is old", `document.querySelector(".looked").classList.contains("old")`)
+	if n := value[int](b, polls); n != before {
+		b.t.Errorf("a paused page asked %d times", n-before)
 	}
+	b.await("it shows what it showed", saying(marked("count-pending"), fmt.Sprint(pending)))
+	b.press("p")
+	b.await("it is up to date at once", saying(marked("count-pending"), fmt.Sprint(pending+1))+` && !document.querySelector(".looked").classList.contains("old")`)
+
+	b.hide()
+	b.polledTwice()
+	before = value[int](b, polls)
+	appendTo(b.t, b.s, b.base, "healthy", []event{taken("seat-21", "hal")})
+	b.polledTwice()
+	if n := value[int](b, polls); n > before {
+		b.t.Errorf("a hidden page asked %d times", n-before)
+	}
+	b.run(`delete document.hidden`)
+	b.seenAgain()
+	b.await("it is up to date when it is seen again", saying(marked("count-pending"), fmt.Sprint(pending+2)))
 }

@@ -1,8 +1,12 @@
 package e2e
 
 import (
+	"fmt"
+	"net/http"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 )
 
@@ -48,28 +52,93 @@ func TestBrowser_aFormOutlivesItsServer(t *testing.T) {
 	change(t, d.projections(), freeSeat, "poisoned", "ana")
 	b.click(marked("requeue"))
 	b.await("the act is confirmed", telling(marked("flash"), "Requeued event 2 of campaign poisoned")+` && !document.querySelector("#refusal")`)
+	b.seenAgain()
 	b.await("the page goes on", telling(".rowstate", "Applied. All events up to"))
 	s.awaitSettled(t)
 }
 
-// A success message disappears when its row has died again.
-func TestBrowser_aSuccessThatDoesNotLast(t *testing.T) {
+// A refused form says why at its field, and keeps what was typed: a phrase that is wrong, a row that has
+// changed since.
+func TestBrowser_aRefusedFormKeepsItsInput(t *testing.T) {
 	t.Parallel()
-	for _, kind := range bothTabs {
-		t.Run(kind.name, func(t *testing.T) {
+	s, _ := startSeats(t, quickDeath...)
+	appendTo(t, s, "", "c-1", seats("ana", "ana", "cem"))
+	awaitCounts(t, s, "", 1, 0, 1)
+	b := openTab(t, s)
+	b.open("/campaigns/c-1/events/2")
+	b.click(marked("skip-open"))
+	b.typeInto("#skip-reason", "ana cannot sit twice")
+	b.typeInto("#skip-confirm", "skip it")
+	b.click(marked("skip"))
+	b.await("the phrase is asked for at its field", telling("#skip-form "+marked("refusal"), `skip c-1 2`)+
+		` && document.activeElement.id === "skip-confirm" && document.activeElement.value === "skip it" && document.querySelector("#skip-reason").value === "ana cannot sit twice"`)
+	b.sound("a refused skip")
+
+	b.open("/campaigns/c-1/events/2")
+	b.typeInto("input[name=reason]", "seat freed") // from here on the page does not refresh
+	const ground = `getComputedStyle(document.body).font + getComputedStyle(document.querySelector("header")).backgroundColor`
+	styled := value[string](b, ground)
+	s.post(t, http.StatusOK, "/api/v1/campaigns/c-1/pause", map[string]any{"reason": "for the test"})
+	s.post(t, http.StatusOK, "/api/v1/rows/c-1/2/requeue", map[string]any{"reason": "by a script"})
+	b.click(marked("requeue"))
+	b.await("the refusal is shown", telling(marked("refusal"), "has changed since this page was loaded")+" && "+telling(marked("refusal"), "You typed: seat freed")+` && document.activeElement.id === "refusal"`)
+	b.await("it says what changed, and who did it", telling("main", "status is pending, not dead, it has 0 failed attempts, not 2")+" && "+telling("main", "requeue by local"))
+	b.await("the page is the same, with the row as it is", ground+" === "+js(styled)+" && "+telling(".rowstate", "pending"))
+	b.at("/campaigns/c-1/events/2")
+	b.sound("a refusal")
+	var audit struct{ Items []struct{ Action string } }
+	s.get(t, "/api/v1/audit?action=requeue&outcome=done", &audit)
+	if len(audit.Items) != 1 {
+		t.Errorf("the audit has %+v, want the script's requeue alone", audit.Items)
+	}
+}
+
+// Scripts that fail to load are asked for once more. A page without them says a time that stays true.
+func TestBrowser_scriptsThatFailToLoad(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name string
+		says string // about when the page was read
+		runs bool
+	}{
+		{"once", `^Updated (now|\d+ s ago)`, true},
+		{"always", `^As of \d\d:\d\d:\d\d UTC`, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			s, _ := startSeats(t, quickDeath...)
-			appendTo(t, s, "", "poisoned", seats("ana", "ana", "cem"))
-			awaitCounts(t, s, "", 1, 0, 1)
-			b := kind.open(t, s)
-			b.open("/campaigns/poisoned/events/2")
-			b.click(marked("requeue"))
-			b.await("the act is confirmed", telling(marked("flash"), "Requeued event 2 of campaign poisoned"))
-			awaitCounts(t, s, "", 1, 0, 1)
-			b.lookUntil("it is dead again, and no success stands above it", telling(".rowstate", "dead")+` && !document.querySelector(".flash:not(.warn)")`)
-			if b.scripts {
-				b.await("it says so", telling(marked("flash"), "It failed again"))
-			}
+			var asked sync.Map // how often for each script
+			g := newGate(t, func(next http.Handler) http.Handler {
+				return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					if !strings.HasSuffix(r.URL.Path, ".js") || strings.HasSuffix(r.URL.Path, "/start.js") {
+						next.ServeHTTP(w, r)
+						return
+					}
+					times, _ := asked.LoadOrStore(r.URL.Path, new(atomic.Int32))
+					if times.(*atomic.Int32).Add(1) == 1 || !c.runs {
+						w.Header().Set("Content-Type", "text/javascript")
+						w.WriteHeader(http.StatusServiceUnavailable)
+						return
+					}
+					next.ServeHTTP(w, r)
+				})
+			})
+			b := openTab(t, g.start(t, newDatabases(t)))
+			b.expect("503")
+			b.scripts = c.runs
+			b.open("/")
+			eventually(t, patience, "each script was asked for again", func() (bool, string) {
+				all, twice := 0, 0
+				asked.Range(func(_, times any) bool {
+					all++
+					if times.(*atomic.Int32).Load() == 2 {
+						twice++
+					}
+					return true
+				})
+				return all == map[bool]int{true: 3, false: 1}[c.runs] && twice == all, fmt.Sprint(all, twice)
+			})
+			b.await("the page says when it was read", `new RegExp(`+js(c.says)+`).test(document.querySelector(".looked").innerText)`)
+			b.sound("a page whose scripts failed to load")
 		})
 	}
 }

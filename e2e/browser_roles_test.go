@@ -1,29 +1,22 @@
 package e2e
 
 import (
-	"fmt"
 	"testing"
 
 	"github.com/chromedp/cdproto/network"
 )
 
 // startBehindProxy starts a server behind an authenticating proxy on this machine, on a journal
-// with dead rows, and returns the page of one of them.
+// with a dead row, and returns the page of it.
 func startBehindProxy(t *testing.T) (s *server, row string) {
 	t.Helper()
-	d := newDatabases(t)
-	first := start(t, d, "--sample", "--max-attempts", "2", "--retry-base", "100ms")
-	awaitStandstill(t, first)
-	var dead struct {
-		Items []struct {
-			CampaignID string `json:"campaign_id"`
-			Seq        int64
-		}
-	}
-	first.get(t, "/api/v1/rows?status=dead&limit=1", &dead)
+	first, d := startSeats(t, quickDeath...)
+	appendTo(t, first, "", "table", seats("ana", "ana", "cem"))
+	awaitCounts(t, first, "", 1, 0, 1)
+	first.stop(t)
 	s = start(t, d, "--no-worker", "--auth", "proxy-header", "--auth-user-header", "Remote-User", "--auth-groups-header", "Remote-Groups", "--auth-groups-format", "repeated", "--contact", "the platform team, #ops",
-		"--trusted-proxy", "127.0.0.1/32", "--viewer", "group:watchers", "--operator", "group:ops", "--admin", "group:admins")
-	return s, fmt.Sprintf("/campaigns/%s/events/%d", dead.Items[0].CampaignID, dead.Items[0].Seq)
+		"--trusted-proxy", "127.0.0.1/32", "--viewer", "group:watchers", "--operator", "group:ops", "--admin", "group:admins", "--projections", writeProjections(t, seatProjections)[1])
+	return s, "/campaigns/table/events/2"
 }
 
 // signIn makes the tab's requests those of a user as forwarded by the proxy; without a group the
@@ -37,7 +30,9 @@ func (b *tab) signIn(user, group string) {
 	tell(b, network.SetExtraHTTPHeaders, network.SetExtraHTTPHeadersParams{Headers: headers})
 }
 
-func TestRoles_seeWhatTheyMayDo(t *testing.T) {
+// Each role is shown what it may do, and told why not the rest; one that is lost, or a session, is told in
+// place.
+func TestBrowser_roles(t *testing.T) {
 	t.Parallel()
 	s, row := startBehindProxy(t)
 	b := openTab(t, s)

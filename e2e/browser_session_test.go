@@ -10,7 +10,6 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/chromedp/cdproto/page"
 	"github.com/chromedp/cdproto/target"
 	"github.com/chromedp/chromedp"
 )
@@ -194,21 +193,6 @@ func (b *tab) back(path string) {
 	b.await("the page is "+path, b.loaded()+` && (location.pathname + location.search).startsWith(`+js(b.base+path)+`) && !!document.querySelector("#main")`)
 }
 
-// polledTwice waits until the live part has come to poll, or to decide against it, twice.
-func (b *tab) polledTwice() {
-	b.t.Helper()
-	value[bool](b, `new Promise(done => {
-		let n = 0
-		document.addEventListener("htmx:beforeRequest", e => { if (e.target.closest("[data-live]") && ++n === 2) setTimeout(done, 0, true) })
-	})`)
-}
-
-// seenAgain has the reader leave the tab and come back.
-func (b *tab) seenAgain() {
-	b.t.Helper()
-	value[bool](b, `(document.dispatchEvent(new Event("visibilitychange")), true)`)
-}
-
 const (
 	overInAPoll = `document.querySelector("[data-stale]")?.innerText === "Your session has ended; the data shown is stale. Sign in"`
 	asked       = `performance.getEntriesByType("resource").length`
@@ -367,14 +351,11 @@ func TestBrowser_aSessionThatEnds(t *testing.T) {
 func (p *portal) watchedInTheBackground(b *tab, e ending) {
 	b.t.Helper()
 	hidden := b.another()
-	tell(hidden, page.AddScriptToEvaluateOnNewDocument, page.AddScriptToEvaluateOnNewDocumentParams{Source: `
-		window.Notification = class { close() {} };
-		window.Notification.permission = "granted";
-		window.Notification.requestPermission = async () => "granted";`})
+	hidden.inject(noDesktop)
 	hidden.signedIn(e, "/")
 	hidden.click("[data-notify]")
 	hidden.await("the button says on", saying("[data-notify]", "Notifications: on"))
-	value[bool](hidden, `(Object.defineProperty(document, "hidden", {configurable: true, get: () => true}), true)`)
+	hidden.hide()
 	hidden.polledTwice()          // what it asked before is answered
 	b.navigate("/docs/operating") // which asks for nothing by itself
 	e.end()

@@ -15,6 +15,7 @@ import (
 	"github.com/chromedp/cdproto/audits"
 	"github.com/chromedp/cdproto/cdp"
 	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/input"
 	"github.com/chromedp/cdproto/log"
 	"github.com/chromedp/cdproto/network"
 	"github.com/chromedp/cdproto/page"
@@ -126,11 +127,22 @@ func newTab(t *testing.T, s *server, parent context.Context, options ...chromedp
 		t.Fatal(err)
 	}
 	tell(b, audits.Enable, cdp.Empty{})
-	// The page itself reports what its policy forbade, beside the browser.
-	tell(b, page.AddScriptToEvaluateOnNewDocument, page.AddScriptToEvaluateOnNewDocumentParams{Source: `document.addEventListener("securitypolicyviolation", e =>
-		console.error("violation of", e.violatedDirective, "by", e.blockedURI || e.sample))`})
+	// The page itself reports what its policy forbade, beside the browser. Its timers are five times as
+	// fast as a reader's, so that no test waits for a page to poll.
+	b.inject(`document.addEventListener("securitypolicyviolation", e =>
+		console.error("violation of", e.violatedDirective, "by", e.blockedURI || e.sample));
+		for (const name of ["setTimeout", "setInterval"]) {
+			const real = window[name];
+			window[name] = (f, ms = 0, ...args) => real(f, ms / 5, ...args);
+		}`)
 	b.size(wide)
 	return b
+}
+
+// inject has a script run in each page that the tab opens from now on, before the page's own.
+func (b *tab) inject(script string) {
+	b.t.Helper()
+	tell(b, page.AddScriptToEvaluateOnNewDocument, page.AddScriptToEvaluateOnNewDocumentParams{Source: script})
 }
 
 // openTabWithoutScripts is openTab for a reader who has JavaScript turned off.
@@ -383,6 +395,16 @@ func marked(id string) string {
 	return `:is([data-testid=` + quoted + `], tr[id=` + quoted + `])`
 }
 
+// count is the condition that so many elements match.
+func count(selector string, n int) string {
+	return `document.querySelectorAll(` + js(selector) + `).length === ` + js(n)
+}
+
+// has is the condition that a list in the page equals this one.
+func has(list string, want []string) string {
+	return `JSON.stringify(` + list + `) === ` + js(js(want))
+}
+
 // point is a place in the window, in CSS pixels.
 type point struct{ X, Y float64 }
 
@@ -437,6 +459,71 @@ func (b *tab) typeInto(selector, text string) {
 	b.await("the field has what was typed", `document.querySelector(`+js(selector)+`).value === `+js(text))
 }
 
+// press types on the page, with the current focus.
+func (b *tab) press(keys string) {
+	b.t.Helper()
+	for _, key := range keys {
+		b.do("press "+string(key), chromedp.KeyEvent(string(key)))
+	}
+}
+
+// keyOn focuses an element and presses keys in haste.
+func (b *tab) keyOn(selector string, keys ...string) {
+	b.t.Helper()
+	b.placeOf(selector)
+	b.run(`document.querySelector(` + js(selector) + `).focus()`)
+	var presses []chromedp.Action[chromedp.Void]
+	for _, key := range keys {
+		presses = append(presses, chromedp.KeyEvent(key))
+	}
+	b.do("press keys on "+selector, presses...)
+}
+
+func (b *tab) mouse(typ input.DispatchMouseEventType, at point) {
+	b.t.Helper()
+	b.do("move the mouse", chromedp.MouseEvent(typ, at.X, at.Y, chromedp.ButtonType(input.MouseButtonLeft), chromedp.ClickCount(1)))
+}
+
+// run executes statements in the page.
+func (b *tab) run(statements string) {
+	b.t.Helper()
+	value[bool](b, `(async () => { `+statements+`; return true })()`)
+}
+
+// refreshed has the live part read again and swapped in, whether or not it has changed.
+func (b *tab) refreshed() {
+	b.t.Helper()
+	b.run(`const live = document.querySelector("[data-live]"), swapped = new Promise(done => document.addEventListener("htmx:afterSwap", done, {once: true}))
+		live.removeAttribute("data-etag")
+		htmx.trigger(live, "look")
+		await swapped`)
+}
+
+// polledTwice waits until the live part has come to poll, or to decide against it, twice.
+func (b *tab) polledTwice() {
+	b.t.Helper()
+	b.run(`let n = 0
+		await new Promise(done => document.addEventListener("htmx:beforeRequest", e => { if (e.target.closest("[data-live]") && ++n === 2) setTimeout(done, 0) }))`)
+}
+
+// hide has the page believe that its tab is in the background.
+func (b *tab) hide() {
+	b.t.Helper()
+	b.run(`Object.defineProperty(document, "hidden", {configurable: true, get: () => true})`)
+}
+
+// seenAgain has the reader leave the tab and come back.
+func (b *tab) seenAgain() {
+	b.t.Helper()
+	b.run(`document.dispatchEvent(new Event("visibilitychange"))`)
+}
+
+// away leaves the console, whose page would miss its server.
+func (b *tab) away() {
+	b.t.Helper()
+	b.do("leave the page", chromedp.Navigate("about:blank"))
+}
+
 func (b *tab) do(what string, actions ...chromedp.Action[chromedp.Void]) {
 	b.t.Helper()
 	ctx, cancel := context.WithTimeout(b.ctx, patience)
@@ -450,6 +537,7 @@ func (b *tab) do(what string, actions ...chromedp.Action[chromedp.Void]) {
 type viewport struct{ width, height int64 }
 
 var (
+	broad  = viewport{1920, 1080}
 	wide   = viewport{1280, 900}
 	narrow = viewport{360, 740}
 )

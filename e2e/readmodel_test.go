@@ -1,0 +1,169 @@
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// hoard is a read model with secrets: one by its name, one by its form.
+var hoard = map[string]string{"hoard.sql": `
+-- projection: hoard
+-- tables: hoard
+
+-- schema
+create table hoard (campaign_id text not null, name text not null, gold bigint not null, api_token text, note text,
+  a_column_with_a_long_name_1 text, a_column_with_a_long_name_2 text, a_column_with_a_long_name_3 text, a_column_with_a_long_name_4 text, gold_again bigint, primary key (campaign_id, name));
+
+-- on: found
+insert into hoard (campaign_id, name, gold, gold_again, api_token, note) values (:campaign_id, :payload.name!, :payload.gold!, :payload.gold!, :payload.token, :payload.note)
+on conflict (campaign_id, name) do update set gold = excluded.gold, gold_again = excluded.gold_again, api_token = excluded.api_token, note = excluded.note;
+
+-- on: lost
+delete from hoard where campaign_id = :campaign_id and name = :payload.name!;
+`}
+
+func foundGold(name string, gold int, token, note string) event {
+	return event{EventType: "found", Payload: map[string]any{"name": name, "gold": gold, "token": token, "note": note}}
+}
+
+// hoardEvents are five events of a campaign.
+func hoardEvents() []event {
+	return []event{
+		foundGold("chest", 5, "tok-first-1234", ""), foundGold("urn", 1, "tok-other-5678", "the key is sk_live_abcdef0123456789"),
+		foundGold("chest", 9, "tok-second-"+strings.Repeat("9", 900), "sk_live_zyxwvu9876543210"), {EventType: "lost", Payload: map[string]any{"name": "urn"}},
+		foundGold("vase", 2, "", strings.Repeat("a long note ", 400)),
+	}
+}
+
+// hoarded is a server with a campaign that has these events applied.
+func hoarded(t *testing.T) (*server, databases, []string) {
+	t.Helper()
+	d := newDatabases(t)
+	flags := writeProjections(t, hoard)
+	s := start(t, d, append([]string{"--poll-interval", "100ms"}, flags...)...)
+	appendTo(t, s, "", "c-1", hoardEvents())
+	s.awaitSettled(t)
+	return s, d, flags
+}
+
+// roads is a read model whose rows are the nodes and edges of a graph.
+var roads = map[string]string{"roads.sql": `
+-- projection: roads
+-- tables: towns, roads
+-- graph: nodes=towns(id,name) edges=roads(a,b)
+
+-- schema
+create table towns (campaign_id text not null, id bigint not null, name text not null, primary key (campaign_id, id));
+create table roads (campaign_id text not null, a bigint not null, b bigint not null, primary key (campaign_id, a, b));
+
+-- on: founded
+insert into towns (campaign_id, id, name) values (:campaign_id, :payload.id!, :payload.name!);
+
+-- on: built
+insert into roads (campaign_id, a, b) values (:campaign_id, :payload.a!, :payload.b!);
+
+-- on: fallen
+delete from roads where campaign_id = :campaign_id and (a = cast(:payload.id! as bigint) or b = cast(:payload.id! as bigint));
+delete from towns where campaign_id = :campaign_id and id = cast(:payload.id! as bigint);
+`}
+
+func founded(id int, name string) event {
+	return event{EventType: "founded", Payload: map[string]any{"id": id, "name": name}}
+}
+
+// Rows are replayed from the journal, and readers may see older ones.
+func TestReadModel_saysWhatAPausedProjectionLacks(t *testing.T) {
+	t.Parallel()
+	s, _, _ := hoarded(t)
+	s.post(t, http.StatusOK, "/api/v1/projections/hoard/pause", struct{}{})
+	appendTo(t, s, "", "c-1", []event{foundGold("chest", 77, "", "")})
+	s.awaitSettled(t)
+	const held, gold = "hoard is paused for all campaigns, 1 event behind", ">77<"
+	for path, shows := range map[string]struct{ held, gold bool }{
+		"/campaigns/c-1/read-model":        {true, true},
+		"/campaigns/c-1/read-model?seq=5":  {false, false},
+		"/campaigns/c-1/read-model?live=1": {true, false},
+		"/campaigns/c-1/events/6?tab=rows": {true, true},
+	} {
+		body := string(fetch(t, s, path).body)
+		if strings.Contains(body, held) != shows.held || strings.Contains(body, gold) != shows.gold {
+			t.Errorf("%s does not show what readers see: %s", path, body)
+		}
+	}
+}
+
+// varying are times, identifiers, ports and temporary directories, in which any three digits can be.
+var varying = regexp.MustCompile(`\d\d:\d\d:\d\d[.,]?\d*|[0-9a-f]{8}-[0-9a-f-]{27}|/static/[0-9a-f]{16}|127\.0\.0\.1:\d+|[^ "'=]*/Test[^/]+/\d+`)
+
+// Secrets are hidden in rows, differences, cells and commands, and nothing tells their length.
+func TestReadModel_hidesSecrets(t *testing.T) {
+	t.Parallel()
+	s, d, flags := hoarded(t)
+	var row struct {
+		Changes []struct {
+			Rows []struct{ Row string }
+		}
+	}
+	s.get(t, "/api/v1/campaigns/c-1/read-model?seq=3", &row)
+	texts := []string{command(t, d, nil, append([]string{"campaigns", "rows", "c-1", "--seq", "3"}, flags...)...).stdout}
+	for seq := range 6 {
+		paths := []string{fmt.Sprintf("/campaigns/c-1/read-model?seq=%d", seq), fmt.Sprintf("/api/v1/campaigns/c-1/read-model?seq=%d", seq)}
+		if seq > 2 {
+			for _, column := range []string{"api_token", "note"} {
+				paths = append(paths, fmt.Sprintf("/campaigns/c-1/read-model/cell?row=%s&column=%s&seq=%d", row.Changes[0].Rows[0].Row, column, seq),
+					fmt.Sprintf("/api/v1/campaigns/c-1/read-model/cell?row=%s&column=%s&seq=%d", row.Changes[0].Rows[0].Row, column, seq))
+			}
+			paths = append(paths, fmt.Sprintf("/api/v1/campaigns/c-1/events/%d/changes", seq))
+		}
+		for _, path := range append(paths, "/campaigns/c-1/read-model?live=1") {
+			a, err := s.do(t.Context(), http.MethodGet, path, nil)
+			if err != nil || a.status != http.StatusOK {
+				t.Fatalf("%s: %d, %v\n%s", path, a.status, err, a.body)
+			}
+			texts = append(texts, path+"\n"+string(a.body))
+		}
+	}
+	secrets := regexp.MustCompile(`tok-|sk_live|abcdef0123|zyxwvu|99999|\b(918|920)\b`)
+	for _, text := range texts {
+		text = varying.ReplaceAllString(text, "")
+		if at := secrets.FindStringIndex(text); at != nil {
+			t.Errorf("%q is told:\n%s", text[at[0]:at[1]], text[max(0, at[0]-300):min(len(text), at[1]+300)])
+		}
+	}
+	if !strings.Contains(texts[0], `gold=9 (was 5)`) {
+		t.Errorf("the command prints\n%s", texts[0])
+	}
+}
+
+// The files of a killed server have no names, so that nothing is left. After a restart with other
+// projections the rows are theirs.
+func TestReadModel_leavesNothingWhenKilledAndFollowsTheProjections(t *testing.T) {
+	// not parallel: the servers have a directory for temporary files of their own
+	dir := t.TempDir()
+	t.Setenv("SQLITE_TMPDIR", dir)
+	t.Setenv("TMPDIR", dir)
+	s, d, _ := hoarded(t)
+	var m json.RawMessage
+	s.get(t, "/api/v1/campaigns/c-1/read-model", &m)
+	s.kill()
+	left, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range left {
+		if strings.Contains(file.Name(), "etilqs") || strings.Contains(file.Name(), "sqlite") {
+			t.Errorf("%s is left", file.Name())
+		}
+	}
+	changed := map[string]string{"hoard.sql": strings.Replace(hoard["hoard.sql"], ":payload.gold!,", ":payload.gold! * 10,", 1)}
+	s = start(t, d, append([]string{"--poll-interval", "100ms"}, writeProjections(t, changed)...)...)
+	s.get(t, "/api/v1/campaigns/c-1/read-model?seq=1", &m)
+	if !strings.Contains(string(m), `"value":50`) {
+		t.Errorf("with the changed projection the rows are %s", m)
+	}
+}
