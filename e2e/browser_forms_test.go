@@ -122,10 +122,9 @@ var gestures = []gesture{
 	{"Enter held", func(b *tab, _, field string) {
 		b.keyOn(field)
 		for i := range 20 {
-			repeats := i > 0
-			tell(b, input.DispatchKeyEvent, input.DispatchKeyEventParams{Type: input.DispatchKeyEventTypeKeyDown, Key: "Enter", Code: "Enter", Text: "\r", WindowsVirtualKeyCode: 13, AutoRepeat: &repeats})
+			b.enterDown(i > 0)
 		}
-		tell(b, input.DispatchKeyEvent, input.DispatchKeyEventParams{Type: input.DispatchKeyEventTypeKeyUp, Key: "Enter", Code: "Enter", WindowsVirtualKeyCode: 13})
+		b.enterUp()
 	}},
 	{"Space, and again", func(b *tab, button, _ string) { b.keyOn(button, " ", " ") }},
 }

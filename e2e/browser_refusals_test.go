@@ -69,9 +69,16 @@ func TestBrowser_aRefusedFormKeepsItsInput(t *testing.T) {
 	b.click(marked("skip-open"))
 	b.typeInto("#skip-reason", "ana cannot sit twice")
 	b.typeInto("#skip-confirm", "skip it")
-	b.click(marked("skip"))
+	b.enterDown(false)
 	b.await("the phrase is asked for at its field", telling("#skip-form "+marked("refusal"), `skip c-1 2`)+
 		` && document.activeElement.id === "skip-confirm" && document.activeElement.value === "skip it" && document.querySelector("#skip-reason").value === "ana cannot sit twice"`)
+	const unsent = `!document.documentElement.hasAttribute("data-sent")`
+	b.await("the answer can be read", unsent)
+	b.enterDown(true)
+	if ok, _ := b.holds(unsent); !ok {
+		t.Error("a key that is held sends the form again")
+	}
+	b.enterUp()
 	b.sound("a refused skip")
 
 	b.open("/campaigns/c-1/events/2")

@@ -479,6 +479,17 @@ func (b *tab) keyOn(selector string, keys ...string) {
 	b.do("press keys on "+selector, presses...)
 }
 
+// enterDown presses Enter, or keeps it down, and does not let go.
+func (b *tab) enterDown(repeats bool) {
+	b.t.Helper()
+	tell(b, input.DispatchKeyEvent, input.DispatchKeyEventParams{Type: input.DispatchKeyEventTypeKeyDown, Key: "Enter", Code: "Enter", Text: "\r", WindowsVirtualKeyCode: 13, AutoRepeat: &repeats})
+}
+
+func (b *tab) enterUp() {
+	b.t.Helper()
+	tell(b, input.DispatchKeyEvent, input.DispatchKeyEventParams{Type: input.DispatchKeyEventTypeKeyUp, Key: "Enter", Code: "Enter", WindowsVirtualKeyCode: 13})
+}
+
 func (b *tab) mouse(typ input.DispatchMouseEventType, at point) {
 	b.t.Helper()
 	b.do("move the mouse", chromedp.MouseEvent(typ, at.X, at.Y, chromedp.ButtonType(input.MouseButtonLeft), chromedp.ClickCount(1)))
