@@ -244,53 +244,6 @@ func (c *crawl) refer(from, to string) {
 	}
 }
 
-// Actions work through the proxy in a browser, and a page elsewhere cannot perform them.
-func TestProxy_inABrowser(t *testing.T) {
-	t.Parallel()
-	for i, p := range proxies {
-		if testing.Short() && i%3 == 0 {
-			continue // TestBrowser_live and TestProxy_namesWhoActs test what these add
-		}
-		t.Run(p.name, func(t *testing.T) {
-			t.Parallel()
-			s := p.start(t)
-			appendTo(t, s, outside, "healthy", seats("ana", "ben"))
-			b := openTab(t, s)
-			b.base = outside
-			b.open("/")
-			appendTo(t, s, outside, "poisoned", seats("ana", "ana", "cem"))
-			b.await("the overview looks again by itself", telling(marked("count-dead"), "1"))
-			b.open("/campaigns/poisoned/events/2")
-			b.click(marked("requeue"))
-			b.await("an act leads back inside", telling(marked("flash"), "Requeued event 2 of campaign poisoned"))
-			if at := value[string](b, "location.href"); !strings.HasPrefix(at, s.url+outside+"/") {
-				t.Errorf("an act leads to %s", at)
-			}
-			b.foreignForm(outside+"/campaigns/healthy/pause", "of another host or scheme of the same site", "nothing was changed")
-			var c campaign
-			if s.get(t, outside+"/api/v1/campaigns/healthy", &c); c.State == "paused" {
-				t.Error("a page of another origin paused a campaign")
-			}
-		})
-	}
-}
-
-// foreignForm sends a form of a page of another origin, and waits for a refusal with this text.
-func (b *tab) foreignForm(path string, says ...string) {
-	b.t.Helper()
-	elsewhere := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Content-Type", "text/html; charset=utf-8")
-		fmt.Fprintf(w, `<!DOCTYPE html><html lang="en"><title>elsewhere</title><link rel="icon" href="data:,"><form method="post" action="%s%s"><button>Win</button></form></html>`, b.s.url, path)
-	}))
-	b.t.Cleanup(elsewhere.Close)
-	b.expect("403")
-	b.do("go elsewhere", chromedp.Navigate(elsewhere.URL))
-	b.click("button")
-	for _, text := range says {
-		b.await("the refusal says why", telling("main", text))
-	}
-}
-
 // The user named by the proxy is the actor, whatever a client sends under these header names.
 func TestProxy_namesWhoActs(t *testing.T) {
 	t.Parallel()
