@@ -231,14 +231,6 @@ func (b *tab) expect(text string) {
 	b.expected = append(b.expected, text)
 }
 
-// expectRefusal allows a refused form to be answered with its status, and the browser to report it,
-// for a reader without scripts. Scripts get it in a form that the browser does not report.
-func (b *tab) expectRefusal(status string) {
-	if !b.scripts {
-		b.expect(status)
-	}
-}
-
 // verifyCalm fails the test if the browser complained.
 func (b *tab) verifyCalm() {
 	b.t.Helper()

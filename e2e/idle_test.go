@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"bytes"
 	"fmt"
 	"net/http"
 	"os"
@@ -40,23 +39,4 @@ func TestIdle(t *testing.T) {
 		}
 		return time.Since(since) >= quiet, last
 	})
-}
-
-// ticksPerSecond is the unit of processor times in /proc on Linux.
-const ticksPerSecond = 100
-
-// cpuTicks is the processor time a process has used so far.
-func cpuTicks(t *testing.T, s *server) int64 {
-	t.Helper()
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", s.pid()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, after, _ := bytes.Cut(stat, []byte(") ")) // the name in brackets may hold anything
-	fields := strings.Fields(string(after))
-	var user, system int64
-	if _, err := fmt.Sscan(fields[11]+" "+fields[12], &user, &system); err != nil {
-		t.Fatal(err)
-	}
-	return user + system
 }

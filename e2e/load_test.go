@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -357,14 +356,4 @@ func verifyNothingHeld(t *testing.T, d databases) {
 	if n := scalar[int64](t, d.journal(), "select count(*) from campaigns where lease_owner <> ''"); n != 0 {
 		t.Errorf("%d campaigns are still leased", n)
 	}
-}
-
-// digests prints the digests of campaigns, as the command line does.
-func digests(t *testing.T, d databases, campaigns, flags []string) string {
-	t.Helper()
-	var all strings.Builder
-	for _, campaign := range campaigns {
-		all.WriteString(mustCommand(t, d, nil, append([]string{"digest", "--campaign", campaign}, flags...)...))
-	}
-	return all.String()
 }

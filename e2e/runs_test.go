@@ -2,10 +2,8 @@ package e2e
 
 import (
 	"bytes"
-	"encoding/json"
 	"fmt"
 	"net/http"
-	"os"
 	"testing"
 )
 
@@ -58,36 +56,6 @@ func awaitEnd(t *testing.T, s *server, id int64) runDoc {
 	return awaitRunAt(t, s, id, "ends", func(r runDoc) bool { return !r.active() })
 }
 
-// verified runs `verify`, which must exit with code, and returns its document.
-func verified(t *testing.T, d databases, code int, flags ...string) (r runDoc) {
-	t.Helper()
-	ended := command(t, d, nil, append([]string{"verify", "--json"}, flags...)...)
-	if err := json.Unmarshal([]byte(ended.stdout), &r); err != nil || ended.code != code || r.Status != "completed" {
-		t.Fatalf("verify: exit code %d, want %d, %v\n%s%s", ended.code, code, err, tail(ended.stdout, 4000), ended.stderr)
-	}
-	return r
-}
-
-// ledgerProjections are a tally and a list of what was applied. Their rows are a
-// function of the events alone, and an event that is applied twice fails.
-var ledgerProjections = map[string]string{
-	"tally.sql": historyProjections["tally.sql"],
-	"ledger.sql": `
--- projection: ledger
--- tables: ledger
-
--- schema
-create table ledger (
-  campaign_id text not null,
-  seq bigint not null,
-  n bigint not null,
-  primary key (campaign_id, seq)
-);
-
--- on: *
-insert into ledger (campaign_id, seq, n) values (:campaign_id, :seq, :payload.n!);
-`}
-
 // numberedJournal is campaigns × events for the ledger.
 func numberedJournal(campaigns, events int) *bytes.Buffer {
 	var text bytes.Buffer
@@ -105,20 +73,4 @@ func ledgerCampaigns(campaigns int) (ids []string) {
 		ids = append(ids, fmt.Sprintf("old-%02d", c))
 	}
 	return ids
-}
-
-// rehearseComment rehearses a file of the built-in projections to which only a comment is added, and
-// returns the run's number once it has ended.
-func rehearseComment(t *testing.T, s *server) int64 {
-	t.Helper()
-	text, err := os.ReadFile("../internal/projection/builtin/campaigns/campaigns.sql")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var r runDoc
-	s.post(t, http.StatusAccepted, "/api/v1/rehearsals", map[string]any{"files": []map[string]string{{"name": "campaigns.sql", "text": string(text) + "-- the same\n"}}}).decode(t, &r)
-	if r = awaitEnd(t, s, r.ID); r.Status != "completed" {
-		t.Fatalf("the rehearsal is %+v", r)
-	}
-	return r.ID
 }

@@ -19,8 +19,6 @@ type fixture = enginetest.Rooms
 
 var open = enginetest.OpenRooms
 
-const lease = storetest.Lease
-
 var refused = storetest.Refused
 
 // must ends a test at an error.

@@ -158,7 +158,7 @@
         return { alarm: answer.headers.get("Outboxweb-Alarm") };
       }
       var over = answer.type === "opaqueredirect" || [200, 401, 403].indexOf(answer.status) >= 0;
-      if (over) shutOut("Your session has ended; the data shown is stale.", signIn("Sign in", ""));
+      if (over) shutOut("Your session has ended; the data shown is stale.", linkHere("Sign in", ""));
       return { over: over };
     }, function () { return {}; }).then(function (found) {
       asking = null;
@@ -173,7 +173,7 @@
   });
 
   // A link to this page: the proxy leads from there to its login and back.
-  function signIn(text, target) {
+  function linkHere(text, target) {
     var link = document.createElement("a");
     link.href = location.pathname + location.search;
     link.target = target;
@@ -191,7 +191,7 @@
         away();
         setStale(why + "; the data shown is stale.");
       } else if (!found.over) refuse(el, [why + ". Your input is still here: try again in a moment."]);
-      else if (config.verb !== "get") refuse(el, ["Your session has ended. ", signIn("Sign in in another tab", "_blank"), ", then press again."]);
+      else if (config.verb !== "get") refuse(el, ["Your session has ended. ", linkHere("Sign in in another tab", "_blank"), ", then press again."]);
       else if (config.triggeringEvent) location.assign(evt.detail.pathInfo.finalRequestPath);
     });
   }
@@ -352,7 +352,7 @@
       field.setAttribute("aria-describedby", "refusal");
       if (focus === said) focus = field;
     });
-    if (statusOf(evt.detail.xhr) === 409) said.append(signIn("Show the page as it is now", ""));
+    if (statusOf(evt.detail.xhr) === 409) said.append(linkHere("Show the page as it is now", ""));
     focus.focus();
   });
 
