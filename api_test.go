@@ -12,6 +12,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/outboxweb/outboxweb/internal/must"
 )
 
 var update = flag.Bool("update", false, "accept the exported names as they are, in api.txt")
@@ -19,20 +21,14 @@ var update = flag.Bool("update", false, "accept the exported names as they are, 
 // exported lists the exported declarations of the package in a directory, without comments.
 func exported(t *testing.T, dir string) []string {
 	t.Helper()
-	files, err := filepath.Glob(filepath.Join(dir, "*.go"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	files := must.Get(filepath.Glob(filepath.Join(dir, "*.go"))).Or(t)
 	var all []string
 	for _, name := range files {
 		if strings.HasSuffix(name, "_test.go") {
 			continue
 		}
 		set := token.NewFileSet()
-		file, err := parser.ParseFile(set, name, nil, parser.SkipObjectResolution)
-		if err != nil {
-			t.Fatal(err)
-		}
+		file := must.Get(parser.ParseFile(set, name, nil, parser.SkipObjectResolution)).Or(t)
 		ast.FileExports(file)
 		for _, decl := range file.Decls {
 			switch decl := decl.(type) {
@@ -44,7 +40,7 @@ func exported(t *testing.T, dir string) []string {
 				}
 			}
 			var text bytes.Buffer
-			must(t, printer.Fprint(&text, set, decl))
+			must.OK(t, printer.Fprint(&text, set, decl))
 			all = append(all, "package "+file.Name.Name+": "+strings.Join(strings.Fields(text.String()), " "))
 		}
 	}
@@ -59,12 +55,9 @@ func TestAPI_isTheAcceptedOne(t *testing.T) {
 	now := slices.Concat(exported(t, "."), exported(t, "intake"))
 	const accepted = "api.txt"
 	if *update {
-		must(t, os.WriteFile(accepted, []byte(strings.Join(now, "\n")+"\n"), 0o644))
+		must.OK(t, os.WriteFile(accepted, []byte(strings.Join(now, "\n")+"\n"), 0o644))
 	}
-	text, err := os.ReadFile(accepted)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(accepted)).Or(t)
 	before := strings.Split(strings.TrimSpace(string(text)), "\n")
 	for _, line := range before {
 		if !slices.Contains(now, line) {

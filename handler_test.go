@@ -21,6 +21,7 @@ import (
 	"github.com/go-jose/go-jose/v4/jwt"
 
 	"github.com/outboxweb/outboxweb"
+	"github.com/outboxweb/outboxweb/internal/must"
 )
 
 // Routers differ in whether a handler sees the path that it is mounted at.
@@ -28,7 +29,7 @@ func TestHandler_worksBelowAnyMount(t *testing.T) {
 	t.Parallel()
 	e := open(t)
 	const odd = "o/1 ä%2F"
-	must(t, only(e.Append(t.Context(), placed(odd, "tea"))))
+	must.Get(e.Append(t.Context(), placed(odd, "tea"))).Or(t)
 	const base = "/admin/outbox"
 	console := e.Handler(byUser)
 	kept, stripped, nested, both := http.NewServeMux(), http.NewServeMux(), chi.NewRouter(), chi.NewRouter()
@@ -99,25 +100,13 @@ var (
 // issuer signs assertions; keys is the file with its public key.
 func issuer(t *testing.T) (sign func(claims map[string]any) string, keys string) {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	set, err := json.Marshal(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: key.Public(), KeyID: "k", Algorithm: "ES256", Use: "sig"}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	key := must.Get(ecdsa.GenerateKey(elliptic.P256(), rand.Reader)).Or(t)
+	set := must.Get(json.Marshal(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: key.Public(), KeyID: "k", Algorithm: "ES256", Use: "sig"}}})).Or(t)
 	keys = filepath.Join(t.TempDir(), "keys.json")
-	must(t, os.WriteFile(keys, set, 0o600))
-	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.ES256, Key: jose.JSONWebKey{Key: key, KeyID: "k"}}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(keys, set, 0o600))
+	signer := must.Get(jose.NewSigner(jose.SigningKey{Algorithm: jose.ES256, Key: jose.JSONWebKey{Key: key, KeyID: "k"}}, nil)).Or(t)
 	return func(claims map[string]any) string {
-		text, err := jwt.Signed(signer).Claims(claims).Serialize()
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must.Get(jwt.Signed(signer).Claims(claims).Serialize()).Or(t)
 		return text
 	}, keys
 }
@@ -206,10 +195,7 @@ func TestHandler_identifiesByAProxyAsTheCommandDoes(t *testing.T) {
 func TestDocs_examplesOfIdentifyCompile(t *testing.T) {
 	t.Parallel()
 	squeezed := func(name string) string {
-		text, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must.Get(os.ReadFile(name)).Or(t)
 		return strings.Join(strings.Fields(string(text)), " ")
 	}
 	tested, found := squeezed("example_test.go"), 0
@@ -262,10 +248,7 @@ func TestIdentify_saysWhatIsWrong(t *testing.T) {
 			t.Errorf("%v, want ErrSetup: %s", err, want)
 		}
 	}
-	who, err := outboxweb.FromProxyHeader(header)
-	if err != nil {
-		t.Fatal(err)
-	}
+	who := must.Get(outboxweb.FromProxyHeader(header)).Or(t)
 	for name, want := range map[string]error{"": outboxweb.ErrUnidentified, "nemo": outboxweb.ErrNoRole} {
 		if _, err := who(&http.Request{RemoteAddr: "127.0.0.1:5", Header: http.Header{"X-User": {name}}}); !errors.Is(err, want) {
 			t.Errorf("user %q: %v, want %v", name, err, want)

@@ -9,41 +9,42 @@ import (
 
 	"github.com/outboxweb/outboxweb"
 	"github.com/outboxweb/outboxweb/internal/dbtest"
+	"github.com/outboxweb/outboxweb/internal/must"
 )
 
 // A second Run would apply with the identity of the first one, and Run after Close without databases.
 func TestRun_refusesToRunTwiceAtATime(t *testing.T) {
 	t.Parallel()
 	e := open(t)
-	must(t, e.Project(orders()))
+	must.OK(t, e.Project(orders()))
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	ran := make(chan error, 1)
 	go func() { ran <- e.Run(ctx) }()
-	must(t, only(e.Append(t.Context(), placed("o-1", "tea"))))
-	must(t, e.WaitApplied(wait(t), "o-1", 1))
+	must.Get(e.Append(t.Context(), placed("o-1", "tea"))).Or(t)
+	must.OK(t, e.WaitApplied(wait(t), "o-1", 1))
 	second, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
 	if err := e.Run(second); !errors.Is(err, outboxweb.ErrSetup) || !strings.Contains(err.Error(), "already running") {
 		t.Errorf("a second Run: %v, want ErrSetup", err)
 	}
 	stop()
-	must(t, <-ran)
+	must.OK(t, <-ran)
 
 	again, stop := context.WithCancel(t.Context())
 	defer stop()
 	go func() { ran <- e.Run(again) }()
-	must(t, only(e.Append(t.Context(), placed("o-2", "tea"))))
+	must.Get(e.Append(t.Context(), placed("o-2", "tea"))).Or(t)
 	if err := e.WaitApplied(wait(t), "o-2", 1); err != nil {
 		t.Errorf("Run after Run: %v", err)
 	}
 	stop()
-	must(t, <-ran)
+	must.OK(t, <-ran)
 
 	go func() { ran <- e.Run(t.Context()) }()
-	must(t, only(e.Append(t.Context(), placed("o-3", "tea"))))
-	must(t, e.WaitApplied(wait(t), "o-3", 1))
-	must(t, e.Close())
+	must.Get(e.Append(t.Context(), placed("o-3", "tea"))).Or(t)
+	must.OK(t, e.WaitApplied(wait(t), "o-3", 1))
+	must.OK(t, e.Close())
 	if err := <-ran; err != nil {
 		t.Errorf("Run that Close has ended: %v", err)
 	}

@@ -19,6 +19,7 @@ import (
 
 	"github.com/outboxweb/outboxweb"
 	"github.com/outboxweb/outboxweb/internal/dbtest"
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/storetest"
 )
 
@@ -61,10 +62,7 @@ func open(t *testing.T, change ...func(*outboxweb.Config)) *outboxweb.Engine {
 	for _, f := range change {
 		f(&c)
 	}
-	e, err := outboxweb.Open(t.Context(), c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := must.Get(outboxweb.Open(t.Context(), c)).Or(t)
 	t.Cleanup(func() { e.Close() })
 	return e
 }
@@ -90,13 +88,13 @@ func placed(campaign, item string) outboxweb.Event {
 func TestEngine_appliesWhatIsAppended(t *testing.T) {
 	t.Parallel()
 	e := open(t)
-	must(t, e.Project(orders()))
+	must.OK(t, e.Project(orders()))
 	run(t, e)
 	got, err := e.Append(t.Context(), placed("o-1", "tea"), outboxweb.Event{CampaignID: "o-1", EventType: "order.paid", Payload: json.RawMessage(`{}`)})
 	if err != nil || len(got) != 2 || got[1].Seq != 2 || got[1].Position <= got[0].Position {
 		t.Fatalf("appended %+v, %v", got, err)
 	}
-	must(t, e.WaitApplied(wait(t), "o-1", 2))
+	must.OK(t, e.WaitApplied(wait(t), "o-1", 2))
 	again, err := e.Append(t.Context(), placed("o-1", "tea"))
 	if err != nil || !again[0].Existed || again[0].Seq != 1 {
 		t.Errorf("the same event again: %+v, %v", again, err)
@@ -178,31 +176,22 @@ func byUser(r *http.Request) (outboxweb.Operator, error) {
 
 func (b browser) ask(method, path, user string, header map[string]string, body string) (int, string, http.Header) {
 	b.t.Helper()
-	r, err := http.NewRequest(method, b.url+path, strings.NewReader(body))
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	r := must.Get(http.NewRequest(method, b.url+path, strings.NewReader(body))).Or(b.t)
 	r.Header.Set("X-User", user)
 	for name, value := range header {
 		r.Header.Set(name, value)
 	}
 	client := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
-	w, err := client.Do(r)
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	w := must.Get(client.Do(r)).Or(b.t)
 	defer w.Body.Close()
-	text, err := io.ReadAll(w.Body)
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	text := must.Get(io.ReadAll(w.Body)).Or(b.t)
 	return w.StatusCode, string(text), w.Header
 }
 
 func TestHandler_keepsItsRulesInsideAHost(t *testing.T) {
 	t.Parallel()
 	e := open(t)
-	must(t, e.Project(orders()))
+	must.OK(t, e.Project(orders()))
 	b := serve(t, e)
 	run(t, e)
 	if _, err := e.Append(t.Context(), placed("o-1", "")); err != nil { // it is dead at once
@@ -256,13 +245,10 @@ func TestHandler_rehearsesFilesOnly(t *testing.T) {
 	t.Parallel()
 	failing := func(t *testing.T, dirs ...string) browser {
 		e := open(t, func(c *outboxweb.Config) { c.Projections = dirs })
-		must(t, e.Project(orders()))
+		must.OK(t, e.Project(orders()))
 		b := serve(t, e)
 		run(t, e)
-		_, err := e.Append(t.Context(), placed("o-1", ""), outboxweb.Event{CampaignID: "o-2", EventType: "note.added", Payload: json.RawMessage(`{}`)})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Get(e.Append(t.Context(), placed("o-1", ""), outboxweb.Event{CampaignID: "o-2", EventType: "note.added", Payload: json.RawMessage(`{}`)})).Or(t)
 		storetest.Eventually(t, "the events are dead", func() bool {
 			_, text, _ := b.ask("GET", "/admin/outbox/", "vera", nil, "")
 			return strings.Contains(text, "projection orders (") && (dirs == nil || strings.Contains(text, "projection notes ("))
@@ -277,13 +263,13 @@ create table notes (campaign_id text primary key, text text not null);
 -- on: note.added
 insert into notes (campaign_id, text) values (:campaign_id, :payload.text);
 `
-	must(t, os.WriteFile(dir+"/notes.sql", []byte(notes), 0o600))
+	must.OK(t, os.WriteFile(dir+"/notes.sql", []byte(notes), 0o600))
 	groups := func(b browser) (inGo, inFile string) {
 		_, text, _ := b.ask("GET", "/admin/outbox/api/v1/failures/groups", "vera", nil, "")
 		var v struct {
 			Groups []struct{ Fingerprint string } `json:"items"`
 		}
-		must(t, json.Unmarshal([]byte(text), &v))
+		must.OK(t, json.Unmarshal([]byte(text), &v))
 		for _, g := range v.Groups {
 			if strings.Contains(g.Fingerprint, "projection orders (") {
 				inGo = url.QueryEscape(g.Fingerprint)
@@ -370,18 +356,16 @@ func TestProject_givesEachFunctionItsOwnEvent(t *testing.T) {
 	}
 	delivered := make(chan string, 2)
 	for _, name := range []string{"first", "second"} {
-		must(t, e.Project(keeping(name)))
-		if err := e.Publish(outboxweb.Topic{Name: name, EventTypes: []string{"*"}}, "p", outboxweb.PublisherFunc(func(_ context.Context, events []outboxweb.Event) error {
+		must.OK(t, e.Project(keeping(name)))
+		must.OK(t, e.Publish(outboxweb.Topic{Name: name, EventTypes: []string{"*"}}, "p", outboxweb.PublisherFunc(func(_ context.Context, events []outboxweb.Event) error {
 			delivered <- string(events[0].Payload)
 			copy(events[0].Payload, `{"item":"poison"}`)
 			return nil
-		})); err != nil {
-			t.Fatal(err)
-		}
+		})))
 	}
 	run(t, e)
-	must(t, only(e.Append(t.Context(), placed("o-1", "camomile"))))
-	must(t, e.WaitApplied(wait(t), "o-1", 1))
+	must.Get(e.Append(t.Context(), placed("o-1", "camomile"))).Or(t)
+	must.OK(t, e.WaitApplied(wait(t), "o-1", 1))
 	want := `{"item":"camomile"}`
 	for range 2 {
 		if got := <-delivered; got != want {
@@ -445,7 +429,7 @@ func TestEngine_findsTheEventThatAPublisherFailsAt(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, campaign := range []string{"o-1", "o-2", "o-3", "o-4"} {
-				must(t, only(e.Append(t.Context(), placed(campaign, "tea"))))
+				must.Get(e.Append(t.Context(), placed(campaign, "tea"))).Or(t)
 			}
 			run(t, e)
 			h := e.Handler(func(*http.Request) (outboxweb.Operator, error) {
@@ -525,10 +509,7 @@ func TestEngine_publishesInOrder(t *testing.T) {
 	}
 	var want []int64
 	for _, campaign := range []string{"o-1", "o-2", "o-3"} {
-		placedAt, err := e.Append(t.Context(), placed(campaign, "tea"), placed(campaign+"-other", "coffee"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		placedAt := must.Get(e.Append(t.Context(), placed(campaign, "tea"), placed(campaign+"-other", "coffee"))).Or(t)
 		want = append(want, placedAt[0].Position)
 	}
 	if err := e.Publish(outboxweb.Topic{Name: "orders"}, "mail", outboxweb.PublisherFunc(nil)); !errors.Is(err, outboxweb.ErrSetup) {
@@ -560,7 +541,7 @@ func TestEngine_appendsOnACondition(t *testing.T) {
 			outboxweb.Event{CampaignID: campaign, EventType: "name.taken", Payload: json.RawMessage(`{}`), Tags: map[string]string{"name": "ana"}})
 		return err
 	}
-	must(t, take("user-1"))
+	must.OK(t, take("user-1"))
 	if err := take("user-2"); !errors.Is(err, outboxweb.ErrConflict) {
 		t.Errorf("the second one to take the name: %v, want ErrConflict", err)
 	}
@@ -568,14 +549,3 @@ func TestEngine_appendsOnACondition(t *testing.T) {
 		t.Errorf("read %+v, %v, want the event of user-1", read, err)
 	}
 }
-
-// must ends a test at an error.
-func must(tb testing.TB, err error) {
-	tb.Helper()
-	if err != nil {
-		tb.Fatal(err)
-	}
-}
-
-// only is the error of a call whose answer does not matter.
-func only[T any](_ T, err error) error { return err }

@@ -11,6 +11,7 @@ import (
 	"github.com/outboxweb/outboxweb"
 	"github.com/outboxweb/outboxweb/intake"
 	"github.com/outboxweb/outboxweb/internal/dbtest"
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/storetest"
 )
 
@@ -23,12 +24,9 @@ func TestEngine_movesWhatItsSourceHas(t *testing.T) {
 		url, dialect = dbtest.Fresh(t).Journal, "postgres"
 	}
 	db := dbtest.Open(t, url)
-	schema, err := intake.Schema(dialect)
-	if err != nil {
-		t.Fatal(err)
-	}
+	schema := must.Get(intake.Schema(dialect)).Or(t)
 	first := map[string]string{"sqlite": "pragma journal_mode = wal;", "postgres": "create schema journal;"}[dialect]
-	must(t, only(db.Exec(first+schema)))
+	must.Get(db.Exec(first + schema)).Or(t)
 	write := func(campaign, payload string) *sql.Tx {
 		tx, err := db.Begin()
 		if err == nil {
@@ -43,10 +41,10 @@ func TestEngine_movesWhatItsSourceHas(t *testing.T) {
 		c.Sources = map[string]outboxweb.Source{"shop": {URL: url}}
 		c.MaxPayload = 1 << 20
 	})
-	must(t, e.Project(orders()))
-	must(t, write("o-1", `{"item":"tea"}`).Rollback())
+	must.OK(t, e.Project(orders()))
+	must.OK(t, write("o-1", `{"item":"tea"}`).Rollback())
 	for campaign, item := range map[string]string{"o-2": "tea", "o-3": strings.Repeat("tea ", 100_000)} {
-		must(t, write(campaign, `{"item":"`+item+`"}`).Commit())
+		must.OK(t, write(campaign, `{"item":"`+item+`"}`).Commit())
 	}
 	run(t, e)
 	for _, campaign := range []string{"o-2", "o-3"} {

@@ -20,6 +20,7 @@ import (
 	"github.com/outboxweb/outboxweb"
 	"github.com/outboxweb/outboxweb/intake"
 	"github.com/outboxweb/outboxweb/internal/dbtest"
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/pgtest"
 	"github.com/outboxweb/outboxweb/internal/storetest"
 )
@@ -85,10 +86,7 @@ type failover struct {
 
 func startServer(t *testing.T) *pgtest.Server {
 	t.Helper()
-	s, err := pgtest.Start()
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(pgtest.Start()).Or(t)
 	t.Cleanup(func() {
 		if err := s.Stop(); err != nil {
 			t.Error(err)
@@ -116,16 +114,13 @@ func startFailover(t *testing.T, through func(url string, s *pgtest.Server) stri
 	}
 	for range 2 {
 		l := &errorLines{}
-		e, err := outboxweb.Open(t.Context(), outboxweb.Config{JournalDB: through(journal, f.journal), ProjectionsDB: projections, BasePath: "/", Lease: 5 * time.Second,
+		e := must.Get(outboxweb.Open(t.Context(), outboxweb.Config{JournalDB: through(journal, f.journal), ProjectionsDB: projections, BasePath: "/", Lease: 5 * time.Second,
 			PollInterval: 100 * time.Millisecond, MaxAttempts: 1000, Sources: map[string]outboxweb.Source{"shop": {URL: f.projections.URL("postgres")}},
-			Logger: slog.New(slog.NewTextHandler(l, &slog.HandlerOptions{Level: slog.LevelError}))})
-		if err != nil {
-			t.Fatal(err)
-		}
+			Logger: slog.New(slog.NewTextHandler(l, &slog.HandlerOptions{Level: slog.LevelError}))})).Or(t)
 		t.Cleanup(func() { e.Close() })
-		must(t, e.Project(orders()))
+		must.OK(t, e.Project(orders()))
 		for i, sink := range f.sinks {
-			must(t, e.Publish(outboxweb.Topic{Name: "all", EventTypes: []string{"*"}, PollInterval: 100 * time.Millisecond}, fmt.Sprintf("sink-%d", i), sink))
+			must.OK(t, e.Publish(outboxweb.Topic{Name: "all", EventTypes: []string{"*"}, PollInterval: 100 * time.Millisecond}, fmt.Sprintf("sink-%d", i), sink))
 		}
 		console := e.Handler(nil)
 		run(t, e)
@@ -139,9 +134,7 @@ func startFailover(t *testing.T, through func(url string, s *pgtest.Server) stri
 
 func (f *failover) number(query string, args ...any) (n int) {
 	f.t.Helper()
-	if err := f.db.QueryRow(query, args...).Scan(&n); err != nil {
-		f.t.Fatal(err)
-	}
+	must.OK(f.t, f.db.QueryRow(query, args...).Scan(&n))
 	return n
 }
 
@@ -183,25 +176,18 @@ func (f *failover) settled() {
 	f.t.Helper()
 	storetest.Eventually(f.t, "every event is moved, applied or diverged, and delivered", func() bool {
 		var moved int
-		if err := f.shop.QueryRow(`select count(*) from outboxweb_intake`).Scan(&moved); err != nil {
-			f.t.Fatal(err)
-		}
+		must.OK(f.t, f.shop.QueryRow(`select count(*) from outboxweb_intake`).Scan(&moved))
 		return moved == 0 &&
 			f.number(`select count(*) from campaigns where applied_seq < high_water_seq and diverged = ''`) == 0 &&
 			f.number(`select count(*) from publisher_progress where position < (select max(position) from events)`) == 0
 	})
-	rows, err := f.db.Query(`select event_id, campaign_id from events order by campaign_id, seq`)
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	rows := must.Get(f.db.Query(`select event_id, campaign_id from events order by campaign_id, seq`)).Or(f.t)
 	defer rows.Close()
 	var ids []string
 	of := map[string]string{}
 	for rows.Next() {
 		var id, campaign string
-		if err := rows.Scan(&id, &campaign); err != nil {
-			f.t.Fatal(err)
-		}
+		must.OK(f.t, rows.Scan(&id, &campaign))
 		ids, of[id] = append(ids, id), campaign
 	}
 	for i, sink := range f.sinks {
@@ -283,7 +269,7 @@ func mustRestart(t *testing.T, how func(context.Context) error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	must(t, how(ctx))
+	must.OK(t, how(ctx))
 }
 
 // verify judges what the instances say after a fail-over.
@@ -352,7 +338,7 @@ func TestPostgresEngine_reconcilesProjectionsThatWentBack(t *testing.T) {
 	mustRestart(t, f.projections.GoBack)
 	applied := dbtest.Open(t, dbtest.InSchema(f.projections.URL("postgres"), "projections"))
 	storetest.Eventually(t, "the events are applied again", func() (done bool) {
-		must(t, applied.QueryRow(`select count(*) = 3 from orders where state = 'sent'`).Scan(&done))
+		must.OK(t, applied.QueryRow(`select count(*) = 3 from orders where state = 'sent'`).Scan(&done))
 		return done
 	})
 	if f.faults(0, "projections")+f.faults(1, "projections") == 0 {

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/outboxweb/outboxweb/internal/must"
 )
 
 func TestParse(t *testing.T) {
@@ -34,10 +36,7 @@ func TestParse(t *testing.T) {
 			{Name: "The step", Anchor: "the-step", Step: true, Blocks: []Block{{Code: "echo a | b\n\n# prints: …\n", For: []string{"curl"}, Text: "echo a | b\n\n# prints: …\n"}}},
 		},
 	}
-	got, err := parse(Operating, []byte(text))
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := must.Get(parse(Operating, []byte(text))).Or(t)
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
@@ -68,10 +67,7 @@ func TestSearch_findsEveryWordAndHeadingsFirst(t *testing.T) {
 // Every document that lies here is one that the program shows.
 func TestAll_areTheFiles(t *testing.T) {
 	t.Parallel()
-	entries, err := files.ReadDir(".")
-	if err != nil {
-		t.Fatal(err)
-	}
+	entries := must.Get(files.ReadDir(".")).Or(t)
 	for _, e := range entries {
 		if Named(strings.TrimSuffix(e.Name(), ".md")) == nil {
 			t.Errorf("%s is not shown", e.Name())
@@ -90,10 +86,7 @@ var included = regexp.MustCompile("(?s)<!-- (deploy/[^ ]+) -->\n```([a-z]+)\n(.*
 func TestDocuments_includeFiles(t *testing.T) {
 	t.Parallel()
 	for _, name := range order {
-		old, err := files.ReadFile(name + ".md")
-		if err != nil {
-			t.Fatal(err)
-		}
+		old := must.Get(files.ReadFile(name + ".md")).Or(t)
 		text := included.ReplaceAllStringFunc(string(old), func(block string) string {
 			m := included.FindStringSubmatch(block)
 			file, err := os.ReadFile(filepath.Join("..", m[1]))

@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/outboxweb/outboxweb/internal/must"
 )
 
 const alertRules = "../deploy/monitoring/alerts.yml"
@@ -48,10 +50,7 @@ func TestAlertRules_eachIncidentFiresItsOwn(t *testing.T) {
 	appendTo(t, s, "", "table", seats("ana", "ben"))
 	s.awaitSettled(t)
 	well := scrapeOf(t, s)
-	text, err := os.ReadFile(alertRules)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(alertRules)).Or(t)
 	for _, m := range regexp.MustCompile(`- alert: (\w+)`).FindAllStringSubmatch(string(text), -1) {
 		t.Run(m[1], func(t *testing.T) {
 			t.Parallel()
@@ -109,10 +108,7 @@ const phaseMinutes = 30
 // same databases, is well.
 func testRules(t *testing.T, promtool, alert string, phases []scrape) {
 	t.Helper()
-	rules, err := filepath.Abs(alertRules)
-	if err != nil {
-		t.Fatal(err)
-	}
+	rules := must.Get(filepath.Abs(alertRules)).Or(t)
 	var b strings.Builder
 	fmt.Fprintf(&b, "rule_files: [%s]\nevaluation_interval: 1m\ntests:\n  - interval: 1m\n    input_series:\n", rules)
 	names := map[string]bool{}
@@ -134,9 +130,7 @@ func testRules(t *testing.T, promtool, alert string, phases []scrape) {
 		}
 	}
 	file := filepath.Join(t.TempDir(), "test.yml")
-	if err := os.WriteFile(file, []byte(b.String()), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(file, []byte(b.String()), 0o600))
 	if out, err := exec.Command(promtool, "test", "rules", file).CombinedOutput(); err != nil {
 		t.Errorf("promtool test rules: %v\n%s\n%s", err, out, b.String())
 	}

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/outboxweb/outboxweb/internal/apitest"
+	"github.com/outboxweb/outboxweb/internal/must"
 )
 
 var document = sync.OnceValues(func() (*apitest.Document, error) {
@@ -36,9 +37,6 @@ func (s *server) checkDocumented(r *http.Request, res *http.Response, body []byt
 // do is server.do for a connection that must not fail.
 func do(t *testing.T, s *server, method, path string, body any) answer {
 	t.Helper()
-	a, err := s.do(t.Context(), method, path, body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := must.Get(s.do(t.Context(), method, path, body)).Or(t)
 	return a
 }

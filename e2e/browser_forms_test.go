@@ -15,6 +15,8 @@ import (
 
 	"github.com/chromedp/cdproto/input"
 	"github.com/chromedp/chromedp"
+
+	"github.com/outboxweb/outboxweb/internal/must"
 )
 
 // line is what lies between a browser and its server: it takes time, loses answers on request, and
@@ -222,9 +224,7 @@ func (o *operator) sentOnce(what string, before int) {
 		o.t.Errorf("%s sent %d forms, want one: %+v", what, len(sent), sent)
 	}
 	var entries [][2]string
-	if err := json.Unmarshal([]byte(value[string](o.tab, `sessionStorage.shown ?? "null"`)), &entries); err != nil {
-		o.t.Fatal(err)
-	}
+	must.OK(o.t, json.Unmarshal([]byte(value[string](o.tab, `sessionStorage.shown ?? "null"`)), &entries))
 	shown := url.Values{}
 	for _, e := range entries {
 		shown.Add(e[0], e[1])

@@ -13,6 +13,8 @@ import (
 	"testing"
 
 	"github.com/chromedp/chromedp"
+
+	"github.com/outboxweb/outboxweb/internal/must"
 )
 
 // inspection is what inspect finds out about a page.
@@ -173,10 +175,7 @@ var axeSource = sync.OnceValues(func() ([]byte, error) { return os.ReadFile("tes
 
 func (b *tab) loadAxe() {
 	b.t.Helper()
-	axe, err := axeSource()
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	axe := must.Get(axeSource()).Or(b.t)
 	value[bool](b, string(axe)+"; true")
 }
 

@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"github.com/chromedp/chromedp"
+
+	"github.com/outboxweb/outboxweb/internal/must"
 )
 
 // buildShop builds the example service once, beside the program.
@@ -118,10 +120,7 @@ func (b *tab) awaitOrder(id, text string) {
 // repairedAsTheTutorialSays changes the file as the tutorial does.
 func repairedAsTheTutorialSays(t *testing.T, file string) {
 	t.Helper()
-	readme, err := os.ReadFile("../examples/shop/README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	readme := must.Get(os.ReadFile("../examples/shop/README.md")).Or(t)
 	diff := regexp.MustCompile("(?s)```diff\n(.*?)```").FindSubmatch(readme)
 	if diff == nil {
 		t.Fatal("the tutorial has no diff")
@@ -133,16 +132,11 @@ func repairedAsTheTutorialSays(t *testing.T, file string) {
 		}
 		after.WriteString(line[1:])
 	}
-	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(file)).Or(t)
 	if !strings.Contains(string(text), before.String()) {
 		t.Fatalf("%s does not have the lines of the tutorial's diff:\n%s", file, before.String())
 	}
-	if err := os.WriteFile(file, []byte(strings.Replace(string(text), before.String(), after.String(), 1)), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(file, []byte(strings.Replace(string(text), before.String(), after.String(), 1)), 0o600))
 }
 
 // The tutorial's story: orders placed in the shop are seen in the console behind the shop's own
@@ -154,9 +148,7 @@ func TestBrowser_shopOfTheTutorial(t *testing.T) {
 
 func tellShopStory(t *testing.T, d databases) {
 	projections := filepath.Join(t.TempDir(), "projections")
-	if err := os.CopyFS(projections, os.DirFS("../examples/shop/projections")); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.CopyFS(projections, os.DirFS("../examples/shop/projections")))
 	s := startShop(t, d, projections)
 	b := shopper(t, s, "otto")
 	tea := b.order("tea", 2)

@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/chromedp/cdproto/page"
+
+	"github.com/outboxweb/outboxweb/internal/must"
 )
 
 var picturesDir = flag.String("pictures", "", "the directory that gets the README's pictures")
@@ -42,9 +44,7 @@ func picture(b *tab, name, path, theme string, height int64) {
 	b.theme(theme)
 	b.open(path)
 	content := tell(b, page.CaptureScreenshot, page.CaptureScreenshotParams{Format: page.CaptureScreenshotFormatPng})
-	if err := os.WriteFile(filepath.Join(*picturesDir, name+".png"), content.Data, 0o644); err != nil {
-		b.t.Fatal(err)
-	}
+	must.OK(b.t, os.WriteFile(filepath.Join(*picturesDir, name+".png"), content.Data, 0o644))
 }
 
 // awaitFigures waits until the worker has reported its work.

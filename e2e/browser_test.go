@@ -21,6 +21,8 @@ import (
 	"github.com/chromedp/cdproto/page"
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
+
+	"github.com/outboxweb/outboxweb/internal/must"
 )
 
 // chromium is the one browser of all tests; each tab has its own profile.
@@ -123,9 +125,7 @@ func newTab(t *testing.T, s *server, parent context.Context, options ...chromedp
 		b.verifyCalm()
 		closeTab()
 	})
-	if err := chromedp.Listen(ctx, b.note); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, chromedp.Listen(ctx, b.note))
 	tell(b, audits.Enable, cdp.Empty{})
 	// The page itself reports what its policy forbade, beside the browser. Its timers are five times as
 	// fast as a reader's, so that no test waits for a page to poll.

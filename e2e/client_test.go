@@ -5,6 +5,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
+
+	"github.com/outboxweb/outboxweb/internal/must"
 )
 
 // Clients generated from the document compile, and their calls return the server's answers.
@@ -21,9 +23,7 @@ func TestAPI_isUsedThroughGeneratedClients(t *testing.T) {
 		t.Run(language.name, func(t *testing.T) {
 			t.Parallel()
 			dir := t.TempDir()
-			if err := os.CopyFS(dir, os.DirFS("client")); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, os.CopyFS(dir, os.DirFS("client")))
 			useAPI(t, language.build(t, dir))
 		})
 	}
@@ -54,9 +54,7 @@ const apiDocument = "../internal/handlers/openapi.json"
 // buildGoClient makes the program of main.go with the client of oapi-codegen.
 func buildGoClient(t *testing.T, dir string) (program []string) {
 	t.Helper()
-	if err := os.Mkdir(filepath.Join(dir, "api"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.Mkdir(filepath.Join(dir, "api"), 0o755))
 	run(t, ".", "go", "tool", "-modfile=../tools/go.mod", "oapi-codegen", "-generate", "types,client", "-package", "api",
 		"-o", filepath.Join(dir, "api", "api.go"), apiDocument)
 	run(t, dir, "go", "build", "-o", "program", ".")
@@ -73,10 +71,7 @@ func buildTypeScriptClient(t *testing.T, dir string) (program []string) {
 	if out, err := install.CombinedOutput(); err != nil {
 		t.Skipf("without npm's packages there is no TypeScript: %v: %s", err, out)
 	}
-	document, err := filepath.Abs(apiDocument)
-	if err != nil {
-		t.Fatal(err)
-	}
+	document := must.Get(filepath.Abs(apiDocument)).Or(t)
 	bin := filepath.Join(dir, "node_modules", ".bin")
 	run(t, dir, filepath.Join(bin, "openapi-typescript"), document, "-o", "api.d.ts")
 	run(t, dir, filepath.Join(bin, "tsc"))

@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/outboxweb/outboxweb/internal/must"
 )
 
 // container is what a manifest starts: the program's arguments and the variables.
@@ -23,17 +25,12 @@ type container struct {
 // image is the container of deploy/Dockerfile.
 func image(t *testing.T) container {
 	t.Helper()
-	text, err := os.ReadFile("../deploy/Dockerfile")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile("../deploy/Dockerfile")).Or(t)
 	c := container{env: map[string]string{}}
 	lines := strings.ReplaceAll(string(text), "\\\n", " ")
 	for _, m := range regexp.MustCompile(`(?m)^(ENV|CMD) (.*)$`).FindAllStringSubmatch(lines, -1) {
 		if m[1] == "CMD" {
-			if err := yaml.Unmarshal([]byte(m[2]), &c.args); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, yaml.Unmarshal([]byte(m[2]), &c.args))
 			continue
 		}
 		for _, setting := range strings.Fields(m[2]) {
@@ -125,14 +122,9 @@ func makeSecrets(t *testing.T, d databases) string {
 // The program may be named by a relative path, and another host is not taken for the one in the files.
 func TestDeploy_makeSecretsFromAnywhere(t *testing.T) {
 	t.Parallel()
-	script, err := filepath.Abs("../deploy/make-secrets")
-	if err != nil {
-		t.Fatal(err)
-	}
+	script := must.Get(filepath.Abs("../deploy/make-secrets")).Or(t)
 	dir := t.TempDir()
-	if err := os.Symlink(binary, filepath.Join(dir, "program")); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.Symlink(binary, filepath.Join(dir, "program")))
 	run := func(host string) (string, error) {
 		cmd := exec.Command(script, "secrets")
 		cmd.Dir, cmd.Env = dir, append(os.Environ(), "OUTBOXWEB=./program", "DATABASE_HOST="+host)
@@ -162,10 +154,7 @@ func runContainer(t *testing.T, c container, d databases, extra ...string) runni
 	etc := t.TempDir()
 	local := strings.NewReplacer("/run/secrets", r.secrets, "/etc/outboxweb", etc, "/data/", d.dir+"/", "0.0.0.0:8080", "0.0.0.0:"+port,
 		"trusted_proxy: [", "trusted_proxy: [127.0.0.1/32, ").Replace
-	config, err := os.ReadFile("../deploy/kubernetes/base/outboxweb.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	config := must.Get(os.ReadFile("../deploy/kubernetes/base/outboxweb.yaml")).Or(t)
 	rewrite(t, etc, map[string]string{"outboxweb.yaml": local(string(config))})
 	for name, value := range c.env {
 		r.env = append(r.env, name+"="+local(value))
@@ -174,9 +163,7 @@ func runContainer(t *testing.T, c container, d databases, extra ...string) runni
 	cmd.Dir, cmd.Env, cmd.SysProcAttr = r.dir, r.env, dieWithParent()
 	log := new(output)
 	cmd.Stdout, cmd.Stderr = log, log
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, cmd.Start())
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
 	t.Cleanup(func() {
@@ -201,25 +188,16 @@ func (r running) health() (string, error) {
 // secret is the content of a file of make-secrets.
 func (r running) secret(name string) string {
 	r.t.Helper()
-	text, err := os.ReadFile(filepath.Join(r.secrets, name))
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(filepath.Join(r.secrets, name))).Or(r.t)
 	return strings.TrimSpace(string(text))
 }
 
 // want asks for a path and compares the status.
 func (r running) want(status int, url string, prepare func(*http.Request)) {
 	r.t.Helper()
-	request, err := http.NewRequestWithContext(r.t.Context(), http.MethodGet, url, nil)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	request := must.Get(http.NewRequestWithContext(r.t.Context(), http.MethodGet, url, nil)).Or(r.t)
 	prepare(request)
-	answer, err := http.DefaultTransport.RoundTrip(request)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	answer := must.Get(http.DefaultTransport.RoundTrip(request)).Or(r.t)
 	defer answer.Body.Close()
 	if answer.StatusCode != status {
 		r.t.Errorf("GET %s: %s, want %d", url, answer.Status, status)
@@ -282,10 +260,7 @@ func TestDeploy_composeWithItsProxy(t *testing.T) {
 	t.Parallel()
 	r := runContainer(t, composed(t, "outboxweb-1"), newPostgres(t))
 	runContainer(t, composed(t, "outboxweb-2"), databases{dir: r.dir, url: newPostgres(t).url}).wantAccess()
-	text, err := os.ReadFile("../deploy/nginx/outboxweb.conf.template")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile("../deploy/nginx/outboxweb.conf.template")).Or(t)
 	_, location, _ := strings.Cut(string(text), "    location / {")
 	location = "location / {" + strings.TrimSuffix(strings.TrimSpace(location), "}")
 	location = strings.NewReplacer("/run/secrets", r.secrets, "${PROXY_SECRET}", r.secret("proxy-secret"), "http://outboxweb;", r.url+";").Replace(location)

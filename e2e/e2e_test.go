@@ -27,6 +27,8 @@ import (
 
 	_ "github.com/jackc/pgx/v5/stdlib"
 	_ "modernc.org/sqlite"
+
+	"github.com/outboxweb/outboxweb/internal/must"
 )
 
 // binary is the program under test, built once.
@@ -166,10 +168,7 @@ func connect(t *testing.T, place, option string) *sql.DB {
 	if strings.HasPrefix(place, "postgres:") {
 		driver, source = "pgx", place
 	}
-	db, err := sql.Open(driver, source)
-	if err != nil {
-		t.Fatal(err)
-	}
+	db := must.Get(sql.Open(driver, source)).Or(t)
 	t.Cleanup(func() { db.Close() })
 	return db
 }
@@ -206,9 +205,7 @@ func each(t *testing.T, place, query string, visit func(row map[string]any)) {
 		for i := range values {
 			into[i] = &values[i]
 		}
-		if err := rows.Scan(into...); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, rows.Scan(into...))
 		row := make(map[string]any, len(names))
 		for i, name := range names {
 			row[name] = values[i]
@@ -462,10 +459,7 @@ func (s *server) send(r *http.Request) (answer, error) {
 // get reads path into v and fails the test unless it is answered with 200.
 func (s *server) get(t *testing.T, path string, v any) {
 	t.Helper()
-	a, err := s.do(t.Context(), http.MethodGet, path, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := must.Get(s.do(t.Context(), http.MethodGet, path, nil)).Or(t)
 	if a.status != http.StatusOK {
 		t.Fatalf("GET %s: %d %s", path, a.status, a.body)
 	}
@@ -475,10 +469,7 @@ func (s *server) get(t *testing.T, path string, v any) {
 // post sends body to path and fails the test unless it is answered with status.
 func (s *server) post(t *testing.T, status int, path string, body any) answer {
 	t.Helper()
-	a, err := s.do(t.Context(), http.MethodPost, path, body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := must.Get(s.do(t.Context(), http.MethodPost, path, body)).Or(t)
 	if a.status != status {
 		t.Fatalf("POST %s: %d %s, want status %d", path, a.status, a.body, status)
 	}
@@ -524,10 +515,7 @@ func (s *server) awaitSummary(t *testing.T, what string, wanted func(summary) bo
 // metric is the value of a series of /metrics, and -1 if there is no such series, or not yet.
 func (s *server) metric(t *testing.T, series string) (value float64) {
 	t.Helper()
-	a, err := s.do(t.Context(), http.MethodGet, "/metrics", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := must.Get(s.do(t.Context(), http.MethodGet, "/metrics", nil)).Or(t)
 	for line := range strings.Lines(string(a.body)) {
 		if text, found := strings.CutPrefix(line, series+" "); found {
 			if _, err := fmt.Sscan(text, &value); err != nil {

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/outboxweb/outboxweb/internal/must"
 )
 
 // awaitReady waits until readiness has a status and an answer with a fragment.
@@ -68,9 +70,7 @@ func TestServe_startedOnAFullDiskGoesOnOnceThereIsRoom(t *testing.T) {
 					t.Errorf("an append on a full disk is %d %s, want 507", a.status, a.body)
 				}
 			}
-			if err := os.Remove(ballast); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, os.Remove(ballast))
 			s.awaitListening(t)
 			eventually(t, patience, "an append is applied", func() (bool, string) {
 				a := do(t, s, http.MethodPost, "/api/v1/campaigns/table/events?wait=applied&timeout=5s", taken("seat-8", ""))

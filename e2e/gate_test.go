@@ -10,6 +10,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+
+	"github.com/outboxweb/outboxweb/internal/must"
 )
 
 // pager takes alert messages.
@@ -93,10 +95,7 @@ func newGate(t *testing.T, wraps ...func(http.Handler) http.Handler) *gate {
 func (g *gate) start(t *testing.T, d databases, flags ...string) *server {
 	t.Helper()
 	s := start(t, d, append([]string{"--public-origin", g.url}, flags...)...)
-	to, err := url.Parse(s.url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	to := must.Get(url.Parse(s.url)).Or(t)
 	g.to.Store(to)
 	s.url = g.url
 	return s

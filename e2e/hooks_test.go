@@ -14,15 +14,15 @@ import (
 	"strconv"
 	"sync"
 	"testing"
+
+	"github.com/outboxweb/outboxweb/internal/must"
 )
 
 // config writes a configuration file and returns the flag that names it.
 func (d databases) config(t *testing.T, text string) []string {
 	t.Helper()
 	name := filepath.Join(t.TempDir(), "outboxweb.yaml")
-	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(name, []byte(text), 0o600))
 	return []string{"--config", name}
 }
 
@@ -90,10 +90,7 @@ func readFiles(t *testing.T, name string) (all []int64) {
 	}
 	slices.Sort(rotated)
 	for _, part := range append(rotated, name) {
-		text, err := os.ReadFile(part)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must.Get(os.ReadFile(part)).Or(t)
 		if len(text) > 0 && text[len(text)-1] != '\n' {
 			t.Errorf("%s ends in the middle of a line", part)
 		}

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/outboxweb/outboxweb/internal/must"
 )
 
 // An idle server does not write. The rule is about time, so this test lets some pass.
@@ -28,10 +30,7 @@ func TestIdle(t *testing.T) {
 	eventually(t, 2*patience, fmt.Sprintf("the last sign of life is written, and nothing for %s", quiet), func() (bool, string) {
 		var now strings.Builder
 		for _, path := range []string{d.journal(), d.journal() + "-wal", d.projections(), d.projections() + "-wal"} {
-			info, err := os.Stat(path)
-			if err != nil {
-				t.Fatal(err)
-			}
+			info := must.Get(os.Stat(path)).Or(t)
 			fmt.Fprintf(&now, "%s %d %s, ", info.Name(), info.Size(), info.ModTime().Format(time.RFC3339Nano))
 		}
 		if now.String() != last {

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/pgtest"
 )
 
@@ -55,16 +56,11 @@ func TestIntake_exampleForSQLite(t *testing.T) {
 	}
 	d := newDatabases(t)
 	place := filepath.Join(t.TempDir(), "shop.db")
-	shop, err := sql.Open("sqlite", "file:"+place+"?_pragma=journal_mode(wal)")
-	if err != nil {
-		t.Fatal(err)
-	}
+	shop := must.Get(sql.Open("sqlite", "file:"+place+"?_pragma=journal_mode(wal)")).Or(t)
 	defer shop.Close()
-	if _, err := shop.Exec(mustCommand(t, d, nil, "intake", "schema", "sqlite") + `
+	must.Get(shop.Exec(mustCommand(t, d, nil, "intake", "schema", "sqlite") + `
 create table orders (id text primary key, status text);
-insert into orders values ('order-17', 'open');`); err != nil {
-		t.Fatal(err)
-	}
+insert into orders values ('order-17', 'open');`)).Or(t)
 	run(t, ".", program, "-c", fmt.Sprintf("import json, sqlite3\nconn = sqlite3.connect(%q, timeout=5)\n%s", place, examplesOf(t, "../docs/intake.md")["python sqlite"]))
 	start(t, d, d.config(t, "sources:\n  shop: {url: \"sqlite:"+place+"\"}\n")...)
 	eventually(t, patience, "the event is in the journal", func() (bool, string) {
@@ -79,24 +75,16 @@ insert into orders values ('order-17', 'open');`); err != nil {
 // intakeShop is the URL of an empty database.
 func intakeShop(t *testing.T) string {
 	t.Helper()
-	server, err := pgtest.Start()
-	if err != nil {
-		t.Fatal(err)
-	}
+	server := must.Get(pgtest.Start()).Or(t)
 	t.Cleanup(func() { _ = server.Stop() })
-	if err := server.CreateDatabase(t.Context(), "shop"); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, server.CreateDatabase(t.Context(), "shop"))
 	return server.URL("shop")
 }
 
 // examplesOf are the last blocks of code of each language in a document.
 func examplesOf(t *testing.T, name string) map[string]string {
 	t.Helper()
-	text, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(name)).Or(t)
 	all := map[string]string{}
 	for i, part := range strings.Split(string(text), "\n```") {
 		if language, code, found := strings.Cut(part, "\n"); i%2 == 1 && found {
@@ -134,13 +122,9 @@ func python(t *testing.T, place, example string) bool {
 func typeScript(t *testing.T, place, example string) bool {
 	t.Helper()
 	dir := t.TempDir()
-	if err := os.CopyFS(dir, os.DirFS("intake")); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.CopyFS(dir, os.DirFS("intake")))
 	main := fmt.Sprintf("import pg from \"pg\";\nconst client = new pg.Client({ connectionString: %q });\nawait client.connect();\n%s\nawait client.end();\n", place, example)
-	if err := os.WriteFile(filepath.Join(dir, "main.ts"), []byte(main), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(filepath.Join(dir, "main.ts"), []byte(main), 0o600))
 	install := exec.CommandContext(t.Context(), "npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--prefer-offline")
 	install.Dir = dir
 	if out, err := install.CombinedOutput(); err != nil {

@@ -10,6 +10,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/outboxweb/outboxweb/internal/must"
 )
 
 // historyProjections are made for the tests: a tally kept by an upsert, and a history that shows in
@@ -67,9 +69,7 @@ func writeProjections(t *testing.T, files map[string]string) []string {
 	t.Helper()
 	dir := t.TempDir()
 	for name, text := range files {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 	}
 	return []string{"--projections", dir}
 }
@@ -309,9 +309,7 @@ func verifyApplied(t *testing.T, d databases) {
 	want, got := map[string]tally{}, map[string]tally{}
 	each(t, d.journal(), "select campaign_id, payload from events", func(row map[string]any) {
 		campaign, payload := row["campaign_id"].(string), struct{ N int64 }{}
-		if err := json.Unmarshal([]byte(row["payload"].(string)), &payload); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, json.Unmarshal([]byte(row["payload"].(string)), &payload))
 		sum := want[campaign]
 		want[campaign] = tally{sum.events + 1, sum.total + payload.N}
 	})

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/outboxweb/outboxweb/internal/must"
 )
 
 // nginxFrame is a complete configuration around a server's locations. The single process writes
@@ -42,9 +44,7 @@ func startNginx(t *testing.T, locations string) string {
 	file := filepath.Join(dir, "nginx.conf")
 	for attempt := 0; ; attempt++ { // another process may take the port first
 		address := freePort(t)
-		if err := os.WriteFile(file, fmt.Appendf(nil, nginxFrame, address, locations), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile(file, fmt.Appendf(nil, nginxFrame, address, locations), 0o600))
 		if listens(t, exec.Command(path, "-p", dir, "-e", "stderr", "-c", file), address) {
 			return "http://" + address
 		}
@@ -57,10 +57,7 @@ func startNginx(t *testing.T, locations string) string {
 // freePort is an address that is currently free.
 func freePort(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(net.Listen("tcp", "127.0.0.1:0")).Or(t)
 	defer l.Close()
 	return l.Addr().String()
 }

@@ -8,6 +8,8 @@ import (
 	"syscall"
 	"testing"
 	"unsafe"
+
+	"github.com/outboxweb/outboxweb/internal/must"
 )
 
 // dieWithParent makes a process end with the test binary, even if that is killed by its own
@@ -50,14 +52,8 @@ func limitFiles(t *testing.T, pid int, bytes uint64) (lift func()) {
 // limitMemory lets a process have so many bytes of address space more than it has.
 func limitMemory(t *testing.T, pid int, more uint64) {
 	t.Helper()
-	statm, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", pid))
-	if err != nil {
-		t.Fatal(err)
-	}
-	pages, err := strconv.ParseUint(strings.Fields(string(statm))[0], 10, 64)
-	if err != nil {
-		t.Fatal(err)
-	}
+	statm := must.Get(os.ReadFile(fmt.Sprintf("/proc/%d/statm", pid))).Or(t)
+	pages := must.Get(strconv.ParseUint(strings.Fields(string(statm))[0], 10, 64)).Or(t)
 	limit(t, pid, syscall.RLIMIT_AS, pages*uint64(os.Getpagesize())+more)
 }
 

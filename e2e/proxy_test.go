@@ -14,6 +14,8 @@ import (
 	"testing"
 
 	"golang.org/x/net/html"
+
+	"github.com/outboxweb/outboxweb/internal/must"
 )
 
 const outside = "/ops/outbox" // where the proxy offers the pages
@@ -249,18 +251,12 @@ func TestProxy_namesWhoActs(t *testing.T) {
 	t.Parallel()
 	s := proxies[slices.IndexFunc(proxies, func(p behind) bool { return strings.Contains(p.name, "identity") })].start(t)
 	appendTo(t, s, outside, "healthy", seats("ana"))
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.url+outside+"/api/v1/campaigns/healthy/pause", strings.NewReader(`{"reason":"look"}`))
-	if err != nil {
-		t.Fatal(err)
-	}
+	request := must.Get(http.NewRequestWithContext(t.Context(), http.MethodPost, s.url+outside+"/api/v1/campaigns/healthy/pause", strings.NewReader(`{"reason":"look"}`))).Or(t)
 	for _, name := range []string{"X-Forwarded-Email", "X_Forwarded_Email", "x-forwarded-email", "X-Forwarded-Prefix"} {
 		request.Header[name] = []string{"root"} // the raw header names, not Go's canonical form
 	}
 	request.Header.Set("Content-Type", "application/json")
-	response, err := s.client.Do(request)
-	if err != nil {
-		t.Fatal(err)
-	}
+	response := must.Get(s.client.Do(request)).Or(t)
 	defer response.Body.Close()
 	if response.StatusCode != http.StatusOK {
 		text, _ := io.ReadAll(response.Body) // for the message alone

@@ -14,6 +14,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/outboxweb/outboxweb/internal/must"
 )
 
 // partner is an external system that receives webhooks.
@@ -110,9 +112,7 @@ func troubledPublishers(t *testing.T, d databases, more string) []string {
 		return map[string]int{"/away": http.StatusServiceUnavailable, "/no": http.StatusUnprocessableEntity, "/gone": http.StatusGone}[path]
 	})
 	file := filepath.Join(d.dir, "delivered", "events.ndjson")
-	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.MkdirAll(filepath.Dir(file), 0o700))
 	return d.config(t, alertsConfig(p)+fmt.Sprintf(`
 topics:
   everything:

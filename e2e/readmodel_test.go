@@ -8,6 +8,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/outboxweb/outboxweb/internal/must"
 )
 
 // hoard is a read model with secrets: one by its name, one by its form.
@@ -151,10 +153,7 @@ func TestReadModel_leavesNothingWhenKilledAndFollowsTheProjections(t *testing.T)
 	var m json.RawMessage
 	s.get(t, "/api/v1/campaigns/c-1/read-model", &m)
 	s.kill()
-	left, err := os.ReadDir(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	left := must.Get(os.ReadDir(dir)).Or(t)
 	for _, file := range left {
 		if strings.Contains(file.Name(), "etilqs") || strings.Contains(file.Name(), "sqlite") {
 			t.Errorf("%s is left", file.Name())

@@ -16,6 +16,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/outboxweb/outboxweb/internal/must"
 )
 
 // The runbook's sections have steps, and those have shell commands with their output. The tests
@@ -49,10 +51,7 @@ var (
 
 func readRunbook(t *testing.T) (steps []runbookStep) {
 	t.Helper()
-	text, err := os.ReadFile(runbookFile)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(runbookFile)).Or(t)
 	lines, section := strings.Split(string(text), "\n"), ""
 	step := new(runbookStep) // what comes before the first one is nobody's
 	for i := 0; i < len(lines); i++ {
@@ -209,12 +208,8 @@ func newOnCall(t *testing.T, d databases, database, way string) *onCall {
 	away := t.TempDir()
 	o.env = map[string]string{"C": "table", "AWAY": away, "BACKUP": filepath.Join(away, "backup"), "DIR": o.files, "NEW": binary,
 		"PG": d.url, "ID": "1", "RUN": "1", "P": "badges", "FIXED": t.TempDir()}
-	if err := os.Symlink(binary, filepath.Join(o.bin, "outboxweb")); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(o.bin, "journalctl"), []byte("#!/bin/sh\nexec cat \"$SERVICE_LOG\"\n"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.Symlink(binary, filepath.Join(o.bin, "outboxweb")))
+	must.OK(t, os.WriteFile(filepath.Join(o.bin, "journalctl"), []byte("#!/bin/sh\nexec cat \"$SERVICE_LOG\"\n"), 0o700))
 	return o
 }
 
@@ -319,9 +314,7 @@ func (o *onCall) shell(step string, u runbookUnit) {
 		return
 	}
 	log := filepath.Join(o.bin, "log")
-	if err := os.WriteFile(log, []byte(o.s.stderr.String()), 0o600); err != nil {
-		o.t.Fatal(err)
-	}
+	must.OK(o.t, os.WriteFile(log, []byte(o.s.stderr.String()), 0o600))
 	o.env["URL"] = o.s.url
 	flags := o.d.flags()
 	ctx, cancel := context.WithTimeout(o.t.Context(), 2*patience)
@@ -364,10 +357,7 @@ func (o *onCall) last() {
 // Placeholders in the runbook are explained, and every explained one is used.
 func TestRunbook_namesAreExplained(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile(runbookFile)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(runbookFile)).Or(t)
 	explained, used := map[string]bool{}, map[string]bool{}
 	for line := range strings.Lines(string(text)) {
 		if strings.HasPrefix(line, "| `$") {

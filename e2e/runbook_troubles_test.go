@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/outboxweb/outboxweb/internal/must"
 )
 
 // The troubles that sections of the runbook are followed in.
@@ -86,9 +88,7 @@ func (o *onCall) full() {
 		return a.status == http.StatusInsufficientStorage, fmt.Sprintf("%d %s", a.status, a.body)
 	})
 	o.before["It continues by itself"] = func() {
-		if err := os.Remove(ballast); err != nil {
-			o.t.Fatal(err)
-		}
+		must.OK(o.t, os.Remove(ballast))
 	}
 }
 
@@ -101,9 +101,7 @@ func (o *onCall) deleted() {
 	o.env["DATA"], o.env["PID"] = o.d.dir, strconv.Itoa(o.s.cmd.Process.Pid)
 	appendTo(o.t, o.s, "", "table", seats("ana", "ben"))
 	o.s.awaitSettled(o.t)
-	if err := os.Remove(filepath.Join(o.d.dir, "journal.db")); err != nil {
-		o.t.Fatal(err)
-	}
+	must.OK(o.t, os.Remove(filepath.Join(o.d.dir, "journal.db")))
 	o.s.awaitReady(o.t, http.StatusServiceUnavailable, "was deleted or moved away")
 }
 
@@ -122,15 +120,10 @@ func (o *onCall) damaged() {
 	o.s.awaitSettled(o.t)
 	o.s.stop(o.t)
 	file := filepath.Join(o.d.dir, "journal.db")
-	data, err := os.ReadFile(file)
-	if err != nil {
-		o.t.Fatal(err)
-	}
+	data := must.Get(os.ReadFile(file)).Or(o.t)
 	at := bytes.Index(data, []byte(name)) / 4096 * 4096
 	copy(data[at:at+4096], make([]byte, 4096))
-	if err := os.WriteFile(file, data, 0o600); err != nil {
-		o.t.Fatal(err)
-	}
+	must.OK(o.t, os.WriteFile(file, data, 0o600))
 	o.start()
 }
 
@@ -154,9 +147,7 @@ func (o *onCall) restored() {
 		if err != nil || len(found) != 1 {
 			o.t.Fatalf("%s in %s: %v, %v", pattern, from, found, err)
 		}
-		if err := os.Rename(found[0], filepath.Join(mixed, filepath.Base(found[0]))); err != nil {
-			o.t.Fatal(err)
-		}
+		must.OK(o.t, os.Rename(found[0], filepath.Join(mixed, filepath.Base(found[0]))))
 	}
 	if o.d.url == "" {
 		o.d = newDatabases(o.t)
@@ -215,9 +206,7 @@ func (o *onCall) alter() (before string) {
 	if o.d.url != "" {
 		drop += " on events"
 	}
-	if _, err := db.Exec(drop); err != nil {
-		o.t.Fatal(err)
-	}
+	must.Get(db.Exec(drop)).Or(o.t)
 	o.setPayload(`{"seat": "seat-99", "user": "mallory"}`)
 	return before
 }
@@ -324,8 +313,6 @@ func badge(user string) event {
 func rewrite(t *testing.T, dir string, files map[string]string) {
 	t.Helper()
 	for name, text := range files {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 	}
 }

@@ -19,6 +19,7 @@ import (
 
 	"modernc.org/sqlite"
 
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/pgtest"
 )
 
@@ -87,10 +88,7 @@ func (s *scene) create(database string) {
 	case "sqlite":
 		s.d = newDatabases(t)
 	case "own":
-		server, err := pgtest.Start()
-		if err != nil {
-			t.Fatal(err)
-		}
+		server := must.Get(pgtest.Start()).Or(t)
 		t.Cleanup(func() { _ = server.Stop() })
 		s.own, s.d, s.shop = server, databases{dir: t.TempDir(), url: server.Database(t)}, server.Database(t)
 	default:
@@ -107,9 +105,7 @@ func (s *scene) create(database string) {
 func (s *scene) config() []string {
 	s.t.Helper()
 	s.file = filepath.Join(s.d.dir, "out", "events.ndjson")
-	if err := os.Mkdir(filepath.Dir(s.file), 0o700); err != nil {
-		s.t.Fatal(err)
-	}
+	must.OK(s.t, os.Mkdir(filepath.Dir(s.file), 0o700))
 	return s.d.config(s.t, fmt.Sprintf(`
 topics:
   everything:
@@ -180,9 +176,7 @@ var leased = []string{"campaigns", "publisher_progress", "intake_sources", "runs
 // leases is how many rows of a table a process has leased.
 func (s *scene) leases(table, id string) (n int) {
 	s.t.Helper()
-	if err := s.journal.QueryRow("select count(*) from "+table+" where lease_owner = $1 and lease_expires_at > $2", id, time.Now().UnixMicro()).Scan(&n); err != nil {
-		s.t.Fatal(err)
-	}
+	must.OK(s.t, s.journal.QueryRow("select count(*) from "+table+" where lease_owner = $1 and lease_expires_at > $2", id, time.Now().UnixMicro()).Scan(&n))
 	return n
 }
 
@@ -225,9 +219,7 @@ func (s *scene) end() {
 // id is the name of a server's process.
 func (s *scene) id(server *server) (id string) {
 	s.t.Helper()
-	if err := s.journal.QueryRow("select id from instances where pid = $1 order by last_seen desc limit 1", server.pid()).Scan(&id); err != nil {
-		s.t.Fatal(err)
-	}
+	must.OK(s.t, s.journal.QueryRow("select id from instances where pid = $1 order by last_seen desc limit 1", server.pid()).Scan(&id))
 	return id
 }
 
@@ -236,9 +228,7 @@ func (s *scene) killAppend() {
 	s.t.Helper()
 	cmd := program(s.d, slices.Concat([]string{"append", "--batch", "10", "-"}, s.commands, s.d.flags())...)
 	cmd.Stdin = numberedJournal(oldCampaigns, 2*oldEvents)
-	if err := cmd.Start(); err != nil {
-		s.t.Fatal(err)
-	}
+	must.OK(s.t, cmd.Start())
 	s.moment(300 * time.Millisecond)
 	_ = cmd.Process.Kill() // it may have ended
 	_ = cmd.Wait()
@@ -291,19 +281,13 @@ func (s *scene) awaitTakeOver(silent int) {
 func (s *scene) killDatabases() {
 	t := s.t
 	t.Helper()
-	if err := s.own.Restart(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, s.own.Restart(t.Context()))
 	s.load.awaitProgress(t, 50)
-	if err := s.own.Crash(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, s.own.Crash())
 	for _, server := range s.servers {
 		server.awaitReady(t, http.StatusServiceUnavailable, "")
 	}
-	if err := s.own.Launch(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, s.own.Launch(t.Context()))
 	for _, server := range s.servers {
 		server.awaitReady(t, http.StatusOK, "")
 	}
@@ -421,10 +405,7 @@ func freeze(t *testing.T, s *server) {
 	t.Helper()
 	s.signal(t, syscall.SIGSTOP)
 	eventually(t, patience, "the process is stopped", func() (bool, string) {
-		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", s.pid()))
-		if err != nil {
-			t.Fatal(err)
-		}
+		stat := must.Get(os.ReadFile(fmt.Sprintf("/proc/%d/stat", s.pid()))).Or(t)
 		_, state, _ := bytes.Cut(stat, []byte(") "))
 		return bytes.HasPrefix(state, []byte("T")), string(state[:1])
 	})

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/outboxweb/outboxweb/intake"
+	"github.com/outboxweb/outboxweb/internal/must"
 )
 
 // shopTables are the service's own: a row for each campaign, which its writers lock, and the events
@@ -45,10 +46,7 @@ const shopCampaigns = 12
 
 func prepareShop(t *testing.T, kind, place string) {
 	t.Helper()
-	db, err := openShop(place)
-	if err != nil {
-		t.Fatal(err)
-	}
+	db := must.Get(openShop(place)).Or(t)
 	defer db.Close()
 	schema := mustCommand(t, newDatabases(t), nil, "intake", "schema", kind)
 	if kind == "postgres" {
@@ -60,9 +58,7 @@ func prepareShop(t *testing.T, kind, place string) {
 		}
 	}
 	for i := range shopCampaigns {
-		if _, err := db.Exec(`insert into orders values ($1, 0)`, fmt.Sprintf("order-%02d", i)); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(db.Exec(`insert into orders values ($1, 0)`, fmt.Sprintf("order-%02d", i))).Or(t)
 	}
 }
 
@@ -77,9 +73,7 @@ func startWriter(t *testing.T, place string) *exec.Cmd {
 	if _, err := w.StdinPipe(); err != nil { // it ends with this program
 		t.Fatal(err)
 	}
-	if err := w.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, w.Start())
 	t.Cleanup(func() { killWriter(w) })
 	return w
 }

@@ -10,6 +10,8 @@ import (
 
 	"github.com/chromedp/cdproto/cdp"
 	"github.com/chromedp/cdproto/network"
+
+	"github.com/outboxweb/outboxweb/internal/must"
 )
 
 // Behind each proxy of deploy/proxy everything works that works without one, for those alone who signed in.
@@ -150,19 +152,13 @@ func (s *sso) machines(*tab) {
 // ask gets a path of the console with headers.
 func (s *sso) ask(from *server, path string, headers network.Headers) answer {
 	s.t.Helper()
-	r, err := http.NewRequestWithContext(s.t.Context(), http.MethodGet, from.url+outside+path, nil)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	r := must.Get(http.NewRequestWithContext(s.t.Context(), http.MethodGet, from.url+outside+path, nil)).Or(s.t)
 	for name, value := range headers {
 		if value != "" {
 			r.Header.Set(name, value.(string))
 		}
 	}
-	a, err := from.send(r)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	a := must.Get(from.send(r)).Or(s.t)
 	return a
 }
 
@@ -255,10 +251,7 @@ func TestSSO_sessionOutlivesItsToken(t *testing.T) {
 				ok, last := b.holds(saying(marked("me"), name+"@ops.example"))
 				return ok && time.Since(began) > lifetime+2*time.Second, last
 			})
-			response, err := http.Post("http://"+s.provider+"/rotate", "", nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			response := must.Get(http.Post("http://"+s.provider+"/rotate", "", nil)).Or(t)
 			response.Body.Close()
 			b.expect("401") // of its poll: this provider's refresh tokens end with the key
 			b = s.window()

@@ -12,6 +12,8 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/outboxweb/outboxweb/internal/must"
 )
 
 // An ingress is what ingressLocations reads of one.
@@ -59,10 +61,7 @@ func ingressNginx(s *sso) *exec.Cmd {
 		}
 		s.t.Skipf("ingress-nginx escapes by a module of nginx: %v", err)
 	}
-	text, err := os.ReadFile("../deploy/kubernetes/ingress-nginx/ingress.yaml")
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile("../deploy/kubernetes/ingress-nginx/ingress.yaml")).Or(s.t)
 	var locations strings.Builder
 	for d := yaml.NewDecoder(bytes.NewReader(text)); ; {
 		var i ingress

@@ -20,6 +20,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/outboxweb/outboxweb/internal/must"
 )
 
 // sso is a console behind a proxy with single sign-on, made of the files in deploy/proxy, in
@@ -152,19 +154,14 @@ func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
 // file writes a file of deploy/proxy with the addresses and paths of the test, and returns its name.
 func (s *sso) file(name string) string {
 	s.t.Helper()
-	text, err := os.ReadFile(filepath.Join("../deploy/proxy", name))
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(filepath.Join("../deploy/proxy", name))).Or(s.t)
 	return s.write(name, s.names.Replace(string(text)))
 }
 
 func (s *sso) write(name, text string) string {
 	s.t.Helper()
 	name = filepath.Join(s.dir, name)
-	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
-		s.t.Fatal(err)
-	}
+	must.OK(s.t, os.WriteFile(name, []byte(text), 0o600))
 	return name
 }
 
@@ -249,21 +246,10 @@ func portOfOurs(t *testing.T) string {
 // certificate writes a throwaway certificate for localhost, and its key.
 func certificate(t *testing.T, name string) {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	key := must.Get(ecdsa.GenerateKey(elliptic.P256(), rand.Reader)).Or(t)
 	like := &x509.Certificate{SerialNumber: big.NewInt(1), DNSNames: []string{"localhost"}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour)}
-	of, err := x509.CreateCertificate(rand.Reader, like, like, key.Public(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	secret, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	of := must.Get(x509.CreateCertificate(rand.Reader, like, like, key.Public(), key)).Or(t)
+	secret := must.Get(x509.MarshalPKCS8PrivateKey(key)).Or(t)
 	text := append(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: of}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret})...)
-	if err := os.WriteFile(name, text, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(name, text, 0o600))
 }

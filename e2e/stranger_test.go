@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/outboxweb/outboxweb/internal/must"
 )
 
 // Another module requires this one with a plain require, and the excludes and replaces of our go.mod
@@ -19,25 +21,15 @@ func TestPackage_isImportedByAnotherModule(t *testing.T) {
 		t.Skip("tidying and compiling a module takes long; go test without -short does it")
 	}
 	readSources()
-	here, err := filepath.Abs("..")
-	if err != nil {
-		t.Fatal(err)
-	}
+	here := must.Get(filepath.Abs("..")).Or(t)
 	dir := t.TempDir()
-	if err := os.CopyFS(dir, os.DirFS("testdata/stranger")); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.CopyFS(dir, os.DirFS("testdata/stranger")))
 	module := "module example.com/stranger\n\ngo 1.26.0\n\nrequire github.com/outboxweb/outboxweb v0.0.0\n\nreplace github.com/outboxweb/outboxweb => " + here + "\n"
-	if err := os.WriteFile(filepath.Join(dir, "go.mod"), []byte(module), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(filepath.Join(dir, "go.mod"), []byte(module), 0o644))
 	run(t, dir, "go", "mod", "tidy")
 	run(t, dir, "go", "vet", ".")
 	run(t, dir, "go", "build", "-o", "stranger", ".")
-	tidied, err := os.ReadFile(filepath.Join(dir, "go.mod"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	tidied := must.Get(os.ReadFile(filepath.Join(dir, "go.mod"))).Or(t)
 	for _, unwanted := range []string{"exclude", "nats-server", "chromedp", "kong", "rapid"} { // tests and the command alone need them
 		if strings.Contains(string(tidied), unwanted) {
 			t.Errorf("the other module's go.mod has %s:\n%s", unwanted, tidied)
@@ -48,18 +40,11 @@ func TestPackage_isImportedByAnotherModule(t *testing.T) {
 	}
 
 	service := filepath.Join(dir, "service")
-	documented, err := os.ReadFile("../docs/embedding.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	documented := must.Get(os.ReadFile("../docs/embedding.md")).Or(t)
 	_, program, _ := strings.Cut(string(documented), "```go\npackage main\n")
 	program, _, _ = strings.Cut(program, "```")
-	if err := os.Mkdir(service, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(service, "main.go"), []byte("package main\n"+program), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.Mkdir(service, 0o755))
+	must.OK(t, os.WriteFile(filepath.Join(service, "main.go"), []byte("package main\n"+program), 0o644))
 	run(t, dir, "go", "mod", "tidy")
 	run(t, dir, "go", "vet", "./...")
 	run(t, service, "go", "build", "-o", "service", ".")
@@ -74,9 +59,7 @@ func serveOrders(t *testing.T, dir string) {
 	cmd.Dir, cmd.Env = dir, append(os.Environ(), "ADDR="+addr)
 	var said bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &said, &said
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, cmd.Start())
 	ask := func(method, path, body string) (int, string) {
 		r, err := http.NewRequestWithContext(t.Context(), method, "http://"+addr+path, strings.NewReader(body))
 		if err != nil {
@@ -107,9 +90,7 @@ func serveOrders(t *testing.T, dir string) {
 	if status, text := ask(http.MethodGet, "/admin/api/v1/campaigns/17", ""); status != http.StatusOK || !strings.Contains(text, `"high_water_seq":1,"applied_seq":1`) {
 		t.Errorf("the console says %d %s", status, text)
 	}
-	if err := cmd.Process.Signal(os.Interrupt); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, cmd.Process.Signal(os.Interrupt))
 	if err := cmd.Wait(); err != nil {
 		t.Errorf("it ends with %v:\n%s", err, &said)
 	}

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
@@ -20,9 +21,7 @@ func TestAlertsList_hasALineForEachCause(t *testing.T) {
 		{Cause: outbox.AlertCause{Sentence: "Publisher c/d has failed"}, Status: outbox.AlertPending},
 	}}, {AlertRule: outbox.AlertRule{Name: "drift"}}}}
 	var out bytes.Buffer
-	if err := (&app{streams: streams{out: &out}}).printAlerts(v); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, (&app{streams: streams{out: &out}}).printAlerts(v))
 	lines := strings.Split(out.String(), "\n")
 	for i, want := range []string{"never been evaluated", "RULE", "Publisher a/b has failed", "firing, not found since " + stamp(until), "Publisher c/d has failed", "drift"} {
 		if !strings.Contains(lines[i], want) {

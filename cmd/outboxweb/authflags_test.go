@@ -12,37 +12,29 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/outboxweb/outboxweb/internal/must"
 )
 
 // ask sends a request with name-value pairs of headers, and returns the answer's status and its
 // full text.
 func (s *served) ask(path string, headers ...string) (int, string) {
 	s.t.Helper()
-	r, err := http.NewRequest("GET", s.url+path, nil)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	r := must.Get(http.NewRequest("GET", s.url+path, nil)).Or(s.t)
 	for i := 0; i < len(headers); i += 2 {
 		r.Header.Add(headers[i], headers[i+1])
 	}
-	response, err := http.DefaultClient.Do(r)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	response := must.Get(http.DefaultClient.Do(r)).Or(s.t)
 	defer response.Body.Close()
 	var text strings.Builder
-	if err := response.Write(&text); err != nil {
-		s.t.Fatal(err)
-	}
+	must.OK(s.t, response.Write(&text))
 	return response.StatusCode, text.String()
 }
 
 func TestServe_knowsWhoAsks(t *testing.T) {
 	t.Parallel()
 	secret := filepath.Join(t.TempDir(), "secret")
-	if err := os.WriteFile(secret, []byte("correct-battery-staple\r\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(secret, []byte("correct-battery-staple\r\n"), 0o600))
 	s := serve(t, "--auth", "proxy-header", "--auth-preset", "oauth2-proxy", "--trusted-proxy", "127.0.0.1", "--viewer", "*", "--admin", "group:ops,user:ana", "--auth-groups-format", "repeated",
 		"--auth-secret-header", "X-Secret", "--auth-secret-file", secret)
 	user, proof := []string{"X-Forwarded-Email", "ana"}, []string{"X-Secret", "correct-battery-staple"}
@@ -203,22 +195,11 @@ func TestServe_admitsNoProxyWithoutAuthentication(t *testing.T) {
 // old sends a request as it is written.
 func (s *served) old(request string) (int, string) {
 	s.t.Helper()
-	conn, err := net.Dial("tcp", strings.TrimPrefix(s.url, "http://"))
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	conn := must.Get(net.Dial("tcp", strings.TrimPrefix(s.url, "http://"))).Or(s.t)
 	defer conn.Close()
-	if _, err := io.WriteString(conn, request); err != nil {
-		s.t.Fatal(err)
-	}
-	response, err := http.ReadResponse(bufio.NewReader(conn), nil)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	body, err := io.ReadAll(response.Body)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must.Get(io.WriteString(conn, request)).Or(s.t)
+	response := must.Get(http.ReadResponse(bufio.NewReader(conn), nil)).Or(s.t)
+	body := must.Get(io.ReadAll(response.Body)).Or(s.t)
 	return response.StatusCode, string(body)
 }
 
@@ -258,9 +239,7 @@ func TestServe_takesTokensOfAFile(t *testing.T) {
 	if err := json.Unmarshal([]byte(text), &admin); code != 0 || err != nil {
 		t.Fatalf("exit %d, %v: %s", code, err, errs)
 	}
-	if err := os.WriteFile(file, []byte("# for the deploys\n\n"+admin.Line+"\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(file, []byte("# for the deploys\n\n"+admin.Line+"\n"), 0o600))
 	s := serve(t, "--auth", "token", "--tokens-file", file)
 	bearer := []string{"Authorization", "Bearer " + admin.Token}
 	if status, _ := s.ask("/api/v1/tokens"); status != http.StatusUnauthorized {

@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/pgtest"
 )
 
@@ -21,10 +22,7 @@ type benchedServer struct{ *pgtest.Server }
 // TestPostgresBench runs bench on PostgreSQL and checks that it leaves nothing.
 func TestPostgresBench(t *testing.T) {
 	t.Parallel()
-	server, err := pgtest.Start()
-	if err != nil {
-		t.Fatal(err)
-	}
+	server := must.Get(pgtest.Start()).Or(t)
 	t.Cleanup(func() {
 		if err := server.Stop(); err != nil {
 			t.Error(err)
@@ -48,9 +46,7 @@ func (s benchedServer) databases(t *testing.T) (journal, projections string) {
 	t.Helper()
 	prefix := strings.ReplaceAll(t.Name()[strings.Index(t.Name(), "/")+1:], "_", "")
 	for _, name := range []string{prefix + "_app", prefix + "_views"} {
-		if err := s.CreateDatabase(t.Context(), name); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, s.CreateDatabase(t.Context(), name))
 	}
 	journal, projections = s.URL(prefix+"_app"), s.URL(prefix+"_views")
 	ask(t, journal, "create table events (id int); insert into events values (1)")
@@ -60,15 +56,9 @@ func (s benchedServer) databases(t *testing.T) (journal, projections string) {
 // ask runs a query directly on the database and returns its answer as lines.
 func ask(t *testing.T, url, query string) []string {
 	t.Helper()
-	conn, err := pgx.Connect(t.Context(), url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := must.Get(pgx.Connect(t.Context(), url)).Or(t)
 	defer conn.Close(context.Background())
-	results, err := conn.PgConn().Exec(t.Context(), query).ReadAll()
-	if err != nil {
-		t.Fatal(err)
-	}
+	results := must.Get(conn.PgConn().Exec(t.Context(), query).ReadAll()).Or(t)
 	var lines []string
 	for _, row := range results[len(results)-1].Rows {
 		lines = append(lines, string(bytes.Join(row, []byte(" "))))
@@ -113,9 +103,7 @@ func benchMeasuresAll(t *testing.T, server benchedServer) {
 		t.Fatalf("exit code %d: %s", code, stderr)
 	}
 	var result benchResult
-	if err := json.Unmarshal([]byte(stdout), &result); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, json.Unmarshal([]byte(stdout), &result))
 	mustBeMeasured(t, result, names)
 	if result.CommitsPerSecond <= 0 || result.FsyncPerSecond != 0 || result.Dir != "" {
 		t.Errorf("commits/s %v, fsync/s %v, dir %q", result.CommitsPerSecond, result.FsyncPerSecond, result.Dir)

@@ -9,16 +9,14 @@ import (
 	"testing"
 
 	"github.com/outboxweb/outboxweb/internal/dbtest"
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
 // The reference lists each invariant, once and in the same words.
 func TestCheck_invariantsAreThoseOfTheReference(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile(filepath.Join(root, "docs", "commands.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(filepath.Join(root, "docs", "commands.md"))).Or(t)
 	_, table, _ := strings.Cut(string(text), "| invariant | what holds |\n|---|---|\n")
 	table, _, _ = strings.Cut(table, "\n\n")
 	var want []string
@@ -51,14 +49,10 @@ insert into names (campaign_id, name) values (:campaign_id, :payload.name!);
 	}
 	d.appendPayloads("c-2", `{"name":"Elm"}`)
 	d.says("check")
-	if _, err := db.Exec(`update names set name = 'Aspen'`); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(db.Exec(`update names set name = 'Aspen'`)).Or(t)
 	d.runs("check", exitFailed, "projection names differs from the journal: 1 row missing, 0 changed, 1 unexpected; first divergence at event 1 or earlier")
 	for id, want := range map[string]string{"c-9": "table log has rows of a campaign that is not in the journal", "c-2": "table log has rows of a campaign of which no event was applied"} {
-		if _, err := db.Exec(`insert into log (campaign_id, seq) values ($1, 1)`, id); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(db.Exec(`insert into log (campaign_id, seq) values ($1, 1)`, id)).Or(t)
 		d.runs("check", exitFailed, want)
 	}
 }

@@ -8,20 +8,16 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/outboxweb/outboxweb/internal/must"
 )
 
 // A list in the file is taken item by item: joined, two patterns would be one that matches nothing,
 // and a group's name with a comma would be two.
 func TestConfig_listsAreTakenToTheLetter(t *testing.T) {
 	t.Parallel()
-	c, err := parseServe(t, "redact_value: ['DE\\d{18,20}', 'ssn-\\d+']\nredact_key: [iban, card number]\nviewer: ['group:cn=ops,dc=example', 'user:CORP\\ana']\n")
-	if err != nil {
-		t.Fatal(err)
-	}
-	hide, err := c.Serve.redactor()
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(parseServe(t, "redact_value: ['DE\\d{18,20}', 'ssn-\\d+']\nredact_key: [iban, card number]\nviewer: ['group:cn=ops,dc=example', 'user:CORP\\ana']\n")).Or(t)
+	hide := must.Get(c.Serve.redactor()).Or(t)
 	if got := hide.Text("DE123456789012345678 ssn-12 iban=ab12cd34"); got != "[redacted] [redacted] iban=[redacted]" {
 		t.Errorf("what is left of secrets: %s", got)
 	}
@@ -33,14 +29,9 @@ func TestConfig_listsAreTakenToTheLetter(t *testing.T) {
 // Event types and campaigns have commas: in the file they stay, and on the command line one is written \,.
 func TestConfig_anItemOfAListMayHaveACommaInIt(t *testing.T) {
 	t.Parallel()
-	fromFile, err := parseServe(t, "audit_only: ['a,b', 'order:created']\ncampaigns: ['eu,de-*', 'us']\n")
-	if err != nil {
-		t.Fatal(err)
-	}
+	fromFile := must.Get(parseServe(t, "audit_only: ['a,b', 'order:created']\ncampaigns: ['eu,de-*', 'us']\n")).Or(t)
 	var fromFlags, rehearse cli
-	if _, err := newParser(&fromFlags, streams{out: io.Discard, err: io.Discard}).Parse([]string{"serve", "--audit-only", `a\,b,order:created`, "--campaigns", `eu\,de-*`, "--campaigns", "us"}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(newParser(&fromFlags, streams{out: io.Discard, err: io.Discard}).Parse([]string{"serve", "--audit-only", `a\,b,order:created`, "--campaigns", `eu\,de-*`, "--campaigns", "us"})).Or(t)
 	for _, c := range []cli{fromFile, fromFlags} {
 		if want := []string{"a,b", "order:created"}; !slices.Equal(c.AuditOnly, want) {
 			t.Errorf("audit-only types are %q, not %q", c.AuditOnly, want)
@@ -81,9 +72,7 @@ func TestConfig_durations(t *testing.T) {
 func parseServe(t *testing.T, config string) (c cli, err error) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "outboxweb.yaml")
-	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(file, []byte(config), 0o600))
 	_, err = newParser(&c, streams{out: io.Discard, err: io.Discard}).Parse([]string{"serve", "--config", file})
 	return c, err
 }

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/outboxweb/outboxweb/internal/dbtest"
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/store"
 )
@@ -17,25 +18,12 @@ import (
 // terminal gives the desk a terminal to read from and types a line there.
 func (d *desk) terminal(line string) {
 	d.t.Helper()
-	keyboard, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
-	if err != nil {
-		d.t.Fatal(err)
-	}
-	if err := unix.IoctlSetPointerInt(int(keyboard.Fd()), unix.TIOCSPTLCK, 0); err != nil {
-		d.t.Fatal(err)
-	}
-	n, err := unix.IoctlGetInt(int(keyboard.Fd()), unix.TIOCGPTN)
-	if err != nil {
-		d.t.Fatal(err)
-	}
-	in, err := os.OpenFile(fmt.Sprintf("/dev/pts/%d", n), os.O_RDWR|unix.O_NOCTTY, 0)
-	if err != nil {
-		d.t.Fatal(err)
-	}
+	keyboard := must.Get(os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)).Or(d.t)
+	must.OK(d.t, unix.IoctlSetPointerInt(int(keyboard.Fd()), unix.TIOCSPTLCK, 0))
+	n := must.Get(unix.IoctlGetInt(int(keyboard.Fd()), unix.TIOCGPTN)).Or(d.t)
+	in := must.Get(os.OpenFile(fmt.Sprintf("/dev/pts/%d", n), os.O_RDWR|unix.O_NOCTTY, 0)).Or(d.t)
 	d.t.Cleanup(func() { in.Close(); keyboard.Close() })
-	if _, err := keyboard.WriteString(line + "\n"); err != nil {
-		d.t.Fatal(err)
-	}
+	must.Get(keyboard.WriteString(line + "\n")).Or(d.t)
 	d.in = in
 }
 
@@ -55,18 +43,14 @@ func TestConfirm_isAskedForAtATerminalAlone(t *testing.T) {
 	for i := range events {
 		events[i] = outbox.Event{CampaignID: "c-1", EventType: "a", Payload: json.RawMessage(`{}`)}
 	}
-	if _, err := d.st.Append(t.Context(), store.Append{Events: events}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(d.st.Append(t.Context(), store.Append{Events: events})).Or(t)
 	dead := func() {
 		t.Helper()
 		for _, change := range []string{
 			`update projection_apply_outbox set status = 'dead', attempt_count = 8 where campaign_id = 'c-1' and seq = 1`,
 			`update campaigns set head_status = 'dead', pending = 1200, dead = 1 where campaign_id = 'c-1'`,
 		} {
-			if _, err := dbtest.Open(t, d.JournalDB).Exec(change); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(dbtest.Open(t, d.JournalDB).Exec(change)).Or(t)
 		}
 	}
 	dead()

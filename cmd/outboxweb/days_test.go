@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/outboxweb/outboxweb/internal/must"
 )
 
 func TestDaysFlag_readsDaysAndDurations(t *testing.T) {
@@ -48,9 +50,7 @@ func TestServe_keepsAuditRecordsAndHistoryADayAtLeast(t *testing.T) {
 	t.Parallel()
 	for keep, wrong := range map[string]bool{"0": false, "1d": false, "24h": false, "365d": false, "23h": true, "1s": true} {
 		var d daysFlag
-		if err := d.UnmarshalText([]byte(keep)); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, d.UnmarshalText([]byte(keep)))
 		for flag, c := range map[string]serveCmd{"--keep-audit": {KeepAudit: d}, "--keep-history": {KeepHistory: d}} {
 			err := c.checkKept()
 			if (err != nil) != wrong || wrong && !strings.Contains(err.Error(), flag) {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/outboxweb/outboxweb/docs"
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
@@ -21,10 +22,7 @@ var (
 // Every series that the dashboard and the alerts name is in docs/metrics.md.
 func TestDeploy_monitoringNamesRealMetrics(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile(filepath.Join(root, "docs", "metrics.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(filepath.Join(root, "docs", "metrics.md"))).Or(t)
 	known := map[string]bool{}
 	for _, name := range regexp.MustCompile("(?m)^\\| `(outboxweb_[a-z_]+)").FindAllStringSubmatch(string(text), -1) {
 		known[name[1]] = true
@@ -33,10 +31,7 @@ func TestDeploy_monitoringNamesRealMetrics(t *testing.T) {
 		}
 	}
 	for _, file := range []string{"alerts.yml", "grafana/dashboards/outboxweb.json"} {
-		text, err := os.ReadFile(filepath.Join(root, "deploy/monitoring", file))
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must.Get(os.ReadFile(filepath.Join(root, "deploy/monitoring", file))).Or(t)
 		found := ourMetric.FindAllString(string(text), -1)
 		if len(found) < 16 {
 			t.Errorf("%s names only %d series", file, len(found))
@@ -52,10 +47,7 @@ func TestDeploy_monitoringNamesRealMetrics(t *testing.T) {
 // Every alert has a summary, a description, and a link to a heading of our documentation.
 func TestDeploy_alertsLeadToTheRunbook(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile(filepath.Join(root, "deploy/monitoring/alerts.yml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(filepath.Join(root, "deploy/monitoring/alerts.yml"))).Or(t)
 	alerts := strings.Split(string(text), "- alert: ")[1:]
 	for _, alert := range alerts {
 		name, _, _ := strings.Cut(alert, "\n")

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"unicode"
+
+	"github.com/outboxweb/outboxweb/internal/must"
 )
 
 // FuzzConfig reads arbitrary configuration files as serve does, up to opening anything. An invalid
@@ -25,9 +27,7 @@ func FuzzConfig(f *testing.F) {
 	keys := fileFlags(newParser(new(cli), std).Model)
 	name := filepath.Join(f.TempDir(), "outboxweb.yaml")
 	f.Fuzz(func(t *testing.T, text string) {
-		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile(name, []byte(text), 0o600))
 		_, _, err := readConfig(name, keys)
 		if err == nil { // creating a parser is slow
 			var c cli

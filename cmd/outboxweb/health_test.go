@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/outboxweb/outboxweb/internal/must"
 )
 
 // wantHealth runs health with an environment, and compares its exit code and its one sentence.
@@ -28,9 +30,7 @@ func TestHealth_findsTheServerWhereItListens(t *testing.T) {
 		t.Fatal(err)
 	}
 	config := filepath.Join(t.TempDir(), "outboxweb.yaml")
-	if err := os.WriteFile(config, []byte("listen: 0.0.0.0:"+port+"\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(config, []byte("listen: 0.0.0.0:"+port+"\n"), 0o600))
 	ready := "ready: http://127.0.0.1:" + port + "/readyz answered 200"
 	wantHealth(t, 0, ready, nil, "--listen", ":"+port)
 	wantHealth(t, 0, ready, []string{"OUTBOXWEB_LISTEN=0.0.0.0:" + port})
@@ -66,10 +66,7 @@ func TestHealth_saysWhatIsWrong(t *testing.T) {
 	wantHealth(t, 1, "not alive: ", nil, "--live", "--url", answer(502, "no"))
 	wantHealth(t, 1, "the answer is 307 Temporary Redirect", nil, "--url", answer(307, ""))
 	wantHealth(t, 1, "connection refused", nil, "--listen", "127.0.0.1:1")
-	silent, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	silent := must.Get(net.Listen("tcp", "127.0.0.1:0")).Or(t)
 	defer silent.Close()
 	wantHealth(t, 1, "no answer within 50ms", nil, "--timeout", "50ms", "--url", "http://"+silent.Addr().String())
 	switching := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/outboxweb/outboxweb/internal/engine"
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/projection"
 	"github.com/outboxweb/outboxweb/internal/runs"
@@ -52,9 +53,7 @@ func written(t *testing.T, texts map[string]string) (dir string) {
 	t.Helper()
 	dir = t.TempDir()
 	for name, text := range texts {
-		if err := os.WriteFile(filepath.Join(dir, name+".sql"), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile(filepath.Join(dir, name+".sql"), []byte(text), 0o600))
 	}
 	return dir
 }
@@ -74,9 +73,7 @@ func newHeldDesk(t *testing.T, log, names string) *heldDesk {
 	}
 	d.st = engine.Wire(opened)
 	t.Cleanup(func() { d.st.Close() })
-	if err := runs.Install(t.Context(), d.st.Store, d.set); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, runs.Install(t.Context(), d.st.Store, d.set))
 	d.w = worker.New(worker.Config{Store: d.st.Store, Set: d.set, Mode: outbox.ModeOutbox})
 	d.flags = append(d.flags, "--projections", dir)
 	return d
@@ -106,17 +103,13 @@ func (d *heldDesk) appendPayloads(campaign string, payloads ...string) {
 	for _, payload := range payloads {
 		events = append(events, outbox.Event{CampaignID: campaign, EventType: "noted", Payload: []byte(payload)})
 	}
-	if _, err := d.st.Append(d.t.Context(), store.Append{Events: events}); err != nil {
-		d.t.Fatal(err)
-	}
+	must.Get(d.st.Append(d.t.Context(), store.Append{Events: events})).Or(d.t)
 }
 
 // pause pauses a projection for a campaign, or for all.
 func (d *heldDesk) pause(name, campaign string) {
 	d.t.Helper()
-	if _, err := d.st.Runs.PauseProjection(d.t.Context(), outbox.Command{By: outbox.Operator{Name: "ana"}, Reason: "a bug"}, name, campaign, d.set.Infos()); err != nil {
-		d.t.Fatal(err)
-	}
+	must.Get(d.st.Runs.PauseProjection(d.t.Context(), outbox.Command{By: outbox.Operator{Name: "ana"}, Reason: "a bug"}, name, campaign, d.set.Infos())).Or(d.t)
 }
 
 // says runs a command, which must succeed, and wants texts in its output.
@@ -158,14 +151,10 @@ func TestVerify_namesAProjectionThatIsNotLoadedAnyMore(t *testing.T) {
 	d := newHeldDesk(t, logging("log"), logging("names"))
 	d.append("c-1", 2)
 	d.says("report", "none paused, quarantined, behind or no longer loaded")
-	if err := d.st.ReadModel().Leave(t.Context(), []string{"log"}); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, d.st.ReadModel().Leave(t.Context(), []string{"log"}))
 	d.says("report", "projections names is not loaded any more: its rows are not updated")
 	d.says("projections status", "names not loaded 0 0 0 0 0") // also if the command has its file
-	if err := os.Remove(filepath.Join(d.flags[5], "names.sql")); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.Remove(filepath.Join(d.flags[5], "names.sql")))
 	d.says("projections status", "log live", "names not loaded 0 0 0 0 0")
 	d.says("projections status names", "names: not loaded; blocking 0", "Its rows are not updated, and not verified. Once it is loaded again, a replay starts by itself and catches it up.")
 	d.says("projections status names --json", `"not_loaded": true`)
@@ -180,9 +169,7 @@ func TestCommands_nameProjectionsThatTheyHaveNotLoaded(t *testing.T) {
 	const left = "not compared: projection names, which this command has not loaded"
 	d.lacks("verify", left)
 	d.lacks("check", left)
-	if err := os.Remove(filepath.Join(d.flags[5], "names.sql")); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.Remove(filepath.Join(d.flags[5], "names.sql")))
 	d.says("verify", "the live rows of 1 campaign match the journal", left)
 	d.says("check", "no problems found", left)
 	d.says("verify --json", `"not_loaded": [ "names" ]`)
@@ -203,16 +190,12 @@ func TestCommands_sayWhatIsNotComparedSinceItIsPaused(t *testing.T) {
 	d.says("check", "no problems found", left)
 	d.says("verify", "the live rows of 1 of 2 campaigns match the journal", "1 was not fully compared", left)
 	d.says("report", "projections names is paused for 1 campaign")
-	if _, err := d.st.Runs.ResumeProjection(t.Context(), command("fixed"), "names", "c-1", d.set.Infos()); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(d.st.Runs.ResumeProjection(t.Context(), command("fixed"), "names", "c-1", d.set.Infos())).Or(t)
 	run, err := d.st.Runs.Active(t.Context())
 	if err != nil || len(run) != 1 {
 		t.Fatal(run, err)
 	}
-	if _, err := d.st.Runs.Cancel(t.Context(), command(""), run[0].ID); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(d.st.Runs.Cancel(t.Context(), command(""), run[0].ID)).Or(t)
 	const behind = "not compared: all events of campaign c-1 in projection names, behind until a replay has caught it up"
 	d.says("verify", "the live rows of 1 of 2 campaigns match the journal", behind)
 	d.says("report", "projections names is behind in 1 campaign, and no run is catching it up")
@@ -261,9 +244,7 @@ func TestRequeue_restsOnARehearsalWhoseFilesAreLoaded(t *testing.T) {
 	d.says(requeue, "started operation 1: 1 dead row")
 	d.says("operations show 1", "it rests on rehearsal 1; 1 of the operation's 1 row passed it")
 	for _, version := range []string{"first", "second"} {
-		if err := d.st.Loaded(t.Context(), outbox.InstanceState{ID: "w-1"}, []outbox.Definition{{Projection: "names", Version: version, File: outbox.RehearsalFile{Name: "names.sql", Text: version}}}); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, d.st.Loaded(t.Context(), outbox.InstanceState{ID: "w-1"}, []outbox.Definition{{Projection: "names", Version: version, File: outbox.RehearsalFile{Name: "names.sql", Text: version}}}))
 	}
 	d.says("operations show 1", "deployed while it ran, at ", "Version second of projection names, in place of first: rows requeued after that were tried with it, and rehearsal 1 was not of it")
 }
@@ -271,16 +252,9 @@ func TestRequeue_restsOnARehearsalWhoseFilesAreLoaded(t *testing.T) {
 // load puts a changed file of a projection in place of the loaded one, as a restart does.
 func (d *heldDesk) load(t *testing.T, file string) {
 	t.Helper()
-	if err := os.Rename(file, filepath.Join(d.flags[5], filepath.Base(file))); err != nil {
-		t.Fatal(err)
-	}
-	set, err := projection.Load("sqlite", d.flags[5])
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := runs.Install(t.Context(), d.st.Store, set); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.Rename(file, filepath.Join(d.flags[5], filepath.Base(file))))
+	set := must.Get(projection.Load("sqlite", d.flags[5])).Or(t)
+	must.OK(t, runs.Install(t.Context(), d.st.Store, set))
 }
 
 func TestRehearsal_saysThatWhatIsQuarantinedIsReplayed(t *testing.T) {
@@ -464,16 +438,11 @@ func TestCommands_thatOnlyReadInstallNoProjections(t *testing.T) {
 	t.Parallel()
 	d := newHeldDesk(t, logging("log"), logging("names"))
 	d.append("c-1", 2)
-	before, err := d.st.ReadModel().Versions(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	before := must.Get(d.st.ReadModel().Versions(t.Context())).Or(t)
 	dir := d.flags[5]
 	write := func(name, text string) {
 		t.Helper()
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 	}
 	write("names.sql", strings.ReplaceAll(logging("names"), ":seq)", ":seq + 1)"))
 	const other = "this is not the version of projection names that events are applied with"

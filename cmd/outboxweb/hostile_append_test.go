@@ -9,6 +9,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/outboxweb/outboxweb/internal/must"
 )
 
 // hostileBody is the largest body of an append, in bytes.
@@ -117,23 +119,16 @@ func (s *served) append(campaign, body string) int {
 // peakMB is the process's peak memory since its start, or since forgetPeak.
 func (s *served) peakMB() int {
 	s.t.Helper()
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", s.cmd.Process.Pid))
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(fmt.Sprintf("/proc/%d/status", s.cmd.Process.Pid))).Or(s.t)
 	var kB int
 	_, after, _ := strings.Cut(string(text), "VmHWM:")
-	if _, err := fmt.Sscan(after, &kB); err != nil {
-		s.t.Fatal(err)
-	}
+	must.Get(fmt.Sscan(after, &kB)).Or(s.t)
 	return kB * 1024 / 1_000_000
 }
 
 func (s *served) forgetPeak() {
 	s.t.Helper()
-	if err := os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", s.cmd.Process.Pid), []byte("5"), 0); err != nil {
-		s.t.Fatal(err)
-	}
+	must.OK(s.t, os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", s.cmd.Process.Pid), []byte("5"), 0))
 }
 
 // BenchmarkHostileAppend measures what each of the hostile appends costs: the

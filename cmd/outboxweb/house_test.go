@@ -13,6 +13,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/outboxweb/outboxweb/internal/must"
 )
 
 const (
@@ -144,10 +146,7 @@ func TestHouse_onlyCommandsReadCommandLineAndEnvironment(t *testing.T) {
 		}
 		for _, file := range p.GoFiles {
 			set := token.NewFileSet()
-			tree, err := parser.ParseFile(set, filepath.Join(p.Dir, file), nil, parser.SkipObjectResolution)
-			if err != nil {
-				t.Fatal(err)
-			}
+			tree := must.Get(parser.ParseFile(set, filepath.Join(p.Dir, file), nil, parser.SkipObjectResolution)).Or(t)
 			ast.Inspect(tree, func(n ast.Node) bool {
 				selected, ok := n.(*ast.SelectorExpr)
 				if !ok {
@@ -169,9 +168,7 @@ func requirement(t *testing.T, gomod, of string) string {
 	var file struct {
 		Require []struct{ Path, Version string }
 	}
-	if err := json.Unmarshal(goTool(t, "mod", "edit", "-json", gomod), &file); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, json.Unmarshal(goTool(t, "mod", "edit", "-json", gomod), &file))
 	for _, r := range file.Require {
 		if r.Path == of {
 			return r.Version
@@ -185,9 +182,7 @@ func requirement(t *testing.T, gomod, of string) string {
 func TestHouse_libcIsTheOneSQLiteNames(t *testing.T) {
 	t.Parallel()
 	var module struct{ GoMod string }
-	if err := json.Unmarshal(goTool(t, "list", "-m", "-json", "modernc.org/sqlite"), &module); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, json.Unmarshal(goTool(t, "list", "-m", "-json", "modernc.org/sqlite"), &module))
 	ours, theirs := requirement(t, "go.mod", "modernc.org/libc"), requirement(t, module.GoMod, "modernc.org/libc")
 	if ours != theirs {
 		t.Errorf("go.mod requires modernc.org/libc %s; modernc.org/sqlite names %s", ours, theirs)

@@ -8,6 +8,7 @@ import (
 	writers "github.com/outboxweb/outboxweb/intake"
 	"github.com/outboxweb/outboxweb/internal/dbtest"
 	"github.com/outboxweb/outboxweb/internal/intake"
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/redact"
 )
 
@@ -28,9 +29,7 @@ func TestIntake_isShownAndDecidedOn(t *testing.T) {
 	url := "sqlite:" + filepath.Join(t.TempDir(), "shop.db")
 	shop := dbtest.Open(t, url)
 	schema, _ := writers.Schema("sqlite")
-	if _, err := shop.Exec(schema + `insert into outboxweb_intake (campaign_id, event_id, event_type, payload) values ('c-9', 'e-1', 'a', '['), ('c-9', 'e-2', 'a', '{}')`); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(shop.Exec(schema + `insert into outboxweb_intake (campaign_id, event_id, event_type, payload) values ('c-9', 'e-1', 'a', '['), ('c-9', 'e-2', 'a', '{}')`)).Or(t)
 	source, err := intake.Definition{URL: url}.Source("shop")
 	if err != nil {
 		t.Fatal(err)
@@ -40,16 +39,12 @@ func TestIntake_isShownAndDecidedOn(t *testing.T) {
 	defer w.Close()
 	move := func() {
 		t.Helper()
-		if err := w.Step(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, w.Step(t.Context()))
 	}
 	move()
 	d.does("intake", "list")
 	d.said("SOURCE STATE WAITING OLDEST REJECTED JOURNALLED", "shop rejected ", " w-1")
-	if err := new(reportCmd).Run(t.Context(), d.app); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, new(reportCmd).Run(t.Context(), d.app))
 	d.said("intake 1 row of source shop rejected, the first")
 	d.does("intake", "rejections", "shop")
 	d.said("ID ROW CAMPAIGN EVENT TYPE STATUS REJECTED REASON", "1 1 c-9 e-1 a open", "payload must be a JSON object")
@@ -78,9 +73,7 @@ func TestIntake_isShownAndDecidedOn(t *testing.T) {
 	if err := d.run("intake", "hand-over", "shop", "--reason", "x", "--confirm", "hand over shop"); err == nil || !strings.Contains(err.Error(), "does not belong to another journal") {
 		t.Errorf("handed over what is its own: %v", err)
 	}
-	if _, err := shop.Exec(`update outboxweb_intake_owner set journal = 'another', since = since + 1`); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(shop.Exec(`update outboxweb_intake_owner set journal = 'another', since = since + 1`)).Or(t)
 	if err := w.Step(t.Context()); err == nil {
 		t.Error("moved the rows of another journal's source")
 	}
@@ -101,16 +94,12 @@ func TestIntakeRejections_shortensLongIDs(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
 	journal := dbtest.Open(t, d.JournalDB)
-	if _, err := journal.Exec(`insert into intake_sources (source) values ('shop')`); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(journal.Exec(`insert into intake_sources (source) values ('shop')`)).Or(t)
 	d.does("intake", "rejections", "shop")
 	d.said("no rejected rows of source shop")
 	long := strings.Repeat("x", 200)
-	if _, err := journal.Exec(`insert into intake_rejections (source, row_key, campaign_id, event_id, event_type, content, content_bytes, reason, rejected_at)
-values ('shop', $1, $1, $1, $1, '{}', 2, 'wrong', 1)`, long); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(journal.Exec(`insert into intake_rejections (source, row_key, campaign_id, event_id, event_type, content, content_bytes, reason, rejected_at)
+values ('shop', $1, $1, $1, $1, '{}', 2, 'wrong', 1)`, long)).Or(t)
 	d.does("intake", "rejections", "shop")
 	d.said("1 " + strings.Repeat(strings.Repeat("x", 40)+"… ", 4) + "open ")
 	d.does("intake", "rejections", "shop", "--json")

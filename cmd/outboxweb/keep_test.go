@@ -8,35 +8,25 @@ import (
 
 	"github.com/outboxweb/outboxweb/internal/dbtest"
 	"github.com/outboxweb/outboxweb/internal/engine"
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
 func TestKeeper_deletesAtStartWhatIsTooOld(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
-	if _, err := d.st.RecordRefusal(t.Context(), outbox.Command{By: outbox.Operator{Name: "ana"}}, outbox.RefusedAction{Action: outbox.ActionPause, Refusal: "no"}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(d.st.RecordRefusal(t.Context(), outbox.Command{By: outbox.Operator{Name: "ana"}}, outbox.RefusedAction{Action: outbox.ActionPause, Refusal: "no"})).Or(t)
 	journal := dbtest.Open(t, d.JournalDB)
-	if _, err := journal.Exec(`
+	must.Get(journal.Exec(`
 insert into attempts (campaign_id, seq, at, attempt, worker, build, error, fingerprint)
-values ('a', 1, 1, 1, 'w', 'v1', 'boom', 'boom')`); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := journal.Exec(`
+values ('a', 1, 1, 1, 'w', 'v1', 'boom', 'boom')`)).Or(t)
+	must.Get(journal.Exec(`
 insert into audit_log (at, actor, via, origin, action, campaign_id, seq, before, after, reason, request_id, idempotency_key, result)
-values (1, 'ana', 'cli', '', 'pause', 'a', 0, 'null', 'null', '', '', '', 'null')`); err != nil {
-		t.Fatal(err)
-	}
+values (1, 'ana', 'cli', '', 'pause', 'a', 0, 'null', 'null', '', '', '', 'null')`)).Or(t)
 	kept := func() int {
 		var attempts int
-		if err := journal.QueryRow(`select count(*) from attempts`).Scan(&attempts); err != nil {
-			t.Fatal(err)
-		}
-		page, err := d.st.AuditLog(t.Context(), outbox.AuditFilter{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, journal.QueryRow(`select count(*) from attempts`).Scan(&attempts))
+		page := must.Get(d.st.AuditLog(t.Context(), outbox.AuditFilter{})).Or(t)
 		return len(page.Items) + attempts
 	}
 	log := slog.New(slog.DiscardHandler)

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/store"
 )
@@ -36,9 +37,7 @@ func BenchmarkLargeEvents(b *testing.B) {
 		b.Run(fmt.Sprintf("%dx%dKB", shape.events, shape.bytes/1000), func(b *testing.B) {
 			dir := b.TempDir()
 			appendLarge(b, dir, shape.events, shape.campaigns, shape.bytes)
-			if err := os.WriteFile(filepath.Join(dir, "blobs.sql"), []byte(lengthOfPayload), 0o600); err != nil {
-				b.Fatal(err)
-			}
+			must.OK(b, os.WriteFile(filepath.Join(dir, "blobs.sql"), []byte(lengthOfPayload), 0o600))
 			databases := []string{"--projections", dir, "--journal-db", "sqlite:" + filepath.Join(dir, "journal.db"), "--projections-db", "sqlite:" + filepath.Join(dir, "projections.db")}
 			b.ResetTimer()
 			resting := serve(b, append([]string{"--worker=false"}, databases...)...)
@@ -61,17 +60,12 @@ func BenchmarkLargeEvents(b *testing.B) {
 
 func appendLarge(b *testing.B, dir string, events, campaigns, bytes int) {
 	b.Helper()
-	st, err := store.Open(b.Context(), store.Options{Journal: "sqlite:" + filepath.Join(dir, "journal.db"), Projections: "sqlite:" + filepath.Join(dir, "projections.db"), MaxPayload: bytes + 100})
-	if err != nil {
-		b.Fatal(err)
-	}
+	st := must.Get(store.Open(b.Context(), store.Options{Journal: "sqlite:" + filepath.Join(dir, "journal.db"), Projections: "sqlite:" + filepath.Join(dir, "projections.db"), MaxPayload: bytes + 100})).Or(b)
 	defer st.Close()
 	payload := json.RawMessage(`{"x":"` + strings.Repeat("x", bytes-len(`{"x":""}`)) + `"}`)
 	for i := range events {
 		e := outbox.Event{CampaignID: fmt.Sprintf("c-%02d", i%campaigns), EventType: "blob", Payload: payload}
-		if _, err := st.Append(b.Context(), store.Append{Events: []outbox.Event{e}}); err != nil {
-			b.Fatal(err)
-		}
+		must.Get(st.Append(b.Context(), store.Append{Events: []outbox.Event{e}})).Or(b)
 	}
 }
 

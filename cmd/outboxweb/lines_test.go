@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
@@ -34,10 +35,7 @@ func TestReadBatch_endsEarlyWhenLinesAreLarge(t *testing.T) {
 	l := newLineReader(strings.NewReader(strings.Repeat(line, 10)), 6<<20)
 	var sizes []int
 	for {
-		b, err := readBatch(l, 500)
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := must.Get(readBatch(l, 500)).Or(t)
 		if b.empty() {
 			break
 		}

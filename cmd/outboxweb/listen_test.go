@@ -19,15 +19,13 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/outboxweb/outboxweb/internal/handlers"
+	"github.com/outboxweb/outboxweb/internal/must"
 )
 
 // shortDir is a directory whose path is short enough for a Unix socket in it.
 func shortDir(t testing.TB) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "ow")
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir := must.Get(os.MkdirTemp("", "ow")).Or(t)
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	return dir
 }
@@ -41,10 +39,7 @@ func through(socket string) *http.Client {
 
 func wantAnswer(t *testing.T, client *http.Client, url string) *http.Response {
 	t.Helper()
-	response, err := client.Get(url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	response := must.Get(client.Get(url)).Or(t)
 	defer response.Body.Close()
 	if body, err := io.ReadAll(response.Body); err != nil || response.StatusCode != http.StatusOK {
 		t.Errorf("GET %s: %s, %v\n%s", url, response.Status, err, body)
@@ -54,10 +49,7 @@ func wantAnswer(t *testing.T, client *http.Client, url string) *http.Response {
 
 func mode(t *testing.T, path string) os.FileMode {
 	t.Helper()
-	info, err := os.Lstat(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	info := must.Get(os.Lstat(path)).Or(t)
 	return info.Mode().Perm()
 }
 
@@ -154,14 +146,10 @@ func TestListen_leavesTheSocketOfASuccessor(t *testing.T) {
 	t.Parallel()
 	socket := filepath.Join(shortDir(t), "http.sock")
 	first := serve(t, "--auth", "none", "--listen", "unix:"+socket)
-	if err := os.Remove(socket); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.Remove(socket))
 	serve(t, "--auth", "none", "--listen", "unix:"+socket)
 	first.signal(syscall.SIGTERM)
-	if err := first.wait(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, first.wait())
 	wantAnswer(t, through(socket), "http://localhost/healthz")
 }
 
@@ -169,10 +157,7 @@ func TestListen_leavesTheSocketOfASuccessor(t *testing.T) {
 // the address it prints, or its error.
 func activated(t *testing.T, files []*os.File, flags ...string) (address string, failed string) {
 	t.Helper()
-	program, err := exec.LookPath("outboxweb")
-	if err != nil {
-		t.Fatal(err)
-	}
+	program := must.Get(exec.LookPath("outboxweb")).Or(t)
 	script := fmt.Sprintf(`LISTEN_PID=$$ LISTEN_FDS=%d exec "$0" serve --listen systemd "$@"`, len(files))
 	cmd := exec.Command("sh", append([]string{"-c", script, program}, flags...)...)
 	cmd.Dir, cmd.ExtraFiles = t.TempDir(), files
@@ -190,20 +175,14 @@ func activated(t *testing.T, files []*os.File, flags ...string) (address string,
 
 func fileOf(t *testing.T, of interface{ File() (*os.File, error) }) *os.File {
 	t.Helper()
-	f, err := of.File()
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := must.Get(of.File()).Or(t)
 	t.Cleanup(func() { f.Close() })
 	return f
 }
 
 func tcpSocket(t *testing.T, host string) *net.TCPListener {
 	t.Helper()
-	l, err := net.Listen("tcp", host+":0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(net.Listen("tcp", host+":0")).Or(t)
 	t.Cleanup(func() { l.Close() })
 	return l.(*net.TCPListener)
 }
@@ -211,10 +190,7 @@ func tcpSocket(t *testing.T, host string) *net.TCPListener {
 func unixSocket(t *testing.T) (l *net.UnixListener, path string) {
 	t.Helper()
 	path = filepath.Join(shortDir(t), "http.sock")
-	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	l = must.Get(net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})).Or(t)
 	t.Cleanup(func() { l.Close() })
 	return l, path
 }
@@ -250,9 +226,7 @@ func TestListen_refusesASocketOfSystemdThatIsOpenToAll(t *testing.T) {
 	t.Parallel()
 	l, socket := unixSocket(t)
 	believing := []string{"--auth", "proxy-header", "--auth-preset", "authelia", "--viewer", "*", "--trusted-proxy", "unix"}
-	if err := os.Chmod(socket, 0o666); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.Chmod(socket, 0o666))
 	for _, flags := range [][]string{nil, believing} {
 		if address, failed := activated(t, []*os.File{fileOf(t, l)}, flags...); address != "" || !strings.Contains(failed, "SocketMode=0660") {
 			t.Errorf("%v: listens on %q, %q", flags, address, failed)
@@ -261,9 +235,7 @@ func TestListen_refusesASocketOfSystemdThatIsOpenToAll(t *testing.T) {
 	if address, failed := activated(t, []*os.File{fileOf(t, l)}, "--auth", "token"); address == "" {
 		t.Errorf("where only tokens count: %s", failed)
 	}
-	if err := os.Chmod(socket, 0o660); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.Chmod(socket, 0o660))
 	if address, failed := activated(t, []*os.File{fileOf(t, l)}, believing...); address == "" {
 		t.Errorf("where others cannot: %s", failed)
 	}
@@ -272,30 +244,15 @@ func TestListen_refusesASocketOfSystemdThatIsOpenToAll(t *testing.T) {
 func TestListen_refusesWhatSystemdShouldNotPassOn(t *testing.T) {
 	t.Parallel()
 	one, two := fileOf(t, tcpSocket(t, "127.0.0.1")), fileOf(t, tcpSocket(t, "127.0.0.1"))
-	udp, err := net.ListenUDP("udp", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	udp := must.Get(net.ListenUDP("udp", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})).Or(t)
 	defer udp.Close()
-	datagrams, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: filepath.Join(shortDir(t), "dgram"), Net: "unixgram"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	datagrams := must.Get(net.ListenUnixgram("unixgram", &net.UnixAddr{Name: filepath.Join(shortDir(t), "dgram"), Net: "unixgram"})).Or(t)
 	defer datagrams.Close()
-	connected, err := net.Dial("tcp", tcpSocket(t, "127.0.0.1").Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	connected := must.Get(net.Dial("tcp", tcpSocket(t, "127.0.0.1").Addr().String())).Or(t)
 	defer connected.Close()
-	abstract, err := net.ListenUnix("unix", &net.UnixAddr{Name: "@outboxweb-test-" + strconv.Itoa(os.Getpid()), Net: "unix"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	abstract := must.Get(net.ListenUnix("unix", &net.UnixAddr{Name: "@outboxweb-test-" + strconv.Itoa(os.Getpid()), Net: "unix"})).Or(t)
 	defer abstract.Close()
-	regular, err := os.Create(filepath.Join(t.TempDir(), "file"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	regular := must.Get(os.Create(filepath.Join(t.TempDir(), "file"))).Or(t)
 	defer regular.Close()
 	world := tcpSocket(t, "0.0.0.0")
 	for name, c := range map[string]struct {

@@ -9,6 +9,8 @@ import (
 	"sort"
 	"strings"
 	"testing"
+
+	"github.com/outboxweb/outboxweb/internal/must"
 )
 
 // notices is THIRD_PARTY_NOTICES.md: the modules in the program, each with the text of its licence.
@@ -53,10 +55,7 @@ func licence(t *testing.T, path, dir string) string {
 	}
 	for _, name := range names {
 		if found, _ := filepath.Glob(filepath.Join(dir, name)); len(found) > 0 {
-			text, err := os.ReadFile(found[0])
-			if err != nil {
-				t.Fatal(err)
-			}
+			text := must.Get(os.ReadFile(found[0])).Or(t)
 			return strings.TrimSpace(strings.ReplaceAll(string(text), "\r\n", "\n"))
 		}
 	}
@@ -70,9 +69,7 @@ func TestNotices_areOfTheModulesInTheProgram(t *testing.T) {
 	t.Parallel()
 	name, want := filepath.Join(root, "THIRD_PARTY_NOTICES.md"), notices(t)
 	if os.Getenv("OUTBOXWEB_UPDATE") != "" {
-		if err := os.WriteFile(name, []byte(want), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile(name, []byte(want), 0o644))
 	}
 	if have, err := os.ReadFile(name); err != nil || string(have) != want {
 		t.Errorf("THIRD_PARTY_NOTICES.md is not of the modules in the program (%v); OUTBOXWEB_UPDATE=1 go test ./cmd/outboxweb -run Notices writes it", err)

@@ -14,6 +14,7 @@ import (
 	"github.com/outboxweb/outboxweb/internal/engine"
 	"github.com/outboxweb/outboxweb/internal/handlers"
 	"github.com/outboxweb/outboxweb/internal/metrics"
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/store"
 )
@@ -36,10 +37,7 @@ func deepQueue(b *testing.B, rows, campaigns int) *engine.Engine {
 func deepQueueIn(b *testing.B, dir string, rows, campaigns int) *engine.Engine {
 	b.Helper()
 	path := filepath.Join(dir, "journal.db")
-	opened, err := store.Open(b.Context(), store.Options{Journal: "sqlite:" + path, Projections: "sqlite:" + filepath.Join(dir, "projections.db")})
-	if err != nil {
-		b.Fatal(err)
-	}
+	opened := must.Get(store.Open(b.Context(), store.Options{Journal: "sqlite:" + path, Projections: "sqlite:" + filepath.Join(dir, "projections.db")})).Or(b)
 	s := engine.Wire(opened)
 	b.Cleanup(func() { s.Close() })
 	each := rows / campaigns
@@ -51,16 +49,11 @@ func deepQueueIn(b *testing.B, dir string, rows, campaigns int) *engine.Engine {
 				EntityID: fmt.Sprint(i), Payload: []byte(`{"x":1,"y":2,"note":"a step to the side"}`)})
 		}
 		if len(events) >= 5_000 || c == campaigns-1 {
-			if _, err := s.Append(b.Context(), store.Append{Events: events}); err != nil {
-				b.Fatal(err)
-			}
+			must.Get(s.Append(b.Context(), store.Append{Events: events})).Or(b)
 			events = events[:0]
 		}
 	}
-	db, err := sql.Open("sqlite", "file:"+path+"?_pragma=busy_timeout(10000)&_pragma=synchronous(off)&_txlock=immediate")
-	if err != nil {
-		b.Fatal(err)
-	}
+	db := must.Get(sql.Open("sqlite", "file:"+path+"?_pragma=busy_timeout(10000)&_pragma=synchronous(off)&_txlock=immediate")).Or(b)
 	defer db.Close()
 	for _, statement := range []string{
 		fmt.Sprintf(`insert into projection_apply_outbox (campaign_id, seq, event_type, next_attempt_at, enqueued_at, updated_at)
@@ -74,9 +67,7 @@ func deepQueueIn(b *testing.B, dir string, rows, campaigns int) *engine.Engine {
 			where campaign_id in (select campaign_id from campaigns order by campaign_id limit 40)`,
 	} {
 		statement = "with recursive generate(value) as (select 1 union all select value + 1 from generate where value < " + fmt.Sprint(each) + ") " + statement
-		if _, err := db.ExecContext(b.Context(), statement); err != nil {
-			b.Fatal(err)
-		}
+		must.Get(db.ExecContext(b.Context(), statement)).Or(b)
 	}
 	return s
 }
@@ -175,7 +166,5 @@ func claimAndGiveBack(b *testing.B, s *engine.Engine) {
 	for i, c := range claims {
 		results[i] = store.Result{Claim: c, Applied: c.First - 1}
 	}
-	if _, err := s.Settle(b.Context(), who, results); err != nil {
-		b.Fatal(err)
-	}
+	must.Get(s.Settle(b.Context(), who, results)).Or(b)
 }

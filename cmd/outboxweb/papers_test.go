@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/outboxweb/outboxweb/docs"
+	"github.com/outboxweb/outboxweb/internal/must"
 )
 
 var (
@@ -81,10 +82,7 @@ func TestPapers_linksLeadSomewhere(t *testing.T) {
 // Files, make targets and tests named in papers exist.
 func TestPapers_nameWhatIsThere(t *testing.T) {
 	t.Parallel()
-	makefile, err := os.ReadFile(filepath.Join(root, "Makefile"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	makefile := must.Get(os.ReadFile(filepath.Join(root, "Makefile"))).Or(t)
 	tests := testNames(t)
 	for name, text := range papers(t) {
 		for _, m := range paperCode.FindAllStringSubmatch(paperFence.ReplaceAllString(text, ""), -1) {

@@ -9,15 +9,14 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/outboxweb/outboxweb/internal/must"
 )
 
 // under runs the program in a directory with a umask.
 func under(t *testing.T, umask, dir string, args ...string) *exec.Cmd {
 	t.Helper()
-	program, err := exec.LookPath("outboxweb")
-	if err != nil {
-		t.Fatal(err)
-	}
+	program := must.Get(exec.LookPath("outboxweb")).Or(t)
 	cmd := exec.Command("sh", append([]string{"-c", `umask "$0" && exec "$@"`, umask, program}, args...)...)
 	cmd.Dir = dir
 	return cmd
@@ -44,14 +43,10 @@ func TestFiles_areTheirOwnersAlone(t *testing.T) {
 			t.Parallel()
 			dir := t.TempDir()
 			given := filepath.Join(dir, "given") // a directory that others may read
-			if err := os.Mkdir(given, 0o755); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, os.Mkdir(given, 0o755))
 			write := func(name, text string) string {
 				path := filepath.Join(dir, name)
-				if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, os.WriteFile(path, []byte(text), 0o600))
 				return path
 			}
 			databases := []string{"--journal-db", "sqlite:deep/journal.db", "--projections-db", "sqlite:new/projections.db"}
@@ -72,9 +67,7 @@ func TestFiles_areTheirOwnersAlone(t *testing.T) {
 				return err == nil && strings.Count(string(text), "\n") == 2
 			})
 			run(append([]string{"backup", "saved"}, databases...)...)
-			if err := os.Mkdir(filepath.Join(given, "empty"), 0o755); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, os.Mkdir(filepath.Join(given, "empty"), 0o755))
 			run(append([]string{"backup", "given/empty"}, databases...)...)
 			run("restore", "saved", "--journal-db", "sqlite:back/here/journal.db", "--projections-db", "sqlite:back/projections.db")
 			wantPrivate(t, dir, []string{".", "given", "given/empty"}, []string{
@@ -135,9 +128,7 @@ func TestFiles_thatExistKeepTheirMode(t *testing.T) {
 	}
 	data, journal := filepath.Join(dir, "data"), filepath.Join(dir, "data", "journal.db")
 	for path, mode := range map[string]os.FileMode{data: 0o750, journal: 0o640} {
-		if err := os.Chmod(path, mode); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.Chmod(path, mode))
 	}
 	serving := &served{t: t, dir: dir, ended: make(chan error, 1), cmd: under(t, "077", dir, "serve", "--listen", "127.0.0.1:0")}
 	serving.start()

@@ -13,6 +13,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/outboxweb/outboxweb/internal/dbtest"
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/publishing/destination"
 	"github.com/outboxweb/outboxweb/internal/store"
@@ -26,16 +27,12 @@ var archive = subscriptionArg{outbox.SubscriptionName{Topic: "scenes", Publisher
 func (d *desk) withPublisher() *desk {
 	d.t.Helper()
 	for _, kind := range []string{"scene.a", "scene.b", "scene.c"} {
-		if _, err := d.st.Append(d.t.Context(), store.Append{Events: []outbox.Event{{CampaignID: "c-1", EventType: kind, Payload: json.RawMessage(`{}`)}}}); err != nil {
-			d.t.Fatal(err)
-		}
+		must.Get(d.st.Append(d.t.Context(), store.Append{Events: []outbox.Event{{CampaignID: "c-1", EventType: kind, Payload: json.RawMessage(`{}`)}}})).Or(d.t)
 	}
-	if _, err := dbtest.Open(d.t, d.JournalDB).Exec(`
+	must.Get(dbtest.Open(d.t, d.JournalDB).Exec(`
 insert into publisher_progress (topic, publisher, destination, selects, max_errors, status, position, delivered_position, delivered,
   error_count, error_kind, last_error, last_error_at, error_position, lease_owner, lease_epoch, lease_expires_at, created_at, updated_at)
-values ('scenes', 'archive', 'file:///a.ndjson', '{"event_types":["scene.*"]}', 10, 'failed', 3, 3, 1201, 10, 'destination', 'no space left', 1, 4, 'w-1', 1, 4102444800000000, 1, 1)`); err != nil {
-		d.t.Fatal(err)
-	}
+values ('scenes', 'archive', 'file:///a.ndjson', '{"event_types":["scene.*"]}', 10, 'failed', 3, 3, 1201, 10, 'destination', 'no space left', 1, 4, 'w-1', 1, 4102444800000000, 1, 1)`)).Or(d.t)
 	return d
 }
 
@@ -43,9 +40,7 @@ values ('scenes', 'archive', 'file:///a.ndjson', '{"event_types":["scene.*"]}', 
 func (d *desk) configure(topics string) {
 	d.t.Helper()
 	var document yaml.Node
-	if err := yaml.Unmarshal([]byte(topics), &document); err != nil {
-		d.t.Fatal(err)
-	}
+	must.OK(d.t, yaml.Unmarshal([]byte(topics), &document))
 	d.sections = map[string]*yaml.Node{destination.TopicsKey: document.Content[0]}
 }
 
@@ -99,9 +94,7 @@ func TestPublishers_areListedAndShown(t *testing.T) {
 	d.out.Reset()
 	d.does("publishers", "history", "scenes/archive")
 	d.said("AT DELIVERED EVENTS/S LAG ERRORS", "1201 0.0 2 events, ")
-	if err := d.st.Sample(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, d.st.Sample(t.Context()))
 	d.does("publishers", "history", "scenes/archive", "--span", "hour")
 	d.said("AT DELIVERED EVENTS/S LAG ERRORS", "1201 0.0 2 events")
 	d.does("publishers", "history", "scenes/archive", "--json")
@@ -113,14 +106,10 @@ func TestPublishers_areListedAndShown(t *testing.T) {
 func TestPublishers_sayThatTheirProcessWasKilled(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t).withPublisher()
-	if err := d.st.Heartbeat(t.Context(), storetest.Killed(t, "w-1", time.Now())); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, d.st.Heartbeat(t.Context(), storetest.Killed(t, "w-1", time.Now())))
 	d.does("publishers", "resume", "scenes/archive")
 	d.said("it is active")
-	if _, err := dbtest.Open(t, d.JournalDB).Exec(`update publisher_progress set lease_owner = 'w-1', lease_expires_at = 4102444800000000`); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(dbtest.Open(t, d.JournalDB).Exec(`update publisher_progress set lease_owner = 'w-1', lease_expires_at = 4102444800000000`)).Or(t)
 	d.does("publishers", "list")
 	d.said("scenes/archive not held 3 5 2 events", "w-1, crashed or killed")
 	d.does("publishers", "show", "scenes/archive")
@@ -157,9 +146,7 @@ func TestPublishersTest_recordsWhatCameOfIt(t *testing.T) {
 		t.Errorf("a test event that is not taken ends the command with %v", err)
 	}
 	d.said("did not accept event test-", "missing")
-	if err := os.Mkdir(filepath.Dir(place), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.Mkdir(filepath.Dir(place), 0o700))
 	d.does("publishers", "test", "scenes/archive", "--json")
 	d.said(`"ok": true`)
 	if text, err := os.ReadFile(place); err != nil || !strings.Contains(string(text), `"type":"outboxweb.test"`) {

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/alecthomas/kong"
+
+	"github.com/outboxweb/outboxweb/internal/must"
 )
 
 const (
@@ -54,10 +56,7 @@ func flagTable() string {
 func TestDocs_flagTableIsTheFlags(t *testing.T) {
 	t.Parallel()
 	name := filepath.Join(root, "docs", "configuration.md")
-	text, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(name)).Or(t)
 	before, rest, found := strings.Cut(string(text), tableBegin)
 	written, after, closed := strings.Cut(rest, tableEnd)
 	if !found || !closed {
@@ -70,19 +69,14 @@ func TestDocs_flagTableIsTheFlags(t *testing.T) {
 	if os.Getenv("OUTBOXWEB_UPDATE") == "" {
 		t.Fatalf("the flag table of docs/configuration.md is not that of the program; OUTBOXWEB_UPDATE=1 go test ./cmd/outboxweb -run flagTable writes it")
 	}
-	if err := os.WriteFile(name, []byte(before+tableBegin+want+tableEnd+after), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(name, []byte(before+tableBegin+want+tableEnd+after), 0o644))
 }
 
 // The table of the three older switches in docs/configuration.md has every combination, with the
 // mode that the command line makes of it.
 func TestDocs_tableOfSwitchesIsTheModes(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile(filepath.Join(root, "docs", "configuration.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(filepath.Join(root, "docs", "configuration.md"))).Or(t)
 	_, rest, _ := strings.Cut(string(text), "<!-- switches: begin -->\n")
 	table, _, _ := strings.Cut(rest, "\n<!-- switches: end -->")
 	lines := strings.Split(strings.TrimSpace(table), "\n")
@@ -121,10 +115,7 @@ func cellsOf(line string) []string {
 
 func TestDocs_nameEveryCommand(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile(filepath.Join(root, "docs", "commands.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(filepath.Join(root, "docs", "commands.md"))).Or(t)
 	var c cli
 	for _, command := range newParser(&c, streams{}).Model.Children {
 		if !strings.Contains(string(text), "| `"+command.Name) {

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/outboxweb/outboxweb/internal/engine"
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/projection"
 	"github.com/outboxweb/outboxweb/internal/runs"
@@ -52,9 +53,7 @@ func working(b *testing.B, s *engine.Engine, set *projection.Set, f func()) {
 	go func() { ended <- w.Run(ctx) }()
 	f()
 	stop()
-	if err := <-ended; err != nil {
-		b.Fatal(err)
-	}
+	must.OK(b, <-ended)
 }
 
 func measureRebuild(b *testing.B, s *engine.Engine, set *projection.Set) {
@@ -118,9 +117,7 @@ func measureBeside(b *testing.B, s *engine.Engine, set *projection.Set) {
 			*took += time.Since(began)
 		})
 		for _, run := range activeRuns(b, s) {
-			if _, err := s.Runs.Cancel(b.Context(), by, run.ID); err != nil {
-				b.Fatal(err)
-			}
+			must.Get(s.Runs.Cancel(b.Context(), by, run.ID)).Or(b)
 		}
 	}
 	b.ReportMetric(turns/2*batch/alone.Seconds(), "alone-events/s")
@@ -137,19 +134,11 @@ func rebuildable(b *testing.B) (*engine.Engine, *projection.Set) {
 	if *benchPostgres {
 		o.Journal, o.Projections, dialect = os.Getenv("OUTBOXWEB_JOURNAL_DB"), os.Getenv("OUTBOXWEB_PROJECTIONS_DB"), "postgres"
 	}
-	opened, err := store.Open(b.Context(), o)
-	if err != nil {
-		b.Fatal(err)
-	}
+	opened := must.Get(store.Open(b.Context(), o)).Or(b)
 	s := engine.Wire(opened)
 	b.Cleanup(func() { s.Close() })
-	set, err := projection.Load(dialect, "builtin:campaigns")
-	if err != nil {
-		b.Fatal(err)
-	}
-	if err := runs.Install(b.Context(), s.Store, set); err != nil {
-		b.Fatal(err)
-	}
+	set := must.Get(projection.Load(dialect, "builtin:campaigns")).Or(b)
+	must.OK(b, runs.Install(b.Context(), s.Store, set))
 	appendAll(b, s, sample.Events(sample.Config{Campaigns: *benchRebuilt, Events: *benchEvents, Seed: 1, End: time.Now()}))
 	return s, set
 }
@@ -172,9 +161,7 @@ func appendAll(b *testing.B, s *engine.Engine, events iter.Seq[outbox.Event]) {
 	b.Helper()
 	var batch []outbox.Event
 	flush := func() {
-		if _, err := s.Append(b.Context(), store.Append{Events: batch}); err != nil {
-			b.Fatal(err)
-		}
+		must.Get(s.Append(b.Context(), store.Append{Events: batch})).Or(b)
 		batch = batch[:0]
 	}
 	for e := range events {
@@ -241,19 +228,13 @@ func bareReplay(b *testing.B, s *engine.Engine, set *projection.Set) float64 {
 
 func startRun(b *testing.B, s *engine.Engine, set *projection.Set, kind outbox.RunKind) outbox.Run {
 	b.Helper()
-	run, err := s.Runs.Start(b.Context(), outbox.Command{By: outbox.Operator{Name: "bench", Via: "cli"}, Reason: "bench", Confirm: "rebuild all campaigns"}, outbox.RunRequest{Kind: kind, All: true}, set.Infos())
-	if err != nil {
-		b.Fatal(err)
-	}
+	run := must.Get(s.Runs.Start(b.Context(), outbox.Command{By: outbox.Operator{Name: "bench", Via: "cli"}, Reason: "bench", Confirm: "rebuild all campaigns"}, outbox.RunRequest{Kind: kind, All: true}, set.Infos())).Or(b)
 	return run
 }
 
 func activeRuns(b *testing.B, s *engine.Engine) []outbox.Run {
 	b.Helper()
-	runs, err := s.Runs.Active(b.Context())
-	if err != nil {
-		b.Fatal(err)
-	}
+	runs := must.Get(s.Runs.Active(b.Context())).Or(b)
 	return runs
 }
 
@@ -276,13 +257,7 @@ func awaitRun(b *testing.B, s *engine.Engine, id int64) outbox.Run {
 
 // residentMB is how much memory a process has, in megabytes.
 func residentMB(b *testing.B, pid int) float64 {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", pid))
-	if err != nil {
-		b.Fatal(err)
-	}
-	pages, err := strconv.ParseFloat(string(bytes.Fields(text)[1]), 64)
-	if err != nil {
-		b.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(fmt.Sprintf("/proc/%d/statm", pid))).Or(b)
+	pages := must.Get(strconv.ParseFloat(string(bytes.Fields(text)[1]), 64)).Or(b)
 	return pages * float64(os.Getpagesize()) / 1e6
 }

@@ -15,6 +15,8 @@ import (
 	"testing"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/outboxweb/outboxweb/internal/must"
 )
 
 // block is a fenced block of a document: its heading, its language, its program according to the
@@ -34,10 +36,7 @@ var fenced = regexp.MustCompile("(?ms)^(### [^\n]+)$|(?:^<!-- ([^ ]+) -->\n)?^``
 // blocks are the fenced blocks in a section of a document.
 func blocks(t *testing.T, document, section string) []block {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(root, "docs", document))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(filepath.Join(root, "docs", document))).Or(t)
 	_, section, found := strings.Cut(string(text), "\n## "+section+"\n")
 	if !found {
 		t.Fatalf("%s lacks the section", document)
@@ -88,10 +87,7 @@ func TestDocs_recipesAreRead(t *testing.T) {
 
 // readOwn reads a configuration as serve does, and judges its flags.
 func readOwn(t *testing.T, text string) {
-	c, err := parseServe(t, text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(parseServe(t, text)).Or(t)
 	if err := c.Serve.check(); err != nil {
 		t.Error(err)
 	}
@@ -105,9 +101,7 @@ func readStrictly(t *testing.T, text string, into any) {
 	t.Helper()
 	decoder := yaml.NewDecoder(strings.NewReader(text))
 	decoder.KnownFields(true)
-	if err := decoder.Decode(into); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, decoder.Decode(into))
 }
 
 // readPomerium knows the settings of Pomerium's reference that the recipe uses.
@@ -195,9 +189,7 @@ func readNginx(t *testing.T, text string) {
 	config := "pid nginx.pid;\nerror_log stderr;\nevents {}\nhttp {\naccess_log off;\n" +
 		"client_body_temp_path b; proxy_temp_path p; fastcgi_temp_path f; uwsgi_temp_path u; scgi_temp_path s;\n" + text + "}\n"
 	file := filepath.Join(dir, "nginx.conf")
-	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(file, []byte(config), 0o600))
 	out, err := exec.Command(nginx, "-t", "-p", dir, "-e", "stderr", "-c", file).CombinedOutput()
 	if err != nil || bytes.Contains(out, []byte("[warn]")) && os.Geteuid() == 0 {
 		t.Errorf("nginx -t: %v\n%s", err, out)
@@ -215,10 +207,7 @@ func readNginx(t *testing.T, text string) {
 // unusedAddress is a loopback address that is currently free.
 func unusedAddress(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(net.Listen("tcp", "127.0.0.1:0")).Or(t)
 	defer l.Close()
 	return l.Addr().String()
 }

@@ -5,14 +5,13 @@ import (
 	"errors"
 	"strings"
 	"testing"
+
+	"github.com/outboxweb/outboxweb/internal/must"
 )
 
 func TestLogger_hidesSecretsInOneLine(t *testing.T) {
 	t.Parallel()
-	hide, err := redactFlags{RedactKey: []string{"card number"}, RedactValue: []string{`DE\d{20}`}}.redactor()
-	if err != nil {
-		t.Fatal(err)
-	}
+	hide := must.Get(redactFlags{RedactKey: []string{"card number"}, RedactValue: []string{`DE\d{20}`}}.redactor()).Or(t)
 	for _, format := range []string{"text", "json"} {
 		var out bytes.Buffer
 		a := &app{streams: streams{err: &out}, Common: Common{LogFormat: format}, redact: hide}

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/outboxweb/outboxweb/internal/engine"
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/projection"
 	"github.com/outboxweb/outboxweb/internal/runs"
@@ -44,10 +45,7 @@ func newDesk(t *testing.T) *desk {
 	}
 	t.Cleanup(func() { d.st.Close() })
 	for _, id := range []string{"c-1", "c-2"} {
-		_, err := d.st.Append(t.Context(), store.Append{Events: []outbox.Event{{CampaignID: id, EventType: "a", Payload: json.RawMessage(`{}`)}}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Get(d.st.Append(t.Context(), store.Append{Events: []outbox.Event{{CampaignID: id, EventType: "a", Payload: json.RawMessage(`{}`)}}})).Or(t)
 	}
 	return d
 }
@@ -61,9 +59,7 @@ func (d *desk) claimed(kind outbox.RunKind) runs.Lease {
 	}
 	o := command("nightly")
 	o.Confirm = "rebuild all campaigns"
-	if _, err := d.st.Runs.Start(ctx, o, outbox.RunRequest{Kind: kind, All: true}, infos); err != nil {
-		d.t.Fatal(err)
-	}
+	must.Get(d.st.Runs.Start(ctx, o, outbox.RunRequest{Kind: kind, All: true}, infos)).Or(d.t)
 	l, ok, err := d.st.Runs.Claim(ctx, store.Worker{ID: "w"}, versions, time.Minute)
 	if err != nil || !ok {
 		d.t.Fatal(ok, err)
@@ -75,15 +71,9 @@ func (d *desk) claimed(kind outbox.RunKind) runs.Lease {
 func (d *desk) ended(kind outbox.RunKind, status outbox.RunStatus, why string, results ...outbox.RunResult) outbox.Run {
 	d.t.Helper()
 	ctx, l := d.t.Context(), d.claimed(kind)
-	_, err := d.st.Runs.Report(ctx, l, runs.Progress{Results: results, EventsDone: 2, Lease: time.Minute,
-		Lines: []outbox.RunLine{{Text: "first line"}, {CampaignID: "c-1", Text: "boom\nwith a stack"}}})
-	if err != nil {
-		d.t.Fatal(err)
-	}
-	run, err := d.st.Runs.Finish(ctx, l, status, why)
-	if err != nil {
-		d.t.Fatal(err)
-	}
+	must.Get(d.st.Runs.Report(ctx, l, runs.Progress{Results: results, EventsDone: 2, Lease: time.Minute,
+		Lines: []outbox.RunLine{{Text: "first line"}, {CampaignID: "c-1", Text: "boom\nwith a stack"}}})).Or(d.t)
+	run := must.Get(d.st.Runs.Finish(ctx, l, status, why)).Or(d.t)
 	return run
 }
 
@@ -128,9 +118,7 @@ func TestVerify_saysWhatDrifted(t *testing.T) {
 			[]string{"run 4: failed after 1 of 2 campaigns: 1 of 1 campaign failed", "c-1 failed 0 no such column"}},
 	} {
 		run := d.ended(outbox.RunVerify, c.status, c.why, c.results...)
-		if err := d.printVerdict(t.Context(), d.st, run, "the live rows", nil); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, d.printVerdict(t.Context(), d.st, run, "the live rows", nil))
 		if got := runError(run); (got != nil) != c.wrong {
 			t.Errorf("a run that is %s with verdict %q ends the command with %v", run.Status, run.Verdict, got)
 		}
@@ -142,18 +130,14 @@ func TestRunsShow_hasWhatDidNotMatchAndTheEndOfTheLog(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
 	run := d.ended(outbox.RunVerify, outbox.RunCompleted, "", matching, drifting)
-	if err := (&runsShowCmd{ID: run.ID}).Run(t.Context(), d.app); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, (&runsShowCmd{ID: run.ID}).Run(t.Context(), d.app))
 	d.said("is completed: verify of projections campaigns and sessions in all campaigns, started by", "reason: nightly", "verdict: drift", "2 of 2 campaigns, 2 of 2 events",
 		"MATCHED DRIFTED REPLAYED FAILED NOT COMPARED 1 1 0 0 0", "c-1 campaigns drift 1 4 5 6 event 7 or earlier", "first line", "c-1 boom")
 	if err := d.printEnd(t.Context(), d.st, d.set, run.ID, jsonFlag{}); !errors.Is(err, errFound) {
 		t.Errorf("following a verify that found a drift ends with %v", err)
 	}
 	d.said("verdict: drift")
-	if err := (&runsShowCmd{ID: run.ID, jsonFlag: jsonFlag{JSON: true}}).Run(t.Context(), d.app); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, (&runsShowCmd{ID: run.ID, jsonFlag: jsonFlag{JSON: true}}).Run(t.Context(), d.app))
 	var got runDetail
 	if err := json.Unmarshal(d.out.Bytes(), &got); err != nil || got.ID != run.ID || len(got.Results) != 1 || len(got.Results[0].Projections[0].Comparison.Samples) != 2 || len(got.Log) != 2 || got.Log[0].Text != "first line" {
 		t.Errorf("document is %+v, %v", got, err)
@@ -165,13 +149,9 @@ func TestRuns_sayThatNoProcessWorksOnARun(t *testing.T) {
 	d := newDesk(t)
 	l := d.claimed(outbox.RunVerify)
 	report := func(lease time.Duration) {
-		if _, err := d.st.Runs.Report(t.Context(), l, runs.Progress{EventsDone: 1, EventsPerSecond: 367, Lease: lease}); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(d.st.Runs.Report(t.Context(), l, runs.Progress{EventsDone: 1, EventsPerSecond: 367, Lease: lease})).Or(t)
 		d.st.Changed()
-		if err := (&runsShowCmd{ID: l.Run.ID}).Run(t.Context(), d.app); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, (&runsShowCmd{ID: l.Run.ID}).Run(t.Context(), d.app))
 	}
 	worker := func(id string, pid int) {
 		host, err := os.Hostname()
@@ -183,9 +163,7 @@ func TestRuns_sayThatNoProcessWorksOnARun(t *testing.T) {
 		}
 	}
 	killed := exec.Command("sleep", "60")
-	if err := errors.Join(killed.Start(), killed.Process.Kill()); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, errors.Join(killed.Start(), killed.Process.Kill()))
 	_ = killed.Wait()
 	worker("w", killed.Process.Pid)
 	report(time.Minute)
@@ -194,9 +172,7 @@ func TestRuns_sayThatNoProcessWorksOnARun(t *testing.T) {
 	}
 	d.said("is running: verify", "No worker is running; start a worker, or cancel the run")
 	other := newDesk(t)
-	if err := (&runsCancelCmd{ID: other.claimed(outbox.RunVerify).Run.ID}).Run(t.Context(), other.app); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, (&runsCancelCmd{ID: other.claimed(outbox.RunVerify).Run.ID}).Run(t.Context(), other.app))
 	if want := "no worker is running, so run 1 ends when one starts, or when it is cancelled again after its lease\n"; other.err.String() != want {
 		t.Errorf("a cancel warns %q, want %q", other.err.String(), want)
 	}
@@ -205,9 +181,7 @@ func TestRuns_sayThatNoProcessWorksOnARun(t *testing.T) {
 	d.said("367 events/s, about")
 	report(time.Nanosecond)
 	d.said("is running: verify", "No process works on it: the last one reported 0 s ago. The next free worker takes over.")
-	if err := (&runsListCmd{listFlags: listFlags{Limit: 10}}).Run(t.Context(), d.app); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, (&runsListCmd{listFlags: listFlags{Limit: 10}}).Run(t.Context(), d.app))
 	d.said("verify running, last report 0 s ago")
 }
 
@@ -223,9 +197,7 @@ func TestRunsShow_saysOfARebuildWhatItMended(t *testing.T) {
 	if err := runError(run); err != nil || run.Verdict != outbox.VerdictDrift {
 		t.Errorf("a rebuild with verdict %q ends the command with %v", run.Verdict, err)
 	}
-	if err := (&runsShowCmd{ID: run.ID}).Run(t.Context(), d.app); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, (&runsShowCmd{ID: run.ID}).Run(t.Context(), d.app))
 	if out := d.out.String(); strings.Contains(strings.ToLower(out), "drift") {
 		t.Errorf("what a rebuild has mended is told as drift:\n%s", out)
 	}
@@ -236,10 +208,7 @@ func TestWatchRun_endsWithoutTheRunWhenItMust(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
 	// No process here has these projections, so the run stays queued.
-	run, err := d.st.Runs.Start(t.Context(), command(""), outbox.RunRequest{Kind: outbox.RunVerify, All: true}, []outbox.ProjectionInfo{{Name: "others", Version: "v1"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	run := must.Get(d.st.Runs.Start(t.Context(), command(""), outbox.RunRequest{Kind: outbox.RunVerify, All: true}, []outbox.ProjectionInfo{{Name: "others", Version: "v1"}})).Or(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := d.watchRun(ctx, d.st, run.ID, nil); !errors.Is(err, context.Canceled) {
@@ -298,9 +267,7 @@ func TestCommands_thatAreStoppedLeaveNoActiveRun(t *testing.T) {
 func (d *desk) applied(n int) {
 	d.t.Helper()
 	for range n {
-		if _, err := d.st.Append(d.t.Context(), store.Append{Events: []outbox.Event{{CampaignID: "c-1", EventType: "a", Payload: json.RawMessage(`{}`)}}}); err != nil {
-			d.t.Fatal(err)
-		}
+		must.Get(d.st.Append(d.t.Context(), store.Append{Events: []outbox.Event{{CampaignID: "c-1", EventType: "a", Payload: json.RawMessage(`{}`)}}})).Or(d.t)
 	}
 	w := worker.New(worker.Config{Store: d.st.Store, Set: d.set, Logger: slog.New(slog.DiscardHandler), Mode: d.st.Mode()})
 	for more := true; more; {

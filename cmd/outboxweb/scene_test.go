@@ -24,6 +24,7 @@ import (
 	"github.com/outboxweb/outboxweb/internal/dbtest"
 	"github.com/outboxweb/outboxweb/internal/engine"
 	"github.com/outboxweb/outboxweb/internal/handlers"
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/pgtest"
 	"github.com/outboxweb/outboxweb/internal/projection"
@@ -119,9 +120,7 @@ type theatre struct {
 func newTheatre(t *testing.T, dialect string) *theatre {
 	t.Helper()
 	h := &theatre{dir: t.TempDir()}
-	if err := os.WriteFile(filepath.Join(h.dir, "seats.sql"), []byte(seats), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(filepath.Join(h.dir, "seats.sql"), []byte(seats), 0o600))
 	var err error
 	if h.set, err = projection.Load(dialect, h.dir); err != nil {
 		t.Fatal(err)
@@ -143,14 +142,10 @@ func (h *theatre) prepare(t *testing.T, p dbtest.Pair) error {
 func (h *theatre) onSQLite(t *testing.T) *theatre {
 	t.Helper()
 	empty := dbtest.Files(t.TempDir())
-	if err := h.prepare(t, empty); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, h.prepare(t, empty))
 	h.new = func(t *testing.T) dbtest.Pair {
 		dir := t.TempDir()
-		if err := os.CopyFS(dir, os.DirFS(empty.Dir)); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.CopyFS(dir, os.DirFS(empty.Dir)))
 		return dbtest.Files(dir)
 	}
 	return h
@@ -173,21 +168,15 @@ func (h *theatre) scene(t *testing.T) *scene {
 	t.Helper()
 	s, pair := &scene{t: t}, h.new(t)
 	s.behind.journal, s.behind.projections = dbtest.Open(t, pair.Journal), dbtest.Open(t, pair.Projections)
-	opened, err := store.Open(t.Context(), store.Options{Journal: pair.Journal, Projections: pair.Projections, NoMigrate: true, Retry: outbox.Retry{Base: time.Hour}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	opened := must.Get(store.Open(t.Context(), store.Options{Journal: pair.Journal, Projections: pair.Projections, NoMigrate: true, Retry: outbox.Retry{Base: time.Hour}})).Or(t)
 	s.Engine = engine.Wire(opened)
 	t.Cleanup(func() { s.Close() })
 	quiet := slog.New(slog.DiscardHandler)
 	s.worker = worker.New(worker.Config{Store: s.Store, Set: h.set, Mode: outbox.ModeOutbox, Logger: quiet})
 	process := engine.New(engine.Config{Engine: s.Engine, Set: h.set, Logger: quiet, Metrics: engine.NewMetrics(s.Engine, "test", ""), NoWorker: true, NoIntake: true})
-	gate, err := auth.New(auth.Config{Kind: auth.KindHost, Who: func(r *http.Request) (outbox.Identity, error) {
+	gate := must.Get(auth.New(auth.Config{Kind: auth.KindHost, Who: func(r *http.Request) (outbox.Identity, error) {
 		return outbox.Identity{Name: "ana", Role: outbox.Role(r.Header.Get("Role"))}, nil
-	}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}})).Or(t)
 	s.http = process.Handler(handlers.Config{Auth: gate})
 	s.closed = process.Handler(handlers.Config{Auth: gate, ReadOnly: true})
 	s.command = []string{"--journal-db", pair.Journal, "--projections-db", pair.Projections, "--projections", h.dir}
@@ -201,9 +190,7 @@ func (s *scene) has(campaign string, types ...string) {
 	for _, kind := range types {
 		events = append(events, outbox.Event{CampaignID: campaign, EventType: kind, Payload: json.RawMessage(`{"password":"` + secret + `"}`)})
 	}
-	if _, err := s.Append(s.t.Context(), store.Append{Events: events}); err != nil {
-		s.t.Fatal(err)
-	}
+	must.Get(s.Append(s.t.Context(), store.Append{Events: events})).Or(s.t)
 	s.work()
 }
 
@@ -226,9 +213,7 @@ func (s *scene) work() {
 func (s *scene) sql(statements ...string) {
 	s.t.Helper()
 	for _, statement := range statements {
-		if _, err := s.behind.journal.Exec(statement); err != nil {
-			s.t.Fatal(err)
-		}
+		must.Get(s.behind.journal.Exec(statement)).Or(s.t)
 	}
 	s.Changed()
 }
@@ -338,10 +323,7 @@ func (a act) path() string {
 // form sends the action as a page without scripts does.
 func (s *scene) form(a act, key string, role outbox.Role) answer {
 	s.t.Helper()
-	values, err := url.ParseQuery(a.form)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	values := must.Get(url.ParseQuery(a.form)).Or(s.t)
 	for name, value := range a.seen {
 		values.Set("expected_"+name, fmt.Sprint(value))
 	}
@@ -379,9 +361,7 @@ func (a act) json(t *testing.T) string {
 	t.Helper()
 	body := map[string]any{}
 	if a.body != "" {
-		if err := json.Unmarshal([]byte(a.body), &body); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, json.Unmarshal([]byte(a.body), &body))
 	}
 	for name, value := range map[string]string{"reason": a.reason, "confirm": a.confirm} {
 		if value != "" {
@@ -391,10 +371,7 @@ func (a act) json(t *testing.T) string {
 	if len(a.seen) > 0 {
 		body["expected"] = a.seen
 	}
-	text, err := json.Marshal(body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(json.Marshal(body)).Or(t)
 	return string(text)
 }
 
@@ -406,10 +383,7 @@ func (s *scene) send(to http.Handler, method, target, body string, role outbox.R
 	header.Set("Role", string(role))
 	w := httptest.NewRecorder()
 	to.ServeHTTP(w, r)
-	text, err := io.ReadAll(w.Result().Body)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	text := must.Get(io.ReadAll(w.Result().Body)).Or(s.t)
 	if strings.Contains(string(text), secret) {
 		s.t.Errorf("%s %s shows a secret: %s", method, target, text)
 	}
@@ -607,10 +581,7 @@ func TestActs_areAllOfTheTable(t *testing.T) {
 // onPostgres copies each pair from a template.
 func (h *theatre) onPostgres(t *testing.T) *theatre {
 	t.Helper()
-	server, err := pgtest.Start()
-	if err != nil {
-		t.Fatal(err)
-	}
+	server := must.Get(pgtest.Start()).Or(t)
 	t.Cleanup(func() {
 		if err := server.Stop(); err != nil {
 			t.Error(err)
@@ -619,9 +590,7 @@ func (h *theatre) onPostgres(t *testing.T) *theatre {
 	pair := func(url string) dbtest.Pair {
 		return dbtest.Pair{Journal: dbtest.InSchema(url, "journal"), Projections: dbtest.InSchema(url, "projections")}
 	}
-	if err := server.Template(t.Context(), func(url string) error { return h.prepare(t, pair(url)) }); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, server.Template(t.Context(), func(url string) error { return h.prepare(t, pair(url)) }))
 	h.new = func(t *testing.T) dbtest.Pair { return pair(server.Database(t)) }
 	return h
 }

@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/outboxweb/outboxweb/internal/must"
 )
 
 // References of the configuration file, of publishers and of alerts alike, are found in files.
@@ -17,9 +19,7 @@ func TestSecretFiles_ofTheConfigurationFile(t *testing.T) {
 		"hook":            "pa/th\n",
 		"secret":          "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSwMfKQ9r8GKYq=\r\n",
 	} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 	}
 	if _, errs, code := runIn(t, dir, "migrate"); code != 0 {
 		t.Fatal(errs)

@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
@@ -59,9 +60,7 @@ func (s *served) start() string {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	if err := s.cmd.Start(); err != nil {
-		s.t.Fatal(err)
-	}
+	must.OK(s.t, s.cmd.Start())
 	s.t.Cleanup(func() { s.cmd.Process.Kill() })
 	lines := bufio.NewReader(stdout)
 	first, err := lines.ReadString('\n')
@@ -89,22 +88,14 @@ func (s *served) wait() error {
 
 func (s *served) signal(sig syscall.Signal) {
 	s.t.Helper()
-	if err := s.cmd.Process.Signal(sig); err != nil {
-		s.t.Fatal(err)
-	}
+	must.OK(s.t, s.cmd.Process.Signal(sig))
 }
 
 func (s *served) get(path string) (int, []byte) {
 	s.t.Helper()
-	response, err := http.Get(s.url + path)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	response := must.Get(http.Get(s.url + path)).Or(s.t)
 	defer response.Body.Close()
-	body, err := io.ReadAll(response.Body)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	body := must.Get(io.ReadAll(response.Body)).Or(s.t)
 	return response.StatusCode, body
 }
 
@@ -216,14 +207,9 @@ func signalledTwice(t *testing.T) error {
 	s := serve(t)
 	address := strings.TrimPrefix(s.url, "http://")
 	// A request that never ends its header keeps the server from finishing.
-	slow, err := net.Dial("tcp", address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	slow := must.Get(net.Dial("tcp", address)).Or(t)
 	defer slow.Close()
-	if _, err := io.WriteString(slow, "GET / HTTP/1.1\r\nHost: "+address+"\r\n"); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(io.WriteString(slow, "GET / HTTP/1.1\r\nHost: "+address+"\r\n")).Or(t)
 	s.get("/healthz") // by now the server has accepted the slow one too
 	s.signal(syscall.SIGTERM)
 	eventually(t, "the server accepts no more", func() bool {
@@ -250,10 +236,7 @@ func TestServe_logsInOneFormat(t *testing.T) {
 	if !found {
 		t.Fatalf("it says %q; %s", first, s.stderr.String())
 	}
-	conn, err := net.Dial("tcp", strings.TrimSuffix(address, `"}`))
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := must.Get(net.Dial("tcp", strings.TrimSuffix(address, `"}`))).Or(t)
 	defer conn.Close()
 	if _, err := io.WriteString(conn, "no TLS at all\r\n\r\n"); err != nil { // net/http writes to its own log
 		t.Fatal(err)
@@ -262,9 +245,7 @@ func TestServe_logsInOneFormat(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.signal(syscall.SIGTERM)
-	if err := s.wait(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, s.wait())
 	said := map[string]map[string]any{}
 	for line := range strings.Lines(first + "\n" + s.stderr.String()) {
 		var r map[string]any
@@ -304,9 +285,7 @@ func TestServe_logsFromTheLevelOn(t *testing.T) {
 		s.get("/")
 		s.get("/healthz")
 		s.signal(syscall.SIGTERM)
-		if err := s.wait(); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, s.wait())
 		for _, line := range lines {
 			if !strings.Contains(s.stderr.String(), line) {
 				t.Errorf("--log-level %s lacks %q: %s", level, line, s.stderr.String())

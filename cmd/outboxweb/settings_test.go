@@ -5,16 +5,15 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"github.com/outboxweb/outboxweb/internal/must"
 )
 
 func TestSettings_showWhatWasGivenAndNoSecret(t *testing.T) {
 	var c cli
 	parser := newParser(&c, streams{in: strings.NewReader(""), out: io.Discard, err: io.Discard})
-	parsed, err := parser.Parse([]string{"serve", "--journal-db", "postgres://ana:hush@db/outbox?sslpassword=hush&search_path=journal",
-		"--projections", "builtin:traces", "--projections", "dir", "--poll-interval", "3s"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	parsed := must.Get(parser.Parse([]string{"serve", "--journal-db", "postgres://ana:hush@db/outbox?sslpassword=hush&search_path=journal",
+		"--projections", "builtin:traces", "--projections", "dir", "--poll-interval", "3s"})).Or(t)
 	got := map[string]string{}
 	for _, s := range settingsOf(parsed) {
 		got[s.Name] = s.Value
@@ -45,9 +44,7 @@ func TestCommandFlags_leadToTheSameDatabases(t *testing.T) {
 	dir := t.TempDir()
 	t.Chdir(dir)
 	file := func(name, text string) {
-		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile(name, []byte(text), 0o600))
 	}
 	file("whole.yaml", "journal_db: postgres://ana:hush@db/outbox\nprojections_db: sqlite:/var/p.db\nprojections: [builtin:traces]\n")
 	file("relative.yaml", "journal_db: sqlite:j.db\nprojections: [sql]\n")
@@ -62,9 +59,7 @@ func TestCommandFlags_leadToTheSameDatabases(t *testing.T) {
 		"its paths relative": {[]string{"--config", "relative.yaml"}, "--config=DIR/relative.yaml --journal-db=sqlite:DIR/j.db --projections-db=sqlite:DIR/data/projections.db --projections=DIR/sql"},
 	} {
 		var parsed cli
-		if _, err := newParser(&parsed, streams{in: strings.NewReader(""), out: io.Discard, err: io.Discard}).Parse(append([]string{"serve"}, c.args...)); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(newParser(&parsed, streams{in: strings.NewReader(""), out: io.Discard, err: io.Discard}).Parse(append([]string{"serve"}, c.args...))).Or(t)
 		if got := strings.ReplaceAll(strings.Join(parsed.flagsFromAnywhere(), " "), dir, "DIR"); got != c.want {
 			t.Errorf("%s: %s\nwant %s", name, got, c.want)
 		}

@@ -13,6 +13,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/outboxweb/outboxweb/internal/must"
 )
 
 var (
@@ -46,9 +48,7 @@ var slowKinds = []struct {
 // how much the server grows.
 func BenchmarkSlow(b *testing.B) {
 	dir := b.TempDir()
-	if err := deepQueueIn(b, dir, *benchRows, *benchCampaigns).Close(); err != nil {
-		b.Fatal(err)
-	}
+	must.OK(b, deepQueueIn(b, dir, *benchRows, *benchCampaigns).Close())
 	s := serve(b, "--worker=false", "--journal-db", "sqlite:"+filepath.Join(dir, "journal.db"), "--projections-db", "sqlite:"+filepath.Join(dir, "projections.db"))
 	var alone, beside []time.Duration
 	askFor(b, s.url, time.Second) // one-time reads are done

@@ -15,6 +15,7 @@ import (
 
 	"github.com/outboxweb/outboxweb/internal/alerts"
 	"github.com/outboxweb/outboxweb/internal/engine"
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/projection"
 	"github.com/outboxweb/outboxweb/internal/publishing/destination"
@@ -25,35 +26,19 @@ import (
 func TestServer_endsThoughAPartOfItDoesNot(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	opened, err := store.Open(t.Context(), store.Options{Journal: "sqlite:" + filepath.Join(dir, "journal.db"), Projections: "sqlite:" + filepath.Join(dir, "projections.db")})
-	if err != nil {
-		t.Fatal(err)
-	}
+	opened := must.Get(store.Open(t.Context(), store.Options{Journal: "sqlite:" + filepath.Join(dir, "journal.db"), Projections: "sqlite:" + filepath.Join(dir, "projections.db")})).Or(t)
 	e := engine.Wire(opened)
-	set, err := projection.Load("sqlite", "builtin:campaigns")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := engine.Install(t.Context(), e.Store, set); err != nil {
-		t.Fatal(err)
-	}
-	sub, err := destination.Custom(destination.Subscription{SubscriptionName: outbox.SubscriptionName{Topic: "all", Publisher: "p"}, Match: outbox.Match{EventTypes: []string{"*"}}},
-		destination.Functions{Deliver: func(context.Context, []*destination.Event) (int, error) { return 0, errors.New("no quota") }}, destination.Settings{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := e.Append(t.Context(), store.Append{Events: []outbox.Event{{CampaignID: "c", EventType: "x", Payload: []byte("{}")}}}); err != nil {
-		t.Fatal(err)
-	}
+	set := must.Get(projection.Load("sqlite", "builtin:campaigns")).Or(t)
+	must.OK(t, engine.Install(t.Context(), e.Store, set))
+	sub := must.Get(destination.Custom(destination.Subscription{SubscriptionName: outbox.SubscriptionName{Topic: "all", Publisher: "p"}, Match: outbox.Match{EventTypes: []string{"*"}}},
+		destination.Functions{Deliver: func(context.Context, []*destination.Event) (int, error) { return 0, errors.New("no quota") }}, destination.Settings{})).Or(t)
+	must.Get(e.Append(t.Context(), store.Append{Events: []outbox.Event{{CampaignID: "c", EventType: "x", Payload: []byte("{}")}}})).Or(t)
 	unread, stuck := io.Pipe()
 	p := engine.New(engine.Config{Engine: e, Set: set, Metrics: engine.NewMetrics(e, "v", ""), Logger: slog.New(slog.NewTextHandler(stuck, nil)), Version: "v", Subscriptions: []destination.Subscription{sub}, Alerts: alerts.New(e.Store, alerts.Options{})})
 	var log bytes.Buffer
 	codes := make(chan int, 1)
 	s := &server{process: p, http: &http.Server{}, log: slog.New(slog.NewTextHandler(&log, nil)), limit: 50 * time.Millisecond, exit: func(code int) { codes <- code }}
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	listener := must.Get(net.Listen("tcp", "127.0.0.1:0")).Or(t)
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- s.run(ctx, listener) }()

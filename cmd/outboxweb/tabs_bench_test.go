@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/outboxweb/outboxweb/internal/engine"
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/projection"
 	"github.com/outboxweb/outboxweb/internal/runs"
@@ -73,16 +74,9 @@ func drainable(b *testing.B) (*engine.Engine, *projection.Set) {
 	b.Helper()
 	s := deepQueue(b, *benchRows, *benchCampaigns)
 	definitions := b.TempDir()
-	if err := os.WriteFile(filepath.Join(definitions, "places.sql"), []byte(placesProjection), 0o600); err != nil {
-		b.Fatal(err)
-	}
-	set, err := projection.Load("sqlite", definitions)
-	if err != nil {
-		b.Fatal(err)
-	}
-	if err := runs.Install(b.Context(), s.Store, set); err != nil {
-		b.Fatal(err)
-	}
+	must.OK(b, os.WriteFile(filepath.Join(definitions, "places.sql"), []byte(placesProjection), 0o600))
+	set := must.Get(projection.Load("sqlite", definitions)).Or(b)
+	must.OK(b, runs.Install(b.Context(), s.Store, set))
 	return s, set
 }
 

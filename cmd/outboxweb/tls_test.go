@@ -19,6 +19,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/outboxweb/outboxweb/internal/must"
 )
 
 // pairFiles are a certificate and its key in a directory.
@@ -35,12 +37,8 @@ func newPairFiles(t *testing.T) pairFiles {
 // put replaces a file by rename, as certificate renewal tools do.
 func (p pairFiles) put(name string, text []byte) {
 	p.t.Helper()
-	if err := os.WriteFile(name+".new", text, 0o600); err != nil {
-		p.t.Fatal(err)
-	}
-	if err := os.Rename(name+".new", name); err != nil {
-		p.t.Fatal(err)
-	}
+	must.OK(p.t, os.WriteFile(name+".new", text, 0o600))
+	must.OK(p.t, os.Rename(name+".new", name))
 }
 
 // write makes a pair for 127.0.0.1 with this serial number.
@@ -52,20 +50,11 @@ func (p pairFiles) write(serial int64) {
 
 func newPair(t *testing.T, serial int64) (cert, key []byte) {
 	t.Helper()
-	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	private := must.Get(ecdsa.GenerateKey(elliptic.P256(), rand.Reader)).Or(t)
 	template := &x509.Certificate{SerialNumber: big.NewInt(serial), Subject: pkix.Name{CommonName: "outboxweb test"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
 		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, private.Public(), private)
-	if err != nil {
-		t.Fatal(err)
-	}
-	secret, err := x509.MarshalPKCS8PrivateKey(private)
-	if err != nil {
-		t.Fatal(err)
-	}
+	der := must.Get(x509.CreateCertificate(rand.Reader, template, template, private.Public(), private)).Or(t)
+	secret := must.Get(x509.MarshalPKCS8PrivateKey(private)).Or(t)
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret})
 }
 
@@ -73,10 +62,7 @@ func newPair(t *testing.T, serial int64) (cert, key []byte) {
 // request.
 func (p pairFiles) trusting() *http.Client {
 	p.t.Helper()
-	text, err := os.ReadFile(p.cert)
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(p.cert)).Or(p.t)
 	pool := x509.NewCertPool()
 	pool.AppendCertsFromPEM(text)
 	return &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}, ForceAttemptHTTP2: true, DisableKeepAlives: true}}
@@ -148,10 +134,7 @@ func TestCertificate_thatIsNotSoundLeavesTheOneBefore(t *testing.T) {
 	pair := newPairFiles(t)
 	pair.write(1)
 	var log logged
-	c, err := readCertificate(pair.cert, pair.key, slog.New(slog.NewTextHandler(&log, nil)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(readCertificate(pair.cert, pair.key, slog.New(slog.NewTextHandler(&log, nil)))).Or(t)
 	clock := time.Now()
 	c.now = func() time.Time { return clock }
 	serial := func() int64 { return c.current().Leaf.SerialNumber.Int64() }
@@ -179,9 +162,7 @@ func TestCertificate_thatIsNotSoundLeavesTheOneBefore(t *testing.T) {
 	if got := look(); got != 2 {
 		t.Errorf("serial %d once key and certificate fit", got)
 	}
-	if err := os.Remove(pair.key); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.Remove(pair.key))
 	for range 3 {
 		if got := look(); got != 2 {
 			t.Errorf("serial %d without a key", got)
@@ -200,9 +181,7 @@ func TestServe_refusesWhatItCannotUse(t *testing.T) {
 	other.write(2)
 	taken := tcpSocket(t, "127.0.0.1").Addr().String()
 	precious := filepath.Join(unused, "precious")
-	if err := os.WriteFile(precious, []byte("text"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(precious, []byte("text"), 0o600))
 	missing, long := filepath.Join(unused, "missing.pem"), filepath.Join(unused, strings.Repeat("x", 120))
 	for _, c := range []struct {
 		want  string

@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/outboxweb/outboxweb/internal/must"
 )
 
 // actCommands names the command for each action of the API.
@@ -58,16 +60,11 @@ var withoutCommand = map[string]string{
 
 func TestCommands_doWhatTheAPIDoes(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile(filepath.Join(root, "internal/handlers/openapi.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(filepath.Join(root, "internal/handlers/openapi.json"))).Or(t)
 	var document struct {
 		Paths map[string]map[string]json.RawMessage `json:"paths"`
 	}
-	if err := json.Unmarshal(text, &document); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, json.Unmarshal(text, &document))
 	var c cli
 	commands := map[string]bool{}
 	for _, leaf := range newParser(&c, streams{}).Model.Leaves(false) {

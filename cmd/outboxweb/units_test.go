@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/outboxweb/outboxweb/internal/must"
 )
 
 // unit is a systemd unit: the values of each key of each section.
@@ -16,10 +18,7 @@ type unit map[string]map[string][]string
 
 func readUnit(t *testing.T, name string) unit {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(root, "docs", name))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(filepath.Join(root, "docs", name))).Or(t)
 	u, section := unit{}, ""
 	for number, line := range strings.Split(string(text), "\n") {
 		line = strings.TrimSpace(line)
@@ -55,9 +54,7 @@ func TestUnits_fitTheProgram(t *testing.T) {
 	for _, b := range blocks(t, "deploy.md", "systemd") {
 		switch b.language {
 		case "yaml":
-			if err := os.WriteFile(config, []byte(b.text), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, os.WriteFile(config, []byte(b.text), 0o600))
 		case "nginx":
 			if !strings.Contains(b.text, "proxy_pass http://unix:"+socket["Socket"]["ListenStream"][0]+":;") {
 				t.Errorf("the proxy does not connect to %v", socket["Socket"]["ListenStream"])
@@ -67,9 +64,7 @@ func TestUnits_fitTheProgram(t *testing.T) {
 	}
 	var c cli
 	parser := newParser(&c, streams{out: new(bytes.Buffer), err: new(bytes.Buffer)})
-	if _, err := parser.Parse(strings.Fields(command)[1:]); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(parser.Parse(strings.Fields(command)[1:])).Or(t)
 	if err := c.Serve.check(); err != nil || c.Serve.Listen != systemd {
 		t.Errorf("it listens on %q: %v", c.Serve.Listen, err)
 	}
@@ -101,14 +96,9 @@ func TestUnits_pleaseSystemd(t *testing.T) {
 	dir := t.TempDir()
 	args := []string{"verify", "--man=no"}
 	for _, name := range []string{"outboxweb.socket", "outboxweb.service"} {
-		text, err := os.ReadFile(filepath.Join(root, "docs", name))
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must.Get(os.ReadFile(filepath.Join(root, "docs", name))).Or(t)
 		path := filepath.Join(dir, name)
-		if err := os.WriteFile(path, bytes.ReplaceAll(text, []byte("/usr/local/bin/outboxweb"), []byte(program)), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile(path, bytes.ReplaceAll(text, []byte("/usr/local/bin/outboxweb"), []byte(program)), 0o600))
 		args = append(args, path)
 	}
 	if out, err := exec.Command(analyze, args...).CombinedOutput(); err != nil || bytes.Contains(out, []byte("outboxweb.")) {

@@ -10,6 +10,7 @@ import (
 	"unicode"
 
 	"github.com/outboxweb/outboxweb/internal/dbtest"
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
@@ -42,25 +43,17 @@ const obeyed = "\x1b[31mred\a\u009b2J\u202egnp.exe\u2066\u061c"
 func TestRun_printsNothingThatATerminalObeys(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t).withPublisher()
-	if _, err := d.st.PauseCampaign(t.Context(), command("why\x1b[2J "+obeyed), "c-1"); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(d.st.PauseCampaign(t.Context(), command("why\x1b[2J "+obeyed), "c-1")).Or(t)
 	d.ended(outbox.RunVerify, outbox.RunFailed, "boom "+obeyed, outbox.RunResult{CampaignID: "c-1", Outcome: outbox.OutcomeFailed, Error: obeyed})
 	journal := dbtest.Open(t, d.JournalDB)
-	if _, err := journal.Exec("drop trigger events_refuse_update"); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(journal.Exec("drop trigger events_refuse_update")).Or(t)
 	for _, table := range []string{"events", "projection_apply_outbox", "campaigns", "run_results"} {
-		if _, err := journal.Exec("update "+table+" set campaign_id = $1 where campaign_id = 'c-1'", "c-1"+obeyed); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(journal.Exec("update "+table+" set campaign_id = $1 where campaign_id = 'c-1'", "c-1"+obeyed)).Or(t)
 	}
 	for _, change := range []string{
 		"update publisher_progress set last_error = $1, destination = $1", "update projection_apply_outbox set status = 'dead', event_type = $1, last_error = $1, fingerprint = $1", "update runs set reason = $1, requested_by = $1",
 	} {
-		if _, err := journal.Exec(change, obeyed); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(journal.Exec(change, obeyed)).Or(t)
 	}
 	databases := []string{"--journal-db", d.JournalDB, "--projections-db", d.ProjectionsDB}
 	for _, command := range [][]string{

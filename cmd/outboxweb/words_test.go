@@ -13,6 +13,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/redact"
 )
 
@@ -116,10 +117,7 @@ func TestWords_retiredOnesAreNotSaid(t *testing.T) {
 		t.Fatalf("%d templates (%v)", len(pages), err)
 	}
 	for _, page := range pages {
-		text, err := os.ReadFile(page)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must.Get(os.ReadFile(page)).Or(t)
 		for _, line := range strings.Split(string(text), "\n") {
 			line = strings.TrimSpace(line)
 			if !strings.HasPrefix(line, "//") && words.MatchString(line) {

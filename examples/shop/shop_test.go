@@ -4,6 +4,7 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/pgtest"
 )
 
@@ -15,9 +16,7 @@ func TestOpenShop_manyAtOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = server.Stop() })
-	if err := server.CreateDatabase(t.Context(), "shop"); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, server.CreateDatabase(t.Context(), "shop"))
 	opened := make(chan error)
 	const many = 8
 	for range many {

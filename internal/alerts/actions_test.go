@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/store"
 	"github.com/outboxweb/outboxweb/internal/storetest"
@@ -25,9 +26,7 @@ var kinds = storetest.Kinds[*fixture]{
 			Do:     func(f *fixture, o outbox.Command) (any, error) { return f.Mute(f.Ctx, o, outbox.AllAlerts, "1h") },
 			Undone: func(f *fixture) bool { return f.Number(`select count(*) from alert_mutes`) == 0 }},
 		{Action: "alert_unmute", Scene: func(f *fixture) {
-			if _, err := f.Mute(f.Ctx, storetest.Ben, outbox.AllAlerts, "1h"); err != nil {
-				f.TB.Fatal(err)
-			}
+			must.Get(f.Mute(f.Ctx, storetest.Ben, outbox.AllAlerts, "1h")).Or(f.TB)
 		},
 			Do:     func(f *fixture, o outbox.Command) (any, error) { return f.Unmute(f.Ctx, o, outbox.AllAlerts) },
 			Undone: func(f *fixture) bool { return f.Number(`select count(*) from alert_mutes`) == 1 }},
@@ -51,24 +50,18 @@ func TestMute_holdsBackUntilItEnds(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	f := open(t, hook(w))
-	if _, err := f.Mute(f.Ctx, storetest.Ana("deploying"), "all", "1h"); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(f.Mute(f.Ctx, storetest.Ana("deploying"), "all", "1h")).Or(t)
 	f.dead(3)
 	f.pass(30 * time.Minute)
 	if v, _ := f.View(f.Ctx); w.kinds() != "" || v.Rules[0].MutedUntil == nil || v.Rules[0].Status() != outbox.AlertFiring {
 		t.Fatalf("sent %q, %+v", w.kinds(), v.Rules[0])
 	}
-	if _, err := f.Unmute(f.Ctx, storetest.Ana("done"), "all"); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(f.Unmute(f.Ctx, storetest.Ana("done"), "all")).Or(t)
 	f.step()
 	if w.kinds() != "firing" {
 		t.Errorf("sent %q after the mute", w.kinds())
 	}
-	if _, err := f.Mute(f.Ctx, storetest.Ana(""), "dead_rows", "8h"); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(f.Mute(f.Ctx, storetest.Ana(""), "dead_rows", "8h")).Or(t)
 	f.dead(0)
 	f.pass(time.Minute)
 	if w.kinds() != "firing" {

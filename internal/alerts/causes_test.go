@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
@@ -33,10 +34,7 @@ func TestWorker_tellsThatAPublisherRecoveredWhenItDelivers(t *testing.T) {
 	p.LastPublishedAt, p.LastErrorAt = &delivered, &rejected
 	f.Clock.Advance(15 * time.Second)
 	state(outbox.PublisherActive, 3, outbox.EventError, 7) // it delivered two events, and is stuck again
-	v, err := f.View(f.Ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	v := must.Get(f.View(f.Ctx)).Or(t)
 	i := slices.IndexFunc(v.Rules, func(r outbox.AlertRuleState) bool { return r.Name == "publisher" })
 	if a := v.Rules[i].Alerts[0]; w.kinds() != "firing" || !a.Since.Equal(rejected) || !strings.HasSuffix(a.Cause.Sentence, "3 errors in a row; its destination rejects event 7 of campaign c-5") {
 		t.Fatalf("while it is retried: sent %q, shows %+v", w.kinds(), a)

@@ -12,6 +12,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/outboxweb/outboxweb/internal/alerts"
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
@@ -67,19 +68,14 @@ func TestParse_takesOneAddressAlone(t *testing.T) {
 // The examples in the documentation and on the page are valid configurations.
 func TestParse_readsTheDocumentation(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile("../../docs/alerts.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile("../../docs/alerts.md")).Or(t)
 	examples := regexp.MustCompile("(?s)\n```yaml\nalerts:(.*?)\n```\n").FindAllStringSubmatch(string(text), -1)
 	if len(examples) != 2 {
 		t.Fatalf("%d examples were found", len(examples))
 	}
 	for _, example := range examples {
 		var document yaml.Node
-		if err := yaml.Unmarshal([]byte(example[1]), &document); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, yaml.Unmarshal([]byte(example[1]), &document))
 		s, err := alerts.Parse(document.Content[0], func(string) (string, bool) { return "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSwMfKQ9r8GKYq=", true })
 		if err != nil || len(s.Receivers) == 0 {
 			t.Errorf("%v in\n%s", err, example[1])

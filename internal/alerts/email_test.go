@@ -19,6 +19,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/storetest"
 )
@@ -36,10 +37,7 @@ type mailServer struct {
 }
 
 func newMailServer(t *testing.T, s *mailServer) *mailServer {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(net.Listen("tcp", "127.0.0.1:0")).Or(t)
 	s.Listener = l
 	var serving sync.WaitGroup
 	serving.Go(func() {
@@ -133,10 +131,7 @@ func TestReceiver_sendsMail(t *testing.T) {
 	if d, err := f.Test(f.Ctx, storetest.Ana(""), "mail"); err != nil || d.OK || !strings.Contains(d.Error, "not a public address") {
 		t.Errorf("%+v, %v", d, err)
 	}
-	settings, err := parse(t, strings.Replace(strings.Replace(config, "ALLOW", "allow_private: true,", 1), "smtp://", "smtp://me:${PASS}@", 1))
-	if err != nil {
-		t.Fatal(err)
-	}
+	settings := must.Get(parse(t, strings.Replace(strings.Replace(config, "ALLOW", "allow_private: true,", 1), "smtp://", "smtp://me:${PASS}@", 1))).Or(t)
 	if r := settings.Receivers[0]; strings.Contains(r.Shown, "p@ss") || strings.Contains(r.Shown, "me:") {
 		t.Errorf("shows %q", r.Shown)
 	}
@@ -149,9 +144,7 @@ func TestReceiver_sendsMailOverTLS(t *testing.T) {
 	certified := httptest.NewTLSServer(http.NotFoundHandler())
 	defer certified.Close()
 	ca := filepath.Join(t.TempDir(), "ca.pem")
-	if err := os.WriteFile(ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: certified.Certificate().Raw}), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: certified.Certificate().Raw}), 0o600))
 	trusted := `, ca_file: "` + ca + `"`
 	for _, c := range []struct {
 		name, url, more, account string
@@ -203,9 +196,7 @@ func TestReceiver_escapesTexts(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, r := range settings.Receivers {
-		if err := r.Send(context.Background(), m, "v1", storetest.Began); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, r.Send(context.Background(), m, "v1", storetest.Began))
 	}
 	type mark struct{ Type, Text string }
 	var chat struct {
@@ -216,9 +207,7 @@ func TestReceiver_escapesTexts(t *testing.T) {
 			Fields []mark
 		}
 	}
-	if err := json.Unmarshal([]byte(w.bodies[0]), &chat); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, json.Unmarshal([]byte(w.bodies[0]), &chat))
 	if len(chat.Blocks) != 1 {
 		t.Fatalf("the chat gets %s", w.bodies[0])
 	}
@@ -240,10 +229,7 @@ func TestReceiver_escapesTexts(t *testing.T) {
 // trickling accepts connections, writes a text, and goes on with another until the other side leaves.
 func trickling(t *testing.T, text, on string) string {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	listener := must.Get(net.Listen("tcp", "127.0.0.1:0")).Or(t)
 	t.Cleanup(func() { listener.Close() })
 	go func() {
 		for {

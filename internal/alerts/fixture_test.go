@@ -14,6 +14,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/outboxweb/outboxweb/internal/alerts"
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/redact"
 	"github.com/outboxweb/outboxweb/internal/storetest"
@@ -67,9 +68,7 @@ func (w *world) kinds() string {
 func parse(tb testing.TB, text string) (alerts.Settings, error) {
 	tb.Helper()
 	var document yaml.Node
-	if err := yaml.Unmarshal([]byte(text), &document); err != nil {
-		tb.Fatal(err)
-	}
+	must.OK(tb, yaml.Unmarshal([]byte(text), &document))
 	env := map[string]string{"HOOK": "s3cret-hook", "PASS": "p@ss word", "WHSEC": "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSwMfKQ9r8GKYq="}
 	return alerts.Parse(document.Content[0], func(name string) (string, bool) {
 		value, set := env[name]
@@ -87,10 +86,7 @@ type fixture struct {
 
 func around(f *storetest.Fixture, id, config string) *fixture {
 	f.TB.Helper()
-	settings, err := parse(f.TB, config)
-	if err != nil {
-		f.TB.Fatal(err)
-	}
+	settings := must.Get(parse(f.TB, config)).Or(f.TB)
 	x := &fixture{Fixture: f}
 	x.Alerts = alerts.New(f.Store, alerts.Options{Settings: settings, Version: "v9", Hide: redact.Builtin().Text,
 		Link: func(page, anchor string) string { return "https://ops.example/" + page + "#" + anchor }})
@@ -122,9 +118,7 @@ func (f *fixture) pass(d time.Duration) {
 
 func (f *fixture) step() {
 	f.TB.Helper()
-	if _, err := f.worker.Step(f.Ctx); err != nil {
-		f.TB.Fatal(err)
-	}
+	must.Get(f.worker.Step(f.Ctx)).Or(f.TB)
 }
 
 func hook(w *world) string {

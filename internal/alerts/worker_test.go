@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
@@ -117,9 +118,7 @@ func TestWorker_goesOnForOneThatIsGone(t *testing.T) {
 	if w.kinds() != "" {
 		t.Errorf("beside the first it sent %q", w.kinds())
 	}
-	if err := two.EndLeases(two.Ctx, "w-1"); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, two.EndLeases(two.Ctx, "w-1"))
 	two.step()
 	if v, err := two.View(two.Ctx); err != nil || v.Evaluator != "w-2" {
 		t.Errorf("the evaluator is %q, %v", v.Evaluator, err)
@@ -148,10 +147,7 @@ func TestWorker_keepsTheLatestForAReceiverThatIsDown(t *testing.T) {
 	f := open(t, hook(w))
 	f.dead(3)
 	f.pass(70 * time.Minute)
-	v, err := f.View(f.Ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	v := must.Get(f.View(f.Ctx)).Or(t)
 	r := v.Receivers[0]
 	if r.Failures < 5 || r.Failures > 20 || r.RetryAt == nil || r.Waiting != 1 || !strings.Contains(r.LastError, "503") || strings.Contains(r.LastError, "hunter2") {
 		t.Errorf("receiver %+v", r)

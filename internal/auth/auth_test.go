@@ -16,6 +16,7 @@ import (
 
 	"github.com/go-jose/go-jose/v4"
 
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
@@ -54,10 +55,7 @@ func gate(t testing.TB, c Config) (*Gate, *refusals) {
 	if c.Now == nil {
 		c.Now = func() time.Time { return now }
 	}
-	g, err := New(c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	g := must.Get(New(c)).Or(t)
 	return g, told
 }
 

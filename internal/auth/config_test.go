@@ -11,6 +11,7 @@ import (
 
 	"github.com/go-jose/go-jose/v4"
 
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
@@ -18,9 +19,7 @@ func TestNew_namesWhatIsWrong(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	file := func(name, text string) string {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 		return filepath.Join(dir, name)
 	}
 	keys := file("keys.json", string(keySet(t, newSigner(t, "k", jose.ES256))))
@@ -178,9 +177,7 @@ func TestParsePeer(t *testing.T) {
 func FuzzIdentify(f *testing.F) {
 	s := newSigner(f, "k", jose.ES256)
 	file := filepath.Join(f.TempDir(), "keys.json")
-	if err := os.WriteFile(file, keySet(f, s), 0o600); err != nil {
-		f.Fatal(err)
-	}
+	must.OK(f, os.WriteFile(file, keySet(f, s), 0o600))
 	byHeader, _ := behindProxy(f, FormatJSON)
 	byAssertion, _ := gate(f, jwtConfig(file))
 	signed := s.sign(f, good())

@@ -23,6 +23,7 @@ import (
 
 	"github.com/go-jose/go-jose/v4"
 
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
@@ -66,27 +67,15 @@ func (s signer) signText(t testing.TB, payload []byte, options *jose.SignerOptio
 	if options != nil && options.EmbedJWK {
 		key = s.key
 	}
-	by, err := jose.NewSigner(jose.SigningKey{Algorithm: s.alg, Key: key}, options)
-	if err != nil {
-		t.Fatal(err)
-	}
-	signed, err := by.Sign(payload)
-	if err != nil {
-		t.Fatal(err)
-	}
-	text, err := signed.CompactSerialize()
-	if err != nil {
-		t.Fatal(err)
-	}
+	by := must.Get(jose.NewSigner(jose.SigningKey{Algorithm: s.alg, Key: key}, options)).Or(t)
+	signed := must.Get(by.Sign(payload)).Or(t)
+	text := must.Get(signed.CompactSerialize()).Or(t)
 	return text
 }
 
 func asJSON(t testing.TB, v any) []byte {
 	t.Helper()
-	text, err := json.Marshal(v)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(json.Marshal(v)).Or(t)
 	return text
 }
 
@@ -137,9 +126,7 @@ func TestAssertion_ofEveryKindOfKeyIsTaken(t *testing.T) {
 	t.Parallel()
 	signers := []signer{newSigner(t, "r", jose.RS256), newSigner(t, "e", jose.ES256), newSigner(t, "d", jose.EdDSA)}
 	file := filepath.Join(t.TempDir(), "keys.json")
-	if err := os.WriteFile(file, keySet(t, signers...), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(file, keySet(t, signers...), 0o600))
 	remote := newKeyServer(t, signers...)
 	for _, keys := range []string{file, remote.URL} {
 		g, told := gate(t, jwtConfig(keys))
@@ -161,29 +148,17 @@ func TestAssertion_thatIsNoneIsRefused(t *testing.T) {
 	rs, es, stranger := newSigner(t, "r", jose.RS256), newSigner(t, "e", jose.ES256), newSigner(t, "r", jose.RS256)
 	ps := signer{id: "r", alg: jose.PS256, key: rs.key}
 	config := jwtConfig(newKeyServer(t, rs, es).URL)
-	der, err := x509.MarshalPKIXPublicKey(rs.key.Public())
-	if err != nil {
-		t.Fatal(err)
-	}
+	der := must.Get(x509.MarshalPKIXPublicKey(rs.key.Public())).Or(t)
 	asPEM := pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der})
 	hs := map[string]any{"alg": "HS256", "kid": "r", "typ": "JWT"}
 	changed := func(name string, value any) string { return rs.sign(t, good(map[string]any{name: value})) }
 	embedded := signer{id: "", alg: jose.RS256, key: stranger.key}
 	twice := func() string {
-		by, err := jose.NewMultiSigner([]jose.SigningKey{{Algorithm: jose.RS256, Key: jose.JSONWebKey{Key: rs.key, KeyID: "r"}}, {Algorithm: jose.ES256, Key: jose.JSONWebKey{Key: es.key, KeyID: "e"}}}, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		signed, err := by.Sign(asJSON(t, good()))
-		if err != nil {
-			t.Fatal(err)
-		}
+		by := must.Get(jose.NewMultiSigner([]jose.SigningKey{{Algorithm: jose.RS256, Key: jose.JSONWebKey{Key: rs.key, KeyID: "r"}}, {Algorithm: jose.ES256, Key: jose.JSONWebKey{Key: es.key, KeyID: "e"}}}, nil)).Or(t)
+		signed := must.Get(by.Sign(asJSON(t, good()))).Or(t)
 		return signed.FullSerialize()
 	}()
-	one, err := jose.ParseSignedCompact(rs.sign(t, good()), []jose.SignatureAlgorithm{jose.RS256})
-	if err != nil {
-		t.Fatal(err)
-	}
+	one := must.Get(jose.ParseSignedCompact(rs.sign(t, good()), []jose.SignatureAlgorithm{jose.RS256})).Or(t)
 	for _, c := range []struct{ name, text, why string }{
 		{"none", byHand(t, map[string]any{"alg": "none"}, good(), nil), whyMalformed},
 		{"None", byHand(t, map[string]any{"alg": "None", "kid": "r"}, good(), nil), whyMalformed},

@@ -16,6 +16,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
@@ -24,9 +25,7 @@ var update = flag.Bool("update", false, "write what is expected of the made data
 // write keeps a file of testdata.
 func write(t *testing.T, name string, text []byte) {
 	t.Helper()
-	if err := os.WriteFile(filepath.Join("testdata", name), text, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(filepath.Join("testdata", name), text, 0o644))
 }
 
 // The made data changes on purpose only: with it change the
@@ -121,10 +120,7 @@ func lines(t *testing.T, rows map[string]Row) []byte {
 				row[column] = us / 1000
 			}
 		}
-		line, err := json.Marshal(row)
-		if err != nil {
-			t.Fatal(err)
-		}
+		line := must.Get(json.Marshal(row)).Or(t)
 		text = append(append(text, line...), '\n')
 	}
 	return text

@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/outboxweb/outboxweb/internal/must"
 )
 
 // The digests of the made traces, and those published with the recorded ones,
@@ -30,10 +32,7 @@ func TestTraces_digestsAreThoseOfTheModel(t *testing.T) {
 	if !*update {
 		return
 	}
-	text, err := json.MarshalIndent(kept, "", " ")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(json.MarshalIndent(kept, "", " ")).Or(t)
 	write(t, "digests.json", append(text, '\n'))
 }
 
@@ -89,9 +88,7 @@ func modelDigests(t *testing.T, trace Trace) map[string]string {
 	var primary Row
 	for i, line := range trace.Lines {
 		var e traceEvent
-		if err := json.Unmarshal(line, &e); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, json.Unmarshal(line, &e))
 		p, seq, self := e.Payload, i+1, "trace:"+e.EntityID
 		node := func(id, kind, traceID string) {
 			if nodes[id] == nil {
@@ -178,8 +175,6 @@ func array(t *testing.T, rows map[string]Row) string {
 	var text bytes.Buffer
 	encode := json.NewEncoder(&text)
 	encode.SetEscapeHTML(false)
-	if err := encode.Encode(ordered); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, encode.Encode(ordered))
 	return string(bytes.TrimSpace(text.Bytes()))
 }

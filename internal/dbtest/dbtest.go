@@ -35,6 +35,7 @@ import (
 	"github.com/jackc/pgx/v5/stdlib"
 	_ "modernc.org/sqlite" // the driver
 
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/pgtest"
 )
 
@@ -222,10 +223,7 @@ func Open(tb testing.TB, url string) *sql.DB {
 			tb.Fatal(err)
 		}
 	} else {
-		config, err := pgx.ParseConfig(url)
-		if err != nil {
-			tb.Fatal(err)
-		}
+		config := must.Get(pgx.ParseConfig(url)).Or(tb)
 		db = stdlib.OpenDB(*config)
 	}
 	db.SetMaxOpenConns(2)
@@ -240,21 +238,14 @@ func Tables(tb testing.TB, db *sql.DB) []string {
 	if _, ok := db.Driver().(*stdlib.Driver); ok {
 		query = `select tablename from pg_tables where schemaname = current_schema() order by tablename collate "C"`
 	}
-	rows, err := db.Query(query)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	rows := must.Get(db.Query(query)).Or(tb)
 	defer rows.Close()
 	var names []string
 	for rows.Next() {
 		var name string
-		if err := rows.Scan(&name); err != nil {
-			tb.Fatal(err)
-		}
+		must.OK(tb, rows.Scan(&name))
 		names = append(names, name)
 	}
-	if err := rows.Err(); err != nil {
-		tb.Fatal(err)
-	}
+	must.OK(tb, rows.Err())
 	return names
 }

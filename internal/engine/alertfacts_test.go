@@ -3,6 +3,7 @@ package engine
 import (
 	"testing"
 
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/storetest"
 )
@@ -38,10 +39,7 @@ values ($1, $2, '[]', 1, '["seats"]', '{}', '', 'ana', 'page', '', 1, 1, 1)`, ru
 	f.ExecProjections(`insert into failures (campaign_id, projection, seq, event_type, fingerprint, message, attempts, first_at, last_at) values ('a', 'users', 2, 'x', '', 'no such column', 1, 1, 1)`)
 	f.ExecProjections(`insert into failures (campaign_id, projection, seq, event_type, fingerprint, message, attempts, first_at, last_at)
 ` + many + `select 'a-' || i, 'common', 2, 'x', 'f', 'common', 1, 1, 1 from n`)
-	facts, err := Wire(f.Store).alertFacts(f.Ctx, []outbox.ProjectionInfo{{Name: "seats", Version: "v2"}, {Name: "users", Version: "v1"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	facts := must.Get(Wire(f.Store).alertFacts(f.Ctx, []outbox.ProjectionInfo{{Name: "seats", Version: "v2"}, {Name: "users", Version: "v1"}})).Or(t)
 	if len(facts.Found) != 3 || facts.Found[0].Projection != "common" || facts.Found[1].Projection != "seats" || facts.Found[1].Campaigns != 2 || facts.Found[1].Since.UnixMicro() != 1_000_000 || facts.Found[2].Projection != "users" {
 		t.Errorf("found %+v", facts.Found)
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/store"
 	"github.com/outboxweb/outboxweb/internal/storetest"
@@ -23,10 +24,7 @@ func (b *Engine) Infos() []outbox.ProjectionInfo { return b.Set.Infos() }
 
 func (b *Engine) MustStartRun(tb testing.TB, order outbox.RunRequest) outbox.Run {
 	tb.Helper()
-	run, err := b.Runs.Start(context.Background(), Operator, order, b.Infos())
-	if err != nil {
-		tb.Fatal(err)
-	}
+	run := must.Get(b.Runs.Start(context.Background(), Operator, order, b.Infos())).Or(tb)
 	return run
 }
 
@@ -41,10 +39,7 @@ func (b *Engine) MustRun(tb testing.TB, order outbox.RunRequest) outbox.Run {
 func (b *Engine) StepRuns(tb testing.TB) {
 	tb.Helper()
 	for {
-		more, err := b.RunWorker.Step(context.Background())
-		if err != nil {
-			tb.Fatal(err)
-		}
+		more := must.Get(b.RunWorker.Step(context.Background())).Or(tb)
 		if !more {
 			return
 		}
@@ -53,10 +48,7 @@ func (b *Engine) StepRuns(tb testing.TB) {
 
 func (b *Engine) MustReadRun(tb testing.TB, id int64) outbox.Run {
 	tb.Helper()
-	run, err := b.Runs.Get(context.Background(), id)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	run := must.Get(b.Runs.Get(context.Background(), id)).Or(tb)
 	return run
 }
 
@@ -69,16 +61,12 @@ func (b *Engine) Skip(campaign string, seq int64) error {
 
 func (b *Engine) MustSkip(tb testing.TB, campaign string, seq int64) {
 	tb.Helper()
-	if err := b.Skip(campaign, seq); err != nil {
-		tb.Fatal(err)
-	}
+	must.OK(tb, b.Skip(campaign, seq))
 }
 
 func (b *Engine) MustUnskip(tb testing.TB, campaign string, seq int64) {
 	tb.Helper()
-	if _, err := b.UnskipEvent(context.Background(), Operator, campaign, seq); err != nil {
-		tb.Fatal(err)
-	}
+	must.Get(b.UnskipEvent(context.Background(), Operator, campaign, seq)).Or(tb)
 }
 
 // Failures are the open failures as "campaign projection seq attempts".
@@ -185,19 +173,13 @@ func (b *Engine) FinishClaims(ctx context.Context, claims []store.Claim, between
 
 func (b *Engine) MustPause(tb testing.TB, projection, campaign string) outbox.ProjectionPause {
 	tb.Helper()
-	h, err := b.Runs.PauseProjection(context.Background(), Operator, projection, campaign, b.Infos())
-	if err != nil {
-		tb.Fatal(err)
-	}
+	h := must.Get(b.Runs.PauseProjection(context.Background(), Operator, projection, campaign, b.Infos())).Or(tb)
 	return h
 }
 
 func (b *Engine) MustResume(tb testing.TB, projection, campaign string) outbox.ProjectionPause {
 	tb.Helper()
-	h, err := b.Runs.ResumeProjection(context.Background(), Operator, projection, campaign, b.Infos())
-	if err != nil {
-		tb.Fatal(err)
-	}
+	h := must.Get(b.Runs.ResumeProjection(context.Background(), Operator, projection, campaign, b.Infos())).Or(tb)
 	return h
 }
 
@@ -215,18 +197,13 @@ func (b *Engine) MustHaveCursors(tb testing.TB, want ...string) {
 
 func (b *Engine) RunResult(tb testing.TB, run outbox.Run, campaign string) outbox.RunResult {
 	tb.Helper()
-	r, err := b.Runs.ResultOf(context.Background(), run.ID, campaign)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	r := must.Get(b.Runs.ResultOf(context.Background(), run.ID, campaign)).Or(tb)
 	return r
 }
 
 func (b *Engine) Meddle(tb testing.TB, statement string) {
 	tb.Helper()
-	if _, err := b.ProjectionsDB.ExecContext(context.Background(), statement); err != nil {
-		tb.Fatal(err)
-	}
+	must.Get(b.ProjectionsDB.ExecContext(context.Background(), statement)).Or(tb)
 }
 
 var Everything = outbox.RunRequest{Kind: outbox.RunVerify, All: true}

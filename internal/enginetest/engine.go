@@ -16,6 +16,7 @@ import (
 
 	"github.com/outboxweb/outboxweb/internal/dbtest"
 	"github.com/outboxweb/outboxweb/internal/maintenance"
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/operations"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/projection"
@@ -111,9 +112,7 @@ func Define(tb testing.TB, definitions ...string) []string {
 	tb.Helper()
 	dir := tb.TempDir()
 	for i, text := range definitions {
-		if err := os.WriteFile(filepath.Join(dir, fmt.Sprintf("%02d.sql", i)), []byte(text), 0o600); err != nil {
-			tb.Fatal(err)
-		}
+		must.OK(tb, os.WriteFile(filepath.Join(dir, fmt.Sprintf("%02d.sql", i)), []byte(text), 0o600))
 	}
 	return []string{dir}
 }
@@ -200,10 +199,7 @@ func settings(p dbtest.Pair, options []Option) (store.Options, worker.Config) {
 func OpenPair(tb testing.TB, p dbtest.Pair, sources []string, options ...Option) *Engine {
 	tb.Helper()
 	o, c := settings(p, options)
-	set, err := projection.Load(DialectOf(p), sources...)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	set := must.Get(projection.Load(DialectOf(p), sources...)).Or(tb)
 	return openSet(tb, p, set, sources, o, c)
 }
 
@@ -211,23 +207,15 @@ func OpenPair(tb testing.TB, p dbtest.Pair, sources []string, options ...Option)
 func OpenCode(tb testing.TB, p dbtest.Pair, code []projection.Code, options ...Option) *Engine {
 	tb.Helper()
 	o, c := settings(p, options)
-	set, err := projection.Empty(DialectOf(p)).With(code...)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	set := must.Get(projection.Empty(DialectOf(p)).With(code...)).Or(tb)
 	return openSet(tb, p, set, nil, o, c)
 }
 
 func openSet(tb testing.TB, p dbtest.Pair, set *projection.Set, sources []string, o store.Options, c worker.Config) *Engine {
 	tb.Helper()
-	s, err := store.Open(tb.Context(), o)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	s := must.Get(store.Open(tb.Context(), o)).Or(tb)
 	tb.Cleanup(func() { s.Close() })
-	if err := runs.Install(tb.Context(), s, set); err != nil {
-		tb.Fatal(err)
-	}
+	must.OK(tb, runs.Install(tb.Context(), s, set))
 	c.Store, c.Set = s, set
 	b := &Engine{Store: s, Maintenance: maintenance.New(s), Database: s.ReadModel(), Operations: operations.New(s), Runs: runs.New(s), Worker: worker.New(c), Set: set, Sources: sources, Pair: p,
 		JournalDB: dbtest.Open(tb, p.Journal), ProjectionsDB: dbtest.Open(tb, p.Projections)}
@@ -268,10 +256,7 @@ func (b *Engine) Drain(tb testing.TB) {
 // MustPass processes one wave and reports whether there was work.
 func (b *Engine) MustPass(tb testing.TB) bool {
 	tb.Helper()
-	more, err := b.Worker.Pass(context.Background())
-	if err != nil {
-		tb.Fatal(err)
-	}
+	more := must.Get(b.Worker.Pass(context.Background())).Or(tb)
 	return more
 }
 
@@ -300,9 +285,7 @@ func (b *Engine) Start(tb testing.TB) (stop func()) {
 func (b *Engine) MustAppend(tb testing.TB, events ...outbox.Event) {
 	tb.Helper()
 	for chunk := range slices.Chunk(events, 500) {
-		if _, err := b.Append(context.Background(), store.Append{Events: chunk}); err != nil {
-			tb.Fatal(err)
-		}
+		must.Get(b.Append(context.Background(), store.Append{Events: chunk})).Or(tb)
 	}
 }
 
@@ -325,10 +308,7 @@ const LeaseTime = 30 * time.Second
 // MustBeSound fails when check finds something.
 func (b *Engine) MustBeSound(tb testing.TB) {
 	tb.Helper()
-	report, err := b.Check(context.Background(), func(int64, int64) {})
-	if err != nil {
-		tb.Fatal(err)
-	}
+	report := must.Get(b.Check(context.Background(), func(int64, int64) {})).Or(tb)
 	for _, v := range report.Violations {
 		tb.Errorf("check: %+v", v)
 	}
@@ -372,20 +352,14 @@ func (b *Engine) MustHaveTold(tb testing.TB, name, campaign string, last int) {
 // MustCampaign reads a campaign.
 func (b *Engine) MustCampaign(tb testing.TB, id string) outbox.Campaign {
 	tb.Helper()
-	c, err := b.Campaign(context.Background(), id)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	c := must.Get(b.Campaign(context.Background(), id)).Or(tb)
 	return c
 }
 
 // MustRow reads a row.
 func (b *Engine) MustRow(tb testing.TB, campaign string, seq int64) outbox.RowDetail {
 	tb.Helper()
-	row, err := b.Row(context.Background(), campaign, seq)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	row := must.Get(b.Row(context.Background(), campaign, seq)).Or(tb)
 	return row
 }
 
@@ -406,9 +380,7 @@ func (b *Engine) MustWait(tb testing.TB, campaign string, seq int64) {
 	tb.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), storetest.Patience)
 	defer cancel()
-	if _, err := b.WaitApplied(ctx, campaign, seq); err != nil {
-		tb.Fatal(err)
-	}
+	must.Get(b.WaitApplied(ctx, campaign, seq)).Or(tb)
 }
 
 // Operator is a command of the operator in these tests.
@@ -417,7 +389,5 @@ var Operator = outbox.Command{By: outbox.Operator{Name: "ana", Via: "cli"}, Reas
 // MustRequeue requeues a dead row.
 func (b *Engine) MustRequeue(tb testing.TB, campaign string, seq int64) {
 	tb.Helper()
-	if _, err := b.RequeueRow(context.Background(), Operator, campaign, seq); err != nil {
-		tb.Fatal(err)
-	}
+	must.Get(b.RequeueRow(context.Background(), Operator, campaign, seq)).Or(tb)
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/outboxweb/outboxweb/internal/dbtest"
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/storetest"
 )
 
@@ -78,8 +79,6 @@ set pending = pending - (cast($3 as bigint) - cast($2 as bigint) + 1),
   head_next_attempt_at = (select min(next_attempt_at) from projection_apply_outbox where campaign_id = $1)
 where campaign_id = $1`,
 	} {
-		if _, err := b.JournalDB.Exec(statement, campaign, first, last); err != nil {
-			tb.Fatal(err)
-		}
+		must.Get(b.JournalDB.Exec(statement, campaign, first, last)).Or(tb)
 	}
 }

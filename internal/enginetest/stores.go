@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/outboxweb/outboxweb/internal/dbtest"
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/operations"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/runs"
@@ -57,10 +58,7 @@ func (f *Rooms) StartRun(order outbox.RunRequest) outbox.Run {
 	f.TB.Helper()
 	o := storetest.Ana("looks odd")
 	o.Confirm = Operator.Confirm
-	run, err := f.Runs.Start(f.Ctx, o, order, LoadedRuns)
-	if err != nil {
-		f.TB.Fatal(err)
-	}
+	run := must.Get(f.Runs.Start(f.Ctx, o, order, LoadedRuns)).Or(f.TB)
 	return run
 }
 
@@ -85,50 +83,35 @@ func (f *Rooms) NoRun(w store.Worker) {
 // MustRun reads a run.
 func (f *Rooms) MustRun(id int64) outbox.Run {
 	f.TB.Helper()
-	run, err := f.Runs.Get(f.Ctx, id)
-	if err != nil {
-		f.TB.Fatal(err)
-	}
+	run := must.Get(f.Runs.Get(f.Ctx, id)).Or(f.TB)
 	return run
 }
 
 // ReportRun reports a run's progress, at two events a second.
 func (f *Rooms) ReportRun(l runs.Lease, done int64, results ...outbox.RunResult) outbox.RunStatus {
 	f.TB.Helper()
-	status, err := f.Runs.Report(f.Ctx, l, runs.Progress{Results: results, EventsDone: done, EventsPerSecond: 2, Lease: storetest.Lease})
-	if err != nil {
-		f.TB.Fatal(err)
-	}
+	status := must.Get(f.Runs.Report(f.Ctx, l, runs.Progress{Results: results, EventsDone: done, EventsPerSecond: 2, Lease: storetest.Lease})).Or(f.TB)
 	return status
 }
 
 // FinishRun ends a run.
 func (f *Rooms) FinishRun(l runs.Lease, status outbox.RunStatus, why string) outbox.Run {
 	f.TB.Helper()
-	run, err := f.Runs.Finish(f.Ctx, l, status, why)
-	if err != nil {
-		f.TB.Fatal(err)
-	}
+	run := must.Get(f.Runs.Finish(f.Ctx, l, status, why)).Or(f.TB)
 	return run
 }
 
 // ActiveRuns are the runs that have not ended.
 func (f *Rooms) ActiveRuns() []outbox.Run {
 	f.TB.Helper()
-	runs, err := f.Runs.Active(f.Ctx)
-	if err != nil {
-		f.TB.Fatal(err)
-	}
+	runs := must.Get(f.Runs.Active(f.Ctx)).Or(f.TB)
 	return runs
 }
 
 // StartOperation starts an operation.
 func (f *Rooms) StartOperation(order outbox.OperationRequest) outbox.Operation {
 	f.TB.Helper()
-	op, err := f.Operations.Start(f.Ctx, storetest.Ana("mended"), order)
-	if err != nil {
-		f.TB.Fatal(err)
-	}
+	op := must.Get(f.Operations.Start(f.Ctx, storetest.Ana("mended"), order)).Or(f.TB)
 	return op
 }
 
@@ -136,10 +119,7 @@ func (f *Rooms) StartOperation(order outbox.OperationRequest) outbox.Operation {
 func (f *Rooms) StepOperation(id int64) {
 	f.TB.Helper()
 	for {
-		changed, err := f.Operations.StepOne(f.Ctx, id)
-		if err != nil {
-			f.TB.Fatal(err)
-		}
+		changed := must.Get(f.Operations.StepOne(f.Ctx, id)).Or(f.TB)
 		if !changed {
 			return
 		}
@@ -149,10 +129,7 @@ func (f *Rooms) StepOperation(id int64) {
 // Operation reads an operation.
 func (f *Rooms) Operation(id int64) outbox.OperationDetail {
 	f.TB.Helper()
-	d, err := f.Operations.Get(f.Ctx, id)
-	if err != nil {
-		f.TB.Fatal(err)
-	}
+	d := must.Get(f.Operations.Get(f.Ctx, id)).Or(f.TB)
 	return d
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/store"
 	"github.com/outboxweb/outboxweb/internal/storetest"
@@ -28,10 +29,7 @@ func (p RapidTB) Fatal(args ...any)                 { p.R.Fatal(args...) }
 func (p RapidTB) Fatalf(format string, args ...any) { p.R.Fatalf(format, args...) }
 
 func (p RapidTB) TempDir() string {
-	dir, err := os.MkdirTemp(p.TB.TempDir(), "")
-	if err != nil {
-		p.Fatal(err)
-	}
+	dir := must.Get(os.MkdirTemp(p.TB.TempDir(), "")).Or(p)
 	return dir
 }
 
@@ -91,9 +89,7 @@ func (s *Troubled) DieAfterClaim(t *rapid.T) { s.Either(t).MustClaim(s.TB) }
 
 func (s *Troubled) DieAfterApply(t *rapid.T) {
 	b := s.Either(t)
-	if _, err := b.Worker.Apply(context.Background(), b.MustClaim(s.TB)); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(b.Worker.Apply(context.Background(), b.MustClaim(s.TB))).Or(t)
 }
 
 func (s *Troubled) SleepAfterClaim(t *rapid.T) {
@@ -108,15 +104,11 @@ func (s *Troubled) Wake(t *rapid.T) {
 	i := rapid.IntRange(0, len(s.Asleep)-1).Draw(t, "sleeper")
 	w := s.Asleep[i]
 	s.Asleep = slices.Delete(s.Asleep, i, i+1)
-	if err := w.Engine.FinishClaims(context.Background(), w.Claims); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, w.Engine.FinishClaims(context.Background(), w.Claims))
 }
 
 func (s *Troubled) Requeue(t *rapid.T) {
-	if _, err := s.Either(t).RequeueDead(context.Background(), Operator, outbox.RequeueFilter{}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(s.Either(t).RequeueDead(context.Background(), Operator, outbox.RequeueFilter{})).Or(t)
 }
 
 func (s *Troubled) PauseOrResume(t *rapid.T) {
@@ -125,9 +117,7 @@ func (s *Troubled) PauseOrResume(t *rapid.T) {
 	if b.MustCampaign(s.TB, campaign).Paused != nil {
 		act = b.ResumeCampaign
 	}
-	if _, err := act(context.Background(), Operator, campaign); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(act(context.Background(), Operator, campaign)).Or(t)
 }
 
 func (s *Troubled) Reconcile(t *rapid.T) {
@@ -159,16 +149,12 @@ func (s *Troubled) Settle() {
 		if b.MustCampaign(s.TB, campaign).Paused == nil {
 			continue
 		}
-		if _, err := b.ResumeCampaign(context.Background(), Operator, campaign); err != nil {
-			s.TB.Fatal(err)
-		}
+		must.Get(b.ResumeCampaign(context.Background(), Operator, campaign)).Or(s.TB)
 	}
 	for range 3 { // leases end, heads that died with their processes are requeued
 		s.Clock.Advance(time.Hour)
 		MustExec(s.TB, mend, `update accounts set balance = 1000`)
-		if _, err := b.RequeueDead(context.Background(), Operator, outbox.RequeueFilter{}); err != nil {
-			s.TB.Fatal(err)
-		}
+		must.Get(b.RequeueDead(context.Background(), Operator, outbox.RequeueFilter{})).Or(s.TB)
 		b.Drain(s.TB)
 		s.Engines[1].Drain(s.TB)
 	}

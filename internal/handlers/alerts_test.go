@@ -12,6 +12,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/outboxweb/outboxweb/internal/alerts"
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/redact"
 )
@@ -20,13 +21,8 @@ import (
 func withAlerts(t *testing.T, receiver string) func(*Config) {
 	t.Helper()
 	var document yaml.Node
-	if err := yaml.Unmarshal([]byte("to: [chat]\nreceivers:\n  "+receiver+"\n"), &document); err != nil {
-		t.Fatal(err)
-	}
-	settings, err := alerts.Parse(document.Content[0], os.LookupEnv)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, yaml.Unmarshal([]byte("to: [chat]\nreceivers:\n  "+receiver+"\n"), &document))
+	settings := must.Get(alerts.Parse(document.Content[0], os.LookupEnv)).Or(t)
 	return func(c *Config) {
 		c.Alerts = alerts.New(c.Store, alerts.Options{Settings: settings, Hide: redact.Builtin().Text})
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"testing"
 
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
@@ -88,9 +89,7 @@ func TestPublishers_seekThroughTheAPI(t *testing.T) {
 	s.post("/api/v1/publishers/scenes/nothing/seek", `{"to":"head"}`).want(t, 404)
 	s.get("/audit").want(t, 200, "Moved publisher scenes/archive from position 1 to 4: 2 events skipped.", "from position 4 to 0: 3 events repeated.")
 	s.get(archivePath+"/history").want(t, 200, `"lag_events":3`, `"span":"hour"`)
-	if err := s.store.Sample(context.Background()); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, s.store.Sample(context.Background()))
 	h := decodeAs[outbox.PublisherHistory](t, s.get(archivePath+"/history?span=hour").want(t, 200))
 	if n := len(h.Points); n == 0 || h.Points[n-1].LagEvents != 3 || h.StepSeconds != 60 {
 		t.Errorf("history %+v", h)

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/runs"
 )
@@ -23,9 +24,7 @@ func (s *site) claimRun() runs.Lease {
 
 func (s *site) finishRun(l runs.Lease, status outbox.RunStatus, why string) {
 	s.t.Helper()
-	if _, err := s.runs.Finish(context.Background(), l, status, why); err != nil {
-		s.t.Fatal(err)
-	}
+	must.Get(s.runs.Finish(context.Background(), l, status, why)).Or(s.t)
 }
 
 // drifted is a result in which one row differs.
@@ -51,11 +50,8 @@ func TestRunAPI_fromStartToItsResults(t *testing.T) {
 	s.post("/api/v1/runs", `{"kind":"rebuild","campaign_id":"c-2"}`).want(t, 409, fmt.Sprintf("blocked by run %d: a verify of projection campaigns in all campaigns", run.ID))
 	l := s.claimRun()
 	failed := outbox.RunResult{CampaignID: "c-2", Outcome: outbox.OutcomeFailed, Error: "boom <b>", Events: 1}
-	_, err := s.runs.Report(context.Background(), l, runs.Progress{Results: []outbox.RunResult{drifted("c/1"), failed}, EventsDone: 2, EventsPerSecond: 4, Lease: time.Minute,
-		Lines: []outbox.RunLine{{CampaignID: "c/1", Text: "first"}, {Text: "second"}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Get(s.runs.Report(context.Background(), l, runs.Progress{Results: []outbox.RunResult{drifted("c/1"), failed}, EventsDone: 2, EventsPerSecond: 4, Lease: time.Minute,
+		Lines: []outbox.RunLine{{CampaignID: "c/1", Text: "first"}, {Text: "second"}}})).Or(t)
 	s.get(target).want(t, 200, `"status":"running"`, `"events":{"done":2,"total":3}`, `"campaigns":{"done":2,"total":2}`, `"seconds_left":0.25`, `"owner":"test-1"`)
 	s.get(target+"/results").want(t, 200, `"campaign_id":"c/1"`, `"changed":1`, `"samples":null`, `"campaign_id":"c-2"`)
 	s.get(target+"/results?outcome=failed").want(t, 200, `"campaign_id":"c-2"`).lacks(t, "c/1")
@@ -82,9 +78,7 @@ func TestRunAPI_ofOneCampaignHasItsDigests(t *testing.T) {
 		t.Errorf("a repeated order is answered %s, want %s", again.body, first.body)
 	}
 	l := s.claimRun()
-	if _, err := s.runs.Report(context.Background(), l, runs.Progress{Results: []outbox.RunResult{drifted("c-1")}, Lease: time.Minute}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(s.runs.Report(context.Background(), l, runs.Progress{Results: []outbox.RunResult{drifted("c-1")}, Lease: time.Minute})).Or(t)
 	s.finishRun(l, outbox.RunCompleted, "")
 	s.get(fmt.Sprintf("/api/v1/runs/%d", l.Run.ID)).want(t, 200, `"digests":{"campaigns":"sha256:fold","full":"sha256:full"}`, fmt.Sprintf(`"digests_before":{"campaigns":"sha256:live","full":%q}`, outbox.FullDigestOf([]string{"sha256:live"})), `"seq":2`, `"verdict":"drift"`)
 	s.get("/api/v1/campaigns/c-1/verifications").want(t, 200, `"verdict":"match"`)

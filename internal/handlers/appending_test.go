@@ -6,6 +6,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/outboxweb/outboxweb/internal/must"
 )
 
 var (
@@ -16,10 +18,7 @@ var (
 // The examples in the document work as described.
 func TestAppendingDocument_isTrue(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile("../../docs/appending.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile("../../docs/appending.md")).Or(t)
 	s := newSite(t)
 	blocks := strings.Split(string(text), "```sh\n")[1:]
 	if len(blocks) != 4 {

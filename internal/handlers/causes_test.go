@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/store"
 )
@@ -75,9 +76,7 @@ func TestShadow_outcomesAreCauses(t *testing.T) {
 		if why := wrong[id]; why != "" {
 			r = store.Rehearsal{CampaignID: id, RehearsedSeq: 1, FailedSeq: 2, Error: why, Fingerprint: outbox.Fingerprint(why)}
 		}
-		if err := s.store.RecordRehearsal(t.Context(), r); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, s.store.RecordRehearsal(t.Context(), r))
 	}
 	s.store.Changed()
 	for _, page := range []string{"/", "/failures"} {

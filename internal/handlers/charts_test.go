@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/outboxweb/outboxweb/internal/dbtest"
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
@@ -21,12 +22,10 @@ func (s *site) full() *site {
 	now := s.clock.Truncate(outbox.CoarseStep).UnixMicro()
 	exec := func(statement string, args ...any) {
 		s.t.Helper()
-		if _, err := db.Exec(`with recursive
+		must.Get(db.Exec(`with recursive
   n(i) as (select cast(0 as bigint) union all select i + 1 from n where i < 11519),
   l(x) as (select cast(1 as bigint) union all select x + 1 from l where x < 60)
-`+statement, args...); err != nil {
-			s.t.Fatal(err)
-		}
+`+statement, args...)).Or(s.t)
 	}
 	const minute, quarter = int64(time.Minute / time.Microsecond), int64(outbox.CoarseStep / time.Microsecond)
 	exec(`insert into samples (minute, pending, processing, failed, dead, lag_events, blocked, oldest_enqueued_at, applied_total, failed_total)
@@ -58,9 +57,7 @@ func TestCharts_listChangedProjectionsBeforeActions(t *testing.T) {
 	s.beat("w-1", "v1")
 	for _, version := range []string{"1111", "2222"} {
 		s.clock = s.clock.Add(time.Minute)
-		if err := s.store.Loaded(t.Context(), outbox.InstanceState{ID: "w-1", Host: "h"}, []outbox.Definition{{Projection: "campaigns", Version: version}}); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, s.store.Loaded(t.Context(), outbox.InstanceState{ID: "w-1", Host: "h"}, []outbox.Definition{{Projection: "campaigns", Version: version}}))
 	}
 	s.clock = s.clock.Add(time.Minute) // w-1 is silent
 	for range 10 {

@@ -43,7 +43,7 @@ func TestAnswers_areCompressedForOurPagesAndForScripts(t *testing.T) {
 		if (a.Header.Get("Content-Encoding") == "gzip") != c.compressed {
 			t.Errorf("%+v: Content-Encoding is %q", c, a.Header.Get("Content-Encoding"))
 		} else if c.compressed {
-			text = string(must(io.ReadAll(must(gzip.NewReader(strings.NewReader(a.body))))))
+			text = string(value(io.ReadAll(value(gzip.NewReader(strings.NewReader(a.body))))))
 			if !strings.Contains(strings.Join(a.Header.Values("Vary"), ","), "Accept-Encoding") || a.Header.Get("Content-Length") != "" {
 				t.Errorf("%+v: the headers are %v", c, a.Header)
 			}

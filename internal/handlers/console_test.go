@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/web/templates"
 )
@@ -41,7 +42,7 @@ func TestFailures_notesArePinnedThroughPageAndAPI(t *testing.T) {
 		want(t, http.StatusSeeOther).Header.Get("Location")
 	s.get(to).want(t, 200, "see &lt;b&gt;ticket&lt;/b&gt;", "Note saved", "1 dead").lacks(t, "<b>ticket")
 	s.get("/failures?fingerprint=other").want(t, 200, "No rows with this error are failed or dead any more").lacks(t, "ticket")
-	body := `{"fingerprint":` + string(must(jsonText(fingerprint))) + `,"note":""}`
+	body := `{"fingerprint":` + string(value(jsonText(fingerprint))) + `,"note":""}`
 	s.post("/api/v1/failures/groups/note", body).want(t, 200, `"note":null`)
 	s.get("/failures").want(t, 200).lacks(t, "ticket")
 	s.post("/api/v1/failures/groups/note", `{"note":"x"}`).want(t, 422, "fingerprint is required")
@@ -52,9 +53,7 @@ func TestFailures_notesArePinnedThroughPageAndAPI(t *testing.T) {
 func TestHistory_isTheSameForPageAndAPI(t *testing.T) {
 	s := ownSite(t)
 	s.seed("c-1", "a", "b")
-	if err := s.store.Sample(context.Background()); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, s.store.Sample(context.Background()))
 	s.get("/api/v1/history").want(t, 200, `"span":"hour"`, `"pending":2`, `"step_seconds":60`)
 	s.get("/api/v1/history?span=day").want(t, 200, `"span":"day"`)
 	s.get("/api/v1/history?span=year").want(t, 422, "use hour or day")
@@ -74,9 +73,7 @@ func TestHistory_isTheSameForPageAndAPI(t *testing.T) {
 func TestCampaign_chartShowsHowFarBehindItWas(t *testing.T) {
 	s := ownSite(t).trouble()
 	s.get("/campaigns/c-1").want(t, 200, "peak 3 at ") // in the running minute, without a sample
-	if err := s.store.Sample(context.Background()); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, s.store.Sample(context.Background()))
 	s.get("/campaigns/c-1").want(t, 200, "Events behind, sampled each minute; 0 if behind for less than 5 s, peak 3 at ")
 	s.get("/campaigns/c-2").want(t, 200).lacks(t, "peak ")
 	s.get("/charts").want(t, 200, "c-1: at worst 3 events behind")
@@ -134,18 +131,14 @@ func TestOverview_showsAnActWhicheverWayItCameIn(t *testing.T) {
 	s.get("/").want(t, 200, paused)
 	s.submit("/campaigns/c-1/resume", "").want(t, 303)
 	s.get("/").want(t, 200).lacks(t, paused)
-	if _, err := s.store.PauseCampaign(t.Context(), outbox.Command{By: outbox.Operator{Name: "ana", Via: "cli"}}, "c-1"); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(s.store.PauseCampaign(t.Context(), outbox.Command{By: outbox.Operator{Name: "ana", Via: "cli"}}, "c-1")).Or(t)
 	s.get("/").want(t, 200, paused)
 }
 
 func TestOverview_tellsWhatIsSwitchedOffAndWhatWasDone(t *testing.T) {
 	s := ownSite(t, func(c *Config) { c.ReadOnly = true }).trouble()
 	order := outbox.Command{By: outbox.Operator{Name: "ana", Via: "cli"}, Reason: "migration of <users>"}
-	if _, err := s.store.PauseCampaign(context.Background(), order, "c-2"); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(s.store.PauseCampaign(context.Background(), order, "c-2")).Or(t)
 	s.get("/").want(t, 200, "read-only", "no worker", "Paused campaign c-2.", "migration of &lt;users&gt;", `href="/campaigns/c-2"`, "refuses every change")
 }
 
@@ -223,9 +216,7 @@ func TestAbout_tellsOfDatabasesSettingsAndWhatLookingCosts(t *testing.T) {
 	if c := before.Cost; after.Requests != c.Requests+3 || after.Reads <= c.Reads || after.Statements <= c.Statements || after.Shared+after.Taken <= c.Shared+c.Taken {
 		t.Errorf("after two more requests the cost is %+v, before it was %+v", after, c)
 	}
-	if err := s.store.Heartbeat(context.Background(), outbox.InstanceState{ID: "w"}); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, s.store.Heartbeat(context.Background(), outbox.InstanceState{ID: "w"}))
 	s.work()
 	if again := decodeAs[about](t, s.get("/api/v1/about").want(t, 200)).Cost; again.Requests != after.Requests+1 {
 		t.Errorf("%d requests counted, want %d", again.Requests, after.Requests+1)

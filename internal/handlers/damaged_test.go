@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/outboxweb/outboxweb/internal/dbtest"
+	"github.com/outboxweb/outboxweb/internal/must"
 )
 
 // A damaged page of the table that every list reads breaks the lists; the answer links to the
@@ -17,25 +18,12 @@ func TestSQLiteDamaged_namesTheWayOut(t *testing.T) {
 	before.seed("c-1", "noted")
 	journal := dbtest.Open(t, pair.Journal)
 	var root int64
-	if err := journal.QueryRow(`select rootpage from sqlite_master where name = 'campaigns'`).Scan(&root); err != nil {
-		t.Fatal(err)
-	}
-	if err := journal.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if err := before.store.Close(); err != nil {
-		t.Fatal(err)
-	}
-	file, err := os.OpenFile(filepath.Join(pair.Dir, "journal.db"), os.O_WRONLY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := file.WriteAt(make([]byte, 4096), (root-1)*4096); err != nil {
-		t.Fatal(err)
-	}
-	if err := file.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, journal.QueryRow(`select rootpage from sqlite_master where name = 'campaigns'`).Scan(&root))
+	must.OK(t, journal.Close())
+	must.OK(t, before.store.Close())
+	file := must.Get(os.OpenFile(filepath.Join(pair.Dir, "journal.db"), os.O_WRONLY, 0)).Or(t)
+	must.Get(file.WriteAt(make([]byte, 4096), (root-1)*4096)).Or(t)
+	must.OK(t, file.Close())
 	s := newSiteOn(t, pair)
 	const says = "part of the database is damaged and cannot be read; outboxweb check lists what is affected, and the runbook explains how to recover, under “A database is damaged”"
 	for _, at := range []string{"/", "/campaigns"} {

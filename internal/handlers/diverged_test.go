@@ -3,6 +3,8 @@ package handlers
 import (
 	"strings"
 	"testing"
+
+	"github.com/outboxweb/outboxweb/internal/must"
 )
 
 // diverged makes the projections of c-1 those of a journal with two more events than this one, and
@@ -14,9 +16,7 @@ func (s *site) diverged() *site {
 	}
 	s.work()
 	s.changeProjections(`update projection_watermarks set applied_seq = 5, applied_hash = 'other' where campaign_id = 'c-1'`)
-	if _, err := s.srv.maintenance.Reconcile(s.t.Context()); err != nil {
-		s.t.Fatal(err)
-	}
+	must.Get(s.srv.maintenance.Reconcile(s.t.Context())).Or(s.t)
 	s.seed("c-1", "noted")
 	return s
 }

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/readmodel"
 	"github.com/outboxweb/outboxweb/internal/store"
@@ -21,9 +22,7 @@ import (
 func (s *site) append(campaign, eventType, payload string) {
 	s.t.Helper()
 	e := outbox.Event{CampaignID: campaign, EventType: eventType, Payload: json.RawMessage(payload)}
-	if _, err := s.store.Append(context.Background(), store.Append{Events: []outbox.Event{e}}); err != nil {
-		s.t.Fatal(err)
-	}
+	must.Get(s.store.Append(context.Background(), store.Append{Events: []outbox.Event{e}})).Or(s.t)
 }
 
 // manyItems is a payload with n items, each with a number no float64 can hold.
@@ -143,18 +142,10 @@ func TestFileName_isSafeEverywhere(t *testing.T) {
 // A payload of 8 MB costs the pages around it nothing until it is requested.
 func TestPages_aroundALargePayloadAreCheap(t *testing.T) { // not parallel: it counts allocations
 	s := newSite(t)
-	large, err := store.Open(context.Background(), store.Options{Journal: s.sub.Journal, Projections: s.sub.Projections, MaxPayload: 32 << 20})
-	if err != nil {
-		t.Fatal(err)
-	}
+	large := must.Get(store.Open(context.Background(), store.Options{Journal: s.sub.Journal, Projections: s.sub.Projections, MaxPayload: 32 << 20})).Or(t)
 	payload := manyItems(8_000_000 / 23)
-	_, err = large.Append(context.Background(), store.Append{Events: []outbox.Event{{CampaignID: "c-1", EventType: poison, Payload: []byte(payload)}}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := large.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(large.Append(context.Background(), store.Append{Events: []outbox.Event{{CampaignID: "c-1", EventType: poison, Payload: []byte(payload)}}})).Or(t)
+	must.OK(t, large.Close())
 	s.seed("c-1", "a", "b")
 	s.work()
 	for _, page := range []string{"/campaigns/c-1/events/1", "/rows/c-1/1/requeue", "/campaigns/c-1", "/campaigns/c-1/events/1", "/rows"} {
@@ -245,9 +236,7 @@ func TestRowPage_saysWhatARehearsalFound(t *testing.T) {
 	s := ownSite(t)
 	s.seed("c-1", "a", "b", "c")
 	s.get("/campaigns/c-1/events/1").lacks(t, "Rehearsed")
-	if err := s.store.RecordRehearsal(t.Context(), store.Rehearsal{CampaignID: "c-1", RehearsedSeq: 1, FailedSeq: 2, Error: "no <seat>"}); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, s.store.RecordRehearsal(t.Context(), store.Rehearsal{CampaignID: "c-1", RehearsedSeq: 1, FailedSeq: 2, Error: "no <seat>"}))
 	s.get("/campaigns/c-1/events/1").want(t, 200, "Rehearsed", "it would be applied")
 	s.get("/campaigns/c-1/events/2").want(t, 200, "it would fail:", "no &lt;seat&gt;")
 	s.get("/campaigns/c-1/events/3").lacks(t, "Rehearsed")

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/outboxweb/outboxweb/internal/metrics"
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/readmodel"
 )
@@ -17,9 +18,7 @@ import (
 func (s *site) noteDrift(campaign string, verdict outbox.Verdict) {
 	s.t.Helper()
 	for _, name := range []string{"campaigns", "roster"} {
-		if err := s.store.RecordVerifications(context.Background(), []outbox.Verification{{CampaignID: campaign, Projection: name, Seq: 2, Verdict: verdict, Changed: 1}}); err != nil {
-			s.t.Fatal(err)
-		}
+		must.OK(s.t, s.store.RecordVerifications(context.Background(), []outbox.Verification{{CampaignID: campaign, Projection: name, Seq: 2, Verdict: verdict, Changed: 1}}))
 	}
 }
 
@@ -64,14 +63,10 @@ func TestDrift_ofAVersionThatIsNotLoadedAsksForAVerify(t *testing.T) {
 	load := func(version string) {
 		t.Helper()
 		s.clock = s.clock.Add(time.Minute)
-		if err := s.store.Loaded(t.Context(), outbox.InstanceState{ID: "i"}, []outbox.Definition{{Projection: "campaigns", Version: version}}); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, s.store.Loaded(t.Context(), outbox.InstanceState{ID: "i"}, []outbox.Definition{{Projection: "campaigns", Version: version}}))
 	}
 	load("bad")
-	if err := s.store.RecordVerifications(t.Context(), []outbox.Verification{{CampaignID: "c-1", Projection: "campaigns", Version: "bad", Seq: 2, Verdict: outbox.VerdictDrift, Changed: 1, FirstSeq: 2}}); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, s.store.RecordVerifications(t.Context(), []outbox.Verification{{CampaignID: "c-1", Projection: "campaigns", Version: "bad", Seq: 2, Verdict: outbox.VerdictDrift, Changed: 1, FirstSeq: 2}}))
 	s.get("/api/v1/campaigns/c-1/verifications").want(t, 200, `"version":"bad"`, `"outdated":false`)
 	s.get("/api/v1/campaigns/c-1").want(t, 200, `"drifted":1`, `"outdated_drift":0`, "a rebuild fixes them")
 	load("v1")
@@ -88,9 +83,7 @@ func TestDrift_ofAVersionThatIsNotLoadedAsksForAVerify(t *testing.T) {
 	s.fresh("/api/v1/summary").want(t, 200, `"outdated_drift":0`)
 	const could = "The last verify could not replay its events"
 	for version, says := range map[string]string{"bad": could, "v1": could + "; that was with a version that is not loaded any more: verify again with the loaded one"} {
-		if err := s.store.RecordVerifications(t.Context(), []outbox.Verification{{CampaignID: "c-1", Projection: "campaigns", Version: version, Seq: 2, Verdict: outbox.VerdictFailed}}); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, s.store.RecordVerifications(t.Context(), []outbox.Verification{{CampaignID: "c-1", Projection: "campaigns", Version: version, Seq: 2, Verdict: outbox.VerdictFailed}}))
 		s.get("/api/v1/campaigns?state=unverifiable").want(t, 200, `"why":"`+says+`"`)
 	}
 }
@@ -105,9 +98,7 @@ func TestVerify_thatCouldNotBeMadeCountsWhereverStateIsShown(t *testing.T) {
 	note := func(v outbox.Verification) {
 		t.Helper()
 		v.CampaignID, v.Projection, v.Seq = "c-1", "campaigns", 2
-		if err := s.store.RecordVerifications(context.Background(), []outbox.Verification{v}); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, s.store.RecordVerifications(context.Background(), []outbox.Verification{v}))
 	}
 	note(outbox.Verification{Verdict: outbox.VerdictFailed, RunID: 7, Error: reason})
 	s.fresh("/api/v1/summary").want(t, 200, `"unverifiable":1`)

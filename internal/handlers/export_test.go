@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
@@ -36,10 +37,7 @@ func TestExport_csvKeepsEveryTextAndIsNoFormula(t *testing.T) {
 	if n := strings.Count(a.body, "\r\n"); n != len(spoilers)+1 {
 		t.Errorf("%d lines end with CR LF:\n%q", n, a.body)
 	}
-	records, err := csv.NewReader(strings.NewReader(a.body)).ReadAll()
-	if err != nil {
-		t.Fatal(err)
-	}
+	records := must.Get(csv.NewReader(strings.NewReader(a.body)).ReadAll()).Or(t)
 	var ids []string
 	for _, r := range records[1:] {
 		if looksLikeFormula(r[0]) {
@@ -102,9 +100,7 @@ func sameJSON(t *testing.T, a, b json.RawMessage) bool {
 	var texts [2]string
 	for i, raw := range []json.RawMessage{a, b} {
 		var v any
-		if err := json.Unmarshal(raw, &v); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, json.Unmarshal(raw, &v))
 		text, _ := json.Marshal(v)
 		texts[i] = string(text)
 	}
@@ -187,16 +183,11 @@ func TestExport_ofManyRowsIsSentInSmallParts(t *testing.T) {
 		}
 		count := 0
 		if format == "csv" {
-			records, err := csv.NewReader(w.Body).ReadAll()
-			if err != nil {
-				t.Fatal(err)
-			}
+			records := must.Get(csv.NewReader(w.Body).ReadAll()).Or(t)
 			count = len(records) - 1
 		} else {
 			var all []outbox.Row
-			if err := json.Unmarshal(w.Body.Bytes(), &all); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, json.Unmarshal(w.Body.Bytes(), &all))
 			count = len(all)
 		}
 		if count != manyRows {
@@ -290,13 +281,8 @@ func TestExport_endsWhenItsReaderHasGone(t *testing.T) {
 		for yield(numbers, nil) {
 		}
 	})
-	res, err := http.Get(s.listenWith(Patience{}).URL + "/test/endless?format=json")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := io.CopyN(io.Discard, res.Body, 10_000); err != nil {
-		t.Fatal(err)
-	}
+	res := must.Get(http.Get(s.listenWith(Patience{}).URL + "/test/endless?format=json")).Or(t)
+	must.Get(io.CopyN(io.Discard, res.Body, 10_000)).Or(t)
 	res.Body.Close()
 	select {
 	case <-ended:

@@ -15,6 +15,7 @@ import (
 	"github.com/outboxweb/outboxweb/internal/dbtest"
 	"github.com/outboxweb/outboxweb/internal/intake"
 	"github.com/outboxweb/outboxweb/internal/metrics"
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/operations"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/publishing"
@@ -129,9 +130,7 @@ func (s *site) seed(campaign string, types ...string) {
 	for _, eventType := range types {
 		events = append(events, outbox.Event{CampaignID: campaign, EventType: eventType, Payload: json.RawMessage(`{"n":1}`)})
 	}
-	if _, err := s.store.Append(context.Background(), store.Append{Events: events}); err != nil {
-		s.t.Fatal(err)
-	}
+	must.Get(s.store.Append(context.Background(), store.Append{Events: events})).Or(s.t)
 }
 
 // work applies everything that is due; a poison.pill fails. Time passes
@@ -176,9 +175,7 @@ func (s *site) pass() {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	if _, err := s.store.Settle(ctx, testWorker, results); err != nil {
-		s.t.Fatal(err)
-	}
+	must.Get(s.store.Settle(ctx, testWorker, results)).Or(s.t)
 }
 
 func applyOne(a *readmodel.ApplyTx, claim store.Claim, events []outbox.Event) (store.Result, error) {
@@ -229,10 +226,7 @@ func (s *site) do(method, target, body string, change ...func(*http.Request)) an
 	if res.Header.Get("Content-Encoding") == "" {
 		checkDocumented(s.t, s.srv, r, rec)
 	}
-	text, err := io.ReadAll(res.Body)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	text := must.Get(io.ReadAll(res.Body)).Or(s.t)
 	return answer{res, string(text)}
 }
 
@@ -330,7 +324,8 @@ func decodeAs[T any](t testing.TB, a answer) T {
 
 func jsonText(s string) ([]byte, error) { return json.Marshal(s) }
 
-func must[T any](v T, err error) T {
+// value is what a call returned that cannot fail.
+func value[T any](v T, err error) T {
 	if err != nil {
 		panic(err)
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/outboxweb/outboxweb/internal/auth"
 	"github.com/outboxweb/outboxweb/internal/dbtest"
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
@@ -28,15 +29,12 @@ func newGuarded(t *testing.T, change ...func(*Config)) *guarded {
 	t.Helper()
 	g := &guarded{tokens: map[string]string{}}
 	g.site = newSite(t, append([]func(*Config){func(c *Config) {
-		gate, err := auth.New(auth.Config{
+		gate := must.Get(auth.New(auth.Config{
 			Kind: auth.KindProxyHeader, UserHeader: "Remote-User", GroupsHeader: "Remote-Groups", GroupsFormat: auth.FormatJSON, Contact: "the platform team, #ops",
 			Trusted: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/24")},
 			Grants:  outbox.Grants{outbox.RoleViewer: {"user:zoe"}, outbox.RoleOperator: {"group:ops"}, outbox.RoleAdmin: {"user:ada"}},
 			Tokens:  c.Tokens.TokenByHash, Logger: c.Logger, Now: c.Now,
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		})).Or(t)
 		c.Auth, c.PublicOrigin, c.Hosts = gate, publicOrigin, []string{"ops.example"}
 		c.Rehearse = func(context.Context, outbox.Command, outbox.RehearsalRequest) (outbox.Run, error) {
 			return outbox.Run{}, outbox.Conflict("nothing is blocked")
@@ -55,9 +53,7 @@ func newGuarded(t *testing.T, change ...func(*Config)) *guarded {
 	}
 	g.addToken("expired", outbox.RoleAdmin, time.Minute)
 	revoked := g.addToken("revoked", outbox.RoleAdmin, time.Hour)
-	if _, err := g.site.tokens.RevokeToken(context.Background(), g.byAda(), revoked.ID); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(g.site.tokens.RevokeToken(context.Background(), g.byAda(), revoked.ID)).Or(t)
 	g.clock = g.clock.Add(10 * time.Minute)
 	g.tokens["unknown"], _ = auth.NewToken()
 	return g
@@ -71,10 +67,7 @@ func (g *guarded) addToken(name string, role outbox.Role, lasts time.Duration) o
 	g.t.Helper()
 	text, hash := auth.NewToken()
 	g.tokens[name] = text
-	token, err := g.site.tokens.CreateToken(context.Background(), g.byAda(), hash, role, name, g.clock.Add(lasts))
-	if err != nil {
-		g.t.Fatal(err)
-	}
+	token := must.Get(g.site.tokens.CreateToken(context.Background(), g.byAda(), hash, role, name, g.clock.Add(lasts))).Or(g.t)
 	return token
 }
 
@@ -92,7 +85,7 @@ func byProxy(user string, groups ...string) func(*http.Request) {
 		r.RemoteAddr = "10.0.0.7:4444"
 		r.Header.Set("Remote-User", user)
 		if len(groups) > 0 {
-			r.Header.Set("Remote-Groups", string(must(json.Marshal(groups))))
+			r.Header.Set("Remote-Groups", string(value(json.Marshal(groups))))
 		}
 	}
 }
@@ -213,25 +206,18 @@ func (s *site) dump(except ...string) string {
 			if slices.Contains(except, table) {
 				continue
 			}
-			rows, err := db.Query(`select * from "` + table + `"`)
-			if err != nil {
-				s.t.Fatal(err)
-			}
-			columns := must(rows.Columns())
+			rows := must.Get(db.Query(`select * from "` + table + `"`)).Or(s.t)
+			columns := value(rows.Columns())
 			var lines []string
 			for rows.Next() {
 				values, into := make([]any, len(columns)), make([]any, len(columns))
 				for i := range values {
 					into[i] = &values[i]
 				}
-				if err := rows.Scan(into...); err != nil {
-					s.t.Fatal(err)
-				}
+				must.OK(s.t, rows.Scan(into...))
 				lines = append(lines, fmt.Sprintf("%s %q", table, values))
 			}
-			if err := rows.Err(); err != nil {
-				s.t.Fatal(err)
-			}
+			must.OK(s.t, rows.Err())
 			slices.Sort(lines)
 			out.WriteString(strings.Join(lines, "\n") + "\n")
 		}

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/readmodel"
 )
@@ -38,9 +39,7 @@ func TestPages_nameAProjectionThatIsNotLoadedAnyMore(t *testing.T) {
 	s.beat("w", "test")
 	const note = "Projection campaigns is not loaded any more: its rows are not updated, and not verified."
 	s.get("/").want(t, 200, "All 2 campaigns are current.").lacks(t, note)
-	if err := s.store.ReadModel().Leave(t.Context(), []string{"roster"}); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, s.store.ReadModel().Leave(t.Context(), []string{"roster"}))
 	s.fresh("/").want(t, 200, note)
 	s.get("/").want(t, 200, "All 2 campaigns are current in the loaded projections.", "live projections only", `data-testid="left-campaigns"`).lacks(t, "Nothing is paused or disabled")
 	s.get("/projections").want(t, 200, `data-testid="left-campaigns"`).lacks(t, `data-testid="left-roster"`)
@@ -52,22 +51,16 @@ func TestProjection_thatIsNotLoadedHasAPage(t *testing.T) {
 	t.Parallel()
 	s := withRoster(t)
 	s.get("/projections/gone").want(t, 404)
-	if err := s.store.ReadModel().Install(t.Context(), []readmodel.Projection{{Name: "gone", Version: "v7"}}); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, s.store.ReadModel().Install(t.Context(), []readmodel.Projection{{Name: "gone", Version: "v7"}}))
 	gone := outbox.Definition{Projection: "gone", Version: "v7", File: outbox.RehearsalFile{Name: "gone.sql", Text: "-- projection: <gone>"}}
-	if err := s.store.Loaded(t.Context(), outbox.InstanceState{ID: "w", Host: "h"}, []outbox.Definition{gone}); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, s.store.Loaded(t.Context(), outbox.InstanceState{ID: "w", Host: "h"}, []outbox.Definition{gone}))
 	err := s.store.ReadModel().Apply(t.Context(), func(tx *readmodel.ApplyTx) error {
 		return tx.Failed("gone", &outbox.Event{CampaignID: "c-1", Seq: 2, EventType: "b"}, readmodel.Failure{Message: "no <seat>", Fingerprint: "f"})
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := s.store.ReadModel().Leave(t.Context(), []string{"campaigns"}); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, s.store.ReadModel().Leave(t.Context(), []string{"campaigns"}))
 	s.get("/projections").want(t, 200, `<a href="/projections/gone">`)
 	s.get("/projections/gone").want(t, 200, `data-testid="unloaded"`, "not loaded", "v7", "gone.sql", "no &lt;seat&gt;", `href="/campaigns/c-1/events/2"`, "-- projection: &lt;gone&gt;", "removing-a-projection")
 	s.changeProjections(`insert into projection_cursors (campaign_id, projection, applied_seq, state, updated_at) values ('c-1', 'gone', 1, 'quarantined', 1), ('c-2', 'gone', 1, 'behind', 1)`)
@@ -211,7 +204,7 @@ func TestPages_tellOfAProjectionThatWaitsForTheEndOfARun(t *testing.T) {
 	s.get("/api/v1/projections/campaigns/cursors").want(t, 200, fmt.Sprintf(`"run_id":0,"blocked_by_run":%d`, verify.ID))
 
 	s.submit(fmt.Sprintf("/runs/%d/cancel", verify.ID), "").want(t, 303)
-	replay := must(s.runs.Active(context.Background()))[0]
+	replay := value(s.runs.Active(context.Background()))[0]
 	catches := fmt.Sprintf("; run %d is catching it up", replay.ID)
 	s.get("/campaigns/c-1").want(t, 200, standing+catches)
 	s.get("/").want(t, 200, "is behind in 1 campaign"+catches)

@@ -20,6 +20,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
@@ -29,17 +30,10 @@ const allowance = time.Minute
 // connect opens a connection to a server, and sends a text.
 func connect(t *testing.T, server *httptest.Server, text string) net.Conn {
 	t.Helper()
-	conn, err := net.Dial("tcp", server.Listener.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := must.Get(net.Dial("tcp", server.Listener.Addr().String())).Or(t)
 	t.Cleanup(func() { conn.Close() })
-	if err := conn.SetDeadline(time.Now().Add(allowance)); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := io.WriteString(conn, text); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, conn.SetDeadline(time.Now().Add(allowance)))
+	must.Get(io.WriteString(conn, text)).Or(t)
 	return conn
 }
 
@@ -47,15 +41,9 @@ func connect(t *testing.T, server *httptest.Server, text string) net.Conn {
 // answer.
 func saying(t *testing.T, server *httptest.Server, text string) (status int, body string) {
 	t.Helper()
-	response, err := http.ReadResponse(bufio.NewReader(connect(t, server, text)), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	response := must.Get(http.ReadResponse(bufio.NewReader(connect(t, server, text)), nil)).Or(t)
 	defer response.Body.Close()
-	all, err := io.ReadAll(response.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	all := must.Get(io.ReadAll(response.Body)).Or(t)
 	return response.StatusCode, string(all)
 }
 
@@ -202,10 +190,7 @@ func TestSlowClients_doNotHoldOthersUp(t *testing.T) {
 		slow = append(slow, connect(t, server, "GET /test/large"+headOfRequest+"\r\n"))
 	}
 	for _, path := range []string{"/", "/rows", "/campaigns/c-1", "/api/v1/summary"} {
-		response, err := http.Get(server.URL + path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		response := must.Get(http.Get(server.URL + path)).Or(t)
 		response.Body.Close()
 		if response.StatusCode != http.StatusOK {
 			t.Errorf("%s: %s", path, response.Status)
@@ -231,12 +216,8 @@ func TestSlowClients_areNotSentMegabytesAhead(t *testing.T) {
 		sent <- n
 	})
 	conn := connect(t, s.listenWith(Patience{Write: moment}), "")
-	if err := conn.(*net.TCPConn).SetReadBuffer(4 << 10); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := io.WriteString(conn, "GET /test/large HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, conn.(*net.TCPConn).SetReadBuffer(4<<10))
+	must.Get(io.WriteString(conn, "GET /test/large HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")).Or(t)
 	select {
 	case n := <-sent:
 		if n > 6*sendAhead {
@@ -322,14 +303,9 @@ func TestExport_slowReadersDoNotHoldOthersUp(t *testing.T) {
 	})
 	server := s.listenWith(Patience{})
 	for range 3 * exportsAtATime {
-		response, err := http.Get(server.URL + "/test/endless?format=json")
-		if err != nil {
-			t.Fatal(err)
-		}
+		response := must.Get(http.Get(server.URL + "/test/endless?format=json")).Or(t)
 		defer response.Body.Close()
-		if _, err := io.CopyN(io.Discard, response.Body, 10_000); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(io.CopyN(io.Discard, response.Body, 10_000)).Or(t)
 	}
 	s.get("/export/rows?format=csv").want(t, 200, "c-1")
 }
@@ -342,20 +318,11 @@ func TestPayload_slowReadersDoNotHoldOthersUp(t *testing.T) {
 		return c.Control(func(fd uintptr) { _ = syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_RCVBUF, 2048) })
 	}}
 	for range documentReaders {
-		conn, err := few.Dial("tcp", server.Listener.Addr().String())
-		if err != nil {
-			t.Fatal(err)
-		}
+		conn := must.Get(few.Dial("tcp", server.Listener.Addr().String())).Or(t)
 		defer conn.Close()
-		if err := conn.SetReadDeadline(time.Now().Add(allowance)); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := fmt.Fprintf(conn, "GET /campaigns/c-1/events/1/payload HTTP/1.1\r\nHost: localhost\r\n\r\n"); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := io.CopyN(io.Discard, conn, 100); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, conn.SetReadDeadline(time.Now().Add(allowance)))
+		must.Get(fmt.Fprintf(conn, "GET /campaigns/c-1/events/1/payload HTTP/1.1\r\nHost: localhost\r\n\r\n")).Or(t)
+		must.Get(io.CopyN(io.Discard, conn, 100)).Or(t)
 	}
 	s.get("/campaigns/c-1/events/1/tree").want(t, 200)
 }
@@ -431,10 +398,7 @@ func TestRoom_letsFewWaitAndNotForLong(t *testing.T) {
 				t.Errorf("%v after %s, want after %s", err, time.Since(began), wait)
 			}
 		}
-		leave, err := m.enter(t.Context(), 2)
-		if err != nil {
-			t.Fatal(err)
-		}
+		leave := must.Get(m.enter(t.Context(), 2)).Or(t)
 		refusedAfter(t.Context(), roomWait)
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()

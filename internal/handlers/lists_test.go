@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/outboxweb/outboxweb/internal/dbtest"
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
@@ -35,11 +36,9 @@ func TestLists_leadOnAndBackToWhatWasShown(t *testing.T) {
 	s := ownSite(t)
 	for i := range 7 {
 		s.seed(fmt.Sprint("c-", i), "a")
-		if _, err := dbtest.Open(t, s.sub.Journal).Exec(`
+		must.Get(dbtest.Open(t, s.sub.Journal).Exec(`
 insert into publisher_progress (topic, publisher, destination, selects, max_errors, position, created_at, updated_at, status)
-values ('a', $1, 'log:', '{"event_types":["*"]}', 10, 0, 1, 1, $2)`, fmt.Sprint("p-", i), []string{"active", "failed"}[i%2]); err != nil {
-			t.Fatal(err)
-		}
+values ('a', $1, 'log:', '{"event_types":["*"]}', 10, 0, 1, 1, $2)`, fmt.Sprint("p-", i), []string{"active", "failed"}[i%2])).Or(t)
 		s.submit(fmt.Sprintf("/campaigns/c-%d/pause", i), "reason=look").want(t, http.StatusSeeOther)
 	}
 	for list, mark := range map[string]string{
@@ -149,10 +148,7 @@ func TestAudit_filtersByTime(t *testing.T) {
 	s.seed("c-1", "a")
 	days := []string{"2026-11-20", "2026-11-21", "2026-11-22"}
 	for i, day := range days {
-		at, err := time.Parse(time.DateOnly, day)
-		if err != nil {
-			t.Fatal(err)
-		}
+		at := must.Get(time.Parse(time.DateOnly, day)).Or(t)
 		s.clock = at.Add(23*time.Hour + 30*time.Minute)
 		s.submit("/campaigns/c-1/"+[]string{"pause", "resume", "pause"}[i], "reason=day-"+day).want(t, http.StatusSeeOther)
 	}

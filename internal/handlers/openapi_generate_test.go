@@ -16,6 +16,7 @@ import (
 	"github.com/getkin/kin-openapi/openapi3"
 
 	"github.com/outboxweb/outboxweb/internal/metrics"
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/store"
 )
@@ -25,9 +26,7 @@ var update = flag.Bool("update", false, "write openapi.json as it is generated")
 func TestDocument_isTheOneGenerated(t *testing.T) {
 	text := generated(t)
 	if *update {
-		if err := os.WriteFile("openapi.json", text, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile("openapi.json", text, 0o644))
 		return
 	}
 	if !bytes.Equal(text, openapi) {
@@ -54,10 +53,7 @@ func generated(t testing.TB) []byte {
 		}
 		item.SetOperation(r.method, g.operation(r))
 	}
-	text, err := json.MarshalIndent(g.document(paths), "", "  ")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(json.MarshalIndent(g.document(paths), "", "  ")).Or(t)
 	return append(text, '\n')
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/getkin/kin-openapi/openapi3"
 
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
@@ -410,9 +411,6 @@ func (g *schemas) number(text string) int64 {
 	if n, named := namedLimits[text]; named {
 		return int64(n)
 	}
-	n, err := strconv.ParseInt(text, 10, 64)
-	if err != nil {
-		g.t.Fatal(err)
-	}
+	n := must.Get(strconv.ParseInt(text, 10, 64)).Or(g.t)
 	return n
 }

@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/outboxweb/outboxweb/internal/must"
 )
 
 // sources is what the Go source of this module adds to reflection: comments, and the constants of a
@@ -37,19 +39,10 @@ func (s *sources) of(path string) *sourcePackage {
 	if !strings.HasPrefix(path, modulePath) {
 		return p
 	}
-	files, err := filepath.Glob(filepath.Join("..", "..", strings.TrimPrefix(path, modulePath), "*.go"))
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	files := must.Get(filepath.Glob(filepath.Join("..", "..", strings.TrimPrefix(path, modulePath), "*.go"))).Or(s.t)
 	for _, name := range files {
-		text, err := os.ReadFile(name)
-		if err != nil {
-			s.t.Fatal(err)
-		}
-		file, err := parser.ParseFile(token.NewFileSet(), name, text, parser.ParseComments)
-		if err != nil {
-			s.t.Fatal(err)
-		}
+		text := must.Get(os.ReadFile(name)).Or(s.t)
+		file := must.Get(parser.ParseFile(token.NewFileSet(), name, text, parser.ParseComments)).Or(s.t)
 		for _, d := range file.Decls {
 			if d, ok := d.(*ast.GenDecl); ok {
 				p.read(d)

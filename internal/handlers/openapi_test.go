@@ -11,6 +11,7 @@ import (
 	"github.com/getkin/kin-openapi/openapi3"
 
 	"github.com/outboxweb/outboxweb/internal/apitest"
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
@@ -29,10 +30,7 @@ var document = sync.OnceValues(func() (*apitest.Document, error) {
 // to the document. Requests that are malformed on purpose cannot be read again.
 func checkDocumented(t testing.TB, s *server, r *http.Request, rec *httptest.ResponseRecorder) {
 	t.Helper()
-	doc, err := document()
-	if err != nil {
-		t.Fatal(err)
-	}
+	doc := must.Get(document()).Or(t)
 	asked := r.Clone(context.Background())
 	asked.URL.Path, asked.URL.RawPath = strings.TrimPrefix(r.URL.Path, s.links.Base()), strings.TrimPrefix(r.URL.RawPath, s.links.Base())
 	if r.GetBody != nil {

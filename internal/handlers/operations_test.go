@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"testing"
 
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/web/templates"
 )
@@ -19,15 +20,9 @@ func (s *site) stepAll() {
 	ctx := context.Background()
 	for moved := true; moved; {
 		moved = false
-		ids, err := s.operations.Running(ctx)
-		if err != nil {
-			s.t.Fatal(err)
-		}
+		ids := must.Get(s.operations.Running(ctx)).Or(s.t)
 		for _, id := range ids {
-			changed, err := s.operations.StepOne(ctx, id)
-			if err != nil {
-				s.t.Fatal(err)
-			}
+			changed := must.Get(s.operations.StepOne(ctx, id)).Or(s.t)
 			moved = moved || changed
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/outboxweb/outboxweb/internal/auth"
+	"github.com/outboxweb/outboxweb/internal/must"
 )
 
 func TestOrigin_isReadAsBrowsersWriteIt(t *testing.T) {
@@ -254,10 +255,7 @@ func TestHost_refusalsNameTheWayOut(t *testing.T) {
 	t.Parallel()
 	const foreign = `this server does not answer for the host \"ops.example\"; if it should, set `
 	const proxied = " or, when a proxy offers it to browsers under that name, "
-	local, err := auth.New(auth.Config{Kind: auth.KindLocal})
-	if err != nil {
-		t.Fatal(err)
-	}
+	local := must.Get(auth.New(auth.Config{Kind: auth.KindLocal})).Or(t)
 	for want, change := range map[string]func(*Config){
 		foreign + "--host ops.example" + proxied + "--public-origin https://ops.example":                                            func(*Config) {},
 		foreign + "Config.Hosts to ops.example" + proxied + "Config.PublicURL to https://ops.example":                               func(c *Config) { c.Embedded = true },

@@ -11,6 +11,7 @@ import (
 	"github.com/go-chi/chi/v5"
 
 	"github.com/outboxweb/outboxweb/internal/dbtest"
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/pgtest"
 )
@@ -18,10 +19,7 @@ import (
 // serverOfItsOwn starts a server that the test may stop, with a site on it.
 func serverOfItsOwn(t *testing.T) (*pgtest.Server, *site) {
 	t.Helper()
-	server, err := pgtest.Start()
-	if err != nil {
-		t.Fatal(err)
-	}
+	server := must.Get(pgtest.Start()).Or(t)
 	t.Cleanup(func() {
 		if err := server.Stop(); err != nil {
 			t.Error(err)
@@ -112,9 +110,7 @@ func TestPostgresAway_everybodyIsToldInTimeAndItHeals(t *testing.T) {
 	server, s := serverOfItsOwn(t)
 	s.trouble()
 	s.get("/api/v1/summary").want(t, 200) // cached for a second, so that the overview fails later on
-	if err := server.Crash(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, server.Crash())
 	times := 4
 	if testing.Short() {
 		times = 1
@@ -187,9 +183,7 @@ func (s *site) heals(server *pgtest.Server) {
 	}()
 	ctx, cancel := context.WithTimeout(s.t.Context(), time.Minute)
 	defer cancel()
-	if err := server.Launch(ctx); err != nil {
-		s.t.Fatal(err)
-	}
+	must.OK(s.t, server.Launch(ctx))
 	if a := <-waiting; a.StatusCode != 201 && a.StatusCode != 503 {
 		s.t.Errorf("an append that waited for the server is answered with %d %s", a.StatusCode, a.body)
 	}

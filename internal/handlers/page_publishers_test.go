@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/storetest"
 )
@@ -40,9 +41,7 @@ func TestPublisherPages_sayThatTheProcessWasKilled(t *testing.T) {
 	s.seed("c-1", "scene.a")
 	s.withPublisher(1)
 	s.change(`update publisher_progress set lease_owner = 'w-1', lease_epoch = 3, lease_expires_at = 4102444800000000`)
-	if err := s.store.Heartbeat(t.Context(), storetest.Killed(t, "w-1", time.Now())); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, s.store.Heartbeat(t.Context(), storetest.Killed(t, "w-1", time.Now())))
 	const why = "Its process w-1 crashed or was killed: last seen"
 	s.get("/publishers").want(t, 200, "not held", why, `<span class="sub">crashed or killed</span>`)
 	s.get(archivePage).want(t, 200, "not held", why, `<span class="sub">crashed or killed</span>`, "once a server leases it")

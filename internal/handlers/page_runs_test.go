@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/runs"
 )
@@ -20,9 +21,7 @@ import (
 func (s *site) reportRun(l runs.Lease, rep runs.Progress) {
 	s.t.Helper()
 	rep.Lease = time.Minute
-	if _, err := s.runs.Report(context.Background(), l, rep); err != nil {
-		s.t.Fatal(err)
-	}
+	must.Get(s.runs.Report(context.Background(), l, rep)).Or(s.t)
 }
 
 // startRun starts a run over the API.
@@ -326,9 +325,7 @@ func TestRunPages_offerTheRebuildOfRowsOfAnotherVersion(t *testing.T) {
 	}
 	s.get("/projections/campaigns").want(t, 200, "version v0, and since by the loaded version v1")
 	s.get("/runs/new?all=1&kind=verify").want(t, 200).lacks(t, "other-version")
-	if err := s.store.ReadModel().MarkBuilt(context.Background(), "campaigns", "v1"); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, s.store.ReadModel().MarkBuilt(context.Background(), "campaigns", "v1"))
 	s.get("/projections").want(t, 200).lacks(t, "other-version")
 }
 
@@ -354,7 +351,7 @@ func TestDryRun_ofARowInPageAndAPI(t *testing.T) {
 	s.get("/rows/c%2F1/1/dry-run").want(t, 200, "Event 1 would be applied.", `href="/campaigns/c%2F1/events/2" data-testid="dry-run-failed">Event 2</a> would fail in projection campaigns.`,
 		"no &lt;room&gt; in 10", "Rows would change: 1 row changed", "nothing was changed", "requeue --dry-run --next 10 -- c/1 1")
 	a := s.get("/api/v1/rows/c%2F1/1/dry-run?next=0").want(t, 200)
-	if got, want := strings.TrimSpace(a.body), must(json.Marshal(tried("c/1", 1, 0))); string(want) != strings.ReplaceAll(strings.ReplaceAll(got, "<", `\u003c`), ">", `\u003e`) {
+	if got, want := strings.TrimSpace(a.body), value(json.Marshal(tried("c/1", 1, 0))); string(want) != strings.ReplaceAll(strings.ReplaceAll(got, "<", `\u003c`), ">", `\u003e`) {
 		t.Errorf("the API tells of %s, want %s", got, want)
 	}
 	s.get("/rows/c%2F1/1/dry-run?next=-1").want(t, 422)

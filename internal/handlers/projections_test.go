@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/readmodel"
 )
@@ -15,9 +16,7 @@ import (
 func withRoster(t *testing.T) *site {
 	t.Helper()
 	s := newSite(t)
-	if err := s.store.ReadModel().Install(context.Background(), []readmodel.Projection{{Name: "campaigns", Version: "v1"}}); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, s.store.ReadModel().Install(context.Background(), []readmodel.Projection{{Name: "campaigns", Version: "v1"}}))
 	s.seed("c-1", "a", "b", "c")
 	s.seed("c-2", "a")
 	s.work()
@@ -103,7 +102,7 @@ func TestProjectionPages_tellWhatIsNotFollowed(t *testing.T) {
 	s.get("/campaigns/c-2").want(t, 200, "resume on the projection's page")
 	s.lands(s.submit("/projections/campaigns/resume", "")).want(t, 200, "Resumed projection campaigns for all campaigns. It is still quarantined in 1 campaign: replay it there once its file is fixed.", "Paused projection campaigns for all campaigns.")
 	s.get("/audit?action=projection_resume").want(t, 200, "Resumed projection campaigns for all campaigns.")
-	if n := len(must(s.store.AuditLogOf(context.Background(), 10, outbox.ProjectionTarget("campaigns")))); n != 3 {
+	if n := len(value(s.store.AuditLogOf(context.Background(), 10, outbox.ProjectionTarget("campaigns")))); n != 3 {
 		t.Errorf("%d acts on the projection, want 3", n)
 	}
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/go-chi/chi/v5"
 
 	"github.com/outboxweb/outboxweb/internal/dbtest"
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/redact"
 	"github.com/outboxweb/outboxweb/internal/store"
@@ -53,14 +54,11 @@ func secretJSON(place string) string {
 // leaky is a site whose store has secrets in every place that holds texts.
 func leaky(t *testing.T, config redact.Config, change ...func(*Config)) (*site, *bytes.Buffer) {
 	t.Helper()
-	hide, err := redact.New(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	hide := must.Get(redact.New(config)).Or(t)
 	var log bytes.Buffer
 	diff := []outbox.ProjectionResult{{Projection: "campaigns", Verdict: outbox.VerdictDrift, Error: secretText("projection error"), ErrorSeq: 1, Comparison: &outbox.Comparison{Changed: 1, ReplayedWith: outbox.ReplayedWith{RowsBuilt: outbox.RowsBuilt{BuiltVersions: []outbox.LoadedVersion{}}},
 		Samples: []outbox.RowChange{{Table: "t", Kind: outbox.RowChanged, Key: []outbox.Field{{Name: "api_key", Value: json.RawMessage(`"` + leak + `"`)}},
-			Fields: []outbox.FieldChange{{Name: "note", Live: must(json.Marshal(secretText("live"))), Expected: must(json.Marshal(secretJSON("fold")))}, {Name: "password", Live: json.RawMessage(`"` + leak + `"`)}}}}}}}
+			Fields: []outbox.FieldChange{{Name: "note", Live: value(json.Marshal(secretText("live"))), Expected: value(json.Marshal(secretJSON("fold")))}, {Name: "password", Live: json.RawMessage(`"` + leak + `"`)}}}}}}}
 	change = append([]func(*Config){func(c *Config) {
 		c.Redact = hide
 		c.Logger = slog.New(hide.Log(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})))
@@ -70,8 +68,8 @@ func leaky(t *testing.T, config redact.Config, change ...func(*Config)) (*site, 
 		}
 		c.Explain = func(context.Context, outbox.Hider, string, int64) (outbox.EventExplanation, error) {
 			return outbox.EventExplanation{CampaignID: "c-1", Seq: 2, EventType: poison, Failures: []outbox.ExplainedFailure{{Projection: "campaigns", Error: secretText("explanation"),
-				Statement: &outbox.FailedStatement{Lines: []outbox.SourceLine{}, Values: []outbox.BoundValue{{Name: ":payload", Value: must(json.Marshal(secretJSON("bound"))), Columns: []string{"note"}, Computed: []string{}}}},
-				Existing:  &outbox.ExistingRow{Fields: []outbox.Field{{Name: "api_key", Value: json.RawMessage(`"` + leak + `"`)}, {Name: "note", Value: must(json.Marshal(secretJSON("existing")))}}}}}}, nil
+				Statement: &outbox.FailedStatement{Lines: []outbox.SourceLine{}, Values: []outbox.BoundValue{{Name: ":payload", Value: value(json.Marshal(secretJSON("bound"))), Columns: []string{"note"}, Computed: []string{}}}},
+				Existing:  &outbox.ExistingRow{Fields: []outbox.Field{{Name: "api_key", Value: json.RawMessage(`"` + leak + `"`)}, {Name: "note", Value: value(json.Marshal(secretJSON("existing")))}}}}}}, nil
 		}
 		c.TestPublisher = func(context.Context, outbox.SubscriptionName) (outbox.TestDelivery, error) {
 			return outbox.TestDelivery{SubscriptionName: outbox.SubscriptionName{Topic: "scenes", Publisher: "archive"}, Error: secretText("test delivery")}, nil
@@ -84,9 +82,7 @@ func leaky(t *testing.T, config redact.Config, change ...func(*Config)) (*site, 
 		events = append(events, outbox.Event{CampaignID: "c-1", EventType: eventType, SessionID: "Bearer " + leak,
 			Payload: json.RawMessage(secretJSON("payload")), Metadata: json.RawMessage(secretJSON("metadata")), Tags: json.RawMessage(`{"token":"` + leak + `","x":"password=` + leak + `"}`)})
 	}
-	if _, err := s.store.Append(ctx, store.Append{Events: events}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(s.store.Append(ctx, store.Append{Events: events})).Or(t)
 	s.seed("c-2", poison, "a")
 	s.seed("c-3", "a")
 	s.work()
@@ -97,11 +93,11 @@ func leaky(t *testing.T, config redact.Config, change ...func(*Config)) (*site, 
 	s.post("/api/v1/rows/c-2/1/skip", `{"reason":"x","confirm":"skip c-2 1"}`).want(t, 200)
 	s.post("/api/v1/campaigns/c-3/pause", `{"reason":"x"}`).want(t, 200)
 	s.post("/api/v1/failures/groups/note", must2(json.Marshal(noteBody{Fingerprint: outbox.Fingerprint(`seat "7" is <taken>`), Note: secretText("note")}))).want(t, 200)
-	fillWithSecrets(t, s, string(must(json.Marshal(diff))))
+	fillWithSecrets(t, s, string(value(json.Marshal(diff))))
 	return s, &log
 }
 
-func must2(b []byte, err error) string { return string(must(b, err)) }
+func must2(b []byte, err error) string { return string(value(b, err)) }
 
 // fillWithSecrets writes secrets into every column that holds texts.
 func fillWithSecrets(t *testing.T, s *site, diff string) {
@@ -113,10 +109,7 @@ func fillWithSecrets(t *testing.T, s *site, diff string) {
 		"runs.reason", "runs.error", "publisher_progress.last_error", "publisher_progress.paused_reason",
 	} {
 		table, name, _ := strings.Cut(column, ".")
-		done, err := journal.Exec(fmt.Sprintf("update %s set %s = $1", table, name), secretText(column))
-		if err != nil {
-			t.Fatal(err)
-		}
+		done := must.Get(journal.Exec(fmt.Sprintf("update %s set %s = $1", table, name), secretText(column))).Or(t)
 		if n, err := done.RowsAffected(); err != nil || n == 0 {
 			t.Fatalf("nothing has a %s (%v)", column, err)
 		}
@@ -136,9 +129,7 @@ values (1, 'ana', 'page', '', 'projection_pause', '', 0, '{}', $1, $2, '', '', '
 			t.Fatalf("%s: %v", query, err)
 		}
 	}
-	if _, err := projections.Exec(`insert into failures (campaign_id, projection, seq, event_type, fingerprint, message, attempts, first_at, last_at) values ('c-1', 'campaigns', 2, 'a', 'f', $1, 1, 1, 1)`, secretText("failure")); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(projections.Exec(`insert into failures (campaign_id, projection, seq, event_type, fingerprint, message, attempts, first_at, last_at) values ('c-1', 'campaigns', 2, 'a', 'f', $1, 1, 1, 1)`, secretText("failure"))).Or(t)
 }
 
 // leaks fails the test if an answer or its headers contain a secret.
@@ -243,10 +234,7 @@ func TestRedaction_saysWhatIsHidden(t *testing.T) {
 	s.get("/campaigns/c-1/events/2?tab=payload").want(t, 200, "hidden: looks like a secret", "payload.apiKey", "as stored, except redacted values", `data-testid="reveal"`)
 	s.get("/api/v1/campaigns/c-2/events/2").want(t, 200, `"redacted":[]`)
 	s.get("/api/v1/campaigns/c-1/events/2/payload").want(t, 200, `"apiKey":"[redacted]"`)
-	back, err := json.Marshal(e)
-	if err != nil {
-		t.Fatal(err)
-	}
+	back := must.Get(json.Marshal(e)).Or(t)
 	s.post("/api/v1/campaigns/c-1/events", string(back)).want(t, 422, "contains redacted values")
 	s.get("/api/v1/rows?q="+leak).want(t, 200, `"items":[]`, `"total":0`)
 }
@@ -304,7 +292,7 @@ func TestReveal_showsAnAdminWhatIsStoredAndLeavesARecord(t *testing.T) {
 		}
 		s.post(api, `{"reason":"the call of eve"}`, header("Idempotency-Key", "k")).want(t, 200, leak)
 		acts, err := s.store.AuditLog(context.Background(), outbox.AuditFilter{Action: outbox.ActionReveal, Outcome: outbox.AuditDone})
-		if err != nil || len(acts.Items) != 3 || strings.Contains(string(must(json.Marshal(acts.Items))), leak) {
+		if err != nil || len(acts.Items) != 3 || strings.Contains(string(value(json.Marshal(acts.Items))), leak) {
 			t.Errorf("%s: the records are %+v (%v)", name, acts.Items, err)
 		}
 		s.get("/audit?action=reveal").want(t, 200, "Revealed redacted values of event 2 of campaign c-1.")
@@ -346,16 +334,13 @@ var doors = map[string]string{
 func TestRedaction_nothingLeavesButThroughADoor(t *testing.T) {
 	t.Parallel()
 	writes := regexp.MustCompile(`\.Render\(|json\.(Marshal|NewEncoder)|\.Write\(|\.WriteString\(|Fprint|ServeContent\(|Handler\(templ|pageFunc\(func`)
-	files, err := filepath.Glob("*.go")
-	if err != nil {
-		t.Fatal(err)
-	}
+	files := must.Get(filepath.Glob("*.go")).Or(t)
 	found := 0
 	for _, name := range files {
 		if strings.HasSuffix(name, "_test.go") {
 			continue
 		}
-		text := string(must(os.ReadFile(name)))
+		text := string(value(os.ReadFile(name)))
 		if hides, door := doors[name]; door {
 			found++
 			if !strings.Contains(text, hides) || !writes.MatchString(text) {

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
@@ -21,10 +22,7 @@ func fillPattern(pattern string) string {
 
 func (s *site) allActions() []outbox.AuditEntry {
 	s.t.Helper()
-	page, err := s.store.AuditLog(context.Background(), outbox.AuditFilter{Limit: 200})
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	page := must.Get(s.store.AuditLog(context.Background(), outbox.AuditFilter{Limit: 200})).Or(s.t)
 	return page.Items
 }
 

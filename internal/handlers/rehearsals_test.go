@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/runs"
 )
@@ -35,17 +36,13 @@ func upload(t *testing.T, file string, fields map[string]string) (body string, c
 	var b bytes.Buffer
 	w := multipart.NewWriter(&b)
 	for name, value := range fields {
-		if err := w.WriteField(name, value); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, w.WriteField(name, value))
 	}
 	part, err := w.CreateFormFile("files", "accounts.sql")
 	if err == nil {
 		_, err = part.Write([]byte(file))
 	}
-	if err := errors.Join(err, w.Close()); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, errors.Join(err, w.Close()))
 	return b.String(), w.FormDataContentType()
 }
 

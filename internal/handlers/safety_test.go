@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/web/static"
 )
@@ -102,9 +103,7 @@ func TestProbes(t *testing.T) {
 	if a := s.do("HEAD", "/", "").want(t, 200); a.Header.Get("Content-Type") != "text/html; charset=utf-8" {
 		t.Errorf("HEAD: %v", a.Header)
 	}
-	if err := s.store.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, s.store.Close())
 	s.get("/readyz").want(t, 503, `"ready":false`, `"reasons":["`)
 	s.get("/healthz").want(t, 200)
 }

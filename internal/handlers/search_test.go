@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/store"
 )
@@ -18,9 +19,7 @@ func (s *site) placed(id string, more ...func(*outbox.Event)) {
 	for _, change := range more {
 		change(&e)
 	}
-	if _, err := s.store.Append(s.t.Context(), store.Append{Events: []outbox.Event{e}}); err != nil {
-		s.t.Fatal(err)
-	}
+	must.Get(s.store.Append(s.t.Context(), store.Append{Events: []outbox.Event{e}})).Or(s.t)
 }
 
 func TestSearch_leadsToTheOnlyThingNamed(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/go-chi/chi/v5"
 
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/store"
 )
@@ -32,9 +33,7 @@ func (s *site) manyRows() {
 				EntityType: "subscription", EntityID: longID(3, n), RequestID: longID(4, n), CausationID: longID(5, n), Payload: payload}
 		}
 		events := []outbox.Event{event(poison), event(fmt.Sprint("subscription.renewed.", n%10)), event(fmt.Sprint("subscription.payment.received.", n%10))}
-		if _, err := s.store.Append(s.t.Context(), store.Append{Events: events}); err != nil {
-			s.t.Fatal(err)
-		}
+		must.Get(s.store.Append(s.t.Context(), store.Append{Events: events})).Or(s.t)
 	}
 	s.work()
 	reason := strings.Repeat("why ", 10)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/outboxweb/outboxweb/internal/auth"
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
@@ -19,12 +20,9 @@ func behindProxy(t *testing.T) *site {
 	t.Helper()
 	return newSite(t, func(c *Config) {
 
-		gate, err := auth.New(auth.Config{Kind: auth.KindProxyHeader, Preset: "authelia", Trusted: []netip.Prefix{netip.MustParsePrefix("10.0.0.7/32")},
+		gate := must.Get(auth.New(auth.Config{Kind: auth.KindProxyHeader, Preset: "authelia", Trusted: []netip.Prefix{netip.MustParsePrefix("10.0.0.7/32")},
 			Grants: outbox.Grants{outbox.RoleAdmin: {"user:ana"}, outbox.RoleOperator: {"user:ben"}, outbox.RoleViewer: {"user:cal"}},
-			Tokens: c.Tokens.TokenByHash, Now: c.Now, Logger: slog.New(slog.DiscardHandler)})
-		if err != nil {
-			t.Fatal(err)
-		}
+			Tokens: c.Tokens.TokenByHash, Now: c.Now, Logger: slog.New(slog.DiscardHandler)})).Or(t)
 		c.Auth = gate
 	})
 }
@@ -45,9 +43,7 @@ func (s *site) token(role outbox.Role, note string) string {
 	s.t.Helper()
 	text, hash := auth.NewToken()
 	order := outbox.Command{By: outbox.Operator{Name: "root", Via: "cli"}}
-	if _, err := s.tokens.CreateToken(context.Background(), order, hash, role, note, s.clock.Add(time.Hour)); err != nil {
-		s.t.Fatal(err)
-	}
+	must.Get(s.tokens.CreateToken(context.Background(), order, hash, role, note, s.clock.Add(time.Hour))).Or(s.t)
 	return text
 }
 

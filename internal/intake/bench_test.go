@@ -12,6 +12,7 @@ import (
 	"time"
 
 	writers "github.com/outboxweb/outboxweb/intake"
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/store"
 )
@@ -69,9 +70,7 @@ func (s *shop) appendOnly(b *testing.B) float64 {
 			e := benchEvent(batch*1000 + i)
 			events[i] = outbox.Event{CampaignID: "append-" + e.CampaignID, EventID: e.EventID, EventType: e.EventType, EntityType: e.EntityType, EntityID: e.EntityID, Payload: e.Payload}
 		}
-		if _, err := s.Append(s.Ctx, store.Append{Events: events}); err != nil {
-			b.Fatal(err)
-		}
+		must.Get(s.Append(s.Ctx, store.Append{Events: events})).Or(b)
 	}
 	return benchRows / time.Since(began).Seconds()
 }
@@ -82,10 +81,7 @@ func (s *shop) copyBare(b *testing.B) float64 {
 	mustExec(b, to, `create table bare (id bigint primary key, campaign_id text, event_id text, event_type text, payload text)`)
 	began := time.Now()
 	for {
-		n, err := copyBatch(s.db, to)
-		if err != nil {
-			b.Fatal(err)
-		}
+		n := must.Get(copyBatch(s.db, to)).Or(b)
 		if n == 0 {
 			return benchRows / time.Since(began).Seconds()
 		}
@@ -191,10 +187,7 @@ func (s *shop) durable(b *testing.B, url string) *sql.DB {
 	if path, ok := strings.CutPrefix(url, "sqlite:"); ok {
 		url = "file:" + path + "?_txlock=immediate&_pragma=busy_timeout(10000)&_pragma=synchronous(full)"
 	}
-	db, err := sql.Open(map[string]string{"sqlite": "sqlite", "postgres": "pgx"}[dialect()], url)
-	if err != nil {
-		b.Fatal(err)
-	}
+	db := must.Get(sql.Open(map[string]string{"sqlite": "sqlite", "postgres": "pgx"}[dialect()], url)).Or(b)
 	b.Cleanup(func() { db.Close() })
 	return db
 }

@@ -12,6 +12,7 @@ import (
 	writers "github.com/outboxweb/outboxweb/intake"
 	"github.com/outboxweb/outboxweb/internal/dbtest"
 	"github.com/outboxweb/outboxweb/internal/intake"
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/storetest"
 )
@@ -60,10 +61,7 @@ func mustExec(tb testing.TB, db *sql.DB, query string, args ...any) {
 func newShop(tb testing.TB) *shop {
 	tb.Helper()
 	url, db := serviceDatabase(tb)
-	schema, err := writers.Schema(dialect())
-	if err != nil {
-		tb.Fatal(err)
-	}
+	schema := must.Get(writers.Schema(dialect())).Or(tb)
 	mustExec(tb, db, schema)
 	return openShop(tb, url, db, intake.Definition{})
 }
@@ -80,10 +78,7 @@ func openShop(tb testing.TB, url string, db *sql.DB, d intake.Definition) *shop 
 func (s *shop) process(f *storetest.Fixture, id string, d intake.Definition) (*intake.Intake, *intake.Worker) {
 	s.tb.Helper()
 	d.URL = s.url
-	source, err := d.Source("shop")
-	if err != nil {
-		s.tb.Fatal(err)
-	}
+	source := must.Get(d.Source("shop")).Or(s.tb)
 	in := intake.New(f.Store)
 	in.Settings.Sources = []intake.Source{source}
 	w := intake.NewWorker(intake.WorkerConfig{Intake: in, ID: id, MaxPayload: 1000, Lease: storetest.Lease})
@@ -119,7 +114,7 @@ func (s *shop) raw(campaign, id, payload string) {
 // drain moves what is there.
 func (s *shop) drain() {
 	s.tb.Helper()
-	must(s.tb, s.worker.Step(s.Ctx))
+	must.OK(s.tb, s.worker.Step(s.Ctx))
 }
 
 // journal is the ids of a campaign's events, in order.
@@ -143,10 +138,7 @@ func (s *shop) rejections() string {
 // rejected is the rejection of an event.
 func (s *shop) rejected(id string) outbox.IntakeRejection {
 	s.tb.Helper()
-	page, err := s.intake.Rejections(s.Ctx, "shop", "", 50)
-	if err != nil {
-		s.tb.Fatal(err)
-	}
+	page := must.Get(s.intake.Rejections(s.Ctx, "shop", "", 50)).Or(s.tb)
 	for _, r := range page.Items {
 		if r.EventID == id {
 			return r
@@ -177,14 +169,3 @@ func equal[T comparable](tb testing.TB, what string, got, want T) {
 func definition() intake.Definition { return intake.Definition{} }
 
 func TestMain(m *testing.M) { os.Exit(storetest.Main(m, "^TestPostgres")) }
-
-// must ends a test at an error.
-func must(tb testing.TB, err error) {
-	tb.Helper()
-	if err != nil {
-		tb.Fatal(err)
-	}
-}
-
-// only is the error of a call whose answer does not matter.
-func only[T any](_ T, err error) error { return err }

@@ -15,6 +15,7 @@ import (
 
 	writers "github.com/outboxweb/outboxweb/intake"
 	"github.com/outboxweb/outboxweb/internal/intake"
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/storetest"
 )
@@ -38,10 +39,7 @@ func TestIntake_movesCommittedRowsInOrder(t *testing.T) {
 	equal(t, "campaign c-1", s.journal("c-1"), "e-1 e-2 e-3")
 	equal(t, "campaign c-2", s.journal("c-2"), "x-1")
 	equal(t, "rows left", s.rows(), "")
-	got, err := s.Events(s.Ctx, "c-1", 0, 10)
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := must.Get(s.Events(s.Ctx, "c-1", 0, 10)).Or(t)
 	e := got.Items[0]
 	equal(t, "stored", strings.Join([]string{e.ActorType, e.ActorID, e.EntityType, e.EntityID, e.SessionID, e.RequestID, e.CorrelationID, e.CausationID,
 		string(e.Tags), string(e.Metadata), string(e.Payload)}, " "), `user 7 order 17 s r co ca {"shop":"berlin"} {"trace":"t"} {"amount":12.50}`)
@@ -55,23 +53,20 @@ func TestIntake_movesCommittedRowsInOrder(t *testing.T) {
 func TestIntake_leavesUncommittedRows(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
-	tx, err := s.db.Begin()
-	if err != nil {
-		t.Fatal(err)
-	}
+	tx := must.Get(s.db.Begin()).Or(t)
 	defer tx.Rollback()
 	if dialect() == "postgres" { // SQLite has one writer
-		must(t, writers.Append(s.Ctx, tx, event("c-1", "early")))
+		must.OK(t, writers.Append(s.Ctx, tx, event("c-1", "early")))
 		s.put(event("c-2", "late"))
 		s.drain()
 		equal(t, "campaign c-2", s.journal("c-2"), "late")
-		must(t, tx.Commit())
+		must.OK(t, tx.Commit())
 		s.drain()
 		equal(t, "a row that committed after one with a higher id", s.journal("c-1"), "early")
 		return
 	}
-	must(t, writers.Append(s.Ctx, tx, event("c-1", "gone")))
-	must(t, tx.Rollback())
+	must.OK(t, writers.Append(s.Ctx, tx, event("c-1", "gone")))
+	must.OK(t, tx.Rollback())
 	s.drain()
 	equal(t, "after a rollback", s.journal("c-1"), "")
 }
@@ -122,10 +117,7 @@ func TestIntake_journalsARepeatedRowOnce(t *testing.T) {
 	equal(t, "rows left", s.rows(), "")
 	equal(t, "rejections", s.rejections(), "")
 	equal(t, "journalled", s.state().Journalled, 2)
-	got, err := s.Events(s.Ctx, "c-1", 0, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := must.Get(s.Events(s.Ctx, "c-1", 0, 1)).Or(t)
 	equal(t, "occurred_at of the first", got.Items[0].OccurredAt, at)
 	later.ActorID, later.Payload = "7", []byte(`{"secret":"s"}`)
 	s.put(later)
@@ -140,16 +132,16 @@ func TestIntake_retriesARowAsItIsNow(t *testing.T) {
 	s.raw("c-1", "behind", `{}`)
 	s.drain()
 	id := s.rejected("bad").ID
-	must(t, only(s.intake.Retry(s.Ctx, operator(""), "shop", id)))
+	must.Get(s.intake.Retry(s.Ctx, operator(""), "shop", id)).Or(t)
 	s.drain()
 	equal(t, "a row that fails again", s.rejected("bad").Attempts, 2)
 	equal(t, "campaign", s.journal("c-1"), "")
 	mustExec(t, s.db, `update outboxweb_intake set payload = '[]' where event_id = 'bad'`)
-	must(t, only(s.intake.Retry(s.Ctx, operator(""), "shop", id)))
+	must.Get(s.intake.Retry(s.Ctx, operator(""), "shop", id)).Or(t)
 	s.drain()
 	equal(t, "the new reason", s.rejected("bad").Reason, "payload must be a JSON object")
 	mustExec(t, s.db, `update outboxweb_intake set payload = '{}' where event_id = 'bad'`)
-	must(t, only(s.intake.Retry(s.Ctx, operator(""), "shop", id)))
+	must.Get(s.intake.Retry(s.Ctx, operator(""), "shop", id)).Or(t)
 	if _, err := s.intake.Retry(s.Ctx, operator(""), "shop", id); !errors.Is(err, outbox.ErrConflict) {
 		t.Errorf("a second retry before the row is tried: %v", err)
 	}
@@ -169,7 +161,7 @@ func TestIntake_releasesTheCampaignOfARowThatIsGone(t *testing.T) {
 	mustExec(t, s.db, `delete from outboxweb_intake where event_id = 'bad'`)
 	s.drain()
 	equal(t, "held until an operator decides", s.journal("c-1"), "")
-	must(t, only(s.intake.Retry(s.Ctx, operator(""), "shop", id)))
+	must.Get(s.intake.Retry(s.Ctx, operator(""), "shop", id)).Or(t)
 	s.drain()
 	equal(t, "campaign", s.journal("c-1"), "behind")
 	equal(t, "rejections", s.rejections(), "")
@@ -191,7 +183,7 @@ func TestIntake_discardsARow(t *testing.T) {
 	}
 	o := operator("broken at the source")
 	o.Confirm = "discard " + r.Discards()
-	must(t, only(s.intake.Discard(s.Ctx, o, "shop", r.ID)))
+	must.Get(s.intake.Discard(s.Ctx, o, "shop", r.ID)).Or(t)
 	s.drain()
 	equal(t, "campaign", s.journal("c-1"), "behind")
 	equal(t, "rows left", s.rows(), "")
@@ -311,12 +303,12 @@ func TestIntake_oneProcessHoldsASource(t *testing.T) {
 	_, second := s.process(s.Beside(), "process-2", definition())
 	s.drain()
 	s.put(event("c-1", "e-1"))
-	must(t, second.Step(s.Ctx))
+	must.OK(t, second.Step(s.Ctx))
 	equal(t, "moved by the process without the lease", s.journal("c-1"), "")
 	if err := s.EndLeases(s.Ctx, "process-1"); err != nil { // it was killed
 		t.Fatal(err)
 	}
-	must(t, second.Step(s.Ctx))
+	must.OK(t, second.Step(s.Ctx))
 	equal(t, "after the take-over", s.journal("c-1"), "e-1")
 	equal(t, "holder", s.state().Lease.Owner, "process-2")
 	equal(t, "epoch", s.state().Lease.Epoch, 2)
@@ -326,10 +318,7 @@ func TestIntake_oneProcessHoldsASource(t *testing.T) {
 func TestPostgresIntake_takesTransactionsOfPgx(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
-	conn, err := pgx.Connect(s.Ctx, s.url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := must.Get(pgx.Connect(s.Ctx, s.url)).Or(t)
 	defer conn.Close(s.Ctx)
 	var many []writers.Event
 	for n := range 120 {
@@ -417,12 +406,9 @@ func TestPostgresIntake_readsEachBatchFromTheFirstRow(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	s.intake, s.worker = s.process(s.Beside(), "process-2", intake.Definition{BatchSize: 1})
-	tx, err := s.db.Begin()
-	if err != nil {
-		t.Fatal(err)
-	}
+	tx := must.Get(s.db.Begin()).Or(t)
 	defer tx.Rollback()
-	must(t, writers.Append(s.Ctx, tx, event("c-1", "first")))
+	must.OK(t, writers.Append(s.Ctx, tx, event("c-1", "first")))
 	s.put(event("c-2", "other"))
 	s.worker.OnRead(func() {
 		if tx != nil {

@@ -10,6 +10,7 @@ import (
 
 	writers "github.com/outboxweb/outboxweb/intake"
 	"github.com/outboxweb/outboxweb/internal/intake"
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/storetest"
 )
@@ -60,10 +61,7 @@ func TestIntake_journalsAgainWhatAFailoverLost(t *testing.T) {
 	equal(t, "campaign c-1", s.journal("c-1"), "e-1 e-2 e-3")
 	equal(t, "campaign c-2", s.journal("c-2"), "x-1")
 	equal(t, "kept", s.kept(), "e-1 x-1 e-2 e-3")
-	got, err := s.Events(s.Ctx, "c-1", 0, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := must.Get(s.Events(s.Ctx, "c-1", 0, 1)).Or(t)
 	equal(t, "content", string(got.Items[0].Payload), `{"amount":12.50,"note":"<a & b>"}`)
 	s.drain()
 	equal(t, "events", s.Number(`select count(*) from events`), 5)
@@ -121,7 +119,7 @@ func TestIntake_keepsEventsForTheirJournal(t *testing.T) {
 	next := s.beside("new")
 	_, next.worker = s.process(next.Fixture, "server-2", intake.Definition{KeepMoved: 10 * time.Minute})
 	s.put(event("c-1", "e-2"))
-	must(t, next.worker.Step(s.Ctx))
+	must.OK(t, next.worker.Step(s.Ctx))
 	equal(t, "events of the new owner", next.events(t), "e-2")
 }
 
@@ -177,10 +175,7 @@ func TestIntake_refusesAnotherJournal(t *testing.T) {
 	s.drain()
 	equal(t, "events of the owner", s.journal("c-1"), "e-0 e-1 e-2 e-3 e-4 e-5")
 	equal(t, "events of the other journal", laptop.events(t), "")
-	states, err := laptop.intake.States(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	states := must.Get(laptop.intake.States(t.Context())).Or(t)
 	st := states[0]
 	if st.State(laptop.Clock.Now()) != outbox.IntakeFailing || st.Owner != "production" || st.OwnedSince == nil || st.HandedOver || !strings.Contains(st.Error, "this server moves rows to journal laptop. Take") {
 		t.Errorf("state: %+v", st)
@@ -207,10 +202,7 @@ func TestIntake_belongsToAJournalNotToAProcess(t *testing.T) {
 // id is the id of the shop's journal.
 func (s *shop) id() string {
 	s.tb.Helper()
-	id, err := s.JournalID(s.Ctx)
-	if err != nil {
-		s.tb.Fatal(err)
-	}
+	id := must.Get(s.JournalID(s.Ctx)).Or(s.tb)
 	return id
 }
 
@@ -230,13 +222,10 @@ func TestIntake_isHandedOverAndRefusesTheFormerOwner(t *testing.T) {
 	if _, err := next.intake.HandOver(t.Context(), unconfirmed, "shop"); !errors.Is(err, outbox.ErrInvalid) {
 		t.Errorf("handed over without its phrase: %v", err)
 	}
-	h, err := next.intake.HandOver(t.Context(), handOver(), "shop")
-	if err != nil {
-		t.Fatal(err)
-	}
+	h := must.Get(next.intake.HandOver(t.Context(), handOver(), "shop")).Or(t)
 	equal(t, "handed over", h, outbox.IntakeHandOver{Source: "shop", From: "old", To: "new"})
 	s.put(event("c-1", "e-2"))
-	must(t, next.worker.Step(t.Context()))
+	must.OK(t, next.worker.Step(t.Context()))
 	equal(t, "events of the new owner", next.events(t), "e-2")
 	if _, err := next.intake.HandOver(t.Context(), handOver(), "shop"); !errors.Is(err, outbox.ErrConflict) {
 		t.Errorf("handed over to the owner: %v", err)
@@ -248,7 +237,7 @@ func TestIntake_isHandedOverAndRefusesTheFormerOwner(t *testing.T) {
 	equal(t, "events of the former owner", s.journal("c-1"), "e-1")
 
 	// The way back. What was asked for long ago is no longer asked for.
-	must(t, only(s.intake.HandOver(t.Context(), handOver(), "shop")))
+	must.Get(s.intake.HandOver(t.Context(), handOver(), "shop")).Or(t)
 	s.drain()
 	equal(t, "events after the way back", s.journal("c-1"), "e-1 e-3")
 	next.refused(t, "old")
@@ -264,7 +253,7 @@ func TestIntake_handsOverWhileRowsAreMoved(t *testing.T) {
 	next := s.beside("new")
 	s.drain()
 	next.refused(t, "old")
-	must(t, only(next.intake.HandOver(t.Context(), handOver(), "shop")))
+	must.Get(next.intake.HandOver(t.Context(), handOver(), "shop")).Or(t)
 	s.put(event("c-1", "e-1"), event("c-1", "e-2"))
 	taken := make(chan error, 1)
 	once := false
@@ -288,7 +277,7 @@ func TestIntake_handsOverWhileRowsAreMoved(t *testing.T) {
 	if err != nil && !strings.Contains(err.Error(), "belongs to journal new") {
 		t.Fatal(err)
 	}
-	must(t, <-taken)
+	must.OK(t, <-taken)
 	want := map[string]string{"sqlite": "e-1 e-2", "postgres": ""}[dialect()]
 	equal(t, "events of the former owner", s.journal("c-1"), "e-1 e-2")
 	equal(t, "events of the new owner", next.events(t), want)
@@ -328,7 +317,7 @@ func TestIntake_ownsATableNotADatabase(t *testing.T) {
 	next := s.beside("new")
 	_, worker := s.process(next.Fixture, "server-2", d)
 	mustExec(t, s.db, `insert into plain values (1, 'c-1', 'e-1', 't', '{}')`)
-	must(t, worker.Step(s.Ctx))
+	must.OK(t, worker.Step(s.Ctx))
 	equal(t, "events", next.events(t), "e-1")
 	equal(t, "owners", strings.Join(storetest.Texts(t, s.db, `select source_table || ' ' || journal from outboxweb_intake_owner order by source_table`), ", "), "outboxweb_intake old, plain new")
 }
@@ -360,7 +349,7 @@ func TestPostgresIntake_saysWhatAUserMayNot(t *testing.T) {
 		}
 		mustExec(t, s.db, statements)
 	}
-	must(t, worker.Step(s.Ctx))
+	must.OK(t, worker.Step(s.Ctx))
 	equal(t, "campaign", s.journal("c-1"), "e-1")
 	schema, _ := writers.Schema("postgres")
 	mustExec(t, s.db, schema) // may be run again

@@ -9,13 +9,14 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/outboxweb/outboxweb/internal/intake"
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
 func parse(tb testing.TB, text string) (intake.Settings, error) {
 	tb.Helper()
 	var document yaml.Node
-	must(tb, yaml.Unmarshal([]byte(text), &document))
+	must.OK(tb, yaml.Unmarshal([]byte(text), &document))
 	env := map[string]string{"PASS": "s3cret word"}
 	return intake.Parse(document.Content[0], func(name string) (string, bool) {
 		value, set := env[name]
@@ -25,7 +26,7 @@ func parse(tb testing.TB, text string) (intake.Settings, error) {
 
 func TestParse_readsSources(t *testing.T) {
 	t.Parallel()
-	s, err := parse(t, `
+	s := must.Get(parse(t, `
 shop: {url: "postgres://ana:${PASS}@db.example/shop?search_path=sales"}
 billing:
   url: sqlite:data/billing.db
@@ -36,10 +37,7 @@ billing:
   keep_moved: 10m
 orders: {url: postgres://db.example/orders, table: outbox, layout: debezium, columns: {order: seq}}
 local: {url: "sqlite:outbox.db", layout: debezium}
-`)
-	if err != nil {
-		t.Fatal(err)
-	}
+`)).Or(t)
 	var places []string
 	for _, one := range s.Sources {
 		places = append(places, one.Name+" "+one.Place+" "+one.Table)
@@ -53,10 +51,7 @@ local sqlite:outbox.db outboxweb_intake`)
 
 // pgUser is the user that pgx takes where a URL names none.
 func pgUser(t *testing.T) string {
-	s, err := intake.Definition{URL: "postgres://x.example/d"}.Source("x")
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(intake.Definition{URL: "postgres://x.example/d"}.Source("x")).Or(t)
 	name, _, _ := strings.Cut(strings.TrimPrefix(s.Place, "postgres://"), "@")
 	return name
 }
@@ -114,7 +109,7 @@ func TestIntake_readsDebeziumsTable(t *testing.T) {
 	}
 	o := operator("a test")
 	o.Confirm = "discard shop 1"
-	must(t, only(s.intake.Discard(s.Ctx, o, "shop", s.rejected(third).ID)))
+	must.Get(s.intake.Discard(s.Ctx, o, "shop", s.rejected(third).ID)).Or(t)
 	s.drain()
 	var left int
 	if err := db.QueryRow(`select count(*) from outbox`).Scan(&left); err != nil || left != 0 {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/outboxweb/outboxweb/internal/dbtest"
 	"github.com/outboxweb/outboxweb/internal/maintenance"
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/runs"
 	"github.com/outboxweb/outboxweb/internal/store"
@@ -29,10 +30,10 @@ func TestSQLiteRestore_givesRowsBackWhenTheJournalIsNewer(t *testing.T) {
 	f := open(t)
 	f.AppendN("a", 4)
 	old := filepath.Join(t.TempDir(), "old")
-	must(t, f.Backup(f.Ctx, old, storetest.Quiet))
+	must.OK(t, f.Backup(f.Ctx, old, storetest.Quiet))
 	f.Drain()
 	current := filepath.Join(t.TempDir(), "new")
-	must(t, f.Backup(f.Ctx, current, storetest.Quiet))
+	must.OK(t, f.Backup(f.Ctx, current, storetest.Quiet))
 	// The projections of one backup and the journal of the other, as when a worker was busy between
 	// the two copies.
 	content, err := os.ReadFile(filepath.Join(old, "projections.db"))
@@ -55,7 +56,7 @@ func TestSQLiteBackup_refusesADirectoryInUse(t *testing.T) {
 	t.Parallel()
 	f := open(t)
 	dir := t.TempDir()
-	must(t, os.WriteFile(filepath.Join(dir, "notes.txt"), []byte("mine"), 0o600))
+	must.OK(t, os.WriteFile(filepath.Join(dir, "notes.txt"), []byte("mine"), 0o600))
 	refused(t, f.Backup(f.Ctx, dir, storetest.Quiet), outbox.ErrSetup, dir, "not empty")
 	refused(t, f.Backup(f.Ctx, filepath.Join(dir, "notes.txt"), storetest.Quiet), outbox.ErrSetup, "notes.txt")
 	if left, _ := os.ReadDir(dir); len(left) != 1 {
@@ -68,7 +69,7 @@ func TestSQLiteRestore_refusesToOverwriteAndWhatIsNoBackup(t *testing.T) {
 	f := open(t)
 	f.AppendN("a", 2)
 	dir := filepath.Join(t.TempDir(), "backup")
-	must(t, f.Backup(f.Ctx, dir, storetest.Quiet))
+	must.OK(t, f.Backup(f.Ctx, dir, storetest.Quiet))
 	f.Unchanged(func() {
 		refused(t, maintenance.Restore(f.Ctx, dir, storetest.OptionsFor(f.Pair), arrange), outbox.ErrSetup, "already exists", "move it away")
 	})
@@ -76,13 +77,13 @@ func TestSQLiteRestore_refusesToOverwriteAndWhatIsNoBackup(t *testing.T) {
 	// The write-ahead log of databases that were moved away would be replayed into the restored
 	// ones.
 	left := t.TempDir()
-	must(t, os.WriteFile(filepath.Join(left, "projections.db-wal"), []byte("x"), 0o600))
+	must.OK(t, os.WriteFile(filepath.Join(left, "projections.db-wal"), []byte("x"), 0o600))
 	refused(t, maintenance.Restore(f.Ctx, dir, storetest.OptionsFor(dbtest.Files(left)), arrange), outbox.ErrSetup, "projections.db-wal", "move it away")
 	if entries, _ := os.ReadDir(left); len(entries) != 1 {
 		t.Errorf("the refused restore left %v", entries)
 	}
 	newer := dbtest.Open(t, "sqlite:"+filepath.Join(dir, "projections.db"))
-	must(t, only(newer.Exec(`insert into goose_db_version (version_id, is_applied) values (9999, true)`)))
+	must.Get(newer.Exec(`insert into goose_db_version (version_id, is_applied) values (9999, true)`)).Or(t)
 	to := t.TempDir()
 	refused(t, maintenance.Restore(f.Ctx, dir, storetest.OptionsFor(dbtest.Files(to)), arrange), outbox.ErrSetup, filepath.Join(dir, "projections.db"), "has version 9999", "newer outboxweb")
 	if entries, _ := os.ReadDir(to); len(entries) != 0 {
@@ -94,11 +95,8 @@ func TestSQLiteBackup_leavesTheReadersReadOnly(t *testing.T) {
 	t.Parallel()
 	f := open(t)
 	for _, name := range []string{"1", "2", "3"} {
-		must(t, f.Backup(f.Ctx, filepath.Join(t.TempDir(), name), storetest.Quiet))
-		snapshot, err := f.Database.Snapshot(f.Ctx)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, f.Backup(f.Ctx, filepath.Join(t.TempDir(), name), storetest.Quiet))
+		snapshot := must.Get(f.Database.Snapshot(f.Ctx)).Or(t)
 		if _, err := snapshot.Exec(`create table intruder (x)`); err == nil {
 			t.Error("a reader wrote")
 		}
@@ -121,7 +119,7 @@ func TestBackup_restoresToASoundCopy(t *testing.T) {
 	c := f.ClaimOne(one, 3)
 	f.MustApply(c, 2) // a wave is in progress
 	dir := filepath.Join(t.TempDir(), "backup")
-	must(t, f.Backup(f.Ctx, dir, storetest.Quiet))
+	must.OK(t, f.Backup(f.Ctx, dir, storetest.Quiet))
 	files, err := os.ReadDir(dir)
 	if err != nil || len(files) != 2 {
 		t.Fatalf("the backup has %v, %v", files, err)
@@ -158,7 +156,7 @@ func restoredTo(f *fixture, dir string, to dbtest.Pair) *fixture {
 	f.TB.Helper()
 	o := storetest.OptionsFor(to)
 	o.Now, o.Retry = f.Clock.Now, f.Retry()
-	must(f.TB, maintenance.Restore(f.Ctx, dir, o, arrange))
+	must.OK(f.TB, maintenance.Restore(f.Ctx, dir, o, arrange))
 	return openPair(f.TB, to, f.Clock)
 }
 
@@ -167,11 +165,11 @@ func TestSQLiteBackup_carriesWhatIsSkippedAndWhatWasPassedOver(t *testing.T) {
 	f := open(t)
 	f.DieAt(4, 2)
 	old, current, to := filepath.Join(t.TempDir(), "old"), filepath.Join(t.TempDir(), "current"), t.TempDir()
-	must(t, f.Backup(f.Ctx, old, storetest.Quiet))
+	must.OK(t, f.Backup(f.Ctx, old, storetest.Quiet))
 	f.MustSkip("a", 2)
 	f.PassOver()
 	f.Drain()
-	must(t, f.Backup(f.Ctx, current, storetest.Quiet))
+	must.OK(t, f.Backup(f.Ctx, current, storetest.Quiet))
 	marks := f.Marks()
 	for name, days := range map[string]struct{ journal, projections string }{
 		"both of one day":                     {current, current},
@@ -212,7 +210,7 @@ func rowCounts(f *fixture) map[string]int64 {
 	for _, db := range []*sql.DB{f.JournalDB, f.ProjectionsDB} {
 		for _, table := range dbtest.Tables(f.TB, db) {
 			var n int64
-			must(f.TB, db.QueryRow(`select count(*) from `+table).Scan(&n))
+			must.OK(f.TB, db.QueryRow(`select count(*) from `+table).Scan(&n))
 			counts[table] += n
 		}
 	}
@@ -227,9 +225,9 @@ func TestBackup_carriesEveryTableAndItsWork(t *testing.T) {
 	f.MustAppend(storetest.Tagged("tagged", "counted", "seat", "1", "show", "x"))
 	f.MustSkip(ids[0], 1)
 	f.Drain()
-	must(t, only(f.SetGroupNote(f.Ctx, ana(""), "no such thing", "known")))
+	must.Get(f.SetGroupNote(f.Ctx, ana(""), "no such thing", "known")).Or(t)
 	scene := outbox.Command{By: outbox.Operator{Name: "scene"}}
-	must(t, only(tokens.New(f.Store).CreateToken(f.Ctx, scene, "0123", outbox.RoleOperator, "deploy", f.Clock.Now().Add(24*time.Hour))))
+	must.Get(tokens.New(f.Store).CreateToken(f.Ctx, scene, "0123", outbox.RoleOperator, "deploy", f.Clock.Now().Add(24*time.Hour))).Or(t)
 	f.Clock.Advance(2 * time.Minute)
 	f.MustSample()
 	op := f.StartOperation(outbox.OperationRequest{Canary: true})
@@ -241,7 +239,7 @@ func TestBackup_carriesEveryTableAndItsWork(t *testing.T) {
 		}
 	}
 	dir := filepath.Join(t.TempDir(), "backup")
-	must(t, f.Backup(f.Ctx, dir, storetest.Quiet))
+	must.OK(t, f.Backup(f.Ctx, dir, storetest.Quiet))
 	r := restoredTo(f, dir, dbtest.Fresh(t))
 	if diff := cmp.Diff(before, rowCounts(r)); diff != "" {
 		t.Errorf("rows by table (-backed up +restored):\n%s", diff)
@@ -284,7 +282,7 @@ func TestPostgresRestore_refusesWhatIsInItsWay(t *testing.T) {
 	f := open(t)
 	f.AppendN("a", 2)
 	dir := filepath.Join(t.TempDir(), "backup")
-	must(t, f.Backup(f.Ctx, dir, storetest.Quiet))
+	must.OK(t, f.Backup(f.Ctx, dir, storetest.Quiet))
 	f.Unchanged(func() {
 		refused(t, maintenance.Restore(f.Ctx, dir, storetest.OptionsFor(f.Pair), arrange), outbox.ErrSetup, "the schema journal", "has tables already")
 	})
@@ -299,7 +297,7 @@ func TestPostgresRestore_refusesWhatIsInItsWay(t *testing.T) {
 	other.Journal = strings.Replace(other.Journal, "search_path=journal", "search_path=elsewhere", 1)
 	refused(t, maintenance.Restore(context.Background(), dir, other, arrange), outbox.ErrSetup, "of the schema journal; restore it into the same schema", "search_path=journal")
 	copies := t.TempDir()
-	must(t, os.WriteFile(filepath.Join(copies, "journal.db"), nil, 0o600))
+	must.OK(t, os.WriteFile(filepath.Join(copies, "journal.db"), nil, 0o600))
 	missing := dbtest.InSchema(storetest.UnusedDatabase(t, "never_restored"), "journal")
 	refused(t, maintenance.Restore(f.Ctx, copies, store.Options{Journal: missing, Projections: fresh.Projections}, arrange), outbox.ErrSetup, "is of SQLite and cannot become a PostgreSQL database", "--journal-db", "sqlite:")
 	storetest.AtServer(t, `do $$ begin if exists (select from pg_database where datname = 'never_restored') then raise exception 'a refused restore made the database'; end if; end $$`)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/outboxweb/outboxweb/internal/dbtest"
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/store"
 	"github.com/outboxweb/outboxweb/internal/storetest"
@@ -161,10 +162,7 @@ func harmed(t *testing.T, d damage) *fixture {
 
 func violations(f *fixture) []outbox.Violation {
 	f.TB.Helper()
-	report, err := f.Check(f.Ctx, func(int64, int64) {})
-	if err != nil {
-		f.TB.Fatal(err)
-	}
+	report := must.Get(f.Check(f.Ctx, func(int64, int64) {})).Or(f.TB)
 	return report.Violations
 }
 
@@ -192,7 +190,7 @@ func TestCheck_namesEveryDamageThatCanBeNamed(t *testing.T) {
 				return
 			}
 			if d.by == byStart {
-				must(t, only(f.RepairGaps(context.Background(), ana(""))))
+				must.Get(f.RepairGaps(context.Background(), ana(""))).Or(t)
 			} else {
 				f.Drain()
 			}
@@ -214,7 +212,7 @@ func TestCheck_allowsWhatOlderProjectionsBringAbout(t *testing.T) {
 	// The projections are restored from an earlier state: event 3 is dead behind two that are
 	// applied again.
 	f.ExecProjections(`update projection_watermarks set applied_seq = 0, applied_hash = ''`)
-	must(t, only(f.Reconcile(f.Ctx)))
+	must.Get(f.Reconcile(f.Ctx)).Or(t)
 	f.Sound()
 	f.Drain()
 	f.Sound()
@@ -229,7 +227,7 @@ func TestPostgresCheck_namesSequencesThatAreBehind(t *testing.T) {
 	if len(found) != 1 || found[0].Invariant != outbox.InvariantSequence || !strings.Contains(found[0].Detail, "run: select setval('journal.events_position_seq', ") {
 		t.Errorf("check found %+v, want the sequence of positions", found)
 	}
-	must(t, f.Beside().Examine(f.Ctx))
+	must.OK(t, f.Beside().Examine(f.Ctx))
 	if found = violations(f); len(found) != 0 {
 		t.Errorf("once a server has started check found %+v", found)
 	}

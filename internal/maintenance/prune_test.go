@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/store"
 	"github.com/outboxweb/outboxweb/internal/storetest"
@@ -23,10 +24,7 @@ select %d + i * cast(60000000 as bigint), 'ana', 'cli', '', 'pause', 'a', 0, 'nu
 func pruneAudit(f *fixture, before time.Time) (portions int) {
 	f.TB.Helper()
 	for {
-		more, err := f.PruneAuditLog(f.Ctx, before)
-		if err != nil {
-			f.TB.Fatal(err)
-		}
+		more := must.Get(f.PruneAuditLog(f.Ctx, before)).Or(f.TB)
 		if !more {
 			return portions
 		}
@@ -36,10 +34,7 @@ func pruneAudit(f *fixture, before time.Time) (portions int) {
 
 func removedBefore(f *fixture) time.Time {
 	f.TB.Helper()
-	before, err := f.AuditLogRemovedBefore(f.Ctx)
-	if err != nil {
-		f.TB.Fatal(err)
-	}
+	before := must.Get(f.AuditLogRemovedBefore(f.Ctx)).Or(f.TB)
 	return before
 }
 
@@ -122,11 +117,11 @@ func TestPruneActions_takesWhatTheyTouchedWithThem(t *testing.T) {
 	t.Parallel()
 	f := open(t, storetest.MaxAttempts(1))
 	f.Killed("a", 3)
-	must(t, only(f.RequeueDead(f.Ctx, ana(""), outbox.RequeueFilter{})))
+	must.Get(f.RequeueDead(f.Ctx, ana(""), outbox.RequeueFilter{})).Or(t)
 	f.Clock.Advance(time.Hour)
 	later := f.Clock.Now()
 	f.Kill("a-00", "a-01", "a-02")
-	must(t, only(f.RequeueDead(f.Ctx, ana(""), outbox.RequeueFilter{})))
+	must.Get(f.RequeueDead(f.Ctx, ana(""), outbox.RequeueFilter{})).Or(t)
 	pruneAudit(f, later)
 	if n := f.Number(`select count(*) from audit_log_rows`); n != 3 {
 		t.Errorf("%d ranges are left, want those of the act that is left", n)
@@ -143,10 +138,7 @@ func TestAppendOnce_forgetsAKeyAfterADay(t *testing.T) {
 		t.Error("a key of yesterday counts")
 	}
 	for {
-		more, err := f.PruneAppendKeys(f.Ctx)
-		if err != nil {
-			t.Fatal(err)
-		}
+		more := must.Get(f.PruneAppendKeys(f.Ctx)).Or(t)
 		if !more {
 			break
 		}

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
@@ -32,10 +33,7 @@ func alarmed(f *fixture) (summary, unready bool) {
 	f.TB.Helper()
 	again := f.Beside()
 	defer again.CloseNow()
-	sum, err := again.Summary(f.Ctx)
-	if err != nil {
-		f.TB.Fatal(err)
-	}
+	sum := must.Get(again.Summary(f.Ctx)).Or(f.TB)
 	reasons := again.Ready(f.Ctx)
 	if len(reasons) > 0 && !strings.Contains(reasons[0], "the URL of the journal database") {
 		f.TB.Fatalf("not ready for %q", reasons)
@@ -70,10 +68,10 @@ func TestOtherJournal_isToldOfUntilTheJournalFits(t *testing.T) {
 	mustAlarm(f, "after more appends", true, true)
 
 	f.ExecProjections(`delete from projection_watermarks where campaign_id in ('a', 'b')`)
-	must(t, only(f.Reconcile(f.Ctx)))
+	must.Get(f.Reconcile(f.Ctx)).Or(t)
 	mustAlarm(f, "with one of five campaigns of another journal", true, false)
 	f.ExecProjections(`delete from projection_watermarks where campaign_id = 'c'`)
-	must(t, only(f.Reconcile(f.Ctx)))
+	must.Get(f.Reconcile(f.Ctx)).Or(t)
 	mustAlarm(f, "once all fit", false, false)
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 	dto "github.com/prometheus/client_model/go"
 
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
@@ -53,10 +54,7 @@ func everything() *Metrics {
 
 func gather(t *testing.T, m *Metrics) map[string]*dto.MetricFamily {
 	t.Helper()
-	families, err := m.registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	families := must.Get(m.registry.Gather()).Or(t)
 	byName := map[string]*dto.MetricFamily{}
 	for _, f := range families {
 		byName[f.GetName()] = f
@@ -108,10 +106,7 @@ func table(t *testing.T, m *Metrics) string {
 func TestDocs_tableIsTheMetrics(t *testing.T) {
 	t.Parallel()
 	const name = "../../docs/metrics.md"
-	text, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(name)).Or(t)
 	before, rest, found := strings.Cut(string(text), tableBegin)
 	written, after, closed := strings.Cut(rest, tableEnd)
 	if !found || !closed {
@@ -124,9 +119,7 @@ func TestDocs_tableIsTheMetrics(t *testing.T) {
 	if os.Getenv("OUTBOXWEB_UPDATE") == "" {
 		t.Fatalf("the table of docs/metrics.md is not that of the program; OUTBOXWEB_UPDATE=1 go test ./internal/metrics -run Docs writes it")
 	}
-	if err := os.WriteFile(name, []byte(before+tableBegin+want+tableEnd+after), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(name, []byte(before+tableBegin+want+tableEnd+after), 0o644))
 }
 
 // The standard metrics of Go programs keep their names, which common dashboards use.
@@ -147,10 +140,7 @@ func TestHandler_tellsWhatDashboardsOfEveryProgramAsk(t *testing.T) {
 // The same checks as promtool check metrics.
 func TestHandler_answersInGoodForm(t *testing.T) {
 	t.Parallel()
-	problems, err := promlint.New(strings.NewReader(scrape(t, everything()))).Lint()
-	if err != nil {
-		t.Fatal(err)
-	}
+	problems := must.Get(promlint.New(strings.NewReader(scrape(t, everything()))).Lint()).Or(t)
 	for _, p := range problems {
 		t.Errorf("%s: %s", p.Metric, p.Text)
 	}

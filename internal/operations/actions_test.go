@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/storetest"
 )
@@ -27,16 +28,12 @@ var kinds = storetest.Kinds[*fixture]{Open: open, Base: func(f *fixture) *storet
 
 func runningOperation(f *fixture) {
 	f.DeadHead()
-	if _, err := f.Operations.Start(f.Ctx, storetest.Ben, outbox.OperationRequest{Canary: true}); err != nil {
-		f.TB.Fatal(err)
-	}
+	must.Get(f.Operations.Start(f.Ctx, storetest.Ben, outbox.OperationRequest{Canary: true})).Or(f.TB)
 }
 
 func endedOperation(f *fixture) {
 	runningOperation(f)
-	if _, err := f.Operations.Cancel(f.Ctx, storetest.Ben, 1, ""); err != nil {
-		f.TB.Fatal(err)
-	}
+	must.Get(f.Operations.Cancel(f.Ctx, storetest.Ben, 1, "")).Or(f.TB)
 }
 
 func TestActions_keepToTheRulesOfAllActions(t *testing.T) {

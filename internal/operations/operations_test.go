@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/storetest"
 )
@@ -37,9 +38,7 @@ func TestPreviewOperation_estimatesFromWhatWorkersDid(t *testing.T) {
 	t.Parallel()
 	f := open(t, storetest.MaxAttempts(1))
 	f.Killed("a", 2)
-	if err := f.Heartbeat(f.Ctx, outbox.InstanceState{ID: "i", Host: "h", LastSeen: f.Clock.Now(), StartedAt: f.Clock.Now(), Rates: outbox.Throughput{AppliedPerSecond: 2}}); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, f.Heartbeat(f.Ctx, outbox.InstanceState{ID: "i", Host: "h", LastSeen: f.Clock.Now(), StartedAt: f.Clock.Now(), Rates: outbox.Throughput{AppliedPerSecond: 2}}))
 	p, err := f.Operations.Preview(f.Ctx, outbox.Selection{}, 0)
 	if err != nil || p.EstimatedSeconds == nil || *p.EstimatedSeconds != 3 {
 		t.Errorf("preview is %+v, %v, want 6 rows at 2 a second to take 3 s", p, err)
@@ -105,12 +104,8 @@ func TestOperations_arePagedAndFiltered(t *testing.T) {
 	for _, id := range f.Killed("a", 3) {
 		f.StartOperation(outbox.OperationRequest{Selection: outbox.Selection{Filter: outbox.RequeueFilter{CampaignID: id}}})
 	}
-	if _, err := f.Operations.Cancel(f.Ctx, ana(""), 2, ""); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := f.Operations.Acknowledge(f.Ctx, ana(""), 2, ""); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(f.Operations.Cancel(f.Ctx, ana(""), 2, "")).Or(t)
+	must.Get(f.Operations.Acknowledge(f.Ctx, ana(""), 2, "")).Or(t)
 	f.Clock.Advance(2 * time.Second)
 	if summary, err := f.Beside().Summary(f.Ctx); err != nil || summary.Operations != (outbox.OperationCounts{Running: 2}) {
 		t.Errorf("summary says %+v, %v", summary.Operations, err)
@@ -118,10 +113,7 @@ func TestOperations_arePagedAndFiltered(t *testing.T) {
 	ids := func(filter outbox.OperationFilter) (all []int64) {
 		t.Helper()
 		for {
-			page, err := f.Operations.List(f.Ctx, filter)
-			if err != nil {
-				t.Fatal(err)
-			}
+			page := must.Get(f.Operations.List(f.Ctx, filter)).Or(t)
 			for _, op := range page.Items {
 				all = append(all, op.ID)
 			}
@@ -158,10 +150,7 @@ func TestOperationRows_arePaged(t *testing.T) {
 		var got []string
 		filter := outbox.OperationRowFilter{Limit: 2, Status: status}
 		for {
-			page, err := f.Operations.Rows(f.Ctx, op.ID, filter)
-			if err != nil {
-				t.Fatal(err)
-			}
+			page := must.Get(f.Operations.Rows(f.Ctx, op.ID, filter)).Or(t)
 			for _, r := range page.Items {
 				got = append(got, r.CampaignID)
 			}
@@ -195,10 +184,7 @@ func TestStepOperation_keepsToWhatCanMove(t *testing.T) {
 		f.Drain()
 	}
 	f.StepOperation(op.ID)
-	page, err := f.Operations.Rows(f.Ctx, op.ID, outbox.OperationRowFilter{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := must.Get(f.Operations.Rows(f.Ctx, op.ID, outbox.OperationRowFilter{})).Or(t)
 	got := map[outbox.RowKey]outbox.RowResult{}
 	for _, r := range page.Items {
 		got[outbox.RowKey{CampaignID: r.CampaignID, Seq: r.Seq}] = r.Status
@@ -218,9 +204,7 @@ func TestStepOperation_skipsARowThatDiedAgainMeanwhile(t *testing.T) {
 	f.Killed("a", 2)
 	op := f.StartOperation(outbox.OperationRequest{})
 	f.Clock.Advance(time.Second)
-	if _, err := f.RequeueRow(f.Ctx, storetest.Ben, "a-01", 1); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(f.RequeueRow(f.Ctx, storetest.Ben, "a-01", 1)).Or(t)
 	f.Fail("no such thing", "a-01")
 	f.StepOperation(op.ID)
 	page, err := f.Operations.Rows(f.Ctx, op.ID, outbox.OperationRowFilter{Status: outbox.ResultSkipped})
@@ -240,9 +224,7 @@ func TestPostgresStepOperation_passesOverOneThatIsBeingStepped(t *testing.T) {
 	other := f.Beside()
 	holder := storetest.Connect(f.TB, f.Pair.Journal)
 	for _, statement := range []string{`begin`, storetest.EveryCampaign} {
-		if _, err := holder.Exec(f.Ctx, statement); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(holder.Exec(f.Ctx, statement)).Or(t)
 	}
 	stepped := make(chan error, 1)
 	go func() {
@@ -253,12 +235,8 @@ func TestPostgresStepOperation_passesOverOneThatIsBeingStepped(t *testing.T) {
 	if changed, err := other.Operations.StepOne(f.Ctx, op.ID); changed || err != nil {
 		t.Errorf("a second step while one is in progress: %t, %v", changed, err)
 	}
-	if _, err := holder.Exec(f.Ctx, `rollback`); err != nil {
-		t.Fatal(err)
-	}
-	if err := <-stepped; err != nil {
-		t.Fatal(err)
-	}
+	must.Get(holder.Exec(f.Ctx, `rollback`)).Or(t)
+	must.OK(t, <-stepped)
 	if d := f.Operation(op.ID); d.Totals.Requeued != 3 {
 		t.Errorf("totals are %+v, want all rows requeued", d.Totals)
 	}
@@ -271,9 +249,7 @@ func startedBeside(f *fixture, holder *pgx.Conn) (op outbox.Operation, err error
 	var starting sync.WaitGroup
 	starting.Go(func() { op, err = f.Operations.Start(f.Ctx, ana(""), outbox.OperationRequest{}) })
 	f.AwaitLockWaits(1)
-	if _, err := holder.Exec(f.Ctx, `commit`); err != nil {
-		f.TB.Fatal(err)
-	}
+	must.Get(holder.Exec(f.Ctx, `commit`)).Or(f.TB)
 	starting.Wait()
 	return op, err
 }
@@ -287,14 +263,9 @@ func TestPostgresStartOperation_leavesOutWhatIsTakenMeanwhile(t *testing.T) {
 	for _, statement := range []string{`begin`, `
 insert into operation_rows (operation_id, campaign_id, seq, ordinal, group_number, event_type, fingerprint, frozen_updated_at, frozen_attempts, watch_seq, status, wave)
 values (99, 'a-01', 1, 0, 1, '', '', 0, 0, 0, 'waiting', -1)`} {
-		if _, err := holder.Exec(f.Ctx, statement); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(holder.Exec(f.Ctx, statement)).Or(t)
 	}
-	op, err := startedBeside(f, holder)
-	if err != nil {
-		t.Fatal(err)
-	}
+	op := must.Get(startedBeside(f, holder)).Or(t)
 	if d := f.Operation(op.ID); d.Totals.Chosen != 2 || d.Refused != 1 || d.Heads != 2 || d.Released != 4 {
 		t.Errorf("operation is %+v, want the two rows that were left", d.Operation)
 	}
@@ -309,9 +280,7 @@ func TestPostgresStartOperation_ofNothingLeftIsRefused(t *testing.T) {
 	for _, statement := range []string{`begin`, `
 insert into operation_rows (operation_id, campaign_id, seq, ordinal, group_number, event_type, fingerprint, frozen_updated_at, frozen_attempts, watch_seq, status, wave)
 values (99, 'a-00', 1, 0, 1, '', '', 0, 0, 0, 'waiting', -1)`} {
-		if _, err := holder.Exec(f.Ctx, statement); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(holder.Exec(f.Ctx, statement)).Or(t)
 	}
 	_, err := startedBeside(f, holder)
 	refused(t, err, outbox.ErrConflict, "nothing to requeue")

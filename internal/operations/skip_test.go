@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/outboxweb/outboxweb/internal/enginetest"
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/store"
 	"github.com/outboxweb/outboxweb/internal/storetest"
@@ -14,10 +15,7 @@ import (
 // rowsOf lists the rows of an operation by campaign.
 func rowsOf(f *fixture, id int64) map[string]outbox.OperationRow {
 	f.TB.Helper()
-	page, err := f.Operations.Rows(f.Ctx, id, outbox.OperationRowFilter{})
-	if err != nil {
-		f.TB.Fatal(err)
-	}
+	page := must.Get(f.Operations.Rows(f.Ctx, id, outbox.OperationRowFilter{})).Or(f.TB)
 	rows := map[string]outbox.OperationRow{}
 	for _, r := range page.Items {
 		rows[r.CampaignID] = r
@@ -55,9 +53,7 @@ func TestStepOperation_leavesASkippedRowAlone(t *testing.T) {
 	refused(t, err, outbox.ErrConflict, "is pending")
 	f.MustSkip(ids[1], 1)
 	f.MustSkip(ids[2], 1)
-	if _, err := f.UnskipEvent(f.Ctx, ana(""), ids[2], 1); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(f.UnskipEvent(f.Ctx, ana(""), ids[2], 1)).Or(t)
 	for f.Operation(op.ID).Status == outbox.OperationRunning {
 		f.Drain()
 		f.StepOperation(op.ID)
@@ -86,9 +82,7 @@ func TestStepOperation_watchesARowThatIsUnskipped(t *testing.T) {
 	f.StepOperation(op.ID)
 	applyNext(f, "a") // skips it
 	f.StepOperation(op.ID)
-	if _, err := f.UnskipEvent(f.Ctx, ana(""), "a", 1); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(f.UnskipEvent(f.Ctx, ana(""), "a", 1)).Or(t)
 	c := f.ClaimOne(one, 1)
 	f.MustSettle(one, store.Result{Claim: c, Failure: storetest.Failure("no such thing")})
 	f.StepOperation(op.ID)
@@ -134,12 +128,8 @@ func TestLastAction_ofAnOperationIsOnIt(t *testing.T) {
 	f := open(t, storetest.MaxAttempts(1))
 	f.Killed("a", 1)
 	op := f.StartOperation(outbox.OperationRequest{})
-	if _, err := f.Operations.Cancel(f.Ctx, ana(""), op.ID, ""); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := f.RequeueDead(f.Ctx, ana(""), outbox.RequeueFilter{}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(f.Operations.Cancel(f.Ctx, ana(""), op.ID, "")).Or(t)
+	must.Get(f.RequeueDead(f.Ctx, ana(""), outbox.RequeueFilter{})).Or(t)
 	_, err := f.Operations.Cancel(f.Ctx, ana(""), op.ID, "")
 	refused(t, err, outbox.ErrConflict, "last action: operation cancel by ana")
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/outboxweb/outboxweb/internal/enginetest"
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/storetest"
 )
@@ -80,19 +81,13 @@ func failures(t *testing.T, b *enginetest.Engine) int {
 
 func mustStart(t *testing.T, b *enginetest.Engine, order outbox.OperationRequest) outbox.Operation {
 	t.Helper()
-	op, err := b.Operations.Start(t.Context(), enginetest.Operator, order)
-	if err != nil {
-		t.Fatal(err)
-	}
+	op := must.Get(b.Operations.Start(t.Context(), enginetest.Operator, order)).Or(t)
 	return op
 }
 
 func step(t *testing.T, b *enginetest.Engine) bool {
 	t.Helper()
-	moved, err := b.Operations.Step(context.Background())
-	if err != nil {
-		t.Fatal(err)
-	}
+	moved := must.Get(b.Operations.Step(context.Background())).Or(t)
 	return moved
 }
 
@@ -106,20 +101,14 @@ func settleOperation(t *testing.T, b *enginetest.Engine, id int64) outbox.Operat
 
 func operation(t *testing.T, b *enginetest.Engine, id int64) outbox.OperationDetail {
 	t.Helper()
-	d, err := b.Operations.Get(t.Context(), id)
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := must.Get(b.Operations.Get(t.Context(), id)).Or(t)
 	return d
 }
 
 // resultRows lists the rows of an operation with a result.
 func resultRows(t *testing.T, b *enginetest.Engine, id int64, result outbox.RowResult) []outbox.OperationRow {
 	t.Helper()
-	page, err := b.Operations.Rows(t.Context(), id, outbox.OperationRowFilter{Status: result, Limit: 200})
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := must.Get(b.Operations.Rows(t.Context(), id, outbox.OperationRowFilter{Status: result, Limit: 200})).Or(t)
 	return page.Items
 }
 
@@ -208,16 +197,12 @@ func TestOperation_watchesAWaveBeforeTheNext(t *testing.T) {
 	}
 	wantTotals(t, operation(t, b, op.ID), outbox.OperationRunning, outbox.OperationTotals{Chosen: deadCampaigns, Requeued: 2, Waiting: deadCampaigns - 2})
 	canary := resultRows(t, b, op.ID, outbox.ResultRequeued)[0].CampaignID
-	if _, err := b.PauseCampaign(t.Context(), enginetest.Operator, canary); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(b.PauseCampaign(t.Context(), enginetest.Operator, canary)).Or(t)
 	d := settleOperation(t, b, op.ID)
 	if len(d.Watched) != 1 || d.Watched[0].CampaignID != canary || !strings.Contains(d.Watched[0].Why, "Paused by ana") {
 		t.Errorf("watched rows are %+v, want the paused campaign's with the reason", d.Watched)
 	}
-	if _, err := b.ResumeCampaign(t.Context(), enginetest.Operator, canary); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(b.ResumeCampaign(t.Context(), enginetest.Operator, canary)).Or(t)
 	d = settleOperation(t, b, op.ID)
 	wantTotals(t, d, outbox.OperationDone, outbox.OperationTotals{Chosen: deadCampaigns, Done: deadCampaigns})
 }
@@ -272,9 +257,7 @@ func TestOperation_skipsRowsThatWereChangedMeanwhile(t *testing.T) {
 	b.MustRequeue(t, applied, 2)
 	b.Drain(t)
 	b.MustRequeue(t, requeued, 2)
-	if _, err := b.PauseCampaign(t.Context(), enginetest.Operator, paused); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(b.PauseCampaign(t.Context(), enginetest.Operator, paused)).Or(t)
 	d := settleOperation(t, b, op.ID)
 
 	if d.Status != outbox.OperationDone || d.Totals.Skipped != 3 || d.Totals.Done != deadCampaigns-3 {
@@ -385,9 +368,7 @@ func TestOperation_cancelLeavesWhatIsUnderWay(t *testing.T) {
 	b, now := triage(t)
 	op := mustStart(t, b, outbox.OperationRequest{Canary: true})
 	step(t, b)
-	if _, err := b.Operations.Cancel(t.Context(), enginetest.Operator, op.ID, outbox.OperationRunning); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(b.Operations.Cancel(t.Context(), enginetest.Operator, op.ID, outbox.OperationRunning)).Or(t)
 	d := settleOperation(t, b, op.ID)
 	wantTotals(t, d, outbox.OperationCancelled, outbox.OperationTotals{Chosen: deadCampaigns, Unwatched: 2, Left: deadCampaigns - 2})
 	if d.CancelledBy != "ana" || d.FinishedAt == nil {

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbound"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 )
@@ -18,10 +19,7 @@ import (
 // is closed when the other side has closed the connection.
 func server(tb testing.TB, answer func(conn net.Conn, ended <-chan struct{})) (at string, ended chan struct{}, left <-chan struct{}) {
 	tb.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		tb.Fatal(err)
-	}
+	listener := must.Get(net.Listen("tcp", "127.0.0.1:0")).Or(tb)
 	tb.Cleanup(func() { listener.Close() })
 	over, gone := make(chan struct{}), make(chan struct{})
 	go func() {

@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
@@ -121,10 +122,7 @@ func TestNormalize_isIdempotent(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		object := rapid.Custom(func(t *rapid.T) json.RawMessage {
-			text, err := json.MarshalIndent(rapid.MapOf(rapid.String(), rapid.String()).Draw(t, "fields"), "", rapid.StringOf(rapid.SampledFrom([]rune(" \t"))).Draw(t, "indent"))
-			if err != nil {
-				t.Fatal(err)
-			}
+			text := must.Get(json.MarshalIndent(rapid.MapOf(rapid.String(), rapid.String()).Draw(t, "fields"), "", rapid.StringOf(rapid.SampledFrom([]rune(" \t"))).Draw(t, "indent"))).Or(t)
 			return text
 		})
 		e := outbox.Event{
@@ -237,9 +235,7 @@ func TestParseEvent_readsWhatEncodingJSONReads(t *testing.T) {
 		`{}`, `{"payload":7}`, `{"payload":null,"event_id":null,"actor_id":""}`,
 	} {
 		var want outbox.Event
-		if err := json.Unmarshal([]byte(line), &want); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, json.Unmarshal([]byte(line), &want))
 		got, err := outbox.ParseEvent([]byte(line))
 		if diff := cmp.Diff(want, got); diff != "" || err != nil {
 			t.Errorf("%s: %v (-encoding/json +ours):\n%s", line, err, diff)
@@ -313,9 +309,7 @@ func TestNormalize_forgetsWhetherTheEventIsSkipped(t *testing.T) {
 		t.Fatalf("parsed %+v, %v", e, err)
 	}
 	for _, one := range []*outbox.Event{&plain, &e} {
-		if err := one.Normalize(outbox.DefaultMaxPayload); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, one.Normalize(outbox.DefaultMaxPayload))
 	}
 	if e.Skipped != nil || e.ContentHash() != plain.ContentHash() {
 		t.Errorf("normalized to %+v", e)

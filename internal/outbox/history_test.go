@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
@@ -78,10 +79,7 @@ func TestPoints_countAsANaiveRecountDoes(t *testing.T) {
 			}
 		}
 		from := start.Add(time.Duration(r.IntN(minutes/2)) * time.Minute)
-		free, err := outbox.FreeRange(from, from.Add(time.Duration(5+r.IntN(minutes/2))*time.Minute), chartNoon)
-		if err != nil {
-			t.Fatal(err)
-		}
+		free := must.Get(outbox.FreeRange(from, from.Add(time.Duration(5+r.IntN(minutes/2))*time.Minute), chartNoon)).Or(t)
 		for _, over := range []outbox.Range{{}, {Name: outbox.RangeSix}, {Name: outbox.RangeDay}, {Name: outbox.RangeWeek}, free} {
 			w := over.Window(chartNoon)
 			first, _ := slices.BinarySearchFunc(samples, w.From, func(s outbox.Sample, at time.Time) int { return s.At.Compare(at) })
@@ -104,10 +102,7 @@ func TestRange_windows(t *testing.T) {
 	t.Parallel()
 	now := chartNoon.Add(7*time.Minute + 33*time.Second)
 	free := func(from, to time.Duration) outbox.Range {
-		r, err := outbox.FreeRange(now.Add(-from), now.Add(-to), now)
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := must.Get(outbox.FreeRange(now.Add(-from), now.Add(-to), now)).Or(t)
 		return r
 	}
 	for name, c := range map[string]struct {

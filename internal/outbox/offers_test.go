@@ -3,6 +3,8 @@ package outbox
 import (
 	"slices"
 	"testing"
+
+	"github.com/outboxweb/outboxweb/internal/must"
 )
 
 func TestRow_whatMayBeDoneAndWhyNothing(t *testing.T) {
@@ -43,10 +45,7 @@ func TestRow_whatMayBeDoneAndWhyNothing(t *testing.T) {
 			}
 		}
 	}
-	elsewhere, err := ParseScope([]string{"b-*"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	elsewhere := must.Get(ParseScope([]string{"b-*"})).Or(t)
 	unserved := RowDetail{Row: Row{Status: Pending, IsHead: true}, Campaign: Campaign{CampaignID: "a-1", HighWaterSeq: 1, HeadSeq: 1, HeadStatus: Pending, Counts: Counts{Pending: 1}}}
 	around := Surroundings{Mode: ModeOutbox, Worker: &WorkerSummary{Running: true, LastSeen: &noon, Campaigns: elsewhere}}
 	if got := unserved.WhyNoAction(noon, around); got != "Due, but no running instance serves its campaign." {

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
@@ -52,10 +53,7 @@ func TestParseScope_refusesWhatMatchesNothing(t *testing.T) {
 func TestTogether(t *testing.T) {
 	t.Parallel()
 	scope := func(patterns ...string) outbox.Scope {
-		s, err := outbox.ParseScope(patterns)
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := must.Get(outbox.ParseScope(patterns)).Or(t)
 		return s
 	}
 	for _, c := range []struct {

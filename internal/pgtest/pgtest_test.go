@@ -19,6 +19,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"go.uber.org/goleak"
+
+	"github.com/outboxweb/outboxweb/internal/must"
 )
 
 // abandonEnv makes this binary start a server, print its directory and wait to be killed.
@@ -76,10 +78,7 @@ func TestDatabase_isDroppedUnderItsConnections(t *testing.T) {
 	var address string
 	t.Run("uses it", func(t *testing.T) {
 		address = shared.Database(t)
-		conn, err := pgx.Connect(t.Context(), address)
-		if err != nil {
-			t.Fatal(err)
-		}
+		conn := must.Get(pgx.Connect(t.Context(), address)).Or(t)
 		t.Cleanup(func() { _ = conn.Close(context.Background()) })
 	})
 	if _, err := pgx.Connect(t.Context(), address); code(err) != "3D000" {
@@ -89,10 +88,7 @@ func TestDatabase_isDroppedUnderItsConnections(t *testing.T) {
 
 func TestServer_restartsRecoversAndLeavesNothing(t *testing.T) {
 	t.Parallel()
-	s, err := Start("max_connections=20")
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(Start("max_connections=20")).Or(t)
 	t.Cleanup(func() {
 		pid := postmaster(t, s.janitor.dir)
 		for range 2 {
@@ -104,23 +100,17 @@ func TestServer_restartsRecoversAndLeavesNothing(t *testing.T) {
 			t.Errorf("%s or process %d is left", s.janitor.dir, pid)
 		}
 	})
-	if err := s.Template(t.Context(), fillTemplate); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, s.Template(t.Context(), fillTemplate))
 	database := s.Database(t)
 	awaitBroken(t, s, database, func() error { return s.Restart(t.Context()) })
 
 	conn := connect(t, database)
 	run(t, conn, "insert into marks values ('before the crash')")
-	if err := s.Crash(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, s.Crash())
 	if _, err := pgx.Connect(t.Context(), database); err == nil {
 		t.Error("a crashed server accepts connections")
 	}
-	if err := s.Launch(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, s.Launch(t.Context()))
 	if n := marks(t, connect(t, database)); n != 1 {
 		t.Errorf("%d marks after the crash, want 1", n)
 	}
@@ -143,9 +133,7 @@ func awaitBroken(t *testing.T, s *Server, database string, stop func() error) {
 		err := watcher.QueryRow(t.Context(), "select count(*) from pg_stat_activity where wait_event = 'PgSleep'").Scan(&n)
 		return err == nil && n == 1
 	})
-	if err := stop(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, stop())
 	if err := <-broken; code(err) != "57P01" {
 		t.Errorf("statement under a restart: %v, want the code 57P01", err)
 	}
@@ -166,26 +154,13 @@ func abandoned(t *testing.T) (dir string, kill func()) {
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), abandonEnv+"=1")
 	cmd.Stderr = os.Stderr
-	stdin, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	stdin := must.Get(cmd.StdinPipe()).Or(t)
 	t.Cleanup(func() { _ = stdin.Close() })
-	stdout, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	line, err := bufio.NewReader(stdout).ReadString('\n')
-	if err != nil {
-		t.Fatal(err)
-	}
+	stdout := must.Get(cmd.StdoutPipe()).Or(t)
+	must.OK(t, cmd.Start())
+	line := must.Get(bufio.NewReader(stdout).ReadString('\n')).Or(t)
 	return strings.TrimSpace(line), func() {
-		if err := cmd.Process.Kill(); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, cmd.Process.Kill())
 		_ = cmd.Wait() // killed
 	}
 }
@@ -194,15 +169,9 @@ func TestPooler_movesClientBetweenConnections(t *testing.T) {
 	t.Parallel()
 	database := shared.Database(t)
 	pooled := shared.Pooler(t)(database)
-	config, err := pgx.ParseConfig(pooled)
-	if err != nil {
-		t.Fatal(err)
-	}
+	config := must.Get(pgx.ParseConfig(pooled)).Or(t)
 	config.DefaultQueryExecMode = pgx.QueryExecModeExec
-	conn, err := pgx.ConnectConfig(t.Context(), config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := must.Get(pgx.ConnectConfig(t.Context(), config)).Or(t)
 	t.Cleanup(func() { _ = conn.Close(context.Background()) })
 	backends := map[int]bool{}
 	await(t, "a second backend", func() bool {
@@ -225,26 +194,19 @@ func TestPooler_movesClientBetweenConnections(t *testing.T) {
 
 func connect(t *testing.T, url string) *pgx.Conn {
 	t.Helper()
-	conn, err := pgx.Connect(t.Context(), url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := must.Get(pgx.Connect(t.Context(), url)).Or(t)
 	t.Cleanup(func() { _ = conn.Close(context.Background()) })
 	return conn
 }
 
 func run(t *testing.T, conn *pgx.Conn, statement string) {
 	t.Helper()
-	if _, err := conn.Exec(t.Context(), statement); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(conn.Exec(t.Context(), statement)).Or(t)
 }
 
 func marks(t *testing.T, conn *pgx.Conn) (n int) {
 	t.Helper()
-	if err := conn.QueryRow(t.Context(), "select count(*) from marks").Scan(&n); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, conn.QueryRow(t.Context(), "select count(*) from marks").Scan(&n))
 	return n
 }
 
@@ -260,15 +222,9 @@ func code(err error) string {
 // postmaster returns the process id of the server that runs in dir.
 func postmaster(t *testing.T, dir string) int {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(dir, "data", "postmaster.pid"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(filepath.Join(dir, "data", "postmaster.pid"))).Or(t)
 	first, _, _ := strings.Cut(string(text), "\n")
-	pid, err := strconv.Atoi(first)
-	if err != nil {
-		t.Fatal(err)
-	}
+	pid := must.Get(strconv.Atoi(first)).Or(t)
 	return pid
 }
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"fmt"
+	"github.com/outboxweb/outboxweb/internal/must"
 	"net"
 	"net/url"
 	"os"
@@ -35,15 +36,9 @@ const socketName = ".s.PGSQL.5432"
 func (s *Server) Severer(tb testing.TB) *Severer {
 	tb.Helper()
 	// The path of a socket must be short.
-	dir, err := os.MkdirTemp("", "sever")
-	if err != nil {
-		tb.Fatal(err)
-	}
+	dir := must.Get(os.MkdirTemp("", "sever")).Or(tb)
 	between := &Severer{dir: dir, server: filepath.Join(s.janitor.dir, socketName)}
-	listener, err := net.Listen("unix", filepath.Join(dir, socketName))
-	if err != nil {
-		tb.Fatal(err)
-	}
+	listener := must.Get(net.Listen("unix", filepath.Join(dir, socketName))).Or(tb)
 	between.running.Go(func() { between.accept(listener) })
 	tb.Cleanup(func() {
 		listener.Close()

@@ -15,6 +15,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
@@ -132,7 +133,7 @@ func TestApply_onSQLiteDigitsAreKeptWhereTextGoes(t *testing.T) {
 		e := testEvent()
 		e.Payload = json.RawMessage(`{"x":0.1000000000000000000001}`)
 		var r recorder
-		must(t, set.Apply(t.Context(), &r, e, nil))
+		must.OK(t, set.Apply(t.Context(), &r, e, nil))
 		bound := slices.DeleteFunc(r.args[0], func(arg any) bool { return arg == e.CampaignID })
 		if diff := cmp.Diff(want, bound); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", statement, diff)
@@ -144,11 +145,8 @@ func TestApply_onSQLiteDigitsAreKeptWhereTextGoes(t *testing.T) {
 		}
 	}
 	s := newScratch(t, loadText(t, schema+"insert into t (campaign_id, s, d, n) values (:campaign_id, :payload.x, :payload.x, cast(:payload.x as text));\n"))
-	must(t, s.Apply(t.Context(), &outbox.Event{CampaignID: "c", EventType: "a", Payload: []byte(`{"x":6718748338527386.5007}`)}))
-	rows, err := s.QueryContext(t.Context(), "select s, d from t")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, s.Apply(t.Context(), &outbox.Event{CampaignID: "c", EventType: "a", Payload: []byte(`{"x":6718748338527386.5007}`)}))
+	rows := must.Get(s.QueryContext(t.Context(), "select s, d from t")).Or(t)
 	defer rows.Close()
 	var text string
 	var number float64
@@ -185,7 +183,7 @@ func TestApply_halfACharacterTakesNoOtherWithIt(t *testing.T) {
 		e := testEvent()
 		e.Payload = json.RawMessage(`{"text":"` + spelled + `"}`)
 		var r recorder
-		must(t, s.Apply(t.Context(), &r, e, nil))
+		must.OK(t, s.Apply(t.Context(), &r, e, nil))
 		if got := r.args[0][0]; got != want {
 			t.Errorf("%s is bound as %+q, not %+q", spelled, got, want)
 		}
@@ -196,7 +194,7 @@ func TestApply_absentJSONIsAnEmptyObject(t *testing.T) {
 	t.Parallel()
 	s := loadText(t, head+"-- on: a\ninsert into t values (:campaign_id, :metadata, :metadata.a);\n")
 	var r recorder
-	must(t, s.Apply(t.Context(), &r, &outbox.Event{CampaignID: "c", EventType: "a"}, nil))
+	must.OK(t, s.Apply(t.Context(), &r, &outbox.Event{CampaignID: "c", EventType: "a"}, nil))
 	if diff := cmp.Diff([]any{"c", "{}", nil}, r.args[0]); diff != "" {
 		t.Error(diff)
 	}
@@ -234,7 +232,7 @@ func TestApply_leavesOutSkippedProjections(t *testing.T) {
 	e := testEvent()
 	e.EventType = "session.started"
 	var r recorder
-	must(t, s.Apply(t.Context(), &r, e, map[string]bool{"sessions": true, "campaigns": false}))
+	must.OK(t, s.Apply(t.Context(), &r, e, map[string]bool{"sessions": true, "campaigns": false}))
 	if diff := cmp.Diff([]string{"insert into t (campaign_id) values ($1)"}, r.queries); diff != "" {
 		t.Error(diff)
 	}
@@ -352,7 +350,7 @@ insert into t values (:campaign_id, :payload.a);
 	apply := func(eventType, payload string) error {
 		return c.Apply(t.Context(), &outbox.Event{CampaignID: "c", EventType: eventType, Payload: json.RawMessage(payload)})
 	}
-	must(t, apply("add", `{"a":"1","b":"2"}`))
+	must.OK(t, apply("add", `{"a":"1","b":"2"}`))
 	for _, eventType := range []string{"add", "one"} {
 		if err := apply(eventType, `{"a":null,"b":"4"}`); err == nil {
 			t.Errorf("%s: NULL was accepted", eventType)
@@ -361,12 +359,12 @@ insert into t values (:campaign_id, :payload.a);
 	if err := apply("add", `{"a":"3","b":"1"}`); err == nil || !strings.Contains(err.Error(), "UNIQUE constraint failed") {
 		t.Errorf("error %v, want a unique violation", err)
 	}
-	must(t, apply("one", `{"a":"5"}`))
+	must.OK(t, apply("one", `{"a":"5"}`))
 	want := []string{`{"campaign_id":"c","id":"1"}`, `{"campaign_id":"c","id":"2"}`, `{"campaign_id":"c","id":"5"}`}
 	if diff := cmp.Diff(want, tableRows(t, c, "t")); diff != "" {
 		t.Error(diff)
 	}
-	must(t, c.Reset(t.Context()))
+	must.OK(t, c.Reset(t.Context()))
 	if rows := tableRows(t, c, "t"); len(rows) != 0 {
 		t.Errorf("%d rows after Reset", len(rows))
 	}
@@ -381,7 +379,7 @@ insert into t values (:campaign_id, :seq);
 insert into t values (:campaign_id, 1);
 insert into t with recursive r(x) as (select 1 union all select x + 1 from r) select :campaign_id, sum(x) from r;
 `))
-	must(t, c.Apply(t.Context(), &outbox.Event{CampaignID: "c", Seq: 1, EventType: "good"}))
+	must.OK(t, c.Apply(t.Context(), &outbox.Event{CampaignID: "c", Seq: 1, EventType: "good"}))
 	for limit := 200 * time.Millisecond; ; limit *= 4 { // on a slow machine a short one ends the statement before
 		ctx, cancel := context.WithTimeout(t.Context(), limit)
 		err := c.Apply(ctx, &outbox.Event{CampaignID: "c", Seq: 2, EventType: "runaway"})
@@ -394,7 +392,7 @@ insert into t with recursive r(x) as (select 1 union all select x + 1 from r) se
 			t.Fatalf("error %v, want the deadline in line 9", err)
 		}
 	}
-	must(t, c.Apply(t.Context(), &outbox.Event{CampaignID: "c", Seq: 3, EventType: "good"}))
+	must.OK(t, c.Apply(t.Context(), &outbox.Event{CampaignID: "c", Seq: 3, EventType: "good"}))
 	want := []string{`{"campaign_id":"c","n":1}`, `{"campaign_id":"c","n":3}`}
 	if diff := cmp.Diff(want, tableRows(t, c, "t")); diff != "" {
 		t.Error(diff)
@@ -413,11 +411,8 @@ insert into t values (:campaign_id, :payload.name);
 `))
 	names := []string{`'); drop table t; --`, `:campaign_id`, `$1`, `"`, `\`, "a\nb", "日本", strings.Repeat("x", 1<<20)}
 	for _, name := range names {
-		payload, err := json.Marshal(map[string]string{"name": name})
-		if err != nil {
-			t.Fatal(err)
-		}
-		must(t, c.Apply(t.Context(), &outbox.Event{CampaignID: "' or 1=1 --", EventType: "a", Payload: payload}))
+		payload := must.Get(json.Marshal(map[string]string{"name": name})).Or(t)
+		must.OK(t, c.Apply(t.Context(), &outbox.Event{CampaignID: "' or 1=1 --", EventType: "a", Payload: payload}))
 	}
 	rows := strings.Join(tableRows(t, c, "t"), "\n")
 	for _, name := range names {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/outboxweb/outboxweb/internal/corpus"
 	"github.com/outboxweb/outboxweb/internal/dbtest"
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
@@ -74,7 +75,7 @@ func TestBuiltinCampaigns_makesTheExpectedTables(t *testing.T) {
 		compared := 0
 		var failures []string
 		for _, id := range campaigns {
-			must(t, c.Reset(t.Context()))
+			must.OK(t, c.Reset(t.Context()))
 			if n, err := replayCampaign(t.Context(), c, events[id]); err != nil {
 				failures = append(failures, fmt.Sprintf("%s/%d %v", id, n+1, err))
 			}
@@ -113,48 +114,36 @@ func rowText[R ~map[string]any](row R) string {
 // tableRows reads a scratch table's rows with all their columns, sorted.
 func tableRows(t testing.TB, c expected, table string) []string {
 	t.Helper()
-	rows, err := c.QueryContext(t.Context(), "select * from "+table)
-	if err != nil {
-		t.Fatal(err)
-	}
+	rows := must.Get(c.QueryContext(t.Context(), "select * from "+table)).Or(t)
 	defer rows.Close()
-	names, err := rows.Columns()
-	if err != nil {
-		t.Fatal(err)
-	}
+	names := must.Get(rows.Columns()).Or(t)
 	var out []string
 	for rows.Next() {
 		values, into := make([]any, len(names)), make([]any, len(names))
 		for i := range values {
 			into[i] = &values[i]
 		}
-		must(t, rows.Scan(into...))
+		must.OK(t, rows.Scan(into...))
 		row := map[string]any{}
 		for i, name := range names {
 			row[name] = values[i]
 		}
 		out = append(out, rowText(row))
 	}
-	must(t, rows.Err())
+	must.OK(t, rows.Err())
 	slices.Sort(out)
 	return out
 }
 
 func mustLoad(t testing.TB, sources ...string) *Set {
 	t.Helper()
-	s, err := Load("sqlite", sources...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(Load("sqlite", sources...)).Or(t)
 	return s
 }
 
 func newScratch(t testing.TB, s *Set) *Scratch {
 	t.Helper()
-	c, err := s.NewScratch(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(s.NewScratch(t.Context())).Or(t)
 	t.Cleanup(func() {
 		if err := c.Close(); err != nil {
 			t.Errorf("close scratch: %v", err)
@@ -179,15 +168,12 @@ func TestBuiltinCampaigns_rules(t *testing.T) {
 	}
 	expect := func(query, want string) {
 		t.Helper()
-		rows, err := c.QueryContext(t.Context(), query)
-		if err != nil {
-			t.Fatal(err)
-		}
+		rows := must.Get(c.QueryContext(t.Context(), query)).Or(t)
 		defer rows.Close()
 		var got []string
 		for rows.Next() {
 			var s string
-			must(t, rows.Scan(&s))
+			must.OK(t, rows.Scan(&s))
 			got = append(got, s)
 		}
 		if text := strings.Join(got, " "); text != want {
@@ -253,10 +239,7 @@ func FuzzProjectionFile(f *testing.F) {
 		f.Fatalf("there are no files to begin with: %v", err)
 	}
 	for _, name := range shipped {
-		content, err := os.ReadFile(name)
-		if err != nil {
-			f.Fatal(err)
-		}
+		content := must.Get(os.ReadFile(name)).Or(f)
 		f.Add(string(content))
 	}
 	f.Fuzz(func(t *testing.T, content string) {
@@ -275,14 +258,3 @@ func FuzzProjectionFile(f *testing.F) {
 		}
 	})
 }
-
-// must ends a test at an error.
-func must(tb testing.TB, err error) {
-	tb.Helper()
-	if err != nil {
-		tb.Fatal(err)
-	}
-}
-
-// only is the error of a call whose answer does not matter.
-func only[T any](_ T, err error) error { return err }

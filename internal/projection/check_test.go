@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
@@ -82,7 +83,7 @@ func TestCheckPrepared_stopsAtTheFirstComplaint(t *testing.T) {
 
 func TestScratch_isSQLiteWhateverTheDialect(t *testing.T) {
 	t.Parallel()
-	s, err := Load("postgres", writeFiles(t, "t.sql", `-- projection: p
+	s := must.Get(Load("postgres", writeFiles(t, "t.sql", `-- projection: p
 -- tables: t
 -- schema @postgres
 create table t (campaign_id text, at timestamptz, n numeric[]);
@@ -92,12 +93,9 @@ create table t (campaign_id text);
 insert into t values (:campaign_id, now(), '{}'::numeric[]);
 -- on: a @sqlite
 insert into t values (:campaign_id);
-`))
-	if err != nil {
-		t.Fatal(err)
-	}
+`))).Or(t)
 	c := newScratch(t, s)
-	must(t, c.Apply(t.Context(), &outbox.Event{CampaignID: "c", EventType: "a"}))
+	must.OK(t, c.Apply(t.Context(), &outbox.Event{CampaignID: "c", EventType: "a"}))
 	if rows := tableRows(t, c, "t"); len(rows) != 1 {
 		t.Errorf("rows %q, want one", rows)
 	}
@@ -114,10 +112,7 @@ func TestWarnings_tellOfNumbersThatARebuildDrawsAnew(t *testing.T) {
 		{"create table t (campaign_id text, id bigint, primary key (campaign_id, id))", "insert into t (campaign_id) values (:campaign_id)", ""},
 		{"create table t (campaign_id text, id integer primary key)", "insert into t (campaign_id) values (:campaign_id);\n-- digest: select campaign_id from t where campaign_id = :campaign_id", ""},
 	} {
-		set, err := Load("sqlite", writeFiles(t, "p.sql", "-- projection: p\n-- tables: t\n-- schema\n"+tt.schema+";\n-- on: a\n"+tt.handler+";\n"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		set := must.Get(Load("sqlite", writeFiles(t, "p.sql", "-- projection: p\n-- tables: t\n-- schema\n"+tt.schema+";\n-- on: a\n"+tt.handler+";\n"))).Or(t)
 		got := strings.Join(set.Warnings(), "\n")
 		if tt.want == "" && got != "" || !strings.Contains(got, tt.want) {
 			t.Errorf("%s: %q, want %q", tt.schema, got, tt.want)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
@@ -49,7 +50,7 @@ func TestCompare_findsNothingInEqualRowsOfEveryKind(t *testing.T) {
 		for _, f := range []expected{a, b} {
 			for _, campaign := range []string{"c", "other"} {
 				e := &outbox.Event{CampaignID: campaign, Seq: int64(i + 1), EventID: fmt.Sprint("é-", i%3, i), EventType: "kept", Payload: []byte(payload)}
-				must(t, f.Apply(t.Context(), e))
+				must.OK(t, f.Apply(t.Context(), e))
 			}
 		}
 	}
@@ -166,10 +167,7 @@ func TestDifference_standsAsTheLiveRowOrAsTheReplayDoes(t *testing.T) {
 	dogs := setOf(expected).Shapes()[0]
 	look := func(what string, want ...RowMatch) {
 		t.Helper()
-		tables, err := setOf(expected).FirstRows(t.Context(), expected, "c", 10)
-		if err != nil {
-			t.Fatal(err)
-		}
+		tables := must.Get(setOf(expected).FirstRows(t.Context(), expected, "c", 10)).Or(t)
 		rows := map[string][]json.RawMessage{}
 		for _, cells := range tables[0].Rows {
 			rows[dogs.RowOf(dogs.KeyOf(cells))] = cells

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/outboxweb/outboxweb/internal/dbtest"
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
@@ -38,7 +39,7 @@ insert into apes values (:campaign_id, :payload.y, :payload.x);
 func replayInto(t testing.TB, c expected, campaign, eventType string, payloads ...string) {
 	t.Helper()
 	for _, p := range payloads {
-		must(t, c.Apply(t.Context(), &outbox.Event{CampaignID: campaign, EventType: eventType, Payload: json.RawMessage(p)}))
+		must.OK(t, c.Apply(t.Context(), &outbox.Event{CampaignID: campaign, EventType: eventType, Payload: json.RawMessage(p)}))
 	}
 }
 
@@ -120,10 +121,7 @@ insert into t values (:campaign_id, :payload.name);
 		t.Errorf("digest %s, want that of rows in the order of bytes", digests["p"])
 	}
 	for dialect, want := range map[string]string{"sqlite": "order by name COLLATE binary", "postgres": `order by name COLLATE "C"`} {
-		s, err := Load(dialect, dir)
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := must.Get(Load(dialect, dir)).Or(t)
 		if got := s.Projections()[0].digests[0].SQL; !strings.HasSuffix(got, want) {
 			t.Errorf("%s: digest %s, want it to end with %s", dialect, got, want)
 		}
@@ -183,7 +181,7 @@ func TestDigests_areStable(t *testing.T) {
 	} {
 		e.CampaignID = "c-1"
 		e.OccurredAt = testEvent().OccurredAt
-		must(t, c.Apply(t.Context(), &e))
+		must.OK(t, c.Apply(t.Context(), &e))
 	}
 	digests, full, err := c.Digests(t.Context(), "c-1")
 	if err != nil {

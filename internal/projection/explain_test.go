@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/outboxweb/outboxweb/internal/corpus"
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
@@ -19,10 +20,7 @@ func nothingHidden() outbox.Hider {
 func TestExplain_everyStatementOfEverySampleEvent(t *testing.T) {
 	t.Parallel()
 	for _, dialect := range dialects {
-		s, err := Load(dialect, builtins()...)
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := must.Get(Load(dialect, builtins()...)).Or(t)
 		corpus.EachJournal(t, corpus.Light, func(t *testing.T, j corpus.Journal) {
 			events := j.Parse(t)
 			most := 2000

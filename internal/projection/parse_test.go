@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
@@ -50,7 +51,7 @@ func writeFiles(t testing.TB, namesAndContents ...string) string {
 	t.Helper()
 	dir := t.TempDir()
 	for i := 0; i < len(namesAndContents); i += 2 {
-		must(t, os.WriteFile(filepath.Join(dir, namesAndContents[i]), []byte(namesAndContents[i+1]), 0o600))
+		must.OK(t, os.WriteFile(filepath.Join(dir, namesAndContents[i]), []byte(namesAndContents[i+1]), 0o600))
 	}
 	return dir
 }
@@ -367,10 +368,7 @@ create index i on t (n);
 -- on: a
 insert into t (campaign_id) values (:campaign_id);
 `)
-	s, err := Check(t.Context(), dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(Check(t.Context(), dir)).Or(t)
 	if got := len(s.Projections()[0].SchemaStatements); got != 3 {
 		t.Errorf("%d schema statements, want 3", got)
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
@@ -74,7 +75,7 @@ func alike(t *testing.T, what, campaign string, lite, post expected) {
 func TestPostgresDigests_ofEveryKindOfColumnAreThoseOfSQLite(t *testing.T) {
 	t.Parallel()
 	dir := writeFiles(t, kinds...)
-	must(t, only(Check(t.Context(), dir)))
+	must.Get(Check(t.Context(), dir)).Or(t)
 	lite, post := newScratch(t, mustLoad(t, dir)), newReplay(t, dir)
 	alike(t, "nothing", "c", lite, post)
 	seen := map[string]bool{}
@@ -158,12 +159,9 @@ func TestPostgresApply_bindingsTakeTheTypeOfTheirPlace(t *testing.T) {
 		err := f.Apply(t.Context(), &outbox.Event{CampaignID: "c", Seq: 7, EventType: "a", OccurredAt: time.UnixMicro(1_790_000_000_000_000), Payload: []byte(tt.payload)})
 		got := ""
 		if err == nil {
-			rows, err := f.QueryContext(t.Context(), "select concat_ws(' ', n, s, case b when true then 'true' when false then 'false' end) from t")
-			if err != nil {
-				t.Fatal(err)
-			}
+			rows := must.Get(f.QueryContext(t.Context(), "select concat_ws(' ', n, s, case b when true then 'true' when false then 'false' end) from t")).Or(t)
 			for rows.Next() {
-				must(t, rows.Scan(&got))
+				must.OK(t, rows.Scan(&got))
 			}
 			rows.Close()
 		} else if got = err.Error(); strings.HasSuffix(got, tt.want) {
@@ -187,7 +185,7 @@ func TestPostgresDigests_ofOtherLettersAreThoseOfSQLite(t *testing.T) {
 	} {
 		e.CampaignID, e.Seq = "é", int64(i+1)
 		for _, f := range []expected{lite, post} {
-			must(t, f.Apply(t.Context(), &e))
+			must.OK(t, f.Apply(t.Context(), &e))
 		}
 		alike(t, e.EventType, e.CampaignID, lite, post)
 	}

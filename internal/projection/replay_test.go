@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/outboxweb/outboxweb/internal/dbtest"
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
@@ -49,7 +50,7 @@ func newReplay(t testing.TB, sources ...string) expected {
 		return newScratch(t, mustLoad(t, sources...))
 	}
 	l := newLive(t, sources...)
-	must(t, l.install(t.Context()))
+	must.OK(t, l.install(t.Context()))
 	return l
 }
 
@@ -67,16 +68,10 @@ type live struct {
 // newLive makes a replay without its tables.
 func newLive(t testing.TB, sources ...string) *live {
 	t.Helper()
-	set, err := Load("postgres", sources...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	set := must.Get(Load("postgres", sources...)).Or(t)
 	url := dbtest.New(t).Projections
 	l := &live{set: set, writing: dbtest.Open(t, url)}
-	config, err := pgx.ParseConfig(url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	config := must.Get(pgx.ParseConfig(url)).Or(t)
 	config.DefaultQueryExecMode = pgx.QueryExecModeExec // as digests are read behind a proxy
 	l.digest = stdlib.OpenDB(*config)
 	t.Cleanup(func() { l.digest.Close() })

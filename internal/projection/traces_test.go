@@ -11,6 +11,7 @@ import (
 
 	"github.com/outboxweb/outboxweb/internal/corpus"
 	"github.com/outboxweb/outboxweb/internal/dbtest"
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
@@ -47,7 +48,7 @@ func TestTraces_haveTheExpectedDigests(t *testing.T) {
 					t.Errorf("%s (-expected +got):\n%s", trace.Name, diff)
 				}
 			}
-			must(t, c.Reset(t.Context()))
+			must.OK(t, c.Reset(t.Context()))
 		}
 		for _, trace := range traces {
 			alone := newReplay(t, "builtin:traces")
@@ -89,20 +90,12 @@ func (f *traceReplay) apply(eventType, payload string) {
 // lines are the rows of a query, their columns joined by blanks, NULL as null.
 func (f *traceReplay) lines(query string) []string {
 	f.Helper()
-	rows, err := f.QueryContext(f.T.Context(), query)
-	if err != nil {
-		f.Fatal(err)
-	}
+	rows := must.Get(f.QueryContext(f.T.Context(), query)).Or(f)
 	defer rows.Close()
-	enc, err := newRowEncoder(rows, nil)
-	if err != nil {
-		f.Fatal(err)
-	}
+	enc := must.Get(newRowEncoder(rows, nil)).Or(f)
 	lines := []string{}
 	for rows.Next() {
-		if _, err := enc.append(nil); err != nil {
-			f.Fatal(err)
-		}
+		must.Get(enc.append(nil)).Or(f)
 		var fields []string
 		for _, v := range enc.values {
 			if v == nil {
@@ -112,9 +105,7 @@ func (f *traceReplay) lines(query string) []string {
 		}
 		lines = append(lines, strings.Join(fields, " "))
 	}
-	if err := rows.Err(); err != nil {
-		f.Fatal(err)
-	}
+	must.OK(f, rows.Err())
 	return lines
 }
 
@@ -199,7 +190,7 @@ func TestTraces_firstWriterWins(t *testing.T) {
 		"trace_cited_precedent:trace:T:trace:U:e3 3 03Z", "trace_involves_entity:trace:U:entity:account:a:1:e4 4 04Z")
 	again := f.event("TraceStarted", started) // the same event_id, later
 	again.EventID = "e4"
-	must(t, f.Apply(t.Context(), again))
+	must.OK(t, f.Apply(t.Context(), again))
 	f.expect("edges that an event's repetition adds", f.edges(5))
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/store"
 	"github.com/outboxweb/outboxweb/internal/storetest"
@@ -87,7 +88,7 @@ func TestPauseAll_pausesANameInEveryTopic(t *testing.T) {
 	for _, n := range []outbox.SubscriptionName{one, two, before, other} {
 		f.newSubscription(n, scenes, 0)
 	}
-	must(t, only(f.progress.Pause(f.Ctx, ana("again"), before)))
+	must.Get(f.progress.Pause(f.Ctx, ana("again"), before)).Or(t)
 	got, err := f.progress.PauseAll(f.Ctx, script("maintenance"), "hook")
 	want := outbox.PublishersChange{Publisher: "hook", Changed: []outbox.SubscriptionName{one, two}, Unchanged: []outbox.SubscriptionName{before}}
 	if err != nil || !cmp.Equal(got, want) {
@@ -157,18 +158,12 @@ func TestActions_wakeWorkersAndRefreshWhatIsShared(t *testing.T) {
 	activeSubscription(f)
 	woken := 0
 	f.OnWork(func() { woken++ })
-	if _, err := f.progress.Publishers(f.Ctx); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := f.progress.Pause(f.Ctx, ana("it is broken"), archive); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(f.progress.Publishers(f.Ctx)).Or(t)
+	must.Get(f.progress.Pause(f.Ctx, ana("it is broken"), archive)).Or(t)
 	if all, err := f.progress.Publishers(f.Ctx); err != nil || all[0].Status != outbox.PublisherPaused {
 		t.Errorf("what is shared is of before the act: %+v, %v", all, err)
 	}
-	if _, err := f.progress.Resume(f.Ctx, ana(""), archive); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(f.progress.Resume(f.Ctx, ana(""), archive)).Or(t)
 	if woken != 2 {
 		t.Errorf("workers were woken %d times, want after each act", woken)
 	}
@@ -248,7 +243,7 @@ func TestActions_listsThoseOnOneSubscription(t *testing.T) {
 		func() (outbox.Publisher, error) { return f.progress.Pause(f.Ctx, ana("not mine"), other) },
 		func() (outbox.Publisher, error) { return f.progress.Resume(f.Ctx, ana("mine"), archive) },
 	} {
-		must(t, only(act()))
+		must.Get(act()).Or(t)
 	}
 	f.Drain()
 	f.AppendN("a", 1)
@@ -276,7 +271,7 @@ func TestRecordTestDelivery_leavesTheSubscriptionAsItIs(t *testing.T) {
 		t.Fatalf("%+v, %v", done, err)
 	}
 	sent := outbox.TestDelivery{SubscriptionName: archive, ID: "t-1", Seconds: 0.5, Error: "refused"}
-	must(t, f.progress.RecordTestDelivery(f.Ctx, o, sent))
+	must.OK(t, f.progress.RecordTestDelivery(f.Ctx, o, sent))
 	f.isNow(archive, before)
 	if done, err := f.progress.AdmitTest(f.Ctx, o, archive); err != nil || done == nil || *done != sent {
 		t.Errorf("the repeat is %+v, %v", done, err)

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/publishing"
 )
@@ -173,7 +174,7 @@ func readAll(t *testing.T, feed publishing.Feed) (got []int64) {
 	t.Helper()
 	for position, more := int64(0), true; more; {
 		events, end, again, err := feed.After(t.Context(), position)
-		must(t, err)
+		must.OK(t, err)
 		got, position, more = append(got, events...), end, again
 	}
 	return got

@@ -4,6 +4,7 @@ import (
 	"os"
 	"testing"
 
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/publishing"
 	"github.com/outboxweb/outboxweb/internal/store"
 	"github.com/outboxweb/outboxweb/internal/storetest"
@@ -49,16 +50,5 @@ func (f *fixture) beside(change ...func(*store.Options)) *fixture {
 // sample takes a sample now, as by a process that has just been started.
 func (f *fixture) sample() {
 	f.TB.Helper()
-	must(f.TB, f.beside().Sample(f.Ctx))
+	must.OK(f.TB, f.beside().Sample(f.Ctx))
 }
-
-// must ends a test at an error.
-func must(tb testing.TB, err error) {
-	tb.Helper()
-	if err != nil {
-		tb.Fatal(err)
-	}
-}
-
-// only is the error of a call whose answer does not matter.
-func only[T any](_ T, err error) error { return err }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/store"
 	"github.com/outboxweb/outboxweb/internal/storetest"
@@ -25,10 +26,7 @@ var (
 // does.
 func (f *fixture) newSubscription(name outbox.SubscriptionName, match outbox.Match, position int64) outbox.SubscriptionName {
 	f.TB.Helper()
-	selects, err := json.Marshal(match)
-	if err != nil {
-		f.TB.Fatal(err)
-	}
+	selects := must.Get(json.Marshal(match)).Or(f.TB)
 	f.Exec(`
 insert into publisher_progress (topic, publisher, destination, selects, max_errors, position, created_at, updated_at)
 values ($1, $2, 'log:', $3, 10, $4, 1, 1)`, name.Topic, name.Publisher, string(selects), position)
@@ -53,10 +51,7 @@ where topic = $1 and publisher = $2`, name.Topic, name.Publisher, string(kind), 
 
 func (f *fixture) publisher(name outbox.SubscriptionName) outbox.Publisher {
 	f.TB.Helper()
-	p, err := f.progress.Publisher(f.Ctx, name)
-	if err != nil {
-		f.TB.Fatal(err)
-	}
+	p := must.Get(f.progress.Publisher(f.Ctx, name)).Or(f.TB)
 	return p
 }
 
@@ -164,10 +159,7 @@ func TestPublishers_lagIsCappedAndSaysWhenItIsNotKnown(t *testing.T) {
 			t.Errorf("%s is %s, want %s", c.publisher, got, c.want)
 		}
 	}
-	together, err := f.progress.Publishers(f.Ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	together := must.Get(f.progress.Publishers(f.Ctx)).Or(t)
 	for _, p := range together {
 		if alone := f.publisher(p.SubscriptionName); !cmp.Equal(alone, p) {
 			t.Errorf("together %+v, alone %+v", p, alone)
@@ -183,10 +175,7 @@ func TestPublishers_manyThatLagFarApartCostNoMoreThanSome(t *testing.T) {
 	for i := range 20 {
 		f.newSubscription(outbox.SubscriptionName{Topic: "scenes", Publisher: fmt.Sprintf("p-%02d", i)}, scenes, int64(i)*290)
 	}
-	all, err := f.progress.Publishers(f.Ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	all := must.Get(f.progress.Publishers(f.Ctx)).Or(t)
 	for i, p := range all {
 		if !p.LagCapped && p.Position+125 < p.HeadPosition || p.LagEvents == 0 {
 			t.Errorf("publisher %d: %+v", i, p)
@@ -199,10 +188,7 @@ func TestPublishers_manyThatLagFarApartCostNoMoreThanSome(t *testing.T) {
 
 func (f *fixture) publisherHistory(name outbox.SubscriptionName, over outbox.RangeName) []outbox.PublisherPoint {
 	f.TB.Helper()
-	h, err := f.progress.History(f.Ctx, name, outbox.Range{Name: over})
-	if err != nil {
-		f.TB.Fatal(err)
-	}
+	h := must.Get(f.progress.History(f.Ctx, name, outbox.Range{Name: over})).Or(f.TB)
 	return h.Points
 }
 
@@ -214,7 +200,7 @@ func TestSample_ofPublishersOnlyWhenOneChanged(t *testing.T) {
 	f.newSubscription(archive, scenes, 0)
 	f.types("c", "scene.a", "scene.b")
 	f.Drain()
-	must(t, f.Heartbeat(f.Ctx, outbox.InstanceState{ID: "w", StartedAt: f.Clock.Now()}))
+	must.OK(t, f.Heartbeat(f.Ctx, outbox.InstanceState{ID: "w", StartedAt: f.Clock.Now()}))
 	f.sample()
 	f.sample()
 	if n := count(); n != 2 {
@@ -224,7 +210,7 @@ func TestSample_ofPublishersOnlyWhenOneChanged(t *testing.T) {
 	f.Unchanged(f.sample)
 	f.Clock.Advance(time.Minute)
 	f.Exec(`update publisher_progress set position = 1, delivered = 120, error_count = 3 where topic = 'scenes'`)
-	must(t, f.Sample(f.Ctx))
+	must.OK(t, f.Sample(f.Ctx))
 	if n := count(); n != 3 {
 		t.Errorf("%d samples, want a third of the one that changed", n)
 	}
@@ -279,10 +265,7 @@ func TestHistory_keepsThatALagWasNotKnown(t *testing.T) {
 // instances lists the instances as seen by a process without a cached list.
 func (f *fixture) instances() []outbox.InstanceState {
 	f.TB.Helper()
-	all, err := f.beside().Instances(f.Ctx)
-	if err != nil {
-		f.TB.Fatal(err)
-	}
+	all := must.Get(f.beside().Instances(f.Ctx)).Or(f.TB)
 	return all
 }
 
@@ -290,7 +273,7 @@ func TestInstances_holdPublishers(t *testing.T) {
 	t.Parallel()
 	f := open(t)
 	beat := outbox.InstanceState{ID: "worker-1", Host: "h", PID: 7, Version: "v1", Mode: outbox.ModeOutbox, StartedAt: storetest.Began, BeatEvery: 2 * time.Second}
-	must(t, f.Heartbeat(f.Ctx, beat))
+	must.OK(t, f.Heartbeat(f.Ctx, beat))
 	for i, owner := range []string{"worker-1", "worker-1", "stranger", ""} {
 		name := f.newSubscription(outbox.SubscriptionName{Topic: "t", Publisher: fmt.Sprint("p", i)}, every, 0)
 		f.heldBy(name, owner, 1)
@@ -318,15 +301,12 @@ func TestInstances_holdPublishers(t *testing.T) {
 func TestPublishers_sayThatTheirProcessWasKilled(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	must(t, f.Heartbeat(f.Ctx, storetest.Killed(t, "killed", storetest.Began)))
+	must.OK(t, f.Heartbeat(f.Ctx, storetest.Killed(t, "killed", storetest.Began)))
 	archive := f.newSubscription(outbox.SubscriptionName{Topic: "t", Publisher: "archive"}, every, 0)
 	f.heldBy(archive, "killed", 1)
 	f.Exec(`update publisher_progress set events_per_second = 5, next_poll_at = $1, healthy = 1, hanging_since = 1, updated_at = $2`, f.Clock.Now().Add(lease).UnixMicro(), f.Clock.Now().UnixMicro())
 	f.Clock.Advance(5 * time.Second)
-	list, err := f.progress.Publishers(f.Ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	list := must.Get(f.progress.Publishers(f.Ctx)).Or(t)
 	for _, p := range []outbox.Publisher{list[0], f.publisher(archive)} {
 		if p.StateAsRead != outbox.PublisherIsNotHeld || p.State(f.Clock.Now()) != outbox.PublisherIsNotHeld || !strings.Contains(p.WhyAsRead, "killed crashed or was killed: last seen at work 5 s ago") {
 			t.Errorf("it is %s: %s", p.StateAsRead, p.WhyAsRead)

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/outboxweb/outboxweb/internal/maintenance"
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/publishing"
 	"github.com/outboxweb/outboxweb/internal/store"
@@ -29,7 +30,7 @@ func (f *fixture) register(names ...outbox.SubscriptionName) {
 	for _, name := range names {
 		all = append(all, definition(name))
 	}
-	must(f.TB, f.progress.Register(f.Ctx, all))
+	must.OK(f.TB, f.progress.Register(f.Ctx, all))
 }
 
 func (f *fixture) claimSubscription(owner string, name outbox.SubscriptionName) publishing.Lease {
@@ -43,10 +44,7 @@ func (f *fixture) claimSubscription(owner string, name outbox.SubscriptionName) 
 
 func (f *fixture) prospects(owner string, names ...outbox.SubscriptionName) map[outbox.SubscriptionName]publishing.Prospect {
 	f.TB.Helper()
-	states, err := f.progress.States(f.Ctx, owner, names)
-	if err != nil {
-		f.TB.Fatal(err)
-	}
+	states := must.Get(f.progress.States(f.Ctx, owner, names)).Or(f.TB)
 	got := map[outbox.SubscriptionName]publishing.Prospect{}
 	for _, s := range states {
 		got[s.SubscriptionName] = s.Prospect
@@ -73,21 +71,21 @@ func TestRegister_keepsWhereASubscriptionStands(t *testing.T) {
 	f.AppendN("a", 5)
 	atHead := definition(subB)
 	atHead.StartAtHead = true
-	must(t, f.progress.Register(f.Ctx, []outbox.PublisherDefinition{definition(subA), atHead}))
+	must.OK(t, f.progress.Register(f.Ctx, []outbox.PublisherDefinition{definition(subA), atHead}))
 	if a, b := f.state(subA).Position, f.state(subB).Position; a != 0 || b != 5 {
 		t.Errorf("new pairs begin at %d and %d, want 0 and 5", a, b)
 	}
 	l := f.claimSubscription("one", subA)
-	must(t, only(f.progress.Advance(f.Ctx, &l, delivered(3))))
+	must.Get(f.progress.Advance(f.Ctx, &l, delivered(3))).Or(t)
 	f.AppendN("a", 2)
 	changed := definition(subA)
 	changed.Destination, changed.Match = "file:///x", outbox.Match{Campaigns: []string{"c"}}
-	must(t, f.progress.Register(f.Ctx, []outbox.PublisherDefinition{changed, atHead}))
+	must.OK(t, f.progress.Register(f.Ctx, []outbox.PublisherDefinition{changed, atHead}))
 	if a, b := f.state(subA), f.state(subB); a.Position != 3 || b.Position != 5 || a.Epoch != l.Epoch {
 		t.Errorf("after a restart they stand at %d and %d, epoch %d, want 3 and 5, epoch %d", a.Position, b.Position, a.Epoch, l.Epoch)
 	}
 	var destination, selects string
-	must(t, f.JournalDB.QueryRow(`select destination, selects from publisher_progress where publisher = 'a'`).Scan(&destination, &selects))
+	must.OK(t, f.JournalDB.QueryRow(`select destination, selects from publisher_progress where publisher = 'a'`).Scan(&destination, &selects))
 	if destination != "file:///x" || selects != `{"campaigns":["c"]}` {
 		t.Errorf("what is new about it is kept as %s, %s", destination, selects)
 	}
@@ -126,7 +124,7 @@ func TestEndLeases_freesWhatAProcessThatIsGoneHas(t *testing.T) {
 	f.register(subA, subB)
 	gone := f.claimSubscription("gone", subA)
 	f.claimSubscription("other", subB)
-	must(t, f.EndLeases(f.Ctx, "gone"))
+	must.OK(t, f.EndLeases(f.Ctx, "gone"))
 	f.claimSubscription("next", subA)
 	if _, ok, err := f.progress.Claim(f.Ctx, "next", subB, lease); ok || err != nil {
 		t.Errorf("it takes what another process has: %v, %v", ok, err)
@@ -143,9 +141,9 @@ func TestAdvance_onlyUnderTheLeaseAndFromWhereItStands(t *testing.T) {
 	f.AppendN("a", 10)
 	f.register(subA)
 	old := f.claimSubscription("one", subA)
-	must(t, only(f.progress.Advance(f.Ctx, &old, delivered(4))))
+	must.Get(f.progress.Advance(f.Ctx, &old, delivered(4))).Or(t)
 	twin := old
-	must(t, only(f.progress.Advance(f.Ctx, &old, delivered(6))))
+	must.Get(f.progress.Advance(f.Ctx, &old, delivered(6))).Or(t)
 	for what, try := range map[string]func() error{
 		"from where it stood before": func() error { _, err := f.progress.Advance(f.Ctx, &twin, delivered(9)); return err },
 		"under another's name": func() error {
@@ -196,19 +194,16 @@ func TestFail_failsAfterItsErrorsInARow(t *testing.T) {
 		status outbox.PublisherStatus
 		wait   time.Duration
 	}{{outbox.PublisherActive, time.Second}, {outbox.PublisherActive, 2 * time.Second}, {outbox.PublisherFailed, time.Hour}, {outbox.PublisherFailed, time.Hour}} {
-		s, err := f.progress.Fail(f.Ctx, l, failure)
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := must.Get(f.progress.Fail(f.Ctx, l, failure)).Or(t)
 		if s.Status != want.status || s.ErrorCount != i+1 || s.RetryAt.Sub(f.Clock.Now()) != want.wait || s.Position != 0 {
 			t.Errorf("after error %d: %+v, want %s, tried again in %s", i+1, s, want.status, want.wait)
 		}
 	}
-	must(t, only(f.progress.Advance(f.Ctx, &l, publishing.Advance{Position: 2, Lease: lease})))
+	must.Get(f.progress.Advance(f.Ctx, &l, publishing.Advance{Position: 2, Lease: lease})).Or(t)
 	if s := f.state(subA); s.Status != outbox.PublisherFailed {
 		t.Errorf("moving over events of other topics made it %s", s.Status)
 	}
-	must(t, only(f.progress.Advance(f.Ctx, &l, delivered(3))))
+	must.Get(f.progress.Advance(f.Ctx, &l, delivered(3))).Or(t)
 	if s := f.state(subA); s.Status != outbox.PublisherActive || s.ErrorCount != 0 || !s.RetryAt.IsZero() {
 		t.Errorf("a delivery made it %+v", s)
 	}
@@ -217,7 +212,7 @@ func TestFail_failsAfterItsErrorsInARow(t *testing.T) {
 	if err != nil || s.Status != outbox.PublisherFailed || !s.RetryAt.IsZero() || s.Prospect != publishing.ProspectYield {
 		t.Errorf("a destination that is gone: %+v, %v", s, err)
 	}
-	must(t, f.progress.Release(f.Ctx, l))
+	must.OK(t, f.progress.Release(f.Ctx, l))
 	if got := f.prospects("two", subA)[subA]; got != publishing.ProspectLeave {
 		t.Errorf("a pair that is stopped may be claimed: %v", got)
 	}
@@ -236,11 +231,11 @@ func TestStates_leasesSpread(t *testing.T) {
 	if got, want := f.prospects("two", names...), (map[outbox.SubscriptionName]publishing.Prospect{subA: publishing.ProspectAsk, subB: publishing.ProspectLeave, subC: publishing.ProspectClaim}); !cmp.Equal(got, want) {
 		t.Errorf("another may %v, want %v", got, want)
 	}
-	must(t, f.progress.AskFor(f.Ctx, "two", subA))
+	must.OK(t, f.progress.AskFor(f.Ctx, "two", subA))
 	if got := f.prospects("one", names...)[subA]; got != publishing.ProspectYield {
 		t.Errorf("who is asked may %v, want to yield", got)
 	}
-	must(t, f.progress.Release(f.Ctx, a))
+	must.OK(t, f.progress.Release(f.Ctx, a))
 	if one, two := f.prospects("one", subA)[subA], f.prospects("two", subA)[subA]; one != publishing.ProspectLeave || two != publishing.ProspectClaim {
 		t.Errorf("after it is given back the giver may %v and who asked %v", one, two)
 	}
@@ -274,7 +269,7 @@ func TestStates_asksForNoMoreThanItsShare(t *testing.T) {
 					continue
 				}
 				asked[owner]++
-				must(t, f.progress.AskFor(f.Ctx, owner, name))
+				must.OK(t, f.progress.AskFor(f.Ctx, owner, name))
 			}
 		}
 	}
@@ -290,7 +285,7 @@ func TestNextPoll_isNeverPast(t *testing.T) {
 	f := open(t)
 	waits := definition(subA)
 	waits.Settings = outbox.PublisherSettings{PollSeconds: 1, IdleBackoff: true, IdleLongestSeconds: 8}
-	must(t, f.progress.Register(f.Ctx, []outbox.PublisherDefinition{waits}))
+	must.OK(t, f.progress.Register(f.Ctx, []outbox.PublisherDefinition{waits}))
 	l := f.claimSubscription("one", subA)
 	at := func(want time.Duration) {
 		t.Helper()
@@ -301,17 +296,17 @@ func TestNextPoll_isNeverPast(t *testing.T) {
 		t.Errorf("next poll at %v, want in %s from %v", p.NextPollAt, want, f.Clock.Now())
 	}
 	at(0)
-	must(t, only(f.progress.Renew(f.Ctx, []publishing.Beat{{Lease: l, NextPoll: f.Clock.Now().Add(40 * time.Second)}}, time.Hour)))
+	must.Get(f.progress.Renew(f.Ctx, []publishing.Beat{{Lease: l, NextPoll: f.Clock.Now().Add(40 * time.Second)}}, time.Hour)).Or(t)
 	at(40 * time.Second)
 	f.Clock.Advance(30 * time.Second)
 	at(10 * time.Second)
 	f.Clock.Advance(11 * time.Second)
 	at(8 * time.Second)
-	must(t, only(f.progress.Fail(f.Ctx, l, publishing.Failure{Kind: outbox.DestinationError, Message: "down", Position: 1, Pause: outbox.Retry{Base: 5 * time.Second, Max: time.Minute}, FailedRetry: time.Minute})))
+	must.Get(f.progress.Fail(f.Ctx, l, publishing.Failure{Kind: outbox.DestinationError, Message: "down", Position: 1, Pause: outbox.Retry{Base: 5 * time.Second, Max: time.Minute}, FailedRetry: time.Minute})).Or(t)
 	at(5 * time.Second)
 	f.Clock.Advance(5 * time.Second)
 	at(0)
-	must(t, only(f.progress.Resume(f.Ctx, ana("repaired"), subA)))
+	must.Get(f.progress.Resume(f.Ctx, ana("repaired"), subA)).Or(t)
 	at(0)
 }
 
@@ -322,7 +317,7 @@ func TestStates_doesNotAskForAPausedSubscription(t *testing.T) {
 	f.register(subA, subB)
 	f.claimSubscription("one", subA)
 	f.claimSubscription("one", subB)
-	must(t, only(f.progress.Pause(f.Ctx, ana(""), subA)))
+	must.Get(f.progress.Pause(f.Ctx, ana(""), subA)).Or(t)
 	if got := f.prospects("two", subA, subB); got[subA] != publishing.ProspectLeave {
 		t.Errorf("another may %v", got)
 	}
@@ -389,7 +384,7 @@ func TestFuture_publishersWaitNoLongerThanTheirSettingsAllow(t *testing.T) {
 				f   *fixture
 				sub outbox.SubscriptionName
 			}{{fast, subA}, {f, subB}} {
-				must(t, only(s.f.progress.Fail(f.Ctx, s.f.claimSubscription("one", s.sub), failure)))
+				must.Get(s.f.progress.Fail(f.Ctx, s.f.claimSubscription("one", s.sub), failure)).Or(t)
 			}
 			far, near := f.state(subA), f.state(subB)
 			if !far.RetryAt.Equal(storetest.Began.Add(10*time.Minute + 20*time.Second)) {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/outboxweb/outboxweb/internal/dbtest"
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/publishing"
 	"github.com/outboxweb/outboxweb/internal/publishing/destination"
@@ -61,7 +62,7 @@ func TestRelay_nothingAppendedAfterAPauseIsDelivered(t *testing.T) {
 		_, position, _, _, _ := f.subscriptionState(t, sub.SubscriptionName)
 		return position == 1
 	})
-	must(t, only(elsewhere.progress.Pause(t.Context(), ana("mended"), sub.SubscriptionName)))
+	must.Get(elsewhere.progress.Pause(t.Context(), ana("mended"), sub.SubscriptionName)).Or(t)
 	f.appendAll(noted("c-1"))
 	storetest.Eventually(t, "the pair is given back", func() bool {
 		_, _, _, _, owner := f.subscriptionState(t, sub.SubscriptionName)
@@ -175,7 +176,7 @@ func TestRelay_aSubscriptionThatWaitsIsResumedElsewhere(t *testing.T) {
 	sub, r, c := failing(t, f)
 	deliver(t, f, c)
 	mustHaveFailed(t, f, sub)
-	must(t, only(f.beside(live).progress.Resume(t.Context(), ana("mended"), sub.SubscriptionName)))
+	must.Get(f.beside(live).progress.Resume(t.Context(), ana("mended"), sub.SubscriptionName)).Or(t)
 	f.mustStandAt(t, sub.SubscriptionName, 3)
 	if got := r.got(); !slices.Equal(got, upTo(3)) {
 		t.Errorf("it got %v", got)
@@ -189,7 +190,7 @@ func TestRelay_aSubscriptionThatWaitsIsMovedElsewhere(t *testing.T) {
 	deliver(t, f, c)
 	mustHaveFailed(t, f, sub)
 	order, two := outbox.Command{By: ana("").By, Reason: "they were wrong", Confirm: "skip 1 events"}, int64(2)
-	must(t, only(f.beside(live).progress.Seek(t.Context(), order, sub.SubscriptionName, outbox.SeekTarget{Position: &two}, nil)))
+	must.Get(f.beside(live).progress.Seek(t.Context(), order, sub.SubscriptionName, outbox.SeekTarget{Position: &two}, nil)).Or(t)
 	f.mustStandAt(t, sub.SubscriptionName, 3)
 	if got := r.got(); !slices.Equal(got, []int64{3}) {
 		t.Errorf("it got %v, want what comes after the position", got)
@@ -264,7 +265,7 @@ func TestRelay_restsWhenTheEventThatFailedIsNotSelectedAnyMore(t *testing.T) {
 // mustFail makes a subscription that could not deliver the event at a position.
 func mustFail(tb testing.TB, f *fixture, d outbox.PublisherDefinition, position int64) {
 	tb.Helper()
-	must(tb, f.progress.Register(tb.Context(), []outbox.PublisherDefinition{d}))
+	must.OK(tb, f.progress.Register(tb.Context(), []outbox.PublisherDefinition{d}))
 	held, ok, err := f.progress.Claim(tb.Context(), "before", d.SubscriptionName, lease)
 	if err != nil || !ok {
 		tb.Fatalf("claim: %v %v", ok, err)

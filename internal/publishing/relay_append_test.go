@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/outboxweb/outboxweb/internal/dbtest"
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/store"
 )
@@ -52,14 +53,11 @@ func TestRelay_skipsNothingOfConcurrentAppends(t *testing.T) {
 	close(done)
 	rollbacks.Wait()
 	var want []int64
-	rows, err := f.JournalDB.Query(`select position from events order by position`)
-	if err != nil {
-		t.Fatal(err)
-	}
+	rows := must.Get(f.JournalDB.Query(`select position from events order by position`)).Or(t)
 	defer rows.Close()
 	for rows.Next() {
 		var position int64
-		must(t, rows.Scan(&position))
+		must.OK(t, rows.Scan(&position))
 		want = append(want, position)
 	}
 	if len(want) < 8*each {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/outboxweb/outboxweb/internal/corpus"
 	"github.com/outboxweb/outboxweb/internal/metrics"
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/publishing"
 	"github.com/outboxweb/outboxweb/internal/publishing/destination"
 	"github.com/outboxweb/outboxweb/internal/storetest"
@@ -38,9 +39,7 @@ func fanOut(b *testing.B, j corpus.Journal) {
 			text += fmt.Sprintf("    f%s-%d: {url: \"file://%s/%d.ndjson\", rotate_bytes: 0}\n", topic[len(topic)-3:], i, dir, i)
 		}
 		var node yaml.Node
-		if err := yaml.Unmarshal([]byte(text), &node); err != nil {
-			b.Fatal(err)
-		}
+		must.OK(b, yaml.Unmarshal([]byte(text), &node))
 		subs, _, err := destination.Config{Topics: node.Content[0], Getenv: os.LookupEnv}.Parse()
 		if err != nil {
 			b.Fatal(err)

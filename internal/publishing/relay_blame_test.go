@@ -13,6 +13,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/publishing/destination"
 	"github.com/outboxweb/outboxweb/internal/storetest"
@@ -23,7 +24,7 @@ func hook(tb testing.TB, url string) destination.Subscription {
 	tb.Helper()
 	var topics yaml.Node
 	text := fmt.Sprintf(`everything: {match: {event_types: ["*"]}, publishers: {hook: {url: %q, allow_private: true, timeout: 500ms, max_errors: 1, failed_retry: 20ms, poll_interval: 20ms}}}`, url)
-	must(tb, yaml.Unmarshal([]byte(text), &topics))
+	must.OK(tb, yaml.Unmarshal([]byte(text), &topics))
 	subs, _, err := destination.Config{Topics: topics.Content[0]}.Parse()
 	if err != nil {
 		tb.Fatal(err)
@@ -90,10 +91,7 @@ func TestRelay_blamesNoEventBeforeAnotherWasTakenOrRefused(t *testing.T) {
 			}
 			test := func() {
 				t.Helper()
-				to, err := sub.Open(config.Options)
-				if err != nil {
-					t.Fatal(err)
-				}
+				to := must.Get(sub.Open(config.Options)).Or(t)
 				_, failure := to.Publish(t.Context(), []*destination.Event{destination.TestEvent("here", "test-1")})
 				if err := f.progress.RecordTestDelivery(t.Context(), ana("whose fault is it"), outbox.TestDelivery{SubscriptionName: sub.SubscriptionName, OK: failure == nil}); err != nil {
 					t.Error(err)
@@ -114,7 +112,7 @@ func TestRelay_blamesNoEventBeforeAnotherWasTakenOrRefused(t *testing.T) {
 					t.Errorf("after a test event: %q; to do: %q; a skip asks for %q", blame, todo, phrase)
 				}
 				if c.skips > 0 {
-					must(t, only(f.progress.SkipEvent(t.Context(), ana("they do not want it"), sub.SubscriptionName, p.ErrorPosition)))
+					must.Get(f.progress.SkipEvent(t.Context(), ana("they do not want it"), sub.SubscriptionName, p.ErrorPosition)).Or(t)
 				}
 			}
 			mended.Store(c.skips == 0)

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/publishing"
 	"github.com/outboxweb/outboxweb/internal/publishing/destination"
@@ -23,10 +24,7 @@ func customSubscription(tb testing.TB, f destination.Functions) destination.Subs
 	s := subscriptionOf("everything", "custom", everyEvent)
 	s.Pause = outbox.Retry{Base: 20 * time.Millisecond, Max: 20 * time.Millisecond}
 	s.MaxErrors, s.FailedRetry, s.Timeout = 3, 20*time.Millisecond, 50*time.Millisecond
-	s, err := destination.Custom(s, f, destination.Settings{})
-	if err != nil {
-		tb.Fatal(err)
-	}
+	s = must.Get(destination.Custom(s, f, destination.Settings{})).Or(tb)
 	return s
 }
 
@@ -233,7 +231,7 @@ func TestRelay_tellsThatItTookAPublisherOver(t *testing.T) {
 	t.Parallel()
 	f := open(t, live)
 	c, sub, log := overheard(f, "heir")
-	must(t, f.progress.Register(f.Ctx, []outbox.PublisherDefinition{sub.Definition()}))
+	must.OK(t, f.progress.Register(f.Ctx, []outbox.PublisherDefinition{sub.Definition()}))
 	if _, ok, err := f.progress.Claim(f.Ctx, "killed 7", sub.SubscriptionName, time.Millisecond); !ok || err != nil {
 		t.Fatal(ok, err)
 	}
@@ -277,7 +275,7 @@ func TestRelay_saysHowItLostAPublisher(t *testing.T) {
 			c, sub, log := overheard(f, "one")
 			deliver(t, f, c)
 			f.mustStandAt(t, sub.SubscriptionName, 1)
-			must(t, happen(f, sub.SubscriptionName))
+			must.OK(t, happen(f, sub.SubscriptionName))
 			storetest.Eventually(t, "it says "+says, func() bool { return log.says(says) })
 		})
 	}
@@ -318,7 +316,7 @@ func TestRelay_asksForHealthWhenADeliveryFails(t *testing.T) {
 		t.Errorf("the first failure is told as %+v", p)
 	}
 	before := calls.Load()
-	must(t, only(f.progress.Resume(t.Context(), ana("try"), sub.SubscriptionName)))
+	must.Get(f.progress.Resume(t.Context(), ana("try"), sub.SubscriptionName)).Or(t)
 	relay.Wake()
 	storetest.Eventually(t, "an error after the resume", func() bool { return f.publisher(sub.SubscriptionName).ErrorCount == 1 })
 	if after := calls.Load(); after != before {

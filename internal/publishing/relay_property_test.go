@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/outboxweb/outboxweb/internal/metrics"
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/publishing"
 	"github.com/outboxweb/outboxweb/internal/publishing/destination"
@@ -143,7 +144,7 @@ func newHistory(t *testing.T, seed uint64) *history {
 		h.streams[sub.SubscriptionName] = &stream{sub: sub, opened: h.opened, clumsy: name != "all", dice: rand.New(rand.NewPCG(seed, uint64(len(name))))}
 		definitions = append(definitions, sub.Definition())
 	}
-	must(t, first.progress.Register(t.Context(), definitions))
+	must.OK(t, first.progress.Register(t.Context(), definitions))
 	return h
 }
 

@@ -14,6 +14,7 @@ import (
 	dto "github.com/prometheus/client_model/go"
 
 	"github.com/outboxweb/outboxweb/internal/metrics"
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/publishing"
 	"github.com/outboxweb/outboxweb/internal/publishing/destination"
@@ -218,7 +219,7 @@ func TestRelay_aDestinationHoldsUpNobody(t *testing.T) {
 		storetest.Eventually(t, name+" has its error noted", func() bool {
 			var kind string
 			var position int64
-			must(t, f.JournalDB.QueryRow(`select error_kind, error_position from publisher_progress where publisher = $1`, name).Scan(&kind, &position))
+			must.OK(t, f.JournalDB.QueryRow(`select error_kind, error_position from publisher_progress where publisher = $1`, name).Scan(&kind, &position))
 			wantAt := int64(1)
 			if name == "refusing" {
 				wantAt = 7
@@ -495,6 +496,6 @@ func TestRelay_subscriptionsSpread(t *testing.T) {
 func counted(tb testing.TB, c prometheus.Counter) float64 {
 	tb.Helper()
 	var m dto.Metric
-	must(tb, c.Write(&m))
+	must.OK(tb, c.Write(&m))
 	return m.GetCounter().GetValue()
 }

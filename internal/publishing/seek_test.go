@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/sqldb"
 	"github.com/outboxweb/outboxweb/internal/storetest"
@@ -131,10 +132,10 @@ func TestSeek_keepsAPauseAndForgetsTheErrorOfAnotherEvent(t *testing.T) {
 	f := open(t)
 	sixScenes(f)
 	f.failing(archive, 4, outbox.EventError)
-	must(t, only(f.progress.Pause(f.Ctx, ana(""), archive)))
+	must.Get(f.progress.Pause(f.Ctx, ana(""), archive)).Or(t)
 	o := script("x")
 	o.Confirm = "skip 1 events"
-	must(t, only(f.progress.Seek(f.Ctx, o, archive, toPosition(4), nil)))
+	must.Get(f.progress.Seek(f.Ctx, o, archive, toPosition(4), nil)).Or(t)
 	f.isNow(archive, `paused at 4/0 errors 0 "" at 0 retry false stopped 0 acts 2 lease "" 1 paused "ana"`)
 }
 
@@ -197,7 +198,7 @@ func TestPostgresSeek_waitsForAppendsUnderWay(t *testing.T) {
 	f := open(t)
 	sixScenes(f)
 	conn := storetest.Connect(t, f.Pair.Journal)
-	must(t, only(conn.PgConn().Exec(f.Ctx, f.Journal().BeginText(sqldb.BeginAppend)).ReadAll()))
+	must.Get(conn.PgConn().Exec(f.Ctx, f.Journal().BeginText(sqldb.BeginAppend)).ReadAll()).Or(t)
 	storetest.Run(t, conn, `
 insert into events (campaign_id, seq, event_id, event_type, occurred_at, recorded_at, actor_type, actor_id, entity_type, entity_id,
   session_id, request_id, correlation_id, causation_id, tags, metadata, payload, event_hash, chain_hash)

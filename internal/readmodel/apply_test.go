@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/readmodel"
 	"github.com/outboxweb/outboxweb/internal/storetest"
@@ -24,7 +25,7 @@ func withTable(t *testing.T) *fixture {
 func written(f *fixture) int64 {
 	f.TB.Helper()
 	var n int64
-	must(f.TB, f.ProjectionsDB.QueryRow(`select count(*) from written`).Scan(&n))
+	must.OK(f.TB, f.ProjectionsDB.QueryRow(`select count(*) from written`).Scan(&n))
 	return n
 }
 
@@ -247,18 +248,15 @@ func TestSQLiteApply_statementThatRollsBackTheTransactionLosesIt(t *testing.T) {
 func TestSQLiteApply_deadlineBoundsTheWaitForTheLock(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	lock, err := f.ProjectionsDB.Conn(f.Ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	lock := must.Get(f.ProjectionsDB.Conn(f.Ctx)).Or(t)
 	defer lock.Close()
-	must(t, only(lock.ExecContext(f.Ctx, `begin immediate`)))
+	must.Get(lock.ExecContext(f.Ctx, `begin immediate`)).Or(t)
 	ctx, cancel := context.WithTimeout(f.Ctx, 30*time.Millisecond)
 	defer cancel()
 	if err := f.Apply(ctx, func(*readmodel.ApplyTx) error { return nil }); !errors.Is(err, outbox.ErrBusy) {
 		t.Errorf("got error %v, want a busy database", err)
 	}
-	must(t, only(lock.ExecContext(f.Ctx, `rollback`)))
+	must.Get(lock.ExecContext(f.Ctx, `rollback`)).Or(t)
 }
 
 func TestApply_thatHasBegunIsNotCutShort(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/outboxweb/outboxweb/internal/dbtest"
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/readmodel"
 	"github.com/outboxweb/outboxweb/internal/storetest"
@@ -105,7 +106,7 @@ func TestInstallProjections_rowsOfSeveralVersionsAreThoseOfNone(t *testing.T) {
 	if !other(first) || !other("third") {
 		t.Error("rows of the second version are taken for rows of the first")
 	}
-	must(t, f.MarkBuilt(f.Ctx, p.Name, "third"))
+	must.OK(t, f.MarkBuilt(f.Ctx, p.Name, "third"))
 	if other("third") {
 		t.Error("after a rebuild the rows are still those of several versions")
 	}
@@ -119,7 +120,7 @@ func TestLeave_rowsThatMissedEventsAreThoseOfNone(t *testing.T) {
 	other := func() bool { return otherBuilt(f, p.Name, p.Version) }
 	leave := func(named ...string) {
 		t.Helper()
-		must(t, f.Leave(f.Ctx, named))
+		must.OK(t, f.Leave(f.Ctx, named))
 	}
 	back := func() { install(f, p) }
 	leave(p.Name)
@@ -146,16 +147,13 @@ func TestLeave_rowsThatMissedEventsAreThoseOfNone(t *testing.T) {
 // otherBuilt reports whether the rows of a projection count as built by another version than the loaded one.
 func otherBuilt(f *fixture, name, version string) bool {
 	f.TB.Helper()
-	described, err := f.Runs.DescribeProjections(f.Ctx, []outbox.ProjectionInfo{{Name: name, Version: version}})
-	if err != nil {
-		f.TB.Fatal(err)
-	}
+	described := must.Get(f.Runs.DescribeProjections(f.Ctx, []outbox.ProjectionInfo{{Name: name, Version: version}})).Or(f.TB)
 	return described[0].BuiltByOtherVersion
 }
 
 func install(f *fixture, p readmodel.Projection) {
 	f.TB.Helper()
-	must(f.TB, f.Install(f.Ctx, []readmodel.Projection{p}))
+	must.OK(f.TB, f.Install(f.Ctx, []readmodel.Projection{p}))
 }
 
 func TestFailures_arePagedNewestFirst(t *testing.T) {
@@ -170,14 +168,11 @@ func TestFailures_arePagedNewestFirst(t *testing.T) {
 		f.Fails("history", "b", seq+1)
 		f.Fails("history", "b", seq+1)
 	}
-	must(t, f.Apply(f.Ctx, func(tx *readmodel.ApplyTx) error { return tx.Resolve("b", 2) }))
+	must.OK(t, f.Apply(f.Ctx, func(tx *readmodel.ApplyTx) error { return tx.Resolve("b", 2) }))
 	read := func(filter outbox.FailureFilter) (seen []string) {
 		filter.Limit = 1
 		for {
-			page, err := f.Failures(f.Ctx, filter)
-			if err != nil {
-				t.Fatal(err)
-			}
+			page := must.Get(f.Failures(f.Ctx, filter)).Or(t)
 			for _, p := range page.Items {
 				seen = append(seen, fmt.Sprint(p.CampaignID, p.Seq, p.Status, p.Attempts))
 			}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/outboxweb/outboxweb/internal/dbtest"
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/readmodel"
 	"github.com/outboxweb/outboxweb/internal/sqldb"
@@ -21,21 +22,18 @@ import (
 // scratched lists the scratch rows of a campaign.
 func scratched(f *fixture, c *readmodel.Scratch, campaign string) string {
 	f.TB.Helper()
-	rows, err := c.QueryContext(f.Ctx, `
+	rows := must.Get(c.QueryContext(f.Ctx, `
 select t.seen, t.twice, (select count(*) from tally_events e where e.campaign_id = t.campaign_id)
 from tally t
-where t.campaign_id = $1`, campaign)
-	if err != nil {
-		f.TB.Fatal(err)
-	}
+where t.campaign_id = $1`, campaign)).Or(f.TB)
 	defer rows.Close()
 	text := ""
 	for rows.Next() {
 		var seen, twice, events int64
-		must(f.TB, rows.Scan(&seen, &twice, &events))
+		must.OK(f.TB, rows.Scan(&seen, &twice, &events))
 		text += fmt.Sprintf("seen %d, twice %d, events %d", seen, twice, events)
 	}
-	must(f.TB, rows.Err())
+	must.OK(f.TB, rows.Err())
 	return text
 }
 
@@ -63,7 +61,7 @@ func TestScratch_replaysFarFromTheLiveTables(t *testing.T) {
 		f.ReplayTally(c, "b", 1, 3, "x")
 		mustHold(f, c, "a", "seen 1000, twice 2000, events 1000")
 		mustHold(f, c, "b", "seen 3, twice 6, events 3")
-		must(t, c.Clear(f.Ctx, "a"))
+		must.OK(t, c.Clear(f.Ctx, "a"))
 		mustHold(f, c, "a", "")
 		mustHold(f, c, "b", "seen 3, twice 6, events 3")
 		f.ReplayTally(c, "a", 1, 2, "x")
@@ -74,7 +72,7 @@ func TestScratch_replaysFarFromTheLiveTables(t *testing.T) {
 		}
 		for i := range times {
 			which := map[bool]string{true: "", false: "b"}[i < times/2]
-			must(t, c.Clear(f.Ctx, which))
+			must.OK(t, c.Clear(f.Ctx, which))
 			mustHold(f, c, "b", "")
 			f.ReplayTally(c, "b", 1, 1000, "x")
 		}
@@ -195,7 +193,7 @@ func TestSQLiteScratch_spillsToItsOwnFile(t *testing.T) {
 		t.Errorf("%d bytes went to disk, want most of 40 MB", spilled)
 	}
 	before = resident(t)
-	must(t, c.Clear(f.Ctx, ""))
+	must.OK(t, c.Clear(f.Ctx, ""))
 	f.ReplayTally(c, "a", 1, 10_000, strings.Repeat("x", 4000))
 	if grown := resident(t) - before; grown > 32<<20 {
 		t.Errorf("emptying and folding 40 MB took %d bytes more memory", grown)
@@ -205,10 +203,7 @@ func TestSQLiteScratch_spillsToItsOwnFile(t *testing.T) {
 // deletedFiles is the total size of unlinked files that this process has open.
 func deletedFiles(t *testing.T) (bytes int64) {
 	t.Helper()
-	entries, err := os.ReadDir("/proc/self/fd")
-	if err != nil {
-		t.Fatal(err)
-	}
+	entries := must.Get(os.ReadDir("/proc/self/fd")).Or(t)
 	for _, e := range entries {
 		name := "/proc/self/fd/" + e.Name()
 		if target, err := os.Readlink(name); err == nil && strings.HasSuffix(target, "(deleted)") {
@@ -245,7 +240,7 @@ func TestPostgresScratch_saysWhenItsConnectionIsLost(t *testing.T) {
 		t.Fatal(err)
 	}
 	var backend int
-	must(t, errors.Join(rows.Scan(&backend), rows.Close()))
+	must.OK(t, errors.Join(rows.Scan(&backend), rows.Close()))
 	done, err := c.Replay(f.Ctx, 10, func(i int) error {
 		if i == 5 {
 			f.ExecProjections(`select pg_terminate_backend($1, 10000)`, backend)
@@ -268,21 +263,15 @@ func TestPostgresScratch_saysWhenItsConnectionIsLost(t *testing.T) {
 func TestPostgresScratch_plansForTheRowsThatItHas(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	c, err := f.OpenScratch(f.Ctx, []readmodel.ScratchTables{{Projection: "p", Tables: []string{"lines"}, Schema: []string{
+	c := must.Get(f.OpenScratch(f.Ctx, []readmodel.ScratchTables{{Projection: "p", Tables: []string{"lines"}, Schema: []string{
 		`create table lines (campaign_id text not null, line bigint not null, part bigint not null, primary key (campaign_id, line))`,
-		`create index lines_by_part on lines (campaign_id, part)`}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+		`create index lines_by_part on lines (campaign_id, part)`}}})).Or(t)
 	defer c.Close()
 	replay := func(events int) {
 		t.Helper()
-		_, err := c.Replay(f.Ctx, events, func(i int) error {
+		must.Get(c.Replay(f.Ctx, events, func(i int) error {
 			return c.Exec(f.Ctx, `insert into lines (campaign_id, line, part) values ('c', $1, $1)`, []any{int64(i)})
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		})).Or(t)
 	}
 	replay(2)
 	if _, err := c.Replay(f.Ctx, 20_000, func(int) error { return nil }); err != nil { // so that Clear vacuums
@@ -290,7 +279,7 @@ func TestPostgresScratch_plansForTheRowsThatItHas(t *testing.T) {
 	}
 	for _, campaign := range []string{"c", ""} {
 		for _, events := range []int{600, 5000} {
-			must(t, c.Clear(f.Ctx, campaign))
+			must.OK(t, c.Clear(f.Ctx, campaign))
 			replay(events)
 			known, plan := int64(0), ""
 			err := c.Each(func(row sqldb.Row) error { return row.Scan(&known) }, `select cast(reltuples as bigint) from pg_class where oid = cast('pg_temp.lines' as regclass)`)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/outboxweb/outboxweb/internal/dbtest"
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/readmodel"
 	"github.com/outboxweb/outboxweb/internal/store"
@@ -70,7 +71,7 @@ func rebuilt(tb testing.TB, body string, campaigns ...string) (*fixture, *readmo
 		f.ReplayTally(c, claim.CampaignID, 1, 5, body)
 		f.MustSwap(c, storetest.PlanFor(claim))
 	}
-	must(tb, c.Clear(f.Ctx, ""))
+	must.OK(tb, c.Clear(f.Ctx, ""))
 	return f, c, claims
 }
 
@@ -236,7 +237,7 @@ func TestSwap_readersNeverSeeLess(t *testing.T) {
 		if time.Now().After(deadline) {
 			t.Fatalf("the reader saw %d and %d", small.Load(), large.Load())
 		}
-		must(t, c.Clear(f.Ctx, "a"))
+		must.OK(t, c.Clear(f.Ctx, "a"))
 		f.ReplayTally(c, "a", 1, 400+200*int64(i%2), "x")
 		f.MustSwap(c, storetest.PlanFor(claims[0]))
 	}
@@ -252,14 +253,11 @@ func TestSwap_bringsADivergedCampaignInLine(t *testing.T) {
 	f := withTally(t)
 	f.AppendN("a", 5)
 	f.SetWatermark("a", 3, 1)
-	must(t, only(f.ReconcileCampaign(f.Ctx, "a")))
+	must.Get(f.ReconcileCampaign(f.Ctx, "a")).Or(t)
 	if f.MustCampaign("a").Diverged == "" {
 		t.Fatal("the campaign is not diverged")
 	}
-	e, err := f.Event(f.Ctx, "a", 4)
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := must.Get(f.Event(f.Ctx, "a", 4)).Or(t)
 	f.ExecProjections(`insert into watermark_skips (campaign_id, seq, skip_id, at) values ('a', 2, 77, 1)`)
 	c, claims := f.OpenTally(), f.ClaimedForRun("a")
 	f.ReplayTally(c, "a", 1, 4, "new")
@@ -288,18 +286,12 @@ func TestSwap_passesOverWhatIsSkipped(t *testing.T) {
 	f.Kill("a")
 	f.MustSkip("a", 1)
 	f.MustPause("a")
-	skips, err := f.Skips(f.Ctx, outbox.SkipFilter{CampaignID: "a"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	skips := must.Get(f.Skips(f.Ctx, outbox.SkipFilter{CampaignID: "a"})).Or(t)
 	f.SetWatermark("a", 1, 50)
 	if _, err := f.ReconcileCampaign(f.Ctx, "a"); err != nil || f.MustCampaign("a").Diverged == "" {
 		t.Fatal("the campaign is not diverged", err)
 	}
-	e, err := f.Event(f.Ctx, "a", 2)
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := must.Get(f.Event(f.Ctx, "a", 2)).Or(t)
 	c, claims := f.OpenTally(), f.ClaimedForRun("a")
 	f.ReplayTally(c, "a", 2, 2, "new")
 	plan := storetest.PlanFor(claims[0])
@@ -382,22 +374,16 @@ func TestSQLiteSwap_tablesMayReferToEachOther(t *testing.T) {
 	p := readmodel.Projection{Name: "ring", Version: "v1", Tables: []string{"first", "second"}, Schema: []string{
 		`create table first (campaign_id text primary key references second (campaign_id) deferrable initially deferred)`,
 		`create table second (campaign_id text primary key references first (campaign_id))`}}
-	must(t, f.Install(f.Ctx, []readmodel.Projection{p}))
+	must.OK(t, f.Install(f.Ctx, []readmodel.Projection{p}))
 	f.AppendN("a", 1)
 	f.Drain()
-	c, err := f.OpenScratch(f.Ctx, []readmodel.ScratchTables{{Projection: p.Name, Tables: p.Tables, Schema: p.Schema}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(f.OpenScratch(f.Ctx, []readmodel.ScratchTables{{Projection: p.Name, Tables: p.Tables, Schema: p.Schema}})).Or(t)
 	defer c.Close()
 	expected := func() {
 		t.Helper()
-		_, err := c.Replay(f.Ctx, 1, func(int) error {
+		must.Get(c.Replay(f.Ctx, 1, func(int) error {
 			return errors.Join(c.Exec(f.Ctx, `insert into first values ($1)`, []any{"a"}), c.Exec(f.Ctx, `insert into second values ($1)`, []any{"a"}))
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		})).Or(t)
 	}
 	expected()
 	claims := f.ClaimedForRun("a")
@@ -405,7 +391,7 @@ func TestSQLiteSwap_tablesMayReferToEachOther(t *testing.T) {
 	for _, tables := range [][]string{{"first", "second"}, {"second", "first"}} {
 		plan.Projections = []readmodel.SwapProjection{{Name: "ring", Tables: tables, Seq: 1, State: outbox.CursorLive}}
 		f.MustSwap(c, plan)
-		must(t, c.Clear(f.Ctx, "a", tables...))
+		must.OK(t, c.Clear(f.Ctx, "a", tables...))
 		if _, _, err := c.LoadLive(f.Ctx, "a", tables...); err != nil {
 			t.Fatal(err)
 		}
@@ -435,10 +421,7 @@ func TestLive_isOneStateAndThereAreFour(t *testing.T) {
 	defer cancel()
 	var all []*readmodel.Live
 	for range 4 {
-		live, err := f.Live(ctx)
-		if err != nil {
-			t.Fatal(err)
-		}
+		live := must.Get(f.Live(ctx)).Or(t)
 		defer live.Close()
 		all = append(all, live)
 	}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/outboxweb/outboxweb/internal/cputest"
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
@@ -115,10 +116,7 @@ func TestText_hidesWhatIsAssigned(t *testing.T) {
 
 func TestNames(t *testing.T) {
 	t.Parallel()
-	r, err := New(Config{Keys: []string{"Card Number", "ssn", "patient data", "bank 2", "raw header", "header"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(New(Config{Keys: []string{"Card Number", "ssn", "patient data", "bank 2", "raw header", "header"}})).Or(t)
 	for name, want := range map[string]bool{
 		"password": true, "Password": true, "user_password": true, "userPassword": true, "PASSWORD": true, "password2": true, "password_hash": true,
 		"newPasswordConfirmation": true, "passwords": true, "passwd": true, "secret": true, "clientSecret": true, "client-secret": true, "secrets": true,
@@ -176,10 +174,7 @@ func TestJSON_deepNestingIsNoTrouble(t *testing.T) {
 	}
 	nested := `{"password":"hunterdeux"}`
 	for range 12 {
-		quoted, err := json.Marshal(map[string]string{"in": nested})
-		if err != nil {
-			t.Fatal(err)
-		}
+		quoted := must.Get(json.Marshal(map[string]string{"in": nested})).Or(t)
 		nested = string(quoted)
 		if got := Builtin().Text(nested); strings.Contains(got, "hunterdeux") || !json.Valid([]byte(got)) {
 			t.Fatalf("texts in texts become %q", got)
@@ -244,10 +239,7 @@ func TestJSON_takesTimeInProportion(t *testing.T) {
 
 func TestNew_givenPatterns(t *testing.T) {
 	t.Parallel()
-	r, err := New(Config{Keys: []string{"iban"}, Values: []string{`DE\d{20}`, `redacted`, `\b4\d{15}\b`}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(New(Config{Keys: []string{"iban"}, Values: []string{`DE\d{20}`, `redacted`, `\b4\d{15}\b`}})).Or(t)
 	if got := r.Text("pay DE12345678901234567890 [redacted] now, iban=x"); got != "pay [redacted] [redacted] now, iban=[redacted]" {
 		t.Errorf("got %q", got)
 	}
@@ -293,18 +285,12 @@ func TestLog_hidesInEveryPlaceAndKeepsToOneLine(t *testing.T) {
 
 func FuzzRedactJSON(f *testing.F) {
 	for name, secret := range samples {
-		text, err := json.Marshal(map[string]any{name: secret, "list": []string{"x " + secret}, "password": map[string]int{"a": 1}})
-		if err != nil {
-			f.Fatal(err)
-		}
+		text := must.Get(json.Marshal(map[string]any{name: secret, "list": []string{"x " + secret}, "password": map[string]int{"a": 1}})).Or(f)
 		f.Add(text)
 	}
 	f.Add([]byte(`{"a":"password=\"x y\" {[","b":"Authorization: Bearer a"}`))
 	f.Add([]byte(`["postgres://a:b@c","{\"token\":[1]}","\u0070assword=1"]`))
-	given, err := New(Config{Keys: []string{"x"}, Values: []string{`b+`}})
-	if err != nil {
-		f.Fatal(err)
-	}
+	given := must.Get(New(Config{Keys: []string{"x"}, Values: []string{`b+`}})).Or(f)
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		if !json.Valid(raw) {
 			t.Skip()

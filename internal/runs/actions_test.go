@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/outboxweb/outboxweb/internal/enginetest"
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/projection"
 	"github.com/outboxweb/outboxweb/internal/storetest"
@@ -41,7 +42,7 @@ var kinds = storetest.Kinds[*fixture]{Open: open, Base: func(f *fixture) *storet
 		}},
 	{Action: "projection_resume", Scene: func(f *fixture) {
 		f.DeadHead()
-		must(f.TB, only(f.Runs.PauseProjection(f.Ctx, storetest.Ben, enginetest.LoadedRuns[0].Name, "a", enginetest.LoadedRuns)))
+		must.Get(f.Runs.PauseProjection(f.Ctx, storetest.Ben, enginetest.LoadedRuns[0].Name, "a", enginetest.LoadedRuns)).Or(f.TB)
 	},
 		Do: func(f *fixture, o outbox.Command) (any, error) {
 			return f.Runs.ResumeProjection(f.Ctx, o, enginetest.LoadedRuns[0].Name, "a", enginetest.LoadedRuns)
@@ -50,7 +51,7 @@ var kinds = storetest.Kinds[*fixture]{Open: open, Base: func(f *fixture) *storet
 
 func queuedRun(f *fixture) {
 	f.DeadHead()
-	must(f.TB, only(f.Runs.Start(f.Ctx, storetest.Ben, enginetest.Rebuild("a"), enginetest.LoadedRuns)))
+	must.Get(f.Runs.Start(f.Ctx, storetest.Ben, enginetest.Rebuild("a"), enginetest.LoadedRuns)).Or(f.TB)
 }
 
 func interruptedRun(f *fixture) {

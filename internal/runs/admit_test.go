@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/outboxweb/outboxweb/internal/enginetest"
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/runs"
 	"github.com/outboxweb/outboxweb/internal/store"
@@ -131,10 +132,7 @@ func TestStartRun_answersARepeatedOrderWithTheFirst(t *testing.T) {
 	f.AppendN("a", 1)
 	o := ana("")
 	o.IdempotencyKey = "k"
-	first, err := f.Runs.Start(f.Ctx, o, enginetest.Rebuild("a"), enginetest.LoadedRuns)
-	if err != nil {
-		t.Fatal(err)
-	}
+	first := must.Get(f.Runs.Start(f.Ctx, o, enginetest.Rebuild("a"), enginetest.LoadedRuns)).Or(t)
 	f.Unchanged(func() {
 		repeated := enginetest.Rebuild("a", "a")
 		repeated.Projections = []string{}
@@ -215,14 +213,14 @@ func TestStartRun_takesThePlaceOfAVerifyThatNoProcessWorksOn(t *testing.T) {
 		t.Errorf("the preview has %+v, %v", p, err)
 	}
 	released := f.StartRun(enginetest.VerifyAll())
-	must(t, f.Runs.Release(f.Ctx, f.ClaimRun(one)))
+	must.OK(t, f.Runs.Release(f.Ctx, f.ClaimRun(one)))
 	next := f.StartRun(enginetest.Rebuild("a"))
 	for _, id := range []int64{killed.ID, released.ID} {
 		if run := f.MustRun(id); run.Status != outbox.RunInterrupted || !strings.Contains(run.Error, "no process worked on it") {
 			t.Errorf("run is %+v", run)
 		}
 	}
-	must(t, f.Runs.Release(f.Ctx, f.ClaimRun(one)))
+	must.OK(t, f.Runs.Release(f.Ctx, f.ClaimRun(one)))
 	refused(t, start(enginetest.VerifyAll()), outbox.ErrConflict, fmt.Sprintf("blocked by run %d", next.ID)) // a rebuild is continued
 	f.FinishRun(f.ClaimRun(one), outbox.RunCompleted, "")
 	if _, err := f.Runs.Resume(f.Ctx, ana(""), released.ID, enginetest.LoadedRuns); err != nil {
@@ -280,7 +278,7 @@ func TestStartRun_oneScopeIsOfOneActiveRunByItsIndexToo(t *testing.T) {
 func TestStarted_tellsOfWhatWasStartedResumedAndCancelled(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	must := func(what string, err error) {
+	told := func(what string, err error) {
 		t.Helper()
 		select {
 		case <-f.Runs.Started():
@@ -289,12 +287,12 @@ func TestStarted_tellsOfWhatWasStartedResumedAndCancelled(t *testing.T) {
 		}
 	}
 	run := f.StartRun(enginetest.VerifyAll())
-	must("started", nil)
+	told("started", nil)
 	f.FinishRun(f.ClaimRun(one), outbox.RunInterrupted, "no reason")
 	_, err := f.Runs.Resume(f.Ctx, ana(""), run.ID, enginetest.LoadedRuns)
-	must("resumed", err)
+	told("resumed", err)
 	_, err = f.Runs.Cancel(f.Ctx, ana(""), run.ID)
-	must("cancelled", err)
+	told("cancelled", err)
 }
 
 func TestCancelRun_inEachState(t *testing.T) {
@@ -401,7 +399,7 @@ func TestResumeRun_isRefusedWhereItCannotGoOn(t *testing.T) {
 	f.Unchanged(func() {
 		refused(t, resume(enginetest.LoadedRuns), outbox.ErrConflict, fmt.Sprintf("blocked by run %d", other.ID))
 	})
-	must(t, only(f.Runs.Cancel(f.Ctx, ana(""), other.ID)))
+	must.Get(f.Runs.Cancel(f.Ctx, ana(""), other.ID)).Or(t)
 	if err := resume(enginetest.LoadedRuns); err != nil {
 		t.Error(err)
 	}
@@ -414,13 +412,10 @@ func TestResumeRun_isRefusedWhereItCannotGoOn(t *testing.T) {
 // a type. It commits them once the run waits, and returns the run's error.
 func startedBeside(f *fixture, lock string, statements ...string) error {
 	f.TB.Helper()
-	other, err := f.JournalDB.BeginTx(f.Ctx, nil)
-	if err != nil {
-		f.TB.Fatal(err)
-	}
+	other := must.Get(f.JournalDB.BeginTx(f.Ctx, nil)).Or(f.TB)
 	defer other.Rollback()
 	for _, statement := range statements {
-		must(f.TB, only(other.ExecContext(f.Ctx, statement)))
+		must.Get(other.ExecContext(f.Ctx, statement)).Or(f.TB)
 	}
 	answer := make(chan error, 1)
 	go func() {
@@ -435,7 +430,7 @@ func startedBeside(f *fixture, lock string, statements ...string) error {
 		}
 		return f.Number(`select count(*) from pg_locks where locktype = $1 and not granted`, lock) > 0
 	})
-	must(f.TB, other.Commit())
+	must.OK(f.TB, other.Commit())
 	return <-answer
 }
 

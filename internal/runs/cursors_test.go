@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/outboxweb/outboxweb/internal/enginetest"
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/readmodel"
 	"github.com/outboxweb/outboxweb/internal/storetest"
@@ -28,15 +29,12 @@ func TestProjectionCursors_pagesTheCampaignsThatAreNotFollowed(t *testing.T) {
 			f.Fails("roster", id, 2, storetest.Quarantine("roster"))
 			continue
 		}
-		must(t, only(f.Runs.PauseProjection(f.Ctx, ana("later"), "roster", id, loaded)))
+		must.Get(f.Runs.PauseProjection(f.Ctx, ana("later"), "roster", id, loaded)).Or(t)
 	}
 	read := func(filter outbox.CursorFilter) (seen []string) {
 		filter.Projection, filter.Limit = "roster", 2
 		for {
-			page, err := f.Runs.ProjectionCursors(f.Ctx, filter, loaded)
-			if err != nil {
-				t.Fatal(err)
-			}
+			page := must.Get(f.Runs.ProjectionCursors(f.Ctx, filter, loaded)).Or(t)
 			for _, c := range page.Items {
 				text := fmt.Sprint(c.CampaignID, " ", c.State, " ", c.AppliedSeq, " lag ", c.LagEvents)
 				if c.Failure != nil {
@@ -69,7 +67,7 @@ func TestProjectionCursors_pagesTheCampaignsThatAreNotFollowed(t *testing.T) {
 	_, err := f.Runs.ProjectionCursors(f.Ctx, outbox.CursorFilter{Projection: "nothing"}, loaded)
 	refused(t, err, outbox.ErrNotFound)
 
-	must(t, only(f.Runs.PauseProjection(f.Ctx, ana("all"), "history", "", loaded)))
+	must.Get(f.Runs.PauseProjection(f.Ctx, ana("all"), "history", "", loaded)).Or(t)
 	described, err := f.Runs.DescribeProjections(f.Ctx, loaded)
 	if err != nil {
 		t.Fatal(err)
@@ -106,7 +104,7 @@ func TestCursors_tellOfEachLoadedProjectionWhereItStands(t *testing.T) {
 	t.Parallel()
 	f := open(t)
 	for _, p := range []readmodel.Projection{{Name: "roster", Version: "v1"}, {Name: "roster", Version: "v2", Tables: []string{"roster"}}, {Name: "history", Version: "v1"}} {
-		must(t, f.Install(f.Ctx, []readmodel.Projection{p}))
+		must.OK(t, f.Install(f.Ctx, []readmodel.Projection{p}))
 	}
 	f.AppendN("a", 5)
 	f.AppendN("b", 2)
@@ -116,11 +114,9 @@ func TestCursors_tellOfEachLoadedProjectionWhereItStands(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := f.Apply(f.Ctx, func(tx *readmodel.ApplyTx) error {
+	must.OK(t, f.Apply(f.Ctx, func(tx *readmodel.ApplyTx) error {
 		return errors.Join(tx.Failed("roster", &e, *storetest.Failure("boom")), tx.Quarantine("roster", &e))
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 	applied := f.Clock.Now()
 	f.Clock.Advance(time.Minute)
 	got, err := f.Runs.Cursors(f.Ctx, "a", loaded)
@@ -171,18 +167,18 @@ func TestPauseProjection_refusesWhatMakesNoSense(t *testing.T) {
 		refused(t, resume("history", "a"), outbox.ErrConflict, "not paused", "quarantined")
 		refused(t, resume("roster", ""), outbox.ErrConflict, "not paused for all")
 	})
-	must(t, pause("roster", "a"))
+	must.OK(t, pause("roster", "a"))
 	refused(t, pause("roster", "a"), outbox.ErrConflict, "already paused", "ana")
-	must(t, pause("roster", ""))
+	must.OK(t, pause("roster", ""))
 	refused(t, pause("roster", ""), outbox.ErrConflict, "already paused", "all campaigns", "ana")
 	refused(t, pause("roster", "a"), outbox.ErrConflict, "already paused", "all campaigns", "ana")
 	refused(t, resume("roster", "a"), outbox.ErrConflict, "all campaigns", "resume it for all")
-	must(t, resume("roster", ""))
+	must.OK(t, resume("roster", ""))
 	cursors, err := f.Runs.Cursors(f.Ctx, "a", loaded)
 	if err != nil || cursors[0].State != outbox.CursorPaused || cursors[0].Paused.By != "ana" || cursors[0].Paused.Reason != "why" {
 		t.Errorf("the pause of one campaign is gone: %+v, %v", cursors, err)
 	}
-	must(t, resume("roster", "a"))
+	must.OK(t, resume("roster", "a"))
 	f.Sound()
 	acts, err := f.AuditLog(f.Ctx, outbox.AuditFilter{Outcome: outbox.AuditDone})
 	var actions []string
@@ -208,7 +204,7 @@ func TestStalestCampaigns_choosesWhatWasNotVerifiedForLongest(t *testing.T) {
 	for i, id := range []string{"a", "b", "d"} {
 		notes = append(notes, outbox.Verification{CampaignID: id, Projection: "roster", At: began.Add(time.Duration(10-i) * time.Minute), Verdict: outbox.VerdictMatch})
 	}
-	must(t, f.RecordVerifications(f.Ctx, notes))
+	must.OK(t, f.RecordVerifications(f.Ctx, notes))
 	got, next, err := f.Runs.Stalest(f.Ctx, "", 3)
 	if err != nil || next != "new" || len(got) != 3 || got[0].CampaignID != "c" || got[1].CampaignID != "d" || got[2].CampaignID != "b" || got[0].AppliedSeq != 1 {
 		t.Errorf("stalest are %+v, %q, %v", got, next, err)
@@ -236,7 +232,7 @@ func TestStalestCampaigns_takesTurnsWithOneMoreThanAWindow(t *testing.T) {
 			t.Fatalf("turn %d: %+v, %v", i, got, err)
 		}
 		id := got[0].CampaignID
-		must(t, f.RecordVerifications(f.Ctx, []outbox.Verification{{CampaignID: id, Projection: "roster", At: began.Add(time.Duration(i) * time.Minute), Verdict: outbox.VerdictMatch}}))
+		must.OK(t, f.RecordVerifications(f.Ctx, []outbox.Verification{{CampaignID: id, Projection: "roster", At: began.Add(time.Duration(i) * time.Minute), Verdict: outbox.VerdictMatch}}))
 		after, verified[id] = next, true
 	}
 	if len(verified) < turns-1 {
@@ -253,7 +249,7 @@ func TestVerifyNext_goesOnPastWhatCannotBeVerified(t *testing.T) {
 	b.Meddle(t, `update projection_watermarks set applied_hash = 'other' where campaign_id = 'a'`)
 	step := b.RunWorker.VerifyNext()
 	for range 4 {
-		must(t, only(step(t.Context())))
+		must.Get(step(t.Context())).Or(t)
 	}
 	for _, id := range []string{"b", "c"} {
 		if all, err := b.Verifications(t.Context(), id); err != nil || len(all) != 1 {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/outboxweb/outboxweb/internal/enginetest"
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
@@ -48,7 +49,7 @@ func TestInstall_makesDroppedTablesAgainAndOwesAReplay(t *testing.T) {
 		"q accounts 0 behind", "q ledger 0 behind", "q track 0 behind")
 	b.MustAppend(t, enginetest.Notes("a", 1)...)
 	b.Drain(t)
-	must(t, only(b.Maintenance.Reconcile(t.Context())))
+	must.Get(b.Maintenance.Reconcile(t.Context())).Or(t)
 	b.StepRuns(t)
 	if cursors := b.SetAsideCursors(t); !slices.Contains(cursors, "a ledger 4 live") || !slices.Contains(cursors, "b track 0 paused") || !slices.Contains(cursors, "q accounts 1 quarantined") {
 		t.Errorf("after the replay the cursors are %v", cursors)
@@ -69,13 +70,13 @@ func TestWork_makesDroppedTablesAgain(t *testing.T) {
 		}
 		return kinds
 	}
-	must(t, b.RunWorker.RestoreTables(t.Context()))
+	must.OK(t, b.RunWorker.RestoreTables(t.Context()))
 	if kinds := told(); !slices.Contains(kinds, outbox.FaultTable) {
 		t.Errorf("told %v", kinds)
 	}
 	b.StepRuns(t)
 	mustBeWhole(t, b)
-	must(t, b.RunWorker.RestoreTables(t.Context()))
+	must.OK(t, b.RunWorker.RestoreTables(t.Context()))
 	if kinds := told(); len(kinds) > 0 {
 		t.Errorf("told %v though no table is missing", kinds)
 	}
@@ -168,7 +169,7 @@ func TestUnloaded_projectionIsBehindWhereEventsWereAppliedWithoutIt(t *testing.T
 	back.MustAppend(t, enginetest.Notes("a", 1)...)
 	back.Drain(t)
 	back.MustHaveCursors(t, "a track 3 behind")
-	must(t, only(back.Maintenance.Reconcile(t.Context())))
+	must.Get(back.Maintenance.Reconcile(t.Context())).Or(t)
 	back.StepRuns(t)
 	back.MustHaveCursors(t, "a track 6 live")
 	if run := back.MustRun(t, enginetest.Everything); run.Verdict != outbox.VerdictMatch || run.Counts.Matched != 2 {
@@ -214,7 +215,7 @@ func TestUnloaded_projectionStaysQuarantinedUntilItIsReplayed(t *testing.T) {
 
 	fixed := strings.Replace(enginetest.LenientAccounts, "balance - :payload.amount!", "balance - 1", 1)
 	back := enginetest.OpenPair(t, b.Pair, enginetest.Define(t, enginetest.Trail, fixed), enginetest.MaxAttempts(1))
-	must(t, only(back.Maintenance.Reconcile(t.Context())))
+	must.Get(back.Maintenance.Reconcile(t.Context())).Or(t)
 	back.StepRuns(t)
 	back.MustHaveCursors(t, "a accounts 3 live", "q accounts 1 quarantined")
 	back.MustRun(t, outbox.RunRequest{Kind: outbox.RunReplay, All: true, Projections: []string{"accounts"}})

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/outboxweb/outboxweb/internal/enginetest"
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/projection"
 	"github.com/outboxweb/outboxweb/internal/redact"
@@ -71,10 +72,7 @@ delete from rooms where campaign_id = :campaign_id and id = :payload.id;
 // explain explains the only failure of an event, as readers of a page get it.
 func explain(tb testing.TB, b *enginetest.Engine, campaign string, seq int64) outbox.ExplainedFailure {
 	tb.Helper()
-	x, err := runs.Explain(tb.Context(), b.Store, b.Set, redact.Of(redact.Builtin()), campaign, seq)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	x := must.Get(runs.Explain(tb.Context(), b.Store, b.Set, redact.Of(redact.Builtin()), campaign, seq)).Or(tb)
 	if len(x.Failures) != 1 {
 		tb.Fatalf("%d failures are explained: %+v", len(x.Failures), x)
 	}
@@ -181,10 +179,7 @@ func refusedValues(f outbox.ExplainedFailure) string {
 
 func mustJSON(tb testing.TB, v any) string {
 	tb.Helper()
-	text, err := json.Marshal(v)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	text := must.Get(json.Marshal(v)).Or(tb)
 	return string(text)
 }
 
@@ -262,14 +257,8 @@ func TestExplain_quarantinedProjectionsAndHiddenPayloads(t *testing.T) {
 	if f := explain(t, b, "a", 2); f.Projection != "seats" || f.Existing == nil || f.FailedVersion != "" {
 		t.Errorf("a quarantined projection: %+v", f)
 	}
-	all, err := redact.New(redact.Config{HidePayloads: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	x, err := runs.Explain(t.Context(), b.Store, b.Set, redact.Of(all), "a", 2)
-	if err != nil {
-		t.Fatal(err)
-	}
+	all := must.Get(redact.New(redact.Config{HidePayloads: true})).Or(t)
+	x := must.Get(runs.Explain(t.Context(), b.Store, b.Set, redact.Of(all), "a", 2)).Or(t)
 	if text := mustJSON(t, redact.Shown(all, x)); strings.Contains(text, "ana") || strings.Contains(text, `"bo"`) {
 		t.Errorf("with hidden payloads: %s", text)
 	}

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/outboxweb/outboxweb/internal/enginetest"
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/runs"
 	"github.com/outboxweb/outboxweb/internal/storetest"
@@ -36,15 +37,9 @@ func TestMain(m *testing.M) { os.Exit(enginetest.Main(m, differs)) }
 // try previews a rebuild of a campaign.
 func try(tb testing.TB, b *enginetest.Engine, campaign string, projections ...string) outbox.RunResult {
 	tb.Helper()
-	f, err := runs.NewReplayer(tb.Context(), b.Store, b.Set)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	f := must.Get(runs.NewReplayer(tb.Context(), b.Store, b.Set)).Or(tb)
 	defer f.Close()
-	r, err := f.TryRebuild(tb.Context(), campaign, projections...)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	r := must.Get(f.TryRebuild(tb.Context(), campaign, projections...)).Or(tb)
 	return r
 }
 
@@ -57,14 +52,3 @@ func changes(r outbox.RunResult) (added, changed, removed int64) {
 	}
 	return added, changed, removed
 }
-
-// must ends a test at an error.
-func must(tb testing.TB, err error) {
-	tb.Helper()
-	if err != nil {
-		tb.Fatal(err)
-	}
-}
-
-// only is the error of a call whose answer does not matter.
-func only[T any](_ T, err error) error { return err }

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/outboxweb/outboxweb/internal/enginetest"
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/runs"
 	"github.com/outboxweb/outboxweb/internal/store"
@@ -114,11 +115,11 @@ func TestEndRunLeases_letsAnotherTakeOverAtOnce(t *testing.T) {
 	f := open(t)
 	f.StartRun(enginetest.VerifyAll())
 	f.ClaimRun(one)
-	must(t, f.Runs.EndLeases(f.Ctx, two.ID))
+	must.OK(t, f.Runs.EndLeases(f.Ctx, two.ID))
 	f.NoRun(two)
-	must(t, f.Runs.EndLeases(f.Ctx, one.ID))
+	must.OK(t, f.Runs.EndLeases(f.Ctx, one.ID))
 	f.ClaimRun(two)
-	must(t, f.Runs.EndLeases(f.Ctx, ""))
+	must.OK(t, f.Runs.EndLeases(f.Ctx, ""))
 	f.ClaimRun(one)
 }
 
@@ -127,7 +128,7 @@ func TestReleaseRun_isNoAttempt(t *testing.T) {
 	f := open(t)
 	run := f.StartRun(enginetest.VerifyAll())
 	for range 5 {
-		must(t, f.Runs.Release(f.Ctx, f.ClaimRun(one)))
+		must.OK(t, f.Runs.Release(f.Ctx, f.ClaimRun(one)))
 		if got := f.MustRun(run.ID); got.Status != outbox.RunRunning || got.Lease != nil || got.Attempts != 0 {
 			t.Errorf("released run is %+v", got)
 		}
@@ -212,10 +213,7 @@ func TestRunScope_walksWhatHasNoResultYet(t *testing.T) {
 		var got []string
 		after := ""
 		for range 5 {
-			scope, err := f.Runs.Scope(f.Ctx, l, after, 2)
-			if err != nil {
-				t.Fatal(err)
-			}
+			scope := must.Get(f.Runs.Scope(f.Ctx, l, after, 2)).Or(t)
 			if len(scope) == 0 {
 				break
 			}

@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/outboxweb/outboxweb/internal/enginetest"
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/readmodel"
 	"github.com/outboxweb/outboxweb/internal/runs"
@@ -26,7 +27,7 @@ func behind(f *fixture, loaded []outbox.ProjectionInfo, projection string, campa
 	for _, id := range campaigns {
 		f.AppendN(id, 2)
 		f.Drain()
-		must(f.TB, only(f.Runs.PauseProjection(f.Ctx, ana("later"), projection, id, loaded)))
+		must.Get(f.Runs.PauseProjection(f.Ctx, ana("later"), projection, id, loaded)).Or(f.TB)
 		f.AppendN(id, 3)
 		f.Drain()
 		h, err := f.Runs.ResumeProjection(f.Ctx, ana(""), projection, id, loaded)
@@ -40,7 +41,7 @@ func behind(f *fixture, loaded []outbox.ProjectionInfo, projection string, campa
 
 func reconciled(f *fixture) {
 	f.TB.Helper()
-	must(f.TB, only(f.Reconcile(f.Ctx)))
+	must.Get(f.Reconcile(f.Ctx)).Or(f.TB)
 }
 
 func behindAlone(f *fixture, want int64) {
@@ -68,7 +69,7 @@ func TestReconcile_startsNoReplayAgainThatWasTried(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(*fixture, []outbox.ProjectionInfo, int64){
 		"cancelled": func(f *fixture, _ []outbox.ProjectionInfo, id int64) {
-			must(f.TB, only(f.Runs.Cancel(f.Ctx, ana(""), id)))
+			must.Get(f.Runs.Cancel(f.Ctx, ana(""), id)).Or(f.TB)
 		},
 		"failed": func(f *fixture, loaded []outbox.ProjectionInfo, _ int64) {
 			f.FinishRun(claimAs(f, loaded), outbox.RunFailed, "the disk is broken")
@@ -101,7 +102,7 @@ func TestReconcile_startsAReplayAgain(t *testing.T) {
 	for name, end := range map[string]func(f *fixture, loaded []outbox.ProjectionInfo){
 		"that was of another version of the projection": func(f *fixture, loaded []outbox.ProjectionInfo) {
 			f.FinishRun(claimAs(f, loaded), outbox.RunInterrupted, "the file has changed")
-			must(f.TB, f.Install(f.Ctx, []readmodel.Projection{{Name: "roster", Version: "w"}}))
+			must.OK(f.TB, f.Install(f.Ctx, []readmodel.Projection{{Name: "roster", Version: "w"}}))
 		},
 		"that failed before it was resumed again": func(f *fixture, loaded []outbox.ProjectionInfo) {
 			f.FinishRun(claimAs(f, loaded), outbox.RunFailed, "the disk is broken")
@@ -153,10 +154,7 @@ func TestFinishRun_startsOneReplayForEachProjectionThatIsBehind(t *testing.T) {
 	loaded := f.WithProjections("roster", "history")
 	f.AppendN("c", 1)
 	f.Drain()
-	verify, err := f.Runs.Start(f.Ctx, ana("looks odd"), enginetest.VerifyAll(), loaded)
-	if err != nil {
-		t.Fatal(err)
-	}
+	verify := must.Get(f.Runs.Start(f.Ctx, ana("looks odd"), enginetest.VerifyAll(), loaded)).Or(t)
 	for _, projection := range []string{"roster", "history"} {
 		for _, id := range []string{"a", "b"} {
 			f.AppendN(id, 2)
@@ -176,7 +174,7 @@ func TestFinishRun_startsOneReplayForEachProjectionThatIsBehind(t *testing.T) {
 					return err
 				},
 			} {
-				must(t, step())
+				must.OK(t, step())
 			}
 		}
 	}
@@ -234,14 +232,11 @@ func TestBehind_countsWhatWaitsForTheEndOfARun(t *testing.T) {
 	loaded := f.WithProjections("roster")
 	f.AppendN("a", 2)
 	f.Drain()
-	must(t, only(f.Runs.PauseProjection(f.Ctx, ana("later"), "roster", "a", loaded)))
+	must.Get(f.Runs.PauseProjection(f.Ctx, ana("later"), "roster", "a", loaded)).Or(t)
 	f.AppendN("a", 3)
 	f.Drain()
-	verify, err := f.Runs.Start(f.Ctx, ana("looks odd"), enginetest.VerifyAll(), loaded)
-	if err != nil {
-		t.Fatal(err)
-	}
-	must(t, only(f.Runs.ResumeProjection(f.Ctx, ana("now"), "roster", "a", loaded)))
+	verify := must.Get(f.Runs.Start(f.Ctx, ana("looks odd"), enginetest.VerifyAll(), loaded)).Or(t)
+	must.Get(f.Runs.ResumeProjection(f.Ctx, ana("now"), "roster", "a", loaded)).Or(t)
 	mustTellHeld(f, outbox.BehindCounts{Waiting: 1}, outbox.HeldProjection{Projection: "roster", Behind: 1, BlockedByRun: verify.ID})
 	f.FinishRun(claimAs(f, loaded), outbox.RunCompleted, "")
 	replay := f.ActiveRuns()[0].ID
@@ -281,7 +276,7 @@ func TestReconcile_leavesAProjectionBehindThatIsPausedForAll(t *testing.T) {
 	f := open(t)
 	loaded := f.WithProjections("roster")
 	run := behind(f, loaded, "roster", "a")
-	must(t, only(f.Runs.PauseProjection(f.Ctx, ana("all"), "roster", "", loaded)))
+	must.Get(f.Runs.PauseProjection(f.Ctx, ana("all"), "roster", "", loaded)).Or(t)
 	f.FinishRun(claimAs(f, loaded), outbox.RunCompleted, "")
 	f.Unchanged(func() { reconciled(f) })
 	behindAlone(f, 0)
@@ -306,7 +301,7 @@ func TestReconcile_inShadowModeStartsNoReplay(t *testing.T) {
 	t.Parallel()
 	f := open(t)
 	loaded := f.WithProjections("roster")
-	must(t, only(f.Runs.Cancel(f.Ctx, ana(""), behind(f, loaded, "roster", "a"))))
+	must.Get(f.Runs.Cancel(f.Ctx, ana(""), behind(f, loaded, "roster", "a"))).Or(t)
 	f.ExecProjections(`update projection_cursors set updated_at = updated_at + 1`)
 	shadow := f.Beside(storetest.InMode(outbox.ModeShadow))
 	f.Unchanged(func() { reconciled(shadow) })
@@ -319,10 +314,7 @@ func TestReconcile_inShadowModeStartsNoReplay(t *testing.T) {
 // behindOf is what check reports about projections that nothing catches up.
 func behindOf(tb testing.TB, b *enginetest.Engine) (details []string) {
 	tb.Helper()
-	report, err := b.Check(context.Background(), func(int64, int64) {})
-	if err != nil {
-		tb.Fatal(err)
-	}
+	report := must.Get(b.Check(context.Background(), func(int64, int64) {})).Or(tb)
 	for _, v := range report.Violations {
 		if v.Invariant != "replay_owed" {
 			tb.Errorf("check: %+v", v)
@@ -335,10 +327,7 @@ func behindOf(tb testing.TB, b *enginetest.Engine) (details []string) {
 // runsOf lists the runs of a kind, oldest first.
 func runsOf(tb testing.TB, b *enginetest.Engine, kind outbox.RunKind) []outbox.Run {
 	tb.Helper()
-	page, err := b.Runs.List(context.Background(), outbox.RunFilter{Kind: kind})
-	if err != nil {
-		tb.Fatal(err)
-	}
+	page := must.Get(b.Runs.List(context.Background(), outbox.RunFilter{Kind: kind})).Or(tb)
 	slices.Reverse(page.Items)
 	return page.Items
 }
@@ -391,7 +380,7 @@ func TestResume_besideAQueuedRunIsCaughtUpWhenThatIsCancelled(t *testing.T) {
 	b.Drain(t)
 	verify := b.MustStartRun(t, outbox.RunRequest{Kind: outbox.RunVerify, All: true})
 	b.MustResume(t, "tally", "a")
-	must(t, only(b.Runs.Cancel(t.Context(), enginetest.Operator, verify.ID)))
+	must.Get(b.Runs.Cancel(t.Context(), enginetest.Operator, verify.ID)).Or(t)
 	b.StepRuns(t)
 	b.MustHaveCursors(t, "a tally 5 live")
 	b.MustBeSound(t)
@@ -415,7 +404,7 @@ func TestReconcile_catchesUpAProjectionThatNoRunDoes(t *testing.T) {
 		t.Errorf("%+v projections are behind, want 1 without a run; %v", n, err)
 	}
 	for range 2 { // the second one finds the run
-		must(t, only(b.Reconcile(t.Context())))
+		must.Get(b.Reconcile(t.Context())).Or(t)
 	}
 	if replays := runsOf(t, b, outbox.RunReplay); len(replays) != 1 {
 		t.Errorf("replays are %+v, want one", replays)

@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/outboxweb/outboxweb/internal/enginetest"
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/storetest"
 )
@@ -94,10 +95,7 @@ func (s *remade) workOnRuns(t *rapid.T) {
 }
 
 func (s *remade) dieInRun(t *rapid.T) {
-	next, err := s.Either(t).RunWorker.DieInRun(context.Background(), rapid.IntRange(0, 2).Draw(t, "stage"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	next := must.Get(s.Either(t).RunWorker.DieInRun(context.Background(), rapid.IntRange(0, 2).Draw(t, "stage"))).Or(t)
 	if next != nil {
 		s.late = append(s.late, next)
 	}
@@ -165,9 +163,7 @@ func (s *remade) Settle() {
 		s.Clock.Advance(time.Hour)
 		for _, b := range s.Engines {
 			b.StepRuns(s.TB)
-			if _, err := b.RequeueDead(context.Background(), enginetest.Operator, outbox.RequeueFilter{}); err != nil {
-				s.TB.Fatal(err)
-			}
+			must.Get(b.RequeueDead(context.Background(), enginetest.Operator, outbox.RequeueFilter{})).Or(s.TB)
 			enginetest.UntilStuck(s.TB, b, s.Clock)
 		}
 	}
@@ -207,9 +203,7 @@ func TestRuns_leaveWhatOneReplayMakesWhateverHappened(t *testing.T) {
 				"": s.Invariants,
 			})
 			s.Settle()
-			if _, err := s.Engines[0].Runs.Start(context.Background(), enginetest.Operator, outbox.RunRequest{Kind: outbox.RunReplay, All: true}, s.Engines[0].Infos()); err != nil {
-				r.Fatal(err)
-			}
+			must.Get(s.Engines[0].Runs.Start(context.Background(), enginetest.Operator, outbox.RunRequest{Kind: outbox.RunReplay, All: true}, s.Engines[0].Infos())).Or(r)
 			s.workOnRuns(r)
 			for _, next := range s.late {
 				if err := next(); err != nil && !errors.Is(err, outbox.ErrLeaseLost) {

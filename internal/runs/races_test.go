@@ -14,6 +14,7 @@ import (
 
 	"github.com/outboxweb/outboxweb/internal/dbtest"
 	"github.com/outboxweb/outboxweb/internal/enginetest"
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/projection"
 	"github.com/outboxweb/outboxweb/internal/runs"
@@ -112,7 +113,7 @@ func TestReplay_leavesWhatWasPausedMeanwhilePaused(t *testing.T) {
 	b.MustAppend(t, enginetest.Probed("a", key), enginetest.Noted("a"))
 	b.Drain(t)
 	resumed := b.MustResume(t, "trail", "a")
-	must(t, only(b.Runs.Cancel(t.Context(), enginetest.Operator, resumed.RunID)))
+	must.Get(b.Runs.Cancel(t.Context(), enginetest.Operator, resumed.RunID)).Or(t)
 	b.MustHaveCursors(t, "a probing 1 quarantined", "a trail 1 behind")
 
 	failing.Store(false)
@@ -148,7 +149,7 @@ func TestReplay_missesNothingAppliedOrUnskippedBesideIt(t *testing.T) {
 	if seqs := enginetest.Column[int](t, b.ProjectionsDB, `select seq from trail order by place`); len(seqs) != 3 {
 		t.Errorf("the trail has events %v, want all three", seqs)
 	}
-	must(t, b.Runs.EndLeases(t.Context(), ""))
+	must.OK(t, b.Runs.EndLeases(t.Context(), ""))
 	b.MustPause(t, "trail", "a")
 	b.MustAppend(t, enginetest.Noted("a"))
 	b.Drain(t)
@@ -329,7 +330,7 @@ func TestReplay_leavesADivergedCampaignToARebuild(t *testing.T) {
 		b.MustPause(t, "trail", "a")
 		b.MustAppend(t, enginetest.Notes("a", 2)...)
 		b.Drain(t)
-		must(t, only(b.Runs.Cancel(t.Context(), enginetest.Operator, b.MustResume(t, "trail", "a").RunID)))
+		must.Get(b.Runs.Cancel(t.Context(), enginetest.Operator, b.MustResume(t, "trail", "a").RunID)).Or(t)
 		b.Meddle(t, `update projection_watermarks set `+watermark+` where campaign_id = 'a'`)
 		run := b.MustRun(t, outbox.RunRequest{Kind: outbox.RunReplay, All: true})
 		if run.Counts.Failed != 1 || run.Counts.Matched != 1 || !strings.Contains(b.RunResult(t, run, "a").Error, "diverged") {
@@ -401,16 +402,13 @@ func TestCancelRun_keepsAProcessThatSleptFromSwapping(t *testing.T) {
 	b.Drain(t)
 	for stage := range 2 {
 		run := b.MustStartRun(t, outbox.RunRequest{Kind: outbox.RunRebuild, All: true})
-		late, err := b.RunWorker.DieInRun(t.Context(), stage)
-		if err != nil {
-			t.Fatal(err)
-		}
+		late := must.Get(b.RunWorker.DieInRun(t.Context(), stage)).Or(t)
 		now.Advance(enginetest.LeaseTime + time.Second)
 		if ended, err := b.Runs.Cancel(t.Context(), enginetest.Operator, run.ID); err != nil || ended.Status != outbox.RunCancelled {
 			t.Fatalf("run %+v (%v)", ended, err)
 		}
 		before := b.Dump(t)
-		must(t, late())
+		must.OK(t, late())
 		if after := b.Dump(t); after != before {
 			t.Errorf("stage %d (-before +after):\n%s", stage, cmp.Diff(before, after))
 		}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/outboxweb/outboxweb/internal/dbtest"
 	"github.com/outboxweb/outboxweb/internal/enginetest"
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/storetest"
 )
@@ -197,10 +198,7 @@ func saysWhatTheCanaryFinds(t *testing.T, r *rapid.T, said map[string]int) {
 func refutedBy(tb enginetest.RapidTB, b *enginetest.Engine, d outbox.FixRehearsal) {
 	ctx := context.Background()
 	for _, outcome := range []string{outbox.OutcomePasses, outbox.OutcomeFailsDifferently, outbox.OutcomeFailsSame} {
-		page, err := b.Runs.Results(ctx, outbox.ResultFilter{RunID: d.Run.ID, Outcome: outcome})
-		if err != nil {
-			tb.Fatal(err)
-		}
+		page := must.Get(b.Runs.Results(ctx, outbox.ResultFilter{RunID: d.Run.ID, Outcome: outcome})).Or(tb)
 		var rows []outbox.RowKey
 		for _, one := range page.Items {
 			rows = append(rows, outbox.RowKey{CampaignID: one.CampaignID, Seq: one.Rehearsed.Head})
@@ -212,15 +210,9 @@ func refutedBy(tb enginetest.RapidTB, b *enginetest.Engine, d outbox.FixRehearsa
 		if outcome == outbox.OutcomePasses {
 			order.Canary, order.Rehearsal = true, d.Run.ID
 		}
-		op, err := b.Operations.Start(ctx, enginetest.Operator, order)
-		if err != nil {
-			tb.Fatal(err)
-		}
+		op := must.Get(b.Operations.Start(ctx, enginetest.Operator, order)).Or(tb)
 		for range 100 {
-			changed, err := b.Operations.StepOne(ctx, op.ID)
-			if err != nil {
-				tb.Fatal(err)
-			}
+			changed := must.Get(b.Operations.StepOne(ctx, op.ID)).Or(tb)
 			if b.Drain(tb); !changed && !slices.Contains([]outbox.OperationStatus{outbox.OperationRunning}, mustOperation(tb, b, op.ID).Status) {
 				break
 			}
@@ -236,9 +228,6 @@ func refutedBy(tb enginetest.RapidTB, b *enginetest.Engine, d outbox.FixRehearsa
 }
 
 func mustOperation(tb enginetest.RapidTB, b *enginetest.Engine, id int64) outbox.OperationDetail {
-	d, err := b.Operations.Get(context.Background(), id)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	d := must.Get(b.Operations.Get(context.Background(), id)).Or(tb)
 	return d
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/outboxweb/outboxweb/internal/enginetest"
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/storetest"
 )
@@ -33,20 +34,14 @@ var openedGate = strings.ReplaceAll(gate, ":payload.n!", "1")
 
 func mustRehearse(tb testing.TB, b *enginetest.Engine, order outbox.RehearsalRequest) outbox.FixRehearsal {
 	tb.Helper()
-	run, err := b.Runs.Rehearse(context.Background(), enginetest.Operator, order, b.Set)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	run := must.Get(b.Runs.Rehearse(context.Background(), enginetest.Operator, order, b.Set)).Or(tb)
 	b.StepRuns(tb)
 	return mustReadRehearsal(tb, b, run.ID)
 }
 
 func mustReadRehearsal(tb testing.TB, b *enginetest.Engine, id int64) outbox.FixRehearsal {
 	tb.Helper()
-	d, err := b.Runs.Rehearsal(context.Background(), id, b.Infos())
-	if err != nil {
-		tb.Fatal(err)
-	}
+	d := must.Get(b.Runs.Rehearsal(context.Background(), id, b.Infos())).Or(tb)
 	return d
 }
 
@@ -107,7 +102,7 @@ func TestRehearse_takesCampaignsOfEachError(t *testing.T) {
 	for _, statement := range []string{`insert into campaigns (campaign_id, high_water_seq, head_seq, head_status, dead, created_at, updated_at)
 ` + common + `select 'aa-' || i, 1, 1, 'dead', 1, 1, 1 from n`, `insert into projection_apply_outbox (campaign_id, seq, event_type, status, attempt_count, next_attempt_at, last_error, fingerprint, enqueued_at, updated_at)
 ` + common + `select 'aa-' || i, 1, 'a', 'dead', 1, i, 'common', 'common', 1, 1 from n`} {
-		must(t, only(b.JournalDB.Exec(statement)))
+		must.Get(b.JournalDB.Exec(statement)).Or(t)
 	}
 	run, err := b.Runs.Rehearse(t.Context(), enginetest.Operator, outbox.RehearsalRequest{Files: changedTo(fixed)}, b.Set)
 	if err != nil || !slices.Contains(run.CampaignIDs, "b") || !slices.Contains(run.CampaignIDs, "c") || len(run.CampaignIDs) < outbox.MaxRehearsed {
@@ -222,10 +217,7 @@ update ranks set n = null where campaign_id = :campaign_id;
 func TestRehearse_holdsForWhatItLookedAt(t *testing.T) {
 	t.Parallel()
 	b := blockedByOverdrafts(t)
-	run, err := b.Runs.Rehearse(context.Background(), enginetest.Operator, outbox.RehearsalRequest{Files: changedTo(fixed), Campaigns: []string{"b"}, Behind: 20}, b.Set)
-	if err != nil {
-		t.Fatal(err)
-	}
+	run := must.Get(b.Runs.Rehearse(context.Background(), enginetest.Operator, outbox.RehearsalRequest{Files: changedTo(fixed), Campaigns: []string{"b"}, Behind: 20}, b.Set)).Or(t)
 	b.MustAppend(t, enginetest.Noted("b")) // before it is looked at
 	between := 0
 	w := *b.RunWorker
@@ -237,7 +229,7 @@ func TestRehearse_holdsForWhatItLookedAt(t *testing.T) {
 		b.Drain(t)
 		return false
 	}
-	must(t, only(w.Step(context.Background())))
+	must.Get(w.Step(context.Background())).Or(t)
 	d := mustReadRehearsal(t, b, run.ID)
 	if want := (outbox.RehearsalCounts{Passes: 1, SameRows: 1}); d.Counts != want || between < 3 {
 		t.Fatalf("counts %+v, want %+v, with events appended %d times\n%+v", d.Counts, want, between, d.Groups)
@@ -260,10 +252,7 @@ func TestRehearse_holdsForWhatItLookedAt(t *testing.T) {
 func TestRehearse_saysThatACampaignMoved(t *testing.T) {
 	t.Parallel()
 	b := blockedByOverdrafts(t)
-	run, err := b.Runs.Rehearse(context.Background(), enginetest.Operator, outbox.RehearsalRequest{Files: changedTo(fixed)}, b.Set)
-	if err != nil {
-		t.Fatal(err)
-	}
+	run := must.Get(b.Runs.Rehearse(context.Background(), enginetest.Operator, outbox.RehearsalRequest{Files: changedTo(fixed)}, b.Set)).Or(t)
 	b.MustSkip(t, "a", 3)
 	b.StepRuns(t)
 	d := mustReadRehearsal(t, b, run.ID)
@@ -496,10 +485,7 @@ func TestRehearse_triesWhatIsQuarantined(t *testing.T) {
 	loaded := enginetest.OpenPair(t, b.Pair, enginetest.Define(t, lenient, enginetest.Ledger), enginetest.MaxAttempts(1))
 	passed := func(b *enginetest.Engine) map[string]outbox.QuarantinePassed {
 		t.Helper()
-		q, err := b.Runs.QuarantinesPassed(t.Context(), b.Infos())
-		if err != nil {
-			t.Fatal(err)
-		}
+		q := must.Get(b.Runs.QuarantinesPassed(t.Context(), b.Infos())).Or(t)
 		return q
 	}
 	if q := passed(b); len(q) > 0 {

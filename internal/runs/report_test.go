@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/outboxweb/outboxweb/internal/enginetest"
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/runs"
 	"github.com/outboxweb/outboxweb/internal/storetest"
@@ -110,10 +111,7 @@ func TestReportRun_notesVerifications(t *testing.T) {
 		{Projection: "history", Verdict: outbox.VerdictMatch, Digest: "h"}}
 	verifications := func() []outbox.Verification {
 		t.Helper()
-		all, err := f.Verifications(f.Ctx, "a")
-		if err != nil {
-			t.Fatal(err)
-		}
+		all := must.Get(f.Verifications(f.Ctx, "a")).Or(t)
 		return all
 	}
 	verify := func(order outbox.RunRequest) outbox.Run {
@@ -140,7 +138,7 @@ func TestReportRun_notesVerifications(t *testing.T) {
 		t.Errorf("drifted are %+v, %v", got, err)
 	}
 	f.Unchanged(func() { // by an older comparison
-		must(t, f.RecordVerifications(f.Ctx, []outbox.Verification{{CampaignID: "a", Projection: "roster", At: when.Add(-1), Verdict: outbox.VerdictMatch}}))
+		must.OK(t, f.RecordVerifications(f.Ctx, []outbox.Verification{{CampaignID: "a", Projection: "roster", At: when.Add(-1), Verdict: outbox.VerdictMatch}}))
 	})
 	run = verify(enginetest.Rebuild("a"))
 	if run.Verdict != outbox.VerdictDrift {
@@ -224,13 +222,10 @@ func TestRuns_pagesBothWaysAndFilters(t *testing.T) {
 		f.AppendN(id, 1)
 		ids = append(ids, f.StartRun(enginetest.Rebuild(id)).ID)
 	}
-	must(t, only(f.Runs.Cancel(f.Ctx, ana(""), ids[1])))
+	must.Get(f.Runs.Cancel(f.Ctx, ana(""), ids[1])).Or(t)
 	list := func(filter outbox.RunFilter) ([]int64, outbox.Page[outbox.Run]) {
 		t.Helper()
-		page, err := f.Runs.List(f.Ctx, filter)
-		if err != nil {
-			t.Fatal(err)
-		}
+		page := must.Get(f.Runs.List(f.Ctx, filter)).Or(t)
 		var got []int64
 		for _, r := range page.Items {
 			got = append(got, r.ID)
@@ -278,10 +273,7 @@ func TestRunResults_pagesByCampaignAndOutcome(t *testing.T) {
 	list := func(filter outbox.ResultFilter) (got []string, page outbox.Page[outbox.RunResult]) {
 		t.Helper()
 		filter.RunID = run.ID
-		page, err := f.Runs.Results(f.Ctx, filter)
-		if err != nil {
-			t.Fatal(err)
-		}
+		page = must.Get(f.Runs.Results(f.Ctx, filter)).Or(t)
 		for _, r := range page.Items {
 			got = append(got, r.CampaignID)
 		}

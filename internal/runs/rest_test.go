@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/outboxweb/outboxweb/internal/enginetest"
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/storetest"
 )
@@ -55,16 +56,13 @@ func rehearsedWithoutSKU(t *testing.T) (*enginetest.Engine, *storetest.Clock, ou
 // assessed is the error that blocks a campaign, as pages show it.
 func assessed(t *testing.T, b *enginetest.Engine, campaign string) outbox.AssessedGroup {
 	t.Helper()
-	all, err := b.Store.ErrorGroups(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	all := must.Get(b.Store.ErrorGroups(t.Context())).Or(t)
 	versions := map[string]string{}
 	for _, p := range b.Infos() {
 		versions[p.Name] = p.Version
 	}
 	groups := all.Assessed(outbox.Running{Build: "test", Versions: versions}, nil)
-	must(t, b.Runs.RestOnRehearsals(t.Context(), groups, b.Infos()))
+	must.OK(t, b.Runs.RestOnRehearsals(t.Context(), groups, b.Infos()))
 	for _, g := range groups {
 		if g.Fingerprint == b.MustRow(t, campaign, b.MustCampaign(t, campaign).HeadSeq).Row.Fingerprint {
 			return g
@@ -89,10 +87,7 @@ func TestRestOn_leavesOutRowsThatWereRetriedSince(t *testing.T) {
 		t.Errorf("those that would pass are %v (%v), want that of a", passed, err)
 	}
 	clock.Advance(time.Second)
-	op, err := b.Operations.Start(t.Context(), enginetest.Operator, outbox.OperationRequest{Selection: selection, Rehearsal: d.Run.ID})
-	if err != nil {
-		t.Fatal(err)
-	}
+	op := must.Get(b.Operations.Start(t.Context(), enginetest.Operator, outbox.OperationRequest{Selection: selection, Rehearsal: d.Run.ID})).Or(t)
 	if o := mustOperation(enginetest.RapidTB{TB: t}, b, op.ID); o.CoverText() != "1 of the operation's 2 rows passed it" {
 		t.Errorf("the operation that rests on it: %s", o.CoverText())
 	}
@@ -164,10 +159,7 @@ func TestRestOn_saysWhatFailedInTheRehearsal(t *testing.T) {
 	if _, err := b.Operations.Start(t.Context(), enginetest.Operator, only); !errors.Is(err, outbox.ErrConflict) || !strings.Contains(err.Error(), "rehearsal 1 found all matching dead rows failing") {
 		t.Errorf("an operation on what failed: %v", err)
 	}
-	op, err := b.Operations.Start(t.Context(), enginetest.Operator, outbox.OperationRequest{Selection: every, Rehearsal: d.Run.ID})
-	if err != nil {
-		t.Fatal(err)
-	}
+	op := must.Get(b.Operations.Start(t.Context(), enginetest.Operator, outbox.OperationRequest{Selection: every, Rehearsal: d.Run.ID})).Or(t)
 	if o := mustOperation(enginetest.RapidTB{TB: t}, b, op.ID); o.Totals.Chosen != 2 || o.CoverText() != "2 of the operation's 2 rows passed it" {
 		t.Errorf("the operation that rests on it has %d rows: %s", o.Totals.Chosen, o.CoverText())
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/outboxweb/outboxweb/internal/enginetest"
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/runs"
 	"github.com/outboxweb/outboxweb/internal/storetest"
@@ -22,16 +23,10 @@ import (
 // applied event.
 func mustMatchJournal(tb testing.TB, b *enginetest.Engine, campaigns ...string) {
 	tb.Helper()
-	f, err := runs.NewReplayer(context.Background(), b.Store, b.Set)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	f := must.Get(runs.NewReplayer(context.Background(), b.Store, b.Set)).Or(tb)
 	defer f.Close()
 	for _, id := range campaigns {
-		r, err := f.Verify(context.Background(), id, 0)
-		if err != nil {
-			tb.Fatal(err)
-		}
+		r := must.Get(f.Verify(context.Background(), id, 0)).Or(tb)
 		behind := slices.ContainsFunc(r.Projections, func(p outbox.ProjectionResult) bool { return p.LeftOut == outbox.CursorBehind })
 		if r.Outcome != outbox.OutcomeMatch && r.Outcome != outbox.OutcomeNotCompared || behind {
 			tb.Errorf("campaign %q: %s %s %+v", id, r.Outcome, r.Error, r.Projections)
@@ -126,10 +121,7 @@ func TestVerify_replaysOnceMoreToFindTheFirstDivergence(t *testing.T) {
 	b := enginetest.Open(t, enginetest.Define(t, enginetest.Trail), enginetest.BatchSize(events))
 	b.MustAppend(t, enginetest.Notes("a", events)...)
 	b.Drain(t)
-	f, err := runs.NewReplayer(t.Context(), b.Store, b.Set)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := must.Get(runs.NewReplayer(t.Context(), b.Store, b.Set)).Or(t)
 	defer f.Close()
 	var replayed, stretches int64
 	f.CountReplayed(&replayed, &stretches)
@@ -418,7 +410,7 @@ func TestRebuild_ofADivergedCampaignIsTheWayOut(t *testing.T) {
 	b.Drain(t)
 	b.Meddle(t, `update projection_watermarks set applied_hash = 'other', applied_seq = 7 where campaign_id = 'a'`)
 	b.Meddle(t, `update accounts set balance = 5 where campaign_id = 'a'`)
-	must(t, only(b.Reconcile(t.Context())))
+	must.Get(b.Reconcile(t.Context())).Or(t)
 	if r := try(t, b, "a", "accounts"); r.Outcome != outbox.OutcomeFailed || !strings.Contains(r.Error, "all projections") {
 		t.Errorf("a trial of one projection: %+v", r)
 	}
@@ -498,7 +490,7 @@ func TestRuns_cancelKeepsTheOldRows(t *testing.T) {
 	}
 	ctx, stop := context.WithTimeout(t.Context(), storetest.Patience)
 	defer stop()
-	must(t, only(w.Step(ctx)))
+	must.Get(w.Step(ctx)).Or(t)
 	if ended := b.MustReadRun(t, run.ID); ended.Status != outbox.RunCancelled || ended.Events.Done == ended.Events.Total {
 		t.Errorf("run %+v", ended)
 	}
@@ -518,10 +510,7 @@ func TestRebuild_ofAProcessThatSleptChangesNothing(t *testing.T) {
 		b.MustAppend(t, enginetest.Notes("a", 5)...)
 		b.Drain(t)
 		b.MustStartRun(t, outbox.RunRequest{Kind: outbox.RunRebuild, All: true})
-		late, err := b.RunWorker.DieInRun(t.Context(), 1)
-		if err != nil {
-			t.Fatal(err)
-		}
+		late := must.Get(b.RunWorker.DieInRun(t.Context(), 1)).Or(t)
 		now.Advance(enginetest.LeaseTime + time.Second)
 		other := b.Beside(t, enginetest.At(now))
 		switch meanwhile {
@@ -532,7 +521,7 @@ func TestRebuild_ofAProcessThatSleptChangesNothing(t *testing.T) {
 			other.StepRuns(t)
 		}
 		before := b.Dump(t)
-		must(t, late())
+		must.OK(t, late())
 		if after := b.Dump(t); meanwhile != "nothing is" && after != before {
 			t.Errorf("%s: (-before +after)\n%s", meanwhile, cmp.Diff(before, after))
 		}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/outboxweb/outboxweb/internal/dbtest"
 	"github.com/outboxweb/outboxweb/internal/enginetest"
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/pgtest"
 	"github.com/outboxweb/outboxweb/internal/storetest"
@@ -52,12 +53,9 @@ var oddSettings = []string{
 // server between an append and what follows.
 func TestPostgresRows_dependOnTheirEventsAlone(t *testing.T) {
 	t.Parallel()
-	server, err := pgtest.Start()
-	if err != nil {
-		t.Fatal(err)
-	}
+	server := must.Get(pgtest.Start()).Or(t)
 	t.Cleanup(func() { server.Stop() })
-	must(t, server.CreateDatabase(t.Context(), "odd"))
+	must.OK(t, server.CreateDatabase(t.Context(), "odd"))
 	address := server.URL("odd")
 	// The administrator's session keeps the settings that it has.
 	admin := storetest.Connect(t, address)

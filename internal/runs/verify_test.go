@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/outboxweb/outboxweb/internal/enginetest"
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
@@ -46,10 +47,7 @@ insert into keyed%[1]d (campaign_id, k, n) values (:campaign_id, :payload.k%[1]d
 update keyed%[1]d set n = :seq where campaign_id = :campaign_id;
 `, i, tt.sqlite, tt.postgres))
 	}
-	payload, err := json.Marshal(keys)
-	if err != nil {
-		t.Fatal(err)
-	}
+	payload := must.Get(json.Marshal(keys)).Or(t)
 	b := enginetest.Open(t, enginetest.Define(t, definitions...))
 	b.MustAppend(t, enginetest.Noted("a"), enginetest.EventOf("a", "opened", string(payload)), enginetest.Noted("a"), enginetest.Noted("a"))
 	b.Drain(t)
@@ -175,7 +173,7 @@ func TestVerify_thatFailsLeavesAVerification(t *testing.T) {
 		}
 		step := b.RunWorker.VerifyNext()
 		for range 2 {
-			must(t, only(step(t.Context())))
+			must.Get(step(t.Context())).Or(t)
 		}
 		mustBeUnverifiable(t, b, "a", tt.seq, 0, tt.reason)
 		if !strings.Contains(tt.change, "update") {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
@@ -81,9 +82,7 @@ func TestEvents_poisonsExactlyTheCampaignsAskedFor(t *testing.T) {
 		var payload struct {
 			UserID string `json:"user_id"`
 		}
-		if err := json.Unmarshal(e.Payload, &payload); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, json.Unmarshal(e.Payload, &payload))
 		s := seat{e.CampaignID, payload.UserID}
 		if taken[s] {
 			poisonedAt[e.CampaignID] = e.Seq

@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/redact"
 	"github.com/outboxweb/outboxweb/internal/storetest"
@@ -32,10 +33,7 @@ func (f *fixture) eventPager(filter outbox.EventFilter) storetest.Pager {
 // journal reads all events in order of position.
 func (f *fixture) journal() []outbox.Event {
 	f.TB.Helper()
-	all, err := f.EventsFrom(f.Ctx, 0, 100_000)
-	if err != nil {
-		f.TB.Fatal(err)
-	}
+	all := must.Get(f.EventsFrom(f.Ctx, 0, 100_000)).Or(f.TB)
 	return all
 }
 
@@ -147,10 +145,7 @@ func TestEvents_saysHowFarItLooked(t *testing.T) {
 	head := all[len(all)-1].Position
 	look := func(filter outbox.EventFilter) outbox.FoundEvents {
 		t.Helper()
-		page, err := f.Search.Events(f.Ctx, filter)
-		if err != nil {
-			t.Fatal(err)
-		}
+		page := must.Get(f.Search.Events(f.Ctx, filter)).Or(t)
 		return page
 	}
 	none := look(outbox.EventFilter{Q: "nowhere"})
@@ -191,10 +186,7 @@ func TestEvents_redactedValuesAreNotFound(t *testing.T) {
 	}
 	found := func(filter outbox.EventFilter) outbox.FoundEvents {
 		t.Helper()
-		page, err := f.Search.Events(f.Ctx, filter)
-		if err != nil {
-			t.Fatal(err)
-		}
+		page := must.Get(f.Search.Events(f.Ctx, filter)).Or(t)
 		return page
 	}
 	guesses := []outbox.EventFilter{{EntityID: token}, {RequestID: token}, {ActorID: token}, {EventID: token}, {Tag: "password=" + secret}}
@@ -230,10 +222,7 @@ func TestEvents_redactedValuesAreNotFound(t *testing.T) {
 			t.Errorf("shown: %s", text)
 		}
 	}
-	hiding, err := redact.New(redact.Config{HidePayloads: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	hiding := must.Get(redact.New(redact.Config{HidePayloads: true})).Or(t)
 	for _, guess := range []outbox.EventFilter{{Q: "ben"}, {Tag: "seat=1"}} {
 		guess.Shown = hiding
 		if page := found(guess); len(page.Items) > 0 {
@@ -256,10 +245,7 @@ func TestEvents_edgesOfARangeAreExact(t *testing.T) {
 		f.MustAppend(storetest.Event("a", "counted"))
 	}
 	count := func(since, until time.Duration) int {
-		page, err := f.Search.Events(f.Ctx, outbox.EventFilter{Since: start.Add(since), Until: start.Add(until)})
-		if err != nil {
-			t.Fatal(err)
-		}
+		page := must.Get(f.Search.Events(f.Ctx, outbox.EventFilter{Since: start.Add(since), Until: start.Add(until)})).Or(t)
 		return len(page.Items)
 	}
 	for _, one := range []struct {
@@ -290,10 +276,7 @@ func TestEvents_tellHowFarTheyGot(t *testing.T) {
 	f.AppendN("c", 1)
 	f.Fail("boom", "c")
 	f.AppendN("b", 1)
-	page, err := f.Search.Events(f.Ctx, outbox.EventFilter{Reverse: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := must.Get(f.Search.Events(f.Ctx, outbox.EventFilter{Reverse: true})).Or(t)
 	var got []string
 	for _, e := range page.Items {
 		got = append(got, fmt.Sprintf("%s %d %s", e.CampaignID, e.Seq, e.StateText()))
@@ -303,10 +286,7 @@ func TestEvents_tellHowFarTheyGot(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	f.MustSkip("a", 3)
-	page, err = f.Search.Events(f.Ctx, outbox.EventFilter{CampaignID: "a", Reverse: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	page = must.Get(f.Search.Events(f.Ctx, outbox.EventFilter{CampaignID: "a", Reverse: true})).Or(t)
 	if s := page.Items[2].StateText(); s != "skipped" {
 		t.Errorf("a skipped event is %s", s)
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/redact"
 	"github.com/outboxweb/outboxweb/internal/storetest"
@@ -98,10 +99,7 @@ func TestValues_areThoseInUse(t *testing.T) {
 	f.MustAppend(outbox.Event{CampaignID: "a", EventType: "b.x", EntityType: "seat", EntityID: "1", Payload: []byte(`{}`)},
 		outbox.Event{CampaignID: "a", EventType: "a.x", EntityType: "order", EntityID: "1", Payload: []byte(`{}`)},
 		outbox.Event{CampaignID: "a", EventType: "b.x", Payload: []byte(`{}`)})
-	got, err := f.Search.Values(f.Ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := must.Get(f.Search.Values(f.Ctx)).Or(t)
 	if diff := cmp.Diff(outbox.EventValues{EventTypes: []string{"a.x", "b.x"}, EntityTypes: []string{"order", "seat"}}, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
@@ -114,18 +112,13 @@ func TestViews_belongToTheirOwner(t *testing.T) {
 		return f.Search.SaveView(f.Ctx, owner, outbox.View{List: "rows", Name: name, Query: query})
 	}
 	names := func(owner string) (all []string) {
-		views, err := f.Search.Views(f.Ctx, owner, "rows")
-		if err != nil {
-			t.Fatal(err)
-		}
+		views := must.Get(f.Search.Views(f.Ctx, owner, "rows")).Or(t)
 		for _, v := range views {
 			all = append(all, v.Name+" "+v.Query)
 		}
 		return all
 	}
-	if err := save("ana", " mine ", "status=dead&cursor=x&limit=3"); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, save("ana", " mine ", "status=dead&cursor=x&limit=3"))
 	if got := names("ana"); len(got) != 1 || got[0] != "mine status=dead" {
 		t.Errorf("kept as %q", got)
 	}
@@ -135,19 +128,11 @@ func TestViews_belongToTheirOwner(t *testing.T) {
 	views, _ := f.Search.Views(f.Ctx, "ana", "rows")
 	refused(t, f.Search.RenameView(f.Ctx, "ben", views[0].ID, "his"), outbox.ErrNotFound)
 	refused(t, f.Search.RemoveView(f.Ctx, "ben", views[0].ID), outbox.ErrNotFound)
-	if err := save("ana", "mine", "status=failed"); err != nil {
-		t.Fatal(err)
-	}
-	if err := save("ana", "other", ""); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, save("ana", "mine", "status=failed"))
+	must.OK(t, save("ana", "other", ""))
 	refused(t, f.Search.RenameView(f.Ctx, "ana", views[0].ID, "other"), outbox.ErrConflict)
-	if err := f.Search.RenameView(f.Ctx, "ana", views[0].ID, "renamed"); err != nil {
-		t.Fatal(err)
-	}
-	if err := f.Search.RemoveView(f.Ctx, "ana", views[0].ID); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, f.Search.RenameView(f.Ctx, "ana", views[0].ID, "renamed"))
+	must.OK(t, f.Search.RemoveView(f.Ctx, "ana", views[0].ID))
 	if diff := cmp.Diff([]string{"other "}, names("ana")); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
@@ -155,9 +140,7 @@ func TestViews_belongToTheirOwner(t *testing.T) {
 		refused(t, f.Search.SaveView(f.Ctx, "ana", wrong), outbox.ErrInvalid)
 	}
 	for i := range outbox.MaxViews - 1 {
-		if err := save("ana", fmt.Sprint("v", i), ""); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, save("ana", fmt.Sprint("v", i), ""))
 	}
 	refused(t, save("ana", "one too many", ""), outbox.ErrConflict)
 	if got := names("ana"); len(got) != outbox.MaxViews {

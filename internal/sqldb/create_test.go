@@ -10,6 +10,7 @@ import (
 	"testing/fstest"
 
 	"github.com/outboxweb/outboxweb/internal/dbtest"
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
@@ -53,9 +54,7 @@ func migrateWith(ctx context.Context, url string, c Config) error {
 
 func mustMigrateWith(t *testing.T, url string, texts map[string]string) {
 	t.Helper()
-	if err := migrateWith(t.Context(), url, withMigrations(texts)); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, migrateWith(t.Context(), url, withMigrations(texts)))
 }
 
 // state is what stands in a database: its tables, and the versions that were applied.
@@ -67,9 +66,7 @@ func state(t *testing.T, url string) string {
 		return ""
 	}
 	var versions int
-	if err := db.QueryRow("select count(*) from goose_db_version").Scan(&versions); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, db.QueryRow("select count(*) from goose_db_version").Scan(&versions))
 	return strings.Join(tables, " ") + " " + strings.Repeat("+", versions)
 }
 

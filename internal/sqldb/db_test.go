@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/outboxweb/outboxweb/internal/dbtest"
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
@@ -59,10 +60,7 @@ func openAt(ctx context.Context, name, url string) (*DB, error) {
 
 func open(t *testing.T) *DB {
 	t.Helper()
-	d, err := openAt(t.Context(), "journal", dbtest.New(t).Journal)
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := must.Get(openAt(t.Context(), "journal", dbtest.New(t).Journal)).Or(t)
 	t.Cleanup(func() {
 		if err := d.Close(); err != nil {
 			t.Error(err)

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/outboxweb/outboxweb/internal/dbtest"
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
@@ -47,8 +48,8 @@ func TestSQLiteWrite_ofAFileThatIsNotInPlaceIsRefused(t *testing.T) {
 			t.Parallel()
 			s := newSite(t)
 			d, err := openAt(t.Context(), "journal", "sqlite:"+s.link)
-			must(t, err)
-			must(t, d.note("acknowledged"))
+			must.OK(t, err)
+			must.OK(t, d.note("acknowledged"))
 			verifyRefused := func(err error) {
 				t.Helper()
 				refusal, ok := errors.AsType[*outbox.Refusal](err)
@@ -65,13 +66,13 @@ func TestSQLiteWrite_ofAFileThatIsNotInPlaceIsRefused(t *testing.T) {
 				t.Errorf("the faults are %+v", all)
 			}
 			if way.undo != nil {
-				must(t, way.undo(s))
-				must(t, d.note("afterwards"))
+				must.OK(t, way.undo(s))
+				must.OK(t, d.note("afterwards"))
 				if all := d.Faults(); len(all) != 0 {
 					t.Errorf("the faults afterwards are %+v", all)
 				}
 			}
-			must(t, d.Close())
+			must.OK(t, d.Close())
 			if way.left != nil {
 				verifyNotes(t, s.file, way.left)
 			}
@@ -84,13 +85,13 @@ func newSite(t *testing.T) site {
 	top := t.TempDir()
 	s := site{dir: filepath.Join(top, "data"), link: filepath.Join(top, "link.db"), older: filepath.Join(top, "older.db")}
 	s.file = filepath.Join(s.dir, "journal.db")
-	must(t, os.Mkdir(s.dir, privateDir))
+	must.OK(t, os.Mkdir(s.dir, privateDir))
 	d, err := openAt(t.Context(), "journal", "sqlite:"+s.file)
-	must(t, err)
-	must(t, d.note("older"))
-	must(t, d.copyInto(t.Context(), s.older))
-	must(t, d.Close())
-	must(t, os.Symlink(s.file, s.link))
+	must.OK(t, err)
+	must.OK(t, d.note("older"))
+	must.OK(t, d.copyInto(t.Context(), s.older))
+	must.OK(t, d.Close())
+	must.OK(t, os.Symlink(s.file, s.link))
 	return s
 }
 
@@ -98,50 +99,43 @@ func newSite(t *testing.T) site {
 func verifyNotes(t *testing.T, file string, want []string) {
 	t.Helper()
 	d, err := openAt(t.Context(), "journal", "sqlite:"+file)
-	must(t, err)
+	must.OK(t, err)
 	if damaged, err := d.DamagedPages(t.Context()); err != nil || len(damaged) != 1 || damaged[0] != "ok" {
 		t.Errorf("the file has %q, %v", damaged, err)
 	}
 	var notes []string
-	must(t, d.Read(t.Context(), func(r *Tx) (err error) {
+	must.OK(t, d.Read(t.Context(), func(r *Tx) (err error) {
 		notes, err = All(r, Column[string], `select text from notes order by rowid`)
 		return err
 	}))
 	if !slices.Equal(notes, want) {
 		t.Errorf("the notes are %q, want %q", notes, want)
 	}
-	must(t, d.Close())
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, d.Close())
 }
 
 func TestSQLiteLog_heldByAReaderIsAFaultAndShrinksAfterIt(t *testing.T) {
 	t.Parallel()
 	d := open(t)
-	must(t, d.note("first"))
+	must.OK(t, d.note("first"))
 	reader := dbtest.Open(t, "sqlite:"+d.path)
 	held, err := reader.Begin()
-	must(t, err)
+	must.OK(t, err)
 	var n int
-	must(t, held.QueryRow(`select count(*) from notes`).Scan(&n))
+	must.OK(t, held.QueryRow(`select count(*) from notes`).Scan(&n))
 	for range 9 {
-		must(t, d.note(strings.Repeat("x", 8<<20)))
+		must.OK(t, d.note(strings.Repeat("x", 8<<20)))
 	}
 	d.watchLog()
 	if all := d.Faults(); len(all) != 1 || all[0].Kind != outbox.FaultWALHeld || all[0].Stops || d.LogBytes() < heldLimit {
 		t.Errorf("with a log of %d bytes the faults are %+v", d.LogBytes(), all)
 	}
-	must(t, held.Rollback())
+	must.OK(t, held.Rollback())
 	d.watchLog()
 	if all := d.Faults(); len(all) != 0 {
 		t.Errorf("the faults afterwards are %+v", all)
 	}
-	must(t, d.note("into a log that is begun anew"))
+	must.OK(t, d.note("into a log that is begun anew"))
 	if got := d.LogBytes(); got > heldLimit/2 {
 		t.Errorf("the log has %d bytes, want at most %d", got, heldLimit/2)
 	}

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/store"
 	"github.com/outboxweb/outboxweb/internal/storetest"
@@ -87,10 +88,7 @@ func TestSummary_saysSinceWhenAnEventIsDue(t *testing.T) {
 	f := open(t)
 	due := func(want *time.Time) {
 		t.Helper()
-		s, err := f.Beside(storetest.InMode(f.Mode())).Summary(f.Ctx)
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := must.Get(f.Beside(storetest.InMode(f.Mode())).Summary(f.Ctx)).Or(t)
 		if (s.DueSince == nil) != (want == nil) || want != nil && !s.DueSince.Equal(*want) {
 			t.Errorf("due since %v, want %v", s.DueSince, want)
 		}

@@ -8,6 +8,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
@@ -30,9 +31,7 @@ func TestActions_countAndListAsAFilterMatches(t *testing.T) {
 		func(o outbox.Command) error { _, err := f.PauseCampaign(f.Ctx, o, "a"); return err },
 		func(o outbox.Command) error { _, err := f.ResumeCampaign(f.Ctx, o, "a"); return err },
 	} {
-		if err := act(anaAs(outbox.RoleAdmin, "")); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, act(anaAs(outbox.RoleAdmin, "")))
 	}
 	all, err := f.AuditLog(f.Ctx, outbox.AuditFilter{Limit: 200})
 	if err != nil || len(all.Items) != 62 {
@@ -67,10 +66,7 @@ func TestActions_countAndListAsAFilterMatches(t *testing.T) {
 		}
 		var got []int64
 		for {
-			page, err := f.AuditLog(f.Ctx, filter)
-			if err != nil {
-				t.Fatal(err)
-			}
+			page := must.Get(f.AuditLog(f.Ctx, filter)).Or(t)
 			for _, a := range page.Items {
 				got = append(got, a.ID)
 			}

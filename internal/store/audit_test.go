@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/outboxweb/outboxweb/internal/enginetest"
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/storetest"
 )
@@ -134,10 +135,7 @@ func TestRequeueRow_setsADeadRowBackWithoutAttemptsDueNow(t *testing.T) {
 	f.OnWork(func() { woken = true })
 	o := ana("mended")
 	o.Expected = &outbox.Expected{Status: outbox.Dead, AttemptCount: new(8), HeadSeq: 1}
-	r, err := f.RequeueRow(f.Ctx, o, "a", 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(f.RequeueRow(f.Ctx, o, "a", 1)).Or(t)
 	if r.Status != outbox.Pending || r.AttemptCount != 0 || r.NextAttemptAt != f.Clock.Now() || !r.IsHead || r.BlockedBehind != 2 || r.EnqueuedAt != began {
 		t.Errorf("row is %+v", r)
 	}

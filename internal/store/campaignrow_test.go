@@ -9,6 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/outboxweb/outboxweb/internal/dbtest"
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/store"
 	"github.com/outboxweb/outboxweb/internal/storetest"
@@ -54,10 +55,7 @@ func (h *history) claims() {
 }
 
 func (h *history) standings() map[string]outbox.Campaign {
-	page, err := h.Campaigns(h.Ctx, outbox.CampaignFilter{Limit: 200})
-	if err != nil {
-		h.t.Fatal(err)
-	}
+	page := must.Get(h.Campaigns(h.Ctx, outbox.CampaignFilter{Limit: 200})).Or(h.t)
 	all := make(map[string]outbox.Campaign, len(page.Items))
 	for _, c := range page.Items {
 		all[c.CampaignID] = c
@@ -97,10 +95,7 @@ func (h *history) explained(before map[string]outbox.Campaign, claims []store.Cl
 // detected. A claim is empty when its suspect's head must wait.
 func (h *history) claimsSuspects(taken map[string]bool) {
 	for range h.ids {
-		claims, err := h.ClaimSuspect(h.Ctx, one, lease)
-		if err != nil {
-			h.t.Fatal(err)
-		}
+		claims := must.Get(h.ClaimSuspect(h.Ctx, one, lease)).Or(h.t)
 		if len(claims) > 0 {
 			h.held = append(h.held, wave{one, claims})
 			taken[claims[0].CampaignID] = true
@@ -227,10 +222,7 @@ func (h *history) loses() {
 
 // holds checks the invariants of every campaign after each step.
 func (h *history) holds() {
-	marks, err := h.Watermarks(h.Ctx, h.ids)
-	if err != nil {
-		h.t.Fatal(err)
-	}
+	marks := must.Get(h.Watermarks(h.Ctx, h.ids)).Or(h.t)
 	for _, c := range h.Recount() {
 		if c.Problem != "" {
 			h.t.Fatalf("the row of campaign %s: %s", c.ID, c.Problem)
@@ -253,10 +245,7 @@ func (h *history) checks() {
 			h.t.Fatalf("the self-check found %+v", found)
 		}
 	}
-	report, err := h.Check(h.Ctx, storetest.Quiet)
-	if err != nil {
-		h.t.Fatal(err)
-	}
+	report := must.Get(h.Check(h.Ctx, storetest.Quiet)).Or(h.t)
 	for _, v := range report.Violations {
 		// After a worker died between its two transactions, rows of applied events stay until the
 		// next claim.
@@ -319,10 +308,7 @@ func (f *fixture) empty() bool {
 				statements = append(statements, `delete from `+table)
 			}
 		}
-		conn, err := db.Conn(f.Ctx)
-		if err != nil {
-			f.TB.Fatal(err)
-		}
+		conn := must.Get(db.Conn(f.Ctx)).Or(f.TB)
 		for _, statement := range append(statements, `commit`) {
 			if _, err := conn.ExecContext(f.Ctx, statement); err != nil {
 				f.TB.Fatalf("%s: %v", statement, err)

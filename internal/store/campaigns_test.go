@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/store"
 	"github.com/outboxweb/outboxweb/internal/storetest"
@@ -49,10 +50,8 @@ func ids(campaigns []outbox.Campaign) []string {
 func TestCampaigns_pagesVisitEveryMatchOnceInOrder(t *testing.T) {
 	t.Parallel()
 	f := campaignScene(t)
-	if err := f.RecordVerifications(f.Ctx, []outbox.Verification{{CampaignID: "current-2", Projection: "p", Verdict: outbox.VerdictDrift}, {CampaignID: "lagging-ü", Projection: "p", Verdict: outbox.VerdictFailed},
-		{CampaignID: "blocked-2", Projection: "p", Verdict: outbox.VerdictDrift}, {CampaignID: "blocked-2", Projection: "q", Verdict: outbox.VerdictFailed}}); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, f.RecordVerifications(f.Ctx, []outbox.Verification{{CampaignID: "current-2", Projection: "p", Verdict: outbox.VerdictDrift}, {CampaignID: "lagging-ü", Projection: "p", Verdict: outbox.VerdictFailed},
+		{CampaignID: "blocked-2", Projection: "p", Verdict: outbox.VerdictDrift}, {CampaignID: "blocked-2", Projection: "q", Verdict: outbox.VerdictFailed}}))
 	everything := f.AllCampaigns(outbox.CampaignFilter{Limit: 200})
 	if len(everything) != 10 {
 		t.Fatalf("campaigns are %v, want all ten", ids(everything))
@@ -146,10 +145,7 @@ func TestBlocked_worstFirst(t *testing.T) {
 	f.MustSettle(one, store.Result{Claim: f.ClaimOne(one, 2), Diverged: "for a test"})
 	f.AppendN("lagging", 900)
 	f.MustPause("lagging")
-	got, err := f.Blocked(f.Ctx, 10)
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := must.Get(f.Blocked(f.Ctx, 10)).Or(t)
 	var campaigns []outbox.Campaign
 	for _, c := range got {
 		campaigns = append(campaigns, c.Campaign)
@@ -178,14 +174,9 @@ func TestSummary_sumsOverCampaigns(t *testing.T) {
 		{ID: "i-2", Applied: 5, Rates: outbox.Throughput{AppliedPerSecond: 2.5}, StoppedAt: &stopped},
 	} {
 		s.StartedAt = began.Add(time.Duration(i) * time.Second)
-		if err := f.Heartbeat(f.Ctx, s); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, f.Heartbeat(f.Ctx, s))
 	}
-	got, err := f.Summary(f.Ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := must.Get(f.Summary(f.Ctx)).Or(t)
 	var counts outbox.Counts
 	for _, r := range f.everyRow() {
 		switch r.Status {
@@ -242,9 +233,7 @@ func TestSummary_tellsTheModeOfTheServerThatRuns(t *testing.T) {
 		}
 	}
 	mode(outbox.ModeOutbox)
-	if err := f.Heartbeat(f.Ctx, outbox.InstanceState{ID: "w", Host: "h", PID: 7, Mode: outbox.ModeShadow, StartedAt: began, BeatEvery: 2 * time.Second}); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, f.Heartbeat(f.Ctx, outbox.InstanceState{ID: "w", Host: "h", PID: 7, Mode: outbox.ModeShadow, StartedAt: began, BeatEvery: 2 * time.Second}))
 	mode(outbox.ModeShadow)
 }
 
@@ -268,9 +257,7 @@ func TestInstances_newestFirstAndForgottenAfterAWeek(t *testing.T) {
 	f := open(t)
 	beat := func(id string) {
 		t.Helper()
-		if err := f.Heartbeat(f.Ctx, outbox.InstanceState{ID: id, Host: "h", PID: 7, Version: "v1", Mode: outbox.ModeOutbox, StartedAt: f.Clock.Now()}); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, f.Heartbeat(f.Ctx, outbox.InstanceState{ID: id, Host: "h", PID: 7, Version: "v1", Mode: outbox.ModeOutbox, StartedAt: f.Clock.Now()}))
 	}
 	beat("old")
 	f.Clock.Advance(4 * 24 * time.Hour)
@@ -278,10 +265,7 @@ func TestInstances_newestFirstAndForgottenAfterAWeek(t *testing.T) {
 	beat("young")
 	listed := func() string {
 		t.Helper()
-		all, err := f.Instances(f.Ctx)
-		if err != nil {
-			t.Fatal(err)
-		}
+		all := must.Get(f.Instances(f.Ctx)).Or(t)
 		var names []string
 		for _, i := range all {
 			names = append(names, fmt.Sprintf("%s@%s/%d/%s", i.ID, i.Host, i.PID, i.Version))

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/store"
 	"github.com/outboxweb/outboxweb/internal/storetest"
@@ -159,9 +160,7 @@ func TestEnqueueMissing_besideAnybody(t *testing.T) {
 			f.AppendN("a", 3)
 			end := hold(f)
 			for range 2 {
-				if err := f.EnqueueMissing(f.Ctx, "a"); err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, f.EnqueueMissing(f.Ctx, "a"))
 			}
 			if c := f.MustCampaign("a"); c.Counts != (outbox.Counts{Pending: 3}) || c.HeadSeq != 1 {
 				t.Errorf("campaign is %+v, want 3 rows", c)

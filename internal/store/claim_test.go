@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/store"
 	"github.com/outboxweb/outboxweb/internal/storetest"
@@ -209,15 +210,11 @@ func TestRenew_extendsWhatIsHeldAndNamesWhatIsLost(t *testing.T) {
 	f.AppendN("b", 1)
 	claims := f.MustClaim(one, 10)
 	f.Clock.Advance(lease - time.Second)
-	if err := f.Renew(f.Ctx, one, claims, lease); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, f.Renew(f.Ctx, one, claims, lease))
 	f.Clock.Advance(lease - time.Second)
 	f.NoClaim(two)
 	// From here on the lease of b is not renewed.
-	if err := f.Renew(f.Ctx, one, claims[:1], lease); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, f.Renew(f.Ctx, one, claims[:1], lease))
 	f.Clock.Advance(2 * time.Second)
 	if c := f.ClaimOne(two, 10); c.CampaignID != claims[1].CampaignID {
 		t.Fatalf("took over %+v", c)

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/store"
 )
@@ -102,10 +103,7 @@ func TestFuture_ofASecondIsNoError(t *testing.T) {
 // clockOf is an instance as seen by a process that has just read it again.
 func (f *fixture) clockOf(id string) outbox.InstanceState {
 	f.TB.Helper()
-	all, err := f.Instances(f.Ctx)
-	if err != nil {
-		f.TB.Fatal(err)
-	}
+	all := must.Get(f.Instances(f.Ctx)).Or(f.TB)
 	for _, i := range all {
 		if i.ID == id {
 			return i

@@ -15,6 +15,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/store"
 	"github.com/outboxweb/outboxweb/internal/storetest"
@@ -111,10 +112,7 @@ func TestCondition_aRepeatIsAnsweredWithTheStoredEvent(t *testing.T) {
 	f := open(t)
 	own := storetest.Tagged("a", "seat.taken", "seat", "1")
 	own.EventID = "e-1"
-	first, err := f.AppendUnless(own, 0, storetest.Item("seat.taken"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	first := must.Get(f.AppendUnless(own, 0, storetest.Item("seat.taken"))).Or(t)
 	f.Unchanged(func() {
 		again, err := f.AppendUnless(own, 0, storetest.Item("seat.taken"))
 		if err != nil || !again[0].Existed || again[0].Position != first[0].Position {
@@ -281,9 +279,7 @@ func TestCondition_readsTagsAsTheyAreWritten(t *testing.T) {
 func (f *fixture) begun(tags string) (end func(how string)) {
 	f.TB.Helper()
 	conn := storetest.Connect(f.TB, f.Pair.Journal)
-	if _, err := conn.PgConn().Exec(f.Ctx, f.BeginAppendText()).ReadAll(); err != nil {
-		f.TB.Fatal(err)
-	}
+	must.Get(conn.PgConn().Exec(f.Ctx, f.BeginAppendText()).ReadAll()).Or(f.TB)
 	storetest.Run(f.TB, conn, fmt.Sprintf(`
 insert into events (campaign_id, seq, event_id, event_type, occurred_at, recorded_at, actor_type, actor_id, entity_type, entity_id,
   session_id, request_id, correlation_id, causation_id, tags, metadata, payload, event_hash, chain_hash)

@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/outboxweb/outboxweb/internal/dbtest"
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/store"
 	"github.com/outboxweb/outboxweb/internal/storetest"
 )
@@ -56,9 +57,7 @@ func createUntil(t *testing.T, dir string, nth int) (calls int, killed bool) {
 	cmd.Env = append(os.Environ(), createIn+"="+dir)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Ptrace: true}
 	cmd.Stderr = os.Stderr
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, cmd.Start())
 	options := syscall.PTRACE_O_TRACESYSGOOD | syscall.PTRACE_O_TRACECLONE | exitKill
 	for first := true; ; first = false {
 		var status syscall.WaitStatus
@@ -70,9 +69,7 @@ func createUntil(t *testing.T, dir string, nth int) (calls int, killed bool) {
 			t.Fatalf("wait: %v", err)
 		}
 		if first {
-			if err := syscall.PtraceSetOptions(thread, options); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, syscall.PtraceSetOptions(thread, options))
 		}
 		switch {
 		case thread == cmd.Process.Pid && (status.Exited() || status.Signaled()):
@@ -91,9 +88,7 @@ func createUntil(t *testing.T, dir string, nth int) (calls int, killed bool) {
 			if !killed && syscall.PtraceGetRegs(thread, &regs) == nil && touches(thread, &regs, dir) {
 				if calls++; calls == nth {
 					killed = true
-					if err := cmd.Process.Kill(); err != nil {
-						t.Fatal(err)
-					}
+					must.OK(t, cmd.Process.Kill())
 					continue
 				}
 			}

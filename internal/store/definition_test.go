@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
@@ -22,10 +23,7 @@ func TestLoaded_keepsTheDefinitionBefore(t *testing.T) {
 	}
 	text := func(version string) string {
 		t.Helper()
-		d, err := f.Definition(f.Ctx, "orders", version)
-		if err != nil {
-			t.Fatal(err)
-		}
+		d := must.Get(f.Definition(f.Ctx, "orders", version)).Or(t)
 		return d.File.Text
 	}
 	load("v1", "") // by an outboxweb that kept no texts

@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/store"
 	"github.com/outboxweb/outboxweb/internal/storetest"
@@ -91,10 +92,7 @@ func TestEventLines_tellWhichEventsHaveARow(t *testing.T) {
 	f.Kill("a")
 	f.AppendN("b", 9)
 	f.Exec(`delete from projection_apply_outbox where campaign_id = 'a' and seq = 5`)
-	lines, err := f.EventLines(f.Ctx, "a", 2, 100)
-	if err != nil {
-		t.Fatal(err)
-	}
+	lines := must.Get(f.EventLines(f.Ctx, "a", 2, 100)).Or(t)
 	var got []string
 	for _, l := range lines {
 		got = append(got, fmt.Sprintf("%d %s %s", l.Seq, l.EventType, l.RowStatus))
@@ -138,10 +136,7 @@ func TestRowWithin_doesNotReadALargePayload(t *testing.T) {
 	e.Payload = []byte(`{"text":"` + strings.Repeat("x", 25<<20) + `"}`)
 	f.MustAppend(e)
 	read := func() outbox.RowDetail {
-		d, err := f.RowWithin(f.Ctx, "a", 1, 64<<10)
-		if err != nil {
-			t.Fatal(err)
-		}
+		d := must.Get(f.RowWithin(f.Ctx, "a", 1, 64<<10)).Or(t)
 		return d
 	}
 	read()
@@ -174,10 +169,7 @@ func TestEvents_pagesEndEarlyWhereEventsAreLarge(t *testing.T) {
 	}
 	var pages [][]int64
 	for after := int64(0); ; {
-		page, err := f.Events(f.Ctx, "a", after, 50)
-		if err != nil {
-			t.Fatal(err)
-		}
+		page := must.Get(f.Events(f.Ctx, "a", after, 50)).Or(t)
 		var seqs []int64
 		for _, e := range page.Items {
 			seqs = append(seqs, e.Seq)

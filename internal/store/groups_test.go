@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/store"
 	"github.com/outboxweb/outboxweb/internal/storetest"
@@ -24,22 +25,15 @@ func (f *fixture) recount() map[string]sums {
 		campaign, status, fingerprint string
 		seq                           int64
 	}
-	rows, err := f.JournalDB.Query(`select campaign_id, seq, status, fingerprint from projection_apply_outbox where status in ('dead', 'failed', 'processing') and attempt_count > 0 and fingerprint <> ''`)
-	if err != nil {
-		f.TB.Fatal(err)
-	}
+	rows := must.Get(f.JournalDB.Query(`select campaign_id, seq, status, fingerprint from projection_apply_outbox where status in ('dead', 'failed', 'processing') and attempt_count > 0 and fingerprint <> ''`)).Or(f.TB)
 	defer rows.Close()
 	var all []row
 	for rows.Next() {
 		var r row
-		if err := rows.Scan(&r.campaign, &r.seq, &r.status, &r.fingerprint); err != nil {
-			f.TB.Fatal(err)
-		}
+		must.OK(f.TB, rows.Scan(&r.campaign, &r.seq, &r.status, &r.fingerprint))
 		all = append(all, r)
 	}
-	if err := rows.Err(); err != nil {
-		f.TB.Fatal(err)
-	}
+	must.OK(f.TB, rows.Err())
 	by := map[string]sums{}
 	for _, r := range all {
 		s, c := by[r.fingerprint], f.MustCampaign(r.campaign)
@@ -67,10 +61,7 @@ func (f *fixture) recount() map[string]sums {
 
 func (f *fixture) groups() outbox.ErrorGroups {
 	f.TB.Helper()
-	all, err := f.beside().ErrorGroups(f.Ctx)
-	if err != nil {
-		f.TB.Fatal(err)
-	}
+	all := must.Get(f.beside().ErrorGroups(f.Ctx)).Or(f.TB)
 	return all
 }
 
@@ -189,9 +180,7 @@ func TestSummary_oldestRetryableIsInACampaignThatIsServed(t *testing.T) {
 	if before.CampaignID != "theirs" {
 		t.Errorf("while no instance runs every campaign counts, got %+v", before)
 	}
-	if err := f.Heartbeat(f.Ctx, outbox.InstanceState{ID: "i", StartedAt: f.Clock.Now(), BeatEvery: time.Second, Campaigns: scopeOf(t, "ours-*", "mine")}); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, f.Heartbeat(f.Ctx, outbox.InstanceState{ID: "i", StartedAt: f.Clock.Now(), BeatEvery: time.Second, Campaigns: scopeOf(t, "ours-*", "mine")}))
 	oldest, retryable := f.Ages()
 	if oldest.CampaignID != "theirs" || retryable.CampaignID != "ours-1" || retryable.Seq != 1 {
 		t.Errorf("the oldest is %+v, the oldest retryable %+v", oldest, retryable)
@@ -218,10 +207,7 @@ func TestStuckWithoutError_divergedFirst(t *testing.T) {
 	f.AppendN("paused", 3)
 	f.MustPause("paused")
 	mine := outbox.Surroundings{Worker: &outbox.WorkerSummary{Running: true, Campaigns: scopeOf(t, "d*")}}
-	stuck, err := f.StuckWithoutError(f.Ctx, mine, 10)
-	if err != nil {
-		t.Fatal(err)
-	}
+	stuck := must.Get(f.StuckWithoutError(f.Ctx, mine, 10)).Or(t)
 	if diff := cmp.Diff([]string{"diverged", "elsewhere"}, ids(stuck)); diff != "" {
 		t.Errorf("stuck (-want +got):\n%s", diff)
 	}

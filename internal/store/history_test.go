@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/store"
 	"github.com/outboxweb/outboxweb/internal/storetest"
@@ -83,10 +84,7 @@ func TestSettle_notesSpansOfAppliedEvents(t *testing.T) {
 	f.Clock.Advance(time.Second)
 	f.AppendN("a", 1)
 	c := f.ClaimOne(two, 10)
-	reached, err := f.ApplyClaim(c, c.Last)
-	if err != nil {
-		t.Fatal(err)
-	}
+	reached := must.Get(f.ApplyClaim(c, c.Last)).Or(t)
 	f.MustSettle(two, store.Result{Claim: c, Applied: reached})
 	f.WantHistory("a", 12, "appended", "applied 1-12 by worker-1")
 	f.WantHistory("a", 13, "appended", "applied 13-13 by worker-1")

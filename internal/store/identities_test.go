@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/store"
 	"github.com/outboxweb/outboxweb/internal/storetest"
@@ -52,9 +53,7 @@ func TestPostgresExamine_raisesEverySequence(t *testing.T) {
 	f.Exec(lowerSequences)
 	var logged bytes.Buffer
 	s := f.Beside(func(o *store.Options) { o.Log = slog.New(slog.NewTextHandler(&logged, nil)) })
-	if err := s.Examine(f.Ctx); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, s.Examine(f.Ctx))
 	raised := 0
 	for i, now := range numbers() {
 		if highest := strings.Fields(before[i]); now < before[i] && highest[2] != "0" && !strings.HasSuffix(now, " 0") {

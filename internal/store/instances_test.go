@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/store"
 )
@@ -26,10 +27,7 @@ func (f *fixture) beat(id string) {
 // instances lists the instances as seen by a process without a cached list.
 func (f *fixture) instances() []outbox.InstanceState {
 	f.TB.Helper()
-	all, err := f.beside().Instances(f.Ctx)
-	if err != nil {
-		f.TB.Fatal(err)
-	}
+	all := must.Get(f.beside().Instances(f.Ctx)).Or(f.TB)
 	return all
 }
 
@@ -157,10 +155,7 @@ func TestInstances_whoHoldsWhatIsReadAtMostOnceASecond(t *testing.T) {
 	looked := time.Now()
 	look := func() string {
 		t.Helper()
-		all, err := f.Instances(f.Ctx)
-		if err != nil {
-			t.Fatal(err)
-		}
+		all := must.Get(f.Instances(f.Ctx)).Or(t)
 		return names(all, f.Clock.Now())
 	}
 	if got, want := look(), "worker-1 running 0"; got != want {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/store"
 	"github.com/outboxweb/outboxweb/internal/storetest"
@@ -27,10 +28,7 @@ func TestJournal_keepsEveryFieldAcrossReopening(t *testing.T) {
 	}
 	stands := f.MustAppend(given)[0]
 	f.Close()
-	got, err := f.beside().Event(f.Ctx, given.CampaignID, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := must.Get(f.beside().Event(f.Ctx, given.CampaignID, 1)).Or(t)
 	want := given
 	want.Seq, want.Position, want.RecordedAt = 1, stands.Position, began
 	want.OccurredAt = time.Date(1969, 7, 20, 20, 17, 40, 123456000, time.UTC)
@@ -46,10 +44,7 @@ func TestJournal_assignsIDAndTimesLeftOpen(t *testing.T) {
 	t.Parallel()
 	f := open(t)
 	f.AppendN("a", 1)
-	e, err := f.Event(f.Ctx, "a", 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := must.Get(f.Event(f.Ctx, "a", 1)).Or(t)
 	if len(e.EventID) != 36 || e.OccurredAt != began || e.RecordedAt != began || string(e.Tags) != "{}" || string(e.Metadata) != "{}" {
 		t.Errorf("event is %+v", e)
 	}
@@ -91,10 +86,7 @@ func TestJournal_hashesChainPerCampaign(t *testing.T) {
 	f.AppendN("b", 1)
 	f.AppendN("a", 2)
 	for _, id := range []string{"a", "b"} {
-		page, err := f.Events(f.Ctx, id, 0, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		page := must.Get(f.Events(f.Ctx, id, 0, 0)).Or(t)
 		chain := ""
 		for _, e := range page.Items {
 			if e.EventHash != e.ContentHash() {
@@ -115,10 +107,7 @@ func TestEvents_pagesVisitEveryEventOnce(t *testing.T) {
 	var seqs []int64
 	after, pages := int64(0), 0
 	for {
-		page, err := f.Events(f.Ctx, "a", after, 3)
-		if err != nil {
-			t.Fatal(err)
-		}
+		page := must.Get(f.Events(f.Ctx, "a", after, 3)).Or(t)
 		for _, e := range page.Items {
 			seqs = append(seqs, e.Seq)
 		}
@@ -126,9 +115,7 @@ func TestEvents_pagesVisitEveryEventOnce(t *testing.T) {
 		if page.NextCursor == nil {
 			break
 		}
-		if err := json.Unmarshal([]byte(*page.NextCursor), &after); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, json.Unmarshal([]byte(*page.NextCursor), &after))
 	}
 	if diff := cmp.Diff([]int64{1, 2, 3, 4, 5, 6, 7}, seqs); diff != "" || pages != 3 {
 		t.Errorf("%d pages (-want +got):\n%s", pages, diff)
@@ -163,9 +150,7 @@ func TestRegisterEventTypes_keepsWhatIsNotNamed(t *testing.T) {
 	t.Parallel()
 	f := open(t)
 	register := func(intents map[string]outbox.Intent) error { return f.RegisterEventTypes(f.Ctx, intents) }
-	if err := register(map[string]outbox.Intent{"noted": outbox.IntentAuditOnly, "counted": outbox.IntentProjection}); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, register(map[string]outbox.Intent{"noted": outbox.IntentAuditOnly, "counted": outbox.IntentProjection}))
 	f.Unchanged(func() {
 		f.Clock.Advance(time.Hour)
 		if err := register(map[string]outbox.Intent{"noted": outbox.IntentAuditOnly}); err != nil {
@@ -173,9 +158,7 @@ func TestRegisterEventTypes_keepsWhatIsNotNamed(t *testing.T) {
 		}
 		refused(t, register(map[string]outbox.Intent{"new": outbox.IntentAuditOnly, "noted": "perhaps"}), outbox.ErrInvalid, `"perhaps"`, `"noted"`)
 	})
-	if err := register(map[string]outbox.Intent{"noted": outbox.IntentProjection, "rolled": outbox.IntentAuditOnly}); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, register(map[string]outbox.Intent{"noted": outbox.IntentProjection, "rolled": outbox.IntentAuditOnly}))
 	got, err := f.EventTypes(f.Ctx)
 	want := map[string]outbox.Intent{"noted": outbox.IntentProjection, "rolled": outbox.IntentAuditOnly}
 	if diff := cmp.Diff(want, got); err != nil || diff != "" {

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/store"
 	"github.com/outboxweb/outboxweb/internal/storetest"
@@ -24,10 +25,7 @@ func (f *fixture) only() outbox.InstanceState {
 func TestInstances_anEarlierProcessOfThisNumberIsGone(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	host, err := os.Hostname()
-	if err != nil {
-		t.Fatal(err)
-	}
+	host := must.Get(os.Hostname()).Or(t)
 	now := time.Now()
 	for _, c := range []struct {
 		name    string
@@ -41,9 +39,7 @@ func TestInstances_anEarlierProcessOfThisNumberIsGone(t *testing.T) {
 	} {
 		i := outbox.InstanceState{ID: "w", Host: host, PID: os.Getpid(), StartedAt: c.started, BeatEvery: c.beat}
 		f.Exec(`delete from instances`)
-		if err := f.Heartbeat(f.Ctx, i); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, f.Heartbeat(f.Ctx, i))
 		if got := f.only().Process; got != c.want {
 			t.Errorf("%s: the process is %d, want %d", c.name, got, c.want)
 		}
@@ -73,9 +69,7 @@ func TestInstances_aKilledOneWasLastSeenAtItsLastWork(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := open(t)
 			gone := storetest.Killed(t, w.ID, f.Clock.Now().Add(-time.Hour))
-			if err := f.Heartbeat(f.Ctx, gone); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, f.Heartbeat(f.Ctx, gone))
 			f.Clock.Advance(10 * time.Minute)
 			f.AppendN("a", 1)
 			work(f)

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/store"
 	"github.com/outboxweb/outboxweb/internal/storetest"
@@ -12,10 +13,7 @@ import (
 
 func (f *fixture) wentBack() []outbox.AuditEntry {
 	f.TB.Helper()
-	page, err := f.AuditLog(f.Ctx, outbox.AuditFilter{Action: outbox.ActionJournalWentBack})
-	if err != nil {
-		f.TB.Fatal(err)
-	}
+	page := must.Get(f.AuditLog(f.Ctx, outbox.AuditFilter{Action: outbox.ActionJournalWentBack})).Or(f.TB)
 	return page.Items
 }
 
@@ -87,17 +85,13 @@ func TestPostgresLineage_sparesTheLeasesOfProcessesThatNoticedFirst(t *testing.T
 	f := open(t)
 	other := f.beside()
 	f.AppendN("a", 3)
-	if _, err := other.EventsFrom(f.Ctx, 0, 100); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(other.EventsFrom(f.Ctx, 0, 100)).Or(t)
 	f.Clock.Advance(time.Second)
 	f.Tamper(`delete from events where position = 3`)
 	f.reconnect()
 	c := f.ClaimOne(one, 1)
 	f.Clock.Advance(time.Second)
-	if _, err := other.Position(f.Ctx); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(other.Position(f.Ctx)).Or(t)
 	if other.Lineage() != 1 || len(f.wentBack()) != 2 {
 		t.Errorf("the other process is at lineage %d, with %d records, want one of each process", other.Lineage(), len(f.wentBack()))
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/store"
 	"github.com/outboxweb/outboxweb/internal/storetest"
@@ -35,10 +36,7 @@ func TestLoad_readsEventsAsTheyAre(t *testing.T) {
 	}
 	var want []outbox.Event
 	for seq := range int64(4) {
-		e, err := f.Event(f.Ctx, "a", seq+1)
-		if err != nil {
-			t.Fatal(err)
-		}
+		e := must.Get(f.Event(f.Ctx, "a", seq+1)).Or(t)
 		e.Altered = false // set only where an event is shown
 		want = append(want, e)
 	}

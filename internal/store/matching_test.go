@@ -8,6 +8,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/store"
 	"github.com/outboxweb/outboxweb/internal/storetest"
@@ -86,10 +87,7 @@ func TestEventsMatching_isAllThatAnAcceptedAppendDependsOn(t *testing.T) {
 	for _, w := range slices.Concat(wins...) {
 		var before []int64
 		for _, text := range storetest.Texts(t, f.JournalDB, fmt.Sprintf(`select cast(position as text) from event_tags where name = 'name' and value = '%s' and position < %d order by position`, w.name, w.position)) {
-			position, err := strconv.ParseInt(text, 10, 64)
-			if err != nil {
-				t.Fatal(err)
-			}
+			position := must.Get(strconv.ParseInt(text, 10, 64)).Or(t)
 			before = append(before, position)
 		}
 		slices.Sort(before)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/storetest"
 )
@@ -105,9 +106,7 @@ func TestPages_ofActionsLeadBackAsTheyLedThere(t *testing.T) {
 		if i%6 > 2 {
 			act = f.ResumeCampaign
 		}
-		if _, err := act(f.Ctx, ana(""), id); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(act(f.Ctx, ana(""), id)).Or(t)
 		f.Clock.Advance(time.Minute)
 	}
 	for _, filter := range []outbox.AuditFilter{{}, {Action: "resume"}, {CampaignID: "c-1"}} {

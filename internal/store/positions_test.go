@@ -12,6 +12,7 @@ import (
 
 	"github.com/outboxweb/outboxweb/internal/dbtest"
 	"github.com/outboxweb/outboxweb/internal/enginetest"
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/store"
 	"github.com/outboxweb/outboxweb/internal/storetest"
@@ -163,17 +164,12 @@ func TestPostgresEventsFrom_holdsBackWhatComesAfterAnAppendUnderWay(t *testing.T
 	f := open(t)
 	f.AppendN("a", 2)
 	conn := storetest.Connect(f.TB, f.Pair.Journal)
-	if _, err := conn.PgConn().Exec(f.Ctx, f.BeginAppendText()).ReadAll(); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(conn.PgConn().Exec(f.Ctx, f.BeginAppendText()).ReadAll()).Or(t)
 	storetest.Run(f.TB, conn, `select nextval(pg_get_serial_sequence('events', 'position'))`)
 	f.AppendN("b", 1)
 	read := func() (n int) {
 		t.Helper()
-		events, err := f.EventsFrom(f.Ctx, 0, 10)
-		if err != nil {
-			t.Fatal(err)
-		}
+		events := must.Get(f.EventsFrom(f.Ctx, 0, 10)).Or(t)
 		return len(events)
 	}
 	if n := read(); n != 2 {

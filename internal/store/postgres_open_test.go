@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/outboxweb/outboxweb/internal/dbtest"
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/pgtest"
 	"github.com/outboxweb/outboxweb/internal/sqldb"
@@ -122,10 +123,7 @@ func TestPostgresOpen_refusesWhatCannotBe(t *testing.T) {
 	in := func(schema string) string { return dbtest.InSchema(there, schema) }
 	const nobody = "nobody_at_all"
 	poor := storetest.Role(t, "poor")
-	u, err := url.Parse(there)
-	if err != nil {
-		t.Fatal(err)
-	}
+	u := must.Get(url.Parse(there)).Or(t)
 	u.Path = "/never_made_by_the_poor"
 	missing := asUser(u.String(), poor)
 	for name, c := range map[string]struct {
@@ -171,10 +169,7 @@ func (f *fixture) through(pooled func(string) string, change ...func(*store.Opti
 	for _, c := range change {
 		c(&o)
 	}
-	s, err := store.Open(f.Ctx, o)
-	if err != nil {
-		f.TB.Fatal(err)
-	}
+	s := must.Get(store.Open(f.Ctx, o)).Or(f.TB)
 	f.TB.Cleanup(func() { s.Close() })
 	return around(storetest.Around(f.TB, s, f.Pair, f.Clock))
 }
@@ -347,10 +342,7 @@ func TestPostgresOpen_refusesAServerThatCannotBeUsed(t *testing.T) {
 	t.Parallel()
 	there := dbtest.New(t).Journal
 	in := func(name, rest string, statements ...string) string {
-		u, err := url.Parse(storetest.UnusedDatabase(t, name))
-		if err != nil {
-			t.Fatal(err)
-		}
+		u := must.Get(url.Parse(storetest.UnusedDatabase(t, name))).Or(t)
 		storetest.AtServer(t, append([]string{`create database ` + name + ` template template0 ` + rest}, statements...)...)
 		return asUser(u.String(), "postgres")
 	}
@@ -377,19 +369,14 @@ func TestPostgresOpen_refusesAServerThatCannotBeUsed(t *testing.T) {
 // A fail-over may leave the URL at a server that is a standby: it is named while the program waits.
 func TestPostgresStandby_isNamedAtTheStartAndAfterAReconnect(t *testing.T) {
 	t.Parallel()
-	server, err := pgtest.Start("wal_level=replica", "max_wal_senders=2", "hot_standby=on")
-	if err != nil {
-		t.Fatal(err)
-	}
+	server := must.Get(pgtest.Start("wal_level=replica", "max_wal_senders=2", "hot_standby=on")).Or(t)
 	t.Cleanup(func() { server.Stop() })
 	address := server.URL("life")
 	pair := dbtest.Pair{Journal: dbtest.InSchema(address, "journal"), Projections: dbtest.InSchema(address, "projections")}
 	f := openPair(t, pair, storetest.NewClock())
 	f.AppendN("a", 2)
 	f.Exec(`copy (select '') to program 'cat > standby.signal'`)
-	if err := server.Restart(f.Ctx); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, server.Restart(f.Ctx))
 	storetest.Eventually(t, "an append is refused, and the standby named", func() bool {
 		soon, cancel := context.WithTimeout(f.Ctx, time.Second)
 		defer cancel()

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/outboxweb/outboxweb/internal/dbtest"
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/pgtest"
 	"github.com/outboxweb/outboxweb/internal/readmodel"
@@ -99,10 +100,7 @@ func TestPostgresConnection_lostBetweenTransactionsIsNotNoticed(t *testing.T) {
 	}
 	for range 2 {
 		f.Terminate()
-		snapshot, err := f.Database.Snapshot(f.Ctx)
-		if err != nil {
-			t.Fatal(err)
-		}
+		snapshot := must.Get(f.Database.Snapshot(f.Ctx)).Or(t)
 		snapshot.Rollback()
 	}
 	f.Terminate()
@@ -140,10 +138,7 @@ func TestPostgresConnection_toAServerThatOnlyReadsIsGivenUp(t *testing.T) {
 // This test uses its own server, since its restarts would disturb others.
 func TestPostgresServerRestart(t *testing.T) {
 	t.Parallel()
-	server, err := pgtest.Start()
-	if err != nil {
-		t.Fatal(err)
-	}
+	server := must.Get(pgtest.Start()).Or(t)
 	t.Cleanup(func() {
 		if err := server.Stop(); err != nil {
 			t.Error(err)
@@ -159,9 +154,7 @@ func TestPostgresServerRestart(t *testing.T) {
 
 func restartIsWaitedFor(t *testing.T, server *pgtest.Server, f *fixture) {
 	f.prepare()
-	if err := server.Crash(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, server.Crash())
 	soon, cancel := context.WithTimeout(f.Ctx, 100*time.Millisecond)
 	defer cancel()
 	if _, err := f.Campaign(soon, "a"); !errors.Is(err, outbox.ErrBusy) {
@@ -188,9 +181,7 @@ func restartIsWaitedFor(t *testing.T, server *pgtest.Server, f *fixture) {
 			}
 		})
 	}
-	if err := server.Launch(f.Ctx); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, server.Launch(f.Ctx))
 	calls.Wait()
 	f.Sound()
 	if reasons := f.Ready(f.Ctx); len(reasons) != 0 {

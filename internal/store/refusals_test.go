@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/store"
 	"github.com/outboxweb/outboxweb/internal/storetest"
@@ -77,14 +78,8 @@ func TestRecordRefusal_keepsWhatTheDatabaseTakes(t *testing.T) {
 	f := open(t)
 	long := strings.Repeat("ü", 3000)
 	o := anaAs(outbox.RoleViewer, "bad\xff\x00"+long)
-	id, err := f.RecordRefusal(f.Ctx, o, outbox.RefusedAction{Action: outbox.ActionPause, CampaignID: "\x00" + long, Seq: 3, Target: outbox.Target("projection " + long), Refusal: "no\xfe " + long})
-	if err != nil {
-		t.Fatal(err)
-	}
-	a, err := f.AuditEntry(f.Ctx, id)
-	if err != nil {
-		t.Fatal(err)
-	}
+	id := must.Get(f.RecordRefusal(f.Ctx, o, outbox.RefusedAction{Action: outbox.ActionPause, CampaignID: "\x00" + long, Seq: 3, Target: outbox.Target("projection " + long), Refusal: "no\xfe " + long})).Or(t)
+	a := must.Get(f.AuditEntry(f.Ctx, id)).Or(t)
 	for name, text := range map[string]string{"reason": a.Reason, "refusal": a.Refusal, "target": string(a.Target)} {
 		if len(text) > 500 || len(text) < 490 || !strings.HasSuffix(text, "ü") {
 			t.Errorf("of the %s %d bytes are kept: %q", name, len(text), text)

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/store"
 	"github.com/outboxweb/outboxweb/internal/storetest"
@@ -20,9 +21,7 @@ func TestRehearsals_keepTheLatestOfEachCampaign(t *testing.T) {
 		{CampaignID: "b", RehearsedSeq: 1},
 		{CampaignID: "a", RehearsedSeq: 3},
 	} {
-		if err := f.RecordRehearsal(f.Ctx, r); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, f.RecordRehearsal(f.Ctx, r))
 	}
 	for seq := int64(1); seq <= 3; seq++ {
 		if got := f.MustRow("a", seq).Rehearsal; got == nil || *got != (outbox.Rehearsal{At: f.Clock.Now()}) {

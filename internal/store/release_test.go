@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/outboxweb/outboxweb/internal/dbtest"
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/store"
 	"github.com/outboxweb/outboxweb/internal/storetest"
@@ -27,9 +28,7 @@ func releasedPair(t *testing.T, dir string) dbtest.Pair {
 	pair := dbtest.Fresh(t)
 	for name, url := range map[string]string{"journal": pair.Journal, "projections": pair.Projections} {
 		if !dbtest.Postgres() {
-			if err := os.WriteFile(filepath.Join(pair.Dir, name+".db"), unpacked(t, filepath.Join(dir, name+".db.gz")), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, os.WriteFile(filepath.Join(pair.Dir, name+".db"), unpacked(t, filepath.Join(dir, name+".db.gz")), 0o600))
 		} else if _, err := dbtest.Open(t, url).Exec(string(unpacked(t, filepath.Join(dir, name+".sql.gz")))); err != nil {
 			t.Fatal(err)
 		}
@@ -39,18 +38,9 @@ func releasedPair(t *testing.T, dir string) dbtest.Pair {
 
 func unpacked(t *testing.T, path string) []byte {
 	t.Helper()
-	packed, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	r, err := gzip.NewReader(bytes.NewReader(packed))
-	if err != nil {
-		t.Fatal(err)
-	}
-	content, err := io.ReadAll(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	packed := must.Get(os.ReadFile(path)).Or(t)
+	r := must.Get(gzip.NewReader(bytes.NewReader(packed))).Or(t)
+	content := must.Get(io.ReadAll(r)).Or(t)
 	return content
 }
 
@@ -122,9 +112,7 @@ func TestOpen_takesFromBefore010TheLastSchemaAlone(t *testing.T) {
 	}
 	for name, db := range map[string]*sql.DB{"journal": f.JournalDB, "projections": f.ProjectionsDB} {
 		var last int
-		if err := db.QueryRow(`delete from goose_db_version where version_id = (select max(version_id) from goose_db_version) returning version_id`).Scan(&last); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, db.QueryRow(`delete from goose_db_version where version_id = (select max(version_id) from goose_db_version) returning version_id`).Scan(&last))
 		f.Unchanged(func() {
 			for _, o := range []store.Options{o, storetest.OptionsFor(pair)} {
 				setup(t, o, "the "+name+" database", "from before outboxweb 0.1.0; the revision 9868c124 migrates it")
@@ -132,9 +120,7 @@ func TestOpen_takesFromBefore010TheLastSchemaAlone(t *testing.T) {
 			_, err := store.Plan(t.Context(), o)
 			refused(t, err, outbox.ErrSetup, "9868c124")
 		})
-		if _, err := db.Exec(`insert into goose_db_version (version_id, is_applied) values ($1, true)`, last); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(db.Exec(`insert into goose_db_version (version_id, is_applied) values ($1, true)`, last)).Or(t)
 	}
 	if !creating(o).Config().NoMigrate {
 		t.Error("a command that may only create migrates")

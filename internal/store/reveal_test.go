@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/store"
 )
@@ -28,10 +29,7 @@ func TestReveal_leavesARecordEachTimeWithoutWhatItShows(t *testing.T) {
 	}
 	for _, who := range []string{"ana", "ana", "eve"} {
 		order.By.Name = who
-		revealed, err := f.Reveal(ctx, order, "c", 1)
-		if err != nil {
-			t.Fatal(err)
-		}
+		revealed := must.Get(f.Reveal(ctx, order, "c", 1)).Or(t)
 		if !strings.Contains(string(revealed.Event.Payload), secret) || revealed.Row == nil {
 			t.Errorf("revealed %+v", revealed)
 		}

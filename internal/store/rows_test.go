@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/store"
 	"github.com/outboxweb/outboxweb/internal/storetest"
@@ -43,18 +44,13 @@ func rowScene(t *testing.T) *fixture {
 // everyRow reads all rows without the store.
 func (f *fixture) everyRow() []outbox.Row {
 	f.TB.Helper()
-	found, err := f.JournalDB.Query(`select campaign_id, seq, event_type, status, last_error, fingerprint, next_attempt_at from projection_apply_outbox`)
-	if err != nil {
-		f.TB.Fatal(err)
-	}
+	found := must.Get(f.JournalDB.Query(`select campaign_id, seq, event_type, status, last_error, fingerprint, next_attempt_at from projection_apply_outbox`)).Or(f.TB)
 	defer found.Close()
 	var all []outbox.Row
 	for found.Next() {
 		var r outbox.Row
 		var next int64
-		if err := found.Scan(&r.CampaignID, &r.Seq, &r.EventType, &r.Status, &r.LastError, &r.Fingerprint, &next); err != nil {
-			f.TB.Fatal(err)
-		}
+		must.OK(f.TB, found.Scan(&r.CampaignID, &r.Seq, &r.EventType, &r.Status, &r.LastError, &r.Fingerprint, &next))
 		r.NextAttemptAt = time.UnixMicro(next)
 		all = append(all, r)
 	}

@@ -5,16 +5,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/storetest"
 )
 
 func (f *fixture) history(over outbox.RangeName) []outbox.Point {
 	f.TB.Helper()
-	h, err := f.beside().History(f.Ctx, outbox.Range{Name: over})
-	if err != nil {
-		f.TB.Fatal(err)
-	}
+	h := must.Get(f.beside().History(f.Ctx, outbox.Range{Name: over})).Or(f.TB)
 	return h.Points
 }
 
@@ -59,9 +57,7 @@ func TestHistory_countsFromTheBeginning(t *testing.T) {
 	}{{3, 3, 0, 3}, {3, 3, time.Minute, 3}, {8, 8, time.Minute, 5}, {10, 2, 9 * 24 * time.Hour, 2}} {
 		f.Clock.Advance(step.pause)
 		beat.Applied = step.total
-		if err := f.Heartbeat(f.Ctx, beat); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, f.Heartbeat(f.Ctx, beat))
 		f.MustSample()
 		applied := int64(0)
 		for _, p := range f.history(outbox.RangeDay) {
@@ -85,9 +81,7 @@ func TestHistory_tellsWhatStoodAtEachMinute(t *testing.T) {
 	beat := outbox.InstanceState{ID: "w", StartedAt: f.Clock.Now()}
 	worked := func(applied, failed int64) {
 		beat.Applied, beat.Failed = applied, failed
-		if err := f.Heartbeat(f.Ctx, beat); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, f.Heartbeat(f.Ctx, beat))
 	}
 	f.AppendN("a", 3)
 	worked(0, 0)
@@ -210,10 +204,7 @@ func TestErrorGroups_countRowsByWhatWentWrong(t *testing.T) {
 	f.MustPause("c")
 	f.AppendN("d", 1)
 	f.Fail("disk is full", "d")
-	all, err := f.ErrorGroups(f.Ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	all := must.Get(f.ErrorGroups(f.Ctx)).Or(t)
 	if all.Capped() || len(all.Groups) != 3 {
 		t.Fatalf("%+v", all)
 	}
@@ -294,9 +285,7 @@ func TestSample_ofANewMinuteIsNotTheOldMinutesSummary(t *testing.T) {
 		f.must(f.Summary(f.Ctx))
 		f.Clock.Advance(time.Minute)
 		f.AppendN("a", 1)
-		if err := f.Sample(f.Ctx); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, f.Sample(f.Ctx))
 		if got := f.Number(`select count(*) from samples`); got != n+1 {
 			t.Fatalf("%d samples after %d minutes", got, n+1)
 		}

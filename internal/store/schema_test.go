@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/outboxweb/outboxweb/internal/dbtest"
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/sqldb"
 	"github.com/outboxweb/outboxweb/internal/store"
 	"github.com/outboxweb/outboxweb/internal/storetest"
@@ -88,10 +89,7 @@ func schemaOf(t *testing.T, db *sql.DB, postgres bool) []string {
 func TestPostgresMigrations_makeTheSameTablesAsOnSQLite(t *testing.T) {
 	t.Parallel()
 	f, files := open(t), dbtest.Files(t.TempDir())
-	s, err := store.Open(f.Ctx, storetest.OptionsFor(files))
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(store.Open(f.Ctx, storetest.OptionsFor(files))).Or(t)
 	defer s.Close()
 	for name, pair := range map[string][2]string{"journal": {files.Journal, f.Pair.Journal}, "projections": {files.Projections, f.Pair.Projections}} {
 		want, got := schemaOf(t, dbtest.Open(t, pair[0]), false), schemaOf(t, dbtest.Open(t, pair[1]), true)
@@ -102,14 +100,8 @@ func TestPostgresMigrations_makeTheSameTablesAsOnSQLite(t *testing.T) {
 			t.Errorf("the %s database (-SQLite +PostgreSQL):\n%s", name, diff)
 		}
 	}
-	want, err := s.Migrations(f.Ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
-	got, err := f.Migrations(f.Ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	want := must.Get(s.Migrations(f.Ctx)).Or(t)
+	got := must.Get(f.Migrations(f.Ctx)).Or(t)
 	if diff := cmp.Diff(steps(want), steps(got)); diff != "" || len(want) < 2 {
 		t.Errorf("migrations (-SQLite +PostgreSQL):\n%s", diff)
 	}

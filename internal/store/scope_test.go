@@ -4,16 +4,14 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/store"
 )
 
 func scopeOf(t *testing.T, patterns ...string) outbox.Scope {
 	t.Helper()
-	s, err := outbox.ParseScope(patterns)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(outbox.ParseScope(patterns)).Or(t)
 	return s
 }
 

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/store"
 )
@@ -37,16 +38,11 @@ func TestSeries_sumUpInstancesOnce(t *testing.T) {
 		f.Clock.Advance(time.Duration(20+r.IntN(200)) * time.Second)
 		f.AppendN("a", 1) // so that there is a record
 		for _, st := range []*fixture{f, other} {
-			if err := st.Sample(f.Ctx); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, st.Sample(f.Ctx))
 		}
 	}
 	for _, name := range outbox.RangeNames {
-		h, err := f.beside().History(f.Ctx, outbox.Range{Name: name})
-		if err != nil {
-			t.Fatal(err)
-		}
+		h := must.Get(f.beside().History(f.Ctx, outbox.Range{Name: name})).Or(t)
 		for _, s := range h.Series {
 			want := map[int]float64{}
 			for _, x := range all {
@@ -85,19 +81,14 @@ func TestSeries_sumUpInstancesOnce(t *testing.T) {
 func TestSeries_keepTheBacklogByType(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	if err := f.Heartbeat(f.Ctx, outbox.InstanceState{ID: "w", StartedAt: f.Clock.Now()}); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, f.Heartbeat(f.Ctx, outbox.InstanceState{ID: "w", StartedAt: f.Clock.Now()}))
 	f.AppendN("a", 3)
 	f.MustSample()
 	f.Clock.Advance(10 * time.Minute)
 	f.Drain()
 	f.MustSample()
 	f.Clock.Advance(5 * time.Minute)
-	h, err := f.beside().History(f.Ctx, outbox.Range{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	h := must.Get(f.beside().History(f.Ctx, outbox.Range{})).Or(t)
 	for _, s := range h.Series {
 		if s.Kind != outbox.SeriesBacklog {
 			continue
@@ -131,9 +122,7 @@ func TestHistory_marksDeploysVersionsAndActions(t *testing.T) {
 			t.Fatal(err)
 		}
 		for range 2 { // a second time nothing is new
-			if err := f.Loaded(f.Ctx, outbox.InstanceState{ID: id, Host: "h"}, []outbox.Definition{{Projection: "orders", Version: version}}); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, f.Loaded(f.Ctx, outbox.InstanceState{ID: id, Host: "h"}, []outbox.Definition{{Projection: "orders", Version: version}}))
 		}
 	}
 	beat("one", "v1")
@@ -141,10 +130,7 @@ func TestHistory_marksDeploysVersionsAndActions(t *testing.T) {
 	beat("two", "v2")
 	f.Clock.Advance(5 * time.Minute)
 	f.MustPause("a")
-	h, err := f.beside().History(f.Ctx, outbox.Range{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	h := must.Get(f.beside().History(f.Ctx, outbox.Range{})).Or(t)
 	var got []string
 	for _, m := range h.Markers {
 		got = append(got, fmt.Sprintf("%s %s %s%s", m.Kind, m.Subject, m.Previous, m.Version))
@@ -192,10 +178,7 @@ func TestSeries_haveTheRunningMinute(t *testing.T) {
 	}
 	f.Count("w", &c)
 	for range 2 {
-		h, err := f.History(f.Ctx, outbox.Range{Name: outbox.RangeDay})
-		if err != nil {
-			t.Fatal(err)
-		}
+		h := must.Get(f.History(f.Ctx, outbox.Range{Name: outbox.RangeDay})).Or(t)
 		end := h.Window.Buckets() - 1
 		p50, last := h.Of(outbox.SeriesLatency, "p50"), h.Of(outbox.SeriesFollowed, "g")
 		if len(p50) != 1 || p50[0].Values[end] == nil || *p50[0].Values[end] < 27 || *p50[0].Values[end] > 33 {

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/outboxweb/outboxweb/internal/dbtest"
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/readmodel"
 	"github.com/outboxweb/outboxweb/internal/store"
@@ -64,9 +65,7 @@ func TestOpen_refusesADatabaseOfANewerVersion(t *testing.T) {
 		f := open(t)
 		f.Close()
 		db := map[string]*sql.DB{"journal": f.JournalDB, "projections": f.ProjectionsDB}[name]
-		if _, err := db.Exec(`insert into goose_db_version (version_id, is_applied) values (9999, true)`); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(db.Exec(`insert into goose_db_version (version_id, is_applied) values (9999, true)`)).Or(t)
 		f.Unchanged(func() {
 			setup(t, storetest.OptionsFor(f.Pair), "the "+name+" database", "version 9999", "newer outboxweb")
 		})
@@ -87,13 +86,9 @@ func TestSQLiteOpen_withoutMigratingRefusesWhatIsMissingOrOlder(t *testing.T) {
 		t.Fatalf("with both databases in place: %v", err)
 	}
 	s.Close()
-	if err := os.Remove(filepath.Join(dir, "projections.db")); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.Remove(filepath.Join(dir, "projections.db")))
 	setup(t, noMigrate(dir), "the projections database", "does not exist")
-	if err := os.WriteFile(filepath.Join(dir, "projections.db"), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(filepath.Join(dir, "projections.db"), nil, 0o600))
 	setup(t, noMigrate(dir), "the projections database", "is empty", "--projections-db", "outboxweb migrate")
 	if left, _ := os.ReadDir(dir); len(left) != 2 {
 		t.Errorf("a refused start left %v", left)
@@ -104,18 +99,10 @@ func TestSQLiteOpen_refusesPathsThatCannotBe(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	file := filepath.Join(dir, "file")
-	if err := os.WriteFile(file, []byte(strings.Repeat("this is no database ", 100)), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Mkdir(filepath.Join(dir, "directory"), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(dir, "real.db"), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Symlink(filepath.Join(dir, "real.db"), filepath.Join(dir, "link.db")); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(file, []byte(strings.Repeat("this is no database ", 100)), 0o600))
+	must.OK(t, os.Mkdir(filepath.Join(dir, "directory"), 0o700))
+	must.OK(t, os.WriteFile(filepath.Join(dir, "real.db"), nil, 0o600))
+	must.OK(t, os.Symlink(filepath.Join(dir, "real.db"), filepath.Join(dir, "link.db")))
 	in := func(name string) string { return "sqlite:" + filepath.Join(dir, name) }
 	for name, c := range map[string]struct {
 		journal, projections string
@@ -158,10 +145,7 @@ func TestSQLiteOpen_createsOneDirectory(t *testing.T) {
 	if entries, err := os.ReadDir(dir); err != nil || len(entries) > 0 {
 		t.Errorf("%v, %v", entries, err)
 	}
-	st, err := store.Open(t.Context(), optionsIn(filepath.Join(dir, "data")))
-	if err != nil {
-		t.Fatal(err)
-	}
+	st := must.Get(store.Open(t.Context(), optionsIn(filepath.Join(dir, "data")))).Or(t)
 	st.Close()
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/store"
 	"github.com/outboxweb/outboxweb/internal/storetest"
@@ -181,10 +182,7 @@ func TestSkips_arePagedNewestFirst(t *testing.T) {
 	var seqs []int64
 	filter := outbox.SkipFilter{CampaignID: "a", Limit: 2}
 	for {
-		page, err := f.Skips(f.Ctx, filter)
-		if err != nil {
-			t.Fatal(err)
-		}
+		page := must.Get(f.Skips(f.Ctx, filter)).Or(t)
 		for _, k := range page.Items {
 			seqs = append(seqs, k.Seq)
 		}

@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/outboxweb/outboxweb/internal/dbtest"
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/store"
 )
@@ -112,9 +113,7 @@ var Rules = map[string]func(*testing.T, Action){
 // LeavesOneRecord tests that a completed action has exactly one audit record, with the data of
 // its command.
 func LeavesOneRecord(t *testing.T, a Action) {
-	if _, err := a.Do(Ana("the cause is fixed")); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(a.Do(Ana("the cause is fixed"))).Or(t)
 	acts := a.DoneActions()
 	if len(acts) != 1 {
 		t.Fatalf("audit records are %+v, want one", acts)
@@ -270,10 +269,7 @@ func (f *Fixture) RefusedActions() []outbox.AuditEntry {
 
 func (f *Fixture) actionsOfAna(outcome outbox.AuditOutcome) []outbox.AuditEntry {
 	f.TB.Helper()
-	page, err := f.AuditLog(f.Ctx, outbox.AuditFilter{Actor: "ana", Outcome: outcome})
-	if err != nil {
-		f.TB.Fatal(err)
-	}
+	page := must.Get(f.AuditLog(f.Ctx, outbox.AuditFilter{Actor: "ana", Outcome: outcome})).Or(f.TB)
 	return page.Items
 }
 
@@ -281,10 +277,7 @@ func (f *Fixture) actionsOfAna(outcome outbox.AuditOutcome) []outbox.AuditEntry 
 // first.
 func (f *Fixture) Actions(filter outbox.AuditFilter) []string {
 	f.TB.Helper()
-	page, err := f.AuditLog(f.Ctx, filter)
-	if err != nil {
-		f.TB.Fatal(err)
-	}
+	page := must.Get(f.AuditLog(f.Ctx, filter)).Or(f.TB)
 	actions := []string{}
 	for _, a := range page.Items {
 		actions = append(actions, string(a.Action))
@@ -327,10 +320,7 @@ func (f *Fixture) AllowAudit() {
 // ActionsOf are the completed actions of a kind.
 func (f *Fixture) ActionsOf(action string) []outbox.AuditEntry {
 	f.TB.Helper()
-	page, err := f.AuditLog(f.Ctx, outbox.AuditFilter{Action: outbox.Action(action), Outcome: outbox.AuditDone})
-	if err != nil {
-		f.TB.Fatal(err)
-	}
+	page := must.Get(f.AuditLog(f.Ctx, outbox.AuditFilter{Action: outbox.Action(action), Outcome: outbox.AuditDone})).Or(f.TB)
 	return page.Items
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/outboxweb/outboxweb/internal/dbtest"
+	"github.com/outboxweb/outboxweb/internal/must"
 )
 
 // Dump is the whole content of both databases for comparison, except records of refused
@@ -38,10 +39,7 @@ func DumpExcept(tb testing.TB, db *sql.DB, tables ...string) string {
 // dumpQuery is the result of a query in lines, in order.
 func dumpQuery(tb testing.TB, db *sql.DB, name, query string) string {
 	tb.Helper()
-	rows, err := db.Query(query)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	rows := must.Get(db.Query(query)).Or(tb)
 	defer rows.Close()
 	columns, _ := rows.Columns()
 	var lines []string
@@ -50,14 +48,10 @@ func dumpQuery(tb testing.TB, db *sql.DB, name, query string) string {
 		for i := range values {
 			dest[i] = &values[i]
 		}
-		if err := rows.Scan(dest...); err != nil {
-			tb.Fatal(err)
-		}
+		must.OK(tb, rows.Scan(dest...))
 		lines = append(lines, fmt.Sprintf("%s %v\n", name, values))
 	}
-	if err := rows.Err(); err != nil {
-		tb.Fatal(err)
-	}
+	must.OK(tb, rows.Err())
 	slices.Sort(lines)
 	return strings.Join(lines, "")
 }

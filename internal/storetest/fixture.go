@@ -11,6 +11,7 @@ import (
 
 	"github.com/outboxweb/outboxweb/internal/dbtest"
 	"github.com/outboxweb/outboxweb/internal/maintenance"
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/readmodel"
 	"github.com/outboxweb/outboxweb/internal/store"
@@ -82,10 +83,7 @@ func OpenBoth(tb testing.TB, p dbtest.Pair, c *Clock, change ...func(*store.Opti
 	for _, f := range change {
 		f(&o)
 	}
-	s, err := store.Open(context.Background(), o)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	s := must.Get(store.Open(context.Background(), o)).Or(tb)
 	tb.Cleanup(func() { s.Close() })
 	return Around(tb, s, p, c)
 }
@@ -148,22 +146,15 @@ func Texts(tb testing.TB, db *sql.DB, query string, args ...any) []string {
 // Column reads the first column of a query's result.
 func Column[T any](tb testing.TB, db *sql.DB, query string, args ...any) []T {
 	tb.Helper()
-	rows, err := db.Query(query, args...)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	rows := must.Get(db.Query(query, args...)).Or(tb)
 	defer rows.Close()
 	all := []T{}
 	for rows.Next() {
 		var v T
-		if err := rows.Scan(&v); err != nil {
-			tb.Fatal(err)
-		}
+		must.OK(tb, rows.Scan(&v))
 		all = append(all, v)
 	}
-	if err := rows.Err(); err != nil {
-		tb.Fatal(err)
-	}
+	must.OK(tb, rows.Err())
 	return all
 }
 
@@ -259,10 +250,7 @@ func (f *Fixture) Drain() {
 // Sound fails when Check finds anything.
 func (f *Fixture) Sound() {
 	f.TB.Helper()
-	report, err := f.Check(f.Ctx, func(int64, int64) {})
-	if err != nil {
-		f.TB.Fatal(err)
-	}
+	report := must.Get(f.Check(f.Ctx, func(int64, int64) {})).Or(f.TB)
 	for _, v := range report.Violations {
 		f.TB.Errorf("check: %+v", v)
 	}

@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/readmodel"
 )
@@ -8,10 +9,7 @@ import (
 // MustWatermark reads a campaign's watermark.
 func (f *Fixture) MustWatermark(campaign string) readmodel.Watermark {
 	f.TB.Helper()
-	marks, err := f.Watermarks(f.Ctx, []string{campaign, "nobody"})
-	if err != nil {
-		f.TB.Fatal(err)
-	}
+	marks := must.Get(f.Watermarks(f.Ctx, []string{campaign, "nobody"})).Or(f.TB)
 	if _, found := marks["nobody"]; found {
 		f.TB.Error("a campaign without a watermark has one")
 	}
@@ -38,9 +36,7 @@ func (f *Fixture) WithProjections(names ...string) (loaded []outbox.ProjectionIn
 	f.TB.Helper()
 	for _, name := range names {
 		loaded = append(loaded, outbox.ProjectionInfo{Name: name, Version: "v"})
-		if err := f.Install(f.Ctx, []readmodel.Projection{{Name: name, Version: "v"}}); err != nil {
-			f.TB.Fatal(err)
-		}
+		must.OK(f.TB, f.Install(f.Ctx, []readmodel.Projection{{Name: name, Version: "v"}}))
 	}
 	return loaded
 }

@@ -3,6 +3,7 @@ package storetest
 import (
 	"database/sql"
 	"fmt"
+	"github.com/outboxweb/outboxweb/internal/must"
 	"slices"
 )
 
@@ -55,10 +56,7 @@ type Recounted struct {
 // Recount recounts all campaigns, without the store.
 func (f *Fixture) Recount() []Recounted {
 	f.TB.Helper()
-	rows, err := f.JournalDB.Query(recount)
-	if err != nil {
-		f.TB.Fatal(err)
-	}
+	rows := must.Get(f.JournalDB.Query(recount)).Or(f.TB)
 	defer rows.Close()
 	var all []Recounted
 	for rows.Next() {
@@ -68,9 +66,7 @@ func (f *Fixture) Recount() []Recounted {
 		for i := range right {
 			dest = append(dest, &right[i])
 		}
-		if err := rows.Scan(append(dest, &c.ID, &c.Epoch, &c.due, &c.next, &c.paused, &c.status, &c.diverged, &c.owner, &c.expiry, &c.bare)...); err != nil {
-			f.TB.Fatal(err)
-		}
+		must.OK(f.TB, rows.Scan(append(dest, &c.ID, &c.Epoch, &c.due, &c.next, &c.paused, &c.status, &c.diverged, &c.owner, &c.expiry, &c.bare)...))
 		if i := slices.Index(right, false); i >= 0 {
 			c.Problem = recountedParts[i] + " is wrong"
 		} else {
@@ -78,9 +74,7 @@ func (f *Fixture) Recount() []Recounted {
 		}
 		all = append(all, c)
 	}
-	if err := rows.Err(); err != nil {
-		f.TB.Fatal(err)
-	}
+	must.OK(f.TB, rows.Err())
 	return all
 }
 

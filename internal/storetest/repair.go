@@ -6,6 +6,7 @@ import (
 
 	"github.com/outboxweb/outboxweb/internal/dbtest"
 	"github.com/outboxweb/outboxweb/internal/maintenance"
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/store"
 )
@@ -35,10 +36,7 @@ func (f *Fixture) untouched(act func()) {
 // MustFindGaps reads the existing gaps.
 func (f *Fixture) MustFindGaps() []outbox.Gap {
 	f.TB.Helper()
-	gaps, err := f.Gaps(f.Ctx)
-	if err != nil {
-		f.TB.Fatal(err)
-	}
+	gaps := must.Get(f.Gaps(f.Ctx)).Or(f.TB)
 	return gaps
 }
 
@@ -69,9 +67,7 @@ func AllowTampering(tb testing.TB, journal *sql.DB, postgres bool) {
 		of = ` on events`
 	}
 	for _, trigger := range []string{"events_refuse_update", "events_refuse_delete"} {
-		if _, err := journal.Exec(`drop trigger if exists ` + trigger + of); err != nil {
-			tb.Fatal(err)
-		}
+		must.Get(journal.Exec(`drop trigger if exists ` + trigger + of)).Or(tb)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/readmodel"
 	"github.com/outboxweb/outboxweb/internal/store"
@@ -15,9 +16,7 @@ import (
 // MustPause pauses a campaign.
 func (f *Fixture) MustPause(campaign string) {
 	f.TB.Helper()
-	if _, err := f.PauseCampaign(f.Ctx, outbox.Command{By: outbox.Operator{Name: "scene"}}, campaign); err != nil {
-		f.TB.Fatal(err)
-	}
+	must.Get(f.PauseCampaign(f.Ctx, outbox.Command{By: outbox.Operator{Name: "scene"}}, campaign)).Or(f.TB)
 }
 
 // Killed creates n campaigns of three events each whose first is dead.
@@ -36,9 +35,7 @@ func (f *Fixture) Killed(name string, n int) []string {
 // started process.
 func (f *Fixture) MustSample() {
 	f.TB.Helper()
-	if err := f.Beside().Sample(f.Ctx); err != nil {
-		f.TB.Fatal(err)
-	}
+	must.OK(f.TB, f.Beside().Sample(f.Ctx))
 }
 
 // AllCampaigns reads every page of a list of campaigns.
@@ -182,20 +179,14 @@ func (f *Fixture) Kill(campaigns ...string) {
 // MustCampaign reads a campaign.
 func (f *Fixture) MustCampaign(id string) outbox.Campaign {
 	f.TB.Helper()
-	c, err := f.Campaign(f.Ctx, id)
-	if err != nil {
-		f.TB.Fatal(err)
-	}
+	c := must.Get(f.Campaign(f.Ctx, id)).Or(f.TB)
 	return c
 }
 
 // MustRow reads a row.
 func (f *Fixture) MustRow(campaign string, seq int64) outbox.RowDetail {
 	f.TB.Helper()
-	d, err := f.Row(f.Ctx, campaign, seq)
-	if err != nil {
-		f.TB.Fatal(err)
-	}
+	d := must.Get(f.Row(f.Ctx, campaign, seq)).Or(f.TB)
 	return d
 }
 
@@ -240,10 +231,7 @@ func (f *Fixture) MustAppendOnce(key store.AppendKey, events ...outbox.Event) ([
 // Ages are the oldest events in a summary.
 func (f *Fixture) Ages() (oldest, retryable outbox.Oldest) {
 	f.TB.Helper()
-	s, err := f.Beside(InMode(f.Mode())).Summary(f.Ctx)
-	if err != nil {
-		f.TB.Fatal(err)
-	}
+	s := must.Get(f.Beside(InMode(f.Mode())).Summary(f.Ctx)).Or(f.TB)
 	if s.Oldest != nil {
 		oldest = *s.Oldest
 	}
@@ -259,18 +247,13 @@ func (f *Fixture) Ages() (oldest, retryable outbox.Oldest) {
 // MustRequeue requeues a dead row.
 func (f *Fixture) MustRequeue(campaign string, seq int64) {
 	f.TB.Helper()
-	if _, err := f.RequeueRow(f.Ctx, outbox.Command{By: outbox.Operator{Name: "scene"}}, campaign, seq); err != nil {
-		f.TB.Fatal(err)
-	}
+	must.Get(f.RequeueRow(f.Ctx, outbox.Command{By: outbox.Operator{Name: "scene"}}, campaign, seq)).Or(f.TB)
 }
 
 // WantHistory compares the steps of an event, each as its kind and distinguishing details.
 func (f *Fixture) WantHistory(campaign string, seq int64, want ...string) {
 	f.TB.Helper()
-	h, err := f.EventHistory(f.Ctx, campaign, seq)
-	if err != nil {
-		f.TB.Fatal(err)
-	}
+	h := must.Get(f.EventHistory(f.Ctx, campaign, seq)).Or(f.TB)
 	got := []string{}
 	for _, s := range h.Steps {
 		text := string(s.Kind)

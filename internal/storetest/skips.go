@@ -3,6 +3,7 @@ package storetest
 import (
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/store"
 )
@@ -19,9 +20,7 @@ func ToSkip(o outbox.Command, campaign string, seq int64) outbox.Command {
 // MustSkip skips an event.
 func (f *Fixture) MustSkip(campaign string, seq int64) {
 	f.TB.Helper()
-	if _, err := f.SkipEvent(f.Ctx, ToSkip(outbox.Command{By: outbox.Operator{Name: "scene"}}, campaign, seq), campaign, seq); err != nil {
-		f.TB.Fatal(err)
-	}
+	must.Get(f.SkipEvent(f.Ctx, ToSkip(outbox.Command{By: outbox.Operator{Name: "scene"}}, campaign, seq), campaign, seq)).Or(f.TB)
 }
 
 // DieAt appends events to campaign a, applies those before seq and makes that one dead.
@@ -72,9 +71,6 @@ func (f *Fixture) WantMarks(want ...string) {
 // SkipLedger is the skips of a campaign, newest first.
 func (f *Fixture) SkipLedger(campaign string) []outbox.Skip {
 	f.TB.Helper()
-	page, err := f.Skips(f.Ctx, outbox.SkipFilter{CampaignID: campaign})
-	if err != nil {
-		f.TB.Fatal(err)
-	}
+	page := must.Get(f.Skips(f.Ctx, outbox.SkipFilter{CampaignID: campaign})).Or(f.TB)
 	return page.Items
 }

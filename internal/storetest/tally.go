@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/outboxweb/outboxweb/internal/dbtest"
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/readmodel"
 	"github.com/outboxweb/outboxweb/internal/store"
@@ -43,19 +44,14 @@ create table tally_events (
 // InstallTally creates the tables of tally.
 func (f *Fixture) InstallTally() {
 	f.TB.Helper()
-	if err := f.Install(f.Ctx, []readmodel.Projection{Tally()}); err != nil {
-		f.TB.Fatal(err)
-	}
+	must.OK(f.TB, f.Install(f.Ctx, []readmodel.Projection{Tally()}))
 }
 
 // OpenTally opens a scratch database with the tables of tally.
 func (f *Fixture) OpenTally() *readmodel.Scratch {
 	f.TB.Helper()
 	p := Tally()
-	c, err := f.OpenScratch(f.Ctx, []readmodel.ScratchTables{{Projection: p.Name, Tables: p.Tables, Schema: p.Schema}})
-	if err != nil {
-		f.TB.Fatal(err)
-	}
+	c := must.Get(f.OpenScratch(f.Ctx, []readmodel.ScratchTables{{Projection: p.Name, Tables: p.Tables, Schema: p.Schema}})).Or(f.TB)
 	f.TB.Cleanup(func() { c.Close() })
 	return c
 }

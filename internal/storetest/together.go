@@ -8,25 +8,21 @@ import (
 	"testing"
 
 	"github.com/outboxweb/outboxweb/internal/dbtest"
+	"github.com/outboxweb/outboxweb/internal/must"
 )
 
 // AtOnce runs calls concurrently. All of them block on what the statement lock, or SQLite's
 // only lock, locks, until each has begun.
 func (f *Fixture) AtOnce(db *sql.DB, lock string, calls ...func()) {
 	f.TB.Helper()
-	holder, err := db.Conn(f.Ctx)
-	if err != nil {
-		f.TB.Fatal(err)
-	}
+	holder := must.Get(db.Conn(f.Ctx)).Or(f.TB)
 	defer holder.Close()
 	hold := []string{`begin immediate`}
 	if dbtest.Postgres() {
 		hold = []string{`begin`, lock}
 	}
 	for _, statement := range hold {
-		if _, err := holder.ExecContext(f.Ctx, statement); err != nil {
-			f.TB.Fatal(err)
-		}
+		must.Get(holder.ExecContext(f.Ctx, statement)).Or(f.TB)
 	}
 	var running sync.WaitGroup
 	for _, call := range calls {

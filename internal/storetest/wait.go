@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/outboxweb/outboxweb/internal/must"
 )
 
 // Patience is how long tests wait for a condition.
@@ -29,10 +30,7 @@ func Eventually(tb testing.TB, what string, holds func() bool) {
 // It is closed at the test's end.
 func Connect(tb testing.TB, url string) *pgx.Conn {
 	tb.Helper()
-	conn, err := pgx.Connect(context.Background(), url)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	conn := must.Get(pgx.Connect(context.Background(), url)).Or(tb)
 	tb.Cleanup(func() { conn.Close(context.Background()) })
 	return conn
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/outboxweb/outboxweb/internal/enginetest"
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/runs"
 	"github.com/outboxweb/outboxweb/internal/sample"
@@ -47,9 +48,7 @@ func BenchmarkStep(b *testing.B) {
 	tr := timetravel.New(timetravel.Config{Store: e.Store, Set: e.Set})
 	defer tr.Close()
 	began = time.Now()
-	if _, err := tr.At(b.Context(), outbox.ModelQuery{CampaignID: campaign}, time.Hour); err != nil {
-		b.Fatal(err)
-	}
+	must.Get(tr.At(b.Context(), outbox.ModelQuery{CampaignID: campaign}, time.Hour)).Or(b)
 	recording := time.Since(began)
 
 	var steps []time.Duration
@@ -57,9 +56,7 @@ func BenchmarkStep(b *testing.B) {
 		for i := range int64(10) {
 			seq := last/20 + i*last/10
 			began := time.Now()
-			if _, err := tr.At(b.Context(), outbox.ModelQuery{CampaignID: campaign, Seq: seq}, time.Hour); err != nil {
-				b.Fatal(err)
-			}
+			must.Get(tr.At(b.Context(), outbox.ModelQuery{CampaignID: campaign, Seq: seq}, time.Hour)).Or(b)
 			steps = append(steps, time.Since(began))
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/outboxweb/outboxweb/internal/enginetest"
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/projection"
 	"github.com/outboxweb/outboxweb/internal/timetravel"
@@ -126,10 +127,7 @@ func TestTravel_tellsOfDrift(t *testing.T) {
 	if len(m.Standings) != 1 || m.Standings[0].Verdict != "drift" || m.Standings[0].Differ != 1 {
 		t.Errorf("the live rows differ, and it says %+v", m.Standings)
 	}
-	live, err := tr.Live(t.Context(), "c")
-	if err != nil {
-		t.Fatal(err)
-	}
+	live := must.Get(tr.Live(t.Context(), "c")).Or(t)
 	if note, _ := live.Tables[0].Rows[0].ByColumn("note"); string(note.Value) != `"meddled"` || !live.Live || live.Seq != 1 {
 		t.Errorf("the live rows are %+v", live)
 	}
@@ -167,10 +165,7 @@ func TestTravel_showsLiveRowsWhereTheLoadedVersionFails(t *testing.T) {
 	b.MustAppend(t, enginetest.EventOf("c", "put", `{"place":1,"name":"jar","note":"old"}`), enginetest.EventOf("c", "put", `{"place":2,"name":"urn"}`),
 		enginetest.EventOf("c", "put", `{"place":1,"name":"jar","note":"new"}`))
 	b.Drain(t)
-	other, err := projection.Load(enginetest.DialectOf(b.Pair), enginetest.Define(t, strings.ReplaceAll(shelf, ":payload.note)", ":payload.note!)"))...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	other := must.Get(projection.Load(enginetest.DialectOf(b.Pair), enginetest.Define(t, strings.ReplaceAll(shelf, ":payload.note)", ":payload.note!)"))...)).Or(t)
 	tr := timetravel.New(timetravel.Config{Store: b.Store, Set: other})
 	defer tr.Close()
 	for seq, want := range map[int64]string{

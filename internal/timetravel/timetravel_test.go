@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/outboxweb/outboxweb/internal/enginetest"
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/projection"
 	"github.com/outboxweb/outboxweb/internal/storetest"
@@ -94,24 +95,13 @@ type tableState map[string][]string
 // naive replays a campaign's events one by one and returns the rows after each.
 func naive(t *testing.T, b *enginetest.Engine, sources []string, events []outbox.Event) []tableState {
 	t.Helper()
-	set, err := projection.Load("sqlite", sources...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	scratch, err := set.NewScratch(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	set := must.Get(projection.Load("sqlite", sources...)).Or(t)
+	scratch := must.Get(set.NewScratch(t.Context())).Or(t)
 	defer scratch.Close()
 	states := []tableState{{}}
 	for i := range events {
-		e, err := b.Event(t.Context(), events[i].CampaignID, int64(i+1))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := scratch.Apply(t.Context(), &e); err != nil {
-			t.Fatal(err)
-		}
+		e := must.Get(b.Event(t.Context(), events[i].CampaignID, int64(i+1))).Or(t)
+		must.OK(t, scratch.Apply(t.Context(), &e))
 		state := tableState{}
 		for _, shape := range set.Shapes() {
 			rows, err := scratch.QueryContext(t.Context(), "select "+strings.Join(shape.Columns, ", ")+" from "+shape.Table)
@@ -226,10 +216,7 @@ func TestTravel_showsAtEveryEventWhatANaiveReplayHas(t *testing.T) {
 					t.Fatalf("rows before event %d (%s):\n%s", seq, events[seq-1].EventType, diff)
 				}
 				mustBeSetBy(t, setters, m, seq)
-				changes, err := tr.Changes(t.Context(), "c", seq, wait)
-				if err != nil {
-					t.Fatal(err)
-				}
+				changes := must.Get(tr.Changes(t.Context(), "c", seq, wait)).Or(t)
 				if diff := cmp.Diff(onlyChanged(m.Tables), changes); diff != "" {
 					t.Fatalf("changes of event %d:\n%s", seq, diff)
 				}
@@ -292,10 +279,7 @@ func TestTravel_namesTheStatementThatSetACell(t *testing.T) {
 	if row.Previous != 2 || row.Following != 0 {
 		t.Errorf("the row changed before at event %d and then at %d", row.Previous, row.Following)
 	}
-	h, err := tr.Cell(t.Context(), outbox.ModelQuery{CampaignID: "c", Row: row.Row}, "note", wait)
-	if err != nil {
-		t.Fatal(err)
-	}
+	h := must.Get(tr.Cell(t.Context(), outbox.ModelQuery{CampaignID: "c", Row: row.Row}, "note", wait)).Or(t)
 	if len(h.Earlier) != 1 || string(h.Earlier[0].Value) != `"full"` || h.Earlier[0].SetSeq != 1 || !strings.HasPrefix(h.SQL, "update shelf_items set note = null where campaign_id = :campaign_id") {
 		t.Errorf("the cell's history is %+v", h)
 	}
@@ -496,9 +480,7 @@ func TestTravel_namesTheEventBehindALiveRow(t *testing.T) {
 	} {
 		row := &outbox.ExistingRow{Table: c.table}
 		var fields map[string]json.RawMessage
-		if err := json.Unmarshal([]byte(c.fields), &fields); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, json.Unmarshal([]byte(c.fields), &fields))
 		for name, value := range fields {
 			row.Fields = append(row.Fields, outbox.Field{Name: name, Value: value})
 		}

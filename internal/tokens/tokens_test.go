@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/storetest"
 )
@@ -12,10 +13,7 @@ import (
 // token creates a token that is valid for a while.
 func token(f *fixture, hash string, role outbox.Role, valid time.Duration) outbox.Token {
 	f.TB.Helper()
-	token, err := f.CreateToken(f.Ctx, outbox.Command{By: outbox.Operator{Name: "scene"}}, hash, role, "deploy", f.Clock.Now().Add(valid))
-	if err != nil {
-		f.TB.Fatal(err)
-	}
+	token := must.Get(f.CreateToken(f.Ctx, outbox.Command{By: outbox.Operator{Name: "scene"}}, hash, role, "deploy", f.Clock.Now().Add(valid))).Or(f.TB)
 	return token
 }
 
@@ -95,14 +93,9 @@ func TestTokens_listsTheValidOnesFirst(t *testing.T) {
 	token(f, "h-2", outbox.RoleViewer, time.Minute)
 	token(f, "h-3", outbox.RoleViewer, time.Hour)
 	token(f, "h-4", outbox.RoleViewer, time.Hour)
-	if _, err := f.RevokeToken(f.Ctx, ana(""), 4); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(f.RevokeToken(f.Ctx, ana(""), 4)).Or(t)
 	f.Clock.Advance(2 * time.Minute)
-	list, err := f.List(f.Ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	list := must.Get(f.List(f.Ctx)).Or(t)
 	var got []string
 	for _, token := range list {
 		got = append(got, string(rune('0'+token.ID))+" "+token.State(f.Clock.Now()))

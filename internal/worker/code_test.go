@@ -15,6 +15,7 @@ import (
 	"github.com/outboxweb/outboxweb/internal/corpus"
 	"github.com/outboxweb/outboxweb/internal/dbtest"
 	"github.com/outboxweb/outboxweb/internal/enginetest"
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/projection"
 	"github.com/outboxweb/outboxweb/internal/redact"
@@ -129,10 +130,7 @@ func TestGoProjection_panicNamesItsLine(t *testing.T) {
 	}), enginetest.MaxAttempts(1))
 	b.MustAppend(t, enginetest.EventOf("a", "nil", `{}`), enginetest.EventOf("b", "error", `{}`))
 	b.Drain(t)
-	source, err := os.ReadFile("code_test.go")
-	if err != nil {
-		t.Fatal(err)
-	}
+	source := must.Get(os.ReadFile("code_test.go")).Or(t)
 	before, _, _ := strings.Cut(string(source), "// the line that panics")
 	said, stack, _ := strings.Cut(b.MustRow(t, "a", 1).Row.LastError, "\n")
 	if want := fmt.Sprintf("on nil: panic: assignment to entry in nil map at code_test.go:%d", strings.Count(before, "\n")+1); !strings.HasSuffix(said, want) {
@@ -307,10 +305,7 @@ func TestGoProjection_hungCallsAreBounded(t *testing.T) {
 	if cut+waiting != campaigns || waiting == 0 {
 		t.Errorf("%d cut off and %d wait, want %d and some that wait", cut, waiting, campaigns)
 	}
-	groups, err := b.Store.ErrorGroups(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	groups := must.Get(b.Store.ErrorGroups(t.Context())).Or(t)
 	for _, g := range groups.Assessed(outbox.Running{Versions: map[string]string{"tally": "1"}}, nil) {
 		if g.Dead == 0 && !strings.Contains(g.Verdict, "it is tried once the process is restarted") || g.Dead > 0 && g.Alike != g.Attempts {
 			t.Errorf("%q is judged %q, with %d of %d attempts alike", g.Example, g.Verdict, g.Alike, g.Attempts)
@@ -318,9 +313,7 @@ func TestGoProjection_hungCallsAreBounded(t *testing.T) {
 	}
 	close(release)
 	for enginetest.Column[int](t, b.JournalDB, `select count(*) from projection_apply_outbox where status = 'failed'`)[0] > 0 {
-		if _, err := b.Store.RetryFailed(t.Context(), enginetest.Operator, outbox.RequeueFilter{}); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(b.Store.RetryFailed(t.Context(), enginetest.Operator, outbox.RequeueFilter{})).Or(t)
 		b.Drain(t)
 	}
 	// On a busy machine the limit of 20 ms may cut off some of those that waited, too.

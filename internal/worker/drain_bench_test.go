@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/outboxweb/outboxweb/internal/enginetest"
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/store"
 )
@@ -50,9 +51,7 @@ func BenchmarkDrain(b *testing.B) {
 				w.MustAppend(b, events...)
 				b.StartTimer()
 				began := time.Now()
-				if err := w.Worker.Run(untilDrained(w)); err != nil {
-					b.Fatal(err)
-				}
+				must.OK(b, w.Worker.Run(untilDrained(w)))
 				taken += time.Since(began)
 			}
 			b.ReportMetric(float64(b.N*len(events))/taken.Seconds(), "events/s")

@@ -13,6 +13,7 @@ import (
 
 	"github.com/outboxweb/outboxweb/internal/dbtest"
 	"github.com/outboxweb/outboxweb/internal/enginetest"
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/redact"
 	"github.com/outboxweb/outboxweb/internal/store"
@@ -43,10 +44,7 @@ func TestPass_undoesOnlyTheFailingEvent(t *testing.T) {
 
 func TestPass_groupsErrorsByWhatReadersMaySee(t *testing.T) {
 	t.Parallel()
-	hide, err := redact.New(redact.Config{Values: []string{`accounts`}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	hide := must.Get(redact.New(redact.Config{Values: []string{`accounts`}})).Or(t)
 	b := enginetest.Open(t, enginetest.Define(t, enginetest.Accounts), func(_ *store.Options, c *worker.Config) { c.Redact = hide })
 	b.MustAppend(t, enginetest.Opened("b", 10), enginetest.Spent("b", 100))
 	b.MustPass(t)
@@ -284,9 +282,7 @@ func TestPass_advancesOverWhatNoProjectionHandles(t *testing.T) {
 func TestPass_advancesOverAuditOnlyEventsAndTouchesNothing(t *testing.T) {
 	t.Parallel()
 	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger))
-	if err := b.RegisterEventTypes(t.Context(), map[string]outbox.Intent{"remarked": outbox.IntentAuditOnly}); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, b.RegisterEventTypes(t.Context(), map[string]outbox.Intent{"remarked": outbox.IntentAuditOnly}))
 	remarked := enginetest.EventOf("a", "remarked", `{}`)
 	b.MustAppend(t, remarked, enginetest.Noted("a"), remarked, remarked, enginetest.Noted("a"), remarked)
 	b.Drain(t)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/outboxweb/outboxweb/internal/enginetest"
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/store"
 	"github.com/outboxweb/outboxweb/internal/storetest"
@@ -36,9 +37,7 @@ func TestPass_changesNothingOnceItsLeaseWasTakenOver(t *testing.T) {
 	b.MustStand(t, "d", 2, outbox.Failed, 1)
 	before := a.Dump(t)
 
-	if err := a.FinishClaims(t.Context(), stale); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, a.FinishClaims(t.Context(), stale))
 
 	enginetest.MustEqual(t, "a worker that was taken over", before, a.Dump(t))
 	if got := a.Worker.Counted(); got != (store.Settled{Fenced: 2}) {
@@ -56,14 +55,10 @@ func TestPass_leavesTheEventsAppendedAfterATakeOverToTheNewOwner(t *testing.T) {
 	held := b.MustClaim(t)
 	before := a.Dump(t)
 
-	if err := a.FinishClaims(t.Context(), stale); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, a.FinishClaims(t.Context(), stale))
 	enginetest.MustEqual(t, "a worker that was taken over", before, a.Dump(t))
 
-	if err := b.FinishClaims(t.Context(), held); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, b.FinishClaims(t.Context(), held))
 	b.MustHaveApplied(t, "c", 5)
 	b.MustBeSound(t)
 }
@@ -83,9 +78,7 @@ func TestPass_appliesOnceWhenTheStaleWorkerComesBeforeTheNewOwnersFence(t *testi
 		*enginetest.Engine
 		claims []store.Claim
 	}{{a, stale}, {b, held}} {
-		if err := wave.FinishClaims(t.Context(), wave.claims); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, wave.FinishClaims(t.Context(), wave.claims))
 	}
 	b.MustHaveApplied(t, "c", 5)
 	if a.Worker.Counted().Fenced != 1 || b.Worker.Counted().Applied != 5 {
@@ -99,9 +92,7 @@ func TestPass_completesWithoutApplyingTwiceWhatACrashLeftUnsettled(t *testing.T)
 	now := storetest.NewClock()
 	a := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger), enginetest.At(now))
 	a.MustAppend(t, enginetest.Notes("c", 5)...)
-	if _, err := a.Worker.Apply(t.Context(), a.MustClaim(t)); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(a.Worker.Apply(t.Context(), a.MustClaim(t))).Or(t)
 	a.MustHaveApplied(t, "c", 5)
 	a.MustAppend(t, enginetest.Notes("c", 2)...)
 

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/outboxweb/outboxweb/internal/enginetest"
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/storetest"
 )
@@ -62,9 +63,7 @@ func TestPass_setsTheCursorsOfAPauseForAllAsCampaignsMove(t *testing.T) {
 			t.Helper()
 			if of == outbox.ModeInline {
 				for e := range slices.Chunk(events, 1) {
-					if err := appendInline(t, b, e...); err != nil {
-						t.Fatal(err)
-					}
+					must.OK(t, appendInline(t, b, e...))
 				}
 				return
 			}
@@ -178,9 +177,7 @@ func TestPass_tellsNothingOnceAPauseHasReturned(t *testing.T) {
 			t.Errorf("paused at %d, and tally was told %v", h.AppliedSeq, seen)
 		}
 		if c%2 == 0 {
-			if _, err := two.Runs.ResumeProjection(context.Background(), enginetest.Operator, "tally", id, one.Infos()); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(two.Runs.ResumeProjection(context.Background(), enginetest.Operator, "tally", id, one.Infos())).Or(t)
 		}
 	}
 	writing.Wait()
@@ -193,10 +190,7 @@ func TestPass_tellsNothingOnceAPauseHasReturned(t *testing.T) {
 	for c := range campaigns {
 		id := fmt.Sprint("c-", c)
 		one.MustHaveApplied(t, id, events)
-		cursors, err := one.Runs.Cursors(context.Background(), id, one.Infos())
-		if err != nil {
-			t.Fatal(err)
-		}
+		cursors := must.Get(one.Runs.Cursors(context.Background(), id, one.Infos())).Or(t)
 		one.MustHaveTold(t, "tally", id, int(cursors[1].AppliedSeq))
 	}
 	one.MustBeSound(t)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/outboxweb/outboxweb/internal/enginetest"
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/store"
 	"github.com/outboxweb/outboxweb/internal/storetest"
@@ -114,9 +115,7 @@ func TestApplyInline_queuesAnEventBehindAFailedOne(t *testing.T) {
 
 	fund(t, b)
 	now.Advance(time.Second)
-	if err := appendInline(t, b, enginetest.Noted("a")); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, appendInline(t, b, enginetest.Noted("a")))
 	b.MustHaveApplied(t, "a", 4)
 	mustHaveNoRows(t, b)
 	b.MustBeSound(t)
@@ -152,9 +151,7 @@ func TestApplyInline_countsAttemptsUntilTheRowIsDead(t *testing.T) {
 func TestApplyInline_queuesEventsOfAPausedCampaign(t *testing.T) {
 	t.Parallel()
 	b := openInline(t, enginetest.Ledger)
-	if err := appendInline(t, b, enginetest.Noted("a")); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, appendInline(t, b, enginetest.Noted("a")))
 	pauseCampaign(t, b, "a")
 	if err := appendInline(t, b, enginetest.Noted("a")); !errors.Is(err, outbox.ErrNotYet) {
 		t.Errorf("error = %v, want that the campaign is paused", err)
@@ -209,9 +206,7 @@ func TestInline_rowsOfAnotherModeAreAppliedByBothPaths(t *testing.T) {
 	earlier := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger))
 	earlier.MustAppend(t, append(enginetest.Notes("a", 3), enginetest.Notes("b", 3)...)...)
 	b := earlier.Beside(t, enginetest.InMode(outbox.ModeInline), enginetest.BatchSize(2))
-	if err := appendInline(t, b, enginetest.Notes("a", 2)...); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, appendInline(t, b, enginetest.Notes("a", 2)...))
 	b.MustHaveApplied(t, "a", 5)
 	b.Drain(t)
 	b.MustHaveApplied(t, "b", 3)
@@ -233,15 +228,9 @@ func TestInline_rowsOfAnotherModeAreAppliedByBothPaths(t *testing.T) {
 func TestApplyInline_ofAuditOnlyEvents(t *testing.T) {
 	t.Parallel()
 	b := failedInline(t)
-	if err := b.RegisterEventTypes(t.Context(), map[string]outbox.Intent{"spent": outbox.IntentAuditOnly}); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := b.RetryRow(context.Background(), enginetest.Operator, "a", 2); err != nil {
-		t.Fatal(err)
-	}
-	if err := appendInline(t, b, enginetest.Spent("a", 500)); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, b.RegisterEventTypes(t.Context(), map[string]outbox.Intent{"spent": outbox.IntentAuditOnly}))
+	must.Get(b.RetryRow(context.Background(), enginetest.Operator, "a", 2)).Or(t)
+	must.OK(t, appendInline(t, b, enginetest.Spent("a", 500)))
 	if applied, err := b.AppliedSeq(t.Context(), "a"); err != nil || applied != 3 {
 		t.Errorf("applied up to %d (%v), want 3", applied, err)
 	}

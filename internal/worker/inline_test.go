@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/outboxweb/outboxweb/internal/enginetest"
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/readmodel"
 	"github.com/outboxweb/outboxweb/internal/store"
@@ -32,25 +33,19 @@ func appendInline(tb testing.TB, b *enginetest.Engine, events ...outbox.Event) e
 
 func pauseCampaign(tb testing.TB, b *enginetest.Engine, id string) {
 	tb.Helper()
-	if _, err := b.PauseCampaign(context.Background(), enginetest.Operator, id); err != nil {
-		tb.Fatal(err)
-	}
+	must.Get(b.PauseCampaign(context.Background(), enginetest.Operator, id)).Or(tb)
 }
 
 func resumeCampaign(tb testing.TB, b *enginetest.Engine, id string) {
 	tb.Helper()
-	if _, err := b.ResumeCampaign(context.Background(), enginetest.Operator, id); err != nil {
-		tb.Fatal(err)
-	}
+	must.Get(b.ResumeCampaign(context.Background(), enginetest.Operator, id)).Or(tb)
 }
 
 func TestApplyInline_appliesBeforeItReturns(t *testing.T) {
 	t.Parallel()
 	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger), enginetest.InMode(outbox.ModeInline), enginetest.BatchSize(2))
 	for n := 1; n <= 20; n += 5 {
-		if err := appendInline(t, b, enginetest.Notes("a", 5)...); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, appendInline(t, b, enginetest.Notes("a", 5)...))
 		b.MustHaveApplied(t, "a", n+4)
 	}
 	if rows := enginetest.Column[int](t, b.JournalDB, `select count(*) from projection_apply_outbox`); rows[0] != 0 {
@@ -167,9 +162,7 @@ func TestApplyInline_startsAgainWhenItsLeaseWasTakenOver(t *testing.T) {
 		now.Advance(time.Hour)
 	}
 	a = enginetest.Open(t, enginetest.Define(t, enginetest.Ledger), enginetest.InMode(outbox.ModeInline), enginetest.At(now), once(whenApplying, takeOverAndDie))
-	if err := appendInline(t, a, enginetest.Notes("a", 3)...); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, appendInline(t, a, enginetest.Notes("a", 3)...))
 	a.MustHaveApplied(t, "a", 3)
 	a.MustBeSound(t)
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/outboxweb/outboxweb/internal/enginetest"
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/store"
 	"github.com/outboxweb/outboxweb/internal/storetest"
@@ -21,23 +22,16 @@ import (
 func damagePage(t *testing.T, path string, number int) {
 	t.Helper()
 	const size = 4096
-	f, err := os.OpenFile(path, os.O_WRONLY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := must.Get(os.OpenFile(path, os.O_WRONLY, 0)).Or(t)
 	defer f.Close()
-	if _, err := f.WriteAt(make([]byte, size), int64(number-1)*size); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(f.WriteAt(make([]byte, size), int64(number-1)*size)).Or(t)
 }
 
 // reopened is the engine after a change to its closed files.
 func reopened(t *testing.T, b *enginetest.Engine, do func(journal, projections string), options ...enginetest.Option) *enginetest.Engine {
 	t.Helper()
 	for _, db := range []interface{ Close() error }{b.JournalDB, b.ProjectionsDB, b.Store} {
-		if err := db.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, db.Close())
 	}
 	path := func(url string) string { return filepath.Clean(strings.TrimPrefix(url, "sqlite:")) }
 	for _, url := range []string{b.Pair.Journal, b.Pair.Projections} {
@@ -60,10 +54,7 @@ func TestSQLitePass_unreadableEventFailsAlone(t *testing.T) {
 	}
 	b.MustAppend(t, enginetest.Notes("z", 3)...)
 	b = reopened(t, b, func(journal, _ string) {
-		data, err := os.ReadFile(journal)
-		if err != nil {
-			t.Fatal(err)
-		}
+		data := must.Get(os.ReadFile(journal)).Or(t)
 		damagePage(t, journal, bytes.Index(data, []byte("unreadable xxx"))/4096+1)
 	}, enginetest.At(now), enginetest.MaxAttempts(2))
 
@@ -121,10 +112,7 @@ func TestSQLiteRun_unreadableCampaignsHoldUpNobodyElse(t *testing.T) {
 		damagePage(t, journal, row)
 		damagePage(t, journal, queued)
 	})
-	report, err := b.Check(t.Context(), func(int64, int64) {})
-	if err != nil {
-		t.Fatal(err)
-	}
+	report := must.Get(b.Check(t.Context(), func(int64, int64) {})).Or(t)
 	held := map[string]bool{}
 	pages := 0
 	for _, v := range report.Violations {

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/outboxweb/outboxweb/internal/enginetest"
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/store"
 	"github.com/outboxweb/outboxweb/internal/storetest"
@@ -94,9 +95,7 @@ func TestApplyInline_neverCountsANewEventAsAppliedByProjectionsOfAnotherJournal(
 	t.Parallel()
 	for _, has := range []int{0, 1, 2} {
 		b := openInline(t, enginetest.Ledger)
-		if err := appendInline(t, b, enginetest.Notes("a", 3)...); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, appendInline(t, b, enginetest.Notes("a", 3)...))
 		forget(t, b, "a", has)
 		err := appendInline(t, b, other("a"))
 		if !errors.Is(err, outbox.ErrConflict) || !strings.Contains(err.Error(), "diverged") {

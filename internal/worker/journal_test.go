@@ -10,6 +10,7 @@ import (
 	"github.com/outboxweb/outboxweb/internal/corpus"
 	"github.com/outboxweb/outboxweb/internal/dbtest"
 	"github.com/outboxweb/outboxweb/internal/enginetest"
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/store"
 	"github.com/outboxweb/outboxweb/internal/storetest"
@@ -18,10 +19,7 @@ import (
 // digestsOf are the full digests of every campaign of the journal.
 func digestsOf(tb testing.TB, b *enginetest.Engine, events []outbox.Event) map[string]string {
 	tb.Helper()
-	snapshot, err := b.Snapshot(context.Background())
-	if err != nil {
-		tb.Fatal(err)
-	}
+	snapshot := must.Get(b.Snapshot(context.Background())).Or(tb)
 	defer snapshot.Rollback()
 	all := make(map[string]string)
 	for _, e := range events {
@@ -73,10 +71,7 @@ func mustHaveDigests(tb testing.TB, got, want map[string]string) {
 
 func mustHaveOneDeadHead(tb testing.TB, b *enginetest.Engine, j corpus.Journal) {
 	tb.Helper()
-	dead, err := b.Rows(context.Background(), outbox.RowFilter{Status: outbox.Dead})
-	if err != nil {
-		tb.Fatal(err)
-	}
+	dead := must.Get(b.Rows(context.Background(), outbox.RowFilter{Status: outbox.Dead})).Or(tb)
 	if len(dead.Items) != 1 || dead.Items[0].CampaignID != j.Poisoned || dead.Items[0].Seq != j.PoisonedSeq || !dead.Items[0].IsHead {
 		tb.Errorf("dead rows = %+v, want the one head of campaign %q seq %d", dead.Items, j.Poisoned, j.PoisonedSeq)
 	}
@@ -105,9 +100,7 @@ func journalled(t *testing.T, p dbtest.Pair, j corpus.Journal, events []outbox.E
 	for _, eventType := range j.AuditOnly {
 		intents[eventType] = outbox.IntentAuditOnly
 	}
-	if err := b.RegisterEventTypes(t.Context(), intents); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, b.RegisterEventTypes(t.Context(), intents))
 	b.MustAppend(t, events...)
 	b.Drain(t)
 	return b
@@ -170,10 +163,7 @@ func TestWorker_onAWholeJournal(t *testing.T) {
 func appendAgain(t *testing.T, b *enginetest.Engine, events []outbox.Event) {
 	t.Helper()
 	for chunk := range slices.Chunk(events, 500) {
-		appended, err := b.Append(t.Context(), store.Append{Events: chunk})
-		if err != nil {
-			t.Fatal(err)
-		}
+		appended := must.Get(b.Append(t.Context(), store.Append{Events: chunk})).Or(t)
 		for _, a := range appended {
 			if !a.Existed {
 				t.Fatalf("campaign %q seq %d was appended a second time", a.CampaignID, a.Seq)

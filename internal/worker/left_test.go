@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/outboxweb/outboxweb/internal/enginetest"
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/store"
 	"github.com/outboxweb/outboxweb/internal/storetest"
@@ -19,19 +20,13 @@ func TestRun_recordsWhatAKilledProcessLeft(t *testing.T) {
 	b := enginetest.Open(t, enginetest.Define(t, enginetest.Accounts), enginetest.At(now), enginetest.MaxAttempts(1))
 	b.MustAppend(t, enginetest.Opened("a", 1))
 	gone := storetest.Killed(t, "gone", now.Now().Add(-5*time.Minute))
-	if err := b.Heartbeat(t.Context(), gone); err != nil {
-		t.Fatal(err)
-	}
-	if err := b.Sample(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, b.Heartbeat(t.Context(), gone))
+	must.OK(t, b.Sample(t.Context()))
 	now.Advance(80 * time.Second)
 	b.MustAppend(t, enginetest.Spent("a", 100))
 	b.Drain(t)
 	gone.Applied, gone.Failed = 1, 1
-	if err := b.Heartbeat(t.Context(), gone); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, b.Heartbeat(t.Context(), gone))
 	last := now.Now().Truncate(time.Minute)
 	now.Advance(210 * time.Second)
 	if !b.OnPostgres() { // where heartbeats say it
@@ -84,10 +79,7 @@ func mustBeGone(t *testing.T, b *enginetest.Engine, now *storetest.Clock, last t
 
 func historyOf(t *testing.T, b *enginetest.Engine, now *storetest.Clock) (map[time.Time]outbox.Point, []outbox.Marker) {
 	t.Helper()
-	h, err := b.Beside(t, enginetest.At(now)).History(t.Context(), outbox.Range{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	h := must.Get(b.Beside(t, enginetest.At(now)).History(t.Context(), outbox.Range{})).Or(t)
 	points := map[time.Time]outbox.Point{}
 	for _, p := range h.Points {
 		points[p.From] = p
@@ -118,9 +110,7 @@ func TestHeartbeat_writesWhatWasCounted(t *testing.T) {
 	b.MustAppend(t, enginetest.Opened("a", 1), enginetest.Spent("a", 100))
 	b.Drain(t)
 	for _, step := range b.Worker.TimedSteps() {
-		if _, err := step(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(step(t.Context())).Or(t)
 	}
 	if got := enginetest.Column[int](t, b.JournalDB, `select coalesce(sum(value), 0) from series_samples where kind in ('applied', 'failures') and step = 60`)[0]; got != 2 {
 		t.Errorf("%d counts are written, want an applied event and a failed attempt", got)
@@ -133,9 +123,7 @@ func TestHeartbeat_writesWhatWasNotWrittenBefore(t *testing.T) {
 	b := enginetest.Open(t, enginetest.Define(t, enginetest.Accounts))
 	beat := func() {
 		for _, step := range b.Worker.TimedSteps() {
-			if _, err := step(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(step(t.Context())).Or(t)
 		}
 	}
 	beat()

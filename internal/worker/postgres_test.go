@@ -10,6 +10,7 @@ import (
 
 	"github.com/outboxweb/outboxweb/internal/dbtest"
 	"github.com/outboxweb/outboxweb/internal/enginetest"
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/store"
 	"github.com/outboxweb/outboxweb/internal/storetest"
@@ -302,9 +303,7 @@ func TestPostgresPause_waitsForThoseWhoApply(t *testing.T) {
 			return enginetest.Column[int](t, b.ProjectionsDB, `select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`)[0] > 0
 		})
 		close(release)
-		if err := errors.Join(<-paused, <-applied); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, errors.Join(<-paused, <-applied))
 		b.MustAppend(t, enginetest.Notes("a", 2)...)
 		b.Drain(t)
 		b.MustHaveTold(t, "tally", "a", 2)

@@ -7,6 +7,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/outboxweb/outboxweb/internal/enginetest"
+	"github.com/outboxweb/outboxweb/internal/must"
 )
 
 func TestWorker_drainsInOrderWhateverHappened(t *testing.T) {
@@ -27,9 +28,7 @@ func TestWorker_drainsInOrderWhateverHappened(t *testing.T) {
 			s.Engines[0].MustHaveApplied(tb, campaign, s.Appended[campaign])
 		}
 		for _, sleeper := range s.Asleep {
-			if err := sleeper.Engine.FinishClaims(context.Background(), sleeper.Claims); err != nil {
-				r.Fatal(err)
-			}
+			must.OK(r, sleeper.Engine.FinishClaims(context.Background(), sleeper.Claims))
 		}
 		s.Invariants(r)
 		s.Engines[1].MustBeSound(tb)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/outboxweb/outboxweb/internal/enginetest"
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/storetest"
 )
@@ -156,9 +157,7 @@ func TestApplyInline_setsAQuarantiningProjectionAsideAfterItsLastAttempt(t *test
 		t.Errorf("failures %q before the last attempt", open)
 	}
 	now.Advance(time.Minute)
-	if err := appendInline(t, b, enginetest.Spent("a", 1)); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, appendInline(t, b, enginetest.Spent("a", 1)))
 	b.MustHaveApplied(t, "a", 4)
 	if open, want := enginetest.Failures(t, b), []string{"a accounts 2 3"}; !slices.Equal(open, want) {
 		t.Errorf("open failures %q, want %q", open, want)
@@ -173,17 +172,12 @@ func mustHaveRecorded(t *testing.T, b *enginetest.Engine, attempts int) {
 	if got := b.Worker.Counted().Failed; got != int64(attempts) {
 		t.Errorf("%d failed attempts are counted, want %d", got, attempts)
 	}
-	if err := b.FlushCounts(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, b.FlushCounts(t.Context()))
 	got := enginetest.Column[string](t, b.JournalDB, `select concat_ws(' ', kind, label, sum(value)) from series_samples where step = 60 and kind like 'projection%' group by kind, label order by kind, label`)
 	if want := []string{"projection accounts 5", "projection ledger 8", fmt.Sprint("projection_failed accounts ", attempts)}; !slices.Equal(got, want) {
 		t.Errorf("charts have %q, want %q", got, want)
 	}
-	h, err := b.EventHistory(t.Context(), "b", 3)
-	if err != nil {
-		t.Fatal(err)
-	}
+	h := must.Get(b.EventHistory(t.Context(), "b", 3)).Or(t)
 	kinds := make([]outbox.StepKind, len(h.Steps))
 	for i, s := range h.Steps {
 		kinds[i] = s.Kind
@@ -205,9 +199,7 @@ func TestPass_countsNothingAsAppliedToAPausedProjection(t *testing.T) {
 	b.MustPause(t, "accounts", "")
 	b.MustAppend(t, enginetest.Spent("a", 1), enginetest.Opened("b", 1))
 	b.Drain(t)
-	if err := b.FlushCounts(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, b.FlushCounts(t.Context()))
 	got := enginetest.Column[string](t, b.JournalDB, `select concat_ws(' ', label, sum(value)) from series_samples where step = 60 and kind = 'projection' group by label order by label`)
 	if want := []string{"accounts 1", "ledger 3"}; !slices.Equal(got, want) {
 		t.Errorf("the chart has %q, want %q", got, want)

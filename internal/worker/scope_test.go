@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/outboxweb/outboxweb/internal/enginetest"
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/store"
 	"github.com/outboxweb/outboxweb/internal/storetest"
@@ -25,10 +26,7 @@ func serving(patterns ...string) enginetest.Option {
 
 func explained(tb testing.TB, b *enginetest.Engine, id string) outbox.Explanation {
 	tb.Helper()
-	summary, err := b.Store.Summary(tb.Context())
-	if err != nil {
-		tb.Fatal(err)
-	}
+	summary := must.Get(b.Store.Summary(tb.Context())).Or(tb)
 	return b.MustCampaign(tb, id).Explain(time.Now(), summary.Surroundings())
 }
 

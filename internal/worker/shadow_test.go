@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/outboxweb/outboxweb/internal/enginetest"
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/store"
 	"github.com/outboxweb/outboxweb/internal/storetest"
@@ -16,9 +17,7 @@ import (
 
 func rehearse(tb testing.TB, b *enginetest.Engine) {
 	tb.Helper()
-	if _, err := b.Worker.Rehearse(tb.Context()); err != nil {
-		tb.Fatal(err)
-	}
+	must.Get(b.Worker.Rehearse(tb.Context())).Or(tb)
 }
 
 // rehearsals reads the recorded rehearsals by campaign id.

@@ -13,6 +13,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/outboxweb/outboxweb/internal/enginetest"
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/projection"
 	"github.com/outboxweb/outboxweb/internal/store"
@@ -176,9 +177,7 @@ func TestPass_appliesAnEventThatItReadAheadWhileItWasSkipped(t *testing.T) {
 	for _, table := range []string{"projection_watermarks", "watermark_skips", "accounts", "ledger_applied", "ledger_history"} {
 		enginetest.MustExec(t, b.ProjectionsDB, `delete from `+table)
 	}
-	if _, err := b.Reconcile(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(b.Reconcile(t.Context())).Or(t)
 	b.MustPass(t)
 	b.MustHaveApplied(t, "a", 2)
 	enginetest.MustExec(t, b.ProjectionsDB, `update accounts set balance = 10`)
@@ -195,9 +194,7 @@ func TestApplyInline_advancesOverASkippedEvent(t *testing.T) {
 	b.MustSkip(t, "a", 3)
 	inline := b.Beside(t, enginetest.InMode(outbox.ModeInline))
 	enginetest.MustExec(t, b.ProjectionsDB, `update accounts set balance = 10`)
-	if err := appendInline(t, inline, enginetest.Noted("a")); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, appendInline(t, inline, enginetest.Noted("a")))
 	mustHaveSeen(t, b, "a", 1, 2, 4, 5, 6)
 	enginetest.MustEqual(t, "what was passed over", "a 3", strings.Join(marks(t, b), ", "))
 	if skips, err := b.Skips(t.Context(), outbox.SkipFilter{CampaignID: "a"}); err != nil || skips.Items[0].AppliedAt == nil {
@@ -222,10 +219,7 @@ func TestRehearse_advancesOverASkippedEventAndLeavesNoMark(t *testing.T) {
 // setBack makes the projections' part of an unskip and not the journal's.
 func setBack(tb testing.TB, b *enginetest.Engine, campaign string, seq int64) {
 	tb.Helper()
-	before, err := b.Event(context.Background(), campaign, seq-1)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	before := must.Get(b.Event(context.Background(), campaign, seq-1)).Or(tb)
 	enginetest.MustExec(tb, b.ProjectionsDB, fmt.Sprintf(`update projection_watermarks set applied_seq = %d, applied_hash = '%s', fence_epoch = fence_epoch + 1 where campaign_id = '%s'`, seq-1, before.ChainHash, campaign))
 	enginetest.MustExec(tb, b.ProjectionsDB, fmt.Sprintf(`delete from watermark_skips where campaign_id = '%s' and seq = %d`, campaign, seq))
 }
@@ -350,9 +344,7 @@ func TestWorker_neverAppliesWhatIsSkippedWhateverHappened(t *testing.T) {
 		})
 		s.Settle(r)
 		for _, sleeper := range s.Asleep {
-			if err := sleeper.Engine.FinishClaims(context.Background(), sleeper.Claims); err != nil {
-				r.Fatal(err)
-			}
+			must.OK(r, sleeper.Engine.FinishClaims(context.Background(), sleeper.Claims))
 		}
 		s.Invariants(r)
 		s.Engines[1].MustBeSound(tb)

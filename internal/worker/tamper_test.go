@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/outboxweb/outboxweb/internal/enginetest"
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/storetest"
 )
@@ -54,10 +55,7 @@ func TestPass_neverAppliesAnEventWhoseContentDoesNotMatchItsHash(t *testing.T) {
 // rewrite changes an event and its own hash, but not the chain.
 func rewrite(t *testing.T, b *enginetest.Engine, campaign string, seq int64, payload string) {
 	t.Helper()
-	e, err := b.Event(t.Context(), campaign, seq)
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := must.Get(b.Event(t.Context(), campaign, seq)).Or(t)
 	e.Payload = []byte(payload)
 	b.Tamper(t, fmt.Sprintf(`update events set payload = '%s', event_hash = '%s' where campaign_id = '%s' and seq = %d`, payload, e.ContentHash(), campaign, seq))
 }
@@ -122,9 +120,7 @@ func TestPass_marksACampaignDivergedWhenItsWatermarkHasAnotherHash(t *testing.T)
 	}
 
 	enginetest.MustExec(t, marks, `update projection_watermarks set applied_hash = '`+hash+`' where campaign_id = 'b'`)
-	if _, err := b.ReplayCampaign(t.Context(), enginetest.Operator, "b"); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(b.ReplayCampaign(t.Context(), enginetest.Operator, "b")).Or(t)
 	b.Drain(t)
 	b.MustHaveApplied(t, "b", 5)
 	b.MustBeSound(t)

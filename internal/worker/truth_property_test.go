@@ -19,6 +19,7 @@ import (
 	"github.com/outboxweb/outboxweb/internal/handlers"
 	"github.com/outboxweb/outboxweb/internal/intake"
 	"github.com/outboxweb/outboxweb/internal/metrics"
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/publishing"
 	"github.com/outboxweb/outboxweb/internal/search"
@@ -136,9 +137,7 @@ func (s *honest) pass(t *rapid.T) (died bool) {
 			}
 		}
 	}
-	if err := b.FinishClaims(ctx, claims); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, b.FinishClaims(ctx, claims))
 	return false
 }
 
@@ -195,9 +194,7 @@ func (s *honest) restore(t *rapid.T) {
 	id := rapid.SampledFrom([]string{"a", "b", "x"}).Draw(t, "campaign")
 	last := rapid.IntRange(0, len(s.journal[id])).Draw(t, "events")
 	for _, b := range s.benches {
-		if err := b.EndLeases(context.Background(), b.Worker.Name().ID); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, b.EndLeases(context.Background(), b.Worker.Name().ID))
 	}
 	forget(s.tb, s.benches[0], id, last)
 	s.journal[id] = s.journal[id][:last]
@@ -210,23 +207,16 @@ func (s *honest) restart(*rapid.T) { s.reconcile() }
 // reconcile runs while no request applies events.
 func (s *honest) reconcile() {
 	s.now.Advance(store.InlineWait)
-	if _, err := s.benches[0].Reconcile(context.Background()); err != nil {
-		s.tb.Fatal(err)
-	}
+	must.Get(s.benches[0].Reconcile(context.Background())).Or(s.tb)
 }
 
 func (s *honest) requeue(t *rapid.T) {
-	if _, err := s.either(t).RequeueDead(context.Background(), enginetest.Operator, outbox.RequeueFilter{}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(s.either(t).RequeueDead(context.Background(), enginetest.Operator, outbox.RequeueFilter{})).Or(t)
 }
 
 // rebuild is the operator's response to diverged campaigns.
 func (s *honest) rebuild(tb testing.TB, b *enginetest.Engine) {
-	page, err := b.Campaigns(context.Background(), outbox.CampaignFilter{State: outbox.StateDiverged})
-	if err != nil {
-		tb.Fatal(err)
-	}
+	page := must.Get(b.Campaigns(context.Background(), outbox.CampaignFilter{State: outbox.StateDiverged})).Or(tb)
 	for _, c := range page.Items {
 		_, err := b.Runs.Start(context.Background(), enginetest.Operator, outbox.RunRequest{Kind: outbox.RunRebuild, Campaigns: []string{c.CampaignID}}, b.Infos())
 		if err != nil && !errors.Is(err, outbox.ErrConflict) {
@@ -358,10 +348,7 @@ func (s *honest) look(t *rapid.T) {
 		}
 	}
 	s.age(t, get)
-	report, err := b.Check(context.Background(), func(int64, int64) {})
-	if err != nil {
-		t.Fatal(err)
-	}
+	report := must.Get(b.Check(context.Background(), func(int64, int64) {})).Or(t)
 	found := slices.DeleteFunc(report.Violations, func(v outbox.Violation) bool {
 		turned := v.Invariant == "recorded_at" || s.turned && strings.Contains(v.Detail, "it should be due at") // until the self-check corrects it
 		paused := v.Invariant == "unknown_campaign" && len(s.journal[v.CampaignID]) == 0                        // before it was restored to nothing
@@ -384,9 +371,7 @@ func (s *honest) age(t *rapid.T, get func(string) (int, string)) {
 		} `json:"oldest_retryable"`
 	}
 	_, body := get("/api/v1/summary")
-	if err := json.Unmarshal([]byte(body), &sum); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, json.Unmarshal([]byte(body), &sum))
 	const first = `select coalesce(min(e.recorded_at), 0) from events e join campaigns c on c.campaign_id = e.campaign_id where e.seq = c.applied_seq + 1`
 	for _, x := range []struct {
 		told *struct {
@@ -423,9 +408,7 @@ func (s *honest) settle(r *rapid.T) {
 		for _, b := range s.benches {
 			b.StepRuns(s.tb)
 			enginetest.MustExec(s.tb, b.ProjectionsDB, `update accounts set balance = 1000`)
-			if _, err := b.RequeueDead(ctx, enginetest.Operator, outbox.RequeueFilter{}); err != nil {
-				r.Fatal(err)
-			}
+			must.Get(b.RequeueDead(ctx, enginetest.Operator, outbox.RequeueFilter{})).Or(r)
 			enginetest.UntilStuck(s.tb, b, s.now)
 		}
 	}

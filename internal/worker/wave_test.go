@@ -15,6 +15,7 @@ import (
 
 	"github.com/outboxweb/outboxweb/internal/enginetest"
 	"github.com/outboxweb/outboxweb/internal/metrics"
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/store"
 	"github.com/outboxweb/outboxweb/internal/storetest"
@@ -61,9 +62,7 @@ func TestPass_measuresHowLongAppliedEventsWaited(t *testing.T) {
 	for b.MustPass(t) {
 	}
 	var got dto.Metric
-	if err := m.AppliedAfter.Write(&got); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, m.AppliedAfter.Write(&got))
 	h := got.GetHistogram()
 	if n, mean := h.GetSampleCount(), h.GetSampleSum()/float64(h.GetSampleCount()); n != 3 || mean < 3600 || mean > 3600+storetest.Patience.Seconds() {
 		t.Errorf("%d events waited for %v s", n, mean)
@@ -94,9 +93,7 @@ func TestRun_isWokenByWhateverMakesARowDue(t *testing.T) {
 
 	b.MustAppend(t, enginetest.Spent("a", 2), enginetest.Noted("a"))
 	storetest.Eventually(t, "the event fails", func() bool { return b.MustRow(t, "a", 2).Row.Status == outbox.Failed })
-	if _, err := b.RetryRow(ctx, enginetest.Operator, "a", 2); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(b.RetryRow(ctx, enginetest.Operator, "a", 2)).Or(t)
 	storetest.Eventually(t, "a retried event is tried at once", func() bool { return b.MustRow(t, "a", 2).Row.Status == outbox.Dead })
 
 	enginetest.MustExec(t, mended, `update accounts set balance = 100`)
@@ -156,9 +153,7 @@ func TestRun_takesOverWhenALeaseEndsAndNotAtTheNextPoll(t *testing.T) {
 	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger), enginetest.Polling(time.Hour))
 	b.MustAppend(t, enginetest.Notes("a", 3)...)
 	died := store.Worker{ID: "died", Build: "test"}
-	if _, err := b.Claim(t.Context(), died, store.ClaimLimits{Rows: 10, Lease: 200 * time.Millisecond}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(b.Claim(t.Context(), died, store.ClaimLimits{Rows: 10, Lease: 200 * time.Millisecond})).Or(t)
 	b.Start(t)
 	b.MustWait(t, "a", 3)
 	b.MustHaveApplied(t, "a", 3)
@@ -169,18 +164,12 @@ func TestRun_goesOnAtOnceAfterACrashOnTheSameHost(t *testing.T) {
 	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger), enginetest.Polling(time.Hour))
 	b.MustAppend(t, enginetest.Notes("a", 2)...)
 	gone := storetest.Killed(t, "gone", time.Now())
-	if err := b.Heartbeat(t.Context(), gone); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, b.Heartbeat(t.Context(), gone))
 	uncollected := exec.Command("true")
-	if err := uncollected.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, uncollected.Start())
 	t.Cleanup(func() { _ = uncollected.Wait() })
 	gone.ID, gone.PID = "gone, not collected", uncollected.Process.Pid
-	if err := b.Heartbeat(t.Context(), gone); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, b.Heartbeat(t.Context(), gone))
 	storetest.Eventually(t, "a process has ended without being collected", func() bool {
 		all, err := b.Processes(t.Context())
 		return err == nil && !slices.ContainsFunc(all, func(i outbox.InstanceState) bool { return i.Process != outbox.ProcessGone })
@@ -257,9 +246,7 @@ func TestRun_writesNothingWhileItIsIdle(t *testing.T) {
 		b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger), enginetest.InMode(m))
 		b.MustAppend(t, enginetest.Notes("a", 5)...)
 		if m == outbox.ModeInline {
-			if err := b.Worker.ApplyInline(t.Context(), "a"); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, b.Worker.ApplyInline(t.Context(), "a"))
 		}
 		for range 3 { // the work, and the heartbeats that report it
 			takeSteps(t, b)

@@ -98,7 +98,7 @@ func room(file string) string {
 
 // isTest reports whether a file is of tests alone: a test, a fixture of tests, or e2e.
 func isTest(file, room string) bool {
-	return strings.HasSuffix(file, "_test.go") || room == "e2e" ||
+	return strings.HasSuffix(file, "_test.go") || room == "e2e" || room == "internal/must" ||
 		strings.HasPrefix(room, "internal/") && strings.HasSuffix(room, "test")
 }
 

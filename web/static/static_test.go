@@ -8,14 +8,13 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+
+	"github.com/outboxweb/outboxweb/internal/must"
 )
 
 func TestVendored_filesMatchTheirRecordedSums(t *testing.T) {
 	t.Parallel()
-	sums, err := files.ReadFile("vendor/SHA256SUMS")
-	if err != nil {
-		t.Fatal(err)
-	}
+	sums := must.Get(files.ReadFile("vendor/SHA256SUMS")).Or(t)
 	recorded := map[string]string{}
 	for line := range strings.Lines(string(sums)) {
 		sum, name, ok := strings.Cut(strings.TrimSpace(line), "  ")
@@ -24,18 +23,12 @@ func TestVendored_filesMatchTheirRecordedSums(t *testing.T) {
 		}
 		recorded[name] = sum
 	}
-	entries, err := fs.ReadDir(files, "vendor")
-	if err != nil {
-		t.Fatal(err)
-	}
+	entries := must.Get(fs.ReadDir(files, "vendor")).Or(t)
 	for _, e := range entries {
 		if !strings.HasSuffix(e.Name(), ".js") && !strings.HasSuffix(e.Name(), ".woff2") {
 			continue
 		}
-		body, err := files.ReadFile("vendor/" + e.Name())
-		if err != nil {
-			t.Fatal(err)
-		}
+		body := must.Get(files.ReadFile("vendor/" + e.Name())).Or(t)
 		sum := sha256.Sum256(body)
 		if got := hex.EncodeToString(sum[:]); got != recorded[e.Name()] {
 			t.Errorf("%s has sum %s, SHA256SUMS says %q", e.Name(), got, recorded[e.Name()])

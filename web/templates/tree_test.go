@@ -12,6 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/outboxweb/outboxweb/internal/cputest"
+	"github.com/outboxweb/outboxweb/internal/must"
 )
 
 // written is a tree that shows everything, written as JSON again.
@@ -60,10 +61,7 @@ func drawJSON(t *rapid.T, depth int) string {
 		kind %= 4
 	}
 	quoted := func(s string) string {
-		text, err := json.Marshal(strings.ToValidUTF8(s, ""))
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must.Get(json.Marshal(strings.ToValidUTF8(s, ""))).Or(t)
 		return string(text)
 	}
 	switch kind {
@@ -242,10 +240,7 @@ func TestVisible_escapesWhatCannotBeSeenAndChangesNothingElse(t *testing.T) {
 	}
 	rapid.Check(t, func(t *rapid.T) {
 		s := rapid.String().Draw(t, "s")
-		stored, err := json.Marshal(s)
-		if err != nil {
-			t.Fatal(err)
-		}
+		stored := must.Get(json.Marshal(s)).Or(t)
 		shown := Visible(string(stored))
 		var back string
 		if err := json.Unmarshal([]byte(shown), &back); err != nil || back != strings.ToValidUTF8(s, "\ufffd") && !strings.Contains(s, "\xff") {

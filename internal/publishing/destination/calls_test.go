@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/publishing/destination"
 )
@@ -21,10 +22,7 @@ func TestPublisher_endsThoughItsWritesDoNot(t *testing.T) {
 			reader, writer := io.Pipe()
 			sub := subscriptionOf(t, "url: '"+url+"'", "timeout: 2s")
 			open := func() destination.Publisher {
-				to, err := sub.Open(destination.Options{Logger: slog.New(slog.NewTextHandler(writer, nil))})
-				if err != nil {
-					t.Fatal(err)
-				}
+				to := must.Get(sub.Open(destination.Options{Logger: slog.New(slog.NewTextHandler(writer, nil))})).Or(t)
 				return to
 			}
 			to, began := open(), time.Now()

@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"go.yaml.in/yaml/v3"
 
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/publishing/destination"
 )
@@ -60,7 +61,7 @@ func configOf(tb testing.TB, text string) destination.Config {
 	var document struct {
 		Defaults yaml.Node `yaml:"publisher_defaults"`
 	}
-	must(tb, yaml.Unmarshal([]byte(text), &document))
+	must.OK(tb, yaml.Unmarshal([]byte(text), &document))
 	if !document.Defaults.IsZero() {
 		c.Defaults = &document.Defaults
 	}
@@ -70,16 +71,13 @@ func configOf(tb testing.TB, text string) destination.Config {
 // subscriptionOf is the only subscription of a topic of all events with one publisher.
 func subscriptionOf(tb testing.TB, lines ...string) destination.Subscription {
 	tb.Helper()
-	subs, err := parse(tb, "topics:\n  scenes:\n    match: {event_types: [\"*\"]}\n    publishers:\n      p:\n        "+strings.Join(lines, "\n        ")+"\n")
-	if err != nil {
-		tb.Fatal(err)
-	}
+	subs := must.Get(parse(tb, "topics:\n  scenes:\n    match: {event_types: [\"*\"]}\n    publishers:\n      p:\n        "+strings.Join(lines, "\n        ")+"\n")).Or(tb)
 	return subs[0]
 }
 
 func TestParse_readsWhatIsConfigured(t *testing.T) {
 	t.Parallel()
-	subs, err := parse(t, `
+	subs := must.Get(parse(t, `
 mode: outbox_apply_only
 topics:
   scenes:
@@ -111,10 +109,7 @@ topics:
       stream: {url: "kafka://b1:9092,[::1]/all"}
       whole: {url: "${HOOK_URL}"}
       log: {url: "log:"}
-`)
-	if err != nil {
-		t.Fatal(err)
-	}
+`)).Or(t)
 	scenes := outbox.Match{
 		EventTypes: []string{"scene.*", "session.started"}, RequiredTags: []string{"wallet_id"}, AnyOfTags: []string{"a", "b"},
 		ExactTags: map[string]string{"region": "eu"}, Campaigns: []string{"c-1"},
@@ -148,7 +143,7 @@ topics:
 
 func TestParse_takesSettingsOfThePublisherThenItsTopicThenAll(t *testing.T) {
 	t.Parallel()
-	subs, err := parse(t, `
+	subs := must.Get(parse(t, `
 publisher_defaults: {batch_size: 500, poll_interval: 2s, idle_after: 5, idle_factor: 1.5, idle_longest: 30s, max_errors: 3}
 topics:
   scenes:
@@ -161,10 +156,7 @@ topics:
     match: {event_types: ["*"]}
     publishers:
       all: {url: "log:"}
-`)
-	if err != nil {
-		t.Fatal(err)
-	}
+`)).Or(t)
 	all := destination.DefaultSettings()
 	all.BatchSize, all.PollInterval, all.MaxErrors = 500, 2*time.Second, 3
 	all.Idle = outbox.IdleBackoff{After: 5, Factor: 1.5, Longest: 30 * time.Second}
@@ -327,7 +319,7 @@ func TestParse_keepsSecretsOutOfErrors(t *testing.T) {
 func TestOpen_readsTheCertificates(t *testing.T) {
 	t.Parallel()
 	notPEM := filepath.Join(t.TempDir(), "ca.pem")
-	must(t, os.WriteFile(notPEM, []byte("no certificate"), 0o600))
+	must.OK(t, os.WriteFile(notPEM, []byte("no certificate"), 0o600))
 	for _, url := range []string{"https://h/in", "nats://h/s?tls=true", "kafka://h/t?tls=true"} {
 		for path, says := range map[string]string{"/dev/null": "not a regular file", notPEM: "has no certificate in PEM", notPEM + "x": "no such file"} {
 			_, err := subscriptionOf(t, "url: "+url, "ca_file: "+path).Open(destination.Options{})
@@ -352,10 +344,7 @@ func TestSubscription_isLoggedWithoutSecrets(t *testing.T) {
 // The examples in the documentation are valid configurations.
 func TestParse_readsTheDocumentation(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile("../../../docs/publishers.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile("../../../docs/publishers.md")).Or(t)
 	examples := regexp.MustCompile("(?s)\n```yaml\n((?:publisher_defaults|topics):.*?)\n```\n").FindAllStringSubmatch(string(text), -1)
 	if len(examples) < 5 {
 		t.Fatalf("only %d examples were found", len(examples))
@@ -399,7 +388,7 @@ func FuzzTopics(f *testing.F) {
 				if err != nil {
 					continue // a file of certificates that is not there
 				}
-				must(t, publisher.Close())
+				must.OK(t, publisher.Close())
 			}
 		}
 	})
@@ -447,7 +436,7 @@ func FuzzDestination(f *testing.F) {
 			if err != nil {
 				continue // a file that cannot be written
 			}
-			must(t, publisher.Close())
+			must.OK(t, publisher.Close())
 		}
 	})
 }

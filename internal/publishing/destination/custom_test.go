@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/publishing/destination"
 )
@@ -20,14 +21,8 @@ var custom = destination.Subscription{SubscriptionName: outbox.SubscriptionName{
 
 func customOf(tb testing.TB, f destination.Functions, log *bytes.Buffer) destination.Publisher {
 	tb.Helper()
-	s, err := destination.Custom(custom, f, destination.Settings{Timeout: 3 * time.Second})
-	if err != nil {
-		tb.Fatal(err)
-	}
-	to, err := s.Open(destination.Options{Logger: slog.New(slog.NewTextHandler(log, nil))})
-	if err != nil {
-		tb.Fatal(err)
-	}
+	s := must.Get(destination.Custom(custom, f, destination.Settings{Timeout: 3 * time.Second})).Or(tb)
+	to := must.Get(s.Open(destination.Options{Logger: slog.New(slog.NewTextHandler(log, nil))})).Or(tb)
 	return to
 }
 
@@ -111,10 +106,7 @@ func TestCustom_aHangingFunctionIsCutAndNotCalledAgain(t *testing.T) {
 			t.Fatal(err)
 		}
 		open := func() destination.Publisher {
-			to, err := s.Open(destination.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
-			if err != nil {
-				t.Fatal(err)
-			}
+			to := must.Get(s.Open(destination.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})).Or(t)
 			return to
 		}
 		first := time.Now()

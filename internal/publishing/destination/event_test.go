@@ -11,6 +11,7 @@ import (
 	"github.com/cloudevents/sdk-go/v2/event"
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/publishing/destination"
 )
@@ -39,10 +40,7 @@ func journalEvents(first, last int64) []*destination.Event {
 func TestCloudEvent_isWhatTheSDKReads(t *testing.T) {
 	t.Parallel()
 	want := journalEvent(912)
-	encoded, err := destination.NewEvent(want, destination.Source("j1")).CloudEvent()
-	if err != nil {
-		t.Fatal(err)
-	}
+	encoded := must.Get(destination.NewEvent(want, destination.Source("j1")).CloudEvent()).Or(t)
 	if strings.ContainsAny(string(encoded), "\n\r") {
 		t.Errorf("not one line: %q", encoded)
 	}
@@ -50,7 +48,7 @@ func TestCloudEvent_isWhatTheSDKReads(t *testing.T) {
 		t.Errorf("the payload's bytes differ:\n%s\n%s", encoded, want.Payload)
 	}
 	var got event.Event
-	must(t, json.Unmarshal(encoded, &got))
+	must.OK(t, json.Unmarshal(encoded, &got))
 	if err := got.Validate(); err != nil {
 		t.Error(err)
 	}
@@ -68,7 +66,7 @@ func TestCloudEvent_isWhatTheSDKReads(t *testing.T) {
 		t.Error(diff)
 	}
 	var data outbox.Event
-	must(t, got.DataAs(&data))
+	must.OK(t, got.DataAs(&data))
 	if diff := cmp.Diff(want, data); diff != "" {
 		t.Error(diff)
 	}
@@ -83,14 +81,11 @@ func TestCloudEvent_isWhatTheSDKWrites(t *testing.T) {
 		destination.NewEvent(journalEvent(912), destination.Source("j1")), destination.NewEvent(atNoTime, "HTTPS://ops.example/Zürich?a=<b>&c"),
 		destination.TestEvent(destination.Source("j1"), "test-7"),
 	} {
-		encoded, err := e.CloudEvent()
-		if err != nil {
-			t.Fatal(err)
-		}
+		encoded := must.Get(e.CloudEvent()).Or(t)
 		var read event.Event
-		must(t, json.Unmarshal(encoded, &read))
+		must.OK(t, json.Unmarshal(encoded, &read))
 		var written bytes.Buffer
-		must(t, event.WriteJson(&read, &written))
+		must.OK(t, event.WriteJson(&read, &written))
 		if diff := cmp.Diff(written.String(), string(encoded)); diff != "" {
 			t.Errorf("from the SDK's to ours:\n%s", diff)
 		}
@@ -99,12 +94,9 @@ func TestCloudEvent_isWhatTheSDKWrites(t *testing.T) {
 
 func TestTestEvent_isOfNoJournal(t *testing.T) {
 	t.Parallel()
-	encoded, err := destination.TestEvent(destination.Source("j1"), "test-7").CloudEvent()
-	if err != nil {
-		t.Fatal(err)
-	}
+	encoded := must.Get(destination.TestEvent(destination.Source("j1"), "test-7").CloudEvent()).Or(t)
 	var got event.Event
-	must(t, json.Unmarshal(encoded, &got))
+	must.OK(t, json.Unmarshal(encoded, &got))
 	if err := got.Validate(); err != nil {
 		t.Error(err)
 	}
@@ -119,12 +111,9 @@ func TestCloudEvent_keepsSpacesAndRefusesBlankNames(t *testing.T) {
 	t.Parallel()
 	e := journalEvent(3)
 	e.CampaignID, e.EventType = " c 1\u2028", "\u00a0created\u0085"
-	encoded, err := destination.NewEvent(e, destination.Source("j1")).CloudEvent()
-	if err != nil {
-		t.Fatal(err)
-	}
+	encoded := must.Get(destination.NewEvent(e, destination.Source("j1")).CloudEvent()).Or(t)
 	var got struct{ Type, Subject, CampaignID string }
-	must(t, json.Unmarshal(encoded, &got))
+	must.OK(t, json.Unmarshal(encoded, &got))
 	if got.Subject != e.CampaignID || got.CampaignID != e.CampaignID || got.Type != e.EventType {
 		t.Errorf("got %+q of campaign %q, type %q", got, e.CampaignID, e.EventType)
 	}

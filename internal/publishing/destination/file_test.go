@@ -18,6 +18,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/publishing/destination"
 )
@@ -42,10 +43,7 @@ func open(tb testing.TB, lines ...string) destination.Publisher {
 	if !slices.ContainsFunc(lines, func(l string) bool { return strings.HasPrefix(l, "timeout:") }) {
 		lines = append(slices.Clone(lines), "timeout: 5m")
 	}
-	publisher, err := subscriptionOf(tb, lines...).Open(destination.Options{Journal: "j1", Version: "1.2.3"})
-	if err != nil {
-		tb.Fatal(err)
-	}
+	publisher := must.Get(subscriptionOf(tb, lines...).Open(destination.Options{Journal: "j1", Version: "1.2.3"})).Or(tb)
 	opened := time.Now()
 	destination.SetClock(publisher, func() time.Time { return opened })
 	destination.ReadAnswersFor(publisher, patience)
@@ -122,10 +120,7 @@ func positions(tb testing.TB, text []byte) []int64 {
 
 func wantLines(tb testing.TB, path string, first, last int64) {
 	tb.Helper()
-	text, err := os.ReadFile(path)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(path)).Or(tb)
 	wantRange(tb, positions(tb, text), first, last)
 }
 
@@ -160,10 +155,7 @@ func TestFile_appendsLines(t *testing.T) {
 
 func TestFile_cutsOffWhatACrashLeft(t *testing.T) {
 	t.Parallel()
-	line, err := journalEvents(3, 3)[0].CloudEvent()
-	if err != nil {
-		t.Fatal(err)
-	}
+	line := must.Get(journalEvents(3, 3)[0].CloudEvent()).Or(t)
 	long := append(bytes.Clone(line[:len(line)-1]), bytes.Repeat([]byte{'x'}, 200_000)...)
 	for name, torn := range map[string][]byte{
 		"brace": line[:1], "half": line[:len(line)/2], "all but its end": line, "longer than a block": long, "zeros": make([]byte, 5000), "zeros after a part": append(bytes.Clone(line[:9]), 0, 0),
@@ -179,12 +171,9 @@ func TestFile_cutsOffWhatACrashLeft(t *testing.T) {
 				if before > 0 {
 					deliver(t, p, 1, before)
 				}
-				f, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
-				if err != nil {
-					t.Fatal(err)
-				}
-				must(t, only(f.Write(torn)))
-				must(t, f.Close())
+				f := must.Get(os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)).Or(t)
+				must.Get(f.Write(torn)).Or(t)
+				must.OK(t, f.Close())
 				deliver(t, p, before+1, before+2)
 				wantLines(t, path, 1, before+2)
 			})
@@ -195,14 +184,8 @@ func TestFile_cutsOffWhatACrashLeft(t *testing.T) {
 // The path of a publisher may be a mistake: an existing file is someone's work.
 func TestFile_leavesForeignFilesAlone(t *testing.T) {
 	t.Parallel()
-	own, err := journalEvents(3, 3)[0].CloudEvent()
-	if err != nil {
-		t.Fatal(err)
-	}
-	other, err := destination.NewEvent(journalEvents(3, 3)[0].Event, "urn:somebody:else").CloudEvent()
-	if err != nil {
-		t.Fatal(err)
-	}
+	own := must.Get(journalEvents(3, 3)[0].CloudEvent()).Or(t)
+	other := must.Get(destination.NewEvent(journalEvents(3, 3)[0].Event, "urn:somebody:else").CloudEvent()).Or(t)
 	for name, text := range map[string]string{
 		"a line":                       "root:x:0:0:root:/root:/bin/sh\n",
 		"JSON lines":                   `{"level":"info","msg":"started"}` + "\n",
@@ -221,7 +204,7 @@ func TestFile_leavesForeignFilesAlone(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			path := filepath.Join(t.TempDir(), "notes")
-			must(t, os.WriteFile(path, []byte(text), 0o600))
+			must.OK(t, os.WriteFile(path, []byte(text), 0o600))
 			refused(t, openFile(t, path), 4, 5, 0, outbox.DestinationError, path+": its last line was not written by outboxweb, so nothing is appended to it; use another path, or move the file away")
 			if got, err := os.ReadFile(path); err != nil || string(got) != text {
 				t.Errorf("%q, %v", got, err)
@@ -244,7 +227,7 @@ func TestFile_looksAgainWhenTheFileIsNotAsItLeftIt(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	must(t, only(f.WriteString("notes\n")))
+	must.Get(f.WriteString("notes\n")).Or(t)
 	refused(t, p, 4, 5, 0, outbox.DestinationError, "its last line was not written by outboxweb")
 	n, err := p.Publish(t.Context(), []*destination.Event{destination.TestEvent("urn:x", "test-1")})
 	if n != 0 || err == nil {
@@ -255,7 +238,7 @@ func TestFile_looksAgainWhenTheFileIsNotAsItLeftIt(t *testing.T) {
 func TestFile_continuesAfterAMadeUpEvent(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "events.ndjson")
-	must(t, only(openFile(t, path).Publish(t.Context(), []*destination.Event{destination.TestEvent("urn:x", "test-1")})))
+	must.Get(openFile(t, path).Publish(t.Context(), []*destination.Event{destination.TestEvent("urn:x", "test-1")})).Or(t)
 	deliver(t, openFile(t, path), 1, 1)
 }
 
@@ -265,7 +248,7 @@ func TestFile_followsNoLink(t *testing.T) {
 	target, dangling, link := filepath.Join(dir, "target"), filepath.Join(dir, "dangling"), filepath.Join(dir, "link")
 	deliver(t, openFile(t, target), 1, 1)
 	for path, to := range map[string]string{link: target, dangling: filepath.Join(dir, "none")} {
-		must(t, os.Symlink(to, path))
+		must.OK(t, os.Symlink(to, path))
 		refused(t, openFile(t, path), 2, 3, 0, outbox.DestinationError, path+": it is a symbolic link, which is not followed; use the path of the file itself, or remove the link")
 	}
 	wantLines(t, target, 1, 1)
@@ -291,10 +274,7 @@ func TestFile_rotatesBySize(t *testing.T) {
 				deliver(t, p, first, first+1) // some 2000 bytes
 			}
 			wantLines(t, path, 9, 10)
-			entries, err := os.ReadDir(filepath.Dir(path))
-			if err != nil {
-				t.Fatal(err)
-			}
+			entries := must.Get(os.ReadDir(filepath.Dir(path))).Or(t)
 			var got []string
 			for _, e := range entries {
 				if suffix := strings.TrimPrefix(e.Name(), "events.ndjson"); suffix != "" {
@@ -317,7 +297,7 @@ func TestFile_givesNoNumberTwice(t *testing.T) {
 	p := openFile(t, path, "rotate_bytes: 1", "keep: 1")
 	deliver(t, p, 1, 1)
 	deliver(t, p, 2, 2)
-	must(t, os.Rename(path+".000001", path+".000001.gz"))
+	must.OK(t, os.Rename(path+".000001", path+".000001.gz"))
 	deliver(t, p, 3, 3)
 	wantLines(t, path+".000001.gz", 1, 1)
 	wantLines(t, path+".000002", 2, 2)
@@ -339,7 +319,7 @@ func TestFile_goesOnWhenTheFileWasMovedAway(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "events.ndjson")
 	p := openFile(t, path)
 	deliver(t, p, 1, 2)
-	must(t, os.Rename(path, path+".old"))
+	must.OK(t, os.Rename(path, path+".old"))
 	deliver(t, p, 3, 4)
 	wantLines(t, path+".old", 1, 2)
 	wantLines(t, path, 3, 4)
@@ -350,10 +330,7 @@ func TestFile_waitsForTheLock(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "events.ndjson")
 	patient := openFile(t, path)
 	deliver(t, patient, 1, 1)
-	f, err := os.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := must.Get(os.Open(path)).Or(t)
 	defer f.Close()
 	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_SH); err != nil { // which only an exclusive lock waits for
 		t.Fatal(err)
@@ -365,7 +342,7 @@ func TestFile_waitsForTheLock(t *testing.T) {
 		_, err := patient.Publish(context.Background(), journalEvents(2, 3))
 		done <- err
 	}()
-	must(t, syscall.Flock(int(f.Fd()), syscall.LOCK_UN))
+	must.OK(t, syscall.Flock(int(f.Fd()), syscall.LOCK_UN))
 	if err := <-done; err != nil {
 		t.Error(err)
 	}
@@ -378,20 +355,17 @@ func TestFile_writesToTheNextFileWhenItWaitedForOneThatWasMoved(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "events.ndjson")
 	p := openFile(t, path)
 	deliver(t, p, 1, 1)
-	f, err := os.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := must.Get(os.Open(path)).Or(t)
 	defer f.Close()
-	must(t, syscall.Flock(int(f.Fd()), syscall.LOCK_EX))
+	must.OK(t, syscall.Flock(int(f.Fd()), syscall.LOCK_EX))
 	done := make(chan error, 1)
 	go func() {
 		_, err := p.Publish(context.Background(), journalEvents(2, 3))
 		done <- err
 	}()
 	waitFor(t, "the file to be opened again", func() bool { return openedAs(t, path) == 2 })
-	must(t, os.Rename(path, path+".000001"))
-	must(t, syscall.Flock(int(f.Fd()), syscall.LOCK_UN))
+	must.OK(t, os.Rename(path, path+".000001"))
+	must.OK(t, syscall.Flock(int(f.Fd()), syscall.LOCK_UN))
 	if err := <-done; err != nil {
 		t.Error(err)
 	}
@@ -418,10 +392,7 @@ func waitFor(tb testing.TB, what string, so func() bool) {
 func openedAs(tb testing.TB, path string) int {
 	tb.Helper()
 	const dir = "/proc/self/fd"
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	entries := must.Get(os.ReadDir(dir)).Or(tb)
 	n := 0
 	for _, e := range entries {
 		if target, err := os.Readlink(filepath.Join(dir, e.Name())); err == nil && target == path {
@@ -435,7 +406,7 @@ func TestFile_saysWhyItCannotWrite(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	pipe := filepath.Join(dir, "pipe")
-	must(t, syscall.Mkfifo(pipe, 0o600))
+	must.OK(t, syscall.Mkfifo(pipe, 0o600))
 	const other = "it is a device, a named pipe or a socket; give the publisher the path of a regular file"
 	for _, test := range []struct{ path, says string }{
 		{"/dev/full", other},

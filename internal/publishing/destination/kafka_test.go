@@ -16,6 +16,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/publishing/destination"
 )
@@ -25,10 +26,7 @@ const partitions = 3
 // kafka runs brokers with the topic scenes.
 func kafka(tb testing.TB, options ...kfake.Opt) *kfake.Cluster {
 	tb.Helper()
-	cluster, err := kfake.NewCluster(append([]kfake.Opt{kfake.NumBrokers(2), kfake.SeedTopics(partitions, "scenes")}, options...)...)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	cluster := must.Get(kfake.NewCluster(append([]kfake.Opt{kfake.NumBrokers(2), kfake.SeedTopics(partitions, "scenes")}, options...)...)).Or(tb)
 	tb.Cleanup(cluster.Close)
 	return cluster
 }
@@ -45,10 +43,7 @@ func records(tb testing.TB, cluster *kfake.Cluster, options ...kgo.Opt) map[int3
 	for _, p := range cluster.PartitionInfos("scenes") {
 		count += p.HighWatermark
 	}
-	client, err := kgo.NewClient(append(options, kgo.SeedBrokers(cluster.ListenAddrs()...), kgo.ConsumeTopics("scenes"), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.DisableClientMetrics())...)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	client := must.Get(kgo.NewClient(append(options, kgo.SeedBrokers(cluster.ListenAddrs()...), kgo.ConsumeTopics("scenes"), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.DisableClientMetrics())...)).Or(tb)
 	defer client.Close()
 	ctx, cancel := context.WithTimeout(tb.Context(), patience)
 	defer cancel()
@@ -123,7 +118,7 @@ func TestKafka_saysThatThereIsNoTopic(t *testing.T) {
 	if cluster.TopicInfo("none") != nil {
 		t.Error("the topic was made")
 	}
-	must(t, cluster.CreateTopic("none", 1, nil))
+	must.OK(t, cluster.CreateTopic("none", 1, nil))
 	deliver(t, p, 1, 2)
 }
 
@@ -304,7 +299,7 @@ func TestKafka_goesOnAfterTheBrokersWereAway(t *testing.T) {
 	t.Parallel()
 	cluster := kafka(t, kfake.NumBrokers(1))
 	var port int
-	must(t, only(fmt.Sscanf(cluster.ListenAddrs()[0], "127.0.0.1:%d", &port)))
+	must.Get(fmt.Sscanf(cluster.ListenAddrs()[0], "127.0.0.1:%d", &port)).Or(t)
 	p := openKafka(t, cluster)
 	deliver(t, p, 1, 10)
 	cluster.Close()

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"testing"
 
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/publishing/destination"
 )
 
@@ -17,10 +18,7 @@ func TestLog_saysEachEventWithoutItsPayload(t *testing.T) {
 		}
 		return a
 	}}))
-	publisher, err := subscriptionOf(t, "url: 'log:'").Open(destination.Options{Logger: logger})
-	if err != nil {
-		t.Fatal(err)
-	}
+	publisher := must.Get(subscriptionOf(t, "url: 'log:'").Open(destination.Options{Logger: logger})).Or(t)
 	deliver(t, publisher, 4, 5)
 	const want = `level=INFO msg=event topic=scenes publisher=p position=4 campaign_id=c-1 seq=2 event_type=character.created event_id=e-4
 level=INFO msg=event topic=scenes publisher=p position=5 campaign_id=c-2 seq=2 event_type=character.created event_id=e-5

@@ -19,14 +19,3 @@ func TestMain(m *testing.M) {
 	}
 	os.Exit(code)
 }
-
-// must ends a test at an error.
-func must(tb testing.TB, err error) {
-	tb.Helper()
-	if err != nil {
-		tb.Fatal(err)
-	}
-}
-
-// only is the error of a call whose answer does not matter.
-func only[T any](_ T, err error) error { return err }

@@ -16,6 +16,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/publishing/destination"
 )
@@ -27,10 +28,7 @@ func natsServer(tb testing.TB, change func(*server.Options)) *server.Server {
 	if change != nil {
 		change(options)
 	}
-	s, err := server.NewServer(options)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	s := must.Get(server.NewServer(options)).Or(tb)
 	s.Start()
 	tb.Cleanup(func() {
 		s.Shutdown()
@@ -45,36 +43,21 @@ func natsServer(tb testing.TB, change func(*server.Options)) *server.Server {
 // stream makes one for the subject scenes.
 func stream(tb testing.TB, s *server.Server, config jetstream.StreamConfig, options ...nats.Option) jetstream.Stream {
 	tb.Helper()
-	conn, err := nats.Connect(s.ClientURL(), append(options, nats.Timeout(patience))...)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	conn := must.Get(nats.Connect(s.ClientURL(), append(options, nats.Timeout(patience))...)).Or(tb)
 	tb.Cleanup(conn.Close)
-	js, err := jetstream.New(conn, jetstream.WithDefaultTimeout(patience))
-	if err != nil {
-		tb.Fatal(err)
-	}
+	js := must.Get(jetstream.New(conn, jetstream.WithDefaultTimeout(patience))).Or(tb)
 	config.Name, config.Subjects = "SCENES", []string{"scenes"}
-	made, err := js.CreateOrUpdateStream(tb.Context(), config)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	made := must.Get(js.CreateOrUpdateStream(tb.Context(), config)).Or(tb)
 	return made
 }
 
 // messages of a stream, from the first on.
 func messages(tb testing.TB, s jetstream.Stream) []*jetstream.RawStreamMsg {
 	tb.Helper()
-	info, err := s.Info(tb.Context())
-	if err != nil {
-		tb.Fatal(err)
-	}
+	info := must.Get(s.Info(tb.Context())).Or(tb)
 	var list []*jetstream.RawStreamMsg
 	for seq := uint64(1); seq <= info.State.LastSeq; seq++ {
-		m, err := s.GetMsg(tb.Context(), seq)
-		if err != nil {
-			tb.Fatal(err)
-		}
+		m := must.Get(s.GetMsg(tb.Context(), seq)).Or(tb)
 		list = append(list, m)
 	}
 	return list
@@ -119,12 +102,9 @@ func TestNATS_saysThatThereIsNoStream(t *testing.T) {
 
 func TestNATS_goesOnAfterTheServerWasAway(t *testing.T) {
 	t.Parallel()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	listener := must.Get(net.Listen("tcp", "127.0.0.1:0")).Or(t)
 	port := listener.Addr().(*net.TCPAddr).Port
-	must(t, listener.Close())
+	must.OK(t, listener.Close())
 	dir := t.TempDir()
 	again := func(o *server.Options) { o.Port, o.StoreDir = port, dir }
 	p := open(t, fmt.Sprintf("url: nats://127.0.0.1:%d/scenes", port))
@@ -205,10 +185,7 @@ func TestNATS_usesTLS(t *testing.T) {
 
 func TestNATS_givesUpOnAServerThatSaysNothing(t *testing.T) {
 	t.Parallel()
-	listener, err := net.Listen("tcp", "127.0.0.1:0") // accepts connections and sends nothing
-	if err != nil {
-		t.Fatal(err)
-	}
+	listener := must.Get(net.Listen("tcp", "127.0.0.1:0")).Or(t)
 	t.Cleanup(func() { _ = listener.Close() })
 	p := open(t, "url: nats://"+listener.Addr().String()+"/scenes", "timeout: 200ms")
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -221,10 +198,7 @@ func TestNATS_givesUpOnAServerThatSaysNothing(t *testing.T) {
 // stalled is a server that greets and then never answers. It then calls after.
 func stalled(tb testing.TB, after func(net.Conn)) string {
 	tb.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		tb.Fatal(err)
-	}
+	listener := must.Get(net.Listen("tcp", "127.0.0.1:0")).Or(tb)
 	release := make(chan struct{})
 	tb.Cleanup(func() {
 		close(release)

@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/publishing/destination"
 )
@@ -38,10 +39,7 @@ func TestStatistics_writesCountsAtIntervals(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
 		metrics := counters{}
-		to, err := sub.Open(destination.Options{Published: metrics, Logger: slog.New(slog.NewJSONHandler(&log, &slog.HandlerOptions{Level: slog.LevelError}))})
-		if err != nil {
-			t.Fatal(err)
-		}
+		to := must.Get(sub.Open(destination.Options{Published: metrics, Logger: slog.New(slog.NewJSONHandler(&log, &slog.HandlerOptions{Level: slog.LevelError}))})).Or(t)
 		for _, events := range [][]*destination.Event{
 			statisticsEvents("scene.started", `{"region":"eu","player":"ana"}`, 20), statisticsEvents("scene.ended", `{"region":"us"}`, 5), statisticsEvents("scene.ended", `{}`, 5),
 		} {
@@ -51,7 +49,7 @@ func TestStatistics_writesCountsAtIntervals(t *testing.T) {
 		}
 		time.Sleep(35 * time.Second) // the later intervals have no events
 		synctest.Wait()
-		must(t, only(to.Publish(t.Context(), statisticsEvents("scene.ended", `{}`, 1))))
+		must.Get(to.Publish(t.Context(), statisticsEvents("scene.ended", `{}`, 1))).Or(t)
 		time.Sleep(time.Second)
 		if err := to.Close(); err != nil {
 			t.Error(err)
@@ -77,15 +75,12 @@ func TestStatistics_countsFewNamesAndTheRestTogether(t *testing.T) {
 	sub := subscriptionOf(t, "url: 'statistics:'", "tags: [player]", "max_distinct: 3")
 	metrics := counters{}
 	for opening := range 2 {
-		to, err := sub.Open(destination.Options{Published: metrics, Logger: slog.New(slog.DiscardHandler)})
-		if err != nil {
-			t.Fatal(err)
-		}
+		to := must.Get(sub.Open(destination.Options{Published: metrics, Logger: slog.New(slog.DiscardHandler)})).Or(t)
 		for i := range 10 {
 			name := fmt.Sprint(opening, "-", i)
-			must(t, only(to.Publish(t.Context(), statisticsEvents("type-"+name, `{"player":"`+name+`"}`, 1))))
+			must.Get(to.Publish(t.Context(), statisticsEvents("type-"+name, `{"player":"`+name+`"}`, 1))).Or(t)
 		}
-		must(t, to.Close())
+		must.OK(t, to.Close())
 	}
 	if len(metrics) != 8 || metrics["scenes/p other"] != 17 || metrics["scenes/p player=other"] != 17 || metrics["scenes/p type-0-2"] != 1 {
 		t.Errorf("counted %v", metrics)

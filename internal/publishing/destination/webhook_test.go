@@ -22,6 +22,7 @@ import (
 
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/publishing/destination"
 )
@@ -118,7 +119,7 @@ func certificateFile(tb testing.TB, s *httptest.Server) string {
 	tb.Helper()
 	path := filepath.Join(tb.TempDir(), "ca.pem")
 	block := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw})
-	must(tb, os.WriteFile(path, block, 0o600))
+	must.OK(tb, os.WriteFile(path, block, 0o600))
 	return path
 }
 
@@ -153,10 +154,7 @@ func TestWebhook_postsEachEventSigned(t *testing.T) {
 	}
 	for i, r := range got {
 		for _, s := range []string{other, secret} {
-			verifier, err := standardwebhooks.NewWebhook(s)
-			if err != nil {
-				t.Fatal(err)
-			}
+			verifier := must.Get(standardwebhooks.NewWebhook(s)).Or(t)
 			if err := verifier.Verify(r.body, r.header); err != nil {
 				t.Error(err)
 			}
