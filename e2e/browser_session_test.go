@@ -289,6 +289,8 @@ func (b *tab) sessionEndsBefore(e ending, path, selector, leadsTo string) {
 	b.t.Helper()
 	b.signedIn(e, path)
 	b.placeOf(selector)
+	b.hide() // or a poll may begin a login beside the click's
+	b.await("nothing is asked for", `!document.querySelector(".htmx-request")`)
 	e.end()
 	b.click(selector)
 	b.atLogin()

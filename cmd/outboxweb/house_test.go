@@ -66,12 +66,13 @@ var mayImport = map[string][]string{
 
 	"internal/apitest":    {},
 	"internal/cputest":    {},
-	"internal/pgtest":     {},
-	"internal/dbtest":     {"internal/pgtest"},
-	"internal/storetest":  {"internal/outbox", "internal/readmodel", "internal/store", "internal/maintenance", "internal/dbtest"},
-	"internal/enginetest": {"internal/outbox", "internal/readmodel", "internal/store", "internal/maintenance", "internal/projection", "internal/operations", "internal/runs", "internal/worker", "internal/dbtest", "internal/storetest"},
+	"internal/must":       {},
+	"internal/pgtest":     {"internal/must"},
+	"internal/dbtest":     {"internal/must", "internal/pgtest"},
+	"internal/storetest":  {"internal/outbox", "internal/readmodel", "internal/store", "internal/maintenance", "internal/dbtest", "internal/must"},
+	"internal/enginetest": {"internal/outbox", "internal/readmodel", "internal/store", "internal/maintenance", "internal/projection", "internal/operations", "internal/runs", "internal/worker", "internal/dbtest", "internal/must", "internal/storetest"},
 	"internal/corpus":     {"internal/outbox", "internal/sample"},
-	"e2e":                 {"intake", "internal/apitest", "internal/pgtest", "internal/corpus"},
+	"e2e":                 {"intake", "internal/apitest", "internal/pgtest", "internal/corpus", "internal/must"},
 }
 
 type listedPackage struct {

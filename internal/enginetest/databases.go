@@ -55,7 +55,7 @@ const (
 	Hurried = "hurried"
 	// Cramped in the path of a database limits its size.
 	Cramped      = "cramped"
-	crampedPages = 100
+	crampedPages = 150
 	CrampedBytes = crampedPages * 4096
 )
 

@@ -221,7 +221,7 @@ func TestAbout_tellsOfDatabasesSettingsAndWhatLookingCosts(t *testing.T) {
 	if again := decodeAs[about](t, s.get("/api/v1/about").want(t, 200)).Cost; again.Requests != after.Requests+1 {
 		t.Errorf("%d requests counted, want %d", again.Requests, after.Requests+1)
 	}
-	s.get("/about").want(t, 200, "Console overhead", "Configuration", "--mode", "00003_console.sql", "builtin:campaigns")
+	s.get("/about").want(t, 200, "Console overhead", "Configuration", "--mode", "00031_schema.sql", "builtin:campaigns")
 }
 
 func TestFailures_retriesTheFailedRowsOfAnError(t *testing.T) {
