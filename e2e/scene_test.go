@@ -90,7 +90,7 @@ func (s *scene) create(database string) {
 	case "own":
 		server := must.Get(pgtest.Start()).Or(t)
 		t.Cleanup(func() { _ = server.Stop() })
-		s.own, s.d, s.shop = server, databases{dir: t.TempDir(), url: server.Database(t)}, server.Database(t)
+		s.own, s.d, s.shop = server, databases{dir: t.TempDir(), url: server.Empty(t)}, server.Empty(t)
 	default:
 		s.d, s.shop = newPostgres(t), newPostgres(t).url
 		if database == "pooler" {

@@ -117,7 +117,7 @@ func (r *Relay) Run(ctx context.Context) error {
 	if !ok {
 		return nil
 	}
-	defer r.end()
+	defer r.end(context.WithoutCancel(ctx))
 	pause := time.NewTimer(0)
 	defer pause.Stop()
 	for ctx.Err() == nil {
@@ -381,7 +381,7 @@ func (r *Relay) renew(ctx context.Context) error {
 }
 
 // end releases all subscriptions.
-func (r *Relay) end() {
+func (r *Relay) end(ctx context.Context) {
 	r.mu.Lock()
 	deliveries := make([]*delivery, 0, len(r.held))
 	for _, d := range r.held {
@@ -391,5 +391,9 @@ func (r *Relay) end() {
 	r.mu.Unlock()
 	for _, d := range deliveries {
 		<-d.ended
+	}
+	// A claim whose answer the stop cut off has left a lease that no delivery gives back.
+	if err := r.Progress.endLeases(ctx, r.ID); err != nil {
+		r.Logger.Warn("publishers could not be released; they are free when their leases expire", "error", err)
 	}
 }
