@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/outboxweb/outboxweb/internal/dbtest"
-	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/store"
 )
@@ -22,14 +21,19 @@ import (
 // what every revision of the store has.
 func BenchmarkClaim_wave(b *testing.B) {
 	p := dbtest.New(b)
-	s := must.Get(store.Open(b.Context(), store.Options{Journal: p.Journal, Projections: p.Projections})).Or(b)
+	s, err := store.Open(b.Context(), store.Options{Journal: p.Journal, Projections: p.Projections})
+	if err != nil {
+		b.Fatal(err)
+	}
 	b.Cleanup(func() { s.Close() })
 	var events []outbox.Event
 	for i := range 10_000 {
 		events = append(events, outbox.Event{CampaignID: fmt.Sprintf("c-%03d", i%1_000), EventType: "counted", Payload: []byte(`{"amount":1}`)})
 	}
 	for batch := range slices.Chunk(events, 1_000) {
-		must.Get(s.Append(b.Context(), store.Append{Events: batch})).Or(b)
+		if _, err := s.Append(b.Context(), store.Append{Events: batch}); err != nil {
+			b.Fatal(err)
+		}
 	}
 	who := store.Worker{ID: "bench"}
 	var took []time.Duration
@@ -44,7 +48,9 @@ func BenchmarkClaim_wave(b *testing.B) {
 		for i, c := range claims {
 			results[i] = store.Result{Claim: c, Applied: c.First - 1}
 		}
-		must.Get(s.Settle(b.Context(), who, results)).Or(b)
+		if _, err := s.Settle(b.Context(), who, results); err != nil {
+			b.Fatal(err)
+		}
 	}
 	slices.Sort(took)
 	b.ReportMetric(float64(took[len(took)/2]), "ns/op")
@@ -54,6 +60,8 @@ func BenchmarkClaim_wave(b *testing.B) {
 func cpuTime(b *testing.B) time.Duration {
 	b.Helper()
 	var used syscall.Rusage
-	must.OK(b, syscall.Getrusage(syscall.RUSAGE_SELF, &used))
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &used); err != nil {
+		b.Fatal(err)
+	}
 	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
 }
