@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"fmt"
-	"github.com/outboxweb/outboxweb/internal/must"
 	"net"
 	"net/url"
 	"os"
@@ -12,6 +11,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+
+	"github.com/outboxweb/outboxweb/internal/must"
 )
 
 // Severer is a proxy in front of a Server. Once armed, it forwards the next commit, or the nth of

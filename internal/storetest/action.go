@@ -102,17 +102,17 @@ func (k Kinds[F]) ready(t *testing.T, kind Kind[F]) Action {
 
 // Rules are tests that every operator action must pass.
 var Rules = map[string]func(*testing.T, Action){
-	"leaves one audit record":                     LeavesOneRecord,
-	"without its audit record does not happen":    DoesNotHappenUnrecorded,
-	"with an idempotency key is done once":        IsDoneOnceByKey,
-	"of two at once with one key is done once":    OfTwoAtOnceIsDoneOnce,
-	"that is refused leaves one record":           RefusedLeavesOneRecord,
-	"is refused also where that cannot be stored": IsRefusedUnrecorded,
+	"leaves one audit record":                     leavesOneRecord,
+	"without its audit record does not happen":    doesNotHappenUnrecorded,
+	"with an idempotency key is done once":        isDoneOnceByKey,
+	"of two at once with one key is done once":    ofTwoAtOnceIsDoneOnce,
+	"that is refused leaves one record":           refusedLeavesOneRecord,
+	"is refused also where that cannot be stored": isRefusedUnrecorded,
 }
 
-// LeavesOneRecord tests that a completed action has exactly one audit record, with the data of
+// leavesOneRecord tests that a completed action has exactly one audit record, with the data of
 // its command.
-func LeavesOneRecord(t *testing.T, a Action) {
+func leavesOneRecord(t *testing.T, a Action) {
 	must.Get(a.Do(Ana("the cause is fixed"))).Or(t)
 	acts := a.DoneActions()
 	if len(acts) != 1 {
@@ -128,8 +128,8 @@ func LeavesOneRecord(t *testing.T, a Action) {
 	a.Sound()
 }
 
-// DoesNotHappenUnrecorded tests that an action fails when its record cannot be written.
-func DoesNotHappenUnrecorded(t *testing.T, a Action) {
+// doesNotHappenUnrecorded tests that an action fails when its record cannot be written.
+func doesNotHappenUnrecorded(t *testing.T, a Action) {
 	a.ForbidAudit("no audit today")
 	_, err := a.Do(Ana(""))
 	if err == nil || !strings.Contains(err.Error(), "no audit today") {
@@ -140,9 +140,9 @@ func DoesNotHappenUnrecorded(t *testing.T, a Action) {
 	}
 }
 
-// IsDoneOnceByKey tests that a repeat with the same idempotency key returns the first result
+// isDoneOnceByKey tests that a repeat with the same idempotency key returns the first result
 // and changes nothing, and that the key is refused for other actions.
-func IsDoneOnceByKey(t *testing.T, a Action) {
+func isDoneOnceByKey(t *testing.T, a Action) {
 	o := Ana("")
 	o.IdempotencyKey = "k-1"
 	first, err := a.Do(o)
@@ -168,9 +168,9 @@ func IsDoneOnceByKey(t *testing.T, a Action) {
 	}
 }
 
-// OfTwoAtOnceIsDoneOnce tests that two processes that act concurrently with one idempotency key
+// ofTwoAtOnceIsDoneOnce tests that two processes that act concurrently with one idempotency key
 // get the same result of one action.
-func OfTwoAtOnceIsDoneOnce(t *testing.T, a Action) {
+func ofTwoAtOnceIsDoneOnce(t *testing.T, a Action) {
 	o := Ana("")
 	o.IdempotencyKey = "k-1"
 	var results [2]any
@@ -193,9 +193,9 @@ func OfTwoAtOnceIsDoneOnce(t *testing.T, a Action) {
 	a.Sound()
 }
 
-// RefusedLeavesOneRecord tests that a refusal has exactly one record with the action's target,
+// refusedLeavesOneRecord tests that a refusal has exactly one record with the action's target,
 // and that the refused command's key stays free.
-func RefusedLeavesOneRecord(t *testing.T, a Action) {
+func refusedLeavesOneRecord(t *testing.T, a Action) {
 	o := Ana(strings.Repeat("ü", 251))
 	o.By.Auth, o.By.Role, o.IdempotencyKey = outbox.AuthJWT, outbox.RoleAdmin, "again"
 	var refusal *outbox.Refusal
@@ -235,8 +235,8 @@ func RefusedLeavesOneRecord(t *testing.T, a Action) {
 	}
 }
 
-// IsRefusedUnrecorded tests that the refusal is returned even if it cannot be recorded.
-func IsRefusedUnrecorded(t *testing.T, a Action) {
+// isRefusedUnrecorded tests that the refusal is returned even if it cannot be recorded.
+func isRefusedUnrecorded(t *testing.T, a Action) {
 	a.ForbidAudit("no audit today")
 	_, err := a.Do(Ana(strings.Repeat("x", 501)))
 	if r := Refused(t, err, outbox.ErrInvalid, "501", "500"); r.AuditEntryID != 0 {

@@ -3,8 +3,9 @@ package storetest
 import (
 	"database/sql"
 	"fmt"
-	"github.com/outboxweb/outboxweb/internal/must"
 	"slices"
+
+	"github.com/outboxweb/outboxweb/internal/must"
 )
 
 // Exact fails unless the campaign's row matches a recount of its events and rows, made without
