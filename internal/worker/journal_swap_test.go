@@ -91,6 +91,24 @@ func TestPass_neverCountsANewEventAsAppliedByProjectionsOfAnotherJournal(t *test
 	}
 }
 
+// What was read ahead of a wave is of no use to the one after the next.
+func TestPass_dropsWhatItReadAheadOfAWave(t *testing.T) {
+	t.Parallel()
+	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger), enginetest.BatchSize(2))
+	b.MustAppend(t, enginetest.Notes("a", 4)...)
+	b.MustPass(t)
+	must.Get(b.PauseCampaign(t.Context(), enginetest.Operator, "a")).Or(t)
+	b.MustAppend(t, enginetest.Noted("b"))
+	b.MustPass(t)
+	forget(t, b, "a", 2)
+	must.Get(b.Reconcile(t.Context())).Or(t)
+	b.MustAppend(t, other("a"), other("a"))
+	must.Get(b.ResumeCampaign(t.Context(), enginetest.Operator, "a")).Or(t)
+	b.Drain(t)
+	b.MustHaveApplied(t, "a", 4)
+	b.MustBeSound(t)
+}
+
 func TestApplyInline_neverCountsANewEventAsAppliedByProjectionsOfAnotherJournal(t *testing.T) {
 	t.Parallel()
 	for _, has := range []int{0, 1, 2} {

@@ -24,9 +24,10 @@ func inspectLoaded(l store.Loaded) stretch {
 	return stretch{events: l.Events, unsound: sound, reason: reason, partial: l.Partial}
 }
 
-// ahead keeps events read ahead of the next full wave. Events never change, so reading them
-// early is safe, and they are inspected before use like any other. Skips do change and are not
-// part of these events, so they serve only claims of campaigns without skips.
+// ahead keeps events read ahead of the next wave, which uses or drops them: they take memory, and the
+// longer they lie, the longer a journal that is changed by hand goes unseen. Events never change, so
+// reading them early is safe, and they are inspected before use like any other. Skips do change and
+// are not part of these events, so they serve only claims of campaigns without skips.
 type ahead struct {
 	mu        sync.Mutex
 	stretches map[string]stretch
@@ -76,6 +77,7 @@ func (w *Worker) load(ctx context.Context, parts []*part) (auditOnly map[string]
 		}
 		missing, ranges = append(missing, p), append(ranges, p.claim.Range())
 	}
+	w.ahead.put(nil, 0)
 	loaded, auditOnly, err := w.Store.Load(ctx, ranges, w.BatchBytes/2)
 	if err != nil {
 		return nil, err

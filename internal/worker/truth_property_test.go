@@ -188,8 +188,8 @@ func (s *honest) verify(t *rapid.T) {
 
 func (s *honest) workOnRuns(t *rapid.T) { s.either(t).StepRuns(s.tb) }
 
-// restore sets a campaign's journal back to an earlier state while no process runs; then the
-// processes start again.
+// restore sets a campaign's journal back to an earlier state while no process runs; then others
+// start.
 func (s *honest) restore(t *rapid.T) {
 	id := rapid.SampledFrom([]string{"a", "b", "x"}).Draw(t, "campaign")
 	last := rapid.IntRange(0, len(s.journal[id])).Draw(t, "events")
@@ -198,6 +198,9 @@ func (s *honest) restore(t *rapid.T) {
 	}
 	forget(s.tb, s.benches[0], id, last)
 	s.journal[id] = s.journal[id][:last]
+	for i, b := range s.benches {
+		s.benches[i] = b.Beside(s.tb, s.options()...)
+	}
 	s.reconcile()
 }
 
