@@ -13,6 +13,7 @@ import (
 	"github.com/outboxweb/outboxweb/internal/alerts"
 	"github.com/outboxweb/outboxweb/internal/handlers"
 	"github.com/outboxweb/outboxweb/internal/intake"
+	"github.com/outboxweb/outboxweb/internal/loop"
 	"github.com/outboxweb/outboxweb/internal/metrics"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/projection"
@@ -128,6 +129,10 @@ func (e *Engine) intakeWorker(c Config, w *worker.Worker) *intake.Worker {
 	return intake.NewWorker(config)
 }
 
+// stopPatience is how long a process that ends tries to release its leases while the database is busy or
+// unreachable.
+const stopPatience = 5 * time.Second
+
 // Run works until ctx ends or the worker fails. It then stops claiming, lets work in progress finish,
 // and returns.
 func (p *Process) Run(ctx context.Context) error {
@@ -157,10 +162,25 @@ func (p *Process) Run(ctx context.Context) error {
 	}
 	<-ctx.Done()
 	running.Wait()
+	p.endLeases(context.WithoutCancel(ctx))
 	if errors.Is(workErr, context.Canceled) {
 		workErr = nil
 	}
 	return errors.Join(workErr, publishErr)
+}
+
+// endLeases ends what a part of the process still leases: a claim whose answer the end cut off is known to
+// nobody. Otherwise others would wait for it until the lease expires.
+func (p *Process) endLeases(ctx context.Context) {
+	err := p.Engine.InPlace()
+	if err == nil {
+		over, end := context.WithCancel(ctx)
+		end()
+		err = loop.UntilFree(over, stopPatience, func() error { return p.Engine.EndLeases(ctx, p.worker.ID()) })
+	}
+	if err != nil {
+		p.Logger.Warn("what this process leases could not be released; it is free when its leases expire", "error", err)
+	}
 }
 
 func (p *Process) note(part string, runs bool) {

@@ -392,8 +392,4 @@ func (r *Relay) end(ctx context.Context) {
 	for _, d := range deliveries {
 		<-d.ended
 	}
-	// A claim whose answer the stop cut off has left a lease that no delivery gives back.
-	if err := r.Progress.endLeases(ctx, r.ID); err != nil {
-		r.Logger.Warn("publishers could not be released; they are free when their leases expire", "error", err)
-	}
 }
