@@ -34,9 +34,14 @@ test: ## install what the tests need and is missing, then vet and test everythin
 	.ci/test $(SHORT) -timeout 60m $(PACKAGES)
 
 .PHONY: test-all
-test-all: ## test everything at full size: every kill, random history, hostile text and page, on both databases
+test-all: ## test everything in every way, on both databases
 	.ci/test-packages
 	.ci/test -timeout 80m $(PACKAGES)
+
+.PHONY: soak
+soak: ## test everything with all its random histories, kills and hostile texts (hours)
+	.ci/test-packages
+	OUTBOXWEB_TEST_SIZE=soak .ci/test -timeout 6h $(PACKAGES)
 
 # The packages with tests of both databases, and all but those of the whole program.
 BOTH  = $(shell grep -rl --include='*_test.go' '/internal/dbtest"' . | xargs -n 1 dirname | sort -u)

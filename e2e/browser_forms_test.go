@@ -218,7 +218,7 @@ func (o *operator) sentOnce(what string, before int) {
 	sent := o.line.forms()[before:]
 	const pause = `(([a, b]) => b - a || 0)((sessionStorage.pressed ?? "").trim().split(" ").map(Number))`
 	if slept := value[float64](o.tab, pause); slept > 80 && len(sent) == 2 {
-		o.t.Logf("%s: this machine has slept for %v ms between the presses", what, slept)
+		o.t.Logf("note: %s: this machine has slept for %v ms between the presses", what, slept)
 		o.audited++
 	} else if len(sent) != 1 {
 		o.t.Errorf("%s sent %d forms, want one: %+v", what, len(sent), sent)

@@ -312,6 +312,6 @@ func TestBrowser_hostileTexts(t *testing.T) {
 			b.visit(path + "?" + query.Encode())
 		}
 	}
-	t.Logf("%d pages were opened", b.pages)
+	t.Logf("note: %d pages were opened", b.pages)
 	b.hears()
 }

@@ -51,7 +51,7 @@ func startShop(t *testing.T, d databases, projections string) *server {
 	t.Cleanup(func() {
 		s.kill()
 		if t.Failed() {
-			t.Logf("log of the shop:\n%s", tail(withoutRequests(s.stderr.String()), 4000))
+			t.Logf("note: log of the shop:\n%s", tail(withoutRequests(s.stderr.String()), 4000))
 		}
 	})
 	s.awaitListening(t)

@@ -84,18 +84,6 @@ func fullOnly(t *testing.T, why string) {
 	}
 }
 
-// amount is the size of a heavy test: its flag's value, and by default less in a short run (go test
-// -short) than in a full one.
-func amount(given *int, short, full int) int {
-	switch {
-	case *given > 0:
-		return *given
-	case testing.Short():
-		return short
-	}
-	return full
-}
-
 // patience bounds every wait for something that should happen soon. It is
 // generous, since the machine may be busy.
 const patience = time.Minute
@@ -319,7 +307,7 @@ func launch(t *testing.T, d databases, args ...string) *server {
 	t.Cleanup(func() {
 		s.kill()
 		if t.Failed() {
-			t.Logf("log of server %d (%s), which ended with %s:\n%s", s.pid(), strings.Join(args, " "), s.cmd.ProcessState, tail(withoutRequests(s.stderr.String()), 4000))
+			t.Logf("note: log of server %d (%s), which ended with %s:\n%s", s.pid(), strings.Join(args, " "), s.cmd.ProcessState, tail(withoutRequests(s.stderr.String()), 4000))
 		}
 	})
 	return s

@@ -37,7 +37,7 @@ insert into orders values ('order-17', 'open');`)
 		got := lists(t, d.journal(), `select campaign_id as campaign, event_id as event from events order by seq`)["order-17"]
 		return slices.Equal(got, want), fmt.Sprint(got)
 	})
-	t.Logf("%v", want)
+	t.Logf("note: %v", want)
 	eventually(t, patience, "the rows are counted", func() (bool, string) { // after they are in the journal
 		moved := s.metric(t, `outboxweb_intake_rows_total{source="shop"}`)
 		return int(moved) == len(want), fmt.Sprint(moved)
@@ -111,7 +111,7 @@ func python(t *testing.T, place, example string) bool {
 		if os.Getenv("CI") != "" {
 			t.Fatalf("there is no psycopg2: %v: %s", err, out)
 		}
-		t.Logf("without psycopg2 the example in Python is not run: %v: %s", err, out)
+		t.Logf("note: without psycopg2 the example in Python is not run: %v: %s", err, out)
 		return false
 	}
 	run(t, ".", program, "-c", fmt.Sprintf("import json, psycopg2\nconn = psycopg2.connect(%q)\n%s", place, example))
@@ -128,7 +128,7 @@ func typeScript(t *testing.T, place, example string) bool {
 	install := exec.CommandContext(t.Context(), "npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--prefer-offline")
 	install.Dir = dir
 	if out, err := install.CombinedOutput(); err != nil {
-		t.Logf("without npm's packages the example in TypeScript is not run: %v: %s", err, out)
+		t.Logf("note: without npm's packages the example in TypeScript is not run: %v: %s", err, out)
 		return false
 	}
 	run(t, dir, filepath.Join(dir, "node_modules", ".bin", "tsc"))

@@ -1,13 +1,16 @@
 package e2e
 
 import (
+	"cmp"
 	"flag"
 	"testing"
 	"time"
+
+	"github.com/outboxweb/outboxweb/internal/size"
 )
 
 var (
-	kills    = flag.Int("kills", 0, "how often each row of TestKills kills, in one way after the other; 0 is twice in each way, and once in a short run")
+	kills    = flag.Int("kills", 0, "how often each row of TestKills kills, in one way after the other; 0 is once in each way, and three times in a soak")
 	killSeed = flag.Uint64("kill-seed", 0, "the seed of the moments at which TestKills kills; 0 takes a new one")
 )
 
@@ -100,9 +103,9 @@ func TestKills(t *testing.T) {
 				fullOnly(t, "two rows are in every run")
 			}
 			s := startScene(t, row)
-			for round := range amount(kills, len(row.ways), 2*len(row.ways)) {
+			for round := range cmp.Or(*kills, size.Of(1, 1, 3)*len(row.ways)) {
 				way := row.ways[round%len(row.ways)]
-				t.Logf("killed is %s", way)
+				t.Logf("note: killed is %s", way)
 				ways[way](s)
 				s.load.awaitProgress(t, 20)
 			}

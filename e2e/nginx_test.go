@@ -85,7 +85,7 @@ func listens(t *testing.T, cmd *exec.Cmd, address string) bool {
 				_ = cmd.Process.Kill() // it has nothing to finish
 				<-ended
 				if t.Failed() {
-					t.Logf("log of %s:\n%s", filepath.Base(cmd.Path), tail(stderr.String(), 4000))
+					t.Logf("note: log of %s:\n%s", filepath.Base(cmd.Path), tail(stderr.String(), 4000))
 				}
 			})
 			return true

@@ -53,7 +53,7 @@ func startScene(t *testing.T, row killRow) *scene {
 	if seed == 0 {
 		seed = rand.Uint64()
 	}
-	t.Logf("-kill-seed %d", seed)
+	t.Logf("note: -kill-seed %d", seed)
 	s := &scene{t: t, random: rand.New(rand.NewPCG(seed, 0)), servers: make([]*server, 2), hooks: newHooks(t, seed)}
 	s.create(row.database)
 	s.past = databases{dir: s.d.dir, url: s.d.url}
@@ -322,11 +322,11 @@ func (s *scene) finish() {
 			t.Errorf("a server ended with exit code %d", code)
 		}
 	}
-	t.Logf("%d events, of which %d were acknowledged only when sent again; the webhooks misbehaved %d times", len(journal), s.load.retold, s.hooks.misdeeds())
+	t.Logf("note: %d events, of which %d were acknowledged only when sent again; the webhooks misbehaved %d times", len(journal), s.load.retold, s.hooks.misdeeds())
 	s.load.verifyJournal(t, s.past)
 	s.verifyIntake(place)
 	for name, got := range map[string][]int64{"file": readFiles(t, s.file), "hook": s.hooks.took("/structured"), "batch": s.hooks.took("/batch")} {
-		t.Logf("%s: %d events came again", name, mustBeJournal(t, name, got, journal))
+		t.Logf("note: %s: %d events came again", name, mustBeJournal(t, name, got, journal))
 	}
 	verifyApplied(t, s.past)
 	verifyNothingHeld(t, s.past)

@@ -37,6 +37,7 @@ import (
 
 	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/pgtest"
+	"github.com/outboxweb/outboxweb/internal/size"
 )
 
 // Pair names the two databases of one test.
@@ -70,8 +71,8 @@ func Main(m *testing.M, differs string, prepare func(Pair) error) int {
 	if *only == "" && (given("test.fuzz") || given("test.list")) {
 		*only = "sqlite"
 	}
-	if testing.Short() && flag.Lookup("rapid.checks") != nil {
-		Checks(shortChecks)
+	if flag.Lookup("rapid.checks") != nil {
+		Checks(size.Of(50, 30, 100)) // in a short run rapid tries a fifth
 	}
 	code := 0
 	for _, run := range []struct {
@@ -98,10 +99,6 @@ func Main(m *testing.M, differs string, prepare func(Pair) error) int {
 	}
 	return code
 }
-
-// shortChecks are the random histories of a short run, of which rapid tries a fifth, like of its
-// own 100.
-const shortChecks = 50
 
 // Checks sets how many random histories a test tries on the current database, unless
 // -rapid.checks is given. In a short run rapid tries a fifth of them, so fewer than 5 would be

@@ -275,7 +275,7 @@ func TestActions_areTakenFromOwnPagesAndScriptsAlone(t *testing.T) {
 	for _, send := range taken {
 		send()
 	}
-	t.Logf("%d requests, of which %d were taken", sent, len(taken))
+	t.Logf("note: %d requests, of which %d were taken", sent, len(taken))
 }
 
 func (g *guarded) wantOrigin(r routed, kind, site, origin, want string) {

@@ -376,7 +376,7 @@ func TestPostgres_answersOddRequestsAsSQLiteDoes(t *testing.T) {
 			cursor = decodeAs[items[any]](t, both(request{method: "GET", target: target}).want(t, 200)).NextCursor
 		}
 	}
-	t.Logf("%d requests answered with %v", len(all), statuses)
+	t.Logf("note: %d requests answered with %v", len(all), statuses)
 	if statuses[200]*step < 1000 || statuses[201]*step < 100 || statuses[422]*step < 1000 {
 		t.Errorf("too little was asked: the answers were %v", statuses)
 	}

@@ -62,7 +62,7 @@ func TestPages_areSmallWithAFullPageOfLongIDs(t *testing.T) {
 		if rows > 50 {
 			lists++
 		}
-		t.Logf("%s: %d bytes, %d rows", route, len(html), rows)
+		t.Logf("note: %s: %d bytes, %d rows", route, len(html), rows)
 		if len(html) > largestPage {
 			t.Errorf("%s has %d bytes of HTML in %d rows; the limit is %d", route, len(html), rows, largestPage)
 		}

@@ -470,12 +470,12 @@ func TestSwap_ofALargeCampaignKeepsMemoryBounded(t *testing.T) {
 	}()
 	began := time.Now()
 	f.MustSwap(c, storetest.PlanFor(claims[0]))
-	t.Logf("swapped %d rows in %s", rows, time.Since(began))
+	t.Logf("note: swapped %d rows in %s", rows, time.Since(began))
 	close(stop)
 	if grown := <-most - before; grown > 40<<20 {
 		t.Errorf("swapping %d rows of 800 bytes took %d bytes more memory", rows, grown)
 	} else {
-		t.Logf("%d bytes more memory at most", grown)
+		t.Logf("note: %d bytes more memory at most", grown)
 	}
 	if _, stands := standsOf(f, "a"); stands["tally"].Generation != 3 {
 		t.Errorf("the cursors are %+v", stands)

@@ -73,7 +73,7 @@ func TestStartRun_refusesWhatMakesNoSense(t *testing.T) {
 	} {
 		f.Unchanged(func() {
 			_, err := f.Runs.Start(f.Ctx, ana(""), c.order, enginetest.LoadedRuns)
-			t.Log(name)
+			t.Log("note:", name)
 			refused(t, err, c.kind, c.sentence)
 		})
 	}
@@ -182,7 +182,7 @@ func TestStartRun_isRefusedWhileAnotherHasAPartOfItsScope(t *testing.T) {
 				t.Errorf("%s: %v", name, err)
 			}
 		} else {
-			t.Log(name)
+			t.Log("note:", name)
 			refused(t, err, outbox.ErrConflict, fmt.Sprintf("blocked by run %d: a %s of %s, queued, started by ana 4 min ago; wait until it has ended, or cancel it", run.ID, run.Kind, run.Scope()))
 		}
 		if _, err = f.Runs.Cancel(f.Ctx, ana(""), run.ID); err != nil {

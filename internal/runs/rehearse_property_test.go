@@ -132,7 +132,7 @@ func TestRehearse_saysWhatTheCanaryFinds(t *testing.T) {
 		passed, failed := said[outbox.OutcomePasses], said[outbox.OutcomeFailsSame]+said[outbox.OutcomeFailsDifferently]
 		enough = testing.Short() || passed+failed >= cases && min(passed, failed) > cases/10
 	}
-	t.Log(said)
+	t.Log("note:", said)
 }
 
 func saysWhatTheCanaryFinds(t *testing.T, r *rapid.T, said map[string]int) {

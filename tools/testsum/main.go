@@ -109,12 +109,15 @@ func isCulprit(t *test, failed []*test) bool {
 	})
 }
 
-// firstError returns the first line that the test logged at a line of its source, or else the
-// last that was printed.
+// note matches what tests log that is no error: they are told apart by their words alone.
+var note = regexp.MustCompile(`: (\[rapid\] draw |note: )`)
+
+// firstError returns the first line that the test logged at a line of its source and that is no note, or
+// else the last that was printed.
 func (t *test) firstError() string {
 	last := "said nothing"
 	for _, line := range t.output {
-		if atLine.MatchString(line) || strings.HasPrefix(line, "panic: ") {
+		if atLine.MatchString(line) && !note.MatchString(line) || strings.HasPrefix(line, "panic: ") {
 			return strings.TrimSpace(line)
 		}
 		if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "---") && !strings.HasPrefix(line, "FAIL") {

@@ -173,7 +173,7 @@ func wantOnlySuffixesAgain(tb testing.TB, campaign string, got []int64) {
 func TestKafka_keepsTheOrderUnderErrors(t *testing.T) {
 	t.Parallel()
 	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
+	t.Logf("note: seed %d", seed)
 	random := rand.New(rand.NewPCG(seed, 0))
 	cluster := kafka(t)
 	p := openKafka(t, cluster)
@@ -193,7 +193,7 @@ func TestKafka_keepsTheOrderUnderErrors(t *testing.T) {
 		n, err := p.Publish(t.Context(), events[next:min(len(events), next+1+random.IntN(60))])
 		next += n
 		if err != nil {
-			t.Logf("at %d: %v", next, err)
+			t.Logf("note: at %d: %v", next, err)
 		}
 	}
 	for campaign, got := range seqs(t, records(t, cluster)) {
