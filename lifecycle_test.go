@@ -2,6 +2,7 @@ package outboxweb_test
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"strings"
 	"testing"
@@ -10,6 +11,7 @@ import (
 	"github.com/outboxweb/outboxweb"
 	"github.com/outboxweb/outboxweb/internal/dbtest"
 	"github.com/outboxweb/outboxweb/internal/must"
+	"github.com/outboxweb/outboxweb/internal/storetest"
 )
 
 // A second Run would apply with the identity of the first one, and Run after Close without databases.
@@ -64,6 +66,37 @@ func TestRun_refusesToRunTwiceAtATime(t *testing.T) {
 		}
 	}
 }
+
+// A claim whose answer is lost when the process is asked to stop leases a row that no part of it knows.
+func TestEngine_leavesNothingLeased(t *testing.T) {
+	t.Parallel()
+	var db *sql.DB
+	e := open(t, func(c *outboxweb.Config) { db = dbtest.Open(t, c.JournalDB) })
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	ran := make(chan error, 1)
+	go func() { ran <- e.Run(ctx) }()
+	must.Get(e.Append(t.Context(), placed("o-1", "tea"))).Or(t)
+	must.OK(t, e.WaitApplied(wait(t), "o-1", 1))
+	for _, lost := range []string{
+		`update campaigns set lease_owner = (select max(id) from instances), lease_expires_at = 9e15, paused_at = 1`,
+		`insert into intake_sources (source, lease_owner, lease_expires_at) select 'till', max(id), 9e15 from instances`,
+		`insert into publisher_progress (topic, publisher, destination, selects, max_errors, position, created_at, updated_at, lease_owner, lease_expires_at)
+		 select 't', 'p', '', '', 1, 0, 1, 1, max(id), 9e15 from instances`,
+		`insert into runs (kind, status, campaign_ids, all_campaigns, projections, versions, reason, requested_by, via, request_id, requested_at, updated_at, lease_owner, lease_expires_at)
+		 select 'replay', 'paused', '["o-1"]', 0, '[]', '{}', '', '', '', '', 1, 1, max(id), 9e15 from instances`,
+	} {
+		must.Get(db.ExecContext(t.Context(), lost)).Or(t)
+	}
+	stop()
+	must.OK(t, <-ran)
+	for _, table := range []string{"campaigns", "intake_sources", "publisher_progress", "runs", "alert_evaluator"} {
+		if left := storetest.Column[int](t, db, `select count(*) from `+table+` where lease_owner <> '' and lease_expires_at >= 9e15`)[0]; left > 0 {
+			t.Errorf("%d of %s are still leased", left, table)
+		}
+	}
+}
+
 func TestOpen_saysWhatIsWrong(t *testing.T) {
 	t.Parallel()
 	for want, change := range map[string]func(*outboxweb.Config){
