@@ -28,7 +28,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/size"
 )
 
 // Variable is the environment variable that hides the recorded data, where it is
@@ -38,15 +40,15 @@ const (
 	Hidden   = "hidden"
 )
 
-// Weight says whether a test runs on the recorded journal, whose 31,893 events
-// take seconds, in short mode (go test -short).
+// Weight says in which runs a test takes the recorded journal, whose 31,893
+// events take seconds to minutes. It takes the made one in all.
 type Weight int
 
-// The weights. In short mode Heavy leaves the recorded journal out; all other
-// runs, and the made journal, are the same.
+// The weights: in all runs, in all but a short one, in a soak alone.
 const (
 	Light Weight = iota
 	Heavy
+	Long
 )
 
 // runner is *testing.T or *testing.B.
@@ -89,7 +91,7 @@ func (j Journal) Parse(tb testing.TB) []outbox.Event {
 // EachJournal runs a test, or a benchmark, on the made and the recorded journal.
 func EachJournal[T runner[T]](t T, w Weight, run func(t T, j Journal)) {
 	t.Run("made", func(t T) { run(t, makeJournal(t)) })
-	if w == Heavy && testing.Short() {
+	if w == Long && !size.Soak() || w == Heavy && testing.Short() {
 		return
 	}
 	t.Run("recorded", func(t T) { run(t, recordedJournal(t)) })
@@ -155,24 +157,14 @@ var embedded embed.FS
 // whose digests nobody has published.
 func expected(tb testing.TB) fs.FS {
 	tb.Helper()
-	dir, err := fs.Sub(embedded, "testdata")
-	if err != nil {
-		tb.Fatal(err)
-	}
-	return dir
+	return must.Get(fs.Sub(embedded, "testdata")).Or(tb)
 }
 
 func recordedJournal(tb testing.TB) Journal {
 	tb.Helper()
 	dir := recorded(tb)
-	unzip, err := gzip.NewReader(bytes.NewReader(readFile(tb, dir, "journal.jsonl.gz")))
-	if err != nil {
-		tb.Fatal(err)
-	}
-	lines, err := io.ReadAll(unzip)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	unzip := must.Get(gzip.NewReader(bytes.NewReader(readFile(tb, dir, "journal.jsonl.gz")))).Or(tb)
+	lines := must.Get(io.ReadAll(unzip)).Or(tb)
 	return Journal{
 		Name: "recorded", Lines: lines, Events: 31_893, Campaigns: 590,
 		Poisoned: "bdsewd4qujfbhle3m7pgb4wrzy", PoisonedSeq: 5, Waiting: 1,
@@ -207,9 +199,7 @@ func recorded(tb testing.TB) fs.FS {
 	}
 	dir := filepath.Join(checkout(tb), "..", "shared", "data")
 	if _, err := os.Stat(dir); err != nil {
-		if os.Getenv("CI") != "" {
-			tb.Fatalf("CI must have the recorded data beside its clone, or set %s=%s: %v", Variable, Hidden, err)
-		}
+		must.Need(tb, os.Getenv("CI") == "", "CI must have the recorded data beside its clone, or set %s=%s: %v", Variable, Hidden, err)
 		tb.Skip("the recorded data is not beside this clone (../shared/data); the made data takes the same test")
 	}
 	return os.DirFS(dir)
@@ -218,37 +208,27 @@ func recorded(tb testing.TB) fs.FS {
 // checkout is the root of the checkout that the test runs in.
 func checkout(tb testing.TB) string {
 	tb.Helper()
-	dir, err := os.Getwd()
-	if err != nil {
-		tb.Fatal(err)
-	}
+	dir := must.Get(os.Getwd()).Or(tb)
 	for {
 		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
 			return dir
 		}
 		parent := filepath.Dir(dir)
-		if parent == dir {
-			tb.Fatal("there is no go.mod above the working directory")
-		}
+		must.Need(tb, parent != dir, "there is no go.mod above the working directory")
 		dir = parent
 	}
 }
 
 func readFile(tb testing.TB, dir fs.FS, name string) []byte {
 	tb.Helper()
-	text, err := fs.ReadFile(dir, name)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	return text
+	return must.Get(fs.ReadFile(dir, name)).Or(tb)
 }
 
 func readDigests(tb testing.TB, dir fs.FS, name string) map[string]map[string]string {
 	tb.Helper()
 	var digests map[string]map[string]string
-	if err := json.Unmarshal(readFile(tb, dir, name), &digests); err != nil {
-		tb.Fatalf("%s: %v", name, err)
-	}
+	err := json.Unmarshal(readFile(tb, dir, name), &digests)
+	must.Need(tb, err == nil, "%s: %v", name, err)
 	return digests
 }
 

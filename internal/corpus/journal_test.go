@@ -22,14 +22,12 @@ import (
 
 var update = flag.Bool("update", false, "write what is expected of the made data to testdata")
 
-// write keeps a file of testdata.
 func write(t *testing.T, name string, text []byte) {
 	t.Helper()
 	must.OK(t, os.WriteFile(filepath.Join("testdata", name), text, 0o644))
 }
 
-// The made data changes on purpose only: with it change the
-// inputs of many tests.
+// The made data changes on purpose only: with it change the inputs of many tests.
 func TestMade_isTheSameAsBefore(t *testing.T) {
 	t.Parallel()
 	var traces []byte
@@ -41,13 +39,10 @@ func TestMade_isTheSameAsBefore(t *testing.T) {
 		write(t, "made.sha256", got)
 		return
 	}
-	if diff := cmp.Diff(string(readFile(t, expected(t), "made.sha256")), string(got)); diff != "" {
-		t.Errorf("the made data has changed; if it should, run go test ./internal/corpus -update (-before +now):\n%s", diff)
-	}
+	must.Equal(t, string(got), string(readFile(t, expected(t), "made.sha256")), "the made data has changed; if it should, run go test ./internal/corpus -update")
 }
 
-// The tables expected of the made journal, and the reference tables of the
-// recorded one, are what the model makes of the events.
+// The tables expected of the made journal, and the reference tables of the recorded one, are what the model makes of the events.
 func TestJournal_expectedTablesAreThoseOfTheModel(t *testing.T) {
 	t.Parallel()
 	EachJournal(t, Heavy, func(t *testing.T, j Journal) {
@@ -69,16 +64,13 @@ func TestJournal_expectedTablesAreThoseOfTheModel(t *testing.T) {
 			}
 			waiting++
 		}
-		if diff := cmp.Diff(map[string]int64{j.Poisoned: j.PoisonedSeq}, refused); diff != "" || waiting != j.Waiting {
-			t.Errorf("%d events wait behind the poisoned one, want %d; poisoned (-want +model):\n%s", waiting, j.Waiting, diff)
-		}
+		diff := cmp.Diff(map[string]int64{j.Poisoned: j.PoisonedSeq}, refused)
+		must.Hold(t, diff == "" && waiting == j.Waiting, "%d events wait behind the poisoned one, want %d; poisoned (-want +model):\n%s", waiting, j.Waiting, diff)
 		if len(events) != j.Events || len(campaigns) != j.Campaigns {
 			t.Errorf("%d events of %d campaigns, want %d of %d", len(events), len(campaigns), j.Events, j.Campaigns)
 		}
 		for _, eventType := range j.AuditOnly {
-			if j.Name == "made" && !types[eventType] {
-				t.Errorf("no event is of the audit-only type %s", eventType)
-			}
+			must.Hold(t, j.Name != "made" || types[eventType], "no event is of the audit-only type %s", eventType)
 		}
 		if *update && j.Name == "made" {
 			for table, rows := range m {
@@ -89,9 +81,7 @@ func TestJournal_expectedTablesAreThoseOfTheModel(t *testing.T) {
 		known := byKey(j.Expected["campaigns"])
 		for table, rows := range m {
 			maps.DeleteFunc(rows, func(_ string, row Row) bool { return known[row["campaign_id"].(string)] == nil })
-			if diff := cmp.Diff(byKey(j.Expected[table]), rows); diff != "" {
-				t.Errorf("%s (-expected +model):\n%s", table, diff)
-			}
+			must.Equal(t, rows, byKey(j.Expected[table]), table)
 		}
 	})
 }
@@ -230,8 +220,7 @@ func newcomer(kind string, e outbox.Event, p map[string]any) Row {
 	return row
 }
 
-// change writes a field of an update, if it is there, to a column. Names and
-// aliases cannot become empty.
+// change writes a field of an update, if it is there, to a column. Names and aliases cannot become empty.
 func change(row Row, fields map[string]any, name, column string) {
 	text := field(fields, name, "")
 	if fields[name] == nil || text == "" && (name == "name" || name == "aliases") {

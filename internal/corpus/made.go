@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/sample"
 )
@@ -45,11 +46,7 @@ func makeJournal(tb testing.TB) Journal {
 
 func line(tb testing.TB, e outbox.Event) []byte {
 	tb.Helper()
-	text, err := sample.Line(e)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	return text
+	return must.Get(sample.Line(e)).Or(tb)
 }
 
 // ferry holds the event types of builtin:campaigns, and the values, that sample

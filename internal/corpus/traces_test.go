@@ -14,8 +14,7 @@ import (
 	"github.com/outboxweb/outboxweb/internal/must"
 )
 
-// The digests of the made traces, and those published with the recorded ones,
-// are what the model makes of the events.
+// The digests of the made traces, and those published with the recorded ones, are what the model makes of the events.
 func TestTraces_digestsAreThoseOfTheModel(t *testing.T) {
 	t.Parallel()
 	kept := readDigests(t, expected(t), "digests.json")
@@ -79,8 +78,7 @@ type entityRef struct {
 
 func (r entityRef) node() string { return "entity:" + r.Type + ":" + r.ID }
 
-// modelDigests is the digests of builtin:traces in Go, for a campaign that holds
-// one trace.
+// modelDigests is the digests of builtin:traces in Go, for a campaign that holds one trace.
 func modelDigests(t *testing.T, trace Trace) map[string]string {
 	t.Helper()
 	nodes, edges, precedents := map[string]Row{}, map[string]Row{}, map[string]Row{}

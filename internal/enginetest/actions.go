@@ -5,12 +5,9 @@ import (
 	"errors"
 	"log/slog"
 	"runtime"
-	"slices"
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/google/go-cmp/cmp"
 
 	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
@@ -24,8 +21,7 @@ func (b *Engine) Infos() []outbox.ProjectionInfo { return b.Set.Infos() }
 
 func (b *Engine) MustStartRun(tb testing.TB, order outbox.RunRequest) outbox.Run {
 	tb.Helper()
-	run := must.Get(b.Runs.Start(context.Background(), Operator, order, b.Infos())).Or(tb)
-	return run
+	return must.Get(b.Runs.Start(context.Background(), Operator, order, b.Infos())).Or(tb)
 }
 
 // MustRun starts a run and works until no run is left.
@@ -48,8 +44,7 @@ func (b *Engine) StepRuns(tb testing.TB) {
 
 func (b *Engine) MustReadRun(tb testing.TB, id int64) outbox.Run {
 	tb.Helper()
-	run := must.Get(b.Runs.Get(context.Background(), id)).Or(tb)
-	return run
+	return must.Get(b.Runs.Get(context.Background(), id)).Or(tb)
 }
 
 func (b *Engine) Skip(campaign string, seq int64) error {
@@ -77,9 +72,7 @@ func Failures(t *testing.T, b *Engine) []string {
 
 func MustHaveBalances(t *testing.T, b *Engine, want ...string) {
 	t.Helper()
-	if got := Column[string](t, b.ProjectionsDB, `select campaign_id || ' ' || balance from accounts order by campaign_id`); !slices.Equal(got, want) {
-		t.Errorf("balances %q, want %q", got, want)
-	}
+	must.Equal(t, Column[string](t, b.ProjectionsDB, `select campaign_id || ' ' || balance from accounts order by campaign_id`), want, "balances")
 }
 
 func CalledFrom(name string) bool {
@@ -96,8 +89,7 @@ func CalledFrom(name string) bool {
 	}
 }
 
-// Terminate ends the server's side of the program's connections to the engine's database and
-// returns how many.
+// Terminate ends the server's side of the program's connections to the engine's database and returns how many.
 func (b *Engine) Terminate(tb testing.TB, which string) int {
 	tb.Helper()
 	return len(Column[bool](tb, b.JournalDB, `select pg_terminate_backend(pid) from `+Programs+` and `+which))
@@ -113,9 +105,8 @@ const (
 // Disconnect ends all connections and returns when they are gone.
 func (b *Engine) Disconnect(tb testing.TB) {
 	tb.Helper()
-	if gone := Column[bool](tb, b.JournalDB, `select pg_terminate_backend(pid, $1) from `+Programs, storetest.Patience.Milliseconds()); len(gone) == 0 {
-		tb.Error("there was no connection to take away")
-	}
+	gone := Column[bool](tb, b.JournalDB, `select pg_terminate_backend(pid, $1) from `+Programs, storetest.Patience.Milliseconds())
+	must.Hold(tb, len(gone) != 0, "there was no connection to take away")
 }
 
 // logged is a log that calls f with each message.
@@ -137,8 +128,7 @@ func Logging(f func(message string)) Option {
 	return func(_ *store.Options, c *worker.Config) { c.Logger = slog.New(logged{slog.DiscardHandler, f}) }
 }
 
-// UntilStuck applies everything that can be applied, however late the next attempts of heads
-// are.
+// UntilStuck applies everything that can be applied, however late the next attempts of heads are.
 func UntilStuck(tb RapidTB, b *Engine, now *storetest.Clock) {
 	for range 8 {
 		b.Drain(tb)
@@ -149,8 +139,7 @@ func UntilStuck(tb RapidTB, b *Engine, now *storetest.Clock) {
 // LenientAccounts is Accounts, but quarantined for a campaign where it fails.
 var LenientAccounts = strings.ReplaceAll(Accounts, "on-failure: block", "on-failure: quarantine")
 
-// Trail records every application of every event, like a ledger, with keys that a replay
-// reproduces.
+// Trail records every application of every event, like a ledger, with keys that a replay reproduces.
 const Trail = `-- projection: trail
 -- tables: trail
 
@@ -173,14 +162,12 @@ func (b *Engine) FinishClaims(ctx context.Context, claims []store.Claim, between
 
 func (b *Engine) MustPause(tb testing.TB, projection, campaign string) outbox.ProjectionPause {
 	tb.Helper()
-	h := must.Get(b.Runs.PauseProjection(context.Background(), Operator, projection, campaign, b.Infos())).Or(tb)
-	return h
+	return must.Get(b.Runs.PauseProjection(context.Background(), Operator, projection, campaign, b.Infos())).Or(tb)
 }
 
 func (b *Engine) MustResume(tb testing.TB, projection, campaign string) outbox.ProjectionPause {
 	tb.Helper()
-	h := must.Get(b.Runs.ResumeProjection(context.Background(), Operator, projection, campaign, b.Infos())).Or(tb)
-	return h
+	return must.Get(b.Runs.ResumeProjection(context.Background(), Operator, projection, campaign, b.Infos())).Or(tb)
 }
 
 func (b *Engine) SetAsideCursors(tb testing.TB) []string {
@@ -190,15 +177,12 @@ func (b *Engine) SetAsideCursors(tb testing.TB) []string {
 
 func (b *Engine) MustHaveCursors(tb testing.TB, want ...string) {
 	tb.Helper()
-	if diff := cmp.Diff(want, b.SetAsideCursors(tb)); diff != "" {
-		tb.Errorf("cursors (-want +got):\n%s", diff)
-	}
+	must.Equal(tb, b.SetAsideCursors(tb), want, "cursors")
 }
 
 func (b *Engine) RunResult(tb testing.TB, run outbox.Run, campaign string) outbox.RunResult {
 	tb.Helper()
-	r := must.Get(b.Runs.ResultOf(context.Background(), run.ID, campaign)).Or(tb)
-	return r
+	return must.Get(b.Runs.ResultOf(context.Background(), run.ID, campaign)).Or(tb)
 }
 
 func (b *Engine) Meddle(tb testing.TB, statement string) {

@@ -12,11 +12,11 @@ import (
 	"modernc.org/sqlite"
 
 	"github.com/outboxweb/outboxweb/internal/dbtest"
+	"github.com/outboxweb/outboxweb/internal/size"
 	"github.com/outboxweb/outboxweb/internal/storetest"
 )
 
-// Main runs the tests of a package on both databases; see dbtest.Main. differs matches the
-// tests in which PostgreSQL behaves differently.
+// Main runs the tests of a package on both databases; see dbtest.Main. differs matches the tests in which PostgreSQL behaves differently.
 func Main(m *testing.M, differs string) int {
 	if askedByServer() {
 		return askTest()
@@ -40,9 +40,9 @@ func Main(m *testing.M, differs string) int {
 // prepare fills the pair that every test's pair is copied from.
 func prepare(p dbtest.Pair) error {
 	if dbtest.Postgres() { // opening the two stores of a history takes several times as long there
-		dbtest.Checks(10)
+		dbtest.Checks(size.Of(10, 5, 20)) // in a short run rapid tries a fifth
 	} else {
-		dbtest.Checks(40)
+		dbtest.Checks(size.Of(20, 12, 60))
 	}
 	if err := storetest.Prepare(p); err != nil || !dbtest.Postgres() {
 		return err
@@ -59,8 +59,7 @@ const (
 	CrampedBytes = crampedPages * 4096
 )
 
-// arrange is called for every new connection. For paths with Hurried or Cramped it sets limits
-// at which lock conflicts and full disks show quickly.
+// arrange is called for every new connection. For paths with Hurried or Cramped it sets limits at which lock conflicts and full disks show quickly.
 func arrange(c sqlite.ExecQuerierContext, dsn string) error {
 	pragma := ""
 	switch {

@@ -65,8 +65,7 @@ update accounts set spent = spent + 1 where campaign_id = :campaign_id;
 update accounts set balance = balance - :payload.amount! where campaign_id = :campaign_id;
 `
 
-// Probing calls the test's probe for the event's key on every event of type probed, after
-// writing a row. Applying an event twice is harmless.
+// Probing calls the test's probe for the event's key on every event of type probed, after writing a row. Applying an event twice is harmless.
 const Probing = `-- projection: probing
 -- tables: probing
 
@@ -106,8 +105,7 @@ func Notes(campaign string, n int) []outbox.Event {
 	return slices.Repeat([]outbox.Event{Noted(campaign)}, n)
 }
 
-// Define writes each definition to a file of one directory and returns the files as the sources
-// of a set.
+// Define writes each definition to a file of one directory and returns the files as the sources of a set.
 func Define(tb testing.TB, definitions ...string) []string {
 	tb.Helper()
 	dir := tb.TempDir()
@@ -145,8 +143,7 @@ func Polling(d time.Duration) Option {
 	return func(_ *store.Options, c *worker.Config) { c.PollInterval = d }
 }
 
-// Overtime is the event timeout in tests that exceed it. Everything else in them must finish
-// within it, even on a busy machine.
+// Overtime is the event timeout in tests that exceed it. Everything else in them must finish within it, even on a busy machine.
 const Overtime = 2 * time.Second
 
 // CuttingOffAfter sets the time that an event may take.
@@ -229,13 +226,11 @@ func openSet(tb testing.TB, p dbtest.Pair, set *projection.Set, sources []string
 	return b
 }
 
-// OpenPaused is an engine with a ledger and a tally that has applied three events of campaign
-// a, with the tally paused there.
+// OpenPaused is an engine with a ledger and a tally that has applied three events of campaign a, with the tally paused there.
 func OpenPaused(tb testing.TB) *Engine {
 	tb.Helper()
 	b := Open(tb, Define(tb, Ledger, Tally))
-	b.MustAppend(tb, Notes("a", 3)...)
-	b.Drain(tb)
+	b.MustApply(tb, Notes("a", 3)...)
 	b.MustPause(tb, "tally", "a")
 	return b
 }
@@ -256,8 +251,7 @@ func (b *Engine) Drain(tb testing.TB) {
 // MustPass processes one wave and reports whether there was work.
 func (b *Engine) MustPass(tb testing.TB) bool {
 	tb.Helper()
-	more := must.Get(b.Worker.Pass(context.Background())).Or(tb)
-	return more
+	return must.Get(b.Worker.Pass(context.Background())).Or(tb)
 }
 
 // Start runs the worker until stop is called or the test ends.
@@ -273,9 +267,8 @@ func (b *Engine) Start(tb testing.TB) (stop func()) {
 		}
 		stopped = true
 		cancel()
-		if err := <-ended; err != nil {
-			tb.Errorf("run: %v", err)
-		}
+		err := <-ended
+		must.Hold(tb, err == nil, "run: %v", err)
 	}
 	tb.Cleanup(stop)
 	return stop
@@ -287,6 +280,13 @@ func (b *Engine) MustAppend(tb testing.TB, events ...outbox.Event) {
 	for chunk := range slices.Chunk(events, 500) {
 		must.Get(b.Append(context.Background(), store.Append{Events: chunk})).Or(tb)
 	}
+}
+
+// MustApply appends events and applies all that is due.
+func (b *Engine) MustApply(tb testing.TB, events ...outbox.Event) {
+	tb.Helper()
+	b.MustAppend(tb, events...)
+	b.Drain(tb)
 }
 
 // MustClaim claims a wave for the engine's worker.
@@ -317,17 +317,13 @@ func (b *Engine) MustBeSound(tb testing.TB) {
 	}
 }
 
-// MustHaveApplied fails unless the ledger has recorded events 1 to last of the campaign, each
-// once and in order, and no others.
+// MustHaveApplied fails unless the ledger has recorded events 1 to last of the campaign, each once and in order, and no others.
 func (b *Engine) MustHaveApplied(tb testing.TB, campaign string, last int) {
 	tb.Helper()
 	b.MustHaveTold(tb, "ledger", campaign, last)
-	if again := Column[int](tb, b.ProjectionsDB, `select seq from ledger_applied where campaign_id = $1 and times <> 1`, campaign); len(again) > 0 {
-		tb.Errorf("campaign %q: events %v were applied more than once", campaign, again)
-	}
-	if applied, err := b.AppliedSeq(context.Background(), campaign); err != nil || applied != int64(last) {
-		tb.Errorf("the watermark of campaign %q is %d (%v), want %d", campaign, applied, err, last)
-	}
+	again := Column[int](tb, b.ProjectionsDB, `select seq from ledger_applied where campaign_id = $1 and times <> 1`, campaign)
+	must.Hold(tb, len(again) == 0, "campaign %q: events %v were applied more than once", campaign, again)
+	must.Equal(tb, must.Get(b.AppliedSeq(context.Background(), campaign)).Or(tb), int64(last), "the watermark of campaign", campaign, "is", ")")
 }
 
 // Told is the events of a campaign that a ledger of another name has recorded, in order.
@@ -336,35 +332,29 @@ func (b *Engine) Told(tb testing.TB, name, campaign string) []int {
 	return Column[int](tb, b.ProjectionsDB, `select seq from `+name+`_history where campaign_id = $1 order by id`, campaign)
 }
 
-// MustHaveTold fails unless a ledger of another name has recorded events 1 to last of the
-// campaign, each once and in order, and no others.
+// MustHaveTold fails unless a ledger of another name has recorded events 1 to last of the campaign, each once and in order, and no others.
 func (b *Engine) MustHaveTold(tb testing.TB, name, campaign string, last int) {
 	tb.Helper()
 	want := make([]int, last)
 	for i := range want {
 		want[i] = i + 1
 	}
-	if got := b.Told(tb, name, campaign); !slices.Equal(got, want) {
-		tb.Errorf("%s was told events %v of campaign %q, want 1 to %d", name, got, campaign, last)
-	}
+	must.Equal(tb, b.Told(tb, name, campaign), want, name, "was told events", "of campaign", campaign)
 }
 
 // MustCampaign reads a campaign.
 func (b *Engine) MustCampaign(tb testing.TB, id string) outbox.Campaign {
 	tb.Helper()
-	c := must.Get(b.Campaign(context.Background(), id)).Or(tb)
-	return c
+	return must.Get(b.Campaign(context.Background(), id)).Or(tb)
 }
 
 // MustRow reads a row.
 func (b *Engine) MustRow(tb testing.TB, campaign string, seq int64) outbox.RowDetail {
 	tb.Helper()
-	row := must.Get(b.Row(context.Background(), campaign, seq)).Or(tb)
-	return row
+	return must.Get(b.Row(context.Background(), campaign, seq)).Or(tb)
 }
 
-// MustStand fails unless a row has this status and number of attempts, besides those that quarantined
-// a projection.
+// MustStand fails unless a row has this status and number of attempts, besides those that quarantined a projection.
 func (b *Engine) MustStand(tb testing.TB, campaign string, seq int64, status outbox.Status, attempts int) {
 	tb.Helper()
 	r := b.MustRow(tb, campaign, seq)

@@ -21,11 +21,11 @@ import (
 	"modernc.org/sqlite"
 
 	"github.com/outboxweb/outboxweb/internal/dbtest"
+	"github.com/outboxweb/outboxweb/internal/must"
 )
 
-// A prober is called by probe(KEY, …) in a projection's statement, inside the transaction that
-// applies the event. It gets the arguments after the key as texts; its result is the function's
-// value.
+// A prober is called by probe(KEY, …) in a projection's statement, inside the transaction that applies the event. It gets the arguments after the key
+// as texts; its result is the function's value.
 type prober = func(args []string) (string, error)
 
 var probes sync.Map // of probers, by key
@@ -33,9 +33,8 @@ var probes sync.Map // of probers, by key
 // OnProbe makes probe(key, …) call f until the test ends.
 func OnProbe(tb testing.TB, key string, f prober) {
 	tb.Helper()
-	if _, taken := probes.LoadOrStore(key, f); taken {
-		tb.Fatalf("probe %q is taken", key)
-	}
+	_, taken := probes.LoadOrStore(key, f)
+	must.Need(tb, !taken, "probe %q is taken", key)
 	tb.Cleanup(func() { probes.Delete(key) })
 }
 
@@ -55,8 +54,7 @@ func probeOnSQLite(_ *sqlite.FunctionContext, args []driver.Value) (driver.Value
 	return probe(texts)
 }
 
-// On PostgreSQL the server calls back by running this program, which connects to the test
-// process on a socket beside itself.
+// On PostgreSQL the server calls back by running this program, which connects to the test process on a socket beside itself.
 const (
 	probeProgram = "probe"
 	probeSocket  = "probe.socket"

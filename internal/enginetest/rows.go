@@ -10,8 +10,7 @@ import (
 	"github.com/outboxweb/outboxweb/internal/storetest"
 )
 
-// OnPostgres reports whether the engine's databases are on PostgreSQL; a test there may use
-// others, too.
+// OnPostgres reports whether the engine's databases are on PostgreSQL; a test there may use others, too.
 func (b *Engine) OnPostgres() bool { return DialectOf(b.Pair) == "postgres" }
 
 // DialectOf is the dialect of the pair's projections.
@@ -26,9 +25,8 @@ func DialectOf(p dbtest.Pair) string {
 func MustExec(tb testing.TB, db *sql.DB, statements ...string) {
 	tb.Helper()
 	for _, statement := range statements {
-		if _, err := db.Exec(statement); err != nil {
-			tb.Fatalf("%s: %v", statement, err)
-		}
+		_, err := db.Exec(statement)
+		must.Need(tb, err == nil, "%s: %v", statement, err)
 	}
 }
 
@@ -45,8 +43,7 @@ func (b *Engine) Tamper(tb testing.TB, statements ...string) {
 	MustExec(tb, b.JournalDB, statements...)
 }
 
-// Dump is the whole content of both databases except the named tables and the samples, which
-// depend on the clock.
+// Dump is the whole content of both databases except the named tables and the samples, which depend on the clock.
 func (b *Engine) Dump(tb testing.TB, except ...string) string {
 	tb.Helper()
 	except = append(except, "samples", "campaign_samples", "series_samples", "projection_loads")
@@ -59,15 +56,13 @@ func MustEqual(tb testing.TB, what, before, after string) {
 	storetest.MustEqual(tb, what, before, after)
 }
 
-// LastWritten is storetest.Written, without the heartbeats of a worker on PostgreSQL, which
-// keeps writing them.
+// LastWritten is storetest.Written, without the heartbeats of a worker on PostgreSQL, which keeps writing them.
 func (b *Engine) LastWritten(tb testing.TB) string {
 	tb.Helper()
 	return storetest.Written(tb, b.Pair, b.JournalDB, b.ProjectionsDB, "instances")
 }
 
-// LoseRows deletes the first rows of a campaign and updates its row accordingly, as in a
-// database restored from an older copy.
+// LoseRows deletes the first rows of a campaign and updates its row accordingly, as in a database restored from an older copy.
 func LoseRows(tb testing.TB, b *Engine, campaign string, first, last int) {
 	tb.Helper()
 	for _, statement := range []string{

@@ -20,8 +20,7 @@ type Rooms struct {
 	Runs       *runs.Runs
 }
 
-// OpenRooms opens a store on empty databases of its own, with its operations and
-// runs. change adjusts its options.
+// OpenRooms opens a store on empty databases of its own, with its operations and runs. change adjusts its options.
 func OpenRooms(tb testing.TB, change ...func(*store.Options)) *Rooms {
 	tb.Helper()
 	return RoomsOf(storetest.Open(tb, change...))
@@ -38,8 +37,7 @@ func (f *Rooms) Beside(change ...func(*store.Options)) *Rooms {
 	return RoomsOf(f.Fixture.Beside(change...))
 }
 
-// LoadedRuns are the projections in runs of Rooms, and VersionsRuns the versions of a worker
-// that has loaded them.
+// LoadedRuns are the projections in runs of Rooms, and VersionsRuns the versions of a worker that has loaded them.
 var (
 	LoadedRuns   = []outbox.ProjectionInfo{{Name: "roster", Version: "v1"}, {Name: "history", Version: "v2"}}
 	VersionsRuns = map[string]string{"roster": "v1", "history": "v2"}
@@ -58,61 +56,52 @@ func (f *Rooms) StartRun(order outbox.RunRequest) outbox.Run {
 	f.TB.Helper()
 	o := storetest.Ana("looks odd")
 	o.Confirm = Operator.Confirm
-	run := must.Get(f.Runs.Start(f.Ctx, o, order, LoadedRuns)).Or(f.TB)
-	return run
+	return must.Get(f.Runs.Start(f.Ctx, o, order, LoadedRuns)).Or(f.TB)
 }
 
 // ClaimRun claims the run that must exist.
 func (f *Rooms) ClaimRun(w store.Worker) runs.Lease {
 	f.TB.Helper()
 	l, ok, err := f.Runs.Claim(f.Ctx, w, VersionsRuns, storetest.Lease)
-	if err != nil || !ok {
-		f.TB.Fatalf("claim a run: %v, %v", ok, err)
-	}
+	must.Need(f.TB, err == nil && ok, "claim a run: %v, %v", ok, err)
 	return l
 }
 
 // NoRun fails when there is a run to claim.
 func (f *Rooms) NoRun(w store.Worker) {
 	f.TB.Helper()
-	if l, ok, err := f.Runs.Claim(f.Ctx, w, VersionsRuns, storetest.Lease); ok || err != nil {
-		f.TB.Fatalf("claimed %+v, %v, want none", l, err)
-	}
+	l, ok, err := f.Runs.Claim(f.Ctx, w, VersionsRuns, storetest.Lease)
+	must.Need(f.TB, !ok && err == nil, "claimed %+v, %v, want none", l, err)
 }
 
 // MustRun reads a run.
 func (f *Rooms) MustRun(id int64) outbox.Run {
 	f.TB.Helper()
-	run := must.Get(f.Runs.Get(f.Ctx, id)).Or(f.TB)
-	return run
+	return must.Get(f.Runs.Get(f.Ctx, id)).Or(f.TB)
 }
 
 // ReportRun reports a run's progress, at two events a second.
 func (f *Rooms) ReportRun(l runs.Lease, done int64, results ...outbox.RunResult) outbox.RunStatus {
 	f.TB.Helper()
-	status := must.Get(f.Runs.Report(f.Ctx, l, runs.Progress{Results: results, EventsDone: done, EventsPerSecond: 2, Lease: storetest.Lease})).Or(f.TB)
-	return status
+	return must.Get(f.Runs.Report(f.Ctx, l, runs.Progress{Results: results, EventsDone: done, EventsPerSecond: 2, Lease: storetest.Lease})).Or(f.TB)
 }
 
 // FinishRun ends a run.
 func (f *Rooms) FinishRun(l runs.Lease, status outbox.RunStatus, why string) outbox.Run {
 	f.TB.Helper()
-	run := must.Get(f.Runs.Finish(f.Ctx, l, status, why)).Or(f.TB)
-	return run
+	return must.Get(f.Runs.Finish(f.Ctx, l, status, why)).Or(f.TB)
 }
 
 // ActiveRuns are the runs that have not ended.
 func (f *Rooms) ActiveRuns() []outbox.Run {
 	f.TB.Helper()
-	runs := must.Get(f.Runs.Active(f.Ctx)).Or(f.TB)
-	return runs
+	return must.Get(f.Runs.Active(f.Ctx)).Or(f.TB)
 }
 
 // StartOperation starts an operation.
 func (f *Rooms) StartOperation(order outbox.OperationRequest) outbox.Operation {
 	f.TB.Helper()
-	op := must.Get(f.Operations.Start(f.Ctx, storetest.Ana("mended"), order)).Or(f.TB)
-	return op
+	return must.Get(f.Operations.Start(f.Ctx, storetest.Ana("mended"), order)).Or(f.TB)
 }
 
 // StepOperation steps an operation until it does not move any further.
@@ -129,8 +118,7 @@ func (f *Rooms) StepOperation(id int64) {
 // Operation reads an operation.
 func (f *Rooms) Operation(id int64) outbox.OperationDetail {
 	f.TB.Helper()
-	d := must.Get(f.Operations.Get(f.Ctx, id)).Or(f.TB)
-	return d
+	return must.Get(f.Operations.Get(f.Ctx, id)).Or(f.TB)
 }
 
 // RunHolder is the owner of the campaigns of the made-up run in ClaimedForRun.
@@ -154,16 +142,13 @@ on conflict (id) do update set lease_owner = excluded.lease_owner%s`, override, 
 func (f *Rooms) ClaimedForRun(campaigns ...string) []store.RunClaim {
 	f.TB.Helper()
 	claims, err := f.Runs.ClaimCampaigns(f.Ctx, f.HoldsRun(7, "host-1"), RunHolder, campaigns, storetest.Lease)
-	if err != nil || len(claims) != len(campaigns) {
-		f.TB.Fatalf("claimed %+v, %v; want %q", claims, err, campaigns)
-	}
+	must.Need(f.TB, err == nil && len(claims) == len(campaigns), "claimed %+v, %v; want %q", claims, err, campaigns)
 	return claims
 }
 
 // ReleaseFromRun releases the claims of ClaimedForRun.
 func (f *Rooms) ReleaseFromRun(claims ...store.RunClaim) {
 	f.TB.Helper()
-	if lost, err := f.ReleaseForRun(f.Ctx, RunHolder, claims); err != nil || len(lost) != 0 {
-		f.TB.Fatalf("release: lost %q, %v", lost, err)
-	}
+	lost, err := f.ReleaseForRun(f.Ctx, RunHolder, claims)
+	must.Need(f.TB, err == nil && len(lost) == 0, "release: lost %q, %v", lost, err)
 }

@@ -15,8 +15,7 @@ import (
 	"github.com/outboxweb/outboxweb/internal/storetest"
 )
 
-// RapidTB makes the helpers of this package fail one run of a property instead of the whole
-// test.
+// RapidTB makes the helpers of this package fail one run of a property instead of the whole test.
 type RapidTB struct {
 	testing.TB
 	R *rapid.T
@@ -29,8 +28,7 @@ func (p RapidTB) Fatal(args ...any)                 { p.R.Fatal(args...) }
 func (p RapidTB) Fatalf(format string, args ...any) { p.R.Fatalf(format, args...) }
 
 func (p RapidTB) TempDir() string {
-	dir := must.Get(os.MkdirTemp(p.TB.TempDir(), "")).Or(p)
-	return dir
+	return must.Get(os.MkdirTemp(p.TB.TempDir(), "")).Or(p)
 }
 
 // Troubled is a system of two processes with random faults, and the expected end state.
@@ -121,9 +119,8 @@ func (s *Troubled) PauseOrResume(t *rapid.T) {
 }
 
 func (s *Troubled) Reconcile(t *rapid.T) {
-	if repaired, err := s.Either(t).Reconcile(context.Background()); err != nil || repaired.Inserted > 0 || repaired.Diverged > 0 {
-		t.Fatalf("reconciled %+v (%v), with no event lost and none changed", repaired, err)
-	}
+	repaired, err := s.Either(t).Reconcile(context.Background())
+	must.Need(t, err == nil && repaired.Inserted <= 0 && repaired.Diverged <= 0, "reconciled %+v (%v), with no event lost and none changed", repaired, err)
 }
 
 // Invariants fails unless the invariants hold; it is called after every step.
@@ -136,9 +133,8 @@ func (s *Troubled) Invariants(t *rapid.T) {
 ) as numbered where seq <> n`},
 		{"applied without the watermark", `select campaign_id || ' ' || seq from ledger_applied join projection_watermarks using (campaign_id) where seq > applied_seq`},
 	} {
-		if found := Column[string](s.TB, db, broken.query); len(found) > 0 {
-			t.Fatalf("%s: %q", broken.what, found)
-		}
+		found := Column[string](s.TB, db, broken.query)
+		must.Need(t, len(found) == 0, "%s: %q", broken.what, found)
 	}
 }
 

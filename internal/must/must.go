@@ -1,13 +1,24 @@
-// Package must ends tests at errors that they do not expect.
+// Package must ends tests at errors that they do not expect, and says where a value is not the one that they want.
 //
 //	must.OK(t, engine.Close())
 //	events := must.Get(store.Load(ctx, "a")).Or(t)
+//	must.Equal(t, len(events), 3, "events of", "a")
+//	must.Hold(t, events[0].Seq < events[1].Seq, "the events are %+v", events)
 package must
+
+import (
+	"fmt"
+	"reflect"
+	"strings"
+
+	"github.com/google/go-cmp/cmp"
+)
 
 // TB is what every kind of test can do: testing.TB, and rapid.TB.
 type TB interface {
 	Helper()
 	Fatal(...any)
+	Errorf(string, ...any)
 }
 
 // OK ends the test if err is one.
@@ -32,4 +43,28 @@ func (r Result[T]) Or(tb TB) T {
 	tb.Helper()
 	OK(tb, r.err)
 	return r.value
+}
+
+// Equal fails the test if the values differ, and says what they are values of. The test goes on.
+func Equal[T any](tb TB, got, want T, what ...any) {
+	if diff := cmp.Diff(want, got, cmp.Exporter(func(reflect.Type) bool { return true })); diff != "" {
+		tb.Helper()
+		tb.Errorf("%s (-want +got):\n%s", strings.TrimSpace(fmt.Sprintln(what...)), diff)
+	}
+}
+
+// Hold fails the test with a message if what must hold does not. The test goes on.
+func Hold(tb TB, holds bool, format string, args ...any) {
+	if !holds {
+		tb.Helper()
+		tb.Errorf(format, args...)
+	}
+}
+
+// Need ends the test with a message if what the rest of it needs does not hold.
+func Need(tb TB, holds bool, format string, args ...any) {
+	if !holds {
+		tb.Helper()
+		tb.Fatal(fmt.Sprintf(format, args...))
+	}
 }
