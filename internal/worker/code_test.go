@@ -95,29 +95,25 @@ func tallyName(ctx context.Context, tx *projection.CodeTx, e *outbox.Event) erro
 
 func TestGoProjection_makesTheRowsOfItsSQLTwin(t *testing.T) {
 	t.Parallel()
-	corpus.EachJournal(t, corpus.Heavy, func(t *testing.T, j corpus.Journal) {
+	corpus.EachJournal(t, corpus.Long, func(t *testing.T, j corpus.Journal) {
 		events := j.Parse(t)
 		code := enginetest.OpenCode(t, dbtest.New(t), tallyCode())
 		file := enginetest.Open(t, enginetest.Define(t, tallyFile))
 		for _, b := range []*enginetest.Engine{code, file} {
-			b.MustAppend(t, events...)
-			b.Drain(t)
+			b.MustApply(t, events...)
 			b.MustBeSound(t)
 		}
 		want := digestsOf(t, file, events)
 		mustHaveDigests(t, digestsOf(t, code, events), want)
 
 		run := code.MustRun(t, enginetest.VerifyAll())
-		if run.Status != outbox.RunCompleted || run.Verdict != outbox.VerdictMatch || run.Counts.Matched != int64(len(want)) {
-			t.Errorf("verify %+v, want %d campaigns that match", run, len(want))
-		}
+		must.Hold(t, run.Status == outbox.RunCompleted && run.Verdict == outbox.VerdictMatch && run.Counts.Matched == int64(len(want)), "verify %+v", run)
 		code.Meddle(t, `update tally_types set n = n + 1 where event_type = 'campaign.created'`)
 		code.MustRun(t, outbox.RunRequest{Kind: outbox.RunRebuild, All: true})
 		mustHaveDigests(t, digestsOf(t, code, events), want)
 	})
 }
 
-// A panic is recorded as its message, the line of the host's code, and then the stack.
 func TestGoProjection_panicNamesItsLine(t *testing.T) {
 	t.Parallel()
 	var rooms map[string]int // nobody made it
@@ -128,22 +124,17 @@ func TestGoProjection_panicNamesItsLine(t *testing.T) {
 		}
 		c.On["error"] = func(context.Context, *projection.CodeTx, *outbox.Event) error { return errors.New("no such room") }
 	}), enginetest.MaxAttempts(1))
-	b.MustAppend(t, enginetest.EventOf("a", "nil", `{}`), enginetest.EventOf("b", "error", `{}`))
-	b.Drain(t)
+	b.MustApply(t, enginetest.EventOf("a", "nil", `{}`), enginetest.EventOf("b", "error", `{}`))
 	source := must.Get(os.ReadFile("code_test.go")).Or(t)
 	before, _, _ := strings.Cut(string(source), "// the line that panics")
 	said, stack, _ := strings.Cut(b.MustRow(t, "a", 1).Row.LastError, "\n")
 	if want := fmt.Sprintf("on nil: panic: assignment to entry in nil map at code_test.go:%d", strings.Count(before, "\n")+1); !strings.HasSuffix(said, want) {
 		t.Errorf("recorded %q, want it to end with %q", said, want)
 	}
-	if !strings.HasPrefix(stack, "goroutine ") {
-		t.Errorf("no stack follows: %q", stack)
-	}
+	must.Hold(t, strings.HasPrefix(stack, "goroutine "), "no stack follows: %q", stack)
 	for campaign, want := range map[string]string{"a": "The function panicked.", "b": "The function returned an error."} {
 		x, err := runs.Explain(t.Context(), b.Store, b.Set, redact.Of(redact.Builtin()), campaign, 1)
-		if err != nil || len(x.Failures) != 1 || x.Failures[0].Reason != want {
-			t.Errorf("campaign %s: %+v, %v, want %q", campaign, x, err, want)
-		}
+		must.Hold(t, err == nil && len(x.Failures) == 1 && x.Failures[0].Reason == want, "campaign %s: %+v, %v, want %q", campaign, x, err, want)
 	}
 }
 
@@ -158,11 +149,9 @@ func TestGoProjection_thatHangsIsCalledOnceForEachAttempt(t *testing.T) {
 			return ctx.Err()
 		}
 	}), enginetest.MaxAttempts(1), enginetest.CuttingOffAfter(300*time.Millisecond))
-	b.MustAppend(t, append([]outbox.Event{enginetest.EventOf("a", "hanging", `{}`)}, enginetest.Notes("a", 3)...)...)
-	b.Drain(t)
-	if row := b.MustRow(t, "a", 1).Row; row.Status != outbox.Dead || calls != 1 {
-		t.Errorf("the event is %s after %d calls in one attempt, want it dead after one", row.Status, calls)
-	}
+	b.MustApply(t, append([]outbox.Event{enginetest.EventOf("a", "hanging", `{}`)}, enginetest.Notes("a", 3)...)...)
+	row := b.MustRow(t, "a", 1).Row
+	must.Hold(t, row.Status == outbox.Dead && calls == 1, "the event is %s after %d calls in one attempt, want it dead after one", row.Status, calls)
 }
 
 func TestGoProjection_failureIsItsOwn(t *testing.T) {
@@ -206,23 +195,16 @@ func TestGoProjection_failureIsItsOwn(t *testing.T) {
 			b := enginetest.OpenCode(t, dbtest.New(t), tallyCode(func(c *projection.Code) { c.On["poison"] = tt.handler }), append(tt.options, enginetest.MaxAttempts(1))...)
 			b.MustAppend(t, enginetest.Notes("a", 3)...)
 			b.MustAppend(t, enginetest.Noted("culprit"), enginetest.EventOf("culprit", "poison", `{}`), enginetest.Noted("culprit"))
-			b.MustAppend(t, enginetest.Notes("z", 3)...)
-			b.Drain(t)
+			b.MustApply(t, enginetest.Notes("z", 3)...)
 			for _, id := range []string{"a", "z"} {
-				if c := b.MustCampaign(t, id); c.AppliedSeq != 3 {
-					t.Errorf("campaign %s is at event %d, want 3", id, c.AppliedSeq)
-				}
+				must.Equal(t, b.MustCampaign(t, id).AppliedSeq, 3, "campaign", id, "is at event")
 			}
 			row := b.MustRow(t, "culprit", 2).Row
 			if row.Status != outbox.Dead || !strings.Contains(row.LastError, tt.want) || !strings.Contains(row.LastError, "projection tally (code_test.go:") {
 				t.Errorf("row %s: %q, want it dead of %q in code_test.go", row.Status, row.LastError, tt.want)
 			}
-			if c := b.MustCampaign(t, "culprit"); c.AppliedSeq != 1 {
-				t.Errorf("the campaign is at event %d, want 1: nothing behind a dead head is applied", c.AppliedSeq)
-			}
-			if run := b.MustRun(t, enginetest.VerifyAll()); run.Counts.Matched != 3 {
-				t.Errorf("verify %+v, want 3 campaigns that match", run.Counts)
-			}
+			must.Equal(t, b.MustCampaign(t, "culprit").AppliedSeq, 1, "the campaign is at event")
+			must.Equal(t, b.MustRun(t, enginetest.VerifyAll()).Counts.Matched, 3, "verify")
 		})
 	}
 	t.Cleanup(func() {
@@ -234,7 +216,6 @@ func TestGoProjection_failureIsItsOwn(t *testing.T) {
 	})
 }
 
-// A panic is told with its stack at once, and not again at each attempt.
 func TestGoProjection_panicIsLoggedOnce(t *testing.T) {
 	t.Parallel()
 	var log strings.Builder
@@ -255,9 +236,7 @@ func TestGoProjection_panicIsLoggedOnce(t *testing.T) {
 			t.Errorf("the log lacks %q:\n%s", want, log.String())
 		}
 	}
-	if row := b.MustRow(t, "a", 2).Row; row.Status != outbox.Dead {
-		t.Errorf("the row is %s, want dead", row.Status)
-	}
+	must.Equal(t, b.MustRow(t, "a", 2).Row.Status, outbox.Dead, "the row")
 }
 
 // A second projection sees what the first one failed at only as its own statements.
@@ -269,15 +248,12 @@ func TestGoProjection_readsItsOwnTablesOnly(t *testing.T) {
 			return err
 		}}}
 	b := enginetest.OpenCode(t, dbtest.New(t), append(tallyCode(), other), enginetest.MaxAttempts(1))
-	b.MustAppend(t, enginetest.Noted("a"))
-	b.Drain(t)
-	if row := b.MustRow(t, "a", 1).Row; !strings.Contains(row.LastError, `table "tally_types" belongs to projection "tally"`) {
-		t.Errorf("the error is %q", row.LastError)
-	}
+	b.MustApply(t, enginetest.Noted("a"))
+	row := b.MustRow(t, "a", 1).Row
+	must.Hold(t, strings.Contains(row.LastError, `table "tally_types" belongs to projection "tally"`), "the error is %q", row.LastError)
 }
 
-// Calls that never return are bounded: the process keeps a few of them, and other events then wait,
-// without an attempt, until some return.
+// Calls that never return are bounded: the process keeps a few of them, and other events then wait, without an attempt, until some return.
 func TestGoProjection_hungCallsAreBounded(t *testing.T) {
 	t.Parallel()
 	release := make(chan struct{})
@@ -302,9 +278,7 @@ func TestGoProjection_hungCallsAreBounded(t *testing.T) {
 			t.Errorf("%+v", row)
 		}
 	}
-	if cut+waiting != campaigns || waiting == 0 {
-		t.Errorf("%d cut off and %d wait, want %d and some that wait", cut, waiting, campaigns)
-	}
+	must.Hold(t, cut+waiting == campaigns && waiting != 0, "%d cut off and %d wait, want %d and some that wait", cut, waiting, campaigns)
 	groups := must.Get(b.Store.ErrorGroups(t.Context())).Or(t)
 	for _, g := range groups.Assessed(outbox.Running{Versions: map[string]string{"tally": "1"}}, nil) {
 		if g.Dead == 0 && !strings.Contains(g.Verdict, "it is tried once the process is restarted") || g.Dead > 0 && g.Alike != g.Attempts {

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/outboxweb/outboxweb/internal/enginetest"
-	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/store"
 )
@@ -39,47 +38,8 @@ func countedEvents(campaigns, each int) []outbox.Event {
 	return events
 }
 
-// BenchmarkDrain measures how many events per second the worker applies with a projection of
-// one upsert. outboxweb bench compares it with the bare driver.
-func BenchmarkDrain(b *testing.B) {
-	for _, shape := range []struct{ campaigns, each int }{{1, 100_000}, {100, 1_000}, {10_000, 10}} {
-		b.Run(fmt.Sprintf("%dx%d", shape.campaigns, shape.each), func(b *testing.B) {
-			events, taken := countedEvents(shape.campaigns, shape.each), time.Duration(0)
-			for range b.N {
-				b.StopTimer()
-				w := enginetest.Open(b, enginetest.Define(b, oneUpsert))
-				w.MustAppend(b, events...)
-				b.StartTimer()
-				began := time.Now()
-				must.OK(b, w.Worker.Run(untilDrained(w)))
-				taken += time.Since(began)
-			}
-			b.ReportMetric(float64(b.N*len(events))/taken.Seconds(), "events/s")
-		})
-	}
-}
-
-// untilDrained returns a context that ends when no event is unapplied.
-func untilDrained(w *enginetest.Engine) context.Context {
-	ctx, cancel := context.WithCancel(context.Background())
-	go func() {
-		defer cancel()
-		look := time.NewTicker(5 * time.Millisecond)
-		defer look.Stop()
-		for range look.C {
-			waiting, err := w.OutstandingCampaigns(context.Background(), "", 1)
-			if err != nil || len(waiting) == 0 {
-				return
-			}
-		}
-	}()
-	return ctx
-}
-
-// BenchmarkAppendToApplied measures how long a writer waits for its own write:
-// from the call of Append until the projections have the event, with 500 events
-// a second coming in over 50 campaigns, one by one, and with ten times as many.
-// Give it time: -benchtime 10s.
+// BenchmarkAppendToApplied measures how long a writer waits for its own write: from the call of Append until the projections have the event, with 500
+// events a second coming in over 50 campaigns, one by one, and with ten times as many. Give it time: -benchtime 10s.
 func BenchmarkAppendToApplied(b *testing.B) {
 	for _, perSecond := range []int{500, 5000} {
 		b.Run(fmt.Sprintf("%d_per_s", perSecond), func(b *testing.B) { appendToApplied(b, perSecond) })

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -33,9 +32,7 @@ func TestPass_undoesOnlyTheFailingEvent(t *testing.T) {
 	b.MustHaveApplied(t, "a", 4)
 	b.MustHaveApplied(t, "b", 2)
 	b.MustHaveApplied(t, "c", 4)
-	if balance := enginetest.Column[int](t, b.ProjectionsDB, `select balance + 1000 * spent from accounts`); !slices.Equal(balance, []int{1007}) {
-		t.Errorf("balance and spendings are %v, want those of the first two events", balance)
-	}
+	must.Equal(t, enginetest.Column[int](t, b.ProjectionsDB, `select balance + 1000 * spent from accounts`), []int{1007}, "balance and spendings")
 	b.MustStand(t, "b", 3, outbox.Failed, 1)
 	b.MustStand(t, "b", 4, outbox.Pending, 0)
 	b.MustStand(t, "b", 5, outbox.Pending, 0)
@@ -61,13 +58,9 @@ func TestPass_writesTheHistoryOfAFailedAttempt(t *testing.T) {
 	b.MustPass(t)
 
 	r := b.MustRow(t, "b", 2)
-	if len(r.Attempts) != 1 {
-		t.Fatalf("%d attempts, want 1", len(r.Attempts))
-	}
+	must.Need(t, len(r.Attempts) == 1, "%d attempts, want 1", len(r.Attempts))
 	a := r.Attempts[0]
-	if !strings.Contains(a.Error, "projection accounts (00.sql:") || !strings.Contains(a.Error, checkFailed(b)) {
-		t.Errorf("the error does not say where and why: %s", a.Error)
-	}
+	must.Hold(t, strings.Contains(a.Error, "projection accounts (00.sql:") && strings.Contains(a.Error, checkFailed(b)), "the error does not say where and why: %s", a.Error)
 	want := outbox.Attempt{Attempt: 1, Worker: b.Worker.ID(), Build: "test", At: now.Now(), Error: a.Error, Fingerprint: outbox.Fingerprint(a.Error),
 		Projection: "accounts", ProjectionVersion: b.Set.Named("accounts").Version}
 	if a != want || r.Row.LastError != a.Error || r.Row.Fingerprint != a.Fingerprint {
@@ -99,7 +92,6 @@ func TestPass_goesOnWhenAnEventFailsOnceAndPassesAlone(t *testing.T) {
 	}
 }
 
-// checkFailed is the database's message for a failed check constraint.
 func checkFailed(b *enginetest.Engine) string {
 	if b.OnPostgres() {
 		return "violates check constraint"
@@ -125,16 +117,12 @@ func TestSQLitePass_recordsAPanicAsAFailedAttempt(t *testing.T) {
 	if text := b.MustRow(t, "b", 2).Attempts[0].Error; !strings.Contains(text, "panic while applying event 2: out of cheese") || !strings.Contains(text, "failure_test.go") {
 		t.Errorf("the attempt lacks the panic or its stack: %s", text)
 	}
-	if left := enginetest.Column[int](t, b.ProjectionsDB, `select seq from probing`); len(left) > 0 {
-		t.Errorf("the panicking event left something behind: %v", left)
-	}
-	if open := enginetest.Failures(t, b); !slices.Equal(open, []string{"b probing 2 1"}) {
-		t.Errorf("open failures %q", open)
-	}
+	left := enginetest.Column[int](t, b.ProjectionsDB, `select seq from probing`)
+	must.Hold(t, len(left) == 0, "the panicking event left something behind: %v", left)
+	must.Equal(t, enginetest.Failures(t, b), []string{"b probing 2 1"}, "open failures")
 
 	now.Advance(time.Second)
-	b.MustAppend(t, enginetest.Notes("c", 2)...)
-	b.Drain(t)
+	b.MustApply(t, enginetest.Notes("c", 2)...)
 	b.MustHaveApplied(t, "c", 5)
 	b.MustStand(t, "b", 2, outbox.Failed, 2)
 	b.MustBeSound(t)
@@ -187,18 +175,13 @@ func TestPass_cutsAHangingEvent(t *testing.T) {
 	for _, hanging := range []string{"b", "c"} {
 		b.MustHaveApplied(t, hanging, 1)
 		b.MustStand(t, hanging, 2, outbox.Failed, 1)
-		if text := b.MustRow(t, hanging, 2).Row.LastError; !strings.Contains(text, "took longer than ") || !strings.Contains(text, "s and was cut off") {
-			t.Errorf("the error does not say that the event was cut off: %s", text)
-		}
+		text := b.MustRow(t, hanging, 2).Row.LastError
+		must.Hold(t, strings.Contains(text, "took longer than ") && strings.Contains(text, "s and was cut off"), "the error does not say that the event was cut off: %s", text)
 	}
-	if left := enginetest.Column[int](t, b.ProjectionsDB, `select n from forever`); len(left) > 0 {
-		t.Errorf("the cut-off events left something behind: %v", left)
-	}
-	if open := enginetest.Failures(t, b); !slices.Equal(open, []string{"b forever 2 1", "c forever 2 1"}) {
-		t.Errorf("open failures %q", open)
-	}
-	b.MustAppend(t, enginetest.Notes("a", 2)...)
-	b.Drain(t)
+	left := enginetest.Column[int](t, b.ProjectionsDB, `select n from forever`)
+	must.Hold(t, len(left) == 0, "the cut-off events left something behind: %v", left)
+	must.Equal(t, enginetest.Failures(t, b), []string{"b forever 2 1", "c forever 2 1"}, "open failures")
+	b.MustApply(t, enginetest.Notes("a", 2)...)
 	b.MustHaveApplied(t, "a", 5)
 	b.MustBeSound(t)
 }
@@ -213,9 +196,8 @@ func TestSQLitePass_countsNoAttemptWhileADatabaseIsBusy(t *testing.T) {
 		other := dbtest.Open(t, file)
 		other.SetMaxOpenConns(1)
 		enginetest.MustExec(t, other, `begin immediate`)
-		if _, err := b.Worker.Pass(t.Context()); !errors.Is(err, outbox.ErrBusy) {
-			t.Errorf("with %s locked by somebody else: error = %v, want ErrBusy", file, err)
-		}
+		_, err := b.Worker.Pass(t.Context())
+		must.Hold(t, errors.Is(err, outbox.ErrBusy), "with %s locked by somebody else: error = %v, want ErrBusy", file, err)
 		enginetest.MustExec(t, other, `rollback`)
 
 		mustBeUntouched(t, b)
@@ -235,9 +217,8 @@ func mustBeUntouched(tb testing.TB, b *enginetest.Engine) {
 	if n := enginetest.Column[int](tb, b.JournalDB, `select count(*) from attempts`); n[0] > 0 {
 		tb.Errorf("%d attempts were recorded", n[0])
 	}
-	if leased := enginetest.Column[string](tb, b.JournalDB, `select campaign_id from campaigns where lease_owner <> ''`); len(leased) > 0 {
-		tb.Errorf("campaigns %q stay leased", leased)
-	}
+	leased := enginetest.Column[string](tb, b.JournalDB, `select campaign_id from campaigns where lease_owner <> ''`)
+	must.Hold(tb, len(leased) == 0, "campaigns %q stay leased", leased)
 }
 
 func TestSQLitePass_countsNoAttemptWhenTheDiskIsFull(t *testing.T) {
@@ -254,9 +235,8 @@ func TestSQLitePass_countsNoAttemptWhenTheDiskIsFull(t *testing.T) {
 	stuffed.Store(true)
 	b.MustAppend(t, enginetest.Notes("a", 3)...)
 	b.MustAppend(t, enginetest.Noted("b"), enginetest.Probed("b", key))
-	if _, err := b.Worker.Pass(t.Context()); err == nil || !strings.Contains(err.Error(), "full") {
-		t.Fatalf("error = %v, want that the disk is full", err)
-	}
+	_, err := b.Worker.Pass(t.Context())
+	must.Need(t, err != nil && strings.Contains(err.Error(), "full"), "error = %v, want that the disk is full", err)
 	mustBeUntouched(t, b)
 	b.MustHaveApplied(t, "a", 0)
 
@@ -270,11 +250,8 @@ func TestSQLitePass_countsNoAttemptWhenTheDiskIsFull(t *testing.T) {
 func TestPass_advancesOverWhatNoProjectionHandles(t *testing.T) {
 	t.Parallel()
 	b := enginetest.Open(t, enginetest.Define(t, enginetest.Accounts))
-	b.MustAppend(t, enginetest.Noted("a"), enginetest.Opened("a", 10), enginetest.Noted("a"), enginetest.Spent("a", 4), enginetest.Noted("a"))
-	b.Drain(t)
-	if applied, err := b.AppliedSeq(context.Background(), "a"); err != nil || applied != 5 {
-		t.Errorf("the watermark is %d (%v), want 5", applied, err)
-	}
+	b.MustApply(t, enginetest.Noted("a"), enginetest.Opened("a", 10), enginetest.Noted("a"), enginetest.Spent("a", 4), enginetest.Noted("a"))
+	must.Equal(t, must.Get(b.AppliedSeq(context.Background(), "a")).Or(t), 5, "the watermark", ")")
 	mustHaveNoGap(t, b)
 	b.MustBeSound(t)
 }
@@ -284,11 +261,8 @@ func TestPass_advancesOverAuditOnlyEventsAndTouchesNothing(t *testing.T) {
 	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger))
 	must.OK(t, b.RegisterEventTypes(t.Context(), map[string]outbox.Intent{"remarked": outbox.IntentAuditOnly}))
 	remarked := enginetest.EventOf("a", "remarked", `{}`)
-	b.MustAppend(t, remarked, enginetest.Noted("a"), remarked, remarked, enginetest.Noted("a"), remarked)
-	b.Drain(t)
-	if seen := enginetest.Column[int](t, b.ProjectionsDB, `select seq from ledger_history order by id`); !slices.Equal(seen, []int{2, 5}) {
-		t.Errorf("projections saw events %v, want 2 and 5", seen)
-	}
+	b.MustApply(t, remarked, enginetest.Noted("a"), remarked, remarked, enginetest.Noted("a"), remarked)
+	must.Equal(t, enginetest.Column[int](t, b.ProjectionsDB, `select seq from ledger_history order by id`), []int{2, 5}, "projections saw events")
 	if c := b.MustCampaign(t, "a"); c.AppliedSeq != 6 || c.State() != outbox.StateCurrent {
 		t.Errorf("applied seq %d, state %s; want 6, current", c.AppliedSeq, c.State())
 	}

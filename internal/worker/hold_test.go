@@ -13,19 +13,18 @@ import (
 	"github.com/outboxweb/outboxweb/internal/enginetest"
 	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/size"
 	"github.com/outboxweb/outboxweb/internal/storetest"
 )
 
 func TestPass_tellsAProjectionNothingWhileItIsPausedForACampaign(t *testing.T) {
 	t.Parallel()
 	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Tally))
-	b.MustAppend(t, append(enginetest.Notes("a", 3), enginetest.Notes("b", 3)...)...)
-	b.Drain(t)
+	b.MustApply(t, append(enginetest.Notes("a", 3), enginetest.Notes("b", 3)...)...)
 	if h := b.MustPause(t, "tally", "a"); h.State != outbox.CursorPaused || h.AppliedSeq != 3 {
 		t.Errorf("paused as %+v", h)
 	}
-	b.MustAppend(t, append(enginetest.Notes("a", 2), enginetest.Notes("b", 2)...)...)
-	b.Drain(t)
+	b.MustApply(t, append(enginetest.Notes("a", 2), enginetest.Notes("b", 2)...)...)
 	b.MustHaveApplied(t, "a", 5)
 	b.MustHaveTold(t, "tally", "a", 3)
 	b.MustHaveTold(t, "tally", "b", 5)
@@ -34,8 +33,7 @@ func TestPass_tellsAProjectionNothingWhileItIsPausedForACampaign(t *testing.T) {
 	if h := b.MustResume(t, "tally", "a"); h.State != outbox.CursorBehind || h.Behind != 1 {
 		t.Errorf("resumed as %+v, want behind", h)
 	}
-	b.MustAppend(t, enginetest.Noted("a"))
-	b.Drain(t)
+	b.MustApply(t, enginetest.Noted("a"))
 	b.MustHaveTold(t, "tally", "a", 3)
 	b.MustBeSound(t)
 }
@@ -43,18 +41,15 @@ func TestPass_tellsAProjectionNothingWhileItIsPausedForACampaign(t *testing.T) {
 func TestPass_goesOnWithAProjectionThatWasResumedAtTheWatermark(t *testing.T) {
 	t.Parallel()
 	b := enginetest.OpenPaused(t)
-	if h := b.MustResume(t, "tally", "a"); h.State != outbox.CursorLive || h.Behind != 0 {
-		t.Errorf("resumed as %+v, want live", h)
-	}
-	b.MustAppend(t, enginetest.Notes("a", 2)...)
-	b.Drain(t)
+	h := b.MustResume(t, "tally", "a")
+	must.Hold(t, h.State == outbox.CursorLive && h.Behind == 0, "resumed as %+v, want live", h)
+	b.MustApply(t, enginetest.Notes("a", 2)...)
 	b.MustHaveTold(t, "tally", "a", 5)
 	b.MustPause(t, "tally", "a")
 	b.MustHaveCursors(t, "a tally 5 paused")
 	b.MustBeSound(t)
 }
 
-// A campaign gets its cursor for a pause of all campaigns when it advances.
 func TestPass_setsTheCursorsOfAPauseForAllAsCampaignsMove(t *testing.T) {
 	t.Parallel()
 	for _, of := range []outbox.Mode{outbox.ModeOutbox, outbox.ModeInline} {
@@ -67,8 +62,7 @@ func TestPass_setsTheCursorsOfAPauseForAllAsCampaignsMove(t *testing.T) {
 				}
 				return
 			}
-			b.MustAppend(t, events...)
-			b.Drain(t)
+			b.MustApply(t, events...)
 		}
 		appendTo(append(enginetest.Notes("moves", 2), enginetest.Notes("rests", 2)...)...)
 		appendTo(enginetest.Notes("own", 2)...)
@@ -83,9 +77,8 @@ func TestPass_setsTheCursorsOfAPauseForAllAsCampaignsMove(t *testing.T) {
 		b.MustHaveApplied(t, "moves", 4)
 		b.MustBeSound(t)
 
-		if h := b.MustResume(t, "tally", ""); h.State != outbox.CursorLive || h.Behind != 2 {
-			t.Errorf("resumed as %+v, want two behind", h)
-		}
+		h := b.MustResume(t, "tally", "")
+		must.Hold(t, h.State == outbox.CursorLive && h.Behind == 2, "resumed as %+v, want two behind", h)
 		b.MustHaveCursors(t, "moves tally 2 behind", "new tally 0 behind", "own tally 2 paused")
 		appendTo(enginetest.Notes("rests", 1)...)
 		b.MustHaveTold(t, "tally", "rests", 3)
@@ -93,17 +86,14 @@ func TestPass_setsTheCursorsOfAPauseForAllAsCampaignsMove(t *testing.T) {
 	}
 }
 
-// A head that fails while the projection is paused for all campaigns leaves a cursor at the
-// watermark, which is caught up when the pause ends.
+// A head that fails while the projection is paused for all campaigns leaves a cursor at the watermark, which is caught up when the pause ends.
 func TestPass_goesOnAfterAPauseForAllThatNoEventPassed(t *testing.T) {
 	t.Parallel()
 	now := storetest.NewClock()
 	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Tally, enginetest.Accounts), enginetest.At(now))
-	b.MustAppend(t, enginetest.Opened("a", 10))
-	b.Drain(t)
+	b.MustApply(t, enginetest.Opened("a", 10))
 	b.MustPause(t, "tally", "")
-	b.MustAppend(t, enginetest.Spent("a", 100))
-	b.Drain(t)
+	b.MustApply(t, enginetest.Spent("a", 100))
 	b.MustHaveCursors(t, "a tally 1 paused")
 	b.MustResume(t, "tally", "")
 	b.MustHaveCursors(t, "a tally 1 live")
@@ -117,11 +107,9 @@ func TestPass_goesOnAfterAPauseForAllThatNoEventPassed(t *testing.T) {
 func TestPass_leavesAQuarantinedProjectionQuarantinedThroughAPauseForAll(t *testing.T) {
 	t.Parallel()
 	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, enginetest.LenientAccounts), enginetest.MaxAttempts(1))
-	b.MustAppend(t, enginetest.Opened("b", 10), enginetest.Spent("b", 100))
-	b.Drain(t)
+	b.MustApply(t, enginetest.Opened("b", 10), enginetest.Spent("b", 100))
 	b.MustPause(t, "accounts", "")
-	b.MustAppend(t, enginetest.Noted("b"))
-	b.Drain(t)
+	b.MustApply(t, enginetest.Noted("b"))
 	b.MustHaveCursors(t, "b accounts 1 quarantined")
 	b.MustResume(t, "accounts", "")
 	b.MustHaveCursors(t, "b accounts 1 quarantined")
@@ -138,18 +126,14 @@ func TestRehearse_leavesNoCursorOfAPause(t *testing.T) {
 	enginetest.MustEqual(t, "a rehearsal", before, b.Dump(t, "rehearsals"))
 }
 
-// This test pauses and resumes, for single campaigns and for all, while workers of two
-// processes apply events. A projection receives a prefix of a campaign, without a gap or a
-// repeat, that ends at its cursor, and nothing after the pause action has returned.
+// This test pauses and resumes, for single campaigns and for all, while workers of two processes apply events. A projection receives a prefix of a
+// campaign, without a gap or a repeat, that ends at its cursor, and nothing after the pause action has returned.
 func TestPass_tellsNothingOnceAPauseHasReturned(t *testing.T) {
 	t.Parallel()
 	one := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Tally), enginetest.BatchSize(7), enginetest.Waves(2), enginetest.Polling(5*time.Millisecond))
 	two := one.Beside(t, enginetest.BatchSize(5), enginetest.Waves(2), enginetest.Polling(5*time.Millisecond))
 	stops := []func(){one.Start(t), two.Start(t)}
-	campaigns, events := 24, 40
-	if testing.Short() {
-		campaigns, events = 8, 20
-	}
+	campaigns, events := size.Of(8, 12, 24), size.Of(16, 20, 40)
 	var writing sync.WaitGroup
 	writing.Go(func() {
 		for range events {
@@ -173,9 +157,7 @@ func TestPass_tellsNothingOnceAPauseHasReturned(t *testing.T) {
 			t.Fatal(err)
 		}
 		seen := one.Told(t, "tally", id)
-		if int64(len(seen)) != h.AppliedSeq {
-			t.Errorf("paused at %d, and tally was told %v", h.AppliedSeq, seen)
-		}
+		must.Equal(t, int64(len(seen)), h.AppliedSeq, "paused at", "and tally was told")
 		if c%2 == 0 {
 			must.Get(two.Runs.ResumeProjection(context.Background(), enginetest.Operator, "tally", id, one.Infos())).Or(t)
 		}
@@ -196,8 +178,7 @@ func TestPass_tellsNothingOnceAPauseHasReturned(t *testing.T) {
 	one.MustBeSound(t)
 }
 
-// pauseForAllBriefly pauses for all campaigns, checks that nothing is applied meanwhile, and
-// resumes.
+// pauseForAllBriefly pauses for all campaigns, checks that nothing is applied meanwhile, and resumes.
 func pauseForAllBriefly(tb testing.TB, b *enginetest.Engine) {
 	tb.Helper()
 	all := func() []int {
@@ -216,9 +197,7 @@ func pauseForAllBriefly(tb testing.TB, b *enginetest.Engine) {
 		default:
 		}
 	}
-	if after := all(); !slices.Equal(before, after) {
-		tb.Errorf("tally was told %v events before and %v after a pause for all", before, after)
-	}
+	must.Equal(tb, before, all(), "tally was told", "events before and", "after a pause for all")
 	b.MustResume(tb, "tally", "")
 }
 
@@ -231,16 +210,12 @@ func TestPass_recordsEachFailedAttemptOfABlockingProjectionOnce(t *testing.T) {
 	b.MustAppend(t, enginetest.Opened("c", 10), enginetest.Noted("c"), enginetest.Spent("c", 100))
 	for n := 1; n <= 3; n++ {
 		b.Drain(t)
-		if got, want := enginetest.Failures(t, b), []string{fmt.Sprint("b accounts 2 ", n), fmt.Sprint("c accounts 3 ", n)}; !slices.Equal(got, want) {
-			t.Errorf("open failures %q, want %q", got, want)
-		}
+		must.Equal(t, enginetest.Failures(t, b), []string{fmt.Sprint("b accounts 2 ", n), fmt.Sprint("c accounts 3 ", n)}, "open failures")
 		b.MustBeSound(t)
 		now.Advance(time.Hour)
 	}
 	page, err := b.Failures(t.Context(), outbox.FailureFilter{CampaignID: "b", Status: outbox.FailureOpen})
-	if err != nil || len(page.Items) != 1 {
-		t.Fatalf("failures %+v, %v", page, err)
-	}
+	must.Need(t, err == nil && len(page.Items) == 1, "failures %+v, %v", page, err)
 	f := page.Items[0]
 	if f.EventType != "spent" || f.Fingerprint != outbox.Fingerprint(f.Message) || !strings.HasPrefix(f.Message, "projection accounts") || f.LastAt.Sub(f.FirstAt) != 2*time.Hour {
 		t.Errorf("failure %+v", f)
@@ -249,9 +224,8 @@ func TestPass_recordsEachFailedAttemptOfABlockingProjectionOnce(t *testing.T) {
 	b.MustRequeue(t, "b", 2)
 	b.MustSkip(t, "c", 3)
 	b.Drain(t)
-	if open := enginetest.Failures(t, b); len(open) > 0 {
-		t.Errorf("failures %q are open after their events were passed", open)
-	}
+	open := enginetest.Failures(t, b)
+	must.Hold(t, len(open) == 0, "failures %q are open after their events were passed", open)
 	if f, err = b.Failure(t.Context(), f.ID); err != nil || f.Status != outbox.FailureResolved || f.ResolvedAt == nil || !f.ResolvedAt.Equal(now.Now()) || f.Attempts != 3 {
 		t.Errorf("failure %+v, %v; want it resolved", f, err)
 	}
@@ -261,15 +235,12 @@ func TestPass_recordsEachFailedAttemptOfABlockingProjectionOnce(t *testing.T) {
 func TestPass_keepsTheFailureOfAProjectionThatIsSetAsideOpen(t *testing.T) {
 	t.Parallel()
 	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Accounts), enginetest.MaxAttempts(1))
-	b.MustAppend(t, enginetest.Opened("b", 10), enginetest.Spent("b", 100), enginetest.Noted("b"))
-	b.Drain(t)
+	b.MustApply(t, enginetest.Opened("b", 10), enginetest.Spent("b", 100), enginetest.Noted("b"))
 	b.MustPause(t, "accounts", "b")
 	b.MustRequeue(t, "b", 2)
 	b.Drain(t)
 	b.MustHaveApplied(t, "b", 3)
-	if open := enginetest.Failures(t, b); !slices.Equal(open, []string{"b accounts 2 1"}) {
-		t.Errorf("open failures %q, want the one that the paused projection stands at", open)
-	}
+	must.Equal(t, enginetest.Failures(t, b), []string{"b accounts 2 1"}, "open failures")
 	b.MustBeSound(t)
 }
 
@@ -277,8 +248,7 @@ func TestPass_keepsTheFailureOfAProjectionThatIsSetAsideOpen(t *testing.T) {
 func TestUnskip_setsBackAProjectionThatWasPausedAtTheSkippedEvent(t *testing.T) {
 	t.Parallel()
 	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Tally, enginetest.Accounts), enginetest.MaxAttempts(1))
-	b.MustAppend(t, enginetest.Opened("a", 10), enginetest.Spent("a", 100))
-	b.Drain(t)
+	b.MustApply(t, enginetest.Opened("a", 10), enginetest.Spent("a", 100))
 	b.MustSkip(t, "a", 2)
 	b.Drain(t)
 	b.MustPause(t, "tally", "a")
@@ -287,8 +257,6 @@ func TestUnskip_setsBackAProjectionThatWasPausedAtTheSkippedEvent(t *testing.T) 
 	enginetest.MustExec(t, b.ProjectionsDB, `update accounts set balance = 1000`)
 	b.Drain(t)
 	b.MustHaveCursors(t, "a tally 1 paused")
-	if h := b.MustResume(t, "tally", "a"); h.State != outbox.CursorBehind {
-		t.Errorf("resumed as %+v, want behind by the event that is no longer skipped", h)
-	}
+	must.Equal(t, b.MustResume(t, "tally", "a").State, outbox.CursorBehind, "resumed as")
 	b.MustBeSound(t)
 }

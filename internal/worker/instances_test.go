@@ -9,7 +9,9 @@ import (
 	"time"
 
 	"github.com/outboxweb/outboxweb/internal/enginetest"
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/size"
 	"github.com/outboxweb/outboxweb/internal/store"
 	"github.com/outboxweb/outboxweb/internal/storetest"
 	"github.com/outboxweb/outboxweb/internal/worker"
@@ -33,8 +35,7 @@ func withParameter(raw, name, value string) string {
 	return u.String()
 }
 
-// owners records which worker applies each event, and whether another one is working on the
-// same campaign.
+// owners records which worker applies each event, and whether another one is working on the same campaign.
 const owners = `-- projection: owners
 -- tables: owners
 
@@ -55,10 +56,7 @@ values (:campaign_id, :seq, current_setting('application_name'), pg_try_advisory
 func TestPostgresRun_spreadsCampaignsOverWorkersAndAppliesEachByOneAtATime(t *testing.T) {
 	t.Parallel()
 	const campaigns, workers = 60, 3
-	each := 20
-	if testing.Short() {
-		each = 8
-	}
+	each := size.Of(6, 8, 20)
 	// No worker can hold all campaigns at once: 4 waves of 4 rows are 16 of them.
 	options := []enginetest.Option{enginetest.Waves(4), enginetest.BatchSize(4), enginetest.Polling(20 * time.Millisecond), enginetest.CuttingOffAfter(storetest.Patience)}
 	all := []*enginetest.Engine{enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Probing, owners), append(options, named("worker-0"))...)}
@@ -101,8 +99,7 @@ func TestPostgresRun_spreadsCampaignsOverWorkersAndAppliesEachByOneAtATime(t *te
 	all[0].MustBeSound(t)
 }
 
-// mustHaveShared fails unless each worker did a part of the work, all of it is counted once,
-// and no campaign was held by two.
+// mustHaveShared fails unless each worker did a part of the work, all of it is counted once, and no campaign was held by two.
 func mustHaveShared(t *testing.T, all []*enginetest.Engine, total int64) {
 	t.Helper()
 	sum := store.Settled{}
@@ -114,20 +111,15 @@ func mustHaveShared(t *testing.T, all []*enginetest.Engine, total int64) {
 		}
 		return sum.Applied >= total
 	})
-	if sum != (store.Settled{Applied: total}) {
-		t.Errorf("all workers together counted %+v, want %d applied and nothing else", sum, total)
-	}
+	must.Equal(t, sum, store.Settled{Applied: total}, "all workers together counted")
 	for _, b := range all {
 		if b.Worker.Counted().Applied == 0 {
 			t.Errorf("worker %s applied nothing", b.Worker.ID())
 		}
 	}
-	if n := enginetest.Column[int](t, all[0].ProjectionsDB, `select count(distinct worker) from owners`); n[0] != len(all) {
-		t.Errorf("%d workers applied events, want %d", n[0], len(all))
-	}
-	if crowded := enginetest.Column[string](t, all[0].ProjectionsDB, `select concat(campaign_id, ' ', seq, ' ', worker) from owners where not alone`); len(crowded) > 0 {
-		t.Errorf("applied while another worker was at the same campaign: %q", crowded)
-	}
+	must.Equal(t, enginetest.Column[int](t, all[0].ProjectionsDB, `select count(distinct worker) from owners`)[0], len(all), "workers applied events")
+	crowded := enginetest.Column[string](t, all[0].ProjectionsDB, `select concat(campaign_id, ' ', seq, ' ', worker) from owners where not alone`)
+	must.Hold(t, len(crowded) == 0, "applied while another worker was at the same campaign: %q", crowded)
 }
 
 // The old owner of a campaign may still be in its transaction when the new one begins.
@@ -143,8 +135,7 @@ func TestPostgresPass_appliesOnceWhenTheStaleWorkerIsStillAtIt(t *testing.T) {
 		<-release
 		return "fine", nil
 	})
-	b.MustAppend(t, enginetest.Noted("c"))
-	b.Drain(t)
+	b.MustApply(t, enginetest.Noted("c"))
 	a.MustAppend(t, enginetest.Probed("c", t.Name()), enginetest.Noted("c"), enginetest.Noted("c"))
 	stale := a.MustClaim(t)
 	finish := func(w *enginetest.Engine, claims []store.Claim) <-chan error {
@@ -161,9 +152,7 @@ func TestPostgresPass_appliesOnceWhenTheStaleWorkerIsStillAtIt(t *testing.T) {
 	})
 	close(release)
 	for _, ended := range []<-chan error{old, young} {
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
+		must.OK(t, <-ended)
 	}
 	b.MustHaveApplied(t, "c", 4)
 	if a.Worker.Counted() != (store.Settled{Fenced: 1}) || b.Worker.Counted() != (store.Settled{Applied: 4}) {
@@ -198,9 +187,7 @@ func TestPostgresRun_handsItsCampaignsOverAtOnceWhenItStops(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() { ended <- a.Worker.Run(ctx) }()
 	<-holding
-	if leased := enginetest.Column[int](t, a.JournalDB, `select count(*) from campaigns where lease_owner <> ''`); leased[0] != campaigns {
-		t.Errorf("the worker holds %d campaigns, want all %d", leased[0], campaigns)
-	}
+	must.Equal(t, enginetest.Column[int](t, a.JournalDB, `select count(*) from campaigns where lease_owner <> ''`)[0], campaigns, "the worker holds", "campaigns")
 	b.OnWork(b.Worker.Wake)
 	storetest.Eventually(t, "the other worker listens", func() bool {
 		return enginetest.Column[int](t, a.JournalDB, `select count(*) from `+enginetest.Programs+` and `+enginetest.Listening)[0] > 0
@@ -212,15 +199,12 @@ func TestPostgresRun_handsItsCampaignsOverAtOnceWhenItStops(t *testing.T) {
 	for c := range campaigns {
 		b.MustWait(t, fmt.Sprint("c", c), int64(each))
 	}
-	if err := <-ended; err != nil {
-		t.Errorf("run: %v", err)
-	}
+	err := <-ended
+	must.Hold(t, err == nil, "run: %v", err)
 	for c := range campaigns {
 		b.MustHaveApplied(t, fmt.Sprint("c", c), each)
 	}
-	if got := a.Worker.Counted(); got != (store.Settled{Applied: 2 * campaigns}) {
-		t.Errorf("the worker that stopped counted %+v, want the one wave it had", got)
-	}
+	must.Equal(t, a.Worker.Counted(), store.Settled{Applied: 2 * campaigns}, "the worker that stopped counted")
 	b.MustBeSound(t)
 }
 
@@ -238,9 +222,7 @@ func TestPostgresRun_isWokenByWhatAnotherProcessAppends(t *testing.T) {
 	a.MustAppend(t, enginetest.Notes("a", 3)...)
 	b.MustWait(t, "a", 3)
 
-	if n := b.Terminate(t, enginetest.Listening); n != 1 {
-		t.Errorf("%d connections listen, want 1", n)
-	}
+	must.Equal(t, b.Terminate(t, enginetest.Listening), 1, "connections listen")
 	a.MustAppend(t, enginetest.Notes("a", 3)...) // while no worker listens
 	b.MustWait(t, "a", 6)
 	b.MustHaveApplied(t, "a", 6)
@@ -256,9 +238,7 @@ func TestPostgresRun_keepsItsHeartbeatUpWhileItIsIdle(t *testing.T) {
 			stop := b.Start(t)
 			me := func() outbox.InstanceState {
 				all, err := b.Instances(t.Context())
-				if err != nil || len(all) > 1 {
-					t.Fatalf("instances %+v (%v), want one", all, err)
-				}
+				must.Need(t, err == nil && len(all) <= 1, "instances %+v (%v), want one", all, err)
 				if len(all) == 0 {
 					return outbox.InstanceState{}
 				}
@@ -268,16 +248,11 @@ func TestPostgresRun_keepsItsHeartbeatUpWhileItIsIdle(t *testing.T) {
 			storetest.Eventually(t, "the worker is there", func() bool { first = me(); return first.ID == b.Worker.ID() })
 			storetest.Eventually(t, "it gives further signs of life", func() bool { return me().LastSeen.After(first.LastSeen) })
 			now := me()
-			if state := now.State(now.LastSeen); state != outbox.InstanceRunning || now.BeatEvery == 0 {
-				t.Errorf("an idle worker is %s and promises a sign of life every %s", state, now.BeatEvery)
-			}
-			if state := now.State(now.LastSeen.Add(outbox.Recent)); state != outbox.InstanceSilent {
-				t.Errorf("a worker that broke its promise is %s", state)
-			}
+			state := now.State(now.LastSeen)
+			must.Hold(t, state == outbox.InstanceRunning && now.BeatEvery != 0, "an idle worker is %s and promises a sign of life every %s", state, now.BeatEvery)
+			must.Equal(t, now.State(now.LastSeen.Add(outbox.Recent)), outbox.InstanceSilent, "a worker that broke its promise")
 			stop()
-			if state := me().State(time.Now()); state != outbox.InstanceStopped {
-				t.Errorf("a worker that ended is %s", state)
-			}
+			must.Equal(t, me().State(time.Now()), outbox.InstanceStopped, "a worker that ended")
 		})
 	}
 }

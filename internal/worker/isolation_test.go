@@ -62,18 +62,14 @@ func TestSQLitePass_unreadableEventFailsAlone(t *testing.T) {
 	b.MustHaveApplied(t, "a", 3)
 	b.MustHaveApplied(t, "z", 3)
 	b.MustHaveApplied(t, "culprit", 0)
-	if r := b.MustRow(t, "culprit", 1).Row; r.Status != outbox.Failed || r.AttemptCount != 1 || !strings.Contains(r.LastError, "malformed") {
-		t.Errorf("the head before the unreadable event is %+v, want one failed attempt that says why", r)
-	}
+	r := b.MustRow(t, "culprit", 1).Row
+	must.Hold(t, r.Status == outbox.Failed && r.AttemptCount == 1 && strings.Contains(r.LastError, "malformed"), "the head before the unreadable event is %+v", r)
 	now.Advance(time.Minute)
 	b.MustPass(t)
-	if r := b.MustRow(t, "culprit", 1).Row; r.Status != outbox.Dead {
-		t.Errorf("after its last attempt it is %s", r.Status)
-	}
+	must.Equal(t, b.MustRow(t, "culprit", 1).Row.Status, outbox.Dead, "after its last attempt it")
 }
 
-// Unreadable rows cannot be claimed either: their campaign is excluded for a while, and the
-// worker reports it.
+// Unreadable rows cannot be claimed either: their campaign is excluded for a while, and the worker reports it.
 func TestSQLitePass_unreadableRowsHoldUpTheirCampaignAlone(t *testing.T) {
 	t.Parallel()
 	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger))
@@ -96,8 +92,7 @@ func TestSQLitePass_unreadableRowsHoldUpTheirCampaignAlone(t *testing.T) {
 	b.MustHaveApplied(t, "later", 2)
 }
 
-// An unreadable campaign row blocks the campaigns on its page, also after a restart; check
-// lists them and the page.
+// An unreadable campaign row blocks the campaigns on its page, also after a restart; check lists them and the page.
 func TestSQLiteRun_unreadableCampaignsHoldUpNobodyElse(t *testing.T) {
 	t.Parallel()
 	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger))
@@ -138,13 +133,11 @@ func TestSQLiteRun_unreadableCampaignsHoldUpNobodyElse(t *testing.T) {
 		}
 		return true
 	})
-	if text, stalled := b.Worker.Trouble(); stalled || !strings.Contains(text, "malformed") {
-		t.Errorf("the worker tells of %q, stalled: %v", text, stalled)
-	}
+	text, stalled := b.Worker.Trouble()
+	must.Hold(t, !stalled && strings.Contains(text, "malformed"), "the worker tells of %q, stalled: %v", text, stalled)
 }
 
-// A statement that rolls back the transaction takes the events of others with it: it counts as
-// a failed event, and the others are applied.
+// A statement that rolls back the transaction takes the events of others with it: it counts as a failed event, and the others are applied.
 func TestSQLitePass_eventThatRollsTheTransactionBackFailsAlone(t *testing.T) {
 	t.Parallel()
 	now := storetest.NewClock()
@@ -158,14 +151,12 @@ func TestSQLitePass_eventThatRollsTheTransactionBackFailsAlone(t *testing.T) {
 	b.MustHaveApplied(t, "z", 3)
 	b.MustHaveApplied(t, "culprit", 1)
 	b.MustStand(t, "culprit", 2, outbox.Failed, 1)
-	if r := b.MustRow(t, "culprit", 2).Row; !strings.Contains(r.LastError, "projection accounts") || !strings.Contains(r.LastError, "rolled back") {
-		t.Errorf("its error does not say where and why: %s", r.LastError)
-	}
+	r := b.MustRow(t, "culprit", 2).Row
+	must.Hold(t, strings.Contains(r.LastError, "projection accounts") && strings.Contains(r.LastError, "rolled back"), "its error does not say where and why: %s", r.LastError)
 	b.MustBeSound(t)
 }
 
-// An event that exceeded its deadline is tried alone from then on, after the others of its wave
-// are applied and settled.
+// An event that exceeded its deadline is tried alone from then on, after the others of its wave are applied and settled.
 func TestSQLitePass_slowEventIsTriedAfterTheOthers(t *testing.T) {
 	t.Parallel()
 	now := storetest.NewClock()
@@ -190,9 +181,7 @@ func TestSQLitePass_slowEventIsTriedAfterTheOthers(t *testing.T) {
 	b.MustAppend(t, enginetest.Notes("quick", 3)...)
 	left = nil
 	b.MustPass(t)
-	if len(left) < 2 || left[0] != 3 || left[1] != 0 {
-		t.Errorf("the quick campaign had %v rows as waves were applied, want 3 and then none", left)
-	}
+	must.Hold(t, len(left) >= 2 && left[0] == 3 && left[1] == 0, "the quick campaign had %v rows as waves were applied, want 3 and then none", left)
 	b.MustHaveApplied(t, "quick", 3)
 	b.MustStand(t, "slow", 1, outbox.Failed, 2)
 	b.MustStand(t, "slow too", 1, outbox.Pending, 1)

@@ -5,8 +5,6 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/outboxweb/outboxweb/internal/corpus"
 	"github.com/outboxweb/outboxweb/internal/dbtest"
 	"github.com/outboxweb/outboxweb/internal/enginetest"
@@ -35,64 +33,49 @@ func digestsOf(tb testing.TB, b *enginetest.Engine, events []outbox.Event) map[s
 	return all
 }
 
-// replayed are the digests of a replay of the journal from scratch, without the poisoned event
-// and the events behind it.
+// replayed are the digests of a replay of the journal from scratch, without the poisoned event and the events behind it.
 func replayed(tb testing.TB, b *enginetest.Engine, j corpus.Journal, events []outbox.Event) map[string]string {
 	tb.Helper()
-	scratch, err := b.Set.NewScratch(context.Background())
-	if err != nil {
-		tb.Fatal(err)
-	}
+	scratch := must.Get(b.Set.NewScratch(context.Background())).Or(tb)
 	defer scratch.Close()
 	all := make(map[string]string)
 	for _, e := range events {
 		if e.CampaignID == j.Poisoned && e.Seq >= j.PoisonedSeq {
 			continue
 		}
-		if err := scratch.Apply(context.Background(), &e); err != nil {
-			tb.Fatalf("replay campaign %q seq %d: %v", e.CampaignID, e.Seq, err)
-		}
+		must.OK(tb, scratch.Apply(context.Background(), &e))
 		all[e.CampaignID] = ""
 	}
 	for campaign := range all {
-		if _, all[campaign], err = scratch.Digests(context.Background(), campaign); err != nil {
-			tb.Fatal(err)
-		}
+		_, digest, err := scratch.Digests(context.Background(), campaign)
+		must.OK(tb, err)
+		all[campaign] = digest
 	}
 	return all
 }
 
 func mustHaveDigests(tb testing.TB, got, want map[string]string) {
 	tb.Helper()
-	if diff := cmp.Diff(want, got); diff != "" {
-		tb.Errorf("digests by campaign (-want +got):\n%s", diff)
-	}
+	must.Equal(tb, got, want, "digests by campaign")
 }
 
 func mustHaveOneDeadHead(tb testing.TB, b *enginetest.Engine, j corpus.Journal) {
 	tb.Helper()
 	dead := must.Get(b.Rows(context.Background(), outbox.RowFilter{Status: outbox.Dead})).Or(tb)
-	if len(dead.Items) != 1 || dead.Items[0].CampaignID != j.Poisoned || dead.Items[0].Seq != j.PoisonedSeq || !dead.Items[0].IsHead {
-		tb.Errorf("dead rows = %+v, want the one head of campaign %q seq %d", dead.Items, j.Poisoned, j.PoisonedSeq)
-	}
+	must.Hold(tb, len(dead.Items) == 1 && dead.Items[0].CampaignID == j.Poisoned && dead.Items[0].Seq == j.PoisonedSeq && dead.Items[0].IsHead, "dead rows = %+v", dead.Items)
 	waiting := enginetest.Column[string](tb, b.JournalDB, `select campaign_id from projection_apply_outbox`)
-	if len(waiting) != j.Waiting || slices.ContainsFunc(waiting, func(id string) bool { return id != j.Poisoned }) {
-		tb.Errorf("rows of campaigns %q are left, want %d of %q", waiting, j.Waiting, j.Poisoned)
-	}
-	if leased := enginetest.Column[string](tb, b.JournalDB, `select campaign_id from campaigns where lease_owner <> ''`); len(leased) > 0 {
-		tb.Errorf("campaigns %q stay leased", leased)
-	}
+	must.Hold(tb, len(waiting) == j.Waiting && !slices.ContainsFunc(waiting, func(id string) bool { return id != j.Poisoned }), "rows of campaigns %q are left", waiting)
+	leased := enginetest.Column[string](tb, b.JournalDB, `select campaign_id from campaigns where lease_owner <> ''`)
+	must.Hold(tb, len(leased) == 0, "campaigns %q stay leased", leased)
 }
 
 func mustHaveNoGap(tb testing.TB, b *enginetest.Engine) {
 	tb.Helper()
-	if gaps, err := b.Gaps(context.Background()); err != nil || len(gaps) > 0 {
-		tb.Errorf("gaps %+v (%v), want none", gaps, err)
-	}
+	gaps, err := b.Gaps(context.Background())
+	must.Hold(tb, err == nil && len(gaps) == 0, "gaps %+v (%v), want none", gaps, err)
 }
 
-// journalled is an engine on which a journal was applied as far as possible, with its
-// audit-only types registered.
+// journalled is an engine on which a journal was applied as far as possible, with its audit-only types registered.
 func journalled(t *testing.T, p dbtest.Pair, j corpus.Journal, events []outbox.Event) *enginetest.Engine {
 	t.Helper()
 	b := enginetest.OpenPair(t, p, []string{"builtin:campaigns"}, enginetest.MaxAttempts(1))
@@ -101,16 +84,14 @@ func journalled(t *testing.T, p dbtest.Pair, j corpus.Journal, events []outbox.E
 		intents[eventType] = outbox.IntentAuditOnly
 	}
 	must.OK(t, b.RegisterEventTypes(t.Context(), intents))
-	b.MustAppend(t, events...)
-	b.Drain(t)
+	b.MustApply(t, events...)
 	return b
 }
 
-// Each journal is used for all subtests, since appending and applying the recorded one takes
-// long.
+// Each journal is used for all subtests, since appending and applying the recorded one takes long.
 func TestWorker_onAWholeJournal(t *testing.T) {
 	t.Parallel()
-	corpus.EachJournal(t, corpus.Heavy, func(t *testing.T, j corpus.Journal) {
+	corpus.EachJournal(t, corpus.Long, func(t *testing.T, j corpus.Journal) {
 		t.Parallel()
 		events := j.Parse(t)
 		b := journalled(t, dbtest.New(t), j, events)
@@ -122,9 +103,7 @@ func TestWorker_onAWholeJournal(t *testing.T) {
 			b.MustBeSound(t)
 		})
 		t.Run("makes of it what a replay from scratch makes, and the other database", func(t *testing.T) {
-			if len(digests) != j.Campaigns {
-				t.Errorf("%d campaigns, want %d", len(digests), j.Campaigns)
-			}
+			must.Equal(t, len(digests), j.Campaigns, "campaigns")
 			mustHaveDigests(t, digests, replayed(t, b, j, events))
 			if b.OnPostgres() {
 				mustHaveDigests(t, digests, digestsOf(t, journalled(t, dbtest.Files(t.TempDir()), j, events), events))
@@ -146,13 +125,10 @@ func TestWorker_onAWholeJournal(t *testing.T) {
 			})
 			stop()
 			for _, step := range append(second.Worker.TimedSteps(), second.Operations.Step) {
-				if more, err := step(t.Context()); more || err != nil {
-					t.Errorf("a step of the second start had something to do: %v %v", more, err)
-				}
+				more, err := step(t.Context())
+				must.Hold(t, !more && err == nil, "a step of the second start had something to do: %v %v", more, err)
 			}
-			if repaired, err := second.Reconcile(t.Context()); err != nil || repaired != (outbox.Repaired{}) {
-				t.Errorf("the second start repaired %+v (%v)", repaired, err)
-			}
+			must.Equal(t, must.Get(second.Reconcile(t.Context())).Or(t), outbox.Repaired{}, "the second start repaired", ")")
 			enginetest.MustEqual(t, "a second start", before, b.Dump(t, "instances"))
 			mustHaveDigests(t, digestsOf(t, second, events), digests)
 			mustHaveNoGap(t, second)
@@ -165,9 +141,7 @@ func appendAgain(t *testing.T, b *enginetest.Engine, events []outbox.Event) {
 	for chunk := range slices.Chunk(events, 500) {
 		appended := must.Get(b.Append(t.Context(), store.Append{Events: chunk})).Or(t)
 		for _, a := range appended {
-			if !a.Existed {
-				t.Fatalf("campaign %q seq %d was appended a second time", a.CampaignID, a.Seq)
-			}
+			must.Need(t, a.Existed, "campaign %q seq %d was appended a second time", a.CampaignID, a.Seq)
 		}
 	}
 }

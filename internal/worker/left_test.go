@@ -23,8 +23,7 @@ func TestRun_recordsWhatAKilledProcessLeft(t *testing.T) {
 	must.OK(t, b.Heartbeat(t.Context(), gone))
 	must.OK(t, b.Sample(t.Context()))
 	now.Advance(80 * time.Second)
-	b.MustAppend(t, enginetest.Spent("a", 100))
-	b.Drain(t)
+	b.MustApply(t, enginetest.Spent("a", 100))
 	gone.Applied, gone.Failed = 1, 1
 	must.OK(t, b.Heartbeat(t.Context(), gone))
 	last := now.Now().Truncate(time.Minute)
@@ -93,45 +92,31 @@ func TestRun_isNeverSaidNotToRun(t *testing.T) {
 	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger))
 	b.MustAppend(t, enginetest.Notes("a", 1)...)
 	b.Store.SetHere(b.Worker.ID()) // as Run does first
-	if sum, err := b.Summary(t.Context()); err != nil || !sum.Worker.Starting || sum.Worker.Absent() {
-		t.Errorf("before its first heartbeat the worker is %+v, %v", sum.Worker, err)
-	}
+	sum, err := b.Summary(t.Context())
+	must.Hold(t, err == nil && sum.Worker.Starting && !sum.Worker.Absent(), "before its first heartbeat the worker is %+v, %v", sum.Worker, err)
 	b.Start(t)
 	b.MustWait(t, "a", 1)
-	if sum, err := b.Summary(t.Context()); err != nil || !sum.Worker.Running || sum.Worker.Starting {
-		t.Errorf("at work the worker is %+v, %v", sum.Worker, err)
-	}
+	sum, err = b.Summary(t.Context())
+	must.Hold(t, err == nil && sum.Worker.Running && !sum.Worker.Starting, "at work the worker is %+v, %v", sum.Worker, err)
 }
 
-// What is counted for the charts is written with the totals, so that a kill loses no minute of it.
+// What is counted for the charts is written with the totals, so that a kill loses no minute of it; what could not
+// be written then is written later, also by a worker that has nothing to do.
 func TestHeartbeat_writesWhatWasCounted(t *testing.T) {
 	t.Parallel()
 	b := enginetest.Open(t, enginetest.Define(t, enginetest.Accounts), enginetest.MaxAttempts(1))
-	b.MustAppend(t, enginetest.Opened("a", 1), enginetest.Spent("a", 100))
-	b.Drain(t)
-	for _, step := range b.Worker.TimedSteps() {
-		must.Get(step(t.Context())).Or(t)
-	}
-	if got := enginetest.Column[int](t, b.JournalDB, `select coalesce(sum(value), 0) from series_samples where kind in ('applied', 'failures') and step = 60`)[0]; got != 2 {
-		t.Errorf("%d counts are written, want an applied event and a failed attempt", got)
-	}
-}
-
-// What could not be written with the totals is written later, also by a worker that has nothing to do.
-func TestHeartbeat_writesWhatWasNotWrittenBefore(t *testing.T) {
-	t.Parallel()
-	b := enginetest.Open(t, enginetest.Define(t, enginetest.Accounts))
-	beat := func() {
+	written := func(want int) {
+		t.Helper()
 		for _, step := range b.Worker.TimedSteps() {
 			must.Get(step(t.Context())).Or(t)
 		}
+		const counts = `select coalesce(sum(value), 0) from series_samples where kind in ('applied', 'failures') and step = 60`
+		must.Equal(t, enginetest.Column[int](t, b.JournalDB, counts)[0], want, "counts are written")
 	}
-	beat()
+	b.MustApply(t, enginetest.Opened("a", 1), enginetest.Spent("a", 100))
+	written(2)
 	var c store.Counts
 	c.Add(outbox.SeriesApplied, "", 3)
 	b.Store.Count(b.Worker.ID(), &c)
-	beat()
-	if got := enginetest.Column[int](t, b.JournalDB, `select coalesce(sum(value), 0) from series_samples where kind = 'applied' and step = 60`)[0]; got != 3 {
-		t.Errorf("%d counts are written, want 3", got)
-	}
+	written(5)
 }

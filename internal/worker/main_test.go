@@ -7,8 +7,7 @@ import (
 	"github.com/outboxweb/outboxweb/internal/enginetest"
 )
 
-// differs matches tests with several processes and with random histories, since PostgreSQL lets
-// transactions run concurrently.
-const differs = "^Test(Postgres|Run_|Worker_drains|Worker_never|Pass_fences|Pass_leaves|Fence|ApplyInline_keeps)"
+// differs matches tests with several processes and with random histories, since PostgreSQL lets transactions run concurrently.
+const differs = "^Test(Postgres|Run_|Worker_drains|Worker_never|Pass_changesNothing|Pass_appliesOnce|Pass_leaves|ApplyInline_beside)"
 
 func TestMain(m *testing.M) { os.Exit(enginetest.Main(m, differs)) }

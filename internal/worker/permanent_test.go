@@ -3,12 +3,12 @@ package worker_test
 import (
 	"fmt"
 	"log/slog"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/outboxweb/outboxweb/internal/enginetest"
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/store"
 	"github.com/outboxweb/outboxweb/internal/storetest"
@@ -49,18 +49,14 @@ func TestPass_declaresAnEventDeadAtOnceThatCanNeverSucceed(t *testing.T) {
 		if c.broken != "" {
 			enginetest.MustExec(t, b.ProjectionsDB, c.broken)
 		}
-		b.MustAppend(t, c.event, enginetest.Noted("a"))
-		b.Drain(t)
+		b.MustApply(t, c.event, enginetest.Noted("a"))
 
 		b.MustStand(t, "a", 1, outbox.Dead, 1)
 		b.MustStand(t, "a", 2, outbox.Pending, 0)
 		at := b.MustRow(t, "a", 1).Attempts[0]
-		if want := b.Set.Named("strict").Version; !at.Permanent || at.Projection != "strict" || at.ProjectionVersion != want {
-			t.Errorf("%s: the attempt is %+v, want a permanent one of version %s", name, at, want)
-		}
-		if c := b.MustCampaign(t, "a"); c.HeadStatus != outbox.Dead {
-			t.Errorf("%s: the head of the campaign is %s", name, c.HeadStatus)
-		}
+		want := b.Set.Named("strict").Version
+		must.Hold(t, at.Permanent && at.Projection == "strict" && at.ProjectionVersion == want, "%s: the attempt is %+v, want a permanent one of version %s", name, at, want)
+		must.Equal(t, b.MustCampaign(t, "a").HeadStatus, outbox.Dead, name, "the head of the campaign")
 		b.MustBeSound(t)
 	}
 }
@@ -74,9 +70,8 @@ func TestPass_triesAgainWhatMaySucceedLater(t *testing.T) {
 		b.MustAppend(t, enginetest.EventOf("a", "required", `{"name":"x"}`))
 		b.MustPass(t)
 		b.MustStand(t, "a", 1, outbox.Failed, 1)
-		if at := b.MustRow(t, "a", 1).Attempts[0]; at.Permanent || at.Projection != "strict" {
-			t.Errorf("%s: the attempt is %+v, want one of strict that is not permanent", broken, at)
-		}
+		at := b.MustRow(t, "a", 1).Attempts[0]
+		must.Hold(t, !at.Permanent && at.Projection == "strict", "%s: the attempt is %+v, want one of strict that is not permanent", broken, at)
 	}
 }
 
@@ -98,9 +93,8 @@ insert into refused (campaign_id, n) values (:campaign_id, abs(:payload.n));
 	b.MustPass(t)
 	for _, campaign := range []string{"overflow", "raised"} {
 		b.MustStand(t, campaign, 1, outbox.Failed, 1)
-		if at := b.MustRow(t, campaign, 1).Attempts[0]; at.Permanent {
-			t.Errorf("%q is taken for permanent", at.Error)
-		}
+		at := b.MustRow(t, campaign, 1).Attempts[0]
+		must.Hold(t, !at.Permanent, "%q is taken for permanent", at.Error)
 	}
 }
 
@@ -108,12 +102,9 @@ func TestPass_setsAQuarantiningProjectionAsideAtOnceWhenItCanNeverFollow(t *test
 	t.Parallel()
 	lenient := strings.Replace(strict, "-- tables", "-- on-failure: quarantine\n-- tables", 1)
 	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, lenient))
-	b.MustAppend(t, enginetest.EventOf("a", "required", `{}`), enginetest.Noted("a"))
-	b.Drain(t)
+	b.MustApply(t, enginetest.EventOf("a", "required", `{}`), enginetest.Noted("a"))
 	b.MustHaveApplied(t, "a", 2)
-	if open := enginetest.Failures(t, b); !slices.Equal(open, []string{"a strict 1 1"}) {
-		t.Errorf("open failures %q, want one after one attempt", open)
-	}
+	must.Equal(t, enginetest.Failures(t, b), []string{"a strict 1 1"}, "open failures")
 	b.MustBeSound(t)
 }
 
@@ -124,9 +115,8 @@ func TestApplyInline_declaresAnEventDeadAtOnceThatCanNeverSucceed(t *testing.T) 
 		t.Fatalf("an event that can never be applied was answered with %v", err)
 	}
 	b.MustStand(t, "a", 1, outbox.Dead, 1)
-	if at := b.MustRow(t, "a", 1).Attempts[0]; !at.Permanent {
-		t.Errorf("the attempt is %+v, want a permanent one", at)
-	}
+	at := b.MustRow(t, "a", 1).Attempts[0]
+	must.Hold(t, at.Permanent, "the attempt is %+v, want a permanent one", at)
 }
 
 func TestPass_triesAnEventAsOftenAsItsProjectionSays(t *testing.T) {
@@ -146,33 +136,6 @@ func TestPass_triesAnEventAsOftenAsItsProjectionSays(t *testing.T) {
 	}
 }
 
-func TestErrorGroups_knowWithWhichProjectionEventsFailed(t *testing.T) {
-	t.Parallel()
-	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Accounts), enginetest.MaxAttempts(2), enginetest.At(storetest.NewClock()))
-	b.MustAppend(t, enginetest.Opened("a", 10), enginetest.Spent("a", 100))
-	b.MustPass(t)
-	judged := func(b *enginetest.Engine) outbox.AssessedGroup {
-		t.Helper()
-		all, err := b.ErrorGroups(t.Context())
-		if err != nil || len(all.Groups) != 1 {
-			t.Fatalf("%+v, %v", all, err)
-		}
-		versions, err := b.Versions(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		return all.Assessed(outbox.Running{Build: "test", Versions: versions}, nil)[0]
-	}
-	if g := judged(b); g.Outlook != outbox.OutlookUnknown || len(g.Tried) != 1 || g.Tried[0].Projection != "accounts" {
-		t.Errorf("before the projection is repaired: %+v", g)
-	}
-	b.Sources = enginetest.Define(t, enginetest.Ledger, enginetest.Accounts+"\n-- repaired\n")
-	repaired := b.Beside(t)
-	if g := judged(repaired); g.Outlook != outbox.OutlookSome || !strings.Contains(g.Verdict, "projection accounts changed") || !strings.Contains(g.Verdict, "the build did not") {
-		t.Errorf("after the projection was repaired: %+v", g)
-	}
-}
-
 // A dead event is a line in the log; those of one error in one wave are one line.
 func TestPass_logsWhatDied(t *testing.T) {
 	t.Parallel()
@@ -183,8 +146,7 @@ func TestPass_logsWhatDied(t *testing.T) {
 	b.MustAppend(t, enginetest.EventOf("a", "required", `{}`))
 	b.MustAppend(t, enginetest.EventOf("b", "required", `{}`))
 	b.MustAppend(t, enginetest.EventOf("c", "typed", `{"n":"one"}`))
-	b.MustAppend(t, enginetest.Noted("d"))
-	b.Drain(t)
+	b.MustApply(t, enginetest.Noted("d"))
 	if !log.says([]string{"level=WARN", "campaign=a seq=1", "projection=strict", "others_of_the_same_error=1", "campaign=c seq=1", "others_of_the_same_error=0"}) || log.says([]string{"campaign=b"}) || log.says([]string{"campaign=d"}) {
 		t.Errorf("the log is:\n%s", &log.text)
 	}

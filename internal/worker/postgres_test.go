@@ -22,18 +22,15 @@ func TestPostgresPass_countsNoAttemptWhenItsConnectionIsLost(t *testing.T) {
 	var lost sync.Once
 	enginetest.OnProbe(t, t.Name(), func([]string) (string, error) {
 		lost.Do(func() {
-			if n := b.Terminate(t, `query like 'update probing%'`); n != 1 {
-				t.Errorf("%d connections apply the event, want 1", n)
-			}
+			must.Equal(t, b.Terminate(t, `query like 'update probing%'`), 1, "connections apply the event")
 		})
 		return "fine", nil
 	})
 	b.MustAppend(t, enginetest.Notes("a", 3)...)
 	b.MustAppend(t, enginetest.Noted("b"), enginetest.Probed("b", t.Name()), enginetest.Noted("b"))
 	b.MustAppend(t, enginetest.Notes("c", 3)...)
-	if _, err := b.Worker.Pass(t.Context()); !errors.Is(err, outbox.ErrBusy) {
-		t.Errorf("error = %v, want ErrBusy", err)
-	}
+	_, err := b.Worker.Pass(t.Context())
+	must.Hold(t, errors.Is(err, outbox.ErrBusy), "error = %v, want ErrBusy", err)
 	mustBeUntouched(t, b)
 	for _, campaign := range []string{"a", "b", "c"} {
 		b.MustHaveApplied(t, campaign, 0)
@@ -44,14 +41,11 @@ func TestPostgresPass_countsNoAttemptWhenItsConnectionIsLost(t *testing.T) {
 		b.MustHaveApplied(t, campaign, 3)
 	}
 	mustBeUntouched(t, b)
-	if got := b.Worker.Counted(); got != (store.Settled{Applied: 9}) {
-		t.Errorf("counted %+v, want 9 applied", got)
-	}
+	must.Equal(t, b.Worker.Counted(), store.Settled{Applied: 9}, "counted")
 	b.MustBeSound(t)
 }
 
-// mustLoseNothing fails unless 3 events of each campaign a, b and c are applied once, without
-// an attempt, and none is unapplied.
+// mustLoseNothing fails unless 3 events of each campaign a, b and c are applied once, without an attempt, and none is unapplied.
 func mustLoseNothing(t *testing.T, b *enginetest.Engine) {
 	t.Helper()
 	for _, campaign := range []string{"a", "b", "c"} {
@@ -76,9 +70,8 @@ func TestPostgresPass_losesNothingWhenTheServerGoesAwayInAnyOfItsTransactions(t 
 		var b *enginetest.Engine
 		b = enginetest.Open(t, enginetest.Define(t, enginetest.Ledger), once(moment, func() { b.Disconnect(t) }))
 		appendThree(t, b)
-		if _, err := b.Worker.Pass(t.Context()); err != nil && !errors.Is(err, outbox.ErrBusy) {
-			t.Errorf("%s: %v", moment, err)
-		}
+		_, err := b.Worker.Pass(t.Context())
+		must.Hold(t, err == nil || errors.Is(err, outbox.ErrBusy), "%s: %v", moment, err)
 		b.Drain(t)
 		mustLoseNothing(t, b)
 	}
@@ -92,12 +85,10 @@ func TestPostgresPass_losesNothingWhenItNeverLearnsOfACommit(t *testing.T) {
 		p.Journal, p.Projections = s.Through(p.Journal), s.Through(p.Projections)
 		b := enginetest.OpenPair(t, p, enginetest.Define(t, enginetest.Ledger), enginetest.At(storetest.NewClock()), once(moment, s.Arm))
 		appendThree(t, b)
-		if _, err := b.Worker.Pass(t.Context()); err != nil && !errors.Is(err, outbox.ErrBusy) {
-			t.Errorf("%s: %v", moment, err)
-		}
-		if n := s.Severed(); n != 1 {
-			t.Fatalf("%s: %d commits were left without an answer, want 1", moment, n)
-		}
+		_, err := b.Worker.Pass(t.Context())
+		must.Hold(t, err == nil || errors.Is(err, outbox.ErrBusy), "%s: %v", moment, err)
+		n := s.Severed()
+		must.Need(t, n == 1, "%s: %d commits were left without an answer, want 1", moment, n)
 		b.Drain(t) // without waiting for an unknown lease to end
 		mustLoseNothing(t, b)
 	}
@@ -111,14 +102,12 @@ func TestPostgresPass_countsNoAttemptWhileSomebodyElseHoldsALock(t *testing.T) {
 		`lock table ledger_history in access exclusive mode`,
 	} {
 		b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Accounts), enginetest.CuttingOffAfter(enginetest.Overtime))
-		b.MustAppend(t, enginetest.Opened("b", 10))
-		b.Drain(t)
+		b.MustApply(t, enginetest.Opened("b", 10))
 		b.MustAppend(t, enginetest.Notes("a", 3)...)
 		b.MustAppend(t, enginetest.Spent("b", 1), enginetest.Spent("b", 1))
 		release := hold(t, b, held)
-		if _, err := b.Worker.Pass(t.Context()); !errors.Is(err, outbox.ErrBusy) {
-			t.Errorf("%s: error = %v, want ErrBusy", held, err)
-		}
+		_, err := b.Worker.Pass(t.Context())
+		must.Hold(t, errors.Is(err, outbox.ErrBusy), "%s: error = %v, want ErrBusy", held, err)
 		release()
 		mustBeUntouched(t, b)
 		b.MustHaveApplied(t, "a", 0)
@@ -140,9 +129,7 @@ func hold(tb testing.TB, b *enginetest.Engine, statement string) (release func()
 		tb.Fatal(err)
 	}
 	return func() {
-		if err := tx.Rollback(); err != nil {
-			tb.Error(err)
-		}
+		must.OK(tb, tx.Rollback())
 	}
 }
 
@@ -200,9 +187,7 @@ func TestPostgresPass_tellsTheFaultsOfAnEventFromThoseOfTheServer(t *testing.T) 
 	b.Drain(t)
 	for _, code := range []string{"22012", "23505", "53400", "54000", "P0001", "XX000", "XX001"} {
 		bystander, raised := appendRaised(code)
-		if _, err := b.Worker.Pass(t.Context()); err != nil {
-			t.Errorf("%s: %v", code, err)
-		}
+		must.Get(b.Worker.Pass(t.Context())).Or(t)
 		b.MustStand(t, raised, 2, outbox.Dead, 1)
 		b.MustHaveApplied(t, bystander, 2)
 		b.MustHaveApplied(t, raised, 1)
@@ -214,8 +199,7 @@ func TestPostgresPass_tellsTheFaultsOfAnEventFromThoseOfTheServer(t *testing.T) 
 	b.MustBeSound(t)
 }
 
-// hanging never ends on an event of type endless, after drawing a sequence number, which a
-// rollback does not return.
+// hanging never ends on an event of type endless, after drawing a sequence number, which a rollback does not return.
 const hanging = `-- projection: hanging
 -- tables: hangs
 
@@ -234,9 +218,8 @@ func TestPostgresPass_appliesTheRestOfAWaveSoonAfterAHangingEvent(t *testing.T) 
 	b.MustAppend(t, enginetest.Noted("a"), enginetest.EventOf("a", "endless", `{}`), enginetest.Noted("a"))
 	b.MustAppend(t, enginetest.Notes("b", 3)...)
 	b.MustPass(t)
-	if hung := enginetest.Column[int](t, b.ProjectionsDB, `select last_value from hangs_n_seq`)[0]; hung > 2 {
-		t.Errorf("the event hung %d times in one wave", hung)
-	}
+	hung := enginetest.Column[int](t, b.ProjectionsDB, `select last_value from hangs_n_seq`)[0]
+	must.Hold(t, hung <= 2, "the event hung %d times in one wave", hung)
 	b.MustHaveApplied(t, "a", 1)
 	b.MustStand(t, "a", 2, outbox.Failed, 1)
 	b.MustHaveApplied(t, "b", 3)
@@ -254,8 +237,7 @@ func TestPostgresPass_worksWithOneDatabaseOfEachKind(t *testing.T) {
 		now := storetest.NewClock()
 		b := enginetest.OpenPair(t, p, enginetest.Define(t, enginetest.Ledger, enginetest.Accounts), enginetest.At(now))
 		b.MustAppend(t, enginetest.Notes("a", 3)...)
-		b.MustAppend(t, enginetest.Opened("b", 1), enginetest.Spent("b", 2), enginetest.Noted("b"))
-		b.Drain(t)
+		b.MustApply(t, enginetest.Opened("b", 1), enginetest.Spent("b", 2), enginetest.Noted("b"))
 		b.MustHaveApplied(t, "a", 3)
 		b.MustStand(t, "b", 2, outbox.Failed, 1)
 		enginetest.MustExec(t, b.ProjectionsDB, `update accounts set balance = 1000`)
@@ -266,8 +248,7 @@ func TestPostgresPass_worksWithOneDatabaseOfEachKind(t *testing.T) {
 	}
 }
 
-// A pause waits for a running wave and can then rely on its end; no lease is needed. A later
-// wave sees the pause.
+// A pause waits for a running wave and can then rely on its end; no lease is needed. A later wave sees the pause.
 func TestPostgresPause_waitsForThoseWhoApply(t *testing.T) {
 	t.Parallel()
 	for _, campaign := range []string{"a", ""} {
@@ -279,8 +260,7 @@ func TestPostgresPause_waitsForThoseWhoApply(t *testing.T) {
 			<-release
 			return "", nil
 		})
-		b.MustAppend(t, enginetest.Noted("a"))
-		b.Drain(t)
+		b.MustApply(t, enginetest.Noted("a"))
 		b.MustAppend(t, enginetest.Probed("a", key))
 		applied := make(chan error, 1)
 		go func() {
@@ -304,8 +284,7 @@ func TestPostgresPause_waitsForThoseWhoApply(t *testing.T) {
 		})
 		close(release)
 		must.OK(t, errors.Join(<-paused, <-applied))
-		b.MustAppend(t, enginetest.Notes("a", 2)...)
-		b.Drain(t)
+		b.MustApply(t, enginetest.Notes("a", 2)...)
 		b.MustHaveTold(t, "tally", "a", 2)
 		b.MustHaveApplied(t, "a", 4)
 		b.MustHaveCursors(t, "a tally 2 paused")
@@ -330,7 +309,5 @@ func TestPostgresRun_endsWellWhenItsLastConnectionIsLost(t *testing.T) {
 	if n := enginetest.Column[int64](t, b.JournalDB, `select last_value from stops`); n[0] < 2 {
 		t.Errorf("%d attempts to record the end, want 2 or more", n[0])
 	}
-	if stopped := enginetest.Column[string](t, b.JournalDB, `select id from instances where stopped_at is not null`); len(stopped) != 1 {
-		t.Errorf("stopped instances %q, want the one that ended", stopped)
-	}
+	must.Equal(t, len(enginetest.Column[string](t, b.JournalDB, `select id from instances where stopped_at is not null`)), 1, "stopped instances")
 }

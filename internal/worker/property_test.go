@@ -32,8 +32,7 @@ func TestWorker_drainsInOrderWhateverHappened(t *testing.T) {
 		}
 		s.Invariants(r)
 		s.Engines[1].MustBeSound(tb)
-		if left := enginetest.Column[string](tb, s.Engines[0].JournalDB, `select campaign_id || ' ' || seq from projection_apply_outbox`); len(left) > 0 {
-			r.Fatalf("rows are left: %q", left)
-		}
+		left := enginetest.Column[string](tb, s.Engines[0].JournalDB, `select campaign_id || ' ' || seq from projection_apply_outbox`)
+		must.Need(r, len(left) == 0, "rows are left: %q", left)
 	})
 }

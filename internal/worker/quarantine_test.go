@@ -25,50 +25,20 @@ func TestPass_setsAQuarantiningProjectionAsideAfterItsLastAttempt(t *testing.T) 
 			b.MustPass(t)
 			b.MustStand(t, "b", 3, outbox.Failed, n)
 			b.MustHaveApplied(t, "b", 2)
-			if open := enginetest.Failures(t, b); !slices.Equal(open, []string{fmt.Sprint("b accounts 3 ", n)}) {
-				t.Errorf("failures %q after attempt %d", open, n)
-			}
+			must.Equal(t, enginetest.Failures(t, b), []string{fmt.Sprint("b accounts 3 ", n)}, "failures", "after attempt")
 			now.Advance(10 * time.Minute)
 		}
 		b.Drain(t)
 
 		b.MustHaveApplied(t, "a", 3)
 		b.MustHaveApplied(t, "b", 5)
-		if open, want := enginetest.Failures(t, b), []string{fmt.Sprint("b accounts 3 ", most)}; !slices.Equal(open, want) {
-			t.Errorf("open failures %q, want %q", open, want)
-		}
+		must.Equal(t, enginetest.Failures(t, b), []string{fmt.Sprint("b accounts 3 ", most)}, "open failures")
 		cursors := enginetest.Column[string](t, b.ProjectionsDB, `select concat_ws(' ', campaign_id, projection, applied_seq, state) from projection_cursors`)
-		if want := []string{"b accounts 2 quarantined"}; !slices.Equal(cursors, want) {
-			t.Errorf("cursors %q, want %q", cursors, want)
-		}
+		must.Equal(t, cursors, []string{"b accounts 2 quarantined"}, "cursors")
 		enginetest.MustHaveBalances(t, b, "a 8", "b 9")
 		b.MustBeSound(t)
 		mustHaveRecorded(t, b, most)
 	}
-}
-
-func TestPass_passesLaterEventsByAProjectionThatIsSetAside(t *testing.T) {
-	t.Parallel()
-	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, enginetest.LenientAccounts), enginetest.MaxAttempts(1))
-	b.MustAppend(t, enginetest.Opened("a", 10), enginetest.Opened("b", 10), enginetest.Spent("b", 100))
-	b.Drain(t)
-	b.MustAppend(t, enginetest.Spent("a", 3), enginetest.Spent("b", 3), enginetest.Spent("b", 200), enginetest.Noted("b"))
-	b.Drain(t)
-
-	enginetest.MustHaveBalances(t, b, "a 7", "b 10")
-	b.MustHaveApplied(t, "b", 5)
-	if open := enginetest.Failures(t, b); !slices.Equal(open, []string{"b accounts 2 1"}) {
-		t.Errorf("open failures %q, want the first one alone", open)
-	}
-	var infos []outbox.ProjectionInfo
-	for _, p := range b.Set.Projections() {
-		infos = append(infos, outbox.ProjectionInfo{Name: p.Name, Version: p.Version})
-	}
-	infos, err := b.Runs.DescribeProjections(t.Context(), infos)
-	if err != nil || infos[0].Quarantined != 0 || infos[1].Quarantined != 1 {
-		t.Errorf("projections %+v (%v), want accounts quarantined for one campaign", infos, err)
-	}
-	b.MustBeSound(t)
 }
 
 func TestPass_holdsTheCampaignWhenABlockingProjectionFailsBesideAQuarantinedOne(t *testing.T) {
@@ -76,15 +46,13 @@ func TestPass_holdsTheCampaignWhenABlockingProjectionFailsBesideAQuarantinedOne(
 	strict := strings.ReplaceAll(enginetest.Accounts, "accounts", "vaults")
 	now := storetest.NewClock()
 	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, enginetest.LenientAccounts, strict), enginetest.At(now), enginetest.MaxAttempts(1))
-	b.MustAppend(t, enginetest.Opened("b", 10), enginetest.Spent("b", 100), enginetest.Noted("b"))
-	b.Drain(t)
+	b.MustApply(t, enginetest.Opened("b", 10), enginetest.Spent("b", 100), enginetest.Noted("b"))
 	now.Advance(time.Hour)
 	b.Drain(t)
 
 	b.MustStand(t, "b", 2, outbox.Dead, 1)
-	if text := b.MustRow(t, "b", 2).Row.LastError; !strings.HasPrefix(text, "projection vaults") {
-		t.Errorf("the row died of %q, want of the blocking projection", text)
-	}
+	text := b.MustRow(t, "b", 2).Row.LastError
+	must.Hold(t, strings.HasPrefix(text, "projection vaults"), "the row died of %q, want of the blocking projection", text)
 	b.MustHaveApplied(t, "b", 1)
 
 	enginetest.MustExec(t, b.ProjectionsDB, `update vaults set balance = 1000`)
@@ -119,18 +87,14 @@ func TestPass_countsTheAttemptsOfEachProjectionForItself(t *testing.T) {
 	fail(1)
 	b.MustStand(t, "b", 2, outbox.Dead, most+1)
 	all, err := b.ErrorGroups(t.Context())
-	if err != nil || len(all.Groups) != 1 {
-		t.Fatalf("%+v, %v", all, err)
-	}
+	must.Need(t, err == nil && len(all.Groups) == 1, "%+v, %v", all, err)
 	g := all.Groups[0]
 	if g.Attempts != most || g.Alike != most || len(g.Tried) != 1 || g.Tried[0].Projection != "vaults" || g.Tried[0].Rows != 1 {
 		t.Errorf("the error has %d attempts, %d of them alike, by %+v, want the %d of vaults", g.Attempts, g.Alike, g.Tried, most)
 	}
 	b.MustRequeue(t, "b", 2)
 	fail(most - 1)
-	if row := b.MustRow(t, "b", 2).Row; row.Status != outbox.Failed {
-		t.Errorf("the requeued row is %s after %d attempts", row.Status, row.AttemptCount)
-	}
+	must.Equal(t, b.MustRow(t, "b", 2).Row.Status, outbox.Failed, "the requeued row", "after", "attempts")
 
 	b, fail = start(vaults, enginetest.LenientAccounts)
 	fail(most - 1)
@@ -153,15 +117,11 @@ func TestApplyInline_setsAQuarantiningProjectionAsideAfterItsLastAttempt(t *test
 	if err := appendInline(t, b, enginetest.Noted("a")); err == nil {
 		t.Fatal("the second attempt was the last one")
 	}
-	if open := enginetest.Failures(t, b); !slices.Equal(open, []string{"a accounts 2 2"}) {
-		t.Errorf("failures %q before the last attempt", open)
-	}
+	must.Equal(t, enginetest.Failures(t, b), []string{"a accounts 2 2"}, "failures", "before the last attempt")
 	now.Advance(time.Minute)
 	must.OK(t, appendInline(t, b, enginetest.Spent("a", 1)))
 	b.MustHaveApplied(t, "a", 4)
-	if open, want := enginetest.Failures(t, b), []string{"a accounts 2 3"}; !slices.Equal(open, want) {
-		t.Errorf("open failures %q, want %q", open, want)
-	}
+	must.Equal(t, enginetest.Failures(t, b), []string{"a accounts 2 3"}, "open failures")
 	enginetest.MustHaveBalances(t, b, "a 10")
 }
 
@@ -169,14 +129,10 @@ func TestApplyInline_setsAQuarantiningProjectionAsideAfterItsLastAttempt(t *test
 // attempt, and that the event's history has them all.
 func mustHaveRecorded(t *testing.T, b *enginetest.Engine, attempts int) {
 	t.Helper()
-	if got := b.Worker.Counted().Failed; got != int64(attempts) {
-		t.Errorf("%d failed attempts are counted, want %d", got, attempts)
-	}
+	must.Equal(t, b.Worker.Counted().Failed, int64(attempts), "failed attempts are counted")
 	must.OK(t, b.FlushCounts(t.Context()))
 	got := enginetest.Column[string](t, b.JournalDB, `select concat_ws(' ', kind, label, sum(value)) from series_samples where step = 60 and kind like 'projection%' group by kind, label order by kind, label`)
-	if want := []string{"projection accounts 5", "projection ledger 8", fmt.Sprint("projection_failed accounts ", attempts)}; !slices.Equal(got, want) {
-		t.Errorf("charts have %q, want %q", got, want)
-	}
+	must.Equal(t, got, []string{"projection accounts 5", "projection ledger 8", fmt.Sprint("projection_failed accounts ", attempts)}, "charts have")
 	h := must.Get(b.EventHistory(t.Context(), "b", 3)).Or(t)
 	kinds := make([]outbox.StepKind, len(h.Steps))
 	for i, s := range h.Steps {
@@ -186,22 +142,17 @@ func mustHaveRecorded(t *testing.T, b *enginetest.Engine, attempts int) {
 	if want = append(want, outbox.StepQuarantined, outbox.StepApplied); !slices.Equal(kinds, want) {
 		t.Errorf("the event's history is %q, want %q", kinds, want)
 	}
-	if last := h.Steps[attempts].Attempt; last == nil || last.Attempt != attempts || last.Projection != "accounts" {
-		t.Errorf("the last attempt is %+v, want number %d, of accounts", last, attempts)
-	}
+	last := h.Steps[attempts].Attempt
+	must.Hold(t, last != nil && last.Attempt == attempts && last.Projection == "accounts", "the last attempt is %+v, want number %d, of accounts", last, attempts)
 }
 
 func TestPass_countsNothingAsAppliedToAPausedProjection(t *testing.T) {
 	t.Parallel()
 	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Accounts))
-	b.MustAppend(t, enginetest.Opened("a", 10))
-	b.Drain(t)
+	b.MustApply(t, enginetest.Opened("a", 10))
 	b.MustPause(t, "accounts", "")
-	b.MustAppend(t, enginetest.Spent("a", 1), enginetest.Opened("b", 1))
-	b.Drain(t)
+	b.MustApply(t, enginetest.Spent("a", 1), enginetest.Opened("b", 1))
 	must.OK(t, b.FlushCounts(t.Context()))
 	got := enginetest.Column[string](t, b.JournalDB, `select concat_ws(' ', label, sum(value)) from series_samples where step = 60 and kind = 'projection' group by label order by label`)
-	if want := []string{"accounts 1", "ledger 3"}; !slices.Equal(got, want) {
-		t.Errorf("the chart has %q, want %q", got, want)
-	}
+	must.Equal(t, got, []string{"accounts 1", "ledger 3"}, "the chart")
 }

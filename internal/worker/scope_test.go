@@ -37,12 +37,9 @@ func TestRun_appliesTheCampaignsThatItServesAndOthersSayWhyTheyWait(t *testing.T
 	b.MustAppend(t, enginetest.Opened("trial-1", 1), enginetest.Opened("other", 1))
 	storetest.Eventually(t, "the trial is applied", func() bool { return b.MustCampaign(t, "trial-1").LagEvents() == 0 })
 	storetest.Eventually(t, "the other says why", func() bool { return explained(t, b, "other").Blocker == outbox.BlockerUnserved })
-	if e := explained(t, b, "other"); e.ClaimableAt != nil || !strings.Contains(e.Why, "match trial-*") {
-		t.Errorf("it says %+v", e)
-	}
-	if lag := b.MustCampaign(t, "other").LagEvents(); lag != 1 {
-		t.Errorf("the other lags by %d", lag)
-	}
+	e := explained(t, b, "other")
+	must.Hold(t, e.ClaimableAt == nil && strings.Contains(e.Why, "match trial-*"), "it says %+v", e)
+	must.Equal(t, b.MustCampaign(t, "other").LagEvents(), 1, "the other lags by")
 
 	second := b.Beside(t, enginetest.Polling(20*time.Millisecond))
 	defer second.Start(t)()
@@ -54,12 +51,8 @@ func TestRun_appliesTheCampaignsThatItServesAndOthersSayWhyTheyWait(t *testing.T
 func TestApplyInline_leavesCampaignsThatItDoesNotServe(t *testing.T) {
 	t.Parallel()
 	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger), enginetest.InMode(outbox.ModeInline), serving("trial"))
-	if err := appendInline(t, b, enginetest.Opened("trial", 1)); err != nil {
-		t.Errorf("what it serves: %v", err)
-	}
+	must.OK(t, appendInline(t, b, enginetest.Opened("trial", 1)))
 	err := appendInline(t, b, enginetest.Opened("other", 1))
-	if !errors.Is(err, outbox.ErrNotYet) || !strings.Contains(err.Error(), "match trial") {
-		t.Errorf("what it does not serve: %v", err)
-	}
+	must.Hold(t, errors.Is(err, outbox.ErrNotYet) && strings.Contains(err.Error(), "match trial"), "what it does not serve: %v", err)
 	b.MustStand(t, "other", 1, outbox.Pending, 0)
 }

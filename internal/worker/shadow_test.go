@@ -6,8 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/outboxweb/outboxweb/internal/enginetest"
 	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
@@ -48,9 +46,7 @@ func mustHaveRehearsed(tb testing.TB, b *enginetest.Engine, want ...store.Rehear
 			got[r.CampaignID] = g
 		}
 	}
-	if diff := cmp.Diff(expected, got); diff != "" {
-		tb.Errorf("rehearsals (-want +got):\n%s", diff)
-	}
+	must.Equal(tb, got, expected, "rehearsals")
 }
 
 func TestRehearse_recordsWhatWouldHappenAndChangesNothingElse(t *testing.T) {
@@ -91,8 +87,7 @@ func TestRehearse_recordsWhatWouldQuarantine(t *testing.T) {
 func TestRehearse_beginsAtTheWatermark(t *testing.T) {
 	t.Parallel()
 	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Accounts))
-	b.MustAppend(t, enginetest.Opened("a", 10), enginetest.Spent("a", 3))
-	b.Drain(t)
+	b.MustApply(t, enginetest.Opened("a", 10), enginetest.Spent("a", 3))
 	b.MustAppend(t, enginetest.Spent("a", 7), enginetest.Spent("a", 1))
 	rehearse(t, b.Beside(t, enginetest.InMode(outbox.ModeShadow)))
 

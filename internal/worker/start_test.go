@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/outboxweb/outboxweb/internal/enginetest"
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/storetest"
 )
 
@@ -47,12 +48,8 @@ func TestRun_leavesNothingWhereItNeverBegan(t *testing.T) {
 	go func() { ended <- b.Worker.Run(ctx) }()
 	storetest.Eventually(t, "the start fails", func() bool { return refused.Load() > 0 })
 	cancel()
-	if err := <-ended; err != nil {
-		t.Errorf("a worker that never began ends with %v", err)
-	}
+	must.OK(t, <-ended)
 	enginetest.MustExec(t, b.JournalDB, `alter table elsewhere rename to instances`)
 	states, err := b.Instances(t.Context())
-	if err != nil || len(states) != 0 {
-		t.Errorf("instances are %+v, %v", states, err)
-	}
+	must.Hold(t, err == nil && len(states) == 0, "instances are %+v, %v", states, err)
 }

@@ -42,17 +42,14 @@ func TestPass_leavesNothingLeasedWhateverTheNumberOfCampaigns(t *testing.T) {
 			}
 		}
 		// Nothing waits for a lease to end: the clock has not moved.
-		if done := enginetest.Column[int](t, db, `select count(*) from campaigns where applied_seq = $1`, each)[0]; done != c.campaigns {
-			t.Fatalf("%+v: %d campaigns are applied to their end", c, done)
-		}
-		if most := c.campaigns*each/min(c.rows, 256) + c.campaigns + 1; passes > most {
-			t.Errorf("%+v: %d waves, want at most %d", c, passes, most)
-		}
+		done := enginetest.Column[int](t, db, `select count(*) from campaigns where applied_seq = $1`, each)[0]
+		must.Need(t, done == c.campaigns, "%+v: %d campaigns are applied to their end", c, done)
+		most := c.campaigns*each/min(c.rows, 256) + c.campaigns + 1
+		must.Hold(t, passes <= most, "%+v: %d waves, want at most %d", c, passes, most)
 	}
 }
 
-// Each event is measured once: from its append, an hour ago by the store's clock, to the end of
-// its wave. A failed one is not applied.
+// Each event is measured once: from its append, an hour ago by the store's clock, to the end of its wave. A failed one is not applied.
 func TestPass_measuresHowLongAppliedEventsWaited(t *testing.T) {
 	t.Parallel()
 	m := metrics.New(func(context.Context) (outbox.Summary, error) { return outbox.Summary{}, nil })
@@ -64,9 +61,8 @@ func TestPass_measuresHowLongAppliedEventsWaited(t *testing.T) {
 	var got dto.Metric
 	must.OK(t, m.AppliedAfter.Write(&got))
 	h := got.GetHistogram()
-	if n, mean := h.GetSampleCount(), h.GetSampleSum()/float64(h.GetSampleCount()); n != 3 || mean < 3600 || mean > 3600+storetest.Patience.Seconds() {
-		t.Errorf("%d events waited for %v s", n, mean)
-	}
+	n, mean := h.GetSampleCount(), h.GetSampleSum()/float64(h.GetSampleCount())
+	must.Hold(t, n == 3 && mean >= 3600 && mean <= 3600+storetest.Patience.Seconds(), "%d events waited for %v s", n, mean)
 }
 
 func TestRun_goesOnAtOnceAfterAFullWave(t *testing.T) {
@@ -103,9 +99,7 @@ func TestRun_isWokenByWhateverMakesARowDue(t *testing.T) {
 	pauseCampaign(t, b, "a")
 	b.MustAppend(t, enginetest.Noted("a"), enginetest.Noted("b"))
 	b.MustWait(t, "b", 1)
-	if applied, err := b.AppliedSeq(ctx, "a"); err != nil || applied != 3 {
-		t.Errorf("a paused campaign went on to %d (%v)", applied, err)
-	}
+	must.Equal(t, must.Get(b.AppliedSeq(ctx, "a")).Or(t), 3, "a paused campaign went on to", ")")
 	resumeCampaign(t, b, "a")
 	b.MustWait(t, "a", 4)
 	b.MustHaveApplied(t, "a", 4)
@@ -175,17 +169,10 @@ func TestRun_goesOnAtOnceAfterACrashOnTheSameHost(t *testing.T) {
 		return err == nil && !slices.ContainsFunc(all, func(i outbox.InstanceState) bool { return i.Process != outbox.ProcessGone })
 	})
 	claims, err := b.Claim(t.Context(), store.Worker{ID: "gone"}, store.ClaimLimits{Rows: 10, Lease: time.Hour})
-	if err != nil || len(claims) != 1 {
-		t.Fatalf("claimed %v, %v", claims, err)
-	}
-	_, err = b.Runs.Start(t.Context(), outbox.Command{}, outbox.RunRequest{Kind: outbox.RunVerify, All: true}, []outbox.ProjectionInfo{{Name: "p", Version: "v"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Need(t, err == nil && len(claims) == 1, "claimed %v, %v", claims, err)
+	must.Get(b.Runs.Start(t.Context(), outbox.Command{}, outbox.RunRequest{Kind: outbox.RunVerify, All: true}, []outbox.ProjectionInfo{{Name: "p", Version: "v"}})).Or(t)
 	held, ok, err := b.Runs.Claim(t.Context(), store.Worker{ID: "gone"}, map[string]string{"p": "v"}, time.Hour)
-	if err != nil || !ok {
-		t.Fatalf("claimed a run: %v, %v", ok, err)
-	}
+	must.Need(t, err == nil && ok, "claimed a run: %v, %v", ok, err)
 	b.Start(t)
 	b.MustWait(t, "a", 2)
 	b.MustHaveApplied(t, "a", 2)
@@ -193,10 +180,7 @@ func TestRun_goesOnAtOnceAfterACrashOnTheSameHost(t *testing.T) {
 	if err != nil || run.Lease != nil && run.Lease.Owner == "gone" && run.Lease.ExpiresAt.After(time.Now()) {
 		t.Errorf("the run of the worker whose process is gone is still its own: %+v, %v", run, err)
 	}
-	instances, err := b.Instances(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	instances := must.Get(b.Instances(t.Context())).Or(t)
 	for _, i := range instances {
 		if here := !strings.HasPrefix(i.ID, "gone"); (i.StoppedAt == nil) != here || (i.State(time.Now()) == outbox.InstanceCrashed) == here || i.Here != here {
 			t.Errorf("instance %s is stopped at %v, and here: %v", i.ID, i.StoppedAt, i.Here)
@@ -227,12 +211,9 @@ func TestRun_endsCleanlyUnderLoad(t *testing.T) {
 
 	mustBeUntouched(t, b)
 	instances, err := b.Instances(t.Context())
-	if err != nil || len(instances) != 1 {
-		t.Fatalf("instances %+v (%v), want one", instances, err)
-	}
-	if me := instances[0]; me.ID != b.Worker.ID() || me.StoppedAt == nil || me.Applied == 0 || me.Failed+me.Fenced != 0 || me.Rates != (outbox.Throughput{}) {
-		t.Errorf("the instance says %+v, want it stopped after applying, without failures", me)
-	}
+	must.Need(t, err == nil && len(instances) == 1, "instances %+v (%v), want one", instances, err)
+	me := instances[0]
+	must.Hold(t, me.ID == b.Worker.ID() && me.StoppedAt != nil && me.Applied != 0 && me.Failed+me.Fenced == 0 && me.Rates == (outbox.Throughput{}), "the instance says %+v", me)
 	b.MustBeSound(t)
 	b.Drain(t)
 	for i := range campaigns {
