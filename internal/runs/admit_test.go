@@ -29,12 +29,9 @@ func TestStartRun_isQueuedWithItsScopeAndItsRecord(t *testing.T) {
 	want := outbox.Run{ID: got.ID, Kind: outbox.RunRebuild, Status: outbox.RunQueued, CampaignIDs: []string{"a", "b"},
 		Projections: []string{"roster", "history"}, Versions: enginetest.VersionsRuns, Rate: 500, Reason: "looks odd", RequestedBy: "ana", Via: "page", RequestID: "r-1",
 		RequestedAt: began, UpdatedAt: began, Digests: map[string]string{}, Before: map[string]string{}}
-	if diff := cmp.Diff(want, got); diff != "" || got.ID == 0 {
-		t.Errorf("run (-want +got): %s", diff)
-	}
-	if diff := cmp.Diff(got, f.MustRun(got.ID)); diff != "" {
-		t.Errorf("read again (-want +got): %s", diff)
-	}
+	diff := cmp.Diff(want, got)
+	must.Hold(t, diff == "" && got.ID != 0, "run (-want +got): %s", diff)
+	must.Equal(t, f.MustRun(got.ID), got, "read again")
 	one := f.StartRun(outbox.RunRequest{Kind: outbox.RunVerify, Campaigns: []string{"c"}, UntilSeq: 5, Projections: []string{"history"}})
 	if one.CampaignID != "c" || one.UntilSeq != 5 || one.Scope() != "projection history in campaign c" || f.ActionsOf("run_start")[0].CampaignID != "c" {
 		t.Errorf("run of one campaign is %+v", one)
@@ -107,9 +104,7 @@ func TestStartRun_ofARebuildOfAllCampaignsNeedsAReasonAndAPhrase(t *testing.T) {
 		}
 	}
 	f.FinishRun(func() runs.Lease { f.StartRun(all); return f.ClaimRun(one) }(), outbox.RunInterrupted, "enough")
-	if _, err := f.Runs.Resume(f.Ctx, ana(""), 1, enginetest.LoadedRuns); err != nil {
-		t.Errorf("what was confirmed once is not resumed: %v", err)
-	}
+	must.Get(f.Runs.Resume(f.Ctx, ana(""), 1, enginetest.LoadedRuns)).Or(t)
 }
 
 func TestStartRun_inShadowModeOnlyVerifies(t *testing.T) {
@@ -137,9 +132,8 @@ func TestStartRun_answersARepeatedOrderWithTheFirst(t *testing.T) {
 		repeated := enginetest.Rebuild("a", "a")
 		repeated.Projections = []string{}
 		again, err := f.Runs.Start(f.Ctx, o, repeated, enginetest.LoadedRuns)
-		if diff := cmp.Diff(first, again); diff != "" || err != nil {
-			t.Errorf("repeated (-first +again): %s%v", diff, err)
-		}
+		diff := cmp.Diff(first, again)
+		must.Hold(t, diff == "" && err == nil, "repeated (-first +again): %s%v", diff, err)
 		_, err = f.Runs.Start(f.Ctx, o, outbox.RunRequest{Kind: outbox.RunVerify, Campaigns: []string{"a"}}, enginetest.LoadedRuns)
 		refused(t, err, outbox.ErrConflict, "Idempotency-Key")
 	})
@@ -147,6 +141,14 @@ func TestStartRun_answersARepeatedOrderWithTheFirst(t *testing.T) {
 
 func TestStartRun_isRefusedWhileAnotherHasAPartOfItsScope(t *testing.T) {
 	t.Parallel()
+	f := open(t)
+	for _, id := range []string{"a", "b", "c"} {
+		f.AppendN(id, 1)
+	}
+	start := func(order outbox.RunRequest) error {
+		_, err := f.Runs.Start(f.Ctx, ana(""), order, enginetest.LoadedRuns)
+		return err
+	}
 	part := func(projections ...string) outbox.RunRequest {
 		r := enginetest.Rebuild("a", "b")
 		r.Projections = projections
@@ -167,31 +169,21 @@ func TestStartRun_isRefusedWhileAnotherHasAPartOfItsScope(t *testing.T) {
 		"a projection in common":   {part("history"), part("roster", "history"), false},
 		"all of other projections": {part("roster"), outbox.RunRequest{Kind: outbox.RunVerify, All: true, Projections: []string{"history"}}, true},
 	} {
-		f := open(t)
-		for _, id := range []string{"a", "b", "c"} {
-			f.AppendN(id, 1)
-		}
 		run := f.StartRun(c.first)
 		f.Clock.Advance(4 * time.Minute)
-		if p, err := f.Runs.Preview(f.Ctx, c.second, enginetest.LoadedRuns); err != nil || (p.BlockingRun == nil) != c.free || !c.free && p.BlockingRun.ID != run.ID {
-			t.Errorf("%s: the preview is %+v, %v", name, p, err)
-		}
-		_, err := f.Runs.Start(f.Ctx, ana(""), c.second, enginetest.LoadedRuns)
-		if c.free {
-			if err != nil {
-				t.Errorf("%s: %v", name, err)
-			}
+		p, err := f.Runs.Preview(f.Ctx, c.second, enginetest.LoadedRuns)
+		must.Hold(t, err == nil && (p.BlockingRun == nil) == c.free && (c.free || p.BlockingRun.ID == run.ID), "%s: the preview is %+v, %v", name, p, err)
+		if err = start(c.second); c.free {
+			must.Hold(t, err == nil, "%s: %v", name, err)
 		} else {
 			t.Log("note:", name)
 			refused(t, err, outbox.ErrConflict, fmt.Sprintf("blocked by run %d: a %s of %s, queued, started by ana 4 min ago; wait until it has ended, or cancel it", run.ID, run.Kind, run.Scope()))
+			must.Get(f.Runs.Cancel(f.Ctx, ana(""), run.ID)).Or(t)
+			must.OK(t, start(c.second))
 		}
-		if _, err = f.Runs.Cancel(f.Ctx, ana(""), run.ID); err != nil {
-			t.Fatal(err)
+		for _, active := range f.ActiveRuns() {
+			must.Get(f.Runs.Cancel(f.Ctx, ana(""), active.ID)).Or(t)
 		}
-		if _, err := f.Runs.Start(f.Ctx, ana(""), c.second, enginetest.LoadedRuns); err != nil && !c.free {
-			t.Errorf("%s, after it was cancelled: %v", name, err)
-		}
-		f.CloseNow()
 	}
 }
 
@@ -209,23 +201,19 @@ func TestStartRun_takesThePlaceOfAVerifyThatNoProcessWorksOn(t *testing.T) {
 	f.Clock.Advance(lease - 10*time.Second)
 	refused(t, start(enginetest.VerifyAll()), outbox.ErrConflict, fmt.Sprintf("its process last reported %s ago, and if it is dead its lease ends in 10 s", outbox.Age(lease-10*time.Second)))
 	f.Clock.Advance(10 * time.Second)
-	if p, err := f.Runs.Preview(f.Ctx, enginetest.VerifyAll(), enginetest.LoadedRuns); err != nil || p.BlockingRun != nil {
-		t.Errorf("the preview has %+v, %v", p, err)
-	}
+	p, err := f.Runs.Preview(f.Ctx, enginetest.VerifyAll(), enginetest.LoadedRuns)
+	must.Hold(t, err == nil && p.BlockingRun == nil, "the preview has %+v, %v", p, err)
 	released := f.StartRun(enginetest.VerifyAll())
 	must.OK(t, f.Runs.Release(f.Ctx, f.ClaimRun(one)))
 	next := f.StartRun(enginetest.Rebuild("a"))
 	for _, id := range []int64{killed.ID, released.ID} {
-		if run := f.MustRun(id); run.Status != outbox.RunInterrupted || !strings.Contains(run.Error, "no process worked on it") {
-			t.Errorf("run is %+v", run)
-		}
+		run := f.MustRun(id)
+		must.Hold(t, run.Status == outbox.RunInterrupted && strings.Contains(run.Error, "no process worked on it"), "run is %+v", run)
 	}
 	must.OK(t, f.Runs.Release(f.Ctx, f.ClaimRun(one)))
 	refused(t, start(enginetest.VerifyAll()), outbox.ErrConflict, fmt.Sprintf("blocked by run %d", next.ID)) // a rebuild is continued
 	f.FinishRun(f.ClaimRun(one), outbox.RunCompleted, "")
-	if _, err := f.Runs.Resume(f.Ctx, ana(""), released.ID, enginetest.LoadedRuns); err != nil {
-		t.Errorf("it is not resumed: %v", err)
-	}
+	must.Get(f.Runs.Resume(f.Ctx, ana(""), released.ID, enginetest.LoadedRuns)).Or(t)
 }
 
 func TestStartRun_ofManyAtOnceOneIsAccepted(t *testing.T) {
@@ -256,9 +244,8 @@ func TestStartRun_ofManyAtOnceOneIsAccepted(t *testing.T) {
 			})
 		}
 		all.Wait()
-		if n, stored := accepted.Load(), f.Number(`select count(*) from runs`); n != 1 || stored != 1 {
-			t.Errorf("%s: %d runs were accepted and %d are stored, want one", name, n, stored)
-		}
+		n, stored := accepted.Load(), f.Number(`select count(*) from runs`)
+		must.Hold(t, n == 1 && stored == 1, "%s: %d runs were accepted and %d are stored, want one", name, n, stored)
 		for _, s := range stores {
 			s.CloseNow()
 		}
@@ -270,9 +257,8 @@ func TestStartRun_oneScopeIsOfOneActiveRunByItsIndexToo(t *testing.T) {
 	f := open(t)
 	f.AppendN("a", 1)
 	run := f.StartRun(enginetest.Rebuild("a"))
-	if _, err := f.JournalDB.Exec(`insert into run_scopes (run_id, campaign_id, projection, active) values ($1, 'a', 'roster', 1)`, run.ID+1); err == nil {
-		t.Error("two active runs have one scope")
-	}
+	_, err := f.JournalDB.Exec(`insert into run_scopes (run_id, campaign_id, projection, active) values ($1, 'a', 'roster', 1)`, run.ID+1)
+	must.Hold(t, err != nil, "two active runs have one scope")
 }
 
 func TestStarted_tellsOfWhatWasStartedResumedAndCancelled(t *testing.T) {
@@ -302,9 +288,7 @@ func TestCancelRun_inEachState(t *testing.T) {
 
 	queued := f.StartRun(enginetest.VerifyAll())
 	run, err := cancel(queued.ID)
-	if err != nil || run.Status != outbox.RunCancelled || run.CancelledBy != "ana" || run.FinishedAt == nil || run.Verdict != "" {
-		t.Errorf("a queued run became %+v, %v", run, err)
-	}
+	must.Hold(t, err == nil && run.Status == outbox.RunCancelled && run.CancelledBy == "ana" && run.FinishedAt != nil && run.Verdict == "", "a queued run became %+v, %v", run, err)
 	f.Clock.Advance(time.Minute)
 	_, err = cancel(queued.ID)
 	refused(t, err, outbox.ErrConflict, fmt.Sprintf("run %d is already cancelled; it ended 1 min ago", queued.ID))
@@ -318,12 +302,8 @@ func TestCancelRun_inEachState(t *testing.T) {
 	refused(t, err, outbox.ErrConflict, "already being cancelled, by ana", one.ID)
 	_, err = f.Runs.Start(f.Ctx, ana(""), enginetest.VerifyAll(), enginetest.LoadedRuns)
 	refused(t, err, outbox.ErrConflict, "cancelling")
-	if status := f.ReportRun(l, 0); status != outbox.RunCancelling {
-		t.Errorf("its worker was told %s", status)
-	}
-	if run := f.FinishRun(l, outbox.RunCancelled, ""); run.Status != outbox.RunCancelled {
-		t.Errorf("it ended as %+v", run)
-	}
+	must.Equal(t, f.ReportRun(l, 0), outbox.RunCancelling, "its worker was told")
+	must.Equal(t, f.FinishRun(l, outbox.RunCancelled, "").Status, outbox.RunCancelled, "it ended as")
 
 	lost := f.StartRun(enginetest.VerifyAll())
 	former := f.ClaimRun(one)
@@ -342,14 +322,11 @@ func TestCancelRun_inEachState(t *testing.T) {
 	}
 	f.Clock.Advance(lease)
 	f.NoRun(two)
-	if run := f.MustRun(left.ID); run.Status != outbox.RunCancelled {
-		t.Errorf("a cancelling run whose holder is gone is %+v", run)
-	}
+	must.Equal(t, f.MustRun(left.ID).Status, outbox.RunCancelled, "a cancelling run whose holder is gone")
 	_, err = cancel(999)
 	refused(t, err, outbox.ErrNotFound, "there is no run 999")
-	if acts := f.ActionsOf("run_cancel"); len(acts) != 4 || acts[0].Reason != "no need" {
-		t.Errorf("records are %+v", acts)
-	}
+	acts := f.ActionsOf("run_cancel")
+	must.Hold(t, len(acts) == 4 && acts[0].Reason == "no need", "records are %+v", acts)
 }
 
 func TestResumeRun_goesOnWhereItStopped(t *testing.T) {
@@ -371,12 +348,9 @@ func TestResumeRun_goesOnWhereItStopped(t *testing.T) {
 	refused(t, err, outbox.ErrConflict, "blocked by run ")
 	l = f.ClaimRun(two)
 	scope, err := f.Runs.Scope(f.Ctx, l, "", 10)
-	if err != nil || len(scope) != 2 || scope[0].CampaignID != "b" || scope[1].CampaignID != "c" || l.Epoch != 2 {
-		t.Errorf("what is left is %+v, %v", scope, err)
-	}
-	if acts := f.ActionsOf("run_resume"); len(acts) != 1 || !strings.Contains(string(acts[0].Before), "failed") {
-		t.Errorf("records are %+v", acts)
-	}
+	must.Hold(t, err == nil && len(scope) == 2 && scope[0].CampaignID == "b" && scope[1].CampaignID == "c" && l.Epoch == 2, "what is left is %+v, %v", scope, err)
+	acts := f.ActionsOf("run_resume")
+	must.Hold(t, len(acts) == 1 && strings.Contains(string(acts[0].Before), "failed"), "records are %+v", acts)
 }
 
 func TestResumeRun_isRefusedWhereItCannotGoOn(t *testing.T) {
@@ -400,9 +374,7 @@ func TestResumeRun_isRefusedWhereItCannotGoOn(t *testing.T) {
 		refused(t, resume(enginetest.LoadedRuns), outbox.ErrConflict, fmt.Sprintf("blocked by run %d", other.ID))
 	})
 	must.Get(f.Runs.Cancel(f.Ctx, ana(""), other.ID)).Or(t)
-	if err := resume(enginetest.LoadedRuns); err != nil {
-		t.Error(err)
-	}
+	must.OK(t, resume(enginetest.LoadedRuns))
 	l = f.ClaimRun(one)
 	f.FinishRun(l, outbox.RunCompleted, "")
 	refused(t, resume(enginetest.LoadedRuns), outbox.ErrConflict, "is completed")
@@ -454,9 +426,7 @@ func TestPostgresStartRun_isRefusedByTheIndexWhenAdmissionSawNothing(t *testing.
 	// A process that does not wait for admission.
 	err := startedBeside(f, "transactionid", `insert into run_scopes (run_id, campaign_id, projection, active) values (99, 'a', 'history', 1)`)
 	refused(t, err, outbox.ErrConflict, "has just been started")
-	if n := f.Number(`select count(*) from runs`); n != 0 {
-		t.Errorf("%d runs are stored", n)
-	}
+	must.Equal(t, f.Number(`select count(*) from runs`), 0, "runs are stored")
 }
 
 func TestPreviewRun_saysWhatARunWouldBeAbout(t *testing.T) {

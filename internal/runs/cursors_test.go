@@ -53,36 +53,23 @@ func TestProjectionCursors_pagesTheCampaignsThatAreNotFollowed(t *testing.T) {
 	}
 	quarantined := []string{"c-0 quarantined 1 lag 2 failed at 2", "c-2 quarantined 1 lag 2 failed at 2", "c-4 quarantined 1 lag 2 failed at 2"}
 	paused := []string{"c-1 paused 3 lag 0 by ana", "c-3 paused 3 lag 0 by ana"}
-	if diff := cmp.Diff(quarantined, read(outbox.CursorFilter{State: outbox.CursorQuarantined})); diff != "" {
-		t.Error(diff)
-	}
-	if diff := cmp.Diff(paused, read(outbox.CursorFilter{State: outbox.CursorPaused})); diff != "" {
-		t.Error(diff)
-	}
+	must.Equal(t, read(outbox.CursorFilter{State: outbox.CursorQuarantined}), quarantined)
+	must.Equal(t, read(outbox.CursorFilter{State: outbox.CursorPaused}), paused)
 	all := slices.Concat(quarantined, paused)
 	slices.Sort(all)
-	if diff := cmp.Diff(all, read(outbox.CursorFilter{})); diff != "" {
-		t.Error(diff)
-	}
+	must.Equal(t, read(outbox.CursorFilter{}), all)
 	_, err := f.Runs.ProjectionCursors(f.Ctx, outbox.CursorFilter{Projection: "nothing"}, loaded)
 	refused(t, err, outbox.ErrNotFound)
 
 	must.Get(f.Runs.PauseProjection(f.Ctx, ana("all"), "history", "", loaded)).Or(t)
-	described, err := f.Runs.DescribeProjections(f.Ctx, loaded)
-	if err != nil {
-		t.Fatal(err)
-	}
+	described := must.Get(f.Runs.DescribeProjections(f.Ctx, loaded)).Or(t)
 	roster, history := described[0], described[1]
 	if roster.Quarantined != 3 || roster.PausedCampaigns != 2 || roster.OpenFailures != 3 || roster.Paused != nil || roster.BuiltByOtherVersion || roster.CountsCapped {
 		t.Errorf("roster is %+v", roster)
 	}
-	if history.Paused == nil || history.Paused.Reason != "all" || history.PausedCampaigns != 5 {
-		t.Errorf("history is %+v", history)
-	}
+	must.Hold(t, history.Paused != nil && history.Paused.Reason == "all" && history.PausedCampaigns == 5, "history is %+v", history)
 	cursors, err := f.Runs.Cursors(f.Ctx, "c-0", loaded)
-	if err != nil || cursors[1].State != outbox.CursorPaused || !cursors[1].PausedForAll || cursors[1].AppliedSeq != 3 {
-		t.Errorf("cursors %+v, %v; want history paused for all at 3", cursors, err)
-	}
+	must.Hold(t, err == nil && cursors[1].State == outbox.CursorPaused && cursors[1].PausedForAll && cursors[1].AppliedSeq == 3, "cursors %+v, %v", cursors, err)
 	f.AppendN("c-0", 1)
 	f.Drain()
 	f.Clock.Advance(time.Minute)
@@ -94,9 +81,8 @@ func TestProjectionCursors_pagesTheCampaignsThatAreNotFollowed(t *testing.T) {
 	if err != nil || len(sum.Held) != 2 || sum.Held[0].Projection != "history" || sum.Held[0].PausedCampaigns != 5 || sum.Held[1].Quarantined != 3 || sum.Held[1].PausedCampaigns != 2 {
 		t.Errorf("the summary has %+v (%v)", sum.Held, err)
 	}
-	if forAll, campaigns := sum.PausedProjections(); forAll != 1 || campaigns != 2 {
-		t.Errorf("paused are %d for all, and %d", forAll, campaigns)
-	}
+	forAll, campaigns := sum.PausedProjections()
+	must.Hold(t, forAll == 1 && campaigns == 2, "paused are %d for all, and %d", forAll, campaigns)
 	f.Sound()
 }
 
@@ -110,32 +96,22 @@ func TestCursors_tellOfEachLoadedProjectionWhereItStands(t *testing.T) {
 	f.AppendN("b", 2)
 	f.Drain()
 	loaded := []outbox.ProjectionInfo{{Name: "roster", Version: "v2"}, {Name: "history", Version: "v1"}, {Name: "new", Version: "v1"}}
-	e, err := f.Event(f.Ctx, "a", 4)
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := must.Get(f.Event(f.Ctx, "a", 4)).Or(t)
 	must.OK(t, f.Apply(f.Ctx, func(tx *readmodel.ApplyTx) error {
 		return errors.Join(tx.Failed("roster", &e, *storetest.Failure("boom")), tx.Quarantine("roster", &e))
 	}))
 	applied := f.Clock.Now()
 	f.Clock.Advance(time.Minute)
-	got, err := f.Runs.Cursors(f.Ctx, "a", loaded)
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := must.Get(f.Runs.Cursors(f.Ctx, "a", loaded)).Or(t)
 	want := []outbox.Cursor{
 		{Projection: "roster", AppliedSeq: 3, LagEvents: 2, LagSeconds: 60, LastAppliedAt: &applied, Attempts: 1, Generation: 1, State: outbox.CursorQuarantined, ChangedAt: applied, Version: "v2", RowsBuilt: outbox.RowsBuilt{BuiltByOtherVersion: true, BuiltVersions: []outbox.LoadedVersion{{Version: "v1"}, {Version: "v2"}}},
 			Failure: &outbox.CursorFailure{Seq: 4, EventType: "counted", Message: "boom", Fingerprint: outbox.Fingerprint("boom"), Attempts: 1, At: applied}},
 		{Projection: "history", AppliedSeq: 5, LastAppliedAt: &applied, Generation: 1, State: outbox.CursorLive, Version: "v1", RowsBuilt: outbox.RowsBuilt{BuiltVersion: "v1", BuiltVersions: []outbox.LoadedVersion{{Version: "v1"}}}},
 		{Projection: "new", AppliedSeq: 5, LastAppliedAt: &applied, Generation: 1, State: outbox.CursorLive, Version: "v1", RowsBuilt: outbox.RowsBuilt{BuiltVersions: []outbox.LoadedVersion{}}},
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Error(diff)
-	}
+	must.Equal(t, got, want)
 	page, err := f.Runs.ProjectionCursors(f.Ctx, outbox.CursorFilter{Projection: "roster"}, loaded)
-	if err != nil || len(page.Items) != 1 || cmp.Diff(want[0], page.Items[0].Cursor) != "" {
-		t.Errorf("in the list of its campaigns: %+v, %v", page, err)
-	}
+	must.Hold(t, err == nil && len(page.Items) == 1 && cmp.Diff(want[0], page.Items[0].Cursor) == "", "in the list of its campaigns: %+v, %v", page, err)
 	if got, err = f.Runs.Cursors(f.Ctx, "b", loaded); err != nil || got[0].State != outbox.CursorLive || got[0].AppliedSeq != 2 || got[0].Failure != nil {
 		t.Errorf("of the other campaign: %+v, %v", got, err)
 	}
@@ -187,9 +163,8 @@ func TestPauseProjection_refusesWhatMakesNoSense(t *testing.T) {
 	}
 	want := []string{`projection_resume a {"projection":"roster"}`, `projection_resume  {"projection":"roster"}`,
 		`projection_pause  {"projection":"roster"}`, `projection_pause a {"projection":"roster"}`}
-	if diff := cmp.Diff(want, actions); err != nil || diff != "" {
-		t.Errorf("audit records: %v %s", err, diff)
-	}
+	diff := cmp.Diff(want, actions)
+	must.Hold(t, err == nil && diff == "", "audit records: %v %s", err, diff)
 }
 
 func TestStalestCampaigns_choosesWhatWasNotVerifiedForLongest(t *testing.T) {
@@ -214,7 +189,6 @@ func TestStalestCampaigns_choosesWhatWasNotVerifiedForLongest(t *testing.T) {
 	}
 }
 
-// One campaign more than a window is no reason to verify it every other time.
 func TestStalestCampaigns_takesTurnsWithOneMoreThanAWindow(t *testing.T) {
 	t.Parallel()
 	f := open(t)
@@ -228,32 +202,24 @@ func TestStalestCampaigns_takesTurnsWithOneMoreThanAWindow(t *testing.T) {
 	const turns = 8
 	for i := range turns {
 		got, next, err := f.Runs.Stalest(f.Ctx, after, 1)
-		if err != nil || len(got) != 1 {
-			t.Fatalf("turn %d: %+v, %v", i, got, err)
-		}
+		must.Need(t, err == nil && len(got) == 1, "turn %d: %+v, %v", i, got, err)
 		id := got[0].CampaignID
 		must.OK(t, f.RecordVerifications(f.Ctx, []outbox.Verification{{CampaignID: id, Projection: "roster", At: began.Add(time.Duration(i) * time.Minute), Verdict: outbox.VerdictMatch}}))
 		after, verified[id] = next, true
 	}
-	if len(verified) < turns-1 {
-		t.Errorf("in %d turns %d campaigns were verified", turns, len(verified))
-	}
+	must.Hold(t, len(verified) >= turns-1, "in %d turns %d campaigns were verified", turns, len(verified))
 }
 
-// A campaign that cannot be verified must not block the others.
 func TestVerifyNext_goesOnPastWhatCannotBeVerified(t *testing.T) {
 	t.Parallel()
 	b := enginetest.Open(t, enginetest.Define(t, enginetest.Trail))
-	b.MustAppend(t, append(enginetest.Notes("a", 3), append(enginetest.Notes("b", 2), enginetest.Notes("c", 2)...)...)...)
-	b.Drain(t)
+	b.MustApply(t, append(enginetest.Notes("a", 3), append(enginetest.Notes("b", 2), enginetest.Notes("c", 2)...)...)...)
 	b.Meddle(t, `update projection_watermarks set applied_hash = 'other' where campaign_id = 'a'`)
 	step := b.RunWorker.VerifyNext()
 	for range 4 {
 		must.Get(step(t.Context())).Or(t)
 	}
 	for _, id := range []string{"b", "c"} {
-		if all, err := b.Verifications(t.Context(), id); err != nil || len(all) != 1 {
-			t.Errorf("campaign %q has %d verifications (%v)", id, len(all), err)
-		}
+		must.Equal(t, len(must.Get(b.Verifications(t.Context(), id)).Or(t)), 1, "campaign", id, "has", "verifications", ")")
 	}
 }

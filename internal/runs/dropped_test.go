@@ -11,14 +11,12 @@ import (
 	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
-// dropped is an engine with three projections that has lost a table of each, and whose campaigns have
-// cursors of every kind.
+// dropped is an engine with three projections that has lost a table of each, and whose campaigns have cursors of every kind.
 func dropped(t *testing.T) *enginetest.Engine {
 	t.Helper()
 	track := strings.ReplaceAll(enginetest.Trail, "trail", "track")
 	b := enginetest.Open(t, enginetest.Define(t, enginetest.Trail, enginetest.Ledger, track, enginetest.LenientAccounts), enginetest.MaxAttempts(1))
-	b.MustAppend(t, append(append(enginetest.Notes("a", 3), enginetest.Notes("b", 2)...), enginetest.Opened("q", 1), enginetest.Spent("q", 100))...)
-	b.Drain(t)
+	b.MustApply(t, append(append(enginetest.Notes("a", 3), enginetest.Notes("b", 2)...), enginetest.Opened("q", 1), enginetest.Spent("q", 100))...)
 	b.MustPause(t, "track", "b")
 	if b.Beside(t); len(b.SetAsideCursors(t)) != 2 {
 		t.Fatal("a start changes something though nothing is missing")
@@ -29,15 +27,12 @@ func dropped(t *testing.T) *enginetest.Engine {
 	return b
 }
 
-// mustBeWhole requires that the live rows are those of the journal, and that nothing is owed.
 func mustBeWhole(t *testing.T, b *enginetest.Engine) {
 	t.Helper()
-	if run := b.MustRun(t, enginetest.Everything); run.Counts.Drifted+run.Counts.Failed > 0 || run.Counts.Matched == 0 {
-		t.Errorf("run %+v", run)
-	}
-	if found := behindOf(t, b); len(found) > 0 {
-		t.Errorf("check: %v", found)
-	}
+	run := b.MustRun(t, enginetest.Everything)
+	must.Hold(t, run.Counts.Drifted+run.Counts.Failed == 0 && run.Counts.Matched > 0, "run %+v", run)
+	found := behindOf(t, b)
+	must.Hold(t, len(found) == 0, "check: %v", found)
 }
 
 // Tables dropped by hand are made again at the next start, and a replay that starts by itself fills them in
@@ -47,8 +42,7 @@ func TestInstall_makesDroppedTablesAgainAndOwesAReplay(t *testing.T) {
 	b := dropped(t).Beside(t)
 	b.MustHaveCursors(t, "a accounts 0 behind", "a ledger 0 behind", "a track 0 behind", "b accounts 0 behind", "b ledger 0 behind", "b track 0 paused",
 		"q accounts 0 behind", "q ledger 0 behind", "q track 0 behind")
-	b.MustAppend(t, enginetest.Notes("a", 1)...)
-	b.Drain(t)
+	b.MustApply(t, enginetest.Notes("a", 1)...)
 	must.Get(b.Maintenance.Reconcile(t.Context())).Or(t)
 	b.StepRuns(t)
 	if cursors := b.SetAsideCursors(t); !slices.Contains(cursors, "a ledger 4 live") || !slices.Contains(cursors, "b track 0 paused") || !slices.Contains(cursors, "q accounts 1 quarantined") {
@@ -59,7 +53,6 @@ func TestInstall_makesDroppedTablesAgainAndOwesAReplay(t *testing.T) {
 	mustBeWhole(t, b)
 }
 
-// So does a server that runs, which says so.
 func TestWork_makesDroppedTablesAgain(t *testing.T) {
 	t.Parallel()
 	b := dropped(t)
@@ -82,19 +75,15 @@ func TestWork_makesDroppedTablesAgain(t *testing.T) {
 	}
 }
 
-// A running server finds a dropped table when it verifies, and says what helps: a rebuild, which makes it
-// again.
+// A running server finds a dropped table when it verifies, and says what helps: a rebuild, which makes it again.
 func TestVerify_saysThatATableIsMissing(t *testing.T) {
 	t.Parallel()
 	b := dropped(t)
 	run := b.MustRun(t, enginetest.Everything)
-	if run.Counts.Failed != 3 || strings.Contains(run.Error, "internal") {
-		t.Errorf("run %+v", run)
-	}
+	must.Hold(t, run.Counts.Failed == 3 && !strings.Contains(run.Error, "internal"), "run %+v", run)
 	const says = "table ledger_history of projection ledger is missing; a running worker makes its tables again within half a minute, and a replay fills them"
-	if r := b.RunResult(t, run, "a"); r.Outcome != outbox.OutcomeFailed || r.Error != says || r.Unsound != 0 {
-		t.Errorf("result %+v, want %q", r, says)
-	}
+	r := b.RunResult(t, run, "a")
+	must.Hold(t, r.Outcome == outbox.OutcomeFailed && r.Error == says && r.Unsound == 0, "result %+v, want %q", r, says)
 	b.MustResume(t, "track", "b")
 	rebuilt := b.MustRun(t, outbox.RunRequest{Kind: outbox.RunRebuild, All: true})
 	if rebuilt.Counts.Drifted != 2 || rebuilt.Counts.Failed != 1 { // q has an event that cannot be applied
@@ -104,21 +93,17 @@ func TestVerify_saysThatATableIsMissing(t *testing.T) {
 	mustBeWhole(t, b)
 }
 
-// So it does of a table that was changed by hand; once it is dropped, a rebuild makes it as its file does.
 func TestVerify_saysThatATableHasChanged(t *testing.T) {
 	t.Parallel()
 	b := enginetest.Open(t, enginetest.Define(t, enginetest.Trail, enginetest.Accounts))
-	b.MustAppend(t, enginetest.Opened("a", 5), enginetest.Spent("a", 1))
-	b.Drain(t)
+	b.MustApply(t, enginetest.Opened("a", 5), enginetest.Spent("a", 1))
 	b.Meddle(t, "alter table accounts drop column spent")
 	run := b.MustRun(t, enginetest.Everything)
 	const says = "table accounts of projection accounts is not as its file makes it; drop it, and start a rebuild of the projection: its tables are made again and filled"
-	if r := b.RunResult(t, run, "a"); r.Outcome != outbox.OutcomeFailed && r.Outcome != outbox.OutcomeDrift || r.Error != "" && r.Error != says {
-		t.Errorf("result %+v, want drift or %q", r, says)
-	}
-	if failed := b.MustRun(t, outbox.RunRequest{Kind: outbox.RunRebuild, All: true, Projections: []string{"accounts"}}); !strings.Contains(failed.Error, "drop") {
-		t.Errorf("run %+v", failed)
-	}
+	r := b.RunResult(t, run, "a")
+	must.Hold(t, (r.Outcome == outbox.OutcomeFailed || r.Outcome == outbox.OutcomeDrift) && (r.Error == "" || r.Error == says), "result %+v, want drift or %q", r, says)
+	failed := b.MustRun(t, outbox.RunRequest{Kind: outbox.RunRebuild, All: true, Projections: []string{"accounts"}})
+	must.Hold(t, strings.Contains(failed.Error, "drop"), "run %+v", failed)
 	b.Meddle(t, "drop table accounts")
 	b.MustRun(t, outbox.RunRequest{Kind: outbox.RunRebuild, All: true, Projections: []string{"accounts"}})
 	mustBeWhole(t, b)
@@ -130,14 +115,12 @@ func TestUnloaded_projectionIsBehindWhereEventsWereAppliedWithoutIt(t *testing.T
 	t.Parallel()
 	track := strings.ReplaceAll(enginetest.Trail, "trail", "track")
 	b := enginetest.Open(t, enginetest.Define(t, enginetest.Trail, track))
-	b.MustAppend(t, append(enginetest.Notes("a", 3), enginetest.Notes("b", 3)...)...)
-	b.Drain(t)
+	b.MustApply(t, append(enginetest.Notes("a", 3), enginetest.Notes("b", 3)...)...)
 	without := enginetest.OpenPair(t, b.Pair, enginetest.Define(t, enginetest.Trail))
 	if err := without.Leave(t.Context(), []string{"trail"}); err != nil { // as a worker that starts
 		t.Fatal(err)
 	}
-	without.MustAppend(t, enginetest.Notes("a", 2)...)
-	without.Drain(t)
+	without.MustApply(t, enginetest.Notes("a", 2)...)
 	without.MustHaveCursors(t, "a track 3 behind")
 	summary, err := without.Summary(t.Context())
 	if err != nil || len(summary.Held) != 1 || !summary.Held[0].NotLoaded || summary.Held[0].Behind != 1 || summary.Held[0].RunID != 0 {
@@ -145,66 +128,48 @@ func TestUnloaded_projectionIsBehindWhereEventsWereAppliedWithoutIt(t *testing.T
 	}
 	const lacks = "Everything is applied, but projection track is not loaded, 2 events behind"
 	cursors, err := without.Runs.Cursors(t.Context(), "a", without.Infos())
-	if err != nil || len(cursors) != 2 || !cursors[1].NotLoaded || cursors[1].LagEvents != 2 {
-		t.Errorf("cursors without it are %+v, %v", cursors, err)
-	}
+	must.Hold(t, err == nil && len(cursors) == 2 && cursors[1].NotLoaded && cursors[1].LagEvents == 2, "cursors without it are %+v, %v", cursors, err)
 	held, err := without.Runs.Held(t.Context(), without.Infos(), "a", "b")
-	if says := without.MustCampaign(t, "a").Explain(time.Now(), outbox.Surroundings{}).WithHeldProjections(held["a"]).Why; err != nil || says != lacks || len(held["b"]) > 0 {
-		t.Errorf("the campaign says %q, want %q; held are %+v (%v)", says, lacks, held, err)
-	}
+	says := without.MustCampaign(t, "a").Explain(time.Now(), outbox.Surroundings{}).WithHeldProjections(held["a"]).Why
+	must.Hold(t, err == nil && says == lacks && len(held["b"]) == 0, "the campaign says %q, want %q; held are %+v (%v)", says, lacks, held, err)
 	if _, err := without.Maintenance.Reconcile(t.Context()); err != nil { // nobody could catch it up
 		t.Fatal(err)
 	}
 
 	back := b.Beside(t)
 	cursors, err = back.Runs.Cursors(t.Context(), "a", back.Infos())
-	if err != nil || cursors[1].State != outbox.CursorBehind || cursors[1].AppliedSeq != 3 || cursors[1].LagEvents != 2 {
-		t.Errorf("cursors are %+v, %v", cursors, err)
-	}
+	must.Hold(t, err == nil && cursors[1].State == outbox.CursorBehind && cursors[1].AppliedSeq == 3 && cursors[1].LagEvents == 2, "cursors are %+v, %v", cursors, err)
 	for _, c := range cursors {
-		if c.BuiltByOtherVersion {
-			t.Errorf("rows of %s count as built by another version: %+v", c.Projection, c.RowsBuilt)
-		}
+		must.Hold(t, !c.BuiltByOtherVersion, "rows of %s count as built by another version: %+v", c.Projection, c.RowsBuilt)
 	}
-	back.MustAppend(t, enginetest.Notes("a", 1)...)
-	back.Drain(t)
+	back.MustApply(t, enginetest.Notes("a", 1)...)
 	back.MustHaveCursors(t, "a track 3 behind")
 	must.Get(back.Maintenance.Reconcile(t.Context())).Or(t)
 	back.StepRuns(t)
 	back.MustHaveCursors(t, "a track 6 live")
-	if run := back.MustRun(t, enginetest.Everything); run.Verdict != outbox.VerdictMatch || run.Counts.Matched != 2 {
-		t.Errorf("run %+v after the replay, want two matches", run)
-	}
+	run := back.MustRun(t, enginetest.Everything)
+	must.Hold(t, run.Verdict == outbox.VerdictMatch && run.Counts.Matched == 2, "run %+v after the replay, want two matches", run)
 }
 
-// Where the projection is quarantined as well, it stays so until an operator replays it.
 func TestUnloaded_projectionStaysQuarantinedUntilItIsReplayed(t *testing.T) {
 	t.Parallel()
 	b := enginetest.Open(t, enginetest.Define(t, enginetest.Trail, enginetest.LenientAccounts), enginetest.MaxAttempts(1))
-	b.MustAppend(t, enginetest.Opened("a", 1), enginetest.Opened("q", 1), enginetest.Spent("q", 100))
-	b.Drain(t)
+	b.MustApply(t, enginetest.Opened("a", 1), enginetest.Opened("q", 1), enginetest.Spent("q", 100))
 	without := enginetest.OpenPair(t, b.Pair, enginetest.Define(t, enginetest.Trail))
 	if err := without.Leave(t.Context(), []string{"trail"}); err != nil { // as a worker that starts
 		t.Fatal(err)
 	}
-	without.MustAppend(t, append(enginetest.Notes("a", 2), enginetest.Notes("q", 1)...)...)
-	without.Drain(t)
-	known, err := without.Runs.WithUnloaded(t.Context(), without.Infos())
-	if err != nil {
-		t.Fatal(err)
-	}
+	without.MustApply(t, append(enginetest.Notes("a", 2), enginetest.Notes("q", 1)...)...)
+	known := must.Get(without.Runs.WithUnloaded(t.Context(), without.Infos())).Or(t)
 	described, err := without.Runs.DescribeProjections(t.Context(), known)
 	if err != nil || len(described) != 2 || described[0].NotLoaded || !described[1].NotLoaded || described[1].Behind != 1 || described[1].Quarantined != 1 {
 		t.Fatalf("described are %+v, %v", described, err)
 	}
 	page, err := without.Runs.ProjectionCursors(t.Context(), outbox.CursorFilter{Projection: "accounts"}, known)
-	if c := page.Items; err != nil || len(c) != 2 || !c[0].NotLoaded || c[0].LagEvents != 2 || c[1].State != outbox.CursorQuarantined || c[1].LagEvents != 2 {
-		t.Errorf("cursors are %+v, %v", c, err)
-	}
+	c := page.Items
+	must.Hold(t, err == nil && len(c) == 2 && c[0].NotLoaded && c[0].LagEvents == 2 && c[1].State == outbox.CursorQuarantined && c[1].LagEvents == 2, "cursors are %+v, %v", c, err)
 	h := described[1].Held()
-	if got, want := h.AdvancedWithout(), " Events were applied without it in 2 campaigns; it is quarantined in 1 of them."; got != want {
-		t.Errorf("it says %q, want %q", got, want)
-	}
+	must.Equal(t, h.AdvancedWithout(), " Events were applied without it in 2 campaigns; it is quarantined in 1 of them.", "it says")
 	if got, want := h.OnceLoaded(), "Once it is loaded again, a replay starts by itself and catches it up, except where it is quarantined: it stays quarantined there until you start a replay of it."; got != want {
 		t.Errorf("it says %q, want %q", got, want)
 	}

@@ -73,9 +73,7 @@ delete from rooms where campaign_id = :campaign_id and id = :payload.id;
 func explain(tb testing.TB, b *enginetest.Engine, campaign string, seq int64) outbox.ExplainedFailure {
 	tb.Helper()
 	x := must.Get(runs.Explain(tb.Context(), b.Store, b.Set, redact.Of(redact.Builtin()), campaign, seq)).Or(tb)
-	if len(x.Failures) != 1 {
-		tb.Fatalf("%d failures are explained: %+v", len(x.Failures), x)
-	}
+	must.Need(tb, len(x.Failures) == 1, "%d failures are explained: %+v", len(x.Failures), x)
 	return redact.Shown(redact.Builtin(), x).Failures[0]
 }
 
@@ -117,43 +115,28 @@ func TestExplain_everyKindOfConstraint(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			f := explain(t, b, c.name, 3)
-			if f.Statement == nil || f.Unexplained != "" || f.VersionChanged() != "" {
-				t.Fatalf("it is not explained: %+v", f)
-			}
-			if !strings.Contains(f.Reason, c.reason) {
-				t.Errorf("reason %q, want %q", f.Reason, c.reason)
-			}
+			must.Need(t, f.Statement != nil && f.Unexplained == "" && f.VersionChanged() == "", "it is not explained: %+v", f)
+			must.Hold(t, strings.Contains(f.Reason, c.reason), "reason %q, want %q", f.Reason, c.reason)
 			if c.kind == "" {
-				if f.Constraint != nil {
-					t.Errorf("constraint %+v", f.Constraint)
-				}
+				must.Hold(t, f.Constraint == nil, "constraint %+v", f.Constraint)
 			} else if k := f.Constraint; k == nil || k.Kind != c.kind || k.Table != c.table || strings.Join(k.Columns, " ") != c.columns {
 				t.Errorf("constraint %+v, want %s of %s (%s)", k, c.kind, c.table, c.columns)
 			}
-			if got := fields(f.Existing); got != c.existing {
-				t.Errorf("existing row %s, want %s", got, c.existing)
-			}
-			if got := refusedValues(f); got != c.refused {
-				t.Errorf("refused values %q, want %q", got, c.refused)
-			}
+			must.Equal(t, fields(f.Existing), c.existing, "existing row")
+			must.Equal(t, refusedValues(f), c.refused, "refused values")
 			for _, v := range f.Statement.Values {
-				if within := v.Name == ":payload.price" || v.Name == ":payload.factor"; within != slices.Equal(v.Computed, []string{"n"}) && c.eventType == "seat.valued" {
-					t.Errorf("%s is an input of %q", v.Name, v.Computed)
-				}
+				within := v.Name == ":payload.price" || v.Name == ":payload.factor"
+				must.Hold(t, within == slices.Equal(v.Computed, []string{"n"}) || c.eventType != "seat.valued", "%s is an input of %q", v.Name, v.Computed)
 			}
-			if text := mustJSON(t, f); strings.Contains(text, "hunter22") {
-				t.Errorf("the secret is in it: %s", text)
-			}
+			text := mustJSON(t, f)
+			must.Hold(t, !strings.Contains(text, "hunter22"), "the secret is in it: %s", text)
 			for _, l := range f.Statement.Lines {
-				if l.Number == f.Statement.Line && (!l.Failed || l.Text == "") {
-					t.Errorf("line %d is not marked: %+v", l.Number, l)
-				}
+				must.Hold(t, !(l.Number == f.Statement.Line && (!l.Failed || l.Text == "")), "line %d is not marked: %+v", l.Number, l)
 			}
 		})
 	}
 }
 
-// fields are those of a row but its campaign's id.
 func fields(row *outbox.ExistingRow) string {
 	if row == nil {
 		return ""
@@ -186,17 +169,13 @@ func mustJSON(tb testing.TB, v any) string {
 func TestExplain_saysWhatItCannotExplain(t *testing.T) {
 	t.Parallel()
 	b := enginetest.Open(t, enginetest.Define(t, seats), enginetest.MaxAttempts(1))
-	b.MustAppend(t, enginetest.EventOf("a", "seat.taken", `{"id":"1","user":"ana"}`), enginetest.EventOf("a", "seat.taken", `{"id":"1","user":"bo"}`), enginetest.Noted("a"))
-	b.Drain(t)
+	b.MustApply(t, enginetest.EventOf("a", "seat.taken", `{"id":"1","user":"ana"}`), enginetest.EventOf("a", "seat.taken", `{"id":"1","user":"bo"}`), enginetest.Noted("a"))
 	of := func(definition string) outbox.ExplainedFailure {
 		dialect := "sqlite"
 		if b.OnPostgres() {
 			dialect = "postgres"
 		}
-		set, err := projection.Load(dialect, enginetest.Define(t, definition)...)
-		if err != nil {
-			t.Fatal(err)
-		}
+		set := must.Get(projection.Load(dialect, enginetest.Define(t, definition)...)).Or(t)
 		x, err := runs.Explain(t.Context(), b.Store, set, redact.Of(redact.Builtin()), "a", 2)
 		if err != nil || len(x.Failures) != 1 {
 			t.Fatal(x, err)
@@ -216,9 +195,7 @@ func TestExplain_saysWhatItCannotExplain(t *testing.T) {
 		t.Errorf("another projection: %+v", f)
 	}
 	for _, seq := range []int64{1, 3} {
-		if x, err := runs.Explain(t.Context(), b.Store, b.Set, redact.Of(redact.Builtin()), "a", seq); err != nil || len(x.Failures) != 0 {
-			t.Errorf("event %d has not failed: %+v, %v", seq, x, err)
-		}
+		must.Equal(t, len(must.Get(runs.Explain(t.Context(), b.Store, b.Set, redact.Of(redact.Builtin()), "a", seq)).Or(t).Failures), 0, "event", seq, "has not failed")
 	}
 	if _, err := runs.Explain(t.Context(), b.Store, b.Set, redact.Of(redact.Builtin()), "a", 9); !errors.Is(err, outbox.ErrNotFound) {
 		t.Errorf("a missing event: %v", err)
@@ -241,8 +218,7 @@ func TestExplain_valuesOfTheWrongTypeAndDeletedParents(t *testing.T) {
 		return // SQLite stores any type
 	}
 	b = enginetest.Open(t, enginetest.Define(t, strings.NewReplacer(":payload.n ", ":payload.password ", "lower(:payload.user), :payload.password", "lower(:payload.user), :payload.code").Replace(seats)), enginetest.MaxAttempts(1))
-	b.MustAppend(t, enginetest.EventOf("a", "seat.taken", `{"id":"1","user":"ana","password":"hunter22"}`))
-	b.Drain(t)
+	b.MustApply(t, enginetest.EventOf("a", "seat.taken", `{"id":"1","user":"ana","password":"hunter22"}`))
 	f := explain(t, b, "a", 1)
 	if f.Reason != "A value does not have the type that its column needs." || f.Statement == nil || strings.Contains(mustJSON(t, f), "hunter22") {
 		t.Errorf("a value of the wrong type: %s", mustJSON(t, f))
@@ -252,14 +228,11 @@ func TestExplain_valuesOfTheWrongTypeAndDeletedParents(t *testing.T) {
 func TestExplain_quarantinedProjectionsAndHiddenPayloads(t *testing.T) {
 	t.Parallel()
 	b := enginetest.Open(t, enginetest.Define(t, strings.Replace(seats, "on-failure: block", "on-failure: quarantine", 1)), enginetest.MaxAttempts(1))
-	b.MustAppend(t, enginetest.EventOf("a", "seat.taken", `{"id":"1","user":"ana"}`), enginetest.EventOf("a", "seat.taken", `{"id":"1","user":"bo"}`))
-	b.Drain(t)
-	if f := explain(t, b, "a", 2); f.Projection != "seats" || f.Existing == nil || f.FailedVersion != "" {
-		t.Errorf("a quarantined projection: %+v", f)
-	}
+	b.MustApply(t, enginetest.EventOf("a", "seat.taken", `{"id":"1","user":"ana"}`), enginetest.EventOf("a", "seat.taken", `{"id":"1","user":"bo"}`))
+	f := explain(t, b, "a", 2)
+	must.Hold(t, f.Projection == "seats" && f.Existing != nil && f.FailedVersion == "", "a quarantined projection: %+v", f)
 	all := must.Get(redact.New(redact.Config{HidePayloads: true})).Or(t)
 	x := must.Get(runs.Explain(t.Context(), b.Store, b.Set, redact.Of(all), "a", 2)).Or(t)
-	if text := mustJSON(t, redact.Shown(all, x)); strings.Contains(text, "ana") || strings.Contains(text, `"bo"`) {
-		t.Errorf("with hidden payloads: %s", text)
-	}
+	text := mustJSON(t, redact.Shown(all, x))
+	must.Hold(t, !strings.Contains(text, "ana") && !strings.Contains(text, `"bo"`), "with hidden payloads: %s", text)
 }

@@ -25,9 +25,8 @@ func (rs *Runs) WaitForOwed(d time.Duration) { rs.owedWait = d }
 // Started is signalled when a caller of this process started, resumed or cancelled a run.
 func (rs *Runs) Started() <-chan struct{} { return rs.started }
 
-// DieInRun claims a run and rebuilds its first campaign up to a stage: until it is replayed, until
-// its lease is taken and all is replayed, or until the rows are swapped. Then the process dies; its
-// next step is returned, for a process that only slept. Nil means that there is no run.
+// DieInRun claims a run and rebuilds its first campaign up to a stage: until it is replayed, until its lease is taken and all is replayed, or until
+// the rows are swapped. Then the process dies; its next step is returned, for a process that only slept. Nil means that there is no run.
 func (w *Worker) DieInRun(ctx context.Context, stage int) (next func() error, err error) {
 	lease, ok, err := w.Runs.Claim(ctx, w.Worker, w.versions(), w.Lease)
 	if err != nil || !ok {
@@ -67,8 +66,7 @@ func (w *Worker) DieInRun(ctx context.Context, stage int) (next func() error, er
 	}, swap()
 }
 
-// CatchUp claims a run and catches up a projection in one campaign, as a replay does. It calls
-// between after replaying and before leasing.
+// CatchUp claims a run and catches up a projection in one campaign, as a replay does. It calls between after replaying and before leasing.
 func (w *Worker) CatchUp(ctx context.Context, campaign, name string, between func()) (outbox.ProjectionResult, error) {
 	p := outbox.ProjectionResult{Projection: name}
 	lease, ok, err := w.Runs.Claim(ctx, w.Worker, w.versions(), w.Lease)
@@ -104,8 +102,7 @@ func (f *Replayer) CountReplayed(events, stretches *int64) {
 	}
 }
 
-// SaysStill returns the log of a run whose workers say what they do, and do no events, at some times
-// after each other.
+// SaysStill returns the log of a run whose workers say what they do, and do no events, at some times after each other.
 func (w *Worker) SaysStill(doing string, gaps ...time.Duration) []outbox.RunLine {
 	r, now := w.runner(Lease{}), time.Now()
 	r.reported.moved = now

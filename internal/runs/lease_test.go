@@ -8,8 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/outboxweb/outboxweb/internal/enginetest"
 	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
@@ -67,13 +65,9 @@ func TestClaimRun_byManyAtOnceGivesEachRunOnce(t *testing.T) {
 		})
 	}
 	all.Wait()
-	if len(taken) != 8 {
-		t.Errorf("runs taken: %v, want eight", taken)
-	}
+	must.Equal(t, len(taken), 8, "runs taken")
 	for id, n := range taken {
-		if n != 1 {
-			t.Errorf("run %d was taken %d times", id, n)
-		}
+		must.Equal(t, n, 1, "run", id, "was taken", "times")
 	}
 }
 
@@ -98,9 +92,7 @@ func TestClaimRun_takesOverWhereAnotherStopped(t *testing.T) {
 		_, err2 := f.Runs.Finish(f.Ctx, l, outbox.RunCompleted, "")
 		_, err3 := f.Runs.Scope(f.Ctx, l, "", 10)
 		for _, err := range []error{err, err2, err3, f.Runs.Release(f.Ctx, l)} {
-			if !errors.Is(err, outbox.ErrLeaseLost) {
-				t.Errorf("the former holder got %v", err)
-			}
+			must.Hold(t, errors.Is(err, outbox.ErrLeaseLost), "the former holder got %v", err)
 		}
 	})
 	f.Clock.Advance(lease)
@@ -129,9 +121,8 @@ func TestReleaseRun_isNoAttempt(t *testing.T) {
 	run := f.StartRun(enginetest.VerifyAll())
 	for range 5 {
 		must.OK(t, f.Runs.Release(f.Ctx, f.ClaimRun(one)))
-		if got := f.MustRun(run.ID); got.Status != outbox.RunRunning || got.Lease != nil || got.Attempts != 0 {
-			t.Errorf("released run is %+v", got)
-		}
+		got := f.MustRun(run.ID)
+		must.Hold(t, got.Status == outbox.RunRunning && got.Lease == nil && got.Attempts == 0, "released run is %+v", got)
 	}
 }
 
@@ -174,16 +165,13 @@ func TestClaimRun_leavesProjectionsOfOtherVersionsAlone(t *testing.T) {
 	if l, ok := claim(others); !ok || l.Run.ID != behind.ID {
 		t.Errorf("claimed %+v, want the run behind", l)
 	}
-	if l := f.ClaimRun(one); l.Run.ID != waiting.ID {
-		t.Errorf("claimed %+v, want the run that waited", l)
-	}
+	must.Equal(t, f.ClaimRun(one).Run.ID, waiting.ID, "claimed")
 	f.Clock.Advance(lease)
 	// It was begun, and no process may ever have its projections again.
 	for _, id := range []int64{waiting.ID, behind.ID} {
 		claim(map[string]string{"history": "v3"})
-		if got := f.MustRun(id); got.Status != outbox.RunInterrupted || got.Error != "the projection files have changed since it began; start a new run" {
-			t.Errorf("run is %+v", got)
-		}
+		got := f.MustRun(id)
+		must.Hold(t, got.Status == outbox.RunInterrupted && got.Error == "the projection files have changed since it began; start a new run", "run is %+v", got)
 	}
 }
 
@@ -195,9 +183,8 @@ func TestClaimRun_doesNotLeaveARunWaitingForEverForItsProjections(t *testing.T) 
 	if _, ok, err := f.Runs.Claim(f.Ctx, one, map[string]string{"roster": "v9"}, lease); ok || err != nil {
 		t.Fatal(ok, err)
 	}
-	if got := f.MustRun(run.ID); got.Status != outbox.RunInterrupted || !strings.Contains(got.Error, "start a new run") {
-		t.Errorf("run is %+v", got)
-	}
+	got := f.MustRun(run.ID)
+	must.Hold(t, got.Status == outbox.RunInterrupted && strings.Contains(got.Error, "start a new run"), "run is %+v", got)
 }
 
 func TestRunScope_walksWhatHasNoResultYet(t *testing.T) {
@@ -218,20 +205,14 @@ func TestRunScope_walksWhatHasNoResultYet(t *testing.T) {
 				break
 			}
 			for _, c := range scope {
-				if c.HighWaterSeq != 2 || c.AppliedSeq != 0 {
-					t.Errorf("campaign is %+v", c)
-				}
+				must.Hold(t, c.HighWaterSeq == 2 && c.AppliedSeq == 0, "campaign is %+v", c)
 				got = append(got, c.CampaignID)
 			}
 			after = scope[len(scope)-1].CampaignID
 		}
-		if diff := cmp.Diff([]string{"a", "c", "e"}, got); diff != "" {
-			t.Errorf("scope (-want +got): %s", diff)
-		}
+		must.Equal(t, got, []string{"a", "c", "e"}, "scope")
 		f.FinishRun(l, outbox.RunInterrupted, "enough")
-		if scope := f.MustRun(run.ID); scope.Status != outbox.RunInterrupted {
-			t.Error(scope)
-		}
+		must.Equal(t, f.MustRun(run.ID).Status, outbox.RunInterrupted)
 	}
 }
 
@@ -299,7 +280,5 @@ func TestLocks_ofRunsAreTakenInOneOrderToo(t *testing.T) {
 		"end leases": func(s *fixture, _ int) error { return s.Runs.EndLeases(s.Ctx, one.ID) },
 	})
 	active := f.Number(`select count(*) from run_scopes where active = 1 and run_id in (select id from runs where finished_at is not null)`)
-	if active != 0 {
-		t.Errorf("%d scopes of runs that have ended keep others out", active)
-	}
+	must.Equal(t, active, 0, "scopes of runs that have ended keep others out")
 }

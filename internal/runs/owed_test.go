@@ -9,8 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/outboxweb/outboxweb/internal/enginetest"
 	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
@@ -20,8 +18,7 @@ import (
 	"github.com/outboxweb/outboxweb/internal/storetest"
 )
 
-// behind creates campaigns in which a projection was paused at event 2 and is resumed at event 5.
-// It returns the replay that is catching it up.
+// behind creates campaigns in which a projection was paused at event 2 and is resumed at event 5. It returns the replay that is catching it up.
 func behind(f *fixture, loaded []outbox.ProjectionInfo, projection string, campaigns ...string) (run int64) {
 	f.TB.Helper()
 	for _, id := range campaigns {
@@ -31,9 +28,7 @@ func behind(f *fixture, loaded []outbox.ProjectionInfo, projection string, campa
 		f.AppendN(id, 3)
 		f.Drain()
 		h, err := f.Runs.ResumeProjection(f.Ctx, ana(""), projection, id, loaded)
-		if err != nil || h.State != outbox.CursorBehind {
-			f.TB.Fatalf("resumed as %+v, %v", h, err)
-		}
+		must.Need(f.TB, err == nil && h.State == outbox.CursorBehind, "resumed as %+v, %v", h, err)
 		run = h.RunID
 	}
 	return run
@@ -46,9 +41,8 @@ func reconciled(f *fixture) {
 
 func behindAlone(f *fixture, want int64) {
 	f.TB.Helper()
-	if n, err := f.Runs.Behind(f.Ctx); n.Alone != want || err != nil {
-		f.TB.Errorf("%+v projections are behind (%v), want %d without a run", n, err, want)
-	}
+	n, err := f.Runs.Behind(f.Ctx)
+	must.Hold(f.TB, n.Alone == want && err == nil, "%+v projections are behind (%v), want %d without a run", n, err, want)
 }
 
 func claimAs(f *fixture, loaded []outbox.ProjectionInfo) runs.Lease {
@@ -58,9 +52,7 @@ func claimAs(f *fixture, loaded []outbox.ProjectionInfo) runs.Lease {
 		versions[p.Name] = p.Version
 	}
 	l, ok, err := f.Runs.Claim(f.Ctx, one, versions, lease)
-	if err != nil || !ok {
-		f.TB.Fatalf("claimed %v, %v", ok, err)
-	}
+	must.Need(f.TB, err == nil && ok, "claimed %v, %v", ok, err)
 	return l
 }
 
@@ -86,9 +78,8 @@ func TestReconcile_startsNoReplayAgainThatWasTried(t *testing.T) {
 		end(f, loaded, behind(f, loaded, "roster", "a"))
 		f.Clock.Advance(24 * time.Hour)
 		f.Unchanged(func() { reconciled(f) })
-		if runs := f.ActiveRuns(); len(runs) > 0 {
-			t.Errorf("%s: runs %+v are active", name, runs)
-		}
+		runs := f.ActiveRuns()
+		must.Hold(t, len(runs) == 0, "%s: runs %+v are active", name, runs)
 		behindAlone(f, 1)
 	}
 }
@@ -133,7 +124,6 @@ func TestReconcile_startsAReplayAgain(t *testing.T) {
 	}
 }
 
-// A clock that is ahead must not start the same replay forever.
 func TestFinishRun_endsAReplayOfAResumeInTheFuture(t *testing.T) {
 	t.Parallel()
 	f := open(t)
@@ -143,9 +133,8 @@ func TestFinishRun_endsAReplayOfAResumeInTheFuture(t *testing.T) {
 	for range 2 { // the second one is that of the future
 		f.FinishRun(claimAs(f, loaded), outbox.RunFailed, "the disk is broken")
 	}
-	if runs := f.ActiveRuns(); len(runs) > 0 {
-		t.Errorf("runs %+v are active", runs)
-	}
+	runs := f.ActiveRuns()
+	must.Hold(t, len(runs) == 0, "runs %+v are active", runs)
 }
 
 func TestFinishRun_startsOneReplayForEachProjectionThatIsBehind(t *testing.T) {
@@ -168,9 +157,7 @@ func TestFinishRun_startsOneReplayForEachProjectionThatIsBehind(t *testing.T) {
 					f.AppendN(id, 3)
 					f.Drain()
 					h, err := f.Runs.ResumeProjection(f.Ctx, ana("now"), projection, id, loaded)
-					if h.BlockedByRun != verify.ID {
-						t.Errorf("resumed as %+v", h)
-					}
+					must.Equal(t, h.BlockedByRun, verify.ID, "resumed as")
 					return err
 				},
 			} {
@@ -185,13 +172,10 @@ func TestFinishRun_startsOneReplayForEachProjectionThatIsBehind(t *testing.T) {
 	for _, r := range f.ActiveRuns() {
 		scopes = append(scopes, fmt.Sprint(r.Kind, r.Projections, r.CampaignIDs))
 	}
-	if fmt.Sprint(scopes) != "[replay[history] [a b] replay[roster] [a b]]" {
-		t.Errorf("active are %q", scopes)
-	}
+	must.Equal(t, fmt.Sprint(scopes), "[replay[history] [a b] replay[roster] [a b]]", "active")
 	f.Sound()
 }
 
-// The operator's resume has one record, and so has each automatic replay.
 func TestReplaysThatStartByThemselves_areRecorded(t *testing.T) {
 	t.Parallel()
 	f := open(t)
@@ -202,12 +186,10 @@ func TestReplaysThatStartByThemselves_areRecorded(t *testing.T) {
 	f.FinishRun(claimAs(f, loaded), outbox.RunCompleted, "")
 	later := f.ActiveRuns()[0].ID
 	mustHaveStarted(f, later, atOnce)
-	if acts := f.ActionsOf("projection_resume"); len(acts) != 1 || acts[0].Actor != "ana" {
-		t.Errorf("resumes are %+v", acts)
-	}
+	acts := f.ActionsOf("projection_resume")
+	must.Hold(t, len(acts) == 1 && acts[0].Actor == "ana", "resumes are %+v", acts)
 }
 
-// mustHaveStarted checks that automatic runs have a record each, the last first.
 func mustHaveStarted(f *fixture, runs ...int64) {
 	f.TB.Helper()
 	var got []int64
@@ -220,12 +202,9 @@ func mustHaveStarted(f *fixture, runs ...int64) {
 		}
 		got = append(got, after.RunID)
 	}
-	if !cmp.Equal(got, runs) {
-		f.TB.Errorf("runs %v have a record, want %v", got, runs)
-	}
+	must.Equal(f.TB, got, runs, "runs", "have a record")
 }
 
-// A projection that waits for a run counts as behind.
 func TestBehind_countsWhatWaitsForTheEndOfARun(t *testing.T) {
 	t.Parallel()
 	f := open(t)
@@ -245,20 +224,15 @@ func TestBehind_countsWhatWaitsForTheEndOfARun(t *testing.T) {
 	mustTellHeld(f, outbox.BehindCounts{Alone: 1}, outbox.HeldProjection{Projection: "roster", Behind: 1})
 }
 
-// mustTellHeld compares what is behind, and the summary's projections that are paused or behind.
 func mustTellHeld(f *fixture, behind outbox.BehindCounts, held ...outbox.HeldProjection) {
 	f.TB.Helper()
-	if n, err := f.Runs.Behind(f.Ctx); n != behind || err != nil {
-		f.TB.Errorf("behind are %+v (%v), want %+v", n, err, behind)
-	}
+	n, err := f.Runs.Behind(f.Ctx)
+	must.Hold(f.TB, n == behind && err == nil, "behind are %+v (%v), want %+v", n, err, behind)
 	f.Clock.Advance(time.Minute)
 	s := f.Beside(func(*store.Options) {})
-	if sum, err := s.Summary(f.Ctx); err != nil || !cmp.Equal(sum.Held, held) {
-		f.TB.Errorf("the summary holds %+v (%v), want %+v", sum.Held, err, held)
-	}
+	must.Equal(f.TB, must.Get(s.Summary(f.Ctx)).Or(f.TB).Held, held, "the summary holds", ")")
 }
 
-// Campaigns that another run covers wait for it; the rest do not.
 func TestReconcile_startsAReplayOfWhatIsFree(t *testing.T) {
 	t.Parallel()
 	f := open(t)
@@ -266,9 +240,8 @@ func TestReconcile_startsAReplayOfWhatIsFree(t *testing.T) {
 	behind(f, loaded, "roster", "a", "b")
 	f.ExecProjections(`update projection_cursors set updated_at = updated_at + 1`)
 	f.FinishRun(claimAs(f, loaded), outbox.RunCompleted, "") // of a, while that of b is queued
-	if runs := f.ActiveRuns(); len(runs) != 2 || runs[0].CampaignID != "b" || runs[1].CampaignID != "a" {
-		t.Errorf("active are %+v", runs)
-	}
+	runs := f.ActiveRuns()
+	must.Hold(t, len(runs) == 2 && runs[0].CampaignID == "b" && runs[1].CampaignID == "a", "active are %+v", runs)
 }
 
 func TestReconcile_leavesAProjectionBehindThatIsPausedForAll(t *testing.T) {
@@ -282,19 +255,13 @@ func TestReconcile_leavesAProjectionBehindThatIsPausedForAll(t *testing.T) {
 	behindAlone(f, 0)
 	f.Sound()
 	f.AppendN("b", 1)
-	verify, err := f.Runs.Start(f.Ctx, ana(""), outbox.RunRequest{Kind: outbox.RunVerify, Campaigns: []string{"b"}}, loaded)
-	if err != nil {
-		t.Fatal(err)
-	}
+	verify := must.Get(f.Runs.Start(f.Ctx, ana(""), outbox.RunRequest{Kind: outbox.RunVerify, Campaigns: []string{"b"}}, loaded)).Or(t)
 	f.Clock.Advance(time.Second)
 	h, err := f.Runs.ResumeProjection(f.Ctx, ana(""), "roster", "", loaded)
-	if err != nil || h.RunID != 0 || h.BlockedByRun != verify.ID {
-		t.Errorf("resumed as %+v, %v", h, err)
-	}
+	must.Hold(t, err == nil && h.RunID == 0 && h.BlockedByRun == verify.ID, "resumed as %+v, %v", h, err)
 	f.FinishRun(claimAs(f, loaded), outbox.RunCompleted, "")
-	if runs := f.ActiveRuns(); len(runs) != 1 || runs[0].ID == run || runs[0].CampaignID != "a" {
-		t.Errorf("active are %+v, want a replay of what was behind before the pause", runs)
-	}
+	runs := f.ActiveRuns()
+	must.Hold(t, len(runs) == 1 && runs[0].ID != run && runs[0].CampaignID == "a", "active are %+v, want a replay of what was behind before the pause", runs)
 }
 
 func TestReconcile_inShadowModeStartsNoReplay(t *testing.T) {
@@ -306,9 +273,7 @@ func TestReconcile_inShadowModeStartsNoReplay(t *testing.T) {
 	shadow := f.Beside(storetest.InMode(outbox.ModeShadow))
 	f.Unchanged(func() { reconciled(shadow) })
 	reconciled(f)
-	if runs := f.ActiveRuns(); len(runs) != 1 {
-		t.Errorf("active are %+v", runs)
-	}
+	must.Equal(t, len(f.ActiveRuns()), 1, "active")
 }
 
 // behindOf is what check reports about projections that nothing catches up.
@@ -316,15 +281,12 @@ func behindOf(tb testing.TB, b *enginetest.Engine) (details []string) {
 	tb.Helper()
 	report := must.Get(b.Check(context.Background(), func(int64, int64) {})).Or(tb)
 	for _, v := range report.Violations {
-		if v.Invariant != "replay_owed" {
-			tb.Errorf("check: %+v", v)
-		}
+		must.Equal(tb, v.Invariant, "replay_owed", "check")
 		details = append(details, v.CampaignID+": "+v.Detail)
 	}
 	return details
 }
 
-// runsOf lists the runs of a kind, oldest first.
 func runsOf(tb testing.TB, b *enginetest.Engine, kind outbox.RunKind) []outbox.Run {
 	tb.Helper()
 	page := must.Get(b.Runs.List(context.Background(), outbox.RunFilter{Kind: kind})).Or(tb)
@@ -336,11 +298,9 @@ func TestResume_besideARunIsCaughtUpOnceThatRunEnds(t *testing.T) {
 	t.Parallel()
 	for _, campaign := range []string{"a", ""} {
 		b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Tally))
-		b.MustAppend(t, append(enginetest.Notes("a", 3), enginetest.Notes("b", 3)...)...)
-		b.Drain(t)
+		b.MustApply(t, append(enginetest.Notes("a", 3), enginetest.Notes("b", 3)...)...)
 		b.MustPause(t, "tally", campaign)
-		b.MustAppend(t, enginetest.Notes("a", 5)...)
-		b.Drain(t)
+		b.MustApply(t, enginetest.Notes("a", 5)...)
 		verify := b.MustStartRun(t, outbox.RunRequest{Kind: outbox.RunVerify, All: true})
 		if h := b.MustResume(t, "tally", campaign); h.Behind != 1 || h.RunID != 0 || h.BlockedByRun != verify.ID {
 			t.Errorf("resumed as %+v, want that run %d blocks the replay", h, verify.ID)
@@ -356,8 +316,7 @@ func TestResume_besideARunIsCaughtUpOnceThatRunEnds(t *testing.T) {
 			replays[0].RequestedBy != "outboxweb" || replays[0].Via != "system" {
 			t.Errorf("replays are %+v", replays)
 		}
-		b.MustAppend(t, enginetest.Noted("a"))
-		b.Drain(t)
+		b.MustApply(t, enginetest.Noted("a"))
 		b.MustHaveTold(t, "tally", "a", 9)
 		b.MustBeSound(t)
 		for seq, want := range map[int64]string{3: "", 4: "tally", 8: "tally", 9: ""} {
@@ -366,9 +325,7 @@ func TestResume_besideARunIsCaughtUpOnceThatRunEnds(t *testing.T) {
 			if last := h.Steps[len(h.Steps)-1]; last.Kind == outbox.StepReplayed && last.Replay.RunID == replays[0].ID && last.Replay.Kind == outbox.RunReplay {
 				got = last.Replay.Projection
 			}
-			if err != nil || got != want {
-				t.Errorf("event %d got to %q by the replay, want %q: %+v, %v", seq, got, want, h.Steps, err)
-			}
+			must.Hold(t, err == nil && got == want, "event %d got to %q by the replay, want %q: %+v, %v", seq, got, want, h.Steps, err)
 		}
 	}
 }
@@ -376,8 +333,7 @@ func TestResume_besideARunIsCaughtUpOnceThatRunEnds(t *testing.T) {
 func TestResume_besideAQueuedRunIsCaughtUpWhenThatIsCancelled(t *testing.T) {
 	t.Parallel()
 	b := enginetest.OpenPaused(t)
-	b.MustAppend(t, enginetest.Notes("a", 2)...)
-	b.Drain(t)
+	b.MustApply(t, enginetest.Notes("a", 2)...)
 	verify := b.MustStartRun(t, outbox.RunRequest{Kind: outbox.RunVerify, All: true})
 	b.MustResume(t, "tally", "a")
 	must.Get(b.Runs.Cancel(t.Context(), enginetest.Operator, verify.ID)).Or(t)
@@ -390,28 +346,21 @@ func TestResume_besideAQueuedRunIsCaughtUpWhenThatIsCancelled(t *testing.T) {
 func TestReconcile_catchesUpAProjectionThatNoRunDoes(t *testing.T) {
 	t.Parallel()
 	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Tally))
-	b.MustAppend(t, append(enginetest.Notes("a", 3), enginetest.Notes("b", 2)...)...)
-	b.Drain(t)
+	b.MustApply(t, append(enginetest.Notes("a", 3), enginetest.Notes("b", 2)...)...)
 	b.MustPause(t, "tally", "a")
-	b.MustAppend(t, enginetest.Notes("a", 2)...)
-	b.Drain(t)
+	b.MustApply(t, enginetest.Notes("a", 2)...)
 	enginetest.MustExec(t, b.ProjectionsDB, `update projection_cursors set state = 'behind', paused_by = '', paused_at = null`)
 	b.Runs.WaitForOwed(0) // for a process that died nothing comes
-	if found := behindOf(t, b); len(found) != 1 || !strings.HasPrefix(found[0], "a: ") || !strings.Contains(found[0], `projection "tally"`) {
-		t.Errorf("check found %q", found)
-	}
-	if n, err := b.Runs.Behind(t.Context()); n != (outbox.BehindCounts{Alone: 1}) || err != nil {
-		t.Errorf("%+v projections are behind, want 1 without a run; %v", n, err)
-	}
+	found := behindOf(t, b)
+	must.Hold(t, len(found) == 1 && strings.HasPrefix(found[0], "a: ") && strings.Contains(found[0], `projection "tally"`), "check found %q", found)
+	n, err := b.Runs.Behind(t.Context())
+	must.Hold(t, n == (outbox.BehindCounts{Alone: 1}) && err == nil, "%+v projections are behind, want 1 without a run; %v", n, err)
 	for range 2 { // the second one finds the run
 		must.Get(b.Reconcile(t.Context())).Or(t)
 	}
-	if replays := runsOf(t, b, outbox.RunReplay); len(replays) != 1 {
-		t.Errorf("replays are %+v, want one", replays)
-	}
-	if n, err := b.Runs.Behind(t.Context()); n.Alone != 0 || err != nil {
-		t.Errorf("%+v projections are behind, want none without a run; %v", n, err)
-	}
+	must.Equal(t, len(runsOf(t, b, outbox.RunReplay)), 1, "replays")
+	n, err = b.Runs.Behind(t.Context())
+	must.Hold(t, n.Alone == 0 && err == nil, "%+v projections are behind, want none without a run; %v", n, err)
 	b.MustBeSound(t)
 	b.StepRuns(t)
 	b.MustHaveCursors(t, "a tally 5 live")

@@ -16,8 +16,7 @@ import (
 	"github.com/outboxweb/outboxweb/internal/storetest"
 )
 
-// remade is a system with failures whose projections are also rebuilt, verified and replayed, by
-// processes that die meanwhile.
+// remade is a system with failures whose projections are also rebuilt, verified and replayed, by processes that die meanwhile.
 type remade struct {
 	enginetest.Troubled
 	journal  map[string][]outbox.Event // as it was appended
@@ -65,7 +64,6 @@ func (s *remade) startRun(t *rapid.T) {
 	}
 }
 
-// pauseOrResumeProjection pauses or resumes the accounts.
 func (s *remade) pauseOrResumeProjection(t *rapid.T) {
 	b, campaign := s.Either(t), ""
 	if rapid.Bool().Draw(t, "one campaign") {
@@ -83,8 +81,7 @@ func (s *remade) pauseOrResumeProjection(t *rapid.T) {
 	}
 }
 
-// workOnRuns executes runs until there are none. The leases of a dead run have to expire, for which
-// the clock has to move.
+// workOnRuns executes runs until there are none. The leases of a dead run have to expire, for which the clock has to move.
 func (s *remade) workOnRuns(t *rapid.T) {
 	for _, campaign := range enginetest.TroubledCampaigns {
 		if lease := s.Engines[0].MustCampaign(s.TB, campaign).Lease; lease != nil && outbox.IsRun(lease.Owner) {
@@ -114,13 +111,11 @@ func (s *remade) wakeLate(t *rapid.T) {
 
 func (s *remade) cancelOrResume(t *rapid.T) {
 	b := s.Either(t)
-	page, err := b.Runs.List(context.Background(), outbox.RunFilter{Limit: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := must.Get(b.Runs.List(context.Background(), outbox.RunFilter{Limit: 1})).Or(t)
 	if len(page.Items) == 0 {
 		t.Skip("there is no run")
 	}
+	var err error
 	if run := page.Items[0]; run.Status.Active() {
 		_, err = b.Runs.Cancel(context.Background(), enginetest.Operator, run.ID)
 	} else {
@@ -131,8 +126,7 @@ func (s *remade) cancelOrResume(t *rapid.T) {
 	}
 }
 
-// Invariants hold after every step: each trail has the events 1 to the watermark, each once and in
-// order, and never fewer than a reader saw before.
+// Invariants hold after every step: each trail has the events 1 to the watermark, each once and in order, and never fewer than a reader saw before.
 func (s *remade) Invariants(t *rapid.T) {
 	for _, campaign := range enginetest.TroubledCampaigns {
 		seqs := enginetest.Column[int](s.TB, s.Engines[0].ProjectionsDB, `select seq from trail where campaign_id = $1 order by place`, campaign)
@@ -145,9 +139,8 @@ func (s *remade) Invariants(t *rapid.T) {
 			t.Fatalf("campaign %q had %d events and now %d", campaign, s.seen[campaign], len(seqs))
 		}
 		s.seen[campaign] = len(seqs)
-		if applied, err := s.Engines[0].AppliedSeq(context.Background(), campaign); err != nil || int(applied) != len(seqs) {
-			t.Fatalf("campaign %q is applied up to %d (%v), with %d events in its trail", campaign, applied, err, len(seqs))
-		}
+		applied, err := s.Engines[0].AppliedSeq(context.Background(), campaign)
+		must.Need(t, err == nil && int(applied) == len(seqs), "campaign %q is applied up to %d (%v), with %d events in its trail", campaign, applied, err, len(seqs))
 	}
 }
 
@@ -171,56 +164,53 @@ func (s *remade) Settle() {
 
 // digests are those of all live rows, by campaign and projection.
 func (s *remade) digests(b *enginetest.Engine) map[string]map[string]string {
-	live, err := b.Live(context.Background())
-	if err != nil {
-		s.TB.Fatal(err)
-	}
+	live := must.Get(b.Live(context.Background())).Or(s.TB)
 	defer live.Close()
 	all := make(map[string]map[string]string)
 	for _, campaign := range enginetest.TroubledCampaigns {
-		if all[campaign], _, err = b.Set.Digests(context.Background(), live, campaign); err != nil {
-			s.TB.Fatal(err)
-		}
+		digests, _, err := b.Set.Digests(context.Background(), live, campaign)
+		must.OK(s.TB, err)
+		all[campaign] = digests
 	}
 	return all
 }
 
 func TestRuns_leaveWhatOneReplayMakesWhateverHappened(t *testing.T) {
 	t.Parallel()
-	for _, definition := range []string{enginetest.Accounts, enginetest.LenientAccounts} {
-		sources := enginetest.Define(t, enginetest.Trail, definition)
-		rapid.Check(t, func(r *rapid.T) {
-			tb := enginetest.RapidTB{TB: t, R: r}
-			s := newRemade(tb, sources)
-			s.blocking = definition == enginetest.Accounts
-			r.Repeat(map[string]func(*rapid.T){
-				"append": s.Append, "pass": s.Pass, "pass again": s.Pass, "advance": s.Advance,
-				"die after claim": s.DieAfterClaim, "die after apply": s.DieAfterApply,
-				"sleep after claim": s.SleepAfterClaim, "wake": s.Wake,
-				"requeue": s.Requeue, "start a run": s.startRun, "work on runs": s.workOnRuns,
-				"start another run": s.startRun, "die in a run": s.dieInRun, "die in a run again": s.dieInRun,
-				"pause or resume a projection": s.pauseOrResumeProjection, "wake from a run": s.wakeLate, "cancel or resume": s.cancelOrResume,
-				"": s.Invariants,
-			})
-			s.Settle()
-			must.Get(s.Engines[0].Runs.Start(context.Background(), enginetest.Operator, outbox.RunRequest{Kind: outbox.RunReplay, All: true}, s.Engines[0].Infos())).Or(r)
-			s.workOnRuns(r)
-			for _, next := range s.late {
-				if err := next(); err != nil && !errors.Is(err, outbox.ErrLeaseLost) {
-					r.Fatal(err)
-				}
-			}
-			s.Invariants(r)
-			once := enginetest.Open(tb, sources, enginetest.At(s.Clock), enginetest.MaxAttempts(3))
-			for _, campaign := range slices.Sorted(slices.Values(enginetest.TroubledCampaigns)) {
-				once.MustAppend(tb, s.journal[campaign]...)
-			}
-			enginetest.UntilStuck(tb, once, s.Clock)
-			if diff := cmp.Diff(s.digests(once), s.digests(s.Engines[0])); diff != "" {
-				r.Fatalf("digests (-folded once +after all the trouble):\n%s", diff)
-			}
-			mustMatchJournal(tb, s.Engines[0], enginetest.TroubledCampaigns...)
-			s.Engines[1].MustBeSound(tb)
+	blocking, lenient := enginetest.Define(t, enginetest.Trail, enginetest.Accounts), enginetest.Define(t, enginetest.Trail, enginetest.LenientAccounts)
+	rapid.Check(t, func(r *rapid.T) {
+		tb, sources, blocks := enginetest.RapidTB{TB: t, R: r}, lenient, rapid.Bool().Draw(r, "accounts block")
+		if blocks {
+			sources = blocking
+		}
+		s := newRemade(tb, sources)
+		s.blocking = blocks
+		r.Repeat(map[string]func(*rapid.T){
+			"append": s.Append, "pass": s.Pass, "pass again": s.Pass, "advance": s.Advance,
+			"die after claim": s.DieAfterClaim, "die after apply": s.DieAfterApply,
+			"sleep after claim": s.SleepAfterClaim, "wake": s.Wake,
+			"requeue": s.Requeue, "start a run": s.startRun, "work on runs": s.workOnRuns,
+			"start another run": s.startRun, "die in a run": s.dieInRun, "die in a run again": s.dieInRun,
+			"pause or resume a projection": s.pauseOrResumeProjection, "wake from a run": s.wakeLate, "cancel or resume": s.cancelOrResume,
+			"": s.Invariants,
 		})
-	}
+		s.Settle()
+		must.Get(s.Engines[0].Runs.Start(context.Background(), enginetest.Operator, outbox.RunRequest{Kind: outbox.RunReplay, All: true}, s.Engines[0].Infos())).Or(r)
+		s.workOnRuns(r)
+		for _, next := range s.late {
+			if err := next(); err != nil && !errors.Is(err, outbox.ErrLeaseLost) {
+				r.Fatal(err)
+			}
+		}
+		s.Invariants(r)
+		once := enginetest.Open(tb, sources, enginetest.At(s.Clock), enginetest.MaxAttempts(3))
+		for _, campaign := range slices.Sorted(slices.Values(enginetest.TroubledCampaigns)) {
+			once.MustAppend(tb, s.journal[campaign]...)
+		}
+		enginetest.UntilStuck(tb, once, s.Clock)
+		diff := cmp.Diff(s.digests(once), s.digests(s.Engines[0]))
+		must.Need(r, diff == "", "digests (-folded once +after all the trouble):\n%s", diff)
+		mustMatchJournal(tb, s.Engines[0], enginetest.TroubledCampaigns...)
+		s.Engines[1].MustBeSound(tb)
+	})
 }

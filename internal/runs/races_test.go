@@ -10,8 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/outboxweb/outboxweb/internal/dbtest"
 	"github.com/outboxweb/outboxweb/internal/enginetest"
 	"github.com/outboxweb/outboxweb/internal/must"
@@ -41,16 +39,14 @@ func TestSQLiteRuns_areNotCompleteWithoutTheirResults(t *testing.T) {
 		}
 		return "", nil
 	})
-	b.MustAppend(t, enginetest.Noted("a"), enginetest.Probed("a", key))
-	b.Drain(t)
+	b.MustApply(t, enginetest.Noted("a"), enginetest.Probed("a", key))
 	b.Meddle(t, `delete from trail where place = 1`)
 	run := b.MustStartRun(t, enginetest.Everything)
 	other = lock
 	armed.Store(true)
 	b.StepRuns(t)
-	if ended := b.MustReadRun(t, run.ID); ended.Status != outbox.RunCompleted || ended.Verdict != outbox.VerdictDrift || ended.Counts.Drifted != 1 {
-		t.Errorf("run %+v, want a drift", ended)
-	}
+	ended := b.MustReadRun(t, run.ID)
+	must.Hold(t, ended.Status == outbox.RunCompleted && ended.Verdict == outbox.VerdictDrift && ended.Counts.Drifted == 1, "run %+v, want a drift", ended)
 }
 
 // journalLock is another connection's lock on the journal of an engine.
@@ -75,19 +71,13 @@ func (l *journalLock) release() {
 func TestVerify_untilTheWatermarkComparesNothingThatStandsElsewhere(t *testing.T) {
 	t.Parallel()
 	b := enginetest.Open(t, enginetest.Define(t, enginetest.Trail, enginetest.LenientAccounts), enginetest.MaxAttempts(1))
-	b.MustAppend(t, enginetest.Opened("a", 10), enginetest.Spent("a", 1), enginetest.Noted("a"))
-	b.Drain(t)
+	b.MustApply(t, enginetest.Opened("a", 10), enginetest.Spent("a", 1), enginetest.Noted("a"))
 	b.MustPause(t, "accounts", "a")
-	b.MustAppend(t, enginetest.Spent("a", 1), enginetest.Noted("a"))
-	b.Drain(t)
+	b.MustApply(t, enginetest.Spent("a", 1), enginetest.Noted("a"))
 	run := b.MustRun(t, outbox.RunRequest{Kind: outbox.RunVerify, Campaigns: []string{"a"}, UntilSeq: 5})
-	if run.Status != outbox.RunCompleted || run.Verdict != outbox.VerdictMatch {
-		t.Errorf("run %+v", run)
-	}
+	must.Hold(t, run.Status == outbox.RunCompleted && run.Verdict == outbox.VerdictMatch, "run %+v", run)
 	for _, p := range b.RunResult(t, run, "a").Projections {
-		if p.Seq != 5 || (p.Projection == "trail") != (p.Verdict == outbox.VerdictMatch) {
-			t.Errorf("%+v", p)
-		}
+		must.Hold(t, p.Seq == 5 && (p.Projection == "trail") == (p.Verdict == outbox.VerdictMatch), "%+v", p)
 	}
 }
 
@@ -107,11 +97,9 @@ func TestReplay_leavesWhatWasPausedMeanwhilePaused(t *testing.T) {
 		}
 		return "", nil
 	})
-	b.MustAppend(t, enginetest.Noted("a"))
-	b.Drain(t)
+	b.MustApply(t, enginetest.Noted("a"))
 	b.MustPause(t, "trail", "a")
-	b.MustAppend(t, enginetest.Probed("a", key), enginetest.Noted("a"))
-	b.Drain(t)
+	b.MustApply(t, enginetest.Probed("a", key), enginetest.Noted("a"))
 	resumed := b.MustResume(t, "trail", "a")
 	must.Get(b.Runs.Cancel(t.Context(), enginetest.Operator, resumed.RunID)).Or(t)
 	b.MustHaveCursors(t, "a probing 1 quarantined", "a trail 1 behind")
@@ -119,9 +107,7 @@ func TestReplay_leavesWhatWasPausedMeanwhilePaused(t *testing.T) {
 	failing.Store(false)
 	pausing.Store(true)
 	run := b.MustRun(t, outbox.RunRequest{Kind: outbox.RunReplay, All: true})
-	if run.Status != outbox.RunCompleted {
-		t.Errorf("run %+v: %+v", run, b.RunResult(t, run, "a"))
-	}
+	must.Equal(t, run.Status, outbox.RunCompleted, "run", b.RunResult(t, run, "a"))
 	b.MustHaveCursors(t, "a probing 3 live", "a trail 1 paused")
 	b.MustBeSound(t)
 }
@@ -129,11 +115,9 @@ func TestReplay_leavesWhatWasPausedMeanwhilePaused(t *testing.T) {
 func TestReplay_missesNothingAppliedOrUnskippedBesideIt(t *testing.T) {
 	t.Parallel()
 	b := enginetest.Open(t, enginetest.Define(t, enginetest.Trail, enginetest.Accounts), enginetest.MaxAttempts(1))
-	b.MustAppend(t, enginetest.Opened("a", 1))
-	b.Drain(t)
+	b.MustApply(t, enginetest.Opened("a", 1))
 	b.MustPause(t, "trail", "a")
-	b.MustAppend(t, enginetest.Noted("a"), enginetest.Spent("a", 2))
-	b.Drain(t)
+	b.MustApply(t, enginetest.Noted("a"), enginetest.Spent("a", 2))
 	b.MustSkip(t, "a", 3)
 	b.Drain(t)
 	b.MustResume(t, "trail", "a")
@@ -142,30 +126,21 @@ func TestReplay_missesNothingAppliedOrUnskippedBesideIt(t *testing.T) {
 		b.Meddle(t, `update accounts set balance = 2`)
 		b.Drain(t)
 	})
-	if err != nil || p.Error != "" {
-		t.Fatalf("%+v (%v)", p, err)
-	}
+	must.Need(t, err == nil && p.Error == "", "%+v (%v)", p, err)
 	b.MustHaveCursors(t, "a trail 3 live")
-	if seqs := enginetest.Column[int](t, b.ProjectionsDB, `select seq from trail order by place`); len(seqs) != 3 {
-		t.Errorf("the trail has events %v, want all three", seqs)
-	}
+	must.Equal(t, len(enginetest.Column[int](t, b.ProjectionsDB, `select seq from trail order by place`)), 3, "the trail has events")
 	must.OK(t, b.Runs.EndLeases(t.Context(), ""))
 	b.MustPause(t, "trail", "a")
-	b.MustAppend(t, enginetest.Noted("a"))
-	b.Drain(t)
+	b.MustApply(t, enginetest.Noted("a"))
 	b.MustResume(t, "trail", "a")
 	p, err = b.RunWorker.CatchUp(t.Context(), "a", "trail", func() {
-		b.MustAppend(t, enginetest.Noted("a"))
-		b.Drain(t)
+		b.MustApply(t, enginetest.Noted("a"))
 	})
-	if err != nil || p.Error != "" || p.Seq != 5 {
-		t.Fatalf("%+v (%v)", p, err)
-	}
+	must.Need(t, err == nil && p.Error == "" && p.Seq == 5, "%+v (%v)", p, err)
 	b.MustHaveCursors(t, "a trail 5 live")
 	b.MustBeSound(t)
 }
 
-// A projection that a process cannot replay also affects those that read its tables.
 func TestVerify_reportsNoDriftOfWhatReadsAProjectionThatCannotBeReplayed(t *testing.T) {
 	t.Parallel()
 	b, failing := failingProbe(t, enginetest.Probing, `-- projection: reads
@@ -184,13 +159,11 @@ insert into reads select cast(:campaign_id as text), count(*) from probing where
 			t.Errorf("%s: run %+v %+v", kind, run, b.RunResult(t, run, "a"))
 		}
 	}
-	if n := enginetest.Column[int](t, b.ProjectionsDB, `select n from reads`); len(n) != 1 || n[0] != 1 {
-		t.Errorf("reads %v", n)
-	}
+	n := enginetest.Column[int](t, b.ProjectionsDB, `select n from reads`)
+	must.Hold(t, len(n) == 1 && n[0] == 1, "reads %v", n)
 }
 
-// failingProbe is an engine with two applied events in campaign a, whose probe of the second one fails once it
-// is told to.
+// failingProbe is an engine with two applied events in campaign a, whose probe of the second one fails once it is told to.
 func failingProbe(t *testing.T, definitions ...string) (*enginetest.Engine, *atomic.Bool) {
 	t.Helper()
 	b, failing := enginetest.Open(t, enginetest.Define(t, definitions...)), new(atomic.Bool)
@@ -200,26 +173,20 @@ func failingProbe(t *testing.T, definitions ...string) (*enginetest.Engine, *ato
 		}
 		return "", nil
 	})
-	b.MustAppend(t, enginetest.Noted("a"), enginetest.Probed("a", t.Name()))
-	b.Drain(t)
+	b.MustApply(t, enginetest.Noted("a"), enginetest.Probed("a", t.Name()))
 	return b, failing
 }
 
 func TestRuns_areNotTakenUpByAProcessThatChangesNothing(t *testing.T) {
 	t.Parallel()
 	b := enginetest.Open(t, enginetest.Define(t, enginetest.Trail))
-	b.MustAppend(t, enginetest.Notes("a", 3)...)
-	b.Drain(t)
+	b.MustApply(t, enginetest.Notes("a", 3)...)
 	rebuild := b.MustStartRun(t, outbox.RunRequest{Kind: outbox.RunRebuild, Campaigns: []string{"a"}})
 	shadow := b.Beside(t, enginetest.InMode(outbox.ModeShadow))
 	shadow.StepRuns(t)
-	if run := b.MustReadRun(t, rebuild.ID); run.Status != outbox.RunQueued {
-		t.Errorf("run %+v", run)
-	}
+	must.Equal(t, b.MustReadRun(t, rebuild.ID).Status, outbox.RunQueued, "run")
 	b.StepRuns(t)
-	if run := b.MustReadRun(t, rebuild.ID); run.Status != outbox.RunCompleted {
-		t.Errorf("run %+v", run)
-	}
+	must.Equal(t, b.MustReadRun(t, rebuild.ID).Status, outbox.RunCompleted, "run")
 }
 
 func TestVerify_goesOnAfterACampaignThatKeepsChanging(t *testing.T) {
@@ -238,13 +205,10 @@ func TestVerify_goesOnAfterACampaignThatKeepsChanging(t *testing.T) {
 		}
 		return "", nil
 	})
-	b.MustAppend(t, enginetest.Probed("a", key), enginetest.Noted("b"))
-	b.Drain(t)
+	b.MustApply(t, enginetest.Probed("a", key), enginetest.Noted("b"))
 	toggling.Store(true)
 	run := b.MustRun(t, enginetest.Everything)
-	if run.Counts.Failed != 1 || run.Counts.Matched != 1 || !strings.Contains(b.RunResult(t, run, "a").Error, "keeps changing") {
-		t.Errorf("run %+v", run)
-	}
+	must.Hold(t, run.Counts.Failed == 1 && run.Counts.Matched == 1 && strings.Contains(b.RunResult(t, run, "a").Error, "keeps changing"), "run %+v", run)
 }
 
 // Leases that it cannot release expire.
@@ -270,8 +234,7 @@ insert into slow values (:campaign_id, :payload.key);
 		}
 		return "", nil
 	})
-	b.MustAppend(t, enginetest.Probed("a", key))
-	b.Drain(t)
+	b.MustApply(t, enginetest.Probed("a", key))
 	b.MustStartRun(t, outbox.RunRequest{Kind: outbox.RunRebuild, All: true})
 	armed.Store(true)
 	ended := make(chan error, 1)
@@ -290,8 +253,7 @@ insert into slow values (:campaign_id, :payload.key);
 	b.MustBeSound(t)
 }
 
-// Events applied during a long replay are replayed without blocking the campaign, except for the
-// last few.
+// Events applied during a long replay are replayed without blocking the campaign, except for the last few.
 func TestRebuild_holdsNoLeaseWhileItReplaysWhatWasAppliedMeanwhile(t *testing.T) {
 	t.Parallel()
 	b := enginetest.Open(t, enginetest.Define(t, enginetest.Trail, enginetest.Probing))
@@ -300,8 +262,7 @@ func TestRebuild_holdsNoLeaseWhileItReplaysWhatWasAppliedMeanwhile(t *testing.T)
 	var held atomic.Int64
 	enginetest.OnProbe(t, key, func(args []string) (string, error) {
 		if appending.CompareAndSwap(true, false) {
-			b.MustAppend(t, append([]outbox.Event{enginetest.Probed("a", key)}, enginetest.Notes("a", 700)...)...)
-			b.Drain(t)
+			b.MustApply(t, append([]outbox.Event{enginetest.Probed("a", key)}, enginetest.Notes("a", 700)...)...)
 			looking.Store(true)
 		} else if looking.Load() && args[1] == "2" {
 			if c := b.MustCampaign(t, "a"); c.Lease != nil {
@@ -310,13 +271,10 @@ func TestRebuild_holdsNoLeaseWhileItReplaysWhatWasAppliedMeanwhile(t *testing.T)
 		}
 		return "", nil
 	})
-	b.MustAppend(t, enginetest.Probed("a", key))
-	b.Drain(t)
+	b.MustApply(t, enginetest.Probed("a", key))
 	appending.Store(true)
 	run := b.MustRun(t, outbox.RunRequest{Kind: outbox.RunRebuild, All: true})
-	if run.Status != outbox.RunCompleted || held.Load() > 0 {
-		t.Errorf("it was folded under the campaign's lease; run %+v", run)
-	}
+	must.Hold(t, run.Status == outbox.RunCompleted && held.Load() == 0, "it was folded under the campaign's lease; run %+v", run)
 	mustMatchJournal(t, b, "a")
 	b.MustBeSound(t)
 }
@@ -325,22 +283,16 @@ func TestReplay_leavesADivergedCampaignToARebuild(t *testing.T) {
 	t.Parallel()
 	for _, watermark := range []string{"applied_hash = 'other'", "applied_seq = 9", "applied_seq = 9999"} {
 		b := enginetest.Open(t, enginetest.Define(t, enginetest.Trail, enginetest.Accounts))
-		b.MustAppend(t, enginetest.Noted("a"), enginetest.Noted("b"))
-		b.Drain(t)
+		b.MustApply(t, enginetest.Noted("a"), enginetest.Noted("b"))
 		b.MustPause(t, "trail", "a")
-		b.MustAppend(t, enginetest.Notes("a", 2)...)
-		b.Drain(t)
+		b.MustApply(t, enginetest.Notes("a", 2)...)
 		must.Get(b.Runs.Cancel(t.Context(), enginetest.Operator, b.MustResume(t, "trail", "a").RunID)).Or(t)
 		b.Meddle(t, `update projection_watermarks set `+watermark+` where campaign_id = 'a'`)
 		run := b.MustRun(t, outbox.RunRequest{Kind: outbox.RunReplay, All: true})
-		if run.Counts.Failed != 1 || run.Counts.Matched != 1 || !strings.Contains(b.RunResult(t, run, "a").Error, "diverged") {
-			t.Errorf("%s: run %+v", watermark, run)
-		}
+		must.Hold(t, run.Counts.Failed == 1 && run.Counts.Matched == 1 && strings.Contains(b.RunResult(t, run, "a").Error, "diverged"), "%s: run %+v", watermark, run)
 		b.MustHaveCursors(t, "a trail 1 behind")
 		again := b.MustRun(t, outbox.RunRequest{Kind: outbox.RunRebuild, All: true})
-		if again.Status != outbox.RunCompleted {
-			t.Errorf("%s: rebuild %+v", watermark, again)
-		}
+		must.Equal(t, again.Status, outbox.RunCompleted, watermark, "rebuild")
 		b.Drain(t)
 		mustMatchJournal(t, b, "a", "b")
 		b.MustBeSound(t)
@@ -368,8 +320,7 @@ func TestRebuild_notesWhatItMendedBesideWhatItCouldNot(t *testing.T) {
 func TestDryRun_saysWhichLiveTablesAreNotThoseOfTheFile(t *testing.T) {
 	t.Parallel()
 	b := enginetest.Open(t, enginetest.Define(t, enginetest.Trail, enginetest.Accounts), enginetest.MaxAttempts(1))
-	b.MustAppend(t, enginetest.Opened("a", 10), enginetest.Spent("a", 100))
-	b.Drain(t)
+	b.MustApply(t, enginetest.Opened("a", 10), enginetest.Spent("a", 100))
 	for _, c := range []struct {
 		old, new string
 		applied  int64
@@ -380,10 +331,7 @@ func TestDryRun_saysWhichLiveTablesAreNotThoseOfTheFile(t *testing.T) {
 		{" check (balance >= 0)", "", 1, []string{"accounts"}, ""},
 		{"default 0)", "default 0, note text)", 0, nil, `no column "note"`},
 	} {
-		set, err := projection.Load(enginetest.DialectOf(b.Pair), enginetest.Define(t, enginetest.Trail, strings.Replace(enginetest.Accounts, c.old, c.new, 1))...)
-		if err != nil {
-			t.Fatal(err)
-		}
+		set := must.Get(projection.Load(enginetest.DialectOf(b.Pair), enginetest.Define(t, enginetest.Trail, strings.Replace(enginetest.Accounts, c.old, c.new, 1))...)).Or(t)
 		d, err := runs.DryRun(t.Context(), b.Store, set, "a", 2, 0)
 		if c.lacks != "" {
 			refused(t, err, outbox.ErrConflict, c.lacks)
@@ -393,29 +341,23 @@ func TestDryRun_saysWhichLiveTablesAreNotThoseOfTheFile(t *testing.T) {
 	}
 }
 
-// A cancelled run has no further effect, whatever its process was about to do.
 func TestCancelRun_keepsAProcessThatSleptFromSwapping(t *testing.T) {
 	t.Parallel()
 	now := storetest.NewClock()
 	b := enginetest.Open(t, enginetest.Define(t, enginetest.Trail), enginetest.At(now))
-	b.MustAppend(t, enginetest.Notes("a", 5)...)
-	b.Drain(t)
+	b.MustApply(t, enginetest.Notes("a", 5)...)
 	for stage := range 2 {
 		run := b.MustStartRun(t, outbox.RunRequest{Kind: outbox.RunRebuild, All: true})
 		late := must.Get(b.RunWorker.DieInRun(t.Context(), stage)).Or(t)
 		now.Advance(enginetest.LeaseTime + time.Second)
-		if ended, err := b.Runs.Cancel(t.Context(), enginetest.Operator, run.ID); err != nil || ended.Status != outbox.RunCancelled {
-			t.Fatalf("run %+v (%v)", ended, err)
-		}
+		ended, err := b.Runs.Cancel(t.Context(), enginetest.Operator, run.ID)
+		must.Need(t, err == nil && ended.Status == outbox.RunCancelled, "run %+v (%v)", ended, err)
 		before := b.Dump(t)
 		must.OK(t, late())
-		if after := b.Dump(t); after != before {
-			t.Errorf("stage %d (-before +after):\n%s", stage, cmp.Diff(before, after))
-		}
+		must.Equal(t, b.Dump(t), before, "stage", stage)
 	}
-	if c := b.MustCampaign(t, "a"); c.Lease != nil {
-		t.Errorf("the campaign is still held: %+v", c.Lease)
-	}
+	c := b.MustCampaign(t, "a")
+	must.Hold(t, c.Lease == nil, "the campaign is still held: %+v", c.Lease)
 }
 
 // doomed ends the connection that reads its digest, while a flag for that is set.
@@ -431,15 +373,13 @@ insert into doomed values (:campaign_id, :seq) on conflict (campaign_id) do upda
 func TestPostgresRuns_goOnAfterAConnectionWasLostInComparing(t *testing.T) {
 	t.Parallel()
 	b := enginetest.Open(t, enginetest.Define(t, doomed))
-	b.MustAppend(t, enginetest.Notes("a", 3)...)
-	b.Drain(t)
+	b.MustApply(t, enginetest.Notes("a", 3)...)
 	for _, kind := range []outbox.RunKind{outbox.RunVerify, outbox.RunRebuild} {
 		b.Meddle(t, `update doomed set n = -1`)
 		b.Meddle(t, `create table public.doom ()`)
 		run := b.MustStartRun(t, outbox.RunRequest{Kind: kind, All: true})
-		if _, err := b.RunWorker.Step(t.Context()); !errors.Is(err, outbox.ErrBusy) {
-			t.Errorf("%s: %v, want ErrBusy", kind, err)
-		}
+		_, err := b.RunWorker.Step(t.Context())
+		must.Hold(t, errors.Is(err, outbox.ErrBusy), "%s: %v, want ErrBusy", kind, err)
 		b.Meddle(t, `drop table public.doom`)
 		b.StepRuns(t)
 		if run = b.MustReadRun(t, run.ID); run.Status != outbox.RunCompleted || run.Counts.Drifted != 1 {
@@ -464,8 +404,7 @@ func TestPostgresRuns_goOnAfterConnectionsWereLostAnywhere(t *testing.T) {
 					return time.Now()
 				}
 			}, enginetest.Leasing(time.Second))
-			b.MustAppend(t, append(enginetest.Notes("a", 3), enginetest.Notes("b", 3)...)...)
-			b.Drain(t)
+			b.MustApply(t, append(enginetest.Notes("a", 3), enginetest.Notes("b", 3)...)...)
 			b.Meddle(t, `delete from trail where place = 2`)
 			armed.Store(true)
 			run := b.MustStartRun(t, outbox.RunRequest{Kind: outbox.RunRebuild, All: true})
@@ -478,12 +417,8 @@ func TestPostgresRuns_goOnAfterConnectionsWereLostAnywhere(t *testing.T) {
 			if run = b.MustReadRun(t, run.ID); run.Status != outbox.RunCompleted || run.Counts.Failed > 0 || run.Campaigns.Done != 2 {
 				t.Errorf("run %+v", run)
 			}
-			if armed.Load() {
-				t.Error("it never came by")
-			}
-			if n := enginetest.Column[int](t, b.ProjectionsDB, `select count(*) from trail`); n[0] != 6 {
-				t.Errorf("%d rows", n[0])
-			}
+			must.Hold(t, !armed.Load(), "it never came by")
+			must.Equal(t, enginetest.Column[int](t, b.ProjectionsDB, `select count(*) from trail`)[0], 6, "rows")
 			b.MustBeSound(t)
 		})
 	}

@@ -41,8 +41,7 @@ func mustRehearse(tb testing.TB, b *enginetest.Engine, order outbox.RehearsalReq
 
 func mustReadRehearsal(tb testing.TB, b *enginetest.Engine, id int64) outbox.FixRehearsal {
 	tb.Helper()
-	d := must.Get(b.Runs.Rehearsal(context.Background(), id, b.Infos())).Or(tb)
-	return d
+	return must.Get(b.Runs.Rehearsal(context.Background(), id, b.Infos())).Or(tb)
 }
 
 func changedTo(texts ...string) []outbox.RehearsalFile {
@@ -53,8 +52,7 @@ func changedTo(texts ...string) []outbox.RehearsalFile {
 	return files
 }
 
-// blockedByOverdrafts has three campaigns that an overdraft blocks, in c by one that no fix of the
-// overdraft helps at event 4, and a healthy one.
+// blockedByOverdrafts has three campaigns that an overdraft blocks, in c by one that no fix of the overdraft helps at event 4, and a healthy one.
 func blockedByOverdrafts(t *testing.T) *enginetest.Engine {
 	t.Helper()
 	clock := storetest.NewClock()
@@ -78,13 +76,9 @@ func TestRehearse_saysWhichBlockedCampaignsWouldPass(t *testing.T) {
 		t.Fatalf("the run is %s: %s", d.Run.Status, d.Run.Error)
 	}
 	mustCount(t, d, outbox.RehearsalCounts{Passes: 2, FailsDifferently: 1, SameRows: 1})
-	if want := "2 of 3 blocked campaigns would pass; 1 fails differently"; d.Answer != want {
-		t.Errorf("answer %q, want %q", d.Answer, want)
-	}
+	must.Equal(t, d.Answer, "2 of 3 blocked campaigns would pass; 1 fails differently", "answer")
 	a := b.RunResult(t, d.Run, "a")
-	if want := (outbox.Rehearsed{Head: 3, Applied: 21, Left: 10}); !reflect.DeepEqual(*a.Rehearsed, want) {
-		t.Errorf("a was rehearsed %+v, want %+v", *a.Rehearsed, want)
-	}
+	must.Equal(t, *a.Rehearsed, (outbox.Rehearsed{Head: 3, Applied: 21, Left: 10}), "a was rehearsed")
 	if c := a.Projections[0].Comparison; c == nil || c.Changed != 1 || len(c.Samples) != 1 {
 		t.Errorf("the accounts of a would change by %+v, want one changed row", c)
 	}
@@ -94,7 +88,6 @@ func TestRehearse_saysWhichBlockedCampaignsWouldPass(t *testing.T) {
 	enginetest.MustEqual(t, "anything live", before, b.Dump(t, "runs", "run_rehearsals", "run_results", "run_scopes", "run_log", "audit_log"))
 }
 
-// An error that blocks more campaigns than a rehearsal takes leaves room for the others.
 func TestRehearse_takesCampaignsOfEachError(t *testing.T) {
 	t.Parallel()
 	b := blockedByOverdrafts(t)
@@ -116,12 +109,9 @@ func TestRehearse_tellsTheSameErrorFromAnother(t *testing.T) {
 	still := strings.ReplaceAll(enginetest.Accounts, "set spent = spent + 1", "set spent = spent + 2")
 	d := mustRehearse(t, b, outbox.RehearsalRequest{Files: changedTo(still)})
 	mustCount(t, d, outbox.RehearsalCounts{FailsSame: 3, OtherRows: 1})
-	if d.Passed() || d.Loaded {
-		t.Error("it passed, or its files are loaded")
-	}
-	if want := "1 of 1 healthy campaign would get other rows than the loaded files make: rebuild what differs after loading if that is meant; if it is not, the changed files are wrong"; d.Effects != want {
-		t.Errorf("effects %q, want %q", d.Effects, want)
-	}
+	must.Hold(t, !d.Passed() && !d.Loaded, "it passed, or its files are loaded")
+	want := "1 of 1 healthy campaign would get other rows than the loaded files make: rebuild what differs after loading if that is meant; if it is not, the changed files are wrong"
+	must.Hold(t, d.Effects == want, "effects %q, want %q", d.Effects, want)
 }
 
 func TestRehearse_replaysCampaignsIfTheSchemaChanges(t *testing.T) {
@@ -129,9 +119,7 @@ func TestRehearse_replaysCampaignsIfTheSchemaChanges(t *testing.T) {
 	b := blockedByOverdrafts(t)
 	d := mustRehearse(t, b, outbox.RehearsalRequest{Files: changedTo(strings.ReplaceAll(enginetest.Accounts, "check (balance >= 0)", "")), Campaigns: []string{"a"}})
 	mustCount(t, d, outbox.RehearsalCounts{Passes: 1, SameRows: 1})
-	if !d.Versions[0].OtherSchema {
-		t.Error("the schema counts as unchanged")
-	}
+	must.Hold(t, d.Versions[0].OtherSchema, "the schema counts as unchanged")
 }
 
 func TestRehearse_refusesWhatLoadingRefuses(t *testing.T) {
@@ -145,9 +133,8 @@ func TestRehearse_refusesWhatLoadingRefuses(t *testing.T) {
 		"an unknown projection":          strings.ReplaceAll(enginetest.Accounts, "projection: accounts", "projection: others"),
 		"too much":                       enginetest.Accounts + strings.Repeat("-- more\n", outbox.MaxRehearsalFiles/8),
 	} {
-		if _, err := b.Runs.Rehearse(context.Background(), enginetest.Operator, outbox.RehearsalRequest{Files: changedTo(text)}, b.Set); !errors.Is(err, outbox.ErrInvalid) {
-			t.Errorf("%s is admitted or refused as %v", name, err)
-		}
+		_, err := b.Runs.Rehearse(context.Background(), enginetest.Operator, outbox.RehearsalRequest{Files: changedTo(text)}, b.Set)
+		must.Hold(t, errors.Is(err, outbox.ErrInvalid), "%s is admitted or refused as %v", name, err)
 	}
 }
 
@@ -212,8 +199,7 @@ update ranks set n = null where campaign_id = :campaign_id;
 	}
 }
 
-// Events appended and applied while a rehearsal works on a campaign are not part of its answer, and
-// do not make it wrong.
+// Events appended and applied while a rehearsal works on a campaign are not part of its answer, and do not make it wrong.
 func TestRehearse_holdsForWhatItLookedAt(t *testing.T) {
 	t.Parallel()
 	b := blockedByOverdrafts(t)
@@ -225,8 +211,7 @@ func TestRehearse_holdsForWhatItLookedAt(t *testing.T) {
 		if between++; between == 1 {
 			b.MustAppend(t, enginetest.Opened("b", 5)) // a second opening fails
 		}
-		b.MustAppend(t, enginetest.Spent("healthy", 1))
-		b.Drain(t)
+		b.MustApply(t, enginetest.Spent("healthy", 1))
 		return false
 	}
 	must.Get(w.Step(context.Background())).Or(t)
@@ -244,9 +229,7 @@ func TestRehearse_holdsForWhatItLookedAt(t *testing.T) {
 	loaded := enginetest.OpenPair(t, b.Pair, enginetest.Define(t, fixed, enginetest.Trail), enginetest.MaxAttempts(1))
 	loaded.MustRequeue(t, "b", 3)
 	loaded.Drain(t)
-	if at := loaded.MustCampaign(t, "b").AppliedSeq; at != result.Seq {
-		t.Errorf("with the fix loaded b is at event %d, want %d", at, result.Seq)
-	}
+	must.Equal(t, loaded.MustCampaign(t, "b").AppliedSeq, result.Seq, "with the fix loaded b is at event")
 }
 
 func TestRehearse_saysThatACampaignMoved(t *testing.T) {
@@ -256,25 +239,18 @@ func TestRehearse_saysThatACampaignMoved(t *testing.T) {
 	b.MustSkip(t, "a", 3)
 	b.StepRuns(t)
 	d := mustReadRehearsal(t, b, run.ID)
-	if result := b.RunResult(t, d.Run, "a"); result.Outcome != outbox.OutcomeNotRehearsed || !strings.Contains(result.Error, "moved") {
-		t.Errorf("the result is %s: %s", result.Outcome, result.Error)
-	}
+	result := b.RunResult(t, d.Run, "a")
+	must.Hold(t, result.Outcome == outbox.OutcomeNotRehearsed && strings.Contains(result.Error, "moved"), "the result is %s: %s", result.Outcome, result.Error)
 }
 
 func TestRehearse_canBeCancelledAndBlocksNoOtherRun(t *testing.T) {
 	t.Parallel()
 	b := blockedByOverdrafts(t)
-	run, err := b.Runs.Rehearse(context.Background(), enginetest.Operator, outbox.RehearsalRequest{Files: changedTo(fixed)}, b.Set)
-	if err != nil {
-		t.Fatal(err)
-	}
+	run := must.Get(b.Runs.Rehearse(context.Background(), enginetest.Operator, outbox.RehearsalRequest{Files: changedTo(fixed)}, b.Set)).Or(t)
 	b.MustStartRun(t, enginetest.VerifyAll())
-	if run, err = b.Runs.Cancel(context.Background(), enginetest.Operator, run.ID); err != nil || run.Status != outbox.RunCancelled {
-		t.Errorf("the run is %s (%v)", run.Status, err)
-	}
-	if _, err := b.Runs.Start(context.Background(), enginetest.Operator, outbox.RunRequest{Kind: outbox.RunRehearse, All: true}, b.Infos()); !errors.Is(err, outbox.ErrInvalid) {
-		t.Errorf("a rehearsal without files was answered with %v", err)
-	}
+	must.Equal(t, must.Get(b.Runs.Cancel(t.Context(), enginetest.Operator, run.ID)).Or(t).Status, outbox.RunCancelled)
+	_, err := b.Runs.Start(t.Context(), enginetest.Operator, outbox.RunRequest{Kind: outbox.RunRehearse, All: true}, b.Infos())
+	refused(t, err, outbox.ErrInvalid)
 }
 
 // Healthy campaigns that the loaded files cannot replay are compared with their live rows, so that a
@@ -282,11 +258,9 @@ func TestRehearse_canBeCancelledAndBlocksNoOtherRun(t *testing.T) {
 func TestRehearse_comparesWithLiveRowsWhereTheLoadedFilesFail(t *testing.T) {
 	t.Parallel()
 	good := enginetest.Open(t, enginetest.Define(t, enginetest.Accounts), enginetest.MaxAttempts(1))
-	good.MustAppend(t, enginetest.Opened("blocked", 10), enginetest.Spent("blocked", 3), enginetest.Opened("healthy", 10), enginetest.Spent("healthy", 3))
-	good.Drain(t)
+	good.MustApply(t, enginetest.Opened("blocked", 10), enginetest.Spent("blocked", 3), enginetest.Opened("healthy", 10), enginetest.Spent("healthy", 3))
 	broken := enginetest.OpenPair(t, good.Pair, enginetest.Define(t, strings.ReplaceAll(enginetest.Accounts, ":payload.amount!", ":payload.price!")), enginetest.MaxAttempts(1))
-	broken.MustAppend(t, enginetest.Spent("blocked", 2))
-	broken.Drain(t)
+	broken.MustApply(t, enginetest.Spent("blocked", 2))
 	for text, want := range map[string]struct {
 		counts  outbox.RehearsalCounts
 		effects string
@@ -296,44 +270,34 @@ func TestRehearse_comparesWithLiveRowsWhereTheLoadedFilesFail(t *testing.T) {
 		"(cast(coalesce(:payload.price, '3') as bigint) + 20)":       {outbox.RehearsalCounts{FailsDifferently: 1, Breaks: 1}, "1 of 1 healthy campaign cannot be rebuilt: an event that is applied fails with the changed files"},
 	} {
 		d := mustRehearse(t, broken, outbox.RehearsalRequest{Files: changedTo(strings.ReplaceAll(enginetest.Accounts, ":payload.amount!", text))})
-		if d.Counts != want.counts || d.Effects != want.effects {
-			t.Errorf("%s: %+v, %q, want %+v, %q\n%+v", text, d.Counts, d.Effects, want.counts, want.effects, d.Groups)
-		}
-		if r := broken.RunResult(t, d.Run, "healthy"); want.counts.Breaks == 0 && !r.Rehearsed.Live {
-			t.Errorf("%s: it was not compared with the live rows", text)
-		}
+		must.Hold(t, d.Counts == want.counts && d.Effects == want.effects, "%s: %+v, %q, want %+v, %q\n%+v", text, d.Counts, d.Effects, want.counts, want.effects, d.Groups)
+		r := broken.RunResult(t, d.Run, "healthy")
+		must.Hold(t, want.counts.Breaks != 0 || r.Rehearsed.Live, "%s: it was not compared with the live rows", text)
 	}
 }
 
-// What the loaded files refuse as well does not speak against the changed ones.
 func TestRehearse_doesNotBlameTheChangeForWhatTheLoadedFilesRefuse(t *testing.T) {
 	t.Parallel()
 	good := enginetest.Open(t, enginetest.Define(t, enginetest.Accounts, gate), enginetest.MaxAttempts(1))
-	good.MustAppend(t, enginetest.Opened("healthy", 10), enginetest.Spent("healthy", 3), enginetest.Noted("blocked"))
-	good.Drain(t)
+	good.MustApply(t, enginetest.Opened("healthy", 10), enginetest.Spent("healthy", 3), enginetest.Noted("blocked"))
 	broken := enginetest.OpenPair(t, good.Pair, enginetest.Define(t, strings.ReplaceAll(enginetest.Accounts, ":payload.amount!", ":payload.price!"), gate), enginetest.MaxAttempts(1))
 	d := mustRehearse(t, broken, outbox.RehearsalRequest{Files: changedTo(openedGate)})
 	mustCount(t, d, outbox.RehearsalCounts{Passes: 1, NotCompared: 1})
-	if r := broken.RunResult(t, d.Run, "healthy"); !strings.HasPrefix(r.Error, "event 2 fails alike with the loaded files: projection accounts (") {
-		t.Errorf("it says %q", r.Error)
-	}
+	r := broken.RunResult(t, d.Run, "healthy")
+	must.Hold(t, strings.HasPrefix(r.Error, "event 2 fails alike with the loaded files: projection accounts ("), "it says %q", r.Error)
 }
 
-// A campaign in which a projection is paused or quarantined is compared as far as the projection got;
-// what it lacks does not count as the same rows.
+// A campaign in which a projection is paused or quarantined is compared as far as the projection got; what it lacks does not count as the same rows.
 func TestRehearse_claimsNoSamenessForEventsThatAProjectionLacks(t *testing.T) {
 	t.Parallel()
 	b := enginetest.Open(t, enginetest.Define(t, enginetest.LenientAccounts, gate), enginetest.MaxAttempts(1))
 	b.MustAppend(t, enginetest.Opened("a", 10), enginetest.Opened("b", 10), enginetest.Opened("healthy", 10), enginetest.Spent("a", 11), enginetest.Spent("a", 1), enginetest.Noted("blocked"))
 	b.Drain(t)
 	b.MustPause(t, "accounts", "b")
-	b.MustAppend(t, enginetest.Spent("b", 11))
-	b.Drain(t)
+	b.MustApply(t, enginetest.Spent("b", 11))
 	d := mustRehearse(t, b, outbox.RehearsalRequest{Files: changedTo(openedGate)})
 	mustCount(t, d, outbox.RehearsalCounts{Passes: 1, SameRows: 1, NotCompared: 2})
-	if want := "1 healthy campaign compared: the changed files make the same rows; 2 healthy campaigns could not be fully compared"; d.Effects != want {
-		t.Errorf("effects %q, want %q", d.Effects, want)
-	}
+	must.Equal(t, d.Effects, "1 healthy campaign compared: the changed files make the same rows; 2 healthy campaigns could not be fully compared", "effects")
 	for id, state := range map[string]string{"a": outbox.CursorQuarantined, "b": outbox.CursorPaused} {
 		r := b.RunResult(t, d.Run, id)
 		left := r.NotCompared()
@@ -351,18 +315,14 @@ func TestRehearse_comparesHealthyCampaignsIfNoneIsBlocked(t *testing.T) {
 	if _, err := b.Runs.Rehearse(t.Context(), enginetest.Operator, outbox.RehearsalRequest{Files: files}, b.Set); !errors.Is(err, outbox.ErrConflict) || !strings.Contains(err.Error(), "none has applied events") {
 		t.Errorf("of an empty journal: %v", err)
 	}
-	b.MustAppend(t, enginetest.Opened("a", 10), enginetest.Spent("a", 3), enginetest.Opened("b", 10))
-	b.Drain(t)
+	b.MustApply(t, enginetest.Opened("a", 10), enginetest.Spent("a", 3), enginetest.Opened("b", 10))
 	d := mustRehearse(t, b, outbox.RehearsalRequest{Files: files})
 	if want := (outbox.RehearsalCounts{SameRows: 1, OtherRows: 1}); d.Counts != want || d.Passed() || d.Unchanged() {
 		t.Errorf("counts %+v, want %+v; passed: %v, unchanged: %v", d.Counts, want, d.Passed(), d.Unchanged())
 	}
-	if want := "No campaign was blocked, failing or quarantined, so healthy ones alone are compared"; d.Answer != want {
-		t.Errorf("answer %q, want %q", d.Answer, want)
-	}
-	if c := b.RunResult(t, d.Run, "a").Projections[0].Comparison; c == nil || c.Changed != 1 || len(c.Samples) != 1 {
-		t.Errorf("the accounts of a would change by %+v, want one changed row", c)
-	}
+	must.Equal(t, d.Answer, "No campaign was blocked, failing or quarantined, so healthy ones alone are compared", "answer")
+	c := b.RunResult(t, d.Run, "a").Projections[0].Comparison
+	must.Hold(t, c != nil && c.Changed == 1 && len(c.Samples) == 1, "the accounts of a would change by %+v, want one changed row", c)
 	if d := mustRehearse(t, b, outbox.RehearsalRequest{Files: changedTo(enginetest.Accounts + "-- no other rows\n")}); !d.Unchanged() || d.Passed() {
 		t.Errorf("with the same rows: unchanged: %v, passed: %v", d.Unchanged(), d.Passed())
 	}
@@ -392,8 +352,7 @@ func TestRehearse_triesWhatIsQuarantinedInABlockedCampaign(t *testing.T) {
 	for _, id := range []string{"a", "b"} {
 		b.MustAppend(t, enginetest.Opened(id, 10), enginetest.Spent(id, 11), enginetest.Noted(id))
 	}
-	b.MustAppend(t, enginetest.Opened("c", 10), enginetest.Noted("c"))
-	b.Drain(t)
+	b.MustApply(t, enginetest.Opened("c", 10), enginetest.Noted("c"))
 	b.MustHaveCursors(t, "a accounts 1 quarantined", "b accounts 1 quarantined")
 	files := func(accounts string) []outbox.RehearsalFile {
 		return append(changedTo(accounts), outbox.RehearsalFile{Name: "needs.sql", Text: strings.Replace(needing, ":payload.missing!", "'note'", 1)})
@@ -401,14 +360,11 @@ func TestRehearse_triesWhatIsQuarantinedInABlockedCampaign(t *testing.T) {
 	noFix := strings.ReplaceAll(enginetest.LenientAccounts, "set spent = spent + 1", "set spent = spent + 2")
 	d := mustRehearse(t, b, outbox.RehearsalRequest{Files: files(noFix)})
 	mustCount(t, d, outbox.RehearsalCounts{Passes: 1, FailsSame: 2})
-	if at := b.RunResult(t, d.Run, "a").Rehearsed; at.Quarantined != "accounts" || at.Head != 2 {
-		t.Errorf("a fails as %+v", at)
-	}
+	at := b.RunResult(t, d.Run, "a").Rehearsed
+	must.Hold(t, at.Quarantined == "accounts" && at.Head == 2, "a fails as %+v", at)
 	d = mustRehearse(t, b, outbox.RehearsalRequest{Files: files(strings.ReplaceAll(fixed, "on-failure: block", "on-failure: quarantine"))})
 	mustCount(t, d, outbox.RehearsalCounts{Passes: 3})
-	if passed, err := b.Operations.PassedHeads(t.Context(), d.Run.ID); err != nil || len(passed) != 3 {
-		t.Errorf("an operation could requeue %v, %v", passed, err)
-	}
+	must.Equal(t, len(must.Get(b.Operations.PassedHeads(t.Context(), d.Run.ID)).Or(t)), 3, "an operation could requeue")
 	result := b.RunResult(t, d.Run, "a")
 	if text := result.RehearsedText(); !strings.HasSuffix(text, " Projection accounts would apply event 2, at which it is quarantined.") || len(result.NotCompared()) > 0 {
 		t.Errorf("of a it says %q, and %v is not compared", text, result.NotCompared())
@@ -418,26 +374,20 @@ func TestRehearse_triesWhatIsQuarantinedInABlockedCampaign(t *testing.T) {
 	}
 }
 
-// Where two changed projections are quarantined, both are tried.
 func TestRehearse_triesEveryQuarantinedProjection(t *testing.T) {
 	t.Parallel()
 	gone := strings.Replace(needing, "on-failure: block", "on-failure: quarantine", 1)
 	b := enginetest.Open(t, enginetest.Define(t, enginetest.LenientAccounts, gone), enginetest.MaxAttempts(1))
-	b.MustAppend(t, enginetest.Opened("a", 10), enginetest.Spent("a", 11), enginetest.Noted("a"))
-	b.Drain(t)
+	b.MustApply(t, enginetest.Opened("a", 10), enginetest.Spent("a", 11), enginetest.Noted("a"))
 	b.MustHaveCursors(t, "a accounts 1 quarantined", "a needs 2 quarantined")
 	files := append(changedTo(strings.ReplaceAll(fixed, "on-failure: block", "on-failure: quarantine")), outbox.RehearsalFile{Name: "needs.sql", Text: strings.Replace(gone, ":payload.missing!", ":payload.absent!", 1)})
 	d := mustRehearse(t, b, outbox.RehearsalRequest{Files: files})
-	if want := (outbox.RehearsalCounts{FailsDifferently: 1}); d.Counts != want || b.RunResult(t, d.Run, "a").Rehearsed.Quarantined != "needs" {
-		t.Errorf("counts %+v, want %+v\n%+v", d.Counts, want, d.Groups)
-	}
+	want := (outbox.RehearsalCounts{FailsDifferently: 1})
+	must.Hold(t, d.Counts == want && b.RunResult(t, d.Run, "a").Rehearsed.Quarantined == "needs", "counts %+v, want %+v\n%+v", d.Counts, want, d.Groups)
 	files[1].Text = strings.Replace(gone, ":payload.missing!", "'note'", 1)
-	if d := mustRehearse(t, b, outbox.RehearsalRequest{Files: files}); d.Counts != (outbox.RehearsalCounts{Passes: 1}) {
-		t.Errorf("counts %+v, want one that passes\n%+v", d.Counts, d.Groups)
-	}
+	must.Equal(t, mustRehearse(t, b, outbox.RehearsalRequest{Files: files}).Counts, outbox.RehearsalCounts{Passes: 1}, "counts")
 }
 
-// A campaign in which a changed projection is quarantined is tried from the event where it is.
 func TestRehearse_triesWhatIsQuarantined(t *testing.T) {
 	t.Parallel()
 	b := enginetest.Open(t, enginetest.Define(t, enginetest.LenientAccounts, enginetest.Ledger), enginetest.MaxAttempts(1))
@@ -445,8 +395,7 @@ func TestRehearse_triesWhatIsQuarantined(t *testing.T) {
 		b.MustAppend(t, enginetest.Opened(id, 10), enginetest.Spent(id, 1), enginetest.Spent(id, 11))
 		b.MustAppend(t, enginetest.Notes(id, 30)...)
 	}
-	b.MustAppend(t, enginetest.Opened("b", 5))
-	b.Drain(t)
+	b.MustApply(t, enginetest.Opened("b", 5))
 	b.MustHaveCursors(t, "a accounts 2 quarantined", "b accounts 2 quarantined")
 	before := b.Dump(t, "runs", "run_rehearsals", "run_results", "run_scopes", "run_log", "audit_log")
 	lenient := strings.ReplaceAll(fixed, "on-failure: block", "on-failure: quarantine")
@@ -454,30 +403,21 @@ func TestRehearse_triesWhatIsQuarantined(t *testing.T) {
 	if want := (outbox.RehearsalCounts{Passes: 1, FailsDifferently: 1}); d.Counts != want || d.Quarantined != 2 {
 		t.Errorf("counts %+v with %d quarantined, want %+v\n%+v", d.Counts, d.Quarantined, want, d.Groups)
 	}
-	if want := "1 of 2 quarantined campaigns would pass; 1 fails differently"; d.Answer != want {
-		t.Errorf("answer %q, want %q", d.Answer, want)
-	}
+	must.Equal(t, d.Answer, "1 of 2 quarantined campaigns would pass; 1 fails differently", "answer")
 	a := b.RunResult(t, d.Run, "a")
 	if want := (outbox.Rehearsed{Head: 3, Applied: 31, Quarantined: "accounts"}); !reflect.DeepEqual(*a.Rehearsed, want) || a.Projections[0].Comparison.Changed != 1 {
 		t.Errorf("a was rehearsed %+v with %+v, want %+v and one changed row", *a.Rehearsed, a.Projections, want)
 	}
-	if at := b.RunResult(t, d.Run, "b").Rehearsed.FailedSeq; at != 34 {
-		t.Errorf("b fails at event %d, want the second opening", at)
-	}
+	must.Equal(t, b.RunResult(t, d.Run, "b").Rehearsed.FailedSeq, 34, "b fails at event")
 	enginetest.MustEqual(t, "anything live", before, b.Dump(t, "runs", "run_rehearsals", "run_results", "run_scopes", "run_log", "audit_log"))
-	if tried, err := b.Operations.PassedHeads(t.Context(), d.Run.ID); err != nil || len(tried) > 0 {
-		t.Errorf("an operation could requeue %v (%v), which are applied", tried, err)
-	}
+	tried, err := b.Operations.PassedHeads(t.Context(), d.Run.ID)
+	must.Hold(t, err == nil && len(tried) == 0, "an operation could requeue %v (%v), which are applied", tried, err)
 
 	noFix := changedTo(strings.ReplaceAll(enginetest.LenientAccounts, "set spent = spent + 1", "set spent = spent + 2"))
-	if still := mustRehearse(t, b, outbox.RehearsalRequest{Files: noFix, Campaigns: []string{"a"}}); still.Counts.FailsSame != 1 {
-		t.Errorf("counts of no fix: %+v, want one that fails with the same error\n%+v", still.Counts, still.Groups)
-	}
+	must.Equal(t, mustRehearse(t, b, outbox.RehearsalRequest{Files: noFix, Campaigns: []string{"a"}}).Counts.FailsSame, 1, "counts of no fix")
 	cause := enginetest.Column[string](t, b.ProjectionsDB, "select fingerprint from failures where campaign_id = 'a'")[0]
 	few := mustRehearse(t, b, outbox.RehearsalRequest{Files: changedTo(lenient), Fingerprint: cause, Behind: 5})
-	if want := (outbox.Rehearsed{Head: 3, Applied: 6, Left: 25, Quarantined: "accounts"}); !reflect.DeepEqual(*b.RunResult(t, few.Run, "a").Rehearsed, want) {
-		t.Errorf("with 5 events behind a was rehearsed %+v, want %+v", *b.RunResult(t, few.Run, "a").Rehearsed, want)
-	}
+	must.Equal(t, *b.RunResult(t, few.Run, "a").Rehearsed, (outbox.Rehearsed{Head: 3, Applied: 6, Left: 25, Quarantined: "accounts"}), "with 5 events behind a was rehearsed")
 	if _, err := b.Runs.Rehearse(t.Context(), enginetest.Operator, outbox.RehearsalRequest{Files: changedTo(lenient), Fingerprint: "gone"}, b.Set); !errors.Is(err, outbox.ErrConflict) {
 		t.Errorf("of an error that quarantines nothing: %v", err)
 	}
@@ -485,29 +425,22 @@ func TestRehearse_triesWhatIsQuarantined(t *testing.T) {
 	loaded := enginetest.OpenPair(t, b.Pair, enginetest.Define(t, lenient, enginetest.Ledger), enginetest.MaxAttempts(1))
 	passed := func(b *enginetest.Engine) map[string]outbox.QuarantinePassed {
 		t.Helper()
-		q := must.Get(b.Runs.QuarantinesPassed(t.Context(), b.Infos())).Or(t)
-		return q
+		return must.Get(b.Runs.QuarantinesPassed(t.Context(), b.Infos())).Or(t)
 	}
-	if q := passed(b); len(q) > 0 {
-		t.Errorf("before the files are loaded %+v", q)
-	}
-	if q := passed(loaded)["accounts"]; q != (outbox.QuarantinePassed{Rehearsal: few.Run.ID, Campaigns: 2}) {
-		t.Errorf("with the files loaded %+v", q)
-	}
+	q := passed(b)
+	must.Hold(t, len(q) == 0, "before the files are loaded %+v", q)
+	must.Equal(t, passed(loaded)["accounts"], outbox.QuarantinePassed{Rehearsal: few.Run.ID, Campaigns: 2}, "with the files loaded")
 	loaded.MustRun(t, outbox.RunRequest{Kind: outbox.RunReplay, All: true})
 	loaded.MustHaveCursors(t, "a accounts 33 live", "b accounts 33 quarantined")
-	if q := passed(loaded); len(q) > 0 {
-		t.Errorf("after the replay %+v", q)
-	}
+	q = passed(loaded)
+	must.Hold(t, len(q) == 0, "after the replay %+v", q)
 }
 
-// Healthy campaigns are compared with what the loaded files make of their journal. That their live rows
-// are others still is said, too.
+// Healthy campaigns are compared with what the loaded files make of their journal. That their live rows are others still is said, too.
 func TestRehearse_saysThatLiveRowsAreOthersStill(t *testing.T) {
 	t.Parallel()
 	b := enginetest.Open(t, enginetest.Define(t, enginetest.Accounts, enginetest.Trail))
-	b.MustAppend(t, enginetest.Opened("a", 10), enginetest.Spent("a", 3), enginetest.Opened("b", 10))
-	b.Drain(t)
+	b.MustApply(t, enginetest.Opened("a", 10), enginetest.Spent("a", 3), enginetest.Opened("b", 10))
 	b.Meddle(t, "update accounts set balance = 5 where campaign_id = 'a'")
 	d := mustRehearse(t, b, outbox.RehearsalRequest{Files: changedTo(strings.ReplaceAll(enginetest.Accounts, "set spent = spent + 1", "set spent = spent + 2"))})
 	if want := "1 of 2 healthy campaigns would get other rows than the loaded files make: rebuild what differs after loading if that is meant; if it is not, the changed files are wrong; the live rows of 1 are not those that the loaded files make: verify"; d.Effects != want {
@@ -516,9 +449,8 @@ func TestRehearse_saysThatLiveRowsAreOthersStill(t *testing.T) {
 	if want := "The changed files make other rows of its journal than the loaded ones. Its live rows in accounts are not those that the loaded files make: verify it."; b.RunResult(t, d.Run, "a").RehearsedText() != want {
 		t.Errorf("a: %s", b.RunResult(t, d.Run, "a").RehearsedText())
 	}
-	if text := b.RunResult(t, d.Run, "b").RehearsedText(); strings.Contains(text, "live") {
-		t.Errorf("b: %s", text)
-	}
+	text := b.RunResult(t, d.Run, "b").RehearsedText()
+	must.Hold(t, !strings.Contains(text, "live"), "b: %s", text)
 }
 
 // Campaigns whose few events lie among many of another one are in the sample.
@@ -529,16 +461,12 @@ func TestRehearse_comparesEveryCampaignOfASmallJournal(t *testing.T) {
 	for i := range campaigns {
 		b.MustAppend(t, enginetest.Opened(fmt.Sprint("c-", i), 10))
 	}
-	b.MustAppend(t, enginetest.Notes("large", 500)...)
-	b.Drain(t)
+	b.MustApply(t, enginetest.Notes("large", 500)...)
 	d := mustRehearse(t, b, outbox.RehearsalRequest{Files: changedTo(enginetest.Accounts + "-- changed\n")})
 	mustCount(t, d, outbox.RehearsalCounts{SameRows: campaigns + 1})
 }
 
-// mustCount compares what a rehearsal counts.
 func mustCount(tb testing.TB, d outbox.FixRehearsal, want outbox.RehearsalCounts) {
 	tb.Helper()
-	if d.Counts != want {
-		tb.Errorf("counts %+v, want %+v\n%+v", d.Counts, want, d.Groups)
-	}
+	must.Equal(tb, d.Counts, want, "counts")
 }

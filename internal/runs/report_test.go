@@ -3,7 +3,6 @@ package runs_test
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -50,17 +49,15 @@ func TestReportRun_writesProgressResultsAndLog(t *testing.T) {
 	}
 	f.Clock.Advance(-6 * time.Second)
 	whole, err := f.Runs.ResultOf(f.Ctx, run.ID, "a")
-	if diff := cmp.Diff(drifted, whole); diff != "" || err != nil {
-		t.Errorf("result (-want +got): %s%v", diff, err)
-	}
+	diff := cmp.Diff(drifted, whole)
+	must.Hold(t, diff == "" && err == nil, "result (-want +got): %s%v", diff, err)
 	page, err := f.Runs.Results(f.Ctx, outbox.ResultFilter{RunID: run.ID})
 	if err != nil || len(page.Items) != 1 || page.Items[0].Projections[0].Comparison.Changed != 2 || page.Items[0].Projections[0].Comparison.Samples != nil {
 		t.Errorf("results are %+v, %v, want no samples", page.Items, err)
 	}
 	page, err = f.Runs.Results(f.Ctx, outbox.ResultFilter{RunID: run.ID, Outcome: outbox.OutcomeDrift, Samples: true})
-	if diff := cmp.Diff([]outbox.RunResult{drifted}, page.Items); diff != "" || err != nil {
-		t.Errorf("results with samples (-want +got): %s%v", diff, err)
-	}
+	diff = cmp.Diff([]outbox.RunResult{drifted}, page.Items)
+	must.Hold(t, diff == "" && err == nil, "results with samples (-want +got): %s%v", diff, err)
 	lines, err := f.Runs.Log(f.Ctx, run.ID, "", 0)
 	if err != nil || len(lines.Items) != 2 || lines.Items[1].Text != "2 rows differ" || lines.Items[1].CampaignID != "a" || !lines.Items[1].At.Equal(f.Clock.Now()) ||
 		len(lines.Items[0].Text) != 64<<10 {
@@ -73,7 +70,6 @@ func TestReportRun_writesProgressResultsAndLog(t *testing.T) {
 	}
 }
 
-// A run over all campaigns continues with what is appended meanwhile.
 func TestReportRun_progressNeverPassesItsTotalNorGoesBack(t *testing.T) {
 	t.Parallel()
 	f := open(t)
@@ -84,9 +80,8 @@ func TestReportRun_progressNeverPassesItsTotalNorGoesBack(t *testing.T) {
 	f.ReportRun(l, 4, result("a", outbox.OutcomeMatch, 4))
 	f.ReportRun(l, 10, result("b", outbox.OutcomeMatch, 6))
 	f.ReportRun(l, 9)
-	if got := f.MustRun(run.ID); got.Events != (outbox.Progress{Done: 10, Total: 10}) || got.Campaigns != (outbox.Progress{Done: 2, Total: 2}) {
-		t.Errorf("run is %+v", got)
-	}
+	got := f.MustRun(run.ID)
+	must.Hold(t, got.Events == (outbox.Progress{Done: 10, Total: 10}) && got.Campaigns == (outbox.Progress{Done: 2, Total: 2}), "run is %+v", got)
 }
 
 func TestReportRun_renewsTheLease(t *testing.T) {
@@ -111,8 +106,7 @@ func TestReportRun_notesVerifications(t *testing.T) {
 		{Projection: "history", Verdict: outbox.VerdictMatch, Digest: "h"}}
 	verifications := func() []outbox.Verification {
 		t.Helper()
-		all := must.Get(f.Verifications(f.Ctx, "a")).Or(t)
-		return all
+		return must.Get(f.Verifications(f.Ctx, "a")).Or(t)
 	}
 	verify := func(order outbox.RunRequest) outbox.Run {
 		f.Clock.Advance(time.Minute)
@@ -123,30 +117,21 @@ func TestReportRun_notesVerifications(t *testing.T) {
 	}
 	verify(outbox.RunRequest{Kind: outbox.RunVerify, Campaigns: []string{"a"}, UntilSeq: 2})
 	verify(outbox.RunRequest{Kind: outbox.RunReplay, All: true})
-	if got := verifications(); len(got) != 0 {
-		t.Errorf("verifications of a prefix and of a replay: %+v", got)
-	}
+	must.Equal(t, len(verifications()), 0, "verifications of a prefix and of a replay")
 	run := verify(enginetest.VerifyAll())
 	when := f.Clock.Now()
 	want := []outbox.Verification{
 		{CampaignID: "a", Projection: "history", At: when, Seq: 4, Verdict: outbox.VerdictMatch, RunID: run.ID, Digest: "h", Version: "v2"},
 		{CampaignID: "a", Projection: "roster", At: when, Seq: 4, Verdict: outbox.VerdictDrift, RunID: run.ID, Digest: "d", Added: 1, Changed: 2, Removed: 3, FirstSeq: 2, Version: "v1"}}
-	if diff := cmp.Diff(want, verifications()); diff != "" {
-		t.Errorf("verifications (-want +got): %s", diff)
-	}
-	if got, err := f.Drifted(f.Ctx, 0); err != nil || !cmp.Equal(got, want[1:]) {
-		t.Errorf("drifted are %+v, %v", got, err)
-	}
+	must.Equal(t, verifications(), want, "verifications")
+	must.Equal(t, must.Get(f.Drifted(f.Ctx, 0)).Or(t), want[1:], "drifted")
 	f.Unchanged(func() { // by an older comparison
 		must.OK(t, f.RecordVerifications(f.Ctx, []outbox.Verification{{CampaignID: "a", Projection: "roster", At: when.Add(-1), Verdict: outbox.VerdictMatch}}))
 	})
 	run = verify(enginetest.Rebuild("a"))
-	if run.Verdict != outbox.VerdictDrift {
-		t.Errorf("run is %+v, want a drift found", run)
-	}
-	if got := verifications(); got[1].Verdict != outbox.VerdictMatch || got[1].Changed != 0 || got[1].RunID != run.ID {
-		t.Errorf("after the rebuild: %+v, want a match", got)
-	}
+	must.Equal(t, run.Verdict, outbox.VerdictDrift, "run")
+	got := verifications()
+	must.Hold(t, got[1].Verdict == outbox.VerdictMatch && got[1].Changed == 0 && got[1].RunID == run.ID, "after the rebuild: %+v, want a match", got)
 	_, err := f.Verifications(f.Ctx, "nowhere")
 	refused(t, err, outbox.ErrNotFound)
 }
@@ -184,13 +169,10 @@ func TestFinishRun_saysHowItEnded(t *testing.T) {
 		if done := c.outcome != outbox.OutcomeFailed; done && (run.Seq != 4 || run.Digests["full"] != "sha256:full" || run.Digests["roster"] != "sha256:new" || run.Before["roster"] != "sha256:old") || !done && run.Seq != 0 {
 			t.Errorf("%s: digests are %v and %v at %d", name, run.Digests, run.Before, run.Seq)
 		}
-		if diff := cmp.Diff(run, f.MustRun(run.ID)); diff != "" {
-			t.Errorf("%s: read again %s", name, diff)
-		}
+		must.Equal(t, f.MustRun(run.ID), run, name, "read again")
 		f.StartRun(enginetest.Rebuild("a")) // the scope is free
-		if _, err := f.Runs.Finish(f.Ctx, l, c.as, "again"); !errors.Is(err, outbox.ErrLeaseLost) {
-			t.Errorf("%s: it ended twice: %v", name, err)
-		}
+		_, err := f.Runs.Finish(f.Ctx, l, c.as, "again")
+		must.Hold(t, errors.Is(err, outbox.ErrLeaseLost), "%s: it ended twice: %v", name, err)
 		f.CloseNow()
 	}
 }
@@ -202,9 +184,8 @@ func TestFinishRun_refusesWhatIsNoEnd(t *testing.T) {
 	l := f.ClaimRun(one)
 	f.Unchanged(func() {
 		for _, status := range []outbox.RunStatus{"", outbox.RunQueued, outbox.RunRunning, outbox.RunCancelling, outbox.RunCancelled, outbox.RunFailed, outbox.RunInterrupted} {
-			if _, err := f.Runs.Finish(f.Ctx, l, status, ""); err == nil {
-				t.Errorf("it ended as %q", status)
-			}
+			_, err := f.Runs.Finish(f.Ctx, l, status, "")
+			must.Hold(t, err != nil, "it ended as %q", status)
 		}
 	})
 }
@@ -234,9 +215,7 @@ func TestRuns_pagesBothWaysAndFilters(t *testing.T) {
 	}
 	is := func(got []int64, want ...int64) {
 		t.Helper()
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("runs (-want +got): %s", diff)
-		}
+		must.Equal(t, got, want, "runs")
 	}
 	got, page := list(outbox.RunFilter{Limit: 2})
 	is(got, ids[4], ids[3])
@@ -252,9 +231,7 @@ func TestRuns_pagesBothWaysAndFilters(t *testing.T) {
 	got, _ = list(outbox.RunFilter{CampaignID: "c-1"})
 	is(got, all.ID, ids[1])
 	active, err := f.Runs.Active(f.Ctx)
-	if err != nil || len(active) != 5 || active[0].ID != ids[0] {
-		t.Errorf("active runs are %+v, %v", active, err)
-	}
+	must.Hold(t, err == nil && len(active) == 5 && active[0].ID == ids[0], "active runs are %+v, %v", active, err)
 	if _, err := f.Runs.List(f.Ctx, outbox.RunFilter{Cursor: "x"}); !errors.Is(err, outbox.ErrInvalid) {
 		t.Errorf("a wrong cursor is %v", err)
 	}
@@ -282,9 +259,7 @@ func TestRunResults_pagesByCampaignAndOutcome(t *testing.T) {
 	got, page := list(outbox.ResultFilter{Limit: 4})
 	rest, page := list(outbox.ResultFilter{Limit: 4, Cursor: *page.NextCursor})
 	back, _ := list(outbox.ResultFilter{Limit: 4, Cursor: *page.PrevCursor})
-	if diff := cmp.Diff([]string{"c-0", "c-1", "c-2", "c-3", "c-4", "c-5", "c-0", "c-1", "c-2", "c-3"}, append(append(got, rest...), back...)); diff != "" {
-		t.Error(diff)
-	}
+	must.Equal(t, append(append(got, rest...), back...), []string{"c-0", "c-1", "c-2", "c-3", "c-4", "c-5", "c-0", "c-1", "c-2", "c-3"})
 	if got, _ = list(outbox.ResultFilter{Outcome: outbox.OutcomeDrift}); !cmp.Equal(got, []string{"c-1", "c-4"}) {
 		t.Errorf("drifted are %v", got)
 	}
@@ -318,7 +293,5 @@ func TestPruneRuns_keepsWhatWentWrongAndTheLatest(t *testing.T) {
 		t.Errorf("in the end: more %v (%v)", more, err)
 	}
 	left := storetest.Texts(t, f.JournalDB, `select concat_ws(' ', run_id, count(*), min(outcome)) from run_results where run_id <= 3 or run_id = $1 group by run_id order by run_id`, active.ID)
-	if want := []string{"1 1 drift", "2 1 drift", "3 2 drift", "13 1 match"}; !slices.Equal(left, want) {
-		t.Errorf("results left are %q, want %q", left, want)
-	}
+	must.Equal(t, left, []string{"1 1 drift", "2 1 drift", "3 2 drift", "13 1 match"}, "results left")
 }

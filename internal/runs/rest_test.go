@@ -41,15 +41,11 @@ func rehearsedWithoutSKU(t *testing.T) (*enginetest.Engine, *storetest.Clock, ou
 	t.Helper()
 	clock := storetest.NewClock()
 	b := enginetest.Open(t, enginetest.Define(t, orders, enginetest.Ledger), enginetest.MaxAttempts(1), enginetest.At(clock))
-	b.MustAppend(t, lacksSKU("a"), lacksSKU("b"))
-	b.Drain(t)
+	b.MustApply(t, lacksSKU("a"), lacksSKU("b"))
 	d := mustRehearse(t, b, outbox.RehearsalRequest{Files: changedTo(withoutSKU)})
-	if !d.Passed() {
-		t.Fatalf("the rehearsal says %q", d.Answer)
-	}
+	must.Need(t, d.Passed(), "the rehearsal says %q", d.Answer)
 	clock.Advance(time.Minute)
-	b.MustAppend(t, lacksSKU("later"), lacksNumber("other"))
-	b.Drain(t)
+	b.MustApply(t, lacksSKU("later"), lacksNumber("other"))
 	return b, clock, d
 }
 
@@ -72,7 +68,6 @@ func assessed(t *testing.T, b *enginetest.Engine, campaign string) outbox.Assess
 	return outbox.AssessedGroup{}
 }
 
-// An operation does not rest on what a rehearsal showed of a row that was retried since and failed.
 func TestRestOn_leavesOutRowsThatWereRetriedSince(t *testing.T) {
 	t.Parallel()
 	before, clock, d := rehearsedWithoutSKU(t)
@@ -80,64 +75,51 @@ func TestRestOn_leavesOutRowsThatWereRetriedSince(t *testing.T) {
 	before.Drain(t)
 	b := enginetest.OpenPair(t, before.Pair, enginetest.Define(t, withoutSKU, enginetest.Ledger), enginetest.MaxAttempts(1), enginetest.At(clock))
 	selection := outbox.Selection{Rows: []outbox.RowKey{{CampaignID: "a", Seq: 1}, {CampaignID: "b", Seq: 1}}}
-	if p, err := b.Operations.Preview(t.Context(), selection, d.Run.ID); err != nil || p.Rows != 2 || p.Rehearsed != 1 || p.RehearsedFailing != 0 {
-		t.Errorf("it covers %d of %d rows, %d failing (%v), want 1 of 2", p.Rehearsed, p.Rows, p.RehearsedFailing, err)
-	}
-	if passed, err := b.Operations.PassedHeads(t.Context(), d.Run.ID); err != nil || len(passed) != 1 || passed[0].CampaignID != "a" {
-		t.Errorf("those that would pass are %v (%v), want that of a", passed, err)
-	}
+	p, err := b.Operations.Preview(t.Context(), selection, d.Run.ID)
+	must.Hold(t, err == nil && p.Rows == 2 && p.Rehearsed == 1 && p.RehearsedFailing == 0, "it covers %d of %d rows, %d failing (%v)", p.Rehearsed, p.Rows, p.RehearsedFailing, err)
+	passed, err := b.Operations.PassedHeads(t.Context(), d.Run.ID)
+	must.Hold(t, err == nil && len(passed) == 1 && passed[0].CampaignID == "a", "those that would pass are %v (%v), want that of a", passed, err)
 	clock.Advance(time.Second)
 	op := must.Get(b.Operations.Start(t.Context(), enginetest.Operator, outbox.OperationRequest{Selection: selection, Rehearsal: d.Run.ID})).Or(t)
-	if o := mustOperation(enginetest.RapidTB{TB: t}, b, op.ID); o.CoverText() != "1 of the operation's 2 rows passed it" {
-		t.Errorf("the operation that rests on it: %s", o.CoverText())
-	}
+	must.Equal(t, mustOperation(enginetest.RapidTB{TB: t}, b, op.ID).CoverText(), "1 of the operation's 2 rows passed it", "the operation that rests on it")
 }
 
 func TestRestOn_callsOnARehearsalOnlyForWhatItTried(t *testing.T) {
 	t.Parallel()
 	before, clock, d := rehearsedWithoutSKU(t)
 	b := enginetest.OpenPair(t, before.Pair, enginetest.Define(t, withoutSKU, enginetest.Ledger), enginetest.MaxAttempts(1), enginetest.At(clock))
-	if g := assessed(t, b, "other"); g.Rehearsal != 0 || strings.Contains(g.Verdict, "rehearsal") {
-		t.Errorf("of an error that it never tried: rehearsal %d: %s", g.Rehearsal, g.Verdict)
-	}
+	g := assessed(t, b, "other")
+	must.Hold(t, g.Rehearsal == 0 && !strings.Contains(g.Verdict, "rehearsal"), "of an error that it never tried: rehearsal %d: %s", g.Rehearsal, g.Verdict)
 	partly := assessed(t, b, "later")
 	if want := "2 of these 3 campaigns passed rehearsal 1; the other 1 was not tried in it, or retried since: rehearse again"; !strings.HasSuffix(partly.Verdict, want) || partly.RehearsedHeads != 2 || partly.Remedy() != outbox.RemedyRehearse {
 		t.Errorf("of three campaigns of which it tried two: %q, remedy %s", partly.Verdict, partly.Remedy())
 	}
 	again := mustRehearse(t, b, outbox.RehearsalRequest{Files: changedTo(withoutSKU), Fingerprint: partly.Fingerprint}) // the loaded file
-	if g := assessed(t, b, "later"); !again.Loaded || g.Rehearsal != again.Run.ID || g.RehearsedHeads != 3 || g.Remedy() != outbox.RemedyRequeue {
-		t.Errorf("rehearsed again with what is loaded: %q", g.Verdict)
-	}
+	g = assessed(t, b, "later")
+	must.Hold(t, again.Loaded && g.Rehearsal == again.Run.ID && g.RehearsedHeads == 3 && g.Remedy() == outbox.RemedyRequeue, "rehearsed again with what is loaded: %q", g.Verdict)
 	every := outbox.Selection{}
-	if p, err := b.Operations.Preview(t.Context(), every, d.Run.ID); err != nil || p.Rows != 4 || p.Rehearsed != 2 {
-		t.Errorf("it covers %d of %d rows (%v), want 2 of 4", p.Rehearsed, p.Rows, err)
-	}
+	p, err := b.Operations.Preview(t.Context(), every, d.Run.ID)
+	must.Hold(t, err == nil && p.Rows == 4 && p.Rehearsed == 2, "it covers %d of %d rows (%v), want 2 of 4", p.Rehearsed, p.Rows, err)
 	tried, err := b.Operations.PassedHeads(t.Context(), d.Run.ID)
 	if want := []outbox.RowKey{{CampaignID: "a", Seq: 1}, {CampaignID: "b", Seq: 1}}; err != nil || len(tried) != 2 || tried[0] != want[0] || tried[1] != want[1] {
 		t.Errorf("it tried %v (%v), want %v", tried, err, want)
 	}
-	op, err := b.Operations.Start(t.Context(), enginetest.Operator, outbox.OperationRequest{Selection: every, Rehearsal: d.Run.ID})
-	if err != nil {
-		t.Fatal(err)
-	}
+	op := must.Get(b.Operations.Start(t.Context(), enginetest.Operator, outbox.OperationRequest{Selection: every, Rehearsal: d.Run.ID})).Or(t)
 	if o := mustOperation(enginetest.RapidTB{TB: t}, b, op.ID); o.Rehearsed != 2 || o.CoverText() != "2 of the operation's 4 rows passed it" {
 		t.Errorf("the operation that rests on it: %s", o.CoverText())
 	}
 	b.MustSkip(t, "later", 1)
-	if g := assessed(t, b, "a"); !strings.HasSuffix(g.Verdict, "every blocked campaign passed rehearsal 2: requeue with a canary") {
-		t.Errorf("of the campaigns that it tried: %q", g.Verdict)
-	}
+	g = assessed(t, b, "a")
+	must.Hold(t, strings.HasSuffix(g.Verdict, "every blocked campaign passed rehearsal 2: requeue with a canary"), "of the campaigns that it tried: %q", g.Verdict)
 }
 
-// A rehearsal that fixes one cause everywhere, one in part and one nowhere says so of each, and what rests
-// on it takes what passed.
+// A rehearsal that fixes one cause everywhere, one in part and one nowhere says so of each, and what rests on it takes what passed.
 func TestRestOn_saysWhatFailedInTheRehearsal(t *testing.T) {
 	t.Parallel()
 	clock := storetest.NewClock()
 	before := enginetest.Open(t, enginetest.Define(t, orders), enginetest.MaxAttempts(1), enginetest.At(clock))
 	// A longer number fails in the changed file only.
-	before.MustAppend(t, lacksSKU("a"), lacksSKU("b"), lacksNumber("c"), enginetest.EventOf("long", "ordered", `{"number":"12345"}`))
-	before.Drain(t)
+	before.MustApply(t, lacksSKU("a"), lacksSKU("b"), lacksNumber("c"), enginetest.EventOf("long", "ordered", `{"number":"12345"}`))
 	fixed := strings.ReplaceAll(withoutSKU, "number text not null", "number text not null check (length(number) < 5)")
 	d := mustRehearse(t, before, outbox.RehearsalRequest{Files: changedTo(fixed)})
 	mustCount(t, d, outbox.RehearsalCounts{Passes: 2, FailsSame: 1, FailsDifferently: 1})
@@ -170,8 +152,7 @@ func TestRestOn_tellsALaterEventFromTheHead(t *testing.T) {
 	t.Parallel()
 	clock := storetest.NewClock()
 	before := enginetest.Open(t, enginetest.Define(t, orders), enginetest.MaxAttempts(1), enginetest.At(clock))
-	before.MustAppend(t, lacksSKU("a"), lacksNumber("a"))
-	before.Drain(t)
+	before.MustApply(t, lacksSKU("a"), lacksNumber("a"))
 	d := mustRehearse(t, before, outbox.RehearsalRequest{Files: changedTo(withoutSKU)})
 	clock.Advance(time.Minute)
 	b := enginetest.OpenPair(t, before.Pair, enginetest.Define(t, withoutSKU), enginetest.MaxAttempts(1), enginetest.At(clock))
@@ -181,13 +162,11 @@ func TestRestOn_tellsALaterEventFromTheHead(t *testing.T) {
 	}
 }
 
-// One row that failed again with the loaded version says nothing of the others.
 func TestRestOn_alsoOfRowsThatWereNotRetried(t *testing.T) {
 	t.Parallel()
 	clock := storetest.NewClock()
 	before := enginetest.Open(t, enginetest.Define(t, orders), enginetest.MaxAttempts(1), enginetest.At(clock))
-	before.MustAppend(t, lacksSKU("a"), lacksSKU("b"), lacksSKU("c"))
-	before.Drain(t)
+	before.MustApply(t, lacksSKU("a"), lacksSKU("b"), lacksSKU("c"))
 	changed := strings.ReplaceAll(orders, "-- on: ordered", "-- on: ordered\n-- changed")
 	d := mustRehearse(t, before, outbox.RehearsalRequest{Files: changedTo(changed)})
 	clock.Advance(time.Minute)
@@ -205,7 +184,6 @@ func TestRestOn_alsoOfRowsThatWereNotRetried(t *testing.T) {
 	}
 }
 
-// What failed again with the loaded files is not vouched for any more.
 func TestRestOn_isRefutedByARetry(t *testing.T) {
 	t.Parallel()
 	before, clock, _ := rehearsedWithoutSKU(t)
@@ -213,12 +191,9 @@ func TestRestOn_isRefutedByARetry(t *testing.T) {
 	b.Meddle(t, "insert into orders (campaign_id, seq, sku, number) values ('a', 1, '', '')")
 	b.MustRequeue(t, "a", 1)
 	b.Drain(t)
-	if d, err := b.Runs.RehearsalOf(t.Context(), b.MustRow(t, "a", 1).Row.Fingerprint, b.Infos()); d != nil || err != nil {
-		t.Errorf("a campaign that failed again: %+v (%v)", d, err)
-	}
-	if g := assessed(t, b, "b"); g.RehearsedHeads != 1 {
-		t.Errorf("%d campaigns are vouched for, want b alone", g.RehearsedHeads)
-	}
+	d, err := b.Runs.RehearsalOf(t.Context(), b.MustRow(t, "a", 1).Row.Fingerprint, b.Infos())
+	must.Hold(t, d == nil && err == nil, "a campaign that failed again: %+v (%v)", d, err)
+	must.Equal(t, assessed(t, b, "b").RehearsedHeads, 1, "campaigns are vouched for")
 }
 
 func TestRestOn_needsEveryProjectionAsRehearsed(t *testing.T) {
@@ -233,14 +208,9 @@ func TestRestOn_needsEveryProjectionAsRehearsed(t *testing.T) {
 		"another one is there": {[]string{withoutSKU, enginetest.Ledger, gate}, "ran without projection gate, which is loaded; rehearse again with it: on the server's page, or with its file in the command's --projections"},
 	} {
 		b := enginetest.OpenPair(t, before.Pair, enginetest.Define(t, c.sources...), enginetest.MaxAttempts(1), enginetest.At(clock))
-		if g := assessed(t, b, "a"); g.Rehearsal != 0 {
-			t.Errorf("%s: %s", name, g.Verdict)
-		}
-		if r := mustReadRehearsal(t, b, d.Run.ID); r.Loaded || !r.Outdated() || len(r.Others) != 1 {
-			t.Errorf("%s: loaded: %v, the others: %+v", name, r.Loaded, r.Others)
-		}
-		if err := b.Runs.RestOn(t.Context(), d.Run.ID, b.Infos()); !errors.Is(err, outbox.ErrConflict) || !strings.Contains(err.Error(), c.says) {
-			t.Errorf("%s: an operation may rest on it: %v", name, err)
-		}
+		must.Equal(t, assessed(t, b, "a").Rehearsal, 0, name)
+		r := mustReadRehearsal(t, b, d.Run.ID)
+		must.Hold(t, !r.Loaded && r.Outdated() && len(r.Others) == 1, "%s: loaded: %v, the others: %+v", name, r.Loaded, r.Others)
+		storetest.Refused(t, b.Runs.RestOn(t.Context(), d.Run.ID, b.Infos()), outbox.ErrConflict, c.says)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/pgtest"
+	"github.com/outboxweb/outboxweb/internal/size"
 	"github.com/outboxweb/outboxweb/internal/storetest"
 )
 
@@ -49,8 +50,7 @@ var oddSettings = []string{
 	`synchronous_commit = 'off'`, `plan_cache_mode = 'force_generic_plan'`, `enable_indexscan = off`, `work_mem = '64kB'`,
 }
 
-// TestPostgresRows_dependOnTheirEventsAlone changes a setting for the role, for the database or for the
-// server between an append and what follows.
+// TestPostgresRows_dependOnTheirEventsAlone changes a setting for the role, for the database or for the server between an append and what follows.
 func TestPostgresRows_dependOnTheirEventsAlone(t *testing.T) {
 	t.Parallel()
 	server := must.Get(pgtest.Start()).Or(t)
@@ -63,15 +63,11 @@ func TestPostgresRows_dependOnTheirEventsAlone(t *testing.T) {
 set search_path = projections; set default_transaction_isolation = 'read committed'`)
 	pair := dbtest.Pair{Journal: dbtest.InSchema(address, "journal"), Projections: dbtest.InSchema(address, "projections")}
 	first := enginetest.OpenPair(t, pair, enginetest.Define(t, shapes))
-	first.MustAppend(t, enginetest.EventOf("first", "shaped", shaped))
-	first.Drain(t)
+	first.MustApply(t, enginetest.EventOf("first", "shaped", shaped))
 	mustMatch(t, "before", first)
 	published := publishedFirst(t, first)
 	levels := []string{`alter role postgres in database odd`, `alter database odd`, `alter role postgres`, `alter system`}
-	each := 1 // settings of a level in a round
-	if testing.Short() {
-		each = 3
-	}
+	each := size.Of(3, 2, 1) // settings of a level in a round
 	rounds := (len(oddSettings) + each*len(levels) - 1) / (each * len(levels))
 	for round := range rounds {
 		var set, reset []string
@@ -83,19 +79,13 @@ set search_path = projections; set default_transaction_isolation = 'read committ
 		first.MustAppend(t, enginetest.EventOf(campaign, "shaped", shaped))
 		storetest.Run(t, admin, append(set, `select pg_reload_conf()`)...)
 		b := first.Beside(t)
-		b.MustAppend(t, enginetest.EventOf(campaign+"b", "shaped", shaped))
-		b.Drain(t)
+		b.MustApply(t, enginetest.EventOf(campaign+"b", "shaped", shaped))
 		what := strings.Join(set, "; ")
 		mustMatch(t, what, b)
-		if now := publishedFirst(t, b); now != published {
-			t.Errorf("%s: publishes %s, want %s", what, now, published)
-		}
-		if rebuild := b.MustRun(t, enginetest.Rebuild(campaign, campaign+"b")); rebuild.Status != outbox.RunCompleted || rebuild.Counts.Matched != 2 {
-			t.Errorf("%s: rebuilt as %s with %+v", what, rebuild.Status, rebuild.Counts)
-		}
-		if err := b.Store.Close(); err != nil {
-			t.Error(err)
-		}
+		must.Equal(t, publishedFirst(t, b), published, what, "publishes")
+		rebuild := b.MustRun(t, enginetest.Rebuild(campaign, campaign+"b"))
+		must.Hold(t, rebuild.Status == outbox.RunCompleted && rebuild.Counts.Matched == 2, "%s: rebuilt as %s with %+v", what, rebuild.Status, rebuild.Counts)
+		must.OK(t, b.Store.Close())
 		storetest.Run(t, admin, append(reset, `select pg_reload_conf()`)...)
 	}
 	mustMatch(t, "in the end", first)
@@ -105,8 +95,7 @@ set search_path = projections; set default_transaction_isolation = 'read committ
 	}
 	pooled := server.Pooler(t)(address)
 	behind := enginetest.OpenPair(t, dbtest.Pair{Journal: dbtest.InSchema(pooled, "journal"), Projections: pair.Projections}, first.Sources)
-	behind.MustAppend(t, enginetest.EventOf("pooled", "shaped", shaped))
-	behind.Drain(t)
+	behind.MustApply(t, enginetest.EventOf("pooled", "shaped", shaped))
 	storetest.Run(t, admin, `alter role postgres reset all`)
 	var different, all int
 	row := admin.QueryRow(t.Context(), `select count(distinct (to_jsonb(s) - 'campaign_id')), count(*) from projections.shapes as s`)
@@ -116,21 +105,16 @@ set search_path = projections; set default_transaction_isolation = 'read committ
 	first.MustBeSound(t)
 }
 
-// publishedFirst is the first event as publishers read it.
 func publishedFirst(t *testing.T, b *enginetest.Engine) string {
 	t.Helper()
 	events, err := b.EventsFrom(t.Context(), 0, 1)
 	text, _ := json.Marshal(events)
-	if err != nil || len(events) != 1 {
-		t.Fatalf("read %s, %v", text, err)
-	}
+	must.Need(t, err == nil && len(events) == 1, "read %s, %v", text, err)
 	return string(text)
 }
 
-// mustMatch verifies all campaigns.
 func mustMatch(t *testing.T, what string, b *enginetest.Engine) {
 	t.Helper()
-	if run := b.MustRun(t, enginetest.Everything); run.Status != outbox.RunCompleted || run.Counts.Drifted != 0 || run.Counts.Failed != 0 {
-		t.Errorf("%s: verified as %s with %+v", what, run.Status, run.Counts)
-	}
+	run := b.MustRun(t, enginetest.Everything)
+	must.Hold(t, run.Status == outbox.RunCompleted && run.Counts.Drifted == 0 && run.Counts.Failed == 0, "%s: verified as %s with %+v", what, run.Status, run.Counts)
 }

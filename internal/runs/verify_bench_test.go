@@ -54,8 +54,7 @@ func ordered(campaign string, events int) []outbox.Event {
 // driftLimit is how many times as long as a clean verification one may take that finds wrong rows.
 const driftLimit = 3
 
-// BenchmarkVerify measures verifications that find wrong rows beside clean ones of the same journal. It fails
-// beyond driftLimit.
+// BenchmarkVerify measures verifications that find wrong rows beside clean ones of the same journal. It fails beyond driftLimit.
 func BenchmarkVerify(b *testing.B) {
 	for _, bb := range []struct {
 		name              string
