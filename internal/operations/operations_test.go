@@ -1,13 +1,12 @@
 package operations_test
 
 import (
-	"slices"
+	"fmt"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/jackc/pgx/v5"
 
 	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
@@ -24,13 +23,10 @@ func TestPreviewOperation_saysWhatItWouldDoAndChangesNothing(t *testing.T) {
 		want := outbox.OperationPreview{Rows: 3, Heads: 3, Released: 11, GroupsTotal: 1,
 			Campaigns: outbox.PreviewCampaigns{Total: 3, Named: []string{"a-01", "a-00", "a-02"}},
 			Groups:    []outbox.PreviewGroup{{Fingerprint: "no such thing", Example: "no such thing", Rows: 3}}}
-		if diff := cmp.Diff(want, p); diff != "" || err != nil {
-			t.Errorf("preview (-want +got): %s%v", diff, err)
-		}
+		diff := cmp.Diff(want, p)
+		must.Hold(t, diff == "" && err == nil, "preview (-want +got): %s%v", diff, err)
 		p, err = f.Operations.Preview(f.Ctx, outbox.Selection{Rows: []outbox.RowKey{{CampaignID: "a-00", Seq: 1}, {CampaignID: "a-00", Seq: 1}, {CampaignID: "a-02", Seq: 2}}}, 0)
-		if err != nil || p.Rows != 1 || p.Released != 2 || p.Refused != 2 {
-			t.Errorf("preview of named rows is %+v, %v, want the one dead row of them, once", p, err)
-		}
+		must.Hold(t, err == nil && p.Rows == 1 && p.Released == 2 && p.Refused == 2, "preview of named rows is %+v, %v, want the one dead row of them, once", p, err)
 	})
 }
 
@@ -40,9 +36,7 @@ func TestPreviewOperation_estimatesFromWhatWorkersDid(t *testing.T) {
 	f.Killed("a", 2)
 	must.OK(t, f.Heartbeat(f.Ctx, outbox.InstanceState{ID: "i", Host: "h", LastSeen: f.Clock.Now(), StartedAt: f.Clock.Now(), Rates: outbox.Throughput{AppliedPerSecond: 2}}))
 	p, err := f.Operations.Preview(f.Ctx, outbox.Selection{}, 0)
-	if err != nil || p.EstimatedSeconds == nil || *p.EstimatedSeconds != 3 {
-		t.Errorf("preview is %+v, %v, want 6 rows at 2 a second to take 3 s", p, err)
-	}
+	must.Hold(t, err == nil && p.EstimatedSeconds != nil && *p.EstimatedSeconds == 3, "preview is %+v, %v, want 6 rows at 2 a second to take 3 s", p, err)
 }
 
 func TestStartOperation_leavesRowsOfAnotherAlone(t *testing.T) {
@@ -55,9 +49,7 @@ func TestStartOperation_leavesRowsOfAnotherAlone(t *testing.T) {
 		t.Errorf("operations took %+v and %+v with %d refused, want a row each", first.Totals, second.Totals, second.Refused)
 	}
 	third := f.StartOperation(outbox.OperationRequest{})
-	if third.Totals.Chosen != 1 {
-		t.Errorf("the third took %+v, want the one row that was left", third.Totals)
-	}
+	must.Equal(t, third.Totals.Chosen, 1, "the third took")
 	_, err := f.Operations.Start(f.Ctx, ana(""), outbox.OperationRequest{})
 	refused(t, err, outbox.ErrConflict, "already in a running operation")
 }
@@ -75,12 +67,8 @@ func TestStartOperation_byTwoAtOnceTakesEachRowOnce(t *testing.T) {
 		})
 	}
 	starts.Wait()
-	if n := f.Number(`select count(*) from operation_rows`); n != 20 {
-		t.Errorf("%d rows were taken, want each of 20 once", n)
-	}
-	if n := f.Number(`select cast(sum(chosen) as bigint) from operations`); n != 20 {
-		t.Errorf("operations say that they chose %d rows, want 20", n)
-	}
+	must.Equal(t, f.Number(`select count(*) from operation_rows`), 20, "rows were taken")
+	must.Equal(t, f.Number(`select cast(sum(chosen) as bigint) from operations`), 20, "operations say that they chose", "rows")
 }
 
 func TestStartOperation_whereNothingIsApplied(t *testing.T) {
@@ -107,9 +95,7 @@ func TestOperations_arePagedAndFiltered(t *testing.T) {
 	must.Get(f.Operations.Cancel(f.Ctx, ana(""), 2, "")).Or(t)
 	must.Get(f.Operations.Acknowledge(f.Ctx, ana(""), 2, "")).Or(t)
 	f.Clock.Advance(2 * time.Second)
-	if summary, err := f.Beside().Summary(f.Ctx); err != nil || summary.Operations != (outbox.OperationCounts{Running: 2}) {
-		t.Errorf("summary says %+v, %v", summary.Operations, err)
-	}
+	must.Equal(t, must.Get(f.Beside().Summary(f.Ctx)).Or(t).Operations, outbox.OperationCounts{Running: 2}, "summary says")
 	ids := func(filter outbox.OperationFilter) (all []int64) {
 		t.Helper()
 		for {
@@ -132,9 +118,7 @@ func TestOperations_arePagedAndFiltered(t *testing.T) {
 		{outbox.OperationFilter{Acknowledged: new(false), Limit: 1}, []int64{3, 1}},
 		{outbox.OperationFilter{Acknowledged: new(true)}, []int64{2}},
 	} {
-		if got := ids(c.filter); !slices.Equal(got, c.want) {
-			t.Errorf("%+v selects %v, want %v", c.filter, got, c.want)
-		}
+		must.Equal(t, ids(c.filter), c.want, c.filter, "selects")
 	}
 	_, err := f.Operations.List(f.Ctx, outbox.OperationFilter{Cursor: "?"})
 	refused(t, err, outbox.ErrInvalid, "cursor")
@@ -159,9 +143,7 @@ func TestOperationRows_arePaged(t *testing.T) {
 			}
 			filter.Cursor = *page.NextCursor
 		}
-		if !slices.Equal(got, want) {
-			t.Errorf("rows that are %q are of %q, want %q", status, got, want)
-		}
+		must.Equal(t, got, want, "rows that", status, "are of")
 	}
 	_, err := f.Operations.Rows(f.Ctx, 77, outbox.OperationRowFilter{})
 	refused(t, err, outbox.ErrNotFound, "there is no operation 77")
@@ -169,7 +151,6 @@ func TestOperationRows_arePaged(t *testing.T) {
 	refused(t, err, outbox.ErrInvalid, "cursor")
 }
 
-// Rows that are not heads move with their head, or are skipped.
 func TestStepOperation_keepsToWhatCanMove(t *testing.T) {
 	t.Parallel()
 	f := open(t, storetest.MaxAttempts(1))
@@ -190,14 +171,11 @@ func TestStepOperation_keepsToWhatCanMove(t *testing.T) {
 		got[outbox.RowKey{CampaignID: r.CampaignID, Seq: r.Seq}] = r.Status
 	}
 	want := map[outbox.RowKey]outbox.RowResult{{CampaignID: "a-00", Seq: 1}: outbox.ResultDone, {CampaignID: "a-00", Seq: 3}: outbox.ResultDone, {CampaignID: "b-00", Seq: 3}: outbox.ResultSkipped}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("results (-want +got): %s", diff)
-	}
+	must.Equal(t, got, want, "results")
 	f.Sound()
 }
 
-// A row that was requeued meanwhile and is dead again has changed: the error that the operator was
-// shown is not its current one.
+// A row that was requeued meanwhile and is dead again has changed: the error that the operator was shown is not its current one.
 func TestStepOperation_skipsARowThatDiedAgainMeanwhile(t *testing.T) {
 	t.Parallel()
 	f := open(t, storetest.MaxAttempts(1))
@@ -211,9 +189,7 @@ func TestStepOperation_skipsARowThatDiedAgainMeanwhile(t *testing.T) {
 	if err != nil || len(page.Items) != 1 || page.Items[0].Detail != "it was requeued and died again in the meantime; last action: requeue by ben" {
 		t.Errorf("skipped are %+v, %v", page.Items, err)
 	}
-	if r := f.MustRow("a-01", 1).Row; r.Status != outbox.Dead {
-		t.Errorf("the row is %s", r.Status)
-	}
+	must.Equal(t, f.MustRow("a-01", 1).Row.Status, outbox.Dead, "the row")
 }
 
 func TestPostgresStepOperation_passesOverOneThatIsBeingStepped(t *testing.T) {
@@ -232,20 +208,22 @@ func TestPostgresStepOperation_passesOverOneThatIsBeingStepped(t *testing.T) {
 		stepped <- err
 	}()
 	f.AwaitLockWaits(1)
-	if changed, err := other.Operations.StepOne(f.Ctx, op.ID); changed || err != nil {
-		t.Errorf("a second step while one is in progress: %t, %v", changed, err)
-	}
+	changed, err := other.Operations.StepOne(f.Ctx, op.ID)
+	must.Hold(t, !changed && err == nil, "a second step while one is in progress: %t, %v", changed, err)
 	must.Get(holder.Exec(f.Ctx, `rollback`)).Or(t)
 	must.OK(t, <-stepped)
-	if d := f.Operation(op.ID); d.Totals.Requeued != 3 {
-		t.Errorf("totals are %+v, want all rows requeued", d.Totals)
-	}
+	must.Equal(t, f.Operation(op.ID).Totals.Requeued, 3, "totals")
 }
 
-// startedBeside starts an operation on everything while another transaction has locked some of its
-// rows, and commits that transaction once the operation waits.
-func startedBeside(f *fixture, holder *pgx.Conn) (op outbox.Operation, err error) {
+// startedBeside starts an operation on everything while another transaction takes the dead row of a campaign, and commits that once the operation waits.
+func startedBeside(f *fixture, taken string) (op outbox.Operation, err error) {
 	f.TB.Helper()
+	holder := storetest.Connect(f.TB, f.Pair.Journal)
+	for _, statement := range []string{`begin`, fmt.Sprintf(`
+insert into operation_rows (operation_id, campaign_id, seq, ordinal, group_number, event_type, fingerprint, frozen_updated_at, frozen_attempts, watch_seq, status, wave)
+values (99, '%s', 1, 0, 1, '', '', 0, 0, 0, 'waiting', -1)`, taken)} {
+		must.Get(holder.Exec(f.Ctx, statement)).Or(f.TB)
+	}
 	var starting sync.WaitGroup
 	starting.Go(func() { op, err = f.Operations.Start(f.Ctx, ana(""), outbox.OperationRequest{}) })
 	f.AwaitLockWaits(1)
@@ -259,16 +237,8 @@ func TestPostgresStartOperation_leavesOutWhatIsTakenMeanwhile(t *testing.T) {
 	t.Parallel()
 	f := open(t, storetest.MaxAttempts(1))
 	f.Killed("a", 3)
-	holder := storetest.Connect(f.TB, f.Pair.Journal)
-	for _, statement := range []string{`begin`, `
-insert into operation_rows (operation_id, campaign_id, seq, ordinal, group_number, event_type, fingerprint, frozen_updated_at, frozen_attempts, watch_seq, status, wave)
-values (99, 'a-01', 1, 0, 1, '', '', 0, 0, 0, 'waiting', -1)`} {
-		must.Get(holder.Exec(f.Ctx, statement)).Or(t)
-	}
-	op := must.Get(startedBeside(f, holder)).Or(t)
-	if d := f.Operation(op.ID); d.Totals.Chosen != 2 || d.Refused != 1 || d.Heads != 2 || d.Released != 4 {
-		t.Errorf("operation is %+v, want the two rows that were left", d.Operation)
-	}
+	d := f.Operation(must.Get(startedBeside(f, "a-01")).Or(t).ID)
+	must.Hold(t, d.Totals.Chosen == 2 && d.Refused == 1 && d.Heads == 2 && d.Released == 4, "operation is %+v, want the two rows that were left", d.Operation)
 }
 
 // Of two operators who start the same operation at once, the second finds no rows.
@@ -276,21 +246,12 @@ func TestPostgresStartOperation_ofNothingLeftIsRefused(t *testing.T) {
 	t.Parallel()
 	f := open(t, storetest.MaxAttempts(1))
 	f.Killed("a", 1)
-	holder := storetest.Connect(f.TB, f.Pair.Journal)
-	for _, statement := range []string{`begin`, `
-insert into operation_rows (operation_id, campaign_id, seq, ordinal, group_number, event_type, fingerprint, frozen_updated_at, frozen_attempts, watch_seq, status, wave)
-values (99, 'a-00', 1, 0, 1, '', '', 0, 0, 0, 'waiting', -1)`} {
-		must.Get(holder.Exec(f.Ctx, statement)).Or(t)
-	}
-	_, err := startedBeside(f, holder)
+	_, err := startedBeside(f, "a-00")
 	refused(t, err, outbox.ErrConflict, "nothing to requeue")
-	if n := f.Number(`select count(*) from operations`); n != 0 {
-		t.Errorf("%d operations of no row are left, which nothing would ever end", n)
-	}
+	must.Equal(t, f.Number(`select count(*) from operations`), 0, "operations of no row are left, which nothing would ever end")
 }
 
-// Only a claim's own failure ends a watch: a program version without operations may have settled
-// it.
+// Only a claim's own failure ends a watch: a program version without operations may have settled it.
 func TestStepOperation_noticesARowThatDiedOfAllItsAttempts(t *testing.T) {
 	t.Parallel()
 	f := open(t, storetest.MaxAttempts(1))
@@ -301,7 +262,5 @@ func TestStepOperation_noticesARowThatDiedOfAllItsAttempts(t *testing.T) {
 	f.Exec(`update operation_rows set status = 'requeued', detail = '', failed_fingerprint = '', finished_at = null where status = 'failed_again'`)
 	f.StepOperation(op.ID)
 	d := f.Operation(op.ID)
-	if d.Status != outbox.OperationStopped || d.Totals.FailedAgain != 1 || d.Totals.Left != 1 {
-		t.Errorf("operation is %s with %+v (%s)", d.Status, d.Totals, d.Why)
-	}
+	must.Hold(t, d.Status == outbox.OperationStopped && d.Totals.FailedAgain == 1 && d.Totals.Left == 1, "operation is %s with %+v (%s)", d.Status, d.Totals, d.Why)
 }

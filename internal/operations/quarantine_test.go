@@ -8,6 +8,7 @@ import (
 
 	"github.com/outboxweb/outboxweb/internal/dbtest"
 	"github.com/outboxweb/outboxweb/internal/enginetest"
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/storetest"
 )
@@ -23,9 +24,8 @@ create table gate (campaign_id text not null, seq bigint not null, n bigint not 
 insert into gate (campaign_id, seq, n) values (:campaign_id, :seq, :payload.n!);
 `
 
-// overdrawnBehindGate has campaigns that the gate blocks at event 2, on which accounts fails too and is
-// quarantined. They are opened with a gate that lets them pass. The order of the projections is that in
-// which they are applied.
+// overdrawnBehindGate has campaigns that the gate blocks at event 2, on which accounts fails too and is quarantined. They are opened with a gate that
+// lets them pass. The order of the projections is that in which they are applied.
 func overdrawnBehindGate(t *testing.T, campaigns int, order func(gate string) []string) (*enginetest.Engine, *storetest.Clock) {
 	t.Helper()
 	now, pair := storetest.NewClock(), dbtest.New(t)
@@ -55,25 +55,17 @@ func TestOperation_stopsIfApplyingQuarantinesAProjection(t *testing.T) {
 	if rows := resultRows(t, b, op.ID, outbox.ResultQuarantined); len(rows) != 1 || !strings.HasPrefix(rows[0].Detail, "applied; projection accounts failed at it and was quarantined: projection accounts (") || rows[0].FailedFingerprint == "" {
 		t.Errorf("the row says %+v", rows)
 	}
-	if len(d.NewQuarantines) != 1 || d.NewQuarantines[0].CampaignID != "c-00" || d.NewQuarantines[0].Seq != 2 {
-		t.Errorf("new quarantines are %+v", d.NewQuarantines)
-	}
+	must.Hold(t, len(d.NewQuarantines) == 1 && d.NewQuarantines[0].CampaignID == "c-00" && d.NewQuarantines[0].Seq == 2, "new quarantines are %+v", d.NewQuarantines)
 	// Another campaign's failure is none of the operation's.
 	now.Advance(time.Minute)
-	b.MustAppend(t, enginetest.Opened("other", 10), enginetest.Spent("other", 100))
-	b.Drain(t)
+	b.MustApply(t, enginetest.Opened("other", 10), enginetest.Spent("other", 100))
 	all := mustStart(t, b, outbox.OperationRequest{})
 	wantTotals(t, settleOperation(t, b, all.ID), outbox.OperationStopped, outbox.OperationTotals{Chosen: 4, Quarantined: 4})
-	if d := operation(t, b, all.ID); len(d.NewQuarantines) != 4 {
-		t.Errorf("new quarantines are %+v, want those of the four campaigns", d.NewQuarantines)
-	}
-	if d := operation(t, b, op.ID); len(d.NewQuarantines) != 1 {
-		t.Errorf("after its end new quarantines are %+v", d.NewQuarantines)
-	}
+	must.Equal(t, len(operation(t, b, all.ID).NewQuarantines), 4, "new quarantines")
+	must.Equal(t, len(operation(t, b, op.ID).NewQuarantines), 1, "after its end new quarantines")
 }
 
-// A projection that failed at the row before the operation, so that it did not block the row, is not
-// the operation's doing.
+// A projection that failed at the row before the operation, so that it did not block the row, is not the operation's doing.
 func TestOperation_isNotStoppedByAnEarlierQuarantine(t *testing.T) {
 	t.Parallel()
 	b, _ := overdrawnBehindGate(t, 2, func(gate string) []string { return []string{enginetest.LenientAccounts, gate} })
@@ -81,7 +73,5 @@ func TestOperation_isNotStoppedByAnEarlierQuarantine(t *testing.T) {
 	op := mustStart(t, b, outbox.OperationRequest{Canary: true})
 	d := settleOperation(t, b, op.ID)
 	wantTotals(t, d, outbox.OperationDone, outbox.OperationTotals{Chosen: 2, Done: 2})
-	if len(d.NewQuarantines) != 0 {
-		t.Errorf("new quarantines are %+v", d.NewQuarantines)
-	}
+	must.Equal(t, len(d.NewQuarantines), 0, "new quarantines")
 }

@@ -12,7 +12,6 @@ import (
 	"github.com/outboxweb/outboxweb/internal/storetest"
 )
 
-// rowsOf lists the rows of an operation by campaign.
 func rowsOf(f *fixture, id int64) map[string]outbox.OperationRow {
 	f.TB.Helper()
 	page := must.Get(f.Operations.Rows(f.Ctx, id, outbox.OperationRowFilter{})).Or(f.TB)
@@ -23,13 +22,10 @@ func rowsOf(f *fixture, id int64) map[string]outbox.OperationRow {
 	return rows
 }
 
-// applyNext applies the first rows of a campaign that is due.
 func applyNext(f *fixture, campaign string) {
 	f.TB.Helper()
 	c := f.ClaimOne(one, 1)
-	if c.CampaignID != campaign {
-		f.TB.Fatalf("claimed %s, want %s", c.CampaignID, campaign)
-	}
+	must.Need(f.TB, c.CampaignID == campaign, "claimed %s, want %s", c.CampaignID, campaign)
 	f.MustApply(c, c.Last)
 	f.MustSettle(one, store.Result{Claim: c, Applied: c.Last})
 }
@@ -86,12 +82,9 @@ func TestStepOperation_watchesARowThatIsUnskipped(t *testing.T) {
 	c := f.ClaimOne(one, 1)
 	f.MustSettle(one, store.Result{Claim: c, Failure: storetest.Failure("no such thing")})
 	f.StepOperation(op.ID)
-	if r := rowsOf(f, op.ID)["a"]; r.Status != outbox.ResultFailedAgain || f.Operation(op.ID).Status != outbox.OperationStopped {
-		t.Errorf("the row came to %s: %s", r.Status, r.Detail)
-	}
-	if r := f.MustRow("a", 1).Row; r.Status != outbox.Dead {
-		t.Errorf("the row is %s, want it dead of the one attempt it had", r.Status)
-	}
+	r := rowsOf(f, op.ID)["a"]
+	must.Hold(t, r.Status == outbox.ResultFailedAgain && f.Operation(op.ID).Status == outbox.OperationStopped, "the row came to %s: %s", r.Status, r.Detail)
+	must.Equal(t, f.MustRow("a", 1).Row.Status, outbox.Dead, "the row")
 	f.WantMarks()
 	f.Sound()
 }

@@ -21,20 +21,13 @@ const stepLimit = 100 * time.Millisecond
 func BenchmarkStep(b *testing.B) {
 	const events = 100_000
 	e := enginetest.Open(b, []string{"builtin:campaigns"}, enginetest.BatchSize(5000))
-	e.MustAppend(b, slices.Collect(sample.Events(sample.Config{Campaigns: 1, Events: events, Seed: 1, End: time.Now().UTC()}))...)
-	e.Drain(b)
-	list, err := e.Campaigns(b.Context(), outbox.CampaignFilter{})
-	if err != nil {
-		b.Fatal(err)
-	}
+	e.MustApply(b, slices.Collect(sample.Events(sample.Config{Campaigns: 1, Events: events, Seed: 1, End: time.Now().UTC()}))...)
+	list := must.Get(e.Campaigns(b.Context(), outbox.CampaignFilter{})).Or(b)
 	campaign := list.Items[0].CampaignID
 	last := list.Items[0].AppliedSeq
 
 	began := time.Now()
-	f, err := runs.NewReplayer(b.Context(), e.Store, e.Set)
-	if err != nil {
-		b.Fatal(err)
-	}
+	f := must.Get(runs.NewReplayer(b.Context(), e.Store, e.Set)).Or(b)
 	defer f.Close()
 	expected, err := f.Begin(b.Context(), campaign, nil)
 	if err == nil {

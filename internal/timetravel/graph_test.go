@@ -38,9 +38,7 @@ delete from towns where campaign_id = :campaign_id and id = cast(:payload.id! as
 func graphOf(t *testing.T, tr *timetravel.Travel, seq int64) (m outbox.ModelGraph, nodes, edges []string) {
 	t.Helper()
 	graphs := mustAt(t, tr, outbox.ModelQuery{CampaignID: "c", Seq: seq}).Graphs
-	if len(graphs) != 1 {
-		t.Fatalf("there are %d graphs, want one", len(graphs))
-	}
+	must.Need(t, len(graphs) == 1, "there are %d graphs, want one", len(graphs))
 	m = graphs[0]
 	for _, n := range m.Nodes {
 		nodes = append(nodes, fmt.Sprint(string(n.ID.Value), " ", string(n.Label.Value), n.Kind))
@@ -65,16 +63,12 @@ func TestTravel_drawsRowsAsAGraph(t *testing.T) {
 		5: `[1 "Eridu"changed 2 "Uruk"] [1-2]`,
 		6: `[1 "Eridu" 2 "Uruk"removed] [1-2removed]`,
 	} {
-		if _, nodes, edges := graphOf(t, tr, seq); fmt.Sprint(nodes, edges) != want {
-			t.Errorf("as of event %d the graph is %v %v, want %s", seq, nodes, edges, want)
-		}
+		_, nodes, edges := graphOf(t, tr, seq)
+		must.Hold(t, fmt.Sprint(nodes, edges) == want, "as of event %d the graph is %v %v, want %s", seq, nodes, edges, want)
 	}
-	if m, _, _ := graphOf(t, tr, 6); m.NodesTotal != 1 || m.EdgesTotal != 1 {
-		t.Errorf("%d nodes and %d edges are left, want one each", m.NodesTotal, m.EdgesTotal)
-	}
-	if m := mustAt(t, tr, outbox.ModelQuery{CampaignID: "c", Table: "towns"}); len(m.Graphs) != 0 {
-		t.Error("one table has a graph")
-	}
+	m, _, _ := graphOf(t, tr, 6)
+	must.Hold(t, m.NodesTotal == 1 && m.EdgesTotal == 1, "%d nodes and %d edges are left, want one each", m.NodesTotal, m.EdgesTotal)
+	must.Equal(t, len(mustAt(t, tr, outbox.ModelQuery{CampaignID: "c", Table: "towns"}).Graphs), 0, "one table has a graph")
 }
 
 func TestTravel_boundsAGraph(t *testing.T) {
@@ -84,19 +78,15 @@ func TestTravel_boundsAGraph(t *testing.T) {
 	for i := range outbox.GraphRows + 200 {
 		events = append(events, enginetest.EventOf("c", "founded", fmt.Sprintf(`{"id":%d,"name":"t"}`, i)), enginetest.EventOf("c", "built", fmt.Sprintf(`{"a":%d,"b":%d}`, i, max(0, i-1))))
 	}
-	b.MustAppend(t, append(events, enginetest.EventOf("c", "founded", `{"id":240,"name":"new"}`))...)
-	b.Drain(t)
+	b.MustApply(t, append(events, enginetest.EventOf("c", "founded", `{"id":240,"name":"new"}`))...)
 	m, nodes, _ := graphOf(t, tr, 2*240)
 	if len(m.Nodes) != outbox.MaxGraphNodes || m.NodesTotal != 240 || len(m.Edges) != outbox.MaxGraphNodes-1 || m.EdgesTotal != 240 || nodes[0] != `180 "t"` {
 		t.Errorf("of 240 nodes the graph has %d of %d, with %d of %d edges", len(m.Nodes), m.NodesTotal, len(m.Edges), m.EdgesTotal)
 	}
 	m, nodes, _ = graphOf(t, tr, 0)
-	if m.NodesTotal != outbox.GraphRows || !slices.Contains(nodes, `240 "new"changed`) {
-		t.Errorf("of %d nodes %v are drawn, without the changed one", m.NodesTotal, nodes)
-	}
+	must.Hold(t, m.NodesTotal == outbox.GraphRows && slices.Contains(nodes, `240 "new"changed`), "of %d nodes %v are drawn, without the changed one", m.NodesTotal, nodes)
 }
 
-// The nodes with the first keys may have no edges to each other.
 func TestTravel_drawsTheEdgesOfALargeGraph(t *testing.T) {
 	t.Parallel()
 	b, tr := open(t, timetravel.Config{}, roads)
@@ -107,8 +97,7 @@ func TestTravel_drawsTheEdgesOfALargeGraph(t *testing.T) {
 	for i := range 100 {
 		events = append(events, enginetest.EventOf("c", "built", fmt.Sprintf(`{"a":%d,"b":%d}`, i, 100+i)))
 	}
-	b.MustAppend(t, append(events, enginetest.EventOf("c", "founded", `{"id":200,"name":"alone"}`))...)
-	b.Drain(t)
+	b.MustApply(t, append(events, enginetest.EventOf("c", "founded", `{"id":200,"name":"alone"}`))...)
 	if m, _, edges := graphOf(t, tr, 0); len(m.Nodes) != outbox.MaxGraphNodes || len(edges) != 29 || m.EdgesTotal != 100 {
 		t.Errorf("%d nodes and %d of %d edges are drawn: %v", len(m.Nodes), len(edges), m.EdgesTotal, edges)
 	}
@@ -120,24 +109,19 @@ func TestTravel_drawsTheEdgesOfALargeGraph(t *testing.T) {
 func TestTravel_tellsOfDrift(t *testing.T) {
 	t.Parallel()
 	b, tr := open(t, timetravel.Config{}, shelf)
-	b.MustAppend(t, enginetest.EventOf("c", "put", `{"place":1,"name":"jar"}`))
-	b.Drain(t)
+	b.MustApply(t, enginetest.EventOf("c", "put", `{"place":1,"name":"jar"}`))
 	b.Meddle(t, `update shelf_items set note = 'meddled'`)
 	m := mustAt(t, tr, outbox.ModelQuery{CampaignID: "c"})
-	if len(m.Standings) != 1 || m.Standings[0].Verdict != "drift" || m.Standings[0].Differ != 1 {
-		t.Errorf("the live rows differ, and it says %+v", m.Standings)
-	}
+	must.Hold(t, len(m.Standings) == 1 && m.Standings[0].Verdict == "drift" && m.Standings[0].Differ == 1, "the live rows differ, and it says %+v", m.Standings)
 	live := must.Get(tr.Live(t.Context(), "c")).Or(t)
-	if note, _ := live.Tables[0].Rows[0].ByColumn("note"); string(note.Value) != `"meddled"` || !live.Live || live.Seq != 1 {
-		t.Errorf("the live rows are %+v", live)
-	}
+	note, _ := live.Tables[0].Rows[0].ByColumn("note")
+	must.Hold(t, string(note.Value) == `"meddled"` && live.Live && live.Seq == 1, "the live rows are %+v", live)
 }
 
 func TestTravel_beginsAgainWhenASkipIsUndone(t *testing.T) {
 	t.Parallel()
 	b, tr := open(t, timetravel.Config{}, enginetest.Accounts)
-	b.MustAppend(t, enginetest.Opened("c", 5), enginetest.Spent("c", 9))
-	b.Drain(t)
+	b.MustApply(t, enginetest.Opened("c", 5), enginetest.Spent("c", 9))
 	b.MustSkip(t, "c", 2)
 	b.Drain(t)
 	balance := func() string {
@@ -148,9 +132,7 @@ func TestTravel_beginsAgainWhenASkipIsUndone(t *testing.T) {
 	if got := balance(); got != "5 of 2" {
 		t.Fatal(got)
 	}
-	if n := tr.Replays(); n != 1 {
-		t.Errorf("%d replays", n)
-	}
+	must.Equal(t, tr.Replays(), 1, "replays")
 	enginetest.MustExec(t, b.JournalDB, `update skips set undone_at = 1`)
 	if got := balance(); got != "5 of 2" || tr.Replays() != 2 {
 		t.Errorf("after the skip is undone: %s, %d replays", got, tr.Replays())
@@ -179,17 +161,13 @@ func TestTravel_showsLiveRowsWhereTheLoadedVersionFails(t *testing.T) {
 			note, _ := row.ByColumn("note")
 			got += " " + string(note.Value)
 		}
-		if got != want || len(m.Standings) != 1 || m.Standings[0].FailedSeq != 2 || m.Standings[0].Error == "" {
-			t.Errorf("as of event %d the rows are %s, want %s; %+v", seq, got, want, m.Standings)
-		}
+		must.Hold(t, got == want && len(m.Standings) == 1 && m.Standings[0].FailedSeq == 2 && m.Standings[0].Error != "", "as of event %d the rows are %s", seq, got)
 	}
 	if m := mustAt(t, tr, outbox.ModelQuery{CampaignID: "c", Limit: 1}); len(m.Tables[0].Rows) != 1 || !m.Tables[0].More {
 		t.Errorf("of two live rows %d are shown, want the first", len(m.Tables[0].Rows))
 	}
 	for seq, want := range map[int64]string{1: outbox.SourceReplay, 2: outbox.SourceUnknown} {
 		tables, err := tr.Changes(t.Context(), "c", seq, time.Minute)
-		if err != nil || len(tables) == 0 || tables[0].Source != want {
-			t.Errorf("event %d changed %+v, want rows that are from %s; %v", seq, tables, want, err)
-		}
+		must.Hold(t, err == nil && len(tables) != 0 && tables[0].Source == want, "event %d changed %+v, want rows that are from %s; %v", seq, tables, want, err)
 	}
 }

@@ -18,12 +18,12 @@ import (
 	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/projection"
+	"github.com/outboxweb/outboxweb/internal/size"
 	"github.com/outboxweb/outboxweb/internal/storetest"
 	"github.com/outboxweb/outboxweb/internal/timetravel"
 )
 
-// shelf changes rows in every way that a projection may: it inserts, updates, replaces keys,
-// deletes many, has rows without a key, and long values.
+// shelf changes rows in every way that a projection may: it inserts, updates, replaces keys, deletes many, has rows without a key, and long values.
 const shelf = `-- projection: shelf
 -- tables: shelf_items, shelf_words, shelf_totals
 
@@ -68,7 +68,6 @@ where true
 on conflict (campaign_id) do update set items = excluded.items, events = shelf_totals.events + 1;
 `
 
-// random makes n events of a campaign.
 func random(r *rand.Rand, campaign string, n int) []outbox.Event {
 	names := []string{"jar", "book", "Äpfel", "sk-not-a-secret", ""}
 	events := make([]outbox.Event, n)
@@ -92,7 +91,6 @@ const wait = storetest.Patience
 // tableState is the rows of a table, their columns by name, in no order.
 type tableState map[string][]string
 
-// naive replays a campaign's events one by one and returns the rows after each.
 func naive(t *testing.T, b *enginetest.Engine, sources []string, events []outbox.Event) []tableState {
 	t.Helper()
 	set := must.Get(projection.Load("sqlite", sources...)).Or(t)
@@ -104,11 +102,8 @@ func naive(t *testing.T, b *enginetest.Engine, sources []string, events []outbox
 		must.OK(t, scratch.Apply(t.Context(), &e))
 		state := tableState{}
 		for _, shape := range set.Shapes() {
-			rows, err := scratch.QueryContext(t.Context(), "select "+strings.Join(shape.Columns, ", ")+" from "+shape.Table)
-			if err != nil {
-				t.Fatal(err)
-			}
-			err = projection.EachRow(rows, func(cells []json.RawMessage) error {
+			rows := must.Get(scratch.QueryContext(t.Context(), "select "+strings.Join(shape.Columns, ", ")+" from "+shape.Table)).Or(t)
+			err := projection.EachRow(rows, func(cells []json.RawMessage) error {
 				fields := map[string]string{}
 				for j, name := range shape.Columns {
 					if name != "campaign_id" {
@@ -119,9 +114,7 @@ func naive(t *testing.T, b *enginetest.Engine, sources []string, events []outbox
 				return nil
 			})
 			rows.Close()
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			slices.Sort(state[shape.Table])
 		}
 		states = append(states, state)
@@ -177,19 +170,13 @@ func travel(t *testing.T, b *enginetest.Engine, c timetravel.Config) *timetravel
 func mustAt(t *testing.T, tr *timetravel.Travel, q outbox.ModelQuery) outbox.ReadModel {
 	t.Helper()
 	m, err := tr.At(t.Context(), q, wait)
-	if err != nil {
-		t.Fatalf("as of event %d: %v", q.Seq, err)
-	}
+	must.Need(t, err == nil, "as of event %d: %v", q.Seq, err)
 	return m
 }
 
 func TestTravel_showsAtEveryEventWhatANaiveReplayHas(t *testing.T) {
 	t.Parallel()
-	rounds := 8
-	if testing.Short() {
-		rounds = 2
-	}
-	for round := range rounds {
+	for round := range size.Of(2, 4, 20) {
 		seed := rand.Uint64()
 		t.Run(fmt.Sprint(round, "-", seed), func(t *testing.T) {
 			t.Parallel()
@@ -198,8 +185,7 @@ func TestTravel_showsAtEveryEventWhatANaiveReplayHas(t *testing.T) {
 			events := random(r, "c", 40+r.IntN(40))
 			others := random(r, "other", 20)
 			b.MustAppend(t, events...)
-			b.MustAppend(t, others...)
-			b.Drain(t)
+			b.MustApply(t, others...)
 			states := naive(t, b, b.Sources, events)
 			setters := map[string]outbox.ModelCell{}
 			mustAt(t, tr, outbox.ModelQuery{CampaignID: "c"}) // replayed to the end: a row's next change is known then
@@ -222,16 +208,13 @@ func TestTravel_showsAtEveryEventWhatANaiveReplayHas(t *testing.T) {
 				}
 			}
 			for _, s := range mustAt(t, tr, outbox.ModelQuery{CampaignID: "c"}).Standings {
-				if s.Verdict != "match" {
-					t.Errorf("the replayed rows differ from the live ones: %+v", s)
-				}
+				must.Equal(t, s.Verdict, "match", "the replayed rows differ from the live ones")
 			}
 		})
 	}
 }
 
-// mustBeSetBy compares every cell's setter with brute force: the last event in which its row was
-// added or the cell changed.
+// mustBeSetBy compares every cell's setter with brute force: the last event in which its row was added or the cell changed.
 func mustBeSetBy(t *testing.T, setters map[string]outbox.ModelCell, m outbox.ReadModel, seq int64) {
 	t.Helper()
 	for _, table := range m.Tables {
@@ -273,12 +256,8 @@ func TestTravel_namesTheStatementThatSetACell(t *testing.T) {
 	row := mustAt(t, tr, outbox.ModelQuery{CampaignID: "c"}).Tables[0].Rows[0]
 	note, _ := row.ByColumn("note")
 	want := outbox.ModelCell{Name: "note", Value: json.RawMessage("null"), SetSeq: 2, Statement: fmt.Sprintf("00.sql:%d", line)}
-	if diff := cmp.Diff(want, note); diff != "" {
-		t.Error(diff)
-	}
-	if row.Previous != 2 || row.Following != 0 {
-		t.Errorf("the row changed before at event %d and then at %d", row.Previous, row.Following)
-	}
+	must.Equal(t, note, want)
+	must.Hold(t, row.Previous == 2 && row.Following == 0, "the row changed before at event %d and then at %d", row.Previous, row.Following)
 	h := must.Get(tr.Cell(t.Context(), outbox.ModelQuery{CampaignID: "c", Row: row.Row}, "note", wait)).Or(t)
 	if len(h.Earlier) != 1 || string(h.Earlier[0].Value) != `"full"` || h.Earlier[0].SetSeq != 1 || !strings.HasPrefix(h.SQL, "update shelf_items set note = null where campaign_id = :campaign_id") {
 		t.Errorf("the cell's history is %+v", h)
@@ -312,14 +291,10 @@ insert into seats (campaign_id, who, seat) values (:campaign_id, :payload.who!, 
 			continue
 		}
 		now, _ := shown(mustAt(t, tr, outbox.ModelQuery{CampaignID: "c", Seq: int64(seq)}))
-		if diff := cmp.Diff(tableState{"seats": want}, now); diff != "" {
-			t.Errorf("as of event %d:\n%s", seq, diff)
-		}
+		must.Equal(t, now, tableState{"seats": want}, "as of event", seq)
 	}
 	changed := mustAt(t, tr, outbox.ModelQuery{CampaignID: "c", Seq: 2}).Tables[0].Rows
-	if len(changed) != 2 || changed[0].Kind != outbox.RowRemoved || changed[1].Kind != outbox.RowAdded {
-		t.Errorf("event 2 changes %+v, want ana's row removed and ben's added", changed)
-	}
+	must.Hold(t, len(changed) == 2 && changed[0].Kind == outbox.RowRemoved && changed[1].Kind == outbox.RowAdded, "event 2 changes %+v", changed)
 }
 
 func TestTravel_keepsAWindowOfTheLastEvents(t *testing.T) {
@@ -327,23 +302,18 @@ func TestTravel_keepsAWindowOfTheLastEvents(t *testing.T) {
 	b, tr := open(t, timetravel.Config{Events: 20}, shelf)
 	r := rand.New(rand.NewPCG(3, 4))
 	events := random(r, "c", 120)
-	b.MustAppend(t, events[:50]...)
-	b.Drain(t)
+	b.MustApply(t, events[:50]...)
 	if m := mustAt(t, tr, outbox.ModelQuery{CampaignID: "c"}); m.FirstSeq != 30 {
 		t.Fatalf("rows are kept from event %d on", m.FirstSeq)
 	}
-	if _, err := tr.At(t.Context(), outbox.ModelQuery{CampaignID: "c", Seq: 29}, wait); !errors.Is(err, outbox.ErrNotFound) {
-		t.Errorf("as of event 29: %v", err)
-	}
+	_, err := tr.At(t.Context(), outbox.ModelQuery{CampaignID: "c", Seq: 29}, wait)
+	must.Hold(t, errors.Is(err, outbox.ErrNotFound), "as of event 29: %v", err)
 	for i := 50; i < len(events); i += 5 {
-		b.MustAppend(t, events[i:i+5]...)
-		b.Drain(t)
+		b.MustApply(t, events[i:i+5]...)
 		mustAt(t, tr, outbox.ModelQuery{CampaignID: "c"})
 	}
 	m := mustAt(t, tr, outbox.ModelQuery{CampaignID: "c"})
-	if m.FirstSeq < 80 || m.FirstSeq > 100 {
-		t.Errorf("rows are kept from event %d on", m.FirstSeq)
-	}
+	must.Hold(t, m.FirstSeq >= 80 && m.FirstSeq <= 100, "rows are kept from event %d on", m.FirstSeq)
 	states := naive(t, b, b.Sources, events)
 	for seq := m.FirstSeq; seq <= m.LastSeq; seq++ {
 		now, before := shown(mustAt(t, tr, outbox.ModelQuery{CampaignID: "c", Seq: seq}))
@@ -368,15 +338,12 @@ func TestTravel_pagesByKey(t *testing.T) {
 		want = append(want, fmt.Sprint(i-125))
 	}
 	b.MustAppend(t, events...)
-	b.MustAppend(t, enginetest.EventOf("c", "cleared", `{"place":115}`))
-	b.Drain(t)
+	b.MustApply(t, enginetest.EventOf("c", "cleared", `{"place":115}`))
 	var seen []string
 	q := outbox.ModelQuery{CampaignID: "c", Seq: 250, Table: "shelf_items"}
 	for {
 		table := mustAt(t, tr, q).Tables[0]
-		if len(table.Rows) > outbox.MaxModelRows {
-			t.Fatalf("a page has %d rows", len(table.Rows))
-		}
+		must.Need(t, len(table.Rows) <= outbox.MaxModelRows, "a page has %d rows", len(table.Rows))
 		for _, row := range table.Rows {
 			seen = append(seen, string(row.Key[0].Value))
 		}
@@ -384,24 +351,19 @@ func TestTravel_pagesByKey(t *testing.T) {
 			break
 		}
 	}
-	if diff := cmp.Diff(want, seen); diff != "" {
-		t.Error(diff)
-	}
+	must.Equal(t, seen, want)
 	if _, err := tr.At(t.Context(), outbox.ModelQuery{CampaignID: "c", Table: "shelf_items", After: "nothing"}, wait); !errors.Is(err, outbox.ErrInvalid) {
 		t.Errorf("after an unknown row: %v", err)
 	}
 	changes, err := tr.Changes(t.Context(), "c", 251, wait)
-	if err != nil || len(changes[0].Rows) != 10 {
-		t.Errorf("event 251 changed %+v, %v", changes, err)
-	}
+	must.Hold(t, err == nil && len(changes[0].Rows) == 10, "event 251 changed %+v, %v", changes, err)
 }
 
 func TestTravel_isOneReplayForManyReaders(t *testing.T) {
 	t.Parallel()
 	b, tr := open(t, timetravel.Config{}, shelf)
 	r := rand.New(rand.NewPCG(5, 6))
-	b.MustAppend(t, random(r, "c", 300)...)
-	b.Drain(t)
+	b.MustApply(t, random(r, "c", 300)...)
 	var all sync.WaitGroup
 	for i := range 12 {
 		all.Go(func() {
@@ -415,9 +377,7 @@ func TestTravel_isOneReplayForManyReaders(t *testing.T) {
 		})
 	}
 	all.Wait()
-	if n := tr.Replays(); n != 1 {
-		t.Errorf("%d replays", n)
-	}
+	must.Equal(t, tr.Replays(), 1, "replays")
 }
 
 func TestTravel_keepsFewCampaignsAndLeavesNoFile(t *testing.T) {
@@ -432,22 +392,18 @@ func TestTravel_keepsFewCampaignsAndLeavesNoFile(t *testing.T) {
 	b.Drain(t)
 	for i := range 10 {
 		mustAt(t, tr, outbox.ModelQuery{CampaignID: fmt.Sprint("c", i%5)})
-		if n := tr.Kept(); n > 2 {
-			t.Errorf("%d campaigns are kept", n)
-		}
+		n := tr.Kept()
+		must.Hold(t, n <= 2, "%d campaigns are kept", n)
 	}
 	// A process killed now leaves what has a name.
 	left, err := os.ReadDir(dir)
-	if err != nil || len(left) > 0 {
-		t.Errorf("files that a killed process would leave: %v, %v", left, err)
-	}
+	must.Hold(t, err == nil && len(left) == 0, "files that a killed process would leave: %v, %v", left, err)
 }
 
 func TestTravel_refusesWhatIsNotApplied(t *testing.T) {
 	t.Parallel()
 	b, tr := open(t, timetravel.Config{}, shelf)
-	b.MustAppend(t, enginetest.EventOf("c", "put", `{"place":1,"name":"jar"}`), enginetest.EventOf("c", "put", `{}`))
-	b.Drain(t)
+	b.MustApply(t, enginetest.EventOf("c", "put", `{"place":1,"name":"jar"}`), enginetest.EventOf("c", "put", `{}`))
 	for _, q := range []outbox.ModelQuery{{CampaignID: "c", Seq: 2}, {CampaignID: "c", Seq: 99}, {CampaignID: "none"}, {CampaignID: "c", Table: "none"}, {CampaignID: "c", Row: "none"}} {
 		if _, err := tr.At(t.Context(), q, wait); !errors.Is(err, outbox.ErrNotFound) {
 			t.Errorf("%+v: %v", q, err)
@@ -463,8 +419,7 @@ func TestTravel_namesTheEventBehindALiveRow(t *testing.T) {
 	t.Parallel()
 	b, tr := open(t, timetravel.Config{}, shelf)
 	b.MustAppend(t, enginetest.EventOf("c", "put", `{"place":1,"name":"jar","note":"full"}`), enginetest.EventOf("c", "flickered", `{"place":1}`), enginetest.EventOf("c", "other", `{}`))
-	b.MustAppend(t, random(rand.New(rand.NewPCG(1, 1)), "long", 5001)...)
-	b.Drain(t)
+	b.MustApply(t, random(rand.New(rand.NewPCG(1, 1)), "long", 5001)...)
 	for _, c := range []struct {
 		campaign, table, fields string
 		want                    int64
@@ -485,9 +440,7 @@ func TestTravel_namesTheEventBehindALiveRow(t *testing.T) {
 			row.Fields = append(row.Fields, outbox.Field{Name: name, Value: value})
 		}
 		tr.NameEvents(t.Context(), &outbox.EventExplanation{CampaignID: c.campaign, Failures: []outbox.ExplainedFailure{{}, {Existing: row}}}, wait)
-		if row.SetBy != c.want {
-			t.Errorf("%+v: event %d", c, row.SetBy)
-		}
+		must.Equal(t, row.SetBy, c.want, "event")
 	}
 }
 
@@ -495,16 +448,11 @@ func TestTravel_tellsItsProgressAndEndsWhenNobodyWaits(t *testing.T) {
 	t.Parallel()
 	b, tr := open(t, timetravel.Config{}, shelf)
 	r := rand.New(rand.NewPCG(9, 9))
-	b.MustAppend(t, random(r, "c", 2000)...)
-	b.Drain(t)
+	b.MustApply(t, random(r, "c", 2000)...)
 	_, err := tr.At(t.Context(), outbox.ModelQuery{CampaignID: "c"}, time.Nanosecond)
 	replaying, ok := errors.AsType[*outbox.Replaying](err)
-	if !ok || replaying.Total != 2000 || !errors.Is(err, outbox.ErrBusy) {
-		t.Fatalf("%v", err)
-	}
-	if m := mustAt(t, tr, outbox.ModelQuery{CampaignID: "c"}); m.Seq != 2000 {
-		t.Errorf("then the rows are as of event %d", m.Seq)
-	}
+	must.Need(t, ok && replaying.Total == 2000 && errors.Is(err, outbox.ErrBusy), "%v", err)
+	must.Equal(t, mustAt(t, tr, outbox.ModelQuery{CampaignID: "c"}).Seq, 2000, "then the rows are as of event")
 }
 
 // differs matches tests of how rows are replayed and read; what is kept of them is the same code.
