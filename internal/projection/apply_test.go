@@ -75,9 +75,7 @@ func TestApply_bindsValues(t *testing.T) {
 			t.Errorf("%s: %v", binding, err)
 			continue
 		}
-		if diff := cmp.Diff(want, r.args[0][0]); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", binding, diff)
-		}
+		must.Equal(t, r.args[0][0], want, binding)
 	}
 }
 
@@ -94,9 +92,8 @@ func TestBoundNumber_isWhatIsWritten(t *testing.T) {
 		"1e400": nil, "-1e400": nil, "1e-400": nil, "1e99999999999999999999": nil, "1e-99999999999999999999": nil, "1" + strings.Repeat("0", 400): nil,
 	} {
 		got, known := boundNumber(written, true)
-		if diff := cmp.Diff(want, got); diff != "" || known != (want != nil) {
-			t.Errorf("%s is known: %t (-want +got):\n%s", written, known, diff)
-		}
+		diff := cmp.Diff(want, got)
+		must.Hold(t, diff == "" && known == (want != nil), "%s is known: %t (-want +got):\n%s", written, known, diff)
 		if f, err := strconv.ParseFloat(written, 64); err == nil && strings.ContainsAny(written, ".e") {
 			if _, whole := want.(int64); whole {
 				continue
@@ -135,9 +132,7 @@ func TestApply_onSQLiteDigitsAreKeptWhereTextGoes(t *testing.T) {
 		var r recorder
 		must.OK(t, set.Apply(t.Context(), &r, e, nil))
 		bound := slices.DeleteFunc(r.args[0], func(arg any) bool { return arg == e.CampaignID })
-		if diff := cmp.Diff(want, bound); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", statement, diff)
-		}
+		must.Equal(t, bound, want, statement)
 		for n := range len(bound) + 1 {
 			if !strings.Contains(r.queries[0], fmt.Sprintf("$%d", n+1)) {
 				t.Errorf("%s does not use $%d", r.queries[0], n+1)
@@ -150,9 +145,7 @@ func TestApply_onSQLiteDigitsAreKeptWhereTextGoes(t *testing.T) {
 	defer rows.Close()
 	var text string
 	var number float64
-	if !rows.Next() || rows.Scan(&text, &number) != nil || text != "6718748338527386.5007" || number != 6718748338527386.5007 {
-		t.Errorf("it is %q and %v", text, number)
-	}
+	must.Hold(t, rows.Next() && rows.Scan(&text, &number) == nil && text == "6718748338527386.5007" && number == 6718748338527386.5007, "it is %q and %v", text, number)
 }
 
 func TestApply_refusesANumberThatNoDatabaseHas(t *testing.T) {
@@ -167,9 +160,7 @@ func TestApply_refusesANumberThatNoDatabaseHas(t *testing.T) {
 				t.Errorf("%s on %s: %v", payload, eventType, err)
 			}
 		}
-		if err := f.Apply(t.Context(), &outbox.Event{CampaignID: "c", Seq: 1, EventType: "whole", Payload: []byte(payload)}); err != nil {
-			t.Error(err)
-		}
+		must.OK(t, f.Apply(t.Context(), &outbox.Event{CampaignID: "c", Seq: 1, EventType: "whole", Payload: []byte(payload)}))
 	}
 }
 
@@ -184,9 +175,7 @@ func TestApply_halfACharacterTakesNoOtherWithIt(t *testing.T) {
 		e.Payload = json.RawMessage(`{"text":"` + spelled + `"}`)
 		var r recorder
 		must.OK(t, s.Apply(t.Context(), &r, e, nil))
-		if got := r.args[0][0]; got != want {
-			t.Errorf("%s is bound as %+q, not %+q", spelled, got, want)
-		}
+		must.Equal[any](t, r.args[0][0], want, spelled, "is bound as")
 	}
 }
 
@@ -195,9 +184,7 @@ func TestApply_absentJSONIsAnEmptyObject(t *testing.T) {
 	s := loadText(t, head+"-- on: a\ninsert into t values (:campaign_id, :metadata, :metadata.a);\n")
 	var r recorder
 	must.OK(t, s.Apply(t.Context(), &r, &outbox.Event{CampaignID: "c", EventType: "a"}, nil))
-	if diff := cmp.Diff([]any{"c", "{}", nil}, r.args[0]); diff != "" {
-		t.Error(diff)
-	}
+	must.Equal(t, r.args[0], []any{"c", "{}", nil})
 }
 
 func TestApply_namesWhatARequiredValueLacks(t *testing.T) {
@@ -214,15 +201,9 @@ func TestApply_namesWhatARequiredValueLacks(t *testing.T) {
 		var r recorder
 		err := s.Apply(t.Context(), &r, e, nil)
 		var at *ApplyError
-		if !errors.As(err, &at) {
-			t.Fatalf("error %v, want *ApplyError", err)
-		}
-		if at.Projection != "p" || filepath.Base(at.File) != "test.sql" || at.Line != 7 || at.EventType != "a" || at.Err.Error() != want {
-			t.Errorf("%s: %+v, want %q in line 7", binding, at, want)
-		}
-		if text := "projection p (test.sql:7) on a: " + want; err.Error() != text {
-			t.Errorf("error %q, want %q", err, text)
-		}
+		must.Need(t, errors.As(err, &at), "error %v, want *ApplyError", err)
+		must.Hold(t, at.Projection == "p" && filepath.Base(at.File) == "test.sql" && at.Line == 7 && at.EventType == "a" && at.Err.Error() == want, "%s: %+v", binding, at)
+		must.Equal(t, err.Error(), "projection p (test.sql:7) on a: "+want)
 	}
 }
 
@@ -233,9 +214,7 @@ func TestApply_leavesOutSkippedProjections(t *testing.T) {
 	e.EventType = "session.started"
 	var r recorder
 	must.OK(t, s.Apply(t.Context(), &r, e, map[string]bool{"sessions": true, "campaigns": false}))
-	if diff := cmp.Diff([]string{"insert into t (campaign_id) values ($1)"}, r.queries); diff != "" {
-		t.Error(diff)
-	}
+	must.Equal(t, r.queries, []string{"insert into t (campaign_id) values ($1)"})
 }
 
 func TestApply_firstErrorEnds(t *testing.T) {
@@ -280,13 +259,9 @@ func TestApply_deadlineIsForStatementsThatCouldRunLong(t *testing.T) {
 		s := loadText(t, head+"-- on: a\n"+statement+";\n")
 		var r recorder
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		if err := s.Apply(ctx, &r, testEvent(), nil); err != nil {
-			t.Error(err)
-		}
+		must.OK(t, s.Apply(ctx, &r, testEvent(), nil))
 		cancel()
-		if r.endless[0] != endless {
-			t.Errorf("%s\n without deadline: %v, want %v", statement, r.endless[0], endless)
-		}
+		must.Equal(t, r.endless[0], endless, statement, "without deadline")
 	}
 	s := loadText(t, head+"create trigger tr after insert on t begin delete from t where n = 1; end;\n-- on: a\ninsert into t (campaign_id) values (:campaign_id);\n")
 	var r recorder
@@ -312,9 +287,7 @@ func TestApply_isSafeForConcurrentUse(t *testing.T) {
 					t.Error(err)
 				}
 				for _, args := range r.args {
-					if args[0] != e.CampaignID {
-						t.Errorf("bound campaign %v, want %v", args[0], e.CampaignID)
-					}
+					must.Equal[any](t, args[0], e.CampaignID, "bound campaign")
 				}
 			}
 		})
@@ -326,13 +299,9 @@ func TestSet_keepsABoundedNumberOfPlans(t *testing.T) {
 	t.Parallel()
 	s := loadText(t, head+"-- on: *\ninsert into t (campaign_id) values (:campaign_id);\n")
 	for i := range maxPlans + 100 {
-		if !s.Handles(fmt.Sprint("type.", i)) {
-			t.Fatal("* handles every type")
-		}
+		must.Need(t, s.Handles(fmt.Sprint("type.", i)), "* handles every type")
 	}
-	if n := s.planCount.Load(); n != maxPlans {
-		t.Errorf("%d plans kept, want %d", n, maxPlans)
-	}
+	must.Equal(t, s.planCount.Load(), maxPlans, "plans kept")
 }
 
 func TestScratch_failingEventUndoesItself(t *testing.T) {
@@ -361,13 +330,9 @@ insert into t values (:campaign_id, :payload.a);
 	}
 	must.OK(t, apply("one", `{"a":"5"}`))
 	want := []string{`{"campaign_id":"c","id":"1"}`, `{"campaign_id":"c","id":"2"}`, `{"campaign_id":"c","id":"5"}`}
-	if diff := cmp.Diff(want, tableRows(t, c, "t")); diff != "" {
-		t.Error(diff)
-	}
+	must.Equal(t, tableRows(t, c, "t"), want)
 	must.OK(t, c.Reset(t.Context()))
-	if rows := tableRows(t, c, "t"); len(rows) != 0 {
-		t.Errorf("%d rows after Reset", len(rows))
-	}
+	must.Equal(t, len(tableRows(t, c, "t")), 0, "rows after Reset")
 }
 
 // A statement that would never end is cancelled, and does not affect what was replayed before.
@@ -388,18 +353,13 @@ insert into t with recursive r(x) as (select 1 union all select x + 1 from r) se
 		if errors.Is(err, context.DeadlineExceeded) && errors.As(err, &at) && at.Line == 9 {
 			break
 		}
-		if !errors.Is(err, context.DeadlineExceeded) || limit > 10*time.Second {
-			t.Fatalf("error %v, want the deadline in line 9", err)
-		}
+		must.Need(t, errors.Is(err, context.DeadlineExceeded) && limit <= 10*time.Second, "error %v, want the deadline in line 9", err)
 	}
 	must.OK(t, c.Apply(t.Context(), &outbox.Event{CampaignID: "c", Seq: 3, EventType: "good"}))
 	want := []string{`{"campaign_id":"c","n":1}`, `{"campaign_id":"c","n":3}`}
-	if diff := cmp.Diff(want, tableRows(t, c, "t")); diff != "" {
-		t.Error(diff)
-	}
+	must.Equal(t, tableRows(t, c, "t"), want)
 }
 
-// An event's content is a value and never becomes SQL.
 func TestScratch_valuesAreNeverSQL(t *testing.T) {
 	t.Parallel()
 	c := newScratch(t, loadText(t, `-- projection: p
@@ -417,8 +377,6 @@ insert into t values (:campaign_id, :payload.name);
 	rows := strings.Join(tableRows(t, c, "t"), "\n")
 	for _, name := range names {
 		want, _ := json.Marshal(map[string]string{"campaign_id": "' or 1=1 --", "name": name})
-		if !strings.Contains(rows, string(want)) {
-			t.Errorf("%.40q was not stored as it is", name)
-		}
+		must.Hold(t, strings.Contains(rows, string(want)), "%.40q was not stored as it is", name)
 	}
 }

@@ -13,16 +13,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/outboxweb/outboxweb/internal/corpus"
 	"github.com/outboxweb/outboxweb/internal/dbtest"
 	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
-// byCampaign is the events of a journal by campaign, and the campaigns in the
-// order of their first events.
+// byCampaign is the events of a journal by campaign, and the campaigns in the order of their first events.
 func byCampaign(all []outbox.Event) (campaigns []string, events map[string][]outbox.Event) {
 	events = make(map[string][]outbox.Event)
 	for _, e := range all {
@@ -45,12 +42,11 @@ func replayCampaign(ctx context.Context, c expected, events []outbox.Event) (app
 	return applied, nil
 }
 
-// Every campaign ends with the expected rows, and the poisoned one at the event that gives a user a
-// second seat.
+// Every campaign ends with the expected rows, and the poisoned one at the event that gives a user a second seat.
 func TestBuiltinCampaigns_makesTheExpectedTables(t *testing.T) {
 	weight := corpus.Light
 	if dbtest.Postgres() {
-		weight = corpus.Heavy
+		weight = corpus.Long
 	}
 	corpus.EachJournal(t, weight, func(t *testing.T, j corpus.Journal) {
 		all := j.Parse(t)
@@ -67,9 +63,7 @@ func TestBuiltinCampaigns_makesTheExpectedTables(t *testing.T) {
 		for _, p := range mustLoad(t, "builtin:campaigns").Projections() {
 			for _, eventType := range p.EventTypes {
 				occurs := func(e outbox.Event) bool { return e.EventType == eventType }
-				if j.Name == "made" && !slices.ContainsFunc(all, occurs) {
-					t.Errorf("the made journal has no %s", eventType)
-				}
+				must.Hold(t, j.Name != "made" || slices.ContainsFunc(all, occurs), "the made journal has no %s", eventType)
 			}
 		}
 		compared := 0
@@ -85,9 +79,7 @@ func TestBuiltinCampaigns_makesTheExpectedTables(t *testing.T) {
 			compared++
 			for _, table := range corpus.Tables {
 				slices.Sort(expected[table][id])
-				if diff := cmp.Diff(expected[table][id], tableRows(t, c, table)); diff != "" {
-					t.Errorf("%s of campaign %s (-expected +ours):\n%s", table, id, diff)
-				}
+				must.Equal(t, tableRows(t, c, table), expected[table][id], table, "of campaign", id)
 			}
 		}
 		if compared != len(expected["campaigns"]) || compared == 0 {
@@ -97,9 +89,7 @@ func TestBuiltinCampaigns_makesTheExpectedTables(t *testing.T) {
 		if dbtest.Postgres() {
 			reason = `duplicate key value violates unique constraint "participants_user"`
 		}
-		if len(failures) != 1 || !strings.HasPrefix(failures[0], want) || !strings.HasSuffix(failures[0], reason) {
-			t.Errorf("failures %q, want one: %s … %s", failures, want, reason)
-		}
+		must.Hold(t, len(failures) == 1 && strings.HasPrefix(failures[0], want) && strings.HasSuffix(failures[0], reason), "failures %q, want one: %s … %s", failures, want, reason)
 	})
 }
 
@@ -111,7 +101,6 @@ func rowText[R ~map[string]any](row R) string {
 	return string(b)
 }
 
-// tableRows reads a scratch table's rows with all their columns, sorted.
 func tableRows(t testing.TB, c expected, table string) []string {
 	t.Helper()
 	rows := must.Get(c.QueryContext(t.Context(), "select * from "+table)).Or(t)
@@ -137,17 +126,15 @@ func tableRows(t testing.TB, c expected, table string) []string {
 
 func mustLoad(t testing.TB, sources ...string) *Set {
 	t.Helper()
-	s := must.Get(Load("sqlite", sources...)).Or(t)
-	return s
+	return must.Get(Load("sqlite", sources...)).Or(t)
 }
 
 func newScratch(t testing.TB, s *Set) *Scratch {
 	t.Helper()
 	c := must.Get(s.NewScratch(t.Context())).Or(t)
 	t.Cleanup(func() {
-		if err := c.Close(); err != nil {
-			t.Errorf("close scratch: %v", err)
-		}
+		err := c.Close()
+		must.Hold(t, err == nil, "close scratch: %v", err)
 	})
 	return c
 }
@@ -162,9 +149,8 @@ func TestBuiltinCampaigns_rules(t *testing.T) {
 		seq++
 		e := outbox.Event{CampaignID: "c", Seq: seq, EventType: eventType, EntityID: entity, ActorID: "p-1",
 			OccurredAt: time.UnixMicro(seq), Payload: json.RawMessage(payload)}
-		if err := c.Apply(t.Context(), &e); err != nil {
-			t.Fatalf("%s: %v", eventType, err)
-		}
+		err := c.Apply(t.Context(), &e)
+		must.Need(t, err == nil, "%s: %v", eventType, err)
 	}
 	expect := func(query, want string) {
 		t.Helper()
@@ -176,9 +162,7 @@ func TestBuiltinCampaigns_rules(t *testing.T) {
 			must.OK(t, rows.Scan(&s))
 			got = append(got, s)
 		}
-		if text := strings.Join(got, " "); text != want {
-			t.Errorf("after event %d: %s\n is   %s\n want %s", seq, query, text, want)
-		}
+		must.Equal(t, strings.Join(got, " "), want, "after event", seq, query, "is")
 	}
 	const counts = "select participant_count || '/' || character_count || '@' || updated_at from campaigns"
 	const life = "select status || ' ' || coalesce(completed_at, 0) || ' ' || coalesce(archived_at, 0) from campaigns"
@@ -224,20 +208,16 @@ func TestBuiltinCampaigns_rules(t *testing.T) {
 // saysWhere is the beginning of a refusal about a file: its name and a line.
 var saysWhere = regexp.MustCompile(`^f\.sql:[1-9][0-9]*: `)
 
-// longestLoad bounds the time to load a file of a few kilobytes, which takes a few milliseconds
-// unless it never ends.
+// longestLoad bounds the time to load a file of a few kilobytes, which takes a few milliseconds unless it never ends.
 const longestLoad = 30 * time.Second
 
-// FuzzProjectionFile loads any file. It is loaded, or refused with the line of the fault, within a
-// bounded time.
+// FuzzProjectionFile loads any file. It is loaded, or refused with the line of the fault, within a bounded time.
 func FuzzProjectionFile(f *testing.F) {
 	for _, content := range []string{roster, head, "-- projection: p\n-- schema: create", "", "\ufeff" + head, strings.ReplaceAll(head, "\n", "\r\n")} {
 		f.Add(content)
 	}
 	shipped, err := filepath.Glob("builtin/*/*.sql")
-	if err != nil || len(shipped) == 0 {
-		f.Fatalf("there are no files to begin with: %v", err)
-	}
+	must.Need(f, err == nil && len(shipped) != 0, "there are no files to begin with: %v", err)
 	for _, name := range shipped {
 		content := must.Get(os.ReadFile(name)).Or(f)
 		f.Add(string(content))
@@ -253,8 +233,7 @@ func FuzzProjectionFile(f *testing.F) {
 				t.Fatalf("the refusal is %q", err)
 			}
 		}
-		if took := time.Since(started); took > longestLoad {
-			t.Fatalf("%d bytes took %s", len(content), took)
-		}
+		took := time.Since(started)
+		must.Need(t, took <= longestLoad, "%d bytes took %s", len(content), took)
 	})
 }

@@ -15,9 +15,8 @@ import (
 func TestCheck_acceptsTheBuiltInSets(t *testing.T) {
 	t.Parallel()
 	for _, source := range builtins() {
-		if _, err := Check(t.Context(), source); err != nil {
-			t.Errorf("%s: %v", source, err)
-		}
+		_, err := Check(t.Context(), source)
+		must.Hold(t, err == nil, "%s: %v", source, err)
 	}
 }
 
@@ -44,9 +43,7 @@ func TestCheck_namesFileAndLine(t *testing.T) {
 			t.Parallel()
 			dir := writeFiles(t, "roster.sql", tt.content)
 			_, err := Check(t.Context(), dir)
-			if !errors.Is(err, outbox.ErrSetup) {
-				t.Fatalf("error %v, want ErrSetup", err)
-			}
+			must.Need(t, errors.Is(err, outbox.ErrSetup), "error %v, want ErrSetup", err)
 			if want := filepath.Join(dir, "roster.sql") + ":" + tt.want; !strings.HasPrefix(err.Error(), want) {
 				t.Errorf("error %q\n want  %q", err, want)
 			}
@@ -62,18 +59,14 @@ func TestCheckPrepared_stopsAtTheFirstComplaint(t *testing.T) {
 		prepared = append(prepared, query)
 		return nil
 	})
-	if err != nil || len(prepared) != 3 {
-		t.Errorf("error %v, prepared %q, want two handlers and a digest", err, prepared)
-	}
+	must.Hold(t, err == nil && len(prepared) == 3, "error %v, prepared %q, want two handlers and a digest", err, prepared)
 	err = CheckPrepared(t.Context(), s, func(query string) error {
 		if strings.HasPrefix(query, "select") {
 			return errors.New(`ERROR: column "x" does not exist (SQLSTATE 42703)`)
 		}
 		return nil
 	})
-	if err == nil || !strings.HasSuffix(err.Error(), `test.sql:15: column "x" does not exist`) {
-		t.Errorf("error %v", err)
-	}
+	must.Hold(t, err != nil && strings.HasSuffix(err.Error(), `test.sql:15: column "x" does not exist`), "error %v", err)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := CheckPrepared(ctx, s, func(string) error { return nil }); !errors.Is(err, context.Canceled) {
@@ -96,9 +89,7 @@ insert into t values (:campaign_id);
 `))).Or(t)
 	c := newScratch(t, s)
 	must.OK(t, c.Apply(t.Context(), &outbox.Event{CampaignID: "c", EventType: "a"}))
-	if rows := tableRows(t, c, "t"); len(rows) != 1 {
-		t.Errorf("rows %q, want one", rows)
-	}
+	must.Equal(t, len(tableRows(t, c, "t")), 1, "rows")
 }
 
 func TestWarnings_tellOfNumbersThatARebuildDrawsAnew(t *testing.T) {
@@ -114,20 +105,15 @@ func TestWarnings_tellOfNumbersThatARebuildDrawsAnew(t *testing.T) {
 	} {
 		set := must.Get(Load("sqlite", writeFiles(t, "p.sql", "-- projection: p\n-- tables: t\n-- schema\n"+tt.schema+";\n-- on: a\n"+tt.handler+";\n"))).Or(t)
 		got := strings.Join(set.Warnings(), "\n")
-		if tt.want == "" && got != "" || !strings.Contains(got, tt.want) {
-			t.Errorf("%s: %q, want %q", tt.schema, got, tt.want)
-		}
+		must.Hold(t, (tt.want != "" || got == "") && strings.Contains(got, tt.want), "%s: %q, want %q", tt.schema, got, tt.want)
 	}
 }
 
-// The error of a busy database says nothing about the statement.
 func TestCheckPrepared_blamesNoFileForABusyDatabase(t *testing.T) {
 	t.Parallel()
 	set := loadText(t, head+"-- on: a\ninsert into t (campaign_id) values (:campaign_id);\n")
 	err := CheckPrepared(t.Context(), set, func(string) error { return fmt.Errorf("%w: it is gone", outbox.ErrBusy) })
-	if !errors.Is(err, outbox.ErrBusy) || strings.Contains(err.Error(), "test.sql") {
-		t.Errorf("got error %v, want that the database is busy", err)
-	}
+	must.Hold(t, errors.Is(err, outbox.ErrBusy) && !strings.Contains(err.Error(), "test.sql"), "got error %v, want that the database is busy", err)
 }
 
 // twoProjections makes the files of two projections, the first with more in its schema.
@@ -152,8 +138,7 @@ begin
 end $$;
 `
 
-// A projection is cleared, rebuilt and paused alone, so its triggers must not
-// reach into another one's tables.
+// A projection is cleared, rebuilt and paused alone, so its triggers must not reach into another one's tables.
 func TestCheck_refusesTriggersThatChangeOtherTables(t *testing.T) {
 	t.Parallel()
 	trigger := func(body string) string {
@@ -188,9 +173,7 @@ func TestCheck_refusesTriggersThatChangeOtherTables(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			_, err := Check(t.Context(), twoProjections(t, c.more))
-			if c.says == "" && err != nil || c.says != "" && (!errors.Is(err, outbox.ErrSetup) || !strings.Contains(err.Error(), c.says)) {
-				t.Errorf("error %v, want %q", err, c.says)
-			}
+			must.Hold(t, (c.says != "" || err == nil) && !(c.says != "" && (!errors.Is(err, outbox.ErrSetup) || !strings.Contains(err.Error(), c.says))), "error %v, want %q", err, c.says)
 		})
 	}
 }

@@ -99,12 +99,9 @@ func TestCompare_tellsWhatARebuildWouldChange(t *testing.T) {
 		{Table: "cats", Kind: "added", Key: []outbox.Field{{Name: "name", Value: raw(`"a"`)}}, Fields: []outbox.FieldChange{{Name: "lives", Expected: raw("1")}}},
 		{Table: "cats", Kind: "removed", Key: []outbox.Field{{Name: "name", Value: raw(`"éclair"`)}}, Fields: []outbox.FieldChange{{Name: "lives", Live: raw("9")}}},
 	}}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Error(diff)
-	}
+	must.Equal(t, got, want)
 }
 
-// However many rows differ, they are all counted, but few are kept.
 func TestCompare_countsExactlyAndSamplesFew(t *testing.T) {
 	t.Parallel()
 	live, expected := replayText(t, pets), replayText(t, pets)
@@ -116,19 +113,13 @@ func TestCompare_countsExactlyAndSamplesFew(t *testing.T) {
 		replayInto(t, live, "c", "cat", fmt.Sprintf(`{"name":"%d"}`, i))
 	}
 	c, found := compare(t, live, expected, "pets")
-	if c.Added != int64(rows) || c.Removed != 30 || c.Changed != 0 {
-		t.Errorf("counted %d added, %d removed, %d changed; want %d, 30, 0", c.Added, c.Removed, c.Changed, rows)
-	}
+	must.Hold(t, c.Added == int64(rows) && c.Removed == 30 && c.Changed == 0, "counted %d added, %d removed, %d changed; want %d, 30, 0", c.Added, c.Removed, c.Changed, rows)
 	tables := map[string]int{}
 	for _, s := range c.Samples {
 		tables[s.Table]++
 	}
-	if tables["dogs"] != outbox.MaxSamples/2 || tables["cats"] != outbox.MaxSamples/2 {
-		t.Errorf("sampled %v", tables)
-	}
-	if len(found) != MaxDifferences {
-		t.Errorf("%d differences are remembered, want %d", len(found), MaxDifferences)
-	}
+	must.Hold(t, tables["dogs"] == outbox.MaxSamples/2 && tables["cats"] == outbox.MaxSamples/2, "sampled %v", tables)
+	must.Equal(t, len(found), MaxDifferences, "differences are remembered")
 }
 
 // The live tables may have been made by another version of the file.
@@ -145,14 +136,11 @@ func TestCompare_withLiveTablesOfAnotherVersion(t *testing.T) {
 		{Table: "dogs", Kind: "changed", Key: []outbox.Field{{Name: "id", Value: json.RawMessage("1")}}, Fields: []outbox.FieldChange{{Name: "age", Expected: json.RawMessage("3")}}},
 		{Table: "cats", Kind: "added", Key: []outbox.Field{{Name: "name", Value: json.RawMessage(`"a"`)}}, Fields: []outbox.FieldChange{{Name: "lives", Expected: json.RawMessage("1")}}},
 	}
-	if diff := cmp.Diff(want, c.Samples); diff != "" {
-		t.Error(diff)
-	}
+	must.Equal(t, c.Samples, want)
 	change(t, live, `drop table dogs`)
 	change(t, live, `create table dogs (campaign_id text, name text)`)
-	if _, _, err := setOf(live).Compare(t.Context(), live, expected, "c", "pets"); !errors.Is(err, outbox.ErrConflict) {
-		t.Errorf("without a column of the key: %v", err)
-	}
+	_, _, err := setOf(live).Compare(t.Context(), live, expected, "c", "pets")
+	must.Hold(t, errors.Is(err, outbox.ErrConflict), "without a column of the key: %v", err)
 }
 
 func TestDifference_standsAsTheLiveRowOrAsTheReplayDoes(t *testing.T) {
@@ -161,9 +149,7 @@ func TestDifference_standsAsTheLiveRowOrAsTheReplayDoes(t *testing.T) {
 	replayInto(t, live, "c", "dog", `{"id":1,"name":"old","age":1}`, `{"id":2}`)
 	replayInto(t, expected, "c", "dog", `{"id":1,"name":"new","age":1}`, `{"id":3}`)
 	_, found := compare(t, live, expected, "pets")
-	if len(found) != 3 {
-		t.Fatalf("found %d differences", len(found))
-	}
+	must.Need(t, len(found) == 3, "found %d differences", len(found))
 	dogs := setOf(expected).Shapes()[0]
 	look := func(what string, want ...RowMatch) {
 		t.Helper()
@@ -173,9 +159,7 @@ func TestDifference_standsAsTheLiveRowOrAsTheReplayDoes(t *testing.T) {
 			rows[dogs.RowOf(dogs.KeyOf(cells))] = cells
 		}
 		for i := range found {
-			if got := found[i].Match(dogs, rows[found[i].Row]); got != want[i] {
-				t.Errorf("%s, %s of dog %s: %+v; want %+v", what, found[i].Change.Kind, found[i].Change.Key[0].Value, got, want[i])
-			}
+			must.Equal(t, found[i].Match(dogs, rows[found[i].Row]), want[i], what, found[i].Change.Kind, "of dog", found[i].Change.Key[0].Value)
 		}
 	}
 	none, asLive, asExpected := RowMatch{}, RowMatch{AsLive: true}, RowMatch{AsExpected: true}
@@ -202,13 +186,11 @@ insert into bag values (:campaign_id, :payload.n, :payload.t);
 	live, expected := replayText(t, bag), replayText(t, bag)
 	replayInto(t, live, "c", "put", `{"n":1}`, `{"n":1}`, `{"t":"a"}`, `{"n":2,"t":"é"}`)
 	replayInto(t, expected, "c", "put", `{"n":2,"t":"é"}`, `{"t":"a"}`, `{"n":1}`, `{"n":1}`)
-	if c, _ := compare(t, live, expected, "bag"); c.Differs() {
-		t.Errorf("the same rows in another order differ: %+v", c)
-	}
+	c, _ := compare(t, live, expected, "bag")
+	must.Hold(t, !c.Differs(), "the same rows in another order differ: %+v", c)
 	replayInto(t, live, "c", "put", `{"n":1}`)
-	if c, _ := compare(t, live, expected, "bag"); c.Removed != 1 || c.Added+c.Changed != 0 {
-		t.Errorf("one row too many: %+v", c)
-	}
+	c, _ = compare(t, live, expected, "bag")
+	must.Hold(t, c.Removed == 1 && c.Added+c.Changed == 0, "one row too many: %+v", c)
 }
 
 func TestNeeds_followsTheTablesThatStatementsName(t *testing.T) {
@@ -245,14 +227,11 @@ insert into far select campaign_id, n from Reader where campaign_id = :campaign_
 		{[]string{"far", "alone"}, []string{"base", "alone", "reader", "far"}},
 	} {
 		got, err := s.Needs(tt.names...)
-		if diff := cmp.Diff(tt.want, got); err != nil || diff != "" {
-			t.Errorf("%v: %v\n%s", tt.names, err, diff)
-		}
+		diff := cmp.Diff(tt.want, got)
+		must.Hold(t, err == nil && diff == "", "%v: %v\n%s", tt.names, err, diff)
 	}
 	if _, err := s.Needs("none"); !errors.Is(err, outbox.ErrNotFound) {
 		t.Errorf("an unknown projection: %v", err)
 	}
-	if diff := cmp.Diff(map[string]bool{"base": true, "reader": true}, s.Others([]string{"alone", "far"})); diff != "" {
-		t.Error(diff)
-	}
+	must.Equal(t, s.Others([]string{"alone", "far"}), map[string]bool{"base": true, "reader": true})
 }

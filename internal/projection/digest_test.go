@@ -59,16 +59,10 @@ func TestDigests_canonicalForm(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(map[string]string{"zoo": sum(canonical)}, digests); diff != "" {
-		t.Errorf("digest of %s (-want +got):\n%s", canonical, diff)
-	}
-	if want := sum(sum(canonical)); full != want {
-		t.Errorf("full %s, want %s", full, want)
-	}
+	must.Equal(t, digests, map[string]string{"zoo": sum(canonical)}, "digest of", canonical)
+	must.Equal(t, full, sum(sum(canonical)), "full")
 	empty, _, err := c.Digests(t.Context(), "nobody")
-	if err != nil || empty["zoo"] != sum(`{"apes":[],"zebras":[]}`) {
-		t.Errorf("digest of a campaign without rows: %v, %v", empty, err)
-	}
+	must.Hold(t, err == nil && empty["zoo"] == sum(`{"apes":[],"zebras":[]}`), "digest of a campaign without rows: %v, %v", empty, err)
 }
 
 func TestDigests_coverWhatTheFileNames(t *testing.T) {
@@ -94,9 +88,7 @@ func TestDigests_coverWhatTheFileNames(t *testing.T) {
 		if dbtest.Postgres() {
 			tt.want = strings.Replace(tt.want, `"one":1`, `"two":2`, 1)
 		}
-		if got := fill(tt.digest)["zoo"]; got != sum(tt.want) {
-			t.Errorf("%s: digest %s, want that of %s", tt.name, got, tt.want)
-		}
+		must.Equal(t, fill(tt.digest)["zoo"], sum(tt.want), tt.name, "digest")
 	}
 }
 
@@ -117,14 +109,11 @@ insert into t values (:campaign_id, :payload.name);
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := sum(`[{"name":"C"},{"name":"a"},{"name":"a b"},{"name":"a\""},{"name":"b"},{"name":"é"}]`); digests["p"] != want {
-		t.Errorf("digest %s, want that of rows in the order of bytes", digests["p"])
-	}
+	must.Equal(t, digests["p"], sum(`[{"name":"C"},{"name":"a"},{"name":"a b"},{"name":"a\""},{"name":"b"},{"name":"é"}]`), "digest")
 	for dialect, want := range map[string]string{"sqlite": "order by name COLLATE binary", "postgres": `order by name COLLATE "C"`} {
 		s := must.Get(Load(dialect, dir)).Or(t)
-		if got := s.Projections()[0].digests[0].SQL; !strings.HasSuffix(got, want) {
-			t.Errorf("%s: digest %s, want it to end with %s", dialect, got, want)
-		}
+		got := s.Projections()[0].digests[0].SQL
+		must.Hold(t, strings.HasSuffix(got, want), "%s: digest %s, want it to end with %s", dialect, got, want)
 	}
 }
 
@@ -155,20 +144,16 @@ func TestDigests_ofSomeProjections(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := sum(all["campaigns"] + ":" + all["sessions"]); full != want {
-		t.Errorf("full %s, want that of the projections joined in load order", full)
-	}
+	must.Equal(t, full, sum(all["campaigns"]+":"+all["sessions"]), "full")
 	some, part, err := c.Digests(t.Context(), "c", "sessions")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(map[string]string{"sessions": all["sessions"]}, some); diff != "" || part != sum(all["sessions"]) {
-		t.Errorf("full %s, digests (-want +got):\n%s", part, diff)
-	}
+	diff := cmp.Diff(map[string]string{"sessions": all["sessions"]}, some)
+	must.Hold(t, diff == "" && part == sum(all["sessions"]), "full %s, digests (-want +got):\n%s", part, diff)
 }
 
-// Digests are stored and compared over years. If this fails, every digest recorded so far is
-// worthless: change it only on purpose.
+// Digests are stored and compared over years. If this fails, every digest recorded so far is worthless: change it only on purpose.
 func TestDigests_areStable(t *testing.T) {
 	t.Parallel()
 	c := newReplay(t, "builtin:campaigns")

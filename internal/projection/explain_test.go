@@ -9,38 +9,29 @@ import (
 	"github.com/outboxweb/outboxweb/internal/corpus"
 	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/size"
 )
 
 func nothingHidden() outbox.Hider {
 	return outbox.Hider{Event: func(e outbox.Event) outbox.Event { return e }, Name: func(string) bool { return false }}
 }
 
-// Every statement of the built-in sets can be explained for every event of the sample journals, with
-// the values that applying it binds.
+// Every statement of the built-in sets can be explained for every event of the sample journals, with the values that applying it binds.
 func TestExplain_everyStatementOfEverySampleEvent(t *testing.T) {
 	t.Parallel()
 	for _, dialect := range dialects {
 		s := must.Get(Load(dialect, builtins()...)).Or(t)
 		corpus.EachJournal(t, corpus.Light, func(t *testing.T, j corpus.Journal) {
 			events := j.Parse(t)
-			most := 2000
-			if testing.Short() {
-				most = 400
-			}
-			if explainAll(t, s, events[:min(len(events), most)]) < 100 {
-				t.Error("few statements were explained")
-			}
+			must.Hold(t, explainAll(t, s, events[:min(len(events), size.Of(400, 1000, 5000))]) >= 100, "few statements were explained")
 		})
 		corpus.EachTraces(t, func(t *testing.T, traces corpus.Traces) {
-			if explainAll(t, s, traces.Longest().Parse(t)) == 0 {
-				t.Error("no statement was explained")
-			}
+			must.Hold(t, explainAll(t, s, traces.Longest().Parse(t)) != 0, "no statement was explained")
 		})
 	}
 }
 
-// explainAll explains each event for each of its statements, as if that had failed, and returns how
-// many it explained.
+// explainAll explains each event for each of its statements, as if that had failed, and returns how many it explained.
 func explainAll(t *testing.T, s *Set, events []outbox.Event) int {
 	explained := 0
 	for i := range events {
@@ -51,9 +42,7 @@ func explainAll(t *testing.T, s *Set, events []outbox.Event) int {
 			bindable := h.run(t.Context(), s, &r, e, new([]any))
 			recorded := (&ApplyError{h.projection.Name, h.File, h.Line, e.EventType, fmt.Errorf("UNIQUE constraint failed: %s.campaign_id", table)}).Error()
 			f := s.Explain(t.Context(), nil, e, recorded, nothingHidden())
-			if f.Statement == nil || f.Statement.Line != h.Line || f.Unexplained != "" || f.Constraint == nil {
-				t.Fatalf("%s on event %d of %s: %+v", recorded, e.Seq, e.CampaignID, f)
-			}
+			must.Need(t, f.Statement != nil && f.Statement.Line == h.Line && f.Unexplained == "" && f.Constraint != nil, "%s on event %d of %s: %+v", recorded, e.Seq, e.CampaignID, f)
 			for n, v := range f.Statement.Values {
 				if bindable == nil && string(v.Value) != string(shown(appendValue(nil, r.args[0][n]))) {
 					t.Errorf("%s binds %v to %s, and %s is shown", recorded, r.args[0][n], v.Name, v.Value)
@@ -88,9 +77,7 @@ func TestStatement_saysWhatItWrites(t *testing.T) {
 			}
 			got = append(got, tuple+w.column+"="+sql[h.tokens[w.from].start-h.tokens[0].start:h.tokens[w.to-1].end-h.tokens[0].start])
 		}
-		if strings.Join(got, " ") != want {
-			t.Errorf("%s\n writes %s\n want   %s", sql, strings.Join(got, " "), want)
-		}
+		must.Equal(t, strings.Join(got, " "), want, sql, "writes")
 	}
 }
 
@@ -105,11 +92,8 @@ func TestReasonOf_isASentence(t *testing.T) {
 		"the event took longer than 1s and was cut off: interrupted": "It ran for longer than one event may take.",
 		"anything else": "The database refused the statement.",
 	} {
-		if got := reasonOf(cause); got != want {
-			t.Errorf("%q: %q, want %q", cause, got, want)
-		}
+		must.Equal(t, reasonOf(cause), want, cause)
 	}
-	if _, ok := readError(errors.New("panic while applying event 3: x").Error(), "a"); ok {
-		t.Error("a panic names no statement")
-	}
+	_, ok := readError(errors.New("panic while applying event 3: x").Error(), "a")
+	must.Hold(t, !ok, "a panic names no statement")
 }

@@ -73,9 +73,7 @@ func TestLoad_readsEveryPart(t *testing.T) {
 	plain := func(in []Statement) (out []statement) {
 		for _, st := range in {
 			out = append(out, statement{st.SQL, st.Line})
-			if want := filepath.Join(dir, "roster.sql"); st.File != want {
-				t.Errorf("file %q, want %q", st.File, want)
-			}
+			must.Equal(t, st.File, filepath.Join(dir, "roster.sql"), "file")
 		}
 		return out
 	}
@@ -99,9 +97,8 @@ func TestLoad_readsEveryPart(t *testing.T) {
 	}, plain(s.Queries())); diff != "" {
 		t.Errorf("handlers (-want +got):\n%s", diff)
 	}
-	if _, err := Check(t.Context(), dir); err != nil {
-		t.Errorf("check: %v", err)
-	}
+	_, err := Check(t.Context(), dir)
+	must.Hold(t, err == nil, "check: %v", err)
 }
 
 func TestLoad_handlersOfOneTypeRunInOrder(t *testing.T) {
@@ -123,13 +120,9 @@ insert into t values (:campaign_id || 'postgres');
 	for _, h := range s.plan("a.b") {
 		got = append(got, strings.Fields(h.SQL)[0])
 	}
-	if diff := cmp.Diff([]string{"insert", "delete", "update"}, got); diff != "" {
-		t.Error(diff)
-	}
+	must.Equal(t, got, []string{"insert", "delete", "update"})
 	for eventType, want := range map[string]int{"a": 1, "a.c": 2, "ab.c": 1, "x": 1} {
-		if got := len(s.plan(eventType)); got != want {
-			t.Errorf("%s runs %d statements, want %d", eventType, got, want)
-		}
+		must.Equal(t, len(s.plan(eventType)), want, eventType, "runs", "statements")
 	}
 }
 
@@ -147,36 +140,26 @@ func TestLoad_readsQuotedEventTypes(t *testing.T) {
 		`-- on: a:b @postgres`:                                 nil,
 	} {
 		s, err := Load("sqlite", writeFiles(t, "test.sql", head+line+insert))
-		if (err == nil) != (want != nil) {
-			t.Errorf("%s: %v", line, err)
-		}
+		must.Hold(t, (err == nil) == (want != nil), "%s: %v", line, err)
 		if err != nil {
 			continue
 		}
-		if diff := cmp.Diff(want, s.Projections()[0].EventTypes); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", line, diff)
-		}
+		must.Equal(t, s.Projections()[0].EventTypes, want, line)
 		for _, eventType := range want {
 			eventType = strings.Replace(eventType, ".*", ".x", 1)
-			if e := (outbox.Event{CampaignID: "c", EventType: eventType, Payload: []byte("{}")}); eventType != "*" && e.Normalize(1<<10) != nil {
-				t.Errorf("no event can have the type %q", eventType)
-			}
-			if len(s.plan(eventType)) != 1 {
-				t.Errorf("%s does not run for %s", line, eventType)
-			}
+			e := (outbox.Event{CampaignID: "c", EventType: eventType, Payload: []byte("{}")})
+			must.Hold(t, eventType == "*" || e.Normalize(1<<10) == nil, "no event can have the type %q", eventType)
+			must.Equal(t, len(s.plan(eventType)), 1, line, "does not run for")
 		}
 	}
 	s := loadText(t, head+`-- on: "a,b", "order:shop.*"`+insert)
 	for _, eventType := range []string{"a", "b", "order:shop", "order"} {
-		if len(s.plan(eventType)) != 0 {
-			t.Errorf("it runs for %s", eventType)
-		}
+		must.Equal(t, len(s.plan(eventType)), 0, "it runs for")
 	}
 }
 
 const head = "-- projection: p\n-- tables: t\n-- schema\ncreate table t (campaign_id text, n integer);\n"
 
-// graphed is head with a graph.
 func graphed(graph string) string {
 	return strings.Replace(head, "-- schema", "-- graph: "+graph+"\n-- schema", 1)
 }
@@ -260,9 +243,7 @@ func TestLoad_refuses(t *testing.T) {
 			dir := writeFiles(t, "roster.sql", tt.content)
 			_, err := Load("sqlite", dir)
 			var refusal *outbox.Refusal
-			if !errors.As(err, &refusal) || !errors.Is(err, outbox.ErrSetup) {
-				t.Fatalf("error %v, want a refusal of kind ErrSetup", err)
-			}
+			must.Need(t, errors.As(err, &refusal) && errors.Is(err, outbox.ErrSetup), "error %v, want a refusal of kind ErrSetup", err)
 			text := strings.TrimPrefix(err.Error(), filepath.Join(dir, "roster.sql")+":")
 			if !strings.Contains(text, tt.want) || strings.Contains(tt.want, ": ") && tt.want[0] >= '0' && tt.want[0] <= '9' && !strings.HasPrefix(text, tt.want) {
 				t.Errorf("error %q, want FILE:%s", err, tt.want)
@@ -295,13 +276,9 @@ func TestLoad_refusesSources(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			_, err := Load(tt.dialect, tt.sources...)
-			if !errors.Is(err, outbox.ErrSetup) {
-				t.Fatalf("error %v, want ErrSetup", err)
-			}
+			must.Need(t, errors.Is(err, outbox.ErrSetup), "error %v, want ErrSetup", err)
 			for _, want := range tt.want {
-				if !strings.Contains(err.Error(), want) {
-					t.Errorf("error %q lacks %q", err, want)
-				}
+				must.Hold(t, strings.Contains(err.Error(), want), "error %q lacks %q", err, want)
 			}
 		})
 	}
@@ -318,12 +295,8 @@ func TestLoad_combinesSourcesInOrder(t *testing.T) {
 	for _, p := range s.Projections() {
 		got = append(got, p.Name)
 	}
-	if diff := cmp.Diff([]string{"first", "second", "third", "campaigns", "sessions"}, got); diff != "" {
-		t.Error(diff)
-	}
-	if p := s.Projections()[3]; p.Source != "builtin:campaigns" {
-		t.Errorf("source %q", p.Source)
-	}
+	must.Equal(t, got, []string{"first", "second", "third", "campaigns", "sessions"})
+	must.Equal(t, s.Projections()[3].Source, "builtin:campaigns", "source")
 }
 
 func TestLoad_takesProseForComments(t *testing.T) {
@@ -339,9 +312,7 @@ func TestLoad_takesProseForComments(t *testing.T) {
 insert into t (campaign_id) values (:campaign_id) -- on: b
 ;
 `, "\n", "\r\n"))
-	if _, err := Check(t.Context(), dir); err != nil {
-		t.Error(err)
-	}
+	must.Get(Check(t.Context(), dir)).Or(t)
 }
 
 // A section for PostgreSQL may use what SQLite would parse as parameters.
@@ -352,9 +323,7 @@ insert into t (campaign_id) values (:campaign_id);
 -- on: b @postgres
 update t set n = 1 where campaign_id = :campaign_id and :payload::jsonb ? 'a' and :tags::jsonb @> '{"a":1}';
 `)
-	if _, err := Check(t.Context(), dir); err != nil {
-		t.Error(err)
-	}
+	must.Get(Check(t.Context(), dir)).Or(t)
 }
 
 func TestLoad_readsTriggersAsOneStatement(t *testing.T) {
@@ -369,16 +338,11 @@ create index i on t (n);
 insert into t (campaign_id) values (:campaign_id);
 `)
 	s := must.Get(Check(t.Context(), dir)).Or(t)
-	if got := len(s.Projections()[0].SchemaStatements); got != 3 {
-		t.Errorf("%d schema statements, want 3", got)
-	}
-	if !s.triggers {
-		t.Error("a set with a trigger must run everything under the deadline")
-	}
+	must.Equal(t, len(s.Projections()[0].SchemaStatements), 3, "schema statements")
+	must.Hold(t, s.triggers, "a set with a trigger must run everything under the deadline")
 }
 
-// Text that is no token must not be parsed as one: quoted texts and comments reach the database
-// unchanged or not at all.
+// Text that is no token must not be parsed as one: quoted texts and comments reach the database unchanged or not at all.
 func TestLoad_leavesStringsCommentsAndCastsAlone(t *testing.T) {
 	t.Parallel()
 	for in, want := range map[string]string{
@@ -397,9 +361,7 @@ func TestLoad_leavesStringsCommentsAndCastsAlone(t *testing.T) {
 		`values (:campaign_id,:seq-1)`:                   `values ($1,$2-1)`,
 	} {
 		s := loadText(t, head+"-- on: a\ninsert into t "+in+";\n")
-		if got := s.Queries()[0].SQL; got != "insert into t "+want {
-			t.Errorf("%s\n became %s\n want   %s", in, got, want)
-		}
+		must.Equal(t, s.Queries()[0].SQL, "insert into t "+want, "became")
 	}
 }
 
@@ -414,9 +376,8 @@ func TestParse_neverPanics(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		content := strings.Join(rapid.SliceOfN(rapid.OneOf(rapid.SampledFrom(pieces), rapid.String()), 0, 40).Draw(t, "pieces"), rapid.SampledFrom([]string{"", " ", "\n"}).Draw(t, "between"))
 		for _, dialect := range dialects {
-			if _, err := parse(dialect, file{name: "f.sql", content: content}); err != nil && !errors.Is(err, outbox.ErrSetup) {
-				t.Fatalf("error %v is not a refusal", err)
-			}
+			_, err := parse(dialect, file{name: "f.sql", content: content})
+			must.Need(t, err == nil || errors.Is(err, outbox.ErrSetup), "error %v is not a refusal", err)
 		}
 	})
 }
@@ -426,8 +387,6 @@ func TestParse_readsHowOftenAnEventIsTried(t *testing.T) {
 	const rest = "-- tables: t\n-- schema\ncreate table t (campaign_id text primary key);\n-- on: a\ndelete from t where campaign_id = :campaign_id;\n"
 	for head, want := range map[string]int{"": 0, "-- max-attempts: 1\n": 1, "-- max-attempts: 1000 -- of one event\n": 1000} {
 		p, err := parse("sqlite", file{name: "p.sql", content: "-- projection: p\n" + head + rest})
-		if err != nil || p.MaxAttempts != want {
-			t.Errorf("%q: %+v (%v), want %d attempts", head, p, err, want)
-		}
+		must.Hold(t, err == nil && p.MaxAttempts == want, "%q: %+v (%v), want %d attempts", head, p, err, want)
 	}
 }

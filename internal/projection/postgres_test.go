@@ -8,8 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 )
@@ -64,12 +62,9 @@ var ofEveryKind = []string{
 	`{"t":"é","n":3,"d":1e300}`, `{"t":"b","n":3}`, `{"t":"a","n":3}`, `{"t":"C","n":3}`, `{"t":"a\"","n":3}`,
 }
 
-// alike fails the test if two replays have different digests for a campaign.
 func alike(t *testing.T, what, campaign string, lite, post expected) {
 	t.Helper()
-	if diff := cmp.Diff(allDigests(t, lite, campaign), allDigests(t, post, campaign)); diff != "" {
-		t.Errorf("%s: digests of campaign %s (-SQLite +PostgreSQL):\n%s", what, campaign, diff)
-	}
+	must.Equal(t, allDigests(t, post, campaign), allDigests(t, lite, campaign), what, "digests of campaign", campaign)
 }
 
 func TestPostgresDigests_ofEveryKindOfColumnAreThoseOfSQLite(t *testing.T) {
@@ -89,17 +84,14 @@ func TestPostgresDigests_ofEveryKindOfColumnAreThoseOfSQLite(t *testing.T) {
 			}
 			e := &outbox.Event{CampaignID: "c", Seq: int64(i + 1), EventID: fmt.Sprint("é-", i%3, i), EventType: eventType, Payload: []byte(payload)}
 			for _, f := range []expected{lite, post} {
-				if err := f.Apply(t.Context(), e); err != nil {
-					t.Fatalf("%s %s: %v", eventType, payload, err)
-				}
+				err := f.Apply(t.Context(), e)
+				must.Need(t, err == nil, "%s %s: %v", eventType, payload, err)
 			}
 			alike(t, eventType+" "+payload, "c", lite, post)
 			seen[allDigests(t, post, "c")["full"]] = true
 		}
 	}
-	if len(seen) < len(ofEveryKind) {
-		t.Errorf("%d digests after %d events: some changed nothing", len(seen), len(ofEveryKind))
-	}
+	must.Hold(t, len(seen) >= len(ofEveryKind), "%d digests after %d events: some changed nothing", len(seen), len(ofEveryKind))
 }
 
 // Rows are digested in byte order even if the database's collation is a language's.
@@ -128,8 +120,7 @@ insert into keyless values (:campaign_id, :payload.name);
 	}
 }
 
-// The statements of doc.go about bindings: each has the type its place requires, and an event with
-// an incompatible value fails.
+// The statements of doc.go about bindings: each has the type its place requires, and an event with an incompatible value fails.
 func TestPostgresApply_bindingsTakeTheTypeOfTheirPlace(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ set, payload, want string }{
@@ -167,9 +158,7 @@ func TestPostgresApply_bindingsTakeTheTypeOfTheirPlace(t *testing.T) {
 		} else if got = err.Error(); strings.HasSuffix(got, tt.want) {
 			continue
 		}
-		if got != tt.want {
-			t.Errorf("%s with %s: %s, want %s", tt.set, tt.payload, got, tt.want)
-		}
+		must.Equal(t, got, tt.want, tt.set, "with", tt.payload)
 	}
 }
 
@@ -229,12 +218,8 @@ func TestPostgresCheckPrepared_namesFileAndLine(t *testing.T) {
 			t.Parallel()
 			dir := writeFiles(t, "roster.sql", tt.content)
 			err := newLive(t, dir).install(t.Context())
-			if !errors.Is(err, outbox.ErrSetup) {
-				t.Fatalf("error %v, want ErrSetup", err)
-			}
-			if want := filepath.Join(dir, "roster.sql") + ":" + tt.want; err.Error() != want {
-				t.Errorf("error %q\n want  %q", err, want)
-			}
+			must.Need(t, errors.Is(err, outbox.ErrSetup), "error %v, want ErrSetup", err)
+			must.Equal(t, err.Error(), filepath.Join(dir, "roster.sql")+":"+tt.want)
 		})
 	}
 }

@@ -33,8 +33,7 @@ func TestMain(m *testing.M) {
 	}))
 }
 
-// expected is the tables of projections, and events applied to them: a Scratch, or on PostgreSQL
-// the tables that workers fill.
+// expected is the tables of projections, and events applied to them: a Scratch, or on PostgreSQL the tables that workers fill.
 type expected interface {
 	Queryer
 	Apply(ctx context.Context, e *outbox.Event) error
@@ -42,8 +41,7 @@ type expected interface {
 	Digests(ctx context.Context, campaignID string, only ...string) (digests map[string]string, full string, err error)
 }
 
-// newReplay loads projections for the database that the tests currently run on, and creates their
-// tables.
+// newReplay loads projections for the database that the tests currently run on, and creates their tables.
 func newReplay(t testing.TB, sources ...string) expected {
 	t.Helper()
 	if !dbtest.Postgres() {
@@ -65,7 +63,6 @@ type live struct {
 	writing, digest *sql.DB
 }
 
-// newLive makes a replay without its tables.
 func newLive(t testing.TB, sources ...string) *live {
 	t.Helper()
 	set := must.Get(Load("postgres", sources...)).Or(t)
@@ -78,8 +75,7 @@ func newLive(t testing.TB, sources ...string) *live {
 	return l
 }
 
-// install makes the tables and prepares every statement, as a starting process
-// does.
+// install makes the tables and prepares every statement, as a starting process does.
 func (l *live) install(ctx context.Context) error {
 	for _, st := range l.set.schema() {
 		for range 2 { // creating existing tables changes nothing
@@ -116,8 +112,7 @@ type liveTx struct {
 	tx *sql.Tx
 }
 
-// Exec sends every argument as text, as workers do, which the database parses as the type that the
-// statement requires.
+// Exec sends every argument as text, as workers do, which the database parses as the type that the statement requires.
 func (t liveTx) Exec(ctx context.Context, query string, args []any) error {
 	texts := make([]any, len(args))
 	for i, arg := range args {

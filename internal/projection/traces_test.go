@@ -15,7 +15,6 @@ import (
 	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
-// allDigests is the campaign's digest by projection, and the full one.
 func allDigests(t testing.TB, c expected, campaign string) map[string]string {
 	t.Helper()
 	digests, full, err := c.Digests(t.Context(), campaign)
@@ -44,18 +43,14 @@ func TestTraces_haveTheExpectedDigests(t *testing.T) {
 				replayAll(t, c, trace.Parse(t))
 			}
 			for _, trace := range traces {
-				if diff := cmp.Diff(trace.Digests, allDigests(t, c, trace.Name)); diff != "" {
-					t.Errorf("%s (-expected +got):\n%s", trace.Name, diff)
-				}
+				must.Equal(t, allDigests(t, c, trace.Name), trace.Digests, trace.Name)
 			}
 			must.OK(t, c.Reset(t.Context()))
 		}
 		for _, trace := range traces {
 			alone := newReplay(t, "builtin:traces")
 			replayAll(t, alone, trace.Parse(t))
-			if diff := cmp.Diff(trace.Digests, allDigests(t, alone, trace.Name)); diff != "" {
-				t.Errorf("%s alone (-expected +got):\n%s", trace.Name, diff)
-			}
+			must.Equal(t, allDigests(t, alone, trace.Name), trace.Digests, trace.Name, "alone")
 		}
 	})
 }
@@ -82,9 +77,8 @@ func (f *traceReplay) event(eventType, payload string) *outbox.Event {
 
 func (f *traceReplay) apply(eventType, payload string) {
 	f.Helper()
-	if err := f.Apply(f.T.Context(), f.event(eventType, payload)); err != nil {
-		f.Fatalf("%s: %v", eventType, err)
-	}
+	err := f.Apply(f.T.Context(), f.event(eventType, payload))
+	must.Need(f, err == nil, "%s: %v", eventType, err)
 }
 
 // lines are the rows of a query, their columns joined by blanks, NULL as null.
@@ -109,8 +103,7 @@ func (f *traceReplay) lines(query string) []string {
 	return lines
 }
 
-// nodes are "id type trace seq second" and edges "id seq second" of what the events from a seq on
-// have added.
+// nodes are "id type trace seq second" and edges "id seq second" of what the events from a seq on have added.
 func (f *traceReplay) nodes(from int64) []string {
 	f.Helper()
 	return f.lines(fmt.Sprintf(`select node_id, node_type, trace_id, log_seq, substr(created_at, 18) from context_nodes where attrs = '{}' and log_seq >= %d order by log_seq, node_id`, from))
@@ -152,8 +145,7 @@ var traceSteps = []struct{ eventType, payload string }{
 	{"TraceFinished", finished},
 }
 
-// The made traces and the recorded ones, which the model in internal/corpus knows, have every event type that
-// the projections handle.
+// The made traces and the recorded ones, which the model in internal/corpus knows, have every event type that the projections handle.
 func TestTraces_eventTypesAreAllCovered(t *testing.T) {
 	t.Parallel()
 	handled := map[string]bool{}
@@ -169,9 +161,7 @@ func TestTraces_eventTypesAreAllCovered(t *testing.T) {
 				occur[e.EventType] = true
 			}
 		}
-		if diff := cmp.Diff(handled, occur); diff != "" {
-			t.Errorf("event types (-handled +traces):\n%s", diff)
-		}
+		must.Equal(t, occur, handled, "event types")
 	})
 }
 
@@ -213,32 +203,6 @@ func TestTraces_endsThatNoEventIntroducedGetNodes(t *testing.T) {
 		f.apply(tt.eventType, tt.payload)
 		f.expect(tt.eventType+" alone: nodes", f.nodes(1), tt.nodes...)
 	}
-}
-
-// An approval of an action names its approver and is no edge. An approval of an exception always is
-// one, whatever was decided.
-func TestTraces_approvalIsAnEdgeOnlyOfAnException(t *testing.T) {
-	t.Parallel()
-	f := newTraceReplay(t)
-	f.apply("ApprovalRecorded", `{"approver":{"actor_type":"person","actor_id":"m"},"decision":"rejected","subject":{"subject_type":"action","subject_id":"act:1","action_id":"act:1","exception_id":null}}`)
-	f.apply("ApprovalRecorded", `{"approver":{"actor_type":"person","actor_id":"n"},"decision":"approved"}`)
-	f.expect("nodes", f.nodes(1), "actor:person:m actor T 1 01Z", "actor:person:n actor T 2 02Z")
-	f.expect("edges", f.edges(1))
-	f.apply("ApprovalRecorded", strings.Replace(approved, `"approved"`, `"rejected"`, 1))
-	f.expect("edges", f.edges(1), "exception_approved_by:exception:x:1:actor:person:vp:e3 3 03Z")
-}
-
-func TestTraces_entitiesAreOptionalWhereATraceMayHaveNone(t *testing.T) {
-	t.Parallel()
-	f := newTraceReplay(t)
-	f.apply("TraceStarted", `{"primary_entity":null}`)
-	f.apply("ActionProposed", `{"action_id":"act:1"}`)
-	f.apply("PolicyEvaluated", evaluated)
-	f.apply("TraceFinished", finished)
-	f.expect("nodes", f.nodes(1), "actor:service:bot actor T 1 01Z", "trace:T trace T 1 01Z", "action:act:1 action T 2 02Z", "policy:cap:3.2 policy T 3 03Z")
-	f.expect("edges", f.edges(1), "trace_proposed_action:trace:T:action:act:1:e2 2 02Z", "trace_evaluated_policy:trace:T:policy:cap:3.2:e3 3 03Z")
-	f.expect("summary", f.lines(`select workflow || '.' || title || '.', primary_entity_type, primary_entity_id from trace_summaries`), ".. null null")
-	f.expect("precedents", f.lines(`select policy_id, primary_entity_type, primary_entity_system, primary_entity_id from precedents`), "cap null null null")
 }
 
 // The summary covers a trace's start and end and nothing in between.
@@ -322,8 +286,6 @@ func TestTraces_refuseEventsThatNameNothing(t *testing.T) {
 		if err := f.Apply(t.Context(), nameless); err == nil {
 			t.Errorf("%s without a trace was applied", eventType)
 		}
-		if diff := cmp.Diff(before, allDigests(t, f.expected, "c")); diff != "" {
-			t.Errorf("%s failed and left something:\n%s", eventType, diff)
-		}
+		must.Equal(t, allDigests(t, f.expected, "c"), before, eventType, "failed and left something")
 	}
 }
