@@ -13,9 +13,7 @@ func TestAlertFacts_haveTheSources(t *testing.T) {
 	f := storetest.Open(t)
 	f.Exec(`insert into intake_sources (source) values ('shop')`)
 	facts, err := Wire(f.Store).alertFacts(f.Ctx, nil)
-	if err != nil || len(facts.Sources) != 1 || facts.Sources[0].Name != "shop" {
-		t.Errorf("facts %+v, %v", facts.Sources, err)
-	}
+	must.Hold(t, err == nil && len(facts.Sources) == 1 && facts.Sources[0].Name == "shop", "facts %+v, %v", facts.Sources, err)
 }
 
 // The facts name what is behind trouble: the projections that drifted, with the versions that built
@@ -46,7 +44,5 @@ values ($1, $2, '[]', 1, '["seats"]', '{}', '', 'ana', 'page', '', 1, 1, 1)`, ru
 	if len(facts.OtherBuilt) != 1 || facts.OtherBuilt[0].Name != "seats" || len(facts.Quarantined) != 1 || facts.Quarantined[0].Example != "no such column" {
 		t.Errorf("built by others %+v, failures %+v", facts.OtherBuilt, facts.Quarantined)
 	}
-	if len(facts.FailedRuns) != 2 || facts.FailedRuns[0].Kind != outbox.RunReplay || facts.FailedRuns[1].Kind != outbox.RunRebuild {
-		t.Errorf("failed runs %+v", facts.FailedRuns)
-	}
+	must.Hold(t, len(facts.FailedRuns) == 2 && facts.FailedRuns[0].Kind == outbox.RunReplay && facts.FailedRuns[1].Kind == outbox.RunRebuild, "failed runs %+v", facts.FailedRuns)
 }

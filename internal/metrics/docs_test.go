@@ -101,24 +101,19 @@ func table(t *testing.T, m *Metrics) string {
 	return b.String()
 }
 
-// With OUTBOXWEB_UPDATE=1 in the environment the test writes the table
-// instead of comparing it.
+// With OUTBOXWEB_UPDATE=1 in the environment the test writes the table instead of comparing it.
 func TestDocs_tableIsTheMetrics(t *testing.T) {
 	t.Parallel()
 	const name = "../../docs/metrics.md"
 	text := must.Get(os.ReadFile(name)).Or(t)
 	before, rest, found := strings.Cut(string(text), tableBegin)
 	written, after, closed := strings.Cut(rest, tableEnd)
-	if !found || !closed {
-		t.Fatalf("%s has no %q … %q", name, tableBegin, tableEnd)
-	}
+	must.Need(t, found && closed, "%s has no %q … %q", name, tableBegin, tableEnd)
 	want := table(t, everything())
 	if written == want {
 		return
 	}
-	if os.Getenv("OUTBOXWEB_UPDATE") == "" {
-		t.Fatalf("the table of docs/metrics.md is not that of the program; OUTBOXWEB_UPDATE=1 go test ./internal/metrics -run Docs writes it")
-	}
+	must.Need(t, os.Getenv("OUTBOXWEB_UPDATE") != "", "the table of docs/metrics.md is not that of the program; OUTBOXWEB_UPDATE=1 go test ./internal/metrics -run Docs writes it")
 	must.OK(t, os.WriteFile(name, []byte(before+tableBegin+want+tableEnd+after), 0o644))
 }
 
@@ -131,9 +126,7 @@ func TestHandler_tellsWhatDashboardsOfEveryProgramAsk(t *testing.T) {
 		`outboxweb_build_info{goversion="go`, `outboxweb_connections{database="journal",state="in_use",use="write"} 1`, `outboxweb_connections{database="journal",state="idle",use="write"} 2`,
 		`outboxweb_connections_waiting{database="journal",use="write"} 3`, `outboxweb_connections_limit{database="journal",use="write"} 8`,
 		`outboxweb_publisher_leased{publisher="archive",topic="scenes"} 1`, `outboxweb_publisher_lease_remaining_seconds{publisher="archive",topic="scenes"} `} {
-		if !strings.Contains(body, "\n"+name) {
-			t.Errorf("the scrape lacks %s", name)
-		}
+		must.Hold(t, strings.Contains(body, "\n"+name), "the scrape lacks %s", name)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
@@ -16,9 +17,7 @@ func scrape(t *testing.T, m *Metrics) string {
 	t.Helper()
 	rec := httptest.NewRecorder()
 	m.Handler().ServeHTTP(rec, httptest.NewRequest("GET", "/metrics", nil))
-	if rec.Code != 200 {
-		t.Fatalf("scrape answered %d: %s", rec.Code, rec.Body)
-	}
+	must.Need(t, rec.Code == 200, "scrape answered %d: %s", rec.Code, rec.Body)
 	return rec.Body.String()
 }
 
@@ -79,9 +78,7 @@ func TestHandler_gaugesComeFromTheSummaryAndCountersFromTheWorker(t *testing.T) 
 		`outboxweb_appended_events_total 3`,
 		`outboxweb_append_seconds_count 1`,
 	} {
-		if !strings.Contains(body, "\n"+line+"\n") {
-			t.Errorf("the scrape lacks %q", line)
-		}
+		must.Hold(t, strings.Contains(body, "\n"+line+"\n"), "the scrape lacks %q", line)
 	}
 }
 
@@ -89,12 +86,8 @@ func TestHandler_leavesGaugesOutWhenTheSummaryFails(t *testing.T) {
 	t.Parallel()
 	m := New(func(context.Context) (outbox.Summary, error) { return outbox.Summary{}, errors.New("no database") })
 	body := scrape(t, m)
-	if strings.Contains(body, "outboxweb_rows{") {
-		t.Error("a failed summary was reported as zero rows")
-	}
-	if !strings.Contains(body, "outboxweb_events_applied_total 0") {
-		t.Error("the counters are gone too")
-	}
+	must.Hold(t, !strings.Contains(body, "outboxweb_rows{"), "a failed summary was reported as zero rows")
+	must.Hold(t, strings.Contains(body, "outboxweb_events_applied_total 0"), "the counters are gone too")
 }
 
 func TestWatchBehind_isLeftOutOfAScrapeThatCannotCount(t *testing.T) {
@@ -124,9 +117,7 @@ func TestWatchRuns_tellsOfEachKindAndStatus(t *testing.T) {
 	})
 	body := scrape(t, m)
 	for _, line := range []string{`outboxweb_runs{kind="verify",status="failed"} 3`, `outboxweb_runs{kind="rebuild",status="running"} 0`} {
-		if !strings.Contains(body, line+"\n") {
-			t.Errorf("the scrape lacks %s", line)
-		}
+		must.Hold(t, strings.Contains(body, line+"\n"), "the scrape lacks %s", line)
 	}
 	failed = errors.New("away")
 	if body := scrape(t, m); strings.Contains(body, "outboxweb_runs{") || !strings.Contains(body, "outboxweb_lag_events") {

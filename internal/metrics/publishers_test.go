@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
@@ -41,16 +42,12 @@ func TestWatchPublishers_tellsOfEachAndCountersAreAlwaysOn(t *testing.T) {
 		`outboxweb_publisher_reads_total 1`,
 		`outboxweb_publisher_seconds_count{publisher="archive",topic="scenes"} 1`,
 	} {
-		if !strings.Contains(body, "\n"+line+"\n") {
-			t.Errorf("the scrape lacks %q", line)
-		}
+		must.Hold(t, strings.Contains(body, "\n"+line+"\n"), "the scrape lacks %q", line)
 	}
 	if strings.Contains(body, `publisher_lag_events{publisher="a"`) || strings.Contains(body, `publisher_lag_seconds{publisher="a"`) {
 		t.Error("a lag that is not known is told as a number")
 	}
-	if strings.Contains(body, `publisher_healthy{publisher="archive"`) {
-		t.Error("a publisher that says nothing is healthy or not")
-	}
+	must.Hold(t, !strings.Contains(body, `publisher_healthy{publisher="archive"`), "a publisher that says nothing is healthy or not")
 	failed = errors.New("away")
 	if body := scrape(t, m); strings.Contains(body, "outboxweb_publisher_lag_events") || !strings.Contains(body, "outboxweb_publisher_reads_total 1") {
 		t.Error("a scrape that cannot list publishers is to have everything else")

@@ -1,6 +1,7 @@
 package outbox
 
 import (
+	"github.com/outboxweb/outboxweb/internal/must"
 	"slices"
 	"testing"
 )
@@ -10,12 +11,8 @@ func TestActionWords_eachActionHasItsOwn(t *testing.T) {
 	named, listed := map[string]Action{}, map[string]Action{}
 	for _, info := range actions {
 		a, words := info.Action, info.Words
-		if words == "" || words == string(a) || info.Choice == "" {
-			t.Errorf("%s has no words", a)
-		}
-		if !slices.Contains(Roles, info.Role) {
-			t.Errorf("%s is for nobody", a)
-		}
+		must.Hold(t, words != "" && words != string(a) && info.Choice != "", "%s has no words", a)
+		must.Hold(t, slices.Contains(Roles, info.Role), "%s is for nobody", a)
 		if other, taken := listed[info.Choice]; taken {
 			t.Errorf("%s and %s are both %q in lists", a, other, info.Choice)
 		}
@@ -25,9 +22,7 @@ func TestActionWords_eachActionHasItsOwn(t *testing.T) {
 		}
 		named[words] = a
 	}
-	if len(infoOf) != len(actions) {
-		t.Errorf("%d lines of the table are about %d actions", len(actions), len(infoOf))
-	}
+	must.Equal(t, len(infoOf), len(actions), "lines of the table are about", "actions")
 }
 
 func TestWithheld_groupsByRole(t *testing.T) {
@@ -49,9 +44,7 @@ func TestWithheld_groupsByRole(t *testing.T) {
 		{Identity{Role: RoleViewer}, []Action{ActionRequeue}, "Requeue needs the role operator; you are a viewer."},
 		{Identity{Name: "eve"}, []Action{ActionRequeue}, "Requeue needs the role operator; you are eve, without a role."},
 	} {
-		if got := c.who.Withheld(c.actions...); got != c.want {
-			t.Errorf("%v of %v: %q, want %q", c.actions, c.who, got, c.want)
-		}
+		must.Equal(t, c.who.Withheld(c.actions...), c.want, c.actions, "of")
 	}
 }
 
@@ -63,8 +56,6 @@ func TestIdentity_Lacks(t *testing.T) {
 		AuthToken:       "this needs the role admin; you are ana, a viewer. Ask an administrator of this server for a token with that role",
 		AuthHost:        "this needs the role admin; you are ana, a viewer. Ask an administrator of this service to give you that role",
 	} {
-		if got := (Identity{Name: "ana", Auth: how, Role: RoleViewer}).Lacks(RoleAdmin); got != want {
-			t.Errorf("%s: %q", how, got)
-		}
+		must.Equal(t, (Identity{Name: "ana", Auth: how, Role: RoleViewer}).Lacks(RoleAdmin), want, how)
 	}
 }

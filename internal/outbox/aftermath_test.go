@@ -1,6 +1,7 @@
 package outbox
 
 import (
+	"github.com/outboxweb/outboxweb/internal/must"
 	"testing"
 	"time"
 )
@@ -29,8 +30,6 @@ func TestOfRow_tellsWhatBecameOfTheRow(t *testing.T) {
 		{row(Dead, time.Minute, at(2*time.Second, "a")), LevelWarn, "It failed again 2 s later."},
 		{row(Dead, time.Minute), LevelWarn, "It failed again."},
 	} {
-		if got := act.OfRow(c.row); got != (Aftermath{c.level, c.says}) {
-			t.Errorf("%+v: %+v, want %s %q", c.row, got, c.level, c.says)
-		}
+		must.Equal(t, act.OfRow(c.row), Aftermath{c.level, c.says}, c.row)
 	}
 }

@@ -1,6 +1,7 @@
 package outbox
 
 import (
+	"github.com/outboxweb/outboxweb/internal/must"
 	"testing"
 	"time"
 )
@@ -19,8 +20,6 @@ func TestAlarm_saysTheWorstInTwoWords(t *testing.T) {
 		{LevelBad, "trouble"}:    {Campaigns: CampaignCounts{Total: 2, Lagging: 1}, Lag: Lag{Events: 3}},
 		{LevelWarn, "warning"}:   {Worker: worker, Campaigns: CampaignCounts{Total: 2, Paused: 1}},
 	} {
-		if got := s.Alarm(now); got != want {
-			t.Errorf("alarm %+v, want %+v: %s", got, want, s.Health(now).Sentence)
-		}
+		must.Equal(t, s.Alarm(now), want, "alarm")
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
@@ -93,9 +94,7 @@ func TestAlertRules_findWhatIsWrong(t *testing.T) {
 		for _, cause := range ruleFor(c.what).Causes(c.facts, alertNow) {
 			got, err = strings.TrimSpace(cause.Key+" "+cause.Sentence), cause.Error
 		}
-		if c.want == "" && got != "" || !strings.HasPrefix(got, c.want) && !strings.Contains(got, c.want) || err != c.error {
-			t.Errorf("%s: found %q (%q), want %q (%q)", c.name, got, err, c.want, c.error)
-		}
+		must.Hold(t, (c.want != "" || got == "") && (strings.HasPrefix(got, c.want) || strings.Contains(got, c.want)) && err == c.error, "%s: found %q (%q)", c.name, got, err)
 	}
 }
 
@@ -153,14 +152,11 @@ func TestAlert_tellsOfTheBeginningTheGrowthAndTheEnd(t *testing.T) {
 			if a, kind = a.Next(rule, cause, at.muted, now); kind != at.want || a.Status != at.is {
 				t.Fatalf("%s, moment %d: %q in state %q, want %q in %q", name, i, kind, a.Status, at.want, at.is)
 			}
-			if a.Since.After(now) || kind != none && !a.SentAt.Equal(now) {
-				t.Errorf("%s, moment %d at %v: since %v, last told %v", name, i, now, a.Since, a.SentAt)
-			}
+			must.Hold(t, !a.Since.After(now) && (kind == none || a.SentAt.Equal(now)), "%s, moment %d at %v: since %v, last told %v", name, i, now, a.Since, a.SentAt)
 		}
 	}
 }
 
-// Rules say what is behind a cause, and since when.
 func TestAlertRules_sayWhatIsBehindACause(t *testing.T) {
 	t.Parallel()
 	at := func(ago time.Duration) *time.Time { return new(alertNow.Add(-ago)) }
@@ -199,9 +195,7 @@ func TestAlertRules_sayWhatIsBehindACause(t *testing.T) {
 		f := facts
 		f.Publishers = []outbox.Publisher{c.pub}
 		causes := ruleFor(c.what).Causes(f, alertNow)
-		if len(causes) != 1 {
-			t.Fatalf("%s: %+v", c.what, causes)
-		}
+		must.Need(t, len(causes) == 1, "%s: %+v", c.what, causes)
 		said := causes[0].Sentence + "; " + causes[0].Error + "; " + causes[0].Projection
 		if alertNow.Sub(causes[0].Since) != c.since || !strings.Contains(said, c.has) {
 			t.Errorf("%s: since %v, %q", c.what, causes[0].Since, said)
@@ -209,7 +203,6 @@ func TestAlertRules_sayWhatIsBehindACause(t *testing.T) {
 	}
 }
 
-// What a rule says when its cause is over is what it decides on.
 func TestAlertRule_saysWhatIsOver(t *testing.T) {
 	t.Parallel()
 	p := outbox.Publisher{SubscriptionName: outbox.SubscriptionName{Topic: "t", Publisher: "p"}, Status: outbox.PublisherActive}
@@ -236,18 +229,15 @@ func TestAlertRule_saysWhatIsOver(t *testing.T) {
 		{outbox.AlertPublisher, facts(p), "publisher t/p has nothing left to deliver, after an operator's action"},
 		{outbox.AlertPublisher, facts(), "publisher t/p was removed"},
 	} {
-		if got := ruleFor(c.what).Calm(c.facts, outbox.Alert{Cause: outbox.AlertCause{Key: "t/p"}, Since: alertNow}); got != c.want {
-			t.Errorf("%s: %q, want %q", c.what, got, c.want)
-		}
+		must.Equal(t, ruleFor(c.what).Calm(c.facts, outbox.Alert{Cause: outbox.AlertCause{Key: "t/p"}, Since: alertNow}), c.want, c.what)
 	}
 }
 
 func TestMuteEnd_isOneOfTheSpans(t *testing.T) {
 	t.Parallel()
 	for _, span := range outbox.AlertMuteSpans {
-		if end, err := outbox.MuteEnd(span, alertNow); err != nil || end.Sub(alertNow) < time.Hour {
-			t.Errorf("%s: until %v, %v", span, end, err)
-		}
+		end, err := outbox.MuteEnd(span, alertNow)
+		must.Hold(t, err == nil && end.Sub(alertNow) >= time.Hour, "%s: until %v, %v", span, end, err)
 	}
 	for _, span := range []string{"2h", "morning", ""} {
 		if _, err := outbox.MuteEnd(span, alertNow); !errors.Is(err, outbox.ErrInvalid) {

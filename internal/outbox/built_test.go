@@ -1,6 +1,7 @@
 package outbox
 
 import (
+	"github.com/outboxweb/outboxweb/internal/must"
 	"strings"
 	"testing"
 	"time"
@@ -49,16 +50,12 @@ func TestRowsBuilt_saysWhatIsLoadedAndSinceWhen(t *testing.T) {
 	if got, want := b.Sentence("revenue", "good"), "Rows of projection revenue were built by versions good and bad (loaded 2026-11-26 18:10:00 UTC). Version good is loaded now, since 2026-11-26 18:20:00 UTC."; got != want {
 		t.Errorf("got %s\nwant %s", got, want)
 	}
-	if got := b.ByNow("good"); got != b.By() {
-		t.Errorf("after going back: %s", got)
-	}
+	must.Equal(t, b.ByNow("good"), b.By(), "after going back")
 	b = Installed{Version: "bad", At: *after(10), Built: []string{"good"}, Loads: map[string]Load{"good": {Last: *after(0)}, "bad": {Last: *after(10)}}}.Rows("bad")
 	if got := b.Sentence("revenue", "bad"); !strings.HasSuffix(got, "Version bad is loaded now, since 2026-11-26 18:10:00 UTC, and builds what is applied since then.") {
 		t.Errorf("of a version that no row is known of: %s", got)
 	}
-	if got, want := b.ByNow("bad"), "by version good, and since by the loaded version bad"; got != want {
-		t.Errorf("of a version that no row is known of: %s, want %s", got, want)
-	}
+	must.Equal(t, b.ByNow("bad"), "by version good, and since by the loaded version bad", "of a version that no row is known of")
 	r := ReplayedWith{Version: "bad", RowsBuilt: b}
 	if got, want := r.Versions(), "replayed with version bad, rows built by version good"; got != want || r.Doubt() != want+": a value shown here may never have been there" {
 		t.Errorf("got %s; %s", got, r.Doubt())
@@ -67,7 +64,5 @@ func TestRowsBuilt_saysWhatIsLoadedAndSinceWhen(t *testing.T) {
 	if got, want := r.Versions(), "replayed with version good, which built the rows"; got != want || r.Doubt() != "" {
 		t.Errorf("got %s; %s", got, r.Doubt())
 	}
-	if got := (RowsBuilt{}).Sentence("revenue", "good"); got != "" {
-		t.Errorf("of rows of the loaded version: %s", got)
-	}
+	must.Equal(t, (RowsBuilt{}).Sentence("revenue", "good"), "", "of rows of the loaded version")
 }

@@ -2,6 +2,7 @@ package outbox
 
 import (
 	"fmt"
+	"github.com/outboxweb/outboxweb/internal/must"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -19,9 +20,7 @@ func TestScore_isEventsTimesMinutes(t *testing.T) {
 		{0, time.Hour, 0}, {1, 0, 1}, {141, 20 * time.Second, 141}, {141, 12 * time.Minute, 1692}, {10, 59 * time.Second, 10},
 		{10, -time.Hour, 10}, {-3, time.Hour, 0}, {math.MaxInt64 / 2, time.Hour, math.MaxInt64},
 	} {
-		if got := Score(c.events, c.age); got != c.want {
-			t.Errorf("%d events for %s: %d, want %d", c.events, c.age, got, c.want)
-		}
+		must.Equal(t, Score(c.events, c.age), c.want, c.events, "events for", c.age)
 	}
 }
 
@@ -41,9 +40,7 @@ func TestCompareGroups_mostBlockedCampaignsFirst(t *testing.T) {
 	rand.Shuffle(len(shuffled), func(i, j int) { shuffled[i], shuffled[j] = shuffled[j], shuffled[i] })
 	slices.SortFunc(shuffled, CompareGroups)
 	for i, g := range shuffled {
-		if g.Fingerprint != worstFirst[i].Fingerprint {
-			t.Errorf("place %d has %q, want %q", i, g.Fingerprint, worstFirst[i].Fingerprint)
-		}
+		must.Equal(t, g.Fingerprint, worstFirst[i].Fingerprint, "place", "has")
 	}
 }
 
@@ -61,22 +58,14 @@ func TestAddCampaign_countsAllAndNamesTheWorst(t *testing.T) {
 		}
 		g.AddCampaign(c)
 	}
-	if g.Campaigns != 50 || g.Heads != 45 || g.EventsWaiting != 49*50/2 || g.Score != 44*45/2+5000 || g.NextAttemptAt != &soon {
-		t.Errorf("%+v", g)
-	}
+	must.Hold(t, g.Campaigns == 50 && g.Heads == 45 && g.EventsWaiting == 49*50/2 && g.Score == 44*45/2+5000 && g.NextAttemptAt == &soon, "%+v", g)
 	if len(g.Worst) != CausesNamed || g.Worst[0].CampaignID != "c-44" || g.Worst[CausesNamed-1].CampaignID != "c-25" || !slices.IsSortedFunc(g.Worst, compareCampaigns) {
 		t.Errorf("named are %+v", g.Worst)
 	}
 	g.Capped = true
-	if says := g.Reach(); says != "at least 45 campaigns blocked, 5 campaigns retrying, 1,225 events waiting" {
-		t.Errorf("it says %q", says)
-	}
-	if says := (ErrorGroup{Dead: 1}).Reach(); says != "1 row behind another failure" {
-		t.Errorf("it says %q", says)
-	}
-	if says := (ErrorGroup{Rehearsed: 2, Campaigns: 2, EventsWaiting: 3}).Reach(); says != "2 campaigns would be blocked, 3 events waiting" {
-		t.Errorf("it says %q", says)
-	}
+	must.Equal(t, g.Reach(), "at least 45 campaigns blocked, 5 campaigns retrying, 1,225 events waiting", "it says")
+	must.Equal(t, (ErrorGroup{Dead: 1}).Reach(), "1 row behind another failure", "it says")
+	must.Equal(t, (ErrorGroup{Rehearsed: 2, Campaigns: 2, EventsWaiting: 3}).Reach(), "2 campaigns would be blocked, 3 events waiting", "it says")
 }
 
 // Of more campaigns than were counted a rehearsal does not tell that every one failed.
@@ -84,9 +73,8 @@ func TestRestOn_ofACountThatIsALowerBound(t *testing.T) {
 	t.Parallel()
 	g := AssessedGroup{ErrorGroup: ErrorGroup{Dead: 3, Heads: 3, Capped: true}, Outlook: OutlookSome, Verdict: "So"}
 	g.RestOn(7, HeadsTried{Passed: 1, Failed: 9})
-	if want := "So, and with the loaded files 1 campaign passed rehearsal 7, which did not try all: rehearse again"; g.Verdict != want || g.Outlook != OutlookSome || !g.PartlyRehearsed() {
-		t.Errorf("%s, %q", g.Outlook, g.Verdict)
-	}
+	want := "So, and with the loaded files 1 campaign passed rehearsal 7, which did not try all: rehearse again"
+	must.Hold(t, g.Verdict == want && g.Outlook == OutlookSome && g.PartlyRehearsed(), "%s, %q", g.Outlook, g.Verdict)
 }
 
 // Where some rows failed again with what is loaded now, a rehearsal tells of the others; Go has none.
@@ -121,9 +109,7 @@ func TestRemedy_comesFromTheOutlook(t *testing.T) {
 		{AssessedGroup{ErrorGroup: failed, Outlook: OutlookUnknown}, RemedyWait},
 		{AssessedGroup{ErrorGroup: failed, Outlook: OutlookNone}, RemedyInspect},
 	} {
-		if got := c.group.Remedy(); got != c.want {
-			t.Errorf("%+v: %s, want %s", c.group, got, c.want)
-		}
+		must.Equal(t, c.group.Remedy(), c.want)
 	}
 }
 
@@ -134,12 +120,10 @@ func TestAssessed_namesTheLatestOperationAndWhatIsLoaded(t *testing.T) {
 		{Fingerprint: "x", Tried: []Tried{{Build: "v2", Projection: "seats", ProjectionVersion: "b"}}},
 		{Fingerprint: "y", Tried: []Tried{{Build: "v1", Projection: "seats", ProjectionVersion: "b"}, {Build: "v2", Projection: "seats", ProjectionVersion: "a"}}},
 	}}.Assessed(now, []GroupOperation{{ID: 8, Fingerprint: "x", Phase: "canary"}, {ID: 7, Fingerprint: "x"}})
-	if x := all[0]; !x.FailsNow || x.Operation == nil || x.Operation.ID != 8 {
-		t.Errorf("x: %+v", x)
-	}
-	if y := all[1]; y.FailsNow || y.Operation != nil {
-		t.Errorf("y: %+v", y)
-	}
+	x := all[0]
+	must.Hold(t, x.FailsNow && x.Operation != nil && x.Operation.ID == 8, "x: %+v", x)
+	y := all[1]
+	must.Hold(t, !y.FailsNow && y.Operation == nil, "y: %+v", y)
 }
 
 func TestStuckWithoutError_isWhatNeitherRetriesNorOperatorsExplain(t *testing.T) {
@@ -164,8 +148,6 @@ func TestStuckWithoutError_isWhatNeitherRetriesNorOperatorsExplain(t *testing.T)
 		"held by a worker":      {with(func(c *Campaign) { c.Lease = &Lease{Owner: "w", ExpiresAt: noon.Add(time.Minute)} }), false},
 		"everything is applied": {Campaign{CampaignID: "a-1"}, false},
 	} {
-		if got := c.campaign.StuckWithoutError(noon, mine); got != c.want {
-			t.Errorf("%s: stuck is %v", name, got)
-		}
+		must.Equal(t, c.campaign.StuckWithoutError(noon, mine), c.want, name, "stuck")
 	}
 }

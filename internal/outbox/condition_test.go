@@ -2,6 +2,7 @@ package outbox
 
 import (
 	"errors"
+	"github.com/outboxweb/outboxweb/internal/must"
 	"strings"
 	"testing"
 )
@@ -14,14 +15,10 @@ func TestParseCondition_refusesWhatDecodingWouldReplace(t *testing.T) {
 	} {
 		_, err := ParseCondition([]byte(text))
 		var refusal *Refusal
-		if !errors.As(err, &refusal) || refusal.Field != "condition" || !errors.Is(err, ErrInvalid) {
-			t.Errorf("%q: %v", text, err)
-		}
+		must.Hold(t, errors.As(err, &refusal) && refusal.Field == "condition" && errors.Is(err, ErrInvalid), "%q: %v", text, err)
 	}
 	c, err := ParseCondition([]byte(`{"items":[{"tags":{"name":"\ud83d\ude00 \ufffd Zürich"}}]}`))
-	if err != nil || c.Items[0].Tags["name"] != "😀 \ufffd Zürich" {
-		t.Errorf("%+v, %v", c, err)
-	}
+	must.Hold(t, err == nil && c.Items[0].Tags["name"] == "😀 \ufffd Zürich", "%+v, %v", c, err)
 }
 
 func TestParseCondition_takesEachKeyAsItIsWrittenAndOnce(t *testing.T) {
@@ -32,11 +29,8 @@ func TestParseCondition_takesEachKeyAsItIsWrittenAndOnce(t *testing.T) {
 		`{"items":[{"event_types":["a"],"event_types":["b"]}]}`:              "event_types is given twice",
 		`{"items":[{"event_types":["a"]},{"tags":{"seat":"7","seat":"8"}}]}`: "seat is given twice",
 	} {
-		if _, err := ParseCondition([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v, want %q", text, err, want)
-		}
+		_, err := ParseCondition([]byte(text))
+		must.Hold(t, err != nil && strings.Contains(err.Error(), want), "%s: %v, want %q", text, err, want)
 	}
-	if _, err := ParseCondition([]byte(` { "after_position" : 3, "items" : [ {"tags":{"Seat":"7","seat":"8"} , "event_types":null} ] } `)); err != nil {
-		t.Error(err)
-	}
+	must.Get(ParseCondition([]byte(` { "after_position" : 3, "items" : [ {"tags":{"Seat":"7","seat":"8"} , "event_types":null} ] } `))).Or(t)
 }

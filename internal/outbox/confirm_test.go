@@ -2,6 +2,7 @@ package outbox
 
 import (
 	"errors"
+	"github.com/outboxweb/outboxweb/internal/must"
 	"testing"
 )
 
@@ -40,13 +41,9 @@ func TestAction_isConfirmedByThePhraseOfItsReach(t *testing.T) {
 		{ActionRunStart, Reach{Rebuilt: 20}, "rebuild all campaigns", "rebuild all campaigns", true},
 		{ActionPause, Reach{Rows: 9000, Released: 9000}, "", "", true},
 	} {
-		if got := c.action.Phrase(c.reach); got != c.phrase {
-			t.Errorf("%s of %+v asks for %q, want %q", c.action, c.reach, got, c.phrase)
-		}
+		must.Equal(t, c.action.Phrase(c.reach), c.phrase, "of", c.reach, "asks for")
 		err := c.action.Confirm(c.typed, c.reach)
-		if (err == nil) != c.want {
-			t.Errorf("%s of %+v by %q: %v", c.action, c.reach, c.typed, err)
-		}
+		must.Hold(t, (err == nil) == c.want, "%s of %+v by %q: %v", c.action, c.reach, c.typed, err)
 		var refusal *Refusal
 		if err != nil && (!errors.As(err, &refusal) || !errors.Is(err, ErrInvalid) || refusal.Confirm != c.phrase || refusal.Field != "confirm" || refusal.Detail == "") {
 			t.Errorf("%s of %+v is refused with %+v", c.action, c.reach, refusal)

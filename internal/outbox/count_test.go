@@ -1,6 +1,7 @@
 package outbox
 
 import (
+	"github.com/outboxweb/outboxweb/internal/must"
 	"testing"
 	"time"
 )
@@ -11,9 +12,7 @@ func TestBytes(t *testing.T) {
 		0: "0 bytes", 1: "1 byte", 1023: "1,023 bytes", 1 << 10: "1.0 KiB", 4200: "4.1 KiB", 64 << 10: "64 KiB",
 		1<<20 - 1: "1.0 MiB", 25_000_000: "24 MiB", 3 << 30: "3.0 GiB",
 	} {
-		if got := Bytes(n); got != want {
-			t.Errorf("%d is written %q, want %q", n, got, want)
-		}
+		must.Equal(t, Bytes(n), want, "is written")
 	}
 }
 
@@ -23,9 +22,7 @@ func TestLimit(t *testing.T) {
 		0: "0 s", 500 * time.Millisecond: "500 ms", 1500 * time.Millisecond: "1500 ms", 2 * time.Second: "2 s",
 		90 * time.Second: "90 s", 2 * time.Minute: "2 min", 36 * time.Hour: "36 h",
 	} {
-		if got := Limit(d); got != want {
-			t.Errorf("%v is written %q, want %q", d, got, want)
-		}
+		must.Equal(t, Limit(d), want, d, "is written")
 	}
 }
 
@@ -35,9 +32,7 @@ func TestTook(t *testing.T) {
 		-time.Second: "0 s", 41 * time.Second: "41 s", time.Minute: "1 min", 161 * time.Second: "2 min 41 s", time.Hour + 59*time.Second: "1 h",
 		65*time.Minute + time.Second: "1 h 5 min", 76 * time.Hour: "3 d 4 h",
 	} {
-		if got := Took(d); got != want {
-			t.Errorf("%v is written %q, want %q", d, got, want)
-		}
+		must.Equal(t, Took(d), want, d, "is written")
 	}
 }
 
@@ -47,8 +42,6 @@ func TestSentence_leavesNamesOfFiles(t *testing.T) {
 		"nothing has changed": "Nothing has changed.", "proj/seats.sql:8: no such column": "proj/seats.sql:8: no such column.", "seats.sql is empty": "seats.sql is empty.",
 		"wait: it runs": "Wait: it runs.", "": "",
 	} {
-		if got := Sentence(text); got != want {
-			t.Errorf("%q becomes %q, want %q", text, got, want)
-		}
+		must.Equal(t, Sentence(text), want, text, "becomes")
 	}
 }

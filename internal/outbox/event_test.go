@@ -31,15 +31,10 @@ func whole() outbox.Event {
 func TestContentHash_isStable(t *testing.T) {
 	t.Parallel()
 	e := whole()
-	if got, want := e.ContentHash(), "46593d46293aad19913c7875146e936aec8dec16af454563d1548f14b509f9fb"; got != want {
-		t.Errorf("the hash of the event is %s, want %s", got, want)
-	}
-	if got, want := outbox.NextChainHash("", 1, e.ContentHash()), "29eec31d451c89e228e39b4fb229d9938dc40a595e850b7d53bb265bfa10d6b3"; got != want {
-		t.Errorf("the first link of the chain is %s, want %s", got, want)
-	}
-	if got, want := outbox.NextChainHash(strings.Repeat("ab", 32), 912, e.ContentHash()), "2363e6012480423bd6bcf2453d8acc0aae94c676f56bec6b7c4b6cf4a0a0429b"; got != want {
-		t.Errorf("a later link of the chain is %s, want %s", got, want)
-	}
+	must.Equal(t, e.ContentHash(), "46593d46293aad19913c7875146e936aec8dec16af454563d1548f14b509f9fb", "the hash of the event")
+	must.Equal(t, outbox.NextChainHash("", 1, e.ContentHash()), "29eec31d451c89e228e39b4fb229d9938dc40a595e850b7d53bb265bfa10d6b3", "the first link of the chain")
+	got, want := outbox.NextChainHash(strings.Repeat("ab", 32), 912, e.ContentHash()), "2363e6012480423bd6bcf2453d8acc0aae94c676f56bec6b7c4b6cf4a0a0429b"
+	must.Hold(t, got == want, "a later link of the chain is %s, want %s", got, want)
 }
 
 func TestContentHash_coversWhatTheWriterSaidAndNothingElse(t *testing.T) {
@@ -67,18 +62,13 @@ func TestContentHash_coversWhatTheWriterSaidAndNothingElse(t *testing.T) {
 	} {
 		e := whole()
 		change(&e)
-		if e.ContentHash() == plain.ContentHash() {
-			t.Errorf("another %s leaves the hash as it was", name)
-		}
-		if fields := outbox.DifferingFields(plain, e); !strings.Contains(name, " shifted") && !slices.Equal(fields, []string{name}) {
-			t.Errorf("another %s: the events differ in %v", name, fields)
-		}
+		must.Hold(t, e.ContentHash() != plain.ContentHash(), "another %s leaves the hash as it was", name)
+		fields := outbox.DifferingFields(plain, e)
+		must.Hold(t, strings.Contains(name, " shifted") || slices.Equal(fields, []string{name}), "another %s: the events differ in %v", name, fields)
 	}
 	assigned := whole()
 	assigned.Seq, assigned.Position, assigned.RecordedAt, assigned.EventHash, assigned.ChainHash = 9, 9, time.Time{}, "x", "x"
-	if assigned.ContentHash() != plain.ContentHash() || outbox.DifferingFields(assigned, plain) != nil {
-		t.Error("what the store assigns changes the hash")
-	}
+	must.Hold(t, assigned.ContentHash() == plain.ContentHash() && outbox.DifferingFields(assigned, plain) == nil, "what the store assigns changes the hash")
 }
 
 func TestDifferingFields_disregardsTheOrderOfKeysOnly(t *testing.T) {
@@ -134,21 +124,12 @@ func TestNormalize_isIdempotent(t *testing.T) {
 			return
 		}
 		again := e
-		if err := again.Normalize(1 << 20); err != nil {
-			t.Fatalf("refused the second time: %v", err)
-		}
-		if again.ContentHash() != e.ContentHash() || !again.OccurredAt.Equal(e.OccurredAt) || e.OccurredAt.Nanosecond()%1000 != 0 {
-			t.Fatalf("normalized %+v, then %+v", e, again)
-		}
+		must.OK(t, again.Normalize(1<<20))
+		must.Need(t, again.ContentHash() == e.ContentHash() && again.OccurredAt.Equal(e.OccurredAt) && e.OccurredAt.Nanosecond()%1000 == 0, "normalized %+v, then %+v", e, again)
 		// A stored event can be read as JSON and appended again.
-		text, err := json.Marshal(e)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must.Get(json.Marshal(e)).Or(t)
 		read, err := outbox.ParseEvent(text)
-		if err != nil {
-			t.Fatalf("%s: %v", text, err)
-		}
+		must.Need(t, err == nil, "%s: %v", text, err)
 		if err := read.Normalize(1 << 20); err != nil || len(outbox.DifferingFields(read, e)) > 0 {
 			t.Fatalf("written %+v, read %+v, %v", e, read, err)
 		}
@@ -216,9 +197,7 @@ func TestParseEvent_saysWhatIsWrong(t *testing.T) {
 		"{\"campaign_id\":\"\xff\"}":                     "not valid UTF-8 (byte 17)",
 	} {
 		_, err := outbox.ParseEvent([]byte(line))
-		if !errors.Is(err, outbox.ErrInvalid) || !strings.Contains(fmt.Sprint(err), want) {
-			t.Errorf("%s: got error %v, want it to say %q", line, err, want)
-		}
+		must.Hold(t, errors.Is(err, outbox.ErrInvalid) && strings.Contains(fmt.Sprint(err), want), "%s: got error %v, want it to say %q", line, err, want)
 	}
 	var r *outbox.Refusal
 	if _, err := outbox.ParseEvent([]byte(`{"actor":"x"}`)); !errors.As(err, &r) || r.Field != "actor" {
@@ -237,9 +216,8 @@ func TestParseEvent_readsWhatEncodingJSONReads(t *testing.T) {
 		var want outbox.Event
 		must.OK(t, json.Unmarshal([]byte(line), &want))
 		got, err := outbox.ParseEvent([]byte(line))
-		if diff := cmp.Diff(want, got); diff != "" || err != nil {
-			t.Errorf("%s: %v (-encoding/json +ours):\n%s", line, err, diff)
-		}
+		diff := cmp.Diff(want, got)
+		must.Hold(t, diff == "" && err == nil, "%s: %v (-encoding/json +ours):\n%s", line, err, diff)
 	}
 }
 
@@ -255,13 +233,10 @@ func TestParseTime_isRFC3339(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		text := rapid.StringMatching(`2026-11-2[0-9][Tt ]([01]?[0-9]|24|60):[0-6][0-9]:[0-6][0-9]([.,][0-9]{1,11})?([Zz]|[+-](1[0-9]|2[0-9]|[0-9]):?[0-9]{2}|)`).Draw(t, "text")
 		_, known := outbox.ParseTime(text)
-		if known && !grammar.MatchString(text) {
-			t.Errorf("%s is taken", text)
-		}
+		must.Hold(t, !known || grammar.MatchString(text), "%s is taken", text)
 		upper := strings.ToUpper(text)
-		if _, err := time.Parse(time.RFC3339Nano, upper); err == nil && grammar.MatchString(text) && !known {
-			t.Errorf("%s is refused", text)
-		}
+		_, err := time.Parse(time.RFC3339Nano, upper)
+		must.Hold(t, err != nil || !grammar.MatchString(text) || known, "%s is refused", text)
 	})
 }
 
@@ -290,30 +265,20 @@ func FuzzParseEvent(f *testing.F) {
 			err = e.Normalize(1 << 10)
 		}
 		var r *outbox.Refusal
-		if err != nil && (!errors.As(err, &r) || r.Detail == "") {
-			t.Fatalf("got error %v, want a sentence", err)
-		}
+		must.Need(t, !(err != nil && (!errors.As(err, &r) || r.Detail == "")), "got error %v, want a sentence", err)
 	})
 }
 
-// An event from the API's answer can be appended again; writers cannot set whether it is skipped,
-// and that is not hashed.
+// An event from the API's answer can be appended again; writers cannot set whether it is skipped, and that is not hashed.
 func TestNormalize_forgetsWhetherTheEventIsSkipped(t *testing.T) {
 	t.Parallel()
-	plain, err := outbox.ParseEvent([]byte(`{"campaign_id":"a","event_type":"x","payload":{}}`))
-	if err != nil {
-		t.Fatal(err)
-	}
+	plain := must.Get(outbox.ParseEvent([]byte(`{"campaign_id":"a","event_type":"x","payload":{}}`))).Or(t)
 	e, err := outbox.ParseEvent([]byte(`{"campaign_id":"a","event_type":"x","payload":{},"skipped":{"id":1,"seq":1}}`))
-	if err != nil || e.Skipped == nil {
-		t.Fatalf("parsed %+v, %v", e, err)
-	}
+	must.Need(t, err == nil && e.Skipped != nil, "parsed %+v, %v", e, err)
 	for _, one := range []*outbox.Event{&plain, &e} {
 		must.OK(t, one.Normalize(outbox.DefaultMaxPayload))
 	}
-	if e.Skipped != nil || e.ContentHash() != plain.ContentHash() {
-		t.Errorf("normalized to %+v", e)
-	}
+	must.Hold(t, e.Skipped == nil && e.ContentHash() == plain.ContentHash(), "normalized to %+v", e)
 }
 
 func TestNormalize_refusesAnEventThatWasReadWithSomethingHidden(t *testing.T) {

@@ -1,6 +1,10 @@
 package outbox
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/outboxweb/outboxweb/internal/must"
+)
 
 func TestFailedRuns_areThoseThatNoLaterRunRepeats(t *testing.T) {
 	t.Parallel()
@@ -27,8 +31,6 @@ func TestFailedRuns_areThoseThatNoLaterRunRepeats(t *testing.T) {
 		"long ago":                        {[]Run{later(func(r *Run) { r.Status, r.FinishedAt = RunFailed, &longAgo })}, 0},
 		"cancelled":                       {[]Run{later(func(r *Run) { r.Status, r.FinishedAt = RunCancelled, &recently })}, 0},
 	} {
-		if got := FailedRuns(c.latest, now); len(got) != c.want {
-			t.Errorf("%s: %d runs, want %d", name, len(got), c.want)
-		}
+		must.Equal(t, len(FailedRuns(c.latest, now)), c.want, name, "runs")
 	}
 }

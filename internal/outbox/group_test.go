@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
@@ -87,9 +88,7 @@ func TestRowDetail_hopelessSaysWhatBecameOfTheProjection(t *testing.T) {
 		{Projection: "roster", ProjectionVersion: "now"}:                     "",
 	} {
 		got := outbox.RowDetail{Row: outbox.Row{Status: outbox.Dead}, Attempts: []outbox.Attempt{failedIn}}.Hopeless(now)
-		if !strings.Contains(got, want) || (got == "") != (want == "") {
-			t.Errorf("%+v: %q", failedIn, got)
-		}
+		must.Hold(t, strings.Contains(got, want) && (got == "") == (want == ""), "%+v: %q", failedIn, got)
 	}
 }
 
@@ -105,11 +104,8 @@ func TestRunning_knowsWhichErrorsAreOfAFile(t *testing.T) {
 		outbox.CutOff + "10s and was cut off: projection orders-2 (o.sql:3) on order.paid: context deadline exceeded": true,
 		"panic while applying event 3: boom":                                                                          true,
 	} {
-		if got := now.InFile(outbox.Fingerprint(message)); got != want {
-			t.Errorf("%q: %t", message, got)
-		}
+		must.Equal(t, now.InFile(outbox.Fingerprint(message)), want, message)
 	}
-	if code := (outbox.Running{Versions: map[string]string{"rooms": "2"}, InGo: map[string]bool{"rooms": true}}); code.InFile("") {
-		t.Error("no projection is a file")
-	}
+	code := (outbox.Running{Versions: map[string]string{"rooms": "2"}, InGo: map[string]bool{"rooms": true}})
+	must.Hold(t, !code.InFile(""), "no projection is a file")
 }

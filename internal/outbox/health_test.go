@@ -1,6 +1,7 @@
 package outbox
 
 import (
+	"github.com/outboxweb/outboxweb/internal/must"
 	"slices"
 	"strings"
 	"testing"
@@ -58,9 +59,7 @@ func TestHealth_saysTheWorstFirst(t *testing.T) {
 			Lag: Lag{Events: 44200}}, "busy", "44,200 events not yet applied, in 1 campaign."},
 	} {
 		h := c.summary.Health(now)
-		if h.Level != c.level || !strings.Contains(h.Sentence, c.says) {
-			t.Errorf("%s: %s %q", c.name, h.Level, h.Sentence)
-		}
+		must.Hold(t, h.Level == c.level && strings.Contains(h.Sentence, c.says), "%s: %s %q", c.name, h.Level, h.Sentence)
 	}
 }
 
@@ -79,8 +78,7 @@ func TestHealth_tellsOfOperationsBesideTheRest(t *testing.T) {
 	}
 }
 
-// made makes an instance in a condition with as many leased campaigns as ends, each expiring after
-// that time.
+// made makes an instance in a condition with as many leased campaigns as ends, each expiring after that time.
 func made(c Condition, ends ...time.Duration) InstanceState {
 	i := InstanceState{ID: "i", Host: "h", PID: 7, Version: "v1", Mode: ModeOutbox, StartedAt: noon, LastSeen: noon}
 	hour := noon.Add(-time.Hour)
@@ -130,9 +128,7 @@ func TestInstancesHealth_saysTheWholeInOneSentence(t *testing.T) {
 			[]InstanceState{running, shadow}},
 	} {
 		h := InstancesHealth(c.list, noon)
-		if h.Level != c.level || h.Sentence != c.says || strings.Join(h.Notes, " ") != c.note {
-			t.Errorf("got  %+v\nwant %s %q %q", h, c.level, c.says, c.note)
-		}
+		must.Hold(t, h.Level == c.level && h.Sentence == c.says && strings.Join(h.Notes, " ") == c.note, "got  %+v\nwant %s %q %q", h, c.level, c.says, c.note)
 	}
 }
 
@@ -181,8 +177,7 @@ func TestPublishersHealth_worstFirst(t *testing.T) {
 			t.Errorf("%s: %q, want %s: %q", h.Level, says, c.level, c.says)
 		}
 		isPaused := func(p Publisher) bool { return p.Status == PublisherPaused }
-		if troubled := len(PublishersNeedingAttention(c.list, now)) > 0; troubled != (c.level != "ok") && !slices.ContainsFunc(c.list, isPaused) {
-			t.Errorf("%q: in trouble: %v", c.says, troubled)
-		}
+		troubled := len(PublishersNeedingAttention(c.list, now)) > 0
+		must.Hold(t, troubled == (c.level != "ok") || slices.ContainsFunc(c.list, isPaused), "%q: in trouble: %v", c.says, troubled)
 	}
 }

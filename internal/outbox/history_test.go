@@ -7,8 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 )
@@ -31,12 +29,9 @@ func TestPoints_carryOnWhatDidNotChangeAndLeaveGaps(t *testing.T) {
 	for _, p := range points {
 		byStart[p.From] = p
 	}
-	if len(points) != 50 {
-		t.Errorf("%d points, want sixty without the ten minutes at whose end nothing ran", len(points))
-	}
-	if _, found := byStart[at(-15)]; found {
-		t.Error("there is a point while nothing ran")
-	}
+	must.Equal(t, len(points), 50, "points")
+	_, found := byStart[at(-15)]
+	must.Hold(t, !found, "there is a point while nothing ran")
 	if p := byStart[at(-32)]; p.Counts.Pending != 1 || p.Applied != 0 {
 		t.Errorf("before: %+v", p)
 	}
@@ -52,9 +47,7 @@ func TestPoints_carryOnWhatDidNotChangeAndLeaveGaps(t *testing.T) {
 			least = append(least, p.From)
 		}
 	}
-	if want := []time.Time{at(-41), at(-40), at(-5), at(0)}; !slices.Equal(least, want) {
-		t.Errorf("lower bounds from %v, want %v: an instance may have lived for two seconds after it was seen", least, want)
-	}
+	must.Equal(t, least, []time.Time{at(-41), at(-40), at(-5), at(0)}, "lower bounds from")
 	if p := byStart[at(0)]; !p.Incomplete || p.Applied != 7 || !p.At.Equal(chartNoon.Add(20*time.Second)) {
 		t.Errorf("the running minute: %+v", p)
 	}
@@ -102,8 +95,7 @@ func TestRange_windows(t *testing.T) {
 	t.Parallel()
 	now := chartNoon.Add(7*time.Minute + 33*time.Second)
 	free := func(from, to time.Duration) outbox.Range {
-		r := must.Get(outbox.FreeRange(now.Add(-from), now.Add(-to), now)).Or(t)
-		return r
+		return must.Get(outbox.FreeRange(now.Add(-from), now.Add(-to), now)).Or(t)
 	}
 	for name, c := range map[string]struct {
 		over    outbox.Range
@@ -129,9 +121,8 @@ func TestRange_windows(t *testing.T) {
 		"too short": {now.Add(-4 * time.Minute), now}, "too long": {now.Add(-9 * 24 * time.Hour), now}, "no start": {{}, now},
 		"backwards": {now, now.Add(-time.Hour)}, "in the future": {now.Add(time.Hour), now.Add(2 * time.Hour)},
 	} {
-		if _, err := outbox.FreeRange(c[0], c[1], now); err == nil {
-			t.Errorf("%s is accepted", name)
-		}
+		_, err := outbox.FreeRange(c[0], c[1], now)
+		must.Hold(t, err != nil, "%s is accepted", name)
 	}
 }
 
@@ -157,9 +148,7 @@ func TestDelayQuantile_isNearTheExactOne(t *testing.T) {
 		}
 	}
 	for d, bucket := range map[time.Duration]int{0: 0, -time.Hour: 0, time.Millisecond / 2: 2, time.Millisecond: 4, 2 * time.Millisecond: 12, 1000 * time.Hour: outbox.DelayBuckets - 1} {
-		if got := outbox.DelayBucket(d); got != bucket {
-			t.Errorf("%s is in bucket %d, want %d", d, got, bucket)
-		}
+		must.Equal(t, outbox.DelayBucket(d), bucket, d, "is in bucket")
 	}
 }
 
@@ -175,9 +164,7 @@ func TestDeploys_areStartsWithAnotherBuild(t *testing.T) {
 	}) {
 		got = append(got, m.Subject+" "+m.Version)
 	}
-	if diff := cmp.Diff([]string{"c v2", "e v1", "f v3"}, got); diff != "" {
-		t.Error(diff)
-	}
+	must.Equal(t, got, []string{"c v2", "e v1", "f v3"})
 }
 
 func TestCluster_putsNearMarkersTogether(t *testing.T) {
@@ -190,9 +177,7 @@ func TestCluster_putsNearMarkersTogether(t *testing.T) {
 	for _, g := range outbox.Cluster(markers, time.Minute) {
 		sizes = append(sizes, len(g.Markers))
 	}
-	if diff := cmp.Diff([]int{3, 1, 2, 1}, sizes); diff != "" {
-		t.Error(diff)
-	}
+	must.Equal(t, sizes, []int{3, 1, 2, 1})
 }
 
 func TestCounted_tellsTheMostApart(t *testing.T) {
@@ -202,20 +187,15 @@ func TestCounted_tellsTheMostApart(t *testing.T) {
 		c.Add(label, 1, float64(i+1))
 	}
 	all := c.Top(outbox.SeriesFailure, []bool{true, true, false})
-	if len(all) != outbox.SeriesShown+1 || all[0].Label != "h" || all[6].Label != outbox.Other || all[6].Total() != 1+2+9 {
-		t.Errorf("%+v", all)
-	}
-	if v := all[0].Values; *v[0] != 0 || *v[1] != 8 || v[2] != nil {
-		t.Errorf("the values are %v", v)
-	}
+	must.Hold(t, len(all) == outbox.SeriesShown+1 && all[0].Label == "h" && all[6].Label == outbox.Other && all[6].Total() == 1+2+9, "%+v", all)
+	v := all[0].Values
+	must.Hold(t, *v[0] == 0 && *v[1] == 8 && v[2] == nil, "the values are %v", v)
 }
 
 func TestShade_hasFiveLevels(t *testing.T) {
 	t.Parallel()
 	for n, want := range map[int64]int{0: 0, 1: 1, 1000: 5} {
-		if got := outbox.Shade(n, 1000); got != want {
-			t.Errorf("%d of 1000 has level %d, want %d", n, got, want)
-		}
+		must.Equal(t, outbox.Shade(n, 1000), want, "of 1000 has level")
 	}
 	for n := int64(1); n < 1000; n++ {
 		if outbox.Shade(n, 1000) > outbox.Shade(n+1, 1000) {

@@ -2,6 +2,7 @@ package outbox
 
 import (
 	"encoding/json"
+	"github.com/outboxweb/outboxweb/internal/must"
 	"strings"
 	"testing"
 	"time"
@@ -84,12 +85,8 @@ func TestInstance_stateAndWhatBecomesOfItsCampaigns(t *testing.T) {
 				i.StoppedAt = new(noon.Add(-m))
 			}
 		}
-		if got := i.State(noon); got != c.state {
-			t.Errorf("%q: it is %s, want %s", c.why, got, c.state)
-		}
-		if got := i.Why(noon); got != c.why {
-			t.Errorf("got  %q\nwant %q", got, c.why)
-		}
+		must.Equal(t, i.State(noon), c.state, c.why, "it")
+		must.Equal(t, i.Why(noon), c.why)
 	}
 	unknown := InstanceState{ID: "i", Leases: holding(-time.Hour)}
 	if got := unknown.Why(noon); unknown.State(noon) != InstanceSilent || got != "unknown: it left no record; its lease has expired, any worker may claim its campaign" {
@@ -103,12 +100,8 @@ func TestHolding_countsAllAndNamesTheFirst(t *testing.T) {
 	for i := range MaxHeldLeases + 5 {
 		h.Add(HeldLease{Rows: 2, ExpiresAt: noon.Add(time.Duration(i) * time.Second)})
 	}
-	if h.Campaigns != MaxHeldLeases+5 || h.Rows != 2*h.Campaigns || len(h.Held) != MaxHeldLeases || !h.Held[0].ExpiresAt.Equal(noon) {
-		t.Errorf("it holds %+v", h)
-	}
-	if !h.ClaimableFrom.Equal(noon) || !h.ClaimableBy.Equal(noon.Add((MaxHeldLeases+4)*time.Second)) {
-		t.Errorf("claimable from %v to %v", h.ClaimableFrom, h.ClaimableBy)
-	}
+	must.Hold(t, h.Campaigns == MaxHeldLeases+5 && h.Rows == 2*h.Campaigns && len(h.Held) == MaxHeldLeases && h.Held[0].ExpiresAt.Equal(noon), "it holds %+v", h)
+	must.Hold(t, h.ClaimableFrom.Equal(noon) && h.ClaimableBy.Equal(noon.Add((MaxHeldLeases+4)*time.Second)), "claimable from %v to %v", h.ClaimableFrom, h.ClaimableBy)
 	sum := paused(holding(3*time.Second), 4*time.Second).Plus(HeldLeases{}).Plus(holding(time.Second, 2*time.Second))
 	if sum.Campaigns != 4 || sum.Withheld != 1 || sum.Rows != 15 || !sum.ClaimableFrom.Equal(noon.Add(time.Second)) || !sum.ClaimableBy.Equal(noon.Add(4*time.Second)) {
 		t.Errorf("together they hold %+v", sum)
@@ -135,9 +128,7 @@ func TestSortInstances_whoLeftCampaignsBehindComesFirst(t *testing.T) {
 	for _, i := range all {
 		ids = append(ids, i.ID)
 	}
-	if got := strings.Join(ids, " "); got != "silent-holding crashed-holding stopped-holding running-a running-b running-old idle gone stopped" {
-		t.Errorf("the order is %s", got)
-	}
+	must.Equal(t, strings.Join(ids, " "), "silent-holding crashed-holding stopped-holding running-a running-b running-old idle gone stopped", "the order")
 }
 
 func TestInstance_asJSONPromisesHeartbeatsInSeconds(t *testing.T) {

@@ -1,7 +1,6 @@
 package outbox
 
 import (
-	"slices"
 	"testing"
 
 	"github.com/outboxweb/outboxweb/internal/must"
@@ -36,21 +35,15 @@ func TestRow_whatMayBeDoneAndWhyNothing(t *testing.T) {
 		if c.skipped {
 			d.Event.Skipped = &Skip{}
 		}
-		if got := d.Actions(); !slices.Equal(got, c.want) {
-			t.Errorf("%s: %v, want %v", c.name, got, c.want)
-		}
+		must.Equal(t, d.Actions(), c.want, c.name)
 		if c.why != "" {
-			if got := d.WhyNoAction(noon, Surroundings{Worker: worker}); got != c.why {
-				t.Errorf("%s: %q, want %q", c.name, got, c.why)
-			}
+			must.Equal(t, d.WhyNoAction(noon, Surroundings{Worker: worker}), c.why, c.name)
 		}
 	}
 	elsewhere := must.Get(ParseScope([]string{"b-*"})).Or(t)
 	unserved := RowDetail{Row: Row{Status: Pending, IsHead: true}, Campaign: Campaign{CampaignID: "a-1", HighWaterSeq: 1, HeadSeq: 1, HeadStatus: Pending, Counts: Counts{Pending: 1}}}
 	around := Surroundings{Mode: ModeOutbox, Worker: &WorkerSummary{Running: true, LastSeen: &noon, Campaigns: elsewhere}}
-	if got := unserved.WhyNoAction(noon, around); got != "Due, but no running instance serves its campaign." {
-		t.Errorf("a row that no instance serves: %q", got)
-	}
+	must.Equal(t, unserved.WhyNoAction(noon, around), "Due, but no running instance serves its campaign.", "a row that no instance serves")
 }
 
 func TestActions_followTheState(t *testing.T) {
@@ -81,9 +74,7 @@ func TestActions_followTheState(t *testing.T) {
 		{"a failed run", Run{Status: RunFailed}.Actions(noon), []Action{ActionRunResume, ActionRunStart}},
 		{"a run that is done", Run{Status: RunCompleted}.Actions(noon), []Action{ActionRunStart}},
 	} {
-		if !slices.Equal(c.got, c.want) {
-			t.Errorf("%s: %v, want %v", c.name, c.got, c.want)
-		}
+		must.Equal(t, c.got, c.want, c.name)
 	}
 	if c := (Campaign{AppliedSeq: 3}); !c.MayUnskip(Skip{Seq: 3}) || c.MayUnskip(Skip{Seq: 2}) || c.MayUnskip(Skip{Seq: 4, UndoneAt: &noon}) {
 		t.Error("a skip may be undone until a later event is applied, and once")
@@ -116,24 +107,19 @@ func TestRules_ofWhatMayBeDone(t *testing.T) {
 		{"a running operation is acknowledged", Operation{Status: OperationRunning}.Acknowledgeable(), false},
 		{"an acknowledged operation is acknowledged", Operation{Status: OperationStopped, AcknowledgedAt: &noon}.Acknowledgeable(), false},
 	} {
-		if c.got != c.want {
-			t.Errorf("%s: %t", c.name, c.got)
-		}
+		must.Equal(t, c.got, c.want, c.name)
 	}
 }
 
 func TestCampaignActions_areActionsOnACampaign(t *testing.T) {
 	t.Parallel()
 	for _, a := range campaignActions {
-		if path := a.Action.Info().Path; path != "/campaigns/{campaign}/"+a.Action.Command() || a.Past == "" {
-			t.Errorf("%+v is asked for at %s", a, path)
-		}
+		path := a.Action.Info().Path
+		must.Hold(t, path == "/campaigns/{campaign}/"+a.Action.Command() && a.Past != "", "%+v is asked for at %s", a, path)
 	}
 	gap := Campaign{HighWaterSeq: 5, AppliedSeq: 2}
 	replay, _ := ActionReplay.OnCampaign()
-	if got := replay.Verb() + " " + replay.Does(gap); got != "Replay enqueues 3 events without a row, due now." {
-		t.Errorf("a replay %q", got)
-	}
+	must.Equal(t, replay.Verb()+" "+replay.Does(gap), "Replay enqueues 3 events without a row, due now.", "a replay")
 }
 
 func TestAction_stopsSayingHowThingsAre(t *testing.T) {
@@ -157,17 +143,11 @@ func TestAction_stopsSayingHowThingsAre(t *testing.T) {
 		{"a rebuild that mended a drift", Run{Kind: RunRebuild, Status: RunCompleted, Verdict: VerdictDrift}.Succeeded(), true},
 		{"a cancelled run", Run{Kind: RunReplay, Status: RunCancelled}.Succeeded(), false},
 	} {
-		if c.got != c.want {
-			t.Errorf("%s: %v, want %v", c.name, c.got, c.want)
-		}
+		must.Equal(t, c.got, c.want, c.name)
 	}
 	head := Row{Status: Dead, IsHead: true, BlockedBehind: 9}
-	if head.Released() != 9 || (Row{Status: Dead, BlockedBehind: 9}).Released() != 0 {
-		t.Error("a requeue releases what waits for the head, and for no other row")
-	}
+	must.Hold(t, head.Released() == 9 && (Row{Status: Dead, BlockedBehind: 9}).Released() == 0, "a requeue releases what waits for the head, and for no other row")
 	blocked := Campaign{HeadStatus: Dead, Counts: Counts{Dead: 1, Pending: 9}}
 	failing := Campaign{HeadStatus: Failed, Counts: Counts{Failed: 1, Pending: 9}}
-	if blocked.ReleasedByHead() != 9 || failing.ReleasedByHead() != 0 {
-		t.Error("a requeue of the head releases what waits, a retry what would go on anyway")
-	}
+	must.Hold(t, blocked.ReleasedByHead() == 9 && failing.ReleasedByHead() == 0, "a requeue of the head releases what waits, a retry what would go on anyway")
 }

@@ -1,6 +1,7 @@
 package outbox
 
 import (
+	"github.com/outboxweb/outboxweb/internal/must"
 	"testing"
 	"time"
 )
@@ -37,12 +38,9 @@ func TestWatched_endsByHowFarItsCampaignIs(t *testing.T) {
 			WatchEnd{Result: ResultUnwatched, Detail: "event 3 before it died; it is blocked behind that"}},
 		{"one before it failed", with(func(w *Watched) { w.Applied, w.HeadSeq, w.HeadStatus = 2, 3, Failed }), 0, Row{}, WatchEnd{}},
 	} {
-		if got := c.w.Blames(); got != c.blames {
-			t.Errorf("%s: blames event %d, want %d", c.name, got, c.blames)
-		}
-		if got, ended := c.w.End(c.blamed); got != c.want || ended != (c.want != WatchEnd{}) {
-			t.Errorf("%s: %+v (%v), want %+v", c.name, got, ended, c.want)
-		}
+		must.Equal(t, c.w.Blames(), c.blames, c.name, "blames event")
+		got, ended := c.w.End(c.blamed)
+		must.Hold(t, got == c.want && ended == (c.want != WatchEnd{}), "%s: %+v (%v), want %+v", c.name, got, ended, c.want)
 	}
 }
 
@@ -72,19 +70,13 @@ func TestGroup_wavesDoubleBehindACanary(t *testing.T) {
 			t.Errorf("%s: %d rows in wave %d, want %d in wave %d", c.name, size, wave, c.size, c.wave)
 		}
 	}
-	if (GroupProgress{Watched: 3}).Stops() || !(GroupProgress{Watched: 3, Failures: 1}).Stops() {
-		t.Error("a group stops when a row of it failed again, and not before")
-	}
+	must.Hold(t, !(GroupProgress{Watched: 3}).Stops() && (GroupProgress{Watched: 3, Failures: 1}).Stops(), "a group stops when a row of it failed again, and not before")
 	if (GroupProgress{Watched: 1}).Through(0) || (GroupProgress{}).Through(1) || !(GroupProgress{}).Through(0) {
 		t.Error("a group is through when none of its rows waits or is watched")
 	}
 	key := RowKey{CampaignID: "c", Seq: 2}
-	if got := FailedAgain(key, "f", "f", "no such table"); got != "event 2 of campaign c failed again with the same error" {
-		t.Error(got)
-	}
-	if got := FailedAgain(key, "f", "g", "disk full"); got != "event 2 of campaign c failed again differently: disk full" {
-		t.Error(got)
-	}
+	must.Equal(t, FailedAgain(key, "f", "f", "no such table"), "event 2 of campaign c failed again with the same error")
+	must.Equal(t, FailedAgain(key, "f", "g", "disk full"), "event 2 of campaign c failed again differently: disk full")
 }
 
 func TestRow_isImmovableWhereItWouldWaitOn(t *testing.T) {
@@ -103,9 +95,7 @@ func TestRow_isImmovableWhereItWouldWaitOn(t *testing.T) {
 		{&Campaign{HeadSeq: 3, HeadStatus: Failed}, false, ""},
 		{&Campaign{HeadSeq: 5, HeadStatus: Dead}, false, ""},
 	} {
-		if got := row.Immovable(c.campaign, c.moving, noon); got != c.want {
-			t.Errorf("%+v, moving %v: %q, want %q", c.campaign, c.moving, got, c.want)
-		}
+		must.Equal(t, row.Immovable(c.campaign, c.moving, noon), c.want, c.campaign, "moving", c.moving)
 	}
 }
 

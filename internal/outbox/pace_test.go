@@ -4,6 +4,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
@@ -28,9 +29,7 @@ func TestPace_isTheBestOfTheLastBusyMinutes(t *testing.T) {
 		"one before them does not":         {0, slices.Concat(long, []int64{long[outbox.PaceMinutes] - 60_000}), 10},
 		"a total that sank is no progress": {0, []int64{60, 6000, 5940}, 1},
 	} {
-		if got := outbox.Pace(c.now, c.totals); got != c.want {
-			t.Errorf("%s: the pace is %v, want %v", name, got, c.want)
-		}
+		must.Equal(t, outbox.Pace(c.now, c.totals), c.want, name, "the pace")
 	}
 }
 
@@ -50,8 +49,6 @@ func TestEstimate_namesTheRate(t *testing.T) {
 		{7200, 2, "up to 1 h at 2.0 events/s"},
 		{1 << 62, 0.001, "up to 11574 d at 0.001 events/s"},
 	} {
-		if got := outbox.Estimate(c.rows, c.pace); got != c.want {
-			t.Errorf("%d rows at %v: %q, want %q", c.rows, c.pace, got, c.want)
-		}
+		must.Equal(t, outbox.Estimate(c.rows, c.pace), c.want, c.rows, "rows at", c.pace)
 	}
 }

@@ -2,10 +2,10 @@ package outbox_test
 
 import (
 	"encoding/json"
-	"slices"
 	"testing"
 	"time"
 
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
@@ -20,9 +20,7 @@ func TestMatchWildcard(t *testing.T) {
 		{"*.added", "scene.added", true}, {"*.added", "scene.added.more", false},
 		{"a*b*c", "axxbyyc", true}, {"a*b*c", "abc", true}, {"a*b*c", "acb", false}, {"a*a", "a", false}, {"ab*ba", "aba", false},
 	} {
-		if got := outbox.MatchWildcard(c.pattern, c.text); got != c.want {
-			t.Errorf("MatchWildcard(%q, %q) = %v, want %v", c.pattern, c.text, got, c.want)
-		}
+		must.Equal(t, outbox.MatchWildcard(c.pattern, c.text), c.want, "MatchWildcard", c.pattern, c.text, ")")
 	}
 }
 
@@ -48,9 +46,7 @@ func TestMatch_allConditionsMustHold(t *testing.T) {
 		"a tag cannot pose as envelope": {outbox.Match{RequiredTags: []string{"entity_id"}}, false},
 		"one of two does not hold":      {outbox.Match{RequiredTags: []string{"wallet_id"}, EventTypes: []string{"other"}}, false},
 	} {
-		if got := c.match.Matches(e); got != c.want {
-			t.Errorf("%s: %v, want %v", name, got, c.want)
-		}
+		must.Equal(t, c.match.Matches(e), c.want, name)
 	}
 }
 
@@ -63,13 +59,9 @@ func TestPollPace_growsAfterThreeEmptyPolls(t *testing.T) {
 	}
 	s := time.Second
 	want := []time.Duration{s, s, s, 2 * s, 4 * s, 8 * s, 16 * s, 32 * s, 60 * s, 60 * s, 60 * s}
-	if !slices.Equal(waits, want) {
-		t.Errorf("waits %v, want %v", waits, want)
-	}
+	must.Equal(t, waits, want, "waits")
 	p.Reset()
-	if got := p.Empty(2*time.Minute, outbox.IdleBackoff{}); got != 2*time.Minute {
-		t.Errorf("an interval above the bound waits %v, want the interval", got)
-	}
+	must.Equal(t, p.Empty(2*time.Minute, outbox.IdleBackoff{}), 2*time.Minute, "an interval above the bound waits")
 }
 
 func TestPollPace_growsAsConfigured(t *testing.T) {
@@ -84,16 +76,13 @@ func TestPollPace_growsAsConfigured(t *testing.T) {
 	} {
 		var p outbox.PollPace
 		for i, want := range c.want {
-			if got := p.Empty(4*time.Second, c.backoff); got != want*time.Second {
-				t.Errorf("%+v: wait %d is %v, want %v", c.backoff, i+1, got, want*time.Second)
-			}
+			must.Equal(t, p.Empty(4*time.Second, c.backoff), want*time.Second, c.backoff, "wait", i+1, "is")
 		}
 		for range 5000 {
 			p.Empty(4*time.Second, c.backoff)
 		}
-		if got := p.Empty(4*time.Second, c.backoff); got < 4*time.Second || got > 10*time.Second {
-			t.Errorf("%+v: waits %v in the end", c.backoff, got)
-		}
+		got := p.Empty(4*time.Second, c.backoff)
+		must.Hold(t, got >= 4*time.Second && got <= 10*time.Second, "%+v: waits %v in the end", c.backoff, got)
 	}
 }
 
@@ -119,9 +108,7 @@ func TestSeek_isConfirmedByItsPhrase(t *testing.T) {
 		{many, "skip 90000 events", false},
 		{many, "skip over 40 events", false}, // that was another seek
 	} {
-		if got := outbox.ActionPublisherSeek.Confirm(c.typed, outbox.Reach{Seek: c.seek}) == nil; got != c.want {
-			t.Errorf("%+v by %q: %v, want %v", c.seek, c.typed, got, c.want)
-		}
+		must.Equal(t, outbox.ActionPublisherSeek.Confirm(c.typed, outbox.Reach{Seek: c.seek}) == nil, c.want, c.seek, "by", c.typed)
 	}
 }
 
@@ -133,18 +120,14 @@ func TestPublisherPoints_keepWhatStoodBetweenSamples(t *testing.T) {
 		{At: end.Add(-10 * time.Minute), Delivered: 10, LagEvents: 3, RecordedAt: end.Add(-11 * time.Minute)},
 		{At: end.Add(-2 * time.Minute), Delivered: 130, Errors: 2},
 	}, w, []outbox.Interval{{From: w.From, To: w.To}}, end.Add(-40*24*time.Hour))
-	if len(points) != 12 {
-		t.Fatalf("%d points, want those since the first sample", len(points))
-	}
+	must.Need(t, len(points) == 12, "%d points, want those since the first sample", len(points))
 	if p := points[5]; p.LagEvents != 3 || p.LagSeconds != 6*60 || p.PerSecond != 0 {
 		t.Errorf("in between: %+v", p)
 	}
 	if p := points[8]; p.PerSecond != 2 || p.DeliveredInStep != 120 || p.ErrorsInARow != 2 || p.LagSeconds != 0 {
 		t.Errorf("at the second sample: %+v", p)
 	}
-	if p := points[0]; p.DeliveredInStep != 0 {
-		t.Errorf("at the first sample of an old subscription: %+v", p)
-	}
+	must.Equal(t, points[0].DeliveredInStep, 0, "at the first sample of an old subscription")
 }
 
 func TestPublisherPoints_countTheFirstDeliveriesOfANewSubscription(t *testing.T) {
@@ -157,7 +140,5 @@ func TestPublisherPoints_countTheFirstDeliveriesOfANewSubscription(t *testing.T)
 	for _, p := range points {
 		delivered = append(delivered, p.DeliveredInStep)
 	}
-	if want := append([]int64{4000, 10}, make([]int64, len(points)-2)...); !slices.Equal(delivered, want) {
-		t.Errorf("delivered %v, want %v", delivered, want)
-	}
+	must.Equal(t, delivered, append([]int64{4000, 10}, make([]int64, len(points)-2)...), "delivered")
 }

@@ -1,6 +1,7 @@
 package outbox
 
 import (
+	"github.com/outboxweb/outboxweb/internal/must"
 	"strings"
 	"testing"
 	"time"
@@ -46,12 +47,8 @@ func TestPublisherWhy_saysWhatHoldsItUp(t *testing.T) {
 		if c.p.Status == "" {
 			c.p.Status = PublisherActive
 		}
-		if state := c.p.State(now); state != c.state {
-			t.Errorf("%s: %s, want %s", c.name, state, c.state)
-		}
-		if why := c.p.Why(now); why != c.why {
-			t.Errorf("%s: %q, want %q", c.name, why, c.why)
-		}
+		must.Equal(t, c.p.State(now), c.state, c.name)
+		must.Equal(t, c.p.Why(now), c.why, c.name)
 	}
 }
 
@@ -68,9 +65,7 @@ func TestPublisherInTheWay_isTheEventItWaitsFor(t *testing.T) {
 		{"passed", Publisher{ErrorCount: 1, Position: 5, ErrorPosition: 5, ErrorEvent: event}, nil},
 		{"no event", Publisher{ErrorCount: 1, Position: 4}, nil},
 	} {
-		if got := c.p.BlockingEvent(); got != c.want {
-			t.Errorf("%s: %v, want %v", c.name, got, c.want)
-		}
+		must.Equal(t, c.p.BlockingEvent(), c.want, c.name)
 	}
 }
 
@@ -88,7 +83,5 @@ func TestSortPublishers_bringsTroubleFirst(t *testing.T) {
 	for _, p := range all {
 		order = append(order, p.Topic)
 	}
-	if got, want := strings.Join(order, " "), "z a2 b b2 c d e f"; got != want {
-		t.Errorf("sorted: %s, want %s", got, want)
-	}
+	must.Equal(t, strings.Join(order, " "), "z a2 b b2 c d e f", "sorted")
 }

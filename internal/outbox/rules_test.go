@@ -11,6 +11,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
@@ -20,9 +21,7 @@ func TestRetry_doublesUpToItsLimit(t *testing.T) {
 		-1: time.Second, 0: time.Second, 1: time.Second, 2: 2 * time.Second, 3: 4 * time.Second, 8: 128 * time.Second,
 		9: 256 * time.Second, 10: 5 * time.Minute, 11: 5 * time.Minute, 1000: 5 * time.Minute, math.MaxInt: 5 * time.Minute,
 	} {
-		if got := (outbox.Retry{}).Delay(n); got != want {
-			t.Errorf("after failure %d the delay is %s, want %s", n, got, want)
-		}
+		must.Equal(t, (outbox.Retry{}).Delay(n), want, "after failure", "the delay")
 	}
 	custom := outbox.Retry{MaxAttempts: 3, Base: 10 * time.Millisecond, Max: 25 * time.Millisecond}
 	for n, want := range []time.Duration{1: 10 * time.Millisecond, 2: 20 * time.Millisecond, 3: 25 * time.Millisecond} {
@@ -41,9 +40,8 @@ func TestRetry_neverShrinksNorOverflows(t *testing.T) {
 		duration := rapid.OneOf(rapid.Int64(), rapid.Int64Range(math.MaxInt64-10, math.MaxInt64))
 		r := outbox.Retry{Base: time.Duration(duration.Draw(t, "base")), Max: time.Duration(duration.Draw(t, "max"))}
 		n := rapid.IntRange(1, 200).Draw(t, "n")
-		if a, b := r.Delay(n), r.Delay(n+1); a <= 0 || b < a || r.Max > 0 && b > r.Max {
-			t.Fatalf("%+v waits %s after failure %d and %s after the next", r, a, n, b)
-		}
+		a, b := r.Delay(n), r.Delay(n+1)
+		must.Need(t, a > 0 && b >= a && (r.Max <= 0 || b <= r.Max), "%+v waits %s after failure %d and %s after the next", r, a, n, b)
 	})
 }
 
@@ -61,9 +59,7 @@ func TestFingerprint_groupsLikeFailures(t *testing.T) {
 		"UNIQUE constraint failed: seats (2067)": "UNIQUE constraint failed: seats (#)",
 		"größe 5":                                "größe #",
 	} {
-		if got := outbox.Fingerprint(message); got != want {
-			t.Errorf("%q becomes %q, want %q", message, got, want)
-		}
+		must.Equal(t, outbox.Fingerprint(message), want, message, "becomes")
 	}
 }
 
@@ -72,9 +68,7 @@ func TestFingerprint_isShortValidText(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		message := strings.Repeat(rapid.String().Draw(t, "part"), rapid.IntRange(1, 50).Draw(t, "times"))
 		got := outbox.Fingerprint(message)
-		if len(got) > 200 || !utf8.ValidString(got) || strings.Contains(got, "\n") {
-			t.Fatalf("%q becomes %q, %d bytes", message, got, len(got))
-		}
+		must.Need(t, len(got) <= 200 && utf8.ValidString(got) && !strings.Contains(got, "\n"), "%q becomes %q, %d bytes", message, got, len(got))
 	})
 	if got := outbox.Fingerprint(strings.Repeat("word", 1000)); len(got) > 200 {
 		t.Errorf("a long word becomes %d bytes", len(got))
@@ -89,9 +83,7 @@ func TestSwitches_resolvesAllEight(t *testing.T) {
 		0b100: outbox.ModeOutbox, 0b101: outbox.ModeShadow, 0b110: outbox.ModeOutbox, 0b111: outbox.ModeOutbox,
 	} {
 		got, err := outbox.Switches{Outbox: i&4 > 0, Worker: i&2 > 0, Shadow: i&1 > 0}.Mode()
-		if got != want || (err != nil) != (want == refusal) || err != nil && !errors.Is(err, outbox.ErrInvalid) {
-			t.Errorf("switches %03b give %q, %v, want %q", i, got, err, want)
-		}
+		must.Hold(t, got == want && (err != nil) == (want == refusal) && (err == nil || errors.Is(err, outbox.ErrInvalid)), "switches %03b give %q, %v, want %q", i, got, err, want)
 	}
 }
 
@@ -108,22 +100,14 @@ func TestParse_knowsItsNamesAndListsThemInRefusals(t *testing.T) {
 		"sort":   {[]string{"id", "lag", "age"}, func(s string) (string, error) { v, err := outbox.ParseCampaignSort(s); return string(v), err }, "id"},
 	} {
 		for _, known := range c.known {
-			if got, err := c.parse(known); err != nil || got != known {
-				t.Errorf("%s %q is read as %q, %v", name, known, got, err)
-			}
+			must.Equal(t, must.Get(c.parse(known)).Or(t), known, name, "is read as")
 		}
-		if got, err := c.parse(""); err != nil || got != c.zero {
-			t.Errorf("the empty %s is read as %q, %v", name, got, err)
-		}
+		must.Equal(t, must.Get(c.parse("")).Or(t), c.zero, "the empty", name, "is read as")
 		_, err := c.parse("Nonsense")
 		var r *outbox.Refusal
-		if !errors.As(err, &r) || !errors.Is(err, outbox.ErrInvalid) || r.Field != name || !strings.Contains(r.Detail, "Nonsense") {
-			t.Fatalf("%s: got error %v", name, err)
-		}
+		must.Need(t, errors.As(err, &r) && errors.Is(err, outbox.ErrInvalid) && r.Field == name && strings.Contains(r.Detail, "Nonsense"), "%s: got error %v", name, err)
 		for _, known := range c.known {
-			if !strings.Contains(r.Detail, known) {
-				t.Errorf("%q does not offer %s", r.Detail, known)
-			}
+			must.Hold(t, strings.Contains(r.Detail, known), "%q does not offer %s", r.Detail, known)
 		}
 	}
 }
@@ -142,9 +126,7 @@ func TestAge_isWrittenTheWayPeopleReadIt(t *testing.T) {
 		-time.Hour: "0 s", 0: "0 s", 999 * time.Millisecond: "0 s", time.Second: "1 s", 59 * time.Second: "59 s", time.Minute: "1 min",
 		time.Hour - 1: "59 min", time.Hour: "1 h", 48*time.Hour - 1: "47 h", 48 * time.Hour: "2 d", 1000 * time.Hour: "41 d",
 	} {
-		if got := outbox.Age(d); got != want {
-			t.Errorf("%s is %q, want %q", d, got, want)
-		}
+		must.Equal(t, outbox.Age(d), want, d, "is")
 	}
 }
 
@@ -192,12 +174,9 @@ func TestCampaign_stateAndWhy(t *testing.T) {
 		"no rows, applied":   {func() outbox.Campaign { c := unlisted; c.Lease = held; return c }(), outbox.ModeInline, outbox.StateLagging, "Worker w-1 holds the lease and is applying; if it dies, the lease expires in 20 s"},
 		"hole before head":   {with(func(c *outbox.Campaign) { c.HeadSeq = 8 }), outbox.ModeOutbox, outbox.StateLagging, "Events 5 to 7 have no row, so event 8 cannot be applied; the self-check"},
 	} {
-		if got := c.campaign.State(); got != c.state {
-			t.Errorf("%s: state is %s, want %s", name, got, c.state)
-		}
-		if got := c.campaign.Why(noon, outbox.Surroundings{Mode: c.mode}); !strings.HasPrefix(got, c.why) {
-			t.Errorf("%s: why is %q, want %q", name, got, c.why)
-		}
+		must.Equal(t, c.campaign.State(), c.state, name, "state")
+		got := c.campaign.Why(noon, outbox.Surroundings{Mode: c.mode})
+		must.Hold(t, strings.HasPrefix(got, c.why), "%s: why is %q, want %q", name, got, c.why)
 	}
 }
 
@@ -208,9 +187,7 @@ func TestCampaign_countsWhatWaits(t *testing.T) {
 		t.Errorf("lag %d, %s; %d blocked behind; gap %d", c.LagEvents(), c.Lag(noon), c.BlockedBehind(), c.Gap())
 	}
 	c.HeadStatus = outbox.Processing
-	if c.BlockedBehind() != 0 {
-		t.Error("rows are blocked behind a head that is being applied")
-	}
+	must.Equal(t, c.BlockedBehind(), 0, "rows are blocked behind a head that is being applied")
 	// A wave between its two databases: applied already, rows still there.
 	c = outbox.Campaign{HighWaterSeq: 3, AppliedSeq: 5, Counts: outbox.Counts{Processing: 3}, OldestEnqueuedAt: noon}
 	if c.LagEvents() != 0 || c.Gap() != 0 || c.Lag(noon.Add(-time.Second)) != 0 {
@@ -268,9 +245,7 @@ func TestRefusal_isItsKindAndItsSentence(t *testing.T) {
 	} {
 		err := fmt.Errorf("outer: %w", r)
 		var got *outbox.Refusal
-		if !errors.Is(err, kind) || !errors.As(err, &got) || got.Error() != "limit is 7" {
-			t.Errorf("%v: %v", kind, err)
-		}
+		must.Hold(t, errors.Is(err, kind) && errors.As(err, &got) && got.Error() == "limit is 7", "%v: %v", kind, err)
 	}
 	r := outbox.Invalid("limit", "wrong")
 	if r.Line = 12; r.Error() != "line 12: wrong" || r.Field != "limit" {
@@ -295,9 +270,7 @@ func TestCampaign_whyTellsWhenNobodyWorks(t *testing.T) {
 		{ready, &outbox.WorkerSummary{Running: true, LastSeen: &noon}, "Due: waiting for a free worker"},
 		{fresh, &outbox.WorkerSummary{Running: true, LastSeen: &seen}, "Due: waiting for a free worker"},
 	} {
-		if got := c.campaign.Why(noon, outbox.Surroundings{Mode: outbox.ModeOutbox, Worker: c.worker}); got != c.why {
-			t.Errorf("why is %q, want %q", got, c.why)
-		}
+		must.Equal(t, c.campaign.Why(noon, outbox.Surroundings{Mode: outbox.ModeOutbox, Worker: c.worker}), c.why, "why")
 	}
 }
 
@@ -305,32 +278,26 @@ func TestCampaign_explainsFromWhenItMayBeTaken(t *testing.T) {
 	t.Parallel()
 	later := noon.Add(20 * time.Second)
 	c := outbox.Campaign{HighWaterSeq: 9, HeadSeq: 1, HeadStatus: outbox.Processing, Lease: &outbox.Lease{Owner: "w-1", ExpiresAt: later}}
-	if e := c.Explain(noon, outbox.Surroundings{}); e.Blocker != outbox.BlockerLease || e.ClaimableAt == nil || !e.ClaimableAt.Equal(later) {
-		t.Errorf("leased: %+v", e)
-	}
+	e := c.Explain(noon, outbox.Surroundings{})
+	must.Hold(t, e.Blocker == outbox.BlockerLease && e.ClaimableAt != nil && e.ClaimableAt.Equal(later), "leased: %+v", e)
 	c = outbox.Campaign{HighWaterSeq: 9, HeadSeq: 1, HeadStatus: outbox.Failed, HeadNextAttempt: later}
-	if e := c.Explain(noon, outbox.Surroundings{}); e.Blocker != outbox.BlockerBackoff || e.ClaimableAt == nil || !e.ClaimableAt.Equal(later) {
-		t.Errorf("in back-off: %+v", e)
-	}
+	e = c.Explain(noon, outbox.Surroundings{})
+	must.Hold(t, e.Blocker == outbox.BlockerBackoff && e.ClaimableAt != nil && e.ClaimableAt.Equal(later), "in back-off: %+v", e)
 	c.HeadStatus = outbox.Dead
-	if e := c.Explain(noon, outbox.Surroundings{}); e.Blocker != outbox.BlockerDead || e.ClaimableAt != nil || !strings.HasPrefix(e.Why, "Event 1 has been dead for ") {
-		t.Errorf("dead: %+v", e)
-	}
+	e = c.Explain(noon, outbox.Surroundings{})
+	must.Hold(t, e.Blocker == outbox.BlockerDead && e.ClaimableAt == nil && strings.HasPrefix(e.Why, "Event 1 has been dead for "), "dead: %+v", e)
 }
 
 func TestCount_isRightForOne(t *testing.T) {
 	t.Parallel()
 	for n, want := range map[int64]string{0: "0 rows", 1: "1 row", 2: "2 rows", 12345: "12,345 rows", -1234: "-1,234 rows"} {
-		if got := outbox.Count(n, "row", "rows"); got != want {
-			t.Errorf("%d: %q, want %q", n, got, want)
-		}
+		must.Equal(t, outbox.Count(n, "row", "rows"), want)
 	}
 }
 
 func TestExplain_saysFromWhenAHeadIsDead(t *testing.T) {
 	t.Parallel()
 	c := outbox.Campaign{HighWaterSeq: 2, HeadSeq: 1, HeadStatus: outbox.Dead, HeadNextAttempt: noon.Add(-3 * time.Minute), Counts: outbox.Counts{Pending: 1, Dead: 1}}
-	if why := c.Why(noon, outbox.Surroundings{}); !strings.HasPrefix(why, "Event 1 has been dead for 3 min and 1 row waits behind it;") {
-		t.Errorf("%q", why)
-	}
+	why := c.Why(noon, outbox.Surroundings{})
+	must.Hold(t, strings.HasPrefix(why, "Event 1 has been dead for 3 min and 1 row waits behind it;"), "%q", why)
 }

@@ -26,14 +26,10 @@ func TestScope(t *testing.T) {
 			t.Errorf("%q is %q (%v), want %q", c.patterns, s.Patterns(), err, c.is)
 		}
 		for _, id := range c.in {
-			if !s.Includes(id) {
-				t.Errorf("%q does not include %q", c.patterns, id)
-			}
+			must.Hold(t, s.Includes(id), "%q does not include %q", c.patterns, id)
 		}
 		for _, id := range c.out {
-			if s.Includes(id) {
-				t.Errorf("%q includes %q", c.patterns, id)
-			}
+			must.Hold(t, !s.Includes(id), "%q includes %q", c.patterns, id)
 		}
 	}
 }
@@ -41,9 +37,8 @@ func TestScope(t *testing.T) {
 func TestParseScope_refusesWhatMatchesNothing(t *testing.T) {
 	t.Parallel()
 	for _, p := range []string{"", "a*b", "**", "a\x00", "\xff", strings.Repeat("x", outbox.MaxIDLength+1)} {
-		if s, err := outbox.ParseScope([]string{"fine", p}); !errors.Is(err, outbox.ErrInvalid) || !s.Every() {
-			t.Errorf("%q is taken as %s (%v)", p, s, err)
-		}
+		s, err := outbox.ParseScope([]string{"fine", p})
+		must.Hold(t, errors.Is(err, outbox.ErrInvalid) && s.Every(), "%q is taken as %s (%v)", p, s, err)
 	}
 	if _, err := outbox.ParseScope(make([]string, outbox.MaxPatterns+1)); !errors.Is(err, outbox.ErrInvalid) {
 		t.Errorf("too many patterns: %v", err)
@@ -53,8 +48,7 @@ func TestParseScope_refusesWhatMatchesNothing(t *testing.T) {
 func TestTogether(t *testing.T) {
 	t.Parallel()
 	scope := func(patterns ...string) outbox.Scope {
-		s := must.Get(outbox.ParseScope(patterns)).Or(t)
-		return s
+		return must.Get(outbox.ParseScope(patterns)).Or(t)
 	}
 	for _, c := range []struct {
 		of   []outbox.Scope
@@ -64,8 +58,6 @@ func TestTogether(t *testing.T) {
 		{[]outbox.Scope{scope("b", "a*"), scope("a*", "c")}, "a*, b, c"},
 		{[]outbox.Scope{scope("b"), {}}, "*"},
 	} {
-		if got := outbox.Together(c.of...).String(); got != c.want {
-			t.Errorf("together they are %s, want %s", got, c.want)
-		}
+		must.Equal(t, outbox.Together(c.of...).String(), c.want, "together they")
 	}
 }

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/outboxweb/outboxweb/internal/must"
 )
 
 var whenNow = time.Date(2026, 11, 23, 20, 15, 30, 123_456_789, time.UTC)
@@ -28,13 +28,10 @@ func TestParseRange_understandsWhatPeopleWrite(t *testing.T) {
 		since, _, err := ParseRange(text, "", whenNow)
 		_, until, untilErr := ParseRange("", text, whenNow)
 		got := [2]string{since.Format(time.RFC3339), until.Format(time.RFC3339)}
-		if err != nil || untilErr != nil || got != want {
-			t.Errorf("%q is %v, %v, %v; want %v", text, got, err, untilErr, want)
-		}
+		must.Hold(t, err == nil && untilErr == nil && got == want, "%q is %v, %v, %v; want %v", text, got, err, untilErr, want)
 	}
 }
 
-// The end of a range that is a time of day is the first one from its start.
 func TestParseRange_endsAfterItsStart(t *testing.T) {
 	t.Parallel()
 	for _, one := range []struct{ since, until, want string }{
@@ -47,18 +44,16 @@ func TestParseRange_endsAfterItsStart(t *testing.T) {
 		{"14:00", "14:00", "2026-11-23T14:00:00Z 2026-11-23T14:00:00Z"},
 	} {
 		since, until, err := ParseRange(one.since, one.until, whenNow)
-		if got := since.Format(time.RFC3339) + " " + until.Format(time.RFC3339); err != nil || got != one.want {
-			t.Errorf("%q to %q is %s, %v; want %s", one.since, one.until, got, err, one.want)
-		}
+		got := since.Format(time.RFC3339) + " " + until.Format(time.RFC3339)
+		must.Hold(t, err == nil && got == one.want, "%q to %q is %s, %v; want %s", one.since, one.until, got, err, one.want)
 	}
 }
 
 func TestParseRange_refusesTheRest(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{"soon", "-", "-x", "--2h", "2h", "25:00", "14:00:05", "2026-11-21 14:00", "2026-13-01", "1969-12-31", "9999-01-01", "-99999999d", "2026-11-21T"} {
-		if at, _, err := ParseRange(text, "", whenNow); !errors.Is(err, ErrInvalid) {
-			t.Errorf("%q is %v, %v; want a refusal", text, at, err)
-		}
+		at, _, err := ParseRange(text, "", whenNow)
+		must.Hold(t, errors.Is(err, ErrInvalid), "%q is %v, %v; want a refusal", text, at, err)
 	}
 }
 
@@ -79,9 +74,7 @@ func TestParseAsked_takesTheTimeOffASearch(t *testing.T) {
 	} {
 		a := ParseAsked(text, whenNow)
 		got := struct{ words, since, until string }{strings.Join(a.Words, " "), a.Since.Format(time.RFC3339), a.Until.Format(time.RFC3339)}
-		if got != want {
-			t.Errorf("%q is %+v, want %+v", text, got, want)
-		}
+		must.Equal(t, got, want, text, "is")
 	}
 }
 
@@ -90,9 +83,7 @@ func FuzzParseAsked(f *testing.F) {
 	f.Add("-9223372036854775808ns")
 	f.Fuzz(func(t *testing.T, text string) {
 		a := ParseAsked(text, whenNow)
-		if a.Since.After(a.Until) {
-			t.Errorf("%q is from %s to %s", text, a.Since, a.Until)
-		}
+		must.Hold(t, !a.Since.After(a.Until), "%q is from %s to %s", text, a.Since, a.Until)
 	})
 }
 
@@ -105,8 +96,6 @@ func TestExcerpt_showsTheTextThatWasSearchedFor(t *testing.T) {
 		{long, "needle", "…" + long[600-40:600-40+120] + "…"},
 		{long, "", long[:120] + "…"},
 	} {
-		if diff := cmp.Diff(one.want, excerpt(one.text, one.q)); diff != "" {
-			t.Errorf("%q (-want +got):\n%s", one.q, diff)
-		}
+		must.Equal(t, excerpt(one.text, one.q), one.want, one.q)
 	}
 }

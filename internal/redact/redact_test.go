@@ -14,6 +14,7 @@ import (
 	"github.com/outboxweb/outboxweb/internal/cputest"
 	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/size"
 )
 
 // Secrets of every format, assembled here so that scanners do not report this file as a leak.
@@ -37,9 +38,8 @@ func TestText_hidesKnownFormsWhereverTheyStand(t *testing.T) {
 	for name, secret := range samples {
 		for _, around := range []string{"%s", "cannot use %s here", `value "%s" is bad`, "a=%s;b", "x\n%s\ny", "(%s)", "müde:%s,"} {
 			text := fmt.Sprintf(around, secret)
-			if got := r.Text(text); strings.Contains(got, secret) || !strings.Contains(got, Mark) {
-				t.Errorf("%s in %q becomes %q", name, around, got)
-			}
+			got := r.Text(text)
+			must.Hold(t, !strings.Contains(got, secret) && strings.Contains(got, Mark), "%s in %q becomes %q", name, around, got)
 		}
 	}
 }
@@ -108,9 +108,7 @@ func TestText_hidesWhatIsAssigned(t *testing.T) {
 		{"<password <b>x</b>", "<password <b>x</b>"},
 		{"", ""},
 	} {
-		if got := Builtin().Text(c.text); got != c.want {
-			t.Errorf("%q becomes %q, want %q", c.text, got, c.want)
-		}
+		must.Equal(t, Builtin().Text(c.text), c.want, c.text, "becomes")
 	}
 }
 
@@ -132,9 +130,7 @@ func TestNames(t *testing.T) {
 		"passenger": false, "compass": false, "password_changed_at": false, "cookies_enabled": false, "tokenizer": false, "public_key": false, "session_id": false,
 		"opinion": false, "secret_santa": false, "": false, "-": false, "number": false, "identity": false,
 	} {
-		if r.HidesName(name) != want {
-			t.Errorf("%q is hidden: %t, want %t", name, !want, want)
-		}
+		must.Equal(t, r.HidesName(name), want, "is hidden", !want)
 	}
 }
 
@@ -145,12 +141,8 @@ func TestJSON_keepsEverythingElseByteForByte(t *testing.T) {
 	want := `{ "n":1.50e+3, "big":123456789012345678901234567890 ,"password":"[redacted]",` + "\n" +
 		`"dup":1,"dup":"[redacted]","list":[0,{"Api-Key":"[redacted]"},"x\u00e9","plain \/ text"],"nested":"{\"token\":\"[redacted]\",\"n\":1.0}","ghost":"[redacted]"}`
 	got, paths := Builtin().JSON(json.RawMessage(given))
-	if string(got) != want {
-		t.Errorf("got  %s\nwant %s", got, want)
-	}
-	if want := []string{"password", "dup", "list[1].Api-Key", "nested", "ghost"}; !slices.Equal(paths, want) {
-		t.Errorf("the places are %q, want %q", paths, want)
-	}
+	must.Equal(t, string(got), want)
+	must.Equal(t, paths, []string{"password", "dup", "list[1].Api-Key", "nested", "ghost"}, "the places")
 }
 
 func TestJSON_whatHoldsNoSecretIsTheSameBytes(t *testing.T) {
@@ -158,9 +150,7 @@ func TestJSON_whatHoldsNoSecretIsTheSameBytes(t *testing.T) {
 	for _, text := range []string{`{}`, `{"author":"ana","token_count":3}`, `[]`, ` {"a" : "b\u0041"}`, `"x"`, `null`, `{"a":"\ud800"}`} {
 		raw := json.RawMessage(text)
 		got, paths := Builtin().JSON(raw)
-		if string(got) != text || paths != nil {
-			t.Errorf("%s becomes %s, with %q", text, got, paths)
-		}
+		must.Hold(t, string(got) == text && paths == nil, "%s becomes %s, with %q", text, got, paths)
 	}
 }
 
@@ -169,9 +159,7 @@ func TestJSON_deepNestingIsNoTrouble(t *testing.T) {
 	const deep = 9000
 	text := strings.Repeat(`{"a":[`, deep/2) + `{"password":"hunterdeux"}` + strings.Repeat(`]}`, deep/2)
 	got, paths := Builtin().JSON(json.RawMessage(text))
-	if strings.Contains(string(got), "hunterdeux") || len(paths) != 1 || len(paths[0]) > longestPath+len("…") {
-		t.Errorf("got %d places in %d bytes", len(paths), len(got))
-	}
+	must.Hold(t, !strings.Contains(string(got), "hunterdeux") && len(paths) == 1 && len(paths[0]) <= longestPath+len("…"), "got %d places in %d bytes", len(paths), len(got))
 	nested := `{"password":"hunterdeux"}`
 	for range 12 {
 		quoted := must.Get(json.Marshal(map[string]string{"in": nested})).Or(t)
@@ -187,11 +175,10 @@ func TestText_takesTimeInProportion(t *testing.T) {
 	for _, piece := range []string{"eyJ", "eyJabc.", "://", "://a:b", "password", "password=", "-----BEGIN PRIVATE KEY", "sk-", "Bearer ", "token: \"", "{\"", "[", "secret={", `\"token`, "api_key ", "xoxb-", "AKIA", "Authorization: ", "token: [", "token: {\"", "secret_token_", "password%", "<token", "<a:token>", "--token ", "token: [1", "basic a", "token%3D%20", "%25", "token='\\", "token]", "token[", "token[]", "token[]=[", "token%5D", "%5Btoken%5D=", "<token ", "<a:token ", "<token a='>", "<token><![CDATA["} {
 		// With quadratic cost, 16 times the input would take 256 times as long.
 		const part = 16
-		small, large := strings.Repeat(piece, (1<<20)/part/len(piece)), strings.Repeat(piece, (1<<20)/len(piece))
+		whole := size.Of(1<<16, 1<<17, 1<<20)
+		small, large := strings.Repeat(piece, whole/part/len(piece)), strings.Repeat(piece, whole/len(piece))
 		one, all := took(t, 5, small), took(t, 2, large)
-		if all > 5*part*one {
-			t.Errorf("of %q, %d bytes take %s and %d bytes %s", piece, len(small), one, len(large), all)
-		}
+		must.Hold(t, all <= 5*part*one, "of %q, %d bytes take %s and %d bytes %s", piece, len(small), one, len(large), all)
 	}
 }
 
@@ -231,26 +218,21 @@ func TestJSON_takesTimeInProportion(t *testing.T) {
 		const part = 16
 		small, large := document(9600/part), document(9600)
 		one, all := cputest.Least(t, 20, func() { Builtin().JSON(small) }), cputest.Least(t, 5, func() { Builtin().JSON(large) })
-		if all > 5*part*one {
-			t.Errorf("of %s, %d bytes take %s and %d bytes %s", member, len(small), one, len(large), all)
-		}
+		must.Hold(t, all <= 5*part*one, "of %s, %d bytes take %s and %d bytes %s", member, len(small), one, len(large), all)
 	}
 }
 
 func TestNew_givenPatterns(t *testing.T) {
 	t.Parallel()
 	r := must.Get(New(Config{Keys: []string{"iban"}, Values: []string{`DE\d{20}`, `redacted`, `\b4\d{15}\b`}})).Or(t)
-	if got := r.Text("pay DE12345678901234567890 [redacted] now, iban=x"); got != "pay [redacted] [redacted] now, iban=[redacted]" {
-		t.Errorf("got %q", got)
-	}
+	must.Equal(t, r.Text("pay DE12345678901234567890 [redacted] now, iban=x"), "pay [redacted] [redacted] now, iban=[redacted]")
 	if got, paths := r.JSON(json.RawMessage(`{"IBAN":1,"n":12,"card":4111111111111111,"x":["DE12345678901234567890"]}`)); string(got) != `{"IBAN":"[redacted]","n":12,"card":"[redacted]","x":["[redacted]"]}` || !slices.Equal(paths, []string{"IBAN", "card", "x[0]"}) {
 		t.Errorf("got %s, %q", got, paths)
 	}
 	for _, bad := range []Config{{Keys: []string{""}}, {Keys: []string{"--"}}, {Keys: []string{"a b c d e"}}, {Keys: []string{strings.Repeat("x", maxName+1)}}, {Values: []string{"("}}, {Values: []string{"a*"}}} {
 		var refusal *outbox.Refusal
-		if _, err := New(bad); !errors.As(err, &refusal) || refusal.Field == "" {
-			t.Errorf("%+v is not refused: %v", bad, err)
-		}
+		_, err := New(bad)
+		must.Hold(t, errors.As(err, &refusal) && refusal.Field != "", "%+v is not refused: %v", bad, err)
 	}
 }
 
@@ -273,9 +255,7 @@ func TestLog_hidesInEveryPlaceAndKeepsToOneLine(t *testing.T) {
 			"map", map[string]string{"password": "hunterdeux"}, "nothing", nil, "noerr", error(nil), "nilptr", (*stringer)(nil), hostile, hostile)
 		out := b.String()
 		for name, secret := range samples {
-			if strings.Contains(out, secret) {
-				t.Errorf("%s: the log has the %s secret: %s", format, name, out)
-			}
+			must.Hold(t, !strings.Contains(out, secret), "%s: the log has the %s secret: %s", format, name, out)
 		}
 		if strings.Contains(out, "hunterdeux") || strings.ContainsAny(strings.TrimSuffix(out, "\n"), "\n\r\u2028\u2029\x1b") {
 			t.Errorf("%s: the log has a secret or more than a line: %q", format, out)
@@ -297,15 +277,10 @@ func FuzzRedactJSON(f *testing.F) {
 		}
 		for _, r := range []*Redactor{Builtin(), given} {
 			once, paths := r.JSON(raw)
-			if !json.Valid(once) {
-				t.Fatalf("%s becomes %s", raw, once)
-			}
-			if len(paths) == 0 && !bytes.Equal(once, raw) {
-				t.Fatalf("%s becomes %s, and no place is named", raw, once)
-			}
-			if twice, _ := r.JSON(once); r == Builtin() && !bytes.Equal(twice, once) {
-				t.Fatalf("%s becomes %s, and then %s", raw, once, twice)
-			}
+			must.Need(t, json.Valid(once), "%s becomes %s", raw, once)
+			must.Need(t, len(paths) != 0 || bytes.Equal(once, raw), "%s becomes %s, and no place is named", raw, once)
+			twice, _ := r.JSON(once)
+			must.Need(t, r != Builtin() || bytes.Equal(twice, once), "%s becomes %s, and then %s", raw, once, twice)
 		}
 	})
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
@@ -38,15 +39,12 @@ func TestShown_hidesEveryTextThatIsNotTagged(t *testing.T) {
 	t.Parallel()
 	given := full()
 	shown := Shown(Builtin(), given)
-	if text := dump(shown); strings.Contains(text, "Leak7") {
-		t.Errorf("a secret is shown: %s", text)
-	}
+	text := dump(shown)
+	must.Hold(t, !strings.Contains(text, "Leak7"), "a secret is shown: %s", text)
 	if shown.ID != "password=id" || shown.Typed.Text != "password=typed" || shown.Word != "password=word" || shown.Missing != nil {
 		t.Errorf("what identifies is not whole: %+v", shown)
 	}
-	if !reflect.DeepEqual(given, full()) {
-		t.Errorf("what others share was changed: %s", dump(given))
-	}
+	must.Equal(t, given, full(), "what others share was changed", dump(given))
 }
 
 func dump(h holder) string {
@@ -73,13 +71,7 @@ func TestShown_hidesEveryTextOfAnEvent(t *testing.T) {
 	e.Skipped = &outbox.Skip{Reason: secretText}
 	shown := Shown(Builtin(), e)
 	text, err := json.Marshal(shown)
-	if err != nil || strings.Contains(string(text), "Leak7") {
-		t.Errorf("a secret is shown: %s (%v)", text, err)
-	}
-	if len(shown.Redacted) != texts {
-		t.Errorf("%d places are hidden, and %q named", texts, shown.Redacted)
-	}
-	if e.Skipped.Reason != secretText {
-		t.Error("the skip that others share was changed")
-	}
+	must.Hold(t, err == nil && !strings.Contains(string(text), "Leak7"), "a secret is shown: %s (%v)", text, err)
+	must.Equal(t, len(shown.Redacted), texts, "places are hidden, and", "named")
+	must.Equal(t, e.Skipped.Reason, secretText, "the skip that others share was changed")
 }
