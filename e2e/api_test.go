@@ -34,9 +34,16 @@ func (s *server) checkDocumented(r *http.Request, res *http.Response, body []byt
 	}
 }
 
-// do is server.do for a connection that must not fail.
 func do(t *testing.T, s *server, method, path string, body any) answer {
 	t.Helper()
-	a := must.Get(s.do(t.Context(), method, path, body)).Or(t)
+	return must.Get(s.do(t.Context(), method, path, body)).Or(t)
+}
+
+func fetch(t *testing.T, s *server, path string) answer {
+	t.Helper()
+	a, err := s.do(t.Context(), http.MethodGet, path, nil)
+	if err != nil || a.status != http.StatusOK {
+		t.Fatalf("GET %s: %d, %v", path, a.status, err)
+	}
 	return a
 }

@@ -8,7 +8,6 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// openCharts opens a page of charts and waits until they can be read.
 func (b *tab) openCharts(path string) {
 	b.t.Helper()
 	b.open(path)
@@ -100,7 +99,6 @@ func (b *tab) aDragSelectsARange() {
 	b.await("another is chosen", `location.search === "?range=6h" && document.querySelector(".ranges [aria-current]").textContent === "last 6 h"`)
 }
 
-// A cell of the heatmap opens its campaign with the events of its time.
 func (b *tab) aCellOpensItsCampaign() {
 	b.openCharts("/charts")
 	b.placeOf(".heat")

@@ -11,13 +11,20 @@ func says(selector, text string) string {
 	return `[...document.querySelectorAll(` + js(selector) + `)].some(e => e.textContent === ` + js(text) + `)`
 }
 
-// A large document is read part by part, in its place.
+// A large document, which only a limit that was raised lets in, is read part by part, in its place.
 func TestBrowser_aLargePayload(t *testing.T) {
 	t.Parallel()
 	s, d := startSeats(t)
-	items := strings.Repeat(`,{"n":9007199254740993,"text":"an item with some text"}`, 4000)
-	mustCommand(t, d, strings.NewReader(`{"campaign_id":"large","event_type":"note.added","payload":{"items":[0`+items+`],"last":true}}`), "append", "-")
+	payload := `{"items":[0` + strings.Repeat(`,{"n":9007199254740993,"text":"an item with some text"}`, 40_000) + `],"last":true}`
+	line := `{"campaign_id":"large","event_type":"note.added","payload":` + payload + `}`
+	if r := command(t, d, strings.NewReader(line), "append", "-"); r.code != 1 || !strings.Contains(r.stderr, "line 1") {
+		t.Errorf("without --max-payload: %d, %s", r.code, r.stderr)
+	}
+	mustCommand(t, d, strings.NewReader(line), "append", "--max-payload", "33554432", "-")
 	s.awaitSettled(t)
+	if a := fetch(t, s, "/api/v1/campaigns/large/events/1/payload"); string(a.body) != payload {
+		t.Errorf("%d bytes came back of %d", len(a.body), len(payload))
+	}
 	b := openTab(t, s)
 	b.readLarge()
 	b.readMissing()

@@ -17,6 +17,7 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"github.com/outboxweb/outboxweb/internal/must"
+	"github.com/outboxweb/outboxweb/internal/size"
 )
 
 // line is what lies between a browser and its server: it takes time, loses answers on request, and
@@ -29,7 +30,6 @@ type line struct {
 	polls int // answers to live parts
 }
 
-// sentForm is a form as the server got it.
 type sentForm struct {
 	to     string
 	fields url.Values
@@ -89,14 +89,12 @@ func (l *line) forms() []sentForm {
 	return slices.Clone(l.sent)
 }
 
-// discarded is an answer that nobody gets.
 type discarded struct{ header http.Header }
 
 func (d discarded) Header() http.Header         { return d.header }
 func (d discarded) Write(b []byte) (int, error) { return len(b), nil }
 func (d discarded) WriteHeader(int)             {}
 
-// gesture is a way to send a form, by its button or by a field of it.
 type gesture struct {
 	name string
 	do   func(b *tab, button, field string)
@@ -177,7 +175,6 @@ const prepareForm = `(action => {
 	return field === button ? "button[data-judged]" : "input[data-judged]"
 })`
 
-// prepared opens a page, fills its form and returns the field to press Enter in.
 func (o *operator) prepared(page, action string) (field string) {
 	o.t.Helper()
 	o.line.set(func() { o.line.delay = 0 })
@@ -189,7 +186,6 @@ func (o *operator) prepared(page, action string) (field string) {
 	return *found
 }
 
-// settles waits until the answer to what was sent is there.
 func (o *operator) settles(what string, before int) {
 	o.t.Helper()
 	o.eventually(what+" is answered", func() (bool, string) {
@@ -212,7 +208,6 @@ func (o *operator) acts(page, action string, g gesture, latency time.Duration) {
 	o.sentOnce(what, before)
 }
 
-// sentOnce judges what was sent since before.
 func (o *operator) sentOnce(what string, before int) {
 	o.t.Helper()
 	sent := o.line.forms()[before:]
@@ -270,21 +265,18 @@ func sit(t *testing.T) *operator {
 }
 
 // A form acts once, on what it showed, however it is sent and however long the answer takes, also where the
-// answer has the same form at the same place. That each form of each page has a key is judged by inspect.
+// answer has the same form at the same place. That each form of each page has a key is judged by inspect. A soak
+// has every gesture at every latency.
 func TestBrowser_aFormActsOnce(t *testing.T) {
 	t.Parallel()
 	const publisher, campaign = "/publishers/sales/partner", "/campaigns/table"
 	o := sit(t)
-	latencies := []time.Duration{0, 100 * time.Millisecond, time.Second}
-	if testing.Short() {
-		latencies = latencies[1:2]
-	}
-	for _, g := range gestures {
-		for _, latency := range latencies {
-			o.acts(publisher, publisher+"/pause", g, latency)
-			o.acts(publisher, publisher+"/resume", g, latency)
-			o.acts(campaign, campaign+"/pause", g, latency)
-			o.acts(campaign, campaign+"/resume", g, latency)
+	latencies := []time.Duration{100 * time.Millisecond, 0, time.Second}
+	for i, g := range gestures {
+		for j := range size.Of(1, 1, len(latencies)) {
+			page := []string{publisher, campaign}[(i+j)%2]
+			o.acts(page, page+"/pause", g, latencies[(i+j)%3])
+			o.acts(page, page+"/resume", g, latencies[(i+j+1)%3])
 		}
 	}
 	o.outlivesALostAnswer(publisher, publisher+"/test")

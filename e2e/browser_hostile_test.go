@@ -14,6 +14,8 @@ import (
 	"github.com/chromedp/cdproto/network"
 	"github.com/chromedp/cdproto/page"
 	"github.com/chromedp/chromedp"
+
+	"github.com/outboxweb/outboxweb/internal/size"
 )
 
 // knownTags and knownAttributes are all that pages may contain. A new name in our own pages is
@@ -30,7 +32,6 @@ var (
 // watch runs in every page before anything else: it detects injected code that runs.
 const watch = `window.hostile = (...a) => console.error("a text was executed:", ...a)`
 
-// found is a page's content.
 type found struct {
 	Title, Text string
 	Tags        []string
@@ -41,7 +42,6 @@ type found struct {
 	Loose       []string // where a text in another direction is not isolated from its sentence
 }
 
-// survey is found of the page.
 const survey = `(() => {
 	const all = [...document.querySelectorAll("*")], attributes = all.flatMap(e => [...e.attributes].map(a => ({e, name: a.name, value: a.value})))
 	const outer = e => e.outerHTML.slice(0, 300), unique = list => [...new Set(list)]
@@ -89,7 +89,6 @@ func sees(text string) string {
 	return b.String()
 }
 
-// besieged is a tab that opens pages full of hostile texts.
 type besieged struct {
 	*tab
 	mu     sync.Mutex
@@ -197,7 +196,6 @@ func (b *besieged) judge(path string) string {
 	return f.Text
 }
 
-// inside reports whether an address in a page stays on this server.
 func (b *besieged) inside(address string) bool {
 	if strings.HasPrefix(address, "#") || strings.HasPrefix(address, b.s.url+"/") {
 		return true
@@ -205,7 +203,6 @@ func (b *besieged) inside(address string) bool {
 	return strings.HasPrefix(address, "/") && !strings.HasPrefix(address, "//") && !strings.ContainsAny(address, "\\\t\r\n <>\"'`")
 }
 
-// shows fails the test unless each text is readable in the pages' text.
 func (b *besieged) shows(where, said string, texts []string, shown func(string) string) {
 	b.t.Helper()
 	for _, text := range texts {
@@ -230,7 +227,6 @@ func (b *besieged) showsMany(where, said string) {
 	}
 }
 
-// hostilePages are the kinds of pages about one campaign.
 func hostilePages(campaign string) []string {
 	c := url.PathEscape(campaign)
 	return []string{"/campaigns/" + c, "/campaigns/" + c + "/events/2?tab=payload", "/campaigns/" + c + "/events/3", "/campaigns/" + c + "/events/2?tab=details", "/campaigns/" + c + "/events/2?tab=neighbours", "/rows/" + c + "/2/requeue", "/rows/" + c + "/2/dry-run?next=1", "/campaigns/" + c + "/events/1", "/campaigns/" + c + "/events/2",
@@ -272,10 +268,8 @@ func TestBrowser_hostileTexts(t *testing.T) {
 	b.shows("audit", lists["/audit?limit=200"], slices.Concat(hostileTurning, hostileControls), sees)
 
 	nasty := []string{`"><img src=x onerror=hostile(30)>`, `//evil.example/46`, `?q=1&x=2`, "👩\u200d👩\u200d👧", "שלום עולם"} // each on every page about it
-	every, step := 2, 1
-	if testing.Short() {
-		every, step, nasty = 24, 21, nasty[:1]
-	}
+	every, step := size.Of(24, 12, 2), size.Of(21, 7, 1)
+	nasty = nasty[:size.Of(1, 1, len(nasty))]
 	for i, campaign := range hostile {
 		pages := hostilePages(campaign)
 		if i%every != 0 && !slices.Contains(nasty, campaign) {

@@ -101,7 +101,6 @@ func (b *tab) searchSuggests(campaign string) {
 	b.await("it is open", b.loaded()+` && location.pathname + location.search === `+js(leads))
 }
 
-// copies copies a command by its button, which confirms it.
 func (b *tab) copies(event string) {
 	b.open(event)
 	// The shell has no window in which to ask whether a page may copy.

@@ -103,7 +103,6 @@ func (b *tab) overviewFollows(dead int) {
 	b.size(wide)
 }
 
-// box selects the checkbox of a dead row.
 func box(campaign string) string { return marked("row-"+campaign+"-2") + ` input[name=rows]` }
 
 // chosenRowsHoldTheList chooses rows of a list: it does not refresh then, and says what would change. A

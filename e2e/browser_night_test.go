@@ -6,7 +6,6 @@ import (
 	"testing"
 )
 
-// follow opens a link of a message.
 func (b *tab) follow(link string) {
 	b.t.Helper()
 	path, ours := strings.CutPrefix(link, b.s.url)
@@ -16,14 +15,12 @@ func (b *tab) follow(link string) {
 	b.open(path)
 }
 
-// figures are what the API says of the counts on the overview.
 type figures struct {
 	Counts    struct{ Pending, Processing, Failed, Dead int64 }
 	Campaigns struct{ Total, Lagging, Blocked, Paused, Diverged, Drifted int64 }
 	Lag       struct{ Events int64 }
 }
 
-// agrees waits until the overview and the API say the same.
 func (b *tab) agrees() {
 	b.t.Helper()
 	eventually(b.t, patience, "page and API agree", func() (bool, string) {

@@ -15,9 +15,9 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"github.com/outboxweb/outboxweb/internal/must"
+	"github.com/outboxweb/outboxweb/internal/size"
 )
 
-// inspection is what inspect finds out about a page.
 type inspection struct {
 	Title      string
 	Headings   int
@@ -77,7 +77,7 @@ func TestBrowser_emptyPages(t *testing.T) {
 	t.Parallel()
 	pages := maps.Clone(emptyPages)
 	for i, name := range slices.Sorted(maps.Keys(pages)) {
-		if testing.Short() && i%3 > 0 {
+		if i%size.Of(3, 2, 1) > 0 {
 			delete(pages, name)
 		}
 	}
@@ -104,7 +104,6 @@ func inspectPages(t *testing.T, s *server, pages map[string]string) {
 
 var shots = flag.String("shots", "", "a directory that gets a picture of every page inspected, in each size and theme")
 
-// crawl inspects pages.
 func (b *tab) crawl(pages map[string]string) {
 	b.expect("404")
 	b.expect("422")
@@ -114,29 +113,27 @@ func (b *tab) crawl(pages map[string]string) {
 	}
 }
 
-// inspectAll measures the open page, the number-th, in every other combination of size and theme, and has
-// axe-core check it in the three main sizes. A short run has one, and axe-core in every fifth.
+// inspectAll measures the open page, the number-th, and has axe-core check it in the three main sizes. A soak
+// has every other combination of size and theme, a full run one of the main sizes and one between them, a
+// short one any one, and axe-core for every fifth page.
 func (b *tab) inspectAll(name string, number int) {
 	b.t.Helper()
 	if !testing.Short() || number%5 == 0 {
 		b.loadAxe()
 	}
-	for i, size := range []viewport{narrow, wide, broad, {480, 900}, {780, 900}, {1030, 900}} {
+	for i, window := range []viewport{narrow, wide, broad, {480, 900}, {780, 900}, {1030, 900}} {
 		script := inspect
 		if i > 2 { // between the sizes, another layout may hold
 			script = strings.Replace(inspect, "window.axe ?", "false ?", 1)
 		}
 		for j, theme := range []string{"light", "dark"} {
-			due := (number+i+j)%2 == 0
-			if testing.Short() {
-				due = i == number%6 && j == number/6%2
-			}
+			due := size.Of(i == number%6 && j == number/6%2, i%3 == number%3 && (number/3+i/3+j)%2 == 0, (number+i+j)%2 == 0)
 			if !due && *shots == "" {
 				continue
 			}
-			b.size(size)
+			b.size(window)
 			b.theme(theme)
-			where := fmt.Sprintf("%s-%s-%d-%s", path.Base(b.t.Name()), name, size.width, theme)
+			where := fmt.Sprintf("%s-%s-%d-%s", path.Base(b.t.Name()), name, window.width, theme)
 			checkInspection(b.t, where, value[inspection](b, script))
 			if *shots != "" {
 				b.shoot(filepath.Join(*shots, where+".png"))
@@ -145,7 +142,6 @@ func (b *tab) inspectAll(name string, number int) {
 	}
 }
 
-// shoot takes a picture of the whole page.
 func (b *tab) shoot(file string) {
 	b.t.Helper()
 	picture, err := chromedp.Run(b.ctx, chromedp.FullScreenshot(100))
@@ -170,7 +166,6 @@ func (b *tab) sound(where string) {
 	checkInspection(b.t, where, value[inspection](b, inspect))
 }
 
-// axeSource is the script of axe-core.
 var axeSource = sync.OnceValues(func() ([]byte, error) { return os.ReadFile("testdata/axe/axe.min.js") })
 
 func (b *tab) loadAxe() {

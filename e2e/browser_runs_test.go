@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// An operator verifies a campaign in whose read model a field was changed by hand, sees which field and since
-// which event, rebuilds it, and sees that it matches. A rebuild of all is watched, and cancelled.
+// A campaign in whose read model a field was changed by hand is verified, and rebuilt from what was found. A
+// rebuild of all is watched, and cancelled.
 func TestBrowser_aRebuildIsWatched(t *testing.T) {
 	t.Parallel()
 	d := newDatabases(t)
@@ -22,44 +22,26 @@ func TestBrowser_aRebuildIsWatched(t *testing.T) {
 	change(t, d.projections(), `update guests set name = 'eve' where campaign_id = $1 and seq = 3`, campaign)
 
 	b := openTab(t, s)
-	b.verifyFindsTheField(campaign)
-	b.open("/")
-	b.await("the overview is loud about it", telling(marked("drifted"), campaign))
-	b.click(marked("drifted") + " a")
-	b.at("/runs/1/results/the%20ball%2F1")
-	b.click(marked("start-rebuild"))
-	b.at("/runs/new")
-	b.await("the page says that rows are replaced", telling(marked("run-preview"), "replaces the live rows"))
-	b.click(marked("run-start"))
-	b.at("/runs/2")
-	b.await("the rebuild is done", telling(marked("run-why"), "completed"))
-	if name := scalar[string](t, d.projections(), "select name from guests where campaign_id = $1 and seq = 3", campaign); name != "ana" {
-		t.Errorf("the row is %q", name)
-	}
 	b.open("/campaigns/" + url.PathEscape(campaign))
-	b.await("it is known to match again", telling(marked("verified-guests"), "match")+" && "+telling(marked("verified-guests"), "event 4"))
-	b.rebuildIsCancelled()
-	b.open("/")
-	b.await("the overview is calm", `!document.querySelector(`+js(marked("drifted"))+`)`)
-	checkClean(t, d, projections...)
-}
-
-func (b *tab) verifyFindsTheField(campaign string) {
-	b.open("/campaigns/" + url.PathEscape(campaign))
-	b.await("it was never verified", telling("#live", "Never verified"))
 	b.click(marked("start-verify"))
 	b.at("/runs/new")
-	b.await("the page says what it will do", telling(marked("run-preview"), "This verify replays 4 events of 1 campaign"))
-	b.typeInto("input[name=reason]", "eve was not invited")
 	b.click(marked("run-start"))
 	b.at("/runs/1")
 	b.await("the run ends with a drift", telling(marked("run-why"), "completed")+" && "+telling(marked("run-verdict"), "drift"))
 	b.sound("a run that found a drift")
 	b.click(marked("result-"+campaign) + " a")
 	b.at("/runs/1/results/the%20ball%2F1")
-	b.await("the field is shown", telling(marked("row-change"), "name")+" && "+telling(marked("row-change"), `"eve"`)+" && "+telling(marked("row-change"), `"ana"`))
-	b.await("and its first seq", saying(marked("first-seq"), "event 3"))
 	b.sound("a result that differs")
+	b.click(marked("start-rebuild"))
+	b.at("/runs/new")
+	b.click(marked("run-start"))
+	b.at("/runs/2")
+	b.await("the rebuild is done", telling(marked("run-why"), "completed"))
+	if name := scalar[string](t, d.projections(), "select name from guests where campaign_id = $1 and seq = 3", campaign); name != "ana" {
+		t.Errorf("the row is %q", name)
+	}
+	b.rebuildIsCancelled()
+	checkClean(t, d, projections...)
 }
 
 func (b *tab) rebuildIsCancelled() {
@@ -82,6 +64,4 @@ func (b *tab) rebuildIsCancelled() {
 	if r := awaitEnd(b.t, b.s, 3); r.Status != "cancelled" || r.Events.Done == 0 || r.Events.Done >= r.Events.Total {
 		b.t.Errorf("the API tells of %+v", r)
 	}
-	b.open("/audit")
-	b.await("the acts are on record", telling("main", "to see it go")+" && "+telling("main", "seen enough"))
 }

@@ -91,7 +91,6 @@ func (p *portal) guard(next http.Handler) http.Handler {
 	return mux
 }
 
-// begin begins a login.
 func (p *portal) begin(w http.ResponseWriter, r *http.Request) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -108,7 +107,6 @@ func (p *portal) loginPage(w http.ResponseWriter, r *http.Request) {
 	showForm(w, p.url+"/oauth2/callback", "login", url.Values{"state": {r.FormValue("state")}, "rd": {r.FormValue("rd")}})
 }
 
-// callback ends a login.
 func (p *portal) callback(w http.ResponseWriter, r *http.Request) {
 	if cookie, err := r.Cookie("csrf"); err != nil || cookie.Value != r.FormValue("state") {
 		http.Error(w, "Login failed: invalid CSRF token", http.StatusForbidden)
@@ -121,7 +119,6 @@ func (p *portal) callback(w http.ResponseWriter, r *http.Request) {
 	http.Redirect(w, r, r.FormValue("rd"), http.StatusFound)
 }
 
-// showForm answers with a page of a proxy: a form that its reader has to send.
 func showForm(w http.ResponseWriter, action, id string, fields url.Values) {
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	fmt.Fprintf(w, `<!DOCTYPE html><html lang="en"><head><title>Sign in</title><link rel="icon" href="data:,"></head><body><form action="%s">`, action)
@@ -160,7 +157,6 @@ func (b *tab) another(options ...chromedp.ContextOption) *tab {
 	return other
 }
 
-// opens clicks a link that opens a tab, and returns that.
 func (b *tab) opens(selector string) *tab {
 	b.t.Helper()
 	profile := chromedp.FromContext(b.ctx).BrowserContextID
@@ -177,7 +173,6 @@ func (b *tab) atLogin() {
 	b.await("the proxy's page is there", `/^sign in$/i.test(document.title) && typeof htmx === "undefined"`)
 }
 
-// signedIn brings the tab to a page with a session.
 func (b *tab) signedIn(e ending, path string) {
 	b.t.Helper()
 	b.navigate(path)
@@ -198,7 +193,6 @@ const (
 	asked       = `performance.getEntriesByType("resource").length`
 )
 
-// goesOn waits until the page refreshes itself again.
 func (b *tab) goesOn() {
 	b.t.Helper()
 	const asOf = `document.querySelector('[data-testid="as-of"]').dateTime`
@@ -300,7 +294,6 @@ func (b *tab) sessionEndsBefore(e ending, path, selector, leadsTo string) {
 	}
 }
 
-// signsOut leaves by the link beside the reader's name.
 func (b *tab) signsOut(e ending) {
 	b.t.Helper()
 	b.size(narrow)

@@ -14,6 +14,7 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"github.com/outboxweb/outboxweb/internal/must"
+	"github.com/outboxweb/outboxweb/internal/size"
 )
 
 // buildShop builds the example service once, beside the program.
@@ -26,13 +27,9 @@ var buildShop = sync.OnceValues(func() (string, error) {
 	return path, err
 })
 
-// startShop starts the example service on the databases, with projections of a directory.
 func startShop(t *testing.T, d databases, projections string) *server {
 	t.Helper()
-	path, err := buildShop()
-	if err != nil {
-		t.Fatal(err)
-	}
+	path := must.Get(buildShop()).Or(t)
 	db := d.url
 	if db == "" {
 		db = "sqlite:" + d.dir
@@ -58,7 +55,6 @@ func startShop(t *testing.T, d databases, projections string) *server {
 	return s
 }
 
-// shopper is a user who is signed in to the shop.
 func shopper(t *testing.T, s *server, user string) *tab {
 	t.Helper()
 	b := openTab(t, s)
@@ -77,7 +73,6 @@ func (b *tab) visit(path string) {
 	b.do("open "+path, chromedp.Navigate(b.s.url+path))
 }
 
-// clickThrough clicks what leads to another page, and waits for that.
 func (b *tab) clickThrough(selector string) {
 	b.t.Helper()
 	b.scripts = false // the shop's pages have none
@@ -85,7 +80,6 @@ func (b *tab) clickThrough(selector string) {
 	b.scripts = true
 }
 
-// soundShop is sound for the shop's own pages.
 func (b *tab) soundShop(where string) {
 	b.t.Helper()
 	if !testing.Short() {
@@ -97,7 +91,6 @@ func (b *tab) soundShop(where string) {
 	checkInspection(b.t, where, got)
 }
 
-// order places an order in the shop and returns its id.
 func (b *tab) order(product string, quantity int) (id string) {
 	b.t.Helper()
 	b.visit("/")
@@ -108,7 +101,6 @@ func (b *tab) order(product string, quantity int) (id string) {
 	return value[string](b, `document.querySelector(".orders li").id`)
 }
 
-// awaitOrder refreshes the shop until it says something about an order.
 func (b *tab) awaitOrder(id, text string) {
 	b.t.Helper()
 	b.eventually(id+" says "+text, func() (bool, string) {
@@ -117,7 +109,6 @@ func (b *tab) awaitOrder(id, text string) {
 	})
 }
 
-// repairedAsTheTutorialSays changes the file as the tutorial does.
 func repairedAsTheTutorialSays(t *testing.T, file string) {
 	t.Helper()
 	readme := must.Get(os.ReadFile("../examples/shop/README.md")).Or(t)
@@ -140,13 +131,11 @@ func repairedAsTheTutorialSays(t *testing.T, file string) {
 }
 
 // The tutorial's story: orders placed in the shop are seen in the console behind the shop's own
-// login; one that a projection cannot take is dead, and is applied once that is repaired.
+// login; one that a projection cannot take is dead, and is applied once that is repaired. A short run tells it
+// on SQLite, a full one on PostgreSQL.
 func TestBrowser_shopOfTheTutorial(t *testing.T) {
 	t.Parallel()
-	eachDatabase(t, tellShopStory)
-}
-
-func tellShopStory(t *testing.T, d databases) {
+	d := size.Of(newDatabases, newPostgres, newPostgres)(t)
 	projections := filepath.Join(t.TempDir(), "projections")
 	must.OK(t, os.CopyFS(projections, os.DirFS("../examples/shop/projections")))
 	s := startShop(t, d, projections)

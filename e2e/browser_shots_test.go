@@ -37,7 +37,6 @@ func TestPictures(t *testing.T) {
 	picture(b, "operation", "/operations/1", "light", 920)
 }
 
-// picture takes a picture of the upper part of a page.
 func picture(b *tab, name, path, theme string, height int64) {
 	b.t.Helper()
 	b.size(viewport{wide.width, height})
@@ -47,7 +46,6 @@ func picture(b *tab, name, path, theme string, height int64) {
 	must.OK(b.t, os.WriteFile(filepath.Join(*picturesDir, name+".png"), content.Data, 0o644))
 }
 
-// awaitFigures waits until the worker has reported its work.
 func awaitFigures(t *testing.T, s *server) {
 	t.Helper()
 	eventually(t, patience, "the worker has told what it did", func() (bool, string) {

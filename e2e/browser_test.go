@@ -81,7 +81,6 @@ func findChromium() (string, error) {
 	return "", errors.New("no chromium on PATH")
 }
 
-// stopChromium ends the browser, if it was started, and removes its files.
 func stopChromium() {
 	if chromium.stop != nil {
 		chromium.stop()
@@ -145,7 +144,6 @@ func (b *tab) inject(script string) {
 	tell(b, page.AddScriptToEvaluateOnNewDocument, page.AddScriptToEvaluateOnNewDocumentParams{Source: script})
 }
 
-// openTabWithoutScripts is openTab for a reader who has JavaScript turned off.
 func openTabWithoutScripts(t *testing.T, s *server) *tab {
 	t.Helper()
 	b := openTab(t, s)
@@ -154,13 +152,11 @@ func openTabWithoutScripts(t *testing.T, s *server) *tab {
 	return b
 }
 
-// kind is a kind of reader.
 type kind struct {
 	name string
 	open func(*testing.T, *server) *tab
 }
 
-// bothTabs are the two kinds of reader that every page has to serve.
 var bothTabs = []kind{
 	{"with JavaScript", openTab},
 	{"without JavaScript", openTabWithoutScripts},
@@ -187,7 +183,6 @@ func tell[P, R any](b *tab, command cdp.Command[P, R], params P) R {
 	return result
 }
 
-// note records complaints of the browser.
 func (b *tab) note(ev any) {
 	switch ev := ev.(type) {
 	case *runtime.EventConsoleAPICalled:
@@ -224,14 +219,12 @@ func (b *tab) complain(format string, args ...any) {
 	b.trouble = append(b.trouble, fmt.Sprintf(format, args...))
 }
 
-// expect lets complaints pass that contain the text.
 func (b *tab) expect(text string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.expected = append(b.expected, text)
 }
 
-// verifyCalm fails the test if the browser complained.
 func (b *tab) verifyCalm() {
 	b.t.Helper()
 	b.mu.Lock()
@@ -247,7 +240,6 @@ func (b *tab) verifyCalm() {
 	}
 }
 
-// js writes a value as JavaScript.
 func js(v any) string {
 	text, err := json.Marshal(v)
 	if err != nil {
@@ -304,7 +296,6 @@ func (b *tab) loaded() string {
 	return complete + ` && (!document.querySelector("script[data-scripts]") || document.documentElement.hasAttribute("data-scripts"))`
 }
 
-// await waits until a condition holds in the page.
 func (b *tab) await(what, condition string) {
 	b.t.Helper()
 	b.eventually(what, func() (bool, string) { return b.holds(condition) })
@@ -333,7 +324,6 @@ func (b *tab) holds(condition string) (ok bool, problem string) {
 	return ok, ""
 }
 
-// at waits until the page of a path is there.
 func (b *tab) at(path string) {
 	b.t.Helper()
 	b.await("the page is "+path, b.loaded()+` && location.pathname === `+js(b.base+path))
@@ -387,12 +377,10 @@ func marked(id string) string {
 	return `:is([data-testid=` + quoted + `], tr[id=` + quoted + `])`
 }
 
-// count is the condition that so many elements match.
 func count(selector string, n int) string {
 	return `document.querySelectorAll(` + js(selector) + `).length === ` + js(n)
 }
 
-// has is the condition that a list in the page equals this one.
 func has(list string, want []string) string {
 	return `JSON.stringify(` + list + `) === ` + js(js(want))
 }
@@ -400,14 +388,12 @@ func has(list string, want []string) string {
 // point is a place in the window, in CSS pixels.
 type point struct{ X, Y float64 }
 
-// click clicks with the mouse on the first element that matches.
 func (b *tab) click(selector string, options ...chromedp.MouseOption) {
 	b.t.Helper()
 	at := b.placeOf(selector)
 	b.do("click "+selector, chromedp.MouseClickXY(at.X, at.Y, options...))
 }
 
-// clickTwice double-clicks impatiently fast.
 func (b *tab) clickTwice(selector string) {
 	b.t.Helper()
 	at := b.placeOf(selector)
@@ -443,7 +429,6 @@ func (b *tab) placeOf(selector string) point {
 	return *at
 }
 
-// typeInto clicks into a field and types.
 func (b *tab) typeInto(selector, text string) {
 	b.t.Helper()
 	b.click(selector)
@@ -451,7 +436,6 @@ func (b *tab) typeInto(selector, text string) {
 	b.await("the field has what was typed", `document.querySelector(`+js(selector)+`).value === `+js(text))
 }
 
-// press types on the page, with the current focus.
 func (b *tab) press(keys string) {
 	b.t.Helper()
 	for _, key := range keys {
@@ -487,7 +471,6 @@ func (b *tab) mouse(typ input.DispatchMouseEventType, at point) {
 	b.do("move the mouse", chromedp.MouseEvent(typ, at.X, at.Y, chromedp.ButtonType(input.MouseButtonLeft), chromedp.ClickCount(1)))
 }
 
-// run executes statements in the page.
 func (b *tab) run(statements string) {
 	b.t.Helper()
 	value[bool](b, `(async () => { `+statements+`; return true })()`)
@@ -509,13 +492,11 @@ func (b *tab) polledTwice() {
 		await new Promise(done => document.addEventListener("htmx:beforeRequest", e => { if (e.target.closest("[data-live]") && ++n === 2) setTimeout(done, 0) }))`)
 }
 
-// hide has the page believe that its tab is in the background.
 func (b *tab) hide() {
 	b.t.Helper()
 	b.run(`Object.defineProperty(document, "hidden", {configurable: true, get: () => true})`)
 }
 
-// seenAgain has the reader leave the tab and come back.
 func (b *tab) seenAgain() {
 	b.t.Helper()
 	b.run(`document.dispatchEvent(new Event("visibilitychange"))`)
@@ -536,7 +517,6 @@ func (b *tab) do(what string, actions ...chromedp.Action[chromedp.Void]) {
 	}
 }
 
-// viewport is the size of a window, in CSS pixels.
 type viewport struct{ width, height int64 }
 
 var (
@@ -545,13 +525,11 @@ var (
 	narrow = viewport{360, 740}
 )
 
-// size sets the window's size.
 func (b *tab) size(v viewport) {
 	b.t.Helper()
 	b.do("resize the window", chromedp.EmulateViewport(v.width, v.height))
 }
 
-// theme sets which colour scheme the reader prefers, light or dark.
 func (b *tab) theme(name string) {
 	b.t.Helper()
 	tell(b, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: name}}})

@@ -7,14 +7,13 @@ import (
 	"testing"
 
 	"github.com/outboxweb/outboxweb/internal/must"
+	"github.com/outboxweb/outboxweb/internal/size"
 )
 
 // Clients generated from the document compile, and their calls return the server's answers.
 func TestAPI_isUsedThroughGeneratedClients(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("generating and compiling clients takes long; go test without -short does it")
-	}
+	fullOnly(t, "generating and compiling clients takes long")
 	readSources()
 	for _, language := range []struct {
 		name  string
@@ -22,6 +21,9 @@ func TestAPI_isUsedThroughGeneratedClients(t *testing.T) {
 	}{{"Go", buildGoClient}, {"TypeScript", buildTypeScriptClient}} {
 		t.Run(language.name, func(t *testing.T) {
 			t.Parallel()
+			if language.name == "TypeScript" && !size.Soak() {
+				t.Skip("only in a soak: it installs a compiler")
+			}
 			dir := t.TempDir()
 			must.OK(t, os.CopyFS(dir, os.DirFS("client")))
 			useAPI(t, language.build(t, dir))
@@ -29,7 +31,6 @@ func TestAPI_isUsedThroughGeneratedClients(t *testing.T) {
 	}
 }
 
-// useAPI lets a program of client use a server.
 func useAPI(t *testing.T, program []string) {
 	t.Helper()
 	s, _ := startSeats(t, quickDeath...)
@@ -51,7 +52,6 @@ urn:outboxweb:not-found
 
 const apiDocument = "../internal/handlers/openapi.json"
 
-// buildGoClient makes the program of main.go with the client of oapi-codegen.
 func buildGoClient(t *testing.T, dir string) (program []string) {
 	t.Helper()
 	must.OK(t, os.Mkdir(filepath.Join(dir, "api"), 0o755))
@@ -78,8 +78,6 @@ func buildTypeScriptClient(t *testing.T, dir string) (program []string) {
 	return []string{"node", filepath.Join(dir, "main.js")}
 }
 
-// run runs a program in a directory and returns what it says, and fails the test
-// when the program fails.
 func run(t *testing.T, dir, program string, args ...string) string {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), program, args...)

@@ -22,7 +22,6 @@ type container struct {
 	env  map[string]string
 }
 
-// image is the container of deploy/Dockerfile.
 func image(t *testing.T) container {
 	t.Helper()
 	text := must.Get(os.ReadFile("../deploy/Dockerfile")).Or(t)
@@ -177,7 +176,6 @@ func runContainer(t *testing.T, c container, d databases, extra ...string) runni
 	return r
 }
 
-// health is the probe of the image, in the same environment.
 func (r running) health() (string, error) {
 	cmd := exec.Command(binary, "health")
 	cmd.Dir, cmd.Env = r.dir, r.env
@@ -185,14 +183,12 @@ func (r running) health() (string, error) {
 	return string(out), err
 }
 
-// secret is the content of a file of make-secrets.
 func (r running) secret(name string) string {
 	r.t.Helper()
 	text := must.Get(os.ReadFile(filepath.Join(r.secrets, name))).Or(r.t)
 	return strings.TrimSpace(string(text))
 }
 
-// want asks for a path and compares the status.
 func (r running) want(status int, url string, prepare func(*http.Request)) {
 	r.t.Helper()
 	request := must.Get(http.NewRequestWithContext(r.t.Context(), http.MethodGet, url, nil)).Or(r.t)

@@ -31,7 +31,6 @@ import (
 	"github.com/outboxweb/outboxweb/internal/must"
 )
 
-// binary is the program under test, built once.
 var binary string
 
 // withoutSymbols are linker flags that leave out what is for debuggers, which is a third of the linker's work.
@@ -123,7 +122,6 @@ func newDatabases(t *testing.T) databases { return databases{dir: t.TempDir()} }
 func (d databases) journal() string     { return d.place("journal") }
 func (d databases) projections() string { return d.place("projections") }
 
-// place is the path of a file, or the URL of a schema.
 func (d databases) place(name string) string {
 	if d.url == "" {
 		return filepath.Join(d.dir, name+".db")
@@ -134,7 +132,6 @@ func (d databases) place(name string) string {
 	return d.url + "&search_path=" + name
 }
 
-// flags name the databases to a command.
 func (d databases) flags() []string {
 	scheme := ""
 	if d.url == "" {
@@ -161,7 +158,6 @@ func connect(t *testing.T, place, option string) *sql.DB {
 	return db
 }
 
-// scalar reads one value from a database.
 func scalar[T any](t *testing.T, place, query string, args ...any) T {
 	t.Helper()
 	db := openReader(t, place)
@@ -184,10 +180,7 @@ func each(t *testing.T, place, query string, visit func(row map[string]any)) {
 		t.Fatalf("%s: %v", query, err)
 	}
 	defer rows.Close()
-	names, err := rows.Columns()
-	if err != nil {
-		t.Fatal(err)
-	}
+	names := must.Get(rows.Columns()).Or(t)
 	for rows.Next() {
 		values, into := make([]any, len(names)), make([]any, len(names))
 		for i := range values {
@@ -242,7 +235,6 @@ func program(d databases, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// result is what a command that ended left behind.
 type result struct {
 	stdout, stderr string
 	code           int
@@ -262,7 +254,6 @@ func command(t *testing.T, d databases, stdin io.Reader, args ...string) result 
 	return result{stdout.String(), stderr.String(), cmd.ProcessState.ExitCode()}
 }
 
-// mustCommand is command for what has to succeed; it returns stdout.
 func mustCommand(t *testing.T, d databases, stdin io.Reader, args ...string) string {
 	t.Helper()
 	r := command(t, d, stdin, args...)
@@ -328,7 +319,6 @@ func (s *server) attend(stdout io.Reader) {
 	close(s.exited)
 }
 
-// withoutRequests is a log without the lines about the test's requests.
 func withoutRequests(log string) string {
 	var b strings.Builder
 	for line := range strings.Lines(log) {
@@ -346,7 +336,6 @@ func tail(text string, most int) string {
 	return text
 }
 
-// start is launch that waits until the server listens.
 func start(t *testing.T, d databases, args ...string) *server {
 	t.Helper()
 	s := launch(t, d, args...)
@@ -380,7 +369,6 @@ func (s *server) kill() {
 	<-s.exited
 }
 
-// stop asks the server to end and returns its exit code.
 func (s *server) stop(t *testing.T) int {
 	t.Helper()
 	s.signal(t, syscall.SIGTERM)
@@ -394,14 +382,12 @@ func (s *server) stop(t *testing.T) int {
 	return s.code
 }
 
-// answer is a response with its body read.
 type answer struct {
 	status int
 	header http.Header
 	body   []byte
 }
 
-// decode reads the body into v.
 func (a answer) decode(t *testing.T, v any) {
 	t.Helper()
 	if err := json.Unmarshal(a.body, v); err != nil {
@@ -430,7 +416,6 @@ func (s *server) do(ctx context.Context, method, path string, body any) (answer,
 	return s.send(r)
 }
 
-// send sends a request made by the caller.
 func (s *server) send(r *http.Request) (answer, error) {
 	res, err := s.client.Do(r)
 	if err != nil {
@@ -444,7 +429,6 @@ func (s *server) send(r *http.Request) (answer, error) {
 	return answer{res.StatusCode, res.Header, text}, err
 }
 
-// get reads path into v and fails the test unless it is answered with 200.
 func (s *server) get(t *testing.T, path string, v any) {
 	t.Helper()
 	a := must.Get(s.do(t.Context(), http.MethodGet, path, nil)).Or(t)
@@ -454,7 +438,6 @@ func (s *server) get(t *testing.T, path string, v any) {
 	a.decode(t, v)
 }
 
-// post sends body to path and fails the test unless it is answered with status.
 func (s *server) post(t *testing.T, status int, path string, body any) answer {
 	t.Helper()
 	a := must.Get(s.do(t.Context(), http.MethodPost, path, body)).Or(t)
@@ -464,7 +447,6 @@ func (s *server) post(t *testing.T, status int, path string, body any) answer {
 	return a
 }
 
-// summary is what the tests read of GET /api/v1/summary.
 type summary struct {
 	AsOf      time.Time `json:"as_of"`
 	Mode      string
@@ -480,7 +462,6 @@ func (s summary) settled() bool {
 	return s.Counts.Pending+s.Counts.Processing+s.Counts.Failed+s.Campaigns.Leased == 0
 }
 
-// awaitSettled waits until the server has nothing left to do.
 func (s *server) awaitSettled(t *testing.T) summary {
 	t.Helper()
 	return s.awaitSummary(t, "everything is applied", summary.settled)
@@ -515,7 +496,6 @@ func (s *server) metric(t *testing.T, series string) (value float64) {
 	return -1
 }
 
-// checkReport is the document of `check --json`.
 type checkReport struct {
 	OK         bool
 	Checked    map[string]int64
@@ -527,7 +507,6 @@ type checkReport struct {
 	}
 }
 
-// checkClean runs `check` and fails the test if it finds anything.
 func checkClean(t *testing.T, d databases, flags ...string) checkReport {
 	t.Helper()
 	r := command(t, d, nil, append([]string{"check", "--json"}, flags...)...)

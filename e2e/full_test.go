@@ -11,7 +11,6 @@ import (
 	"github.com/outboxweb/outboxweb/internal/must"
 )
 
-// awaitReady waits until readiness has a status and an answer with a fragment.
 func (s *server) awaitReady(t *testing.T, status int, fragment string) {
 	t.Helper()
 	eventually(t, 2*patience, fmt.Sprintf("readiness is %d with %q", status, fragment), func() (bool, string) {

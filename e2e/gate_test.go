@@ -14,7 +14,6 @@ import (
 	"github.com/outboxweb/outboxweb/internal/must"
 )
 
-// pager takes alert messages.
 type pager struct {
 	url string
 
@@ -52,7 +51,6 @@ func (p *pager) config(t *testing.T, d databases, rule string) []string {
 	return d.config(t, fmt.Sprintf("alerts:\n  receivers: {pager: {url: %q, allow_private: true}}\n  to: [pager]\n  rules:\n    %s: {over: 0, for: 0}\n", p.url, rule))
 }
 
-// await returns the first message of a kind about a rule.
 func (p *pager) await(t *testing.T, kind, rule string) (found alertMessage) {
 	t.Helper()
 	eventually(t, patience, "a message "+kind+" about "+rule, func() (bool, string) {
@@ -91,7 +89,6 @@ func newGate(t *testing.T, wraps ...func(http.Handler) http.Handler) *gate {
 	return g
 }
 
-// start starts a server behind the gate.
 func (g *gate) start(t *testing.T, d databases, flags ...string) *server {
 	t.Helper()
 	s := start(t, d, append([]string{"--public-origin", g.url}, flags...)...)

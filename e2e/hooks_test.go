@@ -18,7 +18,6 @@ import (
 	"github.com/outboxweb/outboxweb/internal/must"
 )
 
-// config writes a configuration file and returns the flag that names it.
 func (d databases) config(t *testing.T, text string) []string {
 	t.Helper()
 	name := filepath.Join(t.TempDir(), "outboxweb.yaml")
@@ -26,7 +25,6 @@ func (d databases) config(t *testing.T, text string) []string {
 	return []string{"--config", name}
 }
 
-// positions are those of the journal, in order.
 func positions(t *testing.T, d databases) []int64 {
 	t.Helper()
 	var all []int64

@@ -162,7 +162,6 @@ func list(items []string) string { return "[" + strings.Join(items, ", ") + "]" 
 // skippedCampaign is the one whose dead event is skipped, so that no row is left.
 const skippedCampaign = 3
 
-// hostileActions performs every action that takes a text, with the texts.
 func hostileActions(t *testing.T, s *server, d databases) {
 	t.Helper()
 	change(t, d.projections(), "update hostile_notes set note = note || $1 where seq = 1", `<script>hostile(93)</script>`)
@@ -195,7 +194,6 @@ func hostileActions(t *testing.T, s *server, d databases) {
 	}
 }
 
-// printable drops what a header cannot carry.
 func printable(r rune) rune {
 	if unicode.IsControl(r) {
 		return -1
@@ -203,7 +201,6 @@ func printable(r rune) rune {
 	return r
 }
 
-// pauseWith pauses a campaign under a key.
 func (s *server) pauseWith(t *testing.T, campaign, reason, key string) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.url+"/api/v1/campaigns/"+url.PathEscape(campaign)+"/pause", strings.NewReader(js(map[string]string{"reason": reason})))

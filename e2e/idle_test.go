@@ -9,12 +9,15 @@ import (
 	"time"
 
 	"github.com/outboxweb/outboxweb/internal/must"
+	"github.com/outboxweb/outboxweb/internal/size"
 )
 
 // An idle server does not write. The rule is about time, so this test lets some pass.
 func TestIdle(t *testing.T) {
 	t.Parallel()
-	fullOnly(t, "it takes more than a minute of waiting; TestRun_writesNothingWhileItIsIdle is about a worker")
+	if !size.Soak() {
+		t.Skip("only in a soak: it waits for more than a minute; TestRun_writesNothingWhileItIsIdle is about a worker")
+	}
 	d := newDatabases(t)
 	s := start(t, d, writeProjections(t, historyProjections)...)
 	for i := range 20 {

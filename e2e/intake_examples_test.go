@@ -11,15 +11,15 @@ import (
 	"testing"
 
 	"github.com/outboxweb/outboxweb/internal/must"
-	"github.com/outboxweb/outboxweb/internal/pgtest"
+	"github.com/outboxweb/outboxweb/internal/size"
 )
 
-// The examples of docs/intake.md are run as they are written, each in a program of its language, and
-// their events come to the journal in their order.
+// The examples of docs/intake.md are run as they are written, each in a program of its language, that in
+// TypeScript in a soak, and their events come to the journal in their order.
 func TestPostgresIntake_examplesOfTheDocumentation(t *testing.T) {
 	t.Parallel()
 	d := newPostgres(t)
-	shop := intakeShop(t)
+	shop := newPostgres(t).url
 	psql(t, shop, mustCommand(t, d, nil, "intake", "schema", "postgres", "--notify")+`
 create table orders (id text primary key, status text);
 insert into orders values ('order-17', 'open');`)
@@ -29,7 +29,7 @@ insert into orders values ('order-17', 'open');`)
 	if python(t, shop, examples["python"]) {
 		want = append(want, "e-python-1")
 	}
-	if !testing.Short() && typeScript(t, shop, examples["typescript"]) {
+	if size.Soak() && typeScript(t, shop, examples["typescript"]) {
 		want = append(want, "e-typescript-1")
 	}
 	s := start(t, d, d.config(t, fmt.Sprintf("sources:\n  shop: {url: %q}\n", shop))...)
@@ -70,15 +70,6 @@ insert into orders values ('order-17', 'open');`)).Or(t)
 	if status := scalar[string](t, place, `select status from orders`); status != "paid" {
 		t.Errorf("the order is %s", status)
 	}
-}
-
-// intakeShop is the URL of an empty database.
-func intakeShop(t *testing.T) string {
-	t.Helper()
-	server := must.Get(pgtest.Start()).Or(t)
-	t.Cleanup(func() { _ = server.Stop() })
-	must.OK(t, server.CreateDatabase(t.Context(), "shop"))
-	return server.URL("shop")
 }
 
 // examplesOf are the last blocks of code of each language in a document.

@@ -79,14 +79,13 @@ var killRows = []killRow{
 	{name: "servers on SQLite", short: true, database: "sqlite", flags: []string{"--lease", "1h"}, ways: []string{
 		"a server that is asked to end", "a command that appends", "a server in a wave", "a server in a rebuild", "a server in a delivery", "a server that moves rows",
 		"a writer of the service", "a server that starts", "all servers", "a server at any moment"}},
-	{name: "servers on PostgreSQL", database: "postgres", ways: []string{
-		"a server in a wave", "a server in a delivery", "a server in a rebuild", "a server that is asked to end", "a writer of the service", "a command that appends",
-		"a server that moves rows", "a server that starts", "all servers", "a server at any moment"}},
+	{name: "servers on PostgreSQL", database: "postgres", flags: []string{"--lease", "1h"}, ways: []string{
+		"a server in a wave", "a server in a delivery", "a server in a rebuild", "a server that is asked to end", "all servers", "a server at any moment",
+		"a writer of the service", "a command that appends", "a server that moves rows", "a server that starts"}},
 	{name: "suspended on SQLite", database: "sqlite", ways: []string{"a server that was suspended"}},
 	{name: "suspended on PostgreSQL", short: true, database: "postgres", ways: []string{"a server that was suspended"}},
 	{name: "behind a pooler", database: "pooler", ways: []string{"a server in a wave", "a server that is asked to end", "a server at any moment"}},
 	{name: "applying inline", database: "sqlite", mode: "inline_apply_only", ways: []string{"a server at any moment", "all servers", "a server that is asked to end"}},
-	{name: "leases without an end", database: "postgres", flags: []string{"--lease", "1h"}, ways: []string{"a server that is asked to end", "all servers"}},
 	{name: "the databases' server", database: "own", flags: []string{"--lease", "10m"}, ways: []string{"the databases' server"}},
 }
 

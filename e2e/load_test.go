@@ -74,7 +74,6 @@ func writeProjections(t *testing.T, files map[string]string) []string {
 	return []string{"--projections", dir}
 }
 
-// event is what the tests append.
 type event struct {
 	CampaignID string         `json:"campaign_id,omitempty"`
 	EventID    string         `json:"event_id,omitempty"`
@@ -82,7 +81,6 @@ type event struct {
 	Payload    map[string]any `json:"payload"`
 }
 
-// appended is what an append answers for each event.
 type appended struct {
 	CampaignID string `json:"campaign_id"`
 	Seq        int64
@@ -129,14 +127,12 @@ func (l *load) point(servers ...*server) {
 	l.servers = servers
 }
 
-// progress is the number of events that were acknowledged so far.
 func (l *load) progress() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return len(l.acked)
 }
 
-// awaitProgress waits until so many more events were acknowledged.
 func (l *load) awaitProgress(t *testing.T, more int) {
 	t.Helper()
 	target := l.progress() + more
@@ -146,7 +142,6 @@ func (l *load) awaitProgress(t *testing.T, more int) {
 	})
 }
 
-// finish makes no more events and waits until all are acknowledged.
 func (l *load) finish(t *testing.T) {
 	t.Helper()
 	close(l.ending)
@@ -196,7 +191,6 @@ func pause(ctx context.Context, rest time.Duration) {
 	}
 }
 
-// deliver sends events until they are acknowledged.
 func (l *load) deliver(ctx context.Context, number int, campaign string, events []event) {
 	l.mu.Lock()
 	l.sent += len(events)
@@ -241,7 +235,6 @@ func (l *load) complain(format string, args ...any) {
 	l.wrong = append(l.wrong, fmt.Sprintf(format, args...))
 }
 
-// record checks and stores an acknowledgement.
 func (l *load) record(campaign string, events []event, a answer, tries int) {
 	var body struct{ Events []appended }
 	if err := json.Unmarshal(a.body, &body); err != nil || len(body.Events) != len(events) {

@@ -71,7 +71,6 @@ func (w *lookout) look(ctx context.Context, db *sql.DB, seen map[string]int64, q
 	w.looks++
 }
 
-// finish ends the lookout and fails the test if something wrong was seen.
 func (w *lookout) finish(t *testing.T) {
 	t.Helper()
 	w.stop()

@@ -54,7 +54,6 @@ func startNginx(t *testing.T, locations string) string {
 	}
 }
 
-// freePort is an address that is currently free.
 func freePort(t *testing.T) string {
 	t.Helper()
 	l := must.Get(net.Listen("tcp", "127.0.0.1:0")).Or(t)
@@ -103,7 +102,6 @@ func listens(t *testing.T, cmd *exec.Cmd, address string) bool {
 	}
 }
 
-// through is the server as reached through a proxy.
 func (s *server) through(origin string) *server {
 	return &server{url: origin, cmd: s.cmd, stderr: s.stderr, up: s.up, exited: s.exited,
 		client: &http.Client{Timeout: s.client.Timeout, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}}

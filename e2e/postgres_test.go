@@ -27,7 +27,6 @@ func postgresServer(t *testing.T) *pgtest.Server {
 	return postgres.server
 }
 
-// stopPostgres ends the server, if it was started.
 func stopPostgres() {
 	if postgres.server == nil {
 		return
@@ -37,7 +36,6 @@ func stopPostgres() {
 	}
 }
 
-// newPostgres is newDatabases on PostgreSQL.
 func newPostgres(t *testing.T) databases {
 	t.Helper()
 	return databases{dir: t.TempDir(), url: postgresServer(t).Empty(t)}

@@ -23,7 +23,6 @@ func withItsOwn() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
 }
 
-// killAll ends a process made withItsOwn, and those of its group.
 func killAll(p *os.Process) error { return syscall.Kill(-p.Pid, syscall.SIGKILL) }
 
 // tinyDisk is a directory with space for a megabyte. Mounting one requires root; otherwise the test

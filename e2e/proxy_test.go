@@ -15,7 +15,7 @@ import (
 
 	"golang.org/x/net/html"
 
-	"github.com/outboxweb/outboxweb/internal/must"
+	"github.com/outboxweb/outboxweb/internal/size"
 )
 
 const outside = "/ops/outbox" // where the proxy offers the pages
@@ -68,7 +68,6 @@ var proxies = []behind{
 		everything: []string{"--admin", "group:ops"}},
 }
 
-// start starts a proxy in front of a fresh server, and returns the server as reached through it.
 func (p behind) start(t *testing.T, more ...string) *server {
 	t.Helper()
 	flags := slices.Concat(quickDeath, more)
@@ -83,7 +82,7 @@ func (p behind) start(t *testing.T, more ...string) *server {
 }
 
 // Behind a real proxy no reference in a page, an answer or a header leads outside the prefix, and
-// every reference works.
+// every reference works. But in a soak, one page of each kind is read.
 func TestProxy_nothingLeadsOutside(t *testing.T) {
 	t.Parallel()
 	for _, p := range proxies {
@@ -108,7 +107,6 @@ func TestProxy_nothingLeadsOutside(t *testing.T) {
 	}
 }
 
-// crawl follows all references in answers.
 type crawl struct {
 	t     *testing.T
 	s     *server
@@ -124,7 +122,7 @@ func (c *crawl) run(from string) {
 		path := c.queue[0]
 		c.queue = c.queue[1:]
 		kind := pathShape(path)
-		if testing.Short() && c.kinds[kind] {
+		if !size.Soak() && c.kinds[kind] {
 			continue // a page like this one was read
 		}
 		c.kinds[kind] = true
@@ -144,7 +142,6 @@ func (c *crawl) run(from string) {
 	}
 }
 
-// read finds the references in an answer's body.
 func (c *crawl) read(path string, a answer) {
 	switch kind := a.header.Get("Content-Type"); {
 	case strings.HasPrefix(kind, "text/html"):
@@ -243,30 +240,5 @@ func (c *crawl) refer(from, to string) {
 	if _, seen := c.seen[to]; !seen && c.inside(from, to) {
 		c.seen[to] = from
 		c.queue = append(c.queue, to)
-	}
-}
-
-// The user named by the proxy is the actor, whatever a client sends under these header names.
-func TestProxy_namesWhoActs(t *testing.T) {
-	t.Parallel()
-	s := proxies[slices.IndexFunc(proxies, func(p behind) bool { return strings.Contains(p.name, "identity") })].start(t)
-	appendTo(t, s, outside, "healthy", seats("ana"))
-	request := must.Get(http.NewRequestWithContext(t.Context(), http.MethodPost, s.url+outside+"/api/v1/campaigns/healthy/pause", strings.NewReader(`{"reason":"look"}`))).Or(t)
-	for _, name := range []string{"X-Forwarded-Email", "X_Forwarded_Email", "x-forwarded-email", "X-Forwarded-Prefix"} {
-		request.Header[name] = []string{"root"} // the raw header names, not Go's canonical form
-	}
-	request.Header.Set("Content-Type", "application/json")
-	response := must.Get(s.client.Do(request)).Or(t)
-	defer response.Body.Close()
-	if response.StatusCode != http.StatusOK {
-		text, _ := io.ReadAll(response.Body) // for the message alone
-		t.Fatalf("answered with %d: %s", response.StatusCode, text)
-	}
-	if audit := string(do(t, s, http.MethodGet, outside+"/api/v1/audit", nil).body); !strings.Contains(audit, `"ana@example.org"`) || strings.Contains(audit, "root") {
-		t.Errorf("the audit says %s", audit)
-	}
-	skip := do(t, s, http.MethodPost, outside+"/api/v1/rows/healthy/1/skip", map[string]any{"reason": "no"})
-	if text := string(skip.body); skip.status != http.StatusForbidden || !strings.Contains(text, "needs the role admin") || !strings.Contains(text, "ana@example.org") {
-		t.Errorf("a skip by an operator is answered with %d %s", skip.status, text)
 	}
 }

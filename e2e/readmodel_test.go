@@ -1,15 +1,11 @@
 package e2e
 
 import (
-	"encoding/json"
 	"fmt"
 	"net/http"
-	"os"
 	"regexp"
 	"strings"
 	"testing"
-
-	"github.com/outboxweb/outboxweb/internal/must"
 )
 
 // hoard is a read model with secrets: one by its name, one by its form.
@@ -33,7 +29,6 @@ func foundGold(name string, gold int, token, note string) event {
 	return event{EventType: "found", Payload: map[string]any{"name": name, "gold": gold, "token": token, "note": note}}
 }
 
-// hoardEvents are five events of a campaign.
 func hoardEvents() []event {
 	return []event{
 		foundGold("chest", 5, "tok-first-1234", ""), foundGold("urn", 1, "tok-other-5678", "the key is sk_live_abcdef0123456789"),
@@ -42,7 +37,6 @@ func hoardEvents() []event {
 	}
 }
 
-// hoarded is a server with a campaign that has these events applied.
 func hoarded(t *testing.T) (*server, databases, []string) {
 	t.Helper()
 	d := newDatabases(t)
@@ -139,30 +133,5 @@ func TestReadModel_hidesSecrets(t *testing.T) {
 	}
 	if !strings.Contains(texts[0], `gold=9 (was 5)`) {
 		t.Errorf("the command prints\n%s", texts[0])
-	}
-}
-
-// The files of a killed server have no names, so that nothing is left. After a restart with other
-// projections the rows are theirs.
-func TestReadModel_leavesNothingWhenKilledAndFollowsTheProjections(t *testing.T) {
-	// not parallel: the servers have a directory for temporary files of their own
-	dir := t.TempDir()
-	t.Setenv("SQLITE_TMPDIR", dir)
-	t.Setenv("TMPDIR", dir)
-	s, d, _ := hoarded(t)
-	var m json.RawMessage
-	s.get(t, "/api/v1/campaigns/c-1/read-model", &m)
-	s.kill()
-	left := must.Get(os.ReadDir(dir)).Or(t)
-	for _, file := range left {
-		if strings.Contains(file.Name(), "etilqs") || strings.Contains(file.Name(), "sqlite") {
-			t.Errorf("%s is left", file.Name())
-		}
-	}
-	changed := map[string]string{"hoard.sql": strings.Replace(hoard["hoard.sql"], ":payload.gold!,", ":payload.gold! * 10,", 1)}
-	s = start(t, d, append([]string{"--poll-interval", "100ms"}, writeProjections(t, changed)...)...)
-	s.get(t, "/api/v1/campaigns/c-1/read-model?seq=1", &m)
-	if !strings.Contains(string(m), `"value":50`) {
-		t.Errorf("with the changed projection the rows are %s", m)
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"testing"
 )
 
-// runDoc is what the tests read of a run.
 type runDoc struct {
 	ID          int64
 	Kind        string
@@ -28,7 +27,6 @@ func (r runDoc) active() bool {
 	return r.Status == "queued" || r.Status == "running" || r.Status == "cancelling"
 }
 
-// rebuildPhrase confirms a rebuild of all campaigns.
 const rebuildPhrase = "rebuild all campaigns"
 
 // startRun starts a run over HTTP, which must be accepted.

@@ -149,7 +149,6 @@ func (s *sso) machines(*tab) {
 	}
 }
 
-// ask gets a path of the console with headers.
 func (s *sso) ask(from *server, path string, headers network.Headers) answer {
 	s.t.Helper()
 	r := must.Get(http.NewRequestWithContext(s.t.Context(), http.MethodGet, from.url+outside+path, nil)).Or(s.t)
@@ -158,11 +157,9 @@ func (s *sso) ask(from *server, path string, headers network.Headers) answer {
 			r.Header.Set(name, value.(string))
 		}
 	}
-	a := must.Get(from.send(r)).Or(s.t)
-	return a
+	return must.Get(from.send(r)).Or(s.t)
 }
 
-// withoutID is a refusal without the request's id.
 func withoutID(body []byte) string {
 	return regexp.MustCompile(`[0-9a-f-]{36}`).ReplaceAllString(string(body), "")
 }

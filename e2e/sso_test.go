@@ -139,7 +139,6 @@ func (s *sso) reach(origin string, dial func(context.Context, string, string) (n
 	return reached
 }
 
-// bearer sends a token with every request.
 type bearer struct {
 	token string
 	next  http.RoundTripper
@@ -165,7 +164,6 @@ func (s *sso) write(name, text string) string {
 	return name
 }
 
-// window opens a tab in a profile of its own.
 func (s *sso) window() *tab {
 	s.t.Helper()
 	b := openTab(s.t, s.outer)
@@ -243,7 +241,6 @@ func portOfOurs(t *testing.T) string {
 	}
 }
 
-// certificate writes a throwaway certificate for localhost, and its key.
 func certificate(t *testing.T, name string) {
 	t.Helper()
 	key := must.Get(ecdsa.GenerateKey(elliptic.P256(), rand.Reader)).Or(t)

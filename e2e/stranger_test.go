@@ -17,28 +17,13 @@ import (
 // do not reach it: it is tidied, vetted, built and run all the same.
 func TestPackage_isImportedByAnotherModule(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("tidying and compiling a module takes long; go test without -short does it")
-	}
+	fullOnly(t, "tidying and compiling a module takes long")
 	readSources()
 	here := must.Get(filepath.Abs("..")).Or(t)
 	dir := t.TempDir()
 	must.OK(t, os.CopyFS(dir, os.DirFS("testdata/stranger")))
 	module := "module example.com/stranger\n\ngo 1.26.0\n\nrequire github.com/outboxweb/outboxweb v0.0.0\n\nreplace github.com/outboxweb/outboxweb => " + here + "\n"
 	must.OK(t, os.WriteFile(filepath.Join(dir, "go.mod"), []byte(module), 0o644))
-	run(t, dir, "go", "mod", "tidy")
-	run(t, dir, "go", "vet", ".")
-	run(t, dir, "go", "build", "-o", "stranger", ".")
-	tidied := must.Get(os.ReadFile(filepath.Join(dir, "go.mod"))).Or(t)
-	for _, unwanted := range []string{"exclude", "nats-server", "chromedp", "kong", "rapid"} { // tests and the command alone need them
-		if strings.Contains(string(tidied), unwanted) {
-			t.Errorf("the other module's go.mod has %s:\n%s", unwanted, tidied)
-		}
-	}
-	if said := run(t, dir, "./stranger"); !strings.Contains(said, `"applied_seq":1`) || !strings.HasSuffix(said, "<nil>\n") {
-		t.Errorf("it says %s", said)
-	}
-
 	service := filepath.Join(dir, "service")
 	documented := must.Get(os.ReadFile("../docs/embedding.md")).Or(t)
 	_, program, _ := strings.Cut(string(documented), "```go\npackage main\n")
@@ -47,8 +32,17 @@ func TestPackage_isImportedByAnotherModule(t *testing.T) {
 	must.OK(t, os.WriteFile(filepath.Join(service, "main.go"), []byte("package main\n"+program), 0o644))
 	run(t, dir, "go", "mod", "tidy")
 	run(t, dir, "go", "vet", "./...")
-	run(t, service, "go", "build", "-o", "service", ".")
-	serveOrders(t, service)
+	run(t, dir, "go", "build", "-ldflags", withoutSymbols, "-o", dir+"/built/", "./...")
+	tidied := must.Get(os.ReadFile(filepath.Join(dir, "go.mod"))).Or(t)
+	for _, unwanted := range []string{"exclude", "nats-server", "chromedp", "kong", "rapid"} { // tests and the command alone need them
+		if strings.Contains(string(tidied), unwanted) {
+			t.Errorf("the other module's go.mod has %s:\n%s", unwanted, tidied)
+		}
+	}
+	if said := run(t, dir, "built/stranger"); !strings.Contains(said, `"applied_seq":1`) || !strings.HasSuffix(said, "<nil>\n") {
+		t.Errorf("it says %s", said)
+	}
+	serveOrders(t, filepath.Join(dir, "built"))
 }
 
 // serveOrders runs the program of the documentation, from an order to its read model.
@@ -61,10 +55,7 @@ func serveOrders(t *testing.T, dir string) {
 	cmd.Stdout, cmd.Stderr = &said, &said
 	must.OK(t, cmd.Start())
 	ask := func(method, path, body string) (int, string) {
-		r, err := http.NewRequestWithContext(t.Context(), method, "http://"+addr+path, strings.NewReader(body))
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := must.Get(http.NewRequestWithContext(t.Context(), method, "http://"+addr+path, strings.NewReader(body))).Or(t)
 		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 		a, err := http.DefaultClient.Do(r)
 		if err != nil {

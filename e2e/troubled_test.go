@@ -87,7 +87,6 @@ type campaignName struct {
 	ID string `json:"campaign_id"`
 }
 
-// troubledPages are all kinds of pages, by a name for each.
 func troubledPages(campaign string, seq int64) map[string]string {
 	c, event := "/campaigns/"+campaign, fmt.Sprintf("/campaigns/%s/events/%d", campaign, seq)
 	row := fmt.Sprintf("/rows/%s/%d", campaign, seq)
