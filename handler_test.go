@@ -106,8 +106,7 @@ func issuer(t *testing.T) (sign func(claims map[string]any) string, keys string)
 	must.OK(t, os.WriteFile(keys, set, 0o600))
 	signer := must.Get(jose.NewSigner(jose.SigningKey{Algorithm: jose.ES256, Key: jose.JSONWebKey{Key: key, KeyID: "k"}}, nil)).Or(t)
 	return func(claims map[string]any) string {
-		text := must.Get(jwt.Signed(signer).Claims(claims).Serialize()).Or(t)
-		return text
+		return must.Get(jwt.Signed(signer).Claims(claims).Serialize()).Or(t)
 	}, keys
 }
 

@@ -99,6 +99,10 @@ func TestEngine_leavesNothingLeased(t *testing.T) {
 
 func TestOpen_saysWhatIsWrong(t *testing.T) {
 	t.Parallel()
+	p := dbtest.New(t)
+	from := func(name string, s outboxweb.Source) func(*outboxweb.Config) {
+		return func(c *outboxweb.Config) { c.Sources = map[string]outboxweb.Source{name: s} }
+	}
 	for want, change := range map[string]func(*outboxweb.Config){
 		"JournalDB and ProjectionsDB are required":                func(c *outboxweb.Config) { c.JournalDB = "" },
 		`Config.JournalDB: "d/j.db" is not a database URL`:        func(c *outboxweb.Config) { c.JournalDB = "d/j.db" },
@@ -123,11 +127,16 @@ func TestOpen_saysWhatIsWrong(t *testing.T) {
 		"KeepAudit must be 24h0m0s or more, or 0 for forever":     func(c *outboxweb.Config) { c.KeepAudit = time.Minute },
 		"Alerts: line 1: ":                                        func(c *outboxweb.Config) { c.Alerts = `to: [pigeon+https://x]` },
 		"Alerts: mapping values":                                  func(c *outboxweb.Config) { c.Alerts = `to: a: b` },
+		`source "shop": a source is a database`:                   from("shop", outboxweb.Source{}),
+		`source "shop": it is not`:                                from("shop", outboxweb.Source{URL: "postgres://shop:secret@[/x"}),
+		`source "shop": BatchSize is 10001`:                       from("shop", outboxweb.Source{URL: "sqlite:shop.db", BatchSize: 10_001}),
+		`source "shop": there is no layout`:                       from("shop", outboxweb.Source{URL: "sqlite:shop.db", Layout: "rails"}),
+		`source "shop": "" cannot be`:                             from("shop", outboxweb.Source{URL: "sqlite:shop.db", Table: "shop."}),
+		`"My Shop"`:                                               from("My Shop", outboxweb.Source{URL: "sqlite:shop.db"}),
 	} {
-		p := dbtest.New(t)
 		c := outboxweb.Config{JournalDB: p.Journal, ProjectionsDB: p.Projections}
 		change(&c)
-		if _, err := outboxweb.Open(t.Context(), c); !errors.Is(err, outboxweb.ErrSetup) || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "--") {
+		if _, err := outboxweb.Open(t.Context(), c); !errors.Is(err, outboxweb.ErrSetup) || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "--") || strings.Contains(err.Error(), "secret") {
 			t.Errorf("error %v, want ErrSetup with %q", err, want)
 		}
 	}

@@ -54,7 +54,6 @@ func orders() outboxweb.Projection {
 		}}
 }
 
-// open opens an engine on databases of its own, with the projection.
 func open(t *testing.T, change ...func(*outboxweb.Config)) *outboxweb.Engine {
 	t.Helper()
 	p := dbtest.New(t)
@@ -67,7 +66,6 @@ func open(t *testing.T, change ...func(*outboxweb.Config)) *outboxweb.Engine {
 	return e
 }
 
-// run runs the engine until the test ends.
 func run(t *testing.T, e *outboxweb.Engine) {
 	t.Helper()
 	ctx, stop := context.WithCancel(context.Background())
@@ -165,7 +163,6 @@ func serveHandler(t *testing.T, h http.Handler) browser {
 	return browser{t, s.URL}
 }
 
-// byUser identifies the operator that the header X-User names.
 func byUser(r *http.Request) (outboxweb.Operator, error) {
 	role, known := map[string]outboxweb.Role{"vera": outboxweb.RoleViewer, "otto": outboxweb.RoleOperator, "ada": outboxweb.RoleAdmin, "nemo": "", "rex": "superuser"}[r.Header.Get("X-User")]
 	if !known {
@@ -460,10 +457,7 @@ func TestEngine_destinationNamesTheTypeOfAPublisher(t *testing.T) {
 	t.Parallel()
 	e := open(t)
 	topic := outboxweb.Topic{Name: "orders", EventTypes: []string{"*"}}
-	err := errors.Join(e.Publish(topic, "mail", &postman{}), e.Publish(topic, "plain", outboxweb.PublisherFunc((&postman{}).Publish)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, errors.Join(e.Publish(topic, "mail", &postman{}), e.Publish(topic, "plain", outboxweb.PublisherFunc((&postman{}).Publish))))
 	run(t, e)
 	h := e.Handler(func(*http.Request) (outboxweb.Operator, error) {
 		return outboxweb.Operator{Name: "ana", Role: outboxweb.RoleViewer}, nil
@@ -525,27 +519,5 @@ func TestEngine_publishesInOrder(t *testing.T) {
 	defer mu.Unlock()
 	if !slices.Equal(got, want) {
 		t.Errorf("delivered positions %d, want %d", got, want)
-	}
-}
-
-func TestEngine_appendsOnACondition(t *testing.T) {
-	t.Parallel()
-	e := open(t)
-	taken := outboxweb.Match{EventTypes: []string{"name.taken"}, Tags: map[string]string{"name": "ana"}}
-	read, err := e.EventsMatching(t.Context(), 0, 10, taken)
-	if err != nil || len(read.Events) != 0 {
-		t.Fatalf("read %+v, %v", read, err)
-	}
-	take := func(campaign string) error {
-		_, err := e.AppendIf(t.Context(), read.Position, []outboxweb.Match{taken},
-			outboxweb.Event{CampaignID: campaign, EventType: "name.taken", Payload: json.RawMessage(`{}`), Tags: map[string]string{"name": "ana"}})
-		return err
-	}
-	must.OK(t, take("user-1"))
-	if err := take("user-2"); !errors.Is(err, outboxweb.ErrConflict) {
-		t.Errorf("the second one to take the name: %v, want ErrConflict", err)
-	}
-	if read, err = e.EventsMatching(t.Context(), read.Position, 10, taken); err != nil || len(read.Events) != 1 || read.Events[0].CampaignID != "user-1" {
-		t.Errorf("read %+v, %v, want the event of user-1", read, err)
 	}
 }

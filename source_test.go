@@ -60,27 +60,3 @@ func TestEngine_movesWhatItsSourceHas(t *testing.T) {
 		t.Errorf("the event of a transaction that was rolled back: %v, want ErrNotFound", err)
 	}
 }
-
-func TestOpen_saysWhatIsWrongWithASource(t *testing.T) {
-	t.Parallel()
-	for want, s := range map[string]outboxweb.Source{
-		`source "shop": a source is a database`: {},
-		`source "shop": a source is`:            {URL: "mysql://shop"},
-		`source "shop": the path`:               {URL: "sqlite:"},
-		`source "shop": it is not`:              {URL: "postgres://shop:secret@[/x"},
-		`source "shop": BatchSize is 10001`:     {URL: "sqlite:shop.db", BatchSize: 10_001},
-		`source "shop": there is no layout`:     {URL: "sqlite:shop.db", Layout: "rails"},
-		`source "shop": "" cannot be`:           {URL: "sqlite:shop.db", Table: "shop."},
-	} {
-		p := dbtest.New(t)
-		_, err := outboxweb.Open(t.Context(), outboxweb.Config{JournalDB: p.Journal, ProjectionsDB: p.Projections, Sources: map[string]outboxweb.Source{"shop": s}})
-		if !errors.Is(err, outboxweb.ErrSetup) || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "secret") {
-			t.Errorf("error %v, want ErrSetup with %q", err, want)
-		}
-	}
-	p := dbtest.New(t)
-	_, err := outboxweb.Open(t.Context(), outboxweb.Config{JournalDB: p.Journal, ProjectionsDB: p.Projections, Sources: map[string]outboxweb.Source{"My Shop": {URL: "sqlite:shop.db"}}})
-	if !errors.Is(err, outboxweb.ErrSetup) || !strings.Contains(err.Error(), `"My Shop"`) {
-		t.Errorf("a name that cannot be one: %v, want ErrSetup that names it", err)
-	}
-}

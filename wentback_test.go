@@ -22,10 +22,10 @@ import (
 	"github.com/outboxweb/outboxweb/internal/dbtest"
 	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/pgtest"
+	"github.com/outboxweb/outboxweb/internal/size"
 	"github.com/outboxweb/outboxweb/internal/storetest"
 )
 
-// errorLines keeps the ERROR lines of a log.
 type errorLines struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -43,7 +43,6 @@ func (l *errorLines) count(what string) int {
 	return strings.Count(l.text.String(), what)
 }
 
-// sunk is what a destination has got, in order.
 type sunk struct {
 	mu  sync.Mutex
 	all []outboxweb.Event
@@ -155,7 +154,6 @@ func (f *failover) append(word string, campaigns ...string) {
 	}
 }
 
-// insert has the intake move an event.
 func (f *failover) insert(campaign, word string) {
 	f.t.Helper()
 	tx, err := f.shop.Begin()
@@ -199,7 +197,6 @@ func (f *failover) settled() {
 	}
 }
 
-// get reads from the API of an instance.
 func (f *failover) get(i int, path string, into any) {
 	f.t.Helper()
 	storetest.Eventually(f.t, "an answer to "+path, func() bool {
@@ -209,7 +206,6 @@ func (f *failover) get(i int, path string, into any) {
 	})
 }
 
-// order starts a verify of everything.
 func (f *failover) order() {
 	f.t.Helper()
 	w := httptest.NewRecorder()
@@ -272,7 +268,6 @@ func mustRestart(t *testing.T, how func(context.Context) error) {
 	must.OK(t, how(ctx))
 }
 
-// verify judges what the instances say after a fail-over.
 func (f *failover) verify(round int, campaigns []string, also bool) {
 	t := f.t
 	t.Helper()
@@ -309,12 +304,8 @@ func (f *failover) verify(round int, campaigns []string, also bool) {
 // journal: what is in it is delivered, what is not is told.
 func TestPostgresEngine_deliversTheJournalThatIsThereAfterAFailOver(t *testing.T) {
 	t.Parallel()
-	rounds := 10
-	if testing.Short() {
-		rounds = 1
-	}
 	f := startFailover(t, func(url string, _ *pgtest.Server) string { return url })
-	for round := range rounds {
+	for round := range size.Of(1, 2, 10) {
 		f.failOver(round, round%2 == 1)
 	}
 }

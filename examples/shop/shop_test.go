@@ -11,10 +11,7 @@ import (
 // Several processes may be started at once on a fresh database.
 func TestOpenShop_manyAtOnce(t *testing.T) {
 	t.Parallel()
-	server, err := pgtest.Start()
-	if err != nil {
-		t.Fatal(err)
-	}
+	server := must.Get(pgtest.Start()).Or(t)
 	t.Cleanup(func() { _ = server.Stop() })
 	must.OK(t, server.CreateDatabase(t.Context(), "shop"))
 	opened := make(chan error)
@@ -28,6 +25,7 @@ func TestOpenShop_manyAtOnce(t *testing.T) {
 			opened <- err
 		}()
 	}
+	var err error
 	for range many {
 		err = errors.Join(err, <-opened)
 	}

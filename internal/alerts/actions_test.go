@@ -14,7 +14,6 @@ import (
 // nowhere is a receiver that refuses every connection: a test of it is recorded all the same.
 const nowhere = `{receivers: {hook: {url: "http://127.0.0.1:1/", allow_private: true}}, to: [hook]}`
 
-// kinds are all operator actions on alerts.
 var kinds = storetest.Kinds[*fixture]{
 	Open: func(tb testing.TB, o ...func(*store.Options)) *fixture {
 		return around(storetest.Open(tb, o...), "w-1", nowhere)

@@ -54,7 +54,6 @@ func (w *world) answer(status int) {
 	w.status = status
 }
 
-// kinds are the kinds of the messages so far.
 func (w *world) kinds() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -76,7 +75,6 @@ func parse(tb testing.TB, text string) (alerts.Settings, error) {
 	})
 }
 
-// fixture is a store, and a worker whose facts the test sets.
 type fixture struct {
 	*storetest.Fixture
 	*alerts.Alerts

@@ -75,7 +75,6 @@ func sendAndDie(url string) int {
 	return 0
 }
 
-// child starts a process that evaluates on the fixture's databases.
 func child(t *testing.T, f *storetest.Fixture, url string) *exec.Cmd {
 	t.Helper()
 	cmd := exec.Command(os.Args[0])

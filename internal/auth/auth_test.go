@@ -23,7 +23,6 @@ import (
 // now is the time of every test without its own clock.
 var now = time.Date(2026, 11, 21, 7, 0, 0, 0, time.UTC)
 
-// refusals collects the reasons of refused requests.
 type refusals struct {
 	mu  sync.Mutex
 	why []string
@@ -44,7 +43,6 @@ func (r *refusals) last() string {
 	return r.why[len(r.why)-1]
 }
 
-// gate creates a gate that records its refusals.
 func gate(t testing.TB, c Config) (*Gate, *refusals) {
 	t.Helper()
 	told := &refusals{}
@@ -104,7 +102,6 @@ func wantUser(t *testing.T, g *Gate, r *http.Request, name string, role outbox.R
 	}
 }
 
-// tokens looks up the tokens of a test by hash.
 func tokens(all map[string]outbox.Token) func(context.Context, string) (outbox.Token, error) {
 	return func(_ context.Context, hash string) (outbox.Token, error) {
 		if t, found := all[hash]; found {

@@ -27,7 +27,6 @@ import (
 	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
-// signer is an issuer's key and its algorithm.
 type signer struct {
 	id  string
 	alg jose.SignatureAlgorithm
@@ -69,14 +68,12 @@ func (s signer) signText(t testing.TB, payload []byte, options *jose.SignerOptio
 	}
 	by := must.Get(jose.NewSigner(jose.SigningKey{Algorithm: s.alg, Key: key}, options)).Or(t)
 	signed := must.Get(by.Sign(payload)).Or(t)
-	text := must.Get(signed.CompactSerialize()).Or(t)
-	return text
+	return must.Get(signed.CompactSerialize()).Or(t)
 }
 
 func asJSON(t testing.TB, v any) []byte {
 	t.Helper()
-	text := must.Get(json.Marshal(v)).Or(t)
-	return text
+	return must.Get(json.Marshal(v)).Or(t)
 }
 
 func keySet(t testing.TB, signers ...signer) []byte {
@@ -239,19 +236,16 @@ func TestAssertion_thatIsNoneIsRefused(t *testing.T) {
 	wantUser(t, g, asserting(text), "ana@example.org", outbox.RoleOperator, "ops")
 }
 
-// withEmbeddedKey signs with a key that is embedded in the assertion.
 func withEmbeddedKey(t testing.TB, s signer) string {
 	t.Helper()
 	return s.signText(t, asJSON(t, good()), &jose.SignerOptions{EmbedJWK: true})
 }
 
-// withCritical signs with an unsupported critical header.
 func withCritical(t testing.TB, s signer) string {
 	t.Helper()
 	return s.signText(t, asJSON(t, good()), (&jose.SignerOptions{}).WithCritical("x-new").WithHeader("x-new", true))
 }
 
-// withHeader signs with an additional header parameter.
 func withHeader(t testing.TB, s signer, name string, value any) string {
 	t.Helper()
 	return s.signText(t, asJSON(t, good()), (&jose.SignerOptions{}).WithHeader(jose.HeaderKey(name), value))
@@ -264,7 +258,6 @@ func doubled(t testing.TB, s signer, member string) string {
 	return encoded([]byte(`{"alg":"RS256",`+member+`,`+member+`}`)) + "." + rest
 }
 
-// claimsAnd are claims with a raw member appended.
 func claimsAnd(t testing.TB, claims map[string]any, member string) string {
 	t.Helper()
 	return strings.TrimSuffix(string(asJSON(t, claims)), "}") + "," + member + "}"

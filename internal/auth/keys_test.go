@@ -276,7 +276,6 @@ func TestKeys_areNotFetchedByHTTPForAnIssuerByHTTPS(t *testing.T) {
 	}
 }
 
-// transport answers requests without a network.
 type transport func(*http.Request) (*http.Response, error)
 
 func (f transport) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }

@@ -11,7 +11,6 @@ import (
 	"github.com/outboxweb/outboxweb/internal/storetest"
 )
 
-// desk is a store and its intake, with one rejected row.
 type desk struct {
 	*storetest.Fixture
 	intake *intake.Intake
@@ -28,7 +27,6 @@ func rejects(d *desk) {
 values ('shop', '7', 'o-1', 'e-1', 'order.paid', '{}', 2, 'the payload is no JSON', 1)`)
 }
 
-// kinds are all operator actions on sources.
 var kinds = storetest.Kinds[*desk]{
 	Open: func(tb testing.TB, o ...func(*store.Options)) *desk {
 		f := storetest.Open(tb, o...)

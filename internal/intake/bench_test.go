@@ -25,7 +25,6 @@ func benchEvent(n int) writers.Event {
 		Payload: json.RawMessage(fmt.Sprintf(`{"amount":%d,"note":"moved across the bridge at dusk","from":{"x":12,"y":7},"to":{"x":13,"y":7}}`, n%97))}
 }
 
-// fill inserts rows into the table, from number on.
 func (s *shop) fill(from, rows int) {
 	s.tb.Helper()
 	var events []writers.Event

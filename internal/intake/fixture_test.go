@@ -27,7 +27,6 @@ type shop struct {
 	worker *intake.Worker
 }
 
-// dialect is the kind of the databases under test.
 func dialect() string {
 	if dbtest.Server() != nil {
 		return "postgres"
@@ -57,7 +56,6 @@ func mustExec(tb testing.TB, db *sql.DB, query string, args ...any) {
 	}
 }
 
-// newShop opens a shop with the table of the schema.
 func newShop(tb testing.TB) *shop {
 	tb.Helper()
 	url, db := serviceDatabase(tb)
@@ -66,7 +64,6 @@ func newShop(tb testing.TB) *shop {
 	return openShop(tb, url, db, intake.Definition{})
 }
 
-// openShop opens a shop whose table is there already.
 func openShop(tb testing.TB, url string, db *sql.DB, d intake.Definition) *shop {
 	tb.Helper()
 	s := &shop{Fixture: storetest.Open(tb), tb: tb, url: url, db: db}
@@ -86,7 +83,6 @@ func (s *shop) process(f *storetest.Fixture, id string, d intake.Definition) (*i
 	return in, w
 }
 
-// put inserts events in one transaction.
 func (s *shop) put(events ...writers.Event) {
 	s.tb.Helper()
 	tx, err := s.db.Begin()
@@ -100,7 +96,6 @@ func (s *shop) put(events ...writers.Event) {
 	}
 }
 
-// event is an event with an id.
 func event(campaign, id string) writers.Event {
 	return writers.Event{CampaignID: campaign, EventID: id, EventType: "order.paid", Payload: []byte(`{"id":"` + id + `"}`)}
 }
@@ -111,19 +106,16 @@ func (s *shop) raw(campaign, id, payload string) {
 	mustExec(s.tb, s.db, `insert into outboxweb_intake (campaign_id, event_id, event_type, payload) values ($1, $2, 'order.paid', $3)`, campaign, id, payload)
 }
 
-// drain moves what is there.
 func (s *shop) drain() {
 	s.tb.Helper()
 	must.OK(s.tb, s.worker.Step(s.Ctx))
 }
 
-// journal is the ids of a campaign's events, in order.
 func (s *shop) journal(campaign string) string {
 	s.tb.Helper()
 	return strings.Join(storetest.Texts(s.tb, s.JournalDB, `select event_id from events where campaign_id = $1 order by seq`, campaign), " ")
 }
 
-// rows is the event ids that are left in the table.
 func (s *shop) rows() string {
 	s.tb.Helper()
 	return strings.Join(storetest.Texts(s.tb, s.db, `select event_id from outboxweb_intake order by id`), " ")
@@ -135,7 +127,6 @@ func (s *shop) rejections() string {
 	return strings.Join(storetest.Texts(s.tb, s.JournalDB, `select event_id || ' ' || status from intake_rejections order by id`), ", ")
 }
 
-// rejected is the rejection of an event.
 func (s *shop) rejected(id string) outbox.IntakeRejection {
 	s.tb.Helper()
 	page := must.Get(s.intake.Rejections(s.Ctx, "shop", "", 50)).Or(s.tb)

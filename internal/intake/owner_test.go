@@ -24,7 +24,6 @@ func keeping(tb testing.TB) *shop {
 	return s
 }
 
-// kept is the ids of the kept events.
 func (s *shop) kept() string {
 	s.tb.Helper()
 	return strings.Join(storetest.Texts(s.tb, s.db, `select event_id from outboxweb_intake_moved order by id`), " ")
@@ -193,17 +192,13 @@ func TestIntake_belongsToAJournalNotToAProcess(t *testing.T) {
 	copied := s.beside("copied")
 	copied.Exec(`update journal_identity set id = $1`, s.id())
 	s.put(event("c-1", "e-2"))
-	if err := copied.worker.Step(s.Ctx); err != nil {
-		t.Error(err)
-	}
+	must.OK(t, copied.worker.Step(s.Ctx))
 	equal(t, "events of the restored journal", copied.events(t), "e-2")
 }
 
-// id is the id of the shop's journal.
 func (s *shop) id() string {
 	s.tb.Helper()
-	id := must.Get(s.JournalID(s.Ctx)).Or(s.tb)
-	return id
+	return must.Get(s.JournalID(s.Ctx)).Or(s.tb)
 }
 
 func TestIntake_isHandedOverAndRefusesTheFormerOwner(t *testing.T) {
@@ -331,16 +326,14 @@ func TestPostgresIntake_saysWhatAUserMayNot(t *testing.T) {
 	mustExec(t, s.db, `drop table outboxweb_intake_owner`)
 	mustExec(t, s.db, `grant usage on schema journal to `+guest)
 	mustExec(t, s.db, `grant select, delete on outboxweb_intake to `+guest)
-	as, err := url.Parse(s.url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	as := must.Get(url.Parse(s.url)).Or(t)
 	as.User = url.UserPassword(guest, "")
 	s.url = as.String()
 	_, worker := s.process(s.Fixture, "server-2", intake.Definition{KeepMoved: time.Minute})
 	s.put(event("c-1", "e-1"))
 	for _, table := range []string{"outboxweb_intake_owner", "outboxweb_intake_moved"} {
-		if err = worker.Step(s.Ctx); err == nil {
+		err := worker.Step(s.Ctx)
+		if err == nil {
 			t.Fatal("read without the right to say to whom the source belongs")
 		}
 		_, statements, ok := strings.Cut(err.Error(), "Let the owner of the database run: ")

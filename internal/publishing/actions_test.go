@@ -38,7 +38,6 @@ func withReason(o outbox.Command) outbox.Command {
 	return o
 }
 
-// kinds are all actions on publishers.
 var kinds = storetest.Kinds[*fixture]{Open: open, Base: func(f *fixture) *storetest.Fixture { return f.Fixture }, Beside: func(f *fixture) *fixture { return f.beside() }, All: []storetest.Kind[*fixture]{
 	{Action: "publisher_pause", Scene: activeSubscription,
 		Do:     func(f *fixture, o outbox.Command) (any, error) { return f.progress.Pause(f.Ctx, o, archive) },
@@ -216,15 +215,12 @@ func TestActions_keysAreOfOneSubscriptionAndItsParameters(t *testing.T) {
 	o := script("once")
 	o.IdempotencyKey = "k"
 	to := func(n int64) outbox.SeekTarget { return outbox.SeekTarget{Position: &n} }
-	first, err := f.progress.Seek(f.Ctx, o, archive, to(1), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	first := must.Get(f.progress.Seek(f.Ctx, o, archive, to(1), nil)).Or(t)
 	f.Unchanged(func() {
 		if again, err := f.progress.Seek(f.Ctx, o, archive, to(1), nil); err != nil || again != first {
 			t.Errorf("the repeat is %+v, %v", again, err)
 		}
-		_, err = f.progress.Seek(f.Ctx, o, archive, to(0), nil)
+		_, err := f.progress.Seek(f.Ctx, o, archive, to(0), nil)
 		refused(t, err, outbox.ErrConflict, "with different content: publisher_seek of publisher scenes/archive")
 		_, err = f.progress.Seek(f.Ctx, o, other, to(1), nil)
 		refused(t, err, outbox.ErrConflict, "with different content")

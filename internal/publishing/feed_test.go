@@ -169,7 +169,6 @@ func TestFeed_keepsLittleOfLargeEvents(t *testing.T) {
 	}
 }
 
-// readAll is every position that a feed tells.
 func readAll(t *testing.T, feed publishing.Feed) (got []int64) {
 	t.Helper()
 	for position, more := int64(0), true; more; {

@@ -23,13 +23,11 @@ var (
 	refused = storetest.Refused
 )
 
-// fixture is a test's own store, with its publishers.
 type fixture struct {
 	*storetest.Fixture
 	progress *publishing.Progress
 }
 
-// open makes an empty store. change adjusts its options.
 func open(tb testing.TB, change ...func(*store.Options)) *fixture {
 	tb.Helper()
 	return on(storetest.Open(tb, change...))
@@ -41,7 +39,6 @@ func on(s *storetest.Fixture) *fixture {
 	return f
 }
 
-// beside opens a second store on the same databases, as another process would.
 func (f *fixture) beside(change ...func(*store.Options)) *fixture {
 	f.TB.Helper()
 	return on(f.Beside(change...))

@@ -33,14 +33,12 @@ values ($1, $2, 'log:', $3, 10, $4, 1, 1)`, name.Topic, name.Publisher, string(s
 	return name
 }
 
-// heldBy lets a process hold a subscription under an epoch.
 func (f *fixture) heldBy(name outbox.SubscriptionName, owner string, epoch int64) {
 	f.TB.Helper()
 	f.Exec(`update publisher_progress set lease_owner = $3, lease_epoch = $4, lease_expires_at = $5 where topic = $1 and publisher = $2`,
 		name.Topic, name.Publisher, owner, epoch, f.Clock.Now().Add(lease).UnixMicro())
 }
 
-// failing makes the event at a position block a subscription.
 func (f *fixture) failing(name outbox.SubscriptionName, position int64, kind outbox.DeliveryErrorKind) {
 	f.TB.Helper()
 	f.Exec(`
@@ -51,8 +49,7 @@ where topic = $1 and publisher = $2`, name.Topic, name.Publisher, string(kind), 
 
 func (f *fixture) publisher(name outbox.SubscriptionName) outbox.Publisher {
 	f.TB.Helper()
-	p := must.Get(f.progress.Publisher(f.Ctx, name)).Or(f.TB)
-	return p
+	return must.Get(f.progress.Publisher(f.Ctx, name)).Or(f.TB)
 }
 
 // types appends one event of each type to a campaign, a second apart.
@@ -77,10 +74,7 @@ func TestPublishers_areInTheOrderOfTheirNamesWithTheirLags(t *testing.T) {
 	f.newSubscription(outbox.SubscriptionName{Topic: "scenes", Publisher: "scanned"}, scenes, 4)
 	f.newSubscription(outbox.SubscriptionName{Topic: "tags", Publisher: "a"}, outbox.Match{RequiredTags: []string{"actor_id"}}, 0)
 	f.newSubscription(outbox.SubscriptionName{Topic: "a", Publisher: "head"}, every, 5)
-	all, err := f.beside().progress.Publishers(f.Ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	all := must.Get(f.beside().progress.Publishers(f.Ctx)).Or(t)
 	var got []string
 	for _, p := range all {
 		got = append(got, fmt.Sprintf("%s %d %v %v %v of %d", p, p.LagEvents, p.LagCapped, p.LagSeconds, p.Lag(), p.HeadPosition))
@@ -99,7 +93,7 @@ func TestPublishers_areInTheOrderOfTheirNamesWithTheirLags(t *testing.T) {
 	if p := f.publisher(outbox.SubscriptionName{Topic: "scenes", Publisher: "near"}); p.LagEvents != 1 || p.LagSeconds != 2 {
 		t.Errorf("alone it is %+v", p)
 	}
-	_, err = f.progress.Publisher(f.Ctx, archive)
+	_, err := f.progress.Publisher(f.Ctx, archive)
 	refused(t, err, outbox.ErrNotFound, "scenes/archive", "configuration")
 }
 
@@ -265,8 +259,7 @@ func TestHistory_keepsThatALagWasNotKnown(t *testing.T) {
 // instances lists the instances as seen by a process without a cached list.
 func (f *fixture) instances() []outbox.InstanceState {
 	f.TB.Helper()
-	all := must.Get(f.beside().Instances(f.Ctx)).Or(f.TB)
-	return all
+	return must.Get(f.beside().Instances(f.Ctx)).Or(f.TB)
 }
 
 func TestInstances_holdPublishers(t *testing.T) {

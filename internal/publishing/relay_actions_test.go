@@ -161,39 +161,37 @@ func failing(t *testing.T, f *fixture) (destination.Subscription, *receiver, pub
 	return sub, r, c
 }
 
-func mustHaveFailed(t *testing.T, f *fixture, sub destination.Subscription) {
-	t.Helper()
-	storetest.Eventually(t, "the pair has failed", func() bool {
-		status, _, _, _, _ := f.subscriptionState(t, sub.SubscriptionName)
-		return status == "failed"
-	})
-}
-
 // Actions of other processes are noticed at the next check, also by a waiting subscription.
-func TestRelay_aSubscriptionThatWaitsIsResumedElsewhere(t *testing.T) {
+func TestRelay_aSubscriptionThatWaitsIsActedOnElsewhere(t *testing.T) {
 	t.Parallel()
-	f := open(t, live)
-	sub, r, c := failing(t, f)
-	deliver(t, f, c)
-	mustHaveFailed(t, f, sub)
-	must.Get(f.beside(live).progress.Resume(t.Context(), ana("mended"), sub.SubscriptionName)).Or(t)
-	f.mustStandAt(t, sub.SubscriptionName, 3)
-	if got := r.got(); !slices.Equal(got, upTo(3)) {
-		t.Errorf("it got %v", got)
-	}
-}
-
-func TestRelay_aSubscriptionThatWaitsIsMovedElsewhere(t *testing.T) {
-	t.Parallel()
-	f := open(t, live)
-	sub, r, c := failing(t, f)
-	deliver(t, f, c)
-	mustHaveFailed(t, f, sub)
-	order, two := outbox.Command{By: ana("").By, Reason: "they were wrong", Confirm: "skip 1 events"}, int64(2)
-	must.Get(f.beside(live).progress.Seek(t.Context(), order, sub.SubscriptionName, outbox.SeekTarget{Position: &two}, nil)).Or(t)
-	f.mustStandAt(t, sub.SubscriptionName, 3)
-	if got := r.got(); !slices.Equal(got, []int64{3}) {
-		t.Errorf("it got %v, want what comes after the position", got)
+	two := int64(2)
+	for name, c := range map[string]struct {
+		act func(*publishing.Progress, outbox.SubscriptionName) error
+		got []int64
+	}{
+		"resumed": {func(p *publishing.Progress, name outbox.SubscriptionName) error {
+			_, err := p.Resume(t.Context(), ana("mended"), name)
+			return err
+		}, upTo(3)},
+		"moved": {func(p *publishing.Progress, name outbox.SubscriptionName) error {
+			_, err := p.Seek(t.Context(), outbox.Command{By: ana("").By, Reason: "they were wrong", Confirm: "skip 1 events"}, name, outbox.SeekTarget{Position: &two}, nil)
+			return err
+		}, []int64{3}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := open(t, live)
+			sub, r, config := failing(t, f)
+			deliver(t, f, config)
+			storetest.Eventually(t, "the pair has failed", func() bool {
+				status, _, _, _, _ := f.subscriptionState(t, sub.SubscriptionName)
+				return status == "failed"
+			})
+			must.OK(t, c.act(f.beside(live).progress, sub.SubscriptionName))
+			f.mustStandAt(t, sub.SubscriptionName, 3)
+			if got := r.got(); !slices.Equal(got, c.got) {
+				t.Errorf("it got %v", got)
+			}
+		})
 	}
 }
 

@@ -93,9 +93,7 @@ func TestRelay_blamesNoEventBeforeAnotherWasTakenOrRefused(t *testing.T) {
 				t.Helper()
 				to := must.Get(sub.Open(config.Options)).Or(t)
 				_, failure := to.Publish(t.Context(), []*destination.Event{destination.TestEvent("here", "test-1")})
-				if err := f.progress.RecordTestDelivery(t.Context(), ana("whose fault is it"), outbox.TestDelivery{SubscriptionName: sub.SubscriptionName, OK: failure == nil}); err != nil {
-					t.Error(err)
-				}
+				must.OK(t, f.progress.RecordTestDelivery(t.Context(), ana("whose fault is it"), outbox.TestDelivery{SubscriptionName: sub.SubscriptionName, OK: failure == nil}))
 			}
 			for range max(c.skips, 1) {
 				p := failedAt()

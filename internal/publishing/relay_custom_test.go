@@ -28,7 +28,6 @@ func customSubscription(tb testing.TB, f destination.Functions) destination.Subs
 	return s
 }
 
-// deliverCustom runs a Relay of a publisher made in Go.
 func deliverCustom(tb testing.TB, f *fixture, id string, sub destination.Subscription) (stop func()) {
 	tb.Helper()
 	c := receivers{}.config(f, id, sub)
@@ -188,7 +187,6 @@ func TestRelay_givesNothingToAnUnhealthyPublisher(t *testing.T) {
 	}
 }
 
-// spoken is a log that is read while it is written.
 type spoken struct {
 	mu   sync.Mutex
 	text bytes.Buffer

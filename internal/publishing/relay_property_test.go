@@ -1,6 +1,7 @@
 package publishing_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -17,15 +18,15 @@ import (
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/publishing"
 	"github.com/outboxweb/outboxweb/internal/publishing/destination"
+	"github.com/outboxweb/outboxweb/internal/size"
 	"github.com/outboxweb/outboxweb/internal/store"
 )
 
 var (
 	publishingSeed  = flag.Uint64("publishing-seed", 0, "the seed of the random history of publishers; 0 for another each time")
-	publishingSteps = flag.Int("publishing-steps", 150, "the length of the random history of publishers")
+	publishingSteps = flag.Int("publishing-steps", 0, "the length of the random history of publishers; 0 is 150, in a short run 60, in a soak 1,000")
 )
 
-// stream checks what the receiver of a subscription gets, event by event.
 type stream struct {
 	sub      destination.Subscription
 	opened   func(position int64) bool // whether the event there is of that type
@@ -41,7 +42,6 @@ func (s *stream) selects(position int64) bool {
 	return s.sub.Match.EventTypes[0] == "*" || s.opened(position)
 }
 
-// take is the receiver's answer.
 func (s *stream) take(events []*destination.Event) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -97,7 +97,6 @@ func (s *stream) verdict() (wrong []string, floor int64, received int) {
 	return s.wrong, s.floor, s.received
 }
 
-// process is a server that delivers.
 type process struct {
 	relay  *publishing.Relay
 	cancel context.CancelFunc
@@ -196,7 +195,6 @@ func (h *history) arrived() {
 	}
 }
 
-// end stops a process, or kills it.
 func (h *history) end(kill bool) {
 	if len(h.processes) == 0 {
 		return
@@ -272,7 +270,6 @@ func (h *history) step() {
 	}
 }
 
-// settle ends all faults and waits until everything has arrived.
 func (h *history) settle() {
 	for _, s := range h.streams {
 		s.behave()
@@ -307,7 +304,7 @@ func TestRelay_missesNothingWhateverHappened(t *testing.T) {
 		}
 	}()
 	h.start()
-	for range *publishingSteps {
+	for range cmp.Or(*publishingSteps, size.Of(60, 150, 1_000)) {
 		h.step()
 		if h.dice.IntN(3) == 0 {
 			h.wait()

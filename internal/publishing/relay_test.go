@@ -22,7 +22,6 @@ import (
 	"github.com/outboxweb/outboxweb/internal/storetest"
 )
 
-// live makes a store use the real time.
 func live(o *store.Options) { o.Now = time.Now }
 
 // appendAll appends events, some hundreds at a time.
@@ -36,7 +35,6 @@ func (f *fixture) appendAll(events ...outbox.Event) {
 func noted(campaign string) outbox.Event  { return storetest.Event(campaign, "noted") }
 func opened(campaign string) outbox.Event { return storetest.Event(campaign, "opened") }
 
-// notes are n events of one campaign.
 func notes(campaign string, n int) []outbox.Event {
 	return slices.Repeat([]outbox.Event{noted(campaign)}, n)
 }
@@ -86,7 +84,6 @@ func subscriptionOf(topic, publisher string, match outbox.Match) destination.Sub
 		Settings: destination.Settings{PollInterval: 20 * time.Millisecond, BatchSize: 100, Timeout: time.Second, Pause: outbox.Retry{Base: destination.DefaultRetryBase, Max: destination.DefaultRetryMax}, MaxErrors: 10, FailedRetry: 5 * time.Minute}}
 }
 
-// receivers are destinations by the name of the publisher.
 type receivers map[string]*receiver
 
 func (r receivers) config(f *fixture, id string, subs ...destination.Subscription) publishing.RelayConfig {
@@ -148,7 +145,6 @@ func (f *fixture) subscriptionState(tb testing.TB, name outbox.SubscriptionName)
 	return status, position, delivered, errors, owner
 }
 
-// mustStandAt waits until a subscription is at a position.
 func (f *fixture) mustStandAt(tb testing.TB, name outbox.SubscriptionName, position int64) {
 	tb.Helper()
 	storetest.Eventually(tb, fmt.Sprintf("%s at position %d", name, position), func() bool {
@@ -267,7 +263,6 @@ func (s *steps) after(d time.Duration) (<-chan time.Time, func()) {
 	return w.end, sync.OnceFunc(func() { close(stopped) })
 }
 
-// next returns the current wait of the delivery.
 func (s *steps) next(tb testing.TB) wait {
 	tb.Helper()
 	select {
@@ -279,7 +274,6 @@ func (s *steps) next(tb testing.TB) wait {
 	}
 }
 
-// pass ends the wait after its time.
 func (s *steps) pass(w wait) {
 	s.Advance(w.long)
 	w.end <- s.Now()

@@ -24,6 +24,8 @@ func sixScenes(f *fixture) {
 
 func TestSeek_countsWhatItRepeatsOrSkips(t *testing.T) {
 	t.Parallel()
+	f := open(t)
+	sixScenes(f)
 	for name, c := range map[string]struct {
 		target             outbox.SeekTarget
 		to, repeats, skips int64
@@ -40,24 +42,20 @@ func TestSeek_countsWhatItRepeatsOrSkips(t *testing.T) {
 		"time of the last":        {outbox.SeekTarget{Time: storetest.Began.Add(5 * time.Second)}, 5, 0, 1},
 		"time after the last one": {outbox.SeekTarget{Time: storetest.Began.Add(time.Hour)}, 6, 0, 2},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			f := open(t)
-			sixScenes(f)
-			f.heldBy(archive, "worker-1", 7)
-			want := outbox.Seek{SubscriptionName: archive, From: 3, To: c.to, Repeats: c.repeats, Skips: c.skips}
-			f.Unchanged(func() {
-				if got, err := f.progress.PreviewSeek(f.Ctx, archive, c.target); err != nil || got != want {
-					t.Errorf("the preview is %+v, %v, want %+v", got, err, want)
-				}
-			})
-			o := script("moved")
-			o.Confirm = outbox.ActionPublisherSeek.Phrase(outbox.Reach{Seek: want})
-			if got, err := f.progress.Seek(f.Ctx, o, archive, c.target, &want); err != nil || got != want {
-				t.Errorf("the seek is %+v, %v, want %+v", got, err, want)
+		sub := f.newSubscription(outbox.SubscriptionName{Topic: "scenes", Publisher: strings.ReplaceAll(name, " ", "-")}, scenes, 3)
+		f.heldBy(sub, "worker-1", 7)
+		want := outbox.Seek{SubscriptionName: sub, From: 3, To: c.to, Repeats: c.repeats, Skips: c.skips}
+		f.Unchanged(func() {
+			if got, err := f.progress.PreviewSeek(f.Ctx, sub, c.target); err != nil || got != want {
+				t.Errorf("%s: the preview is %+v, %v, want %+v", name, got, err, want)
 			}
-			f.isNow(archive, fmt.Sprintf(`active at %d/0 errors 0 "" at 0 retry false stopped 0 acts 1 lease "" 8 paused ""`, c.to))
 		})
+		o := script("moved")
+		o.Confirm = outbox.ActionPublisherSeek.Phrase(outbox.Reach{Seek: want})
+		if got, err := f.progress.Seek(f.Ctx, o, sub, c.target, &want); err != nil || got != want {
+			t.Errorf("%s: the seek is %+v, %v, want %+v", name, got, err, want)
+		}
+		f.isNow(sub, fmt.Sprintf(`active at %d/0 errors 0 "" at 0 retry false stopped 0 acts 1 lease "" 8 paused ""`, c.to))
 	}
 }
 

@@ -22,8 +22,7 @@ func TestPublisher_endsThoughItsWritesDoNot(t *testing.T) {
 			reader, writer := io.Pipe()
 			sub := subscriptionOf(t, "url: '"+url+"'", "timeout: 2s")
 			open := func() destination.Publisher {
-				to := must.Get(sub.Open(destination.Options{Logger: slog.New(slog.NewTextHandler(writer, nil))})).Or(t)
-				return to
+				return must.Get(sub.Open(destination.Options{Logger: slog.New(slog.NewTextHandler(writer, nil))})).Or(t)
 			}
 			to, began := open(), time.Now()
 			_, err := to.Publish(t.Context(), eventsAt(1, 2))
@@ -53,9 +52,7 @@ func TestPublisher_endsThoughItsWritesDoNot(t *testing.T) {
 			if n, err := to.Publish(t.Context(), eventsAt(1, 2)); n != 2 || err != nil {
 				t.Errorf("%s delivered %d, %v", url, n, err)
 			}
-			if err := to.Close(); err != nil {
-				t.Error(err)
-			}
+			must.OK(t, to.Close())
 			writer.Close()
 		})
 	}

@@ -32,7 +32,6 @@ func getenv(name string) (string, bool) {
 	return value, ok
 }
 
-// topicsOf is the value of the key topics of a configuration file.
 func topicsOf(tb testing.TB, text string) *yaml.Node {
 	tb.Helper()
 	var document yaml.Node
@@ -54,7 +53,6 @@ func parse(tb testing.TB, text string) ([]destination.Subscription, error) {
 	return subs, err
 }
 
-// configOf is the part of a configuration file that is about publishers.
 func configOf(tb testing.TB, text string) destination.Config {
 	tb.Helper()
 	c := destination.Config{Topics: topicsOf(tb, text), Getenv: getenv}

@@ -22,8 +22,7 @@ var custom = destination.Subscription{SubscriptionName: outbox.SubscriptionName{
 func customOf(tb testing.TB, f destination.Functions, log *bytes.Buffer) destination.Publisher {
 	tb.Helper()
 	s := must.Get(destination.Custom(custom, f, destination.Settings{Timeout: 3 * time.Second})).Or(tb)
-	to := must.Get(s.Open(destination.Options{Logger: slog.New(slog.NewTextHandler(log, nil))})).Or(tb)
-	return to
+	return must.Get(s.Open(destination.Options{Logger: slog.New(slog.NewTextHandler(log, nil))})).Or(tb)
 }
 
 func deliverAll(_ context.Context, events []*destination.Event) (int, error) { return len(events), nil }
@@ -101,24 +100,18 @@ func TestCustom_aHangingFunctionIsCutAndNotCalledAgain(t *testing.T) {
 			},
 			Healthy: func(context.Context) error { calls++; return nil },
 		}
-		s, err := destination.Custom(custom, f, destination.Settings{Timeout: 3 * time.Second})
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := must.Get(destination.Custom(custom, f, destination.Settings{Timeout: 3 * time.Second})).Or(t)
 		open := func() destination.Publisher {
-			to := must.Get(s.Open(destination.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})).Or(t)
-			return to
+			return must.Get(s.Open(destination.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})).Or(t)
 		}
 		first := time.Now()
 		began := first
 		to := open()
-		_, err = to.Publish(t.Context(), eventsAt(1))
+		_, err := to.Publish(t.Context(), eventsAt(1))
 		if took := time.Since(began); took != 4*time.Second || err == nil || !strings.Contains(err.Error(), "the call of scenes/audit has not returned for 4 s") || destination.Cause(err).Kind != outbox.UnknownError {
 			t.Errorf("after %s: %v", took, err)
 		}
-		if err := to.Close(); err != nil {
-			t.Error(err)
-		}
+		must.OK(t, to.Close())
 		time.Sleep(time.Minute)
 		to = open() // as after a lost lease
 		began = time.Now()

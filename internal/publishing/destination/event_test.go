@@ -16,7 +16,6 @@ import (
 	"github.com/outboxweb/outboxweb/internal/publishing/destination"
 )
 
-// journalEvent is an event as the journal has it at a position.
 func journalEvent(position int64) outbox.Event {
 	at := time.Date(2026, 11, 21, 7, 10, 3, 120_000_000, time.UTC)
 	return outbox.Event{
@@ -49,9 +48,7 @@ func TestCloudEvent_isWhatTheSDKReads(t *testing.T) {
 	}
 	var got event.Event
 	must.OK(t, json.Unmarshal(encoded, &got))
-	if err := got.Validate(); err != nil {
-		t.Error(err)
-	}
+	must.OK(t, got.Validate())
 	attributes := map[string]string{
 		"specversion": got.SpecVersion(), "id": got.ID(), "source": got.Source(), "type": got.Type(), "subject": got.Subject(),
 		"time": got.Time().Format(time.RFC3339Nano), "datacontenttype": got.DataContentType(),
@@ -97,9 +94,7 @@ func TestTestEvent_isOfNoJournal(t *testing.T) {
 	encoded := must.Get(destination.TestEvent(destination.Source("j1"), "test-7").CloudEvent()).Or(t)
 	var got event.Event
 	must.OK(t, json.Unmarshal(encoded, &got))
-	if err := got.Validate(); err != nil {
-		t.Error(err)
-	}
+	must.OK(t, got.Validate())
 	if got.ID() != "test-7" || got.Type() != destination.TestType || got.Subject() != "" || len(got.Extensions()) != 0 {
 		t.Errorf("got %s", encoded)
 	}

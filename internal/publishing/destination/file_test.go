@@ -32,7 +32,6 @@ func crampedTopics(path string) *yaml.Node {
 	return node.Content[0]
 }
 
-// patience is how long tests wait for a condition.
 const patience = time.Minute
 
 // open opens the publisher of a subscription with these settings, closed with the test. It is never
@@ -124,7 +123,6 @@ func wantLines(tb testing.TB, path string, first, last int64) {
 	wantRange(tb, positions(tb, text), first, last)
 }
 
-// wantRange wants all numbers from first to last, in order.
 func wantRange(tb testing.TB, got []int64, first, last int64) {
 	tb.Helper()
 	var want []int64
@@ -222,10 +220,7 @@ func TestFile_looksAgainWhenTheFileIsNotAsItLeftIt(t *testing.T) {
 	deliver(t, p, 1, 1)
 	deliver(t, openFile(t, path), 2, 2)
 	deliver(t, p, 3, 3)
-	f, err := os.OpenFile(path, os.O_APPEND|os.O_WRONLY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := must.Get(os.OpenFile(path, os.O_APPEND|os.O_WRONLY, 0)).Or(t)
 	defer f.Close()
 	must.Get(f.WriteString("notes\n")).Or(t)
 	refused(t, p, 4, 5, 0, outbox.DestinationError, "its last line was not written by outboxweb")
@@ -343,9 +338,7 @@ func TestFile_waitsForTheLock(t *testing.T) {
 		done <- err
 	}()
 	must.OK(t, syscall.Flock(int(f.Fd()), syscall.LOCK_UN))
-	if err := <-done; err != nil {
-		t.Error(err)
-	}
+	must.OK(t, <-done)
 	wantLines(t, path, 1, 3)
 }
 
@@ -366,14 +359,11 @@ func TestFile_writesToTheNextFileWhenItWaitedForOneThatWasMoved(t *testing.T) {
 	waitFor(t, "the file to be opened again", func() bool { return openedAs(t, path) == 2 })
 	must.OK(t, os.Rename(path, path+".000001"))
 	must.OK(t, syscall.Flock(int(f.Fd()), syscall.LOCK_UN))
-	if err := <-done; err != nil {
-		t.Error(err)
-	}
+	must.OK(t, <-done)
 	wantLines(t, path+".000001", 1, 1)
 	wantLines(t, path, 2, 3)
 }
 
-// waitFor waits until a condition holds.
 func waitFor(tb testing.TB, what string, so func() bool) {
 	tb.Helper()
 	deadline := time.After(patience)
@@ -388,7 +378,6 @@ func waitFor(tb testing.TB, what string, so func() bool) {
 	}
 }
 
-// openedAs is how many times this process has a file open.
 func openedAs(tb testing.TB, path string) int {
 	tb.Helper()
 	const dir = "/proc/self/fd"

@@ -23,7 +23,6 @@ import (
 
 const partitions = 3
 
-// kafka runs brokers with the topic scenes.
 func kafka(tb testing.TB, options ...kfake.Opt) *kfake.Cluster {
 	tb.Helper()
 	cluster := must.Get(kfake.NewCluster(append([]kfake.Opt{kfake.NumBrokers(2), kfake.SeedTopics(partitions, "scenes")}, options...)...)).Or(tb)
@@ -36,7 +35,6 @@ func openKafka(tb testing.TB, cluster *kfake.Cluster, lines ...string) destinati
 	return open(tb, append([]string{"url: kafka://" + strings.Join(cluster.ListenAddrs(), ",") + "/scenes"}, lines...)...)
 }
 
-// records of the topic, by partition.
 func records(tb testing.TB, cluster *kfake.Cluster, options ...kgo.Opt) map[int32][]*kgo.Record {
 	tb.Helper()
 	count := int64(0)
@@ -122,7 +120,6 @@ func TestKafka_saysThatThereIsNoTopic(t *testing.T) {
 	deliver(t, p, 1, 2)
 }
 
-// partitionOf is the partition of a campaign's events.
 func partitionOf(tb testing.TB, records map[int32][]*kgo.Record, campaign string) int32 {
 	tb.Helper()
 	for partition, list := range records {

@@ -21,7 +21,6 @@ import (
 	"github.com/outboxweb/outboxweb/internal/publishing/destination"
 )
 
-// natsServer runs a server with JetStream in this process.
 func natsServer(tb testing.TB, change func(*server.Options)) *server.Server {
 	tb.Helper()
 	options := &server.Options{Host: "127.0.0.1", Port: server.RANDOM_PORT, JetStream: true, StoreDir: tb.TempDir(), NoLog: true, NoSigs: true}
@@ -47,11 +46,9 @@ func stream(tb testing.TB, s *server.Server, config jetstream.StreamConfig, opti
 	tb.Cleanup(conn.Close)
 	js := must.Get(jetstream.New(conn, jetstream.WithDefaultTimeout(patience))).Or(tb)
 	config.Name, config.Subjects = "SCENES", []string{"scenes"}
-	made := must.Get(js.CreateOrUpdateStream(tb.Context(), config)).Or(tb)
-	return made
+	return must.Get(js.CreateOrUpdateStream(tb.Context(), config)).Or(tb)
 }
 
-// messages of a stream, from the first on.
 func messages(tb testing.TB, s jetstream.Stream) []*jetstream.RawStreamMsg {
 	tb.Helper()
 	info := must.Get(s.Info(tb.Context())).Or(tb)

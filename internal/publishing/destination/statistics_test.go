@@ -15,7 +15,6 @@ import (
 	"github.com/outboxweb/outboxweb/internal/publishing/destination"
 )
 
-// counters are metrics of the test.
 type counters map[string]int
 
 func (c counters) CountType(of outbox.SubscriptionName, eventType string, events int) {
@@ -51,9 +50,7 @@ func TestStatistics_writesCountsAtIntervals(t *testing.T) {
 		synctest.Wait()
 		must.Get(to.Publish(t.Context(), statisticsEvents("scene.ended", `{}`, 1))).Or(t)
 		time.Sleep(time.Second)
-		if err := to.Close(); err != nil {
-			t.Error(err)
-		}
+		must.OK(t, to.Close())
 		time.Sleep(time.Minute) // nothing is written any more
 		const want = `"level":"INFO","msg":"events published","topic":"scenes","publisher":"p","seconds":10,"events":30,"per_second":3,` +
 			`"event_types":{"scene.ended":{"events":10,"per_second":1},"scene.started":{"events":20,"per_second":2}},` +
