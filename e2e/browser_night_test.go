@@ -15,16 +15,10 @@ func (b *tab) follow(link string) {
 	b.open(path)
 }
 
-type figures struct {
-	Counts    struct{ Pending, Processing, Failed, Dead int64 }
-	Campaigns struct{ Total, Lagging, Blocked, Paused, Diverged, Drifted int64 }
-	Lag       struct{ Events int64 }
-}
-
 func (b *tab) agrees() {
 	b.t.Helper()
 	eventually(b.t, patience, "page and API agree", func() (bool, string) {
-		var f figures
+		var f summary
 		b.s.get(b.t, "/api/v1/summary", &f)
 		want := fmt.Sprint(f.Lag.Events, f.Counts.Pending, f.Counts.Processing, f.Counts.Failed, f.Counts.Dead, f.Campaigns.Blocked, f.Campaigns.Paused, f.Campaigns.Diverged, f.Campaigns.Drifted)
 		shown, err := read[string](b, `[document.querySelector(".hero .number"), ...[...document.querySelectorAll(".statuses .number")].slice(0, 8)].map(e => e.textContent.replaceAll(",", "")).join(" ")`)

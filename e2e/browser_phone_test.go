@@ -16,8 +16,8 @@ func TestBrowser_phone(t *testing.T) {
 		appendTo(t, s, "", fmt.Sprintf("well-%02d", i), seats("ana", "ben"))
 	}
 	awaitCounts(t, s, "", 8, 0, 8)
-	for _, kind := range bothTabs {
-		b := kind.open(t, s)
+	for _, open := range []func(*testing.T, *server) *tab{openTab, openTabWithoutScripts} {
+		b := open(t, s)
 		b.size(narrow)
 		b.menuLeadsOn()
 	}

@@ -152,25 +152,6 @@ func openTabWithoutScripts(t *testing.T, s *server) *tab {
 	return b
 }
 
-type kind struct {
-	name string
-	open func(*testing.T, *server) *tab
-}
-
-var bothTabs = []kind{
-	{"with JavaScript", openTab},
-	{"without JavaScript", openTabWithoutScripts},
-}
-
-// tabs are bothTabs, except in a short run, which tests the reader without JavaScript only where
-// bothTabs is named.
-func tabs() []kind {
-	if testing.Short() {
-		return bothTabs[:1]
-	}
-	return bothTabs
-}
-
 // tell sends a command of the browser's protocol.
 func tell[P, R any](b *tab, command cdp.Command[P, R], params P) R {
 	b.t.Helper()
@@ -336,15 +317,10 @@ func (b *tab) lookUntil(what, condition string) {
 	b.eventually(what, func() (bool, string) {
 		ok, last := b.holds(condition)
 		if !ok && !b.scripts {
-			b.lookAgain()
+			b.clickAway(".looked a")
 		}
 		return ok, last
 	})
-}
-
-func (b *tab) lookAgain() {
-	b.t.Helper()
-	b.clickAway(".looked a")
 }
 
 // clickAway clicks a link to a page, and waits for that page unless a script swaps it in: a second

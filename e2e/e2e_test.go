@@ -451,7 +451,7 @@ type summary struct {
 	AsOf      time.Time `json:"as_of"`
 	Mode      string
 	Counts    struct{ Pending, Processing, Failed, Dead int64 }
-	Campaigns struct{ Total, Lagging, Blocked, Leased int64 }
+	Campaigns struct{ Total, Lagging, Blocked, Leased, Paused, Diverged, Drifted int64 }
 	Lag       struct{ Events int64 }
 	Worker    struct{ Running bool }
 }

@@ -17,6 +17,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -214,9 +215,14 @@ func installed(t *testing.T, names ...string) string {
 	return ""
 }
 
+// building lets one program be built at a time: two at once would both compile what they have in common.
+var building sync.Mutex
+
 // proxyProgram is the path of a program of tools/proxies. The go command builds it, unless its cache has it.
 func proxyProgram(t *testing.T, name string) string {
 	t.Helper()
+	building.Lock()
+	defer building.Unlock()
 	cmd := exec.Command("go", "tool", "-n", name)
 	cmd.Dir, cmd.Stderr = "../tools/proxies", new(output)
 	path, err := cmd.Output()
