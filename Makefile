@@ -73,11 +73,6 @@ bench: build ## measure append and drain on this disk, beside the bare driver
 	@./bin/bare
 
 BENCH_ROWS ?= 10000000
-.PHONY: bench-deep
-bench-deep: ## measure pages and claims over BENCH_ROWS outbox rows (takes minutes and 6 GB)
-	go test ./cmd/outboxweb -run '^$$' -bench 'Pages|Claim' -benchtime 6000x -bench.rows $(BENCH_ROWS) -timeout 30m
-	go test ./internal/worker -run '^$$' -bench AppendToApplied
-
 .PHONY: bench-latency
 bench-latency: ## measure how long single appends take until answered and until applied, at two loads, on both databases
 	go test ./internal/worker -run '^$$' -bench AppendToApplied -benchtime 5s

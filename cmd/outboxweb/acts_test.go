@@ -161,6 +161,11 @@ var (
 	resumeRun        = act{action: outbox.ActionRunResume, on: "1", reason: "it is night"}
 	retryRejection   = act{action: outbox.ActionIntakeRetry, on: "shop 1", reason: "the row was corrected"}
 	discardRejection = act{action: outbox.ActionIntakeDiscard, on: "shop 1", reason: "a test order", confirm: "discard shop 1"}
+	testPartner      = act{action: outbox.ActionPublisherTest, on: "sales partner", reason: "are they back?"}
+	testChat         = act{action: outbox.ActionAlertTest, on: "chat", reason: "new"}
+	muteDrift        = act{action: outbox.ActionAlertMute, on: "drift", form: "for=8h", body: `{"for":"8h"}`, args: "drift --for=8h", reason: "a deploy"}
+	unmuteDrift      = act{action: outbox.ActionAlertUnmute, on: "drift", reason: "it is over"}
+	revokeToken      = act{action: outbox.ActionTokenRevoke, on: "1", reason: "leaked"}
 	handOver         = act{action: outbox.ActionIntakeHandOver, on: "shop", reason: "moved here", confirm: "hand over shop"}
 )
 
@@ -524,6 +529,42 @@ var scenarios = []scenario{
 		},
 	},
 	{
+		name: "a publisher is sent a test event", given: delivered, act: testPartner, page: "/publishers/sales/partner",
+		then: []string{},
+		says: "Sent a test event to publisher sales/partner: delivered in", prints: "delivered event test-",
+		refused: []refusal{{testPartner.at("sales nothing"), missing, "there is no publisher sales/nothing"}},
+	},
+	{
+		name: "a receiver of alerts is sent a test message", given: current, act: testChat, page: "/alerts",
+		then: []string{},
+		says: "Sent a test message to receiver chat: taken in", prints: "receiver chat took a test message",
+		refused: []refusal{{testChat.at("none"), missing, "no receiver"}},
+	},
+	{
+		name: "a rule is muted", given: current, act: muteDrift,
+		then: []string{"rule drift: muted: a deploy"},
+		says: "Muted rule drift until", prints: "muted drift until",
+		refused: []refusal{
+			{muteDrift.with("for=2h", `{"for":"2h"}`, "drift --for=2h"), invalid, "for"},
+			{muteDrift.at("none").with("for=8h", `{"for":"8h"}`, "none --for=8h"), missing, "no alert rule"},
+		},
+	},
+	{
+		name: "a rule is unmuted", given: done(current, muteDrift), act: unmuteDrift,
+		then: []string{"rule drift: none"},
+		says: "Unmuted rule drift.", prints: "unmuted drift",
+		again: refusal{status: conflict, says: "not muted"},
+	},
+	{
+		name: "a token is revoked", given: func(s *scene) {
+			s.sql(`insert into tokens (hash, role, note, created_at, created_by, expires_at) values ('h', 'operator', 'deploy', 1, 'root', 4102444800000000)`)
+		}, act: revokeToken, page: "/tokens",
+		then: []string{"token 1: revoked"},
+		says: "Revoked token 1, with the role operator", prints: "revoked token 1 (operator)",
+		again:   refusal{status: conflict, says: "was revoked by"},
+		refused: []refusal{{revokeToken.at("9"), missing, "no token 9"}},
+	},
+	{
 		name: "a source of this journal is not handed over", given: rejected, act: handOver,
 		refused: []refusal{{handOver, conflict, "does not belong to another journal"}},
 	},
@@ -531,13 +572,8 @@ var scenarios = []scenario{
 
 // playedElsewhere are the actions without a scenario, with the reason.
 var playedElsewhere = map[outbox.Action]string{
-	outbox.ActionPublisherTest:   "it needs a destination that answers",
 	outbox.ActionRehearse:        "it needs changed files",
 	outbox.ActionReveal:          "the command line hides nothing",
 	outbox.ActionTokenCreate:     "a command alone does it",
-	outbox.ActionTokenRevoke:     "the token comes from a command",
-	outbox.ActionAlertTest:       "it needs a receiver that answers",
-	outbox.ActionAlertMute:       "it needs a configuration file",
-	outbox.ActionAlertUnmute:     "it needs a configuration file",
 	outbox.ActionJournalWentBack: "outboxweb itself does it",
 }

@@ -4,12 +4,9 @@ import (
 	"database/sql"
 	"flag"
 	"fmt"
-	"net/http"
 	"net/http/httptest"
 	"path/filepath"
-	"sync"
 	"testing"
-	"time"
 
 	"github.com/outboxweb/outboxweb/internal/engine"
 	"github.com/outboxweb/outboxweb/internal/handlers"
@@ -20,10 +17,9 @@ import (
 )
 
 var (
-	benchRows      = flag.Int("bench.rows", 200_000, "outbox rows for BenchmarkPages and BenchmarkClaim")
+	benchRows      = flag.Int("bench.rows", 200_000, "outbox rows beside which pages are measured")
 	benchCampaigns = flag.Int("bench.campaigns", 2_000, "campaigns they are spread over")
 	benchReal      = flag.Int("bench.real", 250, "events of each campaign that can be applied")
-	benchClients   = flag.Int("bench.clients", 20, "clients of BenchmarkPages, each asking without a pause")
 )
 
 // deepQueue is a store with very many rows: the first events of each campaign are real, the rows
@@ -72,29 +68,6 @@ func deepQueueIn(b *testing.B, dir string, rows, campaigns int) *engine.Engine {
 	return s
 }
 
-// BenchmarkPages requests pages from many clients at once and reports the 99th percentile of
-// response times, at rest and while the worker drains.
-func BenchmarkPages(b *testing.B) {
-	tuneCollector(0)
-	s, set := drainable(b)
-	server := offering(b, s)
-	paths := map[string]string{
-		"overview":  "/",
-		"rows":      "/rows",
-		"dead":      "/rows?status=dead",
-		"campaigns": "/campaigns",
-		"lagging":   "/campaigns?sort=lag",
-	}
-	for name, path := range paths {
-		b.Run("rest/"+name, func(b *testing.B) { askForPages(b, server.URL+path) })
-	}
-	working(b, s, set, func() {
-		for name, path := range paths {
-			b.Run("draining/"+name, func(b *testing.B) { askForPages(b, server.URL+path) })
-		}
-	})
-}
-
 // offering is a server of a store's pages.
 func offering(b *testing.B, s *engine.Engine) *httptest.Server {
 	b.Helper()
@@ -113,58 +86,3 @@ create table places (campaign_id text not null, entity_id text not null, x bigin
 insert into places (campaign_id, entity_id, x, y) values (:campaign_id, :entity_id, :payload.x, :payload.y)
 on conflict (campaign_id, entity_id) do update set x = excluded.x, y = excluded.y;
 `
-
-func askForPages(b *testing.B, url string) {
-	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: *benchClients}}
-	defer client.CloseIdleConnections()
-	var mu sync.Mutex
-	var times []time.Duration
-	var clients sync.WaitGroup
-	for range *benchClients {
-		clients.Go(func() {
-			for range max(1, b.N / *benchClients) {
-				took := openPage(b, client, url)
-				mu.Lock()
-				times = append(times, took)
-				mu.Unlock()
-			}
-		})
-	}
-	clients.Wait()
-	b.ReportMetric(p99(times), "p99-ms")
-	b.ReportMetric(p50(times), "p50-ms")
-}
-
-// BenchmarkClaim measures finding due campaigns, and claiming and releasing one wave of 500 rows,
-// beside a queue of 1,000 rows: finding must cost the same however deep the queue is. A claim also
-// writes, and rows of many campaigns are on more pages if the queue is deep.
-func BenchmarkClaim(b *testing.B) {
-	for _, rows := range []int{1000, *benchRows} {
-		s := deepQueue(b, rows, min(*benchCampaigns, rows/10))
-		b.Run(fmt.Sprintf("look/rows=%d", rows), func(b *testing.B) {
-			for b.Loop() {
-				if _, due, err := s.UntilDue(b.Context(), outbox.Scope{}); err != nil || !due {
-					b.Fatal(due, err)
-				}
-			}
-		})
-		b.Run(fmt.Sprintf("wave/rows=%d", rows), func(b *testing.B) {
-			for b.Loop() {
-				claimAndGiveBack(b, s)
-			}
-		})
-	}
-}
-
-func claimAndGiveBack(b *testing.B, s *engine.Engine) {
-	who := store.Worker{ID: "bench"}
-	claims, err := s.Claim(b.Context(), who, store.ClaimLimits{Rows: 500, Lease: time.Minute})
-	if err != nil || len(claims) == 0 {
-		b.Fatalf("claimed %d, %v", len(claims), err)
-	}
-	results := make([]store.Result, len(claims))
-	for i, c := range claims {
-		results[i] = store.Result{Claim: c, Applied: c.First - 1}
-	}
-	must.Get(s.Settle(b.Context(), who, results)).Or(b)
-}

@@ -9,8 +9,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
-	"os"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -26,9 +24,7 @@ import (
 	"github.com/outboxweb/outboxweb/internal/handlers"
 	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
-	"github.com/outboxweb/outboxweb/internal/pgtest"
-	"github.com/outboxweb/outboxweb/internal/projection"
-	"github.com/outboxweb/outboxweb/internal/runs"
+	"github.com/outboxweb/outboxweb/internal/size"
 	"github.com/outboxweb/outboxweb/internal/store"
 	"github.com/outboxweb/outboxweb/internal/storetest"
 	"github.com/outboxweb/outboxweb/internal/worker"
@@ -94,63 +90,6 @@ const (
 	invalid  = http.StatusUnprocessableEntity
 )
 
-// seats is a projection that fails at some events: a lost one can never be applied, a full one may be
-// later. What it has in a field named password is a secret.
-const seats = `-- projection: seats
--- tables: seats
--- schema
-create table seats (campaign_id text not null, seq bigint not null, free bigint not null check (free > 0), primary key (campaign_id, seq));
--- on: taken
-insert into seats (campaign_id, seq, free) values (:campaign_id, :seq, 1);
--- on: full
-insert into seats (campaign_id, seq, free) values (:campaign_id, :seq, 0);
--- on: lost
-insert into seats (campaign_id, seq, free) values (:campaign_id, :seq, :payload.number!);
-`
-
-const secret = "hunter2-hunter2"
-
-// theatre is what scenes have in common: the files of the projection and an empty pair of databases.
-type theatre struct {
-	dir string
-	set *projection.Set
-	new func(*testing.T) dbtest.Pair
-}
-
-func newTheatre(t *testing.T, dialect string) *theatre {
-	t.Helper()
-	h := &theatre{dir: t.TempDir()}
-	must.OK(t, os.WriteFile(filepath.Join(h.dir, "seats.sql"), []byte(seats), 0o600))
-	var err error
-	if h.set, err = projection.Load(dialect, h.dir); err != nil {
-		t.Fatal(err)
-	}
-	return h
-}
-
-// prepare makes the tables of a pair.
-func (h *theatre) prepare(t *testing.T, p dbtest.Pair) error {
-	s, err := store.Open(t.Context(), store.Options{Journal: p.Journal, Projections: p.Projections})
-	if err != nil {
-		return err
-	}
-	defer s.Close()
-	return runs.Install(t.Context(), s, h.set)
-}
-
-// onSQLite copies each pair from files.
-func (h *theatre) onSQLite(t *testing.T) *theatre {
-	t.Helper()
-	empty := dbtest.Files(t.TempDir())
-	must.OK(t, h.prepare(t, empty))
-	h.new = func(t *testing.T) dbtest.Pair {
-		dir := t.TempDir()
-		must.OK(t, os.CopyFS(dir, os.DirFS(empty.Dir)))
-		return dbtest.Files(dir)
-	}
-	return h
-}
-
 // scene is one journal with what acts on it.
 type scene struct {
 	*engine.Engine
@@ -173,13 +112,14 @@ func (h *theatre) scene(t *testing.T) *scene {
 	t.Cleanup(func() { s.Close() })
 	quiet := slog.New(slog.DiscardHandler)
 	s.worker = worker.New(worker.Config{Store: s.Store, Set: h.set, Mode: outbox.ModeOutbox, Logger: quiet})
-	process := engine.New(engine.Config{Engine: s.Engine, Set: h.set, Logger: quiet, Metrics: engine.NewMetrics(s.Engine, "test", ""), NoWorker: true, NoIntake: true})
+	process := engine.New(engine.Config{Engine: s.Engine, Set: h.set, Logger: quiet, Metrics: engine.NewMetrics(s.Engine, "test", ""), NoWorker: true, NoIntake: true, NoPublish: true,
+		Subscriptions: must.Get(h.outside.subscriptions()).Or(t), Alerts: s.Alerts(must.Get(h.outside.alertSettings()).Or(t), "test", nil)})
 	gate := must.Get(auth.New(auth.Config{Kind: auth.KindHost, Who: func(r *http.Request) (outbox.Identity, error) {
 		return outbox.Identity{Name: "ana", Role: outbox.Role(r.Header.Get("Role"))}, nil
 	}})).Or(t)
 	s.http = process.Handler(handlers.Config{Auth: gate})
 	s.closed = process.Handler(handlers.Config{Auth: gate, ReadOnly: true})
-	s.command = []string{"--journal-db", pair.Journal, "--projections-db", pair.Projections, "--projections", h.dir}
+	s.command = []string{"--journal-db", pair.Journal, "--projections-db", pair.Projections, "--projections", h.dir, "--config", string(h.outside.Config)}
 	return s
 }
 
@@ -253,6 +193,8 @@ union all select 'publisher ' || topic || '/' || publisher || ': ' || status || 
   || case when lease_owner = '' then ', free in ' else ', held in ' end || lease_epoch || ': ' || paused_reason from publisher_progress
 union all select 'run ' || id || ': ' || kind || ' ' || status from runs
 union all select 'row ' || row_key || ' of source ' || source || ': ' || status || ': ' || change_reason from intake_rejections
+union all select 'rule ' || case when rule = '' then 'all' else rule end || ': muted: ' || reason from alert_mutes
+union all select 'token ' || id || ': ' || case when revoked_at is null then 'valid' else 'revoked' end from tokens
 union all select 'source ' || source || ': ' || case when owner <> '' and handed_over < owned_since then 'of another journal' else 'of this journal' end from intake_sources`
 	projectionFacts = `
 select 'projection ' || projection || ': ' || case when paused_at is null then 'live' else 'paused: ' || reason end from projection_versions
@@ -411,9 +353,9 @@ func (s *scene) cli(a act, _ string, _ outbox.Role) answer {
 	return answer{status: code, text: errs, also: out}
 }
 
-// play tries a scenario.
-func (c scenario) play(t *testing.T, h *theatre) {
-	for _, by := range surfaces {
+// play tries a scenario by these surfaces.
+func (c scenario) play(t *testing.T, h *theatre, by []surface) {
+	for _, by := range by {
 		if c.act.only != "" && !strings.Contains(c.act.only, by.name) {
 			continue
 		}
@@ -559,7 +501,7 @@ func TestActs(t *testing.T) {
 	for _, c := range scenarios {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			c.play(t, h)
+			c.play(t, h, surfaces)
 		})
 	}
 }
@@ -578,31 +520,19 @@ func TestActs_areAllOfTheTable(t *testing.T) {
 	}
 }
 
-// onPostgres copies each pair from a template.
-func (h *theatre) onPostgres(t *testing.T) *theatre {
-	t.Helper()
-	server := must.Get(pgtest.Start()).Or(t)
-	t.Cleanup(func() {
-		if err := server.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
-	pair := func(url string) dbtest.Pair {
-		return dbtest.Pair{Journal: dbtest.InSchema(url, "journal"), Projections: dbtest.InSchema(url, "projections")}
-	}
-	must.OK(t, server.Template(t.Context(), func(url string) error { return h.prepare(t, pair(url)) }))
-	h.new = func(t *testing.T) dbtest.Pair { return pair(server.Database(t)) }
-	return h
-}
-
-// TestPostgresActs plays the scenarios, or in the short form some of them, on PostgreSQL.
+// TestPostgresActs plays the scenarios on PostgreSQL, each by one surface after the other, or in the short
+// form some of them; TestActs has them all.
 func TestPostgresActs(t *testing.T) {
 	t.Parallel()
 	h := newTheatre(t, "postgres").onPostgres(t)
-	for _, c := range scenarios {
+	for i, c := range scenarios {
 		if testing.Short() && !slices.Contains([]outbox.Action{outbox.ActionUnskip, outbox.ActionOperationStart, outbox.ActionPublisherSeek}, c.act.action) {
 			continue
 		}
-		t.Run(c.name, func(t *testing.T) { c.play(t, h) })
+		by := surfaces
+		if !size.Soak() {
+			by = surfaces[i%len(surfaces):][:1]
+		}
+		t.Run(c.name, func(t *testing.T) { c.play(t, h, by) })
 	}
 }
