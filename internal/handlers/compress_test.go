@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+
+	"github.com/outboxweb/outboxweb/internal/must"
 )
 
 // Whoever accepts it gets a long answer compressed, with the same text, except pages of other sites.
@@ -43,7 +45,7 @@ func TestAnswers_areCompressedForOurPagesAndForScripts(t *testing.T) {
 		if (a.Header.Get("Content-Encoding") == "gzip") != c.compressed {
 			t.Errorf("%+v: Content-Encoding is %q", c, a.Header.Get("Content-Encoding"))
 		} else if c.compressed {
-			text = string(value(io.ReadAll(value(gzip.NewReader(strings.NewReader(a.body))))))
+			text = string(must.Get(io.ReadAll(must.Get(gzip.NewReader(strings.NewReader(a.body))).Or(t))).Or(t))
 			if !strings.Contains(strings.Join(a.Header.Values("Vary"), ","), "Accept-Encoding") || a.Header.Get("Content-Length") != "" {
 				t.Errorf("%+v: the headers are %v", c, a.Header)
 			}

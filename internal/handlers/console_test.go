@@ -2,6 +2,7 @@ package handlers
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -42,8 +43,7 @@ func TestFailures_notesArePinnedThroughPageAndAPI(t *testing.T) {
 		want(t, http.StatusSeeOther).Header.Get("Location")
 	s.get(to).want(t, 200, "see &lt;b&gt;ticket&lt;/b&gt;", "Note saved", "1 dead").lacks(t, "<b>ticket")
 	s.get("/failures?fingerprint=other").want(t, 200, "No rows with this error are failed or dead any more").lacks(t, "ticket")
-	body := `{"fingerprint":` + string(value(jsonText(fingerprint))) + `,"note":""}`
-	s.post("/api/v1/failures/groups/note", body).want(t, 200, `"note":null`)
+	s.post("/api/v1/failures/groups/note", fmt.Sprintf(`{"fingerprint":%q,"note":""}`, fingerprint)).want(t, 200, `"note":null`)
 	s.get("/failures").want(t, 200).lacks(t, "ticket")
 	s.post("/api/v1/failures/groups/note", `{"note":"x"}`).want(t, 422, "fingerprint is required")
 	s.post("/api/v1/failures/groups/note", `{"fingerprint":"never seen","note":"x"}`).want(t, 404, "no row failed with the fingerprint")

@@ -1,6 +1,7 @@
 package handlers
 
 import (
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/outboxweb/outboxweb/internal/metrics"
 	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/size"
 	"github.com/outboxweb/outboxweb/internal/store"
 	"github.com/outboxweb/outboxweb/web/templates"
 )
@@ -34,8 +36,10 @@ func TestRoutes_refuseParametersThatTheyDoNotTake(t *testing.T) {
 	s.post("/api/v1/campaigns/c-1/events?wiat=applied", event).want(t, 422, `"wiat":`, "wait or timeout")
 	s.post("/api/v1/campaigns/c-1/pause?reason=x", "").want(t, 422, `"reason":`, "takes none")
 	s.get("/api/v1/campaigns/c-1").want(t, 200, `"high_water_seq":1`)
-	for key, route := range s.srv.routes {
-		if route.method != "GET" || route.role == outbox.RoleNone || route.pattern == "/metrics" {
+	step := size.Of(3, 1, 1)
+	for i, key := range slices.Sorted(maps.Keys(s.srv.routes)) {
+		route := s.srv.routes[key]
+		if i%step != 0 || route.method != "GET" || route.role == outbox.RoleNone || route.pattern == "/metrics" {
 			continue
 		}
 		target, refused := strings.NewReplacer("{", "", "}", "").Replace(plain.Replace(route.pattern)), []string{"x=a;b", "x=100%", "utm_source=mail", "="}

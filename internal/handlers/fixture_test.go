@@ -321,13 +321,3 @@ func decodeAs[T any](t testing.TB, a answer) T {
 	}
 	return v
 }
-
-func jsonText(s string) ([]byte, error) { return json.Marshal(s) }
-
-// value is what a call returned that cannot fail.
-func value[T any](v T, err error) T {
-	if err != nil {
-		panic(err)
-	}
-	return v
-}

@@ -85,7 +85,8 @@ func byProxy(user string, groups ...string) func(*http.Request) {
 		r.RemoteAddr = "10.0.0.7:4444"
 		r.Header.Set("Remote-User", user)
 		if len(groups) > 0 {
-			r.Header.Set("Remote-Groups", string(value(json.Marshal(groups))))
+			text, _ := json.Marshal(groups)
+			r.Header.Set("Remote-Groups", string(text))
 		}
 	}
 }
@@ -207,7 +208,7 @@ func (s *site) dump(except ...string) string {
 				continue
 			}
 			rows := must.Get(db.Query(`select * from "` + table + `"`)).Or(s.t)
-			columns := value(rows.Columns())
+			columns := must.Get(rows.Columns()).Or(s.t)
 			var lines []string
 			for rows.Next() {
 				values, into := make([]any, len(columns)), make([]any, len(columns))

@@ -204,7 +204,7 @@ func TestPages_tellOfAProjectionThatWaitsForTheEndOfARun(t *testing.T) {
 	s.get("/api/v1/projections/campaigns/cursors").want(t, 200, fmt.Sprintf(`"run_id":0,"blocked_by_run":%d`, verify.ID))
 
 	s.submit(fmt.Sprintf("/runs/%d/cancel", verify.ID), "").want(t, 303)
-	replay := value(s.runs.Active(context.Background()))[0]
+	replay := must.Get(s.runs.Active(context.Background())).Or(t)[0]
 	catches := fmt.Sprintf("; run %d is catching it up", replay.ID)
 	s.get("/campaigns/c-1").want(t, 200, standing+catches)
 	s.get("/").want(t, 200, "is behind in 1 campaign"+catches)

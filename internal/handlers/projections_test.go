@@ -102,7 +102,7 @@ func TestProjectionPages_tellWhatIsNotFollowed(t *testing.T) {
 	s.get("/campaigns/c-2").want(t, 200, "resume on the projection's page")
 	s.lands(s.submit("/projections/campaigns/resume", "")).want(t, 200, "Resumed projection campaigns for all campaigns. It is still quarantined in 1 campaign: replay it there once its file is fixed.", "Paused projection campaigns for all campaigns.")
 	s.get("/audit?action=projection_resume").want(t, 200, "Resumed projection campaigns for all campaigns.")
-	if n := len(value(s.store.AuditLogOf(context.Background(), 10, outbox.ProjectionTarget("campaigns")))); n != 3 {
+	if n := len(must.Get(s.store.AuditLogOf(context.Background(), 10, outbox.ProjectionTarget("campaigns"))).Or(t)); n != 3 {
 		t.Errorf("%d acts on the projection, want 3", n)
 	}
 }

@@ -58,7 +58,7 @@ func leaky(t *testing.T, config redact.Config, change ...func(*Config)) (*site, 
 	var log bytes.Buffer
 	diff := []outbox.ProjectionResult{{Projection: "campaigns", Verdict: outbox.VerdictDrift, Error: secretText("projection error"), ErrorSeq: 1, Comparison: &outbox.Comparison{Changed: 1, ReplayedWith: outbox.ReplayedWith{RowsBuilt: outbox.RowsBuilt{BuiltVersions: []outbox.LoadedVersion{}}},
 		Samples: []outbox.RowChange{{Table: "t", Kind: outbox.RowChanged, Key: []outbox.Field{{Name: "api_key", Value: json.RawMessage(`"` + leak + `"`)}},
-			Fields: []outbox.FieldChange{{Name: "note", Live: value(json.Marshal(secretText("live"))), Expected: value(json.Marshal(secretJSON("fold")))}, {Name: "password", Live: json.RawMessage(`"` + leak + `"`)}}}}}}}
+			Fields: []outbox.FieldChange{{Name: "note", Live: must.Get(json.Marshal(secretText("live"))).Or(t), Expected: must.Get(json.Marshal(secretJSON("fold"))).Or(t)}, {Name: "password", Live: json.RawMessage(`"` + leak + `"`)}}}}}}}
 	change = append([]func(*Config){func(c *Config) {
 		c.Redact = hide
 		c.Logger = slog.New(hide.Log(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})))
@@ -68,8 +68,8 @@ func leaky(t *testing.T, config redact.Config, change ...func(*Config)) (*site, 
 		}
 		c.Explain = func(context.Context, outbox.Hider, string, int64) (outbox.EventExplanation, error) {
 			return outbox.EventExplanation{CampaignID: "c-1", Seq: 2, EventType: poison, Failures: []outbox.ExplainedFailure{{Projection: "campaigns", Error: secretText("explanation"),
-				Statement: &outbox.FailedStatement{Lines: []outbox.SourceLine{}, Values: []outbox.BoundValue{{Name: ":payload", Value: value(json.Marshal(secretJSON("bound"))), Columns: []string{"note"}, Computed: []string{}}}},
-				Existing:  &outbox.ExistingRow{Fields: []outbox.Field{{Name: "api_key", Value: json.RawMessage(`"` + leak + `"`)}, {Name: "note", Value: value(json.Marshal(secretJSON("existing")))}}}}}}, nil
+				Statement: &outbox.FailedStatement{Lines: []outbox.SourceLine{}, Values: []outbox.BoundValue{{Name: ":payload", Value: must.Get(json.Marshal(secretJSON("bound"))).Or(t), Columns: []string{"note"}, Computed: []string{}}}},
+				Existing:  &outbox.ExistingRow{Fields: []outbox.Field{{Name: "api_key", Value: json.RawMessage(`"` + leak + `"`)}, {Name: "note", Value: must.Get(json.Marshal(secretJSON("existing"))).Or(t)}}}}}}, nil
 		}
 		c.TestPublisher = func(context.Context, outbox.SubscriptionName) (outbox.TestDelivery, error) {
 			return outbox.TestDelivery{SubscriptionName: outbox.SubscriptionName{Topic: "scenes", Publisher: "archive"}, Error: secretText("test delivery")}, nil
@@ -92,12 +92,10 @@ func leaky(t *testing.T, config redact.Config, change ...func(*Config)) (*site, 
 	s.publisherFails(2, "event")
 	s.post("/api/v1/rows/c-2/1/skip", `{"reason":"x","confirm":"skip c-2 1"}`).want(t, 200)
 	s.post("/api/v1/campaigns/c-3/pause", `{"reason":"x"}`).want(t, 200)
-	s.post("/api/v1/failures/groups/note", must2(json.Marshal(noteBody{Fingerprint: outbox.Fingerprint(`seat "7" is <taken>`), Note: secretText("note")}))).want(t, 200)
-	fillWithSecrets(t, s, string(value(json.Marshal(diff))))
+	s.post("/api/v1/failures/groups/note", string(must.Get(json.Marshal(noteBody{Fingerprint: outbox.Fingerprint(`seat "7" is <taken>`), Note: secretText("note")})).Or(t))).want(t, 200)
+	fillWithSecrets(t, s, string(must.Get(json.Marshal(diff)).Or(t)))
 	return s, &log
 }
-
-func must2(b []byte, err error) string { return string(value(b, err)) }
 
 // fillWithSecrets writes secrets into every column that holds texts.
 func fillWithSecrets(t *testing.T, s *site, diff string) {
@@ -292,7 +290,7 @@ func TestReveal_showsAnAdminWhatIsStoredAndLeavesARecord(t *testing.T) {
 		}
 		s.post(api, `{"reason":"the call of eve"}`, header("Idempotency-Key", "k")).want(t, 200, leak)
 		acts, err := s.store.AuditLog(context.Background(), outbox.AuditFilter{Action: outbox.ActionReveal, Outcome: outbox.AuditDone})
-		if err != nil || len(acts.Items) != 3 || strings.Contains(string(value(json.Marshal(acts.Items))), leak) {
+		if err != nil || len(acts.Items) != 3 || strings.Contains(string(must.Get(json.Marshal(acts.Items)).Or(t)), leak) {
 			t.Errorf("%s: the records are %+v (%v)", name, acts.Items, err)
 		}
 		s.get("/audit?action=reveal").want(t, 200, "Revealed redacted values of event 2 of campaign c-1.")
@@ -304,7 +302,7 @@ func TestReveal_showsAnAdminWhatIsStoredAndLeavesARecord(t *testing.T) {
 func TestRedaction_hidesBeforeSentencesAreMade(t *testing.T) {
 	s := ownSite(t)
 	s.seed("c-1", "a")
-	s.post("/api/v1/campaigns/c-1/pause", must2(json.Marshal(actionBody{Reason: `{"pass\u0077ord":"` + leak + `"}`}))).want(t, 200, "redacted").leaks(t, "pause")
+	s.post("/api/v1/campaigns/c-1/pause", string(must.Get(json.Marshal(actionBody{Reason: `{"pass\u0077ord":"` + leak + `"}`})).Or(t))).want(t, 200, "redacted").leaks(t, "pause")
 	for _, target := range []string{"/campaigns/c-1", "/campaigns", "/", "/audit", "/api/v1/campaigns/c-1", "/api/v1/campaigns", "/export/campaigns", "/export/campaigns?format=json"} {
 		s.get(target).want(t, 200, "[redacted]").leaks(t, target)
 	}
@@ -340,7 +338,7 @@ func TestRedaction_nothingLeavesButThroughADoor(t *testing.T) {
 		if strings.HasSuffix(name, "_test.go") {
 			continue
 		}
-		text := string(value(os.ReadFile(name)))
+		text := string(must.Get(os.ReadFile(name)).Or(t))
 		if hides, door := doors[name]; door {
 			found++
 			if !strings.Contains(text, hides) || !writes.MatchString(text) {

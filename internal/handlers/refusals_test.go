@@ -12,6 +12,7 @@ import (
 
 	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/size"
 )
 
 // fillPattern is an address of a route.
@@ -40,6 +41,7 @@ var badRequests = map[string]struct {
 func TestActions_thatAreRefusedBeforeTheStoreIsAskedLeaveOneRecordEach(t *testing.T) {
 	s := ownSite(t)
 	tried := map[outbox.Action]bool{}
+	step, n := size.Of(3, 1, 1), 0
 	for _, route := range s.srv.routes {
 		if !route.action.Audited() {
 			continue
@@ -47,6 +49,9 @@ func TestActions_thatAreRefusedBeforeTheStoreIsAskedLeaveOneRecordEach(t *testin
 		tried[route.action] = true
 		api := strings.HasPrefix(route.pattern, apiPrefix)
 		for name, bad := range badRequests {
+			if n++; n%step != 0 {
+				continue
+			}
 			before := len(s.allActions())
 			target := fillPattern(route.pattern)
 			var a answer
