@@ -102,45 +102,28 @@ func TestServe_startsWithoutItsIssuer(t *testing.T) {
 
 func TestAuthFlags_placesWhereNobodyElseCanAsk(t *testing.T) {
 	t.Parallel()
+	const socket = "unix:/run/outboxweb.sock"
+	by := func(kind string) serveCmd { return serveCmd{authFlags: authFlags{Auth: kind}} }
+	insecure := func(readOnly bool, kind string) serveCmd {
+		return serveCmd{ReadOnly: readOnly, authFlags: authFlags{InsecureNoAuth: true, Auth: kind}}
+	}
 	for _, c := range []struct {
 		listen string
-		flags  authFlags
+		serve  serveCmd
 		fine   bool
 	}{
-		{"127.0.0.1:8080", authFlags{}, true},
-		{"[::1]:0", authFlags{}, true},
-		{"localhost:80", authFlags{}, true},
-		{"unix:/run/outboxweb.sock", authFlags{}, false},
-		{"unix:/run/outboxweb.sock", authFlags{Auth: "local"}, false},
-		{"unix:/run/outboxweb.sock", authFlags{Auth: "none"}, true},
-		{"unix:/run/outboxweb.sock", authFlags{Auth: "token"}, true},
-		{"systemd", authFlags{}, true}, // until its socket is known
-		{"0.0.0.0:80", authFlags{}, false},
-		{"[::]:80", authFlags{}, false},
-		{":80", authFlags{}, false},
-		{"10.0.0.7:80", authFlags{Auth: "none"}, false},
-		{"ops.example.org:80", authFlags{}, false},
-		{"10.0.0.7:80", authFlags{Auth: "token"}, true},
-		{"10.0.0.7:80", authFlags{Auth: "jwt"}, true},
-		{"nonsense", authFlags{Auth: "token"}, false},
+		{"127.0.0.1:8080", by(""), true}, {"127.9.9.9:80", by(""), true}, {"[::1]:0", by(""), true}, {"localhost:80", by(""), true},
+		{socket, by(""), false}, {socket, by("local"), false}, {socket, by("none"), true}, {socket, by("token"), true}, {"unix:@x", by("none"), false},
+		{"systemd", by(""), true}, // until its socket is known
+		{"0.0.0.0:80", by(""), false}, {"[::]:80", by(""), false}, {":80", by(""), false}, {"10.0.0.7:80", by("none"), false},
+		{"ops.example.org:80", by(""), false}, {"127.0.0.1.evil:80", by(""), false},
+		{"10.0.0.7:80", by("token"), true}, {"10.0.0.7:80", by("jwt"), true}, {"localhost", by("token"), false}, {"nonsense", by("token"), false},
+		{"0.0.0.0:80", insecure(false, ""), false}, {"0.0.0.0:80", insecure(true, ""), true}, {socket, insecure(true, ""), true}, {socket, insecure(true, "token"), false},
 	} {
-		serve := serveCmd{Listening: Listening{Listen: c.listen}, authFlags: c.flags}
-		if err := serve.checkListening(); (err == nil) != c.fine {
-			t.Errorf("%s with %q: %v", c.listen, c.flags.Auth, err)
+		c.serve.Listen = c.listen
+		if err := c.serve.checkListening(); (err == nil) != c.fine {
+			t.Errorf("%s with %+v: %v", c.listen, c.serve.authFlags, err)
 		}
-	}
-	open := serveCmd{Listening: Listening{Listen: "0.0.0.0:80"}, authFlags: authFlags{InsecureNoAuth: true}}
-	if open.checkListening() == nil {
-		t.Error("--insecure-no-auth goes without --read-only")
-	}
-	if open.ReadOnly = true; open.checkListening() != nil {
-		t.Error("--insecure-no-auth does not go with --read-only")
-	}
-	if open.Listen = "unix:/run/outboxweb.sock"; open.checkListening() != nil {
-		t.Error("--insecure-no-auth does not go with a Unix socket")
-	}
-	if open.Auth = "token"; open.checkListening() == nil {
-		t.Error("--insecure-no-auth goes with --auth token")
 	}
 }
 

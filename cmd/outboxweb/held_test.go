@@ -209,14 +209,6 @@ func TestRunsShow_namesTheEventThatFailed(t *testing.T) {
 	d.runs("runs start rebuild --campaign c-1 --wait", exitFailed, "CAMPAIGN PROJECTION OUTCOME UP TO EVENT MISSING CHANGED UNEXPECTED FIRST DIVERGENCE ERROR", "c-1 log failed 2 event 3: ")
 }
 
-func TestRunsStart_ofARebuildOfAllIsToldItsPhrase(t *testing.T) {
-	t.Parallel()
-	d := newHeldDesk(t, logging("log"), logging("names"))
-	d.append("c-1", 2)
-	d.runs("runs start rebuild --all --wait", exitFailed, "a rebuild of all campaigns requires a reason")
-	d.runs("runs start rebuild --all --wait --reason odd", exitUsage, `this replaces the rows of 1 campaign; to confirm it, add --confirm 'rebuild all campaigns'`)
-}
-
 func TestRequeue_offersAVerifyNext(t *testing.T) {
 	t.Parallel()
 	d := newHeldDesk(t, logging("log"), needing("names", "n"))

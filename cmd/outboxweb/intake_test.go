@@ -48,31 +48,18 @@ func TestIntake_isShownAndDecidedOn(t *testing.T) {
 	d.said("intake 1 row of source shop rejected, the first")
 	d.does("intake", "rejections", "shop")
 	d.said("ID ROW CAMPAIGN EVENT TYPE STATUS REJECTED REASON", "1 1 c-9 e-1 a open", "payload must be a JSON object")
-	for _, args := range [][]string{{"intake", "rejections", "nosuch"}, {"intake", "retry", "nosuch", "1", "--reason", "x"}, {"intake", "discard", "nosuch", "1", "--reason", "x", "--confirm", "discard nosuch 1"}} {
-		if err := d.run(args...); err == nil || err.Error() != `there is no source "nosuch"; use shop` {
-			t.Errorf("%v: %v", args, err)
-		}
-	}
-	if err := d.run("intake", "retry", "shop", "7", "--reason", "x"); err == nil || !strings.Contains(err.Error(), "source shop has no rejected row 7; it may be in the journal by now") {
-		t.Errorf("a row that does not exist: %v", err)
-	}
-	d.does("intake", "retry", "shop", "1", "--reason", "try")
-	d.said("row 1 of source shop is retried by the server that holds the source")
+	d.fails(`there is no source "nosuch"; use shop`, "intake", "rejections", "nosuch")
+	d.does("intake", "retry", "shop", "1", "--reason", "try", "--json")
+	d.said(`"status": "retrying"`)
 	move()
 	d.does("intake", "list", "--json")
 	d.said(`"name": "shop"`, `"rejected": 1`)
-	if err := d.run("intake", "discard", "shop", "1", "--reason", "broken"); err == nil || err.Error() != `a discarded row is deleted from its source, and its event never enters the journal; to confirm it, add --confirm 'discard shop 1'` {
-		t.Errorf("discarded without its phrase: %v", err)
-	}
 	d.does("intake", "discard", "shop", "1", "--reason", "broken", "--confirm", "discard shop 1", "--json")
 	d.said(`"status": "discarding"`)
 	move()
 	d.does("intake", "rejections", "shop", "--json")
 	d.said(`"status": "discarded"`, `"change_reason": "broken"`)
 
-	if err := d.run("intake", "hand-over", "shop", "--reason", "x", "--confirm", "hand over shop"); err == nil || !strings.Contains(err.Error(), "does not belong to another journal") {
-		t.Errorf("handed over what is its own: %v", err)
-	}
 	must.Get(shop.Exec(`update outboxweb_intake_owner set journal = 'another', since = since + 1`)).Or(t)
 	if err := w.Step(t.Context()); err == nil {
 		t.Error("moved the rows of another journal's source")

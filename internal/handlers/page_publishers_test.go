@@ -144,17 +144,19 @@ func TestPublisherPages_sayThatAFunctionDelivers(t *testing.T) {
 
 func TestPublisherPages_showWhatATestCameTo(t *testing.T) {
 	t.Parallel()
-	result := outbox.TestDelivery{OK: true, Seconds: 0.0123}
+	sent := 0
 	s := newSite(t, func(c *Config) {
 		c.TestPublisher = func(_ context.Context, name outbox.SubscriptionName) (outbox.TestDelivery, error) {
-			result.SubscriptionName = name
-			return result, nil
+			sent++
+			return outbox.TestDelivery{SubscriptionName: name, Error: hostile + "connection refused"}, nil
 		}
 	})
 	s.withPublisher(0)
-	s.submitted(archivePage+"/test", nil).want(t, 200, "Sent a test event to publisher scenes/archive: delivered in 12 ms.").lacks(t, "flash warn", `data-testid="test-error"`)
-	result = outbox.TestDelivery{Error: hostile + "connection refused"}
-	s.submitted(archivePage+"/test", nil).want(t, 200, "flash warn", `data-testid="test-error"`, "connection refused").lacks(t, "<script>alert", "\u202e")
+	s.submitted(archivePage+"/test", url.Values{"idempotency_key": {"k"}}).want(t, 200, "flash warn", `data-testid="test-error"`, "connection refused").lacks(t, "<script>alert", "\u202e")
+	s.post(archivePath+"/test", "", header("Idempotency-Key", "k")).want(t, 200, `"ok":false`, "connection refused")
+	if sent != 1 {
+		t.Errorf("%d deliveries were sent for one key", sent)
+	}
 	without := newSite(t)
 	without.withPublisher(0)
 	without.get(archivePage).want(t, 200, "send the test from a server that has it").lacks(t, `data-testid="publisher-test"`)
