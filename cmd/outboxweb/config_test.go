@@ -1,6 +1,8 @@
 package main
 
 import (
+	"bytes"
+	"errors"
 	"io"
 	"os"
 	"path/filepath"
@@ -8,6 +10,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode"
 
 	"github.com/outboxweb/outboxweb/internal/must"
 )
@@ -75,4 +78,208 @@ func parseServe(t *testing.T, config string) (c cli, err error) {
 	must.OK(t, os.WriteFile(file, []byte(config), 0o600))
 	_, err = newParser(&c, streams{out: io.Discard, err: io.Discard}).Parse([]string{"serve", "--config", file})
 	return c, err
+}
+
+func TestDaysFlag_readsDaysAndDurations(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]time.Duration{"0": 0, "0d": 0, "1d": 24 * time.Hour, "365d": 8760 * time.Hour, "8760h": 8760 * time.Hour, "36h": 36 * time.Hour, "90m": 90 * time.Minute, "36500d": 36500 * 24 * time.Hour} {
+		var d daysFlag
+		if err := d.UnmarshalText([]byte(text)); err != nil || time.Duration(d) != want {
+			t.Errorf("%q is %s, %v; want %s", text, time.Duration(d), err, want)
+		}
+		var again daysFlag
+		if err := again.UnmarshalText([]byte(d.String())); err != nil || again != d {
+			t.Errorf("%q is written %q, which is %s, %v", text, d, time.Duration(again), err)
+		}
+	}
+	for _, text := range []string{"", "d", "-1d", "+1d", "1.5d", "36501d", "99999999999999999999d", "-1h", "1", "1w", "1d12h", "876001h", "1 d", "٣d"} {
+		var d daysFlag
+		if err := d.UnmarshalText([]byte(text)); err == nil {
+			t.Errorf("%q is taken for %s", text, time.Duration(d))
+		}
+	}
+}
+
+func FuzzDaysFlag(f *testing.F) {
+	for _, text := range []string{"365d", "8760h", "0", "1h30m", "-1d"} {
+		f.Add(text)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		var d, again daysFlag
+		if d.UnmarshalText([]byte(text)) != nil {
+			return
+		}
+		if d < 0 || time.Duration(d) > mostDays*24*time.Hour {
+			t.Errorf("%q is %s", text, time.Duration(d))
+		}
+		if err := again.UnmarshalText([]byte(d.String())); err != nil || again != d {
+			t.Errorf("%q is written %q: %v", text, d, err)
+		}
+	})
+}
+
+func TestServe_keepsAuditRecordsAndHistoryADayAtLeast(t *testing.T) {
+	t.Parallel()
+	for keep, wrong := range map[string]bool{"0": false, "1d": false, "24h": false, "365d": false, "23h": true, "1s": true} {
+		var d daysFlag
+		must.OK(t, d.UnmarshalText([]byte(keep)))
+		for flag, c := range map[string]serveCmd{"--keep-audit": {KeepAudit: d}, "--keep-history": {KeepHistory: d}} {
+			err := c.checkKept()
+			if (err != nil) != wrong || wrong && !strings.Contains(err.Error(), flag) {
+				t.Errorf("%s %s: %v", flag, keep, err)
+			}
+		}
+	}
+}
+
+func TestSettings_showWhatWasGivenAndNoSecret(t *testing.T) {
+	var c cli
+	parser := newParser(&c, streams{in: strings.NewReader(""), out: io.Discard, err: io.Discard})
+	parsed := must.Get(parser.Parse([]string{"serve", "--journal-db", "postgres://ana:hush@db/outbox?sslpassword=hush&search_path=journal",
+		"--projections", "builtin:traces", "--projections", "dir", "--poll-interval", "3s"})).Or(t)
+	got := map[string]string{}
+	for _, s := range settingsOf(parsed) {
+		got[s.Name] = s.Value
+		if given := s.Name == "journal-db" || s.Name == "projections" || s.Name == "poll-interval"; given != s.Given {
+			t.Errorf("--%s counts as given: %t", s.Name, s.Given)
+		}
+		if strings.Contains(s.Value, "hush") {
+			t.Errorf("--%s tells a secret: %s", s.Name, s.Value)
+		}
+	}
+	for name, want := range map[string]string{
+		"journal-db":  "postgres://ana:xxxxx@db/outbox?search_path=journal&sslpassword=xxxxx",
+		"projections": "builtin:traces, dir", "poll-interval": "3s", "listen": "127.0.0.1:8080", "mode": "outbox_apply_only", "projections-db": "sqlite:data/projections.db",
+	} {
+		if got[name] != want {
+			t.Errorf("--%s is shown as %q, want %q", name, got[name], want)
+		}
+	}
+	for _, broken := range []string{"postgres://ana:hush@[db/outbox", "postgres://ana:hu%zz@db/outbox"} {
+		if shown := withoutPassword(broken); strings.Contains(shown, "hu") {
+			t.Errorf("%q is shown as %q", broken, shown)
+		}
+	}
+}
+
+// A command that a page offers works from any directory.
+func TestCommandFlags_leadToTheSameDatabases(t *testing.T) {
+	dir := t.TempDir()
+	t.Chdir(dir)
+	file := func(name, text string) {
+		must.OK(t, os.WriteFile(name, []byte(text), 0o600))
+	}
+	file("whole.yaml", "journal_db: postgres://ana:hush@db/outbox\nprojections_db: sqlite:/var/p.db\nprojections: [builtin:traces]\n")
+	file("relative.yaml", "journal_db: sqlite:j.db\nprojections: [sql]\n")
+	for name, c := range map[string]struct {
+		args []string
+		want string
+	}{
+		"defaults":           {nil, "--journal-db=sqlite:DIR/data/journal.db --projections-db=sqlite:DIR/data/projections.db"},
+		"flags":              {[]string{"--journal-db", "postgres://ana:hush@db/outbox?search_path=j", "--projections-db", "sqlite:/var/p.db", "--projections", "sql", "--projections", "builtin:traces"}, "--journal-db=postgres://ana@db/outbox?search_path=j --projections-db=sqlite:/var/p.db --projections=DIR/sql --projections=builtin:traces"},
+		"a file":             {[]string{"--config", "whole.yaml"}, "--config=DIR/whole.yaml"},
+		"a flag beats it":    {[]string{"--config", "whole.yaml", "--projections-db", "sqlite:p.db"}, "--config=DIR/whole.yaml --projections-db=sqlite:DIR/p.db"},
+		"its paths relative": {[]string{"--config", "relative.yaml"}, "--config=DIR/relative.yaml --journal-db=sqlite:DIR/j.db --projections-db=sqlite:DIR/data/projections.db --projections=DIR/sql"},
+	} {
+		var parsed cli
+		must.Get(newParser(&parsed, streams{in: strings.NewReader(""), out: io.Discard, err: io.Discard}).Parse(append([]string{"serve"}, c.args...))).Or(t)
+		if got := strings.ReplaceAll(strings.Join(parsed.flagsFromAnywhere(), " "), dir, "DIR"); got != c.want {
+			t.Errorf("%s: %s\nwant %s", name, got, c.want)
+		}
+	}
+}
+
+// References of the configuration file, of publishers and of alerts alike, are found in files.
+func TestSecretFiles_ofTheConfigurationFile(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	for name, text := range map[string]string{
+		"publishers.yaml": "topics:\n  scenes:\n    match: {event_types: ['*']}\n    publishers:\n      hook: {url: 'https://hook.example/${OUTBOXWEB_HOOK}', secret: '${HOOK_SECRET}'}\n",
+		"alerts.yaml":     "alerts:\n  receivers:\n    mail: {url: 'smtp://ana:${MAIL_PASSWORD}@mail.example:587', from: a@ops.example, to: [b@ops.example]}\n  to: [mail]\n",
+		"hook":            "pa/th\n",
+		"secret":          "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSwMfKQ9r8GKYq=\r\n",
+	} {
+		must.OK(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
+	}
+	if _, errs, code := runIn(t, dir, "migrate"); code != 0 {
+		t.Fatal(errs)
+	}
+	found := []string{"OUTBOXWEB_HOOK_FILE=hook", "HOOK_SECRET_FILE=" + filepath.Join(dir, "secret"), "MAIL_PASSWORD_FILE=secret"}
+	for _, c := range []struct {
+		args string
+		env  []string
+		want string // of stderr; empty if it works
+	}{
+		{"serve --config publishers.yaml --tls-cert none --tls-key none", found[:2], "--tls-cert: "}, // the next error
+		{"alerts list --config alerts.yaml", found[2:], ""},
+		{"serve --config publishers.yaml --tls-cert none --tls-key none", append(found[:2:2], "HOOK_SECRET=x"), "HOOK_SECRET and HOOK_SECRET_FILE are both set; remove one of them"},
+		{"serve --config publishers.yaml --tls-cert none --tls-key none", []string{"OUTBOXWEB_HOOK_FILE=gone"}, "OUTBOXWEB_HOOK_FILE: cannot read gone: no such file or directory"},
+		{"alerts list --config alerts.yaml", []string{"MAIL_PASSWORD_FILE=."}, "MAIL_PASSWORD_FILE: cannot read .: is a directory"},
+		{"alerts list --config alerts.yaml", nil, "the variable MAIL_PASSWORD is not set, nor MAIL_PASSWORD_FILE"},
+	} {
+		_, errs, code := runWith(t, dir, c.env, strings.Fields(c.args)...)
+		if c.want == "" && (code != 0 || errs != "") || c.want != "" && (code != 2 || !strings.Contains(errs, c.want)) {
+			t.Errorf("%s with %v: exit %d, %q; want %q", c.args, c.env, code, errs, c.want)
+		}
+	}
+}
+
+// Flags that name files themselves have no such twin: a key's file must not be read for its path.
+func TestSecretFiles_onlyOfFlagsThatCarrySecrets(t *testing.T) {
+	t.Parallel()
+	_, errs, code := runWith(t, t.TempDir(), []string{"OUTBOXWEB_TLS_KEY_FILE=/etc/hostname"}, "version")
+	if want := "OUTBOXWEB_TLS_KEY_FILE is unknown and has no effect"; code != 0 || !strings.Contains(errs, want) {
+		t.Errorf("exit %d, %q; want %q", code, errs, want)
+	}
+}
+
+func TestLogger_hidesSecretsInOneLine(t *testing.T) {
+	t.Parallel()
+	hide := must.Get(redactFlags{RedactKey: []string{"card number"}, RedactValue: []string{`DE\d{20}`}}.redactor()).Or(t)
+	for _, format := range []string{"text", "json"} {
+		var out bytes.Buffer
+		a := &app{streams: streams{err: &out}, Common: Common{LogFormat: format}, redact: hide}
+		a.logger().Error("apply", "error", errors.New("password=hunterdeux\n\r\u2028\x1b[2J DE12345678901234567890"), "card_number", "4111111111111111")
+		if text := strings.TrimSuffix(out.String(), "\n"); strings.ContainsAny(text, "\n\r\u2028\x1b") || !strings.Contains(text, "[redacted]") ||
+			strings.Contains(text, "hunterdeux") || strings.Contains(text, "DE12") || strings.Contains(text, "4111") {
+			t.Errorf("%s: %q", format, text)
+		}
+	}
+}
+
+// FuzzConfig reads arbitrary configuration files as serve does, up to opening anything. An invalid
+// one is refused in one sentence that names the file, or the flag.
+func FuzzConfig(f *testing.F) {
+	for _, text := range []string{
+		"", "mode: outbox_apply_only\nbase_path: /ops\nworker: false\nbatch_size: 10\npoll_interval: 2s\n", "projections: [builtin:campaigns, 'dir']\naudit_only: a\n",
+		"mode: inline\n", "mode: &a outbox_apply_only\nlog_format: *a\n", "batch_size: 1_000\nmax_payload: 0x10\n", "batch_size: 99999999999999999999\n", "poll_interval: -1ns\n", "- a\n", "a: b: c", "? [a]\n: b\n",
+		"topics:\n  scenes:\n    match: {event_types: [a]}\n    publishers:\n      p: {url: 'log:'}\n", "topics: {a: &a {match: {}, publishers: *a}}", "{a: &x [*x]}", "<<: {mode: shadow_only}\n",
+		"mode: \"\\x00\"\n", "listen: \"127.0.0.1:0\\r\\nx\"\n", "!!binary aGVsbG8=: x\n", "outbox_enabled: true\nmode: shadow_only\n", "config: other.yaml\n", "worker: yes\nworker: no\n",
+	} {
+		f.Add(text)
+	}
+	std := streams{in: strings.NewReader(""), out: io.Discard, err: io.Discard}
+	keys := fileFlags(newParser(new(cli), std).Model)
+	name := filepath.Join(f.TempDir(), "outboxweb.yaml")
+	f.Fuzz(func(t *testing.T, text string) {
+		must.OK(t, os.WriteFile(name, []byte(text), 0o600))
+		_, _, err := readConfig(name, keys)
+		if err == nil { // creating a parser is slow
+			var c cli
+			if _, err = newParser(&c, std).Parse([]string{"serve", "--config", name}); err == nil {
+				_, err = c.subscriptions()
+			}
+		}
+		if err == nil {
+			return
+		}
+		sentence := usageSentence(err)
+		if !strings.Contains(sentence, "--") || strings.ContainsFunc(sentence, unicode.IsControl) {
+			t.Errorf("it is refused with %q", sentence)
+		}
+		var usage *usageError
+		if strings.Contains(sentence, name) && !errors.As(err, &usage) {
+			t.Errorf("%q is no wrong usage", sentence)
+		}
+	})
 }

@@ -8,9 +8,11 @@ import (
 	"go/parser"
 	"go/token"
 	"io"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"sort"
 	"strings"
 	"testing"
 
@@ -197,5 +199,148 @@ func TestHouse_templGeneratorIsTheRuntimesVersion(t *testing.T) {
 	runtime, generator := requirement(t, "go.mod", "github.com/a-h/templ"), requirement(t, "tools/go.mod", "github.com/a-h/templ")
 	if runtime != generator {
 		t.Errorf("go.mod requires templ %s and tools/go.mod %s; they must be one version", runtime, generator)
+	}
+}
+
+// notices is THIRD_PARTY_NOTICES.md: the modules in the program, each with the text of its licence.
+func notices(t *testing.T) string {
+	t.Helper()
+	type module struct{ Path, Version, Dir string }
+	dirs := map[string]module{}
+	dec := json.NewDecoder(strings.NewReader(string(goTool(t, "list", "-deps", "-json=Module", "./cmd/outboxweb"))))
+	for {
+		var p struct{ Module *module }
+		if err := dec.Decode(&p); errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		if p.Module != nil && p.Module.Version != "" {
+			dirs[p.Module.Path] = *p.Module
+		}
+	}
+	var paths []string
+	for path := range dirs {
+		paths = append(paths, path)
+	}
+	sort.Strings(paths)
+	var b strings.Builder
+	b.WriteString("# Third-party notices\n\noutboxweb is built with these modules, and its pages with htmx, idiomorph and IBM Plex. Their licences follow.\n\n")
+	for _, path := range paths {
+		b.WriteString("- " + path + "\n")
+	}
+	for _, path := range append(paths, "htmx", "idiomorph", "plex") {
+		b.WriteString("\n## " + path + "\n\n```text\n" + licence(t, path, dirs[path].Dir) + "\n```\n")
+	}
+	return b.String()
+}
+
+// licence is the text of a module's licence file.
+func licence(t *testing.T, path, dir string) string {
+	t.Helper()
+	names := []string{"LICENSE*", "LICENCE*", "COPYING*", "License*"}
+	if dir == "" { // of a browser library
+		dir, names = filepath.Join(root, "web", "static", "vendor"), []string{"LICENSE." + path}
+	}
+	for _, name := range names {
+		if found, _ := filepath.Glob(filepath.Join(dir, name)); len(found) > 0 {
+			text := must.Get(os.ReadFile(found[0])).Or(t)
+			return strings.TrimSpace(strings.ReplaceAll(string(text), "\r\n", "\n"))
+		}
+	}
+	t.Fatalf("%s has no licence in %s", path, dir)
+	return ""
+}
+
+// With OUTBOXWEB_UPDATE=1 in the environment the test writes the notices instead
+// of comparing them.
+func TestNotices_areOfTheModulesInTheProgram(t *testing.T) {
+	t.Parallel()
+	name, want := filepath.Join(root, "THIRD_PARTY_NOTICES.md"), notices(t)
+	if os.Getenv("OUTBOXWEB_UPDATE") != "" {
+		must.OK(t, os.WriteFile(name, []byte(want), 0o644))
+	}
+	if have, err := os.ReadFile(name); err != nil || string(have) != want {
+		t.Errorf("THIRD_PARTY_NOTICES.md is not of the modules in the program (%v); OUTBOXWEB_UPDATE=1 go test ./cmd/outboxweb -run Notices writes it", err)
+	}
+}
+
+// actCommands names the command for each action of the API.
+var actCommands = map[string]string{
+	"/rows/requeue":                                   "requeue",
+	"/rows/retry":                                     "retry",
+	"/rows/{campaign}/{seq}/requeue":                  "requeue",
+	"/rows/{campaign}/{seq}/retry":                    "retry",
+	"/rows/{campaign}/{seq}/dead-letter":              "dead-letter",
+	"/rows/{campaign}/{seq}/skip":                     "skip",
+	"/campaigns/{campaign}/events":                    "append",
+	"/campaigns/{campaign}/events/{seq}/unskip":       "unskip",
+	"/campaigns/{campaign}/pause":                     "campaigns pause",
+	"/campaigns/{campaign}/resume":                    "campaigns resume",
+	"/campaigns/{campaign}/replay":                    "campaigns replay",
+	"/failures/groups/note":                           "failures note",
+	"/projections/{name}/pause":                       "projections pause",
+	"/projections/{name}/resume":                      "projections resume",
+	"/operations":                                     "requeue",
+	"/operations/{operation}/cancel":                  "operations cancel",
+	"/operations/{operation}/acknowledge":             "operations acknowledge",
+	"/runs":                                           "runs start",
+	"/runs/{run}/cancel":                              "runs cancel",
+	"/runs/{run}/resume":                              "runs resume",
+	"/rehearsals":                                     "rehearse",
+	"/gaps/repair":                                    "gaps",
+	"/tokens/{token}/revoke":                          "token revoke",
+	"/publishers/{topic}/{publisher}/pause":           "publishers pause",
+	"/publishers/{topic}/{publisher}/resume":          "publishers resume",
+	"/publisher-names/{publisher}/pause":              "publishers pause",
+	"/publisher-names/{publisher}/resume":             "publishers resume",
+	"/publishers/{topic}/{publisher}/reset":           "publishers reset",
+	"/publishers/{topic}/{publisher}/seek":            "publishers seek",
+	"/publishers/{topic}/{publisher}/skip":            "publishers skip",
+	"/publishers/{topic}/{publisher}/test":            "publishers test",
+	"/alerts/receivers/{receiver}/test":               "alerts test",
+	"/alerts/rules/{rule}/mute":                       "alerts mute",
+	"/alerts/rules/{rule}/unmute":                     "alerts unmute",
+	"/intake/{source}/rejections/{rejection}/retry":   "intake retry",
+	"/intake/{source}/rejections/{rejection}/discard": "intake discard",
+	"/intake/{source}/hand-over":                      "intake hand-over",
+}
+
+// withoutCommand are the routes that take a POST and have no command, with the
+// reason.
+var withoutCommand = map[string]string{
+	"/campaigns/{campaign}/events/{seq}/reveal": "the command line reads the database itself, with the rights of whoever runs it, and hides nothing",
+	"/operations/preview":                       "it changes nothing; starting an operation says the same, and asks for its phrase",
+}
+
+func TestCommands_doWhatTheAPIDoes(t *testing.T) {
+	t.Parallel()
+	text := must.Get(os.ReadFile(filepath.Join(root, "internal/handlers/openapi.json"))).Or(t)
+	var document struct {
+		Paths map[string]map[string]json.RawMessage `json:"paths"`
+	}
+	must.OK(t, json.Unmarshal(text, &document))
+	var c cli
+	commands := map[string]bool{}
+	for _, leaf := range newParser(&c, streams{}).Model.Leaves(false) {
+		name, _, _ := strings.Cut(strings.TrimPrefix(leaf.FullPath(), "outboxweb "), " <")
+		commands[strings.TrimSpace(name)] = true
+	}
+	acts := 0
+	for path, methods := range document.Paths {
+		if methods["post"] == nil {
+			continue
+		}
+		acts++
+		command, exempt := actCommands[path], withoutCommand[path] != ""
+		if exempt == (command != "") {
+			t.Errorf("POST %s is to have a command, or a reason to have none", path)
+		}
+		if command != "" && !commands[command] {
+			t.Errorf("POST %s is said to be the command %q, which there is not: %v", path, command, commands)
+		}
+	}
+	if want := len(actCommands) + len(withoutCommand); acts != want {
+		t.Errorf("%d routes take a POST, and %d are told of", acts, want)
 	}
 }

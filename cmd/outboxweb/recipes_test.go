@@ -13,10 +13,13 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/outboxweb/outboxweb/docs"
 	"github.com/outboxweb/outboxweb/internal/must"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
 // block is a fenced block of a document: its heading, its language, its program according to the
@@ -210,4 +213,173 @@ func unusedAddress(t *testing.T) string {
 	l := must.Get(net.Listen("tcp", "127.0.0.1:0")).Or(t)
 	defer l.Close()
 	return l.Addr().String()
+}
+
+// unit is a systemd unit: the values of each key of each section.
+type unit map[string]map[string][]string
+
+func readUnit(t *testing.T, name string) unit {
+	t.Helper()
+	text := must.Get(os.ReadFile(filepath.Join(root, "docs", name))).Or(t)
+	u, section := unit{}, ""
+	for number, line := range strings.Split(string(text), "\n") {
+		line = strings.TrimSpace(line)
+		if line == "" || line[0] == '#' {
+			continue
+		}
+		if strings.HasPrefix(line, "[") && strings.HasSuffix(line, "]") {
+			section = strings.Trim(line, "[]")
+			u[section] = map[string][]string{}
+			continue
+		}
+		key, value, found := strings.Cut(line, "=")
+		if !found || section == "" {
+			t.Fatalf("%s:%d: %q is no key with a value in a section", name, number+1, line)
+		}
+		u[section][key] = append(u[section][key], value)
+	}
+	return u
+}
+
+// The units in docs match the program: its flags, its variables, and the one socket that it takes.
+func TestUnits_fitTheProgram(t *testing.T) {
+	t.Parallel()
+	socket, service := readUnit(t, "outboxweb.socket"), readUnit(t, "outboxweb.service")
+	if s := socket["Socket"]; len(s["ListenStream"]) != 1 || s["Accept"] != nil || !slices.Equal(s["SocketMode"], []string{"0660"}) {
+		t.Errorf("the socket unit has %v", s)
+	}
+	if got := service["Unit"]["Requires"]; !slices.Equal(got, []string{"outboxweb.socket"}) {
+		t.Errorf("the service requires %v", got)
+	}
+	config := filepath.Join(t.TempDir(), "outboxweb.yaml")
+	command := strings.ReplaceAll(service["Service"]["ExecStart"][0], "/etc/outboxweb/outboxweb.yaml", config)
+	for _, b := range blocks(t, "deploy.md", "systemd") {
+		switch b.language {
+		case "yaml":
+			must.OK(t, os.WriteFile(config, []byte(b.text), 0o600))
+		case "nginx":
+			if !strings.Contains(b.text, "proxy_pass http://unix:"+socket["Socket"]["ListenStream"][0]+":;") {
+				t.Errorf("the proxy does not connect to %v", socket["Socket"]["ListenStream"])
+			}
+			readNginx(t, b.text)
+		}
+	}
+	var c cli
+	parser := newParser(&c, streams{out: new(bytes.Buffer), err: new(bytes.Buffer)})
+	must.Get(parser.Parse(strings.Fields(command)[1:])).Or(t)
+	if err := c.Serve.check(); err != nil || c.Serve.Listen != systemd {
+		t.Errorf("it listens on %q: %v", c.Serve.Listen, err)
+	}
+	if err := c.Serve.checkPlace(&net.UnixAddr{Name: socket["Socket"]["ListenStream"][0], Net: "unix"}); err != nil || !c.Serve.authenticates() {
+		t.Errorf("--auth %s: %v", c.Serve.Auth, err)
+	}
+	var known []string
+	for _, flag := range parser.Model.Flags {
+		known = append(known, flag.Envs...)
+	}
+	for _, variable := range service["Service"]["Environment"] {
+		if name, _, _ := strings.Cut(variable, "="); !slices.Contains(known, name) {
+			t.Errorf("%s is no flag's variable", name)
+		}
+	}
+}
+
+// systemd-analyze has no complaints about them, if it is installed.
+func TestUnits_pleaseSystemd(t *testing.T) {
+	t.Parallel()
+	analyze, err := exec.LookPath("systemd-analyze")
+	if err != nil {
+		t.Skip("there is no systemd-analyze; TestUnits_fitTheProgram reads the units without it")
+	}
+	program, err := exec.LookPath("outboxweb")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	args := []string{"verify", "--man=no"}
+	for _, name := range []string{"outboxweb.socket", "outboxweb.service"} {
+		text := must.Get(os.ReadFile(filepath.Join(root, "docs", name))).Or(t)
+		path := filepath.Join(dir, name)
+		must.OK(t, os.WriteFile(path, bytes.ReplaceAll(text, []byte("/usr/local/bin/outboxweb"), []byte(program)), 0o600))
+		args = append(args, path)
+	}
+	if out, err := exec.Command(analyze, args...).CombinedOutput(); err != nil || bytes.Contains(out, []byte("outboxweb.")) {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+var (
+	ourMetric = regexp.MustCompile(`\boutboxweb_[a-z_]+`)
+	runbook   = regexp.MustCompile(`https://github\.com/outboxweb/outboxweb/blob/main/docs/([a-z]+)\.md#([a-z-]+)`)
+)
+
+// Every series that the dashboard and the alerts name is in docs/metrics.md.
+func TestDeploy_monitoringNamesRealMetrics(t *testing.T) {
+	t.Parallel()
+	text := must.Get(os.ReadFile(filepath.Join(root, "docs", "metrics.md"))).Or(t)
+	known := map[string]bool{}
+	for _, name := range regexp.MustCompile("(?m)^\\| `(outboxweb_[a-z_]+)").FindAllStringSubmatch(string(text), -1) {
+		known[name[1]] = true
+		for _, suffix := range []string{"_bucket", "_sum", "_count"} {
+			known[name[1]+suffix] = true
+		}
+	}
+	for _, file := range []string{"alerts.yml", "grafana/dashboards/outboxweb.json"} {
+		text := must.Get(os.ReadFile(filepath.Join(root, "deploy/monitoring", file))).Or(t)
+		found := ourMetric.FindAllString(string(text), -1)
+		if len(found) < 16 {
+			t.Errorf("%s names only %d series", file, len(found))
+		}
+		for _, name := range found {
+			if !known[name] && !(strings.HasPrefix(name, "outboxweb_intake_") && !known["outboxweb_intake_rejected_rows"]) { // sources come later
+				t.Errorf("%s names %s, which is not in docs/metrics.md", file, name)
+			}
+		}
+	}
+}
+
+// Every alert has a summary, a description, and a link to a heading of our documentation.
+func TestDeploy_alertsLeadToTheRunbook(t *testing.T) {
+	t.Parallel()
+	text := must.Get(os.ReadFile(filepath.Join(root, "deploy/monitoring/alerts.yml"))).Or(t)
+	alerts := strings.Split(string(text), "- alert: ")[1:]
+	for _, alert := range alerts {
+		name, _, _ := strings.Cut(alert, "\n")
+		link := runbook.FindStringSubmatch(alert)
+		switch {
+		case link == nil || !strings.Contains(alert, "summary: ") || !strings.Contains(alert, "description: "):
+			t.Errorf("%s lacks its summary, description or runbook_url", name)
+		case !hasHeading(link[1], link[2]):
+			t.Errorf("%s links to docs/%s.md#%s, which is no heading", name, link[1], link[2])
+		}
+	}
+	if len(alerts) < 10 {
+		t.Errorf("only %d alerts were found", len(alerts))
+	}
+}
+
+// Every rule of the built-in alerts leads to a heading of our documentation, and so does an event that a
+// destination rejects.
+func TestAlertRules_leadToTheDocumentation(t *testing.T) {
+	t.Parallel()
+	rejected := outbox.AlertFacts{Publishers: []outbox.Publisher{{Status: outbox.PublisherFailed, ErrorKind: outbox.EventError}}}
+	for _, r := range outbox.AlertRules() {
+		_, runbook, _ := r.What.Advice()
+		if r.What == outbox.AlertPublisher {
+			if document, heading, _ := strings.Cut(r.Causes(rejected, time.Now())[0].Runbook, "#"); !hasHeading(document, heading) {
+				t.Errorf("a rejected event leads to %s#%s, which is no heading", document, heading)
+			}
+		}
+		if document, heading, _ := strings.Cut(runbook, "#"); !hasHeading(document, heading) {
+			t.Errorf("%s leads to %q, which is no heading", r.Name, runbook)
+		}
+	}
+}
+
+func hasHeading(document, anchor string) bool {
+	d := docs.Named(document)
+	if d == nil {
+		return false
+	}
+	return slices.ContainsFunc(d.Sections, func(s docs.Section) bool { return s.Anchor == anchor })
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"os/exec"
@@ -14,6 +15,9 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
+	"github.com/outboxweb/outboxweb/internal/dbtest"
 	"github.com/outboxweb/outboxweb/internal/engine"
 	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
@@ -275,5 +279,170 @@ func (d *desk) applied(n int) {
 		if more, err = w.Pass(d.t.Context()); err != nil {
 			d.t.Fatal(err)
 		}
+	}
+}
+
+func TestReport_saysWhatIsKnownOfTheWorker(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+	seen := now.Add(-time.Minute)
+	for process, c := range map[outbox.ProcessState]struct {
+		running bool
+		want    string
+	}{
+		outbox.ProcessAlive:   {true, "running, last seen 1 min ago"},
+		outbox.ProcessUnknown: {true, "last seen 1 min ago on another host: idle, or gone"},
+		outbox.ProcessGone:    {false, "none is running, last seen at work 1 min ago"},
+	} {
+		s := outbox.Summary{AsOf: now, Worker: outbox.WorkerSummary{Running: c.running, LastSeen: &seen},
+			Instances: []outbox.InstanceState{{ID: "w", LastSeen: seen, Process: process}}}
+		if got := workerLine(s); !strings.HasPrefix(got, c.want) {
+			t.Errorf("process %d: %q, want %q", process, got, c.want)
+		}
+	}
+}
+
+// The list has a line for each cause that is not over.
+func TestAlertsList_hasALineForEachCause(t *testing.T) {
+	t.Parallel()
+	until := time.Date(2026, 11, 21, 18, 57, 0, 0, time.UTC)
+	v := outbox.AlertsView{Configured: true, Rules: []outbox.AlertRuleState{{AlertRule: outbox.AlertRule{Name: "publisher"}, Alerts: []outbox.Alert{
+		{Cause: outbox.AlertCause{Sentence: "Publisher a/b has failed"}, Status: outbox.AlertFiring},
+		{Cause: outbox.AlertCause{Sentence: "Publisher e/f has failed"}, Status: outbox.AlertFiring, EndedAt: &until},
+		{Cause: outbox.AlertCause{Sentence: "gone for good"}, Status: outbox.AlertOK},
+		{Cause: outbox.AlertCause{Sentence: "Publisher c/d has failed"}, Status: outbox.AlertPending},
+	}}, {AlertRule: outbox.AlertRule{Name: "drift"}}}}
+	var out bytes.Buffer
+	must.OK(t, (&app{streams: streams{out: &out}}).printAlerts(v))
+	lines := strings.Split(out.String(), "\n")
+	for i, want := range []string{"never been evaluated", "RULE", "Publisher a/b has failed", "firing, not found since " + stamp(until), "Publisher c/d has failed", "drift"} {
+		if !strings.Contains(lines[i], want) {
+			t.Errorf("line %d lacks %q in\n%s", i, want, out.String())
+		}
+	}
+	if strings.Contains(out.String(), "gone for good") {
+		t.Errorf("lists what is over:\n%s", out.String())
+	}
+}
+
+// States without an age read as if a server were watching.
+func TestAlertsList_saysHowOldItsStatesAre(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	for want, at := range map[string]*time.Time{
+		"the rules have never been evaluated: no server has run with them": nil,
+		"last evaluated 9 s ago": new(now.Add(-9 * time.Second)),
+		"last evaluated 40 s ago: no server evaluates the rules now, and the states below are of then": new(now.Add(-40 * time.Second)),
+	} {
+		if got := lastEvaluated(at, now); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}
+
+// terminal gives the desk a terminal to read from and types a line there.
+func (d *desk) terminal(line string) {
+	d.t.Helper()
+	keyboard := must.Get(os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)).Or(d.t)
+	must.OK(d.t, unix.IoctlSetPointerInt(int(keyboard.Fd()), unix.TIOCSPTLCK, 0))
+	n := must.Get(unix.IoctlGetInt(int(keyboard.Fd()), unix.TIOCGPTN)).Or(d.t)
+	in := must.Get(os.OpenFile(fmt.Sprintf("/dev/pts/%d", n), os.O_RDWR|unix.O_NOCTTY, 0)).Or(d.t)
+	d.t.Cleanup(func() { in.Close(); keyboard.Close() })
+	must.Get(keyboard.WriteString(line + "\n")).Or(d.t)
+	d.in = in
+}
+
+// asked wants a text in what was written to the terminal.
+func (d *desk) asked(text string) {
+	d.t.Helper()
+	if !strings.Contains(d.err.String(), text) {
+		d.t.Errorf("stderr lacks %q: %s", text, d.err.String())
+	}
+	d.err.Reset()
+}
+
+func TestConfirm_isAskedForAtATerminalAlone(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	events := make([]outbox.Event, 1200)
+	for i := range events {
+		events[i] = outbox.Event{CampaignID: "c-1", EventType: "a", Payload: json.RawMessage(`{}`)}
+	}
+	must.Get(d.st.Append(t.Context(), store.Append{Events: events})).Or(t)
+	dead := func() {
+		t.Helper()
+		for _, change := range []string{
+			`update projection_apply_outbox set status = 'dead', attempt_count = 8 where campaign_id = 'c-1' and seq = 1`,
+			`update campaigns set head_status = 'dead', pending = 1200, dead = 1 where campaign_id = 'c-1'`,
+		} {
+			must.Get(dbtest.Open(t, d.JournalDB).Exec(change)).Or(t)
+		}
+	}
+	dead()
+	one, many := &requeueCmd{Campaign: "c-1", Seq: "1"}, &requeueCmd{Dead: true}
+	for want, c := range map[string]*requeueCmd{`--confirm 'release 1200 rows'`: one, `--confirm 'requeue 1 rows'`: many} {
+		if err := c.Run(t.Context(), d.app); err == nil || exitCode(err) != exitUsage || !strings.Contains(err.Error(), want) {
+			t.Errorf("without a terminal: %v, want %s", err, want)
+		}
+		d.terminal("yes")
+		if err := c.Run(t.Context(), d.app); err == nil || exitCode(err) != exitUsage || !strings.Contains(err.Error(), want) {
+			t.Errorf("with another phrase: %v, want %s", err, want)
+		}
+		d.in = strings.NewReader("")
+		d.asked("releases 1,200")
+	}
+	d.terminal("release 1200 rows")
+	if err := one.Run(t.Context(), d.app); err != nil {
+		t.Error(err)
+	}
+	d.asked("this action releases 1,200 rows; to confirm it, type: release 1200 rows")
+	dead()
+	many.Confirm = "requeue 1 rows"
+	if err := many.Run(t.Context(), d.app); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestKeeper_deletesAtStartWhatIsTooOld(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	must.Get(d.st.RecordRefusal(t.Context(), outbox.Command{By: outbox.Operator{Name: "ana"}}, outbox.RefusedAction{Action: outbox.ActionPause, Refusal: "no"})).Or(t)
+	journal := dbtest.Open(t, d.JournalDB)
+	must.Get(journal.Exec(`
+insert into attempts (campaign_id, seq, at, attempt, worker, build, error, fingerprint)
+values ('a', 1, 1, 1, 'w', 'v1', 'boom', 'boom')`)).Or(t)
+	must.Get(journal.Exec(`
+insert into audit_log (at, actor, via, origin, action, campaign_id, seq, before, after, reason, request_id, idempotency_key, result)
+values (1, 'ana', 'cli', '', 'pause', 'a', 0, 'null', 'null', '', '', '', 'null')`)).Or(t)
+	kept := func() int {
+		var attempts int
+		must.OK(t, journal.QueryRow(`select count(*) from attempts`).Scan(&attempts))
+		page := must.Get(d.st.AuditLog(t.Context(), outbox.AuditFilter{})).Or(t)
+		return len(page.Items) + attempts
+	}
+	log := slog.New(slog.DiscardHandler)
+	engine.Keeper{Engine: d.st, Logger: log}.Run(t.Context()) // 0 keeps records forever, so it returns at once
+	if n := kept(); n != 3 {
+		t.Fatalf("%d records are kept for good, want all", n)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() {
+		engine.Keeper{Engine: d.st, Audit: 24 * time.Hour, History: 24 * time.Hour, Logger: log}.Run(ctx)
+		close(ended)
+	}()
+	deadline, look := time.After(patience), time.NewTicker(10*time.Millisecond)
+	defer look.Stop()
+	for kept() != 1 {
+		select {
+		case <-look.C:
+		case <-deadline:
+			t.Fatal("what is old is still there")
+		}
+	}
+	stop()
+	<-ended
+	if before, err := d.st.Maintenance.AuditLogRemovedBefore(t.Context()); err != nil || time.Since(before) < 24*time.Hour || time.Since(before) > 25*time.Hour {
+		t.Errorf("records are gone from before %s, %v", before, err)
 	}
 }

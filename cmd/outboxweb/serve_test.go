@@ -7,18 +7,27 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"io/fs"
+	"log/slog"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/outboxweb/outboxweb/internal/alerts"
+	"github.com/outboxweb/outboxweb/internal/engine"
 	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/projection"
+	"github.com/outboxweb/outboxweb/internal/publishing/destination"
+	"github.com/outboxweb/outboxweb/internal/store"
 )
 
 // patience is how long a test waits for a condition before it fails.
@@ -293,6 +302,243 @@ func TestServe_logsFromTheLevelOn(t *testing.T) {
 		}
 		if strings.Contains(s.stderr.String(), "healthz") || lines == nil && s.stderr.Len() > 0 {
 			t.Errorf("--log-level %s: %s", level, s.stderr.String())
+		}
+	}
+}
+
+// A publisher hangs in a write to a log that nobody reads; the process ends nevertheless, and names it.
+func TestServer_endsThoughAPartOfItDoesNot(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	opened := must.Get(store.Open(t.Context(), store.Options{Journal: "sqlite:" + filepath.Join(dir, "journal.db"), Projections: "sqlite:" + filepath.Join(dir, "projections.db")})).Or(t)
+	e := engine.Wire(opened)
+	set := must.Get(projection.Load("sqlite", "builtin:campaigns")).Or(t)
+	must.OK(t, engine.Install(t.Context(), e.Store, set))
+	sub := must.Get(destination.Custom(destination.Subscription{SubscriptionName: outbox.SubscriptionName{Topic: "all", Publisher: "p"}, Match: outbox.Match{EventTypes: []string{"*"}}},
+		destination.Functions{Deliver: func(context.Context, []*destination.Event) (int, error) { return 0, errors.New("no quota") }}, destination.Settings{})).Or(t)
+	must.Get(e.Append(t.Context(), store.Append{Events: []outbox.Event{{CampaignID: "c", EventType: "x", Payload: []byte("{}")}}})).Or(t)
+	unread, stuck := io.Pipe()
+	p := engine.New(engine.Config{Engine: e, Set: set, Metrics: engine.NewMetrics(e, "v", ""), Logger: slog.New(slog.NewTextHandler(stuck, nil)), Version: "v", Subscriptions: []destination.Subscription{sub}, Alerts: alerts.New(e.Store, alerts.Options{})})
+	var log bytes.Buffer
+	codes := make(chan int, 1)
+	s := &server{process: p, http: &http.Server{}, log: slog.New(slog.NewTextHandler(&log, nil)), limit: 50 * time.Millisecond, exit: func(code int) { codes <- code }}
+	listener := must.Get(net.Listen("tcp", "127.0.0.1:0")).Or(t)
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- s.run(ctx, listener) }()
+	if _, err := unread.Read(make([]byte, 1)); err != nil { // it has begun to write
+		t.Fatal(err)
+	}
+	stop()
+	select {
+	case code := <-codes:
+		if code != exitFailed {
+			t.Errorf("exit code %d", code)
+		}
+	case <-time.After(30 * time.Second):
+		t.Fatal("it does not end")
+	}
+	go func() { _, _ = io.Copy(io.Discard, unread) }()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	if text := log.String(); !strings.Contains(text, "the process ends though not all of it has") || !strings.Contains(text, "running=publishers") {
+		t.Errorf("the log says\n%s", text)
+	}
+}
+
+// wantHealth runs health with an environment, and compares its exit code and its one sentence.
+func wantHealth(t *testing.T, code int, sentence string, env []string, args ...string) {
+	t.Helper()
+	out, errs, got := runWith(t, t.TempDir(), env, append([]string{"health"}, args...)...)
+	if text := out + errs; got != code || !strings.Contains(text, sentence) || strings.Count(text, "\n") != 1 {
+		t.Errorf("health %v with %v: exit %d, %q; want %d, one line with %q", args, env, got, text, code, sentence)
+	}
+}
+
+// A probe beside the server needs only the server's own environment or configuration file.
+func TestHealth_findsTheServerWhereItListens(t *testing.T) {
+	t.Parallel()
+	s := serve(t, "--base-path", "/ops/outbox")
+	_, port, err := net.SplitHostPort(strings.TrimPrefix(s.url, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := filepath.Join(t.TempDir(), "outboxweb.yaml")
+	must.OK(t, os.WriteFile(config, []byte("listen: 0.0.0.0:"+port+"\n"), 0o600))
+	ready := "ready: http://127.0.0.1:" + port + "/readyz answered 200"
+	wantHealth(t, 0, ready, nil, "--listen", ":"+port)
+	wantHealth(t, 0, ready, []string{"OUTBOXWEB_LISTEN=0.0.0.0:" + port})
+	wantHealth(t, 0, ready, nil, "--config", config)
+	wantHealth(t, 0, ready, []string{"OUTBOXWEB_CONFIG=" + config, "OUTBOXWEB_BASE_PATH=/ops/outbox"})
+	wantHealth(t, 0, "ready: "+s.url+"/ops/outbox/readyz answered 200", nil, "--url", s.url+"/ops/outbox/")
+	wantHealth(t, 0, "alive: "+s.url+"/healthz answered 200", nil, "--url", s.url, "--live")
+}
+
+func TestHealth_asksThroughASocketAndTLS(t *testing.T) {
+	t.Parallel()
+	socket := filepath.Join(shortDir(t), "http.sock")
+	serve(t, "--auth", "none", "--listen", "unix:"+socket)
+	wantHealth(t, 0, "ready: http://localhost/readyz answered 200", []string{"OUTBOXWEB_LISTEN=unix:" + socket})
+
+	secure := httptest.NewTLSServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	defer secure.Close()
+	wantHealth(t, 0, "ready: https://", []string{"OUTBOXWEB_TLS_CERT=cert.pem", "OUTBOXWEB_LISTEN=" + secure.Listener.Addr().String()})
+	wantHealth(t, 1, "certificate", nil, "--url", secure.URL)
+}
+
+func TestHealth_saysWhatIsWrong(t *testing.T) {
+	t.Parallel()
+	answer := func(status int, body string) string {
+		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(status)
+			_, _ = w.Write([]byte(body))
+		}))
+		t.Cleanup(s.Close)
+		return s.URL
+	}
+	wantHealth(t, 1, "/readyz: the disk is full; the worker is stalled", nil, "--url", answer(503, `{"ready":false,"reasons":["the disk is full","the worker is stalled"]}`))
+	wantHealth(t, 1, "not alive: ", nil, "--live", "--url", answer(502, "no"))
+	wantHealth(t, 1, "the answer is 307 Temporary Redirect", nil, "--url", answer(307, ""))
+	wantHealth(t, 1, "connection refused", nil, "--listen", "127.0.0.1:1")
+	silent := must.Get(net.Listen("tcp", "127.0.0.1:0")).Or(t)
+	defer silent.Close()
+	wantHealth(t, 1, "no answer within 50ms", nil, "--timeout", "50ms", "--url", "http://"+silent.Addr().String())
+	switching := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		conn, _, err := w.(http.Hijacker).Hijack()
+		if err == nil {
+			_, _ = conn.Write([]byte("HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: Upgrade\r\n\r\n"))
+		}
+	}))
+	t.Cleanup(switching.Close)
+	wantHealth(t, 1, "the answer is 101 Switching Protocols", nil, "--url", switching.URL)
+	for _, args := range [][]string{{"--listen", "systemd"}, {"--listen", "127.0.0.1:0"}, {"--listen", "nowhere"}, {"--url", "ops.example"}, {"--timeout", "0s"}} {
+		wantHealth(t, 2, args[0], nil, args...)
+	}
+}
+
+// under runs the program in a directory with a umask.
+func under(t *testing.T, umask, dir string, args ...string) *exec.Cmd {
+	t.Helper()
+	program := must.Get(exec.LookPath("outboxweb")).Or(t)
+	cmd := exec.Command("sh", append([]string{"-c", `umask "$0" && exec "$@"`, umask, program}, args...)...)
+	cmd.Dir = dir
+	return cmd
+}
+
+const publishToFile = `
+topics:
+  all:
+    match: {event_types: ["*"]}
+    publishers:
+      out: {url: "file:DIR/published.ndjson"}
+`
+
+const threeEvents = `{"campaign_id":"c","event_type":"campaign.created","payload":{"name":"x"}}
+{"campaign_id":"c","event_type":"note.added","payload":{}}
+`
+
+// Whatever the umask, no other user can read the files that the program creates: databases with
+// their companion files, backups, restored and published files.
+func TestFiles_areTheirOwnersAlone(t *testing.T) {
+	t.Parallel()
+	for _, umask := range []string{"000", "022", "077"} {
+		t.Run(umask, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			given := filepath.Join(dir, "given") // a directory that others may read
+			must.OK(t, os.Mkdir(given, 0o755))
+			write := func(name, text string) string {
+				path := filepath.Join(dir, name)
+				must.OK(t, os.WriteFile(path, []byte(text), 0o600))
+				return path
+			}
+			databases := []string{"--journal-db", "sqlite:deep/journal.db", "--projections-db", "sqlite:new/projections.db"}
+			config := write("config.yaml", strings.ReplaceAll(publishToFile, "DIR", given))
+			serving := &served{t: t, dir: dir, ended: make(chan error, 1),
+				cmd: under(t, umask, dir, append([]string{"serve", "--listen", "127.0.0.1:0", "--config", config}, databases...)...)}
+			serving.cmd.Stderr = &serving.stderr
+			serving.start()
+			run := func(args ...string) {
+				t.Helper()
+				if out, err := under(t, umask, dir, args...).CombinedOutput(); err != nil {
+					t.Fatalf("%v: %v\n%s", args, err, out)
+				}
+			}
+			run(append([]string{"append", write("events.jsonl", threeEvents)}, databases...)...)
+			eventually(t, "the events are published", func() bool {
+				text, err := os.ReadFile(filepath.Join(given, "published.ndjson"))
+				return err == nil && strings.Count(string(text), "\n") == 2
+			})
+			run(append([]string{"backup", "saved"}, databases...)...)
+			must.OK(t, os.Mkdir(filepath.Join(given, "empty"), 0o755))
+			run(append([]string{"backup", "given/empty"}, databases...)...)
+			run("restore", "saved", "--journal-db", "sqlite:back/here/journal.db", "--projections-db", "sqlite:back/projections.db")
+			wantPrivate(t, dir, []string{".", "given", "given/empty"}, []string{
+				"deep/journal.db", "deep/journal.db-wal", "deep/journal.db-shm", "new/projections.db", "new/projections.db-wal", "new/projections.db-shm",
+				"saved/journal.db", "saved/projections.db", "given/empty/journal.db", "given/empty/projections.db",
+				"back/here/journal.db", "back/projections.db", "given/published.ndjson"})
+			serving.signal(syscall.SIGTERM)
+			if err := serving.wait(); err != nil {
+				t.Errorf("%v: %s", err, serving.stderr.String())
+			}
+		})
+	}
+}
+
+// wantPrivate checks everything below dir except existing directories: these files must be among
+// it.
+func wantPrivate(t *testing.T, dir string, there, files []string) {
+	t.Helper()
+	var seen []string
+	err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		name, err := filepath.Rel(dir, path)
+		if err != nil || slices.Contains(there, name) {
+			return err
+		}
+		info, err := entry.Info()
+		if err != nil {
+			return err
+		}
+		want := fs.FileMode(0o600)
+		if entry.IsDir() {
+			want = 0o700
+		}
+		if got := info.Mode().Perm(); got != want {
+			t.Errorf("%s has the mode %o", name, got)
+		}
+		seen = append(seen, name)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range files {
+		if !slices.Contains(seen, name) {
+			t.Errorf("there is no %s: %v", name, seen)
+		}
+	}
+}
+
+// A database opened to a group was opened on purpose.
+func TestFiles_thatExistKeepTheirMode(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	if out, err := under(t, "022", dir, "migrate").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	data, journal := filepath.Join(dir, "data"), filepath.Join(dir, "data", "journal.db")
+	for path, mode := range map[string]os.FileMode{data: 0o750, journal: 0o640} {
+		must.OK(t, os.Chmod(path, mode))
+	}
+	serving := &served{t: t, dir: dir, ended: make(chan error, 1), cmd: under(t, "077", dir, "serve", "--listen", "127.0.0.1:0")}
+	serving.start()
+	for path, want := range map[string]os.FileMode{data: 0o750, journal: 0o640, journal + "-wal": 0o640, filepath.Join(data, "projections.db"): 0o600} {
+		if got := mode(t, path); got != want {
+			t.Errorf("%s has the mode %o, want %o", path, got, want)
 		}
 	}
 }

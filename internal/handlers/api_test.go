@@ -3,13 +3,24 @@ package handlers
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
+	"os"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/getkin/kin-openapi/openapi3"
+
+	"github.com/outboxweb/outboxweb/internal/metrics"
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/size"
+	"github.com/outboxweb/outboxweb/internal/store"
+	"github.com/outboxweb/outboxweb/web/templates"
 )
 
 func TestAppend_answersWithSeqAndPosition(t *testing.T) {
@@ -227,3 +238,186 @@ func TestOddIDs_workInEveryAddress(t *testing.T) {
 var htmlEscaper = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", `"`, "&#34;", "'", "&#39;")
 
 func htmlEscape(s string) string { return htmlEscaper.Replace(s) }
+
+var (
+	curlCommand = regexp.MustCompile(`(?s)^curl .*?"\$URL(/[^"]*)"(?: -d '(.*?)')?\n(.*)$`)
+	promise     = regexp.MustCompile(`(?m)^# prints: (.*)$`)
+)
+
+// The examples in the document work as described.
+func TestAppendingDocument_isTrue(t *testing.T) {
+	t.Parallel()
+	text := must.Get(os.ReadFile("../../docs/appending.md")).Or(t)
+	s := newSite(t)
+	blocks := strings.Split(string(text), "```sh\n")[1:]
+	if len(blocks) != 4 {
+		t.Errorf("the document has %d commands", len(blocks))
+	}
+	for _, block := range blocks {
+		command, _, _ := strings.Cut(block, "```")
+		parts := curlCommand.FindStringSubmatch(command)
+		if parts == nil {
+			t.Fatalf("this is no curl as the test reads it: %s", command)
+		}
+		var prints []string
+		for _, p := range promise.FindAllStringSubmatch(parts[3], -1) {
+			prints = append(prints, p[1])
+		}
+		switch {
+		case len(prints) == 0:
+			t.Errorf("nothing is said to be printed by %s", command)
+		case parts[2] == "":
+			s.get(parts[1]).want(t, 200, prints...)
+		case strings.Contains(command, "curl -fsS"):
+			s.post(parts[1], parts[2]).want(t, 201, prints...)
+		default:
+			s.post(parts[1], parts[2]).want(t, 409, prints...)
+		}
+	}
+}
+
+func TestAppend_underAnIdempotencyKeyIsDoneOnce(t *testing.T) {
+	s := ownSite(t)
+	under := func(key, body string) answer {
+		return s.post("/api/v1/campaigns/c-1/events", body, func(r *http.Request) { r.Header.Set("Idempotency-Key", key) })
+	}
+	one := `{"event_type":"a","payload":{}}`
+	first := under("k-1", one).want(t, 201, `"seq":1`)
+	again := under("k-1", one).want(t, 201, first.body)
+	if first.Header.Get("Idempotency-Replayed") != "" || again.Header.Get("Idempotency-Replayed") != "true" {
+		t.Errorf("the answers say %v and %v", first.Header, again.Header)
+	}
+	under("k-1", `{"event_type":"b","payload":{}}`).want(t, 422, `"Idempotency-Key":`, "used for another append", "use a new key")
+	under("k-1", `{"events":[{"event_type":"b","payload":{}}]}`).want(t, 422, `"Idempotency-Key":`)
+	under("k-2", `{"events":[{"event_type":"b","payload":{}},{"event_type":"b","payload":{}}]}`).want(t, 201, `"seq":2`, `"seq":3`)
+	under("k-3", `{"event_type":"a"}`).want(t, 422)
+	under("k-3", one).want(t, 201, `"seq":4`) // a refused append leaves its key free
+	under(strings.Repeat("k", 201), one).want(t, 422, "the limit is 200")
+}
+
+func TestAppend_underACondition(t *testing.T) {
+	s := ownSite(t)
+	s.get("/api/v1/journal").want(t, 200, `{"position":0}`)
+	take := func(seat string, after int) string {
+		return fmt.Sprintf(`{"events":[{"event_id":"e-%[1]s-%[2]d","event_type":"seat.taken","tags":{"seat":%[1]q},"payload":{}}],
+			"condition":{"after_position":%[2]d,"items":[{"event_types":["closed"]},{"event_types":["seat.taken"],"tags":{"seat":%[1]q,"campaign_id":"c-1"}}]}}`, seat, after)
+	}
+	s.post("/api/v1/campaigns/c-1/events", take("7", 0)).want(t, 201, `"position":1`)
+	s.post("/api/v1/campaigns/c-1/events", take("7", 0)).want(t, 200, `"existed":true`)
+	s.get("/api/v1/journal").want(t, 200, `{"position":1}`)
+	s.post("/api/v1/campaigns/c-1/events", take("7", 1)).want(t, 201, `"position":2`)
+	s.post("/api/v1/campaigns/c-1/events", take("8", 0)).want(t, 201, `"position":3`)
+
+	again := strings.Replace(take("8", 0), "e-8-0", "e-other", 1)
+	a := s.post("/api/v1/campaigns/c-1/events", again).want(t, 409, `"blocking_event":{"position":3,"campaign_id":"c-1","seq":3,"event_type":"seat.taken"}`,
+		`"detail":"conflicting event 3 (seat.taken, campaign \"c-1\" seq 3): it came after position 0 and matches item 2 of the condition; read on from there and decide again"`)
+	if p := decodeAs[problem](t, a); p.BlockingEvent == nil || *p.BlockingEvent != (outbox.EventRef{Position: 3, CampaignID: "c-1", Seq: 3, EventType: "seat.taken"}) {
+		t.Errorf("problem is %+v", p)
+	}
+	both := `{"expected_seq":%d,"events":[{"event_type":"a","payload":{}}],"condition":{"items":[{"tags":{"seat":"9"}}]}}`
+	s.post("/api/v1/campaigns/c-1/events", fmt.Sprintf(both, 2)).want(t, 409, "is at seq 3")
+	s.post("/api/v1/campaigns/c-1/events", fmt.Sprintf(both, 3)).want(t, 201)
+	s.post("/api/v1/campaigns/c-1/events", `{"events":[{"event_type":"a","payload":{}}],"condition":null}`).want(t, 201)
+}
+
+func TestAppend_saysWhatIsWrongWithACondition(t *testing.T) {
+	s := ownSite(t)
+	for condition, texts := range map[string][]string{
+		`{}`:                              {`"condition.items":`, "at least one item"},
+		`{"items":[]}`:                    {`"condition.items":`},
+		`{"items":[{}]}`:                  {`"condition.items[0]":`, "matches nothing"},
+		`{"items":[{"tags":{"seat":1}}]}`: {`"condition.items.tags":`, "cannot be a number"},
+		`{"items":[{"event_types":"a"}]}`: {`"condition.items.event_types":`, "cannot be a string"},
+		`{"items":[{"types":["a"]}]}`:     {`"condition":`, `unknown field \"types\"`},
+		`{"items":[{"event_types":["a.*"]}],"after_position":0}`: {`"condition.items[0].event_types":`, "takes exact event types"},
+		`{"items":[{"event_types":["a"]}],"after_position":-1}`:  {`"condition.after_position":`, "0 or more"},
+		`[]`: {`"condition":`, "not a array"},
+		`{"items":[` + strings.Repeat(`{"event_types":["a"]},`, 100) + `{"event_types":["a"]}]}`: {`"condition.items":`, "at most 100 items"},
+	} {
+		s.post("/api/v1/campaigns/c-1/events", `{"events":[{"event_type":"a","payload":{}}],"condition":`+condition+`}`).want(t, 422, texts...)
+	}
+	s.post("/api/v1/campaigns/c-1/events", `{"event_type":"a","payload":{},"condition":{"items":[{"event_types":["a"]}]}}`).want(t, 422, `"condition":`)
+	s.get("/api/v1/campaigns/c-1").want(t, 404)
+}
+
+// A misspelt filter would select everything.
+func TestRoutes_refuseParametersThatTheyDoNotTake(t *testing.T) {
+	s := ownSite(t)
+	s.seed("c-1", "a")
+	for target, texts := range map[string][]string{
+		"/api/v1/rows?statsu=dead":              {`"errors":{"statsu":`, `not a query parameter of this URL; it takes status, campaign, `},
+		"/api/v1/rows?status=dead&x=1&y=2":      {`"x":`, `"y":`},
+		"/api/v1/rows?status=dead&status=dead":  {`"status":"status is given more than once"`},
+		"/api/v1/rows?status=dead;limit=1":      {`the query string is malformed at \"status=dead;limit=1\": write`},
+		"/api/v1/rows?limit=1&status=%zz":       {`the query string is malformed at \"status=%zz\"`},
+		"/api/v1/summary?status=":               {"takes none"},
+		"/api/v1/campaigns/c-1?wait=applied":    {`"wait":`, "min_seq or timeout"},
+		"/api/v1/export/rows?format=csv&size=1": {`"size":`},
+	} {
+		s.get(target).want(t, 422, texts...)
+	}
+	event := `{"event_type":"a","payload":{}}`
+	s.post("/api/v1/campaigns/c-1/events?wiat=applied", event).want(t, 422, `"wiat":`, "wait or timeout")
+	s.post("/api/v1/campaigns/c-1/pause?reason=x", "").want(t, 422, `"reason":`, "takes none")
+	s.get("/api/v1/campaigns/c-1").want(t, 200, `"high_water_seq":1`)
+	step := size.Of(3, 1, 1)
+	for i, key := range slices.Sorted(maps.Keys(s.srv.routes)) {
+		route := s.srv.routes[key]
+		if i%step != 0 || route.method != "GET" || route.role == outbox.RoleNone || route.pattern == "/metrics" {
+			continue
+		}
+		target, refused := strings.NewReplacer("{", "", "}", "").Replace(plain.Replace(route.pattern)), []string{"x=a;b", "x=100%", "utm_source=mail", "="}
+		for _, p := range route.takes {
+			name := p.name()
+			if a := s.get(target + "?" + name + "="); a.StatusCode == 422 && strings.Contains(a.body, "query parameter") {
+				t.Errorf("%s refuses %s: %s", key, name, a.body)
+			}
+			refused = append(refused, name+"=1;2", name+"=100%", strings.ToUpper(name)+"=1", name+"=1&utm_source=mail")
+			if p.field.Type != textsType {
+				refused = append(refused, name+"=1&"+name+"=1")
+			}
+		}
+		for _, query := range refused {
+			a := s.get(target + "?" + query)
+			if a.StatusCode != 422 || !strings.Contains(a.body, "is not a query parameter of this URL") && !strings.Contains(a.body, "is given more than once") && !strings.Contains(a.body, "he query string is malformed at") {
+				t.Errorf("%s?%s is answered with %d: %.300s", key, query, a.StatusCode, a.body)
+			}
+			if route.api.id == "" && !strings.Contains(a.body, `href="`+target+`" data-testid="whole"`) {
+				t.Errorf("%s?%s is refused without a way out: %s", key, query, a.body)
+			}
+			if a = s.get(target+"?"+query, header("HX-Request", "true"), header("HX-Target", templates.LiveTarget)); route.api.id == "" && (a.Header.Get(statusHeader) != "422" || strings.Contains(a.body, "<")) {
+				t.Errorf("a poll of %s?%s is answered with %v %s", key, query, a.Header, a.body)
+			}
+		}
+		if a := s.get(target + "/?x=%20"); route.api.id == "" && target != "/" && (a.StatusCode != 308 || a.Header.Get("Location") != target+"?x=%20") {
+			t.Errorf("%s/ is answered with %d %v", target, a.StatusCode, a.Header)
+		}
+	}
+	s.get("/metrics?x=1").want(t, 200)
+	s.get("/nowhere/?x=1").want(t, 404)
+	s.get("/api/v1/rows/").want(t, 404)
+}
+
+func TestEndpoints_haveWhatClientsAreMadeFrom(t *testing.T) {
+	t.Parallel()
+	ids := map[string]string{}
+	for key, r := range newServer(Config{Store: new(store.Store), Metrics: metrics.New(nil)}).routes {
+		if !strings.HasPrefix(r.pattern, apiPrefix) {
+			continue
+		}
+		e := r.api
+		if other := ids[e.id]; other != "" || e.id == "" {
+			t.Errorf("%s has the id %q, and so has %q", key, e.id, other)
+		}
+		ids[e.id] = key
+		if e.summary == "" || len(e.summary) > 120 || strings.HasSuffix(e.summary, ".") {
+			t.Errorf("%s has no summary of one line without a final stop: %q", key, e.summary)
+		}
+		if !slices.ContainsFunc(apiTags(), func(tag *openapi3.Tag) bool { return tag.Name == string(e.tag) }) {
+			t.Errorf("%s has the tag %q, which there is not", key, e.tag)
+		}
+		if len(e.answers) == 0 || (r.method == http.MethodPost) != (len(e.body.types) > 0) {
+			t.Errorf("%s does not say what it answers, or what body it reads", key)
+		}
+	}
+}

@@ -2,14 +2,19 @@ package handlers
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/outboxweb/outboxweb/internal/dbtest"
 	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/size"
+	"github.com/outboxweb/outboxweb/internal/store"
 	"github.com/outboxweb/outboxweb/web/templates"
 )
 
@@ -202,4 +207,234 @@ func TestFailures_retriesTheFailedRowsOfAnError(t *testing.T) {
 	s.lands(s.submit("/failures/groups/retry", url.Values{"fingerprint": {fingerprint}}.Encode())).want(t, 200, "Retried 2 failed rows: due now.")
 	s.post("/api/v1/rows/retry", `{"limit":1}`).want(t, 200, `{"retried":1}`)
 	s.submit("/failures/groups/retry", "fingerprint=").want(t, 422, "Fingerprint is required")
+}
+
+// badDeploy kills 40 of 60 campaigns with one error, and two with others.
+func (s *site) badDeploy() *site {
+	s.t.Helper()
+	for i := range 60 {
+		types := []string{"a", "b"}
+		switch {
+		case i < 40:
+			types = []string{"a", poison, "b", "c"}
+		case i == 40:
+			types = []string{hopeless, "b"}
+		}
+		s.seed(fmt.Sprintf("c-%02d", i), types...)
+	}
+	s.work()
+	return s
+}
+
+func TestOverview_ofABadDeployStartsFromItsCause(t *testing.T) {
+	s := ownSite(t).badDeploy()
+	a := s.get("/").want(t, 200, "41 of 60 campaigns are blocked", `data-testid="events-behind">122<`, `data-testid="failing-causes">2<`,
+		"40 campaigns blocked, 120 events waiting", "1 campaign blocked, 2 events waiting", `data-testid="since"`, "running now", "loaded now", "All 40 campaigns</a>", outbox.ScoreRule)
+	if n := strings.Count(a.body, `data-testid="cause"`); n != 2 {
+		t.Errorf("%d blocks, want 2", n)
+	}
+	order := []string{`data-testid="health"`, `class="hero"`, "40 campaigns blocked", "1 campaign blocked", `class="statuses"`, `class="history"`, `id="off"`}
+	for i := 1; i < len(order); i++ {
+		if strings.Index(a.body, order[i-1]) > strings.Index(a.body, order[i]) {
+			t.Errorf("%s comes after %s", order[i-1], order[i])
+		}
+	}
+	if n := strings.Count(a.body, `id="campaign-`); n != 4 {
+		t.Errorf("%d campaigns are named, want three of one and one of the other", n)
+	}
+	a.lacks(t, `data-testid="requeue"`)
+	if len(a.body) > 60_000 {
+		t.Errorf("the page has %d bytes", len(a.body))
+	}
+	s.get("/api/v1/failures/groups").want(t, 200, `"campaigns":40`, `"events_waiting":120`, `"next_attempt_at":null`, `"fails_now":true`, `"operation":null`, `"worst":[{"campaign_id":"c-00","head_seq":2,"head_status":"dead"`)
+	s.post("/api/v1/operations", fmt.Sprintf(`{"filter":{"fingerprint":%q},"canary":true}`, outbox.Fingerprint(`seat "7" is <taken>`))).want(t, 202)
+	s.fresh("/").want(t, 200, "is retrying these: canary running")
+	s.get("/").want(t, 200, "Watch operation 1").lacks(t, `href="/operations/new?fingerprint=seat`)
+}
+
+func TestOverview_mixedSaysWhenFailedRowsAreRetried(t *testing.T) {
+	s := ownSite(t)
+	s.seed("c-1", poison, "a")
+	s.seed("c-2", "a")
+	s.pass()
+	s.get("/").want(t, 200, "1 campaign retrying, 2 events waiting", "next retry").lacks(t, "Requeue with a canary")
+	s.submit("/campaigns/c-2/pause", "reason=x").want(t, 303)
+	s.fresh("/").want(t, 200, `<a href="/campaigns/c-2"><code>c-2</code></a>`)
+}
+
+// What shadow mode found is grouped as failures are, and offers nothing that would act on rows.
+func TestShadow_outcomesAreCauses(t *testing.T) {
+	s := ownSite(t, func(c *Config) { c.Mode = outbox.ModeShadow })
+	wrong := map[string]string{"a": "seat 7 is taken", "b": "seat 8 is taken", "c": "seat 9 is taken", "d": "too long"}
+	for _, id := range []string{"a", "b", "c", "d", "e"} {
+		s.seed(id, "x", "y")
+	}
+	s.get("/").want(t, 200, "No campaign is blocked or failing.").lacks(t, "Shadow mode has rehearsed")
+	for _, id := range []string{"a", "b", "c", "d", "e"} {
+		r := store.Rehearsal{CampaignID: id, RehearsedSeq: 2}
+		if why := wrong[id]; why != "" {
+			r = store.Rehearsal{CampaignID: id, RehearsedSeq: 1, FailedSeq: 2, Error: why, Fingerprint: outbox.Fingerprint(why)}
+		}
+		must.OK(t, s.store.RecordRehearsal(t.Context(), r))
+	}
+	s.store.Changed()
+	for _, page := range []string{"/", "/failures"} {
+		s.get(page).want(t, 200, "Shadow mode has rehearsed 10 events: 4 would fail, and the events behind those were not tried.",
+			"3 campaigns would be blocked, 3 events waiting", "1 campaign would be blocked, 1 event waiting", "seat 7 is taken", "too long", `href="/campaigns/a/events/2"`, "nothing was applied: it would fail until the cause is fixed").
+			lacks(t, "Requeue with a canary", "No campaign is blocked or failing", "No failed or dead rows")
+	}
+	s.get("/").want(t, 200, `data-testid="failing-causes">2<`)
+	s.get("/failures?fingerprint=too+long").want(t, 200, "1 would fail", "too long").lacks(t, "seat 7")
+	s.get("/campaigns/d/events/2").want(t, 200, `<a href="/failures?fingerprint=too+long">The cause</a>`)
+	s.get("/api/v1/failures/groups").want(t, 200, `"rehearsed":{"events":10,"failing":4}`, `"rehearsed":3`, `"head_seq":2,"head_status":"pending"`, `"capped":false,"more":false`)
+	s.post("/api/v1/failures/groups/note", `{"fingerprint":"too long","note":"known"}`).want(t, 200)
+	s.submit("/campaigns/d/pause", "reason=x").want(t, 303) // what is stopped is not rehearsed again
+	s.fresh("/failures").want(t, 200, "Shadow mode has rehearsed 8 events: 3 would fail")
+	s.get("/failures").lacks(t, "too long")
+}
+
+func TestOverview_healthyIsCalm(t *testing.T) {
+	s := ownSite(t)
+	s.seed("c-1", "a")
+	s.work()
+	s.beat("w", "test")
+	s.get("/").want(t, 200, "The only campaign is current.", "No campaign is blocked or failing.", `data-testid="failing-causes">0<`).lacks(t, `data-testid="cause"`, "Other problems")
+}
+
+// pageBytes is the maximum size of a page.
+const pageBytes = 60_000
+
+// full fills the databases with eight days of samples: something in every step of every series, of
+// more labels than a chart tells apart, and as many markers as are searched for.
+func (s *site) full() *site {
+	s.t.Helper()
+	s.seed("c-1", "campaign.created")
+	db := dbtest.Open(s.t, s.sub.Journal)
+	now := s.clock.Truncate(outbox.CoarseStep).UnixMicro()
+	exec := func(statement string, args ...any) {
+		s.t.Helper()
+		must.Get(db.Exec(`with recursive
+  n(i) as (select cast(0 as bigint) union all select i + 1 from n where i < 11519),
+  l(x) as (select cast(1 as bigint) union all select x + 1 from l where x < 60)
+`+statement, args...)).Or(s.t)
+	}
+	const seen = `(i < 90 or i % 6 = 0)` // charts over more than an hour have steps of 6 minutes and more
+	const minute, quarter = int64(time.Minute / time.Microsecond), int64(outbox.CoarseStep / time.Microsecond)
+	exec(`insert into samples (minute, pending, processing, failed, dead, lag_events, blocked, oldest_enqueued_at, applied_total, failed_total)
+select cast($1 as bigint) - i * cast($2 as bigint), 4000 + i * 7919 % 3571, 900 + i * 31 % 97, 2000 + i * 17 % 997, 3000 + i * 7 % 1009, 5000, 7, cast($1 as bigint) - i * cast($2 as bigint) - i * 7919 % 3571 * 1000000,
+  90000000 - i * 7000 - i * 104729 % 6997, 9000000 - i * 700 - i * 104729 % 691 from n`, now, minute)
+	for _, x := range []struct{ step, length, steps int64 }{{60, minute, 1559}, {900, quarter, 767}} {
+		for kind, labels := range map[outbox.SeriesKind]int{outbox.SeriesFailure: 9, outbox.SeriesFollowed: 9, outbox.SeriesFailedIn: 9, outbox.SeriesBacklog: 9, outbox.SeriesBehind: 20} {
+			exec(`insert into series_samples (kind, step, at, label, source, value)
+select cast($1 as text), cast($2 as bigint), cast($3 as bigint) - i * cast($4 as bigint), case when cast($1 as text) = 'projection' and x = 9 then 'campaigns' else cast($1 as text) || '-of-many-' || x end, '', 90000 / x + i * (7919 + x * 104729) % 997 * 13 from n, l where i <= $5 and x <= $6 and `+seen, string(kind), x.step, now, x.length, x.steps, labels)
+		}
+		exec(`insert into series_samples (kind, step, at, label, source, value)
+select 'applied', cast($1 as bigint), cast($2 as bigint) - i * cast($3 as bigint), '', 'outboxweb-7d9f8b6c5d-x' || x || '-1-0badcafe', 70000 / x + i * (7919 + x * 104729) % 997 * 13 from n, l where i <= $4 and x <= 9 and `+seen, x.step, now, x.length, x.steps)
+		exec(`insert into series_samples (kind, step, at, label, source, value)
+select 'delays', cast($1 as bigint), cast($2 as bigint) - i * cast($3 as bigint), cast(x as text), 'w', 1 + i * (7919 + x * 104729) % 997 from n, l where i <= $4 and x < 40 and `+seen, x.step, now, x.length, x.steps)
+	}
+	exec(`insert into publisher_progress (topic, publisher, destination, selects, max_errors, position, created_at, updated_at)
+select 'scenes', 'archive-' || x, 'log:', '{"event_types":["*"]}', 10, 0, 1, 1 from l where x <= 9`)
+	exec(`insert into publisher_samples (topic, publisher, minute, delivered, lag_events, oldest_recorded_at, error_count)
+select 'scenes', 'archive-' || x, cast($1 as bigint) - i * cast($2 as bigint), 90000000 - i * 700 - i * 104729 % 691, 90000 / x + i * (7919 + x * 104729) % 997 * 13, cast($1 as bigint) - i * cast($2 as bigint), 0 from n, l where x <= 9 and `+seen, now, minute)
+	exec(`insert into instances (id, host, pid, version, mode, started_at, last_seen)
+select 'outboxweb-7d9f8b6c5d-x' || x || '-1-0badcafe', 'outboxweb-7d9f8b6c5d-x' || x, 1, 'v' || x, 'outbox', cast($1 as bigint) - cast($2 as bigint) * cast($3 as bigint) - x * 1000000, $1 from l where x <= 9`, now, minute, 11519)
+	return s
+}
+
+// What the audit log does not have is listed before actions, however many followed.
+func TestCharts_listChangedProjectionsBeforeActions(t *testing.T) {
+	s := ownSite(t)
+	s.seed("c-1", "a")
+	s.beat("w-1", "v1")
+	for _, version := range []string{"1111", "2222"} {
+		s.clock = s.clock.Add(time.Minute)
+		must.OK(t, s.store.Loaded(t.Context(), outbox.InstanceState{ID: "w-1", Host: "h"}, []outbox.Definition{{Projection: "campaigns", Version: version}}))
+	}
+	s.clock = s.clock.Add(time.Minute) // w-1 is silent
+	for range 10 {
+		s.post("/api/v1/campaigns/c-1/pause", `{"reason":"x"}`).want(t, 200)
+		s.post("/api/v1/campaigns/c-1/resume", `{"reason":"x"}`).want(t, 200)
+	}
+	a := s.get("/charts").want(t, 200, "projection campaigns changed to 2222 on h", "instance w-1 was last seen at work",
+		"12 of 22 markers: changed projections first, then deploys, crashes and actions, the latest of each.", "Pauses, resumes, operations and runs are in the <a ")
+	if n := strings.Count(a.body, `class="glyph"`); n != 12 {
+		t.Errorf("%d markers are listed", n)
+	}
+}
+
+func TestCharts_pagesOfAFullStoreAreSmall(t *testing.T) {
+	s := ownSite(t).full()
+	for range 7 {
+		s.post("/api/v1/campaigns/c-1/pause", `{"reason":"x"}`).want(t, 200)
+		s.post("/api/v1/campaigns/c-1/resume", `{"reason":"x"}`).want(t, 200)
+	}
+	ranges := []string{"range=7d", "from=2026-11-20T05:00:00Z&to=2026-11-21T07:07:00Z", "range=1h", "from=2026-11-20T00:30:00Z"}
+	for _, over := range ranges[:size.Of(2, 4, 4)] {
+		for _, page := range []string{"/charts?", "/charts?table=true&", "/?", "/instances?", "/publishers?", "/publishers/scenes/archive-1?", "/projections/campaigns?"} {
+			a := s.get(page+over).want(t, 200)
+			if n := len(a.body); n > pageBytes {
+				t.Errorf("%s has %d bytes", page+over, n)
+			}
+		}
+	}
+	a := s.get("/charts?range=7d").want(t, 200, `href="/instances?range=7d`, `href="/publishers/scenes/archive-1?range=7d"`, `href="/projections/projection-of-many-1?range=7d"`, `href="/campaigns/behind-of-many-1?range=7d"`)
+	if n := strings.Count(a.body, ` class="plot"`); n != 10 {
+		t.Errorf("%d charts, want ten", n)
+	}
+	s.get("/charts?range=6h").want(t, 200, "Applied, per minute, averaged over 6 min; lighter, the peak minute: now", "Failures by error, failed attempts per minute, averaged over 6 min, peak",
+		"Applied by projection, events without replays per minute, averaged over 6 min, peak", "Failures by projection, failed attempts per minute, averaged over 6 min, peak",
+		"Applied by instance, events per minute, averaged over 6 min, peak")
+	s.get("/charts").want(t, 200, "Failures by error, failed attempts per minute, peak")
+	s.get("/instances?range=6h").want(t, 200, "Applied by instance", `href="/?range=6h"`, `href="/campaigns?range=6h"`)
+	s.get("/publishers?range=6h").want(t, 200, "Publisher lag", `href="/publishers/scenes/archive-9?range=6h"`)
+	s.get("/campaigns?range=6h").want(t, 200, `href="/campaigns/c-1?range=6h"`)
+	s.get("/projections/campaigns").want(t, 200, "Applied by projection")
+}
+
+// diverged makes the projections of c-1 those of a journal with two more events than this one, and
+// appends one.
+func (s *site) diverged() *site {
+	s.t.Helper()
+	for _, id := range []string{"c-1", "c-2", "c-3"} {
+		s.seed(id, "noted", "noted", "noted")
+	}
+	s.work()
+	s.changeProjections(`update projection_watermarks set applied_seq = 5, applied_hash = 'other' where campaign_id = 'c-1'`)
+	must.Get(s.srv.maintenance.Reconcile(s.t.Context())).Or(s.t)
+	s.seed("c-1", "noted")
+	return s
+}
+
+func TestDiverged_isShownWithNumbersOfNow(t *testing.T) {
+	s := ownSite(t).diverged()
+	s.get("/campaigns/c-1").want(t, 200, "Journal", "4 events", "Projections", "up to event 5 of another journal", "Waiting", "1 event &#32;not in any projection",
+		"an event 5 that the journal does not have, and 1 event waits", "The watermark is at 5 of another journal").lacks(t, "5 of 4", "0 events", "ends at 3")
+	s.get("/api/v1/campaigns/c-1").want(t, 200, `"high_water_seq":4`, `"applied_seq":3`, `"projections_seq":5`, `"lag_events":1`, `"pending":1`, "an event 5 that the journal does not have")
+	s.get("/api/v1/campaigns?state=diverged").want(t, 200, `"high_water_seq":4`, `"applied_seq":3`, `"lag_events":1`, "an event 5 that the journal does not have").lacks(t, "projections_seq")
+	s.get("/api/v1/campaigns/c-2").want(t, 200, `"applied_seq":3`, `"state":"current"`).lacks(t, "projections_seq")
+	s.get("/api/v1/summary").want(t, 200, `"other_journal":true`, `"lag":{"events":1,`)
+	s.get("/readyz").want(t, 200)
+}
+
+// A rebuild from the wrong journal destroys correct read models.
+func TestDiverged_asksForTheRightJournalBeforeARebuild(t *testing.T) {
+	s := ownSite(t).diverged()
+	for _, at := range []string{"/", "/campaigns", "/campaigns/c-1", "/runs/new?kind=rebuild&campaigns=c-1", "/runs/new?kind=rebuild&all=1", "/api/v1/campaigns/c-1", "/api/v1/campaigns"} {
+		body := s.get(at).body
+		body = body[max(0, strings.Index(body, "<main")):]
+		right, rebuild := strings.Index(body, "restore the right"), strings.Index(body, "only if")
+		if rebuild < 0 {
+			rebuild = strings.Index(body, "Rebuild only if")
+		}
+		if only := strings.Index(body, "Rebuild only if it is lost"); rebuild < 0 || only >= 0 && only < rebuild {
+			rebuild = only
+		}
+		if right < 0 || rebuild < right || !strings.Contains(body, " URL") {
+			t.Errorf("%s says at %d to restore the right journal and at %d to rebuild", at, right, rebuild)
+		}
+	}
+	s.get("/campaigns/c-1").want(t, 200, `data-testid="right-journal-first"`)
+	s.get("/campaigns/c-2").want(t, 200).lacks(t, `data-testid="right-journal-first"`)
+	s.get("/runs/new?kind=rebuild&campaigns=c-2").want(t, 200).lacks(t, "the journal is the right one")
 }

@@ -4,13 +4,267 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"html"
 	"net/http"
+	"regexp"
+	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/readmodel"
+	"github.com/outboxweb/outboxweb/internal/size"
+	"github.com/outboxweb/outboxweb/internal/store"
 	"github.com/outboxweb/outboxweb/web/templates"
 )
+
+// append appends one event with a payload, without the limits of HTTP.
+func (s *site) append(campaign, eventType, payload string) {
+	s.t.Helper()
+	e := outbox.Event{CampaignID: campaign, EventType: eventType, Payload: json.RawMessage(payload)}
+	must.Get(s.store.Append(context.Background(), store.Append{Events: []outbox.Event{e}})).Or(s.t)
+}
+
+// manyItems is a payload with n items, each with a number no float64 can hold.
+func manyItems(n int) string {
+	return `{"items":[` + strings.TrimSuffix(strings.Repeat(`{"n":9007199254740993},`, n), ",") + `]}`
+}
+
+func TestTree_showsWhatIsStoredAndNothingElse(t *testing.T) {
+	s := ownSite(t)
+	s.append("c-1", "a", `{"big":9007199254740993,"huge":1e400,"zero":-0,"long":0.1000000000000000000000000000001,`+
+		`"twice":1,"twice":[2],"<script>alert(1)</script>":"</bdi><img src=x onerror=alert(1)>","turned":"`+"\u202e"+`gnp.exe","arabic":"مرحبا","text":"`+strings.Repeat("x", 14_344)+`"}`)
+	a := s.get("/campaigns/c-1/events/1?tab=payload").want(t, 200, ">9007199254740993<", ">1e400<", ">-0<", ">0.1000000000000000000000000000001<",
+		"&lt;script&gt;alert(1)&lt;/script&gt;", "&lt;/bdi&gt;&lt;img", `\u202egnp.exe`, "<bdi", "مرحبا", "… 12,346 more characters")
+	a.lacks(t, "<script>alert", "<img", "\u202e")
+	if n := strings.Count(a.body, ">&#34;twice&#34;<"); n != 2 {
+		t.Errorf("the key that appears twice is shown %d times", n)
+	}
+	if !regexp.MustCompile(`(?s)big.*huge.*zero.*long.*twice.*turned.*arabic`).MatchString(a.body) {
+		t.Error("the keys are not in the order in which they are stored")
+	}
+}
+
+func TestTree_isReadFromPlaceToPlaceAndFragmentsAreTheSameAsPages(t *testing.T) {
+	s := ownSite(t)
+	s.append("c-1", "a", manyItems(1050))
+	const tree = "/campaigns/c-1/events/1/tree"
+	next := regexp.MustCompile(`<a rel="next" data-testid="tree-next" href="([^"]*)"`)
+	for _, kind := range []string{"page", "fragment"} {
+		var change []func(*http.Request)
+		if kind == "fragment" {
+			change = append(change, header("HX-Request", "true"))
+		}
+		items, to := 0, tree+"?part=payload&at=%2Fitems"
+		for range 20 {
+			a := s.get(to, change...).want(t, 200, "9007199254740993")
+			if (kind == "page") != strings.Contains(a.body, "<html") {
+				t.Errorf("%s of %s: %.100s", kind, to, a.body)
+			}
+			if to := a.Header.Get("HX-Retarget"); to != "" {
+				t.Errorf("%s is to go to %q", kind, to)
+			}
+			if values := strings.Count(a.body, "<bdi"); values > 2*200+10 {
+				t.Errorf("%s shows %d values", to, values)
+			}
+			for i := items; strings.Contains(a.body, fmt.Sprintf("<bdi>%d</bdi>", i)); i++ {
+				items = i + 1
+			}
+			found := next.FindStringSubmatch(a.body)
+			if found == nil {
+				break
+			}
+			to = html.UnescapeString(found[1])
+		}
+		if items != 1050 {
+			t.Errorf("by %ss %d items were seen, want 1050", kind, items)
+		}
+	}
+	s.get(tree+"?at=/items/3").want(t, 200, "9007199254740993")
+	s.get(tree+"?at=/nothing").want(t, 404, "here is nothing at")
+	if a := s.get(tree+"?at=/nothing", header("HX-Request", "true")).want(t, 200, "<html"); a.Header.Get("Outboxweb-Status") != "404" || a.Header.Get("HX-Retarget") != "body" || a.Header.Get("HX-Reswap") != "innerHTML" {
+		t.Errorf("an error page goes where %v says", a.Header)
+	}
+	s.get(tree+"?at=/items&from=250").want(t, 200, `rel="prev" href="`+tree+`?at=%2Fitems&amp;from=150&amp;part=payload"`)
+	s.get(tree+"?at=/items&from=1050").want(t, 404)
+	s.get(tree+"?part=envelope").want(t, 422, "use payload, tags or metadata")
+	s.get(tree+"?from=-1").want(t, 422)
+	s.get(tree+"?part=tags").want(t, 200, "Tags")
+	s.get("/campaigns/c-1/events/2/tree").want(t, 404)
+}
+
+func TestPayload_isTheStoredBytesAndCanBeReadInRanges(t *testing.T) {
+	s := ownSite(t)
+	const id = "../etc/“ü”\r;x\"" // hostile to a header and to a file system
+	payload := `{"n":9007199254740993,"e":1e400,"turned":"` + "\u202e" + `"}`
+	s.append(strings.ReplaceAll(id, "\r", ""), "a", payload)
+	s.append("c-1", "a", payload)
+	for _, prefix := range []string{"", "/api/v1"} {
+		target := prefix + "/campaigns/c-1/events/1/payload"
+		a := s.get(target).want(t, 200)
+		h := a.Header
+		if a.body != payload || h.Get("Content-Type") != "application/json" || h.Get("Content-Length") != fmt.Sprint(len(payload)) ||
+			h.Get("Content-Disposition") != `attachment; filename="c-1-1.json"` || h.Get("X-Content-Type-Options") != "nosniff" {
+			t.Errorf("%s: %q with %v", target, a.body, h)
+		}
+		etag := h.Get("ETag")
+		e, err := s.store.Event(context.Background(), "c-1", 1)
+		if err != nil || etag != `"`+e.EventHash+`"` {
+			t.Errorf("%s: the tag is %s, the hash %s, %v", target, etag, e.EventHash, err)
+		}
+		s.get(target, header("If-None-Match", etag)).want(t, 304)
+		if a := s.get(target, header("Range", "bytes=5-20")).want(t, 206); a.body != payload[5:21] {
+			t.Errorf("%s: the range is %q", target, a.body)
+		}
+		beyond := s.get(target, header("Range", "bytes=5000-")).want(t, 416, "bytes long")
+		want := map[string]string{"": "text/html; charset=utf-8", "/api/v1": "application/problem+json"}[prefix]
+		if h := beyond.Header; h.Get("Content-Type") != want || h.Get("Content-Disposition") != "" || h.Get("Content-Range") != fmt.Sprintf("bytes */%d", len(payload)) {
+			t.Errorf("%s: a range beyond the end is answered with %v", target, h)
+		}
+		s.get(prefix+"/campaigns/c-1/events/9/payload").want(t, 404)
+	}
+	if a := s.do("HEAD", "/campaigns/c-1/events/1/payload", ""); a.body != "" || a.Header.Get("Content-Length") != fmt.Sprint(len(payload)) {
+		t.Errorf("HEAD: %q with %v", a.body, a.Header)
+	}
+}
+
+func TestFileName_isSafeEverywhere(t *testing.T) {
+	t.Parallel()
+	for id, want := range map[string]string{
+		"c-1": "c-1", "../etc/passwd": "_etc_passwd", ".hidden": "hidden", "a\"b;c\\d": "a_b_c_d", "ü": "_", "..": "event", "-rf": "rf", "a b": "a_b", strings.Repeat("x", 200): strings.Repeat("x", 80),
+	} {
+		if got := fileName(id); got != want {
+			t.Errorf("%q became %q, want %q", id, got, want)
+		}
+	}
+}
+
+// A payload of megabytes costs the pages around it nothing until it is requested.
+func TestPages_aroundALargePayloadAreCheap(t *testing.T) { // not parallel: it counts allocations
+	s := newSite(t)
+	large := must.Get(store.Open(context.Background(), store.Options{Journal: s.sub.Journal, Projections: s.sub.Projections, MaxPayload: 32 << 20})).Or(t)
+	items := size.Of(150_000, 347_826, 347_826)
+	payload := manyItems(items)
+	must.Get(large.Append(context.Background(), store.Append{Events: []outbox.Event{{CampaignID: "c-1", EventType: poison, Payload: []byte(payload)}}})).Or(t)
+	must.OK(t, large.Close())
+	s.seed("c-1", "a", "b")
+	s.work()
+	for _, page := range []string{"/campaigns/c-1/events/1", "/rows/c-1/1/requeue", "/campaigns/c-1", "/campaigns/c-1/events/1", "/rows"} {
+		s.get(page).want(t, 200)
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		a := s.get(page)
+		runtime.ReadMemStats(&after)
+		if allocated := after.TotalAlloc - before.TotalAlloc; allocated > 3<<20 || len(a.body) > 100_000 {
+			t.Errorf("%s allocates %d bytes for %d bytes of page", page, allocated, len(a.body))
+		}
+	}
+	s.get("/campaigns/c-1/events/1").want(t, 200, "Too long to show here").lacks(t, "9007199254740993")
+	s.get("/campaigns/c-1/events/1?tab=payload").want(t, 200, "Show the payload (", "download").lacks(t, "9007199254740993")
+	if a := s.get("/campaigns/c-1/events/1/tree").want(t, 200, fmt.Sprintf("next 100 of %d,%03d", items/1000, items%1000)); len(a.body) > 200_000 {
+		t.Errorf("its tree is %d bytes long", len(a.body))
+	}
+	if a := s.get("/api/v1/campaigns/c-1/events/1/payload"); a.body != payload {
+		t.Errorf("the file has %d bytes, want %d", len(a.body), len(payload))
+	}
+}
+
+func TestEventPage_showsAttemptsAndNeighbours(t *testing.T) {
+	s := ownSite(t)
+	s.seed("c-1", "a", poison, "b", "c", "d", "e", "f", "g", "h")
+	s.work()
+	s.get("/campaigns/c-1/events/2").want(t, 200, `href="/instances#instance-test-1"`, "build", "Attempt 2 by test-1 (test)", "2 attempts, the same error", "seat &#34;7&#34; is &lt;taken&gt;",
+		`href="/campaigns/c-1/events/3"`, `href="/campaigns/c-1/events/1"`).lacks(t, `href="/campaigns/c-1/events/4"`)
+	s.get("/campaigns/c-1/events/2?tab=neighbours").want(t, 200, `href="/campaigns/c-1/events/7"`, "2 more rows", "no lease").lacks(t, `href="/campaigns/c-1/events/8"`, `data-testid="happened"`)
+	s.get("/campaigns/c-1/events/2?tab=details").want(t, 200, "curl -s http://127.0.0.1:8080/api/v1/rows/c-1/2", "outboxweb failures explain -- c-1 2", `aria-label="Copy the curl command"`)
+	d := decodeAs[struct {
+		Previous int64        `json:"previous_seq"`
+		Next     int64        `json:"next_seq"`
+		Queue    []outbox.Row `json:"queue"`
+	}](t, s.get("/api/v1/rows/c-1/4").want(t, 200))
+	if d.Previous != 3 || d.Next != 5 || len(d.Queue) != 6 || d.Queue[0].Seq != 2 || !d.Queue[0].IsHead {
+		t.Errorf("%+v", d)
+	}
+}
+
+func TestCampaignPage_showsTheTimelineAndTheCursors(t *testing.T) {
+	s := ownSite(t)
+	for range 10 {
+		s.seed("c-1", "a", "b", "a", "b", "a")
+	}
+	s.seed("c-1", poison)
+	for range 10 {
+		s.seed("c-1", "c", "d", "c", "d", "c")
+	}
+	s.work()
+	a := s.get("/campaigns/c-1").want(t, 200, "The watermark is at 50, the head at 51, the last event at 101.", "38 earlier and 23 later events are not shown.",
+		`title="Event 50, a: applied, watermark"`, `title="Event 51, poison.pill: dead, head"`, `title="Event 52, c: waits"`, `data-testid="cursor-campaigns"`, "live")
+	if n := strings.Count(a.body, `title="Event `); n != 40 {
+		t.Errorf("the timeline has %d cells", n)
+	}
+	list := decodeAs[items[outbox.Cursor]](t, s.get("/api/v1/campaigns/c-1/projections").want(t, 200)).Items
+	if len(list) != 1 || list[0].Projection != "campaigns" || list[0].AppliedSeq != 50 || list[0].State != outbox.CursorLive || list[0].Failure != nil {
+		t.Errorf("%+v", list)
+	}
+	s.get("/api/v1/campaigns/nobody/projections").want(t, 404)
+	err := s.store.ReadModel().Apply(context.Background(), func(tx *readmodel.ApplyTx) error {
+		e := &outbox.Event{CampaignID: "c-1", Seq: 48, EventType: "b"}
+		return errors.Join(tx.Failed("campaigns", e, readmodel.Failure{Message: "no <seat>", Fingerprint: "f"}), tx.Quarantine("campaigns", e))
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.get("/campaigns/c-1").want(t, 200, "quarantined", `href="/campaigns/c-1/events/48"`, "after 1 attempt", "no &lt;seat&gt;")
+	list = decodeAs[items[outbox.Cursor]](t, s.get("/api/v1/campaigns/c-1/projections").want(t, 200)).Items
+	if list[0].AppliedSeq != 47 || list[0].State != outbox.CursorQuarantined || list[0].Failure.Message != "no <seat>" {
+		t.Errorf("%+v", list)
+	}
+}
+
+func TestEventPage_saysWhetherItWasAppliedAndLinksItsCauses(t *testing.T) {
+	s := ownSite(t)
+	s.post("/api/v1/campaigns/c-1/events", `{"events":[{"event_id":"e-1","event_type":"a","payload":{}},`+
+		`{"event_type":"`+poison+`","payload":{},"correlation_id":"e-1","causation_id":"elsewhere"},{"event_type":"c","payload":{}}]}`).want(t, 201)
+	s.work()
+	s.get("/campaigns/c-1/events/1").want(t, 200, "Applied. All events up to 1 are applied.")
+	s.get("/campaigns/c-1/events/2").want(t, 200, "Event 2 has been dead for", "1 row waits behind it")
+	s.get("/campaigns/c-1/events/2?tab=details").want(t, 200, `<a href="/campaigns/c-1/events/1"><code><bdi>e-1</bdi></code></a>`, "elsewhere", "Event hash", "Chain hash").
+		lacks(t, `<code><bdi>elsewhere</bdi></code></a>`)
+	s.get("/campaigns/c-1/events/3").want(t, 200, "Not applied yet: it waits behind event 2")
+}
+
+func TestRowPage_saysWhatARehearsalFound(t *testing.T) {
+	s := ownSite(t)
+	s.seed("c-1", "a", "b", "c")
+	s.get("/campaigns/c-1/events/1").lacks(t, "Rehearsed")
+	must.OK(t, s.store.RecordRehearsal(t.Context(), store.Rehearsal{CampaignID: "c-1", RehearsedSeq: 1, FailedSeq: 2, Error: "no <seat>"}))
+	s.get("/campaigns/c-1/events/1").want(t, 200, "Rehearsed", "it would be applied")
+	s.get("/campaigns/c-1/events/2").want(t, 200, "it would fail:", "no &lt;seat&gt;")
+	s.get("/campaigns/c-1/events/3").lacks(t, "Rehearsed")
+	s.get("/api/v1/rows/c-1/2").want(t, 200, `"rehearsal":{`, `"error":"no <seat>"`)
+}
+
+func TestRowPage_saysWhatCanNeverSucceed(t *testing.T) {
+	s := ownSite(t)
+	s.seed("c-1", hopeless, "b")
+	s.seed("c-2", poison)
+	s.pass()
+	const never = "an never succeed with this version of the projection"
+	s.get("/campaigns/c-1/events/1").want(t, 200, "Not retried: it c"+never, "projection&#32;<code>campaigns</code>", "· permanent: c"+never)
+	s.get("/campaigns/c-2/events/1").want(t, 200).lacks(t, never)
+	s.get("/failures").want(t, 200, "It c"+never)
+	s.get("/api/v1/failures/groups").want(t, 200, `"permanent":1`, `"retry_outlook":"none"`, "It c"+never)
+	d := decodeAs[struct {
+		Row      outbox.Row
+		Attempts []outbox.Attempt
+	}](t, s.get("/api/v1/rows/c-1/1").want(t, 200))
+	if len(d.Attempts) != 1 || !d.Attempts[0].Permanent || d.Attempts[0].Projection != "campaigns" || d.Attempts[0].ProjectionVersion != "v1" || d.Row.Status != outbox.Dead {
+		t.Errorf("%+v", d)
+	}
+}
 
 // taken explains the failures of every event by a key that exists already.
 func taken(_ context.Context, hide outbox.Hider, campaign string, seq int64) (outbox.EventExplanation, error) {
@@ -104,4 +358,79 @@ func TestRowAddress_leadsToTheEvent(t *testing.T) {
 	}
 	s.get("/rows/c-1/99").want(t, 404)
 	s.lands(s.submit("/rows/c-1/2/requeue", "expected_status=dead")).want(t, 200, "Requeued event 2 of campaign c-1", "→</span>")
+}
+
+func TestEventHistory_tellsWhatTheEventWentThrough(t *testing.T) {
+	s := ownSite(t)
+	s.seed("c-1", "campaign.created", poison)
+	s.work()
+	s.post("/api/v1/rows/requeue", `{"reason":"mended"}`).want(t, 200)
+	h := decodeAs[outbox.EventHistory](t, s.get("/api/v1/campaigns/c-1/events/2/history").want(t, 200))
+	kinds := []outbox.StepKind{}
+	for _, step := range h.Steps {
+		kinds = append(kinds, step.Kind)
+	}
+	if want := []outbox.StepKind{outbox.StepAppended, outbox.StepFailed, outbox.StepDied, outbox.StepActed}; !slices.Equal(kinds, want) {
+		t.Fatalf("the steps are %v, want %v", kinds, want)
+	}
+	if act := h.Steps[3].AuditEntry; act == nil || act.Action != outbox.ActionRequeueMany || act.Reason != "mended" {
+		t.Errorf("the act is %+v", act)
+	}
+	h = decodeAs[outbox.EventHistory](t, s.get("/api/v1/campaigns/c-1/events/1/history").want(t, 200))
+	if last := h.Steps[len(h.Steps)-1]; last.Kind != outbox.StepApplied || last.Span == nil || last.Span.Worker != testWorker.ID {
+		t.Errorf("the last step is %+v", last)
+	}
+	s.get("/campaigns/c-1/events/2").want(t, 200, "What happened", "Failed 2 times with the same error, now dead", "Requeued 1 dead row", "mended").
+		lacks(t, "No actions here", "on record")
+	s.get("/campaigns/c-1/events/1").want(t, 200, "What happened", "Applied", testWorker.ID).lacks(t, "on record")
+	s.get("/campaigns/c-1").want(t, 200).lacks(t, "No actions here")
+}
+
+// An event that a paused projection does not have was not applied to all of them.
+func TestEventHistory_saysWhichProjectionsLackTheEvent(t *testing.T) {
+	t.Parallel()
+	s := withRoster(t)
+	s.post("/api/v1/projections/campaigns/pause", `{"campaign_id":"c-1"}`).want(t, 200)
+	s.seed("c-1", "campaign.renamed")
+	s.work()
+	s.get("/campaigns/c-1/events/3").want(t, 200, "<strong>Applied").lacks(t, "Applied without", "Not applied everywhere")
+	s.get("/campaigns/c-1/events/4").want(t, 200, "<strong>Applied without projection campaigns", "Not applied everywhere yet: projection campaigns is paused, 1 event behind.")
+}
+
+// tamper changes events of the journal.
+func (s *site) tamper(statement string) {
+	s.t.Helper()
+	of := ""
+	if strings.HasPrefix(s.sub.Journal, "postgres") {
+		of = " on events"
+	}
+	s.change("drop trigger if exists events_refuse_update" + of)
+	s.change(statement)
+}
+
+func TestEvent_whoseContentDoesNotMatchItsHashSaysSo(t *testing.T) {
+	s := ownSite(t)
+	s.seed("c-1", "a", "b", "c")
+	s.work()
+	const says = "Its content does not match its hash: it was changed after it was appended"
+	s.get("/campaigns/c-1/events/2").want(t, 200, "applied").lacks(t, says)
+	s.get("/api/v1/campaigns/c-1/events/2").want(t, 200).lacks(t, `"altered"`)
+	s.tamper(`update events set payload = '{"amount":1000}' where campaign_id = 'c-1' and seq = 2`)
+	s.get("/campaigns/c-1/events/2").want(t, 200, says, "#when-a-campaign-cannot-be-verified")
+	s.get("/api/v1/campaigns/c-1/events/2").want(t, 200, `"altered":true`)
+	s.get("/campaigns/c-1/events/3").want(t, 200).lacks(t, says)
+
+	// Documents that are shown only on demand are not checked.
+	s.tamper(`update events set payload = '{"a":"` + strings.Repeat("x", 64<<10) + `"}' where campaign_id = 'c-1' and seq = 3`)
+	s.get("/campaigns/c-1/events/3").want(t, 200).lacks(t, says)
+	s.get("/api/v1/campaigns/c-1/events/3").want(t, 200).lacks(t, `"altered"`)
+}
+
+func TestRow_ofAnEventWhoseContentDoesNotMatchItsHashSaysSo(t *testing.T) {
+	s := ownSite(t)
+	s.seed("c-1", "a", "b")
+	s.tamper(`update events set entity_id = 'somebody else' where campaign_id = 'c-1' and seq = 2`)
+	s.get("/campaigns/c-1/events/2").want(t, 200, "Its content does not match its hash")
+	s.get("/api/v1/rows/c-1/2").want(t, 200, `"altered":true`)
+	s.get("/api/v1/rows/c-1/1").want(t, 200).lacks(t, `"altered"`)
 }

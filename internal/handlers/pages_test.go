@@ -1,6 +1,8 @@
 package handlers
 
 import (
+	"fmt"
+	"html"
 	"net/http"
 	"net/url"
 	"regexp"
@@ -8,6 +10,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-chi/chi/v5"
+
+	"github.com/outboxweb/outboxweb/internal/must"
+	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/store"
 	"github.com/outboxweb/outboxweb/web/templates"
 )
 
@@ -177,5 +184,235 @@ func TestForms_leadBackToWhereTheyAre(t *testing.T) {
 		if to := landing(s.submit("/rows/c-1/2/requeue", "return_to="+from)); !strings.HasPrefix(to, want) {
 			t.Errorf("an action on %q leads to %q", from, to)
 		}
+	}
+}
+
+// A page of the navigation has there the name that is its title.
+func TestNavigation_namesPagesAsTheirTitles(t *testing.T) {
+	s := ownSite(t)
+	entry := regexp.MustCompile(`<a href="([^"]+)"[^>]*>([^<]+)</a>`)
+	heading, title := regexp.MustCompile(`<h1[^>]*>([^<]+)</h1>`), regexp.MustCompile(`<title>([^<]+)</title>`)
+	menu := regexp.MustCompile(`(?s)<nav id="menu".*?</nav>`).FindString(s.get("/").body)
+	seen := map[string]string{} // the last name of a page: that below its section
+	for _, m := range entry.FindAllStringSubmatch(menu, -1) {
+		seen[m[1]] = m[2]
+	}
+	if len(seen) < 15 {
+		t.Fatalf("the menu has %v", seen)
+	}
+	for to, name := range seen {
+		body := s.get(to).want(t, 200).body
+		h, d := heading.FindStringSubmatch(body), title.FindStringSubmatch(body)
+		if h == nil || d == nil || h[1] != name || !strings.HasSuffix(" · "+d[1], " · "+name+" · outboxweb") {
+			t.Errorf("%s is %q in the navigation, and has the heading %q and the title %q", to, name, h, d)
+		}
+	}
+}
+
+var (
+	htmlID   = regexp.MustCompile(`\sid="([^"]*)"`)
+	htmlRefs = regexp.MustCompile(`\s(?:for|aria-labelledby|aria-describedby|aria-controls)="([^"]*)"`)
+	control  = regexp.MustCompile(`<(?:input|select|textarea)\b[^>]*>`)
+	ownLabel = regexp.MustCompile(`type="hidden"|aria-label(?:ledby)?=`)
+	labelled = regexp.MustCompile(`(?s)<label\b[^>]*>.*?</label>`)
+)
+
+// tellsApart fails the test if two elements of a page share an id, if a label or description
+// references a missing element, or if a control has no label.
+func (s *site) tellsApart(page string) {
+	s.t.Helper()
+	html := s.get(page).want(s.t, http.StatusOK).body
+	ids := map[string]int{}
+	for _, m := range htmlID.FindAllStringSubmatch(html, -1) {
+		if ids[m[1]]++; ids[m[1]] == 2 {
+			s.t.Errorf("%s: the id %q is there twice", page, m[1])
+		}
+	}
+	for _, m := range htmlRefs.FindAllStringSubmatch(html, -1) {
+		if ids[m[1]] == 0 {
+			s.t.Errorf("%s: %s refers to nothing", page, m[0])
+		}
+	}
+	for _, m := range control.FindAllString(labelled.ReplaceAllString(html, ""), -1) {
+		id := htmlID.FindStringSubmatch(m)
+		if !ownLabel.MatchString(m) && (id == nil || !strings.Contains(html, ` for="`+id[1]+`"`)) {
+			s.t.Errorf("%s: %s has no label", page, m)
+		}
+	}
+}
+
+func TestPages_tellTheirElementsApart(t *testing.T) {
+	t.Parallel()
+	pages := append([]string{"/campaigns/c-3", "/campaigns/c-3/events/1", "/campaigns/c-4", "/operations/1", "/operations/2", "/operations?status=running", "/failures", "/rows?status=failed"}, everyPage...)
+	for _, reasonFrom := range []int64{0, 1} {
+		if testing.Short() && reasonFrom == 0 {
+			continue
+		}
+		s := newSite(t, func(c *Config) { c.ReasonFrom = reasonFrom }).blocked(2).trouble()
+		for _, page := range everyPage {
+			s.tellsApart(page)
+		}
+		s.seed("c-3", poison, "a")
+		s.pass() // fails once
+		s.seed("c-4", poison, poison, "a")
+		s.work()
+		s.seed("c-3", "b")
+		for _, seq := range []string{"1", "2"} {
+			s.submit("/rows/c-4/"+seq+"/skip", "reason=r&confirm=skip+c-4+"+seq).want(t, http.StatusSeeOther)
+			s.work()
+		}
+		s.post("/api/v1/operations", `{"canary":true,"filter":{"limit":1},"reason":"r"}`).want(t, 202)
+		s.post("/api/v1/operations", `{"filter":{},"reason":"r"}`).want(t, 202)
+		s.post("/api/v1/operations/2/cancel", `{"reason":"r"}`).want(t, 200)
+		for _, page := range pages {
+			s.tellsApart(page)
+		}
+	}
+}
+
+// A name with direction-changing characters, from before they were refused, is shown with escapes,
+// on whole pages and in the parts that refresh; its form still sends the name unchanged.
+func TestPages_showNamesThatTurnOrHide(t *testing.T) {
+	t.Parallel()
+	const name = "\u202egnp.exe\u200b"
+	s := newSite(t)
+	s.seed("before", "a", poison, "b")
+	s.seed("שלום", "a")
+	s.work()
+	for _, table := range []string{"events", "projection_apply_outbox", "campaigns", "attempts"} {
+		s.tamper("update " + table + " set campaign_id = '" + name + "' where campaign_id = 'before'")
+	}
+	s.submit("/campaigns/"+url.PathEscape("שלום")+"/pause", "reason="+url.QueryEscape(name)).want(t, 303)
+	for _, page := range []string{"/", "/rows", "/campaigns", "/campaigns/" + url.PathEscape(name), "/campaigns/" + url.PathEscape(name) + "/events/2"} {
+		for _, a := range []answer{s.get(page), s.get(page, header("HX-Target", templates.LiveTarget))} {
+			a.want(t, 200, `\u202egnp.exe\u200b`)
+			for _, sent := range []string{`data-testid="`, `value="`, `id="`, `data-key="`} {
+				a.body = strings.ReplaceAll(a.body, sent+"campaign-"+name, "")
+				a.body = strings.ReplaceAll(a.body, sent+"row-"+name, "")
+				a.body = strings.ReplaceAll(a.body, sent+name, "")
+			}
+			if i := strings.Index(a.body, "\u202e"); i >= 0 {
+				t.Errorf("%s turns at …%+q…", page, a.body[max(0, i-80):min(len(a.body), i+20)])
+			}
+		}
+	}
+	s.get("/audit").want(t, 200, "Paused campaign <bdi>שלום</bdi>.", `\u202egnp.exe\u200b`)
+	s.get("/operations/new?campaign="+url.QueryEscape(name)).want(t, 200, `value="`+name+`"`)
+}
+
+// Names of users, groups and tokens are text like any other, isolated from its sentence, on the pages that
+// show them and in refusals.
+func TestPages_showNamesOfUsersAsText(t *testing.T) {
+	t.Parallel()
+	g := newGuarded(t)
+	g.seed("c", "a")
+	g.work()
+	for _, name := range []string{`"><img src=x onerror=hostile(30)>`, "שלום עולם"} {
+		g.addToken(name, outbox.RoleViewer, time.Hour)
+		operator := byProxy(name, "ops", name)
+		g.post("/api/v1/campaigns/c/pause", `{"reason":"look"}`, operator).want(t, http.StatusOK)
+		g.post("/api/v1/campaigns/c/resume", `{"reason":"done"}`, operator).want(t, http.StatusOK)
+		g.post("/api/v1/rows/c/1/skip", `{"reason":"no","confirm":"skip c 1"}`, operator).want(t, http.StatusForbidden)
+		for path, by := range map[string]func(*http.Request){
+			"/campaigns/c": operator, "/audit": operator, "/audit?outcome=refused": operator, "/about": operator, "/tokens": byProxy("ada"), "/": byProxy(name, name),
+		} {
+			a := g.get(path, by)
+			if !strings.Contains(a.body, html.EscapeString(name)) || strings.Contains(a.body, "<img src=x") {
+				t.Errorf("%s does not show %q as text: %s", path, name, a.body)
+			}
+			if path != "/" && !strings.Contains(a.body, "<bdi>"+html.EscapeString(name)+"</bdi>") {
+				t.Errorf("%s does not isolate %q", path, name)
+			}
+		}
+	}
+}
+
+// largestPage is the limit of a page's HTML without payloads, in bytes.
+const largestPage = 60 << 10
+
+// payloads are the parts of events, of requests and of states that pages show as they are.
+var payloads = regexp.MustCompile(`(?s)<pre.*?</pre>|<code class="small">.*?</code>`)
+
+// longID is an id as systems make them.
+func longID(kind, n int) string { return fmt.Sprintf("7d9f3c52-0e4b-4a6d-%04d-%012d", kind, n) }
+
+// manyRows fills every list of the journal with more than a page of rows with long ids.
+func (s *site) manyRows() {
+	s.t.Helper()
+	payload := []byte(`{"note":"` + strings.Repeat("long ", 100) + `"}`)
+	for n := range 55 {
+		event := func(eventType string) outbox.Event {
+			return outbox.Event{CampaignID: longID(0, n), EventType: eventType, EventID: longID(1, 10*n+len(eventType)), ActorType: "user", ActorID: longID(2, n),
+				EntityType: "subscription", EntityID: longID(3, n), RequestID: longID(4, n), CausationID: longID(5, n), Payload: payload}
+		}
+		events := []outbox.Event{event(poison), event(fmt.Sprint("subscription.renewed.", n%10)), event(fmt.Sprint("subscription.payment.received.", n%10))}
+		must.Get(s.store.Append(s.t.Context(), store.Append{Events: events})).Or(s.t)
+	}
+	s.work()
+	reason := strings.Repeat("why ", 10)
+	for n := range 55 {
+		campaign := longID(0, n)
+		s.post("/api/v1/runs", fmt.Sprintf(`{"kind":"verify","campaign_ids":[%q],"reason":%q}`, campaign, reason)).want(s.t, http.StatusAccepted)
+		s.post("/api/v1/operations", fmt.Sprintf(`{"filter":{"campaign_id":%q},"reason":%q}`, campaign, reason)).want(s.t, http.StatusAccepted)
+	}
+}
+
+// Every page that needs no object is one of the registry, so that a new one is tested too.
+func TestPages_areSmallWithAFullPageOfLongIDs(t *testing.T) {
+	s := ownSite(t)
+	s.manyRows()
+	lists := 0
+	err := chi.Walk(s.srv.router, func(method, route string, _ http.Handler, _ ...func(http.Handler) http.Handler) error {
+		if method != http.MethodGet || strings.ContainsAny(route, "{*") || strings.HasPrefix(route, apiPrefix) || strings.HasPrefix(route, "/docs") {
+			return nil
+		}
+		a := s.get(route)
+		if !strings.HasPrefix(a.Header.Get("Content-Type"), "text/html") {
+			return nil
+		}
+		html := payloads.ReplaceAllString(a.body, "")
+		rows := strings.Count(html, "<tr")
+		if rows > 50 {
+			lists++
+		}
+		t.Logf("note: %s: %d bytes, %d rows", route, len(html), rows)
+		if len(html) > largestPage {
+			t.Errorf("%s has %d bytes of HTML in %d rows; the limit is %d", route, len(html), rows, largestPage)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if lists < 6 {
+		t.Errorf("%d lists have a full page, want events, rows, campaigns, runs, operations and audit", lists)
+	}
+}
+
+// The runbook is served by the server itself, with its commands for the reader's own address, and
+// pages link to the relevant section.
+func TestOperating_isReadWhereItApplies(t *testing.T) {
+	s := ownSite(t).trouble()
+	s.get("/docs/operating").want(t, 200, `<h2 id="dead-heads-grow"`, `href="/failures"`, `curl -fsS &#34;http://`, `/api/v1/failures/groups&#34;`,
+		`href="/docs/operating#disk-full"`, "with curl", "as a command", "on PostgreSQL").lacks(t, "$URL/")
+	for page, guide := range map[string]string{
+		"/": "dead-heads-grow", "/campaigns/c-1": "dead-heads-grow", "/failures": "dead-heads-grow", "/about": "before-and-after-an-upgrade",
+	} {
+		s.get(page).want(t, 200, `href="/docs/operating#`+guide+`"`)
+	}
+	s.get("/campaigns/c-2").want(t, 200).lacks(t, "/docs/operating#")
+	s.get("/rows").want(t, 200, `href="/docs/operating"`)
+}
+
+func TestDocs_areListedSearchedAndShown(t *testing.T) {
+	s := ownSite(t)
+	s.get("/docs").want(t, 200, `href="/docs/start"`, `href="/docs/operating"`, "Getting started", `role="search"`)
+	s.get("/docs?q=disk+full").want(t, 200, `href="/docs/operating#disk-full"`).lacks(t, `href="/docs/start"`)
+	s.get("/docs?q=nosuchword").want(t, 200, "No section contains all of these words.", `value="nosuchword"`)
+	s.get("/docs/publishers").want(t, 200, `<h2 id="destinations"`, `href="https://cloudevents.io"`, "<li>")
+	s.get("/docs/start").want(t, 200, `href="/docs/operating"`, `href="/docs/access"`)
+	s.get("/docs/nothing").want(t, 404)
+	if a := s.get("/operating"); a.StatusCode != 308 && a.Request.URL.Path != "/docs/operating" {
+		t.Errorf("the old address answers %d", a.StatusCode)
 	}
 }

@@ -1,11 +1,14 @@
 package handlers
 
 import (
+	"compress/gzip"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"strings"
 	"testing"
 
@@ -118,4 +121,219 @@ func TestAssets_areKeptForEver(t *testing.T) {
 		}
 	}
 	s.get("/static/nope/app.css").want(t, 404)
+}
+
+// byForm marks a request as a form's, sent by the page's script.
+func byForm(r *http.Request) {
+	r.Header.Set("HX-Request", "true")
+	r.Header.Set("Outboxweb-Form", "1")
+}
+
+// A refused form is answered with a page that repeats what was typed; scripts get the sentence for
+// the form, and the fields at fault, without a line in the browser's console.
+func TestRefusedForm_keepsWhatWasTyped(t *testing.T) {
+	s := ownSite(t)
+	s.seed("c-1", "a", poison, "b")
+	s.withPublisher(1)
+	s.work()
+	tooLong := strings.Repeat("x", 501)
+	for _, form := range []struct{ path, fields, wrong, keeps string }{
+		{"/rows/c-1/2/requeue", "expected_status=dead&reason=" + tooLong, "reason", tooLong},
+		{"/rows/c-1/2/skip", "expected_status=dead&confirm=skip&reason=" + url.QueryEscape(`it's "late" & <soon>`), "confirm", "it&#39;s &#34;late&#34; &amp; &lt;soon&gt;"},
+		{"/projections/campaigns/pause", "reason=" + tooLong, "reason", tooLong},
+		{"/runs", "kind=verify&all=1&rate=fast&reason=one%0D%0Atwo", "rate", "one\r\ntwo"},
+		{"/failures/groups/note", "fingerprint=f&note=" + strings.Repeat("n", 2001), "note", strings.Repeat("n", 2001)},
+	} {
+		a := s.submit(form.path, form.fields).want(t, 422, "<h1>Check your input", `<dd class="wrap">`+form.keeps+"</dd>").lacks(t, "<dt>expected")
+		if a.Header.Get("HX-Retarget") != "" {
+			t.Errorf("%s without scripts: %v", form.path, a.Header)
+		}
+		a = s.submit(form.path, form.fields, byForm).want(t, 200, `role="alert"`, `data-fields="`+form.wrong+`"`).lacks(t, "<html", form.keeps)
+		h := a.Header
+		if h.Get("Outboxweb-Status") != "422" || h.Get("HX-Push-Url") != "false" || h.Get("HX-Retarget") != "this" || h.Get("HX-Reswap") != "afterbegin show:none" {
+			t.Errorf("%s: scripts are told %v", form.path, h)
+		}
+	}
+	s.get("/api/v1/audit?outcome=done").want(t, 200, `"items":[]`)
+}
+
+// A refused filter or preview is told with what was typed, and with a way to its page without it.
+func TestRefusedForm_thatAsks(t *testing.T) {
+	s := ownSite(t, func(c *Config) {
+		c.BasePath = "/base"
+		c.Trusts = func(*http.Request) bool { return true }
+	})
+	s.seed("c-1", "a")
+	prefix := header("X-Forwarded-Prefix", "/ops")
+	const events = "/base/events?since=2026-11-22&until=2026-11-20&q=kept&cursor=x"
+	s.get(events, prefix).want(t, 422, "Since must be before until.", ">kept</dd>", ">2026-11-22</dd>", `href="/ops/base/events" data-testid="whole"`).lacks(t, "event-1", "<dt>cursor")
+	s.get(events, byForm).want(t, 200, `data-fields="since"`).lacks(t, "<html")
+	s.get("/base/runs/new?kind=verify&campaigns=c-1%0D%0Ac-2&rate=fast").want(t, 422, ">fast</dd>", "c-1\r\nc-2</dd>")
+	s.get("/base/rows?statsu=dead").want(t, 422, "is not a query parameter", `data-testid="whole"`)
+}
+
+// An error that is not of a form reaches the page's script in an answer that browsers do not log to
+// their console: a page, or the sentence for a live part.
+func TestFail_toldToScripts(t *testing.T) {
+	s := ownSite(t)
+	byScript := header("HX-Request", "true")
+	if a := s.get("/campaigns/c-9", byScript).want(t, 200, "<html"); a.Header.Get("Outboxweb-Status") != "404" || a.Header.Get("HX-Retarget") != "" {
+		t.Errorf("a link is answered with %v", a.Header)
+	}
+	a := s.get("/campaigns/c-9/events/1", byScript, header("HX-Target", "live")).want(t, 200)
+	if a.Header.Get("Outboxweb-Status") != "404" || a.body != `There is no campaign "c-9": nothing has been appended to it.` {
+		t.Errorf("a poll is answered with %v %q", a.Header, a.body)
+	}
+}
+
+// TestRoutes_answerEveryMethodLikeTheOthers requests every address with a method that it does not
+// allow, and with HEAD.
+func TestRoutes_answerEveryMethodLikeTheOthers(t *testing.T) {
+	s := ownSite(t).trouble()
+	for _, r := range everyRequest(t, s) {
+		deleting := r
+		deleting.method = http.MethodDelete
+		a := s.send(deleting)
+		kind := "text/html; charset=utf-8"
+		if s.srv.systemPath(httptest.NewRequest(r.method, r.target, nil)) != "" {
+			kind = "text/plain; charset=utf-8"
+		}
+		if strings.HasPrefix(r.target, apiPrefix) {
+			kind = "application/problem+json"
+		}
+		if a.StatusCode != http.StatusMethodNotAllowed || a.Header.Get("Content-Type") != kind {
+			t.Errorf("%s is answered with %d as %s, want 405 as %s", deleting, a.StatusCode, a.Header.Get("Content-Type"), kind)
+		}
+		if allow := strings.Join(a.Header.Values("Allow"), ","); !strings.Contains(allow, r.method) {
+			t.Errorf("%s allows %q, and takes %s", r, allow, r.method)
+		}
+		if r.method == http.MethodGet {
+			asked := s.send(r)
+			r.method = http.MethodHead
+			if a := s.send(r); a.StatusCode != asked.StatusCode || a.Header.Get("Content-Type") != asked.Header.Get("Content-Type") {
+				t.Errorf("%s is answered with %d %v, GET with %d %v", r, a.StatusCode, a.Header, asked.StatusCode, asked.Header)
+			}
+		}
+	}
+}
+
+// A browser that comes back to the address of an action, such as from a login, is led to the page with
+// its form.
+func TestRoutes_thatTakeFormsLeadToTheirPage(t *testing.T) {
+	t.Parallel()
+	for _, base := range []string{"", "/base"} {
+		s := newSite(t, func(c *Config) { c.BasePath = base })
+		for action, page := range map[string]string{
+			"/rehearsals": "/rehearsals/new", "/campaigns/a%2Fb/pause": "/campaigns/a%2Fb", "/rows/c-1/2/skip": "/rows/c-1/2",
+			"/publishers/t/p/pause": "/publishers/t/p", "/campaigns/c-1/events/2/reveal": "/campaigns/c-1/events/2",
+		} {
+			browser := header("Accept", "text/html,application/xhtml+xml")
+			if to := s.get(base+action, browser).want(t, 303).Header.Get("Location"); to != base+page {
+				t.Errorf("%s leads to %s, want %s", action, to, base+page)
+			}
+			s.get(base+action).want(t, 405)
+			s.get(base+"/api/v1"+action, browser).want(t, 405)
+		}
+	}
+}
+
+func TestRoutes_tellOfWhatIsNotThere(t *testing.T) {
+	s := ownSite(t).trouble()
+	absent := strings.NewReplacer("/c-1/events/2", "/c-1/events/99", "/campaigns/c-1/events/2", "/campaigns/c-1/events/99", "/c-1", "/nobody", "/operations/1", "/operations/99", "/runs/1", "/runs/99")
+	for _, r := range everyRequest(t, s) {
+		to := absent.Replace(r.target)
+		if to == r.target || r.method == http.MethodPost && strings.HasSuffix(r.target, "/events") { // the first event makes a campaign
+			continue
+		}
+		for _, target := range []string{to, strings.Replace(strings.Replace(to, "/c-1/", "/nobody/", 1), "/99", "/2", 1)} {
+			r.target = target
+			if path := strings.TrimPrefix(target, apiPrefix); strings.HasPrefix(path, "/operations/2") || strings.HasPrefix(path, "/runs/2") {
+				continue
+			}
+			a := s.send(r)
+			if a.StatusCode != http.StatusNotFound {
+				t.Errorf("%s is answered with %d: %.200s", r, a.StatusCode, a.body)
+			}
+			if !strings.HasPrefix(target, apiPrefix) {
+				continue
+			}
+			if p := decodeAs[problem](t, a); p.Detail == "" || p.RequestID == "" || strings.Contains(p.Detail, "sql") || p.Type != "urn:outboxweb:not-found" {
+				t.Errorf("%s is answered with %+v", r, p)
+			}
+		}
+	}
+}
+
+// Whoever accepts it gets a long answer compressed, with the same text, except pages of other sites.
+func TestAnswers_areCompressedForOurPagesAndForScripts(t *testing.T) {
+	s := ownSite(t).trouble()
+	for _, c := range []struct {
+		target, accepts, site string
+		compressed            bool
+	}{
+		{"/docs/operating", "gzip, br", "same-origin", true},
+		{"/docs/operating", "gzip", "none", true},
+		{"/docs/operating", "gzip", "cross-site", false},
+		{"/docs/operating", "gzip", "same-site", false},
+		{"/docs/operating", "gzip", "", false},
+		{"/docs/operating", "gzip;q=0", "same-origin", false},
+		{"/docs/operating", "br", "same-origin", false},
+		{"/api/v1/rows", "gzip", "", false},
+		{"/api/v1/openapi.json", "gzip", "cross-site", false},
+		{"/api/v1/openapi.json", "gzip", "", true},
+		{"/api/v1/export/rows?format=json", "gzip", "", true},
+		{"/export/rows", "gzip", "same-origin", true},
+		{"/api/v1/campaigns/c-1/events/1/payload", "gzip", "", false},
+		{"/readyz", "gzip", "", false},
+	} {
+		plain := s.get(c.target)
+		ask := func(r *http.Request) {
+			r.Header.Set("Accept-Encoding", c.accepts)
+			r.Header.Set("Sec-Fetch-Site", c.site)
+			if c.site == "" {
+				r.Header.Del("Sec-Fetch-Site")
+			}
+		}
+		a := s.do(http.MethodGet, c.target, "", ask)
+		text := a.body
+		if (a.Header.Get("Content-Encoding") == "gzip") != c.compressed {
+			t.Errorf("%+v: Content-Encoding is %q", c, a.Header.Get("Content-Encoding"))
+		} else if c.compressed {
+			text = string(must.Get(io.ReadAll(must.Get(gzip.NewReader(strings.NewReader(a.body))).Or(t))).Or(t))
+			if !strings.Contains(strings.Join(a.Header.Values("Vary"), ","), "Accept-Encoding") || a.Header.Get("Content-Length") != "" {
+				t.Errorf("%+v: the headers are %v", c, a.Header)
+			}
+		}
+		if a.StatusCode != 200 || len(text) != len(plain.body) {
+			t.Errorf("%+v is answered with %d and %d bytes, want %d", c, a.StatusCode, len(text), len(plain.body))
+		}
+		if a := s.do(http.MethodHead, c.target, "", ask); a.StatusCode != 200 || a.Header.Get("Content-Encoding") != "" {
+			t.Errorf("HEAD of %+v is answered with %d, and %q", c, a.StatusCode, a.Header.Get("Content-Encoding"))
+		}
+	}
+}
+
+func TestBodies_thatAreCompressedAreRefused(t *testing.T) {
+	s := ownSite(t).trouble()
+	zipped := header("Content-Encoding", "gzip")
+	s.post("/api/v1/campaigns/c-1/events", "\x1f\x8b", zipped).want(t, 415, "urn:outboxweb:media-type", "Content-Encoding: gzip is not read; send it uncompressed")
+	s.submit("/campaigns/c-1/pause", "\x1f\x8b", zipped).want(t, 415, "send it uncompressed")
+	s.post("/api/v1/campaigns/c-1/pause", `{"reason":"x"}`, header("Content-Encoding", "identity")).want(t, 200)
+}
+
+// TestReading_changesNothing requests every GET address, and compares both databases.
+func TestReading_changesNothing(t *testing.T) {
+	t.Parallel()
+	g := newGuarded(t).fill()
+	before := g.dump()
+	for _, r := range everyRoute(t, g.site) {
+		if r.method == http.MethodGet {
+			g.ask(r.request, people["admin"])
+		}
+	}
+	g.wantSame("a GET", before, g.dump())
+	g.submit("/campaigns/c-2/pause", "", people["admin"])
+	if before == g.dump() {
+		t.Error("a change goes unnoticed, so this test proves nothing")
+	}
 }

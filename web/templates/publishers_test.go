@@ -1,6 +1,10 @@
 package templates
 
 import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/outboxweb/outboxweb/internal/outbox"
@@ -30,5 +34,153 @@ func TestSettingsLines_areExact(t *testing.T) {
 		if got := exactly(seconds); got != want {
 			t.Errorf("%v seconds are shown as %q, want %q", seconds, got, want)
 		}
+	}
+}
+
+func TestActSentence_namesThePublisher(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ action, after, want string }{
+		{"publisher_pause", `{}`, "Paused publisher scenes/archive."},
+		{"publisher_resume", `{}`, "Resumed publisher scenes/archive and cleared its errors."},
+		{"publisher_reset", `{}`, "Reset publisher scenes/archive: errors cleared."},
+		{"publisher_seek", `{"seek":{"from":2,"to":9000,"skips":1200,"capped":true}}`, "Moved publisher scenes/archive from position 2 to 9000: at least 1,200 events skipped."},
+		{"publisher_seek", `{"seek":{"from":9,"to":2,"repeats":1}}`, "Moved publisher scenes/archive from position 9 to 2: 1 event repeated."},
+		{"publisher_seek", `{"seek":{"from":9,"to":2}}`, "Moved publisher scenes/archive from position 9 to 2: no event repeated."},
+		{"publisher_skip", `{"skip":{"position":7,"campaign_id":"c-1","seq":3,"event_type":"scene.a"}}`, "Publisher scenes/archive skipped event 3 (scene.a) of campaign c-1."},
+		{"publisher_test", `{"ok":true,"seconds":0.0124}`, "Sent a test event to publisher scenes/archive: delivered in 12 ms."},
+		{"publisher_test", `{"ok":false,"error":"refused\nat length"}`, "Sent a test event to publisher scenes/archive: refused"},
+		{"publisher_skip", `null`, "Changed publisher scenes/archive."},
+	} {
+		a := outbox.AuditEntry{Action: outbox.Action(c.action), Before: json.RawMessage(`{"topic":"scenes","publisher":"archive"}`), After: json.RawMessage(c.after)}
+		if got := actionSentence(a); got != c.want {
+			t.Errorf("%s: %q, want %q", c.action, got, c.want)
+		}
+	}
+}
+
+// A live row that no event explains has no history: its link would lead to a missing page.
+func TestRowLinks_leadToRowsThatTheJournalMakes(t *testing.T) {
+	t.Parallel()
+	v := RunResultView{Result: outbox.RunResult{CampaignID: "c"}, Rows: map[string][]string{"p": {"row", "row"}}}
+	for first, want := range map[int64][]URL{
+		0: {"/campaigns/c/read-model?row=row&seq=9", ""},
+		3: {"/campaigns/c/read-model?row=row&seq=3", "/campaigns/c/read-model?row=row&seq=3"},
+	} {
+		samples := []outbox.RowChange{{Kind: outbox.RowChanged}, {Kind: outbox.RowRemoved}}
+		one := outbox.ProjectionResult{Projection: "p", Seq: 9, Comparison: &outbox.Comparison{FirstSeq: first, Samples: samples}}
+		if got := v.rowLinks(Page{}, one); !slices.Equal(got, want) {
+			t.Errorf("first divergence at event %d: %q, want %q", first, got, want)
+		}
+	}
+}
+
+// A projection may fail in a campaign in which others were rebuilt.
+func TestRunSentences_ofARebuildPromiseNoMoreThanItDoes(t *testing.T) {
+	t.Parallel()
+	if text := runLeft(outbox.Run{Kind: outbox.RunRebuild}); !strings.Contains(text, "failed projections keep their rows") || !strings.Contains(text, "may have been rebuilt") {
+		t.Error(text)
+	}
+	paused := outbox.Run{Kind: outbox.RunRebuild, Campaigns: outbox.Progress{Done: 2, Total: 2}, Counts: outbox.RunCounts{Matched: 1, NotCompared: 1}}
+	if text := runOutcome(Page{}, paused); text != "Rebuilt. No rows differed before. In 1 of 2 campaigns, a paused projection lacks events." {
+		t.Error(text)
+	}
+}
+
+// Nothing is to be requeued after a rehearsal of healthy campaigns: a verify says what to rebuild.
+func TestRehearsalAnswer_leadsToAVerifyIfNothingWasBlocked(t *testing.T) {
+	t.Parallel()
+	d := outbox.FixRehearsal{Run: outbox.Run{ID: 3, Status: outbox.RunCompleted}, Counts: outbox.RehearsalCounts{OtherRows: 2}, Versions: []outbox.RehearsalVersion{{Projection: "guests"}}}
+	d.Describe()
+	admin := Page{Me: outbox.Identity{Role: outbox.RoleAdmin}}
+	for loaded, want := range map[bool]string{false: "then a verify can be started here, and says what to rebuild", true: `href="/runs/new?all=1&amp;kind=verify&amp;projection=guests" data-testid="rehearsal-verify"`} {
+		d.Loaded = loaded
+		html := rendered(t, rehearsalAnswer(admin, d))
+		if text := html; !strings.Contains(text, want) || strings.Contains(text, "canary") || !strings.Contains(text, "healthy ones alone are compared") || !strings.Contains(text, "2 of 2 healthy campaigns would get other rows") {
+			t.Errorf("loaded %v: %s", loaded, text)
+		}
+	}
+}
+
+func TestFailuresView_foldsALongListThatRepeatsTheCauses(t *testing.T) {
+	t.Parallel()
+	open := outbox.FailureFilter{Status: outbox.FailureOpen, Limit: 50}
+	failures := func(n int, fingerprint string) (all []outbox.ProjectionFailure) {
+		for i := range n {
+			all = append(all, outbox.ProjectionFailure{CampaignID: fmt.Sprintf("c-%d", i), Fingerprint: fingerprint})
+		}
+		return all
+	}
+	for _, c := range []struct {
+		name   string
+		filter outbox.FailureFilter
+		stuck  []outbox.ProjectionFailure
+		want   bool
+	}{
+		{"long and repeated", open, failures(20, "no seat"), true},
+		{"short", open, failures(campaignsOnPage, "no seat"), false},
+		{"with an error that is no cause", open, append(failures(20, "no seat"), failures(1, "quarantined")...), false},
+		{"chosen", outbox.FailureFilter{Status: outbox.FailureOpen, Projection: "seats", Limit: 50}, failures(20, "no seat"), false},
+		{"of all statuses", outbox.FailureFilter{Limit: 50}, failures(20, "no seat"), false},
+	} {
+		v := FailuresView{Filter: c.filter, All: []outbox.AssessedGroup{{ErrorGroup: outbox.ErrorGroup{Fingerprint: "no seat"}}}}
+		v.Stuck.Items = c.stuck
+		if got := v.repeated(); got != c.want {
+			t.Errorf("a list %s: folded is %v", c.name, got)
+		}
+	}
+}
+
+func TestProgressParts_fillTheBarAndShowTheLeast(t *testing.T) {
+	t.Parallel()
+	for _, n := range []outbox.OperationTotals{
+		{Chosen: 43, FailedAgain: 2, Left: 41},
+		{Chosen: 20_000, Done: 19_998, Skipped: 1, FailedAgain: 1},
+		{Chosen: 3, Waiting: 1, Requeued: 1, Done: 1},
+		{Chosen: 7, Waiting: 1, Requeued: 1, Done: 1, Skipped: 1, FailedAgain: 1, Left: 1, Unwatched: 1},
+	} {
+		var end int64
+		for _, p := range progressParts(outbox.Operation{Totals: n}) {
+			if p.from != end || p.width < 5 || n.Of(p.result) == 0 {
+				t.Errorf("%+v: part %+v after %d", n, p, end)
+			}
+			end = p.from + p.width
+		}
+		if end != 1000 {
+			t.Errorf("%+v: the bar ends at %d", n, end)
+		}
+	}
+	if parts := progressParts(outbox.Operation{}); len(parts) != 0 {
+		t.Errorf("an operation without rows has %+v", parts)
+	}
+}
+
+func TestOperationTwins_areWholeCommands(t *testing.T) {
+	t.Parallel()
+	p := Page{Me: outbox.Local(), Origin: "http://127.0.0.1:8080"}
+	v := NewOperationView{Selection: outbox.Selection{Filter: outbox.RequeueFilter{CampaignID: "it's", Limit: 7}},
+		Preview: outbox.OperationPreview{Rows: 7, Released: 2000, Confirm: "requeue 7 rows"}}
+	twins := startTwins(p, v)
+	if want := `curl -s -H 'Content-Type: application/json' -d '{"kind":"requeue","filter":{"campaign_id":"it'\''s","event_type":"","fingerprint":"","limit":7},"canary":true,"reason":"why","confirm":"requeue 7 rows","expected_rows":7,"expected_released":2000}' http://127.0.0.1:8080/api/v1/operations`; twins.Curl != want {
+		t.Errorf("curl: %s", twins.Curl)
+	}
+	if want := `outboxweb requeue --dead --canary --campaign='it'\''s' --limit=7 --confirm='requeue 7 rows' --reason 'why'`; twins.CLI != want {
+		t.Errorf("command: %s", twins.CLI)
+	}
+	elsewhere := p
+	elsewhere.Flags = []string{"--config=/etc/it's.yaml", "--journal-db=sqlite:/var/j.db"}
+	if twins, want := startTwins(elsewhere, v), `outboxweb '--config=/etc/it'\''s.yaml' --journal-db=sqlite:/var/j.db requeue --dead`; !strings.HasPrefix(twins.CLI, want) {
+		t.Errorf("command: %s, want it to begin with %s", twins.CLI, want)
+	}
+	v.Selection = outbox.Selection{Rows: []outbox.RowKey{{CampaignID: "c", Seq: 2}}}
+	if twins = startTwins(p, v); twins.CLI != "" {
+		t.Errorf("there is no command for named rows, and the page offers %s", twins.CLI)
+	}
+	v.Selection, v.Rehearsal = outbox.Selection{}, 9
+	if twins = startTwins(p, v); !strings.HasPrefix(twins.CLI, "outboxweb requeue --dead --canary --rehearsal=9 --confirm=") || !strings.Contains(twins.Curl, `"canary":true,"rehearsal":9,`) {
+		t.Errorf("resting on a rehearsal: %+v", twins)
+	}
+	o := outbox.Operation{ID: 3, Status: outbox.OperationStopped}
+	if twins = operationTwins(p, o); twins.CLI != "outboxweb operations acknowledge 3 --reason 'why'" || twins.Curl != `curl -s -H 'Content-Type: application/json' -d '{"reason":"why","expected":{"status":"stopped"}}' http://127.0.0.1:8080/api/v1/operations/3/acknowledge` {
+		t.Errorf("twins are %+v", twins)
 	}
 }

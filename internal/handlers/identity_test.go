@@ -1,12 +1,18 @@
 package handlers
 
 import (
+	"bytes"
+	"context"
+	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/outboxweb/outboxweb/internal/auth"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
@@ -116,4 +122,98 @@ func TestAbout_tellsWhatArrived(t *testing.T) {
 		c.Trusts, c.PublicOrigin = func(*http.Request) bool { return true }, "https://ops.example"
 	})
 	trusted.get("/about", header(prefixHeader, "/ops")).want(t, 200, "https://ops.example/ops/", "from --public-origin, /ops from X-Forwarded-Prefix", "a trusted proxy", "Nothing to change")
+}
+
+// Who has a session at the proxy can end it, also a user who is refused here.
+func TestSignOut_isOfferedToUsersOfTheProxy(t *testing.T) {
+	t.Parallel()
+	s, local := newGuarded(t, func(c *Config) { c.SignOut = "/bye?rd=%2F" }), newSite(t, func(c *Config) { c.SignOut = "/bye?rd=%2F" })
+	const link = `<a href="/bye?rd=%2F" data-testid="sign-out">Sign out</a>`
+	s.get("/about", people[outbox.RoleViewer]).want(t, 200, link)
+	s.get("/about", byProxy("dan")).want(t, 403, link)
+	s.get("/about", s.byToken("viewer")).want(t, 200).lacks(t, link)
+	local.get("/about").want(t, 200).lacks(t, link)
+}
+
+func TestTokens_areListedAndRevokedByAdmins(t *testing.T) {
+	t.Parallel()
+	s, empty := newGuarded(t), newSite(t)
+	ada := people[outbox.RoleAdmin]
+	empty.get("/tokens").want(t, 200, "No API tokens yet")
+	s.addToken("<deploy>", outbox.RoleOperator, time.Hour) // the sixth
+	s.seed("c-1", "a")
+	s.post("/api/v1/campaigns/c-1/pause", `{}`, s.byToken("viewer")).want(t, 403, "needs the role operator", "you are token 1: viewer, a viewer")
+	s.post("/api/v1/campaigns/c-1/pause", `{}`, s.byToken("operator")).want(t, 200)
+	s.get("/api/v1/audit?action=pause", ada).want(t, 200, `"actor":"token 2: operator"`, `"auth":"token"`, `"role":"operator"`)
+	list := s.get("/api/v1/tokens", ada).want(t, 200, `"id":1`, `"note":"viewer"`).lacks(t, s.tokens["viewer"], auth.HashToken(s.tokens["viewer"]))
+	if page := decodeAs[outbox.Page[outbox.Token]](t, list); len(page.Items) != 6 || page.Items[0].ID != 6 {
+		t.Errorf("the list is %+v", page.Items)
+	}
+	s.post("/api/v1/tokens/x/revoke", `{}`, ada).want(t, 422, "whole number")
+	s.get("/tokens", people[outbox.RoleOperator]).want(t, 403, "needs the role admin; you are otto, an operator")
+	s.get("/tokens", ada).want(t, 200, `data-testid="token-6"`, "&lt;deploy&gt;", `data-testid="revoke-6"`, "never", "outboxweb token revoke").lacks(t, s.tokens["<deploy>"], "<deploy>")
+	to := s.submit("/tokens/6/revoke", "reason=leaked", ada).want(t, http.StatusSeeOther).Header.Get("Location")
+	s.get(to, ada).want(t, 200, "Revoked token 6, with the role operator (&lt;deploy&gt;)", "by ada", "revoked").lacks(t, `data-testid="revoke-6"`)
+	s.get("/rows", s.byToken("<deploy>")).want(t, 401, "oken 6 was revoked on")
+	s.get("/api/v1/audit?action=token_revoke", ada).want(t, 200, `"target":"token 6"`, `"reason":"leaked"`).lacks(t, auth.HashToken(s.tokens["<deploy>"]))
+	for role, as := range people {
+		if got := strings.Contains(s.get("/", as).want(t, 200).body, `href="/tokens"`); got != (role == outbox.RoleAdmin) {
+			t.Errorf("a %s sees the way to the tokens: %t", role, got)
+		}
+	}
+}
+
+// While authentication is unavailable, requests cause one log line per second, rather than one
+// each.
+func TestIdentity_thatCannotBeToldFillsNoLog(t *testing.T) {
+	t.Parallel()
+	var log bytes.Buffer
+	s := newSite(t, func(c *Config) {
+		c.Logger = slog.New(slog.NewTextHandler(&log, nil))
+		var err error
+		c.Auth, err = auth.New(auth.Config{Kind: auth.KindToken, Logger: c.Logger, Now: c.Now,
+			Tokens: func(context.Context, string) (outbox.Token, error) {
+				return outbox.Token{}, errors.New("the disk is gone")
+			}})
+		if err != nil {
+			t.Fatal(err)
+		}
+	})
+	text, _ := auth.NewToken()
+	for range 20 {
+		a := s.get("/api/v1/rows", header("Authorization", "Bearer "+text)).want(t, 503, "urn:outboxweb:busy").lacks(t, "disk")
+		if a.Header.Get("Retry-After") == "" {
+			t.Error("it is not said when to come back")
+		}
+	}
+	if lines := strings.Count(log.String(), "\n"); lines != 1 || !strings.Contains(log.String(), "the disk is gone") {
+		t.Errorf("%d lines were logged:\n%s", lines, log.String())
+	}
+}
+
+// While the issuer is away the console says so where an operator looks, and stays ready: API tokens
+// are accepted.
+func TestIdentity_keysThatCannotBeReadAreReported(t *testing.T) {
+	t.Parallel()
+	const trouble = "the issuer's keys have not been read yet, so every user is refused: http://127.0.0.1:1/keys: connection refused; the next try is at "
+	g := newGuarded(t, func(c *Config) {
+		var err error
+		c.Auth, err = auth.New(auth.Config{Kind: auth.KindJWT, Header: "X-Assertion", Issuer: "https://sso.example", Audience: []string{"outboxweb"}, JWKS: "http://127.0.0.1:1/keys",
+			Grants: outbox.Grants{outbox.RoleViewer: {"*"}}, Tokens: c.Tokens.TokenByHash, Logger: c.Logger, Now: c.Now})
+		if err != nil {
+			t.Fatal(err)
+		}
+	})
+	g.get("/readyz?verbose").want(t, 200, `{"ready":true,"reasons":[]}`)
+	const signed = "eyJhbGciOiJSUzI1NiIsImtpZCI6ImsifQ.e30.c2lnbmVk"
+	a := g.get("/api/v1/rows", header("X-Assertion", signed)).want(t, 503, "urn:outboxweb:busy", "keys cannot be read at the moment, so the signature cannot be checked; try again in 10 s")
+	if got := a.Header.Get("Retry-After"); got != "10" {
+		t.Errorf("Retry-After is %q", got)
+	}
+	g.get("/readyz?verbose").want(t, 200, `"ready":true`, `"warnings":["`+trouble)
+	g.get("/readyz").want(t, 200).lacks(t, "warnings")
+	about := decodeAs[about](t, g.get("/api/v1/about", g.byToken("viewer")).want(t, 200))
+	if len(about.Request.Advice) != 1 || !strings.HasPrefix(about.Request.Advice[0], trouble) {
+		t.Errorf("advice: %q", about.Request.Advice)
+	}
 }
