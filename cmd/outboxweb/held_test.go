@@ -64,14 +64,8 @@ func newHeldDesk(t *testing.T, log, names string) *heldDesk {
 	dir := written(t, map[string]string{"log": log, "names": names})
 	journal, projections := "sqlite:"+filepath.Join(dir, "journal.db"), "sqlite:"+filepath.Join(dir, "projections.db")
 	d := &heldDesk{t: t, flags: []string{"--journal-db", journal, "--projections-db", projections}}
-	var err error
-	if d.set, err = projection.Load("sqlite", dir); err != nil {
-		t.Fatal(err)
-	}
-	opened, err := store.Open(t.Context(), store.Options{Journal: journal, Projections: projections, Retry: outbox.Retry{MaxAttempts: 1}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	d.set = must.Get(projection.Load("sqlite", dir)).Or(t)
+	opened := must.Get(store.Open(t.Context(), store.Options{Journal: journal, Projections: projections, Retry: outbox.Retry{MaxAttempts: 1}})).Or(t)
 	d.st = engine.Wire(opened)
 	t.Cleanup(func() { d.st.Close() })
 	must.OK(t, runs.Install(t.Context(), d.st.Store, d.set))
@@ -91,10 +85,7 @@ func (d *heldDesk) append(campaign string, n int) {
 func (d *heldDesk) apply() {
 	d.t.Helper()
 	for more := true; more; {
-		var err error
-		if more, err = d.w.Pass(d.t.Context()); err != nil {
-			d.t.Fatal(err)
-		}
+		more = must.Get(d.w.Pass(d.t.Context())).Or(d.t)
 	}
 }
 
@@ -410,10 +401,7 @@ func TestDigest_untilZeroIsOfNoEvent(t *testing.T) {
 	t.Parallel()
 	d := newHeldDesk(t, logging("log"), logging("names"))
 	d.append("c-1", 2)
-	live, err := d.st.ReadModel().Live(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	live := must.Get(d.st.ReadModel().Live(t.Context())).Or(t)
 	empty, full, err := d.set.Digests(t.Context(), live, "has no rows")
 	live.Close()
 	if err != nil {

@@ -169,10 +169,7 @@ func TestIntake_isShownAndDecidedOn(t *testing.T) {
 	shop := dbtest.Open(t, url)
 	schema, _ := writers.Schema("sqlite")
 	must.Get(shop.Exec(schema + `insert into outboxweb_intake (campaign_id, event_id, event_type, payload) values ('c-9', 'e-1', 'a', '['), ('c-9', 'e-2', 'a', '{}')`)).Or(t)
-	source, err := intake.Definition{URL: url}.Source("shop")
-	if err != nil {
-		t.Fatal(err)
-	}
+	source := must.Get(intake.Definition{URL: url}.Source("shop")).Or(t)
 	d.st.Intake.Settings.Sources = []intake.Source{source}
 	w := intake.NewWorker(intake.WorkerConfig{Intake: d.st.Intake, ID: "w-1"})
 	defer w.Close()

@@ -244,10 +244,7 @@ func awaitRun(b *testing.B, s *engine.Engine, id int64) outbox.Run {
 	defer cancel()
 	var run outbox.Run
 	every(ctx, 0, 20*time.Millisecond, func() {
-		var err error
-		if run, err = s.Runs.Get(ctx, id); err != nil {
-			b.Fatal(err)
-		}
+		run = must.Get(s.Runs.Get(ctx, id)).Or(b)
 		if !run.Status.Active() {
 			cancel()
 		}

@@ -291,10 +291,7 @@ func TestUnits_pleaseSystemd(t *testing.T) {
 	if err != nil {
 		t.Skip("there is no systemd-analyze; TestUnits_fitTheProgram reads the units without it")
 	}
-	program, err := exec.LookPath("outboxweb")
-	if err != nil {
-		t.Fatal(err)
-	}
+	program := must.Get(exec.LookPath("outboxweb")).Or(t)
 	dir := t.TempDir()
 	args := []string{"verify", "--man=no"}
 	for _, name := range []string{"outboxweb.socket", "outboxweb.service"} {

@@ -275,10 +275,7 @@ func (d *desk) applied(n int) {
 	}
 	w := worker.New(worker.Config{Store: d.st.Store, Set: d.set, Logger: slog.New(slog.DiscardHandler), Mode: d.st.Mode()})
 	for more := true; more; {
-		var err error
-		if more, err = w.Pass(d.t.Context()); err != nil {
-			d.t.Fatal(err)
-		}
+		more = must.Get(w.Pass(d.t.Context())).Or(d.t)
 	}
 }
 

@@ -65,10 +65,7 @@ func serve(t testing.TB, flags ...string) *served {
 // none.
 func (s *served) start() string {
 	s.t.Helper()
-	stdout, err := s.cmd.StdoutPipe()
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	stdout := must.Get(s.cmd.StdoutPipe()).Or(s.t)
 	must.OK(s.t, s.cmd.Start())
 	s.t.Cleanup(func() { s.cmd.Process.Kill() })
 	lines := bufio.NewReader(stdout)
@@ -491,7 +488,7 @@ func TestFiles_areTheirOwnersAlone(t *testing.T) {
 func wantPrivate(t *testing.T, dir string, there, files []string) {
 	t.Helper()
 	var seen []string
-	err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
+	must.OK(t, filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
@@ -512,10 +509,7 @@ func wantPrivate(t *testing.T, dir string, there, files []string) {
 		}
 		seen = append(seen, name)
 		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 	for _, name := range files {
 		if !slices.Contains(seen, name) {
 			t.Errorf("there is no %s: %v", name, seen)

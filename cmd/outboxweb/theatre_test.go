@@ -45,10 +45,7 @@ func newTheatre(t *testing.T, dialect string) *theatre {
 	t.Helper()
 	h := &theatre{dir: t.TempDir()}
 	must.OK(t, os.WriteFile(filepath.Join(h.dir, "seats.sql"), []byte(seats), 0o600))
-	var err error
-	if h.set, err = projection.Load(dialect, h.dir); err != nil {
-		t.Fatal(err)
-	}
+	h.set = must.Get(projection.Load(dialect, h.dir)).Or(t)
 	chat := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	t.Cleanup(chat.Close)
 	h.outside = must.Get(parseServe(t, "topics:\n  sales: {match: {event_types: ['*']}, publishers: {partner: {url: 'file:"+t.TempDir()+"/sent.ndjson'}}}\n"+

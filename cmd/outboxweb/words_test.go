@@ -38,7 +38,7 @@ var testHelp = []string{"apitest", "corpus", "cputest", "dbtest", "enginetest", 
 func sentences(t *testing.T) (all []sentence) {
 	t.Helper()
 	files := token.NewFileSet()
-	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+	must.OK(t, filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		if err == nil && d.IsDir() && slices.Contains(testHelp, d.Name()) {
 			return fs.SkipDir
 		}
@@ -68,10 +68,7 @@ func sentences(t *testing.T) (all []sentence) {
 			return true
 		})
 		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 	if len(all) < 1000 {
 		t.Fatalf("only %d sentences were found", len(all))
 	}
@@ -164,7 +161,7 @@ var (
 func papers(t *testing.T) map[string]string {
 	t.Helper()
 	all := map[string]string{}
-	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+	must.OK(t, filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		if err == nil && d.IsDir() && slices.Contains([]string{".git", "bin", "data", "node_modules", "vendor"}, d.Name()) {
 			return fs.SkipDir
 		}
@@ -175,10 +172,7 @@ func papers(t *testing.T) map[string]string {
 		name, _ := filepath.Rel(root, path)
 		all[name] = string(text)
 		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 	if len(all) < 20 {
 		t.Fatalf("only %d papers were found", len(all))
 	}
@@ -255,17 +249,14 @@ func testNames(t *testing.T) string {
 	t.Helper()
 	var b strings.Builder
 	head := regexp.MustCompile(`(?m)^func Test\w+`)
-	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+	must.OK(t, filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || !strings.HasSuffix(path, "_test.go") {
 			return err
 		}
 		text, err := os.ReadFile(path)
 		b.WriteString(strings.Join(head.FindAllString(string(text), -1), "\n") + "\n")
 		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 	return b.String()
 }
 
@@ -383,10 +374,7 @@ func TestDocs_nameEveryCommand(t *testing.T) {
 // The README shows the pictures that lie in docs, and no others.
 func TestREADME_showsThePicturesOfDocs(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile(filepath.Join(root, "README.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(filepath.Join(root, "README.md"))).Or(t)
 	files, err := filepath.Glob(filepath.Join(root, "docs", "*.png"))
 	if err != nil || len(files) == 0 {
 		t.Fatalf("%d pictures (%v)", len(files), err)

@@ -210,13 +210,10 @@ func TestCampaignPage_showsTheTimelineAndTheCursors(t *testing.T) {
 		t.Errorf("%+v", list)
 	}
 	s.get("/api/v1/campaigns/nobody/projections").want(t, 404)
-	err := s.store.ReadModel().Apply(context.Background(), func(tx *readmodel.ApplyTx) error {
+	must.OK(t, s.store.ReadModel().Apply(context.Background(), func(tx *readmodel.ApplyTx) error {
 		e := &outbox.Event{CampaignID: "c-1", Seq: 48, EventType: "b"}
 		return errors.Join(tx.Failed("campaigns", e, readmodel.Failure{Message: "no <seat>", Fingerprint: "f"}), tx.Quarantine("campaigns", e))
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 	s.get("/campaigns/c-1").want(t, 200, "quarantined", `href="/campaigns/c-1/events/48"`, "after 1 attempt", "no &lt;seat&gt;")
 	list = decodeAs[items[outbox.Cursor]](t, s.get("/api/v1/campaigns/c-1/projections").want(t, 200)).Items
 	if list[0].AppliedSeq != 47 || list[0].State != outbox.CursorQuarantined || list[0].Failure.Message != "no <seat>" {

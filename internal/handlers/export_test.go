@@ -223,10 +223,7 @@ func TestExport_outlivesTheDeadlinesOfTheConnection(t *testing.T) {
 			}
 		}
 	})
-	res, err := http.Get(s.listenWith(Patience{Read: patience, Write: patience}).URL + "/test/long?format=csv")
-	if err != nil {
-		t.Fatal(err)
-	}
+	res := must.Get(http.Get(s.listenWith(Patience{Read: patience, Write: patience}).URL + "/test/long?format=csv")).Or(t)
 	defer res.Body.Close()
 	body, err := io.ReadAll(res.Body)
 	if took := time.Since(began); err != nil || took < 3*patience || string(body) != "n\r\n0\r\n1\r\n2\r\n3\r\n4\r\n5\r\n6\r\n7\r\n" {

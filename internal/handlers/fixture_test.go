@@ -146,10 +146,7 @@ func (s *site) work() {
 func (s *site) pass() {
 	s.t.Helper()
 	ctx := context.Background()
-	claims, err := s.store.Claim(ctx, testWorker, store.ClaimLimits{Rows: 1000, Lease: time.Minute})
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	claims := must.Get(s.store.Claim(ctx, testWorker, store.ClaimLimits{Rows: 1000, Lease: time.Minute})).Or(s.t)
 	if len(claims) == 0 {
 		return
 	}
@@ -162,7 +159,7 @@ func (s *site) pass() {
 		s.t.Fatal(err)
 	}
 	var results []store.Result
-	err = s.store.ReadModel().Apply(ctx, func(a *readmodel.ApplyTx) error {
+	must.OK(s.t, s.store.ReadModel().Apply(ctx, func(a *readmodel.ApplyTx) error {
 		for i, claim := range claims {
 			r, err := applyOne(a, claim, loaded[i].Events)
 			if err != nil {
@@ -171,10 +168,7 @@ func (s *site) pass() {
 			results = append(results, r)
 		}
 		return nil
-	})
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	}))
 	must.Get(s.store.Settle(ctx, testWorker, results)).Or(s.t)
 }
 

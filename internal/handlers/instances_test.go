@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/store"
 )
@@ -16,11 +17,8 @@ import (
 // beat writes the heartbeat of an instance with an interval of two seconds.
 func (s *site) beat(id, version string) {
 	s.t.Helper()
-	err := s.store.Heartbeat(context.Background(), outbox.InstanceState{ID: id, Host: "host-" + id, PID: 77, Version: version, Mode: outbox.ModeOutbox,
-		StartedAt: s.clock, BeatEvery: 2 * time.Second, Applied: 44200, Failed: 3, Fenced: 1, Rates: outbox.Throughput{AppliedPerSecond: 1234}})
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must.OK(s.t, s.store.Heartbeat(context.Background(), outbox.InstanceState{ID: id, Host: "host-" + id, PID: 77, Version: version, Mode: outbox.ModeOutbox,
+		StartedAt: s.clock, BeatEvery: 2 * time.Second, Applied: 44200, Failed: 3, Fenced: 1, Rates: outbox.Throughput{AppliedPerSecond: 1234}}))
 }
 
 // lease has an instance claim all due campaigns, for half a minute.

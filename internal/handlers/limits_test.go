@@ -239,10 +239,7 @@ func TestPanic_beforeTheAnswerIsARefusalWithTheRequestsID(t *testing.T) {
 			w.Header().Set("Content-Length", "3")
 			panic("secret")
 		})
-		response, err := http.Get(server.URL + path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		response := must.Get(http.Get(server.URL + path)).Or(t)
 		body, err := io.ReadAll(response.Body)
 		response.Body.Close()
 		id := response.Header.Get("X-Request-Id")

@@ -16,6 +16,7 @@ import (
 	"github.com/go-chi/chi/v5"
 
 	"github.com/outboxweb/outboxweb/internal/dbtest"
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/size"
 )
@@ -134,7 +135,7 @@ func oddRequests(t testing.TB, s *site) []request {
 func oddRequestsOf(t testing.TB, s *site, spread *spread) []request {
 	t.Helper()
 	var all []request
-	err := chi.Walk(s.srv.router, func(method, route string, _ http.Handler, _ ...func(http.Handler) http.Handler) error {
+	must.OK(t, chi.Walk(s.srv.router, func(method, route string, _ http.Handler, _ ...func(http.Handler) http.Handler) error {
 		if route == "/metrics" {
 			return nil
 		}
@@ -152,10 +153,7 @@ func oddRequestsOf(t testing.TB, s *site, spread *spread) []request {
 			all = append(all, spread.oddForms(r, find(formParams, below))...)
 		}
 		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 	return all
 }
 

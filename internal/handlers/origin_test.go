@@ -209,10 +209,7 @@ func TestHost_ofTheRequestTargetCounts(t *testing.T) {
 		"GET http://127.0.0.1:x/healthz HTTP/1.1\r\nHost: 127.0.0.1":                 "400",
 		"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Forwarded-Host: evil.example": "200",
 	} {
-		conn, err := net.Dial("tcp", server.Listener.Addr().String())
-		if err != nil {
-			t.Fatal(err)
-		}
+		conn := must.Get(net.Dial("tcp", server.Listener.Addr().String())).Or(t)
 		fmt.Fprintf(conn, "%s\r\nConnection: close\r\n\r\n", request)
 		line, err := bufio.NewReader(conn).ReadString('\n')
 		conn.Close()

@@ -53,7 +53,7 @@ func tryOnStore(c *Config) {
 func everyRequest(t testing.TB, s *site) []request {
 	t.Helper()
 	var all []request
-	err := chi.Walk(s.srv.router, func(method, route string, _ http.Handler, _ ...func(http.Handler) http.Handler) error {
+	must.OK(t, chi.Walk(s.srv.router, func(method, route string, _ http.Handler, _ ...func(http.Handler) http.Handler) error {
 		r := request{method: method, target: plain.Replace(route)}
 		switch {
 		case method == http.MethodPost && strings.HasPrefix(route, apiPrefix):
@@ -72,10 +72,7 @@ func everyRequest(t testing.TB, s *site) []request {
 		}
 		all = append(all, r)
 		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 	return all
 }
 

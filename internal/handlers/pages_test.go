@@ -362,7 +362,7 @@ func TestPages_areSmallWithAFullPageOfLongIDs(t *testing.T) {
 	s := ownSite(t)
 	s.manyRows()
 	lists := 0
-	err := chi.Walk(s.srv.router, func(method, route string, _ http.Handler, _ ...func(http.Handler) http.Handler) error {
+	must.OK(t, chi.Walk(s.srv.router, func(method, route string, _ http.Handler, _ ...func(http.Handler) http.Handler) error {
 		if method != http.MethodGet || strings.ContainsAny(route, "{*") || strings.HasPrefix(route, apiPrefix) || strings.HasPrefix(route, "/docs") {
 			return nil
 		}
@@ -380,10 +380,7 @@ func TestPages_areSmallWithAFullPageOfLongIDs(t *testing.T) {
 			t.Errorf("%s has %d bytes of HTML in %d rows; the limit is %d", route, len(html), rows, largestPage)
 		}
 		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 	if lists < 6 {
 		t.Errorf("%d lists have a full page, want events, rows, campaigns, runs, operations and audit", lists)
 	}

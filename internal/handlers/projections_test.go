@@ -58,12 +58,9 @@ func TestProjection_thatIsNotLoadedHasAPage(t *testing.T) {
 	must.OK(t, s.store.ReadModel().Install(t.Context(), []readmodel.Projection{{Name: "gone", Version: "v7"}}))
 	gone := outbox.Definition{Projection: "gone", Version: "v7", File: outbox.RehearsalFile{Name: "gone.sql", Text: "-- projection: <gone>"}}
 	must.OK(t, s.store.Loaded(t.Context(), outbox.InstanceState{ID: "w", Host: "h"}, []outbox.Definition{gone}))
-	err := s.store.ReadModel().Apply(t.Context(), func(tx *readmodel.ApplyTx) error {
+	must.OK(t, s.store.ReadModel().Apply(t.Context(), func(tx *readmodel.ApplyTx) error {
 		return tx.Failed("gone", &outbox.Event{CampaignID: "c-1", Seq: 2, EventType: "b"}, readmodel.Failure{Message: "no <seat>", Fingerprint: "f"})
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 	must.OK(t, s.store.ReadModel().Leave(t.Context(), []string{"campaigns"}))
 	s.get("/projections").want(t, 200, `<a href="/projections/gone">`)
 	s.get("/projections/gone").want(t, 200, `data-testid="unloaded"`, "not loaded", "v7", "gone.sql", "no &lt;seat&gt;", `href="/campaigns/c-1/events/2"`, "-- projection: &lt;gone&gt;", "removing-a-projection")
@@ -152,16 +149,13 @@ func TestLists_countAPauseForAllOnlyWhereEventsFollowed(t *testing.T) {
 	t.Parallel()
 	s := withRoster(t)
 	s.submit("/projections/campaigns/pause", "reason=a+bug").want(t, 303)
-	err := s.store.ReadModel().Apply(context.Background(), func(tx *readmodel.ApplyTx) error { // as a worker before the next event
+	must.OK(t, s.store.ReadModel().Apply(context.Background(), func(tx *readmodel.ApplyTx) error { // as a worker before the next event
 		w, err := tx.Watermark("c-2")
 		if err == nil {
 			_, err = tx.ExcludePaused("c-2", w, nil)
 		}
 		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 	s.seed("c-2", "b")
 	s.work()
 	s.get("/api/v1/campaigns?sort=id").want(t, 200, `"held_projections":[{"projection":"campaigns","applied_seq":3,"lag_events":0,`, `"held_projections":[{"projection":"campaigns","applied_seq":1,"lag_events":1,`, `"paused_for_all":true`)
@@ -252,13 +246,10 @@ func withRoster(t *testing.T) *site {
 // quarantine quarantines the projection in c-1 at its second event.
 func (s *site) quarantine() {
 	s.t.Helper()
-	err := s.store.ReadModel().Apply(context.Background(), func(tx *readmodel.ApplyTx) error {
+	must.OK(s.t, s.store.ReadModel().Apply(context.Background(), func(tx *readmodel.ApplyTx) error {
 		e := &outbox.Event{CampaignID: "c-1", Seq: 2, EventType: "b"}
 		return errors.Join(tx.Failed("campaigns", e, readmodel.Failure{Message: "no <seat>", Fingerprint: "f"}), tx.Quarantine("campaigns", e))
-	})
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	}))
 }
 
 func TestProjection_pausesAreReadThroughTheAPI(t *testing.T) {
@@ -447,13 +438,10 @@ func TestProjection_thatBlocksCampaignsDoesNotSayThatItFollowsThem(t *testing.T)
 	s := withRoster(t)
 	for _, id := range []string{"c-1", "c-2"} {
 		seq := int64(2)
-		err := s.store.ReadModel().Apply(context.Background(), func(tx *readmodel.ApplyTx) error {
+		must.OK(t, s.store.ReadModel().Apply(context.Background(), func(tx *readmodel.ApplyTx) error {
 			return errors.Join(tx.Failed("campaigns", &outbox.Event{CampaignID: id, Seq: seq, EventType: "b"}, readmodel.Failure{Message: "no seat", Fingerprint: "f"}),
 				tx.Failed("campaigns", &outbox.Event{CampaignID: id, Seq: seq + 1, EventType: "b"}, readmodel.Failure{Message: "no seat", Fingerprint: "f"}))
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		}))
 	}
 	s.get("/api/v1/projections/campaigns").want(t, 200, `"blocking":2`, `"open_failures":4`)
 	for _, page := range []string{"/projections/campaigns", "/projections"} {
