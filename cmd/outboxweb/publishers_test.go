@@ -66,6 +66,13 @@ func (d *desk) does(args ...string) {
 	}
 }
 
+// says runs a command, which must succeed, and wants texts in its output.
+func (d *desk) says(command string, wanted ...string) {
+	d.t.Helper()
+	d.does(strings.Fields(command)...)
+	d.said(wanted...)
+}
+
 func (d *desk) fails(sentence string, args ...string) {
 	d.t.Helper()
 	if err := d.run(args...); err == nil || !strings.Contains(err.Error(), sentence) {
@@ -79,15 +86,11 @@ func (d *desk) fails(sentence string, args ...string) {
 func TestPublishers_areListedAndShown(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
-	d.does("publishers", "list")
-	d.said("no publishers")
-	d.does("publishers", "list", "--json")
-	d.said(`{ "publishers": [] }`)
+	d.says("publishers list", "no publishers")
+	d.says("publishers list --json", `{ "publishers": [] }`)
 	d.withPublisher()
-	d.does("publishers", "list")
-	d.said("PUBLISHER STATE POSITION HEAD LAG", "scenes/archive failed 3 5 2 events, ", "1201 never w-1 10 no space left")
-	d.does("publishers", "show", "scenes/archive")
-	d.said("scenes/archive failed", "destination file:///a.ndjson", "selects event types scene.*", "position 3 of 5", "delivered 1,201 events, the last at position 3",
+	d.says("publishers list", "PUBLISHER STATE POSITION HEAD LAG", "scenes/archive failed 3 5 2 events, ", "1201 never w-1 10 no space left")
+	d.says("publishers show scenes/archive", "scenes/archive failed", "destination file:///a.ndjson", "selects event types scene.*", "position 3 of 5", "delivered 1,201 events, the last at position 3",
 		"errors in a row 10", "cause The destination is unreachable, overloaded or misconfigured, as far as its answer says.", "could not deliver event 3 (scene.b) of campaign c-1, at position 4", "no space left")
 	d.does("publishers", "show", "scenes/archive", "--json")
 	var p outbox.Publisher
@@ -95,13 +98,10 @@ func TestPublishers_areListedAndShown(t *testing.T) {
 		t.Errorf("document is %+v, %v", p, err)
 	}
 	d.out.Reset()
-	d.does("publishers", "history", "scenes/archive")
-	d.said("AT DELIVERED EVENTS/S LAG ERRORS", "1201 0.0 2 events, ")
+	d.says("publishers history scenes/archive", "AT DELIVERED EVENTS/S LAG ERRORS", "1201 0.0 2 events, ")
 	must.OK(t, d.st.Sample(t.Context()))
-	d.does("publishers", "history", "scenes/archive", "--span", "hour")
-	d.said("AT DELIVERED EVENTS/S LAG ERRORS", "1201 0.0 2 events")
-	d.does("publishers", "history", "scenes/archive", "--json")
-	d.said(`"span": "hour"`, `"lag_events": 2`)
+	d.says("publishers history scenes/archive --span hour", "AT DELIVERED EVENTS/S LAG ERRORS", "1201 0.0 2 events")
+	d.says("publishers history scenes/archive --json", `"span": "hour"`, `"lag_events": 2`)
 	d.fails("is not a publisher", "publishers", "show", "scenes")
 	d.fails("there is no publisher scenes/x", "publishers", "show", "scenes/x")
 }
@@ -110,15 +110,11 @@ func TestPublishers_sayThatTheirProcessWasKilled(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t).withPublisher()
 	must.OK(t, d.st.Heartbeat(t.Context(), storetest.Killed(t, "w-1", time.Now())))
-	d.does("publishers", "resume", "scenes/archive")
-	d.said("it is active")
+	d.says("publishers resume scenes/archive", "it is active")
 	must.Get(dbtest.Open(t, d.JournalDB).Exec(`update publisher_progress set lease_owner = 'w-1', lease_expires_at = 4102444800000000`)).Or(t)
-	d.does("publishers", "list")
-	d.said("scenes/archive not held 3 5 2 events", "w-1, crashed or killed")
-	d.does("publishers", "show", "scenes/archive")
-	d.said("scenes/archive not held", "why Its process w-1 crashed or was killed: last seen", "leased by w-1, crashed or killed")
-	d.does("publishers", "show", "scenes/archive", "--json")
-	d.said(`"state": "not held"`, `"why": "Its process w-1 crashed or was killed`)
+	d.says("publishers list", "scenes/archive not held 3 5 2 events", "w-1, crashed or killed")
+	d.says("publishers show scenes/archive", "scenes/archive not held", "why Its process w-1 crashed or was killed: last seen", "leased by w-1, crashed or killed")
+	d.says("publishers show scenes/archive --json", `"state": "not held"`, `"why": "Its process w-1 crashed or was killed`)
 }
 
 func TestPublishersSeek_saysWhatItWouldRepeatOrSkip(t *testing.T) {
@@ -127,10 +123,8 @@ func TestPublishersSeek_saysWhatItWouldRepeatOrSkip(t *testing.T) {
 	for _, flags := range [][]string{{"--head", "--beginning"}, {"--position", "1", "--time", "2026-11-21"}} {
 		d.fails("needs one of", append([]string{"publishers", "seek", "scenes/archive"}, flags...)...)
 	}
-	d.does("publishers", "seek", "scenes/archive", "--head", "--dry-run")
-	d.said("publisher scenes/archive would continue after position 5 instead of 3: 0 events repeated, 2 skipped")
-	d.does("publishers", "seek", "scenes/archive", "--position", "0", "--json")
-	d.said(`"from": 3`, `"repeats": 1`, `"capped": false`)
+	d.says("publishers seek scenes/archive --head --dry-run", "publisher scenes/archive would continue after position 5 instead of 3: 0 events repeated, 2 skipped")
+	d.says("publishers seek scenes/archive --position 0 --json", `"from": 3`, `"repeats": 1`, `"capped": false`)
 }
 
 func TestPublishersTest_saysWhatCameOfIt(t *testing.T) {
@@ -144,8 +138,7 @@ func TestPublishersTest_saysWhatCameOfIt(t *testing.T) {
 	}
 	d.said("did not accept event test-", "missing")
 	must.OK(t, os.Mkdir(filepath.Dir(place), 0o700))
-	d.does("publishers", "test", "scenes/archive", "--json")
-	d.said(`"ok": true`)
+	d.says("publishers test scenes/archive --json", `"ok": true`)
 	if text, err := os.ReadFile(place); err != nil || !strings.Contains(string(text), `"type":"outboxweb.test"`) {
 		t.Errorf("what was sent: %s, %v", text, err)
 	}
@@ -155,12 +148,9 @@ func TestIntake_isShownAndDecidedOn(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
 	d.redact = redact.Builtin()
-	d.does("intake", "list")
-	d.said("no sources in the journal")
-	d.does("intake", "schema", "sqlite")
-	d.said("create table if not exists outboxweb_intake", "autoincrement")
-	d.does("intake", "schema", "postgres", "--notify")
-	d.said("generated always as identity", "pg_try_advisory_xact_lock")
+	d.says("intake list", "no sources in the journal")
+	d.says("intake schema sqlite", "create table if not exists outboxweb_intake", "autoincrement")
+	d.says("intake schema postgres --notify", "generated always as identity", "pg_try_advisory_xact_lock")
 	if err := d.run("intake", "schema", "sqlite", "--notify"); err == nil {
 		t.Error("SQLite notifies")
 	}
@@ -178,35 +168,28 @@ func TestIntake_isShownAndDecidedOn(t *testing.T) {
 		must.OK(t, w.Step(t.Context()))
 	}
 	move()
-	d.does("intake", "list")
-	d.said("SOURCE STATE WAITING OLDEST REJECTED JOURNALLED", "shop rejected ", " w-1")
+	d.says("intake list", "SOURCE STATE WAITING OLDEST REJECTED JOURNALLED", "shop rejected ", " w-1")
 	must.OK(t, new(reportCmd).Run(t.Context(), d.app))
 	d.said("intake 1 row of source shop rejected, the first")
-	d.does("intake", "rejections", "shop")
-	d.said("ID ROW CAMPAIGN EVENT TYPE STATUS REJECTED REASON", "1 1 c-9 e-1 a open", "payload must be a JSON object")
+	d.says("intake rejections shop", "ID ROW CAMPAIGN EVENT TYPE STATUS REJECTED REASON", "1 1 c-9 e-1 a open", "payload must be a JSON object")
 	d.fails(`there is no source "nosuch"; use shop`, "intake", "rejections", "nosuch")
-	d.does("intake", "retry", "shop", "1", "--reason", "try", "--json")
-	d.said(`"status": "retrying"`)
+	d.says("intake retry shop 1 --reason try --json", `"status": "retrying"`)
 	move()
-	d.does("intake", "list", "--json")
-	d.said(`"name": "shop"`, `"rejected": 1`)
+	d.says("intake list --json", `"name": "shop"`, `"rejected": 1`)
 	d.does("intake", "discard", "shop", "1", "--reason", "broken", "--confirm", "discard shop 1", "--json")
 	d.said(`"status": "discarding"`)
 	move()
-	d.does("intake", "rejections", "shop", "--json")
-	d.said(`"status": "discarded"`, `"change_reason": "broken"`)
+	d.says("intake rejections shop --json", `"status": "discarded"`, `"change_reason": "broken"`)
 
 	must.Get(shop.Exec(`update outboxweb_intake_owner set journal = 'another', since = since + 1`)).Or(t)
 	if err := w.Step(t.Context()); err == nil {
 		t.Error("moved the rows of another journal's source")
 	}
-	d.does("intake", "list")
-	d.said("shop failing ", "source shop belongs to journal another, since ")
+	d.says("intake list", "shop failing ", "source shop belongs to journal another, since ")
 	d.does("intake", "hand-over", "shop", "--reason", "moved", "--confirm", "hand over shop")
 	d.said("source shop is taken from journal another at the next read of the server that has it")
 	move()
-	d.does("intake", "list")
-	d.said("shop caught up")
+	d.says("intake list", "shop caught up")
 	events, err := d.st.Events(t.Context(), "c-9", 0, 10)
 	if err != nil || len(events.Items) != 1 || events.Items[0].EventID != "e-2" {
 		t.Errorf("events: %+v, %v", events.Items, err)
@@ -218,13 +201,10 @@ func TestIntakeRejections_shortensLongIDs(t *testing.T) {
 	d := newDesk(t)
 	journal := dbtest.Open(t, d.JournalDB)
 	must.Get(journal.Exec(`insert into intake_sources (source) values ('shop')`)).Or(t)
-	d.does("intake", "rejections", "shop")
-	d.said("no rejected rows of source shop")
+	d.says("intake rejections shop", "no rejected rows of source shop")
 	long := strings.Repeat("x", 200)
 	must.Get(journal.Exec(`insert into intake_rejections (source, row_key, campaign_id, event_id, event_type, content, content_bytes, reason, rejected_at)
 values ('shop', $1, $1, $1, $1, '{}', 2, 'wrong', 1)`, long)).Or(t)
-	d.does("intake", "rejections", "shop")
-	d.said("1 " + strings.Repeat(strings.Repeat("x", 40)+"… ", 4) + "open ")
-	d.does("intake", "rejections", "shop", "--json")
-	d.said(`"campaign_id": "`+long+`"`, `"event_id": "`+long+`"`)
+	d.says("intake rejections shop", "1 "+strings.Repeat(strings.Repeat("x", 40)+"… ", 4)+"open ")
+	d.says("intake rejections shop --json", `"campaign_id": "`+long+`"`, `"event_id": "`+long+`"`)
 }

@@ -79,9 +79,7 @@ func TestAppend_saysWhatIsWrongAndWritesNothing(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			a := s.post("/api/v1/campaigns/c-1/events", c.body).want(t, c.status, c.texts...)
-			if got := a.Header.Get("Content-Type"); got != "application/problem+json" {
-				t.Errorf("Content-Type is %q", got)
-			}
+			a.header(t, "Content-Type", "application/problem+json")
 			if p := decodeAs[problem](t, a); p.RequestID == "" || p.RequestID != a.Header.Get("X-Request-Id") || p.Title == "" {
 				t.Errorf("problem lacks its request id or title: %+v", p)
 			}
@@ -191,19 +189,13 @@ func TestUnknownThings_are404(t *testing.T) {
 		"/api/v1/projections/nope", "/api/v1/nope", "/api/v1", "/api/v1/campaigns//events", "/api/v1/campaigns/nope?min_seq=1",
 	} {
 		a := s.get(target).want(t, 404, `"title":"Not Found"`, `"detail":`)
-		if got := a.Header.Get("Content-Type"); got != "application/problem+json" {
-			t.Errorf("%s: Content-Type is %q", target, got)
-		}
+		a.header(t, "Content-Type", "application/problem+json")
 	}
 	for _, target := range []string{"/nope", "/campaigns/nope"} {
 		a := s.get(target).want(t, 404, "<h1>Not found</h1>")
-		if got := a.Header.Get("Content-Type"); got != "text/html; charset=utf-8" {
-			t.Errorf("%s: Content-Type is %q", target, got)
-		}
+		a.header(t, "Content-Type", "text/html; charset=utf-8")
 	}
-	if got := s.do("DELETE", "/api/v1/rows", "").want(t, 405, "urn:outboxweb:method").Header.Get("Allow"); got != "GET, HEAD" {
-		t.Errorf("Allow is %q", got)
-	}
+	s.do("DELETE", "/api/v1/rows", "").want(t, 405, "urn:outboxweb:method").header(t, "Allow", "GET, HEAD")
 	s.submit("/instances", "").want(t, 405, "<h1>Method Not Allowed</h1>")
 }
 

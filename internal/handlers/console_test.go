@@ -230,18 +230,14 @@ func TestOverview_ofABadDeployStartsFromItsCause(t *testing.T) {
 	s := ownSite(t).badDeploy()
 	a := s.get("/").want(t, 200, "41 of 60 campaigns are blocked", `data-testid="events-behind">122<`, `data-testid="failing-causes">2<`,
 		"40 campaigns blocked, 120 events waiting", "1 campaign blocked, 2 events waiting", `data-testid="since"`, "running now", "loaded now", "All 40 campaigns</a>", outbox.ScoreRule)
-	if n := strings.Count(a.body, `data-testid="cause"`); n != 2 {
-		t.Errorf("%d blocks, want 2", n)
-	}
+	a.times(t, 2, `data-testid="cause"`)
 	order := []string{`data-testid="health"`, `class="hero"`, "40 campaigns blocked", "1 campaign blocked", `class="statuses"`, `class="history"`, `id="off"`}
 	for i := 1; i < len(order); i++ {
 		if strings.Index(a.body, order[i-1]) > strings.Index(a.body, order[i]) {
 			t.Errorf("%s comes after %s", order[i-1], order[i])
 		}
 	}
-	if n := strings.Count(a.body, `id="campaign-`); n != 4 {
-		t.Errorf("%d campaigns are named, want three of one and one of the other", n)
-	}
+	a.times(t, 4, `id="campaign-`)
 	a.lacks(t, `data-testid="requeue"`)
 	if len(a.body) > 60_000 {
 		t.Errorf("the page has %d bytes", len(a.body))
@@ -358,9 +354,7 @@ func TestCharts_listChangedProjectionsBeforeActions(t *testing.T) {
 	}
 	a := s.get("/charts").want(t, 200, "projection campaigns changed to 2222 on h", "instance w-1 was last seen at work",
 		"12 of 22 markers: changed projections first, then deploys, crashes and actions, the latest of each.", "Pauses, resumes, operations and runs are in the <a ")
-	if n := strings.Count(a.body, `class="glyph"`); n != 12 {
-		t.Errorf("%d markers are listed", n)
-	}
+	a.times(t, 12, `class="glyph"`)
 }
 
 func TestCharts_pagesOfAFullStoreAreSmall(t *testing.T) {
@@ -379,9 +373,7 @@ func TestCharts_pagesOfAFullStoreAreSmall(t *testing.T) {
 		}
 	}
 	a := s.get("/charts?range=7d").want(t, 200, `href="/instances?range=7d`, `href="/publishers/scenes/archive-1?range=7d"`, `href="/projections/projection-of-many-1?range=7d"`, `href="/campaigns/behind-of-many-1?range=7d"`)
-	if n := strings.Count(a.body, ` class="plot"`); n != 10 {
-		t.Errorf("%d charts, want ten", n)
-	}
+	a.times(t, 10, ` class="plot"`)
 	s.get("/charts?range=6h").want(t, 200, "Applied, per minute, averaged over 6 min; lighter, the peak minute: now", "Failures by error, failed attempts per minute, averaged over 6 min, peak",
 		"Applied by projection, events without replays per minute, averaged over 6 min, peak", "Failures by projection, failed attempts per minute, averaged over 6 min, peak",
 		"Applied by instance, events per minute, averaged over 6 min, peak")

@@ -40,9 +40,7 @@ func TestTree_showsWhatIsStoredAndNothingElse(t *testing.T) {
 	a := s.get("/campaigns/c-1/events/1?tab=payload").want(t, 200, ">9007199254740993<", ">1e400<", ">-0<", ">0.1000000000000000000000000000001<",
 		"&lt;script&gt;alert(1)&lt;/script&gt;", "&lt;/bdi&gt;&lt;img", `\u202egnp.exe`, "<bdi", "مرحبا", "… 12,346 more characters")
 	a.lacks(t, "<script>alert", "<img", "\u202e")
-	if n := strings.Count(a.body, ">&#34;twice&#34;<"); n != 2 {
-		t.Errorf("the key that appears twice is shown %d times", n)
-	}
+	a.times(t, 2, ">&#34;twice&#34;<")
 	if !regexp.MustCompile(`(?s)big.*huge.*zero.*long.*twice.*turned.*arabic`).MatchString(a.body) {
 		t.Error("the keys are not in the order in which they are stored")
 	}
@@ -64,9 +62,7 @@ func TestTree_isReadFromPlaceToPlaceAndFragmentsAreTheSameAsPages(t *testing.T) 
 			if (kind == "page") != strings.Contains(a.body, "<html") {
 				t.Errorf("%s of %s: %.100s", kind, to, a.body)
 			}
-			if to := a.Header.Get("HX-Retarget"); to != "" {
-				t.Errorf("%s is to go to %q", kind, to)
-			}
+			a.header(t, "HX-Retarget", "")
 			if values := strings.Count(a.body, "<bdi"); values > 2*200+10 {
 				t.Errorf("%s shows %d values", to, values)
 			}
@@ -202,9 +198,7 @@ func TestCampaignPage_showsTheTimelineAndTheCursors(t *testing.T) {
 	s.work()
 	a := s.get("/campaigns/c-1").want(t, 200, "The watermark is at 50, the head at 51, the last event at 101.", "38 earlier and 23 later events are not shown.",
 		`title="Event 50, a: applied, watermark"`, `title="Event 51, poison.pill: dead, head"`, `title="Event 52, c: waits"`, `data-testid="cursor-campaigns"`, "live")
-	if n := strings.Count(a.body, `title="Event `); n != 40 {
-		t.Errorf("the timeline has %d cells", n)
-	}
+	a.times(t, 40, `title="Event `)
 	list := decodeAs[items[outbox.Cursor]](t, s.get("/api/v1/campaigns/c-1/projections").want(t, 200)).Items
 	if len(list) != 1 || list[0].Projection != "campaigns" || list[0].AppliedSeq != 50 || list[0].State != outbox.CursorLive || list[0].Failure != nil {
 		t.Errorf("%+v", list)
@@ -349,9 +343,7 @@ func TestEventPage_hasTabsWithNothingOfTheOthers(t *testing.T) {
 func TestRowAddress_leadsToTheEvent(t *testing.T) {
 	s := ownSite(t).trouble()
 	for from, want := range map[string]string{"/rows/c-1/2": "/campaigns/c-1/events/2", "/rows/c-1/1": "/campaigns/c-1/events/1", "/rows/c-1/2?act=1": "/campaigns/c-1/events/2?act=1"} {
-		if to := s.get(from).want(t, http.StatusSeeOther).Header.Get("Location"); to != want {
-			t.Errorf("%s leads to %s, want %s", from, to, want)
-		}
+		s.get(from).want(t, http.StatusSeeOther).header(t, "Location", want)
 	}
 	s.get("/rows/c-1/99").want(t, 404)
 	s.lands(s.submit("/rows/c-1/2/requeue", "expected_status=dead")).want(t, 200, "Requeued event 2 of campaign c-1", "→</span>")

@@ -307,6 +307,30 @@ func (a answer) lacks(t testing.TB, texts ...string) answer {
 	return a
 }
 
+// times fails the test unless the answer holds the text so many times.
+func (a answer) times(t testing.TB, n int, text string) {
+	t.Helper()
+	if got := strings.Count(a.body, text); got != n {
+		t.Errorf("the answer holds %q %d times, want %d:\n%s", text, got, n, a.body)
+	}
+}
+
+// header fails the test unless the answer has the header.
+func (a answer) header(t testing.TB, name, want string) {
+	t.Helper()
+	if got := a.Header.Get(name); got != want {
+		t.Errorf("%s is %q, want %q", name, got, want)
+	}
+}
+
+// leads fails the test unless the answer leads to an address that begins so.
+func (a answer) leads(t testing.TB, to string) {
+	t.Helper()
+	if got := a.Header.Get("Location"); !strings.HasPrefix(got, to) {
+		t.Errorf("it leads to %q, want %q", got, to)
+	}
+}
+
 func decodeAs[T any](t testing.TB, a answer) T {
 	t.Helper()
 	var v T

@@ -108,14 +108,15 @@ func curlsOf(offers map[string]offer) (n int) {
 }
 
 // TestPages_offerExactlyWhatTheRoleAllows compares each role's controls on every page with an
-// admin's, less those that the table of roles forbids.
+// admin's, less those that the table of roles forbids. A read-only server offers none.
 func TestPages_offerExactlyWhatTheRoleAllows(t *testing.T) {
 	t.Parallel()
 	g := newGuarded(t).fill()
-	seen, curls := map[string]int{}, 0
+	seen, curls, offering := map[string]int{}, 0, map[string]bool{}
 	for _, page := range filledPages {
 		admins := g.offers(page, g.get(page, people[outbox.RoleAdmin]).want(t, 200).lacks(t, `data-testid="withheld"`).body)
 		curls += curlsOf(admins)
+		offering[page] = len(admins) > 0
 		for _, role := range outbox.Roles {
 			a := g.get(page, people[role]).want(t, 200, `data-testid="role">`+string(role)+"<")
 			want, missing := map[string]offer{}, map[outbox.Role]bool{}
@@ -150,6 +151,20 @@ func TestPages_offerExactlyWhatTheRoleAllows(t *testing.T) {
 			t.Errorf("no page of this test offers %s", key)
 		}
 	}
+
+	g.srv.ReadOnly = true
+	for _, c := range g.srv.overviews.ranges {
+		c.rendered = nil // a server does not become read-only after its start
+	}
+	for i, page := range filledPages {
+		a := g.get(page, people[outbox.Roles[i%len(outbox.Roles)]]).want(t, 200, "read-only")
+		if got := g.offers(page, a.body); len(got) > 0 {
+			t.Errorf("a read-only server offers on %s %v", page, slices.Sorted(maps.Keys(got)))
+		}
+		if admins := g.get(page, people[outbox.RoleAdmin]); offering[page] && !strings.Contains(admins.body, "This server is read-only.") {
+			t.Errorf("%s does not say why it offers nothing", page)
+		}
+	}
 }
 
 // offered are the patterns of the actions that pages offer an admin in forms.
@@ -165,38 +180,6 @@ func (g *guarded) offered() map[string]bool {
 		}
 	}
 	return patterns
-}
-
-func TestPages_ofAReadOnlyServerOfferNothingToAnybody(t *testing.T) {
-	t.Parallel()
-	g := newGuarded(t).fill()
-	offering, curls := map[string]bool{}, 0
-	for _, page := range filledPages {
-		offers := g.offers(page, g.get(page, people[outbox.RoleAdmin]).body)
-		offering[page] = len(offers) > 0
-		curls += curlsOf(offers)
-	}
-	if curls == 0 {
-		t.Error("no page shows an admin a curl line that acts while changes are allowed")
-	}
-	g.srv.ReadOnly = true
-	for _, c := range g.srv.overviews.ranges {
-		c.rendered = nil // a server does not become read-only after its start
-	}
-	for i, page := range filledPages {
-		for j, role := range outbox.Roles {
-			if testing.Short() && i%len(outbox.Roles) != j {
-				continue
-			}
-			a := g.get(page, people[role]).want(t, 200, "read-only")
-			if got := g.offers(page, a.body); len(got) > 0 {
-				t.Errorf("%s offers a %s %v", page, role, slices.Sorted(maps.Keys(got)))
-			}
-			if offering[page] && !strings.Contains(a.body, "This server is read-only.") {
-				t.Errorf("%s does not tell a %s why it offers nothing", page, role)
-			}
-		}
-	}
 }
 
 // TestOverview_isRenderedForEachRole reads the overview with one role after the other, within the

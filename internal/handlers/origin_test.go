@@ -239,9 +239,7 @@ func TestHost_aReboundPageReadsNoMetrics(t *testing.T) {
 	s := ownSite(t)
 	for _, h := range []func(*http.Request){header("Origin", "http://evil.example"), header("Sec-Fetch-Site", "same-origin"), header("Accept-Language", "en")} {
 		a := s.get("/metrics", host("evil.example"), h).want(t, 421, "421 Misdirected Request: this server does not answer a browser's request for the host \"evil.example\"")
-		if kind := a.Header.Get("Content-Type"); kind != "text/plain; charset=utf-8" {
-			t.Errorf("the refusal is %s", kind)
-		}
+		a.header(t, "Content-Type", "text/plain; charset=utf-8")
 		s.get("/metrics", host("10.244.1.17:8080"), h).want(t, 200)
 		s.get("/metrics", h).want(t, 200)
 	}
@@ -274,15 +272,9 @@ func TestPrefix_isTakenFromATrustedProxyOnly(t *testing.T) {
 	deaf.get("/campaigns", told).want(t, 200, `href="/campaigns/c-1"`).lacks(t, "/ops/outbox/campaigns")
 	s.get("/campaigns", header(prefixHeader, "/")).want(t, 200, `href="/campaigns/c-1"`)
 
-	if to := s.submit("/campaigns/c-2/pause", "", told).want(t, http.StatusSeeOther).Header.Get("Location"); !strings.HasPrefix(to, "/ops/outbox/campaigns/c-2?act=") {
-		t.Errorf("the act leads to %q", to)
-	}
-	if to := below.get("/console", told).want(t, http.StatusMovedPermanently).Header.Get("Location"); to != "/ops/outbox/console/" {
-		t.Errorf("the base path leads to %q", to)
-	}
-	if to := s.post("/api/v1/runs", `{"kind":"verify","all_campaigns":true}`, told).want(t, http.StatusAccepted).Header.Get("Location"); !strings.HasPrefix(to, "/ops/outbox/api/v1/runs/") {
-		t.Errorf("the run is at %q", to)
-	}
+	s.submit("/campaigns/c-2/pause", "", told).want(t, http.StatusSeeOther).leads(t, "/ops/outbox/campaigns/c-2?act=")
+	below.get("/console", told).want(t, http.StatusMovedPermanently).header(t, "Location", "/ops/outbox/console/")
+	s.post("/api/v1/runs", `{"kind":"verify","all_campaigns":true}`, told).want(t, http.StatusAccepted).leads(t, "/ops/outbox/api/v1/runs/")
 	s.get("/nope", told).want(t, 404, `href="/ops/outbox/"`)
 	s.get("/", told, host("evil.example")).want(t, 421, `href="/ops/outbox/"`)
 	s.get("/ops/outbox/rows", told).want(t, 404, "says that it strips /ops/outbox, but the address still begins with it", "--base-path /ops/outbox")

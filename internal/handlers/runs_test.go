@@ -303,9 +303,7 @@ func TestRunPages_showHowRowsDiffer(t *testing.T) {
 	page := s.get("/runs/1/results/c%2F1").want(t, 200, "the live rows differ from the journal", `href="/campaigns/c%2F1/events/2" data-testid="first-seq">event 2`,
 		"1 row missing in live data, 25 changed, 1 unexpected in live data.", "24 more rows differ", "9007199254740993", "12345678901234567890", `&#34;&lt;script&gt;alert(1)&lt;/script&gt; \u202e&#34;`, `&#34;Ash \\u003c&#34;`,
 		"and 35,906 more bytes", "absent", "no other field", "≠", "sha256:fold", "sha256:live", `data-testid="start-rebuild"`, `href="/runs/new?campaign=c%2F1&amp;kind=rebuild"`).lacks(t, "<script>alert", "\u202e")
-	if n := strings.Count(page.body, `data-testid="row-change"`); n != 3 {
-		t.Errorf("%d rows are compared, want 3", n)
-	}
+	page.times(t, 3, `data-testid="row-change"`)
 	s.get("/runs/1").want(t, 200, "Digests at event 2", "sha256:fold", "sha256:live", "sha256:full", `data-testid="digest-differs"`)
 	s.get("/campaigns/c%2F1").want(t, 200, `data-testid="verified-campaigns"`, "at event 2,", `href="/runs/1/results/c%2F1"`, "; first divergence at event 2 or earlier.", `data-testid="start-verify"`)
 	s.get("/runs/1/results/nobody").want(t, 404)
@@ -396,9 +394,7 @@ func TestRunAPI_fromStartToItsResults(t *testing.T) {
 		want(t, 202, `"status":"queued"`, `"campaign_ids":[]`, `"all_campaigns":true`, `"versions":{"campaigns":"v1"}`, `"rate":500`, `"lease":null`, `"seconds_left":null`)
 	run := decodeAs[outbox.Run](t, a)
 	target := fmt.Sprintf("/api/v1/runs/%d", run.ID)
-	if to := a.Header.Get("Location"); to != target {
-		t.Errorf("it is followed at %q, want %q", to, target)
-	}
+	a.header(t, "Location", target)
 	s.post("/api/v1/runs", `{"kind":"rebuild","campaign_id":"c-2"}`).want(t, 409, fmt.Sprintf("blocked by run %d: a verify of projection campaigns in all campaigns", run.ID))
 	l := s.claimRun()
 	failed := outbox.RunResult{CampaignID: "c-2", Outcome: outbox.OutcomeFailed, Error: "boom <b>", Events: 1}

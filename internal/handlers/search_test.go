@@ -34,9 +34,7 @@ func TestSearch_leadsToTheOnlyThingNamed(t *testing.T) {
 		"":         "/events",
 	} {
 		a := s.get("/search?q="+url.QueryEscape(text)).want(t, http.StatusSeeOther)
-		if got := a.Header.Get("Location"); got != want {
-			t.Errorf("%q leads to %s, want %s", text, got, want)
-		}
+		a.header(t, "Location", want)
 	}
 }
 
@@ -74,9 +72,7 @@ func TestEvents_aRelativeTimeBecomesAbsoluteInTheAddress(t *testing.T) {
 		}
 		s.get(a.Header.Get("Location")).want(t, 200, "<h1>Find events", ">Recorded <strong>since "+want.Format("2006-01-02 15:04:05")+" UTC")
 		a = s.get("/audit?since="+url.QueryEscape(text)).want(t, http.StatusSeeOther)
-		if to := a.Header.Get("Location"); to != "/audit?since="+url.QueryEscape(outbox.FormatSince(want)) {
-			t.Errorf("%q leads to %s, want since %s", text, to, want)
-		}
+		a.header(t, "Location", "/audit?since="+url.QueryEscape(outbox.FormatSince(want)))
 	}
 	s.get("/events?since=soon").want(t, 422, "14:00")
 	s.get("/events?since=2026-11-22&until=2026-11-20").want(t, 422, "ince must be before until")
@@ -159,9 +155,7 @@ func TestEvents_sayHowFarTheyLooked(t *testing.T) {
 	}
 	s.get("/events?q=nowhere").want(t, 200, "No events match", "Looked through events 5–1, back to ")
 	a := s.get("/events?q=order&limit=2").want(t, 200, "Looked through events 5–4", `data-testid="next-page"`)
-	if n := strings.Count(a.body, `<tr id="event-`); n != 2 {
-		t.Errorf("%d events are shown, want 2", n)
-	}
+	a.times(t, 2, `<tr id="event-`)
 	s.get("/events?entity_id=17").want(t, 200, "Found by an index in events 5–1")
 }
 
@@ -169,9 +163,7 @@ func TestViews_areKeptPerReaderAndGuardedLikeForms(t *testing.T) {
 	s := ownSite(t).trouble()
 	form := url.Values{"list": {"rows"}, "name": {"<b>mine</b>"}, "query": {"status=dead&cursor=x"}}.Encode()
 	a := s.submit("/views", form).want(t, http.StatusSeeOther)
-	if to := a.Header.Get("Location"); to != "/rows?status=dead" {
-		t.Errorf("leads to %s", to)
-	}
+	a.header(t, "Location", "/rows?status=dead")
 	s.get("/rows").want(t, 200, `href="/rows?status=dead"`, "&lt;b&gt;mine&lt;/b&gt;", "shared: this server has no authentication").lacks(t, "<b>mine")
 	s.get("/campaigns").want(t, 200).lacks(t, "mine")
 	s.submit("/views", form, header("Sec-Fetch-Site", "cross-site")).want(t, http.StatusForbidden)
