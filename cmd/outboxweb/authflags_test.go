@@ -10,7 +10,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/outboxweb/outboxweb/internal/must"
@@ -31,6 +30,14 @@ func (s *served) ask(path string, headers ...string) (int, string) {
 	return response.StatusCode, text.String()
 }
 
+// answers fails the test unless a request is answered so.
+func (s *served) answers(status int, text, path string, headers ...string) {
+	s.t.Helper()
+	if got, answer := s.ask(path, headers...); got != status || !strings.Contains(answer, text) {
+		s.t.Errorf("%s with %v: %d, want %d with %q: %s", path, headers, got, status, text, answer)
+	}
+}
+
 func TestServe_knowsWhoAsks(t *testing.T) {
 	t.Parallel()
 	secret := filepath.Join(t.TempDir(), "secret")
@@ -44,34 +51,29 @@ func TestServe_knowsWhoAsks(t *testing.T) {
 	}
 	bearer := []string{"Authorization", "Bearer " + strings.TrimSpace(text)}
 	for _, c := range []struct {
-		name    string
 		headers []string
 		path    string
 		want    int
 	}{
-		{"nobody", nil, "/", 401},
-		{"a probe", nil, "/healthz", 200},
-		{"no secret", user, "/", 401},
-		{"a user", append(user, proof...), "/", 200},
-		{"an admin", append(user, proof...), "/tokens", 200},
-		{"a member", append([]string{"X-Forwarded-Email", "bea", "X-Forwarded-Groups", "dev", "X-Forwarded-Groups", "ops"}, proof...), "/tokens", 200},
-		{"a group with the members' name among commas", append([]string{"X-Forwarded-Email", "bea", "X-Forwarded-Groups", "dev,ops"}, proof...), "/tokens", 403},
-		{"a viewer", append([]string{"X-Forwarded-Email", "bea"}, proof...), "/tokens", 403},
-		{"a machine", bearer, "/api/v1/summary", 200},
-		{"a machine, as an admin", bearer, "/api/v1/tokens", 403},
-		{"both", append(bearer, user...), "/", 401},
-		{"an underscore", append([]string{"X_Forwarded_Email", "ana"}, proof...), "/", 401},
+		{nil, "/", 401},                          // nobody
+		{nil, "/healthz", 200},                   // a probe
+		{user, "/", 401},                         // no secret
+		{append(user, proof...), "/", 200},       // a user
+		{append(user, proof...), "/tokens", 200}, // an admin
+		{append([]string{"X-Forwarded-Email", "bea", "X-Forwarded-Groups", "dev", "X-Forwarded-Groups", "ops"}, proof...), "/tokens", 200}, // a member
+		{append([]string{"X-Forwarded-Email", "bea", "X-Forwarded-Groups", "dev,ops"}, proof...), "/tokens", 403},                          // a group with the members' name among commas
+		{append([]string{"X-Forwarded-Email", "bea"}, proof...), "/tokens", 403},                                                           // a viewer
+		{bearer, "/api/v1/summary", 200},                                   // a machine
+		{bearer, "/api/v1/tokens", 403},                                    // a machine, as an admin
+		{append(bearer, user...), "/", 401},                                // both
+		{append([]string{"X_Forwarded_Email", "ana"}, proof...), "/", 401}, // an underscore
 	} {
-		if got, _ := s.ask(c.path, c.headers...); got != c.want {
-			t.Errorf("%s on %s: %d, want %d", c.name, c.path, got, c.want)
-		}
+		s.answers(c.want, "", c.path, c.headers...)
 	}
 	if _, stderr, code := runIn(t, s.dir, "token", "revoke", "1"); code != 0 {
 		t.Fatalf("token revoke: %s", stderr)
 	}
-	if got, _ := s.ask("/api/v1/summary", bearer...); got != 401 {
-		t.Errorf("a revoked token is answered with %d", got)
-	}
+	s.answers(401, "", "/api/v1/summary", bearer...) // it is revoked
 	_, scrape := s.ask("/metrics", append([]string{"X-Forwarded-Email", "bea"}, proof...)...)
 	for _, line := range []string{`outboxweb_identity_refused_total{why="secret"} 2`, `{why="variant"} 1`, `{why="together"} 1`, `{why="revoked"} 1`} {
 		if !strings.Contains(scrape, line) {
@@ -94,9 +96,9 @@ func TestServe_startsWithoutItsIssuer(t *testing.T) {
 		status, text := s.ask("/readyz?verbose")
 		return status == http.StatusOK && strings.Contains(text, trouble)
 	})
-	s.signal(syscall.SIGTERM)
-	if err := s.wait(); err != nil || strings.Count(s.stderr.String(), trouble) != 1 {
-		t.Errorf("%v; stderr: %s", err, s.stderr.String())
+	s.stop()
+	if strings.Count(s.stderr.String(), trouble) != 1 {
+		t.Error(s.stderr.String())
 	}
 }
 
@@ -145,9 +147,9 @@ func TestServe_warnsThatAProxyLetsInAdmins(t *testing.T) {
 		}
 	}
 	s := serve(t, "--auth", "none")
-	s.signal(syscall.SIGTERM)
-	if err := s.wait(); err != nil || !strings.Contains(s.stderr.String(), "everyone whom a proxy lets through is an admin") {
-		t.Errorf("%v: %s", err, s.stderr.String())
+	s.stop()
+	if !strings.Contains(s.stderr.String(), "everyone whom a proxy lets through is an admin") {
+		t.Error(s.stderr.String())
 	}
 }
 
@@ -156,22 +158,15 @@ func TestServe_admitsNoProxyWithoutAuthentication(t *testing.T) {
 	t.Parallel()
 	forwarded := []string{"X-Forwarded-For", "203.0.113.7"}
 	s := serve(t)
-	if got, _ := s.ask("/"); got != http.StatusOK {
-		t.Errorf("this machine itself: %d", got)
-	}
-	if got, page := s.ask("/", forwarded...); got != http.StatusUnauthorized || !strings.Contains(page, "This request came through a proxy (it has the header X-Forwarded-For)") || !strings.Contains(page, "--auth jwt, proxy-header or token") {
-		t.Errorf("a proxy: %d %s", got, page)
-	}
-	if got, _ := s.ask("/healthz", forwarded...); got != http.StatusOK {
-		t.Errorf("a probe: %d", got)
-	}
+	s.answers(200, "", "/")
+	s.answers(401, "This request came through a proxy (it has the header X-Forwarded-For)", "/", forwarded...)
+	s.answers(401, "--auth jwt, proxy-header or token", "/", forwarded...)
+	s.answers(200, "", "/healthz", forwarded...)
 	if got, answer := s.old("GET / HTTP/1.0\r\nHost: localhost\r\nConnection: close\r\n\r\n"); got != http.StatusUnauthorized || !strings.Contains(answer, "it is HTTP/1.0, like those of nginx") {
 		t.Errorf("nginx with its defaults: %d %s", got, answer)
 	}
 	for _, flags := range [][]string{{"--auth", "none"}, {"--read-only", "--insecure-no-auth"}} {
-		if got, _ := serve(t, flags...).ask("/", forwarded...); got != http.StatusOK {
-			t.Errorf("%v: %d", flags, got)
-		}
+		serve(t, flags...).answers(200, "", "/", forwarded...)
 	}
 }
 
@@ -225,9 +220,7 @@ func TestServe_takesTokensOfAFile(t *testing.T) {
 	must.OK(t, os.WriteFile(file, []byte("# for the deploys\n\n"+admin.Line+"\n"), 0o600))
 	s := serve(t, "--auth", "token", "--tokens-file", file)
 	bearer := []string{"Authorization", "Bearer " + admin.Token}
-	if status, _ := s.ask("/api/v1/tokens"); status != http.StatusUnauthorized {
-		t.Errorf("without a token: %d", status)
-	}
+	s.answers(401, "", "/api/v1/tokens")
 	status, list := s.ask("/api/v1/tokens", bearer...)
 	if status != http.StatusOK || !strings.Contains(list, `"name":"deploy"`) || strings.Contains(list, "expires_at") || strings.Contains(list, "created_at") {
 		t.Errorf("the list: %d %s", status, list)
@@ -236,7 +229,5 @@ func TestServe_takesTokensOfAFile(t *testing.T) {
 	if status != http.StatusOK || !strings.Contains(page, "in the server's tokens file") || strings.Contains(page, "revoke-form") {
 		t.Errorf("the page: %d %s", status, page)
 	}
-	if _, audit := s.ask("/about", bearer...); !strings.Contains(audit, "token deploy") {
-		t.Error("the identity is not token deploy")
-	}
+	s.answers(200, "token deploy", "/about", bearer...)
 }

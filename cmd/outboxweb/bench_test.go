@@ -14,6 +14,7 @@ import (
 
 	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/pgtest"
+	"github.com/outboxweb/outboxweb/internal/size"
 )
 
 // benchedServer is a server shared by several benchmarks, each in two databases.
@@ -95,8 +96,12 @@ func benchMeasuresAll(t *testing.T, server benchedServer) {
 		"drain_100x1k_1_worker", "drain_100x1k_4_workers", "drain_100x1k_2_instances",
 		"drain_10000x10_1_worker", "drain_10000x10_4_workers", "drain_10000x10_2_instances",
 	}
-	if testing.Short() {
-		args, names = append(args, "--only", names[2], "--only", names[7]), []string{names[2], names[7]}
+	switch some := []string{names[2], names[7], names[9]}; {
+	case size.Soak():
+	case testing.Short():
+		args, names = append(args, "--only", names[2], "--only", names[7]), some[:2]
+	default: // one of each kind of work
+		args, names = append(args, "--only", names[2], "--only", names[7], "--only", names[9]), some
 	}
 	stdout, stderr, code := here(t.Context(), args...)
 	if code != exitDone {

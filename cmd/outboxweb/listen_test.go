@@ -78,10 +78,7 @@ func TestListen_onAUnixSocketThatOthersCannotUse(t *testing.T) {
 		t.Errorf("a second server: exit %d, stdout %q, stderr %q", code, out, errs)
 	}
 	wantAnswer(t, through(socket), "http://localhost/healthz")
-	s.signal(syscall.SIGTERM)
-	if err := s.wait(); err != nil {
-		t.Errorf("after SIGTERM: %v; stderr: %s", err, s.stderr.String())
-	}
+	s.stop()
 	if _, err := os.Lstat(socket); !os.IsNotExist(err) {
 		t.Errorf("the socket is still there: %v", err)
 	}
@@ -157,8 +154,7 @@ func TestListen_leavesTheSocketOfASuccessor(t *testing.T) {
 	first := serve(t, "--auth", "none", "--listen", "unix:"+socket)
 	must.OK(t, os.Remove(socket))
 	serve(t, "--auth", "none", "--listen", "unix:"+socket)
-	first.signal(syscall.SIGTERM)
-	must.OK(t, first.wait())
+	first.stop()
 	wantAnswer(t, through(socket), "http://localhost/healthz")
 }
 

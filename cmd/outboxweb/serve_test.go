@@ -97,6 +97,15 @@ func (s *served) signal(sig syscall.Signal) {
 	must.OK(s.t, s.cmd.Process.Signal(sig))
 }
 
+// stop ends the process, which must end well.
+func (s *served) stop() {
+	s.t.Helper()
+	s.signal(syscall.SIGTERM)
+	if err := s.wait(); err != nil {
+		s.t.Errorf("after SIGTERM: %v; stderr: %s", err, s.stderr.String())
+	}
+}
+
 func (s *served) get(path string) (int, []byte) {
 	s.t.Helper()
 	response := must.Get(http.Get(s.url + path)).Or(s.t)
@@ -167,10 +176,7 @@ func TestServe_sampleShowsItsDeadHeadsAndStopsCleanly(t *testing.T) {
 	if code, body := s.get("/"); code != http.StatusOK || !bytes.Contains(body, []byte("<html")) {
 		t.Errorf("GET /: %d", code)
 	}
-	s.signal(syscall.SIGTERM)
-	if err := s.wait(); err != nil {
-		t.Errorf("after SIGTERM: %v; stderr: %s", err, s.stderr.String())
-	}
+	s.stop()
 	if out, errs, code := runIn(t, s.dir, "check"); code != 0 {
 		t.Errorf("check: %d\n%s%s", code, out, errs)
 	}
@@ -250,8 +256,7 @@ func TestServe_logsInOneFormat(t *testing.T) {
 	if _, err := io.ReadAll(conn); err != nil && !errors.Is(err, syscall.ECONNRESET) {
 		t.Fatal(err)
 	}
-	s.signal(syscall.SIGTERM)
-	must.OK(t, s.wait())
+	s.stop()
 	said := map[string]map[string]any{}
 	for line := range strings.Lines(first + "\n" + s.stderr.String()) {
 		var r map[string]any
@@ -290,8 +295,7 @@ func TestServe_logsFromTheLevelOn(t *testing.T) {
 		s := serve(t, "--log-level", level)
 		s.get("/")
 		s.get("/healthz")
-		s.signal(syscall.SIGTERM)
-		must.OK(t, s.wait())
+		s.stop()
 		for _, line := range lines {
 			if !strings.Contains(s.stderr.String(), line) {
 				t.Errorf("--log-level %s lacks %q: %s", level, line, s.stderr.String())
@@ -475,10 +479,7 @@ func TestFiles_areTheirOwnersAlone(t *testing.T) {
 				"deep/journal.db", "deep/journal.db-wal", "deep/journal.db-shm", "new/projections.db", "new/projections.db-wal", "new/projections.db-shm",
 				"saved/journal.db", "saved/projections.db", "given/empty/journal.db", "given/empty/projections.db",
 				"back/here/journal.db", "back/projections.db", "given/published.ndjson"})
-			serving.signal(syscall.SIGTERM)
-			if err := serving.wait(); err != nil {
-				t.Errorf("%v: %s", err, serving.stderr.String())
-			}
+			serving.stop()
 		})
 	}
 }
