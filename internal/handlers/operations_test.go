@@ -259,10 +259,7 @@ func TestPages_leadFromARehearsalToTheReplayOfWhatIsQuarantined(t *testing.T) {
 	s := withRoster(t)
 	s.beat("w", "test")
 	s.quarantine()
-	s.startRun(`{"kind":"verify","all_campaigns":true}`)
-	l := s.claimRun()
-	s.reportRun(l, runs.Progress{Results: []outbox.RunResult{{CampaignID: "c-1", Outcome: outbox.OutcomePasses, Rehearsed: &outbox.Rehearsed{Head: 2, Quarantined: "campaigns"}}}})
-	s.finishRun(l, outbox.RunCompleted, "")
+	s.ran(`{"kind":"verify","all_campaigns":true}`, outbox.RunCompleted, "", outbox.RunResult{CampaignID: "c-1", Outcome: outbox.OutcomePasses, Rehearsed: &outbox.Rehearsed{Head: 2, Quarantined: "campaigns"}})
 	for _, change := range []string{`update runs set kind = 'rehearse'`, `
 insert into run_rehearsals (run_id, fingerprint, behind, blocked, more, versions, other_schema, files)
 values (1, '', 100, '{"c-1":{"seq":2,"projection":"campaigns"}}', 0, '{"campaigns":"v1"}', '[]', '[]')`} {

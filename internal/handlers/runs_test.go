@@ -24,13 +24,22 @@ func (s *site) reportRun(l runs.Lease, rep runs.Progress) {
 	must.Get(s.runs.Report(context.Background(), l, rep)).Or(s.t)
 }
 
-// startRun starts a run over the API.
 // everything is a scope with what a rebuild of it needs.
 const everything = `"all_campaigns":true,"reason":"drift","confirm":"rebuild all campaigns"`
 
 func (s *site) startRun(body string) outbox.Run {
 	s.t.Helper()
 	return decodeAs[outbox.Run](s.t, s.post("/api/v1/runs", body).want(s.t, 202))
+}
+
+// ran is a run that a worker has ended with these results.
+func (s *site) ran(body string, status outbox.RunStatus, why string, results ...outbox.RunResult) outbox.Run {
+	s.t.Helper()
+	run := s.startRun(body)
+	l := s.claimRun()
+	s.reportRun(l, runs.Progress{Results: results, EventsDone: int64(len(results))})
+	s.finishRun(l, status, why)
+	return run
 }
 
 // startKey is the idempotency key in a form.
@@ -128,10 +137,7 @@ func TestRunPages_keepIDsThatDoNotFitALine(t *testing.T) {
 func TestRunPage_namesTheEventsAtWhichAResumedRunFailsAgain(t *testing.T) {
 	s := ownSite(t)
 	s.seed("c-1", "a", "b")
-	s.startRun(`{"kind":"verify","all_campaigns":true}`)
-	l := s.claimRun()
-	s.reportRun(l, runs.Progress{Results: []outbox.RunResult{{CampaignID: "c-1", Outcome: outbox.OutcomeFailed, Error: "boom", Projections: []outbox.ProjectionResult{{Projection: "campaigns", Error: "boom", ErrorSeq: 2}}}}})
-	s.finishRun(l, outbox.RunFailed, "1 campaign failed")
+	s.ran(`{"kind":"verify","all_campaigns":true}`, outbox.RunFailed, "1 campaign failed", outbox.RunResult{CampaignID: "c-1", Outcome: outbox.OutcomeFailed, Error: "boom", Projections: []outbox.ProjectionResult{{Projection: "campaigns", Error: "boom", ErrorSeq: 2}}})
 	s.get("/runs/1").want(t, 200, `data-testid="failed-before"`, `Projection <code>campaigns</code> fails at <a href="/campaigns/c-1/events/2">event 2 of campaign <bdi>c-1</bdi></a>`, "it has no row to skip").lacks(t, `class="primary" data-testid="run-resume"`, "Unless the event is skipped")
 	s.fresh("/").want(t, 200, `data-testid="failed-runs"`)
 	s.get("/").want(t, 200, "1 run failed lately and was not repeated", `href="/runs/1"`)
@@ -144,15 +150,12 @@ func TestRunPages_sayHowManyRowsWereReplaced(t *testing.T) {
 	s.seed("c-1", "a")
 	s.seed("c-2", "a")
 	for kind, want := range map[string]string{"rebuild": "campaigns: its rows differed before; 2 rows before, 3 after", "replay": "campaigns: caught up to event 5; 2 rows before, 3 after"} {
-		run := s.startRun(`{"kind":"` + kind + `",` + everything + `}`)
 		p := outbox.ProjectionResult{Projection: "campaigns", Generation: 2, Seq: 5, Rows: &outbox.RowsReplaced{Before: 2, After: 3}}
 		outcome, none := outbox.OutcomeReplayed, "nothing to catch up"
 		if kind == "rebuild" {
 			p.Verdict, outcome, none = outbox.VerdictDrift, outbox.OutcomeDrift, `<span class="muted">nothing</span>`
 		}
-		l := s.claimRun()
-		s.reportRun(l, runs.Progress{Results: []outbox.RunResult{{CampaignID: "c-1", Outcome: outcome, Projections: []outbox.ProjectionResult{p}}, {CampaignID: "c-2", Outcome: outcome}}})
-		s.finishRun(l, outbox.RunCompleted, "")
+		run := s.ran(`{"kind":"`+kind+`",`+everything+`}`, outbox.RunCompleted, "", outbox.RunResult{CampaignID: "c-1", Outcome: outcome, Projections: []outbox.ProjectionResult{p}}, outbox.RunResult{CampaignID: "c-2", Outcome: outcome})
 		page := fmt.Sprintf("/runs/%d", run.ID)
 		s.get(page).want(t, 200, want, none)
 		s.get(page+"/results/c-1").want(t, 200, "2 before, 3 after")
@@ -219,12 +222,9 @@ func TestRunPages_sayWhatWasNotCompared(t *testing.T) {
 	s := ownSite(t)
 	s.seed("c/1", "a", "b", "c")
 	s.seed("c-2", "a")
-	s.startRun(`{"kind":"verify","all_campaigns":true}`)
-	l := s.claimRun()
 	partly := outbox.RunResult{CampaignID: "c/1", Outcome: outbox.OutcomeNotCompared, Seq: 3, Events: 3, Projections: []outbox.ProjectionResult{
 		{Projection: "campaigns", Verdict: outbox.VerdictMatch, Seq: 1, LeftOut: outbox.CursorPaused, Comparison: &outbox.Comparison{}}}}
-	s.reportRun(l, runs.Progress{Results: []outbox.RunResult{partly, matched("c-2")}, EventsDone: 4})
-	s.finishRun(l, outbox.RunCompleted, "")
+	s.ran(`{"kind":"verify","all_campaigns":true}`, outbox.RunCompleted, "", partly, matched("c-2"))
 	s.get("/runs/1").want(t, 200, "The live rows of 1 campaign match the journal, as far as events are applied. 1 campaign was not fully compared", "‖ not fully compared 1", `data-testid="first-c/1"`,
 		"campaigns: events 2 to 3 not compared, paused").lacks(t, `data-testid="run-verdict"`, `data-testid="run-rebuild"`)
 	s.get("/runs/1?outcome=not_compared").want(t, 200, `data-testid="result-c/1"`).lacks(t, `data-testid="result-c-2"`)
@@ -238,12 +238,9 @@ func TestRunPages_sayOfARebuildWhatDifferedAndWhatIsLacking(t *testing.T) {
 	s := ownSite(t)
 	s.seed("c/1", "a", "b", "c")
 	s.seed("c-2", "a")
-	s.startRun(`{"kind":"rebuild",` + everything + `}`)
-	l := s.claimRun()
 	lacking := drifted("c/1")
 	lacking.Projections[0].LeftOut, lacking.Projections[0].Seq = outbox.CursorPaused, 1
-	s.reportRun(l, runs.Progress{Results: []outbox.RunResult{lacking, matched("c-2")}, EventsDone: 4})
-	s.finishRun(l, outbox.RunCompleted, "")
+	s.ran(`{"kind":"rebuild",`+everything+`}`, outbox.RunCompleted, "", lacking, matched("c-2"))
 	s.get("/runs/1").want(t, 200, "Rebuilt. The rows of 2 campaigns match the journal now, as far as events are applied; in 1 some differed before.",
 		"≠ differed before 1", "did not differ 1", "Differed, or is not complete").lacks(t, "drifted", "Needs attention first")
 	s.get("/runs/1/results/c%2F1").want(t, 200, "Rebuilt. Some rows differed before. A paused projection lacks events.")
@@ -254,10 +251,7 @@ func TestOverview_saysWhenEverythingWasVerified(t *testing.T) {
 	s.seed("c/1", "a")
 	s.seed("c-2", "a")
 	run := func(kind, scope string, results ...outbox.RunResult) {
-		s.startRun(`{"kind":"` + kind + `",` + scope + `}`)
-		l := s.claimRun()
-		s.reportRun(l, runs.Progress{Results: results, EventsDone: int64(len(results))})
-		s.finishRun(l, outbox.RunCompleted, "")
+		s.ran(`{"kind":"`+kind+`",`+scope+`}`, outbox.RunCompleted, "", results...)
 	}
 	s.get("/").want(t, 200, "No verify has compared all campaigns lately.")
 	run("verify", `"campaign_id":"c-2"`, matched("c-2"))
@@ -276,8 +270,7 @@ func TestOverview_saysWhenEverythingWasVerified(t *testing.T) {
 // A verify of an empty journal says nothing of what came later.
 func TestOverview_isNotVerifiedByARunWithoutCampaigns(t *testing.T) {
 	s := ownSite(t)
-	s.startRun(`{"kind":"verify","all_campaigns":true}`)
-	s.finishRun(s.claimRun(), outbox.RunCompleted, "")
+	s.ran(`{"kind":"verify","all_campaigns":true}`, outbox.RunCompleted, "")
 	s.get("/api/v1/runs/1").want(t, 200, `"verdict":""`)
 	s.seed("c-1", "a")
 	s.fresh("/").want(t, 200, "No verify has compared all campaigns lately.")
@@ -286,8 +279,6 @@ func TestOverview_isNotVerifiedByARunWithoutCampaigns(t *testing.T) {
 func TestRunPages_showHowRowsDiffer(t *testing.T) {
 	s := ownSite(t)
 	s.seed("c/1", "a", "b")
-	s.startRun(`{"kind":"verify","campaign_id":"c/1"}`)
-	l := s.claimRun()
 	result := drifted("c/1")
 	c := result.Projections[0].Comparison
 	c.Changed, c.Added, c.Removed = 25, 1, 1
@@ -298,8 +289,7 @@ func TestRunPages_showHowRowsDiffer(t *testing.T) {
 		{Table: "campaigns", Kind: outbox.RowAdded, Key: []outbox.Field{}, Fields: []outbox.FieldChange{{Name: "seats", Expected: []byte("3")}}},
 		{Table: "campaigns", Kind: outbox.RowRemoved, Key: []outbox.Field{}, Fields: []outbox.FieldChange{}},
 	}
-	s.reportRun(l, runs.Progress{Results: []outbox.RunResult{result}})
-	s.finishRun(l, outbox.RunCompleted, "")
+	s.ran(`{"kind":"verify","campaign_id":"c/1"}`, outbox.RunCompleted, "", result)
 	page := s.get("/runs/1/results/c%2F1").want(t, 200, "the live rows differ from the journal", `href="/campaigns/c%2F1/events/2" data-testid="first-seq">event 2`,
 		"1 row missing in live data, 25 changed, 1 unexpected in live data.", "24 more rows differ", "9007199254740993", "12345678901234567890", `&#34;&lt;script&gt;alert(1)&lt;/script&gt; \u202e&#34;`, `&#34;Ash \\u003c&#34;`,
 		"and 35,906 more bytes", "absent", "no other field", "≠", "sha256:fold", "sha256:live", `data-testid="start-rebuild"`, `href="/runs/new?campaign=c%2F1&amp;kind=rebuild"`).lacks(t, "<script>alert", "\u202e")
@@ -313,10 +303,7 @@ func TestRunPages_offerTheRebuildOfRowsOfAnotherVersion(t *testing.T) {
 	s := ownSite(t)
 	s.seed("c-1", "a")
 	s.changeProjections(`insert into projection_versions (projection, version, built_version, installed_at) values ('campaigns', 'v1', 'v0', 1)`)
-	run := s.startRun(`{"kind":"verify","all_campaigns":true}`)
-	l := s.claimRun()
-	s.reportRun(l, runs.Progress{Results: []outbox.RunResult{drifted("c-1")}})
-	s.finishRun(l, outbox.RunCompleted, "")
+	run := s.ran(`{"kind":"verify","all_campaigns":true}`, outbox.RunCompleted, "", drifted("c-1"))
 	for _, target := range []string{"/projections", "/projections/campaigns", "/campaigns/c-1", "/runs/new?all=1&kind=rebuild", fmt.Sprintf("/runs/%d", run.ID), fmt.Sprintf("/runs/%d/results/c-1", run.ID)} {
 		s.fresh(target).want(t, 200, `data-testid="other-version-campaigns"`)
 		s.get(target).want(t, 200, "Rows of projection campaigns were built by version v0. Version v1 is loaded now, and builds what is applied since then. "+outbox.BuiltAdvice)
