@@ -59,8 +59,10 @@ func written(t *testing.T, texts map[string]string) (dir string) {
 	return dir
 }
 
+// newHeldDesk is for a test that runs beside others.
 func newHeldDesk(t *testing.T, log, names string) *heldDesk {
 	t.Helper()
+	t.Parallel()
 	dir := written(t, map[string]string{"log": log, "names": names})
 	journal, projections := "sqlite:"+filepath.Join(dir, "journal.db"), "sqlite:"+filepath.Join(dir, "projections.db")
 	d := &heldDesk{t: t, flags: []string{"--journal-db", journal, "--projections-db", projections}}
@@ -139,7 +141,6 @@ func (d *heldDesk) runs(command string, end int, wanted ...string) {
 }
 
 func TestVerify_namesAProjectionThatIsNotLoadedAnyMore(t *testing.T) {
-	t.Parallel()
 	d := newHeldDesk(t, logging("log"), logging("names"))
 	d.append("c-1", 2)
 	d.says("report", "none paused, quarantined, behind or no longer loaded")
@@ -155,7 +156,6 @@ func TestVerify_namesAProjectionThatIsNotLoadedAnyMore(t *testing.T) {
 
 // A command compares the projections that it has; a service may have others, such as those in Go.
 func TestCommands_nameProjectionsThatTheyHaveNotLoaded(t *testing.T) {
-	t.Parallel()
 	d := newHeldDesk(t, logging("log"), logging("names"))
 	d.append("c-1", 2)
 	const left = "not compared: projection names, which this command has not loaded"
@@ -171,7 +171,6 @@ func TestCommands_nameProjectionsThatTheyHaveNotLoaded(t *testing.T) {
 }
 
 func TestCommands_sayWhatIsNotComparedSinceItIsPaused(t *testing.T) {
-	t.Parallel()
 	d := newHeldDesk(t, logging("log"), logging("names"))
 	d.append("c-1", 2)
 	d.append("c-2", 1)
@@ -194,7 +193,6 @@ func TestCommands_sayWhatIsNotComparedSinceItIsPaused(t *testing.T) {
 }
 
 func TestRunsShow_namesTheEventThatFailed(t *testing.T) {
-	t.Parallel()
 	d := newHeldDesk(t, lenient(needing("log", "l")), logging("names"))
 	d.appendPayloads("c-1", `{"l":1}`, `{"l":2}`, `{}`)
 	d.apply()
@@ -202,7 +200,6 @@ func TestRunsShow_namesTheEventThatFailed(t *testing.T) {
 }
 
 func TestRequeue_offersAVerifyNext(t *testing.T) {
-	t.Parallel()
 	d := newHeldDesk(t, logging("log"), needing("names", "n"))
 	d.appendPayloads("c-1", `{}`)
 	d.apply()
@@ -212,7 +209,6 @@ func TestRequeue_offersAVerifyNext(t *testing.T) {
 }
 
 func TestRequeue_restsOnARehearsalWhoseFilesAreLoaded(t *testing.T) {
-	t.Parallel()
 	d := newHeldDesk(t, logging("log"), needing("names", "n"))
 	d.appendPayloads("c-1", `{}`)
 	d.apply()
@@ -242,7 +238,6 @@ func (d *heldDesk) load(t *testing.T, file string) {
 }
 
 func TestRehearsal_saysThatWhatIsQuarantinedIsReplayed(t *testing.T) {
-	t.Parallel()
 	d := newHeldDesk(t, logging("log"), lenient(needing("names", "n")))
 	d.appendPayloads("c-1", `{}`)
 	d.apply()
@@ -257,7 +252,6 @@ func TestRehearsal_saysThatWhatIsQuarantinedIsReplayed(t *testing.T) {
 // The steps after a rehearsal reach what is blocked and what is quarantined, and only those; files that
 // fix nothing are not to be loaded.
 func TestRehearsal_saysWhatComesNext(t *testing.T) {
-	t.Parallel()
 	d := newHeldDesk(t, lenient(needing("log", "l")), needing("names", "n"))
 	d.appendPayloads("c-1", `{"n":1,"m":1,"x":1}`)
 	d.appendPayloads("c-2", `{"l":1}`)
@@ -277,7 +271,6 @@ func TestRehearsal_saysWhatComesNext(t *testing.T) {
 // A rehearsal without a projection that is loaded says so, before a requeue that is to rest on it is
 // refused; the refusal of a file names the way out.
 func TestRehearsal_withoutALoadedProjection(t *testing.T) {
-	t.Parallel()
 	d := newHeldDesk(t, logging("log"), needing("names", "n"))
 	d.appendPayloads("c-1", `{}`)
 	d.apply()
@@ -293,7 +286,6 @@ func TestRehearsal_withoutALoadedProjection(t *testing.T) {
 }
 
 func TestDryRuns_sayWhatIsPaused(t *testing.T) {
-	t.Parallel()
 	d := newHeldDesk(t, logging("log"), logging("names"))
 	d.append("c-1", 2)
 	d.append("c-2", 1)
@@ -309,7 +301,6 @@ func TestDryRuns_sayWhatIsPaused(t *testing.T) {
 }
 
 func TestCommands_sayWhereAPausedProjectionStands(t *testing.T) {
-	t.Parallel()
 	d := newHeldDesk(t, logging("log"), logging("names"))
 	d.append("c-1", 2)
 	d.pause("names", "c-1")
@@ -335,7 +326,6 @@ func TestCommands_sayWhereAPausedProjectionStands(t *testing.T) {
 
 // A search says which time it compares, and an empty one which of its values nothing has.
 func TestEventsCommand_saysWhyASearchIsEmpty(t *testing.T) {
-	t.Parallel()
 	d := newHeldDesk(t, logging("log"), logging("names"))
 	d.append("store-07", 1)
 	d.runs("events --type Noted --campaign store-007", exitFailed, "no event matches there is no campaign store-007 no event has the type Noted")
@@ -347,7 +337,6 @@ func TestEventsCommand_saysWhyASearchIsEmpty(t *testing.T) {
 
 // A list that its limit cuts says so on stderr; one that it does not cut says nothing.
 func TestLists_sayThatTheyAreCut(t *testing.T) {
-	t.Parallel()
 	d := newHeldDesk(t, logging("log"), needing("names", "n"))
 	for i := range 12 {
 		d.appendPayloads(fmt.Sprintf("c-%d", i), "{}")
@@ -381,7 +370,6 @@ func TestLists_sayThatTheyAreCut(t *testing.T) {
 }
 
 func TestProjectionsStatus_saysWhatIsQuarantinedAndWhatBlocks(t *testing.T) {
-	t.Parallel()
 	d := newHeldDesk(t, lenient(needing("log", "l")), needing("names", "n"))
 	d.appendPayloads("c-1", `{"l":1}`)
 	d.appendPayloads("c-2", `{"n":1}`)
@@ -398,7 +386,6 @@ func TestProjectionsStatus_saysWhatIsQuarantinedAndWhatBlocks(t *testing.T) {
 }
 
 func TestDigest_untilZeroIsOfNoEvent(t *testing.T) {
-	t.Parallel()
 	d := newHeldDesk(t, logging("log"), logging("names"))
 	d.append("c-1", 2)
 	live := must.Get(d.st.ReadModel().Live(t.Context())).Or(t)
@@ -416,7 +403,6 @@ func TestDigest_untilZeroIsOfNoEvent(t *testing.T) {
 // A command that only compares, with files that no server has loaded, must not pass for a server that
 // applies events with them.
 func TestCommands_thatOnlyReadInstallNoProjections(t *testing.T) {
-	t.Parallel()
 	d := newHeldDesk(t, logging("log"), logging("names"))
 	d.append("c-1", 2)
 	before := must.Get(d.st.ReadModel().Versions(t.Context())).Or(t)
@@ -463,7 +449,6 @@ func TestCommands_ofAJournalThatNoServerHasApplied(t *testing.T) {
 
 // The rows are of the journal. Who asks for them wants to know whether readers see the same.
 func TestCampaignsRows_tellsOfOtherLiveRows(t *testing.T) {
-	t.Parallel()
 	d := newHeldDesk(t, logging("log"), logging("names"))
 	d.append("c-1", 2)
 	d.says("campaigns rows c-1", "campaign c-1 as of event 2 of 2, replayed from the journal")
@@ -495,7 +480,6 @@ func TestCheck_invariantsAreThoseOfTheReference(t *testing.T) {
 // TestCheck_replaysAProjectionThatIsSetAsideOnlyAsFarAsItStands has one live projection and one
 // that was quarantined half-way.
 func TestCheck_replaysAProjectionThatIsSetAsideOnlyAsFarAsItStands(t *testing.T) {
-	t.Parallel()
 	d := newHeldDesk(t, logging("log"), `-- projection: names
 -- tables: names
 -- on-failure: quarantine

@@ -228,14 +228,12 @@ func bareReplay(b *testing.B, s *engine.Engine, set *projection.Set) float64 {
 
 func startRun(b *testing.B, s *engine.Engine, set *projection.Set, kind outbox.RunKind) outbox.Run {
 	b.Helper()
-	run := must.Get(s.Runs.Start(b.Context(), outbox.Command{By: outbox.Operator{Name: "bench", Via: "cli"}, Reason: "bench", Confirm: "rebuild all campaigns"}, outbox.RunRequest{Kind: kind, All: true}, set.Infos())).Or(b)
-	return run
+	return must.Get(s.Runs.Start(b.Context(), outbox.Command{By: outbox.Operator{Name: "bench", Via: "cli"}, Reason: "bench", Confirm: "rebuild all campaigns"}, outbox.RunRequest{Kind: kind, All: true}, set.Infos())).Or(b)
 }
 
 func activeRuns(b *testing.B, s *engine.Engine) []outbox.Run {
 	b.Helper()
-	runs := must.Get(s.Runs.Active(b.Context())).Or(b)
-	return runs
+	return must.Get(s.Runs.Active(b.Context())).Or(b)
 }
 
 func awaitRun(b *testing.B, s *engine.Engine, id int64) outbox.Run {

@@ -77,8 +77,7 @@ func (d *desk) ended(kind outbox.RunKind, status outbox.RunStatus, why string, r
 	ctx, l := d.t.Context(), d.claimed(kind)
 	must.Get(d.st.Runs.Report(ctx, l, runs.Progress{Results: results, EventsDone: 2, Lease: time.Minute,
 		Lines: []outbox.RunLine{{Text: "first line"}, {CampaignID: "c-1", Text: "boom\nwith a stack"}}})).Or(d.t)
-	run := must.Get(d.st.Runs.Finish(ctx, l, status, why)).Or(d.t)
-	return run
+	return must.Get(d.st.Runs.Finish(ctx, l, status, why)).Or(d.t)
 }
 
 func (d *desk) said(wanted ...string) {

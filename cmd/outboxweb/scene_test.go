@@ -313,8 +313,7 @@ func (a act) json(t *testing.T) string {
 	if len(a.seen) > 0 {
 		body["expected"] = a.seen
 	}
-	text := must.Get(json.Marshal(body)).Or(t)
-	return string(text)
+	return string(must.Get(json.Marshal(body)).Or(t))
 }
 
 // send sends a request. No answer may show a secret.

@@ -377,7 +377,6 @@ func TestEventHistory_tellsWhatTheEventWentThrough(t *testing.T) {
 
 // An event that a paused projection does not have was not applied to all of them.
 func TestEventHistory_saysWhichProjectionsLackTheEvent(t *testing.T) {
-	t.Parallel()
 	s := withRoster(t)
 	s.post("/api/v1/projections/campaigns/pause", `{"campaign_id":"c-1"}`).want(t, 200)
 	s.seed("c-1", "campaign.renamed")

@@ -25,8 +25,10 @@ type guarded struct {
 
 const publicOrigin = "https://ops.example"
 
+// newGuarded is for a test that runs beside others.
 func newGuarded(t *testing.T, change ...func(*Config)) *guarded {
 	t.Helper()
+	t.Parallel()
 	g := &guarded{tokens: map[string]string{}}
 	g.site = newSite(t, append([]func(*Config){func(c *Config) {
 		gate := must.Get(auth.New(auth.Config{
@@ -67,8 +69,7 @@ func (g *guarded) addToken(name string, role outbox.Role, lasts time.Duration) o
 	g.t.Helper()
 	text, hash := auth.NewToken()
 	g.tokens[name] = text
-	token := must.Get(g.site.tokens.CreateToken(context.Background(), g.byAda(), hash, role, name, g.clock.Add(lasts))).Or(g.t)
-	return token
+	return must.Get(g.site.tokens.CreateToken(context.Background(), g.byAda(), hash, role, name, g.clock.Add(lasts))).Or(g.t)
 }
 
 // asker is a client and its expected identity.

@@ -94,7 +94,6 @@ func TestAdviceFor_anEmbeddedConsoleNamesNoFlag(t *testing.T) {
 
 // A rule that is spelled otherwise than the proxy spells the user or a group is pointed out to its user.
 func TestAbout_pointsOutRulesThatDifferInCase(t *testing.T) {
-	t.Parallel()
 	g := newGuarded(t)
 	const group = "--operator names group:ops, and your group is %sOps%[1]s, which differs in upper and lower case"
 	g.get("/about", byProxy("zoe", "Ops")).want(t, 200, "The proxy or this server needs a change.", fmt.Sprintf(group, "&#34;"))
@@ -126,7 +125,6 @@ func TestAbout_tellsWhatArrived(t *testing.T) {
 
 // Who has a session at the proxy can end it, also a user who is refused here.
 func TestSignOut_isOfferedToUsersOfTheProxy(t *testing.T) {
-	t.Parallel()
 	s, local := newGuarded(t, func(c *Config) { c.SignOut = "/bye?rd=%2F" }), newSite(t, func(c *Config) { c.SignOut = "/bye?rd=%2F" })
 	const link = `<a href="/bye?rd=%2F" data-testid="sign-out">Sign out</a>`
 	s.get("/about", people[outbox.RoleViewer]).want(t, 200, link)
@@ -136,7 +134,6 @@ func TestSignOut_isOfferedToUsersOfTheProxy(t *testing.T) {
 }
 
 func TestTokens_areListedAndRevokedByAdmins(t *testing.T) {
-	t.Parallel()
 	s, empty := newGuarded(t), newSite(t)
 	ada := people[outbox.RoleAdmin]
 	empty.get("/tokens").want(t, 200, "No API tokens yet")
@@ -194,7 +191,6 @@ func TestIdentity_thatCannotBeToldFillsNoLog(t *testing.T) {
 // While the issuer is away the console says so where an operator looks, and stays ready: API tokens
 // are accepted.
 func TestIdentity_keysThatCannotBeReadAreReported(t *testing.T) {
-	t.Parallel()
 	const trouble = "the issuer's keys have not been read yet, so every user is refused: http://127.0.0.1:1/keys: connection refused; the next try is at "
 	g := newGuarded(t, func(c *Config) {
 		var err error

@@ -34,7 +34,7 @@ func (s *site) lease(id string) {
 // two of different versions are running.
 func died(t *testing.T) *site {
 	t.Helper()
-	s := newSite(t)
+	s := ownSite(t)
 	s.seed("c-1", "a", "b", "c")
 	s.seed("c/2", "a")
 	s.beat("dead", "v1")
@@ -47,7 +47,6 @@ func died(t *testing.T) *site {
 }
 
 func TestInstances_apiTellsWhoHoldsWhat(t *testing.T) {
-	t.Parallel()
 	s := died(t)
 	why := `silent for 12 s; its 2 campaigns become claimable in 17 s (07:00:30 UTC)`
 	got := s.get("/api/v1/instances").want(t, 200, `"next_cursor":null`,
@@ -67,7 +66,6 @@ func TestInstances_apiTellsWhoHoldsWhat(t *testing.T) {
 }
 
 func TestInstances_pageTellsWhoHoldsWhat(t *testing.T) {
-	t.Parallel()
 	s := died(t)
 	a := s.get("/instances").want(t, 200,
 		"2 instances running, 1 silent: its 2 campaigns become claimable in 17 s (07:00:30 UTC).",

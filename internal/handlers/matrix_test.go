@@ -86,7 +86,6 @@ func TestActions_areAskedForWhereTheirTableSays(t *testing.T) {
 // TestRoutes_letInWhomTheTableNames requests every address with every role, by a proxy or by a token, and with
 // some of those who have none; a soak requests it with every identity.
 func TestRoutes_letInWhomTheTableNames(t *testing.T) {
-	t.Parallel()
 	g := newGuarded(t).fill()
 	every := everyRoute(t, g.site)
 	before := g.dump("audit_log", "tokens")
@@ -166,7 +165,6 @@ func (g *guarded) wantAdmission(who asker, r routed) {
 }
 
 func TestRoutes_whatThereIsNotIsForThoseWhoMayLook(t *testing.T) {
-	t.Parallel()
 	g := newGuarded(t)
 	for _, target := range []string{"/nowhere", "/api/v1/nowhere", "/rows/c-1/2/requeue/x"} {
 		g.get(target).want(t, 401)
@@ -180,7 +178,6 @@ func TestRoutes_whatThereIsNotIsForThoseWhoMayLook(t *testing.T) {
 }
 
 func TestSeek_isAskedAboutByViewersAndDoneByAdmins(t *testing.T) {
-	t.Parallel()
 	g := newGuarded(t).fill()
 	for _, who := range g.known() {
 		g.post(archivePath+"/seek", `{"to":"head","dry_run":true}`, who.as).want(t, 200, `"skips":`)
@@ -191,7 +188,6 @@ func TestSeek_isAskedAboutByViewersAndDoneByAdmins(t *testing.T) {
 }
 
 func TestReadOnly_refusesEveryAct(t *testing.T) {
-	t.Parallel()
 	g := newGuarded(t)
 	g.fill()
 	g.srv.ReadOnly = true
@@ -235,7 +231,6 @@ func fromHere(form bool, site, origin string) bool {
 // TestActions_areTakenFromOwnPagesAndScriptsAlone sends every form and action with every combination of
 // headers about its origin, or with some of them for each: the database sees none of them.
 func TestActions_areTakenFromOwnPagesAndScriptsAlone(t *testing.T) {
-	t.Parallel()
 	g := newGuarded(t).fill()
 	var taken []func()
 	tried := 0

@@ -110,7 +110,6 @@ func curlsOf(offers map[string]offer) (n int) {
 // TestPages_offerExactlyWhatTheRoleAllows compares each role's controls on every page with an
 // admin's, less those that the table of roles forbids. A read-only server offers none.
 func TestPages_offerExactlyWhatTheRoleAllows(t *testing.T) {
-	t.Parallel()
 	g := newGuarded(t).fill()
 	seen, curls, offering := map[string]int{}, 0, map[string]bool{}
 	for _, page := range filledPages {
@@ -185,7 +184,6 @@ func (g *guarded) offered() map[string]bool {
 // TestOverview_isRenderedForEachRole reads the overview with one role after the other, within the
 // second in which its data is shared.
 func TestOverview_isRenderedForEachRole(t *testing.T) {
-	t.Parallel()
 	g := newGuarded(t)
 	g.trouble()
 	for range 2 {
@@ -204,7 +202,6 @@ func TestOverview_isRenderedForEachRole(t *testing.T) {
 }
 
 func TestHeader_namesTheReader(t *testing.T) {
-	t.Parallel()
 	newSite(t).get("/").want(t, 200).lacks(t, `data-testid="me"`)
 	g := newGuarded(t)
 	g.get("/rows", people[outbox.RoleOperator]).want(t, 200, `title="otto, operator (proxy-header); groups: ops"`, "<bdi>otto</bdi>", `data-testid="role">operator<`)

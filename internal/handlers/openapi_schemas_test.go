@@ -416,8 +416,7 @@ func (g *schemas) number(text string) int64 {
 	if n, named := namedLimits[text]; named {
 		return int64(n)
 	}
-	n := must.Get(strconv.ParseInt(text, 10, 64)).Or(g.t)
-	return n
+	return must.Get(strconv.ParseInt(text, 10, 64)).Or(g.t)
 }
 
 // sources is what the Go source of this module adds to reflection: comments, and the constants of a
@@ -444,8 +443,7 @@ func (s *sources) of(path string) *sourcePackage {
 	if !strings.HasPrefix(path, modulePath) {
 		return p
 	}
-	files := must.Get(filepath.Glob(filepath.Join("..", "..", strings.TrimPrefix(path, modulePath), "*.go"))).Or(s.t)
-	for _, name := range files {
+	for _, name := range must.Get(filepath.Glob(filepath.Join("..", "..", strings.TrimPrefix(path, modulePath), "*.go"))).Or(s.t) {
 		text := must.Get(os.ReadFile(name)).Or(s.t)
 		file := must.Get(parser.ParseFile(token.NewFileSet(), name, text, parser.ParseComments)).Or(s.t)
 		for _, d := range file.Decls {

@@ -76,7 +76,6 @@ var readFromServers = map[string]bool{
 
 // Every operation succeeds, and is refused, as the document says: the requests check that.
 func TestDocument_everyOperationSucceedsAndIsRefused(t *testing.T) {
-	t.Parallel()
 	g := newGuarded(t)
 	for _, campaign := range []string{"c-7", "c-9"} {
 		g.seed(campaign, poison)

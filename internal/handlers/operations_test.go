@@ -25,8 +25,7 @@ func (s *site) stepAll() {
 	ctx := context.Background()
 	for moved := true; moved; {
 		moved = false
-		ids := must.Get(s.operations.Running(ctx)).Or(s.t)
-		for _, id := range ids {
+		for _, id := range must.Get(s.operations.Running(ctx)).Or(s.t) {
 			changed := must.Get(s.operations.StepOne(ctx, id)).Or(s.t)
 			moved = moved || changed
 		}
@@ -183,7 +182,6 @@ func upload(t *testing.T, file string, fields map[string]string) (body string, c
 }
 
 func TestRehearse_takesUploadsAndEditedTexts(t *testing.T) {
-	t.Parallel()
 	g, asked := rehearsing(t)
 	admin := people[outbox.RoleAdmin]
 	g.get("/rehearsals/new?projection=campaigns", admin).want(t, 200, "-- projection: campaigns", `enctype="multipart/form-data"`)
@@ -208,7 +206,6 @@ func TestRehearse_takesUploadsAndEditedTexts(t *testing.T) {
 }
 
 func TestRehearseAPI_takesFiles(t *testing.T) {
-	t.Parallel()
 	g, asked := rehearsing(t)
 	json := header("Content-Type", "application/json")
 	g.do(http.MethodPost, "/api/v1/rehearsals", `{"files":[{"name":"a.sql","text":"-- a"}],"campaign_ids":["c-1"]}`, json, people[outbox.RoleAdmin]).want(t, http.StatusAccepted, `"kind":"rehearse"`)
@@ -255,7 +252,6 @@ func TestNewOperationPage_saysWhatARehearsalTried(t *testing.T) {
 
 // What passed a rehearsal of the files that are loaded is replayed where the projection is quarantined.
 func TestPages_leadFromARehearsalToTheReplayOfWhatIsQuarantined(t *testing.T) {
-	t.Parallel()
 	s := withRoster(t)
 	s.beat("w", "test")
 	s.quarantine()

@@ -298,7 +298,6 @@ func TestPages_showNamesThatTurnOrHide(t *testing.T) {
 // Names of users, groups and tokens are text like any other, isolated from its sentence, on the pages that
 // show them and in refusals.
 func TestPages_showNamesOfUsersAsText(t *testing.T) {
-	t.Parallel()
 	g := newGuarded(t)
 	g.seed("c", "a")
 	g.work()

@@ -17,7 +17,6 @@ import (
 )
 
 func TestOverview_namesWhatIsPausedAmongProjections(t *testing.T) {
-	t.Parallel()
 	s := withRoster(t)
 	s.beat("w", "test")
 	s.get("/").want(t, 200, "All 2 campaigns are current.", "Nothing is paused or disabled", "in 0 campaigns").lacks(t, "live projections only")
@@ -38,7 +37,6 @@ func TestOverview_namesWhatIsPausedAmongProjections(t *testing.T) {
 
 // Rows of a projection whose file was taken away stay as they are, and no verify covers them.
 func TestPages_nameAProjectionThatIsNotLoadedAnyMore(t *testing.T) {
-	t.Parallel()
 	s := withRoster(t)
 	s.beat("w", "test")
 	const note = "Projection campaigns is not loaded any more: its rows are not updated, and not verified."
@@ -52,7 +50,6 @@ func TestPages_nameAProjectionThatIsNotLoadedAnyMore(t *testing.T) {
 
 // The journal knows a projection that is not loaded, and its page says what to do with it.
 func TestProjection_thatIsNotLoadedHasAPage(t *testing.T) {
-	t.Parallel()
 	s := withRoster(t)
 	s.get("/projections/gone").want(t, 404)
 	must.OK(t, s.store.ReadModel().Install(t.Context(), []readmodel.Projection{{Name: "gone", Version: "v7"}}))
@@ -76,7 +73,6 @@ func TestProjection_thatIsNotLoadedHasAPage(t *testing.T) {
 }
 
 func TestOverview_namesWhatIsQuarantined(t *testing.T) {
-	t.Parallel()
 	s := withRoster(t)
 	s.beat("w", "test")
 	s.get("/metrics").want(t, 200, "\noutboxweb_quarantined_projections 0\n")
@@ -90,7 +86,6 @@ func TestOverview_namesWhatIsQuarantined(t *testing.T) {
 }
 
 func TestCampaign_tellsWhichProjectionsDoNotFollow(t *testing.T) {
-	t.Parallel()
 	s := withRoster(t)
 	s.submit("/projections/campaigns/pause", "campaign_id=c-1&reason=a+bug").want(t, 303)
 	const paused = "Everything is applied, but projection campaigns is paused"
@@ -108,7 +103,6 @@ func TestCampaign_tellsWhichProjectionsDoNotFollow(t *testing.T) {
 
 // Lists say of what is applied that a projection lacks it, as the pages of an event and a campaign do.
 func TestLists_sayWhatAProjectionThatIsNotLiveLacks(t *testing.T) {
-	t.Parallel()
 	s := withRoster(t)
 	const inPart, behind = `data-testid="applied-in-part"`, `data-testid="current-in-part"`
 	applied := func(seq int) string {
@@ -142,7 +136,6 @@ func TestLists_sayWhatAProjectionThatIsNotLiveLacks(t *testing.T) {
 
 // A campaign that has not moved since a pause for all campaigns lacks nothing.
 func TestLists_countAPauseForAllOnlyWhereEventsFollowed(t *testing.T) {
-	t.Parallel()
 	s := withRoster(t)
 	s.submit("/projections/campaigns/pause", "reason=a+bug").want(t, 303)
 	must.OK(t, s.store.ReadModel().Apply(context.Background(), func(tx *readmodel.ApplyTx) error { // as a worker before the next event
@@ -162,7 +155,6 @@ func TestLists_countAPauseForAllOnlyWhereEventsFollowed(t *testing.T) {
 }
 
 func TestLists_tellOfAQuarantine(t *testing.T) {
-	t.Parallel()
 	s := withRoster(t)
 	s.quarantine()
 	s.get("/events").want(t, 200, "is quarantined, 2 events behind").times(t, 2, "applied-in-part")
@@ -172,7 +164,6 @@ func TestLists_tellOfAQuarantine(t *testing.T) {
 
 // A replay after a resume waits for a blocking verify.
 func TestPages_tellOfAProjectionThatWaitsForTheEndOfARun(t *testing.T) {
-	t.Parallel()
 	s := withRoster(t)
 	s.submit("/projections/campaigns/pause", "campaign_id=c-1&reason=a+bug").want(t, 303)
 	s.seed("c-1", "d", "e")
@@ -207,7 +198,6 @@ func TestPages_tellOfAProjectionThatWaitsForTheEndOfARun(t *testing.T) {
 
 // The journal is shown without the projections.
 func TestOverview_saysThatPausesCannotBeRead(t *testing.T) {
-	t.Parallel()
 	s := withRoster(t)
 	s.beat("w", "test")
 	s.changeProjections(`drop table projection_versions`)
@@ -225,7 +215,7 @@ func TestOverview_saysThatPausesCannotBeRead(t *testing.T) {
 // it.
 func withRoster(t *testing.T) *site {
 	t.Helper()
-	s := newSite(t)
+	s := ownSite(t)
 	must.OK(t, s.store.ReadModel().Install(context.Background(), []readmodel.Projection{{Name: "campaigns", Version: "v1"}}))
 	s.seed("c-1", "a", "b", "c")
 	s.seed("c-2", "a")
@@ -243,7 +233,6 @@ func (s *site) quarantine() {
 }
 
 func TestProjection_pausesAreReadThroughTheAPI(t *testing.T) {
-	t.Parallel()
 	s := withRoster(t)
 	s.post("/api/v1/projections/campaigns/pause", `{"reasons":""}`).want(t, 422)
 	hold := decodeAs[outbox.ProjectionPause](t, s.post("/api/v1/projections/campaigns/pause", `{"campaign_id":"c-1","reason":"a bug"}`).want(t, 200))
@@ -260,7 +249,6 @@ func TestProjection_pausesAreReadThroughTheAPI(t *testing.T) {
 }
 
 func TestFailures_ofProjectionsThroughTheAPI(t *testing.T) {
-	t.Parallel()
 	s := withRoster(t)
 	s.get("/api/v1/failures").want(t, 200, `"items":[]`)
 	s.quarantine()
@@ -277,7 +265,6 @@ func TestFailures_ofProjectionsThroughTheAPI(t *testing.T) {
 }
 
 func TestProjectionPages_tellWhatIsNotFollowed(t *testing.T) {
-	t.Parallel()
 	s := withRoster(t)
 	s.get("/projections").want(t, 200, "Not paused, quarantined or behind in any campaign.", `action="/projections/campaigns/pause"`)
 	s.get("/projections/campaigns").want(t, 200, "No open failures.", "No actions here.").lacks(t, "not built by this version")
@@ -424,7 +411,6 @@ func TestVerify_thatCouldNotBeMadeCountsWhereverStateIsShown(t *testing.T) {
 }
 
 func TestProjection_thatBlocksCampaignsDoesNotSayThatItFollowsThem(t *testing.T) {
-	t.Parallel()
 	s := withRoster(t)
 	for _, id := range []string{"c-1", "c-2"} {
 		seq := int64(2)

@@ -321,7 +321,6 @@ func TestBodies_thatAreCompressedAreRefused(t *testing.T) {
 
 // TestReading_changesNothing requests every GET address, and compares both databases.
 func TestReading_changesNothing(t *testing.T) {
-	t.Parallel()
 	g := newGuarded(t).fill()
 	before := g.dump()
 	for _, r := range everyRoute(t, g.site) {

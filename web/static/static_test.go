@@ -23,8 +23,7 @@ func TestVendored_filesMatchTheirRecordedSums(t *testing.T) {
 		}
 		recorded[name] = sum
 	}
-	entries := must.Get(fs.ReadDir(files, "vendor")).Or(t)
-	for _, e := range entries {
+	for _, e := range must.Get(fs.ReadDir(files, "vendor")).Or(t) {
 		if !strings.HasSuffix(e.Name(), ".js") && !strings.HasSuffix(e.Name(), ".woff2") {
 			continue
 		}

@@ -63,8 +63,7 @@ func drawJSON(t *rapid.T, depth int) string {
 		kind %= 4
 	}
 	quoted := func(s string) string {
-		text := must.Get(json.Marshal(strings.ToValidUTF8(s, ""))).Or(t)
-		return string(text)
+		return string(must.Get(json.Marshal(strings.ToValidUTF8(s, ""))).Or(t))
 	}
 	switch kind {
 	case 0:
