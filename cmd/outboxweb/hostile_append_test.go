@@ -15,6 +15,7 @@ import (
 
 	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/size"
 	"github.com/outboxweb/outboxweb/internal/store"
 )
 
@@ -85,12 +86,12 @@ func TestServe_noAppendExhaustsMemory(t *testing.T) {
 	}
 	s := serve(t, "--worker=false")
 	for i, shape := range hostileAppends {
-		atOnce := 3
-		if testing.Short() && i%4 != 3 { // the largest that are appended are sent together
-			if i%2 == 0 {
-				continue
-			}
-			atOnce = 1
+		atOnce := size.Of(0, 1, 3)
+		if i%4 == 3 { // the largest that are appended are among them
+			atOnce = 3
+		}
+		if atOnce == 0 {
+			continue
 		}
 		body := shape.body()
 		var senders sync.WaitGroup

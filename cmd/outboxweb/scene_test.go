@@ -9,15 +9,19 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/outboxweb/outboxweb/internal/apitest"
 	"github.com/outboxweb/outboxweb/internal/auth"
 	"github.com/outboxweb/outboxweb/internal/dbtest"
 	"github.com/outboxweb/outboxweb/internal/engine"
@@ -316,7 +320,15 @@ func (a act) json(t *testing.T) string {
 	return string(must.Get(json.Marshal(body)).Or(t))
 }
 
-// send sends a request. No answer may show a secret.
+var document = sync.OnceValues(func() (*apitest.Document, error) {
+	text, err := os.ReadFile(filepath.Join(root, "internal", "handlers", "openapi.json"))
+	if err != nil {
+		return nil, err
+	}
+	return apitest.Parse(text, "/api/v1")
+})
+
+// send sends a request. No answer may show a secret, and those of the API are as its document says.
 func (s *scene) send(to http.Handler, method, target, body string, role outbox.Role, header http.Header) answer {
 	s.t.Helper()
 	r := httptest.NewRequest(method, "http://127.0.0.1:8080"+target, strings.NewReader(body))
@@ -327,6 +339,13 @@ func (s *scene) send(to http.Handler, method, target, body string, role outbox.R
 	text := must.Get(io.ReadAll(w.Result().Body)).Or(s.t)
 	if strings.Contains(string(text), secret) {
 		s.t.Errorf("%s %s shows a secret: %s", method, target, text)
+	}
+	if strings.HasPrefix(target, "/api/") {
+		r.Body = io.NopCloser(strings.NewReader(body))
+		operation, err := must.Get(document()).Or(s.t).Check(r, w.Code, w.Header(), text)
+		if err != nil || operation == "" {
+			s.t.Errorf("%s %s is not as documented: %q, %v", method, target, operation, err)
+		}
 	}
 	return answer{status: w.Code, text: string(text), request: w.Header().Get("X-Request-Id"), location: w.Header().Get("Location")}
 }

@@ -43,30 +43,6 @@ func checkDocumented(t testing.TB, s *server, r *http.Request, rec *httptest.Res
 	}
 }
 
-// succeeding are the addresses and bodies of the acts that succeed on a filled site, where those of
-// everyRequest do not.
-var succeeding = map[string]request{
-	"/campaigns/{campaign}/events/{seq}/reveal":       {target: "/campaigns/c-1/events/2/reveal", body: `{"reason":"x"}`},
-	"/campaigns/{campaign}/events/{seq}/unskip":       {target: "/campaigns/c-3/events/1/unskip", body: `{"reason":"x"}`},
-	"/failures/groups/note":                           {target: "/failures/groups/note", body: `{"fingerprint":"` + outbox.Fingerprint(`seat "7" is <taken>`) + `","note":"n"}`},
-	"/intake/{source}/hand-over":                      {target: "/intake/shop/hand-over", body: `{"reason":"x","confirm":"hand over shop"}`},
-	"/intake/{source}/rejections/{rejection}/discard": {target: "/intake/shop/rejections/1/discard", body: `{"reason":"x","confirm":"discard shop 1"}`},
-	"/intake/{source}/rejections/{rejection}/retry":   {target: "/intake/shop/rejections/2/retry"},
-	"/operations/{operation}/cancel":                  {target: "/operations/2/cancel"},
-	"/projections/{name}/pause":                       {target: "/projections/campaigns/pause", body: `{"campaign_id":"c-1"}`},
-	"/projections/{name}/resume":                      {target: "/projections/campaigns/resume", body: `{"campaign_id":"c-1"}`},
-	"/publishers/{topic}/{publisher}/reset":           {target: "/publishers/scenes/failing/reset"},
-	"/publishers/{topic}/{publisher}/skip":            {target: "/publishers/scenes/overcome/skip", body: `{"position":5,"reason":"x"}`},
-	"/rows/requeue":                                   {target: "/rows/requeue", body: `{"campaign_id":"c-1"}`},
-	"/rows/{campaign}/{seq}/dead-letter":              {target: "/rows/c-5/1/dead-letter"},
-	"/rows/{campaign}/{seq}/requeue":                  {target: "/rows/c-7/1/requeue"},
-	"/rows/{campaign}/{seq}/retry":                    {target: "/rows/c-8/1/retry"},
-	"/rows/{campaign}/{seq}/skip":                     {target: "/rows/c-9/1/skip", body: `{"reason":"x","confirm":"skip c-9 1"}`},
-	"/runs":                                           {target: "/runs", body: `{"kind":"verify","campaign_id":"c-4"}`},
-	"/runs/{run}/cancel":                              {target: "/runs/3/cancel"},
-	"/runs/{run}/resume":                              {target: "/runs/2/resume"},
-}
-
 // readFromServers is what only a whole server has; e2e reads it, and all that is read, from one with
 // objects of every kind.
 var readFromServers = map[string]bool{
@@ -74,24 +50,10 @@ var readFromServers = map[string]bool{
 	"/failures/{failure}": true, "/rehearsals/{run}": true, "/runs/{run}/results/{campaign}": true,
 }
 
-// Every operation succeeds, and is refused, as the document says: the requests check that.
-func TestDocument_everyOperationSucceedsAndIsRefused(t *testing.T) {
-	g := newGuarded(t)
-	for _, campaign := range []string{"c-7", "c-9"} {
-		g.seed(campaign, poison)
-	}
-	g.fill()
-	for _, insert := range []string{
-		`insert into intake_rejections (source, row_key, campaign_id, event_id, event_type, content, content_bytes, reason, rejected_at)
-values ('shop', '13', 'c-2', 'e-2', 'order.paid', '{}', 2, 'payload is not JSON', 1)`,
-		`insert into publisher_progress (topic, publisher, destination, selects, max_errors, position, created_at, updated_at)
-values ('scenes', 'failing', 'log:', '{"event_types":["*"]}', 10, 1, 1, 1)`,
-	} {
-		g.change(insert)
-	}
-	g.publisherFails(5, "event")
-	g.seed("c-8", poison)
-	g.pass()
+// Every operation is refused, and every reading one succeeds, as the document says: the requests check
+// that. Acts succeed as it says in the scenarios of cmd/outboxweb.
+func TestDocument_everyOperationIsRefusedAndReadingSucceeds(t *testing.T) {
+	g := newGuarded(t).fill()
 	asAdmin := people[outbox.RoleAdmin]
 	for _, r := range everyRoute(t, g.site) {
 		if r.entry.api.id == "" {
@@ -101,15 +63,8 @@ values ('scenes', 'failing', 'log:', '{"event_types":["*"]}', 10, 1, 1, 1)`,
 		misspelt.target += "?unknown=1"
 		g.ask(r.request, func(*http.Request) {}).want(t, 401)
 		g.ask(misspelt, asAdmin).want(t, 422)
-		if better, ok := succeeding[strings.TrimPrefix(r.entry.pattern, apiPrefix)]; ok {
-			r.target, r.body = apiPrefix+better.target, better.body
-		}
-		ask := g.post // which also checks what is sent
-		if r.method == http.MethodGet {
-			ask = func(target, _ string, change ...func(*http.Request)) answer { return g.get(target, change...) }
-		}
-		if a := ask(r.target, r.body, asAdmin); a.StatusCode >= 300 && !readFromServers[strings.TrimPrefix(r.entry.pattern, apiPrefix)] {
-			t.Errorf("%s is refused: %d %s", r, a.StatusCode, a.body)
+		if r.method == http.MethodGet && !readFromServers[strings.TrimPrefix(r.entry.pattern, apiPrefix)] {
+			g.get(r.target, asAdmin).want(t, 200)
 		}
 	}
 }

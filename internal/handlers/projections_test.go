@@ -83,22 +83,9 @@ func TestOverview_namesWhatIsQuarantined(t *testing.T) {
 	s.get("/runs/new?kind=rebuild&all=1").want(t, 200, `data-testid="failing-now"`, "verify, rebuild and replay fail where it does")
 	s.get("/api/v1/summary").want(t, 200, `"held_projections":[{"projection":"campaigns","paused":null,"paused_campaigns":0,`, `"quarantined":1`)
 	s.get("/metrics").want(t, 200, "\noutboxweb_quarantined_projections 1\n")
-}
-
-func TestCampaign_tellsWhichProjectionsDoNotFollow(t *testing.T) {
-	s := withRoster(t)
-	s.submit("/projections/campaigns/pause", "campaign_id=c-1&reason=a+bug").want(t, 303)
-	const paused = "Everything is applied, but projection campaigns is paused"
-	s.get("/campaigns/c-1").want(t, 200, paused)
-	s.seed("c-1", "d", "e")
-	s.work()
-	s.get("/campaigns/c-1").want(t, 200, paused+", 2 events behind")
-	s.get("/api/v1/campaigns/c-1").want(t, 200, `"why":"`+paused+`, 2 events behind"`, `"held_projections":[{"projection":"campaigns","applied_seq":3,"lag_events":2,`)
-	s.get("/campaigns/c-1/events/3").want(t, 200, "Applied. All events up to 5 are applied, but projection campaigns is paused, 2 events behind.").lacks(t, "applied in part")
-	s.get("/campaigns/c-1/events/4").want(t, 200, `data-testid="applied-in-part"`, "Applied, but projection campaigns is paused, 2 events behind.")
-	s.get("/").want(t, 200, "in 0 campaigns, live projections only")
-	s.get("/campaigns/c-2").want(t, 200, "Everything is applied.").lacks(t, "but projection")
-	s.get("/api/v1/campaigns/c-2").want(t, 200, `"held_projections":[]`)
+	s.get("/events").want(t, 200, "is quarantined, 2 events behind").times(t, 2, "applied-in-part")
+	s.get("/campaigns").want(t, 200, "current, 1 projection behind")
+	s.get("/api/v1/campaigns").want(t, 200, `"failure":{"seq":2,`)
 }
 
 // Lists say of what is applied that a projection lacks it, as the pages of an event and a campaign do.
@@ -123,8 +110,11 @@ func TestLists_sayWhatAProjectionThatIsNotLiveLacks(t *testing.T) {
 	list := s.get("/campaigns").want(t, 200, behind, "current, 1 projection behind", text)
 	list.times(t, 1, behind)
 	s.get("/campaigns?state=current").want(t, 200, behind)
-	s.get("/campaigns/c-1").want(t, 200, behind, "current, 1 projection behind")
-	s.get("/campaigns/c-2").want(t, 200).lacks(t, behind)
+	s.get("/campaigns/c-1").want(t, 200, behind, "current, 1 projection behind", text)
+	s.get("/campaigns/c-1/events/3").want(t, 200, "Applied. All events up to 5 are applied, but projection campaigns is paused, 2 events behind.").lacks(t, "applied in part")
+	s.get("/campaigns/c-1/events/4").want(t, 200, inPart, "Applied, but projection campaigns is paused, 2 events behind.")
+	s.get("/").want(t, 200, "in 0 campaigns, live projections only")
+	s.get("/campaigns/c-2").want(t, 200, "Everything is applied.").lacks(t, behind, "but projection")
 	s.get("/api/v1/campaigns?sort=id").want(t, 200, `"state":"current","held_projections":[{"projection":"campaigns","applied_seq":3,"lag_events":2,`, `"why":"`+text+`"`, `"held_projections":[],`)
 	if one := decodeAs[outbox.CampaignView](t, s.get("/api/v1/campaigns/c-1").want(t, 200)); !reflect.DeepEqual(one, decodeAs[outbox.Page[outbox.CampaignView]](t, s.get("/api/v1/campaigns?sort=id").want(t, 200)).Items[0]) {
 		t.Errorf("the campaign by itself is %+v, which the list does not say", one)
@@ -152,14 +142,6 @@ func TestLists_countAPauseForAllOnlyWhereEventsFollowed(t *testing.T) {
 	s.get("/events").want(t, 200).times(t, 1, "applied-in-part")
 	s.submit("/projections/campaigns/resume", "").want(t, 303)
 	s.get("/events").want(t, 200, "is 1 event behind; run 1 is catching it up")
-}
-
-func TestLists_tellOfAQuarantine(t *testing.T) {
-	s := withRoster(t)
-	s.quarantine()
-	s.get("/events").want(t, 200, "is quarantined, 2 events behind").times(t, 2, "applied-in-part")
-	s.get("/campaigns").want(t, 200, "current, 1 projection behind")
-	s.get("/api/v1/campaigns").want(t, 200, `"failure":{"seq":2,`)
 }
 
 // A replay after a resume waits for a blocking verify.
