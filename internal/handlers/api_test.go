@@ -91,11 +91,8 @@ func TestAppend_saysWhatIsWrongAndWritesNothing(t *testing.T) {
 func TestAppend_waitsForTheProjections(t *testing.T) {
 	s := ownSite(t)
 	event := `{"event_type":"a","payload":{}}`
-	late := s.post("/api/v1/campaigns/c-1/events?wait=applied&timeout=30ms", event).
-		want(t, 504, "the event is appended as seq 1, but", `"appended":[{"campaign_id":"c-1","seq":1`)
-	if p := decodeAs[problem](t, late); p.Status != 504 {
-		t.Errorf("problem has status %d", p.Status)
-	}
+	s.post("/api/v1/campaigns/c-1/events?wait=applied&timeout=30ms", event).
+		want(t, 504, `"status":504`, "the event is appended as seq 1, but", `"appended":[{"campaign_id":"c-1","seq":1`)
 	s.get("/api/v1/campaigns/c-1?min_seq=1&timeout=30ms").want(t, 504, "not yet at event 1")
 	s.work()
 	s.get("/api/v1/campaigns/c-1?min_seq=1&timeout=30s").want(t, 200, `"applied_seq":1`, `"state":"current"`)
@@ -301,11 +298,8 @@ func TestAppend_underACondition(t *testing.T) {
 	s.post("/api/v1/campaigns/c-1/events", take("8", 0)).want(t, 201, `"position":3`)
 
 	again := strings.Replace(take("8", 0), "e-8-0", "e-other", 1)
-	a := s.post("/api/v1/campaigns/c-1/events", again).want(t, 409, `"blocking_event":{"position":3,"campaign_id":"c-1","seq":3,"event_type":"seat.taken"}`,
+	s.post("/api/v1/campaigns/c-1/events", again).want(t, 409, `"blocking_event":{"position":3,"campaign_id":"c-1","seq":3,"event_type":"seat.taken"}`,
 		`"detail":"conflicting event 3 (seat.taken, campaign \"c-1\" seq 3): it came after position 0 and matches item 2 of the condition; read on from there and decide again"`)
-	if p := decodeAs[problem](t, a); p.BlockingEvent == nil || *p.BlockingEvent != (outbox.EventRef{Position: 3, CampaignID: "c-1", Seq: 3, EventType: "seat.taken"}) {
-		t.Errorf("problem is %+v", p)
-	}
 	both := `{"expected_seq":%d,"events":[{"event_type":"a","payload":{}}],"condition":{"items":[{"tags":{"seat":"9"}}]}}`
 	s.post("/api/v1/campaigns/c-1/events", fmt.Sprintf(both, 2)).want(t, 409, "is at seq 3")
 	s.post("/api/v1/campaigns/c-1/events", fmt.Sprintf(both, 3)).want(t, 201)

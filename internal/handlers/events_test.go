@@ -176,14 +176,7 @@ func TestEventPage_showsAttemptsAndNeighbours(t *testing.T) {
 		`href="/campaigns/c-1/events/3"`, `href="/campaigns/c-1/events/1"`).lacks(t, `href="/campaigns/c-1/events/4"`)
 	s.get("/campaigns/c-1/events/2?tab=neighbours").want(t, 200, `href="/campaigns/c-1/events/7"`, "2 more rows", "no lease").lacks(t, `href="/campaigns/c-1/events/8"`, `data-testid="happened"`)
 	s.get("/campaigns/c-1/events/2?tab=details").want(t, 200, "curl -s http://127.0.0.1:8080/api/v1/rows/c-1/2", "outboxweb failures explain -- c-1 2", `aria-label="Copy the curl command"`)
-	d := decodeAs[struct {
-		Previous int64        `json:"previous_seq"`
-		Next     int64        `json:"next_seq"`
-		Queue    []outbox.Row `json:"queue"`
-	}](t, s.get("/api/v1/rows/c-1/4").want(t, 200))
-	if d.Previous != 3 || d.Next != 5 || len(d.Queue) != 6 || d.Queue[0].Seq != 2 || !d.Queue[0].IsHead {
-		t.Errorf("%+v", d)
-	}
+	s.get("/api/v1/rows/c-1/4").want(t, 200, `"previous_seq":3`, `"next_seq":5`, `"queue":[{"campaign_id":"c-1","seq":2,`, `"is_head":true`).times(t, 7, `"is_head":`)
 }
 
 func TestCampaignPage_showsTheTimelineAndTheCursors(t *testing.T) {
@@ -199,20 +192,14 @@ func TestCampaignPage_showsTheTimelineAndTheCursors(t *testing.T) {
 	a := s.get("/campaigns/c-1").want(t, 200, "The watermark is at 50, the head at 51, the last event at 101.", "38 earlier and 23 later events are not shown.",
 		`title="Event 50, a: applied, watermark"`, `title="Event 51, poison.pill: dead, head"`, `title="Event 52, c: waits"`, `data-testid="cursor-campaigns"`, "live")
 	a.times(t, 40, `title="Event `)
-	list := decodeAs[items[outbox.Cursor]](t, s.get("/api/v1/campaigns/c-1/projections").want(t, 200)).Items
-	if len(list) != 1 || list[0].Projection != "campaigns" || list[0].AppliedSeq != 50 || list[0].State != outbox.CursorLive || list[0].Failure != nil {
-		t.Errorf("%+v", list)
-	}
+	s.get("/api/v1/campaigns/c-1/projections").want(t, 200, `"projection":"campaigns","applied_seq":50,`, `"state":"live"`, `"failure":null`).times(t, 1, `"projection":`)
 	s.get("/api/v1/campaigns/nobody/projections").want(t, 404)
 	must.OK(t, s.store.ReadModel().Apply(context.Background(), func(tx *readmodel.ApplyTx) error {
 		e := &outbox.Event{CampaignID: "c-1", Seq: 48, EventType: "b"}
 		return errors.Join(tx.Failed("campaigns", e, readmodel.Failure{Message: "no <seat>", Fingerprint: "f"}), tx.Quarantine("campaigns", e))
 	}))
 	s.get("/campaigns/c-1").want(t, 200, "quarantined", `href="/campaigns/c-1/events/48"`, "after 1 attempt", "no &lt;seat&gt;")
-	list = decodeAs[items[outbox.Cursor]](t, s.get("/api/v1/campaigns/c-1/projections").want(t, 200)).Items
-	if list[0].AppliedSeq != 47 || list[0].State != outbox.CursorQuarantined || list[0].Failure.Message != "no <seat>" {
-		t.Errorf("%+v", list)
-	}
+	s.get("/api/v1/campaigns/c-1/projections").want(t, 200, `"applied_seq":47,`, `"state":"quarantined"`, `"message":"no <seat>"`)
 }
 
 func TestEventPage_saysWhetherItWasAppliedAndLinksItsCauses(t *testing.T) {
@@ -248,13 +235,7 @@ func TestRowPage_saysWhatCanNeverSucceed(t *testing.T) {
 	s.get("/campaigns/c-2/events/1").want(t, 200).lacks(t, never)
 	s.get("/failures").want(t, 200, "It c"+never)
 	s.get("/api/v1/failures/groups").want(t, 200, `"permanent":1`, `"retry_outlook":"none"`, "It c"+never)
-	d := decodeAs[struct {
-		Row      outbox.Row
-		Attempts []outbox.Attempt
-	}](t, s.get("/api/v1/rows/c-1/1").want(t, 200))
-	if len(d.Attempts) != 1 || !d.Attempts[0].Permanent || d.Attempts[0].Projection != "campaigns" || d.Attempts[0].ProjectionVersion != "v1" || d.Row.Status != outbox.Dead {
-		t.Errorf("%+v", d)
-	}
+	s.get("/api/v1/rows/c-1/1").want(t, 200, `"status":"dead"`, `"projection":"campaigns","projection_version":"v1","permanent":true`).times(t, 1, `"permanent":`)
 }
 
 // taken explains the failures of every event by a key that exists already.

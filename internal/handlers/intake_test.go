@@ -33,9 +33,7 @@ values ('shop', '12', 'c-1', 'e-1', 'order.paid', '{"payload":{"password":"` + l
 func TestIntakePage_saysHowSourcesAreConfigured(t *testing.T) {
 	s := ownSite(t)
 	s.get("/intake").want(t, 200, "No source is configured", "sources:", `href="/docs/intake"`).lacks(t, "<table")
-	if v := decodeAs[intakeList](t, s.get(apiPrefix+"/intake").want(t, 200)); len(v.Sources) != 0 {
-		t.Errorf("sources: %+v", v)
-	}
+	s.get(apiPrefix+"/intake").want(t, 200, `"sources":[]`)
 	s.get("/intake/none").want(t, 404, "There is no source", ", nor any other")
 	s.reject()
 	s.get("/intake/none").want(t, 404, "no source &#34;none&#34;; use shop")

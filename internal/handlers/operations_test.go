@@ -296,10 +296,7 @@ func TestSkip_isToldWhereverStateIsShown(t *testing.T) {
 	s.get("/").want(t, 200, `data-testid="count-skips">1<`)
 	s.get("/api/v1/summary").want(t, 200, `"skips":1`)
 	s.get("/export/campaigns").want(t, 200, ",blocked_behind,gap,skips,lease_owner,", ",0,0,1,")
-	page := decodeAs[outbox.Page[outbox.Skip]](t, s.get("/api/v1/campaigns/c-1/skips").want(t, 200))
-	if len(page.Items) != 1 || page.Items[0].AppliedAt == nil || page.Items[0].Error == "" {
-		t.Errorf("the ledger is %+v", page.Items)
-	}
+	s.get("/api/v1/campaigns/c-1/skips").want(t, 200, `"applied_at":"`).lacks(t, `"error":""`).times(t, 1, `"applied_at":`)
 	s.get("/api/v1/campaigns/nobody/skips").want(t, 404)
 	s.seed("c-1", "a")
 	s.work()

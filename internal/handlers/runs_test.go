@@ -128,9 +128,7 @@ func TestRunPages_keepIDsThatDoNotFitALine(t *testing.T) {
 	s.work()
 	s.get("/runs/new?kind=verify&campaign="+url.QueryEscape(odd)).want(t, 200, "1 event of 1 campaign", "does not fit on a line", "<input type=\"hidden\" name=\"campaign\" value=\" two  words \">")
 	s.submit("/runs", url.Values{"kind": {"verify"}, "campaign": {odd}}.Encode()).want(t, http.StatusSeeOther)
-	if run := decodeAs[outbox.Run](t, s.get("/api/v1/runs/1")); run.CampaignID != odd {
-		t.Errorf("the run is over %q", run.CampaignID)
-	}
+	s.get("/api/v1/runs/1").want(t, 200, `"campaign_id":"`+odd+`"`)
 }
 
 // Before a resume the page names what failed in this run, be it quarantined or not.
