@@ -15,6 +15,7 @@ import (
 
 	"github.com/getkin/kin-openapi/openapi3"
 
+	"github.com/outboxweb/outboxweb/internal/dbtest"
 	"github.com/outboxweb/outboxweb/internal/metrics"
 	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
@@ -200,13 +201,16 @@ func TestUnknownThings_are404(t *testing.T) {
 var oddIDs = []string{"a/b", "100%", "%2F", "%41", `q"uo'te`, "<b>x</b>", "a b+c", "ü✓", "?x=1&y#z", "a;b,c", "javascript:alert(1)", `back\slash`, "//evil.example"}
 
 func TestOddIDs_workInEveryAddress(t *testing.T) {
-	s := ownSite(t)
-	for _, id := range oddIDs {
+	s, ids := ownSite(t), oddIDs
+	if dbtest.Postgres() { // addresses are above the database
+		ids = ids[:4]
+	}
+	for _, id := range ids {
 		path := url.PathEscape(id)
 		s.post("/api/v1/campaigns/"+path+"/events", `{"event_type":"poison.pill","payload":{}}`).want(t, 201, `"seq":1`)
 	}
 	s.work()
-	for _, id := range oddIDs {
+	for _, id := range ids {
 		path := url.PathEscape(id)
 		if got := decodeAs[campaignView](t, s.get("/api/v1/campaigns/"+path).want(t, 200)); got.CampaignID != id {
 			t.Errorf("asked for %q, got %q", id, got.CampaignID)
@@ -347,6 +351,9 @@ func TestRoutes_refuseParametersThatTheyDoNotTake(t *testing.T) {
 	s.post("/api/v1/campaigns/c-1/pause?reason=x", "").want(t, 422, `"reason":`, "takes none")
 	s.get("/api/v1/campaigns/c-1").want(t, 200, `"high_water_seq":1`)
 	step := size.Of(3, 1, 1)
+	if dbtest.Postgres() { // queries are read above the database
+		step = 6
+	}
 	for i, key := range slices.Sorted(maps.Keys(s.srv.routes)) {
 		route := s.srv.routes[key]
 		if i%step != 0 || route.method != "GET" || route.role == outbox.RoleNone || route.pattern == "/metrics" {

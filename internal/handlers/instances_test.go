@@ -11,6 +11,7 @@ import (
 
 	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/size"
 	"github.com/outboxweb/outboxweb/internal/store"
 )
 
@@ -82,7 +83,7 @@ func TestInstances_pageTellsWhoHoldsWhat(t *testing.T) {
 func TestInstances_ownersOfLeasesLeadToTheirInstance(t *testing.T) {
 	t.Parallel()
 	anchor := regexp.MustCompile(`href="/instances#([^"]*)"`)
-	for _, id := range append([]string{"host-1a2b"}, oddIDs...) {
+	for _, id := range append([]string{"host-1a2b"}, oddIDs[:size.Of(2, 4, len(oddIDs))]...) {
 		s := newSite(t)
 		s.seed("c-1", "a")
 		s.lease(id)
