@@ -20,7 +20,6 @@ import (
 // benchedServer is a server shared by several benchmarks, each in two databases.
 type benchedServer struct{ *pgtest.Server }
 
-// TestPostgresBench runs bench on PostgreSQL and checks that it leaves nothing.
 func TestPostgresBench(t *testing.T) {
 	t.Parallel()
 	server := must.Get(pgtest.Start()).Or(t)
@@ -74,7 +73,6 @@ union all
 select schemaname || '.' || relname from pg_stat_user_tables
 order by 1`
 
-// mustLeaveNothing checks that both databases are unchanged.
 func mustLeaveNothing(t *testing.T, journal, projections string) {
 	t.Helper()
 	if diff := cmp.Diff([]string{"public", "public.events"}, ask(t, journal, everything)); diff != "" {
@@ -119,7 +117,6 @@ func benchMeasuresAll(t *testing.T, server benchedServer) {
 	mustLeaveNothing(t, journal, projections)
 }
 
-// mustBeMeasured checks that all of names have figures.
 func mustBeMeasured(t *testing.T, result benchResult, names []string) {
 	t.Helper()
 	var got []string

@@ -71,7 +71,6 @@ func TestConfig_durations(t *testing.T) {
 	}
 }
 
-// parseServe has serve read a configuration file.
 func parseServe(t *testing.T, config string) (c cli, err error) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "outboxweb.yaml")

@@ -44,12 +44,10 @@ func needing(name, field string) string {
 	return strings.ReplaceAll(logging(name), ":seq)", ":payload."+field+"!)")
 }
 
-// lenient quarantines a projection that fails.
 func lenient(text string) string {
 	return strings.Replace(text, "-- tables", "-- on-failure: quarantine\n-- tables", 1)
 }
 
-// written puts the files of projections into a directory of their own.
 func written(t *testing.T, texts map[string]string) (dir string) {
 	t.Helper()
 	dir = t.TempDir()
@@ -83,7 +81,6 @@ func (d *heldDesk) append(campaign string, n int) {
 	d.apply()
 }
 
-// apply applies all events that can be applied.
 func (d *heldDesk) apply() {
 	d.t.Helper()
 	for more := true; more; {
@@ -100,19 +97,16 @@ func (d *heldDesk) appendPayloads(campaign string, payloads ...string) {
 	must.Get(d.st.Append(d.t.Context(), store.Append{Events: events})).Or(d.t)
 }
 
-// pause pauses a projection for a campaign, or for all.
 func (d *heldDesk) pause(name, campaign string) {
 	d.t.Helper()
 	must.Get(d.st.Runs.PauseProjection(d.t.Context(), outbox.Command{By: outbox.Operator{Name: "ana"}, Reason: "a bug"}, name, campaign, d.set.Infos())).Or(d.t)
 }
 
-// says runs a command, which must succeed, and wants texts in its output.
 func (d *heldDesk) says(command string, wanted ...string) {
 	d.t.Helper()
 	d.runs(command, exitDone, wanted...)
 }
 
-// lacks runs a command, which must succeed, and wants a text not to be in its output.
 func (d *heldDesk) lacks(command, unwanted string) {
 	d.t.Helper()
 	out, errs, code := here(d.t.Context(), append(strings.Fields(command), d.flags...)...)
@@ -121,7 +115,6 @@ func (d *heldDesk) lacks(command, unwanted string) {
 	}
 }
 
-// runs runs a command and wants its exit code and texts in its output.
 func (d *heldDesk) runs(command string, end int, wanted ...string) {
 	d.t.Helper()
 	flags := d.flags
@@ -268,8 +261,6 @@ func TestRehearsal_saysWhatComesNext(t *testing.T) {
 	d.lacks("runs show 3", "canary")
 }
 
-// A rehearsal without a projection that is loaded says so, before a requeue that is to rest on it is
-// refused; the refusal of a file names the way out.
 func TestRehearsal_withoutALoadedProjection(t *testing.T) {
 	d := newHeldDesk(t, logging("log"), needing("names", "n"))
 	d.appendPayloads("c-1", `{}`)
@@ -324,7 +315,6 @@ func TestCommands_sayWhereAPausedProjectionStands(t *testing.T) {
 	d.says("verify", "1 was not fully compared")
 }
 
-// A search says which time it compares, and an empty one which of its values nothing has.
 func TestEventsCommand_saysWhyASearchIsEmpty(t *testing.T) {
 	d := newHeldDesk(t, logging("log"), logging("names"))
 	d.append("store-07", 1)
@@ -335,7 +325,6 @@ func TestEventsCommand_saysWhyASearchIsEmpty(t *testing.T) {
 	d.says("events --since=-1h --time occurred", "store-07 1 applied noted")
 }
 
-// A list that its limit cuts says so on stderr; one that it does not cut says nothing.
 func TestLists_sayThatTheyAreCut(t *testing.T) {
 	d := newHeldDesk(t, logging("log"), needing("names", "n"))
 	for i := range 12 {
@@ -462,7 +451,6 @@ func TestCampaignsRows_tellsOfOtherLiveRows(t *testing.T) {
 	d.runs("verify", exitFailed, "2 of 2 campaigns differ from the journal", "fix them with: outboxweb runs start rebuild --all")
 }
 
-// The reference lists each invariant, once and in the same words.
 func TestCheck_invariantsAreThoseOfTheReference(t *testing.T) {
 	t.Parallel()
 	text := must.Get(os.ReadFile(filepath.Join(root, "docs", "commands.md"))).Or(t)

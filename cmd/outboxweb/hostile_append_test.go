@@ -110,7 +110,6 @@ func TestServe_noAppendExhaustsMemory(t *testing.T) {
 	}
 }
 
-// append appends a body to a campaign and returns the answer's status.
 func (s *served) append(campaign, body string) int {
 	s.t.Helper()
 	answer, err := http.Post(s.url+"/api/v1/campaigns/"+campaign+"/events", "application/json", strings.NewReader(body))
@@ -241,7 +240,6 @@ func appendLarge(b *testing.B, dir string, events, campaigns, bytes int) {
 
 var lagEvents = regexp.MustCompile(`(?m)^outboxweb_lag_events (\S+)$`)
 
-// emptied waits until the server has applied everything.
 func (s *served) emptied() {
 	s.t.Helper()
 	look := time.NewTicker(time.Second)

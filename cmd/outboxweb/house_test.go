@@ -83,7 +83,6 @@ type listedPackage struct {
 	GoFiles, Imports, TestImports, XTestImports []string
 }
 
-// goTool runs the go command in the repository's root.
 func goTool(t *testing.T, args ...string) []byte {
 	t.Helper()
 	cmd := exec.Command("go", args...)
@@ -166,7 +165,6 @@ func TestHouse_onlyCommandsReadCommandLineAndEnvironment(t *testing.T) {
 	}
 }
 
-// requirement is the version of a module that a go.mod file requires.
 func requirement(t *testing.T, gomod, of string) string {
 	t.Helper()
 	var file struct {
@@ -235,7 +233,6 @@ func notices(t *testing.T) string {
 	return b.String()
 }
 
-// licence is the text of a module's licence file.
 func licence(t *testing.T, path, dir string) string {
 	t.Helper()
 	names := []string{"LICENSE*", "LICENCE*", "COPYING*", "License*"}

@@ -39,7 +39,6 @@ func shortDir(t testing.TB) string {
 	return dir
 }
 
-// through is a client that sends all requests to a Unix socket.
 func through(socket string) *http.Client {
 	return &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, "unix", socket)
@@ -106,7 +105,6 @@ func TestListen_racersDoNotTakeEachOthersSocket(t *testing.T) {
 	}
 }
 
-// raceSockets is the command racesockets PATH.
 func raceSockets() {
 	for range 200 {
 		if err := raceSocket(os.Args[1]); err != nil {
@@ -147,7 +145,6 @@ func raceSocket(path string) error {
 	return errors.Join(conn.Close(), winners[0].Close())
 }
 
-// A server removes its own socket, but not one that has replaced it since.
 func TestListen_leavesTheSocketOfASuccessor(t *testing.T) {
 	t.Parallel()
 	socket := filepath.Join(shortDir(t), "http.sock")
@@ -296,7 +293,6 @@ func TestListen_ignoresASocketForAnotherProcess(t *testing.T) {
 	}
 }
 
-// Every wait for a client ends.
 func TestServer_cutsSlowClients(t *testing.T) {
 	t.Parallel()
 	s := handlers.NewHTTPServer(nil, handlers.Patience{}, slog.New(slog.DiscardHandler))
@@ -323,7 +319,6 @@ func (p pairFiles) put(name string, text []byte) {
 	must.OK(p.t, os.Rename(name+".new", name))
 }
 
-// write makes a pair for 127.0.0.1 with this serial number.
 func (p pairFiles) write(serial int64) {
 	cert, key := newPair(p.t, serial)
 	p.put(p.cert, cert)
@@ -455,7 +450,6 @@ func TestCertificate_thatIsNotSoundLeavesTheOneBefore(t *testing.T) {
 	}
 }
 
-// What serve refuses, it refuses in one sentence, and makes nothing.
 func TestServe_refusesWhatItCannotUse(t *testing.T) {
 	t.Parallel()
 	pair, other, unused := newPairFiles(t), newPairFiles(t), shortDir(t)

@@ -21,7 +21,6 @@ func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){"outboxweb": func() { os.Exit(runMain()) }, "racesockets": raceSockets})
 }
 
-// here runs a command line within the test's process.
 func here(ctx context.Context, args ...string) (stdout, stderr string, code int) {
 	var out, errs bytes.Buffer
 	code = run(ctx, args, streams{in: strings.NewReader(""), out: &out, err: &errs})
@@ -113,7 +112,6 @@ func scriptDrain(ts *testscript.TestScript, _ bool, args []string) {
 	}
 }
 
-// settled reports whether every campaign is either current or blocked.
 func settled(ts *testscript.TestScript, args []string) bool {
 	stdout, stderr, code := here(context.Background(), args...)
 	if code == exitUsage { // the server has not created its databases yet

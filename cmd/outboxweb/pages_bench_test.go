@@ -45,7 +45,6 @@ func deepQueue(b *testing.B, rows, campaigns int) *engine.Engine {
 	return deepQueueIn(b, b.TempDir(), rows, campaigns)
 }
 
-// deepQueueIn is deepQueue with its databases in a directory.
 func deepQueueIn(b *testing.B, dir string, rows, campaigns int) *engine.Engine {
 	b.Helper()
 	path := filepath.Join(dir, "journal.db")
@@ -84,7 +83,6 @@ func deepQueueIn(b *testing.B, dir string, rows, campaigns int) *engine.Engine {
 	return s
 }
 
-// offering is a server of a store's pages.
 func offering(b *testing.B, s *engine.Engine) *httptest.Server {
 	b.Helper()
 	server := httptest.NewServer(handlers.New(handlers.Config{Store: s.Store, Search: s.Search, Operations: s.Operations, Runs: s.Runs, Publishers: s.Publishing, Intake: s.Intake, Mode: outbox.ModeOutbox, Version: "bench", Metrics: metrics.New(s.Summary)}))
@@ -228,7 +226,6 @@ func BenchmarkTabs(b *testing.B) {
 	})
 }
 
-// drainable is a deep queue whose first events are real and can be applied.
 func drainable(b *testing.B) (*engine.Engine, *projection.Set) {
 	b.Helper()
 	s := deepQueue(b, *benchRows, *benchCampaigns)
@@ -239,7 +236,6 @@ func drainable(b *testing.B) (*engine.Engine, *projection.Set) {
 	return s, set
 }
 
-// appliedDuring is how many events were applied while f ran.
 func appliedDuring(b *testing.B, s *engine.Engine, f func()) int64 {
 	b.Helper()
 	applied := func() (n int64) {

@@ -39,7 +39,6 @@ values ('scenes', 'archive', 'file:///a.ndjson', '{"event_types":["scene.*"]}', 
 	return d
 }
 
-// configure gives the desk the topics of a configuration file.
 func (d *desk) configure(topics string) {
 	d.t.Helper()
 	var document yaml.Node
@@ -47,7 +46,6 @@ func (d *desk) configure(topics string) {
 	d.sections = map[string]*yaml.Node{destination.TopicsKey: document.Content[0]}
 }
 
-// run runs a command line and returns its error.
 func (d *desk) run(args ...string) error {
 	d.t.Helper()
 	var c cli
@@ -66,7 +64,6 @@ func (d *desk) does(args ...string) {
 	}
 }
 
-// says runs a command, which must succeed, and wants texts in its output.
 func (d *desk) says(command string, wanted ...string) {
 	d.t.Helper()
 	d.does(strings.Fields(command)...)

@@ -43,7 +43,6 @@ func BenchmarkRebuild(b *testing.B) {
 	b.Run("beside", func(b *testing.B) { measureBeside(b, s, set) })
 }
 
-// working runs a worker while f runs.
 func working(b *testing.B, s *engine.Engine, set *projection.Set, f func()) {
 	b.Helper()
 	w := worker.New(worker.Config{Store: s.Store, Set: set, Mode: outbox.ModeOutbox, PollInterval: 100 * time.Millisecond})
@@ -125,7 +124,6 @@ func measureBeside(b *testing.B, s *engine.Engine, set *projection.Set) {
 	b.ReportMetric(100*(1-alone.Seconds()/beside.Seconds()), "slower-%")
 }
 
-// rebuildable is a journal of invented events.
 func rebuildable(b *testing.B) (*engine.Engine, *projection.Set) {
 	b.Helper()
 	dir := b.TempDir()
@@ -250,7 +248,6 @@ func awaitRun(b *testing.B, s *engine.Engine, id int64) outbox.Run {
 	return run
 }
 
-// residentMB is how much memory a process has, in megabytes.
 func residentMB(b *testing.B, pid int) float64 {
 	text := must.Get(os.ReadFile(fmt.Sprintf("/proc/%d/statm", pid))).Or(b)
 	pages := must.Get(strconv.ParseFloat(string(bytes.Fields(text)[1]), 64)).Or(b)

@@ -36,7 +36,6 @@ func (b block) kind() string {
 
 var fenced = regexp.MustCompile("(?ms)^(### [^\n]+)$|(?:^<!-- ([^ ]+) -->\n)?^```([a-z]+)\n(.*?)^```$")
 
-// blocks are the fenced blocks in a section of a document.
 func blocks(t *testing.T, document, section string) []block {
 	t.Helper()
 	text := must.Get(os.ReadFile(filepath.Join(root, "docs", document))).Or(t)
@@ -207,7 +206,6 @@ func readNginx(t *testing.T, text string) {
 	}
 }
 
-// unusedAddress is a loopback address that is currently free.
 func unusedAddress(t *testing.T) string {
 	t.Helper()
 	l := must.Get(net.Listen("tcp", "127.0.0.1:0")).Or(t)
@@ -284,7 +282,6 @@ func TestUnits_fitTheProgram(t *testing.T) {
 	}
 }
 
-// systemd-analyze has no complaints about them, if it is installed.
 func TestUnits_pleaseSystemd(t *testing.T) {
 	t.Parallel()
 	analyze, err := exec.LookPath("systemd-analyze")

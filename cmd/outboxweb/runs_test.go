@@ -54,7 +54,6 @@ func newDesk(t *testing.T) *desk {
 	return d
 }
 
-// claimed makes a run that a process has claimed.
 func (d *desk) claimed(kind outbox.RunKind) runs.Lease {
 	d.t.Helper()
 	ctx, infos, versions := d.t.Context(), d.set.Infos(), map[string]string{}
@@ -266,7 +265,6 @@ func TestCommands_thatAreStoppedLeaveNoActiveRun(t *testing.T) {
 	}
 }
 
-// applied appends events to c-1 and applies all there are.
 func (d *desk) applied(n int) {
 	d.t.Helper()
 	for range n {
@@ -298,7 +296,6 @@ func TestReport_saysWhatIsKnownOfTheWorker(t *testing.T) {
 	}
 }
 
-// The list has a line for each cause that is not over.
 func TestAlertsList_hasALineForEachCause(t *testing.T) {
 	t.Parallel()
 	until := time.Date(2026, 11, 21, 18, 57, 0, 0, time.UTC)
@@ -348,7 +345,6 @@ func (d *desk) terminal(line string) {
 	d.in = in
 }
 
-// asked wants a text in what was written to the terminal.
 func (d *desk) asked(text string) {
 	d.t.Helper()
 	if !strings.Contains(d.err.String(), text) {

@@ -162,7 +162,6 @@ func (s *scene) sql(statements ...string) {
 	s.Changed()
 }
 
-// does performs an action in preparation.
 func (s *scene) does(a act) {
 	s.t.Helper()
 	if said := s.json(a, "", outbox.RoleAdmin); said.status >= 300 {
@@ -255,7 +254,6 @@ var surfaces = []surface{
 	{"command", (*scene).cli, osUser() + " via cli"},
 }
 
-// path is the address of the action, below the base path or the API's.
 func (a act) path() string {
 	path := a.action.Info().Path
 	for value := range strings.FieldsSeq(a.on) {
@@ -371,7 +369,6 @@ func (s *scene) cli(a act, _ string, _ outbox.Role) answer {
 	return answer{status: code, text: errs, also: out}
 }
 
-// play tries a scenario by these surfaces.
 func (c scenario) play(t *testing.T, h *theatre, by []surface) {
 	for _, by := range by {
 		if c.act.only != "" && !strings.Contains(c.act.only, by.name) {
@@ -512,7 +509,6 @@ func (s *scene) wantRefusedAs(by surface, role outbox.Role, r refusal) {
 	s.wantRecords(before, want)
 }
 
-// TestActs plays every scenario.
 func TestActs(t *testing.T) {
 	t.Parallel()
 	h := newTheatre(t, "sqlite").onSQLite(t)
@@ -524,7 +520,6 @@ func TestActs(t *testing.T) {
 	}
 }
 
-// TestActs_areAllOfTheTable fails for each audited action that no scenario has.
 func TestActs_areAllOfTheTable(t *testing.T) {
 	t.Parallel()
 	played := map[outbox.Action]bool{}

@@ -80,7 +80,6 @@ func (s *served) start() string {
 	return strings.TrimSpace(first)
 }
 
-// wait waits for the process to end.
 func (s *served) wait() error {
 	s.t.Helper()
 	select {
@@ -97,7 +96,6 @@ func (s *served) signal(sig syscall.Signal) {
 	must.OK(s.t, s.cmd.Process.Signal(sig))
 }
 
-// stop ends the process, which must end well.
 func (s *served) stop() {
 	s.t.Helper()
 	s.signal(syscall.SIGTERM)
@@ -124,7 +122,6 @@ func (s *served) summary() outbox.Summary {
 	return summary
 }
 
-// eventually waits until a condition holds.
 func eventually(t testing.TB, what string, holds func() bool) {
 	t.Helper()
 	deadline := time.Now().Add(patience)
@@ -138,13 +135,11 @@ func eventually(t testing.TB, what string, holds func() bool) {
 	}
 }
 
-// runIn runs the program to its end in a directory.
 func runIn(t *testing.T, dir string, args ...string) (stdout, stderr string, code int) {
 	t.Helper()
 	return runWith(t, dir, nil, args...)
 }
 
-// runWith is runIn with variables added to the environment.
 func runWith(t *testing.T, dir string, env []string, args ...string) (stdout, stderr string, code int) {
 	t.Helper()
 	ctx, stop := context.WithTimeout(t.Context(), patience)

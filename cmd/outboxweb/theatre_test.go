@@ -53,7 +53,6 @@ func newTheatre(t *testing.T, dialect string) *theatre {
 	return h
 }
 
-// prepare makes the tables of a pair.
 func (h *theatre) prepare(t *testing.T, p dbtest.Pair) error {
 	s, err := store.Open(t.Context(), store.Options{Journal: p.Journal, Projections: p.Projections})
 	if err != nil {
@@ -63,7 +62,6 @@ func (h *theatre) prepare(t *testing.T, p dbtest.Pair) error {
 	return runs.Install(t.Context(), s, h.set)
 }
 
-// onSQLite copies each pair from files.
 func (h *theatre) onSQLite(t *testing.T) *theatre {
 	t.Helper()
 	empty := dbtest.Files(t.TempDir())
@@ -76,7 +74,6 @@ func (h *theatre) onSQLite(t *testing.T) *theatre {
 	return h
 }
 
-// onPostgres copies each pair from a template.
 func (h *theatre) onPostgres(t *testing.T) *theatre {
 	t.Helper()
 	server := must.Get(pgtest.Start()).Or(t)

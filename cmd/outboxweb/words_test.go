@@ -210,7 +210,6 @@ func TestPapers_linksLeadSomewhere(t *testing.T) {
 	}
 }
 
-// Files, make targets and tests named in papers exist.
 func TestPapers_nameWhatIsThere(t *testing.T) {
 	t.Parallel()
 	makefile := must.Get(os.ReadFile(filepath.Join(root, "Makefile"))).Or(t)
@@ -236,7 +235,6 @@ func TestPapers_nameWhatIsThere(t *testing.T) {
 	}
 }
 
-// spans are the pieces of code within a text.
 func spans(text string) (all []string) {
 	for _, m := range paperCode.FindAllStringSubmatch(paperFence.ReplaceAllString(text, ""), -1) {
 		all = append(all, m[1])
@@ -244,7 +242,6 @@ func spans(text string) (all []string) {
 	return all
 }
 
-// testNames are the lines of every test function's head.
 func testNames(t *testing.T) string {
 	t.Helper()
 	var b strings.Builder
@@ -351,7 +348,6 @@ func TestDocs_tableOfSwitchesIsTheModes(t *testing.T) {
 	}
 }
 
-// cellsOf are the texts of a row of a table in Markdown.
 func cellsOf(line string) []string {
 	cells := strings.Split(strings.Trim(line, "|"), "|")
 	for i := range cells {
@@ -371,7 +367,6 @@ func TestDocs_nameEveryCommand(t *testing.T) {
 	}
 }
 
-// The README shows the pictures that lie in docs, and no others.
 func TestREADME_showsThePicturesOfDocs(t *testing.T) {
 	t.Parallel()
 	text := must.Get(os.ReadFile(filepath.Join(root, "README.md"))).Or(t)

@@ -115,8 +115,6 @@ func TestRequestID_ofATrustedProxyIsKeptBesideOurs(t *testing.T) {
 	}
 }
 
-// A log line is one line whatever a client sends, and contains no secrets, however they are
-// escaped.
 func TestAccessLog_holdsNeitherSecretsNorLineBreaks(t *testing.T) {
 	t.Parallel()
 	lines := logged(t, slog.LevelInfo, func(s *site) {

@@ -237,7 +237,6 @@ var (
 	promise     = regexp.MustCompile(`(?m)^# prints: (.*)$`)
 )
 
-// The examples in the document work as described.
 func TestAppendingDocument_isTrue(t *testing.T) {
 	t.Parallel()
 	text := must.Get(os.ReadFile("../../docs/appending.md")).Or(t)

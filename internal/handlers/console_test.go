@@ -258,7 +258,6 @@ func TestOverview_mixedSaysWhenFailedRowsAreRetried(t *testing.T) {
 	s.fresh("/").want(t, 200, `<a href="/campaigns/c-2"><code>c-2</code></a>`)
 }
 
-// What shadow mode found is grouped as failures are, and offers nothing that would act on rows.
 func TestShadow_outcomesAreCauses(t *testing.T) {
 	s := ownSite(t, func(c *Config) { c.Mode = outbox.ModeShadow })
 	wrong := map[string]string{"a": "seat 7 is taken", "b": "seat 8 is taken", "c": "seat 9 is taken", "d": "too long"}

@@ -356,7 +356,6 @@ func TestEventHistory_tellsWhatTheEventWentThrough(t *testing.T) {
 	s.get("/campaigns/c-1").want(t, 200).lacks(t, "No actions here")
 }
 
-// An event that a paused projection does not have was not applied to all of them.
 func TestEventHistory_saysWhichProjectionsLackTheEvent(t *testing.T) {
 	s := withRoster(t)
 	s.post("/api/v1/projections/campaigns/pause", `{"campaign_id":"c-1"}`).want(t, 200)

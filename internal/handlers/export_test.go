@@ -143,7 +143,6 @@ func (f *flushes) Flush() {
 	f.seen = f.Body.Len()
 }
 
-// fillRows writes n rows straight into the database.
 func (s *site) fillRows(n int) {
 	s.t.Helper()
 	for _, statement := range []string{

@@ -123,7 +123,6 @@ func newSiteOn(t testing.TB, sub dbtest.Pair, change ...func(*Config)) *site {
 	return s
 }
 
-// seed appends events of the given types to a campaign.
 func (s *site) seed(campaign string, types ...string) {
 	s.t.Helper()
 	var events []outbox.Event
@@ -271,7 +270,6 @@ func (s *site) refuses(asks []refusedAsk) {
 	}
 }
 
-// lands follows the redirect of an action that was done.
 func (s *site) lands(a answer) answer {
 	s.t.Helper()
 	return s.get(a.want(s.t, http.StatusSeeOther).Header.Get("Location"))
@@ -307,7 +305,6 @@ func (a answer) lacks(t testing.TB, texts ...string) answer {
 	return a
 }
 
-// times fails the test unless the answer holds the text so many times.
 func (a answer) times(t testing.TB, n int, text string) {
 	t.Helper()
 	if got := strings.Count(a.body, text); got != n {
@@ -315,7 +312,6 @@ func (a answer) times(t testing.TB, n int, text string) {
 	}
 }
 
-// header fails the test unless the answer has the header.
 func (a answer) header(t testing.TB, name, want string) {
 	t.Helper()
 	if got := a.Header.Get(name); got != want {
@@ -323,7 +319,6 @@ func (a answer) header(t testing.TB, name, want string) {
 	}
 }
 
-// leads fails the test unless the answer leads to an address that begins so.
 func (a answer) leads(t testing.TB, to string) {
 	t.Helper()
 	if got := a.Header.Get("Location"); !strings.HasPrefix(got, to) {

@@ -228,7 +228,6 @@ func (s *site) dump(except ...string) string {
 	return out.String()
 }
 
-// wantSame fails the test if the contents of the databases changed.
 func (s *site) wantSame(what, before, after string) {
 	s.t.Helper()
 	if before == after {

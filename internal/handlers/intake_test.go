@@ -55,7 +55,6 @@ func TestCampaignPage_saysThatARejectedRowBlocksIt(t *testing.T) {
 	s.get("/campaigns/c-1").want(t, 200).lacks(t, note)
 }
 
-// The overview names sources in trouble, also while the journal is empty, and none that was removed.
 func TestOverview_namesSourcesInTrouble(t *testing.T) {
 	s := ownSite(t)
 	const rejected, unread = `data-testid="rejected-rows"`, `data-testid="unread-sources"`
@@ -112,7 +111,6 @@ func (s *site) disown(owner string) {
 	s.store.Changed()
 }
 
-// A source of another journal says whose it is, and its page hands it over.
 func TestSourcePage_handsOverWhatBelongsToAnotherJournal(t *testing.T) {
 	s := ownSite(t)
 	s.reject()

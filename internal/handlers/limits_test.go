@@ -27,7 +27,6 @@ import (
 // allowance is how long a test waits for what should happen soon.
 const allowance = time.Minute
 
-// connect opens a connection to a server, and sends a text.
 func connect(t *testing.T, server *httptest.Server, text string) net.Conn {
 	t.Helper()
 	conn := must.Get(net.Dial("tcp", server.Listener.Addr().String())).Or(t)
@@ -301,7 +300,6 @@ func TestPayload_slowReadersDoNotHoldOthersUp(t *testing.T) {
 	s.get("/campaigns/c-1/events/1/tree").want(t, 200)
 }
 
-// Requests that find their room full are told to come back, and each gives back its place.
 func TestRooms_fullAreBusyAndNotForLong(t *testing.T) {
 	s := ownSite(t, func(c *Config) {
 		c.DryRun = func(_ context.Context, campaign string, seq, next int64) (outbox.DryRun, error) {

@@ -40,7 +40,6 @@ func (r routed) least() outbox.Role {
 	return r.entry.role
 }
 
-// ask sends a request as a browser does, if it is a form, or as a script.
 func (s *site) ask(r request, as func(*http.Request)) answer {
 	s.t.Helper()
 	return s.do(r.method, r.target, r.body, func(req *http.Request) {
@@ -296,7 +295,6 @@ func (g *guarded) wantOrigin(r routed, kind, site, origin, want string) {
 	}
 }
 
-// entry is the table's entry for an address.
 func (s *site) entry(t testing.TB, method, target string) route {
 	t.Helper()
 	path, _, _ := strings.Cut(target, "?")

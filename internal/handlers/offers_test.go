@@ -97,7 +97,6 @@ func (s *site) offers(page, body string) map[string]offer {
 	return all
 }
 
-// curlsOf counts the curl lines among the controls.
 func curlsOf(offers map[string]offer) (n int) {
 	for key := range offers {
 		if strings.HasPrefix(key, "curl ") {

@@ -34,7 +34,6 @@ func TestDocument_isTheOneGenerated(t *testing.T) {
 	}
 }
 
-// generated is the document of the current routes.
 func generated(t testing.TB) []byte {
 	t.Helper()
 	g := &generator{schemas: schemas{t: t, sources: &sources{t: t, packages: map[string]*sourcePackage{}},
@@ -123,7 +122,6 @@ func (g *generator) operation(r route) *openapi3.Operation {
 
 var patternName = regexp.MustCompile(`\{(\w+)\}`)
 
-// patternNames are the names of the parameters in a pattern.
 func patternNames(pattern string) (names []string) {
 	for _, found := range patternName.FindAllStringSubmatch(pattern, -1) {
 		names = append(names, found[1])
@@ -223,7 +221,6 @@ func (g *generator) answer(a apiAnswer) *openapi3.Response {
 	return response
 }
 
-// refused is a reference to an answer shared by many routes.
 func (g *generator) refused(r refusal) *openapi3.ResponseRef {
 	if g.responses[r.name] == nil {
 		content := openapi3.NewContentWithSchemaRef(g.of(reflect.TypeFor[problem](), nil, inAnswers), []string{"application/problem+json"})

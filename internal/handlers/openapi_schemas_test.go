@@ -146,7 +146,6 @@ func (g *schemas) of(t reflect.Type, written ast.Expr, use usage) *openapi3.Sche
 	return nil
 }
 
-// component is a reference to the schema of a type with a name.
 func (g *schemas) component(t reflect.Type, use usage) *openapi3.SchemaRef {
 	name := schemaName(t.Name())
 	ref := openapi3.NewSchemaRef("#/components/schemas/"+name, nil)
@@ -255,7 +254,6 @@ func (f schemaField) says(word string) bool {
 	return ok
 }
 
-// tagged returns the value of a word in a field's tag api.
 func tagged(f reflect.StructField, word string) (value string, ok bool) {
 	for part := range strings.SplitSeq(f.Tag.Get("api"), ",") {
 		if name, value, _ := strings.Cut(part, "="); name == word {
@@ -291,7 +289,6 @@ func (f schemaField) complete(property *openapi3.SchemaRef) *openapi3.SchemaRef 
 	return property
 }
 
-// nullable is a schema that also takes null.
 func nullable(of *openapi3.SchemaRef) *openapi3.SchemaRef {
 	if of.Ref != "" {
 		null := (&openapi3.Schema{Type: &openapi3.Types{openapi3.TypeNull}}).NewRef()
@@ -337,7 +334,6 @@ func unaliased(tag string) string {
 	return strings.Join(rules, ",")
 }
 
-// limit adds the limits of a validation rule.
 func (g *schemas) limit(schema *openapi3.Schema, name, value string) {
 	switch name {
 	case "oneof":
@@ -353,7 +349,6 @@ func (g *schemas) limit(schema *openapi3.Schema, name, value string) {
 	}
 }
 
-// describe adds the limits of a tag api.
 func (g *schemas) describe(schema *openapi3.Schema, name, value string) {
 	switch name {
 	case "object":
@@ -487,16 +482,13 @@ func sentence(comments ...*ast.CommentGroup) string {
 	return ""
 }
 
-// typeName is the name of a type without its parameters.
 func typeName(t reflect.Type) string {
 	name, _, _ := strings.Cut(t.Name(), "[")
 	return name
 }
 
-// comment is the doc comment of a type.
 func (s *sources) comment(t reflect.Type) string { return s.of(t.PkgPath()).comments[typeName(t)] }
 
-// constants are the values that the source declares of a type.
 func (s *sources) constants(t reflect.Type) []string {
 	return s.of(t.PkgPath()).constants[typeName(t)]
 }

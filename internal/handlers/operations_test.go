@@ -165,7 +165,6 @@ func rehearsing(t *testing.T) (*guarded, *[]outbox.RehearsalRequest) {
 	}), asked
 }
 
-// upload makes a multipart form of fields and one file.
 func upload(t *testing.T, file string, fields map[string]string) (body string, contentType string) {
 	t.Helper()
 	var b bytes.Buffer
@@ -235,8 +234,6 @@ func TestAtFault_findsTheProjectionOfAnError(t *testing.T) {
 	}
 }
 
-// A requeue that rests on a rehearsal says how many of its rows that tried; without a selection it takes
-// those rows.
 func TestNewOperationPage_saysWhatARehearsalTried(t *testing.T) {
 	s := ownSite(t).blocked(3)
 	s.startRun(`{"kind":"verify","all_campaigns":true}`)
@@ -250,7 +247,6 @@ func TestNewOperationPage_saysWhatARehearsalTried(t *testing.T) {
 	s.get("/operations/new?campaign=c-2&rehearsal=1").want(t, 200, "every dead row that matches failed in it")
 }
 
-// What passed a rehearsal of the files that are loaded is replayed where the projection is quarantined.
 func TestPages_leadFromARehearsalToTheReplayOfWhatIsQuarantined(t *testing.T) {
 	s := withRoster(t)
 	s.beat("w", "test")

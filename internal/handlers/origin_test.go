@@ -40,8 +40,6 @@ func (s *site) pausing(method string, change ...func(*http.Request)) (form, api 
 	return form, api
 }
 
-// TestOrigin_refusalsNameTheHeaderAndTheWayOut checks that refusals say what to change behind a
-// proxy that rewrites Host.
 func TestOrigin_refusalsNameTheHeaderAndTheWayOut(t *testing.T) {
 	s := ownSite(t, func(c *Config) { c.Hosts = []string{"10.0.0.3"} }).trouble()
 	public := newSite(t, func(c *Config) { c.PublicOrigin = "https://ops.example" }).trouble()

@@ -18,7 +18,6 @@ import (
 	"github.com/outboxweb/outboxweb/internal/pgtest"
 )
 
-// serverOfItsOwn starts a server that the test may stop, with a site on it.
 func serverOfItsOwn(t *testing.T) (*pgtest.Server, *site) {
 	t.Helper()
 	server := must.Get(pgtest.Start()).Or(t)
@@ -49,7 +48,6 @@ func tryOnStore(c *Config) {
 	c.ProjectionFile = func(name string) outbox.RehearsalFile { return outbox.RehearsalFile{Name: name + ".sql"} }
 }
 
-// everyRequest is one request to each address.
 func everyRequest(t testing.TB, s *site) []request {
 	t.Helper()
 	var all []request
@@ -198,7 +196,6 @@ func (s *site) heals(server *pgtest.Server) {
 	}
 }
 
-// comesBack waits until something is answered as it should be.
 func (s *site) comesBack(what string, ask func() (status int), want int) {
 	s.t.Helper()
 	pause := time.NewTicker(5 * time.Millisecond)
@@ -214,8 +211,6 @@ func (s *site) comesBack(what string, ask func() (status int), want int) {
 	}
 }
 
-// A damaged page of the table that every list reads breaks the lists; the answer links to the
-// solution.
 func TestSQLiteDamaged_namesTheWayOut(t *testing.T) {
 	t.Parallel()
 	pair := dbtest.Files(t.TempDir())

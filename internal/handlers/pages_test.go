@@ -182,7 +182,6 @@ func TestForms_leadBackToWhereTheyAre(t *testing.T) {
 	}
 }
 
-// A page of the navigation has there the name that is its title.
 func TestNavigation_namesPagesAsTheirTitles(t *testing.T) {
 	s := ownSite(t)
 	entry := regexp.MustCompile(`<a href="([^"]+)"[^>]*>([^<]+)</a>`)
@@ -295,8 +294,6 @@ func TestPages_showNamesThatTurnOrHide(t *testing.T) {
 	s.get("/operations/new?campaign="+url.QueryEscape(name)).want(t, 200, `value="`+name+`"`)
 }
 
-// Names of users, groups and tokens are text like any other, isolated from its sentence, on the pages that
-// show them and in refusals.
 func TestPages_showNamesOfUsersAsText(t *testing.T) {
 	g := newGuarded(t)
 	g.seed("c", "a")
@@ -327,7 +324,6 @@ const largestPage = 60 << 10
 // payloads are the parts of events, of requests and of states that pages show as they are.
 var payloads = regexp.MustCompile(`(?s)<pre.*?</pre>|<code class="small">.*?</code>`)
 
-// longID is an id as systems make them.
 func longID(kind, n int) string { return fmt.Sprintf("7d9f3c52-0e4b-4a6d-%04d-%012d", kind, n) }
 
 // manyRows fills every list of the journal with more than a page of rows with long ids.
@@ -380,8 +376,6 @@ func TestPages_areSmallWithAFullPageOfLongIDs(t *testing.T) {
 	}
 }
 
-// The runbook is served by the server itself, with its commands for the reader's own address, and
-// pages link to the relevant section.
 func TestOperating_isReadWhereItApplies(t *testing.T) {
 	s := ownSite(t).trouble()
 	s.get("/docs/operating").want(t, 200, `<h2 id="dead-heads-grow"`, `href="/failures"`, `curl -fsS &#34;http://`, `/api/v1/failures/groups&#34;`,

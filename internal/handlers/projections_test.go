@@ -48,7 +48,6 @@ func TestPages_nameAProjectionThatIsNotLoadedAnyMore(t *testing.T) {
 	s.get("/api/v1/summary").want(t, 200, `"held_projections":[{"projection":"campaigns","paused":null,`, `"not_loaded":true`)
 }
 
-// The journal knows a projection that is not loaded, and its page says what to do with it.
 func TestProjection_thatIsNotLoadedHasAPage(t *testing.T) {
 	s := withRoster(t)
 	s.get("/projections/gone").want(t, 404)
@@ -285,7 +284,6 @@ func TestProjectionsPage_saysHowOftenAnEventIsTried(t *testing.T) {
 	s.get("/api/v1/projections").want(t, 200, `"max_attempts":3`, `"max_attempts":0`)
 }
 
-// noteDrift records the result of a background verify.
 func (s *site) noteDrift(campaign string, verdict outbox.Verdict) {
 	s.t.Helper()
 	for _, name := range []string{"campaigns", "roster"} {
@@ -413,7 +411,6 @@ func TestProjection_thatBlocksCampaignsDoesNotSayThatItFollowsThem(t *testing.T)
 	s.get("/projections/campaigns").want(t, 200, "An event fails in it in 1 campaign, which waits.", "Not live in 1 campaign, which advances without it.", "Last applied</th>")
 }
 
-// scraped is what Prometheus reads.
 func scraped(t *testing.T, m *metrics.Metrics) string {
 	t.Helper()
 	rec := httptest.NewRecorder()

@@ -21,7 +21,6 @@ const (
 // hostile is a text that must be shown unchanged and have no effect.
 const hostile = `</code><script>alert("x")</script>` + "\u202e\n"
 
-// submitted sends a form and follows the redirect.
 func (s *site) submitted(path string, form url.Values) answer {
 	s.t.Helper()
 	to := s.submit(path, form.Encode()).want(s.t, http.StatusSeeOther).Header.Get("Location")
@@ -184,7 +183,6 @@ func TestSeekPage_saysWhatItDoesAndAsks(t *testing.T) {
 
 const archivePath = "/api/v1/publishers/scenes/archive"
 
-// withPublisher gives a site a publisher at a position.
 func (s *site) withPublisher(position int64) {
 	s.t.Helper()
 	s.change(`

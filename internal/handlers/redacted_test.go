@@ -97,7 +97,6 @@ func leaky(t *testing.T, config redact.Config, change ...func(*Config)) (*site, 
 	return s, &log
 }
 
-// fillWithSecrets writes secrets into every column that holds texts.
 func fillWithSecrets(t *testing.T, s *site, diff string) {
 	t.Helper()
 	journal, projections := dbtest.Open(t, s.sub.Journal), dbtest.Open(t, s.sub.Projections)
@@ -130,7 +129,6 @@ values (1, 'ana', 'page', '', 'projection_pause', '', 0, '{}', $1, $2, '', '', '
 	must.Get(projections.Exec(`insert into failures (campaign_id, projection, seq, event_type, fingerprint, message, attempts, first_at, last_at) values ('c-1', 'campaigns', 2, 'a', 'f', $1, 1, 1, 1)`, secretText("failure"))).Or(t)
 }
 
-// leaks fails the test if an answer or its headers contain a secret.
 func (a answer) leaks(t *testing.T, what string) {
 	t.Helper()
 	text := a.body
@@ -143,7 +141,6 @@ func (a answer) leaks(t *testing.T, what string) {
 	}
 }
 
-// addresses are a route's addresses in all forms.
 func addresses(route string) []string {
 	target := plain.Replace(route)
 	all := []string{target}

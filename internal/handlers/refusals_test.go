@@ -75,7 +75,6 @@ func TestActions_thatAreRefusedBeforeTheStoreIsAskedLeaveOneRecordEach(t *testin
 // otherActions have no routes of their own here.
 var otherActions = []outbox.Action{outbox.ActionReveal, outbox.ActionTokenCreate, outbox.ActionTokenRevoke, outbox.ActionJournalWentBack}
 
-// forgetAudit keeps the pages of the audit log short.
 func (s *site) forgetAudit() {
 	s.t.Helper()
 	for more := true; more; {

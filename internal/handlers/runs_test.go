@@ -17,7 +17,6 @@ import (
 	"github.com/outboxweb/outboxweb/internal/runs"
 )
 
-// reportRun reports a worker's progress on its leased run.
 func (s *site) reportRun(l runs.Lease, rep runs.Progress) {
 	s.t.Helper()
 	rep.Lease = time.Minute
@@ -42,7 +41,6 @@ func (s *site) ran(body string, status outbox.RunStatus, why string, results ...
 	return run
 }
 
-// startKey is the idempotency key in a form.
 func startKey(a answer) string {
 	m := regexp.MustCompile(`name="idempotency_key" value="([^"]+)"`).FindStringSubmatch(a.body)
 	if m == nil {
@@ -312,7 +310,6 @@ func TestRunPages_offerTheRebuildOfRowsOfAnotherVersion(t *testing.T) {
 	s.get("/projections").want(t, 200).lacks(t, "other-version")
 }
 
-// tried is a dry run whose second event fails.
 func tried(campaign string, seq, next int64) outbox.DryRun {
 	return outbox.DryRun{OtherTables: []string{}, CampaignID: campaign, FromSeq: seq, UntilSeq: seq, Applied: 1,
 		Failed:      &outbox.DryRunFailure{Seq: seq + 1, EventType: "b", Projection: "campaigns", Message: fmt.Sprintf("no <room> in %d", next)},
@@ -347,7 +344,6 @@ func TestDryRun_isNotOfferedWhereNothingCanBeTried(t *testing.T) {
 	s.get("/rows/c-1/2/dry-run").want(t, 404)
 }
 
-// claimRun claims the queued run, as a worker does.
 func (s *site) claimRun() runs.Lease {
 	s.t.Helper()
 	l, ok, err := s.runs.Claim(context.Background(), testWorker, map[string]string{"campaigns": "v1"}, time.Minute)
@@ -362,7 +358,6 @@ func (s *site) finishRun(l runs.Lease, status outbox.RunStatus, why string) {
 	must.Get(s.runs.Finish(context.Background(), l, status, why)).Or(s.t)
 }
 
-// drifted is a result in which one row differs.
 func drifted(campaign string) outbox.RunResult {
 	return outbox.RunResult{CampaignID: campaign, Outcome: outbox.OutcomeDrift, Seq: 2, Events: 2, Full: "sha256:full", Projections: []outbox.ProjectionResult{
 		{Projection: "campaigns", Verdict: outbox.VerdictDrift, Digest: "sha256:fold", Before: "sha256:live", Seq: 2, Comparison: &outbox.Comparison{Changed: 1, FirstSeq: 2, ReplayedWith: outbox.ReplayedWith{RowsBuilt: outbox.RowsBuilt{BuiltVersions: []outbox.LoadedVersion{}}},

@@ -186,8 +186,6 @@ func TestFail_toldToScripts(t *testing.T) {
 	}
 }
 
-// TestRoutes_answerEveryMethodLikeTheOthers requests every address with a method that it does not
-// allow, and with HEAD.
 func TestRoutes_answerEveryMethodLikeTheOthers(t *testing.T) {
 	s := ownSite(t).trouble()
 	for _, r := range everyRequest(t, s) {
@@ -319,7 +317,6 @@ func TestBodies_thatAreCompressedAreRefused(t *testing.T) {
 	s.post("/api/v1/campaigns/c-1/pause", `{"reason":"x"}`, header("Content-Encoding", "identity")).want(t, 200)
 }
 
-// TestReading_changesNothing requests every GET address, and compares both databases.
 func TestReading_changesNothing(t *testing.T) {
 	g := newGuarded(t).fill()
 	before := g.dump()

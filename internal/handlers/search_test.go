@@ -12,7 +12,6 @@ import (
 	"github.com/outboxweb/outboxweb/internal/store"
 )
 
-// placed appends an order's event.
 func (s *site) placed(id string, more ...func(*outbox.Event)) {
 	s.t.Helper()
 	e := outbox.Event{CampaignID: "orders", EventType: "order.placed", EntityType: "order", EntityID: id, RequestID: "req-" + id, Payload: []byte(`{"order":"` + id + `","password":"hunter2"}`)}
@@ -81,7 +80,6 @@ func TestEvents_aRelativeTimeBecomesAbsoluteInTheAddress(t *testing.T) {
 	s.get("/api/v1/events?nothing=x").want(t, 422, "nothing")
 }
 
-// An event that was imported is found by when it occurred.
 func TestEvents_areFoundByWhenTheyOccurred(t *testing.T) {
 	s := ownSite(t)
 	s.placed("17", func(e *outbox.Event) { e.OccurredAt = time.Date(2025, 3, 4, 14, 5, 0, 0, time.UTC) })

@@ -14,7 +14,6 @@ import (
 	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
-// rendered is the HTML of a component.
 func rendered(t *testing.T, c templ.Component) string {
 	t.Helper()
 	var b strings.Builder

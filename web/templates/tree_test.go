@@ -56,7 +56,6 @@ func TestReadTree_leavesOutSpaces(t *testing.T) {
 	}
 }
 
-// drawJSON draws the text of a JSON value.
 func drawJSON(t *rapid.T, depth int) string {
 	kind := rapid.IntRange(0, 5).Draw(t, "kind")
 	if depth == 0 {
@@ -155,7 +154,6 @@ func TestReadTree_refusesPlacesThatAreNotThere(t *testing.T) {
 	}
 }
 
-// shownValues counts what a fragment shows.
 func shownValues(n node) int {
 	sum := 1
 	for _, m := range n.Members {

@@ -99,7 +99,6 @@ func TestOutdatedTrouble_asksForAVerifyWithTheLoadedVersion(t *testing.T) {
 	}
 }
 
-// Drift in several projections is told of each of them, and a version that changed explains its own only.
 func TestDriftTrouble_namesEveryProjection(t *testing.T) {
 	t.Parallel()
 	other := outbox.RowsBuilt{BuiltByOtherVersion: true, BuiltVersion: "5b70", BuiltVersions: []outbox.LoadedVersion{{Version: "5b70"}}}
