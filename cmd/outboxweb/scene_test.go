@@ -546,6 +546,9 @@ func TestPostgresActs(t *testing.T) {
 		if !size.Soak() {
 			by = surfaces[i%len(surfaces):][:1]
 		}
-		t.Run(c.name, func(t *testing.T) { c.play(t, h, by) })
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			c.play(t, h, by)
+		})
 	}
 }
