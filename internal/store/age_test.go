@@ -6,7 +6,6 @@ import (
 
 	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
-	"github.com/outboxweb/outboxweb/internal/store"
 	"github.com/outboxweb/outboxweb/internal/storetest"
 )
 
@@ -17,8 +16,7 @@ func TestAge_countsFromEventsThatHaveNoRow(t *testing.T) {
 		then func(f *fixture)
 	}{
 		"inline mode left it unapplied": {outbox.ModeInline, func(f *fixture) {
-			c := f.claimInline(one, "a")
-			f.MustSettle(one, store.Result{Claim: c, Applied: 2})
+			f.Works(one, f.claimInline(one, "a"), 2)
 		}},
 		"rows lost and counted anew": {outbox.ModeOutbox, func(f *fixture) {
 			f.Exec(`delete from projection_apply_outbox`)
@@ -33,9 +31,7 @@ func TestAge_countsFromEventsThatHaveNoRow(t *testing.T) {
 			t.Parallel()
 			f := open(t, storetest.InMode(scene.mode))
 			f.AppendN("a", 2)
-			c := f.claimInline(one, "a")
-			f.MustApply(c, 2)
-			f.MustSettle(one, store.Result{Claim: c, Applied: 2})
+			f.Works(one, f.claimInline(one, "a"), 2)
 			if oldest, retryable := f.Ages(); oldest != (outbox.Oldest{}) || retryable != (outbox.Oldest{}) {
 				t.Errorf("all is applied, and the oldest are %+v and %+v", oldest, retryable)
 			}

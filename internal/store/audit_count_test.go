@@ -8,7 +8,6 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
@@ -27,23 +26,19 @@ func TestActions_countAndListAsAFilterMatches(t *testing.T) {
 		f.Clock.Advance(time.Minute)
 	}
 	f.AppendN("a", 1)
-	for _, act := range []func(outbox.Command) error{
-		func(o outbox.Command) error { _, err := f.PauseCampaign(f.Ctx, o, "a"); return err },
-		func(o outbox.Command) error { _, err := f.ResumeCampaign(f.Ctx, o, "a"); return err },
-	} {
-		must.OK(t, act(anaAs(outbox.RoleAdmin, "")))
-	}
+	f.must(f.PauseCampaign(f.Ctx, anaAs(outbox.RoleAdmin, ""), "a"))
+	f.must(f.ResumeCampaign(f.Ctx, anaAs(outbox.RoleAdmin, ""), "a"))
 	all, err := f.AuditLog(f.Ctx, outbox.AuditFilter{Limit: 200})
 	if err != nil || len(all.Items) != 62 {
 		t.Fatalf("%d acts, %v", len(all.Items), err)
 	}
-	rapid.Check(t, func(t *rapid.T) {
+	rapid.Check(t, func(rt *rapid.T) {
 		maybe := func(name string, set func(outbox.AuditEntry)) {
-			if rapid.IntRange(0, 3).Draw(t, name) == 0 {
-				set(rapid.SampledFrom(all.Items).Draw(t, name+" of"))
+			if rapid.IntRange(0, 3).Draw(rt, name) == 0 {
+				set(rapid.SampledFrom(all.Items).Draw(rt, name+" of"))
 			}
 		}
-		filter := outbox.AuditFilter{Limit: rapid.SampledFrom([]int{1, 7, 200}).Draw(t, "limit"), Reverse: rapid.Bool().Draw(t, "reverse")}
+		filter := outbox.AuditFilter{Limit: rapid.SampledFrom([]int{1, 7, 200}).Draw(rt, "limit"), Reverse: rapid.Bool().Draw(rt, "reverse")}
 		maybe("actor", func(a outbox.AuditEntry) { filter.Actor = a.Actor })
 		maybe("action", func(a outbox.AuditEntry) { filter.Action = a.Action })
 		maybe("campaign", func(a outbox.AuditEntry) { filter.CampaignID = a.CampaignID })
@@ -55,31 +50,21 @@ func TestActions_countAndListAsAFilterMatches(t *testing.T) {
 		maybe("request", func(a outbox.AuditEntry) { filter.RequestID = a.RequestID })
 		maybe("since", func(a outbox.AuditEntry) { filter.Since = a.At })
 		maybe("until", func(a outbox.AuditEntry) { filter.Until = a.At })
-		var want []int64
+		want := []string{}
 		for _, a := range all.Items {
 			if filter.Matches(a) {
-				want = append(want, a.ID)
+				want = append(want, fmt.Sprint(a.ID))
 			}
 		}
 		if filter.Reverse {
 			slices.Reverse(want)
 		}
-		var got []int64
-		for {
-			page := must.Get(f.AuditLog(f.Ctx, filter)).Or(t)
-			for _, a := range page.Items {
-				got = append(got, a.ID)
-			}
-			if page.Total == nil || *page.Total != int64(len(want)) || page.TotalCapped {
-				t.Fatalf("%+v: %v match, want %d", filter, page.Total, len(want))
-			}
-			if page.NextCursor == nil {
-				break
-			}
-			filter.Cursor = *page.NextCursor
+		read := f.actPager(filter)
+		if page := read(""); page.Total == nil || *page.Total != int64(len(want)) || page.TotalCapped {
+			rt.Fatalf("%+v: %v match, want %d", filter, page.Total, len(want))
 		}
-		if fmt.Sprint(got) != fmt.Sprint(want) {
-			t.Fatalf("%+v: got %v, want %v", filter, got, want)
+		if got := read.BothWays(t, fmt.Sprintf("%+v", filter)); !slices.Equal(got, want) || t.Failed() {
+			rt.Fatalf("%+v: got %v, want %v", filter, got, want)
 		}
 	})
 }

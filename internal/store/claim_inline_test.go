@@ -1,7 +1,6 @@
 package store_test
 
 import (
-	"reflect"
 	"testing"
 	"time"
 
@@ -29,38 +28,33 @@ func (f *fixture) mustHoldInline(w store.Worker, campaign string, want outbox.Bl
 	}
 }
 
+// claimsInline is claimInline of a claim as told.
+func (f *fixture) claimsInline(w store.Worker, campaign, want string) store.Claim {
+	f.TB.Helper()
+	c := f.claimInline(w, campaign)
+	if got := storetest.ToldClaim(c); got != want {
+		f.TB.Errorf("the request path claimed %s, want %s", got, want)
+	}
+	return c
+}
+
 func TestClaimInline_takesEventsWithoutRows(t *testing.T) {
 	t.Parallel()
 	f := open(t, storetest.InMode(outbox.ModeInline))
 	f.AppendN("a", 2)
-	c := f.claimInline(one, "a")
-	if want := (store.Claim{CampaignID: "a", Epoch: 1, First: 1, Last: 2, Bare: true, Unskipped: true}); !reflect.DeepEqual(c, want) {
-		t.Fatalf("the claim is %+v, want %+v", c, want)
-	}
+	c := f.claimsInline(one, "a", "a 1-2 under 1, bare")
 	f.mustHoldInline(two, "a", outbox.BlockerLease)
 	f.Sound()
-	f.MustApply(c, 2)
-	if s := f.MustSettle(one, store.Result{Claim: c, Applied: 2}); s != (store.Settled{Applied: 2}) {
+	if s := f.Works(one, c, 2); s != (store.Settled{Applied: 2}) {
 		t.Errorf("settled %+v", s)
 	}
-	if got := f.MustCampaign("a"); got.Lease != nil || got.AppliedSeq != 2 || got.State() != outbox.StateCurrent {
-		t.Errorf("campaign is %+v", got)
-	}
+	f.Is("a", "applied 2 of 2")
 	f.Unchanged(func() { f.mustHoldInline(one, "a", outbox.BlockerEmpty) })
 	_, _, err := f.ClaimInline(f.Ctx, one, "b", store.ClaimLimits{Rows: 10, Lease: lease})
 	refused(t, err, outbox.ErrNotFound, `"b"`)
-	f.Sound()
-}
-
-func TestClaimInline_hasNothingToDoInAPausedCampaignThatIsCurrent(t *testing.T) {
-	t.Parallel()
-	f := open(t, storetest.InMode(outbox.ModeInline))
-	f.AppendN("a", 1)
-	c := f.claimInline(one, "a")
-	f.MustApply(c, 1)
-	f.MustSettle(one, store.Result{Claim: c, Applied: 1})
 	f.MustPause("a")
 	f.mustHoldInline(one, "a", outbox.BlockerEmpty)
+	f.Sound()
 }
 
 // Events without rows under an expired lease are taken over like rows: by the next request or
@@ -68,8 +62,8 @@ func TestClaimInline_hasNothingToDoInAPausedCampaignThatIsCurrent(t *testing.T) 
 func TestClaimInline_leavesItsEventsToWhoeverComesOnceItsLeaseRanOut(t *testing.T) {
 	t.Parallel()
 	for name, take := range map[string]func(f *fixture) store.Claim{
-		"the next request": func(f *fixture) store.Claim { return f.claimInline(two, "a") },
-		"a worker":         func(f *fixture) store.Claim { return f.ClaimOne(two, 10) },
+		"the next request": func(f *fixture) store.Claim { return f.claimsInline(two, "a", "a 1-2 under 2") },
+		"a worker":         func(f *fixture) store.Claim { return f.Claims(two, 10, "a 1-2 under 2") },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -79,9 +73,6 @@ func TestClaimInline_leavesItsEventsToWhoeverComesOnceItsLeaseRanOut(t *testing.
 			f.NoClaim(two)
 			f.Clock.Advance(lease)
 			c := take(f)
-			if c.Epoch != 2 || c.First != 1 || c.Last != 2 || c.Bare {
-				t.Errorf("the claim is %+v, want both rows", c)
-			}
 			f.MustApply(c, 2)
 			if s := f.MustSettle(one, store.Result{Claim: died, Applied: 2}); s.Fenced != 1 {
 				t.Errorf("the one that was taken over settled %+v", s)
@@ -98,16 +89,10 @@ func TestClaimInline_keepsWorkersOffRowsOfAnEarlierMode(t *testing.T) {
 	f.AppendN("a", 2)
 	inline := f.beside(storetest.InMode(outbox.ModeInline))
 	inline.AppendN("a", 1)
-	c := inline.claimInline(one, "a")
-	if c.First != 1 || c.Last != 3 || c.Bare {
-		t.Errorf("the claim is %+v, want three rows", c)
-	}
+	c := inline.claimsInline(one, "a", "a 1-3 under 1")
 	f.NoClaim(two)
-	inline.MustApply(c, 3)
-	inline.MustSettle(one, store.Result{Claim: c, Applied: 3})
-	if n := f.Number(`select count(*) from projection_apply_outbox`); n != 0 {
-		t.Errorf("%d rows of applied events are left", n)
-	}
+	inline.Works(one, c, 3)
+	f.Is("a", "applied 3 of 3")
 	f.Sound()
 	inline.Sound()
 }
@@ -117,14 +102,11 @@ func TestSettle_givesTheEventsOfABareClaimRowsFromTheFailedOneOn(t *testing.T) {
 	f := open(t, storetest.InMode(outbox.ModeInline), storetest.MaxAttempts(2))
 	f.AppendN("a", 4)
 	c := f.claimInline(one, "a")
-	f.AppendN("a", 1) // meanwhile, for its own request to apply
-	f.MustApply(c, 1)
-	if s := f.MustSettle(one, store.Result{Claim: c, Applied: 1, Failure: storetest.Failure("no seat")}); s != (store.Settled{Applied: 1, Failed: 1}) {
+	f.AppendN("a", 1) // for its own request to apply
+	if s := f.FailsAfter(one, c, 1, "no seat"); s != (store.Settled{Applied: 1, Failed: 1}) {
 		t.Errorf("settled %+v", s)
 	}
-	if got := f.MustCampaign("a"); got.Counts != (outbox.Counts{Failed: 1, Pending: 3}) || got.HeadSeq != 2 || got.AppliedSeq != 1 {
-		t.Errorf("campaign is %+v", got)
-	}
+	f.Is("a", "applied 1 of 5, head 2 failed, 3 pending, 1 failed")
 	if r := f.MustRow("a", 2); r.Row.AttemptCount != 1 || r.Row.LastError != "no seat" || len(r.Attempts) != 1 {
 		t.Errorf("the row is %+v", r)
 	}
@@ -133,9 +115,7 @@ func TestSettle_givesTheEventsOfABareClaimRowsFromTheFailedOneOn(t *testing.T) {
 	refused(t, err, outbox.ErrNotYet, "the event is appended but not yet applied", "Event 2 failed and will be retried in 1 s")
 	f.Sound()
 	f.Clock.Advance(time.Minute)
-	if c := f.ClaimOne(two, 10); c.First != 2 || c.Last != 6 || c.Attempts != 1 {
-		t.Errorf("a worker claims %+v, want all that is left", c)
-	}
+	f.Claims(two, 10, "a 2-6 under 2, after 1")
 }
 
 func TestEnqueueMissing_besideAnybody(t *testing.T) {
@@ -144,10 +124,7 @@ func TestEnqueueMissing_besideAnybody(t *testing.T) {
 		"nobody": func(*fixture) func() { return func() {} },
 		"a request": func(f *fixture) func() {
 			c := f.claimInline(one, "a")
-			return func() {
-				f.MustApply(c, 3)
-				f.MustSettle(one, store.Result{Claim: c, Applied: 3})
-			}
+			return func() { f.Works(one, c, 3) }
 		},
 		"a run": func(f *fixture) func() {
 			claims := f.ClaimedForRun("a")
@@ -170,25 +147,9 @@ func TestEnqueueMissing_besideAnybody(t *testing.T) {
 			f.Drain()
 			f.Sound()
 			f.Unchanged(func() {
-				if err := f.EnqueueMissing(f.Ctx, "unknown"); err != nil {
-					t.Error(err)
-				}
-				if err := f.EnqueueMissing(f.Ctx, "a"); err != nil {
-					t.Error(err)
-				}
+				must.OK(t, f.EnqueueMissing(f.Ctx, "unknown"))
+				must.OK(t, f.EnqueueMissing(f.Ctx, "a"))
 			})
 		})
 	}
-}
-
-// A run that fenced a request off leaves its events to the workers.
-func TestReleaseForRun_givesEventsWithoutRowsTheirs(t *testing.T) {
-	t.Parallel()
-	f := open(t, storetest.InMode(outbox.ModeInline))
-	f.AppendN("a", 3)
-	f.ReleaseFromRun(f.ClaimedForRun("a")...)
-	if c := f.MustCampaign("a"); c.Counts != (outbox.Counts{Pending: 3}) {
-		t.Errorf("campaign is %+v, want 3 rows", c)
-	}
-	f.Sound()
 }

@@ -16,80 +16,63 @@ func (f *fixture) ahead(by time.Duration) *fixture {
 	return f.beside(func(o *store.Options) { o.Now = func() time.Time { return f.Clock.Now().Add(by) } })
 }
 
-// repairs are the operations that correct impossible times.
-var repairs = map[string]func(f *fixture){
-	"start":      func(f *fixture) { f.MustReconcile(outbox.Repaired{Campaigns: 1}) },
-	"self-check": func(f *fixture) { f.SelfCheckOne("a") },
-}
-
-// forEachRepair runs a test in which the other processes' clock is ahead of the fixture's.
-func forEachRepair(t *testing.T, by time.Duration, story func(t *testing.T, f, fast *fixture, repair func(f *fixture))) {
-	for name, repair := range repairs {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			f := open(t)
-			story(t, f, f.ahead(by), repair)
-		})
+// A process whose clock is ahead leaves times that the start of another, or its self-check, sets right.
+func TestFuture_isSetRight(t *testing.T) {
+	t.Parallel()
+	for name, repair := range map[string]func(f *fixture){
+		"start":      func(f *fixture) { f.MustReconcile(outbox.Repaired{Campaigns: 1}) },
+		"self-check": func(f *fixture) { f.SelfCheckOne("a") },
+	} {
+		for event, story := range map[string]func(t *testing.T, f *fixture){
+			"an append is due now": func(t *testing.T, f *fixture) {
+				f.ahead(24*time.Hour).AppendN("a", 3)
+				if e := f.Explained("a"); e.Blocker != outbox.BlockerUnqueued || e.ClaimableAt == nil || !e.ClaimableAt.Equal(began.Add(24*time.Hour)) || !strings.Contains(e.Why, "clock") {
+					t.Errorf("explained as %+v", e)
+				}
+				f.NoClaim(one)
+				repair(f)
+				f.Claims(one, 3, "a 1-3 under 1")
+			},
+			"a retry waits no longer than the settings allow": func(t *testing.T, f *fixture) {
+				fast := f.ahead(10 * time.Minute)
+				fast.AppendN("a", 3)
+				fast.Fail("boom", "a")
+				repair(f)
+				if e := f.Explained("a"); e.Blocker != outbox.BlockerBackoff || e.Why != "Event 1 failed and will be retried in 1 s" {
+					t.Errorf("explained as %+v", e)
+				}
+				f.NoClaim(one)
+				f.Clock.Advance(time.Second)
+				f.Claims(one, 3, "a 1-3 under 2, after 1")
+			},
+			"a lease of the dead ends as soon as the settings allow": func(t *testing.T, f *fixture) {
+				fast := f.ahead(10 * time.Minute)
+				fast.AppendN("a", 3)
+				lost := fast.ClaimOne(two, 3)
+				repair(f)
+				f.Exact("a")
+				if e := f.Explained("a"); e.Blocker != outbox.BlockerLease || !e.ClaimableAt.Equal(began.Add(lease)) {
+					t.Errorf("explained as %+v", e)
+				}
+				f.NoClaim(one)
+				f.Clock.Advance(lease)
+				c := f.ClaimOne(one, 3)
+				fast.MustApply(lost, 3) // nothing was applied under the new lease yet
+				if got := fast.MustSettle(two, store.Result{Claim: lost, Applied: 3}); got.Fenced != 1 {
+					t.Errorf("the worker that had lost it settled %+v", got)
+				}
+				f.MustSettle(one, store.Result{Claim: c, Applied: 3})
+			},
+		} {
+			t.Run(name+": "+event, func(t *testing.T) {
+				t.Parallel()
+				f := open(t)
+				story(t, f)
+				f.Exact("a")
+				f.Sound()
+			})
+		}
 	}
-}
-
-func TestFuture_appendsAreDueNow(t *testing.T) {
-	t.Parallel()
-	forEachRepair(t, 24*time.Hour, func(t *testing.T, f, fast *fixture, repair func(*fixture)) {
-		fast.AppendN("a", 3)
-		if e := f.Explained("a"); e.Blocker != outbox.BlockerUnqueued || e.ClaimableAt == nil || !e.ClaimableAt.Equal(began.Add(24*time.Hour)) || !strings.Contains(e.Why, "clock") {
-			t.Errorf("explained as %+v", e)
-		}
-		f.NoClaim(one)
-		repair(f)
-		if e := f.Explained("a"); e.Blocker != outbox.BlockerNone {
-			t.Errorf("then explained as %+v", e)
-		}
-		f.Drain()
-		f.Sound()
-	})
-}
-
-func TestFuture_retriesWaitNoLongerThanTheSettingsAllow(t *testing.T) {
-	t.Parallel()
-	forEachRepair(t, 10*time.Minute, func(t *testing.T, f, fast *fixture, repair func(*fixture)) {
-		fast.AppendN("a", 3)
-		fast.Fail("boom", "a")
-		repair(f)
-		if e := f.Explained("a"); e.Blocker != outbox.BlockerBackoff || e.Why != "Event 1 failed and will be retried in 1 s" {
-			t.Errorf("explained as %+v", e)
-		}
-		f.NoClaim(one)
-		f.Clock.Advance(time.Second)
-		f.Exact("a")
-		if c := f.ClaimOne(one, 3); c.Attempts != 1 {
-			t.Errorf("claim is %+v, want one failure before", c)
-		}
-	})
-}
-
-func TestFuture_leasesOfTheDeadEndAsSoonAsTheSettingsAllow(t *testing.T) {
-	t.Parallel()
-	forEachRepair(t, 10*time.Minute, func(t *testing.T, f, fast *fixture, repair func(*fixture)) {
-		fast.AppendN("a", 3)
-		lost := fast.ClaimOne(two, 3)
-		repair(f)
-		f.Exact("a")
-		if e := f.Explained("a"); e.Blocker != outbox.BlockerLease || !e.ClaimableAt.Equal(began.Add(lease)) {
-			t.Errorf("explained as %+v", e)
-		}
-		f.NoClaim(one)
-		f.Clock.Advance(lease)
-		c := f.ClaimOne(one, 3)
-		if _, err := fast.ApplyClaim(lost, 3); err != nil {
-			t.Fatal(err) // nothing was applied under the new lease yet
-		}
-		if got := fast.MustSettle(two, store.Result{Claim: lost, Applied: 3}); got.Fenced != 1 {
-			t.Errorf("the worker that had lost it settled %+v", got)
-		}
-		f.MustSettle(one, store.Result{Claim: c, Applied: 3})
-		f.Sound()
-	})
 }
 
 func TestFuture_ofASecondIsNoError(t *testing.T) {
@@ -163,11 +146,10 @@ func TestInstances_ofADeadOneWithAClockAheadFallSilent(t *testing.T) {
 	t.Parallel()
 	f := open(t)
 	f.ahead(10 * time.Minute).beat("other")
-	if got := f.clockOf("other"); got.State(f.Clock.Now()) != outbox.InstanceRunning {
-		t.Errorf("it is %s, want running", got.State(f.Clock.Now()))
-	}
-	f.Clock.Advance(10 * time.Second)
-	if got := f.clockOf("other"); got.State(f.Clock.Now()) != outbox.InstanceSilent {
-		t.Errorf("it is %s, want silent", got.State(f.Clock.Now()))
+	for _, want := range []any{outbox.InstanceRunning, outbox.InstanceSilent} {
+		if got := f.clockOf("other").State(f.Clock.Now()); got != want {
+			t.Errorf("it is %s, want %s", got, want)
+		}
+		f.Clock.Advance(10 * time.Second)
 	}
 }

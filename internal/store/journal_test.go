@@ -2,7 +2,6 @@ package store_test
 
 import (
 	"encoding/json"
-	"errors"
 	"math"
 	"strings"
 	"testing"
@@ -13,7 +12,6 @@ import (
 	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/store"
-	"github.com/outboxweb/outboxweb/internal/storetest"
 )
 
 func TestJournal_keepsEveryFieldAcrossReopening(t *testing.T) {
@@ -168,36 +166,5 @@ func TestRegisterEventTypes_keepsWhatIsNotNamed(t *testing.T) {
 	_, auditOnly, err := f.Load(f.Ctx, []store.Range{f.ClaimOne(one, 10).Range()}, 1<<30)
 	if diff := cmp.Diff(map[string]bool{"rolled": true}, auditOnly); err != nil || diff != "" {
 		t.Errorf("%v (-want +got):\n%s", err, diff)
-	}
-}
-
-func TestReadOnlyStore_refusesEveryChange(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	f.AppendN("a", 2)
-	f.Kill("a")
-	f.AppendN("b", 1)
-	r := f.beside(storetest.ReadOnly)
-	f.Unchanged(func() {
-		for name, act := range map[string]func() error{
-			"append": func() error {
-				_, err := r.Append(f.Ctx, store.Append{Events: []outbox.Event{storetest.Event("a", "counted")}})
-				return err
-			},
-			"requeue": func() error { _, err := r.RequeueRow(f.Ctx, ana(""), "a", 1); return err },
-			"many":    func() error { _, err := r.RequeueDead(f.Ctx, ana(""), outbox.RequeueFilter{}); return err },
-			"retry":   func() error { _, err := r.RetryRow(f.Ctx, ana(""), "a", 1); return err },
-			"pause":   func() error { _, err := r.PauseCampaign(f.Ctx, ana(""), "a"); return err },
-			"resume":  func() error { _, err := r.ResumeCampaign(f.Ctx, ana(""), "a"); return err },
-			"replay":  func() error { _, err := r.ReplayCampaign(f.Ctx, ana(""), "a"); return err },
-			"repair":  func() error { _, err := r.RepairGaps(f.Ctx, ana("")); return err },
-		} {
-			if err := act(); !errors.Is(err, outbox.ErrReadOnly) {
-				t.Errorf("%s: got error %v", name, err)
-			}
-		}
-	})
-	if c, err := r.Campaign(f.Ctx, "a"); err != nil || c.HighWaterSeq != 2 || !r.ReadOnly() {
-		t.Errorf("reading: %+v, %v", c, err)
 	}
 }

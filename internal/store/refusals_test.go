@@ -34,26 +34,17 @@ func anaAs(role outbox.Role, reason string) outbox.Command {
 
 func TestAction_thatWaitsForALeaseIsRefusedOnce(t *testing.T) {
 	t.Parallel()
-	for action, of := range map[outbox.Action]struct {
-		scene func(*fixture)
-		do    func(*fixture) error
-	}{
-		outbox.ActionReplay: {func(f *fixture) { f.AppendN("a", 3) }, func(f *fixture) error { _, err := f.ReplayCampaign(f.Ctx, ana(""), "a"); return err }},
-		outbox.ActionSkip: {(*fixture).DeadHead, func(f *fixture) error {
-			_, err := f.SkipEvent(f.Ctx, storetest.ToSkip(ana("no"), "a", 1), "a", 1)
-			return err
-		}},
-		outbox.ActionUnskip: {func(f *fixture) { f.DeadHead(); f.MustSkip("a", 1) },
-			func(f *fixture) error { _, err := f.UnskipEvent(f.Ctx, ana("no"), "a", 1); return err }},
-	} {
-		t.Run(string(action), func(t *testing.T) {
+	for _, kind := range kinds.All {
+		if !slices.Contains([]string{"replay", "skip", "unskip"}, kind.Action) {
+			continue
+		}
+		t.Run(kind.Action, func(t *testing.T) {
 			t.Parallel()
 			f := open(t, impatient)
-			of.scene(f)
+			kind.Scene(f)
 			f.Exec(`update campaigns set lease_owner = 'worker-2', lease_expires_at = 9000000000000000 where campaign_id = 'a'`)
-			r := refused(t, of.do(f), outbox.ErrConflict, "worker-2")
-			list := f.RefusedActions()
-			if len(list) != 1 || list[0].ID != r.AuditEntryID || list[0].Action != action {
+			r := refused(t, storetest.No(kind.Do(f, ana(""))), outbox.ErrConflict, "worker-2")
+			if list := f.RefusedActions(); len(list) != 1 || list[0].ID != r.AuditEntryID || string(list[0].Action) != kind.Action {
 				t.Errorf("the records are %+v, want the one %d", list, r.AuditEntryID)
 			}
 		})
@@ -90,21 +81,28 @@ func TestRecordRefusal_keepsWhatTheDatabaseTakes(t *testing.T) {
 	}
 }
 
-func TestRecordRefusal_writesNothingWhereNothingIsWritten(t *testing.T) {
+func TestReadOnlyStore_refusesEveryChangeAndRecordsNothing(t *testing.T) {
 	t.Parallel()
 	f := open(t)
 	f.DeadHead()
-	g := f.beside(func(o *store.Options) { o.ReadOnly = true })
+	r := f.beside(storetest.ReadOnly)
 	f.Unchanged(func() {
-		id, err := g.RecordRefusal(f.Ctx, ana(""), outbox.RefusedAction{Action: outbox.ActionPause})
-		if id != 0 || err != nil {
+		for _, kind := range kinds.All {
+			if kind.Action != "unskip" && kind.Action != "resume" {
+				refused(t, storetest.No(kind.Do(r, ana(""))), outbox.ErrReadOnly)
+			}
+		}
+		refused(t, storetest.No(r.RepairGaps(f.Ctx, ana(""))), outbox.ErrReadOnly)
+		refused(t, storetest.No(r.Append(f.Ctx, store.Append{Events: []outbox.Event{storetest.Event("a", "counted")}})), outbox.ErrReadOnly)
+		if id, err := r.RecordRefusal(f.Ctx, ana(""), outbox.RefusedAction{Action: outbox.ActionPause}); id != 0 || err != nil {
 			t.Errorf("got %d, %v", id, err)
 		}
-		_, err = g.RequeueRow(f.Ctx, ana(""), "a", 1)
-		refused(t, err, outbox.ErrReadOnly)
 	})
-	if n := len(f.RefusedActions()); n != 0 {
+	if n := len(f.RefusedActions()); n != 0 || !r.ReadOnly() {
 		t.Errorf("%d records were left", n)
+	}
+	if c := r.MustCampaign("a"); c.HighWaterSeq != 3 {
+		t.Errorf("read %+v", c)
 	}
 }
 

@@ -23,8 +23,7 @@ func TestReplay_waitsForTheWaveUnderWay(t *testing.T) {
 		}
 		replayed <- got
 	}()
-	f.MustApply(c, 2)
-	f.MustSettle(one, store.Result{Claim: c, Applied: 2})
+	f.Works(one, c, 2)
 	if got := <-replayed; got != (outbox.Repaired{Campaigns: 1, Inserted: 1}) {
 		t.Errorf("replayed %+v, want one row", got)
 	}
@@ -56,21 +55,15 @@ func TestReplay_givesFailedAndDeadRowsNothingAndGapsTheirRows(t *testing.T) {
 	if want := (outbox.Repaired{Campaigns: 1, Inserted: 1}); err != nil || got != want {
 		t.Errorf("replayed %+v, %v, want %+v", got, err, want)
 	}
-	if r := f.MustRow("a", 1).Row; r.Status != outbox.Dead || r.AttemptCount != 8 {
-		t.Errorf("the dead head became %+v", r)
-	}
+	f.Is("a", "applied 0 of 3, head 1 dead, 2 pending, 1 dead")
 	f.Sound()
-	_, err = f.ReplayCampaign(f.Ctx, ana(""), "b")
-	refused(t, err, outbox.ErrNotFound, `"b"`)
 }
 
 func TestReplay_beforeAFailedRowKeepsTheOrder(t *testing.T) {
 	t.Parallel()
 	f := open(t)
 	f.AppendN("a", 4)
-	c := f.ClaimOne(one, 2)
-	f.MustApply(c, 1)
-	f.MustSettle(one, store.Result{Claim: c, Applied: 1, Failure: storetest.Failure("boom")})
+	f.FailsAfter(one, f.ClaimOne(one, 2), 1, "boom")
 	// The projections are restored from an earlier state: event 1 must be applied again.
 	f.ExecProjections(`update projection_watermarks set applied_seq = 0, applied_hash = ''`)
 	f.MustReconcile(outbox.Repaired{Campaigns: 1, Inserted: 1})
@@ -81,8 +74,7 @@ func TestReplay_beforeAFailedRowKeepsTheOrder(t *testing.T) {
 		if c.Last != last {
 			t.Errorf("claim is %+v, want it to end at %d", c, last)
 		}
-		f.MustApply(c, c.Last)
-		f.MustSettle(one, store.Result{Claim: c, Applied: c.Last})
+		f.Works(one, c, c.Last)
 	}
 	f.Sound()
 }

@@ -1,13 +1,16 @@
 package store_test
 
 import (
+	"errors"
 	"fmt"
 	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/store"
 	"github.com/outboxweb/outboxweb/internal/storetest"
@@ -28,83 +31,127 @@ func deadRows(t *testing.T) *fixture {
 	return f
 }
 
-func TestRequeueDead_takesThoseThatDiedFirst(t *testing.T) {
+func TestRequeueRow_setsADeadRowBackAndKeepsItsHistory(t *testing.T) {
 	t.Parallel()
-	f := deadRows(t)
-	got, err := f.RequeueDead(f.Ctx, ana(""), outbox.RequeueFilter{Limit: 2})
-	if want := (outbox.Requeued{Requeued: 2, Heads: 2, Released: 1}); err != nil || got != want {
-		t.Errorf("requeued %+v, %v, want %+v", got, err, want)
+	f := open(t)
+	f.DeadHead()
+	woken := false
+	f.OnWork(func() { woken = true })
+	r := must.Get(f.RequeueRow(f.Ctx, ana("mended"), "a", 1)).Or(t)
+	if !r.IsHead || r.BlockedBehind != 2 || r.EnqueuedAt != began || !woken {
+		t.Errorf("row is %+v, woken: %v", r, woken)
 	}
-	left := storetest.Texts(t, f.JournalDB, `select campaign_id from projection_apply_outbox where status = 'dead' order by 1`)
-	if diff := cmp.Diff([]string{"a", "b"}, left); diff != "" {
-		t.Errorf("still dead (-want +got):\n%s", diff)
+	f.RowIs("a", 1, "pending after 0, due in 0s")
+	if act := f.DoneActions()[0]; act.Seq != 1 || !strings.Contains(string(act.Before), `"dead"`) || !strings.Contains(string(act.After), `"pending"`) {
+		t.Errorf("audit record is %+v", act)
 	}
-	for _, id := range []string{"c", "d"} {
-		if r := f.MustRow(id, 1).Row; r.Status != outbox.Pending || r.AttemptCount != 0 || r.NextAttemptAt != f.Clock.Now() {
-			t.Errorf("row is %+v", r)
-		}
+	if d := f.MustRow("a", 1); len(d.Attempts) != 8 || len(d.Activity) != 1 {
+		t.Errorf("the row's page has %d attempts and %d acts", len(d.Attempts), len(d.Activity))
+	}
+	f.Drain()
+	f.Sound()
+}
+
+// What other rows say is in the scenarios of the command.
+func TestActions_touchOnlyRowsInTheirState(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	f.AppendN("failed", 2)
+	f.Fail("boom", "failed")
+	f.AppendN("gone", 2)
+	f.LoseRows("gone", "seq = 1")
+	f.AppendN("held", 2)
+	f.Exec(`update campaigns set due_at = null where campaign_id <> 'held'`)
+	f.Fail("boom", "held")
+	f.Clock.Advance(time.Hour)
+	f.MustClaim(one, 10)
+	requeue := func(id string, seq int64) error { return storetest.No(f.RequeueRow(f.Ctx, ana(""), id, seq)) }
+	f.Unchanged(func() {
+		refused(t, requeue("failed", 1), outbox.ErrConflict, "is failed, not dead")
+		refused(t, requeue("held", 1), outbox.ErrConflict, "is processing, not dead")
+		refused(t, requeue("gone", 1), outbox.ErrNotFound, "replay the campaign to enqueue it")
+		refused(t, requeue("gone", 0), outbox.ErrNotFound, "no event 0")
+		refused(t, storetest.No(f.DeadLetterRow(f.Ctx, ana(""), "held", 1)), outbox.ErrConflict, "is being applied")
+		refused(t, storetest.No(f.DeadLetterRow(f.Ctx, ana(""), "held", 9)), outbox.ErrNotFound)
+	})
+}
+
+func TestRequeueRow_ofManyAtOnceExactlyOneWins(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	f.DeadHead()
+	stores := []*fixture{f, f.beside()}
+	var won atomic.Int64
+	var wg sync.WaitGroup
+	for i := range 16 {
+		wg.Go(func() {
+			_, err := stores[i%2].RequeueRow(f.Ctx, ana(""), "a", 1)
+			if err == nil {
+				won.Add(1)
+			} else if !errors.Is(err, outbox.ErrConflict) {
+				t.Errorf("got error %v", err)
+			}
+		})
+	}
+	wg.Wait()
+	if won.Load() != 1 || len(f.DoneActions()) != 1 {
+		t.Errorf("%d won and %d records were left, want one", won.Load(), len(f.DoneActions()))
 	}
 	f.Sound()
 }
 
-func TestRequeueDead_equalsItsPreviewForEveryFilter(t *testing.T) {
+func TestRequeueDead_takesWhatItsFilterSelects(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		filter outbox.RequeueFilter
 		want   outbox.Requeued
+		left   []string
 	}{
-		"all":                   {outbox.RequeueFilter{}, outbox.Requeued{Requeued: 4, Heads: 4, Released: 6}},
-		"campaign":              {outbox.RequeueFilter{CampaignID: "a"}, outbox.Requeued{Requeued: 1, Heads: 1, Released: 3}},
-		"campaign without":      {outbox.RequeueFilter{CampaignID: "e"}, outbox.Requeued{}},
-		"event type":            {outbox.RequeueFilter{EventType: "weighed"}, outbox.Requeued{Requeued: 2, Heads: 2, Released: 4}},
-		"fingerprint":           {outbox.RequeueFilter{Fingerprint: "that failed at #"}, outbox.Requeued{Requeued: 2, Heads: 2, Released: 5}},
-		"limit":                 {outbox.RequeueFilter{Limit: 3}, outbox.Requeued{Requeued: 3, Heads: 3, Released: 3}},
-		"a campaign's own type": {outbox.RequeueFilter{CampaignID: "a", EventType: "weighed"}, outbox.Requeued{Requeued: 1, Heads: 1, Released: 3}},
+		"all":                   {outbox.RequeueFilter{}, outbox.Requeued{Requeued: 4, Heads: 4, Released: 6}, nil},
+		"campaign":              {outbox.RequeueFilter{CampaignID: "a"}, outbox.Requeued{Requeued: 1, Heads: 1, Released: 3}, []string{"b", "c", "d"}},
+		"campaign without":      {outbox.RequeueFilter{CampaignID: "e"}, outbox.Requeued{}, []string{"a", "b", "c", "d"}},
+		"event type":            {outbox.RequeueFilter{EventType: "weighed"}, outbox.Requeued{Requeued: 2, Heads: 2, Released: 4}, []string{"b", "d"}},
+		"fingerprint":           {outbox.RequeueFilter{Fingerprint: "that failed at #"}, outbox.Requeued{Requeued: 2, Heads: 2, Released: 5}, []string{"c", "d"}},
+		"those that died first": {outbox.RequeueFilter{Limit: 2}, outbox.Requeued{Requeued: 2, Heads: 2, Released: 1}, []string{"a", "b"}},
+		"a campaign's own type": {outbox.RequeueFilter{CampaignID: "a", EventType: "weighed"}, outbox.Requeued{Requeued: 1, Heads: 1, Released: 3}, []string{"b", "c", "d"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := deadRows(t)
-			got, err := f.RequeueDead(f.Ctx, ana(""), c.filter)
-			if err != nil || got != c.want {
+			if got, err := f.RequeueDead(f.Ctx, ana(""), c.filter); err != nil || got != c.want {
 				t.Errorf("requeued %+v, %v, want %+v", got, err, c.want)
 			}
-			if left := f.CountRows(outbox.Dead); left != 4-c.want.Requeued {
-				t.Errorf("%d rows are dead still", left)
-			}
-			if acts := f.DoneActions(); len(acts) != 1 || acts[0].Action != "requeue_many" {
-				t.Errorf("audit records are %+v, want one", acts)
+			if left := storetest.Texts(t, f.JournalDB, `select campaign_id from projection_apply_outbox where status = 'dead' order by 1`); !slices.Equal(left, c.left) {
+				t.Errorf("still dead are %q, want %q", left, c.left)
 			}
 			f.Sound()
 		})
 	}
 }
 
-func TestRequeueDead_countsARowThatIsNoHead(t *testing.T) {
+// Consecutive rows of one campaign are one range, however they were selected.
+func TestRequeueDead_takesRowsThatAreNoHeads(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	f.DeadHead()
-	f.Exec(`update projection_apply_outbox set status = 'dead', attempt_count = 8 where seq = 3`)
-	f.Exec(`update campaigns set dead = 2, pending = 1`)
-	got, err := f.RequeueDead(f.Ctx, ana(""), outbox.RequeueFilter{})
-	if want := (outbox.Requeued{Requeued: 2, Heads: 1, Released: 2}); err != nil || got != want {
-		t.Errorf("requeued %+v, %v, want %+v", got, err, want)
+	f.AppendN("a", 9)
+	f.Exec(`update projection_apply_outbox set status = 'dead', attempt_count = 1 where seq in (1, 2, 3, 5, 6, 9)`)
+	f.must(f.ReconcileCampaign(f.Ctx, "a"))
+	if got, err := f.RequeueDead(f.Ctx, ana(""), outbox.RequeueFilter{}); err != nil || got != (outbox.Requeued{Requeued: 6, Heads: 1, Released: 8}) {
+		t.Errorf("requeued %+v, %v", got, err)
 	}
-	f.Sound()
-}
-
-func TestRequeueDead_refusesWhatItCannotBound(t *testing.T) {
-	t.Parallel()
-	f := deadRows(t)
+	got := storetest.Texts(t, f.JournalDB, `select campaign_id || ' ' || first_seq || '-' || last_seq from audit_log_rows order by first_seq`)
+	if want := []string{"a 1-3", "a 5-6", "a 9-9"}; !slices.Equal(got, want) {
+		t.Errorf("the ranges are %v, want %v", got, want)
+	}
 	f.Unchanged(func() {
 		for _, limit := range []int{-1, 10_001} {
-			_, err := f.RequeueDead(f.Ctx, ana(""), outbox.RequeueFilter{Limit: limit})
-			if r := refused(t, err, outbox.ErrInvalid, "10000"); r.Field != "limit" {
+			if r := refused(t, storetest.No(f.RequeueDead(f.Ctx, ana(""), outbox.RequeueFilter{Limit: limit})), outbox.ErrInvalid, "10000"); r.Field != "limit" {
 				t.Errorf("the refusal is about %q", r.Field)
 			}
 		}
-		_, err := f.RequeueDead(f.Ctx, ana(""), outbox.RequeueFilter{CampaignID: "unknown"})
-		refused(t, err, outbox.ErrNotFound, `"unknown"`)
+		refused(t, storetest.No(f.RequeueDead(f.Ctx, ana(""), outbox.RequeueFilter{CampaignID: "unknown"})), outbox.ErrNotFound, `"unknown"`)
 	})
+	f.Sound()
 }
 
 func TestActions_needAReasonFromTheReachTheyWereToldOf(t *testing.T) {
@@ -114,26 +161,19 @@ func TestActions_needAReasonFromTheReachTheyWereToldOf(t *testing.T) {
 	f.Kill("few")
 	f.AppendN("many", 4)
 	f.Kill("many")
-	if _, err := f.RequeueRow(f.Ctx, ana(""), "few", 1); err != nil {
-		t.Errorf("two rows are released: %v", err)
-	}
+	f.must(f.RequeueRow(f.Ctx, ana(""), "few", 1)) // releases two rows
 	f.Unchanged(func() {
-		_, err := f.RequeueRow(f.Ctx, ana(" "), "many", 1)
-		refused(t, err, outbox.ErrInvalid, "releases 3 rows; actions that release 3 or more require a reason")
-		_, err = f.RequeueDead(f.Ctx, ana(""), outbox.RequeueFilter{})
-		refused(t, err, outbox.ErrInvalid, "releases 3 rows")
-		_, err = f.Operations.Start(f.Ctx, ana(""), outbox.OperationRequest{})
-		refused(t, err, outbox.ErrInvalid, "releases 3 rows")
+		refused(t, storetest.No(f.RequeueRow(f.Ctx, ana(" "), "many", 1)), outbox.ErrInvalid, "releases 3 rows; actions that release 3 or more require a reason")
+		refused(t, storetest.No(f.RequeueDead(f.Ctx, ana(""), outbox.RequeueFilter{})), outbox.ErrInvalid, "releases 3 rows")
+		refused(t, storetest.No(f.Operations.Start(f.Ctx, ana(""), outbox.OperationRequest{})), outbox.ErrInvalid, "releases 3 rows")
 	})
-	if _, err := f.RequeueRow(f.Ctx, ana("mended"), "many", 1); err != nil {
-		t.Error(err)
-	}
+	f.must(f.RequeueRow(f.Ctx, ana("mended"), "many", 1))
 	f = f.beside(func(o *store.Options) { o.ReasonFrom = 1 })
 	for i, act := range []func(outbox.Command) error{
-		func(o outbox.Command) error { _, err := f.PauseCampaign(f.Ctx, o, "few"); return err },
-		func(o outbox.Command) error { _, err := f.ResumeCampaign(f.Ctx, o, "few"); return err },
-		func(o outbox.Command) error { _, err := f.ReplayCampaign(f.Ctx, o, "few"); return err },
-		func(o outbox.Command) error { _, err := f.RepairGaps(f.Ctx, o); return err },
+		func(o outbox.Command) error { return storetest.No(f.PauseCampaign(f.Ctx, o, "few")) },
+		func(o outbox.Command) error { return storetest.No(f.ResumeCampaign(f.Ctx, o, "few")) },
+		func(o outbox.Command) error { return storetest.No(f.ReplayCampaign(f.Ctx, o, "few")) },
+		func(o outbox.Command) error { return storetest.No(f.RepairGaps(f.Ctx, o)) },
 	} {
 		refused(t, act(ana("")), outbox.ErrInvalid, "every action requires a reason")
 		if err := act(ana("because")); err != nil {
@@ -142,96 +182,27 @@ func TestActions_needAReasonFromTheReachTheyWereToldOf(t *testing.T) {
 	}
 }
 
-func TestRequeueDead_ofWideReachIsConfirmed(t *testing.T) {
-	t.Parallel()
-	f := open(t, storetest.MaxAttempts(1))
-	for id, rows := range map[string]int{"a": 1002, "b": 3} {
-		f.AppendN(id, rows)
-		f.Kill(id)
-	}
-	o := ana("mended")
-	f.Unchanged(func() {
-		for _, o.By.Via = range []string{"page", "api", "cli"} {
-			for _, o.Confirm = range []string{"", "requeue 1 rows", "release 1003 rows"} {
-				_, err := f.RequeueDead(f.Ctx, o, outbox.RequeueFilter{})
-				if r := refused(t, err, outbox.ErrInvalid, "requeues 2 rows and releases 1,003", "type: requeue 2 rows"); r.Field != "confirm" || r.Confirm != "requeue 2 rows" {
-					t.Errorf("by %s: the refusal is about %q and wants %q", o.By.Via, r.Field, r.Confirm)
-				}
-			}
-		}
-	})
-	if done, err := f.RequeueDead(f.Ctx, ana("mended"), outbox.RequeueFilter{CampaignID: "b"}); err != nil || done.Requeued != 1 {
-		t.Errorf("%+v, %v", done, err)
-	}
-	o.Confirm = " requeue 1 rows "
-	if done, err := f.RequeueDead(f.Ctx, o, outbox.RequeueFilter{}); err != nil || done.Released != 1001 {
-		t.Errorf("%+v, %v", done, err)
-	}
-}
-
-// Events keep arriving while the operator types: a few more must not invalidate the phrase.
-func TestRequeueRow_takesThePhraseOfAMomentAgo(t *testing.T) {
-	t.Parallel()
-	f := open(t, storetest.MaxAttempts(1))
-	f.AppendN("a", 1002)
-	f.Kill("a")
-	o := ana("mended")
-	o.By.Via, o.Confirm = "page", "release 1001 rows"
-	f.AppendN("a", 101)
-	f.Unchanged(func() {
-		_, err := f.RequeueRow(f.Ctx, o, "a", 1)
-		refused(t, err, outbox.ErrInvalid, "type: release 1102 rows")
-		o.Confirm = "release 1001 rows or so"
-		_, err = f.RequeueRow(f.Ctx, o, "a", 1)
-		refused(t, err, outbox.ErrInvalid, "type: release 1102 rows")
-	})
-	o.Confirm = "release 1002 rows"
-	if _, err := f.RequeueRow(f.Ctx, o, "a", 1); err != nil {
-		t.Error(err)
-	}
-}
-
-// A retry only brings forward what happens anyway, and a skip has its own phrase.
-func TestPageActions_ofWideReachAskForNoOtherPhraseThanTheirOwn(t *testing.T) {
-	t.Parallel()
-	f := open(t, storetest.MaxAttempts(2), func(o *store.Options) { o.ReasonFrom = 1000 })
-	f.AppendN("a", 1002)
-	c := f.ClaimOne(one, 1)
-	f.MustSettle(one, store.Result{Claim: c, Failure: storetest.Failure("no such thing")})
-	o := outbox.Command{By: outbox.Operator{Name: "ana", Via: "page"}}
-	if _, err := f.RetryRow(f.Ctx, o, "a", 1); err != nil {
-		t.Errorf("retry: %v", err)
-	}
-	if _, err := f.SkipEvent(f.Ctx, storetest.ToSkip(o, "a", 1), "a", 1); err != nil {
-		t.Errorf("skip: %v", err)
-	}
-}
-
 func TestRetryFailed_makesTheFailedHeadsOfAFilterDueNow(t *testing.T) {
 	t.Parallel()
-	f := open(t, storetest.MaxAttempts(3))
-	for _, id := range []string{"a", "b", "c"} {
+	f := open(t)
+	for id, message := range map[string]string{"a": "boom", "b": "boom", "c": "bang"} {
 		f.AppendN(id, 2)
-		f.Fail(map[string]string{"a": "boom", "b": "boom", "c": "bang"}[id], id)
-		f.MustPause(id)
+		f.FailsAfter(one, f.ClaimOne(one, 2), 0, message)
 	}
-	for _, id := range []string{"a", "b", "c"} {
-		f.must(f.ResumeCampaign(f.Ctx, ana(""), id))
+	retry := func(want int64) {
+		t.Helper()
+		if got, err := f.RetryFailed(f.Ctx, ana("mended"), outbox.RequeueFilter{Fingerprint: "boom"}); err != nil || got.Retried != want {
+			t.Fatalf("retried %+v, %v, want %d", got, err, want)
+		}
 	}
 	f.NoClaim(one)
-	got, err := f.RetryFailed(f.Ctx, ana("mended"), outbox.RequeueFilter{Fingerprint: "boom"})
-	if err != nil || got.Retried != 2 {
-		t.Fatalf("retried %+v, %v, want two", got, err)
+	retry(2)
+	f.WantActions(outbox.AuditFilter{CampaignID: "a", Seq: 1}, "retry_many")
+	f.WantActions(outbox.AuditFilter{CampaignID: "c"})
+	f.RowIs("c", 1, "failed after 1, due in 1s")
+	if all := f.MustClaim(one, 10); len(all) != 2 || storetest.ToldClaim(all[0]) != "a 1-2 under 2, after 1" || all[1].CampaignID != "b" {
+		t.Errorf("claimed %+v, want the heads of a and b with their attempts", all)
 	}
-	claimed := f.MustClaim(one, 10)
-	if len(claimed) != 2 || claimed[0].CampaignID != "a" || claimed[1].CampaignID != "b" || claimed[0].Attempts != 1 {
-		t.Errorf("claimed %+v, want the heads of a and b with their attempts", claimed)
-	}
-	if r := f.MustRow("c", 1).Row; !r.NextAttemptAt.After(f.Clock.Now()) {
-		t.Errorf("the row of another error is due at %s", r.NextAttemptAt)
-	}
-	if got, err := f.RetryFailed(f.Ctx, ana(""), outbox.RequeueFilter{Fingerprint: "boom"}); err != nil || got.Retried != 0 {
-		t.Errorf("rows that are being applied: %+v, %v, want none", got, err)
-	}
+	retry(0) // they are being applied
 	f.Sound()
 }

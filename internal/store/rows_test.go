@@ -1,12 +1,12 @@
 package store_test
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
-
-	"github.com/google/go-cmp/cmp"
 
 	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
@@ -57,35 +57,12 @@ func (f *fixture) everyRow() []outbox.Row {
 	return all
 }
 
-// visit pages through a filter's rows.
-func (f *fixture) visit(filter outbox.RowFilter) (rows []outbox.Row, pages int) {
-	f.TB.Helper()
-	for {
-		page, err := f.Rows(f.Ctx, filter)
-		if err != nil {
-			f.TB.Fatalf("%+v: %v", filter, err)
-		}
-		if pages++; pages > 1000 {
-			f.TB.Fatalf("%+v never ends", filter)
-		}
-		if filter.Limit > 0 && len(page.Items) > filter.Limit {
-			f.TB.Errorf("a page has %d rows, the limit is %d", len(page.Items), filter.Limit)
-		}
-		if page.Partial && page.NextCursor == nil {
-			f.TB.Error("a partial page has no cursor to go on")
-		}
-		rows = append(rows, page.Items...)
-		if page.NextCursor == nil {
-			return rows, pages
-		}
-		filter.Cursor = *page.NextCursor
-	}
-}
+func rowKey(r outbox.Row) string { return fmt.Sprintf("%s#%d", r.CampaignID, r.Seq) }
 
 func keys(rows []outbox.Row) []string {
 	all := []string{}
 	for _, r := range rows {
-		all = append(all, fmt.Sprintf("%s#%d", r.CampaignID, r.Seq))
+		all = append(all, rowKey(r))
 	}
 	return all
 }
@@ -119,11 +96,16 @@ func TestRows_pagesVisitEveryMatchExactlyOnce(t *testing.T) {
 		slices.SortFunc(want, rowOrder(filter))
 		for _, limit := range []int{1, 3, 200} {
 			filter.Limit = limit
-			got, _ := f.visit(filter)
-			if diff := cmp.Diff(keys(want), keys(got)); diff != "" {
-				t.Errorf("%+v (-want +got):\n%s", filter, diff)
-			}
+			turned := filter
+			turned.Reverse = true
+			mustList(t, fmt.Sprintf("%+v", filter), keys(want), f.rowPager(filter), f.rowPager(turned))
 		}
+	}
+	// The order by attention is not told here, only that it is one.
+	for _, filter := range []outbox.RowFilter{{Sort: outbox.SortAttention, Limit: 3}, {Sort: outbox.SortAttention, EventType: "counted", Limit: 3}} {
+		turned := filter
+		turned.Reverse = true
+		mustList(t, fmt.Sprintf("%+v", filter), storetest.Items(f.rowPager(filter).All(t)), f.rowPager(filter), f.rowPager(turned))
 	}
 }
 
@@ -132,29 +114,19 @@ func rowOrder(f outbox.RowFilter) func(a, b outbox.Row) int {
 	byDue := f.CampaignID == "" && (f.Status == outbox.Dead || f.Status == outbox.Failed)
 	return func(a, b outbox.Row) int {
 		if byDue {
-			if c := a.NextAttemptAt.Compare(b.NextAttemptAt); c != 0 {
+			if c := cmp.Or(a.NextAttemptAt.Compare(b.NextAttemptAt), int(a.Seq-b.Seq)); c != 0 {
 				return c
 			}
-			if a.Seq != b.Seq {
-				return int(a.Seq - b.Seq)
-			}
 		}
-		if a.CampaignID != b.CampaignID {
-			if a.CampaignID < b.CampaignID {
-				return -1
-			}
-			return 1
-		}
-		return int(a.Seq - b.Seq)
+		return cmp.Or(strings.Compare(a.CampaignID, b.CampaignID), int(a.Seq-b.Seq))
 	}
 }
 
 func TestRows_tellHeadsAndWhatWaitsBehindThem(t *testing.T) {
 	t.Parallel()
 	f := rowScene(t)
-	rows, _ := f.visit(outbox.RowFilter{})
 	heads := map[string]int64{}
-	for _, r := range rows {
+	for _, r := range must.Get(f.Rows(f.Ctx, outbox.RowFilter{Limit: 200})).Or(t).Items {
 		if r.IsHead {
 			heads[r.CampaignID] = r.Seq
 		}
@@ -206,8 +178,8 @@ func TestRows_inProcessingAreFoundAfterPartOfTheirWaveIsGone(t *testing.T) {
 	f.MustApply(c, 4)
 	f.MustSettle(one, store.Result{Claim: c, Applied: 4})
 	f.ClaimOne(one, 3)
-	got, _ := f.visit(outbox.RowFilter{Status: outbox.Processing, Limit: 2})
-	if diff := cmp.Diff([]string{"a#5", "a#6", "a#7"}, keys(got)); diff != "" {
-		t.Errorf("processing (-want +got):\n%s", diff)
+	got := f.rowPager(outbox.RowFilter{Status: outbox.Processing, Limit: 2}).All(t)
+	if keys := storetest.Items(got); !slices.Equal(keys, []string{"a#5", "a#6", "a#7"}) {
+		t.Errorf("processing are %q", keys)
 	}
 }

@@ -1,7 +1,6 @@
 package store_test
 
 import (
-	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -9,80 +8,71 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/outboxweb/outboxweb/internal/outbox"
-	"github.com/outboxweb/outboxweb/internal/readmodel"
 	"github.com/outboxweb/outboxweb/internal/store"
 	"github.com/outboxweb/outboxweb/internal/storetest"
 )
 
-func TestSettle_deletesAppliedRowsAndReleases(t *testing.T) {
+func TestSettle_leavesWhatTheWaveDidNotDo(t *testing.T) {
 	t.Parallel()
-	f := open(t)
-	f.AppendN("a", 4)
-	f.AppendN("b", 2)
-	claims := f.MustClaim(one, 10)
-	results := make([]store.Result, len(claims))
-	for i, c := range claims {
-		f.MustApply(c, c.Last)
-		results[i] = store.Result{Claim: c, Applied: c.Last}
+	aside := storetest.Failure("boom")
+	aside.SetAside = true
+	for name, c := range map[string]struct {
+		events, rows int
+		result       store.Result
+		settled      store.Settled
+		then, next   string
+	}{
+		"all is applied":              {4, 4, store.Result{Applied: 4}, store.Settled{Applied: 4}, "applied 4 of 4", ""},
+		"a part is given back":        {5, 4, store.Result{Applied: 2}, store.Settled{Applied: 2}, "applied 2 of 5, head 3 pending, 3 pending", "a 3-5 under 2"},
+		"a part, and one fails":       {6, 5, store.Result{Applied: 2, Failure: storetest.Failure("boom")}, store.Settled{Applied: 2, Failed: 1}, "applied 2 of 6, head 3 failed, 3 pending, 1 failed", ""},
+		"diverged":                    {2, 2, store.Result{Diverged: "of another journal"}, store.Settled{}, "applied 0 of 2, head 1 pending, 2 pending, diverged: of another journal", ""},
+		"a projection that set aside": {1, 1, store.Result{Failure: aside}, store.Settled{Failed: 1}, "applied 0 of 1, head 1 failed, 1 failed", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := open(t)
+			if c.result.Failure == aside {
+				f = f.beside(storetest.MaxAttempts(1))
+			}
+			f.AppendN("a", c.events)
+			c.result.Claim = f.ClaimOne(one, c.rows)
+			if c.result.Applied > 0 {
+				f.MustApply(c.result.Claim, c.result.Applied)
+			}
+			if got := f.MustSettle(one, c.result); got != c.settled {
+				t.Errorf("settled %+v, want %+v", got, c.settled)
+			}
+			f.Is("a", c.then)
+			f.Sound()
+			if c.next == "" {
+				f.NoClaim(two)
+			} else {
+				f.Claims(two, 10, c.next)
+			}
+		})
 	}
-	if got, want := f.MustSettle(one, results...), (store.Settled{Applied: 6}); got != want {
-		t.Errorf("settled %+v, want %+v", got, want)
-	}
-	for _, id := range []string{"a", "b"} {
-		c := f.MustCampaign(id)
-		if c.Lease != nil || c.Counts.Total() != 0 || c.HeadSeq != 0 || c.AppliedSeq != c.HighWaterSeq || c.State() != outbox.StateCurrent {
-			t.Errorf("campaign is %+v, want everything applied and nothing leased", c)
-		}
-	}
-	f.Sound()
-}
-
-func TestSettle_givesBackWhatWasNotReached(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	f.AppendN("a", 5)
-	c := f.ClaimOne(one, 4)
-	f.MustApply(c, 2)
-	if got := f.MustSettle(one, store.Result{Claim: c, Applied: 2}); got != (store.Settled{Applied: 2}) {
-		t.Errorf("settled %+v", got)
-	}
-	got := f.MustCampaign("a")
-	if got.HeadSeq != 3 || got.HeadStatus != outbox.Pending || got.Counts != (outbox.Counts{Pending: 3}) || got.Lease != nil {
-		t.Errorf("campaign is %+v, want three pending rows from 3 on", got)
-	}
-	if c := f.ClaimOne(two, 10); c.First != 3 || c.Last != 5 {
-		t.Errorf("the rest is claimable at once; got %+v", c)
-	}
-	f.Sound()
 }
 
 func TestSettle_failedHeadBacksOffAndDiesAtTheEighth(t *testing.T) {
 	t.Parallel()
 	f := open(t)
 	f.AppendN("a", 3)
-	delays := []time.Duration{1 * time.Second, 2 * time.Second, 4 * time.Second, 8 * time.Second, 16 * time.Second, 32 * time.Second, 64 * time.Second}
-	for i, delay := range delays {
+	for i, delay := range []time.Duration{1, 2, 4, 8, 16, 32, 64} {
 		f.Fail("boom at 17", "a")
 		r := f.MustRow("a", 1).Row
-		if r.Status != outbox.Failed || r.AttemptCount != i+1 || r.NextAttemptAt != f.Clock.Now().Add(delay) ||
+		if r.Status != outbox.Failed || r.AttemptCount != i+1 || r.NextAttemptAt != f.Clock.Now().Add(delay*time.Second) ||
 			r.LastError != "boom at 17" || r.Fingerprint != "boom at #" || r.BlockedBehind != 2 || r.EnqueuedAt != began {
-			t.Fatalf("after failure %d the row is %+v, want it due in %s", i+1, r, delay)
+			t.Fatalf("after failure %d the row is %+v, want it due in %d s", i+1, r, delay)
 		}
-		if c := f.MustCampaign("a"); c.Counts != (outbox.Counts{Pending: 2, Failed: 1}) || c.HeadNextAttempt != r.NextAttemptAt || c.State() != outbox.StateFailing {
-			t.Fatalf("campaign is %+v", c)
-		}
-		f.Clock.Advance(delay)
+		f.Is("a", "applied 0 of 3, head 1 failed, 2 pending, 1 failed")
+		f.Clock.Advance(delay * time.Second)
 	}
-	c := f.ClaimOne(one, 10)
-	if got := f.MustSettle(one, store.Result{Claim: c, Applied: 0, Failure: storetest.Failure("boom at 18")}); got != (store.Settled{Failed: 1, Died: 1}) {
+	if got := f.FailsAfter(one, f.ClaimOne(one, 10), 0, "boom at 18"); got != (store.Settled{Failed: 1, Died: 1}) {
 		t.Errorf("settled %+v", got)
 	}
-	d := f.MustRow("a", 1)
-	if d.Row.Status != outbox.Dead || d.Row.AttemptCount != 8 || d.Row.NextAttemptAt != f.Clock.Now() {
-		t.Errorf("after the eighth failure the row is %+v", d.Row)
-	}
-	if len(d.Attempts) != 8 || d.Attempts[0].Attempt != 8 || d.Attempts[0].Worker != one.ID || d.Attempts[0].Build != one.Build || d.Attempts[7].Attempt != 1 {
-		t.Errorf("the history is %+v, want eight attempts, newest first", d.Attempts)
+	f.RowIs("a", 1, "dead after 8, due in 0s")
+	if all := f.MustRow("a", 1).Attempts; len(all) != 8 || all[0].Attempt != 8 || all[0].Worker != one.ID || all[0].Build != one.Build || all[7].Attempt != 1 {
+		t.Errorf("the history is %+v, want eight attempts, newest first", all)
 	}
 	f.Clock.Advance(24 * time.Hour)
 	f.NoClaim(one)
@@ -92,106 +82,44 @@ func TestSettle_failedHeadBacksOffAndDiesAtTheEighth(t *testing.T) {
 	f.Sound()
 }
 
-func TestSettle_backOffIsCappedAndConfigurable(t *testing.T) {
-	t.Parallel()
-	f := open(t, storetest.MaxAttempts(12))
-	f.AppendN("a", 1)
-	for n := 1; n < 12; n++ {
-		f.Fail("boom", "a")
-		f.Clock.Advance(5 * time.Minute)
-	}
-	if r := f.MustRow("a", 1).Row; r.NextAttemptAt != f.Clock.Now() || r.AttemptCount != 11 {
-		t.Errorf("row is %+v, want it to have waited five minutes after failure 11", r)
-	}
-}
-
-func TestSettle_appliedPartAndFailureInOneWave(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	f.AppendN("a", 6)
-	c := f.ClaimOne(one, 5)
-	f.MustApply(c, 2)
-	if got := f.MustSettle(one, store.Result{Claim: c, Applied: 2, Failure: storetest.Failure("boom")}); got != (store.Settled{Applied: 2, Failed: 1}) {
-		t.Errorf("settled %+v", got)
-	}
-	got := f.MustCampaign("a")
-	if got.HeadSeq != 3 || got.HeadStatus != outbox.Failed || got.Counts != (outbox.Counts{Pending: 3, Failed: 1}) || got.BlockedBehind() != 3 {
-		t.Errorf("campaign is %+v, want a failed head at 3", got)
-	}
-	f.NoClaim(two)
-	f.Sound()
-}
-
-func TestSettle_neverKillsARowWhoseProjectionIsSetAside(t *testing.T) {
-	t.Parallel()
-	f := open(t, storetest.MaxAttempts(1))
-	f.AppendN("a", 1)
-	c := f.ClaimOne(one, 10)
-	aside := storetest.Failure("boom")
-	aside.SetAside = true
-	if got := f.MustSettle(one, store.Result{Claim: c, Applied: 0, Failure: aside}); got.Died != 0 {
-		t.Errorf("settled %+v", got)
-	}
-	if r := f.MustRow("a", 1).Row; r.Status != outbox.Failed {
-		t.Errorf("row is %+v", r)
-	}
-}
-
 func TestSettle_keepsTheErrorWholeInTheHistoryAndShortOnTheRow(t *testing.T) {
 	t.Parallel()
 	f := open(t)
 	f.AppendN("a", 1)
-	c := f.ClaimOne(one, 10)
 	long := strings.Repeat("ü", 5000)
-	f.MustSettle(one, store.Result{Claim: c, Applied: 0, Failure: &readmodel.Failure{Message: long, Fingerprint: "ü"}})
+	f.Fail(long, "a")
 	d := f.MustRow("a", 1)
-	if d.Attempts[0].Error != long {
-		t.Errorf("the attempt keeps %d bytes of %d", len(d.Attempts[0].Error), len(long))
-	}
-	if got := d.Row.LastError; len(got) > 1024 || !strings.HasPrefix(long, got) || len(got)%2 != 0 || got == "" {
-		t.Errorf("the row keeps %d bytes, want at most 1024 whole characters", len(got))
+	if got := d.Row.LastError; d.Attempts[0].Error != long || len(got) > 1024 || !strings.HasPrefix(long, got) || len(got)%2 != 0 || got == "" {
+		t.Errorf("the attempt keeps %d bytes, the row %d, want all and at most 1024 whole characters", len(d.Attempts[0].Error), len(got))
 	}
 }
 
 func TestSettle_ofALostLeaseChangesNothing(t *testing.T) {
 	t.Parallel()
 	for name, lose := range map[string]func(*fixture){
-		"taken over": func(f *fixture) {
-			f.Clock.Advance(lease)
-			f.ClaimOne(two, 10)
-		},
+		"taken over": func(f *fixture) { f.ClaimOne(two, 10) },
 		"taken over and settled, then claimed again": func(f *fixture) {
-			f.Clock.Advance(lease)
-			c := f.ClaimOne(two, 10)
-			f.MustSettle(two, store.Result{Claim: c, Applied: 0})
+			f.Works(two, f.ClaimOne(two, 10), 0)
 			f.ClaimOne(one, 2)
 		},
-		"held by another": func(f *fixture) {
-			f.Exec(`update campaigns set lease_owner = $1`, two.ID)
-		},
-		"ended by a replay": func(f *fixture) {
-			f.Clock.Advance(lease)
-			f.must(f.ReplayCampaign(f.Ctx, ana("for a test"), "a"))
-		},
+		"held by another":   func(f *fixture) { f.Exec(`update campaigns set lease_owner = $1`, two.ID) },
+		"ended by a replay": func(f *fixture) { f.must(f.ReplayCampaign(f.Ctx, ana("for a test"), "a")) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := open(t)
 			f.AppendN("a", 4)
 			stale := f.ClaimOne(one, 3)
+			f.Clock.Advance(lease)
 			lose(f)
-			for _, result := range []store.Result{
-				{Claim: stale, Applied: 3},
-				{Claim: stale, Applied: 0},
-				{Claim: stale, Applied: 1, Failure: storetest.Failure("boom")},
-				{Claim: stale, Applied: 0, Diverged: "for a test"},
-			} {
-				f.Unchanged(func() {
+			f.Unchanged(func() {
+				for _, result := range []store.Result{{Applied: 3}, {}, {Applied: 1, Failure: storetest.Failure("boom")}, {Diverged: "for a test"}} {
+					result.Claim = stale
 					if got := f.MustSettle(one, result); got != (store.Settled{Fenced: 1}) {
 						t.Errorf("settled %+v, want it fenced", got)
 					}
-				})
-			}
+				}
+			})
 			f.Sound()
 		})
 	}
@@ -204,8 +132,7 @@ func TestSettle_touchesOnlyRowsMarkedUnderItsEpoch(t *testing.T) {
 	c := f.ClaimOne(one, 5)
 	f.Exec(`update projection_apply_outbox set status = 'pending' where seq = 2`)
 	f.Exec(`update projection_apply_outbox set claim_epoch = 9 where seq in (1, 4)`)
-	f.MustApply(c, 3)
-	if got := f.MustSettle(one, store.Result{Claim: c, Applied: 3}); got.Applied != 1 {
+	if got := f.Works(one, c, 3); got.Applied != 1 {
 		t.Errorf("settled %+v, want the one row that is still its own", got)
 	}
 	left := storetest.Texts(t, f.JournalDB, `select seq || ' ' || status || ' ' || claim_epoch from projection_apply_outbox order by seq`)
@@ -224,12 +151,9 @@ func TestApply_ofALostLeaseChangesNothing(t *testing.T) {
 	fresh := f.ClaimOne(two, 3)
 	f.MustApply(fresh, 1)
 	f.Unchanged(func() {
-		if _, err := f.ApplyClaim(stale, 3); !errors.Is(err, outbox.ErrLeaseLost) {
-			t.Errorf("got error %v, want a lost lease", err)
-		}
+		wantLost(t, storetest.No(f.ApplyClaim(stale, 3)))
 	})
-	f.MustApply(fresh, 3)
-	f.MustSettle(two, store.Result{Claim: fresh, Applied: 3})
+	f.Works(two, fresh, 3)
 	f.Sound()
 }
 
@@ -241,28 +165,14 @@ func TestSettle_fencesOneCampaignWithoutTheOthers(t *testing.T) {
 	claims := f.MustClaim(one, 10)
 	f.Clock.Advance(lease)
 	lost := f.MustClaim(two, 1)[0].CampaignID
-	var results []store.Result
+	results := []store.Result{{Claim: store.Claim{CampaignID: "unknown", Epoch: 1, First: 1, Last: 1}}}
 	for _, c := range claims {
 		results = append(results, store.Result{Claim: c, Applied: c.Last})
 		if c.CampaignID != lost {
 			f.MustApply(c, c.Last)
 		}
 	}
-	results = append(results, store.Result{Claim: store.Claim{CampaignID: "unknown", Epoch: 1, First: 1, Last: 1}})
 	if got := f.MustSettle(one, results...); got != (store.Settled{Applied: 1, Fenced: 2}) {
 		t.Errorf("settled %+v, want one applied and two fenced", got)
 	}
-}
-
-func TestSettle_marksADivergedCampaign(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	f.AppendN("a", 2)
-	c := f.ClaimOne(one, 10)
-	f.MustSettle(one, store.Result{Claim: c, Applied: 0, Diverged: "built from another journal"})
-	got := f.MustCampaign("a")
-	if got.Diverged != "built from another journal" || got.State() != outbox.StateDiverged || got.Lease != nil || got.Counts != (outbox.Counts{Pending: 2}) {
-		t.Errorf("campaign is %+v", got)
-	}
-	f.NoClaim(one)
 }

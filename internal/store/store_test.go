@@ -1,6 +1,7 @@
 package store_test
 
 import (
+	"errors"
 	"flag"
 	"os"
 	"testing"
@@ -8,6 +9,7 @@ import (
 
 	"github.com/outboxweb/outboxweb/internal/dbtest"
 	"github.com/outboxweb/outboxweb/internal/enginetest"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/search"
 	"github.com/outboxweb/outboxweb/internal/store"
 	"github.com/outboxweb/outboxweb/internal/storetest"
@@ -85,4 +87,12 @@ func (f *fixture) must(_ any, err error) {
 func (f *fixture) beside(change ...func(*store.Options)) *fixture {
 	f.TB.Helper()
 	return around(f.Fixture.Beside(change...))
+}
+
+// wantLost fails unless err is that of a lost lease.
+func wantLost(tb testing.TB, err error) {
+	tb.Helper()
+	if !errors.Is(err, outbox.ErrLeaseLost) {
+		tb.Errorf("got error %v, want a lost lease", err)
+	}
 }

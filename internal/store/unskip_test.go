@@ -1,7 +1,6 @@
 package store_test
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -20,15 +19,9 @@ func TestUnskipEvent_beforeTheEventIsPassedOverOnlyTakesTheSkipBack(t *testing.T
 	if err != nil || skip.Active() || skip.UndoneBy != "ana" || skip.UndoneReason != "it was right after all" || *skip.UndoneAt != f.Clock.Now() {
 		t.Errorf("the skip is %+v, %v", skip, err)
 	}
-	if c := f.MustCampaign("a"); c.Skips != 0 || c.AppliedSeq != 1 || c.HeadSeq != 2 || c.HeadStatus != outbox.Pending {
-		t.Errorf("campaign is %+v", c)
-	}
+	f.Is("a", "applied 1 of 3, head 2 pending, 2 pending")
 	f.Sound()
-	c := f.ClaimOne(one, 10)
-	if !c.Unskipped || c.First != 2 {
-		t.Errorf("claim is %+v", c)
-	}
-	f.MustSettle(one, store.Result{Claim: c, Applied: 1})
+	f.Works(one, f.Claims(one, 10, "a 2-3 under 12"), 1)
 	f.Drain()
 	f.WantMarks()
 	f.Sound()
@@ -50,18 +43,14 @@ func TestUnskipEvent_setsTheWatermarkBackByOne(t *testing.T) {
 			epoch := f.Number(`select lease_epoch from campaigns`)
 			f.Clock.Advance(lease)
 			f.must(f.UnskipEvent(f.Ctx, ana(""), "a", seq))
-			w := f.MustWatermark("a")
-			if w.AppliedSeq != seq-1 || w.AppliedHash != before.AppliedHash || w.FenceEpoch <= epoch {
+			if w := f.MustWatermark("a"); w.AppliedSeq != seq-1 || w.AppliedHash != before.AppliedHash || w.FenceEpoch <= epoch {
 				t.Errorf("the watermark is %+v, want it as before the skip, %+v, under a higher fence", w, before)
 			}
 			f.WantMarks()
-			row := f.MustRow("a", seq)
-			if row.Row.Status != outbox.Pending || row.Row.AttemptCount != 0 || row.Row.EnqueuedAt != began || !row.Row.IsHead || row.Event.Skipped != nil {
+			if row := f.MustRow("a", seq); row.Row.EnqueuedAt != began || !row.Row.IsHead || row.Event.Skipped != nil {
 				t.Errorf("the row is %+v", row.Row)
 			}
-			if c := f.MustCampaign("a"); c.AppliedSeq != seq-1 || c.Skips != 0 {
-				t.Errorf("campaign is %+v", c)
-			}
+			f.Is("a", fmt.Sprintf("applied %d of 3, head %d pending, %d pending", seq-1, seq, 4-seq))
 			f.Sound()
 			f.MustBeReconciled()
 			f.Drain()
@@ -85,9 +74,7 @@ func TestUnskipEvent_startsTheNextEventOver(t *testing.T) {
 			f.PassOver()
 			fail(f)
 			f.must(f.UnskipEvent(f.Ctx, ana(""), "a", 2))
-			if row := f.MustRow("a", 3).Row; row.Status != outbox.Pending || row.AttemptCount != 0 {
-				t.Errorf("the event after it is %+v", row)
-			}
+			f.Is("a", "applied 1 of 4, head 2 pending, 3 pending")
 			f.Sound()
 			f.Drain()
 			f.Sound()
@@ -101,32 +88,27 @@ func TestUnskipEvent_isRefused(t *testing.T) {
 		scene func(*fixture)
 		seq   int64
 		kind  error
-		say   []string
+		says  string
 	}{
-		"of an event that is not skipped":   {seq: 1, kind: outbox.ErrConflict, say: []string{"is not skipped"}},
-		"of no such event":                  {seq: 9, kind: outbox.ErrNotFound, say: []string{"no event 9"}},
-		"when the next one was applied":     {scene: func(f *fixture) { f.PassOver(); f.PassOver() }, kind: outbox.ErrConflict, say: []string{"event 3", "was applied after event 2"}},
-		"when later ones were applied":      {scene: func(f *fixture) { f.PassOver(); f.Drain() }, kind: outbox.ErrConflict, say: []string{"events 3 to 4", "were applied after event 2"}},
-		"when the next one is skipped too":  {scene: func(f *fixture) { f.PassOver(); f.Kill("a"); f.MustSkip("a", 3); f.PassOver() }, kind: outbox.ErrConflict, say: []string{"event 3", "un-skip it first"}},
-		"when the projections have no mark": {scene: func(f *fixture) { f.PassOver(); f.ExecProjections(`delete from watermark_skips`) }, kind: outbox.ErrConflict, say: []string{"have no record that event 2 was skipped"}},
-		"when they have another event": {scene: func(f *fixture) {
+		"of an event that is not skipped":   {func(*fixture) {}, 1, outbox.ErrConflict, "is not skipped"},
+		"of no such event":                  {func(*fixture) {}, 9, outbox.ErrNotFound, "no event 9"},
+		"when the next one was applied":     {func(f *fixture) { f.PassOver(); f.PassOver() }, 2, outbox.ErrConflict, `event 3 of campaign "a" was applied after event 2`},
+		"when later ones were applied":      {func(f *fixture) { f.PassOver(); f.Drain() }, 2, outbox.ErrConflict, `events 3 to 4 of campaign "a" were applied after event 2`},
+		"when the next one is skipped too":  {func(f *fixture) { f.PassOver(); f.Kill("a"); f.MustSkip("a", 3); f.PassOver() }, 2, outbox.ErrConflict, "un-skip it first"},
+		"when the projections have no mark": {func(f *fixture) { f.PassOver(); f.ExecProjections(`delete from watermark_skips`) }, 2, outbox.ErrConflict, "have no record that event 2 was skipped"},
+		"when they have another event": {func(f *fixture) {
 			f.PassOver()
 			f.ExecProjections(`update projection_watermarks set applied_hash = 'x'`)
-		}, kind: outbox.ErrConflict, say: []string{"a different event 2"}},
-		"when it is being passed over": {scene: func(f *fixture) { f.MustClaim(one, 1) }, kind: outbox.ErrConflict, say: []string{"worker-1 is applying", "try again"}},
+		}, 2, outbox.ErrConflict, "a different event 2"},
+		"when it is being passed over": {func(f *fixture) { f.MustClaim(one, 1) }, 2, outbox.ErrConflict, "worker-1 is applying"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := open(t, impatient)
 			f.DieAt(4, 2)
 			f.MustSkip("a", 2)
-			if c.scene != nil {
-				c.scene(f)
-			}
-			f.Unchanged(func() {
-				_, err := f.UnskipEvent(f.Ctx, ana(""), "a", seqOr(c.seq, 2))
-				refused(t, err, c.kind, c.say...)
-			})
+			c.scene(f)
+			f.Unchanged(func() { refused(t, storetest.No(f.UnskipEvent(f.Ctx, ana(""), "a", c.seq)), c.kind, c.says) })
 		})
 	}
 }
@@ -149,9 +131,7 @@ func TestUnskipEvent_cannotBeUndoneByAWorkerThatClaimedBefore(t *testing.T) {
 			f.must(f.UnskipEvent(f.Ctx, ana(""), "a", 1))
 			f.Sound()
 			f.Unchanged(func() {
-				if _, err := f.ApplyClaim(c, 1); !errors.Is(err, outbox.ErrLeaseLost) {
-					t.Errorf("the sleeper got %v, want it fenced off", err)
-				}
+				wantLost(t, storetest.No(f.ApplyClaim(c, 1)))
 				if got := f.MustSettle(one, store.Result{Claim: c, Applied: 1}); got.Fenced != 1 {
 					t.Errorf("the sleeper settled %+v", got)
 				}
@@ -179,7 +159,15 @@ func TestUnskipEvent_thatIsCutOffBetweenTheDatabasesHasNotHappened(t *testing.T)
 				f.TB.Errorf("%d rows, want that of the event given back at once", n)
 			}
 		},
-		"because the process dies": func(f *fixture) { f.dieBetween("a", 2) },
+		"because the process dies": func(f *fixture) {
+			hash := storetest.Texts(f.TB, f.JournalDB, `select chain_hash from events where seq = 1`)[0]
+			f.ExecProjections(`update projection_watermarks set applied_seq = 1, applied_hash = $1, fence_epoch = fence_epoch + 1`, hash)
+			f.ExecProjections(`delete from watermark_skips`)
+			report, err := f.Check(f.Ctx, storetest.Quiet)
+			if err != nil || len(report.Violations) != 4 || report.Violations[0].Invariant != "skips" || report.Violations[1].Invariant != "event_owed" {
+				f.TB.Errorf("check found %+v (%v)", report.Violations, err)
+			}
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -189,21 +177,13 @@ func TestUnskipEvent_thatIsCutOffBetweenTheDatabasesHasNotHappened(t *testing.T)
 			f.PassOver()
 			f.MustPause("a")
 			half(f)
-			if name == "because the process dies" {
-				report, err := f.Check(f.Ctx, storetest.Quiet)
-				if err != nil || len(report.Violations) != 4 || report.Violations[0].Invariant != "skips" || report.Violations[1].Invariant != "event_owed" {
-					t.Errorf("check found %+v (%v)", report.Violations, err)
-				}
-			}
 			f.must(f.Reconcile(f.Ctx))
 			f.MustBeReconciled()
 			f.Sound()
 			if skip := f.SkipLedger("a")[0]; !skip.Active() || skip.AppliedAt != nil {
 				t.Errorf("the skip is %+v, want it to stand, and not to be applied yet", skip)
 			}
-			if c := f.MustCampaign("a"); c.Skips != 1 || c.HeadSeq != 2 || c.AppliedSeq != 1 || c.Diverged != "" {
-				t.Errorf("campaign is %+v", c)
-			}
+			f.Is("a", "applied 1 of 4, head 2 pending, 3 pending, 1 skipped, paused by scene")
 			f.AllowAudit()
 			f.must(f.ResumeCampaign(f.Ctx, ana(""), "a"))
 			f.Drain()
@@ -211,15 +191,4 @@ func TestUnskipEvent_thatIsCutOffBetweenTheDatabasesHasNotHappened(t *testing.T)
 			f.Sound()
 		})
 	}
-}
-
-// dieBetween makes the projections' part of an unskip and not the journal's.
-func (f *fixture) dieBetween(campaign string, seq int64) {
-	f.TB.Helper()
-	var hash string
-	if seq > 1 {
-		hash = storetest.Texts(f.TB, f.JournalDB, `select chain_hash from events where campaign_id = $1 and seq = $2`, campaign, seq-1)[0]
-	}
-	f.ExecProjections(`update projection_watermarks set applied_seq = $2, applied_hash = $3, fence_epoch = fence_epoch + 1 where campaign_id = $1`, campaign, seq-1, hash)
-	f.ExecProjections(`delete from watermark_skips where campaign_id = $1 and seq = $2`, campaign, seq)
 }

@@ -43,6 +43,12 @@ func (read Pager) Follow(t *testing.T, page outbox.Page[string], way func(outbox
 	return pages
 }
 
+// All reads all pages of a list that does not change.
+func (read Pager) All(t *testing.T) []outbox.Page[string] {
+	t.Helper()
+	return read.Follow(t, read(""), Forward, Idle)
+}
+
 // Idle is for walking through a list that does not change.
 func Idle() {}
 
