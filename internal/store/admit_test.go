@@ -3,9 +3,6 @@ package store_test
 import (
 	"context"
 	"fmt"
-	"os"
-	"path/filepath"
-	"sync"
 	"testing"
 
 	"github.com/outboxweb/outboxweb/internal/dbtest"
@@ -41,39 +38,6 @@ func createAndAppend(dir string) int {
 		return 1
 	}
 	return 0
-}
-
-func TestOpen_byManyThatOnlyCreateMakesOneSoundPair(t *testing.T) {
-	t.Parallel()
-	pair := dbtest.Fresh(t)
-	var wg sync.WaitGroup
-	for range 6 {
-		wg.Go(func() {
-			s, err := store.Open(t.Context(), creating(storetest.OptionsFor(pair)))
-			if err != nil {
-				t.Errorf("open: %v", err)
-				return
-			}
-			s.Close()
-		})
-	}
-	wg.Wait()
-	openPair(t, pair, storetest.NewClock()).Sound()
-}
-
-// A problem with the second database is found before the first is created.
-func TestSQLiteOpen_leavesNothingBehindWhenItRefuses(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	f.Close()
-	f.ExecProjections(`insert into goose_db_version (version_id, is_applied) values (9999, true)`)
-	dir := t.TempDir()
-	o := storetest.OptionsFor(f.Pair)
-	o.Journal = optionsIn(filepath.Join(dir, "new")).Journal
-	setup(t, o, "the projections database", "version 9999")
-	if left, _ := os.ReadDir(dir); len(left) != 0 {
-		t.Errorf("a refused start left %v", left)
-	}
 }
 
 func TestPlan_listsWhatIsToComeAndChangesNothing(t *testing.T) {

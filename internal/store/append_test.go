@@ -1,7 +1,6 @@
 package store_test
 
 import (
-	"encoding/json"
 	"fmt"
 	"reflect"
 	"slices"
@@ -10,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/store"
 	"github.com/outboxweb/outboxweb/internal/storetest"
@@ -18,38 +18,30 @@ import (
 func TestAppend_givesDenseSeqPerCampaignAndGrowingPosition(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	var got []store.Appended
-	got = append(got, f.AppendN("a", 2)...)
-	got = append(got, f.MustAppend(storetest.Event("b", "counted"), storetest.Event("a", "counted"), storetest.Event("b", "counted"))...)
-	want := []struct {
-		campaign string
-		seq      int64
-	}{{"a", 1}, {"a", 2}, {"b", 1}, {"a", 3}, {"b", 2}}
-	position := int64(0)
-	for i, w := range want {
-		g := got[i]
-		if g.CampaignID != w.campaign || g.Seq != w.seq || g.Existed || g.EventID == "" {
-			t.Errorf("event %d is %+v, want %s %d, new, with an id", i, g, w.campaign, w.seq)
+	given := []outbox.Event{{CampaignID: "a", EventType: "counted", Payload: []byte(` { } `)}}
+	got := append(f.AppendN("a", 2), f.MustAppend(storetest.Event("b", "counted"), given[0], storetest.Event("b", "counted"))...)
+	position, text := int64(0), ""
+	for _, g := range got {
+		if g.Existed || len(g.EventID) != 36 || g.Position <= position {
+			t.Errorf("appended %+v after position %d", g, position)
 		}
-		if g.Position <= position {
-			t.Errorf("position %d does not follow %d", g.Position, position)
-		}
-		position = g.Position
+		position, text = g.Position, text+fmt.Sprintf(" %s%d", g.CampaignID, g.Seq)
+	}
+	if text != " a1 a2 b1 a3 b2" {
+		t.Errorf("appended%s", text)
+	}
+	f.RowIs("a", 1, "pending after 0, due in 0s")
+	if r := f.MustRow("a", 1).Row; r.EnqueuedAt != began || !r.IsHead || r.BlockedBehind != 2 || f.MustRow("a", 2).Row.IsHead {
+		t.Errorf("row is %+v, want a head with two behind it", r)
+	}
+	e := must.Get(f.Event(f.Ctx, "a", 1)).Or(t)
+	if e.OccurredAt != began || e.RecordedAt != began || string(e.Tags) != "{}" || string(e.Metadata) != "{}" {
+		t.Errorf("event is %+v", e)
+	}
+	if e := given[0]; e.EventID != "" || !e.OccurredAt.IsZero() || string(e.Payload) != ` { } ` || e.EventHash != "" {
+		t.Errorf("the caller's event became %+v", e)
 	}
 	f.Sound()
-}
-
-func TestAppend_enqueuesPendingRowDueNow(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	f.AppendN("a", 2)
-	r := f.MustRow("a", 1).Row
-	if r.Status != outbox.Pending || r.AttemptCount != 0 || r.NextAttemptAt != began || r.EnqueuedAt != began || !r.IsHead || r.BlockedBehind != 1 {
-		t.Errorf("row is %+v, want a pending head due now with one behind it", r)
-	}
-	if r := f.MustRow("a", 2).Row; r.IsHead {
-		t.Errorf("row 2 claims to be the head: %+v", r)
-	}
 }
 
 func TestAppend_repeatedEventIsAnsweredWithTheStoredOne(t *testing.T) {
@@ -178,23 +170,6 @@ func TestAppend_expectedSeqMustBeTheHighWater(t *testing.T) {
 	f.Sound()
 }
 
-func TestAppend_batchIsAllOrNothingAcrossCampaigns(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	f.AppendN("a", 1)
-	wrong := storetest.Event("c", "counted")
-	wrong.Seq = 7
-	f.Unchanged(func() {
-		_, err := f.Append(f.Ctx, store.Append{Events: []outbox.Event{storetest.Event("a", "counted"), storetest.Event("b", "counted"), wrong}})
-		refused(t, err, outbox.ErrConflict, "seq 7")
-	})
-	if _, err := f.Campaign(f.Ctx, "b"); err == nil {
-		t.Error("campaign b exists after a refused batch")
-	}
-	_, err := f.Append(f.Ctx, store.Append{})
-	refused(t, err, outbox.ErrInvalid, "no event")
-}
-
 func TestAppend_refusesWhatTheJournalCannotHold(t *testing.T) {
 	t.Parallel()
 	f := open(t, func(o *store.Options) { o.MaxPayload = 100 })
@@ -258,20 +233,10 @@ func TestAppend_refusesWhatTheJournalCannotHold(t *testing.T) {
 	}
 }
 
-func TestAppend_leavesTheCallersEventsAlone(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	given := []outbox.Event{{CampaignID: "a", EventType: "counted", Payload: []byte(` { } `)}}
-	f.MustAppend(given...)
-	if e := given[0]; e.EventID != "" || !e.OccurredAt.IsZero() || string(e.Payload) != ` { } ` || e.EventHash != "" {
-		t.Errorf("the caller's event became %+v", e)
-	}
-}
-
 func TestAppend_ofConcurrentCallersUndoesOnlyTheRefused(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	const callers, each = 24, 20
+	const callers, each = 12, 9
 	var wg sync.WaitGroup
 	for caller := range callers {
 		wg.Go(func() {
@@ -304,28 +269,62 @@ func TestAppend_ofConcurrentCallersUndoesOnlyTheRefused(t *testing.T) {
 	f.Sound()
 }
 
-func TestAppend_inAGroupWithARefusedOneIsNotTouchedByIt(t *testing.T) {
+// Appends that share a commit: what refuses one undoes it alone, and a later one sees what was not written yet.
+func TestAppend_inAGroup(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	known := storetest.Event("a", "counted")
-	known.EventID = "e-1"
+	known, bad := storetest.Event("a", "counted"), storetest.Event("new", "counted")
+	known.EventID, bad.Seq = "e-1", 9
 	f.MustAppend(known)
 	f.Clock.Advance(time.Hour)
-	bad := storetest.Event("b", "counted")
-	bad.Seq = 9
-	call := func(events ...outbox.Event) store.Append { return store.Append{Events: events} }
-	results, errs := f.AppendTogether([]store.Append{
-		call(known), call(storetest.Event("a", "counted"), storetest.Event("b", "counted")), call(storetest.Event("b", "counted"), bad), call(storetest.Event("b", "counted")),
-	})
-	refused(t, errs[2], outbox.ErrConflict, "seq 9")
-	for _, i := range []int{0, 1, 3} {
+	var seen []store.Appended
+	fence := func(_ *store.Tx, result []store.Appended) error {
+		seen = append(seen, result...)
+		return &outbox.Refusal{Err: outbox.ErrLeaseLost, Detail: "another process has it"}
+	}
+	seat := func(n string) outbox.Event { return storetest.Tagged("s", "seat.taken", "seat", n) }
+	unless := func(n string) *outbox.AppendCondition {
+		return &outbox.AppendCondition{Items: []outbox.ConditionItem{storetest.Item("", "seat", n)}}
+	}
+	calls := []struct {
+		call store.Append
+		seqs string // of what was appended, or the refusal
+	}{
+		{store.Append{Events: []outbox.Event{known}}, "a1"},
+		{store.Append{Events: []outbox.Event{storetest.Event("a", "counted"), storetest.Event("b", "counted")}}, "a2 b1"},
+		{store.Append{Events: []outbox.Event{storetest.Event("b", "counted"), bad}}, "seq 9"},
+		{store.Append{Events: []outbox.Event{storetest.Event("b", "counted")}}, "b2"},
+		{store.Append{Events: []outbox.Event{storetest.Event("fenced", "counted")}, Then: fence}, "another process has it"},
+		{store.Append{Events: []outbox.Event{storetest.Event("b", "counted"), seat("1")}}, "b3 s1"},
+		{store.Append{Events: []outbox.Event{seat("1")}, Condition: unless("1")}, `conflicting event 6 (seat.taken, campaign "s" seq 1)`},
+		{store.Append{Events: []outbox.Event{seat("2")}, Condition: unless("2")}, "s2"},
+		{store.Append{Events: []outbox.Event{seat("2")}, Condition: unless("2")}, `conflicting event 7 (seat.taken, campaign "s" seq 2)`},
+		{store.Append{Events: []outbox.Event{seat("3")}, Condition: unless("4")}, "s3"},
+	}
+	var appends []store.Append
+	for _, c := range calls {
+		appends = append(appends, c.call)
+	}
+	results, errs := f.AppendTogether(appends)
+	for i, c := range calls {
+		var got []string
+		for _, a := range results[i] {
+			got = append(got, fmt.Sprint(a.CampaignID, a.Seq))
+		}
 		if errs[i] != nil {
-			t.Fatalf("call %d: %v", i, errs[i])
+			got = []string{errs[i].Error()}
+		}
+		if text := strings.Join(got, " "); text != c.seqs && (errs[i] == nil || !strings.Contains(text, c.seqs)) {
+			t.Errorf("call %d: %s, want %s", i, text, c.seqs)
 		}
 	}
-	if !results[0][0].Existed || results[1][0].Seq != 2 || results[1][1].Seq != 1 || results[3][0].Seq != 2 {
-		t.Errorf("results are %+v", results)
+	if len(seen) != 1 || seen[0].Seq != 1 || seen[0].Existed || !results[0][0].Existed {
+		t.Errorf("the fence saw %+v, the known one is %+v", seen, results[0])
 	}
+	for _, id := range []string{"new", "fenced"} {
+		refused(t, storetest.No(f.Campaign(f.Ctx, id)), outbox.ErrNotFound, `there is no campaign "`+id+`"`)
+	}
+	f.AppendN("new", 1)
 	f.Sound()
 }
 
@@ -343,33 +342,6 @@ func TestAppend_smallOnesPassLargeOnes(t *testing.T) {
 		if got := store.GroupOrder(c.waiting...); !reflect.DeepEqual(got, c.groups) {
 			t.Errorf("of %v the groups are %v, want %v", c.waiting, got, c.groups)
 		}
-	}
-}
-
-func TestAppend_refusedInAGroupLeavesNoCampaign(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	bad := storetest.Event("new", "counted")
-	bad.Seq = 9
-	_, errs := f.AppendTogether([]store.Append{{Events: []outbox.Event{bad}}, {Events: []outbox.Event{storetest.Event("a", "counted")}}})
-	refused(t, errs[0], outbox.ErrConflict, "seq 9")
-	if errs[1] != nil {
-		t.Fatal(errs[1])
-	}
-	_, err := f.Campaign(f.Ctx, "new")
-	refused(t, err, outbox.ErrNotFound, `there is no campaign "new"`)
-	f.AppendN("new", 1)
-	f.Sound()
-}
-
-func TestAppend_wakesWhoeverWaitsForWork(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	woken := 0
-	f.OnWork(func() { woken++ })
-	f.AppendN("a", 1)
-	if woken != 1 {
-		t.Errorf("woken %d times, want once", woken)
 	}
 }
 
@@ -392,25 +364,32 @@ func TestAppend_modeDecidesWhetherRowsAreWritten(t *testing.T) {
 	}
 }
 
-func TestAppend_tellsHowManyEventsItMade(t *testing.T) {
+func TestAppend_tellsHowManyEventsItMadeAndWakesTheWorker(t *testing.T) {
 	t.Parallel()
 	f := open(t)
 	var made []int
+	woken := 0
+	f.OnWork(func() { woken++ })
 	f.OnAppend(func(events int, took time.Duration) {
 		if took <= 0 {
 			t.Errorf("it took %s", took)
 		}
 		made = append(made, events)
 	})
-	again := outbox.Event{CampaignID: "a", EventID: "e-1", EventType: "note", Payload: json.RawMessage(`{}`)}
-	other := outbox.Event{CampaignID: "a", EventType: "note", Payload: json.RawMessage(`{}`)}
-	for _, events := range [][]outbox.Event{{again, other}, {again, other}, {again}} {
+	again, other := storetest.Event("a", "note"), storetest.Event("a", "note")
+	again.EventID = "e-1"
+	for i, events := range [][]outbox.Event{{again, other}, {again, other}, {again}} {
 		f.must(f.Append(f.Ctx, store.Append{Events: events}))
+		if i == 0 && woken != 1 {
+			t.Errorf("woken %d times, want once", woken)
+		}
 	}
-	seq := int64(99)
-	if _, err := f.Append(f.Ctx, store.Append{Events: []outbox.Event{other}, ExpectedSeq: &seq}); err == nil {
-		t.Error("an append that must be refused is not")
-	}
+	f.Unchanged(func() {
+		bad := storetest.Event("c", "note")
+		bad.Seq = 7
+		refused(t, storetest.No(f.Append(f.Ctx, store.Append{Events: []outbox.Event{other, storetest.Event("b", "note"), bad}})), outbox.ErrConflict, "seq 7")
+		refused(t, storetest.No(f.Append(f.Ctx, store.Append{})), outbox.ErrInvalid, "no event")
+	})
 	if want := []int{2, 1, 0}; !slices.Equal(made, want) {
 		t.Errorf("it tells of %v events, want %v", made, want)
 	}
@@ -419,20 +398,18 @@ func TestAppend_tellsHowManyEventsItMade(t *testing.T) {
 func TestConnections_areCounted(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	of := func(use string) outbox.Connections {
-		for _, c := range f.Connections() {
-			if c.Database == "journal" && c.Use == use {
-				return c
-			}
-		}
-		t.Fatalf("there are no connections to %s", use)
-		return outbox.Connections{}
-	}
 	f.AppendN("a", 1)
-	if c := of("write"); c.InUse != 0 || c.Idle != 1 || c.Waiting != 0 || c.Limit < 1 {
-		t.Errorf("after an append: %+v", c)
+	seen := 0
+	for _, c := range f.Connections() {
+		if c.Database != "journal" {
+			continue
+		}
+		seen++
+		if c.InUse != 0 || c.Waiting != 0 || c.Limit < max(1, c.Idle) || c.Use == "write" && c.Idle != 1 || c.Use == "read" && c.Idle < 1 {
+			t.Errorf("after an append: %+v", c)
+		}
 	}
-	if c := of("read"); c.InUse != 0 || c.Idle < 1 || c.Limit < c.Idle {
-		t.Errorf("after an append: %+v", c)
+	if seen != 2 {
+		t.Errorf("connections of %d kinds, want those that write and that read", seen)
 	}
 }

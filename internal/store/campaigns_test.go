@@ -85,6 +85,11 @@ func TestCampaigns_pagesVisitEveryMatchOnceInOrder(t *testing.T) {
 		}
 	}
 	f.must(f.PauseCampaign(f.Ctx, ana(""), "blocked-1"))
+	f.Clock.Advance(time.Second)
+	f.MustPause("lagging-ü")
+	if paused, err := f.Paused(f.Ctx, 2); err != nil || len(paused) != 2 || paused[0].CampaignID != "lagging-ü" || paused[1].CampaignID != "blocked-1" {
+		t.Errorf("the last paused are %+v, %v", paused, err)
+	}
 	for _, state := range []outbox.State{outbox.StateBlocked, outbox.StatePaused} {
 		if got := f.AllCampaigns(outbox.CampaignFilter{State: state, Limit: 200}); !slices.Contains(ids(got), "blocked-1") {
 			t.Errorf("a campaign that is blocked and paused is not among those that are %s: %v", state, ids(got))

@@ -17,6 +17,7 @@ import (
 
 	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/size"
 	"github.com/outboxweb/outboxweb/internal/store"
 	"github.com/outboxweb/outboxweb/internal/storetest"
 )
@@ -139,47 +140,6 @@ func TestCondition_togetherWithAnExpectedSeq(t *testing.T) {
 	if err := try(2, storetest.Item("other")); err != nil {
 		t.Error(err)
 	}
-}
-
-func TestCondition_inAGroupRefusesItsCallAlone(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	call := func(seat string, unless ...outbox.ConditionItem) store.Append {
-		a := store.Append{Events: []outbox.Event{storetest.Tagged("a", "seat.taken", "seat", seat)}}
-		if unless != nil {
-			a.Condition = &outbox.AppendCondition{Items: unless}
-		}
-		return a
-	}
-	results, errs := f.AppendTogether([]store.Append{
-		call("1"), call("1", storetest.Item("", "seat", "1")), call("2", storetest.Item("", "seat", "2")), call("2", storetest.Item("", "seat", "2")), call("3"), call("4", storetest.Item("", "seat", "4")),
-	})
-	for i, err := range errs {
-		if bad := i == 1 || i == 3; bad {
-			blockedBy(t, err, results[i-1][0].Position)
-		} else if err != nil {
-			t.Errorf("call %d: %v", i, err)
-		}
-	}
-	if c := f.MustCampaign("a"); c.HighWaterSeq != 4 {
-		t.Errorf("campaign a stands at %d, want the four that nothing was in the way of", c.HighWaterSeq)
-	}
-	f.Sound()
-}
-
-// The inserts of a large group, sent together, must be seen by a later condition.
-func TestCondition_seesWhatItsGroupHasNotWrittenYet(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	results, errs := f.AppendTogether([]store.Append{
-		{Events: []outbox.Event{storetest.Event("b", "counted"), storetest.Tagged("a", "seat.taken", "seat", "1")}},
-		{Events: []outbox.Event{storetest.Tagged("a", "seat.taken", "seat", "1")}, Condition: &outbox.AppendCondition{Items: []outbox.ConditionItem{storetest.Item("", "seat", "1")}}},
-	})
-	if errs[0] != nil {
-		t.Fatal(errs[0])
-	}
-	blockedBy(t, errs[1], results[0][1].Position)
-	f.Sound()
 }
 
 func TestCondition_isJudged(t *testing.T) {
@@ -320,11 +280,7 @@ func TestCondition_ofManyAtOnceExactlyOneHolds(t *testing.T) {
 	t.Parallel()
 	f := open(t)
 	stores := []*fixture{f, f.beside()}
-	const callers = 16
-	seats := 200
-	if testing.Short() {
-		seats = 40
-	}
+	callers, seats := 8, size.Of(10, 50, 200)
 	var taken, refusals atomic.Int64
 	var wg sync.WaitGroup
 	for caller := range callers {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/readmodel"
+	"github.com/outboxweb/outboxweb/internal/size"
 	"github.com/outboxweb/outboxweb/internal/store"
 	"github.com/outboxweb/outboxweb/internal/storetest"
 )
@@ -147,7 +148,7 @@ func TestLocks_areTakenInOneOrderByThoseWhoNeedSeveral(t *testing.T) {
 	for _, id := range ids {
 		f.AppendN(id, 1)
 	}
-	storetest.Everybody(t, []*fixture{f, f.beside()}, 60, map[string]func(*fixture, int) error{
+	storetest.Everybody(t, []*fixture{f, f.beside()}, size.Of(8, 25, 60), map[string]func(*fixture, int) error{
 		"append": func(s *fixture, _ int) error {
 			var events []outbox.Event
 			for _, id := range storetest.Shuffled(ids) {
@@ -192,7 +193,7 @@ func TestLocks_ofWhatIsNewAreTakenInOneOrderToo(t *testing.T) {
 	few := func(i int) []string {
 		return storetest.Shuffled([]string{fmt.Sprint("a-", i), fmt.Sprint("b-", i), fmt.Sprint("c-", i)})
 	}
-	storetest.Everybody(t, []*fixture{f, f.beside()}, 40, map[string]func(*fixture, int) error{
+	storetest.Everybody(t, []*fixture{f, f.beside()}, size.Of(8, 20, 40), map[string]func(*fixture, int) error{
 		"append": func(s *fixture, i int) error {
 			var events []outbox.Event
 			for _, id := range few(i) {

@@ -2,6 +2,7 @@ package store_test
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/outboxweb/outboxweb/internal/dbtest"
 	"github.com/outboxweb/outboxweb/internal/must"
+	"github.com/outboxweb/outboxweb/internal/size"
 	"github.com/outboxweb/outboxweb/internal/store"
 	"github.com/outboxweb/outboxweb/internal/storetest"
 )
@@ -100,7 +102,7 @@ func createUntil(t *testing.T, dir string, nth int) (calls int, killed bool) {
 }
 
 // TestSQLiteOpen_killedAnywhereLeavesNoneOrAWholeDatabase kills a process at each system call by
-// which it changes the files of the databases that it creates.
+// which it changes the files of the databases that it creates, or at some of them.
 func TestSQLiteOpen_killedAnywhereLeavesNoneOrAWholeDatabase(t *testing.T) {
 	t.Parallel()
 	calls, killed := createUntil(t, t.TempDir(), 0)
@@ -109,13 +111,11 @@ func TestSQLiteOpen_killedAnywhereLeavesNoneOrAWholeDatabase(t *testing.T) {
 	}
 	whole := open(t)
 	want := map[string][]string{"journal": wholeSchema(t, whole.JournalDB), "projections": wholeSchema(t, whole.ProjectionsDB)}
-	step := 1
-	if testing.Short() {
-		step = max(1, calls/6)
-	}
+	kills := min(calls, size.Of(6, 40, calls))
+	first := rand.IntN(calls)
 	left := map[string]int{}
-	for nth := 1; nth <= calls; nth += step {
-		dir := t.TempDir()
+	for i := range kills {
+		dir, nth := t.TempDir(), 1+(first+i*calls/kills)%calls
 		if _, killed := createUntil(t, dir, nth); !killed {
 			continue // it made fewer calls this time
 		}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/size"
 	"github.com/outboxweb/outboxweb/internal/store"
 	"github.com/outboxweb/outboxweb/internal/storetest"
 )
@@ -19,42 +20,33 @@ import (
 type sums struct{ dead, failed, retrying, heads, released, campaigns, waiting, score int64 }
 
 // recount adds up what the rows and campaigns say, one by one.
-func (f *fixture) recount() map[string]sums {
+func (f *fixture) recount(campaigns map[string]outbox.Campaign) map[string]sums {
 	f.TB.Helper()
-	type row struct {
-		campaign, status, fingerprint string
-		seq                           int64
-	}
-	rows := must.Get(f.JournalDB.Query(`select campaign_id, seq, status, fingerprint from projection_apply_outbox where status in ('dead', 'failed', 'processing') and attempt_count > 0 and fingerprint <> ''`)).Or(f.TB)
-	defer rows.Close()
-	var all []row
-	for rows.Next() {
-		var r row
-		must.OK(f.TB, rows.Scan(&r.campaign, &r.seq, &r.status, &r.fingerprint))
-		all = append(all, r)
-	}
-	must.OK(f.TB, rows.Err())
 	by := map[string]sums{}
-	for _, r := range all {
-		s, c := by[r.fingerprint], f.MustCampaign(r.campaign)
-		switch r.status {
-		case "dead":
+	for _, r := range f.everyRow() {
+		s, c := by[r.Fingerprint], campaigns[r.CampaignID]
+		switch r.Status {
+		case outbox.Pending:
+			continue
+		case outbox.Dead:
 			s.dead++
-		case "failed":
+		case outbox.Failed:
 			s.failed++
 		default:
 			s.retrying++
 		}
-		if c.HeadSeq == r.seq {
+		if c.HeadSeq == r.Seq {
 			s.campaigns++
 			s.waiting += c.LagEvents()
 			s.score += outbox.Score(c.LagEvents(), c.Lag(f.Clock.Now()))
-			if r.status == "dead" {
+			if r.Status == outbox.Dead {
 				s.heads++
 				s.released += c.Counts.Total() - 1
 			}
 		}
-		by[r.fingerprint] = s
+		if r.Fingerprint != "" && r.AttemptCount > 0 {
+			by[r.Fingerprint] = s
+		}
 	}
 	return by
 }
@@ -70,7 +62,7 @@ func TestErrorGroups_addUpRandomHistories(t *testing.T) {
 	seed := rand.Uint64()
 	random := rand.New(rand.NewPCG(seed, 0))
 	f := open(t, storetest.MaxAttempts(3))
-	for range 25 {
+	for range size.Of(6, 25, 100) {
 		for range 1 + random.IntN(6) {
 			f.AppendN(fmt.Sprintf("c-%02d", random.IntN(30)), 1+random.IntN(4))
 		}
@@ -100,7 +92,11 @@ func TestErrorGroups_addUpRandomHistories(t *testing.T) {
 // check compares the groups with a recount.
 func (f *fixture) check(seed uint64) {
 	f.TB.Helper()
-	all, want := f.groups(), f.recount()
+	campaigns := map[string]outbox.Campaign{}
+	for _, c := range f.AllCampaigns(outbox.CampaignFilter{Limit: 200}) {
+		campaigns[c.CampaignID] = c
+	}
+	all, want := f.groups(), f.recount(campaigns)
 	got := map[string]sums{}
 	for _, g := range all.Groups {
 		got[g.Fingerprint] = sums{g.Dead, g.Failed, g.Retrying, g.Heads, g.Released, g.Campaigns, g.EventsWaiting, g.Score}
@@ -108,7 +104,7 @@ func (f *fixture) check(seed uint64) {
 			f.TB.Errorf("seed %d: %q names %d of %d campaigns", seed, g.Fingerprint, len(g.Worst), g.Campaigns)
 		}
 		for _, c := range g.Worst {
-			if is := f.MustCampaign(c.CampaignID); is.HeadSeq != c.HeadSeq || is.HeadStatus != c.HeadStatus || is.LagEvents() != c.EventsWaiting || c.EventType != "counted" {
+			if is := campaigns[c.CampaignID]; is.HeadSeq != c.HeadSeq || is.HeadStatus != c.HeadStatus || is.LagEvents() != c.EventsWaiting || c.EventType != "counted" {
 				f.TB.Errorf("seed %d: it says %+v of %+v", seed, c, is)
 			}
 		}
@@ -118,6 +114,30 @@ func (f *fixture) check(seed uint64) {
 	}
 	if !slices.IsSortedFunc(all.Groups, outbox.CompareGroups) {
 		f.TB.Errorf("seed %d: the groups are not in order", seed)
+	}
+}
+
+func TestErrorGroups_countRowsByWhatWentWrong(t *testing.T) {
+	t.Parallel()
+	f := open(t, storetest.MaxAttempts(2))
+	f.AppendN("a", 5)
+	f.AppendN("b", 2)
+	f.Kill("a", "b")
+	f.AppendN("c", 1)
+	f.Fail("disk is full", "c")
+	all := f.groups()
+	if all.Capped() || len(all.Groups) != 2 {
+		t.Fatalf("%+v", all)
+	}
+	g := all.Groups[0]
+	if g.Dead != 2 || g.Failed != 0 || g.Heads != 2 || g.Released != 5 || g.Attempts != 4 || g.Alike != 4 || len(g.Builds) != 1 || len(g.EventTypes) != 1 {
+		t.Errorf("the dead: %+v", g)
+	}
+	if g.FirstAt == nil || g.LastAt == nil || !g.FirstAt.Before(*g.LastAt) || g.Example == "" {
+		t.Errorf("seen from %v to %v, such as %q", g.FirstAt, g.LastAt, g.Example)
+	}
+	if g := all.Groups[1]; g.Failed != 1 || g.Dead != 0 || g.Released != 0 || g.Attempts != 1 {
+		t.Errorf("a failed one: %+v", g)
 	}
 }
 
@@ -185,10 +205,7 @@ func TestSummary_oldestRetryableIsInACampaignThatIsServed(t *testing.T) {
 	if oldest.CampaignID != "theirs" || retryable.CampaignID != "ours-1" || retryable.Seq != 1 {
 		t.Errorf("the oldest is %+v, the oldest retryable %+v", oldest, retryable)
 	}
-	sum, err := f.beside().Summary(f.Ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	sum := must.Get(f.beside().Summary(f.Ctx)).Or(t)
 	stuck, err := f.StuckWithoutError(f.Ctx, sum.Surroundings(), 10)
 	if err != nil || len(stuck) != 1 || stuck[0].CampaignID != "theirs" {
 		t.Errorf("stuck are %+v, %v", stuck, err)

@@ -38,11 +38,7 @@ func asUser(raw, user string) string {
 // setupWithoutSecret is setup for options with the password in their URLs.
 func setupWithoutSecret(t *testing.T, o store.Options, fragments ...string) {
 	t.Helper()
-	s, err := store.Open(t.Context(), o)
-	if err == nil {
-		s.Close()
-	}
-	r := refused(t, err, outbox.ErrSetup, fragments...)
+	r := setup(t, o, fragments...)
 	for _, hidden := range []string{secret, "SQLSTATE", "pgconn", "%!"} {
 		if strings.Contains(r.Error(), hidden) {
 			t.Errorf("the sentence shows %s: %s", hidden, r.Error())
@@ -58,18 +54,7 @@ func TestPostgresOpen_createsDatabaseAndSchemas(t *testing.T) {
 	f.AppendN("a", 2)
 	f.Drain()
 	f.Sound()
-	if reasons := f.Ready(f.Ctx); len(reasons) != 0 {
-		t.Errorf("not ready: %q", reasons)
-	}
-	migrations, err := f.Migrations(f.Ctx)
-	if err != nil || len(migrations) < 2 {
-		t.Fatalf("migrations are %+v, %v", migrations, err)
-	}
-	for _, m := range migrations {
-		if m.AppliedAt == nil || m.AppliedAt.IsZero() || m.Name == "" || m.Version == 0 {
-			t.Errorf("migration %+v is not applied", m)
-		}
-	}
+	mustBeMigrated(t, f.Store)
 	if diff := cmp.Diff([]string{"_projections", "journal_1"}, storetest.Texts(t, f.JournalDB, `select distinct schemaname from pg_tables where tablename like '%goose%' order by 1`)); diff != "" {
 		t.Errorf("schemas with tables (-want +got):\n%s", diff)
 	}
@@ -155,13 +140,6 @@ func TestPostgresOpen_refusesWhatCannotBe(t *testing.T) {
 	}
 }
 
-func TestPostgresOpen_findsNoProxyWhereThereIsNone(t *testing.T) {
-	t.Parallel()
-	if journal, projections := open(t).Proxied(); journal || projections {
-		t.Errorf("a proxy before the journal: %v, before the projections: %v", journal, projections)
-	}
-}
-
 // through opens a store on the journal of f through a proxy.
 func (f *fixture) through(pooled func(string) string, change ...func(*store.Options)) *fixture {
 	f.TB.Helper()
@@ -178,8 +156,10 @@ func TestPostgresPooler_carriesEveryStatement(t *testing.T) {
 	t.Parallel()
 	f := open(t, storetest.MaxAttempts(2))
 	s := f.through(dbtest.Server().Pooler(t))
-	if journal, projections := s.Proxied(); !journal || projections {
-		t.Errorf("a proxy before the journal: %v, before the projections: %v, want the first alone", journal, projections)
+	for s, want := range map[*fixture]bool{f: false, s: true} {
+		if journal, projections := s.Proxied(); journal != want || projections {
+			t.Errorf("a proxy before the journal: %v, before the projections: %v, want %v, and none", journal, projections, want)
+		}
 	}
 	s.everything()
 }

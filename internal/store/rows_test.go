@@ -44,13 +44,13 @@ func rowScene(t *testing.T) *fixture {
 // everyRow reads all rows without the store.
 func (f *fixture) everyRow() []outbox.Row {
 	f.TB.Helper()
-	found := must.Get(f.JournalDB.Query(`select campaign_id, seq, event_type, status, last_error, fingerprint, next_attempt_at from projection_apply_outbox`)).Or(f.TB)
+	found := must.Get(f.JournalDB.Query(`select campaign_id, seq, event_type, status, last_error, fingerprint, attempt_count, next_attempt_at from projection_apply_outbox`)).Or(f.TB)
 	defer found.Close()
 	var all []outbox.Row
 	for found.Next() {
 		var r outbox.Row
 		var next int64
-		must.OK(f.TB, found.Scan(&r.CampaignID, &r.Seq, &r.EventType, &r.Status, &r.LastError, &r.Fingerprint, &next))
+		must.OK(f.TB, found.Scan(&r.CampaignID, &r.Seq, &r.EventType, &r.Status, &r.LastError, &r.Fingerprint, &r.AttemptCount, &next))
 		r.NextAttemptAt = time.UnixMicro(next)
 		all = append(all, r)
 	}

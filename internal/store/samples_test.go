@@ -193,85 +193,25 @@ func TestHistory_hasAnActionAtOnce(t *testing.T) {
 	}
 }
 
-func TestErrorGroups_countRowsByWhatWentWrong(t *testing.T) {
-	t.Parallel()
-	f := open(t, storetest.MaxAttempts(2))
-	f.AppendN("a", 5)
-	f.AppendN("b", 2)
-	f.Kill("a", "b")
-	f.AppendN("c", 1)
-	f.Fail(`user "u-17" not found`, "c")
-	f.MustPause("c")
-	f.AppendN("d", 1)
-	f.Fail("disk is full", "d")
-	all := must.Get(f.ErrorGroups(f.Ctx)).Or(t)
-	if all.Capped() || len(all.Groups) != 3 {
-		t.Fatalf("%+v", all)
-	}
-	g := all.Groups[0]
-	if g.Dead != 2 || g.Failed != 0 || g.Heads != 2 || g.Released != 5 || g.Attempts != 4 || g.Alike != 4 || len(g.Builds) != 1 || len(g.EventTypes) != 1 {
-		t.Errorf("the dead: %+v", g)
-	}
-	if g.FirstAt == nil || g.LastAt == nil || !g.FirstAt.Before(*g.LastAt) || g.Example == "" {
-		t.Errorf("seen from %v to %v, such as %q", g.FirstAt, g.LastAt, g.Example)
-	}
-	for _, g := range all.Groups[1:] {
-		if g.Failed != 1 || g.Dead != 0 || g.Released != 0 || g.Attempts != 1 {
-			t.Errorf("a failed one: %+v", g)
-		}
-	}
-}
-
-func TestNoteGroup_isPinnedAndAuditedAndTakenAway(t *testing.T) {
+// What a note changes is in the scenarios of the command.
+func TestNoteGroup_isPinnedAndTakenAway(t *testing.T) {
 	t.Parallel()
 	f := open(t)
 	f.AppendN("a", 1)
 	f.Fail("boom", "a")
-	note, err := f.SetGroupNote(f.Ctx, ana("known"), "boom", "waits for the fix of Monday")
-	if err != nil || note == nil || note.By != "ana" {
-		t.Fatalf("%+v, %v", note, err)
+	for _, text := range []string{"waits for the fix of Monday", ""} {
+		note := must.Get(f.SetGroupNote(f.Ctx, ana("known"), "boom", text)).Or(t)
+		pinned := must.Get(f.ErrorGroups(f.Ctx)).Or(t).Groups[0].Note
+		if (note != nil) != (text != "") || (pinned != nil) != (text != "") || pinned != nil && (pinned.Note != text || note.By != "ana") {
+			t.Errorf("of %q there is %+v, pinned is %+v", text, note, pinned)
+		}
 	}
-	all, err := f.ErrorGroups(f.Ctx)
-	if err != nil || len(all.Groups) != 1 || all.Groups[0].Note == nil || all.Groups[0].Note.Note != "waits for the fix of Monday" {
-		t.Fatalf("%+v, %v", all, err)
-	}
-	if note, err := f.SetGroupNote(f.Ctx, ana(""), "boom", ""); err != nil || note != nil {
-		t.Errorf("taken away: %+v, %v", note, err)
-	}
-	if all, err := f.ErrorGroups(f.Ctx); err != nil || all.Groups[0].Note != nil {
-		t.Errorf("%+v, %v", all, err)
-	}
-	if n := f.Number(`select count(*) from audit_log where action = 'note_errors'`); n != 2 {
-		t.Errorf("%d audit records, want 2", n)
-	}
-	_, err = f.SetGroupNote(f.Ctx, ana(""), "boom", string(make([]byte, 2001)))
-	refused(t, err, outbox.ErrInvalid, "2001 bytes")
-	_, err = f.SetGroupNote(f.Ctx, ana(""), "", "x")
-	refused(t, err, outbox.ErrInvalid, "fingerprint")
-	for _, note := range []string{"x", ""} {
-		_, err = f.SetGroupNote(f.Ctx, ana(""), "never seen", note)
-		refused(t, err, outbox.ErrNotFound, `no row failed with the fingerprint "never seen"`)
-	}
+	refused(t, storetest.No(f.SetGroupNote(f.Ctx, ana(""), "boom", string(make([]byte, 2001)))), outbox.ErrInvalid, "2001 bytes")
+	refused(t, storetest.No(f.SetGroupNote(f.Ctx, ana(""), "", "x")), outbox.ErrInvalid, "fingerprint")
+	refused(t, storetest.No(f.SetGroupNote(f.Ctx, ana(""), "never seen", "")), outbox.ErrNotFound, `no row failed with the fingerprint "never seen"`)
 	// A note changes no row, so a refusal does not mention it.
-	_, err = f.RequeueRow(f.Ctx, ana(""), "a", 1)
-	if r := refused(t, err, outbox.ErrConflict, "not dead"); r != nil && len(r.Detail) > 80 {
+	if r := refused(t, storetest.No(f.RequeueRow(f.Ctx, ana(""), "a", 1)), outbox.ErrConflict, "not dead"); len(r.Detail) > 80 {
 		t.Errorf("the refusal tells of the note: %s", r.Detail)
-	}
-}
-
-func TestPaused_lastFirst(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	for _, id := range []string{"a", "b", "c"} {
-		f.AppendN(id, 1)
-	}
-	for _, id := range []string{"c", "a"} {
-		f.Clock.Advance(time.Second)
-		f.MustPause(id)
-	}
-	paused, err := f.Paused(f.Ctx, 10)
-	if err != nil || len(paused) != 2 || paused[0].CampaignID != "a" || paused[1].CampaignID != "c" {
-		t.Errorf("%+v, %v", paused, err)
 	}
 }
 

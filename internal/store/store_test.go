@@ -11,6 +11,7 @@ import (
 	"github.com/outboxweb/outboxweb/internal/enginetest"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/search"
+	"github.com/outboxweb/outboxweb/internal/size"
 	"github.com/outboxweb/outboxweb/internal/store"
 	"github.com/outboxweb/outboxweb/internal/storetest"
 	"github.com/outboxweb/outboxweb/internal/tokens"
@@ -32,7 +33,7 @@ func TestMain(m *testing.M) {
 	// statements of several processes behave differently there.
 	const differs = "^Test(Postgres|Append_|Claim_|Condition_(of|holds)|Locks|RequeueRow|Settle|SkipEvent)"
 	os.Exit(dbtest.Main(m, differs, func(p dbtest.Pair) error {
-		dbtest.Checks(30)
+		dbtest.Checks(size.Of(30, 12, 100))
 		return storetest.Prepare(p)
 	}))
 }
