@@ -124,8 +124,7 @@ func TestAppend_givenSeqIsCheckedAndNotObeyed(t *testing.T) {
 	}
 	again := first
 	again.Seq = 2
-	_, err := f.Append(f.Ctx, store.Append{Events: []outbox.Event{again}})
-	refused(t, err, outbox.ErrConflict, "at seq 1, not at the given 2")
+	refused(t, storetest.No(f.Append(f.Ctx, store.Append{Events: []outbox.Event{again}})), outbox.ErrConflict, "at seq 1, not at the given 2")
 	again.Seq = 0
 	if got := f.MustAppend(again)[0]; !got.Existed || got.Seq != 1 {
 		t.Errorf("repeat without seq is %+v", got)
@@ -133,8 +132,7 @@ func TestAppend_givenSeqIsCheckedAndNotObeyed(t *testing.T) {
 	f.Unchanged(func() {
 		second := storetest.Event("b", "counted")
 		second.Seq = 2
-		_, err := f.Append(f.Ctx, store.Append{Events: []outbox.Event{second}})
-		refused(t, err, outbox.ErrConflict, "seq 2 was given", `campaign "b" is 1`)
+		refused(t, storetest.No(f.Append(f.Ctx, store.Append{Events: []outbox.Event{second}})), outbox.ErrConflict, "seq 2 was given", `campaign "b" is 1`)
 	})
 }
 
@@ -147,20 +145,17 @@ func TestAppend_expectedSeqMustBeTheHighWater(t *testing.T) {
 		return f.Append(f.Ctx, store.Append{Events: events, ExpectedSeq: &expected})
 	}
 	f.Unchanged(func() {
-		_, err := appendAt(1, e)
-		refused(t, err, outbox.ErrConflict, `campaign "a" is at seq 0, not at the expected 1`)
+		refused(t, storetest.No(appendAt(1, e)), outbox.ErrConflict, `campaign "a" is at seq 0, not at the expected 1`)
 	})
 	if _, err := appendAt(0, e, storetest.Event("a", "counted")); err != nil {
 		t.Fatalf("right expectation: %v", err)
 	}
 	f.Unchanged(func() {
-		_, err := appendAt(0, storetest.Event("a", "counted"))
-		refused(t, err, outbox.ErrConflict, "is at seq 2, not at the expected 0")
+		refused(t, storetest.No(appendAt(0, storetest.Event("a", "counted"))), outbox.ErrConflict, "is at seq 2, not at the expected 0")
 		if got, err := appendAt(0, e); err != nil || !got[0].Existed {
 			t.Errorf("a repeat is answered whatever it expected; got %+v, %v", got, err)
 		}
-		_, err = appendAt(2, storetest.Event("a", "counted"), storetest.Event("b", "counted"))
-		if r := refused(t, err, outbox.ErrInvalid, "one campaign"); r.Field != "expected_seq" || r.Index != 1 {
+		if r := refused(t, storetest.No(appendAt(2, storetest.Event("a", "counted"), storetest.Event("b", "counted"))), outbox.ErrInvalid, "one campaign"); r.Field != "expected_seq" || r.Index != 1 {
 			t.Errorf("refusal is about %q of event %d", r.Field, r.Index)
 		}
 	})

@@ -134,8 +134,7 @@ func TestCampaign_readsItsWatermark(t *testing.T) {
 	if got := f.MustCampaign("a"); got.AppliedSeq != 2 || got.HighWaterSeq != 3 || got.LagEvents() != 1 {
 		t.Errorf("before settling the campaign is %+v, want two applied", got)
 	}
-	_, err := f.Campaign(f.Ctx, "b")
-	refused(t, err, outbox.ErrNotFound, `there is no campaign "b"`)
+	refused(t, storetest.No(f.Campaign(f.Ctx, "b")), outbox.ErrNotFound, `there is no campaign "b"`)
 }
 
 func TestBlocked_worstFirst(t *testing.T) {
@@ -227,35 +226,5 @@ func TestSummary_isSharedForASecondAndTellsTheModeOfTheServerThatRuns(t *testing
 	// A command may have been started without the servers' configuration.
 	if s := must.Get(f.beside().Summary(f.Ctx)).Or(t); s.Mode != outbox.ModeShadow || s.Campaigns.Total != 1 {
 		t.Errorf("another process reads %+v", s)
-	}
-}
-
-func TestInstances_newestFirstAndForgottenAfterAWeek(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	beat := func(id string) {
-		t.Helper()
-		must.OK(t, f.Heartbeat(f.Ctx, outbox.InstanceState{ID: id, Host: "h", PID: 7, Version: "v1", Mode: outbox.ModeOutbox, StartedAt: f.Clock.Now()}))
-	}
-	beat("old")
-	f.Clock.Advance(4 * 24 * time.Hour)
-	beat("young")
-	beat("young")
-	listed := func() string {
-		t.Helper()
-		all := must.Get(f.Instances(f.Ctx)).Or(t)
-		var names []string
-		for _, i := range all {
-			names = append(names, fmt.Sprintf("%s@%s/%d/%s", i.ID, i.Host, i.PID, i.Version))
-		}
-		return strings.Join(names, " ")
-	}
-	if got := listed(); got != "young@h/7/v1 old@h/7/v1" {
-		t.Errorf("instances are %s", got)
-	}
-	f.Clock.Advance(4 * 24 * time.Hour)
-	beat("new")
-	if got := listed(); got != "new@h/7/v1 young@h/7/v1" {
-		t.Errorf("after a week the instances are %s", got)
 	}
 }

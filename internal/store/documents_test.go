@@ -42,10 +42,8 @@ func TestEventWithin_leavesOutDocumentsOverTheLimitAndTellsHowLongTheyAre(t *tes
 			t.Errorf("limit %d: %+v", limit, d)
 		}
 	}
-	_, err := f.EventWithin(f.Ctx, "a", 2, 0)
-	refused(t, err, outbox.ErrNotFound, "no event 2")
-	_, err = f.EventWithin(f.Ctx, "nobody", 1, 0)
-	refused(t, err, outbox.ErrNotFound, `there is no campaign "nobody"`)
+	refused(t, storetest.No(f.EventWithin(f.Ctx, "a", 2, 0)), outbox.ErrNotFound, "no event 2")
+	refused(t, storetest.No(f.EventWithin(f.Ctx, "nobody", 1, 0)), outbox.ErrNotFound, `there is no campaign "nobody"`)
 }
 
 func TestEventWithin_findsCausesInTheSameCampaignAlone(t *testing.T) {

@@ -55,10 +55,8 @@ func TestEventHistory_ofAMissingEventIsNotFound(t *testing.T) {
 	t.Parallel()
 	f := open(t)
 	f.AppendN("a", 1)
-	_, err := f.EventHistory(f.Ctx, "a", 2)
-	refused(t, err, outbox.ErrNotFound)
-	_, err = f.EventHistory(f.Ctx, "b", 1)
-	refused(t, err, outbox.ErrNotFound, `there is no campaign "b"`)
+	refused(t, storetest.No(f.EventHistory(f.Ctx, "a", 2)), outbox.ErrNotFound)
+	refused(t, storetest.No(f.EventHistory(f.Ctx, "b", 1)), outbox.ErrNotFound, `there is no campaign "b"`)
 }
 
 // One record covers everything that a process applied to a campaign within a minute without a

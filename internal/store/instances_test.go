@@ -17,11 +17,7 @@ import (
 // beat writes the heartbeat of an instance that promises one every two seconds.
 func (f *fixture) beat(id string) {
 	f.TB.Helper()
-	err := f.Heartbeat(f.Ctx, outbox.InstanceState{ID: id, Host: "h", PID: 7, Version: "v1", Mode: outbox.ModeOutbox,
-		StartedAt: began, BeatEvery: 2 * time.Second})
-	if err != nil {
-		f.TB.Fatal(err)
-	}
+	must.OK(f.TB, f.Heartbeat(f.Ctx, outbox.InstanceState{ID: id, Host: "h", PID: 7, Version: "v1", Mode: outbox.ModeOutbox, StartedAt: began, BeatEvery: 2 * time.Second}))
 }
 
 // instances lists the instances as seen by a process without a cached list.
@@ -81,11 +77,15 @@ func TestInstances_whoDiedHoldsItsCampaignsUntilTheyAreTaken(t *testing.T) {
 	t.Parallel()
 	f := open(t)
 	f.AppendN("a", 3)
-	f.beat(one.ID)
 	f.ClaimOne(one, 1000)
+	all := f.instances() // the owner has no record yet
+	if len(all) != 1 || all[0].ID != one.ID || all[0].Leases.Campaigns != 1 || all[0].Host != "" {
+		t.Errorf("instances are %+v", all)
+	}
+	f.beat(one.ID)
 	f.Clock.Advance(lease + time.Minute)
 	f.beat(two.ID)
-	all := f.instances()
+	all = f.instances()
 	if got, want := names(all, f.Clock.Now()), "worker-1 silent 1, worker-2 running 0"; got != want {
 		t.Errorf("instances: %s, want %s", got, want)
 	}
@@ -98,27 +98,8 @@ func TestInstances_whoDiedHoldsItsCampaignsUntilTheyAreTaken(t *testing.T) {
 	}
 }
 
-func TestInstances_ownersWithoutARecordAreShown(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	f.AppendN("a", 1)
-	f.ClaimOne(one, 1)
-	f.beat(two.ID)
-	all := f.instances()
-	if len(all) != 2 {
-		t.Fatalf("instances are %+v, want two", all)
-	}
-	forgotten := all[0]
-	if forgotten.Leases.Campaigns != 1 {
-		t.Errorf("it holds %+v", forgotten.Leases)
-	}
-	forgotten.Leases = outbox.HeldLeases{}
-	if diff := cmp.Diff(outbox.InstanceState{ID: one.ID}, forgotten); diff != "" {
-		t.Errorf("the owner without a record (-want +got):\n%s", diff)
-	}
-}
-
-func TestInstances_aCrowdOfShortLivedOnesHidesNobodyWhoMatters(t *testing.T) {
+// A crowd of short-lived instances hides none that matters, and all are forgotten after a week.
+func TestInstances_aCrowdHidesNobodyWhoMatters(t *testing.T) {
 	t.Parallel()
 	f := open(t)
 	f.AppendN("a", 1)
@@ -126,49 +107,31 @@ func TestInstances_aCrowdOfShortLivedOnesHidesNobodyWhoMatters(t *testing.T) {
 	f.ClaimOne(store.Worker{ID: "holder"}, 1)
 	f.Clock.Advance(time.Hour)
 	f.beat("old and alive")
-	f.Clock.Advance(-time.Minute)
-	for i := range 120 {
-		err := f.Heartbeat(f.Ctx, outbox.InstanceState{ID: fmt.Sprint("short-", i), StartedAt: f.Clock.Now(), BeatEvery: 2 * time.Second})
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	f.Clock.Advance(time.Minute)
+	f.Exec(`insert into instances (id, host, pid, version, mode, started_at, last_seen)
+with recursive n(i) as (select 1 union all select i + 1 from n where i < 120)
+select 'short-' || i, 'h', i, 'v', 'outbox_apply_only', $1, $1 from n`, f.Clock.Now().Add(-time.Minute).UnixMicro())
 	all := f.instances()
-	if got := names(all[:2], f.Clock.Now()); len(all) != 101 || got != "holder silent 1, old and alive running 0" {
-		t.Errorf("%d instances, first %s", len(all), got)
-	}
-	if all[0].Host != "h" {
-		t.Errorf("the holder lost its record: %+v", all[0])
+	if got := names(all[:2], f.Clock.Now()); len(all) != 101 || got != "holder silent 1, old and alive running 0" || all[0].Host != "h" {
+		t.Errorf("%d instances, first %s, %+v", len(all), got, all[0])
 	}
 	sum, err := f.Summary(f.Ctx)
 	if err != nil || len(sum.Instances) != 100 || sum.Instances[0].ID != "old and alive" || sum.Instances[0].Leases.Campaigns != 0 {
 		t.Errorf("%d instances in the summary, %v", len(sum.Instances), err)
 	}
+	f.Clock.Advance(4 * 24 * time.Hour)
+	f.beatAt("young")
+	f.Clock.Advance(4 * 24 * time.Hour)
+	f.beatAt("new")
+	f.beatAt("new")
+	if got := names(f.instances(), f.Clock.Now()); got != "holder silent 1, new running 0, young silent 0" {
+		t.Errorf("after a week the instances are %s", got)
+	}
 }
 
-func TestInstances_whoHoldsWhatIsReadAtMostOnceASecond(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	f.AppendN("a", 1)
-	f.beat(one.ID)
-	looked := time.Now()
-	look := func() string {
-		t.Helper()
-		all := must.Get(f.Instances(f.Ctx)).Or(t)
-		return names(all, f.Clock.Now())
-	}
-	if got, want := look(), "worker-1 running 0"; got != want {
-		t.Fatalf("at first: %s, want %s", got, want)
-	}
-	f.ClaimOne(one, 1)
-	f.beat(two.ID)
-	if got, want := look(), "worker-1 running 0, worker-2 running 0"; got != want && time.Since(looked) < time.Second {
-		t.Errorf("within a second: %s, want %s: holdings are shared, heartbeats are fresh", got, want)
-	}
-	if got, want := names(f.instances(), f.Clock.Now()), "worker-1 running 1, worker-2 running 0"; got != want {
-		t.Errorf("another process sees %s, want %s", got, want)
-	}
+// beatAt is beat of an instance that starts now.
+func (f *fixture) beatAt(id string) {
+	f.TB.Helper()
+	must.OK(f.TB, f.Heartbeat(f.Ctx, outbox.InstanceState{ID: id, Host: "h", PID: 7, Version: "v1", Mode: outbox.ModeOutbox, StartedAt: f.Clock.Now(), BeatEvery: 2 * time.Second}))
 }
 
 func TestSnapshot_isTakenAnewAfterASecond(t *testing.T) {

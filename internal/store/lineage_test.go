@@ -34,8 +34,7 @@ func TestPostgresLineage_aLostConnectionAloneChangesNothing(t *testing.T) {
 	if f.Lineage() != 0 || len(f.wentBack()) > 0 || len(f.Journal().Faults()) > 0 {
 		t.Errorf("after a lost connection the lineage is %d, with %v and %v", f.Lineage(), f.wentBack(), f.Journal().Faults())
 	}
-	f.MustApply(c, 1)
-	f.MustSettle(one, store.Result{Claim: c, Applied: 1})
+	f.Works(one, c, 1)
 }
 
 // An event may be gone although a later one that was appended at the same time is not. Nothing of
@@ -95,6 +94,5 @@ func TestPostgresLineage_sparesTheLeasesOfProcessesThatNoticedFirst(t *testing.T
 	if other.Lineage() != 1 || len(f.wentBack()) != 2 {
 		t.Errorf("the other process is at lineage %d, with %d records, want one of each process", other.Lineage(), len(f.wentBack()))
 	}
-	f.MustApply(c, 1)
-	f.MustSettle(one, store.Result{Claim: c, Applied: 1})
+	f.Works(one, c, 1)
 }

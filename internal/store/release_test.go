@@ -93,9 +93,7 @@ func TestOpen_takesOverTheDatabasesOfEachRelease(t *testing.T) {
 		}
 		f.AppendN("later", 2)
 		f.Drain()
-		if c := f.MustCampaign("later"); c.AppliedSeq != 2 {
-			t.Errorf("%s: a campaign that was appended later is %+v", dir, c)
-		}
+		f.Is("later", "applied 2 of 2")
 		f.Sound()
 	}
 }
@@ -119,8 +117,7 @@ func TestOpen_takesFromBefore010TheLastSchemaAlone(t *testing.T) {
 			for _, o := range []store.Options{o, storetest.OptionsFor(pair)} {
 				setup(t, o, "the "+name+" database", "from before outboxweb 0.1.0; the revision 9868c124 migrates it")
 			}
-			_, err := store.Plan(t.Context(), o)
-			refused(t, err, outbox.ErrSetup, "9868c124")
+			refused(t, storetest.No(store.Plan(t.Context(), o)), outbox.ErrSetup, "9868c124")
 		})
 		must.Get(db.Exec(`insert into goose_db_version (version_id, is_applied) values ($1, true)`, last)).Or(t)
 	}

@@ -10,7 +10,6 @@ import (
 
 	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
-	"github.com/outboxweb/outboxweb/internal/store"
 	"github.com/outboxweb/outboxweb/internal/storetest"
 )
 
@@ -165,8 +164,7 @@ func TestRow_hasItsEventAttemptsAndCampaign(t *testing.T) {
 		campaign string
 		seq      int64
 	}{{"it's", 9}, {"its", 1}} {
-		_, err := f.Row(f.Ctx, c.campaign, c.seq)
-		refused(t, err, outbox.ErrNotFound)
+		refused(t, storetest.No(f.Row(f.Ctx, c.campaign, c.seq)), outbox.ErrNotFound)
 	}
 }
 
@@ -174,9 +172,7 @@ func TestRows_inProcessingAreFoundAfterPartOfTheirWaveIsGone(t *testing.T) {
 	t.Parallel()
 	f := open(t)
 	f.AppendN("a", 10)
-	c := f.ClaimOne(one, 10)
-	f.MustApply(c, 4)
-	f.MustSettle(one, store.Result{Claim: c, Applied: 4})
+	f.Works(one, f.ClaimOne(one, 10), 4)
 	f.ClaimOne(one, 3)
 	got := f.rowPager(outbox.RowFilter{Status: outbox.Processing, Limit: 2}).All(t)
 	if keys := storetest.Items(got); !slices.Equal(keys, []string{"a#5", "a#6", "a#7"}) {

@@ -7,7 +7,6 @@ import (
 
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/readmodel"
-	"github.com/outboxweb/outboxweb/internal/store"
 	"github.com/outboxweb/outboxweb/internal/storetest"
 )
 
@@ -99,9 +98,7 @@ func TestWaitApplied_saysWhatIsMissingAtTheDeadline(t *testing.T) {
 	t.Parallel()
 	f := open(t)
 	f.AppendN("a", 3)
-	c := f.ClaimOne(one, 1)
-	f.MustApply(c, 1)
-	f.MustSettle(one, store.Result{Claim: c, Applied: 1})
+	f.Works(one, f.ClaimOne(one, 1), 1)
 	f.AppendN("dead", 2)
 	f.MustPause("a")
 	f.Kill("dead")
@@ -115,12 +112,9 @@ func TestWaitApplied_saysWhatIsMissingAtTheDeadline(t *testing.T) {
 	if applied != 1 {
 		t.Errorf("%d applied, want 1", applied)
 	}
-	_, err = wait("dead", 1)
-	refused(t, err, outbox.ErrNotYet, "Event 1 has been dead for")
-	_, err = wait("a", 9)
-	refused(t, err, outbox.ErrNotYet, "has no event 9 yet; its last one is 3")
-	_, err = wait("unknown", 1)
-	refused(t, err, outbox.ErrNotFound, `"unknown"`)
+	refused(t, storetest.No(wait("dead", 1)), outbox.ErrNotYet, "Event 1 has been dead for")
+	refused(t, storetest.No(wait("a", 9)), outbox.ErrNotYet, "has no event 9 yet; its last one is 3")
+	refused(t, storetest.No(wait("unknown", 1)), outbox.ErrNotFound, `"unknown"`)
 }
 
 // However many callers wait, the watermarks are polled for all of them together.
