@@ -73,9 +73,7 @@ func TestSQLiteBackup_leavesTheReadersReadOnly(t *testing.T) {
 		if _, err := snapshot.Exec(`create table intruder (x)`); err == nil {
 			t.Error("a reader wrote")
 		}
-		if err := snapshot.Rollback(); err != nil {
-			t.Error(err)
-		}
+		must.OK(t, snapshot.Rollback())
 	}
 }
 

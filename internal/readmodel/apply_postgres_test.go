@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/readmodel"
 	"github.com/outboxweb/outboxweb/internal/store"
@@ -69,9 +70,7 @@ func TestPostgresWatermark_isReadOnceNobodyElseMovesIt(t *testing.T) {
 				f.AwaitLockWaits(1)
 				return nil
 			})
-			if err := errors.Join(err, <-second); err != nil {
-				t.Error(err)
-			}
+			must.OK(t, errors.Join(err, <-second))
 		})
 	}
 }

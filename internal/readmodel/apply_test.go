@@ -99,9 +99,7 @@ func TestApply_errorOrPanicUndoesEverything(t *testing.T) {
 	f.SetWatermark("a", 1, 1)
 	boom := errors.New("boom")
 	write := func(tx *readmodel.ApplyTx) {
-		if err := errors.Join(tx.Exec(f.Ctx, `insert into written values (1)`, nil), tx.Advance("a", 1, 1, 2, "h")); err != nil {
-			t.Error(err)
-		}
+		must.OK(t, errors.Join(tx.Exec(f.Ctx, `insert into written values (1)`, nil), tx.Advance("a", 1, 1, 2, "h")))
 	}
 	f.Unchanged(func() {
 		if err := f.Apply(f.Ctx, func(tx *readmodel.ApplyTx) error { write(tx); return boom }); !errors.Is(err, boom) {
@@ -276,10 +274,7 @@ func TestQuarantine_setsOneProjectionAsideAndRecordsWhy(t *testing.T) {
 	t.Parallel()
 	f := open(t)
 	f.AppendN("a", 3)
-	e, err := f.Event(f.Ctx, "a", 3)
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := must.Get(f.Event(f.Ctx, "a", 3)).Or(t)
 	quarantine := func(projection string) {
 		t.Helper()
 		err := f.Apply(f.Ctx, func(tx *readmodel.ApplyTx) error {

@@ -29,9 +29,7 @@ func TestInstallProjections_createsTablesOnceAndNotesVersions(t *testing.T) {
 	if !otherBuilt(f, "roster", "v2") {
 		t.Error("a changed definition goes unnoticed")
 	}
-	if err := f.CheckStatement(f.Ctx, `insert into roster values ($1)`); err != nil {
-		t.Error(err)
-	}
+	must.OK(t, f.CheckStatement(f.Ctx, `insert into roster values ($1)`))
 	if err := f.CheckStatement(f.Ctx, `insert into nowhere values ($1)`); err == nil {
 		t.Error("a statement on a missing table was accepted")
 	}

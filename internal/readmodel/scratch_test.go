@@ -77,9 +77,7 @@ func TestScratch_replaysFarFromTheLiveTables(t *testing.T) {
 			f.ReplayTally(c, "b", 1, 1000, "x")
 		}
 		mustHold(f, c, "a", "")
-		if err := c.Close(); err != nil {
-			t.Error(err)
-		}
+		must.OK(t, c.Close())
 	})
 }
 
@@ -254,9 +252,7 @@ func TestPostgresScratch_saysWhenItsConnectionIsLost(t *testing.T) {
 		t.Errorf("swapped: %v", err)
 	}
 	mustShow(f, "a", showing(5, "old"))
-	if err := c.Close(); err != nil {
-		t.Error(err)
-	}
+	must.OK(t, c.Close())
 }
 
 // The server keeps plans, and one made for empty tables reads a whole campaign at each event.

@@ -306,10 +306,7 @@ func TestEvents_saysTheSettledPosition(t *testing.T) {
 	if page, err := f.Search.Events(f.Ctx, outbox.EventFilter{}); err != nil || page.Position != nil {
 		t.Errorf("not asked for it: %+v, %v", page.Position, err)
 	}
-	hiding, err := redact.New(redact.Config{HidePayloads: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	hiding := must.Get(redact.New(redact.Config{HidePayloads: true})).Or(t)
 	for _, filter := range []outbox.EventFilter{
 		{Q: "x"}, {Since: time.Now()}, {Until: time.Now()}, {Cursor: "x"}, {Tag: "name=n-1", Shown: hiding},
 	} {

@@ -62,9 +62,7 @@ func open(t *testing.T) *DB {
 	t.Helper()
 	d := must.Get(openAt(t.Context(), "journal", dbtest.New(t).Journal)).Or(t)
 	t.Cleanup(func() {
-		if err := d.Close(); err != nil {
-			t.Error(err)
-		}
+		must.OK(t, d.Close())
 	})
 	return d
 }
@@ -92,9 +90,7 @@ func TestWrite_contextThatEndsAsTheTransactionBeginsLeavesNoneOpen(t *testing.T)
 		t.Errorf("got error %v, want a busy database", err)
 	}
 	for range d.Dialect.writers {
-		if err := d.note("after it"); err != nil {
-			t.Error(err)
-		}
+		must.OK(t, d.note("after it"))
 	}
 }
 

@@ -137,9 +137,7 @@ func TestCondition_togetherWithAnExpectedSeq(t *testing.T) {
 		refused(t, try(1, storetest.Item("other")), outbox.ErrConflict, "is at seq 2")
 		blockedBy(t, try(2, storetest.Item("counted")), 1)
 	})
-	if err := try(2, storetest.Item("other")); err != nil {
-		t.Error(err)
-	}
+	must.OK(t, try(2, storetest.Item("other")))
 }
 
 func TestCondition_isJudged(t *testing.T) {
@@ -204,9 +202,7 @@ func TestCondition_refusesAPositionBehindTheEnd(t *testing.T) {
 			}
 		}
 	})
-	if err := try(2); err != nil {
-		t.Error(err)
-	}
+	must.OK(t, try(2))
 }
 
 // Duplicate names, null values and escapes are indexed as they are read.

@@ -15,10 +15,7 @@ func TestLoaded_keepsTheDefinitionBefore(t *testing.T) {
 	later := 9 * 24 * time.Hour
 	load := func(version, text string) {
 		t.Helper()
-		err := f.Loaded(f.Ctx, outbox.InstanceState{ID: "one", Host: "h"}, []outbox.Definition{{Projection: "orders", Version: version, File: outbox.RehearsalFile{Name: "orders.sql", Text: text}}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, f.Loaded(f.Ctx, outbox.InstanceState{ID: "one", Host: "h"}, []outbox.Definition{{Projection: "orders", Version: version, File: outbox.RehearsalFile{Name: "orders.sql", Text: text}}}))
 		f.Clock.Advance(later)
 	}
 	text := func(version string) string {

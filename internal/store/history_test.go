@@ -1,13 +1,12 @@
 package store_test
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 	"time"
 
-	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
-	"github.com/outboxweb/outboxweb/internal/store"
 	"github.com/outboxweb/outboxweb/internal/storetest"
 )
 
@@ -49,12 +48,6 @@ func TestEventHistory_tellsSkipsApartFromApplying(t *testing.T) {
 	f.Clock.Advance(time.Second)
 	f.Drain()
 	f.WantHistory("a", 1, append(passed, "acted unskip by ana", "applied 1-1 by worker-1")...)
-}
-
-func TestEventHistory_ofAMissingEventIsNotFound(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	f.AppendN("a", 1)
 	refused(t, storetest.No(f.EventHistory(f.Ctx, "a", 2)), outbox.ErrNotFound)
 	refused(t, storetest.No(f.EventHistory(f.Ctx, "b", 1)), outbox.ErrNotFound, `there is no campaign "b"`)
 }
@@ -81,22 +74,14 @@ func TestSettle_notesSpansOfAppliedEvents(t *testing.T) {
 	}
 	f.Clock.Advance(time.Second)
 	f.AppendN("a", 1)
-	c := f.ClaimOne(two, 10)
-	reached := must.Get(f.ApplyClaim(c, c.Last)).Or(t)
-	f.MustSettle(two, store.Result{Claim: c, Applied: reached})
+	f.Works(two, f.ClaimOne(two, 10), 14)
 	f.WantHistory("a", 12, "appended", "applied 1-12 by worker-1")
 	f.WantHistory("a", 13, "appended", "applied 13-13 by worker-1")
 	f.WantHistory("a", 14, "appended", "applied 14-14 by worker-2")
-}
-
-func TestSettle_notesEventsAfterAPauseAsAnotherSpan(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	for range 2 {
-		f.AppendN("a", 1)
+	for seq := int64(1); seq <= 2; seq++ { // a pause between them
+		f.AppendN("b", 1)
 		f.Drain()
 		f.Clock.Advance(6 * time.Second)
+		f.WantHistory("b", seq, "appended", fmt.Sprintf("applied %d-%[1]d by worker-1", seq))
 	}
-	f.WantHistory("a", 1, "appended", "applied 1-1 by worker-1")
-	f.WantHistory("a", 2, "appended", "applied 2-2 by worker-1")
 }

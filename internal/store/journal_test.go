@@ -107,9 +107,7 @@ func TestRegisterEventTypes_keepsWhatIsNotNamed(t *testing.T) {
 	must.OK(t, register(map[string]outbox.Intent{"noted": outbox.IntentAuditOnly, "counted": outbox.IntentProjection}))
 	f.Unchanged(func() {
 		f.Clock.Advance(time.Hour)
-		if err := register(map[string]outbox.Intent{"noted": outbox.IntentAuditOnly}); err != nil {
-			t.Error(err)
-		}
+		must.OK(t, register(map[string]outbox.Intent{"noted": outbox.IntentAuditOnly}))
 		refused(t, register(map[string]outbox.Intent{"new": outbox.IntentAuditOnly, "noted": "perhaps"}), outbox.ErrInvalid, `"perhaps"`, `"noted"`)
 	})
 	must.OK(t, register(map[string]outbox.Intent{"noted": outbox.IntentProjection, "rolled": outbox.IntentAuditOnly}))

@@ -46,11 +46,7 @@ func TestPostgresLineage_voidsWhatIsRememberedOfAJournalThatWentBack(t *testing.
 	c := f.ClaimOne(one, 10)
 	f.AppendN("b", 1)
 	f.Clock.Advance(time.Second)
-	waited := make(chan error, 1)
-	go func() {
-		_, err := f.WaitApplied(t.Context(), "b", 1)
-		waited <- err
-	}()
+	waited := f.waits(t.Context(), "b", 1)
 	storetest.Eventually(t, "the caller waits", func() bool { return f.Waiting() == 1 })
 	f.Tamper(`delete from events where position = 3`)
 	f.Exec(`alter sequence events_position_seq restart with 3`)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/store"
 	"github.com/outboxweb/outboxweb/internal/storetest"
 )
@@ -334,10 +335,7 @@ func (f *fixture) generic(conn *pgx.Conn, i int, s store.Statement) node {
 	name := fmt.Sprint("s", i)
 	var parameters []string
 	storetest.Run(f.TB, conn, `prepare `+name+` as `+s.Query)
-	err := conn.QueryRow(f.Ctx, `select cast(parameter_types as text[]) from pg_prepared_statements where name = $1`, name).Scan(&parameters)
-	if err != nil {
-		f.TB.Fatal(err)
-	}
+	must.OK(f.TB, conn.QueryRow(f.Ctx, `select cast(parameter_types as text[]) from pg_prepared_statements where name = $1`, name).Scan(&parameters))
 	for _, kind := range parameters {
 		// Numbers of the store have 64 bits, whatever type the server infers.
 		if kind == "integer" && !strings.Contains(s.Query, "hashtext") {

@@ -108,11 +108,11 @@ func TestRefusal_saysOnlyOfActionsThatWereDoneThatTheyWere(t *testing.T) {
 	t.Parallel()
 	f := open(t)
 	f.DeadHead()
-	f.Clock.Advance(time.Minute)
 	f.must(f.PauseCampaign(f.Ctx, ana(""), "a"))
-	f.Clock.Advance(time.Minute)
-	refused(t, storetest.No(f.RetryRow(f.Ctx, storetest.Ben, "a", 1)), outbox.ErrConflict, "last action: pause by ana")
-	refused(t, storetest.No(f.RetryRow(f.Ctx, storetest.Ben, "a", 1)), outbox.ErrConflict, "last action: pause by ana")
+	for range 2 {
+		f.Clock.Advance(time.Minute)
+		refused(t, storetest.No(f.RetryRow(f.Ctx, storetest.Ben, "a", 1)), outbox.ErrConflict, "last action: pause by ana")
+	}
 }
 
 // Repeated refused requests do not fill the audit log.

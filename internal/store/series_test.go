@@ -117,10 +117,7 @@ func TestHistory_marksDeploysVersionsAndActions(t *testing.T) {
 	f := open(t)
 	f.AppendN("a", 1)
 	beat := func(id, version string) {
-		err := f.Heartbeat(f.Ctx, outbox.InstanceState{ID: id, Host: "h", Version: version, StartedAt: f.Clock.Now()})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, f.Heartbeat(f.Ctx, outbox.InstanceState{ID: id, Host: "h", Version: version, StartedAt: f.Clock.Now()}))
 		for range 2 { // a second time nothing is new
 			must.OK(t, f.Loaded(f.Ctx, outbox.InstanceState{ID: id, Host: "h"}, []outbox.Definition{{Projection: "orders", Version: version}}))
 		}

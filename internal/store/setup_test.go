@@ -35,10 +35,7 @@ func setup(t *testing.T, o store.Options, fragments ...string) *outbox.Refusal {
 func TestSQLiteOpen_createsFilesForTheOwnerAlone(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "and new ?#%25 ü")
-	s, err := store.Open(t.Context(), optionsIn(dir))
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(store.Open(t.Context(), optionsIn(dir))).Or(t)
 	defer s.Close()
 	for _, name := range []string{"journal.db", "projections.db"} {
 		info, err := os.Stat(filepath.Join(dir, name))

@@ -2,9 +2,11 @@ package store_test
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/readmodel"
 	"github.com/outboxweb/outboxweb/internal/storetest"
@@ -17,45 +19,27 @@ func soon(t *testing.T) context.Context {
 	return ctx
 }
 
-func TestWaitApplied_returnsOnceAnotherGoroutineHasApplied(t *testing.T) {
+// waits has a caller wait, and returns where its result comes.
+func (f *fixture) waits(ctx context.Context, campaign string, seq int64) <-chan error {
+	done := make(chan error, 1)
+	go func() { done <- storetest.No(f.WaitApplied(ctx, campaign, seq)) }()
+	return done
+}
+
+func TestWaitApplied_returnsOnceItIsAppliedHereOrElsewhere(t *testing.T) {
 	t.Parallel()
 	f := open(t)
 	f.AppendN("a", 3)
-	type answer struct {
-		applied int64
-		err     error
+	var all []<-chan error
+	for _, s := range []*fixture{f, f, f.beside()} {
+		all = append(all, s.waits(soon(t), "a", int64(1+len(all)%2)))
 	}
-	answers := make(chan answer)
-	for _, seq := range []int64{1, 2, 2} {
-		go func() {
-			applied, err := f.WaitApplied(soon(t), "a", seq)
-			answers <- answer{applied, err}
-		}()
-	}
-	c := f.ClaimOne(one, 2)
-	f.MustApply(c, 2)
-	for range 3 {
-		if a := <-answers; a.err != nil || a.applied != 2 {
-			t.Errorf("got %+v, want two applied", a)
-		}
+	f.MustApply(f.ClaimOne(one, 2), 2)
+	for _, done := range all {
+		must.OK(t, <-done)
 	}
 	if applied, err := f.WaitApplied(soon(t), "a", 1); err != nil || applied != 2 {
 		t.Errorf("what is applied already needs no wait: %d, %v", applied, err)
-	}
-}
-
-func TestWaitApplied_seesWhatAnotherProcessApplies(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	f.AppendN("a", 2)
-	done := make(chan error)
-	go func() {
-		_, err := f.beside().WaitApplied(soon(t), "a", 2)
-		done <- err
-	}()
-	f.Drain()
-	if err := <-done; err != nil {
-		t.Error(err)
 	}
 }
 
@@ -65,32 +49,12 @@ func TestWaitApplied_isNotFooledByWhatIsRolledBack(t *testing.T) {
 	f.AppendN("a", 2)
 	ctx, cancel := context.WithTimeout(f.Ctx, 150*time.Millisecond)
 	defer cancel()
-	done := make(chan error)
-	go func() {
-		_, err := f.WaitApplied(ctx, "a", 2)
-		done <- err
-	}()
+	done := f.waits(ctx, "a", 2)
 	advance := func(tx *readmodel.ApplyTx) error {
-		if _, err := tx.Watermark("a"); err != nil {
-			return err
-		}
-		if err := tx.Savepoint(); err != nil {
-			return err
-		}
-		return tx.Advance("a", 1, 0, 2, "h")
+		return errors.Join(storetest.No(tx.Watermark("a")), tx.Savepoint(), tx.Advance("a", 1, 0, 2, "h"))
 	}
-	err := f.Apply(f.Ctx, func(tx *readmodel.ApplyTx) error {
-		if err := advance(tx); err != nil {
-			return err
-		}
-		return tx.RollbackTo()
-	})
-	if err == nil {
-		err = f.Rehearse(f.Ctx, advance)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, f.Apply(f.Ctx, func(tx *readmodel.ApplyTx) error { return errors.Join(advance(tx), tx.RollbackTo()) }))
+	must.OK(t, f.Rehearse(f.Ctx, advance))
 	refused(t, <-done, outbox.ErrNotYet)
 }
 
@@ -123,24 +87,19 @@ func TestWaitApplied_waitersShareTheirLooks(t *testing.T) {
 	f := open(t)
 	f.AppendN("a", 1)
 	f.AppendN("b", 1)
-	const waiters = 60
+	const waiters = 40
 	var cost outbox.Cost
 	ctx := outbox.WithCost(soon(t), &cost)
-	done := make(chan error)
+	var all []<-chan error
 	for i := range waiters {
-		go func() {
-			_, err := f.WaitApplied(ctx, []string{"a", "b"}[i%2], 1)
-			done <- err
-		}()
+		all = append(all, f.waits(ctx, []string{"a", "b"}[i%2], 1))
 	}
 	storetest.Eventually(f.TB, "all to wait", func() bool { return f.Waiting() == waiters })
 	looks := f.Looks()
 	storetest.Eventually(f.TB, "ten looks", func() bool { return f.Looks() >= looks+10 })
 	f.Drain()
-	for range waiters {
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
+	for _, done := range all {
+		must.OK(t, <-done)
 	}
 	if n := cost.Report().Statements; n > 3*waiters { // one for the campaign's existence, one for its divergence
 		t.Errorf("%d waiters ran %d statements of their own during ten looks", waiters, n)
@@ -153,11 +112,7 @@ func TestWaitApplied_endsWithTheStore(t *testing.T) {
 	f := open(t)
 	f.AppendN("a", 1)
 	s := f.beside()
-	done := make(chan error)
-	go func() {
-		_, err := s.WaitApplied(soon(t), "a", 1)
-		done <- err
-	}()
+	done := s.waits(soon(t), "a", 1)
 	storetest.Eventually(f.TB, "it to wait", func() bool { return s.Waiting() == 1 })
 	s.Close()
 	if err := <-done; err == nil {
