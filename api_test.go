@@ -60,13 +60,9 @@ func TestAPI_isTheAcceptedOne(t *testing.T) {
 	text := must.Get(os.ReadFile(accepted)).Or(t)
 	before := strings.Split(strings.TrimSpace(string(text)), "\n")
 	for _, line := range before {
-		if !slices.Contains(now, line) {
-			t.Errorf("incompatible: this is gone or changed; if that is meant, say so in CHANGELOG.md and accept it with make generate:\n%s", line)
-		}
+		must.Hold(t, slices.Contains(now, line), "incompatible: this is gone or changed; if that is meant, say so in CHANGELOG.md and accept it with make generate:\n%s", line)
 	}
 	for _, line := range now {
-		if !slices.Contains(before, line) {
-			t.Errorf("new, accept it with make generate:\n%s", line)
-		}
+		must.Hold(t, slices.Contains(before, line), "new, accept it with make generate:\n%s", line)
 	}
 }

@@ -47,9 +47,7 @@ func TestHandler_worksBelowAnyMount(t *testing.T) {
 			}
 		}
 		asset := regexp.MustCompile(`src="([^"]+\.js)"`).FindStringSubmatch(overview)
-		if asset == nil {
-			t.Fatalf("%s: the overview has no script: %.500s", name, overview)
-		}
+		must.Need(t, asset != nil, "%s: the overview has no script: %.500s", name, overview)
 		post := map[string]string{"Content-Type": "application/x-www-form-urlencoded", "Sec-Fetch-Site": "same-origin"}
 		for _, tt := range []struct {
 			method, path string
@@ -181,9 +179,8 @@ func TestHandler_identifiesByAProxyAsTheCommandDoes(t *testing.T) {
 		if tt.why == "" {
 			continue
 		}
-		if after := counted(tt.why); after == before {
-			t.Errorf("%s: it is not counted as %s", tt.what, tt.why)
-		}
+		after := counted(tt.why)
+		must.Hold(t, after != before, "%s: it is not counted as %s", tt.what, tt.why)
 		if status, page, _ := tt.at.ask("GET", "/admin/outbox/", tt.user, tt.header, ""); status != tt.status || !strings.Contains(page, "<h1") {
 			t.Errorf("%s: the page is answered with %d: %.300s", tt.what, status, page)
 		}
@@ -206,9 +203,7 @@ func TestDocs_examplesOfIdentifyCompile(t *testing.T) {
 			}
 		}
 	}
-	if found != 2 {
-		t.Errorf("%d examples, want 2", found)
-	}
+	must.Equal(t, found, 2, "examples")
 }
 
 // What cannot work, or would let anybody in, is refused before the first request, in the words of this
@@ -243,9 +238,7 @@ func TestIdentify_saysWhatIsWrong(t *testing.T) {
 		_, byHeader := outboxweb.FromProxyHeader(h)
 		_, byAssertion := outboxweb.FromAssertion(a)
 		err := errors.Join(byHeader, byAssertion)
-		if !errors.Is(err, outboxweb.ErrSetup) || !strings.HasPrefix(err.Error(), want) || strings.Contains(err.Error(), "--") {
-			t.Errorf("%v, want ErrSetup: %s", err, want)
-		}
+		must.Hold(t, errors.Is(err, outboxweb.ErrSetup) && strings.HasPrefix(err.Error(), want) && !strings.Contains(err.Error(), "--"), "%v, want ErrSetup: %s", err, want)
 	}
 	who := must.Get(outboxweb.FromProxyHeader(header)).Or(t)
 	for name, want := range map[string]error{"": outboxweb.ErrUnidentified, "nemo": outboxweb.ErrNoRole} {

@@ -61,9 +61,8 @@ func TestRun_refusesToRunTwiceAtATime(t *testing.T) {
 	_, err := e.Append(t.Context(), placed("o-4", "tea"))
 	_, readErr := e.EventsMatching(t.Context(), 0, 1, outboxweb.Match{EventTypes: []string{"order.placed"}})
 	for call, err := range map[string]error{"Append": err, "EventsMatching": readErr, "WaitApplied": e.WaitApplied(t.Context(), "o-3", 1), "the second Close": e.Close()} {
-		if want := call != "the second Close"; errors.Is(err, outboxweb.ErrSetup) != want || !want && err != nil {
-			t.Errorf("%s after Close: %v", call, err)
-		}
+		want := call != "the second Close"
+		must.Hold(t, errors.Is(err, outboxweb.ErrSetup) == want && (want || err == nil), "%s after Close: %v", call, err)
 	}
 }
 
@@ -91,9 +90,8 @@ func TestEngine_leavesNothingLeased(t *testing.T) {
 	stop()
 	must.OK(t, <-ran)
 	for _, table := range []string{"campaigns", "intake_sources", "publisher_progress", "runs", "alert_evaluator"} {
-		if left := storetest.Column[int](t, db, `select count(*) from `+table+` where lease_owner <> '' and lease_expires_at >= 9e15`)[0]; left > 0 {
-			t.Errorf("%d of %s are still leased", left, table)
-		}
+		left := storetest.Column[int](t, db, `select count(*) from `+table+` where lease_owner <> '' and lease_expires_at >= 9e15`)[0]
+		must.Hold(t, left <= 0, "%d of %s are still leased", left, table)
 	}
 }
 

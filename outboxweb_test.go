@@ -10,7 +10,6 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"os"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -73,9 +72,8 @@ func run(t *testing.T, e *outboxweb.Engine) {
 	go func() { ended <- e.Run(ctx) }()
 	t.Cleanup(func() {
 		stop()
-		if err := <-ended; err != nil {
-			t.Errorf("run: %v", err)
-		}
+		err := <-ended
+		must.Hold(t, err == nil, "run: %v", err)
 	})
 }
 
@@ -89,14 +87,10 @@ func TestEngine_appliesWhatIsAppended(t *testing.T) {
 	must.OK(t, e.Project(orders()))
 	run(t, e)
 	got, err := e.Append(t.Context(), placed("o-1", "tea"), outboxweb.Event{CampaignID: "o-1", EventType: "order.paid", Payload: json.RawMessage(`{}`)})
-	if err != nil || len(got) != 2 || got[1].Seq != 2 || got[1].Position <= got[0].Position {
-		t.Fatalf("appended %+v, %v", got, err)
-	}
+	must.Need(t, err == nil && len(got) == 2 && got[1].Seq == 2 && got[1].Position > got[0].Position, "appended %+v, %v", got, err)
 	must.OK(t, e.WaitApplied(wait(t), "o-1", 2))
 	again, err := e.Append(t.Context(), placed("o-1", "tea"))
-	if err != nil || !again[0].Existed || again[0].Seq != 1 {
-		t.Errorf("the same event again: %+v, %v", again, err)
-	}
+	must.Hold(t, err == nil && again[0].Existed && again[0].Seq == 1, "the same event again: %+v, %v", again, err)
 	if _, err := e.Append(t.Context(), placed("o-1", "coffee")); !errors.Is(err, outboxweb.ErrConflict) {
 		t.Errorf("another event with its id: %v, want ErrConflict", err)
 	}
@@ -132,9 +126,8 @@ func TestAppend_refusesTagsThatAreNoText(t *testing.T) {
 	for _, tags := range []map[string]string{{"sku": "tea\xff"}, {"sku\xff": "tea"}} {
 		ev := placed("o-1", "tea")
 		ev.Tags = tags
-		if _, err := e.Append(t.Context(), ev); !errors.Is(err, outboxweb.ErrInvalid) || !strings.Contains(err.Error(), "event 1 of 1: tags is not valid UTF-8") {
-			t.Errorf("tags %q: %v, want ErrInvalid", tags, err)
-		}
+		_, err := e.Append(t.Context(), ev)
+		must.Hold(t, errors.Is(err, outboxweb.ErrInvalid) && strings.Contains(err.Error(), "event 1 of 1: tags is not valid UTF-8"), "tags %q: %v, want ErrInvalid", tags, err)
 	}
 }
 
@@ -219,22 +212,16 @@ func TestHandler_keepsItsRulesInsideAHost(t *testing.T) {
 		{"an action from another site", "POST", requeue, "otto", fromElsewhere, form, 403},
 		{"an action of an operator", "POST", requeue, "otto", fromPage, form, 303},
 	} {
-		code, text, header := b.ask(tt.method, tt.path, tt.user, tt.header, tt.body)
-		if code != tt.want {
-			t.Errorf("%s: %d, want %d: %.300s", tt.what, code, tt.want, text)
-		}
+		code, _, header := b.ask(tt.method, tt.path, tt.user, tt.header, tt.body)
+		must.Equal(t, code, tt.want, tt.what)
 		if strings.HasPrefix(tt.path, "/admin/") && !strings.Contains(header.Get("Content-Security-Policy"), "default-src 'none'") {
 			t.Errorf("%s: the policy is %q", tt.what, header.Get("Content-Security-Policy"))
 		}
 	}
 	_, text, _ := b.ask("GET", "/admin/outbox/api/v1/audit", "vera", nil, "")
-	if !strings.Contains(text, `"actor":"otto"`) || !strings.Contains(text, `"host"`) {
-		t.Errorf("the audit log does not name otto, identified by the host: %s", text)
-	}
+	must.Hold(t, strings.Contains(text, `"actor":"otto"`) && strings.Contains(text, `"host"`), "the audit log does not name otto, identified by the host: %s", text)
 	_, page, _ := b.ask("GET", "/admin/outbox/", "vera", nil, "")
-	if strings.Contains(page, `href="/campaigns`) || !strings.Contains(page, `href="/admin/outbox/campaigns`) {
-		t.Error("links of the page are not below the base path")
-	}
+	must.Hold(t, !strings.Contains(page, `href="/campaigns`) && strings.Contains(page, `href="/admin/outbox/campaigns`), "links of the page are not below the base path")
 }
 
 // A fix is rehearsed with changed files: a projection in Go has none.
@@ -325,17 +312,13 @@ func TestHandler_tellsOfTrouble(t *testing.T) {
 		c.Alerts, c.PublicURL = "receivers: {ops: {allow_private: true, url: '"+receiver.URL+"'}}\nto: [ops]", "https://shop.example"
 	}))
 	code, text, _ := b.ask("POST", "/admin/outbox/api/v1/alerts/receivers/ops/test", "otto", map[string]string{"Content-Type": "application/json"}, `{"reason":"try"}`)
-	if code != 200 {
-		t.Fatalf("the test message: %d %s", code, text)
-	}
+	must.Need(t, code == 200, "the test message: %d %s", code, text)
 	select {
 	case text = <-told:
 	case <-wait(t).Done():
 		t.Fatal("the receiver was not told")
 	}
-	if !strings.Contains(text, `"console_url":"https://shop.example/admin/outbox/alerts"`) {
-		t.Errorf("the message is %s", text)
-	}
+	must.Hold(t, strings.Contains(text, `"console_url":"https://shop.example/admin/outbox/alerts"`), "the message is %s", text)
 }
 
 // What a function does to its event stays its own.
@@ -365,9 +348,7 @@ func TestProject_givesEachFunctionItsOwnEvent(t *testing.T) {
 	must.OK(t, e.WaitApplied(wait(t), "o-1", 1))
 	want := `{"item":"camomile"}`
 	for range 2 {
-		if got := <-delivered; got != want {
-			t.Errorf("delivered %s, want %s", got, want)
-		}
+		must.Equal(t, <-delivered, want, "delivered")
 	}
 	var first, second string
 	if err := dbtest.Open(t, readModels).QueryRow(`select a.payload, b.payload from first a, second b`).Scan(&first, &second); err != nil || first != want || second != want {
@@ -394,9 +375,8 @@ func TestProject_saysWhatIsWrong(t *testing.T) {
 	} {
 		p := orders()
 		change(&p)
-		if err := e.Project(p); !errors.Is(err, outboxweb.ErrSetup) || !strings.Contains(err.Error(), want) {
-			t.Errorf("error %v, want ErrSetup with %q", err, want)
-		}
+		err := e.Project(p)
+		must.Hold(t, errors.Is(err, outboxweb.ErrSetup) && strings.Contains(err.Error(), want), "error %v, want ErrSetup with %q", err, want)
 	}
 }
 
@@ -470,9 +450,7 @@ func TestEngine_destinationNamesTheTypeOfAPublisher(t *testing.T) {
 			body = w.Body.String()
 			return strings.Contains(body, `"destination"`)
 		})
-		if !strings.Contains(body, want) {
-			t.Errorf("there is no %s in %s", want, body)
-		}
+		must.Hold(t, strings.Contains(body, want), "there is no %s in %s", want, body)
 	}
 }
 
@@ -491,9 +469,7 @@ func TestEngine_publishesInOrder(t *testing.T) {
 				panic("the mail server is a teapot")
 			}
 			for _, ev := range events {
-				if ev.Tags["item"] != "tea" {
-					t.Errorf("event %+v was not selected", ev)
-				}
+				must.Equal(t, ev.Tags["item"], "tea", "event", "was not selected")
 				got = append(got, ev.Position)
 			}
 			return nil
@@ -517,7 +493,5 @@ func TestEngine_publishesInOrder(t *testing.T) {
 	})
 	mu.Lock()
 	defer mu.Unlock()
-	if !slices.Equal(got, want) {
-		t.Errorf("delivered positions %d, want %d", got, want)
-	}
+	must.Equal(t, got, want, "delivered positions")
 }

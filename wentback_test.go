@@ -241,9 +241,7 @@ func (f *failover) failOver(round int, also bool) {
 	f.append("lost", slices.Repeat(campaigns, 3)...)
 	f.insert(campaigns[1], "lost")
 	f.settled()
-	if now := said(); !slices.Equal(now, before) {
-		t.Errorf("after a restart that lost nothing, that the journal went back was said %v times, before it %v", now, before)
-	}
+	must.Equal(t, said(), before, "after a restart that lost nothing, that the journal went back was said", "times, before it")
 	f.order()
 	mustRestart(t, f.journal.GoBack)
 	if also {
@@ -256,9 +254,8 @@ func (f *failover) failOver(round int, also bool) {
 	if err := <-waited; !errors.Is(err, outboxweb.ErrBusy) && (!errors.Is(err, outboxweb.ErrNotYet) || !strings.Contains(err.Error(), "went back")) {
 		t.Errorf("the caller that waited meanwhile got %v, want that the journal went back, or is away", err)
 	}
-	if now := said(); now[0] != before[0]+1 || now[1] != before[1]+1 {
-		t.Errorf("that the journal went back is in the log %v times, before it was %v", now, before)
-	}
+	now := said()
+	must.Hold(t, now[0] == before[0]+1 && now[1] == before[1]+1, "that the journal went back is in the log %v times, before it was %v", now, before)
 }
 
 func mustRestart(t *testing.T, how func(context.Context) error) {
@@ -272,19 +269,13 @@ func (f *failover) verify(round int, campaigns []string, also bool) {
 	t := f.t
 	t.Helper()
 	for i := range f.engines {
-		if f.faults(i, "journal") != 1 {
-			t.Errorf("instance %d does not say that the journal went back", i)
-		}
+		must.Equal(t, f.faults(i, "journal"), 1, "instance", "does not say that the journal went back")
 	}
 	var audit struct{ Items []json.RawMessage }
 	f.get(0, "/api/v1/audit?action=journal_went_back&limit=100", &audit)
-	if n := len(audit.Items); n != 2*(round+1) {
-		t.Errorf("%d audit records say that the journal went back in round %d, want one of each process and round", n, round)
-	}
+	must.Equal(t, len(audit.Items), 2*(round+1), "audit records say that the journal went back in round")
 	for _, item := range audit.Items {
-		if !bytes.Contains(item, []byte(`"publisher":"sink-`)) {
-			t.Errorf("the audit record names no publisher: %s", item)
-		}
+		must.Hold(t, bytes.Contains(item, []byte(`"publisher":"sink-`)), "the audit record names no publisher: %s", item)
 	}
 	for _, campaign := range campaigns {
 		want := "current"
@@ -332,9 +323,7 @@ func TestPostgresEngine_reconcilesProjectionsThatWentBack(t *testing.T) {
 		must.OK(t, applied.QueryRow(`select count(*) = 3 from orders where state = 'sent'`).Scan(&done))
 		return done
 	})
-	if f.faults(0, "projections")+f.faults(1, "projections") == 0 {
-		t.Error("no instance says that the projections went back")
-	}
+	must.Hold(t, f.faults(0, "projections")+f.faults(1, "projections") != 0, "no instance says that the projections went back")
 }
 
 // faults is how often an instance says that a database went back.

@@ -8,8 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/outboxweb/outboxweb/internal/must"
 )
 
@@ -37,21 +35,15 @@ func TestParse(t *testing.T) {
 		},
 	}
 	got := must.Get(parse(Operating, []byte(text))).Or(t)
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Error(diff)
-	}
+	must.Equal(t, got, want)
 }
 
 func TestSearch_findsEveryWordAndHeadingsFirst(t *testing.T) {
 	t.Parallel()
 	hits := Search("CANARY group")
-	if len(hits) == 0 || len(Search("canary")) < len(hits) {
-		t.Fatalf("%d hits", len(hits))
-	}
+	must.Need(t, len(hits) != 0 && len(Search("canary")) >= len(hits), "%d hits", len(hits))
 	for _, h := range hits {
-		if h.Document == nil || h.Heading != "" && h.Anchor != Anchor(h.Heading) {
-			t.Errorf("found %+v", h)
-		}
+		must.Hold(t, h.Document != nil && (h.Heading == "" || h.Anchor == Anchor(h.Heading)), "found %+v", h)
 	}
 	if first := Search("disk full")[0]; first.Heading != "Disk full" || first.Document.Name != Operating {
 		t.Errorf("found %q of %s first", first.Heading, first.Document.Name)
@@ -59,9 +51,7 @@ func TestSearch_findsEveryWordAndHeadingsFirst(t *testing.T) {
 	if hits := Search(" "); hits != nil {
 		t.Errorf("nothing is found as %v", hits)
 	}
-	if hits := Search("the"); len(hits) != maxHits {
-		t.Errorf("%d hits", len(hits))
-	}
+	must.Equal(t, len(Search("the")), maxHits, "hits")
 }
 
 // Every document that lies here is one that the program shows.
@@ -73,9 +63,7 @@ func TestAll_areTheFiles(t *testing.T) {
 			t.Errorf("%s is not shown", e.Name())
 		}
 	}
-	if len(entries) != len(All()) {
-		t.Errorf("%d files and %d documents", len(entries), len(All()))
-	}
+	must.Equal(t, len(entries), len(All()), "files and", "documents")
 }
 
 var update = flag.Bool("update", false, "write the files into the documents that include them")

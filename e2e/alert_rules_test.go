@@ -55,9 +55,7 @@ func TestAlertRules_eachIncidentFiresItsOwn(t *testing.T) {
 		t.Run(m[1], func(t *testing.T) {
 			t.Parallel()
 			differing, known := incidents[m[1]]
-			if !known {
-				t.Fatal("no incident fires it")
-			}
+			must.Need(t, known, "no incident fires it")
 			var trouble scrape
 			if differing != nil {
 				trouble = maps.Clone(well)
@@ -67,18 +65,15 @@ func TestAlertRules_eachIncidentFiresItsOwn(t *testing.T) {
 		})
 	}
 	for _, args := range []string{"rules " + alertRules, "config --syntax-only ../deploy/monitoring/prometheus.yml"} {
-		if out, err := exec.Command(promtool, append([]string{"check"}, strings.Fields(args)...)...).CombinedOutput(); err != nil {
-			t.Errorf("promtool check %s: %v\n%s", args, err, out)
-		}
+		out, err := exec.Command(promtool, append([]string{"check"}, strings.Fields(args)...)...).CombinedOutput()
+		must.Hold(t, err == nil, "promtool check %s: %v\n%s", args, err, out)
 	}
 }
 
 func findPromtool(t *testing.T) string {
 	t.Helper()
 	path, err := exec.LookPath("promtool")
-	if err != nil && os.Getenv("CI") != "" {
-		t.Fatalf("promtool must be there in CI: %v", err)
-	}
+	must.Need(t, err == nil || os.Getenv("CI") == "", "promtool must be there in CI: %v", err)
 	if err != nil {
 		t.Skipf("without promtool the alerts cannot be tested: %v", err)
 	}

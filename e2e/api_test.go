@@ -42,8 +42,6 @@ func do(t *testing.T, s *server, method, path string, body any) answer {
 func fetch(t *testing.T, s *server, path string) answer {
 	t.Helper()
 	a, err := s.do(t.Context(), http.MethodGet, path, nil)
-	if err != nil || a.status != http.StatusOK {
-		t.Fatalf("GET %s: %d, %v", path, a.status, err)
-	}
+	must.Need(t, err == nil && a.status == http.StatusOK, "GET %s: %d, %v", path, a.status, err)
 	return a
 }

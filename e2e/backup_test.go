@@ -5,6 +5,8 @@ import (
 	"maps"
 	"path/filepath"
 	"testing"
+
+	"github.com/outboxweb/outboxweb/internal/must"
 )
 
 // A backup is taken beside a server under load, in the middle of a wave. Restored it is complete:
@@ -34,22 +36,18 @@ func TestBackupRestore(t *testing.T) {
 		t.Error("the backup has no wave")
 	}
 	letGo()
-	if r := command(t, d, nil, "restore", backup); r.code != 2 || r.stderr == "" {
-		t.Errorf("restoring over databases in use: exit code %d, %q", r.code, r.stderr)
-	}
+	r := command(t, d, nil, "restore", backup)
+	must.Hold(t, r.code == 2 && r.stderr != "", "restoring over databases in use: exit code %d, %q", r.code, r.stderr)
 	l.awaitProgress(t, 50) // the server was not disturbed
 	l.finish(t)
 
 	restored := newDatabases(t)
 	mustCommand(t, restored, nil, append([]string{"restore", backup}, projections...)...)
 	second := start(t, restored, serve...)
-	if sum := second.awaitSettled(t); sum.Counts.Dead > 0 || sum.Lag.Events > 0 {
-		t.Errorf("settled at %+v", sum)
-	}
+	sum := second.awaitSettled(t)
+	must.Hold(t, sum.Counts.Dead <= 0 && sum.Lag.Events <= 0, "settled at %+v", sum)
 	(&load{acked: before}).verifyJournal(t, restored)
 	verifyApplied(t, restored)
-	if code := second.stop(t); code != 0 {
-		t.Errorf("the server on the restored files ended with exit code %d", code)
-	}
+	must.Equal(t, second.stop(t), 0, "the server on the restored files ended with exit code")
 	checkClean(t, restored, projections...)
 }

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/outboxweb/outboxweb/internal/must"
 )
 
 // says is the condition that some element says exactly this.
@@ -17,14 +19,11 @@ func TestBrowser_aLargePayload(t *testing.T) {
 	s, d := startSeats(t)
 	payload := `{"items":[0` + strings.Repeat(`,{"n":9007199254740993,"text":"an item with some text"}`, 40_000) + `],"last":true}`
 	line := `{"campaign_id":"large","event_type":"note.added","payload":` + payload + `}`
-	if r := command(t, d, strings.NewReader(line), "append", "-"); r.code != 1 || !strings.Contains(r.stderr, "line 1") {
-		t.Errorf("without --max-payload: %d, %s", r.code, r.stderr)
-	}
+	r := command(t, d, strings.NewReader(line), "append", "-")
+	must.Hold(t, r.code == 1 && strings.Contains(r.stderr, "line 1"), "without --max-payload: %d, %s", r.code, r.stderr)
 	mustCommand(t, d, strings.NewReader(line), "append", "--max-payload", "33554432", "-")
 	s.awaitSettled(t)
-	if a := fetch(t, s, "/api/v1/campaigns/large/events/1/payload"); string(a.body) != payload {
-		t.Errorf("%d bytes came back of %d", len(a.body), len(payload))
-	}
+	must.Equal(t, string(fetch(t, s, "/api/v1/campaigns/large/events/1/payload").body), payload, "what came back")
 	b := openTab(t, s)
 	b.readLarge()
 	b.readMissing()

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/chromedp/chromedp"
+
+	"github.com/outboxweb/outboxweb/internal/must"
 )
 
 // noDesktop records what reaches the desktop that shows notifications, which is outside.
@@ -55,9 +57,7 @@ func TestBrowser_live(t *testing.T) {
 	b.await("the run has ended", `!!document.querySelector("[data-ended]")`)
 	before := value[int](b, polls)
 	b.polledTwice()
-	if n := value[int](b, polls); n != before {
-		t.Errorf("the page of a run that has ended asked %d times", n-before)
-	}
+	must.Equal(t, value[int](b, polls), before, "how often the page of a run that has ended asked")
 }
 
 func (b *tab) alarmStarts() {

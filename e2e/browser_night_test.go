@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/outboxweb/outboxweb/internal/must"
 )
 
 func (b *tab) follow(link string) {
@@ -64,9 +66,7 @@ insert into guests (campaign_id, seq, name) values (:campaign_id, :seq, ` + name
 	}
 	awaitCounts(t, s, "", broken, 0, broken)
 	m := p.await(t, "firing", "dead_rows")
-	if m.Version == "" || !strings.Contains(m.Error, "nick") {
-		t.Errorf("the message is %+v", m)
-	}
+	must.Hold(t, m.Version != "" && strings.Contains(m.Error, "nick"), "the message is %+v", m)
 
 	b := openTab(t, s)
 	b.open("/")
@@ -107,9 +107,8 @@ insert into guests (campaign_id, seq, name) values (:campaign_id, :seq, ` + name
 	b.click(marked("requeue-confirm"))
 	b.at("/operations/1")
 	b.lookUntil("the canary and the waves are done", telling(marked("operation-why"), "done")+" && "+telling("#live", "✓ done 20")+" && "+telling(marked("verify-next"), "compare the read models"))
-	if o := awaitOperation(t, s, 1); o.Status != "done" || o.Totals.Done != broken || o.Groups[0].Wave < 4 {
-		t.Errorf("the API says %+v", o)
-	}
+	o := awaitOperation(t, s, 1)
+	must.Hold(t, o.Status == "done" && o.Totals.Done == broken && o.Groups[0].Wave >= 4, "the API says %+v", o)
 	b.open("/")
 	b.lookUntil("rows of two versions are not all clear", telling(".health .sentence", "All 30 campaigns are current, but not all rows were built by the loaded projections."))
 	b.open("/operations/1")
@@ -122,9 +121,8 @@ insert into guests (campaign_id, seq, name) values (:campaign_id, :seq, ` + name
 	b.lookUntil("all clear", saying(".health .sentence", "All 30 campaigns are current."))
 	b.agrees()
 	b.sound("the overview when it is over")
-	if over := p.await(t, "resolved", "dead_rows"); !strings.Contains(over.Title, "no row is dead") {
-		t.Errorf("the last message is %+v", over)
-	}
+	over := p.await(t, "resolved", "dead_rows")
+	must.Hold(t, strings.Contains(over.Title, "no row is dead"), "the last message is %+v", over)
 	b.away()
 	s.stop(t)
 	checkClean(t, d, loaded...)

@@ -176,21 +176,11 @@ func (b *tab) loadAxe() {
 
 func checkInspection(t *testing.T, where string, got inspection) {
 	t.Helper()
-	if !strings.HasSuffix(got.Title, " · outboxweb") {
-		t.Errorf("%s: the title is %q", where, got.Title)
-	}
-	if got.Headings != 1 {
-		t.Errorf("%s: %d elements h1, want 1", where, got.Headings)
-	}
-	if got.Overflow > 0 {
-		t.Errorf("%s: %v pixels wider than the window; furthest right is %s", where, got.Overflow, got.Widest)
-	}
-	if len(got.Styled) > 0 {
-		t.Errorf("%s: inline styles: %v", where, got.Styled)
-	}
-	if len(got.Keyless) > 0 {
-		t.Errorf("%s: without an idempotency key: %v", where, got.Keyless)
-	}
+	must.Hold(t, strings.HasSuffix(got.Title, " · outboxweb"), "%s: the title is %q", where, got.Title)
+	must.Equal(t, got.Headings, 1, where, "elements h1")
+	must.Hold(t, got.Overflow <= 0, "%s: %v pixels wider than the window; furthest right is %s", where, got.Overflow, got.Widest)
+	must.Hold(t, len(got.Styled) <= 0, "%s: inline styles: %v", where, got.Styled)
+	must.Hold(t, len(got.Keyless) <= 0, "%s: without an idempotency key: %v", where, got.Keyless)
 	for _, v := range got.Violations {
 		t.Errorf("%s: %s: %s:\n%s", where, v.ID, v.Help, strings.Join(v.Nodes, "\n"))
 	}

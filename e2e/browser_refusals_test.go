@@ -8,6 +8,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+
+	"github.com/outboxweb/outboxweb/internal/must"
 )
 
 // Input in a form survives a server that is down and a role that was revoked meanwhile, and the
@@ -21,9 +23,8 @@ func TestBrowser_aFormOutlivesItsServer(t *testing.T) {
 	b := openTab(t, s)
 	b.expect("net::ERR_CONNECTION_REFUSED") // the browser's own line, which no page can suppress
 	b.open("/campaigns/poisoned/events/2")
-	if code := s.stop(t); code != 0 {
-		t.Fatalf("the server ends with %d", code)
-	}
+	code := s.stop(t)
+	must.Need(t, code == 0, "the server ends with %d", code)
 	b.await("the page says that it is old", telling("[data-stale]", "The server cannot be reached"))
 	b.typeInto("input[name=reason]", "ana left")
 	b.click(marked("requeue"))
@@ -58,9 +59,8 @@ func TestBrowser_aRefusedFormKeepsItsInput(t *testing.T) {
 	const unsent = `!document.documentElement.hasAttribute("data-sent")`
 	b.await("the answer can be read", unsent)
 	b.enterDown(true)
-	if ok, _ := b.holds(unsent); !ok {
-		t.Error("a key that is held sends the form again")
-	}
+	ok, _ := b.holds(unsent)
+	must.Hold(t, ok, "a key that is held sends the form again")
 	b.enterUp()
 	b.sound("a refused skip")
 
@@ -81,9 +81,7 @@ func TestBrowser_aRefusedFormKeepsItsInput(t *testing.T) {
 	b.at("/campaigns/c-1/events/2")
 	var audit struct{ Items []struct{ Action string } }
 	s.get(t, "/api/v1/audit?action=requeue&outcome=done", &audit)
-	if len(audit.Items) != 1 {
-		t.Errorf("the audit has %+v, want the script's requeue alone", audit.Items)
-	}
+	must.Equal(t, len(audit.Items), 1, "the audit")
 }
 
 // Scripts that fail to load are asked for once more. A page without them says a time that stays true.

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"net/url"
 	"testing"
+
+	"github.com/outboxweb/outboxweb/internal/must"
 )
 
 // A campaign in whose read model a field was changed by hand is verified, and rebuilt from what was found. A
@@ -37,9 +39,7 @@ func TestBrowser_aRebuildIsWatched(t *testing.T) {
 	b.click(marked("run-start"))
 	b.at("/runs/2")
 	b.await("the rebuild is done", telling(marked("run-why"), "completed"))
-	if name := scalar[string](t, d.projections(), "select name from guests where campaign_id = $1 and seq = 3", campaign); name != "ana" {
-		t.Errorf("the row is %q", name)
-	}
+	must.Equal(t, scalar[string](t, d.projections(), "select name from guests where campaign_id = $1 and seq = 3", campaign), "ana", "the row")
 	b.rebuildIsCancelled()
 	checkClean(t, d, projections...)
 }

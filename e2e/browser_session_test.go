@@ -12,6 +12,8 @@ import (
 
 	"github.com/chromedp/cdproto/target"
 	"github.com/chromedp/chromedp"
+
+	"github.com/outboxweb/outboxweb/internal/must"
 )
 
 // ending is a session at a proxy: how it ends, and how a reader at the proxy's first page signs in.
@@ -333,9 +335,8 @@ func TestBrowser_aSessionThatEnds(t *testing.T) {
 
 			before := len(p.logins())
 			b.sessionEndsInTabs(e, "/", "/campaigns", row)
-			if begun := p.logins()[before:]; len(begun) > 3 || p.eager && len(begun) > 0 {
-				t.Errorf("3 tabs have begun the logins %q", begun)
-			}
+			begun := p.logins()[before:]
+			must.Hold(t, len(begun) <= 3 && (!p.eager || len(begun) <= 0), "3 tabs have begun the logins %q", begun)
 			p.watchedInTheBackground(b, e)
 		})
 	}

@@ -41,9 +41,7 @@ func startShop(t *testing.T, d databases, projections string) *server {
 	if err == nil {
 		err = s.cmd.Start()
 	}
-	if err != nil {
-		t.Fatalf("start the shop: %v", err)
-	}
+	must.Need(t, err == nil, "start the shop: %v", err)
 	go s.attend(stdout)
 	t.Cleanup(func() {
 		s.kill()
@@ -113,9 +111,7 @@ func repairedAsTheTutorialSays(t *testing.T, file string) {
 	t.Helper()
 	readme := must.Get(os.ReadFile("../examples/shop/README.md")).Or(t)
 	diff := regexp.MustCompile("(?s)```diff\n(.*?)```").FindSubmatch(readme)
-	if diff == nil {
-		t.Fatal("the tutorial has no diff")
-	}
+	must.Need(t, diff != nil, "the tutorial has no diff")
 	var before, after strings.Builder
 	for line := range strings.Lines(string(diff[1])) {
 		if !strings.HasPrefix(line, "+") {
@@ -165,9 +161,7 @@ func TestBrowser_shopOfTheTutorial(t *testing.T) {
 	for _, tab := range []*tab{v, b} {
 		tab.visit("/") // leave the console, whose pages would notice that the shop is gone
 	}
-	if code := s.stop(t); code != 0 {
-		t.Errorf("the shop ended with %d", code)
-	}
+	must.Equal(t, s.stop(t), 0, "the shop ended with")
 
 	repairedAsTheTutorialSays(t, filepath.Join(projections, "parcels.sql"))
 	s = startShop(t, d, projections)

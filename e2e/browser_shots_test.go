@@ -19,9 +19,7 @@ var picturesDir = flag.String("pictures", "", "the directory that gets the READM
 // TestPictures makes the README's pictures, from the sample journal; make
 // screenshots runs it. Only times differ from one run to the next.
 func TestPictures(t *testing.T) {
-	if *picturesDir == "" {
-		t.Fatal("-pictures must name a directory for the pictures")
-	}
+	must.Need(t, *picturesDir != "", "-pictures must name a directory for the pictures")
 	s := start(t, newDatabases(t), "--sample", "--max-attempts", "3", "--retry-base", "100ms", "--poll-interval", "100ms")
 	awaitStandstill(t, s)
 	awaitFigures(t, s)
@@ -31,9 +29,8 @@ func TestPictures(t *testing.T) {
 	picture(b, "overview", "/", "light", 920)
 	picture(b, "campaign", "/campaigns/"+dead.Items[0].ID, "dark", 920)
 	s.post(t, http.StatusAccepted, "/api/v1/operations", map[string]any{"filter": map[string]any{}, "canary": true, "reason": "the seat maps were corrected"})
-	if o := awaitOperation(t, s, 1); o.Status != "stopped" {
-		t.Fatalf("the operation is %+v", o)
-	}
+	o := awaitOperation(t, s, 1)
+	must.Need(t, o.Status == "stopped", "the operation is %+v", o)
 	picture(b, "operation", "/operations/1", "light", 920)
 }
 

@@ -39,9 +39,7 @@ func startChromium(t *testing.T) context.Context {
 	t.Helper()
 	path, err := findChromium()
 	if err != nil {
-		if os.Getenv("CI") != "" {
-			t.Fatalf("a browser must be there in CI: %v", err)
-		}
+		must.Need(t, os.Getenv("CI") == "", "a browser must be there in CI: %v", err)
 		t.Skipf("without a browser there is nothing to test: %v", err)
 	}
 	chromium.start.Do(func() {
@@ -64,9 +62,7 @@ func startChromium(t *testing.T) context.Context {
 		// no deadline.
 		chromium.err = chromedp.Do(ctx)
 	})
-	if chromium.err != nil {
-		t.Fatalf("start %s: %v", path, chromium.err)
-	}
+	must.Need(t, chromium.err == nil, "start %s: %v", path, chromium.err)
 	return chromium.ctx
 }
 
@@ -117,9 +113,8 @@ func newTab(t *testing.T, s *server, parent context.Context, options ...chromedp
 	t.Helper()
 	ctx, closeTab := chromedp.NewContext(parent, options...)
 	b := &tab{t: t, s: s, scripts: true, ctx: ctx, close: closeTab}
-	if err := chromedp.Do(ctx); err != nil {
-		t.Fatalf("open a tab: %v", err)
-	}
+	err := chromedp.Do(ctx)
+	must.Need(t, err == nil, "open a tab: %v", err)
 	t.Cleanup(func() {
 		b.verifyCalm()
 		closeTab()

@@ -45,9 +45,7 @@ dead after 2 attempts: map[seat:seat-3 user:ana]
 pending again, attempts 0
 urn:outboxweb:not-found
 `
-	if said != want {
-		t.Errorf("the client says\n%s\nwant\n%s", said, want)
-	}
+	must.Equal(t, said, want, "the client says")
 }
 
 const apiDocument = "../internal/handlers/openapi.json"
@@ -83,8 +81,6 @@ func run(t *testing.T, dir, program string, args ...string) string {
 	cmd := exec.CommandContext(t.Context(), program, args...)
 	cmd.Dir = dir
 	out, err := cmd.CombinedOutput()
-	if err != nil {
-		t.Fatalf("%s %v: %v: %s", program, args, err, out)
-	}
+	must.Need(t, err == nil, "%s %v: %v: %s", program, args, err, out)
 	return string(out)
 }

@@ -37,9 +37,7 @@ func image(t *testing.T) container {
 			c.env[name] = value
 		}
 	}
-	if len(c.args) == 0 || len(c.env) == 0 {
-		t.Fatalf("deploy/Dockerfile has %v", c)
-	}
+	must.Need(t, len(c.args) != 0 && len(c.env) != 0, "deploy/Dockerfile has %v", c)
 	return c
 }
 
@@ -49,9 +47,7 @@ func readYAML(t *testing.T, file string, into any) {
 	if err == nil {
 		err = yaml.Unmarshal(text, into)
 	}
-	if err != nil {
-		t.Fatalf("%s: %v", file, err)
-	}
+	must.Need(t, err == nil, "%s: %v", file, err)
 }
 
 // composed is the image as a service of compose.yaml.
@@ -108,9 +104,8 @@ func makeSecrets(t *testing.T, d databases) string {
 	for range 2 { // what exists stays
 		cmd := exec.Command("../deploy/make-secrets", dir)
 		cmd.Env = append(os.Environ(), "OUTBOXWEB="+binary)
-		if out, err := cmd.CombinedOutput(); err != nil {
-			t.Fatalf("make-secrets: %v\n%s", err, out)
-		}
+		out, err := cmd.CombinedOutput()
+		must.Need(t, err == nil, "make-secrets: %v\n%s", err, out)
 	}
 	for name, url := range map[string]string{"journal-db": d.flags()[1], "projections-db": d.flags()[3]} {
 		rewrite(t, dir, map[string]string{name: url + "\n"})
@@ -234,9 +229,8 @@ func TestDeploy_kubernetesOnSQLite(t *testing.T) {
 	t.Parallel()
 	d := newDatabases(t)
 	runContainer(t, orchestrated(t, "sqlite/statefulset.yaml"), d).wantAccess()
-	if _, err := os.Stat(d.journal()); err != nil {
-		t.Errorf("the journal is not in the volume: %v", err)
-	}
+	_, err := os.Stat(d.journal())
+	must.Hold(t, err == nil, "the journal is not in the volume: %v", err)
 }
 
 func TestDeploy_kubernetesOnPostgres(t *testing.T) {

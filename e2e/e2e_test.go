@@ -91,9 +91,8 @@ const patience = time.Minute
 // done also returns the current state for the message.
 func eventually(t *testing.T, within time.Duration, what string, done func() (bool, string)) {
 	t.Helper()
-	if last, ok := attain(within, done); !ok {
-		t.Fatalf("not within %s: %s; at last: %s", within, what, last)
-	}
+	last, ok := attain(within, done)
+	must.Need(t, ok, "not within %s: %s; at last: %s", within, what, last)
 }
 
 // attain is eventually for something that may also not happen. It tries less and less often, since
@@ -163,9 +162,8 @@ func scalar[T any](t *testing.T, place, query string, args ...any) T {
 	db := openReader(t, place)
 	defer db.Close()
 	var v T
-	if err := db.QueryRow(query, args...).Scan(&v); err != nil {
-		t.Fatalf("%s: %v", query, err)
-	}
+	err := db.QueryRow(query, args...).Scan(&v)
+	must.Need(t, err == nil, "%s: %v", query, err)
 	return v
 }
 
@@ -176,9 +174,7 @@ func each(t *testing.T, place, query string, visit func(row map[string]any)) {
 	db := openReader(t, place)
 	defer db.Close()
 	rows, err := db.Query(query)
-	if err != nil {
-		t.Fatalf("%s: %v", query, err)
-	}
+	must.Need(t, err == nil, "%s: %v", query, err)
 	defer rows.Close()
 	names := must.Get(rows.Columns()).Or(t)
 	for rows.Next() {
@@ -291,9 +287,7 @@ func launch(t *testing.T, d databases, args ...string) *server {
 	if err == nil {
 		err = s.cmd.Start()
 	}
-	if err != nil {
-		t.Fatalf("start the server: %v", err)
-	}
+	must.Need(t, err == nil, "start the server: %v", err)
 	go s.attend(stdout)
 	t.Cleanup(func() {
 		s.kill()
@@ -390,9 +384,8 @@ type answer struct {
 
 func (a answer) decode(t *testing.T, v any) {
 	t.Helper()
-	if err := json.Unmarshal(a.body, v); err != nil {
-		t.Fatalf("%v in the answer %d %s", err, a.status, a.body)
-	}
+	err := json.Unmarshal(a.body, v)
+	must.Need(t, err == nil, "%v in the answer %d %s", err, a.status, a.body)
 }
 
 // do sends a request; a body that is not nil is sent as JSON. Errors are those
@@ -432,18 +425,14 @@ func (s *server) send(r *http.Request) (answer, error) {
 func (s *server) get(t *testing.T, path string, v any) {
 	t.Helper()
 	a := must.Get(s.do(t.Context(), http.MethodGet, path, nil)).Or(t)
-	if a.status != http.StatusOK {
-		t.Fatalf("GET %s: %d %s", path, a.status, a.body)
-	}
+	must.Need(t, a.status == http.StatusOK, "GET %s: %d %s", path, a.status, a.body)
 	a.decode(t, v)
 }
 
 func (s *server) post(t *testing.T, status int, path string, body any) answer {
 	t.Helper()
 	a := must.Get(s.do(t.Context(), http.MethodPost, path, body)).Or(t)
-	if a.status != status {
-		t.Fatalf("POST %s: %d %s, want status %d", path, a.status, a.body, status)
-	}
+	must.Need(t, a.status == status, "POST %s: %d %s, want status %d", path, a.status, a.body, status)
 	return a
 }
 
@@ -487,9 +476,8 @@ func (s *server) metric(t *testing.T, series string) (value float64) {
 	a := must.Get(s.do(t.Context(), http.MethodGet, "/metrics", nil)).Or(t)
 	for line := range strings.Lines(string(a.body)) {
 		if text, found := strings.CutPrefix(line, series+" "); found {
-			if _, err := fmt.Sscan(text, &value); err != nil {
-				t.Fatalf("metric %q: %v", line, err)
-			}
+			_, err := fmt.Sscan(text, &value)
+			must.Need(t, err == nil, "metric %q: %v", line, err)
 			return value
 		}
 	}
@@ -511,11 +499,8 @@ func checkClean(t *testing.T, d databases, flags ...string) checkReport {
 	t.Helper()
 	r := command(t, d, nil, append([]string{"check", "--json"}, flags...)...)
 	var report checkReport
-	if err := json.Unmarshal([]byte(r.stdout), &report); err != nil {
-		t.Fatalf("check --json: %v\n%s%s", err, r.stdout, r.stderr)
-	}
-	if r.code != 0 || !report.OK || len(report.Violations) > 0 {
-		t.Fatalf("check: exit code %d, %+v\n%s", r.code, report, r.stderr)
-	}
+	err := json.Unmarshal([]byte(r.stdout), &report)
+	must.Need(t, err == nil, "check --json: %v\n%s%s", err, r.stdout, r.stderr)
+	must.Need(t, r.code == 0 && report.OK && len(report.Violations) <= 0, "check: exit code %d, %+v\n%s", r.code, report, r.stderr)
 	return report
 }

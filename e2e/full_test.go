@@ -23,13 +23,10 @@ func (s *server) awaitReady(t *testing.T, status int, fragment string) {
 // large write can fail with some pages left.
 func fill(t *testing.T, dir string) (ballast string) {
 	t.Helper()
-	f, err := os.Create(filepath.Join(dir, "ballast"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := must.Get(os.Create(filepath.Join(dir, "ballast"))).Or(t)
 	defer f.Close()
 	for range 4 << 10 {
-		if _, err = f.Write(make([]byte, 4<<10)); err != nil {
+		if _, err := f.Write(make([]byte, 4<<10)); err != nil {
 			return f.Name()
 		}
 	}
@@ -62,12 +59,8 @@ func TestServe_startedOnAFullDiskGoesOnOnceThereIsRoom(t *testing.T) {
 				return err == nil && a.status == http.StatusServiceUnavailable && strings.Contains(string(a.body), fault), fmt.Sprint(err, a.status, string(a.body))
 			})
 			if !stopped {
-				if a := do(t, s, http.MethodGet, "/campaigns/table", nil); a.status != http.StatusOK {
-					t.Errorf("a page on a full disk is %d %s", a.status, a.body)
-				}
-				if a := do(t, s, http.MethodPost, "/api/v1/campaigns/table/events", taken("seat-8", "")); a.status != http.StatusInsufficientStorage {
-					t.Errorf("an append on a full disk is %d %s, want 507", a.status, a.body)
-				}
+				must.Equal(t, do(t, s, http.MethodGet, "/campaigns/table", nil).status, http.StatusOK, "a page on a full disk")
+				must.Equal(t, do(t, s, http.MethodPost, "/api/v1/campaigns/table/events", taken("seat-8", "")).status, http.StatusInsufficientStorage, "an append on a full disk")
 			}
 			must.OK(t, os.Remove(ballast))
 			s.awaitListening(t)

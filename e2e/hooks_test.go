@@ -57,9 +57,7 @@ func mustBeJournal(t *testing.T, name string, got, journal []int64) (resent int)
 		next++
 		high = max(high, next)
 	}
-	if high != len(journal) {
-		t.Errorf("%s: %d of %d events came", name, high, len(journal))
-	}
+	must.Equal(t, high, len(journal), name, "of", "events came")
 	return resent
 }
 
@@ -73,9 +71,7 @@ func positionOf(t *testing.T, text []byte) int64 {
 		} `json:"data"`
 	}
 	err := json.Unmarshal(text, &e)
-	if err != nil || e.ID != strconv.FormatInt(e.Data.Position, 10) || e.Data.Position == 0 {
-		t.Errorf("not an event of a journal: %v: %s", err, text)
-	}
+	must.Hold(t, err == nil && e.ID == strconv.FormatInt(e.Data.Position, 10) && e.Data.Position != 0, "not an event of a journal: %v: %s", err, text)
 	return e.Data.Position
 }
 
@@ -83,15 +79,11 @@ func positionOf(t *testing.T, text []byte) int64 {
 func readFiles(t *testing.T, name string) (all []int64) {
 	t.Helper()
 	rotated, err := filepath.Glob(name + ".*")
-	if err != nil || len(rotated) == 0 {
-		t.Errorf("the file was never rotated: %v", err)
-	}
+	must.Hold(t, err == nil && len(rotated) != 0, "the file was never rotated: %v", err)
 	slices.Sort(rotated)
 	for _, part := range append(rotated, name) {
 		text := must.Get(os.ReadFile(part)).Or(t)
-		if len(text) > 0 && text[len(text)-1] != '\n' {
-			t.Errorf("%s ends in the middle of a line", part)
-		}
+		must.Hold(t, len(text) <= 0 || text[len(text)-1] == '\n', "%s ends in the middle of a line", part)
 		lines := bufio.NewScanner(bytes.NewReader(text))
 		lines.Buffer(nil, 1<<20)
 		for lines.Scan() {

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 	"unicode"
+
+	"github.com/outboxweb/outboxweb/internal/must"
 )
 
 // hostile are texts that have broken pages, files and logs elsewhere. Injected code would call
@@ -140,15 +142,11 @@ topics:
 	s := start(t, d, slices.Concat(quickDeath, []string{"--act-rate", "0"}, config, writeProjections(t, hostileProjections()), flags)...)
 	for i, text := range hostile {
 		a := do(t, s, http.MethodPost, "/api/v1/campaigns/"+url.PathEscape(text)+"/events", map[string]any{"events": hostileEvents(i)})
-		if a.status != http.StatusCreated {
-			t.Fatalf("events of campaign %q: %d %s", text, a.status, a.body)
-		}
+		must.Need(t, a.status == http.StatusCreated, "events of campaign %q: %d %s", text, a.status, a.body)
 	}
 	for _, text := range hostileTurning {
 		a := do(t, s, http.MethodPost, "/api/v1/campaigns/"+url.PathEscape(text)+"/events", map[string]any{"event_type": "a", "payload": map[string]any{}})
-		if a.status != http.StatusUnprocessableEntity {
-			t.Errorf("an event of campaign %+q: %d %s", text, a.status, a.body)
-		}
+		must.Equal(t, a.status, http.StatusUnprocessableEntity, "an event of campaign", text, a.body)
 	}
 	s.awaitSummary(t, "each campaign has a dead head", func(sum summary) bool {
 		return sum.Counts.Dead == int64(len(hostile)) && sum.Counts.Processing+sum.Counts.Failed+int64(sum.Campaigns.Leased) == 0
@@ -210,9 +208,7 @@ func (s *server) pauseWith(t *testing.T, campaign, reason, key string) {
 	r.Header.Set("Content-Type", "application/json")
 	r.Header.Set("Idempotency-Key", key)
 	a, err := s.send(r)
-	if err != nil || a.status != http.StatusOK {
-		t.Fatalf("pause campaign %q: %d %s %v", campaign, a.status, a.body, err)
-	}
+	must.Need(t, err == nil && a.status == http.StatusOK, "pause campaign %q: %d %s %v", campaign, a.status, a.body, err)
 }
 
 // together joins texts to longer ones of at most so many bytes.

@@ -42,9 +42,7 @@ insert into orders values ('order-17', 'open');`)
 		moved := s.metric(t, `outboxweb_intake_rows_total{source="shop"}`)
 		return int(moved) == len(want), fmt.Sprint(moved)
 	})
-	if status := scalar[string](t, shop, `select status from orders`); status != "paid" {
-		t.Errorf("the order is %s", status)
-	}
+	must.Equal(t, scalar[string](t, shop, `select status from orders`), "paid", "the order")
 }
 
 // The example for SQLite is run with Python's standard library.
@@ -67,9 +65,7 @@ insert into orders values ('order-17', 'open');`)).Or(t)
 		got := lists(t, d.journal(), `select campaign_id as campaign, event_id as event from events order by seq`)["order-17"]
 		return slices.Equal(got, []string{"e-python-2"}), fmt.Sprint(got)
 	})
-	if status := scalar[string](t, place, `select status from orders`); status != "paid" {
-		t.Errorf("the order is %s", status)
-	}
+	must.Equal(t, scalar[string](t, place, `select status from orders`), "paid", "the order")
 }
 
 // examplesOf are the last blocks of code of each language in a document.
@@ -89,9 +85,8 @@ func psql(t *testing.T, place, text string) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "psql", "-v", "ON_ERROR_STOP=1", "-q", place)
 	cmd.Stdin = strings.NewReader(text)
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("psql: %v: %s", err, out)
-	}
+	out, err := cmd.CombinedOutput()
+	must.Need(t, err == nil, "psql: %v: %s", err, out)
 }
 
 // python runs an example with Debian's Python, if that has psycopg2.
@@ -99,9 +94,7 @@ func python(t *testing.T, place, example string) bool {
 	t.Helper()
 	const program = "/usr/bin/python3"
 	if out, err := exec.CommandContext(t.Context(), program, "-c", "import psycopg2").CombinedOutput(); err != nil {
-		if os.Getenv("CI") != "" {
-			t.Fatalf("there is no psycopg2: %v: %s", err, out)
-		}
+		must.Need(t, os.Getenv("CI") == "", "there is no psycopg2: %v: %s", err, out)
 		t.Logf("note: without psycopg2 the example in Python is not run: %v: %s", err, out)
 		return false
 	}

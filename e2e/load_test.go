@@ -155,9 +155,7 @@ func (l *load) finish(t *testing.T) {
 	case <-time.After(patience):
 		t.Fatalf("writers are still not answered %s after the last event was made", patience)
 	}
-	if len(l.acked) != l.sent && len(l.wrong) == 0 {
-		t.Errorf("%d events were made and %d acknowledged", l.sent, len(l.acked))
-	}
+	must.Hold(t, len(l.acked) == l.sent || len(l.wrong) != 0, "%d events were made and %d acknowledged", l.sent, len(l.acked))
 	for _, wrong := range l.wrong {
 		t.Error(wrong)
 	}
@@ -277,12 +275,8 @@ func (l *load) verifyJournal(t *testing.T, d databases) {
 	each(t, d.journal(), "select campaign_id, seq, position, event_id from events order by campaign_id, seq", func(row map[string]any) {
 		campaign, seq, position, id := row["campaign_id"].(string), row["seq"].(int64), row["position"].(int64), row["event_id"].(string)
 		next[campaign]++
-		if seq != next[campaign] {
-			t.Errorf("campaign %s: seq %d stands where %d should", campaign, seq, next[campaign])
-		}
-		if seen[campaign+id] {
-			t.Errorf("event %s is in campaign %s twice", id, campaign)
-		}
+		must.Equal(t, seq, next[campaign], "campaign", "seq", "stands where", "should")
+		must.Hold(t, !seen[campaign+id], "event %s is in campaign %s twice", id, campaign)
 		seen[campaign+id] = true
 		if told, was := missing[id]; was && (told.CampaignID != campaign || told.Seq != seq || told.Position != position) {
 			t.Errorf("event %s stands at %v, its writer was told %+v", id, row, told)
@@ -310,15 +304,11 @@ func verifyApplied(t *testing.T, d databases) {
 		got[row["campaign_id"].(string)] = tally{row["events"].(int64), row["total"].(int64)}
 	})
 	for campaign, w := range want {
-		if got[campaign] != w {
-			t.Errorf("campaign %s: the tally is %+v, the journal has %+v", campaign, got[campaign], w)
-		}
+		must.Equal(t, got[campaign], w, "campaign", "the tally", "the journal")
 	}
 	applied := verifyOrder(t, d)
 	for campaign, w := range want {
-		if applied[campaign] != w.events {
-			t.Errorf("campaign %s: %d of %d events were applied", campaign, applied[campaign], w.events)
-		}
+		must.Equal(t, applied[campaign], w.events, "campaign", "of", "events were applied")
 	}
 }
 
@@ -330,9 +320,7 @@ func verifyOrder(t *testing.T, d databases) map[string]int64 {
 	each(t, d.projections(), "select id, campaign_id, seq from history order by id", func(row map[string]any) {
 		campaign, seq := row["campaign_id"].(string), row["seq"].(int64)
 		applied[campaign]++
-		if seq != applied[campaign] {
-			t.Errorf("campaign %s: event %d was applied as number %d", campaign, seq, applied[campaign])
-		}
+		must.Equal(t, seq, applied[campaign], "campaign", "event", "was applied as number")
 	})
 	return applied
 }
@@ -341,10 +329,6 @@ func verifyOrder(t *testing.T, d databases) map[string]int64 {
 // still leased.
 func verifyNothingHeld(t *testing.T, d databases) {
 	t.Helper()
-	if n := scalar[int64](t, d.journal(), "select count(*) from projection_apply_outbox where status = 'processing'"); n != 0 {
-		t.Errorf("%d rows are still processing", n)
-	}
-	if n := scalar[int64](t, d.journal(), "select count(*) from campaigns where lease_owner <> ''"); n != 0 {
-		t.Errorf("%d campaigns are still leased", n)
-	}
+	must.Equal(t, scalar[int64](t, d.journal(), "select count(*) from projection_apply_outbox where status = 'processing'"), 0, "rows are still processing")
+	must.Equal(t, scalar[int64](t, d.journal(), "select count(*) from campaigns where lease_owner <> ''"), 0, "campaigns are still leased")
 }

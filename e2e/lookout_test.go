@@ -8,6 +8,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/outboxweb/outboxweb/internal/must"
 )
 
 // lookout reads the databases again and again, directly, as the readers of read models do. A campaign
@@ -75,9 +77,7 @@ func (w *lookout) finish(t *testing.T) {
 	t.Helper()
 	w.stop()
 	w.looking.Wait()
-	if w.looks < 10 {
-		t.Errorf("the databases were read %d times, too few to tell", w.looks)
-	}
+	must.Hold(t, w.looks >= 10, "the databases were read %d times, too few to tell", w.looks)
 	for _, wrong := range w.wrong {
 		t.Error(wrong)
 	}

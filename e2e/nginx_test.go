@@ -48,9 +48,7 @@ func startNginx(t *testing.T, locations string) string {
 		if listens(t, exec.Command(path, "-p", dir, "-e", "stderr", "-c", file), address) {
 			return "http://" + address
 		}
-		if attempt == 5 {
-			t.Fatal("nginx found no free port")
-		}
+		must.Need(t, attempt != 5, "nginx found no free port")
 	}
 }
 

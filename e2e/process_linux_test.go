@@ -60,9 +60,8 @@ func limit(t *testing.T, pid int, resource uintptr, most uint64) (lift func()) {
 	t.Helper()
 	set := func(limit *syscall.Rlimit, former *syscall.Rlimit) {
 		t.Helper()
-		if _, _, errno := syscall.RawSyscall6(syscall.SYS_PRLIMIT64, uintptr(pid), resource, uintptr(unsafe.Pointer(limit)), uintptr(unsafe.Pointer(former)), 0, 0); errno != 0 {
-			t.Fatalf("limit process %d: %v", pid, errno)
-		}
+		_, _, errno := syscall.RawSyscall6(syscall.SYS_PRLIMIT64, uintptr(pid), resource, uintptr(unsafe.Pointer(limit)), uintptr(unsafe.Pointer(former)), 0, 0)
+		must.Need(t, errno == 0, "limit process %d: %v", pid, errno)
 	}
 	var former, limit syscall.Rlimit
 	set(nil, &former)

@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/net/html"
 
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/size"
 )
 
@@ -215,10 +216,7 @@ func (c *crawl) mentions(path, text string) {
 
 // relative resolves an address against its page; an address on another server stays unchanged.
 func (c *crawl) relative(path, to string) string {
-	base, err := url.Parse(c.s.url + path)
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	base := must.Get(url.Parse(c.s.url + path)).Or(c.t)
 	u, err := base.Parse(to)
 	if err != nil {
 		c.t.Errorf("%s refers to %q: %v", path, to, err)

@@ -152,9 +152,7 @@ func TestPublishers_theExampleOnThePageWorks(t *testing.T) {
 	example, _, _ = strings.Cut(example, "</pre>")
 	example = regexp.MustCompile("<[^>]*>").ReplaceAllString(example, "")
 	const file, secret = "file:///var/lib/outboxweb/", "${PARTNER_SECRET}"
-	if strings.Count(example, file) != 1 || strings.Count(example, secret) != 1 {
-		t.Fatalf("the example is\n%s", example)
-	}
+	must.Need(t, strings.Count(example, file) == 1 && strings.Count(example, secret) == 1, "the example is\n%s", example)
 	s.stop(t)
 	example = strings.NewReplacer(file, "file://"+t.TempDir()+"/", secret, "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSwMfKQ9r8GKYq=").Replace(html.UnescapeString(example))
 	s = start(t, d, d.config(t, example)...)

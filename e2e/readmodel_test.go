@@ -6,6 +6,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/outboxweb/outboxweb/internal/must"
 )
 
 // hoard is a read model with secrets: one by its name, one by its form.
@@ -87,9 +89,7 @@ func TestReadModel_saysWhatAPausedProjectionLacks(t *testing.T) {
 		"/campaigns/c-1/events/6?tab=rows": {true, true},
 	} {
 		body := string(fetch(t, s, path).body)
-		if strings.Contains(body, held) != shows.held || strings.Contains(body, gold) != shows.gold {
-			t.Errorf("%s does not show what readers see: %s", path, body)
-		}
+		must.Hold(t, strings.Contains(body, held) == shows.held && strings.Contains(body, gold) == shows.gold, "%s does not show what readers see: %s", path, body)
 	}
 }
 
@@ -118,9 +118,7 @@ func TestReadModel_hidesSecrets(t *testing.T) {
 		}
 		for _, path := range append(paths, "/campaigns/c-1/read-model?live=1") {
 			a, err := s.do(t.Context(), http.MethodGet, path, nil)
-			if err != nil || a.status != http.StatusOK {
-				t.Fatalf("%s: %d, %v\n%s", path, a.status, err, a.body)
-			}
+			must.Need(t, err == nil && a.status == http.StatusOK, "%s: %d, %v\n%s", path, a.status, err, a.body)
 			texts = append(texts, path+"\n"+string(a.body))
 		}
 	}

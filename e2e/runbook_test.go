@@ -86,9 +86,7 @@ func readRunbook(t *testing.T) (steps []runbookStep) {
 func readRunbookBlock(t *testing.T, fence string, lines []string) runbookBlock {
 	t.Helper()
 	words := strings.Fields(strings.TrimPrefix(fence, "```"))
-	if len(words) == 0 || words[0] != "sh" {
-		t.Fatalf("%s is no block of commands", fence)
-	}
+	must.Need(t, len(words) != 0 && words[0] == "sh", "%s is no block of commands", fence)
 	b := runbookBlock{only: words[1:]}
 	for _, line := range lines {
 		last := len(b.units) - 1
@@ -176,9 +174,7 @@ func TestRunbook(t *testing.T) {
 		sections = append(sections, step.section)
 	}
 	sections = slices.Compact(sections)
-	if len(sections) != len(scenarios) {
-		t.Errorf("the runbook has %d sections, the test has scenarios for %d", len(sections), len(scenarios))
-	}
+	must.Equal(t, len(sections), len(scenarios), "the runbook", "sections, the test has scenarios for")
 	for j, section := range sections {
 		for database, create := range map[string]func(*testing.T) databases{"sqlite": newDatabases, "postgres": newPostgres} {
 			for k, way := range []string{"curl", "cli"} {
@@ -189,9 +185,7 @@ func TestRunbook(t *testing.T) {
 				t.Run(database+"/"+section+"/"+way, func(t *testing.T) {
 					t.Parallel()
 					scenario, ok := scenarios[section]
-					if !ok {
-						t.Fatal("the test does not know this section")
-					}
+					must.Need(t, ok, "the test does not know this section")
 					newOnCall(t, create(t), database, way).follow(section, scenario)
 				})
 			}
@@ -371,7 +365,5 @@ func TestRunbook_namesAreExplained(t *testing.T) {
 			used[name[1]] = true
 		}
 	}
-	if got, want := slices.Sorted(maps.Keys(explained)), slices.Sorted(maps.Keys(used)); !slices.Equal(got, want) {
-		t.Errorf("explained are %v, used are %v", got, want)
-	}
+	must.Equal(t, slices.Sorted(maps.Keys(explained)), slices.Sorted(maps.Keys(used)), "explained", "used")
 }

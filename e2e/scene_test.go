@@ -298,9 +298,7 @@ func (s *scene) killDatabases() {
 	for _, server := range s.servers {
 		server.awaitReady(t, http.StatusOK, "")
 	}
-	if n := scalar[int64](t, s.past.journal(), "select coalesce(max(attempt_count), 0) from projection_apply_outbox"); n != 0 {
-		t.Errorf("a row has %d attempts", n)
-	}
+	must.Equal(t, scalar[int64](t, s.past.journal(), "select coalesce(max(attempt_count), 0) from projection_apply_outbox"), 0, "a row", "attempts")
 }
 
 // finish makes nothing new, waits until everything is done, ends the servers, and verifies all.
@@ -325,9 +323,7 @@ func (s *scene) finish() {
 	})
 	s.lookout.finish(t)
 	for _, server := range s.servers {
-		if code := server.stop(t); code != 0 {
-			t.Errorf("a server ended with exit code %d", code)
-		}
+		must.Equal(t, server.stop(t), 0, "a server ended with exit code")
 	}
 	t.Logf("note: %d events, of which %d were acknowledged only when sent again; the webhooks misbehaved %d times", len(journal), s.load.retold, s.hooks.misdeeds())
 	s.load.verifyJournal(t, s.past)
@@ -353,16 +349,10 @@ func (s *scene) verifyIntake(place string) {
 		}
 	}
 	for campaign := range got {
-		if want[campaign] == nil && strings.HasPrefix(campaign, "order-") {
-			t.Errorf("campaign %s is in the journal and was never committed", campaign)
-		}
+		must.Hold(t, want[campaign] != nil || !strings.HasPrefix(campaign, "order-"), "campaign %s is in the journal and was never committed", campaign)
 	}
-	if total < 20 {
-		t.Errorf("only %d events were committed", total)
-	}
-	if n := scalar[int64](t, s.past.journal(), `select count(*) from intake_rejections`); n != 0 {
-		t.Errorf("%d rows were rejected", n)
-	}
+	must.Hold(t, total >= 20, "only %d events were committed", total)
+	must.Equal(t, scalar[int64](t, s.past.journal(), `select count(*) from intake_rejections`), 0, "rows were rejected")
 }
 
 // instances maps the ids of the workers to the servers they run in.
@@ -425,9 +415,7 @@ func holdUp(t *testing.T, d databases) (letGo func()) {
 	if err == nil && d.url != "" {
 		_, err = tx.Exec("lock table tally in exclusive mode")
 	}
-	if err != nil {
-		t.Fatalf("hold the workers up: %v", err)
-	}
+	must.Need(t, err == nil, "hold the workers up: %v", err)
 	t.Cleanup(func() { _ = tx.Rollback() })
 	return func() { _ = tx.Rollback() } // a second call finds it done
 }

@@ -5,6 +5,8 @@ import (
 	"net/http"
 	"net/url"
 	"testing"
+
+	"github.com/outboxweb/outboxweb/internal/must"
 )
 
 // seatProjections is a read model that fails on some journals: no user may hold two seats of a
@@ -75,9 +77,7 @@ func change(t *testing.T, place, statement string, args ...any) {
 	db := connect(t, place, "_txlock=immediate")
 	defer db.Close()
 	result, err := db.Exec(statement, args...)
-	if err != nil {
-		t.Fatalf("%s: %v", statement, err)
-	}
+	must.Need(t, err == nil, "%s: %v", statement, err)
 	if n, err := result.RowsAffected(); err != nil || n == 0 {
 		t.Fatalf("%s: changed %d rows (%v)", statement, n, err)
 	}

@@ -53,9 +53,8 @@ func prepareShop(t *testing.T, kind, place string) {
 		schema = mustCommand(t, newDatabases(t), nil, "intake", "schema", "postgres", "--notify")
 	}
 	for _, text := range []string{schema, schema, shopTables} {
-		if _, err := db.Exec(text); err != nil {
-			t.Fatalf("%s: %v", text, err)
-		}
+		_, err := db.Exec(text)
+		must.Need(t, err == nil, "%s: %v", text, err)
 	}
 	for i := range shopCampaigns {
 		must.Get(db.Exec(`insert into orders values ($1, 0)`, fmt.Sprintf("order-%02d", i))).Or(t)

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/outboxweb/outboxweb/internal/must"
 )
 
 // A request that waits in vain must not delay the end of the server.
@@ -24,9 +26,7 @@ func TestShutdown_endsWaits(t *testing.T) {
 		c := campaignState(t, s, "c-1")
 		return c.HighWaterSeq == 2, c.Why
 	})
-	if code := s.stop(t); code != 0 {
-		t.Errorf("the server ended with exit code %d\n%s", code, s.stderr)
-	}
+	must.Equal(t, s.stop(t), 0, "the server ended with exit code", s.stderr)
 	if err := <-answered; err != nil {
 		t.Errorf("the waiting writer got no answer: %v", err)
 	}
@@ -49,11 +49,8 @@ func TestServe_outlivesItsTerminalAndTheReaderOfItsLog(t *testing.T) {
 	s.stderr.closed = true
 	s.stderr.mu.Unlock()
 	for range 20 { // each is logged
-		if a := do(t, s, http.MethodGet, "/campaigns", nil); a.status != http.StatusOK {
-			t.Fatalf("the page is %d %s", a.status, a.body)
-		}
+		a := do(t, s, http.MethodGet, "/campaigns", nil)
+		must.Need(t, a.status == http.StatusOK, "the page is %d %s", a.status, a.body)
 	}
-	if code := s.stop(t); code != 0 {
-		t.Errorf("the server ended with %d", code)
-	}
+	must.Equal(t, s.stop(t), 0, "the server ended with")
 }

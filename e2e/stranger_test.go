@@ -35,13 +35,10 @@ func TestPackage_isImportedByAnotherModule(t *testing.T) {
 	run(t, dir, "go", "build", "-ldflags", withoutSymbols, "-o", dir+"/built/", "./...")
 	tidied := must.Get(os.ReadFile(filepath.Join(dir, "go.mod"))).Or(t)
 	for _, unwanted := range []string{"exclude", "nats-server", "chromedp", "kong", "rapid"} { // tests and the command alone need them
-		if strings.Contains(string(tidied), unwanted) {
-			t.Errorf("the other module's go.mod has %s:\n%s", unwanted, tidied)
-		}
+		must.Hold(t, !strings.Contains(string(tidied), unwanted), "the other module's go.mod has %s:\n%s", unwanted, tidied)
 	}
-	if said := run(t, dir, "built/stranger"); !strings.Contains(said, `"applied_seq":1`) || !strings.HasSuffix(said, "<nil>\n") {
-		t.Errorf("it says %s", said)
-	}
+	said := run(t, dir, "built/stranger")
+	must.Hold(t, strings.Contains(said, `"applied_seq":1`) && strings.HasSuffix(said, "<nil>\n"), "it says %s", said)
 	serveOrders(t, filepath.Join(dir, "built"))
 }
 

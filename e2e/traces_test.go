@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/outboxweb/outboxweb/internal/corpus"
+	"github.com/outboxweb/outboxweb/internal/must"
 )
 
 var traceModels = []string{"--projections", "builtin:traces"}
@@ -24,9 +25,8 @@ func TestTraces_digestsAreTheExpectedOnes(t *testing.T) {
 		}
 		mustCommand(t, d, bytes.NewReader(lines), append([]string{"append", "-"}, traceModels...)...)
 		s := start(t, d, append([]string{"--batch-size", "7"}, traceModels...)...)
-		if sum := s.awaitSettled(t); sum.Counts.Dead > 0 || sum.Lag.Events > 0 {
-			t.Fatalf("settled at %+v", sum)
-		}
+		sum := s.awaitSettled(t)
+		must.Need(t, sum.Counts.Dead <= 0 && sum.Lag.Events <= 0, "settled at %+v", sum)
 		mustHaveDigests(t, d, traces)
 		for range 2 {
 			mustCommand(t, d, nil, append([]string{"runs", "start", "rebuild", "--all", "--wait", "--reason", "again", "--confirm", rebuildPhrase}, traceModels...)...)
@@ -45,12 +45,10 @@ func mustHaveDigests(t *testing.T, d databases, traces corpus.Traces) {
 			Full        string
 		}
 		out := mustCommand(t, d, nil, append([]string{"digest", "--json", "--campaign", trace.Name}, traceModels...)...)
-		if err := json.Unmarshal([]byte(out), &got); err != nil {
-			t.Fatalf("digest --json: %v\n%s", err, out)
-		}
+		err := json.Unmarshal([]byte(out), &got)
+		must.Need(t, err == nil, "digest --json: %v\n%s", err, out)
 		got.Projections["full"] = got.Full
-		if diff := cmp.Diff(trace.Digests, got.Projections); diff != "" || got.AppliedSeq != len(trace.Lines) {
-			t.Errorf("%s at event %d (-expected +got):\n%s", trace.Name, got.AppliedSeq, diff)
-		}
+		diff := cmp.Diff(trace.Digests, got.Projections)
+		must.Hold(t, diff == "" && got.AppliedSeq == len(trace.Lines), "%s at event %d (-expected +got):\n%s", trace.Name, got.AppliedSeq, diff)
 	}
 }

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/outboxweb/outboxweb/internal/must"
 )
 
 // troubledIn starts a server on the sample journal with everything that pages show: dead and failed
@@ -53,9 +55,8 @@ func drift(t *testing.T, s *server, d databases) {
 	change(t, d.projections(), `delete from participants where id in (select min(id) from participants group by campaign_id)`)
 	change(t, d.projections(), `insert into sessions (campaign_id, id, name, status, started_at, updated_at) select campaign_id, 'ghost', 'nobody', 'ACTIVE', 1, 1 from campaigns`)
 	s.post(t, http.StatusAccepted, "/api/v1/runs", map[string]any{"kind": "verify", "all_campaigns": true, "reason": "the names look odd"})
-	if r := awaitEnd(t, s, 1); r.Verdict != "drift" {
-		t.Fatalf("the run is %+v", r)
-	}
+	r := awaitEnd(t, s, 1)
+	must.Need(t, r.Verdict == "drift", "the run is %+v", r)
 	var campaigns struct{ Items []campaignName }
 	s.get(t, "/api/v1/campaigns?state=drifted&limit=1", &campaigns)
 	s.post(t, http.StatusAccepted, "/api/v1/runs", map[string]any{"kind": "rebuild", "campaign_id": campaigns.Items[0].ID})

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/outboxweb/outboxweb/internal/must"
 )
 
 // revenueFile is a projection that adds to a total what a sale with a rebate has earned.
@@ -81,9 +83,7 @@ func TestReplay_ofRowsThatAnotherVersionBuiltNamesBothEverywhere(t *testing.T) {
 		"/api/v1/campaigns/c-01/read-model", "/api/v1/campaigns/c-01/read-model/cell" + cell, "/api/v1/campaigns/c-01/events/2/changes", "/api/v1/rows/c-01/3/dry-run",
 		"/api/v1/campaigns/c-01/projections", "/api/v1/projections", fmt.Sprintf("/api/v1/runs/%d/results", verify.ID), fmt.Sprintf("/api/v1/runs/%d/results/c-01", verify.ID), fmt.Sprintf("/api/v1/runs/%d/results/c-03", rehearsal.ID)} {
 		a := do(t, s, http.MethodGet, path, nil)
-		if a.status != http.StatusOK {
-			t.Errorf("%s is %d %s", path, a.status, a.body)
-		}
+		must.Equal(t, a.status, http.StatusOK, path, "is", a.body)
 		names(path, string(a.body))
 	}
 	for _, c := range []string{"campaigns rows c-01", "report", "campaigns list --state drifted", "verify", fmt.Sprintf("runs show %d", verify.ID), fmt.Sprintf("runs show %d --json", verify.ID), fmt.Sprintf("runs show %d", rehearsal.ID),
@@ -93,9 +93,8 @@ func TestReplay_ofRowsThatAnotherVersionBuiltNamesBothEverywhere(t *testing.T) {
 		if c == "verify" {
 			said, offered, _ := strings.Cut(r.stdout, "outboxweb runs start rebuild")
 			names("before the rebuild, outboxweb verify", said)
-			if line, _, _ := strings.Cut(offered, "\n"); strings.Count(line, " --campaign=") != differing || strings.Contains(line, "--all") {
-				t.Errorf("verify offers to rebuild%s", line)
-			}
+			line, _, _ := strings.Cut(offered, "\n")
+			must.Hold(t, strings.Count(line, " --campaign=") == differing && !strings.Contains(line, "--all"), "verify offers to rebuild%s", line)
 		}
 	}
 	page := string(do(t, s, http.MethodGet, fmt.Sprintf("/runs/%d", verify.ID), nil).body)
@@ -104,9 +103,7 @@ func TestReplay_ofRowsThatAnotherVersionBuiltNamesBothEverywhere(t *testing.T) {
 		t.Errorf("the page of the run offers something else:\n%s", page)
 	}
 	page = string(do(t, s, http.MethodGet, fmt.Sprintf("/runs/new?drifted=%d", verify.ID), nil).body)
-	if !strings.Contains(page, "into 1 projection and replaces") || !strings.Contains(page, "of 12 campaigns") {
-		t.Errorf("the page of the rebuild is\n%s", page)
-	}
+	must.Hold(t, strings.Contains(page, "into 1 projection and replaces") && strings.Contains(page, "of 12 campaigns"), "the page of the rebuild is\n%s", page)
 }
 
 // versionOf is the beginning of the hash of the only loaded projection.

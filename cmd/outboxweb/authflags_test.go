@@ -46,9 +46,7 @@ func TestServe_knowsWhoAsks(t *testing.T) {
 		"--auth-secret-header", "X-Secret", "--auth-secret-file", secret)
 	user, proof := []string{"X-Forwarded-Email", "ana"}, []string{"X-Secret", "correct-battery-staple"}
 	text, stderr, code := runIn(t, s.dir, "token", "create", "--role", "viewer", "--note", "watch")
-	if code != 0 {
-		t.Fatalf("token create: %s", stderr)
-	}
+	must.Need(t, code == 0, "token create: %s", stderr)
 	bearer := []string{"Authorization", "Bearer " + strings.TrimSpace(text)}
 	for _, c := range []struct {
 		headers []string
@@ -76,13 +74,9 @@ func TestServe_knowsWhoAsks(t *testing.T) {
 	s.answers(401, "", "/api/v1/summary", bearer...) // it is revoked
 	_, scrape := s.ask("/metrics", append([]string{"X-Forwarded-Email", "bea"}, proof...)...)
 	for _, line := range []string{`outboxweb_identity_refused_total{why="secret"} 2`, `{why="variant"} 1`, `{why="together"} 1`, `{why="revoked"} 1`} {
-		if !strings.Contains(scrape, line) {
-			t.Errorf("the scrape lacks %s", line)
-		}
+		must.Hold(t, strings.Contains(scrape, line), "the scrape lacks %s", line)
 	}
-	if strings.Contains(scrape, "battery") {
-		t.Error("the scrape has the secret")
-	}
+	must.Hold(t, !strings.Contains(scrape, "battery"), "the scrape has the secret")
 }
 
 // A server whose issuer is away starts, says so before anybody asks, and ends.
@@ -162,9 +156,8 @@ func TestServe_admitsNoProxyWithoutAuthentication(t *testing.T) {
 	s.answers(401, "This request came through a proxy (it has the header X-Forwarded-For)", "/", forwarded...)
 	s.answers(401, "--auth jwt, proxy-header or token", "/", forwarded...)
 	s.answers(200, "", "/healthz", forwarded...)
-	if got, answer := s.old("GET / HTTP/1.0\r\nHost: localhost\r\nConnection: close\r\n\r\n"); got != http.StatusUnauthorized || !strings.Contains(answer, "it is HTTP/1.0, like those of nginx") {
-		t.Errorf("nginx with its defaults: %d %s", got, answer)
-	}
+	got, answer := s.old("GET / HTTP/1.0\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+	must.Hold(t, got == http.StatusUnauthorized && strings.Contains(answer, "it is HTTP/1.0, like those of nginx"), "nginx with its defaults: %d %s", got, answer)
 	for _, flags := range [][]string{{"--auth", "none"}, {"--read-only", "--insecure-no-auth"}} {
 		serve(t, flags...).answers(200, "", "/", forwarded...)
 	}
@@ -214,9 +207,8 @@ func TestServe_takesTokensOfAFile(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "tokens")
 	var admin struct{ Token, Line string }
 	text, errs, code := runIn(t, t.TempDir(), "token", "hash", "deploy", "--role", "admin", "--json")
-	if err := json.Unmarshal([]byte(text), &admin); code != 0 || err != nil {
-		t.Fatalf("exit %d, %v: %s", code, err, errs)
-	}
+	err := json.Unmarshal([]byte(text), &admin)
+	must.Need(t, code == 0 && err == nil, "exit %d, %v: %s", code, err, errs)
 	must.OK(t, os.WriteFile(file, []byte("# for the deploys\n\n"+admin.Line+"\n"), 0o600))
 	s := serve(t, "--auth", "token", "--tokens-file", file)
 	bearer := []string{"Authorization", "Bearer " + admin.Token}
@@ -226,8 +218,6 @@ func TestServe_takesTokensOfAFile(t *testing.T) {
 		t.Errorf("the list: %d %s", status, list)
 	}
 	status, page := s.ask("/tokens", bearer...)
-	if status != http.StatusOK || !strings.Contains(page, "in the server's tokens file") || strings.Contains(page, "revoke-form") {
-		t.Errorf("the page: %d %s", status, page)
-	}
+	must.Hold(t, status == http.StatusOK && strings.Contains(page, "in the server's tokens file") && !strings.Contains(page, "revoke-form"), "the page: %d %s", status, page)
 	s.answers(200, "token deploy", "/about", bearer...)
 }

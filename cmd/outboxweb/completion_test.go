@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/alecthomas/kong"
+
+	"github.com/outboxweb/outboxweb/internal/must"
 )
 
 func TestComplete_offersWhatMayFollow(t *testing.T) {
@@ -55,14 +57,10 @@ func TestComplete_offersWhatMayFollow(t *testing.T) {
 			got = append(got, word)
 		}
 		for _, word := range c.has {
-			if !slices.Contains(got, word) {
-				t.Errorf("%q is completed to %q, without %s", c.line, got, word)
-			}
+			must.Hold(t, slices.Contains(got, word), "%q is completed to %q, without %s", c.line, got, word)
 		}
 		for _, word := range c.not {
-			if slices.Contains(got, word) {
-				t.Errorf("%q is completed to %q, with %s", c.line, got, word)
-			}
+			must.Hold(t, !slices.Contains(got, word), "%q is completed to %q, with %s", c.line, got, word)
 		}
 	}
 }
@@ -99,9 +97,7 @@ func TestCompletion_tagsNameValues(t *testing.T) {
 		}
 	}
 	walk(newParser(&c, streams{out: io.Discard, err: io.Discard}).Model.Node)
-	if tagged < len(known) {
-		t.Errorf("%d flags and arguments use %d lists", tagged, len(known))
-	}
+	must.Hold(t, tagged >= len(known), "%d flags and arguments use %d lists", tagged, len(known))
 }
 
 // Each script asks the program, takes its words, and names files itself.
@@ -141,9 +137,7 @@ done`
 			defer cancel()
 			cmd := exec.CommandContext(ctx, program, "-c", strings.ReplaceAll(one.script, "FILE", file))
 			cmd.Dir, cmd.Env = dir, append(os.Environ(), "HOME="+dir)
-			if out, err := cmd.CombinedOutput(); err != nil || string(out) != one.want {
-				t.Errorf("%v\n%s\nwant\n%s", err, out, one.want)
-			}
+			must.Equal(t, string(must.Get(cmd.CombinedOutput()).Or(t)), one.want)
 		})
 	}
 }

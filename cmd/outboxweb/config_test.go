@@ -21,12 +21,8 @@ func TestConfig_listsAreTakenToTheLetter(t *testing.T) {
 	t.Parallel()
 	c := must.Get(parseServe(t, "redact_value: ['DE\\d{18,20}', 'ssn-\\d+']\nredact_key: [iban, card number]\nviewer: ['group:cn=ops,dc=example', 'user:CORP\\ana']\n")).Or(t)
 	hide := must.Get(c.Serve.redactor()).Or(t)
-	if got := hide.Text("DE123456789012345678 ssn-12 iban=ab12cd34"); got != "[redacted] [redacted] iban=[redacted]" {
-		t.Errorf("what is left of secrets: %s", got)
-	}
-	if want := []string{"group:cn=ops,dc=example", `user:CORP\ana`}; !slices.Equal(c.Serve.Viewer, want) {
-		t.Errorf("viewers are %q, not %q", c.Serve.Viewer, want)
-	}
+	must.Equal(t, hide.Text("DE123456789012345678 ssn-12 iban=ab12cd34"), "[redacted] [redacted] iban=[redacted]", "what is left of secrets")
+	must.Equal(t, c.Serve.Viewer, []string{"group:cn=ops,dc=example", `user:CORP\ana`}, "viewers")
 }
 
 // Event types and campaigns have commas: in the file they stay, and on the command line one is written \,.
@@ -36,12 +32,8 @@ func TestConfig_anItemOfAListMayHaveACommaInIt(t *testing.T) {
 	var fromFlags, rehearse cli
 	must.Get(newParser(&fromFlags, streams{out: io.Discard, err: io.Discard}).Parse([]string{"serve", "--audit-only", `a\,b,order:created`, "--campaigns", `eu\,de-*`, "--campaigns", "us"})).Or(t)
 	for _, c := range []cli{fromFile, fromFlags} {
-		if want := []string{"a,b", "order:created"}; !slices.Equal(c.AuditOnly, want) {
-			t.Errorf("audit-only types are %q, not %q", c.AuditOnly, want)
-		}
-		if want := []string{"eu,de-*", "us"}; !slices.Equal(c.Serve.Campaigns, want) {
-			t.Errorf("campaigns are %q, not %q", c.Serve.Campaigns, want)
-		}
+		must.Equal(t, c.AuditOnly, []string{"a,b", "order:created"}, "audit-only types")
+		must.Equal(t, c.Serve.Campaigns, []string{"eu,de-*", "us"}, "campaigns")
 	}
 	if _, err := newParser(&rehearse, streams{out: io.Discard, err: io.Discard}).Parse([]string{"rehearse", "x.sql", "--campaign", "eu,de"}); err != nil || !slices.Equal(rehearse.Rehearse.Campaign, []string{"eu,de"}) {
 		t.Errorf("campaigns to rehearse are %q, %v", rehearse.Rehearse.Campaign, err)
@@ -64,9 +56,7 @@ func TestConfig_durations(t *testing.T) {
 	for _, text := range []string{"36", "1.5", "true", "many", "-1d", "[365d]"} {
 		for key, example := range map[string]string{"keep_audit": "36h or 365d", "verify_every": "2s"} {
 			_, err := parseServe(t, key+": "+text+"\n")
-			if err == nil || !strings.Contains(err.Error(), "line 1: "+key+" must be a duration such as "+example) {
-				t.Errorf("%s: %v", text, err)
-			}
+			must.Hold(t, err != nil && strings.Contains(err.Error(), "line 1: "+key+" must be a duration such as "+example), "%s: %v", text, err)
 		}
 	}
 }
@@ -111,9 +101,8 @@ func FuzzDaysFlag(f *testing.F) {
 		if d < 0 || time.Duration(d) > mostDays*24*time.Hour {
 			t.Errorf("%q is %s", text, time.Duration(d))
 		}
-		if err := again.UnmarshalText([]byte(d.String())); err != nil || again != d {
-			t.Errorf("%q is written %q: %v", text, d, err)
-		}
+		err := again.UnmarshalText([]byte(d.String()))
+		must.Hold(t, err == nil && again == d, "%q is written %q: %v", text, d, err)
 	})
 }
 
@@ -124,9 +113,7 @@ func TestServe_keepsAuditRecordsAndHistoryADayAtLeast(t *testing.T) {
 		must.OK(t, d.UnmarshalText([]byte(keep)))
 		for flag, c := range map[string]serveCmd{"--keep-audit": {KeepAudit: d}, "--keep-history": {KeepHistory: d}} {
 			err := c.checkKept()
-			if (err != nil) != wrong || wrong && !strings.Contains(err.Error(), flag) {
-				t.Errorf("%s %s: %v", flag, keep, err)
-			}
+			must.Hold(t, (err != nil) == wrong && (!wrong || strings.Contains(err.Error(), flag)), "%s %s: %v", flag, keep, err)
 		}
 	}
 }
@@ -139,25 +126,18 @@ func TestSettings_showWhatWasGivenAndNoSecret(t *testing.T) {
 	got := map[string]string{}
 	for _, s := range settingsOf(parsed) {
 		got[s.Name] = s.Value
-		if given := s.Name == "journal-db" || s.Name == "projections" || s.Name == "poll-interval"; given != s.Given {
-			t.Errorf("--%s counts as given: %t", s.Name, s.Given)
-		}
-		if strings.Contains(s.Value, "hush") {
-			t.Errorf("--%s tells a secret: %s", s.Name, s.Value)
-		}
+		must.Equal(t, s.Name == "journal-db" || s.Name == "projections" || s.Name == "poll-interval", s.Given, "--", s.Name, "counts as given")
+		must.Hold(t, !strings.Contains(s.Value, "hush"), "--%s tells a secret: %s", s.Name, s.Value)
 	}
 	for name, want := range map[string]string{
 		"journal-db":  "postgres://ana:xxxxx@db/outbox?search_path=journal&sslpassword=xxxxx",
 		"projections": "builtin:traces, dir", "poll-interval": "3s", "listen": "127.0.0.1:8080", "mode": "outbox_apply_only", "projections-db": "sqlite:data/projections.db",
 	} {
-		if got[name] != want {
-			t.Errorf("--%s is shown as %q, want %q", name, got[name], want)
-		}
+		must.Equal(t, got[name], want, "--", "is shown as")
 	}
 	for _, broken := range []string{"postgres://ana:hush@[db/outbox", "postgres://ana:hu%zz@db/outbox"} {
-		if shown := withoutPassword(broken); strings.Contains(shown, "hu") {
-			t.Errorf("%q is shown as %q", broken, shown)
-		}
+		shown := withoutPassword(broken)
+		must.Hold(t, !strings.Contains(shown, "hu"), "%q is shown as %q", broken, shown)
 	}
 }
 
@@ -182,9 +162,7 @@ func TestCommandFlags_leadToTheSameDatabases(t *testing.T) {
 	} {
 		var parsed cli
 		must.Get(newParser(&parsed, streams{in: strings.NewReader(""), out: io.Discard, err: io.Discard}).Parse(append([]string{"serve"}, c.args...))).Or(t)
-		if got := strings.ReplaceAll(strings.Join(parsed.flagsFromAnywhere(), " "), dir, "DIR"); got != c.want {
-			t.Errorf("%s: %s\nwant %s", name, got, c.want)
-		}
+		must.Equal(t, strings.ReplaceAll(strings.Join(parsed.flagsFromAnywhere(), " "), dir, "DIR"), c.want, name)
 	}
 }
 
@@ -227,9 +205,8 @@ func TestSecretFiles_ofTheConfigurationFile(t *testing.T) {
 func TestSecretFiles_onlyOfFlagsThatCarrySecrets(t *testing.T) {
 	t.Parallel()
 	_, errs, code := runWith(t, t.TempDir(), []string{"OUTBOXWEB_TLS_KEY_FILE=/etc/hostname"}, "version")
-	if want := "OUTBOXWEB_TLS_KEY_FILE is unknown and has no effect"; code != 0 || !strings.Contains(errs, want) {
-		t.Errorf("exit %d, %q; want %q", code, errs, want)
-	}
+	want := "OUTBOXWEB_TLS_KEY_FILE is unknown and has no effect"
+	must.Hold(t, code == 0 && strings.Contains(errs, want), "exit %d, %q; want %q", code, errs, want)
 }
 
 func TestLogger_hidesSecretsInOneLine(t *testing.T) {
@@ -273,12 +250,8 @@ func FuzzConfig(f *testing.F) {
 			return
 		}
 		sentence := usageSentence(err)
-		if !strings.Contains(sentence, "--") || strings.ContainsFunc(sentence, unicode.IsControl) {
-			t.Errorf("it is refused with %q", sentence)
-		}
+		must.Hold(t, strings.Contains(sentence, "--") && !strings.ContainsFunc(sentence, unicode.IsControl), "it is refused with %q", sentence)
 		var usage *usageError
-		if strings.Contains(sentence, name) && !errors.As(err, &usage) {
-			t.Errorf("%q is no wrong usage", sentence)
-		}
+		must.Hold(t, !strings.Contains(sentence, name) || errors.As(err, &usage), "%q is no wrong usage", sentence)
 	})
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -309,9 +308,7 @@ func TestCommands_sayWhereAPausedProjectionStands(t *testing.T) {
 	d.says("runs start rebuild --campaign c-1 --wait", "is completed")
 	d.says("runs show 1", "NOT COMPARED 0 0 0 0 1", "digests at seq 3", "at seq 2, paused", "not compared: event 3 of campaign c-1 in projection names, paused")
 	run, err := d.st.Runs.Get(t.Context(), 1)
-	if err != nil || run.Verdict != "" || run.Counts.NotCompared != 1 {
-		t.Errorf("the rebuild says %q and %+v (%v)", run.Verdict, run.Counts, err)
-	}
+	must.Hold(t, err == nil && run.Verdict == "" && run.Counts.NotCompared == 1, "the rebuild says %q and %+v (%v)", run.Verdict, run.Counts, err)
 	d.says("verify", "1 was not fully compared")
 }
 
@@ -346,9 +343,7 @@ func TestLists_sayThatTheyAreCut(t *testing.T) {
 		d.lacks(whole, "there are more")
 	}
 	out, _, _ := here(t.Context(), append([]string{"events", "--campaign", "long", "--json"}, d.flags...)...)
-	if strings.Contains(out, "more") {
-		t.Errorf("the notice is part of the document: %s", out)
-	}
+	must.Hold(t, !strings.Contains(out, "more"), "the notice is part of the document: %s", out)
 	for _, command := range newParser(&cli{}, streams{}).Model.Leaves(true) {
 		for _, flag := range command.Flags {
 			if flag.Name == "limit" && !strings.Contains(flag.Help, flag.Default) {
@@ -417,9 +412,7 @@ func TestCommands_thatOnlyReadInstallNoProjections(t *testing.T) {
 	d.runs("verify", exitUsage, "no server has loaded projection new, or none has any more")
 	d.says("check --no-replay", "no problems found")
 	d.says("verify --projection log --projection names", "the live rows of projection log, projection names of 1 campaign match the journal")
-	if after, err := d.st.ReadModel().Versions(t.Context()); err != nil || !maps.Equal(after, before) {
-		t.Errorf("the loaded versions are %v, were %v (%v)", after, before, err)
-	}
+	must.Equal(t, must.Get(d.st.ReadModel().Versions(t.Context())).Or(t), before, "the loaded versions", "were", ")")
 }
 
 // Before a server has started, a check has a journal to look at, and a verify no rows.
@@ -460,9 +453,7 @@ func TestCheck_invariantsAreThoseOfTheReference(t *testing.T) {
 	for _, i := range outbox.Invariants {
 		want = append(want, fmt.Sprintf("| `%s` | %s |", i.Name, i.Holds))
 	}
-	if got := strings.Split(table, "\n"); !slices.Equal(got, want) {
-		t.Errorf("docs/commands.md has\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
-	}
+	must.Equal(t, strings.Split(table, "\n"), want, "docs/commands.md")
 }
 
 // TestCheck_replaysAProjectionThatIsSetAsideOnlyAsFarAsItStands has one live projection and one
@@ -480,9 +471,8 @@ insert into names (campaign_id, name) values (:campaign_id, :payload.name!);
 	d.apply()
 	db := dbtest.Open(t, d.flags[3])
 	var aside string
-	if err := db.QueryRow(`select projection || ' ' || applied_seq from projection_cursors where state <> 'live'`).Scan(&aside); err != nil || aside != "names 1" {
-		t.Fatalf("set aside: %q, %v", aside, err)
-	}
+	err := db.QueryRow(`select projection || ' ' || applied_seq from projection_cursors where state <> 'live'`).Scan(&aside)
+	must.Need(t, err == nil && aside == "names 1", "set aside: %q, %v", aside, err)
 	d.appendPayloads("c-2", `{"name":"Elm"}`)
 	d.says("check")
 	must.Get(db.Exec(`update names set name = 'Aspen'`)).Or(t)

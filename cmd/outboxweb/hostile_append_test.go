@@ -104,9 +104,8 @@ func TestServe_noAppendExhaustsMemory(t *testing.T) {
 			})
 		}
 		senders.Wait()
-		if peak := s.peakMB(); peak > hostilePeakMB {
-			t.Fatalf("%s: the process had %d MB at its peak, more than %d", shape.name, peak, hostilePeakMB)
-		}
+		peak := s.peakMB()
+		must.Need(t, peak <= hostilePeakMB, "%s: the process had %d MB at its peak, more than %d", shape.name, peak, hostilePeakMB)
 	}
 }
 

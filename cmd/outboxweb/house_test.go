@@ -186,18 +186,14 @@ func TestHouse_libcIsTheOneSQLiteNames(t *testing.T) {
 	var module struct{ GoMod string }
 	must.OK(t, json.Unmarshal(goTool(t, "list", "-m", "-json", "modernc.org/sqlite"), &module))
 	ours, theirs := requirement(t, "go.mod", "modernc.org/libc"), requirement(t, module.GoMod, "modernc.org/libc")
-	if ours != theirs {
-		t.Errorf("go.mod requires modernc.org/libc %s; modernc.org/sqlite names %s", ours, theirs)
-	}
+	must.Equal(t, ours, theirs, "go.mod requires modernc.org/libc", "modernc.org/sqlite names")
 }
 
 // templ only warns when generator and runtime differ.
 func TestHouse_templGeneratorIsTheRuntimesVersion(t *testing.T) {
 	t.Parallel()
 	runtime, generator := requirement(t, "go.mod", "github.com/a-h/templ"), requirement(t, "tools/go.mod", "github.com/a-h/templ")
-	if runtime != generator {
-		t.Errorf("go.mod requires templ %s and tools/go.mod %s; they must be one version", runtime, generator)
-	}
+	must.Equal(t, runtime, generator, "go.mod requires templ", "and tools/go.mod", "they must be one version")
 }
 
 // notices is THIRD_PARTY_NOTICES.md: the modules in the program, each with the text of its licence.
@@ -330,14 +326,8 @@ func TestCommands_doWhatTheAPIDoes(t *testing.T) {
 		}
 		acts++
 		command, exempt := actCommands[path], withoutCommand[path] != ""
-		if exempt == (command != "") {
-			t.Errorf("POST %s is to have a command, or a reason to have none", path)
-		}
-		if command != "" && !commands[command] {
-			t.Errorf("POST %s is said to be the command %q, which there is not: %v", path, command, commands)
-		}
+		must.Hold(t, exempt != (command != ""), "POST %s is to have a command, or a reason to have none", path)
+		must.Hold(t, command == "" || commands[command], "POST %s is said to be the command %q, which there is not: %v", path, command, commands)
 	}
-	if want := len(actCommands) + len(withoutCommand); acts != want {
-		t.Errorf("%d routes take a POST, and %d are told of", acts, want)
-	}
+	must.Equal(t, acts, len(actCommands)+len(withoutCommand), "routes take a POST, and", "are told of")
 }

@@ -49,9 +49,8 @@ func wantAnswer(t *testing.T, client *http.Client, url string) *http.Response {
 	t.Helper()
 	response := must.Get(client.Get(url)).Or(t)
 	defer response.Body.Close()
-	if body, err := io.ReadAll(response.Body); err != nil || response.StatusCode != http.StatusOK {
-		t.Errorf("GET %s: %s, %v\n%s", url, response.Status, err, body)
-	}
+	body, err := io.ReadAll(response.Body)
+	must.Hold(t, err == nil && response.StatusCode == http.StatusOK, "GET %s: %s, %v\n%s", url, response.Status, err, body)
 	return response
 }
 
@@ -65,22 +64,16 @@ func TestListen_onAUnixSocketThatOthersCannotUse(t *testing.T) {
 	t.Parallel()
 	socket := filepath.Join(shortDir(t), "http.sock")
 	s := serve(t, "--auth", "none", "--listen", "unix:"+socket)
-	if s.url != "unix:"+socket {
-		t.Errorf("it prints %q", s.url)
-	}
-	if got := mode(t, socket); got != socketMode {
-		t.Errorf("the socket has the mode %o", got)
-	}
+	must.Equal(t, s.url, "unix:"+socket, "it prints")
+	must.Equal(t, mode(t, socket), socketMode, "the socket has the mode")
 	wantAnswer(t, through(socket), "http://localhost/")
 	out, errs, code := runIn(t, t.TempDir(), "serve", "--auth", "none", "--listen", "unix:"+socket)
-	if want := "outboxweb: --listen: cannot listen on unix:" + socket + ": another process is listening there; stop it, or listen elsewhere\n"; code != exitFailed || errs != want || out != "" {
-		t.Errorf("a second server: exit %d, stdout %q, stderr %q", code, out, errs)
-	}
+	want := "outboxweb: --listen: cannot listen on unix:" + socket + ": another process is listening there; stop it, or listen elsewhere\n"
+	must.Hold(t, code == exitFailed && errs == want && out == "", "a second server: exit %d, stdout %q, stderr %q", code, out, errs)
 	wantAnswer(t, through(socket), "http://localhost/healthz")
 	s.stop()
-	if _, err := os.Lstat(socket); !os.IsNotExist(err) {
-		t.Errorf("the socket is still there: %v", err)
-	}
+	_, err := os.Lstat(socket)
+	must.Hold(t, os.IsNotExist(err), "the socket is still there: %v", err)
 }
 
 func TestListen_takesTheSocketOfADeadProcess(t *testing.T) {
@@ -89,9 +82,8 @@ func TestListen_takesTheSocketOfADeadProcess(t *testing.T) {
 	first := serve(t, "--auth", "none", "--listen", "unix:"+socket)
 	first.signal(syscall.SIGKILL)
 	first.wait()
-	if _, err := os.Lstat(socket); err != nil {
-		t.Fatalf("a killed server leaves no socket: %v", err)
-	}
+	_, err := os.Lstat(socket)
+	must.Need(t, err == nil, "a killed server leaves no socket: %v", err)
 	serve(t, "--auth", "none", "--listen", "unix:"+socket)
 	wantAnswer(t, through(socket), "http://localhost/")
 }
@@ -100,9 +92,8 @@ func TestListen_takesTheSocketOfADeadProcess(t *testing.T) {
 // reachable there. They run in a separate process, since creating a socket changes the umask.
 func TestListen_racersDoNotTakeEachOthersSocket(t *testing.T) {
 	t.Parallel()
-	if out, err := exec.Command("racesockets", filepath.Join(shortDir(t), "http.sock")).CombinedOutput(); err != nil {
-		t.Errorf("%v: %s", err, out)
-	}
+	out, err := exec.Command("racesockets", filepath.Join(shortDir(t), "http.sock")).CombinedOutput()
+	must.Hold(t, err == nil, "%v: %s", err, out)
 }
 
 func raceSockets() {
@@ -167,9 +158,8 @@ func activated(t *testing.T, files []*os.File, flags ...string) (address string,
 	cmd.Stderr = &s.stderr
 	line := s.start()
 	if line == "" {
-		if err := s.wait(); err == nil || cmd.ProcessState.ExitCode() != exitUsage {
-			t.Errorf("it ended with %v", err)
-		}
+		err := s.wait()
+		must.Hold(t, err != nil && cmd.ProcessState.ExitCode() == exitUsage, "it ended with %v", err)
 		return "", s.stderr.String()
 	}
 	return strings.TrimPrefix(line, "listening on "), ""
@@ -201,9 +191,8 @@ func TestListen_onTheSocketThatSystemdPassesOn(t *testing.T) {
 	t.Parallel()
 	l := tcpSocket(t, "127.0.0.1")
 	address, failed := activated(t, []*os.File{fileOf(t, l)})
-	if want := "http://" + l.Addr().String(); address != want {
-		t.Fatalf("it listens on %q, want %q; %s", address, want, failed)
-	}
+	want := "http://" + l.Addr().String()
+	must.Need(t, address == want, "it listens on %q, want %q; %s", address, want, failed)
 	wantAnswer(t, http.DefaultClient, address+"/")
 }
 
@@ -214,9 +203,7 @@ func TestListen_leavesTheUnixSocketOfSystemdInPlace(t *testing.T) {
 		t.Errorf("without authentication it listens on %q; %s", address, failed)
 	}
 	address, failed := activated(t, []*os.File{fileOf(t, l)}, "--auth", "none")
-	if address != "unix:"+socket {
-		t.Fatalf("it listens on %q; %s", address, failed)
-	}
+	must.Need(t, address == "unix:"+socket, "it listens on %q; %s", address, failed)
 	wantAnswer(t, through(socket), "http://localhost/")
 	if _, err := os.Lstat(socket); err != nil {
 		t.Error(err)
@@ -288,9 +275,7 @@ func TestListen_ignoresASocketForAnotherProcess(t *testing.T) {
 	cmd.Dir, cmd.ExtraFiles = t.TempDir(), []*os.File{fileOf(t, tcpSocket(t, "127.0.0.1"))}
 	cmd.Env = append(os.Environ(), "LISTEN_PID="+strconv.Itoa(os.Getpid()), "LISTEN_FDS=1")
 	out, err := cmd.CombinedOutput()
-	if cmd.ProcessState.ExitCode() != exitUsage || !strings.Contains(string(out), "passed no socket") {
-		t.Errorf("%v: %s", err, out)
-	}
+	must.Hold(t, cmd.ProcessState.ExitCode() == exitUsage && strings.Contains(string(out), "passed no socket"), "%v: %s", err, out)
 }
 
 func TestServer_cutsSlowClients(t *testing.T) {
@@ -350,25 +335,17 @@ func TestTLS_speaksHTTP2AndAsksForIt(t *testing.T) {
 	pair := newPairFiles(t)
 	pair.write(1)
 	s := serve(t, "--tls-cert", pair.cert, "--tls-key", pair.key)
-	if !strings.HasPrefix(s.url, "https://127.0.0.1:") {
-		t.Fatalf("it prints %q", s.url)
-	}
+	must.Need(t, strings.HasPrefix(s.url, "https://127.0.0.1:"), "it prints %q", s.url)
 	response := wantAnswer(t, pair.trusting(), s.url+"/")
-	if response.ProtoMajor != 2 {
-		t.Errorf("it speaks %s", response.Proto)
-	}
-	if got := response.Header.Get("Strict-Transport-Security"); got != "max-age=31536000" {
-		t.Errorf("Strict-Transport-Security: %q", got)
-	}
+	must.Equal(t, response.ProtoMajor, 2, "it speaks")
+	must.Equal(t, response.Header.Get("Strict-Transport-Security"), "max-age=31536000", "Strict-Transport-Security")
 	old := pair.trusting()
 	old.Transport.(*http.Transport).TLSClientConfig.MaxVersion = tls.VersionTLS11
-	if _, err := old.Get(s.url + "/"); err == nil {
-		t.Error("it speaks TLS 1.1")
-	}
+	_, err := old.Get(s.url + "/")
+	must.Hold(t, err != nil, "it speaks TLS 1.1")
 	plain := serve(t)
-	if got := wantAnswer(t, http.DefaultClient, plain.url+"/").Header.Values("Strict-Transport-Security"); got != nil {
-		t.Errorf("without TLS, Strict-Transport-Security: %q", got)
-	}
+	got := wantAnswer(t, http.DefaultClient, plain.url+"/").Header.Values("Strict-Transport-Security")
+	must.Hold(t, got == nil, "without TLS, Strict-Transport-Security: %q", got)
 }
 
 func TestTLS_serverTakesAnotherCertificateWithoutRestart(t *testing.T) {
@@ -429,21 +406,13 @@ func TestCertificate_thatIsNotSoundLeavesTheOneBefore(t *testing.T) {
 			t.Fatalf("serial %d while key and certificate do not fit", got)
 		}
 	}
-	if n := log.count("the previous one stays in use"); n != 1 {
-		t.Errorf("logged %d times", n)
-	}
+	must.Equal(t, log.count("the previous one stays in use"), 1, "logged", "times")
 	pair.put(pair.key, key)
-	if got := serial(); got != 1 {
-		t.Errorf("the files were looked at again at once")
-	}
-	if got := look(); got != 2 {
-		t.Errorf("serial %d once key and certificate fit", got)
-	}
+	must.Equal(t, serial(), 1, "the files were looked at again at once")
+	must.Equal(t, look(), 2, "serial", "once key and certificate fit")
 	must.OK(t, os.Remove(pair.key))
 	for range 3 {
-		if got := look(); got != 2 {
-			t.Errorf("serial %d without a key", got)
-		}
+		must.Equal(t, look(), 2, "serial", "without a key")
 	}
 	if n := log.count("the previous one stays in use"); n != 2 || log.count(pair.key) != 2 {
 		t.Errorf("logged %d times in all: %s", n, &log.text)
@@ -480,14 +449,9 @@ func TestServe_refusesWhatItCannotUse(t *testing.T) {
 	} {
 		dir := t.TempDir()
 		out, errs, code := runIn(t, dir, append([]string{"serve", "--listen", "127.0.0.1:0"}, c.flags...)...)
-		if code != c.code || out != "" || !strings.Contains(errs, c.want) || strings.Count(errs, "\n") != 1 {
-			t.Errorf("%v: exit %d, %q, %q", c.flags, code, out, errs)
-		}
-		if left, _ := filepath.Glob(filepath.Join(dir, "*")); left != nil {
-			t.Errorf("left behind: %v", left)
-		}
+		must.Hold(t, code == c.code && out == "" && strings.Contains(errs, c.want) && strings.Count(errs, "\n") == 1, "%v: exit %d, %q, %q", c.flags, code, out, errs)
+		left, _ := filepath.Glob(filepath.Join(dir, "*"))
+		must.Hold(t, left == nil, "left behind: %v", left)
 	}
-	if text, err := os.ReadFile(precious); err != nil || string(text) != "text" {
-		t.Errorf("the file holds %q, %v", text, err)
-	}
+	must.Equal(t, string(must.Get(os.ReadFile(precious)).Or(t)), "text", "the file holds")
 }

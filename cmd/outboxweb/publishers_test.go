@@ -91,9 +91,8 @@ func TestPublishers_areListedAndShown(t *testing.T) {
 		"errors in a row 10", "cause The destination is unreachable, overloaded or misconfigured, as far as its answer says.", "could not deliver event 3 (scene.b) of campaign c-1, at position 4", "no space left")
 	d.does("publishers", "show", "scenes/archive", "--json")
 	var p outbox.Publisher
-	if err := json.Unmarshal(d.out.Bytes(), &p); err != nil || p.SubscriptionName != archive.SubscriptionName || p.ErrorEvent == nil {
-		t.Errorf("document is %+v, %v", p, err)
-	}
+	err := json.Unmarshal(d.out.Bytes(), &p)
+	must.Hold(t, err == nil && p.SubscriptionName == archive.SubscriptionName && p.ErrorEvent != nil, "document is %+v, %v", p, err)
 	d.out.Reset()
 	d.says("publishers history scenes/archive", "AT DELIVERED EVENTS/S LAG ERRORS", "1201 0.0 2 events, ")
 	must.OK(t, d.st.Sample(t.Context()))
@@ -188,9 +187,7 @@ func TestIntake_isShownAndDecidedOn(t *testing.T) {
 	move()
 	d.says("intake list", "shop caught up")
 	events, err := d.st.Events(t.Context(), "c-9", 0, 10)
-	if err != nil || len(events.Items) != 1 || events.Items[0].EventID != "e-2" {
-		t.Errorf("events: %+v, %v", events.Items, err)
-	}
+	must.Hold(t, err == nil && len(events.Items) == 1 && events.Items[0].EventID == "e-2", "events: %+v, %v", events.Items, err)
 }
 
 func TestIntakeRejections_shortensLongIDs(t *testing.T) {

@@ -40,9 +40,7 @@ func blocks(t *testing.T, document, section string) []block {
 	t.Helper()
 	text := must.Get(os.ReadFile(filepath.Join(root, "docs", document))).Or(t)
 	_, section, found := strings.Cut(string(text), "\n## "+section+"\n")
-	if !found {
-		t.Fatalf("%s lacks the section", document)
-	}
+	must.Need(t, found, "%s lacks the section", document)
 	section, _, _ = strings.Cut(section, "\n## ")
 	var all []block
 	heading := ""
@@ -81,9 +79,7 @@ func TestDocs_recipesAreRead(t *testing.T) {
 	for heading, want := range map[string][]string{
 		"oauth2-proxy with nginx": {"nginx", "yaml"}, "Pomerium": {"yaml", "yaml"}, "Cloudflare Access": {"yaml", "yaml"}, "Tailscale": {"sh", "yaml"},
 	} {
-		if !slices.Equal(read[heading], want) {
-			t.Errorf("%s has blocks of %v, want %v", heading, read[heading], want)
-		}
+		must.Equal(t, read[heading], want, "has blocks of")
 	}
 }
 
@@ -93,9 +89,7 @@ func readOwn(t *testing.T, text string) {
 	if err := c.Serve.check(); err != nil {
 		t.Error(err)
 	}
-	if c.Serve.PublicOrigin == "" {
-		t.Error("it does not say where browsers find it")
-	}
+	must.Hold(t, c.Serve.PublicOrigin != "", "it does not say where browsers find it")
 }
 
 // readStrictly reads YAML into a value that has a field for each known key.
@@ -154,9 +148,7 @@ func readCloudflared(t *testing.T, text string) {
 // readTailscale reads the command with the flags that tailscale serve has.
 func readTailscale(t *testing.T, text string) {
 	words := strings.Fields(text)
-	if len(words) < 3 || words[0] != "tailscale" || words[1] != "serve" {
-		t.Fatalf("%q is not tailscale serve", text)
-	}
+	must.Need(t, len(words) >= 3 && words[0] == "tailscale" && words[1] == "serve", "%q is not tailscale serve", text)
 	flags := flag.NewFlagSet("serve", flag.ContinueOnError)
 	flags.SetOutput(io.Discard)
 	path := flags.String("set-path", "", "")
@@ -179,9 +171,7 @@ func readNginx(t *testing.T, text string) {
 		nginx, err = exec.LookPath("/usr/sbin/nginx")
 	}
 	if err != nil {
-		if os.Getenv("CI") != "" {
-			t.Fatal("nginx must be there in CI")
-		}
+		must.Need(t, os.Getenv("CI") == "", "nginx must be there in CI")
 		t.Skip("there is no nginx to test with")
 	}
 	dir := t.TempDir()
@@ -193,17 +183,11 @@ func readNginx(t *testing.T, text string) {
 	file := filepath.Join(dir, "nginx.conf")
 	must.OK(t, os.WriteFile(file, []byte(config), 0o600))
 	out, err := exec.Command(nginx, "-t", "-p", dir, "-e", "stderr", "-c", file).CombinedOutput()
-	if err != nil || bytes.Contains(out, []byte("[warn]")) && os.Geteuid() == 0 {
-		t.Errorf("nginx -t: %v\n%s", err, out)
-	}
+	must.Hold(t, err == nil && (!bytes.Contains(out, []byte("[warn]")) || os.Geteuid() != 0), "nginx -t: %v\n%s", err, out)
 	for _, header := range []string{"X-Forwarded-Email", "X-Forwarded-Groups", "X-Forwarded-User", "X-Forwarded-Preferred-Username", "Authorization", "X-Forwarded-Prefix"} {
-		if !strings.Contains(text, "proxy_set_header "+header+" ") {
-			t.Errorf("what a client sends as %s comes through", header)
-		}
+		must.Hold(t, strings.Contains(text, "proxy_set_header "+header+" "), "what a client sends as %s comes through", header)
 	}
-	if !strings.Contains(text, "underscores_in_headers off;") {
-		t.Error("headers with underscores come through")
-	}
+	must.Hold(t, strings.Contains(text, "underscores_in_headers off;"), "headers with underscores come through")
 }
 
 func unusedAddress(t *testing.T) string {
@@ -243,12 +227,9 @@ func readUnit(t *testing.T, name string) unit {
 func TestUnits_fitTheProgram(t *testing.T) {
 	t.Parallel()
 	socket, service := readUnit(t, "outboxweb.socket"), readUnit(t, "outboxweb.service")
-	if s := socket["Socket"]; len(s["ListenStream"]) != 1 || s["Accept"] != nil || !slices.Equal(s["SocketMode"], []string{"0660"}) {
-		t.Errorf("the socket unit has %v", s)
-	}
-	if got := service["Unit"]["Requires"]; !slices.Equal(got, []string{"outboxweb.socket"}) {
-		t.Errorf("the service requires %v", got)
-	}
+	s := socket["Socket"]
+	must.Hold(t, len(s["ListenStream"]) == 1 && s["Accept"] == nil && slices.Equal(s["SocketMode"], []string{"0660"}), "the socket unit has %v", s)
+	must.Equal(t, service["Unit"]["Requires"], []string{"outboxweb.socket"}, "the service requires")
 	config := filepath.Join(t.TempDir(), "outboxweb.yaml")
 	command := strings.ReplaceAll(service["Service"]["ExecStart"][0], "/etc/outboxweb/outboxweb.yaml", config)
 	for _, b := range blocks(t, "deploy.md", "systemd") {
@@ -276,9 +257,8 @@ func TestUnits_fitTheProgram(t *testing.T) {
 		known = append(known, flag.Envs...)
 	}
 	for _, variable := range service["Service"]["Environment"] {
-		if name, _, _ := strings.Cut(variable, "="); !slices.Contains(known, name) {
-			t.Errorf("%s is no flag's variable", name)
-		}
+		name, _, _ := strings.Cut(variable, "=")
+		must.Hold(t, slices.Contains(known, name), "%s is no flag's variable", name)
 	}
 }
 
@@ -321,9 +301,7 @@ func TestDeploy_monitoringNamesRealMetrics(t *testing.T) {
 	for _, file := range []string{"alerts.yml", "grafana/dashboards/outboxweb.json"} {
 		text := must.Get(os.ReadFile(filepath.Join(root, "deploy/monitoring", file))).Or(t)
 		found := ourMetric.FindAllString(string(text), -1)
-		if len(found) < 16 {
-			t.Errorf("%s names only %d series", file, len(found))
-		}
+		must.Hold(t, len(found) >= 16, "%s names only %d series", file, len(found))
 		for _, name := range found {
 			if !known[name] && !(strings.HasPrefix(name, "outboxweb_intake_") && !known["outboxweb_intake_rejected_rows"]) { // sources come later
 				t.Errorf("%s names %s, which is not in docs/metrics.md", file, name)
@@ -347,9 +325,7 @@ func TestDeploy_alertsLeadToTheRunbook(t *testing.T) {
 			t.Errorf("%s links to docs/%s.md#%s, which is no heading", name, link[1], link[2])
 		}
 	}
-	if len(alerts) < 10 {
-		t.Errorf("only %d alerts were found", len(alerts))
-	}
+	must.Hold(t, len(alerts) >= 10, "only %d alerts were found", len(alerts))
 }
 
 // Every rule of the built-in alerts leads to a heading of our documentation, and so does an event that a

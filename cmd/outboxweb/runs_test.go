@@ -121,9 +121,8 @@ func TestVerify_saysWhatDrifted(t *testing.T) {
 	} {
 		run := d.ended(outbox.RunVerify, c.status, c.why, c.results...)
 		must.OK(t, d.printVerdict(t.Context(), d.st, run, "the live rows", nil))
-		if got := runError(run); (got != nil) != c.wrong {
-			t.Errorf("a run that is %s with verdict %q ends the command with %v", run.Status, run.Verdict, got)
-		}
+		got := runError(run)
+		must.Hold(t, (got != nil) == c.wrong, "a run that is %s with verdict %q ends the command with %v", run.Status, run.Verdict, got)
 		d.said(c.says...)
 	}
 }
@@ -169,15 +168,12 @@ func TestRuns_sayThatNoProcessWorksOnARun(t *testing.T) {
 	_ = killed.Wait()
 	worker("w", killed.Process.Pid)
 	report(time.Minute)
-	if out := d.out.String(); strings.Contains(out, "left") || strings.Contains(out, "takes over") {
-		t.Errorf("a run whose process was killed goes on:\n%s", out)
-	}
+	out := d.out.String()
+	must.Hold(t, !strings.Contains(out, "left") && !strings.Contains(out, "takes over"), "a run whose process was killed goes on:\n%s", out)
 	d.said("is running: verify", "No worker is running; start a worker, or cancel the run")
 	other := newDesk(t)
 	must.OK(t, (&runsCancelCmd{ID: other.claimed(outbox.RunVerify).Run.ID}).Run(t.Context(), other.app))
-	if want := "no worker is running, so run 1 ends when one starts, or when it is cancelled again after its lease\n"; other.err.String() != want {
-		t.Errorf("a cancel warns %q, want %q", other.err.String(), want)
-	}
+	must.Equal(t, other.err.String(), "no worker is running, so run 1 ends when one starts, or when it is cancelled again after its lease\n", "a cancel warns")
 	worker("w-2", os.Getpid())
 	report(time.Minute)
 	d.said("367 events/s, about")
@@ -196,13 +192,11 @@ func TestRunsShow_saysOfARebuildWhatItMended(t *testing.T) {
 		mended.Projections[i].Comparison = nil // it compares digests
 	}
 	run := d.ended(outbox.RunRebuild, outbox.RunCompleted, "", mended, matching)
-	if err := runError(run); err != nil || run.Verdict != outbox.VerdictDrift {
-		t.Errorf("a rebuild with verdict %q ends the command with %v", run.Verdict, err)
-	}
+	err := runError(run)
+	must.Hold(t, err == nil && run.Verdict == outbox.VerdictDrift, "a rebuild with verdict %q ends the command with %v", run.Verdict, err)
 	must.OK(t, (&runsShowCmd{ID: run.ID}).Run(t.Context(), d.app))
-	if out := d.out.String(); strings.Contains(strings.ToLower(out), "drift") {
-		t.Errorf("what a rebuild has mended is told as drift:\n%s", out)
-	}
+	out := d.out.String()
+	must.Hold(t, !strings.Contains(strings.ToLower(out), "drift"), "what a rebuild has mended is told as drift:\n%s", out)
 	d.said("verdict: differed before", "MATCHED DIFFERED BEFORE REPLAYED FAILED NOT COMPARED 1 1 0 0 0", "c-1 campaigns differed before 1 end of its log")
 }
 
@@ -256,9 +250,7 @@ func TestCommands_thatAreStoppedLeaveNoActiveRun(t *testing.T) {
 		if run := read(); run.Status != outbox.RunInterrupted || run.Error != "the command that worked on it was stopped; resume it, or start a new run" {
 			t.Errorf("%s: the run is %s: %s", name, run.Status, run.Error)
 		}
-		if want := "run 1 is interrupted; continue with: outboxweb runs resume 1 --wait\n"; d.err.String() != want {
-			t.Errorf("%s: it says %q, want %q", name, d.err.String(), want)
-		}
+		must.Equal(t, d.err.String(), "run 1 is interrupted; continue with: outboxweb runs resume 1 --wait\n", name, "it says")
 		if err := (&verifyCmd{}).Run(t.Context(), d.app); err != nil {
 			t.Errorf("%s: the next verify ends with %v", name, err)
 		}
@@ -290,9 +282,8 @@ func TestReport_saysWhatIsKnownOfTheWorker(t *testing.T) {
 	} {
 		s := outbox.Summary{AsOf: now, Worker: outbox.WorkerSummary{Running: c.running, LastSeen: &seen},
 			Instances: []outbox.InstanceState{{ID: "w", LastSeen: seen, Process: process}}}
-		if got := workerLine(s); !strings.HasPrefix(got, c.want) {
-			t.Errorf("process %d: %q, want %q", process, got, c.want)
-		}
+		got := workerLine(s)
+		must.Hold(t, strings.HasPrefix(got, c.want), "process %d: %q, want %q", process, got, c.want)
 	}
 }
 
@@ -327,9 +318,7 @@ func TestAlertsList_saysHowOldItsStatesAre(t *testing.T) {
 		"last evaluated 9 s ago": new(now.Add(-9 * time.Second)),
 		"last evaluated 40 s ago: no server evaluates the rules now, and the states below are of then": new(now.Add(-40 * time.Second)),
 	} {
-		if got := lastEvaluated(at, now); got != want {
-			t.Errorf("got %q, want %q", got, want)
-		}
+		must.Equal(t, lastEvaluated(at, now), want)
 	}
 }
 
@@ -414,9 +403,8 @@ values (1, 'ana', 'cli', '', 'pause', 'a', 0, 'null', 'null', '', '', '', 'null'
 	}
 	log := slog.New(slog.DiscardHandler)
 	engine.Keeper{Engine: d.st, Logger: log}.Run(t.Context()) // 0 keeps records forever, so it returns at once
-	if n := kept(); n != 3 {
-		t.Fatalf("%d records are kept for good, want all", n)
-	}
+	n := kept()
+	must.Need(t, n == 3, "%d records are kept for good, want all", n)
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan struct{})
 	go func() {
@@ -434,7 +422,6 @@ values (1, 'ana', 'cli', '', 'pause', 'a', 0, 'null', 'null', '', '', '', 'null'
 	}
 	stop()
 	<-ended
-	if before, err := d.st.Maintenance.AuditLogRemovedBefore(t.Context()); err != nil || time.Since(before) < 24*time.Hour || time.Since(before) > 25*time.Hour {
-		t.Errorf("records are gone from before %s, %v", before, err)
-	}
+	before, err := d.st.Maintenance.AuditLogRemovedBefore(t.Context())
+	must.Hold(t, err == nil && time.Since(before) >= 24*time.Hour && time.Since(before) <= 25*time.Hour, "records are gone from before %s, %v", before, err)
 }

@@ -397,9 +397,8 @@ func (c scenario) play(t *testing.T, h *theatre, by []surface) {
 
 func wantFacts(t *testing.T, when string, want, got []string) {
 	t.Helper()
-	if diff := cmp.Diff(slices.Sorted(slices.Values(want)), got, cmpopts.EquateEmpty()); diff != "" {
-		t.Errorf("%s it changes (-want +got):\n%s", when, diff)
-	}
+	diff := cmp.Diff(slices.Sorted(slices.Values(want)), got, cmpopts.EquateEmpty())
+	must.Hold(t, diff == "", "%s it changes (-want +got):\n%s", when, diff)
 }
 
 // wantDone performs the action, for which a lesser role and a read-only server are refused, and repeats
@@ -527,9 +526,7 @@ func TestActs_areAllOfTheTable(t *testing.T) {
 		played[c.act.action] = true
 	}
 	for _, action := range outbox.AuditedActions() {
-		if played[action] == (playedElsewhere[action] != "") {
-			t.Errorf("%s needs a scenario, or else a reason to have none", action)
-		}
+		must.Hold(t, played[action] != (playedElsewhere[action] != ""), "%s needs a scenario, or else a reason to have none", action)
 	}
 }
 

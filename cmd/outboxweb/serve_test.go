@@ -128,9 +128,7 @@ func eventually(t testing.TB, what string, holds func() bool) {
 	look := time.NewTicker(20 * time.Millisecond)
 	defer look.Stop()
 	for !holds() {
-		if time.Now().After(deadline) {
-			t.Fatalf("%s: not within %s", what, patience)
-		}
+		must.Need(t, !time.Now().After(deadline), "%s: not within %s", what, patience)
 		<-look.C
 	}
 }
@@ -181,18 +179,13 @@ func TestServe_sampleLeavesAJournalThatHasEventsAlone(t *testing.T) {
 	t.Parallel()
 	s := serve(t, "--sample", "--worker=false")
 	first := s.summary()
-	if first.Counts.Pending != 4000 || first.Worker.Running {
-		t.Errorf("with --worker=false: %+v", first)
-	}
+	must.Hold(t, first.Counts.Pending == 4000 && !first.Worker.Running, "with --worker=false: %+v", first)
 	s.signal(syscall.SIGINT)
-	if err := s.wait(); err != nil {
-		t.Fatalf("after SIGINT: %v", err)
-	}
+	err := s.wait()
+	must.Need(t, err == nil, "after SIGINT: %v", err)
 	again := serve(t, "--sample", "--worker=false",
 		"--journal-db", "sqlite:"+filepath.Join(s.dir, "data/journal.db"), "--projections-db", "sqlite:"+filepath.Join(s.dir, "data/projections.db"))
-	if second := again.summary(); second.Counts.Pending != 4000 {
-		t.Errorf("a second start changed the journal: %+v", second.Counts)
-	}
+	must.Equal(t, again.summary().Counts.Pending, 4000, "a second start changed the journal")
 }
 
 // The server waits only briefly for requests. If the machine is too slow to send the second signal
@@ -264,9 +257,7 @@ func TestServe_logsInOneFormat(t *testing.T) {
 	if r := said["started"]; r["version"] == nil || r["listen"] != "https://"+strings.TrimSuffix(address, `"}`) || r["journal_db"] != "sqlite:data/journal.db" || r["mode"] != "outbox_apply_only" {
 		t.Errorf("started: %v", r)
 	}
-	if r := said["stopping"]; r["why"] != "SIGTERM" {
-		t.Errorf("stopping: %v", r)
-	}
+	must.Equal(t, said["stopping"]["why"], "SIGTERM", "stopping")
 	if r := said["stopped"]; r["draining_seconds"] == nil {
 		t.Errorf("stopped: %v", r)
 	}
@@ -279,9 +270,8 @@ func TestServe_saysInItsFormatWhyItCannotStart(t *testing.T) {
 	t.Parallel()
 	_, stderr, code := runIn(t, t.TempDir(), "serve", "--log-format", "json", "--journal-db", "postgres://ana:hunterdeux@127.0.0.1:1/x", "--no-migrate")
 	var r map[string]any
-	if err := json.Unmarshal([]byte(stderr), &r); err != nil || code == 0 || r["level"] != "ERROR" || r["error"] == nil || strings.Contains(stderr, "hunterdeux") {
-		t.Errorf("exit %d, %v: %s", code, err, stderr)
-	}
+	err := json.Unmarshal([]byte(stderr), &r)
+	must.Hold(t, err == nil && code != 0 && r["level"] == "ERROR" && r["error"] != nil && !strings.Contains(stderr, "hunterdeux"), "exit %d, %v: %s", code, err, stderr)
 }
 
 func TestServe_logsFromTheLevelOn(t *testing.T) {
@@ -328,9 +318,7 @@ func TestServer_endsThoughAPartOfItDoesNot(t *testing.T) {
 	stop()
 	select {
 	case code := <-codes:
-		if code != exitFailed {
-			t.Errorf("exit code %d", code)
-		}
+		must.Equal(t, code, exitFailed, "exit code")
 	case <-time.After(30 * time.Second):
 		t.Fatal("it does not end")
 	}
@@ -338,18 +326,16 @@ func TestServer_endsThoughAPartOfItDoesNot(t *testing.T) {
 	if err := <-ended; err != nil {
 		t.Error(err)
 	}
-	if text := log.String(); !strings.Contains(text, "the process ends though not all of it has") || !strings.Contains(text, "running=publishers") {
-		t.Errorf("the log says\n%s", text)
-	}
+	text := log.String()
+	must.Hold(t, strings.Contains(text, "the process ends though not all of it has") && strings.Contains(text, "running=publishers"), "the log says\n%s", text)
 }
 
 // wantHealth runs health with an environment, and compares its exit code and its one sentence.
 func wantHealth(t *testing.T, code int, sentence string, env []string, args ...string) {
 	t.Helper()
 	out, errs, got := runWith(t, t.TempDir(), env, append([]string{"health"}, args...)...)
-	if text := out + errs; got != code || !strings.Contains(text, sentence) || strings.Count(text, "\n") != 1 {
-		t.Errorf("health %v with %v: exit %d, %q; want %d, one line with %q", args, env, got, text, code, sentence)
-	}
+	text := out + errs
+	must.Hold(t, got == code && strings.Contains(text, sentence) && strings.Count(text, "\n") == 1, "health %v with %v: exit %d, %q", args, env, got, text)
 }
 
 // A probe beside the server needs only the server's own environment or configuration file.
@@ -500,16 +486,12 @@ func wantPrivate(t *testing.T, dir string, there, files []string) {
 		if entry.IsDir() {
 			want = 0o700
 		}
-		if got := info.Mode().Perm(); got != want {
-			t.Errorf("%s has the mode %o", name, got)
-		}
+		must.Equal(t, info.Mode().Perm(), want, name, "has the mode")
 		seen = append(seen, name)
 		return nil
 	}))
 	for _, name := range files {
-		if !slices.Contains(seen, name) {
-			t.Errorf("there is no %s: %v", name, seen)
-		}
+		must.Hold(t, slices.Contains(seen, name), "there is no %s: %v", name, seen)
 	}
 }
 
@@ -517,9 +499,8 @@ func wantPrivate(t *testing.T, dir string, there, files []string) {
 func TestFiles_thatExistKeepTheirMode(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	if out, err := under(t, "022", dir, "migrate").CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
+	out, err := under(t, "022", dir, "migrate").CombinedOutput()
+	must.Need(t, err == nil, "%v: %s", err, out)
 	data, journal := filepath.Join(dir, "data"), filepath.Join(dir, "data", "journal.db")
 	for path, mode := range map[string]os.FileMode{data: 0o750, journal: 0o640} {
 		must.OK(t, os.Chmod(path, mode))
@@ -527,8 +508,6 @@ func TestFiles_thatExistKeepTheirMode(t *testing.T) {
 	serving := &served{t: t, dir: dir, ended: make(chan error, 1), cmd: under(t, "077", dir, "serve", "--listen", "127.0.0.1:0")}
 	serving.start()
 	for path, want := range map[string]os.FileMode{data: 0o750, journal: 0o640, journal + "-wal": 0o640, filepath.Join(data, "projections.db"): 0o600} {
-		if got := mode(t, path); got != want {
-			t.Errorf("%s has the mode %o, want %o", path, got, want)
-		}
+		must.Equal(t, mode(t, path), want, path, "has the mode")
 	}
 }

@@ -29,9 +29,7 @@ func TestLogger_ofJSONShowsEverything(t *testing.T) {
 		t.Errorf("it says %+q, %v", entry.Campaign, err)
 	}
 	line, _ := strings.CutSuffix(log.String(), "\n")
-	if strings.ContainsFunc(line, func(r rune) bool { return unicode.In(r, unicode.Cc, unicode.Cf) }) {
-		t.Errorf("the line is %+q", line)
-	}
+	must.Hold(t, !strings.ContainsFunc(line, func(r rune) bool { return unicode.In(r, unicode.Cc, unicode.Cf) }), "the line is %+q", line)
 	if n, err := (visible{io.Discard}).Write([]byte("\u202e")); n != 3 || err != nil {
 		t.Errorf("it wrote %d, %v", n, err)
 	}
@@ -69,16 +67,12 @@ func TestRun_printsNothingThatATerminalObeys(t *testing.T) {
 			var out, errs strings.Builder
 			run(t.Context(), slices.Concat(databases, command, more), streams{in: strings.NewReader(`{"event_type":"` + obeyed + `"}` + "\n{" + obeyed), out: &out, err: &errs})
 			for _, text := range []string{out.String(), errs.String()} {
-				if strings.ContainsFunc(text, hides) {
-					t.Errorf("%+q prints %+q", command, text)
-				}
+				must.Hold(t, !strings.ContainsFunc(text, hides), "%+q prints %+q", command, text)
 			}
 			if len(more) > 0 && strings.HasPrefix(out.String(), "{") && !json.Valid([]byte(out.String())) {
 				t.Errorf("%+q --json prints %s", command, out.String())
 			}
-			if more == nil && out.Len()+errs.Len() == 0 {
-				t.Errorf("%+q prints nothing", command)
-			}
+			must.Hold(t, more != nil || out.Len()+errs.Len() != 0, "%+q prints nothing", command)
 		}
 	}
 }
@@ -122,9 +116,7 @@ func TestReadBatch_endsEarlyWhenLinesAreLarge(t *testing.T) {
 		}
 		sizes = append(sizes, b.size)
 	}
-	if !slices.Equal(sizes, []int{7, 3}) {
-		t.Errorf("batches of %v lines, want 7 and 3", sizes)
-	}
+	must.Equal(t, sizes, []int{7, 3}, "batches of", "lines")
 }
 
 func TestProgress_drawsABarThatFitsOneLine(t *testing.T) {
@@ -136,10 +128,7 @@ func TestProgress_drawsABarThatFitsOneLine(t *testing.T) {
 	p.set(10, 10)
 	p.end()
 	want := "\r\x1b[Kappend  [###############...............]  50 %\r\x1b[Kappend  [##############################] 100 %\r\x1b[K"
-	if w.String() != want {
-		t.Errorf("drew %q, want %q", w.String(), want)
-	}
-	if line := (&progress{label: "read", start: time.Now()}).line(1234567, 0); !strings.HasPrefix(line, "read  1,234,567  ") {
-		t.Errorf("without a total: %q", line)
-	}
+	must.Equal(t, w.String(), want, "drew")
+	line := (&progress{label: "read", start: time.Now()}).line(1234567, 0)
+	must.Hold(t, strings.HasPrefix(line, "read  1,234,567  "), "without a total: %q", line)
 }

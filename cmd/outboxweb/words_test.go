@@ -69,9 +69,7 @@ func sentences(t *testing.T) (all []sentence) {
 		})
 		return nil
 	}))
-	if len(all) < 1000 {
-		t.Fatalf("only %d sentences were found", len(all))
-	}
+	must.Need(t, len(all) >= 1000, "only %d sentences were found", len(all))
 	return all
 }
 
@@ -114,9 +112,7 @@ func TestWords_retiredOnesAreNotSaid(t *testing.T) {
 		}
 	}
 	pages, err := filepath.Glob(filepath.Join(root, "web", "templates", "*.templ"))
-	if err != nil || len(pages) == 0 {
-		t.Fatalf("%d templates (%v)", len(pages), err)
-	}
+	must.Need(t, err == nil && len(pages) != 0, "%d templates (%v)", len(pages), err)
 	for _, page := range pages {
 		text := must.Get(os.ReadFile(page)).Or(t)
 		for _, line := range strings.Split(string(text), "\n") {
@@ -129,9 +125,7 @@ func TestWords_retiredOnesAreNotSaid(t *testing.T) {
 	for word, better := range retired {
 		is := regexp.MustCompile("(?i)" + word)
 		for _, s := range all {
-			if found := is.FindString(quoted.ReplaceAllString(s.text, "")); found != "" {
-				t.Errorf("%s says %q (%s): %s", s.file, found, better, s.text)
-			}
+			must.Equal(t, is.FindString(quoted.ReplaceAllString(s.text, "")), "", s.file, "says", better, ")", s.text)
 		}
 	}
 }
@@ -141,9 +135,8 @@ func TestWords_retiredOnesAreNotSaid(t *testing.T) {
 func TestWords_areNotTakenForSecrets(t *testing.T) {
 	t.Parallel()
 	for _, s := range sentences(t) {
-		if shown := redact.Builtin().Text(s.text); shown != s.text && !strings.Contains(s.text, "://user:password@") {
-			t.Errorf("%s: %q is shown as %q", s.file, s.text, shown)
-		}
+		shown := redact.Builtin().Text(s.text)
+		must.Hold(t, shown == s.text || strings.Contains(s.text, "://user:password@"), "%s: %q is shown as %q", s.file, s.text, shown)
 	}
 }
 
@@ -173,9 +166,7 @@ func papers(t *testing.T) map[string]string {
 		all[name] = string(text)
 		return err
 	}))
-	if len(all) < 20 {
-		t.Fatalf("only %d papers were found", len(all))
-	}
+	must.Need(t, len(all) >= 20, "only %d papers were found", len(all))
 	return all
 }
 
@@ -228,9 +219,7 @@ func TestPapers_nameWhatIsThere(t *testing.T) {
 			}
 		}
 		for _, test := range testName.FindAllString(text, -1) {
-			if !strings.Contains(tests, "func "+test) {
-				t.Errorf("%s names %s, which is no test", name, test)
-			}
+			must.Hold(t, strings.Contains(tests, "func "+test), "%s names %s, which is no test", name, test)
 		}
 	}
 }
@@ -303,9 +292,7 @@ func TestDocs_flagTableIsTheFlags(t *testing.T) {
 	text := must.Get(os.ReadFile(name)).Or(t)
 	before, rest, found := strings.Cut(string(text), tableBegin)
 	written, after, closed := strings.Cut(rest, tableEnd)
-	if !found || !closed {
-		t.Fatalf("docs/configuration.md has no %q … %q", tableBegin, tableEnd)
-	}
+	must.Need(t, found && closed, "docs/configuration.md has no %q … %q", tableBegin, tableEnd)
 	want := "\n" + flagTable()
 	if written == want {
 		return
@@ -339,13 +326,9 @@ func TestDocs_tableOfSwitchesIsTheModes(t *testing.T) {
 		if err != nil {
 			got = "refused"
 		}
-		if got != cells[3] {
-			t.Errorf("%v comes to %s (%v), and docs/configuration.md says %s", args, got, err, cells[3])
-		}
+		must.Equal(t, got, cells[3], args, "comes to", err, "), and docs/configuration.md says")
 	}
-	if len(combinations) != 8 {
-		t.Errorf("docs/configuration.md has %d combinations of three switches", len(combinations))
-	}
+	must.Equal(t, len(combinations), 8, "docs/configuration.md", "combinations of three switches")
 }
 
 func cellsOf(line string) []string {
@@ -361,9 +344,7 @@ func TestDocs_nameEveryCommand(t *testing.T) {
 	text := must.Get(os.ReadFile(filepath.Join(root, "docs", "commands.md"))).Or(t)
 	var c cli
 	for _, command := range newParser(&c, streams{}).Model.Children {
-		if !strings.Contains(string(text), "| `"+command.Name) {
-			t.Errorf("docs/commands.md lacks %s", command.Name)
-		}
+		must.Hold(t, strings.Contains(string(text), "| `"+command.Name), "docs/commands.md lacks %s", command.Name)
 	}
 }
 
@@ -371,17 +352,13 @@ func TestREADME_showsThePicturesOfDocs(t *testing.T) {
 	t.Parallel()
 	text := must.Get(os.ReadFile(filepath.Join(root, "README.md"))).Or(t)
 	files, err := filepath.Glob(filepath.Join(root, "docs", "*.png"))
-	if err != nil || len(files) == 0 {
-		t.Fatalf("%d pictures (%v)", len(files), err)
-	}
+	must.Need(t, err == nil && len(files) != 0, "%d pictures (%v)", len(files), err)
 	for _, file := range files {
 		if !strings.Contains(string(text), "](docs/"+filepath.Base(file)+")") {
 			t.Errorf("README.md does not show %s", filepath.Base(file))
 		}
 	}
-	if shown := strings.Count(string(text), "!["); shown != len(files) {
-		t.Errorf("README.md shows %d pictures, and docs has %d", shown, len(files))
-	}
+	must.Equal(t, strings.Count(string(text), "!["), len(files), "README.md shows", "pictures, and docs")
 }
 
 // The variable of a flag that configures is its name in capitals after
@@ -399,8 +376,6 @@ func TestFlags_haveTheirEnvironmentVariable(t *testing.T) {
 	}
 	for _, flag := range configuring(model) {
 		want := "OUTBOXWEB_" + strings.ToUpper(strings.ReplaceAll(flag.Name, "-", "_"))
-		if len(flag.Envs) != 1 || flag.Envs[0] != want {
-			t.Errorf("--%s has %v, want %s", flag.Name, flag.Envs, want)
-		}
+		must.Hold(t, len(flag.Envs) == 1 && flag.Envs[0] == want, "--%s has %v, want %s", flag.Name, flag.Envs, want)
 	}
 }

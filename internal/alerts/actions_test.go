@@ -57,21 +57,15 @@ func TestMute_holdsBackUntilItEnds(t *testing.T) {
 	}
 	must.Get(f.Unmute(f.Ctx, storetest.Ana("done"), "all")).Or(t)
 	f.step()
-	if w.kinds() != "firing" {
-		t.Errorf("sent %q after the mute", w.kinds())
-	}
+	must.Equal(t, w.kinds(), "firing", "sent", "after the mute")
 	must.Get(f.Mute(f.Ctx, storetest.Ana(""), "dead_rows", "8h")).Or(t)
 	f.dead(0)
 	f.pass(time.Minute)
-	if w.kinds() != "firing" {
-		t.Errorf("sent %q in the mute", w.kinds())
-	}
+	must.Equal(t, w.kinds(), "firing", "sent", "in the mute")
 	f.pass(time.Minute)
 	f.Clock.Advance(8 * time.Hour)
 	f.pass(time.Minute)
-	if w.kinds() != "firing resolved" {
-		t.Errorf("sent %q after the mute", w.kinds())
-	}
+	must.Equal(t, w.kinds(), "firing resolved", "sent", "after the mute")
 	_, err := f.Unmute(f.Ctx, storetest.Ana(""), "dead_rows")
 	storetest.Refused(t, err, outbox.ErrConflict, "rule dead_rows is not muted")
 	_, err = f.Mute(f.Ctx, storetest.Ana(""), "nothing", "1h")
@@ -89,18 +83,12 @@ func TestTest_sendsAMarkedMessageAndRecordsIt(t *testing.T) {
 			t.Fatalf("%+v, %v", d, err)
 		}
 	}
-	if w.kinds() != "test" || !strings.Contains(w.got[0].Title, "Test message, sent by ana") {
-		t.Errorf("sent %q", w.bodies)
-	}
+	must.Hold(t, w.kinds() == "test" && strings.Contains(w.got[0].Title, "Test message, sent by ana"), "sent %q", w.bodies)
 	w.answer(500)
 	d, err := f.Test(f.Ctx, storetest.Ana(""), "hook")
-	if err != nil || d.OK || !strings.Contains(d.Error, "500") || strings.Contains(d.Error, "hunter2") {
-		t.Errorf("%+v, %v", d, err)
-	}
+	must.Hold(t, err == nil && !d.OK && strings.Contains(d.Error, "500") && !strings.Contains(d.Error, "hunter2"), "%+v, %v", d, err)
 	_, err = f.Test(f.Ctx, storetest.Ana(""), "none")
 	storetest.Refused(t, err, outbox.ErrNotFound, `no receiver "none"`)
 	acts, err := f.AuditLogOf(f.Ctx, 10, outbox.AlertReceiverTarget("hook"))
-	if err != nil || len(acts) != 2 || acts[0].Action != outbox.ActionAlertTest {
-		t.Errorf("%+v, %v", acts, err)
-	}
+	must.Hold(t, err == nil && len(acts) == 2 && acts[0].Action == outbox.ActionAlertTest, "%+v, %v", acts, err)
 }

@@ -48,9 +48,7 @@ func TestWorker_tellsThatAPublisherRecoveredWhenItDelivers(t *testing.T) {
 		t.Errorf("a day later: sent %q, %+v", w.kinds(), m)
 	}
 	state(outbox.PublisherActive, 0, outbox.EventError, 0)
-	if w.kinds() != "firing reminder resolved" || !strings.HasSuffix(w.got[2].Title, ": publisher orders/erp delivers again") {
-		t.Errorf("at the end: sent %+v", w.got)
-	}
+	must.Hold(t, w.kinds() == "firing reminder resolved" && strings.HasSuffix(w.got[2].Title, ": publisher orders/erp delivers again"), "at the end: sent %+v", w.got)
 }
 
 // An operator who clears a publisher's errors has not made it deliver: it recovers with a delivery, or when
@@ -85,14 +83,10 @@ func TestWorker_endsAResumedPublisherWhenItDelivers(t *testing.T) {
 			state(outbox.PublisherActive, 1)
 			state(outbox.PublisherFailed, 4)
 			state(outbox.PublisherActive, 0)
-			if w.kinds() != "firing" {
-				t.Fatalf("without a delivery it sent %+v", w.got)
-			}
+			must.Need(t, w.kinds() == "firing", "without a delivery it sent %+v", w.got)
 			end.change(&p, f.Clock.Now())
 			state(p.Status, 0)
-			if w.kinds() != "firing resolved" || !strings.HasSuffix(w.got[1].Title, end.want) {
-				t.Errorf("at the end it sent %+v", w.got)
-			}
+			must.Hold(t, w.kinds() == "firing resolved" && strings.HasSuffix(w.got[1].Title, end.want), "at the end it sent %+v", w.got)
 		})
 	}
 }
@@ -126,9 +120,7 @@ func TestWorker_tellsOfFailedRunsByTheirKind(t *testing.T) {
 	next.ID = 9
 	f.facts.FailedRuns = []outbox.Run{next, failed}
 	f.pass(time.Minute)
-	if w.kinds() != "firing" || w.got[0].Title != "Run 7 (rebuild) has failed" {
-		t.Fatalf("sent %+v", w.got)
-	}
+	must.Need(t, w.kinds() == "firing" && w.got[0].Title == "Run 7 (rebuild) has failed", "sent %+v", w.got)
 	f.Clock.Advance(outbox.AlertAgain)
 	f.pass(time.Minute)
 	f.facts.FailedRuns = nil
@@ -169,9 +161,7 @@ func TestWorker_tellsOfASilentInstanceUntilItIsOver(t *testing.T) {
 			}
 			c.end(f)
 			f.pass(3 * time.Minute)
-			if c.want != "" && (w.kinds() != "firing resolved" || !strings.Contains(w.got[1].Title, c.want)) {
-				t.Errorf("at the end it sent %+v", w.got)
-			}
+			must.Hold(t, !(c.want != "" && (w.kinds() != "firing resolved" || !strings.Contains(w.got[1].Title, c.want))), "at the end it sent %+v", w.got)
 		})
 	}
 }

@@ -44,21 +44,15 @@ func TestParse_namesTheLineOfTheMistake(t *testing.T) {
 	} {
 		_, err := parse(t, c.text)
 		refusal, ok := errors.AsType[*outbox.Refusal](err)
-		if !ok || refusal.Line != c.line || !strings.Contains(refusal.Detail, c.want) || strings.Contains(fmt.Sprint(err), "s3cret") {
-			t.Errorf("%q is refused with %v, want line %d: %s", c.text, err, c.line, c.want)
-		}
+		must.Hold(t, ok && refusal.Line == c.line && strings.Contains(refusal.Detail, c.want) && !strings.Contains(fmt.Sprint(err), "s3cret"), "%q is refused with %v", c.text, err)
 	}
 }
 
 func TestParse_takesOneAddressAlone(t *testing.T) {
 	t.Parallel()
 	s, err := parse(t, `to: ["slack+https://hooks.slack.com/services/T/B/literal", "https://h/x", "https://i/y", "https://h/x"]`)
-	if err != nil || len(s.Rules) != len(outbox.AlertRules()) || len(s.Receivers) != 3 || strings.Join(s.Rules[0].To, " ") != "slack webhook webhook-2" {
-		t.Fatalf("%+v, %v", s, err)
-	}
-	if shown := s.Receivers[0].Shown; shown != "slack+https://hooks.slack.com/…" {
-		t.Errorf("shows %q", shown)
-	}
+	must.Need(t, err == nil && len(s.Rules) == len(outbox.AlertRules()) && len(s.Receivers) == 3 && strings.Join(s.Rules[0].To, " ") == "slack webhook webhook-2", "%+v, %v", s, err)
+	must.Equal(t, s.Receivers[0].Shown, "slack+https://hooks.slack.com/…", "shows")
 	s, err = parse(t, `{to: ["https://h/x"], rules: {drift: off, instance: false, oldest_row: {over: 1h, for: 0}, pager: {what: dead_rows, over: 100, urgent: true}}}`)
 	if err != nil || len(s.Rules) != 11 || s.Rules[2].OverAge != time.Hour || s.Rules[2].For != 0 || s.Rules[10].Name != "pager" || s.Rules[10].Over != 100 || !s.Rules[10].Urgent || len(s.Rules[10].To) != 1 {
 		t.Errorf("%+v, %v", s.Rules, err)
@@ -70,9 +64,7 @@ func TestParse_readsTheDocumentation(t *testing.T) {
 	t.Parallel()
 	text := must.Get(os.ReadFile("../../docs/alerts.md")).Or(t)
 	examples := regexp.MustCompile("(?s)\n```yaml\nalerts:(.*?)\n```\n").FindAllStringSubmatch(string(text), -1)
-	if len(examples) != 2 {
-		t.Fatalf("%d examples were found", len(examples))
-	}
+	must.Need(t, len(examples) == 2, "%d examples were found", len(examples))
 	for _, example := range examples {
 		var document yaml.Node
 		must.OK(t, yaml.Unmarshal([]byte(example[1]), &document))

@@ -117,9 +117,7 @@ func TestReceiver_sendsMail(t *testing.T) {
 	s.mu.Unlock()
 	for _, want := range []string{"MAIL FROM:<ops@a.test>", "RCPT TO:<one@b.test>", "RCPT TO:<two@b.test>", "Subject: [outboxweb] Test message, sent by ana", "To: one@b.test, two@b.test",
 		"Auto-Submitted: auto-generated", "Message-ID: <test-", "https://ops.example/alerts"} {
-		if !strings.Contains(got, want) {
-			t.Errorf("%q is missing in\n%s", want, got)
-		}
+		must.Hold(t, strings.Contains(got, want), "%q is missing in\n%s", want, got)
 	}
 	s.mu.Lock()
 	s.refusal = "550 no such user"
@@ -132,9 +130,8 @@ func TestReceiver_sendsMail(t *testing.T) {
 		t.Errorf("%+v, %v", d, err)
 	}
 	settings := must.Get(parse(t, strings.Replace(strings.Replace(config, "ALLOW", "allow_private: true,", 1), "smtp://", "smtp://me:${PASS}@", 1))).Or(t)
-	if r := settings.Receivers[0]; strings.Contains(r.Shown, "p@ss") || strings.Contains(r.Shown, "me:") {
-		t.Errorf("shows %q", r.Shown)
-	}
+	r := settings.Receivers[0]
+	must.Hold(t, !strings.Contains(r.Shown, "p@ss") && !strings.Contains(r.Shown, "me:"), "shows %q", r.Shown)
 }
 
 // The password goes over TLS alone, from the start or after STARTTLS, to a server that has a
@@ -163,9 +160,7 @@ func TestReceiver_sendsMailOverTLS(t *testing.T) {
 			s := newMailServer(t, &mailServer{tls: certified.TLS, atOnce: strings.HasPrefix(c.url, "smtps"), account: c.account})
 			f := open(t, `{receivers: {mail: {url: "`+c.url+s.Addr().String()+`", from: ops@a.test, to: [one@b.test], allow_private: true, timeout: 5s`+c.more+`}}, to: [mail]}`)
 			d, err := f.Test(f.Ctx, storetest.Ana(""), "mail")
-			if err != nil || d.OK != (c.want == "") || !strings.Contains(d.Error, c.want) || strings.Contains(d.Error, "p@ss") {
-				t.Errorf("%+v, %v", d, err)
-			}
+			must.Hold(t, err == nil && d.OK == (c.want == "") && strings.Contains(d.Error, c.want) && !strings.Contains(d.Error, "p@ss"), "%+v, %v", d, err)
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			var log []string
@@ -188,13 +183,8 @@ func TestReceiver_escapesTexts(t *testing.T) {
 	w := newWorld(t)
 	m := outbox.AlertMessage{AlertNote: outbox.AlertNote{ID: "m-1", Kind: outbox.AlertStarted, Title: "<!channel> @here *x*\nX: y", Urgent: true}, AlertError: outbox.AlertError{Error: "```<https://evil.test|click>", Build: "v1"}, ConsoleURL: "https://ops.example/rows"}
 	settings, err := parse(t, `{to: ["slack+`+w.URL+`", "ntfy+`+w.URL+`"], rules: {}}`)
-	if err == nil {
-		t.Fatal("a private address without allow_private")
-	}
-	settings, err = parse(t, `{receivers: {a: {url: "slack+`+w.URL+`/x", allow_private: true}, b: {url: "ntfy+`+w.URL+`/x", allow_private: true}}, to: [a, b]}`)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Need(t, err != nil, "a private address without allow_private")
+	settings = must.Get(parse(t, `{receivers: {a: {url: "slack+`+w.URL+`/x", allow_private: true}, b: {url: "ntfy+`+w.URL+`/x", allow_private: true}}, to: [a, b]}`)).Or(t)
 	for _, r := range settings.Receivers {
 		must.OK(t, r.Send(context.Background(), m, "v1", storetest.Began))
 	}
@@ -213,17 +203,14 @@ func TestReceiver_escapesTexts(t *testing.T) {
 	}
 	for _, text := range []string{chat.Text, chat.Blocks[0].Text.Text} {
 		for _, bad := range []string{"<!channel>", "@here", "<https://evil", `\n` + "```" + "```"} {
-			if strings.Contains(text, bad) {
-				t.Errorf("the chat gets %q in %s", bad, text)
-			}
+			must.Hold(t, !strings.Contains(text, bad), "the chat gets %q in %s", bad, text)
 		}
 	}
 	if b := chat.Blocks[0]; !strings.HasPrefix(b.Text.Text, "🚨 *<https://ops.example/rows|&lt;!channel&gt;") || len(b.Fields) != 1 || b.Fields[0].Text != "*Build*\nv1" || b.Type != "section" {
 		t.Errorf("the block is %+v", b)
 	}
-	if h := w.heads[1]; h.Get("X") != "" || h.Get("Title") != "<!channel> @here *x* X: y" || h.Get("Priority") != "urgent" || h.Get("Click") != m.ConsoleURL {
-		t.Errorf("headers %v", h)
-	}
+	h := w.heads[1]
+	must.Hold(t, h.Get("X") == "" && h.Get("Title") == "<!channel> @here *x* X: y" && h.Get("Priority") == "urgent" && h.Get("Click") == m.ConsoleURL, "headers %v", h)
 }
 
 // trickling accepts connections, writes a text, and goes on with another until the other side leaves.

@@ -35,9 +35,7 @@ func TestWorker_doesNothingWhileAnotherHasTheLease(t *testing.T) {
 		two.step()
 		one.Clock.Advance(15 * time.Second)
 	}
-	if w.kinds() != "firing" {
-		t.Errorf("sent %q", w.kinds())
-	}
+	must.Equal(t, w.kinds(), "firing", "sent")
 	for range 8 { // the first is gone
 		two.Clock.Advance(15 * time.Second)
 		two.step()
@@ -105,13 +103,9 @@ func TestWorker_sendsAgainAfterAKill(t *testing.T) {
 	close(proceed)
 	f.Exec(`update alert_evaluator set lease_expires_at = 0`) // as if a minute had passed
 	child(t, f, server.URL)
-	if again := <-ids; again != sent {
-		t.Errorf("sent %q after the kill, and %q before", again, sent)
-	}
+	must.Equal(t, <-ids, sent, "sent", "after the kill, and", "before")
 	storetest.Eventually(t, "the message is recorded", func() bool { return f.Number(`select count(*) from alert_messages where status = 'sent'`) == 1 })
-	if n := f.Number(`select count(*) from alert_messages`); n != 1 {
-		t.Errorf("%d messages, want the one", n)
-	}
+	must.Equal(t, f.Number(`select count(*) from alert_messages`), 1, "messages")
 }
 
 // Two processes on one server send a message once.
@@ -125,9 +119,7 @@ func TestPostgresWorkers_sendOnce(t *testing.T) {
 	storetest.Eventually(t, "an evaluation", func() bool { return f.Number(`select lease_epoch from alert_evaluator where evaluated_at > 0`) > 0 })
 	evaluated := f.Number(`select evaluated_at from alert_evaluator`)
 	storetest.Eventually(t, "many more", func() bool { return f.Number(`select evaluated_at from alert_evaluator`) > evaluated+200_000 })
-	if w.kinds() != "firing" {
-		t.Errorf("sent %q", w.kinds())
-	}
+	must.Equal(t, w.kinds(), "firing", "sent")
 }
 
 func TestMain(m *testing.M) {

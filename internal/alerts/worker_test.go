@@ -27,12 +27,9 @@ func TestWorker_tellsOfAProblemItsGrowthAndItsEnd(t *testing.T) {
 		m.RunbookURL != "https://ops.example/docs/operating#dead-heads-grow" || m.ConsoleURL != "https://ops.example/failures#" || m.Since == nil || m.Todo == "" {
 		t.Errorf("sent %+v", m)
 	}
-	if strings.Contains(w.bodies[0], "hunter2") || !strings.Contains(m.Error, "refused") {
-		t.Errorf("sent the error %q", m.Error)
-	}
-	if h := w.heads[0]; h.Get("Webhook-Id") != m.ID || !strings.HasPrefix(h.Get("Webhook-Signature"), "v1,") || h.Get("User-Agent") != "outboxweb/v9" {
-		t.Errorf("headers %v", h)
-	}
+	must.Hold(t, !strings.Contains(w.bodies[0], "hunter2") && strings.Contains(m.Error, "refused"), "sent the error %q", m.Error)
+	h := w.heads[0]
+	must.Hold(t, h.Get("Webhook-Id") == m.ID && strings.HasPrefix(h.Get("Webhook-Signature"), "v1,") && h.Get("User-Agent") == "outboxweb/v9", "headers %v", h)
 	f.dead(5)
 	f.pass(time.Minute)
 	if w.kinds() != "firing reminder" || w.got[1].Before == nil || *w.got[1].Before != 3 || w.got[1].Count != 5 {
@@ -42,9 +39,8 @@ func TestWorker_tellsOfAProblemItsGrowthAndItsEnd(t *testing.T) {
 	f.step()
 	f.dead(0)
 	f.pass(5 * time.Minute)
-	if said := strings.Join(w.got[2].Lines(f.Clock.Now()), "; "); !strings.Contains(said, "Changed: 6 before it was over, 5 in the last message") {
-		t.Errorf("at the end it says %q", said)
-	}
+	said := strings.Join(w.got[2].Lines(f.Clock.Now()), "; ")
+	must.Hold(t, strings.Contains(said, "Changed: 6 before it was over, 5 in the last message"), "at the end it says %q", said)
 	if m := w.got[2]; w.kinds() != "firing reminder resolved" || !strings.HasPrefix(m.Title, "Resolved after 7 min: no row is dead") || m.Count != 0 || *m.Ended != 6 || *m.Before != 5 {
 		t.Fatalf("sent %q: %+v", w.kinds(), w.got[len(w.got)-1])
 	}
@@ -52,9 +48,8 @@ func TestWorker_tellsOfAProblemItsGrowthAndItsEnd(t *testing.T) {
 	if err != nil || len(v.Messages) != 3 || v.Messages[0].Status != "sent" || v.Receivers[0].SentAt == nil || v.Receivers[0].Waiting != 0 || v.Evaluator != "w-1" {
 		t.Fatalf("view %+v, %v", v, err)
 	}
-	if shown := v.Receivers[0].Destination; strings.Contains(shown, "hook?") || strings.Contains(shown, "s3cret") {
-		t.Errorf("shows %q", shown)
-	}
+	shown := v.Receivers[0].Destination
+	must.Hold(t, !strings.Contains(shown, "hook?") && !strings.Contains(shown, "s3cret"), "shows %q", shown)
 }
 
 // What another process found, and told, is known to the next one.
@@ -115,14 +110,10 @@ func TestWorker_goesOnForOneThatIsGone(t *testing.T) {
 	two := around(one.Beside(), "w-2", hook(w))
 	two.dead(3)
 	two.step()
-	if w.kinds() != "" {
-		t.Errorf("beside the first it sent %q", w.kinds())
-	}
+	must.Equal(t, w.kinds(), "", "beside the first it sent")
 	must.OK(t, two.EndLeases(two.Ctx, "w-1"))
 	two.step()
-	if v, err := two.View(two.Ctx); err != nil || v.Evaluator != "w-2" {
-		t.Errorf("the evaluator is %q, %v", v.Evaluator, err)
-	}
+	must.Equal(t, must.Get(two.View(two.Ctx)).Or(t).Evaluator, "w-2", "the evaluator")
 }
 
 // Many causes at once become one message, which is as urgent as they are.
@@ -156,7 +147,5 @@ func TestWorker_keepsTheLatestForAReceiverThatIsDown(t *testing.T) {
 	f.pass(6 * time.Minute)
 	w.answer(0)
 	f.pass(6 * time.Minute)
-	if w.kinds() != "resolved" {
-		t.Errorf("sent %q, want only how it ended", w.kinds())
-	}
+	must.Equal(t, w.kinds(), "resolved", "sent")
 }

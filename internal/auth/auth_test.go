@@ -73,33 +73,22 @@ func wantDenied(t *testing.T, g *Gate, told *refusals, r *http.Request, why, tex
 	t.Helper()
 	who, err := g.Identify(r)
 	var refusal *outbox.Refusal
-	if !errors.As(err, &refusal) {
-		t.Fatalf("identified %+v with error %v, want a refusal", who, err)
-	}
+	must.Need(t, errors.As(err, &refusal), "identified %+v with error %v, want a refusal", who, err)
 	kind := kindOf(why) // TestKinds_ofUsersWhoAreSignedIn says which
 	if !errors.Is(err, kind) || told.last() != why || !strings.Contains(refusal.Detail, text) {
 		t.Errorf("refused for %q with %q (%v), want %q with %q", told.last(), refusal.Detail, refusal.Err, why, text)
 	}
-	if (refusal.RetryAfter > 0) != (why == whyUnavailable && g.remote() != nil) {
-		t.Errorf("refused for %q and to try again after %s", why, refusal.RetryAfter)
-	}
-	if asks := strings.Contains(refusal.Detail, "; ask "); asks != (kind == ErrRefused || kind == ErrNoRole) {
-		t.Errorf("refused for %q, the refusal names whom to ask: %v: %q", why, asks, refusal.Detail)
-	}
-	if who.Name != "" || who.Role != outbox.RoleNone {
-		t.Errorf("the refusal has an identity: %+v", who)
-	}
+	must.Hold(t, (refusal.RetryAfter > 0) == (why == whyUnavailable && g.remote() != nil), "refused for %q and to try again after %s", why, refusal.RetryAfter)
+	asks := strings.Contains(refusal.Detail, "; ask ")
+	must.Hold(t, asks == (kind == ErrRefused || kind == ErrNoRole), "refused for %q, the refusal names whom to ask: %v: %q", why, asks, refusal.Detail)
+	must.Hold(t, who.Name == "" && who.Role == outbox.RoleNone, "the refusal has an identity: %+v", who)
 }
 
 func wantUser(t *testing.T, g *Gate, r *http.Request, name string, role outbox.Role, groups ...string) {
 	t.Helper()
 	who, err := g.Identify(r)
-	if err != nil {
-		t.Fatalf("refused: %v", err)
-	}
-	if who.Name != name || who.Role != role || strings.Join(who.Groups, "|") != strings.Join(groups, "|") {
-		t.Errorf("identified %+v, want %s as %s in %q", who, name, role, groups)
-	}
+	must.Need(t, err == nil, "refused: %v", err)
+	must.Hold(t, who.Name == name && who.Role == role && strings.Join(who.Groups, "|") == strings.Join(groups, "|"), "identified %+v, want %s as %s in %q", who, name, role, groups)
 }
 
 func tokens(all map[string]outbox.Token) func(context.Context, string) (outbox.Token, error) {
@@ -115,9 +104,7 @@ func TestIdentify_withoutAGateOrKindLetsEverybodyIn(t *testing.T) {
 	t.Parallel()
 	var none *Gate
 	wantUser(t, none, request("192.0.2.1:80", "Authorization", "Bearer nonsense"), "local", outbox.RoleAdmin)
-	if none.Trusts(request("127.0.0.1:1")) || len(none.IdentityHeaders(http.Header{"Remote-User": {"ana"}})) != 1 {
-		t.Error("no gate trusts a peer, or knows no proxy")
-	}
+	must.Hold(t, !none.Trusts(request("127.0.0.1:1")) && len(none.IdentityHeaders(http.Header{"Remote-User": {"ana"}})) == 1, "no gate trusts a peer, or knows no proxy")
 	g, told := gate(t, Config{})
 	wantUser(t, g, request("127.0.0.1:1"), "local", outbox.RoleAdmin)
 	wantUser(t, g, request("127.0.0.1:1", "Authorization", "Basic YW5hOmh1c2g="), "local", outbox.RoleAdmin)
@@ -200,9 +187,7 @@ func TestNewToken_isEachTimeAnother(t *testing.T) {
 	seen := map[string]bool{}
 	for range 1000 {
 		text, hash := NewToken()
-		if len(text) != 47 || len(hash) != 64 || HashToken(text) != hash || seen[text] {
-			t.Fatalf("token %q with hash %q", text, hash)
-		}
+		must.Need(t, len(text) == 47 && len(hash) == 64 && HashToken(text) == hash && !seen[text], "token %q with hash %q", text, hash)
 		seen[text] = true
 	}
 }
@@ -357,14 +342,11 @@ func TestKinds_ofUsersWhoAreSignedIn(t *testing.T) {
 	t.Parallel()
 	for why, want := range map[string]error{whyRole: ErrNoRole, whyName: ErrRefused, whyGroups: ErrRefused, whyClaims: ErrRefused,
 		whyIssuer: ErrRefused, whyAudience: ErrRefused, whyFuture: ErrRefused, whyOutlived: ErrRefused, whyUnavailable: outbox.ErrBusy} {
-		if got := deny(why, "").refusal.Err; got != want || kinds[why] != want {
-			t.Errorf("%s is %v, want %v", why, got, want)
-		}
+		got := deny(why, "").refusal.Err
+		must.Hold(t, got == want && kinds[why] == want, "%s is %v, want %v", why, got, want)
 	}
 	for _, why := range []string{whyAbsent, whyDuplicate, whyMalformed, whyVariant, whyUntrusted, whyProxied, whyTogether, whySecret, whySignature, whyExpired, whyUnknown, whyRevoked} {
-		if got := deny(why, "").refusal.Err; got != ErrUnidentified {
-			t.Errorf("%s is %v, want %v", why, got, ErrUnidentified)
-		}
+		must.Equal(t, deny(why, "").refusal.Err, ErrUnidentified, why, "is")
 	}
 }
 
@@ -415,17 +397,11 @@ func TestTrusts_onlyTheSocketsOtherEnd(t *testing.T) {
 		{"unix", false},
 	} {
 		r := request(c.from, "X-Forwarded-For", "10.0.0.7", "X-Real-Ip", "10.0.0.7", "Forwarded", "for=10.0.0.7")
-		if got := g.Trusts(r); got != c.want {
-			t.Errorf("%q is trusted: %t, want %t", c.from, got, c.want)
-		}
-		if onUnix.Trusts(r) {
-			t.Errorf("%q counts as a Unix socket", c.from)
-		}
+		must.Equal(t, g.Trusts(r), c.want, c.from, "is trusted")
+		must.Hold(t, !onUnix.Trusts(r), "%q counts as a Unix socket", c.from)
 		local := request(c.from)
 		local = local.WithContext(context.WithValue(local.Context(), http.LocalAddrContextKey, net.Addr(&net.UnixAddr{Name: "/run/o.sock", Net: "unix"})))
-		if g.Trusts(local) || !onUnix.Trusts(local) {
-			t.Errorf("%q on a Unix socket is trusted by who does not, or not by who does", c.from)
-		}
+		must.Hold(t, !g.Trusts(local) && onUnix.Trusts(local), "%q on a Unix socket is trusted by who does not, or not by who does", c.from)
 	}
 }
 

@@ -98,12 +98,8 @@ func TestNew_namesWhatIsWrong(t *testing.T) {
 	} {
 		_, err := New(c.config)
 		var refusal *outbox.Refusal
-		if !errors.As(err, &refusal) || refusal.Field != c.field || !strings.Contains(refusal.Detail, c.text) {
-			t.Errorf("%s: %v, want field %s and %q", c.name, err, c.field, c.text)
-		}
-		if err != nil && strings.Contains(err.Error(), secret[:12]) {
-			t.Errorf("%s: the sentence tells the secret: %v", c.name, err)
-		}
+		must.Hold(t, errors.As(err, &refusal) && refusal.Field == c.field && strings.Contains(refusal.Detail, c.text), "%s: %v, want field %s and %q", c.name, err, c.field, c.text)
+		must.Hold(t, err == nil || !strings.Contains(err.Error(), secret[:12]), "%s: the sentence tells the secret: %v", c.name, err)
 	}
 	if _, err := New(header(func(*Config) {})); err != nil {
 		t.Error(err)
@@ -136,9 +132,7 @@ func TestNew_presetsKnowTheirProxies(t *testing.T) {
 	}
 	for name, want := range map[string]string{"oauth2-proxy": "X-Forwarded-Email X-Forwarded-Groups " + oauth2SignOut, "authelia": "Remote-User Remote-Groups ", "tailscale": "Tailscale-User-Login  "} {
 		g, _ := gate(t, Config{Kind: KindProxyHeader, Preset: name, TrustUnix: true, Grants: everybody})
-		if got := g.config.UserHeader + " " + g.config.GroupsHeader + " " + g.SignOut(); got != want {
-			t.Errorf("%s reads %s", name, got)
-		}
+		must.Equal(t, g.config.UserHeader+" "+g.config.GroupsHeader+" "+g.SignOut(), want, name, "reads")
 	}
 }
 

@@ -135,9 +135,7 @@ func TestAssertion_ofEveryKindOfKeyIsTaken(t *testing.T) {
 		}
 		wantDenied(t, g, told, asserting(signers[0].sign(t, good(map[string]any{"groups": "dev"}))), whyRole, `"dev"`)
 	}
-	if n := remote.asked.Load(); n != 1 {
-		t.Errorf("the key server was asked %d times", n)
-	}
+	must.Equal(t, remote.asked.Load(), 1, "the key server was asked", "times")
 }
 
 func TestAssertion_thatIsNoneIsRefused(t *testing.T) {
@@ -225,9 +223,8 @@ func TestAssertion_thatIsNoneIsRefused(t *testing.T) {
 	g, told := gate(t, config)
 	text := rs.sign(t, good())
 	for cut := 0; cut < len(text); cut += 10 {
-		if who, err := g.Identify(asserting(text[:cut])); err == nil {
-			t.Errorf("cut off after %d bytes it identifies %+v", cut, who)
-		}
+		who, err := g.Identify(asserting(text[:cut]))
+		must.Hold(t, err != nil, "cut off after %d bytes it identifies %+v", cut, who)
 	}
 	wantDenied(t, g, told, request("192.0.2.1:80"), whyAbsent, "X-Assertion is missing")
 	wantDenied(t, g, told, request("192.0.2.1:80", "X-Assertion", text, "X-Assertion", text), whyDuplicate, "2 times")

@@ -17,6 +17,7 @@ import (
 
 	"github.com/go-jose/go-jose/v4"
 
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
@@ -84,9 +85,8 @@ func TestKeys_areAskedForOnceInTenSecondsWhateverArrives(t *testing.T) {
 		for worker := range 4 {
 			all.Go(func() {
 				for i := range 250 {
-					if who, err := g.Identify(asserting(text(worker*250 + i))); err == nil {
-						t.Errorf("identified %+v", who)
-					}
+					who, err := g.Identify(asserting(text(worker*250 + i)))
+					must.Hold(t, err != nil, "identified %+v", who)
 				}
 			})
 		}
@@ -94,9 +94,8 @@ func TestKeys_areAskedForOnceInTenSecondsWhateverArrives(t *testing.T) {
 	}
 	asked := func(want int64) {
 		t.Helper()
-		if n := server.asked.Load(); n != want {
-			t.Fatalf("the key server was asked %d times, want %d", n, want)
-		}
+		n := server.asked.Load()
+		must.Need(t, n == want, "the key server was asked %d times, want %d", n, want)
 	}
 	forged := stranger.sign(t, good())
 	payload := forged[strings.IndexByte(forged, '.'):]
@@ -233,9 +232,7 @@ func TestKeys_areFoundByTheIssuersDocument(t *testing.T) {
 	wantDenied(t, g, told, from("ana@example.org"), whyMalformed, "not a signed JWT")
 	wantDenied(t, g, told, from(newSigner(t, "k-1", jose.RS256).sign(t, good(map[string]any{"iss": server.URL}))), whySignature, "not signed with one of the issuer's keys")
 	wantDenied(t, g, told, from(s.sign(t, good(map[string]any{"iss": server.URL, "exp": now.Unix() - 300}))), whyOutlived, "let the proxy refresh it (oauth2-proxy: cookie_refresh below the token's lifetime,")
-	if n := server.asked.Load(); n != 2 {
-		t.Errorf("the issuer was asked %d times", n)
-	}
+	must.Equal(t, server.asked.Load(), 2, "the issuer was asked", "times")
 	for _, c := range []struct{ issuer, keys, text string }{
 		{server.URL + "/", server.URL + "/keys", `it is the document of the issuer "` + server.URL + `/", and --auth-issuer is "` + server.URL + `"`},
 		{"", server.URL + "/keys", `it is the document of the issuer ""`},
@@ -311,9 +308,7 @@ func TestRun_readsTheKeysBeforeAnybodyAsks(t *testing.T) {
 			t.Helper()
 			time.Sleep(wait)
 			synctest.Wait()
-			if got := g.Trouble(); got != trouble {
-				t.Errorf("trouble: %q, want %q", got, trouble)
-			}
+			must.Equal(t, g.Trouble(), trouble, "trouble")
 		}
 		const never = "the issuer's keys have not been read yet, so every user is refused: https://sso.example.org/keys: connection refused; the next try is at "
 		after(0, never+"2000-01-01 00:00:10 UTC")
@@ -331,9 +326,8 @@ func TestRun_readsTheKeysBeforeAnybodyAsks(t *testing.T) {
 		after(keysAge, "")
 		end()
 		running.Wait()
-		if got := strings.Join(asked, " ") + ", until " + time.Since(start).String() + g.Trouble(); got != "0s 10s 20s 30s 1h0m30s 1h0m40s 2h0m40s, until 2h0m40s" {
-			t.Errorf("the keys were asked for at %s", got)
-		}
+		got := strings.Join(asked, " ") + ", until " + time.Since(start).String() + g.Trouble()
+		must.Hold(t, got == "0s 10s 20s 30s 1h0m30s 1h0m40s 2h0m40s, until 2h0m40s", "the keys were asked for at %s", got)
 		if lines := log.String(); strings.Count(lines, "have not been read yet") != 1 || strings.Count(lines, "keys have been read") != 2 || strings.Count(lines, "cannot be read again") != 1 {
 			t.Errorf("the log:\n%s", lines)
 		}
@@ -345,9 +339,7 @@ func TestKeys_thatCannotBeReadPutEverybodyOff(t *testing.T) {
 	s := newSigner(t, "k-1", jose.ES256)
 	elsewhere := newKeyServer(t, s)
 	t.Cleanup(func() { // after the parallel tests
-		if n := elsewhere.asked.Load(); n != 0 {
-			t.Errorf("a redirect was followed %d times", n)
-		}
+		must.Equal(t, elsewhere.asked.Load(), 0, "a redirect was followed", "times")
 	})
 	for name, reply := range map[string]http.HandlerFunc{
 		"error":    func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) },
@@ -376,9 +368,7 @@ func TestKeys_thatCannotBeReadPutEverybodyOff(t *testing.T) {
 				for range 5 {
 					wantDenied(t, g, told, r, whyUnavailable, "keys cannot be read at the moment")
 				}
-				if n := server.asked.Load(); n != 1 {
-					t.Errorf("the key server was asked %d times", n)
-				}
+				must.Equal(t, server.asked.Load(), 1, "the key server was asked", "times")
 				server.documents(map[string]any{"issuer": server.URL, "jwks_uri": server.URL + "/keys"}, keySet(t, s))
 				clock.advance(fetchPause)
 				wantUser(t, g, r, "ana@example.org", outbox.RoleOperator, "ops")

@@ -66,9 +66,7 @@ func TestJournal_expectedTablesAreThoseOfTheModel(t *testing.T) {
 		}
 		diff := cmp.Diff(map[string]int64{j.Poisoned: j.PoisonedSeq}, refused)
 		must.Hold(t, diff == "" && waiting == j.Waiting, "%d events wait behind the poisoned one, want %d; poisoned (-want +model):\n%s", waiting, j.Waiting, diff)
-		if len(events) != j.Events || len(campaigns) != j.Campaigns {
-			t.Errorf("%d events of %d campaigns, want %d of %d", len(events), len(campaigns), j.Events, j.Campaigns)
-		}
+		must.Hold(t, len(events) == j.Events && len(campaigns) == j.Campaigns, "%d events of %d campaigns, want %d of %d", len(events), len(campaigns), j.Events, j.Campaigns)
 		for _, eventType := range j.AuditOnly {
 			must.Hold(t, j.Name != "made" || types[eventType], "no event is of the audit-only type %s", eventType)
 		}

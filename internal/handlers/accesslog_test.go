@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/redact"
 )
 
@@ -32,9 +33,8 @@ func allLogged(t *testing.T, level slog.Level, ask func(*site), change ...func(*
 	var all []map[string]any
 	for line := range strings.Lines(log.String()) {
 		var one map[string]any
-		if err := json.Unmarshal([]byte(line), &one); err != nil {
-			t.Fatalf("%v: %q", err, line)
-		}
+		err := json.Unmarshal([]byte(line), &one)
+		must.Need(t, err == nil, "%v: %q", err, line)
 		all = append(all, one)
 	}
 	return all
@@ -44,14 +44,10 @@ func TestAccessLog_tellsOfARequest(t *testing.T) {
 	t.Parallel()
 	var a answer
 	lines := logged(t, slog.LevelInfo, func(s *site) { a = s.get("/api/v1/campaigns/c-1?min_seq=1") })
-	if len(lines) != 1 {
-		t.Fatalf("%d lines: %v", len(lines), lines)
-	}
+	must.Need(t, len(lines) == 1, "%d lines: %v", len(lines), lines)
 	for name, want := range map[string]any{"level": "INFO", "method": "GET", "path": "/api/v1/campaigns/c-1", "query": "min_seq=1", "route": "/api/v1/campaigns/{campaign}", "status": 200.0,
 		"bytes": float64(len(a.body)), "identity": "local", "role": "admin", "from": "127.0.0.1", "request_id": a.Header.Get("X-Request-Id")} {
-		if got := lines[0][name]; got != want {
-			t.Errorf("%s is %v, want %v", name, got, want)
-		}
+		must.Equal(t, lines[0][name], want, name, "is")
 	}
 	if took, _ := lines[0]["duration_ms"].(float64); took <= 0 {
 		t.Errorf("it took %v", lines[0]["duration_ms"])
@@ -93,9 +89,7 @@ func TestRequestID_ofATrustedProxyIsKeptBesideOurs(t *testing.T) {
 			failed = s.get("/api/boom", given)
 			page = s.get("/nope", given)
 		}, change...)
-		if len(lines) != 2 {
-			t.Errorf("%s: %d lines: %v", tt.what, len(lines), lines)
-		}
+		must.Equal(t, len(lines), 2, tt.what, "lines")
 		for i, line := range lines {
 			own := failed.Header.Get("X-Request-Id")
 			if i == 1 {
@@ -106,9 +100,7 @@ func TestRequestID_ofATrustedProxyIsKeptBesideOurs(t *testing.T) {
 			}
 		}
 		text, _ := tt.want.(string)
-		if p := decodeAs[problem](t, failed.want(t, 500)); p.ProxyRequestID != text {
-			t.Errorf("%s: the problem has %q", tt.what, p.ProxyRequestID)
-		}
+		must.Equal(t, decodeAs[problem](t, failed.want(t, 500)).ProxyRequestID, text, tt.what, "the problem")
 		if said := "the proxy’s <code>" + html.EscapeString(text) + "</code>"; strings.Contains(page.body, "the proxy’s") != (text != "") || text != "" && !strings.Contains(page.body, said) {
 			t.Errorf("%s: the page lacks %s, or has what it should not: %s", tt.what, said, page.body)
 		}
@@ -124,14 +116,11 @@ func TestAccessLog_holdsNeitherSecretsNorLineBreaks(t *testing.T) {
 		s.get("/campaigns/" + strings.Repeat("x", 5000))
 		s.get("/rows?q=" + strings.Repeat("y", 5000))
 	})
-	if len(lines) != 5 {
-		t.Fatalf("%d lines", len(lines))
-	}
+	must.Need(t, len(lines) == 5, "%d lines", len(lines))
 	for _, line := range lines {
 		for name, value := range line {
-			if text, _ := value.(string); strings.Contains(text, "hunterdeux") || strings.ContainsAny(text, "\n\r\x1b\u202e") || len(text) > 1100 {
-				t.Errorf("%s is %q", name, text)
-			}
+			text, _ := value.(string)
+			must.Hold(t, !strings.Contains(text, "hunterdeux") && !strings.ContainsAny(text, "\n\r\x1b\u202e") && len(text) <= 1100, "%s is %q", name, text)
 		}
 	}
 }
@@ -148,16 +137,10 @@ func TestAccessLog_keepsQuietAboutProbes(t *testing.T) {
 		s.get("/", header("HX-Target", "live"))
 		s.get("/", host("evil.example"))
 	}
-	if lines := logged(t, slog.LevelInfo, ask); len(lines) != 0 {
-		t.Errorf("the log has %v", lines)
-	}
-	if lines := logged(t, slog.LevelDebug, ask); len(lines) != 6 {
-		t.Errorf("the log has %d lines: %v", len(lines), lines)
-	}
+	must.Equal(t, len(logged(t, slog.LevelInfo, ask)), 0, "the log")
+	must.Equal(t, len(logged(t, slog.LevelDebug, ask)), 6, "the log", "lines")
 	lines := logged(t, slog.LevelInfo, func(s *site) {
 		s.do(http.MethodPost, "/campaigns/c-2/pause", "", header("Origin", "https://evil.example"))
 	})
-	if len(lines) != 1 || lines[0]["status"] != 403.0 {
-		t.Errorf("of a refused act the log has %v", lines)
-	}
+	must.Hold(t, len(lines) == 1 && lines[0]["status"] == 403.0, "of a refused act the log has %v", lines)
 }

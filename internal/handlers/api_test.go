@@ -81,9 +81,8 @@ func TestAppend_saysWhatIsWrongAndWritesNothing(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			a := s.post("/api/v1/campaigns/c-1/events", c.body).want(t, c.status, c.texts...)
 			a.header(t, "Content-Type", "application/problem+json")
-			if p := decodeAs[problem](t, a); p.RequestID == "" || p.RequestID != a.Header.Get("X-Request-Id") || p.Title == "" {
-				t.Errorf("problem lacks its request id or title: %+v", p)
-			}
+			p := decodeAs[problem](t, a)
+			must.Hold(t, p.RequestID != "" && p.RequestID == a.Header.Get("X-Request-Id") && p.Title != "", "problem lacks its request id or title: %+v", p)
 		})
 	}
 	s.get("/api/v1/campaigns/c-1").want(t, 404)
@@ -133,9 +132,7 @@ func TestAppend_inlineAppliesBeforeItAnswers(t *testing.T) {
 	s.post("/api/v1/campaigns/c-1/events", `{"event_type":"a","payload":{}}`).want(t, 201, `"seq":1`).lacks(t, "apply_error")
 	fail = true
 	s.post("/api/v1/campaigns/c-1/events", `{"event_type":"a","payload":{}}`).want(t, 201, `"apply_error":"event 2 cannot be applied"`)
-	if fmt.Sprint(asked) != "[c-1 c-1]" {
-		t.Errorf("applied %v", asked)
-	}
+	must.Equal(t, fmt.Sprint(asked), "[c-1 c-1]", "applied")
 }
 
 func TestActions_refuseKeysThatAreNone(t *testing.T) {
@@ -212,16 +209,12 @@ func TestOddIDs_workInEveryAddress(t *testing.T) {
 	s.work()
 	for _, id := range ids {
 		path := url.PathEscape(id)
-		if got := decodeAs[campaignView](t, s.get("/api/v1/campaigns/"+path).want(t, 200)); got.CampaignID != id {
-			t.Errorf("asked for %q, got %q", id, got.CampaignID)
-		}
+		must.Equal(t, decodeAs[campaignView](t, s.get("/api/v1/campaigns/"+path).want(t, 200)).CampaignID, id, "asked for")
 		s.get("/api/v1/rows?campaign="+url.QueryEscape(id)).want(t, 200, `"seq":1`)
 		s.get("/campaigns/"+path).want(t, 200, `action="/campaigns/`+htmlEscape(path)+`/pause"`)
 		s.get("/campaigns/"+path+"/events/1").want(t, 200, `action="/rows/`+htmlEscape(path)+`/1/requeue"`)
 		to := s.submit("/rows/"+path+"/1/requeue", "expected_status=dead").want(t, http.StatusSeeOther).Header.Get("Location")
-		if !strings.HasPrefix(to, "/campaigns/"+path+"/events/1?act=") {
-			t.Errorf("redirected to %q", to)
-		}
+		must.Hold(t, strings.HasPrefix(to, "/campaigns/"+path+"/events/1?act="), "redirected to %q", to)
 		s.get(to).want(t, 200, "Requeued event 1 of campaign "+htmlEscape(id))
 	}
 	s.get("/campaigns").want(t, 200).lacks(t, "<b>x</b>")
@@ -242,15 +235,11 @@ func TestAppendingDocument_isTrue(t *testing.T) {
 	text := must.Get(os.ReadFile("../../docs/appending.md")).Or(t)
 	s := newSite(t)
 	blocks := strings.Split(string(text), "```sh\n")[1:]
-	if len(blocks) != 4 {
-		t.Errorf("the document has %d commands", len(blocks))
-	}
+	must.Equal(t, len(blocks), 4, "the document", "commands")
 	for _, block := range blocks {
 		command, _, _ := strings.Cut(block, "```")
 		parts := curlCommand.FindStringSubmatch(command)
-		if parts == nil {
-			t.Fatalf("this is no curl as the test reads it: %s", command)
-		}
+		must.Need(t, parts != nil, "this is no curl as the test reads it: %s", command)
 		var prints []string
 		for _, p := range promise.FindAllStringSubmatch(parts[3], -1) {
 			prints = append(prints, p[1])
@@ -276,9 +265,7 @@ func TestAppend_underAnIdempotencyKeyIsDoneOnce(t *testing.T) {
 	one := `{"event_type":"a","payload":{}}`
 	first := under("k-1", one).want(t, 201, `"seq":1`)
 	again := under("k-1", one).want(t, 201, first.body)
-	if first.Header.Get("Idempotency-Replayed") != "" || again.Header.Get("Idempotency-Replayed") != "true" {
-		t.Errorf("the answers say %v and %v", first.Header, again.Header)
-	}
+	must.Hold(t, first.Header.Get("Idempotency-Replayed") == "" && again.Header.Get("Idempotency-Replayed") == "true", "the answers say %v and %v", first.Header, again.Header)
 	under("k-1", `{"event_type":"b","payload":{}}`).want(t, 422, `"Idempotency-Key":`, "used for another append", "use a new key")
 	under("k-1", `{"events":[{"event_type":"b","payload":{}}]}`).want(t, 422, `"Idempotency-Key":`)
 	under("k-2", `{"events":[{"event_type":"b","payload":{}},{"event_type":"b","payload":{}}]}`).want(t, 201, `"seq":2`, `"seq":3`)
@@ -374,9 +361,7 @@ func TestRoutes_refuseParametersThatTheyDoNotTake(t *testing.T) {
 			if a.StatusCode != 422 || !strings.Contains(a.body, "is not a query parameter of this URL") && !strings.Contains(a.body, "is given more than once") && !strings.Contains(a.body, "he query string is malformed at") {
 				t.Errorf("%s?%s is answered with %d: %.300s", key, query, a.StatusCode, a.body)
 			}
-			if route.api.id == "" && !strings.Contains(a.body, `href="`+target+`" data-testid="whole"`) {
-				t.Errorf("%s?%s is refused without a way out: %s", key, query, a.body)
-			}
+			must.Hold(t, route.api.id != "" || strings.Contains(a.body, `href="`+target+`" data-testid="whole"`), "%s?%s is refused without a way out: %s", key, query, a.body)
 			if a = s.get(target+"?"+query, header("HX-Request", "true"), header("HX-Target", templates.LiveTarget)); route.api.id == "" && (a.Header.Get(statusHeader) != "422" || strings.Contains(a.body, "<")) {
 				t.Errorf("a poll of %s?%s is answered with %v %s", key, query, a.Header, a.body)
 			}
@@ -398,18 +383,11 @@ func TestEndpoints_haveWhatClientsAreMadeFrom(t *testing.T) {
 			continue
 		}
 		e := r.api
-		if other := ids[e.id]; other != "" || e.id == "" {
-			t.Errorf("%s has the id %q, and so has %q", key, e.id, other)
-		}
+		other := ids[e.id]
+		must.Hold(t, other == "" && e.id != "", "%s has the id %q, and so has %q", key, e.id, other)
 		ids[e.id] = key
-		if e.summary == "" || len(e.summary) > 120 || strings.HasSuffix(e.summary, ".") {
-			t.Errorf("%s has no summary of one line without a final stop: %q", key, e.summary)
-		}
-		if !slices.ContainsFunc(apiTags(), func(tag *openapi3.Tag) bool { return tag.Name == string(e.tag) }) {
-			t.Errorf("%s has the tag %q, which there is not", key, e.tag)
-		}
-		if len(e.answers) == 0 || (r.method == http.MethodPost) != (len(e.body.types) > 0) {
-			t.Errorf("%s does not say what it answers, or what body it reads", key)
-		}
+		must.Hold(t, e.summary != "" && len(e.summary) <= 120 && !strings.HasSuffix(e.summary, "."), "%s has no summary of one line without a final stop: %q", key, e.summary)
+		must.Hold(t, slices.ContainsFunc(apiTags(), func(tag *openapi3.Tag) bool { return tag.Name == string(e.tag) }), "%s has the tag %q, which there is not", key, e.tag)
+		must.Hold(t, len(e.answers) != 0 && (r.method == http.MethodPost) == (len(e.body.types) > 0), "%s does not say what it answers, or what body it reads", key)
 	}
 }

@@ -113,9 +113,7 @@ func TestOverview_isSharedWithoutItsReader(t *testing.T) {
 		s.get("/", host("one.example")).want(t, 200, "one.example")
 		s.get("/", host("two.example")).want(t, 200, "two.example").lacks(t, "one.example")
 		part := s.get("/", host("two.example"), header("HX-Target", "live")).want(t, 200).lacks(t, "one.example", "idempotency_key")
-		if name == "full" && part.body != s.get("/", host("one.example"), header("HX-Target", "live")).body {
-			t.Error("two readers are shown something else at the same time")
-		}
+		must.Hold(t, name != "full" || part.body == s.get("/", host("one.example"), header("HX-Target", "live")).body, "two readers are shown something else at the same time")
 	}
 }
 
@@ -173,14 +171,10 @@ func TestAbout_tellsOfDatabasesSettingsAndWhatLookingCosts(t *testing.T) {
 	}
 	s.get("/about").want(t, 200, `title="outbox_apply_only: appends enqueue events; the worker applies them" data-testid="mode">applied by workers<`, "<code>outbox_apply_only</code>: appends enqueue events")
 	before := decodeAs[about](t, s.get("/api/v1/about").want(t, 200))
-	if len(before.Databases) != 2 || before.Databases[0].Bytes == 0 || len(before.Databases[0].Settings) == 0 || !before.Ready {
-		t.Errorf("%+v", before)
-	}
+	must.Hold(t, len(before.Databases) == 2 && before.Databases[0].Bytes != 0 && len(before.Databases[0].Settings) != 0 && before.Ready, "%+v", before)
 	for _, d := range before.Databases {
 		for _, m := range d.Migrations {
-			if m.AppliedAt == nil {
-				t.Errorf("migration %s of the %s database was not applied", m.Name, d.Name)
-			}
+			must.Hold(t, m.AppliedAt != nil, "migration %s of the %s database was not applied", m.Name, d.Name)
 		}
 	}
 	s.get("/campaigns")
@@ -191,9 +185,7 @@ func TestAbout_tellsOfDatabasesSettingsAndWhatLookingCosts(t *testing.T) {
 	}
 	must.OK(t, s.store.Heartbeat(context.Background(), outbox.InstanceState{ID: "w"}))
 	s.work()
-	if again := decodeAs[about](t, s.get("/api/v1/about").want(t, 200)).Cost; again.Requests != after.Requests+1 {
-		t.Errorf("%d requests counted, want %d", again.Requests, after.Requests+1)
-	}
+	must.Equal(t, decodeAs[about](t, s.get("/api/v1/about").want(t, 200)).Cost.Requests, after.Requests+1, "requests counted")
 	s.get("/about").want(t, 200, "Console overhead", "Configuration", "--mode", "00031_schema.sql", "builtin:campaigns")
 }
 
@@ -239,9 +231,7 @@ func TestOverview_ofABadDeployStartsFromItsCause(t *testing.T) {
 	}
 	a.times(t, 4, `id="campaign-`)
 	a.lacks(t, `data-testid="requeue"`)
-	if len(a.body) > 60_000 {
-		t.Errorf("the page has %d bytes", len(a.body))
-	}
+	must.Hold(t, len(a.body) <= 60_000, "the page has %d bytes", len(a.body))
 	s.get("/api/v1/failures/groups").want(t, 200, `"campaigns":40`, `"events_waiting":120`, `"next_attempt_at":null`, `"fails_now":true`, `"operation":null`, `"worst":[{"campaign_id":"c-00","head_seq":2,"head_status":"dead"`)
 	s.post("/api/v1/operations", fmt.Sprintf(`{"filter":{"fingerprint":%q},"canary":true}`, outbox.Fingerprint(`seat "7" is <taken>`))).want(t, 202)
 	s.fresh("/").want(t, 200, "is retrying these: canary running")
@@ -421,9 +411,7 @@ func TestDiverged_asksForTheRightJournalBeforeARebuild(t *testing.T) {
 		if only := strings.Index(body, "Rebuild only if it is lost"); rebuild < 0 || only >= 0 && only < rebuild {
 			rebuild = only
 		}
-		if right < 0 || rebuild < right || !strings.Contains(body, " URL") {
-			t.Errorf("%s says at %d to restore the right journal and at %d to rebuild", at, right, rebuild)
-		}
+		must.Hold(t, right >= 0 && rebuild >= right && strings.Contains(body, " URL"), "%s says at %d to restore the right journal and at %d to rebuild", at, right, rebuild)
 	}
 	s.get("/campaigns/c-1").want(t, 200, `data-testid="right-journal-first"`)
 	s.get("/campaigns/c-2").want(t, 200).lacks(t, `data-testid="right-journal-first"`)

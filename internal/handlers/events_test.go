@@ -41,9 +41,7 @@ func TestTree_showsWhatIsStoredAndNothingElse(t *testing.T) {
 		"&lt;script&gt;alert(1)&lt;/script&gt;", "&lt;/bdi&gt;&lt;img", `\u202egnp.exe`, "<bdi", "مرحبا", "… 12,346 more characters")
 	a.lacks(t, "<script>alert", "<img", "\u202e")
 	a.times(t, 2, ">&#34;twice&#34;<")
-	if !regexp.MustCompile(`(?s)big.*huge.*zero.*long.*twice.*turned.*arabic`).MatchString(a.body) {
-		t.Error("the keys are not in the order in which they are stored")
-	}
+	must.Hold(t, regexp.MustCompile(`(?s)big.*huge.*zero.*long.*twice.*turned.*arabic`).MatchString(a.body), "the keys are not in the order in which they are stored")
 }
 
 func TestTree_isReadFromPlaceToPlaceAndFragmentsAreTheSameAsPages(t *testing.T) {
@@ -59,13 +57,10 @@ func TestTree_isReadFromPlaceToPlaceAndFragmentsAreTheSameAsPages(t *testing.T) 
 		items, to := 0, tree+"?part=payload&at=%2Fitems"
 		for range 20 {
 			a := s.get(to, change...).want(t, 200, "9007199254740993")
-			if (kind == "page") != strings.Contains(a.body, "<html") {
-				t.Errorf("%s of %s: %.100s", kind, to, a.body)
-			}
+			must.Hold(t, (kind == "page") == strings.Contains(a.body, "<html"), "%s of %s: %.100s", kind, to, a.body)
 			a.header(t, "HX-Retarget", "")
-			if values := strings.Count(a.body, "<bdi"); values > 2*200+10 {
-				t.Errorf("%s shows %d values", to, values)
-			}
+			values := strings.Count(a.body, "<bdi")
+			must.Hold(t, values <= 2*200+10, "%s shows %d values", to, values)
 			for i := items; strings.Contains(a.body, fmt.Sprintf("<bdi>%d</bdi>", i)); i++ {
 				items = i + 1
 			}
@@ -75,9 +70,7 @@ func TestTree_isReadFromPlaceToPlaceAndFragmentsAreTheSameAsPages(t *testing.T) 
 			}
 			to = html.UnescapeString(found[1])
 		}
-		if items != 1050 {
-			t.Errorf("by %ss %d items were seen, want 1050", kind, items)
-		}
+		must.Equal(t, items, 1050, "by", kind, "s", "items were seen")
 	}
 	s.get(tree+"?at=/items/3").want(t, 200, "9007199254740993")
 	s.get(tree+"?at=/nothing").want(t, 404, "here is nothing at")
@@ -108,13 +101,9 @@ func TestPayload_isTheStoredBytesAndCanBeReadInRanges(t *testing.T) {
 		}
 		etag := h.Get("ETag")
 		e, err := s.store.Event(context.Background(), "c-1", 1)
-		if err != nil || etag != `"`+e.EventHash+`"` {
-			t.Errorf("%s: the tag is %s, the hash %s, %v", target, etag, e.EventHash, err)
-		}
+		must.Hold(t, err == nil && etag == `"`+e.EventHash+`"`, "%s: the tag is %s, the hash %s, %v", target, etag, e.EventHash, err)
 		s.get(target, header("If-None-Match", etag)).want(t, 304)
-		if a := s.get(target, header("Range", "bytes=5-20")).want(t, 206); a.body != payload[5:21] {
-			t.Errorf("%s: the range is %q", target, a.body)
-		}
+		must.Equal(t, s.get(target, header("Range", "bytes=5-20")).want(t, 206).body, payload[5:21], target, "the range")
 		beyond := s.get(target, header("Range", "bytes=5000-")).want(t, 416, "bytes long")
 		want := map[string]string{"": "text/html; charset=utf-8", "/api/v1": "application/problem+json"}[prefix]
 		if h := beyond.Header; h.Get("Content-Type") != want || h.Get("Content-Disposition") != "" || h.Get("Content-Range") != fmt.Sprintf("bytes */%d", len(payload)) {
@@ -132,9 +121,7 @@ func TestFileName_isSafeEverywhere(t *testing.T) {
 	for id, want := range map[string]string{
 		"c-1": "c-1", "../etc/passwd": "_etc_passwd", ".hidden": "hidden", "a\"b;c\\d": "a_b_c_d", "ü": "_", "..": "event", "-rf": "rf", "a b": "a_b", strings.Repeat("x", 200): strings.Repeat("x", 80),
 	} {
-		if got := fileName(id); got != want {
-			t.Errorf("%q became %q, want %q", id, got, want)
-		}
+		must.Equal(t, fileName(id), want, id, "became")
 	}
 }
 
@@ -154,18 +141,15 @@ func TestPages_aroundALargePayloadAreCheap(t *testing.T) { // not parallel: it c
 		runtime.ReadMemStats(&before)
 		a := s.get(page)
 		runtime.ReadMemStats(&after)
-		if allocated := after.TotalAlloc - before.TotalAlloc; allocated > 3<<20 || len(a.body) > 100_000 {
-			t.Errorf("%s allocates %d bytes for %d bytes of page", page, allocated, len(a.body))
-		}
+		allocated := after.TotalAlloc - before.TotalAlloc
+		must.Hold(t, allocated <= 3<<20 && len(a.body) <= 100_000, "%s allocates %d bytes for %d bytes of page", page, allocated, len(a.body))
 	}
 	s.get("/campaigns/c-1/events/1").want(t, 200, "Too long to show here").lacks(t, "9007199254740993")
 	s.get("/campaigns/c-1/events/1?tab=payload").want(t, 200, "Show the payload (", "download").lacks(t, "9007199254740993")
 	if a := s.get("/campaigns/c-1/events/1/tree").want(t, 200, fmt.Sprintf("next 100 of %d,%03d", items/1000, items%1000)); len(a.body) > 200_000 {
 		t.Errorf("its tree is %d bytes long", len(a.body))
 	}
-	if a := s.get("/api/v1/campaigns/c-1/events/1/payload"); a.body != payload {
-		t.Errorf("the file has %d bytes, want %d", len(a.body), len(payload))
-	}
+	must.Equal(t, s.get("/api/v1/campaigns/c-1/events/1/payload").body, payload, "the file")
 }
 
 func TestEventPage_showsAttemptsAndNeighbours(t *testing.T) {
@@ -282,9 +266,8 @@ func TestFailuresPage_saysTheErrorOnce(t *testing.T) {
 			}
 		}).trouble()
 		page := s.get("/failures").want(t, 200, `data-testid="explained"`, "seat &#34;7&#34; is &lt;taken&gt;")
-		if again := strings.Contains(page.body, `<p class="error">`); again != (explained == "another") {
-			t.Errorf("%q is said again: %v", explained, again)
-		}
+		again := strings.Contains(page.body, `<p class="error">`)
+		must.Hold(t, again == (explained == "another"), "%q is said again: %v", explained, again)
 	}
 	said(`seat "7" is <taken>`)
 	said("another")
@@ -343,13 +326,11 @@ func TestEventHistory_tellsWhatTheEventWentThrough(t *testing.T) {
 	if want := []outbox.StepKind{outbox.StepAppended, outbox.StepFailed, outbox.StepDied, outbox.StepActed}; !slices.Equal(kinds, want) {
 		t.Fatalf("the steps are %v, want %v", kinds, want)
 	}
-	if act := h.Steps[3].AuditEntry; act == nil || act.Action != outbox.ActionRequeueMany || act.Reason != "mended" {
-		t.Errorf("the act is %+v", act)
-	}
+	act := h.Steps[3].AuditEntry
+	must.Hold(t, act != nil && act.Action == outbox.ActionRequeueMany && act.Reason == "mended", "the act is %+v", act)
 	h = decodeAs[outbox.EventHistory](t, s.get("/api/v1/campaigns/c-1/events/1/history").want(t, 200))
-	if last := h.Steps[len(h.Steps)-1]; last.Kind != outbox.StepApplied || last.Span == nil || last.Span.Worker != testWorker.ID {
-		t.Errorf("the last step is %+v", last)
-	}
+	last := h.Steps[len(h.Steps)-1]
+	must.Hold(t, last.Kind == outbox.StepApplied && last.Span != nil && last.Span.Worker == testWorker.ID, "the last step is %+v", last)
 	s.get("/campaigns/c-1/events/2").want(t, 200, "What happened", "Failed 2 times with the same error, now dead", "Requeued 1 dead row", "mended").
 		lacks(t, "No actions here", "on record")
 	s.get("/campaigns/c-1/events/1").want(t, 200, "What happened", "Applied", testWorker.ID).lacks(t, "on record")

@@ -35,9 +35,7 @@ func TestExport_csvKeepsEveryTextAndIsNoFormula(t *testing.T) {
 		if id := strings.TrimPrefix(r[0], "'"); looksLikeFormula(r[0]) || !slices.Contains(spoilers, r[0]) && !slices.Contains(spoilers, id) {
 			t.Errorf("%q is a formula, or another id", r[0])
 		}
-		if r[1] != "1" || r[3] != "pending" || r[10] != "true" || r[8] != "2026-11-21T07:00:00Z" {
-			t.Errorf("record %q", r)
-		}
+		must.Hold(t, r[1] == "1" && r[3] == "pending" && r[10] == "true" && r[8] == "2026-11-21T07:00:00Z", "record %q", r)
 	}
 }
 
@@ -47,9 +45,7 @@ func TestCSVRow_keepsEveryByteAndQuotesWhatMustBe(t *testing.T) {
 		"": "", "plain": "plain", "two\r\nlines": "\"two\r\nlines\"", "a\rb": "\"a\rb\"", `"`: `""""`, "a,b": `"a,b"`, " a": `" a"`, "a=1": "a=1",
 		"=1": "'=1", "\t1": "'\t1", "\r=1": "\"'\r=1\"", "\n+1": "\"'\n+1\"", " \t-1": "' \t-1", "\ufeff@x": "'\ufeff@x", "\u200b=1": "'\u200b=1", "\u2060+1": "'\u2060+1", "\u202e+1": "'\u202e+1", "−1": "−1", `=",`: `"'="","`,
 	} {
-		if got := string(csvRow(nil, text, int64(-5), -7, false, 0.25, time.Time{})); got != want+",-5,-7,false,0.25,\r\n" {
-			t.Errorf("%q became %q, want %q", text, got, want)
-		}
+		must.Equal(t, string(csvRow(nil, text, int64(-5), -7, false, 0.25, time.Time{})), want+",-5,-7,false,0.25,\r\n", text, "became")
 	}
 }
 
@@ -64,9 +60,7 @@ func TestExport_jsonIsWhatTheListHas(t *testing.T) {
 		listed := decodeAs[struct{ Items []json.RawMessage }](t, s.get("/api/v1/"+name+"?limit=200&"+query).want(t, 200))
 		for _, prefix := range []string{"", apiPrefix} {
 			exported := decodeAs[[]json.RawMessage](t, s.get(prefix+"/export/"+name+"?format=json&bom=true&"+query).want(t, 200))
-			if len(exported) != len(listed.Items) {
-				t.Fatalf("%s has %d items, the list %d", list, len(exported), len(listed.Items))
-			}
+			must.Need(t, len(exported) == len(listed.Items), "%s has %d items, the list %d", list, len(exported), len(listed.Items))
 			for i := range exported {
 				if !sameJSON(t, exported[i], listed.Items[i]) {
 					t.Errorf("%s: item %d is %s, want %s", list, i, exported[i], listed.Items[i])
@@ -74,9 +68,7 @@ func TestExport_jsonIsWhatTheListHas(t *testing.T) {
 			}
 		}
 		records, err := csv.NewReader(strings.NewReader(s.get("/export/"+name+"?format=csv&"+query).want(t, 200).body)).ReadAll()
-		if err != nil || len(records) != len(listed.Items)+1 {
-			t.Errorf("%s: %d records, %v, want a header and %d", list, len(records), err, len(listed.Items))
-		}
+		must.Hold(t, err == nil && len(records) == len(listed.Items)+1, "%s: %d records, %v, want a header and %d", list, len(records), err, len(listed.Items))
 	}
 }
 
@@ -105,9 +97,7 @@ func TestExport_saysWhatIsWrongBeforeItBegins(t *testing.T) {
 		t.Errorf("HEAD answers %d with %q, headers %v", a.StatusCode, a.body, a.Header)
 	}
 	s.serveExport("/test/broken", func(yield func([]int, error) bool) { yield(nil, errors.New("no disk")) })
-	if a := s.get("/test/broken?format=csv").want(t, 500); a.Header.Get("Content-Disposition") != "" {
-		t.Error("an error is offered as a file")
-	}
+	must.Equal(t, s.get("/test/broken?format=csv").want(t, 500).Header.Get("Content-Disposition"), "", "an error is offered as a file")
 }
 
 // serveExport serves a test's sequence as an export of numbers.
@@ -174,9 +164,7 @@ func TestExport_ofManyRowsIsSentInSmallParts(t *testing.T) {
 			must.OK(t, json.Unmarshal(w.Body.Bytes(), &all))
 			count = len(all)
 		}
-		if count != manyRows {
-			t.Errorf("%s has %d rows, want %d", format, count, manyRows)
-		}
+		must.Equal(t, count, manyRows, format, "has", "rows")
 	}
 }
 
@@ -210,9 +198,8 @@ func TestExport_outlivesTheDeadlinesOfTheConnection(t *testing.T) {
 	res := must.Get(http.Get(s.listenWith(Patience{Read: patience, Write: patience}).URL + "/test/long?format=csv")).Or(t)
 	defer res.Body.Close()
 	body, err := io.ReadAll(res.Body)
-	if took := time.Since(began); err != nil || took < 3*patience || string(body) != "n\r\n0\r\n1\r\n2\r\n3\r\n4\r\n5\r\n6\r\n7\r\n" {
-		t.Errorf("after %s got %q, %v", took, body, err)
-	}
+	took := time.Since(began)
+	must.Hold(t, err == nil && took >= 3*patience && string(body) == "n\r\n0\r\n1\r\n2\r\n3\r\n4\r\n5\r\n6\r\n7\r\n", "after %s got %q, %v", took, body, err)
 }
 
 func TestExport_thatFailsMidwayIsCutOff(t *testing.T) {
@@ -236,9 +223,7 @@ func TestExport_thatFailsMidwayIsCutOff(t *testing.T) {
 		for _, format := range []string{"csv", "json"} {
 			res, err := http.Get(server.URL + path + "?format=" + format)
 			if path == "/test/stopped" && format == "json" {
-				if err == nil && res.StatusCode != http.StatusInternalServerError {
-					t.Errorf("%s begins while the server stops: %d", path, res.StatusCode)
-				}
+				must.Hold(t, err != nil || res.StatusCode == http.StatusInternalServerError, "%s begins while the server stops: %d", path, res.StatusCode)
 				continue
 			}
 			if err != nil {
@@ -246,9 +231,7 @@ func TestExport_thatFailsMidwayIsCutOff(t *testing.T) {
 			}
 			body, err := io.ReadAll(res.Body)
 			res.Body.Close()
-			if !errors.Is(err, io.ErrUnexpectedEOF) {
-				t.Errorf("%s as %s ends with %v after %q", path, format, err, body)
-			}
+			must.Hold(t, errors.Is(err, io.ErrUnexpectedEOF), "%s as %s ends with %v after %q", path, format, err, body)
 		}
 	}
 }

@@ -83,9 +83,8 @@ func (s *site) changeProjections(statement string, args ...any) {
 
 func changeAt(t testing.TB, url, statement string, args ...any) {
 	t.Helper()
-	if _, err := dbtest.Open(t, url).Exec(statement, args...); err != nil {
-		t.Fatalf("%s: %v", statement, err)
-	}
+	_, err := dbtest.Open(t, url).Exec(statement, args...)
+	must.Need(t, err == nil, "%s: %v", statement, err)
 }
 
 // newSiteOn is newSite on databases that the test has made itself.
@@ -284,13 +283,9 @@ func host(name string) func(*http.Request) { return func(r *http.Request) { r.Ho
 // want fails the test unless the answer has the status and holds the texts.
 func (a answer) want(t testing.TB, status int, texts ...string) answer {
 	t.Helper()
-	if a.StatusCode != status {
-		t.Fatalf("status %d, want %d: %s", a.StatusCode, status, a.body)
-	}
+	must.Need(t, a.StatusCode == status, "status %d, want %d: %s", a.StatusCode, status, a.body)
 	for _, text := range texts {
-		if !strings.Contains(a.body, text) {
-			t.Errorf("the answer lacks %q:\n%s", text, a.body)
-		}
+		must.Hold(t, strings.Contains(a.body, text), "the answer lacks %q:\n%s", text, a.body)
 	}
 	return a
 }
@@ -298,39 +293,31 @@ func (a answer) want(t testing.TB, status int, texts ...string) answer {
 func (a answer) lacks(t testing.TB, texts ...string) answer {
 	t.Helper()
 	for _, text := range texts {
-		if strings.Contains(a.body, text) {
-			t.Errorf("the answer holds %q:\n%s", text, a.body)
-		}
+		must.Hold(t, !strings.Contains(a.body, text), "the answer holds %q:\n%s", text, a.body)
 	}
 	return a
 }
 
 func (a answer) times(t testing.TB, n int, text string) {
 	t.Helper()
-	if got := strings.Count(a.body, text); got != n {
-		t.Errorf("the answer holds %q %d times, want %d:\n%s", text, got, n, a.body)
-	}
+	must.Equal(t, strings.Count(a.body, text), n, "the answer holds", text, "times")
 }
 
 func (a answer) header(t testing.TB, name, want string) {
 	t.Helper()
-	if got := a.Header.Get(name); got != want {
-		t.Errorf("%s is %q, want %q", name, got, want)
-	}
+	must.Equal(t, a.Header.Get(name), want, name, "is")
 }
 
 func (a answer) leads(t testing.TB, to string) {
 	t.Helper()
-	if got := a.Header.Get("Location"); !strings.HasPrefix(got, to) {
-		t.Errorf("it leads to %q, want %q", got, to)
-	}
+	got := a.Header.Get("Location")
+	must.Hold(t, strings.HasPrefix(got, to), "it leads to %q, want %q", got, to)
 }
 
 func decodeAs[T any](t testing.TB, a answer) T {
 	t.Helper()
 	var v T
-	if err := json.Unmarshal([]byte(a.body), &v); err != nil {
-		t.Fatalf("%v in %s", err, a.body)
-	}
+	err := json.Unmarshal([]byte(a.body), &v)
+	must.Need(t, err == nil, "%v in %s", err, a.body)
 	return v
 }

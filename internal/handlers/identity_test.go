@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/outboxweb/outboxweb/internal/auth"
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
@@ -64,14 +65,10 @@ func TestAdviceFor_saysWhatToChange(t *testing.T) {
 		}
 		got := new(server).adviceFor(a)
 		fits := slices.EqualFunc(got, c.want, strings.HasPrefix)
-		if !fits {
-			t.Errorf("%s: %q, want %q", c.name, got, c.want)
-		}
+		must.Hold(t, fits, "%s: %q, want %q", c.name, got, c.want)
 	}
 	for peer, want := range map[string]string{"10.0.0.3": "10.0.0.3/32", "2001:db8::1": "2001:db8::1/128", "::ffff:10.0.0.3": "10.0.0.3/32", "unix": "unix"} {
-		if got := trustFlag(peer); got != "--trusted-proxy "+want {
-			t.Errorf("%s: %s", peer, got)
-		}
+		must.Equal(t, trustFlag(peer), "--trusted-proxy "+want, peer)
 	}
 }
 
@@ -86,9 +83,8 @@ func TestAdviceFor_anEmbeddedConsoleNamesNoFlag(t *testing.T) {
 	told := newSite(t, func(c *Config) { c.Embedded, c.PublicOrigin = true, "https://old.example" })
 	told.get("/about", arrived...).want(t, 200, "and Config.PublicURL is https://old.example").lacks(t, "--public-origin")
 	for _, by := range []outbox.Auth{outbox.AuthHost, outbox.AuthToken} { // the service has read who it is, or need not
-		if got := (&server{Config: Config{Embedded: true}}).adviceFor(outbox.Arrival{IdentityHeaders: []string{"Remote-User"}, Me: outbox.Identity{Auth: by}}); got != nil {
-			t.Errorf("%s: %q", by, got)
-		}
+		got := (&server{Config: Config{Embedded: true}}).adviceFor(outbox.Arrival{IdentityHeaders: []string{"Remote-User"}, Me: outbox.Identity{Auth: by}})
+		must.Hold(t, got == nil, "%s: %q", by, got)
 	}
 }
 
@@ -143,9 +139,8 @@ func TestTokens_areListedAndRevokedByAdmins(t *testing.T) {
 	s.post("/api/v1/campaigns/c-1/pause", `{}`, s.byToken("operator")).want(t, 200)
 	s.get("/api/v1/audit?action=pause", ada).want(t, 200, `"actor":"token 2: operator"`, `"auth":"token"`, `"role":"operator"`)
 	list := s.get("/api/v1/tokens", ada).want(t, 200, `"id":1`, `"note":"viewer"`).lacks(t, s.tokens["viewer"], auth.HashToken(s.tokens["viewer"]))
-	if page := decodeAs[outbox.Page[outbox.Token]](t, list); len(page.Items) != 6 || page.Items[0].ID != 6 {
-		t.Errorf("the list is %+v", page.Items)
-	}
+	page := decodeAs[outbox.Page[outbox.Token]](t, list)
+	must.Hold(t, len(page.Items) == 6 && page.Items[0].ID == 6, "the list is %+v", page.Items)
 	s.post("/api/v1/tokens/x/revoke", `{}`, ada).want(t, 422, "whole number")
 	s.get("/tokens", people[outbox.RoleOperator]).want(t, 403, "needs the role admin; you are otto, an operator")
 	s.get("/tokens", ada).want(t, 200, `data-testid="token-6"`, "&lt;deploy&gt;", `data-testid="revoke-6"`, "never", "outboxweb token revoke").lacks(t, s.tokens["<deploy>"], "<deploy>")
@@ -154,9 +149,8 @@ func TestTokens_areListedAndRevokedByAdmins(t *testing.T) {
 	s.get("/rows", s.byToken("<deploy>")).want(t, 401, "oken 6 was revoked on")
 	s.get("/api/v1/audit?action=token_revoke", ada).want(t, 200, `"target":"token 6"`, `"reason":"leaked"`).lacks(t, auth.HashToken(s.tokens["<deploy>"]))
 	for role, as := range people {
-		if got := strings.Contains(s.get("/", as).want(t, 200).body, `href="/tokens"`); got != (role == outbox.RoleAdmin) {
-			t.Errorf("a %s sees the way to the tokens: %t", role, got)
-		}
+		got := strings.Contains(s.get("/", as).want(t, 200).body, `href="/tokens"`)
+		must.Hold(t, got == (role == outbox.RoleAdmin), "a %s sees the way to the tokens: %t", role, got)
 	}
 }
 
@@ -179,9 +173,7 @@ func TestIdentity_thatCannotBeToldFillsNoLog(t *testing.T) {
 	text, _ := auth.NewToken()
 	for range 20 {
 		a := s.get("/api/v1/rows", header("Authorization", "Bearer "+text)).want(t, 503, "urn:outboxweb:busy").lacks(t, "disk")
-		if a.Header.Get("Retry-After") == "" {
-			t.Error("it is not said when to come back")
-		}
+		must.Hold(t, a.Header.Get("Retry-After") != "", "it is not said when to come back")
 	}
 	if lines := strings.Count(log.String(), "\n"); lines != 1 || !strings.Contains(log.String(), "the disk is gone") {
 		t.Errorf("%d lines were logged:\n%s", lines, log.String())

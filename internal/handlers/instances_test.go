@@ -60,9 +60,7 @@ func TestInstances_apiTellsWhoHoldsWhat(t *testing.T) {
 	for _, m := range regexp.MustCompile(`"id":"([^"]*)"`).FindAllStringSubmatch(got.body, -1) {
 		ids = append(ids, m[1])
 	}
-	if order := strings.Join(ids, " "); order != "dead new old" {
-		t.Errorf("the order is %s", order)
-	}
+	must.Equal(t, strings.Join(ids, " "), "dead new old", "the order")
 	s.get("/api/v1/summary").want(t, 200, `"heartbeat_seconds":2`).lacks(t, `"leases"`, `"why"`)
 }
 
@@ -75,9 +73,8 @@ func TestInstances_pageTellsWhoHoldsWhat(t *testing.T) {
 		"process 77 on host-dead", "version v1, applied by workers", "Silent for 12 s; its 2 campaigns become claimable",
 		`<details open><summary>Silent`, `href="/campaigns/c-1"><code>c-1</code>`, "events 1–3, epoch 1", `href="/campaigns/c%2F2"`, "event 1, epoch 1",
 		"Running; nothing leased.", "44,200", "1,234/s", `title="Heartbeat every 2 s"`)
-	if dead, running := strings.Index(a.body, `id="instance-dead"`), strings.Index(a.body, `id="instance-new"`); dead > running {
-		t.Error("who left campaigns behind does not come first")
-	}
+	dead, running := strings.Index(a.body, `id="instance-dead"`), strings.Index(a.body, `id="instance-new"`)
+	must.Hold(t, dead <= running, "who left campaigns behind does not come first")
 }
 
 func TestInstances_ownersOfLeasesLeadToTheirInstance(t *testing.T) {

@@ -69,9 +69,8 @@ func TestOverview_namesSourcesInTrouble(t *testing.T) {
 	change(`update intake_sources set looked_at = $1`)
 	change(`update intake_rejections set rejected_at = cast($1 as bigint) - 60000000`)
 	s.get("/").want(t, 200, rejected, "First steps", "1 intake row is rejected and blocks its campaign", "1 row, the first rejected", "1 min ago", `href="/intake/shop">Show rejected rows`).lacks(t, unread, leak)
-	if v := decodeAs[intakeList](t, s.get(apiPrefix+"/intake").want(t, 200)); v.Sources[0].RejectedAt == nil || !v.Sources[0].RejectedAt.Equal(s.clock.Add(-time.Minute)) {
-		t.Errorf("sources: %+v", v)
-	}
+	v := decodeAs[intakeList](t, s.get(apiPrefix+"/intake").want(t, 200))
+	must.Hold(t, v.Sources[0].RejectedAt != nil && v.Sources[0].RejectedAt.Equal(s.clock.Add(-time.Minute)), "sources: %+v", v)
 	s.seed("c-1", "a")
 	change(`update intake_sources set lease_expires_at = 0, error = 'connection refused: ` + htmlScript + `', error_at = $1`)
 	s.get("/").want(t, 200, rejected, unread, "1 source is not read", "connection refused: &lt;script&gt;", `href="/intake/shop">Show source`).lacks(t, "First steps", htmlScript)
@@ -118,9 +117,8 @@ func TestSourcePage_handsOverWhatBelongsToAnotherJournal(t *testing.T) {
 	s.get("/intake/shop").want(t, 200).lacks(t, form)
 	s.disown("j-old " + htmlScript)
 	s.get("/intake/shop").want(t, 200, form, "It belongs to another journal; none of its rows is moved to this one.", "j-old &lt;script&gt;", "Belongs to journal", "outboxweb intake hand-over --reason &#39;why&#39; --confirm &#39;hand over shop&#39; shop<").lacks(t, htmlScript)
-	if v := decodeAs[intakeList](t, s.get(apiPrefix+"/intake").want(t, 200)); v.Sources[0].OwnedSince == nil || v.Sources[0].HandedOver {
-		t.Errorf("sources: %+v", v)
-	}
+	v := decodeAs[intakeList](t, s.get(apiPrefix+"/intake").want(t, 200))
+	must.Hold(t, v.Sources[0].OwnedSince != nil && !v.Sources[0].HandedOver, "sources: %+v", v)
 	s.submitted("/intake/shop/hand-over", url.Values{"reason": {"a new cluster"}, "confirm": {"hand over shop"}}).want(t, 200, "Source shop is taken from journal j-old", "It was handed over to this journal; the server takes it at the next read.").lacks(t, form)
 	s.get("/audit").want(t, 200, "intake_hand_over", `href="/intake/shop"`)
 	s.disown("j-old") // since another time: another hand-over was faster
@@ -133,9 +131,7 @@ func TestIntakePage_showsWhatIsRejected(t *testing.T) {
 	s.get("/intake").want(t, 200, "1 row is rejected and blocks its campaign.", `href="/intake/shop"`, "postgres://shop", "not in this server's configuration")
 	s.get("/intake/shop").want(t, 200, "Payload is not JSON &lt;script&gt;", "order.paid", "discard shop 1", `data-testid="retry-1-button"`, ">Rejected row 1</", "<code>12</code>", ">Retry rejected row 1<", ">Discard rejected row 1<", "outboxweb intake retry --reason &#39;why&#39; shop 1<").lacks(t, leak, htmlScript)
 	list := decodeAs[outbox.Page[outbox.IntakeRejection]](t, s.get(apiPrefix+"/intake/shop/rejections").want(t, 200).lacks(t, leak))
-	if len(list.Items) != 1 || list.Items[0].RowKey != "12" {
-		t.Fatalf("rejections: %+v", list)
-	}
+	must.Need(t, len(list.Items) == 1 && list.Items[0].RowKey == "12", "rejections: %+v", list)
 	s.submitted("/intake/shop/rejections/1/retry", url.Values{"reason": {"fixed"}}).want(t, 200, "Rejected row 1 of source shop is retried at the next read.").lacks(t, `data-testid="retry-1-button"`)
 	s.change(`update intake_rejections set status = 'open'`)
 	s.submitted("/intake/shop/rejections/1/discard", url.Values{"reason": {"a test order"}, "confirm": {"discard shop 1"}}).want(t, 200, "Rejected row 1 of source shop is deleted at the next read.", "discarding", "a test order")
@@ -155,9 +151,8 @@ func withAlerts(t *testing.T, receiver string) func(*Config) {
 func TestAlertsPage_saysHowTheyAreConfigured(t *testing.T) {
 	s := ownSite(t)
 	s.get("/alerts").want(t, 200, "No alerts are configured.", "slack+https://hooks.slack.com/services/", `href="/docs/alerts"`, `aria-current="page">`).lacks(t, "<table")
-	if v := decodeAs[outbox.AlertsView](t, s.get(apiPrefix+"/alerts").want(t, 200)); v.Configured || len(v.Rules) != 0 {
-		t.Errorf("%+v", v)
-	}
+	v := decodeAs[outbox.AlertsView](t, s.get(apiPrefix+"/alerts").want(t, 200))
+	must.Hold(t, !v.Configured && len(v.Rules) == 0, "%+v", v)
 }
 
 func TestAlertsPage_showsWhatATestCameToAndMutes(t *testing.T) {
@@ -170,9 +165,7 @@ func TestAlertsPage_showsWhatATestCameToAndMutes(t *testing.T) {
 	s.get("/alerts").want(t, 200, "No alert is firing.", "not used yet", "not been evaluated yet", "--public-origin").lacks(t, "s3cret")
 	s.submitted("/alerts/receivers/chat/test", nil).want(t, 200, "Sent a test message to receiver chat: answered 403", "failing").lacks(t, leak)
 	d := decodeAs[outbox.AlertTestResult](t, s.post(apiPrefix+"/alerts/receivers/chat/test", "{}").want(t, 200).lacks(t, leak))
-	if d.OK || !strings.Contains(d.Error, "403") {
-		t.Errorf("%+v", d)
-	}
+	must.Hold(t, !d.OK && strings.Contains(d.Error, "403"), "%+v", d)
 	s.submitted("/alerts/rules/all/mute", url.Values{"for": {"8h"}, "reason": {"deploying"}}).want(t, 200, "Muted all alert rules until", "All rules are muted until", "deploying", `data-testid="unmute-all"`)
 	s.submitted("/alerts/rules/all/unmute", nil).want(t, 200, "Unmuted all alert rules.").lacks(t, `data-testid="unmute-all"`)
 	s.get("/audit").want(t, 200, "alert_mute", "alert all")

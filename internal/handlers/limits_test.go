@@ -81,9 +81,8 @@ func TestHead_hasLimits(t *testing.T) {
 func closedBy(t *testing.T, conn net.Conn) string {
 	t.Helper()
 	said, err := io.ReadAll(conn)
-	if timeout := net.Error(nil); errors.As(err, &timeout) && timeout.Timeout() {
-		t.Errorf("the connection is still open after %s", allowance)
-	}
+	timeout := net.Error(nil)
+	must.Hold(t, !errors.As(err, &timeout) || !timeout.Timeout(), "the connection is still open after %s", allowance)
 	return string(said)
 }
 
@@ -141,9 +140,8 @@ func TestSlowClients_areCutOff(t *testing.T) {
 					go c.further(conn)
 				}
 				ends.Go(func() {
-					if said := closedBy(t, conn); !strings.Contains(said, c.want) {
-						t.Errorf("it ends with %.300q", said)
-					}
+					said := closedBy(t, conn)
+					must.Hold(t, strings.Contains(said, c.want), "it ends with %.300q", said)
 				})
 			}
 			ends.Wait()
@@ -168,9 +166,7 @@ func TestSlowClients_doNotHoldOthersUp(t *testing.T) {
 	for _, path := range []string{"/", "/rows", "/campaigns/c-1", "/api/v1/summary"} {
 		response := must.Get(http.Get(server.URL + path)).Or(t)
 		response.Body.Close()
-		if response.StatusCode != http.StatusOK {
-			t.Errorf("%s: %s", path, response.Status)
-		}
+		must.Equal(t, response.StatusCode, http.StatusOK, path)
 	}
 	for _, conn := range slow { // so that the server need not wait for them when it stops
 		conn.Close()
@@ -222,12 +218,8 @@ func TestPanic_beforeTheAnswerIsARefusalWithTheRequestsID(t *testing.T) {
 		if err != nil || response.StatusCode != 500 || id == "" || !strings.Contains(string(body), id) || !strings.Contains(string(body), says) || strings.Contains(string(body), "secret") {
 			t.Errorf("%s: %s, %v: %s", path, response.Status, err, body)
 		}
-		if response.Header.Get("Content-Disposition") != "" || response.Header.Get("Content-Security-Policy") == "" {
-			t.Errorf("%s: headers %v", path, response.Header)
-		}
-		if !strings.Contains(log.String(), "secret") || !strings.Contains(log.String(), id) {
-			t.Errorf("%s: the log has %s", path, &log)
-		}
+		must.Hold(t, response.Header.Get("Content-Disposition") == "" && response.Header.Get("Content-Security-Policy") != "", "%s: headers %v", path, response.Header)
+		must.Hold(t, strings.Contains(log.String(), "secret") && strings.Contains(log.String(), id), "%s: the log has %s", path, &log)
 		log.Reset()
 	}
 	s.get("/healthz").want(t, 200)
@@ -255,13 +247,9 @@ func TestPanic_afterTheAnswerHasBegunCutsTheConnection(t *testing.T) {
 			var body []byte
 			body, err = io.ReadAll(response.Body)
 			response.Body.Close()
-			if bytes.Contains(body, []byte("request id")) {
-				t.Errorf("%s: an error page is behind what was written: %s", path, body)
-			}
+			must.Hold(t, !bytes.Contains(body, []byte("request id")), "%s: an error page is behind what was written: %s", path, body)
 		}
-		if err == nil {
-			t.Errorf("%s looks whole", path)
-		}
+		must.Hold(t, err != nil, "%s looks whole", path)
 	}
 	s.get("/healthz").want(t, 200)
 }
@@ -414,9 +402,8 @@ func TestShares_limitOneIdentity(t *testing.T) {
 	s.get("/api/v1/campaigns/c-1").want(t, 200, `"high_water_seq":2`)
 	s.srv.appending.of[key] = 0
 	s.post(appending, event, header("Idempotency-Key", "k")).want(t, 504)
-	if n, m := s.srv.waitsOf.of[local], len(s.srv.appending.of); n != waitsOfOne-1 || m != 0 {
-		t.Errorf("%d requests wait, and %d appends are in progress", n, m)
-	}
+	n, m := s.srv.waitsOf.of[local], len(s.srv.appending.of)
+	must.Hold(t, n == waitsOfOne-1 && m == 0, "%d requests wait, and %d appends are in progress", n, m)
 }
 
 func TestActRate_holdsEachIdentityToIt(t *testing.T) {
@@ -439,9 +426,7 @@ func TestActRate_holdsEachIdentityToIt(t *testing.T) {
 	act(burst).want(t, 200)
 	act(burst+1).want(t, 429)
 	acts := decodeAs[struct{ Items []json.RawMessage }](t, s.get("/api/v1/audit"))
-	if len(acts.Items) < burst+1 {
-		t.Errorf("%d acts are recorded", len(acts.Items))
-	}
+	must.Hold(t, len(acts.Items) >= burst+1, "%d acts are recorded", len(acts.Items))
 }
 
 func TestPace_isPerIdentityAndForgetsWhoIsIdle(t *testing.T) {
@@ -455,29 +440,21 @@ func TestPace_isPerIdentityAndForgetsWhoIsIdle(t *testing.T) {
 		return taken
 	}
 	token := outbox.Identity{Name: "ana", Auth: outbox.AuthToken}
-	if a, b, c := exhaust(who("ana")), exhaust(who("bo")), exhaust(token); a != 2 || b != 2 || c != 2 {
-		t.Errorf("bursts of %d, %d and %d", a, b, c)
-	}
-	if wait := p.allow(who("ana"), now); wait <= 0 || wait > time.Second {
-		t.Errorf("ana waits for %s", wait)
-	}
+	a, b, c := exhaust(who("ana")), exhaust(who("bo")), exhaust(token)
+	must.Hold(t, a == 2 && b == 2 && c == 2, "bursts of %d, %d and %d", a, b, c)
+	wait := p.allow(who("ana"), now)
+	must.Hold(t, wait > 0 && wait <= time.Second, "ana waits for %s", wait)
 	for i := range 3 * maxPaced { // concurrently, so that no entry is idle
 		p.allow(who(fmt.Sprint(i)), now)
-		if len(p.known) > maxPaced {
-			t.Fatalf("%d are known", len(p.known))
-		}
+		must.Need(t, len(p.known) <= maxPaced, "%d are known", len(p.known))
 	}
-	if p.allow(who("ana"), now) == 0 {
-		t.Error("others make ana forgotten")
-	}
+	must.Hold(t, p.allow(who("ana"), now) != 0, "others make ana forgotten")
 	for i := 0; len(p.known) < maxPaced; i++ {
 		p.allow(who("more"+fmt.Sprint(i)), now)
 	}
 	now = now.Add(time.Minute)
 	p.allow(who("new"), now)
-	if len(p.known) != 1 {
-		t.Errorf("%d are known of whom nothing need be", len(p.known))
-	}
+	must.Equal(t, len(p.known), 1, "are known of whom nothing need be")
 }
 
 func TestAbout_tellsTheLimits(t *testing.T) {

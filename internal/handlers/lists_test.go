@@ -49,9 +49,7 @@ values ('a', $1, 'log:', '{"event_types":["*"]}', 10, 0, 1, 1, $2)`, fmt.Sprint(
 		first := s.get(list).want(t, 200, "3 of 7 shown")
 		second := s.get(first.link("next-page")).want(t, 200, "3 of 7 shown", `rel="prev"`, `rel="next"`)
 		third := s.get(second.link("next-page")).want(t, 200, "1 of 7 shown", "the end")
-		if first.link("prev-page") != "" || first.link("first-page") != "" || third.link("next-page") != "" {
-			t.Errorf("%s: its ends lead further", list)
-		}
+		must.Hold(t, first.link("prev-page") == "" && first.link("first-page") == "" && third.link("next-page") == "", "%s: its ends lead further", list)
 		if first.link("next-page") == "" || len(first.marks(mark)) != 3 {
 			t.Fatalf("%s: the first page has %v", list, first.marks(mark))
 		}
@@ -60,9 +58,7 @@ values ('a', $1, 'log:', '{"event_types":["*"]}', 10, 0, 1, 1, $2)`, fmt.Sprint(
 		} else if start := s.get(back.link("prev-page")); fmt.Sprint(start.marks(mark)) != fmt.Sprint(first.marks(mark)) || start.link("prev-page") != "" {
 			t.Errorf("%s: back again is %v, want %v", list, start.marks(mark), first.marks(mark))
 		}
-		if start := s.get(third.link("first-page")); fmt.Sprint(start.marks(mark)) != fmt.Sprint(first.marks(mark)) {
-			t.Errorf("%s: the first page is %v, want %v", list, start.marks(mark), first.marks(mark))
-		}
+		must.Equal(t, fmt.Sprint(s.get(third.link("first-page")).marks(mark)), fmt.Sprint(first.marks(mark)), list, "the first page")
 	}
 	page := decodeAs[outbox.Page[outbox.AuditEntry]](t, s.get("/api/v1/audit?limit=3&action=pause").want(t, 200))
 	next := decodeAs[outbox.Page[outbox.AuditEntry]](t, s.get("/api/v1/audit?limit=3&action=pause&cursor="+*page.NextCursor).want(t, 200, `"total":7,"total_capped":false`))
@@ -104,9 +100,7 @@ func TestLists_sortByHeadsThatHaveAnIndex(t *testing.T) {
 	}
 	first := s.get("/rows?status=dead").marks("row-")
 	last := s.get("/rows?status=dead&reverse=true").marks("row-")
-	if len(first) != 2 || first[0] != last[1] || first[1] != last[0] {
-		t.Errorf("dead rows are %v, in reverse %v", first, last)
-	}
+	must.Hold(t, len(first) == 2 && first[0] == last[1] && first[1] == last[0], "dead rows are %v, in reverse %v", first, last)
 	s.submit("/campaigns/c-2/pause", "reason=look").want(t, http.StatusSeeOther)
 	s.get("/audit").want(t, 200, `aria-sort="descending"><a href="/audit?reverse=true">When`)
 	s.get("/campaigns/c-2").want(t, 200, `<th scope="col">When</th>`)
@@ -127,20 +121,14 @@ func TestRows_revisionsTellWhatHasChanged(t *testing.T) {
 	s := ownSite(t).trouble()
 	revision := func(seq int) string {
 		m := regexp.MustCompile(fmt.Sprintf(`id="row-c-1-%d" data-rev="([^"]+)"`, seq)).FindStringSubmatch(s.get("/rows").body)
-		if m == nil {
-			t.Fatalf("row %d has no revision", seq)
-		}
+		must.Need(t, m != nil, "row %d has no revision", seq)
 		return m[1]
 	}
 	dead, waiting := revision(2), revision(3)
-	if dead != revision(2) {
-		t.Error("a row that has not changed has another revision")
-	}
+	must.Equal(t, dead, revision(2), "a row that has not changed has another revision")
 	s.clock = s.clock.Add(time.Second)
 	s.post("/api/v1/rows/c-1/2/requeue", "{}").want(t, 200)
-	if dead == revision(2) || waiting != revision(3) {
-		t.Error("of the two, the requeued row must have another revision")
-	}
+	must.Hold(t, dead != revision(2) && waiting == revision(3), "of the two, the requeued row must have another revision")
 }
 
 func TestAudit_filtersByTime(t *testing.T) {
@@ -158,9 +146,7 @@ func TestAudit_filtersByTime(t *testing.T) {
 	} {
 		a := s.get("/audit?"+strings.ReplaceAll(query, "+", "%2B")).want(t, 200)
 		for i, day := range days {
-			if got, shown := strings.Contains(a.body, "day-"+day), strings.Contains(fmt.Sprint(want), fmt.Sprint(i)); got != shown {
-				t.Errorf("%s: act of %s shown: %v, want %v", query, day, got, shown)
-			}
+			must.Equal(t, strings.Contains(a.body, "day-"+day), strings.Contains(fmt.Sprint(want), fmt.Sprint(i)), query, "act of", day, "shown")
 		}
 	}
 	s.get("/audit?since=2026-11-21&until=2026-11-21").want(t, 200, `name="since" value="2026-11-21"`, `name="until" value="2026-11-21"`, "since=2026-11-21&amp;until=2026-11-21")

@@ -8,6 +8,7 @@ import (
 
 	"github.com/go-chi/chi/v5"
 
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/size"
 )
@@ -195,9 +196,8 @@ func TestReadOnly_refusesEveryAct(t *testing.T) {
 		if r.entry.action == "" {
 			continue
 		}
-		if a := g.ask(r.request, people[outbox.RoleAdmin]); a.StatusCode != http.StatusForbidden || !strings.Contains(a.body, "read-only") {
-			t.Errorf("%s is answered with %d %.300s", r, a.StatusCode, a.body)
-		}
+		a := g.ask(r.request, people[outbox.RoleAdmin])
+		must.Hold(t, a.StatusCode == http.StatusForbidden && strings.Contains(a.body, "read-only"), "%s is answered with %d %.300s", r, a.StatusCode, a.body)
 	}
 	g.post(archivePath+"/seek", `{"to":"head","dry_run":true}`, people[outbox.RoleAdmin]).want(t, 200, `"skips":`)
 	g.wantSame("a read-only server", before, g.dump("tokens"))
@@ -300,8 +300,6 @@ func (s *site) entry(t testing.TB, method, target string) route {
 	path, _, _ := strings.Cut(target, "?")
 	path, _, _ = strings.Cut(path, "#")
 	found := chi.NewRouteContext()
-	if !s.srv.router.Match(found, method, path) {
-		t.Errorf("%s %s leads nowhere", method, target)
-	}
+	must.Hold(t, s.srv.router.Match(found, method, path), "%s %s leads nowhere", method, target)
 	return s.srv.routes[method+" "+found.RoutePattern()]
 }

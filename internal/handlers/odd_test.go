@@ -322,7 +322,5 @@ func TestPostgres_answersOddRequestsAsSQLiteDoes(t *testing.T) {
 		}
 	}
 	t.Logf("note: %d requests answered with %v", len(all), statuses)
-	if statuses[200]*step < 1000 || statuses[201]*step < 100 || statuses[422]*step < 1000 {
-		t.Errorf("too little was asked: the answers were %v", statuses)
-	}
+	must.Hold(t, statuses[200]*step >= 1000 && statuses[201]*step >= 100 && statuses[422]*step >= 1000, "too little was asked: the answers were %v", statuses)
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
@@ -126,9 +127,7 @@ func TestPages_offerExactlyWhatTheRoleAllows(t *testing.T) {
 				}
 			}
 			got := g.offers(page, a.body)
-			if a, b := slices.Sorted(maps.Keys(got)), slices.Sorted(maps.Keys(want)); !slices.Equal(a, b) {
-				t.Errorf("%s offers a %s\n%s\nwant\n%s", page, role, strings.Join(a, "\n"), strings.Join(b, "\n"))
-			}
+			must.Equal(t, slices.Sorted(maps.Keys(got)), slices.Sorted(maps.Keys(want)), page, "offers a", role)
 			for needed := range missing {
 				if !regexp.MustCompile(`data-testid="withheld">[^<]* needs? the role ` + string(needed)).MatchString(a.body) {
 					t.Errorf("%s does not tell a %s what needs the role %s", page, role, needed)
@@ -137,17 +136,11 @@ func TestPages_offerExactlyWhatTheRoleAllows(t *testing.T) {
 			seen[string(role)] += len(got)
 		}
 	}
-	if seen["viewer"] != 0 || seen["operator"] < 50 || seen["admin"] <= seen["operator"] {
-		t.Errorf("controls on all pages: %v", seen)
-	}
-	if curls == 0 {
-		t.Error("no page shows an admin a curl line that acts")
-	}
+	must.Hold(t, seen["viewer"] == 0 && seen["operator"] >= 50 && seen["admin"] > seen["operator"], "controls on all pages: %v", seen)
+	must.Hold(t, curls != 0, "no page shows an admin a curl line that acts")
 	offered := g.offered()
 	for key, r := range g.srv.routes {
-		if r.action != "" && !strings.Contains(key, apiPrefix) && !offered[r.pattern] {
-			t.Errorf("no page of this test offers %s", key)
-		}
+		must.Hold(t, r.action == "" || strings.Contains(key, apiPrefix) || offered[r.pattern], "no page of this test offers %s", key)
 	}
 
 	g.srv.ReadOnly = true
@@ -188,13 +181,9 @@ func TestOverview_isRenderedForEachRole(t *testing.T) {
 	for range 2 {
 		for _, role := range outbox.Roles {
 			a := g.get("/", people[role]).want(t, 200)
-			if got, want := strings.Contains(a.body, `data-testid="requeue-group"`), role != outbox.RoleViewer; got != want {
-				t.Errorf("the overview offers a %s to requeue: %v", role, got)
-			}
+			must.Equal(t, strings.Contains(a.body, `data-testid="requeue-group"`), role != outbox.RoleViewer, "the overview offers a", role, "to requeue")
 			live := g.get("/", people[role], header("HX-Target", "live")).want(t, 200)
-			if !strings.Contains(a.body, live.body) {
-				t.Errorf("the live part that a %s reads is none of the page", role)
-			}
+			must.Hold(t, strings.Contains(a.body, live.body), "the live part that a %s reads is none of the page", role)
 			live.lacks(t, "zoe", "otto") // and ada has acted
 		}
 	}

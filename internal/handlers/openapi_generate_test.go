@@ -29,9 +29,7 @@ func TestDocument_isTheOneGenerated(t *testing.T) {
 		must.OK(t, os.WriteFile("openapi.json", text, 0o644))
 		return
 	}
-	if !bytes.Equal(text, openapi) {
-		t.Error("openapi.json is not what is generated from the routes and types; run make generate")
-	}
+	must.Hold(t, bytes.Equal(text, openapi), "openapi.json is not what is generated from the routes and types; run make generate")
 }
 
 func generated(t testing.TB) []byte {

@@ -91,9 +91,8 @@ func TestOperationPages_ofNamedRows(t *testing.T) {
 	target := string(templates.NewLinks("").NewOperation(outbox.Selection{Rows: []outbox.RowKey{{CampaignID: "a/b", Seq: 1}, {CampaignID: "c-2", Seq: 9}}}))
 	page := s.get(target).want(t, 200, "2 rows, selected one by one", "1 dead row of 1 campaign becomes pending", "1 named row is left out")
 	form := fieldsOf(page)
-	if rows := form["rows"]; len(rows) != 2 || rows[0] != "a/b/1" {
-		t.Errorf("the form sends rows %q", rows)
-	}
+	rows := form["rows"]
+	must.Hold(t, len(rows) == 2 && rows[0] == "a/b/1", "the form sends rows %q", rows)
 	s.submit("/operations", form.Encode()).want(t, http.StatusSeeOther)
 	s.get("/operations/1").want(t, 200, "selected rows", "behind; 1 not dead, or in another operation")
 	s.get("/operations/new?rows=c-2").want(t, 422, "CAMPAIGN/SEQ")
@@ -106,9 +105,7 @@ func TestOperationPages_ofNoRowTickedAskForOne(t *testing.T) {
 	s := ownSite(t).blocked(2)
 	form := regexp.MustCompile(`(?s)<form class="choosing".*?</form>`).FindString(s.get("/rows?status=dead").want(t, 200).body)
 	hidden := regexp.MustCompile(`<input type="hidden" name="([^"]+)" value="([^"]*)"`).FindStringSubmatch(form)
-	if hidden == nil {
-		t.Fatal("the form of the list says nothing but what is ticked")
-	}
+	must.Need(t, hidden != nil, "the form of the list says nothing but what is ticked")
 	s.get("/operations/new?"+hidden[1]+"="+hidden[2]).want(t, 422, "No row is selected")
 	s.get("/operations/new?"+hidden[1]+"="+hidden[2]+"&rows=c-1%2F2").want(t, 200, "Requeue 1 row")
 }
@@ -132,12 +129,9 @@ func TestOperationPages_sayWhatItDoesAndWhatCameOfIt(t *testing.T) {
 		"4 rows behind are released", `href="/campaigns/c-1"`, "unknown: too little was applied lately", `name="canary" value="yes" checked`,
 		"outboxweb requeue --dead --canary --event-type="+poison).lacks(t, `name="confirm"`)
 	form := fieldsOf(page)
-	if form.Get("expected_rows") != "2" || form.Get("expected_released") != "4" || len(form.Get("idempotency_key")) < 20 {
-		t.Fatalf("the form sends %v", form)
-	}
-	if other := fieldsOf(s.get("/operations/new")).Get("idempotency_key"); other == form.Get("idempotency_key") {
-		t.Error("two pages have the same key")
-	}
+	must.Need(t, form.Get("expected_rows") == "2" && form.Get("expected_released") == "4" && len(form.Get("idempotency_key")) >= 20, "the form sends %v", form)
+	other := fieldsOf(s.get("/operations/new")).Get("idempotency_key")
+	must.Hold(t, other != form.Get("idempotency_key"), "two pages have the same key")
 	form.Set("canary", "yes")
 	s.submit("/operations", form.Encode()).want(t, http.StatusSeeOther)
 	s.get("/operations/new").want(t, 200, "Nothing to requeue")
@@ -190,18 +184,14 @@ func TestRehearse_takesUploadsAndEditedTexts(t *testing.T) {
 	g.get("/rehearsals/new?projection=campaigns", people[outbox.RoleOperator]).want(t, 200, `data-testid="withheld"`).lacks(t, "-- projection: campaigns")
 	body, kind := upload(t, "-- uploaded\n", map[string]string{"projection": "campaigns", "text": "-- projection: campaigns\r\n-- edited\r\n", "behind": "30"})
 	g.do(http.MethodPost, "/rehearsals", body, header("Content-Type", kind), header("Origin", publicOrigin), admin).want(t, http.StatusSeeOther)
-	if got := fmt.Sprint(*asked); got != "[{[{accounts.sql -- uploaded\n} {campaigns.sql -- projection: campaigns\n-- edited\n}]  [] 30}]" {
-		t.Errorf("asked for %q", got)
-	}
+	must.Equal(t, fmt.Sprint(*asked), "[{[{accounts.sql -- uploaded\n} {campaigns.sql -- projection: campaigns\n-- edited\n}]  [] 30}]", "asked for")
 	body, kind = upload(t, "-- uploaded\n", nil)
 	g.do(http.MethodPost, "/rehearsals", body, header("Content-Type", kind), header("Origin", publicOrigin), people[outbox.RoleOperator]).want(t, http.StatusForbidden)
 	g.do(http.MethodPost, "/rehearsals", body, header("Content-Type", kind), header("Origin", "https://evil.example"), admin).want(t, http.StatusForbidden)
 	g.do(http.MethodPost, "/campaigns/c-1/pause", body, header("Content-Type", kind), header("Origin", publicOrigin), admin).want(t, http.StatusUnsupportedMediaType)
 	body, kind = upload(t, strings.Repeat("-", maxRehearsalBody), nil)
 	g.do(http.MethodPost, "/rehearsals", body, header("Content-Type", kind), header("Origin", publicOrigin), admin).want(t, http.StatusRequestEntityTooLarge)
-	if len(*asked) != 1 {
-		t.Errorf("%d rehearsals were started", len(*asked))
-	}
+	must.Equal(t, len(*asked), 1, "rehearsals were started")
 }
 
 func TestRehearseAPI_takesFiles(t *testing.T) {
@@ -212,9 +202,7 @@ func TestRehearseAPI_takesFiles(t *testing.T) {
 	g.do(http.MethodPost, "/api/v1/runs", `{"kind":"rehearse","all_campaigns":true}`, json, people[outbox.RoleAdmin]).want(t, http.StatusUnprocessableEntity, "use replay")
 	g.get("/api/v1/rehearsals/99", people[outbox.RoleAdmin]).want(t, http.StatusNotFound)
 	g.do(http.MethodPost, "/api/v1/operations", `{"filter":{},"rehearsal":99}`, json, people[outbox.RoleAdmin]).want(t, http.StatusNotFound)
-	if len(*asked) != 1 {
-		t.Errorf("%d rehearsals were started", len(*asked))
-	}
+	must.Equal(t, len(*asked), 1, "rehearsals were started")
 }
 
 // The form opens the file that failed, also if its name has digits, which a fingerprint hides, or if
@@ -228,9 +216,7 @@ func TestAtFault_findsTheProjectionOfAnError(t *testing.T) {
 		outbox.CutOff + "10s and was cut off: projection rooms-2 (rooms.sql:3) on room.sold: context ended": "rooms-2",
 		"projection gone (gone.sql:3) on room.sold: boom":                                                   "orders",
 	} {
-		if got := atFault(outbox.Fingerprint(message), loaded); got != want {
-			t.Errorf("%q: %s, want %s", message, got, want)
-		}
+		must.Equal(t, atFault(outbox.Fingerprint(message), loaded), want, message)
 	}
 }
 

@@ -26,9 +26,7 @@ func TestOrigin_isReadAsBrowsersWriteIt(t *testing.T) {
 		"https://*.example": "", "https://a,https://b": "", "https://a; script-src *": "", "https://ä.example": "", "https://[fe80::1%25eth0]": "", "//ops.example": "",
 	} {
 		got, err := Origin(text)
-		if got != want || (err == nil) != (want != "") {
-			t.Errorf("%q is read as %q (%v), want %q", text, got, err, want)
-		}
+		must.Hold(t, got == want && (err == nil) == (want != ""), "%q is read as %q (%v), want %q", text, got, err, want)
 	}
 }
 
@@ -73,21 +71,13 @@ func TestOrigin_refusalsNameTheHeaderAndTheWayOut(t *testing.T) {
 		{"long", s, []func(*http.Request){header("Origin", "x"+strings.Repeat("y", 5000))}, []string{"y\" (cut)"}, strings.Repeat("y", 200)},
 	} {
 		form, api := c.site.pausing("POST", c.change...)
-		if form.StatusCode != http.StatusForbidden || !strings.Contains(form.body, "nothing was changed") {
-			t.Errorf("%s: the form is answered with %d", c.name, form.StatusCode)
-		}
+		must.Hold(t, form.StatusCode == http.StatusForbidden && strings.Contains(form.body, "nothing was changed"), "%s: the form is answered with %d", c.name, form.StatusCode)
 		p := decodeAs[problem](t, api.want(t, http.StatusForbidden))
-		if p.Type != "urn:outboxweb:origin" {
-			t.Errorf("%s: %s", c.name, p.Type)
-		}
+		must.Equal(t, p.Type, "urn:outboxweb:origin", c.name)
 		for _, says := range append(c.says, "nothing was changed") {
-			if !strings.Contains(p.Detail, says) {
-				t.Errorf("%s: %q lacks %q", c.name, p.Detail, says)
-			}
+			must.Hold(t, strings.Contains(p.Detail, says), "%s: %q lacks %q", c.name, p.Detail, says)
 		}
-		if c.lacks != "" && strings.Contains(p.Detail, c.lacks) {
-			t.Errorf("%s: %q has %q", c.name, p.Detail, c.lacks)
-		}
+		must.Hold(t, c.lacks == "" || !strings.Contains(p.Detail, c.lacks), "%s: %q has %q", c.name, p.Detail, c.lacks)
 	}
 	s.do("POST", "/campaigns/c-2/pause", "", header("Content-Type", "application/x-www-form-urlencoded")).
 		want(t, http.StatusForbidden, "neither an Origin nor a Sec-Fetch-Site header")
@@ -143,9 +133,7 @@ func TestOrigin_ofPlainHTTPIsForeignWhereBrowsersUseHTTPS(t *testing.T) {
 			c.site.submit("/campaigns/c-2/resume", "").want(t, http.StatusSeeOther)
 			continue
 		}
-		if form.StatusCode != http.StatusForbidden {
-			t.Errorf("public origin %q, host %s, origin %s: the form is answered with %d", c.site.srv.PublicOrigin, c.host, c.origin, form.StatusCode)
-		}
+		must.Equal(t, form.StatusCode, http.StatusForbidden, "public origin", c.site.srv.PublicOrigin, "host", c.host, "origin", c.origin, "the form is answered with")
 		if p := decodeAs[problem](t, api.want(t, http.StatusForbidden)); p.Type != "urn:outboxweb:origin" || !strings.Contains(p.Detail, c.refusedSince) {
 			t.Errorf("public origin %q, host %s, origin %s: %s, lacks %s", c.site.srv.PublicOrigin, c.host, c.origin, p.Detail, c.refusedSince)
 		}
@@ -159,14 +147,10 @@ func TestHeaders_sayWhoMayFrameThePages(t *testing.T) {
 		if got := h.Get("Content-Security-Policy"); !strings.HasSuffix(got, "; frame-ancestors 'self' https://portal.example") || !strings.HasPrefix(got, "default-src 'none'; script-src 'self'; ") {
 			t.Errorf("%s: the policy is %q", target, got)
 		}
-		if h.Get("X-Frame-Options") != "" || h.Get("Cross-Origin-Opener-Policy") != "same-origin" {
-			t.Errorf("%s: %v", target, h)
-		}
+		must.Hold(t, h.Get("X-Frame-Options") == "" && h.Get("Cross-Origin-Opener-Policy") == "same-origin", "%s: %v", target, h)
 	}
 	refused := s.get("/", host("evil.example")).want(t, 421).Header
-	if !strings.Contains(refused.Get("Content-Security-Policy"), "https://portal.example") {
-		t.Errorf("a refused host: %v", refused)
-	}
+	must.Hold(t, strings.Contains(refused.Get("Content-Security-Policy"), "https://portal.example"), "a refused host: %v", refused)
 }
 
 func TestHost_isReadLikeBrowsersWriteIt(t *testing.T) {
@@ -178,9 +162,7 @@ func TestHost_isReadLikeBrowsersWriteIt(t *testing.T) {
 		"ops.example": 200, "ops.example:8443": 200, "OPS.EXAMPLE.": 200, "localhost.": 200, "[0:0:0:0:0:0:0:1]:1": 200, "ops.example..": 421, "x.ops.example": 421, ".": 421, "[]": 421,
 		"127.0.0.1:8080": 200, "LOCALHOST:1": 200, "[::1]:8080": 200, "port.example:8443": 200, "port.example:80": 421, "port.example": 421, "ops.example.evil": 421, "": 421, "127.0.0.1.evil": 421,
 	} {
-		if got := s.get("/", host(name)).StatusCode; got != status {
-			t.Errorf("host %q: %d, want %d", name, got, status)
-		}
+		must.Equal(t, s.get("/", host(name)).StatusCode, status, "host", name)
 	}
 	newSite(t, func(c *Config) { c.Hosts = []string{"*"} }).get("/", host("x")).want(t, 200)
 	s.get("/api/v1/summary", host("Evil.example:80")).want(t, 421, "urn:outboxweb:host", "--host evil.example", "--public-origin https://evil.example")
@@ -211,9 +193,8 @@ func TestHost_ofTheRequestTargetCounts(t *testing.T) {
 		fmt.Fprintf(conn, "%s\r\nConnection: close\r\n\r\n", request)
 		line, err := bufio.NewReader(conn).ReadString('\n')
 		conn.Close()
-		if fields := strings.Fields(line); err != nil && err != io.EOF || len(fields) < 2 || fields[1] != want {
-			t.Errorf("%q is answered with %q (%v), want %s", request, line, err, want)
-		}
+		fields := strings.Fields(line)
+		must.Hold(t, (err == nil || err == io.EOF) && len(fields) >= 2 && fields[1] == want, "%q is answered with %q (%v), want %s", request, line, err, want)
 	}
 }
 

@@ -121,9 +121,8 @@ func TestPostgresAway_everybodyIsToldInTimeAndItHeals(t *testing.T) {
 			wg.Go(func() {
 				asked := time.Now()
 				a := s.send(r)
-				if waited := time.Since(asked); waited > answered {
-					t.Errorf("%s was answered after %s", r, waited)
-				}
+				waited := time.Since(asked)
+				must.Hold(t, waited <= answered, "%s was answered after %s", r, waited)
 				s.wantAway(r, a)
 			})
 		}

@@ -59,17 +59,11 @@ func TestLivePart_isReadAloneAndAnswers304WhenUnchanged(t *testing.T) {
 		"/operations": "/operations/1", "/operations/1": "c-1", "/operations/1?status=waiting": "waiting", "/publishers": "archive", archivePage: "archive",
 	} {
 		a := s.get(page, target).want(t, 200, shows).lacks(t, "<html", "data-live")
-		if a.Header.Get("Outboxweb-As-Of") == "" || a.Header.Get("Vary") != "HX-Target" {
-			t.Errorf("%s: headers %v", page, a.Header)
-		}
+		must.Hold(t, a.Header.Get("Outboxweb-As-Of") != "" && a.Header.Get("Vary") == "HX-Target", "%s: headers %v", page, a.Header)
 		again := s.get(page, target, header("If-None-Match", a.Header.Get("ETag"))).want(t, 304)
-		if again.body != "" {
-			t.Errorf("%s: a 304 with a body", page)
-		}
+		must.Equal(t, again.body, "", page, "a 304 with a body")
 		whole := s.get(page).want(t, 200, `hx-get="`+page+`"`).body
-		if !strings.Contains(whole, a.body) {
-			t.Errorf("%s: the live part is not a part of the page", page)
-		}
+		must.Hold(t, strings.Contains(whole, a.body), "%s: the live part is not a part of the page", page)
 	}
 }
 
@@ -80,17 +74,13 @@ func TestPages_haveNoInlineCodeAndStayBelowTheBasePath(t *testing.T) {
 	for _, page := range everyPage {
 		a := s.get("/ops/outbox"+page).want(t, 200)
 		found := address.FindAllStringSubmatch(a.body, -1)
-		if len(found) < 10 {
-			t.Errorf("%s: only %d addresses", page, len(found))
-		}
+		must.Hold(t, len(found) >= 10, "%s: only %d addresses", page, len(found))
 		for _, m := range found {
 			if !strings.HasPrefix(m[1], "/ops/outbox/") && !strings.HasPrefix(m[1], "#") {
 				t.Errorf("%s: %s leaves the base path", page, m[0])
 			}
 		}
-		if got := inline.FindString(a.body); got != "" {
-			t.Errorf("%s: inline code %q", page, got)
-		}
+		must.Equal(t, inline.FindString(a.body), "", page, "inline code")
 	}
 	s.submit("/ops/outbox/campaigns/c-1/pause", "").want(t, http.StatusSeeOther).leads(t, "/ops/outbox/campaigns/c-1?act=")
 	s.get("/rows").want(t, 404, "the pages are under /ops/outbox/")
@@ -118,18 +108,14 @@ func TestPages_linkToPagesThatExist(t *testing.T) {
 		}
 		seen[target] = true
 		a := s.get(target)
-		if a.StatusCode != 200 {
-			t.Errorf("%s answers %d", target, a.StatusCode)
-		}
+		must.Equal(t, a.StatusCode, 200, target, "answers")
 		if strings.HasPrefix(a.Header.Get("Content-Type"), "text/html") && len(seen) < most {
 			for _, m := range href.FindAllStringSubmatch(a.body, -1) {
 				queue = append(queue, strings.ReplaceAll(m[1], "&amp;", "&"))
 			}
 		}
 	}
-	if len(seen) < 40 {
-		t.Errorf("only %d addresses were reached", len(seen))
-	}
+	must.Hold(t, len(seen) >= 40, "only %d addresses were reached", len(seen))
 }
 
 // The message about an action tells what became of it: its row waits, or has died again, or another
@@ -145,15 +131,11 @@ func TestFlash_saysWhatHasHappenedSince(t *testing.T) {
 		return s.get(page, header("HX-Target", templates.LiveTarget), header("Outboxweb-Act", act)).want(t, 200).Header.Get("Outboxweb-Since")
 	}
 	s.get(to).want(t, 200, `class="flash busy"`, "It is waiting to be applied.")
-	if since := poll("/campaigns/c-1/events/1", act); since != "busy It is waiting to be applied." {
-		t.Errorf("a poll says %q at once", since)
-	}
+	must.Equal(t, poll("/campaigns/c-1/events/1", act), "busy It is waiting to be applied.", "a poll says", "at once")
 	s.clock = s.clock.Add(time.Minute)
 	s.work()
 	s.get(to).want(t, 200, `class="flash warn"`, "It failed again 1 min later with the same error.")
-	if since := poll("/campaigns/c-1/events/1", act); since != "warn It failed again 1 min later with the same error." {
-		t.Errorf("a poll says %q", since)
-	}
+	must.Equal(t, poll("/campaigns/c-1/events/1", act), "warn It failed again 1 min later with the same error.", "a poll says")
 
 	to = s.submit("/campaigns/c-1/pause", "").want(t, http.StatusSeeOther).Header.Get("Location")
 	s.get(to).want(t, 200, `class="flash ok"`)
@@ -171,9 +153,7 @@ func TestForms_leadBackToWhereTheyAre(t *testing.T) {
 	landing := func(a answer) string { return a.want(t, http.StatusSeeOther).Header.Get("Location") }
 	to := landing(s.submit("/rows/c-1/2/requeue", "reason="+url.QueryEscape("<i>freed</i>")))
 	s.get(to).want(t, 200, "local via page", "reason: &lt;i&gt;freed&lt;/i&gt;", `verified: <a href="/runs/new?campaign=c-1&amp;kind=verify">`).lacks(t, "<i>freed")
-	if to := landing(s.get("/rows/requeue?campaign=c-1&limit=3")); to != "/operations/new?campaign=c-1&limit=3" {
-		t.Errorf("the bulk requeue leads to %q", to)
-	}
+	must.Equal(t, landing(s.get("/rows/requeue?campaign=c-1&limit=3")), "/operations/new?campaign=c-1&limit=3", "the bulk requeue leads to")
 	for from, want := range map[string]string{"overview": "/?act=", "campaign": "/campaigns/c-1?act=", "": "/campaigns/c-1/events/2?act="} {
 		s.work()
 		if to := landing(s.submit("/rows/c-1/2/requeue", "return_to="+from)); !strings.HasPrefix(to, want) {
@@ -191,9 +171,7 @@ func TestNavigation_namesPagesAsTheirTitles(t *testing.T) {
 	for _, m := range entry.FindAllStringSubmatch(menu, -1) {
 		seen[m[1]] = m[2]
 	}
-	if len(seen) < 15 {
-		t.Fatalf("the menu has %v", seen)
-	}
+	must.Need(t, len(seen) >= 15, "the menu has %v", seen)
 	for to, name := range seen {
 		body := s.get(to).want(t, 200).body
 		h, d := heading.FindStringSubmatch(body), title.FindStringSubmatch(body)
@@ -308,12 +286,8 @@ func TestPages_showNamesOfUsersAsText(t *testing.T) {
 			"/campaigns/c": operator, "/audit": operator, "/audit?outcome=refused": operator, "/about": operator, "/tokens": byProxy("ada"), "/": byProxy(name, name),
 		} {
 			a := g.get(path, by)
-			if !strings.Contains(a.body, html.EscapeString(name)) || strings.Contains(a.body, "<img src=x") {
-				t.Errorf("%s does not show %q as text: %s", path, name, a.body)
-			}
-			if path != "/" && !strings.Contains(a.body, "<bdi>"+html.EscapeString(name)+"</bdi>") {
-				t.Errorf("%s does not isolate %q", path, name)
-			}
+			must.Hold(t, strings.Contains(a.body, html.EscapeString(name)) && !strings.Contains(a.body, "<img src=x"), "%s does not show %q as text: %s", path, name, a.body)
+			must.Hold(t, path == "/" || strings.Contains(a.body, "<bdi>"+html.EscapeString(name)+"</bdi>"), "%s does not isolate %q", path, name)
 		}
 	}
 }
@@ -366,14 +340,10 @@ func TestPages_areSmallWithAFullPageOfLongIDs(t *testing.T) {
 			lists++
 		}
 		t.Logf("note: %s: %d bytes, %d rows", route, len(html), rows)
-		if len(html) > largestPage {
-			t.Errorf("%s has %d bytes of HTML in %d rows; the limit is %d", route, len(html), rows, largestPage)
-		}
+		must.Hold(t, len(html) <= largestPage, "%s has %d bytes of HTML in %d rows; the limit is %d", route, len(html), rows, largestPage)
 		return nil
 	}))
-	if lists < 6 {
-		t.Errorf("%d lists have a full page, want events, rows, campaigns, runs, operations and audit", lists)
-	}
+	must.Hold(t, lists >= 6, "%d lists have a full page, want events, rows, campaigns, runs, operations and audit", lists)
 }
 
 func TestOperating_isReadWhereItApplies(t *testing.T) {
@@ -397,7 +367,6 @@ func TestDocs_areListedSearchedAndShown(t *testing.T) {
 	s.get("/docs/publishers").want(t, 200, `<h2 id="destinations"`, `href="https://cloudevents.io"`, "<li>")
 	s.get("/docs/start").want(t, 200, `href="/docs/operating"`, `href="/docs/access"`)
 	s.get("/docs/nothing").want(t, 404)
-	if a := s.get("/operating"); a.StatusCode != 308 && a.Request.URL.Path != "/docs/operating" {
-		t.Errorf("the old address answers %d", a.StatusCode)
-	}
+	a := s.get("/operating")
+	must.Hold(t, a.StatusCode == 308 || a.Request.URL.Path == "/docs/operating", "the old address answers %d", a.StatusCode)
 }

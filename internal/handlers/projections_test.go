@@ -217,9 +217,7 @@ func TestProjection_pausesAreReadThroughTheAPI(t *testing.T) {
 	s := withRoster(t)
 	s.post("/api/v1/projections/campaigns/pause", `{"reasons":""}`).want(t, 422)
 	hold := decodeAs[outbox.ProjectionPause](t, s.post("/api/v1/projections/campaigns/pause", `{"campaign_id":"c-1","reason":"a bug"}`).want(t, 200))
-	if hold != (outbox.ProjectionPause{Projection: "campaigns", CampaignID: "c-1", State: "paused", AppliedSeq: 3}) {
-		t.Errorf("paused as %+v", hold)
-	}
+	must.Equal(t, hold, outbox.ProjectionPause{Projection: "campaigns", CampaignID: "c-1", State: "paused", AppliedSeq: 3}, "paused as")
 	s.get("/api/v1/projections/campaigns/cursors").want(t, 200, `"campaign_id":"c-1"`, `"reason":"a bug"`, `"lag_events":0`)
 	s.get("/api/v1/projections/campaigns/cursors?state=behind").want(t, 200, `"items":[]`)
 	s.get("/api/v1/projections/campaigns/cursors?state=live").want(t, 422, "state")
@@ -234,9 +232,7 @@ func TestFailures_ofProjectionsThroughTheAPI(t *testing.T) {
 	s.get("/api/v1/failures").want(t, 200, `"items":[]`)
 	s.quarantine()
 	list := decodeAs[items[outbox.ProjectionFailure]](t, s.get("/api/v1/failures?status=open&campaign=c-1&projection=campaigns&fingerprint=f").want(t, 200)).Items
-	if len(list) != 1 || list[0].Seq != 2 || list[0].Attempts != 1 || list[0].Message != "no <seat>" || list[0].ResolvedAt != nil {
-		t.Fatalf("failures %+v", list)
-	}
+	must.Need(t, len(list) == 1 && list[0].Seq == 2 && list[0].Attempts == 1 && list[0].Message == "no <seat>" && list[0].ResolvedAt == nil, "failures %+v", list)
 	s.get(fmt.Sprint("/api/v1/failures/", list[0].ID)).want(t, 200, `"status":"open"`)
 	s.get("/api/v1/failures?status=resolved").want(t, 200, `"items":[]`)
 	s.get("/api/v1/failures?status=lost").want(t, 422, "status")
@@ -270,9 +266,7 @@ func TestProjectionPages_tellWhatIsNotFollowed(t *testing.T) {
 	s.get("/campaigns/c-2").want(t, 200, "resume on the projection's page")
 	s.lands(s.submit("/projections/campaigns/resume", "")).want(t, 200, "Resumed projection campaigns for all campaigns. It is still quarantined in 1 campaign: replay it there once its file is fixed.", "Paused projection campaigns for all campaigns.")
 	s.get("/audit?action=projection_resume").want(t, 200, "Resumed projection campaigns for all campaigns.")
-	if n := len(must.Get(s.store.AuditLogOf(context.Background(), 10, outbox.ProjectionTarget("campaigns"))).Or(t)); n != 3 {
-		t.Errorf("%d acts on the projection, want 3", n)
-	}
+	must.Equal(t, len(must.Get(s.store.AuditLogOf(context.Background(), 10, outbox.ProjectionTarget("campaigns"))).Or(t)), 3, "acts on the projection")
 }
 
 func TestProjectionsPage_saysHowOftenAnEventIsTried(t *testing.T) {
@@ -314,9 +308,8 @@ func TestDrift_thatAVerifyFoundCountsWhereverStateIsShown(t *testing.T) {
 	s.get("/api/v1/campaigns/c-2").want(t, 200, `"state":"current"`, `"drifted":0`)
 
 	m := metrics.New(s.store.Summary)
-	if body := scraped(t, m); !strings.Contains(body, "\noutboxweb_drifted_campaigns 2\n") {
-		t.Error("the gauge that the alarm watches does not say that two campaigns have drifted")
-	}
+	body := scraped(t, m)
+	must.Hold(t, strings.Contains(body, "\noutboxweb_drifted_campaigns 2\n"), "the gauge that the alarm watches does not say that two campaigns have drifted")
 	s.noteDrift("c-1", outbox.VerdictMatch)
 	s.noteDrift("c-3", outbox.VerdictMatch)
 	s.fresh("/api/v1/summary").want(t, 200, `drifted":0`)
@@ -379,9 +372,8 @@ func TestVerify_thatCouldNotBeMadeCountsWhereverStateIsShown(t *testing.T) {
 	s.get("/api/v1/campaigns?state=unverifiable").want(t, 200, `"campaign_id":"c-1"`, `"unverifiable":1`, `"state":"unverifiable"`, `"total":1`)
 	s.get("/api/v1/campaigns/c-1").want(t, 200, `"why":"Could not be verified at `, ": "+reason+" (run 7)", `"unverifiable":1`)
 	s.get("/api/v1/campaigns/c-1/verifications").want(t, 200, `"verdict":"failed"`, `"error":"`+reason, `"run_id":7`, `"seq":2`)
-	if body := scraped(t, m); !strings.Contains(body, "\noutboxweb_unverifiable_campaigns 1\n") {
-		t.Error("the gauge that the alarm watches does not tell of the campaign")
-	}
+	body := scraped(t, m)
+	must.Hold(t, strings.Contains(body, "\noutboxweb_unverifiable_campaigns 1\n"), "the gauge that the alarm watches does not tell of the campaign")
 	note(outbox.Verification{Verdict: outbox.VerdictFailed, Error: reason})
 	s.get("/campaigns/c-1").want(t, 200, reason+" (in the background)", "in the background")
 

@@ -65,9 +65,7 @@ values ('a', 'well', $1, '{"event_types":["*"]}', 10, 4, 1, 1, 'w', 410244480000
 	for _, name := range []string{"scenes/archive", "b/left", "a/well"} {
 		order = append(order, strings.Index(list.body, `id="publisher-`+name))
 	}
-	if order[0] < 0 || order[0] > order[1] || order[1] > order[2] {
-		t.Errorf("those in trouble do not come first: %v", order)
-	}
+	must.Hold(t, order[0] >= 0 && order[0] <= order[1] && order[1] <= order[2], "those in trouble do not come first: %v", order)
 	s.get("/").want(t, 200, `data-testid="publishers"`, "2 of 3 publishers need attention.", `href="/publishers/scenes/archive"`, `href="/publishers/b/left"`).lacks(t, `href="/publishers/a/well"`)
 	s.get(archivePage).want(t, 200, "Failed after 10 errors in a row; retrying now.", "The destination rejects this event", `href="/campaigns/c-1/events/3"`,
 		"second line", "Events that match all of:", "a = &lt;/script&gt;", "Has any of the tags", "epoch 3", "nothing yet", `data-testid="publisher-skip"`).lacks(t, "<script>alert", "\u202e")
@@ -153,9 +151,7 @@ func TestPublisherPages_showWhatATestCameTo(t *testing.T) {
 	s.withPublisher(0)
 	s.submitted(archivePage+"/test", url.Values{"idempotency_key": {"k"}}).want(t, 200, "flash warn", `data-testid="test-error"`, "connection refused").lacks(t, "<script>alert", "\u202e")
 	s.post(archivePath+"/test", "", header("Idempotency-Key", "k")).want(t, 200, `"ok":false`, "connection refused")
-	if sent != 1 {
-		t.Errorf("%d deliveries were sent for one key", sent)
-	}
+	must.Equal(t, sent, 1, "deliveries were sent for one key")
 	without := newSite(t)
 	without.withPublisher(0)
 	without.get(archivePage).want(t, 200, "send the test from a server that has it").lacks(t, `data-testid="publisher-test"`)
@@ -209,9 +205,7 @@ func TestPublishers_areListedByTheAPI(t *testing.T) {
 	s.get("/api/v1/publishers").want(t, 200, `"topic":"scenes"`, `"lag_events":2`, `"head_position":4`, `"total":1`)
 	s.get("/api/v1/publishers?cursor=x").want(t, 422, "cursor")
 	p := decodeAs[outbox.Publisher](t, s.get(archivePath).want(t, 200, `"event_types":["scene.*"]`))
-	if p.ErrorEvent == nil || p.ErrorEvent.Seq != 3 || p.Lease == nil || p.Lease.Owner != "w" {
-		t.Errorf("publisher %+v", p)
-	}
+	must.Hold(t, p.ErrorEvent != nil && p.ErrorEvent.Seq == 3 && p.Lease != nil && p.Lease.Owner == "w", "publisher %+v", p)
 	s.get("/api/v1/instances").want(t, 200, `"publishers":["scenes/archive"]`)
 	s.post(archivePath+"/pause", `{"reasons":"x"}`).want(t, 422, "reasons")
 }
@@ -237,8 +231,7 @@ func TestPublishers_seekThroughTheAPI(t *testing.T) {
 	s.get(archivePath+"/history").want(t, 200, `"lag_events":3`, `"span":"hour"`)
 	must.OK(t, s.store.Sample(context.Background()))
 	h := decodeAs[outbox.PublisherHistory](t, s.get(archivePath+"/history?span=hour").want(t, 200))
-	if n := len(h.Points); n == 0 || h.Points[n-1].LagEvents != 3 || h.StepSeconds != 60 {
-		t.Errorf("history %+v", h)
-	}
+	n := len(h.Points)
+	must.Hold(t, n != 0 && h.Points[n-1].LagEvents == 3 && h.StepSeconds == 60, "history %+v", h)
 	s.get(archivePath+"/history?span=week").want(t, 422)
 }

@@ -199,13 +199,9 @@ func TestRedaction_noSecretGetsOutAnywhere(t *testing.T) {
 				}
 				s.submit(target, "reason=r").leaks(t, "POST "+target)
 			})
-			if asked < 90 {
-				t.Errorf("only %d addresses were asked", asked)
-			}
+			must.Hold(t, asked >= 90, "only %d addresses were asked", asked)
 			s.srv.Logger.Error("request failed", "err", errors.New(secretText("log")))
-			if strings.Contains(log.String(), leak) || !strings.Contains(log.String(), redact.Mark) {
-				t.Errorf("the log has a secret, or none of it was hidden: %s", log)
-			}
+			must.Hold(t, !strings.Contains(log.String(), leak) && strings.Contains(log.String(), redact.Mark), "the log has a secret, or none of it was hidden: %s", log)
 		})
 	}
 }
@@ -215,13 +211,9 @@ func TestRedaction_saysWhatIsHidden(t *testing.T) {
 	s, _ := leaky(t, redact.Config{})
 	e := decodeAs[outbox.Event](t, s.get("/api/v1/campaigns/c-1/events/2").want(t, 200))
 	for _, place := range []string{"session_id", "payload.password", "payload.apiKey", "payload.notes[0]", "payload.inner", "metadata.password", "tags.token"} {
-		if !slices.Contains(e.Redacted, place) {
-			t.Errorf("%s is not among the places %q", place, e.Redacted)
-		}
+		must.Hold(t, slices.Contains(e.Redacted, place), "%s is not among the places %q", place, e.Redacted)
 	}
-	if !strings.Contains(string(e.Payload), `"password":"[redacted]"`) {
-		t.Errorf("the payload is %s", e.Payload)
-	}
+	must.Hold(t, strings.Contains(string(e.Payload), `"password":"[redacted]"`), "the payload is %s", e.Payload)
 	s.get("/campaigns/c-1/events/2").want(t, 200, "[redacted]", `data-testid="reveal"`)
 	s.get("/campaigns/c-1/events/2?tab=payload").want(t, 200, "hidden: looks like a secret", "payload.apiKey", "as stored, except redacted values", `data-testid="reveal"`)
 	s.get("/api/v1/campaigns/c-2/events/2").want(t, 200, `"redacted":[]`)
@@ -243,9 +235,7 @@ func TestRedaction_searchTellsNothingOfWhatIsHidden(t *testing.T) {
 	}
 	_, after, more := strings.Cut(first.body, `"next_cursor":"`)
 	cursor, _, _ := strings.Cut(after, `"`)
-	if !more {
-		t.Fatalf("there is one page: %s", first.body)
-	}
+	must.Need(t, more, "there is one page: %s", first.body)
 	nothing := s.get("/api/v1/rows?limit=1&q=Leak8&cursor="+cursor).want(t, 200, `"items":[]`)
 	s.get("/api/v1/rows?limit=1&q="+leak+"&cursor="+cursor).want(t, 200, nothing.body)
 	s.get("/export/rows?q="+leak).want(t, 200).lacks(t, "c-1")
@@ -279,9 +269,7 @@ func TestReveal_showsAnAdminWhatIsStoredAndLeavesARecord(t *testing.T) {
 		s.submit(page, "reason=").want(t, 422, "Revealing an event requires a reason").leaks(t, name)
 		s.submit(page, "reason=the+call+of+eve").want(t, 200, leak, "at attempts.error", "Nothing is redacted here")
 		a := s.post(api, `{"reason":"the call of eve"}`, header("Idempotency-Key", "k")).want(t, 200, `"redacted":[]`, leak)
-		if a.Header.Get("Cache-Control") != "no-store" {
-			t.Errorf("Cache-Control is %q", a.Header.Get("Cache-Control"))
-		}
+		must.Equal(t, a.Header.Get("Cache-Control"), "no-store", "Cache-Control")
 		s.post(api, `{"reason":"the call of eve"}`, header("Idempotency-Key", "k")).want(t, 200, leak)
 		acts, err := s.store.AuditLog(context.Background(), outbox.AuditFilter{Action: outbox.ActionReveal, Outcome: outbox.AuditDone})
 		if err != nil || len(acts.Items) != 3 || strings.Contains(string(must.Get(json.Marshal(acts.Items)).Or(t)), leak) {
@@ -335,9 +323,7 @@ func TestRedaction_nothingLeavesButThroughADoor(t *testing.T) {
 		text := string(must.Get(os.ReadFile(name)).Or(t))
 		if hides, door := doors[name]; door {
 			found++
-			if !strings.Contains(text, hides) || !writes.MatchString(text) {
-				t.Errorf("%s is no door: it does not write, or does not hide secrets with %s", name, hides)
-			}
+			must.Hold(t, strings.Contains(text, hides) && writes.MatchString(text), "%s is no door: it does not write, or does not hide secrets with %s", name, hides)
 			continue
 		}
 		for i, line := range strings.Split(text, "\n") {
@@ -346,7 +332,5 @@ func TestRedaction_nothingLeavesButThroughADoor(t *testing.T) {
 			}
 		}
 	}
-	if found != len(doors) {
-		t.Errorf("%d of %d doors are there", found, len(doors))
-	}
+	must.Equal(t, found, len(doors), "of", "doors are there")
 }

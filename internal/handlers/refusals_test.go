@@ -54,21 +54,15 @@ func TestActions_thatAreRefusedBeforeTheStoreIsAskedLeaveOneRecordEach(t *testin
 			} else {
 				a = s.submit(target, bad.form, bad.change...)
 			}
-			if a.StatusCode < 400 || a.StatusCode >= 500 {
-				t.Fatalf("%s %s: %d %.200s", target, name, a.StatusCode, a.body)
-			}
+			must.Need(t, a.StatusCode >= 400 && a.StatusCode < 500, "%s %s: %d %.200s", target, name, a.StatusCode, a.body)
 			acts := s.allActions()
-			if len(acts) != min(before+1, 200) {
-				t.Fatalf("%s %s: %d records, there were %d", target, name, len(acts), before)
-			}
+			must.Need(t, len(acts) == min(before+1, 200), "%s %s: %d records, there were %d", target, name, len(acts), before)
 			checkRefused(t, target+" "+name, route, acts[0], a.Header.Get("X-Request-Id"))
 		}
 		s.forgetAudit()
 	}
 	for _, action := range outbox.AuditedActions() {
-		if !tried[action] && !slices.Contains(otherActions, action) {
-			t.Errorf("no route does %s", action)
-		}
+		must.Hold(t, tried[action] || slices.Contains(otherActions, action), "no route does %s", action)
 	}
 }
 
@@ -142,9 +136,7 @@ func TestAction_leavesNoRecordWhereNothingWasRefused(t *testing.T) {
 	s.post("/api/v1/operations/preview", "{").want(t, 422)
 	s.get("/campaigns/c-1/pause").want(t, 405)
 	s.post("/api/v1/nothing", "{}").want(t, 404)
-	if acts := s.allActions(); len(acts) != 0 {
-		t.Errorf("questions left records: %+v", acts)
-	}
+	must.Equal(t, len(s.allActions()), 0, "questions left records")
 }
 
 func TestFlash_isOfWhatWasDone(t *testing.T) {

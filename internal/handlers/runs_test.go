@@ -66,9 +66,7 @@ func TestRunPages_startOnceAndLeadToTheRun(t *testing.T) {
 	form := url.Values{"idempotency_key": {startKey(page)}, "kind": {"rebuild"}, "campaigns": {"c/1\r\n"}, "projection": {"campaigns"}, "rate": {"50"}, "reason": {"looks odd"}}
 	for range 2 {
 		to := s.submit("/runs", form.Encode()).want(t, http.StatusSeeOther).Header.Get("Location")
-		if !strings.HasPrefix(to, "/runs/1?act=") {
-			t.Errorf("the form leads to %q", to)
-		}
+		must.Hold(t, strings.HasPrefix(to, "/runs/1?act="), "the form leads to %q", to)
 		s.get(to).want(t, 200, "Started run 1: rebuild of projection campaigns in campaign c/1.", "looks odd", "50 events/s", "Queued: waiting for a worker")
 	}
 	s.get("/api/v1/runs").lacks(t, `"id":2`)
@@ -92,9 +90,7 @@ func TestRunPages_nameTheRunInTheWay(t *testing.T) {
 	s.seed("c-1", "a")
 	s.startRun(`{"kind":"verify","all_campaigns":true}`)
 	page := s.get("/runs/new?kind=rebuild&campaign=c-1").want(t, 200, `<a href="/runs/1">Run 1</a> is blocking`)
-	if key := startKey(page); key != "" {
-		t.Error("a run that is blocking does not keep the button away")
-	}
+	must.Equal(t, startKey(page), "", "a run that is blocking does not keep the button away")
 	s.submit("/runs", "kind=rebuild&campaign=c-1").want(t, 409, "Blocked by run 1", `href="/runs/1" data-testid="in-the-way"`)
 }
 
@@ -108,9 +104,8 @@ func TestRunPages_sayWhatIsWrongWithAnOrder(t *testing.T) {
 		"kind=verify&campaign=c-1&projection=nope": "is not loaded",
 	} {
 		page := s.get("/runs/new?"+query).want(t, 200)
-		if text := html.UnescapeString(page.body); !strings.Contains(text, says) {
-			t.Errorf("%s is answered without %q", query, says)
-		}
+		text := html.UnescapeString(page.body)
+		must.Hold(t, strings.Contains(text, says), "%s is answered without %q", query, says)
 		page.lacks(t, `data-testid="run-start"`)
 	}
 	s.get("/runs/new?kind=mend").want(t, 422)
@@ -183,9 +178,7 @@ func TestRunPages_followARunToItsEnd(t *testing.T) {
 	live := s.get("/runs/1").want(t, 200, "running", "2 of 3 campaigns done", `max="4" value="2" aria-label="2 of 4 events, 50%" data-testid="run-progress"`, "4.0 events/s, about 1 s left",
 		"test-1", "✕ failed 1", "≠ drift 1", "Needs attention first", `data-testid="first-c-2"`, `data-testid="first-c/1"`, "campaigns: 1 row changed; first divergence at event 2 or earlier",
 		"failed: &lt;i&gt;stack", `<details id="line-`, `href="/api/v1/runs/1/log"`, `data-testid="run-cancel"`).lacks(t, "data-ended", "\u202e")
-	if strings.Index(live.body, `data-testid="first-c-2"`) > strings.Index(live.body, `data-testid="first-c/1"`) {
-		t.Error("what failed comes after what differs")
-	}
+	must.Hold(t, strings.Index(live.body, `data-testid="first-c-2"`) <= strings.Index(live.body, `data-testid="first-c/1"`), "what failed comes after what differs")
 	died := s.clock
 	s.clock = died.Add(14 * time.Second)
 	s.get("/runs/1").want(t, 200, "Its process last reported 14 s ago; if it is dead, another worker takes over in 46 s.", "last report 14 s ago").lacks(t, "events/s, about")
@@ -402,9 +395,7 @@ func TestRunAPI_ofOneCampaignHasItsDigests(t *testing.T) {
 	s.seed("c-1", "a", "b")
 	key := header("Idempotency-Key", "k-1")
 	first := s.post("/api/v1/runs", `{"kind":"rebuild","campaign_ids":["c-1"]}`, key).want(t, 202, `"campaign_id":"c-1"`)
-	if again := s.post("/api/v1/runs", `{"kind":"rebuild","campaign_id":"c-1"}`, key).want(t, 202); again.body != first.body {
-		t.Errorf("a repeated order is answered %s, want %s", again.body, first.body)
-	}
+	must.Equal(t, s.post("/api/v1/runs", `{"kind":"rebuild","campaign_id":"c-1"}`, key).want(t, 202).body, first.body, "a repeated order is answered")
 	l := s.claimRun()
 	must.Get(s.runs.Report(context.Background(), l, runs.Progress{Results: []outbox.RunResult{drifted("c-1")}, Lease: time.Minute})).Or(t)
 	s.finishRun(l, outbox.RunCompleted, "")

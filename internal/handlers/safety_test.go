@@ -26,18 +26,14 @@ func TestHeaders_everyAnswerCarriesThem(t *testing.T) {
 			"Outboxweb":               "1",
 			"X-Frame-Options":         "DENY", "X-Content-Type-Options": "nosniff", "Cross-Origin-Opener-Policy": "same-origin", "Referrer-Policy": "same-origin", "Cache-Control": "no-store",
 		} {
-			if got := h.Get(name); got != want {
-				t.Errorf("%s: %s is %q", target, name, got)
-			}
+			must.Equal(t, h.Get(name), want, target, name, "is")
 		}
 		for name := range h {
 			if strings.HasPrefix(name, "Access-Control-") {
 				t.Errorf("%s: %s is %q", target, name, h.Get(name))
 			}
 		}
-		if h.Get("X-Request-Id") == "" {
-			t.Errorf("%s: no request id", target)
-		}
+		must.Hold(t, h.Get("X-Request-Id") != "", "%s: no request id", target)
 	}
 }
 
@@ -51,9 +47,7 @@ func TestHeaders_everyKindOfAnswerIsMarked(t *testing.T) {
 		200: s.get("/static/" + static.Path(static.Script)), 303: s.submit("/campaigns/c-1/pause", ""), 304: s.get("/instances", live, header("If-None-Match", etag)),
 		404: s.get("/static/none.js"), 405: s.do("DELETE", "/", ""), 421: s.get("/", host("evil.example")), 500: s.get("/panic"),
 	} {
-		if a.StatusCode != status || a.Header.Get("Outboxweb") != "1" {
-			t.Errorf("%d with %v, want %d with the mark", a.StatusCode, a.Header, status)
-		}
+		must.Hold(t, a.StatusCode == status && a.Header.Get("Outboxweb") == "1", "%d with %v, want %d with the mark", a.StatusCode, a.Header, status)
 	}
 }
 
@@ -84,28 +78,18 @@ func TestErrors_haveOneStatusEach(t *testing.T) {
 	} {
 		rec := httptest.NewRecorder()
 		s.srv.fail(rec, httptest.NewRequest("GET", "http://127.0.0.1/api/v1/x", nil), c.err)
-		if rec.Code != c.status || !strings.Contains(rec.Body.String(), c.text) {
-			t.Errorf("%v: %d %s", c.err, rec.Code, rec.Body)
-		}
-		if strings.Contains(rec.Body.String(), "secret") {
-			t.Errorf("%v: its text got out: %s", c.err, rec.Body)
-		}
-		if c.status == 503 && rec.Header().Get("Retry-After") == "" {
-			t.Error("a 503 without Retry-After")
-		}
+		must.Hold(t, rec.Code == c.status && strings.Contains(rec.Body.String(), c.text), "%v: %d %s", c.err, rec.Code, rec.Body)
+		must.Hold(t, !strings.Contains(rec.Body.String(), "secret"), "%v: its text got out: %s", c.err, rec.Body)
+		must.Hold(t, c.status != 503 || rec.Header().Get("Retry-After") != "", "a 503 without Retry-After")
 	}
 }
 
 func TestProbes(t *testing.T) {
 	s := ownSite(t).trouble()
-	if got := s.get("/healthz").want(t, 200).body; got != "ok\n" {
-		t.Errorf("healthz says %q", got)
-	}
+	must.Equal(t, s.get("/healthz").want(t, 200).body, "ok\n", "healthz says")
 	s.get("/readyz").want(t, 200, `"ready":true`)
 	s.get("/metrics").want(t, 200, `outboxweb_rows{status="dead"} 1`, `outboxweb_http_requests_total{code="200",route="/healthz"} 1`)
-	if a := s.do("HEAD", "/", "").want(t, 200); a.Header.Get("Content-Type") != "text/html; charset=utf-8" {
-		t.Errorf("HEAD: %v", a.Header)
-	}
+	must.Equal(t, s.do("HEAD", "/", "").want(t, 200).Header.Get("Content-Type"), "text/html; charset=utf-8", "HEAD")
 	must.OK(t, s.store.Close())
 	s.get("/readyz").want(t, 503, `"ready":false`, `"reasons":["`)
 	s.get("/healthz").want(t, 200)
@@ -116,9 +100,8 @@ func TestAssets_areKeptForEver(t *testing.T) {
 	for _, name := range []string{"app.css", "app.js", "icon.svg"} {
 		path := string(s.srv.links.Asset(name))
 		a := s.get(path).want(t, 200)
-		if got := a.Header.Get("Cache-Control"); !strings.Contains(got, "immutable") {
-			t.Errorf("%s: Cache-Control is %q", path, got)
-		}
+		got := a.Header.Get("Cache-Control")
+		must.Hold(t, strings.Contains(got, "immutable"), "%s: Cache-Control is %q", path, got)
 	}
 	s.get("/static/nope/app.css").want(t, 404)
 }
@@ -145,9 +128,7 @@ func TestRefusedForm_keepsWhatWasTyped(t *testing.T) {
 		{"/failures/groups/note", "fingerprint=f&note=" + strings.Repeat("n", 2001), "note", strings.Repeat("n", 2001)},
 	} {
 		a := s.submit(form.path, form.fields).want(t, 422, "<h1>Check your input", `<dd class="wrap">`+form.keeps+"</dd>").lacks(t, "<dt>expected")
-		if a.Header.Get("HX-Retarget") != "" {
-			t.Errorf("%s without scripts: %v", form.path, a.Header)
-		}
+		must.Equal(t, a.Header.Get("HX-Retarget"), "", form.path, "without scripts")
 		a = s.submit(form.path, form.fields, byForm).want(t, 200, `role="alert"`, `data-fields="`+form.wrong+`"`).lacks(t, "<html", form.keeps)
 		h := a.Header
 		if h.Get("Outboxweb-Status") != "422" || h.Get("HX-Push-Url") != "false" || h.Get("HX-Retarget") != "this" || h.Get("HX-Reswap") != "afterbegin show:none" {
@@ -202,9 +183,8 @@ func TestRoutes_answerEveryMethodLikeTheOthers(t *testing.T) {
 		if a.StatusCode != http.StatusMethodNotAllowed || a.Header.Get("Content-Type") != kind {
 			t.Errorf("%s is answered with %d as %s, want 405 as %s", deleting, a.StatusCode, a.Header.Get("Content-Type"), kind)
 		}
-		if allow := strings.Join(a.Header.Values("Allow"), ","); !strings.Contains(allow, r.method) {
-			t.Errorf("%s allows %q, and takes %s", r, allow, r.method)
-		}
+		allow := strings.Join(a.Header.Values("Allow"), ",")
+		must.Hold(t, strings.Contains(allow, r.method), "%s allows %q, and takes %s", r, allow, r.method)
 		if r.method == http.MethodGet {
 			asked := s.send(r)
 			r.method = http.MethodHead
@@ -247,15 +227,12 @@ func TestRoutes_tellOfWhatIsNotThere(t *testing.T) {
 				continue
 			}
 			a := s.send(r)
-			if a.StatusCode != http.StatusNotFound {
-				t.Errorf("%s is answered with %d: %.200s", r, a.StatusCode, a.body)
-			}
+			must.Equal(t, a.StatusCode, http.StatusNotFound, r, "is answered with", a.body)
 			if !strings.HasPrefix(target, apiPrefix) {
 				continue
 			}
-			if p := decodeAs[problem](t, a); p.Detail == "" || p.RequestID == "" || strings.Contains(p.Detail, "sql") || p.Type != "urn:outboxweb:not-found" {
-				t.Errorf("%s is answered with %+v", r, p)
-			}
+			p := decodeAs[problem](t, a)
+			must.Hold(t, p.Detail != "" && p.RequestID != "" && !strings.Contains(p.Detail, "sql") && p.Type == "urn:outboxweb:not-found", "%s is answered with %+v", r, p)
 		}
 	}
 }
@@ -296,13 +273,9 @@ func TestAnswers_areCompressedForOurPagesAndForScripts(t *testing.T) {
 			t.Errorf("%+v: Content-Encoding is %q", c, a.Header.Get("Content-Encoding"))
 		} else if c.compressed {
 			text = string(must.Get(io.ReadAll(must.Get(gzip.NewReader(strings.NewReader(a.body))).Or(t))).Or(t))
-			if !strings.Contains(strings.Join(a.Header.Values("Vary"), ","), "Accept-Encoding") || a.Header.Get("Content-Length") != "" {
-				t.Errorf("%+v: the headers are %v", c, a.Header)
-			}
+			must.Hold(t, strings.Contains(strings.Join(a.Header.Values("Vary"), ","), "Accept-Encoding") && a.Header.Get("Content-Length") == "", "%+v: the headers are %v", c, a.Header)
 		}
-		if a.StatusCode != 200 || len(text) != len(plain.body) {
-			t.Errorf("%+v is answered with %d and %d bytes, want %d", c, a.StatusCode, len(text), len(plain.body))
-		}
+		must.Hold(t, a.StatusCode == 200 && len(text) == len(plain.body), "%+v is answered with %d and %d bytes, want %d", c, a.StatusCode, len(text), len(plain.body))
 		if a := s.do(http.MethodHead, c.target, "", ask); a.StatusCode != 200 || a.Header.Get("Content-Encoding") != "" {
 			t.Errorf("HEAD of %+v is answered with %d, and %q", c, a.StatusCode, a.Header.Get("Content-Encoding"))
 		}
@@ -327,7 +300,5 @@ func TestReading_changesNothing(t *testing.T) {
 	}
 	g.wantSame("a GET", before, g.dump())
 	g.submit("/campaigns/c-2/pause", "", people["admin"])
-	if before == g.dump() {
-		t.Error("a change goes unnoticed, so this test proves nothing")
-	}
+	must.Hold(t, before != g.dump(), "a change goes unnoticed, so this test proves nothing")
 }

@@ -66,9 +66,8 @@ func TestEvents_aRelativeTimeBecomesAbsoluteInTheAddress(t *testing.T) {
 	} {
 		a := s.get("/events?q=x&since="+url.QueryEscape(text)).want(t, http.StatusSeeOther)
 		to, _ := url.Parse(a.Header.Get("Location"))
-		if got, err := time.Parse(time.RFC3339Nano, to.Query().Get("since")); err != nil || !got.Equal(want) || to.Query().Get("q") != "x" {
-			t.Errorf("%q leads to %s, want since %s", text, to, want)
-		}
+		got, err := time.Parse(time.RFC3339Nano, to.Query().Get("since"))
+		must.Hold(t, err == nil && got.Equal(want) && to.Query().Get("q") == "x", "%q leads to %s, want since %s", text, to, want)
 		s.get(a.Header.Get("Location")).want(t, 200, "<h1>Find events", ">Recorded <strong>since "+want.Format("2006-01-02 15:04:05")+" UTC")
 		a = s.get("/audit?since="+url.QueryEscape(text)).want(t, http.StatusSeeOther)
 		a.header(t, "Location", "/audit?since="+url.QueryEscape(outbox.FormatSince(want)))
@@ -88,9 +87,8 @@ func TestEvents_areFoundByWhenTheyOccurred(t *testing.T) {
 	s.get("/events?"+at).want(t, 200, "No events match", ">Recorded <strong>2025-03-04 14:00:00 to 14:10:00 UTC", byOccurrence, "time=occurred")
 	s.get("/events?time=occurred&"+at).want(t, 200, ">Occurred <strong>2025-03-04 14:00:00", "occurred <time", "/orders/events/1\"", `<option value="occurred" selected`).
 		lacks(t, "/orders/events/2\"", byOccurrence)
-	if found := decodeAs[outbox.FoundEvents](t, s.get("/api/v1/events?time=occurred&"+at)); len(found.Items) != 1 || found.Looked.First != 2 || found.Looked.Last != 1 {
-		t.Errorf("found %+v", found)
-	}
+	found := decodeAs[outbox.FoundEvents](t, s.get("/api/v1/events?time=occurred&"+at))
+	must.Hold(t, len(found.Items) == 1 && found.Looked.First == 2 && found.Looked.Last == 1, "found %+v", found)
 	s.get("/api/v1/events?time=x").want(t, 422, "time")
 }
 
@@ -139,9 +137,8 @@ func TestEvents_showAndFindNothingHidden(t *testing.T) {
 		s.get(base+"?entity_id=17").want(t, 200, "[redacted]", "order.placed").lacks(t, "hunter")
 		s.get(base+"?q=%22order%22").want(t, 200, "[redacted]").lacks(t, "hunter")
 		for _, guess := range []string{"h", "hu", "hunter2", `password":"h`} {
-			if a := s.get(base + "?q=" + url.QueryEscape(guess)); strings.Contains(a.body, "order.placed\"") && strings.Contains(a.body, "[redacted]") {
-				t.Errorf("%s: %q finds the event", base, guess)
-			}
+			a := s.get(base + "?q=" + url.QueryEscape(guess))
+			must.Hold(t, !strings.Contains(a.body, "order.placed\"") || !strings.Contains(a.body, "[redacted]"), "%s: %q finds the event", base, guess)
 		}
 	}
 }
@@ -177,7 +174,5 @@ func TestViews_areKeptPerReaderAndGuardedLikeForms(t *testing.T) {
 	s.get("/rows").want(t, 200).lacks(t, ">ours<")
 	s.submit(at+"/remove", "list=rows").want(t, http.StatusNotFound)
 	acts, err := s.store.AuditLog(t.Context(), outbox.AuditFilter{})
-	if err != nil || len(acts.Items) != 0 {
-		t.Errorf("audited: %v, %v", acts.Items, err)
-	}
+	must.Hold(t, err == nil && len(acts.Items) == 0, "audited: %v, %v", acts.Items, err)
 }

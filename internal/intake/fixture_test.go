@@ -51,9 +51,8 @@ func serviceDatabase(tb testing.TB) (url string, db *sql.DB) {
 
 func mustExec(tb testing.TB, db *sql.DB, query string, args ...any) {
 	tb.Helper()
-	if _, err := db.Exec(query, args...); err != nil {
-		tb.Fatalf("%s: %v", query, err)
-	}
+	_, err := db.Exec(query, args...)
+	must.Need(tb, err == nil, "%s: %v", query, err)
 }
 
 func newShop(tb testing.TB) *shop {
@@ -152,9 +151,7 @@ func (s *shop) state() outbox.IntakeSource {
 
 func equal[T comparable](tb testing.TB, what string, got, want T) {
 	tb.Helper()
-	if got != want {
-		tb.Errorf("%s: got %v, want %v", what, fmt.Sprint(got), fmt.Sprint(want))
-	}
+	must.Equal(tb, got, want, what, fmt.Sprint(got))
 }
 
 func definition() intake.Definition { return intake.Definition{} }

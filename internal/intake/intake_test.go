@@ -92,9 +92,8 @@ func TestIntake_rejectsARowAndHoldsOnlyItsCampaign(t *testing.T) {
 	equal(t, "rejections", s.rejections(), "bad open, big open, nameless open, z-1 open, missed open")
 	for id, want := range map[string]string{"bad": "payload is not JSON", "big": "payload is 2008 bytes; the limit is 1000", "nameless": "campaign_id is required",
 		"z-1": "already exists at seq 1 with different content (payload)", "missed": `expected_seq 5 was missed: the next seq of campaign "c-4" is 1, not 6`} {
-		if r := s.rejected(id); !strings.Contains(r.Reason, want) || r.Attempts != 1 {
-			t.Errorf("%s: %q after %d attempts, want %q", id, r.Reason, r.Attempts, want)
-		}
+		r := s.rejected(id)
+		must.Hold(t, strings.Contains(r.Reason, want) && r.Attempts == 1, "%s: %q after %d attempts, want %q", id, r.Reason, r.Attempts, want)
 	}
 	equal(t, "rejected rows", s.state().Rejected, 5)
 	equal(t, "state", s.state().State(s.Clock.Now()), outbox.IntakeRejected)
@@ -142,9 +141,8 @@ func TestIntake_retriesARowAsItIsNow(t *testing.T) {
 	equal(t, "the new reason", s.rejected("bad").Reason, "payload must be a JSON object")
 	mustExec(t, s.db, `update outboxweb_intake set payload = '{}' where event_id = 'bad'`)
 	must.Get(s.intake.Retry(s.Ctx, operator(""), "shop", id)).Or(t)
-	if _, err := s.intake.Retry(s.Ctx, operator(""), "shop", id); !errors.Is(err, outbox.ErrConflict) {
-		t.Errorf("a second retry before the row is tried: %v", err)
-	}
+	_, err := s.intake.Retry(s.Ctx, operator(""), "shop", id)
+	must.Hold(t, errors.Is(err, outbox.ErrConflict), "a second retry before the row is tried: %v", err)
 	s.drain()
 	equal(t, "campaign", s.journal("c-1"), "bad behind")
 	equal(t, "rejections", s.rejections(), "")
@@ -189,9 +187,7 @@ func TestIntake_discardsARow(t *testing.T) {
 	equal(t, "rows left", s.rows(), "")
 	equal(t, "rejections", s.rejections(), "bad discarded")
 	r = s.rejected("bad")
-	if !strings.Contains(string(r.Content), `"payload":"{\"amount\""`) || r.ChangedBy != "ana" || r.ChangeReason != "broken at the source" {
-		t.Errorf("kept: %+v %s", r, r.Content)
-	}
+	must.Hold(t, strings.Contains(string(r.Content), `"payload":"{\"amount\""`) && r.ChangedBy == "ana" && r.ChangeReason == "broken at the source", "kept: %+v %s", r, r.Content)
 	equal(t, "rejected rows", s.state().Rejected, 0)
 	if _, err := s.intake.Discard(s.Ctx, o, "shop", r.ID); !errors.Is(err, outbox.ErrConflict) {
 		t.Errorf("discarded twice: %v", err)
@@ -216,14 +212,12 @@ func TestIntake_journalsOnceWhenDeletingFails(t *testing.T) {
 			create trigger stay before delete on outboxweb_intake execute function stay()`, `drop trigger stay on outboxweb_intake`
 	}
 	mustExec(t, s.db, forbid)
-	if err := s.worker.Step(s.Ctx); err == nil || !strings.Contains(err.Error(), "not now") {
-		t.Fatalf("deleting did not fail: %v", err)
-	}
+	err := s.worker.Step(s.Ctx)
+	must.Need(t, err != nil && strings.Contains(err.Error(), "not now"), "deleting did not fail: %v", err)
 	equal(t, "campaign", s.journal("c-1"), "e-1 e-2 e-3")
 	equal(t, "rows", s.rows(), "e-1 e-2 e-3")
-	if st := s.state(); st.State(s.Clock.Now()) != outbox.IntakeFailing || !strings.Contains(st.Error, "not now") {
-		t.Errorf("state: %+v", st)
-	}
+	st := s.state()
+	must.Hold(t, st.State(s.Clock.Now()) == outbox.IntakeFailing && strings.Contains(st.Error, "not now"), "state: %+v", st)
 	mustExec(t, s.db, allow)
 	s.put(event("c-1", "e-4"))
 	s.drain()
@@ -237,9 +231,8 @@ func TestIntake_waitsForADatabaseThatIsAway(t *testing.T) {
 	t.Parallel()
 	url, db := serviceDatabase(t)
 	s := openShop(t, url, db, definition())
-	if err := s.worker.Step(s.Ctx); err == nil {
-		t.Fatal("a source without a table was read")
-	}
+	err := s.worker.Step(s.Ctx)
+	must.Need(t, err != nil, "a source without a table was read")
 	st := s.state()
 	equal(t, "state", st.State(s.Clock.Now()), outbox.IntakeFailing)
 	schema, _ := writers.Schema(dialect())
@@ -475,7 +468,6 @@ func TestSQLiteIntake_leavesTheModeOfAFileAlone(t *testing.T) {
 	s.drain()
 	equal(t, "campaign", s.journal("c-1"), "e-1 e-2")
 	var mode string
-	if err := s.db.QueryRow(`pragma journal_mode`).Scan(&mode); err != nil || mode != "delete" {
-		t.Errorf("mode %s, %v", mode, err)
-	}
+	err := s.db.QueryRow(`pragma journal_mode`).Scan(&mode)
+	must.Hold(t, err == nil && mode == "delete", "mode %s, %v", mode, err)
 }

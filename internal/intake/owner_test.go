@@ -146,9 +146,7 @@ func (j *journal) events(tb testing.TB) string {
 func (j *journal) refused(tb testing.TB, by string) {
 	tb.Helper()
 	err := j.worker.Step(j.Ctx)
-	if err == nil || !strings.Contains(err.Error(), "source shop belongs to journal "+by+", since ") {
-		tb.Errorf("another journal's step: %v", err)
-	}
+	must.Hold(tb, err != nil && strings.Contains(err.Error(), "source shop belongs to journal "+by+", since "), "another journal's step: %v", err)
 }
 
 func handOver() outbox.Command {
@@ -296,9 +294,8 @@ func TestSQLiteIntake_deletesNothingOnceHandedOver(t *testing.T) {
 	s.drain()
 	equal(t, "campaign", s.journal("c-1"), "e-1")
 	equal(t, "rows", s.rows(), "e-1")
-	if err := s.worker.Step(s.Ctx); err == nil || !strings.Contains(err.Error(), "belongs to journal new") {
-		t.Errorf("the former owner's next step: %v", err)
-	}
+	err := s.worker.Step(s.Ctx)
+	must.Hold(t, err != nil && strings.Contains(err.Error(), "belongs to journal new"), "the former owner's next step: %v", err)
 }
 
 // Two tables of one database are two sources, and may belong to two journals.
@@ -333,13 +330,9 @@ func TestPostgresIntake_saysWhatAUserMayNot(t *testing.T) {
 	s.put(event("c-1", "e-1"))
 	for _, table := range []string{"outboxweb_intake_owner", "outboxweb_intake_moved"} {
 		err := worker.Step(s.Ctx)
-		if err == nil {
-			t.Fatal("read without the right to say to whom the source belongs")
-		}
+		must.Need(t, err != nil, "read without the right to say to whom the source belongs")
 		_, statements, ok := strings.Cut(err.Error(), "Let the owner of the database run: ")
-		if !ok || !strings.Contains(statements, table) {
-			t.Fatalf("the error names no statement: %v", err)
-		}
+		must.Need(t, ok && strings.Contains(statements, table), "the error names no statement: %v", err)
 		mustExec(t, s.db, statements)
 	}
 	must.OK(t, worker.Step(s.Ctx))

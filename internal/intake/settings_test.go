@@ -77,9 +77,7 @@ func TestParse_namesTheLineAndNoSecret(t *testing.T) {
 		"shop: {url: 'sqlite:a', layout: debezium, columns: {tags: 'x\"'}}": "cannot be the name",
 	} {
 		_, err := parse(t, text)
-		if !errors.Is(err, outbox.ErrInvalid) || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "s3cret") {
-			t.Errorf("%s: %v, want %q", text, err, want)
-		}
+		must.Hold(t, errors.Is(err, outbox.ErrInvalid) && strings.Contains(err.Error(), want) && !strings.Contains(err.Error(), "s3cret"), "%s: %v, want %q", text, err, want)
 	}
 }
 
@@ -104,17 +102,15 @@ func TestIntake_readsDebeziumsTable(t *testing.T) {
 	equal(t, "campaign", s.journal("order:17"), first+" "+second)
 	equal(t, "rejected", s.rejections(), third+" open")
 	equal(t, "entities", s.Number(`select count(*) from events where entity_type = 'order' and entity_id = '17' and event_type = 'OrderPaid'`), 2)
-	if st := s.state(); st.Waiting != 1 || st.OldestAt == nil {
-		t.Errorf("state: %+v", st)
-	}
+	st := s.state()
+	must.Hold(t, st.Waiting == 1 && st.OldestAt != nil, "state: %+v", st)
 	o := operator("a test")
 	o.Confirm = "discard shop 1"
 	must.Get(s.intake.Discard(s.Ctx, o, "shop", s.rejected(third).ID)).Or(t)
 	s.drain()
 	var left int
-	if err := db.QueryRow(`select count(*) from outbox`).Scan(&left); err != nil || left != 0 {
-		t.Errorf("%d rows left, %v", left, err)
-	}
+	err := db.QueryRow(`select count(*) from outbox`).Scan(&left)
+	must.Hold(t, err == nil && left == 0, "%d rows left, %v", left, err)
 }
 
 // A misspelt column must be an error, not a text, which it is in SQLite's eyes.
@@ -124,8 +120,7 @@ func TestIntake_refusesColumnsThatDoNotExist(t *testing.T) {
 	mustExec(t, db, `create table plain (n integer primary key, who text, what text, kind text, data text)`)
 	mustExec(t, db, `insert into plain values (1, 'c', 'e', 't', '{}')`)
 	s := openShop(t, url, db, intake.Definition{Table: "plain", Columns: map[string][]string{"order": {"n"}, "campaign_id": {"whom"}, "event_id": {"what"}, "event_type": {"kind"}, "payload": {"data"}}})
-	if err := s.worker.Step(s.Ctx); err == nil || !strings.Contains(err.Error(), "whom") {
-		t.Errorf("read: %v", err)
-	}
+	err := s.worker.Step(s.Ctx)
+	must.Hold(t, err != nil && strings.Contains(err.Error(), "whom"), "read: %v", err)
 	equal(t, "state", s.state().State(s.Clock.Now()), outbox.IntakeFailing)
 }

@@ -10,8 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/outboxweb/outboxweb/internal/dbtest"
 	"github.com/outboxweb/outboxweb/internal/maintenance"
 	"github.com/outboxweb/outboxweb/internal/must"
@@ -32,9 +30,8 @@ func TestSQLiteBackup_refusesADirectoryInUse(t *testing.T) {
 	must.OK(t, os.WriteFile(filepath.Join(dir, "notes.txt"), []byte("mine"), 0o600))
 	refused(t, f.Backup(f.Ctx, dir, storetest.Quiet), outbox.ErrSetup, dir, "not empty")
 	refused(t, f.Backup(f.Ctx, filepath.Join(dir, "notes.txt"), storetest.Quiet), outbox.ErrSetup, "notes.txt")
-	if left, _ := os.ReadDir(dir); len(left) != 1 {
-		t.Errorf("the refused backup left %v", left)
-	}
+	left, _ := os.ReadDir(dir)
+	must.Hold(t, len(left) == 1, "the refused backup left %v", left)
 }
 
 func TestSQLiteRestore_refusesToOverwriteAndWhatIsNoBackup(t *testing.T) {
@@ -70,9 +67,8 @@ func TestSQLiteBackup_leavesTheReadersReadOnly(t *testing.T) {
 	for _, name := range []string{"1", "2", "3"} {
 		must.OK(t, f.Backup(f.Ctx, filepath.Join(t.TempDir(), name), storetest.Quiet))
 		snapshot := must.Get(f.Database.Snapshot(f.Ctx)).Or(t)
-		if _, err := snapshot.Exec(`create table intruder (x)`); err == nil {
-			t.Error("a reader wrote")
-		}
+		_, err := snapshot.Exec(`create table intruder (x)`)
+		must.Hold(t, err != nil, "a reader wrote")
 		must.OK(t, snapshot.Rollback())
 	}
 }
@@ -92,13 +88,9 @@ func TestBackup_restoresToASoundCopy(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "backup")
 	must.OK(t, f.Backup(f.Ctx, dir, storetest.Quiet))
 	files, err := os.ReadDir(dir)
-	if err != nil || len(files) != 2 {
-		t.Fatalf("the backup has %v, %v", files, err)
-	}
+	must.Need(t, err == nil && len(files) == 2, "the backup has %v, %v", files, err)
 	for _, file := range files {
-		if info, err := file.Info(); err != nil || info.Mode().Perm() != 0o600 {
-			t.Errorf("%s: %+v, %v", file.Name(), info, err)
-		}
+		must.Equal(t, must.Get(file.Info()).Or(t).Mode().Perm(), 0o600, file.Name())
 	}
 	f.AppendN("b", 1) // not in the backup
 	r := restoredTo(f, dir, dbtest.Fresh(t))
@@ -147,9 +139,8 @@ func TestSQLiteBackup_carriesWhatIsSkippedAndWhatWasPassedOver(t *testing.T) {
 		}
 		r := restoredTo(f, from, dbtest.Files(restored))
 		if days.journal == old {
-			if c := r.MustCampaign("a"); !strings.Contains(c.Diverged, "the projections skipped event 2") {
-				t.Errorf("%s: campaign is %+v, want it diverged", name, c)
-			}
+			c := r.MustCampaign("a")
+			must.Hold(t, strings.Contains(c.Diverged, "the projections skipped event 2"), "%s: campaign is %+v, want it diverged", name, c)
 			continue
 		}
 		r.Sound()
@@ -193,23 +184,18 @@ func TestBackup_carriesEveryTableAndItsWork(t *testing.T) {
 	f.StepOperation(op.ID)
 	before := rowCounts(f)
 	for _, table := range []string{"skips", "watermark_skips", "operations", "operation_groups", "operation_rows", "group_notes", "samples", "campaign_samples", "attempts", "audit_log", "audit_log_rows", "event_tags", "tokens"} {
-		if before[table] == 0 {
-			t.Errorf("the test puts nothing into %s", table)
-		}
+		must.Hold(t, before[table] != 0, "the test puts nothing into %s", table)
 	}
 	dir := filepath.Join(t.TempDir(), "backup")
 	must.OK(t, f.Backup(f.Ctx, dir, storetest.Quiet))
 	r := restoredTo(f, dir, dbtest.Fresh(t))
-	if diff := cmp.Diff(before, rowCounts(r)); diff != "" {
-		t.Errorf("rows by table (-backed up +restored):\n%s", diff)
-	}
+	must.Equal(t, rowCounts(r), before, "rows by table")
 	for r.Operation(op.ID).Status == outbox.OperationRunning {
 		r.Drain()
 		r.StepOperation(op.ID)
 	}
-	if d := r.Operation(op.ID); d.Status != outbox.OperationDone || d.Totals.Done != 3 {
-		t.Errorf("the operation came to %s with %+v", d.Status, d.Totals)
-	}
+	d := r.Operation(op.ID)
+	must.Hold(t, d.Status == outbox.OperationDone && d.Totals.Done == 3, "the operation came to %s with %+v", d.Status, d.Totals)
 	refused(t, storetest.No(r.AppendUnless(storetest.Event("tagged", "counted"), 0, storetest.Item("", "seat", "1"))), outbox.ErrConflict, "conflicting event")
 	r.MustAppend(storetest.Tagged("tagged", "counted", "seat", "2"))
 	refused(t, storetest.No(r.AppendUnless(storetest.Event("tagged", "counted"), 0, storetest.Item("", "seat", "2"))), outbox.ErrConflict, "conflicting event")
@@ -220,16 +206,11 @@ func TestBackup_carriesEveryTableAndItsWork(t *testing.T) {
 		r.Clock.Advance(5 * time.Minute)
 		r.Fail("no such thing", "late")
 	}
-	if next := r.StartOperation(outbox.OperationRequest{}); next.ID <= op.ID {
-		t.Errorf("the next operation has the number %d", next.ID)
-	}
+	next := r.StartOperation(outbox.OperationRequest{})
+	must.Hold(t, next.ID > op.ID, "the next operation has the number %d", next.ID)
 	known := tokens.New(r.Store)
-	if kept, err := known.TokenByHash(r.Ctx, "0123"); err != nil || kept.State(r.Clock.Now()) != "valid" {
-		t.Errorf("the token came back as %+v, %v", kept, err)
-	}
-	if next, err := known.CreateToken(r.Ctx, scene, "4567", outbox.RoleViewer, "deploy", r.Clock.Now().Add(time.Hour)); err != nil || next.ID != 2 {
-		t.Errorf("the next token has the number %d, %v", next.ID, err)
-	}
+	must.Equal(t, must.Get(known.TokenByHash(r.Ctx, "0123")).Or(t).State(r.Clock.Now()), "valid", "the token came back as")
+	must.Equal(t, must.Get(known.CreateToken(r.Ctx, scene, "4567", outbox.RoleViewer, "deploy", r.Clock.Now().Add(time.Hour))).Or(t).ID, 2, "the next token has the number")
 	r.WantMarks(fmt.Sprintf("%s 1 1", ids[0]))
 	r.Sound()
 }
@@ -247,9 +228,8 @@ func TestPostgresRestore_refusesWhatIsInItsWay(t *testing.T) {
 	refused(t, maintenance.Restore(f.Ctx, t.TempDir(), storetest.OptionsFor(fresh), arrange), outbox.ErrSetup, "is not a backup for --journal-db", "neither journal.db nor journal.SCHEMA.dump")
 	file := t.TempDir()
 	refused(t, maintenance.Restore(f.Ctx, dir, storetest.OptionsFor(dbtest.Files(file)), arrange), outbox.ErrSetup, "of the journal database", "is of PostgreSQL and cannot become a SQLite file", "--journal-db", "search_path=journal")
-	if left, _ := os.ReadDir(file); len(left) != 0 {
-		t.Errorf("a refused restore left %v", left)
-	}
+	left, _ := os.ReadDir(file)
+	must.Hold(t, len(left) == 0, "a refused restore left %v", left)
 	other := storetest.OptionsFor(fresh)
 	other.Journal = strings.Replace(other.Journal, "search_path=journal", "search_path=elsewhere", 1)
 	refused(t, maintenance.Restore(context.Background(), dir, other, arrange), outbox.ErrSetup, "of the schema journal; restore it into the same schema", "search_path=journal")

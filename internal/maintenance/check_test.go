@@ -144,9 +144,8 @@ func harmed(t *testing.T, d damage) *fixture {
 	f.Sound()
 	query, projections := strings.CutPrefix(d.harm, ":")
 	if d.by == refusedX {
-		if _, err := f.JournalDB.Exec(query); err == nil {
-			t.Error("the database let it happen")
-		}
+		_, err := f.JournalDB.Exec(query)
+		must.Hold(t, err != nil, "the database let it happen")
 		return f
 	}
 	switch {
@@ -183,9 +182,7 @@ func TestCheck_namesEveryDamageThatCanBeNamed(t *testing.T) {
 			named := slices.ContainsFunc(found, func(v outbox.Violation) bool {
 				return v.Invariant == d.invariant && v.Seq == d.seq && v.Detail != ""
 			})
-			if d.invariant != "" && !named || d.invariant == "" && len(found) > 0 {
-				t.Errorf("check found %+v, want %q at %d", found, d.invariant, d.seq)
-			}
+			must.Hold(t, (d.invariant == "" || named) && (d.invariant != "" || len(found) <= 0), "check found %+v, want %q at %d", found, d.invariant, d.seq)
 			if d.by != byStart && d.by != byWorker {
 				return
 			}
@@ -241,17 +238,11 @@ func TestCheck_countsWhatItLookedAtAndShowsProgress(t *testing.T) {
 	f.MustAppend(storetest.Tagged("b", "counted", "seat", "1", "show", "x"))
 	var steps []int64
 	report, err := f.Check(f.Ctx, func(done, total int64) { steps = append(steps, done, total) })
-	if err != nil || !report.OK || report.Violations == nil {
-		t.Fatalf("report is %+v, %v", report, err)
-	}
+	must.Need(t, err == nil && report.OK && report.Violations != nil, "report is %+v, %v", report, err)
 	for name, want := range map[string]int64{"campaigns": 2, "events": 5, "rows": 5, "tags": 2, "skipped": 0} {
-		if report.Checked[name] != want {
-			t.Errorf("%d %s checked, want %d", report.Checked[name], name, want)
-		}
+		must.Equal(t, report.Checked[name], want, "checked")
 	}
-	if len(steps) != 4 || steps[0] != 1 || steps[2] != 2 || steps[3] != 2 {
-		t.Errorf("progress was %v", steps)
-	}
+	must.Hold(t, len(steps) == 4 && steps[0] == 1 && steps[2] == 2 && steps[3] == 2, "progress was %v", steps)
 	f.Tamper(`delete from events where campaign_id = 'a' and seq = 2`)
 	if report, err := f.Check(f.Ctx, storetest.Quiet); err != nil || report.OK || report.Checked["events"] != 4 {
 		t.Errorf("%d events checked of 4 there are (%v): %+v", report.Checked["events"], err, report.Violations)
@@ -281,9 +272,8 @@ func TestCheck_findsSkipsThatAreCountedWrongOrAppliedTooEarly(t *testing.T) {
 	if err != nil || len(report.Violations) != 2 || report.Violations[0].Invariant != "skips" || report.Violations[1].Invariant != "campaign_row" {
 		t.Errorf("check found %+v (%v)", report.Violations, err)
 	}
-	if found := f.SelfCheckAll(); len(found) != 1 || !found[0].Drifted {
-		t.Errorf("the self-check found %+v, want one that drifted", found)
-	}
+	found := f.SelfCheckAll()
+	must.Hold(t, len(found) == 1 && found[0].Drifted, "the self-check found %+v, want one that drifted", found)
 	f.Exact("a")
 	f.Sound()
 	f.Exec(`update campaigns set skips = 0`)

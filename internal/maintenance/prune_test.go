@@ -2,7 +2,6 @@ package maintenance_test
 
 import (
 	"fmt"
-	"slices"
 	"testing"
 	"time"
 
@@ -34,8 +33,7 @@ func pruneAudit(f *fixture, before time.Time) (portions int) {
 
 func removedBefore(f *fixture) time.Time {
 	f.TB.Helper()
-	before := must.Get(f.AuditLogRemovedBefore(f.Ctx)).Or(f.TB)
-	return before
+	return must.Get(f.AuditLogRemovedBefore(f.Ctx)).Or(f.TB)
 }
 
 func TestPruneActions_deletesInPortionsWhatIsOlder(t *testing.T) {
@@ -43,24 +41,14 @@ func TestPruneActions_deletesInPortionsWhatIsOlder(t *testing.T) {
 	f := open(t)
 	start := f.Clock.Now()
 	manyActions(f, 12_000)
-	if more, err := f.PruneAuditLog(f.Ctx, start.Add(11_000*time.Minute)); err != nil || !more {
-		t.Fatalf("more: %v, %v", more, err)
-	}
-	if n := f.Number(`select count(*) from audit_log`); n != 7000 {
-		t.Errorf("after one portion there are %d records, want 7000", n)
-	}
-	if n := pruneAudit(f, start.Add(11_000*time.Minute)); n != 1 {
-		t.Errorf("it took %d more full portions, want one", n)
-	}
-	if n := f.Number(`select count(*) from audit_log`); n != 1000 {
-		t.Errorf("%d records are kept, want 1000", n)
-	}
-	if oldest := f.Number(`select min(at) from audit_log`); oldest != start.Add(11_000*time.Minute).UnixMicro() {
-		t.Errorf("the oldest that is kept is of %s", time.UnixMicro(oldest))
-	}
-	if got := removedBefore(f); !got.Equal(start.Add(11_000 * time.Minute)) {
-		t.Errorf("records are gone from before %s", got)
-	}
+	more, err := f.PruneAuditLog(f.Ctx, start.Add(11_000*time.Minute))
+	must.Need(t, err == nil && more, "more: %v, %v", more, err)
+	must.Equal(t, f.Number(`select count(*) from audit_log`), 7000, "after one portion there", "records")
+	must.Equal(t, pruneAudit(f, start.Add(11_000*time.Minute)), 1, "it took", "more full portions")
+	must.Equal(t, f.Number(`select count(*) from audit_log`), 1000, "records are kept")
+	must.Equal(t, f.Number(`select min(at) from audit_log`), start.Add(11_000*time.Minute).UnixMicro(), "the oldest that is kept")
+	got := removedBefore(f)
+	must.Hold(t, got.Equal(start.Add(11_000*time.Minute)), "records are gone from before %s", got)
 }
 
 func TestPruneActions_neverGoesBackAndKeepsTheRest(t *testing.T) {
@@ -79,9 +67,8 @@ func TestPruneActions_neverGoesBackAndKeepsTheRest(t *testing.T) {
 		pruneAudit(f, start.Add(3*time.Minute))
 		for _, change := range []string{`update audit_log set actor = 'nobody'`, `update audit_log set outcome = 'done', refusal = ''`,
 			`delete from audit_log`, `delete from audit_log where id = (select max(id) from audit_log)`} {
-			if _, err := f.JournalDB.Exec(change); err == nil {
-				t.Errorf("the database does: %s", change)
-			}
+			_, err := f.JournalDB.Exec(change)
+			must.Hold(t, err != nil, "the database does: %s", change)
 		}
 	})
 	// A record of another process with a slow clock is deleted; the time stays.
@@ -104,9 +91,7 @@ func TestPruneActions_takesWhatTheyTouchedWithThem(t *testing.T) {
 	f.Kill(ids...)
 	must.Get(f.RequeueDead(f.Ctx, ana(""), outbox.RequeueFilter{})).Or(t)
 	pruneAudit(f, later)
-	if n := f.Number(`select count(*) from audit_log_rows`); n != 3 {
-		t.Errorf("%d ranges are left, want those of the act that is left", n)
-	}
+	must.Equal(t, f.Number(`select count(*) from audit_log_rows`), 3, "ranges are left")
 }
 
 func TestAppendOnce_forgetsAKeyAfterADay(t *testing.T) {
@@ -115,18 +100,15 @@ func TestAppendOnce_forgetsAKeyAfterADay(t *testing.T) {
 	f.MustAppendOnce(storetest.UnderKey("ana", "old", "1"), storetest.Event("a", "counted"))
 	f.MustAppendOnce(storetest.UnderKey("ana", "older", "1"), storetest.Event("a", "counted"))
 	f.Clock.Advance(store.AppendKeyLife)
-	if _, repeated := f.MustAppendOnce(storetest.UnderKey("ana", "old", "2"), storetest.Event("a", "counted")); repeated {
-		t.Error("a key of yesterday counts")
-	}
+	_, repeated := f.MustAppendOnce(storetest.UnderKey("ana", "old", "2"), storetest.Event("a", "counted"))
+	must.Hold(t, !repeated, "a key of yesterday counts")
 	for {
 		more := must.Get(f.PruneAppendKeys(f.Ctx)).Or(t)
 		if !more {
 			break
 		}
 	}
-	if n := f.Number(`select count(*) from append_keys`); n != 1 {
-		t.Errorf("%d keys are kept, want the one of today", n)
-	}
+	must.Equal(t, f.Number(`select count(*) from append_keys`), 1, "keys are kept")
 }
 
 func TestPruneHistory_deletesWhatIsOlderAndOver(t *testing.T) {
@@ -148,12 +130,8 @@ func TestPruneHistory_deletesWhatIsOlderAndOver(t *testing.T) {
 			t.Fatal(more, err)
 		}
 	}
-	if got := storetest.Texts(t, f.JournalDB, `select campaign_id from attempts`); !slices.Equal(got, []string{"stuck"}) {
-		t.Errorf("the attempts of %v are left; want those of the event that is not applied", got)
-	}
-	if got := f.Spans(); len(got) != 0 {
-		t.Errorf("the spans %v are left", got)
-	}
+	must.Equal(t, storetest.Texts(t, f.JournalDB, `select campaign_id from attempts`), []string{"stuck"}, "the attempts of", "are left")
+	must.Equal(t, len(f.Spans()), 0, "the spans", "are left")
 	f.WantHistory("a", 1, "appended", "acted requeue by scene")
 	f.WantHistory("a", 3, "appended", "applied 3-3 by worker-1")
 }
@@ -167,9 +145,8 @@ insert into attempts (campaign_id, seq, at, attempt, worker, build, error, finge
 with recursive n(i) as (select 1 union all select i + 1 from n where i < 6000)
 select 'gone', i, i, 1, 'w', 'v1', 'boom', 'boom' from n`)
 	more, err := f.PruneHistory(f.Ctx, f.Clock.Now())
-	if n := f.Number(`select count(*) from attempts`); err != nil || !more || n != 1000 {
-		t.Errorf("after one portion %d attempts are left and more is %v, %v", n, more, err)
-	}
+	n := f.Number(`select count(*) from attempts`)
+	must.Hold(t, err == nil && more && n == 1000, "after one portion %d attempts are left and more is %v, %v", n, more, err)
 	if more, err = f.PruneHistory(f.Ctx, f.Clock.Now()); err != nil || more || f.Number(`select count(*) from attempts`) != 0 {
 		t.Errorf("after another some are left: %v, %v", more, err)
 	}

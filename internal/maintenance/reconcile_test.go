@@ -7,8 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/store"
@@ -36,9 +34,7 @@ func TestReconcile_givesUnappliedEventsTheirRowsBack(t *testing.T) {
 			f.LoseRows("a", where)
 			missing := 4 - f.Number(`select count(*) from projection_apply_outbox where campaign_id = 'a'`)
 			want := []outbox.Gap{{CampaignID: "a", AppliedSeq: 2, HighWaterSeq: 6, Missing: missing}}
-			if diff := cmp.Diff(want, f.MustFindGaps()); diff != "" {
-				t.Errorf("gaps (-want +got):\n%s", diff)
-			}
+			must.Equal(t, f.MustFindGaps(), want, "gaps")
 			woken := false
 			f.OnWork(func() { woken = true })
 			f.Clock.Advance(time.Hour)
@@ -46,9 +42,8 @@ func TestReconcile_givesUnappliedEventsTheirRowsBack(t *testing.T) {
 			if !woken || len(f.MustFindGaps()) != 0 {
 				t.Errorf("woken: %v; gaps: %+v", woken, f.MustFindGaps())
 			}
-			if c := f.MustCampaign("a"); c.HeadSeq != 3 || c.OldestEnqueuedAt != began || c.Counts != (outbox.Counts{Pending: 4}) {
-				t.Errorf("campaign is %+v, want head 3, as old as its append", c)
-			}
+			c := f.MustCampaign("a")
+			must.Hold(t, c.HeadSeq == 3 && c.OldestEnqueuedAt == began && c.Counts == (outbox.Counts{Pending: 4}), "campaign is %+v, want head 3, as old as its append", c)
 			mustBeFixed(f)
 		})
 	}
@@ -65,12 +60,9 @@ func TestReconcile_removesRowsOfAppliedEvents(t *testing.T) {
 	f.Is("a", "applied 3 of 5, head 4 pending, 2 pending")
 	// The worker that stalled through all this changes nothing.
 	f.Unchanged(func() {
-		if _, err := f.ApplyClaim(c, 5); err == nil {
-			t.Error("a worker whose lease was ended applied events")
-		}
-		if got := f.MustSettle(one, store.Result{Claim: c, Applied: 5}); got.Fenced != 1 {
-			t.Errorf("settled %+v", got)
-		}
+		_, err := f.ApplyClaim(c, 5)
+		must.Hold(t, err != nil, "a worker whose lease was ended applied events")
+		must.Equal(t, f.MustSettle(one, store.Result{Claim: c, Applied: 5}).Fenced, 1, "settled")
 	})
 	mustBeFixed(f)
 }
@@ -84,9 +76,7 @@ func TestReconcile_leavesCampaignsUnderALeaseToTheirWorker(t *testing.T) {
 	f.Exec(`delete from projection_apply_outbox where seq = 3`)
 	f.Unchanged(func() {
 		f.MustReconcile(outbox.Repaired{})
-		if got, err := f.ReconcileCampaign(f.Ctx, "a"); err != nil || got != (outbox.Repaired{}) {
-			t.Errorf("reconciled %+v, %v", got, err)
-		}
+		must.Equal(t, must.Get(f.ReconcileCampaign(f.Ctx, "a")).Or(t), outbox.Repaired{}, "reconciled")
 		refused(t, storetest.No(f.ReplayCampaign(f.Ctx, ana(""), "a")), outbox.ErrConflict, "worker-1 is applying events", "try again")
 	})
 	f.MustSettle(one, store.Result{Claim: c, Applied: 2})
@@ -109,9 +99,7 @@ func TestReconcile_marksAWatermarkThatContradictsTheJournal(t *testing.T) {
 			f.ExecProjections(scene.contradict)
 			f.MustReconcile(outbox.Repaired{Campaigns: 1, Diverged: 1})
 			c := f.MustCampaign("a")
-			if c.State() != outbox.StateDiverged || c.Diverged != scene.reason {
-				t.Errorf("campaign is %+v", c)
-			}
+			must.Hold(t, c.State() == outbox.StateDiverged && c.Diverged == scene.reason, "campaign is %+v", c)
 			f.NoClaim(one)
 			f.AppendN("a", 1)
 			f.Clock.Advance(time.Hour)
@@ -144,9 +132,8 @@ func TestReconcile_marksACampaignThatTheJournalDoesNotKnow(t *testing.T) {
 
 	// Whatever refuses an append leaves the mark, and appended events wait.
 	seq := int64(7)
-	if _, err := f.Append(f.Ctx, store.Append{Events: []outbox.Event{storetest.Event("a", "counted")}, ExpectedSeq: &seq}); !errors.Is(err, outbox.ErrConflict) {
-		t.Errorf("append at another seq: %v", err)
-	}
+	_, err := f.Append(f.Ctx, store.Append{Events: []outbox.Event{storetest.Event("a", "counted")}, ExpectedSeq: &seq})
+	must.Hold(t, errors.Is(err, outbox.ErrConflict), "append at another seq: %v", err)
 	f.AppendN("a", 1)
 	f.Is("a", "applied 0 of 1, head 1 pending, 1 pending, diverged: the projections have an event 2 that the journal does not have")
 	f.Drain()
@@ -196,9 +183,8 @@ func TestReconcile_tellsOfTheProjectionsAsTheyAreNow(t *testing.T) {
 		f.ExecProjections(`update projection_watermarks set applied_seq = $1, applied_hash = 'other'`, to)
 		must.Get(f.Reconcile(f.Ctx)).Or(t)
 		listed := f.AllCampaigns(outbox.CampaignFilter{})
-		if want := fmt.Sprintf("event %d that", to); len(listed) != 1 || !strings.Contains(listed[0].Diverged, want) {
-			t.Errorf("listed as %+v, want %q", listed, want)
-		}
+		want := fmt.Sprintf("event %d that", to)
+		must.Hold(t, len(listed) == 1 && strings.Contains(listed[0].Diverged, want), "listed as %+v, want %q", listed, want)
 		f.MustBeReconciled()
 	}
 }
@@ -211,9 +197,8 @@ func TestReconcile_inInlineModeGivesEventsTheirRows(t *testing.T) {
 	f.Exec(`update campaigns set oldest_enqueued_at = null`)
 	f.Clock.Advance(store.InlineWait)
 	f.MustReconcile(outbox.Repaired{Campaigns: 1, Inserted: 2})
-	if oldest, _ := f.Ages(); oldest.Seq != 1 || oldest.AgeSeconds != store.InlineWait.Seconds() {
-		t.Errorf("the oldest is %+v, want event 1", oldest)
-	}
+	oldest, _ := f.Ages()
+	must.Hold(t, oldest.Seq == 1 && oldest.AgeSeconds == store.InlineWait.Seconds(), "the oldest is %+v, want event 1", oldest)
 	mustBeFixed(f)
 }
 
@@ -264,16 +249,12 @@ func TestSkips_thatTheProjectionsContradictDivergeAndAreFound(t *testing.T) {
 			f.Sound()
 			c.harm(f)
 			report, err := f.Check(f.Ctx, storetest.Quiet)
-			if err != nil || len(report.Violations) != 1 {
-				t.Fatalf("check found %+v (%v), want one violation", report.Violations, err)
-			}
-			if v := report.Violations[0]; v.Invariant != "skips" || v.Seq != 2 || !strings.Contains(v.Detail, c.say) {
-				t.Errorf("check found %+v", v)
-			}
+			must.Need(t, err == nil && len(report.Violations) == 1, "check found %+v (%v), want one violation", report.Violations, err)
+			v := report.Violations[0]
+			must.Hold(t, v.Invariant == "skips" && v.Seq == 2 && strings.Contains(v.Detail, c.say), "check found %+v", v)
 			f.MustReconcile(outbox.Repaired{Campaigns: 1, Diverged: 1})
-			if got := f.MustCampaign("a").Diverged; !strings.Contains(got, c.say) {
-				t.Errorf("diverged: %q", got)
-			}
+			got := f.MustCampaign("a").Diverged
+			must.Hold(t, strings.Contains(got, c.say), "diverged: %q", got)
 			f.MustBeReconciled()
 		})
 	}
@@ -288,9 +269,7 @@ func TestReconcile_takesBackInTheProjectionsWhatTheJournalNoLongerSkips(t *testi
 	f.Exec(`update skips set undone_at = 1`)
 	f.Exec(`update campaigns set skips = 0`)
 	f.MustReconcile(outbox.Repaired{Campaigns: 1, Inserted: 2})
-	if w := f.MustWatermark("a"); w.AppliedSeq != 1 {
-		t.Errorf("the watermark is %+v, want it before both events", w)
-	}
+	must.Equal(t, f.MustWatermark("a").AppliedSeq, 1, "the watermark")
 	f.WantMarks()
 	f.MustBeReconciled()
 	f.Sound()
@@ -327,15 +306,11 @@ func TestRepairGaps_repairsEveryCampaignWithOneRecord(t *testing.T) {
 	f.Exec(`delete from projection_apply_outbox where campaign_id = 'b' and seq = 2`) // which the counts do not miss
 	f.Exec(`update campaigns set due_at = null where campaign_id <> 'wave'`)
 	f.MustApply(f.ClaimOne(one, 3), 2) // a wave between its databases is no gap
-	if gaps := f.MustFindGaps(); len(gaps) != 2 || gaps[0].Missing != 2 || gaps[1].Missing != 1 {
-		t.Errorf("gaps are %+v", gaps)
-	}
-	if got, err := f.RepairGaps(f.Ctx, ana("")); err != nil || got.Inserted != 3 {
-		t.Errorf("repaired %+v, %v", got, err)
-	}
-	if acts := f.DoneActions(); len(acts) != 1 || acts[0].Action != "repair_gaps" {
-		t.Errorf("audit records are %+v", acts)
-	}
+	gaps := f.MustFindGaps()
+	must.Hold(t, len(gaps) == 2 && gaps[0].Missing == 2 && gaps[1].Missing == 1, "gaps are %+v", gaps)
+	must.Equal(t, must.Get(f.RepairGaps(f.Ctx, ana(""))).Or(t).Inserted, 3, "repaired")
+	acts := f.DoneActions()
+	must.Hold(t, len(acts) == 1 && acts[0].Action == "repair_gaps", "audit records are %+v", acts)
 	f.Exact("b")
 	f.Sound()
 }
@@ -350,16 +325,13 @@ func TestSQLiteRepairGaps_leavesARecordOfWhatWasDoneBeforeItFailed(t *testing.T)
 	f.Exec(`create trigger broken before insert on projection_apply_outbox when new.campaign_id = 'b' begin select raise(abort, 'the disk is odd'); end`)
 	order := ana("")
 	order.IdempotencyKey = "k"
-	if got, err := f.RepairGaps(f.Ctx, order); err == nil {
-		t.Fatalf("repaired %+v", got)
-	}
+	got, err := f.RepairGaps(f.Ctx, order)
+	must.Need(t, err != nil, "repaired %+v", got)
 	acts := f.DoneActions()
 	if len(acts) != 1 || acts[0].Action != outbox.ActionRepairGaps || acts[0].Outcome != outbox.AuditDone || !strings.Contains(string(acts[0].After), `"inserted":2`) || !strings.Contains(string(acts[0].After), "the disk is odd") {
 		t.Errorf("audit records are %+v", acts)
 	}
 	f.Exec(`drop trigger broken`)
-	if got, err := f.RepairGaps(f.Ctx, order); err != nil || got.Inserted != 2 {
-		t.Errorf("then it repaired %+v, %v", got, err)
-	}
+	must.Equal(t, must.Get(f.RepairGaps(f.Ctx, order)).Or(t).Inserted, 2, "then it repaired")
 	f.Sound()
 }

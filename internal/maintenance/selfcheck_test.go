@@ -47,9 +47,7 @@ func TestSelfCheck_leavesInlineEventsToTheirRequests(t *testing.T) {
 	f.AppendN("a", 3)
 	for _, want := range []int{0, 1} {
 		_, found, err := f.SelfCheck(f.Ctx, maintenance.Round{}, 10)
-		if err != nil || len(found) != want {
-			t.Fatalf("the self-check found %+v, %v, want %d", found, err, want)
-		}
+		must.Need(t, err == nil && len(found) == want, "the self-check found %+v, %v, want %d", found, err, want)
 		f.Clock.Advance(store.InlineWait)
 	}
 	f.AppendN("b", 1)
@@ -90,9 +88,7 @@ func TestSelfCheck_repairsWhatItFinds(t *testing.T) {
 			f.SelfCheckIsCalm()
 			f.Clock.Advance(time.Second)
 			f.Drain()
-			if got := f.MustCampaign("a").State(); got != outbox.StateCurrent {
-				t.Errorf("campaign is %s, want current", got)
-			}
+			must.Equal(t, f.MustCampaign("a").State(), outbox.StateCurrent, "campaign")
 		})
 	}
 }
@@ -123,13 +119,10 @@ func TestSelfCheck_queuesWhatIsMissingFromTheQueue(t *testing.T) {
 			f.Clock.Advance(10 * time.Minute)
 			f.NoClaim(one)
 			f.Clock.Advance(-10 * time.Minute)
-			if found := f.SelfCheckOne("a"); !found.Drifted {
-				t.Errorf("found %+v, want it to have drifted", found)
-			}
+			found := f.SelfCheckOne("a")
+			must.Hold(t, found.Drifted, "found %+v, want it to have drifted", found)
 			f.Exact("a")
-			if e := f.Explained("a"); e.Blocker != scene.hold {
-				t.Errorf("then explained as %+v, want %s", e, scene.hold)
-			}
+			must.Equal(t, f.Explained("a").Blocker, scene.hold, "then explained as")
 			f.SelfCheckIsCalm()
 			f.Clock.Advance(10 * time.Minute)
 			f.Drain()
@@ -189,7 +182,5 @@ func TestSelfCheck_countsDriftInSteps(t *testing.T) {
 		steps++
 	}
 	s, err := f.Summary(f.Ctx)
-	if err != nil || s.Drift != 2 || steps != 2 {
-		t.Errorf("drift is %d after %d steps, %v, want two", s.Drift, steps, err)
-	}
+	must.Hold(t, err == nil && s.Drift == 2 && steps == 2, "drift is %d after %d steps, %v, want two", s.Drift, steps, err)
 }

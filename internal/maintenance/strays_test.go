@@ -35,17 +35,14 @@ func alarmed(f *fixture) (summary, unready bool) {
 	defer again.CloseNow()
 	sum := must.Get(again.Summary(f.Ctx)).Or(f.TB)
 	reasons := again.Ready(f.Ctx)
-	if len(reasons) > 0 && !strings.Contains(reasons[0], "the URL of the journal database") {
-		f.TB.Fatalf("not ready for %q", reasons)
-	}
+	must.Need(f.TB, len(reasons) <= 0 || strings.Contains(reasons[0], "the URL of the journal database"), "not ready for %q", reasons)
 	return sum.OtherJournal, len(reasons) > 0
 }
 
 func mustAlarm(f *fixture, when string, summary, unready bool) {
 	f.TB.Helper()
-	if s, r := alarmed(f); s != summary || r != unready {
-		f.TB.Errorf("%s the alarm is raised %v and readiness refuses %v, want %v and %v", when, s, r, summary, unready)
-	}
+	s, r := alarmed(f)
+	must.Hold(f.TB, s == summary && r == unready, "%s the alarm is raised %v and readiness refuses %v, want %v and %v", when, s, r, summary, unready)
 }
 
 func TestOtherJournal_isToldOfUntilTheJournalFits(t *testing.T) {
@@ -86,9 +83,8 @@ func TestReady_isNotBoughtByAppendsToTheWrongJournal(t *testing.T) {
 	f.Drain()
 	loseJournal(f, nil)
 	f.MustReconcile(outbox.Repaired{Campaigns: 2, Diverged: 2})
-	if reasons := f.Ready(f.Ctx); len(reasons) != 1 {
-		t.Fatalf("the reasons are %q, want one", reasons)
-	}
+	reasons := f.Ready(f.Ctx)
+	must.Need(t, len(reasons) == 1, "the reasons are %q, want one", reasons)
 	for i := range 5 {
 		f.AppendN(fmt.Sprint("new-", i), 1)
 	}
@@ -100,9 +96,7 @@ func TestReady_isNotBoughtByAppendsToTheWrongJournal(t *testing.T) {
 			t.Fatalf("%d campaigns, %v", total, err)
 		}
 	}
-	if reasons := f.Ready(f.Ctx); len(reasons) != 1 {
-		t.Errorf("the reasons are %q once most campaigns are of this journal, want one", reasons)
-	}
+	must.Equal(t, len(f.Ready(f.Ctx)), 1, "the reasons", "once most campaigns are of this journal")
 }
 
 func TestOtherJournal_isToldOfBesideAnOlderOne(t *testing.T) {
@@ -145,18 +139,12 @@ func TestCampaign_thatDivergedShowsWhatTheJournalHasAndWhatWaits(t *testing.T) {
 				c.LagEvents() != scene.appended || c.ProjectionsSeq != 5 || c.Counts != (outbox.Counts{Pending: scene.appended}) {
 				t.Errorf("campaign is %+v, %d behind", c, c.LagEvents())
 			}
-			if want := "the projections have an event 5 that the journal does not have"; c.Diverged != want {
-				t.Errorf("diverged since %q, want %q", c.Diverged, want)
-			}
+			must.Equal(t, c.Diverged, "the projections have an event 5 that the journal does not have", "diverged since")
 			for _, listed := range f.AllCampaigns(outbox.CampaignFilter{State: outbox.StateDiverged}) {
-				if listed.Diverged != c.Diverged || listed.LagEvents() != c.LagEvents() || listed.AppliedSeq != c.AppliedSeq {
-					t.Errorf("listed as %+v, want as %+v", listed, c)
-				}
+				must.Hold(t, listed.Diverged == c.Diverged && listed.LagEvents() == c.LagEvents() && listed.AppliedSeq == c.AppliedSeq, "listed as %+v, want as %+v", listed, c)
 			}
 			sum, err := f.Beside().Summary(f.Ctx)
-			if err != nil || sum.Lag.Events != scene.appended {
-				t.Errorf("the lag is %+v, %v, want %d events", sum.Lag, err, scene.appended)
-			}
+			must.Hold(t, err == nil && sum.Lag.Events == scene.appended, "the lag is %+v, %v, want %d events", sum.Lag, err, scene.appended)
 			f.MustBeReconciled()
 		})
 	}

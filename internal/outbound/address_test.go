@@ -3,6 +3,8 @@ package outbound
 import (
 	"net/netip"
 	"testing"
+
+	"github.com/outboxweb/outboxweb/internal/must"
 )
 
 func TestAddress_tellsTheInternetFromWhatIsInside(t *testing.T) {
@@ -17,13 +19,9 @@ func TestAddress_tellsTheInternetFromWhatIsInside(t *testing.T) {
 		"2620:4f:8000::1", "3fff::1", "3fff:fff:ffff::1", "5f00::1", "5f00:ffff::1", "4000::1", "1fff::1", "fd00:ec2::254",
 		"fc00::1", "fd00::1", "fe80::1", "fe80::1%lo", "febf::1", "fec0::1", "fec0::1%eth0", "ff02::1",
 	} {
-		if public(netip.MustParseAddr(address)) {
-			t.Errorf("%s passes for one of the internet", address)
-		}
+		must.Hold(t, !public(netip.MustParseAddr(address)), "%s passes for one of the internet", address)
 	}
 	for _, address := range []string{"1.1.1.1", "100.63.255.255", "100.128.0.1", "172.32.0.1", "::ffff:1.1.1.1", "168.63.129.17", "168.63.129.15", "192.31.197.1", "64:ff9b::1.1.1.1", "2001:200::1", "2001:4860:4860::8888", "2003::1", "2620:4f:8001::1", "3ffe::1", "3fff:1000::1", "2606:4700:4700::1111", "2a00:1450:4001::1"} {
-		if !public(netip.MustParseAddr(address)) {
-			t.Errorf("%s does not pass for one of the internet", address)
-		}
+		must.Hold(t, public(netip.MustParseAddr(address)), "%s does not pass for one of the internet", address)
 	}
 }

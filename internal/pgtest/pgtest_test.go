@@ -81,9 +81,8 @@ func TestDatabase_isDroppedUnderItsConnections(t *testing.T) {
 		conn := must.Get(pgx.Connect(t.Context(), address)).Or(t)
 		t.Cleanup(func() { _ = conn.Close(context.Background()) })
 	})
-	if _, err := pgx.Connect(t.Context(), address); code(err) != "3D000" {
-		t.Errorf("connecting after the test: %v, want an unknown database", err)
-	}
+	_, err := pgx.Connect(t.Context(), address)
+	must.Hold(t, code(err) == "3D000", "connecting after the test: %v, want an unknown database", err)
 }
 
 func TestServer_restartsRecoversAndLeavesNothing(t *testing.T) {
@@ -111,12 +110,8 @@ func TestServer_restartsRecoversAndLeavesNothing(t *testing.T) {
 		t.Error("a crashed server accepts connections")
 	}
 	must.OK(t, s.Launch(t.Context()))
-	if n := marks(t, connect(t, database)); n != 1 {
-		t.Errorf("%d marks after the crash, want 1", n)
-	}
-	if n := marks(t, connect(t, s.Database(t))); n != 0 {
-		t.Errorf("%d marks in a database made after the crash, want 0", n)
-	}
+	must.Equal(t, marks(t, connect(t, database)), 1, "marks after the crash")
+	must.Equal(t, marks(t, connect(t, s.Database(t))), 0, "marks in a database made after the crash")
 }
 
 // awaitBroken checks that stop ends a running statement with the code of a server restart.
@@ -134,9 +129,7 @@ func awaitBroken(t *testing.T, s *Server, database string, stop func() error) {
 		return err == nil && n == 1
 	})
 	must.OK(t, stop())
-	if err := <-broken; code(err) != "57P01" {
-		t.Errorf("statement under a restart: %v, want the code 57P01", err)
-	}
+	must.Equal(t, code(<-broken), "57P01", "statement under a restart")
 }
 
 func TestStart_endsWithKilledProcess(t *testing.T) {
@@ -184,9 +177,7 @@ func TestPooler_movesClientBetweenConnections(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if backend != again {
-			t.Fatalf("one transaction ran in the backends %d and %d", backend, again)
-		}
+		must.Need(t, backend == again, "one transaction ran in the backends %d and %d", backend, again)
 		backends[backend] = true
 		return len(backends) > 1
 	})
@@ -224,8 +215,7 @@ func postmaster(t *testing.T, dir string) int {
 	t.Helper()
 	text := must.Get(os.ReadFile(filepath.Join(dir, "data", "postmaster.pid"))).Or(t)
 	first, _, _ := strings.Cut(string(text), "\n")
-	pid := must.Get(strconv.Atoi(first)).Or(t)
-	return pid
+	return must.Get(strconv.Atoi(first)).Or(t)
 }
 
 // gone reports whether neither the directory nor the process exists.

@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"github.com/outboxweb/outboxweb/internal/must"
 )
 
 // poolerConfig forwards every database to the server in the named directory. Several server
@@ -37,9 +39,7 @@ server_login_retry = 1
 func (s *Server) Pooler(tb testing.TB) func(url string) string {
 	tb.Helper()
 	j, err := s.startPooler()
-	if err != nil {
-		tb.Fatalf("start pgbouncer: %v", err)
-	}
+	must.Need(tb, err == nil, "start pgbouncer: %v", err)
 	tb.Cleanup(func() {
 		if tb.Failed() {
 			tb.Logf("pgbouncer wrote:\n%s", j.logTail())
@@ -51,9 +51,7 @@ func (s *Server) Pooler(tb testing.TB) func(url string) string {
 	return func(direct string) string {
 		tb.Helper()
 		pooled, err := throughPooler(direct, j.dir)
-		if err != nil {
-			tb.Fatalf("lead %q through pgbouncer: %v", direct, err)
-		}
+		must.Need(tb, err == nil, "lead %q through pgbouncer: %v", direct, err)
 		return pooled
 	}
 }

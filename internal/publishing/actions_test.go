@@ -90,12 +90,9 @@ func TestPauseAll_pausesANameInEveryTopic(t *testing.T) {
 	must.Get(f.progress.Pause(f.Ctx, ana("again"), before)).Or(t)
 	got, err := f.progress.PauseAll(f.Ctx, script("maintenance"), "hook")
 	want := outbox.PublishersChange{Publisher: "hook", Changed: []outbox.SubscriptionName{one, two}, Unchanged: []outbox.SubscriptionName{before}}
-	if err != nil || !cmp.Equal(got, want) {
-		t.Errorf("%+v, %v", got, err)
-	}
-	if p := f.publisher(two).Paused; p == nil || p.By != "cron" || p.Reason != "maintenance" || f.publisher(before).Paused.By != "ana" || f.publisher(other).Paused != nil {
-		t.Errorf("paused: %+v", p)
-	}
+	must.Hold(t, err == nil && cmp.Equal(got, want), "%+v, %v", got, err)
+	p := f.publisher(two).Paused
+	must.Hold(t, p != nil && p.By == "cron" && p.Reason == "maintenance" && f.publisher(before).Paused.By == "ana" && f.publisher(other).Paused == nil, "paused: %+v", p)
 	records, err := f.AuditLogOf(f.Ctx, 10, outbox.PublishersTarget("hook"))
 	if err != nil || len(records) != 1 || !strings.Contains(string(records[0].After), `{"topic": "b", "publisher": "hook", "was": {"status": "active"`) && !strings.Contains(string(records[0].After), `{"topic":"b","publisher":"hook","was":{"status":"active"`) {
 		t.Errorf("%v: %+v", err, records)
@@ -146,9 +143,7 @@ from publisher_progress where topic = $1 and publisher = $2`, name.Topic, name.P
 
 func (f *fixture) isNow(name outbox.SubscriptionName, want string) {
 	f.TB.Helper()
-	if diff := cmp.Diff(want, f.facts(name)); diff != "" {
-		f.TB.Errorf("the pair (-want +got):\n%s", diff)
-	}
+	must.Equal(f.TB, f.facts(name), want, "the pair")
 }
 
 func TestActions_wakeWorkersAndRefreshWhatIsShared(t *testing.T) {
@@ -159,13 +154,9 @@ func TestActions_wakeWorkersAndRefreshWhatIsShared(t *testing.T) {
 	f.OnWork(func() { woken++ })
 	must.Get(f.progress.Publishers(f.Ctx)).Or(t)
 	must.Get(f.progress.Pause(f.Ctx, ana("it is broken"), archive)).Or(t)
-	if all, err := f.progress.Publishers(f.Ctx); err != nil || all[0].Status != outbox.PublisherPaused {
-		t.Errorf("what is shared is of before the act: %+v, %v", all, err)
-	}
+	must.Equal(t, must.Get(f.progress.Publishers(f.Ctx)).Or(t)[0].Status, outbox.PublisherPaused, "what is shared is of before the act")
 	must.Get(f.progress.Resume(f.Ctx, ana(""), archive)).Or(t)
-	if woken != 2 {
-		t.Errorf("workers were woken %d times, want after each act", woken)
-	}
+	must.Equal(t, woken, 2, "workers were woken", "times")
 	for _, act := range []func() error{
 		func() error {
 			_, err := f.progress.SkipEvent(f.Ctx, ana("x"), outbox.SubscriptionName{}, 1)
@@ -217,9 +208,7 @@ func TestActions_keysAreOfOneSubscriptionAndItsParameters(t *testing.T) {
 	to := func(n int64) outbox.SeekTarget { return outbox.SeekTarget{Position: &n} }
 	first := must.Get(f.progress.Seek(f.Ctx, o, archive, to(1), nil)).Or(t)
 	f.Unchanged(func() {
-		if again, err := f.progress.Seek(f.Ctx, o, archive, to(1), nil); err != nil || again != first {
-			t.Errorf("the repeat is %+v, %v", again, err)
-		}
+		must.Equal(t, must.Get(f.progress.Seek(f.Ctx, o, archive, to(1), nil)).Or(t), first, "the repeat")
 		_, err := f.progress.Seek(f.Ctx, o, archive, to(0), nil)
 		refused(t, err, outbox.ErrConflict, "with different content: publisher_seek of publisher scenes/archive")
 		_, err = f.progress.Seek(f.Ctx, o, other, to(1), nil)
@@ -244,16 +233,12 @@ func TestActions_listsThoseOnOneSubscription(t *testing.T) {
 	f.Drain()
 	f.AppendN("a", 1)
 	acts, err := f.AuditLogOf(f.Ctx, 10, outbox.PublisherTarget(archive))
-	if err != nil || len(acts) != 2 || acts[0].Action != "publisher_resume" || acts[1].Reason != "mine" {
-		t.Errorf("acts %+v, %v", acts, err)
-	}
-	if after := string(acts[0].After); !strings.Contains(after, `"was":{"status":"paused"`) || !strings.Contains(after, `"is":{"status":"active"`) {
-		t.Errorf("the record has %s", after)
-	}
+	must.Hold(t, err == nil && len(acts) == 2 && acts[0].Action == "publisher_resume" && acts[1].Reason == "mine", "acts %+v, %v", acts, err)
+	after := string(acts[0].After)
+	must.Hold(t, strings.Contains(after, `"was":{"status":"paused"`) && strings.Contains(after, `"is":{"status":"active"`), "the record has %s", after)
 	_, err = f.RetryRow(f.Ctx, ana(""), "a", 1)
-	if r := refused(t, err, outbox.ErrConflict); strings.Contains(r.Error(), "publisher") {
-		t.Errorf("a refusal about a row tells of a publisher: %s", r)
-	}
+	r := refused(t, err, outbox.ErrConflict)
+	must.Hold(t, !strings.Contains(r.Error(), "publisher"), "a refusal about a row tells of a publisher: %s", r)
 }
 
 func TestRecordTestDelivery_leavesTheSubscriptionAsItIs(t *testing.T) {
@@ -272,9 +257,8 @@ func TestRecordTestDelivery_leavesTheSubscriptionAsItIs(t *testing.T) {
 	if done, err := f.progress.AdmitTest(f.Ctx, o, archive); err != nil || done == nil || *done != sent {
 		t.Errorf("the repeat is %+v, %v", done, err)
 	}
-	if acts := f.DoneActions(); len(acts) != 1 || !strings.Contains(string(acts[0].After), `"error":"refused"`) {
-		t.Errorf("acts %+v", acts)
-	}
+	acts := f.DoneActions()
+	must.Hold(t, len(acts) == 1 && strings.Contains(string(acts[0].After), `"error":"refused"`), "acts %+v", acts)
 	strict := f.beside(func(s *store.Options) { s.ReasonFrom = 1 })
 	_, err := strict.progress.AdmitTest(f.Ctx, ana(""), archive)
 	refused(t, err, outbox.ErrInvalid, "requires a reason")
@@ -292,9 +276,7 @@ func TestActions_needAReasonWhereEveryActDoes(t *testing.T) {
 				continue
 			}
 			_, err := a.Do(f, ana(""))
-			if r := refused(t, err, outbox.ErrInvalid, "requires a reason"); r.Field != "reason" {
-				t.Errorf("%s: the refusal is about %q", a.Action, r.Field)
-			}
+			must.Equal(t, refused(t, err, outbox.ErrInvalid, "requires a reason").Field, "reason", a.Action, "the refusal is about")
 		}
 	})
 }

@@ -26,9 +26,7 @@ func TestFeed_aReadThatFailedIsNobodysAnswer(t *testing.T) {
 			}
 			return []outbox.Event{{Position: 1}}, nil
 		}, 0, func(events []int64, _ bool, err error) {
-			if err == nil && len(events) == 0 {
-				t.Error("an event was there before the call, and it was told that there is none")
-			}
+			must.Hold(t, err != nil || len(events) != 0, "an event was there before the call, and it was told that there is none")
 		})
 	}
 }
@@ -54,14 +52,11 @@ func TestFeed_beginsInTheMiddleOfLargeEvents(t *testing.T) {
 	feed := publishing.NewFeed(large(1000, &reads))
 	for position := int64(900); position < 1000; {
 		events, end, more, err := feed.After(t.Context(), position)
-		if err != nil || !more || end < position || len(events) > 0 && events[0] != position+1 {
-			t.Fatalf("after %d: %v up to %d, more %v, %v", position, events, end, more, err)
-		}
+		must.Need(t, err == nil && more && end >= position && (len(events) <= 0 || events[0] == position+1), "after %d: %v up to %d, more %v, %v", position, events, end, more, err)
 		position = end
 	}
-	if n := reads.Load(); n > 6 {
-		t.Errorf("100 events were had in %d reads", n)
-	}
+	n := reads.Load()
+	must.Hold(t, n <= 6, "100 events were had in %d reads", n)
 	if events, _, _, err := feed.After(t.Context(), 10); err != nil || len(events) == 0 || events[0] != 11 {
 		t.Errorf("what comes before is read all the same: got %v, %v", events, err)
 	}
@@ -75,9 +70,7 @@ func TestFeed_isNotAtItsEndWhereAReadWasCutOff(t *testing.T) {
 		var reads atomic.Int64
 		read := large(300, &reads)
 		inReadOfAnother(t, read, 100, func(events []int64, more bool, err error) {
-			if err != nil || !more {
-				t.Errorf("with 200 events to come it got %d, more %v, %v", len(events), more, err)
-			}
+			must.Hold(t, err == nil && more, "with 200 events to come it got %d, more %v, %v", len(events), more, err)
 		})
 	}
 }
@@ -130,9 +123,7 @@ func TestFeed_skipsNothingBeforeAHugeEvent(t *testing.T) {
 		}
 		return events, nil
 	})
-	if got := readAll(t, feed); !slices.Equal(got, []int64{1, 2, 3}) {
-		t.Errorf("of events 1 to 3 it told %v", got)
-	}
+	must.Equal(t, readAll(t, feed), []int64{1, 2, 3}, "of events 1 to 3 it told")
 }
 
 // A long gap in the positions is skipped in one step.
@@ -164,9 +155,8 @@ func TestFeed_keepsLittleOfLargeEvents(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if kept := feed.Kept(); kept > 64<<20 {
-		t.Errorf("%d bytes are kept", kept)
-	}
+	kept := feed.Kept()
+	must.Hold(t, kept <= 64<<20, "%d bytes are kept", kept)
 }
 
 func readAll(t *testing.T, feed publishing.Feed) (got []int64) {

@@ -8,8 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/store"
@@ -87,9 +85,7 @@ func TestPublishers_areInTheOrderOfTheirNamesWithTheirLags(t *testing.T) {
 		"tags/a 0 false 0 none of 5",
 		"z/a 2 false 2 2 events, 2 s of 5",
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("publishers (-want +got):\n%s", diff)
-	}
+	must.Equal(t, got, want, "publishers")
 	if p := f.publisher(outbox.SubscriptionName{Topic: "scenes", Publisher: "near"}); p.LagEvents != 1 || p.LagSeconds != 2 {
 		t.Errorf("alone it is %+v", p)
 	}
@@ -105,9 +101,7 @@ func TestPublisher_tellsOfTheEventInTheWay(t *testing.T) {
 	f.failing(archive, 2, outbox.EventError)
 	f.Exec(`update publisher_progress set paused_at = 7, paused_by = 'ben', paused_reason = 'stop', status = 'paused', delivered = 4, delivered_position = 1`)
 	p := f.publisher(archive)
-	if want := (&outbox.EventRef{Position: 2, CampaignID: "c", Seq: 2, EventType: "scene.b"}); !cmp.Equal(p.ErrorEvent, want) {
-		t.Errorf("the event in the way is %+v", p.ErrorEvent)
-	}
+	must.Equal(t, p.ErrorEvent, (&outbox.EventRef{Position: 2, CampaignID: "c", Seq: 2, EventType: "scene.b"}), "the event in the way")
 	if p.Status != outbox.PublisherPaused || p.Paused == nil || p.Paused.By != "ben" || p.LastError != "status 500" || p.Delivered != 4 || p.DeliveredPosition != 1 || p.Lease != nil {
 		t.Errorf("it is %+v", p)
 	}
@@ -149,15 +143,12 @@ func TestPublishers_lagIsCappedAndSaysWhenItIsNotKnown(t *testing.T) {
 	} {
 		p := f.publisher(f.newSubscription(outbox.SubscriptionName{Topic: "t", Publisher: c.publisher}, c.match, c.position))
 		text, _, _ := strings.Cut(p.Lag(), ", ")
-		if got := fmt.Sprintf("%d %v %s", p.LagEvents, p.LagCapped, text); got != c.want || p.LagUnknown() != c.unknown {
-			t.Errorf("%s is %s, want %s", c.publisher, got, c.want)
-		}
+		got := fmt.Sprintf("%d %v %s", p.LagEvents, p.LagCapped, text)
+		must.Hold(t, got == c.want && p.LagUnknown() == c.unknown, "%s is %s, want %s", c.publisher, got, c.want)
 	}
 	together := must.Get(f.progress.Publishers(f.Ctx)).Or(t)
 	for _, p := range together {
-		if alone := f.publisher(p.SubscriptionName); !cmp.Equal(alone, p) {
-			t.Errorf("together %+v, alone %+v", p, alone)
-		}
+		must.Equal(t, f.publisher(p.SubscriptionName), p, "together", "alone")
 	}
 }
 
@@ -171,13 +162,10 @@ func TestPublishers_manyThatLagFarApartCostNoMoreThanSome(t *testing.T) {
 	}
 	all := must.Get(f.progress.Publishers(f.Ctx)).Or(t)
 	for i, p := range all {
-		if !p.LagCapped && p.Position+125 < p.HeadPosition || p.LagEvents == 0 {
-			t.Errorf("publisher %d: %+v", i, p)
-		}
+		must.Hold(t, (p.LagCapped || p.Position+125 >= p.HeadPosition) && p.LagEvents != 0, "publisher %d: %+v", i, p)
 	}
-	if far, near := all[0].LagEvents, all[19].LagEvents; far != 12 || near != 12 {
-		t.Errorf("the first has %d and the last %d events, want those of 125 positions each", far, near)
-	}
+	far, near := all[0].LagEvents, all[19].LagEvents
+	must.Hold(t, far == 12 && near == 12, "the first has %d and the last %d events, want those of 125 positions each", far, near)
 }
 
 func (f *fixture) publisherHistory(name outbox.SubscriptionName, over outbox.RangeName) []outbox.PublisherPoint {
@@ -197,17 +185,13 @@ func TestSample_ofPublishersOnlyWhenOneChanged(t *testing.T) {
 	must.OK(t, f.Heartbeat(f.Ctx, outbox.InstanceState{ID: "w", StartedAt: f.Clock.Now()}))
 	f.sample()
 	f.sample()
-	if n := count(); n != 2 {
-		t.Errorf("%d samples of a minute, want one of each", n)
-	}
+	must.Equal(t, count(), 2, "samples of a minute")
 	f.Clock.Advance(time.Minute)
 	f.Unchanged(f.sample)
 	f.Clock.Advance(time.Minute)
 	f.Exec(`update publisher_progress set position = 1, delivered = 120, error_count = 3 where topic = 'scenes'`)
 	must.OK(t, f.Sample(f.Ctx))
-	if n := count(); n != 3 {
-		t.Errorf("%d samples, want a third of the one that changed", n)
-	}
+	must.Equal(t, count(), 3, "samples")
 	f.Exec(`update publisher_progress set last_error_at = $1, error_count = 5 where topic = 'scenes'`, f.Clock.Now().Add(time.Hour).UnixMicro())
 	if p, err := f.beside().progress.Publisher(f.Ctx, archive); err != nil || p.FailingSince == nil || !p.FailingSince.Equal(f.Clock.Now().Truncate(time.Minute)) {
 		t.Errorf("it has failed since %v, want since the first sample with an error (%v)", p.FailingSince, err)
@@ -218,19 +202,11 @@ func TestSample_ofPublishersOnlyWhenOneChanged(t *testing.T) {
 	}
 	f.Exec(`update publisher_progress set error_count = 3, delivered = 130 where topic = 'scenes'`)
 	points := f.publisherHistory(archive, outbox.RangeHour)
-	if len(points) != 4 {
-		t.Fatalf("%d points: %+v", len(points), points)
-	}
+	must.Need(t, len(points) == 4, "%d points: %+v", len(points), points)
 	first, last, running := points[1], points[2], points[3]
-	if running.DeliveredInStep != 10 || running.Delivered != 130 || running.LagEvents != 1 {
-		t.Errorf("in the running minute: %+v", running)
-	}
-	if first.LagEvents != 2 || first.LagSeconds != 60 || first.Delivered != 0 || first.PerSecond != 0 {
-		t.Errorf("in between: %+v", first)
-	}
-	if last.LagEvents != 1 || last.Delivered != 120 || last.PerSecond != 2 || last.ErrorsInARow != 3 || last.LagSeconds != 119 {
-		t.Errorf("at the end: %+v", last)
-	}
+	must.Hold(t, running.DeliveredInStep == 10 && running.Delivered == 130 && running.LagEvents == 1, "in the running minute: %+v", running)
+	must.Hold(t, first.LagEvents == 2 && first.LagSeconds == 60 && first.Delivered == 0 && first.PerSecond == 0, "in between: %+v", first)
+	must.Hold(t, last.LagEvents == 1 && last.Delivered == 120 && last.PerSecond == 2 && last.ErrorsInARow == 3 && last.LagSeconds == 119, "at the end: %+v", last)
 	if points := f.publisherHistory(other, outbox.RangeDay); len(points) != 0 && points[0].LagEvents != 0 {
 		t.Errorf("of the other: %+v", points)
 	}
@@ -239,9 +215,7 @@ func TestSample_ofPublishersOnlyWhenOneChanged(t *testing.T) {
 	f.Clock.Advance(9 * 24 * time.Hour)
 	f.Exec(`update publisher_progress set delivered = 121`)
 	f.sample()
-	if n := count(); n != 2 {
-		t.Errorf("%d samples, want those older than eight days gone", n)
-	}
+	must.Equal(t, count(), 2, "samples")
 }
 
 func TestHistory_keepsThatALagWasNotKnown(t *testing.T) {
@@ -251,9 +225,7 @@ func TestHistory_keepsThatALagWasNotKnown(t *testing.T) {
 	f.newSubscription(archive, scenes, 0)
 	f.sample()
 	points := f.publisherHistory(archive, outbox.RangeHour)
-	if len(points) != 2 || !points[0].LagCapped || points[0].LagEvents != 0 || !points[1].LagCapped {
-		t.Errorf("%+v", points)
-	}
+	must.Hold(t, len(points) == 2 && points[0].LagCapped && points[0].LagEvents == 0 && points[1].LagCapped, "%+v", points)
 }
 
 // instances lists the instances as seen by a process without a cached list.
@@ -280,9 +252,8 @@ func TestInstances_holdPublishers(t *testing.T) {
 	f.MustClaim(store.Worker{ID: "worker-1"}, 1)
 	all = f.instances()
 	i = slices.IndexFunc(all, func(i outbox.InstanceState) bool { return i.ID == "worker-1" })
-	if why := all[i].Why(f.Clock.Now()); !strings.HasSuffix(why, "; 1 campaign and 2 publishers leased") {
-		t.Errorf("it is %q", why)
-	}
+	why := all[i].Why(f.Clock.Now())
+	must.Hold(t, strings.HasSuffix(why, "; 1 campaign and 2 publishers leased"), "it is %q", why)
 	f.Clock.Advance(lease)
 	for _, i := range f.instances() {
 		if len(i.Leases.Publishers) > 0 {
@@ -304,11 +275,7 @@ func TestPublishers_sayThatTheirProcessWasKilled(t *testing.T) {
 		if p.StateAsRead != outbox.PublisherIsNotHeld || p.State(f.Clock.Now()) != outbox.PublisherIsNotHeld || !strings.Contains(p.WhyAsRead, "killed crashed or was killed: last seen at work 5 s ago") {
 			t.Errorf("it is %s: %s", p.StateAsRead, p.WhyAsRead)
 		}
-		if p.EventsPerSecond != 0 || p.NextPollAt != nil || p.Healthy != nil || p.HangingSince != nil {
-			t.Errorf("of a process that is gone: %+v", p)
-		}
-		if p.Lease == nil {
-			t.Error("its lease is not shown")
-		}
+		must.Hold(t, p.EventsPerSecond == 0 && p.NextPollAt == nil && p.Healthy == nil && p.HangingSince == nil, "of a process that is gone: %+v", p)
+		must.Hold(t, p.Lease != nil, "its lease is not shown")
 	}
 }

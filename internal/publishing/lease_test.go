@@ -36,9 +36,7 @@ func (f *fixture) register(names ...outbox.SubscriptionName) {
 func (f *fixture) claimSubscription(owner string, name outbox.SubscriptionName) publishing.Lease {
 	f.TB.Helper()
 	l, ok, err := f.progress.Claim(f.Ctx, owner, name, lease)
-	if err != nil || !ok {
-		f.TB.Fatalf("claim %s for %s: %v, %v", name, owner, ok, err)
-	}
+	must.Need(f.TB, err == nil && ok, "claim %s for %s: %v, %v", name, owner, ok, err)
 	return l
 }
 
@@ -55,9 +53,7 @@ func (f *fixture) prospects(owner string, names ...outbox.SubscriptionName) map[
 func (f *fixture) state(name outbox.SubscriptionName) publishing.State {
 	f.TB.Helper()
 	states, err := f.progress.States(f.Ctx, "nobody", []outbox.SubscriptionName{name})
-	if err != nil || len(states) != 1 {
-		f.TB.Fatalf("state of %s: %v, %v", name, states, err)
-	}
+	must.Need(f.TB, err == nil && len(states) == 1, "state of %s: %v, %v", name, states, err)
 	return states[0]
 }
 
@@ -86,9 +82,7 @@ func TestRegister_keepsWhereASubscriptionStands(t *testing.T) {
 	}
 	var destination, selects string
 	must.OK(t, f.JournalDB.QueryRow(`select destination, selects from publisher_progress where publisher = 'a'`).Scan(&destination, &selects))
-	if destination != "file:///x" || selects != `{"campaigns":["c"]}` {
-		t.Errorf("what is new about it is kept as %s, %s", destination, selects)
-	}
+	must.Hold(t, destination == "file:///x" && selects == `{"campaigns":["c"]}`, "what is new about it is kept as %s, %s", destination, selects)
 }
 
 func TestClaim_oneOfManyWins(t *testing.T) {
@@ -111,9 +105,7 @@ func TestClaim_oneOfManyWins(t *testing.T) {
 		})
 	}
 	all.Wait()
-	if won.Load() != 1 {
-		t.Errorf("%d claims succeeded, want one", won.Load())
-	}
+	must.Equal(t, won.Load(), 1, "claims succeeded")
 }
 
 // After a crash others do not wait for the end of its leases, and it cannot advance any more.
@@ -163,24 +155,18 @@ func TestAdvance_onlyUnderTheLeaseAndFromWhereItStands(t *testing.T) {
 	}
 	f.Clock.Advance(lease)
 	heir := f.claimSubscription("two", subA)
-	if heir.Epoch <= old.Epoch || heir.Position != 6 {
-		t.Fatalf("the heir has epoch %d at %d", heir.Epoch, heir.Position)
-	}
+	must.Need(t, heir.Epoch > old.Epoch && heir.Position == 6, "the heir has epoch %d at %d", heir.Epoch, heir.Position)
 	if _, err := f.progress.Advance(f.Ctx, &old, delivered(7)); !errors.Is(err, outbox.ErrLeaseLost) {
 		t.Errorf("under the old epoch: %v, want a lost lease", err)
 	}
 	if _, err := f.progress.Fail(f.Ctx, old, publishing.Failure{}); !errors.Is(err, outbox.ErrLeaseLost) {
 		t.Errorf("an error under the old epoch: %v, want a lost lease", err)
 	}
-	if lost, err := f.progress.Renew(f.Ctx, []publishing.Beat{{Lease: old}, {Lease: heir}}, lease); err != nil || !cmp.Equal(lost, []outbox.SubscriptionName{subA}) {
-		t.Errorf("renewing both: lost %v, %v, want the old one", lost, err)
-	}
+	must.Equal(t, must.Get(f.progress.Renew(f.Ctx, []publishing.Beat{{Lease: old}, {Lease: heir}}, lease)).Or(t), []outbox.SubscriptionName{subA}, "renewing both: lost")
 	if err := f.progress.Release(f.Ctx, old); err != nil || f.state(subA).Epoch != heir.Epoch {
 		t.Errorf("the old holder gave the pair away: %v", err)
 	}
-	if s := f.state(subA); s.Position != 6 {
-		t.Errorf("it stands at %d, want 6", s.Position)
-	}
+	must.Equal(t, f.state(subA).Position, 6, "it stands at")
 }
 
 func TestFail_failsAfterItsErrorsInARow(t *testing.T) {
@@ -200,22 +186,16 @@ func TestFail_failsAfterItsErrorsInARow(t *testing.T) {
 		}
 	}
 	must.Get(f.progress.Advance(f.Ctx, &l, publishing.Advance{Position: 2, Lease: lease})).Or(t)
-	if s := f.state(subA); s.Status != outbox.PublisherFailed {
-		t.Errorf("moving over events of other topics made it %s", s.Status)
-	}
+	must.Equal(t, f.state(subA).Status, outbox.PublisherFailed, "moving over events of other topics made it")
 	must.Get(f.progress.Advance(f.Ctx, &l, delivered(3))).Or(t)
 	if s := f.state(subA); s.Status != outbox.PublisherActive || s.ErrorCount != 0 || !s.RetryAt.IsZero() {
 		t.Errorf("a delivery made it %+v", s)
 	}
 	failure.Gone = true
 	s, err := f.progress.Fail(f.Ctx, l, failure)
-	if err != nil || s.Status != outbox.PublisherFailed || !s.RetryAt.IsZero() || s.Prospect != publishing.ProspectYield {
-		t.Errorf("a destination that is gone: %+v, %v", s, err)
-	}
+	must.Hold(t, err == nil && s.Status == outbox.PublisherFailed && s.RetryAt.IsZero() && s.Prospect == publishing.ProspectYield, "a destination that is gone: %+v, %v", s, err)
 	must.OK(t, f.progress.Release(f.Ctx, l))
-	if got := f.prospects("two", subA)[subA]; got != publishing.ProspectLeave {
-		t.Errorf("a pair that is stopped may be claimed: %v", got)
-	}
+	must.Equal(t, f.prospects("two", subA)[subA], publishing.ProspectLeave, "a pair that is stopped may be claimed")
 }
 
 func TestStates_leasesSpread(t *testing.T) {
@@ -232,20 +212,13 @@ func TestStates_leasesSpread(t *testing.T) {
 		t.Errorf("another may %v, want %v", got, want)
 	}
 	must.OK(t, f.progress.AskFor(f.Ctx, "two", subA))
-	if got := f.prospects("one", names...)[subA]; got != publishing.ProspectYield {
-		t.Errorf("who is asked may %v, want to yield", got)
-	}
+	must.Equal(t, f.prospects("one", names...)[subA], publishing.ProspectYield, "who is asked may")
 	must.OK(t, f.progress.Release(f.Ctx, a))
-	if one, two := f.prospects("one", subA)[subA], f.prospects("two", subA)[subA]; one != publishing.ProspectLeave || two != publishing.ProspectClaim {
-		t.Errorf("after it is given back the giver may %v and who asked %v", one, two)
-	}
+	one, two := f.prospects("one", subA)[subA], f.prospects("two", subA)[subA]
+	must.Hold(t, one == publishing.ProspectLeave && two == publishing.ProspectClaim, "after it is given back the giver may %v and who asked %v", one, two)
 	f.Clock.Advance(time.Minute)
-	if got := f.prospects("one", subA)[subA]; got != publishing.ProspectClaim {
-		t.Errorf("a request that nobody followed keeps the pair from others: %v", got)
-	}
-	if got := f.prospects("two", subC)[subC]; got != publishing.ProspectClaim {
-		t.Errorf("a free pair: %v", got)
-	}
+	must.Equal(t, f.prospects("one", subA)[subA], publishing.ProspectClaim, "a request that nobody followed keeps the pair from others")
+	must.Equal(t, f.prospects("two", subC)[subC], publishing.ProspectClaim, "a free pair")
 }
 
 // A holder may be slow to release during a call of a destination. A requested subscription counts
@@ -273,9 +246,7 @@ func TestStates_asksForNoMoreThanItsShare(t *testing.T) {
 			}
 		}
 	}
-	if want := map[string]int{"two": 2, "three": 1}; !cmp.Equal(asked, want) {
-		t.Errorf("of 5 pairs that one process has the others ask for %v, want %v", asked, want)
-	}
+	must.Equal(t, asked, map[string]int{"two": 2, "three": 1}, "of 5 pairs that one process has the others ask for")
 }
 
 // The next poll is the latest one that the holder announced, and after that one within its longest
@@ -318,9 +289,7 @@ func TestStates_doesNotAskForAPausedSubscription(t *testing.T) {
 	f.claimSubscription("one", subA)
 	f.claimSubscription("one", subB)
 	must.Get(f.progress.Pause(f.Ctx, ana(""), subA)).Or(t)
-	if got := f.prospects("two", subA, subB); got[subA] != publishing.ProspectLeave {
-		t.Errorf("another may %v", got)
-	}
+	must.Equal(t, f.prospects("two", subA, subB)[subA], publishing.ProspectLeave, "another may")
 }
 
 // Processes change several subscriptions in one transaction. They lock them in the same order, so
@@ -357,9 +326,8 @@ func TestPostgresPublishers_areLockedInTheOrderOfTheirNames(t *testing.T) {
 // reconciles starts as a worker does, with only publishers to repair.
 func (f *fixture) reconciles() {
 	f.TB.Helper()
-	if got, err := f.Reconcile(f.Ctx); err != nil || got != (outbox.Repaired{}) {
-		f.TB.Fatalf("reconciled %+v, %v, want nothing", got, err)
-	}
+	got, err := f.Reconcile(f.Ctx)
+	must.Need(f.TB, err == nil && got == (outbox.Repaired{}), "reconciled %+v, %v, want nothing", got, err)
 }
 
 func TestFuture_publishersWaitNoLongerThanTheirSettingsAllow(t *testing.T) {
@@ -387,26 +355,19 @@ func TestFuture_publishersWaitNoLongerThanTheirSettingsAllow(t *testing.T) {
 				must.Get(s.f.progress.Fail(f.Ctx, s.f.claimSubscription("one", s.sub), failure)).Or(t)
 			}
 			far, near := f.state(subA), f.state(subB)
-			if !far.RetryAt.Equal(storetest.Began.Add(10*time.Minute + 20*time.Second)) {
-				t.Fatalf("the pair of the fast clock is tried at %s", far.RetryAt)
-			}
+			must.Need(t, far.RetryAt.Equal(storetest.Began.Add(10*time.Minute+20*time.Second)), "the pair of the fast clock is tried at %s", far.RetryAt)
 			f.Clock.Advance(5 * time.Second)
 			repair(f)
 			is := f.publisher(subA)
 			if at := is.RetryAt; at == nil || !at.Equal(storetest.Began.Add(25*time.Second)) || !is.LastErrorAt.Equal(storetest.Began.Add(5*time.Second)) || is.ErrorCount != 1 {
 				t.Errorf("it is tried at %v, its error is of %v", is.RetryAt, is.LastErrorAt)
 			}
-			if after := f.state(subA).Actions; after == far.Actions {
-				t.Error("whoever holds it is not told")
-			}
-			if after := f.state(subB); after != near {
-				t.Errorf("the pair of this clock is %+v, was %+v", after, near)
-			}
+			after := f.state(subA).Actions
+			must.Hold(t, after != far.Actions, "whoever holds it is not told")
+			must.Equal(t, f.state(subB), near, "the pair of this clock", "was")
 			before := f.Modified()
 			f.Unchanged(func() { f.reconciles() })
-			if after := f.Modified(); after != before {
-				t.Errorf("a second reconcile wrote: from\n%sto\n%s", before, after)
-			}
+			must.Equal(t, f.Modified(), before, "a second reconcile wrote: from", "to")
 		})
 	}
 }

@@ -3,7 +3,6 @@ package publishing_test
 import (
 	"context"
 	"errors"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -41,9 +40,7 @@ func TestRelay_aPauseElsewhereHoldsAfterTheBatchInFlight(t *testing.T) {
 		status, _, _, _, owner := f.subscriptionState(t, sub.SubscriptionName)
 		return status == "paused" && owner == ""
 	})
-	if got := r["one"].got(); !slices.Equal(got, upTo(20)) {
-		t.Errorf("it got %v, want the two batches before the pause", got)
-	}
+	must.Equal(t, r["one"].got(), upTo(20), "it got")
 }
 
 // Events appended after a pause are not delivered, even if the holder has not been notified of the
@@ -68,9 +65,7 @@ func TestRelay_nothingAppendedAfterAPauseIsDelivered(t *testing.T) {
 		_, _, _, _, owner := f.subscriptionState(t, sub.SubscriptionName)
 		return owner == ""
 	})
-	if got := r["one"].got(); !slices.Equal(got, upTo(1)) {
-		t.Errorf("it got %v, want what came before the pause", got)
-	}
+	must.Equal(t, r["one"].got(), upTo(1), "it got")
 }
 
 // A call cancelled because the subscription is being released is no error of the destination.
@@ -92,12 +87,10 @@ func TestRelay_aCallThatIsCutOffIsNoError(t *testing.T) {
 	<-called
 	began := time.Now()
 	stop()
-	if took := time.Since(began); took > storetest.Patience {
-		t.Errorf("it took %s to stop", took)
-	}
-	if status, position, _, count, owner := f.subscriptionState(t, sub.SubscriptionName); status != "active" || position != 0 || count != 0 || owner != "" {
-		t.Errorf("the pair is %s at %d with %d errors, held by %q", status, position, count, owner)
-	}
+	took := time.Since(began)
+	must.Hold(t, took <= storetest.Patience, "it took %s to stop", took)
+	status, position, _, count, owner := f.subscriptionState(t, sub.SubscriptionName)
+	must.Hold(t, status == "active" && position == 0 && count == 0 && owner == "", "the pair is %s at %d with %d errors, held by %q", status, position, count, owner)
 }
 
 // A destination that accepts nothing and gives no reason has failed.
@@ -133,13 +126,11 @@ func TestRelay_stopsWhileAPositionCannotBeSaved(t *testing.T) {
 	<-away
 	began := time.Now()
 	stop()
-	if took := time.Since(began); took > storetest.Patience {
-		t.Errorf("it took %s to stop", took)
-	}
+	took := time.Since(began)
+	must.Hold(t, took <= storetest.Patience, "it took %s to stop", took)
 	f.Exec(`alter table away rename to publisher_progress`)
-	if _, position, _, _, _ := f.subscriptionState(t, sub.SubscriptionName); position != 0 {
-		t.Errorf("the pair stands at %d", position)
-	}
+	_, position, _, _, _ := f.subscriptionState(t, sub.SubscriptionName)
+	must.Hold(t, position == 0, "the pair stands at %d", position)
 }
 
 // failing makes a subscription that waits an hour until it is retried, and whose destination
@@ -188,9 +179,7 @@ func TestRelay_aSubscriptionThatWaitsIsActedOnElsewhere(t *testing.T) {
 			})
 			must.OK(t, c.act(f.beside(live).progress, sub.SubscriptionName))
 			f.mustStandAt(t, sub.SubscriptionName, 3)
-			if got := r.got(); !slices.Equal(got, c.got) {
-				t.Errorf("it got %v", got)
-			}
+			must.Equal(t, r.got(), c.got, "it got")
 		})
 	}
 }
@@ -208,9 +197,7 @@ func TestRelay_renewsTheLeaseOfAnIdleSubscription(t *testing.T) {
 		})
 		f.Clock.Advance(lease / 2)
 	}
-	if epoch := f.state(sub.SubscriptionName).Epoch; epoch != 1 {
-		t.Errorf("it was taken %d times", epoch)
-	}
+	must.Equal(t, f.state(sub.SubscriptionName).Epoch, 1, "it was taken", "times")
 }
 
 // The reply to a save may be lost although the save succeeded. The subscription continues at once
@@ -232,12 +219,8 @@ func TestPostgresRelay_goesOnWhenItNeverLearnsThatAPositionIsSaved(t *testing.T)
 	c.PollInterval, c.Lease = time.Hour, time.Hour
 	deliver(t, f, c)
 	f.mustStandAt(t, sub.SubscriptionName, 30)
-	if n := s.Severed(); n != 1 {
-		t.Errorf("%d commits were left without an answer, want 1", n)
-	}
-	if got := r["one"].got(); !slices.Equal(got, upTo(30)) {
-		t.Errorf("it got %v", got)
-	}
+	must.Equal(t, s.Severed(), 1, "commits were left without an answer")
+	must.Equal(t, r["one"].got(), upTo(30), "it got")
 }
 
 // A failed subscription may find that its topic no longer selects the event, after a configuration
@@ -254,9 +237,8 @@ func TestRelay_restsWhenTheEventThatFailedIsNotSelectedAnyMore(t *testing.T) {
 	s.Advance(time.Hour) // it may be tried again
 	sub.Match = outbox.Match{EventTypes: []string{"never"}}
 	deliver(t, f, s.on(r.config(f, "one", sub)))
-	if w := s.next(t); w.long != sub.PollInterval {
-		t.Fatalf("it waits %s, want %s", w.long, sub.PollInterval)
-	}
+	w := s.next(t)
+	must.Need(t, w.long == sub.PollInterval, "it waits %s, want %s", w.long, sub.PollInterval)
 	f.mustStandAt(t, sub.SubscriptionName, 3)
 }
 
@@ -265,14 +247,10 @@ func mustFail(tb testing.TB, f *fixture, d outbox.PublisherDefinition, position 
 	tb.Helper()
 	must.OK(tb, f.progress.Register(tb.Context(), []outbox.PublisherDefinition{d}))
 	held, ok, err := f.progress.Claim(tb.Context(), "before", d.SubscriptionName, lease)
-	if err != nil || !ok {
-		tb.Fatalf("claim: %v %v", ok, err)
-	}
+	must.Need(tb, err == nil && ok, "claim: %v %v", ok, err)
 	failure := publishing.Failure{Kind: outbox.DestinationError, Message: "connection refused", Position: position, Pause: outbox.Retry{Base: time.Second, Max: time.Minute}, FailedRetry: time.Minute}
 	_, err = f.progress.Fail(tb.Context(), held, failure)
-	if err = errors.Join(err, f.progress.Release(tb.Context(), held)); err != nil {
-		tb.Fatal(err)
-	}
+	must.OK(tb, errors.Join(err, f.progress.Release(tb.Context(), held)))
 }
 
 // A subscription whose topic selects little waits in two parts, since its position is saved in
@@ -343,7 +321,5 @@ func TestRelay_savesAPositionWhenTheDatabaseIsBack(t *testing.T) {
 		s.pass(w)
 	}
 	f.mustStandAt(t, sub.SubscriptionName, 3)
-	if got := r["one"].got(); !slices.Equal(got, upTo(3)) {
-		t.Errorf("it got %v", got)
-	}
+	must.Equal(t, r["one"].got(), upTo(3), "it got")
 }

@@ -53,17 +53,11 @@ func TestRelay_skipsNothingOfConcurrentAppends(t *testing.T) {
 		must.OK(t, rows.Scan(&position))
 		want = append(want, position)
 	}
-	if len(want) < 8*each {
-		t.Fatalf("only %d events were appended", len(want))
-	}
+	must.Need(t, len(want) >= 8*each, "only %d events were appended", len(want))
 	f.mustStandAt(t, sub.SubscriptionName, want[len(want)-1])
 	got := r["tight"].got()
-	if !slices.Equal(got, want) {
-		t.Errorf("%d events were delivered of %d, or not in order", len(got), len(want))
-	}
-	if dbtest.Postgres() && want[len(want)-1] == int64(len(want)) {
-		t.Error("no append was rolled back after it had drawn a position")
-	}
+	must.Equal(t, got, want, len(got), "events were delivered of", len(want), "or not in order")
+	must.Hold(t, !dbtest.Postgres() || want[len(want)-1] != int64(len(want)), "no append was rolled back after it had drawn a position")
 }
 
 // appendWithRefusals appends n events, a few at a time, and in between some

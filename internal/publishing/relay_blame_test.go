@@ -38,9 +38,7 @@ func advised(tb testing.TB, p outbox.Publisher) (blame, todo, phrase string) {
 	tb.Helper()
 	for _, r := range outbox.AlertRules() {
 		if causes := r.Causes(outbox.AlertFacts{Publishers: []outbox.Publisher{p}}, time.Now()); r.What == outbox.AlertPublisher {
-			if len(causes) != 1 {
-				tb.Fatalf("alerts have %+v", causes)
-			}
+			must.Need(tb, len(causes) == 1, "alerts have %+v", causes)
 			todo = causes[0].Todo
 		}
 	}

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -64,9 +63,7 @@ func TestRelay_deliversByAGoFunction(t *testing.T) {
 	f.mustStandAt(t, sub.SubscriptionName, 3)
 	mu.Lock()
 	defer mu.Unlock()
-	if !slices.Equal(got, upTo(3)) {
-		t.Errorf("got %v", got)
-	}
+	must.Equal(t, got, upTo(3))
 }
 
 // The next attempt of a failed publisher is the next poll while errors last; once it is resumed it
@@ -116,9 +113,7 @@ func TestRelay_tellsAHangingCallFromHealth(t *testing.T) {
 	storetest.Eventually(t, "failed", func() bool { return f.publisher(sub.SubscriptionName).Status == outbox.PublisherFailed })
 	storetest.Eventually(t, "it hangs", func() bool { return f.publisher(sub.SubscriptionName).HangingSince != nil })
 	p := f.publisher(sub.SubscriptionName)
-	if p.Healthy == nil || !*p.Healthy || p.HealthAt == nil || p.HealthAt.After(*p.HangingSince) || p.ErrorKind != outbox.UnknownError {
-		t.Errorf("%+v", p)
-	}
+	must.Hold(t, p.Healthy != nil && *p.Healthy && p.HealthAt != nil && !p.HealthAt.After(*p.HangingSince) && p.ErrorKind == outbox.UnknownError, "%+v", p)
 	close(hang)
 	storetest.Eventually(t, "it does not hang any more", func() bool { return f.publisher(sub.SubscriptionName).HangingSince == nil })
 	f.mustStandAt(t, sub.SubscriptionName, 1)
@@ -182,9 +177,8 @@ func TestRelay_givesNothingToAnUnhealthyPublisher(t *testing.T) {
 	}
 	stop()
 	var said any
-	if err := f.JournalDB.QueryRow(`select healthy from publisher_progress`).Scan(&said); err != nil || said != nil {
-		t.Errorf("without a lease it is healthy: %v, %v", said, err)
-	}
+	err := f.JournalDB.QueryRow(`select healthy from publisher_progress`).Scan(&said)
+	must.Hold(t, err == nil && said == nil, "without a lease it is healthy: %v, %v", said, err)
 }
 
 type spoken struct {
@@ -245,9 +239,7 @@ func TestRelay_tellsThatItTookAPublisherOver(t *testing.T) {
 	f.appendAll(noted("c-1"))
 	deliver(t, f, c)
 	f.mustStandAt(t, sub.SubscriptionName, 2)
-	if takeovers() != 1 {
-		t.Errorf("%g takeovers, though the publisher was released", takeovers())
-	}
+	must.Equal(t, takeovers(), 1, "takeovers, though the publisher was released")
 }
 
 // A holder that has lost its publisher says what happened.
@@ -317,7 +309,5 @@ func TestRelay_asksForHealthWhenADeliveryFails(t *testing.T) {
 	must.Get(f.progress.Resume(t.Context(), ana("try"), sub.SubscriptionName)).Or(t)
 	relay.Wake()
 	storetest.Eventually(t, "an error after the resume", func() bool { return f.publisher(sub.SubscriptionName).ErrorCount == 1 })
-	if after := calls.Load(); after != before {
-		t.Errorf("%d deliveries were tried after the resume, though the publisher is not healthy", after-before)
-	}
+	must.Equal(t, calls.Load(), before, "deliveries were tried after the resume, though the publisher is not healthy")
 }

@@ -168,19 +168,13 @@ func TestRelay_deliversInOrderWhatTheTopicSelects(t *testing.T) {
 		f.mustStandAt(t, p.SubscriptionName, 253) // no later event is of a topic that selects little
 	}
 	stop()
-	if got := r["all"].got(); !slices.Equal(got, upTo(253)) {
-		t.Errorf("everything: got %v", got)
-	}
-	if got := r["some"].got(); !slices.Equal(got, []int64{251}) {
-		t.Errorf("opened in c-2: got %v", got)
-	}
+	must.Equal(t, r["all"].got(), upTo(253), "everything: got")
+	must.Equal(t, r["some"].got(), []int64{251}, "opened in c-2: got")
 	if got := r["none"].got(); len(got) > 0 {
 		t.Errorf("nothing: got %v", got)
 	}
 	_, _, delivered, _, owner := f.subscriptionState(t, all.SubscriptionName)
-	if delivered != 253 || owner != "" {
-		t.Errorf("after the end %d deliveries are counted and %q holds the pair, want 253 and nobody", delivered, owner)
-	}
+	must.Hold(t, delivered == 253 && owner == "", "after the end %d deliveries are counted and %q holds the pair, want 253 and nobody", delivered, owner)
 }
 
 func TestRelay_aDestinationHoldsUpNobody(t *testing.T) {
@@ -223,9 +217,7 @@ func TestRelay_aDestinationHoldsUpNobody(t *testing.T) {
 			return kind == string(want) && position == wantAt
 		})
 	}
-	if got := r["refusing"].got(); !slices.Equal(got, upTo(6)) {
-		t.Errorf("up to the event that is refused: got %v", got)
-	}
+	must.Equal(t, r["refusing"].got(), upTo(6), "up to the event that is refused: got")
 }
 
 // refuse accepts events before a position, and refuses the event there.
@@ -311,9 +303,7 @@ func TestRelay_waitsLongerAfterEmptyPolls(t *testing.T) {
 	}
 	// An append may wake twice, the second time when its hint is received: there is nothing to
 	// deliver then, and the count of empty polls restarts.
-	if waits < 3 || waits > 7 || w.long != 2*second {
-		t.Errorf("after an event it waits %d times for a second and then for %s", waits, w.long)
-	}
+	must.Hold(t, waits >= 3 && waits <= 7 && w.long == 2*second, "after an event it waits %d times for a second and then for %s", waits, w.long)
 }
 
 func TestRelay_waitsLongerAfterErrors(t *testing.T) {
@@ -377,18 +367,14 @@ func TestRelay_obeysTheDestination(t *testing.T) {
 	f.appendAll(noted("c-1"))
 	deliver(t, f, s.on(r.config(f, "one", sub)))
 	w := s.next(t)
-	if w.long != 90*time.Second {
-		t.Fatalf("the destination asked for 90 s, the wait is %s", w.long)
-	}
+	must.Need(t, w.long == 90*time.Second, "the destination asked for 90 s, the wait is %s", w.long)
 	s.pass(w)
 	storetest.Eventually(t, "the pair is given up", func() bool {
 		status, _, _, _, owner := f.subscriptionState(t, sub.SubscriptionName)
 		return status == "failed" && owner == ""
 	})
 	f.appendAll(noted("c-1"))
-	if calls := r["one"].called(); calls != 2 {
-		t.Errorf("a destination that is gone was called %d times, want 2", calls)
-	}
+	must.Equal(t, r["one"].called(), 2, "a destination that is gone was called", "times")
 }
 
 func TestRelay_sharesReads(t *testing.T) {
@@ -408,14 +394,11 @@ func TestRelay_sharesReads(t *testing.T) {
 	deliver(t, f, c)
 	for _, p := range subs {
 		f.mustStandAt(t, p.SubscriptionName, events)
-		if got := r[p.Publisher].got(); !slices.Equal(got, upTo(events)) {
-			t.Errorf("%s got %d events, or not in order", p.Publisher, len(got))
-		}
+		must.Equal(t, r[p.Publisher].got(), upTo(events), p.Publisher)
 	}
 	// One read per block, and one each to detect the end.
-	if reads := counted(t, c.Metrics.PublisherReads); reads > events/1000+5 {
-		t.Errorf("%d events were read %v times for five pairs", events, reads)
-	}
+	reads := counted(t, c.Metrics.PublisherReads)
+	must.Hold(t, reads <= events/1000+5, "%d events were read %v times for five pairs", events, reads)
 }
 
 // Another process appends without a notification.
@@ -433,9 +416,7 @@ func TestRelay_noticesAppendsOfOthers(t *testing.T) {
 	f.OnWork(func() {})
 	f.beside(live).appendAll(notes("c-1", 3)...)
 	f.mustStandAt(t, sub.SubscriptionName, 3)
-	if got := r["one"].got(); !slices.Equal(got, upTo(3)) {
-		t.Errorf("got %v", got)
-	}
+	must.Equal(t, r["one"].got(), upTo(3))
 }
 
 func TestRelay_takesOverWhenALeaseEnds(t *testing.T) {
@@ -448,9 +429,8 @@ func TestRelay_takesOverWhenALeaseEnds(t *testing.T) {
 	deliver(t, f, receivers{"one": {}}.config(f, "heir", sub))
 	f.Clock.Advance(lease)
 	f.mustStandAt(t, sub.SubscriptionName, 10)
-	if _, err := f.progress.Advance(t.Context(), &dead, delivered(5)); !errors.Is(err, outbox.ErrLeaseLost) {
-		t.Errorf("the dead holder moves the position: %v", err)
-	}
+	_, err := f.progress.Advance(t.Context(), &dead, delivered(5))
+	must.Hold(t, errors.Is(err, outbox.ErrLeaseLost), "the dead holder moves the position: %v", err)
 }
 
 func TestRelay_subscriptionsSpread(t *testing.T) {
@@ -481,9 +461,7 @@ func TestRelay_subscriptionsSpread(t *testing.T) {
 	f.appendAll(notes("c-1", 20)...)
 	for _, p := range subs {
 		f.mustStandAt(t, p.SubscriptionName, 20)
-		if got := r[p.Publisher].got(); !slices.Equal(got, upTo(20)) {
-			t.Errorf("%s got %v", p.Publisher, got)
-		}
+		must.Equal(t, r[p.Publisher].got(), upTo(20), p.Publisher)
 	}
 }
 

@@ -46,15 +46,11 @@ func TestSeek_countsWhatItRepeatsOrSkips(t *testing.T) {
 		f.heldBy(sub, "worker-1", 7)
 		want := outbox.Seek{SubscriptionName: sub, From: 3, To: c.to, Repeats: c.repeats, Skips: c.skips}
 		f.Unchanged(func() {
-			if got, err := f.progress.PreviewSeek(f.Ctx, sub, c.target); err != nil || got != want {
-				t.Errorf("%s: the preview is %+v, %v, want %+v", name, got, err, want)
-			}
+			must.Equal(t, must.Get(f.progress.PreviewSeek(f.Ctx, sub, c.target)).Or(t), want, name, "the preview")
 		})
 		o := script("moved")
 		o.Confirm = outbox.ActionPublisherSeek.Phrase(outbox.Reach{Seek: want})
-		if got, err := f.progress.Seek(f.Ctx, o, sub, c.target, &want); err != nil || got != want {
-			t.Errorf("%s: the seek is %+v, %v, want %+v", name, got, err, want)
-		}
+		must.Equal(t, must.Get(f.progress.Seek(f.Ctx, o, sub, c.target, &want)).Or(t), want, name, "the seek")
 		f.isNow(sub, fmt.Sprintf(`active at %d/0 errors 0 "" at 0 retry false stopped 0 acts 1 lease "" 8 paused ""`, c.to))
 	}
 }
@@ -81,14 +77,10 @@ func TestSeek_refusesWhereItCannotGo(t *testing.T) {
 		refused(t, err, outbox.ErrReadOnly)
 	})
 	f.Exec(`update publisher_progress set position = 9`)
-	if seek, err := f.progress.PreviewSeek(f.Ctx, archive, outbox.SeekTarget{Head: true}); err != nil || seek.To != 9 {
-		t.Errorf("a pair that has gone on since the head was read goes back: %+v, %v", seek, err)
-	}
+	must.Equal(t, must.Get(f.progress.PreviewSeek(f.Ctx, archive, outbox.SeekTarget{Head: true})).Or(t).To, 9, "a pair that has gone on since the head was read goes back")
 	empty := open(t)
 	empty.newSubscription(archive, scenes, 0)
-	if seek, err := empty.progress.PreviewSeek(f.Ctx, archive, outbox.SeekTarget{Head: true}); err != nil || seek.To != 0 {
-		t.Errorf("in an empty journal: %+v, %v", seek, err)
-	}
+	must.Equal(t, must.Get(empty.progress.PreviewSeek(f.Ctx, archive, outbox.SeekTarget{Head: true})).Or(t).To, 0, "in an empty journal")
 }
 
 func TestSeek_asksBeforeItSkips(t *testing.T) {
@@ -98,17 +90,14 @@ func TestSeek_asksBeforeItSkips(t *testing.T) {
 	head := outbox.SeekTarget{Head: true}
 	f.Unchanged(func() {
 		_, err := f.progress.Seek(f.Ctx, script(" "), archive, head, nil)
-		if r := refused(t, err, outbox.ErrInvalid, "skips 2 events", "a reason is required"); r.Field != "reason" {
-			t.Errorf("the refusal is about %q", r.Field)
-		}
+		must.Equal(t, refused(t, err, outbox.ErrInvalid, "skips 2 events", "a reason is required").Field, "reason", "the refusal is about")
 		for _, typed := range []string{"", "skip", "skip 200 event", "skip 3 events or so", "release 2 rows", "skip over"} {
 			for _, via := range []string{"page", "api", "cli"} {
 				o := ana("they are old")
 				o.By.Via, o.Confirm = via, typed
 				_, err := f.progress.Seek(f.Ctx, o, archive, head, nil)
-				if r := refused(t, err, outbox.ErrInvalid, "to confirm it, type: skip 2 events"); r.Field != "confirm" || r.Confirm != "skip 2 events" {
-					t.Errorf("the refusal is about %q and wants %q", r.Field, r.Confirm)
-				}
+				r := refused(t, err, outbox.ErrInvalid, "to confirm it, type: skip 2 events")
+				must.Hold(t, r.Field == "confirm" && r.Confirm == "skip 2 events", "the refusal is about %q and wants %q", r.Field, r.Confirm)
 			}
 		}
 		_, err = f.progress.Seek(f.Ctx, script("x"), archive, outbox.SeekTarget{Beginning: true}, &outbox.Seek{Repeats: -200})
@@ -116,13 +105,9 @@ func TestSeek_asksBeforeItSkips(t *testing.T) {
 	})
 	o := ana("they are old")
 	o.Confirm = " skip 1 events " // another was appended meanwhile
-	if seek, err := f.progress.Seek(f.Ctx, o, archive, head, nil); err != nil || seek.Skips != 2 {
-		t.Errorf("%+v, %v", seek, err)
-	}
+	must.Equal(t, must.Get(f.progress.Seek(f.Ctx, o, archive, head, nil)).Or(t).Skips, 2)
 	// Moving back requires no confirmation.
-	if seek, err := f.progress.Seek(f.Ctx, ana(""), archive, outbox.SeekTarget{Beginning: true}, nil); err != nil || seek.Repeats != 4 {
-		t.Errorf("%+v, %v", seek, err)
-	}
+	must.Equal(t, must.Get(f.progress.Seek(f.Ctx, ana(""), archive, outbox.SeekTarget{Beginning: true}, nil)).Or(t).Repeats, 4)
 }
 
 func TestSeek_keepsAPauseAndForgetsTheErrorOfAnotherEvent(t *testing.T) {
@@ -151,15 +136,11 @@ func TestSeek_isNotUndoneByABatchInFlight(t *testing.T) {
 		t.Fatal(err)
 	}
 	seek, err := f.progress.Seek(f.Ctx, script("x"), archive, toPosition(1), &seen)
-	if err != nil || seek.From != 4 || seek.Repeats != 2 {
-		t.Fatalf("%+v, %v", seek, err)
-	}
+	must.Need(t, err == nil && seek.From == 4 && seek.Repeats == 2, "%+v, %v", seek, err)
 	if _, err := f.progress.Advance(f.Ctx, &held, delivered(6)); !errors.Is(err, outbox.ErrLeaseLost) {
 		t.Errorf("the holder of before advances: %v", err)
 	}
-	if at := f.publisher(archive).Position; at != 1 {
-		t.Errorf("it stands at %d", at)
-	}
+	must.Equal(t, f.publisher(archive).Position, 1, "it stands at")
 }
 
 func TestSeek_countsNoFurtherThanACap(t *testing.T) {
@@ -173,9 +154,7 @@ func TestSeek_countsNoFurtherThanACap(t *testing.T) {
 	_, err := f.progress.Seek(f.Ctx, o, archive, outbox.SeekTarget{Head: true}, nil)
 	refused(t, err, outbox.ErrInvalid, "at least 2 events", "type: skip over 2 events")
 	seek, err := f.progress.PreviewSeek(f.Ctx, archive, toPosition(10_000))
-	if err != nil || seek.Capped || seek.Skips != 2 {
-		t.Errorf("to the cap: %+v, %v", seek, err)
-	}
+	must.Hold(t, err == nil && !seek.Capped && seek.Skips == 2, "to the cap: %+v, %v", seek, err)
 	if seek, err = f.progress.PreviewSeek(f.Ctx, other, outbox.SeekTarget{Head: true}); err != nil || !seek.Capped || seek.Skips != 10_000 {
 		t.Errorf("of all: %+v, %v", seek, err)
 	}
@@ -204,15 +183,11 @@ values ('slow', 1, '1', 'scene.slow', 1, 1, '', '', '', '', '', '', '', '', '{}'
 	f.AppendN("fast", 1) // its position is after that of the slow one
 	f.Unchanged(func() {
 		_, err := f.progress.Seek(f.Ctx, script("x"), archive, outbox.SeekTarget{Head: true}, nil)
-		if !errors.Is(err, outbox.ErrBusy) {
-			t.Errorf("beside an append in progress: %v", err)
-		}
+		must.Hold(t, errors.Is(err, outbox.ErrBusy), "beside an append in progress: %v", err)
 	})
 	storetest.Run(t, conn, `commit`)
 	o := script("x")
 	o.Confirm = "skip 3 events"
 	seek, err := f.progress.Seek(f.Ctx, o, archive, outbox.SeekTarget{Head: true}, nil)
-	if err != nil || seek.Skips != 3 || !strings.Contains(fmt.Sprint(seek.To), "8") {
-		t.Errorf("after it: %+v, %v", seek, err)
-	}
+	must.Hold(t, err == nil && seek.Skips == 3 && strings.Contains(fmt.Sprint(seek.To), "8"), "after it: %+v, %v", seek, err)
 }

@@ -35,9 +35,8 @@ func TestPostgresAdvance_ofTwoAtOnceMovesTheWatermarkOnce(t *testing.T) {
 	if err := <-second; !errors.Is(err, outbox.ErrLeaseLost) {
 		t.Errorf("the second one: got error %v, want a lost lease", err)
 	}
-	if w := f.MustWatermark("a"); w.AppliedSeq != 2 || w.AppliedHash != "first" {
-		t.Errorf("watermark is %+v, want the first one's", w)
-	}
+	w := f.MustWatermark("a")
+	must.Hold(t, w.AppliedSeq == 2 && w.AppliedHash == "first", "watermark is %+v, want the first one's", w)
 }
 
 func TestPostgresWatermark_isReadOnceNobodyElseMovesIt(t *testing.T) {
@@ -61,9 +60,7 @@ func TestPostgresWatermark_isReadOnceNobodyElseMovesIt(t *testing.T) {
 							return err
 						}
 						w, err := tx.Watermark("a")
-						if want := (readmodel.Watermark{AppliedSeq: 2, AppliedHash: "first", FenceEpoch: 5}); w != want {
-							t.Errorf("read %+v, want %+v", w, want)
-						}
+						must.Equal(t, w, readmodel.Watermark{AppliedSeq: 2, AppliedHash: "first", FenceEpoch: 5}, "read")
 						return err
 					})
 				}()
@@ -84,9 +81,7 @@ func applier(f *fixture) string {
 		pid = storetest.Texts(f.TB, f.JournalDB, `select cast(pid as text)`+storetest.TheStores+` and state like 'idle in transaction%'`)
 		return nil
 	})
-	if err != nil || len(pid) != 1 {
-		f.TB.Fatalf("processes %v apply events, %v", pid, err)
-	}
+	must.Need(f.TB, err == nil && len(pid) == 1, "processes %v apply events, %v", pid, err)
 	return pid[0]
 }
 
@@ -104,9 +99,7 @@ func TestPostgresApply_statementOverItsTimeIsUndoneAlone(t *testing.T) {
 		if err := tx.Exec(f.Ctx, `select pg_sleep(60)`, nil); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, outbox.ErrBusy) {
 			t.Errorf("a statement over its time: got error %v", err)
 		}
-		if tx.Lost() {
-			t.Error("it costs the transaction")
-		}
+		must.Hold(t, !tx.Lost(), "it costs the transaction")
 		return errors.Join(tx.RollbackTo(), tx.Release(), tx.Exec(f.Ctx, `insert into written values (3)`, nil), tx.Advance("a", 1, 0, 2, "h"))
 	})
 	if err != nil {
@@ -128,20 +121,14 @@ func TestPostgresApply_nothingCommitsAfterAFailedStatement(t *testing.T) {
 				if err := tx.Exec(f.Ctx, `insert into written values (1)`, nil); err != nil {
 					return err
 				}
-				if tx.Exec(f.Ctx, failing, nil) == nil {
-					t.Errorf("%s did not fail", failing)
-				}
+				must.Hold(t, tx.Exec(f.Ctx, failing, nil) != nil, "%s did not fail", failing)
 				return nil
 			})
-			if err == nil {
-				t.Errorf("committed in spite of %s", failing)
-			}
+			must.Hold(t, err != nil, "committed in spite of %s", failing)
 		}
 	})
 	f.SetWatermark("a", 1, 1)
-	if after := applier(f); after != before {
-		t.Errorf("process %s serves the store now, and not %s", after, before)
-	}
+	must.Equal(t, applier(f), before, "process", "serves the store now, and not")
 }
 
 func TestPostgresApply_statementAfterAFailedOneLosesTheTransaction(t *testing.T) {
@@ -152,20 +139,12 @@ func TestPostgresApply_statementAfterAFailedOneLosesTheTransaction(t *testing.T)
 			if err := errors.Join(tx.Savepoint(), tx.Exec(f.Ctx, `insert into written values (1)`, nil)); err != nil {
 				return err
 			}
-			if tx.Exec(f.Ctx, `insert into written values (1)`, nil) == nil || tx.Lost() {
-				t.Error("a violated key is no error, or costs the transaction")
-			}
-			if tx.Exec(f.Ctx, `insert into written values (2)`, nil) == nil || !tx.Lost() {
-				t.Error("without returning to the savepoint it goes on")
-			}
-			if tx.RollbackTo() == nil || tx.Advance("a", 1, 0, 2, "h") == nil {
-				t.Error("the lost transaction is still of use")
-			}
+			must.Hold(t, tx.Exec(f.Ctx, `insert into written values (1)`, nil) != nil && !tx.Lost(), "a violated key is no error, or costs the transaction")
+			must.Hold(t, tx.Exec(f.Ctx, `insert into written values (2)`, nil) != nil && tx.Lost(), "without returning to the savepoint it goes on")
+			must.Hold(t, tx.RollbackTo() != nil && tx.Advance("a", 1, 0, 2, "h") != nil, "the lost transaction is still of use")
 			return nil
 		})
-		if err == nil {
-			t.Error("a lost transaction was committed")
-		}
+		must.Hold(t, err != nil, "a lost transaction was committed")
 	})
 }
 
@@ -179,9 +158,7 @@ func TestPostgresApply_gatheredStatementsTellHowManyTookEffect(t *testing.T) {
 		if err := tx.Savepoint(); err != nil {
 			return err
 		}
-		if !tx.Gather() {
-			t.Error("nothing is gathered")
-		}
+		must.Hold(t, tx.Gather(), "nothing is gathered")
 		if err := errors.Join(insert(tx, 1), insert(tx, 2), insert(tx, 1), insert(tx, 3)); err != nil || tx.Gathered() != 4 {
 			t.Errorf("%d statements wait: %v", tx.Gathered(), err)
 		}
@@ -201,17 +178,13 @@ func TestPostgresApply_gatheredStatementsTellHowManyTookEffect(t *testing.T) {
 			return err
 		}
 		done, err := tx.Flush()
-		if done != 2 {
-			t.Errorf("%d statements took effect, want both", done)
-		}
+		must.Equal(t, done, 2, "statements took effect")
 		return err
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff([]string{"4", "5"}, storetest.Texts(t, f.ProjectionsDB, `select n from written order by n`)); diff != "" {
-		t.Errorf("written (-want +got):\n%s", diff)
-	}
+	must.Equal(t, storetest.Texts(t, f.ProjectionsDB, `select n from written order by n`), []string{"4", "5"}, "written")
 }
 
 func TestPostgresApply_lockThatIsNotHandedOutInTimeIsBusy(t *testing.T) {
@@ -228,14 +201,10 @@ func TestPostgresApply_lockThatIsNotHandedOutInTimeIsBusy(t *testing.T) {
 		}
 		return nil
 	})
-	if !errors.Is(err, outbox.ErrBusy) {
-		t.Errorf("got error %v, want a busy database", err)
-	}
+	must.Hold(t, errors.Is(err, outbox.ErrBusy), "got error %v, want a busy database", err)
 	storetest.Run(f.TB, other, `rollback`)
 	f.SetWatermark("a", 2, 1)
-	if after := applier(f); after != before {
-		t.Errorf("the connection was given up for nothing: process %s serves the store now, and not %s", after, before)
-	}
+	must.Equal(t, applier(f), before, "the connection was given up for nothing: process", "serves the store now, and not")
 }
 
 func TestPostgresApply_deadlockIsBusy(t *testing.T) {
@@ -261,9 +230,7 @@ func TestPostgresApply_deadlockIsBusy(t *testing.T) {
 		_, err := tx.Watermark("b")
 		return err
 	})
-	if !errors.Is(err, outbox.ErrBusy) {
-		t.Errorf("got error %v, want a busy database", err)
-	}
+	must.Hold(t, errors.Is(err, outbox.ErrBusy), "got error %v, want a busy database", err)
 	if err := <-blocked; err != nil {
 		t.Errorf("the other one: %v", err)
 	}
@@ -288,9 +255,7 @@ func TestPostgresApply_transactionThatStoodStillIsCutOff(t *testing.T) {
 			}
 			return nil
 		})
-		if !errors.Is(err, outbox.ErrBusy) {
-			t.Errorf("got error %v, want a busy database", err)
-		}
+		must.Hold(t, errors.Is(err, outbox.ErrBusy), "got error %v, want a busy database", err)
 	})
 	f.SetWatermark("a", 2, 1)
 }

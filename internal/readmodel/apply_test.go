@@ -6,8 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/readmodel"
@@ -51,26 +49,18 @@ func TestAdvance_isACompareAndSetUnderTheFence(t *testing.T) {
 				return err
 			}
 			err = tx.Advance("a", c.epoch, c.from, 7, "next")
-			if errors.Is(err, outbox.ErrLeaseLost) != c.lost || !c.lost && err != nil {
-				t.Errorf("%s: got error %v", name, err)
-			}
+			must.Hold(t, errors.Is(err, outbox.ErrLeaseLost) == c.lost && (c.lost || err == nil), "%s: got error %v", name, err)
 			after, err := tx.Watermark("a")
 			want := before
 			if !c.lost {
 				want = readmodel.Watermark{AppliedSeq: 7, AppliedHash: "next", FenceEpoch: c.epoch}
 			}
-			if after != want {
-				t.Errorf("%s: watermark is %+v, want %+v", name, after, want)
-			}
+			must.Equal(t, after, want, name, "watermark")
 			return err
 		})
-		if err != nil {
-			t.Errorf("%s: %v", name, err)
-		}
+		must.Hold(t, err == nil, "%s: %v", name, err)
 	}
-	if got, want := f.MustWatermark("a"), (readmodel.Watermark{AppliedSeq: 5, AppliedHash: "hash", FenceEpoch: 3}); got != want {
-		t.Errorf("after rehearsals the watermark is %+v, want %+v", got, want)
-	}
+	must.Equal(t, f.MustWatermark("a"), readmodel.Watermark{AppliedSeq: 5, AppliedHash: "hash", FenceEpoch: 3}, "after rehearsals the watermark")
 }
 
 func TestFence_onlyRises(t *testing.T) {
@@ -107,9 +97,7 @@ func TestApply_errorOrPanicUndoesEverything(t *testing.T) {
 		}
 		func() {
 			defer func() {
-				if recover() == nil {
-					t.Error("the panic was swallowed")
-				}
+				must.Hold(t, recover() != nil, "the panic was swallowed")
 			}()
 			f.Apply(f.Ctx, func(tx *readmodel.ApplyTx) error { write(tx); panic("boom") })
 		}()
@@ -143,21 +131,15 @@ func TestSQLiteApply_nothingRunsAfterAnInterruptedStatement(t *testing.T) {
 			if err := tx.Exec(ctx, endless, nil); !errors.Is(err, context.DeadlineExceeded) {
 				t.Errorf("interrupted statement: got error %v", err)
 			}
-			if !tx.Lost() {
-				t.Error("the transaction does not know that it is lost")
-			}
+			must.Hold(t, tx.Lost(), "the transaction does not know that it is lost")
 			// SQLite has rolled back: each of these would commit on its own.
-			if tx.Exec(f.Ctx, `insert into written values (2)`, nil) == nil {
-				t.Error("a statement ran after the interrupted one")
-			}
+			must.Hold(t, tx.Exec(f.Ctx, `insert into written values (2)`, nil) != nil, "a statement ran after the interrupted one")
 			if tx.Advance("a", 1, 1, 2, "h") == nil || tx.Fence("a", 9) == nil || tx.RollbackTo() == nil || tx.Release() == nil || tx.Savepoint() == nil {
 				t.Error("the lost transaction is still of use")
 			}
 			return nil
 		})
-		if err == nil {
-			t.Error("a lost transaction was committed")
-		}
+		must.Hold(t, err != nil, "a lost transaction was committed")
 	})
 	f.SetWatermark("a", 2, 1)
 }
@@ -179,9 +161,7 @@ func TestSQLiteApply_nothingCommitsAfterAnInterruptedQuery(t *testing.T) {
 			}
 			return nil
 		})
-		if !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("got error %v, want the one that interrupted", err)
-		}
+		must.Hold(t, errors.Is(err, context.DeadlineExceeded), "got error %v, want the one that interrupted", err)
 	})
 }
 
@@ -197,9 +177,7 @@ func TestApply_failedStatementUndoesOnlyItsSavepoint(t *testing.T) {
 			tx.Savepoint,
 			func() error { return exec(`insert into written values (3)`) },
 			func() error {
-				if exec(`insert into written values (1)`) == nil || tx.Lost() {
-					t.Error("a violated key is no error, or costs the transaction")
-				}
+				must.Hold(t, exec(`insert into written values (1)`) != nil && !tx.Lost(), "a violated key is no error, or costs the transaction")
 				return tx.RollbackTo()
 			},
 			tx.Release,
@@ -215,9 +193,7 @@ func TestApply_failedStatementUndoesOnlyItsSavepoint(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff([]string{"1", "2", "4"}, storetest.Texts(t, f.ProjectionsDB, `select n from written order by n`)); diff != "" {
-		t.Errorf("written (-want +got):\n%s", diff)
-	}
+	must.Equal(t, storetest.Texts(t, f.ProjectionsDB, `select n from written order by n`), []string{"1", "2", "4"}, "written")
 }
 
 func TestSQLiteApply_statementThatRollsBackTheTransactionLosesIt(t *testing.T) {
@@ -229,17 +205,11 @@ func TestSQLiteApply_statementThatRollsBackTheTransactionLosesIt(t *testing.T) {
 			if err := errors.Join(tx.Exec(f.Ctx, `insert into written values (2)`, nil), tx.Savepoint()); err != nil {
 				return err
 			}
-			if tx.Exec(f.Ctx, `insert or rollback into written values (1)`, nil) == nil {
-				t.Error("the violated key is no error")
-			}
-			if tx.RollbackTo() == nil || !tx.Lost() {
-				t.Error("the transaction goes on although the database has rolled it back")
-			}
+			must.Hold(t, tx.Exec(f.Ctx, `insert or rollback into written values (1)`, nil) != nil, "the violated key is no error")
+			must.Hold(t, tx.RollbackTo() != nil && tx.Lost(), "the transaction goes on although the database has rolled it back")
 			return nil
 		})
-		if err == nil {
-			t.Error("a lost transaction was committed")
-		}
+		must.Hold(t, err != nil, "a lost transaction was committed")
 	})
 }
 
@@ -251,9 +221,8 @@ func TestSQLiteApply_deadlineBoundsTheWaitForTheLock(t *testing.T) {
 	must.Get(lock.ExecContext(f.Ctx, `begin immediate`)).Or(t)
 	ctx, cancel := context.WithTimeout(f.Ctx, 30*time.Millisecond)
 	defer cancel()
-	if err := f.Apply(ctx, func(*readmodel.ApplyTx) error { return nil }); !errors.Is(err, outbox.ErrBusy) {
-		t.Errorf("got error %v, want a busy database", err)
-	}
+	err := f.Apply(ctx, func(*readmodel.ApplyTx) error { return nil })
+	must.Hold(t, errors.Is(err, outbox.ErrBusy), "got error %v, want a busy database", err)
 	must.Get(lock.ExecContext(f.Ctx, `rollback`)).Or(t)
 }
 
@@ -265,9 +234,7 @@ func TestApply_thatHasBegunIsNotCutShort(t *testing.T) {
 		cancel()
 		return tx.Exec(f.Ctx, `insert into written values (1)`, nil)
 	})
-	if err != nil || written(f) != 1 {
-		t.Errorf("a transaction that has begun was cut short: %v", err)
-	}
+	must.Hold(t, err == nil && written(f) == 1, "a transaction that has begun was cut short: %v", err)
 }
 
 func TestQuarantine_setsOneProjectionAsideAndRecordsWhy(t *testing.T) {
@@ -285,9 +252,7 @@ func TestQuarantine_setsOneProjectionAsideAndRecordsWhy(t *testing.T) {
 				return err
 			}
 			names, err := tx.SetAside("a")
-			if !names[projection] {
-				t.Errorf("set aside are %v, want %s", names, projection)
-			}
+			must.Hold(t, names[projection], "set aside are %v, want %s", names, projection)
 			return err
 		})
 		if err != nil {
@@ -296,16 +261,10 @@ func TestQuarantine_setsOneProjectionAsideAndRecordsWhy(t *testing.T) {
 	}
 	quarantine("roster")
 	quarantine("index")
-	if w := f.MustWatermark("a"); w.SetAside != 2 {
-		t.Errorf("watermark is %+v, want two projections set aside", w)
-	}
+	must.Equal(t, f.MustWatermark("a").SetAside, 2, "watermark")
 	cursors := storetest.Texts(t, f.ProjectionsDB, `select campaign_id || ' ' || projection || ' ' || applied_seq || ' ' || state from projection_cursors order by projection desc`)
 	failures := storetest.Texts(t, f.ProjectionsDB, `select projection || ' ' || seq || ' ' || event_type || ' ' || message || ' ' || attempts || ' ' || status from failures order by id`)
-	if cursors[0] != "a roster 2 quarantined" || failures[0] != "roster 3 counted boom 1 open" || len(failures) != 2 {
-		t.Errorf("cursors %q, failures %q", cursors, failures)
-	}
+	must.Hold(t, cursors[0] == "a roster 2 quarantined" && failures[0] == "roster 3 counted boom 1 open" && len(failures) == 2, "cursors %q, failures %q", cursors, failures)
 	described, err := f.Runs.DescribeProjections(f.Ctx, []outbox.ProjectionInfo{{Name: "roster"}, {Name: "other"}})
-	if err != nil || described[0].Quarantined != 1 || described[1].Quarantined != 0 {
-		t.Errorf("described as %+v, %v", described, err)
-	}
+	must.Hold(t, err == nil && described[0].Quarantined == 1 && described[1].Quarantined == 0, "described as %+v, %v", described, err)
 }

@@ -21,23 +21,16 @@ func TestInstallProjections_createsTablesOnceAndNotesVersions(t *testing.T) {
 	install(f, roster)
 	f.ExecProjections(`insert into roster values ('a')`)
 	f.Unchanged(func() { install(f, roster) })
-	if otherBuilt(f, "roster", "v1") {
-		t.Error("a fresh projection was built by another version")
-	}
+	must.Hold(t, !otherBuilt(f, "roster", "v1"), "a fresh projection was built by another version")
 	roster.Version = "v2"
 	install(f, roster)
-	if !otherBuilt(f, "roster", "v2") {
-		t.Error("a changed definition goes unnoticed")
-	}
+	must.Hold(t, otherBuilt(f, "roster", "v2"), "a changed definition goes unnoticed")
 	must.OK(t, f.CheckStatement(f.Ctx, `insert into roster values ($1)`))
-	if err := f.CheckStatement(f.Ctx, `insert into nowhere values ($1)`); err == nil {
-		t.Error("a statement on a missing table was accepted")
-	}
+	err := f.CheckStatement(f.Ctx, `insert into nowhere values ($1)`)
+	must.Hold(t, err != nil, "a statement on a missing table was accepted")
 	f.ExecProjections(`create table foreign_table (x text)`)
 	install(f, readmodel.Projection{Name: "foreign", Version: "v1", Tables: []string{"foreign_table"}, Schema: []string{`create table foreign_table (y text)`}})
-	if !otherBuilt(f, "foreign", "v1") {
-		t.Error("tables that were there before count as built by the file")
-	}
+	must.Hold(t, otherBuilt(f, "foreign", "v1"), "tables that were there before count as built by the file")
 	f.AppendN("a", 1)
 	f.Drain()
 	late := readmodel.Projection{Name: "late", Version: "v1", Tables: []string{"late"}, Schema: []string{`create table late (campaign_id text primary key)`}}
@@ -55,12 +48,9 @@ func TestInstallProjections_wrongStatementUndoesTheProjection(t *testing.T) {
 	f.Unchanged(func() {
 		err := f.Install(f.Ctx, []readmodel.Projection{p})
 		var wrong *readmodel.SchemaError
-		if !errors.As(err, &wrong) || wrong.Projection != "roster" || wrong.Statement != 1 || !strings.Contains(err.Error(), "tabel") {
-			t.Errorf("got error %v", err)
-		}
-		if n := dbtest.Tables(t, f.ProjectionsDB); slices.Contains(n, "roster") {
-			t.Error("the first table was left behind")
-		}
+		must.Hold(t, errors.As(err, &wrong) && wrong.Projection == "roster" && wrong.Statement == 1 && strings.Contains(err.Error(), "tabel"), "got error %v", err)
+		n := dbtest.Tables(t, f.ProjectionsDB)
+		must.Hold(t, !slices.Contains(n, "roster"), "the first table was left behind")
 	})
 }
 
@@ -71,15 +61,12 @@ func TestInstallProjections_byManyAtOnceMakesEachTableOnce(t *testing.T) {
 		Schema: []string{`create table roster (campaign_id text primary key)`, `create table roster_names (campaign_id text primary key)`}}
 	install := func(s *fixture) func() {
 		return func() {
-			if err := s.Install(s.Ctx, []readmodel.Projection{roster}); err != nil {
-				t.Errorf("install: %v", err)
-			}
+			err := s.Install(s.Ctx, []readmodel.Projection{roster})
+			must.Hold(t, err == nil, "install: %v", err)
 		}
 	}
 	f.AtOnce(f.ProjectionsDB, `lock table projection_versions in exclusive mode`, install(f), install(f.Beside()), install(f.Beside()))
-	if otherBuilt(f, "roster", "v1") {
-		t.Error("it counts as built by another version")
-	}
+	must.Hold(t, !otherBuilt(f, "roster", "v1"), "it counts as built by another version")
 }
 
 // A version that has applied events leaves its mark, also once another follows it: going back to the
@@ -95,19 +82,13 @@ func TestInstallProjections_rowsOfSeveralVersionsAreThoseOfNone(t *testing.T) {
 		install(f, p)
 		return otherBuilt(f, p.Name, version)
 	}
-	if !other("second") || other(first) {
-		t.Error("a version that applied nothing leaves a mark, or none while it is loaded")
-	}
+	must.Hold(t, other("second") && !other(first), "a version that applied nothing leaves a mark, or none while it is loaded")
 	other("second")
 	f.AppendN("a", 1)
 	f.Drain()
-	if !other(first) || !other("third") {
-		t.Error("rows of the second version are taken for rows of the first")
-	}
+	must.Hold(t, other(first) && other("third"), "rows of the second version are taken for rows of the first")
 	must.OK(t, f.MarkBuilt(f.Ctx, p.Name, "third"))
-	if other("third") {
-		t.Error("after a rebuild the rows are still those of several versions")
-	}
+	must.Hold(t, !other("third"), "after a rebuild the rows are still those of several versions")
 }
 
 // What is applied without a projection leaves its mark once the projection is back: its rows lack events.
@@ -122,24 +103,16 @@ func TestLeave_rowsThatMissedEventsAreThoseOfNone(t *testing.T) {
 	}
 	back := func() { install(f, p) }
 	leave(p.Name)
-	if other() {
-		t.Error("a loaded projection was left")
-	}
+	must.Hold(t, !other(), "a loaded projection was left")
 	leave()
-	if !other() {
-		t.Error("where it is loaded yet, nothing says that another process applies events without it")
-	}
+	must.Hold(t, other(), "where it is loaded yet, nothing says that another process applies events without it")
 	back()
-	if other() {
-		t.Error("a projection that missed nothing leaves a mark")
-	}
+	must.Hold(t, !other(), "a projection that missed nothing leaves a mark")
 	leave()
 	f.AppendN("a", 1)
 	f.Drain()
 	back()
-	if !other() {
-		t.Error("rows that lack events are taken for complete")
-	}
+	must.Hold(t, other(), "rows that lack events are taken for complete")
 }
 
 // otherBuilt reports whether the rows of a projection count as built by another version than the loaded one.
@@ -192,13 +165,10 @@ func TestFailures_arePagedNewestFirst(t *testing.T) {
 		{outbox.FailureFilter{Projection: "roster"}, "a3open1 a2open1 a1open1"},
 		{outbox.FailureFilter{Fingerprint: "other"}, ""},
 	} {
-		if got := strings.Join(read(c.filter), " "); got != c.want {
-			t.Errorf("%+v: %s, want %s", c.filter, got, c.want)
-		}
+		must.Equal(t, strings.Join(read(c.filter), " "), c.want, c.filter)
 	}
 	f.Sound()
 	f.Fails("history", "b", 1) // again, after it was resolved
-	if got := read(outbox.FailureFilter{CampaignID: "b"}); got[0] != "b1open1" || len(got) != 4 {
-		t.Errorf("failures %q, want a new one for the event that was passed before", got)
-	}
+	got := read(outbox.FailureFilter{CampaignID: "b"})
+	must.Hold(t, got[0] == "b1open1" && len(got) == 4, "failures %q, want a new one for the event that was passed before", got)
 }

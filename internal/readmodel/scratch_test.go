@@ -39,9 +39,7 @@ where t.campaign_id = $1`, campaign)).Or(f.TB)
 
 func mustHold(f *fixture, c *readmodel.Scratch, campaign, want string) {
 	f.TB.Helper()
-	if got := scratched(f, c, campaign); got != want {
-		f.TB.Errorf("of %s the scratch has %q, want %q", campaign, got, want)
-	}
+	must.Equal(f.TB, scratched(f, c, campaign), want, "of", campaign, "the scratch")
 }
 
 // withTally is a store with the tables of tally.
@@ -95,9 +93,7 @@ func TestScratch_anEventThatFailsLeavesNothing(t *testing.T) {
 			}
 			return nil
 		})
-		if done != at || err == nil || !strings.Contains(strings.ToLower(err.Error()), "unique") {
-			t.Errorf("folded %d, %v; want a broken key at %d", done, err, at)
-		}
+		must.Hold(t, done == at && err != nil && strings.Contains(strings.ToLower(err.Error()), "unique"), "folded %d, %v; want a broken key at %d", done, err, at)
 		want := fmt.Sprintf("seen %d, twice %d, events %d", at, 2*at, at)
 		if at == 0 {
 			want = ""
@@ -121,9 +117,7 @@ func TestScratch_theErrorIsWhatTheEventReturnedAlone(t *testing.T) {
 		return storetest.TallyOne(f.Ctx, c, "a", int64(i+1), "x")
 	})
 	least := map[bool]int{false: 5 + 4, true: 5 + 4 + 1}[dbtest.Postgres()] // all up to it, those before it, and on PostgreSQL it alone
-	if done != 4 || !errors.Is(err, broken) || calls != least {
-		t.Errorf("folded %d with %d calls, %v; want 4 and the event's own error", done, calls, err)
-	}
+	must.Hold(t, done == 4 && errors.Is(err, broken) && calls == least, "folded %d with %d calls, %v; want 4 and the event's own error", done, calls, err)
 	mustHold(f, c, "a", "seen 4, twice 8, events 4")
 }
 
@@ -143,9 +137,7 @@ select $1, max(i), '' from n`
 		}
 		return storetest.TallyOne(f.Ctx, c, "a", int64(i+1), "x")
 	})
-	if done != 6 || !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, outbox.ErrBusy) {
-		t.Errorf("folded %d, %v; want the deadline of event 6", done, err)
-	}
+	must.Hold(t, done == 6 && errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, outbox.ErrBusy), "folded %d, %v; want the deadline of event 6", done, err)
 	mustHold(f, c, "a", "seen 6, twice 12, events 6")
 }
 
@@ -161,9 +153,7 @@ func TestScratch_aReplayCanBeCancelled(t *testing.T) {
 		}
 		return storetest.TallyOne(ctx, c, "a", int64(i+6), "x")
 	})
-	if !errors.Is(err, context.Canceled) || done > 500 {
-		t.Errorf("folded %d, %v", done, err)
-	}
+	must.Hold(t, errors.Is(err, context.Canceled) && done <= 500, "folded %d, %v", done, err)
 	mustHold(f, c, "a", fmt.Sprintf("seen %d, twice %d, events %[1]d", done+5, 2*(done+5)))
 }
 
@@ -173,9 +163,7 @@ func TestOpenScratch_namesAWrongStatement(t *testing.T) {
 	_, err := f.OpenScratch(f.Ctx, []readmodel.ScratchTables{{Projection: "p", Tables: []string{"p"},
 		Schema: []string{`create table p (campaign_id text)`, `create tabel p (x text)`}}})
 	var wrong *readmodel.SchemaError
-	if !errors.As(err, &wrong) || wrong.Projection != "p" || wrong.Statement != 1 {
-		t.Errorf("got error %v", err)
-	}
+	must.Hold(t, errors.As(err, &wrong) && wrong.Projection == "p" && wrong.Statement == 1, "got error %v", err)
 }
 
 // The rows of a large replay are spilled to a file without a name.
@@ -187,15 +175,13 @@ func TestSQLiteScratch_spillsToItsOwnFile(t *testing.T) {
 	c := f.OpenTally()
 	before := deletedFiles(t)
 	f.ReplayTally(c, "a", 1, 10_000, strings.Repeat("x", 4000))
-	if spilled := deletedFiles(t) - before; spilled < 20<<20 {
-		t.Errorf("%d bytes went to disk, want most of 40 MB", spilled)
-	}
+	spilled := deletedFiles(t) - before
+	must.Hold(t, spilled >= 20<<20, "%d bytes went to disk, want most of 40 MB", spilled)
 	before = resident(t)
 	must.OK(t, c.Clear(f.Ctx, ""))
 	f.ReplayTally(c, "a", 1, 10_000, strings.Repeat("x", 4000))
-	if grown := resident(t) - before; grown > 32<<20 {
-		t.Errorf("emptying and folding 40 MB took %d bytes more memory", grown)
-	}
+	grown := resident(t) - before
+	must.Hold(t, grown <= 32<<20, "emptying and folding 40 MB took %d bytes more memory", grown)
 }
 
 // deletedFiles is the total size of unlinked files that this process has open.
@@ -245,9 +231,7 @@ func TestPostgresScratch_saysWhenItsConnectionIsLost(t *testing.T) {
 		}
 		return storetest.TallyOne(f.Ctx, c, "a", int64(i+1), "x")
 	})
-	if done != 0 || !errors.Is(err, outbox.ErrBusy) {
-		t.Errorf("folded %d, %v", done, err)
-	}
+	must.Hold(t, done == 0 && errors.Is(err, outbox.ErrBusy), "folded %d, %v", done, err)
 	if _, err := c.Swap(f.Ctx, []readmodel.Swap{storetest.PlanFor(claims[0])}); !errors.Is(err, outbox.ErrBusy) {
 		t.Errorf("swapped: %v", err)
 	}

@@ -30,9 +30,7 @@ where t.campaign_id = $1`, campaign), "; ")
 
 func mustShow(f *fixture, campaign, want string) {
 	f.TB.Helper()
-	if got := live(f, campaign); got != want {
-		f.TB.Errorf("%s shows %q, want %q", campaign, got, want)
-	}
+	must.Equal(f.TB, live(f, campaign), want, campaign, "shows")
 }
 
 func showing(events int, body string) string {
@@ -42,19 +40,13 @@ func showing(events int, body string) string {
 // standsOf reads the watermark and the cursors of a campaign.
 func standsOf(f *fixture, campaign string) (readmodel.Watermark, map[string]readmodel.Position) {
 	f.TB.Helper()
-	live, err := f.Live(f.Ctx)
-	if err != nil {
-		f.TB.Fatal(err)
-	}
+	live := must.Get(f.Live(f.Ctx)).Or(f.TB)
 	defer live.Close()
 	w, _, err := live.Watermark(f.Ctx, campaign)
 	if err != nil {
 		f.TB.Fatal(err)
 	}
-	stands, err := live.Positions(f.Ctx, campaign)
-	if err != nil {
-		f.TB.Fatal(err)
-	}
+	stands := must.Get(live.Positions(f.Ctx, campaign)).Or(f.TB)
 	return w, stands
 }
 
@@ -96,9 +88,8 @@ func TestSwap_replacesRowsInTheNextGeneration(t *testing.T) {
 	f.ReleaseFromRun(claims...)
 	// The triggers fire again when events are applied.
 	f.ExecProjections(`insert into tally_events (campaign_id, seq, body) values ('a', 99, 'x')`)
-	if got := live(f, "a"); !strings.HasPrefix(got, "seen 5 twice 10 events 5") {
-		t.Errorf("afterwards the trigger leaves %q", got)
-	}
+	got := live(f, "a")
+	must.Hold(t, strings.HasPrefix(got, "seen 5 twice 10 events 5"), "afterwards the trigger leaves %q", got)
 	f.Sound()
 }
 
@@ -138,17 +129,14 @@ func TestSwap_isRefusedWhereSomethingStandsElsewhere(t *testing.T) {
 			before := live(f, "a")
 			_, stands := standsOf(f, "a")
 			done, err := s.Swap(f.Ctx, []readmodel.Swap{bad, good})
-			if err != nil || len(done) != 2 || done[1].Err != nil || done[0].Err == nil || c.want != nil && !errors.Is(done[0].Err, c.want) {
-				t.Fatalf("swapped %+v, %v; want %v for the first alone", done, err, c.want)
-			}
+			must.Need(t, err == nil && len(done) == 2 && done[1].Err == nil && done[0].Err != nil && (c.want == nil || errors.Is(done[0].Err, c.want)), "swapped %+v, %v", done, err)
 			if done[0].Rows != nil {
 				t.Errorf("what was refused is counted: %+v", done[0])
 			}
 			mustShow(f, "a", before)
 			mustShow(f, "b", showing(1, "new"))
-			if _, now := standsOf(f, "a"); now["tally"] != stands["tally"] {
-				t.Errorf("the cursors are %+v, after %+v", now, stands)
-			}
+			_, now := standsOf(f, "a")
+			must.Hold(t, now["tally"] == stands["tally"], "the cursors are %+v, after %+v", now, stands)
 		})
 	}
 }
@@ -186,9 +174,7 @@ func TestSwap_thatIsCutShortChangesNothing(t *testing.T) {
 		mustShow(f, "a", showing(5, "old"))
 		mustShow(f, "b", showing(5, "old"))
 	}
-	if cut < 3 {
-		t.Errorf("the swap was cut short at %d places only", cut)
-	}
+	must.Hold(t, cut >= 3, "the swap was cut short at %d places only", cut)
 	mustShow(f, "a", showing(200, "new"))
 }
 
@@ -243,9 +229,7 @@ func TestSwap_readersNeverSeeLess(t *testing.T) {
 	}
 	close(stop)
 	<-done
-	if other.Load() != 0 {
-		t.Errorf("%d times the reader saw half a swap", other.Load())
-	}
+	must.Equal(t, other.Load(), 0, "times the reader saw half a swap")
 }
 
 func TestSwap_bringsADivergedCampaignInLine(t *testing.T) {
@@ -254,9 +238,7 @@ func TestSwap_bringsADivergedCampaignInLine(t *testing.T) {
 	f.AppendN("a", 5)
 	f.SetWatermark("a", 3, 1)
 	must.Get(f.ReconcileCampaign(f.Ctx, "a")).Or(t)
-	if f.MustCampaign("a").Diverged == "" {
-		t.Fatal("the campaign is not diverged")
-	}
+	must.Need(t, f.MustCampaign("a").Diverged != "", "the campaign is not diverged")
 	e := must.Get(f.Event(f.Ctx, "a", 4)).Or(t)
 	f.ExecProjections(`insert into watermark_skips (campaign_id, seq, skip_id, at) values ('a', 2, 77, 1)`)
 	c, claims := f.OpenTally(), f.ClaimedForRun("a")
@@ -264,12 +246,9 @@ func TestSwap_bringsADivergedCampaignInLine(t *testing.T) {
 	plan := storetest.PlanFor(claims[0])
 	plan.Projections[0].Seq, plan.Watermark = 4, &readmodel.NewWatermark{Seq: 4, Hash: e.ChainHash}
 	f.MustSwap(c, plan)
-	if w, stands := standsOf(f, "a"); w.AppliedSeq != 4 || w.AppliedHash != e.ChainHash || stands["tally"].State != outbox.CursorLive {
-		t.Errorf("the watermark is %+v, the cursors %+v", w, stands)
-	}
-	if applied, err := f.WaitApplied(f.Ctx, "a", 4); err != nil || applied != 4 {
-		t.Errorf("applied %d, %v", applied, err)
-	}
+	w, stands := standsOf(f, "a")
+	must.Hold(t, w.AppliedSeq == 4 && w.AppliedHash == e.ChainHash && stands["tally"].State == outbox.CursorLive, "the watermark is %+v, the cursors %+v", w, stands)
+	must.Equal(t, must.Get(f.WaitApplied(f.Ctx, "a", 4)).Or(t), 4, "applied")
 	f.ReleaseFromRun(claims...)
 	f.Is("a", "applied 4 of 5, head 5 pending, 1 pending")
 	f.Sound()
@@ -304,11 +283,8 @@ func TestSwap_passesOverWhatIsSkipped(t *testing.T) {
 func TestSwap_settlesFailures(t *testing.T) {
 	t.Parallel()
 	f, c, claims := rebuilt(t, "old", "a")
-	e, err := f.Event(f.Ctx, "a", 3)
-	if err != nil {
-		t.Fatal(err)
-	}
-	err = f.Apply(f.Ctx, func(tx *readmodel.ApplyTx) error {
+	e := must.Get(f.Event(f.Ctx, "a", 3)).Or(t)
+	err := f.Apply(f.Ctx, func(tx *readmodel.ApplyTx) error {
 		for range 8 {
 			if err := tx.Failed("tally", &e, *storetest.Failure("boom")); err != nil {
 				return err
@@ -333,30 +309,21 @@ func TestSwap_settlesFailures(t *testing.T) {
 	f.ReplayTally(c, "a", 1, 3, "new")
 	f.MustSwap(c, plan)
 	mustShow(f, "a", showing(3, "new"))
-	if got, want := failures(), "3 boom 8 resolved "+yes+"; 4 bang 1 open "+no+"; 1 1"; got != want {
-		t.Errorf("failures are %q, want %q", got, want)
-	}
+	must.Equal(t, failures(), "3 boom 8 resolved "+yes+"; 4 bang 1 open "+no+"; 1 1", "failures")
 	plan.Projections[0].Expect = &readmodel.Position{AppliedSeq: 3, Generation: 3, State: outbox.CursorQuarantined}
 	f.MustSwap(c, plan)
-	if got, want := failures(), "3 boom 8 resolved "+yes+"; 4 bang 2 open "+no+"; 1 1"; got != want {
-		t.Errorf("after another try failures are %q, want %q", got, want)
-	}
+	must.Equal(t, failures(), "3 boom 8 resolved "+yes+"; 4 bang 2 open "+no+"; 1 1", "after another try failures")
 	f.MustSwap(c, storetest.PlanFor(claims[0]))
-	if got, want := failures(), "3 boom 8 resolved "+yes+"; 4 bang 2 resolved "+yes+"; 0 0"; got != want {
-		t.Errorf("failures are %q, want %q", got, want)
-	}
-	if by := storetest.Texts(t, f.ProjectionsDB, `select paused_by || reason || coalesce(paused_at, 0) from projection_cursors`); by[0] != "0" {
-		t.Errorf("the cursor says %q of a pause that is over", by)
-	}
+	must.Equal(t, failures(), "3 boom 8 resolved "+yes+"; 4 bang 2 resolved "+yes+"; 0 0", "failures")
+	by := storetest.Texts(t, f.ProjectionsDB, `select paused_by || reason || coalesce(paused_at, 0) from projection_cursors`)
+	must.Hold(t, by[0] == "0", "the cursor says %q of a pause that is over", by)
 }
 
 func TestLoadLive_copiesACampaignAsItIs(t *testing.T) {
 	t.Parallel()
 	f, c, claims := rebuilt(t, "old", "a", "b")
 	w, stands, err := c.LoadLive(f.Ctx, "a", "tally", "tally_events")
-	if err != nil || w.AppliedSeq != 5 || w.FenceEpoch != claims[0].Epoch || stands["tally"].Generation != 2 {
-		t.Errorf("loaded at %+v, %+v, %v", w, stands, err)
-	}
+	must.Hold(t, err == nil && w.AppliedSeq == 5 && w.FenceEpoch == claims[0].Epoch && stands["tally"].Generation == 2, "loaded at %+v, %+v, %v", w, stands, err)
 	mustHold(f, c, "a", "seen 5, twice 10, events 5")
 	mustHold(f, c, "b", "")
 	f.ReplayTally(c, "a", 6, 7, "new")
@@ -399,10 +366,7 @@ func TestSwap_refusesTablesOfAnOlderVersion(t *testing.T) {
 	f, _, claims := rebuilt(t, "old", "a")
 	p := storetest.Tally()
 	p.Schema[0] = strings.Replace(p.Schema[0], "seen bigint", "since bigint, seen bigint", 1)
-	c, err := f.OpenScratch(f.Ctx, []readmodel.ScratchTables{{Projection: p.Name, Tables: p.Tables, Schema: p.Schema}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(f.OpenScratch(f.Ctx, []readmodel.ScratchTables{{Projection: p.Name, Tables: p.Tables, Schema: p.Schema}})).Or(t)
 	defer c.Close()
 	f.ReplayTally(c, "a", 1, 2, "new")
 	refused(t, storetest.No(c.Swap(f.Ctx, []readmodel.Swap{storetest.PlanFor(claims[0])})), outbox.ErrConflict, "tally", `"since"`)
@@ -425,12 +389,8 @@ func TestLive_isOneStateAndThereAreFour(t *testing.T) {
 	f.SetWatermark("a", 9, claims[0].Epoch)
 	for _, live := range all {
 		w, known, err := live.Watermark(ctx, "a")
-		if err != nil || !known || w.AppliedSeq != 5 {
-			t.Errorf("the watermark is %+v, %v", w, err)
-		}
-		if stands, err := live.Positions(ctx, "a"); err != nil || stands["tally"].Generation != 2 {
-			t.Errorf("the cursors are %+v, %v", stands, err)
-		}
+		must.Hold(t, err == nil && known && w.AppliedSeq == 5, "the watermark is %+v, %v", w, err)
+		must.Equal(t, must.Get(live.Positions(ctx, "a")).Or(t)["tally"].Generation, 2, "the cursors")
 		if _, known, err := live.Watermark(ctx, "nobody"); known || err != nil {
 			t.Errorf("a watermark of nobody: %v", err)
 		}
@@ -472,7 +432,6 @@ func TestSwap_ofALargeCampaignKeepsMemoryBounded(t *testing.T) {
 	} else {
 		t.Logf("note: %d bytes more memory at most", grown)
 	}
-	if _, stands := standsOf(f, "a"); stands["tally"].Generation != 3 {
-		t.Errorf("the cursors are %+v", stands)
-	}
+	_, stands := standsOf(f, "a")
+	must.Hold(t, stands["tally"].Generation == 3, "the cursors are %+v", stands)
 }

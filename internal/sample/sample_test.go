@@ -6,8 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 )
@@ -36,21 +34,15 @@ func TestEvents_isDenseOrderedAndAcceptable(t *testing.T) {
 				t.Fatalf("%+v: campaign %s: seq %d after %d", c, e.CampaignID, e.Seq, seqs[e.CampaignID])
 			}
 			seqs[e.CampaignID] = e.Seq
-			if ids[e.EventID] {
-				t.Fatalf("%+v: event_id %s twice", c, e.EventID)
-			}
+			must.Need(t, !ids[e.EventID], "%+v: event_id %s twice", c, e.EventID)
 			ids[e.EventID] = true
-			if e.OccurredAt.Before(last) || e.OccurredAt.After(end) {
-				t.Fatalf("%+v: event %d occurred at %s, the one before at %s", c, n, e.OccurredAt, last)
-			}
+			must.Need(t, !e.OccurredAt.Before(last) && !e.OccurredAt.After(end), "%+v: event %d occurred at %s, the one before at %s", c, n, e.OccurredAt, last)
 			last = e.OccurredAt
 			if err := e.Normalize(outbox.DefaultMaxPayload); err != nil {
 				t.Fatalf("%+v: event %d (%s): %v", c, n, e.EventType, err)
 			}
 		}
-		if n != c.Events || len(seqs) != c.Campaigns {
-			t.Errorf("%+v gave %d events in %d campaigns", c, n, len(seqs))
-		}
+		must.Hold(t, n == c.Events && len(seqs) == c.Campaigns, "%+v gave %d events in %d campaigns", c, n, len(seqs))
 	}
 }
 
@@ -58,13 +50,10 @@ func TestEvents_repeatsForTheSameSeedOnly(t *testing.T) {
 	t.Parallel()
 	c := Config{Campaigns: 7, Events: 300, Poison: 1, Seed: 9, End: end}
 	first, second := slices.Collect(Events(c)), slices.Collect(Events(c))
-	if diff := cmp.Diff(first, second); diff != "" {
-		t.Errorf("the same seed gave two journals:\n%s", diff)
-	}
+	must.Equal(t, second, first, "the same seed gave two journals")
 	c.Seed++
-	if third := slices.Collect(Events(c)); third[0].CampaignID == first[0].CampaignID {
-		t.Error("another seed gave the same campaigns")
-	}
+	third := slices.Collect(Events(c))
+	must.Hold(t, third[0].CampaignID != first[0].CampaignID, "another seed gave the same campaigns")
 }
 
 func TestEvents_poisonsExactlyTheCampaignsAskedFor(t *testing.T) {
@@ -89,13 +78,10 @@ func TestEvents_poisonsExactlyTheCampaignsAskedFor(t *testing.T) {
 		}
 		taken[s] = true
 	}
-	if len(poisonedAt) != c.Poison {
-		t.Fatalf("%d campaigns are poisoned, want %d", len(poisonedAt), c.Poison)
-	}
+	must.Need(t, len(poisonedAt) == c.Poison, "%d campaigns are poisoned, want %d", len(poisonedAt), c.Poison)
 	for campaign, seq := range poisonedAt {
-		if behind := size[campaign] - seq; behind < 5 {
-			t.Errorf("only %d events wait behind the poison of %s", behind, campaign)
-		}
+		behind := size[campaign] - seq
+		must.Hold(t, behind >= 5, "only %d events wait behind the poison of %s", behind, campaign)
 	}
 }
 
@@ -107,8 +93,6 @@ func TestValidate_namesTheFlag(t *testing.T) {
 		"poison":    {Campaigns: 5, Events: 50, Poison: 6},
 	} {
 		refusal, ok := c.Validate().(*outbox.Refusal)
-		if !ok || refusal.Field != field {
-			t.Errorf("%+v: %v, want a refusal about %s", c, refusal, field)
-		}
+		must.Hold(t, ok && refusal.Field == field, "%+v: %v, want a refusal about %s", c, refusal, field)
 	}
 }

@@ -9,8 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/redact"
@@ -23,9 +21,7 @@ func (f *fixture) eventPager(filter outbox.EventFilter) storetest.Pager {
 		f.TB.Helper()
 		filter.Cursor = cursor
 		page, err := f.Search.Events(f.Ctx, filter)
-		if err != nil {
-			f.TB.Fatalf("%+v: %v", filter, err)
-		}
+		must.Need(f.TB, err == nil, "%+v: %v", filter, err)
 		return storetest.Keyed(page.Page, func(e outbox.EventHit) string { return fmt.Sprint(e.Position) })
 	}
 }
@@ -33,8 +29,7 @@ func (f *fixture) eventPager(filter outbox.EventFilter) storetest.Pager {
 // journal reads all events in order of position.
 func (f *fixture) journal() []outbox.Event {
 	f.TB.Helper()
-	all := must.Get(f.EventsFrom(f.Ctx, 0, 100_000)).Or(f.TB)
-	return all
+	return must.Get(f.EventsFrom(f.Ctx, 0, 100_000)).Or(f.TB)
 }
 
 // randomEvent is an event with few different values, so that filters match several.
@@ -111,9 +106,7 @@ func TestEvents_findsWhatAFilterSelects(t *testing.T) {
 		if !filter.Reverse {
 			slices.Reverse(want)
 		}
-		if diff := cmp.Diff(want, f.eventPager(filter).BothWays(t, fmt.Sprintf("%+v", filter))); diff != "" {
-			t.Errorf("%+v (-want +got):\n%s", filter, diff)
-		}
+		must.Equal(t, f.eventPager(filter).BothWays(t, fmt.Sprintf("%+v", filter)), want, filter)
 	}
 }
 
@@ -131,9 +124,7 @@ func TestEvents_losesAndRepeatsNothingWhileEventsAreAppended(t *testing.T) {
 				want = append(want, fmt.Sprint(e.Position))
 			}
 		}
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("%+v (-want +got):\n%s", filter, diff)
-		}
+		must.Equal(t, got, want, filter)
 	}
 }
 
@@ -145,24 +136,18 @@ func TestEvents_saysHowFarItLooked(t *testing.T) {
 	head := all[len(all)-1].Position
 	look := func(filter outbox.EventFilter) outbox.FoundEvents {
 		t.Helper()
-		page := must.Get(f.Search.Events(f.Ctx, filter)).Or(t)
-		return page
+		return must.Get(f.Search.Events(f.Ctx, filter)).Or(t)
 	}
 	none := look(outbox.EventFilter{Q: "nowhere"})
-	if want := (outbox.EventsLooked{By: "position", First: head, Last: 1, Back: all[0].RecordedAt}); none.Looked != want || none.NextCursor != nil {
-		t.Errorf("a search without a hit: %+v, want %+v and nothing to continue", none.Looked, want)
-	}
+	want := (outbox.EventsLooked{By: "position", First: head, Last: 1, Back: all[0].RecordedAt})
+	must.Hold(t, none.Looked == want && none.NextCursor == nil, "a search without a hit: %+v, want %+v and nothing to continue", none.Looked, want)
 	if page := look(outbox.EventFilter{Since: all[0].RecordedAt, Until: all[0].RecordedAt.Add(time.Hour), Occurred: true}); page.Looked.First != head || page.Looked.Last != 1 {
 		t.Errorf("by when events occurred, where nothing tells which can match: %+v", page.Looked)
 	}
 	first := look(outbox.EventFilter{Q: "amount", Limit: 5})
-	if first.Looked.First != head || first.Looked.Last != all[15].Position || first.NextCursor == nil {
-		t.Errorf("the first page: %+v", first.Looked)
-	}
+	must.Hold(t, first.Looked.First == head && first.Looked.Last == all[15].Position && first.NextCursor != nil, "the first page: %+v", first.Looked)
 	second := look(outbox.EventFilter{Q: "amount", Limit: 5, Cursor: *first.NextCursor})
-	if second.Looked.First != first.Looked.Last-1 || second.Looked.Last != all[10].Position {
-		t.Errorf("the page after it: %+v", second.Looked)
-	}
+	must.Hold(t, second.Looked.First == first.Looked.Last-1 && second.Looked.Last == all[10].Position, "the page after it: %+v", second.Looked)
 	if page := look(outbox.EventFilter{CampaignID: "a", Limit: 5}); !page.Looked.Exact || page.Looked.By != "seq" || page.Looked.First != 20 || page.Looked.Last != 16 {
 		t.Errorf("one campaign: %+v", page.Looked)
 	}
@@ -181,13 +166,10 @@ func TestEvents_redactedValuesAreNotFound(t *testing.T) {
 		Tags: []byte(`{"password":"` + secret + `","seat":"1"}`), Metadata: []byte(`{"api_key":"` + secret + `"}`),
 		Payload: []byte(`{"name":"ben","password":"` + secret + `","esc":"\u0070assword=` + secret + `"}`)})
 	shown := redact.Builtin()
-	if shown.Text(token) == token {
-		t.Fatal("the test's token is not redacted")
-	}
+	must.Need(t, shown.Text(token) != token, "the test's token is not redacted")
 	found := func(filter outbox.EventFilter) outbox.FoundEvents {
 		t.Helper()
-		page := must.Get(f.Search.Events(f.Ctx, filter)).Or(t)
-		return page
+		return must.Get(f.Search.Events(f.Ctx, filter)).Or(t)
 	}
 	guesses := []outbox.EventFilter{{EntityID: token}, {RequestID: token}, {ActorID: token}, {EventID: token}, {Tag: "password=" + secret}}
 	for n := 1; n <= len(secret); n++ {
@@ -200,9 +182,8 @@ func TestEvents_redactedValuesAreNotFound(t *testing.T) {
 		visible := guess.Q != "" && strings.Contains("user.made user ben name password api_key seat esc 1 a", guess.Q)
 		if page := found(guess); len(page.Items) == 0 && !visible {
 			guess.Shown = shown
-			if hidden := found(guess); len(hidden.Items) > 0 {
-				t.Errorf("found by %+v, and not without redaction", guess)
-			}
+			hidden := found(guess)
+			must.Hold(t, len(hidden.Items) <= 0, "found by %+v, and not without redaction", guess)
 			t.Errorf("%+v finds nothing without redaction: the guess is wrong", guess)
 			continue
 		}
@@ -218,9 +199,8 @@ func TestEvents_redactedValuesAreNotFound(t *testing.T) {
 			t.Errorf("%+v finds %d events, want the one", open, len(page.Items))
 			continue
 		}
-		if text := page.Items[0].Excerpt + string(page.Items[0].Tags); strings.Contains(text, secret) {
-			t.Errorf("shown: %s", text)
-		}
+		text := page.Items[0].Excerpt + string(page.Items[0].Tags)
+		must.Hold(t, !strings.Contains(text, secret), "shown: %s", text)
 	}
 	hiding := must.Get(redact.New(redact.Config{HidePayloads: true})).Or(t)
 	for _, guess := range []outbox.EventFilter{{Q: "ben"}, {Tag: "seat=1"}} {
@@ -260,9 +240,7 @@ func TestEvents_edgesOfARangeAreExact(t *testing.T) {
 		{-time.Hour, time.Hour, 7},
 		{-time.Hour, 0, 0},
 	} {
-		if got := count(one.since, one.until); got != one.want {
-			t.Errorf("from %s to %s: %d events, want %d", one.since, one.until, got, one.want)
-		}
+		must.Equal(t, count(one.since, one.until), one.want, "from", one.since, "to", one.until, "events")
 	}
 }
 
@@ -282,14 +260,10 @@ func TestEvents_tellHowFarTheyGot(t *testing.T) {
 		got = append(got, fmt.Sprintf("%s %d %s", e.CampaignID, e.Seq, e.StateText()))
 	}
 	want := []string{"a 1 applied", "a 2 applied", "s 1 applied", "s 2 applied", "a 3 dead", "a 4 waiting behind event 3", "a 5 waiting behind event 3", "c 1 failed", "b 1 waiting"}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	must.Equal(t, got, want)
 	f.MustSkip("a", 3)
 	page = must.Get(f.Search.Events(f.Ctx, outbox.EventFilter{CampaignID: "a", Reverse: true})).Or(t)
-	if s := page.Items[2].StateText(); s != "skipped" {
-		t.Errorf("a skipped event is %s", s)
-	}
+	must.Equal(t, page.Items[2].StateText(), "skipped", "a skipped event")
 }
 
 // The settled position comes with the first page of a search that a condition can repeat.
@@ -300,9 +274,7 @@ func TestEvents_saysTheSettledPosition(t *testing.T) {
 		f.MustAppend(storetest.Tagged("c", "name.taken", "name", fmt.Sprint("n-", i)))
 	}
 	page, err := f.Search.Events(f.Ctx, outbox.EventFilter{Tag: "name=n-1", EventType: "name.taken", Settled: true})
-	if err != nil || page.Position == nil || *page.Position != 3 || len(page.Items) != 1 {
-		t.Errorf("%+v, %v", page, err)
-	}
+	must.Hold(t, err == nil && page.Position != nil && *page.Position == 3 && len(page.Items) == 1, "%+v, %v", page, err)
 	if page, err := f.Search.Events(f.Ctx, outbox.EventFilter{}); err != nil || page.Position != nil {
 		t.Errorf("not asked for it: %+v, %v", page.Position, err)
 	}

@@ -5,8 +5,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/redact"
@@ -70,12 +68,8 @@ func TestFind_findsAnythingByItsName(t *testing.T) {
 		"%":              {},
 	} {
 		found, err := f.Search.Find(f.Ctx, outbox.ParseAsked(text, f.Clock.Now()), redact.Builtin())
-		if err != nil {
-			t.Fatalf("%q: %v", text, err)
-		}
-		if diff := cmp.Diff(want, described(outbox.SortFindings(found))); diff != "" {
-			t.Errorf("%q (-want +got):\n%s", text, diff)
-		}
+		must.Need(t, err == nil, "%q: %v", text, err)
+		must.Equal(t, described(outbox.SortFindings(found)), want, text)
 	}
 }
 
@@ -100,9 +94,7 @@ func TestValues_areThoseInUse(t *testing.T) {
 		outbox.Event{CampaignID: "a", EventType: "a.x", EntityType: "order", EntityID: "1", Payload: []byte(`{}`)},
 		outbox.Event{CampaignID: "a", EventType: "b.x", Payload: []byte(`{}`)})
 	got := must.Get(f.Search.Values(f.Ctx)).Or(t)
-	if diff := cmp.Diff(outbox.EventValues{EventTypes: []string{"a.x", "b.x"}, EntityTypes: []string{"order", "seat"}}, got); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	must.Equal(t, got, outbox.EventValues{EventTypes: []string{"a.x", "b.x"}, EntityTypes: []string{"order", "seat"}})
 }
 
 func TestViews_belongToTheirOwner(t *testing.T) {
@@ -119,12 +111,9 @@ func TestViews_belongToTheirOwner(t *testing.T) {
 		return all
 	}
 	must.OK(t, save("ana", " mine ", "status=dead&cursor=x&limit=3"))
-	if got := names("ana"); len(got) != 1 || got[0] != "mine status=dead" {
-		t.Errorf("kept as %q", got)
-	}
-	if got := names("ben"); len(got) != 0 {
-		t.Errorf("ben sees %q", got)
-	}
+	got := names("ana")
+	must.Hold(t, len(got) == 1 && got[0] == "mine status=dead", "kept as %q", got)
+	must.Equal(t, len(names("ben")), 0, "ben sees")
 	views, _ := f.Search.Views(f.Ctx, "ana", "rows")
 	refused(t, f.Search.RenameView(f.Ctx, "ben", views[0].ID, "his"), outbox.ErrNotFound)
 	refused(t, f.Search.RemoveView(f.Ctx, "ben", views[0].ID), outbox.ErrNotFound)
@@ -133,9 +122,7 @@ func TestViews_belongToTheirOwner(t *testing.T) {
 	refused(t, f.Search.RenameView(f.Ctx, "ana", views[0].ID, "other"), outbox.ErrConflict)
 	must.OK(t, f.Search.RenameView(f.Ctx, "ana", views[0].ID, "renamed"))
 	must.OK(t, f.Search.RemoveView(f.Ctx, "ana", views[0].ID))
-	if diff := cmp.Diff([]string{"other "}, names("ana")); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	must.Equal(t, names("ana"), []string{"other "})
 	for _, wrong := range []outbox.View{{List: "nothing", Name: "x"}, {List: "rows"}, {List: "rows", Name: "a\nb"}, {List: "rows", Name: strings.Repeat("x", 101)}, {List: "rows", Name: "x", Query: "q=" + strings.Repeat("x", 2000)}, {List: "rows", Name: "x", Query: "q=%00"}} {
 		refused(t, f.Search.SaveView(f.Ctx, "ana", wrong), outbox.ErrInvalid)
 	}
@@ -143,7 +130,5 @@ func TestViews_belongToTheirOwner(t *testing.T) {
 		must.OK(t, save("ana", fmt.Sprint("v", i), ""))
 	}
 	refused(t, save("ana", "one too many", ""), outbox.ErrConflict)
-	if got := names("ana"); len(got) != outbox.MaxViews {
-		t.Errorf("%d views are kept", len(got))
-	}
+	must.Equal(t, len(names("ana")), outbox.MaxViews, "views are kept")
 }

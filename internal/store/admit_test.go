@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/outboxweb/outboxweb/internal/dbtest"
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/store"
 	"github.com/outboxweb/outboxweb/internal/storetest"
@@ -44,16 +45,12 @@ func TestPlan_listsWhatIsToComeAndChangesNothing(t *testing.T) {
 	t.Parallel()
 	fresh := dbtest.Fresh(t)
 	all, err := store.Plan(t.Context(), storetest.OptionsFor(fresh))
-	if err != nil || len(all) < 2 || all[0].Database != "journal" || all[len(all)-1].Database != "projections" {
-		t.Errorf("for databases that are missing: %+v, %v", all, err)
-	}
+	must.Hold(t, err == nil && len(all) >= 2 && all[0].Database == "journal" && all[len(all)-1].Database == "projections", "for databases that are missing: %+v, %v", all, err)
 	setup(t, asTheyAre(storetest.OptionsFor(fresh)), "the journal database")
 	f := open(t)
 	f.Close()
 	f.Unchanged(func() {
-		if steps, err := store.Plan(t.Context(), storetest.OptionsFor(f.Pair)); err != nil || len(steps) != 0 {
-			t.Errorf("for databases of this version: %+v, %v", steps, err)
-		}
+		must.Equal(t, len(must.Get(store.Plan(t.Context(), storetest.OptionsFor(f.Pair))).Or(t)), 0, "for databases of this version")
 	})
 	f.Exec(`insert into goose_db_version (version_id, is_applied) values (9999, true)`)
 	refused(t, storetest.No(store.Plan(t.Context(), storetest.OptionsFor(f.Pair))), outbox.ErrSetup, "version 9999", "newer outboxweb")

@@ -41,12 +41,8 @@ func TestAge_countsFromEventsThatHaveNoRow(t *testing.T) {
 			f.AppendN("a", 1)
 			scene.then(f)
 			oldest, retryable := f.Ages()
-			if oldest.CampaignID != "a" || oldest.Seq != 3 || oldest.AgeSeconds != 60 || retryable != oldest {
-				t.Errorf("the oldest are %+v and %+v, want event 3 of a, 60 s old", oldest, retryable)
-			}
-			if lag := f.MustCampaign("a").Lag(f.Clock.Now()); lag != time.Minute {
-				t.Errorf("the campaign lags by %s", lag)
-			}
+			must.Hold(t, oldest.CampaignID == "a" && oldest.Seq == 3 && oldest.AgeSeconds == 60 && retryable == oldest, "the oldest are %+v and %+v", oldest, retryable)
+			must.Equal(t, f.MustCampaign("a").Lag(f.Clock.Now()), time.Minute, "the campaign lags by")
 		})
 	}
 }
@@ -85,9 +81,7 @@ func TestSummary_saysSinceWhenAnEventIsDue(t *testing.T) {
 	due := func(want *time.Time) {
 		t.Helper()
 		s := must.Get(f.Beside(storetest.InMode(f.Mode())).Summary(f.Ctx)).Or(t)
-		if (s.DueSince == nil) != (want == nil) || want != nil && !s.DueSince.Equal(*want) {
-			t.Errorf("due since %v, want %v", s.DueSince, want)
-		}
+		must.Hold(t, (s.DueSince == nil) == (want == nil) && (want == nil || s.DueSince.Equal(*want)), "due since %v, want %v", s.DueSince, want)
 	}
 	due(nil)
 	appended := f.Clock.Now()

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/store"
 	"github.com/outboxweb/outboxweb/internal/storetest"
@@ -63,7 +64,6 @@ func TestAppend_toACampaignWhoseRowEndsTooEarlyNamesTheCause(t *testing.T) {
 	_, err := f.Append(f.Ctx, store.Append{Events: []outbox.Event{storetest.Event("a", "counted")}})
 	refused(t, err, outbox.ErrConflict, `campaign "a"`, "its last event is 3", "outboxweb check")
 	_, err = f.Append(f.Ctx, store.Append{Events: []outbox.Event{storetest.Event("b", "counted"), storetest.Event("a", "counted")}})
-	if refusal, ok := errors.AsType[*outbox.Refusal](err); !ok || refusal.Index != 1 {
-		t.Errorf("the event at fault is not named: %+v", err)
-	}
+	refusal, ok := errors.AsType[*outbox.Refusal](err)
+	must.Hold(t, ok && refusal.Index == 1, "the event at fault is not named: %+v", err)
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/store"
 	"github.com/outboxweb/outboxweb/internal/storetest"
@@ -19,24 +20,16 @@ func TestAppendOnce_isAnsweredAlikeAndDoneOnce(t *testing.T) {
 	f.MustAppend(there)
 	events := []outbox.Event{storetest.Event("a", "counted"), there, storetest.Event("a", "counted")}
 	first, repeated := f.MustAppendOnce(storetest.UnderKey("ana", "k", "1"), events...)
-	if repeated || len(first) != 3 || first[0].Seq != 2 || !first[1].Existed || first[2].Seq != 3 {
-		t.Fatalf("the first is answered with %+v, repeated %v", first, repeated)
-	}
+	must.Need(t, !repeated && len(first) == 3 && first[0].Seq == 2 && first[1].Existed && first[2].Seq == 3, "the first is answered with %+v, repeated %v", first, repeated)
 	f.AppendN("a", 1)
 	again, repeated := f.MustAppendOnce(storetest.UnderKey("ana", "k", "1"), events...)
-	if !repeated || !cmp.Equal(first, again) {
-		t.Errorf("the second is answered with %+v, repeated %v", again, repeated)
-	}
+	must.Hold(t, repeated && cmp.Equal(first, again), "the second is answered with %+v, repeated %v", again, repeated)
 	if _, repeated := f.MustAppendOnce(storetest.UnderKey("bo", "k", "1"), storetest.Event("a", "counted")); repeated {
 		t.Error("somebody else's key counts")
 	}
 	_, _, err := f.AppendOnce(f.Ctx, store.Append{Events: events[:1]}, storetest.UnderKey("ana", "k", "2"))
-	if !errors.Is(err, outbox.ErrInvalid) {
-		t.Errorf("another request under the key: %v", err)
-	}
-	if n := f.Number(`select count(*) from events`); n != 5 {
-		t.Errorf("there are %d events, want 5", n)
-	}
+	must.Hold(t, errors.Is(err, outbox.ErrInvalid), "another request under the key: %v", err)
+	must.Equal(t, f.Number(`select count(*) from events`), 5, "there", "events")
 	f.Sound()
 }
 
@@ -48,9 +41,8 @@ func TestAppendOnce_refusedLeavesItsKeyFree(t *testing.T) {
 	if !errors.Is(err, outbox.ErrConflict) {
 		t.Fatal(err)
 	}
-	if _, repeated := f.MustAppendOnce(storetest.UnderKey("ana", "k", "2"), storetest.Event("a", "counted")); repeated {
-		t.Error("the refused append has kept its key")
-	}
+	_, repeated := f.MustAppendOnce(storetest.UnderKey("ana", "k", "2"), storetest.Event("a", "counted"))
+	must.Hold(t, !repeated, "the refused append has kept its key")
 }
 
 func TestAppendOnce_ofSeveralProcessesIsDoneOnce(t *testing.T) {
@@ -61,9 +53,7 @@ func TestAppendOnce_ofSeveralProcessesIsDoneOnce(t *testing.T) {
 	for _, by := range []*fixture{f, other, f, other} {
 		go func() {
 			result, repeated, err := by.AppendOnce(f.Ctx, store.Append{Events: []outbox.Event{storetest.Event("a", "counted")}}, storetest.UnderKey("ana", "k", "1"))
-			if err != nil || len(result) != 1 || result[0].Seq != 1 {
-				t.Errorf("answered with %+v, %v", result, err)
-			}
+			must.Hold(t, err == nil && len(result) == 1 && result[0].Seq == 1, "answered with %+v, %v", result, err)
 			done <- repeated
 		}()
 	}
@@ -73,7 +63,6 @@ func TestAppendOnce_ofSeveralProcessesIsDoneOnce(t *testing.T) {
 			first++
 		}
 	}
-	if n := f.Number(`select count(*) from events`); first != 1 || n != 1 {
-		t.Errorf("%d of four were the first, and there are %d events", first, n)
-	}
+	n := f.Number(`select count(*) from events`)
+	must.Hold(t, first == 1 && n == 1, "%d of four were the first, and there are %d events", first, n)
 }

@@ -2,8 +2,6 @@ package store_test
 
 import (
 	"fmt"
-	"reflect"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -22,22 +20,15 @@ func TestAppend_givesDenseSeqPerCampaignAndGrowingPosition(t *testing.T) {
 	got := append(f.AppendN("a", 2), f.MustAppend(storetest.Event("b", "counted"), given[0], storetest.Event("b", "counted"))...)
 	position, text := int64(0), ""
 	for _, g := range got {
-		if g.Existed || len(g.EventID) != 36 || g.Position <= position {
-			t.Errorf("appended %+v after position %d", g, position)
-		}
+		must.Hold(t, !g.Existed && len(g.EventID) == 36 && g.Position > position, "appended %+v after position %d", g, position)
 		position, text = g.Position, text+fmt.Sprintf(" %s%d", g.CampaignID, g.Seq)
 	}
-	if text != " a1 a2 b1 a3 b2" {
-		t.Errorf("appended%s", text)
-	}
+	must.Equal(t, text, " a1 a2 b1 a3 b2", "appended")
 	f.RowIs("a", 1, "pending after 0, due in 0s")
-	if r := f.MustRow("a", 1).Row; r.EnqueuedAt != began || !r.IsHead || r.BlockedBehind != 2 || f.MustRow("a", 2).Row.IsHead {
-		t.Errorf("row is %+v, want a head with two behind it", r)
-	}
+	r := f.MustRow("a", 1).Row
+	must.Hold(t, r.EnqueuedAt == began && r.IsHead && r.BlockedBehind == 2 && !f.MustRow("a", 2).Row.IsHead, "row is %+v, want a head with two behind it", r)
 	e := must.Get(f.Event(f.Ctx, "a", 1)).Or(t)
-	if e.OccurredAt != began || e.RecordedAt != began || string(e.Tags) != "{}" || string(e.Metadata) != "{}" {
-		t.Errorf("event is %+v", e)
-	}
+	must.Hold(t, e.OccurredAt == began && e.RecordedAt == began && string(e.Tags) == "{}" && string(e.Metadata) == "{}", "event is %+v", e)
 	if e := given[0]; e.EventID != "" || !e.OccurredAt.IsZero() || string(e.Payload) != ` { } ` || e.EventHash != "" {
 		t.Errorf("the caller's event became %+v", e)
 	}
@@ -64,9 +55,7 @@ func TestAppend_repeatedEventIsAnsweredWithTheStoredOne(t *testing.T) {
 			got := f.MustAppend(again)[0]
 			want := stored
 			want.Existed = true
-			if got != want {
-				t.Errorf("%s: got %+v, want %+v", name, got, want)
-			}
+			must.Equal(t, got, want, name)
 		})
 	}
 }
@@ -94,16 +83,13 @@ func TestAppend_sameEventIDWithOtherContentIsConflict(t *testing.T) {
 		c.change(&again)
 		f.Unchanged(func() {
 			_, err := f.Append(f.Ctx, store.Append{Events: []outbox.Event{storetest.Event("a", "counted"), storetest.Event("b", "counted"), again}})
-			if r := refused(t, err, outbox.ErrConflict, `event "e-1" of campaign "a"`, "seq 1 with different content ("+c.differing+")"); r.Index != 2 {
-				t.Errorf("%s: index %d, want 2", name, r.Index)
-			}
+			must.Equal(t, refused(t, err, outbox.ErrConflict, `event "e-1" of campaign "a"`, "seq 1 with different content ("+c.differing+")").Index, 2, name, "index")
 		})
 	}
 	other := first
 	other.CampaignID = "b"
-	if got := f.MustAppend(other)[0]; got.Existed || got.Seq != 1 {
-		t.Errorf("the id is unique per campaign only, but another campaign got %+v", got)
-	}
+	got := f.MustAppend(other)[0]
+	must.Hold(t, !got.Existed && got.Seq == 1, "the id is unique per campaign only, but another campaign got %+v", got)
 }
 
 func TestAppend_givenSeqIsCheckedAndNotObeyed(t *testing.T) {
@@ -117,18 +103,15 @@ func TestAppend_givenSeqIsCheckedAndNotObeyed(t *testing.T) {
 		e.Seq = seq
 		f.Unchanged(func() {
 			_, err := f.Append(f.Ctx, store.Append{Events: []outbox.Event{e}})
-			if r := refused(t, err, outbox.ErrConflict, fmt.Sprintf("seq %d was given", seq), "next seq", "is 2"); r.NextSeq != 2 {
-				t.Errorf("the next seq is %d, want 2", r.NextSeq)
-			}
+			must.Equal(t, refused(t, err, outbox.ErrConflict, fmt.Sprintf("seq %d was given", seq), "next seq", "is 2").NextSeq, 2, "the next seq")
 		})
 	}
 	again := first
 	again.Seq = 2
 	refused(t, storetest.No(f.Append(f.Ctx, store.Append{Events: []outbox.Event{again}})), outbox.ErrConflict, "at seq 1, not at the given 2")
 	again.Seq = 0
-	if got := f.MustAppend(again)[0]; !got.Existed || got.Seq != 1 {
-		t.Errorf("repeat without seq is %+v", got)
-	}
+	got := f.MustAppend(again)[0]
+	must.Hold(t, got.Existed && got.Seq == 1, "repeat without seq is %+v", got)
 	f.Unchanged(func() {
 		second := storetest.Event("b", "counted")
 		second.Seq = 2
@@ -155,9 +138,8 @@ func TestAppend_expectedSeqMustBeTheHighWater(t *testing.T) {
 		if got, err := appendAt(0, e); err != nil || !got[0].Existed {
 			t.Errorf("a repeat is answered whatever it expected; got %+v, %v", got, err)
 		}
-		if r := refused(t, storetest.No(appendAt(2, storetest.Event("a", "counted"), storetest.Event("b", "counted"))), outbox.ErrInvalid, "one campaign"); r.Field != "expected_seq" || r.Index != 1 {
-			t.Errorf("refusal is about %q of event %d", r.Field, r.Index)
-		}
+		r := refused(t, storetest.No(appendAt(2, storetest.Event("a", "counted"), storetest.Event("b", "counted"))), outbox.ErrInvalid, "one campaign")
+		must.Hold(t, r.Field == "expected_seq" && r.Index == 1, "refusal is about %q of event %d", r.Field, r.Index)
 	})
 	if got, err := appendAt(2, e, storetest.Event("a", "counted")); err != nil || !got[0].Existed || got[1].Seq != 3 {
 		t.Errorf("repeat and new event together: %+v, %v", got, err)
@@ -212,9 +194,8 @@ func TestAppend_refusesWhatTheJournalCannotHold(t *testing.T) {
 		c.change(&e)
 		f.Unchanged(func() {
 			_, err := f.Append(f.Ctx, store.Append{Events: []outbox.Event{storetest.Event("a", "counted"), e}})
-			if r := refused(t, err, c.kind); r.Field != c.field || r.Index != 1 || r.Detail == "" {
-				t.Errorf("%s: the refusal is about %q of event %d (%s), want %q of 1", name, r.Field, r.Index, r.Detail, c.field)
-			}
+			r := refused(t, err, c.kind)
+			must.Hold(t, r.Field == c.field && r.Index == 1 && r.Detail != "", "%s: the refusal is about %q of event %d (%s), want %q of 1", name, r.Field, r.Index, r.Detail, c.field)
 		})
 	}
 	for name, payload := range map[string][]byte{
@@ -245,9 +226,7 @@ func TestAppend_ofConcurrentCallersUndoesOnlyTheRefused(t *testing.T) {
 					events = append(events, bad)
 				}
 				_, err := f.Append(f.Ctx, store.Append{Events: events})
-				if i%3 != 0 && err != nil {
-					t.Errorf("good append refused: %v", err)
-				}
+				must.Hold(t, i%3 == 0 || err == nil, "good append refused: %v", err)
 				if i%3 == 0 {
 					refused(t, err, outbox.ErrConflict, "seq 99")
 				}
@@ -255,12 +234,8 @@ func TestAppend_ofConcurrentCallersUndoesOnlyTheRefused(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if n, want := f.Number(`select count(*) from events`), int64(callers*(each-(each+2)/3)); n != want {
-		t.Errorf("%d events are in the journal, want %d", n, want)
-	}
-	if n := f.Number(`select count(*) from events where campaign_id = 'bad'`); n != 0 {
-		t.Errorf("%d refused events are in the journal", n)
-	}
+	must.Equal(t, f.Number(`select count(*) from events`), int64(callers*(each-(each+2)/3)), "events are in the journal")
+	must.Equal(t, f.Number(`select count(*) from events where campaign_id = 'bad'`), 0, "refused events are in the journal")
 	f.Sound()
 }
 
@@ -309,9 +284,8 @@ func TestAppend_inAGroup(t *testing.T) {
 		if errs[i] != nil {
 			got = []string{errs[i].Error()}
 		}
-		if text := strings.Join(got, " "); text != c.seqs && (errs[i] == nil || !strings.Contains(text, c.seqs)) {
-			t.Errorf("call %d: %s, want %s", i, text, c.seqs)
-		}
+		text := strings.Join(got, " ")
+		must.Hold(t, !(text != c.seqs && (errs[i] == nil || !strings.Contains(text, c.seqs))), "call %d: %s, want %s", i, text, c.seqs)
 	}
 	if len(seen) != 1 || seen[0].Seq != 1 || seen[0].Existed || !results[0][0].Existed {
 		t.Errorf("the fence saw %+v, the known one is %+v", seen, results[0])
@@ -334,9 +308,7 @@ func TestAppend_smallOnesPassLargeOnes(t *testing.T) {
 		{[]int{10000, 9000, 1, 8000, 2}, [][]int{{10000}, {1, 2}, {9000}, {8000}}},
 		{[]int{1, 10000, 2, 9000}, [][]int{{1, 2}, {10000}, {9000}}},
 	} {
-		if got := store.GroupOrder(c.waiting...); !reflect.DeepEqual(got, c.groups) {
-			t.Errorf("of %v the groups are %v, want %v", c.waiting, got, c.groups)
-		}
+		must.Equal(t, store.GroupOrder(c.waiting...), c.groups, "of", c.waiting, "the groups")
 	}
 }
 
@@ -347,13 +319,9 @@ func TestAppend_modeDecidesWhetherRowsAreWritten(t *testing.T) {
 			t.Parallel()
 			f := open(t, storetest.InMode(m))
 			f.AppendN("a", 3)
-			if n := f.Number(`select count(*) from projection_apply_outbox`); n != rows {
-				t.Errorf("%d rows, want %d", n, rows)
-			}
+			must.Equal(t, f.Number(`select count(*) from projection_apply_outbox`), rows, "rows")
 			c := f.MustCampaign("a")
-			if c.HighWaterSeq != 3 || c.Counts.Total() != rows {
-				t.Errorf("campaign is %+v", c)
-			}
+			must.Hold(t, c.HighWaterSeq == 3 && c.Counts.Total() == rows, "campaign is %+v", c)
 			f.Sound()
 		})
 	}
@@ -366,18 +334,14 @@ func TestAppend_tellsHowManyEventsItMadeAndWakesTheWorker(t *testing.T) {
 	woken := 0
 	f.OnWork(func() { woken++ })
 	f.OnAppend(func(events int, took time.Duration) {
-		if took <= 0 {
-			t.Errorf("it took %s", took)
-		}
+		must.Hold(t, took > 0, "it took %s", took)
 		made = append(made, events)
 	})
 	again, other := storetest.Event("a", "note"), storetest.Event("a", "note")
 	again.EventID = "e-1"
 	for i, events := range [][]outbox.Event{{again, other}, {again, other}, {again}} {
 		f.must(f.Append(f.Ctx, store.Append{Events: events}))
-		if i == 0 && woken != 1 {
-			t.Errorf("woken %d times, want once", woken)
-		}
+		must.Hold(t, i != 0 || woken == 1, "woken %d times, want once", woken)
 	}
 	f.Unchanged(func() {
 		bad := storetest.Event("c", "note")
@@ -385,9 +349,7 @@ func TestAppend_tellsHowManyEventsItMadeAndWakesTheWorker(t *testing.T) {
 		refused(t, storetest.No(f.Append(f.Ctx, store.Append{Events: []outbox.Event{other, storetest.Event("b", "note"), bad}})), outbox.ErrConflict, "seq 7")
 		refused(t, storetest.No(f.Append(f.Ctx, store.Append{})), outbox.ErrInvalid, "no event")
 	})
-	if want := []int{2, 1, 0}; !slices.Equal(made, want) {
-		t.Errorf("it tells of %v events, want %v", made, want)
-	}
+	must.Equal(t, made, []int{2, 1, 0}, "it tells of", "events")
 }
 
 func TestConnections_areCounted(t *testing.T) {
@@ -400,11 +362,7 @@ func TestConnections_areCounted(t *testing.T) {
 			continue
 		}
 		seen++
-		if c.InUse != 0 || c.Waiting != 0 || c.Limit < max(1, c.Idle) || c.Use == "write" && c.Idle != 1 || c.Use == "read" && c.Idle < 1 {
-			t.Errorf("after an append: %+v", c)
-		}
+		must.Hold(t, c.InUse == 0 && c.Waiting == 0 && c.Limit >= max(1, c.Idle) && (c.Use != "write" || c.Idle == 1) && (c.Use != "read" || c.Idle >= 1), "after an append: %+v", c)
 	}
-	if seen != 2 {
-		t.Errorf("connections of %d kinds, want those that write and that read", seen)
-	}
+	must.Equal(t, seen, 2, "connections of", "kinds")
 }

@@ -8,6 +8,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
@@ -29,9 +30,7 @@ func TestActions_countAndListAsAFilterMatches(t *testing.T) {
 	f.must(f.PauseCampaign(f.Ctx, anaAs(outbox.RoleAdmin, ""), "a"))
 	f.must(f.ResumeCampaign(f.Ctx, anaAs(outbox.RoleAdmin, ""), "a"))
 	all, err := f.AuditLog(f.Ctx, outbox.AuditFilter{Limit: 200})
-	if err != nil || len(all.Items) != 62 {
-		t.Fatalf("%d acts, %v", len(all.Items), err)
-	}
+	must.Need(t, err == nil && len(all.Items) == 62, "%d acts, %v", len(all.Items), err)
 	rapid.Check(t, func(rt *rapid.T) {
 		maybe := func(name string, set func(outbox.AuditEntry)) {
 			if rapid.IntRange(0, 3).Draw(rt, name) == 0 {

@@ -6,8 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/outboxweb/outboxweb/internal/enginetest"
 	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
@@ -117,9 +115,7 @@ func TestAction_isReadByItsID(t *testing.T) {
 	f.must(f.PauseCampaign(f.Ctx, ana("first"), "a"))
 	f.must(f.ResumeCampaign(f.Ctx, ana("second"), "a"))
 	for _, want := range f.DoneActions() {
-		if got, err := f.AuditEntry(f.Ctx, want.ID); err != nil || !cmp.Equal(got, want) {
-			t.Errorf("act %d is %+v, %v, want %+v", want.ID, got, err, want)
-		}
+		must.Equal(t, must.Get(f.AuditEntry(f.Ctx, want.ID)).Or(t), want, "act", "is")
 	}
 	for _, id := range []int64{-1, 0, 3, math.MaxInt64} {
 		refused(t, storetest.No(f.AuditEntry(f.Ctx, id)), outbox.ErrNotFound, "no audit record")
@@ -170,9 +166,8 @@ func TestAction_keyForOtherContentIsRefused(t *testing.T) {
 		}},
 	} {
 		for range 2 {
-			if err := act.do(0); err != nil {
-				t.Errorf("%s: %v", name, err)
-			}
+			err := act.do(0)
+			must.Hold(t, err == nil, "%s: %v", name, err)
 		}
 		f.Unchanged(func() { refused(t, act.do(1), outbox.ErrConflict, "Idempotency-Key", act.says) })
 	}
@@ -202,9 +197,8 @@ func TestActions_ofACampaignAreThoseThatTouchedIt(t *testing.T) {
 	f.WantActions(outbox.AuditFilter{CampaignID: ids[0], Seq: 2})
 	f.WantActions(outbox.AuditFilter{CampaignID: ids[2]})
 	f.WantActions(outbox.AuditFilter{CampaignID: ids[0], Actor: "ben"})
-	if all := f.MustRow(ids[1], 1).Activity; len(all) != 1 || all[0].Action != outbox.ActionRequeueMany {
-		t.Errorf("the row tells of %+v", all)
-	}
+	all := f.MustRow(ids[1], 1).Activity
+	must.Hold(t, len(all) == 1 && all[0].Action == outbox.ActionRequeueMany, "the row tells of %+v", all)
 	f.Clock.Advance(time.Minute)
 	f.AppendN("new", 1)
 	f.must(f.CreateToken(f.Ctx, storetest.Ben, "0123", outbox.RoleOperator, "deploy", f.Clock.Now().Add(time.Hour)))

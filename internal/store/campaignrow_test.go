@@ -310,9 +310,8 @@ func (f *fixture) empty() bool {
 		}
 		conn := must.Get(db.Conn(f.Ctx)).Or(f.TB)
 		for _, statement := range append(statements, `commit`) {
-			if _, err := conn.ExecContext(f.Ctx, statement); err != nil {
-				f.TB.Fatalf("%s: %v", statement, err)
-			}
+			_, err := conn.ExecContext(f.Ctx, statement)
+			must.Need(f.TB, err == nil, "%s: %v", statement, err)
 		}
 		conn.Close()
 	}

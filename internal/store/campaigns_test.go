@@ -7,8 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/store"
@@ -87,9 +85,8 @@ func TestCampaigns_pagesVisitEveryMatchOnceInOrder(t *testing.T) {
 	f.must(f.PauseCampaign(f.Ctx, ana(""), "blocked-1"))
 	f.Clock.Advance(time.Second)
 	f.MustPause("lagging-ü")
-	if paused, err := f.Paused(f.Ctx, 2); err != nil || len(paused) != 2 || paused[0].CampaignID != "lagging-ü" || paused[1].CampaignID != "blocked-1" {
-		t.Errorf("the last paused are %+v, %v", paused, err)
-	}
+	paused, err := f.Paused(f.Ctx, 2)
+	must.Hold(t, err == nil && len(paused) == 2 && paused[0].CampaignID == "lagging-ü" && paused[1].CampaignID == "blocked-1", "the last paused are %+v, %v", paused, err)
 	for _, state := range []outbox.State{outbox.StateBlocked, outbox.StatePaused} {
 		if got := f.AllCampaigns(outbox.CampaignFilter{State: state, Limit: 200}); !slices.Contains(ids(got), "blocked-1") {
 			t.Errorf("a campaign that is blocked and paused is not among those that are %s: %v", state, ids(got))
@@ -101,9 +98,7 @@ func TestCampaigns_pagesVisitEveryMatchOnceInOrder(t *testing.T) {
 		}
 	}
 	for _, state := range outbox.States {
-		if len(f.AllCampaigns(outbox.CampaignFilter{State: state})) == 0 {
-			t.Errorf("the scene has no campaign that is %s", state)
-		}
+		must.Hold(t, len(f.AllCampaigns(outbox.CampaignFilter{State: state})) != 0, "the scene has no campaign that is %s", state)
 	}
 }
 
@@ -118,9 +113,7 @@ with recursive n(i) as (values (1) union all select i + 1 from n where i < 10050
 select 'c-' || substr(cast(100000 + i as text), 2), 1, 1, case when ` + match + ` then 1 end, 1, 1 from n`)
 			want := storetest.Texts(t, f.JournalDB, `select campaign_id from campaigns where paused_at is not null order by campaign_id`)
 			got := ids(f.AllCampaigns(outbox.CampaignFilter{State: outbox.StatePaused, Limit: 200}))
-			if diff := cmp.Diff(want, got); diff != "" {
-				t.Errorf("paused (-want +got):\n%s", diff)
-			}
+			must.Equal(t, got, want, "paused")
 		})
 	}
 }
@@ -131,9 +124,8 @@ func TestCampaign_readsItsWatermark(t *testing.T) {
 	f.AppendN("a", 3)
 	c := f.ClaimOne(one, 2)
 	f.MustApply(c, 2)
-	if got := f.MustCampaign("a"); got.AppliedSeq != 2 || got.HighWaterSeq != 3 || got.LagEvents() != 1 {
-		t.Errorf("before settling the campaign is %+v, want two applied", got)
-	}
+	got := f.MustCampaign("a")
+	must.Hold(t, got.AppliedSeq == 2 && got.HighWaterSeq == 3 && got.LagEvents() == 1, "before settling the campaign is %+v, want two applied", got)
 	refused(t, storetest.No(f.Campaign(f.Ctx, "b")), outbox.ErrNotFound, `there is no campaign "b"`)
 }
 
@@ -157,9 +149,7 @@ func TestBlocked_worstFirst(t *testing.T) {
 	for _, c := range got {
 		names = append(names, c.CampaignID)
 	}
-	if want := []string{"diverged", "young-many", "old-few", "young-few", "failing"}; !slices.Equal(names, want) {
-		t.Errorf("blocked are %q, want %q", names, want)
-	}
+	must.Equal(t, names, []string{"diverged", "young-many", "old-few", "young-few", "failing"}, "blocked")
 	if got[0].Error != "" || got[1].Error != "no such thing" || got[4].Fingerprint != "boom" {
 		t.Errorf("the heads failed with %q, %q, %q", got[0].Error, got[1].Error, got[4].Fingerprint)
 	}
@@ -188,26 +178,16 @@ func TestSummary_sumsOverCampaigns(t *testing.T) {
 	}
 	got := must.Get(f.Summary(f.Ctx)).Or(t)
 	counts := outbox.Counts{Pending: f.CountRows(outbox.Pending), Processing: f.CountRows(outbox.Processing), Failed: f.CountRows(outbox.Failed), Dead: f.CountRows(outbox.Dead)}
-	if got.Counts != counts || counts.Processing == 0 {
-		t.Errorf("counts are %+v, want %+v", got.Counts, counts)
-	}
-	if want := (outbox.CampaignCounts{Total: 11, Lagging: 9, Blocked: 2, Paused: 1, Diverged: 1, Mismatched: 1, Leased: 1}); got.Campaigns != want {
-		t.Errorf("campaigns are %+v, want %+v", got.Campaigns, want)
-	}
+	must.Hold(t, got.Counts == counts && counts.Processing != 0, "counts are %+v, want %+v", got.Counts, counts)
+	must.Equal(t, got.Campaigns, outbox.CampaignCounts{Total: 11, Lagging: 9, Blocked: 2, Paused: 1, Diverged: 1, Mismatched: 1, Leased: 1}, "campaigns")
 	age := f.Clock.Now().Sub(began).Seconds()
-	if o := got.Oldest; o == nil || o.Seq != 1 || !strings.HasPrefix(o.CampaignID, "blocked") || o.EnqueuedAt != began || o.AgeSeconds != age {
-		t.Errorf("oldest is %+v, want a blocked head of %v s", got.Oldest, age)
-	}
+	o := got.Oldest
+	must.Hold(t, o != nil && o.Seq == 1 && strings.HasPrefix(o.CampaignID, "blocked") && o.EnqueuedAt == began && o.AgeSeconds == age, "oldest is %+v", got.Oldest)
 	lag := f.Number(`select sum(high_water_seq - applied_seq) from campaigns`)
-	if got.Lag != (outbox.Lag{Events: lag, MaxSeconds: age, RetryableSeconds: 5}) || got.Mode != outbox.ModeOutbox || got.AsOf != f.Clock.Now() {
-		t.Errorf("summary is %+v", got)
-	}
-	if w := got.Worker; !w.Running || w.Applied != 15 || w.Failed != 2 || w.Fenced != 1 || w.LastSeen == nil || *w.LastSeen != f.Clock.Now() {
-		t.Errorf("worker is %+v", w)
-	}
-	if want := (outbox.Throughput{AppliedPerSecond: 7.5, FailedPerSecond: 1}); got.Throughput != want {
-		t.Errorf("throughput is %+v, want %+v", got.Throughput, want)
-	}
+	must.Hold(t, got.Lag == (outbox.Lag{Events: lag, MaxSeconds: age, RetryableSeconds: 5}) && got.Mode == outbox.ModeOutbox && got.AsOf == f.Clock.Now(), "summary is %+v", got)
+	w := got.Worker
+	must.Hold(t, w.Running && w.Applied == 15 && w.Failed == 2 && w.Fenced == 1 && w.LastSeen != nil && *w.LastSeen == f.Clock.Now(), "worker is %+v", w)
+	must.Equal(t, got.Throughput, outbox.Throughput{AppliedPerSecond: 7.5, FailedPerSecond: 1}, "throughput")
 }
 
 func TestSummary_isSharedForASecondAndTellsTheModeOfTheServerThatRuns(t *testing.T) {
@@ -220,11 +200,8 @@ func TestSummary_isSharedForASecondAndTellsTheModeOfTheServerThatRuns(t *testing
 	f.Clock.Advance(time.Hour)
 	f.AppendN("a", 1)
 	must.OK(t, f.Heartbeat(f.Ctx, outbox.InstanceState{ID: "w", Host: "h", PID: 7, Mode: outbox.ModeShadow, StartedAt: began, BeatEvery: 2 * time.Second}))
-	if second := must.Get(f.Summary(f.Ctx)).Or(t); second.AsOf != first.AsOf {
-		t.Errorf("taken anew at %v after %v", second.AsOf, first.AsOf)
-	}
+	must.Equal(t, must.Get(f.Summary(f.Ctx)).Or(t).AsOf, first.AsOf, "taken anew at", "after")
 	// A command may have been started without the servers' configuration.
-	if s := must.Get(f.beside().Summary(f.Ctx)).Or(t); s.Mode != outbox.ModeShadow || s.Campaigns.Total != 1 {
-		t.Errorf("another process reads %+v", s)
-	}
+	s := must.Get(f.beside().Summary(f.Ctx)).Or(t)
+	must.Hold(t, s.Mode == outbox.ModeShadow && s.Campaigns.Total == 1, "another process reads %+v", s)
 }

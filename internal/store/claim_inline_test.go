@@ -14,27 +14,22 @@ import (
 func (f *fixture) claimInline(w store.Worker, campaign string) store.Claim {
 	f.TB.Helper()
 	c, hold, err := f.ClaimInline(f.Ctx, w, campaign, store.ClaimLimits{Rows: 10, Lease: lease})
-	if err != nil || hold != outbox.BlockerNone {
-		f.TB.Fatalf("the request path claimed %+v: %s, %v", c, hold, err)
-	}
+	must.Need(f.TB, err == nil && hold == outbox.BlockerNone, "the request path claimed %+v: %s, %v", c, hold, err)
 	return c
 }
 
 // mustHoldInline fails unless the request path gets no claim for this reason.
 func (f *fixture) mustHoldInline(w store.Worker, campaign string, want outbox.Blocker) {
 	f.TB.Helper()
-	if c, hold, err := f.ClaimInline(f.Ctx, w, campaign, store.ClaimLimits{Rows: 10, Lease: lease}); err != nil || hold != want {
-		f.TB.Errorf("the request path claimed %+v: %s, %v; want %s", c, hold, err, want)
-	}
+	c, hold, err := f.ClaimInline(f.Ctx, w, campaign, store.ClaimLimits{Rows: 10, Lease: lease})
+	must.Hold(f.TB, err == nil && hold == want, "the request path claimed %+v: %s, %v; want %s", c, hold, err, want)
 }
 
 // claimsInline is claimInline of a claim as told.
 func (f *fixture) claimsInline(w store.Worker, campaign, want string) store.Claim {
 	f.TB.Helper()
 	c := f.claimInline(w, campaign)
-	if got := storetest.ToldClaim(c); got != want {
-		f.TB.Errorf("the request path claimed %s, want %s", got, want)
-	}
+	must.Equal(f.TB, storetest.ToldClaim(c), want, "the request path claimed")
 	return c
 }
 
@@ -45,9 +40,7 @@ func TestClaimInline_takesEventsWithoutRows(t *testing.T) {
 	c := f.claimsInline(one, "a", "a 1-2 under 1, bare")
 	f.mustHoldInline(two, "a", outbox.BlockerLease)
 	f.Sound()
-	if s := f.Works(one, c, 2); s != (store.Settled{Applied: 2}) {
-		t.Errorf("settled %+v", s)
-	}
+	must.Equal(t, f.Works(one, c, 2), store.Settled{Applied: 2}, "settled")
 	f.Is("a", "applied 2 of 2")
 	f.Unchanged(func() { f.mustHoldInline(one, "a", outbox.BlockerEmpty) })
 	_, _, err := f.ClaimInline(f.Ctx, one, "b", store.ClaimLimits{Rows: 10, Lease: lease})
@@ -74,9 +67,7 @@ func TestClaimInline_leavesItsEventsToWhoeverComesOnceItsLeaseRanOut(t *testing.
 			f.Clock.Advance(lease)
 			c := take(f)
 			f.MustApply(c, 2)
-			if s := f.MustSettle(one, store.Result{Claim: died, Applied: 2}); s.Fenced != 1 {
-				t.Errorf("the one that was taken over settled %+v", s)
-			}
+			must.Equal(t, f.MustSettle(one, store.Result{Claim: died, Applied: 2}).Fenced, 1, "the one that was taken over settled")
 			f.MustSettle(two, store.Result{Claim: c, Applied: 2})
 			f.Sound()
 		})
@@ -103,13 +94,10 @@ func TestSettle_givesTheEventsOfABareClaimRowsFromTheFailedOneOn(t *testing.T) {
 	f.AppendN("a", 4)
 	c := f.claimInline(one, "a")
 	f.AppendN("a", 1) // for its own request to apply
-	if s := f.FailsAfter(one, c, 1, "no seat"); s != (store.Settled{Applied: 1, Failed: 1}) {
-		t.Errorf("settled %+v", s)
-	}
+	must.Equal(t, f.FailsAfter(one, c, 1, "no seat"), store.Settled{Applied: 1, Failed: 1}, "settled")
 	f.Is("a", "applied 1 of 5, head 2 failed, 3 pending, 1 failed")
-	if r := f.MustRow("a", 2); r.Row.AttemptCount != 1 || r.Row.LastError != "no seat" || len(r.Attempts) != 1 {
-		t.Errorf("the row is %+v", r)
-	}
+	r := f.MustRow("a", 2)
+	must.Hold(t, r.Row.AttemptCount == 1 && r.Row.LastError == "no seat" && len(r.Attempts) == 1, "the row is %+v", r)
 	f.AppendN("a", 1)
 	_, _, err := f.ClaimInline(f.Ctx, one, "a", store.ClaimLimits{Rows: 10, Lease: lease})
 	refused(t, err, outbox.ErrNotYet, "the event is appended but not yet applied", "Event 2 failed and will be retried in 1 s")

@@ -18,12 +18,9 @@ func TestClaim_marksARunFromTheHeadUnderANewEpoch(t *testing.T) {
 	f.AppendN("a", 5)
 	f.Claims(one, 3, "a 1-3 under 1")
 	f.Is("a", "applied 0 of 5, head 1 processing, 2 pending, 3 processing, held by worker-1 under 1")
-	if l := f.MustCampaign("a").Lease; l.ExpiresAt != began.Add(lease) {
-		t.Errorf("lease is %+v", l)
-	}
-	if n := f.Number(`select count(*) from projection_apply_outbox where status = 'processing' and claim_epoch = 1 and seq <= 3`); n != 3 {
-		t.Errorf("%d of the three rows carry the claim's epoch", n)
-	}
+	must.Equal(t, f.MustCampaign("a").Lease.ExpiresAt, began.Add(lease), "lease")
+	n := f.Number(`select count(*) from projection_apply_outbox where status = 'processing' and claim_epoch = 1 and seq <= 3`)
+	must.Hold(t, n == 3, "%d of the three rows carry the claim's epoch", n)
 	f.Sound()
 	// It is taken over as soon as the lease has expired.
 	f.Clock.Advance(lease - time.Microsecond)
@@ -48,9 +45,8 @@ func TestClaim_passesOverCampaignsThatMayNotBeWorkedOn(t *testing.T) {
 	f.AppendN("empty", 1)
 	f.Drain()
 	f.NoClaim(two)
-	if _, due, err := f.UntilDue(f.Ctx, outbox.Scope{}); err != nil || !due {
-		t.Errorf("the leased campaign is due at its lease's end: %v, %v", due, err)
-	}
+	_, due, err := f.UntilDue(f.Ctx, outbox.Scope{})
+	must.Hold(t, err == nil && due, "the leased campaign is due at its lease's end: %v, %v", due, err)
 	f.AppendN("ready", 1)
 	f.Claims(two, 10, "ready 1-1 under 1")
 	f.must(f.ResumeCampaign(f.Ctx, ana(""), "paused"))
@@ -63,16 +59,13 @@ func TestClaim_failedHeadWaitsForItsTime(t *testing.T) {
 	f.AppendN("a", 2)
 	f.Fail("boom", "a")
 	f.NoClaim(one)
-	if wait, due, err := f.UntilDue(f.Ctx, outbox.Scope{}); err != nil || !due || wait != time.Second {
-		t.Errorf("due in %s (%v, %v), want 1 s", wait, due, err)
-	}
+	wait, due, err := f.UntilDue(f.Ctx, outbox.Scope{})
+	must.Hold(t, err == nil && due && wait == time.Second, "due in %s (%v, %v), want 1 s", wait, due, err)
 	f.Clock.Advance(time.Second - time.Microsecond)
 	f.NoClaim(one)
 	f.Clock.Advance(time.Microsecond)
 	c := f.Claims(one, 10, "a 1-2 under 2, after 1")
-	if len(c.TriedBy) != 1 || c.TriedBy[""] != 1 {
-		t.Errorf("tried by %v", c.TriedBy)
-	}
+	must.Hold(t, len(c.TriedBy) == 1 && c.TriedBy[""] == 1, "tried by %v", c.TriedBy)
 	f.Works(one, c, 0) // shut down before it was tried
 	f.Claims(one, 10, "a 1-2 under 3, after 1")
 	f.Sound()
@@ -87,9 +80,7 @@ func TestClaim_stopsAtAHoleAndAtARowThatFailed(t *testing.T) {
 		f.Exec(`update campaigns set pending = 5, (dead, failed) = (
   select count(case status when 'dead' then 1 end), count(case status when 'failed' then 1 end) from projection_apply_outbox)`)
 		c := f.Claims(one, 10, "a 1-3 under 1")
-		if n := f.Number(`select count(*) from projection_apply_outbox where status = 'processing' and seq > 4`); n != 0 {
-			t.Errorf("%s: %d rows beyond the hole stayed marked", fourth, n)
-		}
+		must.Equal(t, f.Number(`select count(*) from projection_apply_outbox where status = 'processing' and seq > 4`), 0, fourth, "rows beyond the hole stayed marked")
 		f.Exact("a")
 		f.Works(one, c, 3)
 		f.Exact("a")
@@ -147,9 +138,7 @@ func TestClaim_servesThoseThatWaitedLongestFirst(t *testing.T) {
 		order = append(order, c.CampaignID)
 		f.Works(one, c, c.Last)
 	}
-	if got := strings.Join(order, ""); got != "zazaza" {
-		t.Errorf("served %s, want the two in turn", got)
-	}
+	must.Equal(t, strings.Join(order, ""), "zazaza", "served")
 }
 
 func TestRenew_extendsWhatIsHeldAndNamesWhatIsLost(t *testing.T) {
@@ -168,8 +157,6 @@ func TestRenew_extendsWhatIsHeldAndNamesWhatIsLost(t *testing.T) {
 	f.Claims(two, 10, claims[1].CampaignID+" 1-1 under 2")
 	wantLost(t, f.Renew(f.Ctx, one, claims, time.Hour))
 	for i, until := range []time.Duration{time.Hour, lease} {
-		if l := f.MustCampaign(claims[i].CampaignID).Lease; l.ExpiresAt != f.Clock.Now().Add(until) {
-			t.Errorf("the lease %+v does not end in %s", l, until)
-		}
+		must.Equal(t, f.MustCampaign(claims[i].CampaignID).Lease.ExpiresAt, f.Clock.Now().Add(until), "the lease", "does not end in")
 	}
 }

@@ -58,9 +58,7 @@ func TestFuture_isSetRight(t *testing.T) {
 				f.Clock.Advance(lease)
 				c := f.ClaimOne(one, 3)
 				fast.MustApply(lost, 3) // nothing was applied under the new lease yet
-				if got := fast.MustSettle(two, store.Result{Claim: lost, Applied: 3}); got.Fenced != 1 {
-					t.Errorf("the worker that had lost it settled %+v", got)
-				}
+				must.Equal(t, fast.MustSettle(two, store.Result{Claim: lost, Applied: 3}).Fenced, 1, "the worker that had lost it settled")
 				f.MustSettle(one, store.Result{Claim: c, Applied: 3})
 			},
 		} {
@@ -126,18 +124,15 @@ func TestInstances_nameClocksThatDiffer(t *testing.T) {
 			if got.ClockAhead < scene.from || got.ClockAhead > scene.til || got.State(f.Clock.Now()) != outbox.InstanceRunning {
 				t.Errorf("its clock is %s ahead and it is %s, want %s to %s and running", got.ClockAhead, got.State(f.Clock.Now()), scene.from, scene.til)
 			}
-			if told := outbox.ClocksThatDiffer([]outbox.InstanceState{got}, f.Clock.Now()); (len(told) > 0) != (scene.from != 0 || scene.til != 0) {
-				t.Errorf("told %q", told)
-			}
+			told := outbox.ClocksThatDiffer([]outbox.InstanceState{got}, f.Clock.Now())
+			must.Hold(t, (len(told) > 0) == (scene.from != 0 || scene.til != 0), "told %q", told)
 			// The clock is corrected.
 			for range 40 {
 				f.Clock.Advance(2 * time.Second)
 				f.beat("other")
 				f.clockOf("other")
 			}
-			if got := f.clockOf("other"); got.ClockAhead != 0 {
-				t.Errorf("its clock was set right and is %s ahead", got.ClockAhead)
-			}
+			must.Equal(t, f.clockOf("other").ClockAhead, 0, "its clock was set right and", "ahead")
 		})
 	}
 }
@@ -146,10 +141,8 @@ func TestInstances_ofADeadOneWithAClockAheadFallSilent(t *testing.T) {
 	t.Parallel()
 	f := open(t)
 	f.ahead(10 * time.Minute).beat("other")
-	for _, want := range []any{outbox.InstanceRunning, outbox.InstanceSilent} {
-		if got := f.clockOf("other").State(f.Clock.Now()); got != want {
-			t.Errorf("it is %s, want %s", got, want)
-		}
+	for _, want := range []outbox.Condition{outbox.InstanceRunning, outbox.InstanceSilent} {
+		must.Equal(t, f.clockOf("other").State(f.Clock.Now()), want, "it")
 		f.Clock.Advance(10 * time.Second)
 	}
 }

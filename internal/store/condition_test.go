@@ -26,9 +26,7 @@ import (
 func blockedBy(tb testing.TB, err error, position int64, fragments ...string) {
 	tb.Helper()
 	r := refused(tb, err, outbox.ErrConflict, append(fragments, "conflicting event", "read on from there and decide again")...)
-	if r.BlockingEvent == nil || r.BlockingEvent.Position != position {
-		tb.Errorf("in the way is %+v, want the event at %d", r.BlockingEvent, position)
-	}
+	must.Hold(tb, r.BlockingEvent != nil && r.BlockingEvent.Position == position, "in the way is %+v, want the event at %d", r.BlockingEvent, position)
 }
 
 func TestCondition_itemsSelectWhatIsInTheWay(t *testing.T) {
@@ -82,9 +80,7 @@ func TestCondition_itemsSelectWhatIsInTheWay(t *testing.T) {
 			e := journal[c.event-1]
 			blockedBy(t, err, at(c.event), fmt.Sprintf("event %d (%s, campaign %q seq %d)", at(c.event), e.EventType, e.CampaignID, landed[c.event-1].Seq), fmt.Sprintf("after position %d", after))
 		})
-		if t.Failed() {
-			t.Fatalf("in case %q", name)
-		}
+		must.Need(t, !t.Failed(), "in case %q", name)
 	}
 	f.Sound()
 }
@@ -116,9 +112,7 @@ func TestCondition_aRepeatIsAnsweredWithTheStoredEvent(t *testing.T) {
 	first := must.Get(f.AppendUnless(own, 0, storetest.Item("seat.taken"))).Or(t)
 	f.Unchanged(func() {
 		again, err := f.AppendUnless(own, 0, storetest.Item("seat.taken"))
-		if err != nil || !again[0].Existed || again[0].Position != first[0].Position {
-			t.Errorf("the repeat came to %+v, %v", again, err)
-		}
+		must.Hold(t, err == nil && again[0].Existed && again[0].Position == first[0].Position, "the repeat came to %+v, %v", again, err)
 		more := store.Append{Events: []outbox.Event{own, storetest.Event("a", "more")}, Condition: &outbox.AppendCondition{Items: []outbox.ConditionItem{storetest.Item("seat.taken")}}}
 		_, err = f.Append(f.Ctx, more) // its new events were not decided with knowledge of the first
 		blockedBy(t, err, first[0].Position)
@@ -175,9 +169,7 @@ func TestCondition_isJudged(t *testing.T) {
 	} {
 		f.Unchanged(func() {
 			_, err := f.AppendUnless(storetest.Event("a", "counted"), c.after, c.items...)
-			if r := refused(t, err, outbox.ErrInvalid); r.Field != c.field {
-				t.Errorf("%s: the refusal is about %q (%s), want %q", name, r.Field, r.Detail, c.field)
-			}
+			must.Equal(t, refused(t, err, outbox.ErrInvalid).Field, c.field, name, "the refusal is about", ")")
 		})
 	}
 }
@@ -197,9 +189,7 @@ func TestCondition_refusesAPositionBehindTheEnd(t *testing.T) {
 	f.AppendN("a", 2)
 	f.Unchanged(func() {
 		for _, after := range []int64{3, math.MaxInt64} {
-			if r := refused(t, try(after), outbox.ErrInvalid, "the journal ends at 2"); r.Field != "condition.after_position" {
-				t.Errorf("the refusal is about %q", r.Field)
-			}
+			must.Equal(t, refused(t, try(after), outbox.ErrInvalid, "the journal ends at 2").Field, "condition.after_position", "the refusal is about")
 		}
 	})
 	must.OK(t, try(2))
@@ -223,9 +213,7 @@ func TestCondition_readsTagsAsTheyAreWritten(t *testing.T) {
 		e.Tags = []byte(half)
 		f.Unchanged(func() {
 			_, err := f.Append(f.Ctx, store.Append{Events: []outbox.Event{e}})
-			if r := refused(t, err, outbox.ErrInvalid, "half a surrogate pair"); r.Field != "tags" {
-				t.Errorf("the refusal is about %q", r.Field)
-			}
+			must.Equal(t, refused(t, err, outbox.ErrInvalid, "half a surrogate pair").Field, "tags", "the refusal is about")
 		})
 	}
 	f.Sound()
@@ -304,9 +292,8 @@ func TestCondition_ofManyAtOnceExactlyOneHolds(t *testing.T) {
 		t.Errorf("%d seats were taken and %d refused", taken.Load(), refusals.Load())
 	}
 	twice := storetest.Texts(t, f.JournalDB, `select value from event_tags where name = 'seat' group by value having count(*) <> 1`)
-	if n := f.Number(`select count(*) from event_tags`); len(twice) > 0 || n != int64(seats) {
-		t.Errorf("%d takings of %d seats, and of %q several", n, seats, twice)
-	}
+	n := f.Number(`select count(*) from event_tags`)
+	must.Hold(t, len(twice) <= 0 && n == int64(seats), "%d takings of %d seats, and of %q several", n, seats, twice)
 	f.Sound()
 }
 
@@ -385,9 +372,7 @@ func TestPosition_isTheLast(t *testing.T) {
 	f := open(t)
 	want := func(position int64) {
 		t.Helper()
-		if got, err := f.Position(f.Ctx); err != nil || got != position {
-			t.Errorf("the position is %d, %v, want %d", got, err, position)
-		}
+		must.Equal(t, must.Get(f.Position(f.Ctx)).Or(t), position, "the position")
 	}
 	want(0)
 	f.AppendN("a", 2)
@@ -402,16 +387,13 @@ func TestPostgresPosition_waitsForWhatIsOpenBelow(t *testing.T) {
 	f := open(t)
 	end := f.begun(`{"seat":"1"}`)
 	f.AppendN("a", 1)
-	if n := f.Number(`select max(position) from events`); n != 2 {
-		t.Fatalf("the last visible event is at %d", n)
-	}
+	n := f.Number(`select max(position) from events`)
+	must.Need(t, n == 2, "the last visible event is at %d", n)
 	if got, err := f.Position(f.Ctx); !errors.Is(err, outbox.ErrBusy) {
 		t.Errorf("the position is %d, %v while an append is open", got, err)
 	}
 	end("commit")
-	if got, err := f.Position(f.Ctx); err != nil || got != 2 {
-		t.Errorf("the position is %d, %v", got, err)
-	}
+	must.Equal(t, must.Get(f.Position(f.Ctx)).Or(t), 2, "the position")
 	_, err := f.AppendUnless(storetest.Event("b", "counted"), 0, storetest.Item("", "seat", "1"))
 	blockedBy(t, err, 1)
 }

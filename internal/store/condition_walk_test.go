@@ -3,6 +3,7 @@ package store_test
 import (
 	"testing"
 
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/storetest"
 )
@@ -23,9 +24,7 @@ func TestCondition_refusesToReadAllOfALongJournal(t *testing.T) {
 	f := open(t)
 	f.untouchedJournal(1, 20_040, `{}`)
 	_, err := f.AppendUnless(storetest.Event("a", "counted"), 0, storetest.Item("", "entity_id", "e-1"))
-	if r := refused(t, err, outbox.ErrInvalid, "more than 20000 events after position 0", "item 1", "add an event type"); r.Field != "condition.items[0]" {
-		t.Errorf("the refusal is about %q", r.Field)
-	}
+	must.Equal(t, refused(t, err, outbox.ErrInvalid, "more than 20000 events after position 0", "item 1", "add an event type").Field, "condition.items[0]", "the refusal is about")
 	for _, c := range []struct {
 		after int64
 		item  outbox.ConditionItem

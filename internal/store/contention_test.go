@@ -51,17 +51,13 @@ func TestClaim_ofManyAtOnceGivesEachCampaignToOne(t *testing.T) {
 		workers.Go(func() {
 			for {
 				claims, err := s.Claim(s.Ctx, w, store.ClaimLimits{Rows: 16, Lease: lease})
-				if err != nil {
-					t.Errorf("claim: %v", err)
-				}
+				must.Hold(t, err == nil, "claim: %v", err)
 				if len(claims) == 0 {
 					return
 				}
 				mu.Lock()
 				for _, c := range claims {
-					if owner := owners[c.CampaignID]; owner != "" {
-						t.Errorf("%s got %+v, which %s has", w.ID, c, owner)
-					}
+					must.Equal(t, owners[c.CampaignID], "", w.ID, c, "which", "has")
 					owners[c.CampaignID] = w.ID
 				}
 				mu.Unlock()
@@ -74,9 +70,7 @@ func TestClaim_ofManyAtOnceGivesEachCampaignToOne(t *testing.T) {
 	for _, c := range f.MustClaim(one, 1000) {
 		owners[c.CampaignID] = one.ID
 	}
-	if len(owners) != campaigns {
-		t.Errorf("%d campaigns were claimed, want all %d", len(owners), campaigns)
-	}
+	must.Equal(t, len(owners), campaigns, "campaigns were claimed")
 	for id, owner := range owners {
 		f.Is(id, "applied 0 of 2, head 1 processing, 2 processing, held by "+owner+" under 1")
 	}
@@ -91,14 +85,10 @@ func TestPostgresClaim_doesNotWaitForWhatAnotherHolds(t *testing.T) {
 	}
 	other := storetest.Connect(f.TB, f.Pair.Journal)
 	storetest.Run(f.TB, other, `begin`, `select 1 from campaigns where campaign_id in ('a', 'c') for update`)
-	if c := f.ClaimOne(one, 10); c.CampaignID != "b" {
-		t.Errorf("claimed %+v, want what nobody holds", c)
-	}
+	must.Equal(t, f.ClaimOne(one, 10).CampaignID, "b", "claimed")
 	f.NoClaim(two)
 	storetest.Run(f.TB, other, `rollback`)
-	if claims := f.MustClaim(two, 10); len(claims) != 2 {
-		t.Errorf("claimed %+v, want the other two", claims)
-	}
+	must.Equal(t, len(f.MustClaim(two, 10)), 2, "claimed")
 	f.Sound()
 }
 
@@ -118,9 +108,7 @@ func TestPostgresEndLeases_holdsNothingThatComesLaterInTheOrderOfLocks(t *testin
 	f.AwaitLockWaits(1)
 	storetest.Run(f.TB, other, `select 1 from campaigns where campaign_id = 'b' for update nowait`, `rollback`)
 	must.OK(t, <-ended)
-	if claims := f.MustClaim(two, 10); len(claims) != 2 {
-		t.Errorf("claimed %+v, want both", claims)
-	}
+	must.Equal(t, len(f.MustClaim(two, 10)), 2, "claimed")
 }
 
 // eventsOf is an event for each campaign.

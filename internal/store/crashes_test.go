@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/store"
 	"github.com/outboxweb/outboxweb/internal/storetest"
@@ -33,9 +34,7 @@ func TestCrashes_afterTwoRowsAreTriedSinglyAndCountedBeforehand(t *testing.T) {
 		}
 	}
 	c := f.Claims(one, 3, "a 1-1 under 3, counted")
-	if n := f.Number(`select attempt_count from projection_apply_outbox where seq = 1`); n != 1 {
-		t.Errorf("%d attempts before the third try starts, want 1", n)
-	}
+	must.Equal(t, f.Number(`select attempt_count from projection_apply_outbox where seq = 1`), 1, "attempts before the third try starts")
 	f.Works(one, c, 1)
 	// Event 1 is innocent. Event 2 is the cause.
 	for attempt := range 3 {
@@ -74,9 +73,7 @@ func TestCrashes_innocentCampaignsDoNotDieWithTheCulprit(t *testing.T) {
 		claims := f.MustClaim(one, 1000)
 		dies := slices.ContainsFunc(claims, func(c store.Claim) bool { return c.CampaignID == "culprit" })
 		for _, c := range claims {
-			if c.Counted && len(claims) > 1 {
-				t.Fatalf("a suspect is tried beside others: %+v", claims)
-			}
+			must.Need(t, !c.Counted || len(claims) <= 1, "a suspect is tried beside others: %+v", claims)
 			if !dies {
 				f.Works(one, c, c.Last)
 			}
@@ -91,9 +88,7 @@ func TestCrashes_innocentCampaignsDoNotDieWithTheCulprit(t *testing.T) {
 	}
 	f.Drain()
 	for _, query := range []string{`select campaign_id from projection_apply_outbox where status = 'dead' or campaign_id <> 'culprit'`, `select distinct campaign_id from attempts`} {
-		if got := storetest.Texts(t, f.JournalDB, query); !slices.Equal(got, []string{"culprit"}) {
-			t.Errorf("%s: %q, want the culprit alone", query, got)
-		}
+		must.Equal(t, storetest.Texts(t, f.JournalDB, query), []string{"culprit"}, query)
 	}
 	f.Sound()
 }
@@ -119,9 +114,7 @@ func TestCrashes_end(t *testing.T) {
 			f.Clock.Advance(lease)
 			c := f.ClaimOne(two, 2)
 			reached, err := f.ApplyClaim(c, c.Last)
-			if err != nil || reached != 1 {
-				t.Fatalf("reached %d, %v", reached, err)
-			}
+			must.Need(t, err == nil && reached == 1, "reached %d, %v", reached, err)
 			f.MustSettle(two, store.Result{Claim: c, Applied: reached})
 			if n := f.Number(`select count(*) from attempts`); n != 0 || f.MustCampaign("a").HeadSeq != 2 {
 				t.Errorf("%d failures were written down for an event that was applied: %+v", n, f.MustCampaign("a"))

@@ -67,17 +67,13 @@ func createUntil(t *testing.T, dir string, nth int) (calls int, killed bool) {
 		if err == syscall.EINTR {
 			continue
 		}
-		if err != nil {
-			t.Fatalf("wait: %v", err)
-		}
+		must.Need(t, err == nil, "wait: %v", err)
 		if first {
 			must.OK(t, syscall.PtraceSetOptions(thread, options))
 		}
 		switch {
 		case thread == cmd.Process.Pid && (status.Exited() || status.Signaled()):
-			if !killed && status.ExitStatus() != 0 {
-				t.Fatalf("creating ended with %v", status)
-			}
+			must.Need(t, killed || status.ExitStatus() == 0, "creating ended with %v", status)
 			_ = cmd.Process.Release()
 			return calls, killed
 		case !status.Stopped():
@@ -106,9 +102,7 @@ func createUntil(t *testing.T, dir string, nth int) (calls int, killed bool) {
 func TestSQLiteOpen_killedAnywhereLeavesNoneOrAWholeDatabase(t *testing.T) {
 	t.Parallel()
 	calls, killed := createUntil(t, t.TempDir(), 0)
-	if killed || calls < 50 {
-		t.Fatalf("creating takes %d system calls", calls)
-	}
+	must.Need(t, !killed && calls >= 50, "creating takes %d system calls", calls)
 	whole := open(t)
 	want := map[string][]string{"journal": wholeSchema(t, whole.JournalDB), "projections": wholeSchema(t, whole.ProjectionsDB)}
 	kills := min(calls, size.Of(6, 40, calls))
@@ -140,7 +134,5 @@ func TestSQLiteOpen_killedAnywhereLeavesNoneOrAWholeDatabase(t *testing.T) {
 		f.Sound()
 		f.CloseNow()
 	}
-	if left["journal whole"] == 0 || left["journal empty"] == 0 {
-		t.Errorf("what was left is %v", left)
-	}
+	must.Hold(t, left["journal whole"] != 0 && left["journal empty"] != 0, "what was left is %v", left)
 }

@@ -28,20 +28,13 @@ func TestLoaded_keepsTheDefinitionBefore(t *testing.T) {
 		t.Errorf("the first version has the change %+v, %v", c, err)
 	}
 	load("v1", "a\nb\n")
-	if got := text("v1"); got != "a\nb\n" {
-		t.Errorf("the text of v1 is %q", got)
-	}
+	must.Equal(t, text("v1"), "a\nb\n", "the text of v1")
 	load("v2", "a\nc\nd\n")
 	c, err := f.LastChange(f.Ctx, "orders")
-	if err != nil || c == nil {
-		t.Fatalf("the change is %+v, %v", c, err)
-	}
-	if want := "@@ -1,2 +1,3 @@\n a\n-b\n+c\n+d\n"; c.Diff != want || c.Added != 2 || c.Removed != 1 || c.Previous != "v1" || !c.Kept {
-		t.Errorf("the change is %+v, want the diff %q", c, want)
-	}
-	if c.Again {
-		t.Errorf("v2 was loaded before: %+v", c)
-	}
+	must.Need(t, err == nil && c != nil, "the change is %+v, %v", c, err)
+	want := "@@ -1,2 +1,3 @@\n a\n-b\n+c\n+d\n"
+	must.Hold(t, c.Diff == want && c.Added == 2 && c.Removed == 1 && c.Previous == "v1" && c.Kept, "the change is %+v, want the diff %q", c, want)
+	must.Hold(t, !c.Again, "v2 was loaded before: %+v", c)
 	later = time.Hour
 	load("v3", "e\n")
 	if text("v1") != "" || text("v2") != "a\nc\nd\n" || text("v3") != "e\n" || text("") != "e\n" {

@@ -7,8 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/store"
@@ -26,21 +24,15 @@ func TestEventWithin_leavesOutDocumentsOverTheLimitAndTellsHowLongTheyAre(t *tes
 	want := outbox.Sizes{Payload: int64(len(e.Payload)), Tags: int64(len(e.Tags)), Metadata: int64(len(e.Metadata))}
 	for _, limit := range []int64{-1, 0, want.Tags, want.Payload - 1, want.Payload, want.Metadata, 1 << 40} {
 		d, err := f.EventWithin(f.Ctx, "a", 1, limit)
-		if err != nil || d.Sizes != want {
-			t.Fatalf("limit %d: %+v, %v, want the sizes %+v", limit, d.Sizes, err, want)
-		}
+		must.Need(t, err == nil && d.Sizes == want, "limit %d: %+v, %v, want the sizes %+v", limit, d.Sizes, err, want)
 		for _, part := range []outbox.Part{outbox.PartPayload, outbox.PartTags, outbox.PartMetadata} {
 			shown := ""
 			if want.Of(part) <= limit {
 				shown = string(e.Document(part))
 			}
-			if got := string(d.Event.Document(part)); got != shown {
-				t.Errorf("limit %d: %s is %q, want %q", limit, part, got, shown)
-			}
+			must.Equal(t, string(d.Event.Document(part)), shown, "limit", limit, part, "is")
 		}
-		if d.Event.EventHash == "" || d.Event.EventType != "counted" || d.RowStatus != outbox.Pending {
-			t.Errorf("limit %d: %+v", limit, d)
-		}
+		must.Hold(t, d.Event.EventHash != "" && d.Event.EventType == "counted" && d.RowStatus == outbox.Pending, "limit %d: %+v", limit, d)
 	}
 	refused(t, storetest.No(f.EventWithin(f.Ctx, "a", 2, 0)), outbox.ErrNotFound, "no event 2")
 	refused(t, storetest.No(f.EventWithin(f.Ctx, "nobody", 1, 0)), outbox.ErrNotFound, `there is no campaign "nobody"`)
@@ -58,9 +50,8 @@ func TestEventWithin_findsCausesInTheSameCampaignAlone(t *testing.T) {
 		named("a", "fourth", "elsewhere", "nothing"), named("b", "elsewhere", "third", ""))
 	for seq, want := range map[int64][2]int64{1: {}, 2: {1, 1}, 3: {1, 2}, 4: {}} {
 		d, err := f.EventWithin(f.Ctx, "a", seq, 0)
-		if got := [2]int64{d.CorrelationSeq, d.CausationSeq}; err != nil || got != want {
-			t.Errorf("event %d: %v, %v, want %v", seq, got, err, want)
-		}
+		got := [2]int64{d.CorrelationSeq, d.CausationSeq}
+		must.Hold(t, err == nil && got == want, "event %d: %v, %v, want %v", seq, got, err, want)
 	}
 }
 
@@ -72,9 +63,7 @@ func TestDocument_isExactlyWhatIsStored(t *testing.T) {
 	f.MustAppend(e)
 	for _, part := range []outbox.Part{outbox.PartPayload, outbox.PartTags, outbox.PartMetadata} {
 		text, hash, err := f.Document(f.Ctx, "a", 1, part)
-		if err != nil || text != string(e.Document(part)) || len(hash) != 64 {
-			t.Errorf("%s is %s with hash %q, %v", part, text, hash, err)
-		}
+		must.Hold(t, err == nil && text == string(e.Document(part)) && len(hash) == 64, "%s is %s with hash %q, %v", part, text, hash, err)
 	}
 	_, _, err := f.Document(f.Ctx, "a", 2, outbox.PartPayload)
 	refused(t, err, outbox.ErrNotFound, "no event 2")
@@ -95,13 +84,9 @@ func TestEventLines_tellWhichEventsHaveARow(t *testing.T) {
 	var got []string
 	for _, l := range lines {
 		got = append(got, fmt.Sprintf("%d %s %s", l.Seq, l.EventType, l.RowStatus))
-		if l.OccurredAt.IsZero() {
-			t.Errorf("event %d occurred at no time", l.Seq)
-		}
+		must.Hold(t, !l.OccurredAt.IsZero(), "event %d occurred at no time", l.Seq)
 	}
-	if diff := cmp.Diff([]string{"2 counted ", "3 counted dead", "4 counted pending", "5 counted ", "6 counted pending"}, got); diff != "" {
-		t.Error(diff)
-	}
+	must.Equal(t, got, []string{"2 counted ", "3 counted dead", "4 counted pending", "5 counted ", "6 counted pending"})
 }
 
 func TestRow_knowsItsNeighbours(t *testing.T) {
@@ -112,16 +97,12 @@ func TestRow_knowsItsNeighbours(t *testing.T) {
 	f.Exec(`delete from projection_apply_outbox where campaign_id = 'a' and seq in (1, 2, 5)`)
 	for seq, want := range map[int64][2]int64{3: {0, 4}, 4: {3, 6}, 6: {4, 7}, 10: {9, 0}} {
 		d := f.MustRow("a", seq)
-		if got := [2]int64{d.Previous, d.Next}; got != want {
-			t.Errorf("row %d stands between %v, want %v", seq, got, want)
-		}
+		must.Equal(t, [2]int64{d.Previous, d.Next}, want, "row", seq, "stands between")
 		var queue []int64
 		for _, r := range d.Queue {
 			queue = append(queue, r.Seq)
 		}
-		if diff := cmp.Diff([]int64{3, 4, 6, 7, 8, 9}, queue); diff != "" {
-			t.Error(diff)
-		}
+		must.Equal(t, queue, []int64{3, 4, 6, 7, 8, 9})
 	}
 	if d := f.MustRow("b", 1); d.Previous != 0 || d.Next != 0 || len(d.Queue) != 1 || !d.Queue[0].IsHead {
 		t.Errorf("alone: %+v", d)
@@ -135,8 +116,7 @@ func TestRowWithin_doesNotReadALargePayload(t *testing.T) {
 	e.Payload = []byte(`{"text":"` + strings.Repeat("x", 8<<20) + `"}`)
 	f.MustAppend(e)
 	read := func() outbox.RowDetail {
-		d := must.Get(f.RowWithin(f.Ctx, "a", 1, 64<<10)).Or(t)
-		return d
+		return must.Get(f.RowWithin(f.Ctx, "a", 1, 64<<10)).Or(t)
 	}
 	read()
 	var before, after runtime.MemStats
@@ -147,9 +127,8 @@ func TestRowWithin_doesNotReadALargePayload(t *testing.T) {
 	if err != nil || len(lines) != 1 || d.Event.Payload != nil || d.Sizes.Payload != int64(len(e.Payload)) || d.Event.EventHash == "" {
 		t.Errorf("%d lines, %d bytes of payload, %+v, %v", len(lines), len(d.Event.Payload), d.Sizes, err)
 	}
-	if allocated := after.TotalAlloc - before.TotalAlloc; allocated > 1<<20 {
-		t.Errorf("%d bytes were allocated", allocated)
-	}
+	allocated := after.TotalAlloc - before.TotalAlloc
+	must.Hold(t, allocated <= 1<<20, "%d bytes were allocated", allocated)
 	whole, err := f.Row(f.Ctx, "a", 1)
 	if err != nil || string(whole.Event.Payload) != string(e.Payload) {
 		t.Errorf("the whole payload has %d bytes, %v", len(whole.Event.Payload), err)
@@ -172,14 +151,10 @@ func TestEvents_pagesEndAtTheLimitAndEarlyWhereEventsAreLarge(t *testing.T) {
 			seqs = append(seqs, e.Seq)
 		}
 		pages, more = append(pages, seqs), page.NextCursor != nil
-		if page.Partial != (more && len(seqs) < 3) {
-			t.Errorf("page %v: partial is %t, the cursor %v", seqs, page.Partial, page.NextCursor)
-		}
+		must.Hold(t, page.Partial == (more && len(seqs) < 3), "page %v: partial is %t, the cursor %v", seqs, page.Partial, page.NextCursor)
 		if more {
 			must.OK(t, json.Unmarshal([]byte(*page.NextCursor), &after))
 		}
 	}
-	if diff := cmp.Diff([][]int64{{1, 2, 3}, {4}, {5}, {6, 7, 8}}, pages); diff != "" {
-		t.Error(diff)
-	}
+	must.Equal(t, pages, [][]int64{{1, 2, 3}, {4}, {5}, {6, 7, 8}})
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/outboxweb/outboxweb/internal/dbtest"
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/store"
 	"github.com/outboxweb/outboxweb/internal/storetest"
@@ -81,9 +82,7 @@ func TestSQLiteAppend_isFullWhereNoFileMayGrow(t *testing.T) {
 	cmd := exec.CommandContext(t.Context(), os.Args[0])
 	cmd.Env = append(os.Environ(), crampedDir+"="+dir)
 	out, err := cmd.CombinedOutput()
-	if err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
+	must.Need(t, err == nil, "%v: %s", err, out)
 	var stored int64
 	if _, err := fmt.Sscanf(string(out), "stored %d,", &stored); err != nil || stored == 0 ||
 		!strings.Contains(string(out), `full true, ready ["the disk of the journal database is full"]`) ||
@@ -92,9 +91,7 @@ func TestSQLiteAppend_isFullWhereNoFileMayGrow(t *testing.T) {
 	}
 	f := openPair(t, dbtest.Files(dir), storetest.NewClock())
 	f.Is("b", "applied 0 of 1, head 1 pending, 1 pending")
-	if c := f.MustCampaign("a"); c.HighWaterSeq != stored {
-		t.Errorf("the journal has %d events, want the %d that were stored", c.HighWaterSeq, stored)
-	}
+	must.Equal(t, f.MustCampaign("a").HighWaterSeq, stored, "the journal", "events")
 	f.Sound()
 	f.AppendN("a", 1)
 }

@@ -53,8 +53,7 @@ func (f *fixture) recount(campaigns map[string]outbox.Campaign) map[string]sums 
 
 func (f *fixture) groups() outbox.ErrorGroups {
 	f.TB.Helper()
-	all := must.Get(f.beside().ErrorGroups(f.Ctx)).Or(f.TB)
-	return all
+	return must.Get(f.beside().ErrorGroups(f.Ctx)).Or(f.TB)
 }
 
 func TestErrorGroups_addUpRandomHistories(t *testing.T) {
@@ -100,21 +99,16 @@ func (f *fixture) check(seed uint64) {
 	got := map[string]sums{}
 	for _, g := range all.Groups {
 		got[g.Fingerprint] = sums{g.Dead, g.Failed, g.Retrying, g.Heads, g.Released, g.Campaigns, g.EventsWaiting, g.Score}
-		if int64(len(g.Worst)) != min(g.Campaigns, outbox.CausesNamed) {
-			f.TB.Errorf("seed %d: %q names %d of %d campaigns", seed, g.Fingerprint, len(g.Worst), g.Campaigns)
-		}
+		must.Equal(f.TB, int64(len(g.Worst)), min(g.Campaigns, outbox.CausesNamed), "seed", seed, g.Fingerprint, "names", "of", "campaigns")
 		for _, c := range g.Worst {
 			if is := campaigns[c.CampaignID]; is.HeadSeq != c.HeadSeq || is.HeadStatus != c.HeadStatus || is.LagEvents() != c.EventsWaiting || c.EventType != "counted" {
 				f.TB.Errorf("seed %d: it says %+v of %+v", seed, c, is)
 			}
 		}
 	}
-	if diff := cmp.Diff(want, got, cmp.AllowUnexported(sums{})); diff != "" {
-		f.TB.Fatalf("seed %d: groups (-want +got):\n%s", seed, diff)
-	}
-	if !slices.IsSortedFunc(all.Groups, outbox.CompareGroups) {
-		f.TB.Errorf("seed %d: the groups are not in order", seed)
-	}
+	diff := cmp.Diff(want, got, cmp.AllowUnexported(sums{}))
+	must.Need(f.TB, diff == "", "seed %d: groups (-want +got):\n%s", seed, diff)
+	must.Hold(f.TB, slices.IsSortedFunc(all.Groups, outbox.CompareGroups), "seed %d: the groups are not in order", seed)
 }
 
 func TestErrorGroups_countRowsByWhatWentWrong(t *testing.T) {
@@ -126,16 +120,12 @@ func TestErrorGroups_countRowsByWhatWentWrong(t *testing.T) {
 	f.AppendN("c", 1)
 	f.Fail("disk is full", "c")
 	all := f.groups()
-	if all.Capped() || len(all.Groups) != 2 {
-		t.Fatalf("%+v", all)
-	}
+	must.Need(t, !all.Capped() && len(all.Groups) == 2, "%+v", all)
 	g := all.Groups[0]
 	if g.Dead != 2 || g.Failed != 0 || g.Heads != 2 || g.Released != 5 || g.Attempts != 4 || g.Alike != 4 || len(g.Builds) != 1 || len(g.EventTypes) != 1 {
 		t.Errorf("the dead: %+v", g)
 	}
-	if g.FirstAt == nil || g.LastAt == nil || !g.FirstAt.Before(*g.LastAt) || g.Example == "" {
-		t.Errorf("seen from %v to %v, such as %q", g.FirstAt, g.LastAt, g.Example)
-	}
+	must.Hold(t, g.FirstAt != nil && g.LastAt != nil && g.FirstAt.Before(*g.LastAt) && g.Example != "", "seen from %v to %v, such as %q", g.FirstAt, g.LastAt, g.Example)
 	if g := all.Groups[1]; g.Failed != 1 || g.Dead != 0 || g.Released != 0 || g.Attempts != 1 {
 		t.Errorf("a failed one: %+v", g)
 	}
@@ -153,16 +143,14 @@ func TestErrorGroups_knowEachErrorBesideACommonOne(t *testing.T) {
 	f.Fail("rare", "rare")
 	f.Exec(`update projection_apply_outbox set status = 'dead', attempt_count = 1, fingerprint = 'behind' where campaign_id = 'rare' and seq = 3`)
 	all := f.groups()
-	if i := slices.IndexFunc(all.Groups, func(g outbox.ErrorGroup) bool { return g.Fingerprint == "behind" }); i < 1 || all.Groups[i].Dead != 1 || all.Groups[i].Campaigns+all.Groups[i].EventsWaiting > 0 {
-		t.Errorf("an error that blocks nothing itself: %+v", all.Groups)
-	}
+	i := slices.IndexFunc(all.Groups, func(g outbox.ErrorGroup) bool { return g.Fingerprint == "behind" })
+	must.Hold(t, i >= 1 && all.Groups[i].Dead == 1 && all.Groups[i].Campaigns+all.Groups[i].EventsWaiting <= 0, "an error that blocks nothing itself: %+v", all.Groups)
 	if len(all.Groups) != 3 || all.Groups[0].Fingerprint != "rare" || all.Groups[0].Attempts != 1 || all.Groups[0].FirstAt == nil || len(all.Groups[0].Tried) != 1 {
 		t.Errorf("%+v", all)
 	}
 	for _, g := range all.Groups {
-		if common := g.Fingerprint == "common"; g.Capped != common || common && g.Dead < 9_000 {
-			t.Errorf("%s: %d dead rows, a lower bound: %v", g.Fingerprint, g.Dead, g.Capped)
-		}
+		common := g.Fingerprint == "common"
+		must.Hold(t, g.Capped == common && (!common || g.Dead >= 9_000), "%s: %d dead rows, a lower bound: %v", g.Fingerprint, g.Dead, g.Capped)
 	}
 	if all.More || !all.Capped() {
 		t.Errorf("more causes: %v, lower bounds: %v", all.More, all.Capped())
@@ -184,9 +172,8 @@ func TestErrorGroups_knowThatAnErrorHappenedBefore(t *testing.T) {
 	f.AppendN("c", 1)
 	f.Fail("another", "c")
 	for _, g := range f.groups().Groups {
-		if before := g.EarlierAt != nil; before != (g.Fingerprint == "refused") || before && g.EarlierAt.Sub(began) > time.Minute {
-			t.Errorf("%s failed before at %v", g.Fingerprint, g.EarlierAt)
-		}
+		before := g.EarlierAt != nil
+		must.Hold(t, before == (g.Fingerprint == "refused") && (!before || g.EarlierAt.Sub(began) <= time.Minute), "%s failed before at %v", g.Fingerprint, g.EarlierAt)
 	}
 }
 
@@ -197,19 +184,13 @@ func TestSummary_oldestRetryableIsInACampaignThatIsServed(t *testing.T) {
 	f.Clock.Advance(time.Minute)
 	f.AppendN("ours-1", 1)
 	_, before := f.Ages()
-	if before.CampaignID != "theirs" {
-		t.Errorf("while no instance runs every campaign counts, got %+v", before)
-	}
+	must.Equal(t, before.CampaignID, "theirs", "while no instance runs every campaign counts, got")
 	must.OK(t, f.Heartbeat(f.Ctx, outbox.InstanceState{ID: "i", StartedAt: f.Clock.Now(), BeatEvery: time.Second, Campaigns: scopeOf(t, "ours-*", "mine")}))
 	oldest, retryable := f.Ages()
-	if oldest.CampaignID != "theirs" || retryable.CampaignID != "ours-1" || retryable.Seq != 1 {
-		t.Errorf("the oldest is %+v, the oldest retryable %+v", oldest, retryable)
-	}
+	must.Hold(t, oldest.CampaignID == "theirs" && retryable.CampaignID == "ours-1" && retryable.Seq == 1, "the oldest is %+v, the oldest retryable %+v", oldest, retryable)
 	sum := must.Get(f.beside().Summary(f.Ctx)).Or(t)
 	stuck, err := f.StuckWithoutError(f.Ctx, sum.Surroundings(), 10)
-	if err != nil || len(stuck) != 1 || stuck[0].CampaignID != "theirs" {
-		t.Errorf("stuck are %+v, %v", stuck, err)
-	}
+	must.Hold(t, err == nil && len(stuck) == 1 && stuck[0].CampaignID == "theirs", "stuck are %+v, %v", stuck, err)
 }
 
 func TestStuckWithoutError_divergedFirst(t *testing.T) {
@@ -225,10 +206,6 @@ func TestStuckWithoutError_divergedFirst(t *testing.T) {
 	f.MustPause("paused")
 	mine := outbox.Surroundings{Worker: &outbox.WorkerSummary{Running: true, Campaigns: scopeOf(t, "d*")}}
 	stuck := must.Get(f.StuckWithoutError(f.Ctx, mine, 10)).Or(t)
-	if diff := cmp.Diff([]string{"diverged", "elsewhere"}, ids(stuck)); diff != "" {
-		t.Errorf("stuck (-want +got):\n%s", diff)
-	}
-	if one, err := f.StuckWithoutError(f.Ctx, mine, 1); err != nil || len(one) != 1 {
-		t.Errorf("%+v, %v, want one", one, err)
-	}
+	must.Equal(t, ids(stuck), []string{"diverged", "elsewhere"}, "stuck")
+	must.Equal(t, len(must.Get(f.StuckWithoutError(f.Ctx, mine, 1)).Or(t)), 1)
 }

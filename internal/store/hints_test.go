@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/outboxweb/outboxweb/internal/dbtest"
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/store"
 	"github.com/outboxweb/outboxweb/internal/storetest"
 )
@@ -33,9 +34,8 @@ func (f *fixture) onWork(wake func()) {
 func (f *fixture) woken(times *atomic.Int64, want int64) {
 	f.TB.Helper()
 	storetest.Eventually(f.TB, "a hint", func() bool { return times.Load() >= want })
-	if got := times.Load(); got > want {
-		f.TB.Errorf("woken %d times, want %d", got, want)
-	}
+	got := times.Load()
+	must.Hold(f.TB, got <= want, "woken %d times, want %d", got, want)
 }
 
 func TestPostgresHints_wakeTheWorkersOfOthersAndOnesOwnOnce(t *testing.T) {
@@ -44,9 +44,7 @@ func TestPostgresHints_wakeTheWorkersOfOthersAndOnesOwnOnce(t *testing.T) {
 	other := f.beside()
 	own, others := f.listens(), other.listens()
 	f.AppendN("a", 2)
-	if n := own.Load(); n != 1 {
-		t.Errorf("the append's own worker was woken %d times by the time it returned, want once", n)
-	}
+	must.Equal(t, own.Load(), 1, "the append's own worker was woken", "times by the time it returned")
 	f.woken(others, 1)
 	f.MustPause("a")
 	f.woken(others, 2)
@@ -71,9 +69,8 @@ func TestPostgresHints_ofManyAppendsAreFew(t *testing.T) {
 	}
 	most := int64(time.Since(started)/store.HintPause) + 2
 	storetest.Eventually(f.TB, "a hint", func() bool { return others.Load() > 0 })
-	if n := others.Load(); n > most {
-		t.Errorf("100 appends woke the others %d times, want at most %d", n, most)
-	}
+	n := others.Load()
+	must.Hold(t, n <= most, "100 appends woke the others %d times, want at most %d", n, most)
 }
 
 func TestPostgresHints_areSentBeforeAStoreIsClosed(t *testing.T) {
@@ -100,9 +97,7 @@ func TestPostgresHints_ofAnotherJournalAreNotHeeded(t *testing.T) {
 	for range 3 {
 		f.AppendN("a", 1)
 	}
-	if n := own.Load(); n != 3 {
-		t.Errorf("the worker was woken %d times, want three times", n)
-	}
+	must.Equal(t, own.Load(), 3, "the worker was woken", "times")
 	friend.AppendN("b", 1)
 	f.woken(strangers, 1)
 }

@@ -2,10 +2,10 @@ package store_test
 
 import (
 	"fmt"
-	"slices"
 	"testing"
 	"time"
 
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/storetest"
 )
@@ -24,9 +24,8 @@ func TestEventHistory_outlivesTheRow(t *testing.T) {
 	f.StepOperation(op.ID)
 	f.Clock.Advance(time.Second)
 	f.Drain()
-	if n := f.Number(`select count(*) from projection_apply_outbox`); n != 0 {
-		t.Fatalf("%d rows are left", n)
-	}
+	n := f.Number(`select count(*) from projection_apply_outbox`)
+	must.Need(t, n == 0, "%d rows are left", n)
 	f.WantHistory("a", 1, "appended", "failed 1: no such thing", "died 2: no such thing", "acted requeue by scene",
 		"failed 1: no such thing", "died 2: no such thing", "acted operation_start by ana", "applied 1-2 by worker-1")
 	f.WantHistory("a", 2, "appended", "applied 1-2 by worker-1")
@@ -62,15 +61,11 @@ func TestSettle_notesSpansOfAppliedEvents(t *testing.T) {
 		f.Drain()
 		f.Clock.Advance(5 * time.Second)
 	}
-	if got := f.Spans(); len(got) != 0 {
-		t.Errorf("within a minute %v are written", got)
-	}
+	must.Equal(t, len(f.Spans()), 0, "within a minute", "are written")
 	f.WantHistory("a", 1, "appended", "applied 1-13 by worker-1")
 	f.AppendN("a", 1) // without a pause, but a minute after the first
 	f.Drain()
-	if got := f.Spans(); !slices.Equal(got, []string{"a 1-13 worker-1"}) {
-		t.Errorf("a minute later %v are written", got)
-	}
+	must.Equal(t, f.Spans(), []string{"a 1-13 worker-1"}, "a minute later", "are written")
 	f.Clock.Advance(time.Second)
 	f.AppendN("a", 1)
 	f.Works(two, f.ClaimOne(two, 10), 15)

@@ -22,14 +22,9 @@ func TestPostgresAppend_drawsNoPositionBelowTheHead(t *testing.T) {
 	f.AppendN("a", 8)
 	mustFollow := func(s *store.Store, campaign, what string) {
 		t.Helper()
-		head, err := f.Position(f.Ctx)
-		if err != nil {
-			t.Fatal(err)
-		}
+		head := must.Get(f.Position(f.Ctx)).Or(t)
 		got, err := s.Append(f.Ctx, store.Append{Events: []outbox.Event{storetest.Event(campaign, "counted"), storetest.Event(campaign, "counted")}})
-		if err != nil || got[0].Position <= head || got[1].Position <= got[0].Position {
-			t.Errorf("%s: appended %+v (%v), want positions above %d", what, got, err, head)
-		}
+		must.Hold(t, err == nil && got[0].Position > head && got[1].Position > got[0].Position, "%s: appended %+v (%v), want positions above %d", what, got, err, head)
 	}
 	f.Exec(lowerSequences)
 	mustFollow(f.Store, "b", "onto numbers that are taken")
@@ -82,13 +77,8 @@ func TestPostgresExamine_namesTheStatementWhereTheUserMayNot(t *testing.T) {
 	}
 	t.Cleanup(func() { f.Exec(`drop owned by ` + poor) })
 	f.Exec(lowerSequences)
-	s, err := store.Open(f.Ctx, store.Options{Journal: asUser(f.Pair.Journal, poor), Projections: asUser(f.Pair.Projections, poor)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(store.Open(f.Ctx, store.Options{Journal: asUser(f.Pair.Journal, poor), Projections: asUser(f.Pair.Projections, poor)})).Or(t)
 	defer s.Close()
-	err = s.Examine(f.Ctx)
-	if !errors.Is(err, outbox.ErrSetup) || !strings.Contains(err.Error(), "select setval('journal.events_position_seq', 3)") {
-		t.Errorf("examine: got error %v, want the statement that raises the sequence", err)
-	}
+	err := s.Examine(f.Ctx)
+	must.Hold(t, errors.Is(err, outbox.ErrSetup) && strings.Contains(err.Error(), "select setval('journal.events_position_seq', 3)"), "examine: got error %v", err)
 }

@@ -7,8 +7,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/store"
@@ -23,8 +21,7 @@ func (f *fixture) beat(id string) {
 // instances lists the instances as seen by a process without a cached list.
 func (f *fixture) instances() []outbox.InstanceState {
 	f.TB.Helper()
-	all := must.Get(f.beside().Instances(f.Ctx)).Or(f.TB)
-	return all
+	return must.Get(f.beside().Instances(f.Ctx)).Or(f.TB)
 }
 
 func names(all []outbox.InstanceState, now time.Time) string {
@@ -64,13 +61,9 @@ func TestInstances_holdWhatTheyClaimed(t *testing.T) {
 			{CampaignID: "c", Epoch: 1, HeadSeq: 1, Rows: 2, ExpiresAt: later, Withheld: true},
 		}},
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("who holds what (-want +got):\n%s", diff)
-	}
+	must.Equal(t, got, want, "who holds what")
 	f.MustSettle(two, store.Result{Claim: second})
-	if got, want := names(f.instances(), f.Clock.Now()), "worker-1 running 2, worker-2 running 0"; got != want {
-		t.Errorf("after one gave its work back: %s, want %s", got, want)
-	}
+	must.Equal(t, names(f.instances(), f.Clock.Now()), "worker-1 running 2, worker-2 running 0", "after one gave its work back")
 }
 
 func TestInstances_whoDiedHoldsItsCampaignsUntilTheyAreTaken(t *testing.T) {
@@ -79,23 +72,17 @@ func TestInstances_whoDiedHoldsItsCampaignsUntilTheyAreTaken(t *testing.T) {
 	f.AppendN("a", 3)
 	f.ClaimOne(one, 1000)
 	all := f.instances() // the owner has no record yet
-	if len(all) != 1 || all[0].ID != one.ID || all[0].Leases.Campaigns != 1 || all[0].Host != "" {
-		t.Errorf("instances are %+v", all)
-	}
+	must.Hold(t, len(all) == 1 && all[0].ID == one.ID && all[0].Leases.Campaigns == 1 && all[0].Host == "", "instances are %+v", all)
 	f.beat(one.ID)
 	f.Clock.Advance(lease + time.Minute)
 	f.beat(two.ID)
 	all = f.instances()
-	if got, want := names(all, f.Clock.Now()), "worker-1 silent 1, worker-2 running 0"; got != want {
-		t.Errorf("instances: %s, want %s", got, want)
-	}
+	must.Equal(t, names(all, f.Clock.Now()), "worker-1 silent 1, worker-2 running 0", "instances")
 	if why := all[0].Why(f.Clock.Now()); all[0].BeatEvery != 2*time.Second || why != "silent for 1 min; its lease has expired, any worker may claim its campaign" {
 		t.Errorf("with a heartbeat every %s it is %q", all[0].BeatEvery, why)
 	}
 	f.ClaimOne(two, 1000)
-	if got, want := names(f.instances(), f.Clock.Now()), "worker-2 running 1, worker-1 silent 0"; got != want {
-		t.Errorf("after the take-over: %s, want %s", got, want)
-	}
+	must.Equal(t, names(f.instances(), f.Clock.Now()), "worker-2 running 1, worker-1 silent 0", "after the take-over")
 }
 
 // A crowd of short-lived instances hides none that matters, and all are forgotten after a week.
@@ -123,9 +110,7 @@ select 'short-' || i, 'h', i, 'v', 'outbox_apply_only', $1, $1 from n`, f.Clock.
 	f.Clock.Advance(4 * 24 * time.Hour)
 	f.beatAt("new")
 	f.beatAt("new")
-	if got := names(f.instances(), f.Clock.Now()); got != "holder silent 1, new running 0, young silent 0" {
-		t.Errorf("after a week the instances are %s", got)
-	}
+	must.Equal(t, names(f.instances(), f.Clock.Now()), "holder silent 1, new running 0, young silent 0", "after a week the instances")
 }
 
 // beatAt is beat of an instance that starts now.
@@ -140,9 +125,7 @@ func TestSnapshot_isTakenAnewAfterASecond(t *testing.T) {
 		var c store.Snapshot[int]
 		taken := 0
 		for _, want := range []int{1, 1, 2} {
-			if got, err := c.Get(t.Context(), func() (int, error) { taken++; return taken, nil }); err != nil || got != want {
-				t.Errorf("got reading %d, %v, want %d", got, err, want)
-			}
+			must.Equal(t, must.Get(c.Get(t.Context(), func() (int, error) { taken++; return taken, nil })).Or(t), want, "got reading")
 			<-time.After(600 * time.Millisecond)
 		}
 	})

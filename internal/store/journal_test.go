@@ -34,9 +34,7 @@ func TestJournal_keepsEveryFieldAcrossReopening(t *testing.T) {
 	want.Metadata, want.Payload = []byte(`{"v":2}`), []byte(`{"n":9007199254740993}`)
 	want.EventHash = want.ContentHash()
 	want.ChainHash = outbox.NextChainHash("", 1, want.EventHash)
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("stored event (-want +got):\n%s", diff)
-	}
+	must.Equal(t, got, want, "stored event")
 }
 
 func TestJournal_refusesUpdateDeleteAndTruncate(t *testing.T) {
@@ -69,9 +67,7 @@ func TestJournal_hashesChainPerCampaign(t *testing.T) {
 		page := must.Get(f.Events(f.Ctx, id, 0, 0)).Or(t)
 		chain := ""
 		for _, e := range page.Items {
-			if e.EventHash != e.ContentHash() {
-				t.Errorf("%s %d: the hash does not cover the content", id, e.Seq)
-			}
+			must.Equal(t, e.EventHash, e.ContentHash(), id, e.Seq, "the hash does not cover the content")
 			if chain = outbox.NextChainHash(chain, e.Seq, e.EventHash); chain != e.ChainHash {
 				t.Errorf("%s %d: the chain is broken", id, e.Seq)
 			}
@@ -85,15 +81,11 @@ func TestEvents_outsideTheJournalAreEmptyOrNotFound(t *testing.T) {
 	f.AppendN("a", 3)
 	for _, after := range []int64{3, 4, 1000, math.MaxInt64} {
 		page, err := f.Events(f.Ctx, "a", after, 2)
-		if err != nil || len(page.Items) != 0 || page.NextCursor != nil {
-			t.Errorf("after %d: %+v, %v", after, page, err)
-		}
+		must.Hold(t, err == nil && len(page.Items) == 0 && page.NextCursor == nil, "after %d: %+v, %v", after, page, err)
 	}
 	for _, after := range []int64{-1, -1000, math.MinInt64} {
 		page, err := f.Events(f.Ctx, "a", after, 2)
-		if err != nil || len(page.Items) != 2 || page.NextCursor == nil {
-			t.Errorf("after %d: %+v, %v", after, page, err)
-		}
+		must.Hold(t, err == nil && len(page.Items) == 2 && page.NextCursor != nil, "after %d: %+v, %v", after, page, err)
 	}
 	refused(t, storetest.No(f.Events(f.Ctx, "b", 0, 0)), outbox.ErrNotFound, `there is no campaign "b"`)
 	refused(t, storetest.No(f.Event(f.Ctx, "b", 1)), outbox.ErrNotFound, `there is no campaign "b"`)

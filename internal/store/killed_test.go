@@ -15,9 +15,7 @@ import (
 func (f *fixture) only() outbox.InstanceState {
 	f.TB.Helper()
 	all := f.instances()
-	if len(all) != 1 {
-		f.TB.Fatalf("instances are %+v, want one", all)
-	}
+	must.Need(f.TB, len(all) == 1, "instances are %+v, want one", all)
 	return all[0]
 }
 
@@ -40,9 +38,7 @@ func TestInstances_anEarlierProcessOfThisNumberIsGone(t *testing.T) {
 		i := outbox.InstanceState{ID: "w", Host: host, PID: os.Getpid(), StartedAt: c.started, BeatEvery: c.beat}
 		f.Exec(`delete from instances`)
 		must.OK(t, f.Heartbeat(f.Ctx, i))
-		if got := f.only().Process; got != c.want {
-			t.Errorf("%s: the process is %d, want %d", c.name, got, c.want)
-		}
+		must.Equal(t, f.only().Process, c.want, c.name, "the process")
 	}
 }
 
@@ -74,14 +70,11 @@ func TestInstances_aKilledOneWasLastSeenAtItsLastWork(t *testing.T) {
 			f.AppendN("a", 1)
 			work(f)
 			killed := f.Clock.Now()
-			if seen := f.only().LastSeen; !seen.Equal(killed) {
-				t.Errorf("it was last seen at %s, want %s, when it worked last", seen, killed)
-			}
+			seen := f.only().LastSeen
+			must.Hold(t, seen.Equal(killed), "it was last seen at %s, want %s, when it worked last", seen, killed)
 			f.Clock.Advance(5 * time.Second)
 			for _, p := range f.history(outbox.RangeHour) {
-				if want := p.From.Equal(killed.Truncate(time.Minute)); p.LowerBound != want {
-					t.Errorf("counts from %s are lower bounds: %v, want %v", p.From, p.LowerBound, want)
-				}
+				must.Equal(t, p.LowerBound, p.From.Equal(killed.Truncate(time.Minute)), "counts from", "are lower bounds")
 			}
 		})
 	}
@@ -91,8 +84,6 @@ func TestInstances_aKilledOneWasLastSeenAtItsLastWork(t *testing.T) {
 func (f *fixture) settleAs(w store.Worker, campaign string, seq int64) {
 	f.TB.Helper()
 	c := f.ClaimOne(w, 1)
-	if c.CampaignID != campaign || c.First != seq {
-		f.TB.Fatalf("claimed %+v, want %s seq %d", c, campaign, seq)
-	}
+	must.Need(f.TB, c.CampaignID == campaign && c.First == seq, "claimed %+v, want %s seq %d", c, campaign, seq)
 	f.MustSettle(w, store.Result{Claim: c, Applied: seq})
 }

@@ -58,13 +58,9 @@ func TestPostgresLineage_voidsWhatIsRememberedOfAJournalThatWentBack(t *testing.
 	if f.Lineage() != 1 || len(entries) != 1 || len(faults) != 1 || faults[0].Kind != outbox.FaultWentBack {
 		t.Fatalf("the lineage is %d, with the audit records %v and the faults %v, want one of each", f.Lineage(), entries, faults)
 	}
-	if settled, err := f.Settle(f.Ctx, one, []store.Result{{Claim: c, Applied: 3}}); err != nil || settled.Fenced != 1 {
-		t.Errorf("a claim of before is settled as %+v, %v, want it fenced", settled, err)
-	}
+	must.Equal(t, must.Get(f.Settle(f.Ctx, one, []store.Result{{Claim: c, Applied: 3}})).Or(t).Fenced, 1, "a claim of before is settled as")
 	again, err := f.Claim(f.Ctx, one, store.ClaimLimits{Rows: 10, Lease: lease})
-	if err != nil || len(again) != 2 || again[0].Epoch <= c.Epoch {
-		t.Errorf("claimed %+v, %v after epoch %d", again, err, c.Epoch)
-	}
+	must.Hold(t, err == nil && len(again) == 2 && again[0].Epoch > c.Epoch, "claimed %+v, %v after epoch %d", again, err, c.Epoch)
 	if next := f.AppendN("new", 1); next[0].Position <= 4 {
 		t.Errorf("a new event has position %d, which an event of before may have had", next[0].Position)
 	}

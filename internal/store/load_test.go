@@ -31,9 +31,7 @@ func TestLoad_readsEventsAsTheyAre(t *testing.T) {
 	f.Tamper(`update events set actor_id = $1 where seq = 3`, "some\x1fone")
 
 	loaded, _, err := f.Load(f.Ctx, []store.Range{{CampaignID: "a", First: 1, Last: 4}}, 8<<20)
-	if err != nil || len(loaded) != 1 || loaded[0].Partial {
-		t.Fatalf("loaded %+v, %v", loaded, err)
-	}
+	must.Need(t, err == nil && len(loaded) == 1 && !loaded[0].Partial, "loaded %+v, %v", loaded, err)
 	var want []outbox.Event
 	for seq := range int64(4) {
 		e := must.Get(f.Event(f.Ctx, "a", seq+1)).Or(t)

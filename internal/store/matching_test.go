@@ -7,6 +7,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/store"
 	"github.com/outboxweb/outboxweb/internal/storetest"
@@ -30,15 +31,11 @@ func TestEventsMatching_returnsEachOnceInPages(t *testing.T) {
 			}
 			for _, e := range m.Events {
 				got = append(got, e.Position)
-				if len(e.Payload) == 0 {
-					t.Error("an event has no payload")
-				}
+				must.Hold(t, len(e.Payload) != 0, "an event has no payload")
 			}
 			after, more = m.Position, m.More
 		}
-		if !slices.Equal(got, want) || after != 10 {
-			t.Errorf("limit %d: got %v up to %d", limit, got, after)
-		}
+		must.Hold(t, slices.Equal(got, want) && after == 10, "limit %d: got %v up to %d", limit, got, after)
 	}
 	if m, err := f.EventsMatching(f.Ctx, []outbox.ConditionItem{storetest.Item("", "name", "cy")}, 0, 5); err != nil || len(m.Events) != 0 || m.Position != 10 || m.More {
 		t.Errorf("%+v, %v", m, err)
@@ -85,18 +82,12 @@ func TestEventsMatching_isAllThatAnAcceptedAppendDependsOn(t *testing.T) {
 	for _, w := range slices.Concat(wins...) {
 		var before []int64
 		before = append(before, storetest.Column[int64](t, f.JournalDB, `select position from event_tags where name = 'name' and value = $1 and position < $2 order by position`, w.name, w.position)...)
-		if !slices.Equal(before, w.events) {
-			t.Errorf("%s was changed at %d by a client that had seen %d of %d events", w.name, w.position, len(w.events), len(before))
-		}
+		must.Equal(t, before, w.events, w.name, "was changed at", w.position, "by a client that had seen", len(w.events), "of", len(before), "events")
 		version := fmt.Sprint(w.name, " after ", len(w.events))
-		if other := versions[version]; other != 0 {
-			t.Errorf("%s has two winners, at %d and %d", version, other, w.position)
-		}
+		must.Equal(t, versions[version], 0, version, "has two winners, at", "and", w.position)
 		versions[version] = w.position
 	}
-	if len(versions) != clients*rounds {
-		t.Errorf("%d versions were won", len(versions))
-	}
+	must.Equal(t, len(versions), clients*rounds, "versions were won")
 }
 
 // takes reads the events of a name and appends one on the condition that there are no others, until

@@ -102,9 +102,7 @@ func TestPages_showWhatStaysExactlyOnceWhileOthersComeAndGo(t *testing.T) {
 					seen[key]++
 				}
 				for key := range stays {
-					if seen[key] != 1 {
-						t.Errorf("%s was shown %d times, want once", key, seen[key])
-					}
+					must.Equal(t, seen[key], 1, "was shown", "times")
 				}
 				return pages[len(pages)-1]
 			}
@@ -125,9 +123,7 @@ func TestPages_backFromTheThirdIsTheSecondWhateverHappensAround(t *testing.T) {
 	f.AppendN("a", 25)
 	f.AppendN("c", 5)
 	f.Exec(`delete from projection_apply_outbox where campaign_id = 'b' and (seq between 3 and 8 or seq between 21 and 24 or seq > 50)`)
-	if got := read(*third.PrevCursor); !slices.Equal(got.Items, second.Items) {
-		t.Errorf("back from the third page is %v, want %v", got.Items, second.Items)
-	}
+	must.Equal(t, read(*third.PrevCursor).Items, second.Items, "back from the third page")
 }
 
 func TestPages_endsThatHaveGoneLeadToTheOtherEnd(t *testing.T) {
@@ -138,20 +134,12 @@ func TestPages_endsThatHaveGoneLeadToTheOtherEnd(t *testing.T) {
 	second := read(*read("").NextCursor)
 	f.Exec(`delete from projection_apply_outbox where seq <= 10`)
 	before := read(*second.PrevCursor)
-	if len(before.Items) != 0 || before.PrevCursor != nil || before.NextCursor == nil {
-		t.Fatalf("before all rows is %+v, want an empty page that leads on", before)
-	}
-	if got := read(*before.NextCursor); !slices.Equal(got.Items, second.Items) {
-		t.Errorf("after it comes %v, want %v", got.Items, second.Items)
-	}
+	must.Need(t, len(before.Items) == 0 && before.PrevCursor == nil && before.NextCursor != nil, "before all rows is %+v, want an empty page that leads on", before)
+	must.Equal(t, read(*before.NextCursor).Items, second.Items, "after it comes")
 	f.Exec(`delete from projection_apply_outbox where seq > 20`)
 	after := read(*second.NextCursor)
-	if len(after.Items) != 0 || after.NextCursor != nil || after.PrevCursor == nil {
-		t.Fatalf("after all rows is %+v, want an empty page that leads back", after)
-	}
-	if got := read(*after.PrevCursor); !slices.Equal(got.Items, second.Items) {
-		t.Errorf("before it comes %v, want %v", got.Items, second.Items)
-	}
+	must.Need(t, len(after.Items) == 0 && after.NextCursor == nil && after.PrevCursor != nil, "after all rows is %+v, want an empty page that leads back", after)
+	must.Equal(t, read(*after.PrevCursor).Items, second.Items, "before it comes")
 }
 
 // manyRows inserts pending rows without events.
@@ -180,9 +168,8 @@ func TestPages_thatLookedEnoughAreFoundGoingBackToo(t *testing.T) {
 		t.Errorf("%d pages going back (-want +got):\n%s", len(back), diff)
 	}
 	last := read(*there[0].NextCursor)
-	if before := read(*last.PrevCursor); !before.Partial || len(before.Items) != 0 || before.PrevCursor == nil || before.NextCursor == nil {
-		t.Errorf("going back looked through everything at once: %+v", before)
-	}
+	before := read(*last.PrevCursor)
+	must.Hold(t, before.Partial && len(before.Items) == 0 && before.PrevCursor != nil && before.NextCursor != nil, "going back looked through everything at once: %+v", before)
 }
 
 func TestPages_refuseForeignCursors(t *testing.T) {
@@ -225,9 +212,7 @@ func TestPages_refuseForeignCursors(t *testing.T) {
 		}, []string{"x", "!!", "MQAy", *acts.NextCursor}},
 	} {
 		for _, cursor := range c.cursors {
-			if r := refused(t, c.read(cursor), outbox.ErrInvalid, "cursor"); r.Field != "cursor" {
-				t.Errorf("%s from %q: the refusal is about %q", c.name, cursor, r.Field)
-			}
+			must.Equal(t, refused(t, c.read(cursor), outbox.ErrInvalid, "cursor").Field, "cursor", c.name, "from", "the refusal is about")
 		}
 	}
 }
@@ -274,13 +259,9 @@ func TestTotals_countWhatMatchesUpToABound(t *testing.T) {
 		c.filter.Limit = 1
 		read := f.rowPager(c.filter)
 		page := read("")
-		if got := total(page); got != c.want {
-			t.Errorf("%+v: total %s, want %s", c.filter, got, c.want)
-		}
+		must.Equal(t, total(page), c.want, c.filter, "total")
 		if page.NextCursor != nil {
-			if got := total(read(*page.NextCursor)); got != c.want {
-				t.Errorf("%+v: total %s on the second page, want %s", c.filter, got, c.want)
-			}
+			must.Equal(t, total(read(*page.NextCursor)), c.want, c.filter, "total", "on the second page")
 		}
 	}
 }
@@ -301,9 +282,8 @@ func TestInPages_readEverythingOnce(t *testing.T) {
 			got, most = append(got, keys(rows)...), max(most, len(rows))
 		}
 		filter.Limit = 200
-		if diff := cmp.Diff(storetest.Items(f.rowPager(filter).All(t)), got); diff != "" || most > 500 {
-			t.Errorf("%+v: up to %d rows at once (-want +got):\n%s", filter, most, diff)
-		}
+		diff := cmp.Diff(storetest.Items(f.rowPager(filter).All(t)), got)
+		must.Hold(t, diff == "" && most <= 500, "%+v: up to %d rows at once (-want +got):\n%s", filter, most, diff)
 	}
 	steps := 0
 	for range f.RowsInPages(f.Ctx, outbox.RowFilter{}) {
@@ -315,7 +295,5 @@ func TestInPages_readEverythingOnce(t *testing.T) {
 		refused(t, err, outbox.ErrInvalid, "cursor")
 		steps++
 	}
-	if steps != 3 {
-		t.Errorf("reading took %d steps, want two and a refusal", steps)
-	}
+	must.Equal(t, steps, 3, "reading took", "steps")
 }

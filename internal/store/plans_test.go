@@ -139,9 +139,7 @@ func (f *fixture) allStatements() []store.Statement {
 	for _, s := range statements {
 		count[s.Database]++
 	}
-	if count["journal"] < 65 || count["projections"] < 17 {
-		f.TB.Fatalf("only %v statements were prepared; use all of the store", count)
-	}
+	must.Need(f.TB, count["journal"] >= 65 && count["projections"] >= 17, "only %v statements were prepared; use all of the store", count)
 	return statements
 }
 
@@ -171,9 +169,7 @@ func TestSQLitePlans_claimingUsesTheIndexOnDueTime(t *testing.T) {
 			t.Errorf("%s\n\tfor %s", steps, s.Query)
 		}
 	}
-	if found != 3 {
-		t.Errorf("%d statements look for due campaigns, want three", found)
-	}
+	must.Equal(t, found, 3, "statements look for due campaigns")
 }
 
 var parameter = regexp.MustCompile(`\$(\d+)`)
@@ -191,9 +187,7 @@ func plan(t *testing.T, db *sql.DB, query string) []string {
 		most = max(most, n)
 	}
 	rows, err := db.Query(`explain query plan `+query, make([]any, most)...)
-	if err != nil {
-		t.Fatalf("explain %s: %v", query, err)
-	}
+	must.Need(t, err == nil, "explain %s: %v", query, err)
 	defer rows.Close()
 	var steps []string
 	for rows.Next() {

@@ -9,8 +9,6 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/outboxweb/outboxweb/internal/dbtest"
 	"github.com/outboxweb/outboxweb/internal/enginetest"
 	"github.com/outboxweb/outboxweb/internal/must"
@@ -67,9 +65,7 @@ func (f *fixture) appends(campaign string, done <-chan struct{}) {
 			events[1].Seq = 1 << 40
 		}
 		_, err := f.Append(f.Ctx, store.Append{Events: events})
-		if i%3 == 0 != errors.Is(err, outbox.ErrConflict) || i%3 != 0 && err != nil {
-			f.TB.Errorf("append to %s: got error %v", campaign, err)
-		}
+		must.Hold(f.TB, i%3 == 0 == errors.Is(err, outbox.ErrConflict) && (i%3 == 0 || err == nil), "append to %s: got error %v", campaign, err)
 	}
 }
 
@@ -123,9 +119,7 @@ func TestPositions_neverAppearBelowOneThatWasRead(t *testing.T) {
 	for i, w := range followers {
 		w.follow(f, done)
 		want := enginetest.Column[int64](t, f.JournalDB, `select position from events order by position`)
-		if diff := cmp.Diff(want, w.positions); diff != "" {
-			t.Errorf("follower %d (-want +got):\n%s", i+1, diff)
-		}
+		must.Equal(t, w.positions, want, "follower", i+1)
 	}
 }
 
@@ -146,9 +140,7 @@ func TestEventsFrom_readsAllCampaignsInTheOrderOfPositions(t *testing.T) {
 				t.Errorf("limit %d: %d events", limit, len(events))
 			}
 		}
-		if text := strings.Join(got, " "); text != "b1 b2 a1 b3 b4" {
-			t.Errorf("limit %d: %s", limit, text)
-		}
+		must.Equal(t, strings.Join(got, " "), "b1 b2 a1 b3 b4", "limit", limit)
 	}
 }
 
@@ -165,11 +157,7 @@ func TestPostgresEventsFrom_holdsBackWhatComesAfterAnAppendUnderWay(t *testing.T
 		events := must.Get(f.EventsFrom(f.Ctx, 0, 10)).Or(t)
 		return len(events)
 	}
-	if n := read(); n != 2 {
-		t.Errorf("read %d events, want the two before the one in progress", n)
-	}
+	must.Equal(t, read(), 2, "read", "events")
 	storetest.Run(f.TB, conn, `commit`)
-	if n := read(); n != 3 {
-		t.Errorf("read %d events, want all three", n)
-	}
+	must.Equal(t, read(), 3, "read", "events")
 }

@@ -55,9 +55,8 @@ func TestPostgresOpen_createsDatabaseAndSchemas(t *testing.T) {
 	f.Drain()
 	f.Sound()
 	mustBeMigrated(t, f.Store)
-	if diff := cmp.Diff([]string{"_projections", "journal_1"}, storetest.Texts(t, f.JournalDB, `select distinct schemaname from pg_tables where tablename like '%goose%' order by 1`)); diff != "" {
-		t.Errorf("schemas with tables (-want +got):\n%s", diff)
-	}
+	diff := cmp.Diff([]string{"_projections", "journal_1"}, storetest.Texts(t, f.JournalDB, `select distinct schemaname from pg_tables where tablename like '%goose%' order by 1`))
+	must.Hold(t, diff == "", "schemas with tables (-want +got):\n%s", diff)
 }
 
 func TestPostgresOpen_takesTwoDatabasesInsteadOfTwoSchemas(t *testing.T) {
@@ -67,9 +66,7 @@ func TestPostgresOpen_takesTwoDatabasesInsteadOfTwoSchemas(t *testing.T) {
 	f.Drain()
 	f.Sound()
 	for _, tables := range [][]string{dbtest.Tables(t, f.JournalDB), dbtest.Tables(t, f.ProjectionsDB)} {
-		if len(tables) < 4 {
-			t.Errorf("tables are %q", tables)
-		}
+		must.Hold(t, len(tables) >= 4, "tables are %q", tables)
 	}
 }
 
@@ -80,25 +77,19 @@ func TestPostgresOpen_withoutMigratingRefusesWhatIsMissingOrOlder(t *testing.T) 
 	setup(t, noMigrate(dbtest.Pair{Journal: missing, Projections: dbtest.InSchema(missing, "projections")}), "the journal database", "never_made", "does not exist", "--journal-db", "outboxweb migrate")
 	f := open(t)
 	s, err := store.Open(t.Context(), noMigrate(f.Pair))
-	if err != nil {
-		t.Fatalf("with both databases in place: %v", err)
-	}
+	must.Need(t, err == nil, "with both databases in place: %v", err)
 	s.Close()
 	f.Unchanged(func() {
 		o := noMigrate(f.Pair)
 		o.Projections = dbtest.InSchema(o.Projections, "elsewhere")
 		setup(t, o, "the schema elsewhere of the projections database", "does not exist", "--projections-db", "outboxweb migrate")
 	})
-	if n := f.Number(`select count(*) from pg_namespace where nspname = 'elsewhere'`); n != 0 {
-		t.Error("a refused start made a schema")
-	}
+	must.Equal(t, f.Number(`select count(*) from pg_namespace where nspname = 'elsewhere'`), 0, "a refused start made a schema")
 	f.Exec(`create schema elsewhere`)
 	o := noMigrate(f.Pair)
 	o.Projections = dbtest.InSchema(o.Projections, "elsewhere")
 	setup(t, o, "the projections database", "is empty", "outboxweb migrate")
-	if left := storetest.Texts(t, f.JournalDB, `select tablename from pg_tables where schemaname = 'elsewhere'`); len(left) != 0 {
-		t.Errorf("a refused start left %q", left)
-	}
+	must.Equal(t, len(storetest.Texts(t, f.JournalDB, `select tablename from pg_tables where schemaname = 'elsewhere'`)), 0, "a refused start left")
 }
 
 func TestPostgresOpen_refusesWhatCannotBe(t *testing.T) {
@@ -157,9 +148,8 @@ func TestPostgresPooler_carriesEveryStatement(t *testing.T) {
 	f := open(t, storetest.MaxAttempts(2))
 	s := f.through(dbtest.Server().Pooler(t))
 	for s, want := range map[*fixture]bool{f: false, s: true} {
-		if journal, projections := s.Proxied(); journal != want || projections {
-			t.Errorf("a proxy before the journal: %v, before the projections: %v, want %v, and none", journal, projections, want)
-		}
+		journal, projections := s.Proxied()
+		must.Hold(t, journal == want && !projections, "a proxy before the journal: %v, before the projections: %v, want %v, and none", journal, projections, want)
 	}
 	s.everything()
 }
@@ -220,9 +210,7 @@ func TestPostgresPooler_carriesManyAtOnce(t *testing.T) {
 					return
 				}
 				for _, c := range claims {
-					if reached, err := s.ApplyClaim(c, c.Last); err != nil || reached != c.Last {
-						t.Errorf("apply %+v: reached %d, %v", c, reached, err)
-					}
+					must.Equal(t, must.Get(s.ApplyClaim(c, c.Last)).Or(t), c.Last, "apply", "reached")
 					if _, err := s.Settle(s.Ctx, w, []store.Result{{Claim: c, Applied: c.Last}}); err != nil {
 						t.Errorf("settle: %v", err)
 					}
@@ -240,9 +228,7 @@ func TestPostgresPooler_carriesManyAtOnce(t *testing.T) {
 	first.Drain()
 	first.Sound()
 	for i := range campaigns {
-		if c := second.MustCampaign(fmt.Sprint("c-", i)); c.AppliedSeq != each {
-			t.Errorf("campaign is %+v, want all %d applied", c, each)
-		}
+		must.Equal(t, second.MustCampaign(fmt.Sprint("c-", i)).AppliedSeq, each, "campaign")
 	}
 }
 
@@ -266,20 +252,14 @@ where name in ('statement_timeout', 'lock_timeout', 'idle_in_transaction_session
 			_, err := tx.Exec(insert)
 			return err
 		})
-		if err != nil {
-			t.Errorf("%s: %v", name, err)
-		}
-		if diff := cmp.Diff(want, storetest.Texts(t, f.JournalDB, `select name || ' ' || setting from limits order by 1`)); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", name, diff)
-		}
+		must.Hold(t, err == nil, "%s: %v", name, err)
+		must.Equal(t, storetest.Texts(t, f.JournalDB, `select name || ' ' || setting from limits order by 1`), want, name)
 	}
 	conn := storetest.Connect(f.TB, withoutSchema(pooled(f.Pair.Journal)))
 	for range 8 {
 		var left int
 		err := conn.QueryRow(f.Ctx, `select count(*) from pg_settings where source = 'session' and name in ('statement_timeout', 'lock_timeout', 'search_path', 'enable_seqscan')`, pgx.QueryExecModeSimpleProtocol).Scan(&left)
-		if err != nil || left != 0 {
-			t.Errorf("%d settings were left on a connection, %v", left, err)
-		}
+		must.Hold(t, err == nil && left == 0, "%d settings were left on a connection, %v", left, err)
 	}
 }
 
@@ -306,12 +286,9 @@ func TestPostgresForbidden_saysWhichRightIsMissing(t *testing.T) {
 	o := asTheyAre(store.Options{Journal: asUser(f.Pair.Journal, reader), Projections: asUser(f.Pair.Projections, reader)})
 	setupWithoutSecret(t, o, "may not read the version of the journal database", "permission denied for table goose_db_version", "connect as the user who runs outboxweb serve")
 	f.Exec(`grant select on journal.goose_db_version, projections.goose_db_version to ` + reader)
-	s, err := store.Open(t.Context(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(store.Open(t.Context(), o)).Or(t)
 	defer s.Close()
-	_, err = s.Summary(t.Context())
+	_, err := s.Summary(t.Context())
 	r := refused(t, sqldb.Forbidden(err), outbox.ErrSetup, "permission denied for table", "connect as the user who runs outboxweb serve")
 	if strings.Contains(r.Error(), "SQLSTATE") {
 		t.Errorf("the sentence shows SQLSTATE: %s", r.Error())
@@ -363,16 +340,13 @@ func TestPostgresStandby_isNamedAtTheStartAndAfterAReconnect(t *testing.T) {
 		_, err := f.Append(soon, store.Append{Events: []outbox.Event{storetest.Event("a", "counted")}})
 		return errors.Is(err, outbox.ErrBusy) && strings.Contains(err.Error(), "is a standby")
 	})
-	if reasons := f.Ready(f.Ctx); !strings.Contains(fmt.Sprint(reasons), "the server of the journal database is a standby") {
-		t.Errorf("ready at a standby: %q", reasons)
-	}
+	reasons := f.Ready(f.Ctx)
+	must.Hold(t, strings.Contains(fmt.Sprint(reasons), "the server of the journal database is a standby"), "ready at a standby: %q", reasons)
 	setup(t, storetest.OptionsFor(pair), "is a standby", "target_session_attrs=read-write")
 	promoted := storetest.Connect(t, address)
 	storetest.Run(t, promoted, `select pg_promote()`)
 	f.AppendN("a", 1)
-	if reasons := f.Ready(f.Ctx); len(reasons) != 0 {
-		t.Errorf("ready once it is promoted: %q", reasons)
-	}
+	must.Equal(t, len(f.Ready(f.Ctx)), 0, "ready once it is promoted")
 }
 
 // What was acknowledged is on disk, whatever the role says about others.
@@ -386,8 +360,6 @@ func TestPostgresCommits_areDurableWhateverTheRoleSays(t *testing.T) {
 			_, err := tx.One([]any{&got}, `select current_setting('synchronous_commit')`)
 			return err
 		})
-		if err != nil || got != want {
-			t.Errorf("%s is %q (%v), want %s", given, got, err, want)
-		}
+		must.Hold(t, err == nil && got == want, "%s is %q (%v), want %s", given, got, err, want)
 	}
 }

@@ -265,9 +265,7 @@ func (f *fixture) pagesScanNothing(statements []store.Statement) {
 				}
 			}
 		}
-		if found != 1 {
-			f.TB.Errorf("%d statements have %q in them, want one", found, page.query)
-		}
+		must.Equal(f.TB, found, 1, "statements have", page.query, "in them")
 	}
 }
 
@@ -338,9 +336,7 @@ func (f *fixture) generic(conn *pgx.Conn, i int, s store.Statement) node {
 	must.OK(f.TB, conn.QueryRow(f.Ctx, `select cast(parameter_types as text[]) from pg_prepared_statements where name = $1`, name).Scan(&parameters))
 	for _, kind := range parameters {
 		// Numbers of the store have 64 bits, whatever type the server infers.
-		if kind == "integer" && !strings.Contains(s.Query, "hashtext") {
-			f.TB.Errorf("a parameter is %s, want bigint, in %s", kind, s.Query)
-		}
+		must.Hold(f.TB, kind != "integer" || strings.Contains(s.Query, "hashtext"), "a parameter is %s, want bigint, in %s", kind, s.Query)
 	}
 	nulls := strings.TrimSuffix(strings.Repeat("null, ", len(parameters)), ", ")
 	if nulls != "" {

@@ -94,9 +94,8 @@ func TestPostgresConnection_lostBetweenTransactionsIsNotNoticed(t *testing.T) {
 	f.prepare()
 	for _, tx := range transactions {
 		f.Terminate()
-		if err := tx.call(f); err != nil {
-			t.Errorf("%s: %v", tx.name, err)
-		}
+		err := tx.call(f)
+		must.Hold(t, err == nil, "%s: %v", tx.name, err)
 	}
 	for range 2 {
 		f.Terminate()
@@ -119,9 +118,8 @@ func TestPostgresConnection_toAServerThatOnlyReadsIsGivenUp(t *testing.T) {
 		for _, tx := range transactions {
 			calls.Go(func() {
 				err := tx.call(f)
-				if reads := tx.name == "row"; reads != (err == nil) || !reads && !errors.Is(err, outbox.ErrBusy) {
-					t.Errorf("%s: got error %v, want a busy database for what writes", tx.name, err)
-				}
+				reads := tx.name == "row"
+				must.Hold(t, reads == (err == nil) && (reads || errors.Is(err, outbox.ErrBusy)), "%s: got error %v, want a busy database for what writes", tx.name, err)
 			})
 		}
 		calls.Go(func() {
@@ -169,9 +167,7 @@ func restartIsWaitedFor(t *testing.T, server *pgtest.Server, f *fixture) {
 	if err := f.Apply(soon, func(*readmodel.ApplyTx) error { return nil }); !errors.Is(err, outbox.ErrBusy) {
 		t.Errorf("applying while the server is away: got error %v, want a busy database", err)
 	}
-	if reasons := f.Ready(soon); len(reasons) != 2 {
-		t.Errorf("ready while the server is away: %q", reasons)
-	}
+	must.Equal(t, len(f.Ready(soon)), 2, "ready while the server is away")
 	away := time.Now()
 	var calls sync.WaitGroup
 	for _, tx := range transactions[:3] { // none of them affects another
@@ -182,17 +178,13 @@ func restartIsWaitedFor(t *testing.T, server *pgtest.Server, f *fixture) {
 					break
 				}
 			}
-			if err != nil {
-				t.Errorf("%s: %v", tx.name, err)
-			}
+			must.Hold(t, err == nil, "%s: %v", tx.name, err)
 		})
 	}
 	must.OK(t, server.Launch(f.Ctx))
 	calls.Wait()
 	f.Sound()
-	if reasons := f.Ready(f.Ctx); len(reasons) != 0 {
-		t.Errorf("ready after the restart: %q", reasons)
-	}
+	must.Equal(t, len(f.Ready(f.Ctx)), 0, "ready after the restart")
 }
 
 func restartLosesNothing(t *testing.T, server *pgtest.Server, f *fixture) {
@@ -237,9 +229,7 @@ func restartLosesNothing(t *testing.T, server *pgtest.Server, f *fixture) {
 	close(stop)
 	loops.Wait()
 	for caller, n := range appended {
-		if c := f.MustCampaign(fmt.Sprint("c-", caller)); c.HighWaterSeq != n {
-			t.Errorf("%d events of caller %d are there, %d were acknowledged", c.HighWaterSeq, caller, n)
-		}
+		must.Equal(t, f.MustCampaign(fmt.Sprint("c-", caller)).HighWaterSeq, n, "events of caller", caller, "are there", "were acknowledged")
 	}
 	f.Sound()
 }

@@ -44,9 +44,8 @@ func TestAction_thatWaitsForALeaseIsRefusedOnce(t *testing.T) {
 			kind.Scene(f)
 			f.Exec(`update campaigns set lease_owner = 'worker-2', lease_expires_at = 9000000000000000 where campaign_id = 'a'`)
 			r := refused(t, storetest.No(kind.Do(f, ana(""))), outbox.ErrConflict, "worker-2")
-			if list := f.RefusedActions(); len(list) != 1 || list[0].ID != r.AuditEntryID || string(list[0].Action) != kind.Action {
-				t.Errorf("the records are %+v, want the one %d", list, r.AuditEntryID)
-			}
+			list := f.RefusedActions()
+			must.Hold(t, len(list) == 1 && list[0].ID == r.AuditEntryID && string(list[0].Action) == kind.Action, "the records are %+v, want the one %d", list, r.AuditEntryID)
 		})
 	}
 }
@@ -56,12 +55,9 @@ func TestAction_thatFailsIsNotRefused(t *testing.T) {
 	f := open(t)
 	f.DeadHead()
 	f.ForbidAudit("no audit today")
-	if _, err := f.RequeueRow(f.Ctx, ana(""), "a", 1); err == nil || errors.As(err, new(*outbox.Refusal)) {
-		t.Fatalf("got error %v", err)
-	}
-	if n := f.Number(`select count(*) from audit_log`); n != 0 {
-		t.Errorf("%d records were left", n)
-	}
+	_, err := f.RequeueRow(f.Ctx, ana(""), "a", 1)
+	must.Need(t, err != nil && !errors.As(err, new(*outbox.Refusal)), "got error %v", err)
+	must.Equal(t, f.Number(`select count(*) from audit_log`), 0, "records were left")
 }
 
 func TestRecordRefusal_keepsWhatTheDatabaseTakes(t *testing.T) {
@@ -72,9 +68,7 @@ func TestRecordRefusal_keepsWhatTheDatabaseTakes(t *testing.T) {
 	id := must.Get(f.RecordRefusal(f.Ctx, o, outbox.RefusedAction{Action: outbox.ActionPause, CampaignID: "\x00" + long, Seq: 3, Target: outbox.Target("projection " + long), Refusal: "no\xfe " + long})).Or(t)
 	a := must.Get(f.AuditEntry(f.Ctx, id)).Or(t)
 	for name, text := range map[string]string{"reason": a.Reason, "refusal": a.Refusal, "target": string(a.Target)} {
-		if len(text) > 500 || len(text) < 490 || !strings.HasSuffix(text, "ü") {
-			t.Errorf("of the %s %d bytes are kept: %q", name, len(text), text)
-		}
+		must.Hold(t, len(text) <= 500 && len(text) >= 490 && strings.HasSuffix(text, "ü"), "of the %s %d bytes are kept: %q", name, len(text), text)
 	}
 	if len(a.CampaignID) > 200 || !strings.HasPrefix(a.CampaignID, "\uFFFDü") || !strings.HasPrefix(a.Reason, "bad\uFFFD\uFFFDü") || a.Seq != 3 || a.Role != outbox.RoleViewer {
 		t.Errorf("the record is %+v", a)
@@ -94,13 +88,11 @@ func TestReadOnlyStore_refusesEveryChangeAndRecordsNothing(t *testing.T) {
 		}
 		refused(t, storetest.No(r.RepairGaps(f.Ctx, ana(""))), outbox.ErrReadOnly)
 		refused(t, storetest.No(r.Append(f.Ctx, store.Append{Events: []outbox.Event{storetest.Event("a", "counted")}})), outbox.ErrReadOnly)
-		if id, err := r.RecordRefusal(f.Ctx, ana(""), outbox.RefusedAction{Action: outbox.ActionPause}); id != 0 || err != nil {
-			t.Errorf("got %d, %v", id, err)
-		}
+		id, err := r.RecordRefusal(f.Ctx, ana(""), outbox.RefusedAction{Action: outbox.ActionPause})
+		must.Hold(t, id == 0 && err == nil, "got %d, %v", id, err)
 	})
-	if n := len(f.RefusedActions()); n != 0 || !r.ReadOnly() {
-		t.Errorf("%d records were left", n)
-	}
+	n := len(f.RefusedActions())
+	must.Hold(t, n == 0 && r.ReadOnly(), "%d records were left", n)
 	r.Is("a", "applied 0 of 3, head 1 dead, 2 pending, 1 dead")
 }
 
@@ -129,16 +121,12 @@ func TestRefusals_beyondAFewInAMinuteAreOneRecord(t *testing.T) {
 	}
 	pause(25)
 	list := f.RefusedActions()
-	if len(list) != 10 || last.AuditEntryID != list[0].ID {
-		t.Fatalf("%d records were left, and the last refusal names %d", len(list), last.AuditEntryID)
-	}
+	must.Need(t, len(list) == 10 && last.AuditEntryID == list[0].ID, "%d records were left, and the last refusal names %d", len(list), last.AuditEntryID)
 	if _, err := f.ResumeCampaign(f.Ctx, anaAs(outbox.RoleOperator, strings.Repeat("x", 501)), "a"); err == nil || len(f.RefusedActions()) != 11 {
 		t.Errorf("another action is counted with it: %v", err)
 	}
 	f.SumRefusals(f.Ctx)
-	if n := len(f.RefusedActions()); n != 11 {
-		t.Errorf("the minute is not over, and there are %d records", n)
-	}
+	must.Equal(t, len(f.RefusedActions()), 11, "the minute is not over, and there", "records")
 	minute := f.Clock.Now().UTC().Truncate(time.Minute)
 	f.Clock.Advance(time.Minute)
 	f.SumRefusals(f.Ctx)
@@ -152,7 +140,5 @@ func TestRefusals_beyondAFewInAMinuteAreOneRecord(t *testing.T) {
 	g := f.beside()
 	f.Close()
 	page, err := g.AuditLog(g.Ctx, outbox.AuditFilter{Actor: "ana", Outcome: outbox.AuditRefused})
-	if err != nil || len(page.Items) != 23 || string(page.Items[0].After) != `{"refused":1}` {
-		t.Errorf("after the store was closed there are %d records, %v", len(page.Items), err)
-	}
+	must.Hold(t, err == nil && len(page.Items) == 23 && string(page.Items[0].After) == `{"refused":1}`, "after the store was closed there are %d records, %v", len(page.Items), err)
 }

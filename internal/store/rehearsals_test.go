@@ -24,15 +24,10 @@ func TestRehearsals_keepTheLatestOfEachCampaign(t *testing.T) {
 		must.OK(t, f.RecordRehearsal(f.Ctx, r))
 	}
 	for seq := int64(1); seq <= 3; seq++ {
-		if got := f.MustRow("a", seq).Rehearsal; got == nil || *got != (outbox.Rehearsal{At: f.Clock.Now()}) {
-			t.Errorf("the rehearsal of event %d is %+v", seq, got)
-		}
+		got := f.MustRow("a", seq).Rehearsal
+		must.Hold(t, got != nil && *got == (outbox.Rehearsal{At: f.Clock.Now()}), "the rehearsal of event %d is %+v", seq, got)
 	}
 	waiting, err := f.OutstandingCampaigns(f.Ctx, "", 10)
-	if err != nil || len(waiting) != 1 || waiting[0] != (store.Outstanding{CampaignID: "a", HighWaterSeq: 3}) {
-		t.Errorf("outstanding are %+v, %v", waiting, err)
-	}
-	if waiting, err := f.OutstandingCampaigns(f.Ctx, "a", 10); err != nil || len(waiting) != 0 {
-		t.Errorf("after a outstanding are %+v, %v", waiting, err)
-	}
+	must.Hold(t, err == nil && len(waiting) == 1 && waiting[0] == (store.Outstanding{CampaignID: "a", HighWaterSeq: 3}), "outstanding are %+v, %v", waiting, err)
+	must.Equal(t, len(must.Get(f.OutstandingCampaigns(f.Ctx, "a", 10)).Or(t)), 0, "after a outstanding")
 }

@@ -42,8 +42,7 @@ func unpacked(t *testing.T, path string) []byte {
 	t.Helper()
 	packed := must.Get(os.ReadFile(path)).Or(t)
 	r := must.Get(gzip.NewReader(bytes.NewReader(packed))).Or(t)
-	content := must.Get(io.ReadAll(r)).Or(t)
-	return content
+	return must.Get(io.ReadAll(r)).Or(t)
 }
 
 // wholeSchema describes the schema of a database on the current server; it is empty for a database
@@ -69,9 +68,7 @@ select 'function ' || proname from pg_proc where pronamespace = cast(current_sch
 func TestOpen_takesOverTheDatabasesOfEachRelease(t *testing.T) {
 	t.Parallel()
 	dirs, err := filepath.Glob("testdata/*.*.*")
-	if err != nil || len(dirs) == 0 {
-		t.Fatalf("%q, %v", dirs, err)
-	}
+	must.Need(t, err == nil && len(dirs) != 0, "%q, %v", dirs, err)
 	fresh := open(t)
 	for _, dir := range dirs {
 		f := openPair(t, releasedPair(t, dir), storetest.NewClock())
@@ -80,17 +77,12 @@ func TestOpen_takesOverTheDatabasesOfEachRelease(t *testing.T) {
 			if name == "projections" { // beside the tables of projections
 				got = slices.DeleteFunc(got, func(line string) bool { return !slices.Contains(want, line) })
 			}
-			if diff := cmp.Diff(want, got); diff != "" || len(want) < 20 {
-				t.Errorf("%s: the schema of the %s database (-new +taken over):\n%s", dir, name, diff)
-			}
+			diff := cmp.Diff(want, got)
+			must.Hold(t, diff == "" && len(want) >= 20, "%s: the schema of the %s database (-new +taken over):\n%s", dir, name, diff)
 		}
-		if reasons := f.Ready(f.Ctx); len(reasons) != 0 {
-			t.Errorf("%s: not ready: %q", dir, reasons)
-		}
+		must.Equal(t, len(f.Ready(f.Ctx)), 0, dir, "not ready")
 		sum, err := f.Summary(f.Ctx)
-		if err != nil || sum.Campaigns.Total != 3 || sum.Counts.Dead != 1 {
-			t.Errorf("%s: the summary is %+v, %v", dir, sum, err)
-		}
+		must.Hold(t, err == nil && sum.Campaigns.Total == 3 && sum.Counts.Dead == 1, "%s: the summary is %+v, %v", dir, sum, err)
 		f.AppendN("later", 2)
 		f.Drain()
 		f.Is("later", "applied 2 of 2")
@@ -107,9 +99,7 @@ func TestOpen_takesFromBefore010TheLastSchemaAlone(t *testing.T) {
 	o := asTheyAre(storetest.OptionsFor(pair))
 	f := openPair(t, pair, storetest.NewClock(), func(o *store.Options) { *o = asTheyAre(*o) })
 	f.Close()
-	if steps, err := store.Plan(t.Context(), o); err != nil || len(steps) != 0 {
-		t.Errorf("the plan is %+v, %v", steps, err)
-	}
+	must.Equal(t, len(must.Get(store.Plan(t.Context(), o)).Or(t)), 0, "the plan")
 	for name, db := range map[string]*sql.DB{"journal": f.JournalDB, "projections": f.ProjectionsDB} {
 		var last int
 		must.OK(t, db.QueryRow(`delete from goose_db_version where version_id = (select max(version_id) from goose_db_version) returning version_id`).Scan(&last))
@@ -121,9 +111,7 @@ func TestOpen_takesFromBefore010TheLastSchemaAlone(t *testing.T) {
 		})
 		must.Get(db.Exec(`insert into goose_db_version (version_id, is_applied) values ($1, true)`, last)).Or(t)
 	}
-	if !creating(o).Config().NoMigrate {
-		t.Error("a command that may only create migrates")
-	}
+	must.Hold(t, creating(o).Config().NoMigrate, "a command that may only create migrates")
 }
 
 // TestPostgresOpen_severedAnywhereLeavesNoneOrAWholeSchema cuts a process that creates both schemas
@@ -159,7 +147,5 @@ func TestPostgresOpen_severedAnywhereLeavesNoneOrAWholeSchema(t *testing.T) {
 		f.Sound()
 		f.CloseNow()
 	}
-	if !testing.Short() && (left["journal whole"] == 0 || left["journal empty"] == 0) {
-		t.Errorf("what was left is %v", left)
-	}
+	must.Hold(t, !(!testing.Short() && (left["journal whole"] == 0 || left["journal empty"] == 0)), "what was left is %v", left)
 }

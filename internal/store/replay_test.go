@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/store"
 	"github.com/outboxweb/outboxweb/internal/storetest"
@@ -18,15 +19,11 @@ func TestReplay_waitsForTheWaveUnderWay(t *testing.T) {
 	replayed := make(chan outbox.Repaired)
 	go func() {
 		got, err := f.ReplayCampaign(f.Ctx, ana(""), "a")
-		if err != nil {
-			t.Errorf("replay: %v", err)
-		}
+		must.Hold(t, err == nil, "replay: %v", err)
 		replayed <- got
 	}()
 	f.Works(one, c, 2)
-	if got := <-replayed; got != (outbox.Repaired{Campaigns: 1, Inserted: 1}) {
-		t.Errorf("replayed %+v, want one row", got)
-	}
+	must.Equal(t, <-replayed, outbox.Repaired{Campaigns: 1, Inserted: 1}, "replayed")
 	f.Sound()
 }
 
@@ -52,9 +49,8 @@ func TestReplay_givesFailedAndDeadRowsNothingAndGapsTheirRows(t *testing.T) {
 	f.Exec(`delete from projection_apply_outbox where seq = 3`)
 	f.Exec(`update campaigns set pending = 1`)
 	got, err := f.ReplayCampaign(f.Ctx, ana(""), "a")
-	if want := (outbox.Repaired{Campaigns: 1, Inserted: 1}); err != nil || got != want {
-		t.Errorf("replayed %+v, %v, want %+v", got, err, want)
-	}
+	want := (outbox.Repaired{Campaigns: 1, Inserted: 1})
+	must.Hold(t, err == nil && got == want, "replayed %+v, %v, want %+v", got, err, want)
 	f.Is("a", "applied 0 of 3, head 1 dead, 2 pending, 1 dead")
 	f.Sound()
 }
@@ -71,9 +67,7 @@ func TestReplay_beforeAFailedRowKeepsTheOrder(t *testing.T) {
 	for _, last := range []int64{1, 4} {
 		f.Clock.Advance(time.Minute)
 		c := f.ClaimOne(one, 10)
-		if c.Last != last {
-			t.Errorf("claim is %+v, want it to end at %d", c, last)
-		}
+		must.Equal(t, c.Last, last, "claim")
 		f.Works(one, c, c.Last)
 	}
 	f.Sound()

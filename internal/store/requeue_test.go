@@ -38,16 +38,12 @@ func TestRequeueRow_setsADeadRowBackAndKeepsItsHistory(t *testing.T) {
 	woken := false
 	f.OnWork(func() { woken = true })
 	r := must.Get(f.RequeueRow(f.Ctx, ana("mended"), "a", 1)).Or(t)
-	if !r.IsHead || r.BlockedBehind != 2 || r.EnqueuedAt != began || !woken {
-		t.Errorf("row is %+v, woken: %v", r, woken)
-	}
+	must.Hold(t, r.IsHead && r.BlockedBehind == 2 && r.EnqueuedAt == began && woken, "row is %+v, woken: %v", r, woken)
 	f.RowIs("a", 1, "pending after 0, due in 0s")
-	if act := f.DoneActions()[0]; act.Seq != 1 || !strings.Contains(string(act.Before), `"dead"`) || !strings.Contains(string(act.After), `"pending"`) {
-		t.Errorf("audit record is %+v", act)
-	}
-	if d := f.MustRow("a", 1); len(d.Attempts) != 8 || len(d.Activity) != 1 {
-		t.Errorf("the row's page has %d attempts and %d acts", len(d.Attempts), len(d.Activity))
-	}
+	act := f.DoneActions()[0]
+	must.Hold(t, act.Seq == 1 && strings.Contains(string(act.Before), `"dead"`) && strings.Contains(string(act.After), `"pending"`), "audit record is %+v", act)
+	d := f.MustRow("a", 1)
+	must.Hold(t, len(d.Attempts) == 8 && len(d.Activity) == 1, "the row's page has %d attempts and %d acts", len(d.Attempts), len(d.Activity))
 	f.Drain()
 	f.Sound()
 }
@@ -118,12 +114,8 @@ func TestRequeueDead_takesWhatItsFilterSelects(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := deadRows(t)
-			if got, err := f.RequeueDead(f.Ctx, ana(""), c.filter); err != nil || got != c.want {
-				t.Errorf("requeued %+v, %v, want %+v", got, err, c.want)
-			}
-			if left := storetest.Texts(t, f.JournalDB, `select campaign_id from projection_apply_outbox where status = 'dead' order by 1`); !slices.Equal(left, c.left) {
-				t.Errorf("still dead are %q, want %q", left, c.left)
-			}
+			must.Equal(t, must.Get(f.RequeueDead(f.Ctx, ana(""), c.filter)).Or(t), c.want, "requeued")
+			must.Equal(t, storetest.Texts(t, f.JournalDB, `select campaign_id from projection_apply_outbox where status = 'dead' order by 1`), c.left, "still dead")
 			f.Sound()
 		})
 	}
@@ -136,18 +128,12 @@ func TestRequeueDead_takesRowsThatAreNoHeads(t *testing.T) {
 	f.AppendN("a", 9)
 	f.Exec(`update projection_apply_outbox set status = 'dead', attempt_count = 1 where seq in (1, 2, 3, 5, 6, 9)`)
 	f.must(f.ReconcileCampaign(f.Ctx, "a"))
-	if got, err := f.RequeueDead(f.Ctx, ana(""), outbox.RequeueFilter{}); err != nil || got != (outbox.Requeued{Requeued: 6, Heads: 1, Released: 8}) {
-		t.Errorf("requeued %+v, %v", got, err)
-	}
+	must.Equal(t, must.Get(f.RequeueDead(f.Ctx, ana(""), outbox.RequeueFilter{})).Or(t), outbox.Requeued{Requeued: 6, Heads: 1, Released: 8}, "requeued")
 	got := storetest.Texts(t, f.JournalDB, `select campaign_id || ' ' || first_seq || '-' || last_seq from audit_log_rows order by first_seq`)
-	if want := []string{"a 1-3", "a 5-6", "a 9-9"}; !slices.Equal(got, want) {
-		t.Errorf("the ranges are %v, want %v", got, want)
-	}
+	must.Equal(t, got, []string{"a 1-3", "a 5-6", "a 9-9"}, "the ranges")
 	f.Unchanged(func() {
 		for _, limit := range []int{-1, 10_001} {
-			if r := refused(t, storetest.No(f.RequeueDead(f.Ctx, ana(""), outbox.RequeueFilter{Limit: limit})), outbox.ErrInvalid, "10000"); r.Field != "limit" {
-				t.Errorf("the refusal is about %q", r.Field)
-			}
+			must.Equal(t, refused(t, storetest.No(f.RequeueDead(f.Ctx, ana(""), outbox.RequeueFilter{Limit: limit})), outbox.ErrInvalid, "10000").Field, "limit", "the refusal is about")
 		}
 		refused(t, storetest.No(f.RequeueDead(f.Ctx, ana(""), outbox.RequeueFilter{CampaignID: "unknown"})), outbox.ErrNotFound, `"unknown"`)
 	})
@@ -176,9 +162,8 @@ func TestActions_needAReasonFromTheReachTheyWereToldOf(t *testing.T) {
 		func(o outbox.Command) error { return storetest.No(f.RepairGaps(f.Ctx, o)) },
 	} {
 		refused(t, act(ana("")), outbox.ErrInvalid, "every action requires a reason")
-		if err := act(ana("because")); err != nil {
-			t.Errorf("act %d with a reason: %v", i, err)
-		}
+		err := act(ana("because"))
+		must.Hold(t, err == nil, "act %d with a reason: %v", i, err)
 	}
 }
 
@@ -191,18 +176,16 @@ func TestRetryFailed_makesTheFailedHeadsOfAFilterDueNow(t *testing.T) {
 	}
 	retry := func(want int64) {
 		t.Helper()
-		if got, err := f.RetryFailed(f.Ctx, ana("mended"), outbox.RequeueFilter{Fingerprint: "boom"}); err != nil || got.Retried != want {
-			t.Fatalf("retried %+v, %v, want %d", got, err, want)
-		}
+		got, err := f.RetryFailed(f.Ctx, ana("mended"), outbox.RequeueFilter{Fingerprint: "boom"})
+		must.Need(t, err == nil && got.Retried == want, "retried %+v, %v, want %d", got, err, want)
 	}
 	f.NoClaim(one)
 	retry(2)
 	f.WantActions(outbox.AuditFilter{CampaignID: "a", Seq: 1}, "retry_many")
 	f.WantActions(outbox.AuditFilter{CampaignID: "c"})
 	f.RowIs("c", 1, "failed after 1, due in 1s")
-	if all := f.MustClaim(one, 10); len(all) != 2 || storetest.ToldClaim(all[0]) != "a 1-2 under 2, after 1" || all[1].CampaignID != "b" {
-		t.Errorf("claimed %+v, want the heads of a and b with their attempts", all)
-	}
+	all := f.MustClaim(one, 10)
+	must.Hold(t, len(all) == 2 && storetest.ToldClaim(all[0]) == "a 1-2 under 2, after 1" && all[1].CampaignID == "b", "claimed %+v", all)
 	retry(0) // they are being applied
 	f.Sound()
 }

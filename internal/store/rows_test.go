@@ -74,9 +74,7 @@ func TestRows_pagesVisitEveryMatchExactlyOnce(t *testing.T) {
 	for _, r := range everything {
 		seen[r.Status]++
 	}
-	if len(seen) != 4 {
-		t.Fatalf("the scene has %v, want every status", seen)
-	}
+	must.Need(t, len(seen) == 4, "the scene has %v, want every status", seen)
 	filters := []outbox.RowFilter{{}, {EventType: "weighed"}, {EventType: "none"}, {Fingerprint: "disk # is full"}, {Q: "full"}, {Q: "%"}, {Q: "'"}, {Q: "_"}, {Q: "no such"},
 		{CampaignID: "unknown"}, {EventType: "counted", Q: "wrong", Status: outbox.Failed}}
 	for _, status := range outbox.Statuses {
@@ -129,13 +127,9 @@ func TestRows_tellHeadsAndWhatWaitsBehindThem(t *testing.T) {
 		if r.IsHead {
 			heads[r.CampaignID] = r.Seq
 		}
-		if behind := map[bool]int64{true: 3}[r.IsHead]; r.BlockedBehind != behind {
-			t.Errorf("%s %d says %d rows wait behind it, want %d", r.CampaignID, r.Seq, r.BlockedBehind, behind)
-		}
+		must.Equal(t, r.BlockedBehind, map[bool]int64{true: 3}[r.IsHead], r.CampaignID, r.Seq, "says", "rows wait behind it")
 	}
-	if len(heads) != len(oddIDs) {
-		t.Errorf("heads are %v, want one in each campaign", heads)
-	}
+	must.Equal(t, len(heads), len(oddIDs), "heads")
 }
 
 func TestRows_limitsAreBounded(t *testing.T) {
@@ -144,9 +138,7 @@ func TestRows_limitsAreBounded(t *testing.T) {
 	f.AppendN("a", 300)
 	for limit, want := range map[int]int{0: 50, -1: 50, 7: 7, 200: 200, 10_000: 200} {
 		page, err := f.Rows(f.Ctx, outbox.RowFilter{Limit: limit})
-		if err != nil || len(page.Items) != want {
-			t.Errorf("limit %d gives %d rows, %v, want %d", limit, len(page.Items), err, want)
-		}
+		must.Hold(t, err == nil && len(page.Items) == want, "limit %d gives %d rows, %v, want %d", limit, len(page.Items), err, want)
 	}
 }
 
@@ -154,9 +146,7 @@ func TestRow_hasItsEventAttemptsAndCampaign(t *testing.T) {
 	t.Parallel()
 	f := rowScene(t)
 	d := f.MustRow("it's", 1)
-	if d.Event.CampaignID != "it's" || d.Event.Seq != 1 || d.Row.Status != outbox.Dead || d.Campaign.HeadSeq != 1 {
-		t.Errorf("detail is %+v", d)
-	}
+	must.Hold(t, d.Event.CampaignID == "it's" && d.Event.Seq == 1 && d.Row.Status == outbox.Dead && d.Campaign.HeadSeq == 1, "detail is %+v", d)
 	if len(d.Attempts) != 2 || d.Attempts[0].Error != "disk 2 is full" || d.Attempts[0].Attempt != 2 || d.Attempts[0].Fingerprint != "disk # is full" {
 		t.Errorf("attempts are %+v, want both, newest first", d.Attempts)
 	}
@@ -175,7 +165,5 @@ func TestRows_inProcessingAreFoundAfterPartOfTheirWaveIsGone(t *testing.T) {
 	f.Works(one, f.ClaimOne(one, 10), 4)
 	f.ClaimOne(one, 3)
 	got := f.rowPager(outbox.RowFilter{Status: outbox.Processing, Limit: 2}).All(t)
-	if keys := storetest.Items(got); !slices.Equal(keys, []string{"a#5", "a#6", "a#7"}) {
-		t.Errorf("processing are %q", keys)
-	}
+	must.Equal(t, storetest.Items(got), []string{"a#5", "a#6", "a#7"}, "processing")
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/outboxweb/outboxweb/internal/enginetest"
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/store"
 	"github.com/outboxweb/outboxweb/internal/storetest"
@@ -69,26 +70,19 @@ func TestClaimForRun_takesAWaveAwayAsThoughItHadBeenGivenBack(t *testing.T) {
 			given.MustSettle(one, store.Result{Claim: givenBack, Applied: givenBack.First - 1})
 			claim := wave(taken)
 			claims := taken.ClaimedForRun("a")
-			if rows := taken.queue("a"); strings.Contains(rows, "processing") {
-				t.Errorf("while the run holds it the queue is\n%s", rows)
-			}
+			rows := taken.queue("a")
+			must.Hold(t, !strings.Contains(rows, "processing"), "while the run holds it the queue is\n%s", rows)
 			now, want := taken.MustCampaign("a"), given.MustCampaign("a")
 			if now.Counts != want.Counts || now.HeadSeq != want.HeadSeq || now.HeadStatus != want.HeadStatus || now.HeadNextAttempt != want.HeadNextAttempt {
 				t.Errorf("while the run holds it the campaign is %+v, after a wave that gave back %+v", now, want)
 			}
 			taken.Sound()
 			taken.NoClaim(two)
-			if got := taken.MustSettle(one, store.Result{Claim: claim, Applied: claim.Last, Failure: storetest.Failure("late")}); got != (store.Settled{Fenced: 1}) {
-				t.Errorf("the wave settled %+v", got)
-			}
+			must.Equal(t, taken.MustSettle(one, store.Result{Claim: claim, Applied: claim.Last, Failure: storetest.Failure("late")}), store.Settled{Fenced: 1}, "the wave settled")
 			taken.ReleaseFromRun(claims...)
-			if got, want := taken.queue("a"), given.queue("a"); got != want {
-				t.Errorf("the queue is\n%s\nafter a wave that gave back\n%s", got, want)
-			}
+			must.Equal(t, taken.queue("a"), given.queue("a"), "the queue", "after a wave that gave back")
 			taken.Sound()
-			if c := taken.ClaimOne(two, 1); c.First != 1 {
-				t.Errorf("afterwards a worker claims %+v", c)
-			}
+			must.Equal(t, taken.ClaimOne(two, 1).First, 1, "afterwards a worker claims")
 		})
 	}
 }
@@ -100,9 +94,8 @@ func TestClaimForRun_fencesTheWaveOff(t *testing.T) {
 	wave := f.ClaimOne(one, 5)
 	f.MustApply(wave, 2)
 	claims := f.ClaimedForRun("a")
-	if c := claims[0]; c.Watermark.AppliedSeq != 2 || c.Watermark.FenceEpoch != c.Epoch || c.Epoch <= wave.Epoch || c.HighWater != 5 || c.First != 3 || c.Last != 2 {
-		t.Errorf("the claim is %+v, want it from event 3 on", c)
-	}
+	c := claims[0]
+	must.Hold(t, c.Watermark.AppliedSeq == 2 && c.Watermark.FenceEpoch == c.Epoch && c.Epoch > wave.Epoch && c.HighWater == 5 && c.First == 3 && c.Last == 2, "the claim is %+v", c)
 	wantLost(t, storetest.No(f.ApplyClaim(wave, 3)))
 	f.ReleaseFromRun(claims...)
 	f.Is("a", "applied 2 of 5, head 3 pending, 3 pending")
@@ -129,27 +122,19 @@ func TestClaimForRun_takesWhatNoWorkerMayAndGivesItBackAsItWas(t *testing.T) {
 		before[id] = f.queue(id)
 	}
 	claims, err := f.Runs.ClaimCampaigns(f.Ctx, f.HoldsRun(7, "host-1"), run, slices.Sorted(maps.Keys(before)), lease)
-	if err != nil || len(claims) != 5 {
-		t.Fatalf("claimed %+v, %v", claims, err)
-	}
+	must.Need(t, err == nil && len(claims) == 5, "claimed %+v, %v", claims, err)
 	for _, c := range claims {
-		if (c.Diverged != "") != (c.CampaignID == "diverged") {
-			t.Errorf("claim %+v", c)
-		}
+		must.Hold(t, (c.Diverged != "") == (c.CampaignID == "diverged"), "claim %+v", c)
 	}
 	f.ReleaseFromRun(claims...)
 	for id, was := range before {
-		if got := f.queue(id); got != was {
-			t.Errorf("%s is\n%s\nafter\n%s", id, got, was)
-		}
+		must.Equal(t, f.queue(id), was, id, "is", "after")
 	}
 	// A lease that ran out is a crash also where a run comes next.
 	f.ClaimOne(one, 3)
 	f.Clock.Advance(lease)
 	f.ReleaseFromRun(f.ClaimedForRun("waiting")...)
-	if n := f.Number(`select crashes from campaigns where campaign_id = 'waiting'`); n != 1 {
-		t.Errorf("%d crashes are counted, want 1", n)
-	}
+	must.Equal(t, f.Number(`select crashes from campaigns where campaign_id = 'waiting'`), 1, "crashes are counted")
 }
 
 func TestClaimForRun_risesAboveEveryFence(t *testing.T) {
@@ -166,9 +151,7 @@ func TestClaimForRun_risesAboveEveryFence(t *testing.T) {
 	next := f.HoldsRun(7, "host-2")
 	wantLost(t, storetest.No(f.Runs.ClaimCampaigns(f.Ctx, lost, run, []string{"a"}, lease)))
 	claims, err := f.Runs.ClaimCampaigns(f.Ctx, next, store.Worker{ID: outbox.RunOwner(7, "host-2")}, []string{"a"}, lease)
-	if err != nil || len(claims) != 1 || claims[0].Epoch <= 101 {
-		t.Errorf("claimed %+v, %v", claims, err)
-	}
+	must.Hold(t, err == nil && len(claims) == 1 && claims[0].Epoch > 101, "claimed %+v, %v", claims, err)
 }
 
 func TestClaimForRun_leavesAnotherRunAlone(t *testing.T) {
@@ -182,15 +165,10 @@ func TestClaimForRun_leavesAnotherRunAlone(t *testing.T) {
 		t.Fatal(held, err)
 	}
 	claims, err := f.Runs.ClaimCampaigns(f.Ctx, f.HoldsRun(7, "host-1"), run, []string{"a", "b"}, lease)
-	if err != nil || len(claims) != 1 || claims[0].CampaignID != "b" {
-		t.Errorf("claimed %+v, %v; want b alone", claims, err)
-	}
-	if lost, err := f.RenewForRun(f.Ctx, other, held, lease); err != nil || len(lost) != 0 {
-		t.Errorf("the other run lost %q, %v", lost, err)
-	}
-	if why := f.MustCampaign("a").Why(f.Clock.Now(), outbox.Surroundings{}); !strings.Contains(why, "run 8 of host-1") {
-		t.Errorf("the campaign waits because: %s", why)
-	}
+	must.Hold(t, err == nil && len(claims) == 1 && claims[0].CampaignID == "b", "claimed %+v, %v; want b alone", claims, err)
+	must.Equal(t, len(must.Get(f.RenewForRun(f.Ctx, other, held, lease)).Or(t)), 0, "the other run lost")
+	why := f.MustCampaign("a").Why(f.Clock.Now(), outbox.Surroundings{})
+	must.Hold(t, strings.Contains(why, "run 8 of host-1"), "the campaign waits because: %s", why)
 	refused(t, storetest.No(f.ReplayCampaign(f.Ctx, ana(""), "a")), outbox.ErrConflict, "run 8 of host-1 is working on")
 }
 
@@ -203,16 +181,10 @@ func TestRunClaims_thatAreLostAreNamed(t *testing.T) {
 	claims := f.ClaimedForRun("a", "b", "c")
 	f.LoseRows("b", "seq = 1")
 	f.Exec(`update campaigns set lease_epoch = lease_epoch + 1 where campaign_id = 'b'`)
-	if lost, err := f.RenewForRun(f.Ctx, run, claims, 2*lease); err != nil || !slices.Equal(lost, []string{"b"}) {
-		t.Errorf("renewing lost %q, %v", lost, err)
-	}
+	must.Equal(t, must.Get(f.RenewForRun(f.Ctx, run, claims, 2*lease)).Or(t), []string{"b"}, "renewing lost")
 	before := f.queue("b")
-	if lost, err := f.ReleaseForRun(f.Ctx, run, claims); err != nil || !slices.Equal(lost, []string{"b"}) {
-		t.Errorf("releasing lost %q, %v", lost, err)
-	}
-	if f.queue("b") != before {
-		t.Error("what was lost has changed")
-	}
+	must.Equal(t, must.Get(f.ReleaseForRun(f.Ctx, run, claims)).Or(t), []string{"b"}, "releasing lost")
+	must.Equal(t, f.queue("b"), before, "what was lost has changed")
 	for _, id := range []string{"a", "c"} {
 		f.Is(id, "applied 0 of 1, head 1 pending, 1 pending")
 	}

@@ -24,25 +24,19 @@ func TestSample_oncePerMinuteAndOnlyWhenSomethingChanged(t *testing.T) {
 	f.MustSample()
 	f.AppendN("a", 1)
 	f.MustSample()
-	if n := count(); n != 1 {
-		t.Errorf("%d samples of one minute, want one", n)
-	}
+	must.Equal(t, count(), 1, "samples of one minute")
 	f.Clock.Advance(time.Minute)
 	f.MustSample()
 	f.Drain()
 	f.Clock.Advance(time.Minute)
 	f.MustSample()
-	if n := count(); n != 3 {
-		t.Errorf("%d samples of three minutes, want three", n)
-	}
+	must.Equal(t, count(), 3, "samples of three minutes")
 	f.Clock.Advance(time.Minute)
 	f.Unchanged(f.MustSample)
 	f.Clock.Advance(9 * 24 * time.Hour)
 	f.AppendN("a", 1)
 	f.MustSample()
-	if n := count(); n != 2 {
-		t.Errorf("%d samples are kept for longer than eight days, want the last, from which the next is counted", n-1)
-	}
+	must.Equal(t, count(), 2, "samples, of which one is older than eight days")
 }
 
 // What is applied before the first sample is counted, and once.
@@ -63,12 +57,8 @@ func TestHistory_countsFromTheBeginning(t *testing.T) {
 		for _, p := range f.history(outbox.RangeDay) {
 			applied += p.Applied
 		}
-		if applied != step.want {
-			t.Errorf("after %s and %d events in all, a day's chart shows %d, want %d", step.pause, step.total, applied, step.want)
-		}
-		if pace, err := f.beside().Pace(f.Ctx); err != nil || pace != step.best/60 {
-			t.Errorf("after %s and %d events in all, estimates assume %v events/s (%v), want those of the best minute, %v", step.pause, step.total, pace, err, step.best/60)
-		}
+		must.Equal(t, applied, step.want, "after", step.pause, "and", step.total, "events in all, a day's chart shows")
+		must.Equal(t, must.Get(f.beside().Pace(f.Ctx)).Or(t), step.best/60, "after", step.pause, "and", step.total, "events in all, estimates assume", "events/s", ")")
 	}
 }
 
@@ -93,23 +83,16 @@ func TestHistory_tellsWhatStoodAtEachMinute(t *testing.T) {
 	worked(120, 6)
 	f.MustSample()
 	points := f.history(outbox.RangeHour)
-	if len(points) != 7 {
-		t.Fatalf("%d points, want the running minute and one for each since the one that the first sample ended", len(points))
-	}
+	must.Need(t, len(points) == 7, "%d points, want the running minute and one for each since the one that the first sample ended", len(points))
 	first, last, running := points[1], points[5], points[6]
-	if first.Counts.Pending != 3 || first.Applied != 0 || first.OldestAgeSeconds != 60 {
-		t.Errorf("at first: %+v", first)
-	}
+	must.Hold(t, first.Counts.Pending == 3 && first.Applied == 0 && first.OldestAgeSeconds == 60, "at first: %+v", first)
 	if last.Counts.Pending != 4 || last.AppliedPerSecond != 2 || last.Applied != 120 || last.Failed != 6 || !last.At.Equal(f.Clock.Now()) || last.Incomplete {
 		t.Errorf("at the end: %+v", last)
 	}
-	if !running.Incomplete || running.Applied != 0 || running.Counts.Pending != 4 {
-		t.Errorf("the running minute: %+v", running)
-	}
+	must.Hold(t, running.Incomplete && running.Applied == 0 && running.Counts.Pending == 4, "the running minute: %+v", running)
 	f.Clock.Advance(30 * time.Minute)
-	if day := f.history(outbox.RangeDay); len(day) < 2 || day[len(day)-1].Counts.Pending != 4 || day[0].Applied+day[1].Applied != 120 {
-		t.Errorf("the day: %+v", day)
-	}
+	day := f.history(outbox.RangeDay)
+	must.Hold(t, len(day) >= 2 && day[len(day)-1].Counts.Pending == 4 && day[0].Applied+day[1].Applied == 120, "the day: %+v", day)
 }
 
 func TestCampaignHistory_keepsThoseThatAreBehindForLong(t *testing.T) {
@@ -124,21 +107,16 @@ func TestCampaignHistory_keepsThoseThatAreBehindForLong(t *testing.T) {
 	f.Clock.Advance(time.Minute)
 	f.MustSample()
 	points, err := f.CampaignHistory(f.Ctx, "slow", outbox.Range{})
-	if err != nil || len(points) != 2 || points[1].LagEvents != 3 || points[1].LagSeconds < 4*60 {
-		t.Errorf("%+v, %v", points, err)
-	}
-	if points, err := f.CampaignHistory(f.Ctx, "fast", outbox.Range{}); err != nil || len(points) != 0 {
-		t.Errorf("a campaign a moment behind: %+v, %v", points, err)
-	}
+	must.Hold(t, err == nil && len(points) == 2 && points[1].LagEvents == 3 && points[1].LagSeconds >= 4*60, "%+v, %v", points, err)
+	must.Equal(t, len(must.Get(f.CampaignHistory(f.Ctx, "fast", outbox.Range{})).Or(t)), 0, "a campaign a moment behind")
 	for _, name := range outbox.RangeNames {
 		h, err := f.Heatmap(f.Ctx, outbox.Range{Name: name})
 		if err != nil || len(h.Campaigns) != 1 || h.Campaigns[0].CampaignID != "slow" || h.Campaigns[0].Worst != 3 || slices.Max(h.Campaigns[0].LagEvents) != 3 {
 			t.Errorf("heatmap of %s: %+v, %v", name, h, err)
 		}
 		// Two samples are at the ends of three minutes, as in the charts of all campaigns.
-		if cells := slices.DeleteFunc(h.Campaigns[0].LagEvents, func(n int64) bool { return n == 0 }); name == outbox.RangeHour && len(cells) != 3 {
-			t.Errorf("heatmap of an hour has the cells %v", cells)
-		}
+		cells := slices.DeleteFunc(h.Campaigns[0].LagEvents, func(n int64) bool { return n == 0 })
+		must.Hold(t, name != outbox.RangeHour || len(cells) == 3, "heatmap of an hour has the cells %v", cells)
 	}
 	if points, err := f.CampaignHistory(f.Ctx, "slow", outbox.Range{Name: outbox.RangeWeek}); err != nil || len(points) == 0 || points[0].LagEvents != 3 {
 		t.Errorf("over a week: %+v, %v", points, err)
@@ -163,17 +141,11 @@ func TestCampaignHistory_hasWhatBlocksItAtASample(t *testing.T) {
 	until(2 * time.Minute)
 	f.MustSample()
 	points, err := f.CampaignHistory(f.Ctx, "a", outbox.Range{})
-	if err != nil || len(points) != 1 || points[0].LagEvents != 95 || !points[0].At.Equal(minute.Add(time.Minute)) {
-		t.Errorf("%+v, %v", points, err)
-	}
+	must.Hold(t, err == nil && len(points) == 1 && points[0].LagEvents == 95 && points[0].At.Equal(minute.Add(time.Minute)), "%+v, %v", points, err)
 	h, err := f.Heatmap(f.Ctx, outbox.Range{})
-	if err != nil || len(h.Campaigns) != 1 {
-		t.Fatalf("heatmap: %+v, %v", h, err)
-	}
+	must.Need(t, err == nil && len(h.Campaigns) == 1, "heatmap: %+v, %v", h, err)
 	first, _ := h.Window.Index(minute)
-	if got := h.Campaigns[0].LagEvents[first : first+3]; !slices.Equal(got, []int64{95, 95, 0}) {
-		t.Errorf("the cells of three minutes are %v", got)
-	}
+	must.Equal(t, h.Campaigns[0].LagEvents[first:first+3], []int64{95, 95, 0}, "the cells of three minutes")
 }
 
 // An action is marked in the charts at once: the data that they share are of before it.
@@ -183,9 +155,7 @@ func TestHistory_hasAnActionAtOnce(t *testing.T) {
 	f.AppendN("a", 1)
 	for _, want := range []int{0, 1} {
 		h, err := f.History(f.Ctx, outbox.Range{})
-		if err != nil || len(h.Markers) != want {
-			t.Errorf("%d markers (%v), want %d", len(h.Markers), err, want)
-		}
+		must.Hold(t, err == nil && len(h.Markers) == want, "%d markers (%v), want %d", len(h.Markers), err, want)
 		if want == 0 {
 			f.MustPause("a")
 			f.Changed()
@@ -210,9 +180,8 @@ func TestNoteGroup_isPinnedAndTakenAway(t *testing.T) {
 	refused(t, storetest.No(f.SetGroupNote(f.Ctx, ana(""), "", "x")), outbox.ErrInvalid, "fingerprint")
 	refused(t, storetest.No(f.SetGroupNote(f.Ctx, ana(""), "never seen", "")), outbox.ErrNotFound, `no row failed with the fingerprint "never seen"`)
 	// A note changes no row, so a refusal does not mention it.
-	if r := refused(t, storetest.No(f.RequeueRow(f.Ctx, ana(""), "a", 1)), outbox.ErrConflict, "not dead"); len(r.Detail) > 80 {
-		t.Errorf("the refusal tells of the note: %s", r.Detail)
-	}
+	r := refused(t, storetest.No(f.RequeueRow(f.Ctx, ana(""), "a", 1)), outbox.ErrConflict, "not dead")
+	must.Hold(t, len(r.Detail) <= 80, "the refusal tells of the note: %s", r.Detail)
 }
 
 // Open pages keep the shared summary fresh; the sample of a new minute must not use the summary
@@ -244,10 +213,7 @@ func TestSample_goesOnWhenTheClockIsSetBack(t *testing.T) {
 	f.Clock.Advance(time.Minute)
 	f.AppendN("a", 1)
 	f.MustSample()
-	if points := f.history(outbox.RangeHour); len(points) != 3 || points[1].Counts.Pending != 3 {
-		t.Errorf("after the clock was set back the history is %+v, want the two minutes since and the running one", points)
-	}
-	if n := f.Number(`select count(*) from samples`); n != 2 {
-		t.Errorf("%d samples are kept, want none of a time that is yet to come", n)
-	}
+	points := f.history(outbox.RangeHour)
+	must.Hold(t, len(points) == 3 && points[1].Counts.Pending == 3, "after the clock was set back the history is %+v, want the two minutes since and the running one", points)
+	must.Equal(t, f.Number(`select count(*) from samples`), 2, "samples are kept")
 }

@@ -93,18 +93,13 @@ func TestPostgresMigrations_makeTheSameTablesAsOnSQLite(t *testing.T) {
 	defer s.Close()
 	for name, pair := range map[string][2]string{"journal": {files.Journal, f.Pair.Journal}, "projections": {files.Projections, f.Pair.Projections}} {
 		want, got := schemaOf(t, dbtest.Open(t, pair[0]), false), schemaOf(t, dbtest.Open(t, pair[1]), true)
-		if len(want) < 20 {
-			t.Errorf("the %s database is described by %q alone", name, want)
-		}
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("the %s database (-SQLite +PostgreSQL):\n%s", name, diff)
-		}
+		must.Hold(t, len(want) >= 20, "the %s database is described by %q alone", name, want)
+		must.Equal(t, got, want, "the", name, "database")
 	}
 	want := must.Get(s.Migrations(f.Ctx)).Or(t)
 	got := must.Get(f.Migrations(f.Ctx)).Or(t)
-	if diff := cmp.Diff(steps(want), steps(got)); diff != "" || len(want) < 2 {
-		t.Errorf("migrations (-SQLite +PostgreSQL):\n%s", diff)
-	}
+	diff := cmp.Diff(steps(want), steps(got))
+	must.Hold(t, diff == "" && len(want) >= 2, "migrations (-SQLite +PostgreSQL):\n%s", diff)
 }
 
 func steps(migrations []sqldb.Migration) []string {
@@ -131,8 +126,6 @@ join pg_collation n on n.oid = a.attcollation
 where y.typname = 'text'
   and n.collname <> 'C'
   and c.relnamespace = cast(current_schema() as regnamespace)`)
-		if len(loose) != 0 {
-			t.Errorf("%q are compared by the rules of a language", loose)
-		}
+		must.Equal(t, len(loose), 0, "are compared by the rules of a language")
 	}
 }

@@ -11,8 +11,7 @@ import (
 
 func scopeOf(t *testing.T, patterns ...string) outbox.Scope {
 	t.Helper()
-	s := must.Get(outbox.ParseScope(patterns)).Or(t)
-	return s
+	return must.Get(outbox.ParseScope(patterns)).Or(t)
 }
 
 func TestClaim_takesWhatTheWorkerServesAlone(t *testing.T) {
@@ -25,9 +24,7 @@ func TestClaim_takesWhatTheWorkerServesAlone(t *testing.T) {
 	}
 	two := two
 	two.Serves = scopeOf(t, "one", "triäl-*", "none")
-	if c := f.ClaimOne(two, 1000); c.CampaignID != "triäl-1" {
-		t.Errorf("claimed %+v", c)
-	}
+	must.Equal(t, f.ClaimOne(two, 1000).CampaignID, "triäl-1", "claimed")
 	f.NoClaim(two)
 	if _, due, err := f.UntilDue(f.Ctx, scopeOf(t, "one", "none-*")); due || err != nil {
 		t.Errorf("a campaign that is not served is due: %v", err)
@@ -36,9 +33,7 @@ func TestClaim_takesWhatTheWorkerServesAlone(t *testing.T) {
 	if wait, due, err := f.UntilDue(f.Ctx, two.Serves); !due || wait != 0 || err != nil {
 		t.Errorf("due in %s: %v, %v", wait, due, err)
 	}
-	if c := f.ClaimOne(two, 1000); c.CampaignID != "one" {
-		t.Errorf("claimed %+v", c)
-	}
+	must.Equal(t, f.ClaimOne(two, 1000).CampaignID, "one", "claimed")
 	f.Sound()
 }
 
@@ -60,13 +55,9 @@ func TestClaimSuspect_takesWhatTheWorkerServesAlone(t *testing.T) {
 		}
 	}
 	w := store.Worker{ID: "w", Serves: scopeOf(t, "b")}
-	if claims, err := f.ClaimSuspect(f.Ctx, w, lease); err != nil || len(claims) != 0 {
-		t.Errorf("claimed %+v (%v)", claims, err)
-	}
+	must.Equal(t, len(must.Get(f.ClaimSuspect(f.Ctx, w, lease)).Or(t)), 0, "claimed", ")")
 	w.Serves = scopeOf(t, "a")
-	if claims, err := f.ClaimSuspect(f.Ctx, w, lease); err != nil || len(claims) != 1 {
-		t.Errorf("claimed %+v (%v)", claims, err)
-	}
+	must.Equal(t, len(must.Get(f.ClaimSuspect(f.Ctx, w, lease)).Or(t)), 1, "claimed", ")")
 }
 
 func TestSQLitePlans_claimingAPartOfTheCampaignsScansNoTable(t *testing.T) {
@@ -85,12 +76,8 @@ func TestSQLitePlans_claimingAPartOfTheCampaignsScansNoTable(t *testing.T) {
 		}
 		found++
 		for _, step := range plan(t, f.JournalDB, s.Query) {
-			if strings.HasPrefix(step, "SCAN") {
-				t.Errorf("%s\n\tfor %s", step, s.Query)
-			}
+			must.Hold(t, !strings.HasPrefix(step, "SCAN"), "%s\n\tfor %s", step, s.Query)
 		}
 	}
-	if found < 6 {
-		t.Errorf("%d statements were seen", found)
-	}
+	must.Hold(t, found >= 6, "%d statements were seen", found)
 }

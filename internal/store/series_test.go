@@ -63,19 +63,13 @@ func TestSeries_sumUpInstancesOnce(t *testing.T) {
 				}
 			}
 		}
-		if len(h.Series) < 6 {
-			t.Errorf("%s: only %d series", name, len(h.Series))
-		}
+		must.Hold(t, len(h.Series) >= 6, "%s: only %d series", name, len(h.Series))
 	}
-	if n := f.Number(`select count(*) from series_samples where at > $1`, f.Clock.Now().UnixMicro()); n != 0 {
-		t.Errorf("%d values are of the future", n)
-	}
+	must.Equal(t, f.Number(`select count(*) from series_samples where at > $1`, f.Clock.Now().UnixMicro()), 0, "values are of the future")
 	f.Clock.Advance(9 * 24 * time.Hour)
 	f.AppendN("a", 1)
 	f.MustSample()
-	if n := f.Number(`select count(*) from series_samples where at < $1`, f.Clock.Now().Add(-time.Hour).UnixMicro()); n != 0 {
-		t.Errorf("%d values are kept for longer than eight days", n)
-	}
+	must.Equal(t, f.Number(`select count(*) from series_samples where at < $1`, f.Clock.Now().Add(-time.Hour).UnixMicro()), 0, "values are kept for longer than eight days")
 }
 
 func TestSeries_keepTheBacklogByType(t *testing.T) {
@@ -99,9 +93,7 @@ func TestSeries_keepTheBacklogByType(t *testing.T) {
 				got = append(got, *v)
 			}
 		}
-		if got[0] != 3 || got[len(got)-1] != 0 {
-			t.Errorf("the backlog is %v, want 3 at first and 0 at last", got)
-		}
+		must.Hold(t, got[0] == 3 && got[len(got)-1] == 0, "the backlog is %v, want 3 at first and 0 at last", got)
 		for _, p := range h.Points {
 			if i, _ := h.Window.Index(p.From); *s.Values[i] != float64(p.CountsPeak.Total()) {
 				t.Errorf("from %v on %v wait of all types, and %v by type", p.From, p.CountsPeak.Total(), *s.Values[i])
@@ -133,9 +125,7 @@ func TestHistory_marksDeploysVersionsAndActions(t *testing.T) {
 		got = append(got, fmt.Sprintf("%s %s %s%s", m.Kind, m.Subject, m.Previous, m.Version))
 	}
 	want := fmt.Sprint([]string{"deploy two v1v2", "version orders v1v2", "pause a "})
-	if fmt.Sprint(got) != want || h.MarkersCapped {
-		t.Errorf("marked are %v, want %v", got, want)
-	}
+	must.Hold(t, fmt.Sprint(got) == want && !h.MarkersCapped, "marked are %v, want %v", got, want)
 }
 
 func TestSeqBefore_findsEventsByTheirTime(t *testing.T) {
@@ -153,9 +143,7 @@ func TestSeqBefore_findsEventsByTheirTime(t *testing.T) {
 			at   time.Time
 			want int
 		}{{at, i}, {at.Add(time.Second), i + 1}} {
-			if got, err := f.SeqBefore(f.Ctx, c, x.at); err != nil || got != int64(x.want) {
-				t.Errorf("before %s: seq %d, %v; want %d", x.at, got, err, x.want)
-			}
+			must.Equal(t, must.Get(f.SeqBefore(f.Ctx, c, x.at)).Or(t), int64(x.want), "before", x.at, "seq")
 		}
 	}
 }
@@ -178,12 +166,8 @@ func TestSeries_haveTheRunningMinute(t *testing.T) {
 		h := must.Get(f.History(f.Ctx, outbox.Range{Name: outbox.RangeDay})).Or(t)
 		end := h.Window.Buckets() - 1
 		p50, last := h.Of(outbox.SeriesLatency, "p50"), h.Of(outbox.SeriesFollowed, "g")
-		if len(p50) != 1 || p50[0].Values[end] == nil || *p50[0].Values[end] < 27 || *p50[0].Values[end] > 33 {
-			t.Errorf("the latency is %+v", p50)
-		}
-		if len(last) != 1 || *last[0].Values[end] != 1 || len(h.Of(outbox.SeriesFollowed, "")) != outbox.SeriesShown+1 {
-			t.Errorf("beyond those with the most: %+v", last)
-		}
+		must.Hold(t, len(p50) == 1 && p50[0].Values[end] != nil && *p50[0].Values[end] >= 27 && *p50[0].Values[end] <= 33, "the latency is %+v", p50)
+		must.Hold(t, len(last) == 1 && *last[0].Values[end] == 1 && len(h.Of(outbox.SeriesFollowed, "")) == outbox.SeriesShown+1, "beyond those with the most: %+v", last)
 		f.Clock.Advance(2 * time.Minute)
 		f.AppendN("a", 1)
 		f.MustSample() // writes it

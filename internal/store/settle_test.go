@@ -5,8 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/store"
 	"github.com/outboxweb/outboxweb/internal/storetest"
@@ -39,9 +38,7 @@ func TestSettle_leavesWhatTheWaveDidNotDo(t *testing.T) {
 			if c.result.Applied > 0 {
 				f.MustApply(c.result.Claim, c.result.Applied)
 			}
-			if got := f.MustSettle(one, c.result); got != c.settled {
-				t.Errorf("settled %+v, want %+v", got, c.settled)
-			}
+			must.Equal(t, f.MustSettle(one, c.result), c.settled, "settled")
 			f.Is("a", c.then)
 			f.Sound()
 			if c.next == "" {
@@ -67,18 +64,14 @@ func TestSettle_failedHeadBacksOffAndDiesAtTheEighth(t *testing.T) {
 		f.Is("a", "applied 0 of 3, head 1 failed, 2 pending, 1 failed")
 		f.Clock.Advance(delay * time.Second)
 	}
-	if got := f.FailsAfter(one, f.ClaimOne(one, 10), 0, "boom at 18"); got != (store.Settled{Failed: 1, Died: 1}) {
-		t.Errorf("settled %+v", got)
-	}
+	must.Equal(t, f.FailsAfter(one, f.ClaimOne(one, 10), 0, "boom at 18"), store.Settled{Failed: 1, Died: 1}, "settled")
 	f.RowIs("a", 1, "dead after 8, due in 0s")
-	if all := f.MustRow("a", 1).Attempts; len(all) != 8 || all[0].Attempt != 8 || all[0].Worker != one.ID || all[0].Build != one.Build || all[7].Attempt != 1 {
-		t.Errorf("the history is %+v, want eight attempts, newest first", all)
-	}
+	all := f.MustRow("a", 1).Attempts
+	must.Hold(t, len(all) == 8 && all[0].Attempt == 8 && all[0].Worker == one.ID && all[0].Build == one.Build && all[7].Attempt == 1, "the history is %+v", all)
 	f.Clock.Advance(24 * time.Hour)
 	f.NoClaim(one)
-	if _, due, err := f.UntilDue(f.Ctx, outbox.Scope{}); due || err != nil {
-		t.Errorf("a dead head is due by itself: %v", err)
-	}
+	_, due, err := f.UntilDue(f.Ctx, outbox.Scope{})
+	must.Hold(t, !due && err == nil, "a dead head is due by itself: %v", err)
 	f.Sound()
 }
 
@@ -115,9 +108,7 @@ func TestSettle_ofALostLeaseChangesNothing(t *testing.T) {
 			f.Unchanged(func() {
 				for _, result := range []store.Result{{Applied: 3}, {}, {Applied: 1, Failure: storetest.Failure("boom")}, {Diverged: "for a test"}} {
 					result.Claim = stale
-					if got := f.MustSettle(one, result); got != (store.Settled{Fenced: 1}) {
-						t.Errorf("settled %+v, want it fenced", got)
-					}
+					must.Equal(t, f.MustSettle(one, result), store.Settled{Fenced: 1}, "settled")
 				}
 			})
 			f.Sound()
@@ -132,13 +123,9 @@ func TestSettle_touchesOnlyRowsMarkedUnderItsEpoch(t *testing.T) {
 	c := f.ClaimOne(one, 5)
 	f.Exec(`update projection_apply_outbox set status = 'pending' where seq = 2`)
 	f.Exec(`update projection_apply_outbox set claim_epoch = 9 where seq in (1, 4)`)
-	if got := f.Works(one, c, 3); got.Applied != 1 {
-		t.Errorf("settled %+v, want the one row that is still its own", got)
-	}
+	must.Equal(t, f.Works(one, c, 3).Applied, 1, "settled")
 	left := storetest.Texts(t, f.JournalDB, `select seq || ' ' || status || ' ' || claim_epoch from projection_apply_outbox order by seq`)
-	if diff := cmp.Diff([]string{"1 processing 9", "2 pending 1", "4 processing 9", "5 pending 1"}, left); diff != "" {
-		t.Errorf("rows (-want +got):\n%s", diff)
-	}
+	must.Equal(t, left, []string{"1 processing 9", "2 pending 1", "4 processing 9", "5 pending 1"}, "rows")
 	f.Exact("a")
 }
 
@@ -172,7 +159,5 @@ func TestSettle_fencesOneCampaignWithoutTheOthers(t *testing.T) {
 			f.MustApply(c, c.Last)
 		}
 	}
-	if got := f.MustSettle(one, results...); got != (store.Settled{Applied: 1, Fenced: 2}) {
-		t.Errorf("settled %+v, want one applied and two fenced", got)
-	}
+	must.Equal(t, f.MustSettle(one, results...), store.Settled{Applied: 1, Fenced: 2}, "settled")
 }

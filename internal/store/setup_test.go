@@ -39,9 +39,7 @@ func TestSQLiteOpen_createsFilesForTheOwnerAlone(t *testing.T) {
 	defer s.Close()
 	for _, name := range []string{"journal.db", "projections.db"} {
 		info, err := os.Stat(filepath.Join(dir, name))
-		if err != nil || info.Mode().Perm() != 0o600 || info.Size() == 0 {
-			t.Errorf("%s: %+v, %v, want it there, with mode 0600", name, info, err)
-		}
+		must.Hold(t, err == nil && info.Mode().Perm() == 0o600 && info.Size() != 0, "%s: %+v, %v, want it there, with mode 0600", name, info, err)
 	}
 	mustBeMigrated(t, s)
 }
@@ -49,17 +47,11 @@ func TestSQLiteOpen_createsFilesForTheOwnerAlone(t *testing.T) {
 // mustBeMigrated fails unless a store is ready and says when each migration was applied.
 func mustBeMigrated(t *testing.T, s *store.Store) {
 	t.Helper()
-	if reasons := s.Ready(t.Context()); len(reasons) != 0 {
-		t.Errorf("not ready: %q", reasons)
-	}
+	must.Equal(t, len(s.Ready(t.Context())), 0, "not ready")
 	migrations, err := s.Migrations(t.Context())
-	if err != nil || len(migrations) < 2 {
-		t.Fatalf("migrations are %+v, %v", migrations, err)
-	}
+	must.Need(t, err == nil && len(migrations) >= 2, "migrations are %+v, %v", migrations, err)
 	for _, m := range migrations {
-		if m.AppliedAt == nil || m.AppliedAt.IsZero() || m.Name == "" || m.Version == 0 {
-			t.Errorf("migration %+v is not applied", m)
-		}
+		must.Hold(t, m.AppliedAt != nil && !m.AppliedAt.IsZero() && m.Name != "" && m.Version != 0, "migration %+v is not applied", m)
 	}
 }
 
@@ -78,9 +70,8 @@ func TestOpen_refusesADatabaseOfANewerVersion(t *testing.T) {
 			o := storetest.OptionsFor(f.Pair)
 			o.Journal = optionsIn(filepath.Join(dir, "new")).Journal
 			setup(t, o, "the projections database", "version 9999")
-			if left, _ := os.ReadDir(dir); len(left) != 0 {
-				t.Errorf("a refused start left %v", left)
-			}
+			left, _ := os.ReadDir(dir)
+			must.Hold(t, len(left) == 0, "a refused start left %v", left)
 		}
 	}
 }
@@ -95,9 +86,7 @@ func TestSQLiteOpen_withoutMigratingRefusesWhatIsMissingOrOlder(t *testing.T) {
 	}
 	dir = dbtest.New(t).Dir
 	s, err := store.Open(t.Context(), noMigrate(dir))
-	if err != nil {
-		t.Fatalf("with both databases in place: %v", err)
-	}
+	must.Need(t, err == nil, "with both databases in place: %v", err)
 	s.Close()
 	must.OK(t, os.Remove(filepath.Join(dir, "projections.db")))
 	setup(t, noMigrate(dir), "the projections database", "does not exist")
@@ -154,9 +143,8 @@ func TestSQLiteOpen_createsOneDirectory(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	setup(t, optionsIn(filepath.Join(dir, "nosuch", "dir")), "cannot create the journal database "+filepath.Join(dir, "nosuch", "dir", "journal.db")+": there is no directory "+filepath.Join(dir, "nosuch")+"; create it, or name another place with --journal-db")
-	if entries, err := os.ReadDir(dir); err != nil || len(entries) > 0 {
-		t.Errorf("%v, %v", entries, err)
-	}
+	entries, err := os.ReadDir(dir)
+	must.Hold(t, err == nil && len(entries) <= 0, "%v, %v", entries, err)
 	st := must.Get(store.Open(t.Context(), optionsIn(filepath.Join(dir, "data")))).Or(t)
 	st.Close()
 }
@@ -205,8 +193,6 @@ func TestClose_letsNobodyBegin(t *testing.T) {
 		"read":   storetest.No(f.Campaign(f.Ctx, "a")),
 		"apply":  f.Apply(f.Ctx, func(*readmodel.ApplyTx) error { return nil }),
 	} {
-		if err == nil {
-			t.Errorf("a closed store could %s", name)
-		}
+		must.Hold(t, err != nil, "a closed store could %s", name)
 	}
 }

@@ -29,13 +29,10 @@ func TestSkipEvent_releasesTheHeadAndSaysSoEverywhere(t *testing.T) {
 			skips := f.SkipLedger("a")
 			want := outbox.Skip{ID: skips[0].ID, CampaignID: "a", Seq: 1, EventType: "counted", Error: "no such thing",
 				SkippedAt: f.Clock.Now(), SkippedBy: "ana", Reason: "it names nobody"}
-			if diff := cmp.Diff([]outbox.Skip{want}, skips); diff != "" {
-				t.Errorf("the ledger (-want +got):\n%s", diff)
-			}
+			must.Equal(t, skips, []outbox.Skip{want}, "the ledger")
 			e := must.Get(f.Event(f.Ctx, "a", 1)).Or(t)
-			if diff := cmp.Diff(&want, e.Skipped); diff != "" || f.MustRow("a", 1).Event.Skipped == nil || f.MustRow("a", 2).Event.Skipped != nil {
-				t.Errorf("the event's skip (-want +got):\n%s", diff)
-			}
+			diff := cmp.Diff(&want, e.Skipped)
+			must.Hold(t, diff == "" && f.MustRow("a", 1).Event.Skipped != nil && f.MustRow("a", 2).Event.Skipped == nil, "the event's skip (-want +got):\n%s", diff)
 			f.Sound()
 		})
 	}
@@ -57,23 +54,16 @@ func TestSkipEvent_isLoadedWithTheEventsOfEveryLaterClaim(t *testing.T) {
 		}
 		return all
 	}
-	if loaded := must.Get(f.LoadClaim(c)).Or(t); len(loaded) != 3 || !slices.Equal(skipped(loaded), []int64{2}) {
-		t.Errorf("loaded %+v", loaded)
-	}
-	if page := must.Get(f.Events(f.Ctx, "a", 0, 10)).Or(t); !slices.Equal(skipped(page.Items), []int64{2}) {
-		t.Errorf("listed %+v", page.Items)
-	}
+	loaded := must.Get(f.LoadClaim(c)).Or(t)
+	must.Hold(t, len(loaded) == 3 && slices.Equal(skipped(loaded), []int64{2}), "loaded %+v", loaded)
+	must.Equal(t, skipped(must.Get(f.Events(f.Ctx, "a", 0, 10)).Or(t).Items), []int64{2}, "listed")
 	f.Works(one, c, c.Last)
 	skip := f.SkipLedger("a")[0]
-	if skip.AppliedAt == nil || *skip.AppliedAt != f.Clock.Now() {
-		t.Errorf("the skip is %+v, want it applied now", skip)
-	}
+	must.Hold(t, skip.AppliedAt != nil && *skip.AppliedAt == f.Clock.Now(), "the skip is %+v, want it applied now", skip)
 	f.WantMarks(fmt.Sprint("a 2 ", skip.ID))
 	f.AppendN("a", 1)
 	f.Claims(one, 10, "a 5-5 under 12, with skips")
-	if sum := must.Get(f.Summary(f.Ctx)).Or(t); sum.Campaigns.Skips != 1 {
-		t.Errorf("the summary counts %d skips", sum.Campaigns.Skips)
-	}
+	must.Equal(t, must.Get(f.Summary(f.Ctx)).Or(t).Campaigns.Skips, 1, "the summary counts", "skips")
 }
 
 // What else refuses a skip is in the scenarios of the command.
@@ -146,8 +136,6 @@ func TestSkips_arePagedNewestFirst(t *testing.T) {
 		filter.Cursor = cursor
 		return f.Skips(f.Ctx, filter)
 	}, func(k outbox.Skip) string { return fmt.Sprint(k.Seq) })
-	if got := storetest.Items(pages.All(t)); !slices.Equal(got, []string{"3", "2", "1"}) {
-		t.Errorf("skips are %q", got)
-	}
+	must.Equal(t, storetest.Items(pages.All(t)), []string{"3", "2", "1"}, "skips")
 	refused(t, storetest.No(f.Skips(f.Ctx, outbox.SkipFilter{CampaignID: "nobody"})), outbox.ErrNotFound, "nobody")
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/outboxweb/outboxweb/internal/dbtest"
 	"github.com/outboxweb/outboxweb/internal/enginetest"
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/search"
 	"github.com/outboxweb/outboxweb/internal/size"
@@ -93,7 +94,5 @@ func (f *fixture) beside(change ...func(*store.Options)) *fixture {
 // wantLost fails unless err is that of a lost lease.
 func wantLost(tb testing.TB, err error) {
 	tb.Helper()
-	if !errors.Is(err, outbox.ErrLeaseLost) {
-		tb.Errorf("got error %v, want a lost lease", err)
-	}
+	must.Hold(tb, errors.Is(err, outbox.ErrLeaseLost), "got error %v, want a lost lease", err)
 }

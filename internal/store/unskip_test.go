@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/store"
 	"github.com/outboxweb/outboxweb/internal/storetest"
@@ -37,19 +38,16 @@ func TestUnskipEvent_setsTheWatermarkBackByOne(t *testing.T) {
 			before := f.MustWatermark("a")
 			f.MustSkip("a", seq)
 			f.PassOver()
-			if got := f.MustWatermark("a").AppliedSeq; got != seq {
-				t.Fatalf("the watermark is at %d", got)
-			}
+			got := f.MustWatermark("a").AppliedSeq
+			must.Need(t, got == seq, "the watermark is at %d", got)
 			epoch := f.Number(`select lease_epoch from campaigns`)
 			f.Clock.Advance(lease)
 			f.must(f.UnskipEvent(f.Ctx, ana(""), "a", seq))
-			if w := f.MustWatermark("a"); w.AppliedSeq != seq-1 || w.AppliedHash != before.AppliedHash || w.FenceEpoch <= epoch {
-				t.Errorf("the watermark is %+v, want it as before the skip, %+v, under a higher fence", w, before)
-			}
+			w := f.MustWatermark("a")
+			must.Hold(t, w.AppliedSeq == seq-1 && w.AppliedHash == before.AppliedHash && w.FenceEpoch > epoch, "the watermark is %+v", w)
 			f.WantMarks()
-			if row := f.MustRow("a", seq); row.Row.EnqueuedAt != began || !row.Row.IsHead || row.Event.Skipped != nil {
-				t.Errorf("the row is %+v", row.Row)
-			}
+			row := f.MustRow("a", seq)
+			must.Hold(t, row.Row.EnqueuedAt == began && row.Row.IsHead && row.Event.Skipped == nil, "the row is %+v", row.Row)
 			f.Is("a", fmt.Sprintf("applied %d of 3, head %d pending, %d pending", seq-1, seq, 4-seq))
 			f.Sound()
 			f.MustBeReconciled()
@@ -132,9 +130,7 @@ func TestUnskipEvent_cannotBeUndoneByAWorkerThatClaimedBefore(t *testing.T) {
 			f.Sound()
 			f.Unchanged(func() {
 				wantLost(t, storetest.No(f.ApplyClaim(c, 1)))
-				if got := f.MustSettle(one, store.Result{Claim: c, Applied: 1}); got.Fenced != 1 {
-					t.Errorf("the sleeper settled %+v", got)
-				}
+				must.Equal(t, f.MustSettle(one, store.Result{Claim: c, Applied: 1}).Fenced, 1, "the sleeper settled")
 			})
 			f.Drain()
 			f.WantMarks()
@@ -152,12 +148,8 @@ func TestUnskipEvent_thatIsCutOffBetweenTheDatabasesHasNotHappened(t *testing.T)
 			if _, err := f.UnskipEvent(f.Ctx, ana(""), "a", 2); err == nil || !strings.Contains(err.Error(), "the disk is full") {
 				f.TB.Errorf("got %v", err)
 			}
-			if w := f.MustWatermark("a"); w.AppliedSeq != 1 {
-				f.TB.Errorf("the watermark is %+v: nothing was cut off", w)
-			}
-			if n := f.CountRows(outbox.Pending); n != 3 {
-				f.TB.Errorf("%d rows, want that of the event given back at once", n)
-			}
+			must.Equal(f.TB, f.MustWatermark("a").AppliedSeq, 1, "the watermark", "nothing was cut off")
+			must.Equal(f.TB, f.CountRows(outbox.Pending), 3, "rows")
 		},
 		"because the process dies": func(f *fixture) {
 			hash := storetest.Texts(f.TB, f.JournalDB, `select chain_hash from events where seq = 1`)[0]
@@ -180,9 +172,8 @@ func TestUnskipEvent_thatIsCutOffBetweenTheDatabasesHasNotHappened(t *testing.T)
 			f.must(f.Reconcile(f.Ctx))
 			f.MustBeReconciled()
 			f.Sound()
-			if skip := f.SkipLedger("a")[0]; !skip.Active() || skip.AppliedAt != nil {
-				t.Errorf("the skip is %+v, want it to stand, and not to be applied yet", skip)
-			}
+			skip := f.SkipLedger("a")[0]
+			must.Hold(t, skip.Active() && skip.AppliedAt == nil, "the skip is %+v, want it to stand, and not to be applied yet", skip)
 			f.Is("a", "applied 1 of 4, head 2 pending, 3 pending, 1 skipped, paused by scene")
 			f.AllowAudit()
 			f.must(f.ResumeCampaign(f.Ctx, ana(""), "a"))

@@ -38,9 +38,7 @@ func TestWaitApplied_returnsOnceItIsAppliedHereOrElsewhere(t *testing.T) {
 	for _, done := range all {
 		must.OK(t, <-done)
 	}
-	if applied, err := f.WaitApplied(soon(t), "a", 1); err != nil || applied != 2 {
-		t.Errorf("what is applied already needs no wait: %d, %v", applied, err)
-	}
+	must.Equal(t, must.Get(f.WaitApplied(soon(t), "a", 1)).Or(t), 2, "what is applied already needs no wait")
 }
 
 func TestWaitApplied_isNotFooledByWhatIsRolledBack(t *testing.T) {
@@ -73,9 +71,7 @@ func TestWaitApplied_saysWhatIsMissingAtTheDeadline(t *testing.T) {
 	}
 	applied, err := wait("a", 3)
 	refused(t, err, outbox.ErrNotYet, `campaign "a" are at event 1 and not yet at event 3`, "Paused by scene")
-	if applied != 1 {
-		t.Errorf("%d applied, want 1", applied)
-	}
+	must.Equal(t, applied, 1, "applied")
 	refused(t, storetest.No(wait("dead", 1)), outbox.ErrNotYet, "Event 1 has been dead for")
 	refused(t, storetest.No(wait("a", 9)), outbox.ErrNotYet, "has no event 9 yet; its last one is 3")
 	refused(t, storetest.No(wait("unknown", 1)), outbox.ErrNotFound, `"unknown"`)
@@ -115,7 +111,6 @@ func TestWaitApplied_endsWithTheStore(t *testing.T) {
 	done := s.waits(soon(t), "a", 1)
 	storetest.Eventually(f.TB, "it to wait", func() bool { return s.Waiting() == 1 })
 	s.Close()
-	if err := <-done; err == nil {
-		t.Error("it has waited for a store that is closed")
-	}
+	err := <-done
+	must.Hold(t, err != nil, "it has waited for a store that is closed")
 }

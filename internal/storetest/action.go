@@ -74,9 +74,7 @@ func (k Kinds[F]) KeepRules(t *testing.T) {
 func (k Kinds[F]) MustHave(t *testing.T, chosen func(outbox.Action) bool) {
 	for _, action := range outbox.AuditedActions() {
 		tested := slices.ContainsFunc(k.All, func(kind Kind[F]) bool { return kind.Action == string(action) })
-		if chosen(action) && !tested {
-			t.Errorf("no test does %s", action)
-		}
+		must.Hold(t, !chosen(action) || tested, "no test does %s", action)
 	}
 }
 
@@ -115,16 +113,12 @@ var Rules = map[string]func(*testing.T, Action){
 func leavesOneRecord(t *testing.T, a Action) {
 	must.Get(a.Do(Ana("the cause is fixed"))).Or(t)
 	acts := a.DoneActions()
-	if len(acts) != 1 {
-		t.Fatalf("audit records are %+v, want one", acts)
-	}
+	must.Need(t, len(acts) == 1, "audit records are %+v, want one", acts)
 	got := acts[0]
 	if string(got.Action) != a.Action || got.Actor != "ana" || got.Via != "page" || got.From != "10.0.0.7" || got.Reason != "the cause is fixed" || got.RequestID != "r-1" || got.At != a.Clock.Now() {
 		t.Errorf("audit record is %+v", got)
 	}
-	if !json.Valid(got.Before) || !json.Valid(got.After) || string(got.After) == "null" {
-		t.Errorf("before %s, after %s", got.Before, got.After)
-	}
+	must.Hold(t, json.Valid(got.Before) && json.Valid(got.After) && string(got.After) != "null", "before %s, after %s", got.Before, got.After)
 	a.Sound()
 }
 
@@ -132,12 +126,8 @@ func leavesOneRecord(t *testing.T, a Action) {
 func doesNotHappenUnrecorded(t *testing.T, a Action) {
 	a.ForbidAudit("no audit today")
 	_, err := a.Do(Ana(""))
-	if err == nil || !strings.Contains(err.Error(), "no audit today") {
-		t.Errorf("got error %v", err)
-	}
-	if a.Undone != nil && !a.Undone() {
-		t.Error("the act happened without its record")
-	}
+	must.Hold(t, err != nil && strings.Contains(err.Error(), "no audit today"), "got error %v", err)
+	must.Hold(t, a.Undone == nil || a.Undone(), "the act happened without its record")
 }
 
 // isDoneOnceByKey tests that a repeat with the same idempotency key returns the first result
@@ -145,27 +135,21 @@ func doesNotHappenUnrecorded(t *testing.T, a Action) {
 func isDoneOnceByKey(t *testing.T, a Action) {
 	o := Ana("")
 	o.IdempotencyKey = "k-1"
-	first, err := a.Do(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	first := must.Get(a.Do(o)).Or(t)
 	a.Clock.Advance(time.Minute)
 	a.Unchanged(func() {
 		second, err := a.Do(o)
-		if diff := cmp.Diff(first, second); err != nil || diff != "" {
-			t.Errorf("the repeat got %v (-first +second):\n%s", err, diff)
-		}
+		diff := cmp.Diff(first, second)
+		must.Hold(t, err == nil && diff == "", "the repeat got %v (-first +second):\n%s", err, diff)
 		for _, other := range a.Others {
 			_, err := other(o)
 			Refused(t, err, outbox.ErrConflict, "Idempotency-Key", a.Action)
 		}
 	})
 	a.MustAppend(Event("b", "counted"))
-	_, err = a.PauseCampaign(context.Background(), o, "b")
+	_, err := a.PauseCampaign(context.Background(), o, "b")
 	Refused(t, err, outbox.ErrConflict, "Idempotency-Key")
-	if n := len(a.DoneActions()); n != 1 {
-		t.Errorf("%d audit records, want one", n)
-	}
+	must.Equal(t, len(a.DoneActions()), 1, "audit records")
 }
 
 // ofTwoAtOnceIsDoneOnce tests that two processes that act concurrently with one idempotency key
@@ -184,12 +168,8 @@ func ofTwoAtOnceIsDoneOnce(t *testing.T, a Action) {
 		})
 	}
 	both.Wait()
-	if diff := cmp.Diff(results[0], results[1]); diff != "" {
-		t.Errorf("the two got different answers:\n%s", diff)
-	}
-	if acts := a.DoneActions(); len(acts) != 1 {
-		t.Errorf("audit records are %+v, want one", acts)
-	}
+	must.Equal(t, results[1], results[0], "the two got different answers")
+	must.Equal(t, len(a.DoneActions()), 1, "audit records")
 	a.Sound()
 }
 
@@ -206,19 +186,13 @@ func refusedLeavesOneRecord(t *testing.T, a Action) {
 		}
 	})
 	list := a.RefusedActions()
-	if len(list) != 1 {
-		t.Fatalf("%d records were left, want one: %+v", len(list), list)
-	}
+	must.Need(t, len(list) == 1, "%d records were left, want one: %+v", len(list), list)
 	got := list[0]
-	if got.ID != refusal.AuditEntryID {
-		t.Errorf("the refusal names the record %d, which is %d", refusal.AuditEntryID, got.ID)
-	}
+	must.Equal(t, got.ID, refusal.AuditEntryID, "the refusal names the record", "which")
 	want := outbox.AuditEntry{ID: got.ID, At: a.Clock.Now(), Actor: "ana", Auth: outbox.AuthJWT, Role: outbox.RoleAdmin, Via: "page", From: "10.0.0.7", Action: outbox.Action(a.Action),
 		CampaignID: got.CampaignID, Seq: got.Seq, Target: got.Target, Outcome: outbox.AuditRefused, Refusal: refusal.Error(),
 		Before: got.Before, After: []byte("null"), Reason: strings.Repeat("ü", 250), RequestID: "r-1"}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("the record (-want +got):\n%s", diff)
-	}
+	must.Equal(t, got, want, "the record")
 
 	o.Reason = "the cause is fixed"
 	if _, err := a.Do(o); err != nil {
@@ -239,12 +213,8 @@ func refusedLeavesOneRecord(t *testing.T, a Action) {
 func isRefusedUnrecorded(t *testing.T, a Action) {
 	a.ForbidAudit("no audit today")
 	_, err := a.Do(Ana(strings.Repeat("x", 501)))
-	if r := Refused(t, err, outbox.ErrInvalid, "501", "500"); r.AuditEntryID != 0 {
-		t.Errorf("the refusal names a record %d", r.AuditEntryID)
-	}
-	if n := len(a.RefusedActions()); n != 0 {
-		t.Errorf("%d records were left", n)
-	}
+	must.Equal(t, Refused(t, err, outbox.ErrInvalid, "501", "500").AuditEntryID, 0, "the refusal names a record")
+	must.Equal(t, len(a.RefusedActions()), 0, "records were left")
 }
 
 // Ana is a command of the operator whose actions fixtures list.
@@ -282,18 +252,14 @@ func (f *Fixture) Actions(filter outbox.AuditFilter) []string {
 	for _, a := range page.Items {
 		actions = append(actions, string(a.Action))
 	}
-	if page.Total == nil || int(*page.Total) != len(actions) {
-		f.TB.Errorf("%+v lists %v, and the total is %v", filter, actions, page.Total)
-	}
+	must.Hold(f.TB, page.Total != nil && int(*page.Total) == len(actions), "%+v lists %v, and the total is %v", filter, actions, page.Total)
 	return actions
 }
 
 // WantActions fails unless the actions that match a filter are of these kinds, newest first.
 func (f *Fixture) WantActions(filter outbox.AuditFilter, want ...string) {
 	f.TB.Helper()
-	if got := f.Actions(filter); !slices.Equal(got, want) {
-		f.TB.Errorf("the acts by %+v are %v, want %v", filter, got, want)
-	}
+	must.Equal(f.TB, f.Actions(filter), want, "the acts by", filter, "are")
 }
 
 // ForbidAudit makes every insert of an audit record fail with a message.
@@ -328,9 +294,7 @@ func (f *Fixture) ActionsOf(action string) []outbox.AuditEntry {
 func Refused(tb testing.TB, err, kind error, fragments ...string) *outbox.Refusal {
 	tb.Helper()
 	var r *outbox.Refusal
-	if !errors.Is(err, kind) || !errors.As(err, &r) {
-		tb.Fatalf("got error %v, want a refusal: %v", err, kind)
-	}
+	must.Need(tb, errors.Is(err, kind) && errors.As(err, &r), "got error %v, want a refusal: %v", err, kind)
 	for _, fragment := range fragments {
 		if !strings.Contains(r.Error(), fragment) {
 			tb.Errorf("the sentence %q lacks %q", r.Error(), fragment)
@@ -342,7 +306,6 @@ func Refused(tb testing.TB, err, kind error, fragments ...string) *outbox.Refusa
 // NamesNoAction fails when a refusal mentions an action.
 func NamesNoAction(tb testing.TB, err error) {
 	tb.Helper()
-	if r := Refused(tb, err, outbox.ErrConflict); strings.Contains(r.Error(), "last action") {
-		tb.Errorf("an act that did not touch it is named: %v", r)
-	}
+	r := Refused(tb, err, outbox.ErrConflict)
+	must.Hold(tb, !strings.Contains(r.Error(), "last action"), "an act that did not touch it is named: %v", r)
 }

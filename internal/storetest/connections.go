@@ -3,6 +3,7 @@ package storetest
 import (
 	"time"
 
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/store"
 )
 
@@ -16,9 +17,8 @@ where datname = current_database()
 // would, and waits until they are gone.
 func (f *Fixture) Terminate() {
 	f.TB.Helper()
-	if n := f.Number(`select count(pg_terminate_backend(pid, 10000))` + TheStores); n == 0 {
-		f.TB.Fatal("the store has no connection to end")
-	}
+	n := f.Number(`select count(pg_terminate_backend(pid, 10000))` + TheStores)
+	must.Need(f.TB, n != 0, "the store has no connection to end")
 }
 
 // EveryConnection changes a setting for new connections to the test's database and ends the

@@ -67,9 +67,7 @@ func (f *Fixture) Unchanged(act func()) {
 // MustEqual fails with the lines that differ.
 func MustEqual(tb testing.TB, what, before, after string) {
 	tb.Helper()
-	if before != after {
-		tb.Errorf("%s changed something (-before +after):\n%.4000s", what, cmp.Diff(strings.Split(before, "\n"), strings.Split(after, "\n")))
-	}
+	must.Equal(tb, before, after, what, "changed something", cmp.Diff(strings.Split(before, "\n"), strings.Split(after, "\n")))
 }
 
 // Modified says when either database was last written; see Written.

@@ -111,26 +111,23 @@ func (f *Fixture) CloseNow() {
 // Exec runs a statement on the journal database, bypassing the store.
 func (f *Fixture) Exec(query string, args ...any) {
 	f.TB.Helper()
-	if _, err := f.JournalDB.Exec(query, args...); err != nil {
-		f.TB.Fatalf("%s: %v", query, err)
-	}
+	_, err := f.JournalDB.Exec(query, args...)
+	must.Need(f.TB, err == nil, "%s: %v", query, err)
 }
 
 // ExecProjections runs a statement on the projections database, bypassing the store.
 func (f *Fixture) ExecProjections(query string, args ...any) {
 	f.TB.Helper()
-	if _, err := f.ProjectionsDB.Exec(query, args...); err != nil {
-		f.TB.Fatalf("%s: %v", query, err)
-	}
+	_, err := f.ProjectionsDB.Exec(query, args...)
+	must.Need(f.TB, err == nil, "%s: %v", query, err)
 }
 
 // Number reads one number from the journal database, bypassing the store.
 func (f *Fixture) Number(query string, args ...any) int64 {
 	f.TB.Helper()
 	var n int64
-	if err := f.JournalDB.QueryRow(query, args...).Scan(&n); err != nil {
-		f.TB.Fatalf("%s: %v", query, err)
-	}
+	err := f.JournalDB.QueryRow(query, args...).Scan(&n)
+	must.Need(f.TB, err == nil, "%s: %v", query, err)
 	return n
 }
 
@@ -167,9 +164,7 @@ func Event(campaign, eventType string) outbox.Event {
 func (f *Fixture) MustAppend(events ...outbox.Event) []store.Appended {
 	f.TB.Helper()
 	got, err := f.Append(f.Ctx, store.Append{Events: events})
-	if err != nil {
-		f.TB.Fatalf("append: %v", err)
-	}
+	must.Need(f.TB, err == nil, "append: %v", err)
 	return got
 }
 
@@ -183,9 +178,7 @@ func (f *Fixture) MustClaim(w store.Worker, rows int) []store.Claim {
 	if err == nil && len(claims) == 0 {
 		claims, err = f.ClaimSuspect(f.Ctx, w, Lease)
 	}
-	if err != nil {
-		f.TB.Fatalf("claim: %v", err)
-	}
+	must.Need(f.TB, err == nil, "claim: %v", err)
 	return claims
 }
 
@@ -194,9 +187,7 @@ func (f *Fixture) MustClaim(w store.Worker, rows int) []store.Claim {
 func (f *Fixture) ApplyClaim(c store.Claim, last int64) (reached int64, err error) {
 	f.TB.Helper()
 	all, _, err := f.Load(f.Ctx, []store.Range{c.Range()}, 1<<30)
-	if err != nil {
-		f.TB.Fatalf("load: %v", err)
-	}
+	must.Need(f.TB, err == nil, "load: %v", err)
 	loaded := all[0].Events
 	err = f.ReadModel().Apply(context.Background(), func(tx *readmodel.ApplyTx) error {
 		w, err := tx.Watermark(c.CampaignID)
@@ -237,9 +228,7 @@ func (f *Fixture) Drain() {
 		}
 		for _, c := range claims {
 			reached, err := f.ApplyClaim(c, c.Last)
-			if err != nil || reached < c.Last {
-				f.TB.Fatalf("apply %+v: reached %d, %v", c, reached, err)
-			}
+			must.Need(f.TB, err == nil && reached >= c.Last, "apply %+v: reached %d, %v", c, reached, err)
 			if _, err := f.Settle(f.Ctx, w, []store.Result{{Claim: c, Applied: reached}}); err != nil {
 				f.TB.Fatalf("settle: %v", err)
 			}

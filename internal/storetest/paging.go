@@ -4,8 +4,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
@@ -33,9 +32,7 @@ func (read Pager) Follow(t *testing.T, page outbox.Page[string], way func(outbox
 	t.Helper()
 	pages := []outbox.Page[string]{page}
 	for way(page) != nil {
-		if len(pages) > 1000 {
-			t.Fatal("the pages never end")
-		}
+		must.Need(t, len(pages) <= 1000, "the pages never end")
 		between()
 		page = read(*way(page))
 		pages = append(pages, page)
@@ -65,14 +62,10 @@ func Items(pages []outbox.Page[string]) []string {
 func (read Pager) BothWays(t *testing.T, name string) []string {
 	t.Helper()
 	there := read.Follow(t, read(""), Forward, Idle)
-	if there[0].PrevCursor != nil {
-		t.Errorf("%s: something comes before the first page", name)
-	}
+	must.Hold(t, there[0].PrevCursor == nil, "%s: something comes before the first page", name)
 	back := read.Follow(t, there[len(there)-1], Backward, Idle)
 	slices.Reverse(back)
-	if diff := cmp.Diff(Items(there), Items(back)); diff != "" {
-		t.Errorf("%s (-there +back):\n%s", name, diff)
-	}
+	must.Equal(t, Items(back), Items(there), name)
 	for i, p := range there {
 		if i > 0 && len(p.Items) > 0 && i < len(back) && len(there) == len(back) && !there[1].Partial {
 			if got := read(*p.PrevCursor); !there[i-1].Partial && !slices.Equal(got.Items, there[i-1].Items) {

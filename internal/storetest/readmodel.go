@@ -10,9 +10,8 @@ import (
 func (f *Fixture) MustWatermark(campaign string) readmodel.Watermark {
 	f.TB.Helper()
 	marks := must.Get(f.Watermarks(f.Ctx, []string{campaign, "nobody"})).Or(f.TB)
-	if _, found := marks["nobody"]; found {
-		f.TB.Error("a campaign without a watermark has one")
-	}
+	_, found := marks["nobody"]
+	must.Hold(f.TB, !found, "a campaign without a watermark has one")
 	return marks[campaign]
 }
 
@@ -44,11 +43,8 @@ func (f *Fixture) WithProjections(names ...string) (loaded []outbox.ProjectionIn
 // Fails records a failure of a projection at an event.
 func (f *Fixture) Fails(projection, campaign string, seq int64, then ...func(*readmodel.ApplyTx, *outbox.Event) error) {
 	f.TB.Helper()
-	e, err := f.Event(f.Ctx, campaign, seq)
-	if err != nil {
-		f.TB.Fatal(err)
-	}
-	err = f.Apply(f.Ctx, func(tx *readmodel.ApplyTx) error {
+	e := must.Get(f.Event(f.Ctx, campaign, seq)).Or(f.TB)
+	err := f.Apply(f.Ctx, func(tx *readmodel.ApplyTx) error {
 		_, err := tx.Watermark(campaign)
 		if err == nil {
 			err = tx.Failed(projection, &e, *Failure("boom"))

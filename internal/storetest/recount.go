@@ -13,9 +13,7 @@ import (
 func (f *Fixture) Exact(id string) {
 	f.TB.Helper()
 	for _, c := range f.Recount() {
-		if c.ID == id && c.Problem != "" {
-			f.TB.Errorf("the row of campaign %s: %s", id, c.Problem)
-		}
+		must.Hold(f.TB, c.ID != id || c.Problem == "", "the row of campaign %s: %s", id, c.Problem)
 	}
 }
 

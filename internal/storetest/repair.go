@@ -14,9 +14,8 @@ import (
 // MustReconcile fails unless a reconcile makes the wanted repairs.
 func (f *Fixture) MustReconcile(want outbox.Repaired) {
 	f.TB.Helper()
-	if got, err := f.Reconcile(f.Ctx); err != nil || got != want {
-		f.TB.Fatalf("reconciled %+v, %v, want %+v", got, err, want)
-	}
+	got, err := f.Reconcile(f.Ctx)
+	must.Need(f.TB, err == nil && got == want, "reconciled %+v, %v, want %+v", got, err, want)
 }
 
 // MustBeReconciled fails unless another reconcile finds nothing and writes nothing.
@@ -36,8 +35,7 @@ func (f *Fixture) untouched(act func()) {
 // MustFindGaps reads the existing gaps.
 func (f *Fixture) MustFindGaps() []outbox.Gap {
 	f.TB.Helper()
-	gaps := must.Get(f.Gaps(f.Ctx)).Or(f.TB)
-	return gaps
+	return must.Get(f.Gaps(f.Ctx)).Or(f.TB)
 }
 
 // LoseRows deletes rows without the store and recounts the campaign's row, as if the rows had
@@ -90,9 +88,8 @@ func (f *Fixture) SelfCheckAll() (found []store.Found) {
 func (f *Fixture) SelfCheckIsCalm() {
 	f.TB.Helper()
 	f.untouched(func() {
-		if found := f.SelfCheckAll(); len(found) > 0 {
-			f.TB.Errorf("another check found %+v", found)
-		}
+		found := f.SelfCheckAll()
+		must.Hold(f.TB, len(found) <= 0, "another check found %+v", found)
 	})
 }
 
@@ -100,8 +97,6 @@ func (f *Fixture) SelfCheckIsCalm() {
 func (f *Fixture) SelfCheckOne(id string) store.Found {
 	f.TB.Helper()
 	_, found, err := f.SelfCheck(f.Ctx, maintenance.Round{}, 1)
-	if err != nil || len(found) != 1 || found[0].CampaignID != id {
-		f.TB.Fatalf("the self-check found %+v, %v, want %s", found, err, id)
-	}
+	must.Need(f.TB, err == nil && len(found) == 1 && found[0].CampaignID == id, "the self-check found %+v, %v, want %s", found, err, id)
 	return found[0]
 }

@@ -44,9 +44,7 @@ func (f *Fixture) AllCampaigns(filter outbox.CampaignFilter) []outbox.Campaign {
 	var all []outbox.Campaign
 	for range 10_000 {
 		page, err := f.Campaigns(f.Ctx, filter)
-		if err != nil {
-			f.TB.Fatalf("%+v: %v", filter, err)
-		}
+		must.Need(f.TB, err == nil, "%+v: %v", filter, err)
 		all = append(all, page.Items...)
 		if page.NextCursor == nil {
 			return all
@@ -104,18 +102,15 @@ var (
 func (f *Fixture) ClaimOne(w store.Worker, rows int) store.Claim {
 	f.TB.Helper()
 	claims := f.MustClaim(w, rows)
-	if len(claims) != 1 {
-		f.TB.Fatalf("claimed %+v, want one campaign", claims)
-	}
+	must.Need(f.TB, len(claims) == 1, "claimed %+v, want one campaign", claims)
 	return claims[0]
 }
 
 // NoClaim fails when anything is due.
 func (f *Fixture) NoClaim(w store.Worker) {
 	f.TB.Helper()
-	if claims := f.MustClaim(w, 1000); len(claims) != 0 {
-		f.TB.Fatalf("claimed %+v, want nothing", claims)
-	}
+	claims := f.MustClaim(w, 1000)
+	must.Need(f.TB, len(claims) == 0, "claimed %+v, want nothing", claims)
 }
 
 // LoadClaim reads the events of a claim.
@@ -130,18 +125,15 @@ func (f *Fixture) LoadClaim(c store.Claim) ([]outbox.Event, error) {
 // MustApply is ApplyClaim that must reach last.
 func (f *Fixture) MustApply(c store.Claim, last int64) {
 	f.TB.Helper()
-	if reached, err := f.ApplyClaim(c, last); err != nil || reached != last {
-		f.TB.Fatalf("apply to %d: reached %d, %v", last, reached, err)
-	}
+	reached, err := f.ApplyClaim(c, last)
+	must.Need(f.TB, err == nil && reached == last, "apply to %d: reached %d, %v", last, reached, err)
 }
 
 // MustSettle settles results.
 func (f *Fixture) MustSettle(w store.Worker, results ...store.Result) store.Settled {
 	f.TB.Helper()
 	settled, err := f.Settle(f.Ctx, w, results)
-	if err != nil {
-		f.TB.Fatalf("settle: %v", err)
-	}
+	must.Need(f.TB, err == nil, "settle: %v", err)
 	return settled.Settled
 }
 
@@ -154,9 +146,7 @@ func Failure(message string) *readmodel.Failure {
 func (f *Fixture) Fail(message string, campaigns ...string) {
 	f.TB.Helper()
 	claims := f.MustClaim(One, 1000)
-	if len(claims) != len(campaigns) {
-		f.TB.Fatalf("claimed %+v, want %q", claims, campaigns)
-	}
+	must.Need(f.TB, len(claims) == len(campaigns), "claimed %+v, want %q", claims, campaigns)
 	for _, c := range claims {
 		f.MustSettle(One, store.Result{Claim: c, Applied: c.First - 1, Failure: Failure(message)})
 	}
@@ -170,24 +160,21 @@ func (f *Fixture) Kill(campaigns ...string) {
 		f.Clock.Advance(5 * time.Minute)
 	}
 	for _, id := range campaigns {
-		if c := f.MustCampaign(id); c.HeadStatus != outbox.Dead {
-			f.TB.Fatalf("head of %s is %s, want dead", id, c.HeadStatus)
-		}
+		c := f.MustCampaign(id)
+		must.Need(f.TB, c.HeadStatus == outbox.Dead, "head of %s is %s, want dead", id, c.HeadStatus)
 	}
 }
 
 // MustCampaign reads a campaign.
 func (f *Fixture) MustCampaign(id string) outbox.Campaign {
 	f.TB.Helper()
-	c := must.Get(f.Campaign(f.Ctx, id)).Or(f.TB)
-	return c
+	return must.Get(f.Campaign(f.Ctx, id)).Or(f.TB)
 }
 
 // MustRow reads a row.
 func (f *Fixture) MustRow(campaign string, seq int64) outbox.RowDetail {
 	f.TB.Helper()
-	d := must.Get(f.Row(f.Ctx, campaign, seq)).Or(f.TB)
-	return d
+	return must.Get(f.Row(f.Ctx, campaign, seq)).Or(f.TB)
 }
 
 // DeadHead creates campaign a with three events, the first of them dead.
@@ -267,9 +254,7 @@ func (f *Fixture) WantHistory(campaign string, seq int64, want ...string) {
 		}
 		got = append(got, text)
 	}
-	if !slices.Equal(got, want) {
-		f.TB.Errorf("history of %s/%d:\n\t%s\nwant:\n\t%s", campaign, seq, strings.Join(got, "\n\t"), strings.Join(want, "\n\t"))
-	}
+	must.Equal(f.TB, got, want, "history of", campaign, "/", seq, "\t", strings.Join(got, "\n\t"), "want: \t")
 }
 
 // Explained is the explanation why a campaign is or is not moving, as on its page.

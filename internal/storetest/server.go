@@ -6,6 +6,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/outboxweb/outboxweb/internal/dbtest"
+	"github.com/outboxweb/outboxweb/internal/must"
 )
 
 // UnusedDatabase is the URL of a database that does not exist. It is dropped at the test's end.
@@ -22,9 +23,8 @@ func AtServer(tb testing.TB, statements ...string) {
 	db := dbtest.Open(tb, dbtest.Server().URL("postgres"))
 	defer db.Close()
 	for _, statement := range statements {
-		if _, err := db.Exec(statement); err != nil {
-			tb.Errorf("%s: %v", statement, err)
-		}
+		_, err := db.Exec(statement)
+		must.Hold(tb, err == nil, "%s: %v", statement, err)
 	}
 }
 

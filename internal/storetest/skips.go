@@ -1,8 +1,6 @@
 package storetest
 
 import (
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/store"
@@ -63,9 +61,7 @@ func (f *Fixture) Marks() []string {
 // WantMarks fails unless the projections have the wanted skip marks.
 func (f *Fixture) WantMarks(want ...string) {
 	f.TB.Helper()
-	if diff := cmp.Diff(want, f.Marks()); diff != "" {
-		f.TB.Errorf("marks (-want +got):\n%s", diff)
-	}
+	must.Equal(f.TB, f.Marks(), want, "marks")
 }
 
 // SkipLedger is the skips of a campaign, newest first.

@@ -76,9 +76,7 @@ func (f *Fixture) ReplayTally(c *readmodel.Scratch, campaign string, first, last
 	f.TB.Helper()
 	n := int(last - first + 1)
 	done, err := c.Replay(f.Ctx, n, func(i int) error { return TallyOne(f.Ctx, c, campaign, first+int64(i), body) })
-	if err != nil || done != n {
-		f.TB.Fatalf("folded %d of %d: %v", done, n, err)
-	}
+	must.Need(f.TB, err == nil && done == n, "folded %d of %d: %v", done, n, err)
 }
 
 // PlanFor is the plan of a rebuild of tally under a claim.
@@ -91,13 +89,9 @@ func PlanFor(c store.RunClaim) readmodel.Swap {
 func (f *Fixture) MustSwap(c *readmodel.Scratch, plan ...readmodel.Swap) []readmodel.Swapped {
 	f.TB.Helper()
 	done, err := c.Swap(f.Ctx, plan)
-	if err != nil || len(done) != len(plan) {
-		f.TB.Fatalf("swapped %+v, %v", done, err)
-	}
+	must.Need(f.TB, err == nil && len(done) == len(plan), "swapped %+v, %v", done, err)
 	for _, one := range done {
-		if one.Err != nil {
-			f.TB.Fatalf("%s: %v", one.CampaignID, one.Err)
-		}
+		must.Need(f.TB, one.Err == nil, "%s: %v", one.CampaignID, one.Err)
 	}
 	return done
 }

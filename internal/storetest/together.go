@@ -58,9 +58,8 @@ func Everybody[F any](tb testing.TB, stores []F, times int, calls map[string]fun
 				var both sync.WaitGroup
 				for _, s := range stores {
 					both.Go(func() {
-						if err := call(s, i); err != nil {
-							tb.Errorf("%s: %v", name, err)
-						}
+						err := call(s, i)
+						must.Hold(tb, err == nil, "%s: %v", name, err)
 					})
 				}
 				both.Wait()

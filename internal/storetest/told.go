@@ -3,6 +3,7 @@ package storetest
 import (
 	"fmt"
 
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/store"
 )
@@ -36,18 +37,14 @@ func Told(c outbox.Campaign) string {
 // Is fails unless a campaign is as told.
 func (f *Fixture) Is(campaign, want string) {
 	f.TB.Helper()
-	if got := Told(f.MustCampaign(campaign)); got != want {
-		f.TB.Errorf("campaign %s: %s\nwant: %s", campaign, got, want)
-	}
+	must.Equal(f.TB, Told(f.MustCampaign(campaign)), want, "campaign", campaign, "want")
 }
 
 // RowIs fails unless a row has this status, number of failed attempts, and time to its next attempt, as in "failed after 3, due in 4s".
 func (f *Fixture) RowIs(campaign string, seq int64, want string) {
 	f.TB.Helper()
 	r := f.MustRow(campaign, seq).Row
-	if got := fmt.Sprintf("%s after %d, due in %s", r.Status, r.AttemptCount, r.NextAttemptAt.Sub(f.Clock.Now())); got != want {
-		f.TB.Errorf("row %s %d: %s, want %s", campaign, seq, got, want)
-	}
+	must.Equal(f.TB, fmt.Sprintf("%s after %d, due in %s", r.Status, r.AttemptCount, r.NextAttemptAt.Sub(f.Clock.Now())), want, "row", campaign, seq)
 }
 
 // ToldClaim is a claim in words: its events, its epoch, and what is unusual about it.
@@ -68,9 +65,8 @@ func ToldClaim(c store.Claim) string {
 func (f *Fixture) Claims(w store.Worker, rows int, want string) store.Claim {
 	f.TB.Helper()
 	c := f.ClaimOne(w, rows)
-	if got := ToldClaim(c); got != want {
-		f.TB.Fatalf("claimed %s, want %s", got, want)
-	}
+	got := ToldClaim(c)
+	must.Need(f.TB, got == want, "claimed %s, want %s", got, want)
 	return c
 }
 

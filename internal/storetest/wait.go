@@ -40,9 +40,8 @@ func Connect(tb testing.TB, url string) *pgx.Conn {
 func Run(tb testing.TB, conn *pgx.Conn, statements ...string) {
 	tb.Helper()
 	for _, statement := range statements {
-		if _, err := conn.Exec(context.Background(), statement); err != nil {
-			tb.Fatalf("%s: %v", statement, err)
-		}
+		_, err := conn.Exec(context.Background(), statement)
+		must.Need(tb, err == nil, "%s: %v", statement, err)
 	}
 }
 

@@ -13,31 +13,22 @@ import (
 // token creates a token that is valid for a while.
 func token(f *fixture, hash string, role outbox.Role, valid time.Duration) outbox.Token {
 	f.TB.Helper()
-	token := must.Get(f.CreateToken(f.Ctx, outbox.Command{By: outbox.Operator{Name: "scene"}}, hash, role, "deploy", f.Clock.Now().Add(valid))).Or(f.TB)
-	return token
+	return must.Get(f.CreateToken(f.Ctx, outbox.Command{By: outbox.Operator{Name: "scene"}}, hash, role, "deploy", f.Clock.Now().Add(valid))).Or(f.TB)
 }
 
 func TestToken_isFoundByItsHashUntilItIsRevoked(t *testing.T) {
 	t.Parallel()
 	f := open(t)
 	made, err := f.CreateToken(f.Ctx, ana("for the deploys"), "h-1", outbox.RoleOperator, "deploy", f.Clock.Now().Add(time.Hour))
-	if err != nil || made.ID != 1 || made.CreatedBy != "ana" || !made.CreatedAt.Equal(f.Clock.Now()) {
-		t.Fatalf("made %+v, %v", made, err)
-	}
-	if found, err := f.TokenByHash(f.Ctx, "h-1"); err != nil || found != made {
-		t.Errorf("found %+v, %v, want %+v", found, err, made)
-	}
+	must.Need(t, err == nil && made.ID == 1 && made.CreatedBy == "ana" && made.CreatedAt.Equal(f.Clock.Now()), "made %+v, %v", made, err)
+	must.Equal(t, must.Get(f.TokenByHash(f.Ctx, "h-1")).Or(t), made, "found")
 	for _, hash := range []string{"", "h", "H-1", "h-2"} {
 		refused(t, storetest.No(f.TokenByHash(f.Ctx, hash)), outbox.ErrNotFound, "no such token")
 	}
 	f.Clock.Advance(time.Minute)
 	gone, err := f.RevokeToken(f.Ctx, ana("leaked"), made.ID)
-	if err != nil || gone.State(f.Clock.Now()) != "revoked" || gone.RevokedBy != "ana" {
-		t.Errorf("revoked %+v, %v", gone, err)
-	}
-	if found, err := f.TokenByHash(f.Ctx, "h-1"); err != nil || found.State(f.Clock.Now()) != "revoked" {
-		t.Errorf("found %+v, %v", found, err)
-	}
+	must.Hold(t, err == nil && gone.State(f.Clock.Now()) == "revoked" && gone.RevokedBy == "ana", "revoked %+v, %v", gone, err)
+	must.Equal(t, must.Get(f.TokenByHash(f.Ctx, "h-1")).Or(t).State(f.Clock.Now()), "revoked", "found")
 	f.Clock.Advance(time.Minute)
 	refused(t, storetest.No(f.RevokeToken(f.Ctx, ana(""), made.ID)), outbox.ErrConflict, "token 1 was revoked by ana 1 m")
 	refused(t, storetest.No(f.RevokeToken(f.Ctx, ana(""), 7)), outbox.ErrNotFound, "no token 7")
@@ -46,9 +37,7 @@ func TestToken_isFoundByItsHashUntilItIsRevoked(t *testing.T) {
 		t.Fatalf("acts on the token: %+v, %v", acts, err)
 	}
 	for _, hidden := range storetest.Texts(t, f.JournalDB, `select before || after || result || target from audit_log`) {
-		if strings.Contains(hidden, "h-1") {
-			t.Errorf("the audit record has the hash: %s", hidden)
-		}
+		must.Hold(t, !strings.Contains(hidden, "h-1"), "the audit record has the hash: %s", hidden)
 	}
 }
 
@@ -74,12 +63,9 @@ func TestToken_thatCannotBeIsRefused(t *testing.T) {
 		refused(t, storetest.No(f.CreateToken(f.Ctx, ana(""), "h-1", c.role, c.note, f.Clock.Now().Add(c.valid))), outbox.ErrInvalid, c.text)
 	}
 	token(f, "h-1", outbox.RoleViewer, hour)
-	if _, err := f.CreateToken(f.Ctx, ana(""), "h-1", outbox.RoleAdmin, "", f.Clock.Now().Add(hour)); err == nil {
-		t.Error("two tokens have one hash")
-	}
-	if n := f.Number(`select count(*) from tokens`); n != 1 {
-		t.Errorf("there are %d tokens", n)
-	}
+	_, err := f.CreateToken(f.Ctx, ana(""), "h-1", outbox.RoleAdmin, "", f.Clock.Now().Add(hour))
+	must.Hold(t, err != nil, "two tokens have one hash")
+	must.Equal(t, f.Number(`select count(*) from tokens`), 1, "there", "tokens")
 }
 
 func TestTokens_listsTheValidOnesFirst(t *testing.T) {
@@ -96,9 +82,7 @@ func TestTokens_listsTheValidOnesFirst(t *testing.T) {
 	for _, token := range list {
 		got = append(got, string(rune('0'+token.ID))+" "+token.State(f.Clock.Now()))
 	}
-	if want := "3 valid, 1 valid, 2 expired, 4 revoked"; strings.Join(got, ", ") != want {
-		t.Errorf("the list is %s, want %s", strings.Join(got, ", "), want)
-	}
+	must.Equal(t, strings.Join(got, ", "), "3 valid, 1 valid, 2 expired, 4 revoked", "the list")
 }
 
 func TestNoteTokenUse_writesOnceAMinute(t *testing.T) {
@@ -149,12 +133,8 @@ func TestToken_ofTheFile(t *testing.T) {
 	made := token(f, "h-1", outbox.RoleViewer, time.Hour)
 	f.Clock.Advance(2 * time.Hour)
 	found, err := f.TokenByHash(f.Ctx, "h-1")
-	if err != nil || found != fromFile || found.State(f.Clock.Now()) != "valid" || found.Identity().Name != "token deploy" {
-		t.Errorf("found %+v, %v", found, err)
-	}
+	must.Hold(t, err == nil && found == fromFile && found.State(f.Clock.Now()) == "valid" && found.Identity().Name == "token deploy", "found %+v, %v", found, err)
 	f.RecordTokenUse(f.Ctx, found)
 	list, err := f.List(f.Ctx)
-	if err != nil || len(list) != 2 || list[0] != fromFile || list[1].ID != made.ID || list[1].LastUsedAt != nil {
-		t.Errorf("listed %+v, %v", list, err)
-	}
+	must.Hold(t, err == nil && len(list) == 2 && list[0] == fromFile && list[1].ID == made.ID && list[1].LastUsedAt == nil, "listed %+v, %v", list, err)
 }

@@ -18,9 +18,7 @@ func TestVendored_filesMatchTheirRecordedSums(t *testing.T) {
 	recorded := map[string]string{}
 	for line := range strings.Lines(string(sums)) {
 		sum, name, ok := strings.Cut(strings.TrimSpace(line), "  ")
-		if !ok {
-			t.Fatalf("SHA256SUMS has a line that is no sum: %q", line)
-		}
+		must.Need(t, ok, "SHA256SUMS has a line that is no sum: %q", line)
 		recorded[name] = sum
 	}
 	for _, e := range must.Get(fs.ReadDir(files, "vendor")).Or(t) {
@@ -29,9 +27,7 @@ func TestVendored_filesMatchTheirRecordedSums(t *testing.T) {
 		}
 		body := must.Get(files.ReadFile("vendor/" + e.Name())).Or(t)
 		sum := sha256.Sum256(body)
-		if got := hex.EncodeToString(sum[:]); got != recorded[e.Name()] {
-			t.Errorf("%s has sum %s, SHA256SUMS says %q", e.Name(), got, recorded[e.Name()])
-		}
+		must.Equal(t, hex.EncodeToString(sum[:]), recorded[e.Name()], "has sum", "SHA256SUMS says")
 	}
 }
 
@@ -42,14 +38,11 @@ func TestServe_assetsAreImmutableAndUnknownHashesAreNot(t *testing.T) {
 		if !Serve(rec, httptest.NewRequest("GET", "/", nil), Path(name)) {
 			t.Fatalf("%s is not served at %s", name, Path(name))
 		}
-		if got := rec.Header().Get("Cache-Control"); !strings.Contains(got, "immutable") {
-			t.Errorf("%s has Cache-Control %q", name, got)
-		}
+		got := rec.Header().Get("Cache-Control")
+		must.Hold(t, strings.Contains(got, "immutable"), "%s has Cache-Control %q", name, got)
 		if rec.Code != http.StatusOK || rec.Body.Len() == 0 {
 			t.Errorf("%s answered %d with %d bytes", name, rec.Code, rec.Body.Len())
 		}
 	}
-	if Serve(httptest.NewRecorder(), httptest.NewRequest("GET", "/", nil), "0000000000000000/app.css") {
-		t.Error("a wrong hash is served")
-	}
+	must.Hold(t, !Serve(httptest.NewRecorder(), httptest.NewRequest("GET", "/", nil), "0000000000000000/app.css"), "a wrong hash is served")
 }

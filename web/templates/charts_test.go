@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
@@ -27,9 +28,7 @@ func TestTicks_areFewAndRound(t *testing.T) {
 		for _, v := range all {
 			words = append(words, tickText(v, c.unit))
 		}
-		if got := strings.Join(words, " "); got != c.want {
-			t.Errorf("ticks up to %g %s: %q, want %q", c.most, c.unit, got, c.want)
-		}
+		must.Equal(t, strings.Join(words, " "), c.want, "ticks up to", c.most, c.unit)
 	}
 	for most := 1.0; most < 1e12; most *= 1.07 {
 		for _, u := range []unit{unitCount, unitSeconds} {
@@ -51,9 +50,7 @@ func TestTimeTicks_areRound(t *testing.T) {
 		for _, tick := range timeTicks(outbox.Range{Name: name}.Window(now)) {
 			words = append(words, tick.text)
 		}
-		if got := strings.Join(words, " "); got != want {
-			t.Errorf("%s: %s, want %s", name, got, want)
-		}
+		must.Equal(t, strings.Join(words, " "), want, name)
 	}
 }
 
@@ -64,13 +61,10 @@ func TestDraw_leavesGapsAndTellsTheRunningBar(t *testing.T) {
 		window: outbox.Window{From: from, To: from.Add(3 * time.Minute), Step: time.Minute, Now: from.Add(150 * time.Second)}}
 	d := draw(c)
 	want := []path{{"f-current", "M0-0v-500"}, {"f-current running", "M2-0v-1000"}}
-	if diff := cmp.Diff(want, d.paths, cmp.AllowUnexported(path{})); diff != "" || d.gaps != "M0.5 0h1v-1000h-1z" {
-		t.Errorf("gaps %q, %s", d.gaps, diff)
-	}
+	diff := cmp.Diff(want, d.paths, cmp.AllowUnexported(path{}))
+	must.Hold(t, diff == "" && d.gaps == "M0.5 0h1v-1000h-1z", "gaps %q, %s", d.gaps, diff)
 	c.lines = true
-	if got := draw(c).paths[0].d; got != "M0-20l0 0M2-40l0 0" {
-		t.Errorf("the line is %q, want two dots", got)
-	}
+	must.Equal(t, draw(c).paths[0].d, "M0-20l0 0M2-40l0 0", "the line")
 }
 
 // A step in which no instance ran is not one in which no campaign was behind.
@@ -80,9 +74,8 @@ func TestHeatmap_leavesGaps(t *testing.T) {
 	h := outbox.Heatmap{Window: outbox.Window{From: from, To: from.Add(5 * time.Minute), Step: time.Minute, Now: from.Add(210 * time.Second)}}
 	row := outbox.HeatmapRow{LagEvents: []int64{0, 7, 0, 0, 0}}
 	known := []bool{true, false, false, true, false} // the last is in the future
-	if gaps, data := heatGaps(h, row, known), heatData(h, row, known); gaps != "M2 10h1" || data != ",7,-,," {
-		t.Errorf("gaps %q, values %q", gaps, data)
-	}
+	gaps, data := heatGaps(h, row, known), heatData(h, row, known)
+	must.Hold(t, gaps == "M2 10h1" && data == ",7,-,,", "gaps %q, values %q", gaps, data)
 }
 
 func TestOver_keepsTheRange(t *testing.T) {
@@ -93,9 +86,7 @@ func TestOver_keepsTheRange(t *testing.T) {
 		"/charts?range=7d&table=true#x":                                     Over("/charts?range=6h&table=true#x", outbox.Range{Name: outbox.RangeWeek}),
 		"/charts?from=2026-11-21T12%3A00%3A00Z&to=2026-11-21T13%3A00%3A00Z": Over("/charts", outbox.Range{From: at, To: at.Add(time.Hour)}),
 	} {
-		if string(got) != want {
-			t.Errorf("%s, want %s", got, want)
-		}
+		must.Equal(t, string(got), want)
 	}
 }
 
@@ -113,9 +104,7 @@ func TestMainCharts_tellWhatTheyName(t *testing.T) {
 	if _, most, _ := charts[1].peak(); charts[1].name != "Applied" || most != 100 {
 		t.Errorf("the peak of %s is %g, want the 100 applied", charts[1].name, most)
 	}
-	if want := "last at " + at.Format("15:04"); charts[2].headed != want {
-		t.Errorf("the latency is headed %q, want %q", charts[2].headed, want)
-	}
+	must.Equal(t, charts[2].headed, "last at "+at.Format("15:04"), "the latency is headed")
 	slow[w.Buckets()-2] = new(1.0)
 	if charts = mainCharts(Page{Now: now}, outbox.Summary{}, h); charts[2].headed != "" {
 		t.Errorf("the latency of the last minute is headed %q", charts[2].headed)
@@ -140,14 +129,11 @@ func TestCampaignChart_doesNotSayThatACampaignWasCurrent(t *testing.T) {
 		for _, v := range c.layers[0].values[first-4 : first+2] {
 			told = append(told, numberText(v, unitCount))
 		}
-		if got := strings.Join(told, " "); got != want {
-			t.Errorf("behind for %g s at the first sample: %s, want %s", seconds, got, want)
-		}
+		must.Equal(t, strings.Join(told, " "), want, "behind for", seconds, "s at the first sample")
 	}
 	h.Points = nil
-	if alt := campaignChart(Page{Now: now}, h).alt(); !strings.HasSuffix(alt, "; 0 if behind for less than 5 s, 0 at each sample") {
-		t.Errorf("without a sample the chart says %q", alt)
-	}
+	alt := campaignChart(Page{Now: now}, h).alt()
+	must.Hold(t, strings.HasSuffix(alt, "; 0 if behind for less than 5 s, 0 at each sample"), "without a sample the chart says %q", alt)
 }
 
 // minutely are a history with a marker each minute of an hour, the last one of campaign c.

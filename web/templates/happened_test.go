@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
@@ -90,9 +91,7 @@ func TestMoments_partAttemptsByWhatCameBetween(t *testing.T) {
 			}
 			got = append(got, words)
 		}
-		if fmt.Sprint(got) != fmt.Sprint(c.want) {
-			t.Errorf("%q\n is  %q\n want %q", c.steps, got, c.want)
-		}
+		must.Equal(t, fmt.Sprint(got), fmt.Sprint(c.want), c.steps, "is")
 	}
 }
 
@@ -107,24 +106,17 @@ func TestMoments_lastAndHoldEachAttempt(t *testing.T) {
 func TestUnrecorded_saysWhenAnEventWasAppliedWithoutRecord(t *testing.T) {
 	t.Parallel()
 	h, _ := historyOf("appended", "f boom")
-	if words := unrecorded(h, outbox.Campaign{AppliedSeq: 2}); words != "" {
-		t.Errorf("an event that is not applied: %q", words)
-	}
-	if words := unrecorded(h, outbox.Campaign{AppliedSeq: 3}); words == "" {
-		t.Error("nothing says that the event is applied")
-	}
+	must.Equal(t, unrecorded(h, outbox.Campaign{AppliedSeq: 2}), "", "an event that is not applied")
+	words := unrecorded(h, outbox.Campaign{AppliedSeq: 3})
+	must.Hold(t, words != "", "nothing says that the event is applied")
 }
 
 func TestAlikeOf_findsTheNearestEventsOfTheEntity(t *testing.T) {
 	t.Parallel()
 	lines := []outbox.EventLine{{Seq: 1, EntityType: "seat", EntityID: "7"}, {Seq: 2, EntityType: "seat", EntityID: "7"}, {Seq: 3, EntityType: "room", EntityID: "7"},
 		{Seq: 4, EntityType: "seat", EntityID: "7"}, {Seq: 5, EntityType: "seat", EntityID: "8"}, {Seq: 6, EntityType: "seat", EntityID: "7"}, {Seq: 7, EntityType: "seat", EntityID: "7"}}
-	if a := AlikeOf(outbox.Event{Seq: 4, EntityType: "seat", EntityID: "7"}, lines, 9); a != (Alike{2, 6, 9}) {
-		t.Errorf("%+v", a)
-	}
-	if a := AlikeOf(outbox.Event{Seq: 4}, []outbox.EventLine{{Seq: 1}}, 9); a != (Alike{0, 0, 9}) {
-		t.Errorf("without an entity: %+v", a)
-	}
+	must.Equal(t, AlikeOf(outbox.Event{Seq: 4, EntityType: "seat", EntityID: "7"}, lines, 9), Alike{2, 6, 9})
+	must.Equal(t, AlikeOf(outbox.Event{Seq: 4}, []outbox.EventLine{{Seq: 1}}, 9), Alike{0, 0, 9}, "without an entity")
 }
 
 func TestComparedColumns_joinTheValuesWithTheRowThatIsThere(t *testing.T) {
@@ -140,9 +132,7 @@ func TestComparedColumns_joinTheValuesWithTheRowThatIsThere(t *testing.T) {
 		got = append(got, fmt.Sprintf("%s %s %s %s %t", c.Name, c.Binding, c.Value, c.Existing, c.Refused))
 	}
 	want := `user_id :payload.user_id "u" "u" true|– :payload.x   true|created_at :occurred_at 1 2 false|updated_at :occurred_at 1  false|name   "Imke" false`
-	if strings.Join(got, "|") != want {
-		t.Errorf("%s\nwant %s", strings.Join(got, "|"), want)
-	}
+	must.Equal(t, strings.Join(got, "|"), want)
 	f.Statement.Lines = []outbox.SourceLine{{Number: 1, Text: "  trim(:payload.user_id!),", Failed: true}, {Number: 2, Text: "  :payload.user_id_2", Failed: true}, {Number: 3, Text: "end"}}
 	if a, b, c := sourceMark(f, f.Statement.Lines[0]), sourceMark(f, f.Statement.Lines[1]), sourceMark(f, f.Statement.Lines[2]); a != "✕ 1" || b != "▸ 2" || c != "  3" {
 		t.Errorf("the margin is %q, %q, %q", a, b, c)

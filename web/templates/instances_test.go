@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
@@ -55,14 +56,10 @@ func TestInstances_showWhatIsKnownAndNoMore(t *testing.T) {
 		html := rendered(t, InstancesLive(Page{Now: noon}, InstancesView{List: c.list, Range: outbox.Range{}, History: outbox.History{Window: outbox.Range{}.Window(noon)}}))
 		_, table, _ := strings.Cut(html, "<tbody>")
 		for _, text := range c.shows {
-			if !strings.Contains(table, text) {
-				t.Errorf("%s: lacks %q:\n%s", name, text, table)
-			}
+			must.Hold(t, strings.Contains(table, text), "%s: lacks %q:\n%s", name, text, table)
 		}
 		for _, text := range c.hushes {
-			if strings.Contains(table, text) {
-				t.Errorf("%s: has %q:\n%s", name, text, table)
-			}
+			must.Hold(t, !strings.Contains(table, text), "%s: has %q:\n%s", name, text, table)
 		}
 	}
 }

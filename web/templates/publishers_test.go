@@ -3,10 +3,10 @@ package templates
 import (
 	"encoding/json"
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
@@ -31,9 +31,7 @@ func TestLagText_saysHowMuchIsKnown(t *testing.T) {
 func TestSettingsLines_areExact(t *testing.T) {
 	t.Parallel()
 	for seconds, want := range map[float64]string{.05: "50 ms", 1: "1 s", 1.5: "1,500 ms", 60: "1 min", 90: "90 s", 5400: "90 min", 3600: "1 h"} {
-		if got := exactly(seconds); got != want {
-			t.Errorf("%v seconds are shown as %q, want %q", seconds, got, want)
-		}
+		must.Equal(t, exactly(seconds), want, seconds, "seconds are shown as")
 	}
 }
 
@@ -52,9 +50,7 @@ func TestActSentence_namesThePublisher(t *testing.T) {
 		{"publisher_skip", `null`, "Changed publisher scenes/archive."},
 	} {
 		a := outbox.AuditEntry{Action: outbox.Action(c.action), Before: json.RawMessage(`{"topic":"scenes","publisher":"archive"}`), After: json.RawMessage(c.after)}
-		if got := actionSentence(a); got != c.want {
-			t.Errorf("%s: %q, want %q", c.action, got, c.want)
-		}
+		must.Equal(t, actionSentence(a), c.want, c.action)
 	}
 }
 
@@ -68,9 +64,7 @@ func TestRowLinks_leadToRowsThatTheJournalMakes(t *testing.T) {
 	} {
 		samples := []outbox.RowChange{{Kind: outbox.RowChanged}, {Kind: outbox.RowRemoved}}
 		one := outbox.ProjectionResult{Projection: "p", Seq: 9, Comparison: &outbox.Comparison{FirstSeq: first, Samples: samples}}
-		if got := v.rowLinks(Page{}, one); !slices.Equal(got, want) {
-			t.Errorf("first divergence at event %d: %q, want %q", first, got, want)
-		}
+		must.Equal(t, v.rowLinks(Page{}, one), want, "first divergence at event", first)
 	}
 }
 
@@ -81,9 +75,7 @@ func TestRunSentences_ofARebuildPromiseNoMoreThanItDoes(t *testing.T) {
 		t.Error(text)
 	}
 	paused := outbox.Run{Kind: outbox.RunRebuild, Campaigns: outbox.Progress{Done: 2, Total: 2}, Counts: outbox.RunCounts{Matched: 1, NotCompared: 1}}
-	if text := runOutcome(Page{}, paused); text != "Rebuilt. No rows differed before. In 1 of 2 campaigns, a paused projection lacks events." {
-		t.Error(text)
-	}
+	must.Equal(t, runOutcome(Page{}, paused), "Rebuilt. No rows differed before. In 1 of 2 campaigns, a paused projection lacks events.")
 }
 
 // Nothing is to be requeued after a rehearsal of healthy campaigns: a verify says what to rebuild.
@@ -124,9 +116,7 @@ func TestFailuresView_foldsALongListThatRepeatsTheCauses(t *testing.T) {
 	} {
 		v := FailuresView{Filter: c.filter, All: []outbox.AssessedGroup{{ErrorGroup: outbox.ErrorGroup{Fingerprint: "no seat"}}}}
 		v.Stuck.Items = c.stuck
-		if got := v.repeated(); got != c.want {
-			t.Errorf("a list %s: folded is %v", c.name, got)
-		}
+		must.Equal(t, v.repeated(), c.want, "a list", c.name, "folded")
 	}
 }
 
@@ -140,18 +130,12 @@ func TestProgressParts_fillTheBarAndShowTheLeast(t *testing.T) {
 	} {
 		var end int64
 		for _, p := range progressParts(outbox.Operation{Totals: n}) {
-			if p.from != end || p.width < 5 || n.Of(p.result) == 0 {
-				t.Errorf("%+v: part %+v after %d", n, p, end)
-			}
+			must.Hold(t, p.from == end && p.width >= 5 && n.Of(p.result) != 0, "%+v: part %+v after %d", n, p, end)
 			end = p.from + p.width
 		}
-		if end != 1000 {
-			t.Errorf("%+v: the bar ends at %d", n, end)
-		}
+		must.Equal(t, end, 1000, "the bar ends at")
 	}
-	if parts := progressParts(outbox.Operation{}); len(parts) != 0 {
-		t.Errorf("an operation without rows has %+v", parts)
-	}
+	must.Equal(t, len(progressParts(outbox.Operation{})), 0, "an operation without rows")
 }
 
 func TestOperationTwins_areWholeCommands(t *testing.T) {
@@ -163,9 +147,7 @@ func TestOperationTwins_areWholeCommands(t *testing.T) {
 	if want := `curl -s -H 'Content-Type: application/json' -d '{"kind":"requeue","filter":{"campaign_id":"it'\''s","event_type":"","fingerprint":"","limit":7},"canary":true,"reason":"why","confirm":"requeue 7 rows","expected_rows":7,"expected_released":2000}' http://127.0.0.1:8080/api/v1/operations`; twins.Curl != want {
 		t.Errorf("curl: %s", twins.Curl)
 	}
-	if want := `outboxweb requeue --dead --canary --campaign='it'\''s' --limit=7 --confirm='requeue 7 rows' --reason 'why'`; twins.CLI != want {
-		t.Errorf("command: %s", twins.CLI)
-	}
+	must.Equal(t, twins.CLI, `outboxweb requeue --dead --canary --campaign='it'\''s' --limit=7 --confirm='requeue 7 rows' --reason 'why'`, "command")
 	elsewhere := p
 	elsewhere.Flags = []string{"--config=/etc/it's.yaml", "--journal-db=sqlite:/var/j.db"}
 	if twins, want := startTwins(elsewhere, v), `outboxweb '--config=/etc/it'\''s.yaml' --journal-db=sqlite:/var/j.db requeue --dead`; !strings.HasPrefix(twins.CLI, want) {

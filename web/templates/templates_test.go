@@ -24,9 +24,7 @@ func rendered(t *testing.T, c templ.Component) string {
 func TestLinks_escapeEveryPartBelowTheBasePath(t *testing.T) {
 	t.Parallel()
 	for base, want := range map[string]URL{"": "/campaigns", "/": "/campaigns", "/ops": "/ops/campaigns", "ops/x/": "/ops/x/campaigns"} {
-		if got := NewLinks(base).Campaigns(outbox.CampaignFilter{}); got != want {
-			t.Errorf("base %q: %s, want %s", base, got, want)
-		}
+		must.Equal(t, NewLinks(base).Campaigns(outbox.CampaignFilter{}), want, "base", base)
 	}
 	l := NewLinks("/ops")
 	for got, want := range map[URL]URL{
@@ -50,9 +48,7 @@ func TestLinks_escapeEveryPartBelowTheBasePath(t *testing.T) {
 		l.Operating(GuideLag):                                "/ops/docs/operating#lag-rises",
 		l.FailureGroup("seat … is #"):                        "/ops/failures?fingerprint=seat+%E2%80%A6+is+%23",
 	} {
-		if got != want {
-			t.Errorf("got %s, want %s", got, want)
-		}
+		must.Equal(t, got, want)
 	}
 }
 
@@ -60,9 +56,7 @@ func TestShellWord_givesTheShellBackTheSameWord(t *testing.T) {
 	t.Parallel()
 	for _, word := range []string{"", "plain-1.2", "a b", `it's "$HOME" \n`, "`id`;&|<>*?~#!", "ü✓", "-x", "a\tb"} {
 		out, err := exec.Command("sh", "-c", "printf %s "+outbox.ShellWord(word)).Output()
-		if err != nil || string(out) != word {
-			t.Errorf("%q came back as %q, %v", word, out, err)
-		}
+		must.Hold(t, err == nil && string(out) == word, "%q came back as %q, %v", word, out, err)
 	}
 }
 
@@ -70,12 +64,9 @@ func TestTwins_areWholeCommands(t *testing.T) {
 	t.Parallel()
 	p := Page{Origin: "http://127.0.0.1:8080"}
 	twins := requeueTwins(p, outbox.Row{CampaignID: "it's", Seq: 5, Status: outbox.Dead, AttemptCount: 8})
-	if want := `curl -s -H 'Content-Type: application/json' -d '{"reason":"why","expected":{"status":"dead","attempt_count":8}}' 'http://127.0.0.1:8080/api/v1/rows/it%27s/5/requeue'`; twins.Curl != want {
-		t.Errorf("curl: %s", twins.Curl)
-	}
-	if want := `outboxweb requeue --reason 'why' -- 'it'\''s' 5`; twins.CLI != want {
-		t.Errorf("command: %s", twins.CLI)
-	}
+	want := `curl -s -H 'Content-Type: application/json' -d '{"reason":"why","expected":{"status":"dead","attempt_count":8}}' 'http://127.0.0.1:8080/api/v1/rows/it%27s/5/requeue'`
+	must.Hold(t, twins.Curl == want, "curl: %s", twins.Curl)
+	must.Equal(t, twins.CLI, `outboxweb requeue --reason 'why' -- 'it'\''s' 5`, "command")
 }
 
 func TestText_forPeople(t *testing.T) {
@@ -94,9 +85,7 @@ func TestText_forPeople(t *testing.T) {
 		pct(outbox.Campaign{HighWaterSeq: 3, AppliedSeq: 1}):         "33",
 		prettyJSON(json.RawMessage(`{"n":12345678901234567890.10}`)): "{\n  \"n\": 12345678901234567890.10\n}",
 	} {
-		if got != want {
-			t.Errorf("got %q, want %q", got, want)
-		}
+		must.Equal(t, got, want)
 	}
 	if got := firstLine(strings.Repeat("ü", 300)); len(got) > 250 || !strings.HasSuffix(got, "…") {
 		t.Errorf("a long line became %q", got)
@@ -115,9 +104,8 @@ func TestLinks_ofActionsNameWhatTheyAreAbout(t *testing.T) {
 			}
 			want += "/" + part
 		}
-		if got := NewLinks("/ops").Action(action, about...); path != "" && string(got) != want {
-			t.Errorf("%s is asked for at %s, want %s", action, got, want)
-		}
+		got := NewLinks("/ops").Action(action, about...)
+		must.Hold(t, path == "" || string(got) == want, "%s is asked for at %s, want %s", action, got, want)
 	}
 }
 
@@ -149,18 +137,13 @@ func TestTwins_ofAnEmbeddedConsole(t *testing.T) {
 		"a pause of a publisher":    {publisherTwins(p, outbox.Publisher{}), true},
 		"a retry of a rejected row": {retryRejectionTwins(p, outbox.IntakeRejection{}), true},
 	} {
-		if tt.twins.Curl == "" || (tt.twins.CLI != "") != tt.shown {
-			t.Errorf("%s: %+v", what, tt.twins)
-		}
+		must.Hold(t, tt.twins.Curl != "" && (tt.twins.CLI != "") == tt.shown, "%s: %+v", what, tt.twins)
 	}
-	if cli := rowTwins(p, failed).CLI; strings.Contains(cli, "explain") {
-		t.Errorf("a failed row: %s", cli)
-	}
+	cli := rowTwins(p, failed).CLI
+	must.Hold(t, !strings.Contains(cli, "explain"), "a failed row: %s", cli)
 	html := rendered(t, twins(p, requeueTwins(p, failed)))
 	for _, name := range []string{"OUTBOXWEB_JOURNAL_DB", "OUTBOXWEB_PROJECTIONS_DB", "OUTBOXWEB_PROJECTIONS<"} {
-		if !strings.Contains(html, name) {
-			t.Errorf("no %s above the command: %s", name, html)
-		}
+		must.Hold(t, strings.Contains(html, name), "no %s above the command: %s", name, html)
 	}
 }
 
@@ -171,14 +154,10 @@ func TestGuides_areHeadingsOfTheRunbook(t *testing.T) {
 		headings[Guide(s.Anchor)] = true
 	}
 	for _, g := range []Guide{GuideLag, GuideFailed, GuideDead, GuideCanary, GuideWorker, GuideDiverged, GuideWrong, GuideAside, GuideFile, GuideDisk, GuideUpgrade} {
-		if !headings[g] {
-			t.Errorf("the runbook has no heading for #%s", g)
-		}
+		must.Hold(t, headings[g], "the runbook has no heading for #%s", g)
 	}
 	for _, kind := range outbox.FaultKinds {
-		if !headings[Guide(kind.Guide())] {
-			t.Errorf("the runbook has no heading for a fault of the kind %s", kind)
-		}
+		must.Hold(t, headings[Guide(kind.Guide())], "the runbook has no heading for a fault of the kind %s", kind)
 	}
 }
 
@@ -207,9 +186,7 @@ func TestOverviewGuide_isForTheWorst(t *testing.T) {
 		if c.sum.Mode == "" {
 			c.sum.Mode = outbox.ModeOutbox
 		}
-		if got := overviewGuide(c.sum, now); got != c.want {
-			t.Errorf("%s: leads to %q, want %q", c.name, got, c.want)
-		}
+		must.Equal(t, overviewGuide(c.sum, now), c.want, c.name, "leads to")
 	}
 }
 
@@ -232,8 +209,6 @@ func TestCampaignGuide_followsTheState(t *testing.T) {
 		{"nobody works", behind, outbox.WorkerSummary{}, GuideWorker},
 	} {
 		e := c.campaign.Explain(now, outbox.Surroundings{Mode: outbox.ModeOutbox, Worker: &c.worker})
-		if got := campaignGuide(c.campaign, e); got != c.want {
-			t.Errorf("%s (%s): leads to %q, want %q", c.name, e.Why, got, c.want)
-		}
+		must.Equal(t, campaignGuide(c.campaign, e), c.want, c.name, e.Why, "): leads to")
 	}
 }

@@ -42,18 +42,14 @@ func written(n node) string {
 func mustTree(t rapid.TB, document, pointer string, from int) Tree {
 	t.Helper()
 	tree, err := ReadTree(document, pointer, from)
-	if err != nil {
-		t.Fatalf("%.200s at %q from %d: %v", document, pointer, from, err)
-	}
+	must.Need(t, err == nil, "%.200s at %q from %d: %v", document, pointer, from, err)
 	return tree
 }
 
 func TestReadTree_leavesOutSpaces(t *testing.T) {
 	t.Parallel()
 	spaced := " { \"a\" : [ 1 , {\"b\":\t2}\n] , \"c\":[ ],\"d\":{ } }\n"
-	if got, want := written(mustTree(t, spaced, "", 0).root), `{"a":[1,{"b":2}],"c":[],"d":{}}`; got != want {
-		t.Errorf("%s, want %s", got, want)
-	}
+	must.Equal(t, written(mustTree(t, spaced, "", 0).root), `{"a":[1,{"b":2}],"c":[],"d":{}}`)
 }
 
 func drawJSON(t *rapid.T, depth int) string {
@@ -96,9 +92,8 @@ func TestReadTree_isTheDocumentAndItsPointersLeadBack(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		document := drawJSON(t, 3)
 		root := mustTree(t, document, "", 0).root
-		if got, want := written(root), Visible(document); got != want && everythingFits(root) {
-			t.Fatalf("%s is shown as %s", document, got)
-		}
+		got, want := written(root), Visible(document)
+		must.Need(t, got == want || !everythingFits(root), "%s is shown as %s", document, got)
 		var look func(node)
 		look = func(n node) {
 			if n.Kind == '{' || n.Kind == '[' {
@@ -127,12 +122,8 @@ func TestReadTree_tellsMembersWithOneKeyApart(t *testing.T) {
 	t.Parallel()
 	document := `{"a":{"n":1},"\u0061":{"n":2},"a~#2":{"n":3},"a":{"n":4}}`
 	for i, m := range mustTree(t, document, "", 0).root.Members {
-		if want := []string{"/a", "/a~#2", "/a~0#2", "/a~#3"}[i]; m.Pointer != want {
-			t.Errorf("member %d has the pointer %s, want %s", i, m.Pointer, want)
-		}
-		if got, want := written(mustTree(t, document, m.Pointer, 0).root), fmt.Sprintf(`{"n":%d}`, i+1); got != want {
-			t.Errorf("at %s: %s, want %s", m.Pointer, got, want)
-		}
+		must.Equal(t, m.Pointer, []string{"/a", "/a~#2", "/a~0#2", "/a~#3"}[i], "member", "has the pointer")
+		must.Equal(t, written(mustTree(t, document, m.Pointer, 0).root), fmt.Sprintf(`{"n":%d}`, i+1), "at", m.Pointer)
 	}
 }
 
@@ -140,9 +131,8 @@ func TestReadTree_refusesPlacesThatAreNotThere(t *testing.T) {
 	t.Parallel()
 	for _, pointer := range []string{"x", "/b", "/a/2", "/a/00", "/a/-1", "/a/0/x", "/a/", "/~#2", "/c~#3", "/é/x", "/a~#"} {
 		_, err := ReadTree(`{"a":[1,2],"c":1,"c":2,"é":"x"}`, pointer, 0)
-		if nowhere, ok := errors.AsType[*NoPlace](err); !ok || nowhere.Pointer != pointer {
-			t.Errorf("%q: %v", pointer, err)
-		}
+		nowhere, ok := errors.AsType[*NoPlace](err)
+		must.Hold(t, ok && nowhere.Pointer == pointer, "%q: %v", pointer, err)
 	}
 	if _, err := ReadTree(`[1,2]`, "", 2); err == nil {
 		t.Error("from behind the last member on there is something")
@@ -200,9 +190,7 @@ func TestReadTree_boundsWhatAFragmentShows(t *testing.T) {
 		t.Errorf("of the items %d are shown, open: %t, then %q", len(items.Members), items.Open, items.more())
 	}
 	small := mustTree(t, `{"a":`+list(50, "1")+`,"b":`+list(70, "1")+`}`, "", 0).root
-	if !small.Open || !small.Members[0].Open || small.Members[1].Open {
-		t.Error("small values are open and larger ones are not")
-	}
+	must.Hold(t, small.Open && small.Members[0].Open && !small.Members[1].Open, "small values are open and larger ones are not")
 }
 
 func TestShownText_cutsAtACharacterAndSaysHowManyAreLeft(t *testing.T) {
@@ -221,9 +209,7 @@ func TestShownText_cutsAtACharacterAndSaysHowManyAreLeft(t *testing.T) {
 		}
 	}
 	long := mustTree(t, `"`+strings.Repeat("x", 14_345)+`"`, "", 0).root
-	if len(long.Text) != treeText || long.Rest != 12_347 {
-		t.Errorf("%d characters are shown and %d are not", len(long.Text), long.Rest)
-	}
+	must.Hold(t, len(long.Text) == treeText && long.Rest == 12_347, "%d characters are shown and %d are not", len(long.Text), long.Rest)
 }
 
 func TestVisible_escapesWhatCannotBeSeenAndChangesNothingElse(t *testing.T) {
@@ -233,21 +219,17 @@ func TestVisible_escapesWhatCannotBeSeenAndChangesNothingElse(t *testing.T) {
 		"\x7f\u0085": `\u007f\u0085`, "\u2028\ufeff\u200b": `\u2028\ufeff\u200b`, "\U000E0041": `\udb40\udc41`, "\xff": `\ufffd`, "\x1b[31m": `\u001b[31m`,
 		"\u0646\u0645\u06cc\u200c\u062e": "\u0646\u0645\u06cc\u200c\u062e", "a\nb\tc": "a\nb\tc",
 	} {
-		if got := Visible(in); got != want {
-			t.Errorf("%+q is shown as %+q, want %+q", in, got, want)
-		}
+		must.Equal(t, Visible(in), want, in, "is shown as")
 	}
 	rapid.Check(t, func(t *rapid.T) {
 		s := rapid.String().Draw(t, "s")
 		stored := must.Get(json.Marshal(s)).Or(t)
 		shown := Visible(string(stored))
 		var back string
-		if err := json.Unmarshal([]byte(shown), &back); err != nil || back != strings.ToValidUTF8(s, "\ufffd") && !strings.Contains(s, "\xff") {
-			t.Fatalf("%+q is shown as %+q, which means %+q, %v", s, shown, back, err)
-		}
-		if i := strings.IndexFunc(shown, func(r rune) bool { return unicode.Is(unicode.Bidi_Control, r) }); i >= 0 {
-			t.Fatalf("%+q holds a character that turns the text", shown)
-		}
+		err := json.Unmarshal([]byte(shown), &back)
+		must.Need(t, err == nil && (back == strings.ToValidUTF8(s, "\ufffd") || strings.Contains(s, "\xff")), "%+q is shown as %+q, which means %+q, %v", s, shown, back, err)
+		i := strings.IndexFunc(shown, func(r rune) bool { return unicode.Is(unicode.Bidi_Control, r) })
+		must.Need(t, i < 0, "%+q holds a character that turns the text", shown)
 	})
 }
 
@@ -258,17 +240,15 @@ func TestReadTree_ofALargeDocumentIsCheap(t *testing.T) { // not parallel: it co
 	}
 	const items, part = 25 << 20 / 52, 16
 	whole, small := document(items), document(items/part)
-	if allocated := testing.AllocsPerRun(1, func() { mustTree(t, whole, "/items", 400_000) }); allocated > 3000 {
-		t.Errorf("%d bytes took %v allocations", len(whole), allocated)
-	}
+	allocated := testing.AllocsPerRun(1, func() { mustTree(t, whole, "/items", 400_000) })
+	must.Hold(t, allocated <= 3000, "%d bytes took %v allocations", len(whole), allocated)
 	// If each item were searched from the start, a document 16 times as long would take 256 times
 	// as long.
 	took := func(calls int, text string, from int) time.Duration {
 		return cputest.Least(t, calls, func() { mustTree(t, text, "/items", from) })
 	}
-	if one, all := took(5, small, 400_000/part), took(2, whole, 400_000); all > 5*part*one {
-		t.Errorf("%d bytes took %s, and %d bytes took %s", len(small), one, len(whole), all)
-	}
+	one, all := took(5, small, 400_000/part), took(2, whole, 400_000)
+	must.Hold(t, all <= 5*part*one, "%d bytes took %s, and %d bytes took %s", len(small), one, len(whole), all)
 }
 
 func TestVisibleHTML_escapesWhatIsReadAndKeepsWhatIsSent(t *testing.T) {
@@ -283,9 +263,7 @@ func TestVisibleHTML_escapesWhatIsReadAndKeepsWhatIsSent(t *testing.T) {
 		"<textarea>\u202e":              "<textarea>\\u202e",
 		"<b>x\u200cy \U0001F469\u200d…": "<b>x\u200cy \U0001F469\u200d…",
 	} {
-		if got := VisibleHTML([]byte(in)); string(got) != want {
-			t.Errorf("%+q becomes %+q, want %+q", in, got, want)
-		}
+		must.Equal(t, string(VisibleHTML([]byte(in))), want, "becomes")
 	}
 }
 
@@ -320,11 +298,8 @@ func FuzzVisibleHTML(f *testing.F) {
 	f.Add([]byte("<p title=\"\u202e\">\x01</p><textarea>\u202e</textarea>"))
 	f.Fuzz(func(t *testing.T, page []byte) {
 		once := VisibleHTML(bytes.Clone(page))
-		if again := VisibleHTML(bytes.Clone(once)); !bytes.Equal(once, again) {
-			t.Errorf("%+q becomes %+q, and that %+q", page, once, again)
-		}
-		if n := bytes.Count(page, []byte("<")); bytes.Count(once, []byte("<")) != n {
-			t.Errorf("%+q becomes %+q", page, once)
-		}
+		again := VisibleHTML(bytes.Clone(once))
+		must.Hold(t, bytes.Equal(once, again), "%+q becomes %+q, and that %+q", page, once, again)
+		must.Equal(t, bytes.Count(once, []byte("<")), bytes.Count(page, []byte("<")), page, "becomes")
 	})
 }

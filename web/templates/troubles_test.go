@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
@@ -33,9 +34,8 @@ func TestOverviewHealth_isNotAllRightBesideOtherTrouble(t *testing.T) {
 		if want == "." {
 			level = outbox.LevelOK
 		}
-		if got := overviewHealth(page, v); got.Level != level || got.Sentence != "All 3 campaigns are current"+want || (len(got.Notes) == 1) != (len(v.Summary.Held) == 1) {
-			t.Errorf("%q: %+v", want, got)
-		}
+		got := overviewHealth(page, v)
+		must.Hold(t, got.Level == level && got.Sentence == "All 3 campaigns are current"+want && (len(got.Notes) == 1) == (len(v.Summary.Held) == 1), "%q: %+v", want, got)
 	}
 }
 
@@ -46,9 +46,7 @@ func TestDriftTrouble_leadsToTheChangeOfAFileBeforeARebuild(t *testing.T) {
 	other := outbox.RowsBuilt{BuiltByOtherVersion: true, BuiltVersions: []outbox.LoadedVersion{{Version: "5b70"}}}
 	p.Loaded = []outbox.ProjectionInfo{{Name: "seats", RowsBuilt: other}, {Name: "orders", Version: "ed74"}}
 	v := Overview{Drifted: []outbox.Verification{{CampaignID: "c", Projection: "orders"}}}
-	if got := driftTrouble(p, v); got.action != "Rebuild…" {
-		t.Errorf("drift of an unchanged projection: %+v", got)
-	}
+	must.Equal(t, driftTrouble(p, v).action, "Rebuild…", "drift of an unchanged projection")
 	p.Loaded[1].RowsBuilt = other
 	if got := driftTrouble(p, v); got.action != "See what changed" || got.to != "/projections/orders#change" || !strings.Contains(got.note, "Rows of projection orders were built by version 5b70. Version ed74 is loaded now, and builds what is applied since then. If the loaded version is wrong, load the right file again") {
 		t.Errorf("drift of a changed projection: %+v", got)
@@ -67,16 +65,12 @@ func TestBuiltTrouble_namesEveryVersionThatBuildsRows(t *testing.T) {
 		t.Errorf("where the new version is quarantined: %+v", quarantined)
 	}
 	able := Page{Loaded: []outbox.ProjectionInfo{seats}, Me: outbox.Local()}
-	if got := builtTrouble(able, Overview{}).action; got != "Verify all…" {
-		t.Errorf("what has not been verified offers %q", got)
-	}
+	must.Equal(t, builtTrouble(able, Overview{}).action, "Verify all…", "what has not been verified offers")
 	if got := builtTrouble(able, Overview{Drifted: []outbox.Verification{{CampaignID: "c", Projection: "seats", Verdict: outbox.VerdictDrift}}}).action; got != "" {
 		t.Errorf("what a verify has found to differ offers %q", got)
 	}
 	seats.Version = "aaaa"
-	if got, want := builtTrouble(Page{Loaded: []outbox.ProjectionInfo{seats}}, Overview{}).items[0].sub, "built by versions aaaa and bbbb; version aaaa is loaded"; got != want {
-		t.Errorf("after going back: %q, want %q", got, want)
-	}
+	must.Equal(t, builtTrouble(Page{Loaded: []outbox.ProjectionInfo{seats}}, Overview{}).items[0].sub, "built by versions aaaa and bbbb; version aaaa is loaded", "after going back")
 }
 
 // What a verify found with a version that is not loaded any more is no reason to rebuild with the loaded
@@ -86,9 +80,7 @@ func TestOutdatedTrouble_asksForAVerifyWithTheLoadedVersion(t *testing.T) {
 	loaded := time.Date(2026, 11, 26, 18, 30, 0, 0, time.UTC)
 	p := Page{Me: outbox.Local(), Loaded: []outbox.ProjectionInfo{{Name: "orders", Version: "5b70", RowsBuilt: outbox.RowsBuilt{LoadedAt: &loaded}}}}
 	v := Overview{Drifted: []outbox.Verification{{CampaignID: "c", Projection: "orders", Version: "ed74", Outdated: true}, {CampaignID: "d", Projection: "orders", Version: "ed74", Outdated: true}}}
-	if got := driftTrouble(p, v); got.title != "" {
-		t.Errorf("drift of a version that is not loaded: %+v", got)
-	}
+	must.Equal(t, driftTrouble(p, v).title, "", "drift of a version that is not loaded")
 	const want = "2 campaigns differed from version ed74 of projection orders, which is not loaded any more; verify again with the loaded version 5b70 (loaded 2026-11-26 18:30:00 UTC)."
 	if got := outdatedTrouble(p, v); got.title != want || got.action != "Verify again…" || got.to != "/runs/new?all=1&kind=verify&projection=orders" {
 		t.Errorf("%+v", got)
@@ -105,9 +97,7 @@ func TestDriftTrouble_namesEveryProjection(t *testing.T) {
 	p := Page{Me: outbox.Local(), Loaded: []outbox.ProjectionInfo{{Name: "orders", Version: "ed74", RowsBuilt: other}, {Name: "parcels", Version: "aaaa"}, {Name: "seats", Version: "bbbb", RowsBuilt: other}}}
 	v := Overview{Drifted: []outbox.Verification{{CampaignID: "c", Projection: "orders"}, {CampaignID: "c", Projection: "parcels"}, {CampaignID: "d", Projection: "parcels"}}}
 	got := driftTrouble(p, v)
-	if len(got.items) != 2 || got.items[0].sub != "projections orders and parcels, " || got.items[1].sub != "projection parcels, " {
-		t.Errorf("campaigns are %+v", got.items)
-	}
+	must.Hold(t, len(got.items) == 2 && got.items[0].sub == "projections orders and parcels, " && got.items[1].sub == "projection parcels, ", "campaigns are %+v", got.items)
 	if got.action != "Show campaigns" || !strings.HasSuffix(got.note, "All rows of projection parcels were built by the loaded version: there it is not the cause.") || strings.Contains(got.note, "seats") {
 		t.Errorf("%s: %s", got.action, got.note)
 	}
@@ -135,9 +125,7 @@ func TestUnverifiableTrouble_namesWhatCouldNotBeReplayed(t *testing.T) {
 	for i := range v.Unverified {
 		v.Unverified[i].Outdated = i > 0
 	}
-	if got := unverifiableTrouble(p, v); got.action != "Show campaigns" {
-		t.Errorf("with one of the loaded version: %+v", got)
-	}
+	must.Equal(t, unverifiableTrouble(p, v).action, "Show campaigns", "with one of the loaded version")
 	v.Unverified[0].Outdated = true
 	p.Loaded = []outbox.ProjectionInfo{{Name: "seats"}}
 	if got := unverifiableTrouble(p, v); got.action != "Verify again…" || got.to != "/runs/new?all=1&kind=verify&projection=seats" || !strings.Contains(got.title, "3 campaigns could not be verified with versions of projections that are not loaded any more") {
@@ -158,9 +146,8 @@ func TestCause_isPutDownToADeployJustBeforeItAlone(t *testing.T) {
 		m := outbox.Marker{At: first.Add(-ago), Kind: outbox.MarkerVersion, Subject: "orders", Version: "v2", Host: "h"}
 		c := causeView{AssessedGroup: outbox.AssessedGroup{ErrorGroup: g}, After: deployBefore([]outbox.Marker{m}, g)}
 		html := rendered(t, cause(Page{Now: first.Add(time.Minute)}, c))
-		if text := html; !strings.Contains(text, want) {
-			t.Errorf("%v before: lacks %q:\n%s", ago, want, text)
-		}
+		text := html
+		must.Hold(t, strings.Contains(text, want), "%v before: lacks %q:\n%s", ago, want, text)
 	}
 }
 
@@ -212,8 +199,6 @@ func TestCounts_ofOneAreSingular(t *testing.T) {
 			t.Errorf("%d: %q, %q", n, numbers[0].name, numbers[2].name)
 		}
 		html := rendered(t, projectionCounts(Page{}, outbox.ProjectionInfo{Name: "orders", Blocking: n}))
-		if !strings.Contains(html, want[2]) {
-			t.Errorf("%d: %s", n, html)
-		}
+		must.Hold(t, strings.Contains(html, want[2]), "%d: %s", n, html)
 	}
 }

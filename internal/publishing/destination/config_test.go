@@ -35,9 +35,8 @@ func getenv(name string) (string, bool) {
 func topicsOf(tb testing.TB, text string) *yaml.Node {
 	tb.Helper()
 	var document yaml.Node
-	if err := yaml.Unmarshal([]byte(text), &document); err != nil {
-		tb.Fatalf("%v in\n%s", err, text)
-	}
+	err := yaml.Unmarshal([]byte(text), &document)
+	must.Need(tb, err == nil, "%v in\n%s", err, text)
 	for i, node := range document.Content[0].Content {
 		if i%2 == 0 && node.Value == "topics" {
 			return document.Content[0].Content[i+1]
@@ -161,9 +160,7 @@ topics:
 	own, topic := all, all
 	own.BatchSize, topic.BatchSize, topic.Idle.Off = 5, 50, true
 	for i, want := range []destination.Settings{own, topic, all} {
-		if diff := cmp.Diff(want, subs[i].Settings); diff != "" {
-			t.Errorf("%s: %s", subs[i].SubscriptionName, diff)
-		}
+		must.Equal(t, subs[i].Settings, want, subs[i].SubscriptionName)
 	}
 	shown := subs[1].Definition().Settings
 	if want := (outbox.PublisherSettings{BatchSize: 50, PollSeconds: 2, TimeoutSeconds: 10, RetryBaseSeconds: 1, RetryMaxSeconds: 60, MaxErrors: 3, FailedRetrySeconds: 300}); shown != want {
@@ -174,9 +171,7 @@ topics:
 func TestParse_takesNoTopics(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{"topics:", "topics: {}", "topics: null"} {
-		if subs, err := parse(t, text); err != nil || len(subs) != 0 {
-			t.Errorf("%q: %v, %v", text, subs, err)
-		}
+		must.Equal(t, len(must.Get(parse(t, text)).Or(t)), 0, text)
 	}
 }
 
@@ -280,20 +275,12 @@ func TestParse_namesTheLineOfTheMistake(t *testing.T) {
 			}
 			_, err := parse(t, test.text)
 			var refusal *outbox.Refusal
-			if !errors.As(err, &refusal) || !errors.Is(err, outbox.ErrInvalid) {
-				t.Fatalf("got %v", err)
-			}
+			must.Need(t, errors.As(err, &refusal) && errors.Is(err, outbox.ErrInvalid), "got %v", err)
 			before, _, _ := strings.Cut(test.text, "#!")
-			if line := strings.Count(before, "\n") + 1; refusal.Line != line {
-				t.Errorf("line %d instead of %d: %v", refusal.Line, line, err)
-			}
-			if !strings.Contains(refusal.Detail, test.says) {
-				t.Errorf("%q does not say %q", refusal.Detail, test.says)
-			}
+			must.Equal(t, refusal.Line, strings.Count(before, "\n")+1, "line", "instead of", err)
+			must.Hold(t, strings.Contains(refusal.Detail, test.says), "%q does not say %q", refusal.Detail, test.says)
 			for _, word := range []string{"hunter2", "t0ken", "MfKQ"} {
-				if strings.Contains(refusal.Detail, word) {
-					t.Errorf("%q tells a secret", refusal.Detail)
-				}
+				must.Hold(t, !strings.Contains(refusal.Detail, word), "%q tells a secret", refusal.Detail)
 			}
 		})
 	}
@@ -308,9 +295,7 @@ func TestParse_keepsSecretsOutOfErrors(t *testing.T) {
 		"nats://me:" + password + "@h/a b", "https://h/in?key=" + password + "#x", "nats://h/s?key=" + password, "${ODD}",
 	} {
 		_, err := parse(t, fmt.Sprintf("topics: {t: {match: {campaigns: [c]}, publishers: {p: {url: '%s'}}}}", url))
-		if err == nil || strings.Contains(err.Error(), password) {
-			t.Errorf("%s: %v", url, err)
-		}
+		must.Hold(t, err != nil && !strings.Contains(err.Error(), password), "%s: %v", url, err)
 	}
 }
 
@@ -321,9 +306,7 @@ func TestOpen_readsTheCertificates(t *testing.T) {
 	for _, url := range []string{"https://h/in", "nats://h/s?tls=true", "kafka://h/t?tls=true"} {
 		for path, says := range map[string]string{"/dev/null": "not a regular file", notPEM: "has no certificate in PEM", notPEM + "x": "no such file"} {
 			_, err := subscriptionOf(t, "url: "+url, "ca_file: "+path).Open(destination.Options{})
-			if !errors.Is(err, outbox.ErrSetup) || !strings.Contains(err.Error(), "ca_file of scenes/p") || !strings.Contains(err.Error(), says) {
-				t.Errorf("%s with %s: %v", url, path, err)
-			}
+			must.Hold(t, errors.Is(err, outbox.ErrSetup) && strings.Contains(err.Error(), "ca_file of scenes/p") && strings.Contains(err.Error(), says), "%s with %s: %v", url, path, err)
 		}
 	}
 }
@@ -344,9 +327,7 @@ func TestParse_readsTheDocumentation(t *testing.T) {
 	t.Parallel()
 	text := must.Get(os.ReadFile("../../../docs/publishers.md")).Or(t)
 	examples := regexp.MustCompile("(?s)\n```yaml\n((?:publisher_defaults|topics):.*?)\n```\n").FindAllStringSubmatch(string(text), -1)
-	if len(examples) < 5 {
-		t.Fatalf("only %d examples were found", len(examples))
-	}
+	must.Need(t, len(examples) >= 5, "only %d examples were found", len(examples))
 	for _, example := range examples {
 		c := configOf(t, example[1])
 		c.Getenv = func(name string) (string, bool) {
@@ -378,9 +359,7 @@ func FuzzTopics(f *testing.F) {
 		for _, node := range nodes {
 			subs, _, err := destination.Config{Topics: node, Getenv: getenv}.Parse()
 			var refusal *outbox.Refusal
-			if err != nil && (!errors.As(err, &refusal) || refusal.Line < 1 || refusal.Detail == "") {
-				t.Fatalf("%#v", err)
-			}
+			must.Need(t, !(err != nil && (!errors.As(err, &refusal) || refusal.Line < 1 || refusal.Detail == "")), "%#v", err)
 			for _, p := range subs {
 				publisher, err := p.Open(destination.Options{})
 				if err != nil {
@@ -396,9 +375,7 @@ func FuzzTopics(f *testing.F) {
 func TestParse_escapesValuesBehindTheQuestionMark(t *testing.T) {
 	t.Parallel()
 	p := subscriptionOf(t, `url: "https://h/in?a=${PASSWORD}&b=${TOKEN}"`)
-	if want := "https://h/in?a=p%40ss%2Fw%3Ao%3Fr%23d%26%25&b=t0ken"; p.URL != want {
-		t.Errorf("got %s instead of %s", p.URL, want)
-	}
+	must.Equal(t, p.URL, "https://h/in?a=p%40ss%2Fw%3Ao%3Fr%23d%26%25&b=t0ken", "instead of")
 }
 
 // FuzzDestination parses any destination URL, with any value of the variable in it, and any header.

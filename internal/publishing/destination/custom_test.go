@@ -40,9 +40,7 @@ func TestCustom_hasTheRulesOfConfiguredOnes(t *testing.T) {
 	s, err := destination.Custom(custom, all, destination.Settings{BatchSize: 7, Idle: outbox.IdleBackoff{Off: true}})
 	want := destination.DefaultSettings()
 	want.BatchSize, want.Idle.Off = 7, true
-	if err != nil || s.Settings != want || s.Destination != "go:" {
-		t.Errorf("%+v to %q, %v", s.Settings, s.Destination, err)
-	}
+	must.Hold(t, err == nil && s.Settings == want && s.Destination == "go:", "%+v to %q, %v", s.Settings, s.Destination, err)
 	for says, change := range map[string]func(*destination.Subscription, *destination.Functions){
 		"must begin with a lower-case letter":      func(s *destination.Subscription, _ *destination.Functions) { s.Topic = "Scenes" },
 		"publisher scenes/audit selects no events": func(s *destination.Subscription, _ *destination.Functions) { s.Match = outbox.Match{} },
@@ -128,9 +126,7 @@ func TestCustom_aHangingFunctionIsCutAndNotCalledAgain(t *testing.T) {
 		if since := s.HangingSince(); !since.Equal(first) {
 			t.Errorf("it hangs since %s, want %s", since, first)
 		}
-		if calls != 1 {
-			t.Errorf("called %d times", calls)
-		}
+		must.Equal(t, calls, 1, "called", "times")
 		close(hang)
 		synctest.Wait()
 		if n, err := to.Publish(t.Context(), eventsAt(1)); n != 1 || err != nil || calls != 2 {
@@ -185,9 +181,8 @@ func TestCustom_doesNotGoOnOneByOneAfterItsContext(t *testing.T) {
 			cancel()
 			return 0, errors.New("interrupted")
 		}}, &log)
-		if n, err := to.Publish(ctx, eventsAt(1, 2)); n != 0 || err == nil || calls != 1 {
-			t.Errorf("%d delivered by %d calls, %v", n, calls, err)
-		}
+		n, err := to.Publish(ctx, eventsAt(1, 2))
+		must.Hold(t, n == 0 && err != nil && calls == 1, "%d delivered by %d calls, %v", n, calls, err)
 	}
 }
 
@@ -216,9 +211,7 @@ func TestCustom_aFunctionInTimeSaysHowManyItDelivered(t *testing.T) {
 			return 2, ctx.Err()
 		}}, &log)
 		n, err := to.Publish(t.Context(), eventsAt(1, 2, 3))
-		if n != 2 || err == nil || !strings.Contains(err.Error(), "did not finish within 3s") {
-			t.Errorf("%d, %v", n, err)
-		}
+		must.Hold(t, n == 2 && err != nil && strings.Contains(err.Error(), "did not finish within 3s"), "%d, %v", n, err)
 	})
 }
 
@@ -236,9 +229,7 @@ func TestCustom_refusesCountsThatCannotBe(t *testing.T) {
 	} {
 		to := customOf(t, destination.Functions{Deliver: func(context.Context, []*destination.Event) (int, error) { return c.returns, c.err }}, &log)
 		n, err := to.Publish(t.Context(), eventsAt(1, 2))
-		if n != c.n || (err == nil) != (c.says == "") || err != nil && !strings.Contains(err.Error(), c.says) {
-			t.Errorf("%d and %v became %d and %v", c.returns, c.err, n, err)
-		}
+		must.Hold(t, n == c.n && (err == nil) == (c.says == "") && (err == nil || strings.Contains(err.Error(), c.says)), "%d and %v became %d and %v", c.returns, c.err, n, err)
 	}
 }
 

@@ -40,12 +40,8 @@ func TestCloudEvent_isWhatTheSDKReads(t *testing.T) {
 	t.Parallel()
 	want := journalEvent(912)
 	encoded := must.Get(destination.NewEvent(want, destination.Source("j1")).CloudEvent()).Or(t)
-	if strings.ContainsAny(string(encoded), "\n\r") {
-		t.Errorf("not one line: %q", encoded)
-	}
-	if !strings.Contains(string(encoded), string(want.Payload)) {
-		t.Errorf("the payload's bytes differ:\n%s\n%s", encoded, want.Payload)
-	}
+	must.Hold(t, !strings.ContainsAny(string(encoded), "\n\r"), "not one line: %q", encoded)
+	must.Hold(t, strings.Contains(string(encoded), string(want.Payload)), "the payload's bytes differ:\n%s\n%s", encoded, want.Payload)
 	var got event.Event
 	must.OK(t, json.Unmarshal(encoded, &got))
 	must.OK(t, got.Validate())
@@ -64,9 +60,7 @@ func TestCloudEvent_isWhatTheSDKReads(t *testing.T) {
 	}
 	var data outbox.Event
 	must.OK(t, got.DataAs(&data))
-	if diff := cmp.Diff(want, data); diff != "" {
-		t.Error(diff)
-	}
+	must.Equal(t, data, want)
 }
 
 // The order of the attributes is the SDK's too: a file recognizes its own lines by it.
@@ -83,9 +77,7 @@ func TestCloudEvent_isWhatTheSDKWrites(t *testing.T) {
 		must.OK(t, json.Unmarshal(encoded, &read))
 		var written bytes.Buffer
 		must.OK(t, event.WriteJson(&read, &written))
-		if diff := cmp.Diff(written.String(), string(encoded)); diff != "" {
-			t.Errorf("from the SDK's to ours:\n%s", diff)
-		}
+		must.Equal(t, string(encoded), written.String(), "from the SDK's to ours")
 	}
 }
 
@@ -95,9 +87,7 @@ func TestTestEvent_isOfNoJournal(t *testing.T) {
 	var got event.Event
 	must.OK(t, json.Unmarshal(encoded, &got))
 	must.OK(t, got.Validate())
-	if got.ID() != "test-7" || got.Type() != destination.TestType || got.Subject() != "" || len(got.Extensions()) != 0 {
-		t.Errorf("got %s", encoded)
-	}
+	must.Hold(t, got.ID() == "test-7" && got.Type() == destination.TestType && got.Subject() == "" && len(got.Extensions()) == 0, "got %s", encoded)
 }
 
 // Names may begin and end with spaces, and then differ from those without. The SDK refuses blank ones, and so
@@ -109,9 +99,7 @@ func TestCloudEvent_keepsSpacesAndRefusesBlankNames(t *testing.T) {
 	encoded := must.Get(destination.NewEvent(e, destination.Source("j1")).CloudEvent()).Or(t)
 	var got struct{ Type, Subject, CampaignID string }
 	must.OK(t, json.Unmarshal(encoded, &got))
-	if got.Subject != e.CampaignID || got.CampaignID != e.CampaignID || got.Type != e.EventType {
-		t.Errorf("got %+q of campaign %q, type %q", got, e.CampaignID, e.EventType)
-	}
+	must.Hold(t, got.Subject == e.CampaignID && got.CampaignID == e.CampaignID && got.Type == e.EventType, "got %+q of campaign %q, type %q", got, e.CampaignID, e.EventType)
 	noType, noCampaign := e, e
 	noType.EventType, noCampaign.CampaignID = "\u00a0", " "
 	for _, e := range []outbox.Event{noType, noCampaign} {

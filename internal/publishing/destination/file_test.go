@@ -63,9 +63,8 @@ func openFile(tb testing.TB, path string, lines ...string) destination.Publisher
 func deliver(tb testing.TB, p destination.Publisher, first, last int64) {
 	tb.Helper()
 	events := journalEvents(first, last)
-	if n, err := p.Publish(tb.Context(), events); err != nil || n != len(events) {
-		tb.Fatalf("delivered %d of %d: %v", n, len(events), err)
-	}
+	n, err := p.Publish(tb.Context(), events)
+	must.Need(tb, err == nil && n == len(events), "delivered %d of %d: %v", n, len(events), err)
 }
 
 // refusedInTime opens a publisher for an error that only its timeout causes, and wants an error of
@@ -79,9 +78,7 @@ func refusedInTime(tb testing.TB, says string, lines ...string) destination.Publ
 		if n == 0 && err != nil && destination.Cause(err).Kind == outbox.DestinationError && strings.Contains(err.Error(), says) {
 			return p
 		}
-		if err == nil || timeout > patience {
-			tb.Fatalf("with a timeout of %s it delivers %d and says %v, not %q", timeout, n, err, says)
-		}
+		must.Need(tb, err != nil && timeout <= patience, "with a timeout of %s it delivers %d and says %v, not %q", timeout, n, err, says)
 	}
 }
 
@@ -90,9 +87,7 @@ func refusedInTime(tb testing.TB, says string, lines ...string) destination.Publ
 func refused(tb testing.TB, p destination.Publisher, first, last int64, delivered int, kind outbox.DeliveryErrorKind, says string) *destination.Error {
 	tb.Helper()
 	n, err := p.Publish(tb.Context(), journalEvents(first, last))
-	if err == nil {
-		tb.Fatalf("delivered %d without an error", n)
-	}
+	must.Need(tb, err != nil, "delivered %d without an error", n)
 	blame := destination.Cause(err)
 	if n != delivered || blame.Kind != kind || !strings.Contains(err.Error(), says) {
 		tb.Errorf("delivered %d instead of %d; blames the %s instead of the %s; says %q, not %q", n, delivered, blame.Kind, kind, err, says)
@@ -109,9 +104,8 @@ func positions(tb testing.TB, text []byte) []int64 {
 			ID   string       `json:"id"`
 			Data outbox.Event `json:"data"`
 		}
-		if err := json.Unmarshal(line, &e); err != nil || line[len(line)-1] != '\n' || e.ID != fmt.Sprint(e.Data.Position) {
-			tb.Fatalf("%v: %q", err, line)
-		}
+		err := json.Unmarshal(line, &e)
+		must.Need(tb, err == nil && line[len(line)-1] == '\n' && e.ID == fmt.Sprint(e.Data.Position), "%v: %q", err, line)
 		list = append(list, e.Data.Position)
 	}
 	return list
@@ -129,9 +123,7 @@ func wantRange(tb testing.TB, got []int64, first, last int64) {
 	for position := first; position <= last; position++ {
 		want = append(want, position)
 	}
-	if fmt.Sprint(got) != fmt.Sprint(want) {
-		tb.Errorf("got %v instead of %d to %d", got, first, last)
-	}
+	must.Equal(tb, fmt.Sprint(got), fmt.Sprint(want), "instead of", first, "to", last)
 }
 
 func TestFile_appendsLines(t *testing.T) {
@@ -204,9 +196,7 @@ func TestFile_leavesForeignFilesAlone(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "notes")
 			must.OK(t, os.WriteFile(path, []byte(text), 0o600))
 			refused(t, openFile(t, path), 4, 5, 0, outbox.DestinationError, path+": its last line was not written by outboxweb, so nothing is appended to it; use another path, or move the file away")
-			if got, err := os.ReadFile(path); err != nil || string(got) != text {
-				t.Errorf("%q, %v", got, err)
-			}
+			must.Equal(t, string(must.Get(os.ReadFile(path)).Or(t)), text)
 		})
 	}
 }
@@ -225,9 +215,7 @@ func TestFile_looksAgainWhenTheFileIsNotAsItLeftIt(t *testing.T) {
 	must.Get(f.WriteString("notes\n")).Or(t)
 	refused(t, p, 4, 5, 0, outbox.DestinationError, "its last line was not written by outboxweb")
 	n, err := p.Publish(t.Context(), []*destination.Event{destination.TestEvent("urn:x", "test-1")})
-	if n != 0 || err == nil {
-		t.Errorf("a made-up event is delivered: %v", err)
-	}
+	must.Hold(t, n == 0 && err != nil, "a made-up event is delivered: %v", err)
 }
 
 func TestFile_continuesAfterAMadeUpEvent(t *testing.T) {
@@ -247,9 +235,8 @@ func TestFile_followsNoLink(t *testing.T) {
 		refused(t, openFile(t, path), 2, 3, 0, outbox.DestinationError, path+": it is a symbolic link, which is not followed; use the path of the file itself, or remove the link")
 	}
 	wantLines(t, target, 1, 1)
-	if _, err := os.Stat(filepath.Join(dir, "none")); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("the link that led nowhere leads to a file: %v", err)
-	}
+	_, err := os.Stat(filepath.Join(dir, "none"))
+	must.Hold(t, errors.Is(err, os.ErrNotExist), "the link that led nowhere leads to a file: %v", err)
 }
 
 func TestFile_rotatesBySize(t *testing.T) {
@@ -276,9 +263,7 @@ func TestFile_rotatesBySize(t *testing.T) {
 					got = append(got, suffix[1:])
 				}
 			}
-			if fmt.Sprint(got) != fmt.Sprint(test.want) {
-				t.Errorf("files %v instead of %v", got, test.want)
-			}
+			must.Equal(t, fmt.Sprint(got), fmt.Sprint(test.want), "files", "instead of")
 			wantLines(t, path+".000003", 5, 6)
 			wantLines(t, path+".000004", 7, 8)
 		})
@@ -418,9 +403,7 @@ func TestPublish_sendsNothingOnceTheContextHasEnded(t *testing.T) {
 		{"url: https://127.0.0.1:1", "allow_private: true"}, {"url: https://127.0.0.1:1", "format: batch"},
 	} {
 		n, err := open(t, lines...).Publish(ctx, journalEvents(1, 2))
-		if n != 0 || !errors.Is(err, context.Canceled) {
-			t.Errorf("%s: %d, %v", lines, n, err)
-		}
+		must.Hold(t, n == 0 && errors.Is(err, context.Canceled), "%s: %d, %v", lines, n, err)
 	}
 	if text, err := os.ReadFile(path); len(text) > 0 {
 		t.Errorf("%q was written; %v", text, err)
@@ -470,16 +453,12 @@ func TestFile_keepsWholeLinesWhereThereIsNoRoom(t *testing.T) {
 	cmd := exec.CommandContext(t.Context(), os.Args[0])
 	cmd.Env = append(os.Environ(), crampedFile+"="+path)
 	out, err := cmd.CombinedOutput()
-	if err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
+	must.Need(t, err == nil, "%v: %s", err, out)
 	var delivered int64
 	var kind string
 	if _, err := fmt.Sscan(string(out), &delivered, &kind); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	if kind != string(outbox.DestinationError) || !strings.Contains(string(out), "file too large") || delivered == 0 {
-		t.Errorf("said %s", out)
-	}
+	must.Hold(t, kind == string(outbox.DestinationError) && strings.Contains(string(out), "file too large") && delivered != 0, "said %s", out)
 	wantLines(t, path, 1, delivered)
 }

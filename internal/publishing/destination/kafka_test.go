@@ -52,9 +52,7 @@ func records(tb testing.TB, cluster *kfake.Cluster, options ...kgo.Opt) map[int3
 			count--
 		})
 	}
-	if count > 0 {
-		tb.Fatalf("%d records did not come", count)
-	}
+	must.Need(tb, count <= 0, "%d records did not come", count)
 	return got
 }
 
@@ -67,9 +65,8 @@ func seqs(tb testing.TB, records map[int32][]*kgo.Record) map[string][]int64 {
 		for _, r := range list {
 			for _, position := range positions(tb, append(bytes.Clone(r.Value), '\n')) {
 				e := journalEvent(position)
-				if before, ok := at[e.CampaignID]; ok && before != partition || string(r.Key) != e.CampaignID {
-					tb.Errorf("an event of %s has the key %s and is in partition %d", e.CampaignID, r.Key, partition)
-				}
+				before, ok := at[e.CampaignID]
+				must.Hold(tb, (!ok || before == partition) && string(r.Key) == e.CampaignID, "an event of %s has the key %s and is in partition %d", e.CampaignID, r.Key, partition)
 				at[e.CampaignID] = partition
 				got[e.CampaignID] = append(got[e.CampaignID], e.Seq)
 			}
@@ -87,9 +84,7 @@ func wantSeqs(tb testing.TB, got map[string][]int64, last int64) {
 		e := journalEvent(position)
 		want[e.CampaignID] = append(want[e.CampaignID], e.Seq)
 	}
-	if fmt.Sprint(got) != fmt.Sprint(want) {
-		tb.Errorf("got %v instead of %v", got, want)
-	}
+	must.Equal(tb, fmt.Sprint(got), fmt.Sprint(want), "instead of")
 }
 
 func TestKafka_keepsTheOrderOfACampaign(t *testing.T) {
@@ -102,9 +97,7 @@ func TestKafka_keepsTheOrderOfACampaign(t *testing.T) {
 	wantSeqs(t, seqs(t, got), 3010)
 	for _, list := range got {
 		header := list[0].Headers
-		if len(header) != 1 || header[0].Key != "content-type" || string(header[0].Value) != "application/cloudevents+json" {
-			t.Errorf("headers %v", header)
-		}
+		must.Hold(t, len(header) == 1 && header[0].Key == "content-type" && string(header[0].Value) == "application/cloudevents+json", "headers %v", header)
 	}
 }
 
@@ -113,9 +106,7 @@ func TestKafka_saysThatThereIsNoTopic(t *testing.T) {
 	cluster := kafka(t)
 	p := open(t, "url: kafka://"+cluster.ListenAddrs()[0]+"/none")
 	refused(t, p, 1, 2, 0, outbox.DestinationError, "Kafka has no topic none")
-	if cluster.TopicInfo("none") != nil {
-		t.Error("the topic was made")
-	}
+	must.Hold(t, cluster.TopicInfo("none") == nil, "the topic was made")
 	must.OK(t, cluster.CreateTopic("none", 1, nil))
 	deliver(t, p, 1, 2)
 }
@@ -181,9 +172,7 @@ func TestKafka_keepsTheOrderUnderErrors(t *testing.T) {
 	}
 	answers := []*kerr.Error{kerr.InvalidRecord, kerr.NotLeaderForPartition, kerr.TopicAuthorizationFailed, kerr.MessageTooLarge, kerr.PolicyViolation, kerr.NotEnoughReplicasAfterAppend, kerr.OutOfOrderSequenceNumber}
 	for next, tries := 0, 0; next < len(events); tries++ {
-		if tries > 200 {
-			t.Fatal("it does not get on")
-		}
+		must.Need(t, tries <= 200, "it does not get on")
 		if random.IntN(2) == 0 {
 			cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Partitions: []int32{random.Int32N(partitions)}, Err: answers[random.IntN(len(answers))]})
 		}
@@ -222,9 +211,7 @@ func TestKafka_keepsRecordBatchesSmallAndLetsBrokersJudgeLargeEvents(t *testing.
 				if err := batch.ReadFrom(partition.Records); err != nil {
 					t.Error(err)
 				}
-				if len(partition.Records) > 1_000_000 && batch.NumRecords > 1 {
-					t.Errorf("%d records of %d bytes in a batch", batch.NumRecords, len(partition.Records))
-				}
+				must.Hold(t, len(partition.Records) <= 1_000_000 || batch.NumRecords <= 1, "%d records of %d bytes in a batch", batch.NumRecords, len(partition.Records))
 			}
 		}
 		return true
@@ -322,14 +309,10 @@ func TestKafka_sendsNothingLaterThatWasNotAcknowledged(t *testing.T) {
 		cancel()
 	}()
 	n, err := p.Publish(ctx, journalEvents(1, 5))
-	if n != 0 || !errors.Is(err, context.Canceled) {
-		t.Errorf("delivered %d: %v", n, err)
-	}
+	must.Hold(t, n == 0 && errors.Is(err, context.Canceled), "delivered %d: %v", n, err)
 	deliver(t, p, 1, 5)
 	wantSeqs(t, seqs(t, records(t, cluster)), 5)
-	if len(asked) > 0 {
-		t.Error("the request that had no answer was sent again")
-	}
+	must.Hold(t, len(asked) <= 0, "the request that had no answer was sent again")
 }
 
 func TestKafka_usesTLS(t *testing.T) {
@@ -354,9 +337,7 @@ func TestKafka_saysWhoItIs(t *testing.T) {
 		return answer, nil, true
 	})
 	blame := refused(t, open(t, "url: kafka://me:s3cret@"+at+"/scenes?sasl=plain"), 1, 2, 0, outbox.DestinationError, "did not accept the name and the password")
-	if strings.Contains(blame.Error(), "s3cret") {
-		t.Errorf("tells the password: %v", blame)
-	}
+	must.Hold(t, !strings.Contains(blame.Error(), "s3cret"), "tells the password: %v", blame)
 }
 
 // A client gets the partitions with its first record, and could send part of a group early. A group
@@ -398,7 +379,6 @@ func TestKafka_aNewClientSendsOneRecordBatchOfAPartitionToo(t *testing.T) {
 			alone++
 		}
 	}
-	if most := clients * (1 + partitions); alone != clients || len(batches) > most {
-		t.Errorf("%d record batches, %d of them of one event; want %d at the most, the first of each client of one event: %v", len(batches), alone, most, batches)
-	}
+	most := clients * (1 + partitions)
+	must.Hold(t, alone == clients && len(batches) <= most, "%d record batches, %d of them of one event", len(batches), alone)
 }

@@ -23,7 +23,5 @@ func TestLog_saysEachEventWithoutItsPayload(t *testing.T) {
 	const want = `level=INFO msg=event topic=scenes publisher=p position=4 campaign_id=c-1 seq=2 event_type=character.created event_id=e-4
 level=INFO msg=event topic=scenes publisher=p position=5 campaign_id=c-2 seq=2 event_type=character.created event_id=e-5
 `
-	if out.String() != want {
-		t.Errorf("logged\n%s", out.String())
-	}
+	must.Equal(t, out.String(), want, "logged")
 }

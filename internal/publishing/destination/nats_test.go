@@ -33,9 +33,7 @@ func natsServer(tb testing.TB, change func(*server.Options)) *server.Server {
 		s.Shutdown()
 		s.WaitForShutdown()
 	})
-	if !s.ReadyForConnections(patience) {
-		tb.Fatal("the server did not start")
-	}
+	must.Need(tb, s.ReadyForConnections(patience), "the server did not start")
 	return s
 }
 
@@ -79,12 +77,8 @@ func TestNATS_publishesInOrderAndOnce(t *testing.T) {
 	deliver(t, open(t, url), 31, 60) // another process, which has not noticed yet
 	wantRange(t, streamPositions(t, target), 1, 60)
 	first := messages(t, target)[0]
-	if id := first.Header.Get("Nats-Msg-Id"); id != "scenes/p/j1/1" {
-		t.Errorf("id %q", id)
-	}
-	if contentType := first.Header.Get("content-type"); contentType != "application/cloudevents+json" {
-		t.Errorf("content-type %q", contentType)
-	}
+	must.Equal(t, first.Header.Get("Nats-Msg-Id"), "scenes/p/j1/1", "id")
+	must.Equal(t, first.Header.Get("content-type"), "application/cloudevents+json", "content-type")
 }
 
 func TestNATS_saysThatThereIsNoStream(t *testing.T) {
@@ -135,9 +129,7 @@ func TestNATS_blamesAnEventThatIsTooLarge(t *testing.T) {
 		large.Payload = fmt.Appendf(nil, `{"text":"%s"}`, strings.Repeat("x", size))
 		events := append(journalEvents(1, 2), destination.NewEvent(large, destination.Source("j1")))
 		n, err := p.Publish(t.Context(), append(events, journalEvents(4, 4)...))
-		if n != 2 || destination.Cause(err).Kind != outbox.EventError || !strings.Contains(err.Error(), says) {
-			t.Errorf("delivered %d: %v", n, err)
-		}
+		must.Hold(t, n == 2 && destination.Cause(err).Kind == outbox.EventError && strings.Contains(err.Error(), says), "delivered %d: %v", n, err)
 	}
 	wantRange(t, streamPositions(t, target), 1, 2)
 }
@@ -163,9 +155,7 @@ func TestNATS_saysWhoItIs(t *testing.T) {
 	deliver(t, open(t, "url: nats://me:${PASSWORD}@127.0.0.1:1,"+at+"/scenes"), 1, 3)
 	wantRange(t, streamPositions(t, target), 1, 3)
 	blame := refused(t, open(t, "url: nats://me:s3cret@"+at+"/scenes"), 1, 2, 0, outbox.DestinationError, "Authorization Violation")
-	if strings.Contains(blame.Error(), "s3cret") {
-		t.Errorf("tells the password: %v", blame)
-	}
+	must.Hold(t, !strings.Contains(blame.Error(), "s3cret"), "tells the password: %v", blame)
 	refusedInTime(t, "Permissions Violation", "url: nats://nobody:x@"+at+"/scenes")
 }
 
@@ -231,15 +221,11 @@ func TestNATS_doesNotWaitForAServerThatReadsNothing(t *testing.T) {
 	at := stalled(t, func(net.Conn) { greeted.Store(true) })
 	events := []*destination.Event{destination.NewEvent(noisy(1, 30<<20), destination.Source("j1"))}
 	for timeout := time.Second; !greeted.Load(); timeout *= 4 { // on a slow machine a short one ends before it is connected
-		if timeout > 4*patience {
-			t.Fatal("it does not connect")
-		}
+		must.Need(t, timeout <= 4*patience, "it does not connect")
 		p := open(t, "url: nats://"+at+"/scenes", "timeout: "+timeout.String())
 		start := time.Now()
 		n, err := p.Publish(t.Context(), events)
-		if n != 0 || greeted.Load() && !errors.Is(err, context.DeadlineExceeded) || destination.Cause(err).Kind != outbox.DestinationError {
-			t.Errorf("delivered %d: %v", n, err)
-		}
+		must.Hold(t, n == 0 && (!greeted.Load() || errors.Is(err, context.DeadlineExceeded)) && destination.Cause(err).Kind == outbox.DestinationError, "delivered %d: %v", n, err)
 		if took := time.Since(start); took > timeout+30*time.Second { // the library gives a write a minute
 			t.Errorf("took %v with a timeout of %v", took, timeout)
 		}
@@ -250,7 +236,5 @@ func TestNATS_doesNotWaitForAServerThatReadsNothing(t *testing.T) {
 func TestNATS_leavesAServerThatDoesNotAcknowledge(t *testing.T) {
 	t.Parallel()
 	p := refusedInTime(t, "no acknowledgement from NATS", "url: nats://"+stalled(t, func(c net.Conn) { go func() { _, _ = io.Copy(io.Discard, c) }() })+"/scenes")
-	if destination.Connected(p) {
-		t.Error("the connection was kept")
-	}
+	must.Hold(t, !destination.Connected(p), "the connection was kept")
 }

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
-	"maps"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -60,9 +59,7 @@ func TestStatistics_writesCountsAtIntervals(t *testing.T) {
 			t.Errorf("logged\n%s", log.String())
 		}
 		all := counters{"scenes/p scene.started": 20, "scenes/p scene.ended": 11, "scenes/p region=eu": 20, "scenes/p region=us": 5}
-		if !maps.Equal(metrics, all) {
-			t.Errorf("counted %v", metrics)
-		}
+		must.Equal(t, metrics, all, "counted")
 	})
 }
 
@@ -79,7 +76,5 @@ func TestStatistics_countsFewNamesAndTheRestTogether(t *testing.T) {
 		}
 		must.OK(t, to.Close())
 	}
-	if len(metrics) != 8 || metrics["scenes/p other"] != 17 || metrics["scenes/p player=other"] != 17 || metrics["scenes/p type-0-2"] != 1 {
-		t.Errorf("counted %v", metrics)
-	}
+	must.Hold(t, len(metrics) == 8 && metrics["scenes/p other"] == 17 && metrics["scenes/p player=other"] == 17 && metrics["scenes/p type-0-2"] == 1, "counted %v", metrics)
 }

@@ -41,9 +41,8 @@ func (r request) positions(tb testing.TB) []int64 {
 		body = fmt.Appendf(nil, "[%s]", body)
 	}
 	var events []struct{ Data outbox.Event }
-	if err := json.Unmarshal(body, &events); err != nil {
-		tb.Fatalf("%v: %s", err, body)
-	}
+	err := json.Unmarshal(body, &events)
+	must.Need(tb, err == nil, "%v: %s", err, body)
 	var list []int64
 	for _, e := range events {
 		list = append(list, e.Data.Position)
@@ -140,14 +139,10 @@ func TestWebhook_postsEachEventSigned(t *testing.T) {
 	if n, err := p.Publish(t.Context(), []*destination.Event{destination.TestEvent(destination.Source("j1"), "test-1")}); n != 1 || err != nil {
 		t.Fatal(n, err)
 	}
-	if id := server.got()[4].header.Get("Webhook-Id"); id != "scenes.p.test-1" {
-		t.Errorf("the id of a test event is %q", id)
-	}
+	must.Equal(t, server.got()[4].header.Get("Webhook-Id"), "scenes.p.test-1", "the id of a test event")
 	deliver(t, server.hook(t), 1, 1)
 	for name := range server.got()[5].header {
-		if strings.HasPrefix(name, "Webhook-") {
-			t.Errorf("without a secret %s is sent", name)
-		}
+		must.Hold(t, !strings.HasPrefix(name, "Webhook-"), "without a secret %s is sent", name)
 	}
 	for i, r := range got {
 		for _, s := range []string{other, secret} {
@@ -158,9 +153,7 @@ func TestWebhook_postsEachEventSigned(t *testing.T) {
 			"Content-Type": "application/cloudevents+json", "User-Agent": "outboxweb/1.2.3", "Authorization": "Bearer x",
 			"Webhook-Id": fmt.Sprintf("scenes.p.%d", []int{7, 8, 9, 7}[i]),
 		} {
-			if value := r.header.Get(name); value != want {
-				t.Errorf("%s is %q instead of %q", name, value, want)
-			}
+			must.Equal(t, r.header.Get(name), want, name, "is", "instead of")
 		}
 		if r.path != "/in?key=k" || r.from != got[0].from {
 			t.Errorf("to %s over %s, the first over %s", r.path, r.from, got[0].from)
@@ -196,9 +189,7 @@ func TestWebhook_keepsRequestsSmall(t *testing.T) {
 	}
 	wantRange(t, server.positions(t), 1, 5)
 	for _, r := range server.got() {
-		if len(r.body) > 1<<20 {
-			t.Errorf("a request of %d bytes", len(r.body))
-		}
+		must.Hold(t, len(r.body) <= 1<<20, "a request of %d bytes", len(r.body))
 	}
 }
 
@@ -242,9 +233,7 @@ func TestWebhook_judgesAnswers(t *testing.T) {
 			if blame.Gone != test.gone || (blame.RetryAfter-test.retry).Abs() > test.retry/10 || (blame.RetryAfter == 0) != (test.retry == 0) {
 				t.Errorf("gone %t, retry after %v", blame.Gone, blame.RetryAfter)
 			}
-			if len(server.got()) != 3 {
-				t.Errorf("%d requests", len(server.got()))
-			}
+			must.Equal(t, len(server.got()), 3, "requests")
 			if !strings.Contains(blame.Error(), fmt.Sprint(test.code)) || strings.ContainsAny(blame.Error(), "\n\r\t\x00") {
 				t.Errorf("says %q", blame.Error())
 			}
@@ -264,14 +253,10 @@ func TestWebhook_findsTheEventAtFaultInABatch(t *testing.T) {
 	for _, r := range server.got() {
 		ids = append(ids, fmt.Sprint(r.positions(t)))
 	}
-	if got := strings.Join(ids, " "); got != "[1 2 3 4 5 6] [1] [2] [3] [4]" {
-		t.Errorf("requests %s", got)
-	}
+	must.Equal(t, strings.Join(ids, " "), "[1 2 3 4 5 6] [1] [2] [3] [4]", "requests")
 	alone := newReceiver(t, status(422))
 	refused(t, alone.hook(t, "format: batch"), 1, 1, 0, outbox.UnknownError, "answered 422")
-	if got := len(alone.got()); got != 1 {
-		t.Errorf("%d requests of a batch of one event", got)
-	}
+	must.Equal(t, len(alone.got()), 1, "requests of a batch of one event")
 }
 
 func TestWebhook_takesABatchApartThatIsTooLarge(t *testing.T) {
@@ -298,9 +283,7 @@ func TestWebhook_saysWhatHappenedWithoutAnAnswer(t *testing.T) {
 	refused(t, away.hook(t), 1, 2, 0, outbox.DestinationError, "connection refused")
 	untrusted := open(t, "url: "+slow.URL+"/"+"t0ken", "allow_private: true")
 	blame := refused(t, untrusted, 1, 2, 0, outbox.DestinationError, "certificate")
-	if strings.Contains(blame.Error(), "t0ken") {
-		t.Errorf("tells the address: %v", blame)
-	}
+	must.Hold(t, !strings.Contains(blame.Error(), "t0ken"), "tells the address: %v", blame)
 }
 
 // Events that were not acknowledged are sent again by the caller.
@@ -359,9 +342,8 @@ func TestWebhook_readsAndShowsLittleOfAnAnswer(t *testing.T) {
 		t.Error("all of the answer was taken")
 	})
 	blame := refused(t, server.hook(t), 1, 1, 0, outbox.UnknownError, "answered 400 Bad Request: ä")
-	if n := len(blame.Error()); n < 500 || n > 600 {
-		t.Errorf("an error of %d bytes", n)
-	}
+	n := len(blame.Error())
+	must.Hold(t, n >= 500 && n <= 600, "an error of %d bytes", n)
 	<-done
 }
 
@@ -379,9 +361,7 @@ func TestWebhook_showsAStatusLineAsPrintableText(t *testing.T) {
 		}
 	})
 	blame := refused(t, server.hook(t), 1, 1, 0, outbox.UnknownError, "answered 400 no [31m red")
-	if !utf8.ValidString(blame.Error()) || strings.ContainsFunc(blame.Error(), func(r rune) bool { return !unicode.IsPrint(r) }) {
-		t.Errorf("it says %+q", blame)
-	}
+	must.Hold(t, utf8.ValidString(blame.Error()) && !strings.ContainsFunc(blame.Error(), func(r rune) bool { return !unicode.IsPrint(r) }), "it says %+q", blame)
 }
 
 func TestWebhook_goesToNoPrivateAddress(t *testing.T) {
@@ -393,9 +373,7 @@ func TestWebhook_goesToNoPrivateAddress(t *testing.T) {
 	} {
 		refused(t, open(t, "url: "+url), 1, 1, 0, outbox.DestinationError, "need allow_private: true")
 	}
-	if len(server.got()) != 0 {
-		t.Error("a request arrived")
-	}
+	must.Equal(t, len(server.got()), 0, "a request arrived")
 }
 
 // Delivered events are recorded before too many of them could be lost.
@@ -417,9 +395,7 @@ func TestWebhook_goesInTheClearWhereAllowed(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { user, password, _ = r.BasicAuth() }))
 	t.Cleanup(server.Close)
 	deliver(t, open(t, "url: "+strings.Replace(server.URL, "://", "://me:${PASSWORD}@", 1), "allow_private: true"), 1, 1)
-	if user != "me" || password != environment["PASSWORD"] {
-		t.Errorf("came as %q with %q", user, password)
-	}
+	must.Hold(t, user == "me" && password == environment["PASSWORD"], "came as %q with %q", user, password)
 }
 
 func TestWebhook_speaksHTTP2(t *testing.T) {
@@ -430,9 +406,7 @@ func TestWebhook_speaksHTTP2(t *testing.T) {
 	server.StartTLS()
 	t.Cleanup(server.Close)
 	deliver(t, open(t, "url: "+server.URL, "allow_private: true", "ca_file: "+certificateFile(t, server)), 1, 2)
-	if fmt.Sprint(spoken) != "[HTTP/2.0 HTTP/2.0]" {
-		t.Errorf("spoke %v", spoken)
-	}
+	must.Equal(t, fmt.Sprint(spoken), "[HTTP/2.0 HTTP/2.0]", "spoke")
 }
 
 // Servers and proxies close kept connections, and a request may hit that.
@@ -441,9 +415,7 @@ func TestWebhook_isNotTroubledByAConnectionThatDied(t *testing.T) {
 	died := map[string]bool{}
 	var server *receiver
 	server = newReceiver(t, func(w http.ResponseWriter, r request) {
-		if r.header["Idempotency-Key"] != nil {
-			t.Error("a header for the transport was sent")
-		}
+		must.Hold(t, r.header["Idempotency-Key"] == nil, "a header for the transport was sent")
 		server.mu.Lock()
 		second := !died[r.from] && slices.ContainsFunc(server.requests[:len(server.requests)-1], func(before request) bool { return before.from == r.from })
 		died[r.from] = died[r.from] || second
@@ -453,9 +425,7 @@ func TestWebhook_isNotTroubledByAConnectionThatDied(t *testing.T) {
 		}
 	})
 	deliver(t, server.hook(t), 1, 5)
-	if got := fmt.Sprint(server.positions(t)); got != "[1 2 2 3 3 4 4 5 5]" {
-		t.Errorf("got %s", got)
-	}
+	must.Equal(t, fmt.Sprint(server.positions(t)), "[1 2 2 3 3 4 4 5 5]")
 }
 
 func TestWebhook_waitsForNoAnswerWithoutAnEnd(t *testing.T) {
@@ -472,12 +442,9 @@ func TestWebhook_waitsForNoAnswerWithoutAnEnd(t *testing.T) {
 		destination.ReadAnswersFor(p, 50*time.Millisecond)
 		n, err := p.Publish(t.Context(), journalEvents(1, 1))
 		close(release)
-		if took := time.Since(start); took > patience {
-			t.Errorf("%d took %v", code, took)
-		}
-		if kind == "" && (n != 1 || err != nil) || kind != "" && (err == nil || destination.Cause(err).Kind != kind) {
-			t.Errorf("%d: delivered %d, %v", code, n, err)
-		}
+		took := time.Since(start)
+		must.Hold(t, took <= patience, "%d took %v", code, took)
+		must.Hold(t, !(kind == "" && (n != 1 || err != nil)) && !(kind != "" && (err == nil || destination.Cause(err).Kind != kind)), "%d: delivered %d, %v", code, n, err)
 	}
 }
 
@@ -488,10 +455,7 @@ func TestWebhook_sendsAnEventThatIsLargerThanABatch(t *testing.T) {
 	for position := int64(1); position <= 3; position++ {
 		events = append(events, destination.NewEvent(noisy(position, 1200_000), destination.Source("j1")))
 	}
-	if n, err := server.hook(t, "format: batch").Publish(t.Context(), events); n != 3 || err != nil {
-		t.Errorf("delivered %d: %v", n, err)
-	}
-	if got := len(server.got()); got != 3 {
-		t.Errorf("%d requests", got)
-	}
+	n, err := server.hook(t, "format: batch").Publish(t.Context(), events)
+	must.Hold(t, n == 3 && err == nil, "delivered %d: %v", n, err)
+	must.Equal(t, len(server.got()), 3, "requests")
 }
