@@ -160,7 +160,6 @@ func (c *Config) projections(ctx context.Context) (*projection.Set, error) {
 	return engine.LoadProjections(ctx, c.ProjectionsDB, c.Projections...)
 }
 
-// alerts reads Config.Alerts.
 func (c *Config) alerts() (alerts.Settings, error) {
 	var document yaml.Node
 	if err := yaml.Unmarshal([]byte(c.Alerts), &document); err != nil {

@@ -65,7 +65,6 @@ func (c *campaignsListCmd) Run(ctx context.Context, a *app) error {
 	})
 }
 
-// campaignAction holds the arguments of actions on one campaign.
 type campaignAction struct {
 	Campaign string `arg:"" help:"The campaign's id."`
 	actionFlags

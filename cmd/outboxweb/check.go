@@ -67,7 +67,6 @@ func (c *checkCmd) Run(ctx context.Context, a *app) error {
 	return err
 }
 
-// tablesOf returns the tables of the projections that have a version in the database.
 func tablesOf(set *projection.Set, versions map[string]string) (tables []string) {
 	for _, p := range set.Projections() {
 		if _, installed := versions[p.Name]; installed {

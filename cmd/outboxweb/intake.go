@@ -114,7 +114,6 @@ func (c *intakeRejectionsCmd) Run(ctx context.Context, a *app) error {
 	})
 }
 
-// rejectedRow is the arguments that name a rejected row.
 type rejectedRow struct {
 	Source string `arg:"" help:"The source, as named in the configuration file."`
 	ID     int64  `arg:"" help:"The rejected row's ID, as shown by intake rejections."`

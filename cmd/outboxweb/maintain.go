@@ -84,7 +84,6 @@ func (c *backupCmd) Run(ctx context.Context, a *app) error {
 	return nil
 }
 
-// restoreCmd restores a backup.
 type restoreCmd struct {
 	Dir string `arg:"" help:"The directory of a backup."`
 }
@@ -98,7 +97,6 @@ func (c *restoreCmd) Run(ctx context.Context, a *app) error {
 	return nil
 }
 
-// versionCmd prints versions.
 type versionCmd struct{ jsonFlag }
 
 // Run prints the versions of the program, Go and SQLite.

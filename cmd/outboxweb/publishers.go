@@ -191,7 +191,6 @@ func (c *publishersHistoryCmd) Run(ctx context.Context, a *app) error {
 	})
 }
 
-// publisherAction holds the arguments of actions on one publisher.
 type publisherAction struct {
 	Publisher subscriptionArg `arg:"" help:"The publisher, as TOPIC/PUBLISHER."`
 	actionFlags
@@ -215,7 +214,6 @@ type publisherPauseAction struct {
 	actionFlags
 }
 
-// change performs an action on one publisher or on a name.
 func (c *publisherPauseAction) change(ctx context.Context, a *app, past string,
 	one func(*publishing.Progress, context.Context, outbox.Command, outbox.SubscriptionName) (outbox.Publisher, error),
 	all func(*publishing.Progress, context.Context, outbox.Command, string) (outbox.PublishersChange, error)) error {

@@ -81,7 +81,6 @@ func readChanged(paths []string) (files []outbox.RehearsalFile, err error) {
 	return files, nil
 }
 
-// printRehearsal prints the answer of a rehearsal.
 func (a *app) printRehearsal(d outbox.FixRehearsal) error {
 	if d.Run.Status != outbox.RunCompleted {
 		fmt.Fprintf(a.out, "run %d is %s: %s\n", d.Run.ID, d.Run.Status, d.Run.Error)

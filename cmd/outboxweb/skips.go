@@ -8,7 +8,6 @@ import (
 	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
-// skipCmd skips one event.
 type skipCmd struct {
 	Campaign string `arg:"" help:"The event's campaign."`
 	Seq      string `arg:"" help:"The event's seq."`
@@ -59,7 +58,6 @@ func (c *unskipCmd) Run(ctx context.Context, a *app) error {
 	})
 }
 
-// parseSeq parses the SEQ argument.
 func parseSeq(text string) (int64, error) {
 	seq, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || seq < 1 {

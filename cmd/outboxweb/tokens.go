@@ -34,7 +34,6 @@ func (d *days) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// tokenCreateCmd makes a token.
 type tokenCreateCmd struct {
 	Role    string `required:"" placeholder:"ROLE" values:"role" help:"The token's role: ${roles}."`
 	Expires days   `default:"90d" placeholder:"DURATION" help:"How long the token is valid, such as 90d or 720h; at most two years."`
@@ -70,7 +69,6 @@ func (c *tokenCreateCmd) Run(ctx context.Context, a *app) error {
 	})
 }
 
-// tokenHashCmd makes a token for a file.
 type tokenHashCmd struct {
 	Name  string `arg:"" help:"The token's name, which audit records show."`
 	Role  string `required:"" placeholder:"ROLE" values:"role" help:"The token's role: ${roles}."`
@@ -108,7 +106,6 @@ func (c *tokenHashCmd) Run(a *app) error {
 	return nil
 }
 
-// tokenListCmd lists tokens.
 type tokenListCmd struct{ jsonFlag }
 
 // Run lists the tokens.
@@ -130,7 +127,6 @@ func (c *tokenListCmd) Run(ctx context.Context, a *app) error {
 	})
 }
 
-// tokenRevokeCmd revokes a token.
 type tokenRevokeCmd struct {
 	ID int64 `arg:"" help:"The token's number, from token list."`
 	actionFlags

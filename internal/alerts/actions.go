@@ -74,7 +74,6 @@ func (a *Alerts) Unmute(ctx context.Context, o outbox.Command, rule string) (out
 	})
 }
 
-// muted returns the stored name of the rule to mute.
 func (a *Alerts) muted(rule string) (string, error) {
 	if rule == outbox.AllAlerts {
 		return "", nil

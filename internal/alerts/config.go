@@ -72,14 +72,12 @@ func Parse(node *yaml.Node, getenv func(string) (string, bool)) (Settings, error
 	return r.settings, nil
 }
 
-// reader reads alerts.
 type reader struct {
 	outbound.Reader
 	node     *yaml.Node
 	settings Settings
 }
 
-// receiver reads an entry of receivers.
 func (r *reader) receiver(e outbound.Entry) {
 	fields := r.Fields(e.Value, e.Path, append([]string{"url", "timeout", "from", "to"}, outbound.HTTPKeys...)...)
 	at := fields["url"]
@@ -273,7 +271,6 @@ func (r *reader) rule(e outbound.Entry, standard []outbox.AlertRule) outbox.Aler
 	return rule
 }
 
-// receiver returns the named receiver.
 func (s Settings) receiver(name string) (Receiver, bool) {
 	i := slices.IndexFunc(s.Receivers, func(r Receiver) bool { return r.Name == name })
 	if i < 0 {

@@ -12,7 +12,6 @@ import (
 	"github.com/outboxweb/outboxweb/internal/store"
 )
 
-// evaluation is one evaluation of all rules.
 type evaluation struct {
 	*Worker
 	tx     *store.Tx

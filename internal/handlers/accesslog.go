@@ -23,7 +23,6 @@ type access struct {
 
 type accessKey struct{}
 
-// accessOf returns the access record of a request.
 func accessOf(r *http.Request) *access { return r.Context().Value(accessKey{}).(*access) }
 
 // logRequest logs an answered request. The level is debug for requests that would flood the log:

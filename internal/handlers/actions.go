@@ -48,7 +48,6 @@ func actionByBody[K, R any](s *server, read func(*http.Request) (actionRequest[K
 	}
 }
 
-// actionByForm handles an action from a page's form.
 func actionByForm[K, R any](s *server, read func(*http.Request) (actionRequest[K], error), do actionCall[K, R]) handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		a, err := read(r)
@@ -76,14 +75,12 @@ func (s *server) readRowAction(decode func(*http.Request) (outbox.Command, error
 	})
 }
 
-// readCampaignAction reads actions on a campaign.
 func (s *server) readCampaignAction() actionReader[string] {
 	return readAction(s, campaignParam, s.decodeCommand, func(l templates.Links, id string) (own, campaign templates.URL) {
 		return l.Campaign(id), l.Campaign(id)
 	})
 }
 
-// readTokenAction reads actions on a token.
 func (s *server) readTokenAction() actionReader[int64] {
 	return readAction(s, tokenParam, s.decodeCommand, func(l templates.Links, _ int64) (own, campaign templates.URL) {
 		return l.Tokens(), l.Tokens()

@@ -59,7 +59,6 @@ func (s *server) readAlertMute() actionReader[alertMute] {
 	}, alertPages[alertMute])
 }
 
-// routeAlertsAPI adds the API's routes about alerts.
 func (s *server) routeAlertsAPI() {
 	s.apiGet("/alerts", serveJSON(s, func(r *http.Request) (outbox.AlertsView, error) { return s.Alerts.View(r.Context()) }), endpoint{
 		id: "getAlerts", tag: tagAlerts,

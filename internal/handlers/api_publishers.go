@@ -32,12 +32,10 @@ type publisherSkipBody struct {
 func (b publisherBody) why() (reason, confirm string)     { return b.Reason, "" }
 func (b publisherSkipBody) why() (reason, confirm string) { return b.Reason, b.Confirm }
 
-// readPublisherAction reads actions on a publisher.
 func (s *server) readPublisherAction() actionReader[outbox.SubscriptionName] {
 	return readSameForm(s, subscriptionParam, func(name outbox.SubscriptionName, _ publisherBody) outbox.SubscriptionName { return name }, templates.Links.Publisher)
 }
 
-// readPublisherNameAction reads actions on a publisher's name in all topics.
 func (s *server) readPublisherNameAction() actionReader[string] {
 	return readSameForm(s,
 		func(r *http.Request) (string, error) { return param(r, "publisher") },
@@ -51,7 +49,6 @@ type publisherEvent struct {
 	position  int64
 }
 
-// readPublisherSkip reads skips of a publisher's blocking event.
 func (s *server) readPublisherSkip() actionReader[publisherEvent] {
 	return readSameForm(s,
 		func(r *http.Request) (e publisherEvent, err error) {

@@ -25,7 +25,6 @@ func (s *server) routeAPI() {
 	s.routeTokensAPI()
 }
 
-// routeSystemAPI adds the API's routes about the system.
 func (s *server) routeSystemAPI() {
 	s.apiGet("/summary", serveJSON(s, func(r *http.Request) (outbox.Summary, error) { return s.Store.Summary(r.Context()) }), endpoint{
 		id: "getSummary", tag: tagSystem,
@@ -67,7 +66,6 @@ func (s *server) routeSystemAPI() {
 	})
 }
 
-// routeRowsAPI adds the API's routes about rows.
 func (s *server) routeRowsAPI() {
 	s.apiGet("/rows", reply(s, s.rowFilter, s.Store.Rows), endpoint{
 		id: "listRows", tag: tagRows,
@@ -123,7 +121,6 @@ func (s *server) routeRowsAPI() {
 	})
 }
 
-// routeCampaignsAPI adds the API's routes about campaigns.
 func (s *server) routeCampaignsAPI() {
 	s.apiGet("/campaigns", reply(s, campaignFilter, s.viewCampaigns), endpoint{
 		id: "listCampaigns", tag: tagCampaigns,
@@ -278,7 +275,6 @@ func (s *server) routeEventsAPI() {
 	})
 }
 
-// routeFailuresAPI adds the API's routes about failures.
 func (s *server) routeFailuresAPI() {
 	s.apiGet("/failures/groups", serveJSON(s, s.readFailureGroups), endpoint{
 		id: "listFailureGroups", tag: tagFailures,
@@ -320,7 +316,6 @@ func (s *server) routeAuditAPI() {
 	})
 }
 
-// routeTokensAPI adds the API's routes about API tokens.
 func (s *server) routeTokensAPI() {
 	s.apiView(outbox.RoleAdmin, "/tokens", s.handle(serveJSONList(s, s.Tokens.List)), endpoint{
 		id: "listTokens", tag: tagTokens,

@@ -113,7 +113,6 @@ func (s *server) routeRunsAPI() {
 	})
 }
 
-// routeProjectionsAPI adds the API's routes about projections.
 func (s *server) routeProjectionsAPI() {
 	s.apiGet("/projections", serveJSONList(s, s.knownProjections), endpoint{
 		id: "listProjections", tag: tagProjections,
@@ -145,7 +144,6 @@ func (s *server) routeProjectionsAPI() {
 	})
 }
 
-// routePublishersAPI adds the API's routes about publishers.
 func (s *server) routePublishersAPI() {
 	s.apiGet("/publishers", reply(s, publisherFilter, s.Publishers.Page), endpoint{
 		id: "listPublishers", tag: tagPublishers,

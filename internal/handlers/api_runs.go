@@ -41,7 +41,6 @@ type runActionBody struct {
 
 func (b runActionBody) why() (reason, confirm string) { return b.Reason, "" }
 
-// readRunAction reads actions on a run.
 func (s *server) readRunAction() actionReader[int64] {
 	return readSameForm(s, runParam, func(id int64, _ runActionBody) int64 { return id }, templates.Links.RunOf)
 }
@@ -79,7 +78,6 @@ func resultFilter(r *http.Request) (outbox.ResultFilter, error) {
 	return outbox.ResultFilter{RunID: id, Outcome: q.Outcome, Cursor: q.Cursor, Limit: q.limit()}, nil
 }
 
-// runParam returns the number of the run in an address.
 func runParam(r *http.Request) (int64, error) { return numberParam(r, "run", "a run id is") }
 
 func (s *server) apiStartRun(w http.ResponseWriter, r *http.Request) error {

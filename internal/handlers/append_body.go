@@ -143,7 +143,6 @@ func (p *appendParser) seekEvents() bool {
 	return false
 }
 
-// batch parses a batch object.
 func (p *appendParser) batch() error {
 	p.given = map[string]bool{}
 	if _, err := p.dec.Token(); err != nil {
@@ -174,7 +173,6 @@ func (p *appendParser) more(limit int) bool {
 	return p.dec.More()
 }
 
-// field parses a field of a batch.
 func (p *appendParser) field(name string) error {
 	if p.given[name] {
 		return outbox.Invalid(name, "%s is given twice", name)
@@ -254,7 +252,6 @@ func (p *appendParser) events() error {
 	return nil
 }
 
-// event parses and validates one event.
 func (p *appendParser) event(raw []byte) error {
 	event, err := parseEvent(p.campaign, raw)
 	if err != nil {

@@ -53,7 +53,6 @@ func plainPage(component func(templates.Page) templ.Component) pageFunc {
 	return pageOf(func(p templates.Page, _ struct{}) templ.Component { return component(p) }, struct{}{})
 }
 
-// writePage writes a page in its frame.
 func (s *server) writePage(ctx context.Context, into *bytes.Buffer, p templates.Page, content pageFunc) error {
 	if s.Redact.HidesPayloads() {
 		ctx = templates.WithHiddenPayloads(ctx)

@@ -172,7 +172,6 @@ func asSeen(do func(ctx context.Context, o outbox.Command, id int64, seen outbox
 	}
 }
 
-// readOperationAction reads actions on an operation.
 func (s *server) readOperationAction() actionReader[seenOperation] {
 	return actionReader[seenOperation]{
 		form: func(r *http.Request) (a actionRequest[seenOperation], err error) {

@@ -154,7 +154,6 @@ const (
 	alikeWithin = 250
 )
 
-// readNear reads the events around the view's one.
 func (s *server) readNear(ctx context.Context, v *templates.EventView) error {
 	seq := v.Event.Seq
 	lines, err := s.Store.EventLines(ctx, v.Event.CampaignID, max(1, seq-alikeWithin), seq+alikeWithin)

@@ -89,7 +89,6 @@ func (s *server) runPage(w http.ResponseWriter, r *http.Request) error {
 	return s.renderLive(w, r, p, pageOf(templates.RunPage, view), pageOf(templates.RunLive, view))
 }
 
-// readRun reads the view of a run's page.
 func (s *server) readRun(ctx context.Context, f outbox.ResultFilter, log string) (v templates.RunView, err error) {
 	v.Filter, v.LogCursor = f, log
 	if v.Run, err = s.Runs.Get(ctx, f.RunID); err != nil {

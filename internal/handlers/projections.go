@@ -97,7 +97,6 @@ type pauseBody struct {
 // projectionOf is a projection of one campaign, or of all if campaign is empty.
 type projectionOf struct{ projection, campaign string }
 
-// readPause reads pauses and resumes of a projection.
 func (s *server) readPause() actionReader[projectionOf] {
 	return actionReader[projectionOf]{
 		form: func(r *http.Request) (a actionRequest[projectionOf], err error) {

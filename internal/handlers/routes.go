@@ -43,7 +43,6 @@ func (s *server) get(pattern string, h handler, query ...any) {
 	s.view(outbox.RoleViewer, pattern, s.handle(h), queryOf(query...))
 }
 
-// formAction adds an action of a page's form.
 func (s *server) formAction(action outbox.Action, h handler) {
 	s.formActionAt(action, action.Info().Path, h)
 }
@@ -59,7 +58,6 @@ func (s *server) apiAdd(t route, h http.Handler, e endpoint) {
 	s.add(t, h)
 }
 
-// apiView adds an address of the API that a role may read.
 func (s *server) apiView(role outbox.Role, pattern string, h http.Handler, e endpoint) {
 	s.apiAdd(route{method: http.MethodGet, pattern: pattern, role: role}, h, e)
 }
@@ -69,7 +67,6 @@ func (s *server) apiGet(pattern string, h handler, e endpoint) {
 	s.apiView(outbox.RoleViewer, pattern, s.handle(h), e)
 }
 
-// apiAction adds an action of the API.
 func (s *server) apiAction(action outbox.Action, h handler, e endpoint) {
 	s.apiAdd(route{method: http.MethodPost, pattern: action.Info().Path, role: action.Role(), action: action}, s.handle(s.jsonBody(h)), e)
 }

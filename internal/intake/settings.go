@@ -131,7 +131,6 @@ func Parse(node *yaml.Node, getenv func(string) (string, bool)) (Settings, error
 	return settings, nil
 }
 
-// reader reads sources.
 type reader struct{ outbound.Reader }
 
 func (r *reader) source(e outbound.Entry) Source {

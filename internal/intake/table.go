@@ -246,7 +246,6 @@ func (t *table) list(texts []string) any {
 	return string(text)
 }
 
-// one reads the row with a key.
 func (t *table) one(ctx context.Context, key string) (r row, found bool, err error) {
 	err = t.locking(ctx, func(ctx context.Context) error {
 		rows, err := t.readers.QueryContext(ctx, t.texts.one, key)

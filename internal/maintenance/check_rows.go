@@ -166,7 +166,6 @@ where o.campaign_id = $1
   and (e.seq is null or e.event_type <> o.event_type or e.recorded_at <> o.enqueued_at)
 order by o.seq`
 
-// checkRowEvents compares each row with its event.
 func (t *tx) checkRowEvents(f *finding) error {
 	return t.Each(func(row sqldb.Row) error {
 		var seq, enqueued, event, recorded int64

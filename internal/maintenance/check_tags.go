@@ -173,7 +173,6 @@ func (t *tx) checkEntriesAfter(after taggedEvent, report *outbox.CheckReport) (t
 	return *entries[len(entries)-1], nil
 }
 
-// taggedEvents reads one page of entries and their events.
 func (t *tx) taggedEvents(after taggedEvent) (entries []*taggedEvent, err error) {
 	err = t.Each(func(row sqldb.Row) error {
 		e := new(taggedEvent)

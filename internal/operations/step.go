@@ -220,7 +220,6 @@ func (s *operationStep) stop(group int64, reason string) error {
 	return err
 }
 
-// groupState is a running group.
 type groupState struct {
 	outbox.GroupProgress
 	number int64
@@ -250,7 +249,6 @@ func (s *operationStep) groups() ([]groupState, error) {
 	return groups, nil
 }
 
-// nextRow is a row to requeue.
 type nextRow struct {
 	outbox.RowKey
 	group, wave       int64

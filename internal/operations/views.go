@@ -88,7 +88,6 @@ func (t *tx) saveOperation(op *outbox.Operation, now int64) error {
 	return nil
 }
 
-// endOperation ends a running operation with a status.
 func endOperation(op *outbox.Operation, status outbox.OperationStatus, reason string, now int64) {
 	when := sqldb.At(now)
 	op.Status, op.StopReason, op.FinishedAt = status, reason, &when

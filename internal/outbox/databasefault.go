@@ -80,7 +80,6 @@ func SortFaults(all []DatabaseFault) {
 	})
 }
 
-// faultCauses are the faults as causes of an alert.
 func faultCauses(all []DatabaseFault) (causes []AlertCause) {
 	for _, f := range all {
 		causes = append(causes, AlertCause{Key: f.Database + "-" + string(f.Kind), Sentence: strings.ToUpper(f.Says[:1]) + f.Headline()[1:], Since: f.Since, Todo: f.Says, Runbook: "operating#" + f.Kind.Guide()})

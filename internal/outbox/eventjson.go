@@ -128,7 +128,6 @@ func givenTwice(name string) error { return Invalid(name, "%s is given twice", n
 
 var fieldsByType sync.Map // reflect.Type to map[string]reflect.StructField
 
-// fieldsOf returns the fields of a struct by their JSON names.
 func fieldsOf(t reflect.Type) map[string]reflect.StructField {
 	if known, ok := fieldsByType.Load(t); ok {
 		return known.(map[string]reflect.StructField)

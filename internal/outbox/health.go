@@ -105,7 +105,6 @@ func assessRows(s Summary, add func(level Level, format string, args ...any)) {
 	}
 }
 
-// assessPauses reports projections that are paused.
 func assessPauses(held []HeldProjection, add func(level Level, format string, args ...any)) {
 	paused := PausedAmong(held)
 	switch {
@@ -116,7 +115,6 @@ func assessPauses(held []HeldProjection, add func(level Level, format string, ar
 	}
 }
 
-// assessBehind reports loaded projections that are behind.
 func assessBehind(held []HeldProjection, add func(level Level, format string, args ...any)) {
 	for _, h := range held {
 		level := LevelBusy

@@ -26,7 +26,6 @@ const (
 // Roles are the roles that can be granted, from least to most.
 var Roles = []Role{RoleViewer, RoleOperator, RoleAdmin}
 
-// roleNames returns the names of all roles with a prefix.
 func roleNames(prefix string) []string {
 	names := make([]string, len(Roles))
 	for i, r := range Roles {

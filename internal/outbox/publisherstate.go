@@ -326,7 +326,6 @@ func publishersAreWell(total int64, numbers publisherCounts) string {
 	}
 }
 
-// ofPublishers is a sentence on n publishers of a total.
 func ofPublishers(n, total int64, one, many string) string {
 	switch {
 	case total == 1:

@@ -481,7 +481,6 @@ func (r RunResult) Verifications(run Run) []Verification {
 	return all
 }
 
-// judged returns a completed verification.
 func (r RunResult) judged(run Run, p ProjectionResult) Verification {
 	v := Verification{CampaignID: r.CampaignID, Projection: p.Projection, Version: run.Versions[p.Projection], At: r.At, Seq: p.Seq, Verdict: p.Verdict, RunID: run.ID, Digest: p.Digest}
 	if v.Seq == 0 {

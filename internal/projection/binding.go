@@ -57,7 +57,6 @@ type value struct {
 	digits   bool // its place keeps the digits of a number that no float64 has
 }
 
-// parseBinding parses the text of a binding token.
 func parseBinding(written string) (value, error) {
 	name, required := strings.CutSuffix(written[1:], "!")
 	head, rest, nested := strings.Cut(name, ".")

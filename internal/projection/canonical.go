@@ -99,7 +99,6 @@ func newRowEncoder(rows *sql.Rows, jsonColumns []string) (*rowEncoder, error) {
 	return enc, nil
 }
 
-// append appends the current row to b.
 func (enc *rowEncoder) append(b []byte) ([]byte, error) {
 	if err := enc.scan(); err != nil {
 		return b, err

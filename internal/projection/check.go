@@ -22,7 +22,6 @@ func Check(ctx context.Context, sources ...string) (*Set, error) {
 	return s.checked(ctx)
 }
 
-// checked is Check of the files of a set.
 func (s *Set) checked(ctx context.Context) (*Set, error) {
 	s, err := build("sqlite", s.files)
 	if err != nil {

@@ -162,7 +162,6 @@ func (x *explaining) hides(v *value) bool {
 	return stored != shown
 }
 
-// values describes the bound values.
 func (x *explaining) values() []outbox.BoundValue {
 	all := []outbox.BoundValue{}
 	columns, computed := x.columns()

@@ -20,7 +20,6 @@ type publishersFacts struct {
 	Publishers []namedChange `json:"publishers"`
 }
 
-// namedChange is the change of one of the subscriptions.
 type namedChange struct {
 	outbox.SubscriptionName
 	publisherChange

@@ -26,7 +26,6 @@ type waiting struct {
 	oldest sql.NullInt64 // when the first was recorded
 }
 
-// subscriptionState is a subscription with its lag.
 type subscriptionState struct {
 	*publisherRow
 	waiting

@@ -9,7 +9,6 @@ import (
 	"github.com/outboxweb/outboxweb/internal/sqldb"
 )
 
-// publisherRow is a row of publisher_progress.
 type publisherRow struct {
 	outbox.SubscriptionName
 	destination string

@@ -439,7 +439,6 @@ func (rs *Runs) Resume(ctx context.Context, o outbox.Command, id int64, loaded [
 	})
 }
 
-// versionsOf returns the versions of the loaded projections among names.
 func versionsOf(names []string, loaded []outbox.ProjectionInfo) map[string]string {
 	versions := map[string]string{}
 	for _, p := range loaded {
@@ -467,7 +466,6 @@ func (t *tx) countRun(r *runRow) error {
 	return nil
 }
 
-// count adds n campaigns with an outcome.
 func (r *runRow) count(outcome string, n int64) {
 	switch outcome {
 	case outbox.OutcomeMatch:
@@ -488,7 +486,6 @@ func (r *runRow) count(outcome string, n int64) {
 	r.Campaigns.Done = r.rehearsed + r.Counts.Matched + r.Counts.Drifted + r.Counts.Replayed + r.Counts.Failed + r.Counts.NotCompared
 }
 
-// changeRun performs an action on one run.
 func (rs *Runs) changeRun(ctx context.Context, o outbox.Command, action outbox.Action, id int64, change func(*tx, *runRow, int64) error) (outbox.Run, error) {
 	of, err := rs.Get(ctx, id)
 	if err != nil && !errors.Is(err, outbox.ErrNotFound) { // a missing run is refused later

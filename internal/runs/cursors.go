@@ -389,7 +389,6 @@ where campaign_id = $1
   and status = 'open'
 order by seq desc`
 
-// failuresOf sets the failure at each cursor.
 func failuresOf(t *sqldb.Tx, cursors []outbox.CampaignCursor) error {
 	var b sqldb.Batch
 	for i := range cursors {

@@ -47,7 +47,6 @@ func DryRun(ctx context.Context, s *store.Store, set *projection.Set, campaign s
 	return t.compare(ctx)
 }
 
-// dryRun is a dry run in progress.
 type dryRun struct {
 	replayer *Replayer
 	campaign string

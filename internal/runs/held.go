@@ -153,7 +153,6 @@ func (h *scopeHolders) catchUpRunOf(campaign string) catchUpRun {
 	return catchUpRun{blockedBy: by.run}
 }
 
-// catchUpRuns returns the catch-up run of each cursor that is behind.
 func (t *tx) catchUpRuns(all []behindCursor) ([]catchUpRun, error) {
 	fates := make([]catchUpRun, len(all))
 	holders, err := t.holders(all)

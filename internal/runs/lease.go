@@ -143,7 +143,6 @@ func (rs *Runs) noRunFor(ctx context.Context, versions map[string]string) (bool,
 	return idle, nil
 }
 
-// leaseRun leases the run to a worker.
 func (t *tx) leaseRun(r *runRow, w store.Worker, lease time.Duration, now int64) error {
 	if r.StartedAt == nil {
 		when := sqldb.At(now)

@@ -256,7 +256,6 @@ func (r *runner) each(group []Campaign, do func(Campaign) (outbox.RunResult, err
 	return nil
 }
 
-// report sends the result of a campaign.
 func (r *runner) report(c Campaign, result outbox.RunResult) {
 	result.CampaignID, result.Events, result.At = c.CampaignID, c.HighWaterSeq, time.Now().UTC()
 	if until := r.lease.Run.UntilSeq; until > 0 {
@@ -334,7 +333,6 @@ func (r *runner) saveResults(ctx context.Context, stop context.CancelCauseFunc) 
 	}
 }
 
-// count adds a result to the counts.
 func (r *runner) count(result outbox.RunResult) {
 	if result.Outcome == outbox.OutcomeFailed {
 		r.log(result.CampaignID, "failed: %s", result.Error)

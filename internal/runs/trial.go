@@ -127,7 +127,6 @@ func (m *rebuilding) snapshot(ctx context.Context, f *Replayer) (*readmodel.Live
 	return live, mark, until, err
 }
 
-// compareWith compares each projection with its live rows.
 func (m *rebuilding) compareWith(ctx context.Context, f *Replayer, live *readmodel.Live) (map[int][]projection.Difference, error) {
 	digests, full, err := m.expected.Digests(ctx, m.names...)
 	if err != nil {

@@ -156,7 +156,6 @@ func (s *Search) Events(ctx context.Context, f outbox.EventFilter) (outbox.Found
 	return page, nil
 }
 
-// eventSearch is a search in progress.
 type eventSearch struct {
 	list  *sqldb.List[outbox.Event]
 	times [2]keyTime // of the last two events looked at

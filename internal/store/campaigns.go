@@ -262,7 +262,6 @@ limit $2`, s.Now(), sqldb.PageLimit(limit, outbox.MaxPage))
 	return blocked, nil
 }
 
-// headErrors fills in the errors of the heads.
 func (t *Tx) headErrors(blocked []outbox.Blocked) error {
 	var b sqldb.Batch
 	for i := range blocked {

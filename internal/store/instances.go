@@ -242,7 +242,6 @@ where lease_owner <> ''
   and lease_expires_at > $1
 order by topic, publisher`
 
-// readHoldings reads the leases of each owner.
 func (s *Store) readHoldings(ctx context.Context) (map[string]outbox.HeldLeases, error) {
 	holdings := make(map[string]outbox.HeldLeases)
 	err := s.journal.Read(ctx, func(t *Tx) error {

@@ -68,7 +68,6 @@ type matching struct {
 	count, bytes int // in this walk
 }
 
-// begin begins a walk.
 func (m *matching) begin() { m.count, m.bytes = 0, 0 }
 
 // add adds an event, and reports whether the walk has enough.

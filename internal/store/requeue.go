@@ -203,7 +203,6 @@ func (t *Tx) rowKeys(query string, f outbox.RequeueFilter) (chosen []rowKey, err
 	return chosen, err
 }
 
-// campaignsOf reads the campaigns of rows.
 func (t *Tx) campaignsOf(rows []rowKey) (map[string]*CampaignRow, error) {
 	ids := make([]string, len(rows))
 	for i, row := range rows {

@@ -25,7 +25,6 @@ const (
 	SamplesAhead = time.Hour
 )
 
-// sampled is a sample as stored.
 type sampled struct {
 	minute int64
 	fields sampleFields
@@ -145,7 +144,6 @@ func (x *sampled) dest() []any {
 	return []any{&x.minute, &f.counts.Pending, &f.counts.Processing, &f.counts.Failed, &f.counts.Dead, &f.lag, &f.blocked, &f.oldest, &f.applied, &f.failed}
 }
 
-// lastSample is the latest sample up to a minute.
 func (t *Tx) lastSample(minute int64) (sampled, error) {
 	var last sampled
 	_, err := t.One(last.dest(), `select `+sampleColumns+` from samples where minute <= $1 order by minute desc limit 1`, minute)

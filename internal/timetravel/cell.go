@@ -21,7 +21,6 @@ type cell struct {
 	step  int             // index of the statement
 }
 
-// holds reports whether the cell has a value.
 func (c *cell) holds(value json.RawMessage) bool {
 	if c.long == 0 {
 		return bytes.Equal(c.value, value)

@@ -336,7 +336,6 @@ func (a *appending) row(key []json.RawMessage, sort []byte) (*touched, error) {
 	return row, nil
 }
 
-// last returns the last version of a row.
 func (a *appending) last(row int64) (*version, error) {
 	if v := a.log.latest[row]; v != nil {
 		return v, nil

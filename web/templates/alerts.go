@@ -101,7 +101,6 @@ func alertsHealth(v outbox.AlertsView, now time.Time) outbox.Health {
 
 func stampTime(t time.Time) string { return t.UTC().Format("2006-01-02 15:04 UTC") }
 
-// mutedAll reports whether all rules are muted by one mute.
 func mutedAll(v outbox.AlertsView) bool { return mutedBy(v, "") }
 
 func mutedBy(v outbox.AlertsView, rule string) bool {
@@ -144,7 +143,6 @@ func alertTwins(p Page) Twins {
 	}
 }
 
-// alertActionSentence describes an action on alerts.
 func alertActionSentence(a outbox.AuditEntry) string {
 	var d struct {
 		Rule     string    `json:"rule"`

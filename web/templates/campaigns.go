@@ -2,7 +2,6 @@ package templates
 
 import "github.com/outboxweb/outboxweb/internal/outbox"
 
-// stateChoices are the filters of the list of campaigns.
 func stateChoices(p Page, f outbox.CampaignFilter) []choice {
 	chosen := f.State
 	f.State, f.Cursor = "", ""

@@ -90,7 +90,6 @@ func happenedBefore(markers []outbox.Marker, g outbox.ErrorGroup) bool {
 	})
 }
 
-// causesOf are the blocks of groups.
 func causesOf(groups []outbox.AssessedGroup, shown int) []causeView {
 	all := make([]causeView, len(groups))
 	for i, g := range groups {

@@ -121,7 +121,6 @@ func (c chart) alt() string {
 
 func (c chart) calmText() string { return cmp.Or(c.calm, "nothing in this period") }
 
-// rangeWords is a range in words.
 func rangeWords(w outbox.Window) string {
 	return w.From.Format("Jan 2 15:04") + " – " + w.To.Format("Jan 2 15:04") + " UTC"
 }
@@ -134,7 +133,6 @@ func stepWords(w outbox.Window) string {
 	return itoa(int(w.Step/time.Minute)) + " min"
 }
 
-// eachStep names the steps of a window.
 func eachStep(w outbox.Window) string {
 	if w.Step == time.Minute {
 		return "each minute"
@@ -197,7 +195,6 @@ func unix(t time.Time) string { return strconv.FormatInt(t.Unix(), 10) }
 // longHead is the length, in bytes, from which the head of a column is cut after some lines.
 const longHead = 50
 
-// tableHead names a column of the table of charts.
 func tableHead(c chart, l layer) string {
 	if len(c.layers) == 1 {
 		return c.name
@@ -230,7 +227,6 @@ func chartsURL(p Page, table bool) URL {
 	return p.Links.Charts()
 }
 
-// allSeries are the charts of all series by label.
 func allSeries(p Page, h outbox.History) []chart {
 	var kinds []outbox.SeriesKind
 	for _, k := range kindCharts {
@@ -344,7 +340,6 @@ func marked(charts []chart, h outbox.History) []chart {
 	return charts
 }
 
-// knownOf says which buckets have a value.
 func knownOf(values []*float64) []bool {
 	known := make([]bool, len(values))
 	for i, v := range values {

@@ -72,7 +72,6 @@ func intakeHealth(all []outbox.IntakeSource, now time.Time) outbox.Health {
 	return h
 }
 
-// sourceSentence is the state of one source in a sentence.
 func sourceSentence(s outbox.IntakeSource, now time.Time) string {
 	switch s.State(now) {
 	case outbox.IntakeFailing:

@@ -32,7 +32,6 @@ func whyWithheld(p Page, actions []outbox.Action) string {
 // known reports whether the reader is authenticated.
 func known(who outbox.Identity) bool { return who.Auth != outbox.AuthLocal && who.Name != "" }
 
-// whoInFull is an identity in one line.
 func whoInFull(who outbox.Identity) string {
 	text := Visible(who.Name) + ", " + string(who.Role) + " (" + string(who.Auth) + ")"
 	if len(who.Groups) > 0 {
@@ -41,7 +40,6 @@ func whoInFull(who outbox.Identity) string {
 	return text
 }
 
-// listedHoldActions are the actions on the projections of a list.
 func listedHoldActions(list []outbox.ProjectionInfo) []outbox.Action {
 	all := make([]outbox.Action, 0, len(list)+1)
 	for _, i := range list {

@@ -52,7 +52,6 @@ func OperationTitle(o outbox.Operation) string {
 
 func operationID(o outbox.Operation) string { return "operation-" + itoa(o.ID) }
 
-// operationChoices are the filters of the list of operations.
 func operationChoices(p Page, f outbox.OperationFilter) []choice {
 	open := false
 	all := []choice{

@@ -65,7 +65,6 @@ func tickText(v float64, u unit) string {
 
 func number(v float64) string { return strconv.FormatFloat(math.Round(v*10)/10, 'f', -1, 64) }
 
-// valueText is a value with its unit.
 func valueText(v float64, u unit) string {
 	switch {
 	case u == unitCount && v < 10 && v != math.Trunc(v):
@@ -163,7 +162,6 @@ func lineScale(top float64, u unit) int {
 	return 1
 }
 
-// draw makes the geometry of a chart.
 func draw(c chart) drawn {
 	bucket, most, found := c.peak()
 	values := ticks(most, c.unit)
@@ -232,7 +230,6 @@ func widestGap(c chart) string {
 // missing reports whether a step that is not in the future has no record.
 func (c chart) missing(i int) bool { return !c.recorded[i] && !c.window.Start(i).After(c.window.Now) }
 
-// runs makes a path of each run of the steps 0 to n that are chosen.
 func runs(n int, chosen func(int) bool, path func(from, n int) string) string {
 	var b strings.Builder
 	for i := 0; i < n; i++ {

@@ -36,7 +36,6 @@ func previousVersion(c outbox.DefinitionChange) string {
 	return "the previous version"
 }
 
-// changed says how much a change has changed.
 func changed(c outbox.DefinitionChange) string {
 	switch {
 	case !c.Kept:
@@ -49,7 +48,6 @@ func changed(c outbox.DefinitionChange) string {
 	return fmt.Sprintf(": %s added, %s removed.", count(c.Added, "line", "lines"), num(c.Removed))
 }
 
-// diffLine is a line of a unified diff.
 type diffLine struct{ class, text string }
 
 func diffLines(c outbox.DefinitionChange) []diffLine {

@@ -135,7 +135,6 @@ type matchCondition struct {
 	items []string
 }
 
-// conditions returns the conditions of a match that are set.
 func conditions(m outbox.Match) []matchCondition {
 	var exact []string
 	for _, name := range slices.Sorted(maps.Keys(m.ExactTags)) {
@@ -175,7 +174,6 @@ func resumeWord(p outbox.Publisher) string {
 	return "Resume"
 }
 
-// resumeMeaning says what resuming a subscription does.
 func resumeMeaning(p outbox.Publisher) string {
 	if p.Status == outbox.PublisherPaused && p.ErrorCount == 0 {
 		return "continues from its position."
@@ -313,7 +311,6 @@ const exampleTopics = `topics:
         secret: ${PARTNER_SECRET}
 `
 
-// seekButton is the text of the seek's button.
 func seekButton(s outbox.Seek) string {
 	switch {
 	case s.Skips > 0 && s.Capped:

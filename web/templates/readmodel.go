@@ -134,7 +134,6 @@ func (v ReadModelView) changeSentence() string {
 	return "changes " + count(int64(n), "row", "rows")
 }
 
-// standing is the projections with a verdict.
 func (v ReadModelView) standing(verdict string) (names []outbox.ModelStanding) {
 	for _, s := range v.Standings {
 		if s.Verdict == verdict && s.FailedSeq == 0 {

@@ -29,7 +29,6 @@ func redactedPlaces(e outbox.Event) string {
 	return strings.Join(e.Redacted[:placesShown], ", ") + ", …"
 }
 
-// isHidden reports whether a JSON value replaces a hidden one.
 func isHidden(value string) bool { return value == string(outbox.HiddenJSON) }
 
 func revealTwins(p Page, e outbox.Event) Twins {

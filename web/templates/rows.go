@@ -8,7 +8,6 @@ import (
 
 func rowID(r outbox.Row) string { return "row-" + r.CampaignID + "-" + itoa(r.Seq) }
 
-// statusChoices are the filters of the list of rows.
 func statusChoices(p Page, f outbox.RowFilter) []choice {
 	chosen := f.Status
 	f.Status, f.Reverse, f.Cursor = "", false, ""

@@ -168,7 +168,6 @@ type runCount struct {
 	n             int64
 }
 
-// runCounts are the counts of a run of its kind.
 func runCounts(r outbox.Run) []runCount {
 	if r.Kind == outbox.RunRehearse {
 		return nil // its page has the answer
@@ -282,7 +281,6 @@ func versionsTitle(r outbox.Run) string {
 // addressed is the maximum number of campaigns in an address.
 const addressed = 50
 
-// requestOf returns the request for a run like this one.
 func requestOf(r outbox.Run) outbox.RunRequest {
 	o := outbox.RunRequest{Kind: r.Kind, All: r.All, Projections: r.Projections, UntilSeq: r.UntilSeq, Rate: r.Rate}
 	if len(r.CampaignIDs) <= addressed {

@@ -157,7 +157,6 @@ func verifiedWords(r outbox.Run, loaded []outbox.ProjectionInfo) string {
 	return found
 }
 
-// runMeaning explains what a kind of run does.
 func runMeaning(kind outbox.RunKind) string {
 	switch kind {
 	case outbox.RunVerify:
@@ -169,7 +168,6 @@ func runMeaning(kind outbox.RunKind) string {
 	}
 }
 
-// previewSentence says what a run would cover.
 func previewSentence(n outbox.RunPreview) string {
 	which := count(int64(len(n.Projections)), "projection", "projections")
 	what := fmt.Sprintf("%s of %s", count(n.Events, "event", "events"), count(n.Campaigns, "campaign", "campaigns"))

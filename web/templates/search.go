@@ -76,7 +76,6 @@ var kindWords = map[outbox.FindingKind]string{
 	outbox.FoundRun: "Runs", outbox.FoundOperation: "Operations", outbox.FoundCause: "Causes of failures", outbox.FoundProjection: "Projections",
 }
 
-// findingsOf are the findings of one kind.
 func findingsOf(all []outbox.Finding, kind outbox.FindingKind) []outbox.Finding {
 	var some []outbox.Finding
 	for _, f := range all {
@@ -188,7 +187,6 @@ func settledLink(p Page, f outbox.EventFilter) URL {
 	return p.Links.SearchEvents(f)
 }
 
-// eventHeadings are the column headings of events.
 func eventHeadings(p Page, f outbox.EventFilter) []heading {
 	turned := f
 	turned.Reverse, turned.Cursor = !f.Reverse, ""

@@ -19,7 +19,6 @@ type trouble struct {
 	guide                            Guide
 }
 
-// troubled is an object in trouble.
 type troubled struct {
 	name, sub, testID string
 	to                URL
@@ -266,7 +265,6 @@ func overviewHealth(p Page, v Overview) outbox.Health {
 	return h
 }
 
-// pausedPublishers are the publishers that an operator paused.
 func pausedPublishers(v Overview) (paused []outbox.Publisher) {
 	for _, one := range v.Publishers {
 		if one.Status == outbox.PublisherPaused {

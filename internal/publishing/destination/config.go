@@ -70,7 +70,6 @@ type Config struct {
 	Getenv   func(string) (string, bool) // looks up variables in texts
 }
 
-// reader reads topics.
 type reader struct {
 	outbound.Reader
 	files []Subscription // file destinations, for sameFile

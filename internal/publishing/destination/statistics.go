@@ -145,7 +145,6 @@ func (s *statistics) Publish(ctx context.Context, events []*Event) (int, error) 
 	return len(events), nil
 }
 
-// add adds to the metrics.
 func (s *statistics) add(c count, n int) {
 	switch {
 	case s.metrics == nil:
