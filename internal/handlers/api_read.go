@@ -169,12 +169,8 @@ func (s *server) waitApplied(w http.ResponseWriter, r *http.Request, id string, 
 }
 
 func (s *server) readEvents(r *http.Request) (page outbox.Page[outbox.Event], err error) {
-	id, err := campaignParam(r)
+	id, q, err := asked[eventsQuery](r, campaignParam)
 	if err != nil {
-		return page, err
-	}
-	var q eventsQuery
-	if err := fill(&q, r.URL.Query()); err != nil {
 		return page, err
 	}
 	return s.Store.Events(r.Context(), id, q.after(), q.limit())

@@ -187,10 +187,10 @@ func (s *server) routeCampaignsAPI() {
 
 // routeEventsAPI adds the API's routes about events of the journal.
 func (s *server) routeEventsAPI() {
-	addAction(s, outbox.ActionSkip, s.readRowAction(s.decodeSkip), onRow(s.Store.SkipEvent), endpoint{
+	addAction(s, outbox.ActionSkip, s.readRowAction(s.decodeConfirmed), onRow(s.Store.SkipEvent), endpoint{
 		id: "skipEvent", tag: tagEvents,
 		summary: "Skip a failed or dead head: it is never applied, and the rows waiting behind it are released",
-		body:    takes[skipBody](),
+		body:    takes[skipBody](), // read as a confirmedBody: the store reports what is missing
 	})
 	s.apiGet("/campaigns/{campaign}/events", serveJSON(s, s.readEvents), endpoint{
 		id: "listEvents", tag: tagEvents,

@@ -54,10 +54,8 @@ type runsQuery struct {
 
 func runFilter(r *http.Request) (outbox.RunFilter, error) {
 	var q runsQuery
-	if err := fill(&q, r.URL.Query()); err != nil {
-		return outbox.RunFilter{}, err
-	}
-	return outbox.RunFilter{Kind: outbox.RunKind(q.Kind), Status: outbox.RunStatus(q.Status), CampaignID: q.Campaign, Cursor: q.Cursor, Limit: q.limit()}, nil
+	err := fill(&q, r.URL.Query())
+	return outbox.RunFilter{Kind: outbox.RunKind(q.Kind), Status: outbox.RunStatus(q.Status), CampaignID: q.Campaign, Cursor: q.Cursor, Limit: q.limit()}, err
 }
 
 type resultsQuery struct {
@@ -67,15 +65,8 @@ type resultsQuery struct {
 
 // resultFilter reads the filter for the results of the run in the address.
 func resultFilter(r *http.Request) (outbox.ResultFilter, error) {
-	id, err := runParam(r)
-	if err != nil {
-		return outbox.ResultFilter{}, err
-	}
-	var q resultsQuery
-	if err := fill(&q, r.URL.Query()); err != nil {
-		return outbox.ResultFilter{}, err
-	}
-	return outbox.ResultFilter{RunID: id, Outcome: q.Outcome, Cursor: q.Cursor, Limit: q.limit()}, nil
+	id, q, err := asked[resultsQuery](r, runParam)
+	return outbox.ResultFilter{RunID: id, Outcome: q.Outcome, Cursor: q.Cursor, Limit: q.limit()}, err
 }
 
 func runParam(r *http.Request) (int64, error) { return numberParam(r, "run", "a run id is") }
@@ -117,12 +108,8 @@ func (s *server) readRunResult(r *http.Request) (result outbox.RunResult, err er
 }
 
 func (s *server) readRunLog(r *http.Request) (page outbox.Page[outbox.RunLine], err error) {
-	id, err := runParam(r)
+	id, q, err := asked[paging](r, runParam)
 	if err != nil {
-		return page, err
-	}
-	var q paging
-	if err := fill(&q, r.URL.Query()); err != nil {
 		return page, err
 	}
 	return s.Runs.Log(r.Context(), id, q.Cursor, q.limit())

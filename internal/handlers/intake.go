@@ -94,12 +94,8 @@ func onRejection[R any](do func(context.Context, outbox.Command, string, int64) 
 }
 
 func (s *server) readRejections(r *http.Request) (page outbox.Page[outbox.IntakeRejection], err error) {
-	source, err := param(r, "source")
+	source, q, err := asked[paging](r, pathParam("source"))
 	if err != nil {
-		return page, err
-	}
-	var q paging
-	if err := fill(&q, r.URL.Query()); err != nil {
 		return page, err
 	}
 	return s.Intake.Rejections(r.Context(), source, q.Cursor, q.limit())

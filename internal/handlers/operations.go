@@ -131,10 +131,8 @@ type operationRowsQuery struct {
 
 func operationRowFilter(r *http.Request) (outbox.OperationRowFilter, error) {
 	var q operationRowsQuery
-	if err := fill(&q, r.URL.Query()); err != nil {
-		return outbox.OperationRowFilter{}, err
-	}
-	return outbox.OperationRowFilter{Status: outbox.RowResult(q.Status), Cursor: q.Cursor, Limit: q.limit()}, nil
+	err := fill(&q, r.URL.Query())
+	return outbox.OperationRowFilter{Status: outbox.RowResult(q.Status), Cursor: q.Cursor, Limit: q.limit()}, err
 }
 
 // operationParam returns the number of the operation in an address.

@@ -43,12 +43,8 @@ const (
 )
 
 func (s *server) campaignPage(w http.ResponseWriter, r *http.Request) error {
-	id, err := campaignParam(r)
+	id, q, err := asked[campaignPageQuery](r, campaignParam)
 	if err != nil {
-		return err
-	}
-	var q campaignPageQuery
-	if err := fill(&q, r.URL.Query()); err != nil {
 		return err
 	}
 	over, err := s.readRange(r)

@@ -66,12 +66,13 @@ func (c *overviewCaches) of(r outbox.Range) *overviewCache {
 	return c.ranges[r]
 }
 
-// invalidate makes the next reader of each range read the overview again.
+// invalidate makes the next reader of each range read the overview again. It waits for no reading, since
+// actions call it.
 func (c *overviewCaches) invalidate() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, one := range c.ranges {
-		one.invalidate()
+		one.stale.Store(true)
 	}
 }
 
@@ -122,10 +123,6 @@ func (s *server) readOverview(r *http.Request, over outbox.Range) (sharedOvervie
 	live, err := c.render(r.Context(), s, s.overviewFrame(r, c.view), kept)
 	return c.view, live, err
 }
-
-// invalidate makes the next reader read the overview again. It does not block, since actions call
-// it.
-func (c *overviewCache) invalidate() { c.stale.Store(true) }
 
 // render renders the live part for the audience of p's reader. It keeps the previous rendering if
 // only ages changed and it is not older than kept, so that polling pages get a 304.

@@ -130,12 +130,8 @@ func (q seekQuery) body() (b seekBody, err error) {
 
 // seekPage asks for the new position of a publisher and previews the move.
 func (s *server) seekPage(w http.ResponseWriter, r *http.Request) error {
-	name, err := subscriptionParam(r)
+	name, q, err := asked[seekQuery](r, subscriptionParam)
 	if err != nil {
-		return err
-	}
-	var q seekQuery
-	if err := fill(&q, r.URL.Query()); err != nil {
 		return err
 	}
 	view := templates.SeekView{To: q.To, Position: q.Position, Time: q.Time, Reason: q.Reason, Key: uuid.NewString()}

@@ -69,12 +69,8 @@ type runLogQuery struct {
 }
 
 func (s *server) runPage(w http.ResponseWriter, r *http.Request) error {
-	filter, err := resultFilter(r)
+	filter, log, err := asked[runLogQuery](r, resultFilter)
 	if err != nil {
-		return err
-	}
-	var log runLogQuery
-	if err := fill(&log, r.URL.Query()); err != nil {
 		return err
 	}
 	view, err := s.readRun(r.Context(), filter, log.Cursor)
@@ -156,7 +152,7 @@ func (s *server) newRunPage(w http.ResponseWriter, r *http.Request) error {
 		}
 	}
 	if o := view.Request; o.Kind != "" && (o.All || len(o.Campaigns) > 0) {
-		preview, err := s.previewRun(r.Context(), o)
+		preview, err := within(r.Context(), s.previewing, func() (outbox.RunPreview, error) { return s.Runs.Preview(r.Context(), o, s.Projections) })
 		switch refusal, ok := errors.AsType[*outbox.Refusal](err); {
 		case err == nil:
 			view.Preview = &preview

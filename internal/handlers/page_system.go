@@ -57,11 +57,6 @@ type cost struct {
 	requests, nanos atomic.Int64
 }
 
-func (c *cost) answered(took time.Duration) {
-	c.requests.Add(1)
-	c.nanos.Add(int64(took))
-}
-
 func (c *cost) report() outbox.CostReport {
 	r := c.Report()
 	r.Requests, r.RequestSeconds = c.requests.Load(), time.Duration(c.nanos.Load()).Seconds()
@@ -94,7 +89,7 @@ func (s *server) readAbout(r *http.Request) (about, error) {
 	}
 	a.Reasons = append([]string{}, s.Store.Ready(r.Context())...)
 	a.Ready = len(a.Reasons) == 0
-	a.Projections, err = s.describeProjections(r.Context())
+	a.Projections, err = s.Runs.DescribeProjections(r.Context(), s.Projections)
 	return a, err
 }
 

@@ -315,6 +315,14 @@ func campaignParam(r *http.Request) (string, error) {
 	return id, err
 }
 
+// asked returns what a request is about, which its address names, and its query.
+func asked[Q, K any](r *http.Request, about func(*http.Request) (K, error)) (on K, q Q, err error) {
+	if on, err = about(r); err == nil {
+		err = fill(&q, r.URL.Query())
+	}
+	return on, q, err
+}
+
 func seqParam(r *http.Request) (int64, error) { return numberParam(r, "seq", "seq must be") }
 
 // rowParam returns rowParams as a key.

@@ -12,11 +12,6 @@ import (
 // projectionFailures is how many of its open failures a projection's page shows.
 const projectionFailures = 5
 
-// describeProjections returns the loaded projections with their state in the database.
-func (s *server) describeProjections(ctx context.Context) ([]outbox.ProjectionInfo, error) {
-	return s.Runs.DescribeProjections(ctx, s.Projections)
-}
-
 // knownProjections returns the loaded projections and those that are not loaded any more, with their state
 // in the database.
 func (s *server) knownProjections(ctx context.Context) ([]outbox.ProjectionInfo, error) {
@@ -61,10 +56,8 @@ type cursorsQuery struct {
 
 func cursorFilter(r *http.Request, projection string) (outbox.CursorFilter, error) {
 	var q cursorsQuery
-	if err := fill(&q, r.URL.Query()); err != nil {
-		return outbox.CursorFilter{}, err
-	}
-	return outbox.CursorFilter{Projection: projection, State: q.State, Cursor: q.Cursor, Limit: q.limit()}, nil
+	err := fill(&q, r.URL.Query())
+	return outbox.CursorFilter{Projection: projection, State: q.State, Cursor: q.Cursor, Limit: q.limit()}, err
 }
 
 func (s *server) readProjectionCursors(r *http.Request) (page outbox.Page[outbox.CampaignCursor], err error) {

@@ -46,12 +46,8 @@ var errNoTravel = outbox.NotFound("this server does not replay read models")
 
 // readReadModel answers the API with the rows of a campaign as of an event.
 func (s *server) readReadModel(r *http.Request) (m outbox.ReadModel, err error) {
-	campaign, err := campaignParam(r)
+	campaign, q, err := asked[modelQuery](r, campaignParam)
 	if err != nil {
-		return m, err
-	}
-	var q modelQuery
-	if err := fill(&q, r.URL.Query()); err != nil {
 		return m, err
 	}
 	if s.Travel == nil {
@@ -66,12 +62,8 @@ func (s *server) readModelCell(r *http.Request) (h outbox.ModelHistory, err erro
 
 // cellOf reads the cell that an address names, with the type of the event that set it.
 func (s *server) cellOf(r *http.Request, wait time.Duration) (h outbox.ModelHistory, err error) {
-	campaign, err := campaignParam(r)
+	campaign, q, err := asked[modelCellQuery](r, campaignParam)
 	if err != nil {
-		return h, err
-	}
-	var q modelCellQuery
-	if err := fill(&q, r.URL.Query()); err != nil {
 		return h, err
 	}
 	if s.Travel == nil {
@@ -102,12 +94,8 @@ func (s *server) readChanges(r *http.Request) (items[outbox.ModelTable], error) 
 }
 
 func (s *server) readModelPage(w http.ResponseWriter, r *http.Request) error {
-	campaign, err := campaignParam(r)
+	campaign, q, err := asked[modelPageQuery](r, campaignParam)
 	if err != nil {
-		return err
-	}
-	var q modelPageQuery
-	if err := fill(&q, r.URL.Query()); err != nil {
 		return err
 	}
 	view, err := s.viewReadModel(r, campaign, q)

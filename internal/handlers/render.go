@@ -89,22 +89,16 @@ func (s *server) addQuarantining(ctx context.Context, failing map[string]string)
 	}
 }
 
-// alarm returns what the title of a page says of the system, at most a second old.
-func (s *server) alarm(r *http.Request) (outbox.Alarm, error) {
-	summary, err := s.Store.Summary(r.Context())
-	return summary.Alarm(s.Now()), err
-}
-
 // alarmHeader tells a page's script the alarm: its level and text, or nothing.
 const alarmHeader = "Outboxweb-Alarm"
 
 // watch answers with the alarm alone, for pages that do not refresh.
 func (s *server) watch(w http.ResponseWriter, r *http.Request) error {
-	alarm, err := s.alarm(r)
+	summary, err := s.Store.Summary(r.Context())
 	if err != nil {
 		return err
 	}
-	setAlarm(w.Header(), alarm)
+	setAlarm(w.Header(), summary.Alarm(s.Now()))
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.WriteHeader(http.StatusNoContent)
 	return nil

@@ -58,7 +58,8 @@ func (s *server) identify(next http.Handler) http.Handler {
 			}
 			took := time.Since(started)
 			s.Metrics.Request(a.route, r.Method, code, took)
-			s.cost.answered(took)
+			s.cost.requests.Add(1)
+			s.cost.nanos.Add(int64(took))
 			s.logRequest(r, a, code, ww.BytesWritten(), took)
 		}()
 		next.ServeHTTP(ww, r)

@@ -16,24 +16,9 @@ type skipBody struct {
 	Expected *expected `json:"expected"`
 }
 
-// decodeSkip is decodeConfirmed for a skip. The store reports what is missing.
-func (s *server) decodeSkip(r *http.Request) (outbox.Command, error) {
-	var body skipBody
-	if err := decode(r, &body); err != nil {
-		return outbox.Command{}, err
-	}
-	o := s.command(r, "api", body.Reason, body.Expected)
-	o.Confirm = body.Confirm
-	return o, nil
-}
-
 func (s *server) readSkips(r *http.Request) (page outbox.Page[outbox.Skip], err error) {
-	id, err := campaignParam(r)
+	id, q, err := asked[paging](r, campaignParam)
 	if err != nil {
-		return page, err
-	}
-	var q paging
-	if err := fill(&q, r.URL.Query()); err != nil {
 		return page, err
 	}
 	return s.Store.Skips(r.Context(), outbox.SkipFilter{CampaignID: id, Cursor: q.Cursor, Limit: q.limit()})

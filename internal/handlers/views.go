@@ -1,6 +1,7 @@
 package handlers
 
 import (
+	"context"
 	"net/http"
 
 	"github.com/outboxweb/outboxweb/internal/outbox"
@@ -14,8 +15,10 @@ func (s *server) routeViews() {
 		s.add(route{method: http.MethodPost, pattern: pattern, role: outbox.RoleViewer}, s.handle(s.form(h)))
 	}
 	form("/views", s.saveViewForm)
-	form("/views/{view}/rename", s.renameViewForm)
-	form("/views/{view}/remove", s.removeViewForm)
+	form("/views/{view}/rename", s.changeView(s.Search.RenameView))
+	form("/views/{view}/remove", s.changeView(func(ctx context.Context, owner string, id int64, _ string) error {
+		return s.Search.RemoveView(ctx, owner, id)
+	}))
 }
 
 // viewForm names a view, and the page to go back to.
@@ -46,37 +49,22 @@ func (s *server) saveViewForm(w http.ResponseWriter, r *http.Request) error {
 	return s.backToList(w, r, form)
 }
 
-func (s *server) renameViewForm(w http.ResponseWriter, r *http.Request) error {
-	var form viewForm
-	id, err := viewParam(r)
-	if err == nil {
-		err = fill(&form, r.PostForm)
+func (s *server) changeView(change func(ctx context.Context, owner string, id int64, name string) error) handler {
+	return func(w http.ResponseWriter, r *http.Request) error {
+		var form viewForm
+		id, err := numberParam(r, "view", "a view id is")
+		if err == nil {
+			err = fill(&form, r.PostForm)
+		}
+		if err == nil {
+			err = change(r.Context(), me(r).ViewOwner(), id, form.Name)
+		}
+		if err != nil {
+			return err
+		}
+		return s.backToList(w, r, form)
 	}
-	if err == nil {
-		err = s.Search.RenameView(r.Context(), me(r).ViewOwner(), id, form.Name)
-	}
-	if err != nil {
-		return err
-	}
-	return s.backToList(w, r, form)
 }
-
-func (s *server) removeViewForm(w http.ResponseWriter, r *http.Request) error {
-	var form viewForm
-	id, err := viewParam(r)
-	if err == nil {
-		err = fill(&form, r.PostForm)
-	}
-	if err == nil {
-		err = s.Search.RemoveView(r.Context(), me(r).ViewOwner(), id)
-	}
-	if err != nil {
-		return err
-	}
-	return s.backToList(w, r, form)
-}
-
-func viewParam(r *http.Request) (int64, error) { return numberParam(r, "view", "a view id is") }
 
 // offered reads what a list's page offers: the reader's views of it, and the values of its filters.
 // The page's own filters are what a new view keeps.
