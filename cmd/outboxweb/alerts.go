@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -13,23 +12,6 @@ import (
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/redact"
 )
-
-// alertSettings returns the alerts that the configuration file describes. An error names the file
-// and the line at fault.
-func (c *Common) alertSettings() (alerts.Settings, error) {
-	if c.sections[alertsKey] == nil {
-		return alerts.Settings{}, nil
-	}
-	var e environment
-	settings, err := alerts.Parse(c.sections[alertsKey], e.lookup)
-	if e.err != nil {
-		return settings, e.err
-	}
-	if refusal, ok := errors.AsType[*outbox.Refusal](err); ok {
-		return settings, usagef("--config: %s %s", c.Config, refusal)
-	}
-	return settings, err
-}
 
 // alertsCmd shows alerts and controls them.
 type alertsCmd struct {
@@ -41,7 +23,7 @@ type alertsCmd struct {
 
 // withAlerts runs do with the alerts of the configuration file.
 func (a *app) withAlerts(ctx context.Context, do func(*alerts.Alerts) error) error {
-	settings, err := a.alertSettings()
+	settings, err := section(&a.Common, alertsKey, alerts.Parse)
 	if err != nil {
 		return err
 	}

@@ -20,21 +20,17 @@ type campaignsCmd struct {
 }
 
 type campaignsListCmd struct {
-	State string `placeholder:"S" values:"campaign-state" help:"Only campaigns in this state: diverged, blocked, paused, failing, unverifiable, drifted, lagging or current."`
+	State outbox.State `placeholder:"S" values:"campaign-state" help:"Only campaigns in this state: diverged, blocked, paused, failing, unverifiable, drifted, lagging or current."`
 	listFlags
 }
 
 // Run lists campaigns.
 func (c *campaignsListCmd) Run(ctx context.Context, a *app) error {
-	state, err := outbox.ParseState(c.State)
-	if err != nil {
-		return asUsage("--state", err)
-	}
 	if err := checkLimit(c.Limit, outbox.MaxPage); err != nil {
 		return err
 	}
 	return a.withStore(ctx, func(st *engine.Engine) error {
-		page, err := st.Campaigns(ctx, outbox.CampaignFilter{State: state, Limit: c.Limit})
+		page, err := st.Campaigns(ctx, outbox.CampaignFilter{State: c.State, Limit: c.Limit})
 		if err != nil {
 			return err
 		}

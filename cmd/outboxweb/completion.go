@@ -76,8 +76,8 @@ complete -c outboxweb -f -a '(__outboxweb)'
 `,
 }
 
-// known are the values of flags and arguments with the tag values, which commands check themselves:
-// their refusals are better sentences than kong's of an enum.
+// known are the values of flags and arguments with the tag values: checkValues and the commands check
+// them, whose refusals are better sentences than kong's of an enum.
 var known = map[string][]string{
 	"mode": texts(outbox.Modes), "role": texts(outbox.Roles), "campaign-state": texts(outbox.States), "row-status": texts(outbox.Statuses),
 	"cursor-state":     {outbox.CursorQuarantined, outbox.CursorPaused, outbox.CursorBehind},
@@ -86,6 +86,31 @@ var known = map[string][]string{
 	"preset":        slices.Compact(slices.Sorted(slices.Values(slices.Concat(auth.PresetNames(auth.KindJWT), auth.PresetNames(auth.KindProxyHeader))))),
 	"groups-format": auth.GroupsFormats,
 	"alert-rule":    append(ruleNames(), "all"),
+}
+
+// checkValues refuses a state, a status or a kind that is not known. Other values are checked where they are
+// parsed.
+func checkValues(parsed *kong.Context) error {
+	for _, p := range parsed.Path {
+		value, written := p.Positional, ""
+		switch {
+		case p.Flag != nil:
+			value, written = p.Flag.Value, "--"+p.Flag.Name
+		case value != nil:
+			written = strings.ToUpper(value.Name)
+		default:
+			continue
+		}
+		list := value.Tag.Get("values")
+		field := list[strings.LastIndexByte(list, '-')+1:]
+		if !slices.Contains([]string{"state", "status", "kind"}, field) {
+			continue
+		}
+		if _, err := outbox.ParseName(field, value.Target.String(), known[list]); err != nil {
+			return asUsage(written, err)
+		}
+	}
+	return nil
 }
 
 func texts[T ~string](names []T) (all []string) {

@@ -27,6 +27,23 @@ const alertsKey, sourcesKey = "alerts", "sources"
 // sectionKeys are the keys that are no flags.
 var sectionKeys = []string{destination.TopicsKey, destination.DefaultsKey, alertsKey, sourcesKey}
 
+// section parses a section of the configuration file; without one the settings are empty. An error names the
+// file and the line at fault.
+func section[T any](c *Common, key string, parse func(*yaml.Node, func(string) (string, bool)) (T, error)) (settings T, err error) {
+	if c.sections[key] == nil {
+		return settings, nil
+	}
+	var e environment
+	settings, err = parse(c.sections[key], e.lookup)
+	if e.err != nil {
+		return settings, e.err
+	}
+	if refusal, ok := errors.AsType[*outbox.Refusal](err); ok {
+		return settings, usagef("--config: %s %s", c.Config, refusal)
+	}
+	return settings, err
+}
+
 // BeforeResolve implements kong's hook: it reads the file and resolves flags that neither the
 // command line nor the environment sets.
 func (f fileFlag) BeforeResolve(parser *kong.Kong, parsed *kong.Context, path *kong.Path, common *Common) error {

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -11,23 +10,6 @@ import (
 	"github.com/outboxweb/outboxweb/internal/intake"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 )
-
-// intakeSettings returns the sources that the configuration file describes. An error names the file
-// and the line at fault.
-func (c *Common) intakeSettings() (intake.Settings, error) {
-	if c.sections[sourcesKey] == nil {
-		return intake.Settings{}, nil
-	}
-	var e environment
-	settings, err := intake.Parse(c.sections[sourcesKey], e.lookup)
-	if e.err != nil {
-		return settings, e.err
-	}
-	if refusal, ok := errors.AsType[*outbox.Refusal](err); ok {
-		return settings, usagef("--config: %s %s", c.Config, refusal)
-	}
-	return settings, err
-}
 
 // intakeCmd shows sources, decides on their rejected rows, and hands sources over.
 type intakeCmd struct {
@@ -41,7 +23,7 @@ type intakeCmd struct {
 
 // withIntake runs do with the sources of the configuration file.
 func (a *app) withIntake(ctx context.Context, do func(*intake.Intake) error) error {
-	settings, err := a.intakeSettings()
+	settings, err := section(&a.Common, sourcesKey, intake.Parse)
 	if err != nil {
 		return err
 	}

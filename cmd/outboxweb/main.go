@@ -86,7 +86,9 @@ func run(ctx context.Context, args []string, std streams) int {
 	parsed.BindTo(ctx, (*context.Context)(nil))
 	a := &app{streams: std, Common: c.Common}
 	a.warnOfVariables(parsed, os.Environ())
-	err = parsed.Run(a)
+	if err = checkValues(parsed); err == nil {
+		err = parsed.Run(a)
+	}
 	switch {
 	case err == nil:
 		return exitDone

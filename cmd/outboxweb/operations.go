@@ -139,21 +139,17 @@ type operationsCmd struct {
 }
 
 type operationsListCmd struct {
-	Status string `placeholder:"S" values:"operation-status" help:"Only operations with this status: running, stopped, cancelled or done."`
-	Open   bool   `help:"Only operations that are not acknowledged."`
+	Status outbox.OperationStatus `placeholder:"S" values:"operation-status" help:"Only operations with this status: running, stopped, cancelled or done."`
+	Open   bool                   `help:"Only operations that are not acknowledged."`
 	listFlags
 }
 
 // Run lists operations.
 func (c *operationsListCmd) Run(ctx context.Context, a *app) error {
-	status, err := outbox.ParseOperationStatus(c.Status)
-	if err != nil {
-		return asUsage("--status", err)
-	}
 	if err := checkLimit(c.Limit, outbox.MaxPage); err != nil {
 		return err
 	}
-	filter := outbox.OperationFilter{Status: status, Limit: c.Limit}
+	filter := outbox.OperationFilter{Status: c.Status, Limit: c.Limit}
 	if c.Open {
 		filter.Acknowledged = new(bool)
 	}

@@ -20,11 +20,7 @@ type projectionsStatusCmd struct {
 
 // Run describes all projections, or one projection and the campaigns it does not follow.
 func (c *projectionsStatusCmd) Run(ctx context.Context, a *app) error {
-	state, err := outbox.ParseCursorState(c.State)
-	switch {
-	case err != nil:
-		return asUsage("--state", err)
-	case c.Name == "" && state != "":
+	if c.Name == "" && c.State != "" {
 		return usagef("--state needs NAME")
 	}
 	if err := checkLimit(c.Limit, outbox.MaxPage); err != nil {
@@ -46,7 +42,7 @@ func (c *projectionsStatusCmd) Run(ctx context.Context, a *app) error {
 		if c.Name == "" {
 			return c.printAll(a, described)
 		}
-		cursors, err := st.Runs.ProjectionCursors(ctx, outbox.CursorFilter{Projection: c.Name, State: state, Limit: c.Limit}, known)
+		cursors, err := st.Runs.ProjectionCursors(ctx, outbox.CursorFilter{Projection: c.Name, State: c.State, Limit: c.Limit}, known)
 		if err != nil {
 			return err
 		}
@@ -176,22 +172,18 @@ func (c *projectionsResumeCmd) Run(ctx context.Context, a *app) error {
 
 // failuresProjectionsCmd lists the events that projections could not follow.
 type failuresProjectionsCmd struct {
-	Status     string `placeholder:"S" values:"failure-status" help:"Only failures with this status: open or resolved."`
-	Campaign   string `placeholder:"C" help:"Only failures in this campaign."`
-	Projection string `placeholder:"P" help:"Only failures of this projection."`
+	Status     outbox.FailureStatus `placeholder:"S" values:"failure-status" help:"Only failures with this status: open or resolved."`
+	Campaign   string               `placeholder:"C" help:"Only failures in this campaign."`
+	Projection string               `placeholder:"P" help:"Only failures of this projection."`
 	listFlags
 }
 
 // Run lists them.
 func (c *failuresProjectionsCmd) Run(ctx context.Context, a *app) error {
-	status, err := outbox.ParseFailureStatus(c.Status)
-	if err != nil {
-		return asUsage("--status", err)
-	}
 	if err := checkLimit(c.Limit, outbox.MaxPage); err != nil {
 		return err
 	}
-	filter := outbox.FailureFilter{Status: status, CampaignID: c.Campaign, Projection: c.Projection, Limit: c.Limit}
+	filter := outbox.FailureFilter{Status: c.Status, CampaignID: c.Campaign, Projection: c.Projection, Limit: c.Limit}
 	return a.withStore(ctx, func(st *engine.Engine) error {
 		page, err := st.ReadModel().Failures(ctx, filter)
 		if err != nil {

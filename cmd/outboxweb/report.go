@@ -13,9 +13,9 @@ import (
 
 // reportCmd shows the state of the outbox.
 type reportCmd struct {
-	Status   string `placeholder:"S" values:"row-status" help:"Show rows with this status: pending, processing, failed or dead."`
-	Campaign string `placeholder:"C" help:"Show rows of this campaign."`
-	Limit    int    `placeholder:"N" help:"Show at most this many rows. Default with a filter: 50."`
+	Status   outbox.Status `placeholder:"S" values:"row-status" help:"Show rows with this status: pending, processing, failed or dead."`
+	Campaign string        `placeholder:"C" help:"Show rows of this campaign."`
+	Limit    int           `placeholder:"N" help:"Show at most this many rows. Default with a filter: 50."`
 	jsonFlag
 }
 
@@ -27,10 +27,6 @@ type report struct {
 
 // Run prints the summary and, when a filter or limit is given, rows.
 func (c *reportCmd) Run(ctx context.Context, a *app) error {
-	status, err := outbox.ParseStatus(c.Status)
-	if err != nil {
-		return asUsage("--status", err)
-	}
 	if c.Limit < 0 {
 		return usagef("--limit must be 1 or more")
 	}
@@ -45,7 +41,7 @@ func (c *reportCmd) Run(ctx context.Context, a *app) error {
 	}
 	filtered := c.Status != "" || c.Campaign != "" || c.Limit > 0
 	if filtered {
-		if r.Rows, err = c.rows(ctx, a, st, status); err != nil {
+		if r.Rows, err = c.rows(ctx, a, st); err != nil {
 			return err
 		}
 	}
@@ -72,7 +68,7 @@ func (c *reportCmd) Run(ctx context.Context, a *app) error {
 }
 
 // rows pages through the store until the limit.
-func (c *reportCmd) rows(ctx context.Context, a *app, st *engine.Engine, status outbox.Status) ([]outbox.Row, error) {
+func (c *reportCmd) rows(ctx context.Context, a *app, st *engine.Engine) ([]outbox.Row, error) {
 	if c.Campaign != "" {
 		if _, err := st.Campaign(ctx, c.Campaign); err != nil {
 			return nil, err
@@ -84,7 +80,7 @@ func (c *reportCmd) rows(ctx context.Context, a *app, st *engine.Engine, status 
 	}
 	rows := []outbox.Row{}
 	var next *string
-	f := outbox.RowFilter{Status: status, CampaignID: c.Campaign}
+	f := outbox.RowFilter{Status: c.Status, CampaignID: c.Campaign}
 	for len(rows) < limit {
 		f.Limit = min(outbox.MaxPage, limit-len(rows))
 		page, err := st.Rows(ctx, f)

@@ -59,7 +59,7 @@ func (s *runScope) check() error {
 }
 
 type runsStartCmd struct {
-	Kind string `arg:"" values:"scoped-run-kind" help:"The kind of run: replay, verify or rebuild."`
+	Kind outbox.RunKind `arg:"" values:"scoped-run-kind" help:"The kind of run: replay, verify or rebuild."`
 	runScope
 	Reason  string `placeholder:"TEXT" help:"The reason, for the audit log; required for a rebuild of all campaigns."`
 	Confirm string `placeholder:"PHRASE" help:"The phrase 'rebuild all campaigns', required for that. Prompted for at a terminal if not given."`
@@ -70,10 +70,6 @@ type runsStartCmd struct {
 
 // Run starts a run and, when asked to, follows it.
 func (c *runsStartCmd) Run(ctx context.Context, a *app) error {
-	kind, err := outbox.ParseScopedRunKind(c.Kind)
-	if err != nil {
-		return asUsage("KIND", err)
-	}
 	if err := c.check(); err != nil {
 		return err
 	}
@@ -81,14 +77,15 @@ func (c *runsStartCmd) Run(ctx context.Context, a *app) error {
 		return usagef("runs start needs --campaign C, or --all")
 	}
 	if c.DryRun {
-		if kind != outbox.RunRebuild || c.Wait {
+		if c.Kind != outbox.RunRebuild || c.Wait {
 			return usagef("--dry-run is for runs start rebuild, without --wait")
 		}
 		return c.try(ctx, a)
 	}
 	var st *engine.Engine
 	var set *projection.Set
-	if kind.ReadsOnly() {
+	var err error
+	if c.Kind.ReadsOnly() {
 		st, set, err = a.openLoaded(ctx, c.Projection...)
 	} else {
 		st, set, err = a.openBoth(ctx, a.storeOptions())
@@ -99,7 +96,7 @@ func (c *runsStartCmd) Run(ctx context.Context, a *app) error {
 	defer st.Close()
 	var run outbox.Run
 	err = a.confirming(c.Reason, c.Confirm, func(o outbox.Command) (err error) {
-		run, err = st.Runs.Start(ctx, o, c.request(kind), set.Infos())
+		run, err = st.Runs.Start(ctx, o, c.request(c.Kind), set.Infos())
 		return err
 	})
 	if err != nil {
@@ -454,26 +451,18 @@ func (a *app) printNotCompared(left []outbox.NotCompared) {
 }
 
 type runsListCmd struct {
-	Kind   string `placeholder:"K" values:"run-kind" help:"Only runs of this kind: replay, verify, rebuild or rehearse."`
-	Status string `placeholder:"S" values:"run-status" help:"Only runs with this status: queued, running, cancelling, completed, failed, cancelled or interrupted."`
+	Kind   outbox.RunKind   `placeholder:"K" values:"run-kind" help:"Only runs of this kind: replay, verify, rebuild or rehearse."`
+	Status outbox.RunStatus `placeholder:"S" values:"run-status" help:"Only runs with this status: queued, running, cancelling, completed, failed, cancelled or interrupted."`
 	listFlags
 }
 
 // Run lists runs.
 func (c *runsListCmd) Run(ctx context.Context, a *app) error {
-	kind, err := outbox.ParseRunKind(c.Kind)
-	if err != nil {
-		return asUsage("--kind", err)
-	}
-	status, err := outbox.ParseRunStatus(c.Status)
-	if err != nil {
-		return asUsage("--status", err)
-	}
 	if err := checkLimit(c.Limit, outbox.MaxPage); err != nil {
 		return err
 	}
 	return a.withStore(ctx, func(st *engine.Engine) error {
-		page, err := st.Runs.List(ctx, outbox.RunFilter{Kind: kind, Status: status, Limit: c.Limit})
+		page, err := st.Runs.List(ctx, outbox.RunFilter{Kind: c.Kind, Status: c.Status, Limit: c.Limit})
 		if err != nil {
 			return err
 		}

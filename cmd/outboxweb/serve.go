@@ -99,11 +99,11 @@ func (c *serveCmd) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
-	alerting, err := a.alertSettings()
+	alerting, err := section(&a.Common, alertsKey, alerts.Parse)
 	if err != nil {
 		return err
 	}
-	sources, err := a.intakeSettings()
+	sources, err := section(&a.Common, sourcesKey, intake.Parse)
 	if err != nil {
 		return err
 	}

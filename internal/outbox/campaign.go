@@ -65,9 +65,6 @@ const (
 // States lists every state, worst first.
 var States = []State{StateDiverged, StateBlocked, StatePaused, StateFailing, StateUnverifiable, StateDrifted, StateLagging, StateCurrent}
 
-// ParseState parses a state's name; the empty name means any.
-func ParseState(name string) (State, error) { return parseName("state", name, States) }
-
 // State is the campaign's condition.
 func (c Campaign) State() State {
 	switch {
@@ -175,7 +172,7 @@ const (
 
 // ParseCampaignSort parses an order's name; the empty name is SortID.
 func ParseCampaignSort(name string) (CampaignSort, error) {
-	s, err := parseName("sort", name, []CampaignSort{SortTrouble, SortID, SortLag, SortAge})
+	s, err := ParseName("sort", name, []CampaignSort{SortTrouble, SortID, SortLag, SortAge})
 	if err != nil {
 		return "", err
 	}

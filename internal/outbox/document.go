@@ -109,15 +109,6 @@ type Cursor struct {
 // Follows reports whether the projection is live in the campaign.
 func (c Cursor) Follows() bool { return c.State == CursorLive }
 
-// cursorStates lists every state, CursorLive first.
-var cursorStates = []string{CursorLive, CursorQuarantined, CursorPaused, CursorBehind}
-
-// ParseCursorState parses the state of a cursor that is not live; the empty name means any of
-// those.
-func ParseCursorState(name string) (string, error) {
-	return parseName("state", name, cursorStates[1:])
-}
-
 // CampaignCursor is the cursor of a projection in one of many campaigns.
 type CampaignCursor struct {
 	CampaignID string `json:"campaign_id" redact:"-"`

@@ -23,7 +23,7 @@ func ParseMode(name string) (Mode, error) {
 	if name == "" {
 		return ModeOutbox, nil
 	}
-	return parseName("mode", name, Modes)
+	return ParseName("mode", name, Modes)
 }
 
 // Switches are the settings of older versions, which had no modes.

@@ -2,9 +2,9 @@ package outbox
 
 import "slices"
 
-// parseName parses one of some names, such as a status; the empty name means any. field is the
+// ParseName parses one of some names, such as a status; the empty name means any. field is the
 // Refusal's.
-func parseName[T ~string](field, name string, names []T) (T, error) {
+func ParseName[T ~string](field, name string, names []T) (T, error) {
 	if name == "" || slices.Contains(names, T(name)) {
 		return T(name), nil
 	}

@@ -23,11 +23,6 @@ var OperationStatuses = []OperationStatus{OperationRunning, OperationStopped, Op
 // CutShort reports whether the operation has ended before all of its rows were tried.
 func (s OperationStatus) CutShort() bool { return s == OperationStopped || s == OperationCancelled }
 
-// ParseOperationStatus parses a status's name; the empty name means any.
-func ParseOperationStatus(name string) (OperationStatus, error) {
-	return parseName("status", name, OperationStatuses)
-}
-
 // RowResult is the outcome of one row of an operation.
 type RowResult string
 

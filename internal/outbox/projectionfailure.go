@@ -11,11 +11,6 @@ const (
 	FailureResolved FailureStatus = "resolved" // the projection's cursor has passed the event
 )
 
-// ParseFailureStatus parses a status's name; the empty name means any.
-func ParseFailureStatus(name string) (FailureStatus, error) {
-	return parseName("status", name, []FailureStatus{FailureOpen, FailureResolved})
-}
-
 // ProjectionFailure is an event that failed in a projection. There is one open record per campaign,
 // projection and seq; it outlives rebuilds.
 type ProjectionFailure struct {

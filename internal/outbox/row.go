@@ -22,11 +22,6 @@ var Statuses = []Status{Pending, Processing, Failed, Dead}
 // Stuck reports whether a head of the status blocks its campaign.
 func (s Status) Stuck() bool { return s == Failed || s == Dead }
 
-// ParseStatus parses a status's name; the empty name means any.
-func ParseStatus(name string) (Status, error) {
-	return parseName("status", name, Statuses)
-}
-
 // Counts is the number of rows by status.
 type Counts struct {
 	Pending    int64 `json:"pending"`

@@ -34,12 +34,6 @@ func (k RunKind) ReadsOnly() bool { return k == RunVerify || k == RunRehearse }
 // CatchesUp reports whether a run of this kind catches up projections.
 func (k RunKind) CatchesUp() bool { return k == RunReplay || k == RunRebuild }
 
-// ParseRunKind parses a kind's name; the empty name means any.
-func ParseRunKind(name string) (RunKind, error) { return parseName("kind", name, RunKinds) }
-
-// ParseScopedRunKind is ParseRunKind for the kinds that are started over a scope.
-func ParseScopedRunKind(name string) (RunKind, error) { return parseName("kind", name, ScopedRunKinds) }
-
 // RunStatus is the state of a run.
 type RunStatus string
 
@@ -59,11 +53,6 @@ var RunStatuses = []RunStatus{RunQueued, RunRunning, RunCancelling, RunCompleted
 
 // Active reports whether the run blocks other runs in its scope.
 func (s RunStatus) Active() bool { return s == RunQueued || s == RunRunning || s == RunCancelling }
-
-// ParseRunStatus parses a status's name; the empty name means any.
-func ParseRunStatus(name string) (RunStatus, error) {
-	return parseName("status", name, RunStatuses)
-}
 
 // RunRequest is the kind and scope of a requested run.
 type RunRequest struct {
