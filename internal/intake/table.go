@@ -65,10 +65,6 @@ type runner interface {
 // statements are the SQL of a table.
 type statements struct{ read, readHeld, one, count, first, remove string }
 
-func newTable(s Source, maxPayload int, now func() int64) *table {
-	return &table{Source: s, maxPayload: maxPayload, limit: s.batch, now: now}
-}
-
 // write makes the texts of the statements.
 func (t *table) write() {
 	s := &t.Source

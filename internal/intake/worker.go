@@ -57,7 +57,7 @@ func NewWorker(c WorkerConfig) *Worker {
 	}
 	w := &Worker{WorkerConfig: c}
 	for _, s := range c.Intake.Settings.Sources {
-		w.drains = append(w.drains, &drain{Worker: w, table: newTable(s, c.MaxPayload, c.Intake.core.Now), wake: loop.NewSignal(1),
+		w.drains = append(w.drains, &drain{Worker: w, table: &table{Source: s, maxPayload: c.MaxPayload, limit: s.batch, now: c.Intake.core.Now}, wake: loop.NewSignal(1),
 			lease: lease{source: s.Name, owner: c.ID}, log: c.Logger.With("source", s.Name)})
 	}
 	return w

@@ -215,7 +215,7 @@ type counting func(t *tx, p *page) error
 func (m *Maintenance) readPage(ctx context.Context, after string, limit int, count counting) (*page, error) {
 	p := &page{tallies: make(map[string]*tally)}
 	err := m.read(ctx, func(t *tx) (err error) {
-		if p.rows, err = t.campaignPage(after, limit); err != nil || len(p.rows) == 0 {
+		if p.rows, err = sqldb.All(t, store.ScanCampaign, selectCampaignPage, after, limit); err != nil || len(p.rows) == 0 {
 			return err
 		}
 		if err := count(t, p); err != nil {
@@ -294,11 +294,6 @@ from campaigns
 where campaign_id > $1
 order by campaign_id
 limit $2`
-
-// campaignPage reads the next campaigns after an id, in order of id.
-func (t *tx) campaignPage(after string, limit int) ([]*store.CampaignRow, error) {
-	return sqldb.All(t, store.ScanCampaign, selectCampaignPage, after, limit)
-}
 
 // eachCampaignPage walks all campaigns in pages with their watermarks. The journal is read
 // first: a watermark may be ahead of its page, and never behind. Unreadable campaigns are

@@ -83,12 +83,6 @@ type lexer struct {
 	tokens []token
 }
 
-// lex reads a whole file. The error is a *lineError.
-func lex(src string) ([]token, error) {
-	l := &lexer{src: src, line: 1}
-	return l.all()
-}
-
 func (l *lexer) all() ([]token, error) {
 	for l.pos < len(l.src) {
 		if err := l.next(); err != nil {

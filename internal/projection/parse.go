@@ -108,7 +108,7 @@ func (r *parser) read() error {
 			return faultf(i+1, "the file is not UTF-8 text")
 		}
 	}
-	tokens, err := lex(r.src)
+	tokens, err := (&lexer{src: r.src, line: 1}).all()
 	if err != nil {
 		return err
 	}

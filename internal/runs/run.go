@@ -58,7 +58,7 @@ func (w *Worker) Work(ctx context.Context) {
 	for range workerLoops {
 		run("runs", loop.Every(w.PollInterval), w.Runs.started, w.Step)
 	}
-	if w.VerifyEvery > 0 && w.mode() != outbox.ModeShadow {
+	if w.VerifyEvery > 0 && w.Runs.core.Mode() != outbox.ModeShadow {
 		run("verify", loop.Every(w.VerifyEvery), nil, loop.ExceptFirst(w.verifyNext()))
 	}
 	run("prune", loop.Every(pruneInterval), nil, loop.ExceptFirst(w.Runs.Prune))

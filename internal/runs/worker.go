@@ -62,5 +62,3 @@ func NewWorker(c WorkerConfig) *Worker {
 	}
 	return w
 }
-
-func (w *Worker) mode() outbox.Mode { return w.Runs.core.Mode() }

@@ -50,8 +50,6 @@ func newCampaign(c Config, index, size int, poisoned bool) *campaign {
 	return p
 }
 
-func (c *campaign) done() bool { return c.seq == int64(c.size) }
-
 // event is what happens next.
 func (c *campaign) event() outbox.Event {
 	c.seq++

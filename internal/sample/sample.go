@@ -56,7 +56,7 @@ func Events(c Config) iter.Seq[outbox.Event] {
 			if !yield(next.event()) {
 				return
 			}
-			if next.done() {
+			if next.seq == int64(next.size) {
 				heap.Pop(tables)
 				continue
 			}

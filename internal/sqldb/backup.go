@@ -52,7 +52,7 @@ func (d *DB) copyInto(ctx context.Context, path string) error {
 		return err
 	}
 	if d.Schema != "" {
-		return d.dumpInto(ctx, path)
+		return d.url.tool(ctx, "pg_dump", "--format=custom", "--no-owner", "--no-privileges", "--schema="+d.Schema, "--file="+path, "--dbname="+d.url.libpq())
 	}
 	return d.vacuumInto(ctx, path)
 }

@@ -13,11 +13,6 @@ import (
 	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
-// dumpInto runs pg_dump to write a copy of the database's schema.
-func (d *DB) dumpInto(ctx context.Context, path string) error {
-	return d.url.tool(ctx, "pg_dump", "--format=custom", "--no-owner", "--no-privileges", "--schema="+d.Schema, "--file="+path, "--dbname="+d.url.libpq())
-}
-
 // examinePostgres checks that the URL names the schema of the dump, and that the schema is
 // empty if it exists.
 func (r *Restoration) examinePostgres(ctx context.Context) error {

@@ -22,11 +22,6 @@ type AppendKey struct {
 // AppendKeyLife is how long an append key is kept.
 const AppendKeyLife = 24 * time.Hour
 
-// lock is the key's lock name: it orders keys and serializes appends of several processes.
-func (k *AppendKey) lock() string {
-	return strings.Join([]string{"append", string(k.By.Auth), k.By.Name, k.Key}, " ")
-}
-
 // seqRun is a run of seqs that an append resulted in: new events or existing ones.
 type seqRun struct {
 	First   int64 `json:"first"`
@@ -39,7 +34,7 @@ func (a *appending) lockKeys(calls []*appendCall) error {
 	var locks []string
 	for _, call := range calls {
 		if call.key != nil {
-			locks = append(locks, call.key.lock())
+			locks = append(locks, strings.Join([]string{"append", string(call.key.By.Auth), call.key.By.Name, call.key.Key}, " "))
 		}
 	}
 	slices.Sort(locks) // sorted, to avoid deadlocks

@@ -156,7 +156,7 @@ func (s *search) find(i int, item *outbox.ConditionItem) error {
 	}
 	for _, w := range way {
 		if s.all != nil {
-			s.all.begin()
+			s.all.count, s.all.bytes = 0, 0
 		}
 		if err := s.walk(w, i, item); err != nil {
 			return err

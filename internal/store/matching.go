@@ -68,8 +68,6 @@ type matching struct {
 	count, bytes int // in this walk
 }
 
-func (m *matching) begin() { m.count, m.bytes = 0, 0 }
-
 // add adds an event, and reports whether the walk has enough.
 func (m *matching) add(e *outbox.Event) bool {
 	m.events[e.Position] = *e

@@ -232,7 +232,7 @@ func (h *history) replay(ctx context.Context) error {
 // open begins the replay of a campaign: without recording up to the events that are kept.
 func (h *history) open(ctx context.Context) error {
 	t := h.travel
-	r, err := t.record(ctx, h.campaign)
+	r, err := runs.NewRecording(ctx, t.Store, t.Set, h.campaign)
 	if err != nil {
 		return err
 	}

@@ -404,11 +404,6 @@ func liveTable(rows projection.TableRows) outbox.ModelTable {
 	return t
 }
 
-// record opens the replay of a campaign.
-func (t *Travel) record(ctx context.Context, campaign string) (*runs.Recording, error) {
-	return runs.NewRecording(ctx, t.Store, t.Set, campaign)
-}
-
 // namedWithin is the number of applied events up to which a campaign is replayed to name the event
 // behind a row that an explanation shows: pages read explanations again and again.
 const namedWithin = 5000

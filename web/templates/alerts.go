@@ -101,8 +101,6 @@ func alertsHealth(v outbox.AlertsView, now time.Time) outbox.Health {
 
 func stampTime(t time.Time) string { return t.UTC().Format("2006-01-02 15:04 UTC") }
 
-func mutedAll(v outbox.AlertsView) bool { return mutedBy(v, "") }
-
 func mutedBy(v outbox.AlertsView, rule string) bool {
 	for _, m := range v.Mutes {
 		if m.Rule == rule {

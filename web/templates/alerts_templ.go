@@ -900,7 +900,7 @@ func muteForm(p Page, v outbox.AlertsView, rule, words string) templ.Component {
 			templ_7745c5c3_Var31 = templ.NopComponent
 		}
 		ctx = templ.ClearChildren(ctx)
-		if rule == outbox.AllAlerts && mutedAll(v) || rule != outbox.AllAlerts && mutedBy(v, rule) {
+		if rule == outbox.AllAlerts && mutedBy(v, "") || rule != outbox.AllAlerts && mutedBy(v, rule) {
 			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 74, "<form id=\"")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err

@@ -128,7 +128,7 @@ func (p Page) failingAmong(projections ...string) []string {
 }
 
 // hue is dead where the error blocks something, or will not be retried.
-func (c causeView) hue() string { return groupHue(c.ErrorGroup) }
+func (c causeView) hue() string { return "s-" + string(groupStatus(c.ErrorGroup)) }
 
 func (c causeView) worst() []outbox.CauseCampaign { return c.Worst[:min(len(c.Worst), c.Shown)] }
 

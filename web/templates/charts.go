@@ -377,7 +377,7 @@ func seriesCharts(p Page, h outbox.History, label string, kinds ...outbox.Series
 		}
 		c := chart{name: k.name, meaning: k.meaning, unit: unitCount, lines: true, counted: k.rate}
 		for _, s := range h.Of(k.kind, label) {
-			l := layer{class: "l-" + itoa(len(c.layers)%7), label: seriesLabel(s), values: s.Values}
+			l := layer{class: "l-" + itoa(len(c.layers)%7), label: cmp.Or(s.Label, "unknown"), values: s.Values}
 			if s.Label != outbox.Other && s.Label != "" {
 				l.link = k.link(p, s.Label)
 			}
@@ -406,8 +406,6 @@ func ratesOf(counts []*float64, w outbox.Window) []*float64 {
 	}
 	return rates
 }
-
-func seriesLabel(s outbox.Series) string { return cmp.Or(s.Label, "unknown") }
 
 // campaignChart shows a campaign's lag in events: at each sample, and now. A step without a sample of
 // it is zero only if the deployment has a record of that step.

@@ -36,8 +36,6 @@ func groupStatus(g outbox.ErrorGroup) outbox.Status {
 	return outbox.Failed
 }
 
-func groupHue(g outbox.ErrorGroup) string { return "s-" + string(groupStatus(g)) }
-
 func talliesText(all []outbox.Tally) string {
 	const shown = 6
 	var words []string

@@ -54,11 +54,6 @@ func (l Links) ExportAudit(f outbox.AuditFilter, format string) URL {
 	return l.exportOf("audit", format, actionValues(f))
 }
 
-// rowChoice is a row's campaign and seq in a form.
-func rowChoice(r outbox.Row) string {
-	return r.CampaignID + "/" + strconv.FormatInt(r.Seq, 10)
-}
-
 // rowRevision changes whenever a row's appearance in a list changes.
 func rowRevision(r outbox.Row) string {
 	revision := strconv.FormatInt(r.UpdatedAt.UnixMicro(), 36) + string(r.Status)

@@ -127,12 +127,11 @@ func conditionLook(c outbox.Condition) look {
 func operationLook(s outbox.OperationStatus) look {
 	return cmp.Or(operationLooks[s], look{"✓", "s-current"})
 }
-func groupLook(s outbox.GroupStatus) look { return operationLook(outbox.OperationStatus(s)) }
-func resultLook(r outbox.RowResult) look  { return cmp.Or(resultLooks[r], look{"?", "s-pending"}) }
-func runLook(s outbox.RunStatus) look     { return cmp.Or(runLooks[s], look{"✕", "s-dead"}) }
-func outcomeLook(outcome string) look     { return cmp.Or(outcomeLooks[outcome], look{"✓", "s-current"}) }
-func changeLook(kind string) look         { return cmp.Or(changeLooks[kind], look{"≠", "s-failed"}) }
-func cursorLook(state string) look        { return cmp.Or(cursorLooks[state], look{"✕", "s-dead"}) }
+func resultLook(r outbox.RowResult) look { return cmp.Or(resultLooks[r], look{"?", "s-pending"}) }
+func runLook(s outbox.RunStatus) look    { return cmp.Or(runLooks[s], look{"✕", "s-dead"}) }
+func outcomeLook(outcome string) look    { return cmp.Or(outcomeLooks[outcome], look{"✓", "s-current"}) }
+func changeLook(kind string) look        { return cmp.Or(changeLooks[kind], look{"≠", "s-failed"}) }
+func cursorLook(state string) look       { return cmp.Or(cursorLooks[state], look{"✕", "s-dead"}) }
 func publisherLook(s outbox.PublisherState) look {
 	return cmp.Or(publisherLooks[s], look{"✓", "s-current"})
 }

@@ -1519,7 +1519,7 @@ func operationGroups(p Page, d outbox.OperationDetail) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = badge(groupLook(g.Status), string(g.Status)).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = badge(operationLook(outbox.OperationStatus(g.Status)), string(g.Status)).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

@@ -70,14 +70,12 @@ func rehearsalChoices(p Page, v RunView) []choice {
 	all := []choice{}
 	for _, outcome := range outbox.RehearsalOutcomes {
 		if n := *v.Rehearsal.Counts.Field(outcome); n > 0 || v.Filter.Outcome == outcome {
-			name := fmt.Sprintf("%s %s %s", outcomeLook(outcome).glyph, rehearsedWords(outcome), num(n))
+			name := fmt.Sprintf("%s %s %s", outcomeLook(outcome).glyph, outbox.RunRehearse.OutcomeName(outcome), num(n))
 			all = append(all, choice{name, p.Links.Run(v.Run.ID, outbox.ResultFilter{Outcome: outcome}, ""), v.Filter.Outcome == outcome})
 		}
 	}
 	return append(all, choice{"all " + num(v.Run.Campaigns.Done), p.Links.RunOf(v.Run.ID), v.Filter.Outcome == ""})
 }
-
-func rehearsedWords(outcome string) string { return outbox.RunRehearse.OutcomeName(outcome) }
 
 // rehearsalLevel is the level of a rehearsal's answer.
 func rehearsalLevel(d outbox.FixRehearsal) outbox.Level {

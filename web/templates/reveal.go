@@ -48,7 +48,3 @@ func revealedParts(e outbox.Event) []revealedPart {
 	}
 	return all
 }
-
-func hiddenTexts(v RevealedView) []envelopeText {
-	return envelopeTexts(outbox.EventDetail{Event: v.Revealed.Event})
-}

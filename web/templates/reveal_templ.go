@@ -411,7 +411,7 @@ func RevealedPage(p Page, v RevealedView) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			if texts := hiddenTexts(v); len(texts) > 0 {
+			if texts := envelopeTexts(outbox.EventDetail{Event: v.Revealed.Event}); len(texts) > 0 {
 				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 28, "<dl class=\"facts\">")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err

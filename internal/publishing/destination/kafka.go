@@ -17,7 +17,6 @@ import (
 	"github.com/twmb/franz-go/pkg/sasl/scram"
 
 	"github.com/outboxweb/outboxweb/internal/outbound"
-	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
 const (
@@ -41,7 +40,6 @@ const (
 // everything after the first refused event is sent again later. An error closes the client: nothing
 // that it has buffered may be sent after that.
 type kafkaPublisher struct {
-	sub      outbox.SubscriptionName
 	settings busSettings
 	timeout  time.Duration
 	tls      *tls.Config // nil without TLS
@@ -73,7 +71,7 @@ func (d *dialErrors) err() error {
 }
 
 func openKafka(p Subscription, _ Options) (Publisher, error) {
-	k := &kafkaPublisher{sub: p.SubscriptionName, settings: p.settings.kafka, timeout: p.Timeout, group: groupBytes, now: time.Now}
+	k := &kafkaPublisher{settings: p.settings.kafka, timeout: p.Timeout, group: groupBytes, now: time.Now}
 	if k.settings.tls {
 		var err error
 		if k.tls, err = outbound.TLSConfig(p.SubscriptionName.String(), k.settings.caFile); err != nil {
