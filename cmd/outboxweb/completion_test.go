@@ -141,3 +141,16 @@ done`
 		})
 	}
 }
+
+func TestRun_refusesUnknownValues(t *testing.T) {
+	t.Parallel()
+	for line, want := range map[string]string{
+		"runs list --status x": `--status: status "x" is unknown; use queued,`,
+		"runs start x --all":   `KIND: kind "x" is unknown; use replay, verify or rebuild`,
+	} {
+		var errs strings.Builder
+		if code := run(t.Context(), strings.Fields(line), streams{out: io.Discard, err: &errs}); code != exitUsage || !strings.Contains(errs.String(), want) {
+			t.Errorf("%s: %d, %s", line, code, errs.String())
+		}
+	}
+}
