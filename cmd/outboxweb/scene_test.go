@@ -21,6 +21,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/outboxweb/outboxweb/internal/alerts"
 	"github.com/outboxweb/outboxweb/internal/apitest"
 	"github.com/outboxweb/outboxweb/internal/auth"
 	"github.com/outboxweb/outboxweb/internal/dbtest"
@@ -117,7 +118,7 @@ func (h *theatre) scene(t *testing.T) *scene {
 	quiet := slog.New(slog.DiscardHandler)
 	s.worker = worker.New(worker.Config{Store: s.Store, Set: h.set, Mode: outbox.ModeOutbox, Logger: quiet})
 	process := engine.New(engine.Config{Engine: s.Engine, Set: h.set, Logger: quiet, Metrics: engine.NewMetrics(s.Engine, "test", ""), NoWorker: true, NoIntake: true, NoPublish: true,
-		Subscriptions: must.Get(h.outside.subscriptions()).Or(t), Alerts: s.Alerts(must.Get(h.outside.alertSettings()).Or(t), "test", nil)})
+		Subscriptions: must.Get(h.outside.subscriptions()).Or(t), Alerts: s.Alerts(must.Get(section(&h.outside.Common, alertsKey, alerts.Parse)).Or(t), "test", nil)})
 	gate := must.Get(auth.New(auth.Config{Kind: auth.KindHost, Who: func(r *http.Request) (outbox.Identity, error) {
 		return outbox.Identity{Name: "ana", Role: outbox.Role(r.Header.Get("Role"))}, nil
 	}})).Or(t)
