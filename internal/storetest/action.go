@@ -259,7 +259,8 @@ func (f *Fixture) Actions(filter outbox.AuditFilter) []string {
 // WantActions fails unless the actions that match a filter are of these kinds, newest first.
 func (f *Fixture) WantActions(filter outbox.AuditFilter, want ...string) {
 	f.TB.Helper()
-	must.Equal(f.TB, f.Actions(filter), want, "the acts by", filter, "are")
+	got := f.Actions(filter)
+	must.Hold(f.TB, slices.Equal(got, want), "the acts by %+v are %q, want %q", filter, got, want)
 }
 
 // ForbidAudit makes every insert of an audit record fail with a message.
