@@ -46,7 +46,7 @@ var oddSettings = []string{
 	`lc_monetary = 'C.UTF-8'`, `lc_numeric = 'C.UTF-8'`, `lc_time = 'C.UTF-8'`, `client_encoding = 'LATIN1'`, `client_min_messages = 'error'`,
 	`search_path = 'pg_catalog'`, `session_replication_role = 'replica'`, `row_security = off`, `check_function_bodies = off`, `synchronize_seqscans = on`,
 	`default_transaction_isolation = 'serializable'`, `default_transaction_isolation = 'read uncommitted'`, `default_transaction_deferrable = on`,
-	`statement_timeout = '250ms'`, `lock_timeout = '1ms'`, `idle_in_transaction_session_timeout = '100ms'`, `idle_session_timeout = '500ms'`,
+	`statement_timeout = '20s'`, `lock_timeout = '1ms'`, `idle_in_transaction_session_timeout = '100ms'`, `idle_session_timeout = '500ms'`,
 	`synchronous_commit = 'off'`, `plan_cache_mode = 'force_generic_plan'`, `enable_indexscan = off`, `work_mem = '64kB'`,
 }
 
