@@ -99,7 +99,7 @@ func room(file string) string {
 
 // isTest reports whether a file is of tests alone: a test, a fixture of tests, or e2e.
 func isTest(file, room string) bool {
-	return strings.HasSuffix(file, "_test.go") || room == "e2e" || room == "internal/must" ||
+	return strings.HasSuffix(file, "_test.go") || room == "e2e" || room == "internal/corpus" || room == "internal/must" || room == "internal/size" ||
 		strings.HasPrefix(room, "internal/") && strings.HasSuffix(room, "test")
 }
 
