@@ -23,38 +23,52 @@ import (
 	"sigs.k8s.io/kustomize/api/krusty"
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 	"sigs.k8s.io/yaml"
-
-	"github.com/outboxweb/outboxweb/internal/must"
 )
 
 const deploy = ".."
 
 func TestDockerfile(t *testing.T) {
 	t.Parallel()
-	text := must.Get(os.ReadFile(filepath.Join(deploy, "Dockerfile"))).Or(t)
-	read := must.Get(parser.Parse(bytes.NewReader(text))).Or(t)
-	must.Hold(t, len(read.Warnings) <= 0, "warnings: %v", read.Warnings)
+	text, err := os.ReadFile(filepath.Join(deploy, "Dockerfile"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	read, err := parser.Parse(bytes.NewReader(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(read.Warnings) > 0 {
+		t.Errorf("warnings: %v", read.Warnings)
+	}
 	stages, _, err := instructions.Parse(read.AST, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	last := stages[len(stages)-1]
-	must.Need(t, len(stages) == 2 && last.BaseName == "scratch", "%d stages, the last one from %s", len(stages), last.BaseName)
+	if len(stages) != 2 || last.BaseName != "scratch" {
+		t.Fatalf("%d stages, the last one from %s", len(stages), last.BaseName)
+	}
 	found := map[string]any{}
 	for _, c := range last.Commands {
 		found[strings.ToLower(c.Name())] = c
 	}
-	user, _ := found["user"].(*instructions.UserCommand)
-	must.Hold(t, user != nil && user.User == "65532:65532", "the user is %+v, want a number other than 0, which Kubernetes can check", user)
-	h, _ := found["healthcheck"].(*instructions.HealthCheckCommand)
-	must.Hold(t, h != nil && slices.Equal(h.Health.Test, []string{"CMD", "/outboxweb", "health"}), "the health check is %+v", h)
-	e, _ := found["entrypoint"].(*instructions.EntrypointCommand)
-	must.Hold(t, e != nil && !e.PrependShell, "the entry point is %+v: the image has no shell", e)
+	if user, _ := found["user"].(*instructions.UserCommand); user == nil || user.User != "65532:65532" {
+		t.Errorf("the user is %+v, want a number other than 0, which Kubernetes can check", user)
+	}
+	if h, _ := found["healthcheck"].(*instructions.HealthCheckCommand); h == nil || !slices.Equal(h.Health.Test, []string{"CMD", "/outboxweb", "health"}) {
+		t.Errorf("the health check is %+v", h)
+	}
+	if e, _ := found["entrypoint"].(*instructions.EntrypointCommand); e == nil || e.PrependShell {
+		t.Errorf("the entry point is %+v: the image has no shell", e)
+	}
 }
 
 func TestCompose(t *testing.T) {
 	t.Parallel()
-	file := must.Get(filepath.Abs(filepath.Join(deploy, "compose.yaml"))).Or(t)
+	file, err := filepath.Abs(filepath.Join(deploy, "compose.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
 	project, err := loader.LoadWithContext(t.Context(), types.ConfigDetails{WorkingDir: filepath.Dir(file), ConfigFiles: []types.ConfigFile{{Filename: file}}},
 		func(o *loader.Options) { o.SetProjectName("outboxweb", true) })
 	if err != nil {
@@ -68,12 +82,19 @@ func TestCompose(t *testing.T) {
 	}
 	for name, s := range project.Services {
 		for _, port := range s.Ports {
-			must.Equal(t, port.HostIP, "127.0.0.1", name, "is published on")
+			if port.HostIP != "127.0.0.1" {
+				t.Errorf("%s is published on %q", name, port.HostIP)
+			}
 		}
 	}
-	made := must.Get(os.ReadFile(filepath.Join(deploy, "make-secrets"))).Or(t)
+	made, err := os.ReadFile(filepath.Join(deploy, "make-secrets"))
+	if err != nil {
+		t.Fatal(err)
+	}
 	for name, secret := range project.Secrets {
-		must.Hold(t, filepath.Base(secret.File) == name && bytes.Contains(made, []byte(">"+name+"\n")), "make-secrets does not make %s, which is %s", name, secret.File)
+		if filepath.Base(secret.File) != name || !bytes.Contains(made, []byte(">"+name+"\n")) {
+			t.Errorf("make-secrets does not make %s, which is %s", name, secret.File)
+		}
 	}
 	for name, config := range project.Configs {
 		if _, err := os.Stat(config.File); err != nil {
@@ -86,7 +107,10 @@ func TestCompose(t *testing.T) {
 // their kind, and each Ingress by kind and name.
 func objects(t *testing.T, overlay string) map[string]any {
 	t.Helper()
-	rendered := must.Get(krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), filepath.Join(deploy, "kubernetes", overlay))).Or(t)
+	rendered, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), filepath.Join(deploy, "kubernetes", overlay))
+	if err != nil {
+		t.Fatal(err)
+	}
 	all := map[string]any{}
 	for _, r := range rendered.Resources() {
 		into, known := map[string]any{
@@ -132,7 +156,9 @@ func TestKubernetes(t *testing.T) {
 		"liveness probes": {one.LivenessProbe, other.LivenessProbe}, "resources": {one.Resources, other.Resources},
 		"pods' security contexts": {set.Spec.Template.Spec.SecurityContext, deployment.Spec.Template.Spec.SecurityContext},
 	} {
-		must.Equal(t, pair[0], pair[1], "the", what, "of the overlays differ")
+		if !reflect.DeepEqual(pair[0], pair[1]) {
+			t.Errorf("the %s of the overlays differ", what)
+		}
 	}
 }
 
@@ -145,9 +171,13 @@ func checkWorkload(t *testing.T, all map[string]any, selector map[string]string,
 		"NetworkPolicy":       all["NetworkPolicy"].(*networking.NetworkPolicy).Spec.PodSelector.MatchLabels,
 		"PodDisruptionBudget": all["PodDisruptionBudget"].(*policy.PodDisruptionBudget).Spec.Selector.MatchLabels,
 	} {
-		must.Hold(t, len(labels) != 0, "the %s selects every pod of the namespace", what)
+		if len(labels) == 0 {
+			t.Errorf("the %s selects every pod of the namespace", what)
+		}
 		for key, value := range labels {
-			must.Equal(t, pod.Labels[key], value, "the", what, "selects", "=", "and the pod")
+			if pod.Labels[key] != value {
+				t.Errorf("the %s selects %s=%s, and the pod has %v", what, key, value, pod.Labels)
+			}
 		}
 	}
 	c, s := pod.Spec.Containers[0], pod.Spec.SecurityContext
@@ -159,8 +189,9 @@ func checkWorkload(t *testing.T, all map[string]any, selector map[string]string,
 	if *pod.Spec.AutomountServiceAccountToken || pod.Spec.ServiceAccountName != all["ServiceAccount"].(*core.ServiceAccount).Name {
 		t.Errorf("the service account is %s, its token mounted: %v", pod.Spec.ServiceAccountName, *pod.Spec.AutomountServiceAccountToken)
 	}
-	live, ready := c.LivenessProbe.HTTPGet, c.ReadinessProbe.HTTPGet
-	must.Hold(t, live.Path == "/healthz" && ready.Path == "/readyz", "probes ask %s and %s", live.Path, ready.Path)
+	if live, ready := c.LivenessProbe.HTTPGet, c.ReadinessProbe.HTTPGet; live.Path != "/healthz" || ready.Path != "/readyz" {
+		t.Errorf("probes ask %s and %s", live.Path, ready.Path)
+	}
 	volumes := claims
 	for _, v := range pod.Spec.Volumes {
 		volumes = append(volumes, v.Name)
@@ -169,9 +200,13 @@ func checkWorkload(t *testing.T, all map[string]any, selector map[string]string,
 		}
 	}
 	for _, m := range c.VolumeMounts {
-		must.Hold(t, slices.Contains(volumes, m.Name), "%s is mounted from %s, which is no volume", m.MountPath, m.Name)
+		if !slices.Contains(volumes, m.Name) {
+			t.Errorf("%s is mounted from %s, which is no volume", m.MountPath, m.Name)
+		}
 	}
-	must.Hold(t, !strings.HasPrefix(c.Image, "ghcr.io/") && strings.HasPrefix(c.Image, "registry.example/"), "the image %s claims to exist", c.Image)
+	if strings.HasPrefix(c.Image, "ghcr.io/") || !strings.HasPrefix(c.Image, "registry.example/") {
+		t.Errorf("the image %s claims to exist", c.Image)
+	}
 }
 
 // Of the two ways to the pods one asks oauth2-proxy; the other is for tokens and monitors alone. Nothing
@@ -181,8 +216,9 @@ func TestIngress_onlyTokensAndMonitorsPassWithoutASession(t *testing.T) {
 	all := objects(t, "ingress-nginx")
 	d, service := all["Deployment"].(*apps.Deployment), all["Service"].(*core.Service)
 	checkWorkload(t, all, d.Spec.Selector.MatchLabels, d.Spec.Template)
-	config := all["ConfigMap"].(*core.ConfigMap).Data["outboxweb.yaml"]
-	must.Hold(t, strings.Contains(config, "\nauth: jwt\n"), "the API's Ingress empties no header, and the server believes more than signatures:\n%s", config)
+	if config := all["ConfigMap"].(*core.ConfigMap).Data["outboxweb.yaml"]; !strings.Contains(config, "\nauth: jwt\n") {
+		t.Errorf("the API's Ingress empties no header, and the server believes more than signatures:\n%s", config)
+	}
 	open := map[string]networking.PathType{}
 	for _, name := range []string{"outboxweb", "outboxweb-api"} {
 		i := all["Ingress "+name].(*networking.Ingress)
@@ -192,11 +228,14 @@ func TestIngress_onlyTokensAndMonitorsPassWithoutASession(t *testing.T) {
 			t.Errorf("the Ingress %s of the namespace %s asks %v", name, i.Namespace, i.Annotations)
 		}
 		for key := range i.Annotations {
-			must.Hold(t, !strings.Contains(key, "snippet"), "the Ingress %s has the annotation %s", name, key)
+			if strings.Contains(key, "snippet") {
+				t.Errorf("the Ingress %s has the annotation %s", name, key)
+			}
 		}
 		for _, path := range i.Spec.Rules[0].HTTP.Paths {
-			to := path.Backend.Service
-			must.Hold(t, to.Name == service.Name && to.Port.Name == service.Spec.Ports[0].Name, "%s leads to %v", path.Path, to)
+			if to := path.Backend.Service; to.Name != service.Name || to.Port.Name != service.Spec.Ports[0].Name {
+				t.Errorf("%s leads to %v", path.Path, to)
+			}
 			if !asked {
 				open[path.Path] = *path.PathType
 			}
@@ -211,7 +250,10 @@ func TestIngress_onlyTokensAndMonitorsPassWithoutASession(t *testing.T) {
 // queries of the data source that its variable chooses.
 func TestGrafana(t *testing.T) {
 	t.Parallel()
-	text := must.Get(os.ReadFile(filepath.Join(deploy, "monitoring/grafana/dashboards/outboxweb.json"))).Or(t)
+	text, err := os.ReadFile(filepath.Join(deploy, "monitoring/grafana/dashboards/outboxweb.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
 	var d struct {
 		UID, Title    string
 		SchemaVersion int
@@ -224,7 +266,9 @@ func TestGrafana(t *testing.T) {
 			Targets    []struct{ RefID, Expr string }
 		}
 	}
-	must.OK(t, json.Unmarshal(text, &d))
+	if err := json.Unmarshal(text, &d); err != nil {
+		t.Fatal(err)
+	}
 	if d.UID == "" || d.Title == "" || d.SchemaVersion < 36 || len(d.Panels) < 10 || len(d.Templating.List) != 2 {
 		t.Errorf("the dashboard is %q %q, version %d, with %d panels and %d variables", d.UID, d.Title, d.SchemaVersion, len(d.Panels), len(d.Templating.List))
 	}
@@ -237,13 +281,16 @@ func TestGrafana(t *testing.T) {
 		ids[p.ID] = true
 		for x := p.GridPos.X; x < p.GridPos.X+p.GridPos.W; x++ {
 			for y := p.GridPos.Y; y < p.GridPos.Y+p.GridPos.H; y++ {
-				other, full := taken[[2]int{x, y}]
-				must.Need(t, !full && x <= 23, "panel %s lies on %s, or beyond the grid", p.Title, other)
+				if other, full := taken[[2]int{x, y}]; full || x > 23 {
+					t.Fatalf("panel %s lies on %s, or beyond the grid", p.Title, other)
+				}
 				taken[[2]int{x, y}] = p.Title
 			}
 		}
 		for _, target := range p.Targets {
-			must.Hold(t, strings.Contains(target.Expr, `{job="$job"`), "panel %s asks %s, without the chosen job", p.Title, target.Expr)
+			if !strings.Contains(target.Expr, `{job="$job"`) {
+				t.Errorf("panel %s asks %s, without the chosen job", p.Title, target.Expr)
+			}
 		}
 	}
 }
