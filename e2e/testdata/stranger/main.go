@@ -10,14 +10,19 @@ import (
 	"os"
 
 	"github.com/outboxweb/outboxweb"
-	"github.com/outboxweb/outboxweb/internal/must"
 )
 
 func main() {
 	ctx, stop := context.WithCancel(context.Background())
-	dir := must.Get(os.MkdirTemp("", "stranger")).Or(log)
+	dir, err := os.MkdirTemp("", "stranger")
+	if err != nil {
+		log.Fatal(err)
+	}
 	defer os.RemoveAll(dir)
-	e := must.Get(outboxweb.Open(ctx, outboxweb.Config{JournalDB: "sqlite:" + dir + "/journal.db", ProjectionsDB: "sqlite:" + dir + "/projections.db", BasePath: "/admin"})).Or(log)
+	e, err := outboxweb.Open(ctx, outboxweb.Config{JournalDB: "sqlite:" + dir + "/journal.db", ProjectionsDB: "sqlite:" + dir + "/projections.db", BasePath: "/admin"})
+	if err != nil {
+		log.Fatal(err)
+	}
 	defer e.Close()
 	err = e.Project(outboxweb.Projection{Name: "orders", Version: "1", Tables: []string{"orders"},
 		Schema: `create table orders (campaign_id text primary key, item text not null)`,
@@ -33,8 +38,13 @@ func main() {
 	}
 	done := make(chan error)
 	go func() { done <- e.Run(ctx) }()
-	placed := must.Get(e.Append(ctx, outboxweb.Event{CampaignID: "order-17", EventType: "order.placed", Payload: json.RawMessage(`{"item":"tea"}`)})).Or(log)
-	must.OK(log, e.WaitApplied(ctx, "order-17", placed[0].Seq))
+	placed, err := e.Append(ctx, outboxweb.Event{CampaignID: "order-17", EventType: "order.placed", Payload: json.RawMessage(`{"item":"tea"}`)})
+	if err != nil {
+		log.Fatal(err)
+	}
+	if err := e.WaitApplied(ctx, "order-17", placed[0].Seq); err != nil {
+		log.Fatal(err)
+	}
 	w := httptest.NewRecorder()
 	e.Handler(func(*http.Request) (outboxweb.Operator, error) {
 		return outboxweb.Operator{Name: "ana", Role: outboxweb.RoleViewer}, nil
