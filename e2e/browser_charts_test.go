@@ -101,14 +101,17 @@ func (b *tab) aDragSelectsARange() {
 
 func (b *tab) aCellOpensItsCampaign() {
 	b.openCharts("/charts")
-	b.placeOf(".heat")
-	campaign := value[string](b, `new URL(document.querySelector(".heat").previousElementSibling.href).pathname`)
-	at := value[point](b, `(r => ({x: r.x + r.width * .3, y: r.y + r.height / 2}))(document.querySelector(".heat").getBoundingClientRect())`)
-	b.mouse(chromedp.MouseMoved, at)
+	cell := func() point {
+		b.placeOf(".heat")
+		return value[point](b, `(r => ({x: r.x + r.width * .3, y: r.y + r.height / 2}))(document.querySelector(".heat").getBoundingClientRect())`)
+	}
+	b.mouse(chromedp.MouseMoved, cell())
 	const read = `document.querySelectorAll(".cell-mark").length === 1 && document.querySelector(".heat-readout").textContent.includes("record")`
 	b.await("the cell is read", read)
 	b.refreshed()
 	b.await("the refreshed page still reads it", read)
+	at := cell() // a refresh may have moved it
+	campaign := value[string](b, `new URL(document.querySelector(".heat").previousElementSibling.href).pathname`)
 	b.do("click the cell", chromedp.MouseClickXY(at.X, at.Y))
 	b.await("the list starts at that time", `location.pathname === `+js(campaign)+` && new URLSearchParams(location.search).has("from")`)
 }

@@ -121,6 +121,8 @@ func newTab(t *testing.T, s *server, parent context.Context, options ...chromedp
 	})
 	must.OK(t, chromedp.Listen(ctx, b.note))
 	tell(b, audits.Enable, cdp.Empty{})
+	// A tab that another one takes the focus from loses what is pointed at.
+	tell(b, emulation.SetFocusEmulationEnabled, emulation.SetFocusEmulationEnabledParams{Enabled: true})
 	// The page itself reports what its policy forbade, beside the browser. Its timers are five times as
 	// fast as a reader's, so that no test waits for a page to poll.
 	b.inject(`document.addEventListener("securitypolicyviolation", e =>

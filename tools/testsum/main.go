@@ -73,7 +73,7 @@ func main() {
 				fmt.Printf("ok   %s %.1fs\n", t.pkg, e.Elapsed)
 			}
 		}
-		if t.name != "" && !strings.Contains(t.name, "/") && t.elapsed > 0 {
+		if t.name != "" && t.elapsed > 0 {
 			ended = append(ended, t)
 		}
 	}
@@ -86,6 +86,10 @@ func main() {
 func (t *test) end(e event) { t.elapsed = time.Duration(e.Elapsed * float64(time.Second)) }
 
 func summarize(ended, failed []*test) {
+	// What parallel parts of a test take is not in its own time, and what others take is in both.
+	ended = slices.DeleteFunc(ended, func(t *test) bool {
+		return slices.ContainsFunc(ended, func(o *test) bool { return o.pkg == t.pkg && strings.HasPrefix(o.name, t.name+"/") })
+	})
 	slices.SortFunc(ended, func(a, b *test) int { return cmp.Compare(b.elapsed, a.elapsed) })
 	fmt.Printf("\nthe slowest of %d tests:\n", len(ended))
 	for _, t := range ended[:min(slowest, len(ended))] {
