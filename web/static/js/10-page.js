@@ -288,9 +288,9 @@
     if (evt.repeat && evt.key === "Enter" && evt.target.closest && evt.target.closest("form") && evt.target.tagName !== "TEXTAREA") evt.preventDefault();
   }, true);
 
-  // While a key or button is down on a form, its fields stay as they were shown then.
+  // While a key or button is down on a form or a chart, they stay as they were shown then.
   var hand = false;
-  function down(evt) { hand = !!(evt.target.closest && evt.target.closest("form button, form input")); }
+  function down(evt) { hand = !!(evt.target.closest && evt.target.closest("form button, form input, .plot")); }
   function up() { window.setTimeout(function () { hand = false; }); } // once it has been acted on
   ["pointerdown", "keydown"].forEach(function (name) { document.addEventListener(name, down, true); });
   ["pointerup", "pointercancel", "keyup"].forEach(function (name) { document.addEventListener(name, up, true); });
