@@ -129,10 +129,6 @@ func (e *Engine) intakeWorker(c Config, w *worker.Worker) *intake.Worker {
 	return intake.NewWorker(config)
 }
 
-// stopPatience is how long a process that ends tries to release its leases while the database is busy or
-// unreachable.
-const stopPatience = 5 * time.Second
-
 // Run works until ctx ends or the worker fails. It then stops claiming, lets work in progress finish,
 // and returns.
 func (p *Process) Run(ctx context.Context) error {
@@ -174,9 +170,7 @@ func (p *Process) Run(ctx context.Context) error {
 func (p *Process) endLeases(ctx context.Context) {
 	err := p.Engine.InPlace()
 	if err == nil {
-		over, end := context.WithCancel(ctx)
-		end()
-		err = loop.UntilFree(over, stopPatience, func() error { return p.Engine.EndLeases(ctx, p.worker.ID()) })
+		err = loop.AtEnd(func() error { return p.Engine.EndLeases(ctx, p.worker.ID()) })
 	}
 	if err != nil {
 		p.Logger.Warn("what this process leases could not be released; it is free when its leases expire", "error", err)

@@ -13,6 +13,16 @@ import (
 // busyPause is the least time before an action is retried after the database was busy.
 const busyPause = 50 * time.Millisecond
 
+// endPatience is how long a process that ends tries to record it, and to release its leases.
+const endPatience = 5 * time.Second
+
+// AtEnd is UntilFree for what a process does last, for a few seconds.
+func AtEnd(act func() error) error {
+	over, end := context.WithCancel(context.Background())
+	end()
+	return UntilFree(over, endPatience, act)
+}
+
 // UntilFree repeats an action while the database is busy or unreachable, for as long as a lease
 // lasts once ctx has ended.
 func UntilFree(ctx context.Context, lease time.Duration, act func() error) error {

@@ -117,7 +117,7 @@ func (r *Relay) Run(ctx context.Context) error {
 	if !ok {
 		return nil
 	}
-	defer r.end(context.WithoutCancel(ctx))
+	defer r.end()
 	pause := time.NewTimer(0)
 	defer pause.Stop()
 	for ctx.Err() == nil {
@@ -381,7 +381,7 @@ func (r *Relay) renew(ctx context.Context) error {
 }
 
 // end releases all subscriptions.
-func (r *Relay) end(ctx context.Context) {
+func (r *Relay) end() {
 	r.mu.Lock()
 	deliveries := make([]*delivery, 0, len(r.held))
 	for _, d := range r.held {

@@ -127,10 +127,6 @@ func (w *Worker) counted(now time.Time) outbox.InstanceState {
 	return next
 }
 
-// stopPatience is how long a worker that ends tries to record that while the database is busy or its
-// connection is lost.
-const stopPatience = 5 * time.Second
-
 // stop records that the worker ended by itself. A worker that never arrived, or whose databases are not
 // in place, records nothing.
 func (w *Worker) stop(ctx context.Context) error {
@@ -144,9 +140,5 @@ func (w *Worker) stop(ctx context.Context) error {
 	now := time.Now().UTC()
 	last.StoppedAt = &now
 	w.Store.NotifyOthers() // they take over the rest
-	over, end := context.WithCancel(ctx)
-	end()
-	return loop.UntilFree(over, stopPatience, func() error {
-		return errors.Join(w.Store.FlushCounts(ctx), w.Store.Heartbeat(ctx, last))
-	})
+	return loop.AtEnd(func() error { return errors.Join(w.Store.FlushCounts(ctx), w.Store.Heartbeat(ctx, last)) })
 }
