@@ -147,6 +147,10 @@ func (s *server) previewOperation(ctx context.Context, selection outbox.Selectio
 	})
 }
 
+func (s *server) previewRun(ctx context.Context, order outbox.RunRequest) (outbox.RunPreview, error) {
+	return within(ctx, s.previewing, func() (outbox.RunPreview, error) { return s.Runs.Preview(ctx, order, s.Projections) })
+}
+
 func (s *server) previewSeekTo(ctx context.Context, name outbox.SubscriptionName, target outbox.SeekTarget) (outbox.Seek, error) {
 	return within(ctx, s.previewing, func() (outbox.Seek, error) { return s.Publishers.PreviewSeek(ctx, name, target) })
 }

@@ -152,7 +152,7 @@ func (s *server) newRunPage(w http.ResponseWriter, r *http.Request) error {
 		}
 	}
 	if o := view.Request; o.Kind != "" && (o.All || len(o.Campaigns) > 0) {
-		preview, err := within(r.Context(), s.previewing, func() (outbox.RunPreview, error) { return s.Runs.Preview(r.Context(), o, s.Projections) })
+		preview, err := s.previewRun(r.Context(), o)
 		switch refusal, ok := errors.AsType[*outbox.Refusal](err); {
 		case err == nil:
 			view.Preview = &preview

@@ -90,7 +90,7 @@ func (d *DB) migrate(ctx context.Context) error {
 // apply applies the migrations that the database lacks.
 func (d *DB) apply(ctx context.Context, t *sql.Tx, all []Migration) error {
 	if d.Schema != "" {
-		if _, err := t.ExecContext(ctx, "select pg_advisory_xact_lock("+d.advisory(0x6f757465)+")"); err != nil {
+		if _, err := t.ExecContext(ctx, "select pg_advisory_xact_lock("+d.migrationLock()+")"); err != nil {
 			return err
 		}
 	}

@@ -358,6 +358,9 @@ func (d *DB) positionLock() string { return d.advisory(0x6f757462) }
 // or resuming a projection for all campaigns takes it exclusively.
 func (d *DB) pauseLock() string { return d.advisory(0x6f757464) }
 
+// migrationLock is the key of the lock that a process has while it migrates the schema.
+func (d *DB) migrationLock() string { return d.advisory(0x6f757465) }
+
 func (d *DB) advisory(purpose int32) string {
 	h := fnv.New32a()
 	h.Write([]byte(d.Schema))
