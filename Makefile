@@ -41,7 +41,7 @@ test-all: ## test everything in every way, on both databases
 .PHONY: soak
 soak: ## test everything with all its random histories, kills and hostile texts (hours)
 	.ci/test-packages
-	OUTBOXWEB_TEST_SIZE=soak .ci/test -timeout 6h $(PACKAGES)
+	OUTBOXWEB_TEST_SIZE=soak .ci/test -timeout 5h $(PACKAGES)
 
 # The packages with tests of both databases, and all but those of the whole program.
 BOTH  = $(shell grep -rl --include='*_test.go' '/internal/dbtest"' . | xargs -n 1 dirname | sort -u)

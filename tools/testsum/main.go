@@ -87,9 +87,7 @@ func (t *test) end(e event) { t.elapsed = time.Duration(e.Elapsed * float64(time
 
 func summarize(ended, failed []*test) {
 	// What parallel parts of a test take is not in its own time, and what others take is in both.
-	ended = slices.DeleteFunc(ended, func(t *test) bool {
-		return slices.ContainsFunc(ended, func(o *test) bool { return o.pkg == t.pkg && strings.HasPrefix(o.name, t.name+"/") })
-	})
+	ended = slices.DeleteFunc(slices.Clone(ended), func(t *test) bool { return slices.ContainsFunc(ended, t.has) })
 	slices.SortFunc(ended, func(a, b *test) int { return cmp.Compare(b.elapsed, a.elapsed) })
 	fmt.Printf("\nthe slowest of %d tests:\n", len(ended))
 	for _, t := range ended[:min(slowest, len(ended))] {
@@ -107,10 +105,13 @@ func summarize(ended, failed []*test) {
 
 // isCulprit reports whether t failed by itself, not because of a test below it or in it.
 func isCulprit(t *test, failed []*test) bool {
-	return !slices.ContainsFunc(failed, func(other *test) bool {
-		below := t.name == "" && other.name != "" || t.name != "" && strings.HasPrefix(other.name, t.name+"/")
-		return other.pkg == t.pkg && below
-	})
+	return !slices.ContainsFunc(failed, t.has)
+}
+
+// has reports whether the other is a part of the test, or of the package.
+func (t *test) has(other *test) bool {
+	part := t.name == "" && other.name != "" || t.name != "" && strings.HasPrefix(other.name, t.name+"/")
+	return other.pkg == t.pkg && part
 }
 
 // note matches what tests log that is no error: they are told apart by their words alone.
