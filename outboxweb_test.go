@@ -469,7 +469,7 @@ func TestEngine_publishesInOrder(t *testing.T) {
 				panic("the mail server is a teapot")
 			}
 			for _, ev := range events {
-				must.Equal(t, ev.Tags["item"], "tea", "event", "was not selected")
+				must.Equal(t, ev.Tags["item"], "tea", "the item of an event that was selected")
 				got = append(got, ev.Position)
 			}
 			return nil
@@ -493,5 +493,5 @@ func TestEngine_publishesInOrder(t *testing.T) {
 	})
 	mu.Lock()
 	defer mu.Unlock()
-	must.Equal(t, got, want, "delivered positions")
+	must.Same(t, got, want, "delivered positions")
 }

@@ -241,7 +241,7 @@ func (f *failover) failOver(round int, also bool) {
 	f.append("lost", slices.Repeat(campaigns, 3)...)
 	f.insert(campaigns[1], "lost")
 	f.settled()
-	must.Equal(t, said(), before, "after a restart that lost nothing, that the journal went back was said", "times, before it")
+	must.Equal(t, said(), before, "how often it was said that the journal went back, after a restart that lost nothing")
 	f.order()
 	mustRestart(t, f.journal.GoBack)
 	if also {
@@ -269,7 +269,7 @@ func (f *failover) verify(round int, campaigns []string, also bool) {
 	t := f.t
 	t.Helper()
 	for i := range f.engines {
-		must.Equal(t, f.faults(i, "journal"), 1, "instance", "does not say that the journal went back")
+		must.Equal(t, f.faults(i, "journal"), 1, "how often an instance says that the journal went back")
 	}
 	var audit struct{ Items []json.RawMessage }
 	f.get(0, "/api/v1/audit?action=journal_went_back&limit=100", &audit)

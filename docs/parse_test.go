@@ -63,7 +63,7 @@ func TestAll_areTheFiles(t *testing.T) {
 			t.Errorf("%s is not shown", e.Name())
 		}
 	}
-	must.Equal(t, len(entries), len(All()), "files and", "documents")
+	must.Equal(t, len(entries), len(All()), "the documents")
 }
 
 var update = flag.Bool("update", false, "write the files into the documents that include them")

@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"github.com/outboxweb/outboxweb/internal/must"
-	"github.com/outboxweb/outboxweb/internal/size"
 )
 
 // Clients generated from the document compile, and their calls return the server's answers.
@@ -21,8 +20,8 @@ func TestAPI_isUsedThroughGeneratedClients(t *testing.T) {
 	}{{"Go", buildGoClient}, {"TypeScript", buildTypeScriptClient}} {
 		t.Run(language.name, func(t *testing.T) {
 			t.Parallel()
-			if language.name == "TypeScript" && !size.Soak() {
-				t.Skip("only in a soak: it installs a compiler")
+			if language.name == "TypeScript" {
+				soakOnly(t, "it installs a compiler")
 			}
 			dir := t.TempDir()
 			must.OK(t, os.CopyFS(dir, os.DirFS("client")))

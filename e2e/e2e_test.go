@@ -29,6 +29,7 @@ import (
 	_ "modernc.org/sqlite"
 
 	"github.com/outboxweb/outboxweb/internal/must"
+	"github.com/outboxweb/outboxweb/internal/size"
 )
 
 var binary string
@@ -80,6 +81,14 @@ func fullOnly(t *testing.T, why string) {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("only without -short: " + why)
+	}
+}
+
+// soakOnly leaves a test to soaks; why says what other runs have in its place.
+func soakOnly(t *testing.T, why string) {
+	t.Helper()
+	if !size.Soak() {
+		t.Skip("only in a soak: " + why)
 	}
 }
 

@@ -57,7 +57,7 @@ func mustBeJournal(t *testing.T, name string, got, journal []int64) (resent int)
 		next++
 		high = max(high, next)
 	}
-	must.Equal(t, high, len(journal), name, "of", "events came")
+	must.Equal(t, high, len(journal), "the events that came to", name)
 	return resent
 }
 

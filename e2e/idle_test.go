@@ -9,15 +9,12 @@ import (
 	"time"
 
 	"github.com/outboxweb/outboxweb/internal/must"
-	"github.com/outboxweb/outboxweb/internal/size"
 )
 
 // An idle server does not write. The rule is about time, so this test lets some pass.
 func TestIdle(t *testing.T) {
 	t.Parallel()
-	if !size.Soak() {
-		t.Skip("only in a soak: it waits for more than a minute; TestRun_writesNothingWhileItIsIdle is about a worker")
-	}
+	soakOnly(t, "it waits for more than a minute; TestRun_writesNothingWhileItIsIdle is about a worker")
 	d := newDatabases(t)
 	s := start(t, d, writeProjections(t, historyProjections)...)
 	for i := range 20 {

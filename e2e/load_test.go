@@ -275,7 +275,7 @@ func (l *load) verifyJournal(t *testing.T, d databases) {
 	each(t, d.journal(), "select campaign_id, seq, position, event_id from events order by campaign_id, seq", func(row map[string]any) {
 		campaign, seq, position, id := row["campaign_id"].(string), row["seq"].(int64), row["position"].(int64), row["event_id"].(string)
 		next[campaign]++
-		must.Equal(t, seq, next[campaign], "campaign", "seq", "stands where", "should")
+		must.Equal(t, seq, next[campaign], "the next seq of campaign", campaign)
 		must.Hold(t, !seen[campaign+id], "event %s is in campaign %s twice", id, campaign)
 		seen[campaign+id] = true
 		if told, was := missing[id]; was && (told.CampaignID != campaign || told.Seq != seq || told.Position != position) {
@@ -304,11 +304,11 @@ func verifyApplied(t *testing.T, d databases) {
 		got[row["campaign_id"].(string)] = tally{row["events"].(int64), row["total"].(int64)}
 	})
 	for campaign, w := range want {
-		must.Equal(t, got[campaign], w, "campaign", "the tally", "the journal")
+		must.Equal(t, got[campaign], w, "the tally of campaign", campaign)
 	}
 	applied := verifyOrder(t, d)
 	for campaign, w := range want {
-		must.Equal(t, applied[campaign], w.events, "campaign", "of", "events were applied")
+		must.Equal(t, applied[campaign], w.events, "the events applied of campaign", campaign)
 	}
 }
 
@@ -320,7 +320,7 @@ func verifyOrder(t *testing.T, d databases) map[string]int64 {
 	each(t, d.projections(), "select id, campaign_id, seq from history order by id", func(row map[string]any) {
 		campaign, seq := row["campaign_id"].(string), row["seq"].(int64)
 		applied[campaign]++
-		must.Equal(t, seq, applied[campaign], "campaign", "event", "was applied as number")
+		must.Equal(t, seq, applied[campaign], "the next event applied of campaign", campaign)
 	})
 	return applied
 }

@@ -174,7 +174,7 @@ func TestRunbook(t *testing.T) {
 		sections = append(sections, step.section)
 	}
 	sections = slices.Compact(sections)
-	must.Equal(t, len(sections), len(scenarios), "the runbook", "sections, the test has scenarios for")
+	must.Equal(t, len(sections), len(scenarios), "the sections of the runbook that have scenarios")
 	for j, section := range sections {
 		for database, create := range map[string]func(*testing.T) databases{"sqlite": newDatabases, "postgres": newPostgres} {
 			for k, way := range []string{"curl", "cli"} {
@@ -365,5 +365,5 @@ func TestRunbook_namesAreExplained(t *testing.T) {
 			used[name[1]] = true
 		}
 	}
-	must.Equal(t, slices.Sorted(maps.Keys(explained)), slices.Sorted(maps.Keys(used)), "explained", "used")
+	must.Equal(t, slices.Sorted(maps.Keys(explained)), slices.Sorted(maps.Keys(used)), "what is explained")
 }

@@ -298,7 +298,7 @@ func (s *scene) killDatabases() {
 	for _, server := range s.servers {
 		server.awaitReady(t, http.StatusOK, "")
 	}
-	must.Equal(t, scalar[int64](t, s.past.journal(), "select coalesce(max(attempt_count), 0) from projection_apply_outbox"), 0, "a row", "attempts")
+	must.Equal(t, scalar[int64](t, s.past.journal(), "select coalesce(max(attempt_count), 0) from projection_apply_outbox"), 0, "the most attempts of a row")
 }
 
 // finish makes nothing new, waits until everything is done, ends the servers, and verifies all.

@@ -209,8 +209,8 @@ func (s *sso) ended(b *tab) {
 
 // endings has the session's cookies expire wherever a reader may be, in a full run behind one proxy.
 func (s *sso) endings(b *tab) {
-	if s.proxy.name != ssoProxies[0].name && !size.Soak() {
-		s.t.Skip("only in a soak; ended says how a poll is answered behind each proxy")
+	if s.proxy.name != ssoProxies[0].name {
+		soakOnly(s.t, "ended says how a poll is answered behind each proxy")
 	}
 	const row = "/campaigns/poisoned/events/2"
 	e := ending{end: func() { tell(b, network.ClearBrowserCookies, cdp.Empty{}) }, signIn: func(b *tab) { b.signInAs("ana") }}

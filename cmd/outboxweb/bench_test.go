@@ -94,12 +94,9 @@ func benchMeasuresAll(t *testing.T, server benchedServer) {
 		"drain_100x1k_1_worker", "drain_100x1k_4_workers", "drain_100x1k_2_instances",
 		"drain_10000x10_1_worker", "drain_10000x10_4_workers", "drain_10000x10_2_instances",
 	}
-	switch some := []string{names[2], names[7], names[9]}; {
-	case size.Soak():
-	case testing.Short():
-		args, names = append(args, "--only", names[2], "--only", names[7]), some[:2]
-	default: // one of each kind of work
-		args, names = append(args, "--only", names[2], "--only", names[7], "--only", names[9]), some
+	if !size.Soak() { // some of each kind of work
+		names = []string{names[2], names[7], names[9]}[:size.Of(2, 3, 3)]
+		args = append(args, "--only", strings.Join(names, ","))
 	}
 	stdout, stderr, code := here(t.Context(), args...)
 	if code != exitDone {

@@ -133,7 +133,7 @@ func TestSettings_showWhatWasGivenAndNoSecret(t *testing.T) {
 		"journal-db":  "postgres://ana:xxxxx@db/outbox?search_path=journal&sslpassword=xxxxx",
 		"projections": "builtin:traces, dir", "poll-interval": "3s", "listen": "127.0.0.1:8080", "mode": "outbox_apply_only", "projections-db": "sqlite:data/projections.db",
 	} {
-		must.Equal(t, got[name], want, "--", "is shown as")
+		must.Equal(t, got[name], want, "the value shown of", name)
 	}
 	for _, broken := range []string{"postgres://ana:hush@[db/outbox", "postgres://ana:hu%zz@db/outbox"} {
 		shown := withoutPassword(broken)

@@ -412,7 +412,7 @@ func TestCommands_thatOnlyReadInstallNoProjections(t *testing.T) {
 	d.runs("verify", exitUsage, "no server has loaded projection new, or none has any more")
 	d.says("check --no-replay", "no problems found")
 	d.says("verify --projection log --projection names", "the live rows of projection log, projection names of 1 campaign match the journal")
-	must.Equal(t, must.Get(d.st.ReadModel().Versions(t.Context())).Or(t), before, "the loaded versions", "were", ")")
+	must.Equal(t, must.Get(d.st.ReadModel().Versions(t.Context())).Or(t), before, "the loaded versions")
 }
 
 // Before a server has started, a check has a journal to look at, and a verify no rows.

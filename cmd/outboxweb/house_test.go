@@ -186,14 +186,14 @@ func TestHouse_libcIsTheOneSQLiteNames(t *testing.T) {
 	var module struct{ GoMod string }
 	must.OK(t, json.Unmarshal(goTool(t, "list", "-m", "-json", "modernc.org/sqlite"), &module))
 	ours, theirs := requirement(t, "go.mod", "modernc.org/libc"), requirement(t, module.GoMod, "modernc.org/libc")
-	must.Equal(t, ours, theirs, "go.mod requires modernc.org/libc", "modernc.org/sqlite names")
+	must.Equal(t, ours, theirs, "the version of modernc.org/libc, which is that of modernc.org/sqlite")
 }
 
 // templ only warns when generator and runtime differ.
 func TestHouse_templGeneratorIsTheRuntimesVersion(t *testing.T) {
 	t.Parallel()
 	runtime, generator := requirement(t, "go.mod", "github.com/a-h/templ"), requirement(t, "tools/go.mod", "github.com/a-h/templ")
-	must.Equal(t, runtime, generator, "go.mod requires templ", "and tools/go.mod", "they must be one version")
+	must.Equal(t, runtime, generator, "the version of templ, which is that of tools/go.mod")
 }
 
 // notices is THIRD_PARTY_NOTICES.md: the modules in the program, each with the text of its licence.
@@ -302,7 +302,7 @@ var actCommands = map[string]string{
 // withoutCommand are the routes that take a POST and have no command, with the
 // reason.
 var withoutCommand = map[string]string{
-	"/campaigns/{campaign}/events/{seq}/reveal": "the command line reads the database itself, with the rights of whoever runs it, and hides nothing",
+	"/campaigns/{campaign}/events/{seq}/reveal": "the command line reads the database itself, with the rights of its user, and hides nothing",
 	"/operations/preview":                       "it changes nothing; starting an operation says the same, and asks for its phrase",
 }
 
@@ -329,5 +329,5 @@ func TestCommands_doWhatTheAPIDoes(t *testing.T) {
 		must.Hold(t, exempt != (command != ""), "POST %s is to have a command, or a reason to have none", path)
 		must.Hold(t, command == "" || commands[command], "POST %s is said to be the command %q, which there is not: %v", path, command, commands)
 	}
-	must.Equal(t, acts, len(actCommands)+len(withoutCommand), "routes take a POST, and", "are told of")
+	must.Equal(t, acts, len(actCommands)+len(withoutCommand), "the routes that take a POST")
 }

@@ -406,13 +406,13 @@ func TestCertificate_thatIsNotSoundLeavesTheOneBefore(t *testing.T) {
 			t.Fatalf("serial %d while key and certificate do not fit", got)
 		}
 	}
-	must.Equal(t, log.count("the previous one stays in use"), 1, "logged", "times")
+	must.Equal(t, log.count("the previous one stays in use"), 1, "how often it is logged")
 	pair.put(pair.key, key)
 	must.Equal(t, serial(), 1, "the files were looked at again at once")
-	must.Equal(t, look(), 2, "serial", "once key and certificate fit")
+	must.Equal(t, look(), 2, "the serial, once key and certificate fit")
 	must.OK(t, os.Remove(pair.key))
 	for range 3 {
-		must.Equal(t, look(), 2, "serial", "without a key")
+		must.Equal(t, look(), 2, "the serial, without a key")
 	}
 	if n := log.count("the previous one stays in use"); n != 2 || log.count(pair.key) != 2 {
 		t.Errorf("logged %d times in all: %s", n, &log.text)

@@ -116,7 +116,7 @@ func TestReadBatch_endsEarlyWhenLinesAreLarge(t *testing.T) {
 		}
 		sizes = append(sizes, b.size)
 	}
-	must.Equal(t, sizes, []int{7, 3}, "batches of", "lines")
+	must.Equal(t, sizes, []int{7, 3}, "the lines of batches")
 }
 
 func TestProgress_drawsABarThatFitsOneLine(t *testing.T) {

@@ -358,7 +358,7 @@ func TestREADME_showsThePicturesOfDocs(t *testing.T) {
 			t.Errorf("README.md does not show %s", filepath.Base(file))
 		}
 	}
-	must.Equal(t, strings.Count(string(text), "!["), len(files), "README.md shows", "pictures, and docs")
+	must.Equal(t, strings.Count(string(text), "!["), len(files), "the pictures that README.md shows")
 }
 
 // The variable of a flag that configures is its name in capitals after

@@ -103,7 +103,7 @@ func TestWorker_sendsAgainAfterAKill(t *testing.T) {
 	close(proceed)
 	f.Exec(`update alert_evaluator set lease_expires_at = 0`) // as if a minute had passed
 	child(t, f, server.URL)
-	must.Equal(t, <-ids, sent, "sent", "after the kill, and", "before")
+	must.Equal(t, <-ids, sent, "what is sent after the kill and before it")
 	storetest.Eventually(t, "the message is recorded", func() bool { return f.Number(`select count(*) from alert_messages where status = 'sent'`) == 1 })
 	must.Equal(t, f.Number(`select count(*) from alert_messages`), 1, "messages")
 }

@@ -135,7 +135,7 @@ func TestAssertion_ofEveryKindOfKeyIsTaken(t *testing.T) {
 		}
 		wantDenied(t, g, told, asserting(signers[0].sign(t, good(map[string]any{"groups": "dev"}))), whyRole, `"dev"`)
 	}
-	must.Equal(t, remote.asked.Load(), 1, "the key server was asked", "times")
+	must.Equal(t, remote.asked.Load(), 1, "how often the key server was asked")
 }
 
 func TestAssertion_thatIsNoneIsRefused(t *testing.T) {

@@ -232,7 +232,7 @@ func TestKeys_areFoundByTheIssuersDocument(t *testing.T) {
 	wantDenied(t, g, told, from("ana@example.org"), whyMalformed, "not a signed JWT")
 	wantDenied(t, g, told, from(newSigner(t, "k-1", jose.RS256).sign(t, good(map[string]any{"iss": server.URL}))), whySignature, "not signed with one of the issuer's keys")
 	wantDenied(t, g, told, from(s.sign(t, good(map[string]any{"iss": server.URL, "exp": now.Unix() - 300}))), whyOutlived, "let the proxy refresh it (oauth2-proxy: cookie_refresh below the token's lifetime,")
-	must.Equal(t, server.asked.Load(), 2, "the issuer was asked", "times")
+	must.Equal(t, server.asked.Load(), 2, "how often the issuer was asked")
 	for _, c := range []struct{ issuer, keys, text string }{
 		{server.URL + "/", server.URL + "/keys", `it is the document of the issuer "` + server.URL + `/", and --auth-issuer is "` + server.URL + `"`},
 		{"", server.URL + "/keys", `it is the document of the issuer ""`},
@@ -339,7 +339,7 @@ func TestKeys_thatCannotBeReadPutEverybodyOff(t *testing.T) {
 	s := newSigner(t, "k-1", jose.ES256)
 	elsewhere := newKeyServer(t, s)
 	t.Cleanup(func() { // after the parallel tests
-		must.Equal(t, elsewhere.asked.Load(), 0, "a redirect was followed", "times")
+		must.Equal(t, elsewhere.asked.Load(), 0, "how often a redirect was followed")
 	})
 	for name, reply := range map[string]http.HandlerFunc{
 		"error":    func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) },
@@ -368,7 +368,7 @@ func TestKeys_thatCannotBeReadPutEverybodyOff(t *testing.T) {
 				for range 5 {
 					wantDenied(t, g, told, r, whyUnavailable, "keys cannot be read at the moment")
 				}
-				must.Equal(t, server.asked.Load(), 1, "the key server was asked", "times")
+				must.Equal(t, server.asked.Load(), 1, "how often the key server was asked")
 				server.documents(map[string]any{"issuer": server.URL, "jwks_uri": server.URL + "/keys"}, keySet(t, s))
 				clock.advance(fetchPause)
 				wantUser(t, g, r, "ana@example.org", outbox.RoleOperator, "ops")

@@ -91,10 +91,9 @@ func (j Journal) Parse(tb testing.TB) []outbox.Event {
 // EachJournal runs a test, or a benchmark, on the made and the recorded journal.
 func EachJournal[T runner[T]](t T, w Weight, run func(t T, j Journal)) {
 	t.Run("made", func(t T) { run(t, makeJournal(t)) })
-	if w == Long && !size.Soak() || w == Heavy && testing.Short() {
-		return
+	if w <= size.Of(Light, Heavy, Long) {
+		t.Run("recorded", func(t T) { run(t, recordedJournal(t)) })
 	}
-	t.Run("recorded", func(t T) { run(t, recordedJournal(t)) })
 }
 
 // Trace is a recorded or made decision trace, in a campaign of its name.

@@ -72,7 +72,7 @@ func Failures(t *testing.T, b *Engine) []string {
 
 func MustHaveBalances(t *testing.T, b *Engine, want ...string) {
 	t.Helper()
-	must.Equal(t, Column[string](t, b.ProjectionsDB, `select campaign_id || ' ' || balance from accounts order by campaign_id`), want, "balances")
+	must.Same(t, Column[string](t, b.ProjectionsDB, `select campaign_id || ' ' || balance from accounts order by campaign_id`), want, "balances")
 }
 
 func CalledFrom(name string) bool {
@@ -177,7 +177,7 @@ func (b *Engine) SetAsideCursors(tb testing.TB) []string {
 
 func (b *Engine) MustHaveCursors(tb testing.TB, want ...string) {
 	tb.Helper()
-	must.Equal(tb, b.SetAsideCursors(tb), want, "cursors")
+	must.Same(tb, b.SetAsideCursors(tb), want, "cursors")
 }
 
 func (b *Engine) RunResult(tb testing.TB, run outbox.Run, campaign string) outbox.RunResult {

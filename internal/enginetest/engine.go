@@ -323,7 +323,7 @@ func (b *Engine) MustHaveApplied(tb testing.TB, campaign string, last int) {
 	b.MustHaveTold(tb, "ledger", campaign, last)
 	again := Column[int](tb, b.ProjectionsDB, `select seq from ledger_applied where campaign_id = $1 and times <> 1`, campaign)
 	must.Hold(tb, len(again) == 0, "campaign %q: events %v were applied more than once", campaign, again)
-	must.Equal(tb, must.Get(b.AppliedSeq(context.Background(), campaign)).Or(tb), int64(last), "the watermark of campaign", campaign, "is", ")")
+	must.Equal(tb, must.Get(b.AppliedSeq(context.Background(), campaign)).Or(tb), int64(last), "the watermark of campaign", campaign)
 }
 
 // Told is the events of a campaign that a ledger of another name has recorded, in order.
@@ -339,7 +339,7 @@ func (b *Engine) MustHaveTold(tb testing.TB, name, campaign string, last int) {
 	for i := range want {
 		want[i] = i + 1
 	}
-	must.Equal(tb, b.Told(tb, name, campaign), want, name, "was told events", "of campaign", campaign)
+	must.Same(tb, b.Told(tb, name, campaign), want, "the events told to", name, "of campaign", campaign)
 }
 
 // MustCampaign reads a campaign.

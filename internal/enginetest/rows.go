@@ -50,12 +50,6 @@ func (b *Engine) Dump(tb testing.TB, except ...string) string {
 	return storetest.DumpExcept(tb, b.JournalDB, except...) + storetest.DumpExcept(tb, b.ProjectionsDB, except...)
 }
 
-// MustEqual fails with the lines that differ.
-func MustEqual(tb testing.TB, what, before, after string) {
-	tb.Helper()
-	storetest.MustEqual(tb, what, before, after)
-}
-
 // LastWritten is storetest.Written, without the heartbeats of a worker on PostgreSQL, which keeps writing them.
 func (b *Engine) LastWritten(tb testing.TB) string {
 	tb.Helper()

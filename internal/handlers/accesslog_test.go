@@ -138,7 +138,7 @@ func TestAccessLog_keepsQuietAboutProbes(t *testing.T) {
 		s.get("/", host("evil.example"))
 	}
 	must.Equal(t, len(logged(t, slog.LevelInfo, ask)), 0, "the log")
-	must.Equal(t, len(logged(t, slog.LevelDebug, ask)), 6, "the log", "lines")
+	must.Equal(t, len(logged(t, slog.LevelDebug, ask)), 6, "the lines of the log")
 	lines := logged(t, slog.LevelInfo, func(s *site) {
 		s.do(http.MethodPost, "/campaigns/c-2/pause", "", header("Origin", "https://evil.example"))
 	})

@@ -235,7 +235,7 @@ func TestAppendingDocument_isTrue(t *testing.T) {
 	text := must.Get(os.ReadFile("../../docs/appending.md")).Or(t)
 	s := newSite(t)
 	blocks := strings.Split(string(text), "```sh\n")[1:]
-	must.Equal(t, len(blocks), 4, "the document", "commands")
+	must.Equal(t, len(blocks), 4, "the commands of the document")
 	for _, block := range blocks {
 		command, _, _ := strings.Cut(block, "```")
 		parts := curlCommand.FindStringSubmatch(command)

@@ -70,7 +70,7 @@ func TestTree_isReadFromPlaceToPlaceAndFragmentsAreTheSameAsPages(t *testing.T) 
 			}
 			to = html.UnescapeString(found[1])
 		}
-		must.Equal(t, items, 1050, "by", kind, "s", "items were seen")
+		must.Equal(t, items, 1050, "the items seen by", kind)
 	}
 	s.get(tree+"?at=/items/3").want(t, 200, "9007199254740993")
 	s.get(tree+"?at=/nothing").want(t, 404, "here is nothing at")

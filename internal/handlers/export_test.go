@@ -164,7 +164,7 @@ func TestExport_ofManyRowsIsSentInSmallParts(t *testing.T) {
 			must.OK(t, json.Unmarshal(w.Body.Bytes(), &all))
 			count = len(all)
 		}
-		must.Equal(t, count, manyRows, format, "has", "rows")
+		must.Equal(t, count, manyRows, "the rows of", format)
 	}
 }
 

@@ -131,7 +131,7 @@ func TestFlash_saysWhatHasHappenedSince(t *testing.T) {
 		return s.get(page, header("HX-Target", templates.LiveTarget), header("Outboxweb-Act", act)).want(t, 200).Header.Get("Outboxweb-Since")
 	}
 	s.get(to).want(t, 200, `class="flash busy"`, "It is waiting to be applied.")
-	must.Equal(t, poll("/campaigns/c-1/events/1", act), "busy It is waiting to be applied.", "a poll says", "at once")
+	must.Equal(t, poll("/campaigns/c-1/events/1", act), "busy It is waiting to be applied.", "what a poll says at once")
 	s.clock = s.clock.Add(time.Minute)
 	s.work()
 	s.get(to).want(t, 200, `class="flash warn"`, "It failed again 1 min later with the same error.")

@@ -332,5 +332,5 @@ func TestRedaction_nothingLeavesButThroughADoor(t *testing.T) {
 			}
 		}
 	}
-	must.Equal(t, found, len(doors), "of", "doors are there")
+	must.Equal(t, found, len(doors), "the doors that are there")
 }

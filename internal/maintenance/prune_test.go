@@ -130,7 +130,7 @@ func TestPruneHistory_deletesWhatIsOlderAndOver(t *testing.T) {
 			t.Fatal(more, err)
 		}
 	}
-	must.Equal(t, storetest.Texts(t, f.JournalDB, `select campaign_id from attempts`), []string{"stuck"}, "the attempts of", "are left")
+	must.Equal(t, storetest.Texts(t, f.JournalDB, `select campaign_id from attempts`), []string{"stuck"}, "the attempts that are left")
 	must.Equal(t, len(f.Spans()), 0, "the spans", "are left")
 	f.WantHistory("a", 1, "appended", "acted requeue by scene")
 	f.WantHistory("a", 3, "appended", "applied 3-3 by worker-1")

@@ -53,6 +53,14 @@ func Equal[T any](tb TB, got, want T, what ...any) {
 	}
 }
 
+// Same is Equal of lists, of which one may be nil and the other empty.
+func Same[T any](tb TB, got, want []T, what ...any) {
+	tb.Helper()
+	if len(got)+len(want) > 0 {
+		Equal(tb, got, want, what...)
+	}
+}
+
 // Hold fails the test with a message if what must hold does not. The test goes on.
 func Hold(tb TB, holds bool, format string, args ...any) {
 	if !holds {

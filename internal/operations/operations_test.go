@@ -118,7 +118,7 @@ func TestOperations_arePagedAndFiltered(t *testing.T) {
 		{outbox.OperationFilter{Acknowledged: new(false), Limit: 1}, []int64{3, 1}},
 		{outbox.OperationFilter{Acknowledged: new(true)}, []int64{2}},
 	} {
-		must.Equal(t, ids(c.filter), c.want, c.filter, "selects")
+		must.Same(t, ids(c.filter), c.want, c.filter, "selects")
 	}
 	_, err := f.Operations.List(f.Ctx, outbox.OperationFilter{Cursor: "?"})
 	refused(t, err, outbox.ErrInvalid, "cursor")
@@ -143,7 +143,7 @@ func TestOperationRows_arePaged(t *testing.T) {
 			}
 			filter.Cursor = *page.NextCursor
 		}
-		must.Equal(t, got, want, "rows that", status, "are of")
+		must.Same(t, got, want, "rows that", status, "are of")
 	}
 	_, err := f.Operations.Rows(f.Ctx, 77, outbox.OperationRowFilter{})
 	refused(t, err, outbox.ErrNotFound, "there is no operation 77")

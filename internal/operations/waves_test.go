@@ -153,7 +153,7 @@ func TestOperation_drainsInWavesOnceRepaired(t *testing.T) {
 	wantTotals(t, d, outbox.OperationDone, outbox.OperationTotals{Chosen: deadCampaigns, Done: deadCampaigns})
 	for group, want := range map[int64][]int{1: {1, 1, 2, 4, 4}, 2: {1, 1, 1}} {
 		got := enginetest.Column[int](t, b.JournalDB, `select count(*) from operation_rows where group_number = $1 group by wave order by wave`, group)
-		must.Equal(t, got, want, "group", group, "went in waves of")
+		must.Same(t, got, want, "group", group, "went in waves of")
 	}
 	for i := range manyCampaigns {
 		b.MustHaveApplied(t, many(i), 5)

@@ -35,7 +35,7 @@ func TestRow_whatMayBeDoneAndWhyNothing(t *testing.T) {
 		if c.skipped {
 			d.Event.Skipped = &Skip{}
 		}
-		must.Equal(t, d.Actions(), c.want, c.name)
+		must.Same(t, d.Actions(), c.want, c.name)
 		if c.why != "" {
 			must.Equal(t, d.WhyNoAction(noon, Surroundings{Worker: worker}), c.why, c.name)
 		}
@@ -74,7 +74,7 @@ func TestActions_followTheState(t *testing.T) {
 		{"a failed run", Run{Status: RunFailed}.Actions(noon), []Action{ActionRunResume, ActionRunStart}},
 		{"a run that is done", Run{Status: RunCompleted}.Actions(noon), []Action{ActionRunStart}},
 	} {
-		must.Equal(t, c.got, c.want, c.name)
+		must.Same(t, c.got, c.want, c.name)
 	}
 	if c := (Campaign{AppliedSeq: 3}); !c.MayUnskip(Skip{Seq: 3}) || c.MayUnskip(Skip{Seq: 2}) || c.MayUnskip(Skip{Seq: 4, UndoneAt: &noon}) {
 		t.Error("a skip may be undone until a later event is applied, and once")

@@ -122,7 +122,7 @@ insert into t values (:campaign_id || 'postgres');
 	}
 	must.Equal(t, got, []string{"insert", "delete", "update"})
 	for eventType, want := range map[string]int{"a": 1, "a.c": 2, "ab.c": 1, "x": 1} {
-		must.Equal(t, len(s.plan(eventType)), want, eventType, "runs", "statements")
+		must.Equal(t, len(s.plan(eventType)), want, "the statements of", eventType)
 	}
 }
 

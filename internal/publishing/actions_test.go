@@ -4,8 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -177,24 +175,10 @@ func TestResume_ofManyAtOnceExactlyOneWins(t *testing.T) {
 	t.Parallel()
 	f := open(t)
 	failedSubscription(f)
-	others := f.beside()
-	var won atomic.Int64
-	var wg sync.WaitGroup
-	for i := range 16 {
-		s := []*fixture{f, others}[i%2]
-		wg.Go(func() {
-			_, err := s.progress.Resume(f.Ctx, ana(""), archive)
-			if err == nil {
-				won.Add(1)
-			} else if !errors.Is(err, outbox.ErrConflict) {
-				t.Errorf("got error %v", err)
-			}
-		})
-	}
-	wg.Wait()
-	if won.Load() != 1 || len(f.DoneActions()) != 1 {
-		t.Errorf("%d won and %d records were left, want one", won.Load(), len(f.DoneActions()))
-	}
+	storetest.OneWins(t, []*fixture{f, f.beside()}, func(f *fixture) error {
+		return storetest.No(f.progress.Resume(f.Ctx, ana(""), archive))
+	})
+	must.Equal(t, len(f.DoneActions()), 1, "records")
 }
 
 // An idempotency key belongs to one action with its parameters.

@@ -363,11 +363,11 @@ func TestFuture_publishersWaitNoLongerThanTheirSettingsAllow(t *testing.T) {
 				t.Errorf("it is tried at %v, its error is of %v", is.RetryAt, is.LastErrorAt)
 			}
 			after := f.state(subA).Actions
-			must.Hold(t, after != far.Actions, "whoever holds it is not told")
-			must.Equal(t, f.state(subB), near, "the pair of this clock", "was")
+			must.Hold(t, after != far.Actions, "its holder is not told")
+			must.Equal(t, f.state(subB), near, "the pair of this clock")
 			before := f.Modified()
 			f.Unchanged(func() { f.reconciles() })
-			must.Equal(t, f.Modified(), before, "a second reconcile wrote: from", "to")
+			must.Equal(t, f.Modified(), before, "what was last written, after a second reconcile")
 		})
 	}
 }

@@ -56,7 +56,7 @@ func TestRelay_skipsNothingOfConcurrentAppends(t *testing.T) {
 	must.Need(t, len(want) >= 8*each, "only %d events were appended", len(want))
 	f.mustStandAt(t, sub.SubscriptionName, want[len(want)-1])
 	got := r["tight"].got()
-	must.Equal(t, got, want, len(got), "events were delivered of", len(want), "or not in order")
+	must.Same(t, got, want, "what was delivered")
 	must.Hold(t, !dbtest.Postgres() || want[len(want)-1] != int64(len(want)), "no append was rolled back after it had drawn a position")
 }
 

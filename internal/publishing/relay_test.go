@@ -374,7 +374,7 @@ func TestRelay_obeysTheDestination(t *testing.T) {
 		return status == "failed" && owner == ""
 	})
 	f.appendAll(noted("c-1"))
-	must.Equal(t, r["one"].called(), 2, "a destination that is gone was called", "times")
+	must.Equal(t, r["one"].called(), 2, "how often a destination that is gone was called")
 }
 
 func TestRelay_sharesReads(t *testing.T) {

@@ -128,7 +128,7 @@ func TestPostgresApply_nothingCommitsAfterAFailedStatement(t *testing.T) {
 		}
 	})
 	f.SetWatermark("a", 1, 1)
-	must.Equal(t, applier(f), before, "process", "serves the store now, and not")
+	must.Equal(t, applier(f), before, "the process that serves the store")
 }
 
 func TestPostgresApply_statementAfterAFailedOneLosesTheTransaction(t *testing.T) {
@@ -204,7 +204,7 @@ func TestPostgresApply_lockThatIsNotHandedOutInTimeIsBusy(t *testing.T) {
 	must.Hold(t, errors.Is(err, outbox.ErrBusy), "got error %v, want a busy database", err)
 	storetest.Run(f.TB, other, `rollback`)
 	f.SetWatermark("a", 2, 1)
-	must.Equal(t, applier(f), before, "the connection was given up for nothing: process", "serves the store now, and not")
+	must.Equal(t, applier(f), before, "the process that serves the store, unless the connection was given up for nothing")
 }
 
 func TestPostgresApply_deadlockIsBusy(t *testing.T) {

@@ -72,6 +72,6 @@ func TestShown_hidesEveryTextOfAnEvent(t *testing.T) {
 	shown := Shown(Builtin(), e)
 	text, err := json.Marshal(shown)
 	must.Hold(t, err == nil && !strings.Contains(string(text), "Leak7"), "a secret is shown: %s (%v)", text, err)
-	must.Equal(t, len(shown.Redacted), texts, "places are hidden, and", "named")
+	must.Equal(t, len(shown.Redacted), texts, "the places that are named")
 	must.Equal(t, e.Skipped.Reason, secretText, "the skip that others share was changed")
 }

@@ -220,6 +220,6 @@ func TestVerifyNext_goesOnPastWhatCannotBeVerified(t *testing.T) {
 		must.Get(step(t.Context())).Or(t)
 	}
 	for _, id := range []string{"b", "c"} {
-		must.Equal(t, len(must.Get(b.Verifications(t.Context(), id)).Or(t)), 1, "campaign", id, "has", "verifications", ")")
+		must.Equal(t, len(must.Get(b.Verifications(t.Context(), id)).Or(t)), 1, "the verifications of campaign", id)
 	}
 }

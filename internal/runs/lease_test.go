@@ -67,7 +67,7 @@ func TestClaimRun_byManyAtOnceGivesEachRunOnce(t *testing.T) {
 	all.Wait()
 	must.Equal(t, len(taken), 8, "runs taken")
 	for id, n := range taken {
-		must.Equal(t, n, 1, "run", id, "was taken", "times")
+		must.Equal(t, n, 1, "how often was taken run", id)
 	}
 }
 

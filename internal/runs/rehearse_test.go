@@ -85,7 +85,7 @@ func TestRehearse_saysWhichBlockedCampaignsWouldPass(t *testing.T) {
 	if c := b.RunResult(t, d.Run, "c"); c.Rehearsed.FailedSeq != 4 || !strings.Contains(c.Error, "00.sql:") {
 		t.Errorf("c fails at event %d with %q, want event 4 with file and line", c.Rehearsed.FailedSeq, c.Error)
 	}
-	enginetest.MustEqual(t, "anything live", before, b.Dump(t, "runs", "run_rehearsals", "run_results", "run_scopes", "run_log", "audit_log"))
+	must.Equal(t, b.Dump(t, "runs", "run_rehearsals", "run_results", "run_scopes", "run_log", "audit_log"), before, "anything live")
 }
 
 func TestRehearse_takesCampaignsOfEachError(t *testing.T) {
@@ -409,7 +409,7 @@ func TestRehearse_triesWhatIsQuarantined(t *testing.T) {
 		t.Errorf("a was rehearsed %+v with %+v, want %+v and one changed row", *a.Rehearsed, a.Projections, want)
 	}
 	must.Equal(t, b.RunResult(t, d.Run, "b").Rehearsed.FailedSeq, 34, "b fails at event")
-	enginetest.MustEqual(t, "anything live", before, b.Dump(t, "runs", "run_rehearsals", "run_results", "run_scopes", "run_log", "audit_log"))
+	must.Equal(t, b.Dump(t, "runs", "run_rehearsals", "run_results", "run_scopes", "run_log", "audit_log"), before, "anything live")
 	tried, err := b.Operations.PassedHeads(t.Context(), d.Run.ID)
 	must.Hold(t, err == nil && len(tried) == 0, "an operation could requeue %v (%v), which are applied", tried, err)
 

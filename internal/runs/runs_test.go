@@ -263,7 +263,7 @@ func TestRebuild_putsTheRowsRightAndRaisesTheGeneration(t *testing.T) {
 		}
 	}
 	b.MustStand(t, "c", 2, outbox.Failed, 1)
-	must.Equal(t, *b.RunResult(t, run, "b").Projections[0].Rows, outbox.RowsReplaced{Before: 2, After: 1}, "of b", "were replaced")
+	must.Equal(t, *b.RunResult(t, run, "b").Projections[0].Rows, outbox.RowsReplaced{Before: 2, After: 1}, "the rows of b that were replaced")
 	again := b.MustRun(t, outbox.RunRequest{Kind: outbox.RunRebuild, Campaigns: []string{"a"}, Projections: []string{"accounts"}})
 	must.Hold(t, again.Verdict == outbox.VerdictMatch && b.RunResult(t, again, "a").Projections[0].Generation == 3, "a second rebuild: %+v", again)
 	b.MustBeSound(t)
@@ -430,7 +430,7 @@ func TestDryRun_tellsWhatARequeueWouldDo(t *testing.T) {
 	i := slices.IndexFunc(d.Projections, func(p outbox.ProjectionResult) bool { return p.Projection == "accounts" })
 	c := d.Projections[i].Comparison
 	must.Hold(t, c.Changed == 1 && string(c.Samples[0].Fields[0].Live) == "200" && string(c.Samples[0].Fields[0].Expected) == "99", "it would change %+v", c)
-	must.Equal(t, b.MustRow(t, "a", 2).Row, before.Row, "the row was", "and")
+	must.Equal(t, b.MustRow(t, "a", 2).Row, before.Row, "the row")
 	for seq, want := range map[int64]error{1: outbox.ErrConflict, 9: outbox.ErrNotFound} {
 		if _, err := runs.DryRun(t.Context(), b.Store, b.Set, "a", seq, 0); !errors.Is(err, want) {
 			t.Errorf("event %d: %v, want %v", seq, err, want)

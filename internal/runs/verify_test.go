@@ -187,7 +187,7 @@ func TestVerify_thatFailsForOneProjectionLeavesAVerificationOfThatOne(t *testing
 	result := outbox.RunResult{CampaignID: "a", Outcome: outbox.OutcomeFailed, Seq: 2, Error: "event 2 cannot be replayed: no seat", Projections: []outbox.ProjectionResult{
 		{Projection: "trail", Error: "no seat", ErrorSeq: 2, Seq: 1}, {Projection: "ledger", Verdict: outbox.VerdictMatch, Seq: 2}}}
 	want := []outbox.Verification{{CampaignID: "a", Projection: "trail", Seq: 2, Verdict: outbox.VerdictFailed, Error: result.Error}, {CampaignID: "a", Projection: "ledger", Seq: 2, Verdict: outbox.VerdictMatch}}
-	must.Equal(t, result.Verifications(run), want, "verifications")
+	must.Same(t, result.Verifications(run), want, "verifications")
 	gaveUp := outbox.RunResult{CampaignID: "a", Outcome: outbox.OutcomeFailed, Seq: 3, Error: "the campaign keeps changing; gave up after 5 tries"}
 	must.Equal(t, len(gaveUp.Verifications(run)), 0, "after it gave up")
 }

@@ -29,7 +29,7 @@ func TestAppendOnce_isAnsweredAlikeAndDoneOnce(t *testing.T) {
 	}
 	_, _, err := f.AppendOnce(f.Ctx, store.Append{Events: events[:1]}, storetest.UnderKey("ana", "k", "2"))
 	must.Hold(t, errors.Is(err, outbox.ErrInvalid), "another request under the key: %v", err)
-	must.Equal(t, f.Number(`select count(*) from events`), 5, "there", "events")
+	must.Equal(t, f.Number(`select count(*) from events`), 5, "the events there")
 	f.Sound()
 }
 

@@ -132,7 +132,7 @@ func TestInstances_nameClocksThatDiffer(t *testing.T) {
 				f.beat("other")
 				f.clockOf("other")
 			}
-			must.Equal(t, f.clockOf("other").ClockAhead, 0, "its clock was set right and", "ahead")
+			must.Equal(t, f.clockOf("other").ClockAhead, 0, "how far its clock is ahead, once it was set right")
 		})
 	}
 }

@@ -57,7 +57,7 @@ func TestClaim_ofManyAtOnceGivesEachCampaignToOne(t *testing.T) {
 				}
 				mu.Lock()
 				for _, c := range claims {
-					must.Equal(t, owners[c.CampaignID], "", w.ID, c, "which", "has")
+					must.Equal(t, owners[c.CampaignID], "", "who has what was claimed by", w.ID)
 					owners[c.CampaignID] = w.ID
 				}
 				mu.Unlock()

@@ -91,7 +91,7 @@ func TestSQLiteAppend_isFullWhereNoFileMayGrow(t *testing.T) {
 	}
 	f := openPair(t, dbtest.Files(dir), storetest.NewClock())
 	f.Is("b", "applied 0 of 1, head 1 pending, 1 pending")
-	must.Equal(t, f.MustCampaign("a").HighWaterSeq, stored, "the journal", "events")
+	must.Equal(t, f.MustCampaign("a").HighWaterSeq, stored, "the events of the journal")
 	f.Sound()
 	f.AppendN("a", 1)
 }

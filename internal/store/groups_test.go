@@ -99,7 +99,7 @@ func (f *fixture) check(seed uint64) {
 	got := map[string]sums{}
 	for _, g := range all.Groups {
 		got[g.Fingerprint] = sums{g.Dead, g.Failed, g.Retrying, g.Heads, g.Released, g.Campaigns, g.EventsWaiting, g.Score}
-		must.Equal(f.TB, int64(len(g.Worst)), min(g.Campaigns, outbox.CausesNamed), "seed", seed, g.Fingerprint, "names", "of", "campaigns")
+		must.Equal(f.TB, int64(len(g.Worst)), min(g.Campaigns, outbox.CausesNamed), "seed", seed, "the campaigns named of", g.Fingerprint)
 		for _, c := range g.Worst {
 			if is := campaigns[c.CampaignID]; is.HeadSeq != c.HeadSeq || is.HeadStatus != c.HeadStatus || is.LagEvents() != c.EventsWaiting || c.EventType != "counted" {
 				f.TB.Errorf("seed %d: it says %+v of %+v", seed, c, is)

@@ -65,7 +65,7 @@ func TestSettle_notesSpansOfAppliedEvents(t *testing.T) {
 	f.WantHistory("a", 1, "appended", "applied 1-13 by worker-1")
 	f.AppendN("a", 1) // without a pause, but a minute after the first
 	f.Drain()
-	must.Equal(t, f.Spans(), []string{"a 1-13 worker-1"}, "a minute later", "are written")
+	must.Equal(t, f.Spans(), []string{"a 1-13 worker-1"}, "the spans a minute later")
 	f.Clock.Advance(time.Second)
 	f.AppendN("a", 1)
 	f.Works(two, f.ClaimOne(two, 10), 15)

@@ -80,11 +80,10 @@ func TestEventsMatching_isAllThatAnAcceptedAppendDependsOn(t *testing.T) {
 	all.Wait()
 	versions := map[string]int64{}
 	for _, w := range slices.Concat(wins...) {
-		var before []int64
-		before = append(before, storetest.Column[int64](t, f.JournalDB, `select position from event_tags where name = 'name' and value = $1 and position < $2 order by position`, w.name, w.position)...)
-		must.Equal(t, before, w.events, w.name, "was changed at", w.position, "by a client that had seen", len(w.events), "of", len(before), "events")
+		before := storetest.Column[int64](t, f.JournalDB, `select position from event_tags where name = 'name' and value = $1 and position < $2 order by position`, w.name, w.position)
+		must.Same(t, before, w.events, w.name, "was changed at", w.position, "by a client that had seen", len(w.events), "of", len(before), "events")
 		version := fmt.Sprint(w.name, " after ", len(w.events))
-		must.Equal(t, versions[version], 0, version, "has two winners, at", "and", w.position)
+		must.Equal(t, versions[version], 0, "the other winner of", version)
 		versions[version] = w.position
 	}
 	must.Equal(t, len(versions), clients*rounds, "versions were won")

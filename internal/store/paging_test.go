@@ -212,7 +212,7 @@ func TestPages_refuseForeignCursors(t *testing.T) {
 		}, []string{"x", "!!", "MQAy", *acts.NextCursor}},
 	} {
 		for _, cursor := range c.cursors {
-			must.Equal(t, refused(t, c.read(cursor), outbox.ErrInvalid, "cursor").Field, "cursor", c.name, "from", "the refusal is about")
+			must.Equal(t, refused(t, c.read(cursor), outbox.ErrInvalid, "cursor").Field, "cursor", c.name, "the field that the refusal is about")
 		}
 	}
 }

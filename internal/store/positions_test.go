@@ -119,7 +119,7 @@ func TestPositions_neverAppearBelowOneThatWasRead(t *testing.T) {
 	for i, w := range followers {
 		w.follow(f, done)
 		want := enginetest.Column[int64](t, f.JournalDB, `select position from events order by position`)
-		must.Equal(t, w.positions, want, "follower", i+1)
+		must.Same(t, w.positions, want, "follower", i+1)
 	}
 }
 

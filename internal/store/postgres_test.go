@@ -229,7 +229,7 @@ func restartLosesNothing(t *testing.T, server *pgtest.Server, f *fixture) {
 	close(stop)
 	loops.Wait()
 	for caller, n := range appended {
-		must.Equal(t, f.MustCampaign(fmt.Sprint("c-", caller)).HighWaterSeq, n, "events of caller", caller, "are there", "were acknowledged")
+		must.Equal(t, f.MustCampaign(fmt.Sprint("c-", caller)).HighWaterSeq, n, "the acknowledged events of caller", caller)
 	}
 	f.Sound()
 }

@@ -1,12 +1,9 @@
 package store_test
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -76,23 +73,10 @@ func TestRequeueRow_ofManyAtOnceExactlyOneWins(t *testing.T) {
 	t.Parallel()
 	f := open(t)
 	f.DeadHead()
-	stores := []*fixture{f, f.beside()}
-	var won atomic.Int64
-	var wg sync.WaitGroup
-	for i := range 16 {
-		wg.Go(func() {
-			_, err := stores[i%2].RequeueRow(f.Ctx, ana(""), "a", 1)
-			if err == nil {
-				won.Add(1)
-			} else if !errors.Is(err, outbox.ErrConflict) {
-				t.Errorf("got error %v", err)
-			}
-		})
-	}
-	wg.Wait()
-	if won.Load() != 1 || len(f.DoneActions()) != 1 {
-		t.Errorf("%d won and %d records were left, want one", won.Load(), len(f.DoneActions()))
-	}
+	storetest.OneWins(t, []*fixture{f, f.beside()}, func(f *fixture) error {
+		return storetest.No(f.RequeueRow(f.Ctx, ana(""), "a", 1))
+	})
+	must.Equal(t, len(f.DoneActions()), 1, "records")
 	f.Sound()
 }
 

@@ -58,7 +58,7 @@ func TestHistory_countsFromTheBeginning(t *testing.T) {
 			applied += p.Applied
 		}
 		must.Equal(t, applied, step.want, "after", step.pause, "and", step.total, "events in all, a day's chart shows")
-		must.Equal(t, must.Get(f.beside().Pace(f.Ctx)).Or(t), step.best/60, "after", step.pause, "and", step.total, "events in all, estimates assume", "events/s", ")")
+		must.Equal(t, must.Get(f.beside().Pace(f.Ctx)).Or(t), step.best/60, "the events per second that estimates assume, after", step.pause, "and", step.total, "events")
 	}
 }
 

@@ -188,7 +188,7 @@ func refusedLeavesOneRecord(t *testing.T, a Action) {
 	list := a.RefusedActions()
 	must.Need(t, len(list) == 1, "%d records were left, want one: %+v", len(list), list)
 	got := list[0]
-	must.Equal(t, got.ID, refusal.AuditEntryID, "the refusal names the record", "which")
+	must.Equal(t, got.ID, refusal.AuditEntryID, "the record that the refusal names")
 	want := outbox.AuditEntry{ID: got.ID, At: a.Clock.Now(), Actor: "ana", Auth: outbox.AuthJWT, Role: outbox.RoleAdmin, Via: "page", From: "10.0.0.7", Action: outbox.Action(a.Action),
 		CampaignID: got.CampaignID, Seq: got.Seq, Target: got.Target, Outcome: outbox.AuditRefused, Refusal: refusal.Error(),
 		Before: got.Before, After: []byte("null"), Reason: strings.Repeat("ü", 250), RequestID: "r-1"}
@@ -259,8 +259,7 @@ func (f *Fixture) Actions(filter outbox.AuditFilter) []string {
 // WantActions fails unless the actions that match a filter are of these kinds, newest first.
 func (f *Fixture) WantActions(filter outbox.AuditFilter, want ...string) {
 	f.TB.Helper()
-	got := f.Actions(filter)
-	must.Hold(f.TB, slices.Equal(got, want), "the acts by %+v are %q, want %q", filter, got, want)
+	must.Same(f.TB, f.Actions(filter), want, "the acts by", filter)
 }
 
 // ForbidAudit makes every insert of an audit record fail with a message.

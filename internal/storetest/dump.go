@@ -10,8 +10,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/outboxweb/outboxweb/internal/dbtest"
 	"github.com/outboxweb/outboxweb/internal/must"
 )
@@ -61,13 +59,7 @@ func (f *Fixture) Unchanged(act func()) {
 	f.TB.Helper()
 	before := f.Dump()
 	act()
-	MustEqual(f.TB, "an act", before, f.Dump())
-}
-
-// MustEqual fails with the lines that differ.
-func MustEqual(tb testing.TB, what, before, after string) {
-	tb.Helper()
-	must.Equal(tb, before, after, what, "changed something", cmp.Diff(strings.Split(before, "\n"), strings.Split(after, "\n")))
+	must.Equal(f.TB, f.Dump(), before, "an act")
 }
 
 // Modified says when either database was last written; see Written.

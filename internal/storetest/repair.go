@@ -29,7 +29,7 @@ func (f *Fixture) untouched(act func()) {
 	f.TB.Helper()
 	before := f.Modified()
 	f.Unchanged(act)
-	MustEqual(f.TB, "a repair of what is right", before, f.Modified())
+	must.Equal(f.TB, f.Modified(), before, "a repair of what is right")
 }
 
 // MustFindGaps reads the existing gaps.

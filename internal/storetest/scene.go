@@ -254,7 +254,7 @@ func (f *Fixture) WantHistory(campaign string, seq int64, want ...string) {
 		}
 		got = append(got, text)
 	}
-	must.Equal(f.TB, got, want, "history of", campaign, "/", seq, "\t", strings.Join(got, "\n\t"), "want: \t")
+	must.Same(f.TB, got, want, "the history of", campaign, seq)
 }
 
 // Explained is the explanation why a campaign is or is not moving, as on its page.

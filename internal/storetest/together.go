@@ -2,13 +2,16 @@ package storetest
 
 import (
 	"database/sql"
+	"errors"
 	"math/rand/v2"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/outboxweb/outboxweb/internal/dbtest"
 	"github.com/outboxweb/outboxweb/internal/must"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
 // AtOnce runs calls concurrently. All of them block on what the statement lock, or SQLite's
@@ -35,6 +38,25 @@ func (f *Fixture) AtOnce(db *sql.DB, lock string, calls ...func()) {
 		f.TB.Error(err)
 	}
 	running.Wait()
+}
+
+// OneWins does the same 16 times at once, on stores in turn: one must do it, and the others be told of a
+// conflict.
+func OneWins[F any](tb testing.TB, stores []F, act func(F) error) {
+	tb.Helper()
+	var won atomic.Int64
+	var all sync.WaitGroup
+	for i := range 16 {
+		all.Go(func() {
+			err := act(stores[i%len(stores)])
+			if err == nil {
+				won.Add(1)
+			}
+			must.Hold(tb, err == nil || errors.Is(err, outbox.ErrConflict), "got error %v", err)
+		})
+	}
+	all.Wait()
+	must.Equal(tb, won.Load(), 1, "that won")
 }
 
 // EveryCampaign locks all campaigns on PostgreSQL.

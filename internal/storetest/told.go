@@ -53,9 +53,12 @@ func ToldClaim(c store.Claim) string {
 	if c.Attempts > 0 {
 		text += fmt.Sprintf(", after %d", c.Attempts)
 	}
-	for word, is := range map[string]bool{"counted": c.Counted, "bare": c.Bare, "with skips": !c.Unskipped} {
-		if is {
-			text += ", " + word
+	for _, unusual := range []struct {
+		word string
+		is   bool
+	}{{"counted", c.Counted}, {"bare", c.Bare}, {"with skips", !c.Unskipped}} {
+		if unusual.is {
+			text += ", " + unusual.word
 		}
 	}
 	return text

@@ -251,7 +251,7 @@ func TestPass_advancesOverWhatNoProjectionHandles(t *testing.T) {
 	t.Parallel()
 	b := enginetest.Open(t, enginetest.Define(t, enginetest.Accounts))
 	b.MustApply(t, enginetest.Noted("a"), enginetest.Opened("a", 10), enginetest.Noted("a"), enginetest.Spent("a", 4), enginetest.Noted("a"))
-	must.Equal(t, must.Get(b.AppliedSeq(context.Background(), "a")).Or(t), 5, "the watermark", ")")
+	must.Equal(t, must.Get(b.AppliedSeq(context.Background(), "a")).Or(t), 5, "the watermark")
 	mustHaveNoGap(t, b)
 	b.MustBeSound(t)
 }

@@ -39,7 +39,7 @@ func TestPass_changesNothingOnceItsLeaseWasTakenOver(t *testing.T) {
 
 	must.OK(t, a.FinishClaims(t.Context(), stale))
 
-	enginetest.MustEqual(t, "a worker that was taken over", before, a.Dump(t))
+	must.Equal(t, a.Dump(t), before, "a worker that was taken over")
 	must.Equal(t, a.Worker.Counted(), store.Settled{Fenced: 2}, "counted")
 	a.MustBeSound(t)
 }

@@ -123,7 +123,7 @@ func TestRehearse_leavesNoCursorOfAPause(t *testing.T) {
 	b.MustPause(t, "tally", "")
 	before := b.Dump(t, "rehearsals")
 	rehearse(t, b)
-	enginetest.MustEqual(t, "a rehearsal", before, b.Dump(t, "rehearsals"))
+	must.Equal(t, b.Dump(t, "rehearsals"), before, "a rehearsal")
 }
 
 // This test pauses and resumes, for single campaigns and for all, while workers of two processes apply events. A projection receives a prefix of a
@@ -157,7 +157,7 @@ func TestPass_tellsNothingOnceAPauseHasReturned(t *testing.T) {
 			t.Fatal(err)
 		}
 		seen := one.Told(t, "tally", id)
-		must.Equal(t, int64(len(seen)), h.AppliedSeq, "paused at", "and tally was told")
+		must.Equal(t, int64(len(seen)), h.AppliedSeq, "where it is paused")
 		if c%2 == 0 {
 			must.Get(two.Runs.ResumeProjection(context.Background(), enginetest.Operator, "tally", id, one.Infos())).Or(t)
 		}
@@ -197,7 +197,7 @@ func pauseForAllBriefly(tb testing.TB, b *enginetest.Engine) {
 		default:
 		}
 	}
-	must.Equal(tb, before, all(), "tally was told", "events before and", "after a pause for all")
+	must.Equal(tb, before, all(), "what tally was told before a pause for all and after it")
 	b.MustResume(tb, "tally", "")
 }
 

@@ -127,7 +127,7 @@ func TestApplyInline_ofAuditOnlyEvents(t *testing.T) {
 	must.OK(t, b.RegisterEventTypes(t.Context(), map[string]outbox.Intent{"spent": outbox.IntentAuditOnly}))
 	must.Get(b.RetryRow(context.Background(), enginetest.Operator, "a", 2)).Or(t)
 	must.OK(t, appendInline(t, b, enginetest.Spent("a", 500)))
-	must.Equal(t, must.Get(b.AppliedSeq(t.Context(), "a")).Or(t), 3, "applied up to", ")")
+	must.Equal(t, must.Get(b.AppliedSeq(t.Context(), "a")).Or(t), 3, "the last event applied")
 	mustHaveNoRows(t, b)
 	b.MustBeSound(t)
 }

@@ -48,7 +48,7 @@ func TestApplyInline_appliesBeforeItReturns(t *testing.T) {
 		must.OK(t, appendInline(t, b, enginetest.Notes("a", 5)...))
 		b.MustHaveApplied(t, "a", n+4)
 	}
-	must.Equal(t, enginetest.Column[int](t, b.JournalDB, `select count(*) from projection_apply_outbox`)[0], 0, "inline mode left", "rows")
+	must.Equal(t, enginetest.Column[int](t, b.JournalDB, `select count(*) from projection_apply_outbox`)[0], 0, "the rows that inline mode left")
 	if c := b.MustCampaign(t, "a"); c.State() != outbox.StateCurrent || c.Lease != nil {
 		t.Errorf("state %s, lease %v; want current and free", c.State(), c.Lease)
 	}

@@ -187,7 +187,7 @@ func TestPostgresRun_handsItsCampaignsOverAtOnceWhenItStops(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() { ended <- a.Worker.Run(ctx) }()
 	<-holding
-	must.Equal(t, enginetest.Column[int](t, a.JournalDB, `select count(*) from campaigns where lease_owner <> ''`)[0], campaigns, "the worker holds", "campaigns")
+	must.Equal(t, enginetest.Column[int](t, a.JournalDB, `select count(*) from campaigns where lease_owner <> ''`)[0], campaigns, "the campaigns that the worker holds")
 	b.OnWork(b.Worker.Wake)
 	storetest.Eventually(t, "the other worker listens", func() bool {
 		return enginetest.Column[int](t, a.JournalDB, `select count(*) from `+enginetest.Programs+` and `+enginetest.Listening)[0] > 0

@@ -115,7 +115,7 @@ func TestWorker_onAWholeJournal(t *testing.T) {
 				again = events[:len(events)/5] // each is applied on its own there
 			}
 			appendAgain(t, b, again)
-			enginetest.MustEqual(t, "appending it again", before, b.Dump(t, "instances"))
+			must.Equal(t, b.Dump(t, "instances"), before, "appending it again")
 		})
 		t.Run("changes nothing on a second start", func(t *testing.T) {
 			second := b.Beside(t, enginetest.MaxAttempts(1))
@@ -128,8 +128,8 @@ func TestWorker_onAWholeJournal(t *testing.T) {
 				more, err := step(t.Context())
 				must.Hold(t, !more && err == nil, "a step of the second start had something to do: %v %v", more, err)
 			}
-			must.Equal(t, must.Get(second.Reconcile(t.Context())).Or(t), outbox.Repaired{}, "the second start repaired", ")")
-			enginetest.MustEqual(t, "a second start", before, b.Dump(t, "instances"))
+			must.Equal(t, must.Get(second.Reconcile(t.Context())).Or(t), outbox.Repaired{}, "what the second start repaired")
+			must.Equal(t, b.Dump(t, "instances"), before, "a second start")
 			mustHaveDigests(t, digestsOf(t, second, events), digests)
 			mustHaveNoGap(t, second)
 		})

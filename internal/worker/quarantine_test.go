@@ -25,7 +25,7 @@ func TestPass_setsAQuarantiningProjectionAsideAfterItsLastAttempt(t *testing.T) 
 			b.MustPass(t)
 			b.MustStand(t, "b", 3, outbox.Failed, n)
 			b.MustHaveApplied(t, "b", 2)
-			must.Equal(t, enginetest.Failures(t, b), []string{fmt.Sprint("b accounts 3 ", n)}, "failures", "after attempt")
+			must.Equal(t, enginetest.Failures(t, b), []string{fmt.Sprint("b accounts 3 ", n)}, "the failures after attempt", n)
 			now.Advance(10 * time.Minute)
 		}
 		b.Drain(t)
@@ -94,7 +94,7 @@ func TestPass_countsTheAttemptsOfEachProjectionForItself(t *testing.T) {
 	}
 	b.MustRequeue(t, "b", 2)
 	fail(most - 1)
-	must.Equal(t, b.MustRow(t, "b", 2).Row.Status, outbox.Failed, "the requeued row", "after", "attempts")
+	must.Equal(t, b.MustRow(t, "b", 2).Row.Status, outbox.Failed, "the status of the requeued row")
 
 	b, fail = start(vaults, enginetest.LenientAccounts)
 	fail(most - 1)
@@ -117,7 +117,7 @@ func TestApplyInline_setsAQuarantiningProjectionAsideAfterItsLastAttempt(t *test
 	if err := appendInline(t, b, enginetest.Noted("a")); err == nil {
 		t.Fatal("the second attempt was the last one")
 	}
-	must.Equal(t, enginetest.Failures(t, b), []string{"a accounts 2 2"}, "failures", "before the last attempt")
+	must.Equal(t, enginetest.Failures(t, b), []string{"a accounts 2 2"}, "the failures before the last attempt")
 	now.Advance(time.Minute)
 	must.OK(t, appendInline(t, b, enginetest.Spent("a", 1)))
 	b.MustHaveApplied(t, "a", 4)

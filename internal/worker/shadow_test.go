@@ -59,7 +59,7 @@ func TestRehearse_recordsWhatWouldHappenAndChangesNothingElse(t *testing.T) {
 		before := b.Dump(t, "rehearsals")
 		rehearse(t, b)
 
-		enginetest.MustEqual(t, "a rehearsal", before, b.Dump(t, "rehearsals"))
+		must.Equal(t, b.Dump(t, "rehearsals"), before, "a rehearsal")
 		mustHaveRehearsed(t, b, store.Rehearsal{CampaignID: "a", RehearsedSeq: 5},
 			store.Rehearsal{CampaignID: "b", RehearsedSeq: 3, FailedSeq: 4}, store.Rehearsal{CampaignID: "c", RehearsedSeq: 2})
 		for seq, says := range map[int64]string{3: "", 4: checkFailed(b)} {
@@ -107,7 +107,7 @@ func TestRehearse_doesNotRepeatWhatHasNotChanged(t *testing.T) {
 	before := b.Dump(t)
 	now.Advance(time.Hour)
 	rehearse(t, b)
-	enginetest.MustEqual(t, "rehearsing the same again", before, b.Dump(t))
+	must.Equal(t, b.Dump(t), before, "rehearsing the same again")
 
 	b.MustAppend(t, enginetest.Noted("a"))
 	rehearse(t, b)
@@ -124,7 +124,7 @@ func TestRehearse_recordsHangsAndGoesOn(t *testing.T) {
 	before := b.Dump(t, "rehearsals")
 	rehearse(t, b)
 
-	enginetest.MustEqual(t, "a rehearsal", before, b.Dump(t, "rehearsals"))
+	must.Equal(t, b.Dump(t, "rehearsals"), before, "a rehearsal")
 	mustHaveRehearsed(t, b, store.Rehearsal{CampaignID: "a", RehearsedSeq: 1, FailedSeq: 2},
 		store.Rehearsal{CampaignID: "b", RehearsedSeq: 1, FailedSeq: 2}, store.Rehearsal{CampaignID: "c", RehearsedSeq: 2})
 	all := rehearsals(t, b)
@@ -144,7 +144,7 @@ func TestRun_rehearsesInShadowModeAndAppliesNothing(t *testing.T) {
 		return func() bool { return rehearsals(t, b)["a"].RehearsedSeq == seq }
 	}
 	storetest.Eventually(t, "the journal is rehearsed", rehearsed(3))
-	enginetest.MustEqual(t, "a run in shadow mode", before, b.Dump(t, "rehearsals", "instances"))
+	must.Equal(t, b.Dump(t, "rehearsals", "instances"), before, "a run in shadow mode")
 	b.MustAppend(t, enginetest.Notes("a", 2)...)
 	storetest.Eventually(t, "an append wakes the rehearsal", rehearsed(5))
 	stop()

@@ -97,7 +97,7 @@ func TestPass_doesNotApplyASkippedEventThatItReadAhead(t *testing.T) {
 	a.MustSkip(t, "a", 3)
 	a.Drain(t)
 	mustHaveSeen(t, a, "a", 1, 2, 4, 5)
-	enginetest.MustEqual(t, "what was passed over", "a 3", strings.Join(marks(t, a), ", "))
+	must.Equal(t, strings.Join(marks(t, a), ", "), "a 3", "what was passed over")
 	a.MustBeSound(t)
 }
 
@@ -119,7 +119,7 @@ func TestPass_appliesAnEventThatItReadAheadWhileItWasSkipped(t *testing.T) {
 	b.MustUnskip(t, "a", 3)
 	b.Drain(t)
 	b.MustHaveApplied(t, "a", 5)
-	enginetest.MustEqual(t, "what was passed over", "", strings.Join(marks(t, b), ", "))
+	must.Equal(t, strings.Join(marks(t, b), ", "), "", "what was passed over")
 	b.MustBeSound(t)
 }
 
@@ -131,7 +131,7 @@ func TestApplyInline_advancesOverASkippedEvent(t *testing.T) {
 	enginetest.MustExec(t, b.ProjectionsDB, `update accounts set balance = 10`)
 	must.OK(t, appendInline(t, inline, enginetest.Noted("a")))
 	mustHaveSeen(t, b, "a", 1, 2, 4, 5, 6)
-	enginetest.MustEqual(t, "what was passed over", "a 3", strings.Join(marks(t, b), ", "))
+	must.Equal(t, strings.Join(marks(t, b), ", "), "a 3", "what was passed over")
 	skips, err := b.Skips(t.Context(), outbox.SkipFilter{CampaignID: "a"})
 	must.Hold(t, err == nil && skips.Items[0].AppliedAt != nil, "the ledger is %+v (%v), want the skip applied", skips.Items, err)
 	b.MustBeSound(t)
@@ -147,7 +147,7 @@ func TestRehearse_advancesOverASkippedEventAndLeavesNoMark(t *testing.T) {
 	rehearse(t, shadow)
 	mustHaveRehearsed(t, shadow, store.Rehearsal{CampaignID: "a", RehearsedSeq: 5})
 	mustHaveSeen(t, b, "a", 1, 2)
-	enginetest.MustEqual(t, "what was passed over", "", strings.Join(marks(t, b), ", "))
+	must.Equal(t, strings.Join(marks(t, b), ", "), "", "what was passed over")
 }
 
 // setBack makes the projections' part of an unskip and not the journal's.

@@ -99,7 +99,7 @@ func TestRun_isWokenByWhateverMakesARowDue(t *testing.T) {
 	pauseCampaign(t, b, "a")
 	b.MustAppend(t, enginetest.Noted("a"), enginetest.Noted("b"))
 	b.MustWait(t, "b", 1)
-	must.Equal(t, must.Get(b.AppliedSeq(ctx, "a")).Or(t), 3, "a paused campaign went on to", ")")
+	must.Equal(t, must.Get(b.AppliedSeq(ctx, "a")).Or(t), 3, "where a paused campaign stands")
 	resumeCampaign(t, b, "a")
 	b.MustWait(t, "a", 4)
 	b.MustHaveApplied(t, "a", 4)
@@ -236,7 +236,7 @@ func TestRun_writesNothingWhileItIsIdle(t *testing.T) {
 		for range 5 {
 			takeSteps(t, b)
 		}
-		enginetest.MustEqual(t, "an idle worker, "+string(m), before, b.LastWritten(t))
+		must.Equal(t, b.LastWritten(t), before, "an idle worker, "+string(m))
 	}
 }
 

@@ -27,7 +27,7 @@ func TestVendored_filesMatchTheirRecordedSums(t *testing.T) {
 		}
 		body := must.Get(files.ReadFile("vendor/" + e.Name())).Or(t)
 		sum := sha256.Sum256(body)
-		must.Equal(t, hex.EncodeToString(sum[:]), recorded[e.Name()], "has sum", "SHA256SUMS says")
+		must.Equal(t, hex.EncodeToString(sum[:]), recorded[e.Name()], "the sum in SHA256SUMS of", e.Name())
 	}
 }
 

@@ -122,7 +122,7 @@ func TestReadTree_tellsMembersWithOneKeyApart(t *testing.T) {
 	t.Parallel()
 	document := `{"a":{"n":1},"\u0061":{"n":2},"a~#2":{"n":3},"a":{"n":4}}`
 	for i, m := range mustTree(t, document, "", 0).root.Members {
-		must.Equal(t, m.Pointer, []string{"/a", "/a~#2", "/a~0#2", "/a~#3"}[i], "member", "has the pointer")
+		must.Equal(t, m.Pointer, []string{"/a", "/a~#2", "/a~0#2", "/a~#3"}[i], "the pointer of a member")
 		must.Equal(t, written(mustTree(t, document, m.Pointer, 0).root), fmt.Sprintf(`{"n":%d}`, i+1), "at", m.Pointer)
 	}
 }

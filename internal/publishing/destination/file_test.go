@@ -263,7 +263,7 @@ func TestFile_rotatesBySize(t *testing.T) {
 					got = append(got, suffix[1:])
 				}
 			}
-			must.Equal(t, fmt.Sprint(got), fmt.Sprint(test.want), "files", "instead of")
+			must.Equal(t, fmt.Sprint(got), fmt.Sprint(test.want), "files", "the URL")
 			wantLines(t, path+".000003", 5, 6)
 			wantLines(t, path+".000004", 7, 8)
 		})

@@ -84,7 +84,7 @@ func wantSeqs(tb testing.TB, got map[string][]int64, last int64) {
 		e := journalEvent(position)
 		want[e.CampaignID] = append(want[e.CampaignID], e.Seq)
 	}
-	must.Equal(tb, fmt.Sprint(got), fmt.Sprint(want), "instead of")
+	must.Equal(tb, fmt.Sprint(got), fmt.Sprint(want), "the URL")
 }
 
 func TestKafka_keepsTheOrderOfACampaign(t *testing.T) {
