@@ -33,18 +33,6 @@ func TestBrowser_badDeployFromMessageToAllClear(t *testing.T) {
 	t.Parallel()
 	const all, broken = 30, 20
 	d, p, g := newDatabases(t), newPager(t), newGate(t)
-	guests := func(name string) map[string]string {
-		return map[string]string{"guests.sql": `
--- projection: guests
--- tables: guests
-
--- schema
-create table guests (campaign_id text not null, seq bigint not null, name text not null, primary key (campaign_id, seq));
-
--- on: guest.came
-insert into guests (campaign_id, seq, name) values (:campaign_id, :seq, ` + name + `);
-`}
-	}
 	came := func(i int) []event {
 		payload := map[string]any{"name": "ana"}
 		if i >= broken {
@@ -53,14 +41,14 @@ insert into guests (campaign_id, seq, name) values (:campaign_id, :seq, ` + name
 		return []event{{EventType: "guest.came", Payload: payload}, {EventType: "guest.came", Payload: payload}}
 	}
 	flags := append(quickDeath, p.config(t, d, "dead_rows")...)
-	s := g.start(t, d, append(flags, writeProjections(t, guests(":payload.name!"))...)...)
+	s := g.start(t, d, append(flags, writeProjections(t, guestProjections(":payload.name!"))...)...)
 	for i := range all {
 		appendTo(t, s, "", fmt.Sprintf("c-%02d", i), came(i))
 	}
 	s.awaitSettled(t)
 	s.stop(t)
 
-	s = g.start(t, d, append(flags, writeProjections(t, guests(":payload.nick!"))...)...)
+	s = g.start(t, d, append(flags, writeProjections(t, guestProjections(":payload.nick!"))...)...)
 	for i := range all {
 		appendTo(t, s, "", fmt.Sprintf("c-%02d", i), came(i))
 	}
@@ -95,7 +83,7 @@ insert into guests (campaign_id, seq, name) values (:campaign_id, :seq, ` + name
 
 	b.away()
 	s.stop(t)
-	loaded := writeProjections(t, guests(fixed))
+	loaded := writeProjections(t, guestProjections(fixed))
 	s = g.start(t, d, append(flags, loaded...)...)
 	b.open("/")
 	b.await("the overview says that the loaded files passed", telling(".cause .verdict", "every blocked campaign passed rehearsal 1: requeue with a canary")+" && "+telling(marked("last-verified"), "No verify has compared all campaigns lately")+

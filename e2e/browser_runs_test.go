@@ -13,7 +13,7 @@ import (
 func TestBrowser_aRebuildIsWatched(t *testing.T) {
 	t.Parallel()
 	d := newDatabases(t)
-	projections := writeProjections(t, guestProjections("name", "name"))
+	projections := writeProjections(t, guestProjections(":payload.name"))
 	s := start(t, d, append(projections, "--poll-interval", "100ms")...)
 	const campaign = "the ball/1"
 	appendTo(t, s, "", campaign, []event{guest("guest.came"), guest("guest.waved"), guest("guest.waved"), guest("guest.left")})

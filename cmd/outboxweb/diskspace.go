@@ -21,23 +21,21 @@ const (
 	roomRemind = time.Minute // between log lines about it
 )
 
-// openWhenDiskHasSpace is openBoth for a server: it waits while the disk is full, until ctx
-// ends. Meanwhile requests are answered with 503.
+// openWhenDiskHasSpace is openBoth for a server: while the disk is full, it waits until ctx ends.
 func (a *app) openWhenDiskHasSpace(ctx context.Context, o store.Options, listener net.Listener, t *tls.Config) (*engine.Engine, *projection.Set, error) {
 	st, set, err := a.openBoth(ctx, o)
 	if !errors.Is(err, outbox.ErrFull) {
 		return st, set, err
 	}
 	defer refuse(listener, t)()
-	pause := time.NewTicker(roomPause)
-	defer pause.Stop()
+	pause := time.Tick(roomPause)
 	for said := (time.Time{}); errors.Is(err, outbox.ErrFull); st, set, err = a.openBoth(ctx, o) {
 		if time.Since(said) >= roomRemind {
 			a.logger().Error("the databases cannot be opened on a full disk; retrying every second", "error", err)
 			said = time.Now()
 		}
 		select {
-		case <-pause.C:
+		case <-pause:
 		case <-ctx.Done():
 			return nil, nil, ctx.Err()
 		}
@@ -58,7 +56,8 @@ func (l keptOpen) until(deadline time.Time) error {
 	return nil
 }
 
-// refuse answers every request with 503, until stop is called.
+// refuse answers every request with 503 until stop is called. It keeps no connection, on which a
+// client could send its next request just as stop closes it.
 func refuse(listener net.Listener, t *tls.Config) (stop func()) {
 	const said = `{"ready":false,"reasons":["the databases cannot be opened: their disk is full"]}` + "\n"
 	s := &http.Server{TLSConfig: t, ReadHeaderTimeout: 10 * time.Second, WriteTimeout: 10 * time.Second,
@@ -68,11 +67,12 @@ func refuse(listener net.Listener, t *tls.Config) (stop func()) {
 			w.WriteHeader(http.StatusServiceUnavailable)
 			_, _ = io.WriteString(w, said)
 		})}
+	s.SetKeepAlivesEnabled(false)
 	kept := keptOpen{listener}
 	var serving sync.WaitGroup
 	serving.Go(func() { _ = serveOn(s, kept) })
 	return func() {
-		_ = s.Close()
+		_ = s.Shutdown(context.Background()) // ends by the server's own timeouts
 		serving.Wait()
 		_ = kept.until(time.Time{})
 	}

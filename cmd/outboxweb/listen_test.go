@@ -278,6 +278,18 @@ func TestListen_ignoresASocketForAnotherProcess(t *testing.T) {
 	must.Hold(t, cmd.ProcessState.ExitCode() == exitUsage && strings.Contains(string(out), "passed no socket"), "%v: %s", err, out)
 }
 
+// A client may send its next request on a connection that a server closes as it ends, and could not
+// tell whether it was carried out.
+func TestRefuse_keepsNoConnection(t *testing.T) {
+	t.Parallel()
+	listener := must.Get(net.Listen("tcp", "127.0.0.1:0")).Or(t)
+	defer listener.Close()
+	defer refuse(listener, nil)()
+	a := must.Get(http.Get("http://" + listener.Addr().String())).Or(t)
+	defer a.Body.Close()
+	must.Hold(t, a.StatusCode == http.StatusServiceUnavailable && a.Close, "%d, closed %v; want a refusal that ends its connection", a.StatusCode, a.Close)
+}
+
 func TestServer_cutsSlowClients(t *testing.T) {
 	t.Parallel()
 	s := handlers.NewHTTPServer(nil, handlers.Patience{}, slog.New(slog.DiscardHandler))
