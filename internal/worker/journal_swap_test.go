@@ -18,7 +18,7 @@ import (
 	"github.com/outboxweb/outboxweb/internal/worker"
 )
 
-// forget replaces the journal by an older one: it keeps events 1 to last of the campaign, and for 0 does not have the campaign at all.
+// forget replaces the journal by one that ends at an event of the campaign, or does not have it. Only a process that begins then finds a journal that was always so.
 func forget(tb testing.TB, b *enginetest.Engine, campaign string, last int) {
 	tb.Helper()
 	b.Tamper(tb, fmt.Sprintf(`delete from events where campaign_id = '%s' and seq > %d`, campaign, last),
@@ -36,12 +36,12 @@ func other(campaign string) outbox.Event {
 	return enginetest.EventOf(campaign, "noted", `{"of":"another journal"}`)
 }
 
-// mustHaveSwallowedNothing fails unless a campaign is diverged for the reason, its projections are unchanged and n new events still wait.
-func mustHaveSwallowedNothing(t *testing.T, b *enginetest.Engine, campaign, reason string, n int64) {
+// mustHaveSwallowedNothing fails unless a campaign is diverged, its projections are unchanged and n new events still wait.
+func mustHaveSwallowedNothing(t *testing.T, b *enginetest.Engine, campaign string, n int64) {
 	t.Helper()
 	c := b.MustCampaign(t, campaign)
-	if c.State() != outbox.StateDiverged || !strings.Contains(c.Diverged, reason) || c.Lease != nil {
-		t.Errorf("campaign %q is %s (%q), lease %v; want it diverged because %s", campaign, c.State(), c.Diverged, c.Lease, reason)
+	if c.State() != outbox.StateDiverged || !strings.Contains(c.Diverged, "event 3") || c.Lease != nil {
+		t.Errorf("campaign %q is %s (%q), lease %v; want it diverged because of event 3", campaign, c.State(), c.Diverged, c.Lease)
 	}
 	must.Equal(t, c.Counts, outbox.Counts{Pending: n}, "campaign", campaign, "has rows")
 	b.MustHaveApplied(t, campaign, 3)
@@ -62,25 +62,25 @@ func TestPass_neverCountsANewEventAsAppliedByProjectionsOfAnotherJournal(t *test
 	t.Parallel()
 	for name, c := range map[string]struct {
 		has, appended, rows int
-		reason              string
 	}{
-		"that does not know the campaign": {0, 1, 1000, "an event 3 that the journal does not have"},
-		"that is behind":                  {1, 1, 1000, "an event 3 that the journal does not have"},
-		"that comes level":                {1, 2, 1000, "an event 3 that the journal does not have"},
-		"that goes on":                    {1, 4, 1000, "an event 3 that the journal does not have"},
-		"that goes on in small waves":     {0, 5, 1, "an event 3 that the journal does not have"},
+		"that does not know the campaign": {0, 1, 1000},
+		"that is behind":                  {1, 1, 1000},
+		"that comes level":                {1, 2, 1000},
+		"that goes on":                    {1, 4, 1000},
+		"that goes on in small waves":     {0, 5, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger), enginetest.BatchSize(c.rows))
 			b.MustApply(t, enginetest.Notes("a", 3)...)
 			forget(t, b, "a", c.has)
+			b = b.Beside(t, enginetest.BatchSize(c.rows))
 			for range c.appended {
 				b.MustAppend(t, other("a"))
 			}
 			mustNotCountAsApplied(t, b, "a", int64(c.has+1))
 			b.Drain(t)
-			mustHaveSwallowedNothing(t, b, "a", c.reason, int64(c.appended))
+			mustHaveSwallowedNothing(t, b, "a", int64(c.appended))
 			mustNotCountAsApplied(t, b, "a", int64(c.has+1))
 		})
 	}
@@ -110,9 +110,10 @@ func TestApplyInline_neverCountsANewEventAsAppliedByProjectionsOfAnotherJournal(
 		b := openInline(t, enginetest.Ledger)
 		must.OK(t, appendInline(t, b, enginetest.Notes("a", 3)...))
 		forget(t, b, "a", has)
+		b = b.Beside(t, enginetest.InMode(outbox.ModeInline))
 		err := appendInline(t, b, other("a"))
 		must.Hold(t, errors.Is(err, outbox.ErrConflict) && strings.Contains(err.Error(), "diverged"), "with %d events: applied inline: %v", has, err)
-		mustHaveSwallowedNothing(t, b, "a", "event 3", int64(has+1))
+		mustHaveSwallowedNothing(t, b, "a", int64(has+1))
 	}
 }
 
@@ -163,10 +164,9 @@ func TestStart_saysLoudlyThatTheProjectionsAreOfAnotherJournal(t *testing.T) {
 			})
 			stop()
 			reasons := strings.Join(b.Ready(t.Context()), " ")
-			empty := len(c.known) == 0
-			must.Hold(t, empty == strings.Contains(reasons, "the journal is empty, but the projections have events"), "readiness says %q", reasons)
+			must.Hold(t, (len(c.known) == 0) == strings.Contains(reasons, "the journal is empty, but the projections have events"), "readiness says %q", reasons)
 			b.MustAppend(t, other("a"))
-			mustHaveSwallowedNothing(t, b, "a", "event 3", 1)
+			mustHaveSwallowedNothing(t, b, "a", 1)
 		})
 	}
 }
