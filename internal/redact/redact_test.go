@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/outboxweb/outboxweb/internal/cputest"
 	"github.com/outboxweb/outboxweb/internal/must"
@@ -173,17 +172,10 @@ func TestJSON_deepNestingIsNoTrouble(t *testing.T) {
 func TestText_takesTimeInProportion(t *testing.T) {
 	t.Parallel()
 	for _, piece := range []string{"eyJ", "eyJabc.", "://", "://a:b", "password", "password=", "-----BEGIN PRIVATE KEY", "sk-", "Bearer ", "token: \"", "{\"", "[", "secret={", `\"token`, "api_key ", "xoxb-", "AKIA", "Authorization: ", "token: [", "token: {\"", "secret_token_", "password%", "<token", "<a:token>", "--token ", "token: [1", "basic a", "token%3D%20", "%25", "token='\\", "token]", "token[", "token[]", "token[]=[", "token%5D", "%5Btoken%5D=", "<token ", "<a:token ", "<token a='>", "<token><![CDATA["} {
-		// With quadratic cost, 16 times the input would take 256 times as long.
-		const part = 16
 		whole := size.Of(1<<16, 1<<17, 1<<20)
-		small, large := strings.Repeat(piece, whole/part/len(piece)), strings.Repeat(piece, whole/len(piece))
-		one, all := took(t, 5, small), took(t, 2, large)
-		must.Hold(t, all <= 5*part*one, "of %q, %d bytes take %s and %d bytes %s", piece, len(small), one, len(large), all)
+		small, large := strings.Repeat(piece, whole/cputest.Parts/len(piece)), strings.Repeat(piece, whole/len(piece))
+		cputest.InProportion(t, piece, func() { Builtin().Text(small) }, func() { Builtin().Text(large) })
 	}
-}
-
-func took(t *testing.T, calls int, text string) time.Duration {
-	return cputest.Least(t, calls, func() { Builtin().Text(text) })
 }
 
 func TestJSON_pairsOfNameAndValue(t *testing.T) {
@@ -214,11 +206,8 @@ func TestJSON_takesTimeInProportion(t *testing.T) {
 		document := func(depth int) json.RawMessage {
 			return json.RawMessage(strings.Repeat("{"+member+":", depth) + "1" + strings.Repeat(`,"name":"level"}`, depth))
 		}
-		// With quadratic cost, 16 times the input would take 256 times as long.
-		const part = 16
-		small, large := document(9600/part), document(9600)
-		one, all := cputest.Least(t, 20, func() { Builtin().JSON(small) }), cputest.Least(t, 5, func() { Builtin().JSON(large) })
-		must.Hold(t, all <= 5*part*one, "of %s, %d bytes take %s and %d bytes %s", member, len(small), one, len(large), all)
+		small, large := document(9600/cputest.Parts), document(9600)
+		cputest.InProportion(t, member, func() { Builtin().JSON(small) }, func() { Builtin().JSON(large) })
 	}
 }
 

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 	"unicode"
 	"unicode/utf8"
 
@@ -238,17 +237,11 @@ func TestReadTree_ofALargeDocumentIsCheap(t *testing.T) { // not parallel: it co
 	document := func(items int) string {
 		return `{"items":[` + strings.Repeat(`{"a":9007199254740993,"b":"text \"with\" escapes"},`, items) + `0]}`
 	}
-	const items, part = 25 << 20 / 52, 16
-	whole, small := document(items), document(items/part)
+	const items = 25 << 20 / 52
+	whole, small := document(items), document(items/cputest.Parts)
 	allocated := testing.AllocsPerRun(1, func() { mustTree(t, whole, "/items", 400_000) })
 	must.Hold(t, allocated <= 3000, "%d bytes took %v allocations", len(whole), allocated)
-	// If each item were searched from the start, a document 16 times as long would take 256 times
-	// as long.
-	took := func(calls int, text string, from int) time.Duration {
-		return cputest.Least(t, calls, func() { mustTree(t, text, "/items", from) })
-	}
-	one, all := took(5, small, 400_000/part), took(2, whole, 400_000)
-	must.Hold(t, all <= 5*part*one, "%d bytes took %s, and %d bytes took %s", len(small), one, len(whole), all)
+	cputest.InProportion(t, "to seek an item", func() { mustTree(t, small, "/items", 400_000/cputest.Parts) }, func() { mustTree(t, whole, "/items", 400_000) })
 }
 
 func TestVisibleHTML_escapesWhatIsReadAndKeepsWhatIsSent(t *testing.T) {
