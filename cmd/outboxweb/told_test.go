@@ -1,0 +1,202 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"html"
+	"net/http"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/outboxweb/outboxweb/internal/must"
+	"github.com/outboxweb/outboxweb/internal/outbox"
+)
+
+// planted is a state that the tables have, and that every surface has to tell.
+type planted struct {
+	name   string
+	plant  func(*scene)
+	level  outbox.Level // what the state is; ok where nothing is wrong
+	says   string       // a pattern of what each surface says of it
+	never  string       // a pattern of what none may say beside it
+	page   string       // of its own, that says it too
+	unlike string       // the surfaces that do not tell it so yet. The list may only get shorter
+}
+
+const unblocked = `(?i)no campaign is blocked|everything is applied|all .*campaigns? (is|are) current\.`
+
+func ago(d time.Duration) int64 { return time.Now().Add(-d).UnixMicro() }
+
+func (s *scene) instance(id, sets string) {
+	s.t.Helper()
+	s.sql(fmt.Sprintf(`
+insert into instances (id, host, pid, version, mode, started_at, last_seen, applied, failed, fenced, applied_per_second, failed_per_second)
+values ('%s', 'elsewhere', 7, 'v1', 'outbox_apply_only', %[2]d, %[2]d, 0, 0, 0, 0, 0)`, id, ago(0)), `update instances set `+sets+` where id = '`+id+`'`)
+}
+
+func (s *scene) readModel(statements ...string) {
+	s.t.Helper()
+	for _, statement := range statements {
+		must.Get(s.behind.projections.Exec(statement)).Or(s.t)
+	}
+	s.Changed()
+}
+
+func inJournal(format string, args ...any) func(*scene) {
+	return func(s *scene) { s.sql(fmt.Sprintf(format, args...)) }
+}
+
+// verified has a campaign in which a verify by a version of the projection, or the loaded one, found this.
+func verified(verdict, version string) func(*scene) {
+	return func(s *scene) {
+		s.has("c-v", "taken")
+		s.sql(fmt.Sprintf(`insert into verifications (campaign_id, projection, at, seq, verdict, run_id, digest, added, changed, removed, first_seq, error, version)
+values ('c-v', 'seats', %d, 1, '%s', 1, '', 0, 1, 0, 1, 'the event is refused', '%s')`, ago(time.Minute), verdict,
+			cmp.Or(version, must.Get(s.ReadModel().Versions(s.t.Context())).Or(s.t)["seats"])))
+	}
+}
+
+func publishes(sets string) func(*scene) {
+	return func(s *scene) {
+		publish(s)
+		s.sql(`update publisher_progress set ` + sets)
+	}
+}
+
+// read has sources that were read just now.
+func read(given func(*scene)) func(*scene) {
+	return func(s *scene) {
+		given(s)
+		s.sql(fmt.Sprintf(`update intake_sources set looked_at = %d, lease_owner = 'w-1', lease_expires_at = 4102444800000000`, ago(0)))
+	}
+}
+
+func ran(status string) func(*scene) {
+	return inJournal(`
+insert into runs (kind, status, campaign_ids, all_campaigns, projections, versions, reason, requested_by, via, request_id, requested_at, updated_at, finished_at, error)
+values ('verify', '%s', '[]', 1, '["seats"]', '{}', '', 'ana', 'cli', '', %[2]d, %[2]d, %[2]d, 'the disk was full')`, status, ago(time.Minute))
+}
+
+func aside(state string) func(*scene) {
+	return func(s *scene) {
+		s.has("c-aside", "taken", "taken")
+		s.readModel(fmt.Sprintf(`insert into projection_cursors (campaign_id, projection, applied_seq, state, updated_at) values ('c-aside', 'seats', 1, '%s', %d)`, state, ago(0)),
+			`update projection_watermarks set set_aside = 1 where campaign_id = 'c-aside'`)
+	}
+}
+
+var states = []planted{
+	{name: "nothing", plant: func(*scene) {}, level: outbox.LevelOK, says: `.`, page: "/campaigns"},
+	{name: "dead", plant: func(s *scene) { s.has("c-dead", "taken", "lost", "taken") }, level: outbox.LevelBad, says: `blocked`, never: unblocked, page: "/campaigns/c-dead", unlike: "ready"},
+	{name: "failing", plant: func(s *scene) { s.has("c-fail", "taken", "full", "taken") }, level: outbox.LevelWarn, says: `failed|failing`, never: unblocked, page: "/campaigns/c-fail", unlike: "ready"},
+	{name: "paused campaign", plant: func(s *scene) { s.has("c-p", "taken"); s.does(pause.at("c-p")) }, level: outbox.LevelWarn, says: `paused`, never: `(?i)nothing is paused`, page: "/campaigns/c-p", unlike: "ready"},
+	{name: "paused projection", plant: func(s *scene) { s.does(pauseSeats) }, level: outbox.LevelWarn, says: `[Pp]rojection seats is paused|seats is paused`, never: `(?i)nothing is paused|everything is applied`, page: "/projections/seats", unlike: "page summary ready"},
+	{name: "paused projection here", plant: func(s *scene) { s.does(pauseSeatsHere) }, level: outbox.LevelWarn, says: `seats is paused`, never: `(?i)nothing is paused`, page: "/campaigns/c-1", unlike: "summary ready"},
+	{name: "quarantined", plant: aside("quarantined"), level: outbox.LevelBad, says: `quarantined`, page: "/campaigns/c-aside", unlike: "ready"},
+	{name: "behind", plant: aside("behind"), level: outbox.LevelWarn, says: `seats is behind`, page: "/campaigns/c-aside", unlike: "page summary ready"},
+	{name: "diverged", plant: func(s *scene) {
+		s.has("c-d", "taken")
+		s.sql(`update campaigns set diverged = 'event 1 has another hash' where campaign_id = 'c-d'`)
+	}, level: outbox.LevelBad, says: `diverged|another journal|contradict`, never: unblocked, page: "/campaigns/c-d", unlike: "overview"},
+	{name: "drifted", plant: verified("drift", ""), level: outbox.LevelBad, says: `drifted|differ`, page: "/campaigns/c-v", unlike: "ready"},
+	{name: "outdated drift", plant: verified("drift", "0ld"), level: outbox.LevelWarn, says: `not loaded any more|outdated`, page: "/campaigns/c-v", unlike: "overview title page report ready"},
+	{name: "unverifiable", plant: verified("failed", ""), level: outbox.LevelBad, says: `could not be verified|unverifiable`, page: "/campaigns/c-v", unlike: "ready"},
+	{name: "rejected rows", plant: read(rejected), level: outbox.LevelBad, says: `rejected`, never: unblocked, page: "/campaigns/c-1", unlike: "overview title page summary ready"},
+	{name: "foreign source", plant: read(foreign), level: outbox.LevelBad, says: `source shop|shop source`, page: "/intake/shop", unlike: "title summary ready"},
+	{name: "unread source", plant: inJournal(`insert into intake_sources (source, place, journalled, looked_at, waiting) values ('idle', 'postgres://shop', 7, %d, 3)`, ago(30*time.Minute)),
+		level: outbox.LevelWarn, says: `idle`, page: "/intake/idle", unlike: "title summary ready"},
+	{name: "source in error", plant: read(inJournal(`insert into intake_sources (source, place, error, error_at) values ('away', 'postgres://shop', 'connection refused', %d)`, ago(0))), level: outbox.LevelBad, says: `away`, page: "/intake/away", unlike: "title summary ready"},
+	{name: "failed publisher", plant: publishes(fmt.Sprintf(`status = 'failed', error_count = 10, error_kind = 'event', last_error = 'status 500', last_error_at = %d, error_position = 3, retry_at = 2`, ago(time.Hour))),
+		level: outbox.LevelBad, says: `[Pp]ublisher`, page: "/publishers/sales/partner", unlike: "title report summary ready"},
+	{name: "stopped publisher", plant: publishes(fmt.Sprintf(`stopped = 1, error_count = 10, error_kind = 'destination', last_error = 'status 500', last_error_at = %d, error_position = 3`, ago(time.Hour))),
+		level: outbox.LevelBad, says: `[Pp]ublisher`, page: "/publishers/sales/partner", unlike: "overview title report summary ready"},
+	{name: "paused publisher", plant: func(s *scene) { publish(s); s.does(pausePartner) }, level: outbox.LevelWarn, says: `[Pp]ublisher`, never: `(?i)nothing is paused`, page: "/publishers/sales/partner", unlike: "title report summary ready"},
+	{name: "retrying publisher", plant: publishes(fmt.Sprintf(`error_count = 2, error_kind = 'destination', last_error = 'status 500', last_error_at = %d, error_position = 3, retry_at = %d`, ago(time.Minute), ago(-time.Hour))),
+		level: outbox.LevelWarn, says: `[Pp]ublisher`, page: "/publishers/sales/partner", unlike: "title report summary ready"},
+	{name: "silent instance", plant: func(s *scene) {
+		s.instance("w-2", fmt.Sprintf(`beat_every = 5000000, last_seen = %d`, ago(time.Minute)))
+	}, level: outbox.LevelWarn, says: `silent`, page: "/instances", unlike: "report summary ready"},
+	{name: "stalled instance", plant: func(s *scene) {
+		s.instance("w-2", `beat_every = 86400000000, trouble = 'the disk is slow', stalled = 1`)
+	}, level: outbox.LevelBad, says: `stalled|the disk is slow`, page: "/instances", unlike: "report ready"},
+	{name: "troubled instance", plant: func(s *scene) { s.instance("w-2", `beat_every = 86400000000, trouble = 'one wave failed'`) }, level: outbox.LevelWarn, says: `one wave failed`, page: "/instances", unlike: "report ready"},
+	{name: "no worker", plant: func(s *scene) { s.sql(fmt.Sprintf(`update instances set stopped_at = %d`, ago(time.Minute))) }, level: outbox.LevelWarn, says: `(?i)no worker|none is running`, page: "/instances", unlike: "page summary ready"},
+	{name: "failed run", plant: ran("failed"), level: outbox.LevelWarn, says: `run.* failed|failed lately`, page: "/runs", unlike: "overview title summary ready"},
+	{name: "interrupted run", plant: ran("interrupted"), level: outbox.LevelWarn, says: `run.* (failed|interrupted)`, page: "/runs", unlike: "overview title summary ready"},
+	{name: "operation stopped", plant: func(s *scene) {
+		s.has("c-o", "taken", "lost")
+		s.does(start)
+		s.sql(fmt.Sprintf(`update operations set status = 'stopped', stop_reason = 'the canary failed again', finished_at = %d`, ago(0)))
+	}, level: outbox.LevelBad, says: `operation.* (ended|stopped)|stopped`, page: "/operations/1", unlike: "report ready"},
+	{name: "skipped", plant: func(s *scene) {
+		s.has("c-s", "taken", "lost")
+		s.does(skip.at("c-s 2").confirmed("skip c-s 2"))
+		s.work()
+	}, level: outbox.LevelOK, says: `.`, page: "/campaigns"},
+	{name: "projection not loaded", plant: func(s *scene) {
+		s.readModel(fmt.Sprintf(`insert into projection_versions (projection, version, built_version, installed_at) values ('old', 'x', 'x', %d)`, ago(time.Hour)))
+	}, level: outbox.LevelWarn, says: `old`, page: "/projections/old", unlike: "overview title ready"},
+	{name: "built by another version", plant: func(s *scene) {
+		s.readModel(`update projection_versions set built_version = '0ther' where projection = 'seats'`)
+	}, level: outbox.LevelWarn, says: `another version|other versions|built by`, page: "/projections/seats", unlike: "title report summary ready"},
+	{name: "table dropped", plant: func(s *scene) { s.readModel(`drop table seats`); s.has("c-t", "taken") }, level: outbox.LevelBad, says: `(?i)table`, page: "/projections/seats", unlike: "overview title summary ready"},
+}
+
+var (
+	healthLevel = regexp.MustCompile(`class="health h-(\w+)"`)
+	pageTitle   = regexp.MustCompile(`<title>(.*?)</title>`)
+	markup      = regexp.MustCompile(`(?s)<(script|style|head).*?</(script|style|head)>|<[^>]*>`)
+	marks       = map[outbox.Level]string{outbox.LevelWarn: "!", outbox.LevelBad: "✕"}
+)
+
+// disagree plants a state beside a worker and returns the surfaces that do not tell it, with why.
+func (s *scene) disagree(p planted) map[string]string {
+	s.t.Helper()
+	current(s)
+	s.instance("w-1", `beat_every = 86400000000`)
+	p.plant(s)
+	s.Changed()
+	get := func(target string) string {
+		return s.send(s.http, http.MethodGet, target, "", outbox.RoleAdmin, http.Header{}).text
+	}
+	overview, wrong := get("/"), map[string]string{}
+	if shown := append(healthLevel.FindStringSubmatch(overview), "", "")[1]; shown != string(p.level) {
+		wrong["overview"] = fmt.Sprintf("is %s, not %s", shown, p.level)
+	}
+	title := html.UnescapeString(append(pageTitle.FindStringSubmatch(overview), "", "")[1])
+	if mark, _, _ := strings.Cut(title, " "); mark != cmp.Or(marks[p.level], "Overview") {
+		wrong["title"] = fmt.Sprintf("is %q, and the state is %s", title, p.level)
+	}
+	out, errs, _ := here(s.t.Context(), append([]string{"report"}, s.command...)...)
+	texts := map[string]string{"overview": overview, "report": out + errs, "summary": get("/api/v1/summary"), "ready": get("/readyz?verbose"), "page": get(p.page)}
+	for surface, text := range texts {
+		text = strings.Join(strings.Fields(html.UnescapeString(markup.ReplaceAllString(text, " "))), " ")
+		if !regexp.MustCompile(p.says).MatchString(text) {
+			wrong[surface] = fmt.Sprintf("does not say %q: %s", p.says, text)
+		} else if said := regexp.MustCompile(cmp.Or(p.never, `^$`)).FindString(text); said != "" {
+			wrong[surface] = fmt.Sprintf("says %q beside it", said)
+		}
+	}
+	return wrong
+}
+
+// A surface that contradicts the tables contradicts the others.
+func TestStates_areToldAlikeEverywhere(t *testing.T) {
+	t.Parallel()
+	h := newTheatre(t, "sqlite").onSQLite(t)
+	for _, p := range states {
+		t.Run(p.name, func(t *testing.T) {
+			t.Parallel()
+			wrong, known := h.scene(t).disagree(p), strings.Fields(p.unlike)
+			for surface, why := range wrong {
+				must.Hold(t, slices.Contains(known, surface), "%s %s", surface, why)
+			}
+			for _, surface := range known {
+				must.Hold(t, wrong[surface] != "", "%s tells it now: take it from the list", surface)
+			}
+		})
+	}
+}
