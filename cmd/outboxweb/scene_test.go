@@ -157,8 +157,13 @@ func (s *scene) work() {
 // sql changes the journal behind the program's back.
 func (s *scene) sql(statements ...string) {
 	s.t.Helper()
+	s.run(s.behind.journal, statements)
+}
+
+func (s *scene) run(db *sql.DB, statements []string) {
+	s.t.Helper()
 	for _, statement := range statements {
-		must.Get(s.behind.journal.Exec(statement)).Or(s.t)
+		must.Get(db.Exec(statement)).Or(s.t)
 	}
 	s.Changed()
 }
