@@ -135,9 +135,9 @@ func (d *heldDesk) runs(command string, end int, wanted ...string) {
 func TestVerify_namesAProjectionThatIsNotLoadedAnyMore(t *testing.T) {
 	d := newHeldDesk(t, logging("log"), logging("names"))
 	d.append("c-1", 2)
-	d.says("report", "none paused, quarantined, behind or no longer loaded")
+	d.says("report", "No worker is running")
 	must.OK(t, d.st.ReadModel().Leave(t.Context(), []string{"log"}))
-	d.says("report", "projections names is not loaded any more: its rows are not updated")
+	d.says("report", "Projection names is not loaded any more: its rows are not updated")
 	d.says("projections status", "names not loaded 0 0 0 0 0") // also if the command has its file
 	must.OK(t, os.Remove(filepath.Join(d.flags[5], "names.sql")))
 	d.says("projections status", "log live", "names not loaded 0 0 0 0 0")
@@ -172,7 +172,7 @@ func TestCommands_sayWhatIsNotComparedSinceItIsPaused(t *testing.T) {
 	const left = "not compared: events 3 to 5 of campaign c-1 in projection names, paused"
 	d.says("check", "no problems found", left)
 	d.says("verify", "the live rows of 1 of 2 campaigns match the journal", "1 was not fully compared", left)
-	d.says("report", "projections names is paused for 1 campaign")
+	d.says("report", "Projection names is paused for 1 campaign.")
 	must.Get(d.st.Runs.ResumeProjection(t.Context(), command("fixed"), "names", "c-1", d.set.Infos())).Or(t)
 	run, err := d.st.Runs.Active(t.Context())
 	if err != nil || len(run) != 1 {
@@ -181,7 +181,7 @@ func TestCommands_sayWhatIsNotComparedSinceItIsPaused(t *testing.T) {
 	must.Get(d.st.Runs.Cancel(t.Context(), command(""), run[0].ID)).Or(t)
 	const behind = "not compared: all events of campaign c-1 in projection names, behind until a replay has caught it up"
 	d.says("verify", "the live rows of 1 of 2 campaigns match the journal", behind)
-	d.says("report", "projections names is behind in 1 campaign, and no run is catching it up")
+	d.says("report", "Projection names is behind in 1 campaign, and no run is catching it up")
 }
 
 func TestRunsShow_namesTheEventThatFailed(t *testing.T) {

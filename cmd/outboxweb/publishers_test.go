@@ -166,7 +166,7 @@ func TestIntake_isShownAndDecidedOn(t *testing.T) {
 	move()
 	d.says("intake list", "SOURCE STATE WAITING OLDEST REJECTED JOURNALLED", "shop rejected ", " w-1")
 	must.OK(t, new(reportCmd).Run(t.Context(), d.app))
-	d.said("intake 1 row of source shop rejected, the first")
+	d.said("1 row of source shop is rejected and blocks its campaign")
 	d.says("intake rejections shop", "ID ROW CAMPAIGN EVENT TYPE STATUS REJECTED REASON", "1 1 c-9 e-1 a open", "payload must be a JSON object")
 	d.fails(`there is no source "nosuch"; use shop`, "intake", "rejections", "nosuch")
 	d.says("intake retry shop 1 --reason try --json", `"status": "retrying"`)

@@ -328,21 +328,19 @@ func TestDeploy_alertsLeadToTheRunbook(t *testing.T) {
 	must.Hold(t, len(alerts) >= 10, "only %d alerts were found", len(alerts))
 }
 
-// Every rule of the built-in alerts leads to a heading of our documentation, and so does an event that a
-// destination rejects.
-func TestAlertRules_leadToTheDocumentation(t *testing.T) {
+// Every finding leads to a heading of our documentation.
+func TestFindings_leadToTheDocumentation(t *testing.T) {
 	t.Parallel()
-	rejected := outbox.AlertFacts{Publishers: []outbox.Publisher{{Status: outbox.PublisherFailed, ErrorKind: outbox.EventError}}}
-	for _, r := range outbox.AlertRules() {
-		_, runbook, _ := r.What.Advice()
-		if r.What == outbox.AlertPublisher {
-			if document, heading, _ := strings.Cut(r.Causes(rejected, time.Now())[0].Runbook, "#"); !hasHeading(document, heading) {
-				t.Errorf("a rejected event leads to %s#%s, which is no heading", document, heading)
-			}
-		}
-		if document, heading, _ := strings.Cut(runbook, "#"); !hasHeading(document, heading) {
-			t.Errorf("%s leads to %q, which is no heading", r.Name, runbook)
-		}
+	guides := outbox.Guides()
+	for _, p := range []outbox.DeliveryErrorKind{outbox.EventError, outbox.DestinationError} {
+		guides = append(guides, outbox.Facts{Publishers: []outbox.Publisher{{Status: outbox.PublisherFailed, ErrorKind: p}}}.Find(time.Now()).Of(outbox.FindsPublisher)[0].Guide)
+	}
+	for _, kind := range outbox.FaultKinds {
+		guides = append(guides, "operating#"+kind.Guide())
+	}
+	for _, guide := range guides {
+		document, heading, _ := strings.Cut(guide, "#")
+		must.Hold(t, hasHeading(document, heading), "%s is no heading", guide)
 	}
 }
 

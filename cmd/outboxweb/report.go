@@ -36,9 +36,12 @@ func (c *reportCmd) Run(ctx context.Context, a *app) error {
 	}
 	defer st.Close()
 	r := report{Rows: []outbox.Row{}}
-	if r.Summary, err = st.Summary(ctx); err != nil {
+	facts, err := st.Facts.Read(ctx)
+	if err != nil {
 		return err
 	}
+	r.Summary = facts.Summary
+	r.Summary.Findings = facts.Find(facts.Summary.AsOf)
 	filtered := c.Status != "" || c.Campaign != "" || c.Limit > 0
 	if filtered {
 		if r.Rows, err = c.rows(ctx, a, st); err != nil {
@@ -52,15 +55,11 @@ func (c *reportCmd) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
-	sources, err := st.Intake.States(ctx)
-	if err != nil {
-		return err
-	}
 	causes, err := st.ErrorGroups(ctx)
 	if err != nil {
 		return err
 	}
-	printSummary(a.out, r.Summary, blocked, sources, causes)
+	printSummary(a.out, r.Summary, blocked, causes)
 	if filtered {
 		printRows(a.out, r.Rows)
 	}
@@ -103,9 +102,18 @@ const (
 	causesShown  = 5
 )
 
-func printSummary(w io.Writer, s outbox.Summary, blocked []outbox.Blocked, sources []outbox.IntakeSource, causes outbox.ErrorGroups) {
+func printSummary(w io.Writer, s outbox.Summary, blocked []outbox.Blocked, causes outbox.ErrorGroups) {
 	fmt.Fprintf(w, "%s, as of %s\n\n", s.Mode, s.AsOf.UTC().Format(time.RFC3339))
 	t := table(w)
+	for _, f := range s.Findings {
+		t.row(f.Level, firstLine(f.Says+".", 300))
+		if f.Error != "" {
+			t.row("", firstLine(f.Error, 200))
+		}
+	}
+	if t.Flush(); len(s.Findings) > 0 {
+		fmt.Fprintln(w)
+	}
 	fmt.Fprintln(t, "PENDING\tPROCESSING\tFAILED\tDEAD")
 	t.row(outbox.Number(s.Counts.Pending), outbox.Number(s.Counts.Processing), outbox.Number(s.Counts.Failed), outbox.Number(s.Counts.Dead))
 	t.Flush()
@@ -115,19 +123,7 @@ func printSummary(w io.Writer, s outbox.Summary, blocked []outbox.Blocked, sourc
 	fmt.Fprintf(t, "lag\t%s, %s\n", outbox.Count(s.Lag.Events, "event", "events"), outbox.Age(time.Duration(s.Lag.MaxSeconds*float64(time.Second))))
 	fmt.Fprintf(t, "campaigns\t%s, %s lagging, %s blocked, %s paused, %s diverged, %s drifted, %s unverifiable\n", outbox.Number(s.Campaigns.Total),
 		outbox.Number(s.Campaigns.Lagging), outbox.Number(s.Campaigns.Blocked), outbox.Number(s.Campaigns.Paused), outbox.Number(s.Campaigns.Diverged), outbox.Number(s.Campaigns.Drifted), outbox.Number(s.Campaigns.Unverifiable))
-	if text := s.Surroundings().OtherBuilt; text != "" && s.Campaigns.Drifted > 0 {
-		fmt.Fprintln(t, "drift\tlive rows differ from the journal"+text)
-	}
-	for _, line := range heldLines(s.Held) {
-		fmt.Fprintln(t, "projections\t"+line)
-	}
-	for _, f := range s.Faults {
-		fmt.Fprintln(t, "database\t"+f.Sentence(s.AsOf))
-	}
 	fmt.Fprintln(t, "worker\t"+workerLine(s))
-	for _, line := range sourceLines(sources, s.AsOf) {
-		fmt.Fprintln(t, "intake\t"+line)
-	}
 	if says := causes.Rehearsed.Text(); says != "" {
 		fmt.Fprintln(t, "rehearsed\t"+says)
 	}
@@ -136,12 +132,6 @@ func printSummary(w io.Writer, s outbox.Summary, blocked []outbox.Blocked, sourc
 	}
 	if more := len(causes.Groups) - causesShown; more > 0 {
 		fmt.Fprintf(t, "causes\t%s more: outboxweb failures list\n", outbox.AtLeast(int64(more), causes.More))
-	}
-	if s.OtherJournal {
-		fmt.Fprintln(t, "journal\t"+s.OtherJournalText())
-	}
-	for _, clock := range outbox.ClocksThatDiffer(s.Instances, s.AsOf) {
-		fmt.Fprintln(t, "clocks\t"+clock)
 	}
 	t.Flush()
 	if len(blocked) == 0 {
@@ -160,47 +150,6 @@ func printSummary(w io.Writer, s outbox.Summary, blocked []outbox.Blocked, sourc
 		}
 		fmt.Fprintf(w, "and %s%d more: outboxweb campaigns list --state blocked, failing or diverged\n", least, more)
 	}
-}
-
-// heldLines describes the projections that are paused, quarantined or behind.
-func heldLines(held []outbox.HeldProjection) []string {
-	switch {
-	case held == nil:
-		return []string{"paused, quarantined and behind: cannot be read"}
-	case len(held) == 0:
-		return []string{"none paused, quarantined, behind or no longer loaded"}
-	}
-	var lines []string
-	for _, h := range held {
-		if h.NotLoaded {
-			lines = append(lines, h.Projection+" is not loaded any more: its rows are not updated")
-		}
-		if where := h.PausedWhere(); where != "" {
-			lines = append(lines, fmt.Sprintf("%s is paused %s", h.Projection, where))
-		}
-		if h.Quarantined > 0 {
-			lines = append(lines, fmt.Sprintf("%s is quarantined for %s after a failure", h.Projection, h.Campaigns(h.Quarantined)))
-		}
-		if h.Behind > 0 && !h.NotLoaded {
-			lines = append(lines, fmt.Sprintf("%s is behind in %s%s", h.Projection, h.Campaigns(h.Behind), h.CatchUp()))
-		}
-	}
-	return lines
-}
-
-// sourceLines describes the sources that are not read or have rejected rows.
-func sourceLines(all []outbox.IntakeSource, now time.Time) (lines []string) {
-	for _, s := range outbox.UnreadSources(all, now) {
-		line := "source " + s.Name + " is read by no server"
-		if s.Error != "" {
-			line = "source " + s.Name + " cannot be read: " + firstLine(s.Error, 200)
-		}
-		lines = append(lines, line)
-	}
-	for _, s := range outbox.RejectingSources(all, now) {
-		lines = append(lines, fmt.Sprintf("%s of source %s rejected, the first %s ago", outbox.Count(s.Rejected, "row", "rows"), s.Name, outbox.Age(now.Sub(*s.RejectedAt))))
-	}
-	return lines
 }
 
 func oldestLine(o *outbox.Oldest, now time.Time) string {

@@ -87,47 +87,47 @@ func aside(state string) func(*scene) {
 
 var states = []planted{
 	{name: "nothing", plant: func(*scene) {}, level: outbox.LevelOK, says: ``, page: "/campaigns"},
-	{name: "dead", plant: func(s *scene) { s.has("c-dead", "taken", "lost", "taken") }, level: outbox.LevelBad, says: `blocked`, never: unblocked, page: "/campaigns/c-dead", unlike: "ready"},
-	{name: "failing", plant: func(s *scene) { s.has("c-fail", "taken", "full", "taken") }, level: outbox.LevelWarn, says: `failed|failing`, never: unblocked, page: "/campaigns/c-fail", unlike: "ready"},
-	{name: "paused campaign", plant: func(s *scene) { s.has("c-p", "taken"); s.does(pause.at("c-p")) }, level: outbox.LevelWarn, says: `paused`, never: `(?i)nothing is paused`, page: "/campaigns/c-p", unlike: "ready"},
-	{name: "paused projection", plant: func(s *scene) { s.does(pauseSeats) }, level: outbox.LevelWarn, says: `[Pp]rojection seats is paused|seats is paused`, never: `(?i)nothing is paused|everything is applied`, page: "/projections/seats", unlike: "page summary ready"},
-	{name: "paused projection here", plant: func(s *scene) { s.does(pauseSeatsHere) }, level: outbox.LevelWarn, says: `seats is paused`, never: `(?i)nothing is paused`, page: "/campaigns/c-1", unlike: "summary ready"},
-	{name: "quarantined", plant: aside("quarantined"), level: outbox.LevelBad, says: `quarantined`, page: "/campaigns/c-aside", unlike: "ready"},
-	{name: "behind", plant: aside("behind"), level: outbox.LevelWarn, says: `seats is behind`, page: "/campaigns/c-aside", unlike: "page summary ready"},
+	{name: "dead", plant: func(s *scene) { s.has("c-dead", "taken", "lost", "taken") }, level: outbox.LevelBad, says: `blocked`, never: unblocked, page: "/campaigns/c-dead"},
+	{name: "failing", plant: func(s *scene) { s.has("c-fail", "taken", "full", "taken") }, level: outbox.LevelWarn, says: `failed|failing`, never: unblocked, page: "/campaigns/c-fail"},
+	{name: "paused campaign", plant: func(s *scene) { s.has("c-p", "taken"); s.does(pause.at("c-p")) }, level: outbox.LevelWarn, says: `paused`, never: `(?i)nothing is paused`, page: "/campaigns/c-p"},
+	{name: "paused projection", plant: func(s *scene) { s.does(pauseSeats) }, level: outbox.LevelWarn, says: `[Pp]rojection seats is paused|seats is paused`, never: `(?i)nothing is paused|everything is applied`, page: "/projections/seats", unlike: "page"},
+	{name: "paused projection here", plant: func(s *scene) { s.does(pauseSeatsHere) }, level: outbox.LevelWarn, says: `seats is paused`, never: `(?i)nothing is paused`, page: "/campaigns/c-1"},
+	{name: "quarantined", plant: aside("quarantined"), level: outbox.LevelBad, says: `quarantined`, page: "/campaigns/c-aside"},
+	{name: "behind", plant: aside("behind"), level: outbox.LevelWarn, says: `seats is behind`, page: "/campaigns/c-aside", unlike: "page"},
 	{name: "diverged", plant: func(s *scene) {
 		s.has("c-d", "taken")
 		s.sql(`update campaigns set diverged = 'event 1 has another hash' where campaign_id = 'c-d'`)
-	}, level: outbox.LevelBad, says: `diverged|another journal|contradict`, never: unblocked, page: "/campaigns/c-d", unlike: "overview"},
-	{name: "drifted", plant: verified("drift", ""), level: outbox.LevelBad, says: `drifted|differ`, page: "/campaigns/c-v", unlike: "ready"},
+	}, level: outbox.LevelBad, says: `diverged|another journal|contradict`, never: unblocked, page: "/campaigns/c-d"},
+	{name: "drifted", plant: verified("drift", ""), level: outbox.LevelBad, says: `drifted|differ`, page: "/campaigns/c-v"},
 	{name: "outdated drift", plant: verified("drift", "0ld"), level: outbox.LevelWarn, says: `not loaded any more|outdated`, page: "/campaigns/c-v", unlike: "overview title page report summary ready"},
-	{name: "unverifiable", plant: verified("failed", ""), level: outbox.LevelBad, says: `could not be verified|unverifiable`, page: "/campaigns/c-v", unlike: "ready"},
-	{name: "rejected rows", plant: read(rejected), level: outbox.LevelBad, says: `rejected`, never: unblocked, page: "/campaigns/c-1", unlike: "overview title page summary ready"},
-	{name: "foreign source", plant: read(foreign), level: outbox.LevelBad, says: `source shop|shop source`, page: "/intake/shop", unlike: "title summary ready"},
+	{name: "unverifiable", plant: verified("failed", ""), level: outbox.LevelBad, says: `could not be verified|unverifiable`, page: "/campaigns/c-v"},
+	{name: "rejected rows", plant: read(rejected), level: outbox.LevelBad, says: `rejected`, never: unblocked, page: "/campaigns/c-1", unlike: "page"},
+	{name: "foreign source", plant: read(foreign), level: outbox.LevelBad, says: `source shop|shop source`, page: "/intake/shop"},
 	{name: "unread source", plant: inJournal(`insert into intake_sources (source, place, journalled, looked_at, waiting) values ('idle', 'postgres://shop', 7, %d, 3)`, ago(30*time.Minute)),
-		level: outbox.LevelWarn, says: `\bidle\b`, page: "/intake/idle", unlike: "title summary ready"},
-	{name: "source in error", plant: read(inJournal(`insert into intake_sources (source, place, error, error_at) values ('away', 'postgres://shop', 'connection refused', %d)`, ago(0))), level: outbox.LevelBad, says: `\baway\b`, page: "/intake/away", unlike: "title summary ready"},
+		level: outbox.LevelWarn, says: `\bidle\b`, page: "/intake/idle"},
+	{name: "source in error", plant: read(inJournal(`insert into intake_sources (source, place, error, error_at) values ('away', 'postgres://shop', 'connection refused', %d)`, ago(0))), level: outbox.LevelBad, says: `\baway\b`, page: "/intake/away"},
 	{name: "failed publisher", plant: publishes(fmt.Sprintf(`status = 'failed', error_count = 10, error_kind = 'event', last_error = 'status 500', last_error_at = %d, error_position = 3, retry_at = 2`, ago(time.Hour))),
-		level: outbox.LevelBad, says: `[Pp]ublisher`, page: "/publishers/sales/partner", unlike: "title report summary ready"},
-	{name: "stopped publisher", plant: publishes(fmt.Sprintf(`stopped = 1, error_count = 10, error_kind = 'destination', last_error = 'status 500', last_error_at = %d, error_position = 3`, ago(time.Hour))),
-		level: outbox.LevelBad, says: `[Pp]ublisher`, page: "/publishers/sales/partner", unlike: "overview title report summary ready"},
-	{name: "paused publisher", plant: func(s *scene) { publish(s); s.does(pausePartner) }, level: outbox.LevelWarn, says: `[Pp]ublisher`, never: `(?i)nothing is paused`, page: "/publishers/sales/partner", unlike: "title report summary ready"},
+		level: outbox.LevelBad, says: `[Pp]ublisher`, page: "/publishers/sales/partner"},
+	{name: "stopped publisher", plant: publishes(fmt.Sprintf(`status = 'failed', stopped = 1, error_count = 10, error_kind = 'destination', last_error = 'status 500', last_error_at = %d, error_position = 3`, ago(time.Hour))),
+		level: outbox.LevelBad, says: `[Pp]ublisher`, page: "/publishers/sales/partner"},
+	{name: "paused publisher", plant: func(s *scene) { publish(s); s.does(pausePartner) }, level: outbox.LevelWarn, says: `[Pp]ublisher`, never: `(?i)nothing is paused`, page: "/publishers/sales/partner"},
 	{name: "retrying publisher", plant: publishes(fmt.Sprintf(`error_count = 2, error_kind = 'destination', last_error = 'status 500', last_error_at = %d, error_position = 3, retry_at = %d`, ago(time.Minute), ago(-time.Hour))),
-		level: outbox.LevelWarn, says: `[Pp]ublisher`, page: "/publishers/sales/partner", unlike: "title report summary ready"},
+		level: outbox.LevelWarn, says: `[Pp]ublisher`, page: "/publishers/sales/partner"},
 	{name: "silent instance", plant: func(s *scene) {
 		s.instance("w-2", fmt.Sprintf(`beat_every = 5000000, last_seen = %d`, ago(time.Minute)))
-	}, level: outbox.LevelWarn, says: `silent`, page: "/instances", unlike: "report summary ready"},
+	}, level: outbox.LevelWarn, says: `silent`, page: "/instances"},
 	{name: "stalled instance", plant: func(s *scene) {
 		s.instance("w-2", `beat_every = 86400000000, trouble = 'the disk is slow', stalled = 1`)
-	}, level: outbox.LevelBad, says: `stalled|the disk is slow`, page: "/instances", unlike: "report ready"},
-	{name: "troubled instance", plant: func(s *scene) { s.instance("w-2", `beat_every = 86400000000, trouble = 'one wave failed'`) }, level: outbox.LevelWarn, says: `one wave failed`, page: "/instances", unlike: "report ready"},
-	{name: "no worker", plant: func(s *scene) { s.sql(fmt.Sprintf(`update instances set stopped_at = %d`, ago(time.Minute))) }, level: outbox.LevelWarn, says: `(?i)no worker|none is running`, page: "/instances", unlike: "page summary ready"},
-	{name: "failed run", plant: ran("failed"), level: outbox.LevelWarn, says: `failed`, page: "/runs", unlike: "overview title report summary ready"},
-	{name: "interrupted run", plant: ran("interrupted"), level: outbox.LevelWarn, says: `interrupted|failed`, page: "/runs", unlike: "overview title report summary ready"},
+	}, level: outbox.LevelBad, says: `stalled|the disk is slow`, page: "/instances"},
+	{name: "troubled instance", plant: func(s *scene) { s.instance("w-2", `beat_every = 86400000000, trouble = 'one wave failed'`) }, level: outbox.LevelWarn, says: `one wave failed`, page: "/instances"},
+	{name: "no worker", plant: func(s *scene) { s.sql(fmt.Sprintf(`update instances set stopped_at = %d`, ago(time.Minute))) }, level: outbox.LevelWarn, says: `(?i)no worker|none is running`, page: "/instances", unlike: "page"},
+	{name: "failed run", plant: ran("failed"), level: outbox.LevelWarn, says: `failed`, page: "/runs"},
+	{name: "interrupted run", plant: ran("interrupted"), level: outbox.LevelWarn, says: `interrupted|failed`, page: "/runs"},
 	{name: "operation stopped", plant: func(s *scene) {
 		s.has("c-o", "taken", "lost")
 		s.does(start)
 		s.sql(fmt.Sprintf(`update operations set status = 'stopped', stop_reason = 'the canary failed again', finished_at = %d`, ago(0)))
-	}, level: outbox.LevelBad, says: `\b(ended|stopped)\b`, page: "/operations/1", unlike: "report summary ready"},
+	}, level: outbox.LevelBad, says: `\b(ended|stopped)\b`, page: "/operations/1"},
 	{name: "skipped", plant: func(s *scene) {
 		s.has("c-s", "taken", "lost")
 		s.does(skip.at("c-s 2").confirmed("skip c-s 2"))
@@ -135,11 +135,11 @@ var states = []planted{
 	}, level: outbox.LevelOK, says: ``, page: "/campaigns"},
 	{name: "projection not loaded", plant: func(s *scene) {
 		s.readModel(fmt.Sprintf(`insert into projection_versions (projection, version, built_version, installed_at) values ('old', '', 'x', %d)`, ago(time.Hour)))
-	}, level: outbox.LevelWarn, says: `\bold\b`, page: "/projections/old", unlike: "title ready"},
+	}, level: outbox.LevelWarn, says: `\bold\b`, page: "/projections/old"},
 	{name: "built by another version", plant: func(s *scene) {
 		s.readModel(`update projection_versions set built_version = '0ther' where projection = 'seats'`)
-	}, level: outbox.LevelWarn, says: `another version|other versions|built by`, page: "/projections/seats", unlike: "title report summary ready"},
-	{name: "table dropped", plant: func(s *scene) { s.readModel(`drop table seats`); s.has("c-t", "taken") }, level: outbox.LevelBad, says: `(?i)\btable\b`, page: "/projections/seats", unlike: "overview title summary ready"},
+	}, level: outbox.LevelWarn, says: `another version|other versions|built by`, page: "/projections/seats"},
+	{name: "table dropped", plant: func(s *scene) { s.readModel(`drop table seats`); s.has("c-t", "taken") }, level: outbox.LevelBad, says: `(?i)\btable\b`, page: "/projections/seats", unlike: "overview title ready"},
 }
 
 var (

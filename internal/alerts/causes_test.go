@@ -20,7 +20,7 @@ func TestWorker_tellsThatAPublisherRecoveredWhenItDelivers(t *testing.T) {
 	p := outbox.Publisher{SubscriptionName: outbox.SubscriptionName{Topic: "orders", Publisher: "erp"}, UpdatedAt: f.Clock.Now().Add(time.Hour)}
 	state := func(status outbox.PublisherStatus, errors int, kind outbox.DeliveryErrorKind, position int64) {
 		p.Status, p.ErrorCount, p.ErrorKind, p.ErrorPosition, p.ErrorEvent = status, errors, kind, position, &outbox.EventRef{CampaignID: "c-5", Seq: position}
-		f.facts = outbox.AlertFacts{Moved: true, Publishers: []outbox.Publisher{p}}
+		f.facts = outbox.Facts{Moved: true, Publishers: []outbox.Publisher{p}}
 		f.pass(30 * time.Second)
 	}
 	began := f.Clock.Now().Add(-10 * time.Second)
@@ -73,7 +73,7 @@ func TestWorker_endsAResumedPublisherWhenItDelivers(t *testing.T) {
 				if errors > 0 {
 					p.ErrorKind, p.LastErrorAt = outbox.DestinationError, new(f.Clock.Now())
 				}
-				f.facts = outbox.AlertFacts{Moved: true, Publishers: []outbox.Publisher{p}}
+				f.facts = outbox.Facts{Moved: true, Publishers: []outbox.Publisher{p}}
 				f.pass(30 * time.Second)
 			}
 			before := f.Clock.Now().Add(-time.Hour)
@@ -97,7 +97,7 @@ func TestWorker_endsAQuarantineOnlyWhenItKnows(t *testing.T) {
 	w := newWorld(t)
 	f := open(t, strings.TrimSuffix(hook(w), "}")+`, rules: {quarantine: {for: 0}}}`)
 	for _, held := range [][]outbox.HeldProjection{{{Projection: "badges", Quarantined: 1}}, nil, {}} {
-		f.facts = outbox.AlertFacts{Moved: true, Summary: outbox.Summary{Held: held}}
+		f.facts = outbox.Facts{Moved: true, Summary: outbox.Summary{Held: held}}
 		f.pass(30 * time.Second)
 		if got, want := w.kinds(), map[bool]string{true: "firing", false: "firing resolved"}[held == nil || len(held) > 0]; got != want {
 			t.Fatalf("with %v it sent %q", held, got)
@@ -113,19 +113,19 @@ func TestWorker_tellsOfFailedRunsByTheirKind(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	f := open(t, hook(w))
-	failed := outbox.Run{ID: 7, Kind: outbox.RunRebuild, FinishedAt: new(f.Clock.Now())}
-	f.facts = outbox.AlertFacts{Moved: true, FailedRuns: []outbox.Run{failed}}
+	failed := outbox.Run{ID: 7, Kind: outbox.RunRebuild, Status: outbox.RunFailed, FinishedAt: new(f.Clock.Now())}
+	f.facts = outbox.Facts{Moved: true, Runs: []outbox.Run{failed}}
 	f.pass(time.Minute)
 	next := failed
 	next.ID = 9
-	f.facts.FailedRuns = []outbox.Run{next, failed}
+	f.facts.Runs = []outbox.Run{next, failed}
 	f.pass(time.Minute)
 	must.Need(t, w.kinds() == "firing" && w.got[0].Title == "Run 7 (rebuild) has failed", "sent %+v", w.got)
 	f.Clock.Advance(outbox.AlertAgain)
 	f.pass(time.Minute)
-	f.facts.FailedRuns = nil
+	f.facts.Runs = nil
 	f.pass(time.Minute)
-	if w.kinds() != "firing reminder resolved" || w.got[1].Title != "Still: Run 9 (rebuild) has failed" || !strings.Contains(w.got[2].Title, "the failed rebuild run was resumed, or a later one completed") {
+	if w.kinds() != "firing reminder resolved" || w.got[1].Title != "Still: Run 9 (rebuild) has failed" || !strings.Contains(w.got[2].Title, "the failed rebuild run was resumed or repeated") {
 		t.Errorf("sent %+v", w.got)
 	}
 }
@@ -174,13 +174,13 @@ func TestWorker_tellsOfEachSource(t *testing.T) {
 	read := outbox.IntakeSource{Name: "billing", Configured: true, Lease: &outbox.Lease{Owner: "w-1", ExpiresAt: f.Clock.Now().Add(24 * time.Hour)}}
 	shop := read
 	shop.Name, shop.Rejected = "shop", 2
-	f.facts = outbox.AlertFacts{Moved: true, Sources: []outbox.IntakeSource{read, shop}}
+	f.facts = outbox.Facts{Moved: true, Sources: []outbox.IntakeSource{read, shop}}
 	f.pass(5 * time.Minute)
 	if w.kinds() != "firing" {
 		t.Fatalf("sent %q before anything changed", w.kinds())
 	}
-	if m := w.got[0]; m.Rule != "rejected_rows" || m.Cause != "shop" || m.Count != 2 || m.Title != "2 rows of source shop are rejected; later rows of the same campaigns wait" ||
-		m.RunbookURL != "https://ops.example/docs/intake#rejected-rows" || m.ConsoleURL != "https://ops.example/intake#" {
+	if m := w.got[0]; m.Rule != "rejected_rows" || m.Cause != "shop" || m.Count != 2 || m.Title != "2 rows of source shop are rejected, and each blocks its campaign" ||
+		m.RunbookURL != "https://ops.example/docs/intake#rejected-rows" || m.ConsoleURL != "https://ops.example/intake/shop#" {
 		t.Errorf("sent %+v", m)
 	}
 	f.facts.Sources[0].Lease, f.facts.Sources[0].Error, f.facts.Sources[1].Rejected = nil, "connection refused", 0

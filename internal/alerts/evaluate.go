@@ -20,12 +20,12 @@ type evaluation struct {
 	// lastMicros is when the last evaluation was, by any process.
 	lastMicros int64
 
-	facts  outbox.AlertFacts
+	facts  outbox.Facts
 	mutes  []outbox.AlertMute
 	firing map[string]int // causes by rule
 }
 
-func (e *evaluation) run(facts outbox.AlertFacts) error {
+func (e *evaluation) run(facts outbox.Facts) error {
 	e.facts = facts
 	if err := e.begin(); err != nil {
 		return err

@@ -79,7 +79,7 @@ type fixture struct {
 	*storetest.Fixture
 	*alerts.Alerts
 	worker *alerts.Worker
-	facts  outbox.AlertFacts
+	facts  outbox.Facts
 }
 
 func around(f *storetest.Fixture, id, config string) *fixture {
@@ -88,7 +88,7 @@ func around(f *storetest.Fixture, id, config string) *fixture {
 	x := &fixture{Fixture: f}
 	x.Alerts = alerts.New(f.Store, alerts.Options{Settings: settings, Version: "v9", Hide: redact.Builtin().Text,
 		Link: func(page, anchor string) string { return "https://ops.example/" + page + "#" + anchor }})
-	x.worker = alerts.NewWorker(alerts.WorkerConfig{Alerts: x.Alerts, ID: id, Facts: func(context.Context) (outbox.AlertFacts, error) { return x.facts, nil }})
+	x.worker = alerts.NewWorker(alerts.WorkerConfig{Alerts: x.Alerts, ID: id, Facts: func(context.Context) (outbox.Facts, error) { return x.facts, nil }})
 	return x
 }
 
@@ -96,8 +96,8 @@ func open(t *testing.T, config string) *fixture { return around(storetest.Open(t
 
 // dead sets how many rows are dead, with an error that has a secret.
 func (f *fixture) dead(n int64) {
-	f.facts = outbox.AlertFacts{Moved: true, Summary: outbox.Summary{Counts: outbox.Counts{Dead: n}, Campaigns: outbox.CampaignCounts{Total: 40}},
-		Groups: []outbox.ErrorGroup{{Fingerprint: "refused", Dead: n, Heads: n, Example: "refused: password=hunter2hunter2", Tried: []outbox.Tried{{Build: "v8", Projection: "campaigns", ProjectionVersion: "abc"}}}}}
+	f.facts = outbox.Facts{Moved: true, Summary: outbox.Summary{Counts: outbox.Counts{Dead: n}, Campaigns: outbox.CampaignCounts{Total: 40}},
+		Groups: outbox.ErrorGroups{Groups: []outbox.ErrorGroup{{Fingerprint: "refused", Dead: n, Heads: n, Example: "refused: password=hunter2hunter2", Tried: []outbox.Tried{{Build: "v8", Projection: "campaigns", ProjectionVersion: "abc"}}}}}}
 	f.facts.Summary.Worker.Running = true
 	if n > 0 {
 		f.facts.Summary.Campaigns.Blocked = n

@@ -66,9 +66,9 @@ func sendAndDie(url string) int {
 	if err != nil {
 		panic(err)
 	}
-	facts := outbox.AlertFacts{Summary: outbox.Summary{Counts: outbox.Counts{Dead: 1}}}
+	facts := outbox.Facts{Summary: outbox.Summary{Counts: outbox.Counts{Dead: 1}}}
 	w := alerts.NewWorker(alerts.WorkerConfig{Alerts: alerts.New(st, alerts.Options{Settings: settings}), ID: fmt.Sprint("p-", os.Getpid()),
-		Facts: func(context.Context) (outbox.AlertFacts, error) { return facts, nil }, Every: 10 * time.Millisecond})
+		Facts: func(context.Context) (outbox.Facts, error) { return facts, nil }, Every: 10 * time.Millisecond})
 	w.Run(context.Background())
 	return 0
 }

@@ -26,11 +26,11 @@ const (
 // WorkerConfig configures a Worker. Alerts, Facts and ID are required.
 type WorkerConfig struct {
 	Alerts  *Alerts
-	Facts   func(context.Context) (outbox.AlertFacts, error) // all but Moved
-	ID      string                                           // of the process, in the lease
-	Metrics *metrics.Metrics                                 // nil means none
-	Logger  *slog.Logger                                     // nil means none
-	Every   time.Duration                                    // 0 means Every
+	Facts   func(context.Context) (outbox.Facts, error) // all but Moved
+	ID      string                                      // of the process, in the lease
+	Metrics *metrics.Metrics                            // nil means none
+	Logger  *slog.Logger                                // nil means none
+	Every   time.Duration                               // 0 means Every
 }
 
 // Worker evaluates the rules and sends messages. Several processes may run one; a lease lets one of
@@ -115,7 +115,7 @@ returning lease_epoch`, w.ID, now+lease.Microseconds(), now, now+10*lease.Micros
 }
 
 // evaluate applies the rules to the facts, in one transaction with the messages.
-func (w *Worker) evaluate(ctx context.Context, facts outbox.AlertFacts) error {
+func (w *Worker) evaluate(ctx context.Context, facts outbox.Facts) error {
 	firing := map[string]int{}
 	err := w.Alerts.write(ctx, func(t *store.Tx) error {
 		clear(firing)

@@ -75,7 +75,7 @@ func TestWorker_goesOnWithWhatAnotherProcessTold(t *testing.T) {
 	two.step()
 	two.dead(0)
 	two.pass(5 * time.Minute)
-	if last := w.got[len(w.got)-1]; w.kinds() != "firing reminder resolved" || *last.Ended != 40 || w.got[1].Title != "Still: 40 campaigns are blocked by a permanently failed event" || *w.got[1].Before != 25 {
+	if last := w.got[len(w.got)-1]; w.kinds() != "firing reminder resolved" || *last.Ended != 40 || w.got[1].Title != "Still: 40 of 40 campaigns are blocked by a permanently failed event" || *w.got[1].Before != 25 {
 		t.Errorf("sent %q: %+v", w.kinds(), w.got)
 	}
 }
@@ -87,7 +87,7 @@ func TestWorker_beginsWhenANumberIsExceeded(t *testing.T) {
 	f := open(t, strings.TrimSuffix(hook(w), "}")+`, rules: {dead_rows: {over: 2}, blocked_campaigns: off}}`)
 	dead := func(n int64) {
 		f.dead(n)
-		f.facts.Groups = []outbox.ErrorGroup{{Fingerprint: "x", Dead: n, Example: "x", FirstAt: new(f.Clock.Now().Add(-3 * time.Hour))}}
+		f.facts.Groups.Groups = []outbox.ErrorGroup{{Fingerprint: "x", Dead: n, Example: "x", FirstAt: new(f.Clock.Now().Add(-3 * time.Hour))}}
 	}
 	dead(2)
 	f.pass(10 * time.Minute)

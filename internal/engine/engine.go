@@ -9,12 +9,15 @@ import (
 	"strings"
 	"time"
 
+	"github.com/outboxweb/outboxweb/internal/alerts"
+	"github.com/outboxweb/outboxweb/internal/facts"
 	"github.com/outboxweb/outboxweb/internal/intake"
 	"github.com/outboxweb/outboxweb/internal/maintenance"
 	"github.com/outboxweb/outboxweb/internal/operations"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/projection"
 	"github.com/outboxweb/outboxweb/internal/publishing"
+	"github.com/outboxweb/outboxweb/internal/redact"
 	"github.com/outboxweb/outboxweb/internal/runs"
 	"github.com/outboxweb/outboxweb/internal/search"
 	"github.com/outboxweb/outboxweb/internal/store"
@@ -32,11 +35,15 @@ type Engine struct {
 	Runs        *runs.Runs
 	Publishing  *publishing.Progress
 	Intake      *intake.Intake
+	Facts       *facts.Facts
 }
 
 // Wire builds the engine around a store that is not in use yet.
 func Wire(st *store.Store) *Engine {
-	return &Engine{Store: st, Maintenance: maintenance.New(st), Search: search.New(st), Tokens: tokens.New(st), Operations: operations.New(st), Runs: runs.New(st), Publishing: publishing.NewProgress(st), Intake: intake.New(st)}
+	e := &Engine{Store: st, Maintenance: maintenance.New(st), Search: search.New(st), Tokens: tokens.New(st), Operations: operations.New(st), Runs: runs.New(st), Publishing: publishing.NewProgress(st), Intake: intake.New(st)}
+	e.Facts = &facts.Facts{Store: st, Operations: e.Operations, Runs: e.Runs, Publishing: e.Publishing, Intake: e.Intake}
+	e.Facts.Begin()
+	return e
 }
 
 // WorkOnRuns lets a worker's process execute runs as well.
@@ -104,4 +111,10 @@ func Install(ctx context.Context, st *store.Store, set *projection.Set) error {
 		return outbox.Setup("%s; if the file is correct, the tables were created by another version of it, or changed since: drop them, and the next start makes them again and fills them", refusal.Detail)
 	}
 	return err
+}
+
+// Alerts are the alerts of an engine under the settings; their errors lack what the builtin rules of
+// redaction hide.
+func (e *Engine) Alerts(settings alerts.Settings, version string, link alerts.Link) *alerts.Alerts {
+	return alerts.New(e.Store, alerts.Options{Settings: settings, Version: version, Link: link, Hide: redact.Builtin().Text})
 }

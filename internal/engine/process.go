@@ -79,6 +79,7 @@ func NewMetrics(e *Engine, version, revision string) *metrics.Metrics {
 	m.WatchBehind(e.Runs.Behind)
 	m.WatchPublishers(e.Publishing.Publishers)
 	m.WatchIntake(e.Intake.States)
+	m.WatchFindings(e.Facts.Read)
 	m.WatchConnections(e.Connections)
 	m.WatchWALs(e.LogBytes)
 	m.AddBuild(version, revision)
@@ -115,9 +116,9 @@ func New(c Config) *Process {
 			c.Logger.Error(back.Says(), "remembered", back.Remembered, "gone", back.Gone, "head", back.Head)
 		}
 	})
-	facts := func(ctx context.Context) (outbox.AlertFacts, error) { return e.alertFacts(ctx, c.Set.Infos()) }
+	e.Facts.Loaded = c.Set.Infos()
 	return &Process{Config: c, running: map[string]bool{}, worker: w, intake: drain, relay: relay, travel: timetravel.New(timetravel.Config{Store: e.Store, Set: c.Set}),
-		watch: alerts.NewWorker(alerts.WorkerConfig{Alerts: c.Alerts, Facts: facts, ID: w.ID(), Metrics: c.Metrics, Logger: c.Logger})}
+		watch: alerts.NewWorker(alerts.WorkerConfig{Alerts: c.Alerts, Facts: e.Facts.Read, ID: w.ID(), Metrics: c.Metrics, Logger: c.Logger})}
 }
 
 // intakeWorker returns what moves the rows of the sources to the journal.
@@ -210,7 +211,7 @@ func (p *Process) Refused() func(why string) {
 func (p *Process) Handler(h handlers.Config) http.Handler {
 	e := p.Engine
 	h.Store, h.Search, h.Operations, h.Runs, h.Tokens, h.Publishers, h.Alerts = e.Store, e.Search, e.Operations, e.Runs, e.Tokens, e.Publishing, p.Alerts
-	h.Intake = e.Intake
+	h.Intake, h.Facts = e.Intake, e.Facts
 	h.Mode, h.Version, h.Projections, h.Redact, h.Metrics, h.Logger = e.Mode(), p.Version, p.Set.Infos(), p.Redact, p.Metrics, p.Logger
 	h.Travel, h.Explain = p.travel, e.Explainer(p.Set, p.travel, time.Second)
 	h.DryRun = func(ctx context.Context, campaign string, seq, next int64) (outbox.DryRun, error) {

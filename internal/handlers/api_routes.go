@@ -1,8 +1,10 @@
 package handlers
 
 import (
+	"context"
 	"net/http"
 
+	"github.com/outboxweb/outboxweb/internal/finding"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
@@ -26,10 +28,15 @@ func (s *server) routeAPI() {
 }
 
 func (s *server) routeSystemAPI() {
-	s.apiGet("/summary", serveJSON(s, func(r *http.Request) (outbox.Summary, error) { return s.Store.Summary(r.Context()) }), endpoint{
+	s.apiGet("/summary", serveJSON(s, s.summary), endpoint{
 		id: "getSummary", tag: tagSystem,
 		summary: "The state of the whole system, at most a second old",
 		answers: gives[outbox.Summary]("the summary"),
+	})
+	s.apiGet("/findings", serveJSONList(s, func(ctx context.Context) ([]finding.Finding, error) { return s.findings(ctx) }), endpoint{
+		id: "listFindings", tag: tagSystem,
+		summary: "What is wrong now, the worst first, at most a second old",
+		answers: gives[items[finding.Finding]]("the findings"),
 	})
 	s.apiGet("/history", reply(s, s.readRange, s.history), endpoint{
 		id: "getHistory", tag: tagSystem,

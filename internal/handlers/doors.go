@@ -95,7 +95,7 @@ func (s *server) renderLive(w http.ResponseWriter, r *http.Request, p templates.
 	h.Set("Vary", "HX-Target")
 	h.Set("Outboxweb-Now", stamp(p.Now))
 	h.Set("Outboxweb-As-Of", stamp(asOf(p)))
-	setAlarm(h, p.Alarm)
+	setAlarm(h, p.Findings)
 	s.noteSince(h, r)
 	if strings.Contains(r.Header.Get("If-None-Match"), etag) {
 		w.WriteHeader(http.StatusNotModified)

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/outboxweb/outboxweb/internal/dbtest"
+	"github.com/outboxweb/outboxweb/internal/facts"
 	"github.com/outboxweb/outboxweb/internal/intake"
 	"github.com/outboxweb/outboxweb/internal/metrics"
 	"github.com/outboxweb/outboxweb/internal/must"
@@ -117,6 +118,8 @@ func newSiteOn(t testing.TB, sub dbtest.Pair, change ...func(*Config)) *site {
 	for _, f := range change {
 		f(&c)
 	}
+	c.Facts = &facts.Facts{Store: c.Store, Operations: c.Operations, Runs: c.Runs, Publishing: c.Publishers, Intake: c.Intake, Loaded: c.Projections}
+	c.Facts.Begin()
 	s.srv = newServer(c)
 	s.http = s.srv.router
 	return s

@@ -50,6 +50,7 @@ import (
 
 	"github.com/outboxweb/outboxweb/internal/alerts"
 	"github.com/outboxweb/outboxweb/internal/auth"
+	"github.com/outboxweb/outboxweb/internal/facts"
 	"github.com/outboxweb/outboxweb/internal/intake"
 	"github.com/outboxweb/outboxweb/internal/maintenance"
 	"github.com/outboxweb/outboxweb/internal/metrics"
@@ -76,6 +77,8 @@ type Config struct {
 	Tokens     *tokens.Tokens
 	Publishers *publishing.Progress
 	Intake     *intake.Intake
+	// Facts are what is known of the whole system, of which pages and answers find what is wrong.
+	Facts *facts.Facts
 	// Alerts are the alerts of this process's configuration; nil means none.
 	Alerts   *alerts.Alerts
 	Mode     outbox.Mode
@@ -316,8 +319,14 @@ func (s *server) readyz(w http.ResponseWriter, r *http.Request) error {
 	if len(state.Reasons) == 0 {
 		state.Ready, status = true, http.StatusOK
 	}
-	if trouble := s.Auth.Trouble(); trouble != "" && r.URL.Query().Has("verbose") {
-		state.Warnings = []string{trouble}
+	if r.URL.Query().Has("verbose") {
+		if trouble := s.Auth.Trouble(); trouble != "" {
+			state.Warnings = append(state.Warnings, trouble)
+		}
+		all, _ := s.findings(ctx) // what cannot be read is a reason
+		for _, f := range all {
+			state.Warnings = append(state.Warnings, f.Says)
+		}
 	}
 	return s.writeJSON(w, status, state)
 }

@@ -192,7 +192,7 @@ func TestIdentity_keysThatCannotBeReadAreReported(t *testing.T) {
 			t.Fatal(err)
 		}
 	})
-	g.get("/readyz?verbose").want(t, 200, `{"ready":true,"reasons":[]}`)
+	g.get("/readyz?verbose").want(t, 200, `{"ready":true,"reasons":[],"warnings":["No worker is running: nothing is applied"]}`)
 	const signed = "eyJhbGciOiJSUzI1NiIsImtpZCI6ImsifQ.e30.c2lnbmVk"
 	a := g.get("/api/v1/rows", header("X-Assertion", signed)).want(t, 503, "urn:outboxweb:busy", "keys cannot be read at the moment, so the signature cannot be checked; try again in 10 s")
 	a.header(t, "Retry-After", "10")

@@ -57,7 +57,7 @@ func TestCampaignPage_saysThatARejectedRowBlocksIt(t *testing.T) {
 
 func TestOverview_namesSourcesInTrouble(t *testing.T) {
 	s := ownSite(t)
-	const rejected, unread = `data-testid="rejected-rows"`, `data-testid="unread-sources"`
+	const rejected, unread = `data-testid="rejected_rows"`, `data-testid="source"`
 	s.get("/").want(t, 200).lacks(t, rejected, unread)
 	s.reject()
 	s.get("/").want(t, 200).lacks(t, rejected, unread) // no process has read it lately
@@ -68,15 +68,15 @@ func TestOverview_namesSourcesInTrouble(t *testing.T) {
 	}
 	change(`update intake_sources set looked_at = $1`)
 	change(`update intake_rejections set rejected_at = cast($1 as bigint) - 60000000`)
-	s.get("/").want(t, 200, rejected, "First steps", "1 intake row is rejected and blocks its campaign", "1 row, the first rejected", "1 min ago", `href="/intake/shop">Show rejected rows`).lacks(t, unread, leak)
+	s.get("/").want(t, 200, rejected, "First steps", "1 row of source shop is rejected and blocks its campaign", "1 min ago", `href="/intake/shop">Show rejected rows`).lacks(t, unread, leak)
 	v := decodeAs[intakeList](t, s.get(apiPrefix+"/intake").want(t, 200))
 	must.Hold(t, v.Sources[0].RejectedAt != nil && v.Sources[0].RejectedAt.Equal(s.clock.Add(-time.Minute)), "sources: %+v", v)
 	s.seed("c-1", "a")
 	change(`update intake_sources set lease_expires_at = 0, error = 'connection refused: ` + htmlScript + `', error_at = $1`)
-	s.get("/").want(t, 200, rejected, unread, "1 source is not read", "connection refused: &lt;script&gt;", `href="/intake/shop">Show source`).lacks(t, "First steps", htmlScript)
+	s.get("/").want(t, 200, rejected, unread, "Source shop cannot be read", "connection refused: &lt;script&gt;", `href="/intake/shop">Show source`).lacks(t, "First steps", htmlScript)
 	change(`update intake_rejections set status = 'discarded' where rejected_at < $1`)
 	change(`update intake_sources set error = '', error_at = null, looked_at = cast($1 as bigint) - 60000000`)
-	s.get("/").want(t, 200, unread, "by no server since").lacks(t, rejected)
+	s.get("/").want(t, 200, unread, "No server reads source shop").lacks(t, rejected)
 	s.clock = s.clock.Add(time.Hour)
 	s.fresh("/").want(t, 200).lacks(t, unread)
 }

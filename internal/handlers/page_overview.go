@@ -19,10 +19,8 @@ import (
 // Limits on the overview's lists.
 const (
 	stuckShown    = 10
-	endedShown    = 5
 	pausedShown   = 5
 	activityShown = 5
-	latestRuns    = 20 // of which those that failed are shown
 )
 
 // overviewAge is the maximum age of the overview, and overviewKept how long its displayed ages may
@@ -157,10 +155,11 @@ func (c *overviewCache) render(ctx context.Context, s *server, p templates.Page,
 }
 
 func (s *server) queryOverview(ctx context.Context, over outbox.Range) (v templates.Overview, err error) {
-	v.Range = over
-	if v.Summary, err = s.Store.Summary(ctx); err != nil {
+	facts, err := s.Facts.Read(ctx)
+	if err != nil {
 		return v, err
 	}
+	v.Range, v.Summary, v.Publishers, v.Findings = over, facts.Summary, facts.Publishers, facts.Find(s.Now())
 	if v.History, err = s.Store.History(ctx, over); err != nil {
 		return v, err
 	}
@@ -174,11 +173,6 @@ func (s *server) queryOverview(ctx context.Context, over outbox.Range) (v templa
 			return v, err
 		}
 	}
-	if v.Summary.Operations.Unacknowledged > 0 {
-		if v.Ended, err = s.endedOperations(ctx); err != nil {
-			return v, err
-		}
-	}
 	if v.Summary.Campaigns.Paused > 0 {
 		if v.Paused, err = s.Store.Paused(ctx, pausedShown); err != nil {
 			return v, err
@@ -187,11 +181,6 @@ func (s *server) queryOverview(ctx context.Context, over outbox.Range) (v templa
 	if v.Runs, err = s.Runs.Active(ctx); err != nil {
 		return v, err
 	}
-	latest, err := s.Runs.List(ctx, outbox.RunFilter{Limit: latestRuns})
-	if err != nil {
-		return v, err
-	}
-	v.FailedRuns = outbox.FailedRuns(latest.Items, s.Now())
 	v.Loaded = s.Projections
 	if v.Verified, err = s.Runs.LastVerified(ctx, s.Projections); err != nil {
 		return v, err
@@ -204,25 +193,6 @@ func (s *server) queryOverview(ctx context.Context, over outbox.Range) (v templa
 		if len(rebuilds.Items) > 0 && rebuilds.Items[0].ID > v.Verified.ID {
 			v.Rebuilt = rebuilds.Items[0].ID
 		}
-	}
-	if len(outbox.QuarantinedAmong(v.Summary.Held)) > 0 {
-		if v.Passed, err = s.Runs.QuarantinesPassed(ctx, s.Projections); err != nil {
-			return v, err
-		}
-	}
-	if v.Drifted, err = s.Store.Drifted(ctx, templates.DriftShown); err != nil {
-		return v, err
-	}
-	if v.Summary.Campaigns.Unverifiable > 0 {
-		if v.Unverified, err = s.Store.Unverified(ctx, templates.DriftShown); err != nil {
-			return v, err
-		}
-	}
-	if v.Publishers, err = s.Publishers.Publishers(ctx); err != nil {
-		return v, err
-	}
-	if v.Sources, err = s.Intake.States(ctx); err != nil {
-		return v, err
 	}
 	acts, err := s.Store.AuditLog(ctx, outbox.AuditFilter{Outcome: outbox.AuditDone, Limit: activityShown})
 	v.Acts = acts.Items
@@ -243,21 +213,10 @@ func (s *server) causes(ctx context.Context) (groups []outbox.AssessedGroup, all
 	return groups, all, s.Runs.RestOnRehearsals(ctx, groups, s.Projections)
 }
 
-// endedOperations are the last operations that wait to be acknowledged.
-func (s *server) endedOperations(ctx context.Context) (ended []outbox.Operation, err error) {
-	unread := false
-	page, err := s.Operations.List(ctx, outbox.OperationFilter{Acknowledged: &unread, Limit: endedShown})
-	for _, o := range page.Items {
-		if o.Acknowledgeable() {
-			ended = append(ended, o)
-		}
-	}
-	return ended, err
-}
-
 func (s *server) overviewFrame(r *http.Request, v sharedOverview) templates.Page {
 	p := s.actingPage(r, "Overview", "Overview", "")
 	p.Around, p.Loaded = v.Summary.Surroundings(), v.Summary.Built(s.Projections)
+	p.Findings = v.Findings
 	p.AsOf, p.Self, p.Twin = v.Summary.AsOf, s.linksOf(r).Overview(), s.linksOf(r).API().Summary()
 	return p
 }

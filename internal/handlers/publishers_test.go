@@ -30,7 +30,7 @@ func (s *site) submitted(path string, form url.Values) answer {
 func TestPublisherPages_sayWhatAPublisherIsWhenThereIsNone(t *testing.T) {
 	s := ownSite(t)
 	s.get("/publishers").want(t, 200, "No publishers configured", "topics:\n", "event_types", `href="/docs/operating#a-publisher-does-not-deliver"`, `aria-current="page">Publishers</a>`)
-	s.get("/").want(t, 200, `href="/publishers"`).lacks(t, `data-testid="publishers"`)
+	s.get("/").want(t, 200, `href="/publishers"`).lacks(t, `data-testid="publisher"`)
 	s.get(archivePage).want(t, 404, "no publisher scenes/archive")
 	s.get(seekPath+"?to=head").want(t, 404, "no publisher scenes/archive")
 }
@@ -66,7 +66,7 @@ values ('a', 'well', $1, '{"event_types":["*"]}', 10, 4, 1, 1, 'w', 410244480000
 		order = append(order, strings.Index(list.body, `id="publisher-`+name))
 	}
 	must.Hold(t, order[0] >= 0 && order[0] <= order[1] && order[1] <= order[2], "those in trouble do not come first: %v", order)
-	s.get("/").want(t, 200, `data-testid="publishers"`, "2 of 3 publishers need attention.", `href="/publishers/scenes/archive"`, `href="/publishers/b/left"`).lacks(t, `href="/publishers/a/well"`)
+	s.get("/").want(t, 200, `data-testid="publisher"`, "2 publishers need attention.", `href="/publishers/scenes/archive"`, `href="/publishers/b/left"`).lacks(t, `href="/publishers/a/well"`)
 	s.get(archivePage).want(t, 200, "Failed after 10 errors in a row; retrying now.", "The destination rejects this event", `href="/campaigns/c-1/events/3"`,
 		"second line", "Events that match all of:", "a = &lt;/script&gt;", "Has any of the tags", "epoch 3", "nothing yet", `data-testid="publisher-skip"`).lacks(t, "<script>alert", "\u202e")
 	s.get("/publishers/a/well?span=day").want(t, 200, "Up to date", "Every event of the journal.", "last 24 h", `data-testid="publisher-pause"`).

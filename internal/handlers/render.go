@@ -6,9 +6,9 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
+	"github.com/outboxweb/outboxweb/internal/finding"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/web/templates"
 )
@@ -17,10 +17,16 @@ import (
 // with a JSON equivalent sets Twin.
 func (s *server) page(r *http.Request, title, nav string) templates.Page {
 	p := s.plainFrame(r, title, nav)
-	if summary, err := s.Store.Summary(r.Context()); err == nil { // without it the page is worth reading, too
-		p.Alarm, p.NoneDead, p.Loaded = summary.Alarm(s.Now()), summary.Counts.Dead == 0, summary.Built(s.Projections)
+	if facts, err := s.Facts.Read(r.Context()); err == nil { // without them the page is worth reading, too
+		p.Findings, p.NoneDead, p.Loaded = facts.Find(s.Now()), facts.Summary.Counts.Dead == 0, facts.Loaded
 	}
 	return p
+}
+
+// findings are what is wrong now, the worst first.
+func (s *server) findings(ctx context.Context) (finding.List, error) {
+	facts, err := s.Facts.Read(ctx)
+	return facts.Find(s.Now()), err
 }
 
 // plainFrame is page for content that needs no database: documents and errors.
@@ -89,23 +95,33 @@ func (s *server) addQuarantining(ctx context.Context, failing map[string]string)
 	}
 }
 
+func (s *server) summary(r *http.Request) (outbox.Summary, error) {
+	facts, err := s.Facts.Read(r.Context())
+	facts.Summary.Findings = facts.Find(s.Now())
+	return facts.Summary, err
+}
+
 // alarmHeader tells a page's script the alarm: its level and text, or nothing.
 const alarmHeader = "Outboxweb-Alarm"
 
 // watch answers with the alarm alone, for pages that do not refresh.
 func (s *server) watch(w http.ResponseWriter, r *http.Request) error {
-	summary, err := s.Store.Summary(r.Context())
+	all, err := s.findings(r.Context())
 	if err != nil {
 		return err
 	}
-	setAlarm(w.Header(), summary.Alarm(s.Now()))
+	setAlarm(w.Header(), all)
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.WriteHeader(http.StatusNoContent)
 	return nil
 }
 
-func setAlarm(h http.Header, a outbox.Alarm) {
-	h.Set(alarmHeader, strings.TrimSpace(string(a.Level)+" "+a.Text))
+func setAlarm(h http.Header, all finding.List) {
+	text := all.Short()
+	if text != "" {
+		text = string(all.Worst()) + " " + text
+	}
+	h.Set(alarmHeader, text)
 }
 
 // around returns the state that every campaign's progress depends on; only the mode if the rest

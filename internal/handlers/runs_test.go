@@ -130,10 +130,10 @@ func TestRunPage_namesTheEventsAtWhichAResumedRunFailsAgain(t *testing.T) {
 	s.seed("c-1", "a", "b")
 	s.ran(`{"kind":"verify","all_campaigns":true}`, outbox.RunFailed, "1 campaign failed", outbox.RunResult{CampaignID: "c-1", Outcome: outbox.OutcomeFailed, Error: "boom", Projections: []outbox.ProjectionResult{{Projection: "campaigns", Error: "boom", ErrorSeq: 2}}})
 	s.get("/runs/1").want(t, 200, `data-testid="failed-before"`, `Projection <code>campaigns</code> fails at <a href="/campaigns/c-1/events/2">event 2 of campaign <bdi>c-1</bdi></a>`, "it has no row to skip").lacks(t, `class="primary" data-testid="run-resume"`, "Unless the event is skipped")
-	s.fresh("/").want(t, 200, `data-testid="failed-runs"`)
-	s.get("/").want(t, 200, "1 run failed lately and was not repeated", `href="/runs/1"`)
+	s.fresh("/").want(t, 200, `data-testid="failed_run"`)
+	s.get("/").want(t, 200, "Run 1 (verify) has failed", `href="/runs/1"`)
 	s.startRun(`{"kind":"verify","all_campaigns":true}`)
-	s.fresh("/").want(t, 200).lacks(t, `data-testid="failed-runs"`)
+	s.fresh("/").want(t, 200).lacks(t, `data-testid="failed_run"`)
 }
 
 func TestRunPages_sayHowManyRowsWereReplaced(t *testing.T) {
@@ -192,7 +192,7 @@ func TestRunPages_followARunToItsEnd(t *testing.T) {
 	s.get("/runs").want(t, 200, `id="run-1"`, "verify", "✕", "1 failed", "1 drift", "0 match", "looks odd", "by local via api", `data-testid="run-progress"`)
 	s.get("/runs?kind=rebuild").want(t, 200, "No runs match")
 	s.get("/runs?status=running&campaign=c-3").want(t, 200, `id="run-1"`, `<input type="hidden" name="status" value="running"`)
-	s.get("/").want(t, 200, `data-testid="active-runs"`, `<a href="/runs/1">Run 1</a>`, `data-testid="drifted"`, "1 campaign drifted: live rows differed at the last verification from what the loaded projections make of the journal", `href="/runs/1/results/c%2F1"`)
+	s.get("/").want(t, 200, `data-testid="active-runs"`, `<a href="/runs/1">Run 1</a>`, `data-testid="drift"`, "Live rows of 1 campaign differ from the journal in projection campaigns", `href="/runs/1/results/c%2F1"`)
 
 	s.lands(s.submit("/runs/1/cancel", "reason=enough")).want(t, 200, "Cancelled run 1; its worker is stopping.", "Cancelled by local").lacks(t, `data-testid="run-cancel"`)
 	s.finishRun(l, outbox.RunFailed, "it <broke>")
@@ -204,7 +204,7 @@ func TestRunPages_followARunToItsEnd(t *testing.T) {
 	s.reportRun(l, runs.Progress{Results: []outbox.RunResult{matched("c-2"), matched("c-3")}, EventsDone: 4})
 	s.finishRun(l, outbox.RunCompleted, "")
 	s.get("/runs/1").want(t, 200, "completed", "Drift in 1 of 3 campaigns: the live rows differ from the journal").lacks(t, `data-testid="run-resume"`, `data-testid="run-cancel"`)
-	s.get("/").want(t, 200, `data-testid="drifted"`).lacks(t, `data-testid="active-runs"`)
+	s.get("/").want(t, 200, `data-testid="drift"`).lacks(t, `data-testid="active-runs"`)
 }
 
 func TestRunPages_sayWhatWasNotCompared(t *testing.T) {

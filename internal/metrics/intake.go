@@ -2,6 +2,7 @@ package metrics
 
 import (
 	"context"
+	"time"
 
 	"github.com/outboxweb/outboxweb/internal/outbox"
 )
@@ -22,7 +23,27 @@ func (m *Metrics) WatchIntake(list func(ctx context.Context) ([]outbox.IntakeSou
 	}, intakeRejectedDesc, intakeOldestDesc)
 }
 
+// WatchFindings adds how many subjects have something wrong with them, by kind and level.
+func (m *Metrics) WatchFindings(facts func(context.Context) (outbox.Facts, error)) {
+	m.watch("find what is wrong", func(ctx context.Context, gauge gauge) error {
+		f, err := facts(ctx)
+		if err != nil {
+			return err
+		}
+		type series struct{ kind, level string }
+		found := map[series]float64{}
+		for _, one := range f.Find(time.Now()) {
+			found[series{string(one.Kind), string(one.Level)}]++
+		}
+		for s, n := range found {
+			gauge(findingsDesc, n, s.kind, s.level)
+		}
+		return nil
+	}, findingsDesc)
+}
+
 var (
+	findingsDesc       = desc("findings", "What is wrong now, as the overview lists it: publishers, sources, instances, projections, runs or operations with it, or 1 where the kind has one subject only. A kind without any has no series.", "kind", "level")
 	intakeRejectedDesc = desc("intake_rejected_rows", "Rows of a source that could not be journalled and wait for an operator; each blocks its campaign.", "source")
 	intakeOldestDesc   = desc("intake_oldest_row_age_seconds", "Age of the first row that waits in a source's table, as of the last read; 0 when there is none.", "source")
 )

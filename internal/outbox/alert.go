@@ -108,27 +108,3 @@ func (r AlertRule) Condition() string {
 	}
 	return words
 }
-
-// advice is what to do about each cause, the document and heading that explain it, and the page to
-// look at first.
-var advice = map[AlertWhat]struct{ todo, runbook, page string }{
-	AlertDeadRows:   {"Find the shared cause, fix it, then requeue by canary.", "operating#dead-heads-grow", "failures"},
-	AlertBlocked:    {"Find the shared cause, fix it, then requeue by canary.", "operating#dead-heads-grow", "failures"},
-	AlertOldest:     {"See which campaigns lag, and why.", "operating#lag-rises", "campaigns"},
-	AlertDrift:      {"See which rows differ, or why events cannot be replayed, before a rebuild.", "operating#a-projection-is-wrong", "projections"},
-	AlertPublisher:  {"Fix the destination, test it, then resume the publisher.", "operating#a-publisher-does-not-deliver", "publishers"},
-	AlertNoProgress: {"See whether a worker is running, and what stops it.", "operating#a-worker-hangs-or-none-is-seen", "instances"},
-	AlertInstance:   {"See what the instance was doing, and start it again.", "operating#a-worker-hangs-or-none-is-seen", "instances"},
-	AlertRejected:   {"Read the reason, fix the row in its table, then retry it; or discard it.", "intake#rejected-rows", "intake"},
-	AlertSource:     {"See whether its database can be reached, and a server has it in its configuration.", "intake#a-source-is-not-read", "intake"},
-	AlertQuarantine: {"Fix its file, then replay the projection.", "operating#a-projection-is-quarantined", "projections"},
-	AlertFailedRun:  {"Read why it failed, fix that, then resume the run.", "operating#a-run-does-not-complete", "runs"},
-	AlertDatabase:   {"Read what is wrong with it, and repair that before anything else.", "operating#a-database-is-damaged", ""},
-}
-
-// Advice returns what to do, the document and heading that explain it, such as operating#lag-rises,
-// and the page to look at first.
-func (w AlertWhat) Advice() (todo, runbook, page string) {
-	a := advice[w]
-	return a.todo, a.runbook, a.page
-}

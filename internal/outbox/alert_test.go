@@ -28,8 +28,8 @@ func TestAlertRules_findWhatIsWrong(t *testing.T) {
 	waits.OldestRetryable = &outbox.Oldest{CampaignID: "c-1", Seq: 7, AgeSeconds: 601}
 	waits.Lag.Events = 3
 	waits.DueSince = new(alertNow.Add(-time.Second))
-	with := func(change func(*outbox.Summary)) outbox.AlertFacts {
-		f := outbox.AlertFacts{Summary: waits, Moved: true}
+	with := func(change func(*outbox.Summary)) outbox.Facts {
+		f := outbox.Facts{Summary: waits, Moved: true}
 		change(&f.Summary)
 		return f
 	}
@@ -39,10 +39,10 @@ func TestAlertRules_findWhatIsWrong(t *testing.T) {
 	stalled := outbox.InstanceState{ID: "w-2", LastSeen: alertNow, BeatEvery: 5 * time.Second, Stalled: true, Trouble: "no such table"}
 	failed := outbox.Publisher{SubscriptionName: outbox.SubscriptionName{Topic: "t", Publisher: "p"}, Status: outbox.PublisherFailed, ErrorCount: 10, LastError: "answered 500"}
 	source := outbox.IntakeSource{Name: "shop", Configured: true, LookedAt: new(alertNow.Add(-time.Minute)), Lease: &outbox.Lease{Owner: "w-1", ExpiresAt: alertNow.Add(time.Second)}}
-	sources := func(change func(*outbox.IntakeSource)) outbox.AlertFacts {
+	sources := func(change func(*outbox.IntakeSource)) outbox.Facts {
 		s := source
 		change(&s)
-		return outbox.AlertFacts{Sources: []outbox.IntakeSource{s}}
+		return outbox.Facts{Sources: []outbox.IntakeSource{s}}
 	}
 	removed := func(s *outbox.IntakeSource) {
 		s.Configured, s.Lease, s.Rejected, s.LookedAt = false, nil, 3, new(alertNow.Add(-time.Hour))
@@ -50,28 +50,28 @@ func TestAlertRules_findWhatIsWrong(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		what  outbox.AlertWhat
-		facts outbox.AlertFacts
+		facts outbox.Facts
 		want  string // keys and sentences; empty for none
 		error string
 	}{
-		{"no dead row", outbox.AlertDeadRows, outbox.AlertFacts{}, "", ""},
-		{"dead row", outbox.AlertDeadRows, outbox.AlertFacts{Summary: outbox.Summary{Counts: outbox.Counts{Dead: 1}}, Groups: []outbox.ErrorGroup{{Dead: 1, Example: "no such table: x"}}}, "1 row is dead", "no such table: x"},
+		{"no dead row", outbox.AlertDeadRows, outbox.Facts{}, "", ""},
+		{"dead row", outbox.AlertDeadRows, outbox.Facts{Summary: outbox.Summary{Counts: outbox.Counts{Dead: 1}}, Groups: outbox.ErrorGroups{Groups: []outbox.ErrorGroup{{Dead: 1, Example: "no such table: x"}}}}, "1 row is dead", "no such table: x"},
 		{"as many blocked as allowed", outbox.AlertBlocked, with(func(s *outbox.Summary) { s.Campaigns.Blocked = 9 }), "", ""},
-		{"one more", outbox.AlertBlocked, with(func(s *outbox.Summary) { s.Campaigns.Blocked = 10 }), "10 campaigns are blocked", ""},
-		{"old row", outbox.AlertOldest, outbox.AlertFacts{Summary: waits}, "Event 7 of campaign c-1 has waited for 10 min", ""},
+		{"one more", outbox.AlertBlocked, with(func(s *outbox.Summary) { s.Campaigns.Blocked, s.Campaigns.Total = 10, 60 }), "10 of 60 campaigns are blocked", ""},
+		{"old row", outbox.AlertOldest, outbox.Facts{Summary: waits}, "Event 7 of campaign c-1 has waited for 10 min", ""},
 		{"row not old enough", outbox.AlertOldest, with(func(s *outbox.Summary) { s.OldestRetryable = &outbox.Oldest{AgeSeconds: 600} }), "", ""},
 		{"old row in shadow mode", outbox.AlertOldest, with(func(s *outbox.Summary) { s.Mode = outbox.ModeShadow }), "", ""},
-		{"drift", outbox.AlertDrift, with(func(s *outbox.Summary) { s.Campaigns.Drifted, s.Campaigns.Diverged, s.Campaigns.Mismatched = 1, 2, 3 }), "Read models do not match the journal: 1 campaign drifted, 2 campaigns diverged", ""},
+		{"drift", outbox.AlertDrift, with(func(s *outbox.Summary) { s.Campaigns.Drifted, s.Campaigns.Diverged, s.Campaigns.Mismatched = 1, 2, 3 }), "2 campaigns contradict the journal: the projections have events that the journal does not have, and nothing is applied there; Live rows of 1 campaign differ from the journal", ""},
 		{"drift and unverifiable", outbox.AlertDrift, with(func(s *outbox.Summary) {
 			s.Campaigns.Drifted, s.Campaigns.Unverifiable, s.Campaigns.Mismatched = 25, 6, 28
-		}), "Read models do not match the journal: 25 campaigns drifted, 6 campaigns unverifiable, 28 campaigns in all", ""},
+		}), "6 campaigns could not be verified: replaying the events failed; Live rows of 25 campaigns differ from the journal", ""},
 		{"unverifiable", outbox.AlertDrift, with(func(s *outbox.Summary) { s.Campaigns.Unverifiable, s.Campaigns.Mismatched = 7, 7 }), "7 campaigns could not be verified: replaying the events failed", ""},
-		{"progress", outbox.AlertNoProgress, outbox.AlertFacts{Summary: waits, Moved: true}, "", ""},
-		{"no progress", outbox.AlertNoProgress, outbox.AlertFacts{Summary: waits}, "3 events are not applied", "No worker is running: nothing is applied."},
-		{"a worker that starts", outbox.AlertNoProgress, outbox.AlertFacts{Summary: func() outbox.Summary { s := waits; s.Worker.Starting = true; return s }()}, "", ""},
-		{"between two attempts", outbox.AlertNoProgress, outbox.AlertFacts{Summary: func() outbox.Summary { s := waits; s.DueSince = new(alertNow.Add(time.Minute)); return s }()}, "", ""},
-		{"nothing to do", outbox.AlertNoProgress, outbox.AlertFacts{}, "", ""},
-		{"publisher", outbox.AlertPublisher, outbox.AlertFacts{Publishers: []outbox.Publisher{failed, {Status: outbox.PublisherActive, UpdatedAt: alertNow}}}, "t/p Publisher t/p has failed after 10 errors", "answered 500"},
+		{"progress", outbox.AlertNoProgress, outbox.Facts{Summary: waits, Moved: true}, "", ""},
+		{"no progress", outbox.AlertNoProgress, outbox.Facts{Summary: waits}, "3 events are not applied", "No worker is running: nothing is applied"},
+		{"a worker that starts", outbox.AlertNoProgress, outbox.Facts{Summary: func() outbox.Summary { s := waits; s.Worker.Starting = true; return s }()}, "", ""},
+		{"between two attempts", outbox.AlertNoProgress, outbox.Facts{Summary: func() outbox.Summary { s := waits; s.DueSince = new(alertNow.Add(time.Minute)); return s }()}, "", ""},
+		{"nothing to do", outbox.AlertNoProgress, outbox.Facts{}, "", ""},
+		{"publisher", outbox.AlertPublisher, outbox.Facts{Publishers: []outbox.Publisher{failed, {Status: outbox.PublisherActive, UpdatedAt: alertNow}}}, "t/p Publisher t/p has failed after 10 errors", "answered 500"},
 		{"silent instance", outbox.AlertInstance, with(func(s *outbox.Summary) { s.Instances = []outbox.InstanceState{silent} }), "w-1 Instance w-1 has been silent for 2 min", ""},
 		{"instance long silent", outbox.AlertInstance, with(func(s *outbox.Summary) { s.Instances = []outbox.InstanceState{long} }), "w-1 Instance w-1 has been silent for 1 h", ""},
 		{"stalled instance", outbox.AlertInstance, with(func(s *outbox.Summary) { s.Instances = []outbox.InstanceState{stalled} }), "w-2 Instance w-2 is stalled", "no such table"},
@@ -84,11 +84,11 @@ func TestAlertRules_findWhatIsWrong(t *testing.T) {
 		{"source without a server", outbox.AlertSource, sources(func(s *outbox.IntakeSource) { s.Lease = nil }), "shop No server reads source shop", ""},
 		{"source that changes hands", outbox.AlertSource, sources(func(s *outbox.IntakeSource) { s.Lease, s.LookedAt = nil, new(alertNow.Add(-time.Second)) }), "", ""},
 		{"source that was removed", outbox.AlertSource, sources(removed), "", ""},
-		{"quarantined projection", outbox.AlertQuarantine, outbox.AlertFacts{Summary: outbox.Summary{Held: []outbox.HeldProjection{{Projection: "badges", Quarantined: 2}, {Projection: "seats", Behind: 1}}},
+		{"quarantined projection", outbox.AlertQuarantine, outbox.Facts{Summary: outbox.Summary{Held: []outbox.HeldProjection{{Projection: "badges", Quarantined: 2}, {Projection: "seats", Behind: 1}}},
 			Quarantined: []outbox.QuarantineCause{{Projection: "seats", Example: "other"}, {Projection: "badges", Example: "no such column"}}}, "badges Projection badges is quarantined in 2 campaigns", "no such column"},
-		{"failed run", outbox.AlertFailedRun, outbox.AlertFacts{FailedRuns: []outbox.Run{{ID: 7, Kind: outbox.RunRebuild, FinishedAt: &alertNow, Error: "1 campaign failed"}, {ID: 5, Kind: outbox.RunRebuild, FinishedAt: &alertNow}}},
+		{"failed run", outbox.AlertFailedRun, outbox.Facts{Runs: []outbox.Run{{ID: 7, Kind: outbox.RunRebuild, Status: outbox.RunFailed, FinishedAt: &alertNow, Error: "1 campaign failed"}, {ID: 5, Kind: outbox.RunRebuild, Status: outbox.RunFailed, FinishedAt: &alertNow}}},
 			"rebuild Run 7 (rebuild) has failed", "1 campaign failed"},
-		{"verify that drift tells of", outbox.AlertFailedRun, outbox.AlertFacts{FailedRuns: []outbox.Run{{ID: 7, Kind: outbox.RunVerify, FinishedAt: &alertNow, Counts: outbox.RunCounts{Failed: 1}}}}, "", ""},
+		{"verify that drift tells of", outbox.AlertFailedRun, outbox.Facts{Runs: []outbox.Run{{ID: 7, Kind: outbox.RunVerify, Status: outbox.RunFailed, FinishedAt: &alertNow, Counts: outbox.RunCounts{Failed: 1}}}}, "", ""},
 	} {
 		var got, err string
 		for _, cause := range ruleFor(c.what).Causes(c.facts, alertNow) {
@@ -172,17 +172,17 @@ func TestAlertRules_sayWhatIsBehindACause(t *testing.T) {
 	long.FailingSince = at(time.Minute)
 	again := pub
 	again.Status = outbox.PublisherActive
-	facts := outbox.AlertFacts{Groups: groups}
-	facts.Summary.Campaigns = outbox.CampaignCounts{Blocked: 13, Drifted: 3, Unverifiable: 2, Mismatched: 5}
+	facts := outbox.Facts{Groups: outbox.ErrorGroups{Groups: groups}}
+	facts.Summary.Campaigns = outbox.CampaignCounts{Total: 60, Blocked: 13, Drifted: 3, Unverifiable: 2, Mismatched: 5}
 	facts.Found = []outbox.FoundDrift{{Projection: "seats", Verdict: outbox.VerdictDrift, Since: *at(time.Hour)}, {Projection: "users", Verdict: outbox.VerdictDrift, Since: *at(2 * time.Hour)}, {Projection: "users", Verdict: outbox.VerdictFailed, Since: alertNow}}
-	facts.OtherBuilt = []outbox.ProjectionInfo{{Name: "seats", Version: "new1", RowsBuilt: outbox.RowsBuilt{BuiltVersions: []outbox.LoadedVersion{{Version: "old1"}}, BuiltByOtherVersion: true}}}
+	facts.Loaded = []outbox.ProjectionInfo{{Name: "seats", Version: "new1", RowsBuilt: outbox.RowsBuilt{BuiltVersions: []outbox.LoadedVersion{{Version: "old1"}}, BuiltByOtherVersion: true}}}
 	for _, c := range []struct {
 		what  outbox.AlertWhat
 		pub   outbox.Publisher
 		since time.Duration
 		has   string
 	}{
-		{outbox.AlertBlocked, pub, time.Hour, "13 campaigns are blocked by a permanently failed event, with 2 different errors; locked; seats"},
+		{outbox.AlertBlocked, pub, time.Hour, "13 of 60 campaigns are blocked by a permanently failed event, with 2 different errors; locked; seats"},
 		{outbox.AlertPublisher, pub, time.Second, "Publisher t/p has failed after 3 errors; its destination rejects event 3 of campaign c-5;"},
 		{outbox.AlertPublisher, long, time.Minute, "Publisher t/p has failed after 3 errors; its destination rejects event 3 of campaign c-5;"},
 		{outbox.AlertPublisher, function, time.Second, "Publisher t/p has failed after 3 errors; its function fails at event 3 of campaign c-5;"},
@@ -190,7 +190,7 @@ func TestAlertRules_sayWhatIsBehindACause(t *testing.T) {
 		{outbox.AlertPublisher, down, time.Second, "Publisher t/p has failed after 3 errors;"},
 		{outbox.AlertPublisher, again, time.Second, "Publisher t/p is retried, and has not recovered: 3 errors in a row; its destination rejects event 3 of campaign c-5;"},
 		{outbox.AlertDrift, pub, 2 * time.Hour,
-			"3 campaigns drifted in projections seats and users, 2 campaigns unverifiable; Rows of projection seats were built by version old1. Version new1 is loaded now, and builds what is applied since then. Rows may differ because the definition changed."},
+			"2 campaigns could not be verified: replaying the events failed; Live rows of 3 campaigns differ from the journal in projections seats and users; ; users"},
 	} {
 		f := facts
 		f.Publishers = []outbox.Publisher{c.pub}
@@ -208,14 +208,14 @@ func TestAlertRule_saysWhatIsOver(t *testing.T) {
 	p := outbox.Publisher{SubscriptionName: outbox.SubscriptionName{Topic: "t", Publisher: "p"}, Status: outbox.PublisherActive}
 	delivered, paused, resumed := p, p, p
 	delivered.LastErrorAt, paused.Status, resumed.LastPublishedAt = &alertNow, outbox.PublisherPaused, new(alertNow.Add(time.Second))
-	facts := func(all ...outbox.Publisher) outbox.AlertFacts {
-		return outbox.AlertFacts{Publishers: all, Summary: outbox.Summary{Campaigns: outbox.CampaignCounts{Total: 60}}}
+	facts := func(all ...outbox.Publisher) outbox.Facts {
+		return outbox.Facts{Publishers: all, Summary: outbox.Summary{Campaigns: outbox.CampaignCounts{Total: 60}}}
 	}
 	left := facts()
 	left.Summary.Campaigns.Mismatched, left.Summary.Campaigns.Blocked, left.Summary.Lag.Events = 1, 2, 3
 	for _, c := range []struct {
 		what  outbox.AlertWhat
-		facts outbox.AlertFacts
+		facts outbox.Facts
 		want  string
 	}{
 		{outbox.AlertDrift, facts(), "no campaign differs from the journal"},

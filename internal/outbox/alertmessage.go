@@ -1,7 +1,6 @@
 package outbox
 
 import (
-	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -42,13 +41,12 @@ const alertError = 500
 // Message is the message about the state after an evaluation of the facts. before is what the last message
 // about it counted; nil in the first one. link returns the address of a page, empty if it is not known.
 // hide removes secrets from an error.
-func (a Alert) Message(r AlertRule, f AlertFacts, kind AlertKind, before *int64, link func(page, anchor string) string, hide func(string) string) AlertMessage {
+func (a Alert) Message(r AlertRule, f Facts, kind AlertKind, before *int64, link func(page, anchor string) string, hide func(string) string) AlertMessage {
 	c := a.Cause
-	todo, runbook, page := r.What.Advice()
-	todo = cmp.Or(c.Todo, todo)
-	doc, heading, _ := strings.Cut(cmp.Or(c.Runbook, runbook), "#")
+	doc, heading, _ := strings.Cut(c.Runbook, "#")
+	page, anchor, _ := strings.Cut(c.Page, "#")
 	m := AlertMessage{AlertNote: AlertNote{Kind: kind, Rule: a.Rule, Cause: c.Key, Urgent: r.Urgent, Title: c.Sentence, Since: &a.Since, EndedAt: a.EndedAt, Count: c.Count}, Before: before,
-		AlertError: c.AlertError, Todo: todo, RunbookURL: link("docs/"+doc, heading), ConsoleURL: link(page, "")}
+		AlertError: c.AlertError, Todo: c.Todo, RunbookURL: link("docs/"+doc, heading), ConsoleURL: link(page, anchor)}
 	switch {
 	case kind == AlertResolved:
 		m.Title = "Resolved after " + Took(a.EndedAt.Sub(a.Since)) + ": " + r.Calm(f, a)

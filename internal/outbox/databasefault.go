@@ -80,13 +80,6 @@ func SortFaults(all []DatabaseFault) {
 	})
 }
 
-func faultCauses(all []DatabaseFault) (causes []AlertCause) {
-	for _, f := range all {
-		causes = append(causes, AlertCause{Key: f.Database + "-" + string(f.Kind), Sentence: strings.ToUpper(f.Says[:1]) + f.Headline()[1:], Since: f.Since, Todo: f.Says, Runbook: "operating#" + f.Kind.Guide()})
-	}
-	return causes
-}
-
 // Headline is what is wrong, without a capital and a period.
 func (f DatabaseFault) Headline() string {
 	end := strings.IndexAny(f.Says, ":;.")

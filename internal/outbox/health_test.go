@@ -1,82 +1,13 @@
 package outbox
 
 import (
-	"github.com/outboxweb/outboxweb/internal/must"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/outboxweb/outboxweb/internal/must"
 )
-
-func TestHealth_saysTheWorstFirst(t *testing.T) {
-	t.Parallel()
-	now := noon
-	worker := WorkerSummary{Running: true, LastSeen: &now}
-	long, soon := now.Add(-2*time.Minute), now.Add(3*time.Minute)
-	for _, c := range []struct {
-		name    string
-		summary Summary
-		level   Level
-		says    string
-	}{
-		{"empty", Summary{Worker: worker}, "ok", "The journal is empty"},
-		{"empty beside full projections", Summary{Worker: worker, OtherJournal: true}, "bad", "Check the URL of the journal database"},
-		{"empty beside full projections, as the worker found", Summary{Worker: worker, OtherJournal: true, Campaigns: CampaignCounts{Total: 9, Diverged: 9}}, "bad", "Check the URL of the journal database"},
-		{"full of other events beside full projections", Summary{Worker: worker, OtherJournal: true, Events: 3, Campaigns: CampaignCounts{Total: 9, Diverged: 8}}, "bad",
-			"8 campaigns contradict the journal: the projections have events that the journal does not have. Check the URL of the journal database and restore the right journal. If it is the right one, the events were applied from another journal"},
-		{"of other campaigns, and no worker has looked", Summary{Worker: worker, OtherJournal: true, Events: 1, Campaigns: CampaignCounts{Total: 1}}, "bad", "events that the journal does not have. Check the URL of the journal database"},
-		{"full disk of the journal", Summary{Worker: worker, AsOf: now, Faults: []DatabaseFault{FullDisk("journal", long)}, Campaigns: CampaignCounts{Total: 9, Blocked: 2}}, "bad",
-			"The disk of the journal database is full: appends and actions are refused with status 507, and nothing is applied. Free up space; work resumes by itself, without a restart. It began 2 min ago."},
-		{"full disk before the first event", Summary{Worker: worker, Faults: []DatabaseFault{FullDisk("journal", now)}}, "bad", "The disk of the journal database is full: "},
-		{"full disk of the projections", Summary{Worker: worker, AsOf: now, Faults: []DatabaseFault{FullDisk("projections", long)}, Campaigns: CampaignCounts{Total: 9}}, "bad",
-			"The disk of the projections database is full: nothing is applied, and appended events queue up. Free up space"},
-		{"current", Summary{Worker: worker, Campaigns: CampaignCounts{Total: 590}}, "ok", "All 590 campaigns are current."},
-		{"empty, and nobody works", Summary{}, "warn", "The journal is empty"},
-		{"nobody works, nothing to do", Summary{Campaigns: CampaignCounts{Total: 2}}, "warn", "No worker is running"},
-		{"nobody works", Summary{Campaigns: CampaignCounts{Total: 2, Lagging: 1}, Lag: Lag{Events: 3}}, "bad", "No worker is running"},
-		{"it starts", Summary{Worker: WorkerSummary{Starting: true}, Campaigns: CampaignCounts{Total: 2, Lagging: 1}, Lag: Lag{Events: 3}}, "busy", "The worker is starting."},
-		{"inline needs none", Summary{Mode: ModeInline, Campaigns: CampaignCounts{Total: 2}}, "ok", "All 2 campaigns"},
-		{"inline, and nobody tries again", Summary{Mode: ModeInline, Counts: Counts{Failed: 1}, Campaigns: CampaignCounts{Total: 2, Lagging: 1},
-			Lag: Lag{Events: 1}}, "bad", "No worker is running: events that failed on append are not retried."},
-		{"events without rows", Summary{Mode: ModeInline, Worker: worker, Campaigns: CampaignCounts{Total: 1, Lagging: 1},
-			Lag: Lag{Events: 1}}, "busy", "1 event not yet applied, in 1 campaign."},
-		{"silent worker", Summary{Worker: WorkerSummary{Running: true, LastSeen: &long}, Counts: Counts{Pending: 3},
-			OldestRetryable: &Oldest{EnqueuedAt: long}, DueSince: &long, Campaigns: CampaignCounts{Total: 2, Lagging: 1}, Lag: Lag{Events: 3}}, "bad", "no worker has been seen for 2 min"},
-		{"worker that waits for the next attempt", Summary{Worker: WorkerSummary{Running: true, LastSeen: &long}, Counts: Counts{Pending: 2, Failed: 1},
-			OldestRetryable: &Oldest{EnqueuedAt: long}, DueSince: &soon, Campaigns: CampaignCounts{Total: 2, Lagging: 1}, Lag: Lag{Events: 3}}, "warn", "1 row failed and will be retried"},
-		{"unverifiable", Summary{Worker: worker, Campaigns: CampaignCounts{Total: 9, Unverifiable: 2}}, "bad", "2 campaigns could not be verified."},
-		{"drifted", Summary{Worker: worker, Campaigns: CampaignCounts{Total: 9, Unverifiable: 2, Drifted: 1}}, "bad", "Live rows of 1 campaign differ from the journal."},
-		{"blocked and diverged", Summary{Worker: worker, Campaigns: CampaignCounts{Total: 2000, Blocked: 1, Diverged: 2}}, "bad", "2 campaigns contradict the journal"},
-		{"a projection and a campaign paused", Summary{Worker: worker, Campaigns: CampaignCounts{Total: 9, Paused: 1}, Held: []HeldProjection{{Projection: "stock", Paused: &Pause{}}}}, "warn",
-			"Projection stock is paused for all campaigns."},
-		{"a campaign paused, and a projection in one", Summary{Worker: worker, Campaigns: CampaignCounts{Total: 9, Paused: 3}, Held: []HeldProjection{{Projection: "stock", PausedCampaigns: 1}}}, "warn",
-			"3 of 9 campaigns are paused."},
-		{"an instance fell silent", Summary{Worker: worker, Campaigns: CampaignCounts{Total: 3},
-			Instances: []InstanceState{{ID: "w", LastSeen: long, BeatEvery: 2 * time.Second}}}, "warn", "1 instance is silent."},
-		{"an instance fell silent yesterday", Summary{Worker: worker, Campaigns: CampaignCounts{Total: 3},
-			Instances: []InstanceState{{ID: "w", LastSeen: now.Add(-24 * time.Hour), BeatEvery: 2 * time.Second}}}, "ok", "All 3 campaigns"},
-		{"busy", Summary{Worker: worker, Counts: Counts{Pending: 44200}, Campaigns: CampaignCounts{Total: 3, Lagging: 1},
-			Lag: Lag{Events: 44200}}, "busy", "44,200 events not yet applied, in 1 campaign."},
-	} {
-		h := c.summary.Health(now)
-		must.Hold(t, h.Level == c.level && strings.Contains(h.Sentence, c.says), "%s: %s %q", c.name, h.Level, h.Sentence)
-	}
-}
-
-func TestHealth_tellsOfOperationsBesideTheRest(t *testing.T) {
-	t.Parallel()
-	now := noon
-	worker := WorkerSummary{Running: true, LastSeen: &now}
-	h := Summary{Worker: worker, Campaigns: CampaignCounts{Total: 590}, Operations: OperationCounts{Running: 1, Unacknowledged: 2}}.Health(now)
-	if want := []string{"1 operation is running."}; !slices.Equal(h.Notes, want) || !strings.Contains(h.Sentence, "All 590") {
-		t.Errorf("health is %+v, want it with the notes %q", h, want)
-	}
-	h = Summary{Worker: worker, Campaigns: CampaignCounts{Total: 590, Blocked: 3, Paused: 2, Drifted: 1}, Counts: Counts{Failed: 1, Dead: 3}, Lag: Lag{Events: 40},
-		Operations: OperationCounts{Running: 1, Unacknowledged: 1}, Drift: 2}.Health(now)
-	if want := []string{"The self-check corrected the counts of 2 campaigns since the start.", "1 operation is running."}; !slices.Equal(h.Notes, want) {
-		t.Errorf("beside blocks that tell of the rest the notes are %q, want %q", h.Notes, want)
-	}
-}
 
 // made makes an instance in a condition with as many leased campaigns as ends, each expiring after that time.
 func made(c Condition, ends ...time.Duration) InstanceState {

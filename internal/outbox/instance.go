@@ -103,16 +103,10 @@ const Recent = 15 * time.Second
 // missedBeats is how many heartbeats in a row an instance may miss.
 const missedBeats = 3
 
-// ClocksThatDiffer returns a sentence for each running instance whose clock differs from the
-// reading process's.
-func ClocksThatDiffer(instances []InstanceState, now time.Time) (told []string) {
-	for _, i := range instances {
-		if state := i.State(now); i.ClockAhead == 0 || state != InstanceRunning && state != InstanceIdle {
-			continue
-		}
-		told = append(told, fmt.Sprintf("The clock of instance %s is %s this server's.", i.ID, i.Clock()))
-	}
-	return told
+// clockDiffers reports whether the instance is present, and its clock differs from the reading process's.
+func (i InstanceState) clockDiffers(now time.Time) bool {
+	state := i.State(now)
+	return i.ClockAhead != 0 && (state == InstanceRunning || state == InstanceIdle)
 }
 
 // Clock is how far its clock is off: "10 min ahead of", to be followed by whose.
@@ -363,7 +357,10 @@ func disagreements(list []InstanceState, now time.Time) []string {
 			modes[string(i.Mode)]++
 		}
 	}
-	notes := ClocksThatDiffer(list, now)
+	var notes []string
+	for _, f := range instanceFindings(list, now).Of(FindsClock) {
+		notes = append(notes, f.Says+".")
+	}
 	if len(versions) > 1 {
 		notes = append(notes, "Versions differ, as during a rolling restart: "+tally(versions)+".")
 	}

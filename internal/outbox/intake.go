@@ -80,16 +80,6 @@ func (s IntakeSource) triedWithin(span time.Duration, now time.Time) bool {
 	return false
 }
 
-// RejectingSources returns the sources in use with rejected rows.
-func RejectingSources(all []IntakeSource, now time.Time) (rejecting []IntakeSource) {
-	for _, s := range all {
-		if s.Rejected > 0 && s.InUse(now) {
-			rejecting = append(rejecting, s)
-		}
-	}
-	return rejecting
-}
-
 // UnreadSources returns the sources in use whose rows do not move: their database cannot be read, or
 // no process reads it. A lease that changes hands is no reason.
 func UnreadSources(all []IntakeSource, now time.Time) (unread []IntakeSource) {

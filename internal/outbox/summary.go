@@ -5,6 +5,8 @@ import (
 	"maps"
 	"slices"
 	"time"
+
+	"github.com/outboxweb/outboxweb/internal/finding"
 )
 
 // Summary is the state of the whole system at one moment.
@@ -35,6 +37,8 @@ type Summary struct {
 	// Held are the projections that are paused, quarantined, behind or no longer loaded, by name; nil
 	// while the projections database cannot be read.
 	Held []HeldProjection `json:"held_projections" api:"nullable"`
+	// what is wrong now, the worst first
+	Findings finding.List `json:"findings" api:"nullable"`
 	// Installed are the projections that are or were loaded, by name; nil while the projections database
 	// cannot be read.
 	Installed map[string]Installed `json:"-" redact:"-"`

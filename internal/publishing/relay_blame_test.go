@@ -37,7 +37,7 @@ func hook(tb testing.TB, url string) destination.Subscription {
 func advised(tb testing.TB, p outbox.Publisher) (blame, todo, phrase string) {
 	tb.Helper()
 	for _, r := range outbox.AlertRules() {
-		if causes := r.Causes(outbox.AlertFacts{Publishers: []outbox.Publisher{p}}, time.Now()); r.What == outbox.AlertPublisher {
+		if causes := r.Causes(outbox.Facts{Publishers: []outbox.Publisher{p}}, time.Now()); r.What == outbox.AlertPublisher {
 			must.Need(tb, len(causes) == 1, "alerts have %+v", causes)
 			todo = causes[0].Todo
 		}

@@ -124,8 +124,8 @@ func TestInstances_nameClocksThatDiffer(t *testing.T) {
 			if got.ClockAhead < scene.from || got.ClockAhead > scene.til || got.State(f.Clock.Now()) != outbox.InstanceRunning {
 				t.Errorf("its clock is %s ahead and it is %s, want %s to %s and running", got.ClockAhead, got.State(f.Clock.Now()), scene.from, scene.til)
 			}
-			told := outbox.ClocksThatDiffer([]outbox.InstanceState{got}, f.Clock.Now())
-			must.Hold(t, (len(told) > 0) == (scene.from != 0 || scene.til != 0), "told %q", told)
+			told := outbox.Facts{Summary: outbox.Summary{Instances: []outbox.InstanceState{got}}}.Find(f.Clock.Now()).Of(outbox.FindsClock)
+			must.Hold(t, (len(told) > 0) == (scene.from != 0 || scene.til != 0), "told %+v", told)
 			// The clock is corrected.
 			for range 40 {
 				f.Clock.Advance(2 * time.Second)

@@ -6,7 +6,6 @@ import (
 	"net/url"
 	"regexp"
 	"strings"
-	"time"
 
 	"github.com/a-h/templ"
 
@@ -55,26 +54,6 @@ func (l Links) Doc(name, anchor string) URL {
 
 // Operating is the runbook, at a guide if one is given.
 func (l Links) Operating(g Guide) URL { return l.Doc(docs.Operating, string(g)) }
-
-// overviewGuide is the guide for the worst problem of a summary, in the order that its Health uses.
-func overviewGuide(s outbox.Summary, now time.Time) Guide {
-	_, unworked := s.WorkerTrouble(now)
-	switch {
-	case len(s.Faults) > 0:
-		return Guide(s.Faults[0].Kind.Guide())
-	case s.OtherJournal, s.Campaigns.Diverged > 0:
-		return GuideDiverged
-	case s.Campaigns.Blocked > 0:
-		return GuideDead
-	case s.Campaigns.Unverifiable+s.Campaigns.Drifted > 0, len(outbox.QuarantinedAmong(s.Held)) > 0:
-		return "" // the blocks that name them link to theirs
-	case unworked != "" && s.Mode != outbox.ModeShadow:
-		return GuideWorker
-	case s.Counts.Failed > 0, s.Counts.Pending > 0, s.Counts.Processing > 0, s.Campaigns.Paused > 0:
-		return GuideLag
-	}
-	return ""
-}
 
 // campaignGuide is the guide for what blocks a campaign.
 func campaignGuide(c outbox.Campaign, e outbox.Explanation) Guide {

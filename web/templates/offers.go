@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/outboxweb/outboxweb/internal/finding"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
@@ -76,7 +77,7 @@ func troubleActions(p Page, v Overview) []outbox.Action {
 			all = append(all, outbox.ActionOperationStart)
 		}
 	}
-	if len(p.otherBuilt())+len(v.Drifted) > 0 {
+	if slices.ContainsFunc(v.blocks(), func(f finding.Finding) bool { return f.Runs }) {
 		all = append(all, outbox.ActionRunStart)
 	}
 	return all

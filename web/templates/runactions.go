@@ -61,35 +61,3 @@ func verificationDiffers(p Page, of CampaignView, v outbox.Verification) string 
 	}
 	return sentence(changeCounts(c, verifySides) + firstDivergence(c))
 }
-
-// driftedCampaigns returns the first verification of each campaign in a list ordered by campaign.
-func driftedCampaigns(drifted []outbox.Verification) []outbox.Verification {
-	var all []outbox.Verification
-	for _, v := range drifted {
-		if len(all) == 0 || all[len(all)-1].CampaignID != v.CampaignID {
-			all = append(all, v)
-		}
-	}
-	return all
-}
-
-// DriftShown is how many verifications the overview reads.
-const DriftShown = 200
-
-// driftCount counts the drifted campaigns of a list of verifications; a full list may be truncated.
-func driftCount(drifted []outbox.Verification, one, many string) string {
-	text := count(int64(len(driftedCampaigns(drifted))), one, many)
-	if len(drifted) == DriftShown {
-		return "At least " + text
-	}
-	return text
-}
-
-// driftCause links to where a difference is shown: the run that found it, or a new run that
-// compares it.
-func driftCause(p Page, v outbox.Verification) URL {
-	if v.RunID > 0 {
-		return p.Links.RunResult(v.RunID, v.CampaignID)
-	}
-	return p.Links.Campaign(v.CampaignID)
-}

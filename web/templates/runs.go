@@ -83,12 +83,7 @@ func (l Links) RunLog(id int64, cursor string) URL {
 
 // NewRun is the page that previews a run and starts it.
 func (l Links) NewRun(o outbox.RunRequest) URL {
-	query := values("kind", string(o.Kind), "until", positive(o.UntilSeq), "rate", positive(o.Rate))
-	if o.All {
-		query.Set("all", "1")
-	}
-	query["campaign"], query["projection"] = o.Campaigns, o.Projections
-	return l.at(query, "runs", "new")
+	return l.at(o.Query(), "runs", "new")
 }
 
 // RebuildOf is the page that previews a rebuild of what a verify found to differ.

@@ -162,34 +162,6 @@ func TestGuides_areHeadingsOfTheRunbook(t *testing.T) {
 }
 
 // For a problem the overview links to the guide for the worst one, and to none if all is well.
-func TestOverviewGuide_isForTheWorst(t *testing.T) {
-	t.Parallel()
-	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
-	works := outbox.WorkerSummary{Running: true, LastSeen: &now}
-	for _, c := range []struct {
-		name string
-		sum  outbox.Summary
-		want Guide
-	}{
-		{"well", outbox.Summary{Worker: works}, ""},
-		{"an operation ended", outbox.Summary{Worker: works, Operations: outbox.OperationCounts{Unacknowledged: 1}}, ""},
-		{"full disk", outbox.Summary{Worker: works, Faults: []outbox.DatabaseFault{outbox.FullDisk("journal", now)}, Campaigns: outbox.CampaignCounts{Diverged: 1}}, GuideDisk},
-		{"another journal", outbox.Summary{Worker: works, OtherJournal: true}, GuideDiverged},
-		{"diverged and blocked", outbox.Summary{Worker: works, Campaigns: outbox.CampaignCounts{Diverged: 1, Blocked: 2}}, GuideDiverged},
-		{"blocked and failed", outbox.Summary{Worker: works, Campaigns: outbox.CampaignCounts{Blocked: 2}, Counts: outbox.Counts{Failed: 3}}, GuideDead},
-		{"nobody works", outbox.Summary{Campaigns: outbox.CampaignCounts{Lagging: 1}, Counts: outbox.Counts{Pending: 3}}, GuideWorker},
-		{"nobody works, as the mode wants", outbox.Summary{Mode: outbox.ModeInline}, ""},
-		{"inline, and nobody tries again", outbox.Summary{Mode: outbox.ModeInline, Counts: outbox.Counts{Failed: 3}}, GuideWorker},
-		{"failed", outbox.Summary{Worker: works, Counts: outbox.Counts{Failed: 3}}, GuideLag},
-		{"behind", outbox.Summary{Worker: works, Counts: outbox.Counts{Pending: 3}, Lag: outbox.Lag{Events: 3}}, GuideLag},
-	} {
-		if c.sum.Mode == "" {
-			c.sum.Mode = outbox.ModeOutbox
-		}
-		must.Equal(t, overviewGuide(c.sum, now), c.want, c.name, "leads to")
-	}
-}
-
 func TestCampaignGuide_followsTheState(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)

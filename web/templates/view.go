@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/outboxweb/outboxweb/internal/finding"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
@@ -42,7 +43,7 @@ type Page struct {
 	Loaded []outbox.ProjectionInfo `redact:"-"`
 	// Judged is the cause that an action on the page would retry; nil if there is none, or several.
 	Judged   *Judged
-	Alarm    outbox.Alarm // what the title says of the system
+	Findings finding.List // what is wrong, for the title
 	NoneDead bool         // no row was dead a moment ago
 	Version  string
 	Running  outbox.Running

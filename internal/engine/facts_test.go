@@ -8,17 +8,17 @@ import (
 	"github.com/outboxweb/outboxweb/internal/storetest"
 )
 
-func TestAlertFacts_haveTheSources(t *testing.T) {
+func TestFacts_haveTheSources(t *testing.T) {
 	t.Parallel()
 	f := storetest.Open(t)
 	f.Exec(`insert into intake_sources (source) values ('shop')`)
-	facts, err := Wire(f.Store).alertFacts(f.Ctx, nil)
+	facts, err := Wire(f.Store).Facts.Read(f.Ctx)
 	must.Hold(t, err == nil && len(facts.Sources) == 1 && facts.Sources[0].Name == "shop", "facts %+v, %v", facts.Sources, err)
 }
 
 // The facts name what is behind trouble: the projections that drifted, with the versions that built
 // them, the errors of quarantined ones, each beside a common one, and the failed runs that no later one made good.
-func TestAlertFacts_nameWhatIsBehindTrouble(t *testing.T) {
+func TestFacts_nameWhatIsBehindTrouble(t *testing.T) {
 	t.Parallel()
 	f := storetest.Open(t)
 	for n, projection := range []string{"seats", "seats", "users"} {
@@ -37,12 +37,12 @@ values ($1, $2, '[]', 1, '["seats"]', '{}', '', 'ana', 'page', '', 1, 1, 1)`, ru
 	f.ExecProjections(`insert into failures (campaign_id, projection, seq, event_type, fingerprint, message, attempts, first_at, last_at) values ('a', 'users', 2, 'x', '', 'no such column', 1, 1, 1)`)
 	f.ExecProjections(`insert into failures (campaign_id, projection, seq, event_type, fingerprint, message, attempts, first_at, last_at)
 ` + many + `select 'a-' || i, 'common', 2, 'x', 'f', 'common', 1, 1, 1 from n`)
-	facts := must.Get(Wire(f.Store).alertFacts(f.Ctx, []outbox.ProjectionInfo{{Name: "seats", Version: "v2"}, {Name: "users", Version: "v1"}})).Or(t)
+	facts := must.Get(Wire(f.Store).Facts.Read(f.Ctx)).Or(t)
 	if len(facts.Found) != 3 || facts.Found[0].Projection != "common" || facts.Found[1].Projection != "seats" || facts.Found[1].Campaigns != 2 || facts.Found[1].Since.UnixMicro() != 1_000_000 || facts.Found[2].Projection != "users" {
 		t.Errorf("found %+v", facts.Found)
 	}
-	if len(facts.OtherBuilt) != 1 || facts.OtherBuilt[0].Name != "seats" || len(facts.Quarantined) != 1 || facts.Quarantined[0].Example != "no such column" {
-		t.Errorf("built by others %+v, failures %+v", facts.OtherBuilt, facts.Quarantined)
+	if !facts.Loaded[0].BuiltByOtherVersion || facts.Loaded[1].BuiltByOtherVersion || len(facts.Quarantined) != 1 || facts.Quarantined[0].Example != "no such column" {
+		t.Errorf("built by others %+v, failures %+v", facts.Loaded, facts.Quarantined)
 	}
-	must.Hold(t, len(facts.FailedRuns) == 2 && facts.FailedRuns[0].Kind == outbox.RunReplay && facts.FailedRuns[1].Kind == outbox.RunRebuild, "failed runs %+v", facts.FailedRuns)
+	must.Hold(t, len(facts.Runs) == 5 && facts.Runs[0].Kind == outbox.RunRehearse, "runs %+v", facts.Runs)
 }

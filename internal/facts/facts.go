@@ -1,0 +1,104 @@
+// Package facts reads what is known of the whole system, of which findings are made.
+package facts
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/outboxweb/outboxweb/internal/intake"
+	"github.com/outboxweb/outboxweb/internal/operations"
+	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/publishing"
+	"github.com/outboxweb/outboxweb/internal/runs"
+	"github.com/outboxweb/outboxweb/internal/store"
+)
+
+// Facts reads from the features of one process.
+type Facts struct {
+	Store      *store.Store
+	Operations *operations.Operations
+	Runs       *runs.Runs
+	Publishing *publishing.Progress
+	Intake     *intake.Intake
+	// Loaded are the projections of this process; nil in one without, which knows what others have loaded.
+	Loaded []outbox.ProjectionInfo
+
+	shared store.Snapshot[outbox.Facts]
+}
+
+// How many of the latest runs, and of the operations that have ended, the facts have.
+const (
+	factsRuns  = 50
+	factsEnded = 20
+)
+
+// behindLimit bounds how long facts wait for details of the projections database.
+const behindLimit = 2 * time.Second
+
+// Begin makes every action end the facts that were read before it.
+func (e *Facts) Begin() { e.Store.OnChange(e.shared.Forget) }
+
+// Read returns what is known, at most a second old: shared snapshots, and where these show trouble, what is
+// behind it. Callers share it and must not change what it points to.
+func (e *Facts) Read(ctx context.Context) (outbox.Facts, error) {
+	return e.shared.Get(ctx, func() (outbox.Facts, error) { return e.read(context.WithoutCancel(ctx)) })
+}
+
+func (e *Facts) read(ctx context.Context) (f outbox.Facts, err error) {
+	if f.Summary, err = e.Store.Summary(ctx); err != nil {
+		return f, err
+	}
+	if f.Loaded = f.Summary.Built(e.Loaded); e.Loaded == nil {
+		for _, name := range slices.Sorted(maps.Keys(f.Summary.Installed)) {
+			if i := f.Summary.Installed[name]; i.Version != "" {
+				f.Loaded = append(f.Loaded, outbox.ProjectionInfo{Name: name, Version: i.Version, RowsBuilt: i.Rows(i.Version)})
+			}
+		}
+	}
+	c := f.Summary.Campaigns
+	for _, read := range []struct {
+		needed bool
+		read   func() error
+	}{
+		{true, func() error { f.Publishers, err = e.Publishing.Publishers(ctx); return err }},
+		{true, func() error { f.Sources, err = e.Intake.States(ctx); return err }},
+		{f.Summary.Counts.Failed+f.Summary.Counts.Dead > 0 || e.Store.Mode() == outbox.ModeShadow, func() error { f.Groups, err = e.Store.ErrorGroups(ctx); return err }},
+		{c.Drifted+c.Unverifiable > 0, func() error { f.Found, err = e.Store.FoundDrift(ctx); return err }},
+		{c.Drifted > 0, func() error { f.Drifted, err = e.Store.Drifted(ctx, outbox.MaxVerifications); return err }},
+		{c.Unverifiable > 0, func() error { f.Unverified, err = e.Store.Unverified(ctx, outbox.MaxVerifications); return err }},
+		{f.Summary.Operations.Unacknowledged > 0, func() error { f.Ended, err = e.ended(ctx); return err }},
+		{len(outbox.QuarantinedAmong(f.Summary.Held)) > 0, func() error { return e.readQuarantines(ctx, &f) }},
+		{true, func() error {
+			latest, err := e.Runs.List(ctx, outbox.RunFilter{Limit: factsRuns})
+			f.Runs = latest.Items
+			return err
+		}},
+	} {
+		if read.needed {
+			if err := read.read(); err != nil {
+				return f, err
+			}
+		}
+	}
+	return f, nil
+}
+
+// readQuarantines reads details from the projections database. Without it the facts say less.
+func (e *Facts) readQuarantines(ctx context.Context, f *outbox.Facts) (err error) {
+	limited, cancel := context.WithTimeout(ctx, behindLimit)
+	defer cancel()
+	if causes, _, err := e.Store.ReadModel().QuarantineCauses(limited); err == nil {
+		f.Quarantined = causes
+	}
+	f.Passed, err = e.Runs.QuarantinesPassed(ctx, e.Loaded)
+	return err
+}
+
+// ended are the last operations that wait to be acknowledged.
+func (e *Facts) ended(ctx context.Context) ([]outbox.Operation, error) {
+	unread := false
+	page, err := e.Operations.List(ctx, outbox.OperationFilter{Acknowledged: &unread, Limit: factsEnded})
+	return slices.DeleteFunc(page.Items, func(o outbox.Operation) bool { return !o.Acknowledgeable() }), err
+}

@@ -1,0 +1,258 @@
+package outbox
+
+import (
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/outboxweb/outboxweb/internal/finding"
+)
+
+// addressed is the maximum number of campaigns in an address.
+const addressed = 50
+
+// driftFindings are the campaigns whose live rows differ from the journal, or cannot be compared with it.
+func (f Facts) driftFindings() (all finding.List) {
+	c := f.Summary.Campaigns
+	if n := c.Unverifiable; n > 0 {
+		all = append(all, f.unverifiable(n))
+	}
+	if n := c.Drifted - c.OutdatedDrift; n > 0 {
+		all = append(all, f.drifted(n))
+	}
+	if n := c.OutdatedDrift; n > 0 {
+		outdated := f.driftedFrom(true)
+		one := found(FindsOutdated, "", n, Count(n, "campaign", "campaigns")+" differed from versions of projections that are not loaded any more; verify again")
+		if len(outdated) > 0 {
+			one.Says = Count(n, "campaign", "campaigns") + " differed from " + OutdatedWords(f.Loaded, outdated...)
+		}
+		f.inCampaigns(&one, outdated)
+		f.verifyAgain(&one, outdated)
+		all = append(all, one)
+	}
+	return all
+}
+
+// driftedFrom are the differences from the versions that are loaded, or the outdated ones.
+func (f Facts) driftedFrom(outdated bool) []Verification {
+	return slices.DeleteFunc(slices.Clone(f.Drifted), func(v Verification) bool { return v.Outdated != outdated })
+}
+
+// foundBy adds since when verifications found it, and returns in which projections.
+func (f Facts) foundBy(one *finding.Finding, verdict Verdict) (projections []string) {
+	for _, d := range f.Found {
+		if d.Verdict != verdict {
+			continue
+		}
+		projections = append(projections, d.Projection)
+		if one.Since == nil || d.Since.Before(*one.Since) {
+			one.Since = &d.Since
+		}
+		if one.Error == "" {
+			one.Error, one.Projection = d.Error, d.Projection
+		}
+	}
+	return projections
+}
+
+// inCampaigns adds the campaigns of verifications, each with the projections that differ there.
+func (f Facts) inCampaigns(one *finding.Finding, found []Verification) (campaigns, projections []string) {
+	in := map[string][]string{}
+	for _, v := range found {
+		if in[v.CampaignID] = append(in[v.CampaignID], v.Projection); !slices.Contains(projections, v.Projection) {
+			projections = append(projections, v.Projection)
+		}
+	}
+	for _, v := range found {
+		if !slices.Contains(campaigns, v.CampaignID) {
+			campaigns = append(campaigns, v.CampaignID)
+			one.Items = append(one.Items, finding.Item{Name: v.CampaignID, Note: ProjectionsNamed(in[v.CampaignID]) + ", ", Page: v.page(), At: v.At})
+		}
+	}
+	return campaigns, projections
+}
+
+// page is where a verification is shown: the run that found it, or its campaign.
+func (v Verification) page() string {
+	if v.RunID > 0 {
+		return pagePath(nil, "runs", strconv.FormatInt(v.RunID, 10), "results", v.CampaignID)
+	}
+	return pagePath(nil, "campaigns", v.CampaignID)
+}
+
+// drifted leads to a rebuild of what differs, or to the change of a file: a rebuild would make what a wrong
+// one says.
+func (f Facts) drifted(n int64) finding.Finding {
+	one := found(FindsDrift, "", n, "")
+	one.Says = "Live rows of " + campaigns(n) + " differ from the journal" + inProjections(f.foundBy(&one, VerdictDrift))
+	ids, in := f.inCampaigns(&one, f.driftedFrom(false))
+	var says []string
+	unchanged := slices.Clone(in)
+	for _, p := range f.otherBuilt() {
+		if slices.Contains(in, p.Name) {
+			says = append(says, p.Sentence(p.Name, p.Version))
+			one.Page, one.Link = pagePath(nil, "projections", p.Name)+"#change", "See what changed"
+			unchanged = slices.DeleteFunc(unchanged, func(name string) bool { return name == p.Name })
+		}
+	}
+	switch {
+	case len(says) == 0 && 0 < len(ids) && len(ids) <= addressed:
+		prepares(&one, "Rebuild…", RunRequest{Kind: RunRebuild, Campaigns: ids, Projections: in})
+	case len(says) > 0:
+		if says = append(says, BuiltAdvice); len(says) > 2 {
+			one.Page = "/projections"
+		}
+		if len(unchanged) > 0 {
+			says = append(says, "All rows of "+ProjectionsNamed(unchanged)+" were built by the loaded version: there it is not the cause.")
+			one.Page, one.Link = "/campaigns?state=drifted", "Show campaigns"
+		}
+		one.Does = strings.Join(says, " ")
+	}
+	return one
+}
+
+// unverifiable names one campaign for each error: a projection that reads tables of another has the error of
+// that one.
+func (f Facts) unverifiable(n int64) finding.Finding {
+	one := found(FindsUnverifiable, "", n, campaigns(n)+" could not be verified: replaying the events failed")
+	f.foundBy(&one, VerdictFailed)
+	first := func(v Verification) string { line, _, _ := strings.Cut(v.Error, "\n"); return line }
+	alike := map[string][]string{} // campaigns, by error
+	for _, v := range f.Unverified {
+		if ids := alike[Fingerprint(first(v))]; !slices.Contains(ids, v.CampaignID) {
+			alike[Fingerprint(first(v))] = append(ids, v.CampaignID)
+		}
+	}
+	for _, v := range f.Unverified {
+		ids := alike[Fingerprint(first(v))]
+		if delete(alike, Fingerprint(first(v))); len(ids) == 0 {
+			continue
+		}
+		note := cut(first(v), 160)
+		if others := int64(len(ids)) - 1; others > 0 {
+			note += ", and likewise in " + Count(others, "other", "others")
+		}
+		one.Items = append(one.Items, finding.Item{Name: v.CampaignID, Note: note + ", ", Page: v.page(), At: v.At})
+	}
+	if loaded := func(v Verification) bool { return !v.Outdated }; len(f.Unverified) > 0 && !slices.ContainsFunc(f.Unverified, loaded) {
+		one.Says = campaigns(n) + " could not be verified with versions of projections that are not loaded any more; verify again with the loaded ones"
+		f.verifyAgain(&one, f.Unverified)
+	}
+	return one
+}
+
+// verifyAgain leads to a verify of the loaded projections among those of outdated verifications.
+func (f Facts) verifyAgain(one *finding.Finding, outdated []Verification) {
+	verify := RunRequest{Kind: RunVerify, All: true}
+	for _, v := range outdated {
+		if !slices.Contains(verify.Projections, v.Projection) && slices.ContainsFunc(f.Loaded, func(p ProjectionInfo) bool { return p.Name == v.Projection }) {
+			verify.Projections = append(verify.Projections, v.Projection)
+		}
+	}
+	if len(verify.Projections) > 0 {
+		prepares(one, "Verify again…", verify)
+	}
+}
+
+// otherBuilt are the loaded projections whose rows were not all built by the loaded version.
+func (f Facts) otherBuilt() []ProjectionInfo {
+	return slices.DeleteFunc(slices.Clone(f.Loaded), func(p ProjectionInfo) bool { return !p.BuiltByOtherVersion })
+}
+
+// versionFindings are the projections whose rows another version built. A rebuild would make what the loaded
+// one says; a verify tells first whether anything differs, unless one has, or the loaded one fails.
+func (f Facts) versionFindings() finding.List {
+	others := f.otherBuilt()
+	if len(others) == 0 {
+		return nil
+	}
+	says := "Projection " + others[0].Name + " has rows that another version of its definition built"
+	if n := int64(len(others)); n > 1 {
+		says = Number(n) + " projections have rows that other versions of their definitions built"
+	}
+	one, verify, fails := found(FindsOtherVersion, "", int64(len(others)), says), RunRequest{Kind: RunVerify, All: true}, false
+	for _, p := range others {
+		item := finding.Item{Name: p.Name, Note: "built " + p.By() + "; version " + ShortHash(p.Version), Page: pagePath(nil, "projections", p.Name)}
+		var which []string
+		if p.BuildsSince(p.Version) {
+			which = append(which, "builds what is applied since")
+		}
+		if f.fails(p) {
+			which, fails = append(which, "fails now: fix it before a rebuild"), true
+		}
+		if len(which) > 0 {
+			item.Note += ", which " + strings.Join(which, " and ") + ","
+		}
+		if item.Note += " is loaded"; p.LoadedAt != nil {
+			item.Note, item.At = strings.TrimSuffix(item.Note, "is loaded")+"was loaded ", *p.LoadedAt
+		}
+		one.Items = append(one.Items, item)
+		if !slices.ContainsFunc(f.driftedFrom(false), func(v Verification) bool { return v.Projection == p.Name }) {
+			verify.Projections = append(verify.Projections, p.Name)
+		}
+	}
+	if !fails && len(verify.Projections) > 0 {
+		prepares(&one, "Verify all…", verify)
+	}
+	return finding.List{one}
+}
+
+// fails reports whether the loaded version of a projection fails now, or was quarantined.
+func (f Facts) fails(p ProjectionInfo) bool {
+	for _, g := range f.Groups.Groups {
+		if slices.ContainsFunc(g.Tried, func(t Tried) bool { return t.Projection == p.Name && t.ProjectionVersion == p.Version }) {
+			return true
+		}
+	}
+	return slices.ContainsFunc(f.Quarantined, func(q QuarantineCause) bool {
+		return q.Projection == p.Name && p.LoadedAt != nil && q.LastAt.After(*p.LoadedAt)
+	})
+}
+
+// FoundDrift is what the last verifications of a projection found in some campaigns.
+type FoundDrift struct {
+	Projection string
+	Verdict    Verdict // drift, or failed where the journal could not be replayed
+	Campaigns  int64
+	Since      time.Time // of the first of these verifications
+	Error      string    // of a failed one
+}
+
+// inProjections names projections: " in projections seats and users"; empty without any.
+func inProjections(names []string) string {
+	if len(names) == 0 {
+		return ""
+	}
+	return " in " + ProjectionsNamed(names)
+}
+
+// ProjectionsNamed names projections: "projection seats", "projections seats and users". There is at least
+// one.
+func ProjectionsNamed(names []string) string {
+	word := "projections "
+	if len(names) == 1 {
+		word = "projection "
+	}
+	shown := slices.Clone(names[:min(len(names), heldNamed)])
+	if more := len(names) - len(shown); more > 0 {
+		shown = append(shown, Number(int64(more))+" more")
+	}
+	return word + list(shown, " and ")
+}
+
+// Query is the request in the address of the page that prepares it.
+func (o RunRequest) Query() url.Values {
+	query := url.Values{"kind": {string(o.Kind)}}
+	for name, n := range map[string]int64{"until": o.UntilSeq, "rate": o.Rate} {
+		if n > 0 {
+			query.Set(name, strconv.FormatInt(n, 10))
+		}
+	}
+	if o.All {
+		query.Set("all", "1")
+	}
+	query["campaign"], query["projection"] = o.Campaigns, o.Projections
+	return query
+}
