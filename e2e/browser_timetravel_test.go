@@ -22,7 +22,7 @@ func TestBrowser_aReadModelIsShownAsOfAnyEvent(t *testing.T) {
 		{EventType: "fallen", Payload: map[string]any{"id": 3}},
 	})
 	var towns []event
-	for i, name := range hostile[:60] { // nodes that a graph shows
+	for i, name := range hostile[:40] { // nodes that a graph shows
 		towns = append(towns, founded(i, name))
 	}
 	appendTo(t, s, "", "hostile", towns)

@@ -42,6 +42,7 @@ func TestMain(m *testing.M) {
 		os.Exit(writeIntake(place))
 	}
 	flag.Parse()
+	chooseTexts()
 	os.Exit(buildAndRun(m))
 }
 

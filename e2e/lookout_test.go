@@ -32,7 +32,7 @@ func startLookout(t *testing.T, d databases) *lookout {
 		for ctx.Err() == nil && len(w.wrong) < 10 {
 			w.look(ctx, projections, histories, "select campaign_id, count(*), max(seq) from history group by campaign_id")
 			w.look(ctx, journal, publishers, "select publisher, position, position from publisher_progress")
-			pause(ctx, 5*time.Millisecond) // it would see the same state
+			pause(ctx, 25*time.Millisecond) // it would see the same state
 		}
 	})
 	t.Cleanup(func() {

@@ -34,5 +34,5 @@ func skippedPages(t *testing.T) (*server, map[string]string) {
 func TestBrowser_pagesOfSkippedEvents(t *testing.T) {
 	t.Parallel()
 	s, pages := skippedPages(t)
-	inspectPages(t, s, pages)
+	openTab(t, s).crawl(pages, 1)
 }
