@@ -126,9 +126,8 @@ func testRules(t *testing.T, promtool, alert string, phases []scrape) {
 	}
 	file := filepath.Join(t.TempDir(), "test.yml")
 	must.OK(t, os.WriteFile(file, []byte(b.String()), 0o600))
-	if out, err := exec.Command(promtool, "test", "rules", file).CombinedOutput(); err != nil {
-		t.Errorf("promtool test rules: %v\n%s\n%s", err, out, b.String())
-	}
+	out, err := exec.Command(promtool, "test", "rules", file).CombinedOutput()
+	must.Hold(t, err == nil, "promtool test rules: %v\n%s\n%s", err, out, b.String())
 }
 
 func withLabels(series, instance string) string {

@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"github.com/chromedp/chromedp"
+
+	"github.com/outboxweb/outboxweb/internal/must"
 )
 
 func (b *tab) openCharts(path string) {
@@ -46,9 +48,7 @@ func (b *tab) chartsAreReadByMouse() {
 	b.open("/charts?table=true")
 	rows := value[[][]string](b, `[...document.querySelectorAll("div.numbers tr")].map(r => [...r.cells].map(c => c.textContent.trim()))`)
 	column := slices.Index(rows[0], "Append to applied: p99")
-	if column < 0 {
-		b.t.Fatalf("the columns are %q", rows[0])
-	}
+	must.Need(b.t, column >= 0, "the columns are %q", rows[0])
 	values := map[string]string{}
 	for _, row := range rows[1:] {
 		if row[column] != "–" {
@@ -69,14 +69,10 @@ func (b *tab) chartsAreReadByMouse() {
 		clock, _, _ := strings.Cut(text, "–")
 		if p99 := values[clock]; p99 != "" {
 			seen++
-			if !strings.HasSuffix(text, "p99 "+p99) {
-				b.t.Errorf("the reading is %q, want a p99 of %s", text, p99)
-			}
+			must.Hold(b.t, strings.HasSuffix(text, "p99 "+p99), "the reading is %q, want a p99 of %s", text, p99)
 		}
 	}
-	if seen == 0 {
-		b.t.Errorf("no step with a latency was read: %q", readings)
-	}
+	must.Hold(b.t, seen != 0, "no step with a latency was read: %q", readings)
 	b.mouse(chromedp.MouseMoved, point{1, 1})
 	b.await("the crosshair is gone", crosses+" === 0")
 }

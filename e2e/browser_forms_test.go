@@ -180,9 +180,7 @@ func (o *operator) prepared(page, action string) (field string) {
 	o.line.set(func() { o.line.delay = 0 })
 	o.open(page)
 	found := value[*string](o.tab, prepareForm+"("+js(action)+")")
-	if found == nil {
-		o.t.Fatalf("%s has no form for %s", page, action)
-	}
+	must.Need(o.t, found != nil, "%s has no form for %s", page, action)
 	return *found
 }
 
@@ -224,9 +222,8 @@ func (o *operator) sentOnce(what string, before int) {
 	for _, e := range entries {
 		shown.Add(e[0], e[1])
 	}
-	if got := sent[0].fields; got.Encode() != shown.Encode() {
-		o.t.Errorf("%s sent %v, while the page showed %v", what, got, shown)
-	}
+	got := sent[0].fields
+	must.Hold(o.t, got.Encode() == shown.Encode(), "%s sent %v, while the page showed %v", what, got, shown)
 	o.audit(what, 1)
 }
 
@@ -234,9 +231,8 @@ func (o *operator) sentOnce(what string, before int) {
 func (o *operator) audit(what string, want int) {
 	o.t.Helper()
 	now := scalarAudit(o.t, o.s)
-	if got := now - o.audited; got != want {
-		o.t.Errorf("%s wrote %d audit records, want %d", what, got, want)
-	}
+	got := now - o.audited
+	must.Hold(o.t, got == want, "%s wrote %d audit records, want %d", what, got, want)
 	o.audited = now
 }
 
@@ -297,9 +293,8 @@ func (o *operator) outlivesALostAnswer(page, action string) {
 	o.sentOnce("a form whose answer is lost", before)
 	o.keyOn("button[data-judged]", " ")
 	o.await("the action is confirmed", telling(marked("flash"), "test event"))
-	if sent := o.line.forms()[before:]; len(sent) != 2 || sent[0].fields.Encode() != sent[1].fields.Encode() {
-		o.t.Errorf("what was sent: %+v", sent)
-	}
+	sent := o.line.forms()[before:]
+	must.Hold(o.t, len(sent) == 2 && sent[0].fields.Encode() == sent[1].fields.Encode(), "what was sent: %+v", sent)
 	o.audit("a form that was sent again", 0)
 }
 

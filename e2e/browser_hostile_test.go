@@ -126,9 +126,8 @@ func openBesieged(t *testing.T, s *server) *besieged {
 func (b *besieged) visit(path string) string {
 	b.t.Helper()
 	b.open(path)
-	if failure := value[string](b.tab, look); failure != "" {
-		b.t.Errorf("%s: the live part: %s", path, failure)
-	}
+	failure := value[string](b.tab, look)
+	must.Hold(b.t, failure == "", "%s: the live part: %s", path, failure)
 	found := value[struct {
 		Text  string
 		Wrong []string

@@ -11,9 +11,7 @@ import (
 func (b *tab) follow(link string) {
 	b.t.Helper()
 	path, ours := strings.CutPrefix(link, b.s.url)
-	if !ours {
-		b.t.Fatalf("the message links to %q, want a page of %s", link, b.s.url)
-	}
+	must.Need(b.t, ours, "the message links to %q, want a page of %s", link, b.s.url)
 	b.open(path)
 }
 

@@ -140,9 +140,7 @@ func (b *tab) shoot(file string) {
 	if err == nil {
 		err = os.WriteFile(file, picture, 0o644)
 	}
-	if err != nil {
-		b.t.Fatalf("take a picture: %v", err)
-	}
+	must.Need(b.t, err == nil, "take a picture: %v", err)
 }
 
 // sound fails the test unless the open page is complete and, in a full run, accessible: axe-core

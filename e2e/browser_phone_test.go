@@ -3,6 +3,8 @@ package e2e
 import (
 	"fmt"
 	"testing"
+
+	"github.com/outboxweb/outboxweb/internal/must"
 )
 
 // On a phone the first screen says how it is, a canary is one tap away, and the menu works without scripts, too.
@@ -59,9 +61,8 @@ func (b *tab) firstScreen() {
 	b.t.Helper()
 	b.await("one cause", telling(marked("cause"), "8 campaigns blocked, 16 events waiting")+" && "+saying(marked("failing-causes"), "1"))
 	for _, selector := range []string{".health .sentence", ".hero li", `[data-testid="cause"] h3`, `[data-testid="cause"] .reach`} {
-		if ok, _ := b.holds(`(all => all.length > 0 && all.every(r => r.top >= 0 && r.bottom <= 740 && r.width > 0 && r.right <= 360))([...document.querySelectorAll(` + js(selector) + `)].map(e => e.getBoundingClientRect()))`); !ok {
-			b.t.Errorf("%s is not on the first screen", selector)
-		}
+		ok, _ := b.holds(`(all => all.length > 0 && all.every(r => r.top >= 0 && r.bottom <= 740 && r.width > 0 && r.right <= 360))([...document.querySelectorAll(` + js(selector) + `)].map(e => e.getBoundingClientRect()))`)
+		must.Hold(b.t, ok, "%s is not on the first screen", selector)
 	}
 	b.await("the numbers are in one row", `new Set([...document.querySelectorAll(".hero li")].map(e => e.getBoundingClientRect().top)).size === 1`)
 	b.await("charts come after the cause", `document.querySelector(".history").getBoundingClientRect().top > document.querySelector('[data-testid="cause"]').getBoundingClientRect().bottom`)

@@ -219,9 +219,8 @@ func (b *tab) sessionEndsInAForm(e ending, row string) {
 	login.close()
 	b.click(marked("requeue"))
 	b.await("the act is confirmed", telling(marked("flash"), "Requeued event 2 of campaign poisoned"))
-	if n := value[int](b, `fetch(`+js(b.base+"/audit?action=requeue")+`).then(a => a.text()).then(text => text.split(">ana left<").length - 1)`); n != 1 {
-		b.t.Errorf("the audit log has the act %d times", n)
-	}
+	n := value[int](b, `fetch(`+js(b.base+"/audit?action=requeue")+`).then(a => a.text()).then(text => text.split(">ana left<").length - 1)`)
+	must.Hold(b.t, n == 1, "the audit log has the act %d times", n)
 	b.goesOn()
 }
 
@@ -236,9 +235,7 @@ func (b *tab) sessionEndsInAPoll(e ending, path string) {
 	b.sound("a page without a session")
 	before := value[int](b, asked)
 	b.polledTwice()
-	if n := value[int](b, asked); n != before {
-		b.t.Errorf("the page asked %d times without a session", n-before)
-	}
+	must.Equal(b.t, value[int](b, asked), before, "how often the page asked without a session")
 	other := b.another()
 	other.signedIn(e, path)
 	other.close()
@@ -365,7 +362,6 @@ func (p *portal) watchedInTheBackground(b *tab, e ending) {
 	hidden.polledTwice()
 	n := value[int](hidden, asked)
 	hidden.seenAgain()
-	if begun := p.logins()[before:]; value[int](hidden, asked) != n || len(begun) > 0 {
-		b.t.Errorf("a hidden page goes on asking, and has begun the logins %q", begun)
-	}
+	begun := p.logins()[before:]
+	must.Hold(b.t, value[int](hidden, asked) == n && len(begun) == 0, "a hidden page goes on asking, and has begun the logins %q", begun)
 }

@@ -120,9 +120,7 @@ func repairedAsTheTutorialSays(t *testing.T, file string) {
 		after.WriteString(line[1:])
 	}
 	text := must.Get(os.ReadFile(file)).Or(t)
-	if !strings.Contains(string(text), before.String()) {
-		t.Fatalf("%s does not have the lines of the tutorial's diff:\n%s", file, before.String())
-	}
+	must.Need(t, strings.Contains(string(text), before.String()), "%s does not have the lines of the tutorial's diff:\n%s", file, before.String())
 	must.OK(t, os.WriteFile(file, []byte(strings.Replace(string(text), before.String(), after.String(), 1)), 0o600))
 }
 

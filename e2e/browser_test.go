@@ -155,9 +155,7 @@ func tell[P, R any](b *tab, command cdp.Command[P, R], params P) R {
 	ctx, cancel := context.WithTimeout(b.ctx, patience)
 	defer cancel()
 	result, err := chromedp.Call(ctx, command, params)
-	if err != nil {
-		b.t.Fatalf("%s: %v", command.Method, err)
-	}
+	must.Need(b.t, err == nil, "%s: %v", command.Method, err)
 	return result
 }
 
@@ -212,9 +210,7 @@ func (b *tab) verifyCalm() {
 		for _, part := range b.expected {
 			wanted = wanted || strings.Contains(text, part)
 		}
-		if !wanted {
-			b.t.Errorf("the browser complains: %s", text)
-		}
+		must.Hold(b.t, wanted, "the browser complains: %s", text)
 	}
 }
 
@@ -237,9 +233,7 @@ func read[T any](b *tab, expression string) (T, error) {
 func value[T any](b *tab, expression string) T {
 	b.t.Helper()
 	v, err := read[T](b, expression)
-	if err != nil {
-		b.t.Fatalf("evaluate %s: %v", expression, err)
-	}
+	must.Need(b.t, err == nil, "evaluate %s: %v", expression, err)
 	return v
 }
 
@@ -248,9 +242,8 @@ func value[T any](b *tab, expression string) T {
 func (b *tab) open(path string) {
 	b.t.Helper()
 	b.navigate(path)
-	if run := value[bool](b, `typeof htmx === "object"`); run != b.scripts {
-		b.t.Fatalf("the page's scripts run: %t, want %t", run, b.scripts)
-	}
+	run := value[bool](b, `typeof htmx === "object"`)
+	must.Need(b.t, run == b.scripts, "the page's scripts run: %t, want %t", run, b.scripts)
 }
 
 // navigate is open for pages that may not be the server's.
@@ -258,9 +251,8 @@ func (b *tab) navigate(path string) {
 	b.t.Helper()
 	ctx, cancel := context.WithTimeout(b.ctx, patience)
 	defer cancel()
-	if err := chromedp.Do(ctx, chromedp.Navigate(b.s.url+b.base+path)); err != nil {
-		b.t.Fatalf("open %s: %v", path, err)
-	}
+	err := chromedp.Do(ctx, chromedp.Navigate(b.s.url+b.base+path))
+	must.Need(b.t, err == nil, "open %s: %v", path, err)
 	b.await("the page is loaded", b.loaded())
 }
 
@@ -485,9 +477,8 @@ func (b *tab) do(what string, actions ...chromedp.Action[chromedp.Void]) {
 	b.t.Helper()
 	ctx, cancel := context.WithTimeout(b.ctx, patience)
 	defer cancel()
-	if err := chromedp.Do(ctx, actions...); err != nil {
-		b.t.Fatalf("%s: %v", what, err)
-	}
+	err := chromedp.Do(ctx, actions...)
+	must.Need(b.t, err == nil, "%s: %v", what, err)
 }
 
 type viewport struct{ width, height int64 }

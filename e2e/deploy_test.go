@@ -126,16 +126,13 @@ func TestDeploy_makeSecretsFromAnywhere(t *testing.T) {
 		return string(out), err
 	}
 	for _, host := range []string{"one.example:5433", "one.example:5433", ""} {
-		if out, err := run(host); err != nil {
-			t.Fatalf("for %q: %v\n%s", host, err, out)
-		}
+		out, err := run(host)
+		must.Need(t, err == nil, "for %q: %v\n%s", host, err, out)
 	}
-	if out, err := run("two.example"); err == nil || !strings.Contains(out, "secrets/journal-db exists and names another host than two.example") {
-		t.Errorf("for another host: %v\n%s", err, out)
-	}
-	if url, err := os.ReadFile(filepath.Join(dir, "secrets", "journal-db")); err != nil || !strings.Contains(string(url), "@one.example:5433/outboxweb?search_path=journal") {
-		t.Errorf("%s, %v", url, err)
-	}
+	out, err := run("two.example")
+	must.Hold(t, err != nil && strings.Contains(out, "secrets/journal-db exists and names another host than two.example"), "for another host: %v\n%s", err, out)
+	url, err := os.ReadFile(filepath.Join(dir, "secrets", "journal-db"))
+	must.Hold(t, err == nil && strings.Contains(string(url), "@one.example:5433/outboxweb?search_path=journal"), "%s, %v", url, err)
 }
 
 // runContainer starts a container and waits until its probe is content.
@@ -190,9 +187,7 @@ func (r running) want(status int, url string, prepare func(*http.Request)) {
 	prepare(request)
 	answer := must.Get(http.DefaultTransport.RoundTrip(request)).Or(r.t)
 	defer answer.Body.Close()
-	if answer.StatusCode != status {
-		r.t.Errorf("GET %s: %s, want %d", url, answer.Status, status)
-	}
+	must.Hold(r.t, answer.StatusCode == status, "GET %s: %s, want %d", url, answer.Status, status)
 }
 
 // wantAccess checks that the proxy and Prometheus are let in, and nobody else.
@@ -214,9 +209,8 @@ func TestDeploy_theImageStartsOnlyWithAuthentication(t *testing.T) {
 	c, d := image(t), newDatabases(t)
 	cmd := exec.Command(binary, c.args...)
 	cmd.Dir, cmd.Env = d.dir, []string{"OUTBOXWEB_LISTEN=" + c.env["OUTBOXWEB_LISTEN"]}
-	if out, err := cmd.CombinedOutput(); err == nil || !bytes.Contains(out, []byte("set --auth")) {
-		t.Errorf("without --auth: %v, %s", err, out)
-	}
+	out, err := cmd.CombinedOutput()
+	must.Hold(t, err != nil && bytes.Contains(out, []byte("set --auth")), "without --auth: %v, %s", err, out)
 	runContainer(t, c, d, "--auth", "token")
 	for _, name := range []string{"journal.db", "projections.db"} { // in the volume
 		if _, err := os.Stat(filepath.Join(d.dir, "data", name)); err != nil {
@@ -264,7 +258,6 @@ func TestDeploy_composeWithItsProxy(t *testing.T) {
 	}
 	r.want(http.StatusUnauthorized, proxy+"/", as("admin", "wrong"))
 	r.want(http.StatusOK, proxy+"/tokens", as("admin", r.secret("admin-password")))
-	if health, err := r.health(); err != nil {
-		t.Errorf("health: %v, %s", err, fmt.Sprint(health))
-	}
+	health, err := r.health()
+	must.Hold(t, err == nil, "health: %v, %s", err, fmt.Sprint(health))
 }

@@ -199,9 +199,7 @@ func each(t *testing.T, place, query string, visit func(row map[string]any)) {
 		}
 		visit(row)
 	}
-	if err := rows.Err(); err != nil {
-		t.Fatalf("%s: %v", query, err)
-	}
+	must.OK(t, rows.Err())
 }
 
 // output collects what a process writes; it may be read meanwhile.
@@ -254,18 +252,14 @@ func command(t *testing.T, d databases, stdin io.Reader, args ...string) result 
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = stdin, &stdout, &stderr
 	err := cmd.Run()
 	var exit *exec.ExitError
-	if err != nil && !errors.As(err, &exit) {
-		t.Fatalf("outboxweb %s: %v", strings.Join(args, " "), err)
-	}
+	must.Need(t, err == nil || errors.As(err, &exit), "outboxweb %s: %v", strings.Join(args, " "), err)
 	return result{stdout.String(), stderr.String(), cmd.ProcessState.ExitCode()}
 }
 
 func mustCommand(t *testing.T, d databases, stdin io.Reader, args ...string) string {
 	t.Helper()
 	r := command(t, d, stdin, args...)
-	if r.code != 0 {
-		t.Fatalf("outboxweb %s: exit code %d\n%s%s", strings.Join(args, " "), r.code, r.stdout, r.stderr)
-	}
+	must.Need(t, r.code == 0, "outboxweb %s: exit code %d\n%s%s", strings.Join(args, " "), r.code, r.stdout, r.stderr)
 	return r.stdout
 }
 
@@ -362,9 +356,8 @@ func (s *server) pid() int { return s.cmd.Process.Pid }
 
 func (s *server) signal(t *testing.T, sig os.Signal) {
 	t.Helper()
-	if err := s.cmd.Process.Signal(sig); err != nil {
-		t.Fatalf("signal %v to server %d: %v", sig, s.pid(), err)
-	}
+	err := s.cmd.Process.Signal(sig)
+	must.Need(t, err == nil, "signal %v to server %d: %v", sig, s.pid(), err)
 }
 
 // kill ends the process at once, as a crash would, and waits for its end.

@@ -173,9 +173,8 @@ func (h *hooks) hold(t *testing.T) (letGo func()) {
 func (h *hooks) take(path string, body []byte) {
 	events := []json.RawMessage{body}
 	if path == "/batch" {
-		if err := json.Unmarshal(body, &events); err != nil {
-			h.t.Errorf("not a batch: %v", err)
-		}
+		err := json.Unmarshal(body, &events)
+		must.Hold(h.t, err == nil, "not a batch: %v", err)
 	}
 	for _, e := range events {
 		h.got[path] = append(h.got[path], positionOf(h.t, e))

@@ -278,9 +278,8 @@ func (l *load) verifyJournal(t *testing.T, d databases) {
 		must.Equal(t, seq, next[campaign], "the next seq of campaign", campaign)
 		must.Hold(t, !seen[campaign+id], "event %s is in campaign %s twice", id, campaign)
 		seen[campaign+id] = true
-		if told, was := missing[id]; was && (told.CampaignID != campaign || told.Seq != seq || told.Position != position) {
-			t.Errorf("event %s stands at %v, its writer was told %+v", id, row, told)
-		}
+		told, was := missing[id]
+		must.Hold(t, !was || told.CampaignID == campaign && told.Seq == seq && told.Position == position, "event %s stands at %v, its writer was told %+v", id, row, told)
 		delete(missing, id)
 	})
 	for id, told := range missing {

@@ -65,9 +65,8 @@ func listens(t *testing.T, cmd *exec.Cmd, address string) bool {
 	t.Helper()
 	stderr := new(output)
 	cmd.Stdout, cmd.Stderr, cmd.SysProcAttr = stderr, stderr, dieWithParent()
-	if err := cmd.Start(); err != nil {
-		t.Fatalf("start %s: %v", cmd, err)
-	}
+	err := cmd.Start()
+	must.Need(t, err == nil, "start %s: %v", cmd, err)
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)

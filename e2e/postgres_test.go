@@ -6,6 +6,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/pgtest"
 )
 
@@ -21,9 +22,7 @@ var postgres struct {
 func postgresServer(t *testing.T) *pgtest.Server {
 	t.Helper()
 	postgres.start.Do(func() { postgres.server, postgres.err = pgtest.Start("max_connections=1000") })
-	if postgres.err != nil {
-		t.Fatal(postgres.err)
-	}
+	must.OK(t, postgres.err)
 	return postgres.server
 }
 

@@ -34,9 +34,8 @@ func tinyDisk(t *testing.T) string {
 		t.Skipf("a small disk to fill up cannot be mounted: %v", err)
 	}
 	t.Cleanup(func() {
-		if err := syscall.Unmount(dir, syscall.MNT_DETACH); err != nil {
-			t.Errorf("unmount %s: %v", dir, err)
-		}
+		err := syscall.Unmount(dir, syscall.MNT_DETACH)
+		must.Hold(t, err == nil, "unmount %s: %v", dir, err)
 	})
 	return dir
 }

@@ -73,9 +73,7 @@ func readRunbook(t *testing.T) (steps []runbookStep) {
 			}
 		case strings.HasPrefix(line, "```") && step.name != "":
 			length := slices.Index(lines[i+1:], "```")
-			if length < 0 {
-				t.Fatalf("line %d: the block does not end", i+1)
-			}
+			must.Need(t, length >= 0, "line %d: the block does not end", i+1)
 			step.blocks = append(step.blocks, readRunbookBlock(t, line, lines[i+1:i+1+length]))
 			i += length + 1
 		}
@@ -220,9 +218,8 @@ func (o *onCall) systemctl(args string) {
 	o.t.Helper()
 	switch args {
 	case "stop outboxweb":
-		if code := o.s.stop(o.t); code != 0 {
-			o.t.Fatalf("the server ended with exit code %d", code)
-		}
+		code := o.s.stop(o.t)
+		must.Need(o.t, code == 0, "the server ended with exit code %d", code)
 	case "start outboxweb":
 		o.start()
 	case "kill --signal=QUIT outboxweb":
@@ -255,9 +252,7 @@ func (o *onCall) follow(section string, scenario func(*onCall)) {
 			}
 		}
 	}
-	if len(o.before) > 0 {
-		o.t.Errorf("there are no such steps: %v", slices.Collect(maps.Keys(o.before)))
-	}
+	must.Hold(o.t, len(o.before) == 0, "there are no such steps: %v", slices.Collect(maps.Keys(o.before)))
 }
 
 func (o *onCall) open(step, page string) {
@@ -268,16 +263,12 @@ func (o *onCall) open(step, page string) {
 		path += "?" + os.Expand(query, func(name string) string { return url.QueryEscape(o.value(name)) })
 	}
 	a := do(o.t, o.s, http.MethodGet, path, nil)
-	if a.status != http.StatusOK || !strings.HasPrefix(a.header.Get("Content-Type"), "text/html") {
-		o.t.Errorf("%s: page %s: %d %s", step, path, a.status, a.header.Get("Content-Type"))
-	}
+	must.Hold(o.t, a.status == http.StatusOK && strings.HasPrefix(a.header.Get("Content-Type"), "text/html"), "%s: page %s: %d %s", step, path, a.status, a.header.Get("Content-Type"))
 }
 
 func (o *onCall) value(name string) string {
 	value, ok := o.env[name]
-	if !ok {
-		o.t.Fatalf("the runbook uses $%s, which the test does not set", name)
-	}
+	must.Need(o.t, ok, "the runbook uses $%s, which the test does not set", name)
 	return value
 }
 
@@ -322,16 +313,11 @@ func (o *onCall) shell(step string, u runbookUnit) {
 	cmd.Stdout, cmd.Stderr = &out, &out
 	err := cmd.Run()
 	var exit *exec.ExitError
-	if err != nil && !errors.As(err, &exit) {
-		o.t.Fatal(err)
-	}
-	if code := cmd.ProcessState.ExitCode(); code != u.exit {
-		o.t.Fatalf("%s: exit code %d, want %d, of\n%s%s", step, code, u.exit, u.commands, tail(out.String(), 4000))
-	}
+	must.Need(o.t, err == nil || errors.As(err, &exit), "%s: %v", step, err)
+	code := cmd.ProcessState.ExitCode()
+	must.Need(o.t, code == u.exit, "%s: exit code %d, want %d, of\n%s%s", step, code, u.exit, u.commands, tail(out.String(), 4000))
 	for _, pattern := range u.prints {
-		if !shown(out.String(), pattern) {
-			o.t.Errorf("%s: not printed: %s; by\n%s%s", step, pattern, u.commands, tail(out.String(), 4000))
-		}
+		must.Hold(o.t, shown(out.String(), pattern), "%s: not printed: %s; by\n%s%s", step, pattern, u.commands, tail(out.String(), 4000))
 	}
 }
 

@@ -143,9 +143,7 @@ func (o *onCall) restored() {
 	mixed := o.t.TempDir()
 	for from, pattern := range map[string]string{monday: "journal.*", tuesday: "projections.*"} {
 		found, err := filepath.Glob(filepath.Join(from, pattern))
-		if err != nil || len(found) != 1 {
-			o.t.Fatalf("%s in %s: %v, %v", pattern, from, found, err)
-		}
+		must.Need(o.t, err == nil && len(found) == 1, "%s in %s: %v, %v", pattern, from, found, err)
 		must.OK(o.t, os.Rename(found[0], filepath.Join(mixed, filepath.Base(found[0]))))
 	}
 	if o.d.url == "" {

@@ -123,9 +123,7 @@ sources:
 func (s *scene) append(events int) {
 	s.t.Helper()
 	out := mustCommand(s.t, s.d, numberedJournal(oldCampaigns, events), append([]string{"append", "-"}, s.commands...)...)
-	if !strings.Contains(out, "refused 0") {
-		s.t.Errorf("append printed %s", out)
-	}
+	must.Hold(s.t, strings.Contains(out, "refused 0"), "append printed %s", out)
 }
 
 // moment lets time pass: it is what varies, and no condition could replace it.
@@ -165,9 +163,7 @@ func (s *scene) awaitRebuild() {
 		command(s.t, s.d, nil, append([]string{"runs", "resume", fmt.Sprint(s.run), "--wait"}, s.commands...)...)
 		r = awaitEnd(s.t, s.servers[0], s.run)
 	}
-	if r.Status != "completed" || r.Counts.Failed+r.Counts.Drifted > 0 || r.Campaigns.Done != oldCampaigns {
-		s.t.Errorf("the rebuild is %+v", r)
-	}
+	must.Hold(s.t, r.Status == "completed" && r.Counts.Failed+r.Counts.Drifted == 0 && r.Campaigns.Done == oldCampaigns, "the rebuild is %+v", r)
 }
 
 // leased are the tables of which processes lease rows.
@@ -211,13 +207,11 @@ func (s *scene) end() {
 		victim := s.awaitHolder(kind)
 		server := s.servers[victim]
 		id := s.id(server)
-		if code := server.stop(s.t); code != 0 {
-			s.t.Errorf("a server ended with exit code %d", code)
-		}
+		code := server.stop(s.t)
+		must.Hold(s.t, code == 0, "a server ended with exit code %d", code)
 		for _, table := range leased {
-			if n := s.leases(table, id); n > 0 {
-				s.t.Errorf("a server that ended still leases %d rows of %s", n, table)
-			}
+			n := s.leases(table, id)
+			must.Hold(s.t, n == 0, "a server that ended still leases %d rows of %s", n, table)
 		}
 		s.replace(victim)
 	}
@@ -344,9 +338,8 @@ func (s *scene) verifyIntake(place string) {
 	got := lists(t, s.past.journal(), `select campaign_id as campaign, event_id as event from events order by campaign_id, seq`)
 	total := 0
 	for campaign, events := range want {
-		if total += len(events); !slices.Equal(got[campaign], events) {
-			t.Errorf("campaign %s has %d events in the journal of %d committed, or in another order", campaign, len(got[campaign]), len(events))
-		}
+		total += len(events)
+		must.Hold(t, slices.Equal(got[campaign], events), "campaign %s has %d events in the journal of %d committed, or in another order", campaign, len(got[campaign]), len(events))
 	}
 	for campaign := range got {
 		must.Hold(t, want[campaign] != nil || !strings.HasPrefix(campaign, "order-"), "campaign %s is in the journal and was never committed", campaign)

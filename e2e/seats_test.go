@@ -78,9 +78,8 @@ func change(t *testing.T, place, statement string, args ...any) {
 	defer db.Close()
 	result, err := db.Exec(statement, args...)
 	must.Need(t, err == nil, "%s: %v", statement, err)
-	if n, err := result.RowsAffected(); err != nil || n == 0 {
-		t.Fatalf("%s: changed %d rows (%v)", statement, n, err)
-	}
+	n, err := result.RowsAffected()
+	must.Need(t, err == nil && n != 0, "%s: changed %d rows (%v)", statement, n, err)
 }
 
 const freeSeat = "delete from seats where campaign_id = $1 and user_id = $2"

@@ -27,9 +27,8 @@ func TestShutdown_endsWaits(t *testing.T) {
 		return c.HighWaterSeq == 2, c.Why
 	})
 	must.Equal(t, s.stop(t), 0, "the server ended with exit code", s.stderr)
-	if err := <-answered; err != nil {
-		t.Errorf("the waiting writer got no answer: %v", err)
-	}
+	err := <-answered
+	must.Hold(t, err == nil, "the waiting writer got no answer: %v", err)
 }
 
 // Neither the end of a terminal nor that of a log shipper takes the server with it, nor its orderly end.

@@ -55,9 +55,8 @@ func (s *sso) deepLink(b *tab) {
 	const deep = outside + "/rows?status=dead&campaign=poisoned&q=a%26b%2B%20c"
 	b.visit(deep)
 	b.signInAs("ana")
-	if at := value[string](b, "location.pathname + location.search"); at != deep {
-		s.t.Errorf("the login led to %s", at)
-	}
+	at := value[string](b, "location.pathname + location.search")
+	must.Hold(s.t, at == deep, "the login led to %s", at)
 	b.await("an admin by name", saying(marked("role"), "admin"))
 }
 
@@ -67,9 +66,7 @@ func (s *sso) quick(b *tab) {
 		NextHopProtocol                  string
 		EncodedBodySize, DecodedBodySize int
 	}](b, `performance.getEntriesByType("navigation")[0].toJSON()`)
-	if entry.NextHopProtocol != "h2" || entry.EncodedBodySize*2 > entry.DecodedBodySize {
-		s.t.Errorf("%+v", entry)
-	}
+	must.Hold(s.t, entry.NextHopProtocol == "h2" && entry.EncodedBodySize*2 <= entry.DecodedBodySize, "%+v", entry)
 }
 
 func (s *sso) forms(b *tab) {
@@ -149,9 +146,7 @@ func (s *sso) machines(*tab) {
 		if s.proxy.blind && (c.path == "/" || c.path == "/rows") {
 			c.status, c.ours = http.StatusFound, false
 		}
-		if a.status != c.status || (a.header.Get("Outboxweb") != "") != c.ours || strings.HasPrefix(c.path, "/api") && !json.Valid(a.body) {
-			s.t.Errorf("%s is answered with %d %v %.300s", c.path, a.status, a.header, a.body)
-		}
+		must.Hold(s.t, a.status == c.status && (a.header.Get("Outboxweb") != "") == c.ours && (!strings.HasPrefix(c.path, "/api") || json.Valid(a.body)), "%s is answered with %d %v %.300s", c.path, a.status, a.header, a.body)
 	}
 }
 
@@ -177,14 +172,11 @@ func (s *sso) spoofed(*tab) {
 			if s.proxy.blind && claimed.status == http.StatusUnauthorized {
 				continue // it empties no header of those to whom it asks no session
 			}
-			if plain.status != claimed.status || plain.status == http.StatusUnauthorized && withoutID(plain.body) != withoutID(claimed.body) {
-				s.t.Errorf("%s %s: %d %.300s; with headers that name a user %d %.300s", path, of, plain.status, plain.body, claimed.status, claimed.body)
-			}
+			must.Hold(s.t, plain.status == claimed.status && (plain.status != http.StatusUnauthorized || withoutID(plain.body) == withoutID(claimed.body)), "%s %s: %d %.300s; with headers that name a user %d %.300s", path, of, plain.status, plain.body, claimed.status, claimed.body)
 		}
 	}
-	if a := s.ask(s.direct, "/api/v1/summary", forged()); a.status != http.StatusUnauthorized {
-		s.t.Errorf("past the proxy: %d %s", a.status, a.body)
-	}
+	a := s.ask(s.direct, "/api/v1/summary", forged())
+	must.Hold(s.t, a.status == http.StatusUnauthorized, "past the proxy: %d %s", a.status, a.body)
 }
 
 func (s *sso) ended(b *tab) {
@@ -195,9 +187,8 @@ func (s *sso) ended(b *tab) {
 	b.visit("/oauth2/sign_out?rd=%2Foauth2%2Fsign_in")
 	b.await("the way out ends at the sign-in page", `!!document.querySelector('form[action="/oauth2/start"]')`)
 	const poll = `fetch(location, {headers: {"HX-Request": "true"}}).then(r => r.status + " " + r.headers.get("Outboxweb"))`
-	if got := value[string](other, poll); got != "401 null" && !(s.proxy.blind && got == "200 null") {
-		s.t.Errorf("a poll without a session is answered with %s", got)
-	}
+	got := value[string](other, poll)
+	must.Hold(s.t, got == "401 null" || s.proxy.blind && got == "200 null", "a poll without a session is answered with %s", got)
 	other.visit(outside + "/export/rows?format=csv")
 	other.await("an export is no file but a login", `!!document.querySelector('form[action="/oauth2/start"]')`)
 	if s.proxy.blind {

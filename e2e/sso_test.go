@@ -206,9 +206,7 @@ func installed(t *testing.T, names ...string) string {
 			return path
 		}
 	}
-	if os.Getenv("CI") != "" {
-		t.Fatalf("%s must be there in CI", names[0])
-	}
+	must.Need(t, os.Getenv("CI") == "", "%s must be there in CI", names[0])
 	t.Skipf("there is no %s", names[0])
 	return ""
 }

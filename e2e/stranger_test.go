@@ -67,19 +67,16 @@ func serveOrders(t *testing.T, dir string) {
 		return status == http.StatusOK, text
 	})
 	for _, want := range []int{http.StatusOK, http.StatusInternalServerError} { // the second is the same order
-		if status, text := ask(http.MethodPost, "/orders/17", "item=tea"); status != want {
-			t.Errorf("the order is answered with %d %s, want %d", status, text, want)
-		}
+		status, text := ask(http.MethodPost, "/orders/17", "item=tea")
+		must.Hold(t, status == want, "the order is answered with %d %s, want %d", status, text, want)
 	}
 	eventually(t, patience, "the order is in the read model", func() (bool, string) {
 		_, item := ask(http.MethodGet, "/orders/17", "")
 		return item == "tea\n", item
 	})
-	if status, text := ask(http.MethodGet, "/admin/api/v1/campaigns/17", ""); status != http.StatusOK || !strings.Contains(text, `"high_water_seq":1,"applied_seq":1`) {
-		t.Errorf("the console says %d %s", status, text)
-	}
+	status, text := ask(http.MethodGet, "/admin/api/v1/campaigns/17", "")
+	must.Hold(t, status == http.StatusOK && strings.Contains(text, `"high_water_seq":1,"applied_seq":1`), "the console says %d %s", status, text)
 	must.OK(t, cmd.Process.Signal(os.Interrupt))
-	if err := cmd.Wait(); err != nil {
-		t.Errorf("it ends with %v:\n%s", err, &said)
-	}
+	err := cmd.Wait()
+	must.Hold(t, err == nil, "it ends with %v:\n%s", err, &said)
 }

@@ -72,9 +72,7 @@ func TestReplay_ofRowsThatAnotherVersionBuiltNamesBothEverywhere(t *testing.T) {
 	names := func(what, text string) {
 		t.Helper()
 		for _, version := range []string{built, loaded} {
-			if !strings.Contains(text, version) {
-				t.Errorf("%s does not name version %s:\n%s", what, version, tail(text, 4000))
-			}
+			must.Hold(t, strings.Contains(text, version), "%s does not name version %s:\n%s", what, version, tail(text, 4000))
 		}
 	}
 	for _, path := range []string{"/campaigns/c-01/read-model", "/campaigns/c-01/read-model?seq=1", "/campaigns/c-01/read-model/cell" + cell, "/campaigns/c-01/events/2?tab=rows", "/rows/c-01/3/dry-run",
@@ -99,9 +97,8 @@ func TestReplay_ofRowsThatAnotherVersionBuiltNamesBothEverywhere(t *testing.T) {
 	}
 	page := string(do(t, s, http.MethodGet, fmt.Sprintf("/runs/%d", verify.ID), nil).body)
 	said, _, offered := strings.Cut(page, `data-testid="run-rebuild">Rebuild 12 drifted campaigns…`)
-	if names("before the rebuild, the page of the run", said); !offered {
-		t.Errorf("the page of the run offers something else:\n%s", page)
-	}
+	names("before the rebuild, the page of the run", said)
+	must.Hold(t, offered, "the page of the run offers something else:\n%s", page)
 	page = string(do(t, s, http.MethodGet, fmt.Sprintf("/runs/new?drifted=%d", verify.ID), nil).body)
 	must.Hold(t, strings.Contains(page, "into 1 projection and replaces") && strings.Contains(page, "of 12 campaigns"), "the page of the rebuild is\n%s", page)
 }
