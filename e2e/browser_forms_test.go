@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"slices"
 	"strings"
@@ -47,7 +48,7 @@ func (l *line) through(next http.Handler) http.Handler {
 		case <-r.Context().Done():
 		}
 		if lost {
-			next.ServeHTTP(discarded{http.Header{}}, r)
+			next.ServeHTTP(httptest.NewRecorder(), r)
 			http.Error(w, "the server's answer is lost", http.StatusBadGateway)
 			return
 		}
@@ -88,12 +89,6 @@ func (l *line) forms() []sentForm {
 	defer l.mu.Unlock()
 	return slices.Clone(l.sent)
 }
-
-type discarded struct{ header http.Header }
-
-func (d discarded) Header() http.Header         { return d.header }
-func (d discarded) Write(b []byte) (int, error) { return len(b), nil }
-func (d discarded) WriteHeader(int)             {}
 
 type gesture struct {
 	name string
@@ -207,7 +202,6 @@ func (o *operator) acts(page, action string, g gesture, latency time.Duration) {
 }
 
 func (o *operator) sentOnce(what string, before int) {
-	o.t.Helper()
 	sent := o.line.forms()[before:]
 	const pause = `(([a, b]) => b - a || 0)((sessionStorage.pressed ?? "").trim().split(" ").map(Number))`
 	if slept := value[float64](o.tab, pause); slept > 80 && len(sent) == 2 {
@@ -238,18 +232,14 @@ func (o *operator) audit(what string, want int) {
 
 func scalarAudit(t *testing.T, s *server) int {
 	t.Helper()
-	var records struct{ Items []struct{ ID int } }
-	s.get(t, "/api/v1/audit?limit=1", &records)
-	if len(records.Items) == 0 {
-		return 0
+	for _, last := range s.items(t, "/api/v1/audit?limit=1") {
+		return int(last.ID.(float64))
 	}
-	return records.Items[0].ID
+	return 0
 }
 
-// sit opens a tab for an operator, behind a line, on a journal with a dead row and a publisher whose partner
-// is down.
+// sit opens a tab for an operator, behind a line, on a journal with a dead row and a publisher whose partner is down.
 func sit(t *testing.T) *operator {
-	t.Helper()
 	d, l := newDatabases(t), &line{}
 	flags := slices.Concat(quickDeath, partnerConfig(t, d, newPartner(t, always(http.StatusServiceUnavailable))), writeProjections(t, seatProjections))
 	s := newGate(t, l.through).start(t, d, flags...)
@@ -283,7 +273,6 @@ func TestBrowser_aFormActsOnce(t *testing.T) {
 
 // An answer that is lost is asked for again by sending the form once more, which has then acted once.
 func (o *operator) outlivesALostAnswer(page, action string) {
-	o.t.Helper()
 	o.expect("502")
 	o.prepared(page, action)
 	before := len(o.line.forms())
@@ -320,9 +309,9 @@ func TestBrowser_whatWasShownIsSent(t *testing.T) {
 		awaitCounts(t, o.s, "", 1, 0, 1)
 		var polls int
 		o.line.set(func() { polls = o.line.polls })
-		eventually(t, patience, "the page would have refreshed", func() (ok bool, _ string) {
+		awaitEqual(t, "the page would have refreshed", true, func() (ok bool) {
 			o.line.set(func() { ok = o.line.polls > polls+1 })
-			return ok, ""
+			return ok
 		})
 		o.audited = scalarAudit(t, o.s)
 		before := len(o.line.forms())

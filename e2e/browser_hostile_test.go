@@ -102,7 +102,6 @@ func pathShape(path string) string {
 
 // openBesieged opens a tab that complains of requests to other servers, and of dialogs.
 func openBesieged(t *testing.T, s *server) *besieged {
-	t.Helper()
 	b := &besieged{tab: openTab(t, s), told: map[string]bool{}}
 	for _, status := range []string{"404", "422"} { // what is asked for may not be there
 		b.expect("response: " + status)
@@ -124,7 +123,6 @@ func openBesieged(t *testing.T, s *server) *besieged {
 
 // visit opens a page and checks it after its live part has refreshed. It returns the page's text.
 func (b *besieged) visit(path string) string {
-	b.t.Helper()
 	b.open(path)
 	failure := value[string](b.tab, look)
 	must.Hold(b.t, failure == "", "%s: the live part: %s", path, failure)
@@ -142,7 +140,6 @@ func (b *besieged) visit(path string) string {
 
 // hears fails the test unless code that runs would be detected.
 func (b *besieged) hears() {
-	b.t.Helper()
 	const said = `"a text was executed:" "the test"`
 	b.expect(said)
 	value[bool](b.tab, `hostile("the test"), true`)
@@ -180,16 +177,14 @@ func hostilePages(campaign string) []string {
 		"/campaigns/" + c + "/events/2/tree", "/campaigns/" + c + "/events/2/tree?part=tags", "/campaigns/" + c + "/events/3/tree?part=metadata", "/runs/1/results/" + c, "/campaigns/" + c + "?after_seq=1&act=1", "/campaigns/" + c + "/read-model", "/campaigns/" + c + "/read-model?live=1", "/campaigns/" + c + "/events/1?tab=rows"}
 }
 
-// hostileQueries are the lists and forms, each with the parameters that it
-// reads as text.
+// hostileQueries are the lists and forms, each with the parameters that it reads as text.
 var hostileQueries = map[string][]string{
 	"/rows": {"campaign", "event_type", "fingerprint", "q"}, "/campaigns": {"q"}, "/audit": {"actor", "campaign"}, "/failures": {"fingerprint", "campaign", "projection"},
 	"/runs": {"campaign"}, "/runs/new": {"campaigns", "campaign", "projection", "reason"}, "/operations/new": {"campaign", "event_type", "fingerprint", "rows", "reason"}, "/rehearsals/new": {"fingerprint", "projection"},
 	"/publishers/refused/partner/seek": {"position", "time", "reason", "confirm"}, "/": {"span"}, "/projections/hostile": {"campaign"},
 }
 
-// hostileOthers are parameters of one kind or another that take no text; a page
-// says what is wrong.
+// hostileOthers are parameters of one kind or another that take no text; a page says what is wrong.
 var hostileOthers = []string{"status", "state", "sort", "cursor", "limit", "reverse", "span", "kind", "until", "since", "action", "seq", "after_seq", "act", "error", "part", "path", "next", "to", "all", "rate", "chosen", "canary", "log", "outcome", "acknowledged"}
 
 // In every place that takes a text, texts are displayed and nothing else. No page runs one, fetches

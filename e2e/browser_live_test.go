@@ -146,18 +146,13 @@ func (b *tab) chosenRowsHoldTheList() {
 	for _, i := range []int{3, 9, 7} {
 		b.s.post(b.t, http.StatusOK, b.base+"/api/v1/campaigns/"+campaign(i)+"/resume", map[string]any{"reason": "for the test"})
 	}
-	eventually(b.t, patience, "they are dead again", func() (bool, string) {
-		var sum summary
-		b.s.get(b.t, b.base+"/api/v1/summary", &sum)
-		return sum.Counts.Dead == int64(len(values)), fmt.Sprintf("%+v", sum)
-	})
+	awaitEqual(b.t, "they are dead again", len(values), func() int { return int(b.s.summary(b.t, b.base).Counts.Dead) })
 }
 
 // polls is how often the page has read its live part; one with notifications may ask for the alarm.
 const polls = `performance.getEntriesByType("resource").filter(e => !e.name.endsWith("/watch")).length`
 
-// rests turns auto-refresh off, and hides the page: it asks for nothing, and is up to date when it is seen
-// again.
+// rests turns auto-refresh off, and hides the page: it asks for nothing, and is up to date when it is seen again.
 func (b *tab) rests() {
 	b.open("/")
 	pending := value[int](b, `Number(document.querySelector('[data-testid="count-pending"]').innerText)`)

@@ -18,8 +18,7 @@ func (b *tab) follow(link string) {
 func (b *tab) agrees() {
 	b.t.Helper()
 	eventually(b.t, patience, "page and API agree", func() (bool, string) {
-		var f summary
-		b.s.get(b.t, "/api/v1/summary", &f)
+		f := b.s.summary(b.t, "")
 		want := fmt.Sprint(f.Lag.Events, f.Counts.Pending, f.Counts.Processing, f.Counts.Failed, f.Counts.Dead, f.Campaigns.Blocked, f.Campaigns.Paused, f.Campaigns.Diverged, f.Campaigns.Drifted)
 		shown, err := read[string](b, `[document.querySelector(".hero .number"), ...[...document.querySelectorAll(".statuses .number")].slice(0, 8)].map(e => e.textContent.replaceAll(",", "")).join(" ")`)
 		return err == nil && shown == want, fmt.Sprintf("the page shows %s, the API has %s (%v)", shown, want, err)
@@ -30,7 +29,7 @@ func (b *tab) agrees() {
 func TestBrowser_badDeployFromMessageToAllClear(t *testing.T) {
 	t.Parallel()
 	const all, broken = 30, 20
-	d, p, g := newDatabases(t), newPager(t), newGate(t)
+	d, p, g := newDatabases(t), pager{newPartner(t, always(0))}, newGate(t)
 	came := func(i int) []event {
 		payload := map[string]any{"name": "ana"}
 		if i >= broken {

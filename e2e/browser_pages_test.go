@@ -109,7 +109,6 @@ func (b *tab) crawl(pages map[string]string, step int) {
 // has every other combination of size and theme, a full run one of the main sizes and one between them, with
 // axe-core for every other page, a short one any one, with axe-core for every fifth.
 func (b *tab) inspectAll(name string, number int) {
-	b.t.Helper()
 	if number%size.Of(5, 2, 1) == 0 {
 		b.loadAxe()
 	}
@@ -165,7 +164,6 @@ func (b *tab) loadAxe() {
 }
 
 func checkInspection(t *testing.T, where string, got inspection) {
-	t.Helper()
 	must.Hold(t, strings.HasSuffix(got.Title, " · outboxweb"), "%s: the title is %q", where, got.Title)
 	must.Equal(t, got.Headings, 1, where, "elements h1")
 	must.Hold(t, got.Overflow <= 0, "%s: %v pixels wider than the window; furthest right is %s", where, got.Overflow, got.Widest)
@@ -176,8 +174,7 @@ func checkInspection(t *testing.T, where string, got inspection) {
 	}
 }
 
-// cites reports whether a page of the docs links to a standard named in the docs: the only external
-// links.
+// cites reports whether a page of the docs links to a standard named in the docs: the only external links.
 func cites(page, to string) bool {
 	to = strings.TrimSuffix(to, "/")
 	return strings.HasSuffix(page, "/docs/publishers") && (to == "https://cloudevents.io" || to == "https://www.standardwebhooks.com")

@@ -2,30 +2,32 @@ package e2e
 
 import (
 	"fmt"
+	"net/url"
 	"testing"
+
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
 
 	"github.com/outboxweb/outboxweb/internal/must"
 )
 
-// On a phone the first screen says how it is, a canary is one tap away, and the menu works without scripts, too.
-func TestBrowser_phone(t *testing.T) {
+// On a phone the first screen says how it is, a canary is one tap away, and the menu leads on. A browser without
+// scripts does what forms and links say, which tests without a browser send and follow.
+func TestBrowser_onAPhoneAndWithoutScripts(t *testing.T) {
 	t.Parallel()
 	s, _ := startSeats(t, quickDeath...)
 	for i := range 8 {
 		appendTo(t, s, "", fmt.Sprintf("table-%02d", i), seats("ana", "ana", "cem"))
 	}
 	for i := range 4 {
-		appendTo(t, s, "", fmt.Sprintf("well-%02d", i), seats("ana", "ben"))
+		appendTo(t, s, "", fmt.Sprintf("well-%02d", i), seats("ana", "ben", "cem"))
 	}
 	awaitCounts(t, s, "", 8, 0, 8)
-	for _, open := range []func(*testing.T, *server) *tab{openTab, openTabWithoutScripts} {
-		b := open(t, s)
+	b, plain := openTab(t, s), openTabWithoutScripts(t, s)
+	for _, b := range []*tab{b, plain} {
 		b.size(narrow)
 		b.menuLeadsOn()
 	}
-
-	b := openTab(t, s)
-	b.size(narrow)
 	b.open("/")
 	b.firstScreen()
 	b.open("/failures")
@@ -35,10 +37,49 @@ func TestBrowser_phone(t *testing.T) {
 	b.await("it is about all of them, with a canary", telling("main", "8 dead rows of 8 campaigns")+` && document.querySelector("#canary").checked`)
 	b.await("its button is on the first screen", `(r => r.top > 0 && r.bottom <= 740)(document.querySelector(`+js(marked("requeue-confirm"))+`).getBoundingClientRect())`)
 	b.sound("the canary before it starts")
+	plain.size(wide)
+	plain.rowsAreChosen()
 }
 
-// menuLeadsOn opens the menu: its button says where the reader is, and every page of a section is two taps
-// away.
+// rowsAreChosen chooses rows without scripts, which what only scripts can do is not offered to, and requeues them; a
+// read model is shown as of an event.
+func (b *tab) rowsAreChosen() {
+	b.open("/rows?status=dead")
+	b.await("what only scripts can do is not offered", `getComputedStyle(document.querySelector("[data-all]").closest("label")).display === "none"`)
+	values := value[[]string](b, offered)
+	b.expect("422")
+	b.click(marked("requeue-selected"))
+	b.await("nothing ticked is not everything", telling("main", "No row is selected"))
+	b.open("/rows?status=dead")
+	b.click(`input[name=rows][value="` + values[1] + `"]`)
+	b.click(marked("requeue-selected"))
+	b.await("the choice is handed on", `location.pathname === "/operations/new" && location.search.endsWith(`+js("&rows="+url.QueryEscape(values[1]))+`) && `+telling("main", "1 dead row"))
+	b.click("#canary") // all at once
+	b.typeInto("input[name=reason]", "perhaps it fits now")
+	b.click(marked("requeue-confirm"))
+	b.at("/operations/1")
+	b.lookUntil("it failed again", telling("#live", "failed again 1"))
+
+	b.typeInto("#find", "seat.taken today")
+	b.do("send the form", chromedp.KeyEvent("\r"))
+	b.at("/search")
+	b.open("/events?event_type=seat.taken")
+	b.click(`.views summary`)
+	b.typeInto("#view-name", "seats")
+	b.do("keep the view", chromedp.KeyEvent("\r"))
+	b.at("/events")
+	b.await("the view is listed", says(".views a", "seats"))
+	b.open("/campaigns/table-01/events/2")
+	b.await("there is something to copy", `!!document.querySelector(".copy")`)
+	n := value[int](b, `[...document.querySelectorAll(".copy, [data-pause], [data-notify], [data-times]")].filter(e => e.getClientRects().length > 0).length`)
+	must.Equal(b.t, n, 0, "how many buttons promise what only scripts can do")
+	b.open("/campaigns/well-00/read-model")
+	b.do("choose an event by keyboard", chromedp.Focus("#seq"), chromedp.KeyEvent(kb.ArrowLeft), chromedp.KeyEvent(kb.ArrowLeft))
+	b.click(marked("go"))
+	b.await("the rows are those after it", telling(marked("as-of-seq"), "Event 1 of 3"))
+}
+
+// menuLeadsOn opens the menu: its button says where the reader is, and every page of a section is two taps away.
 func (b *tab) menuLeadsOn() {
 	b.open("/")
 	for _, step := range []struct{ here, link, there string }{
@@ -58,7 +99,6 @@ func (b *tab) menuLeadsOn() {
 }
 
 func (b *tab) firstScreen() {
-	b.t.Helper()
 	b.await("one cause", telling(marked("cause"), "8 campaigns blocked, 16 events waiting")+" && "+saying(marked("failing-causes"), "1"))
 	for _, selector := range []string{".health .sentence", ".hero li", `[data-testid="cause"] h3`, `[data-testid="cause"] .reach`} {
 		ok, _ := b.holds(`(all => all.length > 0 && all.every(r => r.top >= 0 && r.bottom <= 740 && r.width > 0 && r.right <= 360))([...document.querySelectorAll(` + js(selector) + `)].map(e => e.getBoundingClientRect()))`)

@@ -40,12 +40,7 @@ type portal struct {
 
 // start starts a server behind the portal, on a journal with a dead row.
 func (p *portal) start(t *testing.T) *server {
-	t.Helper()
-	d, projections := newDatabases(t), writeProjections(t, seatProjections)
-	first := start(t, d, slices.Concat(quickDeath, projections)...)
-	appendTo(t, first, "", "poisoned", seats("ana", "ana", "cem"))
-	awaitCounts(t, first, "", 1, 0, 1)
-	first.stop(t)
+	d, flags := poisoned(t)
 	p.gate = newGate(t, p.guard)
 	p.login = p.url + "/oauth2/login"
 	if p.elsewhere {
@@ -53,7 +48,7 @@ func (p *portal) start(t *testing.T) *server {
 		t.Cleanup(provider.Close)
 		p.login = provider.URL
 	}
-	return p.gate.start(t, d, slices.Concat(quickDeath, projections, []string{"--auth", "proxy-header", "--auth-preset", "oauth2-proxy", "--trusted-proxy", "127.0.0.1/32", "--admin", "*"})...)
+	return p.gate.start(t, d, append(flags, "--auth", "proxy-header", "--auth-preset", "oauth2-proxy", "--trusted-proxy", "127.0.0.1/32", "--admin", "*")...)
 }
 
 func (p *portal) guard(next http.Handler) http.Handler {
@@ -205,7 +200,6 @@ func (b *tab) goesOn() {
 // sessionEndsInAForm has a session end while a reader fills the form of a dead row: what was typed stays,
 // and the same press works once the reader has signed in in another tab.
 func (b *tab) sessionEndsInAForm(e ending, row string) {
-	b.t.Helper()
 	b.signedIn(e, row)
 	b.typeInto("input[name=reason]", "ana left")
 	e.end()
@@ -227,7 +221,6 @@ func (b *tab) sessionEndsInAForm(e ending, row string) {
 // sessionEndsInAPoll has a session end while a page refreshes itself: it says so and stops, and goes on
 // when the reader returns to it with a session.
 func (b *tab) sessionEndsInAPoll(e ending, path string) {
-	b.t.Helper()
 	b.signedIn(e, path)
 	e.end()
 	b.await("the page says that the session has ended", overInAPoll)
@@ -243,10 +236,8 @@ func (b *tab) sessionEndsInAPoll(e ending, path string) {
 	b.goesOn()
 }
 
-// sessionEndsInTabs has a session end behind several tabs: none of them gets in the way of the login in
-// one of them.
+// sessionEndsInTabs has a session end behind several tabs: none of them gets in the way of the login in one of them.
 func (b *tab) sessionEndsInTabs(e ending, paths ...string) {
-	b.t.Helper()
 	var left []*tab
 	for _, path := range paths {
 		one := b.another()
@@ -279,7 +270,6 @@ func (b *tab) sessionEndsInTabs(e ending, paths ...string) {
 // sessionEndsBefore has a session end before a click, which leads to the proxy's login and from there to
 // where the click leads.
 func (b *tab) sessionEndsBefore(e ending, path, selector, leadsTo string) {
-	b.t.Helper()
 	b.signedIn(e, path)
 	b.placeOf(selector)
 	b.hide() // or a poll may begin a login beside the click's
@@ -294,7 +284,6 @@ func (b *tab) sessionEndsBefore(e ending, path, selector, leadsTo string) {
 }
 
 func (b *tab) signsOut(e ending) {
-	b.t.Helper()
 	b.size(narrow)
 	b.signedIn(e, "/")
 	b.sound("the reader's name on a phone")
@@ -346,7 +335,6 @@ func TestBrowser_aSessionThatEnds(t *testing.T) {
 // watchedInTheBackground has a session end behind a hidden tab that watches for trouble: it begins no
 // login, and stops.
 func (p *portal) watchedInTheBackground(b *tab, e ending) {
-	b.t.Helper()
 	hidden := b.another()
 	hidden.inject(noDesktop)
 	hidden.signedIn(e, "/")

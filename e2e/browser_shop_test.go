@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"fmt"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -28,33 +27,19 @@ var buildShop = sync.OnceValues(func() (string, error) {
 })
 
 func startShop(t *testing.T, d databases, projections string) *server {
-	t.Helper()
 	path := must.Get(buildShop()).Or(t)
 	db := d.url
 	if db == "" {
 		db = "sqlite:" + d.dir
 	}
-	s := &server{cmd: program(d, "-listen", "127.0.0.1:0", "-db", db, "-projections", projections), stderr: new(output),
-		client: &http.Client{Timeout: 2 * patience}, up: make(chan struct{}), exited: make(chan struct{})}
-	s.cmd.Path, s.cmd.Stderr = path, s.stderr
-	stdout, err := s.cmd.StdoutPipe()
-	if err == nil {
-		err = s.cmd.Start()
-	}
-	must.Need(t, err == nil, "start the shop: %v", err)
-	go s.attend(stdout)
-	t.Cleanup(func() {
-		s.kill()
-		if t.Failed() {
-			t.Logf("note: log of the shop:\n%s", tail(withoutRequests(s.stderr.String()), 4000))
-		}
-	})
+	cmd := program(d, "-listen", "127.0.0.1:0", "-db", db, "-projections", projections)
+	cmd.Path = path
+	s := attended(t, cmd)
 	s.awaitListening(t)
 	return s
 }
 
 func shopper(t *testing.T, s *server, user string) *tab {
-	t.Helper()
 	b := openTab(t, s)
 	b.expect("NavigationEntryMarkedSkippable") // of visits without a click
 	b.visit("/admin/")
@@ -108,7 +93,6 @@ func (b *tab) awaitOrder(id, text string) {
 }
 
 func repairedAsTheTutorialSays(t *testing.T, file string) {
-	t.Helper()
 	readme := must.Get(os.ReadFile("../examples/shop/README.md")).Or(t)
 	diff := regexp.MustCompile("(?s)```diff\n(.*?)```").FindSubmatch(readme)
 	must.Need(t, diff != nil, "the tutorial has no diff")

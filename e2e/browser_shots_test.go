@@ -23,11 +23,10 @@ func TestPictures(t *testing.T) {
 	s := start(t, newDatabases(t), "--sample", "--max-attempts", "3", "--retry-base", "100ms", "--poll-interval", "100ms")
 	awaitStandstill(t, s)
 	awaitFigures(t, s)
-	var dead struct{ Items []campaignName }
-	s.get(t, "/api/v1/rows?status=dead&limit=1", &dead)
+	dead := s.items(t, "/api/v1/rows?status=dead&limit=1")
 	b := openTab(t, s)
 	picture(b, "overview", "/", "light", 920)
-	picture(b, "campaign", "/campaigns/"+dead.Items[0].ID, "dark", 920)
+	picture(b, "campaign", "/campaigns/"+dead[0].CampaignID, "dark", 920)
 	s.post(t, http.StatusAccepted, "/api/v1/operations", map[string]any{"filter": map[string]any{}, "canary": true, "reason": "the seat maps were corrected"})
 	o := awaitOperation(t, s, 1)
 	must.Need(t, o.Status == "stopped", "the operation is %+v", o)
@@ -44,7 +43,6 @@ func picture(b *tab, name, path, theme string, height int64) {
 }
 
 func awaitFigures(t *testing.T, s *server) {
-	t.Helper()
 	eventually(t, patience, "the worker has told what it did", func() (bool, string) {
 		var sum struct {
 			Worker struct {

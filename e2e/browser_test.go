@@ -58,8 +58,7 @@ func startChromium(t *testing.T) context.Context {
 		allocator, stopAllocator := chromedp.NewExecAllocator(context.Background(), options...)
 		ctx, stopBrowser := chromedp.NewContext(allocator)
 		chromium.ctx, chromium.stop = ctx, func() { stopBrowser(); stopAllocator() }
-		// The context of the first call is the life of the browser, so it has
-		// no deadline.
+		// The context of the first call is the life of the browser, so it has no deadline.
 		chromium.err = chromedp.Do(ctx)
 	})
 	must.Need(t, chromium.err == nil, "start %s: %v", path, chromium.err)
@@ -101,8 +100,7 @@ type tab struct {
 	expected []string
 }
 
-// openTab opens an empty page in a profile of its own. It is closed at the end
-// of the test.
+// openTab opens an empty page in a profile of its own. It is closed at the end of the test.
 func openTab(t *testing.T, s *server) *tab {
 	t.Helper()
 	return newTab(t, s, startChromium(t), chromedp.WithNewBrowserContext())
@@ -237,8 +235,7 @@ func value[T any](b *tab, expression string) T {
 	return v
 }
 
-// open goes to a path below the base path, as by typing it, and waits until it
-// is loaded.
+// open goes to a path below the base path, as by typing it, and waits until it is loaded.
 func (b *tab) open(path string) {
 	b.t.Helper()
 	b.navigate(path)
@@ -256,8 +253,7 @@ func (b *tab) navigate(path string) {
 	b.await("the page is loaded", b.loaded())
 }
 
-// loaded is the condition that the page is there and its scripts, which wait for its first paint,
-// have run.
+// loaded is the condition that the page is there and its scripts, which wait for its first paint, have run.
 func (b *tab) loaded() string {
 	const complete = `document.readyState === "complete"`
 	if !b.scripts {
@@ -271,8 +267,7 @@ func (b *tab) await(what, condition string) {
 	b.eventually(what, func() (bool, string) { return b.holds(condition) })
 }
 
-// eventually waits until done reports true. A failure shows the page, which is too expensive to
-// read at each attempt.
+// eventually waits until done reports true. A failure shows the page, which is too expensive to read at each attempt.
 func (b *tab) eventually(what string, done func() (bool, string)) {
 	b.t.Helper()
 	last, ok := attain(patience, done)
@@ -299,8 +294,7 @@ func (b *tab) at(path string) {
 	b.await("the page is "+path, b.loaded()+` && location.pathname === `+js(b.base+path))
 }
 
-// lookUntil waits until the page shows something: by refreshing itself where scripts run, otherwise
-// by reloading.
+// lookUntil waits until the page shows something: by refreshing itself where scripts run, otherwise by reloading.
 func (b *tab) lookUntil(what, condition string) {
 	b.t.Helper()
 	b.eventually(what, func() (bool, string) {

@@ -3,11 +3,13 @@ package e2e
 import (
 	"bytes"
 	"fmt"
+	"maps"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -23,7 +25,6 @@ type container struct {
 }
 
 func image(t *testing.T) container {
-	t.Helper()
 	text := must.Get(os.ReadFile("../deploy/Dockerfile")).Or(t)
 	c := container{env: map[string]string{}}
 	lines := strings.ReplaceAll(string(text), "\\\n", " ")
@@ -43,16 +44,11 @@ func image(t *testing.T) container {
 
 func readYAML(t *testing.T, file string, into any) {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join("../deploy", file))
-	if err == nil {
-		err = yaml.Unmarshal(text, into)
-	}
-	must.Need(t, err == nil, "%s: %v", file, err)
+	must.OK(t, yaml.Unmarshal(must.Get(os.ReadFile(filepath.Join("../deploy", file))).Or(t), into))
 }
 
 // composed is the image as a service of compose.yaml.
 func composed(t *testing.T, service string) container {
-	t.Helper()
 	var file struct {
 		Services map[string]struct{ Environment map[string]string }
 	}
@@ -66,7 +62,6 @@ func composed(t *testing.T, service string) container {
 
 // orchestrated is the image as the container of a workload of Kubernetes.
 func orchestrated(t *testing.T, file string) container {
-	t.Helper()
 	var workload struct {
 		Spec struct {
 			Template struct {
@@ -99,7 +94,6 @@ type running struct {
 
 // makeSecrets runs deploy/make-secrets, and puts the databases' URLs in.
 func makeSecrets(t *testing.T, d databases) string {
-	t.Helper()
 	dir := filepath.Join(t.TempDir(), "secrets")
 	for range 2 { // what exists stays
 		cmd := exec.Command("../deploy/make-secrets", dir)
@@ -107,9 +101,7 @@ func makeSecrets(t *testing.T, d databases) string {
 		out, err := cmd.CombinedOutput()
 		must.Need(t, err == nil, "make-secrets: %v\n%s", err, out)
 	}
-	for name, url := range map[string]string{"journal-db": d.flags()[1], "projections-db": d.flags()[3]} {
-		rewrite(t, dir, map[string]string{name: url + "\n"})
-	}
+	rewrite(t, dir, map[string]string{"journal-db": d.flags()[1] + "\n", "projections-db": d.flags()[3] + "\n"})
 	return dir
 }
 
@@ -126,18 +118,16 @@ func TestDeploy_makeSecretsFromAnywhere(t *testing.T) {
 		return string(out), err
 	}
 	for _, host := range []string{"one.example:5433", "one.example:5433", ""} {
-		out, err := run(host)
-		must.Need(t, err == nil, "for %q: %v\n%s", host, err, out)
+		must.Get(run(host)).Or(t)
 	}
 	out, err := run("two.example")
 	must.Hold(t, err != nil && strings.Contains(out, "secrets/journal-db exists and names another host than two.example"), "for another host: %v\n%s", err, out)
-	url, err := os.ReadFile(filepath.Join(dir, "secrets", "journal-db"))
-	must.Hold(t, err == nil && strings.Contains(string(url), "@one.example:5433/outboxweb?search_path=journal"), "%s, %v", url, err)
+	url := must.Get(os.ReadFile(filepath.Join(dir, "secrets", "journal-db"))).Or(t)
+	must.Hold(t, strings.Contains(string(url), "@one.example:5433/outboxweb?search_path=journal"), "%s", url)
 }
 
 // runContainer starts a container and waits until its probe is content.
 func runContainer(t *testing.T, c container, d databases, extra ...string) running {
-	t.Helper()
 	r := running{t: t, secrets: makeSecrets(t, d), dir: d.dir}
 	address := freePort(t)
 	_, port, _ := strings.Cut(address, ":")
@@ -151,16 +141,8 @@ func runContainer(t *testing.T, c container, d databases, extra ...string) runni
 		r.env = append(r.env, name+"="+local(value))
 	}
 	cmd := exec.Command(binary, append(c.args, extra...)...)
-	cmd.Dir, cmd.Env, cmd.SysProcAttr = r.dir, r.env, dieWithParent()
-	log := new(output)
-	cmd.Stdout, cmd.Stderr = log, log
-	must.OK(t, cmd.Start())
-	ended := make(chan error, 1)
-	go func() { ended <- cmd.Wait() }()
-	t.Cleanup(func() {
-		_ = cmd.Process.Kill() // it may have ended
-		<-ended
-	})
+	cmd.Dir, cmd.Env = r.dir, r.env
+	log, _ := background(t, cmd)
 	eventually(t, patience, "outboxweb health exits 0", func() (bool, string) {
 		text, err := r.health()
 		return err == nil && strings.HasPrefix(text, "ready: "), text + log.String()
@@ -192,7 +174,6 @@ func (r running) want(status int, url string, prepare func(*http.Request)) {
 
 // wantAccess checks that the proxy and Prometheus are let in, and nobody else.
 func (r running) wantAccess() {
-	r.t.Helper()
 	r.want(http.StatusUnauthorized, r.url+"/", func(*http.Request) {})
 	r.want(http.StatusUnauthorized, r.url+"/", func(q *http.Request) { q.Header.Set("X-Forwarded-Email", "admin") })
 	r.want(http.StatusUnauthorized, r.url+"/metrics", func(*http.Request) {})
@@ -223,8 +204,7 @@ func TestDeploy_kubernetesOnSQLite(t *testing.T) {
 	t.Parallel()
 	d := newDatabases(t)
 	runContainer(t, orchestrated(t, "sqlite/statefulset.yaml"), d).wantAccess()
-	_, err := os.Stat(d.journal())
-	must.Hold(t, err == nil, "the journal is not in the volume: %v", err)
+	must.Get(os.Stat(d.journal())).Or(t) // in the volume
 }
 
 func TestDeploy_kubernetesOnPostgres(t *testing.T) {
@@ -233,10 +213,7 @@ func TestDeploy_kubernetesOnPostgres(t *testing.T) {
 	for range 2 {
 		runContainer(t, orchestrated(t, "postgres/deployment.yaml"), d).wantAccess()
 	}
-	eventually(t, patience, "both instances are in the journal database", func() (bool, string) {
-		n := scalar[int64](t, d.journal(), "select count(*) from instances")
-		return n == 2, fmt.Sprint(n)
-	})
+	awaitEqual(t, "the instances in the journal database", 2, func() int64 { return scalar[int64](t, d.journal(), "select count(*) from instances") })
 }
 
 // The proxy of compose.yaml lets users in by their passwords, and tells the server who they are.
@@ -260,4 +237,150 @@ func TestDeploy_composeWithItsProxy(t *testing.T) {
 	r.want(http.StatusOK, proxy+"/tokens", as("admin", r.secret("admin-password")))
 	health, err := r.health()
 	must.Hold(t, err == nil, "health: %v, %s", err, fmt.Sprint(health))
+}
+
+const alertRules = "../deploy/monitoring/alerts.yml"
+
+// incidents are what a server's /metrics say during a trouble that one of the alerts is for, where it
+// differs from a server that is well. Down, it says nothing.
+var incidents = map[string]scrape{
+	"OutboxwebDown":            nil,
+	"OutboxwebAbsent":          {"up": "stale"},
+	"OutboxwebDeadHead":        {"outboxweb_blocked_campaigns": "1", "outboxweb_lag_events": "2", `outboxweb_rows{status="dead"}`: "1", `outboxweb_rows{status="pending"}`: "1"},
+	"OutboxwebLag":             {"outboxweb_oldest_retryable_age_seconds": "5", "outboxweb_lag_events": "2", `outboxweb_rows{status="failed"}`: "1"},
+	"OutboxwebNoWorker":        {"outboxweb_worker_running": "0", "outboxweb_oldest_retryable_age_seconds": "5", "outboxweb_lag_events": "1"},
+	"OutboxwebWorkerStalled":   {"outboxweb_worker_stalled": "1"},
+	"OutboxwebStateUnreadable": {"outboxweb_state_unreadable": "1", "outboxweb_blocked_campaigns": "stale", "outboxweb_lag_events": "stale"},
+	"OutboxwebDiskFull":        {`outboxweb_database_fault{database="journal",kind="full"}`: "1", "outboxweb_worker_stalled": "1"},
+	"OutboxwebDatabaseFault":   {`outboxweb_database_fault{database="journal",kind="went_back"}`: "1"},
+	"OutboxwebDiverged":        {"outboxweb_diverged_campaigns": "2"},
+	"OutboxwebDrift":           {"outboxweb_drifted_campaigns": "1"},
+	"OutboxwebUnverifiable":    {"outboxweb_unverifiable_campaigns": "1"},
+	"OutboxwebQuarantined":     {"outboxweb_quarantined_projections": "1"},
+	"OutboxwebPublisherFailed": {`outboxweb_publisher_status{publisher="partner",status="failed",topic="sales"}`: "1", `outboxweb_publisher_lag_seconds{publisher="partner",topic="sales"}`: "5"},
+	"OutboxwebPublisherLag":    {`outboxweb_publisher_status{publisher="partner",status="active",topic="sales"}`: "1", `outboxweb_publisher_lag_seconds{publisher="partner",topic="sales"}`: "5"},
+	"OutboxwebIntakeRejected":  {`outboxweb_intake_rejected_rows{source="shop"}`: "1", `outboxweb_intake_oldest_row_age_seconds{source="shop"}`: "5"},
+	"OutboxwebIntakeLag":       {`outboxweb_intake_rejected_rows{source="shop"}`: "0", `outboxweb_intake_oldest_row_age_seconds{source="shop"}`: "5"},
+}
+
+// Each incident fires its own alert and no other, and the alert ends with the incident. promtool
+// evaluates the rules over what /metrics say before, during and after it.
+func TestAlertRules_eachIncidentFiresItsOwn(t *testing.T) {
+	t.Parallel()
+	promtool := findPromtool(t)
+	d := newDatabases(t)
+	p := newPartner(t, always(0))
+	s := start(t, d, append(partnerConfig(t, d, p), writeProjections(t, seatProjections)...)...)
+	appendTo(t, s, "", "table", seats("ana", "ben"))
+	s.awaitSettled(t)
+	well := scrapeOf(t, s)
+	text := must.Get(os.ReadFile(alertRules)).Or(t)
+	for _, m := range regexp.MustCompile(`- alert: (\w+)`).FindAllStringSubmatch(string(text), -1) {
+		t.Run(m[1], func(t *testing.T) {
+			t.Parallel()
+			differing, known := incidents[m[1]]
+			must.Need(t, known, "no incident fires it")
+			var trouble scrape
+			if differing != nil {
+				trouble = maps.Clone(well)
+				maps.Copy(trouble, differing)
+			}
+			testRules(t, promtool, m[1], []scrape{well, trouble, well})
+		})
+	}
+	for _, args := range []string{"rules " + alertRules, "config --syntax-only ../deploy/monitoring/prometheus.yml"} {
+		out, err := exec.Command(promtool, append([]string{"check"}, strings.Fields(args)...)...).CombinedOutput()
+		must.Hold(t, err == nil, "promtool check %s: %v\n%s", args, err, out)
+	}
+}
+
+func findPromtool(t *testing.T) string {
+	t.Helper()
+	path, err := exec.LookPath("promtool")
+	must.Need(t, err == nil || os.Getenv("CI") == "", "promtool must be there in CI: %v", err)
+	if err != nil {
+		t.Skipf("without promtool the alerts cannot be tested: %v", err)
+	}
+	return path
+}
+
+// scrape is the value of each series, as it is written; nil if the server does not answer.
+type scrape map[string]string
+
+var alertSeries = regexp.MustCompile(`^(outboxweb_(?:[a-z_]+)(?:\{[^}]*\})?) (\S+)$`)
+
+func scrapeOf(t *testing.T, s *server) scrape {
+	t.Helper()
+	all := scrape{"up": "1"}
+	for line := range strings.Lines(string(do(t, s, http.MethodGet, "/metrics", nil).body)) {
+		if m := alertSeries.FindStringSubmatch(strings.TrimSpace(line)); m != nil && !strings.Contains(m[1], "_bucket") {
+			all[m[1]] = m[2]
+		}
+	}
+	return all
+}
+
+// phaseMinutes is how long each phase lasts in the evaluation, with a scrape a minute.
+const phaseMinutes = 30
+
+// testRules evaluates the alerts over the phases, scraped from instance a, while instance b, on the
+// same databases, is well.
+func testRules(t *testing.T, promtool, alert string, phases []scrape) {
+	rules := must.Get(filepath.Abs(alertRules)).Or(t)
+	var b strings.Builder
+	fmt.Fprintf(&b, "rule_files: [%s]\nevaluation_interval: 1m\ntests:\n  - interval: 1m\n    input_series:\n", rules)
+	names := map[string]bool{}
+	for _, phase := range phases {
+		for name := range phase {
+			names[name] = true
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(names)) {
+		for _, instance := range []string{"a", "b"} {
+			fmt.Fprintf(&b, "      - {series: '%s', values: '%s'}\n", withLabels(name, instance), history(name, instance, phases))
+		}
+	}
+	b.WriteString("    promql_expr_test:\n")
+	for n, fires := range []bool{false, true, false} {
+		fmt.Fprintf(&b, "      - expr: count by (alertname) (ALERTS{alertstate=\"firing\"})\n        eval_time: %dm\n", (n+1)*phaseMinutes-1)
+		if fires {
+			fmt.Fprintf(&b, "        exp_samples: [{labels: '{alertname=\"%s\"}', value: 1}]\n", alert)
+		}
+	}
+	file := filepath.Join(t.TempDir(), "test.yml")
+	must.OK(t, os.WriteFile(file, []byte(b.String()), 0o600))
+	out, err := exec.Command(promtool, "test", "rules", file).CombinedOutput()
+	must.Hold(t, err == nil, "promtool test rules: %v\n%s\n%s", err, out, b.String())
+}
+
+func withLabels(series, instance string) string {
+	name, labels, found := strings.Cut(strings.TrimSuffix(series, "}"), "{")
+	if found {
+		labels += ","
+	}
+	return fmt.Sprintf("%s{%sinstance=\"%s:8080\",job=\"outboxweb\"}", name, labels, instance)
+}
+
+// history writes a series over the phases. The age of what waits grows by a second in each second.
+func history(name, instance string, phases []scrape) string {
+	var all []string
+	for n, phase := range phases {
+		value, found := phase[name]
+		switch {
+		case instance == "b" && (phase == nil || name == "outboxweb_worker_stalled" || name == "up" && value != "stale"):
+			value, found = phases[0][name]
+		case name == "up" && phase == nil:
+			value, found = "0", true
+		}
+		age := strings.Contains(name, "_age_seconds") || strings.Contains(name, "_lag_seconds")
+		switch {
+		case !found || value == "stale":
+			all = append(all, fmt.Sprintf("stale _x%d", phaseMinutes-1))
+		case age && value != "0" && n == 1:
+			all = append(all, fmt.Sprintf("%s+60x%d", value, phaseMinutes-1))
+		default:
+			all = append(all, fmt.Sprintf("%sx%d", value, phaseMinutes-1))
+		}
+	}
+	return strings.Join(all, " ")
 }

@@ -1,7 +1,6 @@
-// Package e2e tests outboxweb from outside: it builds the program, runs it as
-// processes, talks to them over HTTP, signals and the command line, and reads
-// their databases past the program. Of the repository's packages it imports only
-// those for tests: a PostgreSQL server (pgtest) and journals to append (corpus).
+// Package e2e tests outboxweb from outside: it builds the program, runs it as processes, talks to them over HTTP,
+// signals and the command line, and reads their databases past the program. Of the repository's packages it imports
+// only those for tests: a PostgreSQL server (pgtest) and journals to append (corpus).
 package e2e
 
 import (
@@ -28,7 +27,9 @@ import (
 	_ "github.com/jackc/pgx/v5/stdlib"
 	_ "modernc.org/sqlite"
 
+	"github.com/outboxweb/outboxweb/internal/apitest"
 	"github.com/outboxweb/outboxweb/internal/must"
+	"github.com/outboxweb/outboxweb/internal/pgtest"
 	"github.com/outboxweb/outboxweb/internal/size"
 )
 
@@ -65,9 +66,8 @@ func buildAndRun(m *testing.M) int {
 	return m.Run()
 }
 
-// readSources reads every directory of the program, once a test runs, since go test records from
-// then on which files its cached result depends on. It cannot detect them otherwise: the program's
-// packages are not imported here.
+// readSources reads every directory of the program, once a test runs, since go test records from then on which files
+// its cached result depends on. It cannot detect them otherwise: the program's packages are not imported here.
 var readSources = sync.OnceFunc(func() {
 	for _, root := range []string{"../cmd", "../internal", "../web", "../intake", "../examples"} {
 		err := filepath.WalkDir(root, func(_ string, _ fs.DirEntry, err error) error { return err })
@@ -93,8 +93,7 @@ func soakOnly(t *testing.T, why string) {
 	}
 }
 
-// patience bounds every wait for something that should happen soon. It is
-// generous, since the machine may be busy.
+// patience bounds every wait for something that should happen soon. It is generous, since the machine may be busy.
 const patience = time.Minute
 
 // eventually waits until done reports true and fails the test when that takes longer than within.
@@ -103,6 +102,15 @@ func eventually(t *testing.T, within time.Duration, what string, done func() (bo
 	t.Helper()
 	last, ok := attain(within, done)
 	must.Need(t, ok, "not within %s: %s; at last: %s", within, what, last)
+}
+
+// awaitEqual waits until what is read is what is wanted.
+func awaitEqual[T comparable](t *testing.T, what string, want T, read func() T) {
+	t.Helper()
+	eventually(t, 2*patience, what, func() (bool, string) {
+		got := read()
+		return got == want, fmt.Sprint(got)
+	})
 }
 
 // attain is eventually for something that may also not happen. It tries less and less often, since
@@ -177,8 +185,7 @@ func scalar[T any](t *testing.T, place, query string, args ...any) T {
 	return v
 }
 
-// each reads the rows of a query from a database, a map from column to value
-// for each.
+// each reads the rows of a query from a database, a map from column to value for each.
 func each(t *testing.T, place, query string, visit func(row map[string]any)) {
 	t.Helper()
 	db := openReader(t, place)
@@ -279,24 +286,24 @@ type server struct {
 // killed at the end of the test; its log is printed when the test failed.
 func launch(t *testing.T, d databases, args ...string) *server {
 	t.Helper()
-	args = append([]string{"serve", "--listen", "127.0.0.1:0"}, append(args, d.flags()...)...)
-	s := &server{
-		cmd: program(d, args...), stderr: new(output),
-		client: &http.Client{Timeout: 2 * patience, Transport: &http.Transport{MaxIdleConnsPerHost: 64}},
-		strict: func(err error) { t.Error(err) },
-		up:     make(chan struct{}), exited: make(chan struct{}),
-	}
-	s.cmd.Stderr = s.stderr
-	stdout, err := s.cmd.StdoutPipe()
-	if err == nil {
-		err = s.cmd.Start()
-	}
-	must.Need(t, err == nil, "start the server: %v", err)
+	s := attended(t, program(d, append([]string{"serve", "--listen", "127.0.0.1:0"}, append(args, d.flags()...)...)...))
+	s.strict = func(err error) { t.Error(err) }
+	return s
+}
+
+// attended starts the process of a server.
+func attended(t *testing.T, cmd *exec.Cmd) *server {
+	t.Helper()
+	s := &server{cmd: cmd, stderr: new(output), client: &http.Client{Timeout: 2 * patience, Transport: &http.Transport{MaxIdleConnsPerHost: 64}},
+		up: make(chan struct{}), exited: make(chan struct{})}
+	cmd.Stderr = s.stderr
+	stdout := must.Get(cmd.StdoutPipe()).Or(t)
+	must.OK(t, cmd.Start())
 	go s.attend(stdout)
 	t.Cleanup(func() {
 		s.kill()
 		if t.Failed() {
-			t.Logf("note: log of server %d (%s), which ended with %s:\n%s", s.pid(), strings.Join(args, " "), s.cmd.ProcessState, tail(withoutRequests(s.stderr.String()), 4000))
+			t.Logf("note: log of server %d (%s), which ended with %s:\n%s", s.pid(), cmd, cmd.ProcessState, tail(withoutRequests(s.stderr.String()), 4000))
 		}
 	})
 	return s
@@ -391,8 +398,7 @@ func (a answer) decode(t *testing.T, v any) {
 	must.Need(t, err == nil, "%v in the answer %d %s", err, a.status, a.body)
 }
 
-// do sends a request; a body that is not nil is sent as JSON. Errors are those
-// of the connection.
+// do sends a request; a body that is not nil is sent as JSON. Errors are those of the connection.
 func (s *server) do(ctx context.Context, method, path string, body any) (answer, error) {
 	var content io.Reader
 	if body != nil {
@@ -439,6 +445,38 @@ func (s *server) post(t *testing.T, status int, path string, body any) answer {
 	return a
 }
 
+// awaitAnswer asks until the answer has a status and contains a text.
+func (s *server) awaitAnswer(t *testing.T, method, path string, body any, status int, text string) {
+	t.Helper()
+	eventually(t, 2*patience, fmt.Sprintf("%s %s is answered with %d and %q", method, path, status, text), func() (bool, string) {
+		a := do(t, s, method, path, body)
+		return a.status == status && strings.Contains(string(a.body), text), fmt.Sprintf("%d %s", a.status, a.body)
+	})
+}
+
+// item is what the tests read of the items of any list.
+type item struct {
+	ID                                      any
+	CampaignID                              string `json:"campaign_id"`
+	Action, Fingerprint, Name, Version, Why string
+	Seq, Dead                               int64
+	PID                                     int
+}
+
+// items reads a list, or its first page.
+func (s *server) items(t *testing.T, path string) []item {
+	t.Helper()
+	var list struct{ Items []item }
+	s.get(t, path, &list)
+	return list.Items
+}
+
+func (s *server) summary(t *testing.T, base string) (sum summary) {
+	t.Helper()
+	s.get(t, base+"/api/v1/summary", &sum)
+	return sum
+}
+
 type summary struct {
 	AsOf      time.Time `json:"as_of"`
 	Mode      string
@@ -466,8 +504,7 @@ func (s *server) awaitSummary(t *testing.T, what string, wanted func(summary) bo
 	var sum summary
 	began := time.Now()
 	eventually(t, 2*patience, what, func() (bool, string) {
-		sum = summary{}
-		s.get(t, "/api/v1/summary", &sum)
+		sum = s.summary(t, "")
 		return sum.AsOf.After(began) && wanted(sum), fmt.Sprintf("%+v", sum)
 	})
 	return sum
@@ -487,23 +524,79 @@ func (s *server) metric(t *testing.T, series string) (value float64) {
 	return -1
 }
 
-type checkReport struct {
-	OK         bool
-	Checked    map[string]int64
-	Violations []struct {
-		Invariant  string
-		CampaignID string `json:"campaign_id"`
-		Seq        int64
-		Detail     string
+func checkClean(t *testing.T, d databases, flags ...string) {
+	t.Helper()
+	var report struct {
+		OK         bool
+		Violations []any
+	}
+	text := mustCommand(t, d, nil, append([]string{"check", "--json"}, flags...)...)
+	must.OK(t, json.Unmarshal([]byte(text), &report))
+	must.Need(t, report.OK && len(report.Violations) == 0, "check finds %s", text)
+}
+
+var document = sync.OnceValues(func() (*apitest.Document, error) {
+	text, err := os.ReadFile(apiDocument)
+	if err != nil {
+		return nil, err
+	}
+	return apitest.Parse(text, "/api/v1")
+})
+
+// checkDocumented tells strict unless the API answers, and takes, what its document says.
+func (s *server) checkDocumented(r *http.Request, res *http.Response, body []byte) {
+	doc, err := document()
+	if err == nil {
+		asked := *r
+		asked.Body = nil
+		if r.GetBody != nil {
+			asked.Body, _ = r.GetBody()
+		}
+		_, err = doc.Check(&asked, res.StatusCode, res.Header, body)
+	}
+	if err != nil {
+		s.strict(err)
 	}
 }
 
-func checkClean(t *testing.T, d databases, flags ...string) checkReport {
+func do(t *testing.T, s *server, method, path string, body any) answer {
 	t.Helper()
-	r := command(t, d, nil, append([]string{"check", "--json"}, flags...)...)
-	var report checkReport
-	err := json.Unmarshal([]byte(r.stdout), &report)
-	must.Need(t, err == nil, "check --json: %v\n%s%s", err, r.stdout, r.stderr)
-	must.Need(t, r.code == 0 && report.OK && len(report.Violations) <= 0, "check: exit code %d, %+v\n%s", r.code, report, r.stderr)
-	return report
+	return must.Get(s.do(t.Context(), method, path, body)).Or(t)
+}
+
+func fetch(t *testing.T, s *server, path string) answer {
+	t.Helper()
+	a, err := s.do(t.Context(), http.MethodGet, path, nil)
+	must.Need(t, err == nil && a.status == http.StatusOK, "GET %s: %d, %v", path, a.status, err)
+	return a
+}
+
+// postgres is the PostgreSQL server shared by all tests except those that restart theirs.
+var postgres struct {
+	start  sync.Once
+	server *pgtest.Server
+	err    error
+}
+
+// postgresServer returns the server, which it starts on first use. Each process of the program has
+// some twenty connections.
+func postgresServer(t *testing.T) *pgtest.Server {
+	t.Helper()
+	postgres.start.Do(func() { postgres.server, postgres.err = pgtest.Start("max_connections=1000") })
+	must.OK(t, postgres.err)
+	return postgres.server
+}
+
+func stopPostgres() {
+	if postgres.server == nil {
+		return
+	}
+	if err := postgres.server.Stop(); err != nil {
+		fmt.Fprintln(os.Stderr, "e2e:", err)
+	}
+}
+
+func newPostgres(t *testing.T) databases {
+	t.Helper()
+	return databases{dir: t.TempDir(), url: postgresServer(t).Empty(t)}
 }

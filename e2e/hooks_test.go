@@ -3,8 +3,12 @@ package e2e
 import (
 	"bufio"
 	"bytes"
+	"context"
+	"database/sql"
 	"encoding/json"
+	"fmt"
 	"io"
+	"maps"
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
@@ -14,6 +18,7 @@ import (
 	"strconv"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/outboxweb/outboxweb/internal/must"
 )
@@ -40,7 +45,6 @@ const resendLimit = 200
 // mustBeJournal fails the test unless the received events are the journal's in order with nothing
 // but re-sent suffixes, and returns how many were repeated.
 func mustBeJournal(t *testing.T, name string, got, journal []int64) (resent int) {
-	t.Helper()
 	next, high := 0, 0 // indexes in journal: the next expected event, and the first never received
 	for _, position := range got {
 		if next == len(journal) || journal[next] != position {
@@ -63,7 +67,6 @@ func mustBeJournal(t *testing.T, name string, got, journal []int64) (resent int)
 
 // positionOf is the id of a CloudEvent.
 func positionOf(t *testing.T, text []byte) int64 {
-	t.Helper()
 	var e struct {
 		ID   string `json:"id"`
 		Data struct {
@@ -77,7 +80,6 @@ func positionOf(t *testing.T, text []byte) int64 {
 
 // readFiles reads a file and those it was rotated to, in the order of writing.
 func readFiles(t *testing.T, name string) (all []int64) {
-	t.Helper()
 	rotated, err := filepath.Glob(name + ".*")
 	must.Hold(t, err == nil && len(rotated) != 0, "the file was never rotated: %v", err)
 	slices.Sort(rotated)
@@ -191,4 +193,74 @@ func (h *hooks) misdeeds() int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.bad
+}
+
+// lookout reads the databases again and again, directly, as the readers of read models do. A campaign
+// whose history has a gap or fewer rows than before, and a publisher that goes back, are errors.
+type lookout struct {
+	stop    context.CancelFunc
+	looking sync.WaitGroup
+
+	looks int
+	wrong []string
+}
+
+func startLookout(t *testing.T, d databases) *lookout {
+	ctx, stop := context.WithCancel(context.Background())
+	w := &lookout{stop: stop}
+	histories, publishers := map[string]int64{}, map[string]int64{}
+	projections, journal := openReader(t, d.projections()), openReader(t, d.journal())
+	w.looking.Go(func() {
+		for ctx.Err() == nil && len(w.wrong) < 10 {
+			w.look(ctx, projections, histories, "select campaign_id, count(*), max(seq) from history group by campaign_id")
+			w.look(ctx, journal, publishers, "select publisher, position, position from publisher_progress")
+			pause(ctx, 25*time.Millisecond) // it would see the same state
+		}
+	})
+	t.Cleanup(func() {
+		stop()
+		w.looking.Wait()
+	})
+	return w
+}
+
+// look compares how far everything is with what was seen before. A database that is away shows nothing.
+func (w *lookout) look(ctx context.Context, db *sql.DB, seen map[string]int64, query string) {
+	rows, err := db.QueryContext(ctx, query)
+	if err != nil {
+		return
+	}
+	defer rows.Close()
+	now := map[string]int64{}
+	for rows.Next() {
+		var name string
+		var n, last int64
+		if err := rows.Scan(&name, &n, &last); err != nil {
+			return
+		}
+		if n != last {
+			w.wrong = append(w.wrong, fmt.Sprintf("%s had %d rows up to event %d", name, n, last))
+		}
+		now[name] = n
+	}
+	if rows.Err() != nil { // what was not read is not missing
+		return
+	}
+	for name, before := range seen {
+		if now[name] < before {
+			w.wrong = append(w.wrong, fmt.Sprintf("%s was at %d, and is at %d", name, before, now[name]))
+		}
+	}
+	maps.Copy(seen, now)
+	w.looks++
+}
+
+func (w *lookout) finish(t *testing.T) {
+	t.Helper()
+	w.stop()
+	w.looking.Wait()
+	must.Hold(t, w.looks >= 10, "the databases were read %d times, too few to tell", w.looks)
+	for _, wrong := range w.wrong {
+		t.Error(wrong)
+	}
 }

@@ -3,9 +3,7 @@ package e2e
 import (
 	"cmp"
 	"fmt"
-	"io"
 	"net/http"
-	"net/http/httptest"
 	"net/url"
 	"slices"
 	"strconv"
@@ -70,8 +68,7 @@ func chooseTexts() {
 // asType is a text as the type of an event, which has neither spaces nor stars.
 func asType(text string) string { return strings.NewReplacer(" ", "/", "*", "×").Replace(text) }
 
-// hostileColumn is where a text stands in the projection's table: beyond the
-// sequence numbers of its events.
+// hostileColumn is where a text stands in the projection's table: beyond the sequence numbers of its events.
 const hostileColumn = 100
 
 // hostileProjections block a campaign, or are quarantined, with an error that contains foreign
@@ -115,21 +112,10 @@ func hostileEvents(i int) []map[string]any {
 	return []map[string]any{first, second, third}
 }
 
-// hostilePartner answers every delivery with foreign text.
-func hostilePartner(t *testing.T) string {
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		_, _ = io.Copy(io.Discard, r.Body)
-		w.WriteHeader(http.StatusUnprocessableEntity)
-		_, _ = io.WriteString(w, strings.Join(hostileAnywhere, "\u00b7"))
-	}))
-	t.Cleanup(server.Close)
-	return server.URL
-}
-
 // startHostile starts a server with the texts in every place that accepts one.
 func startHostile(t *testing.T, flags ...string) *server {
-	t.Helper()
-	d := newDatabases(t)
+	d, p := newDatabases(t), newPartner(t, always(http.StatusUnprocessableEntity))
+	p.answer = strings.Join(hostileAnywhere, "\u00b7")
 	var types, selected []string
 	for _, text := range hostile {
 		types = append(types, strconv.QuoteToASCII(asType(text))) // YAML has Go's escapes
@@ -146,7 +132,7 @@ topics:
     match: {event_types: %s, required_tags: %[4]s, any_of_tags: %[4]s, campaigns: %[4]s, exact_tags: {%[5]s: %[5]s}}
     publishers:
       file: {url: %[6]s}
-`, js(hostilePartner(t)+`/"><script>hostile(91)</script>/`), quickPublisher, list(types), list(selected), selected[0], js("file://"+d.dir+`/"><b/onclick=hostile(92)>.ndjson`)))
+`, js(p.url+`/"><script>hostile(91)</script>/`), quickPublisher, list(types), list(selected), selected[0], js("file://"+d.dir+`/"><b/onclick=hostile(92)>.ndjson`)))
 	s := start(t, d, slices.Concat(quickDeath, []string{"--act-rate", "0"}, config, writeProjections(t, hostileProjections()), flags)...)
 	for i, text := range hostile {
 		a := do(t, s, http.MethodPost, "/api/v1/campaigns/"+url.PathEscape(text)+"/events", map[string]any{"events": hostileEvents(i)})
@@ -169,7 +155,6 @@ func list(items []string) string { return "[" + strings.Join(items, ", ") + "]" 
 const skippedCampaign = 3
 
 func hostileActions(t *testing.T, s *server, d databases) {
-	t.Helper()
 	change(t, d.projections(), "update hostile_notes set note = note || $1 where seq = 1", `<script>hostile(93)</script>`)
 	s.post(t, http.StatusAccepted, "/api/v1/runs", map[string]any{"kind": "verify", "all_campaigns": true, "reason": together(hostileControls, 500)[0]})
 	awaitEnd(t, s, 1)
@@ -177,11 +162,7 @@ func hostileActions(t *testing.T, s *server, d databases) {
 		s.post(t, http.StatusAccepted, "/api/v1/runs", map[string]any{"kind": "verify", "campaign_id": hostile[i], "reason": reason})
 		awaitEnd(t, s, int64(i+2))
 	}
-	var groups struct {
-		Items []struct{ Fingerprint string }
-	}
-	s.get(t, "/api/v1/failures/groups", &groups)
-	for i, g := range groups.Items {
+	for i, g := range s.items(t, "/api/v1/failures/groups") {
 		s.post(t, http.StatusOK, "/api/v1/failures/groups/note", map[string]any{"fingerprint": g.Fingerprint, "note": hostileAnywhere[i%len(hostileAnywhere)], "reason": hostileAnywhere[len(hostileAnywhere)-1-i%len(hostileAnywhere)]})
 	}
 	rows := []map[string]any{{"campaign_id": hostile[1], "seq": 2}, {"campaign_id": hostile[2], "seq": 2}}
@@ -192,7 +173,10 @@ func hostileActions(t *testing.T, s *server, d databases) {
 	s.post(t, http.StatusOK, "/api/v1/projections/hostile/pause", map[string]any{"campaign_id": hostile[4], "reason": together(hostileControls, 500)[0]})
 	s.post(t, http.StatusOK, "/api/v1/publishers/picked/file/pause", map[string]any{"reason": together(hostileControls, 500)[0]})
 	for i, reason := range hostileLines[:len(hostile)] {
-		s.pauseWith(t, hostile[i], reason, cmp.Or(strings.ToValidUTF8(strings.Map(printable, reason), ""), "key"))
+		r := must.Get(http.NewRequestWithContext(t.Context(), http.MethodPost, s.url+"/api/v1/campaigns/"+url.PathEscape(hostile[i])+"/pause", strings.NewReader(js(map[string]string{"reason": reason})))).Or(t)
+		r.Header.Set("Content-Type", "application/json")
+		r.Header.Set("Idempotency-Key", cmp.Or(strings.ToValidUTF8(strings.Map(printable, reason), ""), "key"))
+		must.Equal(t, must.Get(s.send(r)).Or(t).status, http.StatusOK, "a pause of campaign", hostile[i])
 	}
 	for _, reason := range hostileControls {
 		s.post(t, http.StatusOK, "/api/v1/campaigns/"+url.PathEscape(hostile[0])+"/resume", map[string]any{"reason": reason})
@@ -205,18 +189,6 @@ func printable(r rune) rune {
 		return -1
 	}
 	return r
-}
-
-func (s *server) pauseWith(t *testing.T, campaign, reason, key string) {
-	t.Helper()
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.url+"/api/v1/campaigns/"+url.PathEscape(campaign)+"/pause", strings.NewReader(js(map[string]string{"reason": reason})))
-	if err != nil {
-		t.Fatal(err)
-	}
-	r.Header.Set("Content-Type", "application/json")
-	r.Header.Set("Idempotency-Key", key)
-	a, err := s.send(r)
-	must.Need(t, err == nil && a.status == http.StatusOK, "pause campaign %q: %d %s %v", campaign, a.status, a.body, err)
 }
 
 // together joins texts to longer ones of at most so many bytes.

@@ -63,8 +63,7 @@ insert into history (campaign_id, seq) values (:campaign_id, :seq);
 `,
 }
 
-// writeProjections puts projection files into a directory and returns the
-// flags that name it.
+// writeProjections puts projection files into a directory and returns the flags that name it.
 func writeProjections(t *testing.T, files map[string]string) []string {
 	t.Helper()
 	dir := t.TempDir()
@@ -143,7 +142,6 @@ func (l *load) awaitProgress(t *testing.T, more int) {
 }
 
 func (l *load) finish(t *testing.T) {
-	t.Helper()
 	close(l.ending)
 	idle := make(chan struct{})
 	go func() {
@@ -263,7 +261,6 @@ func (l *load) record(campaign string, events []event, a answer, tries int) {
 // verifyJournal fails the test unless every acknowledged event is in the journal exactly once, at
 // the acknowledged place, and every campaign's seqs are dense.
 func (l *load) verifyJournal(t *testing.T, d databases) {
-	t.Helper()
 	l.mu.Lock()
 	missing := make(map[string]appended, len(l.acked))
 	for id, a := range l.acked {
@@ -290,7 +287,6 @@ func (l *load) verifyJournal(t *testing.T, d databases) {
 // verifyApplied fails the test unless, in every campaign, exactly 1, 2, …, k were applied in this
 // order, where k is the campaign's last event, and the tally has each of them.
 func verifyApplied(t *testing.T, d databases) {
-	t.Helper()
 	type tally struct{ events, total int64 }
 	want, got := map[string]tally{}, map[string]tally{}
 	each(t, d.journal(), "select campaign_id, payload from events", func(row map[string]any) {
@@ -311,8 +307,7 @@ func verifyApplied(t *testing.T, d databases) {
 	}
 }
 
-// verifyOrder fails the test unless 1, 2, …, k were applied of each campaign in this order; it
-// returns each k.
+// verifyOrder fails the test unless 1, 2, …, k were applied of each campaign in this order; it returns each k.
 func verifyOrder(t *testing.T, d databases) map[string]int64 {
 	t.Helper()
 	applied := map[string]int64{}
@@ -324,8 +319,7 @@ func verifyOrder(t *testing.T, d databases) map[string]int64 {
 	return applied
 }
 
-// verifyNothingHeld fails the test if a row is still processing or a campaign
-// still leased.
+// verifyNothingHeld fails the test if a row is still processing or a campaign still leased.
 func verifyNothingHeld(t *testing.T, d databases) {
 	t.Helper()
 	must.Equal(t, scalar[int64](t, d.journal(), "select count(*) from projection_apply_outbox where status = 'processing'"), 0, "rows are still processing")

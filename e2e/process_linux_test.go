@@ -25,10 +25,8 @@ func withItsOwn() *syscall.SysProcAttr {
 
 func killAll(p *os.Process) error { return syscall.Kill(-p.Pid, syscall.SIGKILL) }
 
-// tinyDisk is a directory with space for a megabyte. Mounting one requires root; otherwise the test
-// is skipped.
+// tinyDisk is a directory with space for a megabyte. Mounting one requires root; otherwise the test is skipped.
 func tinyDisk(t *testing.T) string {
-	t.Helper()
 	dir := t.TempDir()
 	if err := syscall.Mount("outboxweb-e2e", dir, "tmpfs", 0, "size=2m"); err != nil {
 		t.Skipf("a small disk to fill up cannot be mounted: %v", err)
@@ -40,8 +38,7 @@ func tinyDisk(t *testing.T) string {
 	return dir
 }
 
-// limitFiles keeps the files of a process from growing beyond some bytes, until
-// the limit is lifted.
+// limitFiles keeps the files of a process from growing beyond some bytes, until the limit is lifted.
 func limitFiles(t *testing.T, pid int, bytes uint64) (lift func()) {
 	t.Helper()
 	return limit(t, pid, syscall.RLIMIT_FSIZE, bytes)

@@ -3,8 +3,11 @@ package e2e
 import (
 	"fmt"
 	"html"
+	"net"
 	"net/http"
 	"net/url"
+	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -66,7 +69,6 @@ var proxies = []behind{
 }
 
 func (p behind) start(t *testing.T, more ...string) *server {
-	t.Helper()
 	flags := slices.Concat(quickDeath, more)
 	if !p.unix {
 		s, _ := startSeats(t, slices.Concat(flags, p.flags(""))...)
@@ -112,7 +114,6 @@ type crawl struct {
 }
 
 func (c *crawl) run(from string) {
-	c.t.Helper()
 	c.refer(from, from)
 	for len(c.queue) > 0 {
 		path := c.queue[0]
@@ -197,4 +198,94 @@ func (c *crawl) refer(from, to string) {
 		c.seen[to] = from
 		c.queue = append(c.queue, to)
 	}
+}
+
+// nginxFrame is a complete configuration around a server's locations. The single process writes
+// only below its prefix.
+const nginxFrame = `
+daemon off;
+master_process off;
+pid nginx.pid;
+error_log stderr warn;
+events { worker_connections 256; }
+http {
+	access_log off;
+	client_body_temp_path body; proxy_temp_path proxy; fastcgi_temp_path fastcgi; uwsgi_temp_path uwsgi; scgi_temp_path scgi;
+	underscores_in_headers off;
+	map $request_uri $rest { ~^/ops/outbox(?<path>/.*)$ $path; }
+	server {
+		listen %s;
+		server_name _;
+%s
+	}
+}
+`
+
+// startNginx starts a proxy on a port of its own and returns its origin. The process ends with the test.
+func startNginx(t *testing.T, locations string) string {
+	path, dir := installed(t, nginx...), t.TempDir()
+	file := filepath.Join(dir, "nginx.conf")
+	for attempt := 0; ; attempt++ { // another process may take the port first
+		address := freePort(t)
+		must.OK(t, os.WriteFile(file, fmt.Appendf(nil, nginxFrame, address, locations), 0o600))
+		if listens(t, exec.Command(path, "-p", dir, "-e", "stderr", "-c", file), address) {
+			return "http://" + address
+		}
+		must.Need(t, attempt != 5, "nginx found no free port")
+	}
+}
+
+func freePort(t *testing.T) string {
+	t.Helper()
+	l := must.Get(net.Listen("tcp", "127.0.0.1:0")).Or(t)
+	defer l.Close()
+	return l.Addr().String()
+}
+
+// listens starts a program, whose process ends with the test, and reports whether it listens at an address; it fails
+// the test unless that was taken.
+func listens(t *testing.T, cmd *exec.Cmd, address string) (ok bool) {
+	t.Helper()
+	said, ended := background(t, cmd)
+	eventually(t, patience, cmd.String()+" listens", func() (bool, string) {
+		conn, err := net.Dial("tcp", address)
+		if ok = err == nil; ok {
+			conn.Close()
+			return true, ""
+		}
+		select {
+		case <-ended:
+			must.Need(t, strings.Contains(strings.ToLower(said.String()), "address already in use"), "%s ended\n%s", cmd, said)
+			return true, ""
+		default:
+			return false, said.String()
+		}
+	})
+	return ok
+}
+
+// background starts a process that is killed at the end of the test, and returns what it says, and a channel that is
+// closed once it has ended. Its log is printed when the test failed.
+func background(t *testing.T, cmd *exec.Cmd) (said *output, ended chan struct{}) {
+	t.Helper()
+	said, ended = new(output), make(chan struct{})
+	cmd.Stdout, cmd.Stderr, cmd.SysProcAttr = said, said, dieWithParent()
+	must.OK(t, cmd.Start())
+	go func() {
+		_ = cmd.Wait() // how it ended is in the process state
+		close(ended)
+	}()
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill() // it may have ended
+		<-ended
+		if t.Failed() {
+			t.Logf("note: log of %s:\n%s", filepath.Base(cmd.Path), tail(said.String(), 4000))
+		}
+	})
+	return said, ended
+}
+
+func (s *server) through(origin string) *server {
+	return &server{url: origin, cmd: s.cmd, stderr: s.stderr, up: s.up, exited: s.exited,
+		client: &http.Client{Timeout: s.client.Timeout, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}}
 }

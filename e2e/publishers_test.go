@@ -1,17 +1,21 @@
 package e2e
 
 import (
+	"encoding/json"
 	"fmt"
 	"html"
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/outboxweb/outboxweb/internal/must"
@@ -22,10 +26,12 @@ type partner struct {
 
 	mu      sync.Mutex
 	refusal func(path, event string) int // the status of an event that is refused; 0 accepts it
+	answer  string                       // to what is refused
+	got     []string
 }
 
 func newPartner(t *testing.T, refusal func(path, event string) int) *partner {
-	p := &partner{refusal: refusal}
+	p := &partner{refusal: refusal, answer: oddAnswer}
 	server := httptest.NewServer(http.HandlerFunc(p.serve))
 	t.Cleanup(server.Close)
 	p.url = server.URL
@@ -42,9 +48,10 @@ func (p *partner) serve(w http.ResponseWriter, r *http.Request) {
 	defer p.mu.Unlock()
 	if status := p.refusal(r.URL.Path, string(body)); status != 0 {
 		w.WriteHeader(status)
-		fmt.Fprint(w, oddAnswer)
+		fmt.Fprint(w, p.answer)
 		return
 	}
+	p.got = append(p.got, string(body))
 	w.WriteHeader(http.StatusNoContent)
 }
 
@@ -83,11 +90,9 @@ topics:
 `, p.url+"/events", quickPublisher)), "--poll-interval", "100ms")
 }
 
-// troubledPublishers are publishers in every state that pages show: one well, one whose destination
-// is down, one with a refused event, one whose destination is gone, and two that are paused. The
-// configuration has more after them.
+// troubledPublishers are publishers in every state that pages show: one well, one whose destination is down, one with
+// a refused event, one whose destination is gone, and two that are paused. The configuration has more after them.
 func troubledPublishers(t *testing.T, d databases, more string) []string {
-	t.Helper()
 	p := newPartner(t, func(path, _ string) int {
 		return map[string]int{"/away": http.StatusServiceUnavailable, "/no": http.StatusUnprocessableEntity, "/gone": http.StatusGone}[path]
 	})
@@ -118,21 +123,14 @@ topics:
 `, "file://"+file, p.url+"/away", p.url+"/no", p.url+"/gone", quickPublisher)+more)
 }
 
-// awaitPublishers waits until each of these publishers is in trouble, and
-// pauses another.
+// awaitPublishers waits until each of these publishers is in trouble, and pauses another.
 func awaitPublishers(t *testing.T, s *server) {
-	t.Helper()
 	s.post(t, http.StatusOK, "/api/v1/publishers/everything/quiet/pause", map[string]any{"reason": "they asked for a quiet night"})
-	eventually(t, patience, "the publishers are as they will stay", func() (bool, string) {
-		for path, want := range map[string]string{
-			"everything/archive": `"lag_events":0`, "everything/away": `"status":"failed"`, "sessions/refused": `"error_count":1`, "sessions/gone": `"stopped":true`, "everything/quiet": `"status":"paused"`,
-		} {
-			if a := do(t, s, http.MethodGet, "/api/v1/publishers/"+path, nil); !strings.Contains(string(a.body), want) {
-				return false, string(a.body)
-			}
-		}
-		return true, ""
-	})
+	for path, want := range map[string]string{ // each stays so
+		"everything/archive": `"lag_events":0`, "everything/away": `"status":"failed"`, "sessions/refused": `"error_count":1`, "sessions/gone": `"stopped":true`, "everything/quiet": `"status":"paused"`,
+	} {
+		s.awaitAnswer(t, http.MethodGet, "/api/v1/publishers/"+path, nil, http.StatusOK, want)
+	}
 }
 
 var publisherPages = map[string]string{
@@ -157,10 +155,7 @@ func TestPublishers_theExampleOnThePageWorks(t *testing.T) {
 	example = strings.NewReplacer(file, "file://"+t.TempDir()+"/", secret, "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSwMfKQ9r8GKYq=").Replace(html.UnescapeString(example))
 	s = start(t, d, d.config(t, example)...)
 	appendTo(t, s, "", "c-1", seats("ana"))
-	eventually(t, patience, "the file has the event", func() (bool, string) {
-		a := do(t, s, http.MethodGet, "/api/v1/publishers/everything/archive", nil)
-		return strings.Contains(string(a.body), `"delivered":1,`), string(a.body)
-	})
+	s.awaitAnswer(t, http.MethodGet, "/api/v1/publishers/everything/archive", nil, http.StatusOK, `"delivered":1,`)
 }
 
 // publisher has a publisher whose destination is down, and refuses an event once it is back.
@@ -188,8 +183,80 @@ func (o *onCall) publisher() {
 
 func (o *onCall) awaitPublisher(text string) {
 	o.t.Helper()
-	eventually(o.t, patience, "the publisher is "+text, func() (bool, string) {
-		a := do(o.t, o.s, http.MethodGet, "/api/v1/publishers/sales/partner", nil)
-		return strings.Contains(string(a.body), text), string(a.body)
+	o.s.awaitAnswer(o.t, http.MethodGet, "/api/v1/publishers/sales/partner", nil, http.StatusOK, text)
+}
+
+// pager is a receiver of alerts.
+type pager struct{ *partner }
+
+type alertMessage struct {
+	Kind, Rule, Title, Error, Todo string
+	Count                          int64
+	Version                        string `json:"projection_version"`
+	Console                        string `json:"console_url"`
+}
+
+// config is a configuration in which the pager gets alerts of a rule at once.
+func (p pager) config(t *testing.T, d databases, rule string) []string {
+	return d.config(t, fmt.Sprintf("alerts:\n  receivers: {pager: {url: %q, allow_private: true}}\n  to: [pager]\n  rules:\n    %s: {over: 0, for: 0}\n", p.url, rule))
+}
+
+func (p pager) await(t *testing.T, kind, rule string) (found alertMessage) {
+	t.Helper()
+	eventually(t, patience, "a message "+kind+" about "+rule, func() (bool, string) {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		for _, text := range p.got {
+			must.OK(t, json.Unmarshal([]byte(text), &found))
+			if found.Kind == kind && found.Rule == rule {
+				return true, ""
+			}
+		}
+		return false, fmt.Sprint(p.got)
 	})
+	return found
+}
+
+// gate is the address at which readers reach one server after another, as at a proxy.
+type gate struct {
+	url string
+	to  atomic.Pointer[url.URL]
+}
+
+// newGate opens a gate; what is between it and the server may be wrapped.
+func newGate(t *testing.T, wraps ...func(http.Handler) http.Handler) *gate {
+	g := &gate{}
+	var way http.Handler = &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {
+		r.SetURL(g.to.Load())
+		r.Out.Host = r.In.Host
+	}}
+	for _, wrap := range wraps {
+		way = wrap(way)
+	}
+	server := httptest.NewServer(way)
+	t.Cleanup(server.Close)
+	g.url = server.URL
+	return g
+}
+
+func (g *gate) start(t *testing.T, d databases, flags ...string) *server {
+	t.Helper()
+	s := start(t, d, append([]string{"--public-origin", g.url}, flags...)...)
+	to := must.Get(url.Parse(s.url)).Or(t)
+	g.to.Store(to)
+	s.url = g.url
+	return s
+}
+
+// alertsConfig has two receivers of alerts: one is well, and one is down if the partner's path /away is.
+func alertsConfig(p *partner) string {
+	return fmt.Sprintf(`
+alerts:
+  to: [chat, pager]
+  receivers:
+    chat: {url: "slack+%[1]s/chat", allow_private: true}
+    pager: {url: %[2]q, allow_private: true}
+  rules:
+    dead_rows: {for: 0}
+`, p.url, p.url+"/away")
 }

@@ -1,12 +1,19 @@
 package e2e
 
 import (
+	"bytes"
+	"encoding/json"
 	"fmt"
 	"net/http"
+	"net/url"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/outboxweb/outboxweb/internal/corpus"
 	"github.com/outboxweb/outboxweb/internal/must"
 )
 
@@ -128,4 +135,121 @@ func TestReadModel_hidesSecrets(t *testing.T) {
 		must.Equal(t, secrets.FindString(text), "", "a secret is told by", text)
 	}
 	must.Hold(t, strings.Contains(texts[0], `gold=9 (was 5)`), "the command prints\n%s", texts[0])
+}
+
+// Wherever a replay is shown of rows that another version built, both versions are named, and no more is
+// offered to be rebuilt than differs.
+func TestReplay_ofRowsThatAnotherVersionBuiltNamesBothEverywhere(t *testing.T) {
+	t.Parallel()
+	d := newDatabases(t)
+	before := guestProjections(":payload.name!")
+	flags := writeProjections(t, before)
+	s := start(t, d, flags...)
+	const differing, campaigns = 12, 14
+	for i := 1; i <= campaigns; i++ {
+		second := guest("guest.came")
+		if i <= differing {
+			second.Payload["nick"] = "annie"
+		}
+		appendTo(t, s, "", fmt.Sprintf("c-%02d", i), []event{guest("guest.left"), second})
+	}
+	s.awaitSettled(t)
+	built := versionOf(t, s)
+	s.stop(t)
+	rewrite(t, flags[1], guestProjections("coalesce(:payload.nick, :payload.name!)"))
+	s = start(t, d, flags...)
+	loaded := versionOf(t, s)
+	s.post(t, http.StatusOK, "/api/v1/campaigns/c-01/pause", map[string]any{"reason": "inspection"})
+	appendTo(t, s, "", "c-01", []event{guest("guest.came")})
+
+	verify := awaitEnd(t, s, startRun(t, s, map[string]any{"kind": "verify", "all_campaigns": true, "reason": "a deploy"}).ID)
+	var rehearsal runDoc
+	s.post(t, http.StatusAccepted, "/api/v1/rehearsals", map[string]any{"files": []map[string]string{{"name": "guests.sql", "text": before["guests.sql"]}}}).decode(t, &rehearsal)
+	rehearsal = awaitEnd(t, s, rehearsal.ID)
+
+	var m struct {
+		Tables []struct{ Rows []struct{ Row string } }
+	}
+	s.get(t, "/api/v1/campaigns/c-01/read-model", &m)
+	cell := "?" + url.Values{"row": {m.Tables[0].Rows[1].Row}, "column": {"name"}}.Encode()
+	names := func(what, text string) {
+		t.Helper()
+		for _, version := range []string{built, loaded} {
+			must.Hold(t, strings.Contains(text, version), "%s does not name version %s:\n%s", what, version, tail(text, 4000))
+		}
+	}
+	for _, path := range []string{"/campaigns/c-01/read-model", "/campaigns/c-01/read-model?seq=1", "/campaigns/c-01/read-model/cell" + cell, "/campaigns/c-01/events/2?tab=rows", "/rows/c-01/3/dry-run",
+		"/campaigns/c-01", "/projections", "/projections/guests", "/", "/runs/new?kind=rebuild&all=1", fmt.Sprintf("/runs/%d", verify.ID), fmt.Sprintf("/runs/%d/results/c-01", verify.ID),
+		fmt.Sprintf("/runs/%d", rehearsal.ID), fmt.Sprintf("/runs/%d/results/c-01", rehearsal.ID), fmt.Sprintf("/runs/%d/results/c-03", rehearsal.ID),
+		"/api/v1/campaigns/c-01/read-model", "/api/v1/campaigns/c-01/read-model/cell" + cell, "/api/v1/campaigns/c-01/events/2/changes", "/api/v1/rows/c-01/3/dry-run",
+		"/api/v1/campaigns/c-01/projections", "/api/v1/projections", fmt.Sprintf("/api/v1/runs/%d/results", verify.ID), fmt.Sprintf("/api/v1/runs/%d/results/c-01", verify.ID), fmt.Sprintf("/api/v1/runs/%d/results/c-03", rehearsal.ID)} {
+		a := do(t, s, http.MethodGet, path, nil)
+		must.Equal(t, a.status, http.StatusOK, path, "is", a.body)
+		names(path, string(a.body))
+	}
+	for _, c := range []string{"campaigns rows c-01", "report", "campaigns list --state drifted", "verify", fmt.Sprintf("runs show %d", verify.ID), fmt.Sprintf("runs show %d --json", verify.ID), fmt.Sprintf("runs show %d", rehearsal.ID),
+		"runs start rebuild --all --dry-run", "requeue c-01 3 --dry-run", "check", "projections status"} {
+		r := command(t, d, nil, append(strings.Fields(c), flags...)...)
+		names("outboxweb "+c, r.stdout+r.stderr)
+		if c == "verify" {
+			said, offered, _ := strings.Cut(r.stdout, "outboxweb runs start rebuild")
+			names("before the rebuild, outboxweb verify", said)
+			line, _, _ := strings.Cut(offered, "\n")
+			must.Hold(t, strings.Count(line, " --campaign=") == differing && !strings.Contains(line, "--all"), "verify offers to rebuild%s", line)
+		}
+	}
+	page := string(do(t, s, http.MethodGet, fmt.Sprintf("/runs/%d", verify.ID), nil).body)
+	said, _, offered := strings.Cut(page, `data-testid="run-rebuild">Rebuild 12 drifted campaigns…`)
+	names("before the rebuild, the page of the run", said)
+	must.Hold(t, offered, "the page of the run offers something else:\n%s", page)
+	page = string(do(t, s, http.MethodGet, fmt.Sprintf("/runs/new?drifted=%d", verify.ID), nil).body)
+	must.Hold(t, strings.Contains(page, "into 1 projection and replaces") && strings.Contains(page, "of 12 campaigns"), "the page of the rebuild is\n%s", page)
+}
+
+// versionOf is the beginning of the hash of the only loaded projection.
+func versionOf(t *testing.T, s *server) string {
+	t.Helper()
+	list := s.items(t, "/api/v1/projections")
+	return list[slices.IndexFunc(list, func(p item) bool { return p.Version != "" })].Version[:12]
+}
+
+var traceModels = []string{"--projections", "builtin:traces"}
+
+// However often the read models are rebuilt: the digests of the traces are the expected ones.
+func TestTraces_digestsAreTheExpectedOnes(t *testing.T) {
+	t.Parallel()
+	corpus.EachTraces(t, func(t *testing.T, traces corpus.Traces) {
+		t.Parallel()
+		d := newDatabases(t)
+		var lines []byte
+		for _, trace := range traces {
+			lines = append(lines, bytes.Join(trace.Lines, nil)...)
+		}
+		mustCommand(t, d, bytes.NewReader(lines), append([]string{"append", "-"}, traceModels...)...)
+		s := start(t, d, append([]string{"--batch-size", "7"}, traceModels...)...)
+		sum := s.awaitSettled(t)
+		must.Need(t, sum.Counts.Dead <= 0 && sum.Lag.Events <= 0, "settled at %+v", sum)
+		mustHaveDigests(t, d, traces)
+		for range 2 {
+			mustCommand(t, d, nil, append([]string{"runs", "start", "rebuild", "--all", "--wait", "--reason", "again", "--confirm", rebuildPhrase}, traceModels...)...)
+		}
+		mustHaveDigests(t, d, traces)
+		checkClean(t, d, traceModels...)
+	})
+}
+
+func mustHaveDigests(t *testing.T, d databases, traces corpus.Traces) {
+	for _, trace := range traces {
+		var got struct {
+			AppliedSeq  int `json:"applied_seq"`
+			Projections map[string]string
+			Full        string
+		}
+		out := mustCommand(t, d, nil, append([]string{"digest", "--json", "--campaign", trace.Name}, traceModels...)...)
+		err := json.Unmarshal([]byte(out), &got)
+		must.Need(t, err == nil, "digest --json: %v\n%s", err, out)
+		got.Projections["full"] = got.Full
+		diff := cmp.Diff(trace.Digests, got.Projections)
+		must.Hold(t, diff == "" && got.AppliedSeq == len(trace.Lines), "%s at event %d (-expected +got):\n%s", trace.Name, got.AppliedSeq, diff)
+	}
 }

@@ -51,7 +51,6 @@ var (
 )
 
 func readRunbook(t *testing.T) (steps []runbookStep) {
-	t.Helper()
 	text := must.Get(os.ReadFile(runbookFile)).Or(t)
 	lines, section := strings.Split(string(text), "\n"), ""
 	step := new(runbookStep) // what comes before the first one is nobody's
@@ -82,7 +81,6 @@ func readRunbook(t *testing.T) (steps []runbookStep) {
 }
 
 func readRunbookBlock(t *testing.T, fence string, lines []string) runbookBlock {
-	t.Helper()
 	words := strings.Fields(strings.TrimPrefix(fence, "```"))
 	must.Need(t, len(words) != 0 && words[0] == "sh", "%s is no block of commands", fence)
 	b := runbookBlock{only: words[1:]}
@@ -192,7 +190,6 @@ func TestRunbook(t *testing.T) {
 }
 
 func newOnCall(t *testing.T, d databases, database, way string) *onCall {
-	t.Helper()
 	projections := writeProjections(t, seatProjections)
 	o := &onCall{t: t, d: d, database: database, way: way, files: projections[1], bin: t.TempDir(), before: map[string]func(){},
 		serve: slices.Concat(quickDeath, projections)}
@@ -215,7 +212,6 @@ func (o *onCall) start(flags ...string) {
 
 // systemctl is the service manager, as far as the runbook needs it.
 func (o *onCall) systemctl(args string) {
-	o.t.Helper()
 	switch args {
 	case "stop outboxweb":
 		code := o.s.stop(o.t)
@@ -231,7 +227,6 @@ func (o *onCall) systemctl(args string) {
 }
 
 func (o *onCall) follow(section string, scenario func(*onCall)) {
-	o.t.Helper()
 	scenario(o)
 	for _, step := range readRunbook(o.t) {
 		if step.section != section {
@@ -274,7 +269,6 @@ func (o *onCall) value(name string) string {
 
 // run runs commands and compares their output; it executes commands to the service manager itself.
 func (o *onCall) run(step string, u runbookUnit) {
-	o.t.Helper()
 	var script strings.Builder
 	for line := range strings.Lines(u.commands) {
 		args, ok := strings.CutPrefix(line, "systemctl ")
@@ -291,7 +285,6 @@ func (o *onCall) run(step string, u runbookUnit) {
 }
 
 func (o *onCall) shell(step string, u runbookUnit) {
-	o.t.Helper()
 	if u.commands == "" {
 		return
 	}

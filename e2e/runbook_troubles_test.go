@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"bytes"
-	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -40,14 +39,7 @@ func (o *onCall) dead() {
 	delete(odd[1].Payload, "seat")
 	appendTo(o.t, o.s, "", "odd", odd)
 	awaitCounts(o.t, o.s, "", 4, 0, 4)
-	var groups struct {
-		Items []struct {
-			Fingerprint string
-			Dead        int64
-		}
-	}
-	o.s.get(o.t, "/api/v1/failures/groups", &groups)
-	for _, g := range groups.Items {
+	for _, g := range o.s.items(o.t, "/api/v1/failures/groups") {
 		if g.Dead == 3 {
 			o.env["F"] = g.Fingerprint
 		}
@@ -83,10 +75,7 @@ func (o *onCall) full() {
 		return // the rest cannot be simulated; the steps are executed nonetheless
 	}
 	ballast := fill(o.t, o.d.dir)
-	eventually(o.t, patience, "an append is refused", func() (bool, string) {
-		a := do(o.t, o.s, http.MethodPost, "/api/v1/campaigns/table/events", taken("seat-8", ""))
-		return a.status == http.StatusInsufficientStorage, fmt.Sprintf("%d %s", a.status, a.body)
-	})
+	o.s.awaitAnswer(o.t, http.MethodPost, "/api/v1/campaigns/table/events", taken("seat-8", ""), http.StatusInsufficientStorage, "")
 	o.before["It continues by itself"] = func() {
 		must.OK(o.t, os.Remove(ballast))
 	}
@@ -191,10 +180,8 @@ func (o *onCall) failedRun() {
 	o.before["Resume the run"] = func() { o.setPayload(before) }
 }
 
-// alter changes the first event of the campaign in the journal, and returns the
-// payload that it had.
+// alter changes the first event of the campaign in the journal, and returns the payload that it had.
 func (o *onCall) alter() (before string) {
-	o.t.Helper()
 	before = scalar[string](o.t, o.d.journal(), firstPayload)
 	db := connect(o.t, o.d.journal(), "_txlock=immediate")
 	defer db.Close()
@@ -214,15 +201,11 @@ func (o *onCall) setPayload(payload string) {
 	change(o.t, o.d.journal(), "update events set payload = $1 where campaign_id = 'table' and seq = 1", payload)
 }
 
-// failVerify starts a verify, which is to be the run with this id, and waits
-// until it has failed.
+// failVerify starts a verify, which is to be the run with this id, and waits until it has failed.
 func (o *onCall) failVerify(id string) {
 	o.t.Helper()
 	o.s.post(o.t, http.StatusAccepted, "/api/v1/runs", map[string]any{"kind": "verify", "campaign_id": "table", "reason": "is it right"})
-	eventually(o.t, patience, "the verify has failed", func() (bool, string) {
-		a := do(o.t, o.s, http.MethodGet, "/api/v1/runs/"+id, nil)
-		return strings.Contains(string(a.body), `"status":"failed"`), string(a.body)
-	})
+	o.s.awaitAnswer(o.t, http.MethodGet, "/api/v1/runs/"+id, nil, http.StatusOK, `"status":"failed"`)
 }
 
 // quarantined has a quarantined projection, and files with which it would not fail.
@@ -255,27 +238,10 @@ func (o *onCall) upgrade() {
 	o.morning()
 }
 
-// clubProjections are two read models that fail on some journals: seats blocks its campaign, badges is
-// quarantined unless given another statement.
+// clubProjections are two read models that fail on some journals: seats blocks its campaign, badges is quarantined
+// unless given another statement.
 func clubProjections(secondBadge string) map[string]string {
-	return map[string]string{
-		"seats.sql": `
--- projection: seats
--- tables: seats
--- on-failure: block
-
--- schema
-create table seats (
-  campaign_id text not null,
-  user_id text not null,
-  seat text not null,
-  primary key (campaign_id, user_id)
-);
-
--- on: seat.taken
-insert into seats (campaign_id, user_id, seat) values (:campaign_id, :payload.user!, :payload.seat!);
-`,
-		"badges.sql": `
+	return map[string]string{"seats.sql": seatProjections["seats.sql"], "badges.sql": `
 -- projection: badges
 -- tables: badges
 -- on-failure: quarantine

@@ -48,7 +48,6 @@ type scene struct {
 const oldCampaigns, oldEvents = 6, 30
 
 func startScene(t *testing.T, row killRow) *scene {
-	t.Helper()
 	seed := *killSeed
 	if seed == 0 {
 		seed = rand.Uint64()
@@ -82,7 +81,6 @@ func startScene(t *testing.T, row killRow) *scene {
 // create makes the databases of the row and of the service.
 func (s *scene) create(database string) {
 	t := s.t
-	t.Helper()
 	s.shop = "sqlite:" + filepath.Join(t.TempDir(), "shop.db")
 	switch database {
 	case "sqlite":
@@ -103,7 +101,6 @@ func (s *scene) create(database string) {
 
 // config is the flag that names a file with the destinations and the service.
 func (s *scene) config() []string {
-	s.t.Helper()
 	s.file = filepath.Join(s.d.dir, "out", "events.ndjson")
 	must.OK(s.t, os.Mkdir(filepath.Dir(s.file), 0o700))
 	return s.d.config(s.t, fmt.Sprintf(`
@@ -201,7 +198,6 @@ func (s *scene) awaitHolder(tables ...string) (holder int) {
 
 // end asks the server to end that has a lease of each kind, which must leave nothing leased.
 func (s *scene) end() {
-	s.t.Helper()
 	s.rebuild()
 	for _, kind := range []string{"runs", "intake_sources", "publisher_progress"} {
 		victim := s.awaitHolder(kind)
@@ -240,7 +236,6 @@ func (s *scene) killAppend() {
 // must notice, and change nothing.
 func (s *scene) suspend() {
 	t := s.t
-	t.Helper()
 	const fenced = "outboxweb_fenced_total"
 	for {
 		deliver, letGo := s.hooks.hold(t), holdUp(t, s.past)
@@ -267,13 +262,10 @@ func (s *scene) suspend() {
 
 // awaitTakeOver waits until nothing is leased by a server that is silent.
 func (s *scene) awaitTakeOver(silent int) {
-	s.t.Helper()
 	id := s.id(s.servers[silent])
 	for _, table := range leased {
-		eventually(s.t, patience, "another server has taken over "+table, func() (bool, string) {
-			var n int
-			err := s.journal.QueryRow("select count(*) from "+table+" where lease_owner = $1 and lease_expires_at > 0", id).Scan(&n)
-			return err == nil && n == 0, fmt.Sprint(n, " are still leased, ", err)
+		awaitEqual(s.t, "another server has taken over "+table, 0, func() int64 {
+			return scalar[int64](s.t, s.past.journal(), "select count(*) from "+table+" where lease_owner = $1 and lease_expires_at > 0", id)
 		})
 	}
 }
@@ -281,7 +273,6 @@ func (s *scene) awaitTakeOver(silent int) {
 // killDatabases restarts the server of all databases, and kills it.
 func (s *scene) killDatabases() {
 	t := s.t
-	t.Helper()
 	must.OK(t, s.own.Restart(t.Context()))
 	s.load.awaitProgress(t, 50)
 	must.OK(t, s.own.Crash())
@@ -298,22 +289,17 @@ func (s *scene) killDatabases() {
 // finish makes nothing new, waits until everything is done, ends the servers, and verifies all.
 func (s *scene) finish() {
 	t := s.t
-	t.Helper()
 	s.load.finish(t)
 	for _, w := range s.writers {
 		killWriter(w)
 	}
 	s.awaitRebuild()
 	place := strings.TrimPrefix(s.shop, "sqlite:")
-	eventually(t, 2*patience, "the service's table is drained", func() (bool, string) {
-		left := scalar[int64](t, place, `select count(*) from outboxweb_intake`)
-		return left == 0, fmt.Sprint(left, " rows; ", scalar[string](t, s.past.journal(), "select error from intake_sources"))
-	})
+	awaitEqual(t, "the service's table is drained", 0, func() int64 { return scalar[int64](t, place, `select count(*) from outboxweb_intake`) })
 	s.servers[0].awaitSummary(t, "everything is applied", func(sum summary) bool { return sum.settled() && sum.Lag.Events == 0 && sum.Counts.Dead == 0 })
 	journal := positions(t, s.past)
-	eventually(t, 2*patience, "everything is delivered", func() (bool, string) {
-		behind := scalar[string](t, s.past.journal(), fmt.Sprintf(`select coalesce(min(publisher || ' at ' || position), '') from publisher_progress where position < %d`, journal[len(journal)-1]))
-		return behind == "", behind
+	awaitEqual(t, "the publishers that are behind", "", func() string {
+		return scalar[string](t, s.past.journal(), fmt.Sprintf(`select coalesce(min(publisher || ' at ' || position), '') from publisher_progress where position < %d`, journal[len(journal)-1]))
 	})
 	s.lookout.finish(t)
 	for _, server := range s.servers {
@@ -333,7 +319,6 @@ func (s *scene) finish() {
 // verifyIntake fails the test unless the journal has what the service committed, in its order.
 func (s *scene) verifyIntake(place string) {
 	t := s.t
-	t.Helper()
 	want := lists(t, place, `select campaign as campaign, event as event from ledger order by campaign, n`)
 	got := lists(t, s.past.journal(), `select campaign_id as campaign, event_id as event from events order by campaign_id, seq`)
 	total := 0
@@ -350,24 +335,15 @@ func (s *scene) verifyIntake(place string) {
 
 // instances maps the ids of the workers to the servers they run in.
 func instances(t *testing.T, servers ...*server) map[string]*server {
-	t.Helper()
 	byID := map[string]*server{}
 	eventually(t, patience, "every worker has shown itself", func() (bool, string) {
-		var list struct {
-			Items []struct {
-				ID  string
-				PID int
+		list := servers[0].items(t, "/api/v1/instances")
+		for _, instance := range list {
+			if i := slices.IndexFunc(servers, func(s *server) bool { return instance.PID == s.pid() }); i >= 0 {
+				byID[instance.ID.(string)] = servers[i]
 			}
 		}
-		servers[0].get(t, "/api/v1/instances", &list)
-		for _, instance := range list.Items {
-			for _, s := range servers {
-				if instance.PID == s.pid() {
-					byID[instance.ID] = s
-				}
-			}
-		}
-		return len(byID) == len(servers), fmt.Sprintf("%+v", list.Items)
+		return len(byID) == len(servers), fmt.Sprintf("%+v", list)
 	})
 	return byID
 }

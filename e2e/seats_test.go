@@ -1,16 +1,17 @@
 package e2e
 
 import (
+	"bytes"
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"testing"
 
 	"github.com/outboxweb/outboxweb/internal/must"
 )
 
-// seatProjections is a read model that fails on some journals: no user may hold two seats of a
-// campaign.
+// seatProjections is a read model that fails on some journals: no user may hold two seats of a campaign.
 var seatProjections = map[string]string{"seats.sql": `
 -- projection: seats
 -- tables: seats
@@ -59,12 +60,21 @@ func startSeats(t *testing.T, flags ...string) (*server, databases) {
 	return start(t, d, append(flags, writeProjections(t, seatProjections)...)...), d
 }
 
+// poisoned makes databases in which event 2 of campaign poisoned is dead, and returns the flags to serve them with.
+func poisoned(t *testing.T) (d databases, flags []string) {
+	d, flags = newDatabases(t), slices.Concat(quickDeath, writeProjections(t, seatProjections))
+	s := start(t, d, flags...)
+	appendTo(t, s, "", "poisoned", seats("ana", "ana", "cem"))
+	awaitCounts(t, s, "", 1, 0, 1)
+	must.Equal(t, s.stop(t), 0, "the server ended with")
+	return d, flags
+}
+
 // awaitCounts waits for counts by status and for the campaigns' leases to be released.
 func awaitCounts(t *testing.T, s *server, base string, pending, failed, dead int64) {
 	t.Helper()
 	eventually(t, patience, fmt.Sprintf("%d rows are pending, %d failed and %d dead", pending, failed, dead), func() (bool, string) {
-		var sum summary
-		s.get(t, base+"/api/v1/summary", &sum)
+		sum := s.summary(t, base)
 		c := sum.Counts
 		return c.Pending == pending && c.Failed == failed && c.Dead == dead && c.Processing == 0 && sum.Campaigns.Leased == 0, fmt.Sprintf("%+v", sum)
 	})
@@ -83,3 +93,93 @@ func change(t *testing.T, place, statement string, args ...any) {
 }
 
 const freeSeat = "delete from seats where campaign_id = $1 and user_id = $2"
+
+// guestProjections is a read model that takes the name of a guest who came from an expression.
+func guestProjections(name string) map[string]string {
+	return map[string]string{"guests.sql": `
+-- projection: guests
+-- tables: guests
+
+-- schema
+create table guests (campaign_id text not null, seq bigint not null, name text not null, primary key (campaign_id, seq));
+
+-- on: guest.came
+insert into guests (campaign_id, seq, name) values (:campaign_id, :seq, ` + name + `);
+
+-- on: guest.left
+insert into guests (campaign_id, seq, name) values (:campaign_id, :seq, :payload.name!);
+
+-- on: guest.waved
+insert into guests (campaign_id, seq, name) values (:campaign_id, :seq, :payload.name!);
+`}
+}
+
+func guest(eventType string) event {
+	return event{EventType: eventType, Payload: map[string]any{"name": "ana"}}
+}
+
+type operationState struct {
+	Status, Why string
+	Totals      struct{ Done int64 }
+	Groups      []struct{ Wave int64 }
+}
+
+func awaitOperation(t *testing.T, s *server, id int64) (o operationState) {
+	t.Helper()
+	eventually(t, 2*patience, fmt.Sprintf("operation %d ends", id), func() (bool, string) {
+		s.get(t, fmt.Sprintf("/api/v1/operations/%d", id), &o)
+		return o.Status != "running", o.Why
+	})
+	return o
+}
+
+type runDoc struct {
+	ID                int64
+	Status, Verdict   string
+	Events, Campaigns struct{ Done, Total int64 }
+	Counts            struct{ Drifted, Failed int64 }
+}
+
+func (r runDoc) active() bool {
+	return r.Status == "queued" || r.Status == "running" || r.Status == "cancelling"
+}
+
+const rebuildPhrase = "rebuild all campaigns"
+
+// startRun starts a run over HTTP, which must be accepted.
+func startRun(t *testing.T, s *server, body map[string]any) (r runDoc) {
+	t.Helper()
+	body["confirm"] = rebuildPhrase
+	s.post(t, http.StatusAccepted, "/api/v1/runs", body).decode(t, &r)
+	return r
+}
+
+// awaitEnd waits until a run has ended.
+func awaitEnd(t *testing.T, s *server, id int64) (r runDoc) {
+	t.Helper()
+	eventually(t, 2*patience, fmt.Sprintf("run %d ends", id), func() (bool, string) {
+		r = runDoc{}
+		s.get(t, fmt.Sprintf("/api/v1/runs/%d", id), &r)
+		return !r.active(), fmt.Sprintf("%+v", r)
+	})
+	return r
+}
+
+// numberedJournal is campaigns × events for the ledger.
+func numberedJournal(campaigns, events int) *bytes.Buffer {
+	var text bytes.Buffer
+	for n := range events {
+		for c := range campaigns {
+			fmt.Fprintf(&text, `{"campaign_id": "old-%02d", "event_id": "e-%d", "event_type": "load.made", "payload": {"n": %d}}`+"\n", c, n, n)
+		}
+	}
+	return &text
+}
+
+// ledgerCampaigns are the campaigns of numberedJournal.
+func ledgerCampaigns(campaigns int) (ids []string) {
+	for c := range campaigns {
+		ids = append(ids, fmt.Sprintf("old-%02d", c))
+	}
+	return ids
+}

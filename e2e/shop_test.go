@@ -45,7 +45,6 @@ func openShop(place string) (*sql.DB, error) {
 const shopCampaigns = 12
 
 func prepareShop(t *testing.T, kind, place string) {
-	t.Helper()
 	db := must.Get(openShop(place)).Or(t)
 	defer db.Close()
 	schema := mustCommand(t, newDatabases(t), nil, "intake", "schema", kind)
@@ -65,7 +64,6 @@ func prepareShop(t *testing.T, kind, place string) {
 const writerPlace = "OUTBOXWEB_E2E_SHOP"
 
 func startWriter(t *testing.T, place string) *exec.Cmd {
-	t.Helper()
 	w := exec.Command(os.Args[0])
 	w.Env = append(os.Environ(), writerPlace+"="+place)
 	w.Stdout, w.Stderr = io.Discard, os.Stderr

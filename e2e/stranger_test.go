@@ -2,6 +2,8 @@ package e2e
 
 import (
 	"bytes"
+	"database/sql"
+	"fmt"
 	"io"
 	"net/http"
 	"os"
@@ -11,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/outboxweb/outboxweb/internal/must"
+	"github.com/outboxweb/outboxweb/internal/size"
 )
 
 // Another module requires this one with a plain require, and the excludes and replaces of our go.mod
@@ -44,7 +47,6 @@ func TestPackage_isImportedByAnotherModule(t *testing.T) {
 
 // serveOrders runs the program of the documentation, from an order to its read model.
 func serveOrders(t *testing.T, dir string) {
-	t.Helper()
 	addr := freePort(t)
 	cmd := exec.CommandContext(t.Context(), "./service")
 	cmd.Dir, cmd.Env = dir, append(os.Environ(), "ADDR="+addr)
@@ -70,13 +72,183 @@ func serveOrders(t *testing.T, dir string) {
 		status, text := ask(http.MethodPost, "/orders/17", "item=tea")
 		must.Hold(t, status == want, "the order is answered with %d %s, want %d", status, text, want)
 	}
-	eventually(t, patience, "the order is in the read model", func() (bool, string) {
+	awaitEqual(t, "the order is in the read model", "tea\n", func() string {
 		_, item := ask(http.MethodGet, "/orders/17", "")
-		return item == "tea\n", item
+		return item
 	})
 	status, text := ask(http.MethodGet, "/admin/api/v1/campaigns/17", "")
 	must.Hold(t, status == http.StatusOK && strings.Contains(text, `"high_water_seq":1,"applied_seq":1`), "the console says %d %s", status, text)
 	must.OK(t, cmd.Process.Signal(os.Interrupt))
 	err := cmd.Wait()
 	must.Hold(t, err == nil, "it ends with %v:\n%s", err, &said)
+}
+
+// Clients generated from the document compile, and their calls return the server's answers.
+func TestAPI_isUsedThroughGeneratedClients(t *testing.T) {
+	t.Parallel()
+	fullOnly(t, "generating and compiling clients takes long")
+	readSources()
+	for _, language := range []struct {
+		name  string
+		build func(t *testing.T, dir string) (program []string)
+	}{{"Go", buildGoClient}, {"TypeScript", buildTypeScriptClient}} {
+		t.Run(language.name, func(t *testing.T) {
+			t.Parallel()
+			if language.name == "TypeScript" {
+				soakOnly(t, "it installs a compiler")
+			}
+			dir := t.TempDir()
+			must.OK(t, os.CopyFS(dir, os.DirFS("client")))
+			useAPI(t, language.build(t, dir))
+		})
+	}
+}
+
+func useAPI(t *testing.T, program []string) {
+	s, _ := startSeats(t, quickDeath...)
+	appendTo(t, s, "", "a/b", seats("ana", "ben", "ana", "dee"))
+	awaitCounts(t, s, "", 1, 0, 1)
+
+	said := run(t, ".", program[0], append(program[1:], s.url+"/api/v1", "a/b", "3")...)
+	want := `appended a/b 5
+appended a/b 5
+blocked a/b at 3
+dead after 2 attempts: map[seat:seat-3 user:ana]
+pending again, attempts 0
+urn:outboxweb:not-found
+`
+	must.Equal(t, said, want, "the client says")
+}
+
+const apiDocument = "../internal/handlers/openapi.json"
+
+func buildGoClient(t *testing.T, dir string) (program []string) {
+	t.Helper()
+	must.OK(t, os.Mkdir(filepath.Join(dir, "api"), 0o755))
+	run(t, ".", "go", "tool", "-modfile=../tools/go.mod", "oapi-codegen", "-generate", "types,client", "-package", "api",
+		"-o", filepath.Join(dir, "api", "api.go"), apiDocument)
+	run(t, dir, "go", "build", "-o", "program", ".")
+	return []string{filepath.Join(dir, "program")}
+}
+
+// buildTypeScriptClient makes the program of main.ts with the types of openapi-typescript. It needs npm and what npm
+// has cached or can fetch, which no other test does.
+func buildTypeScriptClient(t *testing.T, dir string) (program []string) {
+	install := exec.CommandContext(t.Context(), "npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--prefer-offline")
+	install.Dir = dir
+	if out, err := install.CombinedOutput(); err != nil {
+		t.Skipf("without npm's packages there is no TypeScript: %v: %s", err, out)
+	}
+	document := must.Get(filepath.Abs(apiDocument)).Or(t)
+	bin := filepath.Join(dir, "node_modules", ".bin")
+	run(t, dir, filepath.Join(bin, "openapi-typescript"), document, "-o", "api.d.ts")
+	run(t, dir, filepath.Join(bin, "tsc"))
+	return []string{"node", filepath.Join(dir, "main.js")}
+}
+
+func run(t *testing.T, dir, program string, args ...string) string {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), program, args...)
+	cmd.Dir = dir
+	out, err := cmd.CombinedOutput()
+	must.Need(t, err == nil, "%s %v: %v: %s", program, args, err, out)
+	return string(out)
+}
+
+// The examples of docs/intake.md are run as they are written, each in a program of its language, that in
+// TypeScript in a soak, and their events come to the journal in their order.
+func TestPostgresIntake_examplesOfTheDocumentation(t *testing.T) {
+	t.Parallel()
+	d := newPostgres(t)
+	shop := newPostgres(t).url
+	psql(t, shop, mustCommand(t, d, nil, "intake", "schema", "postgres", "--notify")+`
+create table orders (id text primary key, status text);
+insert into orders values ('order-17', 'open');`)
+	examples := examplesOf(t, "../docs/intake.md")
+	want := []string{"e-sql-1"}
+	psql(t, shop, examples["sql"])
+	if python(t, shop, examples["python"]) {
+		want = append(want, "e-python-1")
+	}
+	if size.Soak() && typeScript(t, shop, examples["typescript"]) {
+		want = append(want, "e-typescript-1")
+	}
+	s := start(t, d, d.config(t, fmt.Sprintf("sources:\n  shop: {url: %q}\n", shop))...)
+	awaitEqual(t, "the events are in the journal", fmt.Sprint(want), func() string { return fmt.Sprint(d.eventsOf(t, "order-17")) })
+	t.Logf("note: %v", want)
+	awaitEqual(t, "the rows are counted", len(want), func() int { return int(s.metric(t, `outboxweb_intake_rows_total{source="shop"}`)) }) // after they are in the journal
+	must.Equal(t, scalar[string](t, shop, `select status from orders`), "paid", "the order")
+}
+
+// The example for SQLite is run with Python's standard library.
+func TestIntake_exampleForSQLite(t *testing.T) {
+	t.Parallel()
+	const program = "/usr/bin/python3"
+	if out, err := exec.CommandContext(t.Context(), program, "-c", "import sqlite3").CombinedOutput(); err != nil {
+		t.Skipf("there is no Python with sqlite3: %v: %s", err, out)
+	}
+	d := newDatabases(t)
+	place := filepath.Join(t.TempDir(), "shop.db")
+	shop := must.Get(sql.Open("sqlite", "file:"+place+"?_pragma=journal_mode(wal)")).Or(t)
+	defer shop.Close()
+	must.Get(shop.Exec(mustCommand(t, d, nil, "intake", "schema", "sqlite") + `
+create table orders (id text primary key, status text);
+insert into orders values ('order-17', 'open');`)).Or(t)
+	run(t, ".", program, "-c", fmt.Sprintf("import json, sqlite3\nconn = sqlite3.connect(%q, timeout=5)\n%s", place, examplesOf(t, "../docs/intake.md")["python sqlite"]))
+	start(t, d, d.config(t, "sources:\n  shop: {url: \"sqlite:"+place+"\"}\n")...)
+	awaitEqual(t, "the event is in the journal", "[e-python-2]", func() string { return fmt.Sprint(d.eventsOf(t, "order-17")) })
+	must.Equal(t, scalar[string](t, place, `select status from orders`), "paid", "the order")
+}
+
+func (d databases) eventsOf(t *testing.T, campaign string) []string {
+	return lists(t, d.journal(), `select campaign_id as campaign, event_id as event from events order by seq`)[campaign]
+}
+
+// examplesOf are the last blocks of code of each language in a document.
+func examplesOf(t *testing.T, name string) map[string]string {
+	text := must.Get(os.ReadFile(name)).Or(t)
+	all := map[string]string{}
+	for i, part := range strings.Split(string(text), "\n```") {
+		if language, code, found := strings.Cut(part, "\n"); i%2 == 1 && found {
+			all[language] = code
+		}
+	}
+	return all
+}
+
+func psql(t *testing.T, place, text string) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "psql", "-v", "ON_ERROR_STOP=1", "-q", place)
+	cmd.Stdin = strings.NewReader(text)
+	out, err := cmd.CombinedOutput()
+	must.Need(t, err == nil, "psql: %v: %s", err, out)
+}
+
+// python runs an example with Debian's Python, if that has psycopg2.
+func python(t *testing.T, place, example string) bool {
+	const program = "/usr/bin/python3"
+	if out, err := exec.CommandContext(t.Context(), program, "-c", "import psycopg2").CombinedOutput(); err != nil {
+		must.Need(t, os.Getenv("CI") == "", "there is no psycopg2: %v: %s", err, out)
+		t.Logf("note: without psycopg2 the example in Python is not run: %v: %s", err, out)
+		return false
+	}
+	run(t, ".", program, "-c", fmt.Sprintf("import json, psycopg2\nconn = psycopg2.connect(%q)\n%s", place, example))
+	return true
+}
+
+// typeScript runs an example with pg, if npm has it or can fetch it.
+func typeScript(t *testing.T, place, example string) bool {
+	dir := t.TempDir()
+	must.OK(t, os.CopyFS(dir, os.DirFS("intake")))
+	main := fmt.Sprintf("import pg from \"pg\";\nconst client = new pg.Client({ connectionString: %q });\nawait client.connect();\n%s\nawait client.end();\n", place, example)
+	must.OK(t, os.WriteFile(filepath.Join(dir, "main.ts"), []byte(main), 0o600))
+	install := exec.CommandContext(t.Context(), "npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--prefer-offline")
+	install.Dir = dir
+	if out, err := install.CombinedOutput(); err != nil {
+		t.Logf("note: without npm's packages the example in TypeScript is not run: %v: %s", err, out)
+		return false
+	}
+	run(t, dir, filepath.Join(dir, "node_modules", ".bin", "tsc"))
+	run(t, dir, "node", filepath.Join(dir, "main.js"))
+	return true
 }

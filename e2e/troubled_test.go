@@ -15,41 +15,31 @@ import (
 // heads, rows behind them, a paused campaign, actions; with more configuration and flags. The row it
 // returns is dead, the head of its campaign.
 func troubledIn(t *testing.T, d databases, config string, flags ...string) (s *server, campaign string, seq int64) {
-	t.Helper()
 	s = start(t, d, slices.Concat(troubledPublishers(t, d, config), []string{"--sample", "--max-attempts", "2", "--retry-base", "1h", "--retry-max", "1h"}, flags)...)
 	awaitStandstill(t, s)
 	awaitPublishers(t, s)
-	var failed struct {
-		Items []struct {
-			CampaignID string `json:"campaign_id"`
-			Seq        int64
-		}
-	}
-	s.get(t, "/api/v1/rows?status=failed", &failed)
-	for _, row := range failed.Items[1:] {
+	failed := s.items(t, "/api/v1/rows?status=failed")
+	for _, row := range failed[1:] {
 		s.post(t, http.StatusOK, fmt.Sprintf("/api/v1/rows/%s/%d/retry", row.CampaignID, row.Seq), map[string]any{"reason": "the seat was freed"})
 	}
 	awaitStandstill(t, s)
-	last := failed.Items[len(failed.Items)-1]
+	last := failed[len(failed)-1]
 	s.post(t, http.StatusAccepted, "/api/v1/operations", map[string]any{"rows": []any{map[string]any{"campaign_id": last.CampaignID, "seq": last.Seq}}, "canary": true, "reason": "the seat was freed"})
 	awaitOperation(t, s, 1)
 	awaitStandstill(t, s)
-	var campaigns struct{ Items []campaignName }
-	s.get(t, "/api/v1/campaigns?state=current&limit=1", &campaigns)
-	s.post(t, http.StatusOK, "/api/v1/campaigns/"+campaigns.Items[0].ID+"/pause", map[string]any{"reason": "waiting for the new seat map"})
-	s.post(t, http.StatusConflict, "/api/v1/campaigns/"+campaigns.Items[0].ID+"/pause", map[string]any{"reason": "once more"})
+	current := s.items(t, "/api/v1/campaigns?state=current&limit=1")[0].CampaignID
+	s.post(t, http.StatusOK, "/api/v1/campaigns/"+current+"/pause", map[string]any{"reason": "waiting for the new seat map"})
+	s.post(t, http.StatusConflict, "/api/v1/campaigns/"+current+"/pause", map[string]any{"reason": "once more"})
 	for _, role := range []string{"viewer", "admin"} {
 		mustCommand(t, d, nil, "token", "create", "--role", role, "--note", "scrapes the metrics of the box office")
 	}
 	s.post(t, http.StatusOK, "/api/v1/tokens/1/revoke", map[string]any{"reason": "it was in a ticket"})
 	drift(t, s, d)
-	return s, failed.Items[1].CampaignID, failed.Items[1].Seq
+	return s, failed[1].CampaignID, failed[1].Seq
 }
 
-// drift makes rows of the sample's read models differ in each way, has a run find it, and another
-// one fix a campaign.
+// drift makes rows of the sample's read models differ in each way, has a run find it, and another one fix a campaign.
 func drift(t *testing.T, s *server, d databases) {
-	t.Helper()
 	change(t, d.projections(), `update characters set name = '<script>alert("x")</script> שלום '`)
 	change(t, d.projections(), `update campaigns set theme_prompt = $1`, fmt.Sprintf("%04000d", 7))
 	change(t, d.projections(), `delete from participants where id in (select min(id) from participants group by campaign_id)`)
@@ -57,35 +47,24 @@ func drift(t *testing.T, s *server, d databases) {
 	s.post(t, http.StatusAccepted, "/api/v1/runs", map[string]any{"kind": "verify", "all_campaigns": true, "reason": "the names look odd"})
 	r := awaitEnd(t, s, 1)
 	must.Need(t, r.Verdict == "drift", "the run is %+v", r)
-	var campaigns struct{ Items []campaignName }
-	s.get(t, "/api/v1/campaigns?state=drifted&limit=1", &campaigns)
-	s.post(t, http.StatusAccepted, "/api/v1/runs", map[string]any{"kind": "rebuild", "campaign_id": campaigns.Items[0].ID})
+	s.post(t, http.StatusAccepted, "/api/v1/runs", map[string]any{"kind": "rebuild", "campaign_id": s.items(t, "/api/v1/campaigns?state=drifted&limit=1")[0].CampaignID})
 	awaitEnd(t, s, 2)
 }
 
 // awaitStandstill waits until no campaign can change: it is current, or blocked, or its head is
 // retried in many minutes.
 func awaitStandstill(t *testing.T, s *server) {
-	t.Helper()
 	eventually(t, 2*patience, "nothing moves", func() (bool, string) {
-		var sum summary
-		s.get(t, "/api/v1/summary", &sum)
-		if sum.Campaigns.Lagging == 0 || sum.Campaigns.Leased > 0 {
+		if sum := s.summary(t, ""); sum.Campaigns.Lagging == 0 || sum.Campaigns.Leased > 0 {
 			return false, fmt.Sprintf("%+v", sum)
 		}
-		var due struct{ Items []struct{ Why string } }
-		s.get(t, "/api/v1/campaigns?limit=200", &due)
-		for _, c := range due.Items {
+		for _, c := range s.items(t, "/api/v1/campaigns?limit=200") {
 			if c.Why != "Everything is applied" && !strings.Contains(c.Why, " has been dead ") && !strings.HasSuffix(c.Why, " min") {
 				return false, c.Why
 			}
 		}
 		return true, ""
 	})
-}
-
-type campaignName struct {
-	ID string `json:"campaign_id"`
 }
 
 func troubledPages(campaign string, seq int64) map[string]string {
@@ -110,4 +89,35 @@ func troubledPages(campaign string, seq int64) map[string]string {
 var emptyPages = map[string]string{
 	"overview": "/", "charts": "/charts", "charts-table": "/charts?range=24h&table=true", "rows": "/rows", "rows-dead": "/rows?status=dead", "operations": "/operations", "operation-new": "/operations/new", "campaigns": "/campaigns", "runs": "/runs", "run-new": "/runs/new?kind=verify&all=1",
 	"campaigns-blocked": "/campaigns?state=blocked", "events": "/events", "search-none": "/search?q=nothing+like+it", "failures": "/failures", "projections": "/projections", "projection": "/projections/seats", "instances": "/instances", "alerts": "/alerts", "audit": "/audit", "tokens": "/tokens", "publishers": "/publishers",
+}
+
+// skippedPages starts a server in which an event can be skipped, one skip can be undone, one cannot
+// any more, and one was undone.
+func skippedPages(t *testing.T) (*server, map[string]string) {
+	s, _ := startSeats(t, quickDeath...)
+	for _, campaign := range []string{"dead", "last", "past"} {
+		appendTo(t, s, "", campaign, seats("ana", "ben", "ana"))
+	}
+	awaitCounts(t, s, "", 0, 0, 3)
+	skip := func(campaign string) {
+		s.post(t, http.StatusOK, "/api/v1/rows/"+campaign+"/3/skip", map[string]any{"reason": "ana cannot sit twice, and nobody knows which of the seats was meant", "confirm": "skip " + campaign + " 3"})
+	}
+	skip("last")
+	skip("past")
+	awaitCounts(t, s, "", 0, 0, 1)
+	s.post(t, http.StatusOK, "/api/v1/campaigns/past/events/3/unskip", map[string]any{"reason": "she may yet leave"})
+	awaitCounts(t, s, "", 0, 0, 2)
+	skip("past")
+	appendTo(t, s, "", "past", []event{taken("seat-9", "dee")})
+	awaitCounts(t, s, "", 0, 0, 1)
+	return s, map[string]string{
+		"skip-row": "/campaigns/dead/events/3", "skip-gone": "/campaigns/past/events/3", "skip-event": "/campaigns/last/events/3",
+		"skip-last": "/campaigns/last", "skip-past": "/campaigns/past",
+	}
+}
+
+func TestBrowser_pagesOfSkippedEvents(t *testing.T) {
+	t.Parallel()
+	s, pages := skippedPages(t)
+	openTab(t, s).crawl(pages, 1)
 }
