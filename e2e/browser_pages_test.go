@@ -51,7 +51,7 @@ const inspect = `(async () => {
 // changes nothing is done on the same server.
 func TestBrowser_pages(t *testing.T) {
 	t.Parallel()
-	s, campaign, seq := troubledIn(t, newDatabases(t), "")
+	s, campaign, seq := troubled(t)
 	event := fmt.Sprintf("/campaigns/%s/events/%d", campaign, seq)
 	for name, read := range map[string]func(*tab){
 		"are accessible":      func(b *tab) { b.crawl(troubledPages(campaign, seq), size.Of(2, 1, 1)) },

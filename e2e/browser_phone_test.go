@@ -5,6 +5,7 @@ import (
 	"net/url"
 	"testing"
 
+	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 
@@ -23,7 +24,9 @@ func TestBrowser_onAPhoneAndWithoutScripts(t *testing.T) {
 		appendTo(t, s, "", fmt.Sprintf("well-%02d", i), seats("ana", "ben", "cem"))
 	}
 	awaitCounts(t, s, "", 8, 0, 8)
-	b, plain := openTab(t, s), openTabWithoutScripts(t, s)
+	b, plain := openTab(t, s), openTab(t, s)
+	plain.scripts = false
+	tell(plain, emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: true})
 	for _, b := range []*tab{b, plain} {
 		b.size(narrow)
 		b.menuLeadsOn()

@@ -3,10 +3,8 @@ package e2e
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -37,11 +35,8 @@ var chromium struct {
 // startChromium returns the context of the browser, which it starts on first use.
 func startChromium(t *testing.T) context.Context {
 	t.Helper()
-	path, err := findChromium()
-	if err != nil {
-		must.Need(t, os.Getenv("CI") == "", "a browser must be there in CI: %v", err)
-		t.Skipf("without a browser there is nothing to test: %v", err)
-	}
+	// The shell draws pages with the same engine for half the CPU: it has no windows, menus and profiles around them.
+	path := installed(t, "chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
 	chromium.start.Do(func() {
 		chromium.dir, chromium.err = os.MkdirTemp("", "outboxweb-chromium-")
 		if chromium.err != nil {
@@ -63,17 +58,6 @@ func startChromium(t *testing.T) context.Context {
 	})
 	must.Need(t, chromium.err == nil, "start %s: %v", path, chromium.err)
 	return chromium.ctx
-}
-
-// findChromium prefers the shell, which draws pages with the same engine for half
-// the CPU: it has no windows, menus and profiles around them.
-func findChromium() (string, error) {
-	for _, name := range []string{"chromium-headless-shell", "chromium", "chromium-browser", "google-chrome"} {
-		if path, err := exec.LookPath(name); err == nil {
-			return path, nil
-		}
-	}
-	return "", errors.New("no chromium on PATH")
 }
 
 func stopChromium() {
@@ -137,14 +121,6 @@ func newTab(t *testing.T, s *server, parent context.Context, options ...chromedp
 func (b *tab) inject(script string) {
 	b.t.Helper()
 	tell(b, page.AddScriptToEvaluateOnNewDocument, page.AddScriptToEvaluateOnNewDocumentParams{Source: script})
-}
-
-func openTabWithoutScripts(t *testing.T, s *server) *tab {
-	t.Helper()
-	b := openTab(t, s)
-	b.scripts = false
-	tell(b, emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: true})
-	return b
 }
 
 // tell sends a command of the browser's protocol.
@@ -351,12 +327,6 @@ func (b *tab) click(selector string, options ...chromedp.MouseOption) {
 	b.t.Helper()
 	at := b.placeOf(selector)
 	b.do("click "+selector, chromedp.MouseClickXY(at.X, at.Y, options...))
-}
-
-func (b *tab) clickTwice(selector string) {
-	b.t.Helper()
-	at := b.placeOf(selector)
-	b.do("click twice "+selector, chromedp.MouseClickXY(at.X, at.Y), chromedp.MouseClickXY(at.X, at.Y, chromedp.ClickCount(2)))
 }
 
 // placeOf is where the first matching element can be clicked, once it is visible and not moving.

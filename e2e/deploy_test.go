@@ -62,16 +62,13 @@ func composed(t *testing.T, service string) container {
 
 // orchestrated is the image as the container of a workload of Kubernetes.
 func orchestrated(t *testing.T, file string) container {
+	type made struct {
+		Args []string
+		Env  []struct{ Name, Value string }
+	}
 	var workload struct {
 		Spec struct {
-			Template struct {
-				Spec struct {
-					Containers []struct {
-						Args []string
-						Env  []struct{ Name, Value string }
-					}
-				}
-			}
+			Template struct{ Spec struct{ Containers []made } }
 		}
 	}
 	readYAML(t, "kubernetes/"+file, &workload)
@@ -194,9 +191,7 @@ func TestDeploy_theImageStartsOnlyWithAuthentication(t *testing.T) {
 	must.Hold(t, err != nil && bytes.Contains(out, []byte("set --auth")), "without --auth: %v, %s", err, out)
 	runContainer(t, c, d, "--auth", "token")
 	for _, name := range []string{"journal.db", "projections.db"} { // in the volume
-		if _, err := os.Stat(filepath.Join(d.dir, "data", name)); err != nil {
-			t.Error(err)
-		}
+		must.Get(os.Stat(filepath.Join(d.dir, "data", name))).Or(t)
 	}
 }
 
@@ -239,8 +234,6 @@ func TestDeploy_composeWithItsProxy(t *testing.T) {
 	must.Hold(t, err == nil, "health: %v, %s", err, fmt.Sprint(health))
 }
 
-const alertRules = "../deploy/monitoring/alerts.yml"
-
 // incidents are what a server's /metrics say during a trouble that one of the alerts is for, where it
 // differs from a server that is well. Down, it says nothing.
 var incidents = map[string]scrape{
@@ -263,45 +256,41 @@ var incidents = map[string]scrape{
 	"OutboxwebIntakeLag":       {`outboxweb_intake_rejected_rows{source="shop"}`: "0", `outboxweb_intake_oldest_row_age_seconds{source="shop"}`: "5"},
 }
 
-// Each incident fires its own alert and no other, and the alert ends with the incident. promtool
-// evaluates the rules over what /metrics say before, during and after it.
+// Each incident fires its own alert and no other, and the alert ends with the incident. promtool evaluates the rules
+// over what /metrics say before, during and after it.
 func TestAlertRules_eachIncidentFiresItsOwn(t *testing.T) {
 	t.Parallel()
-	promtool := findPromtool(t)
+	promtool := installed(t, "promtool")
 	d := newDatabases(t)
-	p := newPartner(t, always(0))
-	s := start(t, d, append(partnerConfig(t, d, p), writeProjections(t, seatProjections)...)...)
+	s := start(t, d, append(partnerConfig(t, d, newPartner(t, always(0))), writeProjections(t, seatProjections)...)...)
 	appendTo(t, s, "", "table", seats("ana", "ben"))
 	s.awaitSettled(t)
-	well := scrapeOf(t, s)
-	text := must.Get(os.ReadFile(alertRules)).Or(t)
-	for _, m := range regexp.MustCompile(`- alert: (\w+)`).FindAllStringSubmatch(string(text), -1) {
-		t.Run(m[1], func(t *testing.T) {
-			t.Parallel()
-			differing, known := incidents[m[1]]
-			must.Need(t, known, "no incident fires it")
-			var trouble scrape
-			if differing != nil {
-				trouble = maps.Clone(well)
-				maps.Copy(trouble, differing)
-			}
-			testRules(t, promtool, m[1], []scrape{well, trouble, well})
-		})
+	well := scrape{"up": "1"}
+	for line := range strings.Lines(string(fetch(t, s, "/metrics").body)) {
+		if m := alertSeries.FindStringSubmatch(strings.TrimSpace(line)); m != nil && !strings.Contains(m[1], "_bucket") {
+			well[m[1]] = m[2]
+		}
 	}
-	for _, args := range []string{"rules " + alertRules, "config --syntax-only ../deploy/monitoring/prometheus.yml"} {
-		out, err := exec.Command(promtool, append([]string{"check"}, strings.Fields(args)...)...).CombinedOutput()
-		must.Hold(t, err == nil, "promtool check %s: %v\n%s", args, err, out)
+	rules := must.Get(filepath.Abs("../deploy/monitoring/alerts.yml")).Or(t)
+	tests, known := "rule_files: ["+rules+"]\nevaluation_interval: 1m\ntests:\n", map[string]bool{}
+	for _, m := range regexp.MustCompile(`- alert: (\w+)`).FindAllStringSubmatch(string(must.Get(os.ReadFile(rules)).Or(t)), -1) {
+		differing, found := incidents[m[1]]
+		must.Hold(t, found, "no incident fires %s", m[1])
+		var trouble scrape
+		if differing != nil {
+			trouble = maps.Clone(well)
+			maps.Copy(trouble, differing)
+		}
+		tests += ruleTest(m[1], []scrape{well, trouble, well})
+		known[m[1]] = true
 	}
-}
-
-func findPromtool(t *testing.T) string {
-	t.Helper()
-	path, err := exec.LookPath("promtool")
-	must.Need(t, err == nil || os.Getenv("CI") == "", "promtool must be there in CI: %v", err)
-	if err != nil {
-		t.Skipf("without promtool the alerts cannot be tested: %v", err)
+	must.Equal(t, len(known), len(incidents), "how many alerts there are")
+	file := filepath.Join(t.TempDir(), "test.yml")
+	must.OK(t, os.WriteFile(file, []byte(tests), 0o600))
+	for _, args := range []string{"test rules " + file, "check rules " + rules, "check config --syntax-only ../deploy/monitoring/prometheus.yml"} {
+		out, err := exec.Command(promtool, strings.Fields(args)...).CombinedOutput()
+		must.Hold(t, err == nil, "promtool %s: %v\n%s", args, err, out)
 	}
-	return path
 }
 
 // scrape is the value of each series, as it is written; nil if the server does not answer.
@@ -309,26 +298,14 @@ type scrape map[string]string
 
 var alertSeries = regexp.MustCompile(`^(outboxweb_(?:[a-z_]+)(?:\{[^}]*\})?) (\S+)$`)
 
-func scrapeOf(t *testing.T, s *server) scrape {
-	t.Helper()
-	all := scrape{"up": "1"}
-	for line := range strings.Lines(string(do(t, s, http.MethodGet, "/metrics", nil).body)) {
-		if m := alertSeries.FindStringSubmatch(strings.TrimSpace(line)); m != nil && !strings.Contains(m[1], "_bucket") {
-			all[m[1]] = m[2]
-		}
-	}
-	return all
-}
-
 // phaseMinutes is how long each phase lasts in the evaluation, with a scrape a minute.
 const phaseMinutes = 30
 
-// testRules evaluates the alerts over the phases, scraped from instance a, while instance b, on the
-// same databases, is well.
-func testRules(t *testing.T, promtool, alert string, phases []scrape) {
-	rules := must.Get(filepath.Abs(alertRules)).Or(t)
+// ruleTest is a test of an alert over the phases, scraped from instance a, while instance b, on the same databases, is
+// well.
+func ruleTest(alert string, phases []scrape) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "rule_files: [%s]\nevaluation_interval: 1m\ntests:\n  - interval: 1m\n    input_series:\n", rules)
+	fmt.Fprintf(&b, "  - name: %s\n    interval: 1m\n    input_series:\n", alert)
 	names := map[string]bool{}
 	for _, phase := range phases {
 		for name := range phase {
@@ -337,7 +314,8 @@ func testRules(t *testing.T, promtool, alert string, phases []scrape) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(names)) {
 		for _, instance := range []string{"a", "b"} {
-			fmt.Fprintf(&b, "      - {series: '%s', values: '%s'}\n", withLabels(name, instance), history(name, instance, phases))
+			series, labels, _ := strings.Cut(strings.TrimSuffix(name, "}"), "{")
+			fmt.Fprintf(&b, "      - {series: '%s{instance=\"%s:8080\",job=\"outboxweb\",%s}', values: '%s'}\n", series, instance, labels, history(name, instance, phases))
 		}
 	}
 	b.WriteString("    promql_expr_test:\n")
@@ -347,18 +325,7 @@ func testRules(t *testing.T, promtool, alert string, phases []scrape) {
 			fmt.Fprintf(&b, "        exp_samples: [{labels: '{alertname=\"%s\"}', value: 1}]\n", alert)
 		}
 	}
-	file := filepath.Join(t.TempDir(), "test.yml")
-	must.OK(t, os.WriteFile(file, []byte(b.String()), 0o600))
-	out, err := exec.Command(promtool, "test", "rules", file).CombinedOutput()
-	must.Hold(t, err == nil, "promtool test rules: %v\n%s\n%s", err, out, b.String())
-}
-
-func withLabels(series, instance string) string {
-	name, labels, found := strings.Cut(strings.TrimSuffix(series, "}"), "{")
-	if found {
-		labels += ","
-	}
-	return fmt.Sprintf("%s{%sinstance=\"%s:8080\",job=\"outboxweb\"}", name, labels, instance)
+	return b.String()
 }
 
 // history writes a series over the phases. The age of what waits grows by a second in each second.

@@ -433,9 +433,7 @@ func (s *server) send(r *http.Request) (answer, error) {
 
 func (s *server) get(t *testing.T, path string, v any) {
 	t.Helper()
-	a := must.Get(s.do(t.Context(), http.MethodGet, path, nil)).Or(t)
-	must.Need(t, a.status == http.StatusOK, "GET %s: %d %s", path, a.status, a.body)
-	a.decode(t, v)
+	fetch(t, s, path).decode(t, v)
 }
 
 func (s *server) post(t *testing.T, status int, path string, body any) answer {
@@ -566,8 +564,8 @@ func do(t *testing.T, s *server, method, path string, body any) answer {
 
 func fetch(t *testing.T, s *server, path string) answer {
 	t.Helper()
-	a, err := s.do(t.Context(), http.MethodGet, path, nil)
-	must.Need(t, err == nil && a.status == http.StatusOK, "GET %s: %d, %v", path, a.status, err)
+	a := do(t, s, http.MethodGet, path, nil)
+	must.Need(t, a.status == http.StatusOK, "GET %s: %d %s", path, a.status, a.body)
 	return a
 }
 

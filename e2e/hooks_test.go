@@ -30,15 +30,6 @@ func (d databases) config(t *testing.T, text string) []string {
 	return []string{"--config", name}
 }
 
-func positions(t *testing.T, d databases) []int64 {
-	t.Helper()
-	var all []int64
-	each(t, d.journal(), `select position from events order by position`, func(row map[string]any) {
-		all = append(all, row["position"].(int64))
-	})
-	return all
-}
-
 // resendLimit is how far back a delivery may restart: a batch, twice.
 const resendLimit = 200
 
@@ -187,12 +178,6 @@ func (h *hooks) took(path string) []int64 {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return slices.Clone(h.got[path])
-}
-
-func (h *hooks) misdeeds() int {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.bad
 }
 
 // lookout reads the databases again and again, directly, as the readers of read models do. A campaign

@@ -113,7 +113,7 @@ func hostileEvents(i int) []map[string]any {
 }
 
 // startHostile starts a server with the texts in every place that accepts one.
-func startHostile(t *testing.T, flags ...string) *server {
+func startHostile(t *testing.T) *server {
 	d, p := newDatabases(t), newPartner(t, always(http.StatusUnprocessableEntity))
 	p.answer = strings.Join(hostileAnywhere, "\u00b7")
 	var types, selected []string
@@ -133,7 +133,7 @@ topics:
     publishers:
       file: {url: %[6]s}
 `, js(p.url+`/"><script>hostile(91)</script>/`), quickPublisher, list(types), list(selected), selected[0], js("file://"+d.dir+`/"><b/onclick=hostile(92)>.ndjson`)))
-	s := start(t, d, slices.Concat(quickDeath, []string{"--act-rate", "0"}, config, writeProjections(t, hostileProjections()), flags)...)
+	s := start(t, d, slices.Concat(quickDeath, []string{"--act-rate", "0"}, config, writeProjections(t, hostileProjections()))...)
 	for i, text := range hostile {
 		a := do(t, s, http.MethodPost, "/api/v1/campaigns/"+url.PathEscape(text)+"/events", map[string]any{"events": hostileEvents(i)})
 		must.Need(t, a.status == http.StatusCreated, "events of campaign %q: %d %s", text, a.status, a.body)
@@ -175,20 +175,18 @@ func hostileActions(t *testing.T, s *server, d databases) {
 	for i, reason := range hostileLines[:len(hostile)] {
 		r := must.Get(http.NewRequestWithContext(t.Context(), http.MethodPost, s.url+"/api/v1/campaigns/"+url.PathEscape(hostile[i])+"/pause", strings.NewReader(js(map[string]string{"reason": reason})))).Or(t)
 		r.Header.Set("Content-Type", "application/json")
-		r.Header.Set("Idempotency-Key", cmp.Or(strings.ToValidUTF8(strings.Map(printable, reason), ""), "key"))
+		r.Header.Set("Idempotency-Key", cmp.Or(strings.ToValidUTF8(strings.Map(func(r rune) rune {
+			if unicode.IsControl(r) {
+				return -1
+			}
+			return r
+		}, reason), ""), "key"))
 		must.Equal(t, must.Get(s.send(r)).Or(t).status, http.StatusOK, "a pause of campaign", hostile[i])
 	}
 	for _, reason := range hostileControls {
 		s.post(t, http.StatusOK, "/api/v1/campaigns/"+url.PathEscape(hostile[0])+"/resume", map[string]any{"reason": reason})
 		s.post(t, http.StatusOK, "/api/v1/campaigns/"+url.PathEscape(hostile[0])+"/pause", map[string]any{"reason": reason})
 	}
-}
-
-func printable(r rune) rune {
-	if unicode.IsControl(r) {
-		return -1
-	}
-	return r
 }
 
 // together joins texts to longer ones of at most so many bytes.

@@ -91,20 +91,27 @@ topics:
 }
 
 // troubledPublishers are publishers in every state that pages show: one well, one whose destination is down, one with
-// a refused event, one whose destination is gone, and two that are paused. The configuration has more after them.
-func troubledPublishers(t *testing.T, d databases, more string) []string {
+// a refused event, one whose destination is gone, and two that are paused; and two receivers of alerts, one well and one down. The configuration has more after them.
+func troubledPublishers(t *testing.T, d databases) []string {
 	p := newPartner(t, func(path, _ string) int {
 		return map[string]int{"/away": http.StatusServiceUnavailable, "/no": http.StatusUnprocessableEntity, "/gone": http.StatusGone}[path]
 	})
 	file := filepath.Join(d.dir, "delivered", "events.ndjson")
 	must.OK(t, os.MkdirAll(filepath.Dir(file), 0o700))
-	return d.config(t, alertsConfig(p)+fmt.Sprintf(`
+	return d.config(t, fmt.Sprintf(`
+alerts:
+  to: [chat, pager]
+  receivers:
+    chat: {url: "slack+%[6]s/chat", allow_private: true}
+    pager: {url: %[2]q, allow_private: true}
+  rules:
+    dead_rows: {for: 0}
 topics:
   everything:
     match: {event_types: ["*"]}
     publishers:
-      archive: {url: %q}
-      away: {url: %q, %[5]s}
+      archive: {url: %[1]q}
+      away: {url: %[2]q, %[5]s}
       quiet: {url: %[2]q, %[5]s}
   some.of-them_only:
     match:
@@ -120,7 +127,7 @@ topics:
       refused: {url: %[3]q, allow_private: true, retry_base: 1h, retry_max: 1h}
       gone: {url: %[4]q, %[5]s}
       quiet: {url: "log:"}
-`, "file://"+file, p.url+"/away", p.url+"/no", p.url+"/gone", quickPublisher)+more)
+`, "file://"+file, p.url+"/away", p.url+"/no", p.url+"/gone", quickPublisher, p.url))
 }
 
 // awaitPublishers waits until each of these publishers is in trouble, and pauses another.
@@ -246,17 +253,4 @@ func (g *gate) start(t *testing.T, d databases, flags ...string) *server {
 	g.to.Store(to)
 	s.url = g.url
 	return s
-}
-
-// alertsConfig has two receivers of alerts: one is well, and one is down if the partner's path /away is.
-func alertsConfig(p *partner) string {
-	return fmt.Sprintf(`
-alerts:
-  to: [chat, pager]
-  receivers:
-    chat: {url: "slack+%[1]s/chat", allow_private: true}
-    pager: {url: %[2]q, allow_private: true}
-  rules:
-    dead_rows: {for: 0}
-`, p.url, p.url+"/away")
 }

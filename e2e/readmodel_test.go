@@ -124,9 +124,7 @@ func TestReadModel_hidesSecrets(t *testing.T) {
 			paths = append(paths, fmt.Sprintf("/api/v1/campaigns/c-1/events/%d/changes", seq))
 		}
 		for _, path := range append(paths, "/campaigns/c-1/read-model?live=1") {
-			a, err := s.do(t.Context(), http.MethodGet, path, nil)
-			must.Need(t, err == nil && a.status == http.StatusOK, "%s: %d, %v\n%s", path, a.status, err, a.body)
-			texts = append(texts, path+"\n"+string(a.body))
+			texts = append(texts, path+"\n"+string(fetch(t, s, path).body))
 		}
 	}
 	secrets := regexp.MustCompile(`tok-|sk_live|abcdef0123|zyxwvu|99999|\b(918|920)\b`)
@@ -183,9 +181,7 @@ func TestReplay_ofRowsThatAnotherVersionBuiltNamesBothEverywhere(t *testing.T) {
 		fmt.Sprintf("/runs/%d", rehearsal.ID), fmt.Sprintf("/runs/%d/results/c-01", rehearsal.ID), fmt.Sprintf("/runs/%d/results/c-03", rehearsal.ID),
 		"/api/v1/campaigns/c-01/read-model", "/api/v1/campaigns/c-01/read-model/cell" + cell, "/api/v1/campaigns/c-01/events/2/changes", "/api/v1/rows/c-01/3/dry-run",
 		"/api/v1/campaigns/c-01/projections", "/api/v1/projections", fmt.Sprintf("/api/v1/runs/%d/results", verify.ID), fmt.Sprintf("/api/v1/runs/%d/results/c-01", verify.ID), fmt.Sprintf("/api/v1/runs/%d/results/c-03", rehearsal.ID)} {
-		a := do(t, s, http.MethodGet, path, nil)
-		must.Equal(t, a.status, http.StatusOK, path, "is", a.body)
-		names(path, string(a.body))
+		names(path, string(fetch(t, s, path).body))
 	}
 	for _, c := range []string{"campaigns rows c-01", "report", "campaigns list --state drifted", "verify", fmt.Sprintf("runs show %d", verify.ID), fmt.Sprintf("runs show %d --json", verify.ID), fmt.Sprintf("runs show %d", rehearsal.ID),
 		"runs start rebuild --all --dry-run", "requeue c-01 3 --dry-run", "check", "projections status"} {
@@ -198,11 +194,11 @@ func TestReplay_ofRowsThatAnotherVersionBuiltNamesBothEverywhere(t *testing.T) {
 			must.Hold(t, strings.Count(line, " --campaign=") == differing && !strings.Contains(line, "--all"), "verify offers to rebuild%s", line)
 		}
 	}
-	page := string(do(t, s, http.MethodGet, fmt.Sprintf("/runs/%d", verify.ID), nil).body)
+	page := string(fetch(t, s, fmt.Sprintf("/runs/%d", verify.ID)).body)
 	said, _, offered := strings.Cut(page, `data-testid="run-rebuild">Rebuild 12 drifted campaigns…`)
 	names("before the rebuild, the page of the run", said)
 	must.Hold(t, offered, "the page of the run offers something else:\n%s", page)
-	page = string(do(t, s, http.MethodGet, fmt.Sprintf("/runs/new?drifted=%d", verify.ID), nil).body)
+	page = string(fetch(t, s, fmt.Sprintf("/runs/new?drifted=%d", verify.ID)).body)
 	must.Hold(t, strings.Contains(page, "into 1 projection and replaces") && strings.Contains(page, "of 12 campaigns"), "the page of the rebuild is\n%s", page)
 }
 

@@ -46,42 +46,36 @@ type (
 const runbookFile = "../docs/operating.md"
 
 var (
-	codeSpan     = regexp.MustCompile("`([^`]*)`")
+	pagesLine    = regexp.MustCompile(`(?m)^Pages?: .*$`)
+	pageSpan     = regexp.MustCompile("`(/[^`]*)`")
+	fenced       = regexp.MustCompile("(?s)\n```([^\n]*)\n(.*?)\n```")
 	variableName = regexp.MustCompile(`\$\{?([A-Za-z_][A-Za-z0-9_]*)`)
 )
 
 func readRunbook(t *testing.T) (steps []runbookStep) {
-	text := must.Get(os.ReadFile(runbookFile)).Or(t)
-	lines, section := strings.Split(string(text), "\n"), ""
-	step := new(runbookStep) // what comes before the first one is nobody's
-	for i := 0; i < len(lines); i++ {
-		line := lines[i]
-		title, isSection := strings.CutPrefix(line, "## ")
-		name, isStep := strings.CutPrefix(line, "### ")
-		switch {
-		case isSection:
-			section, step = title, new(runbookStep)
-		case isStep:
-			steps = append(steps, runbookStep{section: section, name: name})
-			step = &steps[len(steps)-1]
-		case strings.HasPrefix(line, "Page: "), strings.HasPrefix(line, "Pages: "):
-			for _, span := range codeSpan.FindAllStringSubmatch(line, -1) {
-				if strings.HasPrefix(span[1], "/") {
+	text := string(must.Get(os.ReadFile(runbookFile)).Or(t))
+	must.Need(t, strings.Count(text, "\n```")%2 == 0, "a block does not end")
+	for _, section := range strings.Split(text, "\n## ")[1:] {
+		title, rest, _ := strings.Cut(section, "\n")
+		for _, part := range strings.Split(rest, "\n### ")[1:] {
+			name, body, _ := strings.Cut(part, "\n")
+			step := runbookStep{section: title, name: name}
+			for _, line := range pagesLine.FindAllString(body, -1) {
+				for _, span := range pageSpan.FindAllStringSubmatch(line, -1) {
 					step.pages = append(step.pages, span[1])
 				}
 			}
-		case strings.HasPrefix(line, "```") && step.name != "":
-			length := slices.Index(lines[i+1:], "```")
-			must.Need(t, length >= 0, "line %d: the block does not end", i+1)
-			step.blocks = append(step.blocks, readRunbookBlock(t, line, lines[i+1:i+1+length]))
-			i += length + 1
+			for _, block := range fenced.FindAllStringSubmatch(body, -1) {
+				step.blocks = append(step.blocks, readRunbookBlock(t, block[1], strings.Split(block[2], "\n")))
+			}
+			steps = append(steps, step)
 		}
 	}
 	return steps
 }
 
 func readRunbookBlock(t *testing.T, fence string, lines []string) runbookBlock {
-	words := strings.Fields(strings.TrimPrefix(fence, "```"))
+	words := strings.Fields(fence)
 	must.Need(t, len(words) != 0 && words[0] == "sh", "%s is no block of commands", fence)
 	b := runbookBlock{only: words[1:]}
 	for _, line := range lines {

@@ -256,20 +256,19 @@ func certificate(t *testing.T, name string) {
 }
 
 // An ingress is what ingressLocations reads of one.
-type ingress struct {
-	Metadata struct{ Annotations map[string]string }
-	Spec     struct {
-		Rules []struct {
-			HTTP struct {
-				Paths []struct {
-					Path     string
-					PathType string `yaml:"pathType"`
-					Backend  struct{ Service struct{ Name string } }
-				}
-			}
+type (
+	ingress struct {
+		Metadata struct{ Annotations map[string]string }
+		Spec     struct {
+			Rules []struct{ HTTP struct{ Paths []ingressPath } }
 		}
 	}
-}
+	ingressPath struct {
+		Path     string
+		PathType string `yaml:"pathType"`
+		Backend  struct{ Service struct{ Name string } }
+	}
+)
 
 // ingressFrame is what ingress-nginx says once, as far as it matters here, with the ConfigMap's
 // large-client-header-buffers of the documentation.

@@ -4,18 +4,18 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
-	"slices"
 	"strings"
 	"testing"
 
 	"github.com/outboxweb/outboxweb/internal/must"
 )
 
-// troubledIn starts a server on the sample journal with everything that pages show: dead and failed
-// heads, rows behind them, a paused campaign, actions; with more configuration and flags. The row it
+// troubled starts a server on the sample journal with everything that pages show: dead and failed
+// heads, rows behind them, a paused campaign, and actions. The row it
 // returns is dead, the head of its campaign.
-func troubledIn(t *testing.T, d databases, config string, flags ...string) (s *server, campaign string, seq int64) {
-	s = start(t, d, slices.Concat(troubledPublishers(t, d, config), []string{"--sample", "--max-attempts", "2", "--retry-base", "1h", "--retry-max", "1h"}, flags)...)
+func troubled(t *testing.T) (s *server, campaign string, seq int64) {
+	d := newDatabases(t)
+	s = start(t, d, append(troubledPublishers(t, d), "--sample", "--max-attempts", "2", "--retry-base", "1h", "--retry-max", "1h")...)
 	awaitStandstill(t, s)
 	awaitPublishers(t, s)
 	failed := s.items(t, "/api/v1/rows?status=failed")
