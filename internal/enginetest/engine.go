@@ -1,26 +1,26 @@
-// Package enginetest opens a store, its operations and runs and a worker on databases of a
-// test's own, for the tests of packages that use them together. It is used with its Main.
+// Package enginetest opens a store, its operations and runs and a worker on databases of a test's own, for the tests of packages that use them together. It
+// is used with its Main.
 package enginetest
 
 import (
 	"context"
-	"database/sql"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/outboxweb/outboxweb/internal/dbtest"
-	"github.com/outboxweb/outboxweb/internal/maintenance"
 	"github.com/outboxweb/outboxweb/internal/must"
-	"github.com/outboxweb/outboxweb/internal/operations"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/projection"
-	"github.com/outboxweb/outboxweb/internal/readmodel"
 	"github.com/outboxweb/outboxweb/internal/runs"
 	"github.com/outboxweb/outboxweb/internal/store"
 	"github.com/outboxweb/outboxweb/internal/storetest"
@@ -77,6 +77,21 @@ insert into probing (campaign_id, seq) values (:campaign_id, :seq) on conflict d
 update probing set answer = probe(:payload.key!, :campaign_id, cast(:seq as text)) where campaign_id = :campaign_id and seq = :seq;
 `
 
+// LenientAccounts is Accounts, but quarantined for a campaign where it fails.
+var LenientAccounts = strings.ReplaceAll(Accounts, "on-failure: block", "on-failure: quarantine")
+
+// Trail records every application of every event, like a ledger, with keys that a replay reproduces.
+const Trail = `-- projection: trail
+-- tables: trail
+
+-- schema
+create table trail (campaign_id text not null, place bigint not null, seq bigint not null, primary key (campaign_id, place));
+
+-- on: *
+insert into trail (campaign_id, place, seq)
+select cast(:campaign_id as text), count(*) + 1, cast(:seq as bigint) from trail where campaign_id = :campaign_id;
+`
+
 // Opened is an event that sets a campaign's balance in accounts.
 func Opened(campaign string, balance int) outbox.Event {
 	return EventOf(campaign, "opened", fmt.Sprintf(`{"balance":%d}`, balance))
@@ -107,7 +122,6 @@ func Notes(campaign string, n int) []outbox.Event {
 
 // Define writes each definition to a file of one directory and returns the files as the sources of a set.
 func Define(tb testing.TB, definitions ...string) []string {
-	tb.Helper()
 	dir := tb.TempDir()
 	for i, text := range definitions {
 		must.OK(tb, os.WriteFile(filepath.Join(dir, fmt.Sprintf("%02d.sql", i)), []byte(text), 0o600))
@@ -115,107 +129,98 @@ func Define(tb testing.TB, definitions ...string) []string {
 	return []string{dir}
 }
 
+// Options are of the store and the worker of an engine. The clock is the real one unless it is set.
+type Options struct {
+	store.Options
+	Worker worker.Config
+	Clock  *storetest.Clock
+}
+
 // Option adjusts the store and the worker of an engine.
-type Option = func(*store.Options, *worker.Config)
+type Option = func(*Options)
 
 // At sets the store's clock.
-func At(c *storetest.Clock) Option {
-	return func(o *store.Options, _ *worker.Config) { o.Now = c.Now }
-}
+func At(c *storetest.Clock) Option { return func(o *Options) { o.Clock, o.Now = c, c.Now } }
 
 // MaxAttempts sets how often rows may fail.
-func MaxAttempts(n int) Option {
-	return func(o *store.Options, _ *worker.Config) { o.Retry.MaxAttempts = n }
-}
+func MaxAttempts(n int) Option { return func(o *Options) { o.Retry.MaxAttempts = n } }
 
 // BatchSize bounds the waves, in rows.
-func BatchSize(rows int) Option {
-	return func(_ *store.Options, c *worker.Config) { c.BatchSize = rows }
-}
+func BatchSize(rows int) Option { return func(o *Options) { o.Worker.BatchSize = rows } }
 
 // InMode sets the mode of the worker and its store.
-func InMode(m outbox.Mode) Option {
-	return func(_ *store.Options, c *worker.Config) { c.Mode = m }
-}
+func InMode(m outbox.Mode) Option { return func(o *Options) { o.Worker.Mode = m } }
 
 // Polling sets the worker's poll interval.
-func Polling(d time.Duration) Option {
-	return func(_ *store.Options, c *worker.Config) { c.PollInterval = d }
-}
+func Polling(d time.Duration) Option { return func(o *Options) { o.Worker.PollInterval = d } }
 
-// Overtime is the event timeout in tests that exceed it. Everything else in them must finish within it, even on a busy machine.
-const Overtime = 2 * time.Second
-
-// CuttingOffAfter sets the time that an event may take.
-func CuttingOffAfter(d time.Duration) Option {
-	return func(o *store.Options, _ *worker.Config) { o.EventTimeout = d }
-}
+// EventTimeout sets the time that an event may take.
+func EventTimeout(d time.Duration) Option { return func(o *Options) { o.Options.EventTimeout = d } }
 
 // Waves sets the number of concurrent waves of a worker.
-func Waves(n int) Option {
-	return func(o *store.Options, c *worker.Config) { o.Concurrency, c.Concurrency = n, n }
-}
+func Waves(n int) Option { return func(o *Options) { o.Concurrency, o.Worker.Concurrency = n, n } }
 
 // Leasing sets the duration of the worker's leases.
-func Leasing(d time.Duration) Option {
-	return func(_ *store.Options, c *worker.Config) { c.Lease = d }
+func Leasing(d time.Duration) Option { return func(o *Options) { o.Worker.Lease = d } }
+
+// Logging calls f with each message of the worker's log.
+func Logging(f func(message string)) Option {
+	return func(o *Options) { o.Worker.Logger = slog.New(logged{slog.DiscardHandler, f}) }
 }
 
-// Engine is a store with a worker, and separate connections to its databases.
+// logged is a log that calls f with each message.
+type logged struct {
+	slog.Handler
+	f func(message string)
+}
+
+func (l logged) Enabled(context.Context, slog.Level) bool { return true }
+
+func (l logged) Handle(_ context.Context, r slog.Record) error {
+	l.f(r.Message)
+	return nil
+}
+
+func (l logged) WithAttrs([]slog.Attr) slog.Handler { return l }
+
+// Engine is Rooms with a worker.
 type Engine struct {
-	*store.Store
-	*maintenance.Maintenance
-	*readmodel.Database
-	Operations               *operations.Operations
-	Runs                     *runs.Runs
-	RunWorker                *runs.Worker
-	Worker                   *worker.Worker
-	Set                      *projection.Set
-	Sources                  []string
-	Pair                     dbtest.Pair
-	JournalDB, ProjectionsDB *sql.DB
+	*Rooms
+	RunWorker *runs.Worker
+	Worker    *worker.Worker
+	Set       *projection.Set
+	Sources   []string
 }
 
 // Open opens a store on databases of its own, and a worker that is not running.
 func Open(tb testing.TB, sources []string, options ...Option) *Engine {
-	tb.Helper()
 	return OpenPair(tb, dbtest.New(tb), sources, options...)
-}
-
-func settings(p dbtest.Pair, options []Option) (store.Options, worker.Config) {
-	o := store.Options{Journal: p.Journal, Projections: p.Projections, EventTimeout: storetest.Patience}
-	c := worker.Config{Mode: outbox.ModeOutbox, Build: "test"}
-	for _, change := range options {
-		change(&o, &c)
-	}
-	o.Mode = c.Mode
-	return o, c
 }
 
 // OpenPair is Open on given databases.
 func OpenPair(tb testing.TB, p dbtest.Pair, sources []string, options ...Option) *Engine {
-	tb.Helper()
-	o, c := settings(p, options)
-	set := must.Get(projection.Load(DialectOf(p), sources...)).Or(tb)
-	return openSet(tb, p, set, sources, o, c)
+	b := openSet(tb, p, must.Get(projection.Load(storetest.DialectOf(p), sources...)).Or(tb), options)
+	b.Sources = sources
+	return b
 }
 
 // OpenCode is OpenPair with projections that are all written in Go.
 func OpenCode(tb testing.TB, p dbtest.Pair, code []projection.Code, options ...Option) *Engine {
-	tb.Helper()
-	o, c := settings(p, options)
-	set := must.Get(projection.Empty(DialectOf(p)).With(code...)).Or(tb)
-	return openSet(tb, p, set, nil, o, c)
+	return openSet(tb, p, must.Get(projection.Empty(storetest.DialectOf(p)).With(code...)).Or(tb), options)
 }
 
-func openSet(tb testing.TB, p dbtest.Pair, set *projection.Set, sources []string, o store.Options, c worker.Config) *Engine {
-	tb.Helper()
-	s := must.Get(store.Open(tb.Context(), o)).Or(tb)
-	tb.Cleanup(func() { s.Close() })
-	must.OK(tb, runs.Install(tb.Context(), s, set))
-	c.Store, c.Set = s, set
-	b := &Engine{Store: s, Maintenance: maintenance.New(s), Database: s.ReadModel(), Operations: operations.New(s), Runs: runs.New(s), Worker: worker.New(c), Set: set, Sources: sources, Pair: p,
-		JournalDB: dbtest.Open(tb, p.Journal), ProjectionsDB: dbtest.Open(tb, p.Projections)}
+func openSet(tb testing.TB, p dbtest.Pair, set *projection.Set, options []Option) *Engine {
+	o := Options{Options: storetest.OptionsFor(p), Worker: worker.Config{Mode: outbox.ModeOutbox, Build: "test"}, Clock: new(storetest.Clock)}
+	o.Now, o.Options.EventTimeout = time.Now, storetest.Patience
+	for _, change := range options {
+		change(&o)
+	}
+	o.Mode = o.Worker.Mode
+	f := storetest.OpenBoth(tb, p, o.Clock, func(s *store.Options) { *s = o.Options })
+	must.OK(tb, runs.Install(tb.Context(), f.Store, set))
+	o.Worker.Store, o.Worker.Set = f.Store, set
+	b := &Engine{Rooms: RoomsOf(f), Worker: worker.New(o.Worker), Set: set}
+	b.Infos = set.Infos()
 	w := b.Worker
 	b.RunWorker = runs.NewWorker(runs.WorkerConfig{Runs: b.Runs, Set: set, Worker: w.Name(), Logger: w.Logger, Lease: w.Lease, PollInterval: w.PollInterval,
 		Applying: w.Applying, Failure: w.Failure})
@@ -228,156 +233,181 @@ func openSet(tb testing.TB, p dbtest.Pair, set *projection.Set, sources []string
 
 // OpenPaused is an engine with a ledger and a tally that has applied three events of campaign a, with the tally paused there.
 func OpenPaused(tb testing.TB) *Engine {
-	tb.Helper()
 	b := Open(tb, Define(tb, Ledger, Tally))
-	b.MustApply(tb, Notes("a", 3)...)
-	b.MustPause(tb, "tally", "a")
+	b.Feed(Notes("a", 3)...)
+	b.PauseProjection("tally", "a")
 	return b
 }
 
-// Beside is another process on the same databases.
-func (b *Engine) Beside(tb testing.TB, options ...Option) *Engine {
-	tb.Helper()
-	return OpenPair(tb, b.Pair, b.Sources, options...)
+// Beside is another process on the same databases, with the same clock.
+func (b *Engine) Beside(options ...Option) *Engine {
+	return OpenPair(b.TB, b.Pair, b.Sources, append([]Option{At(b.Clock)}, options...)...)
 }
 
 // Drain works until nothing is due.
-func (b *Engine) Drain(tb testing.TB) {
-	tb.Helper()
-	for b.MustPass(tb) {
+func (b *Engine) Drain() {
+	for b.MustPass() {
 	}
 }
 
 // MustPass processes one wave and reports whether there was work.
-func (b *Engine) MustPass(tb testing.TB) bool {
-	tb.Helper()
-	return must.Get(b.Worker.Pass(context.Background())).Or(tb)
+func (b *Engine) MustPass() bool { return must.Get(b.Worker.Pass(b.Ctx)).Or(b.TB) }
+
+// UntilStuck applies everything that can be applied, however late the next attempts of heads are.
+func (b *Engine) UntilStuck() {
+	for range 8 {
+		b.Drain()
+		b.Clock.Advance(time.Hour)
+	}
 }
 
 // Start runs the worker until stop is called or the test ends.
-func (b *Engine) Start(tb testing.TB) (stop func()) {
-	tb.Helper()
+func (b *Engine) Start() (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- b.Worker.Run(ctx) }()
-	stopped := false
-	stop = func() {
-		if stopped {
-			return
-		}
-		stopped = true
+	stop = sync.OnceFunc(func() {
 		cancel()
 		err := <-ended
-		must.Hold(tb, err == nil, "run: %v", err)
-	}
-	tb.Cleanup(stop)
+		must.Hold(b.TB, err == nil, "run: %v", err)
+	})
+	b.TB.Cleanup(stop)
 	return stop
 }
 
-// MustAppend appends events, 500 at a time.
-func (b *Engine) MustAppend(tb testing.TB, events ...outbox.Event) {
-	tb.Helper()
-	for chunk := range slices.Chunk(events, 500) {
-		must.Get(b.Append(context.Background(), store.Append{Events: chunk})).Or(tb)
-	}
+// Feed appends events and applies all that is due.
+func (b *Engine) Feed(events ...outbox.Event) {
+	b.MustAppend(events...)
+	b.Drain()
 }
 
-// MustApply appends events and applies all that is due.
-func (b *Engine) MustApply(tb testing.TB, events ...outbox.Event) {
-	tb.Helper()
-	b.MustAppend(tb, events...)
-	b.Drain(tb)
-}
+// ClaimWave claims a wave for the engine's worker.
+func (b *Engine) ClaimWave() []store.Claim { return b.MustClaim(b.Worker.Name(), 1000) }
 
-// MustClaim claims a wave for the engine's worker.
-func (b *Engine) MustClaim(tb testing.TB) []store.Claim {
-	tb.Helper()
-	claims, err := b.Claim(context.Background(), b.Worker.Name(), store.ClaimLimits{Rows: 1000, Lease: LeaseTime})
-	if err == nil && len(claims) == 0 {
-		claims, err = b.ClaimSuspect(context.Background(), b.Worker.Name(), LeaseTime)
+// FinishClaims applies and settles claims, and calls between in the middle.
+func (b *Engine) FinishClaims(ctx context.Context, claims []store.Claim, between ...func()) error {
+	wave, err := b.Worker.Apply(ctx, claims)
+	for _, happen := range between {
+		happen()
 	}
-	if err != nil {
-		tb.Fatal(err)
-	}
-	return claims
-}
-
-// LeaseTime is the duration of leases that tests claim themselves.
-const LeaseTime = 30 * time.Second
-
-// MustBeSound fails when check finds something.
-func (b *Engine) MustBeSound(tb testing.TB) {
-	tb.Helper()
-	report := must.Get(b.Check(context.Background(), func(int64, int64) {})).Or(tb)
-	for _, v := range report.Violations {
-		tb.Errorf("check: %+v", v)
-	}
-	if report.Checked["skipped"] > 0 {
-		tb.Errorf("check skipped %d campaigns", report.Checked["skipped"])
-	}
+	return errors.Join(err, wave.Settle(ctx))
 }
 
 // MustHaveApplied fails unless the ledger has recorded events 1 to last of the campaign, each once and in order, and no others.
-func (b *Engine) MustHaveApplied(tb testing.TB, campaign string, last int) {
-	tb.Helper()
-	b.MustHaveTold(tb, "ledger", campaign, last)
-	again := Column[int](tb, b.ProjectionsDB, `select seq from ledger_applied where campaign_id = $1 and times <> 1`, campaign)
-	must.Hold(tb, len(again) == 0, "campaign %q: events %v were applied more than once", campaign, again)
-	must.Equal(tb, must.Get(b.AppliedSeq(context.Background(), campaign)).Or(tb), int64(last), "the watermark of campaign", campaign)
+func (b *Engine) MustHaveApplied(campaign string, last int) {
+	b.MustHaveTold("ledger", campaign, last)
+	again := storetest.Column[int](b.TB, b.ProjectionsDB, `select seq from ledger_applied where campaign_id = $1 and times <> 1`, campaign)
+	must.Hold(b.TB, len(again) == 0, "campaign %q: events %v were applied more than once", campaign, again)
+	must.Equal(b.TB, must.Get(b.AppliedSeq(b.Ctx, campaign)).Or(b.TB), int64(last), "the watermark of campaign", campaign)
 }
 
-// Told is the events of a campaign that a ledger of another name has recorded, in order.
-func (b *Engine) Told(tb testing.TB, name, campaign string) []int {
-	tb.Helper()
-	return Column[int](tb, b.ProjectionsDB, `select seq from `+name+`_history where campaign_id = $1 order by id`, campaign)
+// Entries are the events of a campaign that a ledger of another name has recorded, in order.
+func (b *Engine) Entries(name, campaign string) []int {
+	return storetest.Column[int](b.TB, b.ProjectionsDB, `select seq from `+name+`_history where campaign_id = $1 order by id`, campaign)
 }
 
 // MustHaveTold fails unless a ledger of another name has recorded events 1 to last of the campaign, each once and in order, and no others.
-func (b *Engine) MustHaveTold(tb testing.TB, name, campaign string, last int) {
-	tb.Helper()
+func (b *Engine) MustHaveTold(name, campaign string, last int) {
 	want := make([]int, last)
 	for i := range want {
 		want[i] = i + 1
 	}
-	must.Same(tb, b.Told(tb, name, campaign), want, "the events told to", name, "of campaign", campaign)
+	must.Same(b.TB, b.Entries(name, campaign), want, "the events told to", name, "of campaign", campaign)
 }
 
-// MustCampaign reads a campaign.
-func (b *Engine) MustCampaign(tb testing.TB, id string) outbox.Campaign {
-	tb.Helper()
-	return must.Get(b.Campaign(context.Background(), id)).Or(tb)
+// MustHaveBalances fails unless accounts has these, each as "campaign balance".
+func (b *Engine) MustHaveBalances(want ...string) {
+	must.Same(b.TB, storetest.Column[string](b.TB, b.ProjectionsDB, `select campaign_id || ' ' || balance from accounts order by campaign_id`), want, "balances")
 }
 
-// MustRow reads a row.
-func (b *Engine) MustRow(tb testing.TB, campaign string, seq int64) outbox.RowDetail {
-	tb.Helper()
-	return must.Get(b.Row(context.Background(), campaign, seq)).Or(tb)
+// OpenFailures are the open failures as "campaign projection seq attempts".
+func (b *Engine) OpenFailures() []string {
+	return storetest.Column[string](b.TB, b.ProjectionsDB, `select concat_ws(' ', campaign_id, projection, seq, attempts) from failures where status = 'open' order by id`)
+}
+
+// MustHaveCursors fails unless these cursors are set aside, each as "campaign projection applied state".
+func (b *Engine) MustHaveCursors(want ...string) {
+	must.Same(b.TB, b.SetAsideCursors(), want, "cursors")
+}
+
+// SetAsideCursors are the cursors that are set aside.
+func (b *Engine) SetAsideCursors() []string {
+	return storetest.Column[string](b.TB, b.ProjectionsDB, `select concat_ws(' ', campaign_id, projection, applied_seq, state) from projection_cursors order by campaign_id, projection`)
 }
 
 // MustStand fails unless a row has this status and number of attempts, besides those that quarantined a projection.
-func (b *Engine) MustStand(tb testing.TB, campaign string, seq int64, status outbox.Status, attempts int) {
-	tb.Helper()
-	r := b.MustRow(tb, campaign, seq)
+func (b *Engine) MustStand(campaign string, seq int64, status outbox.Status, attempts int) {
+	r := b.MustRow(campaign, seq)
 	history := slices.DeleteFunc(r.Attempts, func(a outbox.Attempt) bool { return a.Quarantined })
-	if r.Row.Status != status || r.Row.AttemptCount != attempts || len(history) != attempts {
-		tb.Errorf("campaign %q seq %d is %s after %d attempts with %d in its history, want %s after %d (%s)",
-			campaign, seq, r.Row.Status, r.Row.AttemptCount, len(history), status, attempts, r.Row.LastError)
-	}
+	must.Hold(b.TB, r.Row.Status == status && r.Row.AttemptCount == attempts && len(history) == attempts,
+		"campaign %q seq %d is %s after %d attempts with %d in its history, want %s after %d (%s)",
+		campaign, seq, r.Row.Status, r.Row.AttemptCount, len(history), status, attempts, r.Row.LastError)
 }
 
 // MustWait waits until the projections have applied the event.
-func (b *Engine) MustWait(tb testing.TB, campaign string, seq int64) {
-	tb.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), storetest.Patience)
+func (b *Engine) MustWait(campaign string, seq int64) {
+	ctx, cancel := context.WithTimeout(b.Ctx, storetest.Patience)
 	defer cancel()
-	must.Get(b.WaitApplied(ctx, campaign, seq)).Or(tb)
+	must.Get(b.WaitApplied(ctx, campaign, seq)).Or(b.TB)
 }
 
 // Operator is a command of the operator in these tests.
 var Operator = outbox.Command{By: outbox.Operator{Name: "ana", Via: "cli"}, Reason: "mended", Confirm: "rebuild all campaigns"}
 
-// MustRequeue requeues a dead row.
-func (b *Engine) MustRequeue(tb testing.TB, campaign string, seq int64) {
-	tb.Helper()
-	must.Get(b.RequeueRow(context.Background(), Operator, campaign, seq)).Or(tb)
+// Everything requests a verification of every campaign.
+var Everything = outbox.RunRequest{Kind: outbox.RunVerify, All: true}
+
+// RunToEnd starts a run and works until no run is left.
+func (b *Engine) RunToEnd(order outbox.RunRequest) outbox.Run {
+	run := b.StartRun(order)
+	b.StepRuns()
+	return b.MustRun(run.ID)
+}
+
+// StepRuns works until no run is left.
+func (b *Engine) StepRuns() {
+	for must.Get(b.RunWorker.Step(b.Ctx)).Or(b.TB) {
+	}
+}
+
+// RunResult is the result of a campaign in a run.
+func (b *Engine) RunResult(run outbox.Run, campaign string) outbox.RunResult {
+	return must.Get(b.Runs.ResultOf(b.Ctx, run.ID, campaign)).Or(b.TB)
+}
+
+// Skip skips an event.
+func (b *Engine) Skip(campaign string, seq int64) error {
+	return storetest.No(b.SkipEvent(b.Ctx, storetest.ToSkip(Operator, campaign, seq), campaign, seq))
+}
+
+// MustUnskip undoes a skip.
+func (b *Engine) MustUnskip(campaign string, seq int64) {
+	must.Get(b.UnskipEvent(b.Ctx, Operator, campaign, seq)).Or(b.TB)
+}
+
+// PauseProjection pauses a projection in a campaign.
+func (b *Engine) PauseProjection(projection, campaign string) outbox.ProjectionPause {
+	return must.Get(b.Runs.PauseProjection(b.Ctx, Operator, projection, campaign, b.Infos)).Or(b.TB)
+}
+
+// ResumeProjection undoes PauseProjection.
+func (b *Engine) ResumeProjection(projection, campaign string) outbox.ProjectionPause {
+	return must.Get(b.Runs.ResumeProjection(b.Ctx, Operator, projection, campaign, b.Infos)).Or(b.TB)
+}
+
+// Dump is the fixture's, without the samples, which depend on the clock.
+func (b *Engine) Dump(except ...string) string {
+	return b.Fixture.Dump(append(except, "samples", "campaign_samples", "series_samples", "projection_loads")...)
+}
+
+// CalledFrom reports whether a function whose name ends so is among the callers.
+func CalledFrom(name string) bool {
+	callers := make([]uintptr, 8)
+	frames := runtime.CallersFrames(callers[:runtime.Callers(2, callers)])
+	for {
+		frame, more := frames.Next()
+		if strings.HasSuffix(frame.Function, name) || !more {
+			return more
+		}
+	}
 }

@@ -24,15 +24,14 @@ import (
 	"github.com/outboxweb/outboxweb/internal/must"
 )
 
-// A prober is called by probe(KEY, …) in a projection's statement, inside the transaction that applies the event. It gets the arguments after the key
-// as texts; its result is the function's value.
+// A prober is called by probe(KEY, …) in a projection's statement, inside the transaction that applies the event. It gets the arguments after the key as
+// texts; its result is the function's value.
 type prober = func(args []string) (string, error)
 
 var probes sync.Map // of probers, by key
 
 // OnProbe makes probe(key, …) call f until the test ends.
 func OnProbe(tb testing.TB, key string, f prober) {
-	tb.Helper()
 	_, taken := probes.LoadOrStore(key, f)
 	must.Need(tb, !taken, "probe %q is taken", key)
 	tb.Cleanup(func() { probes.Delete(key) })
@@ -60,8 +59,7 @@ const (
 	probeSocket  = "probe.socket"
 )
 
-// probeFunction passes its arguments on and returns the result or raises the error. Both
-// directions are hex-encoded, so that any text passes unchanged.
+// probeFunction passes its arguments on and returns the result or raises the error. Both directions are hex-encoded, so that any text passes unchanged.
 const probeFunction = `
 create table public.probe_answers (answer text);
 
@@ -105,8 +103,8 @@ type answering struct {
 	answering sync.WaitGroup
 }
 
-// open creates the function probe in the database. Program and socket are in the server's own
-// directory, which its user can read and which is removed with it.
+// open creates the function probe in the database. Program and socket are in the server's own directory, which its user can read and which is removed with
+// it.
 func (a *answering) open(database string) error {
 	address, err := url.Parse(dbtest.Server().URL("postgres"))
 	if err != nil {

@@ -18,22 +18,21 @@ type Rooms struct {
 	*storetest.Fixture
 	Operations *operations.Operations
 	Runs       *runs.Runs
+	Infos      []outbox.ProjectionInfo // by the worker of its runs
 }
 
 // OpenRooms opens a store on empty databases of its own, with its operations and runs. change adjusts its options.
 func OpenRooms(tb testing.TB, change ...func(*store.Options)) *Rooms {
-	tb.Helper()
 	return RoomsOf(storetest.Open(tb, change...))
 }
 
 // RoomsOf adds operations and runs to a store that is not in use yet.
 func RoomsOf(f *storetest.Fixture) *Rooms {
-	return &Rooms{Fixture: f, Operations: operations.New(f.Store), Runs: runs.New(f.Store)}
+	return &Rooms{Fixture: f, Operations: operations.New(f.Store), Runs: runs.New(f.Store), Infos: LoadedRuns}
 }
 
 // Beside is another process on the same databases.
 func (f *Rooms) Beside(change ...func(*store.Options)) *Rooms {
-	f.TB.Helper()
 	return RoomsOf(f.Fixture.Beside(change...))
 }
 
@@ -53,15 +52,13 @@ func Rebuild(campaigns ...string) outbox.RunRequest {
 
 // StartRun starts a run with the loaded projections.
 func (f *Rooms) StartRun(order outbox.RunRequest) outbox.Run {
-	f.TB.Helper()
 	o := storetest.Ana("looks odd")
 	o.Confirm = Operator.Confirm
-	return must.Get(f.Runs.Start(f.Ctx, o, order, LoadedRuns)).Or(f.TB)
+	return must.Get(f.Runs.Start(f.Ctx, o, order, f.Infos)).Or(f.TB)
 }
 
 // ClaimRun claims the run that must exist.
 func (f *Rooms) ClaimRun(w store.Worker) runs.Lease {
-	f.TB.Helper()
 	l, ok, err := f.Runs.Claim(f.Ctx, w, VersionsRuns, storetest.Lease)
 	must.Need(f.TB, err == nil && ok, "claim a run: %v, %v", ok, err)
 	return l
@@ -69,44 +66,33 @@ func (f *Rooms) ClaimRun(w store.Worker) runs.Lease {
 
 // NoRun fails when there is a run to claim.
 func (f *Rooms) NoRun(w store.Worker) {
-	f.TB.Helper()
 	l, ok, err := f.Runs.Claim(f.Ctx, w, VersionsRuns, storetest.Lease)
 	must.Need(f.TB, !ok && err == nil, "claimed %+v, %v, want none", l, err)
 }
 
 // MustRun reads a run.
-func (f *Rooms) MustRun(id int64) outbox.Run {
-	f.TB.Helper()
-	return must.Get(f.Runs.Get(f.Ctx, id)).Or(f.TB)
-}
+func (f *Rooms) MustRun(id int64) outbox.Run { return must.Get(f.Runs.Get(f.Ctx, id)).Or(f.TB) }
 
 // ReportRun reports a run's progress, at two events a second.
 func (f *Rooms) ReportRun(l runs.Lease, done int64, results ...outbox.RunResult) outbox.RunStatus {
-	f.TB.Helper()
 	return must.Get(f.Runs.Report(f.Ctx, l, runs.Progress{Results: results, EventsDone: done, EventsPerSecond: 2, Lease: storetest.Lease})).Or(f.TB)
 }
 
 // FinishRun ends a run.
 func (f *Rooms) FinishRun(l runs.Lease, status outbox.RunStatus, why string) outbox.Run {
-	f.TB.Helper()
 	return must.Get(f.Runs.Finish(f.Ctx, l, status, why)).Or(f.TB)
 }
 
 // ActiveRuns are the runs that have not ended.
-func (f *Rooms) ActiveRuns() []outbox.Run {
-	f.TB.Helper()
-	return must.Get(f.Runs.Active(f.Ctx)).Or(f.TB)
-}
+func (f *Rooms) ActiveRuns() []outbox.Run { return must.Get(f.Runs.Active(f.Ctx)).Or(f.TB) }
 
 // StartOperation starts an operation.
 func (f *Rooms) StartOperation(order outbox.OperationRequest) outbox.Operation {
-	f.TB.Helper()
 	return must.Get(f.Operations.Start(f.Ctx, storetest.Ana("mended"), order)).Or(f.TB)
 }
 
 // StepOperation steps an operation until it does not move any further.
 func (f *Rooms) StepOperation(id int64) {
-	f.TB.Helper()
 	for {
 		changed := must.Get(f.Operations.StepOne(f.Ctx, id)).Or(f.TB)
 		if !changed {
@@ -117,7 +103,6 @@ func (f *Rooms) StepOperation(id int64) {
 
 // Operation reads an operation.
 func (f *Rooms) Operation(id int64) outbox.OperationDetail {
-	f.TB.Helper()
 	return must.Get(f.Operations.Get(f.Ctx, id)).Or(f.TB)
 }
 
@@ -126,7 +111,6 @@ var RunHolder = store.Worker{ID: outbox.RunOwner(7, "host-1"), Build: "v1"}
 
 // HoldsRun inserts a run and makes a process its owner.
 func (f *Rooms) HoldsRun(id int64, process string) runs.Lease {
-	f.TB.Helper()
 	override, next := "", ""
 	if dbtest.Postgres() {
 		override, next = "overriding system value", `; select setval(pg_get_serial_sequence('runs', 'id'), max(id)) from runs`
@@ -140,7 +124,6 @@ on conflict (id) do update set lease_owner = excluded.lease_owner%s`, override, 
 
 // ClaimedForRun claims campaigns for a run; all of them must be available.
 func (f *Rooms) ClaimedForRun(campaigns ...string) []store.RunClaim {
-	f.TB.Helper()
 	claims, err := f.Runs.ClaimCampaigns(f.Ctx, f.HoldsRun(7, "host-1"), RunHolder, campaigns, storetest.Lease)
 	must.Need(f.TB, err == nil && len(claims) == len(campaigns), "claimed %+v, %v; want %q", claims, err, campaigns)
 	return claims
@@ -148,7 +131,6 @@ func (f *Rooms) ClaimedForRun(campaigns ...string) []store.RunClaim {
 
 // ReleaseFromRun releases the claims of ClaimedForRun.
 func (f *Rooms) ReleaseFromRun(claims ...store.RunClaim) {
-	f.TB.Helper()
 	lost, err := f.ReleaseForRun(f.Ctx, RunHolder, claims)
 	must.Need(f.TB, err == nil && len(lost) == 0, "release: lost %q, %v", lost, err)
 }

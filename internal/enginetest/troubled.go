@@ -27,9 +27,7 @@ func (p RapidTB) Errorf(format string, args ...any) { p.R.Errorf(format, args...
 func (p RapidTB) Fatal(args ...any)                 { p.R.Fatal(args...) }
 func (p RapidTB) Fatalf(format string, args ...any) { p.R.Fatalf(format, args...) }
 
-func (p RapidTB) TempDir() string {
-	return must.Get(os.MkdirTemp(p.TB.TempDir(), "")).Or(p)
-}
+func (p RapidTB) TempDir() string { return must.Get(os.MkdirTemp(p.TB.TempDir(), "")).Or(p) }
 
 // Troubled is a system of two processes with random faults, and the expected end state.
 type Troubled struct {
@@ -51,9 +49,9 @@ var TroubledCampaigns = []string{"a", "b", "c"}
 func NewTroubled(tb RapidTB, sources []string) *Troubled {
 	s := &Troubled{TB: tb, Clock: storetest.NewClock(), Appended: make(map[string]int)}
 	a := Open(tb, sources, At(s.Clock), BatchSize(8), MaxAttempts(3))
-	s.Engines = []*Engine{a, a.Beside(tb, At(s.Clock), BatchSize(8), MaxAttempts(3))}
+	s.Engines = []*Engine{a, a.Beside(BatchSize(8), MaxAttempts(3))}
 	for _, campaign := range TroubledCampaigns {
-		a.MustAppend(tb, Opened(campaign, 1))
+		a.MustAppend(Opened(campaign, 1))
 		s.Appended[campaign] = 1
 	}
 	return s
@@ -73,26 +71,26 @@ func (s *Troubled) Append(t *rapid.T) {
 	if rapid.IntRange(0, 3).Draw(t, "poison") == 0 {
 		events[n-1] = Spent(campaign, 2)
 	}
-	s.Either(t).MustAppend(s.TB, events...)
+	s.Either(t).MustAppend(events...)
 	s.Appended[campaign] += n
 }
 
-func (s *Troubled) Pass(t *rapid.T) { s.Either(t).MustPass(s.TB) }
+func (s *Troubled) Pass(t *rapid.T) { s.Either(t).MustPass() }
 
 func (s *Troubled) Advance(t *rapid.T) {
-	s.Clock.Advance(rapid.SampledFrom([]time.Duration{time.Millisecond, 2 * time.Second, LeaseTime + time.Second}).Draw(t, "time"))
+	s.Clock.Advance(rapid.SampledFrom([]time.Duration{time.Millisecond, 2 * time.Second, storetest.Lease + time.Second}).Draw(t, "time"))
 }
 
-func (s *Troubled) DieAfterClaim(t *rapid.T) { s.Either(t).MustClaim(s.TB) }
+func (s *Troubled) DieAfterClaim(t *rapid.T) { s.Either(t).ClaimWave() }
 
 func (s *Troubled) DieAfterApply(t *rapid.T) {
 	b := s.Either(t)
-	must.Get(b.Worker.Apply(context.Background(), b.MustClaim(s.TB))).Or(t)
+	must.Get(b.Worker.Apply(context.Background(), b.ClaimWave())).Or(t)
 }
 
 func (s *Troubled) SleepAfterClaim(t *rapid.T) {
 	b := s.Either(t)
-	s.Asleep = append(s.Asleep, Sleeper{b, b.MustClaim(s.TB)})
+	s.Asleep = append(s.Asleep, Sleeper{b, b.ClaimWave()})
 }
 
 func (s *Troubled) Wake(t *rapid.T) {
@@ -112,7 +110,7 @@ func (s *Troubled) Requeue(t *rapid.T) {
 func (s *Troubled) PauseOrResume(t *rapid.T) {
 	b, campaign := s.Either(t), s.Campaign(t)
 	act := b.PauseCampaign
-	if b.MustCampaign(s.TB, campaign).Paused != nil {
+	if b.MustCampaign(campaign).Paused != nil {
 		act = b.ResumeCampaign
 	}
 	must.Get(act(context.Background(), Operator, campaign)).Or(t)
@@ -133,25 +131,25 @@ func (s *Troubled) Invariants(t *rapid.T) {
 ) as numbered where seq <> n`},
 		{"applied without the watermark", `select campaign_id || ' ' || seq from ledger_applied join projection_watermarks using (campaign_id) where seq > applied_seq`},
 	} {
-		found := Column[string](s.TB, db, broken.query)
+		found := storetest.Column[string](s.TB, db, broken.query)
 		must.Need(t, len(found) == 0, "%s: %q", broken.what, found)
 	}
 }
 
 // Settle ends all faults: it fixes causes, requeues dead rows and resumes campaigns.
 func (s *Troubled) Settle() {
-	b, mend := s.Engines[0], s.Engines[0].ProjectionsDB
+	b := s.Engines[0]
 	for _, campaign := range TroubledCampaigns {
-		if b.MustCampaign(s.TB, campaign).Paused == nil {
+		if b.MustCampaign(campaign).Paused == nil {
 			continue
 		}
 		must.Get(b.ResumeCampaign(context.Background(), Operator, campaign)).Or(s.TB)
 	}
 	for range 3 { // leases end, heads that died with their processes are requeued
 		s.Clock.Advance(time.Hour)
-		MustExec(s.TB, mend, `update accounts set balance = 1000`)
+		b.ExecProjections(`update accounts set balance = 1000`)
 		must.Get(b.RequeueDead(context.Background(), Operator, outbox.RequeueFilter{})).Or(s.TB)
-		b.Drain(s.TB)
-		s.Engines[1].Drain(s.TB)
+		b.Drain()
+		s.Engines[1].Drain()
 	}
 }

@@ -4,11 +4,15 @@
 //	events := must.Get(store.Load(ctx, "a")).Or(t)
 //	must.Equal(t, len(events), 3, "events of", "a")
 //	must.Hold(t, events[0].Seq < events[1].Seq, "the events are %+v", events)
+//
+// Where a kit of tests calls it, a failure also names the line of the test, so that the kit needs no tb.Helper.
 package must
 
 import (
 	"fmt"
+	"path/filepath"
 	"reflect"
+	"runtime"
 	"strings"
 
 	"github.com/google/go-cmp/cmp"
@@ -25,7 +29,23 @@ type TB interface {
 func OK(tb TB, err error) {
 	if err != nil {
 		tb.Helper()
-		tb.Fatal(err)
+		tb.Fatal(at() + err.Error())
+	}
+}
+
+// at is the line of a test that leads to this package by a function of a kit, and empty if the test calls it itself.
+func at() string {
+	callers := make([]uintptr, 16)
+	frames := runtime.CallersFrames(callers[:runtime.Callers(2, callers)])
+	for direct := true; ; {
+		frame, more := frames.Next()
+		switch {
+		case strings.HasSuffix(frame.File, "_test.go") && direct, !more:
+			return ""
+		case strings.HasSuffix(frame.File, "_test.go"):
+			return fmt.Sprintf("%s:%d: ", filepath.Base(frame.File), frame.Line)
+		}
+		direct = direct && strings.HasSuffix(frame.File, "/must/must.go")
 	}
 }
 
@@ -49,7 +69,7 @@ func (r Result[T]) Or(tb TB) T {
 func Equal[T any](tb TB, got, want T, what ...any) {
 	if diff := cmp.Diff(want, got, cmp.Exporter(func(reflect.Type) bool { return true })); diff != "" {
 		tb.Helper()
-		tb.Errorf("%s (-want +got):\n%s", strings.TrimSpace(fmt.Sprintln(what...)), diff)
+		tb.Errorf("%s%s (-want +got):\n%s", at(), strings.TrimSpace(fmt.Sprintln(what...)), diff)
 	}
 }
 
@@ -65,7 +85,7 @@ func Same[T any](tb TB, got, want []T, what ...any) {
 func Hold(tb TB, holds bool, format string, args ...any) {
 	if !holds {
 		tb.Helper()
-		tb.Errorf(format, args...)
+		tb.Errorf("%s", at()+fmt.Sprintf(format, args...))
 	}
 }
 
@@ -73,6 +93,6 @@ func Hold(tb TB, holds bool, format string, args ...any) {
 func Need(tb TB, holds bool, format string, args ...any) {
 	if !holds {
 		tb.Helper()
-		tb.Fatal(fmt.Sprintf(format, args...))
+		tb.Fatal(at() + fmt.Sprintf(format, args...))
 	}
 }

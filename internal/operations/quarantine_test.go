@@ -33,9 +33,9 @@ func overdrawnBehindGate(t *testing.T, campaigns int, order func(gate string) []
 	b := enginetest.OpenPair(t, pair, enginetest.Define(t, order(gate)...), options...)
 	for i := range campaigns {
 		id := fmt.Sprintf("c-%02d", i)
-		b.MustAppend(t, enginetest.Opened(id, 10), enginetest.Spent(id, 100), enginetest.Noted(id))
+		b.MustAppend(enginetest.Opened(id, 10), enginetest.Spent(id, 100), enginetest.Noted(id))
 	}
-	b.Drain(t)
+	b.Drain()
 	now.Advance(time.Hour)
 	return enginetest.OpenPair(t, pair, enginetest.Define(t, order(strings.ReplaceAll(gate, ":payload.n!", "1"))...), options...), now
 }
@@ -58,7 +58,7 @@ func TestOperation_stopsIfApplyingQuarantinesAProjection(t *testing.T) {
 	must.Hold(t, len(d.NewQuarantines) == 1 && d.NewQuarantines[0].CampaignID == "c-00" && d.NewQuarantines[0].Seq == 2, "new quarantines are %+v", d.NewQuarantines)
 	// Another campaign's failure is none of the operation's.
 	now.Advance(time.Minute)
-	b.MustApply(t, enginetest.Opened("other", 10), enginetest.Spent("other", 100))
+	b.Feed(enginetest.Opened("other", 10), enginetest.Spent("other", 100))
 	all := mustStart(t, b, outbox.OperationRequest{})
 	wantTotals(t, settleOperation(t, b, all.ID), outbox.OperationStopped, outbox.OperationTotals{Chosen: 4, Quarantined: 4})
 	must.Equal(t, len(operation(t, b, all.ID).NewQuarantines), 4, "new quarantines")
@@ -69,7 +69,7 @@ func TestOperation_stopsIfApplyingQuarantinesAProjection(t *testing.T) {
 func TestOperation_isNotStoppedByAnEarlierQuarantine(t *testing.T) {
 	t.Parallel()
 	b, _ := overdrawnBehindGate(t, 2, func(gate string) []string { return []string{enginetest.LenientAccounts, gate} })
-	b.MustHaveCursors(t, "c-00 accounts 1 quarantined", "c-01 accounts 1 quarantined")
+	b.MustHaveCursors("c-00 accounts 1 quarantined", "c-01 accounts 1 quarantined")
 	op := mustStart(t, b, outbox.OperationRequest{Canary: true})
 	d := settleOperation(t, b, op.ID)
 	wantTotals(t, d, outbox.OperationDone, outbox.OperationTotals{Chosen: 2, Done: 2})

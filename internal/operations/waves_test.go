@@ -43,15 +43,15 @@ func triage(t *testing.T, options ...enginetest.Option) (*enginetest.Engine, *st
 	now := storetest.NewClock()
 	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Accounts, stocks), append([]enginetest.Option{enginetest.At(now), enginetest.MaxAttempts(3)}, options...)...)
 	for i := range fewCampaigns {
-		b.MustAppend(t, enginetest.EventOf(few(i), "stocked", `{"balance":10}`), enginetest.EventOf(few(i), "taken", `{"amount":100}`))
-		b.MustAppend(t, enginetest.Notes(few(i), 3)...)
+		b.MustAppend(enginetest.EventOf(few(i), "stocked", `{"balance":10}`), enginetest.EventOf(few(i), "taken", `{"amount":100}`))
+		b.MustAppend(enginetest.Notes(few(i), 3)...)
 	}
 	for i := range manyCampaigns {
-		b.MustAppend(t, enginetest.Opened(many(i), 10), enginetest.Spent(many(i), 100))
-		b.MustAppend(t, enginetest.Notes(many(i), 3)...)
+		b.MustAppend(enginetest.Opened(many(i), 10), enginetest.Spent(many(i), 100))
+		b.MustAppend(enginetest.Notes(many(i), 3)...)
 	}
 	for range 3 {
-		b.Drain(t)
+		b.Drain()
 		now.Advance(5 * time.Minute)
 	}
 	dead := dead(t, b)
@@ -61,18 +61,18 @@ func triage(t *testing.T, options ...enginetest.Option) (*enginetest.Engine, *st
 
 func repair(t *testing.T, b *enginetest.Engine) {
 	t.Helper()
-	enginetest.MustExec(t, b.ProjectionsDB, `update accounts set balance = 1000`)
-	enginetest.MustExec(t, b.ProjectionsDB, `update stocks set left_over = 1000`)
+	b.ExecProjections(`update accounts set balance = 1000`)
+	b.ExecProjections(`update stocks set left_over = 1000`)
 }
 
 func dead(t *testing.T, b *enginetest.Engine) int {
 	t.Helper()
-	return enginetest.Column[int](t, b.JournalDB, `select count(*) from projection_apply_outbox where status = 'dead'`)[0]
+	return storetest.Column[int](t, b.JournalDB, `select count(*) from projection_apply_outbox where status = 'dead'`)[0]
 }
 
 func failures(t *testing.T, b *enginetest.Engine) int {
 	t.Helper()
-	return enginetest.Column[int](t, b.JournalDB, `select count(*) from attempts`)[0]
+	return storetest.Column[int](t, b.JournalDB, `select count(*) from attempts`)[0]
 }
 
 func mustStart(t *testing.T, b *enginetest.Engine, order outbox.OperationRequest) outbox.Operation {
@@ -87,7 +87,7 @@ func step(t *testing.T, b *enginetest.Engine) bool {
 
 func settleOperation(t *testing.T, b *enginetest.Engine, id int64) outbox.OperationDetail {
 	t.Helper()
-	for step(t, b) || b.MustPass(t) {
+	for step(t, b) || b.MustPass() {
 	}
 	return operation(t, b, id)
 }
@@ -112,7 +112,7 @@ func TestOperation_stopsEachGroupAfterOneMoreFailure(t *testing.T) {
 	t.Parallel()
 	b, now := triage(t)
 	before := failures(t, b)
-	untouched := enginetest.Column[string](t, b.JournalDB, `select campaign_id from projection_apply_outbox where status = 'dead' and updated_at < $1`, now.Now().UnixMicro())
+	untouched := storetest.Column[string](t, b.JournalDB, `select campaign_id from projection_apply_outbox where status = 'dead' and updated_at < $1`, now.Now().UnixMicro())
 	op := mustStart(t, b, outbox.OperationRequest{Canary: true})
 	settleOperation(t, b, op.ID)
 	now.Advance(time.Hour)
@@ -121,7 +121,7 @@ func TestOperation_stopsEachGroupAfterOneMoreFailure(t *testing.T) {
 	wantTotals(t, d, outbox.OperationStopped, outbox.OperationTotals{Chosen: deadCampaigns, FailedAgain: 2, Left: deadCampaigns - 2})
 	must.Equal(t, failures(t, b)-before, 2, "more failures")
 	must.Equal(t, dead(t, b), deadCampaigns, "rows are dead")
-	same := enginetest.Column[string](t, b.JournalDB, `select campaign_id from projection_apply_outbox where status = 'dead' and updated_at < $1`, now.Now().Add(-time.Hour).UnixMicro())
+	same := storetest.Column[string](t, b.JournalDB, `select campaign_id from projection_apply_outbox where status = 'dead' and updated_at < $1`, now.Now().Add(-time.Hour).UnixMicro())
 	if len(untouched) != deadCampaigns || len(same) != deadCampaigns-2 {
 		t.Errorf("of %d rows %d are untouched, want %d", len(untouched), len(same), deadCampaigns-2)
 	}
@@ -133,13 +133,13 @@ func TestOperation_stopsEachGroupAfterOneMoreFailure(t *testing.T) {
 		must.Hold(t, r.Seq == 2 && r.Wave == 0 && r.FailedFingerprint == r.Fingerprint && r.Detail != "", "canary %+v does not say how it failed", r)
 		mustStandDead(t, b, r.CampaignID, 1)
 	}
-	b.MustBeSound(t)
+	b.Sound()
 }
 
 // mustStandDead checks a row that died after fewer attempts than its history has.
 func mustStandDead(t *testing.T, b *enginetest.Engine, campaign string, attempts int) {
 	t.Helper()
-	r := b.MustRow(t, campaign, 2).Row
+	r := b.MustRow(campaign, 2).Row
 	must.Hold(t, r.Status == outbox.Dead && r.AttemptCount == attempts, "campaign %q is %s after %d attempts, want dead after %d", campaign, r.Status, r.AttemptCount, attempts)
 }
 
@@ -152,13 +152,13 @@ func TestOperation_drainsInWavesOnceRepaired(t *testing.T) {
 
 	wantTotals(t, d, outbox.OperationDone, outbox.OperationTotals{Chosen: deadCampaigns, Done: deadCampaigns})
 	for group, want := range map[int64][]int{1: {1, 1, 2, 4, 4}, 2: {1, 1, 1}} {
-		got := enginetest.Column[int](t, b.JournalDB, `select count(*) from operation_rows where group_number = $1 group by wave order by wave`, group)
+		got := storetest.Column[int](t, b.JournalDB, `select count(*) from operation_rows where group_number = $1 group by wave order by wave`, group)
 		must.Same(t, got, want, "group", group, "went in waves of")
 	}
 	for i := range manyCampaigns {
-		b.MustHaveApplied(t, many(i), 5)
+		b.MustHaveApplied(many(i), 5)
 	}
-	b.MustBeSound(t)
+	b.Sound()
 }
 
 // The next wave waits until the one before it, and the events it released, are applied.
@@ -184,7 +184,7 @@ func TestOperation_stopsWhenAnEventBehindTheCanaryFails(t *testing.T) {
 	t.Parallel()
 	b, _ := triage(t)
 	for i := range manyCampaigns {
-		b.MustAppend(t, enginetest.Spent(many(i), 5000))
+		b.MustAppend(enginetest.Spent(many(i), 5000))
 	}
 	repair(t, b)
 	op := mustStart(t, b, outbox.OperationRequest{Canary: true})
@@ -211,9 +211,9 @@ func TestOperation_skipsRowsThatWereChangedMeanwhile(t *testing.T) {
 	repair(t, b)
 	op := mustStart(t, b, outbox.OperationRequest{Canary: true})
 	requeued, applied, paused := many(9), many(10), many(11)
-	b.MustRequeue(t, applied, 2)
-	b.Drain(t)
-	b.MustRequeue(t, requeued, 2)
+	b.MustRequeue(applied, 2)
+	b.Drain()
+	b.MustRequeue(requeued, 2)
 	must.Get(b.PauseCampaign(t.Context(), enginetest.Operator, paused)).Or(t)
 	d := settleOperation(t, b, op.ID)
 
@@ -222,29 +222,29 @@ func TestOperation_skipsRowsThatWereChangedMeanwhile(t *testing.T) {
 	for _, r := range resultRows(t, b, op.ID, outbox.ResultSkipped) {
 		details[r.CampaignID] = r.Detail
 	}
-	for campaign, want := range map[string]string{applied: "applied in the meantime; last action: requeue by ana", requeued: "requeue by ana", paused: "paused by ana"} {
+	for campaign, want := range map[string]string{applied: "applied in the meantime; last action: requeue by scene", requeued: "requeue by scene", paused: "paused by ana"} {
 		if !strings.Contains(details[campaign], want) {
 			t.Errorf("campaign %s was skipped with %q, want %q", campaign, details[campaign], want)
 		}
 	}
-	b.MustBeSound(t)
+	b.Sound()
 }
 
 func TestOperation_leavesWhatDiesAfterItsStart(t *testing.T) {
 	t.Parallel()
 	b, now := triage(t)
 	op := mustStart(t, b, outbox.OperationRequest{Canary: true})
-	b.MustAppend(t, enginetest.Opened("late", 10), enginetest.Spent("late", 100))
+	b.MustAppend(enginetest.Opened("late", 10), enginetest.Spent("late", 100))
 	for range 3 {
-		b.Drain(t)
+		b.Drain()
 		now.Advance(5 * time.Minute)
 	}
-	b.MustStand(t, "late", 2, outbox.Dead, 3)
+	b.MustStand("late", 2, outbox.Dead, 3)
 	repair(t, b)
 	d := settleOperation(t, b, op.ID)
 
 	wantTotals(t, d, outbox.OperationDone, outbox.OperationTotals{Chosen: deadCampaigns, Done: deadCampaigns})
-	b.MustStand(t, "late", 2, outbox.Dead, 3)
+	b.MustStand("late", 2, outbox.Dead, 3)
 	must.Hold(t, len(d.NewFailures) == 1 && d.NewFailures[0].CampaignID == "late", "new failures are %+v, want the row that died after the start", d.NewFailures)
 }
 
@@ -254,7 +254,7 @@ func TestOperation_namesWhatWasLoadedWhileItRan(t *testing.T) {
 	b, clock := triage(t)
 	load := func(at time.Time, version, previous string) {
 		t.Helper()
-		enginetest.MustExec(t, b.JournalDB, fmt.Sprintf(`insert into projection_loads (projection, at, version, previous, instance, host) values ('accounts', %d, '%s', '%s', 'w-1', 'a')`, at.UnixMicro(), version, previous))
+		b.Exec(fmt.Sprintf(`insert into projection_loads (projection, at, version, previous, instance, host) values ('accounts', %d, '%s', '%s', 'w-1', 'a')`, at.UnixMicro(), version, previous))
 	}
 	load(clock.Now(), "before", "older")
 	clock.Advance(time.Second)
@@ -277,7 +277,7 @@ func TestOperation_isSteppedByOneOfMany(t *testing.T) {
 	b, _ := triage(t)
 	op := mustStart(t, b, outbox.OperationRequest{Canary: true})
 	before := failures(t, b)
-	benches := []*enginetest.Engine{b, b.Beside(t, enginetest.MaxAttempts(3)), b.Beside(t, enginetest.MaxAttempts(3))}
+	benches := []*enginetest.Engine{b, b.Beside(enginetest.MaxAttempts(3)), b.Beside(enginetest.MaxAttempts(3))}
 	var drivers sync.WaitGroup
 	for _, driver := range benches {
 		drivers.Go(func() {
@@ -302,7 +302,7 @@ func TestOperation_runsByItselfOnceStarted(t *testing.T) {
 	b, _ := triage(t, enginetest.Polling(time.Hour))
 	repair(t, b)
 	b.OnWork(b.Worker.Wake)
-	defer b.Start(t)()
+	defer b.Start()()
 	// All but the first need a wake-up: the worker would sleep for an hour.
 	for i := range 3 {
 		op := mustStart(t, b, outbox.OperationRequest{Canary: true, Selection: outbox.Selection{Rows: []outbox.RowKey{{CampaignID: many(i), Seq: 2}}}})
@@ -325,8 +325,8 @@ func TestOperation_cancelLeavesWhatIsUnderWay(t *testing.T) {
 		must.Hold(t, g.Status == outbox.GroupStopped && g.Reason == "cancelled by ana", "group %d is %s (%s), want it stopped", g.Number, g.Status, g.Reason)
 	}
 	canary := resultRows(t, b, op.ID, outbox.ResultUnwatched)[0]
-	r := b.MustRow(t, canary.CampaignID, 2).Row
+	r := b.MustRow(canary.CampaignID, 2).Row
 	must.Hold(t, r.Status == outbox.Failed && r.AttemptCount == 1, "the row in progress is %s after %d attempts, want it tried like any other", r.Status, r.AttemptCount)
 	now.Advance(time.Hour)
-	b.MustBeSound(t)
+	b.Sound()
 }

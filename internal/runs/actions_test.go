@@ -28,7 +28,7 @@ var kinds = storetest.Kinds[*fixture]{Open: open, Base: func(f *fixture) *storet
 		Undone: func(f *fixture) bool { return f.MustRun(1).Status == outbox.RunInterrupted }},
 	{Action: "rehearse", Scene: (*fixture).DeadHead,
 		Do: func(f *fixture, o outbox.Command) (any, error) {
-			set, err := projection.Load(enginetest.DialectOf(f.Pair), enginetest.Define(f.TB, enginetest.Accounts)...)
+			set, err := projection.Load(storetest.DialectOf(f.Pair), enginetest.Define(f.TB, enginetest.Accounts)...)
 			if err != nil {
 				return nil, err
 			}

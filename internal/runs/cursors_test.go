@@ -213,8 +213,8 @@ func TestStalestCampaigns_takesTurnsWithOneMoreThanAWindow(t *testing.T) {
 func TestVerifyNext_goesOnPastWhatCannotBeVerified(t *testing.T) {
 	t.Parallel()
 	b := enginetest.Open(t, enginetest.Define(t, enginetest.Trail))
-	b.MustApply(t, append(enginetest.Notes("a", 3), append(enginetest.Notes("b", 2), enginetest.Notes("c", 2)...)...)...)
-	b.Meddle(t, `update projection_watermarks set applied_hash = 'other' where campaign_id = 'a'`)
+	b.Feed(append(enginetest.Notes("a", 3), append(enginetest.Notes("b", 2), enginetest.Notes("c", 2)...)...)...)
+	b.ExecProjections(`update projection_watermarks set applied_hash = 'other' where campaign_id = 'a'`)
 	step := b.RunWorker.VerifyNext()
 	for range 4 {
 		must.Get(step(t.Context())).Or(t)

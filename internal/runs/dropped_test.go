@@ -16,20 +16,20 @@ func dropped(t *testing.T) *enginetest.Engine {
 	t.Helper()
 	track := strings.ReplaceAll(enginetest.Trail, "trail", "track")
 	b := enginetest.Open(t, enginetest.Define(t, enginetest.Trail, enginetest.Ledger, track, enginetest.LenientAccounts), enginetest.MaxAttempts(1))
-	b.MustApply(t, append(append(enginetest.Notes("a", 3), enginetest.Notes("b", 2)...), enginetest.Opened("q", 1), enginetest.Spent("q", 100))...)
-	b.MustPause(t, "track", "b")
-	if b.Beside(t); len(b.SetAsideCursors(t)) != 2 {
+	b.Feed(append(append(enginetest.Notes("a", 3), enginetest.Notes("b", 2)...), enginetest.Opened("q", 1), enginetest.Spent("q", 100))...)
+	b.PauseProjection("track", "b")
+	if b.Beside(); len(b.SetAsideCursors()) != 2 {
 		t.Fatal("a start changes something though nothing is missing")
 	}
 	for _, table := range []string{"ledger_history", "track", "accounts"} {
-		b.Meddle(t, "drop table "+table)
+		b.ExecProjections("drop table " + table)
 	}
 	return b
 }
 
 func mustBeWhole(t *testing.T, b *enginetest.Engine) {
 	t.Helper()
-	run := b.MustRun(t, enginetest.Everything)
+	run := b.RunToEnd(enginetest.Everything)
 	must.Hold(t, run.Counts.Drifted+run.Counts.Failed == 0 && run.Counts.Matched > 0, "run %+v", run)
 	found := behindOf(t, b)
 	must.Hold(t, len(found) == 0, "check: %v", found)
@@ -39,24 +39,24 @@ func mustBeWhole(t *testing.T, b *enginetest.Engine) {
 // every campaign; also where one of several tables of a projection is gone.
 func TestInstall_makesDroppedTablesAgainAndOwesAReplay(t *testing.T) {
 	t.Parallel()
-	b := dropped(t).Beside(t)
-	b.MustHaveCursors(t, "a accounts 0 behind", "a ledger 0 behind", "a track 0 behind", "b accounts 0 behind", "b ledger 0 behind", "b track 0 paused",
+	b := dropped(t).Beside()
+	b.MustHaveCursors("a accounts 0 behind", "a ledger 0 behind", "a track 0 behind", "b accounts 0 behind", "b ledger 0 behind", "b track 0 paused",
 		"q accounts 0 behind", "q ledger 0 behind", "q track 0 behind")
-	b.MustApply(t, enginetest.Notes("a", 1)...)
+	b.Feed(enginetest.Notes("a", 1)...)
 	must.Get(b.Maintenance.Reconcile(t.Context())).Or(t)
-	b.StepRuns(t)
-	if cursors := b.SetAsideCursors(t); !slices.Contains(cursors, "a ledger 4 live") || !slices.Contains(cursors, "b track 0 paused") || !slices.Contains(cursors, "q accounts 1 quarantined") {
+	b.StepRuns()
+	if cursors := b.SetAsideCursors(); !slices.Contains(cursors, "a ledger 4 live") || !slices.Contains(cursors, "b track 0 paused") || !slices.Contains(cursors, "q accounts 1 quarantined") {
 		t.Errorf("after the replay the cursors are %v", cursors)
 	}
-	b.MustResume(t, "track", "b")
-	b.StepRuns(t)
+	b.ResumeProjection("track", "b")
+	b.StepRuns()
 	mustBeWhole(t, b)
 }
 
 func TestWork_makesDroppedTablesAgain(t *testing.T) {
 	t.Parallel()
 	b := dropped(t)
-	b.MustResume(t, "track", "b")
+	b.ResumeProjection("track", "b")
 	told := func() (kinds []outbox.FaultKind) {
 		for _, f := range b.ReadModel().Faults() {
 			kinds = append(kinds, f.Kind)
@@ -67,7 +67,7 @@ func TestWork_makesDroppedTablesAgain(t *testing.T) {
 	if kinds := told(); !slices.Contains(kinds, outbox.FaultTable) {
 		t.Errorf("told %v", kinds)
 	}
-	b.StepRuns(t)
+	b.StepRuns()
 	mustBeWhole(t, b)
 	must.OK(t, b.RunWorker.RestoreTables(t.Context()))
 	if kinds := told(); len(kinds) > 0 {
@@ -79,33 +79,33 @@ func TestWork_makesDroppedTablesAgain(t *testing.T) {
 func TestVerify_saysThatATableIsMissing(t *testing.T) {
 	t.Parallel()
 	b := dropped(t)
-	run := b.MustRun(t, enginetest.Everything)
+	run := b.RunToEnd(enginetest.Everything)
 	must.Hold(t, run.Counts.Failed == 3 && !strings.Contains(run.Error, "internal"), "run %+v", run)
 	const says = "table ledger_history of projection ledger is missing; a running worker makes its tables again within half a minute, and a replay fills them"
-	r := b.RunResult(t, run, "a")
+	r := b.RunResult(run, "a")
 	must.Hold(t, r.Outcome == outbox.OutcomeFailed && r.Error == says && r.Unsound == 0, "result %+v, want %q", r, says)
-	b.MustResume(t, "track", "b")
-	rebuilt := b.MustRun(t, outbox.RunRequest{Kind: outbox.RunRebuild, All: true})
+	b.ResumeProjection("track", "b")
+	rebuilt := b.RunToEnd(outbox.RunRequest{Kind: outbox.RunRebuild, All: true})
 	if rebuilt.Counts.Drifted != 2 || rebuilt.Counts.Failed != 1 { // q has an event that cannot be applied
 		t.Errorf("run %+v", rebuilt)
 	}
-	b.StepRuns(t)
+	b.StepRuns()
 	mustBeWhole(t, b)
 }
 
 func TestVerify_saysThatATableHasChanged(t *testing.T) {
 	t.Parallel()
 	b := enginetest.Open(t, enginetest.Define(t, enginetest.Trail, enginetest.Accounts))
-	b.MustApply(t, enginetest.Opened("a", 5), enginetest.Spent("a", 1))
-	b.Meddle(t, "alter table accounts drop column spent")
-	run := b.MustRun(t, enginetest.Everything)
+	b.Feed(enginetest.Opened("a", 5), enginetest.Spent("a", 1))
+	b.ExecProjections("alter table accounts drop column spent")
+	run := b.RunToEnd(enginetest.Everything)
 	const says = "table accounts of projection accounts is not as its file makes it; drop it, and start a rebuild of the projection: its tables are made again and filled"
-	r := b.RunResult(t, run, "a")
+	r := b.RunResult(run, "a")
 	must.Hold(t, (r.Outcome == outbox.OutcomeFailed || r.Outcome == outbox.OutcomeDrift) && (r.Error == "" || r.Error == says), "result %+v, want drift or %q", r, says)
-	failed := b.MustRun(t, outbox.RunRequest{Kind: outbox.RunRebuild, All: true, Projections: []string{"accounts"}})
+	failed := b.RunToEnd(outbox.RunRequest{Kind: outbox.RunRebuild, All: true, Projections: []string{"accounts"}})
 	must.Hold(t, strings.Contains(failed.Error, "drop"), "run %+v", failed)
-	b.Meddle(t, "drop table accounts")
-	b.MustRun(t, outbox.RunRequest{Kind: outbox.RunRebuild, All: true, Projections: []string{"accounts"}})
+	b.ExecProjections("drop table accounts")
+	b.RunToEnd(outbox.RunRequest{Kind: outbox.RunRebuild, All: true, Projections: []string{"accounts"}})
 	mustBeWhole(t, b)
 }
 
@@ -115,52 +115,52 @@ func TestUnloaded_projectionIsBehindWhereEventsWereAppliedWithoutIt(t *testing.T
 	t.Parallel()
 	track := strings.ReplaceAll(enginetest.Trail, "trail", "track")
 	b := enginetest.Open(t, enginetest.Define(t, enginetest.Trail, track))
-	b.MustApply(t, append(enginetest.Notes("a", 3), enginetest.Notes("b", 3)...)...)
+	b.Feed(append(enginetest.Notes("a", 3), enginetest.Notes("b", 3)...)...)
 	without := enginetest.OpenPair(t, b.Pair, enginetest.Define(t, enginetest.Trail))
 	if err := without.Leave(t.Context(), []string{"trail"}); err != nil { // as a worker that starts
 		t.Fatal(err)
 	}
-	without.MustApply(t, enginetest.Notes("a", 2)...)
-	without.MustHaveCursors(t, "a track 3 behind")
+	without.Feed(enginetest.Notes("a", 2)...)
+	without.MustHaveCursors("a track 3 behind")
 	summary, err := without.Summary(t.Context())
 	if err != nil || len(summary.Held) != 1 || !summary.Held[0].NotLoaded || summary.Held[0].Behind != 1 || summary.Held[0].RunID != 0 {
 		t.Errorf("held are %+v, %v", summary.Held, err)
 	}
 	const lacks = "Everything is applied, but projection track is not loaded, 2 events behind"
-	cursors, err := without.Runs.Cursors(t.Context(), "a", without.Infos())
+	cursors, err := without.Runs.Cursors(t.Context(), "a", without.Infos)
 	must.Hold(t, err == nil && len(cursors) == 2 && cursors[1].NotLoaded && cursors[1].LagEvents == 2, "cursors without it are %+v, %v", cursors, err)
-	held, err := without.Runs.Held(t.Context(), without.Infos(), "a", "b")
-	says := without.MustCampaign(t, "a").Explain(time.Now(), outbox.Surroundings{}).WithHeldProjections(held["a"]).Why
+	held, err := without.Runs.Held(t.Context(), without.Infos, "a", "b")
+	says := without.MustCampaign("a").Explain(time.Now(), outbox.Surroundings{}).WithHeldProjections(held["a"]).Why
 	must.Hold(t, err == nil && says == lacks && len(held["b"]) == 0, "the campaign says %q, want %q; held are %+v (%v)", says, lacks, held, err)
 	if _, err := without.Maintenance.Reconcile(t.Context()); err != nil { // nobody could catch it up
 		t.Fatal(err)
 	}
 
-	back := b.Beside(t)
-	cursors, err = back.Runs.Cursors(t.Context(), "a", back.Infos())
+	back := b.Beside()
+	cursors, err = back.Runs.Cursors(t.Context(), "a", back.Infos)
 	must.Hold(t, err == nil && cursors[1].State == outbox.CursorBehind && cursors[1].AppliedSeq == 3 && cursors[1].LagEvents == 2, "cursors are %+v, %v", cursors, err)
 	for _, c := range cursors {
 		must.Hold(t, !c.BuiltByOtherVersion, "rows of %s count as built by another version: %+v", c.Projection, c.RowsBuilt)
 	}
-	back.MustApply(t, enginetest.Notes("a", 1)...)
-	back.MustHaveCursors(t, "a track 3 behind")
+	back.Feed(enginetest.Notes("a", 1)...)
+	back.MustHaveCursors("a track 3 behind")
 	must.Get(back.Maintenance.Reconcile(t.Context())).Or(t)
-	back.StepRuns(t)
-	back.MustHaveCursors(t, "a track 6 live")
-	run := back.MustRun(t, enginetest.Everything)
+	back.StepRuns()
+	back.MustHaveCursors("a track 6 live")
+	run := back.RunToEnd(enginetest.Everything)
 	must.Hold(t, run.Verdict == outbox.VerdictMatch && run.Counts.Matched == 2, "run %+v after the replay, want two matches", run)
 }
 
 func TestUnloaded_projectionStaysQuarantinedUntilItIsReplayed(t *testing.T) {
 	t.Parallel()
 	b := enginetest.Open(t, enginetest.Define(t, enginetest.Trail, enginetest.LenientAccounts), enginetest.MaxAttempts(1))
-	b.MustApply(t, enginetest.Opened("a", 1), enginetest.Opened("q", 1), enginetest.Spent("q", 100))
+	b.Feed(enginetest.Opened("a", 1), enginetest.Opened("q", 1), enginetest.Spent("q", 100))
 	without := enginetest.OpenPair(t, b.Pair, enginetest.Define(t, enginetest.Trail))
 	if err := without.Leave(t.Context(), []string{"trail"}); err != nil { // as a worker that starts
 		t.Fatal(err)
 	}
-	without.MustApply(t, append(enginetest.Notes("a", 2), enginetest.Notes("q", 1)...)...)
-	known := must.Get(without.Runs.WithUnloaded(t.Context(), without.Infos())).Or(t)
+	without.Feed(append(enginetest.Notes("a", 2), enginetest.Notes("q", 1)...)...)
+	known := must.Get(without.Runs.WithUnloaded(t.Context(), without.Infos)).Or(t)
 	described, err := without.Runs.DescribeProjections(t.Context(), known)
 	if err != nil || len(described) != 2 || described[0].NotLoaded || !described[1].NotLoaded || described[1].Behind != 1 || described[1].Quarantined != 1 {
 		t.Fatalf("described are %+v, %v", described, err)
@@ -181,8 +181,8 @@ func TestUnloaded_projectionStaysQuarantinedUntilItIsReplayed(t *testing.T) {
 	fixed := strings.Replace(enginetest.LenientAccounts, "balance - :payload.amount!", "balance - 1", 1)
 	back := enginetest.OpenPair(t, b.Pair, enginetest.Define(t, enginetest.Trail, fixed), enginetest.MaxAttempts(1))
 	must.Get(back.Maintenance.Reconcile(t.Context())).Or(t)
-	back.StepRuns(t)
-	back.MustHaveCursors(t, "a accounts 3 live", "q accounts 1 quarantined")
-	back.MustRun(t, outbox.RunRequest{Kind: outbox.RunReplay, All: true, Projections: []string{"accounts"}})
-	back.MustHaveCursors(t, "a accounts 3 live", "q accounts 3 live")
+	back.StepRuns()
+	back.MustHaveCursors("a accounts 3 live", "q accounts 1 quarantined")
+	back.RunToEnd(outbox.RunRequest{Kind: outbox.RunReplay, All: true, Projections: []string{"accounts"}})
+	back.MustHaveCursors("a accounts 3 live", "q accounts 3 live")
 }

@@ -108,9 +108,9 @@ func TestExplain_everyKindOfConstraint(t *testing.T) {
 		{"required value", "seat.taken", `{"user":"bo"}`, "", "", "", "The statement requires payload.id, and the event does not have it.", "", ""},
 	}
 	for _, c := range cases {
-		b.MustAppend(t, enginetest.EventOf(c.name, "seat.taken", `{"id":"8","user":"cy"}`), enginetest.EventOf(c.name, "seat.taken", first), enginetest.EventOf(c.name, c.eventType, c.payload))
+		b.MustAppend(enginetest.EventOf(c.name, "seat.taken", `{"id":"8","user":"cy"}`), enginetest.EventOf(c.name, "seat.taken", first), enginetest.EventOf(c.name, c.eventType, c.payload))
 	}
-	b.Drain(t)
+	b.Drain()
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -169,7 +169,7 @@ func mustJSON(tb testing.TB, v any) string {
 func TestExplain_saysWhatItCannotExplain(t *testing.T) {
 	t.Parallel()
 	b := enginetest.Open(t, enginetest.Define(t, seats), enginetest.MaxAttempts(1))
-	b.MustApply(t, enginetest.EventOf("a", "seat.taken", `{"id":"1","user":"ana"}`), enginetest.EventOf("a", "seat.taken", `{"id":"1","user":"bo"}`), enginetest.Noted("a"))
+	b.Feed(enginetest.EventOf("a", "seat.taken", `{"id":"1","user":"ana"}`), enginetest.EventOf("a", "seat.taken", `{"id":"1","user":"bo"}`), enginetest.Noted("a"))
 	of := func(definition string) outbox.ExplainedFailure {
 		dialect := "sqlite"
 		if b.OnPostgres() {
@@ -200,7 +200,7 @@ func TestExplain_saysWhatItCannotExplain(t *testing.T) {
 	if _, err := runs.Explain(t.Context(), b.Store, b.Set, redact.Of(redact.Builtin()), "a", 9); !errors.Is(err, outbox.ErrNotFound) {
 		t.Errorf("a missing event: %v", err)
 	}
-	b.Meddle(t, `drop table seats`)
+	b.ExecProjections(`drop table seats`)
 	if f := explain(t, b, "a", 2); f.Statement == nil || f.Existing != nil || f.Reason == "" {
 		t.Errorf("without the table: %+v", f)
 	}
@@ -209,8 +209,8 @@ func TestExplain_saysWhatItCannotExplain(t *testing.T) {
 func TestExplain_valuesOfTheWrongTypeAndDeletedParents(t *testing.T) {
 	t.Parallel()
 	b := enginetest.Open(t, enginetest.Define(t, seats), enginetest.MaxAttempts(1))
-	b.MustAppend(t, enginetest.EventOf("a", "room.opened", `{"id":"r"}`), enginetest.EventOf("a", "seat.taken", `{"id":"1","room":"r","user":"ana"}`), enginetest.EventOf("a", "room.closed", `{"id":"r"}`))
-	b.Drain(t)
+	b.MustAppend(enginetest.EventOf("a", "room.opened", `{"id":"r"}`), enginetest.EventOf("a", "seat.taken", `{"id":"1","room":"r","user":"ana"}`), enginetest.EventOf("a", "room.closed", `{"id":"r"}`))
+	b.Drain()
 	if f := explain(t, b, "a", 3); f.Constraint == nil || f.Constraint.Kind != outbox.ConstraintForeign || !strings.Contains(f.Reason, "others refer to") {
 		t.Errorf("deleting a parent: %+v", f)
 	}
@@ -218,7 +218,7 @@ func TestExplain_valuesOfTheWrongTypeAndDeletedParents(t *testing.T) {
 		return // SQLite stores any type
 	}
 	b = enginetest.Open(t, enginetest.Define(t, strings.NewReplacer(":payload.n ", ":payload.password ", "lower(:payload.user), :payload.password", "lower(:payload.user), :payload.code").Replace(seats)), enginetest.MaxAttempts(1))
-	b.MustApply(t, enginetest.EventOf("a", "seat.taken", `{"id":"1","user":"ana","password":"hunter22"}`))
+	b.Feed(enginetest.EventOf("a", "seat.taken", `{"id":"1","user":"ana","password":"hunter22"}`))
 	f := explain(t, b, "a", 1)
 	if f.Reason != "A value does not have the type that its column needs." || f.Statement == nil || strings.Contains(mustJSON(t, f), "hunter22") {
 		t.Errorf("a value of the wrong type: %s", mustJSON(t, f))
@@ -228,7 +228,7 @@ func TestExplain_valuesOfTheWrongTypeAndDeletedParents(t *testing.T) {
 func TestExplain_quarantinedProjectionsAndHiddenPayloads(t *testing.T) {
 	t.Parallel()
 	b := enginetest.Open(t, enginetest.Define(t, strings.Replace(seats, "on-failure: block", "on-failure: quarantine", 1)), enginetest.MaxAttempts(1))
-	b.MustApply(t, enginetest.EventOf("a", "seat.taken", `{"id":"1","user":"ana"}`), enginetest.EventOf("a", "seat.taken", `{"id":"1","user":"bo"}`))
+	b.Feed(enginetest.EventOf("a", "seat.taken", `{"id":"1","user":"ana"}`), enginetest.EventOf("a", "seat.taken", `{"id":"1","user":"bo"}`))
 	f := explain(t, b, "a", 2)
 	must.Hold(t, f.Projection == "seats" && f.Existing != nil && f.FailedVersion == "", "a quarantined projection: %+v", f)
 	all := must.Get(redact.New(redact.Config{HidePayloads: true})).Or(t)

@@ -298,27 +298,27 @@ func TestResume_besideARunIsCaughtUpOnceThatRunEnds(t *testing.T) {
 	t.Parallel()
 	for _, campaign := range []string{"a", ""} {
 		b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Tally))
-		b.MustApply(t, append(enginetest.Notes("a", 3), enginetest.Notes("b", 3)...)...)
-		b.MustPause(t, "tally", campaign)
-		b.MustApply(t, enginetest.Notes("a", 5)...)
-		verify := b.MustStartRun(t, outbox.RunRequest{Kind: outbox.RunVerify, All: true})
-		if h := b.MustResume(t, "tally", campaign); h.Behind != 1 || h.RunID != 0 || h.BlockedByRun != verify.ID {
+		b.Feed(append(enginetest.Notes("a", 3), enginetest.Notes("b", 3)...)...)
+		b.PauseProjection("tally", campaign)
+		b.Feed(enginetest.Notes("a", 5)...)
+		verify := b.StartRun(outbox.RunRequest{Kind: outbox.RunVerify, All: true})
+		if h := b.ResumeProjection("tally", campaign); h.Behind != 1 || h.RunID != 0 || h.BlockedByRun != verify.ID {
 			t.Errorf("resumed as %+v, want that run %d blocks the replay", h, verify.ID)
 		}
-		b.MustHaveCursors(t, "a tally 3 behind")
-		b.MustBeSound(t) // the replay will start automatically
+		b.MustHaveCursors("a tally 3 behind")
+		b.Sound() // the replay will start automatically
 
-		b.StepRuns(t)
-		b.MustHaveCursors(t, "a tally 8 live")
-		b.MustHaveTold(t, "tally", "a", 8)
+		b.StepRuns()
+		b.MustHaveCursors("a tally 8 live")
+		b.MustHaveTold("tally", "a", 8)
 		replays := runsOf(t, b, outbox.RunReplay)
 		if len(replays) != 1 || replays[0].Status != outbox.RunCompleted || replays[0].CampaignID != "a" || !slices.Equal(replays[0].Projections, []string{"tally"}) ||
 			replays[0].RequestedBy != "outboxweb" || replays[0].Via != "system" {
 			t.Errorf("replays are %+v", replays)
 		}
-		b.MustApply(t, enginetest.Noted("a"))
-		b.MustHaveTold(t, "tally", "a", 9)
-		b.MustBeSound(t)
+		b.Feed(enginetest.Noted("a"))
+		b.MustHaveTold("tally", "a", 9)
+		b.Sound()
 		for seq, want := range map[int64]string{3: "", 4: "tally", 8: "tally", 9: ""} {
 			h, err := b.Runs.EventHistory(t.Context(), "a", seq)
 			got := ""
@@ -333,23 +333,23 @@ func TestResume_besideARunIsCaughtUpOnceThatRunEnds(t *testing.T) {
 func TestResume_besideAQueuedRunIsCaughtUpWhenThatIsCancelled(t *testing.T) {
 	t.Parallel()
 	b := enginetest.OpenPaused(t)
-	b.MustApply(t, enginetest.Notes("a", 2)...)
-	verify := b.MustStartRun(t, outbox.RunRequest{Kind: outbox.RunVerify, All: true})
-	b.MustResume(t, "tally", "a")
+	b.Feed(enginetest.Notes("a", 2)...)
+	verify := b.StartRun(outbox.RunRequest{Kind: outbox.RunVerify, All: true})
+	b.ResumeProjection("tally", "a")
 	must.Get(b.Runs.Cancel(t.Context(), enginetest.Operator, verify.ID)).Or(t)
-	b.StepRuns(t)
-	b.MustHaveCursors(t, "a tally 5 live")
-	b.MustBeSound(t)
+	b.StepRuns()
+	b.MustHaveCursors("a tally 5 live")
+	b.Sound()
 }
 
 // A process may die when the projection is resumed and the journal has not recorded it yet.
 func TestReconcile_catchesUpAProjectionThatNoRunDoes(t *testing.T) {
 	t.Parallel()
 	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Tally))
-	b.MustApply(t, append(enginetest.Notes("a", 3), enginetest.Notes("b", 2)...)...)
-	b.MustPause(t, "tally", "a")
-	b.MustApply(t, enginetest.Notes("a", 2)...)
-	enginetest.MustExec(t, b.ProjectionsDB, `update projection_cursors set state = 'behind', paused_by = '', paused_at = null`)
+	b.Feed(append(enginetest.Notes("a", 3), enginetest.Notes("b", 2)...)...)
+	b.PauseProjection("tally", "a")
+	b.Feed(enginetest.Notes("a", 2)...)
+	b.ExecProjections(`update projection_cursors set state = 'behind', paused_by = '', paused_at = null`)
 	b.Runs.WaitForOwed(0) // for a process that died nothing comes
 	found := behindOf(t, b)
 	must.Hold(t, len(found) == 1 && strings.HasPrefix(found[0], "a: ") && strings.Contains(found[0], `projection "tally"`), "check found %q", found)
@@ -361,9 +361,9 @@ func TestReconcile_catchesUpAProjectionThatNoRunDoes(t *testing.T) {
 	must.Equal(t, len(runsOf(t, b, outbox.RunReplay)), 1, "replays")
 	n, err = b.Runs.Behind(t.Context())
 	must.Hold(t, n.Alone == 0 && err == nil, "%+v projections are behind, want none without a run; %v", n, err)
-	b.MustBeSound(t)
-	b.StepRuns(t)
-	b.MustHaveCursors(t, "a tally 5 live")
-	b.MustHaveTold(t, "tally", "a", 5)
-	b.MustBeSound(t)
+	b.Sound()
+	b.StepRuns()
+	b.MustHaveCursors("a tally 5 live")
+	b.MustHaveTold("tally", "a", 5)
+	b.Sound()
 }

@@ -29,7 +29,7 @@ func newRemade(tb enginetest.RapidTB, sources []string) *remade {
 	s := &remade{journal: make(map[string][]outbox.Event), seen: make(map[string]int)}
 	s.TB, s.Clock = tb, storetest.NewClock()
 	a := enginetest.Open(tb, sources, enginetest.At(s.Clock), enginetest.BatchSize(8), enginetest.MaxAttempts(3))
-	s.Engines = []*enginetest.Engine{a, a.Beside(tb, enginetest.At(s.Clock), enginetest.BatchSize(8), enginetest.MaxAttempts(3))}
+	s.Engines = []*enginetest.Engine{a, a.Beside(enginetest.BatchSize(8), enginetest.MaxAttempts(3))}
 	for _, campaign := range enginetest.TroubledCampaigns {
 		s.write(campaign, enginetest.Opened(campaign, 1))
 	}
@@ -37,7 +37,7 @@ func newRemade(tb enginetest.RapidTB, sources []string) *remade {
 }
 
 func (s *remade) write(campaign string, events ...outbox.Event) {
-	s.Engines[0].MustAppend(s.TB, events...)
+	s.Engines[0].MustAppend(events...)
 	s.journal[campaign] = append(s.journal[campaign], events...)
 }
 
@@ -59,7 +59,7 @@ func (s *remade) startRun(t *rapid.T) {
 	if rapid.Bool().Draw(t, "one projection") {
 		order.Projections = []string{rapid.SampledFrom([]string{"trail", "accounts"}).Draw(t, "projection")}
 	}
-	if _, err := b.Runs.Start(context.Background(), enginetest.Operator, order, b.Infos()); err != nil && !errors.Is(err, outbox.ErrConflict) {
+	if _, err := b.Runs.Start(context.Background(), enginetest.Operator, order, b.Infos); err != nil && !errors.Is(err, outbox.ErrConflict) {
 		t.Fatal(err)
 	}
 }
@@ -72,9 +72,9 @@ func (s *remade) pauseOrResumeProjection(t *rapid.T) {
 	if s.blocking { // the applied events would depend on when it was paused
 		t.Skip("accounts block")
 	}
-	_, err := b.Runs.PauseProjection(context.Background(), enginetest.Operator, "accounts", campaign, b.Infos())
+	_, err := b.Runs.PauseProjection(context.Background(), enginetest.Operator, "accounts", campaign, b.Infos)
 	if errors.Is(err, outbox.ErrConflict) {
-		_, err = b.Runs.ResumeProjection(context.Background(), enginetest.Operator, "accounts", campaign, b.Infos())
+		_, err = b.Runs.ResumeProjection(context.Background(), enginetest.Operator, "accounts", campaign, b.Infos)
 	}
 	if err != nil && !errors.Is(err, outbox.ErrConflict) {
 		t.Fatal(err)
@@ -84,11 +84,11 @@ func (s *remade) pauseOrResumeProjection(t *rapid.T) {
 // workOnRuns executes runs until there are none. The leases of a dead run have to expire, for which the clock has to move.
 func (s *remade) workOnRuns(t *rapid.T) {
 	for _, campaign := range enginetest.TroubledCampaigns {
-		if lease := s.Engines[0].MustCampaign(s.TB, campaign).Lease; lease != nil && outbox.IsRun(lease.Owner) {
-			s.Clock.Advance(enginetest.LeaseTime + time.Second)
+		if lease := s.Engines[0].MustCampaign(campaign).Lease; lease != nil && outbox.IsRun(lease.Owner) {
+			s.Clock.Advance(storetest.Lease + time.Second)
 		}
 	}
-	s.Either(t).StepRuns(s.TB)
+	s.Either(t).StepRuns()
 }
 
 func (s *remade) dieInRun(t *rapid.T) {
@@ -119,7 +119,7 @@ func (s *remade) cancelOrResume(t *rapid.T) {
 	if run := page.Items[0]; run.Status.Active() {
 		_, err = b.Runs.Cancel(context.Background(), enginetest.Operator, run.ID)
 	} else {
-		_, err = b.Runs.Resume(context.Background(), enginetest.Operator, run.ID, b.Infos())
+		_, err = b.Runs.Resume(context.Background(), enginetest.Operator, run.ID, b.Infos)
 	}
 	if err != nil && !errors.Is(err, outbox.ErrConflict) {
 		t.Fatal(err)
@@ -129,7 +129,7 @@ func (s *remade) cancelOrResume(t *rapid.T) {
 // Invariants hold after every step: each trail has the events 1 to the watermark, each once and in order, and never fewer than a reader saw before.
 func (s *remade) Invariants(t *rapid.T) {
 	for _, campaign := range enginetest.TroubledCampaigns {
-		seqs := enginetest.Column[int](s.TB, s.Engines[0].ProjectionsDB, `select seq from trail where campaign_id = $1 order by place`, campaign)
+		seqs := storetest.Column[int](s.TB, s.Engines[0].ProjectionsDB, `select seq from trail where campaign_id = $1 order by place`, campaign)
 		for i, seq := range seqs {
 			if seq != i+1 {
 				t.Fatalf("campaign %q has event %d in place %d", campaign, seq, i+1)
@@ -147,7 +147,7 @@ func (s *remade) Invariants(t *rapid.T) {
 // Settle ends all problems except faulty events.
 func (s *remade) Settle() {
 	for _, campaign := range append([]string{""}, enginetest.TroubledCampaigns...) {
-		_, err := s.Engines[0].Runs.ResumeProjection(context.Background(), enginetest.Operator, "accounts", campaign, s.Engines[0].Infos())
+		_, err := s.Engines[0].Runs.ResumeProjection(context.Background(), enginetest.Operator, "accounts", campaign, s.Engines[0].Infos)
 		if err != nil && !errors.Is(err, outbox.ErrConflict) {
 			s.TB.Fatal(err)
 		}
@@ -155,9 +155,9 @@ func (s *remade) Settle() {
 	for range 4 {
 		s.Clock.Advance(time.Hour)
 		for _, b := range s.Engines {
-			b.StepRuns(s.TB)
+			b.StepRuns()
 			must.Get(b.RequeueDead(context.Background(), enginetest.Operator, outbox.RequeueFilter{})).Or(s.TB)
-			enginetest.UntilStuck(s.TB, b, s.Clock)
+			b.UntilStuck()
 		}
 	}
 }
@@ -195,7 +195,7 @@ func TestRuns_leaveWhatOneReplayMakesWhateverHappened(t *testing.T) {
 			"": s.Invariants,
 		})
 		s.Settle()
-		must.Get(s.Engines[0].Runs.Start(context.Background(), enginetest.Operator, outbox.RunRequest{Kind: outbox.RunReplay, All: true}, s.Engines[0].Infos())).Or(r)
+		must.Get(s.Engines[0].Runs.Start(context.Background(), enginetest.Operator, outbox.RunRequest{Kind: outbox.RunReplay, All: true}, s.Engines[0].Infos)).Or(r)
 		s.workOnRuns(r)
 		for _, next := range s.late {
 			if err := next(); err != nil && !errors.Is(err, outbox.ErrLeaseLost) {
@@ -205,12 +205,12 @@ func TestRuns_leaveWhatOneReplayMakesWhateverHappened(t *testing.T) {
 		s.Invariants(r)
 		once := enginetest.Open(tb, sources, enginetest.At(s.Clock), enginetest.MaxAttempts(3))
 		for _, campaign := range slices.Sorted(slices.Values(enginetest.TroubledCampaigns)) {
-			once.MustAppend(tb, s.journal[campaign]...)
+			once.MustAppend(s.journal[campaign]...)
 		}
-		enginetest.UntilStuck(tb, once, s.Clock)
+		once.UntilStuck()
 		diff := cmp.Diff(s.digests(once), s.digests(s.Engines[0]))
 		must.Need(r, diff == "", "digests (-folded once +after all the trouble):\n%s", diff)
 		mustMatchJournal(tb, s.Engines[0], enginetest.TroubledCampaigns...)
-		s.Engines[1].MustBeSound(tb)
+		s.Engines[1].Sound()
 	})
 }

@@ -16,9 +16,7 @@ import (
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/projection"
 	"github.com/outboxweb/outboxweb/internal/runs"
-	"github.com/outboxweb/outboxweb/internal/store"
 	"github.com/outboxweb/outboxweb/internal/storetest"
-	"github.com/outboxweb/outboxweb/internal/worker"
 )
 
 // The lost report is the last one.
@@ -39,13 +37,13 @@ func TestSQLiteRuns_areNotCompleteWithoutTheirResults(t *testing.T) {
 		}
 		return "", nil
 	})
-	b.MustApply(t, enginetest.Noted("a"), enginetest.Probed("a", key))
-	b.Meddle(t, `delete from trail where place = 1`)
-	run := b.MustStartRun(t, enginetest.Everything)
+	b.Feed(enginetest.Noted("a"), enginetest.Probed("a", key))
+	b.ExecProjections(`delete from trail where place = 1`)
+	run := b.StartRun(enginetest.Everything)
 	other = lock
 	armed.Store(true)
-	b.StepRuns(t)
-	ended := b.MustReadRun(t, run.ID)
+	b.StepRuns()
+	ended := b.MustRun(run.ID)
 	must.Hold(t, ended.Status == outbox.RunCompleted && ended.Verdict == outbox.VerdictDrift && ended.Counts.Drifted == 1, "run %+v, want a drift", ended)
 }
 
@@ -58,25 +56,25 @@ type journalLock struct {
 
 func (l *journalLock) take() {
 	l.b.JournalDB.SetMaxOpenConns(1)
-	enginetest.MustExec(l.tb, l.b.JournalDB, `begin immediate`)
+	l.b.Exec(`begin immediate`)
 	l.taken.Store(true)
 }
 
 func (l *journalLock) release() {
 	if l.taken.CompareAndSwap(true, false) {
-		enginetest.MustExec(l.tb, l.b.JournalDB, `rollback`)
+		l.b.Exec(`rollback`)
 	}
 }
 
 func TestVerify_untilTheWatermarkComparesNothingThatStandsElsewhere(t *testing.T) {
 	t.Parallel()
 	b := enginetest.Open(t, enginetest.Define(t, enginetest.Trail, enginetest.LenientAccounts), enginetest.MaxAttempts(1))
-	b.MustApply(t, enginetest.Opened("a", 10), enginetest.Spent("a", 1), enginetest.Noted("a"))
-	b.MustPause(t, "accounts", "a")
-	b.MustApply(t, enginetest.Spent("a", 1), enginetest.Noted("a"))
-	run := b.MustRun(t, outbox.RunRequest{Kind: outbox.RunVerify, Campaigns: []string{"a"}, UntilSeq: 5})
+	b.Feed(enginetest.Opened("a", 10), enginetest.Spent("a", 1), enginetest.Noted("a"))
+	b.PauseProjection("accounts", "a")
+	b.Feed(enginetest.Spent("a", 1), enginetest.Noted("a"))
+	run := b.RunToEnd(outbox.RunRequest{Kind: outbox.RunVerify, Campaigns: []string{"a"}, UntilSeq: 5})
 	must.Hold(t, run.Status == outbox.RunCompleted && run.Verdict == outbox.VerdictMatch, "run %+v", run)
-	for _, p := range b.RunResult(t, run, "a").Projections {
+	for _, p := range b.RunResult(run, "a").Projections {
 		must.Hold(t, p.Seq == 5 && (p.Projection == "trail") == (p.Verdict == outbox.VerdictMatch), "%+v", p)
 	}
 }
@@ -93,52 +91,52 @@ func TestReplay_leavesWhatWasPausedMeanwhilePaused(t *testing.T) {
 			return "", errors.New("not now")
 		}
 		if pausing.CompareAndSwap(true, false) {
-			b.MustPause(t, "trail", "a")
+			b.PauseProjection("trail", "a")
 		}
 		return "", nil
 	})
-	b.MustApply(t, enginetest.Noted("a"))
-	b.MustPause(t, "trail", "a")
-	b.MustApply(t, enginetest.Probed("a", key), enginetest.Noted("a"))
-	resumed := b.MustResume(t, "trail", "a")
+	b.Feed(enginetest.Noted("a"))
+	b.PauseProjection("trail", "a")
+	b.Feed(enginetest.Probed("a", key), enginetest.Noted("a"))
+	resumed := b.ResumeProjection("trail", "a")
 	must.Get(b.Runs.Cancel(t.Context(), enginetest.Operator, resumed.RunID)).Or(t)
-	b.MustHaveCursors(t, "a probing 1 quarantined", "a trail 1 behind")
+	b.MustHaveCursors("a probing 1 quarantined", "a trail 1 behind")
 
 	failing.Store(false)
 	pausing.Store(true)
-	run := b.MustRun(t, outbox.RunRequest{Kind: outbox.RunReplay, All: true})
-	must.Equal(t, run.Status, outbox.RunCompleted, "run", b.RunResult(t, run, "a"))
-	b.MustHaveCursors(t, "a probing 3 live", "a trail 1 paused")
-	b.MustBeSound(t)
+	run := b.RunToEnd(outbox.RunRequest{Kind: outbox.RunReplay, All: true})
+	must.Equal(t, run.Status, outbox.RunCompleted, "run", b.RunResult(run, "a"))
+	b.MustHaveCursors("a probing 3 live", "a trail 1 paused")
+	b.Sound()
 }
 
 func TestReplay_missesNothingAppliedOrUnskippedBesideIt(t *testing.T) {
 	t.Parallel()
 	b := enginetest.Open(t, enginetest.Define(t, enginetest.Trail, enginetest.Accounts), enginetest.MaxAttempts(1))
-	b.MustApply(t, enginetest.Opened("a", 1))
-	b.MustPause(t, "trail", "a")
-	b.MustApply(t, enginetest.Noted("a"), enginetest.Spent("a", 2))
-	b.MustSkip(t, "a", 3)
-	b.Drain(t)
-	b.MustResume(t, "trail", "a")
+	b.Feed(enginetest.Opened("a", 1))
+	b.PauseProjection("trail", "a")
+	b.Feed(enginetest.Noted("a"), enginetest.Spent("a", 2))
+	b.MustSkip("a", 3)
+	b.Drain()
+	b.ResumeProjection("trail", "a")
 	p, err := b.RunWorker.CatchUp(t.Context(), "a", "trail", func() {
-		b.MustUnskip(t, "a", 3)
-		b.Meddle(t, `update accounts set balance = 2`)
-		b.Drain(t)
+		b.MustUnskip("a", 3)
+		b.ExecProjections(`update accounts set balance = 2`)
+		b.Drain()
 	})
 	must.Need(t, err == nil && p.Error == "", "%+v (%v)", p, err)
-	b.MustHaveCursors(t, "a trail 3 live")
-	must.Equal(t, len(enginetest.Column[int](t, b.ProjectionsDB, `select seq from trail order by place`)), 3, "the trail has events")
+	b.MustHaveCursors("a trail 3 live")
+	must.Equal(t, len(storetest.Column[int](t, b.ProjectionsDB, `select seq from trail order by place`)), 3, "the trail has events")
 	must.OK(t, b.Runs.EndLeases(t.Context(), ""))
-	b.MustPause(t, "trail", "a")
-	b.MustApply(t, enginetest.Noted("a"))
-	b.MustResume(t, "trail", "a")
+	b.PauseProjection("trail", "a")
+	b.Feed(enginetest.Noted("a"))
+	b.ResumeProjection("trail", "a")
 	p, err = b.RunWorker.CatchUp(t.Context(), "a", "trail", func() {
-		b.MustApply(t, enginetest.Noted("a"))
+		b.Feed(enginetest.Noted("a"))
 	})
 	must.Need(t, err == nil && p.Error == "" && p.Seq == 5, "%+v (%v)", p, err)
-	b.MustHaveCursors(t, "a trail 5 live")
-	b.MustBeSound(t)
+	b.MustHaveCursors("a trail 5 live")
+	b.Sound()
 }
 
 func TestVerify_reportsNoDriftOfWhatReadsAProjectionThatCannotBeReplayed(t *testing.T) {
@@ -154,12 +152,12 @@ insert into reads select cast(:campaign_id as text), count(*) from probing where
 `)
 	failing.Store(true)
 	for _, kind := range []outbox.RunKind{outbox.RunVerify, outbox.RunRebuild} {
-		run := b.MustRun(t, outbox.RunRequest{Kind: kind, All: true, Projections: []string{"reads"}})
-		if run.Status != outbox.RunFailed || run.Counts.Failed != 1 || run.Verdict != "" || b.RunResult(t, run, "a").Projections[0].ErrorSeq != 2 {
-			t.Errorf("%s: run %+v %+v", kind, run, b.RunResult(t, run, "a"))
+		run := b.RunToEnd(outbox.RunRequest{Kind: kind, All: true, Projections: []string{"reads"}})
+		if run.Status != outbox.RunFailed || run.Counts.Failed != 1 || run.Verdict != "" || b.RunResult(run, "a").Projections[0].ErrorSeq != 2 {
+			t.Errorf("%s: run %+v %+v", kind, run, b.RunResult(run, "a"))
 		}
 	}
-	n := enginetest.Column[int](t, b.ProjectionsDB, `select n from reads`)
+	n := storetest.Column[int](t, b.ProjectionsDB, `select n from reads`)
 	must.Hold(t, len(n) == 1 && n[0] == 1, "reads %v", n)
 }
 
@@ -173,20 +171,20 @@ func failingProbe(t *testing.T, definitions ...string) (*enginetest.Engine, *ato
 		}
 		return "", nil
 	})
-	b.MustApply(t, enginetest.Noted("a"), enginetest.Probed("a", t.Name()))
+	b.Feed(enginetest.Noted("a"), enginetest.Probed("a", t.Name()))
 	return b, failing
 }
 
 func TestRuns_areNotTakenUpByAProcessThatChangesNothing(t *testing.T) {
 	t.Parallel()
 	b := enginetest.Open(t, enginetest.Define(t, enginetest.Trail))
-	b.MustApply(t, enginetest.Notes("a", 3)...)
-	rebuild := b.MustStartRun(t, outbox.RunRequest{Kind: outbox.RunRebuild, Campaigns: []string{"a"}})
-	shadow := b.Beside(t, enginetest.InMode(outbox.ModeShadow))
-	shadow.StepRuns(t)
-	must.Equal(t, b.MustReadRun(t, rebuild.ID).Status, outbox.RunQueued, "run")
-	b.StepRuns(t)
-	must.Equal(t, b.MustReadRun(t, rebuild.ID).Status, outbox.RunCompleted, "run")
+	b.Feed(enginetest.Notes("a", 3)...)
+	rebuild := b.StartRun(outbox.RunRequest{Kind: outbox.RunRebuild, Campaigns: []string{"a"}})
+	shadow := b.Beside(enginetest.InMode(outbox.ModeShadow))
+	shadow.StepRuns()
+	must.Equal(t, b.MustRun(rebuild.ID).Status, outbox.RunQueued, "run")
+	b.StepRuns()
+	must.Equal(t, b.MustRun(rebuild.ID).Status, outbox.RunCompleted, "run")
 }
 
 func TestVerify_goesOnAfterACampaignThatKeepsChanging(t *testing.T) {
@@ -198,17 +196,17 @@ func TestVerify_goesOnAfterACampaignThatKeepsChanging(t *testing.T) {
 	enginetest.OnProbe(t, key, func([]string) (string, error) {
 		if toggling.Load() {
 			if paused = !paused; paused {
-				b.MustPause(t, "trail", "a")
+				b.PauseProjection("trail", "a")
 			} else {
-				b.MustResume(t, "trail", "a")
+				b.ResumeProjection("trail", "a")
 			}
 		}
 		return "", nil
 	})
-	b.MustApply(t, enginetest.Probed("a", key), enginetest.Noted("b"))
+	b.Feed(enginetest.Probed("a", key), enginetest.Noted("b"))
 	toggling.Store(true)
-	run := b.MustRun(t, enginetest.Everything)
-	must.Hold(t, run.Counts.Failed == 1 && run.Counts.Matched == 1 && strings.Contains(b.RunResult(t, run, "a").Error, "keeps changing"), "run %+v", run)
+	run := b.RunToEnd(enginetest.Everything)
+	must.Hold(t, run.Counts.Failed == 1 && run.Counts.Matched == 1 && strings.Contains(b.RunResult(run, "a").Error, "keeps changing"), "run %+v", run)
 }
 
 // Leases that it cannot release expire.
@@ -234,8 +232,8 @@ insert into slow values (:campaign_id, :payload.key);
 		}
 		return "", nil
 	})
-	b.MustApply(t, enginetest.Probed("a", key))
-	b.MustStartRun(t, outbox.RunRequest{Kind: outbox.RunRebuild, All: true})
+	b.Feed(enginetest.Probed("a", key))
+	b.StartRun(outbox.RunRequest{Kind: outbox.RunRebuild, All: true})
 	armed.Store(true)
 	ended := make(chan error, 1)
 	go func() {
@@ -250,7 +248,7 @@ insert into slow values (:campaign_id, :payload.key);
 		<-ended
 	}
 	lock.release()
-	b.MustBeSound(t)
+	b.Sound()
 }
 
 // Events applied during a long replay are replayed without blocking the campaign, except for the last few.
@@ -262,54 +260,54 @@ func TestRebuild_holdsNoLeaseWhileItReplaysWhatWasAppliedMeanwhile(t *testing.T)
 	var held atomic.Int64
 	enginetest.OnProbe(t, key, func(args []string) (string, error) {
 		if appending.CompareAndSwap(true, false) {
-			b.MustApply(t, append([]outbox.Event{enginetest.Probed("a", key)}, enginetest.Notes("a", 700)...)...)
+			b.Feed(append([]outbox.Event{enginetest.Probed("a", key)}, enginetest.Notes("a", 700)...)...)
 			looking.Store(true)
 		} else if looking.Load() && args[1] == "2" {
-			if c := b.MustCampaign(t, "a"); c.Lease != nil {
+			if c := b.MustCampaign("a"); c.Lease != nil {
 				held.Add(1)
 			}
 		}
 		return "", nil
 	})
-	b.MustApply(t, enginetest.Probed("a", key))
+	b.Feed(enginetest.Probed("a", key))
 	appending.Store(true)
-	run := b.MustRun(t, outbox.RunRequest{Kind: outbox.RunRebuild, All: true})
+	run := b.RunToEnd(outbox.RunRequest{Kind: outbox.RunRebuild, All: true})
 	must.Hold(t, run.Status == outbox.RunCompleted && held.Load() == 0, "it was folded under the campaign's lease; run %+v", run)
 	mustMatchJournal(t, b, "a")
-	b.MustBeSound(t)
+	b.Sound()
 }
 
 func TestReplay_leavesADivergedCampaignToARebuild(t *testing.T) {
 	t.Parallel()
 	for _, watermark := range []string{"applied_hash = 'other'", "applied_seq = 9", "applied_seq = 9999"} {
 		b := enginetest.Open(t, enginetest.Define(t, enginetest.Trail, enginetest.Accounts))
-		b.MustApply(t, enginetest.Noted("a"), enginetest.Noted("b"))
-		b.MustPause(t, "trail", "a")
-		b.MustApply(t, enginetest.Notes("a", 2)...)
-		must.Get(b.Runs.Cancel(t.Context(), enginetest.Operator, b.MustResume(t, "trail", "a").RunID)).Or(t)
-		b.Meddle(t, `update projection_watermarks set `+watermark+` where campaign_id = 'a'`)
-		run := b.MustRun(t, outbox.RunRequest{Kind: outbox.RunReplay, All: true})
-		must.Hold(t, run.Counts.Failed == 1 && run.Counts.Matched == 1 && strings.Contains(b.RunResult(t, run, "a").Error, "diverged"), "%s: run %+v", watermark, run)
-		b.MustHaveCursors(t, "a trail 1 behind")
-		again := b.MustRun(t, outbox.RunRequest{Kind: outbox.RunRebuild, All: true})
+		b.Feed(enginetest.Noted("a"), enginetest.Noted("b"))
+		b.PauseProjection("trail", "a")
+		b.Feed(enginetest.Notes("a", 2)...)
+		must.Get(b.Runs.Cancel(t.Context(), enginetest.Operator, b.ResumeProjection("trail", "a").RunID)).Or(t)
+		b.ExecProjections(`update projection_watermarks set ` + watermark + ` where campaign_id = 'a'`)
+		run := b.RunToEnd(outbox.RunRequest{Kind: outbox.RunReplay, All: true})
+		must.Hold(t, run.Counts.Failed == 1 && run.Counts.Matched == 1 && strings.Contains(b.RunResult(run, "a").Error, "diverged"), "%s: run %+v", watermark, run)
+		b.MustHaveCursors("a trail 1 behind")
+		again := b.RunToEnd(outbox.RunRequest{Kind: outbox.RunRebuild, All: true})
 		must.Equal(t, again.Status, outbox.RunCompleted, watermark, "rebuild")
-		b.Drain(t)
+		b.Drain()
 		mustMatchJournal(t, b, "a", "b")
-		b.MustBeSound(t)
+		b.Sound()
 	}
 }
 
 func TestRebuild_notesWhatItMendedBesideWhatItCouldNot(t *testing.T) {
 	t.Parallel()
 	b, failing := failingProbe(t, enginetest.Trail, enginetest.Probing)
-	b.Meddle(t, `delete from trail where place = 2`)
-	b.MustRun(t, enginetest.Everything)
+	b.ExecProjections(`delete from trail where place = 2`)
+	b.RunToEnd(enginetest.Everything)
 	failing.Store(true)
 	for _, tt := range []struct {
 		kind outbox.RunKind
 		want outbox.Verdict
 	}{{outbox.RunVerify, outbox.VerdictDrift}, {outbox.RunRebuild, outbox.VerdictMatch}} {
-		run := b.MustRun(t, outbox.RunRequest{Kind: tt.kind, All: true})
+		run := b.RunToEnd(outbox.RunRequest{Kind: tt.kind, All: true})
 		all, err := b.Verifications(t.Context(), "a")
 		if err != nil || run.Status != outbox.RunFailed || all[1].Projection != "trail" || all[1].Verdict != tt.want || all[1].RunID != run.ID {
 			t.Errorf("%s: run %d is %s, verifications %+v (%v)", tt.kind, run.ID, run.Status, all, err)
@@ -320,7 +318,7 @@ func TestRebuild_notesWhatItMendedBesideWhatItCouldNot(t *testing.T) {
 func TestDryRun_saysWhichLiveTablesAreNotThoseOfTheFile(t *testing.T) {
 	t.Parallel()
 	b := enginetest.Open(t, enginetest.Define(t, enginetest.Trail, enginetest.Accounts), enginetest.MaxAttempts(1))
-	b.MustApply(t, enginetest.Opened("a", 10), enginetest.Spent("a", 100))
+	b.Feed(enginetest.Opened("a", 10), enginetest.Spent("a", 100))
 	for _, c := range []struct {
 		old, new string
 		applied  int64
@@ -331,7 +329,7 @@ func TestDryRun_saysWhichLiveTablesAreNotThoseOfTheFile(t *testing.T) {
 		{" check (balance >= 0)", "", 1, []string{"accounts"}, ""},
 		{"default 0)", "default 0, note text)", 0, nil, `no column "note"`},
 	} {
-		set := must.Get(projection.Load(enginetest.DialectOf(b.Pair), enginetest.Define(t, enginetest.Trail, strings.Replace(enginetest.Accounts, c.old, c.new, 1))...)).Or(t)
+		set := must.Get(projection.Load(storetest.DialectOf(b.Pair), enginetest.Define(t, enginetest.Trail, strings.Replace(enginetest.Accounts, c.old, c.new, 1))...)).Or(t)
 		d, err := runs.DryRun(t.Context(), b.Store, set, "a", 2, 0)
 		if c.lacks != "" {
 			refused(t, err, outbox.ErrConflict, c.lacks)
@@ -345,18 +343,18 @@ func TestCancelRun_keepsAProcessThatSleptFromSwapping(t *testing.T) {
 	t.Parallel()
 	now := storetest.NewClock()
 	b := enginetest.Open(t, enginetest.Define(t, enginetest.Trail), enginetest.At(now))
-	b.MustApply(t, enginetest.Notes("a", 5)...)
+	b.Feed(enginetest.Notes("a", 5)...)
 	for stage := range 2 {
-		run := b.MustStartRun(t, outbox.RunRequest{Kind: outbox.RunRebuild, All: true})
+		run := b.StartRun(outbox.RunRequest{Kind: outbox.RunRebuild, All: true})
 		late := must.Get(b.RunWorker.DieInRun(t.Context(), stage)).Or(t)
-		now.Advance(enginetest.LeaseTime + time.Second)
+		now.Advance(storetest.Lease + time.Second)
 		ended, err := b.Runs.Cancel(t.Context(), enginetest.Operator, run.ID)
 		must.Need(t, err == nil && ended.Status == outbox.RunCancelled, "run %+v (%v)", ended, err)
-		before := b.Dump(t)
+		before := b.Dump()
 		must.OK(t, late())
-		must.Equal(t, b.Dump(t), before, "stage", stage)
+		must.Equal(t, b.Dump(), before, "stage", stage)
 	}
-	c := b.MustCampaign(t, "a")
+	c := b.MustCampaign("a")
 	must.Hold(t, c.Lease == nil, "the campaign is still held: %+v", c.Lease)
 }
 
@@ -373,16 +371,16 @@ insert into doomed values (:campaign_id, :seq) on conflict (campaign_id) do upda
 func TestPostgresRuns_goOnAfterAConnectionWasLostInComparing(t *testing.T) {
 	t.Parallel()
 	b := enginetest.Open(t, enginetest.Define(t, doomed))
-	b.MustApply(t, enginetest.Notes("a", 3)...)
+	b.Feed(enginetest.Notes("a", 3)...)
 	for _, kind := range []outbox.RunKind{outbox.RunVerify, outbox.RunRebuild} {
-		b.Meddle(t, `update doomed set n = -1`)
-		b.Meddle(t, `create table public.doom ()`)
-		run := b.MustStartRun(t, outbox.RunRequest{Kind: kind, All: true})
+		b.ExecProjections(`update doomed set n = -1`)
+		b.ExecProjections(`create table public.doom ()`)
+		run := b.StartRun(outbox.RunRequest{Kind: kind, All: true})
 		_, err := b.RunWorker.Step(t.Context())
 		must.Hold(t, errors.Is(err, outbox.ErrBusy), "%s: %v, want ErrBusy", kind, err)
-		b.Meddle(t, `drop table public.doom`)
-		b.StepRuns(t)
-		if run = b.MustReadRun(t, run.ID); run.Status != outbox.RunCompleted || run.Counts.Drifted != 1 {
+		b.ExecProjections(`drop table public.doom`)
+		b.StepRuns()
+		if run = b.MustRun(run.ID); run.Status != outbox.RunCompleted || run.Counts.Drifted != 1 {
 			t.Errorf("%s: run %+v", kind, run)
 		}
 	}
@@ -396,30 +394,30 @@ func TestPostgresRuns_goOnAfterConnectionsWereLostAnywhere(t *testing.T) {
 			t.Parallel()
 			var b *enginetest.Engine
 			var armed atomic.Bool
-			b = enginetest.Open(t, enginetest.Define(t, enginetest.Trail), func(o *store.Options, _ *worker.Config) {
+			b = enginetest.Open(t, enginetest.Define(t, enginetest.Trail), func(o *enginetest.Options) {
 				o.Now = func() time.Time {
 					if armed.Load() && enginetest.CalledFrom(moment) && armed.CompareAndSwap(true, false) {
-						b.Disconnect(t)
+						b.Terminate()
 					}
 					return time.Now()
 				}
 			}, enginetest.Leasing(time.Second))
-			b.MustApply(t, append(enginetest.Notes("a", 3), enginetest.Notes("b", 3)...)...)
-			b.Meddle(t, `delete from trail where place = 2`)
+			b.Feed(append(enginetest.Notes("a", 3), enginetest.Notes("b", 3)...)...)
+			b.ExecProjections(`delete from trail where place = 2`)
 			armed.Store(true)
-			run := b.MustStartRun(t, outbox.RunRequest{Kind: outbox.RunRebuild, All: true})
+			run := b.StartRun(outbox.RunRequest{Kind: outbox.RunRebuild, All: true})
 			storetest.Eventually(t, "the run ends", func() bool {
 				if _, err := b.RunWorker.Step(t.Context()); err != nil && !errors.Is(err, outbox.ErrBusy) {
 					t.Error(err)
 				}
-				return !b.MustReadRun(t, run.ID).Status.Active()
+				return !b.MustRun(run.ID).Status.Active()
 			})
-			if run = b.MustReadRun(t, run.ID); run.Status != outbox.RunCompleted || run.Counts.Failed > 0 || run.Campaigns.Done != 2 {
+			if run = b.MustRun(run.ID); run.Status != outbox.RunCompleted || run.Counts.Failed > 0 || run.Campaigns.Done != 2 {
 				t.Errorf("run %+v", run)
 			}
 			must.Hold(t, !armed.Load(), "it never came by")
-			must.Equal(t, enginetest.Column[int](t, b.ProjectionsDB, `select count(*) from trail`)[0], 6, "rows")
-			b.MustBeSound(t)
+			must.Equal(t, storetest.Column[int](t, b.ProjectionsDB, `select count(*) from trail`)[0], 6, "rows")
+			b.Sound()
 		})
 	}
 }

@@ -138,33 +138,33 @@ func saysWhatTheCanaryFinds(t *testing.T, r *rapid.T, said map[string]int) {
 	}
 	b := enginetest.Open(tb, enginetest.Define(t, p.text()), enginetest.At(clock), enginetest.MaxAttempts(1))
 	for _, campaign := range randomCampaigns {
-		b.MustAppend(tb, drawJournal(r, campaign)...)
+		b.MustAppend(drawJournal(r, campaign)...)
 	}
-	b.Drain(tb)
+	b.Drain()
 	dead, err := b.Runs.Rehearse(context.Background(), enginetest.Operator, outbox.RehearsalRequest{Files: changedTo(q.text()), Behind: rapid.SampledFrom([]int64{20, 30, 100}).Draw(r, "behind")}, b.Set)
 	if err != nil {
 		r.Skip("no campaign is blocked, or the files are refused: ", err)
 	}
-	b.StepRuns(tb)
+	b.StepRuns()
 	d := mustReadRehearsal(tb, b, dead.ID)
 	ordered := q.ordered() && (b.OnPostgres() || d.Versions[0].OtherSchema)
 	if d.Run.Status != outbox.RunCompleted || d.Counts.NotRehearsed > 0 && !ordered || d.Counts.NotCompared > 0 {
 		r.Fatalf("the rehearsal is %s (%s): %+v", d.Run.Status, d.Run.Error, d.Groups)
 	}
 	if d.Versions[0].OtherSchema {
-		b.Meddle(tb, "drop table things")
-		b.Meddle(tb, "drop table sums")
+		b.ExecProjections("drop table things")
+		b.ExecProjections("drop table sums")
 	}
 	fixed := enginetest.OpenPair(tb, b.Pair, enginetest.Define(t, q.text()), enginetest.At(clock), enginetest.MaxAttempts(1))
 	if d.Versions[0].OtherSchema {
-		fixed.MustRun(tb, enginetest.Rebuild(randomCampaigns...))
+		fixed.RunToEnd(enginetest.Rebuild(randomCampaigns...))
 	}
 	must.Need(r, mustReadRehearsal(tb, fixed, dead.ID).Loaded, "the rehearsed file does not count as loaded")
 	refutedBy(tb, fixed, d)
 	page := must.Get(fixed.Runs.Results(context.Background(), outbox.ResultFilter{RunID: d.Run.ID})).Or(r)
 	for _, result := range page.Items {
 		campaign := result.CampaignID
-		at := fixed.MustCampaign(tb, campaign).AppliedSeq
+		at := fixed.MustCampaign(campaign).AppliedSeq
 		if said[result.Outcome]++; result.Outcome == outbox.OutcomeNotRehearsed && !strings.Contains(result.Error, "depending on the order") {
 			r.Fatalf("campaign %s is not rehearsed: %s", campaign, result.Error)
 		}
@@ -201,7 +201,7 @@ func refutedBy(tb enginetest.RapidTB, b *enginetest.Engine, d outbox.FixRehearsa
 		op := must.Get(b.Operations.Start(ctx, enginetest.Operator, order)).Or(tb)
 		for range 100 {
 			changed := must.Get(b.Operations.StepOne(ctx, op.ID)).Or(tb)
-			if b.Drain(tb); !changed && !slices.Contains([]outbox.OperationStatus{outbox.OperationRunning}, mustOperation(tb, b, op.ID).Status) {
+			if b.Drain(); !changed && !slices.Contains([]outbox.OperationStatus{outbox.OperationRunning}, mustOperation(tb, b, op.ID).Status) {
 				break
 			}
 		}

@@ -35,13 +35,13 @@ var openedGate = strings.ReplaceAll(gate, ":payload.n!", "1")
 func mustRehearse(tb testing.TB, b *enginetest.Engine, order outbox.RehearsalRequest) outbox.FixRehearsal {
 	tb.Helper()
 	run := must.Get(b.Runs.Rehearse(context.Background(), enginetest.Operator, order, b.Set)).Or(tb)
-	b.StepRuns(tb)
+	b.StepRuns()
 	return mustReadRehearsal(tb, b, run.ID)
 }
 
 func mustReadRehearsal(tb testing.TB, b *enginetest.Engine, id int64) outbox.FixRehearsal {
 	tb.Helper()
-	return must.Get(b.Runs.Rehearsal(context.Background(), id, b.Infos())).Or(tb)
+	return must.Get(b.Runs.Rehearsal(context.Background(), id, b.Infos)).Or(tb)
 }
 
 func changedTo(texts ...string) []outbox.RehearsalFile {
@@ -58,34 +58,34 @@ func blockedByOverdrafts(t *testing.T) *enginetest.Engine {
 	clock := storetest.NewClock()
 	b := enginetest.Open(t, enginetest.Define(t, enginetest.Accounts, enginetest.Trail), enginetest.MaxAttempts(1), enginetest.At(clock))
 	for _, id := range []string{"a", "b", "c"} {
-		b.MustAppend(t, enginetest.Opened(id, 10), enginetest.Noted(id), enginetest.Spent(id, 11))
+		b.MustAppend(enginetest.Opened(id, 10), enginetest.Noted(id), enginetest.Spent(id, 11))
 	}
-	b.MustAppend(t, enginetest.Notes("a", 30)...)
-	b.MustAppend(t, enginetest.Opened("c", 5), enginetest.Noted("c"))
-	b.MustAppend(t, enginetest.Opened("healthy", 10), enginetest.Spent("healthy", 3))
-	enginetest.UntilStuck(enginetest.RapidTB{TB: t}, b, clock)
+	b.MustAppend(enginetest.Notes("a", 30)...)
+	b.MustAppend(enginetest.Opened("c", 5), enginetest.Noted("c"))
+	b.MustAppend(enginetest.Opened("healthy", 10), enginetest.Spent("healthy", 3))
+	b.UntilStuck()
 	return b
 }
 
 func TestRehearse_saysWhichBlockedCampaignsWouldPass(t *testing.T) {
 	t.Parallel()
 	b := blockedByOverdrafts(t)
-	before := b.Dump(t, "runs", "run_rehearsals", "run_results", "run_scopes", "run_log", "audit_log")
+	before := b.Dump("runs", "run_rehearsals", "run_results", "run_scopes", "run_log", "audit_log")
 	d := mustRehearse(t, b, outbox.RehearsalRequest{Files: changedTo(fixed), Behind: 20})
 	if d.Run.Status != outbox.RunCompleted {
 		t.Fatalf("the run is %s: %s", d.Run.Status, d.Run.Error)
 	}
 	mustCount(t, d, outbox.RehearsalCounts{Passes: 2, FailsDifferently: 1, SameRows: 1})
 	must.Equal(t, d.Answer, "2 of 3 blocked campaigns would pass; 1 fails differently", "answer")
-	a := b.RunResult(t, d.Run, "a")
+	a := b.RunResult(d.Run, "a")
 	must.Equal(t, *a.Rehearsed, (outbox.Rehearsed{Head: 3, Applied: 21, Left: 10}), "a was rehearsed")
 	if c := a.Projections[0].Comparison; c == nil || c.Changed != 1 || len(c.Samples) != 1 {
 		t.Errorf("the accounts of a would change by %+v, want one changed row", c)
 	}
-	if c := b.RunResult(t, d.Run, "c"); c.Rehearsed.FailedSeq != 4 || !strings.Contains(c.Error, "00.sql:") {
+	if c := b.RunResult(d.Run, "c"); c.Rehearsed.FailedSeq != 4 || !strings.Contains(c.Error, "00.sql:") {
 		t.Errorf("c fails at event %d with %q, want event 4 with file and line", c.Rehearsed.FailedSeq, c.Error)
 	}
-	must.Equal(t, b.Dump(t, "runs", "run_rehearsals", "run_results", "run_scopes", "run_log", "audit_log"), before, "anything live")
+	must.Equal(t, b.Dump("runs", "run_rehearsals", "run_results", "run_scopes", "run_log", "audit_log"), before, "anything live")
 }
 
 func TestRehearse_takesCampaignsOfEachError(t *testing.T) {
@@ -151,8 +151,8 @@ create table names (campaign_id text not null, seq bigint not null, name text no
 insert into names (campaign_id, seq, name, n) values (:campaign_id, :seq, :payload.name!, :payload.n!);
 `
 	b := enginetest.Open(t, enginetest.Define(t, names), enginetest.MaxAttempts(1), enginetest.At(clock))
-	b.MustAppend(t, enginetest.EventOf("a", "named", `{"name":"x","n":1}`), enginetest.EventOf("b", "named", `{"name":"x","n":9}`))
-	enginetest.UntilStuck(enginetest.RapidTB{TB: t}, b, clock)
+	b.MustAppend(enginetest.EventOf("a", "named", `{"name":"x","n":1}`), enginetest.EventOf("b", "named", `{"name":"x","n":9}`))
+	b.UntilStuck()
 	d := mustRehearse(t, b, outbox.RehearsalRequest{Files: changedTo(strings.ReplaceAll(names, ":payload.n!", "4"))})
 	mustCount(t, d, outbox.RehearsalCounts{NotRehearsed: 1, OtherRows: 1})
 }
@@ -184,16 +184,16 @@ update ranks set n = null where campaign_id = :campaign_id;
 		clock := storetest.NewClock()
 		b := enginetest.Open(t, enginetest.Define(t, ranks), enginetest.MaxAttempts(1), enginetest.At(clock))
 		for _, n := range []int{3, 2, 1} {
-			b.MustAppend(t, enginetest.EventOf("a", "ranked", fmt.Sprintf(`{"n":%d}`, n)))
+			b.MustAppend(enginetest.EventOf("a", "ranked", fmt.Sprintf(`{"n":%d}`, n)))
 		}
-		b.MustAppend(t, enginetest.EventOf("a", "moved", `{}`))
-		enginetest.UntilStuck(enginetest.RapidTB{TB: t}, b, clock)
+		b.MustAppend(enginetest.EventOf("a", "moved", `{}`))
+		b.UntilStuck()
 		d := mustRehearse(t, b, outbox.RehearsalRequest{Files: changedTo(c.change)})
 		want := outbox.OutcomePasses
 		if c.vague && b.OnPostgres() {
 			want = outbox.OutcomeNotRehearsed
 		}
-		if result := b.RunResult(t, d.Run, "a"); result.Outcome != want || want == outbox.OutcomeNotRehearsed && !strings.Contains(result.Error, "event 4 updates several rows of ranks at once (00.sql:11)") {
+		if result := b.RunResult(d.Run, "a"); result.Outcome != want || want == outbox.OutcomeNotRehearsed && !strings.Contains(result.Error, "event 4 updates several rows of ranks at once (00.sql:11)") {
 			t.Errorf("%s: the result is %s (%s), want %s", name, result.Outcome, result.Error, want)
 		}
 	}
@@ -204,14 +204,14 @@ func TestRehearse_holdsForWhatItLookedAt(t *testing.T) {
 	t.Parallel()
 	b := blockedByOverdrafts(t)
 	run := must.Get(b.Runs.Rehearse(context.Background(), enginetest.Operator, outbox.RehearsalRequest{Files: changedTo(fixed), Campaigns: []string{"b"}, Behind: 20}, b.Set)).Or(t)
-	b.MustAppend(t, enginetest.Noted("b")) // before it is looked at
+	b.MustAppend(enginetest.Noted("b")) // before it is looked at
 	between := 0
 	w := *b.RunWorker
 	w.Applying = func(time.Time) bool { // is called after each chunk of a replay
 		if between++; between == 1 {
-			b.MustAppend(t, enginetest.Opened("b", 5)) // a second opening fails
+			b.MustAppend(enginetest.Opened("b", 5)) // a second opening fails
 		}
-		b.MustApply(t, enginetest.Spent("healthy", 1))
+		b.Feed(enginetest.Spent("healthy", 1))
 		return false
 	}
 	must.Get(w.Step(context.Background())).Or(t)
@@ -219,27 +219,27 @@ func TestRehearse_holdsForWhatItLookedAt(t *testing.T) {
 	if want := (outbox.RehearsalCounts{Passes: 1, SameRows: 1}); d.Counts != want || between < 3 {
 		t.Fatalf("counts %+v, want %+v, with events appended %d times\n%+v", d.Counts, want, between, d.Groups)
 	}
-	result := b.RunResult(t, d.Run, "b")
+	result := b.RunResult(d.Run, "b")
 	if want := (outbox.Rehearsed{Head: 3, Applied: 2}); !reflect.DeepEqual(*result.Rehearsed, want) || result.Seq != 4 {
 		t.Errorf("b was rehearsed %+v up to event %d, want %+v up to event 4", *result.Rehearsed, result.Seq, want)
 	}
-	if healthy := b.RunResult(t, d.Run, "healthy"); healthy.Seq != 3 || healthy.Events != 2*healthy.Seq || b.MustCampaign(t, "healthy").AppliedSeq <= healthy.Seq {
+	if healthy := b.RunResult(d.Run, "healthy"); healthy.Seq != 3 || healthy.Events != 2*healthy.Seq || b.MustCampaign("healthy").AppliedSeq <= healthy.Seq {
 		t.Errorf("healthy was compared at event %d with %d events", healthy.Seq, healthy.Events)
 	}
 	loaded := enginetest.OpenPair(t, b.Pair, enginetest.Define(t, fixed, enginetest.Trail), enginetest.MaxAttempts(1))
-	loaded.MustRequeue(t, "b", 3)
-	loaded.Drain(t)
-	must.Equal(t, loaded.MustCampaign(t, "b").AppliedSeq, result.Seq, "with the fix loaded b is at event")
+	loaded.MustRequeue("b", 3)
+	loaded.Drain()
+	must.Equal(t, loaded.MustCampaign("b").AppliedSeq, result.Seq, "with the fix loaded b is at event")
 }
 
 func TestRehearse_saysThatACampaignMoved(t *testing.T) {
 	t.Parallel()
 	b := blockedByOverdrafts(t)
 	run := must.Get(b.Runs.Rehearse(context.Background(), enginetest.Operator, outbox.RehearsalRequest{Files: changedTo(fixed)}, b.Set)).Or(t)
-	b.MustSkip(t, "a", 3)
-	b.StepRuns(t)
+	b.MustSkip("a", 3)
+	b.StepRuns()
 	d := mustReadRehearsal(t, b, run.ID)
-	result := b.RunResult(t, d.Run, "a")
+	result := b.RunResult(d.Run, "a")
 	must.Hold(t, result.Outcome == outbox.OutcomeNotRehearsed && strings.Contains(result.Error, "moved"), "the result is %s: %s", result.Outcome, result.Error)
 }
 
@@ -247,9 +247,9 @@ func TestRehearse_canBeCancelledAndBlocksNoOtherRun(t *testing.T) {
 	t.Parallel()
 	b := blockedByOverdrafts(t)
 	run := must.Get(b.Runs.Rehearse(context.Background(), enginetest.Operator, outbox.RehearsalRequest{Files: changedTo(fixed)}, b.Set)).Or(t)
-	b.MustStartRun(t, enginetest.VerifyAll())
+	b.StartRun(enginetest.VerifyAll())
 	must.Equal(t, must.Get(b.Runs.Cancel(t.Context(), enginetest.Operator, run.ID)).Or(t).Status, outbox.RunCancelled)
-	_, err := b.Runs.Start(t.Context(), enginetest.Operator, outbox.RunRequest{Kind: outbox.RunRehearse, All: true}, b.Infos())
+	_, err := b.Runs.Start(t.Context(), enginetest.Operator, outbox.RunRequest{Kind: outbox.RunRehearse, All: true}, b.Infos)
 	refused(t, err, outbox.ErrInvalid)
 }
 
@@ -258,9 +258,9 @@ func TestRehearse_canBeCancelledAndBlocksNoOtherRun(t *testing.T) {
 func TestRehearse_comparesWithLiveRowsWhereTheLoadedFilesFail(t *testing.T) {
 	t.Parallel()
 	good := enginetest.Open(t, enginetest.Define(t, enginetest.Accounts), enginetest.MaxAttempts(1))
-	good.MustApply(t, enginetest.Opened("blocked", 10), enginetest.Spent("blocked", 3), enginetest.Opened("healthy", 10), enginetest.Spent("healthy", 3))
+	good.Feed(enginetest.Opened("blocked", 10), enginetest.Spent("blocked", 3), enginetest.Opened("healthy", 10), enginetest.Spent("healthy", 3))
 	broken := enginetest.OpenPair(t, good.Pair, enginetest.Define(t, strings.ReplaceAll(enginetest.Accounts, ":payload.amount!", ":payload.price!")), enginetest.MaxAttempts(1))
-	broken.MustApply(t, enginetest.Spent("blocked", 2))
+	broken.Feed(enginetest.Spent("blocked", 2))
 	for text, want := range map[string]struct {
 		counts  outbox.RehearsalCounts
 		effects string
@@ -271,7 +271,7 @@ func TestRehearse_comparesWithLiveRowsWhereTheLoadedFilesFail(t *testing.T) {
 	} {
 		d := mustRehearse(t, broken, outbox.RehearsalRequest{Files: changedTo(strings.ReplaceAll(enginetest.Accounts, ":payload.amount!", text))})
 		must.Hold(t, d.Counts == want.counts && d.Effects == want.effects, "%s: %+v, %q, want %+v, %q\n%+v", text, d.Counts, d.Effects, want.counts, want.effects, d.Groups)
-		r := broken.RunResult(t, d.Run, "healthy")
+		r := broken.RunResult(d.Run, "healthy")
 		must.Hold(t, want.counts.Breaks != 0 || r.Rehearsed.Live, "%s: it was not compared with the live rows", text)
 	}
 }
@@ -279,11 +279,11 @@ func TestRehearse_comparesWithLiveRowsWhereTheLoadedFilesFail(t *testing.T) {
 func TestRehearse_doesNotBlameTheChangeForWhatTheLoadedFilesRefuse(t *testing.T) {
 	t.Parallel()
 	good := enginetest.Open(t, enginetest.Define(t, enginetest.Accounts, gate), enginetest.MaxAttempts(1))
-	good.MustApply(t, enginetest.Opened("healthy", 10), enginetest.Spent("healthy", 3), enginetest.Noted("blocked"))
+	good.Feed(enginetest.Opened("healthy", 10), enginetest.Spent("healthy", 3), enginetest.Noted("blocked"))
 	broken := enginetest.OpenPair(t, good.Pair, enginetest.Define(t, strings.ReplaceAll(enginetest.Accounts, ":payload.amount!", ":payload.price!"), gate), enginetest.MaxAttempts(1))
 	d := mustRehearse(t, broken, outbox.RehearsalRequest{Files: changedTo(openedGate)})
 	mustCount(t, d, outbox.RehearsalCounts{Passes: 1, NotCompared: 1})
-	r := broken.RunResult(t, d.Run, "healthy")
+	r := broken.RunResult(d.Run, "healthy")
 	must.Hold(t, strings.HasPrefix(r.Error, "event 2 fails alike with the loaded files: projection accounts ("), "it says %q", r.Error)
 }
 
@@ -291,15 +291,15 @@ func TestRehearse_doesNotBlameTheChangeForWhatTheLoadedFilesRefuse(t *testing.T)
 func TestRehearse_claimsNoSamenessForEventsThatAProjectionLacks(t *testing.T) {
 	t.Parallel()
 	b := enginetest.Open(t, enginetest.Define(t, enginetest.LenientAccounts, gate), enginetest.MaxAttempts(1))
-	b.MustAppend(t, enginetest.Opened("a", 10), enginetest.Opened("b", 10), enginetest.Opened("healthy", 10), enginetest.Spent("a", 11), enginetest.Spent("a", 1), enginetest.Noted("blocked"))
-	b.Drain(t)
-	b.MustPause(t, "accounts", "b")
-	b.MustApply(t, enginetest.Spent("b", 11))
+	b.MustAppend(enginetest.Opened("a", 10), enginetest.Opened("b", 10), enginetest.Opened("healthy", 10), enginetest.Spent("a", 11), enginetest.Spent("a", 1), enginetest.Noted("blocked"))
+	b.Drain()
+	b.PauseProjection("accounts", "b")
+	b.Feed(enginetest.Spent("b", 11))
 	d := mustRehearse(t, b, outbox.RehearsalRequest{Files: changedTo(openedGate)})
 	mustCount(t, d, outbox.RehearsalCounts{Passes: 1, SameRows: 1, NotCompared: 2})
 	must.Equal(t, d.Effects, "1 healthy campaign compared: the changed files make the same rows; 2 healthy campaigns could not be fully compared", "effects")
 	for id, state := range map[string]string{"a": outbox.CursorQuarantined, "b": outbox.CursorPaused} {
-		r := b.RunResult(t, d.Run, id)
+		r := b.RunResult(d.Run, id)
 		left := r.NotCompared()
 		if len(left) != 1 || left[0].FromSeq != 2 || left[0].State != state || !strings.Contains(r.Error, "projection accounts is "+state) {
 			t.Errorf("%s: not compared are %+v: %s", id, left, r.Error)
@@ -315,13 +315,13 @@ func TestRehearse_comparesHealthyCampaignsIfNoneIsBlocked(t *testing.T) {
 	if _, err := b.Runs.Rehearse(t.Context(), enginetest.Operator, outbox.RehearsalRequest{Files: files}, b.Set); !errors.Is(err, outbox.ErrConflict) || !strings.Contains(err.Error(), "none has applied events") {
 		t.Errorf("of an empty journal: %v", err)
 	}
-	b.MustApply(t, enginetest.Opened("a", 10), enginetest.Spent("a", 3), enginetest.Opened("b", 10))
+	b.Feed(enginetest.Opened("a", 10), enginetest.Spent("a", 3), enginetest.Opened("b", 10))
 	d := mustRehearse(t, b, outbox.RehearsalRequest{Files: files})
 	if want := (outbox.RehearsalCounts{SameRows: 1, OtherRows: 1}); d.Counts != want || d.Passed() || d.Unchanged() {
 		t.Errorf("counts %+v, want %+v; passed: %v, unchanged: %v", d.Counts, want, d.Passed(), d.Unchanged())
 	}
 	must.Equal(t, d.Answer, "No campaign was blocked, failing or quarantined, so healthy ones alone are compared", "answer")
-	c := b.RunResult(t, d.Run, "a").Projections[0].Comparison
+	c := b.RunResult(d.Run, "a").Projections[0].Comparison
 	must.Hold(t, c != nil && c.Changed == 1 && len(c.Samples) == 1, "the accounts of a would change by %+v, want one changed row", c)
 	if d := mustRehearse(t, b, outbox.RehearsalRequest{Files: changedTo(enginetest.Accounts + "-- no other rows\n")}); !d.Unchanged() || d.Passed() {
 		t.Errorf("with the same rows: unchanged: %v, passed: %v", d.Unchanged(), d.Passed())
@@ -350,26 +350,26 @@ func TestRehearse_triesWhatIsQuarantinedInABlockedCampaign(t *testing.T) {
 	t.Parallel()
 	b := enginetest.Open(t, enginetest.Define(t, enginetest.LenientAccounts, needing), enginetest.MaxAttempts(1))
 	for _, id := range []string{"a", "b"} {
-		b.MustAppend(t, enginetest.Opened(id, 10), enginetest.Spent(id, 11), enginetest.Noted(id))
+		b.MustAppend(enginetest.Opened(id, 10), enginetest.Spent(id, 11), enginetest.Noted(id))
 	}
-	b.MustApply(t, enginetest.Opened("c", 10), enginetest.Noted("c"))
-	b.MustHaveCursors(t, "a accounts 1 quarantined", "b accounts 1 quarantined")
+	b.Feed(enginetest.Opened("c", 10), enginetest.Noted("c"))
+	b.MustHaveCursors("a accounts 1 quarantined", "b accounts 1 quarantined")
 	files := func(accounts string) []outbox.RehearsalFile {
 		return append(changedTo(accounts), outbox.RehearsalFile{Name: "needs.sql", Text: strings.Replace(needing, ":payload.missing!", "'note'", 1)})
 	}
 	noFix := strings.ReplaceAll(enginetest.LenientAccounts, "set spent = spent + 1", "set spent = spent + 2")
 	d := mustRehearse(t, b, outbox.RehearsalRequest{Files: files(noFix)})
 	mustCount(t, d, outbox.RehearsalCounts{Passes: 1, FailsSame: 2})
-	at := b.RunResult(t, d.Run, "a").Rehearsed
+	at := b.RunResult(d.Run, "a").Rehearsed
 	must.Hold(t, at.Quarantined == "accounts" && at.Head == 2, "a fails as %+v", at)
 	d = mustRehearse(t, b, outbox.RehearsalRequest{Files: files(strings.ReplaceAll(fixed, "on-failure: block", "on-failure: quarantine"))})
 	mustCount(t, d, outbox.RehearsalCounts{Passes: 3})
 	must.Equal(t, len(must.Get(b.Operations.PassedHeads(t.Context(), d.Run.ID)).Or(t)), 3, "an operation could requeue")
-	result := b.RunResult(t, d.Run, "a")
+	result := b.RunResult(d.Run, "a")
 	if text := result.RehearsedText(); !strings.HasSuffix(text, " Projection accounts would apply event 2, at which it is quarantined.") || len(result.NotCompared()) > 0 {
 		t.Errorf("of a it says %q, and %v is not compared", text, result.NotCompared())
 	}
-	if d := mustRehearse(t, b, outbox.RehearsalRequest{Files: files(noFix), Fingerprint: b.MustRow(t, "c", 2).Row.Fingerprint}); d.Counts.Passes != 1 {
+	if d := mustRehearse(t, b, outbox.RehearsalRequest{Files: files(noFix), Fingerprint: b.MustRow("c", 2).Row.Fingerprint}); d.Counts.Passes != 1 {
 		t.Errorf("of the error that blocks all three %d would pass, want one: %+v", d.Counts.Passes, d.Groups)
 	}
 }
@@ -378,12 +378,12 @@ func TestRehearse_triesEveryQuarantinedProjection(t *testing.T) {
 	t.Parallel()
 	gone := strings.Replace(needing, "on-failure: block", "on-failure: quarantine", 1)
 	b := enginetest.Open(t, enginetest.Define(t, enginetest.LenientAccounts, gone), enginetest.MaxAttempts(1))
-	b.MustApply(t, enginetest.Opened("a", 10), enginetest.Spent("a", 11), enginetest.Noted("a"))
-	b.MustHaveCursors(t, "a accounts 1 quarantined", "a needs 2 quarantined")
+	b.Feed(enginetest.Opened("a", 10), enginetest.Spent("a", 11), enginetest.Noted("a"))
+	b.MustHaveCursors("a accounts 1 quarantined", "a needs 2 quarantined")
 	files := append(changedTo(strings.ReplaceAll(fixed, "on-failure: block", "on-failure: quarantine")), outbox.RehearsalFile{Name: "needs.sql", Text: strings.Replace(gone, ":payload.missing!", ":payload.absent!", 1)})
 	d := mustRehearse(t, b, outbox.RehearsalRequest{Files: files})
 	want := (outbox.RehearsalCounts{FailsDifferently: 1})
-	must.Hold(t, d.Counts == want && b.RunResult(t, d.Run, "a").Rehearsed.Quarantined == "needs", "counts %+v, want %+v\n%+v", d.Counts, want, d.Groups)
+	must.Hold(t, d.Counts == want && b.RunResult(d.Run, "a").Rehearsed.Quarantined == "needs", "counts %+v, want %+v\n%+v", d.Counts, want, d.Groups)
 	files[1].Text = strings.Replace(gone, ":payload.missing!", "'note'", 1)
 	must.Equal(t, mustRehearse(t, b, outbox.RehearsalRequest{Files: files}).Counts, outbox.RehearsalCounts{Passes: 1}, "counts")
 }
@@ -392,32 +392,32 @@ func TestRehearse_triesWhatIsQuarantined(t *testing.T) {
 	t.Parallel()
 	b := enginetest.Open(t, enginetest.Define(t, enginetest.LenientAccounts, enginetest.Ledger), enginetest.MaxAttempts(1))
 	for _, id := range []string{"a", "b"} {
-		b.MustAppend(t, enginetest.Opened(id, 10), enginetest.Spent(id, 1), enginetest.Spent(id, 11))
-		b.MustAppend(t, enginetest.Notes(id, 30)...)
+		b.MustAppend(enginetest.Opened(id, 10), enginetest.Spent(id, 1), enginetest.Spent(id, 11))
+		b.MustAppend(enginetest.Notes(id, 30)...)
 	}
-	b.MustApply(t, enginetest.Opened("b", 5))
-	b.MustHaveCursors(t, "a accounts 2 quarantined", "b accounts 2 quarantined")
-	before := b.Dump(t, "runs", "run_rehearsals", "run_results", "run_scopes", "run_log", "audit_log")
+	b.Feed(enginetest.Opened("b", 5))
+	b.MustHaveCursors("a accounts 2 quarantined", "b accounts 2 quarantined")
+	before := b.Dump("runs", "run_rehearsals", "run_results", "run_scopes", "run_log", "audit_log")
 	lenient := strings.ReplaceAll(fixed, "on-failure: block", "on-failure: quarantine")
 	d := mustRehearse(t, b, outbox.RehearsalRequest{Files: changedTo(lenient)})
 	if want := (outbox.RehearsalCounts{Passes: 1, FailsDifferently: 1}); d.Counts != want || d.Quarantined != 2 {
 		t.Errorf("counts %+v with %d quarantined, want %+v\n%+v", d.Counts, d.Quarantined, want, d.Groups)
 	}
 	must.Equal(t, d.Answer, "1 of 2 quarantined campaigns would pass; 1 fails differently", "answer")
-	a := b.RunResult(t, d.Run, "a")
+	a := b.RunResult(d.Run, "a")
 	if want := (outbox.Rehearsed{Head: 3, Applied: 31, Quarantined: "accounts"}); !reflect.DeepEqual(*a.Rehearsed, want) || a.Projections[0].Comparison.Changed != 1 {
 		t.Errorf("a was rehearsed %+v with %+v, want %+v and one changed row", *a.Rehearsed, a.Projections, want)
 	}
-	must.Equal(t, b.RunResult(t, d.Run, "b").Rehearsed.FailedSeq, 34, "b fails at event")
-	must.Equal(t, b.Dump(t, "runs", "run_rehearsals", "run_results", "run_scopes", "run_log", "audit_log"), before, "anything live")
+	must.Equal(t, b.RunResult(d.Run, "b").Rehearsed.FailedSeq, 34, "b fails at event")
+	must.Equal(t, b.Dump("runs", "run_rehearsals", "run_results", "run_scopes", "run_log", "audit_log"), before, "anything live")
 	tried, err := b.Operations.PassedHeads(t.Context(), d.Run.ID)
 	must.Hold(t, err == nil && len(tried) == 0, "an operation could requeue %v (%v), which are applied", tried, err)
 
 	noFix := changedTo(strings.ReplaceAll(enginetest.LenientAccounts, "set spent = spent + 1", "set spent = spent + 2"))
 	must.Equal(t, mustRehearse(t, b, outbox.RehearsalRequest{Files: noFix, Campaigns: []string{"a"}}).Counts.FailsSame, 1, "counts of no fix")
-	cause := enginetest.Column[string](t, b.ProjectionsDB, "select fingerprint from failures where campaign_id = 'a'")[0]
+	cause := storetest.Column[string](t, b.ProjectionsDB, "select fingerprint from failures where campaign_id = 'a'")[0]
 	few := mustRehearse(t, b, outbox.RehearsalRequest{Files: changedTo(lenient), Fingerprint: cause, Behind: 5})
-	must.Equal(t, *b.RunResult(t, few.Run, "a").Rehearsed, (outbox.Rehearsed{Head: 3, Applied: 6, Left: 25, Quarantined: "accounts"}), "with 5 events behind a was rehearsed")
+	must.Equal(t, *b.RunResult(few.Run, "a").Rehearsed, (outbox.Rehearsed{Head: 3, Applied: 6, Left: 25, Quarantined: "accounts"}), "with 5 events behind a was rehearsed")
 	if _, err := b.Runs.Rehearse(t.Context(), enginetest.Operator, outbox.RehearsalRequest{Files: changedTo(lenient), Fingerprint: "gone"}, b.Set); !errors.Is(err, outbox.ErrConflict) {
 		t.Errorf("of an error that quarantines nothing: %v", err)
 	}
@@ -425,13 +425,13 @@ func TestRehearse_triesWhatIsQuarantined(t *testing.T) {
 	loaded := enginetest.OpenPair(t, b.Pair, enginetest.Define(t, lenient, enginetest.Ledger), enginetest.MaxAttempts(1))
 	passed := func(b *enginetest.Engine) map[string]outbox.QuarantinePassed {
 		t.Helper()
-		return must.Get(b.Runs.QuarantinesPassed(t.Context(), b.Infos())).Or(t)
+		return must.Get(b.Runs.QuarantinesPassed(t.Context(), b.Infos)).Or(t)
 	}
 	q := passed(b)
 	must.Hold(t, len(q) == 0, "before the files are loaded %+v", q)
 	must.Equal(t, passed(loaded)["accounts"], outbox.QuarantinePassed{Rehearsal: few.Run.ID, Campaigns: 2}, "with the files loaded")
-	loaded.MustRun(t, outbox.RunRequest{Kind: outbox.RunReplay, All: true})
-	loaded.MustHaveCursors(t, "a accounts 33 live", "b accounts 33 quarantined")
+	loaded.RunToEnd(outbox.RunRequest{Kind: outbox.RunReplay, All: true})
+	loaded.MustHaveCursors("a accounts 33 live", "b accounts 33 quarantined")
 	q = passed(loaded)
 	must.Hold(t, len(q) == 0, "after the replay %+v", q)
 }
@@ -440,16 +440,16 @@ func TestRehearse_triesWhatIsQuarantined(t *testing.T) {
 func TestRehearse_saysThatLiveRowsAreOthersStill(t *testing.T) {
 	t.Parallel()
 	b := enginetest.Open(t, enginetest.Define(t, enginetest.Accounts, enginetest.Trail))
-	b.MustApply(t, enginetest.Opened("a", 10), enginetest.Spent("a", 3), enginetest.Opened("b", 10))
-	b.Meddle(t, "update accounts set balance = 5 where campaign_id = 'a'")
+	b.Feed(enginetest.Opened("a", 10), enginetest.Spent("a", 3), enginetest.Opened("b", 10))
+	b.ExecProjections("update accounts set balance = 5 where campaign_id = 'a'")
 	d := mustRehearse(t, b, outbox.RehearsalRequest{Files: changedTo(strings.ReplaceAll(enginetest.Accounts, "set spent = spent + 1", "set spent = spent + 2"))})
 	if want := "1 of 2 healthy campaigns would get other rows than the loaded files make: rebuild what differs after loading if that is meant; if it is not, the changed files are wrong; the live rows of 1 are not those that the loaded files make: verify"; d.Effects != want {
 		t.Errorf("effects %q, want %q", d.Effects, want)
 	}
-	if want := "The changed files make other rows of its journal than the loaded ones. Its live rows in accounts are not those that the loaded files make: verify it."; b.RunResult(t, d.Run, "a").RehearsedText() != want {
-		t.Errorf("a: %s", b.RunResult(t, d.Run, "a").RehearsedText())
+	if want := "The changed files make other rows of its journal than the loaded ones. Its live rows in accounts are not those that the loaded files make: verify it."; b.RunResult(d.Run, "a").RehearsedText() != want {
+		t.Errorf("a: %s", b.RunResult(d.Run, "a").RehearsedText())
 	}
-	text := b.RunResult(t, d.Run, "b").RehearsedText()
+	text := b.RunResult(d.Run, "b").RehearsedText()
 	must.Hold(t, !strings.Contains(text, "live"), "b: %s", text)
 }
 
@@ -459,9 +459,9 @@ func TestRehearse_comparesEveryCampaignOfASmallJournal(t *testing.T) {
 	b := enginetest.Open(t, enginetest.Define(t, enginetest.Accounts))
 	const campaigns = 12
 	for i := range campaigns {
-		b.MustAppend(t, enginetest.Opened(fmt.Sprint("c-", i), 10))
+		b.MustAppend(enginetest.Opened(fmt.Sprint("c-", i), 10))
 	}
-	b.MustApply(t, enginetest.Notes("large", 500)...)
+	b.Feed(enginetest.Notes("large", 500)...)
 	d := mustRehearse(t, b, outbox.RehearsalRequest{Files: changedTo(enginetest.Accounts + "-- changed\n")})
 	mustCount(t, d, outbox.RehearsalCounts{SameRows: campaigns + 1})
 }

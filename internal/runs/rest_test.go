@@ -41,11 +41,11 @@ func rehearsedWithoutSKU(t *testing.T) (*enginetest.Engine, *storetest.Clock, ou
 	t.Helper()
 	clock := storetest.NewClock()
 	b := enginetest.Open(t, enginetest.Define(t, orders, enginetest.Ledger), enginetest.MaxAttempts(1), enginetest.At(clock))
-	b.MustApply(t, lacksSKU("a"), lacksSKU("b"))
+	b.Feed(lacksSKU("a"), lacksSKU("b"))
 	d := mustRehearse(t, b, outbox.RehearsalRequest{Files: changedTo(withoutSKU)})
 	must.Need(t, d.Passed(), "the rehearsal says %q", d.Answer)
 	clock.Advance(time.Minute)
-	b.MustApply(t, lacksSKU("later"), lacksNumber("other"))
+	b.Feed(lacksSKU("later"), lacksNumber("other"))
 	return b, clock, d
 }
 
@@ -54,13 +54,13 @@ func assessed(t *testing.T, b *enginetest.Engine, campaign string) outbox.Assess
 	t.Helper()
 	all := must.Get(b.Store.ErrorGroups(t.Context())).Or(t)
 	versions := map[string]string{}
-	for _, p := range b.Infos() {
+	for _, p := range b.Infos {
 		versions[p.Name] = p.Version
 	}
 	groups := all.Assessed(outbox.Running{Build: "test", Versions: versions}, nil)
-	must.OK(t, b.Runs.RestOnRehearsals(t.Context(), groups, b.Infos()))
+	must.OK(t, b.Runs.RestOnRehearsals(t.Context(), groups, b.Infos))
 	for _, g := range groups {
-		if g.Fingerprint == b.MustRow(t, campaign, b.MustCampaign(t, campaign).HeadSeq).Row.Fingerprint {
+		if g.Fingerprint == b.MustRow(campaign, b.MustCampaign(campaign).HeadSeq).Row.Fingerprint {
 			return g
 		}
 	}
@@ -71,8 +71,8 @@ func assessed(t *testing.T, b *enginetest.Engine, campaign string) outbox.Assess
 func TestRestOn_leavesOutRowsThatWereRetriedSince(t *testing.T) {
 	t.Parallel()
 	before, clock, d := rehearsedWithoutSKU(t)
-	before.MustRequeue(t, "b", 1)
-	before.Drain(t)
+	before.MustRequeue("b", 1)
+	before.Drain()
 	b := enginetest.OpenPair(t, before.Pair, enginetest.Define(t, withoutSKU, enginetest.Ledger), enginetest.MaxAttempts(1), enginetest.At(clock))
 	selection := outbox.Selection{Rows: []outbox.RowKey{{CampaignID: "a", Seq: 1}, {CampaignID: "b", Seq: 1}}}
 	p, err := b.Operations.Preview(t.Context(), selection, d.Run.ID)
@@ -108,7 +108,7 @@ func TestRestOn_callsOnARehearsalOnlyForWhatItTried(t *testing.T) {
 	if o := mustOperation(enginetest.RapidTB{TB: t}, b, op.ID); o.Rehearsed != 2 || o.CoverText() != "2 of the operation's 4 rows passed it" {
 		t.Errorf("the operation that rests on it: %s", o.CoverText())
 	}
-	b.MustSkip(t, "later", 1)
+	b.MustSkip("later", 1)
 	g = assessed(t, b, "a")
 	must.Hold(t, strings.HasSuffix(g.Verdict, "every blocked campaign passed rehearsal 2: requeue with a canary"), "of the campaigns that it tried: %q", g.Verdict)
 }
@@ -119,7 +119,7 @@ func TestRestOn_saysWhatFailedInTheRehearsal(t *testing.T) {
 	clock := storetest.NewClock()
 	before := enginetest.Open(t, enginetest.Define(t, orders), enginetest.MaxAttempts(1), enginetest.At(clock))
 	// A longer number fails in the changed file only.
-	before.MustApply(t, lacksSKU("a"), lacksSKU("b"), lacksNumber("c"), enginetest.EventOf("long", "ordered", `{"number":"12345"}`))
+	before.Feed(lacksSKU("a"), lacksSKU("b"), lacksNumber("c"), enginetest.EventOf("long", "ordered", `{"number":"12345"}`))
 	fixed := strings.ReplaceAll(withoutSKU, "number text not null", "number text not null check (length(number) < 5)")
 	d := mustRehearse(t, before, outbox.RehearsalRequest{Files: changedTo(fixed)})
 	mustCount(t, d, outbox.RehearsalCounts{Passes: 2, FailsSame: 1, FailsDifferently: 1})
@@ -152,7 +152,7 @@ func TestRestOn_tellsALaterEventFromTheHead(t *testing.T) {
 	t.Parallel()
 	clock := storetest.NewClock()
 	before := enginetest.Open(t, enginetest.Define(t, orders), enginetest.MaxAttempts(1), enginetest.At(clock))
-	before.MustApply(t, lacksSKU("a"), lacksNumber("a"))
+	before.Feed(lacksSKU("a"), lacksNumber("a"))
 	d := mustRehearse(t, before, outbox.RehearsalRequest{Files: changedTo(withoutSKU)})
 	clock.Advance(time.Minute)
 	b := enginetest.OpenPair(t, before.Pair, enginetest.Define(t, withoutSKU), enginetest.MaxAttempts(1), enginetest.At(clock))
@@ -166,19 +166,19 @@ func TestRestOn_alsoOfRowsThatWereNotRetried(t *testing.T) {
 	t.Parallel()
 	clock := storetest.NewClock()
 	before := enginetest.Open(t, enginetest.Define(t, orders), enginetest.MaxAttempts(1), enginetest.At(clock))
-	before.MustApply(t, lacksSKU("a"), lacksSKU("b"), lacksSKU("c"))
+	before.Feed(lacksSKU("a"), lacksSKU("b"), lacksSKU("c"))
 	changed := strings.ReplaceAll(orders, "-- on: ordered", "-- on: ordered\n-- changed")
 	d := mustRehearse(t, before, outbox.RehearsalRequest{Files: changedTo(changed)})
 	clock.Advance(time.Minute)
 	b := enginetest.OpenPair(t, before.Pair, enginetest.Define(t, changed), enginetest.MaxAttempts(1), enginetest.At(clock))
-	b.MustRequeue(t, "a", 1)
-	b.Drain(t)
+	b.MustRequeue("a", 1)
+	b.Drain()
 	if g := assessed(t, b, "b"); !strings.HasPrefix(g.Verdict, "1 of 3 rows failed with the loaded version of projection orders, and the others with an earlier one alone, and with the loaded files 0 of these 3 campaigns passed rehearsal 1, 2 failed in it; the other 1 was not tried in it, or retried since") || g.Rehearsal != d.Run.ID {
 		t.Errorf("with one of three retried: %s", g.Verdict)
 	}
-	b.MustRequeue(t, "b", 1)
-	b.MustRequeue(t, "c", 1)
-	b.Drain(t)
+	b.MustRequeue("b", 1)
+	b.MustRequeue("c", 1)
+	b.Drain()
 	if g := assessed(t, b, "b"); g.Outlook != outbox.OutlookNone || g.Rehearsal != 0 {
 		t.Errorf("with all retried: %s: %s", g.Outlook, g.Verdict)
 	}
@@ -188,10 +188,10 @@ func TestRestOn_isRefutedByARetry(t *testing.T) {
 	t.Parallel()
 	before, clock, _ := rehearsedWithoutSKU(t)
 	b := enginetest.OpenPair(t, before.Pair, enginetest.Define(t, withoutSKU, enginetest.Ledger), enginetest.MaxAttempts(1), enginetest.At(clock))
-	b.Meddle(t, "insert into orders (campaign_id, seq, sku, number) values ('a', 1, '', '')")
-	b.MustRequeue(t, "a", 1)
-	b.Drain(t)
-	d, err := b.Runs.RehearsalOf(t.Context(), b.MustRow(t, "a", 1).Row.Fingerprint, b.Infos())
+	b.ExecProjections("insert into orders (campaign_id, seq, sku, number) values ('a', 1, '', '')")
+	b.MustRequeue("a", 1)
+	b.Drain()
+	d, err := b.Runs.RehearsalOf(t.Context(), b.MustRow("a", 1).Row.Fingerprint, b.Infos)
 	must.Hold(t, d == nil && err == nil, "a campaign that failed again: %+v (%v)", d, err)
 	must.Equal(t, assessed(t, b, "b").RehearsedHeads, 1, "campaigns are vouched for")
 }
@@ -211,6 +211,6 @@ func TestRestOn_needsEveryProjectionAsRehearsed(t *testing.T) {
 		must.Equal(t, assessed(t, b, "a").Rehearsal, 0, name)
 		r := mustReadRehearsal(t, b, d.Run.ID)
 		must.Hold(t, !r.Loaded && r.Outdated() && len(r.Others) == 1, "%s: loaded: %v, the others: %+v", name, r.Loaded, r.Others)
-		storetest.Refused(t, b.Runs.RestOn(t.Context(), d.Run.ID, b.Infos()), outbox.ErrConflict, c.says)
+		storetest.Refused(t, b.Runs.RestOn(t.Context(), d.Run.ID, b.Infos), outbox.ErrConflict, c.says)
 	}
 }

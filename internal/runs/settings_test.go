@@ -63,7 +63,7 @@ func TestPostgresRows_dependOnTheirEventsAlone(t *testing.T) {
 set search_path = projections; set default_transaction_isolation = 'read committed'`)
 	pair := dbtest.Pair{Journal: dbtest.InSchema(address, "journal"), Projections: dbtest.InSchema(address, "projections")}
 	first := enginetest.OpenPair(t, pair, enginetest.Define(t, shapes))
-	first.MustApply(t, enginetest.EventOf("first", "shaped", shaped))
+	first.Feed(enginetest.EventOf("first", "shaped", shaped))
 	mustMatch(t, "before", first)
 	published := publishedFirst(t, first)
 	levels := []string{`alter role postgres in database odd`, `alter database odd`, `alter role postgres`, `alter system`}
@@ -76,14 +76,14 @@ set search_path = projections; set default_transaction_isolation = 'read committ
 			set, reset = append(set, level+` set `+oddSettings[at]), append(reset, level+` reset `+strings.Fields(oddSettings[at])[0])
 		}
 		campaign := fmt.Sprintf("c%d", round)
-		first.MustAppend(t, enginetest.EventOf(campaign, "shaped", shaped))
+		first.MustAppend(enginetest.EventOf(campaign, "shaped", shaped))
 		storetest.Run(t, admin, append(set, `select pg_reload_conf()`)...)
-		b := first.Beside(t)
-		b.MustApply(t, enginetest.EventOf(campaign+"b", "shaped", shaped))
+		b := first.Beside()
+		b.Feed(enginetest.EventOf(campaign+"b", "shaped", shaped))
 		what := strings.Join(set, "; ")
 		mustMatch(t, what, b)
 		must.Equal(t, publishedFirst(t, b), published, what, "publishes")
-		rebuild := b.MustRun(t, enginetest.Rebuild(campaign, campaign+"b"))
+		rebuild := b.RunToEnd(enginetest.Rebuild(campaign, campaign+"b"))
 		must.Hold(t, rebuild.Status == outbox.RunCompleted && rebuild.Counts.Matched == 2, "%s: rebuilt as %s with %+v", what, rebuild.Status, rebuild.Counts)
 		must.OK(t, b.Store.Close())
 		storetest.Run(t, admin, append(reset, `select pg_reload_conf()`)...)
@@ -95,14 +95,14 @@ set search_path = projections; set default_transaction_isolation = 'read committ
 	}
 	pooled := server.Pooler(t)(address)
 	behind := enginetest.OpenPair(t, dbtest.Pair{Journal: dbtest.InSchema(pooled, "journal"), Projections: pair.Projections}, first.Sources)
-	behind.MustApply(t, enginetest.EventOf("pooled", "shaped", shaped))
+	behind.Feed(enginetest.EventOf("pooled", "shaped", shaped))
 	storetest.Run(t, admin, `alter role postgres reset all`)
 	var different, all int
 	row := admin.QueryRow(t.Context(), `select count(distinct (to_jsonb(s) - 'campaign_id')), count(*) from projections.shapes as s`)
 	if err := row.Scan(&different, &all); err != nil || different != 1 || all != 2+2*rounds {
 		t.Errorf("%d different rows of %d (%v), want equal rows of %d events", different, all, err, 2+2*rounds)
 	}
-	first.MustBeSound(t)
+	first.Sound()
 }
 
 func publishedFirst(t *testing.T, b *enginetest.Engine) string {
@@ -115,6 +115,6 @@ func publishedFirst(t *testing.T, b *enginetest.Engine) string {
 
 func mustMatch(t *testing.T, what string, b *enginetest.Engine) {
 	t.Helper()
-	run := b.MustRun(t, enginetest.Everything)
+	run := b.RunToEnd(enginetest.Everything)
 	must.Hold(t, run.Status == outbox.RunCompleted && run.Counts.Drifted == 0 && run.Counts.Failed == 0, "%s: verified as %s with %+v", what, run.Status, run.Counts)
 }

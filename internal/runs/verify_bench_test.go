@@ -67,12 +67,12 @@ func BenchmarkVerify(b *testing.B) {
 		b.Run(bb.name, func(b *testing.B) {
 			e := enginetest.Open(b, enginetest.Define(b, joined), enginetest.BatchSize(5000))
 			for i := range bb.campaigns {
-				e.MustAppend(b, ordered(fmt.Sprint("c-", i), bb.events)...)
+				e.MustAppend(ordered(fmt.Sprint("c-", i), bb.events)...)
 			}
-			e.Drain(b)
+			e.Drain()
 			verify := func(want outbox.Verdict) time.Duration {
 				began := time.Now()
-				if run := e.MustRun(b, enginetest.Everything); run.Verdict != want {
+				if run := e.RunToEnd(enginetest.Everything); run.Verdict != want {
 					b.Fatalf("run %+v", run)
 				}
 				return time.Since(began)
@@ -80,9 +80,9 @@ func BenchmarkVerify(b *testing.B) {
 			var clean, drift time.Duration
 			for b.Loop() {
 				clean += verify(outbox.VerdictMatch)
-				e.Meddle(b, bb.wrong)
+				e.ExecProjections(bb.wrong)
 				drift += verify(outbox.VerdictDrift)
-				e.MustRun(b, outbox.RunRequest{Kind: outbox.RunRebuild, All: true})
+				e.RunToEnd(outbox.RunRequest{Kind: outbox.RunRebuild, All: true})
 			}
 			ratio := drift.Seconds() / clean.Seconds()
 			b.ReportMetric(clean.Seconds()/float64(b.N), "s/clean")

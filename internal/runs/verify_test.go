@@ -10,6 +10,7 @@ import (
 	"github.com/outboxweb/outboxweb/internal/enginetest"
 	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/storetest"
 )
 
 func TestVerify_findsTheFirstWrongEventByKeysOfAnyType(t *testing.T) {
@@ -49,13 +50,13 @@ update keyed%[1]d set n = :seq where campaign_id = :campaign_id;
 	}
 	payload := must.Get(json.Marshal(keys)).Or(t)
 	b := enginetest.Open(t, enginetest.Define(t, definitions...))
-	b.MustApply(t, enginetest.Noted("a"), enginetest.EventOf("a", "opened", string(payload)), enginetest.Noted("a"), enginetest.Noted("a"))
+	b.Feed(enginetest.Noted("a"), enginetest.EventOf("a", "opened", string(payload)), enginetest.Noted("a"), enginetest.Noted("a"))
 	for i := range types {
-		b.Meddle(t, fmt.Sprintf(`update keyed%d set n = 3`, i))
+		b.ExecProjections(fmt.Sprintf(`update keyed%d set n = 3`, i))
 	}
-	run := b.MustRun(t, enginetest.Everything)
+	run := b.RunToEnd(enginetest.Everything)
 	must.Need(t, run.Status == outbox.RunCompleted && run.Counts.Drifted == 1, "run %+v", run)
-	for i, p := range b.RunResult(t, run, "a").Projections {
+	for i, p := range b.RunResult(run, "a").Projections {
 		if c := p.Comparison; c == nil || c.Changed != 1 || c.FirstSeq != 4 {
 			t.Errorf("%s: %+v, want a change from event 4 on", types[i], c)
 		}
@@ -74,12 +75,12 @@ insert into texts values (:campaign_id, :seq, :payload.body!);
 	long := strings.Repeat("é", 100_000)
 	const texts = 22 // more than are shown
 	for range texts {
-		b.MustAppend(t, enginetest.EventOf("a", "noted", `{"body":"`+long+`"}`))
+		b.MustAppend(enginetest.EventOf("a", "noted", `{"body":"`+long+`"}`))
 	}
-	b.Drain(t)
-	b.Meddle(t, `update texts set body = body || 'x' where seq > 1`)
-	run := b.MustRun(t, enginetest.Everything)
-	p := b.RunResult(t, run, "a").Projections[0]
+	b.Drain()
+	b.ExecProjections(`update texts set body = body || 'x' where seq > 1`)
+	run := b.RunToEnd(enginetest.Everything)
+	p := b.RunResult(run, "a").Projections[0]
 	c := p.Comparison
 	must.Hold(t, c.Changed == int64(texts-1) && c.FirstSeq == 2 && len(c.Samples) == 20, "%d changed from event %d on, %d shown", c.Changed, c.FirstSeq, len(c.Samples))
 	text, err := json.Marshal(p)
@@ -101,16 +102,16 @@ create table texts (campaign_id text not null, seq bigint not null, primary key 
 -- on: noted
 insert into texts values (:campaign_id, :seq);
 `))
-	b.MustApply(t, enginetest.EventOf("a", "noted", `{}`), enginetest.EventOf("b", "noted", `{}`))
-	b.Meddle(t, `update projection_versions set built_version = ''`)
-	b.Meddle(t, `update texts set seq = 7 where campaign_id = 'b'`)
+	b.Feed(enginetest.EventOf("a", "noted", `{}`), enginetest.EventOf("b", "noted", `{}`))
+	b.ExecProjections(`update projection_versions set built_version = ''`)
+	b.ExecProjections(`update texts set seq = 7 where campaign_id = 'b'`)
 	for _, verified := range []bool{false, true} {
 		if verified {
-			b.Meddle(t, `update texts set seq = 1 where campaign_id = 'b'`)
+			b.ExecProjections(`update texts set seq = 1 where campaign_id = 'b'`)
 		}
-		b.MustRun(t, outbox.RunRequest{Kind: outbox.RunVerify, Campaigns: []string{"a"}})
-		b.MustRun(t, enginetest.Everything)
-		described, err := b.Runs.DescribeProjections(t.Context(), b.Infos())
+		b.RunToEnd(outbox.RunRequest{Kind: outbox.RunVerify, Campaigns: []string{"a"}})
+		b.RunToEnd(enginetest.Everything)
+		described, err := b.Runs.DescribeProjections(t.Context(), b.Infos)
 		must.Hold(t, err == nil && described[0].BuiltByOtherVersion != verified, "verified: %t; described as %+v, %v", verified, described, err)
 	}
 }
@@ -122,7 +123,7 @@ func mustBeUnverifiable(t *testing.T, b *enginetest.Engine, campaign string, seq
 	if err != nil || len(all) != 1 || all[0].Verdict != "failed" || all[0].Seq != seq || all[0].RunID != run || !strings.Contains(all[0].Error, reason) {
 		t.Errorf("verifications of %q are %+v (%v), want a failed one at event %d of run %d: %s", campaign, all, err, seq, run, reason)
 	}
-	c := b.MustCampaign(t, campaign)
+	c := b.MustCampaign(campaign)
 	why := c.Why(c.UpdatedAt, outbox.Surroundings{})
 	if c.State() != outbox.StateUnverifiable || !strings.Contains(why, reason) || run > 0 && !strings.Contains(why, fmt.Sprintf("(run %d)", run)) {
 		t.Errorf("campaign %q is %s: %s", campaign, c.State(), why)
@@ -141,14 +142,14 @@ func TestVerify_thatFailsLeavesAVerification(t *testing.T) {
 		{`delete from events where campaign_id = 'a' and seq = 3`, 3, "event 3 is missing from the journal"},
 	} {
 		b := enginetest.Open(t, enginetest.Define(t, enginetest.Trail))
-		b.MustApply(t, append(enginetest.Notes("a", 3), enginetest.Notes("b", 2)...)...)
-		kept := enginetest.Column[string](t, b.JournalDB, `select payload from events where campaign_id = 'a' and seq = 2`)[0]
-		b.Tamper(t, tt.change)
-		b = b.Beside(t) // a process that knows nothing of what is gone, which would be a journal that went back
-		run := b.MustRun(t, outbox.RunRequest{Kind: outbox.RunVerify, All: true})
+		b.Feed(append(enginetest.Notes("a", 3), enginetest.Notes("b", 2)...)...)
+		kept := storetest.Column[string](t, b.JournalDB, `select payload from events where campaign_id = 'a' and seq = 2`)[0]
+		b.Tamper(tt.change)
+		b = b.Beside() // a process that knows nothing of what is gone, which would be a journal that went back
+		run := b.RunToEnd(outbox.RunRequest{Kind: outbox.RunVerify, All: true})
 		must.Equal(t, run.Status, outbox.RunFailed, "run", run.ID, "is")
 		mustBeUnverifiable(t, b, "a", tt.seq, run.ID, tt.reason)
-		must.Equal(t, b.MustCampaign(t, "b").State(), outbox.StateCurrent, "campaign b")
+		must.Equal(t, b.MustCampaign("b").State(), outbox.StateCurrent, "campaign b")
 		must.Equal(t, must.Get(b.Summary(t.Context())).Or(t).Campaigns.Unverifiable, 1, "the summary counts", ")")
 		step := b.RunWorker.VerifyNext()
 		for range 2 {
@@ -158,23 +159,23 @@ func TestVerify_thatFailsLeavesAVerification(t *testing.T) {
 		if !strings.Contains(tt.change, "update") {
 			continue
 		}
-		b.Tamper(t, `update events set payload = '`+kept+`' where campaign_id = 'a' and seq = 2`)
-		b.MustRun(t, outbox.RunRequest{Kind: outbox.RunVerify, Campaigns: []string{"a"}})
-		must.Equal(t, b.MustCampaign(t, "a").State(), outbox.StateCurrent, "after a verify that could be made campaign a")
+		b.Tamper(`update events set payload = '` + kept + `' where campaign_id = 'a' and seq = 2`)
+		b.RunToEnd(outbox.RunRequest{Kind: outbox.RunVerify, Campaigns: []string{"a"}})
+		must.Equal(t, b.MustCampaign("a").State(), outbox.StateCurrent, "after a verify that could be made campaign a")
 	}
 }
 
 func TestVerify_namesTheFirstEventThatFails(t *testing.T) {
 	t.Parallel()
 	good := enginetest.Open(t, enginetest.Define(t, enginetest.Accounts, openedGate))
-	good.MustApply(t, enginetest.Opened("a", 10), enginetest.Noted("a"), enginetest.Spent("a", 3))
+	good.Feed(enginetest.Opened("a", 10), enginetest.Noted("a"), enginetest.Spent("a", 3))
 	b := enginetest.OpenPair(t, good.Pair, enginetest.Define(t, strings.ReplaceAll(enginetest.Accounts, ":payload.amount!", ":payload.price!"), gate))
-	run := b.MustRun(t, enginetest.Everything)
-	result := b.RunResult(t, run, "a")
+	run := b.RunToEnd(enginetest.Everything)
+	result := b.RunResult(run, "a")
 	must.Hold(t, strings.HasPrefix(result.Error, "event 2 cannot be replayed: projection gate"), "the result says %q", result.Error)
-	c := b.MustCampaign(t, "a")
+	c := b.MustCampaign("a")
 	must.Hold(t, c.Unverifiable == 2 && c.Unverified.Projection == "gate", "of %d projections the campaign names %+v", c.Unverifiable, c.Unverified)
-	b.Tamper(t, `update verifications set verdict = 'drift' where projection = 'gate'`)
+	b.Tamper(`update verifications set verdict = 'drift' where projection = 'gate'`)
 	if sum, err := b.Summary(t.Context()); err != nil || sum.Campaigns.Drifted != 1 || sum.Campaigns.Unverifiable != 1 || sum.Campaigns.Mismatched != 1 {
 		t.Errorf("one campaign that drifted and is unverifiable is counted as %+v (%v)", sum.Campaigns, err)
 	}
@@ -196,17 +197,17 @@ func TestVerify_thatFailsForOneProjectionLeavesAVerificationOfThatOne(t *testing
 func TestRebuild_saysThatAPausedProjectionLacksEvents(t *testing.T) {
 	t.Parallel()
 	b := enginetest.Open(t, enginetest.Define(t, enginetest.Trail, enginetest.Ledger))
-	b.MustApply(t, enginetest.Opened("a", 10), enginetest.Noted("a"))
-	b.MustPause(t, "ledger", "a")
-	b.MustApply(t, enginetest.Noted("a"))
+	b.Feed(enginetest.Opened("a", 10), enginetest.Noted("a"))
+	b.PauseProjection("ledger", "a")
+	b.Feed(enginetest.Noted("a"))
 	rebuild := outbox.RunRequest{Kind: outbox.RunRebuild, Campaigns: []string{"a"}}
-	run := b.MustRun(t, rebuild)
+	run := b.RunToEnd(rebuild)
 	must.Hold(t, run.Verdict == "" && run.Counts.NotCompared == 1 && run.Status == outbox.RunCompleted, "the run says %q, %+v", run.Verdict, run.Counts)
-	result := b.RunResult(t, run, "a")
+	result := b.RunResult(run, "a")
 	left := result.NotCompared()
 	must.Hold(t, len(left) == 1 && left[0].Projection == "ledger" && left[0].FromSeq == 3 && left[0].UntilSeq == 3, "not compared are %+v", left)
-	b.Meddle(t, `delete from trail where seq = 1`)
-	if run := b.MustRun(t, rebuild); run.Verdict != outbox.VerdictDrift || run.Counts.Drifted != 1 {
+	b.ExecProjections(`delete from trail where seq = 1`)
+	if run := b.RunToEnd(rebuild); run.Verdict != outbox.VerdictDrift || run.Counts.Drifted != 1 {
 		t.Errorf("the run says %q, %+v", run.Verdict, run.Counts)
 	}
 }
@@ -214,16 +215,16 @@ func TestRebuild_saysThatAPausedProjectionLacksEvents(t *testing.T) {
 func TestVerify_comparesNoProjectionThatIsBehind(t *testing.T) {
 	t.Parallel()
 	b := enginetest.Open(t, enginetest.Define(t, enginetest.Trail, strings.ReplaceAll(enginetest.Trail, "trail", "track")))
-	b.MustApply(t, append(enginetest.Notes("a", 3), enginetest.Notes("b", 3)...)...)
-	b.MustPause(t, "track", "a")
-	b.MustApply(t, enginetest.Notes("a", 5)...)
-	verify := b.MustStartRun(t, outbox.RunRequest{Kind: outbox.RunVerify, All: true})
-	b.MustResume(t, "track", "a")
-	b.StepRuns(t)
+	b.Feed(append(enginetest.Notes("a", 3), enginetest.Notes("b", 3)...)...)
+	b.PauseProjection("track", "a")
+	b.Feed(enginetest.Notes("a", 5)...)
+	verify := b.StartRun(outbox.RunRequest{Kind: outbox.RunVerify, All: true})
+	b.ResumeProjection("track", "a")
+	b.StepRuns()
 
-	run := b.MustReadRun(t, verify.ID)
+	run := b.MustRun(verify.ID)
 	must.Hold(t, run.Status == outbox.RunCompleted && run.Verdict == "" && run.Counts == (outbox.RunCounts{Matched: 1, NotCompared: 1}) && run.Campaigns.Done == 2, "run %+v", run)
-	result := b.RunResult(t, run, "a")
+	result := b.RunResult(run, "a")
 	if left := result.NotCompared(); result.Error != "" || !slices.Equal(left, []outbox.NotCompared{{CampaignID: "a", Projection: "track", State: outbox.CursorBehind, FromSeq: 1, UntilSeq: 8}}) {
 		t.Errorf("result %+v, not compared are %v", result, left)
 	}
@@ -233,7 +234,7 @@ func TestVerify_comparesNoProjectionThatIsBehind(t *testing.T) {
 	}
 	known, err := b.Verifications(t.Context(), "a")
 	must.Hold(t, err == nil && !slices.ContainsFunc(known, func(v outbox.Verification) bool { return v.Projection == "track" }), "verifications %+v, %v", known, err)
-	b.MustRun(t, enginetest.Everything)
+	b.RunToEnd(enginetest.Everything)
 	if run := runsOf(t, b, outbox.RunVerify)[1]; run.Verdict != outbox.VerdictMatch || run.Counts.Matched != 2 {
 		t.Errorf("run %+v once the replay is done, want two matches", run)
 	}
@@ -242,18 +243,18 @@ func TestVerify_comparesNoProjectionThatIsBehind(t *testing.T) {
 func TestVerify_tellsWhatAPausedProjectionLacks(t *testing.T) {
 	t.Parallel()
 	b := enginetest.Open(t, enginetest.Define(t, enginetest.Trail, strings.ReplaceAll(enginetest.Trail, "trail", "track")))
-	b.MustApply(t, append(enginetest.Notes("a", 3), enginetest.Notes("b", 3)...)...)
-	b.MustPause(t, "track", "")
-	if run := b.MustRun(t, enginetest.Everything); run.Verdict != outbox.VerdictMatch || run.Counts.Matched != 2 {
+	b.Feed(append(enginetest.Notes("a", 3), enginetest.Notes("b", 3)...)...)
+	b.PauseProjection("track", "")
+	if run := b.RunToEnd(enginetest.Everything); run.Verdict != outbox.VerdictMatch || run.Counts.Matched != 2 {
 		t.Errorf("run %+v while nothing is lacking, want two matches", run)
 	}
-	b.MustApply(t, enginetest.Notes("a", 2)...)
-	run := b.MustRun(t, enginetest.Everything)
+	b.Feed(enginetest.Notes("a", 2)...)
+	run := b.RunToEnd(enginetest.Everything)
 	must.Hold(t, run.Status == outbox.RunCompleted && run.Verdict == "" && run.Counts == (outbox.RunCounts{Matched: 1, NotCompared: 1}), "run %+v", run)
-	left := b.RunResult(t, run, "a").NotCompared()
+	left := b.RunResult(run, "a").NotCompared()
 	must.Hold(t, slices.Equal(left, []outbox.NotCompared{{CampaignID: "a", Projection: "track", State: outbox.CursorPaused, FromSeq: 4, UntilSeq: 5}}), "not compared are %v", left)
-	b.Meddle(t, `update track set seq = 77 where campaign_id = 'a' and place = 2`)
-	run = b.MustRun(t, enginetest.Everything)
+	b.ExecProjections(`update track set seq = 77 where campaign_id = 'a' and place = 2`)
+	run = b.RunToEnd(enginetest.Everything)
 	must.Hold(t, run.Verdict == outbox.VerdictDrift && run.Counts == (outbox.RunCounts{Matched: 1, Drifted: 1}), "run %+v, want a drift among what it has", run)
-	must.Equal(t, len(b.RunResult(t, run, "a").NotCompared()), 1, "beside a drift not compared")
+	must.Equal(t, len(b.RunResult(run, "a").NotCompared()), 1, "beside a drift not compared")
 }

@@ -10,7 +10,6 @@ import (
 	"testing"
 
 	"github.com/outboxweb/outboxweb/internal/dbtest"
-	"github.com/outboxweb/outboxweb/internal/enginetest"
 	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/store"
@@ -118,7 +117,7 @@ func TestPositions_neverAppearBelowOneThatWasRead(t *testing.T) {
 	readers.Wait()
 	for i, w := range followers {
 		w.follow(f, done)
-		want := enginetest.Column[int64](t, f.JournalDB, `select position from events order by position`)
+		want := storetest.Column[int64](t, f.JournalDB, `select position from events order by position`)
 		must.Same(t, w.positions, want, "follower", i+1)
 	}
 }

@@ -76,7 +76,7 @@ func TestPostgresConnection_lostInATransactionIsBusyAndDoesNothing(t *testing.T)
 	f.prepare()
 	for _, tx := range transactions {
 		f.Unchanged(func() {
-			meanwhile(f.Terminate)
+			meanwhile(func() { f.Terminate() })
 			if err := tx.call(f); !errors.Is(err, outbox.ErrBusy) {
 				t.Errorf("%s: got error %v, want a busy database", tx.name, err)
 			}

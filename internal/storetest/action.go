@@ -19,16 +19,14 @@ import (
 	"github.com/outboxweb/outboxweb/internal/store"
 )
 
-// Action is one kind of operator action, on a store where it can be done. Rules apply to every
-// action, in whichever package it is.
+// Action is one kind of operator action, on a store where it can be done. Rules apply to every action, in whichever package it is.
 type Action struct {
 	*Fixture
 	Action string
 	Do     func(outbox.Command) (any, error)
 	// DoBeside does the same from another process.
 	DoBeside func(outbox.Command) (any, error)
-	// Undone reports whether the action has had no effect; nil where a part of it may happen
-	// without its record.
+	// Undone reports whether the action has had no effect; nil where a part of it may happen without its record.
 	Undone func() bool
 	// Others are actions of other kinds.
 	Others []func(outbox.Command) (any, error)
@@ -108,16 +106,15 @@ var Rules = map[string]func(*testing.T, Action){
 	"is refused also where that cannot be stored": isRefusedUnrecorded,
 }
 
-// leavesOneRecord tests that a completed action has exactly one audit record, with the data of
-// its command.
+// leavesOneRecord tests that a completed action has exactly one audit record, with the data of its command.
 func leavesOneRecord(t *testing.T, a Action) {
 	must.Get(a.Do(Ana("the cause is fixed"))).Or(t)
 	acts := a.DoneActions()
 	must.Need(t, len(acts) == 1, "audit records are %+v, want one", acts)
 	got := acts[0]
-	if string(got.Action) != a.Action || got.Actor != "ana" || got.Via != "page" || got.From != "10.0.0.7" || got.Reason != "the cause is fixed" || got.RequestID != "r-1" || got.At != a.Clock.Now() {
-		t.Errorf("audit record is %+v", got)
-	}
+	want := outbox.AuditEntry{Action: outbox.Action(a.Action), Actor: "ana", Via: "page", From: "10.0.0.7", Reason: "the cause is fixed", RequestID: "r-1", At: a.Clock.Now(), Outcome: outbox.AuditDone,
+		ID: got.ID, CampaignID: got.CampaignID, Seq: got.Seq, Target: got.Target, Before: got.Before, After: got.After}
+	must.Equal(t, got, want, "the record")
 	must.Hold(t, json.Valid(got.Before) && json.Valid(got.After) && string(got.After) != "null", "before %s, after %s", got.Before, got.After)
 	a.Sound()
 }
@@ -130,8 +127,8 @@ func doesNotHappenUnrecorded(t *testing.T, a Action) {
 	must.Hold(t, a.Undone == nil || a.Undone(), "the act happened without its record")
 }
 
-// isDoneOnceByKey tests that a repeat with the same idempotency key returns the first result
-// and changes nothing, and that the key is refused for other actions.
+// isDoneOnceByKey tests that a repeat with the same idempotency key returns the first result and changes nothing, and that the key is refused for other
+// actions.
 func isDoneOnceByKey(t *testing.T, a Action) {
 	o := Ana("")
 	o.IdempotencyKey = "k-1"
@@ -152,8 +149,7 @@ func isDoneOnceByKey(t *testing.T, a Action) {
 	must.Equal(t, len(a.DoneActions()), 1, "audit records")
 }
 
-// ofTwoAtOnceIsDoneOnce tests that two processes that act concurrently with one idempotency key
-// get the same result of one action.
+// ofTwoAtOnceIsDoneOnce tests that two processes that act concurrently with one idempotency key get the same result of one action.
 func ofTwoAtOnceIsDoneOnce(t *testing.T, a Action) {
 	o := Ana("")
 	o.IdempotencyKey = "k-1"
@@ -162,9 +158,8 @@ func ofTwoAtOnceIsDoneOnce(t *testing.T, a Action) {
 	for i, do := range []func(outbox.Command) (any, error){a.Do, a.DoBeside} {
 		both.Go(func() {
 			var err error
-			if results[i], err = do(o); err != nil {
-				t.Errorf("got error %v", err)
-			}
+			results[i], err = do(o)
+			must.Hold(t, err == nil, "got error %v", err)
 		})
 	}
 	both.Wait()
@@ -173,17 +168,15 @@ func ofTwoAtOnceIsDoneOnce(t *testing.T, a Action) {
 	a.Sound()
 }
 
-// refusedLeavesOneRecord tests that a refusal has exactly one record with the action's target,
-// and that the refused command's key stays free.
+// refusedLeavesOneRecord tests that a refusal has exactly one record with the action's target, and that the refused command's key stays free.
 func refusedLeavesOneRecord(t *testing.T, a Action) {
 	o := Ana(strings.Repeat("ü", 251))
 	o.By.Auth, o.By.Role, o.IdempotencyKey = outbox.AuthJWT, outbox.RoleAdmin, "again"
 	var refusal *outbox.Refusal
 	a.Unchanged(func() {
 		_, err := a.Do(o)
-		if refusal = Refused(t, err, outbox.ErrInvalid, "502", "500"); refusal.Field != "reason" {
-			t.Errorf("the refusal is about %q", refusal.Field)
-		}
+		refusal = Refused(t, err, outbox.ErrInvalid, "502", "500")
+		must.Equal(t, refusal.Field, "reason", "what the refusal is about")
 	})
 	list := a.RefusedActions()
 	must.Need(t, len(list) == 1, "%d records were left, want one: %+v", len(list), list)
@@ -195,18 +188,12 @@ func refusedLeavesOneRecord(t *testing.T, a Action) {
 	must.Equal(t, got, want, "the record")
 
 	o.Reason = "the cause is fixed"
-	if _, err := a.Do(o); err != nil {
-		t.Fatalf("under the key that was refused: %v", err)
-	}
+	must.Get(a.Do(o)).Or(t)
 	done := a.DoneActions()
-	if len(done) != 1 || len(a.RefusedActions()) != 1 {
-		t.Fatalf("%d acts are done and %d refused, want one each", len(done), len(a.RefusedActions()))
-	}
+	must.Need(t, len(done) == 1 && len(a.RefusedActions()) == 1, "%d acts are done and %d refused, want one each", len(done), len(a.RefusedActions()))
 	about := func(a outbox.AuditEntry) string { return fmt.Sprint(a.CampaignID, a.Seq, a.Target) }
 	starts := a.Action == string(outbox.ActionRehearse) || strings.HasSuffix(a.Action, "_start") || strings.HasSuffix(a.Action, "_create") // the created thing has no id before
-	if about(done[0]) != about(got) && !starts {
-		t.Errorf("the refused act was about %q, the same one done about %q", about(got), about(done[0]))
-	}
+	must.Hold(t, starts || about(done[0]) == about(got), "the refused act was about %q, the same one done about %q", about(got), about(done[0]))
 }
 
 // isRefusedUnrecorded tests that the refusal is returned even if it cannot be recorded.
@@ -226,27 +213,17 @@ func Ana(reason string) outbox.Command {
 var Ben = outbox.Command{By: outbox.Operator{Name: "ben", Via: "cli"}}
 
 // DoneActions are the records of ana's completed actions, newest first.
-func (f *Fixture) DoneActions() []outbox.AuditEntry {
-	f.TB.Helper()
-	return f.actionsOfAna(outbox.AuditDone)
-}
+func (f *Fixture) DoneActions() []outbox.AuditEntry { return f.actionsOfAna(outbox.AuditDone) }
 
 // RefusedActions are the records of ana's refused actions, newest first.
-func (f *Fixture) RefusedActions() []outbox.AuditEntry {
-	f.TB.Helper()
-	return f.actionsOfAna(outbox.AuditRefused)
-}
+func (f *Fixture) RefusedActions() []outbox.AuditEntry { return f.actionsOfAna(outbox.AuditRefused) }
 
 func (f *Fixture) actionsOfAna(outcome outbox.AuditOutcome) []outbox.AuditEntry {
-	f.TB.Helper()
-	page := must.Get(f.AuditLog(f.Ctx, outbox.AuditFilter{Actor: "ana", Outcome: outcome})).Or(f.TB)
-	return page.Items
+	return must.Get(f.AuditLog(f.Ctx, outbox.AuditFilter{Actor: "ana", Outcome: outcome})).Or(f.TB).Items
 }
 
-// Actions lists the actions in the audit records of a campaign, or of one of its rows, newest
-// first.
+// Actions lists the actions in the audit records of a campaign, or of one of its rows, newest first.
 func (f *Fixture) Actions(filter outbox.AuditFilter) []string {
-	f.TB.Helper()
 	page := must.Get(f.AuditLog(f.Ctx, filter)).Or(f.TB)
 	actions := []string{}
 	for _, a := range page.Items {
@@ -258,24 +235,21 @@ func (f *Fixture) Actions(filter outbox.AuditFilter) []string {
 
 // WantActions fails unless the actions that match a filter are of these kinds, newest first.
 func (f *Fixture) WantActions(filter outbox.AuditFilter, want ...string) {
-	f.TB.Helper()
 	must.Same(f.TB, f.Actions(filter), want, "the acts by", filter)
 }
 
 // ForbidAudit makes every insert of an audit record fail with a message.
 func (f *Fixture) ForbidAudit(message string) {
-	f.TB.Helper()
-	if !dbtest.Postgres() {
-		f.Exec(`create trigger no_audit before insert on audit_log begin select raise(abort, '` + message + `'); end`)
-		return
+	does := `begin select raise(abort, '` + message + `'); end`
+	if dbtest.Postgres() {
+		f.Exec(`create function no_audit() returns trigger language plpgsql as $$ begin raise exception '` + message + `'; end $$`)
+		does = `for each row execute function no_audit()`
 	}
-	f.Exec(`create function no_audit() returns trigger language plpgsql as $$ begin raise exception '` + message + `'; end $$`)
-	f.Exec(`create trigger no_audit before insert on audit_log for each row execute function no_audit()`)
+	f.Exec(`create trigger no_audit before insert on audit_log ` + does)
 }
 
 // AllowAudit undoes ForbidAudit.
 func (f *Fixture) AllowAudit() {
-	f.TB.Helper()
 	of := ""
 	if dbtest.Postgres() {
 		of = ` on audit_log`
@@ -285,27 +259,21 @@ func (f *Fixture) AllowAudit() {
 
 // ActionsOf are the completed actions of a kind.
 func (f *Fixture) ActionsOf(action string) []outbox.AuditEntry {
-	f.TB.Helper()
-	page := must.Get(f.AuditLog(f.Ctx, outbox.AuditFilter{Action: outbox.Action(action), Outcome: outbox.AuditDone})).Or(f.TB)
-	return page.Items
+	return must.Get(f.AuditLog(f.Ctx, outbox.AuditFilter{Action: outbox.Action(action), Outcome: outbox.AuditDone})).Or(f.TB).Items
 }
 
 // Refused fails unless err is a refusal of the kind whose message contains every fragment.
 func Refused(tb testing.TB, err, kind error, fragments ...string) *outbox.Refusal {
-	tb.Helper()
 	var r *outbox.Refusal
 	must.Need(tb, errors.Is(err, kind) && errors.As(err, &r), "got error %v, want a refusal: %v", err, kind)
 	for _, fragment := range fragments {
-		if !strings.Contains(r.Error(), fragment) {
-			tb.Errorf("the sentence %q lacks %q", r.Error(), fragment)
-		}
+		must.Hold(tb, strings.Contains(r.Error(), fragment), "the sentence %q lacks %q", r.Error(), fragment)
 	}
 	return r
 }
 
 // NamesNoAction fails when a refusal mentions an action.
 func NamesNoAction(tb testing.TB, err error) {
-	tb.Helper()
 	r := Refused(tb, err, outbox.ErrConflict)
 	must.Hold(tb, !strings.Contains(r.Error(), "last action"), "an act that did not touch it is named: %v", r)
 }

@@ -1,10 +1,12 @@
-// Package storetest opens stores on databases of a test's own, for the tests of internal/store
-// and of the packages with tables beside its own. It is used with dbtest.Main.
+// Package storetest opens stores on databases of a test's own, for the tests of internal/store and of the packages with tables beside its own. It is used
+// with dbtest.Main.
 package storetest
 
 import (
 	"context"
 	"database/sql"
+	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -17,7 +19,7 @@ import (
 	"github.com/outboxweb/outboxweb/internal/store"
 )
 
-// Clock is a time that changes only by Advance. It is safe for concurrent use.
+// Clock is a time that changes only by Advance; the zero value is the real time. It is safe for concurrent use.
 type Clock struct{ micros atomic.Int64 }
 
 // Began is the initial time of a Clock.
@@ -31,7 +33,12 @@ func NewClock() *Clock {
 }
 
 // Now is the clock's time.
-func (c *Clock) Now() time.Time { return time.UnixMicro(c.micros.Load()).UTC() }
+func (c *Clock) Now() time.Time {
+	if now := c.micros.Load(); now != 0 {
+		return time.UnixMicro(now).UTC()
+	}
+	return time.Now().UTC()
+}
 
 // Advance moves the clock.
 func (c *Clock) Advance(d time.Duration) { c.micros.Add(d.Microseconds()) }
@@ -39,8 +46,7 @@ func (c *Clock) Advance(d time.Duration) { c.micros.Add(d.Microseconds()) }
 // model keeps the methods of readmodel.Database below those of the store.
 type model struct{ *readmodel.Database }
 
-// Fixture is a store on databases of its own, with its clock and raw connections that bypass
-// it.
+// Fixture is a store on databases of its own, with its clock and raw connections that bypass it.
 type Fixture struct {
 	*store.Store
 	*maintenance.Maintenance
@@ -71,13 +77,11 @@ func ReadOnly(o *store.Options) { o.ReadOnly = true }
 
 // Open opens a store on empty databases of its own. change adjusts its options.
 func Open(tb testing.TB, change ...func(*store.Options)) *Fixture {
-	tb.Helper()
 	return OpenBoth(tb, dbtest.New(tb), NewClock(), change...)
 }
 
 // OpenBoth opens a store on given databases. It is closed at the test's end.
 func OpenBoth(tb testing.TB, p dbtest.Pair, c *Clock, change ...func(*store.Options)) *Fixture {
-	tb.Helper()
 	o := OptionsFor(p)
 	o.Now = c.Now
 	for _, f := range change {
@@ -90,14 +94,12 @@ func OpenBoth(tb testing.TB, p dbtest.Pair, c *Clock, change ...func(*store.Opti
 
 // Around is a fixture of an open store on given databases.
 func Around(tb testing.TB, s *store.Store, p dbtest.Pair, c *Clock) *Fixture {
-	tb.Helper()
 	return &Fixture{Store: s, Maintenance: maintenance.New(s), model: model{s.ReadModel()}, TB: tb, Ctx: context.Background(), Pair: p, Clock: c,
 		JournalDB: dbtest.Open(tb, p.Journal), ProjectionsDB: dbtest.Open(tb, p.Projections)}
 }
 
 // Beside opens a second store on the same databases, as another process would.
 func (f *Fixture) Beside(change ...func(*store.Options)) *Fixture {
-	f.TB.Helper()
 	return OpenBoth(f.TB, f.Pair, f.Clock, change...)
 }
 
@@ -108,23 +110,31 @@ func (f *Fixture) CloseNow() {
 	f.ProjectionsDB.Close()
 }
 
+// OnPostgres reports whether the databases are on PostgreSQL; a test there may use others, too.
+func (f *Fixture) OnPostgres() bool { return DialectOf(f.Pair) == "postgres" }
+
+// DialectOf is the dialect of the pair's projections.
+func DialectOf(p dbtest.Pair) string {
+	if strings.HasPrefix(p.Projections, "sqlite:") {
+		return "sqlite"
+	}
+	return "postgres"
+}
+
 // Exec runs a statement on the journal database, bypassing the store.
 func (f *Fixture) Exec(query string, args ...any) {
-	f.TB.Helper()
 	_, err := f.JournalDB.Exec(query, args...)
 	must.Need(f.TB, err == nil, "%s: %v", query, err)
 }
 
 // ExecProjections runs a statement on the projections database, bypassing the store.
 func (f *Fixture) ExecProjections(query string, args ...any) {
-	f.TB.Helper()
 	_, err := f.ProjectionsDB.Exec(query, args...)
 	must.Need(f.TB, err == nil, "%s: %v", query, err)
 }
 
 // Number reads one number from the journal database, bypassing the store.
 func (f *Fixture) Number(query string, args ...any) int64 {
-	f.TB.Helper()
 	var n int64
 	err := f.JournalDB.QueryRow(query, args...).Scan(&n)
 	must.Need(f.TB, err == nil, "%s: %v", query, err)
@@ -133,7 +143,6 @@ func (f *Fixture) Number(query string, args ...any) int64 {
 
 // Texts is the first column of a query's result; nil when that is empty.
 func Texts(tb testing.TB, db *sql.DB, query string, args ...any) []string {
-	tb.Helper()
 	if all := Column[string](tb, db, query, args...); len(all) > 0 {
 		return all
 	}
@@ -142,7 +151,6 @@ func Texts(tb testing.TB, db *sql.DB, query string, args ...any) []string {
 
 // Column reads the first column of a query's result.
 func Column[T any](tb testing.TB, db *sql.DB, query string, args ...any) []T {
-	tb.Helper()
 	rows := must.Get(db.Query(query, args...)).Or(tb)
 	defer rows.Close()
 	all := []T{}
@@ -160,12 +168,14 @@ func Event(campaign, eventType string) outbox.Event {
 	return outbox.Event{CampaignID: campaign, EventType: eventType, Payload: []byte(`{"amount":1}`)}
 }
 
-// MustAppend appends events and returns their positions.
-func (f *Fixture) MustAppend(events ...outbox.Event) []store.Appended {
-	f.TB.Helper()
-	got, err := f.Append(f.Ctx, store.Append{Events: events})
-	must.Need(f.TB, err == nil, "append: %v", err)
-	return got
+// MustAppend appends events, 500 at a time, and returns their positions.
+func (f *Fixture) MustAppend(events ...outbox.Event) (all []store.Appended) {
+	for chunk := range slices.Chunk(events, 500) {
+		got, err := f.Append(f.Ctx, store.Append{Events: chunk})
+		must.Need(f.TB, err == nil, "append: %v", err)
+		all = append(all, got...)
+	}
+	return all
 }
 
 // Lease is the duration of claims made by fixtures.
@@ -173,7 +183,6 @@ const Lease = 30 * time.Second
 
 // MustClaim claims due campaigns for a worker, or a suspect when none is due.
 func (f *Fixture) MustClaim(w store.Worker, rows int) []store.Claim {
-	f.TB.Helper()
 	claims, err := f.Claim(f.Ctx, w, store.ClaimLimits{Rows: rows, Lease: Lease})
 	if err == nil && len(claims) == 0 {
 		claims, err = f.ClaimSuspect(f.Ctx, w, Lease)
@@ -182,10 +191,8 @@ func (f *Fixture) MustClaim(w store.Worker, rows int) []store.Claim {
 	return claims
 }
 
-// ApplyClaim advances the watermark of a claim's campaign over the claim's events up to last,
-// as a worker does, and returns the watermark's seq.
+// ApplyClaim advances the watermark of a claim's campaign over the claim's events up to last, as a worker does, and returns the watermark's seq.
 func (f *Fixture) ApplyClaim(c store.Claim, last int64) (reached int64, err error) {
-	f.TB.Helper()
 	all, _, err := f.Load(f.Ctx, []store.Range{c.Range()}, 1<<30)
 	must.Need(f.TB, err == nil, "load: %v", err)
 	loaded := all[0].Events
@@ -219,7 +226,6 @@ func (f *Fixture) ApplyClaim(c store.Claim, last int64) (reached int64, err erro
 
 // Drain processes everything that is due.
 func (f *Fixture) Drain() {
-	f.TB.Helper()
 	w := store.Worker{ID: "worker-1", Build: "v1"}
 	for {
 		claims := f.MustClaim(w, 1000)
@@ -229,20 +235,15 @@ func (f *Fixture) Drain() {
 		for _, c := range claims {
 			reached, err := f.ApplyClaim(c, c.Last)
 			must.Need(f.TB, err == nil && reached >= c.Last, "apply %+v: reached %d, %v", c, reached, err)
-			if _, err := f.Settle(f.Ctx, w, []store.Result{{Claim: c, Applied: reached}}); err != nil {
-				f.TB.Fatalf("settle: %v", err)
-			}
+			f.MustSettle(w, store.Result{Claim: c, Applied: reached})
 		}
 	}
 }
 
 // Sound fails when Check finds anything.
 func (f *Fixture) Sound() {
-	f.TB.Helper()
 	report := must.Get(f.Check(f.Ctx, func(int64, int64) {})).Or(f.TB)
-	for _, v := range report.Violations {
-		f.TB.Errorf("check: %+v", v)
-	}
+	must.Hold(f.TB, len(report.Violations) == 0 && report.Checked["skipped"] == 0, "check: %+v", report)
 }
 
 // Quiet is a progress function that does nothing.

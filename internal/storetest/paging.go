@@ -29,7 +29,6 @@ func Backward(p outbox.Page[string]) *string { return p.PrevCursor }
 
 // Follow reads a page and all pages after it, and calls between after each.
 func (read Pager) Follow(t *testing.T, page outbox.Page[string], way func(outbox.Page[string]) *string, between func()) []outbox.Page[string] {
-	t.Helper()
 	pages := []outbox.Page[string]{page}
 	for way(page) != nil {
 		must.Need(t, len(pages) <= 1000, "the pages never end")
@@ -42,7 +41,6 @@ func (read Pager) Follow(t *testing.T, page outbox.Page[string], way func(outbox
 
 // All reads all pages of a list that does not change.
 func (read Pager) All(t *testing.T) []outbox.Page[string] {
-	t.Helper()
 	return read.Follow(t, read(""), Forward, Idle)
 }
 
@@ -60,7 +58,6 @@ func Items(pages []outbox.Page[string]) []string {
 
 // BothWays fails unless walking back from a list's end visits the same items as walking to it.
 func (read Pager) BothWays(t *testing.T, name string) []string {
-	t.Helper()
 	there := read.Follow(t, read(""), Forward, Idle)
 	must.Hold(t, there[0].PrevCursor == nil, "%s: something comes before the first page", name)
 	back := read.Follow(t, there[len(there)-1], Backward, Idle)

@@ -15,13 +15,11 @@ import (
 
 // MustPause pauses a campaign.
 func (f *Fixture) MustPause(campaign string) {
-	f.TB.Helper()
 	must.Get(f.PauseCampaign(f.Ctx, outbox.Command{By: outbox.Operator{Name: "scene"}}, campaign)).Or(f.TB)
 }
 
 // Killed creates n campaigns of three events each whose first is dead.
 func (f *Fixture) Killed(name string, n int) []string {
-	f.TB.Helper()
 	ids := make([]string, n)
 	for i := range ids {
 		ids[i] = fmt.Sprintf("%s-%02d", name, i)
@@ -31,16 +29,11 @@ func (f *Fixture) Killed(name string, n int) []string {
 	return ids
 }
 
-// MustSample samples the store's current state. It drops cached reads first, like a newly
-// started process.
-func (f *Fixture) MustSample() {
-	f.TB.Helper()
-	must.OK(f.TB, f.Beside().Sample(f.Ctx))
-}
+// MustSample samples the store's current state. It drops cached reads first, like a newly started process.
+func (f *Fixture) MustSample() { must.OK(f.TB, f.Beside().Sample(f.Ctx)) }
 
 // AllCampaigns reads every page of a list of campaigns.
 func (f *Fixture) AllCampaigns(filter outbox.CampaignFilter) []outbox.Campaign {
-	f.TB.Helper()
 	var all []outbox.Campaign
 	for range 10_000 {
 		page, err := f.Campaigns(f.Ctx, filter)
@@ -84,12 +77,7 @@ func JSON(v any) []byte {
 
 // AppendN appends n events to a campaign and returns their positions.
 func (f *Fixture) AppendN(campaign string, n int) []store.Appended {
-	f.TB.Helper()
-	events := make([]outbox.Event, n)
-	for i := range events {
-		events[i] = Event(campaign, "counted")
-	}
-	return f.MustAppend(events...)
+	return f.MustAppend(slices.Repeat([]outbox.Event{Event(campaign, "counted")}, n)...)
 }
 
 // One and Two are two workers.
@@ -100,7 +88,6 @@ var (
 
 // ClaimOne claims the one campaign that must be due.
 func (f *Fixture) ClaimOne(w store.Worker, rows int) store.Claim {
-	f.TB.Helper()
 	claims := f.MustClaim(w, rows)
 	must.Need(f.TB, len(claims) == 1, "claimed %+v, want one campaign", claims)
 	return claims[0]
@@ -108,7 +95,6 @@ func (f *Fixture) ClaimOne(w store.Worker, rows int) store.Claim {
 
 // NoClaim fails when anything is due.
 func (f *Fixture) NoClaim(w store.Worker) {
-	f.TB.Helper()
 	claims := f.MustClaim(w, 1000)
 	must.Need(f.TB, len(claims) == 0, "claimed %+v, want nothing", claims)
 }
@@ -124,17 +110,13 @@ func (f *Fixture) LoadClaim(c store.Claim) ([]outbox.Event, error) {
 
 // MustApply is ApplyClaim that must reach last.
 func (f *Fixture) MustApply(c store.Claim, last int64) {
-	f.TB.Helper()
 	reached, err := f.ApplyClaim(c, last)
 	must.Need(f.TB, err == nil && reached == last, "apply to %d: reached %d, %v", last, reached, err)
 }
 
 // MustSettle settles results.
 func (f *Fixture) MustSettle(w store.Worker, results ...store.Result) store.Settled {
-	f.TB.Helper()
-	settled, err := f.Settle(f.Ctx, w, results)
-	must.Need(f.TB, err == nil, "settle: %v", err)
-	return settled.Settled
+	return must.Get(f.Settle(f.Ctx, w, results)).Or(f.TB).Settled
 }
 
 // Failure is a failed attempt with a message.
@@ -144,7 +126,6 @@ func Failure(message string) *readmodel.Failure {
 
 // Fail makes the head of each named campaign fail once. No others may be due.
 func (f *Fixture) Fail(message string, campaigns ...string) {
-	f.TB.Helper()
 	claims := f.MustClaim(One, 1000)
 	must.Need(f.TB, len(claims) == len(campaigns), "claimed %+v, want %q", claims, campaigns)
 	for _, c := range claims {
@@ -154,7 +135,6 @@ func (f *Fixture) Fail(message string, campaigns ...string) {
 
 // Kill fails the heads of the named campaigns until they are dead. No others may be due.
 func (f *Fixture) Kill(campaigns ...string) {
-	f.TB.Helper()
 	for range f.Retry().Attempts() {
 		f.Fail("no such thing", campaigns...)
 		f.Clock.Advance(5 * time.Minute)
@@ -167,21 +147,18 @@ func (f *Fixture) Kill(campaigns ...string) {
 
 // MustCampaign reads a campaign.
 func (f *Fixture) MustCampaign(id string) outbox.Campaign {
-	f.TB.Helper()
 	return must.Get(f.Campaign(f.Ctx, id)).Or(f.TB)
 }
 
 // MustRow reads a row.
 func (f *Fixture) MustRow(campaign string, seq int64) outbox.RowDetail {
-	f.TB.Helper()
 	return must.Get(f.Row(f.Ctx, campaign, seq)).Or(f.TB)
 }
 
 // DeadHead creates campaign a with three events, the first of them dead.
 func (f *Fixture) DeadHead() { f.AppendN("a", 3); f.Kill("a") }
 
-// Gap creates campaign a with three events without rows, and without any in the counts of its
-// row.
+// Gap creates campaign a with three events without rows, and without any in the counts of its row.
 func (f *Fixture) Gap() {
 	f.AppendN("a", 3)
 	f.Exec(`delete from projection_apply_outbox`)
@@ -190,13 +167,11 @@ func (f *Fixture) Gap() {
 
 // CountRows counts the rows with a status.
 func (f *Fixture) CountRows(status outbox.Status) int64 {
-	f.TB.Helper()
 	return f.Number(`select count(*) from projection_apply_outbox where status = $1`, string(status))
 }
 
 // Spans are the recorded spans of applied events, by campaign.
 func (f *Fixture) Spans() []string {
-	f.TB.Helper()
 	return Texts(f.TB, f.JournalDB, `select campaign_id || ' ' || first_seq || '-' || last_seq || ' ' || worker from applied_spans order by campaign_id, first_seq`)
 }
 
@@ -207,17 +182,13 @@ func UnderKey(name, key, request string) store.AppendKey {
 
 // MustAppendOnce appends events under a key and reports whether the call was a repeat.
 func (f *Fixture) MustAppendOnce(key store.AppendKey, events ...outbox.Event) ([]store.Appended, bool) {
-	f.TB.Helper()
 	result, repeated, err := f.AppendOnce(f.Ctx, store.Append{Events: events}, key)
-	if err != nil {
-		f.TB.Fatal(err)
-	}
+	must.OK(f.TB, err)
 	return result, repeated
 }
 
 // Ages are the oldest events in a summary.
 func (f *Fixture) Ages() (oldest, retryable outbox.Oldest) {
-	f.TB.Helper()
 	s := must.Get(f.Beside(InMode(f.Mode())).Summary(f.Ctx)).Or(f.TB)
 	if s.Oldest != nil {
 		oldest = *s.Oldest
@@ -225,21 +196,18 @@ func (f *Fixture) Ages() (oldest, retryable outbox.Oldest) {
 	if s.OldestRetryable != nil {
 		retryable = *s.OldestRetryable
 	}
-	if s.Lag.MaxSeconds != oldest.AgeSeconds || s.Lag.RetryableSeconds != retryable.AgeSeconds {
-		f.TB.Errorf("lag is %+v, the oldest event %v s old, the oldest retryable %v s", s.Lag, oldest.AgeSeconds, retryable.AgeSeconds)
-	}
+	must.Hold(f.TB, s.Lag.MaxSeconds == oldest.AgeSeconds && s.Lag.RetryableSeconds == retryable.AgeSeconds,
+		"lag is %+v, the oldest event %v s old, the oldest retryable %v s", s.Lag, oldest.AgeSeconds, retryable.AgeSeconds)
 	return oldest, retryable
 }
 
 // MustRequeue requeues a dead row.
 func (f *Fixture) MustRequeue(campaign string, seq int64) {
-	f.TB.Helper()
 	must.Get(f.RequeueRow(f.Ctx, outbox.Command{By: outbox.Operator{Name: "scene"}}, campaign, seq)).Or(f.TB)
 }
 
 // WantHistory compares the steps of an event, each as its kind and distinguishing details.
 func (f *Fixture) WantHistory(campaign string, seq int64, want ...string) {
-	f.TB.Helper()
 	h := must.Get(f.EventHistory(f.Ctx, campaign, seq)).Or(f.TB)
 	got := []string{}
 	for _, s := range h.Steps {
@@ -259,7 +227,6 @@ func (f *Fixture) WantHistory(campaign string, seq int64, want ...string) {
 
 // Explained is the explanation why a campaign is or is not moving, as on its page.
 func (f *Fixture) Explained(id string) outbox.Explanation {
-	f.TB.Helper()
 	return f.MustCampaign(id).Explain(f.Clock.Now(), outbox.Surroundings{Mode: outbox.ModeOutbox})
 }
 
@@ -272,3 +239,139 @@ func Item(types string, tags ...string) outbox.ConditionItem {
 func (f *Fixture) AppendUnless(e outbox.Event, after int64, items ...outbox.ConditionItem) ([]store.Appended, error) {
 	return f.Append(f.Ctx, store.Append{Events: []outbox.Event{e}, Condition: &outbox.AppendCondition{AfterPosition: after, Items: items}})
 }
+
+// ToSkip is a command with the reason and the confirmation of a skip.
+func ToSkip(o outbox.Command, campaign string, seq int64) outbox.Command {
+	if o.Reason == "" {
+		o.Reason = "it can never be applied"
+	}
+	o.Confirm = outbox.ActionSkip.Phrase(outbox.Reach{Skipped: outbox.RowKey{CampaignID: campaign, Seq: seq}})
+	return o
+}
+
+// MustSkip skips an event.
+func (f *Fixture) MustSkip(campaign string, seq int64) {
+	must.Get(f.SkipEvent(f.Ctx, ToSkip(outbox.Command{By: outbox.Operator{Name: "scene"}}, campaign, seq), campaign, seq)).Or(f.TB)
+}
+
+// DieAt appends events to campaign a, applies those before seq and makes that one dead.
+func (f *Fixture) DieAt(events int, seq int64) {
+	f.AppendN("a", events)
+	if seq > 1 {
+		c := f.ClaimOne(One, int(seq-1))
+		f.MustApply(c, seq-1)
+		f.MustSettle(One, store.Result{Claim: c, Applied: seq - 1})
+	}
+	f.Kill("a")
+}
+
+// PassOver advances the watermark of campaign a over its head, and settles.
+func (f *Fixture) PassOver() {
+	c := f.ClaimOne(One, 1)
+	f.MustApply(c, c.Last)
+	f.MustSettle(One, store.Result{Claim: c, Applied: c.Last})
+}
+
+// SkipTwo makes the second and the third of four events of campaign a dead, one after the other, and skips each.
+func (f *Fixture) SkipTwo() {
+	f.DieAt(4, 2)
+	f.MustSkip("a", 2)
+	f.PassOver()
+	f.Kill("a")
+	f.MustSkip("a", 3)
+	f.PassOver()
+}
+
+// Marks lists the skip marks of the projections: campaign, seq and skip.
+func (f *Fixture) Marks() []string {
+	return Texts(f.TB, f.ProjectionsDB, `select campaign_id || ' ' || seq || ' ' || skip_id from watermark_skips order by campaign_id, seq`)
+}
+
+// WantMarks fails unless the projections have the wanted skip marks.
+func (f *Fixture) WantMarks(want ...string) { must.Equal(f.TB, f.Marks(), want, "marks") }
+
+// SkipLedger is the skips of a campaign, newest first.
+func (f *Fixture) SkipLedger(campaign string) []outbox.Skip {
+	return must.Get(f.Skips(f.Ctx, outbox.SkipFilter{CampaignID: campaign})).Or(f.TB).Items
+}
+
+// Told is a campaign in words: what is applied, its head, its rows by status, who holds it, and what stops it.
+func Told(c outbox.Campaign) string {
+	text := fmt.Sprintf("applied %d of %d", c.AppliedSeq, c.HighWaterSeq)
+	if c.HeadSeq > 0 {
+		text += fmt.Sprintf(", head %d %s", c.HeadSeq, c.HeadStatus)
+	}
+	for _, n := range []struct {
+		rows   int64
+		status outbox.Status
+	}{{c.Counts.Pending, outbox.Pending}, {c.Counts.Processing, outbox.Processing}, {c.Counts.Failed, outbox.Failed}, {c.Counts.Dead, outbox.Dead}, {c.Skips, "skipped"}} {
+		if n.rows != 0 {
+			text += fmt.Sprintf(", %d %s", n.rows, n.status)
+		}
+	}
+	if c.Lease != nil {
+		text += fmt.Sprintf(", held by %s under %d", c.Lease.Owner, c.Lease.Epoch)
+	}
+	if c.Paused != nil {
+		text += ", paused by " + c.Paused.By
+	}
+	if c.Diverged != "" {
+		text += ", diverged: " + c.Diverged
+	}
+	return text
+}
+
+// Is fails unless a campaign is as told.
+func (f *Fixture) Is(campaign, want string) {
+	must.Equal(f.TB, Told(f.MustCampaign(campaign)), want, "campaign", campaign, "want")
+}
+
+// RowIs fails unless a row has this status, number of failed attempts, and time to its next attempt, as in "failed after 3, due in 4s".
+func (f *Fixture) RowIs(campaign string, seq int64, want string) {
+	r := f.MustRow(campaign, seq).Row
+	must.Equal(f.TB, fmt.Sprintf("%s after %d, due in %s", r.Status, r.AttemptCount, r.NextAttemptAt.Sub(f.Clock.Now())), want, "row", campaign, seq)
+}
+
+// ToldClaim is a claim in words: its events, its epoch, and what is unusual about it.
+func ToldClaim(c store.Claim) string {
+	text := fmt.Sprintf("%s %d-%d under %d", c.CampaignID, c.First, c.Last, c.Epoch)
+	if c.Attempts > 0 {
+		text += fmt.Sprintf(", after %d", c.Attempts)
+	}
+	for _, unusual := range []struct {
+		word string
+		is   bool
+	}{{"counted", c.Counted}, {"bare", c.Bare}, {"with skips", !c.Unskipped}} {
+		if unusual.is {
+			text += ", " + unusual.word
+		}
+	}
+	return text
+}
+
+// Claims is ClaimOne of a claim as told.
+func (f *Fixture) Claims(w store.Worker, rows int, want string) store.Claim {
+	c := f.ClaimOne(w, rows)
+	got := ToldClaim(c)
+	must.Need(f.TB, got == want, "claimed %s, want %s", got, want)
+	return c
+}
+
+// Works applies the events of a claim up to last, and settles it.
+func (f *Fixture) Works(w store.Worker, c store.Claim, last int64) store.Settled {
+	if last >= c.First {
+		f.MustApply(c, last)
+	}
+	return f.MustSettle(w, store.Result{Claim: c, Applied: last})
+}
+
+// FailsAfter applies the events of a claim up to last, and settles it with a failure of the next.
+func (f *Fixture) FailsAfter(w store.Worker, c store.Claim, last int64, message string) store.Settled {
+	if last >= c.First {
+		f.MustApply(c, last)
+	}
+	return f.MustSettle(w, store.Result{Claim: c, Applied: last, Failure: Failure(message)})
+}
+
+// No is the error of a call whose result does not matter.
+func No[T any](_ T, err error) error { return err }

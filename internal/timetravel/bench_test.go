@@ -21,7 +21,7 @@ const stepLimit = 100 * time.Millisecond
 func BenchmarkStep(b *testing.B) {
 	const events = 100_000
 	e := enginetest.Open(b, []string{"builtin:campaigns"}, enginetest.BatchSize(5000))
-	e.MustApply(b, slices.Collect(sample.Events(sample.Config{Campaigns: 1, Events: events, Seed: 1, End: time.Now().UTC()}))...)
+	e.Feed(slices.Collect(sample.Events(sample.Config{Campaigns: 1, Events: events, Seed: 1, End: time.Now().UTC()}))...)
 	list := must.Get(e.Campaigns(b.Context(), outbox.CampaignFilter{})).Or(b)
 	campaign := list.Items[0].CampaignID
 	last := list.Items[0].AppliedSeq

@@ -11,6 +11,7 @@ import (
 	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/projection"
+	"github.com/outboxweb/outboxweb/internal/storetest"
 	"github.com/outboxweb/outboxweb/internal/timetravel"
 )
 
@@ -52,9 +53,9 @@ func graphOf(t *testing.T, tr *timetravel.Travel, seq int64) (m outbox.ModelGrap
 func TestTravel_drawsRowsAsAGraph(t *testing.T) {
 	t.Parallel()
 	b, tr := open(t, timetravel.Config{}, roads)
-	b.MustAppend(t, enginetest.EventOf("c", "founded", `{"id":1,"name":"Ur"}`), enginetest.EventOf("c", "founded", `{"id":2,"name":"Uruk"}`),
+	b.MustAppend(enginetest.EventOf("c", "founded", `{"id":1,"name":"Ur"}`), enginetest.EventOf("c", "founded", `{"id":2,"name":"Uruk"}`),
 		enginetest.EventOf("c", "built", `{"a":1,"b":2}`), enginetest.EventOf("c", "built", `{"a":1,"b":9}`), enginetest.EventOf("c", "founded", `{"id":1,"name":"Eridu"}`), enginetest.EventOf("c", "fallen", `{"id":2}`))
-	b.Drain(t)
+	b.Drain()
 	for seq, want := range map[int64]string{
 		1: `[1 "Ur"added] []`,
 		2: `[1 "Ur" 2 "Uruk"added] []`,
@@ -78,7 +79,7 @@ func TestTravel_boundsAGraph(t *testing.T) {
 	for i := range outbox.GraphRows + 200 {
 		events = append(events, enginetest.EventOf("c", "founded", fmt.Sprintf(`{"id":%d,"name":"t"}`, i)), enginetest.EventOf("c", "built", fmt.Sprintf(`{"a":%d,"b":%d}`, i, max(0, i-1))))
 	}
-	b.MustApply(t, append(events, enginetest.EventOf("c", "founded", `{"id":240,"name":"new"}`))...)
+	b.Feed(append(events, enginetest.EventOf("c", "founded", `{"id":240,"name":"new"}`))...)
 	m, nodes, _ := graphOf(t, tr, 2*240)
 	if len(m.Nodes) != outbox.MaxGraphNodes || m.NodesTotal != 240 || len(m.Edges) != outbox.MaxGraphNodes-1 || m.EdgesTotal != 240 || nodes[0] != `180 "t"` {
 		t.Errorf("of 240 nodes the graph has %d of %d, with %d of %d edges", len(m.Nodes), m.NodesTotal, len(m.Edges), m.EdgesTotal)
@@ -97,7 +98,7 @@ func TestTravel_drawsTheEdgesOfALargeGraph(t *testing.T) {
 	for i := range 100 {
 		events = append(events, enginetest.EventOf("c", "built", fmt.Sprintf(`{"a":%d,"b":%d}`, i, 100+i)))
 	}
-	b.MustApply(t, append(events, enginetest.EventOf("c", "founded", `{"id":200,"name":"alone"}`))...)
+	b.Feed(append(events, enginetest.EventOf("c", "founded", `{"id":200,"name":"alone"}`))...)
 	if m, _, edges := graphOf(t, tr, 0); len(m.Nodes) != outbox.MaxGraphNodes || len(edges) != 29 || m.EdgesTotal != 100 {
 		t.Errorf("%d nodes and %d of %d edges are drawn: %v", len(m.Nodes), len(edges), m.EdgesTotal, edges)
 	}
@@ -109,8 +110,8 @@ func TestTravel_drawsTheEdgesOfALargeGraph(t *testing.T) {
 func TestTravel_tellsOfDrift(t *testing.T) {
 	t.Parallel()
 	b, tr := open(t, timetravel.Config{}, shelf)
-	b.MustApply(t, enginetest.EventOf("c", "put", `{"place":1,"name":"jar"}`))
-	b.Meddle(t, `update shelf_items set note = 'meddled'`)
+	b.Feed(enginetest.EventOf("c", "put", `{"place":1,"name":"jar"}`))
+	b.ExecProjections(`update shelf_items set note = 'meddled'`)
 	m := mustAt(t, tr, outbox.ModelQuery{CampaignID: "c"})
 	must.Hold(t, len(m.Standings) == 1 && m.Standings[0].Verdict == "drift" && m.Standings[0].Differ == 1, "the live rows differ, and it says %+v", m.Standings)
 	live := must.Get(tr.Live(t.Context(), "c")).Or(t)
@@ -121,9 +122,9 @@ func TestTravel_tellsOfDrift(t *testing.T) {
 func TestTravel_beginsAgainWhenASkipIsUndone(t *testing.T) {
 	t.Parallel()
 	b, tr := open(t, timetravel.Config{}, enginetest.Accounts)
-	b.MustApply(t, enginetest.Opened("c", 5), enginetest.Spent("c", 9))
-	b.MustSkip(t, "c", 2)
-	b.Drain(t)
+	b.Feed(enginetest.Opened("c", 5), enginetest.Spent("c", 9))
+	b.MustSkip("c", 2)
+	b.Drain()
 	balance := func() string {
 		m := mustAt(t, tr, outbox.ModelQuery{CampaignID: "c", Seq: 1})
 		c, _ := m.Tables[0].Rows[0].ByColumn("balance")
@@ -133,7 +134,7 @@ func TestTravel_beginsAgainWhenASkipIsUndone(t *testing.T) {
 		t.Fatal(got)
 	}
 	must.Equal(t, tr.Replays(), 1, "replays")
-	enginetest.MustExec(t, b.JournalDB, `update skips set undone_at = 1`)
+	b.Exec(`update skips set undone_at = 1`)
 	if got := balance(); got != "5 of 2" || tr.Replays() != 2 {
 		t.Errorf("after the skip is undone: %s, %d replays", got, tr.Replays())
 	}
@@ -144,10 +145,10 @@ func TestTravel_beginsAgainWhenASkipIsUndone(t *testing.T) {
 func TestTravel_showsLiveRowsWhereTheLoadedVersionFails(t *testing.T) {
 	t.Parallel()
 	b := enginetest.Open(t, enginetest.Define(t, shelf))
-	b.MustAppend(t, enginetest.EventOf("c", "put", `{"place":1,"name":"jar","note":"old"}`), enginetest.EventOf("c", "put", `{"place":2,"name":"urn"}`),
+	b.MustAppend(enginetest.EventOf("c", "put", `{"place":1,"name":"jar","note":"old"}`), enginetest.EventOf("c", "put", `{"place":2,"name":"urn"}`),
 		enginetest.EventOf("c", "put", `{"place":1,"name":"jar","note":"new"}`))
-	b.Drain(t)
-	other := must.Get(projection.Load(enginetest.DialectOf(b.Pair), enginetest.Define(t, strings.ReplaceAll(shelf, ":payload.note)", ":payload.note!)"))...)).Or(t)
+	b.Drain()
+	other := must.Get(projection.Load(storetest.DialectOf(b.Pair), enginetest.Define(t, strings.ReplaceAll(shelf, ":payload.note)", ":payload.note!)"))...)).Or(t)
 	tr := timetravel.New(timetravel.Config{Store: b.Store, Set: other})
 	defer tr.Close()
 	for seq, want := range map[int64]string{

@@ -184,8 +184,8 @@ func TestTravel_showsAtEveryEventWhatANaiveReplayHas(t *testing.T) {
 			b, tr := open(t, timetravel.Config{}, shelf)
 			events := random(r, "c", 40+r.IntN(40))
 			others := random(r, "other", 20)
-			b.MustAppend(t, events...)
-			b.MustApply(t, others...)
+			b.MustAppend(events...)
+			b.Feed(others...)
 			states := naive(t, b, b.Sources, events)
 			setters := map[string]outbox.ModelCell{}
 			mustAt(t, tr, outbox.ModelQuery{CampaignID: "c"}) // replayed to the end: a row's next change is known then
@@ -250,8 +250,8 @@ func onlyChanged(tables []outbox.ModelTable) []outbox.ModelTable {
 func TestTravel_namesTheStatementThatSetACell(t *testing.T) {
 	t.Parallel()
 	b, tr := open(t, timetravel.Config{}, shelf)
-	b.MustAppend(t, enginetest.EventOf("c", "put", `{"place":1,"name":"jar","note":"full"}`), enginetest.EventOf("c", "flickered", `{"place":1}`), enginetest.EventOf("c", "other", `{}`))
-	b.Drain(t)
+	b.MustAppend(enginetest.EventOf("c", "put", `{"place":1,"name":"jar","note":"full"}`), enginetest.EventOf("c", "flickered", `{"place":1}`), enginetest.EventOf("c", "other", `{}`))
+	b.Drain()
 	line := 1 + strings.Count(shelf[:strings.Index(shelf, "update shelf_items set note = null")], "\n")
 	row := mustAt(t, tr, outbox.ModelQuery{CampaignID: "c"}).Tables[0].Rows[0]
 	note, _ := row.ByColumn("note")
@@ -282,9 +282,9 @@ insert into seats (campaign_id, who, seat) values (:campaign_id, :payload.who!, 
 `
 	b, tr := open(t, timetravel.Config{}, seats)
 	for _, payload := range []string{`{"who":"ana","seat":1}`, `{"who":"ben","seat":1}`, `{"who":"ben","seat":2}`, `{"who":"cid","seat":2}`} {
-		b.MustAppend(t, enginetest.EventOf("c", "sat", payload))
+		b.MustAppend(enginetest.EventOf("c", "sat", payload))
 	}
-	b.Drain(t)
+	b.Drain()
 	ana, ben, atTwo, cid := "map[seat:1 who:\"ana\"]", "map[seat:1 who:\"ben\"]", "map[seat:2 who:\"ben\"]", "map[seat:2 who:\"cid\"]"
 	for seq, want := range [][]string{nil, {ana}, {ben}, {atTwo}, {cid}} {
 		if seq == 0 {
@@ -302,14 +302,14 @@ func TestTravel_keepsAWindowOfTheLastEvents(t *testing.T) {
 	b, tr := open(t, timetravel.Config{Events: 20}, shelf)
 	r := rand.New(rand.NewPCG(3, 4))
 	events := random(r, "c", 120)
-	b.MustApply(t, events[:50]...)
+	b.Feed(events[:50]...)
 	if m := mustAt(t, tr, outbox.ModelQuery{CampaignID: "c"}); m.FirstSeq != 30 {
 		t.Fatalf("rows are kept from event %d on", m.FirstSeq)
 	}
 	_, err := tr.At(t.Context(), outbox.ModelQuery{CampaignID: "c", Seq: 29}, wait)
 	must.Hold(t, errors.Is(err, outbox.ErrNotFound), "as of event 29: %v", err)
 	for i := 50; i < len(events); i += 5 {
-		b.MustApply(t, events[i:i+5]...)
+		b.Feed(events[i : i+5]...)
 		mustAt(t, tr, outbox.ModelQuery{CampaignID: "c"})
 	}
 	m := mustAt(t, tr, outbox.ModelQuery{CampaignID: "c"})
@@ -337,8 +337,8 @@ func TestTravel_pagesByKey(t *testing.T) {
 	for i := range 250 {
 		want = append(want, fmt.Sprint(i-125))
 	}
-	b.MustAppend(t, events...)
-	b.MustApply(t, enginetest.EventOf("c", "cleared", `{"place":115}`))
+	b.MustAppend(events...)
+	b.Feed(enginetest.EventOf("c", "cleared", `{"place":115}`))
 	var seen []string
 	q := outbox.ModelQuery{CampaignID: "c", Seq: 250, Table: "shelf_items"}
 	for {
@@ -363,7 +363,7 @@ func TestTravel_isOneReplayForManyReaders(t *testing.T) {
 	t.Parallel()
 	b, tr := open(t, timetravel.Config{}, shelf)
 	r := rand.New(rand.NewPCG(5, 6))
-	b.MustApply(t, random(r, "c", 300)...)
+	b.Feed(random(r, "c", 300)...)
 	var all sync.WaitGroup
 	for i := range 12 {
 		all.Go(func() {
@@ -387,9 +387,9 @@ func TestTravel_keepsFewCampaignsAndLeavesNoFile(t *testing.T) {
 	b, tr := open(t, timetravel.Config{Campaigns: 2}, shelf)
 	r := rand.New(rand.NewPCG(7, 8))
 	for i := range 5 {
-		b.MustAppend(t, random(r, fmt.Sprint("c", i), 300)...)
+		b.MustAppend(random(r, fmt.Sprint("c", i), 300)...)
 	}
-	b.Drain(t)
+	b.Drain()
 	for i := range 10 {
 		mustAt(t, tr, outbox.ModelQuery{CampaignID: fmt.Sprint("c", i%5)})
 		n := tr.Kept()
@@ -403,7 +403,7 @@ func TestTravel_keepsFewCampaignsAndLeavesNoFile(t *testing.T) {
 func TestTravel_refusesWhatIsNotApplied(t *testing.T) {
 	t.Parallel()
 	b, tr := open(t, timetravel.Config{}, shelf)
-	b.MustApply(t, enginetest.EventOf("c", "put", `{"place":1,"name":"jar"}`), enginetest.EventOf("c", "put", `{}`))
+	b.Feed(enginetest.EventOf("c", "put", `{"place":1,"name":"jar"}`), enginetest.EventOf("c", "put", `{}`))
 	for _, q := range []outbox.ModelQuery{{CampaignID: "c", Seq: 2}, {CampaignID: "c", Seq: 99}, {CampaignID: "none"}, {CampaignID: "c", Table: "none"}, {CampaignID: "c", Row: "none"}} {
 		if _, err := tr.At(t.Context(), q, wait); !errors.Is(err, outbox.ErrNotFound) {
 			t.Errorf("%+v: %v", q, err)
@@ -418,8 +418,8 @@ func TestTravel_refusesWhatIsNotApplied(t *testing.T) {
 func TestTravel_namesTheEventBehindALiveRow(t *testing.T) {
 	t.Parallel()
 	b, tr := open(t, timetravel.Config{}, shelf)
-	b.MustAppend(t, enginetest.EventOf("c", "put", `{"place":1,"name":"jar","note":"full"}`), enginetest.EventOf("c", "flickered", `{"place":1}`), enginetest.EventOf("c", "other", `{}`))
-	b.MustApply(t, random(rand.New(rand.NewPCG(1, 1)), "long", 5001)...)
+	b.MustAppend(enginetest.EventOf("c", "put", `{"place":1,"name":"jar","note":"full"}`), enginetest.EventOf("c", "flickered", `{"place":1}`), enginetest.EventOf("c", "other", `{}`))
+	b.Feed(random(rand.New(rand.NewPCG(1, 1)), "long", 5001)...)
 	for _, c := range []struct {
 		campaign, table, fields string
 		want                    int64
@@ -448,7 +448,7 @@ func TestTravel_tellsItsProgressAndEndsWhenNobodyWaits(t *testing.T) {
 	t.Parallel()
 	b, tr := open(t, timetravel.Config{}, shelf)
 	r := rand.New(rand.NewPCG(9, 9))
-	b.MustApply(t, random(r, "c", 2000)...)
+	b.Feed(random(r, "c", 2000)...)
 	_, err := tr.At(t.Context(), outbox.ModelQuery{CampaignID: "c"}, time.Nanosecond)
 	replaying, ok := errors.AsType[*outbox.Replaying](err)
 	must.Need(t, ok && replaying.Total == 2000 && errors.Is(err, outbox.ErrBusy), "%v", err)

@@ -20,9 +20,7 @@ import (
 	"github.com/outboxweb/outboxweb/internal/projection"
 	"github.com/outboxweb/outboxweb/internal/redact"
 	"github.com/outboxweb/outboxweb/internal/runs"
-	"github.com/outboxweb/outboxweb/internal/store"
 	"github.com/outboxweb/outboxweb/internal/storetest"
-	"github.com/outboxweb/outboxweb/internal/worker"
 )
 
 const tallySchema = `
@@ -100,16 +98,16 @@ func TestGoProjection_makesTheRowsOfItsSQLTwin(t *testing.T) {
 		code := enginetest.OpenCode(t, dbtest.New(t), tallyCode())
 		file := enginetest.Open(t, enginetest.Define(t, tallyFile))
 		for _, b := range []*enginetest.Engine{code, file} {
-			b.MustApply(t, events...)
-			b.MustBeSound(t)
+			b.Feed(events...)
+			b.Sound()
 		}
 		want := digestsOf(t, file, events)
 		mustHaveDigests(t, digestsOf(t, code, events), want)
 
-		run := code.MustRun(t, enginetest.VerifyAll())
+		run := code.RunToEnd(enginetest.VerifyAll())
 		must.Hold(t, run.Status == outbox.RunCompleted && run.Verdict == outbox.VerdictMatch && run.Counts.Matched == int64(len(want)), "verify %+v", run)
-		code.Meddle(t, `update tally_types set n = n + 1 where event_type = 'campaign.created'`)
-		code.MustRun(t, outbox.RunRequest{Kind: outbox.RunRebuild, All: true})
+		code.ExecProjections(`update tally_types set n = n + 1 where event_type = 'campaign.created'`)
+		code.RunToEnd(outbox.RunRequest{Kind: outbox.RunRebuild, All: true})
 		mustHaveDigests(t, digestsOf(t, code, events), want)
 	})
 }
@@ -124,10 +122,10 @@ func TestGoProjection_panicNamesItsLine(t *testing.T) {
 		}
 		c.On["error"] = func(context.Context, *projection.CodeTx, *outbox.Event) error { return errors.New("no such room") }
 	}), enginetest.MaxAttempts(1))
-	b.MustApply(t, enginetest.EventOf("a", "nil", `{}`), enginetest.EventOf("b", "error", `{}`))
+	b.Feed(enginetest.EventOf("a", "nil", `{}`), enginetest.EventOf("b", "error", `{}`))
 	source := must.Get(os.ReadFile("code_test.go")).Or(t)
 	before, _, _ := strings.Cut(string(source), "// the line that panics")
-	said, stack, _ := strings.Cut(b.MustRow(t, "a", 1).Row.LastError, "\n")
+	said, stack, _ := strings.Cut(b.MustRow("a", 1).Row.LastError, "\n")
 	if want := fmt.Sprintf("on nil: panic: assignment to entry in nil map at code_test.go:%d", strings.Count(before, "\n")+1); !strings.HasSuffix(said, want) {
 		t.Errorf("recorded %q, want it to end with %q", said, want)
 	}
@@ -148,9 +146,9 @@ func TestGoProjection_thatHangsIsCalledOnceForEachAttempt(t *testing.T) {
 			<-ctx.Done()
 			return ctx.Err()
 		}
-	}), enginetest.MaxAttempts(1), enginetest.CuttingOffAfter(300*time.Millisecond))
-	b.MustApply(t, append([]outbox.Event{enginetest.EventOf("a", "hanging", `{}`)}, enginetest.Notes("a", 3)...)...)
-	row := b.MustRow(t, "a", 1).Row
+	}), enginetest.MaxAttempts(1), enginetest.EventTimeout(300*time.Millisecond))
+	b.Feed(append([]outbox.Event{enginetest.EventOf("a", "hanging", `{}`)}, enginetest.Notes("a", 3)...)...)
+	row := b.MustRow("a", 1).Row
 	must.Hold(t, row.Status == outbox.Dead && calls == 1, "the event is %s after %d calls in one attempt, want it dead after one", row.Status, calls)
 }
 
@@ -174,11 +172,11 @@ func TestGoProjection_failureIsItsOwn(t *testing.T) {
 			kept = tx
 			<-release
 			return nil
-		}, []enginetest.Option{enginetest.CuttingOffAfter(300 * time.Millisecond)}},
+		}, []enginetest.Option{enginetest.EventTimeout(300 * time.Millisecond)}},
 		{"a query that does not end", "was cut off", func(ctx context.Context, tx *projection.CodeTx, e *outbox.Event) error {
 			_, err := tx.Query(ctx, `with recursive n(i) as (select 1 union all select i + 1 from n) select count(*) from n`)
 			return err
-		}, []enginetest.Option{enginetest.CuttingOffAfter(300 * time.Millisecond)}},
+		}, []enginetest.Option{enginetest.EventTimeout(300 * time.Millisecond)}},
 		{"rows of another table", `changes table "campaigns"`, func(ctx context.Context, tx *projection.CodeTx, e *outbox.Event) error {
 			return tx.Exec(ctx, `delete from campaigns where campaign_id = $1`, e.CampaignID)
 		}, nil},
@@ -193,18 +191,18 @@ func TestGoProjection_failureIsItsOwn(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			b := enginetest.OpenCode(t, dbtest.New(t), tallyCode(func(c *projection.Code) { c.On["poison"] = tt.handler }), append(tt.options, enginetest.MaxAttempts(1))...)
-			b.MustAppend(t, enginetest.Notes("a", 3)...)
-			b.MustAppend(t, enginetest.Noted("culprit"), enginetest.EventOf("culprit", "poison", `{}`), enginetest.Noted("culprit"))
-			b.MustApply(t, enginetest.Notes("z", 3)...)
+			b.MustAppend(enginetest.Notes("a", 3)...)
+			b.MustAppend(enginetest.Noted("culprit"), enginetest.EventOf("culprit", "poison", `{}`), enginetest.Noted("culprit"))
+			b.Feed(enginetest.Notes("z", 3)...)
 			for _, id := range []string{"a", "z"} {
-				must.Equal(t, b.MustCampaign(t, id).AppliedSeq, 3, "campaign", id, "is at event")
+				must.Equal(t, b.MustCampaign(id).AppliedSeq, 3, "campaign", id, "is at event")
 			}
-			row := b.MustRow(t, "culprit", 2).Row
+			row := b.MustRow("culprit", 2).Row
 			if row.Status != outbox.Dead || !strings.Contains(row.LastError, tt.want) || !strings.Contains(row.LastError, "projection tally (code_test.go:") {
 				t.Errorf("row %s: %q, want it dead of %q in code_test.go", row.Status, row.LastError, tt.want)
 			}
-			must.Equal(t, b.MustCampaign(t, "culprit").AppliedSeq, 1, "the campaign is at event")
-			must.Equal(t, b.MustRun(t, enginetest.VerifyAll()).Counts.Matched, 3, "verify")
+			must.Equal(t, b.MustCampaign("culprit").AppliedSeq, 1, "the campaign is at event")
+			must.Equal(t, b.RunToEnd(enginetest.VerifyAll()).Counts.Matched, 3, "verify")
 		})
 	}
 	t.Cleanup(func() {
@@ -222,10 +220,10 @@ func TestGoProjection_panicIsLoggedOnce(t *testing.T) {
 	now := storetest.NewClock()
 	b := enginetest.OpenCode(t, dbtest.New(t), tallyCode(func(c *projection.Code) {
 		c.On["poison"] = func(context.Context, *projection.CodeTx, *outbox.Event) error { panic("boom") }
-	}), enginetest.At(now), enginetest.MaxAttempts(3), func(_ *store.Options, c *worker.Config) { c.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
-	b.MustAppend(t, enginetest.Noted("a"), enginetest.EventOf("a", "poison", `{}`), enginetest.Noted("a"))
+	}), enginetest.At(now), enginetest.MaxAttempts(3), func(o *enginetest.Options) { o.Worker.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
+	b.MustAppend(enginetest.Noted("a"), enginetest.EventOf("a", "poison", `{}`), enginetest.Noted("a"))
 	for range 3 {
-		b.Drain(t)
+		b.Drain()
 		if n := strings.Count(log.String(), "a projection panicked"); n != 1 {
 			t.Fatalf("the panic is logged %d times, want once:\n%s", n, log.String())
 		}
@@ -236,7 +234,7 @@ func TestGoProjection_panicIsLoggedOnce(t *testing.T) {
 			t.Errorf("the log lacks %q:\n%s", want, log.String())
 		}
 	}
-	must.Equal(t, b.MustRow(t, "a", 2).Row.Status, outbox.Dead, "the row")
+	must.Equal(t, b.MustRow("a", 2).Row.Status, outbox.Dead, "the row")
 }
 
 // A second projection sees what the first one failed at only as its own statements.
@@ -248,8 +246,8 @@ func TestGoProjection_readsItsOwnTablesOnly(t *testing.T) {
 			return err
 		}}}
 	b := enginetest.OpenCode(t, dbtest.New(t), append(tallyCode(), other), enginetest.MaxAttempts(1))
-	b.MustApply(t, enginetest.Noted("a"))
-	row := b.MustRow(t, "a", 1).Row
+	b.Feed(enginetest.Noted("a"))
+	row := b.MustRow("a", 1).Row
 	must.Hold(t, strings.Contains(row.LastError, `table "tally_types" belongs to projection "tally"`), "the error is %q", row.LastError)
 }
 
@@ -259,15 +257,15 @@ func TestGoProjection_hungCallsAreBounded(t *testing.T) {
 	release := make(chan struct{})
 	b := enginetest.OpenCode(t, dbtest.New(t), tallyCode(func(c *projection.Code) {
 		c.On["poison"] = func(context.Context, *projection.CodeTx, *outbox.Event) error { <-release; return nil }
-	}), enginetest.CuttingOffAfter(20*time.Millisecond), enginetest.MaxAttempts(1))
+	}), enginetest.EventTimeout(20*time.Millisecond), enginetest.MaxAttempts(1))
 	const campaigns = 60 // a busy machine cuts off some before they are called
 	for i := range campaigns {
-		b.MustAppend(t, enginetest.EventOf(fmt.Sprint("c-", i), "poison", `{}`))
+		b.MustAppend(enginetest.EventOf(fmt.Sprint("c-", i), "poison", `{}`))
 	}
-	b.Drain(t)
+	b.Drain()
 	cut, waiting := 0, 0
 	for i := range campaigns {
-		row := b.MustRow(t, fmt.Sprint("c-", i), 1)
+		row := b.MustRow(fmt.Sprint("c-", i), 1)
 		switch text := row.Row.LastError; {
 		case row.Row.Status == outbox.Dead && strings.Contains(text, "was cut off") && len(row.Attempts) == 1:
 			cut++
@@ -286,12 +284,12 @@ func TestGoProjection_hungCallsAreBounded(t *testing.T) {
 		}
 	}
 	close(release)
-	for enginetest.Column[int](t, b.JournalDB, `select count(*) from projection_apply_outbox where status = 'failed'`)[0] > 0 {
+	for storetest.Column[int](t, b.JournalDB, `select count(*) from projection_apply_outbox where status = 'failed'`)[0] > 0 {
 		must.Get(b.Store.RetryFailed(t.Context(), enginetest.Operator, outbox.RequeueFilter{})).Or(t)
-		b.Drain(t)
+		b.Drain()
 	}
 	// On a busy machine the limit of 20 ms may cut off some of those that waited, too.
-	left := enginetest.Column[string](t, b.JournalDB, `select status || ': ' || last_error from projection_apply_outbox`)
+	left := storetest.Column[string](t, b.JournalDB, `select status || ': ' || last_error from projection_apply_outbox`)
 	if len(left) < cut || slices.ContainsFunc(left, func(row string) bool {
 		return !strings.HasPrefix(row, "dead: ") || !strings.Contains(row, "was cut off")
 	}) {

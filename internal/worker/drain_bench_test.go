@@ -49,7 +49,7 @@ func BenchmarkAppendToApplied(b *testing.B) {
 func appendToApplied(b *testing.B, perSecond int) {
 	w := enginetest.Open(b, enginetest.Define(b, oneUpsert))
 	w.OnWork(w.Worker.Wake)
-	w.Start(b)
+	w.Start()
 	events := countedEvents(50, 1)
 	waits, appends := make([]time.Duration, b.N), make([]time.Duration, b.N)
 	var callers sync.WaitGroup

@@ -15,37 +15,35 @@ import (
 	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/redact"
-	"github.com/outboxweb/outboxweb/internal/store"
 	"github.com/outboxweb/outboxweb/internal/storetest"
-	"github.com/outboxweb/outboxweb/internal/worker"
 )
 
 func TestPass_undoesOnlyTheFailingEvent(t *testing.T) {
 	t.Parallel()
 	now := storetest.NewClock()
 	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Accounts), enginetest.At(now))
-	b.MustAppend(t, enginetest.Notes("a", 4)...)
-	b.MustAppend(t, enginetest.Opened("b", 10), enginetest.Spent("b", 3), enginetest.Spent("b", 100), enginetest.Spent("b", 1), enginetest.Noted("b"))
-	b.MustAppend(t, enginetest.Notes("c", 4)...)
-	b.MustPass(t)
+	b.MustAppend(enginetest.Notes("a", 4)...)
+	b.MustAppend(enginetest.Opened("b", 10), enginetest.Spent("b", 3), enginetest.Spent("b", 100), enginetest.Spent("b", 1), enginetest.Noted("b"))
+	b.MustAppend(enginetest.Notes("c", 4)...)
+	b.MustPass()
 
-	b.MustHaveApplied(t, "a", 4)
-	b.MustHaveApplied(t, "b", 2)
-	b.MustHaveApplied(t, "c", 4)
-	must.Equal(t, enginetest.Column[int](t, b.ProjectionsDB, `select balance + 1000 * spent from accounts`), []int{1007}, "balance and spendings")
-	b.MustStand(t, "b", 3, outbox.Failed, 1)
-	b.MustStand(t, "b", 4, outbox.Pending, 0)
-	b.MustStand(t, "b", 5, outbox.Pending, 0)
-	b.MustBeSound(t)
+	b.MustHaveApplied("a", 4)
+	b.MustHaveApplied("b", 2)
+	b.MustHaveApplied("c", 4)
+	must.Equal(t, storetest.Column[int](t, b.ProjectionsDB, `select balance + 1000 * spent from accounts`), []int{1007}, "balance and spendings")
+	b.MustStand("b", 3, outbox.Failed, 1)
+	b.MustStand("b", 4, outbox.Pending, 0)
+	b.MustStand("b", 5, outbox.Pending, 0)
+	b.Sound()
 }
 
 func TestPass_groupsErrorsByWhatReadersMaySee(t *testing.T) {
 	t.Parallel()
 	hide := must.Get(redact.New(redact.Config{Values: []string{`accounts`}})).Or(t)
-	b := enginetest.Open(t, enginetest.Define(t, enginetest.Accounts), func(_ *store.Options, c *worker.Config) { c.Redact = hide })
-	b.MustAppend(t, enginetest.Opened("b", 10), enginetest.Spent("b", 100))
-	b.MustPass(t)
-	if row := b.MustRow(t, "b", 2).Row; !strings.Contains(row.LastError, "accounts") || strings.Contains(row.Fingerprint, "accounts") || !strings.Contains(row.Fingerprint, redact.Mark) {
+	b := enginetest.Open(t, enginetest.Define(t, enginetest.Accounts), func(o *enginetest.Options) { o.Worker.Redact = hide })
+	b.MustAppend(enginetest.Opened("b", 10), enginetest.Spent("b", 100))
+	b.MustPass()
+	if row := b.MustRow("b", 2).Row; !strings.Contains(row.LastError, "accounts") || strings.Contains(row.Fingerprint, "accounts") || !strings.Contains(row.Fingerprint, redact.Mark) {
 		t.Errorf("%q has the fingerprint %q", row.LastError, row.Fingerprint)
 	}
 }
@@ -54,10 +52,10 @@ func TestPass_writesTheHistoryOfAFailedAttempt(t *testing.T) {
 	t.Parallel()
 	now := storetest.NewClock()
 	b := enginetest.Open(t, enginetest.Define(t, enginetest.Accounts), enginetest.At(now))
-	b.MustAppend(t, enginetest.Opened("b", 10), enginetest.Spent("b", 100))
-	b.MustPass(t)
+	b.MustAppend(enginetest.Opened("b", 10), enginetest.Spent("b", 100))
+	b.MustPass()
 
-	r := b.MustRow(t, "b", 2)
+	r := b.MustRow("b", 2)
 	must.Need(t, len(r.Attempts) == 1, "%d attempts, want 1", len(r.Attempts))
 	a := r.Attempts[0]
 	must.Hold(t, strings.Contains(a.Error, "projection accounts (00.sql:") && strings.Contains(a.Error, checkFailed(b)), "the error does not say where and why: %s", a.Error)
@@ -82,11 +80,11 @@ func TestPass_goesOnWhenAnEventFailsOnceAndPassesAlone(t *testing.T) {
 		})
 		events := enginetest.Notes("b", 4)
 		events[flaky] = enginetest.Probed("b", key)
-		b.MustAppend(t, events...)
-		b.MustPass(t)
+		b.MustAppend(events...)
+		b.MustPass()
 
-		b.MustHaveApplied(t, "b", 4)
-		if rows := enginetest.Column[int](t, b.JournalDB, `select attempt from attempts`); len(rows) > 0 {
+		b.MustHaveApplied("b", 4)
+		if rows := storetest.Column[int](t, b.JournalDB, `select attempt from attempts`); len(rows) > 0 {
 			t.Errorf("flaky event %d left attempts %v", flaky+1, rows)
 		}
 	}
@@ -105,27 +103,27 @@ func TestSQLitePass_recordsAPanicAsAFailedAttempt(t *testing.T) {
 	now := storetest.NewClock()
 	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Probing), enginetest.At(now))
 	enginetest.OnProbe(t, t.Name(), func([]string) (string, error) { panic("out of cheese") })
-	b.MustAppend(t, enginetest.Notes("a", 3)...)
-	b.MustAppend(t, enginetest.Noted("b"), enginetest.Probed("b", t.Name()), enginetest.Noted("b"))
-	b.MustAppend(t, enginetest.Notes("c", 3)...)
-	b.MustPass(t)
+	b.MustAppend(enginetest.Notes("a", 3)...)
+	b.MustAppend(enginetest.Noted("b"), enginetest.Probed("b", t.Name()), enginetest.Noted("b"))
+	b.MustAppend(enginetest.Notes("c", 3)...)
+	b.MustPass()
 
-	b.MustHaveApplied(t, "a", 3)
-	b.MustHaveApplied(t, "b", 1)
-	b.MustHaveApplied(t, "c", 3)
-	b.MustStand(t, "b", 2, outbox.Failed, 1)
-	if text := b.MustRow(t, "b", 2).Attempts[0].Error; !strings.Contains(text, "panic while applying event 2: out of cheese") || !strings.Contains(text, "failure_test.go") {
+	b.MustHaveApplied("a", 3)
+	b.MustHaveApplied("b", 1)
+	b.MustHaveApplied("c", 3)
+	b.MustStand("b", 2, outbox.Failed, 1)
+	if text := b.MustRow("b", 2).Attempts[0].Error; !strings.Contains(text, "panic while applying event 2: out of cheese") || !strings.Contains(text, "failure_test.go") {
 		t.Errorf("the attempt lacks the panic or its stack: %s", text)
 	}
-	left := enginetest.Column[int](t, b.ProjectionsDB, `select seq from probing`)
+	left := storetest.Column[int](t, b.ProjectionsDB, `select seq from probing`)
 	must.Hold(t, len(left) == 0, "the panicking event left something behind: %v", left)
-	must.Equal(t, enginetest.Failures(t, b), []string{"b probing 2 1"}, "open failures")
+	must.Equal(t, b.OpenFailures(), []string{"b probing 2 1"}, "open failures")
 
 	now.Advance(time.Second)
-	b.MustApply(t, enginetest.Notes("c", 2)...)
-	b.MustHaveApplied(t, "c", 5)
-	b.MustStand(t, "b", 2, outbox.Failed, 2)
-	b.MustBeSound(t)
+	b.Feed(enginetest.Notes("c", 2)...)
+	b.MustHaveApplied("c", 5)
+	b.MustStand("b", 2, outbox.Failed, 2)
+	b.Sound()
 }
 
 // forever writes a row and then never ends, on an event of type endless.
@@ -152,7 +150,7 @@ select :campaign_id, 1 from pg_sleep(600);
 // server cuts that off by the store's limit, which holds for all events.
 func openForever(tb testing.TB, options ...enginetest.Option) *enginetest.Engine {
 	tb.Helper()
-	b := enginetest.Open(tb, enginetest.Define(tb, enginetest.Ledger, enginetest.Probing, forever), append(options, enginetest.CuttingOffAfter(enginetest.Overtime))...)
+	b := enginetest.Open(tb, enginetest.Define(tb, enginetest.Ledger, enginetest.Probing, forever), append(options, enginetest.EventTimeout(storetest.Overtime))...)
 	if !b.OnPostgres() {
 		b.Worker.Limit("endless", 50*time.Millisecond)
 	}
@@ -163,27 +161,27 @@ func TestPass_cutsAHangingEvent(t *testing.T) {
 	t.Parallel()
 	now := storetest.NewClock()
 	b := openForever(t, enginetest.At(now))
-	b.MustAppend(t, enginetest.Notes("a", 3)...)
+	b.MustAppend(enginetest.Notes("a", 3)...)
 	for _, hanging := range []string{"b", "c"} {
-		b.MustAppend(t, enginetest.Noted(hanging), enginetest.EventOf(hanging, "endless", `{}`), enginetest.Noted(hanging))
+		b.MustAppend(enginetest.Noted(hanging), enginetest.EventOf(hanging, "endless", `{}`), enginetest.Noted(hanging))
 	}
-	b.MustAppend(t, enginetest.Notes("d", 3)...)
-	b.MustPass(t)
+	b.MustAppend(enginetest.Notes("d", 3)...)
+	b.MustPass()
 
-	b.MustHaveApplied(t, "a", 3)
-	b.MustHaveApplied(t, "d", 3)
+	b.MustHaveApplied("a", 3)
+	b.MustHaveApplied("d", 3)
 	for _, hanging := range []string{"b", "c"} {
-		b.MustHaveApplied(t, hanging, 1)
-		b.MustStand(t, hanging, 2, outbox.Failed, 1)
-		text := b.MustRow(t, hanging, 2).Row.LastError
+		b.MustHaveApplied(hanging, 1)
+		b.MustStand(hanging, 2, outbox.Failed, 1)
+		text := b.MustRow(hanging, 2).Row.LastError
 		must.Hold(t, strings.Contains(text, "took longer than ") && strings.Contains(text, "s and was cut off"), "the error does not say that the event was cut off: %s", text)
 	}
-	left := enginetest.Column[int](t, b.ProjectionsDB, `select n from forever`)
+	left := storetest.Column[int](t, b.ProjectionsDB, `select n from forever`)
 	must.Hold(t, len(left) == 0, "the cut-off events left something behind: %v", left)
-	must.Equal(t, enginetest.Failures(t, b), []string{"b forever 2 1", "c forever 2 1"}, "open failures")
-	b.MustApply(t, enginetest.Notes("a", 2)...)
-	b.MustHaveApplied(t, "a", 5)
-	b.MustBeSound(t)
+	must.Equal(t, b.OpenFailures(), []string{"b forever 2 1", "c forever 2 1"}, "open failures")
+	b.Feed(enginetest.Notes("a", 2)...)
+	b.MustHaveApplied("a", 5)
+	b.Sound()
 }
 
 func TestSQLitePass_countsNoAttemptWhileADatabaseIsBusy(t *testing.T) {
@@ -191,33 +189,33 @@ func TestSQLitePass_countsNoAttemptWhileADatabaseIsBusy(t *testing.T) {
 	for i := range 2 {
 		b := enginetest.OpenPair(t, dbtest.Files(filepath.Join(t.TempDir(), enginetest.Hurried)), enginetest.Define(t, enginetest.Ledger))
 		file := []string{b.Pair.Journal, b.Pair.Projections}[i]
-		b.MustAppend(t, enginetest.Notes("a", 3)...)
-		b.MustAppend(t, enginetest.Notes("b", 3)...)
+		b.MustAppend(enginetest.Notes("a", 3)...)
+		b.MustAppend(enginetest.Notes("b", 3)...)
 		other := dbtest.Open(t, file)
 		other.SetMaxOpenConns(1)
-		enginetest.MustExec(t, other, `begin immediate`)
+		must.Get(other.Exec(`begin immediate`)).Or(t)
 		_, err := b.Worker.Pass(t.Context())
 		must.Hold(t, errors.Is(err, outbox.ErrBusy), "with %s locked by somebody else: error = %v, want ErrBusy", file, err)
-		enginetest.MustExec(t, other, `rollback`)
+		must.Get(other.Exec(`rollback`)).Or(t)
 
 		mustBeUntouched(t, b)
-		b.Drain(t)
-		b.MustHaveApplied(t, "a", 3)
-		b.MustHaveApplied(t, "b", 3)
-		b.MustBeSound(t)
+		b.Drain()
+		b.MustHaveApplied("a", 3)
+		b.MustHaveApplied("b", 3)
+		b.Sound()
 	}
 }
 
 // mustBeUntouched fails unless every row is pending without attempts, and no lease is held.
 func mustBeUntouched(tb testing.TB, b *enginetest.Engine) {
 	tb.Helper()
-	if touched := enginetest.Column[string](tb, b.JournalDB, `select campaign_id || ' ' || seq || ' ' || status from projection_apply_outbox where status <> 'pending' or attempt_count <> 0`); len(touched) > 0 {
+	if touched := storetest.Column[string](tb, b.JournalDB, `select campaign_id || ' ' || seq || ' ' || status from projection_apply_outbox where status <> 'pending' or attempt_count <> 0`); len(touched) > 0 {
 		tb.Errorf("rows were touched: %q", touched)
 	}
-	if n := enginetest.Column[int](tb, b.JournalDB, `select count(*) from attempts`); n[0] > 0 {
+	if n := storetest.Column[int](tb, b.JournalDB, `select count(*) from attempts`); n[0] > 0 {
 		tb.Errorf("%d attempts were recorded", n[0])
 	}
-	leased := enginetest.Column[string](tb, b.JournalDB, `select campaign_id from campaigns where lease_owner <> ''`)
+	leased := storetest.Column[string](tb, b.JournalDB, `select campaign_id from campaigns where lease_owner <> ''`)
 	must.Hold(tb, len(leased) == 0, "campaigns %q stay leased", leased)
 }
 
@@ -233,27 +231,27 @@ func TestSQLitePass_countsNoAttemptWhenTheDiskIsFull(t *testing.T) {
 		return "small", nil
 	})
 	stuffed.Store(true)
-	b.MustAppend(t, enginetest.Notes("a", 3)...)
-	b.MustAppend(t, enginetest.Noted("b"), enginetest.Probed("b", key))
+	b.MustAppend(enginetest.Notes("a", 3)...)
+	b.MustAppend(enginetest.Noted("b"), enginetest.Probed("b", key))
 	_, err := b.Worker.Pass(t.Context())
 	must.Need(t, err != nil && strings.Contains(err.Error(), "full"), "error = %v, want that the disk is full", err)
 	mustBeUntouched(t, b)
-	b.MustHaveApplied(t, "a", 0)
+	b.MustHaveApplied("a", 0)
 
 	stuffed.Store(false)
-	b.Drain(t)
-	b.MustHaveApplied(t, "a", 3)
-	b.MustHaveApplied(t, "b", 2)
-	b.MustBeSound(t)
+	b.Drain()
+	b.MustHaveApplied("a", 3)
+	b.MustHaveApplied("b", 2)
+	b.Sound()
 }
 
 func TestPass_advancesOverWhatNoProjectionHandles(t *testing.T) {
 	t.Parallel()
 	b := enginetest.Open(t, enginetest.Define(t, enginetest.Accounts))
-	b.MustApply(t, enginetest.Noted("a"), enginetest.Opened("a", 10), enginetest.Noted("a"), enginetest.Spent("a", 4), enginetest.Noted("a"))
+	b.Feed(enginetest.Noted("a"), enginetest.Opened("a", 10), enginetest.Noted("a"), enginetest.Spent("a", 4), enginetest.Noted("a"))
 	must.Equal(t, must.Get(b.AppliedSeq(context.Background(), "a")).Or(t), 5, "the watermark")
 	mustHaveNoGap(t, b)
-	b.MustBeSound(t)
+	b.Sound()
 }
 
 func TestPass_advancesOverAuditOnlyEventsAndTouchesNothing(t *testing.T) {
@@ -261,11 +259,11 @@ func TestPass_advancesOverAuditOnlyEventsAndTouchesNothing(t *testing.T) {
 	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger))
 	must.OK(t, b.RegisterEventTypes(t.Context(), map[string]outbox.Intent{"remarked": outbox.IntentAuditOnly}))
 	remarked := enginetest.EventOf("a", "remarked", `{}`)
-	b.MustApply(t, remarked, enginetest.Noted("a"), remarked, remarked, enginetest.Noted("a"), remarked)
-	must.Equal(t, enginetest.Column[int](t, b.ProjectionsDB, `select seq from ledger_history order by id`), []int{2, 5}, "projections saw events")
-	if c := b.MustCampaign(t, "a"); c.AppliedSeq != 6 || c.State() != outbox.StateCurrent {
+	b.Feed(remarked, enginetest.Noted("a"), remarked, remarked, enginetest.Noted("a"), remarked)
+	must.Equal(t, storetest.Column[int](t, b.ProjectionsDB, `select seq from ledger_history order by id`), []int{2, 5}, "projections saw events")
+	if c := b.MustCampaign("a"); c.AppliedSeq != 6 || c.State() != outbox.StateCurrent {
 		t.Errorf("applied seq %d, state %s; want 6, current", c.AppliedSeq, c.State())
 	}
 	mustHaveNoGap(t, b)
-	b.MustBeSound(t)
+	b.Sound()
 }

@@ -14,17 +14,16 @@ import (
 	"github.com/outboxweb/outboxweb/internal/size"
 	"github.com/outboxweb/outboxweb/internal/store"
 	"github.com/outboxweb/outboxweb/internal/storetest"
-	"github.com/outboxweb/outboxweb/internal/worker"
 )
 
 // takenOver lets a's lease on campaign c expire after its claim, and makes b take over and apply everything.
 func takenOver(t *testing.T, now *storetest.Clock, a *enginetest.Engine, events ...outbox.Event) (b *enginetest.Engine, stale []store.Claim) {
 	t.Helper()
-	b = a.Beside(t, enginetest.At(now))
-	a.MustAppend(t, events...)
-	stale = a.MustClaim(t)
-	now.Advance(enginetest.LeaseTime + time.Second)
-	b.Drain(t)
+	b = a.Beside()
+	a.MustAppend(events...)
+	stale = a.ClaimWave()
+	now.Advance(storetest.Lease + time.Second)
+	b.Drain()
 	return b, stale
 }
 
@@ -33,15 +32,15 @@ func TestPass_changesNothingOnceItsLeaseWasTakenOver(t *testing.T) {
 	now := storetest.NewClock()
 	a := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Accounts), enginetest.At(now))
 	b, stale := takenOver(t, now, a, append(enginetest.Notes("c", 3), enginetest.Opened("d", 10), enginetest.Spent("d", 100), enginetest.Noted("d"))...)
-	b.MustHaveApplied(t, "c", 3)
-	b.MustStand(t, "d", 2, outbox.Failed, 1)
-	before := a.Dump(t)
+	b.MustHaveApplied("c", 3)
+	b.MustStand("d", 2, outbox.Failed, 1)
+	before := a.Dump()
 
 	must.OK(t, a.FinishClaims(t.Context(), stale))
 
-	must.Equal(t, a.Dump(t), before, "a worker that was taken over")
+	must.Equal(t, a.Dump(), before, "a worker that was taken over")
 	must.Equal(t, a.Worker.Counted(), store.Settled{Fenced: 2}, "counted")
-	a.MustBeSound(t)
+	a.Sound()
 }
 
 // Between a take-over and its first transaction on the projections, nothing there fences off
@@ -50,22 +49,22 @@ func TestPass_appliesOnceWhenTheStaleWorkerComesBeforeTheNewOwnersFence(t *testi
 	t.Parallel()
 	now := storetest.NewClock()
 	a := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger), enginetest.At(now))
-	b := a.Beside(t, enginetest.At(now))
-	a.MustAppend(t, enginetest.Notes("c", 5)...)
-	stale := a.MustClaim(t)
-	now.Advance(enginetest.LeaseTime + time.Second)
-	held := b.MustClaim(t)
+	b := a.Beside()
+	a.MustAppend(enginetest.Notes("c", 5)...)
+	stale := a.ClaimWave()
+	now.Advance(storetest.Lease + time.Second)
+	held := b.ClaimWave()
 	for _, wave := range []struct {
 		*enginetest.Engine
 		claims []store.Claim
 	}{{a, stale}, {b, held}} {
 		must.OK(t, wave.FinishClaims(t.Context(), wave.claims))
 	}
-	b.MustHaveApplied(t, "c", 5)
+	b.MustHaveApplied("c", 5)
 	if a.Worker.Counted().Fenced != 1 || b.Worker.Counted().Applied != 5 {
 		t.Errorf("the stale worker counted %+v, the new owner %+v", a.Worker.Counted(), b.Worker.Counted())
 	}
-	b.MustBeSound(t)
+	b.Sound()
 }
 
 // quickRetries retries an event soon and never gives up.
@@ -87,23 +86,23 @@ func TestPass_keepsItsLeaseThroughAWaveThatTakesLong(t *testing.T) {
 func takenInALongWave(t *testing.T, lease time.Duration) (claims []store.Claim) {
 	t.Helper()
 	a := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Probing), enginetest.Leasing(lease))
-	b, db := a.Beside(t), a.JournalDB
+	b, db := a.Beside(), a.JournalDB
 	key := t.Name() + lease.String()
 	enginetest.OnProbe(t, key, func([]string) (string, error) {
-		expiry := func() int64 { return enginetest.Column[int64](t, db, `select lease_expires_at from campaigns`)[0] }
+		expiry := func() int64 { return storetest.Column[int64](t, db, `select lease_expires_at from campaigns`)[0] }
 		first := expiry()
 		storetest.Eventually(t, "the lease is renewed beyond its first end", func() bool {
 			now := time.Now().UnixMicro()
 			return now > first && expiry() > now
 		})
-		claims = b.MustClaim(t)
+		claims = b.ClaimWave()
 		return "late", nil
 	})
-	a.MustAppend(t, enginetest.Noted("c"), enginetest.Probed("c", key), enginetest.Noted("c"))
-	a.MustPass(t)
+	a.MustAppend(enginetest.Noted("c"), enginetest.Probed("c", key), enginetest.Noted("c"))
+	a.MustPass()
 	if len(claims) == 0 {
-		a.MustHaveApplied(t, "c", 3)
-		a.MustBeSound(t)
+		a.MustHaveApplied("c", 3)
+		a.Sound()
 	}
 	return claims
 }
@@ -112,12 +111,12 @@ func takenInALongWave(t *testing.T, lease time.Duration) (claims []store.Claim) 
 func TestRun_appliesEveryEventOnceUnderTwoProcesses(t *testing.T) {
 	t.Parallel()
 	campaigns, each := size.Of(4, 6, 12), size.Of(20, 30, 60)
-	short := func(o *store.Options, c *worker.Config) {
+	short := func(o *enginetest.Options) {
 		o.Retry = quickRetries // a wave whose lease ends on a slow machine counts as an attempt
-		c.Lease, c.PollInterval, c.BatchSize = 300*time.Millisecond, 10*time.Millisecond, 40
+		o.Worker.Lease, o.Worker.PollInterval, o.Worker.BatchSize = 300*time.Millisecond, 10*time.Millisecond, 40
 	}
 	a := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger), short)
-	b := a.Beside(t, short)
+	b := a.Beside(short)
 	ctx, cancel := context.WithCancel(t.Context())
 	var disturbing sync.WaitGroup
 	for i, process := range []*enginetest.Engine{a, b} {
@@ -125,25 +124,25 @@ func TestRun_appliesEveryEventOnceUnderTwoProcesses(t *testing.T) {
 	}
 	for i := range each {
 		for c := range campaigns {
-			[]*enginetest.Engine{a, b}[(i+c)%2].MustAppend(t, enginetest.Noted(fmt.Sprint("c", c)))
+			[]*enginetest.Engine{a, b}[(i+c)%2].MustAppend(enginetest.Noted(fmt.Sprint("c", c)))
 		}
 	}
 	cancel()
 	disturbing.Wait()
 
-	a.Start(t)
-	b.Start(t)
+	a.Start()
+	b.Start()
 	for c := range campaigns {
-		a.MustWait(t, fmt.Sprint("c", c), int64(each))
+		a.MustWait(fmt.Sprint("c", c), int64(each))
 	}
 	storetest.Eventually(t, "no row is left", func() bool {
 		left, err := a.OutstandingCampaigns(t.Context(), "", 1)
 		return err == nil && len(left) == 0
 	})
 	for c := range campaigns {
-		a.MustHaveApplied(t, fmt.Sprint("c", c), each)
+		a.MustHaveApplied(fmt.Sprint("c", c), each)
 	}
-	a.MustBeSound(t)
+	a.Sound()
 }
 
 // disturb runs the worker for short times; in between, waves are claimed or applied and then abandoned, as by a killed process.

@@ -20,34 +20,34 @@ import (
 func TestPass_tellsAProjectionNothingWhileItIsPausedForACampaign(t *testing.T) {
 	t.Parallel()
 	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Tally))
-	b.MustApply(t, append(enginetest.Notes("a", 3), enginetest.Notes("b", 3)...)...)
-	if h := b.MustPause(t, "tally", "a"); h.State != outbox.CursorPaused || h.AppliedSeq != 3 {
+	b.Feed(append(enginetest.Notes("a", 3), enginetest.Notes("b", 3)...)...)
+	if h := b.PauseProjection("tally", "a"); h.State != outbox.CursorPaused || h.AppliedSeq != 3 {
 		t.Errorf("paused as %+v", h)
 	}
-	b.MustApply(t, append(enginetest.Notes("a", 2), enginetest.Notes("b", 2)...)...)
-	b.MustHaveApplied(t, "a", 5)
-	b.MustHaveTold(t, "tally", "a", 3)
-	b.MustHaveTold(t, "tally", "b", 5)
-	b.MustHaveCursors(t, "a tally 3 paused")
+	b.Feed(append(enginetest.Notes("a", 2), enginetest.Notes("b", 2)...)...)
+	b.MustHaveApplied("a", 5)
+	b.MustHaveTold("tally", "a", 3)
+	b.MustHaveTold("tally", "b", 5)
+	b.MustHaveCursors("a tally 3 paused")
 
-	if h := b.MustResume(t, "tally", "a"); h.State != outbox.CursorBehind || h.Behind != 1 {
+	if h := b.ResumeProjection("tally", "a"); h.State != outbox.CursorBehind || h.Behind != 1 {
 		t.Errorf("resumed as %+v, want behind", h)
 	}
-	b.MustApply(t, enginetest.Noted("a"))
-	b.MustHaveTold(t, "tally", "a", 3)
-	b.MustBeSound(t)
+	b.Feed(enginetest.Noted("a"))
+	b.MustHaveTold("tally", "a", 3)
+	b.Sound()
 }
 
 func TestPass_goesOnWithAProjectionThatWasResumedAtTheWatermark(t *testing.T) {
 	t.Parallel()
 	b := enginetest.OpenPaused(t)
-	h := b.MustResume(t, "tally", "a")
+	h := b.ResumeProjection("tally", "a")
 	must.Hold(t, h.State == outbox.CursorLive && h.Behind == 0, "resumed as %+v, want live", h)
-	b.MustApply(t, enginetest.Notes("a", 2)...)
-	b.MustHaveTold(t, "tally", "a", 5)
-	b.MustPause(t, "tally", "a")
-	b.MustHaveCursors(t, "a tally 5 paused")
-	b.MustBeSound(t)
+	b.Feed(enginetest.Notes("a", 2)...)
+	b.MustHaveTold("tally", "a", 5)
+	b.PauseProjection("tally", "a")
+	b.MustHaveCursors("a tally 5 paused")
+	b.Sound()
 }
 
 func TestPass_setsTheCursorsOfAPauseForAllAsCampaignsMove(t *testing.T) {
@@ -62,27 +62,27 @@ func TestPass_setsTheCursorsOfAPauseForAllAsCampaignsMove(t *testing.T) {
 				}
 				return
 			}
-			b.MustApply(t, events...)
+			b.Feed(events...)
 		}
 		appendTo(append(enginetest.Notes("moves", 2), enginetest.Notes("rests", 2)...)...)
 		appendTo(enginetest.Notes("own", 2)...)
-		b.MustPause(t, "tally", "own")
-		b.MustPause(t, "tally", "")
-		b.MustHaveCursors(t, "own tally 2 paused")
+		b.PauseProjection("tally", "own")
+		b.PauseProjection("tally", "")
+		b.MustHaveCursors("own tally 2 paused")
 		appendTo(append(enginetest.Notes("moves", 2), enginetest.Notes("new", 2)...)...)
 		appendTo(enginetest.Notes("own", 1)...)
-		b.MustHaveCursors(t, "moves tally 2 paused", "new tally 0 paused", "own tally 2 paused")
-		b.MustHaveTold(t, "tally", "moves", 2)
-		b.MustHaveTold(t, "tally", "new", 0)
-		b.MustHaveApplied(t, "moves", 4)
-		b.MustBeSound(t)
+		b.MustHaveCursors("moves tally 2 paused", "new tally 0 paused", "own tally 2 paused")
+		b.MustHaveTold("tally", "moves", 2)
+		b.MustHaveTold("tally", "new", 0)
+		b.MustHaveApplied("moves", 4)
+		b.Sound()
 
-		h := b.MustResume(t, "tally", "")
+		h := b.ResumeProjection("tally", "")
 		must.Hold(t, h.State == outbox.CursorLive && h.Behind == 2, "resumed as %+v, want two behind", h)
-		b.MustHaveCursors(t, "moves tally 2 behind", "new tally 0 behind", "own tally 2 paused")
+		b.MustHaveCursors("moves tally 2 behind", "new tally 0 behind", "own tally 2 paused")
 		appendTo(enginetest.Notes("rests", 1)...)
-		b.MustHaveTold(t, "tally", "rests", 3)
-		b.MustBeSound(t)
+		b.MustHaveTold("tally", "rests", 3)
+		b.Sound()
 	}
 }
 
@@ -91,39 +91,39 @@ func TestPass_goesOnAfterAPauseForAllThatNoEventPassed(t *testing.T) {
 	t.Parallel()
 	now := storetest.NewClock()
 	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Tally, enginetest.Accounts), enginetest.At(now))
-	b.MustApply(t, enginetest.Opened("a", 10))
-	b.MustPause(t, "tally", "")
-	b.MustApply(t, enginetest.Spent("a", 100))
-	b.MustHaveCursors(t, "a tally 1 paused")
-	b.MustResume(t, "tally", "")
-	b.MustHaveCursors(t, "a tally 1 live")
-	enginetest.MustExec(t, b.ProjectionsDB, `update accounts set balance = 1000`)
+	b.Feed(enginetest.Opened("a", 10))
+	b.PauseProjection("tally", "")
+	b.Feed(enginetest.Spent("a", 100))
+	b.MustHaveCursors("a tally 1 paused")
+	b.ResumeProjection("tally", "")
+	b.MustHaveCursors("a tally 1 live")
+	b.ExecProjections(`update accounts set balance = 1000`)
 	now.Advance(time.Hour)
-	b.Drain(t)
-	b.MustHaveTold(t, "tally", "a", 2)
-	b.MustBeSound(t)
+	b.Drain()
+	b.MustHaveTold("tally", "a", 2)
+	b.Sound()
 }
 
 func TestPass_leavesAQuarantinedProjectionQuarantinedThroughAPauseForAll(t *testing.T) {
 	t.Parallel()
 	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, enginetest.LenientAccounts), enginetest.MaxAttempts(1))
-	b.MustApply(t, enginetest.Opened("b", 10), enginetest.Spent("b", 100))
-	b.MustPause(t, "accounts", "")
-	b.MustApply(t, enginetest.Noted("b"))
-	b.MustHaveCursors(t, "b accounts 1 quarantined")
-	b.MustResume(t, "accounts", "")
-	b.MustHaveCursors(t, "b accounts 1 quarantined")
-	b.MustBeSound(t)
+	b.Feed(enginetest.Opened("b", 10), enginetest.Spent("b", 100))
+	b.PauseProjection("accounts", "")
+	b.Feed(enginetest.Noted("b"))
+	b.MustHaveCursors("b accounts 1 quarantined")
+	b.ResumeProjection("accounts", "")
+	b.MustHaveCursors("b accounts 1 quarantined")
+	b.Sound()
 }
 
 func TestRehearse_leavesNoCursorOfAPause(t *testing.T) {
 	t.Parallel()
 	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Tally, enginetest.Accounts), enginetest.InMode(outbox.ModeShadow))
-	b.MustAppend(t, enginetest.Opened("a", 1), enginetest.Spent("a", 2))
-	b.MustPause(t, "tally", "")
-	before := b.Dump(t, "rehearsals")
+	b.MustAppend(enginetest.Opened("a", 1), enginetest.Spent("a", 2))
+	b.PauseProjection("tally", "")
+	before := b.Dump("rehearsals")
 	rehearse(t, b)
-	must.Equal(t, b.Dump(t, "rehearsals"), before, "a rehearsal")
+	must.Equal(t, b.Dump("rehearsals"), before, "a rehearsal")
 }
 
 // This test pauses and resumes, for single campaigns and for all, while workers of two processes apply events. A projection receives a prefix of a
@@ -131,63 +131,63 @@ func TestRehearse_leavesNoCursorOfAPause(t *testing.T) {
 func TestPass_tellsNothingOnceAPauseHasReturned(t *testing.T) {
 	t.Parallel()
 	one := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Tally), enginetest.BatchSize(7), enginetest.Waves(2), enginetest.Polling(5*time.Millisecond))
-	two := one.Beside(t, enginetest.BatchSize(5), enginetest.Waves(2), enginetest.Polling(5*time.Millisecond))
-	stops := []func(){one.Start(t), two.Start(t)}
+	two := one.Beside(enginetest.BatchSize(5), enginetest.Waves(2), enginetest.Polling(5*time.Millisecond))
+	stops := []func(){one.Start(), two.Start()}
 	campaigns, events := size.Of(8, 12, 24), size.Of(16, 20, 40)
 	var writing sync.WaitGroup
 	writing.Go(func() {
 		for range events {
 			for c := range campaigns {
-				one.MustAppend(t, enginetest.Noted(fmt.Sprint("c-", c)))
+				one.MustAppend(enginetest.Noted(fmt.Sprint("c-", c)))
 			}
 		}
 	})
 	for c := range campaigns {
 		id := fmt.Sprint("c-", c)
-		storetest.Eventually(t, id+" moves", func() bool { return len(one.Told(t, "ledger", id)) > c/2 })
+		storetest.Eventually(t, id+" moves", func() bool { return len(one.Entries("ledger", id)) > c/2 })
 		if c%8 == 3 {
 			pauseForAllBriefly(t, one)
 			continue
 		}
-		h, err := one.Runs.PauseProjection(context.Background(), enginetest.Operator, "tally", id, one.Infos())
+		h, err := one.Runs.PauseProjection(context.Background(), enginetest.Operator, "tally", id, one.Infos)
 		if errors.Is(err, outbox.ErrConflict) {
 			continue // it was paused for all campaigns meanwhile
 		}
 		if err != nil {
 			t.Fatal(err)
 		}
-		seen := one.Told(t, "tally", id)
+		seen := one.Entries("tally", id)
 		must.Equal(t, int64(len(seen)), h.AppliedSeq, "where it is paused")
 		if c%2 == 0 {
-			must.Get(two.Runs.ResumeProjection(context.Background(), enginetest.Operator, "tally", id, one.Infos())).Or(t)
+			must.Get(two.Runs.ResumeProjection(context.Background(), enginetest.Operator, "tally", id, one.Infos)).Or(t)
 		}
 	}
 	writing.Wait()
 	for c := range campaigns {
-		one.MustWait(t, fmt.Sprint("c-", c), int64(events))
+		one.MustWait(fmt.Sprint("c-", c), int64(events))
 	}
 	for _, stop := range stops {
 		stop()
 	}
 	for c := range campaigns {
 		id := fmt.Sprint("c-", c)
-		one.MustHaveApplied(t, id, events)
-		cursors := must.Get(one.Runs.Cursors(context.Background(), id, one.Infos())).Or(t)
-		one.MustHaveTold(t, "tally", id, int(cursors[1].AppliedSeq))
+		one.MustHaveApplied(id, events)
+		cursors := must.Get(one.Runs.Cursors(context.Background(), id, one.Infos)).Or(t)
+		one.MustHaveTold("tally", id, int(cursors[1].AppliedSeq))
 	}
-	one.MustBeSound(t)
+	one.Sound()
 }
 
 // pauseForAllBriefly pauses for all campaigns, checks that nothing is applied meanwhile, and resumes.
 func pauseForAllBriefly(tb testing.TB, b *enginetest.Engine) {
 	tb.Helper()
 	all := func() []int {
-		return enginetest.Column[int](tb, b.ProjectionsDB, `select count(*) from tally_history`)
+		return storetest.Column[int](tb, b.ProjectionsDB, `select count(*) from tally_history`)
 	}
 	others := func() []int64 {
-		return enginetest.Column[int64](tb, b.ProjectionsDB, `select sum(applied_seq) from projection_watermarks`)
+		return storetest.Column[int64](tb, b.ProjectionsDB, `select sum(applied_seq) from projection_watermarks`)
 	}
-	b.MustPause(tb, "tally", "")
+	b.PauseProjection("tally", "")
 	before, moved := all(), others()
 	deadline := time.After(50 * time.Millisecond)
 	for others()[0] < moved[0]+20 {
@@ -198,20 +198,20 @@ func pauseForAllBriefly(tb testing.TB, b *enginetest.Engine) {
 		}
 	}
 	must.Equal(tb, before, all(), "what tally was told before a pause for all and after it")
-	b.MustResume(tb, "tally", "")
+	b.ResumeProjection("tally", "")
 }
 
 func TestPass_recordsEachFailedAttemptOfABlockingProjectionOnce(t *testing.T) {
 	t.Parallel()
 	now := storetest.NewClock()
 	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Accounts), enginetest.At(now), enginetest.MaxAttempts(3))
-	b.MustAppend(t, enginetest.Notes("a", 5)...)
-	b.MustAppend(t, enginetest.Opened("b", 10), enginetest.Spent("b", 100), enginetest.Spent("b", 1))
-	b.MustAppend(t, enginetest.Opened("c", 10), enginetest.Noted("c"), enginetest.Spent("c", 100))
+	b.MustAppend(enginetest.Notes("a", 5)...)
+	b.MustAppend(enginetest.Opened("b", 10), enginetest.Spent("b", 100), enginetest.Spent("b", 1))
+	b.MustAppend(enginetest.Opened("c", 10), enginetest.Noted("c"), enginetest.Spent("c", 100))
 	for n := 1; n <= 3; n++ {
-		b.Drain(t)
-		must.Equal(t, enginetest.Failures(t, b), []string{fmt.Sprint("b accounts 2 ", n), fmt.Sprint("c accounts 3 ", n)}, "open failures")
-		b.MustBeSound(t)
+		b.Drain()
+		must.Equal(t, b.OpenFailures(), []string{fmt.Sprint("b accounts 2 ", n), fmt.Sprint("c accounts 3 ", n)}, "open failures")
+		b.Sound()
 		now.Advance(time.Hour)
 	}
 	page, err := b.Failures(t.Context(), outbox.FailureFilter{CampaignID: "b", Status: outbox.FailureOpen})
@@ -220,43 +220,43 @@ func TestPass_recordsEachFailedAttemptOfABlockingProjectionOnce(t *testing.T) {
 	if f.EventType != "spent" || f.Fingerprint != outbox.Fingerprint(f.Message) || !strings.HasPrefix(f.Message, "projection accounts") || f.LastAt.Sub(f.FirstAt) != 2*time.Hour {
 		t.Errorf("failure %+v", f)
 	}
-	enginetest.MustExec(t, b.ProjectionsDB, `update accounts set balance = 1000 where campaign_id = 'b'`)
-	b.MustRequeue(t, "b", 2)
-	b.MustSkip(t, "c", 3)
-	b.Drain(t)
-	open := enginetest.Failures(t, b)
+	b.ExecProjections(`update accounts set balance = 1000 where campaign_id = 'b'`)
+	b.MustRequeue("b", 2)
+	b.MustSkip("c", 3)
+	b.Drain()
+	open := b.OpenFailures()
 	must.Hold(t, len(open) == 0, "failures %q are open after their events were passed", open)
 	if f, err = b.Failure(t.Context(), f.ID); err != nil || f.Status != outbox.FailureResolved || f.ResolvedAt == nil || !f.ResolvedAt.Equal(now.Now()) || f.Attempts != 3 {
 		t.Errorf("failure %+v, %v; want it resolved", f, err)
 	}
-	b.MustBeSound(t)
+	b.Sound()
 }
 
 func TestPass_keepsTheFailureOfAProjectionThatIsSetAsideOpen(t *testing.T) {
 	t.Parallel()
 	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Accounts), enginetest.MaxAttempts(1))
-	b.MustApply(t, enginetest.Opened("b", 10), enginetest.Spent("b", 100), enginetest.Noted("b"))
-	b.MustPause(t, "accounts", "b")
-	b.MustRequeue(t, "b", 2)
-	b.Drain(t)
-	b.MustHaveApplied(t, "b", 3)
-	must.Equal(t, enginetest.Failures(t, b), []string{"b accounts 2 1"}, "open failures")
-	b.MustBeSound(t)
+	b.Feed(enginetest.Opened("b", 10), enginetest.Spent("b", 100), enginetest.Noted("b"))
+	b.PauseProjection("accounts", "b")
+	b.MustRequeue("b", 2)
+	b.Drain()
+	b.MustHaveApplied("b", 3)
+	must.Equal(t, b.OpenFailures(), []string{"b accounts 2 1"}, "open failures")
+	b.Sound()
 }
 
 // An unskip also sets back projections that were paused or quarantined at the skipped event.
 func TestUnskip_setsBackAProjectionThatWasPausedAtTheSkippedEvent(t *testing.T) {
 	t.Parallel()
 	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Tally, enginetest.Accounts), enginetest.MaxAttempts(1))
-	b.MustApply(t, enginetest.Opened("a", 10), enginetest.Spent("a", 100))
-	b.MustSkip(t, "a", 2)
-	b.Drain(t)
-	b.MustPause(t, "tally", "a")
-	b.MustHaveCursors(t, "a tally 2 paused")
-	b.MustUnskip(t, "a", 2)
-	enginetest.MustExec(t, b.ProjectionsDB, `update accounts set balance = 1000`)
-	b.Drain(t)
-	b.MustHaveCursors(t, "a tally 1 paused")
-	must.Equal(t, b.MustResume(t, "tally", "a").State, outbox.CursorBehind, "resumed as")
-	b.MustBeSound(t)
+	b.Feed(enginetest.Opened("a", 10), enginetest.Spent("a", 100))
+	b.MustSkip("a", 2)
+	b.Drain()
+	b.PauseProjection("tally", "a")
+	b.MustHaveCursors("a tally 2 paused")
+	b.MustUnskip("a", 2)
+	b.ExecProjections(`update accounts set balance = 1000`)
+	b.Drain()
+	b.MustHaveCursors("a tally 1 paused")
+	must.Equal(t, b.ResumeProjection("tally", "a").State, outbox.CursorBehind, "resumed as")
+	b.Sound()
 }

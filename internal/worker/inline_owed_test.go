@@ -27,52 +27,52 @@ func failedInline(tb testing.TB, options ...enginetest.Option) *enginetest.Engin
 
 func fund(tb testing.TB, b *enginetest.Engine) {
 	tb.Helper()
-	enginetest.MustExec(tb, b.ProjectionsDB, `update accounts set balance = 1000`)
+	b.ExecProjections(`update accounts set balance = 1000`)
 }
 
 func mustHaveNoRows(tb testing.TB, b *enginetest.Engine) {
 	tb.Helper()
-	must.Equal(tb, enginetest.Column[int](tb, b.JournalDB, `select count(*) from projection_apply_outbox`)[0], 0, "rows are left")
+	must.Equal(tb, storetest.Column[int](tb, b.JournalDB, `select count(*) from projection_apply_outbox`)[0], 0, "rows are left")
 }
 
 func TestApplyInline_givesWhatFailedARow(t *testing.T) {
 	t.Parallel()
 	now := storetest.NewClock()
 	b := failedInline(t, enginetest.At(now))
-	b.MustStand(t, "a", 2, outbox.Failed, 1)
-	r := b.MustRow(t, "a", 2).Row
+	b.MustStand("a", 2, outbox.Failed, 1)
+	r := b.MustRow("a", 2).Row
 	must.Hold(t, strings.HasPrefix(r.LastError, "projection accounts") && r.NextAttemptAt == now.Now().Add(time.Second), "the row is %+v", r)
-	c := b.MustCampaign(t, "a")
+	c := b.MustCampaign("a")
 	must.Hold(t, c.State() == outbox.StateFailing && c.Counts == (outbox.Counts{Failed: 1}) && c.Gap() == 0 && c.Lease == nil, "the campaign is %+v", c)
 	s, err := b.Summary(t.Context())
 	must.Hold(t, err == nil && s.Counts.Failed == 1 && s.Campaigns.Lagging == 1 && s.Lag.Events == 1 && s.Oldest != nil && s.Oldest.Seq == 2, "the summary is %+v (%v)", s, err)
 	must.Equal(t, b.Worker.Counted(), store.Settled{Applied: 1, Failed: 1}, "counted")
-	b.MustBeSound(t)
+	b.Sound()
 
-	must.Hold(t, !b.MustPass(t), "the worker tried again before the row was due")
+	must.Hold(t, !b.MustPass(), "the worker tried again before the row was due")
 	fund(t, b)
 	now.Advance(time.Second)
-	b.Drain(t)
-	b.MustHaveApplied(t, "a", 2)
+	b.Drain()
+	b.MustHaveApplied("a", 2)
 	mustHaveNoRows(t, b)
-	b.MustBeSound(t)
+	b.Sound()
 }
 
 // The unapplied event of a dead request is queued together with the others, since the campaign is paused.
 func TestAppend_inlineToAPausedCampaignQueuesWhatIsBefore(t *testing.T) {
 	t.Parallel()
 	b := openInline(t, enginetest.Ledger)
-	b.MustAppend(t, enginetest.Notes("a", 2)...)
+	b.MustAppend(enginetest.Notes("a", 2)...)
 	pauseCampaign(t, b, "a")
-	b.MustAppend(t, enginetest.Notes("a", 2)...)
-	c := b.MustCampaign(t, "a")
+	b.MustAppend(enginetest.Notes("a", 2)...)
+	c := b.MustCampaign("a")
 	must.Hold(t, c.HeadSeq == 1 && c.Counts == (outbox.Counts{Pending: 4}), "the campaign is %+v, want all four queued", c)
-	b.MustBeSound(t)
+	b.Sound()
 	resumeCampaign(t, b, "a")
-	b.Drain(t)
-	b.MustHaveApplied(t, "a", 4)
+	b.Drain()
+	b.MustHaveApplied("a", 4)
 	mustHaveNoRows(t, b)
-	b.MustBeSound(t)
+	b.Sound()
 }
 
 func TestApplyInline_countsAttemptsUntilTheRowIsDead(t *testing.T) {
@@ -84,41 +84,41 @@ func TestApplyInline_countsAttemptsUntilTheRowIsDead(t *testing.T) {
 		t.Errorf("error = %v, want that event 2 cannot be applied", err)
 	}
 	now.Advance(time.Minute)
-	b.Drain(t)
-	b.MustStand(t, "a", 2, outbox.Dead, 3)
+	b.Drain()
+	b.MustStand("a", 2, outbox.Dead, 3)
 	storetest.Refused(t, appendInline(t, b, enginetest.Noted("a")), outbox.ErrNotYet, "Event 2 has been dead")
-	c := b.MustCampaign(t, "a")
+	c := b.MustCampaign("a")
 	must.Hold(t, c.State() == outbox.StateBlocked && c.BlockedBehind() == 2, "the campaign is %+v, want 2 rows behind its dead head", c)
-	b.MustBeSound(t)
+	b.Sound()
 
 	fund(t, b)
-	b.MustRequeue(t, "a", 2)
-	b.Drain(t)
-	b.MustHaveApplied(t, "a", 4)
+	b.MustRequeue("a", 2)
+	b.Drain()
+	b.MustHaveApplied("a", 4)
 	mustHaveNoRows(t, b)
-	b.MustBeSound(t)
+	b.Sound()
 }
 
 func TestInline_rowsOfAnotherModeAreAppliedByBothPaths(t *testing.T) {
 	t.Parallel()
 	earlier := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger))
-	earlier.MustAppend(t, append(enginetest.Notes("a", 3), enginetest.Notes("b", 3)...)...)
-	b := earlier.Beside(t, enginetest.InMode(outbox.ModeInline), enginetest.BatchSize(2))
+	earlier.MustAppend(append(enginetest.Notes("a", 3), enginetest.Notes("b", 3)...)...)
+	b := earlier.Beside(enginetest.InMode(outbox.ModeInline), enginetest.BatchSize(2))
 	must.OK(t, appendInline(t, b, enginetest.Notes("a", 2)...))
-	b.MustHaveApplied(t, "a", 5)
-	b.Drain(t)
-	b.MustHaveApplied(t, "b", 3)
+	b.MustHaveApplied("a", 5)
+	b.Drain()
+	b.MustHaveApplied("b", 3)
 	mustHaveNoRows(t, b)
-	b.MustBeSound(t)
+	b.Sound()
 
 	// And the reverse: the rows of inline mode are ordinary outbox rows.
 	pauseCampaign(t, b, "a")
 	err := appendInline(t, b, enginetest.Noted("a"))
 	must.Hold(t, err != nil, "a paused campaign was applied")
 	resumeCampaign(t, b, "a")
-	earlier.MustApply(t, enginetest.Noted("a"))
-	earlier.MustHaveApplied(t, "a", 7)
-	earlier.MustBeSound(t)
+	earlier.Feed(enginetest.Noted("a"))
+	earlier.MustHaveApplied("a", 7)
+	earlier.Sound()
 }
 
 func TestApplyInline_ofAuditOnlyEvents(t *testing.T) {
@@ -129,7 +129,7 @@ func TestApplyInline_ofAuditOnlyEvents(t *testing.T) {
 	must.OK(t, appendInline(t, b, enginetest.Spent("a", 500)))
 	must.Equal(t, must.Get(b.AppliedSeq(t.Context(), "a")).Or(t), 3, "the last event applied")
 	mustHaveNoRows(t, b)
-	b.MustBeSound(t)
+	b.Sound()
 }
 
 // Requests, workers and repairs may meet at the same events: each is applied once, in order, before its request is answered.
@@ -137,8 +137,8 @@ func TestApplyInline_besideWorkersAndRepairs(t *testing.T) {
 	t.Parallel()
 	callers, each := size.Of(4, 5, 8), size.Of(5, 8, 20)
 	a := openInline(t, enginetest.Ledger)
-	b := a.Beside(t, enginetest.InMode(outbox.ModeInline), enginetest.Polling(time.Millisecond))
-	b.Start(t)
+	b := a.Beside(enginetest.InMode(outbox.ModeInline), enginetest.Polling(time.Millisecond))
+	b.Start()
 	done, ended := make(chan struct{}), make(chan error, 1)
 	go func() {
 		for {
@@ -157,5 +157,5 @@ func TestApplyInline_besideWorkersAndRepairs(t *testing.T) {
 	appendConcurrently(t, callers, each, a, b)
 	close(done)
 	must.OK(t, <-ended)
-	storetest.Eventually(t, "no row is left", func() bool { return a.MustCampaign(t, "a").Counts.Total() == 0 })
+	storetest.Eventually(t, "no row is left", func() bool { return a.MustCampaign("a").Counts.Total() == 0 })
 }

@@ -15,7 +15,6 @@ import (
 	"github.com/outboxweb/outboxweb/internal/readmodel"
 	"github.com/outboxweb/outboxweb/internal/store"
 	"github.com/outboxweb/outboxweb/internal/storetest"
-	"github.com/outboxweb/outboxweb/internal/worker"
 )
 
 // openInline opens an engine whose appends are applied on the request path.
@@ -27,7 +26,7 @@ func openInline(tb testing.TB, definitions ...string) *enginetest.Engine {
 // appendInline appends and applies as a server does in inline mode.
 func appendInline(tb testing.TB, b *enginetest.Engine, events ...outbox.Event) error {
 	tb.Helper()
-	b.MustAppend(tb, events...)
+	b.MustAppend(events...)
 	return b.Worker.ApplyInline(context.Background(), events[0].CampaignID)
 }
 
@@ -46,14 +45,14 @@ func TestApplyInline_appliesBeforeItReturns(t *testing.T) {
 	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger), enginetest.InMode(outbox.ModeInline), enginetest.BatchSize(2))
 	for n := 1; n <= 20; n += 5 {
 		must.OK(t, appendInline(t, b, enginetest.Notes("a", 5)...))
-		b.MustHaveApplied(t, "a", n+4)
+		b.MustHaveApplied("a", n+4)
 	}
-	must.Equal(t, enginetest.Column[int](t, b.JournalDB, `select count(*) from projection_apply_outbox`)[0], 0, "the rows that inline mode left")
-	if c := b.MustCampaign(t, "a"); c.State() != outbox.StateCurrent || c.Lease != nil {
+	must.Equal(t, storetest.Column[int](t, b.JournalDB, `select count(*) from projection_apply_outbox`)[0], 0, "the rows that inline mode left")
+	if c := b.MustCampaign("a"); c.State() != outbox.StateCurrent || c.Lease != nil {
 		t.Errorf("state %s, lease %v; want current and free", c.State(), c.Lease)
 	}
 	must.Equal(t, b.Worker.Counted(), store.Settled{Applied: 20}, "counted")
-	b.MustBeSound(t)
+	b.Sound()
 }
 
 // appendConcurrently appends through several engines at once, each caller one event after another, and checks that answered events are applied.
@@ -83,24 +82,24 @@ func appendConcurrently(t *testing.T, callers, each int, benches ...*enginetest.
 		})
 	}
 	appending.Wait()
-	benches[0].MustHaveApplied(t, "a", callers*each)
-	benches[0].MustBeSound(t)
+	benches[0].MustHaveApplied("a", callers*each)
+	benches[0].Sound()
 }
 
 func TestRun_catchesUpInlineWithWhatAnEarlierProcessLeft(t *testing.T) {
 	t.Parallel()
 	a := openInline(t, enginetest.Ledger, enginetest.Accounts)
-	a.MustAppend(t, enginetest.Notes("a", 5)...)
-	a.MustAppend(t, enginetest.Opened("b", 1), enginetest.Spent("b", 2), enginetest.Noted("b"))
-	a.MustAppend(t, enginetest.Notes("c", 5)...)
+	a.MustAppend(enginetest.Notes("a", 5)...)
+	a.MustAppend(enginetest.Opened("b", 1), enginetest.Spent("b", 2), enginetest.Noted("b"))
+	a.MustAppend(enginetest.Notes("c", 5)...)
 
-	b := a.Beside(t, enginetest.InMode(outbox.ModeInline))
-	b.Start(t)
-	b.MustWait(t, "a", 5)
-	b.MustWait(t, "c", 5)
-	b.MustWait(t, "b", 1)
-	b.MustHaveApplied(t, "b", 1)
-	b.MustBeSound(t)
+	b := a.Beside(enginetest.InMode(outbox.ModeInline))
+	b.Start()
+	b.MustWait("a", 5)
+	b.MustWait("c", 5)
+	b.MustWait("b", 1)
+	b.MustHaveApplied("b", 1)
+	b.Sound()
 }
 
 // Call sites where the store reads the time, at which tests intervene.
@@ -113,12 +112,9 @@ const (
 
 // once calls f the first time that the store of this option reads the time at that call site.
 func once(there string, f func()) enginetest.Option {
-	return func(o *store.Options, _ *worker.Config) {
+	return func(o *enginetest.Options) {
 		var done atomic.Bool
 		now := o.Now
-		if now == nil {
-			now = time.Now
-		}
 		o.Now = func() time.Time {
 			if enginetest.CalledFrom(there) && done.CompareAndSwap(false, true) {
 				f()
@@ -153,6 +149,6 @@ func TestApplyInline_startsAgainWhenItsLeaseWasTakenOver(t *testing.T) {
 	}
 	a = enginetest.Open(t, enginetest.Define(t, enginetest.Ledger), enginetest.InMode(outbox.ModeInline), enginetest.At(now), once(whenApplying, takeOverAndDie))
 	must.OK(t, appendInline(t, a, enginetest.Notes("a", 3)...))
-	a.MustHaveApplied(t, "a", 3)
-	a.MustBeSound(t)
+	a.MustHaveApplied("a", 3)
+	a.Sound()
 }

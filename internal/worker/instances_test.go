@@ -14,12 +14,11 @@ import (
 	"github.com/outboxweb/outboxweb/internal/size"
 	"github.com/outboxweb/outboxweb/internal/store"
 	"github.com/outboxweb/outboxweb/internal/storetest"
-	"github.com/outboxweb/outboxweb/internal/worker"
 )
 
 // named sets the worker's name in its connections.
 func named(name string) enginetest.Option {
-	return func(o *store.Options, _ *worker.Config) {
+	return func(o *enginetest.Options) {
 		o.Journal, o.Projections = withParameter(o.Journal, "application_name", name), withParameter(o.Projections, "application_name", name)
 	}
 }
@@ -58,13 +57,13 @@ func TestPostgresRun_spreadsCampaignsOverWorkersAndAppliesEachByOneAtATime(t *te
 	const campaigns, workers = 60, 3
 	each := size.Of(6, 8, 20)
 	// No worker can hold all campaigns at once: 4 waves of 4 rows are 16 of them.
-	options := []enginetest.Option{enginetest.Waves(4), enginetest.BatchSize(4), enginetest.Polling(20 * time.Millisecond), enginetest.CuttingOffAfter(storetest.Patience)}
+	options := []enginetest.Option{enginetest.Waves(4), enginetest.BatchSize(4), enginetest.Polling(20 * time.Millisecond), enginetest.EventTimeout(storetest.Patience)}
 	all := []*enginetest.Engine{enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Probing, owners), append(options, named("worker-0"))...)}
 	for i := 1; i < workers; i++ {
-		all = append(all, all[0].Beside(t, append(options, named(fmt.Sprint("worker-", i)))...))
+		all = append(all, all[0].Beside(append(options, named(fmt.Sprint("worker-", i)))...))
 	}
 	holders := func() int {
-		return enginetest.Column[int](t, all[0].JournalDB, `select count(distinct lease_owner) from campaigns where lease_owner <> ''`)[0]
+		return storetest.Column[int](t, all[0].JournalDB, `select count(distinct lease_owner) from campaigns where lease_owner <> ''`)[0]
 	}
 	var met sync.Once
 	enginetest.OnProbe(t, t.Name(), func([]string) (string, error) {
@@ -74,29 +73,29 @@ func TestPostgresRun_spreadsCampaignsOverWorkersAndAppliesEachByOneAtATime(t *te
 		return "met", nil
 	})
 	for c := range campaigns {
-		all[0].MustAppend(t, enginetest.Probed(fmt.Sprint("c", c), t.Name()))
+		all[0].MustAppend(enginetest.Probed(fmt.Sprint("c", c), t.Name()))
 	}
 	var appending sync.WaitGroup
 	for i, b := range all {
 		b.OnWork(b.Worker.Wake)
-		b.Start(t)
+		b.Start()
 		appending.Go(func() {
 			for range each - 1 {
 				for c := i; c < campaigns; c += workers {
-					b.MustAppend(t, enginetest.Noted(fmt.Sprint("c", c)))
+					b.MustAppend(enginetest.Noted(fmt.Sprint("c", c)))
 				}
 			}
 		})
 	}
 	appending.Wait()
 	for c := range campaigns {
-		all[c%workers].MustWait(t, fmt.Sprint("c", c), int64(each))
+		all[c%workers].MustWait(fmt.Sprint("c", c), int64(each))
 	}
 	for c := range campaigns {
-		all[0].MustHaveApplied(t, fmt.Sprint("c", c), each)
+		all[0].MustHaveApplied(fmt.Sprint("c", c), each)
 	}
 	mustHaveShared(t, all, int64(campaigns*each))
-	all[0].MustBeSound(t)
+	all[0].Sound()
 }
 
 // mustHaveShared fails unless each worker did a part of the work, all of it is counted once, and no campaign was held by two.
@@ -117,8 +116,8 @@ func mustHaveShared(t *testing.T, all []*enginetest.Engine, total int64) {
 			t.Errorf("worker %s applied nothing", b.Worker.ID())
 		}
 	}
-	must.Equal(t, enginetest.Column[int](t, all[0].ProjectionsDB, `select count(distinct worker) from owners`)[0], len(all), "workers applied events")
-	crowded := enginetest.Column[string](t, all[0].ProjectionsDB, `select concat(campaign_id, ' ', seq, ' ', worker) from owners where not alone`)
+	must.Equal(t, storetest.Column[int](t, all[0].ProjectionsDB, `select count(distinct worker) from owners`)[0], len(all), "workers applied events")
+	crowded := storetest.Column[string](t, all[0].ProjectionsDB, `select concat(campaign_id, ' ', seq, ' ', worker) from owners where not alone`)
 	must.Hold(t, len(crowded) == 0, "applied while another worker was at the same campaign: %q", crowded)
 }
 
@@ -127,7 +126,7 @@ func TestPostgresPass_appliesOnceWhenTheStaleWorkerIsStillAtIt(t *testing.T) {
 	t.Parallel()
 	now := storetest.NewClock()
 	a := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Probing), enginetest.At(now))
-	b := a.Beside(t, enginetest.At(now))
+	b := a.Beside()
 	holding, release := make(chan struct{}), make(chan struct{})
 	held := sync.OnceFunc(func() { close(holding) })
 	enginetest.OnProbe(t, t.Name(), func([]string) (string, error) {
@@ -135,9 +134,9 @@ func TestPostgresPass_appliesOnceWhenTheStaleWorkerIsStillAtIt(t *testing.T) {
 		<-release
 		return "fine", nil
 	})
-	b.MustApply(t, enginetest.Noted("c"))
-	a.MustAppend(t, enginetest.Probed("c", t.Name()), enginetest.Noted("c"), enginetest.Noted("c"))
-	stale := a.MustClaim(t)
+	b.Feed(enginetest.Noted("c"))
+	a.MustAppend(enginetest.Probed("c", t.Name()), enginetest.Noted("c"), enginetest.Noted("c"))
+	stale := a.ClaimWave()
 	finish := func(w *enginetest.Engine, claims []store.Claim) <-chan error {
 		ended := make(chan error, 1)
 		go func() { ended <- w.FinishClaims(context.Background(), claims) }()
@@ -145,30 +144,30 @@ func TestPostgresPass_appliesOnceWhenTheStaleWorkerIsStillAtIt(t *testing.T) {
 	}
 	old := finish(a, stale)
 	<-holding
-	now.Advance(enginetest.LeaseTime + time.Second)
-	young := finish(b, b.MustClaim(t))
+	now.Advance(storetest.Lease + time.Second)
+	young := finish(b, b.ClaimWave())
 	storetest.Eventually(t, "the new owner waits for the old one", func() bool {
-		return enginetest.Column[int](t, a.JournalDB, `select count(*) from `+enginetest.Programs+` and wait_event_type = 'Lock'`)[0] > 0
+		return a.Number(`select count(*)`+storetest.TheStores+` and wait_event_type = 'Lock'`) > 0
 	})
 	close(release)
 	for _, ended := range []<-chan error{old, young} {
 		must.OK(t, <-ended)
 	}
-	b.MustHaveApplied(t, "c", 4)
+	b.MustHaveApplied("c", 4)
 	if a.Worker.Counted() != (store.Settled{Fenced: 1}) || b.Worker.Counted() != (store.Settled{Applied: 4}) {
 		t.Errorf("the stale worker counted %+v, the new owner %+v", a.Worker.Counted(), b.Worker.Counted())
 	}
-	b.MustBeSound(t)
+	b.Sound()
 }
 
 func TestPostgresRun_handsItsCampaignsOverAtOnceWhenItStops(t *testing.T) {
 	t.Parallel()
 	const campaigns, each = 8, 10
 	// A wave has 2 rows of each campaign, and within the hour only a hint wakes another worker.
-	options := []enginetest.Option{enginetest.Waves(1), enginetest.BatchSize(20), enginetest.Polling(time.Hour), enginetest.Leasing(time.Hour), enginetest.CuttingOffAfter(storetest.Patience)}
+	options := []enginetest.Option{enginetest.Waves(1), enginetest.BatchSize(20), enginetest.Polling(time.Hour), enginetest.Leasing(time.Hour), enginetest.EventTimeout(storetest.Patience)}
 	a := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Probing), options...)
 	idle := make(chan struct{})
-	b := a.Beside(t, append(options, once(whenIdle, func() { close(idle) }))...)
+	b := a.Beside(append(options, once(whenIdle, func() { close(idle) }))...)
 	holding, release := make(chan struct{}), make(chan struct{})
 	enginetest.OnProbe(t, t.Name(), func([]string) (string, error) {
 		close(holding)
@@ -181,51 +180,51 @@ func TestPostgresRun_handsItsCampaignsOverAtOnceWhenItStops(t *testing.T) {
 		if c == 0 {
 			events[0] = enginetest.Probed(id, t.Name())
 		}
-		a.MustAppend(t, events...)
+		a.MustAppend(events...)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- a.Worker.Run(ctx) }()
 	<-holding
-	must.Equal(t, enginetest.Column[int](t, a.JournalDB, `select count(*) from campaigns where lease_owner <> ''`)[0], campaigns, "the campaigns that the worker holds")
+	must.Equal(t, storetest.Column[int](t, a.JournalDB, `select count(*) from campaigns where lease_owner <> ''`)[0], campaigns, "the campaigns that the worker holds")
 	b.OnWork(b.Worker.Wake)
 	storetest.Eventually(t, "the other worker listens", func() bool {
-		return enginetest.Column[int](t, a.JournalDB, `select count(*) from `+enginetest.Programs+` and `+enginetest.Listening)[0] > 0
+		return a.Number(`select count(*)`+storetest.TheStores+` and `+storetest.Listening) > 0
 	})
-	b.Start(t)
+	b.Start()
 	<-idle
 	cancel()
 	close(release)
 	for c := range campaigns {
-		b.MustWait(t, fmt.Sprint("c", c), int64(each))
+		b.MustWait(fmt.Sprint("c", c), int64(each))
 	}
 	err := <-ended
 	must.Hold(t, err == nil, "run: %v", err)
 	for c := range campaigns {
-		b.MustHaveApplied(t, fmt.Sprint("c", c), each)
+		b.MustHaveApplied(fmt.Sprint("c", c), each)
 	}
 	must.Equal(t, a.Worker.Counted(), store.Settled{Applied: 2 * campaigns}, "the worker that stopped counted")
-	b.MustBeSound(t)
+	b.Sound()
 }
 
 func TestPostgresRun_isWokenByWhatAnotherProcessAppends(t *testing.T) {
 	t.Parallel()
 	a := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger))
 	idle := make(chan struct{})
-	b := a.Beside(t, enginetest.Polling(time.Hour), once(whenIdle, func() { close(idle) }))
+	b := a.Beside(enginetest.Polling(time.Hour), once(whenIdle, func() { close(idle) }))
 	b.OnWork(b.Worker.Wake)
 	storetest.Eventually(t, "the worker listens", func() bool {
-		return enginetest.Column[int](t, a.JournalDB, `select count(*) from `+enginetest.Programs+` and `+enginetest.Listening)[0] > 0
+		return a.Number(`select count(*)`+storetest.TheStores+` and `+storetest.Listening) > 0
 	})
-	b.Start(t)
+	b.Start()
 	<-idle
-	a.MustAppend(t, enginetest.Notes("a", 3)...)
-	b.MustWait(t, "a", 3)
+	a.MustAppend(enginetest.Notes("a", 3)...)
+	b.MustWait("a", 3)
 
-	must.Equal(t, b.Terminate(t, enginetest.Listening), 1, "connections listen")
-	a.MustAppend(t, enginetest.Notes("a", 3)...) // while no worker listens
-	b.MustWait(t, "a", 6)
-	b.MustHaveApplied(t, "a", 6)
+	must.Equal(t, b.Terminate(storetest.Listening), 1, "connections listen")
+	a.MustAppend(enginetest.Notes("a", 3)...) // while no worker listens
+	b.MustWait("a", 6)
+	b.MustHaveApplied("a", 6)
 }
 
 func TestPostgresRun_keepsItsHeartbeatUpWhileItIsIdle(t *testing.T) {
@@ -235,7 +234,7 @@ func TestPostgresRun_keepsItsHeartbeatUpWhileItIsIdle(t *testing.T) {
 			t.Parallel()
 			b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger), enginetest.InMode(m), enginetest.Polling(time.Hour))
 			b.Worker.Hurry()
-			stop := b.Start(t)
+			stop := b.Start()
 			me := func() outbox.InstanceState {
 				all, err := b.Instances(t.Context())
 				must.Need(t, err == nil && len(all) <= 1, "instances %+v (%v), want one", all, err)

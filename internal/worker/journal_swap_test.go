@@ -13,21 +13,19 @@ import (
 	"github.com/outboxweb/outboxweb/internal/enginetest"
 	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
-	"github.com/outboxweb/outboxweb/internal/store"
 	"github.com/outboxweb/outboxweb/internal/storetest"
-	"github.com/outboxweb/outboxweb/internal/worker"
 )
 
 // forget replaces the journal by one that ends at an event of the campaign, or does not have it. Only a process that begins then finds a journal that was always so.
 func forget(tb testing.TB, b *enginetest.Engine, campaign string, last int) {
 	tb.Helper()
-	b.Tamper(tb, fmt.Sprintf(`delete from events where campaign_id = '%s' and seq > %d`, campaign, last),
-		fmt.Sprintf(`delete from projection_apply_outbox where campaign_id = '%s'`, campaign))
+	b.Tamper(`delete from events where campaign_id = $1 and seq > $2`, campaign, last)
+	b.Exec(`delete from projection_apply_outbox where campaign_id = $1`, campaign)
 	if last == 0 {
-		enginetest.MustExec(tb, b.JournalDB, fmt.Sprintf(`delete from campaigns where campaign_id = '%s'`, campaign))
+		b.Exec(fmt.Sprintf(`delete from campaigns where campaign_id = '%s'`, campaign))
 		return
 	}
-	enginetest.MustExec(tb, b.JournalDB, fmt.Sprintf(`update campaigns set high_water_seq = %d, applied_seq = 0,
+	b.Exec(fmt.Sprintf(`update campaigns set high_water_seq = %d, applied_seq = 0,
   chain_hash = (select chain_hash from events e where e.campaign_id = '%s' and e.seq = %d) where campaign_id = '%s'`, last, campaign, last, campaign))
 }
 
@@ -39,12 +37,12 @@ func other(campaign string) outbox.Event {
 // mustHaveSwallowedNothing fails unless a campaign is diverged, its projections are unchanged and n new events still wait.
 func mustHaveSwallowedNothing(t *testing.T, b *enginetest.Engine, campaign string, n int64) {
 	t.Helper()
-	c := b.MustCampaign(t, campaign)
+	c := b.MustCampaign(campaign)
 	if c.State() != outbox.StateDiverged || !strings.Contains(c.Diverged, "event 3") || c.Lease != nil {
 		t.Errorf("campaign %q is %s (%q), lease %v; want it diverged because of event 3", campaign, c.State(), c.Diverged, c.Lease)
 	}
 	must.Equal(t, c.Counts, outbox.Counts{Pending: n}, "campaign", campaign, "has rows")
-	b.MustHaveApplied(t, campaign, 3)
+	b.MustHaveApplied(campaign, 3)
 }
 
 // mustNotCountAsApplied fails when waiting for the event reports it as applied.
@@ -72,14 +70,14 @@ func TestPass_neverCountsANewEventAsAppliedByProjectionsOfAnotherJournal(t *test
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger), enginetest.BatchSize(c.rows))
-			b.MustApply(t, enginetest.Notes("a", 3)...)
+			b.Feed(enginetest.Notes("a", 3)...)
 			forget(t, b, "a", c.has)
-			b = b.Beside(t, enginetest.BatchSize(c.rows))
+			b = b.Beside(enginetest.BatchSize(c.rows))
 			for range c.appended {
-				b.MustAppend(t, other("a"))
+				b.MustAppend(other("a"))
 			}
 			mustNotCountAsApplied(t, b, "a", int64(c.has+1))
-			b.Drain(t)
+			b.Drain()
 			mustHaveSwallowedNothing(t, b, "a", int64(c.appended))
 			mustNotCountAsApplied(t, b, "a", int64(c.has+1))
 		})
@@ -90,18 +88,18 @@ func TestPass_neverCountsANewEventAsAppliedByProjectionsOfAnotherJournal(t *test
 func TestPass_dropsWhatItReadAheadOfAWave(t *testing.T) {
 	t.Parallel()
 	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger), enginetest.BatchSize(2))
-	b.MustAppend(t, enginetest.Notes("a", 4)...)
-	b.MustPass(t)
+	b.MustAppend(enginetest.Notes("a", 4)...)
+	b.MustPass()
 	must.Get(b.PauseCampaign(t.Context(), enginetest.Operator, "a")).Or(t)
-	b.MustAppend(t, enginetest.Noted("b"))
-	b.MustPass(t)
+	b.MustAppend(enginetest.Noted("b"))
+	b.MustPass()
 	forget(t, b, "a", 2)
 	must.Get(b.Reconcile(t.Context())).Or(t)
-	b.MustAppend(t, other("a"), other("a"))
+	b.MustAppend(other("a"), other("a"))
 	must.Get(b.ResumeCampaign(t.Context(), enginetest.Operator, "a")).Or(t)
-	b.Drain(t)
-	b.MustHaveApplied(t, "a", 4)
-	b.MustBeSound(t)
+	b.Drain()
+	b.MustHaveApplied("a", 4)
+	b.Sound()
 }
 
 func TestApplyInline_neverCountsANewEventAsAppliedByProjectionsOfAnotherJournal(t *testing.T) {
@@ -110,7 +108,7 @@ func TestApplyInline_neverCountsANewEventAsAppliedByProjectionsOfAnotherJournal(
 		b := openInline(t, enginetest.Ledger)
 		must.OK(t, appendInline(t, b, enginetest.Notes("a", 3)...))
 		forget(t, b, "a", has)
-		b = b.Beside(t, enginetest.InMode(outbox.ModeInline))
+		b = b.Beside(enginetest.InMode(outbox.ModeInline))
 		err := appendInline(t, b, other("a"))
 		must.Hold(t, errors.Is(err, outbox.ErrConflict) && strings.Contains(err.Error(), "diverged"), "with %d events: applied inline: %v", has, err)
 		mustHaveSwallowedNothing(t, b, "a", int64(has+1))
@@ -147,17 +145,17 @@ func TestStart_saysLoudlyThatTheProjectionsAreOfAnotherJournal(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var log spokenLog
-			b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger), func(_ *store.Options, c *worker.Config) {
-				c.Logger = slog.New(slog.NewTextHandler(&log, nil))
+			b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger), func(o *enginetest.Options) {
+				o.Worker.Logger = slog.New(slog.NewTextHandler(&log, nil))
 			})
-			b.MustAppend(t, enginetest.Notes("a", 3)...)
-			b.MustApply(t, enginetest.Notes("b", 3)...)
+			b.MustAppend(enginetest.Notes("a", 3)...)
+			b.Feed(enginetest.Notes("b", 3)...)
 			for _, id := range []string{"a", "b"} {
 				if len(c.known) == 0 || id == "a" {
 					forget(t, b, id, 0)
 				}
 			}
-			stop := b.Start(t)
+			stop := b.Start()
 			storetest.Eventually(t, "campaign a is diverged, and the log says it", func() bool {
 				got, err := b.Campaign(t.Context(), "a")
 				return err == nil && got.State() == outbox.StateDiverged && log.says(c.want)
@@ -165,7 +163,7 @@ func TestStart_saysLoudlyThatTheProjectionsAreOfAnotherJournal(t *testing.T) {
 			stop()
 			reasons := strings.Join(b.Ready(t.Context()), " ")
 			must.Hold(t, (len(c.known) == 0) == strings.Contains(reasons, "the journal is empty, but the projections have events"), "readiness says %q", reasons)
-			b.MustAppend(t, other("a"))
+			b.MustAppend(other("a"))
 			mustHaveSwallowedNothing(t, b, "a", 1)
 		})
 	}

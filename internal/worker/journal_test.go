@@ -63,9 +63,9 @@ func mustHaveOneDeadHead(tb testing.TB, b *enginetest.Engine, j corpus.Journal) 
 	tb.Helper()
 	dead := must.Get(b.Rows(context.Background(), outbox.RowFilter{Status: outbox.Dead})).Or(tb)
 	must.Hold(tb, len(dead.Items) == 1 && dead.Items[0].CampaignID == j.Poisoned && dead.Items[0].Seq == j.PoisonedSeq && dead.Items[0].IsHead, "dead rows = %+v", dead.Items)
-	waiting := enginetest.Column[string](tb, b.JournalDB, `select campaign_id from projection_apply_outbox`)
+	waiting := storetest.Column[string](tb, b.JournalDB, `select campaign_id from projection_apply_outbox`)
 	must.Hold(tb, len(waiting) == j.Waiting && !slices.ContainsFunc(waiting, func(id string) bool { return id != j.Poisoned }), "rows of campaigns %q are left", waiting)
-	leased := enginetest.Column[string](tb, b.JournalDB, `select campaign_id from campaigns where lease_owner <> ''`)
+	leased := storetest.Column[string](tb, b.JournalDB, `select campaign_id from campaigns where lease_owner <> ''`)
 	must.Hold(tb, len(leased) == 0, "campaigns %q stay leased", leased)
 }
 
@@ -84,7 +84,7 @@ func journalled(t *testing.T, p dbtest.Pair, j corpus.Journal, events []outbox.E
 		intents[eventType] = outbox.IntentAuditOnly
 	}
 	must.OK(t, b.RegisterEventTypes(t.Context(), intents))
-	b.MustApply(t, events...)
+	b.Feed(events...)
 	return b
 }
 
@@ -95,12 +95,12 @@ func TestWorker_onAWholeJournal(t *testing.T) {
 		t.Parallel()
 		events := j.Parse(t)
 		b := journalled(t, dbtest.New(t), j, events)
-		digests, before := digestsOf(t, b, events), b.Dump(t, "instances")
+		digests, before := digestsOf(t, b, events), b.Dump("instances")
 
 		t.Run("applies all but the dead head and what waits for it, advancing over audit-only events", func(t *testing.T) {
 			mustHaveOneDeadHead(t, b, j)
 			mustHaveNoGap(t, b)
-			b.MustBeSound(t)
+			b.Sound()
 		})
 		t.Run("makes of it what a replay from scratch makes, and the other database", func(t *testing.T) {
 			must.Equal(t, len(digests), j.Campaigns, "campaigns")
@@ -115,13 +115,13 @@ func TestWorker_onAWholeJournal(t *testing.T) {
 				again = events[:len(events)/5] // each is applied on its own there
 			}
 			appendAgain(t, b, again)
-			must.Equal(t, b.Dump(t, "instances"), before, "appending it again")
+			must.Equal(t, b.Dump("instances"), before, "appending it again")
 		})
 		t.Run("changes nothing on a second start", func(t *testing.T) {
-			second := b.Beside(t, enginetest.MaxAttempts(1))
-			stop := second.Start(t)
+			second := b.Beside(enginetest.MaxAttempts(1))
+			stop := second.Start()
 			storetest.Eventually(t, "the second start has announced itself", func() bool {
-				return len(enginetest.Column[int](t, b.JournalDB, `select 1 from instances`)) > 0
+				return len(storetest.Column[int](t, b.JournalDB, `select 1 from instances`)) > 0
 			})
 			stop()
 			for _, step := range append(second.Worker.TimedSteps(), second.Operations.Step) {
@@ -129,7 +129,7 @@ func TestWorker_onAWholeJournal(t *testing.T) {
 				must.Hold(t, !more && err == nil, "a step of the second start had something to do: %v %v", more, err)
 			}
 			must.Equal(t, must.Get(second.Reconcile(t.Context())).Or(t), outbox.Repaired{}, "what the second start repaired")
-			must.Equal(t, b.Dump(t, "instances"), before, "a second start")
+			must.Equal(t, b.Dump("instances"), before, "a second start")
 			mustHaveDigests(t, digestsOf(t, second, events), digests)
 			mustHaveNoGap(t, second)
 		})

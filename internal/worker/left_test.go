@@ -18,12 +18,12 @@ func TestRun_recordsWhatAKilledProcessLeft(t *testing.T) {
 	t.Parallel()
 	now := storetest.NewClock()
 	b := enginetest.Open(t, enginetest.Define(t, enginetest.Accounts), enginetest.At(now), enginetest.MaxAttempts(1))
-	b.MustAppend(t, enginetest.Opened("a", 1))
+	b.MustAppend(enginetest.Opened("a", 1))
 	gone := storetest.Killed(t, "gone", now.Now().Add(-5*time.Minute))
 	must.OK(t, b.Heartbeat(t.Context(), gone))
 	must.OK(t, b.Sample(t.Context()))
 	now.Advance(80 * time.Second)
-	b.MustApply(t, enginetest.Spent("a", 100))
+	b.Feed(enginetest.Spent("a", 100))
 	gone.Applied, gone.Failed = 1, 1
 	must.OK(t, b.Heartbeat(t.Context(), gone))
 	last := now.Now().Truncate(time.Minute)
@@ -31,7 +31,7 @@ func TestRun_recordsWhatAKilledProcessLeft(t *testing.T) {
 	if !b.OnPostgres() { // where heartbeats say it
 		mustBeGone(t, b, now, last)
 	}
-	b.Beside(t, enginetest.At(now)).Start(t)
+	b.Beside().Start()
 	storetest.Eventually(t, "the next process has started", func() bool {
 		all, err := b.Instances(t.Context())
 		return err == nil && len(all) == 2 && slices.ContainsFunc(all, func(i outbox.InstanceState) bool {
@@ -78,7 +78,7 @@ func mustBeGone(t *testing.T, b *enginetest.Engine, now *storetest.Clock, last t
 
 func historyOf(t *testing.T, b *enginetest.Engine, now *storetest.Clock) (map[time.Time]outbox.Point, []outbox.Marker) {
 	t.Helper()
-	h := must.Get(b.Beside(t, enginetest.At(now)).History(t.Context(), outbox.Range{})).Or(t)
+	h := must.Get(b.Beside().History(t.Context(), outbox.Range{})).Or(t)
 	points := map[time.Time]outbox.Point{}
 	for _, p := range h.Points {
 		points[p.From] = p
@@ -90,12 +90,12 @@ func historyOf(t *testing.T, b *enginetest.Engine, now *storetest.Clock) (map[ti
 func TestRun_isNeverSaidNotToRun(t *testing.T) {
 	t.Parallel()
 	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger))
-	b.MustAppend(t, enginetest.Notes("a", 1)...)
+	b.MustAppend(enginetest.Notes("a", 1)...)
 	b.Store.SetHere(b.Worker.ID()) // as Run does first
 	sum, err := b.Summary(t.Context())
 	must.Hold(t, err == nil && sum.Worker.Starting && !sum.Worker.Absent(), "before its first heartbeat the worker is %+v, %v", sum.Worker, err)
-	b.Start(t)
-	b.MustWait(t, "a", 1)
+	b.Start()
+	b.MustWait("a", 1)
 	sum, err = b.Summary(t.Context())
 	must.Hold(t, err == nil && sum.Worker.Running && !sum.Worker.Starting, "at work the worker is %+v, %v", sum.Worker, err)
 }
@@ -111,9 +111,9 @@ func TestHeartbeat_writesWhatWasCounted(t *testing.T) {
 			must.Get(step(t.Context())).Or(t)
 		}
 		const counts = `select coalesce(sum(value), 0) from series_samples where kind in ('applied', 'failures') and step = 60`
-		must.Equal(t, enginetest.Column[int](t, b.JournalDB, counts)[0], want, "counts are written")
+		must.Equal(t, storetest.Column[int](t, b.JournalDB, counts)[0], want, "counts are written")
 	}
-	b.MustApply(t, enginetest.Opened("a", 1), enginetest.Spent("a", 100))
+	b.Feed(enginetest.Opened("a", 1), enginetest.Spent("a", 100))
 	written(2)
 	var c store.Counts
 	c.Add(outbox.SeriesApplied, "", 3)

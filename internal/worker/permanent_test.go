@@ -10,9 +10,7 @@ import (
 	"github.com/outboxweb/outboxweb/internal/enginetest"
 	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
-	"github.com/outboxweb/outboxweb/internal/store"
 	"github.com/outboxweb/outboxweb/internal/storetest"
-	"github.com/outboxweb/outboxweb/internal/worker"
 )
 
 // strict refuses events of its types in ways that a retry cannot fix.
@@ -47,17 +45,17 @@ func TestPass_declaresAnEventDeadAtOnceThatCanNeverSucceed(t *testing.T) {
 	} {
 		b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, strict))
 		if c.broken != "" {
-			enginetest.MustExec(t, b.ProjectionsDB, c.broken)
+			b.ExecProjections(c.broken)
 		}
-		b.MustApply(t, c.event, enginetest.Noted("a"))
+		b.Feed(c.event, enginetest.Noted("a"))
 
-		b.MustStand(t, "a", 1, outbox.Dead, 1)
-		b.MustStand(t, "a", 2, outbox.Pending, 0)
-		at := b.MustRow(t, "a", 1).Attempts[0]
+		b.MustStand("a", 1, outbox.Dead, 1)
+		b.MustStand("a", 2, outbox.Pending, 0)
+		at := b.MustRow("a", 1).Attempts[0]
 		want := b.Set.Named("strict").Version
 		must.Hold(t, at.Permanent && at.Projection == "strict" && at.ProjectionVersion == want, "%s: the attempt is %+v, want a permanent one of version %s", name, at, want)
-		must.Equal(t, b.MustCampaign(t, "a").HeadStatus, outbox.Dead, name, "the head of the campaign")
-		b.MustBeSound(t)
+		must.Equal(t, b.MustCampaign("a").HeadStatus, outbox.Dead, name, "the head of the campaign")
+		b.Sound()
 	}
 }
 
@@ -66,11 +64,11 @@ func TestPass_triesAgainWhatMaySucceedLater(t *testing.T) {
 	t.Parallel()
 	for _, broken := range []string{`insert into strict_rows (campaign_id, name) values ('a', 'in the way')`, `drop table strict_rows`} {
 		b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, strict))
-		enginetest.MustExec(t, b.ProjectionsDB, broken)
-		b.MustAppend(t, enginetest.EventOf("a", "required", `{"name":"x"}`))
-		b.MustPass(t)
-		b.MustStand(t, "a", 1, outbox.Failed, 1)
-		at := b.MustRow(t, "a", 1).Attempts[0]
+		b.ExecProjections(broken)
+		b.MustAppend(enginetest.EventOf("a", "required", `{"name":"x"}`))
+		b.MustPass()
+		b.MustStand("a", 1, outbox.Failed, 1)
+		at := b.MustRow("a", 1).Attempts[0]
 		must.Hold(t, !at.Permanent && at.Projection == "strict", "%s: the attempt is %+v, want one of strict that is not permanent", broken, at)
 	}
 }
@@ -89,11 +87,11 @@ create trigger refused_ten before insert on refused when new.n = 10 begin select
 insert into refused (campaign_id, n) values (:campaign_id, abs(:payload.n));
 `
 	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, refusing))
-	b.MustAppend(t, enginetest.EventOf("overflow", "told", `{"n":-9223372036854775808}`), enginetest.EventOf("raised", "told", `{"n":10}`))
-	b.MustPass(t)
+	b.MustAppend(enginetest.EventOf("overflow", "told", `{"n":-9223372036854775808}`), enginetest.EventOf("raised", "told", `{"n":10}`))
+	b.MustPass()
 	for _, campaign := range []string{"overflow", "raised"} {
-		b.MustStand(t, campaign, 1, outbox.Failed, 1)
-		at := b.MustRow(t, campaign, 1).Attempts[0]
+		b.MustStand(campaign, 1, outbox.Failed, 1)
+		at := b.MustRow(campaign, 1).Attempts[0]
 		must.Hold(t, !at.Permanent, "%q is taken for permanent", at.Error)
 	}
 }
@@ -102,10 +100,10 @@ func TestPass_setsAQuarantiningProjectionAsideAtOnceWhenItCanNeverFollow(t *test
 	t.Parallel()
 	lenient := strings.Replace(strict, "-- tables", "-- on-failure: quarantine\n-- tables", 1)
 	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, lenient))
-	b.MustApply(t, enginetest.EventOf("a", "required", `{}`), enginetest.Noted("a"))
-	b.MustHaveApplied(t, "a", 2)
-	must.Equal(t, enginetest.Failures(t, b), []string{"a strict 1 1"}, "open failures")
-	b.MustBeSound(t)
+	b.Feed(enginetest.EventOf("a", "required", `{}`), enginetest.Noted("a"))
+	b.MustHaveApplied("a", 2)
+	must.Equal(t, b.OpenFailures(), []string{"a strict 1 1"}, "open failures")
+	b.Sound()
 }
 
 func TestApplyInline_declaresAnEventDeadAtOnceThatCanNeverSucceed(t *testing.T) {
@@ -114,8 +112,8 @@ func TestApplyInline_declaresAnEventDeadAtOnceThatCanNeverSucceed(t *testing.T) 
 	if err := appendInline(t, b, enginetest.EventOf("a", "required", `{}`)); err == nil || !strings.Contains(err.Error(), "can never be applied with this version of the projection") {
 		t.Fatalf("an event that can never be applied was answered with %v", err)
 	}
-	b.MustStand(t, "a", 1, outbox.Dead, 1)
-	at := b.MustRow(t, "a", 1).Attempts[0]
+	b.MustStand("a", 1, outbox.Dead, 1)
+	at := b.MustRow("a", 1).Attempts[0]
 	must.Hold(t, at.Permanent, "the attempt is %+v, want a permanent one", at)
 }
 
@@ -125,14 +123,14 @@ func TestPass_triesAnEventAsOftenAsItsProjectionSays(t *testing.T) {
 		now := storetest.NewClock()
 		impatient := strings.Replace(enginetest.Accounts, "-- tables", fmt.Sprintf("-- max-attempts: %d\n-- tables", most), 1)
 		b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, impatient), enginetest.At(now), enginetest.MaxAttempts(server))
-		b.MustAppend(t, enginetest.Opened("a", 10), enginetest.Spent("a", 100))
+		b.MustAppend(enginetest.Opened("a", 10), enginetest.Spent("a", 100))
 		for n := 1; n < most; n++ {
-			b.MustPass(t)
-			b.MustStand(t, "a", 2, outbox.Failed, n)
+			b.MustPass()
+			b.MustStand("a", 2, outbox.Failed, n)
 			now.Advance(10 * time.Minute)
 		}
-		b.MustPass(t)
-		b.MustStand(t, "a", 2, outbox.Dead, most)
+		b.MustPass()
+		b.MustStand("a", 2, outbox.Dead, most)
 	}
 }
 
@@ -140,13 +138,13 @@ func TestPass_triesAnEventAsOftenAsItsProjectionSays(t *testing.T) {
 func TestPass_logsWhatDied(t *testing.T) {
 	t.Parallel()
 	var log spokenLog
-	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, strict), func(_ *store.Options, c *worker.Config) {
-		c.Logger = slog.New(slog.NewTextHandler(&log, nil))
+	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, strict), func(o *enginetest.Options) {
+		o.Worker.Logger = slog.New(slog.NewTextHandler(&log, nil))
 	})
-	b.MustAppend(t, enginetest.EventOf("a", "required", `{}`))
-	b.MustAppend(t, enginetest.EventOf("b", "required", `{}`))
-	b.MustAppend(t, enginetest.EventOf("c", "typed", `{"n":"one"}`))
-	b.MustApply(t, enginetest.Noted("d"))
+	b.MustAppend(enginetest.EventOf("a", "required", `{}`))
+	b.MustAppend(enginetest.EventOf("b", "required", `{}`))
+	b.MustAppend(enginetest.EventOf("c", "typed", `{"n":"one"}`))
+	b.Feed(enginetest.Noted("d"))
 	if !log.says([]string{"level=WARN", "campaign=a seq=1", "projection=strict", "others_of_the_same_error=1", "campaign=c seq=1", "others_of_the_same_error=0"}) || log.says([]string{"campaign=b"}) || log.says([]string{"campaign=d"}) {
 		t.Errorf("the log is:\n%s", &log.text)
 	}

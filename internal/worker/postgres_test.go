@@ -22,45 +22,45 @@ func TestPostgresPass_countsNoAttemptWhenItsConnectionIsLost(t *testing.T) {
 	var lost sync.Once
 	enginetest.OnProbe(t, t.Name(), func([]string) (string, error) {
 		lost.Do(func() {
-			must.Equal(t, b.Terminate(t, `query like 'update probing%'`), 1, "connections apply the event")
+			must.Equal(t, b.Terminate(`query like 'update probing%'`), 1, "connections apply the event")
 		})
 		return "fine", nil
 	})
-	b.MustAppend(t, enginetest.Notes("a", 3)...)
-	b.MustAppend(t, enginetest.Noted("b"), enginetest.Probed("b", t.Name()), enginetest.Noted("b"))
-	b.MustAppend(t, enginetest.Notes("c", 3)...)
+	b.MustAppend(enginetest.Notes("a", 3)...)
+	b.MustAppend(enginetest.Noted("b"), enginetest.Probed("b", t.Name()), enginetest.Noted("b"))
+	b.MustAppend(enginetest.Notes("c", 3)...)
 	_, err := b.Worker.Pass(t.Context())
 	must.Hold(t, errors.Is(err, outbox.ErrBusy), "error = %v, want ErrBusy", err)
 	mustBeUntouched(t, b)
 	for _, campaign := range []string{"a", "b", "c"} {
-		b.MustHaveApplied(t, campaign, 0)
+		b.MustHaveApplied(campaign, 0)
 	}
 
-	b.Drain(t)
+	b.Drain()
 	for _, campaign := range []string{"a", "b", "c"} {
-		b.MustHaveApplied(t, campaign, 3)
+		b.MustHaveApplied(campaign, 3)
 	}
 	mustBeUntouched(t, b)
 	must.Equal(t, b.Worker.Counted(), store.Settled{Applied: 9}, "counted")
-	b.MustBeSound(t)
+	b.Sound()
 }
 
 // mustLoseNothing fails unless 3 events of each campaign a, b and c are applied once, without an attempt, and none is unapplied.
 func mustLoseNothing(t *testing.T, b *enginetest.Engine) {
 	t.Helper()
 	for _, campaign := range []string{"a", "b", "c"} {
-		b.MustHaveApplied(t, campaign, 3)
+		b.MustHaveApplied(campaign, 3)
 	}
-	if rows := enginetest.Column[int](t, b.JournalDB, `select (select count(*) from projection_apply_outbox) + (select count(*) from attempts)`); rows[0] > 0 {
+	if rows := storetest.Column[int](t, b.JournalDB, `select (select count(*) from projection_apply_outbox) + (select count(*) from attempts)`); rows[0] > 0 {
 		t.Errorf("%d rows and attempts are left", rows[0])
 	}
-	b.MustBeSound(t)
+	b.Sound()
 }
 
 func appendThree(t *testing.T, b *enginetest.Engine) {
 	t.Helper()
 	for _, campaign := range []string{"a", "b", "c"} {
-		b.MustAppend(t, enginetest.Notes(campaign, 3)...)
+		b.MustAppend(enginetest.Notes(campaign, 3)...)
 	}
 }
 
@@ -68,11 +68,11 @@ func TestPostgresPass_losesNothingWhenTheServerGoesAwayInAnyOfItsTransactions(t 
 	t.Parallel()
 	for _, moment := range []string{whenClaiming, whenApplying, whenSettling} {
 		var b *enginetest.Engine
-		b = enginetest.Open(t, enginetest.Define(t, enginetest.Ledger), once(moment, func() { b.Disconnect(t) }))
+		b = enginetest.Open(t, enginetest.Define(t, enginetest.Ledger), once(moment, func() { b.Terminate() }))
 		appendThree(t, b)
 		_, err := b.Worker.Pass(t.Context())
 		must.Hold(t, err == nil || errors.Is(err, outbox.ErrBusy), "%s: %v", moment, err)
-		b.Drain(t)
+		b.Drain()
 		mustLoseNothing(t, b)
 	}
 }
@@ -89,7 +89,7 @@ func TestPostgresPass_losesNothingWhenItNeverLearnsOfACommit(t *testing.T) {
 		must.Hold(t, err == nil || errors.Is(err, outbox.ErrBusy), "%s: %v", moment, err)
 		n := s.Severed()
 		must.Need(t, n == 1, "%s: %d commits were left without an answer, want 1", moment, n)
-		b.Drain(t) // without waiting for an unknown lease to end
+		b.Drain() // without waiting for an unknown lease to end
 		mustLoseNothing(t, b)
 	}
 }
@@ -101,20 +101,20 @@ func TestPostgresPass_countsNoAttemptWhileSomebodyElseHoldsALock(t *testing.T) {
 		`update accounts set balance = balance where campaign_id = 'b'`,
 		`lock table ledger_history in access exclusive mode`,
 	} {
-		b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Accounts), enginetest.CuttingOffAfter(enginetest.Overtime))
-		b.MustApply(t, enginetest.Opened("b", 10))
-		b.MustAppend(t, enginetest.Notes("a", 3)...)
-		b.MustAppend(t, enginetest.Spent("b", 1), enginetest.Spent("b", 1))
+		b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Accounts), enginetest.EventTimeout(storetest.Overtime))
+		b.Feed(enginetest.Opened("b", 10))
+		b.MustAppend(enginetest.Notes("a", 3)...)
+		b.MustAppend(enginetest.Spent("b", 1), enginetest.Spent("b", 1))
 		release := hold(t, b, held)
 		_, err := b.Worker.Pass(t.Context())
 		must.Hold(t, errors.Is(err, outbox.ErrBusy), "%s: error = %v, want ErrBusy", held, err)
 		release()
 		mustBeUntouched(t, b)
-		b.MustHaveApplied(t, "a", 0)
-		b.Drain(t)
-		b.MustHaveApplied(t, "a", 3)
-		b.MustHaveApplied(t, "b", 3)
-		b.MustBeSound(t)
+		b.MustHaveApplied("a", 0)
+		b.Drain()
+		b.MustHaveApplied("a", 3)
+		b.MustHaveApplied("b", 3)
+		b.Sound()
 	}
 }
 
@@ -157,12 +157,12 @@ func TestPostgresPass_tellsTheFaultsOfAnEventFromThoseOfTheServer(t *testing.T) 
 	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, raising), enginetest.MaxAttempts(1))
 	appendRaised := func(code string) (bystander, raised string) {
 		bystander, raised = "a "+code, "b "+code
-		b.MustAppend(t, enginetest.Notes(bystander, 2)...)
-		b.MustAppend(t, enginetest.Noted(raised), enginetest.EventOf(raised, "raised", fmt.Sprintf(`{"code":%q}`, code)), enginetest.Noted(raised))
+		b.MustAppend(enginetest.Notes(bystander, 2)...)
+		b.MustAppend(enginetest.Noted(raised), enginetest.EventOf(raised, "raised", fmt.Sprintf(`{"code":%q}`, code)), enginetest.Noted(raised))
 		return bystander, raised
 	}
 	mend := func(code string) {
-		enginetest.MustExec(t, b.ProjectionsDB, `insert into raising (campaign_id, seq) values ('`+code+`', 0)`)
+		b.ExecProjections(`insert into raising (campaign_id, seq) values ('` + code + `', 0)`)
 	}
 	for _, code := range []string{"40001", "40P01", "53100", "55P03", "57P01"} {
 		bystander, raised := appendRaised(code)
@@ -170,33 +170,33 @@ func TestPostgresPass_tellsTheFaultsOfAnEventFromThoseOfTheServer(t *testing.T) 
 			t.Errorf("%s: the wave ended without an error", code)
 		}
 		mustBeUntouched(t, b)
-		b.MustHaveApplied(t, bystander, 0)
+		b.MustHaveApplied(bystander, 0)
 		mend(code)
-		b.Drain(t)
-		b.MustHaveApplied(t, bystander, 2)
-		b.MustHaveApplied(t, raised, 3)
+		b.Drain()
+		b.MustHaveApplied(bystander, 2)
+		b.MustHaveApplied(raised, 3)
 	}
 	bystander, raised := appendRaised("58030") // a failing disk, but not for all events
 	if _, err := b.Worker.Pass(t.Context()); err == nil {
 		t.Error("58030: the wave ended without an error")
 	}
-	b.MustHaveApplied(t, bystander, 2)
-	b.MustHaveApplied(t, raised, 0)
-	b.MustStand(t, raised, 2, outbox.Pending, 0)
+	b.MustHaveApplied(bystander, 2)
+	b.MustHaveApplied(raised, 0)
+	b.MustStand(raised, 2, outbox.Pending, 0)
 	mend("58030")
-	b.Drain(t)
+	b.Drain()
 	for _, code := range []string{"22012", "23505", "53400", "54000", "P0001", "XX000", "XX001"} {
 		bystander, raised := appendRaised(code)
 		must.Get(b.Worker.Pass(t.Context())).Or(t)
-		b.MustStand(t, raised, 2, outbox.Dead, 1)
-		b.MustHaveApplied(t, bystander, 2)
-		b.MustHaveApplied(t, raised, 1)
+		b.MustStand(raised, 2, outbox.Dead, 1)
+		b.MustHaveApplied(bystander, 2)
+		b.MustHaveApplied(raised, 1)
 		mend(code)
-		b.MustRequeue(t, raised, 2)
-		b.Drain(t)
-		b.MustHaveApplied(t, raised, 3)
+		b.MustRequeue(raised, 2)
+		b.Drain()
+		b.MustHaveApplied(raised, 3)
 	}
-	b.MustBeSound(t)
+	b.Sound()
 }
 
 // hanging never ends on an event of type endless, after drawing a sequence number, which a rollback does not return.
@@ -214,15 +214,15 @@ insert into hangs (campaign_id) select :campaign_id from pg_sleep(600);
 // A hanging event delays the others of its wave by no more than a few times the deadline.
 func TestPostgresPass_appliesTheRestOfAWaveSoonAfterAHangingEvent(t *testing.T) {
 	t.Parallel()
-	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, hanging), enginetest.CuttingOffAfter(enginetest.Overtime))
-	b.MustAppend(t, enginetest.Noted("a"), enginetest.EventOf("a", "endless", `{}`), enginetest.Noted("a"))
-	b.MustAppend(t, enginetest.Notes("b", 3)...)
-	b.MustPass(t)
-	hung := enginetest.Column[int](t, b.ProjectionsDB, `select last_value from hangs_n_seq`)[0]
+	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, hanging), enginetest.EventTimeout(storetest.Overtime))
+	b.MustAppend(enginetest.Noted("a"), enginetest.EventOf("a", "endless", `{}`), enginetest.Noted("a"))
+	b.MustAppend(enginetest.Notes("b", 3)...)
+	b.MustPass()
+	hung := storetest.Column[int](t, b.ProjectionsDB, `select last_value from hangs_n_seq`)[0]
 	must.Hold(t, hung <= 2, "the event hung %d times in one wave", hung)
-	b.MustHaveApplied(t, "a", 1)
-	b.MustStand(t, "a", 2, outbox.Failed, 1)
-	b.MustHaveApplied(t, "b", 3)
+	b.MustHaveApplied("a", 1)
+	b.MustStand("a", 2, outbox.Failed, 1)
+	b.MustHaveApplied("b", 3)
 }
 
 func TestPostgresPass_worksWithOneDatabaseOfEachKind(t *testing.T) {
@@ -236,15 +236,15 @@ func TestPostgresPass_worksWithOneDatabaseOfEachKind(t *testing.T) {
 		}
 		now := storetest.NewClock()
 		b := enginetest.OpenPair(t, p, enginetest.Define(t, enginetest.Ledger, enginetest.Accounts), enginetest.At(now))
-		b.MustAppend(t, enginetest.Notes("a", 3)...)
-		b.MustApply(t, enginetest.Opened("b", 1), enginetest.Spent("b", 2), enginetest.Noted("b"))
-		b.MustHaveApplied(t, "a", 3)
-		b.MustStand(t, "b", 2, outbox.Failed, 1)
-		enginetest.MustExec(t, b.ProjectionsDB, `update accounts set balance = 1000`)
+		b.MustAppend(enginetest.Notes("a", 3)...)
+		b.Feed(enginetest.Opened("b", 1), enginetest.Spent("b", 2), enginetest.Noted("b"))
+		b.MustHaveApplied("a", 3)
+		b.MustStand("b", 2, outbox.Failed, 1)
+		b.ExecProjections(`update accounts set balance = 1000`)
 		now.Advance(time.Minute)
-		b.Drain(t)
-		b.MustHaveApplied(t, "b", 3)
-		b.MustBeSound(t)
+		b.Drain()
+		b.MustHaveApplied("b", 3)
+		b.Sound()
 	}
 }
 
@@ -260,8 +260,8 @@ func TestPostgresPause_waitsForThoseWhoApply(t *testing.T) {
 			<-release
 			return "", nil
 		})
-		b.MustApply(t, enginetest.Noted("a"))
-		b.MustAppend(t, enginetest.Probed("a", key))
+		b.Feed(enginetest.Noted("a"))
+		b.MustAppend(enginetest.Probed("a", key))
 		applied := make(chan error, 1)
 		go func() {
 			_, err := b.Worker.Pass(context.Background())
@@ -270,7 +270,7 @@ func TestPostgresPause_waitsForThoseWhoApply(t *testing.T) {
 		<-entered
 		paused := make(chan error, 1)
 		go func() {
-			_, err := b.Runs.PauseProjection(context.Background(), enginetest.Operator, "tally", campaign, b.Infos())
+			_, err := b.Runs.PauseProjection(context.Background(), enginetest.Operator, "tally", campaign, b.Infos)
 			paused <- err
 		}()
 		storetest.Eventually(t, "the pause waits", func() bool {
@@ -280,34 +280,36 @@ func TestPostgresPause_waitsForThoseWhoApply(t *testing.T) {
 				t.Fatalf("the pause did not wait for the wave (%v)", err)
 			default:
 			}
-			return enginetest.Column[int](t, b.ProjectionsDB, `select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`)[0] > 0
+			return storetest.Column[int](t, b.ProjectionsDB, `select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`)[0] > 0
 		})
 		close(release)
 		must.OK(t, errors.Join(<-paused, <-applied))
-		b.MustApply(t, enginetest.Notes("a", 2)...)
-		b.MustHaveTold(t, "tally", "a", 2)
-		b.MustHaveApplied(t, "a", 4)
-		b.MustHaveCursors(t, "a tally 2 paused")
-		b.MustBeSound(t)
+		b.Feed(enginetest.Notes("a", 2)...)
+		b.MustHaveTold("tally", "a", 2)
+		b.MustHaveApplied("a", 4)
+		b.MustHaveCursors("a tally 2 paused")
+		b.Sound()
 	}
 }
 
 func TestPostgresRun_endsWellWhenItsLastConnectionIsLost(t *testing.T) {
 	t.Parallel()
 	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger))
-	enginetest.MustExec(t, b.JournalDB, // a sequence counts beyond the transaction that is lost
+	for _, statement := range []string{ // a sequence counts beyond the transaction that is lost
 		`create sequence stops`,
 		`create function lose_first() returns trigger language plpgsql as $$ begin
 			if nextval('stops') = 1 then perform pg_terminate_backend(pg_backend_pid()); end if;
 			return new;
 		end $$`,
-		`create trigger lost before insert or update on instances for each row when (new.stopped_at is not null) execute function lose_first()`)
-	stop := b.Start(t)
-	b.MustAppend(t, enginetest.Noted("a"))
-	b.MustWait(t, "a", 1)
-	stop()
-	if n := enginetest.Column[int64](t, b.JournalDB, `select last_value from stops`); n[0] < 2 {
-		t.Errorf("%d attempts to record the end, want 2 or more", n[0])
+		`create trigger lost before insert or update on instances for each row when (new.stopped_at is not null) execute function lose_first()`,
+	} {
+		b.Exec(statement)
 	}
-	must.Equal(t, len(enginetest.Column[string](t, b.JournalDB, `select id from instances where stopped_at is not null`)), 1, "stopped instances")
+	stop := b.Start()
+	b.MustAppend(enginetest.Noted("a"))
+	b.MustWait("a", 1)
+	stop()
+	n := b.Number(`select last_value from stops`)
+	must.Hold(t, n >= 2, "%d attempts to record the end, want 2 or more", n)
+	must.Equal(t, len(storetest.Column[string](t, b.JournalDB, `select id from instances where stopped_at is not null`)), 1, "stopped instances")
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/outboxweb/outboxweb/internal/enginetest"
 	"github.com/outboxweb/outboxweb/internal/must"
+	"github.com/outboxweb/outboxweb/internal/storetest"
 )
 
 func TestWorker_drainsInOrderWhateverHappened(t *testing.T) {
@@ -25,14 +26,14 @@ func TestWorker_drainsInOrderWhateverHappened(t *testing.T) {
 		})
 		s.Settle()
 		for _, campaign := range enginetest.TroubledCampaigns {
-			s.Engines[0].MustHaveApplied(tb, campaign, s.Appended[campaign])
+			s.Engines[0].MustHaveApplied(campaign, s.Appended[campaign])
 		}
 		for _, sleeper := range s.Asleep {
 			must.OK(r, sleeper.Engine.FinishClaims(context.Background(), sleeper.Claims))
 		}
 		s.Invariants(r)
-		s.Engines[1].MustBeSound(tb)
-		left := enginetest.Column[string](tb, s.Engines[0].JournalDB, `select campaign_id || ' ' || seq from projection_apply_outbox`)
+		s.Engines[1].Sound()
+		left := storetest.Column[string](tb, s.Engines[0].JournalDB, `select campaign_id || ' ' || seq from projection_apply_outbox`)
 		must.Need(r, len(left) == 0, "rows are left: %q", left)
 	})
 }

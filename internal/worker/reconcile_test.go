@@ -7,9 +7,7 @@ import (
 	"testing"
 
 	"github.com/outboxweb/outboxweb/internal/enginetest"
-	"github.com/outboxweb/outboxweb/internal/store"
 	"github.com/outboxweb/outboxweb/internal/storetest"
-	"github.com/outboxweb/outboxweb/internal/worker"
 )
 
 func TestWorker_appliesWhatLostItsRows(t *testing.T) {
@@ -24,26 +22,26 @@ func TestWorker_appliesWhatLostItsRows(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var log bytes.Buffer
-			b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger), func(_ *store.Options, c *worker.Config) {
-				c.Logger = slog.New(slog.NewTextHandler(&log, nil))
+			b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger), func(o *enginetest.Options) {
+				o.Worker.Logger = slog.New(slog.NewTextHandler(&log, nil))
 			})
 			b.Worker.Hurry()
 			stop := func() {}
 			applied := func(campaign string, seq int64) func() bool {
-				return func() bool { return b.MustCampaign(t, campaign).AppliedSeq == seq }
+				return func() bool { return b.MustCampaign(campaign).AppliedSeq == seq }
 			}
 			if scene.running {
-				stop = b.Start(t)
-				b.MustAppend(t, enginetest.Noted("first"))
+				stop = b.Start()
+				b.MustAppend(enginetest.Noted("first"))
 				storetest.Eventually(t, "the worker works", applied("first", 1))
 			}
-			b.MustAppend(t, enginetest.Noted("c"))
+			b.MustAppend(enginetest.Noted("c"))
 			pauseCampaign(t, b, "c")
-			b.MustAppend(t, enginetest.Notes("c", 4)...)
-			enginetest.MustExec(t, b.JournalDB, `delete from projection_apply_outbox where campaign_id = 'c'`)
+			b.MustAppend(enginetest.Notes("c", 4)...)
+			b.Exec(`delete from projection_apply_outbox where campaign_id = 'c'`)
 			resumeCampaign(t, b, "c")
 			if !scene.running {
-				stop = b.Start(t)
+				stop = b.Start()
 			}
 			storetest.Eventually(t, "all events are applied", applied("c", 5))
 			stop()

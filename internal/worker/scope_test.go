@@ -9,43 +9,41 @@ import (
 	"github.com/outboxweb/outboxweb/internal/enginetest"
 	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
-	"github.com/outboxweb/outboxweb/internal/store"
 	"github.com/outboxweb/outboxweb/internal/storetest"
-	"github.com/outboxweb/outboxweb/internal/worker"
 )
 
 func serving(patterns ...string) enginetest.Option {
-	return func(_ *store.Options, c *worker.Config) {
+	return func(o *enginetest.Options) {
 		scope, err := outbox.ParseScope(patterns)
 		if err != nil {
 			panic(err)
 		}
-		c.Campaigns = scope
+		o.Worker.Campaigns = scope
 	}
 }
 
 func explained(tb testing.TB, b *enginetest.Engine, id string) outbox.Explanation {
 	tb.Helper()
 	summary := must.Get(b.Store.Summary(tb.Context())).Or(tb)
-	return b.MustCampaign(tb, id).Explain(time.Now(), summary.Surroundings())
+	return b.MustCampaign(id).Explain(time.Now(), summary.Surroundings())
 }
 
 func TestRun_appliesTheCampaignsThatItServesAndOthersSayWhyTheyWait(t *testing.T) {
 	t.Parallel()
 	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger), serving("trial-*"), enginetest.Polling(20*time.Millisecond))
-	stop := b.Start(t)
-	b.MustAppend(t, enginetest.Opened("trial-1", 1), enginetest.Opened("other", 1))
-	storetest.Eventually(t, "the trial is applied", func() bool { return b.MustCampaign(t, "trial-1").LagEvents() == 0 })
+	stop := b.Start()
+	b.MustAppend(enginetest.Opened("trial-1", 1), enginetest.Opened("other", 1))
+	storetest.Eventually(t, "the trial is applied", func() bool { return b.MustCampaign("trial-1").LagEvents() == 0 })
 	storetest.Eventually(t, "the other says why", func() bool { return explained(t, b, "other").Blocker == outbox.BlockerUnserved })
 	e := explained(t, b, "other")
 	must.Hold(t, e.ClaimableAt == nil && strings.Contains(e.Why, "match trial-*"), "it says %+v", e)
-	must.Equal(t, b.MustCampaign(t, "other").LagEvents(), 1, "the other lags by")
+	must.Equal(t, b.MustCampaign("other").LagEvents(), 1, "the other lags by")
 
-	second := b.Beside(t, enginetest.Polling(20*time.Millisecond))
-	defer second.Start(t)()
-	storetest.Eventually(t, "another instance takes it", func() bool { return b.MustCampaign(t, "other").LagEvents() == 0 })
+	second := b.Beside(enginetest.Polling(20 * time.Millisecond))
+	defer second.Start()()
+	storetest.Eventually(t, "another instance takes it", func() bool { return b.MustCampaign("other").LagEvents() == 0 })
 	stop()
-	b.MustBeSound(t)
+	b.Sound()
 }
 
 func TestApplyInline_leavesCampaignsThatItDoesNotServe(t *testing.T) {
@@ -54,5 +52,5 @@ func TestApplyInline_leavesCampaignsThatItDoesNotServe(t *testing.T) {
 	must.OK(t, appendInline(t, b, enginetest.Opened("trial", 1)))
 	err := appendInline(t, b, enginetest.Opened("other", 1))
 	must.Hold(t, errors.Is(err, outbox.ErrNotYet) && strings.Contains(err.Error(), "match trial"), "what it does not serve: %v", err)
-	b.MustStand(t, "other", 1, outbox.Pending, 0)
+	b.MustStand("other", 1, outbox.Pending, 0)
 }

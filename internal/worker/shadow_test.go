@@ -53,32 +53,32 @@ func TestRehearse_recordsWhatWouldHappenAndChangesNothingElse(t *testing.T) {
 	t.Parallel()
 	for _, rows := range []int{2, 1000} {
 		b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Accounts), enginetest.InMode(outbox.ModeShadow), enginetest.BatchSize(rows))
-		b.MustAppend(t, enginetest.Notes("a", 5)...)
-		b.MustAppend(t, enginetest.Opened("b", 10), enginetest.Spent("b", 3), enginetest.Noted("b"), enginetest.Spent("b", 100), enginetest.Noted("b"))
-		b.MustAppend(t, enginetest.Notes("c", 2)...)
-		before := b.Dump(t, "rehearsals")
+		b.MustAppend(enginetest.Notes("a", 5)...)
+		b.MustAppend(enginetest.Opened("b", 10), enginetest.Spent("b", 3), enginetest.Noted("b"), enginetest.Spent("b", 100), enginetest.Noted("b"))
+		b.MustAppend(enginetest.Notes("c", 2)...)
+		before := b.Dump("rehearsals")
 		rehearse(t, b)
 
-		must.Equal(t, b.Dump(t, "rehearsals"), before, "a rehearsal")
+		must.Equal(t, b.Dump("rehearsals"), before, "a rehearsal")
 		mustHaveRehearsed(t, b, store.Rehearsal{CampaignID: "a", RehearsedSeq: 5},
 			store.Rehearsal{CampaignID: "b", RehearsedSeq: 3, FailedSeq: 4}, store.Rehearsal{CampaignID: "c", RehearsedSeq: 2})
 		for seq, says := range map[int64]string{3: "", 4: checkFailed(b)} {
-			if r := b.MustRow(t, "b", seq).Rehearsal; r == nil || r.At.IsZero() || !strings.Contains(r.Error, says) || (r.Error == "") != (says == "") {
+			if r := b.MustRow("b", seq).Rehearsal; r == nil || r.At.IsZero() || !strings.Contains(r.Error, says) || (r.Error == "") != (says == "") {
 				t.Errorf("the row of event %d says of its rehearsal %+v, want %q", seq, r, says)
 			}
 		}
-		if r := b.MustRow(t, "b", 5).Rehearsal; r != nil {
+		if r := b.MustRow("b", 5).Rehearsal; r != nil {
 			t.Errorf("the row behind the one that would fail says of a rehearsal %+v", r)
 		}
 		mustBeUntouched(t, b)
-		b.MustBeSound(t)
+		b.Sound()
 	}
 }
 
 func TestRehearse_recordsWhatWouldQuarantine(t *testing.T) {
 	t.Parallel()
 	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, enginetest.LenientAccounts), enginetest.InMode(outbox.ModeShadow), enginetest.MaxAttempts(1))
-	b.MustAppend(t, enginetest.Opened("b", 10), enginetest.Spent("b", 100), enginetest.Noted("b"))
+	b.MustAppend(enginetest.Opened("b", 10), enginetest.Spent("b", 100), enginetest.Noted("b"))
 	rehearse(t, b)
 	mustHaveRehearsed(t, b, store.Rehearsal{CampaignID: "b", RehearsedSeq: 1, FailedSeq: 2})
 	mustBeUntouched(t, b)
@@ -87,29 +87,29 @@ func TestRehearse_recordsWhatWouldQuarantine(t *testing.T) {
 func TestRehearse_beginsAtTheWatermark(t *testing.T) {
 	t.Parallel()
 	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Accounts))
-	b.MustApply(t, enginetest.Opened("a", 10), enginetest.Spent("a", 3))
-	b.MustAppend(t, enginetest.Spent("a", 7), enginetest.Spent("a", 1))
-	rehearse(t, b.Beside(t, enginetest.InMode(outbox.ModeShadow)))
+	b.Feed(enginetest.Opened("a", 10), enginetest.Spent("a", 3))
+	b.MustAppend(enginetest.Spent("a", 7), enginetest.Spent("a", 1))
+	rehearse(t, b.Beside(enginetest.InMode(outbox.ModeShadow)))
 
 	mustHaveRehearsed(t, b, store.Rehearsal{CampaignID: "a", RehearsedSeq: 3, FailedSeq: 4})
-	b.MustHaveApplied(t, "a", 2)
-	enginetest.MustHaveBalances(t, b, "a 7")
-	b.MustBeSound(t)
+	b.MustHaveApplied("a", 2)
+	b.MustHaveBalances("a 7")
+	b.Sound()
 }
 
 func TestRehearse_doesNotRepeatWhatHasNotChanged(t *testing.T) {
 	t.Parallel()
 	now := storetest.NewClock()
 	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Accounts), enginetest.InMode(outbox.ModeShadow), enginetest.At(now))
-	b.MustAppend(t, enginetest.Noted("a"))
-	b.MustAppend(t, enginetest.Opened("b", 1), enginetest.Spent("b", 2))
+	b.MustAppend(enginetest.Noted("a"))
+	b.MustAppend(enginetest.Opened("b", 1), enginetest.Spent("b", 2))
 	rehearse(t, b)
-	before := b.Dump(t)
+	before := b.Dump()
 	now.Advance(time.Hour)
 	rehearse(t, b)
-	must.Equal(t, b.Dump(t), before, "rehearsing the same again")
+	must.Equal(t, b.Dump(), before, "rehearsing the same again")
 
-	b.MustAppend(t, enginetest.Noted("a"))
+	b.MustAppend(enginetest.Noted("a"))
 	rehearse(t, b)
 	mustHaveRehearsed(t, b, store.Rehearsal{CampaignID: "a", RehearsedSeq: 2}, store.Rehearsal{CampaignID: "b", RehearsedSeq: 1, FailedSeq: 2})
 }
@@ -118,13 +118,13 @@ func TestRehearse_recordsHangsAndGoesOn(t *testing.T) {
 	t.Parallel()
 	b := openForever(t, enginetest.InMode(outbox.ModeShadow))
 	enginetest.OnProbe(t, t.Name(), func([]string) (string, error) { return "", errors.New("not today") })
-	b.MustAppend(t, enginetest.Noted("a"), enginetest.EventOf("a", "endless", `{}`), enginetest.Noted("a"))
-	b.MustAppend(t, enginetest.Noted("b"), enginetest.Probed("b", t.Name()))
-	b.MustAppend(t, enginetest.Notes("c", 2)...)
-	before := b.Dump(t, "rehearsals")
+	b.MustAppend(enginetest.Noted("a"), enginetest.EventOf("a", "endless", `{}`), enginetest.Noted("a"))
+	b.MustAppend(enginetest.Noted("b"), enginetest.Probed("b", t.Name()))
+	b.MustAppend(enginetest.Notes("c", 2)...)
+	before := b.Dump("rehearsals")
 	rehearse(t, b)
 
-	must.Equal(t, b.Dump(t, "rehearsals"), before, "a rehearsal")
+	must.Equal(t, b.Dump("rehearsals"), before, "a rehearsal")
 	mustHaveRehearsed(t, b, store.Rehearsal{CampaignID: "a", RehearsedSeq: 1, FailedSeq: 2},
 		store.Rehearsal{CampaignID: "b", RehearsedSeq: 1, FailedSeq: 2}, store.Rehearsal{CampaignID: "c", RehearsedSeq: 2})
 	all := rehearsals(t, b)
@@ -137,17 +137,17 @@ func TestRun_rehearsesInShadowModeAndAppliesNothing(t *testing.T) {
 	t.Parallel()
 	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger), enginetest.InMode(outbox.ModeShadow), enginetest.Polling(time.Hour))
 	b.OnWork(b.Worker.Wake)
-	b.MustAppend(t, enginetest.Notes("a", 3)...)
-	before := b.Dump(t, "rehearsals", "instances")
-	stop := b.Start(t)
+	b.MustAppend(enginetest.Notes("a", 3)...)
+	before := b.Dump("rehearsals", "instances")
+	stop := b.Start()
 	rehearsed := func(seq int64) func() bool {
 		return func() bool { return rehearsals(t, b)["a"].RehearsedSeq == seq }
 	}
 	storetest.Eventually(t, "the journal is rehearsed", rehearsed(3))
-	must.Equal(t, b.Dump(t, "rehearsals", "instances"), before, "a run in shadow mode")
-	b.MustAppend(t, enginetest.Notes("a", 2)...)
+	must.Equal(t, b.Dump("rehearsals", "instances"), before, "a run in shadow mode")
+	b.MustAppend(enginetest.Notes("a", 2)...)
 	storetest.Eventually(t, "an append wakes the rehearsal", rehearsed(5))
 	stop()
 	mustBeUntouched(t, b)
-	b.MustHaveApplied(t, "a", 0)
+	b.MustHaveApplied("a", 0)
 }

@@ -22,13 +22,13 @@ import (
 
 func mustHaveSeen(tb testing.TB, b *enginetest.Engine, campaign string, seqs ...int) {
 	tb.Helper()
-	history := enginetest.Column[int](tb, b.ProjectionsDB, `select seq from ledger_history where campaign_id = $1 order by id`, campaign)
+	history := storetest.Column[int](tb, b.ProjectionsDB, `select seq from ledger_history where campaign_id = $1 order by id`, campaign)
 	must.Equal(tb, history, seqs, "events of campaign", campaign, "that were applied")
 }
 
 func marks(tb testing.TB, b *enginetest.Engine) []string {
 	tb.Helper()
-	marks := enginetest.Column[string](tb, b.ProjectionsDB, `select campaign_id || ' ' || seq from watermark_skips`)
+	marks := storetest.Column[string](tb, b.ProjectionsDB, `select campaign_id || ' ' || seq from watermark_skips`)
 	slices.Sort(marks)
 	return marks
 }
@@ -61,8 +61,8 @@ func mustEqualReplay(tb testing.TB, b *enginetest.Engine, campaign string) {
 func poisoned(t *testing.T, options ...enginetest.Option) *enginetest.Engine {
 	t.Helper()
 	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Accounts), append([]enginetest.Option{enginetest.MaxAttempts(1)}, options...)...)
-	b.MustApply(t, enginetest.Opened("a", 1), enginetest.Noted("a"), enginetest.Spent("a", 2), enginetest.Noted("a"), enginetest.Spent("a", 1))
-	b.MustStand(t, "a", 3, outbox.Dead, 1)
+	b.Feed(enginetest.Opened("a", 1), enginetest.Noted("a"), enginetest.Spent("a", 2), enginetest.Noted("a"), enginetest.Spent("a", 1))
+	b.MustStand("a", 3, outbox.Dead, 1)
 	return b
 }
 
@@ -71,14 +71,14 @@ func TestPass_advancesOverASkippedEventThatWasTamperedWith(t *testing.T) {
 	t.Parallel()
 	b, now := tampered(t, `update events set payload = '{"amount":1000}' where campaign_id = 'b' and seq = 3`)
 	mustRefuse(t, b, now, "event 3 has changed since it was appended")
-	b.MustSkip(t, "b", 3)
-	b.Drain(t)
+	b.MustSkip("b", 3)
+	b.Drain()
 	mustHaveSeen(t, b, "b", 1, 2, 4, 5)
 
 	b, now = tampered(t)
 	rewrite(t, b, "b", 3, `{"amount":1000}`)
 	mustRefuse(t, b, now, "event 3 does not continue the chain")
-	b.MustSkip(t, "b", 3)
+	b.MustSkip("b", 3)
 	mustRefuse(t, b, now, "event 3 does not continue the chain")
 	storetest.Refused(t, b.Skip("b", 3), outbox.ErrConflict, "is already skipped")
 }
@@ -88,62 +88,62 @@ func TestPass_doesNotApplyASkippedEventThatItReadAhead(t *testing.T) {
 	t.Parallel()
 	now := storetest.NewClock()
 	a := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Accounts), enginetest.At(now), enginetest.MaxAttempts(1), enginetest.BatchSize(2))
-	b := a.Beside(t, enginetest.At(now), enginetest.MaxAttempts(1), enginetest.BatchSize(2))
-	a.MustAppend(t, enginetest.Opened("a", 1), enginetest.Noted("a"), enginetest.Spent("a", 2), enginetest.Noted("a"), enginetest.Noted("a"))
-	a.MustPass(t)
-	b.MustPass(t)
-	a.MustStand(t, "a", 3, outbox.Dead, 1)
-	enginetest.MustExec(t, a.ProjectionsDB, `update accounts set balance = 10`)
-	a.MustSkip(t, "a", 3)
-	a.Drain(t)
+	b := a.Beside(enginetest.MaxAttempts(1), enginetest.BatchSize(2))
+	a.MustAppend(enginetest.Opened("a", 1), enginetest.Noted("a"), enginetest.Spent("a", 2), enginetest.Noted("a"), enginetest.Noted("a"))
+	a.MustPass()
+	b.MustPass()
+	a.MustStand("a", 3, outbox.Dead, 1)
+	a.ExecProjections(`update accounts set balance = 10`)
+	a.MustSkip("a", 3)
+	a.Drain()
 	mustHaveSeen(t, a, "a", 1, 2, 4, 5)
 	must.Equal(t, strings.Join(marks(t, a), ", "), "a 3", "what was passed over")
-	a.MustBeSound(t)
+	a.Sound()
 }
 
 // The projections are older than the journal, so that a skip is ahead of the worker, and it is reverted after its event was read ahead.
 func TestPass_appliesAnEventThatItReadAheadWhileItWasSkipped(t *testing.T) {
 	t.Parallel()
 	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Accounts), enginetest.MaxAttempts(1), enginetest.BatchSize(2))
-	b.MustApply(t, enginetest.Opened("a", 1), enginetest.Noted("a"), enginetest.Spent("a", 2), enginetest.Noted("a"), enginetest.Noted("a"))
-	b.MustSkip(t, "a", 3)
-	b.Drain(t)
+	b.Feed(enginetest.Opened("a", 1), enginetest.Noted("a"), enginetest.Spent("a", 2), enginetest.Noted("a"), enginetest.Noted("a"))
+	b.MustSkip("a", 3)
+	b.Drain()
 	mustHaveSeen(t, b, "a", 1, 2, 4, 5)
 	for _, table := range []string{"projection_watermarks", "watermark_skips", "accounts", "ledger_applied", "ledger_history"} {
-		enginetest.MustExec(t, b.ProjectionsDB, `delete from `+table)
+		b.ExecProjections(`delete from ` + table)
 	}
 	must.Get(b.Reconcile(t.Context())).Or(t)
-	b.MustPass(t)
-	b.MustHaveApplied(t, "a", 2)
-	enginetest.MustExec(t, b.ProjectionsDB, `update accounts set balance = 10`)
-	b.MustUnskip(t, "a", 3)
-	b.Drain(t)
-	b.MustHaveApplied(t, "a", 5)
+	b.MustPass()
+	b.MustHaveApplied("a", 2)
+	b.ExecProjections(`update accounts set balance = 10`)
+	b.MustUnskip("a", 3)
+	b.Drain()
+	b.MustHaveApplied("a", 5)
 	must.Equal(t, strings.Join(marks(t, b), ", "), "", "what was passed over")
-	b.MustBeSound(t)
+	b.Sound()
 }
 
 func TestApplyInline_advancesOverASkippedEvent(t *testing.T) {
 	t.Parallel()
 	b := poisoned(t)
-	b.MustSkip(t, "a", 3)
-	inline := b.Beside(t, enginetest.InMode(outbox.ModeInline))
-	enginetest.MustExec(t, b.ProjectionsDB, `update accounts set balance = 10`)
+	b.MustSkip("a", 3)
+	inline := b.Beside(enginetest.InMode(outbox.ModeInline))
+	b.ExecProjections(`update accounts set balance = 10`)
 	must.OK(t, appendInline(t, inline, enginetest.Noted("a")))
 	mustHaveSeen(t, b, "a", 1, 2, 4, 5, 6)
 	must.Equal(t, strings.Join(marks(t, b), ", "), "a 3", "what was passed over")
 	skips, err := b.Skips(t.Context(), outbox.SkipFilter{CampaignID: "a"})
 	must.Hold(t, err == nil && skips.Items[0].AppliedAt != nil, "the ledger is %+v (%v), want the skip applied", skips.Items, err)
-	b.MustBeSound(t)
+	b.Sound()
 }
 
 func TestRehearse_advancesOverASkippedEventAndLeavesNoMark(t *testing.T) {
 	t.Parallel()
 	b := poisoned(t)
-	shadow := b.Beside(t, enginetest.InMode(outbox.ModeShadow))
+	shadow := b.Beside(enginetest.InMode(outbox.ModeShadow))
 	rehearse(t, shadow)
 	mustHaveRehearsed(t, shadow, store.Rehearsal{CampaignID: "a", RehearsedSeq: 2, FailedSeq: 3})
-	b.MustSkip(t, "a", 3)
+	b.MustSkip("a", 3)
 	rehearse(t, shadow)
 	mustHaveRehearsed(t, shadow, store.Rehearsal{CampaignID: "a", RehearsedSeq: 5})
 	mustHaveSeen(t, b, "a", 1, 2)
@@ -154,8 +154,8 @@ func TestRehearse_advancesOverASkippedEventAndLeavesNoMark(t *testing.T) {
 func setBack(tb testing.TB, b *enginetest.Engine, campaign string, seq int64) {
 	tb.Helper()
 	before := must.Get(b.Event(context.Background(), campaign, seq-1)).Or(tb)
-	enginetest.MustExec(tb, b.ProjectionsDB, fmt.Sprintf(`update projection_watermarks set applied_seq = %d, applied_hash = '%s', fence_epoch = fence_epoch + 1 where campaign_id = '%s'`, seq-1, before.ChainHash, campaign))
-	enginetest.MustExec(tb, b.ProjectionsDB, fmt.Sprintf(`delete from watermark_skips where campaign_id = '%s' and seq = %d`, campaign, seq))
+	b.ExecProjections(fmt.Sprintf(`update projection_watermarks set applied_seq = %d, applied_hash = '%s', fence_epoch = fence_epoch + 1 where campaign_id = '%s'`, seq-1, before.ChainHash, campaign))
+	b.ExecProjections(fmt.Sprintf(`delete from watermark_skips where campaign_id = '%s' and seq = %d`, campaign, seq))
 }
 
 // skipping is a troubled system in which events that cannot be applied are skipped, and skips are reverted.
@@ -164,7 +164,7 @@ type skipping struct{ *enginetest.Troubled }
 func (s skipping) skip(t *rapid.T) {
 	campaign := s.Campaign(t)
 	b := s.Either(t)
-	c := b.MustCampaign(s.TB, campaign)
+	c := b.MustCampaign(campaign)
 	if c.HeadStatus != outbox.Dead && c.HeadStatus != outbox.Failed {
 		t.Skip("nothing to skip")
 	}
@@ -175,7 +175,7 @@ func (s skipping) skip(t *rapid.T) {
 
 // standing lists the skipped events of one campaign or of all.
 func (s skipping) standing(campaign string) []int64 {
-	return enginetest.Column[int64](s.TB, s.Engines[0].JournalDB, `select seq from skips where campaign_id = $1 and undone_at is null order by seq`, campaign)
+	return storetest.Column[int64](s.TB, s.Engines[0].JournalDB, `select seq from skips where campaign_id = $1 and undone_at is null order by seq`, campaign)
 }
 
 // free reports whether the campaign has no lease; an unskip would wait for it in real time.
@@ -187,7 +187,7 @@ func (s skipping) unskip(t *rapid.T) {
 	campaign := s.Campaign(t)
 	b := s.Either(t)
 	seqs := s.standing(campaign)
-	if len(seqs) == 0 || !s.free(b.MustCampaign(s.TB, campaign)) {
+	if len(seqs) == 0 || !s.free(b.MustCampaign(campaign)) {
 		t.Skip("nothing to take back")
 	}
 	seq := rapid.SampledFrom(seqs).Draw(t, "seq")
@@ -199,7 +199,7 @@ func (s skipping) unskip(t *rapid.T) {
 func (s skipping) dieInUnskip(t *rapid.T) {
 	campaign := s.Campaign(t)
 	b := s.Either(t)
-	c := b.MustCampaign(s.TB, campaign)
+	c := b.MustCampaign(campaign)
 	if c.AppliedSeq < 2 || !slices.Contains(s.standing(campaign), c.AppliedSeq) || !s.free(c) {
 		t.Skip("nothing to take back")
 	}
@@ -215,12 +215,12 @@ func (s skipping) Reconcile(t *rapid.T) {
 func (s skipping) Invariants(t *rapid.T) {
 	db := s.Engines[0].ProjectionsDB
 	for _, campaign := range enginetest.TroubledCampaigns {
-		seen := enginetest.Column[int64](s.TB, db, `select seq from ledger_history where campaign_id = $1 order by id`, campaign)
+		seen := storetest.Column[int64](s.TB, db, `select seq from ledger_history where campaign_id = $1 order by id`, campaign)
 		applied := int64(0)
-		if at := enginetest.Column[int64](s.TB, db, `select applied_seq from projection_watermarks where campaign_id = $1`, campaign); len(at) > 0 {
+		if at := storetest.Column[int64](s.TB, db, `select applied_seq from projection_watermarks where campaign_id = $1`, campaign); len(at) > 0 {
 			applied = at[0]
 		}
-		passed := enginetest.Column[int64](s.TB, db, `select seq from watermark_skips where campaign_id = $1 order by seq`, campaign)
+		passed := storetest.Column[int64](s.TB, db, `select seq from watermark_skips where campaign_id = $1 order by seq`, campaign)
 		skipped := s.standing(campaign)
 		skipped = slices.DeleteFunc(skipped, func(seq int64) bool { return seq > applied })
 		if diff := cmp.Diff(skipped, passed); diff != "" {
@@ -242,18 +242,18 @@ func (s skipping) Invariants(t *rapid.T) {
 func (s skipping) Settle(t *rapid.T) {
 	b := s.Engines[0]
 	rows := func() int64 {
-		return enginetest.Column[int64](s.TB, b.JournalDB, `select count(*) from projection_apply_outbox`)[0]
+		return storetest.Column[int64](s.TB, b.JournalDB, `select count(*) from projection_apply_outbox`)[0]
 	}
 	for range 100 {
 		s.Clock.Advance(time.Hour)
 		s.Reconcile(t)
-		b.Drain(s.TB)
+		b.Drain()
 		if rows() == 0 {
 			return
 		}
 		for _, campaign := range enginetest.TroubledCampaigns {
-			if c := b.MustCampaign(s.TB, campaign); c.HeadStatus == outbox.Dead {
-				b.MustSkip(s.TB, campaign, c.HeadSeq)
+			if c := b.MustCampaign(campaign); c.HeadStatus == outbox.Dead {
+				b.MustSkip(campaign, c.HeadSeq)
 			}
 		}
 	}
@@ -279,7 +279,7 @@ func TestWorker_neverAppliesWhatIsSkippedWhateverHappened(t *testing.T) {
 			must.OK(r, sleeper.Engine.FinishClaims(context.Background(), sleeper.Claims))
 		}
 		s.Invariants(r)
-		s.Engines[1].MustBeSound(tb)
+		s.Engines[1].Sound()
 		for _, campaign := range enginetest.TroubledCampaigns {
 			mustEqualReplay(tb, s.Engines[0], campaign)
 		}

@@ -21,16 +21,16 @@ func TestRun_beginsOnceItCan(t *testing.T) {
 				refused.Add(1)
 			}
 		}))
-		b.MustAppend(t, enginetest.Notes("a", 3)...)
-		enginetest.MustExec(t, b.JournalDB, `alter table `+away+` rename to elsewhere`)
+		b.MustAppend(enginetest.Notes("a", 3)...)
+		b.Exec(`alter table ` + away + ` rename to elsewhere`)
 		b.Worker.Hurry()
-		stop := b.Start(t)
+		stop := b.Start()
 		storetest.Eventually(t, "a start without "+away+" fails twice", func() bool { return refused.Load() >= 2 })
-		enginetest.MustExec(t, b.JournalDB, `alter table elsewhere rename to `+away)
-		b.MustWait(t, "a", 3)
+		b.Exec(`alter table elsewhere rename to ` + away)
+		b.MustWait("a", 3)
 		stop()
-		b.MustHaveApplied(t, "a", 3)
-		b.MustBeSound(t)
+		b.MustHaveApplied("a", 3)
+		b.Sound()
 	}
 }
 
@@ -42,14 +42,14 @@ func TestRun_leavesNothingWhereItNeverBegan(t *testing.T) {
 			refused.Add(1)
 		}
 	}))
-	enginetest.MustExec(t, b.JournalDB, `alter table instances rename to elsewhere`)
+	b.Exec(`alter table instances rename to elsewhere`)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- b.Worker.Run(ctx) }()
 	storetest.Eventually(t, "the start fails", func() bool { return refused.Load() > 0 })
 	cancel()
 	must.OK(t, <-ended)
-	enginetest.MustExec(t, b.JournalDB, `alter table elsewhere rename to instances`)
+	b.Exec(`alter table elsewhere rename to instances`)
 	states, err := b.Instances(t.Context())
 	must.Hold(t, err == nil && len(states) == 0, "instances are %+v, %v", states, err)
 }

@@ -16,9 +16,9 @@ import (
 func mustRefuse(t *testing.T, b *enginetest.Engine, now *storetest.Clock, reason string) {
 	t.Helper()
 	for n := 1; n <= 3; n++ {
-		b.MustPass(t)
+		b.MustPass()
 		now.Advance(10 * time.Minute)
-		r := b.MustRow(t, "b", 3)
+		r := b.MustRow("b", 3)
 		if want := map[bool]outbox.Status{true: outbox.Dead, false: outbox.Failed}[n == 3]; r.Row.Status != want || r.Row.AttemptCount != n {
 			t.Errorf("after try %d the event is %s with %d attempts, want %s", n, r.Row.Status, r.Row.AttemptCount, want)
 		}
@@ -26,18 +26,20 @@ func mustRefuse(t *testing.T, b *enginetest.Engine, now *storetest.Clock, reason
 			t.Errorf("the error is %q, want it to say %q", r.Row.LastError, reason)
 		}
 	}
-	b.MustHaveApplied(t, "a", 5)
-	b.MustHaveApplied(t, "b", 2)
+	b.MustHaveApplied("a", 5)
+	b.MustHaveApplied("b", 2)
 }
 
 func tampered(t *testing.T, statements ...string) (*enginetest.Engine, *storetest.Clock) {
 	t.Helper()
 	now := storetest.NewClock()
 	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger), enginetest.At(now), enginetest.MaxAttempts(3))
-	b.MustAppend(t, enginetest.Notes("a", 5)...)
-	b.MustAppend(t, enginetest.Notes("b", 5)...)
-	b.Tamper(t, statements...)
-	return b.Beside(t, enginetest.At(now), enginetest.MaxAttempts(3)), now // a process that knows nothing of what is gone, which would be a journal that went back
+	b.MustAppend(enginetest.Notes("a", 5)...)
+	b.MustAppend(enginetest.Notes("b", 5)...)
+	for _, statement := range statements {
+		b.Tamper(statement)
+	}
+	return b.Beside(enginetest.MaxAttempts(3)), now // a process that knows nothing of what is gone, which would be a journal that went back
 }
 
 func TestPass_neverAppliesAnEventWhoseContentDoesNotMatchItsHash(t *testing.T) {
@@ -54,16 +56,16 @@ func rewrite(t *testing.T, b *enginetest.Engine, campaign string, seq int64, pay
 	t.Helper()
 	e := must.Get(b.Event(t.Context(), campaign, seq)).Or(t)
 	e.Payload = []byte(payload)
-	b.Tamper(t, fmt.Sprintf(`update events set payload = '%s', event_hash = '%s' where campaign_id = '%s' and seq = %d`, payload, e.ContentHash(), campaign, seq))
+	b.Tamper(fmt.Sprintf(`update events set payload = '%s', event_hash = '%s' where campaign_id = '%s' and seq = %d`, payload, e.ContentHash(), campaign, seq))
 }
 
 func TestPass_neverAppliesAnEventThatDoesNotContinueWhatIsApplied(t *testing.T) {
 	t.Parallel()
 	now := storetest.NewClock()
 	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger), enginetest.At(now), enginetest.MaxAttempts(3))
-	b.MustAppend(t, enginetest.Notes("a", 5)...)
-	b.MustApply(t, enginetest.Notes("b", 2)...)
-	b.MustAppend(t, enginetest.Notes("b", 3)...)
+	b.MustAppend(enginetest.Notes("a", 5)...)
+	b.Feed(enginetest.Notes("b", 2)...)
+	b.MustAppend(enginetest.Notes("b", 3)...)
 	rewrite(t, b, "b", 3, `{"amount":1000}`)
 	mustRefuse(t, b, now, "event 3 does not continue the chain of hashes of its campaign")
 }
@@ -72,26 +74,26 @@ func TestPass_neverPassesOverAnEventThatIsGone(t *testing.T) {
 	t.Parallel()
 	for _, gone := range []string{`seq = 3`, `seq >= 3`} {
 		b, now := tampered(t, `delete from events where campaign_id = 'b' and `+gone)
-		b.Drain(t)
-		b.MustHaveApplied(t, "a", 5)
-		b.MustHaveApplied(t, "b", 2)
-		must.Equal(t, b.MustRow(t, "b", 4).Row.LastError, "", "an event behind the missing one was tried")
-		head := enginetest.Column[string](t, b.JournalDB, `select status || ': ' || last_error from projection_apply_outbox where campaign_id = 'b' and seq = 3`)
+		b.Drain()
+		b.MustHaveApplied("a", 5)
+		b.MustHaveApplied("b", 2)
+		must.Equal(t, b.MustRow("b", 4).Row.LastError, "", "an event behind the missing one was tried")
+		head := storetest.Column[string](t, b.JournalDB, `select status || ': ' || last_error from projection_apply_outbox where campaign_id = 'b' and seq = 3`)
 		must.Hold(t, len(head) == 1 && strings.HasPrefix(head[0], "failed: event 3 is missing from the journal"), "the head is %q", head)
 		now.Advance(time.Second)
-		b.Drain(t)
+		b.Drain()
 	}
 }
 
 func TestPass_repairsAGapBelowTheHeadItselfAndAppliesInOrder(t *testing.T) {
 	t.Parallel()
-	for _, lost := range []struct{ first, last int }{{1, 1}, {1, 4}, {1, 5}} {
+	for _, lost := range []string{"seq <= 1", "seq <= 4", "seq <= 5"} {
 		b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger))
-		b.MustAppend(t, enginetest.Notes("a", 5)...)
-		enginetest.LoseRows(t, b, "a", lost.first, lost.last)
-		b.MustApply(t, enginetest.Notes("a", 2)...)
-		b.MustHaveApplied(t, "a", 7)
-		b.MustBeSound(t)
+		b.MustAppend(enginetest.Notes("a", 5)...)
+		b.LoseRows("a", lost)
+		b.Feed(enginetest.Notes("a", 2)...)
+		b.MustHaveApplied("a", 7)
+		b.Sound()
 	}
 }
 
@@ -100,14 +102,14 @@ func TestPass_repairsAGapThatTheCampaignsRowDoesNotKnowOf(t *testing.T) {
 	for _, lost := range []string{`seq = 1`, `seq in (2, 4)`, `seq = 5`, `seq < 5`, `seq > 0`} {
 		now := storetest.NewClock()
 		b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger), enginetest.At(now))
-		b.MustAppend(t, enginetest.Notes("a", 5)...)
-		enginetest.MustExec(t, b.JournalDB, `delete from projection_apply_outbox where `+lost)
+		b.MustAppend(enginetest.Notes("a", 5)...)
+		b.Exec(`delete from projection_apply_outbox where ` + lost)
 		for range 5 { // a wave or an hourly step finds it
-			b.Drain(t)
+			b.Drain()
 			takeSteps(t, b)
 			now.Advance(time.Hour)
 		}
-		b.MustHaveApplied(t, "a", 5)
-		b.MustBeSound(t)
+		b.MustHaveApplied("a", 5)
+		b.Sound()
 	}
 }

@@ -52,7 +52,7 @@ type honest struct {
 func newHonest(tb enginetest.RapidTB, m outbox.Mode, sources []string) *honest {
 	s := &honest{tb: tb, now: storetest.NewClock(), mode: m, sources: sources, journal: make(map[string][]string), fatal: make(map[string]bool)}
 	first := enginetest.Open(tb, sources, s.options()...)
-	s.benches = []*enginetest.Engine{first, first.Beside(tb, s.options()...)}
+	s.benches = []*enginetest.Engine{first, first.Beside(s.options()...)}
 	for _, id := range everybody {
 		s.append(first, id, "opened", `"balance":1`)
 	}
@@ -71,7 +71,7 @@ func (s *honest) append(b *enginetest.Engine, id, eventType, fields string) (mar
 	s.marks++
 	mark = fmt.Sprint("m-", s.marks)
 	s.now.Advance(time.Millisecond)
-	b.MustAppend(s.tb, enginetest.EventOf(id, eventType, fmt.Sprintf(`{"mark":%q,%s}`, mark, fields)))
+	b.MustAppend(enginetest.EventOf(id, eventType, fmt.Sprintf(`{"mark":%q,%s}`, mark, fields)))
 	s.journal[id] = append(s.journal[id], mark)
 	return mark
 }
@@ -98,7 +98,7 @@ func (s *honest) write(t *rapid.T) {
 func (s *honest) work(t *rapid.T) {
 	for range rapid.IntRange(1, 5).Draw(t, "waves") {
 		if s.pass(t) {
-			s.now.Advance(enginetest.LeaseTime + time.Second) // until it counts as gone
+			s.now.Advance(storetest.Lease + time.Second) // until it counts as gone
 		}
 	}
 }
@@ -109,10 +109,10 @@ func (s *honest) pass(t *rapid.T) (died bool) {
 	var claims []store.Claim
 	var err error
 	if !rapid.Bool().Draw(t, "a suspect first") {
-		claims, err = b.Claim(ctx, b.Worker.Name(), store.ClaimLimits{Rows: 8, Lease: enginetest.LeaseTime})
+		claims, err = b.Claim(ctx, b.Worker.Name(), store.ClaimLimits{Rows: 8, Lease: storetest.Lease})
 	}
 	if err == nil && len(claims) == 0 {
-		claims, err = b.ClaimSuspect(ctx, b.Worker.Name(), enginetest.LeaseTime)
+		claims, err = b.ClaimSuspect(ctx, b.Worker.Name(), storetest.Lease)
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -129,7 +129,7 @@ func (s *honest) pass(t *rapid.T) (died bool) {
 }
 
 func (s *honest) advance(t *rapid.T) {
-	s.now.Advance(rapid.SampledFrom([]time.Duration{time.Millisecond, 2 * time.Second, enginetest.LeaseTime + time.Second, time.Hour}).Draw(t, "time"))
+	s.now.Advance(rapid.SampledFrom([]time.Duration{time.Millisecond, 2 * time.Second, storetest.Lease + time.Second, time.Hour}).Draw(t, "time"))
 }
 
 func (s *honest) turnClock(t *rapid.T) {
@@ -156,9 +156,9 @@ func (s *honest) pauseOrResume(t *rapid.T) {
 
 func (s *honest) pauseOrResumeProjection(t *rapid.T) {
 	b, id := s.either(t), rapid.SampledFrom(append([]string{""}, innocents...)).Draw(t, "campaign")
-	_, err := b.Runs.PauseProjection(context.Background(), enginetest.Operator, "accounts", id, b.Infos())
+	_, err := b.Runs.PauseProjection(context.Background(), enginetest.Operator, "accounts", id, b.Infos)
 	if errors.Is(err, outbox.ErrConflict) {
-		_, err = b.Runs.ResumeProjection(context.Background(), enginetest.Operator, "accounts", id, b.Infos())
+		_, err = b.Runs.ResumeProjection(context.Background(), enginetest.Operator, "accounts", id, b.Infos)
 	}
 	if err != nil && !errors.Is(err, outbox.ErrConflict) && !errors.Is(err, outbox.ErrNotFound) {
 		t.Fatal(err)
@@ -167,12 +167,12 @@ func (s *honest) pauseOrResumeProjection(t *rapid.T) {
 
 func (s *honest) verify(t *rapid.T) {
 	b := s.either(t)
-	if _, err := b.Runs.Start(context.Background(), enginetest.Operator, outbox.RunRequest{Kind: outbox.RunVerify, All: true}, b.Infos()); err != nil && !errors.Is(err, outbox.ErrConflict) {
+	if _, err := b.Runs.Start(context.Background(), enginetest.Operator, outbox.RunRequest{Kind: outbox.RunVerify, All: true}, b.Infos); err != nil && !errors.Is(err, outbox.ErrConflict) {
 		t.Fatal(err)
 	}
 }
 
-func (s *honest) workOnRuns(t *rapid.T) { s.either(t).StepRuns(s.tb) }
+func (s *honest) workOnRuns(t *rapid.T) { s.either(t).StepRuns() }
 
 // restore sets a campaign's journal back to an earlier state while no process runs; then others start.
 func (s *honest) restore(t *rapid.T) {
@@ -184,7 +184,7 @@ func (s *honest) restore(t *rapid.T) {
 	forget(s.tb, s.benches[0], id, last)
 	s.journal[id] = s.journal[id][:last]
 	for i, b := range s.benches {
-		s.benches[i] = b.Beside(s.tb, s.options()...)
+		s.benches[i] = b.Beside(s.options()...)
 	}
 	s.reconcile()
 }
@@ -205,7 +205,7 @@ func (s *honest) requeue(t *rapid.T) {
 func (s *honest) rebuild(tb testing.TB, b *enginetest.Engine) {
 	page := must.Get(b.Campaigns(context.Background(), outbox.CampaignFilter{State: outbox.StateDiverged})).Or(tb)
 	for _, c := range page.Items {
-		_, err := b.Runs.Start(context.Background(), enginetest.Operator, outbox.RunRequest{Kind: outbox.RunRebuild, Campaigns: []string{c.CampaignID}}, b.Infos())
+		_, err := b.Runs.Start(context.Background(), enginetest.Operator, outbox.RunRequest{Kind: outbox.RunRebuild, Campaigns: []string{c.CampaignID}}, b.Infos)
 		if err != nil && !errors.Is(err, outbox.ErrConflict) {
 			tb.Fatal(err)
 		}
@@ -213,7 +213,7 @@ func (s *honest) rebuild(tb testing.TB, b *enginetest.Engine) {
 }
 
 func (s *honest) told(id string) []string {
-	return enginetest.Column[string](s.tb, s.benches[0].ProjectionsDB, `select mark from story where campaign_id = $1 order by seq`, id)
+	return storetest.Column[string](s.tb, s.benches[0].ProjectionsDB, `select mark from story where campaign_id = $1 order by seq`, id)
 }
 
 func (s *honest) everyStep(t *rapid.T) {
@@ -244,7 +244,7 @@ func (s *honest) everyStep(t *rapid.T) {
 			t.Fatalf("innocent campaign %q: %+v", id, c)
 		}
 		number := func(query string, args ...any) int {
-			return enginetest.Column[int](s.tb, b.JournalDB, query, args...)[0]
+			return storetest.Column[int](s.tb, b.JournalDB, query, args...)[0]
 		}
 		due := number(`select count(*) from campaigns where campaign_id = $1 and due_at <= $2`, id, s.now.Now().UnixMicro()) > 0
 		must.Need(t, due == (e.Blocker == outbox.BlockerNone), "campaign %q can be claimed: %v; and it says %+v", id, due, e)
@@ -257,10 +257,10 @@ func (s *honest) everyStep(t *rapid.T) {
 
 // look compares the state that a newly started process reports in the summary and by check with the tables.
 func (s *honest) look(t *rapid.T) {
-	b := s.benches[0].Beside(s.tb, s.options()...)
+	b := s.benches[0].Beside(s.options()...)
 	defer b.Close()
 	number := func(query string, args ...any) int64 {
-		return enginetest.Column[int64](s.tb, s.benches[0].JournalDB, query, args...)[0]
+		return storetest.Column[int64](s.tb, s.benches[0].JournalDB, query, args...)[0]
 	}
 	var want outbox.Summary
 	want.Campaigns.Total = number(`select count(*) from campaigns`)
@@ -305,7 +305,7 @@ func (s *honest) settle(r *rapid.T) {
 	clear(s.fatal)
 	s.now.Advance(48 * time.Hour)
 	for _, id := range append([]string{""}, everybody...) {
-		if _, err := b.Runs.ResumeProjection(ctx, enginetest.Operator, "accounts", id, b.Infos()); err != nil && !errors.Is(err, outbox.ErrConflict) && !errors.Is(err, outbox.ErrNotFound) {
+		if _, err := b.Runs.ResumeProjection(ctx, enginetest.Operator, "accounts", id, b.Infos); err != nil && !errors.Is(err, outbox.ErrConflict) && !errors.Is(err, outbox.ErrNotFound) {
 			r.Fatal(err)
 		}
 		if id == "" {
@@ -319,10 +319,10 @@ func (s *honest) settle(r *rapid.T) {
 		s.reconcile()
 		s.rebuild(s.tb, b)
 		for _, b := range s.benches {
-			b.StepRuns(s.tb)
-			enginetest.MustExec(s.tb, b.ProjectionsDB, `update accounts set balance = 1000`)
+			b.StepRuns()
+			b.ExecProjections(`update accounts set balance = 1000`)
 			must.Get(b.RequeueDead(ctx, enginetest.Operator, outbox.RequeueFilter{})).Or(r)
-			enginetest.UntilStuck(s.tb, b, s.now)
+			b.UntilStuck()
 		}
 	}
 }
