@@ -110,7 +110,6 @@ func TestBackup_restoresToASoundCopy(t *testing.T) {
 
 // restoredTo is a store on a backup that was restored to other databases, at the fixture's time.
 func restoredTo(f *fixture, dir string, to dbtest.Pair) *fixture {
-	f.TB.Helper()
 	o := storetest.OptionsFor(to)
 	o.Now, o.Retry = f.Clock.Now, f.Retry()
 	must.OK(f.TB, maintenance.Restore(f.Ctx, dir, o, arrange))
@@ -155,7 +154,6 @@ func TestSQLiteBackup_carriesWhatIsSkippedAndWhatWasPassedOver(t *testing.T) {
 
 // rowCounts counts the rows of every table of both databases.
 func rowCounts(f *fixture) map[string]int64 {
-	f.TB.Helper()
 	counts := map[string]int64{}
 	for _, db := range []*sql.DB{f.JournalDB, f.ProjectionsDB} {
 		for _, table := range dbtest.Tables(f.TB, db) {

@@ -160,7 +160,6 @@ func harmed(t *testing.T, d damage) *fixture {
 }
 
 func violations(f *fixture) []outbox.Violation {
-	f.TB.Helper()
 	report := must.Get(f.Check(f.Ctx, storetest.Quiet)).Or(f.TB)
 	return report.Violations
 }
@@ -221,9 +220,7 @@ func TestPostgresCheck_namesSequencesThatAreBehind(t *testing.T) {
 	f := harmed(t, damage{harm: `select setval(cast(c.oid as regclass), 1) from pg_class as c where c.relname = 'events_position_seq'`})
 	var found []outbox.Violation
 	f.Unchanged(func() { found = violations(f) })
-	if len(found) != 1 || found[0].Invariant != outbox.InvariantSequence || !strings.Contains(found[0].Detail, "run: select setval('journal.events_position_seq', ") {
-		t.Errorf("check found %+v, want the sequence of positions", found)
-	}
+	must.Hold(t, len(found) == 1 && found[0].Invariant == outbox.InvariantSequence && strings.Contains(found[0].Detail, "run: select setval('journal.events_position_seq', "), "check found %+v, want the sequence of positions", found)
 	must.OK(t, f.Beside().Examine(f.Ctx))
 	if found = violations(f); len(found) != 0 {
 		t.Errorf("once a server has started check found %+v", found)
@@ -269,9 +266,7 @@ func TestCheck_findsSkipsThatAreCountedWrongOrAppliedTooEarly(t *testing.T) {
 	f.Exec(`update campaigns set skips = 2`)
 	f.Exec(`update skips set applied_at = 1`)
 	report, err := f.Check(f.Ctx, storetest.Quiet)
-	if err != nil || len(report.Violations) != 2 || report.Violations[0].Invariant != "skips" || report.Violations[1].Invariant != "campaign_row" {
-		t.Errorf("check found %+v (%v)", report.Violations, err)
-	}
+	must.Hold(t, err == nil && len(report.Violations) == 2 && report.Violations[0].Invariant == "skips" && report.Violations[1].Invariant == "campaign_row", "check found %+v (%v)", report.Violations, err)
 	found := f.SelfCheckAll()
 	must.Hold(t, len(found) == 1 && found[0].Drifted, "the self-check found %+v, want one that drifted", found)
 	f.Exact("a")

@@ -18,7 +18,6 @@ type fixture = enginetest.Rooms
 var open = enginetest.OpenRooms
 
 func openPair(tb testing.TB, p dbtest.Pair, c *storetest.Clock) *fixture {
-	tb.Helper()
 	return enginetest.RoomsOf(storetest.OpenBoth(tb, p, c))
 }
 

@@ -13,7 +13,6 @@ import (
 
 // manyActions creates n records, one a minute.
 func manyActions(f *fixture, n int) {
-	f.TB.Helper()
 	f.Exec(fmt.Sprintf(`
 insert into audit_log (at, actor, via, origin, action, campaign_id, seq, before, after, reason, request_id, idempotency_key, result)
 with recursive n(i) as (select 0 union all select i + 1 from n where i < %d)
@@ -21,7 +20,6 @@ select %d + i * cast(60000000 as bigint), 'ana', 'cli', '', 'pause', 'a', 0, 'nu
 }
 
 func pruneAudit(f *fixture, before time.Time) (portions int) {
-	f.TB.Helper()
 	for {
 		more := must.Get(f.PruneAuditLog(f.Ctx, before)).Or(f.TB)
 		if !more {
@@ -32,7 +30,6 @@ func pruneAudit(f *fixture, before time.Time) (portions int) {
 }
 
 func removedBefore(f *fixture) time.Time {
-	f.TB.Helper()
 	return must.Get(f.AuditLogRemovedBefore(f.Ctx)).Or(f.TB)
 }
 

@@ -15,7 +15,6 @@ import (
 
 // mustBeFixed fails unless nothing is left to reconcile and everything due can be processed.
 func mustBeFixed(f *fixture) {
-	f.TB.Helper()
 	f.MustBeReconciled()
 	f.Sound()
 	f.Drain()
@@ -328,9 +327,7 @@ func TestSQLiteRepairGaps_leavesARecordOfWhatWasDoneBeforeItFailed(t *testing.T)
 	got, err := f.RepairGaps(f.Ctx, order)
 	must.Need(t, err != nil, "repaired %+v", got)
 	acts := f.DoneActions()
-	if len(acts) != 1 || acts[0].Action != outbox.ActionRepairGaps || acts[0].Outcome != outbox.AuditDone || !strings.Contains(string(acts[0].After), `"inserted":2`) || !strings.Contains(string(acts[0].After), "the disk is odd") {
-		t.Errorf("audit records are %+v", acts)
-	}
+	must.Hold(t, len(acts) == 1 && acts[0].Action == outbox.ActionRepairGaps && acts[0].Outcome == outbox.AuditDone && strings.Contains(string(acts[0].After), `"inserted":2`) && strings.Contains(string(acts[0].After), "the disk is odd"), "audit records are %+v", acts)
 	f.Exec(`drop trigger broken`)
 	must.Equal(t, must.Get(f.RepairGaps(f.Ctx, order)).Or(t).Inserted, 2, "then it repaired")
 	f.Sound()

@@ -15,7 +15,6 @@ import (
 
 // drift is the self-check drift reported by a process.
 func drift(f *fixture) int64 {
-	f.TB.Helper()
 	s := must.Get(f.Summary(f.Ctx)).Or(f.TB)
 	return s.Drift
 }
@@ -172,9 +171,7 @@ func TestSelfCheck_countsDriftInSteps(t *testing.T) {
 	after, steps := maintenance.Round{}, 0
 	for {
 		next, _, err := f.SelfCheck(f.Ctx, after, 2)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if next.Campaign == "" {
 			break
 		}

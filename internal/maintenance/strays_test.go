@@ -13,7 +13,6 @@ import (
 // loseJournal truncates the journal to the given last event per campaign, and deletes campaigns
 // that are not named.
 func loseJournal(f *fixture, ends map[string]int64) {
-	f.TB.Helper()
 	f.Tamper(`delete from events where 1 = 0`) // drops the triggers of the journal
 	f.Exec(`delete from projection_apply_outbox`)
 	for _, c := range f.AllCampaigns(outbox.CampaignFilter{}) {
@@ -30,7 +29,6 @@ func loseJournal(f *fixture, ends map[string]int64) {
 // alarmed reports whether a newly started process reports another journal: in the summary, and
 // in readiness.
 func alarmed(f *fixture) (summary, unready bool) {
-	f.TB.Helper()
 	again := f.Beside()
 	defer again.CloseNow()
 	sum := must.Get(again.Summary(f.Ctx)).Or(f.TB)
@@ -40,7 +38,6 @@ func alarmed(f *fixture) (summary, unready bool) {
 }
 
 func mustAlarm(f *fixture, when string, summary, unready bool) {
-	f.TB.Helper()
 	s, r := alarmed(f)
 	must.Hold(f.TB, s == summary && r == unready, "%s the alarm is raised %v and readiness refuses %v, want %v and %v", when, s, r, summary, unready)
 }

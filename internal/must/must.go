@@ -5,7 +5,7 @@
 //	must.Equal(t, len(events), 3, "events of", "a")
 //	must.Hold(t, events[0].Seq < events[1].Seq, "the events are %+v", events)
 //
-// Where a kit of tests calls it, a failure also names the line of the test, so that the kit needs no tb.Helper.
+// Where a helper of tests calls it, a failure also names the line of the test: helpers need no tb.Helper.
 package must
 
 import (
@@ -33,20 +33,25 @@ func OK(tb TB, err error) {
 	}
 }
 
-// at is the line of a test that leads to this package by a function of a kit, and empty if the test calls it itself.
+// at is the line of a test that leads to a call of this package by another function; it is empty where the test itself calls it.
 func at() string {
-	callers := make([]uintptr, 16)
+	callers := make([]uintptr, 32)
 	frames := runtime.CallersFrames(callers[:runtime.Callers(2, callers)])
-	for direct := true; ; {
-		frame, more := frames.Next()
-		switch {
-		case strings.HasSuffix(frame.File, "_test.go") && direct, !more:
-			return ""
-		case strings.HasSuffix(frame.File, "_test.go"):
-			return fmt.Sprintf("%s:%d: ", filepath.Base(frame.File), frame.Line)
+	var nearest, outermost runtime.Frame
+	for more := true; more; {
+		var frame runtime.Frame
+		frame, more = frames.Next()
+		if nearest.File == "" && !strings.HasSuffix(frame.File, "/must/must.go") {
+			nearest = frame
 		}
-		direct = direct && strings.HasSuffix(frame.File, "/must/must.go")
+		if strings.HasSuffix(frame.File, "_test.go") {
+			outermost = frame
+		}
 	}
+	if outermost.File == "" || outermost == nearest {
+		return ""
+	}
+	return fmt.Sprintf("%s:%d: ", filepath.Base(outermost.File), outermost.Line)
 }
 
 // Result is what a call returned.

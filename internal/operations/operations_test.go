@@ -45,9 +45,7 @@ func TestStartOperation_leavesRowsOfAnotherAlone(t *testing.T) {
 	ids := f.Killed("a", 3)
 	first := f.StartOperation(outbox.OperationRequest{Selection: outbox.Selection{Rows: []outbox.RowKey{{CampaignID: ids[1], Seq: 1}}}})
 	second := f.StartOperation(outbox.OperationRequest{Selection: outbox.Selection{Rows: []outbox.RowKey{{CampaignID: ids[0], Seq: 1}, {CampaignID: ids[1], Seq: 1}}}})
-	if first.Totals.Chosen != 1 || second.Totals.Chosen != 1 || second.Refused != 1 {
-		t.Errorf("operations took %+v and %+v with %d refused, want a row each", first.Totals, second.Totals, second.Refused)
-	}
+	must.Hold(t, first.Totals.Chosen == 1 && second.Totals.Chosen == 1 && second.Refused == 1, "operations took %+v and %+v with %d refused, want a row each", first.Totals, second.Totals, second.Refused)
 	third := f.StartOperation(outbox.OperationRequest{})
 	must.Equal(t, third.Totals.Chosen, 1, "the third took")
 	_, err := f.Operations.Start(f.Ctx, ana(""), outbox.OperationRequest{})
@@ -97,7 +95,6 @@ func TestOperations_arePagedAndFiltered(t *testing.T) {
 	f.Clock.Advance(2 * time.Second)
 	must.Equal(t, must.Get(f.Beside().Summary(f.Ctx)).Or(t).Operations, outbox.OperationCounts{Running: 2}, "summary says")
 	ids := func(filter outbox.OperationFilter) (all []int64) {
-		t.Helper()
 		for {
 			page := must.Get(f.Operations.List(f.Ctx, filter)).Or(t)
 			for _, op := range page.Items {
@@ -186,9 +183,7 @@ func TestStepOperation_skipsARowThatDiedAgainMeanwhile(t *testing.T) {
 	f.Fail("no such thing", "a-01")
 	f.StepOperation(op.ID)
 	page, err := f.Operations.Rows(f.Ctx, op.ID, outbox.OperationRowFilter{Status: outbox.ResultSkipped})
-	if err != nil || len(page.Items) != 1 || page.Items[0].Detail != "it was requeued and died again in the meantime; last action: requeue by ben" {
-		t.Errorf("skipped are %+v, %v", page.Items, err)
-	}
+	must.Hold(t, err == nil && len(page.Items) == 1 && page.Items[0].Detail == "it was requeued and died again in the meantime; last action: requeue by ben", "skipped are %+v, %v", page.Items, err)
 	must.Equal(t, f.MustRow("a-01", 1).Row.Status, outbox.Dead, "the row")
 }
 
@@ -217,7 +212,6 @@ func TestPostgresStepOperation_passesOverOneThatIsBeingStepped(t *testing.T) {
 
 // startedBeside starts an operation on everything while another transaction takes the dead row of a campaign, and commits that once the operation waits.
 func startedBeside(f *fixture, taken string) (op outbox.Operation, err error) {
-	f.TB.Helper()
 	holder := storetest.Connect(f.TB, f.Pair.Journal)
 	for _, statement := range []string{`begin`, fmt.Sprintf(`
 insert into operation_rows (operation_id, campaign_id, seq, ordinal, group_number, event_type, fingerprint, frozen_updated_at, frozen_attempts, watch_seq, status, wave)

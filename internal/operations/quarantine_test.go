@@ -27,7 +27,6 @@ insert into gate (campaign_id, seq, n) values (:campaign_id, :seq, :payload.n!);
 // overdrawnBehindGate has campaigns that the gate blocks at event 2, on which accounts fails too and is quarantined. They are opened with a gate that
 // lets them pass. The order of the projections is that in which they are applied.
 func overdrawnBehindGate(t *testing.T, campaigns int, order func(gate string) []string) (*enginetest.Engine, *storetest.Clock) {
-	t.Helper()
 	now, pair := storetest.NewClock(), dbtest.New(t)
 	options := []enginetest.Option{enginetest.At(now), enginetest.MaxAttempts(1)}
 	b := enginetest.OpenPair(t, pair, enginetest.Define(t, order(gate)...), options...)

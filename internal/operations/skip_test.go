@@ -13,7 +13,6 @@ import (
 )
 
 func rowsOf(f *fixture, id int64) map[string]outbox.OperationRow {
-	f.TB.Helper()
 	page := must.Get(f.Operations.Rows(f.Ctx, id, outbox.OperationRowFilter{})).Or(f.TB)
 	rows := map[string]outbox.OperationRow{}
 	for _, r := range page.Items {
@@ -23,7 +22,6 @@ func rowsOf(f *fixture, id int64) map[string]outbox.OperationRow {
 }
 
 func applyNext(f *fixture, campaign string) {
-	f.TB.Helper()
 	c := f.ClaimOne(one, 1)
 	must.Need(f.TB, c.CampaignID == campaign, "claimed %s, want %s", c.CampaignID, campaign)
 	f.MustApply(c, c.Last)

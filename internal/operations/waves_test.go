@@ -39,7 +39,6 @@ func many(i int) string { return fmt.Sprintf("many-%02d", i) }
 
 // triage is a bench with two error groups, of 3 and of 12 campaigns, each blocked at event 2 of 5.
 func triage(t *testing.T, options ...enginetest.Option) (*enginetest.Engine, *storetest.Clock) {
-	t.Helper()
 	now := storetest.NewClock()
 	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Accounts, stocks), append([]enginetest.Option{enginetest.At(now), enginetest.MaxAttempts(3)}, options...)...)
 	for i := range fewCampaigns {
@@ -60,51 +59,42 @@ func triage(t *testing.T, options ...enginetest.Option) (*enginetest.Engine, *st
 }
 
 func repair(t *testing.T, b *enginetest.Engine) {
-	t.Helper()
 	b.ExecProjections(`update accounts set balance = 1000`)
 	b.ExecProjections(`update stocks set left_over = 1000`)
 }
 
 func dead(t *testing.T, b *enginetest.Engine) int {
-	t.Helper()
 	return storetest.Column[int](t, b.JournalDB, `select count(*) from projection_apply_outbox where status = 'dead'`)[0]
 }
 
 func failures(t *testing.T, b *enginetest.Engine) int {
-	t.Helper()
 	return storetest.Column[int](t, b.JournalDB, `select count(*) from attempts`)[0]
 }
 
 func mustStart(t *testing.T, b *enginetest.Engine, order outbox.OperationRequest) outbox.Operation {
-	t.Helper()
 	return must.Get(b.Operations.Start(t.Context(), enginetest.Operator, order)).Or(t)
 }
 
 func step(t *testing.T, b *enginetest.Engine) bool {
-	t.Helper()
 	return must.Get(b.Operations.Step(context.Background())).Or(t)
 }
 
 func settleOperation(t *testing.T, b *enginetest.Engine, id int64) outbox.OperationDetail {
-	t.Helper()
 	for step(t, b) || b.MustPass() {
 	}
 	return operation(t, b, id)
 }
 
 func operation(t *testing.T, b *enginetest.Engine, id int64) outbox.OperationDetail {
-	t.Helper()
 	return must.Get(b.Operations.Get(t.Context(), id)).Or(t)
 }
 
 func resultRows(t *testing.T, b *enginetest.Engine, id int64, result outbox.RowResult) []outbox.OperationRow {
-	t.Helper()
 	page := must.Get(b.Operations.Rows(t.Context(), id, outbox.OperationRowFilter{Status: result, Limit: 200})).Or(t)
 	return page.Items
 }
 
 func wantTotals(t *testing.T, d outbox.OperationDetail, status outbox.OperationStatus, want outbox.OperationTotals) {
-	t.Helper()
 	must.Hold(t, d.Status == status && d.Totals == want, "operation is %s with %+v, want %s with %+v (%s)", d.Status, d.Totals, status, want, d.Why)
 }
 
@@ -122,9 +112,7 @@ func TestOperation_stopsEachGroupAfterOneMoreFailure(t *testing.T) {
 	must.Equal(t, failures(t, b)-before, 2, "more failures")
 	must.Equal(t, dead(t, b), deadCampaigns, "rows are dead")
 	same := storetest.Column[string](t, b.JournalDB, `select campaign_id from projection_apply_outbox where status = 'dead' and updated_at < $1`, now.Now().Add(-time.Hour).UnixMicro())
-	if len(untouched) != deadCampaigns || len(same) != deadCampaigns-2 {
-		t.Errorf("of %d rows %d are untouched, want %d", len(untouched), len(same), deadCampaigns-2)
-	}
+	must.Hold(t, len(untouched) == deadCampaigns && len(same) == deadCampaigns-2, "of %d rows %d are untouched, want %d", len(untouched), len(same), deadCampaigns-2)
 	must.Equal(t, len(d.NewFailures), 0, "count as new failures, which are its own")
 	for _, g := range d.Groups {
 		must.Hold(t, g.Status == outbox.GroupStopped && g.Wave == 0 && strings.Contains(g.Reason, "failed again with the same error"), "group %+v did not stop at its canary", g)
@@ -138,7 +126,6 @@ func TestOperation_stopsEachGroupAfterOneMoreFailure(t *testing.T) {
 
 // mustStandDead checks a row that died after fewer attempts than its history has.
 func mustStandDead(t *testing.T, b *enginetest.Engine, campaign string, attempts int) {
-	t.Helper()
 	r := b.MustRow(campaign, 2).Row
 	must.Hold(t, r.Status == outbox.Dead && r.AttemptCount == attempts, "campaign %q is %s after %d attempts, want dead after %d", campaign, r.Status, r.AttemptCount, attempts)
 }

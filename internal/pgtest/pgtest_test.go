@@ -95,9 +95,7 @@ func TestServer_restartsRecoversAndLeavesNothing(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		if !gone(s.janitor.dir, pid) {
-			t.Errorf("%s or process %d is left", s.janitor.dir, pid)
-		}
+		must.Hold(t, gone(s.janitor.dir, pid), "%s or process %d is left", s.janitor.dir, pid)
 	})
 	must.OK(t, s.Template(t.Context(), fillTemplate))
 	database := s.Database(t)
@@ -116,7 +114,6 @@ func TestServer_restartsRecoversAndLeavesNothing(t *testing.T) {
 
 // awaitBroken checks that stop ends a running statement with the code of a server restart.
 func awaitBroken(t *testing.T, s *Server, database string, stop func() error) {
-	t.Helper()
 	sleeper, watcher := connect(t, database), connect(t, s.URL("postgres"))
 	broken := make(chan error, 1)
 	go func() {
@@ -143,7 +140,6 @@ func TestStart_endsWithKilledProcess(t *testing.T) {
 // abandoned runs this binary until it has printed its directory. The function it returns kills
 // it.
 func abandoned(t *testing.T) (dir string, kill func()) {
-	t.Helper()
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), abandonEnv+"=1")
 	cmd.Stderr = os.Stderr
@@ -174,9 +170,7 @@ func TestPooler_movesClientBetweenConnections(t *testing.T) {
 				tx.QueryRow(t.Context(), "select pg_backend_pid()").Scan(&backend),
 				tx.QueryRow(t.Context(), "select pg_backend_pid()").Scan(&again))
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		must.Need(t, backend == again, "one transaction ran in the backends %d and %d", backend, again)
 		backends[backend] = true
 		return len(backends) > 1
@@ -184,19 +178,16 @@ func TestPooler_movesClientBetweenConnections(t *testing.T) {
 }
 
 func connect(t *testing.T, url string) *pgx.Conn {
-	t.Helper()
 	conn := must.Get(pgx.Connect(t.Context(), url)).Or(t)
 	t.Cleanup(func() { _ = conn.Close(context.Background()) })
 	return conn
 }
 
 func run(t *testing.T, conn *pgx.Conn, statement string) {
-	t.Helper()
 	must.Get(conn.Exec(t.Context(), statement)).Or(t)
 }
 
 func marks(t *testing.T, conn *pgx.Conn) (n int) {
-	t.Helper()
 	must.OK(t, conn.QueryRow(t.Context(), "select count(*) from marks").Scan(&n))
 	return n
 }
@@ -212,7 +203,6 @@ func code(err error) string {
 
 // postmaster returns the process id of the server that runs in dir.
 func postmaster(t *testing.T, dir string) int {
-	t.Helper()
 	text := must.Get(os.ReadFile(filepath.Join(dir, "data", "postmaster.pid"))).Or(t)
 	first, _, _ := strings.Cut(string(text), "\n")
 	return must.Get(strconv.Atoi(first)).Or(t)

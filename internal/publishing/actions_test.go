@@ -124,7 +124,6 @@ func TestActions_areAllThatLeaveARecord(t *testing.T) {
 
 // facts are the parts of a subscription's row that actions change.
 func (f *fixture) facts(name outbox.SubscriptionName) string {
-	f.TB.Helper()
 	var status, lastError, owner, paused string
 	var position, delivered, errors, errorPosition, stopped, acts, epoch int64
 	var retry *int64
@@ -132,15 +131,12 @@ func (f *fixture) facts(name outbox.SubscriptionName) string {
 select status, position, delivered_position, error_count, last_error, error_position, retry_at, stopped, acts, lease_owner, lease_epoch, paused_by
 from publisher_progress where topic = $1 and publisher = $2`, name.Topic, name.Publisher).
 		Scan(&status, &position, &delivered, &errors, &lastError, &errorPosition, &retry, &stopped, &acts, &owner, &epoch, &paused)
-	if err != nil {
-		f.TB.Fatal(err)
-	}
+	must.OK(f.TB, err)
 	return fmt.Sprintf("%s at %d/%d errors %d %q at %d retry %v stopped %d acts %d lease %q %d paused %q",
 		status, position, delivered, errors, lastError, errorPosition, retry != nil, stopped, acts, owner, epoch, paused)
 }
 
 func (f *fixture) isNow(name outbox.SubscriptionName, want string) {
-	f.TB.Helper()
 	must.Equal(f.TB, f.facts(name), want, "the pair")
 }
 

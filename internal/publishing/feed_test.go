@@ -160,7 +160,6 @@ func TestFeed_keepsLittleOfLargeEvents(t *testing.T) {
 }
 
 func readAll(t *testing.T, feed publishing.Feed) (got []int64) {
-	t.Helper()
 	for position, more := int64(0), true; more; {
 		events, end, again, err := feed.After(t.Context(), position)
 		must.OK(t, err)

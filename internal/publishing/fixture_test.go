@@ -29,7 +29,6 @@ type fixture struct {
 }
 
 func open(tb testing.TB, change ...func(*store.Options)) *fixture {
-	tb.Helper()
 	return on(storetest.Open(tb, change...))
 }
 
@@ -40,12 +39,10 @@ func on(s *storetest.Fixture) *fixture {
 }
 
 func (f *fixture) beside(change ...func(*store.Options)) *fixture {
-	f.TB.Helper()
 	return on(f.Beside(change...))
 }
 
 // sample takes a sample now, as by a process that has just been started.
 func (f *fixture) sample() {
-	f.TB.Helper()
 	must.OK(f.TB, f.beside().Sample(f.Ctx))
 }

@@ -23,7 +23,6 @@ var (
 // newSubscription inserts the row of a subscription at a position, as a server that starts with it
 // does.
 func (f *fixture) newSubscription(name outbox.SubscriptionName, match outbox.Match, position int64) outbox.SubscriptionName {
-	f.TB.Helper()
 	selects := must.Get(json.Marshal(match)).Or(f.TB)
 	f.Exec(`
 insert into publisher_progress (topic, publisher, destination, selects, max_errors, position, created_at, updated_at)
@@ -32,13 +31,11 @@ values ($1, $2, 'log:', $3, 10, $4, 1, 1)`, name.Topic, name.Publisher, string(s
 }
 
 func (f *fixture) heldBy(name outbox.SubscriptionName, owner string, epoch int64) {
-	f.TB.Helper()
 	f.Exec(`update publisher_progress set lease_owner = $3, lease_epoch = $4, lease_expires_at = $5 where topic = $1 and publisher = $2`,
 		name.Topic, name.Publisher, owner, epoch, f.Clock.Now().Add(lease).UnixMicro())
 }
 
 func (f *fixture) failing(name outbox.SubscriptionName, position int64, kind outbox.DeliveryErrorKind) {
-	f.TB.Helper()
 	f.Exec(`
 update publisher_progress
 set status = 'failed', error_count = 10, error_kind = $3, last_error = 'status 500', last_error_at = 1, error_position = $4, retry_at = $5
@@ -46,13 +43,11 @@ where topic = $1 and publisher = $2`, name.Topic, name.Publisher, string(kind), 
 }
 
 func (f *fixture) publisher(name outbox.SubscriptionName) outbox.Publisher {
-	f.TB.Helper()
 	return must.Get(f.progress.Publisher(f.Ctx, name)).Or(f.TB)
 }
 
 // types appends one event of each type to a campaign, a second apart.
 func (f *fixture) types(campaign string, all ...string) {
-	f.TB.Helper()
 	for _, one := range all {
 		f.MustAppend(storetest.Event(campaign, one))
 		f.Clock.Advance(time.Second)
@@ -102,15 +97,12 @@ func TestPublisher_tellsOfTheEventInTheWay(t *testing.T) {
 	f.Exec(`update publisher_progress set paused_at = 7, paused_by = 'ben', paused_reason = 'stop', status = 'paused', delivered = 4, delivered_position = 1`)
 	p := f.publisher(archive)
 	must.Equal(t, p.ErrorEvent, (&outbox.EventRef{Position: 2, CampaignID: "c", Seq: 2, EventType: "scene.b"}), "the event in the way")
-	if p.Status != outbox.PublisherPaused || p.Paused == nil || p.Paused.By != "ben" || p.LastError != "status 500" || p.Delivered != 4 || p.DeliveredPosition != 1 || p.Lease != nil {
-		t.Errorf("it is %+v", p)
-	}
+	must.Hold(t, p.Status == outbox.PublisherPaused && p.Paused != nil && p.Paused.By == "ben" && p.LastError == "status 500" && p.Delivered == 4 && p.DeliveredPosition == 1 && p.Lease == nil, "it is %+v", p)
 }
 
 // journalOf fills the journal directly, as fast as possible: n events of which every nth is of
 // scenes, recorded a second apart.
 func (f *fixture) journalOf(n, nth int) {
-	f.TB.Helper()
 	f.Exec(`
 insert into events (campaign_id, seq, event_id, event_type, occurred_at, recorded_at, actor_type, actor_id, entity_type, entity_id,
   session_id, request_id, correlation_id, causation_id, tags, metadata, payload, event_hash, chain_hash)
@@ -169,7 +161,6 @@ func TestPublishers_manyThatLagFarApartCostNoMoreThanSome(t *testing.T) {
 }
 
 func (f *fixture) publisherHistory(name outbox.SubscriptionName, over outbox.RangeName) []outbox.PublisherPoint {
-	f.TB.Helper()
 	h := must.Get(f.progress.History(f.Ctx, name, outbox.Range{Name: over})).Or(f.TB)
 	return h.Points
 }
@@ -230,7 +221,6 @@ func TestHistory_keepsThatALagWasNotKnown(t *testing.T) {
 
 // instances lists the instances as seen by a process without a cached list.
 func (f *fixture) instances() []outbox.InstanceState {
-	f.TB.Helper()
 	return must.Get(f.beside().Instances(f.Ctx)).Or(f.TB)
 }
 
@@ -245,9 +235,7 @@ func TestInstances_holdPublishers(t *testing.T) {
 	}
 	all := f.instances()
 	i := slices.IndexFunc(all, func(i outbox.InstanceState) bool { return i.ID == "worker-1" })
-	if len(all) != 2 || !slices.Equal(all[i].Leases.Publishers, []string{"t/p0", "t/p1"}) || !strings.HasSuffix(all[i].Why(f.Clock.Now()), "; 2 publishers leased") {
-		t.Errorf("instances %+v", all)
-	}
+	must.Hold(t, len(all) == 2 && slices.Equal(all[i].Leases.Publishers, []string{"t/p0", "t/p1"}) && strings.HasSuffix(all[i].Why(f.Clock.Now()), "; 2 publishers leased"), "instances %+v", all)
 	f.AppendN("a", 1)
 	f.MustClaim(store.Worker{ID: "worker-1"}, 1)
 	all = f.instances()
@@ -256,9 +244,7 @@ func TestInstances_holdPublishers(t *testing.T) {
 	must.Hold(t, strings.HasSuffix(why, "; 1 campaign and 2 publishers leased"), "it is %q", why)
 	f.Clock.Advance(lease)
 	for _, i := range f.instances() {
-		if len(i.Leases.Publishers) > 0 {
-			t.Errorf("%s holds %v after its leases", i.ID, i.Leases.Publishers)
-		}
+		must.Hold(t, len(i.Leases.Publishers) <= 0, "%s holds %v after its leases", i.ID, i.Leases.Publishers)
 	}
 }
 
@@ -272,9 +258,7 @@ func TestPublishers_sayThatTheirProcessWasKilled(t *testing.T) {
 	f.Clock.Advance(5 * time.Second)
 	list := must.Get(f.progress.Publishers(f.Ctx)).Or(t)
 	for _, p := range []outbox.Publisher{list[0], f.publisher(archive)} {
-		if p.StateAsRead != outbox.PublisherIsNotHeld || p.State(f.Clock.Now()) != outbox.PublisherIsNotHeld || !strings.Contains(p.WhyAsRead, "killed crashed or was killed: last seen at work 5 s ago") {
-			t.Errorf("it is %s: %s", p.StateAsRead, p.WhyAsRead)
-		}
+		must.Hold(t, p.StateAsRead == outbox.PublisherIsNotHeld && p.State(f.Clock.Now()) == outbox.PublisherIsNotHeld && strings.Contains(p.WhyAsRead, "killed crashed or was killed: last seen at work 5 s ago"), "it is %s: %s", p.StateAsRead, p.WhyAsRead)
 		must.Hold(t, p.EventsPerSecond == 0 && p.NextPollAt == nil && p.Healthy == nil && p.HangingSince == nil, "of a process that is gone: %+v", p)
 		must.Hold(t, p.Lease != nil, "its lease is not shown")
 	}

@@ -24,7 +24,6 @@ func definition(name outbox.SubscriptionName) outbox.PublisherDefinition {
 }
 
 func (f *fixture) register(names ...outbox.SubscriptionName) {
-	f.TB.Helper()
 	var all []outbox.PublisherDefinition
 	for _, name := range names {
 		all = append(all, definition(name))
@@ -33,14 +32,12 @@ func (f *fixture) register(names ...outbox.SubscriptionName) {
 }
 
 func (f *fixture) claimSubscription(owner string, name outbox.SubscriptionName) publishing.Lease {
-	f.TB.Helper()
 	l, ok, err := f.progress.Claim(f.Ctx, owner, name, lease)
 	must.Need(f.TB, err == nil && ok, "claim %s for %s: %v, %v", name, owner, ok, err)
 	return l
 }
 
 func (f *fixture) prospects(owner string, names ...outbox.SubscriptionName) map[outbox.SubscriptionName]publishing.Prospect {
-	f.TB.Helper()
 	states := must.Get(f.progress.States(f.Ctx, owner, names)).Or(f.TB)
 	got := map[outbox.SubscriptionName]publishing.Prospect{}
 	for _, s := range states {
@@ -50,7 +47,6 @@ func (f *fixture) prospects(owner string, names ...outbox.SubscriptionName) map[
 }
 
 func (f *fixture) state(name outbox.SubscriptionName) publishing.State {
-	f.TB.Helper()
 	states, err := f.progress.States(f.Ctx, "nobody", []outbox.SubscriptionName{name})
 	must.Need(f.TB, err == nil && len(states) == 1, "state of %s: %v, %v", name, states, err)
 	return states[0]
@@ -170,9 +166,7 @@ func TestFail_failsAfterItsErrorsInARow(t *testing.T) {
 		wait   time.Duration
 	}{{outbox.PublisherActive, time.Second}, {outbox.PublisherActive, 2 * time.Second}, {outbox.PublisherFailed, time.Hour}, {outbox.PublisherFailed, time.Hour}} {
 		s := must.Get(f.progress.Fail(f.Ctx, l, failure)).Or(t)
-		if s.Status != want.status || s.ErrorCount != i+1 || s.RetryAt.Sub(f.Clock.Now()) != want.wait || s.Position != 0 {
-			t.Errorf("after error %d: %+v, want %s, tried again in %s", i+1, s, want.status, want.wait)
-		}
+		must.Hold(t, s.Status == want.status && s.ErrorCount == i+1 && s.RetryAt.Sub(f.Clock.Now()) == want.wait && s.Position == 0, "after error %d: %+v, want %s, tried again in %s", i+1, s, want.status, want.wait)
 	}
 	must.Get(f.progress.Advance(f.Ctx, &l, publishing.Advance{Position: 2, Lease: lease})).Or(t)
 	must.Equal(t, f.state(subA).Status, outbox.PublisherFailed, "moving over events of other topics made it")
@@ -314,7 +308,6 @@ func TestPostgresPublishers_areLockedInTheOrderOfTheirNames(t *testing.T) {
 
 // reconciles starts as a worker does, with only publishers to repair.
 func (f *fixture) reconciles() {
-	f.TB.Helper()
 	got, err := f.Reconcile(f.Ctx)
 	must.Need(f.TB, err == nil && got == (outbox.Repaired{}), "reconciled %+v, %v, want nothing", got, err)
 }

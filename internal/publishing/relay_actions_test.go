@@ -136,7 +136,6 @@ func TestRelay_stopsWhileAPositionCannotBeSaved(t *testing.T) {
 // failing makes a subscription that waits an hour until it is retried, and whose destination
 // accepts everything after its first error.
 func failing(t *testing.T, f *fixture) (destination.Subscription, *receiver, publishing.RelayConfig) {
-	t.Helper()
 	f.appendAll(notes("c-1", 3)...)
 	var calls atomic.Int64
 	r := &receiver{answer: func(_ context.Context, events []*destination.Event) (int, error) {
@@ -244,7 +243,6 @@ func TestRelay_restsWhenTheEventThatFailedIsNotSelectedAnyMore(t *testing.T) {
 
 // mustFail makes a subscription that could not deliver the event at a position.
 func mustFail(tb testing.TB, f *fixture, d outbox.PublisherDefinition, position int64) {
-	tb.Helper()
 	must.OK(tb, f.progress.Register(tb.Context(), []outbox.PublisherDefinition{d}))
 	held, ok, err := f.progress.Claim(tb.Context(), "before", d.SubscriptionName, lease)
 	must.Need(tb, err == nil && ok, "claim: %v %v", ok, err)

@@ -21,21 +21,17 @@ import (
 
 // hook is a publisher of every event to a webhook that fails at once and retries soon.
 func hook(tb testing.TB, url string) destination.Subscription {
-	tb.Helper()
 	var topics yaml.Node
 	text := fmt.Sprintf(`everything: {match: {event_types: ["*"]}, publishers: {hook: {url: %q, allow_private: true, timeout: 500ms, max_errors: 1, failed_retry: 20ms, poll_interval: 20ms}}}`, url)
 	must.OK(tb, yaml.Unmarshal([]byte(text), &topics))
 	subs, _, err := destination.Config{Topics: topics.Content[0]}.Parse()
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must.OK(tb, err)
 	return subs[0]
 }
 
 // advised is what every surface says of a publisher: the sentence, what an alert asks for, and the phrase
 // that a skip asks for.
 func advised(tb testing.TB, p outbox.Publisher) (blame, todo, phrase string) {
-	tb.Helper()
 	for _, r := range outbox.AlertRules() {
 		if causes := r.Causes(outbox.Facts{Publishers: []outbox.Publisher{p}}, time.Now()); r.What == outbox.AlertPublisher {
 			must.Need(tb, len(causes) == 1, "alerts have %+v", causes)
@@ -96,17 +92,13 @@ func TestRelay_blamesNoEventBeforeAnotherWasTakenOrRefused(t *testing.T) {
 			for range max(c.skips, 1) {
 				p := failedAt()
 				blame, todo, phrase := advised(t, p)
-				if !strings.HasPrefix(blame, c.first) || strings.Contains(todo, "kip") || phrase == "" {
-					t.Errorf("before a test event: %q; to do: %q; a skip asks for %q", blame, todo, phrase)
-				}
+				must.Hold(t, strings.HasPrefix(blame, c.first) && !strings.Contains(todo, "kip") && phrase != "", "before a test event: %q; to do: %q; a skip asks for %q", blame, todo, phrase)
 				test()
 				seen := f.publisher(sub.SubscriptionName).ErrorCount
 				storetest.Eventually(t, "failed again", func() bool { return f.publisher(sub.SubscriptionName).ErrorCount > seen })
 				p = failedAt()
 				blame, todo, phrase = advised(t, p)
-				if !strings.HasPrefix(blame, c.tested) || strings.Contains(todo, "skip") != (c.skips > 0) || (phrase == "") != (c.skips > 0) {
-					t.Errorf("after a test event: %q; to do: %q; a skip asks for %q", blame, todo, phrase)
-				}
+				must.Hold(t, strings.HasPrefix(blame, c.tested) && strings.Contains(todo, "skip") == (c.skips > 0) && (phrase == "") == (c.skips > 0), "after a test event: %q; to do: %q; a skip asks for %q", blame, todo, phrase)
 				if c.skips > 0 {
 					must.Get(f.progress.SkipEvent(t.Context(), ana("they do not want it"), sub.SubscriptionName, p.ErrorPosition)).Or(t)
 				}

@@ -19,7 +19,6 @@ import (
 )
 
 func customSubscription(tb testing.TB, f destination.Functions) destination.Subscription {
-	tb.Helper()
 	s := subscriptionOf("everything", "custom", everyEvent)
 	s.Pause = outbox.Retry{Base: 20 * time.Millisecond, Max: 20 * time.Millisecond}
 	s.MaxErrors, s.FailedRetry, s.Timeout = 3, 20*time.Millisecond, 50*time.Millisecond
@@ -28,7 +27,6 @@ func customSubscription(tb testing.TB, f destination.Functions) destination.Subs
 }
 
 func deliverCustom(tb testing.TB, f *fixture, id string, sub destination.Subscription) (stop func()) {
-	tb.Helper()
 	c := receivers{}.config(f, id, sub)
 	c.Open = nil
 	return deliver(tb, f, c)

@@ -26,7 +26,6 @@ func live(o *store.Options) { o.Now = time.Now }
 
 // appendAll appends events, some hundreds at a time.
 func (f *fixture) appendAll(events ...outbox.Event) {
-	f.TB.Helper()
 	for chunk := range slices.Chunk(events, 500) {
 		f.MustAppend(chunk...)
 	}
@@ -136,17 +135,13 @@ func upTo(n int) []int64 {
 }
 
 func (f *fixture) subscriptionState(tb testing.TB, name outbox.SubscriptionName) (status string, position, delivered int64, errors int, owner string) {
-	tb.Helper()
 	err := f.JournalDB.QueryRow(`select status, position, delivered, error_count, lease_owner from publisher_progress where topic = $1 and publisher = $2`,
 		name.Topic, name.Publisher).Scan(&status, &position, &delivered, &errors, &owner)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must.OK(tb, err)
 	return status, position, delivered, errors, owner
 }
 
 func (f *fixture) mustStandAt(tb testing.TB, name outbox.SubscriptionName, position int64) {
-	tb.Helper()
 	storetest.Eventually(tb, fmt.Sprintf("%s at position %d", name, position), func() bool {
 		_, at, _, _, _ := f.subscriptionState(tb, name)
 		return at == position
@@ -287,9 +282,7 @@ func TestRelay_waitsLongerAfterEmptyPolls(t *testing.T) {
 	second := time.Second
 	for i, want := range []time.Duration{second, second, second, 2 * second, 4 * second, 8 * second, 16 * second, 32 * second, 60 * second, 60 * second} {
 		w := s.next(t)
-		if w.long != want {
-			t.Fatalf("wait %d is %s, want %s", i+1, w.long, want)
-		}
+		must.Need(t, w.long == want, "wait %d is %s, want %s", i+1, w.long, want)
 		s.pass(w)
 	}
 	s.next(t)
@@ -324,9 +317,7 @@ func TestRelay_waitsLongerAfterErrors(t *testing.T) {
 	second := time.Second
 	for i, want := range []time.Duration{second, 2 * second, 4 * second, 8 * second, 16 * second, 32 * second, 60 * second, 60 * second, 60 * second, 5 * time.Minute, 5 * time.Minute} {
 		w := s.next(t)
-		if w.long != want {
-			t.Fatalf("wait %d is %s, want %s", i+1, w.long, want)
-		}
+		must.Need(t, w.long == want, "wait %d is %s, want %s", i+1, w.long, want)
 		status, position, _, count, _ := f.subscriptionState(t, sub.SubscriptionName)
 		if wantStatus := map[bool]string{false: "active", true: "failed"}[i >= 9]; status != wantStatus || position != 0 || count != i+1 {
 			t.Fatalf("after error %d it is %s with %d errors at %d, want %s at 0", i+1, status, count, position, wantStatus)
@@ -466,7 +457,6 @@ func TestRelay_subscriptionsSpread(t *testing.T) {
 }
 
 func counted(tb testing.TB, c prometheus.Counter) float64 {
-	tb.Helper()
 	var m dto.Metric
 	must.OK(tb, c.Write(&m))
 	return m.GetCounter().GetValue()

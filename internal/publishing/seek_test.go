@@ -132,9 +132,7 @@ func TestSeek_isNotUndoneByABatchInFlight(t *testing.T) {
 	if err == nil {
 		_, err = f.progress.Advance(f.Ctx, &held, delivered(4))
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	seek, err := f.progress.Seek(f.Ctx, script("x"), archive, toPosition(1), &seen)
 	must.Need(t, err == nil && seek.From == 4 && seek.Repeats == 2, "%+v, %v", seek, err)
 	if _, err := f.progress.Advance(f.Ctx, &held, delivered(6)); !errors.Is(err, outbox.ErrLeaseLost) {

@@ -29,9 +29,7 @@ func TestPostgresAdvance_ofTwoAtOnceMovesTheWatermarkOnce(t *testing.T) {
 		f.AwaitLockWaits(1)
 		return nil
 	})
-	if err != nil {
-		t.Error(err)
-	}
+	must.Hold(t, err == nil, "%v", err)
 	if err := <-second; !errors.Is(err, outbox.ErrLeaseLost) {
 		t.Errorf("the second one: got error %v, want a lost lease", err)
 	}
@@ -75,7 +73,6 @@ func TestPostgresWatermark_isReadOnceNobodyElseMovesIt(t *testing.T) {
 // applier is the server process of the connection that applies events. The store's other
 // connections end when idle for a while.
 func applier(f *fixture) string {
-	f.TB.Helper()
 	var pid []string
 	err := f.Rehearse(f.Ctx, func(tx *readmodel.ApplyTx) error {
 		pid = storetest.Texts(f.TB, f.JournalDB, `select cast(pid as text)`+storetest.TheStores+` and state like 'idle in transaction%'`)
@@ -102,9 +99,7 @@ func TestPostgresApply_statementOverItsTimeIsUndoneAlone(t *testing.T) {
 		must.Hold(t, !tx.Lost(), "it costs the transaction")
 		return errors.Join(tx.RollbackTo(), tx.Release(), tx.Exec(f.Ctx, `insert into written values (3)`, nil), tx.Advance("a", 1, 0, 2, "h"))
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if diff := cmp.Diff([]string{"1", "3"}, storetest.Texts(t, f.ProjectionsDB, `select n from written order by n`)); diff != "" || f.MustWatermark("a").AppliedSeq != 2 {
 		t.Errorf("watermark %+v, written (-want +got):\n%s", f.MustWatermark("a"), diff)
 	}
@@ -181,9 +176,7 @@ func TestPostgresApply_gatheredStatementsTellHowManyTookEffect(t *testing.T) {
 		must.Equal(t, done, 2, "statements took effect")
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	must.Equal(t, storetest.Texts(t, f.ProjectionsDB, `select n from written order by n`), []string{"4", "5"}, "written")
 }
 

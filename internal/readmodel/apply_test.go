@@ -14,14 +14,12 @@ import (
 
 // withTable is a store whose projections database has a table to write to.
 func withTable(t *testing.T) *fixture {
-	t.Helper()
 	f := open(t)
 	f.ExecProjections(`create table written (n integer primary key)`)
 	return f
 }
 
 func written(f *fixture) int64 {
-	f.TB.Helper()
 	var n int64
 	must.OK(f.TB, f.ProjectionsDB.QueryRow(`select count(*) from written`).Scan(&n))
 	return n
@@ -134,9 +132,7 @@ func TestSQLiteApply_nothingRunsAfterAnInterruptedStatement(t *testing.T) {
 			must.Hold(t, tx.Lost(), "the transaction does not know that it is lost")
 			// SQLite has rolled back: each of these would commit on its own.
 			must.Hold(t, tx.Exec(f.Ctx, `insert into written values (2)`, nil) != nil, "a statement ran after the interrupted one")
-			if tx.Advance("a", 1, 1, 2, "h") == nil || tx.Fence("a", 9) == nil || tx.RollbackTo() == nil || tx.Release() == nil || tx.Savepoint() == nil {
-				t.Error("the lost transaction is still of use")
-			}
+			must.Hold(t, tx.Advance("a", 1, 1, 2, "h") != nil && tx.Fence("a", 9) != nil && tx.RollbackTo() != nil && tx.Release() != nil && tx.Savepoint() != nil, "the lost transaction is still of use")
 			return nil
 		})
 		must.Hold(t, err != nil, "a lost transaction was committed")
@@ -190,9 +186,7 @@ func TestApply_failedStatementUndoesOnlyItsSavepoint(t *testing.T) {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	must.Equal(t, storetest.Texts(t, f.ProjectionsDB, `select n from written order by n`), []string{"1", "2", "4"}, "written")
 }
 
@@ -243,7 +237,6 @@ func TestQuarantine_setsOneProjectionAsideAndRecordsWhy(t *testing.T) {
 	f.AppendN("a", 3)
 	e := must.Get(f.Event(f.Ctx, "a", 3)).Or(t)
 	quarantine := func(projection string) {
-		t.Helper()
 		err := f.Apply(f.Ctx, func(tx *readmodel.ApplyTx) error {
 			if _, err := tx.Watermark("a"); err != nil {
 				return err
@@ -255,9 +248,7 @@ func TestQuarantine_setsOneProjectionAsideAndRecordsWhy(t *testing.T) {
 			must.Hold(t, names[projection], "set aside are %v, want %s", names, projection)
 			return err
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 	}
 	quarantine("roster")
 	quarantine("index")

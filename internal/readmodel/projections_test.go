@@ -77,7 +77,6 @@ func TestInstallProjections_rowsOfSeveralVersionsAreThoseOfNone(t *testing.T) {
 	p := storetest.Tally()
 	first := p.Version
 	other := func(version string) bool {
-		t.Helper()
 		p.Version = version
 		install(f, p)
 		return otherBuilt(f, p.Name, version)
@@ -98,7 +97,6 @@ func TestLeave_rowsThatMissedEventsAreThoseOfNone(t *testing.T) {
 	p := storetest.Tally()
 	other := func() bool { return otherBuilt(f, p.Name, p.Version) }
 	leave := func(named ...string) {
-		t.Helper()
 		must.OK(t, f.Leave(f.Ctx, named))
 	}
 	back := func() { install(f, p) }
@@ -117,13 +115,11 @@ func TestLeave_rowsThatMissedEventsAreThoseOfNone(t *testing.T) {
 
 // otherBuilt reports whether the rows of a projection count as built by another version than the loaded one.
 func otherBuilt(f *fixture, name, version string) bool {
-	f.TB.Helper()
 	described := must.Get(f.Runs.DescribeProjections(f.Ctx, []outbox.ProjectionInfo{{Name: name, Version: version}})).Or(f.TB)
 	return described[0].BuiltByOtherVersion
 }
 
 func install(f *fixture, p readmodel.Projection) {
-	f.TB.Helper()
 	must.OK(f.TB, f.Install(f.Ctx, []readmodel.Projection{p}))
 }
 

@@ -21,7 +21,6 @@ import (
 
 // scratched lists the scratch rows of a campaign.
 func scratched(f *fixture, c *readmodel.Scratch, campaign string) string {
-	f.TB.Helper()
 	rows := must.Get(c.QueryContext(f.Ctx, `
 select t.seen, t.twice, (select count(*) from tally_events e where e.campaign_id = t.campaign_id)
 from tally t
@@ -38,13 +37,11 @@ where t.campaign_id = $1`, campaign)).Or(f.TB)
 }
 
 func mustHold(f *fixture, c *readmodel.Scratch, campaign, want string) {
-	f.TB.Helper()
 	must.Equal(f.TB, scratched(f, c, campaign), want, "of", campaign, "the scratch")
 }
 
 // withTally is a store with the tables of tally.
 func withTally(tb testing.TB, change ...func(*store.Options)) *fixture {
-	tb.Helper()
 	f := open(tb, change...)
 	f.InstallTally()
 	return f
@@ -186,7 +183,6 @@ func TestSQLiteScratch_spillsToItsOwnFile(t *testing.T) {
 
 // deletedFiles is the total size of unlinked files that this process has open.
 func deletedFiles(t *testing.T) (bytes int64) {
-	t.Helper()
 	entries := must.Get(os.ReadDir("/proc/self/fd")).Or(t)
 	for _, e := range entries {
 		name := "/proc/self/fd/" + e.Name()
@@ -220,9 +216,7 @@ func TestPostgresScratch_saysWhenItsConnectionIsLost(t *testing.T) {
 	t.Parallel()
 	f, c, claims := rebuilt(t, "old", "a")
 	rows, err := c.QueryContext(f.Ctx, `select pg_backend_pid()`)
-	if err != nil || !rows.Next() {
-		t.Fatal(err)
-	}
+	must.Need(t, err == nil && rows.Next(), "%v", err)
 	var backend int
 	must.OK(t, errors.Join(rows.Scan(&backend), rows.Close()))
 	done, err := c.Replay(f.Ctx, 10, func(i int) error {
@@ -271,12 +265,8 @@ func TestPostgresScratch_plansForTheRowsThatItHas(t *testing.T) {
 					return err
 				}, `explain select l.line from lines l join lines o on o.campaign_id = l.campaign_id and o.part = l.part where l.campaign_id = 'c' and l.part = 7`)
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
-			if known < int64(events)/2 || strings.Contains(plan, "lines_pkey") || strings.Contains(plan, "Seq Scan") {
-				t.Errorf("cleared of %q, after %d rows the server knows of %d, and plans\n%s", campaign, events, known, plan)
-			}
+			must.OK(t, err)
+			must.Hold(t, known >= int64(events)/2 && !strings.Contains(plan, "lines_pkey") && !strings.Contains(plan, "Seq Scan"), "cleared of %q, after %d rows the server knows of %d, and plans\n%s", campaign, events, known, plan)
 		}
 	}
 }

@@ -20,7 +20,6 @@ import (
 
 // live describes tally's live rows of a campaign.
 func live(f *fixture, campaign string) string {
-	f.TB.Helper()
 	return strings.Join(storetest.Texts(f.TB, f.ProjectionsDB, `
 select concat_ws(' ', 'seen', t.seen, 'twice', t.twice, 'events', (select count(*) from tally_events e where e.campaign_id = t.campaign_id),
   (select min(cast(at as text)) from tally_events e where e.campaign_id = t.campaign_id), (select max(body) from tally_events e where e.campaign_id = t.campaign_id))
@@ -29,7 +28,6 @@ where t.campaign_id = $1`, campaign), "; ")
 }
 
 func mustShow(f *fixture, campaign, want string) {
-	f.TB.Helper()
 	must.Equal(f.TB, live(f, campaign), want, campaign, "shows")
 }
 
@@ -39,20 +37,16 @@ func showing(events int, body string) string {
 
 // standsOf reads the watermark and the cursors of a campaign.
 func standsOf(f *fixture, campaign string) (readmodel.Watermark, map[string]readmodel.Position) {
-	f.TB.Helper()
 	live := must.Get(f.Live(f.Ctx)).Or(f.TB)
 	defer live.Close()
 	w, _, err := live.Watermark(f.Ctx, campaign)
-	if err != nil {
-		f.TB.Fatal(err)
-	}
+	must.OK(f.TB, err)
 	stands := must.Get(live.Positions(f.Ctx, campaign)).Or(f.TB)
 	return w, stands
 }
 
 // rebuilt is a store with campaigns of five applied events whose live rows have a body.
 func rebuilt(tb testing.TB, body string, campaigns ...string) (*fixture, *readmodel.Scratch, []store.RunClaim) {
-	tb.Helper()
 	f := withTally(tb)
 	for _, id := range campaigns {
 		f.AppendN(id, 5)
@@ -77,9 +71,7 @@ func TestSwap_replacesRowsInTheNextGeneration(t *testing.T) {
 	f.ReplayTally(c, "a", 1, 4, "new")
 	f.ReplayTally(c, "b", 1, 6, "new")
 	done := f.MustSwap(c, storetest.PlanFor(claims[1]), storetest.PlanFor(claims[0]))
-	if done[0].CampaignID != "b" || *done[0].Rows["tally"] != (outbox.RowsReplaced{Before: 6, After: 7}) || done[1].CampaignID != "a" || *done[1].Rows["tally"] != (outbox.RowsReplaced{Before: 6, After: 5}) {
-		t.Errorf("swapped %+v", done)
-	}
+	must.Hold(t, done[0].CampaignID == "b" && *done[0].Rows["tally"] == (outbox.RowsReplaced{Before: 6, After: 7}) && done[1].CampaignID == "a" && *done[1].Rows["tally"] == (outbox.RowsReplaced{Before: 6, After: 5}), "swapped %+v", done)
 	mustShow(f, "a", showing(4, "new"))
 	mustShow(f, "b", showing(6, "new"))
 	if w, stands := standsOf(f, "a"); stands["tally"].Generation != 3 || w.AppliedSeq != 5 || w.SetAside != 0 {
@@ -168,9 +160,7 @@ func TestSwap_thatIsCutShortChangesNothing(t *testing.T) {
 			break
 		}
 		cut++
-		if !errors.Is(err, context.Canceled) {
-			t.Fatal(err)
-		}
+		must.Need(t, errors.Is(err, context.Canceled), "%v", err)
 		mustShow(f, "a", showing(5, "old"))
 		mustShow(f, "b", showing(5, "old"))
 	}
@@ -292,9 +282,7 @@ func TestSwap_settlesFailures(t *testing.T) {
 		}
 		return tx.Quarantine("tally", &e)
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	f.ExecProjections(`update projection_cursors set paused_by = 'ana', paused_at = 7, reason = 'why'`)
 	plan := storetest.PlanFor(claims[0])
 	plan.Projections[0].Expect = &readmodel.Position{AppliedSeq: 2, Generation: 2, State: outbox.CursorQuarantined}

@@ -33,13 +33,9 @@ func TestStartRun_isQueuedWithItsScopeAndItsRecord(t *testing.T) {
 	must.Hold(t, diff == "" && got.ID != 0, "run (-want +got): %s", diff)
 	must.Equal(t, f.MustRun(got.ID), got, "read again")
 	one := f.StartRun(outbox.RunRequest{Kind: outbox.RunVerify, Campaigns: []string{"c"}, UntilSeq: 5, Projections: []string{"history"}})
-	if one.CampaignID != "c" || one.UntilSeq != 5 || one.Scope() != "projection history in campaign c" || f.ActionsOf("run_start")[0].CampaignID != "c" {
-		t.Errorf("run of one campaign is %+v", one)
-	}
+	must.Hold(t, one.CampaignID == "c" && one.UntilSeq == 5 && one.Scope() == "projection history in campaign c" && f.ActionsOf("run_start")[0].CampaignID == "c", "run of one campaign is %+v", one)
 	acts := f.ActionsOf("run_start")[1:]
-	if len(acts) != 1 || acts[0].CampaignID != "" || !strings.Contains(string(acts[0].After), fmt.Sprintf(`"run_id":%d`, got.ID)) || !strings.Contains(string(acts[0].Before), `"rebuild"`) {
-		t.Errorf("records are %+v", acts)
-	}
+	must.Hold(t, len(acts) == 1 && acts[0].CampaignID == "" && strings.Contains(string(acts[0].After), fmt.Sprintf(`"run_id":%d`, got.ID)) && strings.Contains(string(acts[0].Before), `"rebuild"`), "records are %+v", acts)
 }
 
 func TestStartRun_refusesWhatMakesNoSense(t *testing.T) {
@@ -317,9 +313,7 @@ func TestCancelRun_inEachState(t *testing.T) {
 
 	left := f.StartRun(enginetest.VerifyAll())
 	f.ClaimRun(one)
-	if _, err = cancel(left.ID); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(cancel(left.ID)).Or(t)
 	f.Clock.Advance(lease)
 	f.NoRun(two)
 	must.Equal(t, f.MustRun(left.ID).Status, outbox.RunCancelled, "a cancelling run whose holder is gone")
@@ -341,9 +335,7 @@ func TestResumeRun_goesOnWhereItStopped(t *testing.T) {
 	f.FinishRun(l, outbox.RunFailed, "boom")
 	f.Clock.Advance(time.Minute)
 	got, err := f.Runs.Resume(f.Ctx, ana("mended"), run.ID, enginetest.LoadedRuns)
-	if err != nil || got.Status != outbox.RunQueued || got.Attempts != 0 || got.Error != "" || got.FinishedAt != nil || got.Campaigns.Done != 1 || got.Counts.Failed != 0 || got.Events.Done != 2 {
-		t.Errorf("resumed run is %+v, %v", got, err)
-	}
+	must.Hold(t, err == nil && got.Status == outbox.RunQueued && got.Attempts == 0 && got.Error == "" && got.FinishedAt == nil && got.Campaigns.Done == 1 && got.Counts.Failed == 0 && got.Events.Done == 2, "resumed run is %+v, %v", got, err)
 	_, err = f.Runs.Start(f.Ctx, ana(""), enginetest.Rebuild("a"), enginetest.LoadedRuns)
 	refused(t, err, outbox.ErrConflict, "blocked by run ")
 	l = f.ClaimRun(two)
@@ -444,9 +436,7 @@ func TestPreviewRun_saysWhatARunWouldBeAbout(t *testing.T) {
 		{outbox.RunRequest{Kind: outbox.RunVerify, Campaigns: []string{"a"}, UntilSeq: 2}, 1, 2},
 	} {
 		p, err := f.Runs.Preview(f.Ctx, c.order, enginetest.LoadedRuns)
-		if err != nil || p.Campaigns != c.campaigns || p.Events != c.events || p.BlockingRun != nil || p.Kind != c.order.Kind || len(p.Projections) == 0 {
-			t.Errorf("the preview of %+v is %+v, %v", c.order, p, err)
-		}
+		must.Hold(t, err == nil && p.Campaigns == c.campaigns && p.Events == c.events && p.BlockingRun == nil && p.Kind == c.order.Kind && len(p.Projections) != 0, "the preview of %+v is %+v, %v", c.order, p, err)
 	}
 	_, err := f.Runs.Preview(f.Ctx, enginetest.Rebuild("nobody"), enginetest.LoadedRuns)
 	refused(t, err, outbox.ErrNotFound)

@@ -64,9 +64,7 @@ func TestProjectionCursors_pagesTheCampaignsThatAreNotFollowed(t *testing.T) {
 	must.Get(f.Runs.PauseProjection(f.Ctx, ana("all"), "history", "", loaded)).Or(t)
 	described := must.Get(f.Runs.DescribeProjections(f.Ctx, loaded)).Or(t)
 	roster, history := described[0], described[1]
-	if roster.Quarantined != 3 || roster.PausedCampaigns != 2 || roster.OpenFailures != 3 || roster.Paused != nil || roster.BuiltByOtherVersion || roster.CountsCapped {
-		t.Errorf("roster is %+v", roster)
-	}
+	must.Hold(t, roster.Quarantined == 3 && roster.PausedCampaigns == 2 && roster.OpenFailures == 3 && roster.Paused == nil && !roster.BuiltByOtherVersion && !roster.CountsCapped, "roster is %+v", roster)
 	must.Hold(t, history.Paused != nil && history.Paused.Reason == "all" && history.PausedCampaigns == 5, "history is %+v", history)
 	cursors, err := f.Runs.Cursors(f.Ctx, "c-0", loaded)
 	must.Hold(t, err == nil && cursors[1].State == outbox.CursorPaused && cursors[1].PausedForAll && cursors[1].AppliedSeq == 3, "cursors %+v, %v", cursors, err)
@@ -78,9 +76,7 @@ func TestProjectionCursors_pagesTheCampaignsThatAreNotFollowed(t *testing.T) {
 		t.Errorf("history is %+v (%v)", described[1], err)
 	}
 	sum, err := f.Store.Summary(f.Ctx)
-	if err != nil || len(sum.Held) != 2 || sum.Held[0].Projection != "history" || sum.Held[0].PausedCampaigns != 5 || sum.Held[1].Quarantined != 3 || sum.Held[1].PausedCampaigns != 2 {
-		t.Errorf("the summary has %+v (%v)", sum.Held, err)
-	}
+	must.Hold(t, err == nil && len(sum.Held) == 2 && sum.Held[0].Projection == "history" && sum.Held[0].PausedCampaigns == 5 && sum.Held[1].Quarantined == 3 && sum.Held[1].PausedCampaigns == 2, "the summary has %+v (%v)", sum.Held, err)
 	forAll, campaigns := sum.PausedProjections()
 	must.Hold(t, forAll == 1 && campaigns == 2, "paused are %d for all, and %d", forAll, campaigns)
 	f.Sound()
@@ -151,9 +147,7 @@ func TestPauseProjection_refusesWhatMakesNoSense(t *testing.T) {
 	refused(t, resume("roster", "a"), outbox.ErrConflict, "all campaigns", "resume it for all")
 	must.OK(t, resume("roster", ""))
 	cursors, err := f.Runs.Cursors(f.Ctx, "a", loaded)
-	if err != nil || cursors[0].State != outbox.CursorPaused || cursors[0].Paused.By != "ana" || cursors[0].Paused.Reason != "why" {
-		t.Errorf("the pause of one campaign is gone: %+v, %v", cursors, err)
-	}
+	must.Hold(t, err == nil && cursors[0].State == outbox.CursorPaused && cursors[0].Paused.By == "ana" && cursors[0].Paused.Reason == "why", "the pause of one campaign is gone: %+v, %v", cursors, err)
 	must.OK(t, resume("roster", "a"))
 	f.Sound()
 	acts, err := f.AuditLog(f.Ctx, outbox.AuditFilter{Outcome: outbox.AuditDone})
@@ -181,9 +175,7 @@ func TestStalestCampaigns_choosesWhatWasNotVerifiedForLongest(t *testing.T) {
 	}
 	must.OK(t, f.RecordVerifications(f.Ctx, notes))
 	got, next, err := f.Runs.Stalest(f.Ctx, "", 3)
-	if err != nil || next != "new" || len(got) != 3 || got[0].CampaignID != "c" || got[1].CampaignID != "d" || got[2].CampaignID != "b" || got[0].AppliedSeq != 1 {
-		t.Errorf("stalest are %+v, %q, %v", got, next, err)
-	}
+	must.Hold(t, err == nil && next == "new" && len(got) == 3 && got[0].CampaignID == "c" && got[1].CampaignID == "d" && got[2].CampaignID == "b" && got[0].AppliedSeq == 1, "stalest are %+v, %q, %v", got, next, err)
 	if got, next, err = f.Runs.Stalest(f.Ctx, "b", 9); err != nil || next != "b" || len(got) != 4 {
 		t.Errorf("after b they are %+v, %q, %v", got, next, err)
 	}

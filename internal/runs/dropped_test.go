@@ -28,7 +28,6 @@ func dropped(t *testing.T) *enginetest.Engine {
 }
 
 func mustBeWhole(t *testing.T, b *enginetest.Engine) {
-	t.Helper()
 	run := b.RunToEnd(enginetest.Everything)
 	must.Hold(t, run.Counts.Drifted+run.Counts.Failed == 0 && run.Counts.Matched > 0, "run %+v", run)
 	found := behindOf(t, b)
@@ -123,9 +122,7 @@ func TestUnloaded_projectionIsBehindWhereEventsWereAppliedWithoutIt(t *testing.T
 	without.Feed(enginetest.Notes("a", 2)...)
 	without.MustHaveCursors("a track 3 behind")
 	summary, err := without.Summary(t.Context())
-	if err != nil || len(summary.Held) != 1 || !summary.Held[0].NotLoaded || summary.Held[0].Behind != 1 || summary.Held[0].RunID != 0 {
-		t.Errorf("held are %+v, %v", summary.Held, err)
-	}
+	must.Hold(t, err == nil && len(summary.Held) == 1 && summary.Held[0].NotLoaded && summary.Held[0].Behind == 1 && summary.Held[0].RunID == 0, "held are %+v, %v", summary.Held, err)
 	const lacks = "Everything is applied, but projection track is not loaded, 2 events behind"
 	cursors, err := without.Runs.Cursors(t.Context(), "a", without.Infos)
 	must.Hold(t, err == nil && len(cursors) == 2 && cursors[1].NotLoaded && cursors[1].LagEvents == 2, "cursors without it are %+v, %v", cursors, err)
@@ -162,9 +159,7 @@ func TestUnloaded_projectionStaysQuarantinedUntilItIsReplayed(t *testing.T) {
 	without.Feed(append(enginetest.Notes("a", 2), enginetest.Notes("q", 1)...)...)
 	known := must.Get(without.Runs.WithUnloaded(t.Context(), without.Infos)).Or(t)
 	described, err := without.Runs.DescribeProjections(t.Context(), known)
-	if err != nil || len(described) != 2 || described[0].NotLoaded || !described[1].NotLoaded || described[1].Behind != 1 || described[1].Quarantined != 1 {
-		t.Fatalf("described are %+v, %v", described, err)
-	}
+	must.Need(t, err == nil && len(described) == 2 && !described[0].NotLoaded && described[1].NotLoaded && described[1].Behind == 1 && described[1].Quarantined == 1, "described are %+v, %v", described, err)
 	page, err := without.Runs.ProjectionCursors(t.Context(), outbox.CursorFilter{Projection: "accounts"}, known)
 	c := page.Items
 	must.Hold(t, err == nil && len(c) == 2 && c[0].NotLoaded && c[0].LagEvents == 2 && c[1].State == outbox.CursorQuarantined && c[1].LagEvents == 2, "cursors are %+v, %v", c, err)

@@ -71,7 +71,6 @@ delete from rooms where campaign_id = :campaign_id and id = :payload.id;
 
 // explain explains the only failure of an event, as readers of a page get it.
 func explain(tb testing.TB, b *enginetest.Engine, campaign string, seq int64) outbox.ExplainedFailure {
-	tb.Helper()
 	x := must.Get(runs.Explain(tb.Context(), b.Store, b.Set, redact.Of(redact.Builtin()), campaign, seq)).Or(tb)
 	must.Need(tb, len(x.Failures) == 1, "%d failures are explained: %+v", len(x.Failures), x)
 	return redact.Shown(redact.Builtin(), x).Failures[0]
@@ -161,7 +160,6 @@ func refusedValues(f outbox.ExplainedFailure) string {
 }
 
 func mustJSON(tb testing.TB, v any) string {
-	tb.Helper()
 	text := must.Get(json.Marshal(v)).Or(tb)
 	return string(text)
 }

@@ -35,7 +35,6 @@ const differs = "^Test(Postgres|Locks|Runs_leave|Rebuild_beside|StartRun_ofMany|
 func TestMain(m *testing.M) { os.Exit(enginetest.Main(m, differs)) }
 
 func try(tb testing.TB, b *enginetest.Engine, campaign string, projections ...string) outbox.RunResult {
-	tb.Helper()
 	f := must.Get(runs.NewReplayer(tb.Context(), b.Store, b.Set)).Or(tb)
 	defer f.Close()
 	return must.Get(f.TryRebuild(tb.Context(), campaign, projections...)).Or(tb)

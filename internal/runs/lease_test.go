@@ -53,9 +53,7 @@ func TestClaimRun_byManyAtOnceGivesEachRunOnce(t *testing.T) {
 		all.Go(func() {
 			for range 20 {
 				l, ok, err := stores[i%2].Runs.Claim(f.Ctx, store.Worker{ID: fmt.Sprint("w-", i)}, enginetest.VersionsRuns, lease)
-				if err != nil {
-					t.Error(err)
-				}
+				must.Hold(t, err == nil, "%v", err)
 				if ok {
 					mu.Lock()
 					taken[l.Run.ID]++
@@ -84,9 +82,7 @@ func TestClaimRun_takesOverWhereAnotherStopped(t *testing.T) {
 	f.NoRun(two)
 	f.Clock.Advance(time.Second)
 	next := f.ClaimRun(two)
-	if next.Epoch != 2 || next.Run.Campaigns.Total != 2 || next.Run.Events.Total != 7 || next.Run.Attempts != 2 || next.Run.Events.Done != 3 || next.Run.Campaigns.Done != 1 || !next.Run.StartedAt.Equal(began) {
-		t.Errorf("lease is %+v, want the events of what is done and no more", next)
-	}
+	must.Hold(t, next.Epoch == 2 && next.Run.Campaigns.Total == 2 && next.Run.Events.Total == 7 && next.Run.Attempts == 2 && next.Run.Events.Done == 3 && next.Run.Campaigns.Done == 1 && next.Run.StartedAt.Equal(began), "lease is %+v, want the events of what is done and no more", next)
 	f.Unchanged(func() {
 		_, err := f.Runs.Report(f.Ctx, l, runs.Progress{Results: []outbox.RunResult{result("b", outbox.OutcomeDrift, 4)}, Lease: lease})
 		_, err2 := f.Runs.Finish(f.Ctx, l, outbox.RunCompleted, "")
@@ -136,9 +132,7 @@ func TestClaimRun_givesUpARunThatTookThreeProcessesDown(t *testing.T) {
 	}
 	f.NoRun(one)
 	got := f.MustRun(run.ID)
-	if got.Status != outbox.RunInterrupted || got.Error != "its process died three times during the run; resume it to try again" || got.FinishedAt == nil || got.Lease != nil || got.Verdict != "" {
-		t.Errorf("run is %+v", got)
-	}
+	must.Hold(t, got.Status == outbox.RunInterrupted && got.Error == "its process died three times during the run; resume it to try again" && got.FinishedAt != nil && got.Lease == nil && got.Verdict == "", "run is %+v", got)
 	f.StartRun(enginetest.VerifyAll()) // its scope is free
 }
 
@@ -149,9 +143,7 @@ func TestClaimRun_leavesProjectionsOfOtherVersionsAlone(t *testing.T) {
 	others := map[string]string{"roster": "v1", "history": "v3"}
 	claim := func(versions map[string]string) (runs.Lease, bool) {
 		l, ok, err := f.Runs.Claim(f.Ctx, two, versions, lease)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		return l, ok
 	}
 	f.Unchanged(func() {

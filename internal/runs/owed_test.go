@@ -20,7 +20,6 @@ import (
 
 // behind creates campaigns in which a projection was paused at event 2 and is resumed at event 5. It returns the replay that is catching it up.
 func behind(f *fixture, loaded []outbox.ProjectionInfo, projection string, campaigns ...string) (run int64) {
-	f.TB.Helper()
 	for _, id := range campaigns {
 		f.AppendN(id, 2)
 		f.Drain()
@@ -35,18 +34,15 @@ func behind(f *fixture, loaded []outbox.ProjectionInfo, projection string, campa
 }
 
 func reconciled(f *fixture) {
-	f.TB.Helper()
 	must.Get(f.Reconcile(f.Ctx)).Or(f.TB)
 }
 
 func behindAlone(f *fixture, want int64) {
-	f.TB.Helper()
 	n, err := f.Runs.Behind(f.Ctx)
 	must.Hold(f.TB, n.Alone == want && err == nil, "%+v projections are behind (%v), want %d without a run", n, err, want)
 }
 
 func claimAs(f *fixture, loaded []outbox.ProjectionInfo) runs.Lease {
-	f.TB.Helper()
 	versions := map[string]string{}
 	for _, p := range loaded {
 		versions[p.Name] = p.Version
@@ -225,7 +221,6 @@ func TestBehind_countsWhatWaitsForTheEndOfARun(t *testing.T) {
 }
 
 func mustTellHeld(f *fixture, behind outbox.BehindCounts, held ...outbox.HeldProjection) {
-	f.TB.Helper()
 	n, err := f.Runs.Behind(f.Ctx)
 	must.Hold(f.TB, n == behind && err == nil, "behind are %+v (%v), want %+v", n, err, behind)
 	f.Clock.Advance(time.Minute)
@@ -278,7 +273,6 @@ func TestReconcile_inShadowModeStartsNoReplay(t *testing.T) {
 
 // behindOf is what check reports about projections that nothing catches up.
 func behindOf(tb testing.TB, b *enginetest.Engine) (details []string) {
-	tb.Helper()
 	report := must.Get(b.Check(context.Background(), func(int64, int64) {})).Or(tb)
 	for _, v := range report.Violations {
 		must.Equal(tb, v.Invariant, "replay_owed", "check")
@@ -288,7 +282,6 @@ func behindOf(tb testing.TB, b *enginetest.Engine) (details []string) {
 }
 
 func runsOf(tb testing.TB, b *enginetest.Engine, kind outbox.RunKind) []outbox.Run {
-	tb.Helper()
 	page := must.Get(b.Runs.List(context.Background(), outbox.RunFilter{Kind: kind})).Or(tb)
 	slices.Reverse(page.Items)
 	return page.Items

@@ -76,9 +76,7 @@ func (s *remade) pauseOrResumeProjection(t *rapid.T) {
 	if errors.Is(err, outbox.ErrConflict) {
 		_, err = b.Runs.ResumeProjection(context.Background(), enginetest.Operator, "accounts", campaign, b.Infos)
 	}
-	if err != nil && !errors.Is(err, outbox.ErrConflict) {
-		t.Fatal(err)
-	}
+	must.Need(t, err == nil || errors.Is(err, outbox.ErrConflict), "%v", err)
 }
 
 // workOnRuns executes runs until there are none. The leases of a dead run have to expire, for which the clock has to move.
@@ -121,9 +119,7 @@ func (s *remade) cancelOrResume(t *rapid.T) {
 	} else {
 		_, err = b.Runs.Resume(context.Background(), enginetest.Operator, run.ID, b.Infos)
 	}
-	if err != nil && !errors.Is(err, outbox.ErrConflict) {
-		t.Fatal(err)
-	}
+	must.Need(t, err == nil || errors.Is(err, outbox.ErrConflict), "%v", err)
 }
 
 // Invariants hold after every step: each trail has the events 1 to the watermark, each once and in order, and never fewer than a reader saw before.
@@ -131,9 +127,7 @@ func (s *remade) Invariants(t *rapid.T) {
 	for _, campaign := range enginetest.TroubledCampaigns {
 		seqs := storetest.Column[int](s.TB, s.Engines[0].ProjectionsDB, `select seq from trail where campaign_id = $1 order by place`, campaign)
 		for i, seq := range seqs {
-			if seq != i+1 {
-				t.Fatalf("campaign %q has event %d in place %d", campaign, seq, i+1)
-			}
+			must.Need(t, seq == i+1, "campaign %q has event %d in place %d", campaign, seq, i+1)
 		}
 		if len(seqs) < s.seen[campaign] {
 			t.Fatalf("campaign %q had %d events and now %d", campaign, s.seen[campaign], len(seqs))
@@ -148,9 +142,7 @@ func (s *remade) Invariants(t *rapid.T) {
 func (s *remade) Settle() {
 	for _, campaign := range append([]string{""}, enginetest.TroubledCampaigns...) {
 		_, err := s.Engines[0].Runs.ResumeProjection(context.Background(), enginetest.Operator, "accounts", campaign, s.Engines[0].Infos)
-		if err != nil && !errors.Is(err, outbox.ErrConflict) {
-			s.TB.Fatal(err)
-		}
+		must.Need(s.TB, err == nil || errors.Is(err, outbox.ErrConflict), "%v", err)
 	}
 	for range 4 {
 		s.Clock.Advance(time.Hour)

@@ -163,7 +163,6 @@ insert into reads select cast(:campaign_id as text), count(*) from probing where
 
 // failingProbe is an engine with two applied events in campaign a, whose probe of the second one fails once it is told to.
 func failingProbe(t *testing.T, definitions ...string) (*enginetest.Engine, *atomic.Bool) {
-	t.Helper()
 	b, failing := enginetest.Open(t, enginetest.Define(t, definitions...)), new(atomic.Bool)
 	enginetest.OnProbe(t, t.Name(), func([]string) (string, error) {
 		if failing.Load() {
@@ -309,9 +308,7 @@ func TestRebuild_notesWhatItMendedBesideWhatItCouldNot(t *testing.T) {
 	}{{outbox.RunVerify, outbox.VerdictDrift}, {outbox.RunRebuild, outbox.VerdictMatch}} {
 		run := b.RunToEnd(outbox.RunRequest{Kind: tt.kind, All: true})
 		all, err := b.Verifications(t.Context(), "a")
-		if err != nil || run.Status != outbox.RunFailed || all[1].Projection != "trail" || all[1].Verdict != tt.want || all[1].RunID != run.ID {
-			t.Errorf("%s: run %d is %s, verifications %+v (%v)", tt.kind, run.ID, run.Status, all, err)
-		}
+		must.Hold(t, err == nil && run.Status == outbox.RunFailed && all[1].Projection == "trail" && all[1].Verdict == tt.want && all[1].RunID == run.ID, "%s: run %d is %s, verifications %+v (%v)", tt.kind, run.ID, run.Status, all, err)
 	}
 }
 

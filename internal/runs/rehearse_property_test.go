@@ -206,9 +206,7 @@ func refutedBy(tb enginetest.RapidTB, b *enginetest.Engine, d outbox.FixRehearsa
 			}
 		}
 		end := mustOperation(tb, b, op.ID)
-		if end.Rehearsal != order.Rehearsal || end.Rehearsed != end.Totals.Chosen && order.Rehearsal > 0 {
-			tb.Fatalf("the operation rests on rehearsal %d with %d of %d rows, want %d with all", end.Rehearsal, end.Rehearsed, end.Totals.Chosen, order.Rehearsal)
-		}
+		must.Need(tb, end.Rehearsal == order.Rehearsal && (end.Rehearsed == end.Totals.Chosen || order.Rehearsal <= 0), "the operation rests on rehearsal %d with %d of %d rows, want %d with all", end.Rehearsal, end.Rehearsed, end.Totals.Chosen, order.Rehearsal)
 		must.Need(tb, outcome != outbox.OutcomePasses || end.Status == outbox.OperationDone, "the canary refutes the rehearsal: %s", end.Why)
 	}
 }

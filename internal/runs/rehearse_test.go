@@ -33,14 +33,12 @@ insert into gate (campaign_id, n) values (:campaign_id, :payload.n!);
 var openedGate = strings.ReplaceAll(gate, ":payload.n!", "1")
 
 func mustRehearse(tb testing.TB, b *enginetest.Engine, order outbox.RehearsalRequest) outbox.FixRehearsal {
-	tb.Helper()
 	run := must.Get(b.Runs.Rehearse(context.Background(), enginetest.Operator, order, b.Set)).Or(tb)
 	b.StepRuns()
 	return mustReadRehearsal(tb, b, run.ID)
 }
 
 func mustReadRehearsal(tb testing.TB, b *enginetest.Engine, id int64) outbox.FixRehearsal {
-	tb.Helper()
 	return must.Get(b.Runs.Rehearsal(context.Background(), id, b.Infos)).Or(tb)
 }
 
@@ -54,7 +52,6 @@ func changedTo(texts ...string) []outbox.RehearsalFile {
 
 // blockedByOverdrafts has three campaigns that an overdraft blocks, in c by one that no fix of the overdraft helps at event 4, and a healthy one.
 func blockedByOverdrafts(t *testing.T) *enginetest.Engine {
-	t.Helper()
 	clock := storetest.NewClock()
 	b := enginetest.Open(t, enginetest.Define(t, enginetest.Accounts, enginetest.Trail), enginetest.MaxAttempts(1), enginetest.At(clock))
 	for _, id := range []string{"a", "b", "c"} {
@@ -72,9 +69,7 @@ func TestRehearse_saysWhichBlockedCampaignsWouldPass(t *testing.T) {
 	b := blockedByOverdrafts(t)
 	before := b.Dump("runs", "run_rehearsals", "run_results", "run_scopes", "run_log", "audit_log")
 	d := mustRehearse(t, b, outbox.RehearsalRequest{Files: changedTo(fixed), Behind: 20})
-	if d.Run.Status != outbox.RunCompleted {
-		t.Fatalf("the run is %s: %s", d.Run.Status, d.Run.Error)
-	}
+	must.Need(t, d.Run.Status == outbox.RunCompleted, "the run is %s: %s", d.Run.Status, d.Run.Error)
 	mustCount(t, d, outbox.RehearsalCounts{Passes: 2, FailsDifferently: 1, SameRows: 1})
 	must.Equal(t, d.Answer, "2 of 3 blocked campaigns would pass; 1 fails differently", "answer")
 	a := b.RunResult(d.Run, "a")
@@ -98,9 +93,7 @@ func TestRehearse_takesCampaignsOfEachError(t *testing.T) {
 		must.Get(b.JournalDB.Exec(statement)).Or(t)
 	}
 	run, err := b.Runs.Rehearse(t.Context(), enginetest.Operator, outbox.RehearsalRequest{Files: changedTo(fixed)}, b.Set)
-	if err != nil || !slices.Contains(run.CampaignIDs, "b") || !slices.Contains(run.CampaignIDs, "c") || len(run.CampaignIDs) < outbox.MaxRehearsed {
-		t.Errorf("it takes %d campaigns (%v): %v", len(run.CampaignIDs), err, run.CampaignIDs)
-	}
+	must.Hold(t, err == nil && slices.Contains(run.CampaignIDs, "b") && slices.Contains(run.CampaignIDs, "c") && len(run.CampaignIDs) >= outbox.MaxRehearsed, "it takes %d campaigns (%v): %v", len(run.CampaignIDs), err, run.CampaignIDs)
 }
 
 func TestRehearse_tellsTheSameErrorFromAnother(t *testing.T) {
@@ -301,9 +294,7 @@ func TestRehearse_claimsNoSamenessForEventsThatAProjectionLacks(t *testing.T) {
 	for id, state := range map[string]string{"a": outbox.CursorQuarantined, "b": outbox.CursorPaused} {
 		r := b.RunResult(d.Run, id)
 		left := r.NotCompared()
-		if len(left) != 1 || left[0].FromSeq != 2 || left[0].State != state || !strings.Contains(r.Error, "projection accounts is "+state) {
-			t.Errorf("%s: not compared are %+v: %s", id, left, r.Error)
-		}
+		must.Hold(t, len(left) == 1 && left[0].FromSeq == 2 && left[0].State == state && strings.Contains(r.Error, "projection accounts is "+state), "%s: not compared are %+v: %s", id, left, r.Error)
 	}
 }
 
@@ -467,6 +458,5 @@ func TestRehearse_comparesEveryCampaignOfASmallJournal(t *testing.T) {
 }
 
 func mustCount(tb testing.TB, d outbox.FixRehearsal, want outbox.RehearsalCounts) {
-	tb.Helper()
 	must.Equal(tb, d.Counts, want, "counts")
 }

@@ -52,17 +52,12 @@ func TestReportRun_writesProgressResultsAndLog(t *testing.T) {
 	diff := cmp.Diff(drifted, whole)
 	must.Hold(t, diff == "" && err == nil, "result (-want +got): %s%v", diff, err)
 	page, err := f.Runs.Results(f.Ctx, outbox.ResultFilter{RunID: run.ID})
-	if err != nil || len(page.Items) != 1 || page.Items[0].Projections[0].Comparison.Changed != 2 || page.Items[0].Projections[0].Comparison.Samples != nil {
-		t.Errorf("results are %+v, %v, want no samples", page.Items, err)
-	}
+	must.Hold(t, err == nil && len(page.Items) == 1 && page.Items[0].Projections[0].Comparison.Changed == 2 && page.Items[0].Projections[0].Comparison.Samples == nil, "results are %+v, %v, want no samples", page.Items, err)
 	page, err = f.Runs.Results(f.Ctx, outbox.ResultFilter{RunID: run.ID, Outcome: outbox.OutcomeDrift, Samples: true})
 	diff = cmp.Diff([]outbox.RunResult{drifted}, page.Items)
 	must.Hold(t, diff == "" && err == nil, "results with samples (-want +got): %s%v", diff, err)
 	lines, err := f.Runs.Log(f.Ctx, run.ID, "", 0)
-	if err != nil || len(lines.Items) != 2 || lines.Items[1].Text != "2 rows differ" || lines.Items[1].CampaignID != "a" || !lines.Items[1].At.Equal(f.Clock.Now()) ||
-		len(lines.Items[0].Text) != 64<<10 {
-		t.Errorf("log is %d lines, %v", len(lines.Items), err)
-	}
+	must.Hold(t, err == nil && len(lines.Items) == 2 && lines.Items[1].Text == "2 rows differ" && lines.Items[1].CampaignID == "a" && lines.Items[1].At.Equal(f.Clock.Now()) && len(lines.Items[0].Text) == 64<<10, "log is %d lines, %v", len(lines.Items), err)
 	// A campaign that is done again counts once.
 	f.ReportRun(l, 9, result("a", outbox.OutcomeMatch, 4))
 	if got := f.MustRun(run.ID); got.Counts != (outbox.RunCounts{Matched: 1}) || got.Campaigns.Done != 1 {
@@ -105,7 +100,6 @@ func TestReportRun_notesVerifications(t *testing.T) {
 		{Projection: "roster", Verdict: outbox.VerdictDrift, Digest: "d", Seq: 4, Comparison: &outbox.Comparison{Added: 1, Changed: 2, Removed: 3, FirstSeq: 2}},
 		{Projection: "history", Verdict: outbox.VerdictMatch, Digest: "h"}}
 	verifications := func() []outbox.Verification {
-		t.Helper()
 		return must.Get(f.Verifications(f.Ctx, "a")).Or(t)
 	}
 	verify := func(order outbox.RunRequest) outbox.Run {
@@ -163,9 +157,7 @@ func TestFinishRun_saysHowItEnded(t *testing.T) {
 		r.Full, r.Projections = "sha256:full", []outbox.ProjectionResult{{Projection: "roster", Digest: "sha256:new", Before: "sha256:old"}}
 		f.ReportRun(l, 4, r)
 		run := f.FinishRun(l, c.as, c.why)
-		if run.Status != c.status || run.Verdict != c.verdict || run.Error != c.error || run.FinishedAt == nil || run.Lease != nil || run.EventsPerSecond != 0 {
-			t.Errorf("%s: run is %+v", name, run)
-		}
+		must.Hold(t, run.Status == c.status && run.Verdict == c.verdict && run.Error == c.error && run.FinishedAt != nil && run.Lease == nil && run.EventsPerSecond == 0, "%s: run is %+v", name, run)
 		if done := c.outcome != outbox.OutcomeFailed; done && (run.Seq != 4 || run.Digests["full"] != "sha256:full" || run.Digests["roster"] != "sha256:new" || run.Before["roster"] != "sha256:old") || !done && run.Seq != 0 {
 			t.Errorf("%s: digests are %v and %v at %d", name, run.Digests, run.Before, run.Seq)
 		}

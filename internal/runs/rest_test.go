@@ -38,7 +38,6 @@ func lacksNumber(campaign string) outbox.Event {
 // rehearsedWithoutSKU has two campaigns that lack a sku and passed the rehearsal of a file that needs
 // none, and one more campaign of either error that was blocked after it.
 func rehearsedWithoutSKU(t *testing.T) (*enginetest.Engine, *storetest.Clock, outbox.FixRehearsal) {
-	t.Helper()
 	clock := storetest.NewClock()
 	b := enginetest.Open(t, enginetest.Define(t, orders, enginetest.Ledger), enginetest.MaxAttempts(1), enginetest.At(clock))
 	b.Feed(lacksSKU("a"), lacksSKU("b"))

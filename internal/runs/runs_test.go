@@ -20,7 +20,6 @@ import (
 )
 
 func mustMatchJournal(tb testing.TB, b *enginetest.Engine, campaigns ...string) {
-	tb.Helper()
 	f := must.Get(runs.NewReplayer(context.Background(), b.Store, b.Set)).Or(tb)
 	defer f.Close()
 	for _, id := range campaigns {
@@ -116,7 +115,6 @@ func TestVerify_replaysOnceMoreToFindTheFirstDivergence(t *testing.T) {
 	var replayed, stretches int64
 	f.CountReplayed(&replayed, &stretches)
 	verify := func(want string) outbox.RunResult {
-		t.Helper()
 		replayed, stretches = 0, 0
 		r, err := f.Verify(t.Context(), "a", 0)
 		must.Need(t, err == nil && r.Outcome == want, "%+v (%v), want %s", r, err, want)
@@ -243,9 +241,7 @@ func TestVerify_untilASeqTellsWhatItWasThen(t *testing.T) {
 	b.Feed(enginetest.Spent("a", 1), enginetest.Noted("a"))
 	b.ExecProjections(`update trail set seq = 77`)
 	until := b.RunToEnd(outbox.RunRequest{Kind: outbox.RunVerify, Campaigns: []string{"a"}, UntilSeq: 2})
-	if until.Status != outbox.RunCompleted || until.Verdict != "" || until.Seq != 2 || len(until.Digests) == 0 || until.Digests[outbox.FullDigest] != then.Digests[outbox.FullDigest] {
-		t.Errorf("as of event 2: %+v\nwhen it was there: %+v", until, then)
-	}
+	must.Hold(t, until.Status == outbox.RunCompleted && until.Verdict == "" && until.Seq == 2 && len(until.Digests) != 0 && until.Digests[outbox.FullDigest] == then.Digests[outbox.FullDigest], "as of event 2: %+v\nwhen it was there: %+v", until, then)
 }
 
 func TestRebuild_putsTheRowsRightAndRaisesTheGeneration(t *testing.T) {
@@ -258,9 +254,7 @@ func TestRebuild_putsTheRowsRightAndRaisesTheGeneration(t *testing.T) {
 	must.Hold(t, run.Status == outbox.RunCompleted && run.Verdict == outbox.VerdictDrift && run.Counts.Drifted == 2 && run.Counts.Matched == 1, "run %+v", run)
 	mustMatchJournal(t, b, "a", "b", "c")
 	for _, p := range b.RunResult(run, "a").Projections {
-		if p.Generation != 2 || p.Digest == "" || p.Before == "" || (p.Projection == "accounts") != (p.Digest != p.Before) || *p.Rows != (outbox.RowsReplaced{Before: 1, After: 1}) && p.Projection == "accounts" {
-			t.Errorf("%+v", p)
-		}
+		must.Hold(t, p.Generation == 2 && p.Digest != "" && p.Before != "" && (p.Projection == "accounts") == (p.Digest != p.Before) && (*p.Rows == (outbox.RowsReplaced{Before: 1, After: 1}) || p.Projection != "accounts"), "%+v", p)
 	}
 	b.MustStand("c", 2, outbox.Failed, 1)
 	must.Equal(t, *b.RunResult(run, "b").Projections[0].Rows, outbox.RowsReplaced{Before: 2, After: 1}, "the rows of b that were replaced")
@@ -374,9 +368,7 @@ func TestReplay_bringsAQuarantinedProjectionLevelOnceItIsRepaired(t *testing.T) 
 		t.Errorf("a trial while it fails: %+v", r)
 	}
 	again := b.RunToEnd(outbox.RunRequest{Kind: outbox.RunReplay, All: true})
-	if again.Status != outbox.RunFailed || again.Counts.Failed != 1 || !strings.Contains(b.RunResult(again, "b").Error, "accounts cannot apply event 2") {
-		t.Errorf("a replay without a repair: %+v", again)
-	}
+	must.Hold(t, again.Status == outbox.RunFailed && again.Counts.Failed == 1 && strings.Contains(b.RunResult(again, "b").Error, "accounts cannot apply event 2"), "a replay without a repair: %+v", again)
 	repaired := enginetest.Define(t, enginetest.Trail, strings.ReplaceAll(enginetest.LenientAccounts, "balance = balance - :payload.amount!", "balance = 7"))
 	after := enginetest.OpenPair(t, b.Pair, repaired, enginetest.MaxAttempts(1))
 	r := try(t, after, "b")

@@ -106,7 +106,6 @@ set search_path = projections; set default_transaction_isolation = 'read committ
 }
 
 func publishedFirst(t *testing.T, b *enginetest.Engine) string {
-	t.Helper()
 	events, err := b.EventsFrom(t.Context(), 0, 1)
 	text, _ := json.Marshal(events)
 	must.Need(t, err == nil && len(events) == 1, "read %s, %v", text, err)
@@ -114,7 +113,6 @@ func publishedFirst(t *testing.T, b *enginetest.Engine) string {
 }
 
 func mustMatch(t *testing.T, what string, b *enginetest.Engine) {
-	t.Helper()
 	run := b.RunToEnd(enginetest.Everything)
 	must.Hold(t, run.Status == outbox.RunCompleted && run.Counts.Drifted == 0 && run.Counts.Failed == 0, "%s: verified as %s with %+v", what, run.Status, run.Counts)
 }

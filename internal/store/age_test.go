@@ -66,9 +66,7 @@ func TestAge_ofWhatIsRetriedIsNotHiddenByWhatIsNot(t *testing.T) {
 			f.AppendN("live", 2)
 			f.Clock.Advance(time.Minute)
 			oldest, retryable := f.Ages()
-			if oldest.CampaignID != "stuck" || oldest.AgeSeconds < 3600 || retryable.CampaignID != "live" || retryable.Seq != 1 || retryable.AgeSeconds != 60 {
-				t.Errorf("the oldest are %+v and %+v", oldest, retryable)
-			}
+			must.Hold(t, oldest.CampaignID == "stuck" && oldest.AgeSeconds >= 3600 && retryable.CampaignID == "live" && retryable.Seq == 1 && retryable.AgeSeconds == 60, "the oldest are %+v and %+v", oldest, retryable)
 		})
 	}
 }

@@ -29,9 +29,7 @@ func TestReconcile_givesACampaignItsRowBack(t *testing.T) {
 			before := f.MustCampaign("a")
 			f.Exec(`delete from campaigns`)
 			report, err := f.Check(f.Ctx, func(int64, int64) {})
-			if err != nil || len(report.Violations) != 1 || report.Violations[0].Invariant != "campaign_row" || report.Violations[0].CampaignID != "a" {
-				t.Errorf("check is %+v, %v", report, err)
-			}
+			must.Hold(t, err == nil && len(report.Violations) == 1 && report.Violations[0].Invariant == "campaign_row" && report.Violations[0].CampaignID == "a", "check is %+v, %v", report, err)
 			for _, appends := range [][]store.Append{{{Events: []outbox.Event{storetest.Event("a", "counted")}}}, {{Events: []outbox.Event{storetest.Event("b", "counted")}}, {Events: []outbox.Event{storetest.Event("a", "counted")}}}} {
 				results, errs := f.AppendTogether(appends)
 				if last := len(errs) - 1; !errors.Is(errs[last], outbox.ErrConflict) || !strings.Contains(errs[last].Error(), "gaps --repair") {

@@ -38,9 +38,7 @@ func TestAppendOnce_refusedLeavesItsKeyFree(t *testing.T) {
 	f := open(t)
 	zero := int64(7)
 	_, _, err := f.AppendOnce(f.Ctx, store.Append{Events: []outbox.Event{storetest.Event("a", "counted")}, ExpectedSeq: &zero}, storetest.UnderKey("ana", "k", "1"))
-	if !errors.Is(err, outbox.ErrConflict) {
-		t.Fatal(err)
-	}
+	must.Need(t, errors.Is(err, outbox.ErrConflict), "%v", err)
 	_, repeated := f.MustAppendOnce(storetest.UnderKey("ana", "k", "2"), storetest.Event("a", "counted"))
 	must.Hold(t, !repeated, "the refused append has kept its key")
 }

@@ -297,7 +297,6 @@ func TestCampaignRow_staysExactWhateverHappens(t *testing.T) {
 // empty empties both databases without the store. It returns false where opening new ones is
 // easier.
 func (f *fixture) empty() bool {
-	f.TB.Helper()
 	if !dbtest.Postgres() {
 		return false
 	}

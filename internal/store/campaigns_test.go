@@ -15,7 +15,6 @@ import (
 
 // campaignScene is a store with campaigns in every state.
 func campaignScene(t *testing.T) *fixture {
-	t.Helper()
 	f := open(t, storetest.MaxAttempts(2))
 	f.AppendN("current-1", 1)
 	f.AppendN("current-2", 7)
@@ -194,9 +193,7 @@ func TestSummary_isSharedForASecondAndTellsTheModeOfTheServerThatRuns(t *testing
 	t.Parallel()
 	f := open(t)
 	first, err := f.Summary(f.Ctx)
-	if err != nil || first.Counts.Total() != 0 || first.Oldest != nil || first.Campaigns.Total != 0 || first.Instances == nil || first.Worker.Running || first.Mode != outbox.ModeOutbox {
-		t.Errorf("the summary of nothing is %+v, %v", first, err)
-	}
+	must.Hold(t, err == nil && first.Counts.Total() == 0 && first.Oldest == nil && first.Campaigns.Total == 0 && first.Instances != nil && !first.Worker.Running && first.Mode == outbox.ModeOutbox, "the summary of nothing is %+v, %v", first, err)
 	f.Clock.Advance(time.Hour)
 	f.AppendN("a", 1)
 	must.OK(t, f.Heartbeat(f.Ctx, outbox.InstanceState{ID: "w", Host: "h", PID: 7, Mode: outbox.ModeShadow, StartedAt: began, BeatEvery: 2 * time.Second}))

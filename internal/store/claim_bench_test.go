@@ -58,7 +58,6 @@ func BenchmarkClaim_wave(b *testing.B) {
 
 // cpuTime is the CPU time used by this process so far.
 func cpuTime(b *testing.B) time.Duration {
-	b.Helper()
 	var used syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &used); err != nil {
 		b.Fatal(err)

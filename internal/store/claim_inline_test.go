@@ -12,7 +12,6 @@ import (
 
 // claimInline claims a campaign for the request path.
 func (f *fixture) claimInline(w store.Worker, campaign string) store.Claim {
-	f.TB.Helper()
 	c, hold, err := f.ClaimInline(f.Ctx, w, campaign, store.ClaimLimits{Rows: 10, Lease: lease})
 	must.Need(f.TB, err == nil && hold == outbox.BlockerNone, "the request path claimed %+v: %s, %v", c, hold, err)
 	return c
@@ -20,14 +19,12 @@ func (f *fixture) claimInline(w store.Worker, campaign string) store.Claim {
 
 // mustHoldInline fails unless the request path gets no claim for this reason.
 func (f *fixture) mustHoldInline(w store.Worker, campaign string, want outbox.Blocker) {
-	f.TB.Helper()
 	c, hold, err := f.ClaimInline(f.Ctx, w, campaign, store.ClaimLimits{Rows: 10, Lease: lease})
 	must.Hold(f.TB, err == nil && hold == want, "the request path claimed %+v: %s, %v; want %s", c, hold, err, want)
 }
 
 // claimsInline is claimInline of a claim as told.
 func (f *fixture) claimsInline(w store.Worker, campaign, want string) store.Claim {
-	f.TB.Helper()
 	c := f.claimInline(w, campaign)
 	must.Equal(f.TB, storetest.ToldClaim(c), want, "the request path claimed")
 	return c

@@ -119,9 +119,7 @@ func TestClaim_sharesAWave(t *testing.T) {
 		for _, c := range claims {
 			rows, largest = rows+c.Last-c.First+1, max(largest, c.Last-c.First+1)
 		}
-		if int64(len(claims)) != c.claims || largest != c.largest || rows != c.most {
-			t.Errorf("of %+v it takes %d campaigns with %d rows, at most %d each", c, len(claims), rows, largest)
-		}
+		must.Hold(t, int64(len(claims)) == c.claims && largest == c.largest && rows == c.most, "of %+v it takes %d campaigns with %d rows, at most %d each", c, len(claims), rows, largest)
 	}
 }
 

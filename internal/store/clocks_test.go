@@ -12,7 +12,6 @@ import (
 
 // ahead opens another process on the same databases whose clock is ahead.
 func (f *fixture) ahead(by time.Duration) *fixture {
-	f.TB.Helper()
 	return f.beside(func(o *store.Options) { o.Now = func() time.Time { return f.Clock.Now().Add(by) } })
 }
 

@@ -24,7 +24,6 @@ import (
 
 // blockedBy fails unless err names the event at the position as the conflicting one.
 func blockedBy(tb testing.TB, err error, position int64, fragments ...string) {
-	tb.Helper()
 	r := refused(tb, err, outbox.ErrConflict, append(fragments, "conflicting event", "read on from there and decide again")...)
 	must.Hold(tb, r.BlockingEvent != nil && r.BlockingEvent.Position == position, "in the way is %+v, want the event at %d", r.BlockingEvent, position)
 }
@@ -221,7 +220,6 @@ func TestCondition_readsTagsAsTheyAreWritten(t *testing.T) {
 
 // begun appends an event in a separate transaction that stays open.
 func (f *fixture) begun(tags string) (end func(how string)) {
-	f.TB.Helper()
 	conn := storetest.Connect(f.TB, f.Pair.Journal)
 	must.Get(conn.PgConn().Exec(f.Ctx, f.BeginAppendText()).ReadAll()).Or(f.TB)
 	storetest.Run(f.TB, conn, fmt.Sprintf(`
@@ -371,7 +369,6 @@ func TestPosition_isTheLast(t *testing.T) {
 	t.Parallel()
 	f := open(t)
 	want := func(position int64) {
-		t.Helper()
 		must.Equal(t, must.Get(f.Position(f.Ctx)).Or(t), position, "the position")
 	}
 	want(0)

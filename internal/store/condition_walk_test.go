@@ -10,7 +10,6 @@ import (
 
 // untouchedJournal inserts events into campaign x without the store.
 func (f *fixture) untouchedJournal(first, last int, tags string) {
-	f.TB.Helper()
 	f.Exec(`
 with recursive numbers (i) as (select cast($1 as bigint) union all select i + 1 from numbers where i < $2)
 insert into events (campaign_id, seq, event_id, event_type, occurred_at, recorded_at, actor_type, actor_id, entity_type, entity_id,
@@ -76,7 +75,6 @@ func TestCondition_findsTheOneAmongMany(t *testing.T) {
 
 // later appends n more events with tags.
 func (f *fixture) later(n int, tags ...string) {
-	f.TB.Helper()
 	events := make([]outbox.Event, n)
 	for i := range events {
 		events[i] = storetest.Tagged("y", "counted", tags...)

@@ -24,9 +24,7 @@ func TestRequeueDead_besideARequeueOfOneTakesEachRowOnce(t *testing.T) {
 	f.AtOnce(f.JournalDB, storetest.EveryCampaign,
 		func() { many, err = f.RequeueDead(f.Ctx, ana(""), outbox.RequeueFilter{}) },
 		func() { one = storetest.No(other.RequeueRow(f.Ctx, ana(""), "d", 1)) })
-	if err != nil || one == nil && many.Requeued != 3 || one != nil && (many.Requeued != 4 || !errors.Is(one, outbox.ErrConflict)) {
-		t.Errorf("requeued %+v together (%v), and one: %v", many, err, one)
-	}
+	must.Hold(t, err == nil && (one != nil || many.Requeued == 3) && (one == nil || many.Requeued == 4 && errors.Is(one, outbox.ErrConflict)), "requeued %+v together (%v), and one: %v", many, err, one)
 	f.Sound()
 }
 

@@ -16,7 +16,6 @@ import (
 
 // crash claims everything due and lets the lease expire.
 func (f *fixture) crash(w store.Worker, rows int) store.Claim {
-	f.TB.Helper()
 	c := f.ClaimOne(w, rows)
 	f.Clock.Advance(lease)
 	return c
@@ -51,9 +50,7 @@ func TestCrashes_afterTwoRowsAreTriedSinglyAndCountedBeforehand(t *testing.T) {
 	f.Is("a", "applied 1 of 5, head 2 dead, 3 pending, 1 dead")
 	d := f.MustRow("a", 2)
 	slices.SortFunc(d.Attempts, func(a, b outbox.Attempt) int { return cmp.Compare(a.Attempt, b.Attempt) })
-	if len(d.Attempts) != 3 || d.Attempts[2].Attempt != 3 || !strings.Contains(d.Attempts[2].Error, two.ID) || !strings.Contains(d.Row.LastError, "died") {
-		t.Errorf("the history is %+v", d.Attempts)
-	}
+	must.Hold(t, len(d.Attempts) == 3 && d.Attempts[2].Attempt == 3 && strings.Contains(d.Attempts[2].Error, two.ID) && strings.Contains(d.Row.LastError, "died"), "the history is %+v", d.Attempts)
 	f.Sound()
 }
 

@@ -51,7 +51,6 @@ func touches(thread int, regs *syscall.PtraceRegs, dir string) bool {
 // createUntil runs createAndAppend in dir, and kills it when it is about to make its nth system
 // call that changes a file there. It returns how many it made.
 func createUntil(t *testing.T, dir string, nth int) (calls int, killed bool) {
-	t.Helper()
 	const onlyThisThread, exitKill, stoppedBySyscall = 0x20000000, 0x100000, syscall.SIGTRAP | 0x80
 	runtime.LockOSThread() // a tracer is a thread
 	defer runtime.UnlockOSThread()

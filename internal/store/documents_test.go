@@ -124,15 +124,11 @@ func TestRowWithin_doesNotReadALargePayload(t *testing.T) {
 	d := read()
 	lines, err := f.EventLines(f.Ctx, "a", 1, 20)
 	runtime.ReadMemStats(&after)
-	if err != nil || len(lines) != 1 || d.Event.Payload != nil || d.Sizes.Payload != int64(len(e.Payload)) || d.Event.EventHash == "" {
-		t.Errorf("%d lines, %d bytes of payload, %+v, %v", len(lines), len(d.Event.Payload), d.Sizes, err)
-	}
+	must.Hold(t, err == nil && len(lines) == 1 && d.Event.Payload == nil && d.Sizes.Payload == int64(len(e.Payload)) && d.Event.EventHash != "", "%d lines, %d bytes of payload, %+v, %v", len(lines), len(d.Event.Payload), d.Sizes, err)
 	allocated := after.TotalAlloc - before.TotalAlloc
 	must.Hold(t, allocated <= 1<<20, "%d bytes were allocated", allocated)
 	whole, err := f.Row(f.Ctx, "a", 1)
-	if err != nil || string(whole.Event.Payload) != string(e.Payload) {
-		t.Errorf("the whole payload has %d bytes, %v", len(whole.Event.Payload), err)
-	}
+	must.Hold(t, err == nil && string(whole.Event.Payload) == string(e.Payload), "the whole payload has %d bytes, %v", len(whole.Event.Payload), err)
 }
 
 func TestEvents_pagesEndAtTheLimitAndEarlyWhereEventsAreLarge(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/outboxweb/outboxweb/internal/enginetest"
 	"github.com/outboxweb/outboxweb/internal/maintenance"
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/publishing"
 	"github.com/outboxweb/outboxweb/internal/readmodel"
@@ -18,13 +19,9 @@ import (
 // everything calls every method of the store with statements of its own, so that each is
 // prepared.
 func (f *fixture) everything() {
-	f.TB.Helper()
 	must := func(errs ...error) {
-		f.TB.Helper()
 		for _, err := range errs {
-			if err != nil {
-				f.TB.Fatal(err)
-			}
+			must.OK(f.TB, err)
 		}
 	}
 	publishers := publishing.NewProgress(f.Store)

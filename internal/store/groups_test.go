@@ -21,7 +21,6 @@ type sums struct{ dead, failed, retrying, heads, released, campaigns, waiting, s
 
 // recount adds up what the rows and campaigns say, one by one.
 func (f *fixture) recount(campaigns map[string]outbox.Campaign) map[string]sums {
-	f.TB.Helper()
 	by := map[string]sums{}
 	for _, r := range f.everyRow() {
 		s, c := by[r.Fingerprint], campaigns[r.CampaignID]
@@ -52,7 +51,6 @@ func (f *fixture) recount(campaigns map[string]outbox.Campaign) map[string]sums 
 }
 
 func (f *fixture) groups() outbox.ErrorGroups {
-	f.TB.Helper()
 	return must.Get(f.beside().ErrorGroups(f.Ctx)).Or(f.TB)
 }
 
@@ -122,9 +120,7 @@ func TestErrorGroups_countRowsByWhatWentWrong(t *testing.T) {
 	all := f.groups()
 	must.Need(t, !all.Capped() && len(all.Groups) == 2, "%+v", all)
 	g := all.Groups[0]
-	if g.Dead != 2 || g.Failed != 0 || g.Heads != 2 || g.Released != 5 || g.Attempts != 4 || g.Alike != 4 || len(g.Builds) != 1 || len(g.EventTypes) != 1 {
-		t.Errorf("the dead: %+v", g)
-	}
+	must.Hold(t, g.Dead == 2 && g.Failed == 0 && g.Heads == 2 && g.Released == 5 && g.Attempts == 4 && g.Alike == 4 && len(g.Builds) == 1 && len(g.EventTypes) == 1, "the dead: %+v", g)
 	must.Hold(t, g.FirstAt != nil && g.LastAt != nil && g.FirstAt.Before(*g.LastAt) && g.Example != "", "seen from %v to %v, such as %q", g.FirstAt, g.LastAt, g.Example)
 	if g := all.Groups[1]; g.Failed != 1 || g.Dead != 0 || g.Released != 0 || g.Attempts != 1 {
 		t.Errorf("a failed one: %+v", g)
@@ -145,9 +141,7 @@ func TestErrorGroups_knowEachErrorBesideACommonOne(t *testing.T) {
 	all := f.groups()
 	i := slices.IndexFunc(all.Groups, func(g outbox.ErrorGroup) bool { return g.Fingerprint == "behind" })
 	must.Hold(t, i >= 1 && all.Groups[i].Dead == 1 && all.Groups[i].Campaigns+all.Groups[i].EventsWaiting <= 0, "an error that blocks nothing itself: %+v", all.Groups)
-	if len(all.Groups) != 3 || all.Groups[0].Fingerprint != "rare" || all.Groups[0].Attempts != 1 || all.Groups[0].FirstAt == nil || len(all.Groups[0].Tried) != 1 {
-		t.Errorf("%+v", all)
-	}
+	must.Hold(t, len(all.Groups) == 3 && all.Groups[0].Fingerprint == "rare" && all.Groups[0].Attempts == 1 && all.Groups[0].FirstAt != nil && len(all.Groups[0].Tried) == 1, "%+v", all)
 	for _, g := range all.Groups {
 		common := g.Fingerprint == "common"
 		must.Hold(t, g.Capped == common && (!common || g.Dead >= 9_000), "%s: %d dead rows, a lower bound: %v", g.Fingerprint, g.Dead, g.Capped)

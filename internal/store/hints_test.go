@@ -14,7 +14,6 @@ import (
 // listens counts how often a store's worker is woken, starting when it receives the hints of
 // others.
 func (f *fixture) listens() *atomic.Int64 {
-	f.TB.Helper()
 	var woken atomic.Int64
 	f.onWork(func() { woken.Add(1) })
 	return &woken
@@ -22,7 +21,6 @@ func (f *fixture) listens() *atomic.Int64 {
 
 // onWork registers a worker and waits until the store receives the hints of others.
 func (f *fixture) onWork(wake func()) {
-	f.TB.Helper()
 	listening := func() int64 {
 		return f.Number(`select count(*)` + storetest.TheStores + ` and query = 'listen outboxweb' and state = 'idle'`)
 	}
@@ -32,7 +30,6 @@ func (f *fixture) onWork(wake func()) {
 }
 
 func (f *fixture) woken(times *atomic.Int64, want int64) {
-	f.TB.Helper()
 	storetest.Eventually(f.TB, "a hint", func() bool { return times.Load() >= want })
 	got := times.Load()
 	must.Hold(f.TB, got <= want, "woken %d times, want %d", got, want)

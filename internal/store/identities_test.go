@@ -21,7 +21,6 @@ func TestPostgresAppend_drawsNoPositionBelowTheHead(t *testing.T) {
 	f := open(t)
 	f.AppendN("a", 8)
 	mustFollow := func(s *store.Store, campaign, what string) {
-		t.Helper()
 		head := must.Get(f.Position(f.Ctx)).Or(t)
 		got, err := s.Append(f.Ctx, store.Append{Events: []outbox.Event{storetest.Event(campaign, "counted"), storetest.Event(campaign, "counted")}})
 		must.Hold(t, err == nil && got[0].Position > head && got[1].Position > got[0].Position, "%s: appended %+v (%v), want positions above %d", what, got, err, head)

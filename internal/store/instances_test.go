@@ -14,13 +14,11 @@ import (
 
 // beat writes the heartbeat of an instance that promises one every two seconds.
 func (f *fixture) beat(id string) {
-	f.TB.Helper()
 	must.OK(f.TB, f.Heartbeat(f.Ctx, outbox.InstanceState{ID: id, Host: "h", PID: 7, Version: "v1", Mode: outbox.ModeOutbox, StartedAt: began, BeatEvery: 2 * time.Second}))
 }
 
 // instances lists the instances as seen by a process without a cached list.
 func (f *fixture) instances() []outbox.InstanceState {
-	f.TB.Helper()
 	return must.Get(f.beside().Instances(f.Ctx)).Or(f.TB)
 }
 
@@ -102,9 +100,7 @@ select 'short-' || i, 'h', i, 'v', 'outbox_apply_only', $1, $1 from n`, f.Clock.
 		t.Errorf("%d instances, first %s, %+v", len(all), got, all[0])
 	}
 	sum, err := f.Summary(f.Ctx)
-	if err != nil || len(sum.Instances) != 100 || sum.Instances[0].ID != "old and alive" || sum.Instances[0].Leases.Campaigns != 0 {
-		t.Errorf("%d instances in the summary, %v", len(sum.Instances), err)
-	}
+	must.Hold(t, err == nil && len(sum.Instances) == 100 && sum.Instances[0].ID == "old and alive" && sum.Instances[0].Leases.Campaigns == 0, "%d instances in the summary, %v", len(sum.Instances), err)
 	f.Clock.Advance(4 * 24 * time.Hour)
 	f.beatAt("young")
 	f.Clock.Advance(4 * 24 * time.Hour)
@@ -115,7 +111,6 @@ select 'short-' || i, 'h', i, 'v', 'outbox_apply_only', $1, $1 from n`, f.Clock.
 
 // beatAt is beat of an instance that starts now.
 func (f *fixture) beatAt(id string) {
-	f.TB.Helper()
 	must.OK(f.TB, f.Heartbeat(f.Ctx, outbox.InstanceState{ID: id, Host: "h", PID: 7, Version: "v1", Mode: outbox.ModeOutbox, StartedAt: f.Clock.Now(), BeatEvery: 2 * time.Second}))
 }
 

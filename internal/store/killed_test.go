@@ -13,7 +13,6 @@ import (
 
 // only is the one instance that there is.
 func (f *fixture) only() outbox.InstanceState {
-	f.TB.Helper()
 	all := f.instances()
 	must.Need(f.TB, len(all) == 1, "instances are %+v, want one", all)
 	return all[0]
@@ -82,7 +81,6 @@ func TestInstances_aKilledOneWasLastSeenAtItsLastWork(t *testing.T) {
 
 // settleAs has a worker apply a campaign's next event.
 func (f *fixture) settleAs(w store.Worker, campaign string, seq int64) {
-	f.TB.Helper()
 	c := f.ClaimOne(w, 1)
 	must.Need(f.TB, c.CampaignID == campaign && c.First == seq, "claimed %+v, want %s seq %d", c, campaign, seq)
 	f.MustSettle(w, store.Result{Claim: c, Applied: seq})

@@ -12,14 +12,12 @@ import (
 )
 
 func (f *fixture) wentBack() []outbox.AuditEntry {
-	f.TB.Helper()
 	page := must.Get(f.AuditLog(f.Ctx, outbox.AuditFilter{Action: outbox.ActionJournalWentBack})).Or(f.TB)
 	return page.Items
 }
 
 // reconnect loses all connections and makes new ones.
 func (f *fixture) reconnect() {
-	f.TB.Helper()
 	f.Terminate()
 	f.must(f.Position(f.Ctx))
 	f.must(f.EventsFrom(f.Ctx, 0, 100))

@@ -17,7 +17,6 @@ import (
 // pager reads pages of a list as keys.
 func pager[T any](f *fixture, read func(cursor string) (outbox.Page[T], error), key func(T) string) storetest.Pager {
 	return func(cursor string) outbox.Page[string] {
-		f.TB.Helper()
 		return storetest.Keyed(must.Get(read(cursor)).Or(f.TB), key)
 	}
 }
@@ -58,7 +57,6 @@ func mustList(t *testing.T, name string, want []string, list, reverse storetest.
 
 // churn inserts and deletes rows of a few campaigns without the store, except the spared ones.
 func (f *fixture) churn(random *rand.Rand, spared map[string]bool) {
-	f.TB.Helper()
 	for range 6 {
 		campaign, seq := random.IntN(8), random.IntN(60)
 		if spared[fmt.Sprintf("c-%d#%d", campaign, seq)] {
@@ -72,7 +70,6 @@ func (f *fixture) churn(random *rand.Rand, spared map[string]bool) {
 }
 
 func (f *fixture) outboxRow(campaign, seq, due int) {
-	f.TB.Helper()
 	f.Exec(fmt.Sprintf(`
 insert into projection_apply_outbox (campaign_id, seq, event_type, status, attempt_count, next_attempt_at, enqueued_at, updated_at)
 values ('c-%d', %d, 'counted', 'dead', 8, %d, 1, 1)`, campaign, seq, due))
@@ -144,7 +141,6 @@ func TestPages_endsThatHaveGoneLeadToTheOtherEnd(t *testing.T) {
 
 // manyRows inserts pending rows without events.
 func (f *fixture) manyRows(campaign string, first, last int) {
-	f.TB.Helper()
 	f.Exec(`
 insert into projection_apply_outbox (campaign_id, seq, event_type, next_attempt_at, enqueued_at, updated_at)
 with recursive n(i) as (select cast($2 as bigint) union all select i + 1 from n where i < $3)

@@ -133,7 +133,6 @@ func TestSQLitePlans_noStatementScansTheOutboxOrTheJournal(t *testing.T) {
 
 // allStatements lists the statements of the store after everything was used.
 func (f *fixture) allStatements() []store.Statement {
-	f.TB.Helper()
 	statements := append(f.Statements(), f.swaps...)
 	count := make(map[string]int)
 	for _, s := range statements {
@@ -176,7 +175,6 @@ var parameter = regexp.MustCompile(`\$(\d+)`)
 
 // plan reads SQLite's plan of a query.
 func plan(t *testing.T, db *sql.DB, query string) []string {
-	t.Helper()
 	switch word, _, _ := strings.Cut(strings.TrimSpace(query), " "); strings.TrimSpace(word) {
 	case "begin", "commit", "rollback", "savepoint", "release", "pragma":
 		return nil

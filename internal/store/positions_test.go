@@ -37,9 +37,7 @@ func (w *follower) follow(s *fixture, done <-chan struct{}) {
 			return
 		}
 		for _, e := range events {
-			if e.Position <= w.last {
-				s.TB.Errorf("position %d comes after %d", e.Position, w.last)
-			}
+			must.Hold(s.TB, e.Position > w.last, "position %d comes after %d", e.Position, w.last)
 			w.last = e.Position
 			w.positions = append(w.positions, e.Position)
 		}
@@ -152,7 +150,6 @@ func TestPostgresEventsFrom_holdsBackWhatComesAfterAnAppendUnderWay(t *testing.T
 	storetest.Run(f.TB, conn, `select nextval(pg_get_serial_sequence('events', 'position'))`)
 	f.AppendN("b", 1)
 	read := func() (n int) {
-		t.Helper()
 		events := must.Get(f.EventsFrom(f.Ctx, 0, 10)).Or(t)
 		return len(events)
 	}

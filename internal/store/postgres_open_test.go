@@ -133,7 +133,6 @@ func TestPostgresOpen_refusesWhatCannotBe(t *testing.T) {
 
 // through opens a store on the journal of f through a proxy.
 func (f *fixture) through(pooled func(string) string, change ...func(*store.Options)) *fixture {
-	f.TB.Helper()
 	o := store.Options{Journal: pooled(f.Pair.Journal), Projections: f.Pair.Projections, Now: f.Clock.Now}
 	for _, c := range change {
 		c(&o)

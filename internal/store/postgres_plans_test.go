@@ -74,7 +74,6 @@ var postgresScans = []scan{
 // fill inserts as many rows into every large table as a journal has after some weeks, and
 // analyzes them.
 func (f *fixture) fill() {
-	f.TB.Helper()
 	for _, statement := range []string{`
 insert into campaigns (campaign_id, high_water_seq, applied_seq, head_seq, head_status, head_next_attempt_at, oldest_enqueued_at, due_at,
   pending, failed, dead, lease_owner, lease_epoch, lease_expires_at, created_at, updated_at)
@@ -271,7 +270,6 @@ func (f *fixture) pagesScanNothing(statements []store.Statement) {
 
 // planner is a connection with its own settings.
 func (f *fixture) planner(database, settings string) *pgx.Conn {
-	f.TB.Helper()
 	conn := storetest.Connect(f.TB, map[string]string{"journal": f.Pair.Journal, "projections": f.Pair.Projections}[database])
 	storetest.Run(f.TB, conn, strings.Split(settings, "; ")...)
 	return conn
@@ -308,7 +306,6 @@ func bare(expression string) string {
 
 // leading reads the first column, or expression, of every index.
 func (f *fixture) leading() map[string]string {
-	f.TB.Helper()
 	columns := make(map[string]string)
 	for _, db := range []*sql.DB{f.JournalDB, f.ProjectionsDB} {
 		for _, line := range storetest.Texts(f.TB, db, `
@@ -324,7 +321,6 @@ where indrelid in (select oid from pg_class where relnamespace = cast(current_sc
 
 // generic is the plan of a statement with unknown parameters.
 func (f *fixture) generic(conn *pgx.Conn, i int, s store.Statement) node {
-	f.TB.Helper()
 	switch word, _, _ := strings.Cut(strings.TrimSpace(s.Query), "\n"); strings.Fields(word)[0] {
 	case "select", "insert", "update", "delete", "with":
 	default:

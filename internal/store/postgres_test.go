@@ -64,7 +64,6 @@ var transactions = []struct {
 }
 
 func (f *fixture) prepare() {
-	f.TB.Helper()
 	f.AppendN("held", 2)
 	f.ClaimOne(two, 10)
 	f.AppendN("a", 2)

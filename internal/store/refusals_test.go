@@ -70,9 +70,7 @@ func TestRecordRefusal_keepsWhatTheDatabaseTakes(t *testing.T) {
 	for name, text := range map[string]string{"reason": a.Reason, "refusal": a.Refusal, "target": string(a.Target)} {
 		must.Hold(t, len(text) <= 500 && len(text) >= 490 && strings.HasSuffix(text, "ü"), "of the %s %d bytes are kept: %q", name, len(text), text)
 	}
-	if len(a.CampaignID) > 200 || !strings.HasPrefix(a.CampaignID, "\uFFFDü") || !strings.HasPrefix(a.Reason, "bad\uFFFD\uFFFDü") || a.Seq != 3 || a.Role != outbox.RoleViewer {
-		t.Errorf("the record is %+v", a)
-	}
+	must.Hold(t, len(a.CampaignID) <= 200 && strings.HasPrefix(a.CampaignID, "\uFFFDü") && strings.HasPrefix(a.Reason, "bad\uFFFD\uFFFDü") && a.Seq == 3 && a.Role == outbox.RoleViewer, "the record is %+v", a)
 }
 
 func TestReadOnlyStore_refusesEveryChangeAndRecordsNothing(t *testing.T) {
@@ -133,9 +131,7 @@ func TestRefusals_beyondAFewInAMinuteAreOneRecord(t *testing.T) {
 	list = f.RefusedActions()
 	got := list[0]
 	why := fmt.Sprintf("refused 15 more times in the minute from %s UTC; the last: the reason is 501 bytes long; the limit is 500", minute.Format("2006-01-02 15:04"))
-	if len(list) != 12 || got.Refusal != why || string(got.After) != `{"refused":15}` || got.Action != outbox.ActionPause || got.Auth != outbox.AuthJWT {
-		t.Errorf("%d records, the last is %+v", len(list), got)
-	}
+	must.Hold(t, len(list) == 12 && got.Refusal == why && string(got.After) == `{"refused":15}` && got.Action == outbox.ActionPause && got.Auth == outbox.AuthJWT, "%d records, the last is %+v", len(list), got)
 	pause(11)
 	g := f.beside()
 	f.Close()

@@ -39,7 +39,6 @@ func releasedPair(t *testing.T, dir string) dbtest.Pair {
 }
 
 func unpacked(t *testing.T, path string) []byte {
-	t.Helper()
 	packed := must.Get(os.ReadFile(path)).Or(t)
 	r := must.Get(gzip.NewReader(bytes.NewReader(packed))).Or(t)
 	return must.Get(io.ReadAll(r)).Or(t)
@@ -48,7 +47,6 @@ func unpacked(t *testing.T, path string) []byte {
 // wholeSchema describes the schema of a database on the current server; it is empty for a database
 // without tables.
 func wholeSchema(t *testing.T, db *sql.DB) (lines []string) {
-	t.Helper()
 	others := `select type || ' ' || name from sqlite_schema where type in ('trigger', 'view')`
 	if dbtest.Postgres() {
 		others = `

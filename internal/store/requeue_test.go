@@ -16,7 +16,6 @@ import (
 // deadRows is a store with dead heads that died in the order d, c, b, a, with two event types
 // and two errors among them, and rows waiting behind them.
 func deadRows(t *testing.T) *fixture {
-	t.Helper()
 	f := open(t, storetest.MaxAttempts(1))
 	for i, id := range []string{"d", "c", "b", "a"} {
 		f.MustAppend(append([]outbox.Event{storetest.Event(id, []string{"counted", "weighed"}[i%2])}, slices.Repeat([]outbox.Event{storetest.Event(id, "counted")}, i)...)...)
@@ -159,7 +158,6 @@ func TestRetryFailed_makesTheFailedHeadsOfAFilterDueNow(t *testing.T) {
 		f.FailsAfter(one, f.ClaimOne(one, 2), 0, message)
 	}
 	retry := func(want int64) {
-		t.Helper()
 		got, err := f.RetryFailed(f.Ctx, ana("mended"), outbox.RequeueFilter{Fingerprint: "boom"})
 		must.Need(t, err == nil && got.Retried == want, "retried %+v, %v, want %d", got, err, want)
 	}

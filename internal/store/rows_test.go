@@ -18,7 +18,6 @@ var oddIDs = []string{"%", "_", "it's", `back\slash`, "ü-é", "☃\u00a0", "a b
 
 // rowScene is a store with rows of every status in campaigns of odd names.
 func rowScene(t *testing.T) *fixture {
-	t.Helper()
 	f := open(t, storetest.MaxAttempts(2))
 	fill := func(ids []string) {
 		for _, id := range ids {
@@ -42,7 +41,6 @@ func rowScene(t *testing.T) *fixture {
 
 // everyRow reads all rows without the store.
 func (f *fixture) everyRow() []outbox.Row {
-	f.TB.Helper()
 	found := must.Get(f.JournalDB.Query(`select campaign_id, seq, event_type, status, last_error, fingerprint, attempt_count, next_attempt_at from projection_apply_outbox`)).Or(f.TB)
 	defer found.Close()
 	var all []outbox.Row
@@ -147,9 +145,7 @@ func TestRow_hasItsEventAttemptsAndCampaign(t *testing.T) {
 	f := rowScene(t)
 	d := f.MustRow("it's", 1)
 	must.Hold(t, d.Event.CampaignID == "it's" && d.Event.Seq == 1 && d.Row.Status == outbox.Dead && d.Campaign.HeadSeq == 1, "detail is %+v", d)
-	if len(d.Attempts) != 2 || d.Attempts[0].Error != "disk 2 is full" || d.Attempts[0].Attempt != 2 || d.Attempts[0].Fingerprint != "disk # is full" {
-		t.Errorf("attempts are %+v, want both, newest first", d.Attempts)
-	}
+	must.Hold(t, len(d.Attempts) == 2 && d.Attempts[0].Error == "disk 2 is full" && d.Attempts[0].Attempt == 2 && d.Attempts[0].Fingerprint == "disk # is full", "attempts are %+v, want both, newest first", d.Attempts)
 	for _, c := range []struct {
 		campaign string
 		seq      int64

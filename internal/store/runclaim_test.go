@@ -18,7 +18,6 @@ var run = enginetest.RunHolder
 
 // queue is a campaign and its rows in the journal, without the columns that each claim changes.
 func (f *fixture) queue(campaign string) string {
-	f.TB.Helper()
 	return strings.Join(append(storetest.Texts(f.TB, f.JournalDB, `
 select concat_ws(' ', high_water_seq, applied_seq, head_seq, head_status, head_next_attempt_at, oldest_enqueued_at, due_at,
   pending, processing, failed, dead, lease_owner, crashes, suspect_seq, diverged)
@@ -73,9 +72,7 @@ func TestClaimForRun_takesAWaveAwayAsThoughItHadBeenGivenBack(t *testing.T) {
 			rows := taken.queue("a")
 			must.Hold(t, !strings.Contains(rows, "processing"), "while the run holds it the queue is\n%s", rows)
 			now, want := taken.MustCampaign("a"), given.MustCampaign("a")
-			if now.Counts != want.Counts || now.HeadSeq != want.HeadSeq || now.HeadStatus != want.HeadStatus || now.HeadNextAttempt != want.HeadNextAttempt {
-				t.Errorf("while the run holds it the campaign is %+v, after a wave that gave back %+v", now, want)
-			}
+			must.Hold(t, now.Counts == want.Counts && now.HeadSeq == want.HeadSeq && now.HeadStatus == want.HeadStatus && now.HeadNextAttempt == want.HeadNextAttempt, "while the run holds it the campaign is %+v, after a wave that gave back %+v", now, want)
 			taken.Sound()
 			taken.NoClaim(two)
 			must.Equal(t, taken.MustSettle(one, store.Result{Claim: claim, Applied: claim.Last, Failure: storetest.Failure("late")}), store.Settled{Fenced: 1}, "the wave settled")

@@ -11,7 +11,6 @@ import (
 )
 
 func (f *fixture) history(over outbox.RangeName) []outbox.Point {
-	f.TB.Helper()
 	h := must.Get(f.beside().History(f.Ctx, outbox.Range{Name: over})).Or(f.TB)
 	return h.Points
 }
@@ -86,9 +85,7 @@ func TestHistory_tellsWhatStoodAtEachMinute(t *testing.T) {
 	must.Need(t, len(points) == 7, "%d points, want the running minute and one for each since the one that the first sample ended", len(points))
 	first, last, running := points[1], points[5], points[6]
 	must.Hold(t, first.Counts.Pending == 3 && first.Applied == 0 && first.OldestAgeSeconds == 60, "at first: %+v", first)
-	if last.Counts.Pending != 4 || last.AppliedPerSecond != 2 || last.Applied != 120 || last.Failed != 6 || !last.At.Equal(f.Clock.Now()) || last.Incomplete {
-		t.Errorf("at the end: %+v", last)
-	}
+	must.Hold(t, last.Counts.Pending == 4 && last.AppliedPerSecond == 2 && last.Applied == 120 && last.Failed == 6 && last.At.Equal(f.Clock.Now()) && !last.Incomplete, "at the end: %+v", last)
 	must.Hold(t, running.Incomplete && running.Applied == 0 && running.Counts.Pending == 4, "the running minute: %+v", running)
 	f.Clock.Advance(30 * time.Minute)
 	day := f.history(outbox.RangeDay)
@@ -111,9 +108,7 @@ func TestCampaignHistory_keepsThoseThatAreBehindForLong(t *testing.T) {
 	must.Equal(t, len(must.Get(f.CampaignHistory(f.Ctx, "fast", outbox.Range{})).Or(t)), 0, "a campaign a moment behind")
 	for _, name := range outbox.RangeNames {
 		h, err := f.Heatmap(f.Ctx, outbox.Range{Name: name})
-		if err != nil || len(h.Campaigns) != 1 || h.Campaigns[0].CampaignID != "slow" || h.Campaigns[0].Worst != 3 || slices.Max(h.Campaigns[0].LagEvents) != 3 {
-			t.Errorf("heatmap of %s: %+v, %v", name, h, err)
-		}
+		must.Hold(t, err == nil && len(h.Campaigns) == 1 && h.Campaigns[0].CampaignID == "slow" && h.Campaigns[0].Worst == 3 && slices.Max(h.Campaigns[0].LagEvents) == 3, "heatmap of %s: %+v, %v", name, h, err)
 		// Two samples are at the ends of three minutes, as in the charts of all campaigns.
 		cells := slices.DeleteFunc(h.Campaigns[0].LagEvents, func(n int64) bool { return n == 0 })
 		must.Hold(t, name != outbox.RangeHour || len(cells) == 3, "heatmap of an hour has the cells %v", cells)
@@ -172,9 +167,7 @@ func TestNoteGroup_isPinnedAndTakenAway(t *testing.T) {
 	for _, text := range []string{"waits for the fix of Monday", ""} {
 		note := must.Get(f.SetGroupNote(f.Ctx, ana("known"), "boom", text)).Or(t)
 		pinned := must.Get(f.ErrorGroups(f.Ctx)).Or(t).Groups[0].Note
-		if (note != nil) != (text != "") || (pinned != nil) != (text != "") || pinned != nil && (pinned.Note != text || note.By != "ana") {
-			t.Errorf("of %q there is %+v, pinned is %+v", text, note, pinned)
-		}
+		must.Hold(t, (note != nil) == (text != "") && (pinned != nil) == (text != "") && (pinned == nil || pinned.Note == text && note.By == "ana"), "of %q there is %+v, pinned is %+v", text, note, pinned)
 	}
 	refused(t, storetest.No(f.SetGroupNote(f.Ctx, ana(""), "boom", string(make([]byte, 2001)))), outbox.ErrInvalid, "2001 bytes")
 	refused(t, storetest.No(f.SetGroupNote(f.Ctx, ana(""), "", "x")), outbox.ErrInvalid, "fingerprint")

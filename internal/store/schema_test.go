@@ -73,7 +73,6 @@ var ownWays = []string{"goose", "sqlite_", "campaigns_by_lag", "outbox_dead", "o
 
 // schemaOf describes a database, without ownWays.
 func schemaOf(t *testing.T, db *sql.DB, postgres bool) []string {
-	t.Helper()
 	var lines []string
 	for _, query := range schemaQueries[postgres] {
 		for _, line := range storetest.Texts(t, db, query) {

@@ -10,7 +10,6 @@ import (
 )
 
 func scopeOf(t *testing.T, patterns ...string) outbox.Scope {
-	t.Helper()
 	return must.Get(outbox.ParseScope(patterns)).Or(t)
 }
 

@@ -46,7 +46,6 @@ func TestSQLiteOpen_createsFilesForTheOwnerAlone(t *testing.T) {
 
 // mustBeMigrated fails unless a store is ready and says when each migration was applied.
 func mustBeMigrated(t *testing.T, s *store.Store) {
-	t.Helper()
 	must.Equal(t, len(s.Ready(t.Context())), 0, "not ready")
 	migrations, err := s.Migrations(t.Context())
 	must.Need(t, err == nil && len(migrations) >= 2, "migrations are %+v, %v", migrations, err)

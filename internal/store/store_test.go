@@ -64,12 +64,10 @@ type fixture struct {
 
 // open creates an empty store. change adjusts its options.
 func open(tb testing.TB, change ...func(*store.Options)) *fixture {
-	tb.Helper()
 	return around(storetest.Open(tb, change...))
 }
 
 func openPair(tb testing.TB, p dbtest.Pair, c *storetest.Clock, change ...func(*store.Options)) *fixture {
-	tb.Helper()
 	return around(storetest.OpenBoth(tb, p, c, change...))
 }
 
@@ -79,20 +77,15 @@ func around(f *storetest.Fixture) *fixture {
 
 // must fails when a call does, whatever it returns besides.
 func (f *fixture) must(_ any, err error) {
-	f.TB.Helper()
-	if err != nil {
-		f.TB.Fatal(err)
-	}
+	must.OK(f.TB, err)
 }
 
 // beside opens a second store on the same databases, as another process would.
 func (f *fixture) beside(change ...func(*store.Options)) *fixture {
-	f.TB.Helper()
 	return around(f.Fixture.Beside(change...))
 }
 
 // wantLost fails unless err is that of a lost lease.
 func wantLost(tb testing.TB, err error) {
-	tb.Helper()
 	must.Hold(tb, errors.Is(err, outbox.ErrLeaseLost), "got error %v, want a lost lease", err)
 }

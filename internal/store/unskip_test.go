@@ -17,9 +17,7 @@ func TestUnskipEvent_beforeTheEventIsPassedOverOnlyTakesTheSkipBack(t *testing.T
 	f.DieAt(3, 2)
 	f.MustSkip("a", 2)
 	skip, err := f.UnskipEvent(f.Ctx, ana("it was right after all"), "a", 2)
-	if err != nil || skip.Active() || skip.UndoneBy != "ana" || skip.UndoneReason != "it was right after all" || *skip.UndoneAt != f.Clock.Now() {
-		t.Errorf("the skip is %+v, %v", skip, err)
-	}
+	must.Hold(t, err == nil && !skip.Active() && skip.UndoneBy == "ana" && skip.UndoneReason == "it was right after all" && *skip.UndoneAt == f.Clock.Now(), "the skip is %+v, %v", skip, err)
 	f.Is("a", "applied 1 of 3, head 2 pending, 2 pending")
 	f.Sound()
 	f.Works(one, f.Claims(one, 10, "a 2-3 under 12"), 1)
@@ -156,9 +154,7 @@ func TestUnskipEvent_thatIsCutOffBetweenTheDatabasesHasNotHappened(t *testing.T)
 			f.ExecProjections(`update projection_watermarks set applied_seq = 1, applied_hash = $1, fence_epoch = fence_epoch + 1`, hash)
 			f.ExecProjections(`delete from watermark_skips`)
 			report, err := f.Check(f.Ctx, storetest.Quiet)
-			if err != nil || len(report.Violations) != 4 || report.Violations[0].Invariant != "skips" || report.Violations[1].Invariant != "event_owed" {
-				f.TB.Errorf("check found %+v (%v)", report.Violations, err)
-			}
+			must.Hold(f.TB, err == nil && len(report.Violations) == 4 && report.Violations[0].Invariant == "skips" && report.Violations[1].Invariant == "event_owed", "check found %+v (%v)", report.Violations, err)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -225,9 +225,7 @@ func (f *Fixture) Modified(except ...string) string {
 	}
 	for _, name := range []string{"journal.db", "journal.db-wal", "projections.db", "projections.db-wal"} {
 		info, err := os.Stat(filepath.Join(f.Pair.Dir, name))
-		if err != nil && !errors.Is(err, os.ErrNotExist) {
-			f.TB.Fatal(err)
-		}
+		must.Need(f.TB, err == nil || errors.Is(err, os.ErrNotExist), "%v", err)
 		if err == nil {
 			fmt.Fprintln(&b, name, info.Size(), info.ModTime().UnixNano())
 		}

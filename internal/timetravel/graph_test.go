@@ -37,7 +37,6 @@ delete from towns where campaign_id = :campaign_id and id = cast(:payload.id! as
 
 // graphOf lists the nodes and edges of a campaign's graph as of an event.
 func graphOf(t *testing.T, tr *timetravel.Travel, seq int64) (m outbox.ModelGraph, nodes, edges []string) {
-	t.Helper()
 	graphs := mustAt(t, tr, outbox.ModelQuery{CampaignID: "c", Seq: seq}).Graphs
 	must.Need(t, len(graphs) == 1, "there are %d graphs, want one", len(graphs))
 	m = graphs[0]
@@ -81,9 +80,7 @@ func TestTravel_boundsAGraph(t *testing.T) {
 	}
 	b.Feed(append(events, enginetest.EventOf("c", "founded", `{"id":240,"name":"new"}`))...)
 	m, nodes, _ := graphOf(t, tr, 2*240)
-	if len(m.Nodes) != outbox.MaxGraphNodes || m.NodesTotal != 240 || len(m.Edges) != outbox.MaxGraphNodes-1 || m.EdgesTotal != 240 || nodes[0] != `180 "t"` {
-		t.Errorf("of 240 nodes the graph has %d of %d, with %d of %d edges", len(m.Nodes), m.NodesTotal, len(m.Edges), m.EdgesTotal)
-	}
+	must.Hold(t, len(m.Nodes) == outbox.MaxGraphNodes && m.NodesTotal == 240 && len(m.Edges) == outbox.MaxGraphNodes-1 && m.EdgesTotal == 240 && nodes[0] == `180 "t"`, "of 240 nodes the graph has %d of %d, with %d of %d edges", len(m.Nodes), m.NodesTotal, len(m.Edges), m.EdgesTotal)
 	m, nodes, _ = graphOf(t, tr, 0)
 	must.Hold(t, m.NodesTotal == outbox.GraphRows && slices.Contains(nodes, `240 "new"changed`), "of %d nodes %v are drawn, without the changed one", m.NodesTotal, nodes)
 }

@@ -92,7 +92,6 @@ const wait = storetest.Patience
 type tableState map[string][]string
 
 func naive(t *testing.T, b *enginetest.Engine, sources []string, events []outbox.Event) []tableState {
-	t.Helper()
 	set := must.Get(projection.Load("sqlite", sources...)).Or(t)
 	scratch := must.Get(set.NewScratch(t.Context())).Or(t)
 	defer scratch.Close()
@@ -154,13 +153,11 @@ func shown(m outbox.ReadModel) (now, before tableState) {
 }
 
 func open(t *testing.T, c timetravel.Config, definitions ...string) (*enginetest.Engine, *timetravel.Travel) {
-	t.Helper()
 	b := enginetest.Open(t, enginetest.Define(t, definitions...))
 	return b, travel(t, b, c)
 }
 
 func travel(t *testing.T, b *enginetest.Engine, c timetravel.Config) *timetravel.Travel {
-	t.Helper()
 	c.Store, c.Set = b.Store, b.Set
 	tr := timetravel.New(c)
 	t.Cleanup(tr.Close)
@@ -168,7 +165,6 @@ func travel(t *testing.T, b *enginetest.Engine, c timetravel.Config) *timetravel
 }
 
 func mustAt(t *testing.T, tr *timetravel.Travel, q outbox.ModelQuery) outbox.ReadModel {
-	t.Helper()
 	m, err := tr.At(t.Context(), q, wait)
 	must.Need(t, err == nil, "as of event %d: %v", q.Seq, err)
 	return m
@@ -216,7 +212,6 @@ func TestTravel_showsAtEveryEventWhatANaiveReplayHas(t *testing.T) {
 
 // mustBeSetBy compares every cell's setter with brute force: the last event in which its row was added or the cell changed.
 func mustBeSetBy(t *testing.T, setters map[string]outbox.ModelCell, m outbox.ReadModel, seq int64) {
-	t.Helper()
 	for _, table := range m.Tables {
 		for _, row := range table.Rows {
 			for _, c := range row.Cells {
@@ -228,9 +223,7 @@ func mustBeSetBy(t *testing.T, setters map[string]outbox.ModelCell, m outbox.Rea
 				if row.Kind != outbox.RowRemoved {
 					setters[at] = old
 				}
-				if c.SetSeq != old.SetSeq || c.Statement == "" {
-					t.Fatalf("as of event %d, %s.%s of row %s is set by event %d, %q; it was event %d", seq, table.Name, c.Name, row.Row, c.SetSeq, c.Statement, old.SetSeq)
-				}
+				must.Need(t, c.SetSeq == old.SetSeq && c.Statement != "", "as of event %d, %s.%s of row %s is set by event %d, %q; it was event %d", seq, table.Name, c.Name, row.Row, c.SetSeq, c.Statement, old.SetSeq)
 			}
 		}
 	}
@@ -259,9 +252,7 @@ func TestTravel_namesTheStatementThatSetACell(t *testing.T) {
 	must.Equal(t, note, want)
 	must.Hold(t, row.Previous == 2 && row.Following == 0, "the row changed before at event %d and then at %d", row.Previous, row.Following)
 	h := must.Get(tr.Cell(t.Context(), outbox.ModelQuery{CampaignID: "c", Row: row.Row}, "note", wait)).Or(t)
-	if len(h.Earlier) != 1 || string(h.Earlier[0].Value) != `"full"` || h.Earlier[0].SetSeq != 1 || !strings.HasPrefix(h.SQL, "update shelf_items set note = null where campaign_id = :campaign_id") {
-		t.Errorf("the cell's history is %+v", h)
-	}
+	must.Hold(t, len(h.Earlier) == 1 && string(h.Earlier[0].Value) == `"full"` && h.Earlier[0].SetSeq == 1 && strings.HasPrefix(h.SQL, "update shelf_items set note = null where campaign_id = :campaign_id"), "the cell's history is %+v", h)
 }
 
 // A row that makes room for another one is removed, though no statement names it.

@@ -198,9 +198,7 @@ func TestGoProjection_failureIsItsOwn(t *testing.T) {
 				must.Equal(t, b.MustCampaign(id).AppliedSeq, 3, "campaign", id, "is at event")
 			}
 			row := b.MustRow("culprit", 2).Row
-			if row.Status != outbox.Dead || !strings.Contains(row.LastError, tt.want) || !strings.Contains(row.LastError, "projection tally (code_test.go:") {
-				t.Errorf("row %s: %q, want it dead of %q in code_test.go", row.Status, row.LastError, tt.want)
-			}
+			must.Hold(t, row.Status == outbox.Dead && strings.Contains(row.LastError, tt.want) && strings.Contains(row.LastError, "projection tally (code_test.go:"), "row %s: %q, want it dead of %q in code_test.go", row.Status, row.LastError, tt.want)
 			must.Equal(t, b.MustCampaign("culprit").AppliedSeq, 1, "the campaign is at event")
 			must.Equal(t, b.RunToEnd(enginetest.VerifyAll()).Counts.Matched, 3, "verify")
 		})
@@ -279,9 +277,7 @@ func TestGoProjection_hungCallsAreBounded(t *testing.T) {
 	must.Hold(t, cut+waiting == campaigns && waiting != 0, "%d cut off and %d wait, want %d and some that wait", cut, waiting, campaigns)
 	groups := must.Get(b.Store.ErrorGroups(t.Context())).Or(t)
 	for _, g := range groups.Assessed(outbox.Running{Versions: map[string]string{"tally": "1"}}, nil) {
-		if g.Dead == 0 && !strings.Contains(g.Verdict, "it is tried once the process is restarted") || g.Dead > 0 && g.Alike != g.Attempts {
-			t.Errorf("%q is judged %q, with %d of %d attempts alike", g.Example, g.Verdict, g.Alike, g.Attempts)
-		}
+		must.Hold(t, (g.Dead != 0 || strings.Contains(g.Verdict, "it is tried once the process is restarted")) && (g.Dead <= 0 || g.Alike == g.Attempts), "%q is judged %q, with %d of %d attempts alike", g.Example, g.Verdict, g.Alike, g.Attempts)
 	}
 	close(release)
 	for storetest.Column[int](t, b.JournalDB, `select count(*) from projection_apply_outbox where status = 'failed'`)[0] > 0 {
@@ -290,9 +286,7 @@ func TestGoProjection_hungCallsAreBounded(t *testing.T) {
 	}
 	// On a busy machine the limit of 20 ms may cut off some of those that waited, too.
 	left := storetest.Column[string](t, b.JournalDB, `select status || ': ' || last_error from projection_apply_outbox`)
-	if len(left) < cut || slices.ContainsFunc(left, func(row string) bool {
+	must.Hold(t, len(left) >= cut && !slices.ContainsFunc(left, func(row string) bool {
 		return !strings.HasPrefix(row, "dead: ") || !strings.Contains(row, "was cut off")
-	}) {
-		t.Errorf("left are %q, want the %d that were cut off", left, cut)
-	}
+	}), "left are %q, want the %d that were cut off", left, cut)
 }

@@ -61,9 +61,7 @@ func TestPass_writesTheHistoryOfAFailedAttempt(t *testing.T) {
 	must.Hold(t, strings.Contains(a.Error, "projection accounts (00.sql:") && strings.Contains(a.Error, checkFailed(b)), "the error does not say where and why: %s", a.Error)
 	want := outbox.Attempt{Attempt: 1, Worker: b.Worker.ID(), Build: "test", At: now.Now(), Error: a.Error, Fingerprint: outbox.Fingerprint(a.Error),
 		Projection: "accounts", ProjectionVersion: b.Set.Named("accounts").Version}
-	if a != want || r.Row.LastError != a.Error || r.Row.Fingerprint != a.Fingerprint {
-		t.Errorf("attempt = %+v, want %+v; the row says %q, %q", a, want, r.Row.LastError, r.Row.Fingerprint)
-	}
+	must.Hold(t, a == want && r.Row.LastError == a.Error && r.Row.Fingerprint == a.Fingerprint, "attempt = %+v, want %+v; the row says %q, %q", a, want, r.Row.LastError, r.Row.Fingerprint)
 }
 
 func TestPass_goesOnWhenAnEventFailsOnceAndPassesAlone(t *testing.T) {
@@ -149,7 +147,6 @@ select :campaign_id, 1 from pg_sleep(600);
 // openForever is an engine with a ledger, probes and an event that never ends. On PostgreSQL the
 // server cuts that off by the store's limit, which holds for all events.
 func openForever(tb testing.TB, options ...enginetest.Option) *enginetest.Engine {
-	tb.Helper()
 	b := enginetest.Open(tb, enginetest.Define(tb, enginetest.Ledger, enginetest.Probing, forever), append(options, enginetest.EventTimeout(storetest.Overtime))...)
 	if !b.OnPostgres() {
 		b.Worker.Limit("endless", 50*time.Millisecond)

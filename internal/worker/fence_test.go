@@ -18,7 +18,6 @@ import (
 
 // takenOver lets a's lease on campaign c expire after its claim, and makes b take over and apply everything.
 func takenOver(t *testing.T, now *storetest.Clock, a *enginetest.Engine, events ...outbox.Event) (b *enginetest.Engine, stale []store.Claim) {
-	t.Helper()
 	b = a.Beside()
 	a.MustAppend(events...)
 	stale = a.ClaimWave()
@@ -84,7 +83,6 @@ func TestPass_keepsItsLeaseThroughAWaveThatTakesLong(t *testing.T) {
 
 // takenInALongWave is what another worker can claim of a campaign that is being applied for longer than the lease.
 func takenInALongWave(t *testing.T, lease time.Duration) (claims []store.Claim) {
-	t.Helper()
 	a := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Probing), enginetest.Leasing(lease))
 	b, db := a.Beside(), a.JournalDB
 	key := t.Name() + lease.String()

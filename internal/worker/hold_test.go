@@ -55,7 +55,6 @@ func TestPass_setsTheCursorsOfAPauseForAllAsCampaignsMove(t *testing.T) {
 	for _, of := range []outbox.Mode{outbox.ModeOutbox, outbox.ModeInline} {
 		b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Tally), enginetest.InMode(of))
 		appendTo := func(events ...outbox.Event) {
-			t.Helper()
 			if of == outbox.ModeInline {
 				for e := range slices.Chunk(events, 1) {
 					must.OK(t, appendInline(t, b, e...))
@@ -153,9 +152,7 @@ func TestPass_tellsNothingOnceAPauseHasReturned(t *testing.T) {
 		if errors.Is(err, outbox.ErrConflict) {
 			continue // it was paused for all campaigns meanwhile
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		seen := one.Entries("tally", id)
 		must.Equal(t, int64(len(seen)), h.AppliedSeq, "where it is paused")
 		if c%2 == 0 {
@@ -180,7 +177,6 @@ func TestPass_tellsNothingOnceAPauseHasReturned(t *testing.T) {
 
 // pauseForAllBriefly pauses for all campaigns, checks that nothing is applied meanwhile, and resumes.
 func pauseForAllBriefly(tb testing.TB, b *enginetest.Engine) {
-	tb.Helper()
 	all := func() []int {
 		return storetest.Column[int](tb, b.ProjectionsDB, `select count(*) from tally_history`)
 	}
@@ -217,9 +213,7 @@ func TestPass_recordsEachFailedAttemptOfABlockingProjectionOnce(t *testing.T) {
 	page, err := b.Failures(t.Context(), outbox.FailureFilter{CampaignID: "b", Status: outbox.FailureOpen})
 	must.Need(t, err == nil && len(page.Items) == 1, "failures %+v, %v", page, err)
 	f := page.Items[0]
-	if f.EventType != "spent" || f.Fingerprint != outbox.Fingerprint(f.Message) || !strings.HasPrefix(f.Message, "projection accounts") || f.LastAt.Sub(f.FirstAt) != 2*time.Hour {
-		t.Errorf("failure %+v", f)
-	}
+	must.Hold(t, f.EventType == "spent" && f.Fingerprint == outbox.Fingerprint(f.Message) && strings.HasPrefix(f.Message, "projection accounts") && f.LastAt.Sub(f.FirstAt) == 2*time.Hour, "failure %+v", f)
 	b.ExecProjections(`update accounts set balance = 1000 where campaign_id = 'b'`)
 	b.MustRequeue("b", 2)
 	b.MustSkip("c", 3)

@@ -26,12 +26,10 @@ func failedInline(tb testing.TB, options ...enginetest.Option) *enginetest.Engin
 }
 
 func fund(tb testing.TB, b *enginetest.Engine) {
-	tb.Helper()
 	b.ExecProjections(`update accounts set balance = 1000`)
 }
 
 func mustHaveNoRows(tb testing.TB, b *enginetest.Engine) {
-	tb.Helper()
 	must.Equal(tb, storetest.Column[int](tb, b.JournalDB, `select count(*) from projection_apply_outbox`)[0], 0, "rows are left")
 }
 

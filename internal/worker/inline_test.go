@@ -19,24 +19,20 @@ import (
 
 // openInline opens an engine whose appends are applied on the request path.
 func openInline(tb testing.TB, definitions ...string) *enginetest.Engine {
-	tb.Helper()
 	return enginetest.Open(tb, enginetest.Define(tb, definitions...), enginetest.InMode(outbox.ModeInline))
 }
 
 // appendInline appends and applies as a server does in inline mode.
 func appendInline(tb testing.TB, b *enginetest.Engine, events ...outbox.Event) error {
-	tb.Helper()
 	b.MustAppend(events...)
 	return b.Worker.ApplyInline(context.Background(), events[0].CampaignID)
 }
 
 func pauseCampaign(tb testing.TB, b *enginetest.Engine, id string) {
-	tb.Helper()
 	must.Get(b.PauseCampaign(context.Background(), enginetest.Operator, id)).Or(tb)
 }
 
 func resumeCampaign(tb testing.TB, b *enginetest.Engine, id string) {
-	tb.Helper()
 	must.Get(b.ResumeCampaign(context.Background(), enginetest.Operator, id)).Or(tb)
 }
 
@@ -142,9 +138,7 @@ func TestApplyInline_startsAgainWhenItsLeaseWasTakenOver(t *testing.T) {
 				return tx.Fence("a", claim.Epoch)
 			})
 		}
-		if err != nil {
-			t.Error(err)
-		}
+		must.Hold(t, err == nil, "%v", err)
 		now.Advance(time.Hour)
 	}
 	a = enginetest.Open(t, enginetest.Define(t, enginetest.Ledger), enginetest.InMode(outbox.ModeInline), enginetest.At(now), once(whenApplying, takeOverAndDie))

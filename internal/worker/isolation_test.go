@@ -18,7 +18,6 @@ import (
 
 // damagePage overwrites a page of a closed SQLite file.
 func damagePage(t *testing.T, path string, number int) {
-	t.Helper()
 	const size = 4096
 	f := must.Get(os.OpenFile(path, os.O_WRONLY, 0)).Or(t)
 	defer f.Close()

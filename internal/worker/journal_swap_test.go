@@ -18,7 +18,6 @@ import (
 
 // forget replaces the journal by one that ends at an event of the campaign, or does not have it. Only a process that begins then finds a journal that was always so.
 func forget(tb testing.TB, b *enginetest.Engine, campaign string, last int) {
-	tb.Helper()
 	b.Tamper(`delete from events where campaign_id = $1 and seq > $2`, campaign, last)
 	b.Exec(`delete from projection_apply_outbox where campaign_id = $1`, campaign)
 	if last == 0 {
@@ -47,13 +46,10 @@ func mustHaveSwallowedNothing(t *testing.T, b *enginetest.Engine, campaign strin
 
 // mustNotCountAsApplied fails when waiting for the event reports it as applied.
 func mustNotCountAsApplied(t *testing.T, b *enginetest.Engine, campaign string, seq int64) {
-	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), storetest.Patience)
 	defer cancel()
 	applied, err := b.WaitApplied(ctx, campaign, seq)
-	if !errors.Is(err, outbox.ErrNotYet) || !strings.Contains(err.Error(), "diverged") || ctx.Err() != nil {
-		t.Errorf("event %d of campaign %q is answered as applied up to %d, %v; want at once that the campaign has diverged", seq, campaign, applied, err)
-	}
+	must.Hold(t, errors.Is(err, outbox.ErrNotYet) && strings.Contains(err.Error(), "diverged") && ctx.Err() == nil, "event %d of campaign %q is answered as applied up to %d, %v; want at once that the campaign has diverged", seq, campaign, applied, err)
 }
 
 func TestPass_neverCountsANewEventAsAppliedByProjectionsOfAnotherJournal(t *testing.T) {

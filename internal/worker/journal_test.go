@@ -16,7 +16,6 @@ import (
 
 // digestsOf are the full digests of every campaign of the journal.
 func digestsOf(tb testing.TB, b *enginetest.Engine, events []outbox.Event) map[string]string {
-	tb.Helper()
 	snapshot := must.Get(b.Snapshot(context.Background())).Or(tb)
 	defer snapshot.Rollback()
 	all := make(map[string]string)
@@ -25,9 +24,7 @@ func digestsOf(tb testing.TB, b *enginetest.Engine, events []outbox.Event) map[s
 			continue
 		}
 		_, full, err := b.Set.Digests(context.Background(), snapshot, e.CampaignID)
-		if err != nil {
-			tb.Fatal(err)
-		}
+		must.OK(tb, err)
 		all[e.CampaignID] = full
 	}
 	return all
@@ -35,7 +32,6 @@ func digestsOf(tb testing.TB, b *enginetest.Engine, events []outbox.Event) map[s
 
 // replayed are the digests of a replay of the journal from scratch, without the poisoned event and the events behind it.
 func replayed(tb testing.TB, b *enginetest.Engine, j corpus.Journal, events []outbox.Event) map[string]string {
-	tb.Helper()
 	scratch := must.Get(b.Set.NewScratch(context.Background())).Or(tb)
 	defer scratch.Close()
 	all := make(map[string]string)
@@ -55,12 +51,10 @@ func replayed(tb testing.TB, b *enginetest.Engine, j corpus.Journal, events []ou
 }
 
 func mustHaveDigests(tb testing.TB, got, want map[string]string) {
-	tb.Helper()
 	must.Equal(tb, got, want, "digests by campaign")
 }
 
 func mustHaveOneDeadHead(tb testing.TB, b *enginetest.Engine, j corpus.Journal) {
-	tb.Helper()
 	dead := must.Get(b.Rows(context.Background(), outbox.RowFilter{Status: outbox.Dead})).Or(tb)
 	must.Hold(tb, len(dead.Items) == 1 && dead.Items[0].CampaignID == j.Poisoned && dead.Items[0].Seq == j.PoisonedSeq && dead.Items[0].IsHead, "dead rows = %+v", dead.Items)
 	waiting := storetest.Column[string](tb, b.JournalDB, `select campaign_id from projection_apply_outbox`)
@@ -70,14 +64,12 @@ func mustHaveOneDeadHead(tb testing.TB, b *enginetest.Engine, j corpus.Journal) 
 }
 
 func mustHaveNoGap(tb testing.TB, b *enginetest.Engine) {
-	tb.Helper()
 	gaps, err := b.Gaps(context.Background())
 	must.Hold(tb, err == nil && len(gaps) == 0, "gaps %+v (%v), want none", gaps, err)
 }
 
 // journalled is an engine on which a journal was applied as far as possible, with its audit-only types registered.
 func journalled(t *testing.T, p dbtest.Pair, j corpus.Journal, events []outbox.Event) *enginetest.Engine {
-	t.Helper()
 	b := enginetest.OpenPair(t, p, []string{"builtin:campaigns"}, enginetest.MaxAttempts(1))
 	intents := make(map[string]outbox.Intent)
 	for _, eventType := range j.AuditOnly {
@@ -137,7 +129,6 @@ func TestWorker_onAWholeJournal(t *testing.T) {
 }
 
 func appendAgain(t *testing.T, b *enginetest.Engine, events []outbox.Event) {
-	t.Helper()
 	for chunk := range slices.Chunk(events, 500) {
 		appended := must.Get(b.Append(t.Context(), store.Append{Events: chunk})).Or(t)
 		for _, a := range appended {

@@ -40,9 +40,7 @@ func TestRun_recordsWhatAKilledProcessLeft(t *testing.T) {
 	})
 
 	points, markers := historyOf(t, b, now)
-	if len(markers) != 1 || markers[0].Kind != outbox.MarkerLost || markers[0].Subject != "gone" || !markers[0].At.Truncate(time.Minute).Equal(last) {
-		t.Errorf("markers %+v, want one of the instance that was killed", markers)
-	}
+	must.Hold(t, len(markers) == 1 && markers[0].Kind == outbox.MarkerLost && markers[0].Subject == "gone" && markers[0].At.Truncate(time.Minute).Equal(last), "markers %+v, want one of the instance that was killed", markers)
 	if p := points[last]; p.Applied != 1 || p.Failed != 1 || p.Counts.Dead != 1 || p.Blocked != 1 || p.LagEvents != 1 || !p.LowerBound {
 		t.Errorf("the minute of the crash is %+v, want at least one event applied and one dead", p)
 	}
@@ -61,9 +59,7 @@ func TestRun_recordsWhatAKilledProcessLeft(t *testing.T) {
 func mustBeGone(t *testing.T, b *enginetest.Engine, now *storetest.Clock, last time.Time) {
 	t.Helper()
 	sum, err := b.Summary(t.Context())
-	if err != nil || sum.Worker.Running || sum.Instances[0].State(sum.AsOf) != outbox.InstanceCrashed {
-		t.Errorf("with a killed process alone, a worker is running: %v; instances are %+v, %v", sum.Worker.Running, sum.Instances, err)
-	}
+	must.Hold(t, err == nil && !sum.Worker.Running && sum.Instances[0].State(sum.AsOf) == outbox.InstanceCrashed, "with a killed process alone, a worker is running: %v; instances are %+v, %v", sum.Worker.Running, sum.Instances, err)
 	points, _ := historyOf(t, b, now)
 	if p := points[last]; p.Applied != 1 || p.Failed != 1 || p.Counts.Dead != 1 {
 		t.Errorf("the minute of the crash is %+v, want one event applied and one dead", p)
@@ -77,7 +73,6 @@ func mustBeGone(t *testing.T, b *enginetest.Engine, now *storetest.Clock, last t
 }
 
 func historyOf(t *testing.T, b *enginetest.Engine, now *storetest.Clock) (map[time.Time]outbox.Point, []outbox.Marker) {
-	t.Helper()
 	h := must.Get(b.Beside().History(t.Context(), outbox.Range{})).Or(t)
 	points := map[time.Time]outbox.Point{}
 	for _, p := range h.Points {
@@ -106,7 +101,6 @@ func TestHeartbeat_writesWhatWasCounted(t *testing.T) {
 	t.Parallel()
 	b := enginetest.Open(t, enginetest.Define(t, enginetest.Accounts), enginetest.MaxAttempts(1))
 	written := func(want int) {
-		t.Helper()
 		for _, step := range b.Worker.TimedSteps() {
 			must.Get(step(t.Context())).Or(t)
 		}

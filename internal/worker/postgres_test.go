@@ -58,7 +58,6 @@ func mustLoseNothing(t *testing.T, b *enginetest.Engine) {
 }
 
 func appendThree(t *testing.T, b *enginetest.Engine) {
-	t.Helper()
 	for _, campaign := range []string{"a", "b", "c"} {
 		b.MustAppend(enginetest.Notes(campaign, 3)...)
 	}
@@ -120,14 +119,11 @@ func TestPostgresPass_countsNoAttemptWhileSomebodyElseHoldsALock(t *testing.T) {
 
 // hold runs a statement on the projections in a transaction that stays open.
 func hold(tb testing.TB, b *enginetest.Engine, statement string) (release func()) {
-	tb.Helper()
 	tx, err := b.ProjectionsDB.BeginTx(context.Background(), nil)
 	if err == nil {
 		_, err = tx.Exec(statement)
 	}
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must.OK(tb, err)
 	return func() {
 		must.OK(tb, tx.Rollback())
 	}

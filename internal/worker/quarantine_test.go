@@ -89,9 +89,7 @@ func TestPass_countsTheAttemptsOfEachProjectionForItself(t *testing.T) {
 	all, err := b.ErrorGroups(t.Context())
 	must.Need(t, err == nil && len(all.Groups) == 1, "%+v, %v", all, err)
 	g := all.Groups[0]
-	if g.Attempts != most || g.Alike != most || len(g.Tried) != 1 || g.Tried[0].Projection != "vaults" || g.Tried[0].Rows != 1 {
-		t.Errorf("the error has %d attempts, %d of them alike, by %+v, want the %d of vaults", g.Attempts, g.Alike, g.Tried, most)
-	}
+	must.Hold(t, g.Attempts == most && g.Alike == most && len(g.Tried) == 1 && g.Tried[0].Projection == "vaults" && g.Tried[0].Rows == 1, "the error has %d attempts, %d of them alike, by %+v, want the %d of vaults", g.Attempts, g.Alike, g.Tried, most)
 	b.MustRequeue("b", 2)
 	fail(most - 1)
 	must.Equal(t, b.MustRow("b", 2).Row.Status, outbox.Failed, "the status of the requeued row")

@@ -23,7 +23,6 @@ func serving(patterns ...string) enginetest.Option {
 }
 
 func explained(tb testing.TB, b *enginetest.Engine, id string) outbox.Explanation {
-	tb.Helper()
 	summary := must.Get(b.Store.Summary(tb.Context())).Or(tb)
 	return b.MustCampaign(id).Explain(time.Now(), summary.Surroundings())
 }

@@ -14,7 +14,6 @@ import (
 )
 
 func rehearse(tb testing.TB, b *enginetest.Engine) {
-	tb.Helper()
 	must.Get(b.Worker.Rehearse(tb.Context())).Or(tb)
 }
 
@@ -36,7 +35,6 @@ func rehearsals(tb testing.TB, b *enginetest.Engine) map[string]store.Rehearsal 
 
 // mustHaveRehearsed compares the recorded rehearsals; of errors only whether there is one.
 func mustHaveRehearsed(tb testing.TB, b *enginetest.Engine, want ...store.Rehearsal) {
-	tb.Helper()
 	got := rehearsals(tb, b)
 	expected := make(map[string]store.Rehearsal)
 	for _, r := range want {

@@ -21,13 +21,11 @@ import (
 )
 
 func mustHaveSeen(tb testing.TB, b *enginetest.Engine, campaign string, seqs ...int) {
-	tb.Helper()
 	history := storetest.Column[int](tb, b.ProjectionsDB, `select seq from ledger_history where campaign_id = $1 order by id`, campaign)
 	must.Equal(tb, history, seqs, "events of campaign", campaign, "that were applied")
 }
 
 func marks(tb testing.TB, b *enginetest.Engine) []string {
-	tb.Helper()
 	marks := storetest.Column[string](tb, b.ProjectionsDB, `select campaign_id || ' ' || seq from watermark_skips`)
 	slices.Sort(marks)
 	return marks
@@ -36,7 +34,6 @@ func marks(tb testing.TB, b *enginetest.Engine) []string {
 // mustEqualReplay compares the live rows of accounts with a replay of the journal up to their
 // position. Only accounts looks the same however often an event failed.
 func mustEqualReplay(tb testing.TB, b *enginetest.Engine, campaign string) {
-	tb.Helper()
 	set := must.Get(projection.Load("sqlite", b.Sources...)).Or(tb)
 	scratch := must.Get(set.NewScratch(context.Background())).Or(tb)
 	defer scratch.Close()
@@ -46,20 +43,15 @@ func mustEqualReplay(tb testing.TB, b *enginetest.Engine, campaign string) {
 		must.OK(tb, scratch.Apply(context.Background(), &page.Items[i]))
 	}
 	want, _, err := scratch.Digests(context.Background(), campaign, "accounts")
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must.OK(tb, err)
 	snapshot := must.Get(b.Snapshot(context.Background())).Or(tb)
 	defer snapshot.Rollback()
 	got, _, err := b.Set.Digests(context.Background(), snapshot, campaign, "accounts")
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must.OK(tb, err)
 	must.Equal(tb, got, want, "digests of campaign", campaign, "at", applied)
 }
 
 func poisoned(t *testing.T, options ...enginetest.Option) *enginetest.Engine {
-	t.Helper()
 	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Accounts), append([]enginetest.Option{enginetest.MaxAttempts(1)}, options...)...)
 	b.Feed(enginetest.Opened("a", 1), enginetest.Noted("a"), enginetest.Spent("a", 2), enginetest.Noted("a"), enginetest.Spent("a", 1))
 	b.MustStand("a", 3, outbox.Dead, 1)
@@ -152,7 +144,6 @@ func TestRehearse_advancesOverASkippedEventAndLeavesNoMark(t *testing.T) {
 
 // setBack makes the projections' part of an unskip and not the journal's.
 func setBack(tb testing.TB, b *enginetest.Engine, campaign string, seq int64) {
-	tb.Helper()
 	before := must.Get(b.Event(context.Background(), campaign, seq-1)).Or(tb)
 	b.ExecProjections(fmt.Sprintf(`update projection_watermarks set applied_seq = %d, applied_hash = '%s', fence_epoch = fence_epoch + 1 where campaign_id = '%s'`, seq-1, before.ChainHash, campaign))
 	b.ExecProjections(fmt.Sprintf(`delete from watermark_skips where campaign_id = '%s' and seq = %d`, campaign, seq))

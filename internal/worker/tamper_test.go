@@ -22,16 +22,13 @@ func mustRefuse(t *testing.T, b *enginetest.Engine, now *storetest.Clock, reason
 		if want := map[bool]outbox.Status{true: outbox.Dead, false: outbox.Failed}[n == 3]; r.Row.Status != want || r.Row.AttemptCount != n {
 			t.Errorf("after try %d the event is %s with %d attempts, want %s", n, r.Row.Status, r.Row.AttemptCount, want)
 		}
-		if !strings.Contains(r.Row.LastError, reason) {
-			t.Errorf("the error is %q, want it to say %q", r.Row.LastError, reason)
-		}
+		must.Hold(t, strings.Contains(r.Row.LastError, reason), "the error is %q, want it to say %q", r.Row.LastError, reason)
 	}
 	b.MustHaveApplied("a", 5)
 	b.MustHaveApplied("b", 2)
 }
 
 func tampered(t *testing.T, statements ...string) (*enginetest.Engine, *storetest.Clock) {
-	t.Helper()
 	now := storetest.NewClock()
 	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger), enginetest.At(now), enginetest.MaxAttempts(3))
 	b.MustAppend(enginetest.Notes("a", 5)...)
@@ -53,7 +50,6 @@ func TestPass_neverAppliesAnEventWhoseContentDoesNotMatchItsHash(t *testing.T) {
 }
 
 func rewrite(t *testing.T, b *enginetest.Engine, campaign string, seq int64, payload string) {
-	t.Helper()
 	e := must.Get(b.Event(t.Context(), campaign, seq)).Or(t)
 	e.Payload = []byte(payload)
 	b.Tamper(fmt.Sprintf(`update events set payload = '%s', event_hash = '%s' where campaign_id = '%s' and seq = %d`, payload, e.ContentHash(), campaign, seq))

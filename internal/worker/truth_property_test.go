@@ -114,9 +114,7 @@ func (s *honest) pass(t *rapid.T) (died bool) {
 	if err == nil && len(claims) == 0 {
 		claims, err = b.ClaimSuspect(ctx, b.Worker.Name(), storetest.Lease)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for _, c := range claims {
 		for _, mark := range s.journal[c.CampaignID][c.First-1 : min(int(c.Last), len(s.journal[c.CampaignID]))] {
 			if s.fatal[mark] {
@@ -149,9 +147,7 @@ func (s *honest) pauseOrResume(t *rapid.T) {
 	if errors.Is(err, outbox.ErrConflict) {
 		_, err = b.ResumeCampaign(context.Background(), enginetest.Operator, id)
 	}
-	if err != nil && !errors.Is(err, outbox.ErrNotFound) {
-		t.Fatal(err)
-	}
+	must.Need(t, err == nil || errors.Is(err, outbox.ErrNotFound), "%v", err)
 }
 
 func (s *honest) pauseOrResumeProjection(t *rapid.T) {
@@ -160,9 +156,7 @@ func (s *honest) pauseOrResumeProjection(t *rapid.T) {
 	if errors.Is(err, outbox.ErrConflict) {
 		_, err = b.Runs.ResumeProjection(context.Background(), enginetest.Operator, "accounts", id, b.Infos)
 	}
-	if err != nil && !errors.Is(err, outbox.ErrConflict) && !errors.Is(err, outbox.ErrNotFound) {
-		t.Fatal(err)
-	}
+	must.Need(t, err == nil || errors.Is(err, outbox.ErrConflict) || errors.Is(err, outbox.ErrNotFound), "%v", err)
 }
 
 func (s *honest) verify(t *rapid.T) {
@@ -206,9 +200,7 @@ func (s *honest) rebuild(tb testing.TB, b *enginetest.Engine) {
 	page := must.Get(b.Campaigns(context.Background(), outbox.CampaignFilter{State: outbox.StateDiverged})).Or(tb)
 	for _, c := range page.Items {
 		_, err := b.Runs.Start(context.Background(), enginetest.Operator, outbox.RunRequest{Kind: outbox.RunRebuild, Campaigns: []string{c.CampaignID}}, b.Infos)
-		if err != nil && !errors.Is(err, outbox.ErrConflict) {
-			tb.Fatal(err)
-		}
+		must.Need(tb, err == nil || errors.Is(err, outbox.ErrConflict), "%v", err)
 	}
 }
 
@@ -276,10 +268,7 @@ func (s *honest) look(t *rapid.T) {
 	}
 	sum := must.Get(b.Summary(context.Background())).Or(t)
 	got := sum.Campaigns
-	if got.Total != want.Campaigns.Total || got.Blocked != want.Campaigns.Blocked || got.Paused != want.Campaigns.Paused ||
-		got.Diverged != want.Campaigns.Diverged || sum.Lag.Events != want.Lag.Events {
-		t.Fatalf("the summary has %+v and a lag of %d, want %+v and %d", got, sum.Lag.Events, want.Campaigns, want.Lag.Events)
-	}
+	must.Need(t, got.Total == want.Campaigns.Total && got.Blocked == want.Campaigns.Blocked && got.Paused == want.Campaigns.Paused && got.Diverged == want.Campaigns.Diverged && sum.Lag.Events == want.Lag.Events, "the summary has %+v and a lag of %d, want %+v and %d", got, sum.Lag.Events, want.Campaigns, want.Lag.Events)
 	for _, status := range outbox.Statuses {
 		n := number(`select count(*) from projection_apply_outbox where status = $1`, status)
 		must.Need(t, sum.Counts.Of(status) == n, "%d rows are %s; the summary has %+v", n, status, sum.Counts)

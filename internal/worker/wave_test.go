@@ -176,9 +176,7 @@ func TestRun_goesOnAtOnceAfterACrashOnTheSameHost(t *testing.T) {
 	b.MustWait("a", 2)
 	b.MustHaveApplied("a", 2)
 	run, err := b.Runs.Get(t.Context(), held.Run.ID)
-	if err != nil || run.Lease != nil && run.Lease.Owner == "gone" && run.Lease.ExpiresAt.After(time.Now()) {
-		t.Errorf("the run of the worker whose process is gone is still its own: %+v, %v", run, err)
-	}
+	must.Hold(t, err == nil && (run.Lease == nil || run.Lease.Owner != "gone" || !run.Lease.ExpiresAt.After(time.Now())), "the run of the worker whose process is gone is still its own: %+v, %v", run, err)
 	instances := must.Get(b.Instances(t.Context())).Or(t)
 	for _, i := range instances {
 		if here := !strings.HasPrefix(i.ID, "gone"); (i.StoppedAt == nil) != here || (i.State(time.Now()) == outbox.InstanceCrashed) == here || i.Here != here {

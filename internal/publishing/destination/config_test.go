@@ -47,13 +47,11 @@ func topicsOf(tb testing.TB, text string) *yaml.Node {
 }
 
 func parse(tb testing.TB, text string) ([]destination.Subscription, error) {
-	tb.Helper()
 	subs, _, err := configOf(tb, text).Parse()
 	return subs, err
 }
 
 func configOf(tb testing.TB, text string) destination.Config {
-	tb.Helper()
 	c := destination.Config{Topics: topicsOf(tb, text), Getenv: getenv}
 	var document struct {
 		Defaults yaml.Node `yaml:"publisher_defaults"`
@@ -67,7 +65,6 @@ func configOf(tb testing.TB, text string) destination.Config {
 
 // subscriptionOf is the only subscription of a topic of all events with one publisher.
 func subscriptionOf(tb testing.TB, lines ...string) destination.Subscription {
-	tb.Helper()
 	subs := must.Get(parse(tb, "topics:\n  scenes:\n    match: {event_types: [\"*\"]}\n    publishers:\n      p:\n        "+strings.Join(lines, "\n        ")+"\n")).Or(tb)
 	return subs[0]
 }

@@ -20,7 +20,6 @@ import (
 var custom = destination.Subscription{SubscriptionName: outbox.SubscriptionName{Topic: "scenes", Publisher: "audit"}, Match: outbox.Match{EventTypes: []string{"*"}}}
 
 func customOf(tb testing.TB, f destination.Functions, log *bytes.Buffer) destination.Publisher {
-	tb.Helper()
 	s := must.Get(destination.Custom(custom, f, destination.Settings{Timeout: 3 * time.Second})).Or(tb)
 	return must.Get(s.Open(destination.Options{Logger: slog.New(slog.NewTextHandler(log, nil))})).Or(tb)
 }
@@ -74,9 +73,7 @@ func TestCustom_aPanicIsAFailedDeliveryWithItsStackInTheLog(t *testing.T) {
 			return len(events), nil
 		}}, &log)
 		n, err := to.Publish(t.Context(), eventsAt(1, 2, 3, 4))
-		if n != 2 || err == nil || !strings.Contains(err.Error(), name) || destination.Cause(err).Kind != outbox.UnknownError || !slices.Equal(got, []int64{1, 2}) {
-			t.Errorf("%d delivered: %v, %v", n, got, err)
-		}
+		must.Hold(t, n == 2 && err != nil && strings.Contains(err.Error(), name) && destination.Cause(err).Kind == outbox.UnknownError && slices.Equal(got, []int64{1, 2}), "%d delivered: %v, %v", n, got, err)
 		if name == "panic" && !strings.Contains(log.String(), "custom_test.go") {
 			t.Errorf("the log has no stack:\n%s", log.String())
 		}
@@ -195,9 +192,7 @@ func TestCustom_aHangingBatchMayHaveAnyEventAtFault(t *testing.T) {
 		defer close(hang)
 		to := customOf(t, destination.Functions{Deliver: func(context.Context, []*destination.Event) (int, error) { <-hang; return 0, nil }}, &log)
 		_, err := to.Publish(t.Context(), eventsAt(1, 2, 3))
-		if err == nil || !strings.Contains(err.Error(), "the call of scenes/audit with 3 events, any of which may be at fault, has not returned for 4 s") {
-			t.Error(err)
-		}
+		must.Hold(t, err != nil && strings.Contains(err.Error(), "the call of scenes/audit with 3 events, any of which may be at fault, has not returned for 4 s"), "%v", err)
 	})
 }
 

@@ -55,13 +55,11 @@ func open(tb testing.TB, lines ...string) destination.Publisher {
 }
 
 func openFile(tb testing.TB, path string, lines ...string) destination.Publisher {
-	tb.Helper()
 	return open(tb, append([]string{"url: file://" + path}, lines...)...)
 }
 
 // deliver publishes the events of these positions, all of which must arrive.
 func deliver(tb testing.TB, p destination.Publisher, first, last int64) {
-	tb.Helper()
 	events := journalEvents(first, last)
 	n, err := p.Publish(tb.Context(), events)
 	must.Need(tb, err == nil && n == len(events), "delivered %d of %d: %v", n, len(events), err)
@@ -71,7 +69,6 @@ func deliver(tb testing.TB, p destination.Publisher, first, last int64) {
 // the destination that contains says. On a slow machine a short timeout ends earlier steps, so it
 // grows until the error is this one.
 func refusedInTime(tb testing.TB, says string, lines ...string) destination.Publisher {
-	tb.Helper()
 	for timeout := 200 * time.Millisecond; ; timeout *= 4 {
 		p := open(tb, append(slices.Clone(lines), "timeout: "+timeout.String())...)
 		n, err := p.Publish(tb.Context(), journalEvents(1, 2))
@@ -85,19 +82,15 @@ func refusedInTime(tb testing.TB, says string, lines ...string) destination.Publ
 // refused publishes the events of these positions and wants so many delivered, and an error of a
 // kind that contains a text.
 func refused(tb testing.TB, p destination.Publisher, first, last int64, delivered int, kind outbox.DeliveryErrorKind, says string) *destination.Error {
-	tb.Helper()
 	n, err := p.Publish(tb.Context(), journalEvents(first, last))
 	must.Need(tb, err != nil, "delivered %d without an error", n)
 	blame := destination.Cause(err)
-	if n != delivered || blame.Kind != kind || !strings.Contains(err.Error(), says) {
-		tb.Errorf("delivered %d instead of %d; blames the %s instead of the %s; says %q, not %q", n, delivered, blame.Kind, kind, err, says)
-	}
+	must.Hold(tb, n == delivered && blame.Kind == kind && strings.Contains(err.Error(), says), "delivered %d instead of %d; blames the %s instead of the %s; says %q, not %q", n, delivered, blame.Kind, kind, err, says)
 	return blame
 }
 
 // positions are those of the events in a text of one CloudEvent a line.
 func positions(tb testing.TB, text []byte) []int64 {
-	tb.Helper()
 	var list []int64
 	for line := range bytes.Lines(text) {
 		var e struct {
@@ -112,13 +105,11 @@ func positions(tb testing.TB, text []byte) []int64 {
 }
 
 func wantLines(tb testing.TB, path string, first, last int64) {
-	tb.Helper()
 	text := must.Get(os.ReadFile(path)).Or(tb)
 	wantRange(tb, positions(tb, text), first, last)
 }
 
 func wantRange(tb testing.TB, got []int64, first, last int64) {
-	tb.Helper()
 	var want []int64
 	for position := first; position <= last; position++ {
 		want = append(want, position)
@@ -364,7 +355,6 @@ func waitFor(tb testing.TB, what string, so func() bool) {
 }
 
 func openedAs(tb testing.TB, path string) int {
-	tb.Helper()
 	const dir = "/proc/self/fd"
 	entries := must.Get(os.ReadDir(dir)).Or(tb)
 	n := 0

@@ -24,19 +24,16 @@ import (
 const partitions = 3
 
 func kafka(tb testing.TB, options ...kfake.Opt) *kfake.Cluster {
-	tb.Helper()
 	cluster := must.Get(kfake.NewCluster(append([]kfake.Opt{kfake.NumBrokers(2), kfake.SeedTopics(partitions, "scenes")}, options...)...)).Or(tb)
 	tb.Cleanup(cluster.Close)
 	return cluster
 }
 
 func openKafka(tb testing.TB, cluster *kfake.Cluster, lines ...string) destination.Publisher {
-	tb.Helper()
 	return open(tb, append([]string{"url: kafka://" + strings.Join(cluster.ListenAddrs(), ",") + "/scenes"}, lines...)...)
 }
 
 func records(tb testing.TB, cluster *kfake.Cluster, options ...kgo.Opt) map[int32][]*kgo.Record {
-	tb.Helper()
 	count := int64(0)
 	for _, p := range cluster.PartitionInfos("scenes") {
 		count += p.HighWatermark
@@ -58,7 +55,6 @@ func records(tb testing.TB, cluster *kfake.Cluster, options ...kgo.Opt) map[int3
 
 // seqs are those of the records, by campaign and as they arrived.
 func seqs(tb testing.TB, records map[int32][]*kgo.Record) map[string][]int64 {
-	tb.Helper()
 	at := map[string]int32{}
 	got := map[string][]int64{}
 	for partition, list := range records {
@@ -78,7 +74,6 @@ func seqs(tb testing.TB, records map[int32][]*kgo.Record) map[string][]int64 {
 // wantSeqs wants the events of the positions from 1 to last of each campaign,
 // in order and without repeats.
 func wantSeqs(tb testing.TB, got map[string][]int64, last int64) {
-	tb.Helper()
 	want := map[string][]int64{}
 	for position := int64(1); position <= last; position++ {
 		e := journalEvent(position)
@@ -136,9 +131,7 @@ func TestKafka_countsUpToTheFirstThatFailed(t *testing.T) {
 	}
 	cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Partitions: []int32{c2}, Err: kerr.TopicAuthorizationFailed})
 	n, err := p.Publish(t.Context(), journalEvents(4, 9))
-	if n > int(others) || destination.Cause(err).Kind != outbox.DestinationError || !strings.Contains(err.Error(), "the user may not write to the topic scenes") {
-		t.Errorf("delivered %d: %v", n, err)
-	}
+	must.Hold(t, n <= int(others) && destination.Cause(err).Kind == outbox.DestinationError && strings.Contains(err.Error(), "the user may not write to the topic scenes"), "delivered %d: %v", n, err)
 	deliver(t, p, 4+int64(n), 9)
 	for campaign, got := range seqs(t, records(t, cluster)) {
 		wantOnlySuffixesAgain(t, campaign, got)
@@ -238,9 +231,7 @@ func TestKafka_blamesAnEventThatIsTooLarge(t *testing.T) {
 	large := noisy(41, 30_000)
 	events = append(append(events, destination.NewEvent(large, destination.Source("j1"))), journalEvents(42, 60)...)
 	n, err := p.Publish(t.Context(), events)
-	if n != 40 || destination.Cause(err).Kind != outbox.EventError || !strings.Contains(err.Error(), "more than Kafka takes (max.message.bytes)") {
-		t.Fatalf("delivered %d: %v", n, err)
-	}
+	must.Need(t, n == 40 && destination.Cause(err).Kind == outbox.EventError && strings.Contains(err.Error(), "more than Kafka takes (max.message.bytes)"), "delivered %d: %v", n, err)
 	if n, err := p.Publish(t.Context(), events[41:]); n != 19 || err != nil { // an operator skipped it
 		t.Fatalf("delivered %d: %v", n, err)
 	}
@@ -273,9 +264,7 @@ func TestKafka_findsTheEventAtFault(t *testing.T) {
 	bad.Payload = fmt.Appendf(nil, `{"text":%q}`, mark)
 	events := append(append(journalEvents(1, 7), destination.NewEvent(bad, destination.Source("j1"))), journalEvents(9, 20)...)
 	n, err := p.Publish(t.Context(), events)
-	if n != 7 || destination.Cause(err).Kind != outbox.UnknownError || !strings.Contains(err.Error(), "Kafka refused the event: INVALID_RECORD") {
-		t.Errorf("delivered %d: %v", n, err)
-	}
+	must.Hold(t, n == 7 && destination.Cause(err).Kind == outbox.UnknownError && strings.Contains(err.Error(), "Kafka refused the event: INVALID_RECORD"), "delivered %d: %v", n, err)
 	deliver(t, p, 9, 20)
 }
 

@@ -22,7 +22,6 @@ import (
 )
 
 func natsServer(tb testing.TB, change func(*server.Options)) *server.Server {
-	tb.Helper()
 	options := &server.Options{Host: "127.0.0.1", Port: server.RANDOM_PORT, JetStream: true, StoreDir: tb.TempDir(), NoLog: true, NoSigs: true}
 	if change != nil {
 		change(options)
@@ -39,7 +38,6 @@ func natsServer(tb testing.TB, change func(*server.Options)) *server.Server {
 
 // stream makes one for the subject scenes.
 func stream(tb testing.TB, s *server.Server, config jetstream.StreamConfig, options ...nats.Option) jetstream.Stream {
-	tb.Helper()
 	conn := must.Get(nats.Connect(s.ClientURL(), append(options, nats.Timeout(patience))...)).Or(tb)
 	tb.Cleanup(conn.Close)
 	js := must.Get(jetstream.New(conn, jetstream.WithDefaultTimeout(patience))).Or(tb)
@@ -48,7 +46,6 @@ func stream(tb testing.TB, s *server.Server, config jetstream.StreamConfig, opti
 }
 
 func messages(tb testing.TB, s jetstream.Stream) []*jetstream.RawStreamMsg {
-	tb.Helper()
 	info := must.Get(s.Info(tb.Context())).Or(tb)
 	var list []*jetstream.RawStreamMsg
 	for seq := uint64(1); seq <= info.State.LastSeq; seq++ {
@@ -59,7 +56,6 @@ func messages(tb testing.TB, s jetstream.Stream) []*jetstream.RawStreamMsg {
 }
 
 func streamPositions(tb testing.TB, s jetstream.Stream) []int64 {
-	tb.Helper()
 	var text strings.Builder
 	for _, m := range messages(tb, s) {
 		text.Write(m.Data)
@@ -184,7 +180,6 @@ func TestNATS_givesUpOnAServerThatSaysNothing(t *testing.T) {
 
 // stalled is a server that greets and then never answers. It then calls after.
 func stalled(tb testing.TB, after func(net.Conn)) string {
-	tb.Helper()
 	listener := must.Get(net.Listen("tcp", "127.0.0.1:0")).Or(tb)
 	release := make(chan struct{})
 	tb.Cleanup(func() {

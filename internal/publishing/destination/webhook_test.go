@@ -35,7 +35,6 @@ type request struct {
 }
 
 func (r request) positions(tb testing.TB) []int64 {
-	tb.Helper()
 	body := r.body
 	if r.header.Get("Content-Type") != "application/cloudevents-batch+json" {
 		body = fmt.Appendf(nil, "[%s]", body)
@@ -58,13 +57,10 @@ type receiver struct {
 }
 
 func newReceiver(tb testing.TB, answer func(w http.ResponseWriter, r request)) *receiver {
-	tb.Helper()
 	var server receiver
 	server.Server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
-		if err != nil {
-			tb.Error(err)
-		}
+		must.Hold(tb, err == nil, "%v", err)
 		got := request{header: r.Header.Clone(), path: r.RequestURI, body: body, from: r.RemoteAddr}
 		server.mu.Lock()
 		server.requests = append(server.requests, got)
@@ -96,7 +92,6 @@ func (s *receiver) got() []request {
 }
 
 func (s *receiver) positions(tb testing.TB) []int64 {
-	tb.Helper()
 	var list []int64
 	for _, r := range s.got() {
 		list = append(list, r.positions(tb)...)
@@ -106,13 +101,11 @@ func (s *receiver) positions(tb testing.TB) []int64 {
 
 // hook opens a webhook to the receiver, whose certificate it trusts.
 func (s *receiver) hook(tb testing.TB, lines ...string) destination.Publisher {
-	tb.Helper()
 	ca := certificateFile(tb, s.Server)
 	return open(tb, append([]string{"url: " + s.URL + "/in?key=k", "allow_private: true", "ca_file: " + ca}, lines...)...)
 }
 
 func certificateFile(tb testing.TB, s *httptest.Server) string {
-	tb.Helper()
 	path := filepath.Join(tb.TempDir(), "ca.pem")
 	block := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw})
 	must.OK(tb, os.WriteFile(path, block, 0o600))
@@ -121,7 +114,6 @@ func certificateFile(tb testing.TB, s *httptest.Server) string {
 
 // certificate is a server certificate for 127.0.0.1, and the file of the CA to trust.
 func certificate(tb testing.TB) (config *tls.Config, caFile string) {
-	tb.Helper()
 	s := httptest.NewTLSServer(nil)
 	defer s.Close()
 	return &tls.Config{Certificates: s.TLS.Certificates}, certificateFile(tb, s)
@@ -230,9 +222,7 @@ func TestWebhook_judgesAnswers(t *testing.T) {
 				}
 			})
 			blame := refused(t, server.hook(t), 1, 4, 2, test.kind, test.says)
-			if blame.Gone != test.gone || (blame.RetryAfter-test.retry).Abs() > test.retry/10 || (blame.RetryAfter == 0) != (test.retry == 0) {
-				t.Errorf("gone %t, retry after %v", blame.Gone, blame.RetryAfter)
-			}
+			must.Hold(t, blame.Gone == test.gone && (blame.RetryAfter-test.retry).Abs() <= test.retry/10 && (blame.RetryAfter == 0) == (test.retry == 0), "gone %t, retry after %v", blame.Gone, blame.RetryAfter)
 			must.Equal(t, len(server.got()), 3, "requests")
 			if !strings.Contains(blame.Error(), fmt.Sprint(test.code)) || strings.ContainsAny(blame.Error(), "\n\r\t\x00") {
 				t.Errorf("says %q", blame.Error())
@@ -307,9 +297,7 @@ func TestWebhook_goesOnAfterTrouble(t *testing.T) {
 	for next := 0; next < len(events); {
 		n, err := p.Publish(t.Context(), events[next:])
 		next += n
-		if err != nil && destination.Cause(err).Kind != outbox.DestinationError {
-			t.Fatal(err)
-		}
+		must.Need(t, err == nil || destination.Cause(err).Kind == outbox.DestinationError, "%v", err)
 	}
 	wantRange(t, slices.Compact(server.positions(t)), 1, 10)
 }
