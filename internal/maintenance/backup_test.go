@@ -49,16 +49,14 @@ func TestSQLiteRestore_refusesToOverwriteAndWhatIsNoBackup(t *testing.T) {
 	left := t.TempDir()
 	must.OK(t, os.WriteFile(filepath.Join(left, "projections.db-wal"), []byte("x"), 0o600))
 	refused(t, maintenance.Restore(f.Ctx, dir, storetest.OptionsFor(dbtest.Files(left)), arrange), outbox.ErrSetup, "projections.db-wal", "move it away")
-	if entries, _ := os.ReadDir(left); len(entries) != 1 {
-		t.Errorf("the refused restore left %v", entries)
-	}
+	entries, _ := os.ReadDir(left)
+	must.Hold(t, len(entries) == 1, "the refused restore left %v", entries)
 	newer := dbtest.Open(t, "sqlite:"+filepath.Join(dir, "projections.db"))
 	must.Get(newer.Exec(`insert into goose_db_version (version_id, is_applied) values (9999, true)`)).Or(t)
 	to := t.TempDir()
 	refused(t, maintenance.Restore(f.Ctx, dir, storetest.OptionsFor(dbtest.Files(to)), arrange), outbox.ErrSetup, filepath.Join(dir, "projections.db"), "has version 9999", "newer outboxweb")
-	if entries, _ := os.ReadDir(to); len(entries) != 0 {
-		t.Errorf("the refused restore left %v", entries)
-	}
+	entries, _ = os.ReadDir(to)
+	must.Hold(t, len(entries) == 0, "the refused restore left %v", entries)
 }
 
 func TestSQLiteBackup_leavesTheReadersReadOnly(t *testing.T) {
@@ -100,9 +98,8 @@ func TestBackup_restoresToASoundCopy(t *testing.T) {
 	if c := r.MustCampaign("dead"); c.HeadStatus != outbox.Dead || len(r.MustRow("dead", 1).Attempts) != 8 {
 		t.Errorf("campaign dead is %+v", c)
 	}
-	if _, err := r.JournalDB.Exec(`delete from events`); err == nil || !strings.Contains(err.Error(), "append-only") {
-		t.Errorf("the restored journal let an event be deleted: %v", err)
-	}
+	_, err = r.JournalDB.Exec(`delete from events`)
+	must.Hold(t, err != nil && strings.Contains(err.Error(), "append-only"), "the restored journal let an event be deleted: %v", err)
 	r.Drain()
 	r.Sound()
 	r.Is("b", "applied 4 of 4")

@@ -55,9 +55,8 @@ func TestPruneActions_neverGoesBackAndKeepsTheRest(t *testing.T) {
 	f.Unchanged(func() { pruneAudit(f, start) })
 	manyActions(f, 10)
 	f.Unchanged(func() { pruneAudit(f, start) })
-	if got := removedBefore(f); !got.IsZero() {
-		t.Errorf("records are gone from before %s", got)
-	}
+	got := removedBefore(f)
+	must.Hold(t, got.IsZero(), "records are gone from before %s", got)
 	refused(t, storetest.No(f.Beside(storetest.ReadOnly).PruneAuditLog(f.Ctx, start.Add(time.Hour))), outbox.ErrReadOnly)
 	pruneAudit(f, start.Add(5*time.Minute))
 	f.Unchanged(func() {
@@ -72,9 +71,8 @@ func TestPruneActions_neverGoesBackAndKeepsTheRest(t *testing.T) {
 	f.Exec(fmt.Sprintf(`insert into audit_log (at, actor, via, origin, action, campaign_id, seq, before, after, reason, request_id, idempotency_key, result)
 values (%d, 'ana', 'cli', '', 'pause', 'a', 0, 'null', 'null', '', '', '', 'null')`, start.UnixMicro()))
 	pruneAudit(f, start.Add(3*time.Minute))
-	if got, n := removedBefore(f), f.Number(`select count(*) from audit_log`); n != 5 || !got.Equal(start.Add(5*time.Minute)) {
-		t.Errorf("%d records are kept, from before %s they are gone", n, got)
-	}
+	got, n := removedBefore(f), f.Number(`select count(*) from audit_log`)
+	must.Hold(t, n == 5 && got.Equal(start.Add(5*time.Minute)), "%d records are kept, from before %s they are gone", n, got)
 	f.Sound()
 }
 
@@ -144,7 +142,6 @@ select 'gone', i, i, 1, 'w', 'v1', 'boom', 'boom' from n`)
 	more, err := f.PruneHistory(f.Ctx, f.Clock.Now())
 	n := f.Number(`select count(*) from attempts`)
 	must.Hold(t, err == nil && more && n == 1000, "after one portion %d attempts are left and more is %v, %v", n, more, err)
-	if more, err = f.PruneHistory(f.Ctx, f.Clock.Now()); err != nil || more || f.Number(`select count(*) from attempts`) != 0 {
-		t.Errorf("after another some are left: %v, %v", more, err)
-	}
+	more, err = f.PruneHistory(f.Ctx, f.Clock.Now())
+	must.Hold(t, err == nil && !more && f.Number(`select count(*) from attempts`) == 0, "after another some are left: %v, %v", more, err)
 }

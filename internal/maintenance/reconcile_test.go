@@ -106,9 +106,8 @@ func TestReconcile_marksAWatermarkThatContradictsTheJournal(t *testing.T) {
 			_, _, err := f.ClaimInline(f.Ctx, one, "a", store.ClaimLimits{Rows: 10, Lease: lease})
 			refused(t, err, outbox.ErrNotYet, "Diverged: "+scene.reason)
 			f.MustBeReconciled()
-			if report, err := f.Check(f.Ctx, func(int64, int64) {}); err != nil || report.OK {
-				t.Errorf("check is %+v, %v", report, err)
-			}
+			report, err := f.Check(f.Ctx, func(int64, int64) {})
+			must.Hold(t, err == nil && !report.OK, "check is %+v, %v", report, err)
 		})
 	}
 }
@@ -210,18 +209,16 @@ func TestReconcile_notesThatASkipIsApplied(t *testing.T) {
 	f.MustApply(f.ClaimOne(one, 1), 1)
 	f.Clock.Advance(lease)
 	must.Get(f.Reconcile(f.Ctx)).Or(t)
-	if skip := f.SkipLedger("a")[0]; skip.AppliedAt == nil {
-		t.Errorf("the skip is %+v, want it applied", skip)
-	}
+	skip := f.SkipLedger("a")[0]
+	must.Hold(t, skip.AppliedAt != nil, "the skip is %+v, want it applied", skip)
 	f.MustBeReconciled()
 	f.Sound()
 	// The reverse: the projections are older than the journal.
 	f.ExecProjections(`delete from projection_watermarks`)
 	f.ExecProjections(`delete from watermark_skips`)
 	must.Get(f.Reconcile(f.Ctx)).Or(t)
-	if skip := f.SkipLedger("a")[0]; skip.AppliedAt != nil {
-		t.Errorf("the skip is %+v, want it not applied yet", skip)
-	}
+	skip = f.SkipLedger("a")[0]
+	must.Hold(t, skip.AppliedAt == nil, "the skip is %+v, want it not applied yet", skip)
 	f.MustBeReconciled()
 	f.Sound()
 	f.Drain()

@@ -112,9 +112,8 @@ func TestSelfCheck_queuesWhatIsMissingFromTheQueue(t *testing.T) {
 			f.AppendN("a", 3)
 			scene.before(f)
 			f.Exec(`update campaigns set due_at = null where campaign_id = 'a'`)
-			if e := f.Explained("a"); scene.hold != outbox.BlockerLease && (e.Blocker != outbox.BlockerUnqueued || e.ClaimableAt != nil || !strings.Contains(e.Why, "missing from the queue")) {
-				t.Errorf("explained as %+v", e)
-			}
+			e := f.Explained("a")
+			must.Hold(t, scene.hold == outbox.BlockerLease || e.Blocker == outbox.BlockerUnqueued && e.ClaimableAt == nil && strings.Contains(e.Why, "missing from the queue"), "explained as %+v", e)
 			f.Clock.Advance(10 * time.Minute)
 			f.NoClaim(one)
 			f.Clock.Advance(-10 * time.Minute)
@@ -154,9 +153,8 @@ func TestSelfCheck_shortensLeasesOfRuns(t *testing.T) {
 	f.Clock.Advance(24 * time.Hour)
 	f.ClaimRun(one)
 	f.Clock.Advance(-24 * time.Hour)
-	if _, _, err := f.SelfCheck(f.Ctx, maintenance.Round{}, 10); err != nil {
-		t.Fatal(err)
-	}
+	_, _, err := f.SelfCheck(f.Ctx, maintenance.Round{}, 10)
+	must.Need(t, err == nil, "%v", err)
 	f.Clock.Advance(lease + time.Second)
 	f.ClaimRun(two)
 }

@@ -48,12 +48,10 @@ func TestOperation_stopsIfApplyingQuarantinesAProjection(t *testing.T) {
 	if want := "event 2 of campaign c-00 was applied, but projection accounts failed at it and was quarantined"; d.Groups[0].Reason != want || d.StopReason != want {
 		t.Errorf("the group stopped since %q, want %q", d.Groups[0].Reason, want)
 	}
-	if want := "0 rows failed again, 1 applied with a projection quarantined, 4 not attempted"; !strings.HasSuffix(d.Why, want) {
-		t.Errorf("it says %q", d.Why)
-	}
-	if rows := resultRows(t, b, op.ID, outbox.ResultQuarantined); len(rows) != 1 || !strings.HasPrefix(rows[0].Detail, "applied; projection accounts failed at it and was quarantined: projection accounts (") || rows[0].FailedFingerprint == "" {
-		t.Errorf("the row says %+v", rows)
-	}
+	want := "0 rows failed again, 1 applied with a projection quarantined, 4 not attempted"
+	must.Hold(t, strings.HasSuffix(d.Why, want), "it says %q", d.Why)
+	rows := resultRows(t, b, op.ID, outbox.ResultQuarantined)
+	must.Hold(t, len(rows) == 1 && strings.HasPrefix(rows[0].Detail, "applied; projection accounts failed at it and was quarantined: projection accounts (") && rows[0].FailedFingerprint != "", "the row says %+v", rows)
 	must.Hold(t, len(d.NewQuarantines) == 1 && d.NewQuarantines[0].CampaignID == "c-00" && d.NewQuarantines[0].Seq == 2, "new quarantines are %+v", d.NewQuarantines)
 	// Another campaign's failure is none of the operation's.
 	now.Advance(time.Minute)

@@ -53,12 +53,10 @@ func TestStepOperation_leavesASkippedRowAlone(t *testing.T) {
 		f.StepOperation(op.ID)
 	}
 	rows := rowsOf(f, op.ID)
-	if r := rows[ids[1]]; r.Status != outbox.ResultSkipped || !strings.Contains(r.Detail, "skip by scene") {
-		t.Errorf("the skipped row came to %s: %s", r.Status, r.Detail)
-	}
-	if r := rows[ids[2]]; r.Status != outbox.ResultSkipped || !strings.Contains(r.Detail, "unskip by ana") {
-		t.Errorf("the row whose skip was undone came to %s: %s", r.Status, r.Detail)
-	}
+	r := rows[ids[1]]
+	must.Hold(t, r.Status == outbox.ResultSkipped && strings.Contains(r.Detail, "skip by scene"), "the skipped row came to %s: %s", r.Status, r.Detail)
+	r = rows[ids[2]]
+	must.Hold(t, r.Status == outbox.ResultSkipped && strings.Contains(r.Detail, "unskip by ana"), "the row whose skip was undone came to %s: %s", r.Status, r.Detail)
 	f.WantMarks(ids[1] + " 1 1")
 	f.Sound()
 }

@@ -269,12 +269,10 @@ func TestOperation_isSteppedByOneOfMany(t *testing.T) {
 	for _, driver := range benches {
 		drivers.Go(func() {
 			for range 30 {
-				if _, err := driver.Operations.Step(context.Background()); err != nil {
-					t.Error(err)
-				}
-				if _, err := driver.Worker.Pass(context.Background()); err != nil {
-					t.Error(err)
-				}
+				_, err := driver.Operations.Step(context.Background())
+				must.Hold(t, err == nil, "%v", err)
+				_, err = driver.Worker.Pass(context.Background())
+				must.Hold(t, err == nil, "%v", err)
 			}
 		})
 	}

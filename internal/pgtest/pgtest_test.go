@@ -91,9 +91,8 @@ func TestServer_restartsRecoversAndLeavesNothing(t *testing.T) {
 	t.Cleanup(func() {
 		pid := postmaster(t, s.janitor.dir)
 		for range 2 {
-			if err := s.Stop(); err != nil {
-				t.Error(err)
-			}
+			err := s.Stop()
+			must.Hold(t, err == nil, "%v", err)
 		}
 		must.Hold(t, gone(s.janitor.dir, pid), "%s or process %d is left", s.janitor.dir, pid)
 	})
@@ -104,9 +103,8 @@ func TestServer_restartsRecoversAndLeavesNothing(t *testing.T) {
 	conn := connect(t, database)
 	run(t, conn, "insert into marks values ('before the crash')")
 	must.OK(t, s.Crash())
-	if _, err := pgx.Connect(t.Context(), database); err == nil {
-		t.Error("a crashed server accepts connections")
-	}
+	_, err := pgx.Connect(t.Context(), database)
+	must.Hold(t, err != nil, "a crashed server accepts connections")
 	must.OK(t, s.Launch(t.Context()))
 	must.Equal(t, marks(t, connect(t, database)), 1, "marks after the crash")
 	must.Equal(t, marks(t, connect(t, s.Database(t))), 0, "marks in a database made after the crash")

@@ -95,21 +95,16 @@ func TestPauseAll_pausesANameInEveryTopic(t *testing.T) {
 	if err != nil || len(records) != 1 || !strings.Contains(string(records[0].After), `{"topic": "b", "publisher": "hook", "was": {"status": "active"`) && !strings.Contains(string(records[0].After), `{"topic":"b","publisher":"hook","was":{"status":"active"`) {
 		t.Errorf("%v: %+v", err, records)
 	}
-	if _, err := f.progress.PauseAll(f.Ctx, ana("again"), "hook"); !errors.Is(err, outbox.ErrConflict) || !strings.Contains(err.Error(), "last action: pause all by cron") {
-		t.Errorf("again: %v", err)
-	}
-	if _, err := f.progress.Pause(f.Ctx, ana("again"), one); !errors.Is(err, outbox.ErrConflict) || !strings.Contains(err.Error(), "last action: pause all by cron") {
-		t.Errorf("one of them: %v", err)
-	}
-	if _, err := f.progress.PauseAll(f.Ctx, ana("again"), "hooks"); !errors.Is(err, outbox.ErrNotFound) {
-		t.Errorf("an unknown name: %v", err)
-	}
-	if got, err = f.progress.ResumeAll(f.Ctx, ana("again"), "hook"); err != nil || len(got.Changed) != 3 {
-		t.Errorf("resumed %+v, %v", got, err)
-	}
-	if _, err := f.progress.ResumeAll(f.Ctx, ana("again"), "hook"); !errors.Is(err, outbox.ErrConflict) {
-		t.Errorf("resumed again: %v", err)
-	}
+	_, err = f.progress.PauseAll(f.Ctx, ana("again"), "hook")
+	must.Hold(t, errors.Is(err, outbox.ErrConflict) && strings.Contains(err.Error(), "last action: pause all by cron"), "again: %v", err)
+	_, err = f.progress.Pause(f.Ctx, ana("again"), one)
+	must.Hold(t, errors.Is(err, outbox.ErrConflict) && strings.Contains(err.Error(), "last action: pause all by cron"), "one of them: %v", err)
+	_, err = f.progress.PauseAll(f.Ctx, ana("again"), "hooks")
+	must.Hold(t, errors.Is(err, outbox.ErrNotFound), "an unknown name: %v", err)
+	got, err = f.progress.ResumeAll(f.Ctx, ana("again"), "hook")
+	must.Hold(t, err == nil && len(got.Changed) == 3, "resumed %+v, %v", got, err)
+	_, err = f.progress.ResumeAll(f.Ctx, ana("again"), "hook")
+	must.Hold(t, errors.Is(err, outbox.ErrConflict), "resumed again: %v", err)
 }
 
 func TestActions_keepToTheRulesOfAllActions(t *testing.T) {

@@ -57,9 +57,8 @@ func TestFeed_beginsInTheMiddleOfLargeEvents(t *testing.T) {
 	}
 	n := reads.Load()
 	must.Hold(t, n <= 6, "100 events were had in %d reads", n)
-	if events, _, _, err := feed.After(t.Context(), 10); err != nil || len(events) == 0 || events[0] != 11 {
-		t.Errorf("what comes before is read all the same: got %v, %v", events, err)
-	}
+	events, _, _, err := feed.After(t.Context(), 10)
+	must.Hold(t, err == nil && len(events) != 0 && events[0] == 11, "what comes before is read all the same: got %v, %v", events, err)
 }
 
 // If a read is cut off before the positions of the waiting subscriptions, none of them is told that
@@ -151,9 +150,8 @@ func TestFeed_keepsLittleOfLargeEvents(t *testing.T) {
 	feed := publishing.NewFeed(large(9000, &reads))
 	for position := int64(0); position < 9000; {
 		var err error
-		if _, position, _, err = feed.After(t.Context(), position); err != nil {
-			t.Fatal(err)
-		}
+		_, position, _, err = feed.After(t.Context(), position)
+		must.Need(t, err == nil, "%v", err)
 	}
 	kept := feed.Kept()
 	must.Hold(t, kept <= 64<<20, "%d bytes are kept", kept)

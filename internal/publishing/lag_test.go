@@ -81,9 +81,8 @@ func TestPublishers_areInTheOrderOfTheirNamesWithTheirLags(t *testing.T) {
 		"z/a 2 false 2 2 events, 2 s of 5",
 	}
 	must.Equal(t, got, want, "publishers")
-	if p := f.publisher(outbox.SubscriptionName{Topic: "scenes", Publisher: "near"}); p.LagEvents != 1 || p.LagSeconds != 2 {
-		t.Errorf("alone it is %+v", p)
-	}
+	p := f.publisher(outbox.SubscriptionName{Topic: "scenes", Publisher: "near"})
+	must.Hold(t, p.LagEvents == 1 && p.LagSeconds == 2, "alone it is %+v", p)
 	_, err := f.progress.Publisher(f.Ctx, archive)
 	refused(t, err, outbox.ErrNotFound, "scenes/archive", "configuration")
 }
@@ -198,9 +197,8 @@ func TestSample_ofPublishersOnlyWhenOneChanged(t *testing.T) {
 	must.Hold(t, running.DeliveredInStep == 10 && running.Delivered == 130 && running.LagEvents == 1, "in the running minute: %+v", running)
 	must.Hold(t, first.LagEvents == 2 && first.LagSeconds == 60 && first.Delivered == 0 && first.PerSecond == 0, "in between: %+v", first)
 	must.Hold(t, last.LagEvents == 1 && last.Delivered == 120 && last.PerSecond == 2 && last.ErrorsInARow == 3 && last.LagSeconds == 119, "at the end: %+v", last)
-	if points := f.publisherHistory(other, outbox.RangeDay); len(points) != 0 && points[0].LagEvents != 0 {
-		t.Errorf("of the other: %+v", points)
-	}
+	points = f.publisherHistory(other, outbox.RangeDay)
+	must.Hold(t, len(points) == 0 || points[0].LagEvents == 0, "of the other: %+v", points)
 	_, err := f.progress.History(f.Ctx, outbox.SubscriptionName{Topic: "x", Publisher: "y"}, outbox.Range{})
 	refused(t, err, outbox.ErrNotFound, "x/y")
 	f.Clock.Advance(9 * 24 * time.Hour)

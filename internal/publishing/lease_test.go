@@ -63,9 +63,8 @@ func TestRegister_keepsWhereASubscriptionStands(t *testing.T) {
 	atHead := definition(subB)
 	atHead.StartAtHead = true
 	must.OK(t, f.progress.Register(f.Ctx, []outbox.PublisherDefinition{definition(subA), atHead}))
-	if a, b := f.state(subA).Position, f.state(subB).Position; a != 0 || b != 5 {
-		t.Errorf("new pairs begin at %d and %d, want 0 and 5", a, b)
-	}
+	a, b := f.state(subA).Position, f.state(subB).Position
+	must.Hold(t, a == 0 && b == 5, "new pairs begin at %d and %d, want 0 and 5", a, b)
 	l := f.claimSubscription("one", subA)
 	must.Get(f.progress.Advance(f.Ctx, &l, delivered(3))).Or(t)
 	f.AppendN("a", 2)
@@ -103,12 +102,10 @@ func TestEndLeases_freesWhatAProcessThatIsGoneHas(t *testing.T) {
 	f.claimSubscription("other", subB)
 	must.OK(t, f.EndLeases(f.Ctx, "gone"))
 	f.claimSubscription("next", subA)
-	if _, ok, err := f.progress.Claim(f.Ctx, "next", subB, lease); ok || err != nil {
-		t.Errorf("it takes what another process has: %v, %v", ok, err)
-	}
-	if _, err := f.progress.Advance(f.Ctx, &gone, delivered(1)); !errors.Is(err, outbox.ErrLeaseLost) {
-		t.Errorf("the process that is gone advances: %v", err)
-	}
+	_, ok, err := f.progress.Claim(f.Ctx, "next", subB, lease)
+	must.Hold(t, !ok && err == nil, "it takes what another process has: %v, %v", ok, err)
+	_, err = f.progress.Advance(f.Ctx, &gone, delivered(1))
+	must.Hold(t, errors.Is(err, outbox.ErrLeaseLost), "the process that is gone advances: %v", err)
 }
 
 // A position never moves back by itself, and only its holder advances it.
@@ -131,26 +128,21 @@ func TestAdvance_onlyUnderTheLeaseAndFromWhereItStands(t *testing.T) {
 		},
 		"an error from where it stood before": func() error { _, err := f.progress.Fail(f.Ctx, twin, publishing.Failure{}); return err },
 	} {
-		if err := try(); !errors.Is(err, outbox.ErrLeaseLost) {
-			t.Errorf("%s: %v, want a lost lease", what, err)
-		}
+		err := try()
+		must.Hold(t, errors.Is(err, outbox.ErrLeaseLost), "%s: %v, want a lost lease", what, err)
 	}
-	if _, err := f.progress.Advance(f.Ctx, &old, delivered(5)); err == nil || errors.Is(err, outbox.ErrLeaseLost) {
-		t.Errorf("backwards: %v, want an error", err)
-	}
+	_, err := f.progress.Advance(f.Ctx, &old, delivered(5))
+	must.Hold(t, err != nil && !errors.Is(err, outbox.ErrLeaseLost), "backwards: %v, want an error", err)
 	f.Clock.Advance(lease)
 	heir := f.claimSubscription("two", subA)
 	must.Need(t, heir.Epoch > old.Epoch && heir.Position == 6, "the heir has epoch %d at %d", heir.Epoch, heir.Position)
-	if _, err := f.progress.Advance(f.Ctx, &old, delivered(7)); !errors.Is(err, outbox.ErrLeaseLost) {
-		t.Errorf("under the old epoch: %v, want a lost lease", err)
-	}
-	if _, err := f.progress.Fail(f.Ctx, old, publishing.Failure{}); !errors.Is(err, outbox.ErrLeaseLost) {
-		t.Errorf("an error under the old epoch: %v, want a lost lease", err)
-	}
+	_, err = f.progress.Advance(f.Ctx, &old, delivered(7))
+	must.Hold(t, errors.Is(err, outbox.ErrLeaseLost), "under the old epoch: %v, want a lost lease", err)
+	_, err = f.progress.Fail(f.Ctx, old, publishing.Failure{})
+	must.Hold(t, errors.Is(err, outbox.ErrLeaseLost), "an error under the old epoch: %v, want a lost lease", err)
 	must.Equal(t, must.Get(f.progress.Renew(f.Ctx, []publishing.Beat{{Lease: old}, {Lease: heir}}, lease)).Or(t), []outbox.SubscriptionName{subA}, "renewing both: lost")
-	if err := f.progress.Release(f.Ctx, old); err != nil || f.state(subA).Epoch != heir.Epoch {
-		t.Errorf("the old holder gave the pair away: %v", err)
-	}
+	err = f.progress.Release(f.Ctx, old)
+	must.Hold(t, err == nil && f.state(subA).Epoch == heir.Epoch, "the old holder gave the pair away: %v", err)
 	must.Equal(t, f.state(subA).Position, 6, "it stands at")
 }
 
@@ -171,9 +163,8 @@ func TestFail_failsAfterItsErrorsInARow(t *testing.T) {
 	must.Get(f.progress.Advance(f.Ctx, &l, publishing.Advance{Position: 2, Lease: lease})).Or(t)
 	must.Equal(t, f.state(subA).Status, outbox.PublisherFailed, "moving over events of other topics made it")
 	must.Get(f.progress.Advance(f.Ctx, &l, delivered(3))).Or(t)
-	if s := f.state(subA); s.Status != outbox.PublisherActive || s.ErrorCount != 0 || !s.RetryAt.IsZero() {
-		t.Errorf("a delivery made it %+v", s)
-	}
+	s := f.state(subA)
+	must.Hold(t, s.Status == outbox.PublisherActive && s.ErrorCount == 0 && s.RetryAt.IsZero(), "a delivery made it %+v", s)
 	failure.Gone = true
 	s, err := f.progress.Fail(f.Ctx, l, failure)
 	must.Hold(t, err == nil && s.Status == outbox.PublisherFailed && s.RetryAt.IsZero() && s.Prospect == publishing.ProspectYield, "a destination that is gone: %+v, %v", s, err)
@@ -188,12 +179,10 @@ func TestStates_leasesSpread(t *testing.T) {
 	names := []outbox.SubscriptionName{subA, subB, subC}
 	a := f.claimSubscription("one", subA)
 	f.claimSubscription("one", subB)
-	if got, want := f.prospects("one", names...), (map[outbox.SubscriptionName]publishing.Prospect{subA: publishing.ProspectHold, subB: publishing.ProspectHold, subC: publishing.ProspectClaim}); !cmp.Equal(got, want) {
-		t.Errorf("the holder may %v, want %v", got, want)
-	}
-	if got, want := f.prospects("two", names...), (map[outbox.SubscriptionName]publishing.Prospect{subA: publishing.ProspectAsk, subB: publishing.ProspectLeave, subC: publishing.ProspectClaim}); !cmp.Equal(got, want) {
-		t.Errorf("another may %v, want %v", got, want)
-	}
+	got, want := f.prospects("one", names...), (map[outbox.SubscriptionName]publishing.Prospect{subA: publishing.ProspectHold, subB: publishing.ProspectHold, subC: publishing.ProspectClaim})
+	must.Hold(t, cmp.Equal(got, want), "the holder may %v, want %v", got, want)
+	got, want = f.prospects("two", names...), (map[outbox.SubscriptionName]publishing.Prospect{subA: publishing.ProspectAsk, subB: publishing.ProspectLeave, subC: publishing.ProspectClaim})
+	must.Hold(t, cmp.Equal(got, want), "another may %v, want %v", got, want)
 	must.OK(t, f.progress.AskFor(f.Ctx, "two", subA))
 	must.Equal(t, f.prospects("one", names...)[subA], publishing.ProspectYield, "who is asked may")
 	must.OK(t, f.progress.Release(f.Ctx, a))
@@ -296,13 +285,11 @@ func TestPostgresPublishers_areLockedInTheOrderOfTheirNames(t *testing.T) {
 		ended := make(chan error, 1)
 		go func() { ended <- change() }()
 		f.AwaitLockWaits(1)
-		if _, err := other.Exec(f.Ctx, `select 1 from publisher_progress where publisher = 'b' for update nowait`); err != nil {
-			t.Errorf("%s has the second pair while it waits for the first: %v", what, err)
-		}
+		_, err := other.Exec(f.Ctx, `select 1 from publisher_progress where publisher = 'b' for update nowait`)
+		must.Hold(t, err == nil, "%s has the second pair while it waits for the first: %v", what, err)
 		storetest.Run(t, other, `rollback`)
-		if err := <-ended; err != nil {
-			t.Errorf("%s: %v", what, err)
-		}
+		err = <-ended
+		must.Hold(t, err == nil, "%s: %v", what, err)
 	}
 }
 
@@ -317,9 +304,8 @@ func TestFuture_publishersWaitNoLongerThanTheirSettingsAllow(t *testing.T) {
 	for name, repair := range map[string]func(f *fixture){
 		"start": func(f *fixture) { f.reconciles() },
 		"self-check": func(f *fixture) {
-			if _, _, err := f.SelfCheck(f.Ctx, maintenance.Round{}, 1); err != nil {
-				f.TB.Fatal(err)
-			}
+			_, _, err := f.SelfCheck(f.Ctx, maintenance.Round{}, 1)
+			must.Need(f.TB, err == nil, "%v", err)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -341,9 +327,8 @@ func TestFuture_publishersWaitNoLongerThanTheirSettingsAllow(t *testing.T) {
 			f.Clock.Advance(5 * time.Second)
 			repair(f)
 			is := f.publisher(subA)
-			if at := is.RetryAt; at == nil || !at.Equal(storetest.Began.Add(25*time.Second)) || !is.LastErrorAt.Equal(storetest.Began.Add(5*time.Second)) || is.ErrorCount != 1 {
-				t.Errorf("it is tried at %v, its error is of %v", is.RetryAt, is.LastErrorAt)
-			}
+			at := is.RetryAt
+			must.Hold(t, at != nil && at.Equal(storetest.Began.Add(25*time.Second)) && is.LastErrorAt.Equal(storetest.Began.Add(5*time.Second)) && is.ErrorCount == 1, "it is tried at %v, its error is of %v", is.RetryAt, is.LastErrorAt)
 			after := f.state(subA).Actions
 			must.Hold(t, after != far.Actions, "its holder is not told")
 			must.Equal(t, f.state(subB), near, "the pair of this clock")
@@ -362,9 +347,8 @@ func TestSelfCheck_shortensLeasesOfPublishers(t *testing.T) {
 	f.Clock.Advance(24 * time.Hour)
 	f.claimSubscription("one", subA)
 	f.Clock.Advance(-24 * time.Hour)
-	if _, _, err := f.SelfCheck(f.Ctx, maintenance.Round{}, 10); err != nil {
-		t.Fatal(err)
-	}
+	_, _, err := f.SelfCheck(f.Ctx, maintenance.Round{}, 10)
+	must.Need(t, err == nil, "%v", err)
 	f.Clock.Advance(lease + time.Second)
 	f.claimSubscription("two", subA)
 }

@@ -27,9 +27,8 @@ func TestRelay_aPauseElsewhereHoldsAfterTheBatchInFlight(t *testing.T) {
 	sub.BatchSize = 10
 	r := receivers{"one": {answer: func(_ context.Context, events []*destination.Event) (int, error) {
 		if events[0].Position == 11 {
-			if _, err := elsewhere.progress.Pause(context.Background(), ana("mended"), sub.SubscriptionName); err != nil {
-				t.Error(err)
-			}
+			_, err := elsewhere.progress.Pause(context.Background(), ana("mended"), sub.SubscriptionName)
+			must.Hold(t, err == nil, "%v", err)
 		}
 		return len(events), nil
 	}}}
@@ -262,13 +261,11 @@ func TestRelay_aWakeUpIsNotLostWhileAPositionIsSaved(t *testing.T) {
 	sub := subscriptionOf("opened", "one", outbox.Match{EventTypes: []string{"opened"}})
 	sub.PollInterval = time.Hour
 	deliver(t, f, s.on(r.config(f, "one", sub)))
-	if w := s.next(t); w.long != sub.PollInterval {
-		t.Fatalf("after the first poll, which saves the position, it waits %s, want %s", w.long, sub.PollInterval)
-	}
+	w := s.next(t)
+	must.Need(t, w.long == sub.PollInterval, "after the first poll, which saves the position, it waits %s, want %s", w.long, sub.PollInterval)
 	f.appendAll(noted("c-1"))
-	if w := s.next(t); w.long > time.Second {
-		t.Fatalf("until the position may be saved again it waits %s", w.long)
-	}
+	w = s.next(t)
+	must.Need(t, w.long <= time.Second, "until the position may be saved again it waits %s", w.long)
 	s.Advance(time.Second) // the wake-up comes when the position is due to be saved anyway
 	f.appendAll(opened("c-1"))
 	storetest.Eventually(t, "the event arrives", func() bool { return len(r["one"].got()) == 1 })
@@ -310,9 +307,8 @@ func TestRelay_savesAPositionWhenTheDatabaseIsBack(t *testing.T) {
 	deliver(t, f, s.on(r.config(f, "one", sub)))
 	for i, want := range []time.Duration{100, 200, 400, 800, 1000, 1000} {
 		w := s.next(t)
-		if want *= time.Millisecond; w.long != want {
-			t.Errorf("wait %d is %s, want %s", i+1, w.long, want)
-		}
+		want *= time.Millisecond
+		must.Hold(t, w.long == want, "wait %d is %s, want %s", i+1, w.long, want)
 		if i == 5 {
 			f.Exec(`alter table away rename to publisher_progress`)
 		}

@@ -105,9 +105,8 @@ func TestRelay_blamesNoEventBeforeAnotherWasTakenOrRefused(t *testing.T) {
 			}
 			mended.Store(c.skips == 0)
 			f.mustStandAt(t, sub.SubscriptionName, 4)
-			if p := f.publisher(sub.SubscriptionName); p.Delivered != int64(4-c.skips) || p.ErrorCount != 0 || p.TestTaken != nil {
-				t.Errorf("afterwards: %+v", p)
-			}
+			p := f.publisher(sub.SubscriptionName)
+			must.Hold(t, p.Delivered == int64(4-c.skips) && p.ErrorCount == 0 && p.TestTaken == nil, "afterwards: %+v", p)
 		})
 	}
 }

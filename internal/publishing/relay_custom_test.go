@@ -54,9 +54,8 @@ func TestRelay_deliversByAGoFunction(t *testing.T) {
 	}})
 	deliverCustom(t, f, "one", sub)
 	storetest.Eventually(t, "failed", func() bool { return f.publisher(sub.SubscriptionName).Status == outbox.PublisherFailed })
-	if p := f.publisher(sub.SubscriptionName); p.Position != 0 || p.LastError != "the function panicked: no such region" || p.ErrorKind != outbox.UnknownError || p.Settings.MaxErrors != 3 || p.Healthy != nil {
-		t.Errorf("%+v", p)
-	}
+	p := f.publisher(sub.SubscriptionName)
+	must.Hold(t, p.Position == 0 && p.LastError == "the function panicked: no such region" && p.ErrorKind == outbox.UnknownError && p.Settings.MaxErrors == 3 && p.Healthy == nil, "%+v", p)
 	broken.Store(false)
 	f.mustStandAt(t, sub.SubscriptionName, 3)
 	mu.Lock()
@@ -87,13 +86,11 @@ func TestRelay_nextPollIsNextAttemptAfterAnError(t *testing.T) {
 	storetest.Eventually(t, "failed", func() bool { return f.publisher(sub.SubscriptionName).Status == outbox.PublisherFailed })
 	expires := f.publisher(sub.SubscriptionName).Lease.ExpiresAt
 	storetest.Eventually(t, "the lease is renewed", func() bool { return f.publisher(sub.SubscriptionName).Lease.ExpiresAt.After(expires) })
-	if p := f.publisher(sub.SubscriptionName); p.NextPollAt == nil || !p.NextPollAt.Equal(*p.RetryAt) {
-		t.Errorf("next poll %v, next attempt %v", p.NextPollAt, p.RetryAt)
-	}
+	p := f.publisher(sub.SubscriptionName)
+	must.Hold(t, p.NextPollAt != nil && p.NextPollAt.Equal(*p.RetryAt), "next poll %v, next attempt %v", p.NextPollAt, p.RetryAt)
 	held.Store(true)
-	if p, err := f.progress.Resume(t.Context(), ana("quota bought"), sub.SubscriptionName); err != nil || p.NextPollAt != nil {
-		t.Errorf("resumed, it polls at %v, %v", p.NextPollAt, err)
-	}
+	p, err := f.progress.Resume(t.Context(), ana("quota bought"), sub.SubscriptionName)
+	must.Hold(t, err == nil && p.NextPollAt == nil, "resumed, it polls at %v, %v", p.NextPollAt, err)
 }
 
 // A call that does not return is no word of Healthy, whose last one keeps its time; it is shown until
@@ -170,9 +167,8 @@ func TestRelay_givesNothingToAnUnhealthyPublisher(t *testing.T) {
 	}
 	healthy.Store(true)
 	f.mustStandAt(t, sub.SubscriptionName, 3)
-	if p := f.publisher(sub.SubscriptionName); p.Healthy == nil || !*p.Healthy || p.HealthMessage != "" {
-		t.Errorf("it is healthy: %v (%q)", p.Healthy, p.HealthMessage)
-	}
+	p = f.publisher(sub.SubscriptionName)
+	must.Hold(t, p.Healthy != nil && *p.Healthy && p.HealthMessage == "", "it is healthy: %v (%q)", p.Healthy, p.HealthMessage)
 	stop()
 	var said any
 	err := f.JournalDB.QueryRow(`select healthy from publisher_progress`).Scan(&said)

@@ -117,9 +117,8 @@ func deliver(tb testing.TB, f *fixture, c publishing.RelayConfig, changes ...fun
 	go func() { ended <- relay.Run(ctx) }()
 	stop = sync.OnceFunc(func() {
 		cancel()
-		if err := <-ended; err != nil {
-			tb.Errorf("run: %v", err)
-		}
+		err := <-ended
+		must.Hold(tb, err == nil, "run: %v", err)
 	})
 	tb.Cleanup(stop)
 	return stop
@@ -165,9 +164,8 @@ func TestRelay_deliversInOrderWhatTheTopicSelects(t *testing.T) {
 	stop()
 	must.Equal(t, r["all"].got(), upTo(253), "everything: got")
 	must.Equal(t, r["some"].got(), []int64{251}, "opened in c-2: got")
-	if got := r["none"].got(); len(got) > 0 {
-		t.Errorf("nothing: got %v", got)
-	}
+	got := r["none"].got()
+	must.Hold(t, len(got) <= 0, "nothing: got %v", got)
 	_, _, delivered, _, owner := f.subscriptionState(t, all.SubscriptionName)
 	must.Hold(t, delivered == 253 && owner == "", "after the end %d deliveries are counted and %q holds the pair, want 253 and nobody", delivered, owner)
 }
@@ -319,13 +317,11 @@ func TestRelay_waitsLongerAfterErrors(t *testing.T) {
 		w := s.next(t)
 		must.Need(t, w.long == want, "wait %d is %s, want %s", i+1, w.long, want)
 		status, position, _, count, _ := f.subscriptionState(t, sub.SubscriptionName)
-		if wantStatus := map[bool]string{false: "active", true: "failed"}[i >= 9]; status != wantStatus || position != 0 || count != i+1 {
-			t.Fatalf("after error %d it is %s with %d errors at %d, want %s at 0", i+1, status, count, position, wantStatus)
-		}
+		wantStatus := map[bool]string{false: "active", true: "failed"}[i >= 9]
+		must.Need(t, status == wantStatus && position == 0 && count == i+1, "after error %d it is %s with %d errors at %d, want %s at 0", i+1, status, count, position, wantStatus)
 		f.appendAll(noted("c-1")) // new events do not shorten the wait
-		if got := r["one"].called(); got != i+1 {
-			t.Fatalf("%d calls after error %d", got, i+1)
-		}
+		got := r["one"].called()
+		must.Need(t, got == i+1, "%d calls after error %d", got, i+1)
 		if i == 10 {
 			fails.Store("on", false)
 		}
@@ -333,9 +329,8 @@ func TestRelay_waitsLongerAfterErrors(t *testing.T) {
 	}
 	f.mustStandAt(t, sub.SubscriptionName, 14)
 	status, _, _, count, _ := f.subscriptionState(t, sub.SubscriptionName)
-	if got := r["one"].got(); status != "active" || count != 0 || !slices.Equal(got, upTo(14)) {
-		t.Errorf("once it is repaired it is %s with %d errors and got %v", status, count, got)
-	}
+	got := r["one"].got()
+	must.Hold(t, status == "active" && count == 0 && slices.Equal(got, upTo(14)), "once it is repaired it is %s with %d errors and got %v", status, count, got)
 }
 
 func TestRelay_obeysTheDestination(t *testing.T) {

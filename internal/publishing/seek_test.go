@@ -135,9 +135,8 @@ func TestSeek_isNotUndoneByABatchInFlight(t *testing.T) {
 	must.OK(t, err)
 	seek, err := f.progress.Seek(f.Ctx, script("x"), archive, toPosition(1), &seen)
 	must.Need(t, err == nil && seek.From == 4 && seek.Repeats == 2, "%+v, %v", seek, err)
-	if _, err := f.progress.Advance(f.Ctx, &held, delivered(6)); !errors.Is(err, outbox.ErrLeaseLost) {
-		t.Errorf("the holder of before advances: %v", err)
-	}
+	_, err = f.progress.Advance(f.Ctx, &held, delivered(6))
+	must.Hold(t, errors.Is(err, outbox.ErrLeaseLost), "the holder of before advances: %v", err)
 	must.Equal(t, f.publisher(archive).Position, 1, "it stands at")
 }
 
@@ -153,17 +152,14 @@ func TestSeek_countsNoFurtherThanACap(t *testing.T) {
 	refused(t, err, outbox.ErrInvalid, "at least 2 events", "type: skip over 2 events")
 	seek, err := f.progress.PreviewSeek(f.Ctx, archive, toPosition(10_000))
 	must.Hold(t, err == nil && !seek.Capped && seek.Skips == 2, "to the cap: %+v, %v", seek, err)
-	if seek, err = f.progress.PreviewSeek(f.Ctx, other, outbox.SeekTarget{Head: true}); err != nil || !seek.Capped || seek.Skips != 10_000 {
-		t.Errorf("of all: %+v, %v", seek, err)
-	}
+	seek, err = f.progress.PreviewSeek(f.Ctx, other, outbox.SeekTarget{Head: true})
+	must.Hold(t, err == nil && seek.Capped && seek.Skips == 10_000, "of all: %+v, %v", seek, err)
 	o.Confirm = outbox.ActionPublisherSeek.Phrase(outbox.Reach{Seek: seek})
-	if _, err := f.progress.Seek(f.Ctx, o, other, outbox.SeekTarget{Head: true}, &seek); err != nil {
-		t.Error(err)
-	}
+	_, err = f.progress.Seek(f.Ctx, o, other, outbox.SeekTarget{Head: true}, &seek)
+	must.Hold(t, err == nil, "%v", err)
 	o.Confirm = "skip over 2 events"
-	if _, err := f.progress.Seek(f.Ctx, o, archive, outbox.SeekTarget{Head: true}, nil); err != nil {
-		t.Error(err)
-	}
+	_, err = f.progress.Seek(f.Ctx, o, archive, outbox.SeekTarget{Head: true}, nil)
+	must.Hold(t, err == nil, "%v", err)
 }
 
 // An append that has allocated its position and not committed is neither skipped silently nor left

@@ -30,9 +30,8 @@ func TestPostgresAdvance_ofTwoAtOnceMovesTheWatermarkOnce(t *testing.T) {
 		return nil
 	})
 	must.Hold(t, err == nil, "%v", err)
-	if err := <-second; !errors.Is(err, outbox.ErrLeaseLost) {
-		t.Errorf("the second one: got error %v, want a lost lease", err)
-	}
+	err = <-second
+	must.Hold(t, errors.Is(err, outbox.ErrLeaseLost), "the second one: got error %v, want a lost lease", err)
 	w := f.MustWatermark("a")
 	must.Hold(t, w.AppliedSeq == 2 && w.AppliedHash == "first", "watermark is %+v, want the first one's", w)
 }
@@ -93,9 +92,8 @@ func TestPostgresApply_statementOverItsTimeIsUndoneAlone(t *testing.T) {
 		if err := errors.Join(tx.Exec(f.Ctx, `insert into written values (1)`, nil), tx.Savepoint(), tx.Exec(f.Ctx, `insert into written values (2)`, nil)); err != nil {
 			return err
 		}
-		if err := tx.Exec(f.Ctx, `select pg_sleep(60)`, nil); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, outbox.ErrBusy) {
-			t.Errorf("a statement over its time: got error %v", err)
-		}
+		err := tx.Exec(f.Ctx, `select pg_sleep(60)`, nil)
+		must.Hold(t, errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, outbox.ErrBusy), "a statement over its time: got error %v", err)
 		must.Hold(t, !tx.Lost(), "it costs the transaction")
 		return errors.Join(tx.RollbackTo(), tx.Release(), tx.Exec(f.Ctx, `insert into written values (3)`, nil), tx.Advance("a", 1, 0, 2, "h"))
 	})
@@ -224,9 +222,8 @@ func TestPostgresApply_deadlockIsBusy(t *testing.T) {
 		return err
 	})
 	must.Hold(t, errors.Is(err, outbox.ErrBusy), "got error %v, want a busy database", err)
-	if err := <-blocked; err != nil {
-		t.Errorf("the other one: %v", err)
-	}
+	err = <-blocked
+	must.Hold(t, err == nil, "the other one: %v", err)
 	storetest.Run(f.TB, other, `rollback`)
 	f.SetWatermark("b", 2, 1)
 }

@@ -69,12 +69,10 @@ func TestFence_onlyRises(t *testing.T) {
 		return f.Apply(f.Ctx, func(tx *readmodel.ApplyTx) error { return tx.Fence("a", epoch) })
 	}
 	f.Unchanged(func() {
-		if err := fence(2); !errors.Is(err, outbox.ErrLeaseLost) {
-			t.Errorf("a lower epoch: got error %v", err)
-		}
-		if err := fence(3); err != nil {
-			t.Errorf("the same epoch: %v", err)
-		}
+		err := fence(2)
+		must.Hold(t, errors.Is(err, outbox.ErrLeaseLost), "a lower epoch: got error %v", err)
+		err = fence(3)
+		must.Hold(t, err == nil, "the same epoch: %v", err)
 	})
 	if err := fence(7); err != nil || f.MustWatermark("a") != (readmodel.Watermark{AppliedSeq: 5, AppliedHash: "hash", FenceEpoch: 7}) {
 		t.Errorf("a higher epoch: %v, %+v", err, f.MustWatermark("a"))
@@ -90,21 +88,18 @@ func TestApply_errorOrPanicUndoesEverything(t *testing.T) {
 		must.OK(t, errors.Join(tx.Exec(f.Ctx, `insert into written values (1)`, nil), tx.Advance("a", 1, 1, 2, "h")))
 	}
 	f.Unchanged(func() {
-		if err := f.Apply(f.Ctx, func(tx *readmodel.ApplyTx) error { write(tx); return boom }); !errors.Is(err, boom) {
-			t.Errorf("got error %v", err)
-		}
+		err := f.Apply(f.Ctx, func(tx *readmodel.ApplyTx) error { write(tx); return boom })
+		must.Hold(t, errors.Is(err, boom), "got error %v", err)
 		func() {
 			defer func() {
 				must.Hold(t, recover() != nil, "the panic was swallowed")
 			}()
 			f.Apply(f.Ctx, func(tx *readmodel.ApplyTx) error { write(tx); panic("boom") })
 		}()
-		if err := f.Rehearse(f.Ctx, func(tx *readmodel.ApplyTx) error { write(tx); return nil }); err != nil {
-			t.Errorf("rehearse: %v", err)
-		}
-		if err := f.Rehearse(f.Ctx, func(tx *readmodel.ApplyTx) error { return boom }); !errors.Is(err, boom) {
-			t.Errorf("rehearse: got error %v", err)
-		}
+		err = f.Rehearse(f.Ctx, func(tx *readmodel.ApplyTx) error { write(tx); return nil })
+		must.Hold(t, err == nil, "rehearse: %v", err)
+		err = f.Rehearse(f.Ctx, func(tx *readmodel.ApplyTx) error { return boom })
+		must.Hold(t, errors.Is(err, boom), "rehearse: got error %v", err)
 	})
 	f.SetWatermark("a", 2, 1) // and the connection still works
 }
@@ -126,9 +121,8 @@ func TestSQLiteApply_nothingRunsAfterAnInterruptedStatement(t *testing.T) {
 			}
 			ctx, cancel := context.WithTimeout(f.Ctx, 20*time.Millisecond)
 			defer cancel()
-			if err := tx.Exec(ctx, endless, nil); !errors.Is(err, context.DeadlineExceeded) {
-				t.Errorf("interrupted statement: got error %v", err)
-			}
+			err := tx.Exec(ctx, endless, nil)
+			must.Hold(t, errors.Is(err, context.DeadlineExceeded), "interrupted statement: got error %v", err)
 			must.Hold(t, tx.Lost(), "the transaction does not know that it is lost")
 			// SQLite has rolled back: each of these would commit on its own.
 			must.Hold(t, tx.Exec(f.Ctx, `insert into written values (2)`, nil) != nil, "a statement ran after the interrupted one")
@@ -152,9 +146,8 @@ func TestSQLiteApply_nothingCommitsAfterAnInterruptedQuery(t *testing.T) {
 			defer cancel()
 			// SQLite keeps a transaction whose query was interrupted, and would commit half of the
 			// caller's changes.
-			if err := tx.Exec(ctx, `with recursive n(i) as (values (1) union all select i + 1 from n) select count(*) from n`, nil); err == nil {
-				t.Error("the query was not interrupted")
-			}
+			err := tx.Exec(ctx, `with recursive n(i) as (values (1) union all select i + 1 from n) select count(*) from n`, nil)
+			must.Hold(t, err != nil, "the query was not interrupted")
 			return nil
 		})
 		must.Hold(t, errors.Is(err, context.DeadlineExceeded), "got error %v, want the one that interrupted", err)

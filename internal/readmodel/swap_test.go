@@ -65,18 +65,16 @@ func TestSwap_replacesRowsInTheNextGeneration(t *testing.T) {
 	t.Parallel()
 	f, c, claims := rebuilt(t, "old", "a", "b")
 	mustShow(f, "a", showing(5, "old"))
-	if _, stands := standsOf(f, "a"); stands["tally"] != (readmodel.Position{AppliedSeq: 5, Generation: 2, State: outbox.CursorLive}) {
-		t.Errorf("after the first rebuild the cursors are %+v", stands)
-	}
+	_, stands := standsOf(f, "a")
+	must.Hold(t, stands["tally"] == (readmodel.Position{AppliedSeq: 5, Generation: 2, State: outbox.CursorLive}), "after the first rebuild the cursors are %+v", stands)
 	f.ReplayTally(c, "a", 1, 4, "new")
 	f.ReplayTally(c, "b", 1, 6, "new")
 	done := f.MustSwap(c, storetest.PlanFor(claims[1]), storetest.PlanFor(claims[0]))
 	must.Hold(t, done[0].CampaignID == "b" && *done[0].Rows["tally"] == (outbox.RowsReplaced{Before: 6, After: 7}) && done[1].CampaignID == "a" && *done[1].Rows["tally"] == (outbox.RowsReplaced{Before: 6, After: 5}), "swapped %+v", done)
 	mustShow(f, "a", showing(4, "new"))
 	mustShow(f, "b", showing(6, "new"))
-	if w, stands := standsOf(f, "a"); stands["tally"].Generation != 3 || w.AppliedSeq != 5 || w.SetAside != 0 {
-		t.Errorf("after the second rebuild the watermark is %+v, the cursors %+v", w, stands)
-	}
+	w, stands := standsOf(f, "a")
+	must.Hold(t, stands["tally"].Generation == 3 && w.AppliedSeq == 5 && w.SetAside == 0, "after the second rebuild the watermark is %+v, the cursors %+v", w, stands)
 	f.ReleaseFromRun(claims...)
 	// The triggers fire again when events are applied.
 	f.ExecProjections(`insert into tally_events (campaign_id, seq, body) values ('a', 99, 'x')`)
@@ -343,9 +341,8 @@ func TestSQLiteSwap_tablesMayReferToEachOther(t *testing.T) {
 		plan.Projections = []readmodel.SwapProjection{{Name: "ring", Tables: tables, Seq: 1, State: outbox.CursorLive}}
 		f.MustSwap(c, plan)
 		must.OK(t, c.Clear(f.Ctx, "a", tables...))
-		if _, _, err := c.LoadLive(f.Ctx, "a", tables...); err != nil {
-			t.Fatal(err)
-		}
+		_, _, err := c.LoadLive(f.Ctx, "a", tables...)
+		must.Need(t, err == nil, "%v", err)
 	}
 }
 
@@ -379,9 +376,8 @@ func TestLive_isOneStateAndThereAreFour(t *testing.T) {
 		w, known, err := live.Watermark(ctx, "a")
 		must.Hold(t, err == nil && known && w.AppliedSeq == 5, "the watermark is %+v, %v", w, err)
 		must.Equal(t, must.Get(live.Positions(ctx, "a")).Or(t)["tally"].Generation, 2, "the cursors")
-		if _, known, err := live.Watermark(ctx, "nobody"); known || err != nil {
-			t.Errorf("a watermark of nobody: %v", err)
-		}
+		_, known, err = live.Watermark(ctx, "nobody")
+		must.Hold(t, !known && err == nil, "a watermark of nobody: %v", err)
 	}
 }
 

@@ -291,9 +291,8 @@ func TestCancelRun_inEachState(t *testing.T) {
 
 	running := f.StartRun(enginetest.VerifyAll())
 	l := f.ClaimRun(one)
-	if run, err = cancel(running.ID); err != nil || run.Status != outbox.RunCancelling || run.FinishedAt != nil || run.Lease == nil {
-		t.Errorf("a running run became %+v, %v", run, err)
-	}
+	run, err = cancel(running.ID)
+	must.Hold(t, err == nil && run.Status == outbox.RunCancelling && run.FinishedAt == nil && run.Lease != nil, "a running run became %+v, %v", run, err)
 	_, err = cancel(running.ID)
 	refused(t, err, outbox.ErrConflict, "already being cancelled, by ana", one.ID)
 	_, err = f.Runs.Start(f.Ctx, ana(""), enginetest.VerifyAll(), enginetest.LoadedRuns)
@@ -304,12 +303,10 @@ func TestCancelRun_inEachState(t *testing.T) {
 	lost := f.StartRun(enginetest.VerifyAll())
 	former := f.ClaimRun(one)
 	f.Clock.Advance(lease)
-	if run, err = cancel(lost.ID); err != nil || run.Status != outbox.RunCancelled {
-		t.Errorf("a run that nobody holds became %+v, %v", run, err)
-	}
-	if _, err := f.Runs.Report(f.Ctx, former, runs.Progress{Lease: lease}); !errors.Is(err, outbox.ErrLeaseLost) {
-		t.Errorf("its former holder got %v", err)
-	}
+	run, err = cancel(lost.ID)
+	must.Hold(t, err == nil && run.Status == outbox.RunCancelled, "a run that nobody holds became %+v, %v", run, err)
+	_, err = f.Runs.Report(f.Ctx, former, runs.Progress{Lease: lease})
+	must.Hold(t, errors.Is(err, outbox.ErrLeaseLost), "its former holder got %v", err)
 
 	left := f.StartRun(enginetest.VerifyAll())
 	f.ClaimRun(one)

@@ -108,9 +108,8 @@ func TestCursors_tellOfEachLoadedProjectionWhereItStands(t *testing.T) {
 	must.Equal(t, got, want)
 	page, err := f.Runs.ProjectionCursors(f.Ctx, outbox.CursorFilter{Projection: "roster"}, loaded)
 	must.Hold(t, err == nil && len(page.Items) == 1 && cmp.Diff(want[0], page.Items[0].Cursor) == "", "in the list of its campaigns: %+v, %v", page, err)
-	if got, err = f.Runs.Cursors(f.Ctx, "b", loaded); err != nil || got[0].State != outbox.CursorLive || got[0].AppliedSeq != 2 || got[0].Failure != nil {
-		t.Errorf("of the other campaign: %+v, %v", got, err)
-	}
+	got, err = f.Runs.Cursors(f.Ctx, "b", loaded)
+	must.Hold(t, err == nil && got[0].State == outbox.CursorLive && got[0].AppliedSeq == 2 && got[0].Failure == nil, "of the other campaign: %+v, %v", got, err)
 	_, err = f.Runs.Cursors(f.Ctx, "nobody", loaded)
 	refused(t, err, outbox.ErrNotFound, `there is no campaign "nobody"`)
 }
@@ -176,9 +175,8 @@ func TestStalestCampaigns_choosesWhatWasNotVerifiedForLongest(t *testing.T) {
 	must.OK(t, f.RecordVerifications(f.Ctx, notes))
 	got, next, err := f.Runs.Stalest(f.Ctx, "", 3)
 	must.Hold(t, err == nil && next == "new" && len(got) == 3 && got[0].CampaignID == "c" && got[1].CampaignID == "d" && got[2].CampaignID == "b" && got[0].AppliedSeq == 1, "stalest are %+v, %q, %v", got, next, err)
-	if got, next, err = f.Runs.Stalest(f.Ctx, "b", 9); err != nil || next != "b" || len(got) != 4 {
-		t.Errorf("after b they are %+v, %q, %v", got, next, err)
-	}
+	got, next, err = f.Runs.Stalest(f.Ctx, "b", 9)
+	must.Hold(t, err == nil && next == "b" && len(got) == 4, "after b they are %+v, %q, %v", got, next, err)
 }
 
 func TestStalestCampaigns_takesTurnsWithOneMoreThanAWindow(t *testing.T) {

@@ -44,9 +44,8 @@ func TestInstall_makesDroppedTablesAgainAndOwesAReplay(t *testing.T) {
 	b.Feed(enginetest.Notes("a", 1)...)
 	must.Get(b.Maintenance.Reconcile(t.Context())).Or(t)
 	b.StepRuns()
-	if cursors := b.SetAsideCursors(); !slices.Contains(cursors, "a ledger 4 live") || !slices.Contains(cursors, "b track 0 paused") || !slices.Contains(cursors, "q accounts 1 quarantined") {
-		t.Errorf("after the replay the cursors are %v", cursors)
-	}
+	cursors := b.SetAsideCursors()
+	must.Hold(t, slices.Contains(cursors, "a ledger 4 live") && slices.Contains(cursors, "b track 0 paused") && slices.Contains(cursors, "q accounts 1 quarantined"), "after the replay the cursors are %v", cursors)
 	b.ResumeProjection("track", "b")
 	b.StepRuns()
 	mustBeWhole(t, b)
@@ -63,15 +62,13 @@ func TestWork_makesDroppedTablesAgain(t *testing.T) {
 		return kinds
 	}
 	must.OK(t, b.RunWorker.RestoreTables(t.Context()))
-	if kinds := told(); !slices.Contains(kinds, outbox.FaultTable) {
-		t.Errorf("told %v", kinds)
-	}
+	kinds := told()
+	must.Hold(t, slices.Contains(kinds, outbox.FaultTable), "told %v", kinds)
 	b.StepRuns()
 	mustBeWhole(t, b)
 	must.OK(t, b.RunWorker.RestoreTables(t.Context()))
-	if kinds := told(); len(kinds) > 0 {
-		t.Errorf("told %v though no table is missing", kinds)
-	}
+	kinds = told()
+	must.Hold(t, len(kinds) <= 0, "told %v though no table is missing", kinds)
 }
 
 // A running server finds a dropped table when it verifies, and says what helps: a rebuild, which makes it again.
@@ -165,13 +162,11 @@ func TestUnloaded_projectionStaysQuarantinedUntilItIsReplayed(t *testing.T) {
 	must.Hold(t, err == nil && len(c) == 2 && c[0].NotLoaded && c[0].LagEvents == 2 && c[1].State == outbox.CursorQuarantined && c[1].LagEvents == 2, "cursors are %+v, %v", c, err)
 	h := described[1].Held()
 	must.Equal(t, h.AdvancedWithout(), " Events were applied without it in 2 campaigns; it is quarantined in 1 of them.", "it says")
-	if got, want := h.OnceLoaded(), "Once it is loaded again, a replay starts by itself and catches it up, except where it is quarantined: it stays quarantined there until you start a replay of it."; got != want {
-		t.Errorf("it says %q, want %q", got, want)
-	}
+	got, want := h.OnceLoaded(), "Once it is loaded again, a replay starts by itself and catches it up, except where it is quarantined: it stays quarantined there until you start a replay of it."
+	must.Hold(t, got == want, "it says %q, want %q", got, want)
 	h.Paused = &outbox.Pause{By: "ana"} // for all campaigns: it is caught up nowhere
-	if got, want := h.OnceLoaded(), "Once it is loaded again and resumed, a replay starts by itself"; !strings.HasPrefix(got, want) {
-		t.Errorf("paused for all it says %q, want %q", got, want)
-	}
+	got, want = h.OnceLoaded(), "Once it is loaded again and resumed, a replay starts by itself"
+	must.Hold(t, strings.HasPrefix(got, want), "paused for all it says %q, want %q", got, want)
 
 	fixed := strings.Replace(enginetest.LenientAccounts, "balance - :payload.amount!", "balance - 1", 1)
 	back := enginetest.OpenPair(t, b.Pair, enginetest.Define(t, enginetest.Trail, fixed), enginetest.MaxAttempts(1))

@@ -183,25 +183,20 @@ func TestExplain_saysWhatItCannotExplain(t *testing.T) {
 	if f := of(strings.Replace(seats, "-- A user has one seat.", "-- A user has only one seat.", 1)); !strings.Contains(f.VersionChanged(), "The loaded version differs from the one that failed") || f.Statement == nil {
 		t.Errorf("another version: %q, %+v", f.VersionChanged(), f)
 	}
-	if f := of("-- note: one more line\n" + seats); f.Statement != nil || !strings.HasPrefix(f.Unexplained, "No statement of the loaded file begins at line ") || f.Reason == "" {
-		t.Errorf("a moved statement: %+v", f)
-	}
-	if f := of(strings.ReplaceAll(seats, "seat.taken", "seat.gone")); f.Statement != nil || f.Unexplained == "" {
-		t.Errorf("a type that no statement handles: %+v", f)
-	}
-	if f := of(enginetest.Trail); f.Statement != nil || f.Unexplained != "Projection seats is not loaded." {
-		t.Errorf("another projection: %+v", f)
-	}
+	f := of("-- note: one more line\n" + seats)
+	must.Hold(t, f.Statement == nil && strings.HasPrefix(f.Unexplained, "No statement of the loaded file begins at line ") && f.Reason != "", "a moved statement: %+v", f)
+	f = of(strings.ReplaceAll(seats, "seat.taken", "seat.gone"))
+	must.Hold(t, f.Statement == nil && f.Unexplained != "", "a type that no statement handles: %+v", f)
+	f = of(enginetest.Trail)
+	must.Hold(t, f.Statement == nil && f.Unexplained == "Projection seats is not loaded.", "another projection: %+v", f)
 	for _, seq := range []int64{1, 3} {
 		must.Equal(t, len(must.Get(runs.Explain(t.Context(), b.Store, b.Set, redact.Of(redact.Builtin()), "a", seq)).Or(t).Failures), 0, "event", seq, "has not failed")
 	}
-	if _, err := runs.Explain(t.Context(), b.Store, b.Set, redact.Of(redact.Builtin()), "a", 9); !errors.Is(err, outbox.ErrNotFound) {
-		t.Errorf("a missing event: %v", err)
-	}
+	_, err := runs.Explain(t.Context(), b.Store, b.Set, redact.Of(redact.Builtin()), "a", 9)
+	must.Hold(t, errors.Is(err, outbox.ErrNotFound), "a missing event: %v", err)
 	b.ExecProjections(`drop table seats`)
-	if f := explain(t, b, "a", 2); f.Statement == nil || f.Existing != nil || f.Reason == "" {
-		t.Errorf("without the table: %+v", f)
-	}
+	f = explain(t, b, "a", 2)
+	must.Hold(t, f.Statement != nil && f.Existing == nil && f.Reason != "", "without the table: %+v", f)
 }
 
 func TestExplain_valuesOfTheWrongTypeAndDeletedParents(t *testing.T) {

@@ -31,9 +31,8 @@ func TestClaimRun_takesTheOldestOnce(t *testing.T) {
 		l.Run.Campaigns.Total != 1 || l.Run.Events.Total != 3 || l.Run.Lease == nil || !l.Run.Lease.ExpiresAt.Equal(now.Add(lease)) {
 		t.Errorf("lease is %+v", l)
 	}
-	if l := f.ClaimRun(one); l.Run.ID != second.ID || l.Run.Events.Total != 2 {
-		t.Errorf("lease is %+v, want run %d", l, second.ID)
-	}
+	l = f.ClaimRun(one)
+	must.Hold(t, l.Run.ID == second.ID && l.Run.Events.Total == 2, "lease is %+v, want run %d", l, second.ID)
 	f.NoRun(two)
 }
 
@@ -93,9 +92,8 @@ func TestClaimRun_takesOverWhereAnotherStopped(t *testing.T) {
 	})
 	f.Clock.Advance(lease)
 	f.ClaimRun(two)
-	if _, err := f.Runs.Report(f.Ctx, next, runs.Progress{Lease: lease}); !errors.Is(err, outbox.ErrLeaseLost) {
-		t.Errorf("with its former epoch the same worker got %v", err)
-	}
+	_, err := f.Runs.Report(f.Ctx, next, runs.Progress{Lease: lease})
+	must.Hold(t, errors.Is(err, outbox.ErrLeaseLost), "with its former epoch the same worker got %v", err)
 }
 
 func TestEndRunLeases_letsAnotherTakeOverAtOnce(t *testing.T) {
@@ -148,15 +146,13 @@ func TestClaimRun_leavesProjectionsOfOtherVersionsAlone(t *testing.T) {
 	}
 	f.Unchanged(func() {
 		for _, versions := range []map[string]string{others, nil, {"roster": "v1"}} {
-			if _, ok := claim(versions); ok {
-				t.Errorf("a process with %v took the run", versions)
-			}
+			_, ok := claim(versions)
+			must.Hold(t, !ok, "a process with %v took the run", versions)
 		}
 	})
 	behind := f.StartRun(outbox.RunRequest{Kind: outbox.RunVerify, All: true, Projections: []string{"roster"}})
-	if l, ok := claim(others); !ok || l.Run.ID != behind.ID {
-		t.Errorf("claimed %+v, want the run behind", l)
-	}
+	l, ok := claim(others)
+	must.Hold(t, ok && l.Run.ID == behind.ID, "claimed %+v, want the run behind", l)
 	must.Equal(t, f.ClaimRun(one).Run.ID, waiting.ID, "claimed")
 	f.Clock.Advance(lease)
 	// It was begun, and no process may ever have its projections again.

@@ -112,9 +112,8 @@ func TestReconcile_startsAReplayAgain(t *testing.T) {
 		if sum, err := f.Summary(f.Ctx); err != nil || len(sum.Held) != 1 || sum.Held[0].RunID == 0 {
 			t.Errorf("%s: the summary says that the projection%s (%v)", name, sum.Held[0].CatchUp(), err)
 		}
-		if runs := f.ActiveRuns(); len(runs) != 1 || runs[0].ID == first || runs[0].CampaignID != "a" || runs[0].Kind != outbox.RunReplay || runs[0].Reason == "" {
-			t.Errorf("%s: runs %+v are active, want a replay", name, runs)
-		}
+		runs := f.ActiveRuns()
+		must.Hold(t, len(runs) == 1 && runs[0].ID != first && runs[0].CampaignID == "a" && runs[0].Kind == outbox.RunReplay && runs[0].Reason != "", "%s: runs %+v are active, want a replay", name, runs)
 		behindAlone(f, 0)
 		f.Unchanged(func() { reconciled(f) })
 	}
@@ -193,9 +192,8 @@ func mustHaveStarted(f *fixture, runs ...int64) {
 		var after struct {
 			RunID int64 `json:"run_id"`
 		}
-		if err := json.Unmarshal(a.After, &after); err != nil || a.Actor != "outboxweb" || a.Via != "system" || a.CampaignID != "a" || a.Reason == "" || a.Target != outbox.RunTarget(after.RunID) {
-			f.TB.Errorf("the record is %+v (%v)", a, err)
-		}
+		err := json.Unmarshal(a.After, &after)
+		must.Hold(f.TB, err == nil && a.Actor == "outboxweb" && a.Via == "system" && a.CampaignID == "a" && a.Reason != "" && a.Target == outbox.RunTarget(after.RunID), "the record is %+v (%v)", a, err)
 		got = append(got, after.RunID)
 	}
 	must.Equal(f.TB, got, runs, "runs", "have a record")
@@ -295,9 +293,8 @@ func TestResume_besideARunIsCaughtUpOnceThatRunEnds(t *testing.T) {
 		b.PauseProjection("tally", campaign)
 		b.Feed(enginetest.Notes("a", 5)...)
 		verify := b.StartRun(outbox.RunRequest{Kind: outbox.RunVerify, All: true})
-		if h := b.ResumeProjection("tally", campaign); h.Behind != 1 || h.RunID != 0 || h.BlockedByRun != verify.ID {
-			t.Errorf("resumed as %+v, want that run %d blocks the replay", h, verify.ID)
-		}
+		h := b.ResumeProjection("tally", campaign)
+		must.Hold(t, h.Behind == 1 && h.RunID == 0 && h.BlockedByRun == verify.ID, "resumed as %+v, want that run %d blocks the replay", h, verify.ID)
 		b.MustHaveCursors("a tally 3 behind")
 		b.Sound() // the replay will start automatically
 

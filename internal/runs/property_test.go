@@ -59,9 +59,8 @@ func (s *remade) startRun(t *rapid.T) {
 	if rapid.Bool().Draw(t, "one projection") {
 		order.Projections = []string{rapid.SampledFrom([]string{"trail", "accounts"}).Draw(t, "projection")}
 	}
-	if _, err := b.Runs.Start(context.Background(), enginetest.Operator, order, b.Infos); err != nil && !errors.Is(err, outbox.ErrConflict) {
-		t.Fatal(err)
-	}
+	_, err := b.Runs.Start(context.Background(), enginetest.Operator, order, b.Infos)
+	must.Need(t, err == nil || errors.Is(err, outbox.ErrConflict), "%v", err)
 }
 
 func (s *remade) pauseOrResumeProjection(t *rapid.T) {
@@ -102,9 +101,8 @@ func (s *remade) wakeLate(t *rapid.T) {
 	}
 	next := s.late[0]
 	s.late = s.late[1:]
-	if err := next(); err != nil && !errors.Is(err, outbox.ErrLeaseLost) {
-		t.Fatal(err)
-	}
+	err := next()
+	must.Need(t, err == nil || errors.Is(err, outbox.ErrLeaseLost), "%v", err)
 }
 
 func (s *remade) cancelOrResume(t *rapid.T) {

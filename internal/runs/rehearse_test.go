@@ -74,9 +74,8 @@ func TestRehearse_saysWhichBlockedCampaignsWouldPass(t *testing.T) {
 	must.Equal(t, d.Answer, "2 of 3 blocked campaigns would pass; 1 fails differently", "answer")
 	a := b.RunResult(d.Run, "a")
 	must.Equal(t, *a.Rehearsed, (outbox.Rehearsed{Head: 3, Applied: 21, Left: 10}), "a was rehearsed")
-	if c := a.Projections[0].Comparison; c == nil || c.Changed != 1 || len(c.Samples) != 1 {
-		t.Errorf("the accounts of a would change by %+v, want one changed row", c)
-	}
+	c := a.Projections[0].Comparison
+	must.Hold(t, c != nil && c.Changed == 1 && len(c.Samples) == 1, "the accounts of a would change by %+v, want one changed row", c)
 	if c := b.RunResult(d.Run, "c"); c.Rehearsed.FailedSeq != 4 || !strings.Contains(c.Error, "00.sql:") {
 		t.Errorf("c fails at event %d with %q, want event 4 with file and line", c.Rehearsed.FailedSeq, c.Error)
 	}
@@ -186,9 +185,8 @@ update ranks set n = null where campaign_id = :campaign_id;
 		if c.vague && b.OnPostgres() {
 			want = outbox.OutcomeNotRehearsed
 		}
-		if result := b.RunResult(d.Run, "a"); result.Outcome != want || want == outbox.OutcomeNotRehearsed && !strings.Contains(result.Error, "event 4 updates several rows of ranks at once (00.sql:11)") {
-			t.Errorf("%s: the result is %s (%s), want %s", name, result.Outcome, result.Error, want)
-		}
+		result := b.RunResult(d.Run, "a")
+		must.Hold(t, result.Outcome == want && (want != outbox.OutcomeNotRehearsed || strings.Contains(result.Error, "event 4 updates several rows of ranks at once (00.sql:11)")), "%s: the result is %s (%s), want %s", name, result.Outcome, result.Error, want)
 	}
 }
 
@@ -209,16 +207,14 @@ func TestRehearse_holdsForWhatItLookedAt(t *testing.T) {
 	}
 	must.Get(w.Step(context.Background())).Or(t)
 	d := mustReadRehearsal(t, b, run.ID)
-	if want := (outbox.RehearsalCounts{Passes: 1, SameRows: 1}); d.Counts != want || between < 3 {
-		t.Fatalf("counts %+v, want %+v, with events appended %d times\n%+v", d.Counts, want, between, d.Groups)
-	}
+	want := (outbox.RehearsalCounts{Passes: 1, SameRows: 1})
+	must.Need(t, d.Counts == want && between >= 3, "counts %+v, want %+v, with events appended %d times\n%+v", d.Counts, want, between, d.Groups)
 	result := b.RunResult(d.Run, "b")
 	if want := (outbox.Rehearsed{Head: 3, Applied: 2}); !reflect.DeepEqual(*result.Rehearsed, want) || result.Seq != 4 {
 		t.Errorf("b was rehearsed %+v up to event %d, want %+v up to event 4", *result.Rehearsed, result.Seq, want)
 	}
-	if healthy := b.RunResult(d.Run, "healthy"); healthy.Seq != 3 || healthy.Events != 2*healthy.Seq || b.MustCampaign("healthy").AppliedSeq <= healthy.Seq {
-		t.Errorf("healthy was compared at event %d with %d events", healthy.Seq, healthy.Events)
-	}
+	healthy := b.RunResult(d.Run, "healthy")
+	must.Hold(t, healthy.Seq == 3 && healthy.Events == 2*healthy.Seq && b.MustCampaign("healthy").AppliedSeq > healthy.Seq, "healthy was compared at event %d with %d events", healthy.Seq, healthy.Events)
 	loaded := enginetest.OpenPair(t, b.Pair, enginetest.Define(t, fixed, enginetest.Trail), enginetest.MaxAttempts(1))
 	loaded.MustRequeue("b", 3)
 	loaded.Drain()
@@ -303,9 +299,8 @@ func TestRehearse_comparesHealthyCampaignsIfNoneIsBlocked(t *testing.T) {
 	t.Parallel()
 	b := enginetest.Open(t, enginetest.Define(t, enginetest.Accounts, enginetest.Trail))
 	files := changedTo(strings.ReplaceAll(enginetest.Accounts, "set spent = spent + 1", "set spent = spent + 2"))
-	if _, err := b.Runs.Rehearse(t.Context(), enginetest.Operator, outbox.RehearsalRequest{Files: files}, b.Set); !errors.Is(err, outbox.ErrConflict) || !strings.Contains(err.Error(), "none has applied events") {
-		t.Errorf("of an empty journal: %v", err)
-	}
+	_, err := b.Runs.Rehearse(t.Context(), enginetest.Operator, outbox.RehearsalRequest{Files: files}, b.Set)
+	must.Hold(t, errors.Is(err, outbox.ErrConflict) && strings.Contains(err.Error(), "none has applied events"), "of an empty journal: %v", err)
 	b.Feed(enginetest.Opened("a", 10), enginetest.Spent("a", 3), enginetest.Opened("b", 10))
 	d := mustRehearse(t, b, outbox.RehearsalRequest{Files: files})
 	if want := (outbox.RehearsalCounts{SameRows: 1, OtherRows: 1}); d.Counts != want || d.Passed() || d.Unchanged() {
@@ -318,9 +313,8 @@ func TestRehearse_comparesHealthyCampaignsIfNoneIsBlocked(t *testing.T) {
 		t.Errorf("with the same rows: unchanged: %v, passed: %v", d.Unchanged(), d.Passed())
 	}
 	for _, named := range []outbox.RehearsalRequest{{Files: files, Fingerprint: "gone"}, {Files: files, Campaigns: []string{"a"}}} {
-		if _, err := b.Runs.Rehearse(t.Context(), enginetest.Operator, named, b.Set); !errors.Is(err, outbox.ErrConflict) {
-			t.Errorf("of what is not blocked: %v", err)
-		}
+		_, err := b.Runs.Rehearse(t.Context(), enginetest.Operator, named, b.Set)
+		must.Hold(t, errors.Is(err, outbox.ErrConflict), "of what is not blocked: %v", err)
 	}
 }
 
@@ -360,9 +354,8 @@ func TestRehearse_triesWhatIsQuarantinedInABlockedCampaign(t *testing.T) {
 	if text := result.RehearsedText(); !strings.HasSuffix(text, " Projection accounts would apply event 2, at which it is quarantined.") || len(result.NotCompared()) > 0 {
 		t.Errorf("of a it says %q, and %v is not compared", text, result.NotCompared())
 	}
-	if d := mustRehearse(t, b, outbox.RehearsalRequest{Files: files(noFix), Fingerprint: b.MustRow("c", 2).Row.Fingerprint}); d.Counts.Passes != 1 {
-		t.Errorf("of the error that blocks all three %d would pass, want one: %+v", d.Counts.Passes, d.Groups)
-	}
+	d = mustRehearse(t, b, outbox.RehearsalRequest{Files: files(noFix), Fingerprint: b.MustRow("c", 2).Row.Fingerprint})
+	must.Hold(t, d.Counts.Passes == 1, "of the error that blocks all three %d would pass, want one: %+v", d.Counts.Passes, d.Groups)
 }
 
 func TestRehearse_triesEveryQuarantinedProjection(t *testing.T) {
@@ -391,9 +384,8 @@ func TestRehearse_triesWhatIsQuarantined(t *testing.T) {
 	before := b.Dump("runs", "run_rehearsals", "run_results", "run_scopes", "run_log", "audit_log")
 	lenient := strings.ReplaceAll(fixed, "on-failure: block", "on-failure: quarantine")
 	d := mustRehearse(t, b, outbox.RehearsalRequest{Files: changedTo(lenient)})
-	if want := (outbox.RehearsalCounts{Passes: 1, FailsDifferently: 1}); d.Counts != want || d.Quarantined != 2 {
-		t.Errorf("counts %+v with %d quarantined, want %+v\n%+v", d.Counts, d.Quarantined, want, d.Groups)
-	}
+	want := (outbox.RehearsalCounts{Passes: 1, FailsDifferently: 1})
+	must.Hold(t, d.Counts == want && d.Quarantined == 2, "counts %+v with %d quarantined, want %+v\n%+v", d.Counts, d.Quarantined, want, d.Groups)
 	must.Equal(t, d.Answer, "1 of 2 quarantined campaigns would pass; 1 fails differently", "answer")
 	a := b.RunResult(d.Run, "a")
 	if want := (outbox.Rehearsed{Head: 3, Applied: 31, Quarantined: "accounts"}); !reflect.DeepEqual(*a.Rehearsed, want) || a.Projections[0].Comparison.Changed != 1 {
@@ -409,9 +401,8 @@ func TestRehearse_triesWhatIsQuarantined(t *testing.T) {
 	cause := storetest.Column[string](t, b.ProjectionsDB, "select fingerprint from failures where campaign_id = 'a'")[0]
 	few := mustRehearse(t, b, outbox.RehearsalRequest{Files: changedTo(lenient), Fingerprint: cause, Behind: 5})
 	must.Equal(t, *b.RunResult(few.Run, "a").Rehearsed, (outbox.Rehearsed{Head: 3, Applied: 6, Left: 25, Quarantined: "accounts"}), "with 5 events behind a was rehearsed")
-	if _, err := b.Runs.Rehearse(t.Context(), enginetest.Operator, outbox.RehearsalRequest{Files: changedTo(lenient), Fingerprint: "gone"}, b.Set); !errors.Is(err, outbox.ErrConflict) {
-		t.Errorf("of an error that quarantines nothing: %v", err)
-	}
+	_, err = b.Runs.Rehearse(t.Context(), enginetest.Operator, outbox.RehearsalRequest{Files: changedTo(lenient), Fingerprint: "gone"}, b.Set)
+	must.Hold(t, errors.Is(err, outbox.ErrConflict), "of an error that quarantines nothing: %v", err)
 
 	loaded := enginetest.OpenPair(t, b.Pair, enginetest.Define(t, lenient, enginetest.Ledger), enginetest.MaxAttempts(1))
 	passed := func(b *enginetest.Engine) map[string]outbox.QuarantinePassed {
@@ -434,9 +425,8 @@ func TestRehearse_saysThatLiveRowsAreOthersStill(t *testing.T) {
 	b.Feed(enginetest.Opened("a", 10), enginetest.Spent("a", 3), enginetest.Opened("b", 10))
 	b.ExecProjections("update accounts set balance = 5 where campaign_id = 'a'")
 	d := mustRehearse(t, b, outbox.RehearsalRequest{Files: changedTo(strings.ReplaceAll(enginetest.Accounts, "set spent = spent + 1", "set spent = spent + 2"))})
-	if want := "1 of 2 healthy campaigns would get other rows than the loaded files make: rebuild what differs after loading if that is meant; if it is not, the changed files are wrong; the live rows of 1 are not those that the loaded files make: verify"; d.Effects != want {
-		t.Errorf("effects %q, want %q", d.Effects, want)
-	}
+	want := "1 of 2 healthy campaigns would get other rows than the loaded files make: rebuild what differs after loading if that is meant; if it is not, the changed files are wrong; the live rows of 1 are not those that the loaded files make: verify"
+	must.Hold(t, d.Effects == want, "effects %q, want %q", d.Effects, want)
 	if want := "The changed files make other rows of its journal than the loaded ones. Its live rows in accounts are not those that the loaded files make: verify it."; b.RunResult(d.Run, "a").RehearsedText() != want {
 		t.Errorf("a: %s", b.RunResult(d.Run, "a").RehearsedText())
 	}

@@ -44,9 +44,8 @@ func TestReportRun_writesProgressResultsAndLog(t *testing.T) {
 		t.Errorf("run is %+v", got)
 	}
 	f.Clock.Advance(6 * time.Second) // its process has died
-	if silent := f.MustRun(run.ID); !silent.Silent(f.Clock.Now()) || silent.EventsPerSecond != 0 || silent.SecondsLeft != nil || silent.Status != outbox.RunRunning {
-		t.Errorf("a run without reports is %+v", silent)
-	}
+	silent := f.MustRun(run.ID)
+	must.Hold(t, silent.Silent(f.Clock.Now()) && silent.EventsPerSecond == 0 && silent.SecondsLeft == nil && silent.Status == outbox.RunRunning, "a run without reports is %+v", silent)
 	f.Clock.Advance(-6 * time.Second)
 	whole, err := f.Runs.ResultOf(f.Ctx, run.ID, "a")
 	diff := cmp.Diff(drifted, whole)
@@ -60,9 +59,8 @@ func TestReportRun_writesProgressResultsAndLog(t *testing.T) {
 	must.Hold(t, err == nil && len(lines.Items) == 2 && lines.Items[1].Text == "2 rows differ" && lines.Items[1].CampaignID == "a" && lines.Items[1].At.Equal(f.Clock.Now()) && len(lines.Items[0].Text) == 64<<10, "log is %d lines, %v", len(lines.Items), err)
 	// A campaign that is done again counts once.
 	f.ReportRun(l, 9, result("a", outbox.OutcomeMatch, 4))
-	if got := f.MustRun(run.ID); got.Counts != (outbox.RunCounts{Matched: 1}) || got.Campaigns.Done != 1 {
-		t.Errorf("run is %+v", got)
-	}
+	got = f.MustRun(run.ID)
+	must.Hold(t, got.Counts == (outbox.RunCounts{Matched: 1}) && got.Campaigns.Done == 1, "run is %+v", got)
 }
 
 func TestReportRun_progressNeverPassesItsTotalNorGoesBack(t *testing.T) {
@@ -158,9 +156,8 @@ func TestFinishRun_saysHowItEnded(t *testing.T) {
 		f.ReportRun(l, 4, r)
 		run := f.FinishRun(l, c.as, c.why)
 		must.Hold(t, run.Status == c.status && run.Verdict == c.verdict && run.Error == c.error && run.FinishedAt != nil && run.Lease == nil && run.EventsPerSecond == 0, "%s: run is %+v", name, run)
-		if done := c.outcome != outbox.OutcomeFailed; done && (run.Seq != 4 || run.Digests["full"] != "sha256:full" || run.Digests["roster"] != "sha256:new" || run.Before["roster"] != "sha256:old") || !done && run.Seq != 0 {
-			t.Errorf("%s: digests are %v and %v at %d", name, run.Digests, run.Before, run.Seq)
-		}
+		done := c.outcome != outbox.OutcomeFailed
+		must.Hold(t, (!done || run.Seq == 4 && run.Digests["full"] == "sha256:full" && run.Digests["roster"] == "sha256:new" && run.Before["roster"] == "sha256:old") && (done || run.Seq == 0), "%s: digests are %v and %v at %d", name, run.Digests, run.Before, run.Seq)
 		must.Equal(t, f.MustRun(run.ID), run, name, "read again")
 		f.StartRun(enginetest.Rebuild("a")) // the scope is free
 		_, err := f.Runs.Finish(f.Ctx, l, c.as, "again")
@@ -224,9 +221,8 @@ func TestRuns_pagesBothWaysAndFilters(t *testing.T) {
 	is(got, all.ID, ids[1])
 	active, err := f.Runs.Active(f.Ctx)
 	must.Hold(t, err == nil && len(active) == 5 && active[0].ID == ids[0], "active runs are %+v, %v", active, err)
-	if _, err := f.Runs.List(f.Ctx, outbox.RunFilter{Cursor: "x"}); !errors.Is(err, outbox.ErrInvalid) {
-		t.Errorf("a wrong cursor is %v", err)
-	}
+	_, err = f.Runs.List(f.Ctx, outbox.RunFilter{Cursor: "x"})
+	must.Hold(t, errors.Is(err, outbox.ErrInvalid), "a wrong cursor is %v", err)
 }
 
 func TestRunResults_pagesByCampaignAndOutcome(t *testing.T) {
@@ -252,9 +248,8 @@ func TestRunResults_pagesByCampaignAndOutcome(t *testing.T) {
 	rest, page := list(outbox.ResultFilter{Limit: 4, Cursor: *page.NextCursor})
 	back, _ := list(outbox.ResultFilter{Limit: 4, Cursor: *page.PrevCursor})
 	must.Equal(t, append(append(got, rest...), back...), []string{"c-0", "c-1", "c-2", "c-3", "c-4", "c-5", "c-0", "c-1", "c-2", "c-3"})
-	if got, _ = list(outbox.ResultFilter{Outcome: outbox.OutcomeDrift}); !cmp.Equal(got, []string{"c-1", "c-4"}) {
-		t.Errorf("drifted are %v", got)
-	}
+	got, _ = list(outbox.ResultFilter{Outcome: outbox.OutcomeDrift})
+	must.Hold(t, cmp.Equal(got, []string{"c-1", "c-4"}), "drifted are %v", got)
 	_, err := f.Runs.Results(f.Ctx, outbox.ResultFilter{RunID: 99})
 	refused(t, err, outbox.ErrNotFound)
 	_, err = f.Runs.Log(f.Ctx, 99, "", 0)
@@ -277,13 +272,11 @@ func TestPruneRuns_keepsWhatWentWrongAndTheLatest(t *testing.T) {
 	active := f.StartRun(enginetest.Rebuild("a"))
 	f.ReportRun(f.ClaimRun(one), 1, result("a", outbox.OutcomeMatch, 1))
 	for range 2 { // a run at a time
-		if more, err := f.Runs.Prune(f.Ctx); err != nil || !more {
-			t.Errorf("more %v (%v)", more, err)
-		}
+		more, err := f.Runs.Prune(f.Ctx)
+		must.Hold(t, err == nil && more, "more %v (%v)", more, err)
 	}
-	if more, err := f.Runs.Prune(f.Ctx); err != nil || more {
-		t.Errorf("in the end: more %v (%v)", more, err)
-	}
+	more, err := f.Runs.Prune(f.Ctx)
+	must.Hold(t, err == nil && !more, "in the end: more %v (%v)", more, err)
 	left := storetest.Texts(t, f.JournalDB, `select concat_ws(' ', run_id, count(*), min(outcome)) from run_results where run_id <= 3 or run_id = $1 group by run_id order by run_id`, active.ID)
 	must.Equal(t, left, []string{"1 1 drift", "2 1 drift", "3 2 drift", "13 1 match"}, "results left")
 }

@@ -100,9 +100,8 @@ func TestRestOn_callsOnARehearsalOnlyForWhatItTried(t *testing.T) {
 	p, err := b.Operations.Preview(t.Context(), every, d.Run.ID)
 	must.Hold(t, err == nil && p.Rows == 4 && p.Rehearsed == 2, "it covers %d of %d rows (%v), want 2 of 4", p.Rehearsed, p.Rows, err)
 	tried, err := b.Operations.PassedHeads(t.Context(), d.Run.ID)
-	if want := []outbox.RowKey{{CampaignID: "a", Seq: 1}, {CampaignID: "b", Seq: 1}}; err != nil || len(tried) != 2 || tried[0] != want[0] || tried[1] != want[1] {
-		t.Errorf("it tried %v (%v), want %v", tried, err, want)
-	}
+	want := []outbox.RowKey{{CampaignID: "a", Seq: 1}, {CampaignID: "b", Seq: 1}}
+	must.Hold(t, err == nil && len(tried) == 2 && tried[0] == want[0] && tried[1] == want[1], "it tried %v (%v), want %v", tried, err, want)
 	op := must.Get(b.Operations.Start(t.Context(), enginetest.Operator, outbox.OperationRequest{Selection: every, Rehearsal: d.Run.ID})).Or(t)
 	if o := mustOperation(enginetest.RapidTB{TB: t}, b, op.ID); o.Rehearsed != 2 || o.CoverText() != "2 of the operation's 4 rows passed it" {
 		t.Errorf("the operation that rests on it: %s", o.CoverText())
@@ -133,13 +132,11 @@ func TestRestOn_saysWhatFailedInTheRehearsal(t *testing.T) {
 		t.Errorf("of a cause that it does not fix: %s: %s", none.Remedy(), none.Verdict)
 	}
 	every := outbox.Selection{}
-	if p, err := b.Operations.Preview(t.Context(), every, d.Run.ID); err != nil || p.Rows != 2 || p.Rehearsed != 2 || p.RehearsedFailing != 2 {
-		t.Errorf("an operation that rests on it takes %d rows, %d of them passed, %d failed (%v)", p.Rows, p.Rehearsed, p.RehearsedFailing, err)
-	}
+	p, err := b.Operations.Preview(t.Context(), every, d.Run.ID)
+	must.Hold(t, err == nil && p.Rows == 2 && p.Rehearsed == 2 && p.RehearsedFailing == 2, "an operation that rests on it takes %d rows, %d of them passed, %d failed (%v)", p.Rows, p.Rehearsed, p.RehearsedFailing, err)
 	only := outbox.OperationRequest{Selection: outbox.Selection{Filter: outbox.RequeueFilter{Fingerprint: none.Fingerprint}}, Rehearsal: d.Run.ID}
-	if _, err := b.Operations.Start(t.Context(), enginetest.Operator, only); !errors.Is(err, outbox.ErrConflict) || !strings.Contains(err.Error(), "rehearsal 1 found all matching dead rows failing") {
-		t.Errorf("an operation on what failed: %v", err)
-	}
+	_, err = b.Operations.Start(t.Context(), enginetest.Operator, only)
+	must.Hold(t, errors.Is(err, outbox.ErrConflict) && strings.Contains(err.Error(), "rehearsal 1 found all matching dead rows failing"), "an operation on what failed: %v", err)
 	op := must.Get(b.Operations.Start(t.Context(), enginetest.Operator, outbox.OperationRequest{Selection: every, Rehearsal: d.Run.ID})).Or(t)
 	if o := mustOperation(enginetest.RapidTB{TB: t}, b, op.ID); o.Totals.Chosen != 2 || o.CoverText() != "2 of the operation's 2 rows passed it" {
 		t.Errorf("the operation that rests on it has %d rows: %s", o.Totals.Chosen, o.CoverText())
@@ -156,9 +153,8 @@ func TestRestOn_tellsALaterEventFromTheHead(t *testing.T) {
 	clock.Advance(time.Minute)
 	b := enginetest.OpenPair(t, before.Pair, enginetest.Define(t, withoutSKU), enginetest.MaxAttempts(1), enginetest.At(clock))
 	g := assessed(t, b, "a")
-	if want := "every blocked campaign passed this event in rehearsal 1, and failed at a later one: requeue with a canary to get there, or fix that first"; d.Counts.FailsDifferently != 1 || !strings.HasSuffix(g.Verdict, want) || g.Outlook != outbox.OutlookSome || g.RehearsedLater != 1 {
-		t.Errorf("%s, %d later: %s", g.Outlook, g.RehearsedLater, g.Verdict)
-	}
+	want := "every blocked campaign passed this event in rehearsal 1, and failed at a later one: requeue with a canary to get there, or fix that first"
+	must.Hold(t, d.Counts.FailsDifferently == 1 && strings.HasSuffix(g.Verdict, want) && g.Outlook == outbox.OutlookSome && g.RehearsedLater == 1, "%s, %d later: %s", g.Outlook, g.RehearsedLater, g.Verdict)
 }
 
 func TestRestOn_alsoOfRowsThatWereNotRetried(t *testing.T) {
@@ -172,15 +168,13 @@ func TestRestOn_alsoOfRowsThatWereNotRetried(t *testing.T) {
 	b := enginetest.OpenPair(t, before.Pair, enginetest.Define(t, changed), enginetest.MaxAttempts(1), enginetest.At(clock))
 	b.MustRequeue("a", 1)
 	b.Drain()
-	if g := assessed(t, b, "b"); !strings.HasPrefix(g.Verdict, "1 of 3 rows failed with the loaded version of projection orders, and the others with an earlier one alone, and with the loaded files 0 of these 3 campaigns passed rehearsal 1, 2 failed in it; the other 1 was not tried in it, or retried since") || g.Rehearsal != d.Run.ID {
-		t.Errorf("with one of three retried: %s", g.Verdict)
-	}
+	g := assessed(t, b, "b")
+	must.Hold(t, strings.HasPrefix(g.Verdict, "1 of 3 rows failed with the loaded version of projection orders, and the others with an earlier one alone, and with the loaded files 0 of these 3 campaigns passed rehearsal 1, 2 failed in it; the other 1 was not tried in it, or retried since") && g.Rehearsal == d.Run.ID, "with one of three retried: %s", g.Verdict)
 	b.MustRequeue("b", 1)
 	b.MustRequeue("c", 1)
 	b.Drain()
-	if g := assessed(t, b, "b"); g.Outlook != outbox.OutlookNone || g.Rehearsal != 0 {
-		t.Errorf("with all retried: %s: %s", g.Outlook, g.Verdict)
-	}
+	g = assessed(t, b, "b")
+	must.Hold(t, g.Outlook == outbox.OutlookNone && g.Rehearsal == 0, "with all retried: %s: %s", g.Outlook, g.Verdict)
 }
 
 func TestRestOn_isRefutedByARetry(t *testing.T) {

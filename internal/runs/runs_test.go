@@ -344,15 +344,13 @@ func TestRebuild_ofADivergedCampaignIsTheWayOut(t *testing.T) {
 	r := try(t, b, "a")
 	added, changed, removed := changes(r)
 	must.Hold(t, r.Outcome == outbox.OutcomeDrift && r.Seq == 3 && added+removed == 0 && changed == 1, "a trial of all: %+v", r)
-	if c := b.MustCampaign("a"); c.Diverged == "" {
-		t.Fatal("the campaign is not diverged")
-	}
+	c := b.MustCampaign("a")
+	must.Need(t, c.Diverged != "", "the campaign is not diverged")
 	one := b.RunToEnd(outbox.RunRequest{Kind: outbox.RunRebuild, Campaigns: []string{"a"}, Projections: []string{"accounts"}})
 	must.Hold(t, one.Status == outbox.RunFailed && strings.Contains(b.RunResult(one, "a").Error, "all projections"), "a rebuild of one projection: %+v", one)
 	run := b.RunToEnd(outbox.RunRequest{Kind: outbox.RunRebuild, Campaigns: []string{"a"}})
-	if c := b.MustCampaign("a"); run.Status != outbox.RunCompleted || c.Diverged != "" {
-		t.Errorf("run %+v, diverged: %q", run, c.Diverged)
-	}
+	c = b.MustCampaign("a")
+	must.Hold(t, run.Status == outbox.RunCompleted && c.Diverged == "", "run %+v, diverged: %q", run, c.Diverged)
 	b.Drain()
 	mustMatchJournal(t, b, "a")
 	applied, _ := b.AppliedSeq(t.Context(), "a")
@@ -424,8 +422,7 @@ func TestDryRun_tellsWhatARequeueWouldDo(t *testing.T) {
 	must.Hold(t, c.Changed == 1 && string(c.Samples[0].Fields[0].Live) == "200" && string(c.Samples[0].Fields[0].Expected) == "99", "it would change %+v", c)
 	must.Equal(t, b.MustRow("a", 2).Row, before.Row, "the row")
 	for seq, want := range map[int64]error{1: outbox.ErrConflict, 9: outbox.ErrNotFound} {
-		if _, err := runs.DryRun(t.Context(), b.Store, b.Set, "a", seq, 0); !errors.Is(err, want) {
-			t.Errorf("event %d: %v, want %v", seq, err, want)
-		}
+		_, err := runs.DryRun(t.Context(), b.Store, b.Set, "a", seq, 0)
+		must.Hold(t, errors.Is(err, want), "event %d: %v, want %v", seq, err, want)
 	}
 }

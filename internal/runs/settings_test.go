@@ -99,9 +99,8 @@ set search_path = projections; set default_transaction_isolation = 'read committ
 	storetest.Run(t, admin, `alter role postgres reset all`)
 	var different, all int
 	row := admin.QueryRow(t.Context(), `select count(distinct (to_jsonb(s) - 'campaign_id')), count(*) from projections.shapes as s`)
-	if err := row.Scan(&different, &all); err != nil || different != 1 || all != 2+2*rounds {
-		t.Errorf("%d different rows of %d (%v), want equal rows of %d events", different, all, err, 2+2*rounds)
-	}
+	err := row.Scan(&different, &all)
+	must.Hold(t, err == nil && different == 1 && all == 2+2*rounds, "%d different rows of %d (%v), want equal rows of %d events", different, all, err, 2+2*rounds)
 	first.Sound()
 }
 

@@ -174,9 +174,8 @@ func TestVerify_namesTheFirstEventThatFails(t *testing.T) {
 	c := b.MustCampaign("a")
 	must.Hold(t, c.Unverifiable == 2 && c.Unverified.Projection == "gate", "of %d projections the campaign names %+v", c.Unverifiable, c.Unverified)
 	b.Tamper(`update verifications set verdict = 'drift' where projection = 'gate'`)
-	if sum, err := b.Summary(t.Context()); err != nil || sum.Campaigns.Drifted != 1 || sum.Campaigns.Unverifiable != 1 || sum.Campaigns.Mismatched != 1 {
-		t.Errorf("one campaign that drifted and is unverifiable is counted as %+v (%v)", sum.Campaigns, err)
-	}
+	sum, err := b.Summary(t.Context())
+	must.Hold(t, err == nil && sum.Campaigns.Drifted == 1 && sum.Campaigns.Unverifiable == 1 && sum.Campaigns.Mismatched == 1, "one campaign that drifted and is unverifiable is counted as %+v (%v)", sum.Campaigns, err)
 }
 
 // An event refused by one projection during a replay does not affect the others' verification. A campaign that kept changing can still be verified.
@@ -205,9 +204,8 @@ func TestRebuild_saysThatAPausedProjectionLacksEvents(t *testing.T) {
 	left := result.NotCompared()
 	must.Hold(t, len(left) == 1 && left[0].Projection == "ledger" && left[0].FromSeq == 3 && left[0].UntilSeq == 3, "not compared are %+v", left)
 	b.ExecProjections(`delete from trail where seq = 1`)
-	if run := b.RunToEnd(rebuild); run.Verdict != outbox.VerdictDrift || run.Counts.Drifted != 1 {
-		t.Errorf("the run says %q, %+v", run.Verdict, run.Counts)
-	}
+	run = b.RunToEnd(rebuild)
+	must.Hold(t, run.Verdict == outbox.VerdictDrift && run.Counts.Drifted == 1, "the run says %q, %+v", run.Verdict, run.Counts)
 }
 
 func TestVerify_comparesNoProjectionThatIsBehind(t *testing.T) {
@@ -223,9 +221,8 @@ func TestVerify_comparesNoProjectionThatIsBehind(t *testing.T) {
 	run := b.MustRun(verify.ID)
 	must.Hold(t, run.Status == outbox.RunCompleted && run.Verdict == "" && run.Counts == (outbox.RunCounts{Matched: 1, NotCompared: 1}) && run.Campaigns.Done == 2, "run %+v", run)
 	result := b.RunResult(run, "a")
-	if left := result.NotCompared(); result.Error != "" || !slices.Equal(left, []outbox.NotCompared{{CampaignID: "a", Projection: "track", State: outbox.CursorBehind, FromSeq: 1, UntilSeq: 8}}) {
-		t.Errorf("result %+v, not compared are %v", result, left)
-	}
+	left := result.NotCompared()
+	must.Hold(t, result.Error == "" && slices.Equal(left, []outbox.NotCompared{{CampaignID: "a", Projection: "track", State: outbox.CursorBehind, FromSeq: 1, UntilSeq: 8}}), "result %+v, not compared are %v", result, left)
 	for _, p := range result.Projections {
 		behind := p.Projection == "track"
 		must.Hold(t, (p.Verdict == outbox.VerdictMatch) != behind && p.Error == "" && (!behind || p.Seq == 3), "%+v", p)
@@ -233,9 +230,8 @@ func TestVerify_comparesNoProjectionThatIsBehind(t *testing.T) {
 	known, err := b.Verifications(t.Context(), "a")
 	must.Hold(t, err == nil && !slices.ContainsFunc(known, func(v outbox.Verification) bool { return v.Projection == "track" }), "verifications %+v, %v", known, err)
 	b.RunToEnd(enginetest.Everything)
-	if run := runsOf(t, b, outbox.RunVerify)[1]; run.Verdict != outbox.VerdictMatch || run.Counts.Matched != 2 {
-		t.Errorf("run %+v once the replay is done, want two matches", run)
-	}
+	run = runsOf(t, b, outbox.RunVerify)[1]
+	must.Hold(t, run.Verdict == outbox.VerdictMatch && run.Counts.Matched == 2, "run %+v once the replay is done, want two matches", run)
 }
 
 func TestVerify_tellsWhatAPausedProjectionLacks(t *testing.T) {

@@ -59,9 +59,8 @@ func TestAge_ofWhatIsRetriedIsNotHiddenByWhatIsNot(t *testing.T) {
 			f := open(t)
 			f.AppendN("stuck", 3)
 			stop(f)
-			if _, retryable := f.Ages(); retryable != (outbox.Oldest{}) {
-				t.Errorf("nothing is retried, and the oldest that is, is %+v", retryable)
-			}
+			_, retryable := f.Ages()
+			must.Hold(t, retryable == (outbox.Oldest{}), "nothing is retried, and the oldest that is, is %+v", retryable)
 			f.Clock.Advance(time.Hour)
 			f.AppendN("live", 2)
 			f.Clock.Advance(time.Minute)

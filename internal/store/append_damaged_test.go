@@ -39,12 +39,10 @@ func TestReconcile_givesACampaignItsRowBack(t *testing.T) {
 				}
 			}
 			f.Clock.Advance(time.Minute)
-			if got, err := f.Reconcile(f.Ctx); err != nil || got.Campaigns != 1 || got.Diverged != 0 {
-				t.Errorf("reconciled %+v, %v", got, err)
-			}
-			if after := f.MustCampaign("a"); after.HighWaterSeq != before.HighWaterSeq || after.AppliedSeq != before.AppliedSeq || after.Lease != nil || after.Counts.Pending != int64(c.more) {
-				t.Errorf("campaign is %+v, was %+v", after, before)
-			}
+			got, err := f.Reconcile(f.Ctx)
+			must.Hold(t, err == nil && got.Campaigns == 1 && got.Diverged == 0, "reconciled %+v, %v", got, err)
+			after := f.MustCampaign("a")
+			must.Hold(t, after.HighWaterSeq == before.HighWaterSeq && after.AppliedSeq == before.AppliedSeq && after.Lease == nil && after.Counts.Pending == int64(c.more), "campaign is %+v, was %+v", after, before)
 			f.MustBeReconciled()
 			f.Sound()
 			f.AppendN("a", 1)

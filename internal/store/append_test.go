@@ -29,9 +29,8 @@ func TestAppend_givesDenseSeqPerCampaignAndGrowingPosition(t *testing.T) {
 	must.Hold(t, r.EnqueuedAt == began && r.IsHead && r.BlockedBehind == 2 && !f.MustRow("a", 2).Row.IsHead, "row is %+v, want a head with two behind it", r)
 	e := must.Get(f.Event(f.Ctx, "a", 1)).Or(t)
 	must.Hold(t, e.OccurredAt == began && e.RecordedAt == began && string(e.Tags) == "{}" && string(e.Metadata) == "{}", "event is %+v", e)
-	if e := given[0]; e.EventID != "" || !e.OccurredAt.IsZero() || string(e.Payload) != ` { } ` || e.EventHash != "" {
-		t.Errorf("the caller's event became %+v", e)
-	}
+	e = given[0]
+	must.Hold(t, e.EventID == "" && e.OccurredAt.IsZero() && string(e.Payload) == ` { } ` && e.EventHash == "", "the caller's event became %+v", e)
 	f.Sound()
 }
 
@@ -130,20 +129,17 @@ func TestAppend_expectedSeqMustBeTheHighWater(t *testing.T) {
 	f.Unchanged(func() {
 		refused(t, storetest.No(appendAt(1, e)), outbox.ErrConflict, `campaign "a" is at seq 0, not at the expected 1`)
 	})
-	if _, err := appendAt(0, e, storetest.Event("a", "counted")); err != nil {
-		t.Fatalf("right expectation: %v", err)
-	}
+	_, err := appendAt(0, e, storetest.Event("a", "counted"))
+	must.Need(t, err == nil, "right expectation: %v", err)
 	f.Unchanged(func() {
 		refused(t, storetest.No(appendAt(0, storetest.Event("a", "counted"))), outbox.ErrConflict, "is at seq 2, not at the expected 0")
-		if got, err := appendAt(0, e); err != nil || !got[0].Existed {
-			t.Errorf("a repeat is answered whatever it expected; got %+v, %v", got, err)
-		}
+		got, err := appendAt(0, e)
+		must.Hold(t, err == nil && got[0].Existed, "a repeat is answered whatever it expected; got %+v, %v", got, err)
 		r := refused(t, storetest.No(appendAt(2, storetest.Event("a", "counted"), storetest.Event("b", "counted"))), outbox.ErrInvalid, "one campaign")
 		must.Hold(t, r.Field == "expected_seq" && r.Index == 1, "refusal is about %q of event %d", r.Field, r.Index)
 	})
-	if got, err := appendAt(2, e, storetest.Event("a", "counted")); err != nil || !got[0].Existed || got[1].Seq != 3 {
-		t.Errorf("repeat and new event together: %+v, %v", got, err)
-	}
+	got, err := appendAt(2, e, storetest.Event("a", "counted"))
+	must.Hold(t, err == nil && got[0].Existed && got[1].Seq == 3, "repeat and new event together: %+v, %v", got, err)
 	f.Sound()
 }
 
@@ -203,9 +199,8 @@ func TestAppend_refusesWhatTheJournalCannotHold(t *testing.T) {
 	} {
 		e := storetest.Event("ü%'_\u00a0☃", "counted")
 		e.Payload = payload
-		if _, err := f.Append(f.Ctx, store.Append{Events: []outbox.Event{e}}); err != nil {
-			t.Errorf("%s: %v", name, err)
-		}
+		_, err := f.Append(f.Ctx, store.Append{Events: []outbox.Event{e}})
+		must.Hold(t, err == nil, "%s: %v", name, err)
 	}
 }
 

@@ -74,9 +74,8 @@ func TestCampaigns_pagesVisitEveryMatchOnceInOrder(t *testing.T) {
 					turned := filter
 					turned.Reverse = true
 					mustList(t, fmt.Sprintf("%+v", filter), ids(want), f.campaignPager(filter), f.campaignPager(turned))
-					if got := total(f.campaignPager(filter)("")); sort != outbox.SortLag && got != fmt.Sprint(len(want)) {
-						t.Errorf("%+v: total %s, want %d", filter, got, len(want))
-					}
+					got := total(f.campaignPager(filter)(""))
+					must.Hold(t, sort == outbox.SortLag || got == fmt.Sprint(len(want)), "%+v: total %s, want %d", filter, got, len(want))
 				}
 			}
 		}
@@ -155,9 +154,8 @@ func TestBlocked_worstFirst(t *testing.T) {
 	// Ten million rows that have waited for a year give a product that overflows a bigint of microseconds.
 	f.Exec(`update campaigns set pending = 10000000 where campaign_id = 'old-few'`)
 	f.Clock.Advance(365 * 24 * time.Hour)
-	if got, err := f.Blocked(f.Ctx, 2); err != nil || len(got) != 2 || got[1].CampaignID != "old-few" {
-		t.Errorf("%+v, %v, want two, the large one after the diverged one", got, err)
-	}
+	got, err := f.Blocked(f.Ctx, 2)
+	must.Hold(t, err == nil && len(got) == 2 && got[1].CampaignID == "old-few", "%+v, %v, want two, the large one after the diverged one", got, err)
 }
 
 func TestSummary_sumsOverCampaigns(t *testing.T) {

@@ -124,9 +124,8 @@ func TestEnqueueMissing_besideAnybody(t *testing.T) {
 			for range 2 {
 				must.OK(t, f.EnqueueMissing(f.Ctx, "a"))
 			}
-			if c := f.MustCampaign("a"); c.Counts != (outbox.Counts{Pending: 3}) || c.HeadSeq != 1 {
-				t.Errorf("campaign is %+v, want 3 rows", c)
-			}
+			c := f.MustCampaign("a")
+			must.Hold(t, c.Counts == (outbox.Counts{Pending: 3}) && c.HeadSeq == 1, "campaign is %+v, want 3 rows", c)
 			f.Sound()
 			end()
 			f.Drain()

@@ -25,9 +25,8 @@ func TestFuture_isSetRight(t *testing.T) {
 		for event, story := range map[string]func(t *testing.T, f *fixture){
 			"an append is due now": func(t *testing.T, f *fixture) {
 				f.ahead(24*time.Hour).AppendN("a", 3)
-				if e := f.Explained("a"); e.Blocker != outbox.BlockerUnqueued || e.ClaimableAt == nil || !e.ClaimableAt.Equal(began.Add(24*time.Hour)) || !strings.Contains(e.Why, "clock") {
-					t.Errorf("explained as %+v", e)
-				}
+				e := f.Explained("a")
+				must.Hold(t, e.Blocker == outbox.BlockerUnqueued && e.ClaimableAt != nil && e.ClaimableAt.Equal(began.Add(24*time.Hour)) && strings.Contains(e.Why, "clock"), "explained as %+v", e)
 				f.NoClaim(one)
 				repair(f)
 				f.Claims(one, 3, "a 1-3 under 1")
@@ -37,9 +36,8 @@ func TestFuture_isSetRight(t *testing.T) {
 				fast.AppendN("a", 3)
 				fast.Fail("boom", "a")
 				repair(f)
-				if e := f.Explained("a"); e.Blocker != outbox.BlockerBackoff || e.Why != "Event 1 failed and will be retried in 1 s" {
-					t.Errorf("explained as %+v", e)
-				}
+				e := f.Explained("a")
+				must.Hold(t, e.Blocker == outbox.BlockerBackoff && e.Why == "Event 1 failed and will be retried in 1 s", "explained as %+v", e)
 				f.NoClaim(one)
 				f.Clock.Advance(time.Second)
 				f.Claims(one, 3, "a 1-3 under 2, after 1")
@@ -50,9 +48,8 @@ func TestFuture_isSetRight(t *testing.T) {
 				lost := fast.ClaimOne(two, 3)
 				repair(f)
 				f.Exact("a")
-				if e := f.Explained("a"); e.Blocker != outbox.BlockerLease || !e.ClaimableAt.Equal(began.Add(lease)) {
-					t.Errorf("explained as %+v", e)
-				}
+				e := f.Explained("a")
+				must.Hold(t, e.Blocker == outbox.BlockerLease && e.ClaimableAt.Equal(began.Add(lease)), "explained as %+v", e)
 				f.NoClaim(one)
 				f.Clock.Advance(lease)
 				c := f.ClaimOne(one, 3)
@@ -114,9 +111,8 @@ func TestInstances_nameClocksThatDiffer(t *testing.T) {
 				other.beat("other")
 				f.beat("self")
 				f.Clock.Advance(500 * time.Millisecond)
-				if got := f.clockOf("self"); got.ClockAhead != 0 {
-					t.Fatalf("its own clock is %s ahead", got.ClockAhead)
-				}
+				got := f.clockOf("self")
+				must.Need(t, got.ClockAhead == 0, "its own clock is %s ahead", got.ClockAhead)
 				f.clockOf("other")
 			}
 			got := f.clockOf("other")

@@ -69,9 +69,8 @@ func TestCondition_itemsSelectWhatIsInTheWay(t *testing.T) {
 			after = at(c.after)
 		}
 		if c.event == 0 {
-			if _, err := f.AppendUnless(storetest.Event("own", "own"), after, c.items...); err != nil {
-				t.Errorf("%s: %v", name, err)
-			}
+			_, err := f.AppendUnless(storetest.Event("own", "own"), after, c.items...)
+			must.Hold(t, err == nil, "%s: %v", name, err)
 			continue
 		}
 		f.Unchanged(func() {
@@ -205,9 +204,8 @@ func TestCondition_readsTagsAsTheyAreWritten(t *testing.T) {
 		_, err := f.AppendUnless(storetest.Event("b", "x"), 0, i)
 		blockedBy(t, err, 1)
 	}
-	if _, err := f.AppendUnless(storetest.Event("b", "x"), 0, storetest.Item("", "twice", "1")); err != nil {
-		t.Errorf("a value that another one took the place of: %v", err)
-	}
+	_, err := f.AppendUnless(storetest.Event("b", "x"), 0, storetest.Item("", "twice", "1"))
+	must.Hold(t, err == nil, "a value that another one took the place of: %v", err)
 	for _, half := range []string{`{"k":"\ud83d"}`, `{"k":"\ud83d\u0061"}`, `{"k":"\ude00\ud83d"}`, `{"\udfff":"v"}`} {
 		e.Tags = []byte(half)
 		f.Unchanged(func() {

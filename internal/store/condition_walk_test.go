@@ -31,9 +31,8 @@ func TestCondition_refusesToReadAllOfALongJournal(t *testing.T) {
 		{1000, storetest.Item("", "entity_id", "e-1")}, {0, storetest.Item("", "entity_id", "e-1", "seat", "1")}, {0, storetest.Item("other", "entity_id", "e-1")},
 		{0, storetest.Item("", "entity_id", "e-1", "campaign_id", "a")},
 	} {
-		if _, err := f.AppendUnless(storetest.Event("b", "counted"), c.after, c.item); err != nil {
-			t.Errorf("%+v: %v", c, err)
-		}
+		_, err := f.AppendUnless(storetest.Event("b", "counted"), c.after, c.item)
+		must.Hold(t, err == nil, "%+v: %v", c, err)
 	}
 	if testing.Short() {
 		return
@@ -45,9 +44,8 @@ func TestCondition_refusesToReadAllOfALongJournal(t *testing.T) {
 		f.must(f.AppendUnless(storetest.Event("b", "noted"), 0, storetest.Item("", "show", "x", "seat", "1"), storetest.Item("", "hall", "1", "row", "2")))
 	}
 	f.untouchedJournal(40_081, 50_080, `{"seat":"1"}`)
-	if _, err := f.AppendUnless(storetest.Event("b", "noted"), 0, storetest.Item("", "show", "x", "seat", "1")); err != nil {
-		t.Error(err)
-	}
+	_, err = f.AppendUnless(storetest.Event("b", "noted"), 0, storetest.Item("", "show", "x", "seat", "1"))
+	must.Hold(t, err == nil, "%v", err)
 }
 
 // The rarest tag determines what is read, across several pages.
@@ -68,9 +66,8 @@ func TestCondition_findsTheOneAmongMany(t *testing.T) {
 		_, err := f.AppendUnless(storetest.Event("b", "counted"), 0, i)
 		blockedBy(t, err, found)
 	}
-	if _, err := f.AppendUnless(storetest.Event("b", "counted"), 0, storetest.Item("noted", "show", "x", "seat", "1")); err != nil {
-		t.Error(err)
-	}
+	_, err := f.AppendUnless(storetest.Event("b", "counted"), 0, storetest.Item("noted", "show", "x", "seat", "1"))
+	must.Hold(t, err == nil, "%v", err)
 }
 
 // later appends n more events with tags.

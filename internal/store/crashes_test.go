@@ -28,18 +28,16 @@ func TestCrashes_afterTwoRowsAreTriedSinglyAndCountedBeforehand(t *testing.T) {
 	for i := range 2 {
 		f.Claims(one, 3, fmt.Sprintf("a 1-3 under %d", i+1))
 		f.Clock.Advance(lease)
-		if n := f.MustRow("a", 1).Row.AttemptCount; n != 0 {
-			t.Fatalf("crash %d counted %d attempts, though it may have been any of the rows", i+1, n)
-		}
+		n := f.MustRow("a", 1).Row.AttemptCount
+		must.Need(t, n == 0, "crash %d counted %d attempts, though it may have been any of the rows", i+1, n)
 	}
 	c := f.Claims(one, 3, "a 1-1 under 3, counted")
 	must.Equal(t, f.Number(`select attempt_count from projection_apply_outbox where seq = 1`), 1, "attempts before the third try starts")
 	f.Works(one, c, 1)
 	// Event 1 is innocent. Event 2 is the cause.
 	for attempt := range 3 {
-		if c := f.crash(two, 3); !c.Counted || c.First != 2 || c.Last != 2 || c.Attempts != attempt {
-			t.Fatalf("attempt %d: claim is %+v", attempt+1, c)
-		}
+		c := f.crash(two, 3)
+		must.Need(t, c.Counted && c.First == 2 && c.Last == 2 && c.Attempts == attempt, "attempt %d: claim is %+v", attempt+1, c)
 		f.NoClaim(two) // until the crash is recorded as a failure
 		if c := f.MustCampaign("a"); attempt < 2 {
 			f.Is("a", "applied 1 of 5, head 2 failed, 3 pending, 1 failed")

@@ -42,7 +42,6 @@ func TestLoaded_keepsTheDefinitionBefore(t *testing.T) {
 	}
 	load("v4", "f\n")
 	load("v3", "e\n")
-	if c, err := f.LastChange(f.Ctx, "orders"); err != nil || c == nil || !c.Again || c.Previous != "v4" {
-		t.Errorf("going back to v3 is %+v, %v", c, err)
-	}
+	c, err = f.LastChange(f.Ctx, "orders")
+	must.Hold(t, err == nil && c != nil && c.Again && c.Previous == "v4", "going back to v3 is %+v, %v", c, err)
 }

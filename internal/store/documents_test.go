@@ -104,9 +104,8 @@ func TestRow_knowsItsNeighbours(t *testing.T) {
 		}
 		must.Equal(t, queue, []int64{3, 4, 6, 7, 8, 9})
 	}
-	if d := f.MustRow("b", 1); d.Previous != 0 || d.Next != 0 || len(d.Queue) != 1 || !d.Queue[0].IsHead {
-		t.Errorf("alone: %+v", d)
-	}
+	d := f.MustRow("b", 1)
+	must.Hold(t, d.Previous == 0 && d.Next == 0 && len(d.Queue) == 1 && d.Queue[0].IsHead, "alone: %+v", d)
 }
 
 // The page of a row whose payload is large reads nothing of it.

@@ -99,9 +99,8 @@ func (f *fixture) check(seed uint64) {
 		got[g.Fingerprint] = sums{g.Dead, g.Failed, g.Retrying, g.Heads, g.Released, g.Campaigns, g.EventsWaiting, g.Score}
 		must.Equal(f.TB, int64(len(g.Worst)), min(g.Campaigns, outbox.CausesNamed), "seed", seed, "the campaigns named of", g.Fingerprint)
 		for _, c := range g.Worst {
-			if is := campaigns[c.CampaignID]; is.HeadSeq != c.HeadSeq || is.HeadStatus != c.HeadStatus || is.LagEvents() != c.EventsWaiting || c.EventType != "counted" {
-				f.TB.Errorf("seed %d: it says %+v of %+v", seed, c, is)
-			}
+			is := campaigns[c.CampaignID]
+			must.Hold(f.TB, is.HeadSeq == c.HeadSeq && is.HeadStatus == c.HeadStatus && is.LagEvents() == c.EventsWaiting && c.EventType == "counted", "seed %d: it says %+v of %+v", seed, c, is)
 		}
 	}
 	diff := cmp.Diff(want, got, cmp.AllowUnexported(sums{}))
@@ -122,9 +121,8 @@ func TestErrorGroups_countRowsByWhatWentWrong(t *testing.T) {
 	g := all.Groups[0]
 	must.Hold(t, g.Dead == 2 && g.Failed == 0 && g.Heads == 2 && g.Released == 5 && g.Attempts == 4 && g.Alike == 4 && len(g.Builds) == 1 && len(g.EventTypes) == 1, "the dead: %+v", g)
 	must.Hold(t, g.FirstAt != nil && g.LastAt != nil && g.FirstAt.Before(*g.LastAt) && g.Example != "", "seen from %v to %v, such as %q", g.FirstAt, g.LastAt, g.Example)
-	if g := all.Groups[1]; g.Failed != 1 || g.Dead != 0 || g.Released != 0 || g.Attempts != 1 {
-		t.Errorf("a failed one: %+v", g)
-	}
+	g = all.Groups[1]
+	must.Hold(t, g.Failed == 1 && g.Dead == 0 && g.Released == 0 && g.Attempts == 1, "a failed one: %+v", g)
 }
 
 // A deploy that breaks many campaigns must not hide the errors of others, nor leave them without a first

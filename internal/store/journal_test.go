@@ -47,13 +47,11 @@ func TestJournal_refusesUpdateDeleteAndTruncate(t *testing.T) {
 			queries = append(queries, `truncate events cascade`)
 		}
 		for _, query := range queries {
-			if _, err := f.JournalDB.Exec(query); err == nil || !strings.Contains(err.Error(), "append-only") {
-				t.Errorf("%s: got error %v", query, err)
-			}
+			_, err := f.JournalDB.Exec(query)
+			must.Hold(t, err != nil && strings.Contains(err.Error(), "append-only"), "%s: got error %v", query, err)
 		}
-		if _, err := f.JournalDB.Exec(`update events set position = 99 where seq = 1`); err == nil {
-			t.Error("an event was moved")
-		}
+		_, err := f.JournalDB.Exec(`update events set position = 99 where seq = 1`)
+		must.Hold(t, err != nil, "an event was moved")
 	})
 }
 
@@ -68,9 +66,8 @@ func TestJournal_hashesChainPerCampaign(t *testing.T) {
 		chain := ""
 		for _, e := range page.Items {
 			must.Equal(t, e.EventHash, e.ContentHash(), id, e.Seq, "the hash does not cover the content")
-			if chain = outbox.NextChainHash(chain, e.Seq, e.EventHash); chain != e.ChainHash {
-				t.Errorf("%s %d: the chain is broken", id, e.Seq)
-			}
+			chain = outbox.NextChainHash(chain, e.Seq, e.EventHash)
+			must.Hold(t, chain == e.ChainHash, "%s %d: the chain is broken", id, e.Seq)
 		}
 	}
 }
@@ -105,12 +102,10 @@ func TestRegisterEventTypes_keepsWhatIsNotNamed(t *testing.T) {
 	must.OK(t, register(map[string]outbox.Intent{"noted": outbox.IntentProjection, "rolled": outbox.IntentAuditOnly}))
 	got, err := f.EventTypes(f.Ctx)
 	want := map[string]outbox.Intent{"noted": outbox.IntentProjection, "rolled": outbox.IntentAuditOnly}
-	if diff := cmp.Diff(want, got); err != nil || diff != "" {
-		t.Errorf("%v (-want +got):\n%s", err, diff)
-	}
+	diff := cmp.Diff(want, got)
+	must.Hold(t, err == nil && diff == "", "%v (-want +got):\n%s", err, diff)
 	f.AppendN("a", 1)
 	_, auditOnly, err := f.Load(f.Ctx, []store.Range{f.ClaimOne(one, 10).Range()}, 1<<30)
-	if diff := cmp.Diff(map[string]bool{"rolled": true}, auditOnly); err != nil || diff != "" {
-		t.Errorf("%v (-want +got):\n%s", err, diff)
-	}
+	diff = cmp.Diff(map[string]bool{"rolled": true}, auditOnly)
+	must.Hold(t, err == nil && diff == "", "%v (-want +got):\n%s", err, diff)
 }

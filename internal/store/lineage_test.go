@@ -49,9 +49,8 @@ func TestPostgresLineage_voidsWhatIsRememberedOfAJournalThatWentBack(t *testing.
 	f.Tamper(`delete from events where position = 3`)
 	f.Exec(`alter sequence events_position_seq restart with 3`)
 	f.reconnect()
-	if err := <-waited; !errors.Is(err, outbox.ErrNotYet) {
-		t.Errorf("the caller that waited got %v, want ErrNotYet", err)
-	}
+	err := <-waited
+	must.Hold(t, errors.Is(err, outbox.ErrNotYet), "the caller that waited got %v, want ErrNotYet", err)
 	entries, faults := f.wentBack(), f.Journal().Faults()
 	if f.Lineage() != 1 || len(entries) != 1 || len(faults) != 1 || faults[0].Kind != outbox.FaultWentBack {
 		t.Fatalf("the lineage is %d, with the audit records %v and the faults %v, want one of each", f.Lineage(), entries, faults)

@@ -37,16 +37,14 @@ func TestEventsMatching_returnsEachOnceInPages(t *testing.T) {
 		}
 		must.Hold(t, slices.Equal(got, want) && after == 10, "limit %d: got %v up to %d", limit, got, after)
 	}
-	if m, err := f.EventsMatching(f.Ctx, []outbox.ConditionItem{storetest.Item("", "name", "cy")}, 0, 5); err != nil || len(m.Events) != 0 || m.Position != 10 || m.More {
-		t.Errorf("%+v, %v", m, err)
-	}
+	m, err := f.EventsMatching(f.Ctx, []outbox.ConditionItem{storetest.Item("", "name", "cy")}, 0, 5)
+	must.Hold(t, err == nil && len(m.Events) == 0 && m.Position == 10 && !m.More, "%+v, %v", m, err)
 	for _, c := range []struct {
 		items []outbox.ConditionItem
 		after int64
 	}{{nil, 0}, {items, 11}, {items, -1}} {
-		if _, err := f.EventsMatching(f.Ctx, c.items, c.after, 5); !errors.Is(err, outbox.ErrInvalid) {
-			t.Errorf("%v after %d: %v", c.items, c.after, err)
-		}
+		_, err := f.EventsMatching(f.Ctx, c.items, c.after, 5)
+		must.Hold(t, errors.Is(err, outbox.ErrInvalid), "%v after %d: %v", c.items, c.after, err)
 	}
 }
 
@@ -131,11 +129,9 @@ func TestPostgresEventsMatching_waitsForWhatIsOpenBelow(t *testing.T) {
 	end := f.begun(`{"seat":"1"}`)
 	f.AppendN("a", 1)
 	items := []outbox.ConditionItem{storetest.Item("", "seat", "1")}
-	if m, err := f.EventsMatching(f.Ctx, items, 0, 10); !errors.Is(err, outbox.ErrBusy) {
-		t.Errorf("%+v, %v while an append is open", m, err)
-	}
+	m, err := f.EventsMatching(f.Ctx, items, 0, 10)
+	must.Hold(t, errors.Is(err, outbox.ErrBusy), "%+v, %v while an append is open", m, err)
 	end("commit")
-	if m, err := f.EventsMatching(f.Ctx, items, 0, 10); err != nil || len(m.Events) != 1 || m.Position != 2 {
-		t.Errorf("%+v, %v", m, err)
-	}
+	m, err = f.EventsMatching(f.Ctx, items, 0, 10)
+	must.Hold(t, err == nil && len(m.Events) == 1 && m.Position == 2, "%+v, %v", m, err)
 }

@@ -133,9 +133,8 @@ func TestEventsFrom_readsAllCampaignsInTheOrderOfPositions(t *testing.T) {
 			for _, e := range events {
 				got, after = append(got, fmt.Sprint(e.CampaignID, e.Seq)), e.Position
 			}
-			if more = len(events) > 0; len(events) > limit {
-				t.Errorf("limit %d: %d events", limit, len(events))
-			}
+			more = len(events) > 0
+			must.Hold(t, len(events) <= limit, "limit %d: %d events", limit, len(events))
 		}
 		must.Equal(t, strings.Join(got, " "), "b1 b2 a1 b3 b4", "limit", limit)
 	}

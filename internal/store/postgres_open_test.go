@@ -188,9 +188,8 @@ func TestPostgresPooler_carriesManyAtOnce(t *testing.T) {
 		s := []*fixture{first, second}[i%2]
 		writers.Go(func() {
 			for range each {
-				if _, err := s.Append(s.Ctx, store.Append{Events: []outbox.Event{storetest.Event(fmt.Sprint("c-", i), "counted")}}); err != nil {
-					t.Errorf("append: %v", err)
-				}
+				_, err := s.Append(s.Ctx, store.Append{Events: []outbox.Event{storetest.Event(fmt.Sprint("c-", i), "counted")}})
+				must.Hold(t, err == nil, "append: %v", err)
 			}
 		})
 	}
@@ -210,9 +209,8 @@ func TestPostgresPooler_carriesManyAtOnce(t *testing.T) {
 				}
 				for _, c := range claims {
 					must.Equal(t, must.Get(s.ApplyClaim(c, c.Last)).Or(t), c.Last, "apply", "reached")
-					if _, err := s.Settle(s.Ctx, w, []store.Result{{Claim: c, Applied: c.Last}}); err != nil {
-						t.Errorf("settle: %v", err)
-					}
+					_, err := s.Settle(s.Ctx, w, []store.Result{{Claim: c, Applied: c.Last}})
+					must.Hold(t, err == nil, "settle: %v", err)
 				}
 				if ended && len(claims) == 0 {
 					return

@@ -345,12 +345,10 @@ func (f *fixture) generic(conn *pgx.Conn, i int, s store.Statement) node {
 func (f *fixture) explain(conn *pgx.Conn, execution string) node {
 	f.TB.Helper()
 	var answer []byte
-	if err := conn.QueryRow(f.Ctx, `explain (format json) execute `+execution, pgx.QueryExecModeSimpleProtocol).Scan(&answer); err != nil {
-		f.TB.Fatalf("explain %s: %v", execution, err)
-	}
+	err := conn.QueryRow(f.Ctx, `explain (format json) execute `+execution, pgx.QueryExecModeSimpleProtocol).Scan(&answer)
+	must.Need(f.TB, err == nil, "explain %s: %v", execution, err)
 	var plans []struct{ Plan node }
-	if err := json.Unmarshal(answer, &plans); err != nil || len(plans) != 1 {
-		f.TB.Fatalf("explain %s: %s, %v", execution, answer, err)
-	}
+	err = json.Unmarshal(answer, &plans)
+	must.Need(f.TB, err == nil && len(plans) == 1, "explain %s: %s, %v", execution, answer, err)
 	return plans[0].Plan
 }

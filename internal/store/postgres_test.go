@@ -76,13 +76,11 @@ func TestPostgresConnection_lostInATransactionIsBusyAndDoesNothing(t *testing.T)
 	for _, tx := range transactions {
 		f.Unchanged(func() {
 			meanwhile(func() { f.Terminate() })
-			if err := tx.call(f); !errors.Is(err, outbox.ErrBusy) {
-				t.Errorf("%s: got error %v, want a busy database", tx.name, err)
-			}
+			err := tx.call(f)
+			must.Hold(t, errors.Is(err, outbox.ErrBusy), "%s: got error %v, want a busy database", tx.name, err)
 		})
-		if err := tx.call(f); err != nil {
-			t.Errorf("%s, the same again: %v", tx.name, err)
-		}
+		err := tx.call(f)
+		must.Hold(t, err == nil, "%s, the same again: %v", tx.name, err)
 	}
 	f.Sound()
 }
@@ -122,18 +120,16 @@ func TestPostgresConnection_toAServerThatOnlyReadsIsGivenUp(t *testing.T) {
 			})
 		}
 		calls.Go(func() {
-			if err := f.Apply(f.Ctx, func(tx *readmodel.ApplyTx) error { return tx.Fence("a", 1) }); !errors.Is(err, outbox.ErrBusy) {
-				t.Errorf("apply: got error %v, want a busy database", err)
-			}
+			err := f.Apply(f.Ctx, func(tx *readmodel.ApplyTx) error { return tx.Fence("a", 1) })
+			must.Hold(t, errors.Is(err, outbox.ErrBusy), "apply: got error %v, want a busy database", err)
 		})
 		calls.Wait()
 	})
 	storetest.Run(f.TB, storetest.Connect(f.TB, f.Pair.Journal), `set default_transaction_read_only = off`,
 		`do $$ begin execute 'alter database ' || current_database() || ' reset default_transaction_read_only'; end $$`)
 	for _, tx := range transactions {
-		if err := tx.call(f); err != nil {
-			t.Errorf("%s, as soon as the server writes: %v", tx.name, err)
-		}
+		err := tx.call(f)
+		must.Hold(t, err == nil, "%s, as soon as the server writes: %v", tx.name, err)
 	}
 	f.SetWatermark("a", 1, 1)
 }
@@ -143,9 +139,8 @@ func TestPostgresServerRestart(t *testing.T) {
 	t.Parallel()
 	server := must.Get(pgtest.Start()).Or(t)
 	t.Cleanup(func() {
-		if err := server.Stop(); err != nil {
-			t.Error(err)
-		}
+		err := server.Stop()
+		must.Hold(t, err == nil, "%v", err)
 	})
 	life := func(t *testing.T, database string) *fixture {
 		database = server.URL(database)
@@ -160,12 +155,10 @@ func restartIsWaitedFor(t *testing.T, server *pgtest.Server, f *fixture) {
 	must.OK(t, server.Crash())
 	soon, cancel := context.WithTimeout(f.Ctx, 100*time.Millisecond)
 	defer cancel()
-	if _, err := f.Campaign(soon, "a"); !errors.Is(err, outbox.ErrBusy) {
-		t.Errorf("reading while the server is away: got error %v, want a busy database", err)
-	}
-	if err := f.Apply(soon, func(*readmodel.ApplyTx) error { return nil }); !errors.Is(err, outbox.ErrBusy) {
-		t.Errorf("applying while the server is away: got error %v, want a busy database", err)
-	}
+	_, err := f.Campaign(soon, "a")
+	must.Hold(t, errors.Is(err, outbox.ErrBusy), "reading while the server is away: got error %v, want a busy database", err)
+	err = f.Apply(soon, func(*readmodel.ApplyTx) error { return nil })
+	must.Hold(t, errors.Is(err, outbox.ErrBusy), "applying while the server is away: got error %v, want a busy database", err)
 	must.Equal(t, len(f.Ready(soon)), 2, "ready while the server is away")
 	away := time.Now()
 	var calls sync.WaitGroup
@@ -221,9 +214,8 @@ func restartLosesNothing(t *testing.T, server *pgtest.Server, f *fixture) {
 	} {
 		before := total.Load()
 		storetest.Eventually(f.TB, "appends to go on", func() bool { return total.Load() > before+50 })
-		if err := restart(f.Ctx); err != nil {
-			t.Error(err)
-		}
+		err := restart(f.Ctx)
+		must.Hold(t, err == nil, "%v", err)
 	}
 	close(stop)
 	loops.Wait()

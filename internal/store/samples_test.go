@@ -113,9 +113,8 @@ func TestCampaignHistory_keepsThoseThatAreBehindForLong(t *testing.T) {
 		cells := slices.DeleteFunc(h.Campaigns[0].LagEvents, func(n int64) bool { return n == 0 })
 		must.Hold(t, name != outbox.RangeHour || len(cells) == 3, "heatmap of an hour has the cells %v", cells)
 	}
-	if points, err := f.CampaignHistory(f.Ctx, "slow", outbox.Range{Name: outbox.RangeWeek}); err != nil || len(points) == 0 || points[0].LagEvents != 3 {
-		t.Errorf("over a week: %+v, %v", points, err)
-	}
+	points, err = f.CampaignHistory(f.Ctx, "slow", outbox.Range{Name: outbox.RangeWeek})
+	must.Hold(t, err == nil && len(points) != 0 && points[0].LagEvents == 3, "over a week: %+v, %v", points, err)
 }
 
 // Blocked from 31 seconds past a minute until 43 seconds past the next one, a campaign has the
@@ -188,9 +187,8 @@ func TestSample_ofANewMinuteIsNotTheOldMinutesSummary(t *testing.T) {
 		f.Clock.Advance(time.Minute)
 		f.AppendN("a", 1)
 		must.OK(t, f.Sample(f.Ctx))
-		if got := f.Number(`select count(*) from samples`); got != n+1 {
-			t.Fatalf("%d samples after %d minutes", got, n+1)
-		}
+		got := f.Number(`select count(*) from samples`)
+		must.Need(t, got == n+1, "%d samples after %d minutes", got, n+1)
 	}
 }
 

@@ -25,13 +25,11 @@ func TestClaim_takesWhatTheWorkerServesAlone(t *testing.T) {
 	two.Serves = scopeOf(t, "one", "triäl-*", "none")
 	must.Equal(t, f.ClaimOne(two, 1000).CampaignID, "triäl-1", "claimed")
 	f.NoClaim(two)
-	if _, due, err := f.UntilDue(f.Ctx, scopeOf(t, "one", "none-*")); due || err != nil {
-		t.Errorf("a campaign that is not served is due: %v", err)
-	}
+	_, due, err := f.UntilDue(f.Ctx, scopeOf(t, "one", "none-*"))
+	must.Hold(t, !due && err == nil, "a campaign that is not served is due: %v", err)
 	f.AppendN("one", 1)
-	if wait, due, err := f.UntilDue(f.Ctx, two.Serves); !due || wait != 0 || err != nil {
-		t.Errorf("due in %s: %v, %v", wait, due, err)
-	}
+	wait, due, err := f.UntilDue(f.Ctx, two.Serves)
+	must.Hold(t, due && wait == 0 && err == nil, "due in %s: %v, %v", wait, due, err)
 	must.Equal(t, f.ClaimOne(two, 1000).CampaignID, "one", "claimed")
 	f.Sound()
 }
@@ -44,14 +42,12 @@ func TestClaimSuspect_takesWhatTheWorkerServesAlone(t *testing.T) {
 		f.ClaimOne(one, 10)
 		f.Clock.Advance(2 * lease)
 	}
-	if claims, err := f.Claim(f.Ctx, one, store.ClaimLimits{Rows: 1, Lease: lease}); err != nil || len(claims) > 0 {
-		t.Fatalf("a suspect is claimed beside others: %+v (%v)", claims, err)
-	}
+	claims, err := f.Claim(f.Ctx, one, store.ClaimLimits{Rows: 1, Lease: lease})
+	must.Need(t, err == nil && len(claims) <= 0, "a suspect is claimed beside others: %+v (%v)", claims, err)
 	for patterns, want := range map[string]int{"b": 0, "b*": 0, "a": 1} {
 		w := store.Worker{ID: "w", Serves: scopeOf(t, patterns)}
-		if due, err := f.SuspectDue(f.Ctx, w.Serves); err != nil || due != (want == 1) {
-			t.Errorf("%s: a suspect is due: %v, %v", patterns, due, err)
-		}
+		due, err := f.SuspectDue(f.Ctx, w.Serves)
+		must.Hold(t, err == nil && due == (want == 1), "%s: a suspect is due: %v, %v", patterns, due, err)
 	}
 	w := store.Worker{ID: "w", Serves: scopeOf(t, "b")}
 	must.Equal(t, len(must.Get(f.ClaimSuspect(f.Ctx, w, lease)).Or(t)), 0, "claimed", ")")

@@ -80,9 +80,8 @@ func TestSQLiteOpen_withoutMigratingRefusesWhatIsMissingOrOlder(t *testing.T) {
 	noMigrate := func(dir string) store.Options { return asTheyAre(optionsIn(dir)) }
 	dir := t.TempDir()
 	setup(t, noMigrate(dir), "the journal database", "does not exist", "--journal-db", "outboxweb migrate")
-	if left, _ := os.ReadDir(dir); len(left) != 0 {
-		t.Errorf("a refused start left %v", left)
-	}
+	left, _ := os.ReadDir(dir)
+	must.Hold(t, len(left) == 0, "a refused start left %v", left)
 	dir = dbtest.New(t).Dir
 	s, err := store.Open(t.Context(), noMigrate(dir))
 	must.Need(t, err == nil, "with both databases in place: %v", err)
@@ -91,9 +90,8 @@ func TestSQLiteOpen_withoutMigratingRefusesWhatIsMissingOrOlder(t *testing.T) {
 	setup(t, noMigrate(dir), "the projections database", "does not exist")
 	must.OK(t, os.WriteFile(filepath.Join(dir, "projections.db"), nil, 0o600))
 	setup(t, noMigrate(dir), "the projections database", "is empty", "--projections-db", "outboxweb migrate")
-	if left, _ := os.ReadDir(dir); len(left) != 2 {
-		t.Errorf("a refused start left %v", left)
-	}
+	left, _ = os.ReadDir(dir)
+	must.Hold(t, len(left) == 2, "a refused start left %v", left)
 }
 
 func TestSQLiteOpen_refusesPathsThatCannotBe(t *testing.T) {
@@ -171,9 +169,8 @@ func TestOpen_byManyAtOnceCreatesOneSoundPair(t *testing.T) {
 				return
 			}
 			defer s.Close()
-			if _, err := s.Append(context.Background(), store.Append{Events: []outbox.Event{storetest.Event("a", "counted")}}); err != nil {
-				t.Errorf("append: %v", err)
-			}
+			_, err = s.Append(context.Background(), store.Append{Events: []outbox.Event{storetest.Event("a", "counted")}})
+			must.Hold(t, err == nil, "append: %v", err)
 		})
 	}
 	wg.Wait()

@@ -96,12 +96,10 @@ func TestTravel_drawsTheEdgesOfALargeGraph(t *testing.T) {
 		events = append(events, enginetest.EventOf("c", "built", fmt.Sprintf(`{"a":%d,"b":%d}`, i, 100+i)))
 	}
 	b.Feed(append(events, enginetest.EventOf("c", "founded", `{"id":200,"name":"alone"}`))...)
-	if m, _, edges := graphOf(t, tr, 0); len(m.Nodes) != outbox.MaxGraphNodes || len(edges) != 29 || m.EdgesTotal != 100 {
-		t.Errorf("%d nodes and %d of %d edges are drawn: %v", len(m.Nodes), len(edges), m.EdgesTotal, edges)
-	}
-	if _, _, edges := graphOf(t, tr, 300); !slices.Contains(edges, "99-199added") {
-		t.Errorf("the edge of the event is not drawn: %v", edges)
-	}
+	m, _, edges := graphOf(t, tr, 0)
+	must.Hold(t, len(m.Nodes) == outbox.MaxGraphNodes && len(edges) == 29 && m.EdgesTotal == 100, "%d nodes and %d of %d edges are drawn: %v", len(m.Nodes), len(edges), m.EdgesTotal, edges)
+	_, _, edges = graphOf(t, tr, 300)
+	must.Hold(t, slices.Contains(edges, "99-199added"), "the edge of the event is not drawn: %v", edges)
 }
 
 func TestTravel_tellsOfDrift(t *testing.T) {
@@ -127,9 +125,8 @@ func TestTravel_beginsAgainWhenASkipIsUndone(t *testing.T) {
 		c, _ := m.Tables[0].Rows[0].ByColumn("balance")
 		return fmt.Sprint(string(c.Value), " of ", m.LastSeq)
 	}
-	if got := balance(); got != "5 of 2" {
-		t.Fatal(got)
-	}
+	got := balance()
+	must.Need(t, got == "5 of 2", "%v", got)
 	must.Equal(t, tr.Replays(), 1, "replays")
 	b.Exec(`update skips set undone_at = 1`)
 	if got := balance(); got != "5 of 2" || tr.Replays() != 2 {

@@ -199,9 +199,8 @@ func TestTravel_showsAtEveryEventWhatANaiveReplayHas(t *testing.T) {
 				}
 				mustBeSetBy(t, setters, m, seq)
 				changes := must.Get(tr.Changes(t.Context(), "c", seq, wait)).Or(t)
-				if diff := cmp.Diff(onlyChanged(m.Tables), changes); diff != "" {
-					t.Fatalf("changes of event %d:\n%s", seq, diff)
-				}
+				diff := cmp.Diff(onlyChanged(m.Tables), changes)
+				must.Need(t, diff == "", "changes of event %d:\n%s", seq, diff)
 			}
 			for _, s := range mustAt(t, tr, outbox.ModelQuery{CampaignID: "c"}).Standings {
 				must.Equal(t, s.Verdict, "match", "the replayed rows differ from the live ones")
@@ -308,12 +307,10 @@ func TestTravel_keepsAWindowOfTheLastEvents(t *testing.T) {
 	states := naive(t, b, b.Sources, events)
 	for seq := m.FirstSeq; seq <= m.LastSeq; seq++ {
 		now, before := shown(mustAt(t, tr, outbox.ModelQuery{CampaignID: "c", Seq: seq}))
-		if diff := cmp.Diff(states[seq], now); diff != "" {
-			t.Fatalf("as of event %d:\n%s", seq, diff)
-		}
-		if diff := cmp.Diff(states[seq-1], before); seq > m.FirstSeq && diff != "" {
-			t.Fatalf("before event %d:\n%s", seq, diff)
-		}
+		diff := cmp.Diff(states[seq], now)
+		must.Need(t, diff == "", "as of event %d:\n%s", seq, diff)
+		diff = cmp.Diff(states[seq-1], before)
+		must.Need(t, seq <= m.FirstSeq || diff == "", "before event %d:\n%s", seq, diff)
 	}
 }
 
@@ -343,9 +340,8 @@ func TestTravel_pagesByKey(t *testing.T) {
 		}
 	}
 	must.Equal(t, seen, want)
-	if _, err := tr.At(t.Context(), outbox.ModelQuery{CampaignID: "c", Table: "shelf_items", After: "nothing"}, wait); !errors.Is(err, outbox.ErrInvalid) {
-		t.Errorf("after an unknown row: %v", err)
-	}
+	_, err := tr.At(t.Context(), outbox.ModelQuery{CampaignID: "c", Table: "shelf_items", After: "nothing"}, wait)
+	must.Hold(t, errors.Is(err, outbox.ErrInvalid), "after an unknown row: %v", err)
 	changes, err := tr.Changes(t.Context(), "c", 251, wait)
 	must.Hold(t, err == nil && len(changes[0].Rows) == 10, "event 251 changed %+v, %v", changes, err)
 }
@@ -396,13 +392,11 @@ func TestTravel_refusesWhatIsNotApplied(t *testing.T) {
 	b, tr := open(t, timetravel.Config{}, shelf)
 	b.Feed(enginetest.EventOf("c", "put", `{"place":1,"name":"jar"}`), enginetest.EventOf("c", "put", `{}`))
 	for _, q := range []outbox.ModelQuery{{CampaignID: "c", Seq: 2}, {CampaignID: "c", Seq: 99}, {CampaignID: "none"}, {CampaignID: "c", Table: "none"}, {CampaignID: "c", Row: "none"}} {
-		if _, err := tr.At(t.Context(), q, wait); !errors.Is(err, outbox.ErrNotFound) {
-			t.Errorf("%+v: %v", q, err)
-		}
+		_, err := tr.At(t.Context(), q, wait)
+		must.Hold(t, errors.Is(err, outbox.ErrNotFound), "%+v: %v", q, err)
 	}
-	if _, err := tr.At(t.Context(), outbox.ModelQuery{CampaignID: "c", Seq: -1}, wait); !errors.Is(err, outbox.ErrInvalid) {
-		t.Errorf("before all events: %v", err)
-	}
+	_, err := tr.At(t.Context(), outbox.ModelQuery{CampaignID: "c", Seq: -1}, wait)
+	must.Hold(t, errors.Is(err, outbox.ErrInvalid), "before all events: %v", err)
 }
 
 // A live row is followed to the event that changed it last, unless the campaign is too long for that.

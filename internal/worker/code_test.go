@@ -126,9 +126,8 @@ func TestGoProjection_panicNamesItsLine(t *testing.T) {
 	source := must.Get(os.ReadFile("code_test.go")).Or(t)
 	before, _, _ := strings.Cut(string(source), "// the line that panics")
 	said, stack, _ := strings.Cut(b.MustRow("a", 1).Row.LastError, "\n")
-	if want := fmt.Sprintf("on nil: panic: assignment to entry in nil map at code_test.go:%d", strings.Count(before, "\n")+1); !strings.HasSuffix(said, want) {
-		t.Errorf("recorded %q, want it to end with %q", said, want)
-	}
+	want := fmt.Sprintf("on nil: panic: assignment to entry in nil map at code_test.go:%d", strings.Count(before, "\n")+1)
+	must.Hold(t, strings.HasSuffix(said, want), "recorded %q, want it to end with %q", said, want)
 	must.Hold(t, strings.HasPrefix(stack, "goroutine "), "no stack follows: %q", stack)
 	for campaign, want := range map[string]string{"a": "The function panicked.", "b": "The function returned an error."} {
 		x, err := runs.Explain(t.Context(), b.Store, b.Set, redact.Of(redact.Builtin()), campaign, 1)
@@ -205,9 +204,8 @@ func TestGoProjection_failureIsItsOwn(t *testing.T) {
 	}
 	t.Cleanup(func() {
 		if kept != nil {
-			if err := kept.Exec(context.Background(), `delete from tally_types where campaign_id = $1`, "a"); err == nil {
-				t.Error("a handler that was cut off can still change rows")
-			}
+			err := kept.Exec(context.Background(), `delete from tally_types where campaign_id = $1`, "a")
+			must.Hold(t, err != nil, "a handler that was cut off can still change rows")
 		}
 	})
 }

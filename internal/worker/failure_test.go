@@ -43,9 +43,8 @@ func TestPass_groupsErrorsByWhatReadersMaySee(t *testing.T) {
 	b := enginetest.Open(t, enginetest.Define(t, enginetest.Accounts), func(o *enginetest.Options) { o.Worker.Redact = hide })
 	b.MustAppend(enginetest.Opened("b", 10), enginetest.Spent("b", 100))
 	b.MustPass()
-	if row := b.MustRow("b", 2).Row; !strings.Contains(row.LastError, "accounts") || strings.Contains(row.Fingerprint, "accounts") || !strings.Contains(row.Fingerprint, redact.Mark) {
-		t.Errorf("%q has the fingerprint %q", row.LastError, row.Fingerprint)
-	}
+	row := b.MustRow("b", 2).Row
+	must.Hold(t, strings.Contains(row.LastError, "accounts") && !strings.Contains(row.Fingerprint, "accounts") && strings.Contains(row.Fingerprint, redact.Mark), "%q has the fingerprint %q", row.LastError, row.Fingerprint)
 }
 
 func TestPass_writesTheHistoryOfAFailedAttempt(t *testing.T) {
@@ -82,9 +81,8 @@ func TestPass_goesOnWhenAnEventFailsOnceAndPassesAlone(t *testing.T) {
 		b.MustPass()
 
 		b.MustHaveApplied("b", 4)
-		if rows := storetest.Column[int](t, b.JournalDB, `select attempt from attempts`); len(rows) > 0 {
-			t.Errorf("flaky event %d left attempts %v", flaky+1, rows)
-		}
+		rows := storetest.Column[int](t, b.JournalDB, `select attempt from attempts`)
+		must.Hold(t, len(rows) <= 0, "flaky event %d left attempts %v", flaky+1, rows)
 	}
 }
 
@@ -110,9 +108,8 @@ func TestSQLitePass_recordsAPanicAsAFailedAttempt(t *testing.T) {
 	b.MustHaveApplied("b", 1)
 	b.MustHaveApplied("c", 3)
 	b.MustStand("b", 2, outbox.Failed, 1)
-	if text := b.MustRow("b", 2).Attempts[0].Error; !strings.Contains(text, "panic while applying event 2: out of cheese") || !strings.Contains(text, "failure_test.go") {
-		t.Errorf("the attempt lacks the panic or its stack: %s", text)
-	}
+	text := b.MustRow("b", 2).Attempts[0].Error
+	must.Hold(t, strings.Contains(text, "panic while applying event 2: out of cheese") && strings.Contains(text, "failure_test.go"), "the attempt lacks the panic or its stack: %s", text)
 	left := storetest.Column[int](t, b.ProjectionsDB, `select seq from probing`)
 	must.Hold(t, len(left) == 0, "the panicking event left something behind: %v", left)
 	must.Equal(t, b.OpenFailures(), []string{"b probing 2 1"}, "open failures")
@@ -206,9 +203,8 @@ func TestSQLitePass_countsNoAttemptWhileADatabaseIsBusy(t *testing.T) {
 // mustBeUntouched fails unless every row is pending without attempts, and no lease is held.
 func mustBeUntouched(tb testing.TB, b *enginetest.Engine) {
 	tb.Helper()
-	if touched := storetest.Column[string](tb, b.JournalDB, `select campaign_id || ' ' || seq || ' ' || status from projection_apply_outbox where status <> 'pending' or attempt_count <> 0`); len(touched) > 0 {
-		tb.Errorf("rows were touched: %q", touched)
-	}
+	touched := storetest.Column[string](tb, b.JournalDB, `select campaign_id || ' ' || seq || ' ' || status from projection_apply_outbox where status <> 'pending' or attempt_count <> 0`)
+	must.Hold(tb, len(touched) <= 0, "rows were touched: %q", touched)
 	if n := storetest.Column[int](tb, b.JournalDB, `select count(*) from attempts`); n[0] > 0 {
 		tb.Errorf("%d attempts were recorded", n[0])
 	}

@@ -147,16 +147,14 @@ func TestRun_appliesEveryEventOnceUnderTwoProcesses(t *testing.T) {
 func disturb(ctx context.Context, t *testing.T, b *enginetest.Engine, dice *rand.Rand) {
 	for ctx.Err() == nil {
 		run, cancel := context.WithTimeout(ctx, time.Duration(dice.IntN(30))*time.Millisecond)
-		if err := b.Worker.Run(run); err != nil {
-			t.Errorf("run: %v", err)
-		}
+		err := b.Worker.Run(run)
+		must.Hold(t, err == nil, "run: %v", err)
 		cancel()
 		claims, err := b.Claim(ctx, b.Worker.Name(), store.ClaimLimits{Rows: 20, Lease: time.Duration(20+dice.IntN(80)) * time.Millisecond})
 		if err != nil || dice.IntN(2) == 0 {
 			continue
 		}
-		if _, err := b.Worker.Apply(ctx, claims); err != nil {
-			t.Errorf("apply: %v", err)
-		}
+		_, err = b.Worker.Apply(ctx, claims)
+		must.Hold(t, err == nil, "apply: %v", err)
 	}
 }

@@ -21,18 +21,16 @@ func TestPass_tellsAProjectionNothingWhileItIsPausedForACampaign(t *testing.T) {
 	t.Parallel()
 	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Tally))
 	b.Feed(append(enginetest.Notes("a", 3), enginetest.Notes("b", 3)...)...)
-	if h := b.PauseProjection("tally", "a"); h.State != outbox.CursorPaused || h.AppliedSeq != 3 {
-		t.Errorf("paused as %+v", h)
-	}
+	h := b.PauseProjection("tally", "a")
+	must.Hold(t, h.State == outbox.CursorPaused && h.AppliedSeq == 3, "paused as %+v", h)
 	b.Feed(append(enginetest.Notes("a", 2), enginetest.Notes("b", 2)...)...)
 	b.MustHaveApplied("a", 5)
 	b.MustHaveTold("tally", "a", 3)
 	b.MustHaveTold("tally", "b", 5)
 	b.MustHaveCursors("a tally 3 paused")
 
-	if h := b.ResumeProjection("tally", "a"); h.State != outbox.CursorBehind || h.Behind != 1 {
-		t.Errorf("resumed as %+v, want behind", h)
-	}
+	h = b.ResumeProjection("tally", "a")
+	must.Hold(t, h.State == outbox.CursorBehind && h.Behind == 1, "resumed as %+v, want behind", h)
 	b.Feed(enginetest.Noted("a"))
 	b.MustHaveTold("tally", "a", 3)
 	b.Sound()
@@ -220,9 +218,8 @@ func TestPass_recordsEachFailedAttemptOfABlockingProjectionOnce(t *testing.T) {
 	b.Drain()
 	open := b.OpenFailures()
 	must.Hold(t, len(open) == 0, "failures %q are open after their events were passed", open)
-	if f, err = b.Failure(t.Context(), f.ID); err != nil || f.Status != outbox.FailureResolved || f.ResolvedAt == nil || !f.ResolvedAt.Equal(now.Now()) || f.Attempts != 3 {
-		t.Errorf("failure %+v, %v; want it resolved", f, err)
-	}
+	f, err = b.Failure(t.Context(), f.ID)
+	must.Hold(t, err == nil && f.Status == outbox.FailureResolved && f.ResolvedAt != nil && f.ResolvedAt.Equal(now.Now()) && f.Attempts == 3, "failure %+v, %v; want it resolved", f, err)
 	b.Sound()
 }
 

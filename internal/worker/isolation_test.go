@@ -81,9 +81,8 @@ func TestSQLitePass_unreadableRowsHoldUpTheirCampaignAlone(t *testing.T) {
 	}
 	b.MustHaveApplied("a", 3)
 	b.MustHaveApplied("z", 3)
-	if text, stalled := b.Worker.Trouble(); stalled || !strings.Contains(text, `campaign "campaign-of-unreadable-rows"`) || !strings.Contains(text, "malformed") {
-		t.Errorf("the worker tells of %q, stalled: %v", text, stalled)
-	}
+	text, stalled := b.Worker.Trouble()
+	must.Hold(t, !stalled && strings.Contains(text, `campaign "campaign-of-unreadable-rows"`) && strings.Contains(text, "malformed"), "the worker tells of %q, stalled: %v", text, stalled)
 	b.MustAppend(enginetest.Notes("later", 2)...)
 	b.MustPass()
 	b.MustHaveApplied("later", 2)

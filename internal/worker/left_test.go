@@ -41,17 +41,14 @@ func TestRun_recordsWhatAKilledProcessLeft(t *testing.T) {
 
 	points, markers := historyOf(t, b, now)
 	must.Hold(t, len(markers) == 1 && markers[0].Kind == outbox.MarkerLost && markers[0].Subject == "gone" && markers[0].At.Truncate(time.Minute).Equal(last), "markers %+v, want one of the instance that was killed", markers)
-	if p := points[last]; p.Applied != 1 || p.Failed != 1 || p.Counts.Dead != 1 || p.Blocked != 1 || p.LagEvents != 1 || !p.LowerBound {
-		t.Errorf("the minute of the crash is %+v, want at least one event applied and one dead", p)
-	}
+	p := points[last]
+	must.Hold(t, p.Applied == 1 && p.Failed == 1 && p.Counts.Dead == 1 && p.Blocked == 1 && p.LagEvents == 1 && p.LowerBound, "the minute of the crash is %+v, want at least one event applied and one dead", p)
 	for _, later := range []time.Duration{time.Minute, 2 * time.Minute} {
-		if p, found := points[last.Add(later)]; found {
-			t.Errorf("%s later, while no process ran, there is a record: %+v", later, p)
-		}
+		p, found := points[last.Add(later)]
+		must.Hold(t, !found, "%s later, while no process ran, there is a record: %+v", later, p)
 	}
-	if p := points[now.Now().Truncate(time.Minute)]; p.Applied+p.Failed != 0 || p.Counts.Dead != 1 || p.LowerBound {
-		t.Errorf("the minute of the start is %+v, want nothing applied and nothing failed", p)
-	}
+	p = points[now.Now().Truncate(time.Minute)]
+	must.Hold(t, p.Applied+p.Failed == 0 && p.Counts.Dead == 1 && !p.LowerBound, "the minute of the start is %+v, want nothing applied and nothing failed", p)
 }
 
 // mustBeGone asserts that, before any process has noticed it, a killed one does not count as running,
@@ -61,15 +58,12 @@ func mustBeGone(t *testing.T, b *enginetest.Engine, now *storetest.Clock, last t
 	sum, err := b.Summary(t.Context())
 	must.Hold(t, err == nil && !sum.Worker.Running && sum.Instances[0].State(sum.AsOf) == outbox.InstanceCrashed, "with a killed process alone, a worker is running: %v; instances are %+v, %v", sum.Worker.Running, sum.Instances, err)
 	points, _ := historyOf(t, b, now)
-	if p := points[last]; p.Applied != 1 || p.Failed != 1 || p.Counts.Dead != 1 {
-		t.Errorf("the minute of the crash is %+v, want one event applied and one dead", p)
-	}
-	if p, found := points[last.Add(time.Minute)]; found {
-		t.Errorf("a minute later there is a record: %+v", p)
-	}
-	if _, found := points[last.Add(-time.Minute)]; !found {
-		t.Error("there is no record of the minute before")
-	}
+	p := points[last]
+	must.Hold(t, p.Applied == 1 && p.Failed == 1 && p.Counts.Dead == 1, "the minute of the crash is %+v, want one event applied and one dead", p)
+	p, found := points[last.Add(time.Minute)]
+	must.Hold(t, !found, "a minute later there is a record: %+v", p)
+	_, found = points[last.Add(-time.Minute)]
+	must.Hold(t, found, "there is no record of the minute before")
 }
 
 func historyOf(t *testing.T, b *enginetest.Engine, now *storetest.Clock) (map[time.Time]outbox.Point, []outbox.Marker) {

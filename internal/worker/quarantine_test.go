@@ -108,13 +108,11 @@ func TestApplyInline_setsAQuarantiningProjectionAsideAfterItsLastAttempt(t *test
 	t.Parallel()
 	now := storetest.NewClock()
 	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, enginetest.LenientAccounts), enginetest.InMode(outbox.ModeInline), enginetest.MaxAttempts(3), enginetest.At(now))
-	if err := appendInline(t, b, enginetest.Opened("a", 10), enginetest.Spent("a", 100)); err == nil {
-		t.Fatal("an event that cannot be applied was not refused")
-	}
+	err := appendInline(t, b, enginetest.Opened("a", 10), enginetest.Spent("a", 100))
+	must.Need(t, err != nil, "an event that cannot be applied was not refused")
 	now.Advance(time.Minute)
-	if err := appendInline(t, b, enginetest.Noted("a")); err == nil {
-		t.Fatal("the second attempt was the last one")
-	}
+	err = appendInline(t, b, enginetest.Noted("a"))
+	must.Need(t, err != nil, "the second attempt was the last one")
 	must.Equal(t, b.OpenFailures(), []string{"a accounts 2 2"}, "the failures before the last attempt")
 	now.Advance(time.Minute)
 	must.OK(t, appendInline(t, b, enginetest.Spent("a", 1)))
@@ -137,9 +135,8 @@ func mustHaveRecorded(t *testing.T, b *enginetest.Engine, attempts int) {
 		kinds[i] = s.Kind
 	}
 	want := append([]outbox.StepKind{outbox.StepAppended}, slices.Repeat([]outbox.StepKind{outbox.StepFailed}, attempts-1)...)
-	if want = append(want, outbox.StepQuarantined, outbox.StepApplied); !slices.Equal(kinds, want) {
-		t.Errorf("the event's history is %q, want %q", kinds, want)
-	}
+	want = append(want, outbox.StepQuarantined, outbox.StepApplied)
+	must.Hold(t, slices.Equal(kinds, want), "the event's history is %q, want %q", kinds, want)
 	last := h.Steps[attempts].Attempt
 	must.Hold(t, last != nil && last.Attempt == attempts && last.Projection == "accounts", "the last attempt is %+v, want number %d, of accounts", last, attempts)
 }

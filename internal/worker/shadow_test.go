@@ -61,13 +61,11 @@ func TestRehearse_recordsWhatWouldHappenAndChangesNothingElse(t *testing.T) {
 		mustHaveRehearsed(t, b, store.Rehearsal{CampaignID: "a", RehearsedSeq: 5},
 			store.Rehearsal{CampaignID: "b", RehearsedSeq: 3, FailedSeq: 4}, store.Rehearsal{CampaignID: "c", RehearsedSeq: 2})
 		for seq, says := range map[int64]string{3: "", 4: checkFailed(b)} {
-			if r := b.MustRow("b", seq).Rehearsal; r == nil || r.At.IsZero() || !strings.Contains(r.Error, says) || (r.Error == "") != (says == "") {
-				t.Errorf("the row of event %d says of its rehearsal %+v, want %q", seq, r, says)
-			}
+			r := b.MustRow("b", seq).Rehearsal
+			must.Hold(t, r != nil && !r.At.IsZero() && strings.Contains(r.Error, says) && (r.Error == "") == (says == ""), "the row of event %d says of its rehearsal %+v, want %q", seq, r, says)
 		}
-		if r := b.MustRow("b", 5).Rehearsal; r != nil {
-			t.Errorf("the row behind the one that would fail says of a rehearsal %+v", r)
-		}
+		r := b.MustRow("b", 5).Rehearsal
+		must.Hold(t, r == nil, "the row behind the one that would fail says of a rehearsal %+v", r)
 		mustBeUntouched(t, b)
 		b.Sound()
 	}

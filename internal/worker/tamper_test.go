@@ -19,9 +19,8 @@ func mustRefuse(t *testing.T, b *enginetest.Engine, now *storetest.Clock, reason
 		b.MustPass()
 		now.Advance(10 * time.Minute)
 		r := b.MustRow("b", 3)
-		if want := map[bool]outbox.Status{true: outbox.Dead, false: outbox.Failed}[n == 3]; r.Row.Status != want || r.Row.AttemptCount != n {
-			t.Errorf("after try %d the event is %s with %d attempts, want %s", n, r.Row.Status, r.Row.AttemptCount, want)
-		}
+		want := map[bool]outbox.Status{true: outbox.Dead, false: outbox.Failed}[n == 3]
+		must.Hold(t, r.Row.Status == want && r.Row.AttemptCount == n, "after try %d the event is %s with %d attempts, want %s", n, r.Row.Status, r.Row.AttemptCount, want)
 		must.Hold(t, strings.Contains(r.Row.LastError, reason), "the error is %q, want it to say %q", r.Row.LastError, reason)
 	}
 	b.MustHaveApplied("a", 5)

@@ -179,9 +179,8 @@ func TestRun_goesOnAtOnceAfterACrashOnTheSameHost(t *testing.T) {
 	must.Hold(t, err == nil && (run.Lease == nil || run.Lease.Owner != "gone" || !run.Lease.ExpiresAt.After(time.Now())), "the run of the worker whose process is gone is still its own: %+v, %v", run, err)
 	instances := must.Get(b.Instances(t.Context())).Or(t)
 	for _, i := range instances {
-		if here := !strings.HasPrefix(i.ID, "gone"); (i.StoppedAt == nil) != here || (i.State(time.Now()) == outbox.InstanceCrashed) == here || i.Here != here {
-			t.Errorf("instance %s is stopped at %v, and here: %v", i.ID, i.StoppedAt, i.Here)
-		}
+		here := !strings.HasPrefix(i.ID, "gone")
+		must.Hold(t, (i.StoppedAt == nil) == here && (i.State(time.Now()) == outbox.InstanceCrashed) != here && i.Here == here, "instance %s is stopped at %v, and here: %v", i.ID, i.StoppedAt, i.Here)
 	}
 }
 
@@ -242,9 +241,8 @@ func takeSteps(t *testing.T, b *enginetest.Engine) {
 	for _, step := range append(b.Worker.TimedSteps(), b.Operations.Step) {
 		for more := true; more; {
 			var err error
-			if more, err = step(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			more, err = step(t.Context())
+			must.Need(t, err == nil, "%v", err)
 		}
 	}
 }

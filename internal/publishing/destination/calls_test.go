@@ -28,27 +28,22 @@ func TestPublisher_endsThoughItsWritesDoNot(t *testing.T) {
 			_, err := to.Publish(t.Context(), eventsAt(1, 2))
 			if url == "log:" {
 				must.Hold(t, err != nil && destination.Cause(err).Kind == outbox.DestinationError && strings.Contains(err.Error(), "with 2 events, any of which may be at fault, has not returned for 17 s, though its time limit is 16s"), "%v", err)
-				if since := sub.HangingSince(); !since.Equal(began) {
-					t.Errorf("it hangs since %s, want %s", since, began)
-				}
-				if _, err := open().Publish(t.Context(), eventsAt(1)); err == nil || !strings.Contains(err.Error(), "no other call starts") {
-					t.Errorf("beside it: %v", err)
-				}
+				since := sub.HangingSince()
+				must.Hold(t, since.Equal(began), "it hangs since %s, want %s", since, began)
+				_, err := open().Publish(t.Context(), eventsAt(1))
+				must.Hold(t, err != nil && strings.Contains(err.Error(), "no other call starts"), "beside it: %v", err)
 			}
-			if err := to.Close(); err == nil || !strings.Contains(err.Error(), "has not closed within 5s") {
-				t.Errorf("%s closed: %v", url, err)
-			}
+			err = to.Close()
+			must.Hold(t, err != nil && strings.Contains(err.Error(), "has not closed within 5s"), "%s closed: %v", url, err)
 			took := time.Since(began)
 			must.Hold(t, took <= 30*time.Second, "%s took %s", url, took)
 			go func() { _, _ = io.Copy(io.Discard, bufio.NewReader(reader)) }()
 			synctest.Wait()
-			if since := sub.HangingSince(); !since.IsZero() {
-				t.Errorf("%s hangs since %s", url, since)
-			}
+			since := sub.HangingSince()
+			must.Hold(t, since.IsZero(), "%s hangs since %s", url, since)
 			to = open()
-			if n, err := to.Publish(t.Context(), eventsAt(1, 2)); n != 2 || err != nil {
-				t.Errorf("%s delivered %d, %v", url, n, err)
-			}
+			n, err := to.Publish(t.Context(), eventsAt(1, 2))
+			must.Hold(t, n == 2 && err == nil, "%s delivered %d, %v", url, n, err)
 			must.OK(t, to.Close())
 			writer.Close()
 		})

@@ -130,9 +130,8 @@ topics:
 		sub("all", "whole", all, environment["HOOK_URL"], "https://hooks.example/…?…"),
 		sub("all", "log", all, "log:", "log:"),
 	}
-	if diff := cmp.Diff(want, subs, cmpopts.IgnoreUnexported(destination.Subscription{})); diff != "" {
-		t.Error(diff)
-	}
+	diff := cmp.Diff(want, subs, cmpopts.IgnoreUnexported(destination.Subscription{}))
+	must.Hold(t, diff == "", "%v", diff)
 }
 
 func TestParse_takesSettingsOfThePublisherThenItsTopicThenAll(t *testing.T) {
@@ -160,9 +159,8 @@ topics:
 		must.Equal(t, subs[i].Settings, want, subs[i].SubscriptionName)
 	}
 	shown := subs[1].Definition().Settings
-	if want := (outbox.PublisherSettings{BatchSize: 50, PollSeconds: 2, TimeoutSeconds: 10, RetryBaseSeconds: 1, RetryMaxSeconds: 60, MaxErrors: 3, FailedRetrySeconds: 300}); shown != want {
-		t.Errorf("shown as %+v", shown)
-	}
+	want := (outbox.PublisherSettings{BatchSize: 50, PollSeconds: 2, TimeoutSeconds: 10, RetryBaseSeconds: 1, RetryMaxSeconds: 60, MaxErrors: 3, FailedRetrySeconds: 300})
+	must.Hold(t, shown == want, "shown as %+v", shown)
 }
 
 func TestParse_takesNoTopics(t *testing.T) {

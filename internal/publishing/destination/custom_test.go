@@ -50,9 +50,8 @@ func TestCustom_hasTheRulesOfConfiguredOnes(t *testing.T) {
 	} {
 		s, f := custom, all
 		change(&s, &f)
-		if _, err := destination.Custom(s, f, destination.Settings{}); err == nil || !strings.Contains(err.Error(), says) {
-			t.Errorf("refused with %v, want %s", err, says)
-		}
+		_, err := destination.Custom(s, f, destination.Settings{})
+		must.Hold(t, err != nil && strings.Contains(err.Error(), says), "refused with %v, want %s", err, says)
 	}
 }
 
@@ -103,9 +102,8 @@ func TestCustom_aHangingFunctionIsCutAndNotCalledAgain(t *testing.T) {
 		began := first
 		to := open()
 		_, err := to.Publish(t.Context(), eventsAt(1))
-		if took := time.Since(began); took != 4*time.Second || err == nil || !strings.Contains(err.Error(), "the call of scenes/audit has not returned for 4 s") || destination.Cause(err).Kind != outbox.UnknownError {
-			t.Errorf("after %s: %v", took, err)
-		}
+		took := time.Since(began)
+		must.Hold(t, took == 4*time.Second && err != nil && strings.Contains(err.Error(), "the call of scenes/audit has not returned for 4 s") && destination.Cause(err).Kind == outbox.UnknownError, "after %s: %v", took, err)
 		must.OK(t, to.Close())
 		time.Sleep(time.Minute)
 		to = open() // as after a lost lease
@@ -120,18 +118,15 @@ func TestCustom_aHangingFunctionIsCutAndNotCalledAgain(t *testing.T) {
 		if said || destination.NotHealthy(unhealthy) != unhealthy {
 			t.Errorf("what it has not said is %v", destination.NotHealthy(unhealthy))
 		}
-		if since := s.HangingSince(); !since.Equal(first) {
-			t.Errorf("it hangs since %s, want %s", since, first)
-		}
+		since := s.HangingSince()
+		must.Hold(t, since.Equal(first), "it hangs since %s, want %s", since, first)
 		must.Equal(t, calls, 1, "called", "times")
 		close(hang)
 		synctest.Wait()
-		if n, err := to.Publish(t.Context(), eventsAt(1)); n != 1 || err != nil || calls != 2 {
-			t.Errorf("%d, %v after %d calls", n, err, calls)
-		}
-		if since := s.HangingSince(); !since.IsZero() {
-			t.Errorf("after it has returned it hangs since %s", since)
-		}
+		n, err := to.Publish(t.Context(), eventsAt(1))
+		must.Hold(t, n == 1 && err == nil && calls == 2, "%d, %v after %d calls", n, err, calls)
+		since = s.HangingSince()
+		must.Hold(t, since.IsZero(), "after it has returned it hangs since %s", since)
 	})
 }
 
@@ -231,12 +226,10 @@ func TestCustom_refusesCountsThatCannotBe(t *testing.T) {
 func TestCustom_isHealthyAsItSays(t *testing.T) {
 	t.Parallel()
 	var log bytes.Buffer
-	if knows, err := destination.CheckHealth(t.Context(), customOf(t, destination.Functions{Deliver: deliverAll}, &log)); knows || err != nil {
-		t.Errorf("without a function: %v, %v", knows, err)
-	}
+	knows, err := destination.CheckHealth(t.Context(), customOf(t, destination.Functions{Deliver: deliverAll}, &log))
+	must.Hold(t, !knows && err == nil, "without a function: %v, %v", knows, err)
 	down := errors.New("no quota")
 	to := customOf(t, destination.Functions{Deliver: deliverAll, Healthy: func(context.Context) error { return down }}, &log)
-	if knows, err := destination.CheckHealth(t.Context(), to); !knows || !errors.Is(err, down) || destination.NotHealthy(err).Error() != "the publisher is not healthy: no quota" {
-		t.Errorf("%v, %v", knows, err)
-	}
+	knows, err = destination.CheckHealth(t.Context(), to)
+	must.Hold(t, knows && errors.Is(err, down) && destination.NotHealthy(err).Error() == "the publisher is not healthy: no quota", "%v, %v", knows, err)
 }

@@ -52,12 +52,11 @@ func TestCloudEvent_isWhatTheSDKReads(t *testing.T) {
 	for name, value := range got.Extensions() {
 		attributes[name] = fmt.Sprintf("%T %v", value, value)
 	}
-	if diff := cmp.Diff(map[string]string{
+	diff := cmp.Diff(map[string]string{
 		"specversion": "1.0", "id": "912", "source": "urn:outboxweb:journal:j1", "type": "character.created", "subject": "c-0",
 		"time": "2026-11-21T07:10:03.12Z", "datacontenttype": "application/json", "campaignid": "string c-0", "seq": "string 305",
-	}, attributes); diff != "" {
-		t.Error(diff)
-	}
+	}, attributes)
+	must.Hold(t, diff == "", "%v", diff)
 	var data outbox.Event
 	must.OK(t, got.DataAs(&data))
 	must.Equal(t, data, want)
@@ -103,8 +102,7 @@ func TestCloudEvent_keepsSpacesAndRefusesBlankNames(t *testing.T) {
 	noType, noCampaign := e, e
 	noType.EventType, noCampaign.CampaignID = "\u00a0", " "
 	for _, e := range []outbox.Event{noType, noCampaign} {
-		if encoded, err := destination.NewEvent(e, destination.Source("j1")).CloudEvent(); err == nil {
-			t.Errorf("written as %s", encoded)
-		}
+		encoded, err := destination.NewEvent(e, destination.Source("j1")).CloudEvent()
+		must.Hold(t, err != nil, "written as %s", encoded)
 	}
 }

@@ -47,9 +47,8 @@ func open(tb testing.TB, lines ...string) destination.Publisher {
 	destination.SetClock(publisher, func() time.Time { return opened })
 	destination.ReadAnswersFor(publisher, patience)
 	tb.Cleanup(func() {
-		if err := publisher.Close(); err != nil {
-			tb.Error(err)
-		}
+		err := publisher.Close()
+		must.Hold(tb, err == nil, "%v", err)
 	})
 	return publisher
 }
@@ -121,9 +120,8 @@ func TestFile_appendsLines(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "events.ndjson")
 	p := openFile(t, path)
-	if _, err := os.Stat(path); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("Open made the file: %v", err)
-	}
+	_, err := os.Stat(path)
+	must.Hold(t, errors.Is(err, os.ErrNotExist), "Open made the file: %v", err)
 	deliver(t, p, 1, 3)
 	deliver(t, openFile(t, path), 4, 5)
 	deliver(t, p, 6, 6)
@@ -395,9 +393,8 @@ func TestPublish_sendsNothingOnceTheContextHasEnded(t *testing.T) {
 		n, err := open(t, lines...).Publish(ctx, journalEvents(1, 2))
 		must.Hold(t, n == 0 && errors.Is(err, context.Canceled), "%s: %d, %v", lines, n, err)
 	}
-	if text, err := os.ReadFile(path); len(text) > 0 {
-		t.Errorf("%q was written; %v", text, err)
-	}
+	text, err := os.ReadFile(path)
+	must.Hold(t, len(text) <= 0, "%q was written; %v", text, err)
 }
 
 // crampedFile tells this program, started again by a test, which file to publish to while no file
@@ -446,9 +443,8 @@ func TestFile_keepsWholeLinesWhereThereIsNoRoom(t *testing.T) {
 	must.Need(t, err == nil, "%v: %s", err, out)
 	var delivered int64
 	var kind string
-	if _, err := fmt.Sscan(string(out), &delivered, &kind); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
+	_, err = fmt.Sscan(string(out), &delivered, &kind)
+	must.Need(t, err == nil, "%v: %s", err, out)
 	must.Hold(t, kind == string(outbox.DestinationError) && strings.Contains(string(out), "file too large") && delivered != 0, "said %s", out)
 	wantLines(t, path, 1, delivered)
 }

@@ -201,9 +201,8 @@ func TestKafka_keepsRecordBatchesSmallAndLetsBrokersJudgeLargeEvents(t *testing.
 		for _, topic := range r.(*kmsg.ProduceRequest).Topics {
 			for _, partition := range topic.Partitions {
 				var batch kmsg.RecordBatch
-				if err := batch.ReadFrom(partition.Records); err != nil {
-					t.Error(err)
-				}
+				err := batch.ReadFrom(partition.Records)
+				must.Hold(t, err == nil, "%v", err)
 				must.Hold(t, len(partition.Records) <= 1_000_000 || batch.NumRecords <= 1, "%d records of %d bytes in a batch", batch.NumRecords, len(partition.Records))
 			}
 		}
@@ -217,9 +216,8 @@ func TestKafka_keepsRecordBatchesSmallAndLetsBrokersJudgeLargeEvents(t *testing.
 		}
 		events = append(events, destination.NewEvent(noisy(position, size), destination.Source("j1")))
 	}
-	if n, err := openKafka(t, cluster).Publish(t.Context(), events); n != 30 || err != nil {
-		t.Fatalf("delivered %d: %v", n, err)
-	}
+	n, err := openKafka(t, cluster).Publish(t.Context(), events)
+	must.Need(t, n == 30 && err == nil, "delivered %d: %v", n, err)
 	wantSeqs(t, seqs(t, records(t, cluster, kgo.FetchMaxBytes(50_000_000), kgo.FetchMaxPartitionBytes(50_000_000))), 30)
 }
 
@@ -348,9 +346,8 @@ func TestKafka_aNewClientSendsOneRecordBatchOfAPartitionToo(t *testing.T) {
 		for _, topic := range r.(*kmsg.ProduceRequest).Topics {
 			for _, partition := range topic.Partitions {
 				var batch kmsg.RecordBatch
-				if err := batch.ReadFrom(partition.Records); err != nil {
-					t.Error(err)
-				}
+				err := batch.ReadFrom(partition.Records)
+				must.Hold(t, err == nil, "%v", err)
 				batches[sent{batch.ProducerID, partition.Partition, batch.FirstSequence}] = batch.NumRecords
 			}
 		}

@@ -344,9 +344,8 @@ func TestWebhook_showsAStatusLineAsPrintableText(t *testing.T) {
 			return
 		}
 		defer connection.Close()
-		if _, err := io.WriteString(connection, "HTTP/1.1 400 no\x1b[31m\u009b \x9b\u202ered\r\nContent-Length: 0\r\n\r\n"); err != nil {
-			t.Error(err)
-		}
+		_, err = io.WriteString(connection, "HTTP/1.1 400 no\x1b[31m\u009b \x9b\u202ered\r\nContent-Length: 0\r\n\r\n")
+		must.Hold(t, err == nil, "%v", err)
 	})
 	blame := refused(t, server.hook(t), 1, 1, 0, outbox.UnknownError, "answered 400 no [31m red")
 	must.Hold(t, utf8.ValidString(blame.Error()) && !strings.ContainsFunc(blame.Error(), func(r rune) bool { return !unicode.IsPrint(r) }), "it says %+q", blame)
