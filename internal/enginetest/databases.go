@@ -40,7 +40,7 @@ func Main(m *testing.M, differs string) int {
 // prepare fills the pair that every test's pair is copied from.
 func prepare(p dbtest.Pair) error {
 	if dbtest.Postgres() { // opening the two stores of a history takes several times as long there
-		dbtest.Checks(size.Of(10, 5, 20)) // in a short run rapid tries a fifth
+		dbtest.Checks(size.Of(10, 3, 20)) // in a short run rapid tries a fifth
 	} else {
 		dbtest.Checks(size.Of(20, 12, 60))
 	}

@@ -102,10 +102,10 @@ select i, 'ana', 'page', '', 'requeue', 'x-' || i % 500, 1, '{}', '{}', '', '', 
 from generate_series(1, 5000) i`, `
 insert into applied_spans (campaign_id, first_seq, last_seq, began_at, ended_at, worker, build)
 select 'x-' || i, n, n, n, n, 'w', 'b'
-from generate_series(1, 1000) i, generate_series(1, 20) n`, `
+from generate_series(1, 1000) i, generate_series(1, 10) n`, `
 insert into audit_log_rows (entry_id, campaign_id, first_seq, last_seq, at)
 select i, 'x-' || n, 1, 3, i
-from generate_series(1, 1000) i, generate_series(1, 20) n`, `
+from generate_series(1, 1000) i, generate_series(1, 10) n`, `
 insert into projection_loads (projection, at, version, previous, instance, host)
 select 'p-' || i, n, md5(cast(n as text)), 'before', 'w', 'h'
 from generate_series(1, 50) i, generate_series(1, 100) n`, `
@@ -114,13 +114,13 @@ select i, 0, 0, 0, 0, 0, 0, i, 0
 from generate_series(1, 11000) i`, `
 insert into campaign_samples (campaign_id, minute, lag_events, oldest_enqueued_at)
 select 'x-' || i, n, 1, 1
-from generate_series(1, 100) i, generate_series(1, 500) n`, `
+from generate_series(1, 100) i, generate_series(1, 200) n`, `
 insert into publisher_samples (topic, publisher, minute, delivered, lag_events, error_count)
 select 't-' || i, 'p', n, n, 0, 0
-from generate_series(1, 10) i, generate_series(1, 5000) n`, `
+from generate_series(1, 10) i, generate_series(1, 2000) n`, `
 insert into series_samples (kind, step, at, label, source, value)
 select k, s, n * s * 1000000::bigint, 'l-' || i, 'w', 1
-from unnest(array['applied', 'failures', 'delay', 'backlog', 'behind']) k, unnest(array[60, 900]) s, generate_series(1, 600) n, generate_series(1, 10) i`, `
+from unnest(array['applied', 'failures', 'delay', 'backlog', 'behind']) k, unnest(array[60, 900]) s, generate_series(1, 200) n, generate_series(1, 10) i`, `
 insert into operations (kind, status, canary, filter, started_by, via, reason, request_id, started_at, updated_at, acknowledged_at)
 select 'requeue', case when i % 50 = 0 then 'running' else 'done' end, 1, '', 'ana', 'page', '', '', i, i, case when i % 50 = 0 then null else i end
 from generate_series(100, 2000) i`, `
@@ -129,7 +129,7 @@ select i, n, 'f-' || n, '', 10, case when i % 50 = 0 then 'running' else 'done' 
 from generate_series(100, 2000) i, generate_series(1, 3) n`, `
 insert into operation_rows (operation_id, campaign_id, seq, ordinal, group_number, event_type, fingerprint, frozen_updated_at, frozen_attempts, watch_seq, wave, status, finished_at)
 select i, 'x-' || i * 20 + n, 1, n, 1 + n % 3, 'counted', 'f-' || n % 3, i, 8, 3, 1, case when i % 50 = 0 then 'waiting' else 'done' end, case when i % 50 = 0 then null else i end
-from generate_series(100, 2000) i, generate_series(1, 20) n`, `
+from generate_series(100, 2000) i, generate_series(1, 8) n`, `
 insert into runs (kind, status, campaign_ids, all_campaigns, projections, versions, reason, requested_by, via, request_id, requested_at, updated_at, finished_at)
 select case when i % 2 = 0 then 'verify' else 'rebuild' end, case when i % 500 = 0 then 'running' else 'completed' end, '[]', 1, '["p-1"]', '{}', '', 'ana', 'page', '', i, i, case when i % 500 = 0 then null else i end
 from generate_series(100, 3000) i`, `
@@ -141,7 +141,7 @@ select 90000, 'x-' || i, 'p-' || n, 1
 from generate_series(1, 1000) i, generate_series(1, 3) n`, `
 insert into run_results (run_id, campaign_id, outcome, seq, events, full_digest, projections, error, at)
 select n, 'x-' || i, case when i % 100 = 0 then 'drift' else 'match' end, 3, 3, '', '[]', '', i
-from generate_series(1, 5000) i, generate_series(100, 110) n`, `
+from generate_series(1, 2000) i, generate_series(100, 110) n`, `
 insert into run_log (run_id, at, campaign_id, text)
 select 100 + i % 50, i, 'x-' || i, 'boom'
 from generate_series(1, 5000) i`, `
