@@ -1,11 +1,14 @@
 package store_test
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
@@ -360,4 +363,108 @@ func TestConnections_areCounted(t *testing.T) {
 		must.Hold(t, c.InUse == 0 && c.Waiting == 0 && c.Limit >= max(1, c.Idle) && (c.Use != "write" || c.Idle == 1) && (c.Use != "read" || c.Idle >= 1), "after an append: %+v", c)
 	}
 	must.Equal(t, seen, 2, "connections of", "kinds")
+}
+
+func TestReconcile_givesACampaignItsRowBack(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct{ applied, more int }{"of which nothing is applied": {0, 3}, "of which all is": {3, 0}, "of which some is": {2, 3}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := open(t)
+			if c.applied > 0 {
+				f.AppendN("a", c.applied)
+				f.Drain()
+			}
+			if c.more > 0 {
+				f.AppendN("a", c.more)
+				f.ClaimOne(one, 2) // by a worker that dies
+			}
+			before := f.MustCampaign("a")
+			f.Exec(`delete from campaigns`)
+			report, err := f.Check(f.Ctx, func(int64, int64) {})
+			must.Hold(t, err == nil && len(report.Violations) == 1 && report.Violations[0].Invariant == "campaign_row" && report.Violations[0].CampaignID == "a", "check is %+v, %v", report, err)
+			for _, appends := range [][]store.Append{{{Events: []outbox.Event{storetest.Event("a", "counted")}}}, {{Events: []outbox.Event{storetest.Event("b", "counted")}}, {Events: []outbox.Event{storetest.Event("a", "counted")}}}} {
+				results, errs := f.AppendTogether(appends)
+				if last := len(errs) - 1; !errors.Is(errs[last], outbox.ErrConflict) || !strings.Contains(errs[last].Error(), "gaps --repair") {
+					t.Errorf("an append to it: %+v, %v", results, errs)
+				} else if last > 0 && errs[0] != nil {
+					t.Errorf("an append to another campaign: %v", errs[0])
+				}
+			}
+			f.Clock.Advance(time.Minute)
+			got, err := f.Reconcile(f.Ctx)
+			must.Hold(t, err == nil && got.Campaigns == 1 && got.Diverged == 0, "reconciled %+v, %v", got, err)
+			after := f.MustCampaign("a")
+			must.Hold(t, after.HighWaterSeq == before.HighWaterSeq && after.AppliedSeq == before.AppliedSeq && after.Lease == nil && after.Counts.Pending == int64(c.more), "campaign is %+v, was %+v", after, before)
+			f.MustBeReconciled()
+			f.Sound()
+			f.AppendN("a", 1)
+			f.Drain()
+			f.Sound()
+		})
+	}
+}
+
+func TestAppend_toACampaignWhoseRowEndsTooEarlyNamesTheCause(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	f.AppendN("a", 3)
+	f.Exec(`update campaigns set high_water_seq = 2`)
+	_, err := f.Append(f.Ctx, store.Append{Events: []outbox.Event{storetest.Event("a", "counted")}})
+	refused(t, err, outbox.ErrConflict, `campaign "a"`, "its last event is 3", "outboxweb check")
+	_, err = f.Append(f.Ctx, store.Append{Events: []outbox.Event{storetest.Event("b", "counted"), storetest.Event("a", "counted")}})
+	refusal, ok := errors.AsType[*outbox.Refusal](err)
+	must.Hold(t, ok && refusal.Index == 1, "the event at fault is not named: %+v", err)
+}
+
+func TestAppendOnce_isAnsweredAlikeAndDoneOnce(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	there := storetest.Event("a", "counted")
+	there.EventID = "e-1"
+	f.MustAppend(there)
+	events := []outbox.Event{storetest.Event("a", "counted"), there, storetest.Event("a", "counted")}
+	first, repeated := f.MustAppendOnce(storetest.UnderKey("ana", "k", "1"), events...)
+	must.Need(t, !repeated && len(first) == 3 && first[0].Seq == 2 && first[1].Existed && first[2].Seq == 3, "the first is answered with %+v, repeated %v", first, repeated)
+	f.AppendN("a", 1)
+	again, repeated := f.MustAppendOnce(storetest.UnderKey("ana", "k", "1"), events...)
+	must.Hold(t, repeated && cmp.Equal(first, again), "the second is answered with %+v, repeated %v", again, repeated)
+	_, repeated = f.MustAppendOnce(storetest.UnderKey("bo", "k", "1"), storetest.Event("a", "counted"))
+	must.Hold(t, !repeated, "somebody else's key counts")
+	_, _, err := f.AppendOnce(f.Ctx, store.Append{Events: events[:1]}, storetest.UnderKey("ana", "k", "2"))
+	must.Hold(t, errors.Is(err, outbox.ErrInvalid), "another request under the key: %v", err)
+	must.Equal(t, f.Number(`select count(*) from events`), 5, "the events there")
+	f.Sound()
+}
+
+func TestAppendOnce_refusedLeavesItsKeyFree(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	zero := int64(7)
+	_, _, err := f.AppendOnce(f.Ctx, store.Append{Events: []outbox.Event{storetest.Event("a", "counted")}, ExpectedSeq: &zero}, storetest.UnderKey("ana", "k", "1"))
+	must.Need(t, errors.Is(err, outbox.ErrConflict), "%v", err)
+	_, repeated := f.MustAppendOnce(storetest.UnderKey("ana", "k", "2"), storetest.Event("a", "counted"))
+	must.Hold(t, !repeated, "the refused append has kept its key")
+}
+
+func TestAppendOnce_ofSeveralProcessesIsDoneOnce(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	other := f.beside()
+	done := make(chan bool)
+	for _, by := range []*fixture{f, other, f, other} {
+		go func() {
+			result, repeated, err := by.AppendOnce(f.Ctx, store.Append{Events: []outbox.Event{storetest.Event("a", "counted")}}, storetest.UnderKey("ana", "k", "1"))
+			must.Hold(t, err == nil && len(result) == 1 && result[0].Seq == 1, "answered with %+v, %v", result, err)
+			done <- repeated
+		}()
+	}
+	first := 0
+	for range 4 {
+		if !<-done {
+			first++
+		}
+	}
+	n := f.Number(`select count(*) from events`)
+	must.Hold(t, first == 1 && n == 1, "%d of four were the first, and there are %d events", first, n)
 }

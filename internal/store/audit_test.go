@@ -1,10 +1,14 @@
 package store_test
 
 import (
+	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"pgregory.net/rapid"
 
 	"github.com/outboxweb/outboxweb/internal/enginetest"
 	"github.com/outboxweb/outboxweb/internal/must"
@@ -209,4 +213,148 @@ func TestActions_ofACampaignAreThoseThatTouchedIt(t *testing.T) {
 	f.Fail("no such thing", ids[0], ids[1])
 	f.must(f.RetryFailed(f.Ctx, ana(""), outbox.RequeueFilter{}))
 	f.WantActions(outbox.AuditFilter{CampaignID: "new", Actor: "ana"}, "requeue")
+}
+
+func TestActions_countAndListAsAFilterMatches(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	for i := range 60 {
+		o := ana("")
+		o.By.Name, o.By.Auth = []string{"ana", "ben"}[i%2], []outbox.Auth{outbox.AuthJWT, outbox.AuthToken, outbox.AuthOS}[i%3]
+		o.By.Role, o.RequestID = []outbox.Role{outbox.RoleOperator, outbox.RoleAdmin}[i/2%2], fmt.Sprint("r-", i%7)
+		r := outbox.RefusedAction{Action: []outbox.Action{outbox.ActionPause, outbox.ActionSkip}[i/3%2], CampaignID: []string{"", "a", "b"}[i/4%3], Seq: int64(i % 3), Refusal: "no"}
+		if r.CampaignID == "" {
+			r.Target = []outbox.Target{"", outbox.RunTarget(7), outbox.ProjectionTarget("p")}[i%3]
+		}
+		f.must(f.RecordRefusal(f.Ctx, o, r))
+		f.Clock.Advance(time.Minute)
+	}
+	f.AppendN("a", 1)
+	f.must(f.PauseCampaign(f.Ctx, anaAs(outbox.RoleAdmin, ""), "a"))
+	f.must(f.ResumeCampaign(f.Ctx, anaAs(outbox.RoleAdmin, ""), "a"))
+	all, err := f.AuditLog(f.Ctx, outbox.AuditFilter{Limit: 200})
+	must.Need(t, err == nil && len(all.Items) == 62, "%d acts, %v", len(all.Items), err)
+	rapid.Check(t, func(rt *rapid.T) {
+		maybe := func(name string, set func(outbox.AuditEntry)) {
+			if rapid.IntRange(0, 3).Draw(rt, name) == 0 {
+				set(rapid.SampledFrom(all.Items).Draw(rt, name+" of"))
+			}
+		}
+		filter := outbox.AuditFilter{Limit: rapid.SampledFrom([]int{1, 7, 200}).Draw(rt, "limit"), Reverse: rapid.Bool().Draw(rt, "reverse")}
+		maybe("actor", func(a outbox.AuditEntry) { filter.Actor = a.Actor })
+		maybe("action", func(a outbox.AuditEntry) { filter.Action = a.Action })
+		maybe("campaign", func(a outbox.AuditEntry) { filter.CampaignID = a.CampaignID })
+		maybe("seq", func(a outbox.AuditEntry) { filter.Seq = a.Seq })
+		maybe("target", func(a outbox.AuditEntry) { filter.Target = a.Target })
+		maybe("outcome", func(a outbox.AuditEntry) { filter.Outcome = a.Outcome })
+		maybe("auth", func(a outbox.AuditEntry) { filter.Auth = a.Auth })
+		maybe("role", func(a outbox.AuditEntry) { filter.Role = a.Role })
+		maybe("request", func(a outbox.AuditEntry) { filter.RequestID = a.RequestID })
+		maybe("since", func(a outbox.AuditEntry) { filter.Since = a.At })
+		maybe("until", func(a outbox.AuditEntry) { filter.Until = a.At })
+		want := []string{}
+		for _, a := range all.Items {
+			if filter.Matches(a) {
+				want = append(want, fmt.Sprint(a.ID))
+			}
+		}
+		if filter.Reverse {
+			slices.Reverse(want)
+		}
+		read := f.actPager(filter)
+		if page := read(""); page.Total == nil || *page.Total != int64(len(want)) || page.TotalCapped {
+			rt.Fatalf("%+v: %v match, want %d", filter, page.Total, len(want))
+		}
+		if got := read.BothWays(t, fmt.Sprintf("%+v", filter)); !slices.Equal(got, want) || t.Failed() {
+			rt.Fatalf("%+v: got %v, want %v", filter, got, want)
+		}
+	})
+}
+
+func TestEventHistory_outlivesTheRow(t *testing.T) {
+	t.Parallel()
+	f := open(t, storetest.MaxAttempts(2))
+	f.AppendN("a", 2)
+	f.Clock.Advance(time.Second)
+	f.Kill("a")
+	f.MustRequeue("a", 1)
+	f.Clock.Advance(time.Second)
+	f.Kill("a")
+	op := f.StartOperation(outbox.OperationRequest{})
+	f.Clock.Advance(time.Second)
+	f.StepOperation(op.ID)
+	f.Clock.Advance(time.Second)
+	f.Drain()
+	n := f.Number(`select count(*) from projection_apply_outbox`)
+	must.Need(t, n == 0, "%d rows are left", n)
+	f.WantHistory("a", 1, "appended", "failed 1: no such thing", "died 2: no such thing", "acted requeue by scene",
+		"failed 1: no such thing", "died 2: no such thing", "acted operation_start by ana", "applied 1-2 by worker-1")
+	f.WantHistory("a", 2, "appended", "applied 1-2 by worker-1")
+}
+
+func TestEventHistory_tellsSkipsApartFromApplying(t *testing.T) {
+	t.Parallel()
+	f := open(t, storetest.MaxAttempts(1))
+	f.AppendN("a", 1)
+	f.Clock.Advance(time.Second)
+	f.Kill("a")
+	f.MustSkip("a", 1)
+	f.Clock.Advance(time.Second)
+	f.Drain()
+	passed := []string{"appended", "died 1: no such thing", "acted skip by scene", "passed_over 1-1 by worker-1"}
+	f.WantHistory("a", 1, passed...)
+	f.Clock.Advance(time.Second)
+	f.must(f.UnskipEvent(f.Ctx, ana(""), "a", 1))
+	f.Clock.Advance(time.Second)
+	f.Drain()
+	f.WantHistory("a", 1, append(passed, "acted unskip by ana", "applied 1-1 by worker-1")...)
+	refused(t, storetest.No(f.EventHistory(f.Ctx, "a", 2)), outbox.ErrNotFound)
+	refused(t, storetest.No(f.EventHistory(f.Ctx, "b", 1)), outbox.ErrNotFound, `there is no campaign "b"`)
+}
+
+// One record covers everything that a process applied to a campaign within a minute without a
+// pause, and it is written when the next begins.
+func TestSettle_notesSpansOfAppliedEvents(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	for range 13 {
+		f.AppendN("a", 1)
+		f.Drain()
+		f.Clock.Advance(5 * time.Second)
+	}
+	must.Equal(t, len(f.Spans()), 0, "within a minute", "are written")
+	f.WantHistory("a", 1, "appended", "applied 1-13 by worker-1")
+	f.AppendN("a", 1) // without a pause, but a minute after the first
+	f.Drain()
+	must.Equal(t, f.Spans(), []string{"a 1-13 worker-1"}, "the spans a minute later")
+	f.Clock.Advance(time.Second)
+	f.AppendN("a", 1)
+	f.Works(two, f.ClaimOne(two, 10), 15)
+	f.WantHistory("a", 12, "appended", "applied 1-13 by worker-1")
+	f.WantHistory("a", 14, "appended", "applied 14-14 by worker-1")
+	f.WantHistory("a", 15, "appended", "applied 15-15 by worker-2")
+	for seq := int64(1); seq <= 2; seq++ { // a pause between them
+		f.AppendN("b", 1)
+		f.Drain()
+		f.Clock.Advance(6 * time.Second)
+		f.WantHistory("b", seq, "appended", fmt.Sprintf("applied %d-%[1]d by worker-1", seq))
+	}
+}
+
+func TestReveal_leavesARecordEachTimeWithoutWhatItShows(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	const secret = "hunterdeux"
+	f.MustAppend(outbox.Event{CampaignID: "c", EventType: "x", Payload: []byte(`{"password":"` + secret + `"}`)})
+	o := outbox.Command{By: outbox.Operator{Name: "ana", Via: "page", Auth: outbox.AuthLocal, Role: outbox.RoleAdmin}, IdempotencyKey: "k"}
+	refused(t, storetest.No(f.Reveal(f.Ctx, o, "c", 1)), outbox.ErrInvalid, "reason")
+	o.Reason = "the call of eve"
+	refused(t, storetest.No(f.Reveal(f.Ctx, o, "c", 2)), outbox.ErrNotFound)
+	for _, o.By.Name = range []string{"ana", "ana", "eve"} {
+		got := must.Get(f.Reveal(f.Ctx, o, "c", 1)).Or(t)
+		must.Hold(t, strings.Contains(string(got.Event.Payload), secret) && got.Row != nil, "revealed %+v", got)
+	}
+	done := f.ActionsOf(string(outbox.ActionReveal))
+	must.Hold(t, len(done) == 3 && done[0].Actor == "eve" && done[2].Actor == "ana" && done[0].Reason == o.Reason && done[0].Seq == 1, "the records are %+v", done)
+	must.Equal(t, f.Number(`select count(*) from audit_log where result like $1 or before like $1 or after like $1`, "%"+secret+"%"), 0, "records have what was revealed")
 }

@@ -1,12 +1,17 @@
 package store_test
 
 import (
+	"database/sql"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"pgregory.net/rapid"
+
+	"github.com/outboxweb/outboxweb/internal/dbtest"
 	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/store"
@@ -199,4 +204,329 @@ func TestSummary_isSharedForASecondAndTellsTheModeOfTheServerThatRuns(t *testing
 	// A command may have been started without the servers' configuration.
 	s := must.Get(f.beside().Summary(f.Ctx)).Or(t)
 	must.Hold(t, s.Mode == outbox.ModeShadow && s.Campaigns.Total == 1, "another process reads %+v", s)
+}
+
+// wave is the claims of one worker in a history.
+type wave struct {
+	worker store.Worker
+	claims []store.Claim
+}
+
+// history is a random sequence of all operations of a store.
+type history struct {
+	*fixture
+	t       *rapid.T
+	ids     []string
+	held    []wave
+	stray   map[string]bool // campaigns in which applied events may still have unsettled rows
+	applied map[string]int64
+	epochs  map[string]int64
+}
+
+func (h *history) id() string { return rapid.SampledFrom(h.ids).Draw(h.t, "campaign") }
+
+// acted fails on any error except an allowed refusal.
+func (h *history) acted(err error) {
+	if err != nil && !errors.Is(err, outbox.ErrConflict) && !errors.Is(err, outbox.ErrNotFound) {
+		h.t.Fatalf("act: %v", err)
+	}
+}
+
+func (h *history) appends() { h.AppendN(h.id(), rapid.IntRange(1, 5).Draw(h.t, "events")) }
+
+func (h *history) claims() {
+	w := rapid.SampledFrom([]store.Worker{one, two}).Draw(h.t, "worker")
+	rows := rapid.SampledFrom([]int{1, 4, 12, 1000}).Draw(h.t, "rows")
+	before := h.standings()
+	claims := h.MustClaim(w, rows)
+	if len(claims) > 0 {
+		h.held = append(h.held, wave{w, claims})
+	}
+	h.explained(before, claims, rows == 1000)
+}
+
+func (h *history) standings() map[string]outbox.Campaign {
+	page := must.Get(h.Campaigns(h.Ctx, outbox.CampaignFilter{Limit: 200})).Or(h.t)
+	all := make(map[string]outbox.Campaign, len(page.Items))
+	for _, c := range page.Items {
+		all[c.CampaignID] = c
+	}
+	return all
+}
+
+// explained checks that a campaign was shown as ready exactly when a claim takes it, if the
+// claim had room for all. A head whose worker has died again may turn out to be failed only
+// during the claim.
+func (h *history) explained(before map[string]outbox.Campaign, claims []store.Claim, roomy bool) {
+	now := h.Clock.Now()
+	ready := func(c outbox.Campaign) bool {
+		return c.Explain(now, outbox.Surroundings{Mode: outbox.ModeOutbox}).Blocker == outbox.BlockerNone
+	}
+	taken := make(map[string]bool, len(claims))
+	for _, c := range claims {
+		taken[c.CampaignID] = true
+		if !ready(before[c.CampaignID]) {
+			h.t.Fatalf("campaign %s was claimed and explained as %+v", c.CampaignID, before[c.CampaignID].Explain(now, outbox.Surroundings{}))
+		}
+	}
+	if !roomy {
+		return
+	}
+	h.claimsSuspects(taken)
+	after := h.standings()
+	for id, c := range before {
+		abandoned := c.Lease != nil && !ready(after[id])
+		if ready(c) && !taken[id] && !abandoned {
+			h.t.Fatalf("campaign %s was explained as ready and not claimed: %+v; now it is %+v", id, c, after[id])
+		}
+	}
+}
+
+// claimsSuspects claims all suspects, including campaigns with a process death that was just
+// detected. A claim is empty when its suspect's head must wait.
+func (h *history) claimsSuspects(taken map[string]bool) {
+	for range h.ids {
+		claims := must.Get(h.ClaimSuspect(h.Ctx, one, lease)).Or(h.t)
+		if len(claims) > 0 {
+			h.held = append(h.held, wave{one, claims})
+			taken[claims[0].CampaignID] = true
+		}
+	}
+}
+
+// take removes a random wave from the held ones.
+func (h *history) take() (wave, bool) {
+	if len(h.held) == 0 {
+		return wave{}, false
+	}
+	i := rapid.IntRange(0, len(h.held)-1).Draw(h.t, "wave")
+	w := h.held[i]
+	h.held = append(h.held[:i:i], h.held[i+1:]...)
+	return w, true
+}
+
+// works ends a wave as a worker does: each campaign is applied up to a random seq, may fail
+// there, and is settled, unless the worker dies before.
+func (h *history) works() {
+	w, ok := h.take()
+	if !ok {
+		return
+	}
+	dies := rapid.IntRange(0, 3).Draw(h.t, "dies") == 0
+	var results []store.Result
+	for _, c := range w.claims {
+		last := rapid.Int64Range(c.First-1, c.Last).Draw(h.t, "applied")
+		reached, err := h.ApplyClaim(c, last)
+		if err != nil && !errors.Is(err, outbox.ErrLeaseLost) {
+			h.t.Fatalf("apply: %v", err)
+		}
+		r := store.Result{Claim: c, Applied: reached}
+		if reached < c.Last && err == nil && rapid.Bool().Draw(h.t, "fails") {
+			r.Failure = storetest.Failure("boom")
+		}
+		results = append(results, r)
+	}
+	if dies || h.MustSettle(w.worker, results...).Fenced > 0 {
+		for _, r := range results {
+			h.stray[r.Claim.CampaignID] = true
+		}
+	}
+}
+
+func (h *history) renews() {
+	if len(h.held) > 0 {
+		w := rapid.SampledFrom(h.held).Draw(h.t, "renewed")
+		if err := h.Renew(h.Ctx, w.worker, w.claims, lease); err != nil && !errors.Is(err, outbox.ErrLeaseLost) {
+			h.t.Fatalf("renew: %v", err)
+		}
+	}
+}
+
+func (h *history) waits() {
+	h.Clock.Advance(rapid.SampledFrom([]time.Duration{time.Second, 10 * time.Second, lease, 6 * time.Minute}).Draw(h.t, "wait"))
+}
+
+// operates performs a random operator action.
+func (h *history) operates() {
+	id := h.id()
+	head := int64(1)
+	if c, err := h.Campaign(h.Ctx, id); err == nil && c.HeadSeq > 0 {
+		head = c.HeadSeq
+	}
+	var err error
+	switch rapid.SampledFrom([]string{"requeue", "many", "retry", "dead-letter", "pause", "resume", "replay", "repair", "skip", "skip", "unskip"}).Draw(h.t, "act") {
+	case "requeue":
+		_, err = h.RequeueRow(h.Ctx, ana(""), id, head)
+	case "many":
+		_, err = h.RequeueDead(h.Ctx, ana(""), outbox.RequeueFilter{Limit: 2})
+	case "dead-letter":
+		_, err = h.DeadLetterRow(h.Ctx, ana(""), id, head)
+	case "retry":
+		_, err = h.RetryRow(h.Ctx, ana(""), id, head)
+	case "pause":
+		_, err = h.PauseCampaign(h.Ctx, ana(""), id)
+	case "resume":
+		_, err = h.ResumeCampaign(h.Ctx, ana(""), id)
+	case "replay":
+		// The action would wait in real time for a leased campaign.
+		if c, _ := h.Campaign(h.Ctx, id); c.Lease == nil || !c.Lease.ExpiresAt.After(h.Clock.Now()) {
+			_, err = h.ReplayCampaign(h.Ctx, ana(""), id)
+		}
+	case "repair":
+		_, err = h.RepairGaps(h.Ctx, ana(""))
+	case "skip":
+		_, err = h.SkipEvent(h.Ctx, storetest.ToSkip(ana(""), id, head), id, head)
+	case "unskip":
+		err = h.unskips(id)
+	}
+	h.acted(err)
+}
+
+// unskips reverts the latest skip of a campaign, the only one that may be reverted, unless the
+// campaign is leased: the action would wait for it in real time.
+func (h *history) unskips(id string) error {
+	seq := h.Number(`select coalesce(max(seq), 0) from skips where campaign_id = $1 and undone_at is null`, id)
+	c, err := h.Campaign(h.Ctx, id)
+	if err != nil || seq == 0 || c.Lease != nil && c.Lease.ExpiresAt.After(h.Clock.Now()) {
+		return err
+	}
+	_, err = h.UnskipEvent(h.Ctx, ana(""), id, seq)
+	if err == nil && c.AppliedSeq == seq {
+		h.applied[id] = seq - 1
+	}
+	return err
+}
+
+// loses deletes rows without the store and repairs the gap at once. It leaves out a leased
+// campaign: its worker repairs what it finds.
+func (h *history) loses() {
+	id := h.id()
+	c, err := h.Campaign(h.Ctx, id)
+	if err != nil || c.Lease != nil {
+		return
+	}
+	h.Exec(`delete from projection_apply_outbox where campaign_id = $1 and seq % 3 = $2`, id, rapid.IntRange(0, 2).Draw(h.t, "which"))
+	if _, err := h.ReconcileCampaign(h.Ctx, id); err != nil {
+		h.t.Fatalf("repair: %v", err)
+	}
+}
+
+// holds checks the invariants of every campaign after each step.
+func (h *history) holds() {
+	marks := must.Get(h.Watermarks(h.Ctx, h.ids)).Or(h.t)
+	for _, c := range h.Recount() {
+		if c.Problem != "" {
+			h.t.Fatalf("the row of campaign %s: %s", c.ID, c.Problem)
+		}
+		applied := marks[c.ID].AppliedSeq
+		if applied < h.applied[c.ID] || c.Epoch < h.epochs[c.ID] {
+			h.t.Fatalf("campaign %s went back: applied %d after %d, epoch %d after %d", c.ID, applied, h.applied[c.ID], c.Epoch, h.epochs[c.ID])
+		}
+		h.applied[c.ID], h.epochs[c.ID] = applied, c.Epoch
+		if h.stray[c.ID] && h.Number(`select count(*) from projection_apply_outbox where campaign_id = $1 and seq <= $2`, c.ID, applied) == 0 {
+			h.stray[c.ID] = false
+		}
+	}
+}
+
+// checks runs the store's own check.
+func (h *history) checks() {
+	for _, found := range h.SelfCheckAll() {
+		if found.Drifted || found.Mistimed {
+			h.t.Fatalf("the self-check found %+v", found)
+		}
+	}
+	report := must.Get(h.Check(h.Ctx, storetest.Quiet)).Or(h.t)
+	for _, v := range report.Violations {
+		// After a worker died between its two transactions, rows of applied events stay until the
+		// next claim.
+		if v.Invariant != "applied_and_owed" || !h.stray[v.CampaignID] {
+			h.t.Fatalf("check: %+v", v)
+		}
+	}
+}
+
+// checkEvery is the number of steps between two checks, which take longer than a step.
+const checkEvery = 4
+
+func TestCampaignRow_staysExactWhateverHappens(t *testing.T) {
+	t.Parallel()
+	var ended *fixture // a store whose history has ended successfully, for the next one
+	rapid.Check(t, func(rt *rapid.T) {
+		f := ended
+		if f == nil {
+			f = open(t, storetest.MaxAttempts(3))
+		}
+		ended = nil
+		defer func() {
+			if ended == nil {
+				f.CloseNow()
+			}
+		}()
+		h := &history{fixture: f, t: rt, ids: []string{"a", "b", "ü'%"}, stray: map[string]bool{}, applied: map[string]int64{}, epochs: map[string]int64{}}
+		steps := map[string]func(){
+			"append": h.appends, "claim": h.claims, "claim again": h.claims, "work": h.works, "work again": h.works, "renew": h.renews,
+			"wait": h.waits, "operate": h.operates, "operate again": h.operates, "lose": h.loses,
+		}
+		names := []string{"append", "claim", "claim again", "lose", "operate", "operate again", "renew", "wait", "work", "work again"}
+		h.appends()
+		for i := range rapid.IntRange(5, 40).Draw(rt, "steps") {
+			steps[rapid.SampledFrom(names).Draw(rt, "step")]()
+			h.holds()
+			if i%checkEvery == 0 {
+				h.checks()
+			}
+		}
+		h.checks()
+		h.drainsAfterAll()
+		if f.empty() {
+			ended = f
+		}
+	})
+}
+
+// empty empties both databases without the store. It returns false where opening new ones is
+// easier.
+func (f *fixture) empty() bool {
+	if !dbtest.Postgres() {
+		return false
+	}
+	for _, db := range []*sql.DB{f.JournalDB, f.ProjectionsDB} {
+		statements := []string{`begin`, `set local session_replication_role = replica`} // without triggers
+		for _, table := range dbtest.Tables(f.TB, db) {
+			if table != "goose_db_version" {
+				statements = append(statements, `delete from `+table)
+			}
+		}
+		conn := must.Get(db.Conn(f.Ctx)).Or(f.TB)
+		for _, statement := range append(statements, `commit`) {
+			_, err := conn.ExecContext(f.Ctx, statement)
+			must.Need(f.TB, err == nil, "%s: %v", statement, err)
+		}
+		conn.Close()
+	}
+	return true
+}
+
+// drainsAfterAll checks that every campaign drains once faults have stopped and operators have
+// released what they paused.
+func (h *history) drainsAfterAll() {
+	for _, id := range h.ids {
+		_, err := h.ResumeCampaign(h.Ctx, ana(""), id)
+		h.acted(err)
+	}
+	left := int64(1)
+	for tries := 0; tries < 20 && left > 0; tries++ {
+		_, err := h.RequeueDead(h.Ctx, ana(""), outbox.RequeueFilter{})
+		h.acted(err)
+		h.Clock.Advance(6 * time.Minute)
+		h.Drain()
+		left = h.Number(`select count(*) from projection_apply_outbox`)
+	}
+	if left != 0 {
+		h.t.Fatalf("%d rows are left though nothing fails any more", left)
+	}
+	clear(h.stray)
+	h.holds()
+	h.checks()
 }

@@ -1,9 +1,13 @@
 package store_test
 
 import (
+	"bytes"
+	"errors"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -200,4 +204,164 @@ func TestStuckWithoutError_divergedFirst(t *testing.T) {
 	stuck := must.Get(f.StuckWithoutError(f.Ctx, mine, 10)).Or(t)
 	must.Equal(t, ids(stuck), []string{"diverged", "elsewhere"}, "stuck")
 	must.Equal(t, len(must.Get(f.StuckWithoutError(f.Ctx, mine, 1)).Or(t)), 1)
+}
+
+func TestAge_countsFromEventsThatHaveNoRow(t *testing.T) {
+	t.Parallel()
+	for name, scene := range map[string]struct {
+		mode outbox.Mode
+		then func(f *fixture)
+	}{
+		"inline mode left it unapplied": {outbox.ModeInline, func(f *fixture) {
+			f.Works(one, f.claimInline(one, "a"), 2)
+		}},
+		"rows lost and counted anew": {outbox.ModeOutbox, func(f *fixture) {
+			f.Exec(`delete from projection_apply_outbox`)
+			f.NoClaim(one)
+		}},
+		"the first row lost and counted anew": {outbox.ModeOutbox, func(f *fixture) {
+			f.Exec(`delete from projection_apply_outbox where seq = 3`)
+			f.NoClaim(one)
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := open(t, storetest.InMode(scene.mode))
+			f.AppendN("a", 2)
+			f.Works(one, f.claimInline(one, "a"), 2)
+			if oldest, retryable := f.Ages(); oldest != (outbox.Oldest{}) || retryable != (outbox.Oldest{}) {
+				t.Errorf("all is applied, and the oldest are %+v and %+v", oldest, retryable)
+			}
+			f.Clock.Advance(time.Minute)
+			f.AppendN("a", 1)
+			f.Clock.Advance(time.Minute)
+			f.AppendN("a", 1)
+			scene.then(f)
+			oldest, retryable := f.Ages()
+			must.Hold(t, oldest.CampaignID == "a" && oldest.Seq == 3 && oldest.AgeSeconds == 60 && retryable == oldest, "the oldest are %+v and %+v", oldest, retryable)
+			must.Equal(t, f.MustCampaign("a").Lag(f.Clock.Now()), time.Minute, "the campaign lags by")
+		})
+	}
+}
+
+func TestAge_ofWhatIsRetriedIsNotHiddenByWhatIsNot(t *testing.T) {
+	t.Parallel()
+	for name, stop := range map[string]func(f *fixture){
+		"dead":     func(f *fixture) { f.Kill("stuck") },
+		"paused":   func(f *fixture) { f.MustPause("stuck") },
+		"diverged": func(f *fixture) { f.Exec(`update campaigns set diverged = 'other events' where campaign_id = 'stuck'`) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := open(t)
+			f.AppendN("stuck", 3)
+			stop(f)
+			_, retryable := f.Ages()
+			must.Hold(t, retryable == (outbox.Oldest{}), "nothing is retried, and the oldest that is, is %+v", retryable)
+			f.Clock.Advance(time.Hour)
+			f.AppendN("live", 2)
+			f.Clock.Advance(time.Minute)
+			oldest, retryable := f.Ages()
+			must.Hold(t, oldest.CampaignID == "stuck" && oldest.AgeSeconds >= 3600 && retryable.CampaignID == "live" && retryable.Seq == 1 && retryable.AgeSeconds == 60, "the oldest are %+v and %+v", oldest, retryable)
+		})
+	}
+}
+
+// A worker that waits for the next attempt is not one that has stopped: an event is due when it may
+// be claimed.
+func TestSummary_saysSinceWhenAnEventIsDue(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	due := func(want *time.Time) {
+		t.Helper()
+		s := must.Get(f.Beside(storetest.InMode(f.Mode())).Summary(f.Ctx)).Or(t)
+		must.Hold(t, (s.DueSince == nil) == (want == nil) && (want == nil || s.DueSince.Equal(*want)), "due since %v, want %v", s.DueSince, want)
+	}
+	due(nil)
+	appended := f.Clock.Now()
+	f.AppendN("a", 2)
+	f.Clock.Advance(time.Minute)
+	due(&appended)
+	f.Fail("no such thing", "a")
+	next := f.MustCampaign("a").HeadNextAttempt
+	if !next.After(f.Clock.Now()) {
+		t.Fatalf("the next attempt is at %v, want later than %v", next, f.Clock.Now())
+	}
+	due(&next)
+	f.Clock.Advance(5 * time.Minute)
+	due(&next)
+	for range f.Retry().Attempts() - 1 {
+		f.Fail("no such thing", "a")
+		f.Clock.Advance(5 * time.Minute)
+	}
+	due(nil)
+}
+
+// lowerSequences leaves all sequences of both databases behind, as a copy of the tables does.
+const lowerSequences = `select setval(cast(c.oid as regclass), 1, false) from pg_class as c where c.relkind = 'S' and c.relnamespace in (cast('journal' as regnamespace), cast('projections' as regnamespace))`
+
+func TestPostgresAppend_drawsNoPositionBelowTheHead(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	f.AppendN("a", 8)
+	mustFollow := func(s *store.Store, campaign, what string) {
+		head := must.Get(f.Position(f.Ctx)).Or(t)
+		got, err := s.Append(f.Ctx, store.Append{Events: []outbox.Event{storetest.Event(campaign, "counted"), storetest.Event(campaign, "counted")}})
+		must.Hold(t, err == nil && got[0].Position > head && got[1].Position > got[0].Position, "%s: appended %+v (%v), want positions above %d", what, got, err, head)
+	}
+	f.Exec(lowerSequences)
+	mustFollow(f.Store, "b", "onto numbers that are taken")
+	f.Exec(`select setval('journal.events_position_seq', 100)`)
+	f.AppendN("a", 1)
+	f.Exec(`select setval('journal.events_position_seq', 50)`)
+	mustFollow(f.Store, "c", "onto numbers that are free")
+	f.Exec(lowerSequences)
+	mustFollow(f.Beside().Store, "d", "at the start")
+}
+
+// Every numbered table of both databases is looked after, whatever a migration adds.
+func TestPostgresExamine_raisesEverySequence(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	f.everything()
+	numbers := func() []string {
+		return storetest.Texts(t, f.JournalDB, `select concat_ws(' ', schemaname, sequencename, coalesce(last_value, 0)) from pg_sequences where schemaname in ('journal', 'projections') order by 1`)
+	}
+	before := numbers()
+	f.Exec(lowerSequences)
+	var logged bytes.Buffer
+	s := f.Beside(func(o *store.Options) { o.Log = slog.New(slog.NewTextHandler(&logged, nil)) })
+	must.OK(t, s.Examine(f.Ctx))
+	raised := 0
+	for i, now := range numbers() {
+		if highest := strings.Fields(before[i]); now < before[i] && highest[2] != "0" && !strings.HasSuffix(now, " 0") {
+			t.Errorf("%s is at %s", before[i], now)
+		} else if !strings.HasSuffix(now, " 0") {
+			raised++
+		}
+	}
+	if n := strings.Count(logged.String(), "a sequence was behind"); n != raised || n < 3 {
+		t.Errorf("%d sequences were raised and %d told of:\n%s", raised, n, logged.String())
+	}
+	if !strings.Contains(logged.String(), "fsync=off") {
+		t.Errorf("nothing was told of fsync=off:\n%s", logged.String())
+	}
+}
+
+func TestPostgresExamine_namesTheStatementWhereTheUserMayNot(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	f.AppendN("a", 3)
+	poor := storetest.Role(t, "reader_of_sequences")
+	for _, schema := range []string{"journal", "projections"} {
+		for _, grant := range []string{`grant usage on schema ` + schema, `grant all on all tables in schema ` + schema, `grant select on all sequences in schema ` + schema} {
+			f.Exec(grant + ` to ` + poor)
+		}
+	}
+	t.Cleanup(func() { f.Exec(`drop owned by ` + poor) })
+	f.Exec(lowerSequences)
+	s := must.Get(store.Open(f.Ctx, store.Options{Journal: asUser(f.Pair.Journal, poor), Projections: asUser(f.Pair.Projections, poor)})).Or(t)
+	defer s.Close()
+	err := s.Examine(f.Ctx)
+	must.Hold(t, errors.Is(err, outbox.ErrSetup) && strings.Contains(err.Error(), "select setval('journal.events_position_seq', 3)"), "examine: got error %v", err)
 }

@@ -1,7 +1,11 @@
 package store_test
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
+	"os"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -10,6 +14,7 @@ import (
 	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/store"
+	"github.com/outboxweb/outboxweb/internal/storetest"
 )
 
 // beat writes the heartbeat of an instance that promises one every two seconds.
@@ -124,4 +129,275 @@ func TestSnapshot_isTakenAnewAfterASecond(t *testing.T) {
 			<-time.After(600 * time.Millisecond)
 		}
 	})
+}
+
+// only is the one instance that there is.
+func (f *fixture) only() outbox.InstanceState {
+	all := f.instances()
+	must.Need(f.TB, len(all) == 1, "instances are %+v, want one", all)
+	return all[0]
+}
+
+// In a container every process may be number 1, so a killed one looks like the one that reads.
+func TestInstances_anEarlierProcessOfThisNumberIsGone(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	host := must.Get(os.Hostname()).Or(t)
+	now := time.Now()
+	for _, c := range []struct {
+		name    string
+		started time.Time
+		beat    time.Duration
+		want    outbox.ProcessState
+	}{
+		{"earlier", now.Add(-24 * time.Hour), 0, outbox.ProcessGone},
+		{"this one", now, 0, outbox.ProcessAlive},
+		{"of another container", now.Add(-24 * time.Hour), 2 * time.Second, outbox.ProcessAlive},
+	} {
+		i := outbox.InstanceState{ID: "w", Host: host, PID: os.Getpid(), StartedAt: c.started, BeatEvery: c.beat}
+		f.Exec(`delete from instances`)
+		must.OK(t, f.Heartbeat(f.Ctx, i))
+		must.Equal(t, f.only().Process, c.want, c.name, "the process")
+	}
+}
+
+// One without heartbeats that works after a pause and is killed before its next one was last seen when it
+// worked: the minute of its kill, not that of the pause, is the one with counts that are lower bounds.
+func TestInstances_aKilledOneWasLastSeenAtItsLastWork(t *testing.T) {
+	t.Parallel()
+	w := store.Worker{ID: "w 1", Build: "v1"}
+	for name, work := range map[string]func(*fixture){
+		"applied": func(f *fixture) { f.settleAs(w, "a", 1) },
+		"applied, and others since": func(f *fixture) {
+			f.settleAs(w, "a", 1)
+			at := f.Clock.Now()
+			f.Clock.Advance(time.Hour)
+			f.AppendN("a", 1)
+			f.settleAs(store.Worker{ID: "other", Build: "v1"}, "a", 2)
+			f.Clock.Advance(at.Sub(f.Clock.Now()))
+		},
+		"failed": func(f *fixture) {
+			f.Exec(`insert into attempts (campaign_id, seq, at, attempt, worker, build, error, fingerprint) values ('a', 1, $1, 1, $2, 'v1', 'boom', 'boom')`,
+				f.Clock.Now().UnixMicro(), w.ID)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := open(t)
+			gone := storetest.Killed(t, w.ID, f.Clock.Now().Add(-time.Hour))
+			must.OK(t, f.Heartbeat(f.Ctx, gone))
+			f.Clock.Advance(10 * time.Minute)
+			f.AppendN("a", 1)
+			work(f)
+			killed := f.Clock.Now()
+			seen := f.only().LastSeen
+			must.Hold(t, seen.Equal(killed), "it was last seen at %s, want %s, when it worked last", seen, killed)
+			f.Clock.Advance(5 * time.Second)
+			for _, p := range f.history(outbox.RangeHour) {
+				must.Equal(t, p.LowerBound, p.From.Equal(killed.Truncate(time.Minute)), "counts from", "are lower bounds")
+			}
+		})
+	}
+}
+
+// settleAs has a worker apply a campaign's next event.
+func (f *fixture) settleAs(w store.Worker, campaign string, seq int64) {
+	c := f.ClaimOne(w, 1)
+	must.Need(f.TB, c.CampaignID == campaign && c.First == seq, "claimed %+v, want %s seq %d", c, campaign, seq)
+	f.MustSettle(w, store.Result{Claim: c, Applied: seq})
+}
+
+// crash claims everything due and lets the lease expire.
+func (f *fixture) crash(w store.Worker, rows int) store.Claim {
+	c := f.ClaimOne(w, rows)
+	f.Clock.Advance(lease)
+	return c
+}
+
+func TestCrashes_afterTwoRowsAreTriedSinglyAndCountedBeforehand(t *testing.T) {
+	t.Parallel()
+	f := open(t, storetest.MaxAttempts(3))
+	f.AppendN("a", 5)
+	for i := range 2 {
+		f.Claims(one, 3, fmt.Sprintf("a 1-3 under %d", i+1))
+		f.Clock.Advance(lease)
+		n := f.MustRow("a", 1).Row.AttemptCount
+		must.Need(t, n == 0, "crash %d counted %d attempts, though it may have been any of the rows", i+1, n)
+	}
+	c := f.Claims(one, 3, "a 1-1 under 3, counted")
+	must.Equal(t, f.Number(`select attempt_count from projection_apply_outbox where seq = 1`), 1, "attempts before the third try starts")
+	f.Works(one, c, 1)
+	// Event 1 is innocent. Event 2 is the cause.
+	for attempt := range 3 {
+		c := f.crash(two, 3)
+		must.Need(t, c.Counted && c.First == 2 && c.Last == 2 && c.Attempts == attempt, "attempt %d: claim is %+v", attempt+1, c)
+		f.NoClaim(two) // until the crash is recorded as a failure
+		if c := f.MustCampaign("a"); attempt < 2 {
+			f.Is("a", "applied 1 of 5, head 2 failed, 3 pending, 1 failed")
+			f.Clock.Advance(c.HeadNextAttempt.Sub(f.Clock.Now()))
+		}
+	}
+	f.RowIs("a", 2, "dead after 3, due in 0s")
+	f.Is("a", "applied 1 of 5, head 2 dead, 3 pending, 1 dead")
+	d := f.MustRow("a", 2)
+	slices.SortFunc(d.Attempts, func(a, b outbox.Attempt) int { return cmp.Compare(a.Attempt, b.Attempt) })
+	must.Hold(t, len(d.Attempts) == 3 && d.Attempts[2].Attempt == 3 && strings.Contains(d.Attempts[2].Error, two.ID) && strings.Contains(d.Row.LastError, "died"), "the history is %+v", d.Attempts)
+	f.Sound()
+}
+
+// Every campaign claimed by a process that dies is a suspect. They are tried one at a time, so
+// that a death counts against only one of them.
+func TestCrashes_innocentCampaignsDoNotDieWithTheCulprit(t *testing.T) {
+	t.Parallel()
+	f := open(t, storetest.MaxAttempts(3))
+	f.AppendN("culprit", 2)
+	for i := range 5 {
+		f.AppendN(fmt.Sprint("innocent-", i), 2)
+	}
+	for deaths := 0; f.MustCampaign("culprit").HeadStatus != outbox.Dead; {
+		if deaths > 5 {
+			t.Fatalf("the culprit is not dead after %d deaths: %+v", deaths, f.MustCampaign("culprit"))
+		}
+		claims := f.MustClaim(one, 1000)
+		dies := slices.ContainsFunc(claims, func(c store.Claim) bool { return c.CampaignID == "culprit" })
+		for _, c := range claims {
+			must.Need(t, !c.Counted || len(claims) <= 1, "a suspect is tried beside others: %+v", claims)
+			if !dies {
+				f.Works(one, c, c.Last)
+			}
+		}
+		if dies {
+			deaths++
+			f.Clock.Advance(lease)
+		}
+		if len(claims) == 0 {
+			f.Clock.Advance(time.Minute)
+		}
+	}
+	f.Drain()
+	for _, query := range []string{`select campaign_id from projection_apply_outbox where status = 'dead' or campaign_id <> 'culprit'`, `select distinct campaign_id from attempts`} {
+		must.Equal(t, storetest.Texts(t, f.JournalDB, query), []string{"culprit"}, query)
+	}
+	f.Sound()
+}
+
+// What is known of two crashes ends in one of these ways.
+func TestCrashes_end(t *testing.T) {
+	t.Parallel()
+	for name, then := range map[string]func(*testing.T, *fixture){
+		"once the suspects are applied": func(t *testing.T, f *fixture) {
+			for seq := int64(1); seq <= 3; seq++ {
+				f.Works(one, f.Claims(one, 10, fmt.Sprintf("a %d-%[1]d under %d, counted", seq, seq+2)), seq)
+			}
+			f.Claims(one, 10, "a 4-6 under 6")
+		},
+		"as a failure unless the attempt was not made": func(t *testing.T, f *fixture) {
+			f.Works(one, f.ClaimOne(one, 1), 0) // shut down before it was tried
+			f.RowIs("a", 1, "pending after 0, due in -1m0s")
+			f.FailsAfter(one, f.ClaimOne(one, 1), 0, "boom")
+			f.RowIs("a", 1, "failed after 1, due in 1s")
+		},
+		"without a failure where the event was applied": func(t *testing.T, f *fixture) {
+			f.MustApply(f.ClaimOne(one, 2), 1) // and it dies before it can settle
+			f.Clock.Advance(lease)
+			c := f.ClaimOne(two, 2)
+			reached, err := f.ApplyClaim(c, c.Last)
+			must.Need(t, err == nil && reached == 1, "reached %d, %v", reached, err)
+			f.MustSettle(two, store.Result{Claim: c, Applied: reached})
+			if n := f.Number(`select count(*) from attempts`); n != 0 || f.MustCampaign("a").HeadSeq != 2 {
+				t.Errorf("%d failures were written down for an event that was applied: %+v", n, f.MustCampaign("a"))
+			}
+		},
+		"by a requeue": func(t *testing.T, f *fixture) {
+			f = f.beside(storetest.MaxAttempts(1))
+			f.crash(one, 3)
+			f.NoClaim(one)
+			f.must(f.RequeueRow(f.Ctx, ana("mended"), "a", 1))
+			f.Claims(one, 3, "a 1-3 under 4")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := open(t)
+			f.AppendN("a", 6)
+			f.crash(one, 3)
+			f.crash(one, 3)
+			then(t, f)
+			f.Sound()
+		})
+	}
+}
+
+func (f *fixture) wentBack() []outbox.AuditEntry {
+	page := must.Get(f.AuditLog(f.Ctx, outbox.AuditFilter{Action: outbox.ActionJournalWentBack})).Or(f.TB)
+	return page.Items
+}
+
+// reconnect loses all connections and makes new ones.
+func (f *fixture) reconnect() {
+	f.Terminate()
+	f.must(f.Position(f.Ctx))
+	f.must(f.EventsFrom(f.Ctx, 0, 100))
+}
+
+func TestPostgresLineage_aLostConnectionAloneChangesNothing(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	f.AppendN("a", 3)
+	c := f.ClaimOne(one, 1)
+	f.reconnect()
+	if f.Lineage() != 0 || len(f.wentBack()) > 0 || len(f.Journal().Faults()) > 0 {
+		t.Errorf("after a lost connection the lineage is %d, with %v and %v", f.Lineage(), f.wentBack(), f.Journal().Faults())
+	}
+	f.Works(one, c, 1)
+}
+
+// An event may be gone although a later one that was appended at the same time is not. Nothing of
+// before counts any more then, and nothing of before can be taken for what follows.
+func TestPostgresLineage_voidsWhatIsRememberedOfAJournalThatWentBack(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	f.AppendN("a", 3)
+	c := f.ClaimOne(one, 10)
+	f.AppendN("b", 1)
+	f.Clock.Advance(time.Second)
+	waited := f.waits(t.Context(), "b", 1)
+	storetest.Eventually(t, "the caller waits", func() bool { return f.Waiting() == 1 })
+	f.Tamper(`delete from events where position = 3`)
+	f.Exec(`alter sequence events_position_seq restart with 3`)
+	f.reconnect()
+	err := <-waited
+	must.Hold(t, errors.Is(err, outbox.ErrNotYet), "the caller that waited got %v, want ErrNotYet", err)
+	entries, faults := f.wentBack(), f.Journal().Faults()
+	if f.Lineage() != 1 || len(entries) != 1 || len(faults) != 1 || faults[0].Kind != outbox.FaultWentBack {
+		t.Fatalf("the lineage is %d, with the audit records %v and the faults %v, want one of each", f.Lineage(), entries, faults)
+	}
+	must.Equal(t, must.Get(f.Settle(f.Ctx, one, []store.Result{{Claim: c, Applied: 3}})).Or(t).Fenced, 1, "a claim of before is settled as")
+	again, err := f.Claim(f.Ctx, one, store.ClaimLimits{Rows: 10, Lease: lease})
+	must.Hold(t, err == nil && len(again) == 2 && again[0].Epoch > c.Epoch, "claimed %+v, %v after epoch %d", again, err, c.Epoch)
+	if next := f.AppendN("new", 1); next[0].Position <= 4 {
+		t.Errorf("a new event has position %d, which an event of before may have had", next[0].Position)
+	}
+	f.reconnect()
+	if f.Lineage() != 1 || len(f.wentBack()) != 1 {
+		t.Errorf("after another lost connection the lineage is %d", f.Lineage())
+	}
+}
+
+// Another process raises no epoch a second time.
+func TestPostgresLineage_sparesTheLeasesOfProcessesThatNoticedFirst(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	other := f.beside()
+	f.AppendN("a", 3)
+	must.Get(other.EventsFrom(f.Ctx, 0, 100)).Or(t)
+	f.Clock.Advance(time.Second)
+	f.Tamper(`delete from events where position = 3`)
+	f.reconnect()
+	c := f.ClaimOne(one, 1)
+	f.Clock.Advance(time.Second)
+	must.Get(other.Position(f.Ctx)).Or(t)
+	if other.Lineage() != 1 || len(f.wentBack()) != 2 {
+		t.Errorf("the other process is at lineage %d, with %d records, want one of each process", other.Lineage(), len(f.wentBack()))
+	}
+	f.Works(one, c, 1)
 }

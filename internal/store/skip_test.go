@@ -3,12 +3,14 @@ package store_test
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/store"
 	"github.com/outboxweb/outboxweb/internal/storetest"
 )
 
@@ -138,4 +140,172 @@ func TestSkips_arePagedNewestFirst(t *testing.T) {
 	}, func(k outbox.Skip) string { return fmt.Sprint(k.Seq) })
 	must.Equal(t, storetest.Items(pages.All(t)), []string{"3", "2", "1"}, "skips")
 	refused(t, storetest.No(f.Skips(f.Ctx, outbox.SkipFilter{CampaignID: "nobody"})), outbox.ErrNotFound, "nobody")
+}
+
+func TestUnskipEvent_beforeTheEventIsPassedOverOnlyTakesTheSkipBack(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	f.DieAt(3, 2)
+	f.MustSkip("a", 2)
+	skip, err := f.UnskipEvent(f.Ctx, ana("it was right after all"), "a", 2)
+	must.Hold(t, err == nil && !skip.Active() && skip.UndoneBy == "ana" && skip.UndoneReason == "it was right after all" && *skip.UndoneAt == f.Clock.Now(), "the skip is %+v, %v", skip, err)
+	f.Is("a", "applied 1 of 3, head 2 pending, 2 pending")
+	f.Sound()
+	f.Works(one, f.Claims(one, 10, "a 2-3 under 12"), 1)
+	f.Drain()
+	f.WantMarks()
+	f.Sound()
+}
+
+func TestUnskipEvent_setsTheWatermarkBackByOne(t *testing.T) {
+	t.Parallel()
+	for _, seq := range []int64{1, 2, 3} { // the first has no event before it, the last none after it
+		t.Run(fmt.Sprint(seq), func(t *testing.T) {
+			t.Parallel()
+			f := open(t)
+			f.DieAt(3, seq)
+			before := f.MustWatermark("a")
+			f.MustSkip("a", seq)
+			f.PassOver()
+			got := f.MustWatermark("a").AppliedSeq
+			must.Need(t, got == seq, "the watermark is at %d", got)
+			epoch := f.Number(`select lease_epoch from campaigns`)
+			f.Clock.Advance(lease)
+			f.must(f.UnskipEvent(f.Ctx, ana(""), "a", seq))
+			w := f.MustWatermark("a")
+			must.Hold(t, w.AppliedSeq == seq-1 && w.AppliedHash == before.AppliedHash && w.FenceEpoch > epoch, "the watermark is %+v", w)
+			f.WantMarks()
+			row := f.MustRow("a", seq)
+			must.Hold(t, row.Row.EnqueuedAt == began && row.Row.IsHead && row.Event.Skipped == nil, "the row is %+v", row.Row)
+			f.Is("a", fmt.Sprintf("applied %d of 3, head %d pending, %d pending", seq-1, seq, 4-seq))
+			f.Sound()
+			f.MustBeReconciled()
+			f.Drain()
+			f.WantMarks()
+			f.Sound()
+		})
+	}
+}
+
+func TestUnskipEvent_startsTheNextEventOver(t *testing.T) {
+	t.Parallel()
+	for name, fail := range map[string]func(*fixture){
+		"failed": func(f *fixture) { f.Fail("no such seat", "a") },
+		"dead":   func(f *fixture) { f.Kill("a") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := open(t)
+			f.DieAt(4, 2)
+			f.MustSkip("a", 2)
+			f.PassOver()
+			fail(f)
+			f.must(f.UnskipEvent(f.Ctx, ana(""), "a", 2))
+			f.Is("a", "applied 1 of 4, head 2 pending, 3 pending")
+			f.Sound()
+			f.Drain()
+			f.Sound()
+		})
+	}
+}
+
+func TestUnskipEvent_isRefused(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		scene func(*fixture)
+		seq   int64
+		kind  error
+		says  string
+	}{
+		"of an event that is not skipped":   {func(*fixture) {}, 1, outbox.ErrConflict, "is not skipped"},
+		"of no such event":                  {func(*fixture) {}, 9, outbox.ErrNotFound, "no event 9"},
+		"when the next one was applied":     {func(f *fixture) { f.PassOver(); f.PassOver() }, 2, outbox.ErrConflict, `event 3 of campaign "a" was applied after event 2`},
+		"when later ones were applied":      {func(f *fixture) { f.PassOver(); f.Drain() }, 2, outbox.ErrConflict, `events 3 to 4 of campaign "a" were applied after event 2`},
+		"when the next one is skipped too":  {func(f *fixture) { f.PassOver(); f.Kill("a"); f.MustSkip("a", 3); f.PassOver() }, 2, outbox.ErrConflict, "un-skip it first"},
+		"when the projections have no mark": {func(f *fixture) { f.PassOver(); f.ExecProjections(`delete from watermark_skips`) }, 2, outbox.ErrConflict, "have no record that event 2 was skipped"},
+		"when they have another event": {func(f *fixture) {
+			f.PassOver()
+			f.ExecProjections(`update projection_watermarks set applied_hash = 'x'`)
+		}, 2, outbox.ErrConflict, "a different event 2"},
+		"when it is being passed over": {func(f *fixture) { f.MustClaim(one, 1) }, 2, outbox.ErrConflict, "worker-1 is applying"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := open(t, impatient)
+			f.DieAt(4, 2)
+			f.MustSkip("a", 2)
+			c.scene(f)
+			f.Unchanged(func() { refused(t, storetest.No(f.UnskipEvent(f.Ctx, ana(""), "a", c.seq)), c.kind, c.says) })
+		})
+	}
+}
+
+// A worker that skipped over the event, or was about to, stalls past its lease and resumes
+// after the skip was reverted.
+func TestUnskipEvent_cannotBeUndoneByAWorkerThatClaimedBefore(t *testing.T) {
+	t.Parallel()
+	for name, passes := range map[string]bool{"that had passed over it": true, "that was about to": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := open(t)
+			f.DieAt(3, 1)
+			f.MustSkip("a", 1)
+			c := f.ClaimOne(one, 1)
+			if passes {
+				f.MustApply(c, 1)
+			}
+			f.Clock.Advance(lease)
+			f.must(f.UnskipEvent(f.Ctx, ana(""), "a", 1))
+			f.Sound()
+			f.Unchanged(func() {
+				wantLost(t, storetest.No(f.ApplyClaim(c, 1)))
+				must.Equal(t, f.MustSettle(one, store.Result{Claim: c, Applied: 1}).Fenced, 1, "the sleeper settled")
+			})
+			f.Drain()
+			f.WantMarks()
+			f.Sound()
+		})
+	}
+}
+
+// The projections have committed that the watermark went back, and the journal does not commit.
+func TestUnskipEvent_thatIsCutOffBetweenTheDatabasesHasNotHappened(t *testing.T) {
+	t.Parallel()
+	for name, half := range map[string]func(*fixture){
+		"because the journal refuses": func(f *fixture) {
+			f.ForbidAudit("the disk is full")
+			_, err := f.UnskipEvent(f.Ctx, ana(""), "a", 2)
+			must.Hold(f.TB, err != nil && strings.Contains(err.Error(), "the disk is full"), "got %v", err)
+			must.Equal(f.TB, f.MustWatermark("a").AppliedSeq, 1, "the watermark")
+			must.Equal(f.TB, f.CountRows(outbox.Pending), 3, "rows")
+		},
+		"because the process dies": func(f *fixture) {
+			hash := storetest.Texts(f.TB, f.JournalDB, `select chain_hash from events where seq = 1`)[0]
+			f.ExecProjections(`update projection_watermarks set applied_seq = 1, applied_hash = $1, fence_epoch = fence_epoch + 1`, hash)
+			f.ExecProjections(`delete from watermark_skips`)
+			report, err := f.Check(f.Ctx, storetest.Quiet)
+			must.Hold(f.TB, err == nil && len(report.Violations) == 4 && report.Violations[0].Invariant == "skips" && report.Violations[1].Invariant == "event_owed", "check found %+v (%v)", report.Violations, err)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := open(t)
+			f.DieAt(4, 2)
+			f.MustSkip("a", 2)
+			f.PassOver()
+			f.MustPause("a")
+			half(f)
+			f.must(f.Reconcile(f.Ctx))
+			f.MustBeReconciled()
+			f.Sound()
+			skip := f.SkipLedger("a")[0]
+			must.Hold(t, skip.Active() && skip.AppliedAt == nil, "the skip is %+v, want it to stand, and not to be applied yet", skip)
+			f.Is("a", "applied 1 of 4, head 2 pending, 3 pending, 1 skipped, paused by scene")
+			f.AllowAudit()
+			f.must(f.ResumeCampaign(f.Ctx, ana(""), "a"))
+			f.Drain()
+			f.WantMarks(fmt.Sprint("a 2 ", f.SkipLedger("a")[0].ID))
+			f.Sound()
+		})
+	}
 }

@@ -1,9 +1,15 @@
 package store_test
 
 import (
+	"context"
 	"errors"
 	"flag"
+	"fmt"
 	"os"
+	"os/exec"
+	"os/signal"
+	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -88,4 +94,212 @@ func (f *fixture) beside(change ...func(*store.Options)) *fixture {
 // wantLost fails unless err is that of a lost lease.
 func wantLost(tb testing.TB, err error) {
 	must.Hold(tb, errors.Is(err, outbox.ErrLeaseLost), "got error %v, want a lost lease", err)
+}
+
+// crampedDir makes this program, started again by a test, run on databases whose files may not
+// grow beyond crampedSize bytes.
+const (
+	crampedDir  = "STORE_TEST_CRAMPED"
+	crampedSize = 1 << 20
+)
+
+// appendCramped appends until the disk is full, and prints the error.
+func appendCramped(dir string) int {
+	signal.Ignore(syscall.SIGXFSZ)
+	s, err := store.Open(context.Background(), storetest.OptionsFor(dbtest.Files(dir)))
+	if err != nil {
+		fmt.Println(err)
+		return 1
+	}
+	defer s.Close()
+	var before syscall.Rlimit
+	err = syscall.Getrlimit(syscall.RLIMIT_FSIZE, &before)
+	if err == nil {
+		err = syscall.Setrlimit(syscall.RLIMIT_FSIZE, &syscall.Rlimit{Cur: crampedSize, Max: before.Max})
+	}
+	if err != nil {
+		fmt.Println(err)
+		return 1
+	}
+	began := time.Now()
+	for stored := 0; ; stored++ {
+		e := storetest.Event("a", "counted")
+		e.Payload = []byte(`{"text":"` + strings.Repeat("x", 50_000) + `"}`)
+		if _, err := s.Append(context.Background(), store.Append{Events: []outbox.Event{e}}); err != nil {
+			fmt.Printf("stored %d, full %v, ready %q, error %v\n", stored, errors.Is(err, outbox.ErrFull), s.Ready(context.Background()), err)
+			tellFull(s, began)
+			// Free space is detected by the first write.
+			err := syscall.Setrlimit(syscall.RLIMIT_FSIZE, &before)
+			tellFull(s, began)
+			if err == nil {
+				_, err = s.Append(context.Background(), store.Append{Events: []outbox.Event{storetest.Event("b", "counted")}})
+			}
+			tellFull(s, began)
+			fmt.Printf("ready %q, %v\n", s.Ready(context.Background()), err)
+			return 0
+		}
+	}
+}
+
+// tellFull prints which disks are full according to the summary, and whether that began after
+// began.
+func tellFull(s *store.Store, began time.Time) {
+	s.ForgetSummary()
+	sum, err := s.Summary(context.Background())
+	fmt.Printf("disks %v:", err)
+	for _, d := range sum.Faults {
+		fmt.Printf(" %s %v", d.Database, !d.Since.Before(began.Truncate(time.Microsecond)) && !d.Since.After(time.Now()))
+	}
+	fmt.Println()
+}
+
+func TestSQLiteAppend_isFullWhereNoFileMayGrow(t *testing.T) {
+	t.Parallel()
+	dir := dbtest.New(t).Dir
+	cmd := exec.CommandContext(t.Context(), os.Args[0])
+	cmd.Env = append(os.Environ(), crampedDir+"="+dir)
+	out, err := cmd.CombinedOutput()
+	must.Need(t, err == nil, "%v: %s", err, out)
+	var stored int64
+	_, err = fmt.Sscanf(string(out), "stored %d,", &stored)
+	must.Hold(t, err == nil && stored != 0 && strings.Contains(string(out), `full true, ready ["the disk of the journal database is full"]`) && strings.Contains(string(out), "\ndisks <nil>: journal true\ndisks <nil>: journal true\ndisks <nil>:\nready [], <nil>\n"), "said %s", out)
+	f := openPair(t, dbtest.Files(dir), storetest.NewClock())
+	f.Is("b", "applied 0 of 1, head 1 pending, 1 pending")
+	must.Equal(t, f.MustCampaign("a").HighWaterSeq, stored, "the events of the journal")
+	f.Sound()
+	f.AppendN("a", 1)
+}
+
+func scopeOf(t *testing.T, patterns ...string) outbox.Scope {
+	return must.Get(outbox.ParseScope(patterns)).Or(t)
+}
+
+func TestClaim_takesWhatTheWorkerServesAlone(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	// The others have been due for longer and fill a reading step.
+	for _, id := range []string{"other-1", "other-2", "other-3", "tria", "Trial-1", "triäl-1"} {
+		f.AppendN(id, 1)
+		f.Clock.Advance(1)
+	}
+	two := two
+	two.Serves = scopeOf(t, "one", "triäl-*", "none")
+	must.Equal(t, f.ClaimOne(two, 1000).CampaignID, "triäl-1", "claimed")
+	f.NoClaim(two)
+	_, due, err := f.UntilDue(f.Ctx, scopeOf(t, "one", "none-*"))
+	must.Hold(t, !due && err == nil, "a campaign that is not served is due: %v", err)
+	f.AppendN("one", 1)
+	wait, due, err := f.UntilDue(f.Ctx, two.Serves)
+	must.Hold(t, due && wait == 0 && err == nil, "due in %s: %v, %v", wait, due, err)
+	must.Equal(t, f.ClaimOne(two, 1000).CampaignID, "one", "claimed")
+	f.Sound()
+}
+
+func TestClaimSuspect_takesWhatTheWorkerServesAlone(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	f.AppendN("a", 1)
+	for range 2 {
+		f.ClaimOne(one, 10)
+		f.Clock.Advance(2 * lease)
+	}
+	claims, err := f.Claim(f.Ctx, one, store.ClaimLimits{Rows: 1, Lease: lease})
+	must.Need(t, err == nil && len(claims) <= 0, "a suspect is claimed beside others: %+v (%v)", claims, err)
+	for patterns, want := range map[string]int{"b": 0, "b*": 0, "a": 1} {
+		w := store.Worker{ID: "w", Serves: scopeOf(t, patterns)}
+		due, err := f.SuspectDue(f.Ctx, w.Serves)
+		must.Hold(t, err == nil && due == (want == 1), "%s: a suspect is due: %v, %v", patterns, due, err)
+	}
+	w := store.Worker{ID: "w", Serves: scopeOf(t, "b")}
+	must.Equal(t, len(must.Get(f.ClaimSuspect(f.Ctx, w, lease)).Or(t)), 0, "claimed", ")")
+	w.Serves = scopeOf(t, "a")
+	must.Equal(t, len(must.Get(f.ClaimSuspect(f.Ctx, w, lease)).Or(t)), 1, "claimed", ")")
+}
+
+func TestSQLitePlans_claimingAPartOfTheCampaignsScansNoTable(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	f.AppendN("a", 1)
+	for _, patterns := range [][]string{{"b"}, {"b*"}, {"b", "c*"}} {
+		w := store.Worker{ID: "w", Serves: scopeOf(t, patterns...)}
+		f.NoClaim(w)
+		f.must(f.SuspectDue(f.Ctx, w.Serves))
+	}
+	found := 0
+	for _, s := range f.Statements() {
+		if !strings.Contains(s.Query, "due_at") || !strings.Contains(s.Query, "campaign_id = $") && !strings.Contains(s.Query, "substr(campaign_id") {
+			continue
+		}
+		found++
+		for _, step := range plan(t, f.JournalDB, s.Query) {
+			must.Hold(t, !strings.HasPrefix(step, "SCAN"), "%s\n\tfor %s", step, s.Query)
+		}
+	}
+	must.Hold(t, found >= 6, "%d statements were seen", found)
+}
+
+// asTheyAre sets o for a command that creates and migrates nothing.
+func asTheyAre(o store.Options) store.Options {
+	o.NoCreate, o.NoMigrate = true, true
+	return o
+}
+
+// creating sets o for a command that creates, but does not migrate.
+func creating(o store.Options) store.Options {
+	o.NoMigrate = true
+	return o
+}
+
+// createIn makes this program, started again by a test, create a pair of databases in a directory
+// and append one event.
+const createIn = "STORE_TEST_CREATE"
+
+func createAndAppend(dir string) int {
+	s, err := store.Open(context.Background(), creating(optionsIn(dir)))
+	if err == nil {
+		defer s.Close()
+		_, err = s.Append(context.Background(), store.Append{Events: []outbox.Event{storetest.Event("a", "counted")}})
+	}
+	if err != nil {
+		fmt.Println(err)
+		return 1
+	}
+	return 0
+}
+
+func TestPlan_listsWhatIsToComeAndChangesNothing(t *testing.T) {
+	t.Parallel()
+	fresh := dbtest.Fresh(t)
+	all, err := store.Plan(t.Context(), storetest.OptionsFor(fresh))
+	must.Hold(t, err == nil && len(all) >= 2 && all[0].Database == "journal" && all[len(all)-1].Database == "projections", "for databases that are missing: %+v, %v", all, err)
+	setup(t, asTheyAre(storetest.OptionsFor(fresh)), "the journal database")
+	f := open(t)
+	f.Close()
+	f.Unchanged(func() {
+		must.Equal(t, len(must.Get(store.Plan(t.Context(), storetest.OptionsFor(f.Pair))).Or(t)), 0, "for databases of this version")
+	})
+	f.Exec(`insert into goose_db_version (version_id, is_applied) values (9999, true)`)
+	refused(t, storetest.No(store.Plan(t.Context(), storetest.OptionsFor(f.Pair))), outbox.ErrSetup, "version 9999", "newer outboxweb")
+}
+
+func TestRehearsals_keepTheLatestOfEachCampaign(t *testing.T) {
+	t.Parallel()
+	f := open(t, storetest.InMode(outbox.ModeShadow))
+	f.AppendN("a", 3)
+	f.AppendN("b", 1)
+	f.MustPause("b")
+	for _, r := range []store.Rehearsal{
+		{CampaignID: "a", RehearsedSeq: 1, FailedSeq: 2, Error: strings.Repeat("x", 70<<10), Fingerprint: "x"},
+		{CampaignID: "b", RehearsedSeq: 1},
+		{CampaignID: "a", RehearsedSeq: 3},
+	} {
+		must.OK(t, f.RecordRehearsal(f.Ctx, r))
+	}
+	for seq := int64(1); seq <= 3; seq++ {
+		got := f.MustRow("a", seq).Rehearsal
+		must.Hold(t, got != nil && *got == (outbox.Rehearsal{At: f.Clock.Now()}), "the rehearsal of event %d is %+v", seq, got)
+	}
+	waiting, err := f.OutstandingCampaigns(f.Ctx, "", 10)
+	must.Hold(t, err == nil && len(waiting) == 1 && waiting[0] == (store.Outstanding{CampaignID: "a", HighWaterSeq: 3}), "outstanding are %+v, %v", waiting, err)
+	must.Equal(t, len(must.Get(f.OutstandingCampaigns(f.Ctx, "a", 10)).Or(t)), 0, "after a outstanding")
 }

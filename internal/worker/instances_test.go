@@ -3,7 +3,9 @@ package worker_test
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"net/url"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -254,4 +256,244 @@ func TestPostgresRun_keepsItsHeartbeatUpWhileItIsIdle(t *testing.T) {
 			must.Equal(t, me().State(time.Now()), outbox.InstanceStopped, "a worker that ended")
 		})
 	}
+}
+
+// takenOver lets a's lease on campaign c expire after its claim, and makes b take over and apply everything.
+func takenOver(t *testing.T, now *storetest.Clock, a *enginetest.Engine, events ...outbox.Event) (b *enginetest.Engine, stale []store.Claim) {
+	b = a.Beside()
+	a.MustAppend(events...)
+	stale = a.ClaimWave()
+	now.Advance(storetest.Lease + time.Second)
+	b.Drain()
+	return b, stale
+}
+
+func TestPass_changesNothingOnceItsLeaseWasTakenOver(t *testing.T) {
+	t.Parallel()
+	now := storetest.NewClock()
+	a := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Accounts), enginetest.At(now))
+	b, stale := takenOver(t, now, a, append(enginetest.Notes("c", 3), enginetest.Opened("d", 10), enginetest.Spent("d", 100), enginetest.Noted("d"))...)
+	b.MustHaveApplied("c", 3)
+	b.MustStand("d", 2, outbox.Failed, 1)
+	before := a.Dump()
+
+	must.OK(t, a.FinishClaims(t.Context(), stale))
+
+	must.Equal(t, a.Dump(), before, "a worker that was taken over")
+	must.Equal(t, a.Worker.Counted(), store.Settled{Fenced: 2}, "counted")
+	a.Sound()
+}
+
+// Between a take-over and its first transaction on the projections, nothing there fences off
+// the stale worker. It may apply, and the new owner finds the events applied.
+func TestPass_appliesOnceWhenTheStaleWorkerComesBeforeTheNewOwnersFence(t *testing.T) {
+	t.Parallel()
+	now := storetest.NewClock()
+	a := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger), enginetest.At(now))
+	b := a.Beside()
+	a.MustAppend(enginetest.Notes("c", 5)...)
+	stale := a.ClaimWave()
+	now.Advance(storetest.Lease + time.Second)
+	held := b.ClaimWave()
+	for _, wave := range []struct {
+		*enginetest.Engine
+		claims []store.Claim
+	}{{a, stale}, {b, held}} {
+		must.OK(t, wave.FinishClaims(t.Context(), wave.claims))
+	}
+	b.MustHaveApplied("c", 5)
+	if a.Worker.Counted().Fenced != 1 || b.Worker.Counted().Applied != 5 {
+		t.Errorf("the stale worker counted %+v, the new owner %+v", a.Worker.Counted(), b.Worker.Counted())
+	}
+	b.Sound()
+}
+
+// quickRetries retries an event soon and never gives up.
+var quickRetries = outbox.Retry{MaxAttempts: 100_000, Base: 20 * time.Millisecond, Max: 100 * time.Millisecond}
+
+// A process that stalls for longer than its lease loses it. When that happens to this one, the test retries with a longer lease.
+func TestPass_keepsItsLeaseThroughAWaveThatTakesLong(t *testing.T) {
+	t.Parallel()
+	for lease := time.Second; ; lease *= 3 {
+		taken := takenInALongWave(t, lease)
+		if len(taken) == 0 {
+			return
+		}
+		must.Need(t, lease <= 20*time.Second, "another worker took over: %+v", taken)
+	}
+}
+
+// takenInALongWave is what another worker can claim of a campaign that is being applied for longer than the lease.
+func takenInALongWave(t *testing.T, lease time.Duration) (claims []store.Claim) {
+	a := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Probing), enginetest.Leasing(lease))
+	b, db := a.Beside(), a.JournalDB
+	key := t.Name() + lease.String()
+	enginetest.OnProbe(t, key, func([]string) (string, error) {
+		expiry := func() int64 { return storetest.Column[int64](t, db, `select lease_expires_at from campaigns`)[0] }
+		first := expiry()
+		storetest.Eventually(t, "the lease is renewed beyond its first end", func() bool {
+			now := time.Now().UnixMicro()
+			return now > first && expiry() > now
+		})
+		claims = b.ClaimWave()
+		return "late", nil
+	})
+	a.MustAppend(enginetest.Noted("c"), enginetest.Probed("c", key), enginetest.Noted("c"))
+	a.MustPass()
+	if len(claims) == 0 {
+		a.MustHaveApplied("c", 3)
+		a.Sound()
+	}
+	return claims
+}
+
+// This test appends while two workers on the same files start, stop and lose their waves at random.
+func TestRun_appliesEveryEventOnceUnderTwoProcesses(t *testing.T) {
+	t.Parallel()
+	campaigns, each := size.Of(4, 6, 12), size.Of(20, 30, 60)
+	short := func(o *enginetest.Options) {
+		o.Retry = quickRetries // a wave whose lease ends on a slow machine counts as an attempt
+		o.Worker.Lease, o.Worker.PollInterval, o.Worker.BatchSize = 300*time.Millisecond, 10*time.Millisecond, 40
+	}
+	a := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger), short)
+	b := a.Beside(short)
+	ctx, cancel := context.WithCancel(t.Context())
+	var disturbing sync.WaitGroup
+	for i, process := range []*enginetest.Engine{a, b} {
+		disturbing.Go(func() { disturb(ctx, t, process, rand.New(rand.NewPCG(7, uint64(i)))) })
+	}
+	for i := range each {
+		for c := range campaigns {
+			[]*enginetest.Engine{a, b}[(i+c)%2].MustAppend(enginetest.Noted(fmt.Sprint("c", c)))
+		}
+	}
+	cancel()
+	disturbing.Wait()
+
+	a.Start()
+	b.Start()
+	for c := range campaigns {
+		a.MustWait(fmt.Sprint("c", c), int64(each))
+	}
+	storetest.Eventually(t, "no row is left", func() bool {
+		left, err := a.OutstandingCampaigns(t.Context(), "", 1)
+		return err == nil && len(left) == 0
+	})
+	for c := range campaigns {
+		a.MustHaveApplied(fmt.Sprint("c", c), each)
+	}
+	a.Sound()
+}
+
+// disturb runs the worker for short times; in between, waves are claimed or applied and then abandoned, as by a killed process.
+func disturb(ctx context.Context, t *testing.T, b *enginetest.Engine, dice *rand.Rand) {
+	for ctx.Err() == nil {
+		run, cancel := context.WithTimeout(ctx, time.Duration(dice.IntN(30))*time.Millisecond)
+		err := b.Worker.Run(run)
+		must.Hold(t, err == nil, "run: %v", err)
+		cancel()
+		claims, err := b.Claim(ctx, b.Worker.Name(), store.ClaimLimits{Rows: 20, Lease: time.Duration(20+dice.IntN(80)) * time.Millisecond})
+		if err != nil || dice.IntN(2) == 0 {
+			continue
+		}
+		_, err = b.Worker.Apply(ctx, claims)
+		must.Hold(t, err == nil, "apply: %v", err)
+	}
+}
+
+// What a killed process did after its last sample belongs to the minute in which it was last seen.
+// Of the minutes in which no process ran there is no record.
+func TestRun_recordsWhatAKilledProcessLeft(t *testing.T) {
+	t.Parallel()
+	now := storetest.NewClock()
+	b := enginetest.Open(t, enginetest.Define(t, enginetest.Accounts), enginetest.At(now), enginetest.MaxAttempts(1))
+	b.MustAppend(enginetest.Opened("a", 1))
+	gone := storetest.Killed(t, "gone", now.Now().Add(-5*time.Minute))
+	must.OK(t, b.Heartbeat(t.Context(), gone))
+	must.OK(t, b.Sample(t.Context()))
+	now.Advance(80 * time.Second)
+	b.Feed(enginetest.Spent("a", 100))
+	gone.Applied, gone.Failed = 1, 1
+	must.OK(t, b.Heartbeat(t.Context(), gone))
+	last := now.Now().Truncate(time.Minute)
+	now.Advance(210 * time.Second)
+	if !b.OnPostgres() { // where heartbeats say it
+		mustBeGone(t, b, now, last)
+	}
+	b.Beside().Start()
+	storetest.Eventually(t, "the next process has started", func() bool {
+		all, err := b.Instances(t.Context())
+		return err == nil && len(all) == 2 && slices.ContainsFunc(all, func(i outbox.InstanceState) bool {
+			return i.ID == "gone" && i.StoppedAt != nil && i.State(now.Now()) == outbox.InstanceCrashed
+		})
+	})
+
+	points, markers := historyOf(t, b, now)
+	must.Hold(t, len(markers) == 1 && markers[0].Kind == outbox.MarkerLost && markers[0].Subject == "gone" && markers[0].At.Truncate(time.Minute).Equal(last), "markers %+v, want one of the instance that was killed", markers)
+	p := points[last]
+	must.Hold(t, p.Applied == 1 && p.Failed == 1 && p.Counts.Dead == 1 && p.Blocked == 1 && p.LagEvents == 1 && p.LowerBound, "the minute of the crash is %+v, want at least one event applied and one dead", p)
+	for _, later := range []time.Duration{time.Minute, 2 * time.Minute} {
+		p, found := points[last.Add(later)]
+		must.Hold(t, !found, "%s later, while no process ran, there is a record: %+v", later, p)
+	}
+	p = points[now.Now().Truncate(time.Minute)]
+	must.Hold(t, p.Applied+p.Failed == 0 && p.Counts.Dead == 1 && !p.LowerBound, "the minute of the start is %+v, want nothing applied and nothing failed", p)
+}
+
+// mustBeGone asserts that, before any process has noticed it, a killed one does not count as running,
+// and that nothing is recorded from the minute after the one in which it was last seen.
+func mustBeGone(t *testing.T, b *enginetest.Engine, now *storetest.Clock, last time.Time) {
+	t.Helper()
+	sum, err := b.Summary(t.Context())
+	must.Hold(t, err == nil && !sum.Worker.Running && sum.Instances[0].State(sum.AsOf) == outbox.InstanceCrashed, "with a killed process alone, a worker is running: %v; instances are %+v, %v", sum.Worker.Running, sum.Instances, err)
+	points, _ := historyOf(t, b, now)
+	p := points[last]
+	must.Hold(t, p.Applied == 1 && p.Failed == 1 && p.Counts.Dead == 1, "the minute of the crash is %+v, want one event applied and one dead", p)
+	p, found := points[last.Add(time.Minute)]
+	must.Hold(t, !found, "a minute later there is a record: %+v", p)
+	_, found = points[last.Add(-time.Minute)]
+	must.Hold(t, found, "there is no record of the minute before")
+}
+
+func historyOf(t *testing.T, b *enginetest.Engine, now *storetest.Clock) (map[time.Time]outbox.Point, []outbox.Marker) {
+	h := must.Get(b.Beside().History(t.Context(), outbox.Range{})).Or(t)
+	points := map[time.Time]outbox.Point{}
+	for _, p := range h.Points {
+		points[p.From] = p
+	}
+	return points, h.Markers
+}
+
+// While a worker starts, and once it has, no page says that there is none.
+func TestRun_isNeverSaidNotToRun(t *testing.T) {
+	t.Parallel()
+	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger))
+	b.MustAppend(enginetest.Notes("a", 1)...)
+	b.Store.SetHere(b.Worker.ID()) // as Run does first
+	sum, err := b.Summary(t.Context())
+	must.Hold(t, err == nil && sum.Worker.Starting && !sum.Worker.Absent(), "before its first heartbeat the worker is %+v, %v", sum.Worker, err)
+	b.Start()
+	b.MustWait("a", 1)
+	sum, err = b.Summary(t.Context())
+	must.Hold(t, err == nil && sum.Worker.Running && !sum.Worker.Starting, "at work the worker is %+v, %v", sum.Worker, err)
+}
+
+// What is counted for the charts is written with the totals, so that a kill loses no minute of it; what could not
+// be written then is written later, also by a worker that has nothing to do.
+func TestHeartbeat_writesWhatWasCounted(t *testing.T) {
+	t.Parallel()
+	b := enginetest.Open(t, enginetest.Define(t, enginetest.Accounts), enginetest.MaxAttempts(1))
+	written := func(want int) {
+		for _, step := range b.Worker.TimedSteps() {
+			must.Get(step(t.Context())).Or(t)
+		}
+		const counts = `select coalesce(sum(value), 0) from series_samples where kind in ('applied', 'failures') and step = 60`
+		must.Equal(t, storetest.Column[int](t, b.JournalDB, counts)[0], want, "counts are written")
+	}
+	b.Feed(enginetest.Opened("a", 1), enginetest.Spent("a", 100))
+	written(2)
+	var c store.Counts
+	c.Add(outbox.SeriesApplied, "", 3)
+	b.Store.Count(b.Worker.ID(), &c)
+	written(5)
 }

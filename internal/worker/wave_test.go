@@ -1,8 +1,11 @@
 package worker_test
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"fmt"
+	"log/slog"
 	"os/exec"
 	"slices"
 	"strings"
@@ -245,4 +248,266 @@ func takeSteps(t *testing.T, b *enginetest.Engine) {
 			must.Need(t, err == nil, "%v", err)
 		}
 	}
+}
+
+// A fault at the start may end later, like one during work.
+func TestRun_beginsOnceItCan(t *testing.T) {
+	t.Parallel()
+	for _, away := range []string{"instances", "campaigns"} {
+		var refused atomic.Int64
+		b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger), enginetest.Logging(func(message string) {
+			if strings.Contains(message, "retrying") {
+				refused.Add(1)
+			}
+		}))
+		b.MustAppend(enginetest.Notes("a", 3)...)
+		b.Exec(`alter table ` + away + ` rename to elsewhere`)
+		b.Worker.Hurry()
+		stop := b.Start()
+		storetest.Eventually(t, "a start without "+away+" fails twice", func() bool { return refused.Load() >= 2 })
+		b.Exec(`alter table elsewhere rename to ` + away)
+		b.MustWait("a", 3)
+		stop()
+		b.MustHaveApplied("a", 3)
+		b.Sound()
+	}
+}
+
+func TestRun_leavesNothingWhereItNeverBegan(t *testing.T) {
+	t.Parallel()
+	var refused atomic.Int64
+	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger), enginetest.Logging(func(message string) {
+		if strings.Contains(message, "retrying") {
+			refused.Add(1)
+		}
+	}))
+	b.Exec(`alter table instances rename to elsewhere`)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- b.Worker.Run(ctx) }()
+	storetest.Eventually(t, "the start fails", func() bool { return refused.Load() > 0 })
+	cancel()
+	must.OK(t, <-ended)
+	b.Exec(`alter table elsewhere rename to instances`)
+	states, err := b.Instances(t.Context())
+	must.Hold(t, err == nil && len(states) == 0, "instances are %+v, %v", states, err)
+}
+
+func serving(patterns ...string) enginetest.Option {
+	return func(o *enginetest.Options) {
+		scope, err := outbox.ParseScope(patterns)
+		if err != nil {
+			panic(err)
+		}
+		o.Worker.Campaigns = scope
+	}
+}
+
+func explained(tb testing.TB, b *enginetest.Engine, id string) outbox.Explanation {
+	summary := must.Get(b.Store.Summary(tb.Context())).Or(tb)
+	return b.MustCampaign(id).Explain(time.Now(), summary.Surroundings())
+}
+
+func TestRun_appliesTheCampaignsThatItServesAndOthersSayWhyTheyWait(t *testing.T) {
+	t.Parallel()
+	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger), serving("trial-*"), enginetest.Polling(20*time.Millisecond))
+	stop := b.Start()
+	b.MustAppend(enginetest.Opened("trial-1", 1), enginetest.Opened("other", 1))
+	storetest.Eventually(t, "the trial is applied", func() bool { return b.MustCampaign("trial-1").LagEvents() == 0 })
+	storetest.Eventually(t, "the other says why", func() bool { return explained(t, b, "other").Blocker == outbox.BlockerUnserved })
+	e := explained(t, b, "other")
+	must.Hold(t, e.ClaimableAt == nil && strings.Contains(e.Why, "match trial-*"), "it says %+v", e)
+	must.Equal(t, b.MustCampaign("other").LagEvents(), 1, "the other lags by")
+
+	second := b.Beside(enginetest.Polling(20 * time.Millisecond))
+	defer second.Start()()
+	storetest.Eventually(t, "another instance takes it", func() bool { return b.MustCampaign("other").LagEvents() == 0 })
+	stop()
+	b.Sound()
+}
+
+func TestApplyInline_leavesCampaignsThatItDoesNotServe(t *testing.T) {
+	t.Parallel()
+	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger), enginetest.InMode(outbox.ModeInline), serving("trial"))
+	must.OK(t, appendInline(t, b, enginetest.Opened("trial", 1)))
+	err := appendInline(t, b, enginetest.Opened("other", 1))
+	must.Hold(t, errors.Is(err, outbox.ErrNotYet) && strings.Contains(err.Error(), "match trial"), "what it does not serve: %v", err)
+	b.MustStand("other", 1, outbox.Pending, 0)
+}
+
+func TestWorker_appliesWhatLostItsRows(t *testing.T) {
+	t.Parallel()
+	for name, scene := range map[string]struct {
+		running bool
+		logs    string
+	}{
+		"before it starts": {false, "level=INFO msg=reconciled campaigns=1 named=[c] rows_inserted=5"},
+		"while it runs":    {true, `level=WARN msg="the self-check repaired a campaign" campaign=c counts_corrected=true`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var log bytes.Buffer
+			b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger), func(o *enginetest.Options) {
+				o.Worker.Logger = slog.New(slog.NewTextHandler(&log, nil))
+			})
+			b.Worker.Hurry()
+			stop := func() {}
+			applied := func(campaign string, seq int64) func() bool {
+				return func() bool { return b.MustCampaign(campaign).AppliedSeq == seq }
+			}
+			if scene.running {
+				stop = b.Start()
+				b.MustAppend(enginetest.Noted("first"))
+				storetest.Eventually(t, "the worker works", applied("first", 1))
+			}
+			b.MustAppend(enginetest.Noted("c"))
+			pauseCampaign(t, b, "c")
+			b.MustAppend(enginetest.Notes("c", 4)...)
+			b.Exec(`delete from projection_apply_outbox where campaign_id = 'c'`)
+			resumeCampaign(t, b, "c")
+			if !scene.running {
+				stop = b.Start()
+			}
+			storetest.Eventually(t, "all events are applied", applied("c", 5))
+			stop()
+			if !strings.Contains(log.String(), scene.logs) {
+				t.Errorf("logged\n%s\nwant %q", log.String(), scene.logs)
+			}
+		})
+	}
+}
+
+func rehearse(tb testing.TB, b *enginetest.Engine) {
+	must.Get(b.Worker.Rehearse(tb.Context())).Or(tb)
+}
+
+// rehearsals reads the recorded rehearsals by campaign id.
+func rehearsals(tb testing.TB, b *enginetest.Engine) map[string]store.Rehearsal {
+	tb.Helper()
+	all := make(map[string]store.Rehearsal)
+	rows, err := b.JournalDB.QueryContext(tb.Context(), `select campaign_id, rehearsed_seq, coalesce(failed_seq, 0), error, fingerprint from rehearsals`)
+	for err == nil && rows.Next() {
+		var r store.Rehearsal
+		err = rows.Scan(&r.CampaignID, &r.RehearsedSeq, &r.FailedSeq, &r.Error, &r.Fingerprint)
+		all[r.CampaignID] = r
+	}
+	if err != nil || rows.Err() != nil {
+		tb.Fatal(err, rows.Err())
+	}
+	return all
+}
+
+// mustHaveRehearsed compares the recorded rehearsals; of errors only whether there is one.
+func mustHaveRehearsed(tb testing.TB, b *enginetest.Engine, want ...store.Rehearsal) {
+	got := rehearsals(tb, b)
+	expected := make(map[string]store.Rehearsal)
+	for _, r := range want {
+		expected[r.CampaignID] = r
+		if g := got[r.CampaignID]; (g.Error != "") == (g.FailedSeq != 0) && g.Fingerprint == outbox.Fingerprint(g.Error) {
+			g.Error, g.Fingerprint = "", ""
+			got[r.CampaignID] = g
+		}
+	}
+	must.Equal(tb, got, expected, "rehearsals")
+}
+
+func TestRehearse_recordsWhatWouldHappenAndChangesNothingElse(t *testing.T) {
+	t.Parallel()
+	for _, rows := range []int{2, 1000} {
+		b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Accounts), enginetest.InMode(outbox.ModeShadow), enginetest.BatchSize(rows))
+		b.MustAppend(enginetest.Notes("a", 5)...)
+		b.MustAppend(enginetest.Opened("b", 10), enginetest.Spent("b", 3), enginetest.Noted("b"), enginetest.Spent("b", 100), enginetest.Noted("b"))
+		b.MustAppend(enginetest.Notes("c", 2)...)
+		before := b.Dump("rehearsals")
+		rehearse(t, b)
+
+		must.Equal(t, b.Dump("rehearsals"), before, "a rehearsal")
+		mustHaveRehearsed(t, b, store.Rehearsal{CampaignID: "a", RehearsedSeq: 5},
+			store.Rehearsal{CampaignID: "b", RehearsedSeq: 3, FailedSeq: 4}, store.Rehearsal{CampaignID: "c", RehearsedSeq: 2})
+		for seq, says := range map[int64]string{3: "", 4: checkFailed(b)} {
+			r := b.MustRow("b", seq).Rehearsal
+			must.Hold(t, r != nil && !r.At.IsZero() && strings.Contains(r.Error, says) && (r.Error == "") == (says == ""), "the row of event %d says of its rehearsal %+v, want %q", seq, r, says)
+		}
+		r := b.MustRow("b", 5).Rehearsal
+		must.Hold(t, r == nil, "the row behind the one that would fail says of a rehearsal %+v", r)
+		mustBeUntouched(t, b)
+		b.Sound()
+	}
+}
+
+func TestRehearse_recordsWhatWouldQuarantine(t *testing.T) {
+	t.Parallel()
+	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, enginetest.LenientAccounts), enginetest.InMode(outbox.ModeShadow), enginetest.MaxAttempts(1))
+	b.MustAppend(enginetest.Opened("b", 10), enginetest.Spent("b", 100), enginetest.Noted("b"))
+	rehearse(t, b)
+	mustHaveRehearsed(t, b, store.Rehearsal{CampaignID: "b", RehearsedSeq: 1, FailedSeq: 2})
+	mustBeUntouched(t, b)
+}
+
+func TestRehearse_beginsAtTheWatermark(t *testing.T) {
+	t.Parallel()
+	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Accounts))
+	b.Feed(enginetest.Opened("a", 10), enginetest.Spent("a", 3))
+	b.MustAppend(enginetest.Spent("a", 7), enginetest.Spent("a", 1))
+	rehearse(t, b.Beside(enginetest.InMode(outbox.ModeShadow)))
+
+	mustHaveRehearsed(t, b, store.Rehearsal{CampaignID: "a", RehearsedSeq: 3, FailedSeq: 4})
+	b.MustHaveApplied("a", 2)
+	b.MustHaveBalances("a 7")
+	b.Sound()
+}
+
+func TestRehearse_doesNotRepeatWhatHasNotChanged(t *testing.T) {
+	t.Parallel()
+	now := storetest.NewClock()
+	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Accounts), enginetest.InMode(outbox.ModeShadow), enginetest.At(now))
+	b.MustAppend(enginetest.Noted("a"))
+	b.MustAppend(enginetest.Opened("b", 1), enginetest.Spent("b", 2))
+	rehearse(t, b)
+	before := b.Dump()
+	now.Advance(time.Hour)
+	rehearse(t, b)
+	must.Equal(t, b.Dump(), before, "rehearsing the same again")
+
+	b.MustAppend(enginetest.Noted("a"))
+	rehearse(t, b)
+	mustHaveRehearsed(t, b, store.Rehearsal{CampaignID: "a", RehearsedSeq: 2}, store.Rehearsal{CampaignID: "b", RehearsedSeq: 1, FailedSeq: 2})
+}
+
+func TestRehearse_recordsHangsAndGoesOn(t *testing.T) {
+	t.Parallel()
+	b := openForever(t, enginetest.InMode(outbox.ModeShadow))
+	enginetest.OnProbe(t, t.Name(), func([]string) (string, error) { return "", errors.New("not today") })
+	b.MustAppend(enginetest.Noted("a"), enginetest.EventOf("a", "endless", `{}`), enginetest.Noted("a"))
+	b.MustAppend(enginetest.Noted("b"), enginetest.Probed("b", t.Name()))
+	b.MustAppend(enginetest.Notes("c", 2)...)
+	before := b.Dump("rehearsals")
+	rehearse(t, b)
+
+	must.Equal(t, b.Dump("rehearsals"), before, "a rehearsal")
+	mustHaveRehearsed(t, b, store.Rehearsal{CampaignID: "a", RehearsedSeq: 1, FailedSeq: 2},
+		store.Rehearsal{CampaignID: "b", RehearsedSeq: 1, FailedSeq: 2}, store.Rehearsal{CampaignID: "c", RehearsedSeq: 2})
+	all := rehearsals(t, b)
+	if !strings.Contains(all["a"].Error, "cut off") || !strings.Contains(all["b"].Error, "not today") {
+		t.Errorf("the rehearsals say %q and %q", all["a"].Error, all["b"].Error)
+	}
+}
+
+func TestRun_rehearsesInShadowModeAndAppliesNothing(t *testing.T) {
+	t.Parallel()
+	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger), enginetest.InMode(outbox.ModeShadow), enginetest.Polling(time.Hour))
+	b.OnWork(b.Worker.Wake)
+	b.MustAppend(enginetest.Notes("a", 3)...)
+	before := b.Dump("rehearsals", "instances")
+	stop := b.Start()
+	rehearsed := func(seq int64) func() bool {
+		return func() bool { return rehearsals(t, b)["a"].RehearsedSeq == seq }
+	}
+	storetest.Eventually(t, "the journal is rehearsed", rehearsed(3))
+	must.Equal(t, b.Dump("rehearsals", "instances"), before, "a run in shadow mode")
+	b.MustAppend(enginetest.Notes("a", 2)...)
+	storetest.Eventually(t, "an append wakes the rehearsal", rehearsed(5))
+	stop()
+	mustBeUntouched(t, b)
+	b.MustHaveApplied("a", 0)
 }

@@ -1,9 +1,13 @@
 package destination_test
 
 import (
+	"bufio"
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
+	"io"
 	"log/slog"
 	"runtime"
 	"slices"
@@ -232,4 +236,122 @@ func TestCustom_isHealthyAsItSays(t *testing.T) {
 	to := customOf(t, destination.Functions{Deliver: deliverAll, Healthy: func(context.Context) error { return down }}, &log)
 	knows, err = destination.CheckHealth(t.Context(), to)
 	must.Hold(t, knows && errors.Is(err, down) && destination.NotHealthy(err).Error() == "the publisher is not healthy: no quota", "%v, %v", knows, err)
+}
+
+// A log whose reader has stopped reading takes a write that does not end, whatever the context says.
+func TestPublisher_endsThoughItsWritesDoNot(t *testing.T) {
+	t.Parallel()
+	for _, url := range []string{"log:", "statistics:"} {
+		synctest.Test(t, func(t *testing.T) {
+			reader, writer := io.Pipe()
+			sub := subscriptionOf(t, "url: '"+url+"'", "timeout: 2s")
+			open := func() destination.Publisher {
+				return must.Get(sub.Open(destination.Options{Logger: slog.New(slog.NewTextHandler(writer, nil))})).Or(t)
+			}
+			to, began := open(), time.Now()
+			_, err := to.Publish(t.Context(), eventsAt(1, 2))
+			if url == "log:" {
+				must.Hold(t, err != nil && destination.Cause(err).Kind == outbox.DestinationError && strings.Contains(err.Error(), "with 2 events, any of which may be at fault, has not returned for 17 s, though its time limit is 16s"), "%v", err)
+				since := sub.HangingSince()
+				must.Hold(t, since.Equal(began), "it hangs since %s, want %s", since, began)
+				_, err := open().Publish(t.Context(), eventsAt(1))
+				must.Hold(t, err != nil && strings.Contains(err.Error(), "no other call starts"), "beside it: %v", err)
+			}
+			err = to.Close()
+			must.Hold(t, err != nil && strings.Contains(err.Error(), "has not closed within 5s"), "%s closed: %v", url, err)
+			took := time.Since(began)
+			must.Hold(t, took <= 30*time.Second, "%s took %s", url, took)
+			go func() { _, _ = io.Copy(io.Discard, bufio.NewReader(reader)) }()
+			synctest.Wait()
+			since := sub.HangingSince()
+			must.Hold(t, since.IsZero(), "%s hangs since %s", url, since)
+			to = open()
+			n, err := to.Publish(t.Context(), eventsAt(1, 2))
+			must.Hold(t, n == 2 && err == nil, "%s delivered %d, %v", url, n, err)
+			must.OK(t, to.Close())
+			writer.Close()
+		})
+	}
+}
+
+type counters map[string]int
+
+func (c counters) CountType(of outbox.SubscriptionName, eventType string, events int) {
+	c[of.String()+" "+eventType] += events
+}
+
+func (c counters) CountTag(of outbox.SubscriptionName, tag, value string, events int) {
+	c[of.String()+" "+tag+"="+value] += events
+}
+
+func statisticsEvents(eventType string, tags string, n int) (all []*destination.Event) {
+	for range n {
+		all = append(all, destination.NewEvent(outbox.Event{EventType: eventType, Tags: json.RawMessage(tags)}, "urn:x"))
+	}
+	return all
+}
+
+func TestStatistics_writesCountsAtIntervals(t *testing.T) {
+	t.Parallel()
+	sub := subscriptionOf(t, "url: 'statistics:'", "interval: 10s", "tags: [region]")
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		metrics := counters{}
+		to := must.Get(sub.Open(destination.Options{Published: metrics, Logger: slog.New(slog.NewJSONHandler(&log, &slog.HandlerOptions{Level: slog.LevelError}))})).Or(t)
+		for _, events := range [][]*destination.Event{
+			statisticsEvents("scene.started", `{"region":"eu","player":"ana"}`, 20), statisticsEvents("scene.ended", `{"region":"us"}`, 5), statisticsEvents("scene.ended", `{}`, 5),
+		} {
+			if n, err := to.Publish(t.Context(), events); n != len(events) || err != nil {
+				t.Fatal(n, err)
+			}
+		}
+		time.Sleep(35 * time.Second) // the later intervals have no events
+		synctest.Wait()
+		must.Get(to.Publish(t.Context(), statisticsEvents("scene.ended", `{}`, 1))).Or(t)
+		time.Sleep(time.Second)
+		must.OK(t, to.Close())
+		time.Sleep(time.Minute) // nothing is written any more
+		const want = `"level":"INFO","msg":"events published","topic":"scenes","publisher":"p","seconds":10,"events":30,"per_second":3,` +
+			`"event_types":{"scene.ended":{"events":10,"per_second":1},"scene.started":{"events":20,"per_second":2}},` +
+			`"tags.region":{"eu":{"events":20,"per_second":2},"us":{"events":5,"per_second":0.5}}}`
+		lines := bytes.Split(bytes.TrimSpace(log.Bytes()), []byte("\n"))
+		if len(lines) != 2 || !bytes.HasSuffix(lines[0], []byte(want)) || !bytes.Contains(lines[1], []byte(`"events":1,`)) {
+			t.Errorf("logged\n%s", log.String())
+		}
+		all := counters{"scenes/p scene.started": 20, "scenes/p scene.ended": 11, "scenes/p region=eu": 20, "scenes/p region=us": 5}
+		must.Equal(t, metrics, all, "counted")
+	})
+}
+
+// The bound holds for the process, however often the publisher is opened.
+func TestStatistics_countsFewNamesAndTheRestTogether(t *testing.T) {
+	t.Parallel()
+	sub := subscriptionOf(t, "url: 'statistics:'", "tags: [player]", "max_distinct: 3")
+	metrics := counters{}
+	for opening := range 2 {
+		to := must.Get(sub.Open(destination.Options{Published: metrics, Logger: slog.New(slog.DiscardHandler)})).Or(t)
+		for i := range 10 {
+			name := fmt.Sprint(opening, "-", i)
+			must.Get(to.Publish(t.Context(), statisticsEvents("type-"+name, `{"player":"`+name+`"}`, 1))).Or(t)
+		}
+		must.OK(t, to.Close())
+	}
+	must.Hold(t, len(metrics) == 8 && metrics["scenes/p other"] == 17 && metrics["scenes/p player=other"] == 17 && metrics["scenes/p type-0-2"] == 1, "counted %v", metrics)
+}
+
+func TestLog_saysEachEventWithoutItsPayload(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	logger := slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: slog.LevelError, ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+		if a.Key == slog.TimeKey {
+			return slog.Attr{}
+		}
+		return a
+	}}))
+	publisher := must.Get(subscriptionOf(t, "url: 'log:'").Open(destination.Options{Logger: logger})).Or(t)
+	deliver(t, publisher, 4, 5)
+	const want = `level=INFO msg=event topic=scenes publisher=p position=4 campaign_id=c-1 seq=2 event_type=character.created event_id=e-4
+level=INFO msg=event topic=scenes publisher=p position=5 campaign_id=c-2 seq=2 event_type=character.created event_id=e-5
+`
+	must.Equal(t, out.String(), want, "logged")
 }
