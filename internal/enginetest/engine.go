@@ -354,9 +354,6 @@ func (b *Engine) MustWait(campaign string, seq int64) {
 // Operator is a command of the operator in these tests.
 var Operator = outbox.Command{By: outbox.Operator{Name: "ana", Via: "cli"}, Reason: "mended", Confirm: "rebuild all campaigns"}
 
-// Everything requests a verification of every campaign.
-var Everything = outbox.RunRequest{Kind: outbox.RunVerify, All: true}
-
 // RunToEnd starts a run and works until no run is left.
 func (b *Engine) RunToEnd(order outbox.RunRequest) outbox.Run {
 	run := b.StartRun(order)

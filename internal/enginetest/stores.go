@@ -42,8 +42,8 @@ var (
 	VersionsRuns = map[string]string{"roster": "v1", "history": "v2"}
 )
 
-// VerifyAll requests a verification of every campaign.
-func VerifyAll() outbox.RunRequest { return outbox.RunRequest{Kind: outbox.RunVerify, All: true} }
+// Everything requests a verification of every campaign.
+var Everything = outbox.RunRequest{Kind: outbox.RunVerify, All: true}
 
 // Rebuild requests a rebuild of campaigns.
 func Rebuild(campaigns ...string) outbox.RunRequest {
@@ -93,11 +93,7 @@ func (f *Rooms) StartOperation(order outbox.OperationRequest) outbox.Operation {
 
 // StepOperation steps an operation until it does not move any further.
 func (f *Rooms) StepOperation(id int64) {
-	for {
-		changed := must.Get(f.Operations.StepOne(f.Ctx, id)).Or(f.TB)
-		if !changed {
-			return
-		}
+	for must.Get(f.Operations.StepOne(f.Ctx, id)).Or(f.TB) {
 	}
 }
 

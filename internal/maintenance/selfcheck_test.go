@@ -149,7 +149,7 @@ func TestSelfCheck_shortensLeasesOfRuns(t *testing.T) {
 	t.Parallel()
 	f := open(t)
 	f.AppendN("a", 1)
-	f.StartRun(enginetest.VerifyAll())
+	f.StartRun(enginetest.Everything)
 	f.Clock.Advance(24 * time.Hour)
 	f.ClaimRun(one)
 	f.Clock.Advance(-24 * time.Hour)

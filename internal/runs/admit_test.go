@@ -70,16 +70,16 @@ func TestStartRun_refusesWhatMakesNoSense(t *testing.T) {
 			refused(t, err, c.kind, c.sentence)
 		})
 	}
-	_, err := f.Runs.Start(f.Ctx, ana(""), enginetest.VerifyAll(), nil)
+	_, err := f.Runs.Start(f.Ctx, ana(""), enginetest.Everything, nil)
 	refused(t, err, outbox.ErrConflict, "no projection is loaded")
 }
 
 func TestStartRun_needsAReasonWhereActionsDo(t *testing.T) {
 	t.Parallel()
 	f := open(t, func(o *store.Options) { o.ReasonFrom = 1 })
-	_, err := f.Runs.Start(f.Ctx, ana(""), enginetest.VerifyAll(), enginetest.LoadedRuns)
+	_, err := f.Runs.Start(f.Ctx, ana(""), enginetest.Everything, enginetest.LoadedRuns)
 	refused(t, err, outbox.ErrInvalid, "every action requires a reason")
-	run := f.StartRun(enginetest.VerifyAll())
+	run := f.StartRun(enginetest.Everything)
 	_, err = f.Runs.Cancel(f.Ctx, ana(""), run.ID)
 	refused(t, err, outbox.ErrInvalid, "every action requires a reason")
 }
@@ -94,7 +94,7 @@ func TestStartRun_ofARebuildOfAllCampaignsNeedsAReasonAndAPhrase(t *testing.T) {
 	refused(t, err, outbox.ErrInvalid, "a rebuild of all campaigns requires a reason")
 	_, err = f.Runs.Start(f.Ctx, ana("looks odd"), all, enginetest.LoadedRuns)
 	refused(t, err, outbox.ErrInvalid, "this replaces the rows of 2 campaigns")
-	for order, phrase := range map[*outbox.RunRequest]string{&all: "rebuild all campaigns", new(enginetest.VerifyAll()): "", new(enginetest.Rebuild("a", "b")): ""} {
+	for order, phrase := range map[*outbox.RunRequest]string{&all: "rebuild all campaigns", new(enginetest.Everything): "", new(enginetest.Rebuild("a", "b")): ""} {
 		if p, err := f.Runs.Preview(f.Ctx, *order, enginetest.LoadedRuns); p.Confirm != phrase || err != nil {
 			t.Errorf("the preview of %+v asks for %q, want %q; %v", *order, p.Confirm, phrase, err)
 		}
@@ -111,9 +111,9 @@ func TestStartRun_inShadowModeOnlyVerifies(t *testing.T) {
 		_, err := f.Runs.Start(f.Ctx, ana(""), outbox.RunRequest{Kind: kind, All: true}, enginetest.LoadedRuns)
 		refused(t, err, outbox.ErrConflict, "shadow_only", "a verify is possible")
 	}
-	f.StartRun(enginetest.VerifyAll())
+	f.StartRun(enginetest.Everything)
 	f = open(t, storetest.ReadOnly)
-	_, err := f.Runs.Start(f.Ctx, ana(""), enginetest.VerifyAll(), enginetest.LoadedRuns)
+	_, err := f.Runs.Start(f.Ctx, ana(""), enginetest.Everything, enginetest.LoadedRuns)
 	refused(t, err, outbox.ErrReadOnly)
 }
 
@@ -158,9 +158,9 @@ func TestStartRun_isRefusedWhileAnotherHasAPartOfItsScope(t *testing.T) {
 		"another kind":             {enginetest.Rebuild("a"), outbox.RunRequest{Kind: outbox.RunVerify, Campaigns: []string{"a"}}, false},
 		"one of several":           {enginetest.Rebuild("a", "b"), enginetest.Rebuild("b", "c"), false},
 		"other campaigns":          {enginetest.Rebuild("a"), enginetest.Rebuild("b", "c"), true},
-		"all after one":            {enginetest.Rebuild("b"), enginetest.VerifyAll(), false},
-		"one after all":            {enginetest.VerifyAll(), enginetest.Rebuild("b"), false},
-		"all after all":            {enginetest.VerifyAll(), enginetest.VerifyAll(), false},
+		"all after one":            {enginetest.Rebuild("b"), enginetest.Everything, false},
+		"one after all":            {enginetest.Everything, enginetest.Rebuild("b"), false},
+		"all after all":            {enginetest.Everything, enginetest.Everything, false},
 		"another projection":       {part("roster"), part("history"), true},
 		"a projection in common":   {part("history"), part("roster", "history"), false},
 		"all of other projections": {part("roster"), outbox.RunRequest{Kind: outbox.RunVerify, All: true, Projections: []string{"history"}}, true},
@@ -191,15 +191,15 @@ func TestStartRun_takesThePlaceOfAVerifyThatNoProcessWorksOn(t *testing.T) {
 		_, err := f.Runs.Start(f.Ctx, ana(""), order, enginetest.LoadedRuns)
 		return err
 	}
-	killed := f.StartRun(enginetest.VerifyAll())
+	killed := f.StartRun(enginetest.Everything)
 	f.ClaimRun(one)
-	refused(t, start(enginetest.VerifyAll()), outbox.ErrConflict, "ana 0 s ago; wait until")
+	refused(t, start(enginetest.Everything), outbox.ErrConflict, "ana 0 s ago; wait until")
 	f.Clock.Advance(lease - 10*time.Second)
-	refused(t, start(enginetest.VerifyAll()), outbox.ErrConflict, fmt.Sprintf("its process last reported %s ago, and if it is dead its lease ends in 10 s", outbox.Age(lease-10*time.Second)))
+	refused(t, start(enginetest.Everything), outbox.ErrConflict, fmt.Sprintf("its process last reported %s ago, and if it is dead its lease ends in 10 s", outbox.Age(lease-10*time.Second)))
 	f.Clock.Advance(10 * time.Second)
-	p, err := f.Runs.Preview(f.Ctx, enginetest.VerifyAll(), enginetest.LoadedRuns)
+	p, err := f.Runs.Preview(f.Ctx, enginetest.Everything, enginetest.LoadedRuns)
 	must.Hold(t, err == nil && p.BlockingRun == nil, "the preview has %+v, %v", p, err)
-	released := f.StartRun(enginetest.VerifyAll())
+	released := f.StartRun(enginetest.Everything)
 	must.OK(t, f.Runs.Release(f.Ctx, f.ClaimRun(one)))
 	next := f.StartRun(enginetest.Rebuild("a"))
 	for _, id := range []int64{killed.ID, released.ID} {
@@ -207,7 +207,7 @@ func TestStartRun_takesThePlaceOfAVerifyThatNoProcessWorksOn(t *testing.T) {
 		must.Hold(t, run.Status == outbox.RunInterrupted && strings.Contains(run.Error, "no process worked on it"), "run is %+v", run)
 	}
 	must.OK(t, f.Runs.Release(f.Ctx, f.ClaimRun(one)))
-	refused(t, start(enginetest.VerifyAll()), outbox.ErrConflict, fmt.Sprintf("blocked by run %d", next.ID)) // a rebuild is continued
+	refused(t, start(enginetest.Everything), outbox.ErrConflict, fmt.Sprintf("blocked by run %d", next.ID)) // a rebuild is continued
 	f.FinishRun(f.ClaimRun(one), outbox.RunCompleted, "")
 	must.Get(f.Runs.Resume(f.Ctx, ana(""), released.ID, enginetest.LoadedRuns)).Or(t)
 }
@@ -216,9 +216,9 @@ func TestStartRun_ofManyAtOnceOneIsAccepted(t *testing.T) {
 	t.Parallel()
 	for name, orders := range map[string][]outbox.RunRequest{
 		"one campaign":         {enginetest.Rebuild("a")},
-		"all":                  {enginetest.VerifyAll()},
-		"all and one":          {enginetest.VerifyAll(), enginetest.Rebuild("a")},
-		"overlapping and all":  {enginetest.Rebuild("a", "b"), enginetest.Rebuild("b", "c", "a"), enginetest.VerifyAll()},
+		"all":                  {enginetest.Everything},
+		"all and one":          {enginetest.Everything, enginetest.Rebuild("a")},
+		"overlapping and all":  {enginetest.Rebuild("a", "b"), enginetest.Rebuild("b", "c", "a"), enginetest.Everything},
 		"projections in a row": {{Kind: outbox.RunReplay, All: true, Projections: []string{"history"}}, enginetest.Rebuild("c", "a")},
 	} {
 		f := open(t)
@@ -268,7 +268,7 @@ func TestStarted_tellsOfWhatWasStartedResumedAndCancelled(t *testing.T) {
 			t.Errorf("no worker is told of a run that was %s (%v)", what, err)
 		}
 	}
-	run := f.StartRun(enginetest.VerifyAll())
+	run := f.StartRun(enginetest.Everything)
 	told("started", nil)
 	f.FinishRun(f.ClaimRun(one), outbox.RunInterrupted, "no reason")
 	_, err := f.Runs.Resume(f.Ctx, ana(""), run.ID, enginetest.LoadedRuns)
@@ -282,25 +282,25 @@ func TestCancelRun_inEachState(t *testing.T) {
 	f := open(t)
 	cancel := func(id int64) (outbox.Run, error) { return f.Runs.Cancel(f.Ctx, ana("no need"), id) }
 
-	queued := f.StartRun(enginetest.VerifyAll())
+	queued := f.StartRun(enginetest.Everything)
 	run, err := cancel(queued.ID)
 	must.Hold(t, err == nil && run.Status == outbox.RunCancelled && run.CancelledBy == "ana" && run.FinishedAt != nil && run.Verdict == "", "a queued run became %+v, %v", run, err)
 	f.Clock.Advance(time.Minute)
 	_, err = cancel(queued.ID)
 	refused(t, err, outbox.ErrConflict, fmt.Sprintf("run %d is already cancelled; it ended 1 min ago", queued.ID))
 
-	running := f.StartRun(enginetest.VerifyAll())
+	running := f.StartRun(enginetest.Everything)
 	l := f.ClaimRun(one)
 	run, err = cancel(running.ID)
 	must.Hold(t, err == nil && run.Status == outbox.RunCancelling && run.FinishedAt == nil && run.Lease != nil, "a running run became %+v, %v", run, err)
 	_, err = cancel(running.ID)
 	refused(t, err, outbox.ErrConflict, "already being cancelled, by ana", one.ID)
-	_, err = f.Runs.Start(f.Ctx, ana(""), enginetest.VerifyAll(), enginetest.LoadedRuns)
+	_, err = f.Runs.Start(f.Ctx, ana(""), enginetest.Everything, enginetest.LoadedRuns)
 	refused(t, err, outbox.ErrConflict, "cancelling")
 	must.Equal(t, f.ReportRun(l, 0), outbox.RunCancelling, "its worker was told")
 	must.Equal(t, f.FinishRun(l, outbox.RunCancelled, "").Status, outbox.RunCancelled, "it ended as")
 
-	lost := f.StartRun(enginetest.VerifyAll())
+	lost := f.StartRun(enginetest.Everything)
 	former := f.ClaimRun(one)
 	f.Clock.Advance(lease)
 	run, err = cancel(lost.ID)
@@ -308,7 +308,7 @@ func TestCancelRun_inEachState(t *testing.T) {
 	_, err = f.Runs.Report(f.Ctx, former, runs.Progress{Lease: lease})
 	must.Hold(t, errors.Is(err, outbox.ErrLeaseLost), "its former holder got %v", err)
 
-	left := f.StartRun(enginetest.VerifyAll())
+	left := f.StartRun(enginetest.Everything)
 	f.ClaimRun(one)
 	must.Get(cancel(left.ID)).Or(t)
 	f.Clock.Advance(lease)
@@ -326,7 +326,7 @@ func TestResumeRun_goesOnWhereItStopped(t *testing.T) {
 	for _, id := range []string{"a", "b", "c"} {
 		f.AppendN(id, 2)
 	}
-	run := f.StartRun(enginetest.VerifyAll())
+	run := f.StartRun(enginetest.Everything)
 	l := f.ClaimRun(one)
 	f.ReportRun(l, 4, result("a", outbox.OutcomeMatch, 2), result("b", outbox.OutcomeFailed, 2))
 	f.FinishRun(l, outbox.RunFailed, "boom")
@@ -358,7 +358,7 @@ func TestResumeRun_isRefusedWhereItCannotGoOn(t *testing.T) {
 	for _, loaded := range [][]outbox.ProjectionInfo{nil, enginetest.LoadedRuns[:1], {{Name: "roster", Version: "v9"}, enginetest.LoadedRuns[1]}} {
 		f.Unchanged(func() { refused(t, resume(loaded), outbox.ErrConflict, "have changed since it began; start a new run") })
 	}
-	other := f.StartRun(enginetest.VerifyAll())
+	other := f.StartRun(enginetest.Everything)
 	f.Unchanged(func() {
 		refused(t, resume(enginetest.LoadedRuns), outbox.ErrConflict, fmt.Sprintf("blocked by run %d", other.ID))
 	})
@@ -428,7 +428,7 @@ func TestPreviewRun_saysWhatARunWouldBeAbout(t *testing.T) {
 		order             outbox.RunRequest
 		campaigns, events int64
 	}{
-		{enginetest.VerifyAll(), 2, 5},
+		{enginetest.Everything, 2, 5},
 		{enginetest.Rebuild("b", "b"), 1, 2},
 		{outbox.RunRequest{Kind: outbox.RunVerify, Campaigns: []string{"a"}, UntilSeq: 2}, 1, 2},
 	} {

@@ -78,7 +78,7 @@ func TestClaimRun_takesOverWhereAnotherStopped(t *testing.T) {
 	f := open(t)
 	f.AppendN("a", 3)
 	f.AppendN("b", 4)
-	f.StartRun(enginetest.VerifyAll())
+	f.StartRun(enginetest.Everything)
 	f.Exec(allApplied)
 	l := f.ClaimRun(one)
 	f.ReportRun(l, 5, result("a", outbox.OutcomeMatch, 3)) // and two events of b
@@ -104,7 +104,7 @@ func TestClaimRun_takesOverWhereAnotherStopped(t *testing.T) {
 func TestEndRunLeases_letsAnotherTakeOverAtOnce(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	f.StartRun(enginetest.VerifyAll())
+	f.StartRun(enginetest.Everything)
 	f.ClaimRun(one)
 	must.OK(t, f.Runs.EndLeases(f.Ctx, two.ID))
 	f.NoRun(two)
@@ -117,7 +117,7 @@ func TestEndRunLeases_letsAnotherTakeOverAtOnce(t *testing.T) {
 func TestReleaseRun_isNoAttempt(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	run := f.StartRun(enginetest.VerifyAll())
+	run := f.StartRun(enginetest.Everything)
 	for range 5 {
 		must.OK(t, f.Runs.Release(f.Ctx, f.ClaimRun(one)))
 		got := f.MustRun(run.ID)
@@ -128,7 +128,7 @@ func TestReleaseRun_isNoAttempt(t *testing.T) {
 func TestClaimRun_givesUpARunThatTookThreeProcessesDown(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	run := f.StartRun(enginetest.VerifyAll())
+	run := f.StartRun(enginetest.Everything)
 	for range 3 {
 		f.ClaimRun(one)
 		f.Clock.Advance(lease)
@@ -136,7 +136,7 @@ func TestClaimRun_givesUpARunThatTookThreeProcessesDown(t *testing.T) {
 	f.NoRun(one)
 	got := f.MustRun(run.ID)
 	must.Hold(t, got.Status == outbox.RunInterrupted && got.Error == "its process died three times during the run; resume it to try again" && got.FinishedAt != nil && got.Lease == nil && got.Verdict == "", "run is %+v", got)
-	f.StartRun(enginetest.VerifyAll()) // its scope is free
+	f.StartRun(enginetest.Everything) // its scope is free
 }
 
 func TestClaimRun_leavesProjectionsOfOtherVersionsAlone(t *testing.T) {
@@ -171,7 +171,7 @@ func TestClaimRun_leavesProjectionsOfOtherVersionsAlone(t *testing.T) {
 func TestClaimRun_doesNotLeaveARunWaitingForEverForItsProjections(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	run := f.StartRun(enginetest.VerifyAll())
+	run := f.StartRun(enginetest.Everything)
 	f.Clock.Advance(10 * time.Minute)
 	if _, ok, err := f.Runs.Claim(f.Ctx, one, map[string]string{"roster": "v9"}, lease); ok || err != nil {
 		t.Fatal(ok, err)
@@ -186,7 +186,7 @@ func TestRunScope_walksWhatHasNoResultYet(t *testing.T) {
 	for _, id := range []string{"a", "b", "c", "d", "e"} {
 		f.AppendN(id, 2)
 	}
-	for _, order := range []outbox.RunRequest{enginetest.VerifyAll(), enginetest.Rebuild("e", "a", "b", "d", "c")} {
+	for _, order := range []outbox.RunRequest{enginetest.Everything, enginetest.Rebuild("e", "a", "b", "d", "c")} {
 		run := f.StartRun(order)
 		l := f.ClaimRun(one)
 		f.ReportRun(l, 0, result("b", outbox.OutcomeMatch, 2), result("d", outbox.OutcomeFailed, 2))
@@ -216,7 +216,7 @@ func TestLocks_ofRunsAreTakenInOneOrderToo(t *testing.T) {
 	for _, id := range ids {
 		f.AppendN(id, 1)
 	}
-	orders := []outbox.RunRequest{enginetest.VerifyAll(), enginetest.Rebuild("a", "b"), enginetest.Rebuild("c"), enginetest.Rebuild("b", "c")}
+	orders := []outbox.RunRequest{enginetest.Everything, enginetest.Rebuild("a", "b"), enginetest.Rebuild("c"), enginetest.Rebuild("b", "c")}
 	unless := func(err error, kinds ...error) error {
 		for _, kind := range kinds {
 			if errors.Is(err, kind) {

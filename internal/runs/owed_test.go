@@ -139,7 +139,7 @@ func TestFinishRun_startsOneReplayForEachProjectionThatIsBehind(t *testing.T) {
 	loaded := f.WithProjections("roster", "history")
 	f.AppendN("c", 1)
 	f.Drain()
-	verify := must.Get(f.Runs.Start(f.Ctx, ana("looks odd"), enginetest.VerifyAll(), loaded)).Or(t)
+	verify := must.Get(f.Runs.Start(f.Ctx, ana("looks odd"), enginetest.Everything, loaded)).Or(t)
 	for _, projection := range []string{"roster", "history"} {
 		for _, id := range []string{"a", "b"} {
 			f.AppendN(id, 2)
@@ -209,7 +209,7 @@ func TestBehind_countsWhatWaitsForTheEndOfARun(t *testing.T) {
 	must.Get(f.Runs.PauseProjection(f.Ctx, ana("later"), "roster", "a", loaded)).Or(t)
 	f.AppendN("a", 3)
 	f.Drain()
-	verify := must.Get(f.Runs.Start(f.Ctx, ana("looks odd"), enginetest.VerifyAll(), loaded)).Or(t)
+	verify := must.Get(f.Runs.Start(f.Ctx, ana("looks odd"), enginetest.Everything, loaded)).Or(t)
 	must.Get(f.Runs.ResumeProjection(f.Ctx, ana("now"), "roster", "a", loaded)).Or(t)
 	mustTellHeld(f, outbox.BehindCounts{Waiting: 1}, outbox.HeldProjection{Projection: "roster", Behind: 1, BlockedByRun: verify.ID})
 	f.FinishRun(claimAs(f, loaded), outbox.RunCompleted, "")

@@ -236,7 +236,7 @@ func TestRehearse_canBeCancelledAndBlocksNoOtherRun(t *testing.T) {
 	t.Parallel()
 	b := blockedByOverdrafts(t)
 	run := must.Get(b.Runs.Rehearse(context.Background(), enginetest.Operator, outbox.RehearsalRequest{Files: changedTo(fixed)}, b.Set)).Or(t)
-	b.StartRun(enginetest.VerifyAll())
+	b.StartRun(enginetest.Everything)
 	must.Equal(t, must.Get(b.Runs.Cancel(t.Context(), enginetest.Operator, run.ID)).Or(t).Status, outbox.RunCancelled)
 	_, err := b.Runs.Start(t.Context(), enginetest.Operator, outbox.RunRequest{Kind: outbox.RunRehearse, All: true}, b.Infos)
 	refused(t, err, outbox.ErrInvalid)

@@ -26,7 +26,7 @@ func TestReportRun_writesProgressResultsAndLog(t *testing.T) {
 	f.AppendN("a", 4)
 	f.AppendN("b", 6)
 	f.Exec(allApplied)
-	run := f.StartRun(enginetest.VerifyAll())
+	run := f.StartRun(enginetest.Everything)
 	l := f.ClaimRun(one)
 	f.Clock.Advance(20 * time.Second)
 	drifted := result("a", outbox.OutcomeDrift, 4)
@@ -71,7 +71,7 @@ func TestReportRun_progressNeverPassesItsTotalNorGoesBack(t *testing.T) {
 	t.Parallel()
 	f := open(t)
 	f.AppendN("a", 4)
-	run := f.StartRun(enginetest.VerifyAll())
+	run := f.StartRun(enginetest.Everything)
 	l := f.ClaimRun(one)
 	f.AppendN("b", 6)
 	f.ReportRun(l, 4, result("a", outbox.OutcomeMatch, 4))
@@ -84,7 +84,7 @@ func TestReportRun_progressNeverPassesItsTotalNorGoesBack(t *testing.T) {
 func TestReportRun_renewsTheLease(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	f.StartRun(enginetest.VerifyAll())
+	f.StartRun(enginetest.Everything)
 	l := f.ClaimRun(one)
 	for range 5 {
 		f.Clock.Advance(lease * 3 / 4)
@@ -114,7 +114,7 @@ func TestReportRun_notesVerifications(t *testing.T) {
 	verify(outbox.RunRequest{Kind: outbox.RunVerify, Campaigns: []string{"a"}, UntilSeq: 2})
 	verify(outbox.RunRequest{Kind: outbox.RunReplay, All: true})
 	must.Equal(t, len(verifications()), 0, "verifications of a prefix and of a replay")
-	run := verify(enginetest.VerifyAll())
+	run := verify(enginetest.Everything)
 	when := f.Clock.Now()
 	want := []outbox.Verification{
 		{CampaignID: "a", Projection: "history", At: when, Seq: 4, Verdict: outbox.VerdictMatch, RunID: run.ID, Digest: "h", Version: "v2"},
@@ -173,7 +173,7 @@ func TestFinishRun_saysHowItEnded(t *testing.T) {
 func TestFinishRun_refusesWhatIsNoEnd(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	f.StartRun(enginetest.VerifyAll())
+	f.StartRun(enginetest.Everything)
 	l := f.ClaimRun(one)
 	f.Unchanged(func() {
 		for _, status := range []outbox.RunStatus{"", outbox.RunQueued, outbox.RunRunning, outbox.RunCancelling, outbox.RunCancelled, outbox.RunFailed, outbox.RunInterrupted} {
@@ -232,7 +232,7 @@ func TestRuns_pagesBothWaysAndFilters(t *testing.T) {
 func TestRunResults_pagesByCampaignAndOutcome(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	run := f.StartRun(enginetest.VerifyAll())
+	run := f.StartRun(enginetest.Everything)
 	l := f.ClaimRun(one)
 	var results []outbox.RunResult
 	for i := range 6 {
@@ -268,7 +268,7 @@ func TestPruneRuns_keepsWhatWentWrongAndTheLatest(t *testing.T) {
 	f.AppendN("a", 1)
 	f.AppendN("b", 1)
 	for range 12 {
-		f.StartRun(enginetest.VerifyAll())
+		f.StartRun(enginetest.Everything)
 		l := f.ClaimRun(one)
 		f.ReportRun(l, 2, result("a", outbox.OutcomeMatch, 1), result("b", outbox.OutcomeDrift, 1))
 		f.FinishRun(l, outbox.RunCompleted, "")

@@ -143,7 +143,7 @@ func TestRuns_countTheEventsThatTheyReach(t *testing.T) {
 	t.Parallel()
 	b := enginetest.Open(t, enginetest.Define(t, enginetest.Accounts), enginetest.MaxAttempts(1))
 	b.Feed(enginetest.Opened("a", 10), enginetest.Spent("a", 11), enginetest.Spent("a", 1), enginetest.Opened("b", 10))
-	for _, order := range []outbox.RunRequest{enginetest.VerifyAll(), {Kind: outbox.RunRebuild, Campaigns: []string{"a", "b"}}, {Kind: outbox.RunReplay, All: true}, {Kind: outbox.RunVerify, Campaigns: []string{"a"}, UntilSeq: 1}} {
+	for _, order := range []outbox.RunRequest{enginetest.Everything, {Kind: outbox.RunRebuild, Campaigns: []string{"a", "b"}}, {Kind: outbox.RunReplay, All: true}, {Kind: outbox.RunVerify, Campaigns: []string{"a"}, UntilSeq: 1}} {
 		want := outbox.Progress{Done: 2, Total: 2}
 		if order.Kind == outbox.RunReplay {
 			want = outbox.Progress{Done: 4, Total: 4}

@@ -178,7 +178,7 @@ func (f *fixture) mustHoldInline(w store.Worker, campaign string, want outbox.Bl
 // claimsInline is claimInline of a claim as told.
 func (f *fixture) claimsInline(w store.Worker, campaign, want string) store.Claim {
 	c := f.claimInline(w, campaign)
-	must.Equal(f.TB, storetest.ToldClaim(c), want, "the request path claimed")
+	must.Equal(f.TB, toldClaim(c), want, "the request path claimed")
 	return c
 }
 

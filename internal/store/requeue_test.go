@@ -169,7 +169,7 @@ func TestRetryFailed_makesTheFailedHeadsOfAFilterDueNow(t *testing.T) {
 	f.WantActions(outbox.AuditFilter{CampaignID: "c"})
 	f.RowIs("c", 1, "failed after 1, due in 1s")
 	all := f.MustClaim(one, 10)
-	must.Hold(t, len(all) == 2 && storetest.ToldClaim(all[0]) == "a 1-2 under 2, after 1" && all[1].CampaignID == "b", "claimed %+v", all)
+	must.Hold(t, len(all) == 2 && toldClaim(all[0]) == "a 1-2 under 2, after 1" && all[1].CampaignID == "b", "claimed %+v", all)
 	retry(0) // they are being applied
 	f.Sound()
 }

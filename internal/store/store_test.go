@@ -303,3 +303,47 @@ func TestRehearsals_keepTheLatestOfEachCampaign(t *testing.T) {
 	must.Hold(t, err == nil && len(waiting) == 1 && waiting[0] == (store.Outstanding{CampaignID: "a", HighWaterSeq: 3}), "outstanding are %+v, %v", waiting, err)
 	must.Equal(t, len(must.Get(f.OutstandingCampaigns(f.Ctx, "a", 10)).Or(t)), 0, "after a outstanding")
 }
+
+// RowIs fails unless a row has this status, number of failed attempts, and time to its next attempt, as in "failed after 3, due in 4s".
+func (f *fixture) RowIs(campaign string, seq int64, want string) {
+	r := f.MustRow(campaign, seq).Row
+	must.Equal(f.TB, fmt.Sprintf("%s after %d, due in %s", r.Status, r.AttemptCount, r.NextAttemptAt.Sub(f.Clock.Now())), want, "row", campaign, seq)
+}
+
+// FailsAfter applies the events of a claim up to last, and settles it with a failure of the next.
+func (f *fixture) FailsAfter(w store.Worker, c store.Claim, last int64, message string) store.Settled {
+	if last >= c.First {
+		f.MustApply(c, last)
+	}
+	return f.MustSettle(w, store.Result{Claim: c, Applied: last, Failure: storetest.Failure(message)})
+}
+
+// Claims is ClaimOne of a claim as told.
+func (f *fixture) Claims(w store.Worker, rows int, want string) store.Claim {
+	c := f.ClaimOne(w, rows)
+	got := toldClaim(c)
+	must.Need(f.TB, got == want, "claimed %s, want %s", got, want)
+	return c
+}
+
+// toldClaim is a claim in words: its events, its epoch, and what is unusual about it.
+func toldClaim(c store.Claim) string {
+	text := fmt.Sprintf("%s %d-%d under %d", c.CampaignID, c.First, c.Last, c.Epoch)
+	if c.Attempts > 0 {
+		text += fmt.Sprintf(", after %d", c.Attempts)
+	}
+	for _, unusual := range []struct {
+		word string
+		is   bool
+	}{{"counted", c.Counted}, {"bare", c.Bare}, {"with skips", !c.Unskipped}} {
+		if unusual.is {
+			text += ", " + unusual.word
+		}
+	}
+	return text
+}
+
+// CountRows counts the rows with a status.
+func (f *fixture) CountRows(status outbox.Status) int64 {
+	return f.Number(`select count(*) from projection_apply_outbox where status = $1`, string(status))
+}

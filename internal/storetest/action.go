@@ -213,13 +213,13 @@ func Ana(reason string) outbox.Command {
 var Ben = outbox.Command{By: outbox.Operator{Name: "ben", Via: "cli"}}
 
 // DoneActions are the records of ana's completed actions, newest first.
-func (f *Fixture) DoneActions() []outbox.AuditEntry { return f.actionsOfAna(outbox.AuditDone) }
+func (f *Fixture) DoneActions() []outbox.AuditEntry {
+	return must.Get(f.AuditLog(f.Ctx, outbox.AuditFilter{Actor: "ana", Outcome: outbox.AuditDone})).Or(f.TB).Items
+}
 
 // RefusedActions are the records of ana's refused actions, newest first.
-func (f *Fixture) RefusedActions() []outbox.AuditEntry { return f.actionsOfAna(outbox.AuditRefused) }
-
-func (f *Fixture) actionsOfAna(outcome outbox.AuditOutcome) []outbox.AuditEntry {
-	return must.Get(f.AuditLog(f.Ctx, outbox.AuditFilter{Actor: "ana", Outcome: outcome})).Or(f.TB).Items
+func (f *Fixture) RefusedActions() []outbox.AuditEntry {
+	return must.Get(f.AuditLog(f.Ctx, outbox.AuditFilter{Actor: "ana", Outcome: outbox.AuditRefused})).Or(f.TB).Items
 }
 
 // Actions lists the actions in the audit records of a campaign, or of one of its rows, newest first.

@@ -135,32 +135,33 @@ func (f *Fixture) ExecProjections(query string, args ...any) {
 
 // Number reads one number from the journal database, bypassing the store.
 func (f *Fixture) Number(query string, args ...any) int64 {
-	var n int64
-	err := f.JournalDB.QueryRow(query, args...).Scan(&n)
-	must.Need(f.TB, err == nil, "%s: %v", query, err)
-	return n
+	return Column[int64](f.TB, f.JournalDB, query, args...)[0]
 }
 
 // Texts is the first column of a query's result; nil when that is empty.
 func Texts(tb testing.TB, db *sql.DB, query string, args ...any) []string {
-	if all := Column[string](tb, db, query, args...); len(all) > 0 {
-		return all
-	}
-	return nil
+	return append([]string(nil), Column[string](tb, db, query, args...)...)
 }
 
 // Column reads the first column of a query's result.
 func Column[T any](tb testing.TB, db *sql.DB, query string, args ...any) []T {
+	all := []T{}
+	eachRow(tb, db, query, args, func(rows *sql.Rows) error {
+		var v T
+		err := rows.Scan(&v)
+		all = append(all, v)
+		return err
+	})
+	return all
+}
+
+func eachRow(tb testing.TB, db *sql.DB, query string, args []any, do func(*sql.Rows) error) {
 	rows := must.Get(db.Query(query, args...)).Or(tb)
 	defer rows.Close()
-	all := []T{}
 	for rows.Next() {
-		var v T
-		must.OK(tb, rows.Scan(&v))
-		all = append(all, v)
+		must.OK(tb, do(rows))
 	}
 	must.OK(tb, rows.Err())
-	return all
 }
 
 // Event is a minimal event to append.
@@ -193,9 +194,7 @@ func (f *Fixture) MustClaim(w store.Worker, rows int) []store.Claim {
 
 // ApplyClaim advances the watermark of a claim's campaign over the claim's events up to last, as a worker does, and returns the watermark's seq.
 func (f *Fixture) ApplyClaim(c store.Claim, last int64) (reached int64, err error) {
-	all, _, err := f.Load(f.Ctx, []store.Range{c.Range()}, 1<<30)
-	must.Need(f.TB, err == nil, "load: %v", err)
-	loaded := all[0].Events
+	loaded := must.Get(f.LoadClaim(c)).Or(f.TB)
 	err = f.ReadModel().Apply(context.Background(), func(tx *readmodel.ApplyTx) error {
 		w, err := tx.Watermark(c.CampaignID)
 		if err != nil {

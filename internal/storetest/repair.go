@@ -128,25 +128,23 @@ type Recounted struct {
 
 // Recount recounts all campaigns, without the store.
 func (f *Fixture) Recount() []Recounted {
-	rows := must.Get(f.JournalDB.Query(recount)).Or(f.TB)
-	defer rows.Close()
 	var all []Recounted
-	for rows.Next() {
+	eachRow(f.TB, f.JournalDB, recount, nil, func(rows *sql.Rows) error {
 		var c Recounted
 		right := make([]bool, len(recountedParts))
 		var dest []any
 		for i := range right {
 			dest = append(dest, &right[i])
 		}
-		must.OK(f.TB, rows.Scan(append(dest, &c.ID, &c.Epoch, &c.due, &c.next, &c.paused, &c.status, &c.diverged, &c.owner, &c.expiry, &c.bare)...))
+		err := rows.Scan(append(dest, &c.ID, &c.Epoch, &c.due, &c.next, &c.paused, &c.status, &c.diverged, &c.owner, &c.expiry, &c.bare)...)
 		if i := slices.Index(right, false); i >= 0 {
 			c.Problem = recountedParts[i] + " is wrong"
 		} else {
 			c.Problem = c.wrongDue(f.Clock.Now().UnixMicro())
 		}
 		all = append(all, c)
-	}
-	must.OK(f.TB, rows.Err())
+		return err
+	})
 	return all
 }
 
@@ -185,19 +183,17 @@ func (f *Fixture) Dump(except ...string) string {
 
 // dumpQuery is the result of a query in lines, in order.
 func dumpQuery(tb testing.TB, db *sql.DB, name, query string) string {
-	rows := must.Get(db.Query(query)).Or(tb)
-	defer rows.Close()
-	columns, _ := rows.Columns()
 	var lines []string
-	for rows.Next() {
+	eachRow(tb, db, query, nil, func(rows *sql.Rows) error {
+		columns, _ := rows.Columns()
 		values, dest := make([]any, len(columns)), make([]any, len(columns))
 		for i := range values {
 			dest[i] = &values[i]
 		}
-		must.OK(tb, rows.Scan(dest...))
+		err := rows.Scan(dest...)
 		lines = append(lines, fmt.Sprintf("%s %v\n", name, values))
-	}
-	must.OK(tb, rows.Err())
+		return err
+	})
 	slices.Sort(lines)
 	return strings.Join(lines, "")
 }

@@ -165,11 +165,6 @@ func (f *Fixture) Gap() {
 	f.Exec(`update campaigns set pending = 0, head_seq = null, head_status = null, due_at = null`)
 }
 
-// CountRows counts the rows with a status.
-func (f *Fixture) CountRows(status outbox.Status) int64 {
-	return f.Number(`select count(*) from projection_apply_outbox where status = $1`, string(status))
-}
-
 // Spans are the recorded spans of applied events, by campaign.
 func (f *Fixture) Spans() []string {
 	return Texts(f.TB, f.JournalDB, `select campaign_id || ' ' || first_seq || '-' || last_seq || ' ' || worker from applied_spans order by campaign_id, first_seq`)
@@ -326,51 +321,12 @@ func (f *Fixture) Is(campaign, want string) {
 	must.Equal(f.TB, Told(f.MustCampaign(campaign)), want, "campaign", campaign, "want")
 }
 
-// RowIs fails unless a row has this status, number of failed attempts, and time to its next attempt, as in "failed after 3, due in 4s".
-func (f *Fixture) RowIs(campaign string, seq int64, want string) {
-	r := f.MustRow(campaign, seq).Row
-	must.Equal(f.TB, fmt.Sprintf("%s after %d, due in %s", r.Status, r.AttemptCount, r.NextAttemptAt.Sub(f.Clock.Now())), want, "row", campaign, seq)
-}
-
-// ToldClaim is a claim in words: its events, its epoch, and what is unusual about it.
-func ToldClaim(c store.Claim) string {
-	text := fmt.Sprintf("%s %d-%d under %d", c.CampaignID, c.First, c.Last, c.Epoch)
-	if c.Attempts > 0 {
-		text += fmt.Sprintf(", after %d", c.Attempts)
-	}
-	for _, unusual := range []struct {
-		word string
-		is   bool
-	}{{"counted", c.Counted}, {"bare", c.Bare}, {"with skips", !c.Unskipped}} {
-		if unusual.is {
-			text += ", " + unusual.word
-		}
-	}
-	return text
-}
-
-// Claims is ClaimOne of a claim as told.
-func (f *Fixture) Claims(w store.Worker, rows int, want string) store.Claim {
-	c := f.ClaimOne(w, rows)
-	got := ToldClaim(c)
-	must.Need(f.TB, got == want, "claimed %s, want %s", got, want)
-	return c
-}
-
 // Works applies the events of a claim up to last, and settles it.
 func (f *Fixture) Works(w store.Worker, c store.Claim, last int64) store.Settled {
 	if last >= c.First {
 		f.MustApply(c, last)
 	}
 	return f.MustSettle(w, store.Result{Claim: c, Applied: last})
-}
-
-// FailsAfter applies the events of a claim up to last, and settles it with a failure of the next.
-func (f *Fixture) FailsAfter(w store.Worker, c store.Claim, last int64, message string) store.Settled {
-	if last >= c.First {
-		f.MustApply(c, last)
-	}
-	return f.MustSettle(w, store.Result{Claim: c, Applied: last, Failure: Failure(message)})
 }
 
 // No is the error of a call whose result does not matter.

@@ -104,7 +104,7 @@ func TestGoProjection_makesTheRowsOfItsSQLTwin(t *testing.T) {
 		want := digestsOf(t, file, events)
 		mustHaveDigests(t, digestsOf(t, code, events), want)
 
-		run := code.RunToEnd(enginetest.VerifyAll())
+		run := code.RunToEnd(enginetest.Everything)
 		must.Hold(t, run.Status == outbox.RunCompleted && run.Verdict == outbox.VerdictMatch && run.Counts.Matched == int64(len(want)), "verify %+v", run)
 		code.ExecProjections(`update tally_types set n = n + 1 where event_type = 'campaign.created'`)
 		code.RunToEnd(outbox.RunRequest{Kind: outbox.RunRebuild, All: true})
@@ -199,7 +199,7 @@ func TestGoProjection_failureIsItsOwn(t *testing.T) {
 			row := b.MustRow("culprit", 2).Row
 			must.Hold(t, row.Status == outbox.Dead && strings.Contains(row.LastError, tt.want) && strings.Contains(row.LastError, "projection tally (code_test.go:"), "row %s: %q, want it dead of %q in code_test.go", row.Status, row.LastError, tt.want)
 			must.Equal(t, b.MustCampaign("culprit").AppliedSeq, 1, "the campaign is at event")
-			must.Equal(t, b.RunToEnd(enginetest.VerifyAll()).Counts.Matched, 3, "verify")
+			must.Equal(t, b.RunToEnd(enginetest.Everything).Counts.Matched, 3, "verify")
 		})
 	}
 	t.Cleanup(func() {
