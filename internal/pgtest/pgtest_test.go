@@ -114,10 +114,7 @@ func TestServer_restartsRecoversAndLeavesNothing(t *testing.T) {
 func awaitBroken(t *testing.T, s *Server, database string, stop func() error) {
 	sleeper, watcher := connect(t, database), connect(t, s.URL("postgres"))
 	broken := make(chan error, 1)
-	go func() {
-		_, err := sleeper.Exec(context.Background(), "select pg_sleep(600)")
-		broken <- err
-	}()
+	go func() { _, err := sleeper.Exec(context.Background(), "select pg_sleep(600)"); broken <- err }()
 	await(t, "the statement to run", func() bool {
 		var n int
 		err := watcher.QueryRow(t.Context(), "select count(*) from pg_stat_activity where wait_event = 'PgSleep'").Scan(&n)

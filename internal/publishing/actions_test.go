@@ -173,9 +173,7 @@ func TestResume_ofManyAtOnceExactlyOneWins(t *testing.T) {
 	t.Parallel()
 	f := open(t)
 	failedSubscription(f)
-	storetest.OneWins(t, []*fixture{f, f.beside()}, func(f *fixture) error {
-		return storetest.No(f.progress.Resume(f.Ctx, ana(""), archive))
-	})
+	storetest.OneWins(t, []*fixture{f, f.beside()}, func(f *fixture) error { return storetest.No(f.progress.Resume(f.Ctx, ana(""), archive)) })
 	must.Equal(t, len(f.DoneActions()), 1, "records")
 }
 
@@ -283,8 +281,7 @@ func TestRelay_aPauseElsewhereHoldsAfterTheBatchInFlight(t *testing.T) {
 	c.PollInterval, c.Lease = time.Hour, time.Hour
 	deliver(t, f, c)
 	storetest.Eventually(t, "the pair is given back", func() bool {
-		status, _, _, _, owner := f.subscriptionState(t, sub.SubscriptionName)
-		return status == "paused" && owner == ""
+		return f.standing(sub.SubscriptionName).status == "paused" && f.standing(sub.SubscriptionName).owner == ""
 	})
 	must.Equal(t, r["one"].got(), upTo(20), "it got")
 }
@@ -301,16 +298,10 @@ func TestRelay_nothingAppendedAfterAPauseIsDelivered(t *testing.T) {
 	c.PollInterval, c.Lease = time.Hour, time.Hour
 	f.appendAll(noted("c-1"))
 	deliver(t, f, c)
-	storetest.Eventually(t, "the first event is delivered", func() bool {
-		_, position, _, _, _ := f.subscriptionState(t, sub.SubscriptionName)
-		return position == 1
-	})
+	storetest.Eventually(t, "the first event is delivered", func() bool { return f.standing(sub.SubscriptionName).position == 1 })
 	must.Get(elsewhere.progress.Pause(t.Context(), ana("mended"), sub.SubscriptionName)).Or(t)
 	f.appendAll(noted("c-1"))
-	storetest.Eventually(t, "the pair is given back", func() bool {
-		_, _, _, _, owner := f.subscriptionState(t, sub.SubscriptionName)
-		return owner == ""
-	})
+	storetest.Eventually(t, "the pair is given back", func() bool { return f.standing(sub.SubscriptionName).owner == "" })
 	must.Equal(t, r["one"].got(), upTo(1), "it got")
 }
 
@@ -335,8 +326,8 @@ func TestRelay_aCallThatIsCutOffIsNoError(t *testing.T) {
 	stop()
 	took := time.Since(began)
 	must.Hold(t, took <= storetest.Patience, "it took %s to stop", took)
-	status, position, _, count, owner := f.subscriptionState(t, sub.SubscriptionName)
-	must.Hold(t, status == "active" && position == 0 && count == 0 && owner == "", "the pair is %s at %d with %d errors, held by %q", status, position, count, owner)
+	at := f.standing(sub.SubscriptionName)
+	must.Hold(t, at.status == "active" && at.position == 0 && at.errors == 0 && at.owner == "", "the pair is %s at %d with %d errors, held by %q", at.status, at.position, at.errors, at.owner)
 }
 
 // A destination that accepts nothing and gives no reason has failed.
@@ -347,10 +338,7 @@ func TestRelay_takingNothingIsAnError(t *testing.T) {
 	r := receivers{"one": {answer: func(context.Context, []*destination.Event) (int, error) { return 0, nil }}}
 	sub := subscriptionOf("everything", "one", everyEvent)
 	deliver(t, f, r.config(f, "one", sub))
-	storetest.Eventually(t, "it is noted", func() bool {
-		_, _, _, count, _ := f.subscriptionState(t, sub.SubscriptionName)
-		return count > 0
-	})
+	storetest.Eventually(t, "it is noted", func() bool { return f.standing(sub.SubscriptionName).errors > 0 })
 }
 
 // Stopping does not wait for a database that is down.
@@ -375,8 +363,8 @@ func TestRelay_stopsWhileAPositionCannotBeSaved(t *testing.T) {
 	took := time.Since(began)
 	must.Hold(t, took <= storetest.Patience, "it took %s to stop", took)
 	f.Exec(`alter table away rename to publisher_progress`)
-	_, position, _, _, _ := f.subscriptionState(t, sub.SubscriptionName)
-	must.Hold(t, position == 0, "the pair stands at %d", position)
+	at := f.standing(sub.SubscriptionName)
+	must.Hold(t, at.position == 0, "the pair stands at %d", at.position)
 }
 
 // failing makes a subscription that waits an hour until it is retried, and whose destination
@@ -418,10 +406,7 @@ func TestRelay_aSubscriptionThatWaitsIsActedOnElsewhere(t *testing.T) {
 			f := open(t, live)
 			sub, r, config := failing(t, f)
 			deliver(t, f, config)
-			storetest.Eventually(t, "the pair has failed", func() bool {
-				status, _, _, _, _ := f.subscriptionState(t, sub.SubscriptionName)
-				return status == "failed"
-			})
+			storetest.Eventually(t, "the pair has failed", func() bool { return f.standing(sub.SubscriptionName).status == "failed" })
 			must.OK(t, c.act(f.beside(live).progress, sub.SubscriptionName))
 			f.mustStandAt(t, sub.SubscriptionName, 3)
 			must.Equal(t, r.got(), c.got, "it got")

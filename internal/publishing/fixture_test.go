@@ -38,11 +38,7 @@ func on(s *storetest.Fixture) *fixture {
 	return f
 }
 
-func (f *fixture) beside(change ...func(*store.Options)) *fixture {
-	return on(f.Beside(change...))
-}
+func (f *fixture) beside(change ...func(*store.Options)) *fixture { return on(f.Beside(change...)) }
 
 // sample takes a sample now, as by a process that has just been started.
-func (f *fixture) sample() {
-	must.OK(f.TB, f.beside().Sample(f.Ctx))
-}
+func (f *fixture) sample() { must.OK(f.TB, f.beside().Sample(f.Ctx)) }

@@ -22,9 +22,7 @@ import (
 // synced after every batch. Run it with
 //
 //	go test ./internal/publishing -run '^$' -bench FanOut -benchtime 3x -db sqlite
-func BenchmarkFanOut(b *testing.B) {
-	corpus.EachJournal(b, corpus.Heavy, fanOut)
-}
+func BenchmarkFanOut(b *testing.B) { corpus.EachJournal(b, corpus.Heavy, fanOut) }
 
 func fanOut(b *testing.B, j corpus.Journal) {
 	const publishers = 5

@@ -133,18 +133,22 @@ func upTo(n int) []int64 {
 	return all
 }
 
-func (f *fixture) subscriptionState(tb testing.TB, name outbox.SubscriptionName) (status string, position, delivered int64, errors int, owner string) {
-	err := f.JournalDB.QueryRow(`select status, position, delivered, error_count, lease_owner from publisher_progress where topic = $1 and publisher = $2`,
-		name.Topic, name.Publisher).Scan(&status, &position, &delivered, &errors, &owner)
-	must.OK(tb, err)
-	return status, position, delivered, errors, owner
+// standing is the row of a subscription.
+type standing struct {
+	status              string
+	position, delivered int64
+	errors              int
+	owner               string
+}
+
+func (f *fixture) standing(name outbox.SubscriptionName) (s standing) {
+	row := f.JournalDB.QueryRow(`select status, position, delivered, error_count, lease_owner from publisher_progress where topic = $1 and publisher = $2`, name.Topic, name.Publisher)
+	must.OK(f.TB, row.Scan(&s.status, &s.position, &s.delivered, &s.errors, &s.owner))
+	return s
 }
 
 func (f *fixture) mustStandAt(tb testing.TB, name outbox.SubscriptionName, position int64) {
-	storetest.Eventually(tb, fmt.Sprintf("%s at position %d", name, position), func() bool {
-		_, at, _, _, _ := f.subscriptionState(tb, name)
-		return at == position
-	})
+	storetest.Eventually(tb, fmt.Sprintf("%s at position %d", name, position), func() bool { return f.standing(name).position == position })
 }
 
 func TestRelay_deliversInOrderWhatTheTopicSelects(t *testing.T) {
@@ -166,8 +170,8 @@ func TestRelay_deliversInOrderWhatTheTopicSelects(t *testing.T) {
 	must.Equal(t, r["some"].got(), []int64{251}, "opened in c-2: got")
 	got := r["none"].got()
 	must.Hold(t, len(got) <= 0, "nothing: got %v", got)
-	_, _, delivered, _, owner := f.subscriptionState(t, all.SubscriptionName)
-	must.Hold(t, delivered == 253 && owner == "", "after the end %d deliveries are counted and %q holds the pair, want 253 and nobody", delivered, owner)
+	at := f.standing(all.SubscriptionName)
+	must.Hold(t, at.delivered == 253 && at.owner == "", "after the end %d deliveries are counted and %q holds the pair, want 253 and nobody", at.delivered, at.owner)
 }
 
 func TestRelay_aDestinationHoldsUpNobody(t *testing.T) {
@@ -316,9 +320,9 @@ func TestRelay_waitsLongerAfterErrors(t *testing.T) {
 	for i, want := range []time.Duration{second, 2 * second, 4 * second, 8 * second, 16 * second, 32 * second, 60 * second, 60 * second, 60 * second, 5 * time.Minute, 5 * time.Minute} {
 		w := s.next(t)
 		must.Need(t, w.long == want, "wait %d is %s, want %s", i+1, w.long, want)
-		status, position, _, count, _ := f.subscriptionState(t, sub.SubscriptionName)
+		at := f.standing(sub.SubscriptionName)
 		wantStatus := map[bool]string{false: "active", true: "failed"}[i >= 9]
-		must.Need(t, status == wantStatus && position == 0 && count == i+1, "after error %d it is %s with %d errors at %d, want %s at 0", i+1, status, count, position, wantStatus)
+		must.Need(t, at.status == wantStatus && at.position == 0 && at.errors == i+1, "after error %d it is %+v, want %s at 0", i+1, at, wantStatus)
 		f.appendAll(noted("c-1")) // new events do not shorten the wait
 		got := r["one"].called()
 		must.Need(t, got == i+1, "%d calls after error %d", got, i+1)
@@ -328,9 +332,9 @@ func TestRelay_waitsLongerAfterErrors(t *testing.T) {
 		s.pass(w)
 	}
 	f.mustStandAt(t, sub.SubscriptionName, 14)
-	status, _, _, count, _ := f.subscriptionState(t, sub.SubscriptionName)
+	at := f.standing(sub.SubscriptionName)
 	got := r["one"].got()
-	must.Hold(t, status == "active" && count == 0 && slices.Equal(got, upTo(14)), "once it is repaired it is %s with %d errors and got %v", status, count, got)
+	must.Hold(t, at.status == "active" && at.errors == 0 && slices.Equal(got, upTo(14)), "once it is repaired it is %+v and got %v", at, got)
 }
 
 func TestRelay_obeysTheDestination(t *testing.T) {
@@ -356,8 +360,7 @@ func TestRelay_obeysTheDestination(t *testing.T) {
 	must.Need(t, w.long == 90*time.Second, "the destination asked for 90 s, the wait is %s", w.long)
 	s.pass(w)
 	storetest.Eventually(t, "the pair is given up", func() bool {
-		status, _, _, _, owner := f.subscriptionState(t, sub.SubscriptionName)
-		return status == "failed" && owner == ""
+		return f.standing(sub.SubscriptionName).status == "failed" && f.standing(sub.SubscriptionName).owner == ""
 	})
 	f.appendAll(noted("c-1"))
 	must.Equal(t, r["one"].called(), 2, "how often a destination that is gone was called")
@@ -395,10 +398,7 @@ func TestRelay_noticesAppendsOfOthers(t *testing.T) {
 	sub := subscriptionOf("everything", "one", everyEvent)
 	sub.PollInterval = time.Hour
 	deliver(t, f, r.config(f, "one", sub))
-	storetest.Eventually(t, "the pair is held", func() bool {
-		_, _, _, _, owner := f.subscriptionState(t, sub.SubscriptionName)
-		return owner == "one"
-	})
+	storetest.Eventually(t, "the pair is held", func() bool { return f.standing(sub.SubscriptionName).owner == "one" })
 	f.OnWork(func() {})
 	f.beside(live).appendAll(notes("c-1", 3)...)
 	f.mustStandAt(t, sub.SubscriptionName, 3)
@@ -433,8 +433,7 @@ func TestRelay_subscriptionsSpread(t *testing.T) {
 	holdings := func() map[string]int {
 		counts := map[string]int{}
 		for _, p := range subs {
-			_, _, _, _, owner := f.subscriptionState(t, p.SubscriptionName)
-			counts[owner]++
+			counts[f.standing(p.SubscriptionName).owner]++
 		}
 		return counts
 	}

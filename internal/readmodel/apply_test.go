@@ -94,9 +94,7 @@ func TestApply_errorOrPanicUndoesEverything(t *testing.T) {
 		err := f.Apply(f.Ctx, func(tx *readmodel.ApplyTx) error { write(tx); return boom })
 		must.Hold(t, errors.Is(err, boom), "got error %v", err)
 		func() {
-			defer func() {
-				must.Hold(t, recover() != nil, "the panic was swallowed")
-			}()
+			defer func() { must.Hold(t, recover() != nil, "the panic was swallowed") }()
 			f.Apply(f.Ctx, func(tx *readmodel.ApplyTx) error { write(tx); panic("boom") })
 		}()
 		err = f.Rehearse(f.Ctx, func(tx *readmodel.ApplyTx) error { write(tx); return nil })
@@ -456,10 +454,7 @@ func TestPostgresApply_deadlockIsBusy(t *testing.T) {
 		if _, err := tx.Watermark("a"); err != nil {
 			return err
 		}
-		go func() {
-			_, err := other.Exec(context.Background(), lock("a"))
-			blocked <- err
-		}()
+		go func() { _, err := other.Exec(context.Background(), lock("a")); blocked <- err }()
 		_, err := tx.Watermark("b")
 		return err
 	})

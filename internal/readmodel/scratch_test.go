@@ -353,9 +353,7 @@ func TestLeave_rowsThatMissedEventsAreThoseOfNone(t *testing.T) {
 	f := withTally(t)
 	p := storetest.Tally()
 	other := func() bool { return otherBuilt(f, p.Name, p.Version) }
-	leave := func(named ...string) {
-		must.OK(t, f.Leave(f.Ctx, named))
-	}
+	leave := func(named ...string) { must.OK(t, f.Leave(f.Ctx, named)) }
 	back := func() { install(f, p) }
 	leave(p.Name)
 	must.Hold(t, !other(), "a loaded projection was left")

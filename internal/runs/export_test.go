@@ -53,10 +53,7 @@ func (w *Worker) DieInRun(ctx context.Context, stage int) (next func() error, er
 	if err := m.finish(ctx, f, claims[0]); err != nil || m.ended {
 		return f.Close, err
 	}
-	swap := func() error {
-		_, err := f.scratch.Swap(ctx, []readmodel.Swap{m.swap})
-		return err
-	}
+	swap := func() error { _, err := f.scratch.Swap(ctx, []readmodel.Swap{m.swap}); return err }
 	if stage == 1 {
 		return func() error { return errors.Join(swap(), f.Close()) }, nil
 	}

@@ -34,9 +34,7 @@ func behind(f *fixture, loaded []outbox.ProjectionInfo, projection string, campa
 	return run
 }
 
-func reconciled(f *fixture) {
-	must.Get(f.Reconcile(f.Ctx)).Or(f.TB)
-}
+func reconciled(f *fixture) { must.Get(f.Reconcile(f.Ctx)).Or(f.TB) }
 
 func behindAlone(f *fixture, want int64) {
 	n, err := f.Runs.Behind(f.Ctx)

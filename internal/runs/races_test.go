@@ -131,9 +131,7 @@ func TestReplay_missesNothingAppliedOrUnskippedBesideIt(t *testing.T) {
 	b.PauseProjection("trail", "a")
 	b.Feed(enginetest.Noted("a"))
 	b.ResumeProjection("trail", "a")
-	p, err = b.RunWorker.CatchUp(t.Context(), "a", "trail", func() {
-		b.Feed(enginetest.Noted("a"))
-	})
+	p, err = b.RunWorker.CatchUp(t.Context(), "a", "trail", func() { b.Feed(enginetest.Noted("a")) })
 	must.Need(t, err == nil && p.Error == "" && p.Seq == 5, "%+v (%v)", p, err)
 	b.MustHaveCursors("a trail 5 live")
 	b.Sound()
@@ -235,10 +233,7 @@ insert into slow values (:campaign_id, :payload.key);
 	b.StartRun(outbox.RunRequest{Kind: outbox.RunRebuild, All: true})
 	armed.Store(true)
 	ended := make(chan error, 1)
-	go func() {
-		_, err := b.RunWorker.Step(ctx)
-		ended <- err
-	}()
+	go func() { _, err := b.RunWorker.Step(ctx); ended <- err }()
 	select {
 	case <-ended:
 	case <-time.After(storetest.Patience):

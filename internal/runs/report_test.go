@@ -101,9 +101,7 @@ func TestReportRun_notesVerifications(t *testing.T) {
 	drifted.Projections = []outbox.ProjectionResult{
 		{Projection: "roster", Verdict: outbox.VerdictDrift, Digest: "d", Seq: 4, Comparison: &outbox.Comparison{Added: 1, Changed: 2, Removed: 3, FirstSeq: 2}},
 		{Projection: "history", Verdict: outbox.VerdictMatch, Digest: "h"}}
-	verifications := func() []outbox.Verification {
-		return must.Get(f.Verifications(f.Ctx, "a")).Or(t)
-	}
+	verifications := func() []outbox.Verification { return must.Get(f.Verifications(f.Ctx, "a")).Or(t) }
 	verify := func(order outbox.RunRequest) outbox.Run {
 		f.Clock.Advance(time.Minute)
 		f.StartRun(order)
@@ -206,10 +204,7 @@ func TestRuns_pagesBothWaysAndFilters(t *testing.T) {
 		}
 		return got, page
 	}
-	is := func(got []int64, want ...int64) {
-		t.Helper()
-		must.Equal(t, got, want, "runs")
-	}
+	is := func(got []int64, want ...int64) { t.Helper(); must.Equal(t, got, want, "runs") }
 	got, page := list(outbox.RunFilter{Limit: 2})
 	is(got, ids[4], ids[3])
 	got, page = list(outbox.RunFilter{Limit: 2, Cursor: *page.NextCursor})

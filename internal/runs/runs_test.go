@@ -393,9 +393,7 @@ func TestRuns_cancelKeepsTheOldRows(t *testing.T) {
 	w := *b.RunWorker
 	var cancel sync.Once
 	w.Applying = func(time.Time) bool { // is called after each chunk of a replay
-		cancel.Do(func() {
-			must.Get(b.Runs.Cancel(t.Context(), enginetest.Operator, run.ID)).Or(t)
-		})
+		cancel.Do(func() { must.Get(b.Runs.Cancel(t.Context(), enginetest.Operator, run.ID)).Or(t) })
 		return false
 	}
 	ctx, stop := context.WithTimeout(t.Context(), storetest.Patience)

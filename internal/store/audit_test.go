@@ -132,9 +132,7 @@ func TestAction_keyForOtherContentIsRefused(t *testing.T) {
 	t.Parallel()
 	f := open(t, storetest.MaxAttempts(1))
 	ids := f.Killed("a", 6)
-	keyed := func(key string) outbox.Command {
-		return as(func(o *outbox.Command) { o.IdempotencyKey = key })
-	}
+	keyed := func(key string) outbox.Command { return as(func(o *outbox.Command) { o.IdempotencyKey = key }) }
 	named := func(id string) outbox.OperationRequest {
 		return outbox.OperationRequest{Selection: outbox.Selection{Rows: []outbox.RowKey{{CampaignID: id, Seq: 1}}}}
 	}

@@ -258,15 +258,9 @@ func TestSettle_givesTheEventsOfABareClaimRowsFromTheFailedOneOn(t *testing.T) {
 func TestEnqueueMissing_besideAnybody(t *testing.T) {
 	t.Parallel()
 	for name, hold := range map[string]func(f *fixture) (end func()){
-		"nobody": func(*fixture) func() { return func() {} },
-		"a request": func(f *fixture) func() {
-			c := f.claimInline(one, "a")
-			return func() { f.Works(one, c, 3) }
-		},
-		"a run": func(f *fixture) func() {
-			claims := f.ClaimedForRun("a")
-			return func() { f.ReleaseFromRun(claims...) }
-		},
+		"nobody":    func(*fixture) func() { return func() {} },
+		"a request": func(f *fixture) func() { c := f.claimInline(one, "a"); return func() { f.Works(one, c, 3) } },
+		"a run":     func(f *fixture) func() { claims := f.ClaimedForRun("a"); return func() { f.ReleaseFromRun(claims...) } },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -282,10 +276,7 @@ func TestEnqueueMissing_besideAnybody(t *testing.T) {
 			end()
 			f.Drain()
 			f.Sound()
-			f.Unchanged(func() {
-				must.OK(t, f.EnqueueMissing(f.Ctx, "unknown"))
-				must.OK(t, f.EnqueueMissing(f.Ctx, "a"))
-			})
+			f.Unchanged(func() { must.OK(t, f.EnqueueMissing(f.Ctx, "unknown")); must.OK(t, f.EnqueueMissing(f.Ctx, "a")) })
 		})
 	}
 }
@@ -307,10 +298,7 @@ order by seq`, campaign)...), "\n")
 
 // stagesOfAWave are the possible states of a campaign in a claimed wave.
 var stagesOfAWave = map[string]func(f *fixture) store.Claim{
-	"fresh": func(f *fixture) store.Claim {
-		f.AppendN("a", 5)
-		return f.ClaimOne(one, 3)
-	},
+	"fresh": func(f *fixture) store.Claim { f.AppendN("a", 5); return f.ClaimOne(one, 3) },
 	"head failed before": func(f *fixture) store.Claim {
 		f.AppendN("a", 5)
 		f.Fail("boom", "a")
@@ -329,10 +317,7 @@ var stagesOfAWave = map[string]func(f *fixture) store.Claim{
 		f.crash(one, 3)
 		return f.Claims(one, 3, "a 1-1 under 3, counted")
 	},
-	"on the request path": func(f *fixture) store.Claim {
-		f.AppendN("a", 5)
-		return f.claimInline(one, "a")
-	},
+	"on the request path": func(f *fixture) store.Claim { f.AppendN("a", 5); return f.claimInline(one, "a") },
 }
 
 func TestClaimForRun_takesAWaveAwayAsThoughItHadBeenGivenBack(t *testing.T) {

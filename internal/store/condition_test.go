@@ -181,9 +181,7 @@ func TestCondition_refusesAPositionBehindTheEnd(t *testing.T) {
 		_, err := f.AppendUnless(storetest.Event("b", "noted"), after, storetest.Item("other"))
 		return err
 	}
-	f.Unchanged(func() {
-		refused(t, try(1), outbox.ErrInvalid, "after_position is 1, but the journal ends at 0")
-	})
+	f.Unchanged(func() { refused(t, try(1), outbox.ErrInvalid, "after_position is 1, but the journal ends at 0") })
 	f.AppendN("a", 2)
 	f.Unchanged(func() {
 		for _, after := range []int64{3, math.MaxInt64} {
@@ -234,10 +232,7 @@ func TestPostgresCondition_waitsForAppendsStillOpen(t *testing.T) {
 			f := open(t)
 			end := f.begun(`{"seat":"1"}`)
 			answer := make(chan error, 1)
-			go func() {
-				_, err := f.AppendUnless(storetest.Event("a", "counted"), 0, i)
-				answer <- err
-			}()
+			go func() { _, err := f.AppendUnless(storetest.Event("a", "counted"), 0, i); answer <- err }()
 			f.AwaitLockWaits(1)
 			select {
 			case err := <-answer:
@@ -366,9 +361,7 @@ func TestCondition_holdsAsTheModelSays(t *testing.T) {
 func TestPosition_isTheLast(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	want := func(position int64) {
-		must.Equal(t, must.Get(f.Position(f.Ctx)).Or(t), position, "the position")
-	}
+	want := func(position int64) { must.Equal(t, must.Get(f.Position(f.Ctx)).Or(t), position, "the position") }
 	want(0)
 	f.AppendN("a", 2)
 	f.AppendN("b", 1)

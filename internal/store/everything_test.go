@@ -47,10 +47,7 @@ func (f *fixture) useOperations(must func(...error)) {
 	named := func(i int) outbox.OperationRequest {
 		return outbox.OperationRequest{Canary: true, Selection: outbox.Selection{Rows: []outbox.RowKey{{CampaignID: ids[i], Seq: 1}}}}
 	}
-	end := func(id int64) {
-		f.StepOperation(id)
-		f.must(f.Operations.Acknowledge(f.Ctx, ana(""), id, ""))
-	}
+	end := func(id int64) { f.StepOperation(id); f.must(f.Operations.Acknowledge(f.Ctx, ana(""), id, "")) }
 	f.must(f.Operations.Running(f.Ctx))
 	failing := f.StartOperation(named(0))
 	f.StepOperation(failing.ID)

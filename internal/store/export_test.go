@@ -95,9 +95,7 @@ func (s *Store) Watching() bool {
 func (s *Store) BeginAppendText() string { return s.journal.BeginText(sqldb.BeginAppend) }
 
 // Proxied reports whether the store detected a proxy in front of its servers.
-func (s *Store) Proxied() (journal, projections bool) {
-	return s.journal.Proxied, s.readmodel.Proxied
-}
+func (s *Store) Proxied() (journal, projections bool) { return s.journal.Proxied, s.readmodel.Proxied }
 
 // LockWaitLimit is how long a call waits for a connection or a lock.
 const LockWaitLimit = sqldb.LockWait

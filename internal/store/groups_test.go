@@ -212,9 +212,7 @@ func TestAge_countsFromEventsThatHaveNoRow(t *testing.T) {
 		mode outbox.Mode
 		then func(f *fixture)
 	}{
-		"inline mode left it unapplied": {outbox.ModeInline, func(f *fixture) {
-			f.Works(one, f.claimInline(one, "a"), 2)
-		}},
+		"inline mode left it unapplied": {outbox.ModeInline, func(f *fixture) { f.Works(one, f.claimInline(one, "a"), 2) }},
 		"rows lost and counted anew": {outbox.ModeOutbox, func(f *fixture) {
 			f.Exec(`delete from projection_apply_outbox`)
 			f.NoClaim(one)

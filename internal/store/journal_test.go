@@ -248,10 +248,7 @@ func TestPostgresEventsFrom_holdsBackWhatComesAfterAnAppendUnderWay(t *testing.T
 	must.Get(conn.PgConn().Exec(f.Ctx, f.BeginAppendText()).ReadAll()).Or(t)
 	storetest.Run(f.TB, conn, `select nextval(pg_get_serial_sequence('events', 'position'))`)
 	f.AppendN("b", 1)
-	read := func() (n int) {
-		events := must.Get(f.EventsFrom(f.Ctx, 0, 10)).Or(t)
-		return len(events)
-	}
+	read := func() (n int) { events := must.Get(f.EventsFrom(f.Ctx, 0, 10)).Or(t); return len(events) }
 	must.Equal(t, read(), 2, "read", "events")
 	storetest.Run(f.TB, conn, `commit`)
 	must.Equal(t, read(), 3, "read", "events")

@@ -19,9 +19,7 @@ import (
 
 // pager reads pages of a list as keys.
 func pager[T any](f *fixture, read func(cursor string) (outbox.Page[T], error), key func(T) string) storetest.Pager {
-	return func(cursor string) outbox.Page[string] {
-		return storetest.Keyed(must.Get(read(cursor)).Or(f.TB), key)
-	}
+	return func(cursor string) outbox.Page[string] { return storetest.Keyed(must.Get(read(cursor)).Or(f.TB), key) }
 }
 
 func (f *fixture) rowPager(filter outbox.RowFilter) storetest.Pager {

@@ -27,9 +27,7 @@ func onlyAllowed(t *testing.T, allowed, found []scan) (idle []scan) {
 	t.Helper()
 	used := make([]bool, len(allowed))
 	for _, s := range found {
-		i := slices.IndexFunc(allowed, func(a scan) bool {
-			return strings.HasPrefix(s.step, a.step) && strings.Contains(s.query, a.query)
-		})
+		i := slices.IndexFunc(allowed, func(a scan) bool { return strings.HasPrefix(s.step, a.step) && strings.Contains(s.query, a.query) })
 		if i < 0 {
 			t.Errorf("%s\n\tfor %s", s.step, s.query)
 			continue

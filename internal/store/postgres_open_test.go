@@ -245,10 +245,7 @@ where name in ('statement_timeout', 'lock_timeout', 'idle_in_transaction_session
 	want := []string{"enable_seqscan off", "idle_in_transaction_session_timeout 20000", "lock_timeout 10000", "statement_timeout 30000", "transaction_isolation read committed"}
 	for name, s := range map[string]*fixture{"directly": f, "through a proxy": f.through(pooled, limits)} {
 		f.Exec(`delete from limits`)
-		err := s.Journal().Write(f.Ctx, func(tx *store.Tx) error {
-			_, err := tx.Exec(insert)
-			return err
-		})
+		err := s.Journal().Write(f.Ctx, func(tx *store.Tx) error { _, err := tx.Exec(insert); return err })
 		must.Hold(t, err == nil, "%s: %v", name, err)
 		must.Equal(t, storetest.Texts(t, f.JournalDB, `select name || ' ' || setting from limits order by 1`), want, name)
 	}

@@ -138,10 +138,7 @@ func TestPostgresConnection_toAServerThatOnlyReadsIsGivenUp(t *testing.T) {
 func TestPostgresServerRestart(t *testing.T) {
 	t.Parallel()
 	server := must.Get(pgtest.Start()).Or(t)
-	t.Cleanup(func() {
-		err := server.Stop()
-		must.Hold(t, err == nil, "%v", err)
-	})
+	t.Cleanup(func() { err := server.Stop(); must.Hold(t, err == nil, "%v", err) })
 	life := func(t *testing.T, database string) *fixture {
 		database = server.URL(database)
 		return openPair(t, dbtest.Pair{Journal: dbtest.InSchema(database, "journal"), Projections: dbtest.InSchema(database, "projections")}, storetest.NewClock())

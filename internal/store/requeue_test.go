@@ -74,9 +74,7 @@ func TestRequeueRow_ofManyAtOnceExactlyOneWins(t *testing.T) {
 	t.Parallel()
 	f := open(t)
 	f.DeadHead()
-	storetest.OneWins(t, []*fixture{f, f.beside()}, func(f *fixture) error {
-		return storetest.No(f.RequeueRow(f.Ctx, ana(""), "a", 1))
-	})
+	storetest.OneWins(t, []*fixture{f, f.beside()}, func(f *fixture) error { return storetest.No(f.RequeueRow(f.Ctx, ana(""), "a", 1)) })
 	must.Equal(t, len(f.DoneActions()), 1, "records")
 	f.Sound()
 }

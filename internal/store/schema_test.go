@@ -234,9 +234,7 @@ func TestRowWithin_doesNotReadALargePayload(t *testing.T) {
 	e := storetest.Event("a", "counted")
 	e.Payload = []byte(`{"text":"` + strings.Repeat("x", 8<<20) + `"}`)
 	f.MustAppend(e)
-	read := func() outbox.RowDetail {
-		return must.Get(f.RowWithin(f.Ctx, "a", 1, 64<<10)).Or(t)
-	}
+	read := func() outbox.RowDetail { return must.Get(f.RowWithin(f.Ctx, "a", 1, 64<<10)).Or(t) }
 	read()
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)

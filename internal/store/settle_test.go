@@ -143,9 +143,7 @@ func TestApply_ofALostLeaseChangesNothing(t *testing.T) {
 	f.Clock.Advance(lease)
 	fresh := f.ClaimOne(two, 3)
 	f.MustApply(fresh, 1)
-	f.Unchanged(func() {
-		wantLost(t, storetest.No(f.ApplyClaim(stale, 3)))
-	})
+	f.Unchanged(func() { wantLost(t, storetest.No(f.ApplyClaim(stale, 3))) })
 	f.Works(two, fresh, 3)
 	f.Sound()
 }

@@ -82,9 +82,7 @@ func around(f *storetest.Fixture) *fixture {
 }
 
 // must fails when a call does, whatever it returns besides.
-func (f *fixture) must(_ any, err error) {
-	must.OK(f.TB, err)
-}
+func (f *fixture) must(_ any, err error) { must.OK(f.TB, err) }
 
 // beside opens a second store on the same databases, as another process would.
 func (f *fixture) beside(change ...func(*store.Options)) *fixture {

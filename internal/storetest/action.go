@@ -51,20 +51,14 @@ type Kinds[F any] struct {
 // Keep tests a rule for every kind of action.
 func (k Kinds[F]) Keep(t *testing.T, rule func(*testing.T, Action)) {
 	for _, kind := range k.All {
-		t.Run(kind.Action, func(t *testing.T) {
-			t.Parallel()
-			rule(t, k.ready(t, kind))
-		})
+		t.Run(kind.Action, func(t *testing.T) { t.Parallel(); rule(t, k.ready(t, kind)) })
 	}
 }
 
 // KeepRules tests every rule for every kind of action.
 func (k Kinds[F]) KeepRules(t *testing.T) {
 	for name, rule := range Rules {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			k.Keep(t, rule)
-		})
+		t.Run(name, func(t *testing.T) { t.Parallel(); k.Keep(t, rule) })
 	}
 }
 

@@ -180,10 +180,7 @@ func Everybody[F any](tb testing.TB, stores []F, times int, calls map[string]fun
 			for i := 0; i < times && !tb.Failed(); i++ {
 				var both sync.WaitGroup
 				for _, s := range stores {
-					both.Go(func() {
-						err := call(s, i)
-						must.Hold(tb, err == nil, "%s: %v", name, err)
-					})
+					both.Go(func() { err := call(s, i); must.Hold(tb, err == nil, "%s: %v", name, err) })
 				}
 				both.Wait()
 			}

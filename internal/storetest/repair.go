@@ -71,10 +71,7 @@ func (f *Fixture) SelfCheckAll() (found []store.Found) {
 
 // SelfCheckIsCalm fails when another self-check changes or writes anything.
 func (f *Fixture) SelfCheckIsCalm() {
-	f.untouched(func() {
-		found := f.SelfCheckAll()
-		must.Hold(f.TB, len(found) <= 0, "another check found %+v", found)
-	})
+	f.untouched(func() { found := f.SelfCheckAll(); must.Hold(f.TB, len(found) <= 0, "another check found %+v", found) })
 }
 
 // SelfCheckOne fails unless one step of the self-check finds just one campaign.

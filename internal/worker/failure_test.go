@@ -386,9 +386,7 @@ func TestPass_triesAnEventAsOftenAsItsProjectionSays(t *testing.T) {
 func TestPass_logsWhatDied(t *testing.T) {
 	t.Parallel()
 	var log spokenLog
-	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, strict), func(o *enginetest.Options) {
-		o.Worker.Logger = slog.New(slog.NewTextHandler(&log, nil))
-	})
+	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, strict), func(o *enginetest.Options) { o.Worker.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
 	b.MustAppend(enginetest.EventOf("a", "required", `{}`))
 	b.MustAppend(enginetest.EventOf("b", "required", `{}`))
 	b.MustAppend(enginetest.EventOf("c", "typed", `{"n":"one"}`))

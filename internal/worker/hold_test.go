@@ -175,9 +175,7 @@ func TestPass_tellsNothingOnceAPauseHasReturned(t *testing.T) {
 
 // pauseForAllBriefly pauses for all campaigns, checks that nothing is applied meanwhile, and resumes.
 func pauseForAllBriefly(tb testing.TB, b *enginetest.Engine) {
-	all := func() []int {
-		return storetest.Column[int](tb, b.ProjectionsDB, `select count(*) from tally_history`)
-	}
+	all := func() []int { return storetest.Column[int](tb, b.ProjectionsDB, `select count(*) from tally_history`) }
 	others := func() []int64 {
 		return storetest.Column[int64](tb, b.ProjectionsDB, `select sum(applied_seq) from projection_watermarks`)
 	}

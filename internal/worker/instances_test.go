@@ -190,9 +190,7 @@ func TestPostgresRun_handsItsCampaignsOverAtOnceWhenItStops(t *testing.T) {
 	<-holding
 	must.Equal(t, storetest.Column[int](t, a.JournalDB, `select count(*) from campaigns where lease_owner <> ''`)[0], campaigns, "the campaigns that the worker holds")
 	b.OnWork(b.Worker.Wake)
-	storetest.Eventually(t, "the other worker listens", func() bool {
-		return a.Number(`select count(*)`+storetest.TheStores+` and `+storetest.Listening) > 0
-	})
+	storetest.Eventually(t, "the other worker listens", func() bool { return a.Number(`select count(*)`+storetest.TheStores+` and `+storetest.Listening) > 0 })
 	b.Start()
 	<-idle
 	cancel()
@@ -215,9 +213,7 @@ func TestPostgresRun_isWokenByWhatAnotherProcessAppends(t *testing.T) {
 	idle := make(chan struct{})
 	b := a.Beside(enginetest.Polling(time.Hour), once(whenIdle, func() { close(idle) }))
 	b.OnWork(b.Worker.Wake)
-	storetest.Eventually(t, "the worker listens", func() bool {
-		return a.Number(`select count(*)`+storetest.TheStores+` and `+storetest.Listening) > 0
-	})
+	storetest.Eventually(t, "the worker listens", func() bool { return a.Number(`select count(*)`+storetest.TheStores+` and `+storetest.Listening) > 0 })
 	b.Start()
 	<-idle
 	a.MustAppend(enginetest.Notes("a", 3)...)

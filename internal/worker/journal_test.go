@@ -268,9 +268,7 @@ func TestStart_saysLoudlyThatTheProjectionsAreOfAnotherJournal(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var log spokenLog
-			b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger), func(o *enginetest.Options) {
-				o.Worker.Logger = slog.New(slog.NewTextHandler(&log, nil))
-			})
+			b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger), func(o *enginetest.Options) { o.Worker.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
 			b.MustAppend(enginetest.Notes("a", 3)...)
 			b.Feed(enginetest.Notes("b", 3)...)
 			for _, id := range []string{"a", "b"} {

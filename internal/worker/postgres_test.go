@@ -21,9 +21,7 @@ func TestPostgresPass_countsNoAttemptWhenItsConnectionIsLost(t *testing.T) {
 	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Probing))
 	var lost sync.Once
 	enginetest.OnProbe(t, t.Name(), func([]string) (string, error) {
-		lost.Do(func() {
-			must.Equal(t, b.Terminate(`query like 'update probing%'`), 1, "connections apply the event")
-		})
+		lost.Do(func() { must.Equal(t, b.Terminate(`query like 'update probing%'`), 1, "connections apply the event") })
 		return "fine", nil
 	})
 	b.MustAppend(enginetest.Notes("a", 3)...)
@@ -124,9 +122,7 @@ func hold(tb testing.TB, b *enginetest.Engine, statement string) (release func()
 		_, err = tx.Exec(statement)
 	}
 	must.OK(tb, err)
-	return func() {
-		must.OK(tb, tx.Rollback())
-	}
+	return func() { must.OK(tb, tx.Rollback()) }
 }
 
 // raising fails with the SQLSTATE in the event, until that is fixed.
@@ -257,10 +253,7 @@ func TestPostgresPause_waitsForThoseWhoApply(t *testing.T) {
 		b.Feed(enginetest.Noted("a"))
 		b.MustAppend(enginetest.Probed("a", key))
 		applied := make(chan error, 1)
-		go func() {
-			_, err := b.Worker.Pass(context.Background())
-			applied <- err
-		}()
+		go func() { _, err := b.Worker.Pass(context.Background()); applied <- err }()
 		<-entered
 		paused := make(chan error, 1)
 		go func() {

@@ -238,10 +238,7 @@ func TestSQLiteRun_unreadableCampaignsHoldUpNobodyElse(t *testing.T) {
 		return storetest.Column[int](t, b.JournalDB, `select pageno from dbstat where name = $1 and pagetype = 'leaf' order by path limit 1`, table)[0]
 	}
 	row, queued := leaf("campaigns"), leaf("projection_apply_outbox")
-	b = reopened(t, b, func(journal, _ string) {
-		damagePage(t, journal, row)
-		damagePage(t, journal, queued)
-	})
+	b = reopened(t, b, func(journal, _ string) { damagePage(t, journal, row); damagePage(t, journal, queued) })
 	report := must.Get(b.Check(t.Context(), func(int64, int64) {})).Or(t)
 	held := map[string]bool{}
 	pages := 0

@@ -347,9 +347,7 @@ func TestWorker_appliesWhatLostItsRows(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var log bytes.Buffer
-			b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger), func(o *enginetest.Options) {
-				o.Worker.Logger = slog.New(slog.NewTextHandler(&log, nil))
-			})
+			b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger), func(o *enginetest.Options) { o.Worker.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
 			b.Worker.Hurry()
 			stop := func() {}
 			applied := func(campaign string, seq int64) func() bool {
@@ -377,9 +375,7 @@ func TestWorker_appliesWhatLostItsRows(t *testing.T) {
 	}
 }
 
-func rehearse(tb testing.TB, b *enginetest.Engine) {
-	must.Get(b.Worker.Rehearse(tb.Context())).Or(tb)
-}
+func rehearse(tb testing.TB, b *enginetest.Engine) { must.Get(b.Worker.Rehearse(tb.Context())).Or(tb) }
 
 // rehearsals reads the recorded rehearsals by campaign id.
 func rehearsals(tb testing.TB, b *enginetest.Engine) map[string]store.Rehearsal {
@@ -500,9 +496,7 @@ func TestRun_rehearsesInShadowModeAndAppliesNothing(t *testing.T) {
 	b.MustAppend(enginetest.Notes("a", 3)...)
 	before := b.Dump("rehearsals", "instances")
 	stop := b.Start()
-	rehearsed := func(seq int64) func() bool {
-		return func() bool { return rehearsals(t, b)["a"].RehearsedSeq == seq }
-	}
+	rehearsed := func(seq int64) func() bool { return func() bool { return rehearsals(t, b)["a"].RehearsedSeq == seq } }
 	storetest.Eventually(t, "the journal is rehearsed", rehearsed(3))
 	must.Equal(t, b.Dump("rehearsals", "instances"), before, "a run in shadow mode")
 	b.MustAppend(enginetest.Notes("a", 2)...)

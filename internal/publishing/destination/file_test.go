@@ -46,10 +46,7 @@ func open(tb testing.TB, lines ...string) destination.Publisher {
 	opened := time.Now()
 	destination.SetClock(publisher, func() time.Time { return opened })
 	destination.ReadAnswersFor(publisher, patience)
-	tb.Cleanup(func() {
-		err := publisher.Close()
-		must.Hold(tb, err == nil, "%v", err)
-	})
+	tb.Cleanup(func() { err := publisher.Close(); must.Hold(tb, err == nil, "%v", err) })
 	return publisher
 }
 
@@ -307,10 +304,7 @@ func TestFile_waitsForTheLock(t *testing.T) {
 	refused(t, openFile(t, path, "timeout: 200ms"), 2, 3, 0, outbox.DestinationError, "another process holds its lock")
 	wantLines(t, path, 1, 1)
 	done := make(chan error, 1)
-	go func() {
-		_, err := patient.Publish(context.Background(), journalEvents(2, 3))
-		done <- err
-	}()
+	go func() { _, err := patient.Publish(context.Background(), journalEvents(2, 3)); done <- err }()
 	must.OK(t, syscall.Flock(int(f.Fd()), syscall.LOCK_UN))
 	must.OK(t, <-done)
 	wantLines(t, path, 1, 3)
@@ -326,10 +320,7 @@ func TestFile_writesToTheNextFileWhenItWaitedForOneThatWasMoved(t *testing.T) {
 	defer f.Close()
 	must.OK(t, syscall.Flock(int(f.Fd()), syscall.LOCK_EX))
 	done := make(chan error, 1)
-	go func() {
-		_, err := p.Publish(context.Background(), journalEvents(2, 3))
-		done <- err
-	}()
+	go func() { _, err := p.Publish(context.Background(), journalEvents(2, 3)); done <- err }()
 	waitFor(t, "the file to be opened again", func() bool { return openedAs(t, path) == 2 })
 	must.OK(t, os.Rename(path, path+".000001"))
 	must.OK(t, syscall.Flock(int(f.Fd()), syscall.LOCK_UN))

@@ -44,10 +44,7 @@ func records(tb testing.TB, cluster *kfake.Cluster, options ...kgo.Opt) map[int3
 	defer cancel()
 	got := map[int32][]*kgo.Record{}
 	for count > 0 && ctx.Err() == nil {
-		client.PollFetches(ctx).EachRecord(func(r *kgo.Record) {
-			got[r.Partition] = append(got[r.Partition], r)
-			count--
-		})
+		client.PollFetches(ctx).EachRecord(func(r *kgo.Record) { got[r.Partition] = append(got[r.Partition], r); count-- })
 	}
 	must.Need(tb, count <= 0, "%d records did not come", count)
 	return got
@@ -291,10 +288,7 @@ func TestKafka_sendsNothingLaterThatWasNotAcknowledged(t *testing.T) {
 	})
 	p := openKafka(t, cluster)
 	ctx, cancel := context.WithCancel(t.Context())
-	go func() {
-		<-asked
-		cancel()
-	}()
+	go func() { <-asked; cancel() }()
 	n, err := p.Publish(ctx, journalEvents(1, 5))
 	must.Hold(t, n == 0 && errors.Is(err, context.Canceled), "delivered %d: %v", n, err)
 	deliver(t, p, 1, 5)

@@ -32,10 +32,7 @@ func natsServer(tb testing.TB, change func(*server.Options)) *server.Server {
 	}
 	s := must.Get(server.NewServer(options)).Or(tb)
 	s.Start()
-	tb.Cleanup(func() {
-		s.Shutdown()
-		s.WaitForShutdown()
-	})
+	tb.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
 	must.Need(tb, s.ReadyForConnections(patience), "the server did not start")
 	return s
 }
@@ -186,10 +183,7 @@ func TestNATS_givesUpOnAServerThatSaysNothing(t *testing.T) {
 func stalled(tb testing.TB, after func(net.Conn)) string {
 	listener := must.Get(net.Listen("tcp", "127.0.0.1:0")).Or(tb)
 	release := make(chan struct{})
-	tb.Cleanup(func() {
-		close(release)
-		listener.Close()
-	})
+	tb.Cleanup(func() { close(release); listener.Close() })
 	go func() {
 		for {
 			conn, err := listener.Accept()
