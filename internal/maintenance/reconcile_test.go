@@ -38,9 +38,7 @@ func TestReconcile_givesUnappliedEventsTheirRowsBack(t *testing.T) {
 			f.OnWork(func() { woken = true })
 			f.Clock.Advance(time.Hour)
 			f.MustReconcile(outbox.Repaired{Campaigns: 1, Inserted: missing})
-			if !woken || len(f.MustFindGaps()) != 0 {
-				t.Errorf("woken: %v; gaps: %+v", woken, f.MustFindGaps())
-			}
+			must.Hold(t, woken && len(f.MustFindGaps()) == 0, "woken: %v; gaps: %+v", woken, f.MustFindGaps())
 			c := f.MustCampaign("a")
 			must.Hold(t, c.HeadSeq == 3 && c.OldestEnqueuedAt == began && c.Counts == (outbox.Counts{Pending: 4}), "campaign is %+v, want head 3, as old as its append", c)
 			mustBeFixed(f)
@@ -286,9 +284,8 @@ func TestReconcile_ofAnotherJournalTakesNothingBack(t *testing.T) {
 	f.AppendN("b", 1)
 	f.LoseRows("b", "true")
 	f.MustReconcile(outbox.Repaired{Campaigns: 2, Inserted: 1, Diverged: 1})
-	if c := f.MustCampaign("a"); !strings.Contains(c.Diverged, "an event 2 that the journal does not have") || f.MustWatermark("a").AppliedSeq != 2 {
-		t.Errorf("campaign is %+v, its watermark %+v", c, f.MustWatermark("a"))
-	}
+	c := f.MustCampaign("a")
+	must.Hold(t, strings.Contains(c.Diverged, "an event 2 that the journal does not have") && f.MustWatermark("a").AppliedSeq == 2, "campaign is %+v, its watermark %+v", c, f.MustWatermark("a"))
 	f.MustBeReconciled()
 }
 

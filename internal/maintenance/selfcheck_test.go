@@ -79,9 +79,8 @@ func TestSelfCheck_repairsWhatItFinds(t *testing.T) {
 			breaks(f)
 			woken := false
 			f.OnWork(func() { woken = true })
-			if found := f.SelfCheckAll(); !woken || len(found) != 1 || found[0].CampaignID != "a" || drift(f) != 1 {
-				t.Errorf("woken: %v; found %+v; drift is %d, want campaign a", woken, found, drift(f))
-			}
+			found := f.SelfCheckAll()
+			must.Hold(t, woken && len(found) == 1 && found[0].CampaignID == "a" && drift(f) == 1, "woken: %v; found %+v; drift is %d, want campaign a", woken, found, drift(f))
 			f.Exact("a")
 			f.Sound()
 			f.SelfCheckIsCalm()

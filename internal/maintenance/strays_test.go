@@ -131,10 +131,7 @@ func TestCampaign_thatDivergedShowsWhatTheJournalHasAndWhatWaits(t *testing.T) {
 			f.MustReconcile(outbox.Repaired{Campaigns: 1, Diverged: 1})
 			f.AppendN("a", int(scene.appended))
 			c := f.MustCampaign("a")
-			if c.State() != outbox.StateDiverged || c.HighWaterSeq != scene.keeps+scene.appended || c.AppliedSeq != scene.keeps ||
-				c.LagEvents() != scene.appended || c.ProjectionsSeq != 5 || c.Counts != (outbox.Counts{Pending: scene.appended}) {
-				t.Errorf("campaign is %+v, %d behind", c, c.LagEvents())
-			}
+			must.Hold(t, c.State() == outbox.StateDiverged && c.HighWaterSeq == scene.keeps+scene.appended && c.AppliedSeq == scene.keeps && c.LagEvents() == scene.appended && c.ProjectionsSeq == 5 && c.Counts == (outbox.Counts{Pending: scene.appended}), "campaign is %+v, %d behind", c, c.LagEvents())
 			must.Equal(t, c.Diverged, "the projections have an event 5 that the journal does not have", "diverged since")
 			for _, listed := range f.AllCampaigns(outbox.CampaignFilter{State: outbox.StateDiverged}) {
 				must.Hold(t, listed.Diverged == c.Diverged && listed.LagEvents() == c.LagEvents() && listed.AppliedSeq == c.AppliedSeq, "listed as %+v, want as %+v", listed, c)

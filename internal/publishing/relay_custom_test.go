@@ -139,9 +139,8 @@ func TestRelay_handsOverAPublisherWhoseCallHangs(t *testing.T) {
 	}})
 	deliverCustom(t, f.beside(live), "two", well)
 	f.mustStandAt(t, stuck.SubscriptionName, 1)
-	if p := f.publisher(stuck.SubscriptionName); p.Lease == nil || p.Lease.Owner != "two" || p.HangingSince != nil || delivered.Load() != 1 {
-		t.Errorf("%d delivered: %+v", delivered.Load(), p)
-	}
+	p := f.publisher(stuck.SubscriptionName)
+	must.Hold(t, p.Lease != nil && p.Lease.Owner == "two" && p.HangingSince == nil && delivered.Load() == 1, "%d delivered: %+v", delivered.Load(), p)
 	stop() // though its call has not returned
 	close(hang)
 }
@@ -372,12 +371,10 @@ func TestRelay_blamesNoEventBeforeAnotherWasTakenOrRefused(t *testing.T) {
 			config.Open = nil
 			deliver(t, f, config)
 			failedAt := func() outbox.Publisher {
-				t.Helper()
 				storetest.Eventually(t, "failed", func() bool { return f.publisher(sub.SubscriptionName).Status == outbox.PublisherFailed })
 				return f.publisher(sub.SubscriptionName)
 			}
 			test := func() {
-				t.Helper()
 				to := must.Get(sub.Open(config.Options)).Or(t)
 				_, failure := to.Publish(t.Context(), []*destination.Event{destination.TestEvent("here", "test-1")})
 				must.OK(t, f.progress.RecordTestDelivery(t.Context(), ana("whose fault is it"), outbox.TestDelivery{SubscriptionName: sub.SubscriptionName, OK: failure == nil}))

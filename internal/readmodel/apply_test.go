@@ -77,9 +77,8 @@ func TestFence_onlyRises(t *testing.T) {
 		err = fence(3)
 		must.Hold(t, err == nil, "the same epoch: %v", err)
 	})
-	if err := fence(7); err != nil || f.MustWatermark("a") != (readmodel.Watermark{AppliedSeq: 5, AppliedHash: "hash", FenceEpoch: 7}) {
-		t.Errorf("a higher epoch: %v, %+v", err, f.MustWatermark("a"))
-	}
+	err := fence(7)
+	must.Hold(t, err == nil && f.MustWatermark("a") == (readmodel.Watermark{AppliedSeq: 5, AppliedHash: "hash", FenceEpoch: 7}), "a higher epoch: %v, %+v", err, f.MustWatermark("a"))
 }
 
 func TestApply_errorOrPanicUndoesEverything(t *testing.T) {
@@ -338,9 +337,8 @@ func TestPostgresApply_statementOverItsTimeIsUndoneAlone(t *testing.T) {
 		return errors.Join(tx.RollbackTo(), tx.Release(), tx.Exec(f.Ctx, `insert into written values (3)`, nil), tx.Advance("a", 1, 0, 2, "h"))
 	})
 	must.OK(t, err)
-	if diff := cmp.Diff([]string{"1", "3"}, storetest.Texts(t, f.ProjectionsDB, `select n from written order by n`)); diff != "" || f.MustWatermark("a").AppliedSeq != 2 {
-		t.Errorf("watermark %+v, written (-want +got):\n%s", f.MustWatermark("a"), diff)
-	}
+	diff := cmp.Diff([]string{"1", "3"}, storetest.Texts(t, f.ProjectionsDB, `select n from written order by n`))
+	must.Hold(t, diff == "" && f.MustWatermark("a").AppliedSeq == 2, "watermark %+v, written (-want +got):\n%s", f.MustWatermark("a"), diff)
 }
 
 func TestPostgresApply_nothingCommitsAfterAFailedStatement(t *testing.T) {

@@ -208,9 +208,7 @@ func TestSwap_readersNeverSeeLess(t *testing.T) {
 	}()
 	deadline := time.Now().Add(time.Minute)
 	for i := 0; small.Load() < 5 || large.Load() < 5; i++ {
-		if time.Now().After(deadline) {
-			t.Fatalf("the reader saw %d and %d", small.Load(), large.Load())
-		}
+		must.Need(t, !time.Now().After(deadline), "the reader saw %d and %d", small.Load(), large.Load())
 		must.OK(t, c.Clear(f.Ctx, "a"))
 		f.ReplayTally(c, "a", 1, 400+200*int64(i%2), "x")
 		f.MustSwap(c, storetest.PlanFor(claims[0]))
@@ -329,7 +327,6 @@ func TestSQLiteSwap_tablesMayReferToEachOther(t *testing.T) {
 	c := must.Get(f.OpenScratch(f.Ctx, []readmodel.ScratchTables{{Projection: p.Name, Tables: p.Tables, Schema: p.Schema}})).Or(t)
 	defer c.Close()
 	expected := func() {
-		t.Helper()
 		must.Get(c.Replay(f.Ctx, 1, func(int) error {
 			return errors.Join(c.Exec(f.Ctx, `insert into first values ($1)`, []any{"a"}), c.Exec(f.Ctx, `insert into second values ($1)`, []any{"a"}))
 		})).Or(t)

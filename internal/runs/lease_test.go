@@ -32,10 +32,7 @@ func TestClaimRun_takesTheOldestOnce(t *testing.T) {
 	f.Clock.Advance(time.Second)
 	l := f.ClaimRun(one)
 	now := f.Clock.Now()
-	if l.Run.ID != first.ID || l.Owner != one.ID || l.Epoch != 1 || l.Run.Status != outbox.RunRunning || !l.Run.StartedAt.Equal(now) || l.Run.Attempts != 1 ||
-		l.Run.Campaigns.Total != 1 || l.Run.Events.Total != 3 || l.Run.Lease == nil || !l.Run.Lease.ExpiresAt.Equal(now.Add(lease)) {
-		t.Errorf("lease is %+v", l)
-	}
+	must.Hold(t, l.Run.ID == first.ID && l.Owner == one.ID && l.Epoch == 1 && l.Run.Status == outbox.RunRunning && l.Run.StartedAt.Equal(now) && l.Run.Attempts == 1 && l.Run.Campaigns.Total == 1 && l.Run.Events.Total == 3 && l.Run.Lease != nil && l.Run.Lease.ExpiresAt.Equal(now.Add(lease)), "lease is %+v", l)
 	l = f.ClaimRun(one)
 	must.Hold(t, l.Run.ID == second.ID && l.Run.Events.Total == 2, "lease is %+v, want run %d", l, second.ID)
 	f.NoRun(two)

@@ -185,7 +185,6 @@ func TestReplaysThatStartByThemselves_areRecorded(t *testing.T) {
 }
 
 func mustHaveStarted(f *fixture, runs ...int64) {
-	f.TB.Helper()
 	var got []int64
 	for _, a := range f.ActionsOf("run_start") {
 		var after struct {
@@ -301,10 +300,7 @@ func TestResume_besideARunIsCaughtUpOnceThatRunEnds(t *testing.T) {
 		b.MustHaveCursors("a tally 8 live")
 		b.MustHaveTold("tally", "a", 8)
 		replays := runsOf(t, b, outbox.RunReplay)
-		if len(replays) != 1 || replays[0].Status != outbox.RunCompleted || replays[0].CampaignID != "a" || !slices.Equal(replays[0].Projections, []string{"tally"}) ||
-			replays[0].RequestedBy != "outboxweb" || replays[0].Via != "system" {
-			t.Errorf("replays are %+v", replays)
-		}
+		must.Hold(t, len(replays) == 1 && replays[0].Status == outbox.RunCompleted && replays[0].CampaignID == "a" && slices.Equal(replays[0].Projections, []string{"tally"}) && replays[0].RequestedBy == "outboxweb" && replays[0].Via == "system", "replays are %+v", replays)
 		b.Feed(enginetest.Noted("a"))
 		b.MustHaveTold("tally", "a", 9)
 		b.Sound()
@@ -448,9 +444,8 @@ func TestRestOn_callsOnARehearsalOnlyForWhatItTried(t *testing.T) {
 	want := []outbox.RowKey{{CampaignID: "a", Seq: 1}, {CampaignID: "b", Seq: 1}}
 	must.Hold(t, err == nil && len(tried) == 2 && tried[0] == want[0] && tried[1] == want[1], "it tried %v (%v), want %v", tried, err, want)
 	op := must.Get(b.Operations.Start(t.Context(), enginetest.Operator, outbox.OperationRequest{Selection: every, Rehearsal: d.Run.ID})).Or(t)
-	if o := mustOperation(enginetest.RapidTB{TB: t}, b, op.ID); o.Rehearsed != 2 || o.CoverText() != "2 of the operation's 4 rows passed it" {
-		t.Errorf("the operation that rests on it: %s", o.CoverText())
-	}
+	o := mustOperation(enginetest.RapidTB{TB: t}, b, op.ID)
+	must.Hold(t, o.Rehearsed == 2 && o.CoverText() == "2 of the operation's 4 rows passed it", "the operation that rests on it: %s", o.CoverText())
 	b.MustSkip("later", 1)
 	g = assessed(t, b, "a")
 	must.Hold(t, strings.HasSuffix(g.Verdict, "every blocked campaign passed rehearsal 2: requeue with a canary"), "of the campaigns that it tried: %q", g.Verdict)
@@ -470,12 +465,10 @@ func TestRestOn_saysWhatFailedInTheRehearsal(t *testing.T) {
 	b := enginetest.OpenPair(t, before.Pair, enginetest.Define(t, fixed), enginetest.MaxAttempts(1), enginetest.At(clock))
 
 	some, none := assessed(t, b, "a"), assessed(t, b, "c")
-	if want := ", and with the loaded files 2 of these 3 campaigns passed rehearsal 1, 1 failed in it: requeue those that passed with a canary, and fix the cause for the others"; !strings.HasSuffix(some.Verdict, want) || some.Remedy() != outbox.RemedyRequeue || some.RehearsedFailing != 1 {
-		t.Errorf("of a cause that it fixes in part: %s, %d failing: %s", some.Remedy(), some.RehearsedFailing, some.Verdict)
-	}
-	if want := ", and with the loaded files every blocked campaign failed in rehearsal 1: requeuing will fail again until the cause is fixed"; !strings.HasSuffix(none.Verdict, want) || none.Remedy() != outbox.RemedyInspect || none.Rehearsal != d.Run.ID {
-		t.Errorf("of a cause that it does not fix: %s: %s", none.Remedy(), none.Verdict)
-	}
+	want := ", and with the loaded files 2 of these 3 campaigns passed rehearsal 1, 1 failed in it: requeue those that passed with a canary, and fix the cause for the others"
+	must.Hold(t, strings.HasSuffix(some.Verdict, want) && some.Remedy() == outbox.RemedyRequeue && some.RehearsedFailing == 1, "of a cause that it fixes in part: %s, %d failing: %s", some.Remedy(), some.RehearsedFailing, some.Verdict)
+	want = ", and with the loaded files every blocked campaign failed in rehearsal 1: requeuing will fail again until the cause is fixed"
+	must.Hold(t, strings.HasSuffix(none.Verdict, want) && none.Remedy() == outbox.RemedyInspect && none.Rehearsal == d.Run.ID, "of a cause that it does not fix: %s: %s", none.Remedy(), none.Verdict)
 	every := outbox.Selection{}
 	p, err := b.Operations.Preview(t.Context(), every, d.Run.ID)
 	must.Hold(t, err == nil && p.Rows == 2 && p.Rehearsed == 2 && p.RehearsedFailing == 2, "an operation that rests on it takes %d rows, %d of them passed, %d failed (%v)", p.Rows, p.Rehearsed, p.RehearsedFailing, err)
@@ -483,9 +476,8 @@ func TestRestOn_saysWhatFailedInTheRehearsal(t *testing.T) {
 	_, err = b.Operations.Start(t.Context(), enginetest.Operator, only)
 	must.Hold(t, errors.Is(err, outbox.ErrConflict) && strings.Contains(err.Error(), "rehearsal 1 found all matching dead rows failing"), "an operation on what failed: %v", err)
 	op := must.Get(b.Operations.Start(t.Context(), enginetest.Operator, outbox.OperationRequest{Selection: every, Rehearsal: d.Run.ID})).Or(t)
-	if o := mustOperation(enginetest.RapidTB{TB: t}, b, op.ID); o.Totals.Chosen != 2 || o.CoverText() != "2 of the operation's 2 rows passed it" {
-		t.Errorf("the operation that rests on it has %d rows: %s", o.Totals.Chosen, o.CoverText())
-	}
+	o := mustOperation(enginetest.RapidTB{TB: t}, b, op.ID)
+	must.Hold(t, o.Totals.Chosen == 2 && o.CoverText() == "2 of the operation's 2 rows passed it", "the operation that rests on it has %d rows: %s", o.Totals.Chosen, o.CoverText())
 }
 
 // A head that would be applied, with an event behind it that fails, is no reason to call its cause unfixed.

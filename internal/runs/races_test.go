@@ -151,9 +151,7 @@ insert into reads select cast(:campaign_id as text), count(*) from probing where
 	failing.Store(true)
 	for _, kind := range []outbox.RunKind{outbox.RunVerify, outbox.RunRebuild} {
 		run := b.RunToEnd(outbox.RunRequest{Kind: kind, All: true, Projections: []string{"reads"}})
-		if run.Status != outbox.RunFailed || run.Counts.Failed != 1 || run.Verdict != "" || b.RunResult(run, "a").Projections[0].ErrorSeq != 2 {
-			t.Errorf("%s: run %+v %+v", kind, run, b.RunResult(run, "a"))
-		}
+		must.Hold(t, run.Status == outbox.RunFailed && run.Counts.Failed == 1 && run.Verdict == "" && b.RunResult(run, "a").Projections[0].ErrorSeq == 2, "%s: run %+v %+v", kind, run, b.RunResult(run, "a"))
 	}
 	n := storetest.Column[int](t, b.ProjectionsDB, `select n from reads`)
 	must.Hold(t, len(n) == 1 && n[0] == 1, "reads %v", n)

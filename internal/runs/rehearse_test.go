@@ -303,15 +303,13 @@ func TestRehearse_comparesHealthyCampaignsIfNoneIsBlocked(t *testing.T) {
 	must.Hold(t, errors.Is(err, outbox.ErrConflict) && strings.Contains(err.Error(), "none has applied events"), "of an empty journal: %v", err)
 	b.Feed(enginetest.Opened("a", 10), enginetest.Spent("a", 3), enginetest.Opened("b", 10))
 	d := mustRehearse(t, b, outbox.RehearsalRequest{Files: files})
-	if want := (outbox.RehearsalCounts{SameRows: 1, OtherRows: 1}); d.Counts != want || d.Passed() || d.Unchanged() {
-		t.Errorf("counts %+v, want %+v; passed: %v, unchanged: %v", d.Counts, want, d.Passed(), d.Unchanged())
-	}
+	want := (outbox.RehearsalCounts{SameRows: 1, OtherRows: 1})
+	must.Hold(t, d.Counts == want && !d.Passed() && !d.Unchanged(), "counts %+v, want %+v; passed: %v, unchanged: %v", d.Counts, want, d.Passed(), d.Unchanged())
 	must.Equal(t, d.Answer, "No campaign was blocked, failing or quarantined, so healthy ones alone are compared", "answer")
 	c := b.RunResult(d.Run, "a").Projections[0].Comparison
 	must.Hold(t, c != nil && c.Changed == 1 && len(c.Samples) == 1, "the accounts of a would change by %+v, want one changed row", c)
-	if d := mustRehearse(t, b, outbox.RehearsalRequest{Files: changedTo(enginetest.Accounts + "-- no other rows\n")}); !d.Unchanged() || d.Passed() {
-		t.Errorf("with the same rows: unchanged: %v, passed: %v", d.Unchanged(), d.Passed())
-	}
+	d = mustRehearse(t, b, outbox.RehearsalRequest{Files: changedTo(enginetest.Accounts + "-- no other rows\n")})
+	must.Hold(t, d.Unchanged() && !d.Passed(), "with the same rows: unchanged: %v, passed: %v", d.Unchanged(), d.Passed())
 	for _, named := range []outbox.RehearsalRequest{{Files: files, Fingerprint: "gone"}, {Files: files, Campaigns: []string{"a"}}} {
 		_, err := b.Runs.Rehearse(t.Context(), enginetest.Operator, named, b.Set)
 		must.Hold(t, errors.Is(err, outbox.ErrConflict), "of what is not blocked: %v", err)
@@ -351,9 +349,8 @@ func TestRehearse_triesWhatIsQuarantinedInABlockedCampaign(t *testing.T) {
 	mustCount(t, d, outbox.RehearsalCounts{Passes: 3})
 	must.Equal(t, len(must.Get(b.Operations.PassedHeads(t.Context(), d.Run.ID)).Or(t)), 3, "an operation could requeue")
 	result := b.RunResult(d.Run, "a")
-	if text := result.RehearsedText(); !strings.HasSuffix(text, " Projection accounts would apply event 2, at which it is quarantined.") || len(result.NotCompared()) > 0 {
-		t.Errorf("of a it says %q, and %v is not compared", text, result.NotCompared())
-	}
+	text := result.RehearsedText()
+	must.Hold(t, strings.HasSuffix(text, " Projection accounts would apply event 2, at which it is quarantined.") && len(result.NotCompared()) <= 0, "of a it says %q, and %v is not compared", text, result.NotCompared())
 	d = mustRehearse(t, b, outbox.RehearsalRequest{Files: files(noFix), Fingerprint: b.MustRow("c", 2).Row.Fingerprint})
 	must.Hold(t, d.Counts.Passes == 1, "of the error that blocks all three %d would pass, want one: %+v", d.Counts.Passes, d.Groups)
 }
@@ -427,9 +424,8 @@ func TestRehearse_saysThatLiveRowsAreOthersStill(t *testing.T) {
 	d := mustRehearse(t, b, outbox.RehearsalRequest{Files: changedTo(strings.ReplaceAll(enginetest.Accounts, "set spent = spent + 1", "set spent = spent + 2"))})
 	want := "1 of 2 healthy campaigns would get other rows than the loaded files make: rebuild what differs after loading if that is meant; if it is not, the changed files are wrong; the live rows of 1 are not those that the loaded files make: verify"
 	must.Hold(t, d.Effects == want, "effects %q, want %q", d.Effects, want)
-	if want := "The changed files make other rows of its journal than the loaded ones. Its live rows in accounts are not those that the loaded files make: verify it."; b.RunResult(d.Run, "a").RehearsedText() != want {
-		t.Errorf("a: %s", b.RunResult(d.Run, "a").RehearsedText())
-	}
+	want = "The changed files make other rows of its journal than the loaded ones. Its live rows in accounts are not those that the loaded files make: verify it."
+	must.Hold(t, b.RunResult(d.Run, "a").RehearsedText() == want, "a: %s", b.RunResult(d.Run, "a").RehearsedText())
 	text := b.RunResult(d.Run, "b").RehearsedText()
 	must.Hold(t, !strings.Contains(text, "live"), "b: %s", text)
 }

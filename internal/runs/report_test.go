@@ -43,10 +43,7 @@ func TestReportRun_writesProgressResultsAndLog(t *testing.T) {
 		t.Fatal(status, err)
 	}
 	got := f.MustRun(run.ID)
-	if got.Campaigns != (outbox.Progress{Done: 1, Total: 2}) || got.Events != (outbox.Progress{Done: 5, Total: 10}) || got.Counts != (outbox.RunCounts{Drifted: 1}) ||
-		got.EventsPerSecond != 2.5 || got.SecondsLeft == nil || *got.SecondsLeft != 2 || !got.Lease.ExpiresAt.Equal(f.Clock.Now().Add(lease)) || got.Verdict != "" {
-		t.Errorf("run is %+v", got)
-	}
+	must.Hold(t, got.Campaigns == (outbox.Progress{Done: 1, Total: 2}) && got.Events == (outbox.Progress{Done: 5, Total: 10}) && got.Counts == (outbox.RunCounts{Drifted: 1}) && got.EventsPerSecond == 2.5 && got.SecondsLeft != nil && *got.SecondsLeft == 2 && got.Lease.ExpiresAt.Equal(f.Clock.Now().Add(lease)) && got.Verdict == "", "run is %+v", got)
 	f.Clock.Advance(6 * time.Second) // its process has died
 	silent := f.MustRun(run.ID)
 	must.Hold(t, silent.Silent(f.Clock.Now()) && silent.EventsPerSecond == 0 && silent.SecondsLeft == nil && silent.Status == outbox.RunRunning, "a run without reports is %+v", silent)
@@ -196,7 +193,6 @@ func TestRuns_pagesBothWaysAndFilters(t *testing.T) {
 	}
 	must.Get(f.Runs.Cancel(f.Ctx, ana(""), ids[1])).Or(t)
 	list := func(filter outbox.RunFilter) ([]int64, outbox.Page[outbox.Run]) {
-		t.Helper()
 		page := must.Get(f.Runs.List(f.Ctx, filter)).Or(t)
 		var got []int64
 		for _, r := range page.Items {
@@ -235,7 +231,6 @@ func TestRunResults_pagesByCampaignAndOutcome(t *testing.T) {
 	}
 	f.ReportRun(l, 6, results...)
 	list := func(filter outbox.ResultFilter) (got []string, page outbox.Page[outbox.RunResult]) {
-		t.Helper()
 		filter.RunID = run.ID
 		page = must.Get(f.Runs.Results(f.Ctx, filter)).Or(t)
 		for _, r := range page.Items {
@@ -478,9 +473,7 @@ func TestExplain_valuesOfTheWrongTypeAndDeletedParents(t *testing.T) {
 	b = enginetest.Open(t, enginetest.Define(t, strings.NewReplacer(":payload.n ", ":payload.password ", "lower(:payload.user), :payload.password", "lower(:payload.user), :payload.code").Replace(seats)), enginetest.MaxAttempts(1))
 	b.Feed(enginetest.EventOf("a", "seat.taken", `{"id":"1","user":"ana","password":"hunter22"}`))
 	f := explain(t, b, "a", 1)
-	if f.Reason != "A value does not have the type that its column needs." || f.Statement == nil || strings.Contains(mustJSON(t, f), "hunter22") {
-		t.Errorf("a value of the wrong type: %s", mustJSON(t, f))
-	}
+	must.Hold(t, f.Reason == "A value does not have the type that its column needs." && f.Statement != nil && !strings.Contains(mustJSON(t, f), "hunter22"), "a value of the wrong type: %s", mustJSON(t, f))
 }
 
 func TestExplain_quarantinedProjectionsAndHiddenPayloads(t *testing.T) {

@@ -55,9 +55,7 @@ func TestCampaigns_pagesVisitEveryMatchOnceInOrder(t *testing.T) {
 	must.OK(t, f.RecordVerifications(f.Ctx, []outbox.Verification{{CampaignID: "current-2", Projection: "p", Verdict: outbox.VerdictDrift}, {CampaignID: "lagging-ü", Projection: "p", Verdict: outbox.VerdictFailed},
 		{CampaignID: "blocked-2", Projection: "p", Verdict: outbox.VerdictDrift}, {CampaignID: "blocked-2", Projection: "q", Verdict: outbox.VerdictFailed}}))
 	everything := f.AllCampaigns(outbox.CampaignFilter{Limit: 200})
-	if len(everything) != 10 {
-		t.Fatalf("campaigns are %v, want all ten", ids(everything))
-	}
+	must.Need(t, len(everything) == 10, "campaigns are %v, want all ten", ids(everything))
 	sorts := map[outbox.CampaignSort]func(a, b outbox.Campaign) int{
 		outbox.SortTrouble: func(a, b outbox.Campaign) int { return int(a.Rank() - b.Rank()) },
 		outbox.SortID:      func(a, b outbox.Campaign) int { return 0 },
@@ -91,14 +89,12 @@ func TestCampaigns_pagesVisitEveryMatchOnceInOrder(t *testing.T) {
 	paused, err := f.Paused(f.Ctx, 2)
 	must.Hold(t, err == nil && len(paused) == 2 && paused[0].CampaignID == "lagging-ü" && paused[1].CampaignID == "blocked-1", "the last paused are %+v, %v", paused, err)
 	for _, state := range []outbox.State{outbox.StateBlocked, outbox.StatePaused} {
-		if got := f.AllCampaigns(outbox.CampaignFilter{State: state, Limit: 200}); !slices.Contains(ids(got), "blocked-1") {
-			t.Errorf("a campaign that is blocked and paused is not among those that are %s: %v", state, ids(got))
-		}
+		got := f.AllCampaigns(outbox.CampaignFilter{State: state, Limit: 200})
+		must.Hold(t, slices.Contains(ids(got), "blocked-1"), "a campaign that is blocked and paused is not among those that are %s: %v", state, ids(got))
 	}
 	for _, state := range []outbox.State{outbox.StateDrifted, outbox.StateUnverifiable} {
-		if got := f.AllCampaigns(outbox.CampaignFilter{State: state, Limit: 200}); len(got) != 2 || !slices.Contains(ids(got), "blocked-2") {
-			t.Errorf("a campaign that is blocked, drifted and unverifiable is not among those that are %s: %v", state, ids(got))
-		}
+		got := f.AllCampaigns(outbox.CampaignFilter{State: state, Limit: 200})
+		must.Hold(t, len(got) == 2 && slices.Contains(ids(got), "blocked-2"), "a campaign that is blocked, drifted and unverifiable is not among those that are %s: %v", state, ids(got))
 	}
 	for _, state := range outbox.States {
 		must.Hold(t, len(f.AllCampaigns(outbox.CampaignFilter{State: state})) != 0, "the scene has no campaign that is %s", state)

@@ -401,9 +401,7 @@ func TestClaimForRun_risesAboveEveryFence(t *testing.T) {
 	f.AppendN("a", 2)
 	f.SetWatermark("a", 0, 100)
 	claims := f.ClaimedForRun("a")
-	if claims[0].Epoch != 101 || f.MustWatermark("a").FenceEpoch != 101 {
-		t.Errorf("claimed %+v, the fence is %+v", claims, f.MustWatermark("a"))
-	}
+	must.Hold(t, claims[0].Epoch == 101 && f.MustWatermark("a").FenceEpoch == 101, "claimed %+v, the fence is %+v", claims, f.MustWatermark("a"))
 	// Another process takes the run over, and then its campaigns.
 	lost := f.HoldsRun(7, "host-1")
 	next := f.HoldsRun(7, "host-2")

@@ -279,9 +279,7 @@ func TestCondition_ofManyAtOnceExactlyOneHolds(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if taken.Load() != int64(seats) || refusals.Load() != int64(seats*(callers-1)) {
-		t.Errorf("%d seats were taken and %d refused", taken.Load(), refusals.Load())
-	}
+	must.Hold(t, taken.Load() == int64(seats) && refusals.Load() == int64(seats*(callers-1)), "%d seats were taken and %d refused", taken.Load(), refusals.Load())
 	twice := storetest.Texts(t, f.JournalDB, `select value from event_tags where name = 'seat' group by value having count(*) <> 1`)
 	n := f.Number(`select count(*) from event_tags`)
 	must.Hold(t, len(twice) <= 0 && n == int64(seats), "%d takings of %d seats, and of %q several", n, seats, twice)

@@ -92,7 +92,6 @@ func TestErrorGroups_addUpRandomHistories(t *testing.T) {
 
 // check compares the groups with a recount.
 func (f *fixture) check(seed uint64) {
-	f.TB.Helper()
 	campaigns := map[string]outbox.Campaign{}
 	for _, c := range f.AllCampaigns(outbox.CampaignFilter{Limit: 200}) {
 		campaigns[c.CampaignID] = c
@@ -148,9 +147,7 @@ func TestErrorGroups_knowEachErrorBesideACommonOne(t *testing.T) {
 		common := g.Fingerprint == "common"
 		must.Hold(t, g.Capped == common && (!common || g.Dead >= 9_000), "%s: %d dead rows, a lower bound: %v", g.Fingerprint, g.Dead, g.Capped)
 	}
-	if all.More || !all.Capped() {
-		t.Errorf("more causes: %v, lower bounds: %v", all.More, all.Capped())
-	}
+	must.Hold(t, !all.More && all.Capped(), "more causes: %v, lower bounds: %v", all.More, all.Capped())
 }
 
 // An error that rows had which are settled now was not new when the open rows failed.
@@ -338,12 +335,9 @@ func TestPostgresExamine_raisesEverySequence(t *testing.T) {
 			raised++
 		}
 	}
-	if n := strings.Count(logged.String(), "a sequence was behind"); n != raised || n < 3 {
-		t.Errorf("%d sequences were raised and %d told of:\n%s", raised, n, logged.String())
-	}
-	if !strings.Contains(logged.String(), "fsync=off") {
-		t.Errorf("nothing was told of fsync=off:\n%s", logged.String())
-	}
+	n := strings.Count(logged.String(), "a sequence was behind")
+	must.Hold(t, n == raised && n >= 3, "%d sequences were raised and %d told of:\n%s", raised, n, logged.String())
+	must.Hold(t, strings.Contains(logged.String(), "fsync=off"), "nothing was told of fsync=off:\n%s", logged.String())
 }
 
 func TestPostgresExamine_namesTheStatementWhereTheUserMayNot(t *testing.T) {

@@ -254,9 +254,7 @@ func TestCrashes_innocentCampaignsDoNotDieWithTheCulprit(t *testing.T) {
 		f.AppendN(fmt.Sprint("innocent-", i), 2)
 	}
 	for deaths := 0; f.MustCampaign("culprit").HeadStatus != outbox.Dead; {
-		if deaths > 5 {
-			t.Fatalf("the culprit is not dead after %d deaths: %+v", deaths, f.MustCampaign("culprit"))
-		}
+		must.Need(t, deaths <= 5, "the culprit is not dead after %d deaths: %+v", deaths, f.MustCampaign("culprit"))
 		claims := f.MustClaim(one, 1000)
 		dies := slices.ContainsFunc(claims, func(c store.Claim) bool { return c.CampaignID == "culprit" })
 		for _, c := range claims {
@@ -303,9 +301,8 @@ func TestCrashes_end(t *testing.T) {
 			reached, err := f.ApplyClaim(c, c.Last)
 			must.Need(t, err == nil && reached == 1, "reached %d, %v", reached, err)
 			f.MustSettle(two, store.Result{Claim: c, Applied: reached})
-			if n := f.Number(`select count(*) from attempts`); n != 0 || f.MustCampaign("a").HeadSeq != 2 {
-				t.Errorf("%d failures were written down for an event that was applied: %+v", n, f.MustCampaign("a"))
-			}
+			n := f.Number(`select count(*) from attempts`)
+			must.Hold(t, n == 0 && f.MustCampaign("a").HeadSeq == 2, "%d failures were written down for an event that was applied: %+v", n, f.MustCampaign("a"))
 		},
 		"by a requeue": func(t *testing.T, f *fixture) {
 			f = f.beside(storetest.MaxAttempts(1))
@@ -368,9 +365,7 @@ func TestPostgresLineage_voidsWhatIsRememberedOfAJournalThatWentBack(t *testing.
 	err := <-waited
 	must.Hold(t, errors.Is(err, outbox.ErrNotYet), "the caller that waited got %v, want ErrNotYet", err)
 	entries, faults := f.wentBack(), f.Journal().Faults()
-	if f.Lineage() != 1 || len(entries) != 1 || len(faults) != 1 || faults[0].Kind != outbox.FaultWentBack {
-		t.Fatalf("the lineage is %d, with the audit records %v and the faults %v, want one of each", f.Lineage(), entries, faults)
-	}
+	must.Need(t, f.Lineage() == 1 && len(entries) == 1 && len(faults) == 1 && faults[0].Kind == outbox.FaultWentBack, "the lineage is %d, with the audit records %v and the faults %v, want one of each", f.Lineage(), entries, faults)
 	must.Equal(t, must.Get(f.Settle(f.Ctx, one, []store.Result{{Claim: c, Applied: 3}})).Or(t).Fenced, 1, "a claim of before is settled as")
 	again, err := f.Claim(f.Ctx, one, store.ClaimLimits{Rows: 10, Lease: lease})
 	must.Hold(t, err == nil && len(again) == 2 && again[0].Epoch > c.Epoch, "claimed %+v, %v after epoch %d", again, err, c.Epoch)
@@ -378,9 +373,7 @@ func TestPostgresLineage_voidsWhatIsRememberedOfAJournalThatWentBack(t *testing.
 		t.Errorf("a new event has position %d, which an event of before may have had", next[0].Position)
 	}
 	f.reconnect()
-	if f.Lineage() != 1 || len(f.wentBack()) != 1 {
-		t.Errorf("after another lost connection the lineage is %d", f.Lineage())
-	}
+	must.Hold(t, f.Lineage() == 1 && len(f.wentBack()) == 1, "after another lost connection the lineage is %d", f.Lineage())
 }
 
 // Another process raises no epoch a second time.

@@ -45,7 +45,6 @@ func (f *fixture) actPager(filter outbox.AuditFilter) storetest.Pager {
 
 // mustList fails unless the pages of a list, and those of its reverse, have these items on the way to its end and back.
 func mustList(t *testing.T, name string, want []string, list, reverse storetest.Pager) {
-	t.Helper()
 	diff := cmp.Diff(want, list.BothWays(t, name), cmpopts.EquateEmpty())
 	must.Hold(t, diff == "", "%s (-want +got):\n%s", name, diff)
 	turned := reverse.BothWays(t, name+", in reverse")

@@ -526,7 +526,6 @@ func (f *fixture) generic(conn *pgx.Conn, i int, s store.Statement) node {
 
 // explain is the plan for executing a prepared statement.
 func (f *fixture) explain(conn *pgx.Conn, execution string) node {
-	f.TB.Helper()
 	var answer []byte
 	err := conn.QueryRow(f.Ctx, `explain (format json) execute `+execution, pgx.QueryExecModeSimpleProtocol).Scan(&answer)
 	must.Need(f.TB, err == nil, "explain %s: %v", execution, err)

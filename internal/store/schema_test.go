@@ -301,9 +301,7 @@ func TestLoaded_keepsTheDefinitionBefore(t *testing.T) {
 	must.Hold(t, !c.Again, "v2 was loaded before: %+v", c)
 	later = time.Hour
 	load("v3", "e\n")
-	if text("v1") != "" || text("v2") != "a\nc\nd\n" || text("v3") != "e\n" || text("") != "e\n" {
-		t.Errorf("kept are %q, %q, %q", text("v1"), text("v2"), text("v3"))
-	}
+	must.Hold(t, text("v1") == "" && text("v2") == "a\nc\nd\n" && text("v3") == "e\n" && text("") == "e\n", "kept are %q, %q, %q", text("v1"), text("v2"), text("v3"))
 	load("v4", "f\n")
 	load("v3", "e\n")
 	c, err = f.LastChange(f.Ctx, "orders")

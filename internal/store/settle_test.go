@@ -63,10 +63,7 @@ func TestSettle_failedHeadBacksOffAndDiesAtTheEighth(t *testing.T) {
 	for i, delay := range []time.Duration{1, 2, 4, 8, 16, 32, 64} {
 		f.Fail("boom at 17", "a")
 		r := f.MustRow("a", 1).Row
-		if r.Status != outbox.Failed || r.AttemptCount != i+1 || r.NextAttemptAt != f.Clock.Now().Add(delay*time.Second) ||
-			r.LastError != "boom at 17" || r.Fingerprint != "boom at #" || r.BlockedBehind != 2 || r.EnqueuedAt != began {
-			t.Fatalf("after failure %d the row is %+v, want it due in %d s", i+1, r, delay)
-		}
+		must.Need(t, r.Status == outbox.Failed && r.AttemptCount == i+1 && r.NextAttemptAt == f.Clock.Now().Add(delay*time.Second) && r.LastError == "boom at 17" && r.Fingerprint == "boom at #" && r.BlockedBehind == 2 && r.EnqueuedAt == began, "after failure %d the row is %+v, want it due in %d s", i+1, r, delay)
 		f.Is("a", "applied 0 of 3, head 1 failed, 2 pending, 1 failed")
 		f.Clock.Advance(delay * time.Second)
 	}

@@ -220,15 +220,12 @@ func TestGoProjection_panicIsLoggedOnce(t *testing.T) {
 	b.MustAppend(enginetest.Noted("a"), enginetest.EventOf("a", "poison", `{}`), enginetest.Noted("a"))
 	for range 3 {
 		b.Drain()
-		if n := strings.Count(log.String(), "a projection panicked"); n != 1 {
-			t.Fatalf("the panic is logged %d times, want once:\n%s", n, log.String())
-		}
+		n := strings.Count(log.String(), "a projection panicked")
+		must.Need(t, n == 1, "the panic is logged %d times, want once:\n%s", n, log.String())
 		now.Advance(time.Hour)
 	}
 	for _, want := range []string{"level=WARN", "campaign=a seq=2", "projection=tally panic=boom", "code_test.go:"} {
-		if !strings.Contains(log.String(), want) {
-			t.Errorf("the log lacks %q:\n%s", want, log.String())
-		}
+		must.Hold(t, strings.Contains(log.String(), want), "the log lacks %q:\n%s", want, log.String())
 	}
 	must.Equal(t, b.MustRow("a", 2).Row.Status, outbox.Dead, "the row")
 }

@@ -255,9 +255,8 @@ func TestPass_advancesOverAuditOnlyEventsAndTouchesNothing(t *testing.T) {
 	remarked := enginetest.EventOf("a", "remarked", `{}`)
 	b.Feed(remarked, enginetest.Noted("a"), remarked, remarked, enginetest.Noted("a"), remarked)
 	must.Equal(t, storetest.Column[int](t, b.ProjectionsDB, `select seq from ledger_history order by id`), []int{2, 5}, "projections saw events")
-	if c := b.MustCampaign("a"); c.AppliedSeq != 6 || c.State() != outbox.StateCurrent {
-		t.Errorf("applied seq %d, state %s; want 6, current", c.AppliedSeq, c.State())
-	}
+	c := b.MustCampaign("a")
+	must.Hold(t, c.AppliedSeq == 6 && c.State() == outbox.StateCurrent, "applied seq %d, state %s; want 6, current", c.AppliedSeq, c.State())
 	mustHaveNoGap(t, b)
 	b.Sound()
 }
@@ -391,7 +390,5 @@ func TestPass_logsWhatDied(t *testing.T) {
 	b.MustAppend(enginetest.EventOf("b", "required", `{}`))
 	b.MustAppend(enginetest.EventOf("c", "typed", `{"n":"one"}`))
 	b.Feed(enginetest.Noted("d"))
-	if !log.says([]string{"level=WARN", "campaign=a seq=1", "projection=strict", "others_of_the_same_error=1", "campaign=c seq=1", "others_of_the_same_error=0"}) || log.says([]string{"campaign=b"}) || log.says([]string{"campaign=d"}) {
-		t.Errorf("the log is:\n%s", &log.text)
-	}
+	must.Hold(t, log.says([]string{"level=WARN", "campaign=a seq=1", "projection=strict", "others_of_the_same_error=1", "campaign=c seq=1", "others_of_the_same_error=0"}) && !log.says([]string{"campaign=b"}) && !log.says([]string{"campaign=d"}), "the log is:\n%s", &log.text)
 }

@@ -46,9 +46,8 @@ func TestApplyInline_appliesBeforeItReturns(t *testing.T) {
 		b.MustHaveApplied("a", n+4)
 	}
 	must.Equal(t, storetest.Column[int](t, b.JournalDB, `select count(*) from projection_apply_outbox`)[0], 0, "the rows that inline mode left")
-	if c := b.MustCampaign("a"); c.State() != outbox.StateCurrent || c.Lease != nil {
-		t.Errorf("state %s, lease %v; want current and free", c.State(), c.Lease)
-	}
+	c := b.MustCampaign("a")
+	must.Hold(t, c.State() == outbox.StateCurrent && c.Lease == nil, "state %s, lease %v; want current and free", c.State(), c.Lease)
 	must.Equal(t, b.Worker.Counted(), store.Settled{Applied: 20}, "counted")
 	b.Sound()
 }
@@ -151,7 +150,6 @@ func TestApplyInline_startsAgainWhenItsLeaseWasTakenOver(t *testing.T) {
 
 // failedInline is an engine in inline mode whose campaign a has a failed event 2.
 func failedInline(tb testing.TB, options ...enginetest.Option) *enginetest.Engine {
-	tb.Helper()
 	b := enginetest.Open(tb, enginetest.Define(tb, enginetest.Ledger, enginetest.Accounts), append(options, enginetest.InMode(outbox.ModeInline))...)
 	err := appendInline(tb, b, enginetest.Opened("a", 10), enginetest.Spent("a", 100))
 	must.Need(tb, errors.Is(err, outbox.ErrConflict) && strings.Contains(err.Error(), "event 2 of campaign \"a\" is in the journal but cannot be applied: projection accounts"), "an event that cannot be applied is answered with %v", err)

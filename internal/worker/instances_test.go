@@ -439,7 +439,6 @@ func TestRun_recordsWhatAKilledProcessLeft(t *testing.T) {
 // mustBeGone asserts that, before any process has noticed it, a killed one does not count as running,
 // and that nothing is recorded from the minute after the one in which it was last seen.
 func mustBeGone(t *testing.T, b *enginetest.Engine, now *storetest.Clock, last time.Time) {
-	t.Helper()
 	sum, err := b.Summary(t.Context())
 	must.Hold(t, err == nil && !sum.Worker.Running && sum.Instances[0].State(sum.AsOf) == outbox.InstanceCrashed, "with a killed process alone, a worker is running: %v; instances are %+v, %v", sum.Worker.Running, sum.Instances, err)
 	points, _ := historyOf(t, b, now)

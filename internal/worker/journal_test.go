@@ -162,11 +162,8 @@ func other(campaign string) outbox.Event {
 
 // mustHaveSwallowedNothing fails unless a campaign is diverged, its projections are unchanged and n new events still wait.
 func mustHaveSwallowedNothing(t *testing.T, b *enginetest.Engine, campaign string, n int64) {
-	t.Helper()
 	c := b.MustCampaign(campaign)
-	if c.State() != outbox.StateDiverged || !strings.Contains(c.Diverged, "event 3") || c.Lease != nil {
-		t.Errorf("campaign %q is %s (%q), lease %v; want it diverged because of event 3", campaign, c.State(), c.Diverged, c.Lease)
-	}
+	must.Hold(t, c.State() == outbox.StateDiverged && strings.Contains(c.Diverged, "event 3") && c.Lease == nil, "campaign %q is %s (%q), lease %v; want it diverged because of event 3", campaign, c.State(), c.Diverged, c.Lease)
 	must.Equal(t, c.Counts, outbox.Counts{Pending: n}, "campaign", campaign, "has rows")
 	b.MustHaveApplied(campaign, 3)
 }
@@ -292,7 +289,6 @@ func TestStart_saysLoudlyThatTheProjectionsAreOfAnotherJournal(t *testing.T) {
 
 // mustRefuse fails unless event 3 of campaign b fails for the reason, on every attempt, while campaign a is applied to its end.
 func mustRefuse(t *testing.T, b *enginetest.Engine, now *storetest.Clock, reason string) {
-	t.Helper()
 	for n := 1; n <= 3; n++ {
 		b.MustPass()
 		now.Advance(10 * time.Minute)

@@ -127,7 +127,6 @@ func TestApplyInline_setsAQuarantiningProjectionAsideAfterItsLastAttempt(t *test
 // mustHaveRecorded asserts that the charts count for accounts what was applied to it, and for all every
 // attempt, and that the event's history has them all.
 func mustHaveRecorded(t *testing.T, b *enginetest.Engine, attempts int) {
-	t.Helper()
 	must.Equal(t, b.Worker.Counted().Failed, int64(attempts), "failed attempts are counted")
 	must.OK(t, b.FlushCounts(t.Context()))
 	got := storetest.Column[string](t, b.JournalDB, `select concat_ws(' ', kind, label, sum(value)) from series_samples where step = 60 and kind like 'projection%' group by kind, label order by kind, label`)
@@ -165,15 +164,13 @@ func damagePage(t *testing.T, path string, number int) {
 
 // reopened is the engine after a change to its closed files.
 func reopened(t *testing.T, b *enginetest.Engine, do func(journal, projections string), options ...enginetest.Option) *enginetest.Engine {
-	t.Helper()
 	for _, db := range []interface{ Close() error }{b.JournalDB, b.ProjectionsDB, b.Store} {
 		must.OK(t, db.Close())
 	}
 	path := func(url string) string { return filepath.Clean(strings.TrimPrefix(url, "sqlite:")) }
 	for _, url := range []string{b.Pair.Journal, b.Pair.Projections} {
-		if _, err := os.Stat(path(url) + "-wal"); err == nil {
-			t.Fatalf("%s has a log that was not written back", path(url))
-		}
+		_, err := os.Stat(path(url) + "-wal")
+		must.Need(t, err != nil, "%s has a log that was not written back", path(url))
 	}
 	do(path(b.Pair.Journal), path(b.Pair.Projections))
 	return enginetest.OpenPair(t, b.Pair, b.Sources, options...)

@@ -240,7 +240,6 @@ func TestRun_writesNothingWhileItIsIdle(t *testing.T) {
 }
 
 func takeSteps(t *testing.T, b *enginetest.Engine) {
-	t.Helper()
 	for _, step := range append(b.Worker.TimedSteps(), b.Operations.Step) {
 		for more := true; more; {
 			var err error
@@ -368,9 +367,7 @@ func TestWorker_appliesWhatLostItsRows(t *testing.T) {
 			}
 			storetest.Eventually(t, "all events are applied", applied("c", 5))
 			stop()
-			if !strings.Contains(log.String(), scene.logs) {
-				t.Errorf("logged\n%s\nwant %q", log.String(), scene.logs)
-			}
+			must.Hold(t, strings.Contains(log.String(), scene.logs), "logged\n%s\nwant %q", log.String(), scene.logs)
 		})
 	}
 }

@@ -77,9 +77,7 @@ func TestCustom_aPanicIsAFailedDeliveryWithItsStackInTheLog(t *testing.T) {
 		}}, &log)
 		n, err := to.Publish(t.Context(), eventsAt(1, 2, 3, 4))
 		must.Hold(t, n == 2 && err != nil && strings.Contains(err.Error(), name) && destination.Cause(err).Kind == outbox.UnknownError && slices.Equal(got, []int64{1, 2}), "%d delivered: %v, %v", n, got, err)
-		if name == "panic" && !strings.Contains(log.String(), "custom_test.go") {
-			t.Errorf("the log has no stack:\n%s", log.String())
-		}
+		must.Hold(t, name != "panic" || strings.Contains(log.String(), "custom_test.go"), "the log has no stack:\n%s", log.String())
 	}
 }
 
@@ -115,13 +113,9 @@ func TestCustom_aHangingFunctionIsCutAndNotCalledAgain(t *testing.T) {
 		_, err = to.Publish(t.Context(), eventsAt(1))
 		said, unhealthy := destination.CheckHealth(t.Context(), to)
 		for _, err := range []error{err, unhealthy} {
-			if err == nil || !strings.Contains(err.Error(), "has not returned for 1 min") || time.Since(began) != 0 {
-				t.Errorf("%v after %s", err, time.Since(began))
-			}
+			must.Hold(t, err != nil && strings.Contains(err.Error(), "has not returned for 1 min") && time.Since(began) == 0, "%v after %s", err, time.Since(began))
 		}
-		if said || destination.NotHealthy(unhealthy) != unhealthy {
-			t.Errorf("what it has not said is %v", destination.NotHealthy(unhealthy))
-		}
+		must.Hold(t, !said && destination.NotHealthy(unhealthy) == unhealthy, "what it has not said is %v", destination.NotHealthy(unhealthy))
 		since := s.HangingSince()
 		must.Hold(t, since.Equal(first), "it hangs since %s, want %s", since, first)
 		must.Equal(t, calls, 1, "called", "times")
@@ -315,9 +309,7 @@ func TestStatistics_writesCountsAtIntervals(t *testing.T) {
 			`"event_types":{"scene.ended":{"events":10,"per_second":1},"scene.started":{"events":20,"per_second":2}},` +
 			`"tags.region":{"eu":{"events":20,"per_second":2},"us":{"events":5,"per_second":0.5}}}`
 		lines := bytes.Split(bytes.TrimSpace(log.Bytes()), []byte("\n"))
-		if len(lines) != 2 || !bytes.HasSuffix(lines[0], []byte(want)) || !bytes.Contains(lines[1], []byte(`"events":1,`)) {
-			t.Errorf("logged\n%s", log.String())
-		}
+		must.Hold(t, len(lines) == 2 && bytes.HasSuffix(lines[0], []byte(want)) && bytes.Contains(lines[1], []byte(`"events":1,`)), "logged\n%s", log.String())
 		all := counters{"scenes/p scene.started": 20, "scenes/p scene.ended": 11, "scenes/p region=eu": 20, "scenes/p region=us": 5}
 		must.Equal(t, metrics, all, "counted")
 	})

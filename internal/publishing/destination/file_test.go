@@ -38,7 +38,6 @@ const patience = time.Minute
 // too slow, however slow the machine is: its clock stands still, and its timeout is long unless the
 // settings have one.
 func open(tb testing.TB, lines ...string) destination.Publisher {
-	tb.Helper()
 	if !slices.ContainsFunc(lines, func(l string) bool { return strings.HasPrefix(l, "timeout:") }) {
 		lines = append(slices.Clone(lines), "timeout: 5m")
 	}
@@ -124,9 +123,7 @@ func TestFile_appendsLines(t *testing.T) {
 	deliver(t, p, 6, 6)
 	wantLines(t, path, 1, 6)
 	info, err := os.Stat(path)
-	if err != nil || info.Mode().Perm() != 0o600 {
-		t.Errorf("mode %v, %v", info.Mode(), err)
-	}
+	must.Hold(t, err == nil && info.Mode().Perm() == 0o600, "mode %v, %v", info.Mode(), err)
 }
 
 func TestFile_cutsOffWhatACrashLeft(t *testing.T) {

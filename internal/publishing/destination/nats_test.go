@@ -174,9 +174,8 @@ func TestNATS_givesUpOnAServerThatSaysNothing(t *testing.T) {
 	p := open(t, "url: nats://"+listener.Addr().String()+"/scenes", "timeout: 200ms")
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	if n, err := p.Publish(ctx, journalEvents(1, 2)); n != 0 || destination.Cause(err).Kind != outbox.DestinationError || ctx.Err() != nil {
-		t.Errorf("delivered %d: %v; %v", n, err, ctx.Err())
-	}
+	n, err := p.Publish(ctx, journalEvents(1, 2))
+	must.Hold(t, n == 0 && destination.Cause(err).Kind == outbox.DestinationError && ctx.Err() == nil, "delivered %d: %v; %v", n, err, ctx.Err())
 }
 
 // stalled is a server that greets and then never answers. It then calls after.
