@@ -160,8 +160,7 @@ func harmed(t *testing.T, d damage) *fixture {
 }
 
 func violations(f *fixture) []outbox.Violation {
-	report := must.Get(f.Check(f.Ctx, storetest.Quiet)).Or(f.TB)
-	return report.Violations
+	return must.Get(f.Check(f.Ctx, storetest.Quiet)).Or(f.TB).Violations
 }
 
 func TestCheck_namesEveryDamageThatCanBeNamed(t *testing.T) {

@@ -15,8 +15,7 @@ import (
 
 // drift is the self-check drift reported by a process.
 func drift(f *fixture) int64 {
-	s := must.Get(f.Summary(f.Ctx)).Or(f.TB)
-	return s.Drift
+	return must.Get(f.Summary(f.Ctx)).Or(f.TB).Drift
 }
 
 // losses are ways to lose rows without the store.

@@ -46,10 +46,8 @@ func TestStartOperation_leavesRowsOfAnotherAlone(t *testing.T) {
 	first := f.StartOperation(outbox.OperationRequest{Selection: outbox.Selection{Rows: []outbox.RowKey{{CampaignID: ids[1], Seq: 1}}}})
 	second := f.StartOperation(outbox.OperationRequest{Selection: outbox.Selection{Rows: []outbox.RowKey{{CampaignID: ids[0], Seq: 1}, {CampaignID: ids[1], Seq: 1}}}})
 	must.Hold(t, first.Totals.Chosen == 1 && second.Totals.Chosen == 1 && second.Refused == 1, "operations took %+v and %+v with %d refused, want a row each", first.Totals, second.Totals, second.Refused)
-	third := f.StartOperation(outbox.OperationRequest{})
-	must.Equal(t, third.Totals.Chosen, 1, "the third took")
-	_, err := f.Operations.Start(f.Ctx, ana(""), outbox.OperationRequest{})
-	refused(t, err, outbox.ErrConflict, "already in a running operation")
+	must.Equal(t, f.StartOperation(outbox.OperationRequest{}).Totals.Chosen, 1, "the third took")
+	refused(t, storetest.No(f.Operations.Start(f.Ctx, ana(""), outbox.OperationRequest{})), outbox.ErrConflict, "already in a running operation")
 }
 
 func TestStartOperation_byTwoAtOnceTakesEachRowOnce(t *testing.T) {
@@ -72,16 +70,12 @@ func TestStartOperation_byTwoAtOnceTakesEachRowOnce(t *testing.T) {
 func TestStartOperation_whereNothingIsApplied(t *testing.T) {
 	t.Parallel()
 	f := open(t, storetest.InMode(outbox.ModeShadow))
-	_, err := f.Operations.Start(f.Ctx, ana(""), outbox.OperationRequest{})
-	refused(t, err, outbox.ErrConflict, "shadow_only")
+	refused(t, storetest.No(f.Operations.Start(f.Ctx, ana(""), outbox.OperationRequest{})), outbox.ErrConflict, "shadow_only")
 	f = open(t, storetest.InMode(outbox.ModeInline)) // where workers apply what has a row
-	_, err = f.Operations.Start(f.Ctx, ana(""), outbox.OperationRequest{})
-	refused(t, err, outbox.ErrConflict, "dead row")
-	_, err = f.Operations.Start(f.Ctx, ana(""), outbox.OperationRequest{Selection: outbox.Selection{Rows: make([]outbox.RowKey, 10_001)}})
-	refused(t, err, outbox.ErrInvalid, "the limit is 10000")
+	refused(t, storetest.No(f.Operations.Start(f.Ctx, ana(""), outbox.OperationRequest{})), outbox.ErrConflict, "dead row")
+	refused(t, storetest.No(f.Operations.Start(f.Ctx, ana(""), outbox.OperationRequest{Selection: outbox.Selection{Rows: make([]outbox.RowKey, 10_001)}})), outbox.ErrInvalid, "the limit is 10000")
 	f = open(t, storetest.ReadOnly)
-	_, err = f.Operations.Start(f.Ctx, ana(""), outbox.OperationRequest{})
-	refused(t, err, outbox.ErrReadOnly)
+	refused(t, storetest.No(f.Operations.Start(f.Ctx, ana(""), outbox.OperationRequest{})), outbox.ErrReadOnly)
 }
 
 func TestOperations_arePagedAndFiltered(t *testing.T) {
@@ -117,8 +111,7 @@ func TestOperations_arePagedAndFiltered(t *testing.T) {
 	} {
 		must.Same(t, ids(c.filter), c.want, c.filter, "selects")
 	}
-	_, err := f.Operations.List(f.Ctx, outbox.OperationFilter{Cursor: "?"})
-	refused(t, err, outbox.ErrInvalid, "cursor")
+	refused(t, storetest.No(f.Operations.List(f.Ctx, outbox.OperationFilter{Cursor: "?"})), outbox.ErrInvalid, "cursor")
 }
 
 func TestOperationRows_arePaged(t *testing.T) {
@@ -142,10 +135,8 @@ func TestOperationRows_arePaged(t *testing.T) {
 		}
 		must.Same(t, got, want, "rows that", status, "are of")
 	}
-	_, err := f.Operations.Rows(f.Ctx, 77, outbox.OperationRowFilter{})
-	refused(t, err, outbox.ErrNotFound, "there is no operation 77")
-	_, err = f.Operations.Rows(f.Ctx, op.ID, outbox.OperationRowFilter{Cursor: "?"})
-	refused(t, err, outbox.ErrInvalid, "cursor")
+	refused(t, storetest.No(f.Operations.Rows(f.Ctx, 77, outbox.OperationRowFilter{})), outbox.ErrNotFound, "there is no operation 77")
+	refused(t, storetest.No(f.Operations.Rows(f.Ctx, op.ID, outbox.OperationRowFilter{Cursor: "?"})), outbox.ErrInvalid, "cursor")
 }
 
 func TestStepOperation_keepsToWhatCanMove(t *testing.T) {
@@ -240,8 +231,7 @@ func TestPostgresStartOperation_ofNothingLeftIsRefused(t *testing.T) {
 	t.Parallel()
 	f := open(t, storetest.MaxAttempts(1))
 	f.Killed("a", 1)
-	_, err := startedBeside(f, "a-00")
-	refused(t, err, outbox.ErrConflict, "nothing to requeue")
+	refused(t, storetest.No(startedBeside(f, "a-00")), outbox.ErrConflict, "nothing to requeue")
 	must.Equal(t, f.Number(`select count(*) from operations`), 0, "operations of no row are left, which nothing would ever end")
 }
 

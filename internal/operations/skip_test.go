@@ -43,8 +43,7 @@ func TestStepOperation_leavesASkippedRowAlone(t *testing.T) {
 	if canary != ids[0] {
 		t.Fatalf("the canary is %q, want %q", canary, ids[0])
 	}
-	_, err := f.SkipEvent(f.Ctx, storetest.ToSkip(ana(""), ids[0], 1), ids[0], 1)
-	refused(t, err, outbox.ErrConflict, "is pending")
+	refused(t, storetest.No(f.SkipEvent(f.Ctx, storetest.ToSkip(ana(""), ids[0], 1), ids[0], 1)), outbox.ErrConflict, "is pending")
 	f.MustSkip(ids[1], 1)
 	f.MustSkip(ids[2], 1)
 	must.Get(f.UnskipEvent(f.Ctx, ana(""), ids[2], 1)).Or(t)
@@ -105,11 +104,9 @@ func TestLastAction_ofARowIsTheOperationThatRequeuedIt(t *testing.T) {
 	f := open(t, storetest.MaxAttempts(1))
 	ids := f.Killed("a", 2)
 	op := f.StartOperation(outbox.OperationRequest{Selection: outbox.Selection{Filter: outbox.RequeueFilter{CampaignID: ids[0]}}})
-	_, err := f.RetryRow(f.Ctx, ana(""), ids[0], 1)
-	storetest.NamesNoAction(t, err)
+	storetest.NamesNoAction(t, storetest.No(f.RetryRow(f.Ctx, ana(""), ids[0], 1)))
 	f.StepOperation(op.ID)
-	_, err = f.RequeueRow(f.Ctx, ana(""), ids[0], 1)
-	refused(t, err, outbox.ErrConflict, "last action: operation start by ana")
+	refused(t, storetest.No(f.RequeueRow(f.Ctx, ana(""), ids[0], 1)), outbox.ErrConflict, "last action: operation start by ana")
 }
 
 func TestLastAction_ofAnOperationIsOnIt(t *testing.T) {
@@ -119,8 +116,7 @@ func TestLastAction_ofAnOperationIsOnIt(t *testing.T) {
 	op := f.StartOperation(outbox.OperationRequest{})
 	must.Get(f.Operations.Cancel(f.Ctx, ana(""), op.ID, "")).Or(t)
 	must.Get(f.RequeueDead(f.Ctx, ana(""), outbox.RequeueFilter{})).Or(t)
-	_, err := f.Operations.Cancel(f.Ctx, ana(""), op.ID, "")
-	refused(t, err, outbox.ErrConflict, "last action: operation cancel by ana")
+	refused(t, storetest.No(f.Operations.Cancel(f.Ctx, ana(""), op.ID, "")), outbox.ErrConflict, "last action: operation cancel by ana")
 }
 
 // differs matches tests about several processes.

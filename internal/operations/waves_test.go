@@ -39,8 +39,7 @@ func many(i int) string { return fmt.Sprintf("many-%02d", i) }
 
 // triage is a bench with two error groups, of 3 and of 12 campaigns, each blocked at event 2 of 5.
 func triage(t *testing.T, options ...enginetest.Option) (*enginetest.Engine, *storetest.Clock) {
-	now := storetest.NewClock()
-	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Accounts, stocks), append([]enginetest.Option{enginetest.At(now), enginetest.MaxAttempts(3)}, options...)...)
+	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Accounts, stocks), append([]enginetest.Option{enginetest.At(storetest.NewClock()), enginetest.MaxAttempts(3)}, options...)...)
 	for i := range fewCampaigns {
 		b.MustAppend(enginetest.EventOf(few(i), "stocked", `{"balance":10}`), enginetest.EventOf(few(i), "taken", `{"amount":100}`))
 		b.MustAppend(enginetest.Notes(few(i), 3)...)
@@ -51,11 +50,11 @@ func triage(t *testing.T, options ...enginetest.Option) (*enginetest.Engine, *st
 	}
 	for range 3 {
 		b.Drain()
-		now.Advance(5 * time.Minute)
+		b.Clock.Advance(5 * time.Minute)
 	}
 	dead := dead(t, b)
 	must.Need(t, dead == deadCampaigns, "%d rows are dead, want %d", dead, deadCampaigns)
-	return b, now
+	return b, b.Clock
 }
 
 func repair(t *testing.T, b *enginetest.Engine) {
@@ -90,8 +89,7 @@ func operation(t *testing.T, b *enginetest.Engine, id int64) outbox.OperationDet
 }
 
 func resultRows(t *testing.T, b *enginetest.Engine, id int64, result outbox.RowResult) []outbox.OperationRow {
-	page := must.Get(b.Operations.Rows(t.Context(), id, outbox.OperationRowFilter{Status: result, Limit: 200})).Or(t)
-	return page.Items
+	return must.Get(b.Operations.Rows(t.Context(), id, outbox.OperationRowFilter{Status: result, Limit: 200})).Or(t).Items
 }
 
 func wantTotals(t *testing.T, d outbox.OperationDetail, status outbox.OperationStatus, want outbox.OperationTotals) {

@@ -209,8 +209,7 @@ func TestRelay_skipsNothingOfConcurrentAppends(t *testing.T) {
 	}
 	must.Need(t, len(want) >= 8*each, "only %d events were appended", len(want))
 	f.mustStandAt(t, sub.SubscriptionName, want[len(want)-1])
-	got := r["tight"].got()
-	must.Same(t, got, want, "what was delivered")
+	must.Same(t, r["tight"].got(), want, "what was delivered")
 	must.Hold(t, !dbtest.Postgres() || want[len(want)-1] != int64(len(want)), "no append was rolled back after it had drawn a position")
 }
 

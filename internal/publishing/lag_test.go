@@ -85,8 +85,7 @@ func TestPublishers_areInTheOrderOfTheirNamesWithTheirLags(t *testing.T) {
 	must.Equal(t, got, want, "publishers")
 	p := f.publisher(outbox.SubscriptionName{Topic: "scenes", Publisher: "near"})
 	must.Hold(t, p.LagEvents == 1 && p.LagSeconds == 2, "alone it is %+v", p)
-	_, err := f.progress.Publisher(f.Ctx, archive)
-	refused(t, err, outbox.ErrNotFound, "scenes/archive", "configuration")
+	refused(t, storetest.No(f.progress.Publisher(f.Ctx, archive)), outbox.ErrNotFound, "scenes/archive", "configuration")
 }
 
 func TestPublisher_tellsOfTheEventInTheWay(t *testing.T) {
@@ -139,8 +138,7 @@ func TestPublishers_lagIsCappedAndSaysWhenItIsNotKnown(t *testing.T) {
 		got := fmt.Sprintf("%d %v %s", p.LagEvents, p.LagCapped, text)
 		must.Hold(t, got == c.want && p.LagUnknown() == c.unknown, "%s is %s, want %s", c.publisher, got, c.want)
 	}
-	together := must.Get(f.progress.Publishers(f.Ctx)).Or(t)
-	for _, p := range together {
+	for _, p := range must.Get(f.progress.Publishers(f.Ctx)).Or(t) {
 		must.Equal(t, f.publisher(p.SubscriptionName), p, "together", "alone")
 	}
 }
@@ -162,8 +160,7 @@ func TestPublishers_manyThatLagFarApartCostNoMoreThanSome(t *testing.T) {
 }
 
 func (f *fixture) publisherHistory(name outbox.SubscriptionName, over outbox.RangeName) []outbox.PublisherPoint {
-	h := must.Get(f.progress.History(f.Ctx, name, outbox.Range{Name: over})).Or(f.TB)
-	return h.Points
+	return must.Get(f.progress.History(f.Ctx, name, outbox.Range{Name: over})).Or(f.TB).Points
 }
 
 func TestSample_ofPublishersOnlyWhenOneChanged(t *testing.T) {
@@ -201,8 +198,7 @@ func TestSample_ofPublishersOnlyWhenOneChanged(t *testing.T) {
 	must.Hold(t, last.LagEvents == 1 && last.Delivered == 120 && last.PerSecond == 2 && last.ErrorsInARow == 3 && last.LagSeconds == 119, "at the end: %+v", last)
 	points = f.publisherHistory(other, outbox.RangeDay)
 	must.Hold(t, len(points) == 0 || points[0].LagEvents == 0, "of the other: %+v", points)
-	_, err := f.progress.History(f.Ctx, outbox.SubscriptionName{Topic: "x", Publisher: "y"}, outbox.Range{})
-	refused(t, err, outbox.ErrNotFound, "x/y")
+	refused(t, storetest.No(f.progress.History(f.Ctx, outbox.SubscriptionName{Topic: "x", Publisher: "y"}, outbox.Range{})), outbox.ErrNotFound, "x/y")
 	f.Clock.Advance(9 * 24 * time.Hour)
 	f.Exec(`update publisher_progress set delivered = 121`)
 	f.sample()
@@ -321,11 +317,9 @@ func TestSeek_refusesWhereItCannotGo(t *testing.T) {
 			{outbox.SeekTarget{}, outbox.ErrInvalid, "say where"},
 			{toPosition(3), outbox.ErrConflict, "is already at position 3"},
 		} {
-			_, err := f.progress.Seek(f.Ctx, script("x"), archive, c.target, nil)
-			refused(t, err, c.kind, c.sentence)
+			refused(t, storetest.No(f.progress.Seek(f.Ctx, script("x"), archive, c.target, nil)), c.kind, c.sentence)
 		}
-		_, err := f.beside(storetest.ReadOnly).progress.Seek(f.Ctx, script("x"), archive, toPosition(1), nil)
-		refused(t, err, outbox.ErrReadOnly)
+		refused(t, storetest.No(f.beside(storetest.ReadOnly).progress.Seek(f.Ctx, script("x"), archive, toPosition(1), nil)), outbox.ErrReadOnly)
 	})
 	f.Exec(`update publisher_progress set position = 9`)
 	must.Equal(t, must.Get(f.progress.PreviewSeek(f.Ctx, archive, outbox.SeekTarget{Head: true})).Or(t).To, 9, "a pair that has gone on since the head was read goes back")
@@ -399,8 +393,7 @@ func TestSeek_countsNoFurtherThanACap(t *testing.T) {
 	other := f.newSubscription(outbox.SubscriptionName{Topic: "all", Publisher: "a"}, every, 5)
 	o := ana("old")
 	o.Confirm = "skip 2 events"
-	_, err := f.progress.Seek(f.Ctx, o, archive, outbox.SeekTarget{Head: true}, nil)
-	refused(t, err, outbox.ErrInvalid, "at least 2 events", "type: skip over 2 events")
+	refused(t, storetest.No(f.progress.Seek(f.Ctx, o, archive, outbox.SeekTarget{Head: true}, nil)), outbox.ErrInvalid, "at least 2 events", "type: skip over 2 events")
 	seek, err := f.progress.PreviewSeek(f.Ctx, archive, toPosition(10_000))
 	must.Hold(t, err == nil && !seek.Capped && seek.Skips == 2, "to the cap: %+v, %v", seek, err)
 	seek, err = f.progress.PreviewSeek(f.Ctx, other, outbox.SeekTarget{Head: true})

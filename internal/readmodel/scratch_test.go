@@ -184,8 +184,7 @@ func TestSQLiteScratch_spillsToItsOwnFile(t *testing.T) {
 
 // deletedFiles is the total size of unlinked files that this process has open.
 func deletedFiles(t *testing.T) (bytes int64) {
-	entries := must.Get(os.ReadDir("/proc/self/fd")).Or(t)
-	for _, e := range entries {
+	for _, e := range must.Get(os.ReadDir("/proc/self/fd")).Or(t) {
 		name := "/proc/self/fd/" + e.Name()
 		if target, err := os.Readlink(name); err == nil && strings.HasSuffix(target, "(deleted)") {
 			if info, err := os.Stat(name); err == nil {
@@ -370,8 +369,7 @@ func TestLeave_rowsThatMissedEventsAreThoseOfNone(t *testing.T) {
 
 // otherBuilt reports whether the rows of a projection count as built by another version than the loaded one.
 func otherBuilt(f *fixture, name, version string) bool {
-	described := must.Get(f.Runs.DescribeProjections(f.Ctx, []outbox.ProjectionInfo{{Name: name, Version: version}})).Or(f.TB)
-	return described[0].BuiltByOtherVersion
+	return must.Get(f.Runs.DescribeProjections(f.Ctx, []outbox.ProjectionInfo{{Name: name, Version: version}})).Or(f.TB)[0].BuiltByOtherVersion
 }
 
 func install(f *fixture, p readmodel.Projection) {

@@ -70,18 +70,15 @@ func TestStartRun_refusesWhatMakesNoSense(t *testing.T) {
 			refused(t, err, c.kind, c.sentence)
 		})
 	}
-	_, err := f.Runs.Start(f.Ctx, ana(""), enginetest.Everything, nil)
-	refused(t, err, outbox.ErrConflict, "no projection is loaded")
+	refused(t, storetest.No(f.Runs.Start(f.Ctx, ana(""), enginetest.Everything, nil)), outbox.ErrConflict, "no projection is loaded")
 }
 
 func TestStartRun_needsAReasonWhereActionsDo(t *testing.T) {
 	t.Parallel()
 	f := open(t, func(o *store.Options) { o.ReasonFrom = 1 })
-	_, err := f.Runs.Start(f.Ctx, ana(""), enginetest.Everything, enginetest.LoadedRuns)
-	refused(t, err, outbox.ErrInvalid, "every action requires a reason")
+	refused(t, storetest.No(f.Runs.Start(f.Ctx, ana(""), enginetest.Everything, enginetest.LoadedRuns)), outbox.ErrInvalid, "every action requires a reason")
 	run := f.StartRun(enginetest.Everything)
-	_, err = f.Runs.Cancel(f.Ctx, ana(""), run.ID)
-	refused(t, err, outbox.ErrInvalid, "every action requires a reason")
+	refused(t, storetest.No(f.Runs.Cancel(f.Ctx, ana(""), run.ID)), outbox.ErrInvalid, "every action requires a reason")
 }
 
 func TestStartRun_ofARebuildOfAllCampaignsNeedsAReasonAndAPhrase(t *testing.T) {
@@ -90,10 +87,8 @@ func TestStartRun_ofARebuildOfAllCampaignsNeedsAReasonAndAPhrase(t *testing.T) {
 	all := outbox.RunRequest{Kind: outbox.RunRebuild, All: true, Projections: []string{"roster"}}
 	f.AppendN("a", 1)
 	f.AppendN("b", 1)
-	_, err := f.Runs.Start(f.Ctx, ana(""), all, enginetest.LoadedRuns)
-	refused(t, err, outbox.ErrInvalid, "a rebuild of all campaigns requires a reason")
-	_, err = f.Runs.Start(f.Ctx, ana("looks odd"), all, enginetest.LoadedRuns)
-	refused(t, err, outbox.ErrInvalid, "this replaces the rows of 2 campaigns")
+	refused(t, storetest.No(f.Runs.Start(f.Ctx, ana(""), all, enginetest.LoadedRuns)), outbox.ErrInvalid, "a rebuild of all campaigns requires a reason")
+	refused(t, storetest.No(f.Runs.Start(f.Ctx, ana("looks odd"), all, enginetest.LoadedRuns)), outbox.ErrInvalid, "this replaces the rows of 2 campaigns")
 	for order, phrase := range map[*outbox.RunRequest]string{&all: "rebuild all campaigns", new(enginetest.Everything): "", new(enginetest.Rebuild("a", "b")): ""} {
 		if p, err := f.Runs.Preview(f.Ctx, *order, enginetest.LoadedRuns); p.Confirm != phrase || err != nil {
 			t.Errorf("the preview of %+v asks for %q, want %q; %v", *order, p.Confirm, phrase, err)
@@ -108,13 +103,11 @@ func TestStartRun_inShadowModeOnlyVerifies(t *testing.T) {
 	f := open(t, storetest.InMode(outbox.ModeShadow))
 	f.AppendN("a", 1)
 	for _, kind := range []outbox.RunKind{outbox.RunReplay, outbox.RunRebuild} {
-		_, err := f.Runs.Start(f.Ctx, ana(""), outbox.RunRequest{Kind: kind, All: true}, enginetest.LoadedRuns)
-		refused(t, err, outbox.ErrConflict, "shadow_only", "a verify is possible")
+		refused(t, storetest.No(f.Runs.Start(f.Ctx, ana(""), outbox.RunRequest{Kind: kind, All: true}, enginetest.LoadedRuns)), outbox.ErrConflict, "shadow_only", "a verify is possible")
 	}
 	f.StartRun(enginetest.Everything)
 	f = open(t, storetest.ReadOnly)
-	_, err := f.Runs.Start(f.Ctx, ana(""), enginetest.Everything, enginetest.LoadedRuns)
-	refused(t, err, outbox.ErrReadOnly)
+	refused(t, storetest.No(f.Runs.Start(f.Ctx, ana(""), enginetest.Everything, enginetest.LoadedRuns)), outbox.ErrReadOnly)
 }
 
 func TestStartRun_answersARepeatedOrderWithTheFirst(t *testing.T) {
@@ -130,8 +123,7 @@ func TestStartRun_answersARepeatedOrderWithTheFirst(t *testing.T) {
 		again, err := f.Runs.Start(f.Ctx, o, repeated, enginetest.LoadedRuns)
 		diff := cmp.Diff(first, again)
 		must.Hold(t, diff == "" && err == nil, "repeated (-first +again): %s%v", diff, err)
-		_, err = f.Runs.Start(f.Ctx, o, outbox.RunRequest{Kind: outbox.RunVerify, Campaigns: []string{"a"}}, enginetest.LoadedRuns)
-		refused(t, err, outbox.ErrConflict, "Idempotency-Key")
+		refused(t, storetest.No(f.Runs.Start(f.Ctx, o, outbox.RunRequest{Kind: outbox.RunVerify, Campaigns: []string{"a"}}, enginetest.LoadedRuns)), outbox.ErrConflict, "Idempotency-Key")
 	})
 }
 
@@ -286,17 +278,14 @@ func TestCancelRun_inEachState(t *testing.T) {
 	run, err := cancel(queued.ID)
 	must.Hold(t, err == nil && run.Status == outbox.RunCancelled && run.CancelledBy == "ana" && run.FinishedAt != nil && run.Verdict == "", "a queued run became %+v, %v", run, err)
 	f.Clock.Advance(time.Minute)
-	_, err = cancel(queued.ID)
-	refused(t, err, outbox.ErrConflict, fmt.Sprintf("run %d is already cancelled; it ended 1 min ago", queued.ID))
+	refused(t, storetest.No(cancel(queued.ID)), outbox.ErrConflict, fmt.Sprintf("run %d is already cancelled; it ended 1 min ago", queued.ID))
 
 	running := f.StartRun(enginetest.Everything)
 	l := f.ClaimRun(one)
 	run, err = cancel(running.ID)
 	must.Hold(t, err == nil && run.Status == outbox.RunCancelling && run.FinishedAt == nil && run.Lease != nil, "a running run became %+v, %v", run, err)
-	_, err = cancel(running.ID)
-	refused(t, err, outbox.ErrConflict, "already being cancelled, by ana", one.ID)
-	_, err = f.Runs.Start(f.Ctx, ana(""), enginetest.Everything, enginetest.LoadedRuns)
-	refused(t, err, outbox.ErrConflict, "cancelling")
+	refused(t, storetest.No(cancel(running.ID)), outbox.ErrConflict, "already being cancelled, by ana", one.ID)
+	refused(t, storetest.No(f.Runs.Start(f.Ctx, ana(""), enginetest.Everything, enginetest.LoadedRuns)), outbox.ErrConflict, "cancelling")
 	must.Equal(t, f.ReportRun(l, 0), outbox.RunCancelling, "its worker was told")
 	must.Equal(t, f.FinishRun(l, outbox.RunCancelled, "").Status, outbox.RunCancelled, "it ended as")
 
@@ -314,8 +303,7 @@ func TestCancelRun_inEachState(t *testing.T) {
 	f.Clock.Advance(lease)
 	f.NoRun(two)
 	must.Equal(t, f.MustRun(left.ID).Status, outbox.RunCancelled, "a cancelling run whose holder is gone")
-	_, err = cancel(999)
-	refused(t, err, outbox.ErrNotFound, "there is no run 999")
+	refused(t, storetest.No(cancel(999)), outbox.ErrNotFound, "there is no run 999")
 	acts := f.ActionsOf("run_cancel")
 	must.Hold(t, len(acts) == 4 && acts[0].Reason == "no need", "records are %+v", acts)
 }
@@ -333,8 +321,7 @@ func TestResumeRun_goesOnWhereItStopped(t *testing.T) {
 	f.Clock.Advance(time.Minute)
 	got, err := f.Runs.Resume(f.Ctx, ana("mended"), run.ID, enginetest.LoadedRuns)
 	must.Hold(t, err == nil && got.Status == outbox.RunQueued && got.Attempts == 0 && got.Error == "" && got.FinishedAt == nil && got.Campaigns.Done == 1 && got.Counts.Failed == 0 && got.Events.Done == 2, "resumed run is %+v, %v", got, err)
-	_, err = f.Runs.Start(f.Ctx, ana(""), enginetest.Rebuild("a"), enginetest.LoadedRuns)
-	refused(t, err, outbox.ErrConflict, "blocked by run ")
+	refused(t, storetest.No(f.Runs.Start(f.Ctx, ana(""), enginetest.Rebuild("a"), enginetest.LoadedRuns)), outbox.ErrConflict, "blocked by run ")
 	l = f.ClaimRun(two)
 	scope, err := f.Runs.Scope(f.Ctx, l, "", 10)
 	must.Hold(t, err == nil && len(scope) == 2 && scope[0].CampaignID == "b" && scope[1].CampaignID == "c" && l.Epoch == 2, "what is left is %+v, %v", scope, err)
@@ -435,8 +422,6 @@ func TestPreviewRun_saysWhatARunWouldBeAbout(t *testing.T) {
 		p, err := f.Runs.Preview(f.Ctx, c.order, enginetest.LoadedRuns)
 		must.Hold(t, err == nil && p.Campaigns == c.campaigns && p.Events == c.events && p.BlockingRun == nil && p.Kind == c.order.Kind && len(p.Projections) != 0, "the preview of %+v is %+v, %v", c.order, p, err)
 	}
-	_, err := f.Runs.Preview(f.Ctx, enginetest.Rebuild("nobody"), enginetest.LoadedRuns)
-	refused(t, err, outbox.ErrNotFound)
-	_, err = f.Runs.Preview(f.Ctx, outbox.RunRequest{Kind: outbox.RunVerify}, enginetest.LoadedRuns)
-	refused(t, err, outbox.ErrInvalid)
+	refused(t, storetest.No(f.Runs.Preview(f.Ctx, enginetest.Rebuild("nobody"), enginetest.LoadedRuns)), outbox.ErrNotFound)
+	refused(t, storetest.No(f.Runs.Preview(f.Ctx, outbox.RunRequest{Kind: outbox.RunVerify}, enginetest.LoadedRuns)), outbox.ErrInvalid)
 }

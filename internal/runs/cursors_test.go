@@ -58,8 +58,7 @@ func TestProjectionCursors_pagesTheCampaignsThatAreNotFollowed(t *testing.T) {
 	all := slices.Concat(quarantined, paused)
 	slices.Sort(all)
 	must.Equal(t, read(outbox.CursorFilter{}), all)
-	_, err := f.Runs.ProjectionCursors(f.Ctx, outbox.CursorFilter{Projection: "nothing"}, loaded)
-	refused(t, err, outbox.ErrNotFound)
+	refused(t, storetest.No(f.Runs.ProjectionCursors(f.Ctx, outbox.CursorFilter{Projection: "nothing"}, loaded)), outbox.ErrNotFound)
 
 	must.Get(f.Runs.PauseProjection(f.Ctx, ana("all"), "history", "", loaded)).Or(t)
 	described := must.Get(f.Runs.DescribeProjections(f.Ctx, loaded)).Or(t)
@@ -110,8 +109,7 @@ func TestCursors_tellOfEachLoadedProjectionWhereItStands(t *testing.T) {
 	must.Hold(t, err == nil && len(page.Items) == 1 && cmp.Diff(want[0], page.Items[0].Cursor) == "", "in the list of its campaigns: %+v, %v", page, err)
 	got, err = f.Runs.Cursors(f.Ctx, "b", loaded)
 	must.Hold(t, err == nil && got[0].State == outbox.CursorLive && got[0].AppliedSeq == 2 && got[0].Failure == nil, "of the other campaign: %+v, %v", got, err)
-	_, err = f.Runs.Cursors(f.Ctx, "nobody", loaded)
-	refused(t, err, outbox.ErrNotFound, `there is no campaign "nobody"`)
+	refused(t, storetest.No(f.Runs.Cursors(f.Ctx, "nobody", loaded)), outbox.ErrNotFound, `there is no campaign "nobody"`)
 }
 
 func TestPauseProjection_refusesWhatMakesNoSense(t *testing.T) {

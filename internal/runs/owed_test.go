@@ -220,8 +220,7 @@ func mustTellHeld(f *fixture, behind outbox.BehindCounts, held ...outbox.HeldPro
 	n, err := f.Runs.Behind(f.Ctx)
 	must.Hold(f.TB, n == behind && err == nil, "behind are %+v (%v), want %+v", n, err, behind)
 	f.Clock.Advance(time.Minute)
-	s := f.Beside(func(*store.Options) {})
-	must.Equal(f.TB, must.Get(s.Summary(f.Ctx)).Or(f.TB).Held, held, "the summary holds", ")")
+	must.Equal(f.TB, must.Get(f.Beside(func(*store.Options) {}).Summary(f.Ctx)).Or(f.TB).Held, held, "the summary holds", ")")
 }
 
 func TestReconcile_startsAReplayOfWhatIsFree(t *testing.T) {
@@ -269,8 +268,7 @@ func TestReconcile_inShadowModeStartsNoReplay(t *testing.T) {
 
 // behindOf is what check reports about projections that nothing catches up.
 func behindOf(tb testing.TB, b *enginetest.Engine) (details []string) {
-	report := must.Get(b.Check(context.Background(), func(int64, int64) {})).Or(tb)
-	for _, v := range report.Violations {
+	for _, v := range must.Get(b.Check(context.Background(), func(int64, int64) {})).Or(tb).Violations {
 		must.Equal(tb, v.Invariant, "replay_owed", "check")
 		details = append(details, v.CampaignID+": "+v.Detail)
 	}
@@ -379,14 +377,13 @@ func lacksNumber(campaign string) outbox.Event {
 // rehearsedWithoutSKU has two campaigns that lack a sku and passed the rehearsal of a file that needs
 // none, and one more campaign of either error that was blocked after it.
 func rehearsedWithoutSKU(t *testing.T) (*enginetest.Engine, *storetest.Clock, outbox.FixRehearsal) {
-	clock := storetest.NewClock()
-	b := enginetest.Open(t, enginetest.Define(t, orders, enginetest.Ledger), enginetest.MaxAttempts(1), enginetest.At(clock))
+	b := enginetest.Open(t, enginetest.Define(t, orders, enginetest.Ledger), enginetest.MaxAttempts(1), enginetest.At(storetest.NewClock()))
 	b.Feed(lacksSKU("a"), lacksSKU("b"))
 	d := mustRehearse(t, b, outbox.RehearsalRequest{Files: changedTo(withoutSKU)})
 	must.Need(t, d.Passed(), "the rehearsal says %q", d.Answer)
-	clock.Advance(time.Minute)
+	b.Clock.Advance(time.Minute)
 	b.Feed(lacksSKU("later"), lacksNumber("other"))
-	return b, clock, d
+	return b, b.Clock, d
 }
 
 // assessed is the error that blocks a campaign, as pages show it.
@@ -454,15 +451,14 @@ func TestRestOn_callsOnARehearsalOnlyForWhatItTried(t *testing.T) {
 // A rehearsal that fixes one cause everywhere, one in part and one nowhere says so of each, and what rests on it takes what passed.
 func TestRestOn_saysWhatFailedInTheRehearsal(t *testing.T) {
 	t.Parallel()
-	clock := storetest.NewClock()
-	before := enginetest.Open(t, enginetest.Define(t, orders), enginetest.MaxAttempts(1), enginetest.At(clock))
+	before := enginetest.Open(t, enginetest.Define(t, orders), enginetest.MaxAttempts(1), enginetest.At(storetest.NewClock()))
 	// A longer number fails in the changed file only.
 	before.Feed(lacksSKU("a"), lacksSKU("b"), lacksNumber("c"), enginetest.EventOf("long", "ordered", `{"number":"12345"}`))
 	fixed := strings.ReplaceAll(withoutSKU, "number text not null", "number text not null check (length(number) < 5)")
 	d := mustRehearse(t, before, outbox.RehearsalRequest{Files: changedTo(fixed)})
 	mustCount(t, d, outbox.RehearsalCounts{Passes: 2, FailsSame: 1, FailsDifferently: 1})
-	clock.Advance(time.Minute)
-	b := enginetest.OpenPair(t, before.Pair, enginetest.Define(t, fixed), enginetest.MaxAttempts(1), enginetest.At(clock))
+	before.Clock.Advance(time.Minute)
+	b := enginetest.OpenPair(t, before.Pair, enginetest.Define(t, fixed), enginetest.MaxAttempts(1), enginetest.At(before.Clock))
 
 	some, none := assessed(t, b, "a"), assessed(t, b, "c")
 	want := ", and with the loaded files 2 of these 3 campaigns passed rehearsal 1, 1 failed in it: requeue those that passed with a canary, and fix the cause for the others"
@@ -483,12 +479,11 @@ func TestRestOn_saysWhatFailedInTheRehearsal(t *testing.T) {
 // A head that would be applied, with an event behind it that fails, is no reason to call its cause unfixed.
 func TestRestOn_tellsALaterEventFromTheHead(t *testing.T) {
 	t.Parallel()
-	clock := storetest.NewClock()
-	before := enginetest.Open(t, enginetest.Define(t, orders), enginetest.MaxAttempts(1), enginetest.At(clock))
+	before := enginetest.Open(t, enginetest.Define(t, orders), enginetest.MaxAttempts(1), enginetest.At(storetest.NewClock()))
 	before.Feed(lacksSKU("a"), lacksNumber("a"))
 	d := mustRehearse(t, before, outbox.RehearsalRequest{Files: changedTo(withoutSKU)})
-	clock.Advance(time.Minute)
-	b := enginetest.OpenPair(t, before.Pair, enginetest.Define(t, withoutSKU), enginetest.MaxAttempts(1), enginetest.At(clock))
+	before.Clock.Advance(time.Minute)
+	b := enginetest.OpenPair(t, before.Pair, enginetest.Define(t, withoutSKU), enginetest.MaxAttempts(1), enginetest.At(before.Clock))
 	g := assessed(t, b, "a")
 	want := "every blocked campaign passed this event in rehearsal 1, and failed at a later one: requeue with a canary to get there, or fix that first"
 	must.Hold(t, d.Counts.FailsDifferently == 1 && strings.HasSuffix(g.Verdict, want) && g.Outlook == outbox.OutlookSome && g.RehearsedLater == 1, "%s, %d later: %s", g.Outlook, g.RehearsedLater, g.Verdict)
@@ -496,13 +491,12 @@ func TestRestOn_tellsALaterEventFromTheHead(t *testing.T) {
 
 func TestRestOn_alsoOfRowsThatWereNotRetried(t *testing.T) {
 	t.Parallel()
-	clock := storetest.NewClock()
-	before := enginetest.Open(t, enginetest.Define(t, orders), enginetest.MaxAttempts(1), enginetest.At(clock))
+	before := enginetest.Open(t, enginetest.Define(t, orders), enginetest.MaxAttempts(1), enginetest.At(storetest.NewClock()))
 	before.Feed(lacksSKU("a"), lacksSKU("b"), lacksSKU("c"))
 	changed := strings.ReplaceAll(orders, "-- on: ordered", "-- on: ordered\n-- changed")
 	d := mustRehearse(t, before, outbox.RehearsalRequest{Files: changedTo(changed)})
-	clock.Advance(time.Minute)
-	b := enginetest.OpenPair(t, before.Pair, enginetest.Define(t, changed), enginetest.MaxAttempts(1), enginetest.At(clock))
+	before.Clock.Advance(time.Minute)
+	b := enginetest.OpenPair(t, before.Pair, enginetest.Define(t, changed), enginetest.MaxAttempts(1), enginetest.At(before.Clock))
 	b.MustRequeue("a", 1)
 	b.Drain()
 	g := assessed(t, b, "b")

@@ -353,8 +353,7 @@ func saysWhatTheCanaryFinds(t *testing.T, r *rapid.T, said map[string]int) {
 	}
 	must.Need(r, mustReadRehearsal(tb, fixed, dead.ID).Loaded, "the rehearsed file does not count as loaded")
 	refutedBy(tb, fixed, d)
-	page := must.Get(fixed.Runs.Results(context.Background(), outbox.ResultFilter{RunID: d.Run.ID})).Or(r)
-	for _, result := range page.Items {
+	for _, result := range must.Get(fixed.Runs.Results(context.Background(), outbox.ResultFilter{RunID: d.Run.ID})).Or(r).Items {
 		campaign := result.CampaignID
 		at := fixed.MustCampaign(campaign).AppliedSeq
 		if said[result.Outcome]++; result.Outcome == outbox.OutcomeNotRehearsed && !strings.Contains(result.Error, "depending on the order") {

@@ -281,8 +281,7 @@ func TestReplay_leavesADivergedCampaignToARebuild(t *testing.T) {
 		run := b.RunToEnd(outbox.RunRequest{Kind: outbox.RunReplay, All: true})
 		must.Hold(t, run.Counts.Failed == 1 && run.Counts.Matched == 1 && strings.Contains(b.RunResult(run, "a").Error, "diverged"), "%s: run %+v", watermark, run)
 		b.MustHaveCursors("a trail 1 behind")
-		again := b.RunToEnd(outbox.RunRequest{Kind: outbox.RunRebuild, All: true})
-		must.Equal(t, again.Status, outbox.RunCompleted, watermark, "rebuild")
+		must.Equal(t, b.RunToEnd(outbox.RunRequest{Kind: outbox.RunRebuild, All: true}).Status, outbox.RunCompleted, watermark, "rebuild")
 		b.Drain()
 		mustMatchJournal(t, b, "a", "b")
 		b.Sound()
@@ -331,13 +330,12 @@ func TestDryRun_saysWhichLiveTablesAreNotThoseOfTheFile(t *testing.T) {
 
 func TestCancelRun_keepsAProcessThatSleptFromSwapping(t *testing.T) {
 	t.Parallel()
-	now := storetest.NewClock()
-	b := enginetest.Open(t, enginetest.Define(t, enginetest.Trail), enginetest.At(now))
+	b := enginetest.Open(t, enginetest.Define(t, enginetest.Trail), enginetest.At(storetest.NewClock()))
 	b.Feed(enginetest.Notes("a", 5)...)
 	for stage := range 2 {
 		run := b.StartRun(outbox.RunRequest{Kind: outbox.RunRebuild, All: true})
 		late := must.Get(b.RunWorker.DieInRun(t.Context(), stage)).Or(t)
-		now.Advance(storetest.Lease + time.Second)
+		b.Clock.Advance(storetest.Lease + time.Second)
 		ended, err := b.Runs.Cancel(t.Context(), enginetest.Operator, run.ID)
 		must.Need(t, err == nil && ended.Status == outbox.RunCancelled, "run %+v (%v)", ended, err)
 		before := b.Dump()

@@ -52,8 +52,7 @@ func changedTo(texts ...string) []outbox.RehearsalFile {
 
 // blockedByOverdrafts has three campaigns that an overdraft blocks, in c by one that no fix of the overdraft helps at event 4, and a healthy one.
 func blockedByOverdrafts(t *testing.T) *enginetest.Engine {
-	clock := storetest.NewClock()
-	b := enginetest.Open(t, enginetest.Define(t, enginetest.Accounts, enginetest.Trail), enginetest.MaxAttempts(1), enginetest.At(clock))
+	b := enginetest.Open(t, enginetest.Define(t, enginetest.Accounts, enginetest.Trail), enginetest.MaxAttempts(1), enginetest.At(storetest.NewClock()))
 	for _, id := range []string{"a", "b", "c"} {
 		b.MustAppend(enginetest.Opened(id, 10), enginetest.Noted(id), enginetest.Spent(id, 11))
 	}
@@ -173,8 +172,7 @@ update ranks set n = null where campaign_id = :campaign_id;
 		"of one row":       {strings.ReplaceAll(ranks, "n = null where", "n = n + 1 where id = 1 and"), false},
 		"without the rule": {strings.ReplaceAll(strings.ReplaceAll(ranks, "n = null", "n = n + 1"), ", unique (campaign_id, n)", ""), false},
 	} {
-		clock := storetest.NewClock()
-		b := enginetest.Open(t, enginetest.Define(t, ranks), enginetest.MaxAttempts(1), enginetest.At(clock))
+		b := enginetest.Open(t, enginetest.Define(t, ranks), enginetest.MaxAttempts(1), enginetest.At(storetest.NewClock()))
 		for _, n := range []int{3, 2, 1} {
 			b.MustAppend(enginetest.EventOf("a", "ranked", fmt.Sprintf(`{"n":%d}`, n)))
 		}
@@ -238,8 +236,7 @@ func TestRehearse_canBeCancelledAndBlocksNoOtherRun(t *testing.T) {
 	run := must.Get(b.Runs.Rehearse(context.Background(), enginetest.Operator, outbox.RehearsalRequest{Files: changedTo(fixed)}, b.Set)).Or(t)
 	b.StartRun(enginetest.Everything)
 	must.Equal(t, must.Get(b.Runs.Cancel(t.Context(), enginetest.Operator, run.ID)).Or(t).Status, outbox.RunCancelled)
-	_, err := b.Runs.Start(t.Context(), enginetest.Operator, outbox.RunRequest{Kind: outbox.RunRehearse, All: true}, b.Infos)
-	refused(t, err, outbox.ErrInvalid)
+	refused(t, storetest.No(b.Runs.Start(t.Context(), enginetest.Operator, outbox.RunRequest{Kind: outbox.RunRehearse, All: true}, b.Infos)), outbox.ErrInvalid)
 }
 
 // Healthy campaigns that the loaded files cannot replay are compared with their live rows, so that a

@@ -123,8 +123,7 @@ func TestReportRun_notesVerifications(t *testing.T) {
 	must.Equal(t, run.Verdict, outbox.VerdictDrift, "run")
 	got := verifications()
 	must.Hold(t, got[1].Verdict == outbox.VerdictMatch && got[1].Changed == 0 && got[1].RunID == run.ID, "after the rebuild: %+v, want a match", got)
-	_, err := f.Verifications(f.Ctx, "nowhere")
-	refused(t, err, outbox.ErrNotFound)
+	refused(t, storetest.No(f.Verifications(f.Ctx, "nowhere")), outbox.ErrNotFound)
 }
 
 func TestFinishRun_saysHowItEnded(t *testing.T) {
@@ -244,12 +243,9 @@ func TestRunResults_pagesByCampaignAndOutcome(t *testing.T) {
 	must.Equal(t, append(append(got, rest...), back...), []string{"c-0", "c-1", "c-2", "c-3", "c-4", "c-5", "c-0", "c-1", "c-2", "c-3"})
 	got, _ = list(outbox.ResultFilter{Outcome: outbox.OutcomeDrift})
 	must.Hold(t, cmp.Equal(got, []string{"c-1", "c-4"}), "drifted are %v", got)
-	_, err := f.Runs.Results(f.Ctx, outbox.ResultFilter{RunID: 99})
-	refused(t, err, outbox.ErrNotFound)
-	_, err = f.Runs.Log(f.Ctx, 99, "", 0)
-	refused(t, err, outbox.ErrNotFound)
-	_, err = f.Runs.ResultOf(f.Ctx, run.ID, "nowhere")
-	refused(t, err, outbox.ErrNotFound, "no result")
+	refused(t, storetest.No(f.Runs.Results(f.Ctx, outbox.ResultFilter{RunID: 99})), outbox.ErrNotFound)
+	refused(t, storetest.No(f.Runs.Log(f.Ctx, 99, "", 0)), outbox.ErrNotFound)
+	refused(t, storetest.No(f.Runs.ResultOf(f.Ctx, run.ID, "nowhere")), outbox.ErrNotFound, "no result")
 }
 
 func TestPruneRuns_keepsWhatWentWrongAndTheLatest(t *testing.T) {
@@ -420,8 +416,7 @@ func refusedValues(f outbox.ExplainedFailure) string {
 }
 
 func mustJSON(tb testing.TB, v any) string {
-	text := must.Get(json.Marshal(v)).Or(tb)
-	return string(text)
+	return string(must.Get(json.Marshal(v)).Or(tb))
 }
 
 func TestExplain_saysWhatItCannotExplain(t *testing.T) {

@@ -111,8 +111,7 @@ func TestCampaigns_ofAStateAreFoundBeyondTheWindow(t *testing.T) {
 with recursive n(i) as (values (1) union all select i + 1 from n where i < 10050)
 select 'c-' || substr(cast(100000 + i as text), 2), 1, 1, case when ` + match + ` then 1 end, 1, 1 from n`)
 			want := storetest.Texts(t, f.JournalDB, `select campaign_id from campaigns where paused_at is not null order by campaign_id`)
-			got := ids(f.AllCampaigns(outbox.CampaignFilter{State: outbox.StatePaused, Limit: 200}))
-			must.Equal(t, got, want, "paused")
+			must.Equal(t, ids(f.AllCampaigns(outbox.CampaignFilter{State: outbox.StatePaused, Limit: 200})), want, "paused")
 		})
 	}
 }

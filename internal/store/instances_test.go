@@ -325,8 +325,7 @@ func TestCrashes_end(t *testing.T) {
 }
 
 func (f *fixture) wentBack() []outbox.AuditEntry {
-	page := must.Get(f.AuditLog(f.Ctx, outbox.AuditFilter{Action: outbox.ActionJournalWentBack})).Or(f.TB)
-	return page.Items
+	return must.Get(f.AuditLog(f.Ctx, outbox.AuditFilter{Action: outbox.ActionJournalWentBack})).Or(f.TB).Items
 }
 
 // reconnect loses all connections and makes new ones.

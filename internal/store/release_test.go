@@ -40,8 +40,7 @@ func releasedPair(t *testing.T, dir string) dbtest.Pair {
 
 func unpacked(t *testing.T, path string) []byte {
 	packed := must.Get(os.ReadFile(path)).Or(t)
-	r := must.Get(gzip.NewReader(bytes.NewReader(packed))).Or(t)
-	return must.Get(io.ReadAll(r)).Or(t)
+	return must.Get(io.ReadAll(must.Get(gzip.NewReader(bytes.NewReader(packed))).Or(t))).Or(t)
 }
 
 // wholeSchema describes the schema of a database on the current server; it is empty for a database

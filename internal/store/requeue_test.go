@@ -443,6 +443,5 @@ func TestRows_inProcessingAreFoundAfterPartOfTheirWaveIsGone(t *testing.T) {
 	f.AppendN("a", 10)
 	f.Works(one, f.ClaimOne(one, 10), 4)
 	f.ClaimOne(one, 3)
-	got := f.rowPager(outbox.RowFilter{Status: outbox.Processing, Limit: 2}).All(t)
-	must.Equal(t, storetest.Items(got), []string{"a#5", "a#6", "a#7"}, "processing")
+	must.Equal(t, storetest.Items(f.rowPager(outbox.RowFilter{Status: outbox.Processing, Limit: 2}).All(t)), []string{"a#5", "a#6", "a#7"}, "processing")
 }

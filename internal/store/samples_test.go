@@ -15,8 +15,7 @@ import (
 )
 
 func (f *fixture) history(over outbox.RangeName) []outbox.Point {
-	h := must.Get(f.beside().History(f.Ctx, outbox.Range{Name: over})).Or(f.TB)
-	return h.Points
+	return must.Get(f.beside().History(f.Ctx, outbox.Range{Name: over})).Or(f.TB).Points
 }
 
 func TestSample_oncePerMinuteAndOnlyWhenSomethingChanged(t *testing.T) {

@@ -284,8 +284,7 @@ func TestLoaded_keepsTheDefinitionBefore(t *testing.T) {
 	}
 	text := func(version string) string {
 		t.Helper()
-		d := must.Get(f.Definition(f.Ctx, "orders", version)).Or(t)
-		return d.File.Text
+		return must.Get(f.Definition(f.Ctx, "orders", version)).Or(t).File.Text
 	}
 	load("v1", "") // by an outboxweb that kept no texts
 	if c, err := f.LastChange(f.Ctx, "orders"); err != nil || c != nil {

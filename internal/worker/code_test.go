@@ -270,8 +270,7 @@ func TestGoProjection_hungCallsAreBounded(t *testing.T) {
 		}
 	}
 	must.Hold(t, cut+waiting == campaigns && waiting != 0, "%d cut off and %d wait, want %d and some that wait", cut, waiting, campaigns)
-	groups := must.Get(b.Store.ErrorGroups(t.Context())).Or(t)
-	for _, g := range groups.Assessed(outbox.Running{Versions: map[string]string{"tally": "1"}}, nil) {
+	for _, g := range must.Get(b.Store.ErrorGroups(t.Context())).Or(t).Assessed(outbox.Running{Versions: map[string]string{"tally": "1"}}, nil) {
 		must.Hold(t, (g.Dead != 0 || strings.Contains(g.Verdict, "it is tried once the process is restarted")) && (g.Dead <= 0 || g.Alike == g.Attempts), "%q is judged %q, with %d of %d attempts alike", g.Example, g.Verdict, g.Alike, g.Attempts)
 	}
 	close(release)

@@ -21,8 +21,7 @@ import (
 
 func TestPass_undoesOnlyTheFailingEvent(t *testing.T) {
 	t.Parallel()
-	now := storetest.NewClock()
-	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Accounts), enginetest.At(now))
+	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Accounts), enginetest.At(storetest.NewClock()))
 	b.MustAppend(enginetest.Notes("a", 4)...)
 	b.MustAppend(enginetest.Opened("b", 10), enginetest.Spent("b", 3), enginetest.Spent("b", 100), enginetest.Spent("b", 1), enginetest.Noted("b"))
 	b.MustAppend(enginetest.Notes("c", 4)...)
@@ -50,8 +49,7 @@ func TestPass_groupsErrorsByWhatReadersMaySee(t *testing.T) {
 
 func TestPass_writesTheHistoryOfAFailedAttempt(t *testing.T) {
 	t.Parallel()
-	now := storetest.NewClock()
-	b := enginetest.Open(t, enginetest.Define(t, enginetest.Accounts), enginetest.At(now))
+	b := enginetest.Open(t, enginetest.Define(t, enginetest.Accounts), enginetest.At(storetest.NewClock()))
 	b.MustAppend(enginetest.Opened("b", 10), enginetest.Spent("b", 100))
 	b.MustPass()
 
@@ -59,7 +57,7 @@ func TestPass_writesTheHistoryOfAFailedAttempt(t *testing.T) {
 	must.Need(t, len(r.Attempts) == 1, "%d attempts, want 1", len(r.Attempts))
 	a := r.Attempts[0]
 	must.Hold(t, strings.Contains(a.Error, "projection accounts (00.sql:") && strings.Contains(a.Error, checkFailed(b)), "the error does not say where and why: %s", a.Error)
-	want := outbox.Attempt{Attempt: 1, Worker: b.Worker.ID(), Build: "test", At: now.Now(), Error: a.Error, Fingerprint: outbox.Fingerprint(a.Error),
+	want := outbox.Attempt{Attempt: 1, Worker: b.Worker.ID(), Build: "test", At: b.Clock.Now(), Error: a.Error, Fingerprint: outbox.Fingerprint(a.Error),
 		Projection: "accounts", ProjectionVersion: b.Set.Named("accounts").Version}
 	must.Hold(t, a == want && r.Row.LastError == a.Error && r.Row.Fingerprint == a.Fingerprint, "attempt = %+v, want %+v; the row says %q, %q", a, want, r.Row.LastError, r.Row.Fingerprint)
 }
@@ -97,8 +95,7 @@ func checkFailed(b *enginetest.Engine) string {
 // On PostgreSQL a projection runs no code in this process that could panic.
 func TestSQLitePass_recordsAPanicAsAFailedAttempt(t *testing.T) {
 	t.Parallel()
-	now := storetest.NewClock()
-	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Probing), enginetest.At(now))
+	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Probing), enginetest.At(storetest.NewClock()))
 	enginetest.OnProbe(t, t.Name(), func([]string) (string, error) { panic("out of cheese") })
 	b.MustAppend(enginetest.Notes("a", 3)...)
 	b.MustAppend(enginetest.Noted("b"), enginetest.Probed("b", t.Name()), enginetest.Noted("b"))
@@ -115,7 +112,7 @@ func TestSQLitePass_recordsAPanicAsAFailedAttempt(t *testing.T) {
 	must.Hold(t, len(left) == 0, "the panicking event left something behind: %v", left)
 	must.Equal(t, b.OpenFailures(), []string{"b probing 2 1"}, "open failures")
 
-	now.Advance(time.Second)
+	b.Clock.Advance(time.Second)
 	b.Feed(enginetest.Notes("c", 2)...)
 	b.MustHaveApplied("c", 5)
 	b.MustStand("b", 2, outbox.Failed, 2)

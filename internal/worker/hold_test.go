@@ -86,8 +86,7 @@ func TestPass_setsTheCursorsOfAPauseForAllAsCampaignsMove(t *testing.T) {
 // A head that fails while the projection is paused for all campaigns leaves a cursor at the watermark, which is caught up when the pause ends.
 func TestPass_goesOnAfterAPauseForAllThatNoEventPassed(t *testing.T) {
 	t.Parallel()
-	now := storetest.NewClock()
-	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Tally, enginetest.Accounts), enginetest.At(now))
+	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Tally, enginetest.Accounts), enginetest.At(storetest.NewClock()))
 	b.Feed(enginetest.Opened("a", 10))
 	b.PauseProjection("tally", "")
 	b.Feed(enginetest.Spent("a", 100))
@@ -95,7 +94,7 @@ func TestPass_goesOnAfterAPauseForAllThatNoEventPassed(t *testing.T) {
 	b.ResumeProjection("tally", "")
 	b.MustHaveCursors("a tally 1 live")
 	b.ExecProjections(`update accounts set balance = 1000`)
-	now.Advance(time.Hour)
+	b.Clock.Advance(time.Hour)
 	b.Drain()
 	b.MustHaveTold("tally", "a", 2)
 	b.Sound()
@@ -195,8 +194,7 @@ func pauseForAllBriefly(tb testing.TB, b *enginetest.Engine) {
 
 func TestPass_recordsEachFailedAttemptOfABlockingProjectionOnce(t *testing.T) {
 	t.Parallel()
-	now := storetest.NewClock()
-	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Accounts), enginetest.At(now), enginetest.MaxAttempts(3))
+	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Accounts), enginetest.At(storetest.NewClock()), enginetest.MaxAttempts(3))
 	b.MustAppend(enginetest.Notes("a", 5)...)
 	b.MustAppend(enginetest.Opened("b", 10), enginetest.Spent("b", 100), enginetest.Spent("b", 1))
 	b.MustAppend(enginetest.Opened("c", 10), enginetest.Noted("c"), enginetest.Spent("c", 100))
@@ -204,7 +202,7 @@ func TestPass_recordsEachFailedAttemptOfABlockingProjectionOnce(t *testing.T) {
 		b.Drain()
 		must.Equal(t, b.OpenFailures(), []string{fmt.Sprint("b accounts 2 ", n), fmt.Sprint("c accounts 3 ", n)}, "open failures")
 		b.Sound()
-		now.Advance(time.Hour)
+		b.Clock.Advance(time.Hour)
 	}
 	page, err := b.Failures(t.Context(), outbox.FailureFilter{CampaignID: "b", Status: outbox.FailureOpen})
 	must.Need(t, err == nil && len(page.Items) == 1, "failures %+v, %v", page, err)
@@ -217,7 +215,7 @@ func TestPass_recordsEachFailedAttemptOfABlockingProjectionOnce(t *testing.T) {
 	open := b.OpenFailures()
 	must.Hold(t, len(open) == 0, "failures %q are open after their events were passed", open)
 	f, err = b.Failure(t.Context(), f.ID)
-	must.Hold(t, err == nil && f.Status == outbox.FailureResolved && f.ResolvedAt != nil && f.ResolvedAt.Equal(now.Now()) && f.Attempts == 3, "failure %+v, %v; want it resolved", f, err)
+	must.Hold(t, err == nil && f.Status == outbox.FailureResolved && f.ResolvedAt != nil && f.ResolvedAt.Equal(b.Clock.Now()) && f.Attempts == 3, "failure %+v, %v; want it resolved", f, err)
 	b.Sound()
 }
 

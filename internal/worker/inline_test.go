@@ -166,11 +166,10 @@ func mustHaveNoRows(tb testing.TB, b *enginetest.Engine) {
 
 func TestApplyInline_givesWhatFailedARow(t *testing.T) {
 	t.Parallel()
-	now := storetest.NewClock()
-	b := failedInline(t, enginetest.At(now))
+	b := failedInline(t, enginetest.At(storetest.NewClock()))
 	b.MustStand("a", 2, outbox.Failed, 1)
 	r := b.MustRow("a", 2).Row
-	must.Hold(t, strings.HasPrefix(r.LastError, "projection accounts") && r.NextAttemptAt == now.Now().Add(time.Second), "the row is %+v", r)
+	must.Hold(t, strings.HasPrefix(r.LastError, "projection accounts") && r.NextAttemptAt == b.Clock.Now().Add(time.Second), "the row is %+v", r)
 	c := b.MustCampaign("a")
 	must.Hold(t, c.State() == outbox.StateFailing && c.Counts == (outbox.Counts{Failed: 1}) && c.Gap() == 0 && c.Lease == nil, "the campaign is %+v", c)
 	s, err := b.Summary(t.Context())
@@ -180,7 +179,7 @@ func TestApplyInline_givesWhatFailedARow(t *testing.T) {
 
 	must.Hold(t, !b.MustPass(), "the worker tried again before the row was due")
 	fund(t, b)
-	now.Advance(time.Second)
+	b.Clock.Advance(time.Second)
 	b.Drain()
 	b.MustHaveApplied("a", 2)
 	mustHaveNoRows(t, b)
@@ -206,13 +205,12 @@ func TestAppend_inlineToAPausedCampaignQueuesWhatIsBefore(t *testing.T) {
 
 func TestApplyInline_countsAttemptsUntilTheRowIsDead(t *testing.T) {
 	t.Parallel()
-	now := storetest.NewClock()
-	b := failedInline(t, enginetest.At(now), enginetest.MaxAttempts(3))
-	now.Advance(time.Minute)
+	b := failedInline(t, enginetest.At(storetest.NewClock()), enginetest.MaxAttempts(3))
+	b.Clock.Advance(time.Minute)
 	if err := appendInline(t, b, enginetest.Noted("a")); !errors.Is(err, outbox.ErrConflict) { // due, and tried
 		t.Errorf("error = %v, want that event 2 cannot be applied", err)
 	}
-	now.Advance(time.Minute)
+	b.Clock.Advance(time.Minute)
 	b.Drain()
 	b.MustStand("a", 2, outbox.Dead, 3)
 	storetest.Refused(t, appendInline(t, b, enginetest.Noted("a")), outbox.ErrNotYet, "Event 2 has been dead")

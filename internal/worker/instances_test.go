@@ -126,8 +126,7 @@ func mustHaveShared(t *testing.T, all []*enginetest.Engine, total int64) {
 // The old owner of a campaign may still be in its transaction when the new one begins.
 func TestPostgresPass_appliesOnceWhenTheStaleWorkerIsStillAtIt(t *testing.T) {
 	t.Parallel()
-	now := storetest.NewClock()
-	a := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Probing), enginetest.At(now))
+	a := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Probing), enginetest.At(storetest.NewClock()))
 	b := a.Beside()
 	holding, release := make(chan struct{}), make(chan struct{})
 	held := sync.OnceFunc(func() { close(holding) })
@@ -146,7 +145,7 @@ func TestPostgresPass_appliesOnceWhenTheStaleWorkerIsStillAtIt(t *testing.T) {
 	}
 	old := finish(a, stale)
 	<-holding
-	now.Advance(storetest.Lease + time.Second)
+	a.Clock.Advance(storetest.Lease + time.Second)
 	young := finish(b, b.ClaimWave())
 	storetest.Eventually(t, "the new owner waits for the old one", func() bool {
 		return a.Number(`select count(*)`+storetest.TheStores+` and wait_event_type = 'Lock'`) > 0
@@ -266,9 +265,8 @@ func takenOver(t *testing.T, now *storetest.Clock, a *enginetest.Engine, events 
 
 func TestPass_changesNothingOnceItsLeaseWasTakenOver(t *testing.T) {
 	t.Parallel()
-	now := storetest.NewClock()
-	a := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Accounts), enginetest.At(now))
-	b, stale := takenOver(t, now, a, append(enginetest.Notes("c", 3), enginetest.Opened("d", 10), enginetest.Spent("d", 100), enginetest.Noted("d"))...)
+	a := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Accounts), enginetest.At(storetest.NewClock()))
+	b, stale := takenOver(t, a.Clock, a, append(enginetest.Notes("c", 3), enginetest.Opened("d", 10), enginetest.Spent("d", 100), enginetest.Noted("d"))...)
 	b.MustHaveApplied("c", 3)
 	b.MustStand("d", 2, outbox.Failed, 1)
 	before := a.Dump()
@@ -284,12 +282,11 @@ func TestPass_changesNothingOnceItsLeaseWasTakenOver(t *testing.T) {
 // the stale worker. It may apply, and the new owner finds the events applied.
 func TestPass_appliesOnceWhenTheStaleWorkerComesBeforeTheNewOwnersFence(t *testing.T) {
 	t.Parallel()
-	now := storetest.NewClock()
-	a := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger), enginetest.At(now))
+	a := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger), enginetest.At(storetest.NewClock()))
 	b := a.Beside()
 	a.MustAppend(enginetest.Notes("c", 5)...)
 	stale := a.ClaimWave()
-	now.Advance(storetest.Lease + time.Second)
+	a.Clock.Advance(storetest.Lease + time.Second)
 	held := b.ClaimWave()
 	for _, wave := range []struct {
 		*enginetest.Engine
@@ -401,30 +398,29 @@ func disturb(ctx context.Context, t *testing.T, b *enginetest.Engine, dice *rand
 // Of the minutes in which no process ran there is no record.
 func TestRun_recordsWhatAKilledProcessLeft(t *testing.T) {
 	t.Parallel()
-	now := storetest.NewClock()
-	b := enginetest.Open(t, enginetest.Define(t, enginetest.Accounts), enginetest.At(now), enginetest.MaxAttempts(1))
+	b := enginetest.Open(t, enginetest.Define(t, enginetest.Accounts), enginetest.At(storetest.NewClock()), enginetest.MaxAttempts(1))
 	b.MustAppend(enginetest.Opened("a", 1))
-	gone := storetest.Killed(t, "gone", now.Now().Add(-5*time.Minute))
+	gone := storetest.Killed(t, "gone", b.Clock.Now().Add(-5*time.Minute))
 	must.OK(t, b.Heartbeat(t.Context(), gone))
 	must.OK(t, b.Sample(t.Context()))
-	now.Advance(80 * time.Second)
+	b.Clock.Advance(80 * time.Second)
 	b.Feed(enginetest.Spent("a", 100))
 	gone.Applied, gone.Failed = 1, 1
 	must.OK(t, b.Heartbeat(t.Context(), gone))
-	last := now.Now().Truncate(time.Minute)
-	now.Advance(210 * time.Second)
+	last := b.Clock.Now().Truncate(time.Minute)
+	b.Clock.Advance(210 * time.Second)
 	if !b.OnPostgres() { // where heartbeats say it
-		mustBeGone(t, b, now, last)
+		mustBeGone(t, b, b.Clock, last)
 	}
 	b.Beside().Start()
 	storetest.Eventually(t, "the next process has started", func() bool {
 		all, err := b.Instances(t.Context())
 		return err == nil && len(all) == 2 && slices.ContainsFunc(all, func(i outbox.InstanceState) bool {
-			return i.ID == "gone" && i.StoppedAt != nil && i.State(now.Now()) == outbox.InstanceCrashed
+			return i.ID == "gone" && i.StoppedAt != nil && i.State(b.Clock.Now()) == outbox.InstanceCrashed
 		})
 	})
 
-	points, markers := historyOf(t, b, now)
+	points, markers := historyOf(t, b, b.Clock)
 	must.Hold(t, len(markers) == 1 && markers[0].Kind == outbox.MarkerLost && markers[0].Subject == "gone" && markers[0].At.Truncate(time.Minute).Equal(last), "markers %+v, want one of the instance that was killed", markers)
 	p := points[last]
 	must.Hold(t, p.Applied == 1 && p.Failed == 1 && p.Counts.Dead == 1 && p.Blocked == 1 && p.LagEvents == 1 && p.LowerBound, "the minute of the crash is %+v, want at least one event applied and one dead", p)
@@ -432,7 +428,7 @@ func TestRun_recordsWhatAKilledProcessLeft(t *testing.T) {
 		p, found := points[last.Add(later)]
 		must.Hold(t, !found, "%s later, while no process ran, there is a record: %+v", later, p)
 	}
-	p = points[now.Now().Truncate(time.Minute)]
+	p = points[b.Clock.Now().Truncate(time.Minute)]
 	must.Hold(t, p.Applied+p.Failed == 0 && p.Counts.Dead == 1 && !p.LowerBound, "the minute of the start is %+v, want nothing applied and nothing failed", p)
 }
 

@@ -136,8 +136,7 @@ func TestWorker_onAWholeJournal(t *testing.T) {
 
 func appendAgain(t *testing.T, b *enginetest.Engine, events []outbox.Event) {
 	for chunk := range slices.Chunk(events, 500) {
-		appended := must.Get(b.Append(t.Context(), store.Append{Events: chunk})).Or(t)
-		for _, a := range appended {
+		for _, a := range must.Get(b.Append(t.Context(), store.Append{Events: chunk})).Or(t) {
 			must.Need(t, a.Existed, "campaign %q seq %d was appended a second time", a.CampaignID, a.Seq)
 		}
 	}
@@ -302,14 +301,13 @@ func mustRefuse(t *testing.T, b *enginetest.Engine, now *storetest.Clock, reason
 }
 
 func tampered(t *testing.T, statements ...string) (*enginetest.Engine, *storetest.Clock) {
-	now := storetest.NewClock()
-	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger), enginetest.At(now), enginetest.MaxAttempts(3))
+	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger), enginetest.At(storetest.NewClock()), enginetest.MaxAttempts(3))
 	b.MustAppend(enginetest.Notes("a", 5)...)
 	b.MustAppend(enginetest.Notes("b", 5)...)
 	for _, statement := range statements {
 		b.Tamper(statement)
 	}
-	return b.Beside(enginetest.MaxAttempts(3)), now // a process that knows nothing of what is gone, which would be a journal that went back
+	return b.Beside(enginetest.MaxAttempts(3)), b.Clock // a process that knows nothing of what is gone, which would be a journal that went back
 }
 
 func TestPass_neverAppliesAnEventWhoseContentDoesNotMatchItsHash(t *testing.T) {
@@ -330,13 +328,12 @@ func rewrite(t *testing.T, b *enginetest.Engine, campaign string, seq int64, pay
 
 func TestPass_neverAppliesAnEventThatDoesNotContinueWhatIsApplied(t *testing.T) {
 	t.Parallel()
-	now := storetest.NewClock()
-	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger), enginetest.At(now), enginetest.MaxAttempts(3))
+	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger), enginetest.At(storetest.NewClock()), enginetest.MaxAttempts(3))
 	b.MustAppend(enginetest.Notes("a", 5)...)
 	b.Feed(enginetest.Notes("b", 2)...)
 	b.MustAppend(enginetest.Notes("b", 3)...)
 	rewrite(t, b, "b", 3, `{"amount":1000}`)
-	mustRefuse(t, b, now, "event 3 does not continue the chain of hashes of its campaign")
+	mustRefuse(t, b, b.Clock, "event 3 does not continue the chain of hashes of its campaign")
 }
 
 func TestPass_neverPassesOverAnEventThatIsGone(t *testing.T) {
@@ -369,14 +366,13 @@ func TestPass_repairsAGapBelowTheHeadItselfAndAppliesInOrder(t *testing.T) {
 func TestPass_repairsAGapThatTheCampaignsRowDoesNotKnowOf(t *testing.T) {
 	t.Parallel()
 	for _, lost := range []string{`seq = 1`, `seq in (2, 4)`, `seq = 5`, `seq < 5`, `seq > 0`} {
-		now := storetest.NewClock()
-		b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger), enginetest.At(now))
+		b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger), enginetest.At(storetest.NewClock()))
 		b.MustAppend(enginetest.Notes("a", 5)...)
 		b.Exec(`delete from projection_apply_outbox where ` + lost)
 		for range 5 { // a wave or an hourly step finds it
 			b.Drain()
 			takeSteps(t, b)
-			now.Advance(time.Hour)
+			b.Clock.Advance(time.Hour)
 		}
 		b.MustHaveApplied("a", 5)
 		b.Sound()

@@ -224,14 +224,13 @@ func TestPostgresPass_worksWithOneDatabaseOfEachKind(t *testing.T) {
 		} else {
 			p.Journal = files.Journal
 		}
-		now := storetest.NewClock()
-		b := enginetest.OpenPair(t, p, enginetest.Define(t, enginetest.Ledger, enginetest.Accounts), enginetest.At(now))
+		b := enginetest.OpenPair(t, p, enginetest.Define(t, enginetest.Ledger, enginetest.Accounts), enginetest.At(storetest.NewClock()))
 		b.MustAppend(enginetest.Notes("a", 3)...)
 		b.Feed(enginetest.Opened("b", 1), enginetest.Spent("b", 2), enginetest.Noted("b"))
 		b.MustHaveApplied("a", 3)
 		b.MustStand("b", 2, outbox.Failed, 1)
 		b.ExecProjections(`update accounts set balance = 1000`)
-		now.Advance(time.Minute)
+		b.Clock.Advance(time.Minute)
 		b.Drain()
 		b.MustHaveApplied("b", 3)
 		b.Sound()

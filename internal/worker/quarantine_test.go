@@ -19,17 +19,16 @@ import (
 func TestPass_setsAQuarantiningProjectionAsideAfterItsLastAttempt(t *testing.T) {
 	t.Parallel()
 	for _, most := range []int{1, 3} {
-		now := storetest.NewClock()
-		b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, enginetest.LenientAccounts), enginetest.At(now), enginetest.MaxAttempts(most))
+		b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, enginetest.LenientAccounts), enginetest.At(storetest.NewClock()), enginetest.MaxAttempts(most))
 		b.MustAppend(enginetest.Opened("a", 10), enginetest.Spent("a", 1), enginetest.Spent("a", 1))
 		b.MustAppend(enginetest.Opened("b", 10), enginetest.Spent("b", 1), enginetest.Spent("b", 100), enginetest.Noted("b"), enginetest.Spent("b", 1))
-		now.Advance(time.Second)
+		b.Clock.Advance(time.Second)
 		for n := 1; n < most; n++ {
 			b.MustPass()
 			b.MustStand("b", 3, outbox.Failed, n)
 			b.MustHaveApplied("b", 2)
 			must.Equal(t, b.OpenFailures(), []string{fmt.Sprint("b accounts 3 ", n)}, "the failures after attempt", n)
-			now.Advance(10 * time.Minute)
+			b.Clock.Advance(10 * time.Minute)
 		}
 		b.Drain()
 
@@ -47,10 +46,9 @@ func TestPass_setsAQuarantiningProjectionAsideAfterItsLastAttempt(t *testing.T) 
 func TestPass_holdsTheCampaignWhenABlockingProjectionFailsBesideAQuarantinedOne(t *testing.T) {
 	t.Parallel()
 	strict := strings.ReplaceAll(enginetest.Accounts, "accounts", "vaults")
-	now := storetest.NewClock()
-	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, enginetest.LenientAccounts, strict), enginetest.At(now), enginetest.MaxAttempts(1))
+	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, enginetest.LenientAccounts, strict), enginetest.At(storetest.NewClock()), enginetest.MaxAttempts(1))
 	b.Feed(enginetest.Opened("b", 10), enginetest.Spent("b", 100), enginetest.Noted("b"))
-	now.Advance(time.Hour)
+	b.Clock.Advance(time.Hour)
 	b.Drain()
 
 	b.MustStand("b", 2, outbox.Dead, 1)
@@ -109,15 +107,14 @@ func TestPass_countsTheAttemptsOfEachProjectionForItself(t *testing.T) {
 
 func TestApplyInline_setsAQuarantiningProjectionAsideAfterItsLastAttempt(t *testing.T) {
 	t.Parallel()
-	now := storetest.NewClock()
-	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, enginetest.LenientAccounts), enginetest.InMode(outbox.ModeInline), enginetest.MaxAttempts(3), enginetest.At(now))
+	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, enginetest.LenientAccounts), enginetest.InMode(outbox.ModeInline), enginetest.MaxAttempts(3), enginetest.At(storetest.NewClock()))
 	err := appendInline(t, b, enginetest.Opened("a", 10), enginetest.Spent("a", 100))
 	must.Need(t, err != nil, "an event that cannot be applied was not refused")
-	now.Advance(time.Minute)
+	b.Clock.Advance(time.Minute)
 	err = appendInline(t, b, enginetest.Noted("a"))
 	must.Need(t, err != nil, "the second attempt was the last one")
 	must.Equal(t, b.OpenFailures(), []string{"a accounts 2 2"}, "the failures before the last attempt")
-	now.Advance(time.Minute)
+	b.Clock.Advance(time.Minute)
 	must.OK(t, appendInline(t, b, enginetest.Spent("a", 1)))
 	b.MustHaveApplied("a", 4)
 	must.Equal(t, b.OpenFailures(), []string{"a accounts 2 3"}, "open failures")
@@ -179,8 +176,7 @@ func reopened(t *testing.T, b *enginetest.Engine, do func(journal, projections s
 // An unreadable page blocks only the campaign whose event it has.
 func TestSQLitePass_unreadableEventFailsAlone(t *testing.T) {
 	t.Parallel()
-	now := storetest.NewClock()
-	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger), enginetest.At(now))
+	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger), enginetest.At(storetest.NewClock()))
 	b.MustAppend(enginetest.Notes("a", 3)...)
 	for _, text := range []string{"readable", "unreadable", "readable"} { // each on its own page
 		b.MustAppend(enginetest.EventOf("culprit", "noted", fmt.Sprintf(`{"text":"%s %s"}`, text, strings.Repeat("x", 3300))))
@@ -189,7 +185,7 @@ func TestSQLitePass_unreadableEventFailsAlone(t *testing.T) {
 	b = reopened(t, b, func(journal, _ string) {
 		data := must.Get(os.ReadFile(journal)).Or(t)
 		damagePage(t, journal, bytes.Index(data, []byte("unreadable xxx"))/4096+1)
-	}, enginetest.At(now), enginetest.MaxAttempts(2))
+	}, enginetest.At(b.Clock), enginetest.MaxAttempts(2))
 
 	b.MustPass()
 	b.MustHaveApplied("a", 3)
@@ -197,7 +193,7 @@ func TestSQLitePass_unreadableEventFailsAlone(t *testing.T) {
 	b.MustHaveApplied("culprit", 0)
 	r := b.MustRow("culprit", 1).Row
 	must.Hold(t, r.Status == outbox.Failed && r.AttemptCount == 1 && strings.Contains(r.LastError, "malformed"), "the head before the unreadable event is %+v", r)
-	now.Advance(time.Minute)
+	b.Clock.Advance(time.Minute)
 	b.MustPass()
 	must.Equal(t, b.MustRow("culprit", 1).Row.Status, outbox.Dead, "after its last attempt it")
 }
@@ -269,8 +265,7 @@ func TestSQLiteRun_unreadableCampaignsHoldUpNobodyElse(t *testing.T) {
 // A statement that rolls back the transaction takes the events of others with it: it counts as a failed event, and the others are applied.
 func TestSQLitePass_eventThatRollsTheTransactionBackFailsAlone(t *testing.T) {
 	t.Parallel()
-	now := storetest.NewClock()
-	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Accounts), enginetest.At(now))
+	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Accounts), enginetest.At(storetest.NewClock()))
 	b.ExecProjections(`create trigger rolls_back before insert on accounts begin select raise(rollback, 'rolled back'); end`)
 	b.MustAppend(enginetest.Notes("a", 3)...)
 	b.MustAppend(enginetest.Noted("culprit"), enginetest.Opened("culprit", 10), enginetest.Noted("culprit"))

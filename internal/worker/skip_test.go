@@ -78,8 +78,7 @@ func TestPass_advancesOverASkippedEventThatWasTamperedWith(t *testing.T) {
 // A worker has read events ahead; another one fails at them first.
 func TestPass_doesNotApplyASkippedEventThatItReadAhead(t *testing.T) {
 	t.Parallel()
-	now := storetest.NewClock()
-	a := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Accounts), enginetest.At(now), enginetest.MaxAttempts(1), enginetest.BatchSize(2))
+	a := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Accounts), enginetest.At(storetest.NewClock()), enginetest.MaxAttempts(1), enginetest.BatchSize(2))
 	b := a.Beside(enginetest.MaxAttempts(1), enginetest.BatchSize(2))
 	a.MustAppend(enginetest.Opened("a", 1), enginetest.Noted("a"), enginetest.Spent("a", 2), enginetest.Noted("a"), enginetest.Noted("a"))
 	a.MustPass()

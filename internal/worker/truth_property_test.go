@@ -196,8 +196,7 @@ func (s *honest) requeue(t *rapid.T) {
 
 // rebuild is the operator's response to diverged campaigns.
 func (s *honest) rebuild(tb testing.TB, b *enginetest.Engine) {
-	page := must.Get(b.Campaigns(context.Background(), outbox.CampaignFilter{State: outbox.StateDiverged})).Or(tb)
-	for _, c := range page.Items {
+	for _, c := range must.Get(b.Campaigns(context.Background(), outbox.CampaignFilter{State: outbox.StateDiverged})).Or(tb).Items {
 		_, err := b.Runs.Start(context.Background(), enginetest.Operator, outbox.RunRequest{Kind: outbox.RunRebuild, Campaigns: []string{c.CampaignID}}, b.Infos)
 		must.Need(tb, err == nil || errors.Is(err, outbox.ErrConflict), "%v", err)
 	}

@@ -28,8 +28,7 @@ func TestPass_leavesNothingLeasedWhateverTheNumberOfCampaigns(t *testing.T) {
 	t.Parallel()
 	const each = 3
 	for _, c := range []struct{ campaigns, rows int }{{1, 7}, {40, 7}, {10, 1000}, {300, 1000}} {
-		now := storetest.NewClock()
-		b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger), enginetest.At(now), enginetest.BatchSize(c.rows))
+		b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger), enginetest.At(storetest.NewClock()), enginetest.BatchSize(c.rows))
 		var events []outbox.Event
 		for i := range c.campaigns {
 			events = append(events, enginetest.Notes(fmt.Sprintf("c%03d", i), each)...)
@@ -180,8 +179,7 @@ func TestRun_goesOnAtOnceAfterACrashOnTheSameHost(t *testing.T) {
 	b.MustHaveApplied("a", 2)
 	run, err := b.Runs.Get(t.Context(), held.Run.ID)
 	must.Hold(t, err == nil && (run.Lease == nil || run.Lease.Owner != "gone" || !run.Lease.ExpiresAt.After(time.Now())), "the run of the worker whose process is gone is still its own: %+v, %v", run, err)
-	instances := must.Get(b.Instances(t.Context())).Or(t)
-	for _, i := range instances {
+	for _, i := range must.Get(b.Instances(t.Context())).Or(t) {
 		here := !strings.HasPrefix(i.ID, "gone")
 		must.Hold(t, (i.StoppedAt == nil) == here && (i.State(time.Now()) == outbox.InstanceCrashed) != here && i.Here == here, "instance %s is stopped at %v, and here: %v", i.ID, i.StoppedAt, i.Here)
 	}
@@ -452,13 +450,12 @@ func TestRehearse_beginsAtTheWatermark(t *testing.T) {
 
 func TestRehearse_doesNotRepeatWhatHasNotChanged(t *testing.T) {
 	t.Parallel()
-	now := storetest.NewClock()
-	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Accounts), enginetest.InMode(outbox.ModeShadow), enginetest.At(now))
+	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Accounts), enginetest.InMode(outbox.ModeShadow), enginetest.At(storetest.NewClock()))
 	b.MustAppend(enginetest.Noted("a"))
 	b.MustAppend(enginetest.Opened("b", 1), enginetest.Spent("b", 2))
 	rehearse(t, b)
 	before := b.Dump()
-	now.Advance(time.Hour)
+	b.Clock.Advance(time.Hour)
 	rehearse(t, b)
 	must.Equal(t, b.Dump(), before, "rehearsing the same again")
 

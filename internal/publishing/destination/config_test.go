@@ -65,8 +65,7 @@ func configOf(tb testing.TB, text string) destination.Config {
 
 // subscriptionOf is the only subscription of a topic of all events with one publisher.
 func subscriptionOf(tb testing.TB, lines ...string) destination.Subscription {
-	subs := must.Get(parse(tb, "topics:\n  scenes:\n    match: {event_types: [\"*\"]}\n    publishers:\n      p:\n        "+strings.Join(lines, "\n        ")+"\n")).Or(tb)
-	return subs[0]
+	return must.Get(parse(tb, "topics:\n  scenes:\n    match: {event_types: [\"*\"]}\n    publishers:\n      p:\n        "+strings.Join(lines, "\n        ")+"\n")).Or(tb)[0]
 }
 
 func TestParse_readsWhatIsConfigured(t *testing.T) {
@@ -367,8 +366,7 @@ func FuzzTopics(f *testing.F) {
 // A value after the ? cannot add parameters.
 func TestParse_escapesValuesBehindTheQuestionMark(t *testing.T) {
 	t.Parallel()
-	p := subscriptionOf(t, `url: "https://h/in?a=${PASSWORD}&b=${TOKEN}"`)
-	must.Equal(t, p.URL, "https://h/in?a=p%40ss%2Fw%3Ao%3Fr%23d%26%25&b=t0ken", "the URL")
+	must.Equal(t, subscriptionOf(t, `url: "https://h/in?a=${PASSWORD}&b=${TOKEN}"`).URL, "https://h/in?a=p%40ss%2Fw%3Ao%3Fr%23d%26%25&b=t0ken", "the URL")
 }
 
 // FuzzDestination parses any destination URL, with any value of the variable in it, and any header.
