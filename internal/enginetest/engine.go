@@ -115,9 +115,12 @@ func EventOf(campaign, eventType, payload string) outbox.Event {
 	return outbox.Event{CampaignID: campaign, EventType: eventType, Payload: json.RawMessage(payload)}
 }
 
-// Notes are n events of one campaign.
-func Notes(campaign string, n int) []outbox.Event {
-	return slices.Repeat([]outbox.Event{Noted(campaign)}, n)
+// Notes are n events of each of the campaigns, which are separated by spaces.
+func Notes(campaigns string, n int) (all []outbox.Event) {
+	for campaign := range strings.FieldsSeq(campaigns) {
+		all = append(all, slices.Repeat([]outbox.Event{Noted(campaign)}, n)...)
+	}
+	return all
 }
 
 // Define writes each definition to a file of one directory and returns the files as the sources of a set.

@@ -109,8 +109,7 @@ func TestAppendOnce_forgetsAKeyAfterADay(t *testing.T) {
 func TestPruneHistory_deletesWhatIsOlderAndOver(t *testing.T) {
 	t.Parallel()
 	f := open(t, storetest.MaxAttempts(1))
-	f.AppendN("stuck", 1)
-	f.AppendN("a", 1)
+	f.AppendN("stuck a", 1)
 	f.Kill("a", "stuck")
 	f.MustRequeue("a", 1)
 	f.Drain()

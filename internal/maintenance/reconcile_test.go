@@ -113,8 +113,7 @@ func TestReconcile_marksAWatermarkThatContradictsTheJournal(t *testing.T) {
 func TestReconcile_marksACampaignThatTheJournalDoesNotKnow(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	f.AppendN("a", 2)
-	f.AppendN("z", 2)
+	f.AppendN("a z", 2)
 	f.Drain()
 	f.AppendN("b", 1)
 	f.Tamper(`delete from events where campaign_id in ('a', 'z')`)
@@ -292,9 +291,7 @@ func TestReconcile_ofAnotherJournalTakesNothingBack(t *testing.T) {
 func TestRepairGaps_repairsEveryCampaignWithOneRecord(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	for _, id := range []string{"a", "b", "c", "wave"} {
-		f.AppendN(id, 3)
-	}
+	f.AppendN("a b c wave", 3)
 	f.LoseRows("a", "seq > 1")
 	f.Exec(`delete from projection_apply_outbox where campaign_id = 'b' and seq = 2`) // which the counts do not miss
 	f.Exec(`update campaigns set due_at = null where campaign_id <> 'wave'`)

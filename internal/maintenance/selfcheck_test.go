@@ -103,9 +103,7 @@ func TestSelfCheck_queuesWhatIsMissingFromTheQueue(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := open(t)
-			for _, id := range []string{"0", "1", "2"} {
-				f.AppendN(id, 1)
-			}
+			f.AppendN("0 1 2", 1)
 			f.Drain()
 			f.AppendN("a", 3)
 			scene.before(f)
@@ -130,9 +128,7 @@ func TestSelfCheck_queuesWhatIsMissingFromTheQueue(t *testing.T) {
 func TestSelfCheck_findsSoonWhatWaitsWithoutRows(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	for _, id := range []string{"0", "1", "2"} {
-		f.AppendN(id, 1)
-	}
+	f.AppendN("0 1 2", 1)
 	f.Drain()
 	f.AppendN("a", 3)
 	f.Exec(`delete from projection_apply_outbox`)
@@ -160,9 +156,7 @@ func TestSelfCheck_shortensLeasesOfRuns(t *testing.T) {
 func TestSelfCheck_countsDriftInSteps(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	for _, id := range []string{"a", "b", "c"} {
-		f.AppendN(id, 2)
-	}
+	f.AppendN("a b c", 2)
 	f.Exec(`update campaigns set pending = 9 where campaign_id in ('a', 'c')`)
 	after, steps := maintenance.Round{}, 0
 	for {

@@ -45,9 +45,7 @@ func mustAlarm(f *fixture, when string, summary, unready bool) {
 func TestOtherJournal_isToldOfUntilTheJournalFits(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	for _, id := range []string{"a", "b", "c"} {
-		f.AppendN(id, 2)
-	}
+	f.AppendN("a b c", 2)
 	f.Drain()
 	mustAlarm(f, "with the right journal", false, false)
 	loseJournal(f, nil)
@@ -74,9 +72,7 @@ func TestOtherJournal_isToldOfUntilTheJournalFits(t *testing.T) {
 func TestReady_isNotBoughtByAppendsToTheWrongJournal(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	for _, id := range []string{"a", "b"} {
-		f.AppendN(id, 2)
-	}
+	f.AppendN("a b", 2)
 	f.Drain()
 	loseJournal(f, nil)
 	f.MustReconcile(outbox.Repaired{Campaigns: 2, Diverged: 2})
@@ -99,8 +95,7 @@ func TestOtherJournal_isToldOfBesideAnOlderOne(t *testing.T) {
 	t.Parallel()
 	f := open(t)
 	f.AppendN("a", 3)
-	f.AppendN("b", 2)
-	f.AppendN("c", 2)
+	f.AppendN("b c", 2)
 	f.Drain()
 	loseJournal(f, map[string]int64{"a": 2, "b": 2, "c": 2})
 	f.MustReconcile(outbox.Repaired{Campaigns: 1, Diverged: 1})

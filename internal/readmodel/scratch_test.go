@@ -379,9 +379,7 @@ func install(f *fixture, p readmodel.Projection) {
 func TestFailures_arePagedNewestFirst(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	for _, id := range []string{"a", "b"} {
-		f.AppendN(id, 3)
-	}
+	f.AppendN("a b", 3)
 	f.Drain()
 	for seq := range int64(3) {
 		f.Fails("roster", "a", seq+1)

@@ -85,8 +85,7 @@ func TestStartRun_ofARebuildOfAllCampaignsNeedsAReasonAndAPhrase(t *testing.T) {
 	t.Parallel()
 	f := open(t)
 	all := outbox.RunRequest{Kind: outbox.RunRebuild, All: true, Projections: []string{"roster"}}
-	f.AppendN("a", 1)
-	f.AppendN("b", 1)
+	f.AppendN("a b", 1)
 	refused(t, storetest.No(f.Runs.Start(f.Ctx, ana(""), all, enginetest.LoadedRuns)), outbox.ErrInvalid, "a rebuild of all campaigns requires a reason")
 	refused(t, storetest.No(f.Runs.Start(f.Ctx, ana("looks odd"), all, enginetest.LoadedRuns)), outbox.ErrInvalid, "this replaces the rows of 2 campaigns")
 	for order, phrase := range map[*outbox.RunRequest]string{&all: "rebuild all campaigns", new(enginetest.Everything): "", new(enginetest.Rebuild("a", "b")): ""} {
@@ -130,9 +129,7 @@ func TestStartRun_answersARepeatedOrderWithTheFirst(t *testing.T) {
 func TestStartRun_isRefusedWhileAnotherHasAPartOfItsScope(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	for _, id := range []string{"a", "b", "c"} {
-		f.AppendN(id, 1)
-	}
+	f.AppendN("a b c", 1)
 	start := func(order outbox.RunRequest) error {
 		_, err := f.Runs.Start(f.Ctx, ana(""), order, enginetest.LoadedRuns)
 		return err
@@ -214,9 +211,7 @@ func TestStartRun_ofManyAtOnceOneIsAccepted(t *testing.T) {
 		"projections in a row": {{Kind: outbox.RunReplay, All: true, Projections: []string{"history"}}, enginetest.Rebuild("c", "a")},
 	} {
 		f := open(t)
-		for _, id := range []string{"a", "b", "c"} {
-			f.AppendN(id, 1)
-		}
+		f.AppendN("a b c", 1)
 		stores := []*fixture{f, f.Beside()}
 		var accepted atomic.Int64
 		var all sync.WaitGroup
@@ -311,9 +306,7 @@ func TestCancelRun_inEachState(t *testing.T) {
 func TestResumeRun_goesOnWhereItStopped(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	for _, id := range []string{"a", "b", "c"} {
-		f.AppendN(id, 2)
-	}
+	f.AppendN("a b c", 2)
 	run := f.StartRun(enginetest.Everything)
 	l := f.ClaimRun(one)
 	f.ReportRun(l, 4, result("a", outbox.OutcomeMatch, 2), result("b", outbox.OutcomeFailed, 2))

@@ -161,9 +161,7 @@ func TestPauseProjection_refusesWhatMakesNoSense(t *testing.T) {
 func TestStalestCampaigns_choosesWhatWasNotVerifiedForLongest(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	for _, id := range []string{"a", "b", "c", "d"} {
-		f.AppendN(id, 1)
-	}
+	f.AppendN("a b c d", 1)
 	f.Drain()
 	f.AppendN("new", 1)
 	var notes []outbox.Verification
@@ -201,7 +199,7 @@ func TestStalestCampaigns_takesTurnsWithOneMoreThanAWindow(t *testing.T) {
 func TestVerifyNext_goesOnPastWhatCannotBeVerified(t *testing.T) {
 	t.Parallel()
 	b := enginetest.Open(t, enginetest.Define(t, enginetest.Trail))
-	b.Feed(append(enginetest.Notes("a", 3), append(enginetest.Notes("b", 2), enginetest.Notes("c", 2)...)...)...)
+	b.Feed(append(enginetest.Notes("a", 3), enginetest.Notes("b c", 2)...)...)
 	b.ExecProjections(`update projection_watermarks set applied_hash = 'other' where campaign_id = 'a'`)
 	step := b.RunWorker.VerifyNext()
 	for range 4 {
@@ -312,7 +310,7 @@ func TestUnloaded_projectionIsBehindWhereEventsWereAppliedWithoutIt(t *testing.T
 	t.Parallel()
 	track := strings.ReplaceAll(enginetest.Trail, "trail", "track")
 	b := enginetest.Open(t, enginetest.Define(t, enginetest.Trail, track))
-	b.Feed(append(enginetest.Notes("a", 3), enginetest.Notes("b", 3)...)...)
+	b.Feed(enginetest.Notes("a b", 3)...)
 	without := enginetest.OpenPair(t, b.Pair, enginetest.Define(t, enginetest.Trail))
 	if err := without.Leave(t.Context(), []string{"trail"}); err != nil { // as a worker that starts
 		t.Fatal(err)

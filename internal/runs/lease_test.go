@@ -180,9 +180,7 @@ func TestClaimRun_doesNotLeaveARunWaitingForEverForItsProjections(t *testing.T) 
 func TestRunScope_walksWhatHasNoResultYet(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	for _, id := range []string{"a", "b", "c", "d", "e"} {
-		f.AppendN(id, 2)
-	}
+	f.AppendN("a b c d e", 2)
 	for _, order := range []outbox.RunRequest{enginetest.Everything, enginetest.Rebuild("e", "a", "b", "d", "c")} {
 		run := f.StartRun(order)
 		l := f.ClaimRun(one)

@@ -285,7 +285,7 @@ func TestResume_besideARunIsCaughtUpOnceThatRunEnds(t *testing.T) {
 	t.Parallel()
 	for _, campaign := range []string{"a", ""} {
 		b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Tally))
-		b.Feed(append(enginetest.Notes("a", 3), enginetest.Notes("b", 3)...)...)
+		b.Feed(enginetest.Notes("a b", 3)...)
 		b.PauseProjection("tally", campaign)
 		b.Feed(enginetest.Notes("a", 5)...)
 		verify := b.StartRun(outbox.RunRequest{Kind: outbox.RunVerify, All: true})

@@ -389,7 +389,7 @@ func TestPostgresRuns_goOnAfterConnectionsWereLostAnywhere(t *testing.T) {
 					return time.Now()
 				}
 			}, enginetest.Leasing(time.Second))
-			b.Feed(append(enginetest.Notes("a", 3), enginetest.Notes("b", 3)...)...)
+			b.Feed(enginetest.Notes("a b", 3)...)
 			b.ExecProjections(`delete from trail where place = 2`)
 			armed.Store(true)
 			run := b.StartRun(outbox.RunRequest{Kind: outbox.RunRebuild, All: true})

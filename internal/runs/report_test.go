@@ -251,8 +251,7 @@ func TestRunResults_pagesByCampaignAndOutcome(t *testing.T) {
 func TestPruneRuns_keepsWhatWentWrongAndTheLatest(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	f.AppendN("a", 1)
-	f.AppendN("b", 1)
+	f.AppendN("a b", 1)
 	for range 12 {
 		f.StartRun(enginetest.Everything)
 		l := f.ClaimRun(one)

@@ -281,7 +281,7 @@ create table calls (id bigint generated always as identity primary key, campaign
 update calls set answered = 'yes' where campaign_id = :campaign_id and seq = cast(:seq as bigint) - 5;
 insert into calls (campaign_id, seq) values (:campaign_id, :seq);
 `))
-	b.Feed(append(enginetest.Notes("a", 20), enginetest.Notes("b", 20)...)...)
+	b.Feed(enginetest.Notes("a b", 20)...)
 	for range 2 { // from the second time on the rows are those of a rebuild
 		run := b.RunToEnd(outbox.RunRequest{Kind: outbox.RunRebuild, All: true})
 		must.Hold(t, run.Status == outbox.RunCompleted && run.Verdict == outbox.VerdictMatch, "run %+v", run)
@@ -387,7 +387,7 @@ func TestReplay_bringsAQuarantinedProjectionLevelOnceItIsRepaired(t *testing.T) 
 func TestRuns_cancelKeepsTheOldRows(t *testing.T) {
 	t.Parallel()
 	b := enginetest.Open(t, enginetest.Define(t, enginetest.Trail))
-	b.Feed(append(enginetest.Notes("a", 200), enginetest.Notes("b", 200)...)...)
+	b.Feed(enginetest.Notes("a b", 200)...)
 	b.ExecProjections(`update trail set seq = 999 where place = 1`)
 	run := b.StartRun(outbox.RunRequest{Kind: outbox.RunRebuild, All: true, Rate: 1}) // it would take minutes
 	w := *b.RunWorker

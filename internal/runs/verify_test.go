@@ -208,7 +208,7 @@ func TestRebuild_saysThatAPausedProjectionLacksEvents(t *testing.T) {
 func TestVerify_comparesNoProjectionThatIsBehind(t *testing.T) {
 	t.Parallel()
 	b := enginetest.Open(t, enginetest.Define(t, enginetest.Trail, strings.ReplaceAll(enginetest.Trail, "trail", "track")))
-	b.Feed(append(enginetest.Notes("a", 3), enginetest.Notes("b", 3)...)...)
+	b.Feed(enginetest.Notes("a b", 3)...)
 	b.PauseProjection("track", "a")
 	b.Feed(enginetest.Notes("a", 5)...)
 	verify := b.StartRun(outbox.RunRequest{Kind: outbox.RunVerify, All: true})
@@ -234,7 +234,7 @@ func TestVerify_comparesNoProjectionThatIsBehind(t *testing.T) {
 func TestVerify_tellsWhatAPausedProjectionLacks(t *testing.T) {
 	t.Parallel()
 	b := enginetest.Open(t, enginetest.Define(t, enginetest.Trail, strings.ReplaceAll(enginetest.Trail, "trail", "track")))
-	b.Feed(append(enginetest.Notes("a", 3), enginetest.Notes("b", 3)...)...)
+	b.Feed(enginetest.Notes("a b", 3)...)
 	b.PauseProjection("track", "")
 	if run := b.RunToEnd(enginetest.Everything); run.Verdict != outbox.VerdictMatch || run.Counts.Matched != 2 {
 		t.Errorf("run %+v while nothing is lacking, want two matches", run)

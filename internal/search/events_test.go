@@ -247,8 +247,7 @@ func TestEvents_edgesOfARangeAreExact(t *testing.T) {
 func TestEvents_tellHowFarTheyGot(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	f.AppendN("a", 2)
-	f.AppendN("s", 2)
+	f.AppendN("a s", 2)
 	f.Drain()
 	f.DeadHead() // event 3 of a
 	f.AppendN("c", 1)

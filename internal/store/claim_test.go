@@ -145,8 +145,7 @@ func TestClaim_servesThoseThatWaitedLongestFirst(t *testing.T) {
 func TestRenew_extendsWhatIsHeldAndNamesWhatIsLost(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	f.AppendN("a", 1)
-	f.AppendN("b", 1)
+	f.AppendN("a b", 1)
 	claims := f.MustClaim(one, 10)
 	f.Clock.Advance(lease - time.Second)
 	must.OK(t, f.Renew(f.Ctx, one, claims, lease))
@@ -413,8 +412,7 @@ func TestClaimForRun_risesAboveEveryFence(t *testing.T) {
 func TestClaimForRun_leavesAnotherRunAlone(t *testing.T) {
 	t.Parallel()
 	f := open(t, impatient)
-	f.AppendN("a", 1)
-	f.AppendN("b", 1)
+	f.AppendN("a b", 1)
 	other := store.Worker{ID: outbox.RunOwner(8, "host-1"), Build: "v1"}
 	held, err := f.Runs.ClaimCampaigns(f.Ctx, f.HoldsRun(8, "host-1"), other, []string{"a"}, lease)
 	if err != nil || len(held) != 1 {
@@ -431,9 +429,7 @@ func TestClaimForRun_leavesAnotherRunAlone(t *testing.T) {
 func TestRunClaims_thatAreLostAreNamed(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	for _, id := range []string{"a", "b", "c"} {
-		f.AppendN(id, 1)
-	}
+	f.AppendN("a b c", 1)
 	claims := f.ClaimedForRun("a", "b", "c")
 	f.LoseRows("b", "seq = 1")
 	f.Exec(`update campaigns set lease_epoch = lease_epoch + 1 where campaign_id = 'b'`)

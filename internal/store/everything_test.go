@@ -198,10 +198,10 @@ func (f *fixture) useWorker(must func(...error)) {
 		f.Clock.Advance(lease)
 	}
 	f.MustPause("crashing")
-	f.AppendN("given back", 5)
+	f.AppendN("given-back", 5)
 	f.Works(one, f.ClaimOne(one, 3), 1)
-	f.LoseRows("given back", "seq = 3")
-	f.MustPause("given back")
+	f.LoseRows("given-back", "seq = 3")
+	f.MustPause("given-back")
 	f.AppendN("holed", 4)
 	f.Exec(`delete from projection_apply_outbox where campaign_id = 'holed' and seq = 3`)
 	f.Exec(`update campaigns set pending = 3 where campaign_id = 'holed'`)
@@ -279,9 +279,9 @@ func (f *fixture) useActs(must func(...error)) {
 	for _, filter := range []outbox.RequeueFilter{{}, {CampaignID: "failed"}} {
 		f.must(f.RequeueDead(f.Ctx, ana(""), filter))
 	}
-	f.must(f.ReplayCampaign(f.Ctx, ana(""), "given back"))
+	f.must(f.ReplayCampaign(f.Ctx, ana(""), "given-back"))
 	f.must(f.RepairGaps(f.Ctx, ana("")))
-	f.must(f.ResumeCampaign(f.Ctx, ana(""), "given back"))
+	f.must(f.ResumeCampaign(f.Ctx, ana(""), "given-back"))
 	f.must(f.RetryFailed(f.Ctx, ana(""), outbox.RequeueFilter{}))
 	f.Exec(`update campaigns set due_at = null`)
 	f.AppendN("noted", 1)

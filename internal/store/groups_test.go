@@ -193,9 +193,7 @@ func TestStuckWithoutError_divergedFirst(t *testing.T) {
 	f.Kill("dead")
 	f.AppendN("diverged", 1)
 	f.MustSettle(one, store.Result{Claim: f.ClaimOne(one, 2), Diverged: "for a test"})
-	f.AppendN("due", 3)
-	f.AppendN("elsewhere", 3)
-	f.AppendN("paused", 3)
+	f.AppendN("due elsewhere paused", 3)
 	f.MustPause("paused")
 	mine := outbox.Surroundings{Worker: &outbox.WorkerSummary{Running: true, Campaigns: scopeOf(t, "d*")}}
 	stuck := must.Get(f.StuckWithoutError(f.Ctx, mine, 10)).Or(t)

@@ -261,8 +261,7 @@ func TestTotals_countWhatMatchesUpToABound(t *testing.T) {
 func TestInPages_readEverythingOnce(t *testing.T) {
 	t.Parallel()
 	f := open(t, storetest.MaxAttempts(1))
-	f.AppendN("c-3", 2)
-	f.AppendN("c-4", 2)
+	f.AppendN("c-3 c-4", 2)
 	f.Kill("c-3", "c-4")
 	for i := range 5 {
 		f.AppendN(fmt.Sprint("c-", i), 200)

@@ -148,8 +148,7 @@ func TestApply_ofALostLeaseChangesNothing(t *testing.T) {
 func TestSettle_fencesOneCampaignWithoutTheOthers(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	f.AppendN("a", 1)
-	f.AppendN("b", 1)
+	f.AppendN("a b", 1)
 	claims := f.MustClaim(one, 10)
 	f.Clock.Advance(lease)
 	lost := f.MustClaim(two, 1)[0].CampaignID
@@ -226,9 +225,7 @@ func TestClaim_ofManyAtOnceGivesEachCampaignToOne(t *testing.T) {
 func TestPostgresClaim_doesNotWaitForWhatAnotherHolds(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	for _, id := range []string{"a", "b", "c"} {
-		f.AppendN(id, 2)
-	}
+	f.AppendN("a b c", 2)
 	other := storetest.Connect(f.TB, f.Pair.Journal)
 	storetest.Run(f.TB, other, `begin`, `select 1 from campaigns where campaign_id in ('a', 'c') for update`)
 	must.Equal(t, f.ClaimOne(one, 10).CampaignID, "b", "claimed")
@@ -241,8 +238,7 @@ func TestPostgresClaim_doesNotWaitForWhatAnotherHolds(t *testing.T) {
 func TestPostgresEndLeases_holdsNothingThatComesLaterInTheOrderOfLocks(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	f.AppendN("a", 1)
-	f.AppendN("b", 1)
+	f.AppendN("a b", 1)
 	f.MustClaim(one, 10)
 	for _, id := range []string{"b", "a"} { // the order in which they are found
 		f.Exec(`update campaigns set crashes = crashes where campaign_id = $1`, id)

@@ -84,8 +84,7 @@ func TestWaitApplied_saysWhatIsMissingAtTheDeadline(t *testing.T) {
 func TestWaitApplied_waitersShareTheirLooks(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	f.AppendN("a", 1)
-	f.AppendN("b", 1)
+	f.AppendN("a b", 1)
 	const waiters = 40
 	var cost outbox.Cost
 	ctx := outbox.WithCost(soon(t), &cost)

@@ -75,9 +75,12 @@ func JSON(v any) []byte {
 	return text
 }
 
-// AppendN appends n events to a campaign and returns their positions.
-func (f *Fixture) AppendN(campaign string, n int) []store.Appended {
-	return f.MustAppend(slices.Repeat([]outbox.Event{Event(campaign, "counted")}, n)...)
+// AppendN appends n events to each of the campaigns, which are separated by spaces, and returns their positions.
+func (f *Fixture) AppendN(campaigns string, n int) (all []store.Appended) {
+	for campaign := range strings.FieldsSeq(campaigns) {
+		all = append(all, f.MustAppend(slices.Repeat([]outbox.Event{Event(campaign, "counted")}, n)...)...)
+	}
+	return all
 }
 
 // One and Two are two workers.

@@ -181,8 +181,7 @@ func TestSQLitePass_countsNoAttemptWhileADatabaseIsBusy(t *testing.T) {
 	for i := range 2 {
 		b := enginetest.OpenPair(t, dbtest.Files(filepath.Join(t.TempDir(), enginetest.Hurried)), enginetest.Define(t, enginetest.Ledger))
 		file := []string{b.Pair.Journal, b.Pair.Projections}[i]
-		b.MustAppend(enginetest.Notes("a", 3)...)
-		b.MustAppend(enginetest.Notes("b", 3)...)
+		b.MustAppend(enginetest.Notes("a b", 3)...)
 		other := dbtest.Open(t, file)
 		other.SetMaxOpenConns(1)
 		must.Get(other.Exec(`begin immediate`)).Or(t)

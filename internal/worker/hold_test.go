@@ -20,10 +20,10 @@ import (
 func TestPass_tellsAProjectionNothingWhileItIsPausedForACampaign(t *testing.T) {
 	t.Parallel()
 	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Tally))
-	b.Feed(append(enginetest.Notes("a", 3), enginetest.Notes("b", 3)...)...)
+	b.Feed(enginetest.Notes("a b", 3)...)
 	h := b.PauseProjection("tally", "a")
 	must.Hold(t, h.State == outbox.CursorPaused && h.AppliedSeq == 3, "paused as %+v", h)
-	b.Feed(append(enginetest.Notes("a", 2), enginetest.Notes("b", 2)...)...)
+	b.Feed(enginetest.Notes("a b", 2)...)
 	b.MustHaveApplied("a", 5)
 	b.MustHaveTold("tally", "a", 3)
 	b.MustHaveTold("tally", "b", 5)
@@ -61,12 +61,12 @@ func TestPass_setsTheCursorsOfAPauseForAllAsCampaignsMove(t *testing.T) {
 			}
 			b.Feed(events...)
 		}
-		appendTo(append(enginetest.Notes("moves", 2), enginetest.Notes("rests", 2)...)...)
+		appendTo(enginetest.Notes("moves rests", 2)...)
 		appendTo(enginetest.Notes("own", 2)...)
 		b.PauseProjection("tally", "own")
 		b.PauseProjection("tally", "")
 		b.MustHaveCursors("own tally 2 paused")
-		appendTo(append(enginetest.Notes("moves", 2), enginetest.Notes("new", 2)...)...)
+		appendTo(enginetest.Notes("moves new", 2)...)
 		appendTo(enginetest.Notes("own", 1)...)
 		b.MustHaveCursors("moves tally 2 paused", "new tally 0 paused", "own tally 2 paused")
 		b.MustHaveTold("tally", "moves", 2)

@@ -229,7 +229,7 @@ func TestApplyInline_countsAttemptsUntilTheRowIsDead(t *testing.T) {
 func TestInline_rowsOfAnotherModeAreAppliedByBothPaths(t *testing.T) {
 	t.Parallel()
 	earlier := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger))
-	earlier.MustAppend(append(enginetest.Notes("a", 3), enginetest.Notes("b", 3)...)...)
+	earlier.MustAppend(enginetest.Notes("a b", 3)...)
 	b := earlier.Beside(enginetest.InMode(outbox.ModeInline), enginetest.BatchSize(2))
 	must.OK(t, appendInline(t, b, enginetest.Notes("a", 2)...))
 	b.MustHaveApplied("a", 5)

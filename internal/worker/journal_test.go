@@ -302,8 +302,7 @@ func mustRefuse(t *testing.T, b *enginetest.Engine, now *storetest.Clock, reason
 
 func tampered(t *testing.T, statements ...string) (*enginetest.Engine, *storetest.Clock) {
 	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger), enginetest.At(storetest.NewClock()), enginetest.MaxAttempts(3))
-	b.MustAppend(enginetest.Notes("a", 5)...)
-	b.MustAppend(enginetest.Notes("b", 5)...)
+	b.MustAppend(enginetest.Notes("a b", 5)...)
 	for _, statement := range statements {
 		b.Tamper(statement)
 	}
