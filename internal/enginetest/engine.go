@@ -234,14 +234,6 @@ func openSet(tb testing.TB, p dbtest.Pair, set *projection.Set, options []Option
 	return b
 }
 
-// OpenPaused is an engine with a ledger and a tally that has applied three events of campaign a, with the tally paused there.
-func OpenPaused(tb testing.TB) *Engine {
-	b := Open(tb, Define(tb, Ledger, Tally))
-	b.Feed(Notes("a", 3)...)
-	b.PauseProjection("tally", "a")
-	return b
-}
-
 // Beside is another process on the same databases, with the same clock.
 func (b *Engine) Beside(options ...Option) *Engine {
 	return OpenPair(b.TB, b.Pair, b.Sources, append([]Option{At(b.Clock)}, options...)...)

@@ -288,7 +288,7 @@ func TestResume_besideARunIsCaughtUpOnceThatRunEnds(t *testing.T) {
 		b.Feed(enginetest.Notes("a b", 3)...)
 		b.PauseProjection("tally", campaign)
 		b.Feed(enginetest.Notes("a", 5)...)
-		verify := b.StartRun(outbox.RunRequest{Kind: outbox.RunVerify, All: true})
+		verify := b.StartRun(enginetest.Everything)
 		h := b.ResumeProjection("tally", campaign)
 		must.Hold(t, h.Behind == 1 && h.RunID == 0 && h.BlockedByRun == verify.ID, "resumed as %+v, want that run %d blocks the replay", h, verify.ID)
 		b.MustHaveCursors("a tally 3 behind")
@@ -315,9 +315,11 @@ func TestResume_besideARunIsCaughtUpOnceThatRunEnds(t *testing.T) {
 
 func TestResume_besideAQueuedRunIsCaughtUpWhenThatIsCancelled(t *testing.T) {
 	t.Parallel()
-	b := enginetest.OpenPaused(t)
+	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Tally))
+	b.Feed(enginetest.Notes("a", 3)...)
+	b.PauseProjection("tally", "a")
 	b.Feed(enginetest.Notes("a", 2)...)
-	verify := b.StartRun(outbox.RunRequest{Kind: outbox.RunVerify, All: true})
+	verify := b.StartRun(enginetest.Everything)
 	b.ResumeProjection("tally", "a")
 	must.Get(b.Runs.Cancel(t.Context(), enginetest.Operator, verify.ID)).Or(t)
 	b.StepRuns()
