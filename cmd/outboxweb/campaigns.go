@@ -20,7 +20,7 @@ type campaignsCmd struct {
 }
 
 type campaignsListCmd struct {
-	State outbox.State `placeholder:"S" values:"campaign-state" help:"Only campaigns in this state: diverged, blocked, paused, failing, unverifiable, drifted, lagging or current."`
+	Filter outbox.CampaignFilter `embed:""`
 	listFlags
 }
 
@@ -30,7 +30,8 @@ func (c *campaignsListCmd) Run(ctx context.Context, a *app) error {
 		return err
 	}
 	return a.withStore(ctx, func(st *engine.Engine) error {
-		page, err := st.Campaigns(ctx, outbox.CampaignFilter{State: c.State, Limit: c.Limit})
+		c.Filter.Limit = c.Limit
+		page, err := st.Campaigns(ctx, c.Filter)
 		if err != nil {
 			return err
 		}

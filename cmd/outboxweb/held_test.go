@@ -315,9 +315,9 @@ func TestCommands_sayWhereAPausedProjectionStands(t *testing.T) {
 func TestEventsCommand_saysWhyASearchIsEmpty(t *testing.T) {
 	d := newHeldDesk(t, logging("log"), logging("names"))
 	d.append("store-07", 1)
-	d.runs("events --type Noted --campaign store-007", exitFailed, "no event matches there is no campaign store-007 no event has the type Noted")
+	d.runs("events --event-type Noted --campaign store-007", exitFailed, "no event matches there is no campaign store-007 no event has the type Noted")
 	d.runs("events --campaign store-007 --json", exitFailed)
-	d.says("events --campaign store-07 --type Noted", "no event matches")
+	d.says("events --campaign store-07 --event-type Noted", "no event matches")
 	d.says("events --since 2025-03-04 --until 12:00", "no event matches times are when events were recorded; --time occurred searches by when they occurred")
 	d.says("events --since=-1h --time occurred", "store-07 1 applied noted")
 }

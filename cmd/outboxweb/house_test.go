@@ -29,6 +29,7 @@ const (
 var mayImport = map[string][]string{
 	"internal/finding":    {},
 	"internal/outbox":     {"internal/finding"},
+	"internal/request":    {"internal/outbox"},
 	"internal/sqldb":      {"internal/outbox"},
 	"internal/migrations": {},
 
@@ -60,8 +61,8 @@ var mayImport = map[string][]string{
 	"internal/sample":   {"internal/outbox"},
 	"docs":              {},
 	"web/static":        {},
-	"web/templates":     {"internal/finding", "internal/outbox", "web/static", "docs"},
-	"internal/handlers": {"internal/finding", "internal/facts", "internal/outbox", "internal/readmodel", "internal/store", "internal/search", "internal/maintenance", "internal/operations", "internal/runs", "internal/timetravel", "internal/publishing", "internal/tokens", "internal/alerts", "internal/intake", "internal/auth", "internal/metrics", "internal/redact", "web/templates", "web/static", "docs"},
+	"web/templates":     {"internal/finding", "internal/outbox", "internal/request", "web/static", "docs"},
+	"internal/handlers": {"internal/finding", "internal/facts", "internal/outbox", "internal/request", "internal/readmodel", "internal/store", "internal/search", "internal/maintenance", "internal/operations", "internal/runs", "internal/timetravel", "internal/publishing", "internal/tokens", "internal/alerts", "internal/intake", "internal/auth", "internal/metrics", "internal/redact", "web/templates", "web/static", "docs"},
 
 	"github.com/outboxweb/outboxweb": {"internal/alerts", "internal/auth", "internal/engine", "internal/handlers", "internal/intake", "internal/outbox", "internal/projection", "internal/publishing/destination", "internal/store"},
 	"examples/shop":                  {"github.com/outboxweb/outboxweb", "intake"},

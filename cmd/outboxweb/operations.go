@@ -139,7 +139,7 @@ type operationsCmd struct {
 }
 
 type operationsListCmd struct {
-	Status outbox.OperationStatus `placeholder:"S" values:"operation-status" help:"Only operations with this status: running, stopped, cancelled or done."`
+	Filter outbox.OperationFilter `embed:""`
 	Open   bool                   `help:"Only operations that are not acknowledged."`
 	listFlags
 }
@@ -149,12 +149,11 @@ func (c *operationsListCmd) Run(ctx context.Context, a *app) error {
 	if err := checkLimit(c.Limit, outbox.MaxPage); err != nil {
 		return err
 	}
-	filter := outbox.OperationFilter{Status: c.Status, Limit: c.Limit}
-	if c.Open {
-		filter.Acknowledged = new(bool)
+	if c.Filter.Limit = c.Limit; c.Open {
+		c.Filter.Acknowledged = new(bool)
 	}
 	return a.withStore(ctx, func(st *engine.Engine) error {
-		page, err := st.Operations.List(ctx, filter)
+		page, err := st.Operations.List(ctx, c.Filter)
 		if err != nil {
 			return err
 		}

@@ -12,15 +12,15 @@ import (
 
 // projectionsStatusCmd prints the recorded state of the projections.
 type projectionsStatusCmd struct {
-	Name  string `arg:"" optional:"" help:"Show this projection and the campaigns where it is not live."`
-	State string `placeholder:"S" values:"cursor-state" help:"With NAME: only campaigns in which it has this state: quarantined, paused or behind."`
-	Limit int    `default:"${default_page}" placeholder:"N" help:"With NAME: at most this many campaigns, up to ${max_page}. Default ${default_page}."`
+	Name   string              `arg:"" optional:"" help:"Show this projection and the campaigns where it is not live."`
+	Filter outbox.CursorFilter `embed:""`
+	Limit  int                 `default:"${default_page}" placeholder:"N" help:"With NAME: at most this many campaigns, up to ${max_page}. Default ${default_page}."`
 	jsonFlag
 }
 
 // Run describes all projections, or one projection and the campaigns it does not follow.
 func (c *projectionsStatusCmd) Run(ctx context.Context, a *app) error {
-	if c.Name == "" && c.State != "" {
+	if c.Name == "" && c.Filter.State != "" {
 		return usagef("--state needs NAME")
 	}
 	if err := checkLimit(c.Limit, outbox.MaxPage); err != nil {
@@ -42,7 +42,8 @@ func (c *projectionsStatusCmd) Run(ctx context.Context, a *app) error {
 		if c.Name == "" {
 			return c.printAll(a, described)
 		}
-		cursors, err := st.Runs.ProjectionCursors(ctx, outbox.CursorFilter{Projection: c.Name, State: c.State, Limit: c.Limit}, known)
+		c.Filter.Projection, c.Filter.Limit = c.Name, c.Limit
+		cursors, err := st.Runs.ProjectionCursors(ctx, c.Filter, known)
 		if err != nil {
 			return err
 		}
@@ -172,9 +173,7 @@ func (c *projectionsResumeCmd) Run(ctx context.Context, a *app) error {
 
 // failuresProjectionsCmd lists the events that projections could not follow.
 type failuresProjectionsCmd struct {
-	Status     outbox.FailureStatus `placeholder:"S" values:"failure-status" help:"Only failures with this status: open or resolved."`
-	Campaign   string               `placeholder:"C" help:"Only failures in this campaign."`
-	Projection string               `placeholder:"P" help:"Only failures of this projection."`
+	Filter outbox.FailureFilter `embed:""`
 	listFlags
 }
 
@@ -183,9 +182,9 @@ func (c *failuresProjectionsCmd) Run(ctx context.Context, a *app) error {
 	if err := checkLimit(c.Limit, outbox.MaxPage); err != nil {
 		return err
 	}
-	filter := outbox.FailureFilter{Status: c.Status, CampaignID: c.Campaign, Projection: c.Projection, Limit: c.Limit}
+	c.Filter.Limit = c.Limit
 	return a.withStore(ctx, func(st *engine.Engine) error {
-		page, err := st.ReadModel().Failures(ctx, filter)
+		page, err := st.ReadModel().Failures(ctx, c.Filter)
 		if err != nil {
 			return err
 		}

@@ -451,8 +451,7 @@ func (a *app) printNotCompared(left []outbox.NotCompared) {
 }
 
 type runsListCmd struct {
-	Kind   outbox.RunKind   `placeholder:"K" values:"run-kind" help:"Only runs of this kind: replay, verify, rebuild or rehearse."`
-	Status outbox.RunStatus `placeholder:"S" values:"run-status" help:"Only runs with this status: queued, running, cancelling, completed, failed, cancelled or interrupted."`
+	Filter outbox.RunFilter `embed:""`
 	listFlags
 }
 
@@ -462,7 +461,8 @@ func (c *runsListCmd) Run(ctx context.Context, a *app) error {
 		return err
 	}
 	return a.withStore(ctx, func(st *engine.Engine) error {
-		page, err := st.Runs.List(ctx, outbox.RunFilter{Kind: c.Kind, Status: c.Status, Limit: c.Limit})
+		c.Filter.Limit = c.Limit
+		page, err := st.Runs.List(ctx, c.Filter)
 		if err != nil {
 			return err
 		}

@@ -77,7 +77,7 @@ func (s *server) routeRowsAPI() {
 	s.apiGet("/rows", reply(s, s.rowFilter, s.Store.Rows), endpoint{
 		id: "listRows", tag: tagRows,
 		summary: "Rows: events not yet applied to the projections",
-		query:   queryOf(rowsQuery{}),
+		query:   queryOf(outbox.RowFilter{}),
 		answers: gives[outbox.Page[outbox.Row]]("a page of rows"),
 	})
 	s.apiAction(outbox.ActionRequeueMany, actionByBody(s, readRowsAction[requeueDeadBody](s), s.Store.RequeueDead), endpoint{
@@ -129,10 +129,10 @@ func (s *server) routeRowsAPI() {
 }
 
 func (s *server) routeCampaignsAPI() {
-	s.apiGet("/campaigns", reply(s, campaignFilter, s.viewCampaigns), endpoint{
+	s.apiGet("/campaigns", reply(s, filter[outbox.CampaignFilter](s), s.viewCampaigns), endpoint{
 		id: "listCampaigns", tag: tagCampaigns,
 		summary: "Campaigns",
-		query:   queryOf(campaignsQuery{}),
+		query:   queryOf(outbox.CampaignFilter{}),
 		answers: gives[outbox.Page[campaignView]]("a page of campaigns"),
 	})
 	s.apiGet("/campaigns/{campaign}", s.apiCampaign, endpoint{
@@ -209,7 +209,7 @@ func (s *server) routeEventsAPI() {
 		id: "searchEvents", tag: tagEvents,
 		summary: "Events of all campaigns, newest first unless reversed, without their documents",
 		details: "Ids, entities, requests, tags, campaigns and types are found by an index. Actors, sessions and text are looked for in the events one by one: a page ends after some 100,000 of them or 0.4 seconds, with partial set and a next_cursor to continue from; looked says how far it came. Values are compared as they are shown: redacted ones are not found. In a range of time, events are found if the clocks of the appending processes differ by at most ten minutes. With settled the first page has the position to put into the condition of an append (see Conditional appends); on PostgreSQL that waits for appends in progress, and answers 503 while one stays open.",
-		query:   queryOf(eventSearchQuery{}),
+		query:   queryOf(outbox.EventFilter{}),
 		answers: gives[outbox.FoundEvents]("a page of events"),
 	})
 	s.apiAction(outbox.ActionAppend, s.apiAppend, endpoint{
@@ -297,7 +297,7 @@ func (s *server) routeFailuresAPI() {
 	s.apiGet("/failures", reply(s, anyFailureFilter, s.Store.ReadModel().Failures), endpoint{
 		id: "listFailures", tag: tagFailures,
 		summary: "Events that quarantined projections, newest first",
-		query:   queryOf(failuresQuery{}),
+		query:   queryOf(outbox.FailureFilter{}),
 		answers: gives[outbox.Page[outbox.ProjectionFailure]]("a page of failures"),
 	})
 	s.apiGet("/failures/{failure}", reply(s, failureParam, s.Store.ReadModel().Failure), endpoint{
@@ -309,10 +309,10 @@ func (s *server) routeFailuresAPI() {
 
 // routeAuditAPI adds the API's routes about the audit log.
 func (s *server) routeAuditAPI() {
-	s.apiGet("/audit", reply(s, s.auditFilter, s.viewAudit), endpoint{
+	s.apiGet("/audit", reply(s, filter[outbox.AuditFilter](s), s.viewAudit), endpoint{
 		id: "listActs", tag: tagAudit,
 		summary: "The audit log: actions done and refused, newest first unless reversed",
-		query:   queryOf(auditQuery{}),
+		query:   queryOf(outbox.AuditFilter{}),
 		answers: gives[auditAnswer]("a page of audit records"),
 	})
 	s.apiView(outbox.RoleViewer, "/export/audit", s.stream(s.exportAudit), endpoint{

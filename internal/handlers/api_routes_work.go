@@ -8,10 +8,10 @@ import (
 
 // routeOperationsAPI adds the API's routes about operations, the requeues of many rows.
 func (s *server) routeOperationsAPI() {
-	s.apiGet("/operations", reply(s, operationFilter, s.Operations.List), endpoint{
+	s.apiGet("/operations", reply(s, filter[outbox.OperationFilter](s), s.Operations.List), endpoint{
 		id: "listOperations", tag: tagOperations,
 		summary: "Operations, newest first",
-		query:   queryOf(operationsQuery{}),
+		query:   queryOf(outbox.OperationFilter{}),
 		answers: gives[outbox.Page[outbox.Operation]]("a page of operations"),
 	})
 	s.apiAction(outbox.ActionOperationStart, s.apiStartOperation, endpoint{
@@ -34,7 +34,7 @@ func (s *server) routeOperationsAPI() {
 	s.apiGet("/operations/{operation}/rows", serveJSON(s, s.readOperationRows), endpoint{
 		id: "listOperationRows", tag: tagOperations,
 		summary: "The result of each row of an operation",
-		query:   queryOf(operationRowsQuery{}),
+		query:   queryOf(outbox.OperationRowFilter{}),
 		answers: gives[outbox.Page[outbox.OperationRow]]("a page of rows"),
 	})
 	addAction(s, outbox.ActionOperationCancel, s.readOperationAction(), asSeen(s.Operations.Cancel), endpoint{
@@ -51,10 +51,10 @@ func (s *server) routeOperationsAPI() {
 
 // routeRunsAPI adds the API's routes about replays, rebuilds and verifies.
 func (s *server) routeRunsAPI() {
-	s.apiGet("/runs", reply(s, runFilter, s.Runs.List), endpoint{
+	s.apiGet("/runs", reply(s, filter[outbox.RunFilter](s), s.Runs.List), endpoint{
 		id: "listRuns", tag: tagRuns,
 		summary: "Runs, newest first",
-		query:   queryOf(runsQuery{}),
+		query:   queryOf(outbox.RunFilter{}),
 		answers: gives[outbox.Page[outbox.Run]]("a page of runs"),
 	})
 	s.apiAction(outbox.ActionRunStart, s.apiStartRun, endpoint{
@@ -92,7 +92,7 @@ func (s *server) routeRunsAPI() {
 	s.apiGet("/runs/{run}/results", reply(s, resultFilter, s.Runs.Results), endpoint{
 		id: "listRunResults", tag: tagRuns,
 		summary: "The result of each campaign of a run, without sample rows",
-		query:   queryOf(resultsQuery{}),
+		query:   queryOf(outbox.ResultFilter{}),
 		answers: gives[outbox.Page[outbox.RunResult]]("a page of results"),
 	})
 	s.apiGet("/runs/{run}/results/{campaign}", serveJSON(s, s.readRunResult), endpoint{
@@ -127,7 +127,7 @@ func (s *server) routeProjectionsAPI() {
 	s.apiGet("/projections/{name}/cursors", serveJSON(s, s.readProjectionCursors), endpoint{
 		id: "listProjectionCursors", tag: tagProjections,
 		summary: "Campaigns where a projection is not live, by id",
-		query:   queryOf(cursorsQuery{}),
+		query:   queryOf(outbox.CursorFilter{}),
 		answers: gives[outbox.Page[outbox.CampaignCursor]]("a page of its cursors"),
 	})
 	addAction(s, outbox.ActionProjectionPause, s.readPause(), s.pauseProjection, endpoint{
@@ -145,7 +145,7 @@ func (s *server) routeProjectionsAPI() {
 }
 
 func (s *server) routePublishersAPI() {
-	s.apiGet("/publishers", reply(s, publisherFilter, s.Publishers.Page), endpoint{
+	s.apiGet("/publishers", reply(s, filter[outbox.PublisherFilter](s), s.Publishers.Page), endpoint{
 		id: "listPublishers", tag: tagPublishers,
 		summary: "A page of publishers by name, with their lag, at most a second old",
 		query:   queryOf(paging{}),

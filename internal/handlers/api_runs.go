@@ -45,28 +45,11 @@ func (s *server) readRunAction() actionReader[int64] {
 	return readSameForm(s, runParam, func(id int64, _ runActionBody) int64 { return id }, templates.Links.RunOf)
 }
 
-type runsQuery struct {
-	Kind     string `json:"kind" validate:"omitempty,runkind"`
-	Status   string `json:"status" validate:"omitempty,runstatus"`
-	Campaign string `json:"campaign" validate:"id"` // runs whose scope includes it, also runs over all campaigns
-	paging
-}
-
-func runFilter(r *http.Request) (outbox.RunFilter, error) {
-	var q runsQuery
-	err := fill(&q, r.URL.Query())
-	return outbox.RunFilter{Kind: outbox.RunKind(q.Kind), Status: outbox.RunStatus(q.Status), CampaignID: q.Campaign, Cursor: q.Cursor, Limit: q.limit()}, err
-}
-
-type resultsQuery struct {
-	Outcome string `json:"outcome" validate:"omitempty,oneof=match drift replayed failed not_compared passes fails_same fails_differently not_rehearsed same_rows other_rows breaks"`
-	paging
-}
-
 // resultFilter reads the filter for the results of the run in the address.
-func resultFilter(r *http.Request) (outbox.ResultFilter, error) {
-	id, q, err := asked[resultsQuery](r, runParam)
-	return outbox.ResultFilter{RunID: id, Outcome: q.Outcome, Cursor: q.Cursor, Limit: q.limit()}, err
+func resultFilter(r *http.Request) (f outbox.ResultFilter, err error) {
+	id, f, err := asked[outbox.ResultFilter](r, runParam)
+	f.RunID = id
+	return f, err
 }
 
 func runParam(r *http.Request) (int64, error) { return numberParam(r, "run", "a run id is") }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/request"
 	"github.com/outboxweb/outboxweb/internal/store"
 )
 
@@ -283,7 +284,7 @@ func (p *appendParser) explain(err error) error {
 	if errors.Is(err, errLongValue) {
 		return &outbox.Refusal{Err: outbox.ErrTooLarge, Detail: fmt.Sprintf("the body has more than %d bytes beside its events", p.maxBeside())}
 	}
-	return notJSON(err)
+	return request.NotJSON(err)
 }
 
 func parseEvent(campaign string, raw []byte) (outbox.Event, error) {

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/request"
 )
 
 // endpoint describes a route to API clients. It is declared where the route is added; openapi.json
@@ -50,13 +51,7 @@ type queryParameter struct {
 	field reflect.StructField
 }
 
-func (p queryParameter) name() string { return jsonName(p.field) }
-
-// jsonName is the name of a field in JSON, in queries and in forms.
-func jsonName(f reflect.StructField) string {
-	name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
-	return name
-}
+func (p queryParameter) name() string { return request.Name(p.field) }
 
 type queryParameters []queryParameter
 
@@ -64,17 +59,13 @@ type queryParameters []queryParameter
 // fields.
 func queryOf(structs ...any) (all queryParameters) {
 	for _, s := range structs {
-		all = append(all, queryFields(reflect.TypeOf(s))...)
-	}
-	return all
-}
-
-func queryFields(t reflect.Type) (all queryParameters) {
-	for i := range t.NumField() {
-		if f := t.Field(i); f.Anonymous {
-			all = append(all, queryFields(f.Type)...)
-		} else {
-			all = append(all, queryParameter{t, f})
+		t := reflect.TypeOf(s)
+		for _, f := range request.Fields(t) {
+			owner := t
+			if in := f.Index[:len(f.Index)-1]; len(in) > 0 {
+				owner = t.FieldByIndex(in).Type
+			}
+			all = append(all, queryParameter{owner, f})
 		}
 	}
 	return all
@@ -200,12 +191,12 @@ func (t route) checkQuery(r *http.Request) error {
 			wrong[name] = fmt.Sprintf("%q is not a query parameter of this URL, which takes none", name)
 		case p == nil:
 			wrong[name] = fmt.Sprintf("%q is not a query parameter of this URL; it takes %s", name, outbox.OrList(known))
-		case len(values) > 1 && p.field.Type != textsType:
+		case len(values) > 1 && !request.Repeats(p.field):
 			wrong[name] = name + " is given more than once"
 		}
 	}
 	if len(wrong) > 0 {
-		return &invalidFields{fields: wrong}
+		return &request.Invalid{Fields: wrong}
 	}
 	return nil
 }

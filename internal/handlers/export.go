@@ -26,9 +26,9 @@ type exportQuery struct {
 
 // The queries of the files: they begin at the start of the list.
 var (
-	rowsFile      = queryOf(exportQuery{}, rowsQuery{}).without("cursor", "limit")
-	campaignsFile = queryOf(exportQuery{}, campaignsQuery{}).without("cursor", "limit")
-	auditFile     = queryOf(exportQuery{}, auditQuery{}).without("cursor", "limit")
+	rowsFile      = queryOf(exportQuery{}, outbox.RowFilter{}).without("cursor", "limit")
+	campaignsFile = queryOf(exportQuery{}, outbox.CampaignFilter{}).without("cursor", "limit")
+	auditFile     = queryOf(exportQuery{}, outbox.AuditFilter{}).without("cursor", "limit")
 )
 
 // table describes how the items of a list are written to a file.
@@ -57,7 +57,7 @@ func (s *server) exportRows(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (s *server) exportCampaigns(w http.ResponseWriter, r *http.Request) error {
-	filter, err := campaignFilter(r)
+	filter, err := filter[outbox.CampaignFilter](s)(r)
 	if err != nil {
 		return err
 	}
@@ -99,7 +99,7 @@ func campaignCells(v campaignView) []any {
 }
 
 func (s *server) exportAudit(w http.ResponseWriter, r *http.Request) error {
-	filter, err := s.auditFilter(r)
+	filter, err := filter[outbox.AuditFilter](s)(r)
 	if err != nil {
 		return err
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/request"
 )
 
 // paging holds the query parameters of every list.
@@ -21,90 +22,19 @@ func (p paging) limit() int {
 	return *p.Limit
 }
 
-// ordering holds the query parameter for a list's direction.
-type ordering struct {
-	Reverse string `json:"reverse" validate:"omitempty,oneof=true false" api:"default=false"` // reverse the order
-}
-
-func (o ordering) reverse() bool { return o.Reverse == "true" }
-
-type rowsQuery struct {
-	Status      string `json:"status" validate:"omitempty,status"`
-	Campaign    string `json:"campaign" validate:"id"`
-	EventType   string `json:"event_type" validate:"id"`
-	Fingerprint string `json:"fingerprint" validate:"fingerprint"`
-	Q           string `json:"q" validate:"id"` // part of the campaign id or of the last error; upper and lower case differ
-	// without a status or campaign: seq is by campaign and seq; attention has dead heads first, then
-	// failed heads, then the others
-	Sort string `json:"sort" validate:"omitempty,oneof=seq attention" api:"default=seq"`
-	ordering
-	paging
-}
-
 // rowFilter reads the row filter of a request. A text is searched in errors as displayed.
-func (s *server) rowFilter(r *http.Request) (outbox.RowFilter, error) {
-	var q rowsQuery
-	if err := fill(&q, r.URL.Query()); err != nil {
-		return outbox.RowFilter{}, err
-	}
-	return outbox.RowFilter{Status: outbox.Status(q.Status), CampaignID: q.Campaign, EventType: q.EventType,
-		Fingerprint: q.Fingerprint, Q: q.Q, Shown: s.Redact, Sort: outbox.RowSort(q.Sort), Reverse: q.reverse(), Cursor: q.Cursor, Limit: q.limit()}, nil
+func (s *server) rowFilter(r *http.Request) (f outbox.RowFilter, err error) {
+	err = fill(&f, r.URL.Query())
+	f.Shown = s.Redact
+	return f, err
 }
 
-type campaignsQuery struct {
-	State string `json:"state" validate:"omitempty,state"`
-	Sort  string `json:"sort" validate:"omitempty,oneof=id trouble lag age" api:"default=id"` // trouble has those that need attention first
-	Q     string `json:"q" validate:"id"`                                                     // part of the id; upper and lower case differ
-	ordering
-	paging
-}
-
-func campaignFilter(r *http.Request) (outbox.CampaignFilter, error) {
-	var q campaignsQuery
-	if err := fill(&q, r.URL.Query()); err != nil {
-		return outbox.CampaignFilter{}, err
+// filter reads the filter of a request, whose times may be relative.
+func filter[F any](s *server) func(*http.Request) (F, error) {
+	return func(r *http.Request) (f F, err error) {
+		err = request.Fill(&f, r.URL.Query(), s.Now())
+		return f, err
 	}
-	sort, err := outbox.ParseCampaignSort(q.Sort)
-	if err != nil {
-		return outbox.CampaignFilter{}, err
-	}
-	return outbox.CampaignFilter{State: outbox.State(q.State), Q: q.Q, Sort: sort, Reverse: q.reverse(), Cursor: q.Cursor, Limit: q.limit()}, nil
-}
-
-type auditQuery struct {
-	Actor    string `json:"actor" validate:"id"`
-	Action   string `json:"action" validate:"omitempty,action"`
-	Campaign string `json:"campaign" validate:"id"` // actions on the campaign, and actions on many rows that touched one of its rows
-	Seq      int64  `json:"seq" validate:"min=0"`
-	// the object other than a campaign or row: run 7, operation 3, projection NAME, publisher
-	// TOPIC/NAME, token 4
-	Target  string `json:"target" validate:"text,maxbytes=500"`
-	Outcome string `json:"outcome" validate:"omitempty,oneof=done refused"`
-	Auth    string `json:"auth" validate:"omitempty,oneof=local jwt proxy-header token os system"` // how the actor was authenticated
-	Role    string `json:"role" validate:"omitempty,role"`                                         // the actor's role
-	Request string `json:"request_id" validate:"id"`
-	// actions at or after this: RFC 3339, a date (UTC), or relative: -2h, or 14:00, the last one that is
-	// past
-	Since string `json:"since" validate:"text,maxbytes=100"`
-	// actions before this: RFC 3339; relative, where 14:10 is the first one from since; or a date (UTC),
-	// which is included
-	Until string `json:"until" validate:"text,maxbytes=100"`
-	ordering
-	paging
-}
-
-func (s *server) auditFilter(r *http.Request) (outbox.AuditFilter, error) {
-	var q auditQuery
-	if err := fill(&q, r.URL.Query()); err != nil {
-		return outbox.AuditFilter{}, err
-	}
-	since, until, err := outbox.ParseRange(q.Since, q.Until, s.Now())
-	if err != nil {
-		return outbox.AuditFilter{}, err
-	}
-	return outbox.AuditFilter{Actor: q.Actor, Action: outbox.Action(q.Action), CampaignID: q.Campaign, Seq: q.Seq, Target: outbox.Target(q.Target),
-		Outcome: outbox.AuditOutcome(q.Outcome), Auth: outbox.Auth(q.Auth), Role: outbox.Role(q.Role), RequestID: q.Request, Since: since, Until: until,
-		Reverse: q.reverse(), Cursor: q.Cursor, Limit: q.limit()}, nil
 }
 
 // relativeTimes reports whether a time of a request's range depends on when it is read.

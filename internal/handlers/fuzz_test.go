@@ -56,7 +56,7 @@ var headersOfEveryAnswer = []string{"Content-Security-Policy", "X-Content-Type-O
 // ask sends a request as net/http would have parsed it. The answer must not be a server error, must
 // carry the headers and, from the API, be documented. A target that net/http does not parse is
 // skipped.
-func (z *fuzzed) ask(t *testing.T, r request) {
+func (z *fuzzed) ask(t *testing.T, r sent) {
 	t.Helper()
 	head := r.method + " " + r.target + " HTTP/1.1\r\nHost: 127.0.0.1:8080\r\nOrigin: http://127.0.0.1:8080\r\n"
 	if r.kind != "" {
@@ -110,7 +110,7 @@ func anyValue(name string) string {
 func FuzzRequest(f *testing.F) {
 	writable, readOnly := newFuzzed(f), newFuzzed(f, func(c *Config) { c.ReadOnly = true })
 	seeds, step := 0, size.Of(7, 2, 1)
-	add := func(r request) {
+	add := func(r sent) {
 		if seeds++; seeds%step == 0 {
 			f.Add(r.method, r.target, r.kind, r.body)
 		}
@@ -144,15 +144,15 @@ func FuzzRequest(f *testing.F) {
 		add(odd[i])
 	}
 	for _, query := range []string{"status=lost&limit=201&cursor=%ff", "limit=1&limit=2", "%", "a;b", "q=%00", "kind=verify&all=1&projection=campaigns&campaigns=c-1%0ac-2&until=2&reason=x", "rows=c-1%2f2&rows=c-4/2"} {
-		add(request{method: "GET", target: "/runs/new?" + query})
-		add(request{method: "GET", target: "/operations/new?" + query})
+		add(sent{method: "GET", target: "/runs/new?" + query})
+		add(sent{method: "GET", target: "/operations/new?" + query})
 	}
 	for _, cursor := range oddCursors()[:size.Of(10, 60, 200)] {
-		add(request{method: "GET", target: apiPrefix + "/rows?limit=1&cursor=" + cursor})
-		add(request{method: "GET", target: "/campaigns?sort=lag&cursor=" + cursor})
+		add(sent{method: "GET", target: apiPrefix + "/rows?limit=1&cursor=" + cursor})
+		add(sent{method: "GET", target: "/campaigns?sort=lag&cursor=" + cursor})
 	}
 	for _, path := range []string{"/evil.example", "\\evil.example", "..//..", "%2e%2e/", ";a=b", "static/../rows", "api", "api/", "campaigns//", "%zz", "campaigns/%C0%80", "campaigns/%E2%80%AE/events/9223372036854775808"} {
-		add(request{method: "GET", target: "/" + path})
+		add(sent{method: "GET", target: "/" + path})
 	}
 	for _, body := range []string{
 		`{"event_id":"e-1","event_type":"a","payload":{"a":[1,{"b":"\u0000"}],"a":9007199254740993},"tags":{"k":"v"},"metadata":{},"occurred_at":"2026-11-21T07:30:00Z"}`,
@@ -160,10 +160,10 @@ func FuzzRequest(f *testing.F) {
 		`{"events":[{"event_type":"a","payload":{}}],"condition":{"after_position":9,"items":[{"tags":{"k":"v"}},{"event_types":["b","c"]}]}}`,
 		`{"event_type":"a","payload":` + strings.Repeat(`[`, 2000) + strings.Repeat(`]`, 2000) + `}`,
 	} {
-		add(request{method: "POST", target: apiPrefix + "/campaigns/c-1/events", kind: "application/json", body: body})
+		add(sent{method: "POST", target: apiPrefix + "/campaigns/c-1/events", kind: "application/json", body: body})
 	}
 	f.Fuzz(func(t *testing.T, method, target, kind, body string) {
-		r := request{method: method, target: target, kind: kind, body: body}
+		r := sent{method: method, target: target, kind: kind, body: body}
 		writable.ask(t, r)
 		if strings.HasPrefix(kind, "application/x-www-form-urlencoded") {
 			readOnly.ask(t, r)

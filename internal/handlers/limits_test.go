@@ -296,22 +296,22 @@ func TestRooms_fullAreBusyAndNotForLong(t *testing.T) {
 	})
 	s.seed("c-1", "a")
 	large := `{"event_type":"a","payload":{"x":"` + strings.Repeat("x", smallBody-100) + `"},"metadata":{"x":"` + strings.Repeat("x", 100) + `"}}`
-	get := func(targets ...string) (all []request) {
+	get := func(targets ...string) (all []sent) {
 		for _, target := range targets {
-			all = append(all, request{method: "GET", target: target})
+			all = append(all, sent{method: "GET", target: target})
 		}
 		return all
 	}
-	post := func(target string, bodies ...string) (all []request) {
+	post := func(target string, bodies ...string) (all []sent) {
 		for _, body := range bodies {
-			all = append(all, request{method: "POST", target: target, body: body, kind: "application/json"})
+			all = append(all, sent{method: "POST", target: target, body: body, kind: "application/json"})
 		}
 		return all
 	}
 	for name, c := range map[string]struct {
 		room         *room
 		places, each int64
-		asks         []request
+		asks         []sent
 		told         string
 	}{
 		"documents": {s.srv.reading, documentReaders, 1, get("/api/v1/campaigns/c-1/events/1/payload", "/campaigns/c-1/events/1/tree", "/campaigns/c-1/events/2/tree", "/campaigns/c-1/events/1/tree?at=/x"), "reading large documents; try again in a moment"},

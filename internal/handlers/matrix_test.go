@@ -15,7 +15,7 @@ import (
 
 // routed is a request and its entry in the table of routes.
 type routed struct {
-	request
+	sent
 	entry route
 }
 
@@ -41,7 +41,7 @@ func (r routed) least() outbox.Role {
 	return r.entry.role
 }
 
-func (s *site) ask(r request, as func(*http.Request)) answer {
+func (s *site) ask(r sent, as func(*http.Request)) answer {
 	s.t.Helper()
 	return s.do(r.method, r.target, r.body, func(req *http.Request) {
 		if r.method == http.MethodPost {
@@ -115,7 +115,7 @@ func TestRoutes_letInWhomTheTableNames(t *testing.T) {
 // wantAdmission fails the test unless the table's role decides the answer.
 func (g *guarded) wantAdmission(who asker, r routed) {
 	g.t.Helper()
-	a := g.ask(r.request, who.as)
+	a := g.ask(r.sent, who.as)
 	says := func(texts ...string) {
 		g.t.Helper()
 		for _, text := range texts {
@@ -196,7 +196,7 @@ func TestReadOnly_refusesEveryAct(t *testing.T) {
 		if r.entry.action == "" {
 			continue
 		}
-		a := g.ask(r.request, people[outbox.RoleAdmin])
+		a := g.ask(r.sent, people[outbox.RoleAdmin])
 		must.Hold(t, a.StatusCode == http.StatusForbidden && strings.Contains(a.body, "read-only"), "%s is answered with %d %.300s", r, a.StatusCode, a.body)
 	}
 	g.post(archivePath+"/seek", `{"to":"head","dry_run":true}`, people[outbox.RoleAdmin]).want(t, 200, `"skips":`)
@@ -269,7 +269,7 @@ func TestActions_areTakenFromOwnPagesAndScriptsAlone(t *testing.T) {
 
 func (g *guarded) wantOrigin(r routed, kind, site, origin, want string) {
 	g.t.Helper()
-	req := r.request
+	req := r.sent
 	req.kind = kind
 	a := g.do(req.method, req.target, req.body, people[outbox.RoleAdmin], func(r *http.Request) {
 		for name, value := range map[string]string{"Content-Type": kind, "Sec-Fetch-Site": site, "Origin": origin} {

@@ -68,7 +68,7 @@ func oddValues(name string, kind reflect.Type) []string {
 	switch {
 	case name == "cursor":
 		return append(oddCursors(), append(oddTexts, oddNumbers...)...)
-	case kind.Kind() == reflect.String, kind == reflect.TypeFor[json.RawMessage]():
+	case kind.Kind() == reflect.String, name == "since", name == "until", kind == reflect.TypeFor[json.RawMessage]():
 		return oddTexts
 	case kind.Kind() == reflect.Struct && kind != reflect.TypeFor[time.Time]():
 		return []string{"", "[]"}
@@ -76,14 +76,14 @@ func oddValues(name string, kind reflect.Type) []string {
 	return oddNumbers
 }
 
-// request is a request to be sent to several sites.
-type request struct{ method, target, body, kind, key string }
+// sent is a request to be sent to several sites.
+type sent struct{ method, target, body, kind, key string }
 
-func (r request) String() string {
+func (r sent) String() string {
 	return fmt.Sprintf("%s %.300q %.300q with key %.300q", r.method, r.target, r.body, r.key)
 }
 
-func (s *site) send(r request) answer {
+func (s *site) send(r sent) answer {
 	s.t.Helper()
 	return s.do(r.method, r.target, r.body, header("Content-Type", r.kind), header("Idempotency-Key", r.key), header("Origin", "http://127.0.0.1:8080"))
 }
@@ -125,22 +125,22 @@ func (s *spread) values(place string, all []string) []string {
 }
 
 // oddRequests are requests to every address with odd values in every place.
-func oddRequests(t testing.TB, s *site) []request {
+func oddRequests(t testing.TB, s *site) []sent {
 	t.Helper()
 	counting := &spread{visits: map[string]int{}}
 	oddRequestsOf(t, s, counting)
 	return oddRequestsOf(t, s, &spread{visits: map[string]int{}, planned: counting.visits})
 }
 
-func oddRequestsOf(t testing.TB, s *site, spread *spread) []request {
+func oddRequestsOf(t testing.TB, s *site, spread *spread) []sent {
 	t.Helper()
-	var all []request
+	var all []sent
 	must.OK(t, chi.Walk(s.srv.router, func(method, route string, _ http.Handler, _ ...func(http.Handler) http.Handler) error {
 		if route == "/metrics" {
 			return nil
 		}
 		below, api := strings.CutPrefix(route, apiPrefix)
-		r := request{method: method, kind: "application/x-www-form-urlencoded"}
+		r := sent{method: method, kind: "application/x-www-form-urlencoded"}
 		if api {
 			r.kind = "application/json"
 		}
@@ -164,7 +164,7 @@ func find(params map[string]any, route string) any {
 	return params[""]
 }
 
-func oddAddresses(r request, route string) (all []request) {
+func oddAddresses(r sent, route string) (all []sent) {
 	for place, values := range map[string][]string{"{campaign}": oddTexts, "{name}": oddTexts, "{topic}": oddTexts, "{publisher}": oddTexts, "{rule}": oddTexts, "{receiver}": oddTexts, "{seq}": oddNumbers, "{operation}": oddNumbers, "{failure}": oddNumbers, "{run}": oddNumbers, "{token}": oddNumbers} {
 		for _, value := range values {
 			if strings.Contains(route, place) {
@@ -185,7 +185,7 @@ func fields(params any, f func(name string, kind reflect.Type)) {
 	}
 }
 
-func (s *spread) oddQueries(r request, below string, takes queryParameters) (all []request) {
+func (s *spread) oddQueries(r sent, below string, takes queryParameters) (all []sent) {
 	target := r.target
 	for _, p := range takes {
 		for _, value := range s.values(r.method+" "+below+"?"+p.name(), oddValues(p.name(), p.field.Type)) {
@@ -199,7 +199,7 @@ func (s *spread) oddQueries(r request, below string, takes queryParameters) (all
 	return all
 }
 
-func (s *spread) oddForms(r request, params any) (all []request) {
+func (s *spread) oddForms(r sent, params any) (all []sent) {
 	fields(params, func(name string, kind reflect.Type) {
 		for _, value := range s.values(fmt.Sprintf("%s %T.%s", r.kind, params, name), oddValues(name, kind)) {
 			r.body = name + "=" + url.QueryEscape(value)
@@ -209,7 +209,7 @@ func (s *spread) oddForms(r request, params any) (all []request) {
 	return append(all, s.oddKeys(r)...)
 }
 
-func (s *spread) oddKeys(r request) (all []request) {
+func (s *spread) oddKeys(r sent) (all []sent) {
 	for _, text := range s.values(r.kind+" key", oddTexts) {
 		r.key = text
 		all = append(all, r)
@@ -217,7 +217,7 @@ func (s *spread) oddKeys(r request) (all []request) {
 	return all
 }
 
-func (s *spread) oddBodies(r request, params any) (all []request) {
+func (s *spread) oddBodies(r sent, params any) (all []sent) {
 	fields(params, func(name string, kind reflect.Type) {
 		for _, value := range s.values(fmt.Sprintf("%s %T.%s", r.kind, params, name), oddValues(name, kind)) {
 			for _, value := range []string{value, quoteRaw(value)} {
@@ -288,7 +288,7 @@ func TestPostgres_answersOddRequestsAsSQLiteDoes(t *testing.T) {
 	t.Parallel()
 	lite, post := newSiteOn(t, dbtest.Files(t.TempDir())).trouble(), newSite(t).trouble()
 	statuses := map[int]int{}
-	both := func(r request) answer {
+	both := func(r sent) answer {
 		for _, s := range []*site{lite, post} {
 			s.store.Changed() // a slow read of a summary is shown for up to 10 s
 		}
@@ -300,7 +300,7 @@ func TestPostgres_answersOddRequestsAsSQLiteDoes(t *testing.T) {
 		return a
 	}
 	all := oddRequests(t, lite)
-	slices.SortStableFunc(all, func(a, b request) int { return strings.Compare(a.method, b.method) }) // lists and exports are short until there were acts
+	slices.SortStableFunc(all, func(a, b sent) int { return strings.Compare(a.method, b.method) }) // lists and exports are short until there were acts
 	step := size.Of(37, 11, 1)
 	for i := 0; i < len(all); i += step {
 		both(all[i])
@@ -313,12 +313,12 @@ func TestPostgres_answersOddRequestsAsSQLiteDoes(t *testing.T) {
 		*s = later
 	}
 	for _, page := range everyPage {
-		both(request{method: "GET", target: page})
+		both(sent{method: "GET", target: page})
 	}
 	for _, list := range []string{"/campaigns?", "/campaigns?sort=lag&", "/campaigns?sort=age&", "/campaigns?state=current&", "/campaigns?q=%C3%A9&", "/rows?", "/rows?status=dead&", "/audit?", "/campaigns/c-1/events?"} {
 		for cursor, pages := new(""), 0; cursor != nil && pages < 50; pages++ {
 			target := apiPrefix + list + "limit=20&cursor=" + url.QueryEscape(*cursor)
-			cursor = decodeAs[items[any]](t, both(request{method: "GET", target: target}).want(t, 200)).NextCursor
+			cursor = decodeAs[items[any]](t, both(sent{method: "GET", target: target}).want(t, 200)).NextCursor
 		}
 	}
 	t.Logf("note: %d requests answered with %v", len(all), statuses)

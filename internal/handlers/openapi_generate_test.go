@@ -155,6 +155,9 @@ func (g *generator) queryParameter(q queryParameter) *openapi3.Parameter {
 		t = t.Elem()
 	}
 	schema := g.of(t, written, inBodies)
+	if t == timeType { // also a date, or relative
+		schema = openapi3.NewStringSchema().NewRef()
+	}
 	if q.name() == "cursor" { // as answers have it, whatever it is made of
 		schema = openapi3.NewStringSchema().NewRef()
 	} else {

@@ -19,6 +19,7 @@ import (
 
 	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/request"
 )
 
 // schemaNames are the schemas of types that have another name in Go.
@@ -106,7 +107,7 @@ func (g *schemas) of(t reflect.Type, written ast.Expr, use usage) *openapi3.Sche
 		return openapi3.NewDateTimeSchema().NewRef()
 	case reflect.TypeFor[json.RawMessage]():
 		return (&openapi3.Schema{}).NewRef() // null is a value like any other
-	case durationType:
+	case reflect.TypeFor[time.Duration]():
 		return openapi3.NewStringSchema().NewRef()
 	case reflect.TypeFor[outbox.Scope]():
 		return openapi3.NewArraySchema().WithItems(openapi3.NewStringSchema()).NewRef()
@@ -224,7 +225,7 @@ func (g *schemas) fields(t reflect.Type, written ast.Expr) []schemaField {
 	}
 	for i := range t.NumField() {
 		f := t.Field(i)
-		switch name := jsonName(f); {
+		switch name := request.Name(f); {
 		case f.Anonymous && name == "":
 			for _, inner := range g.fields(f.Type, nil) {
 				inner.depth++
@@ -327,7 +328,7 @@ func (g *schemas) constrain(schema *openapi3.Schema, f reflect.StructField) {
 func unaliased(tag string) string {
 	rules := strings.Split(tag, ",")
 	for i, name := range rules {
-		if alias, known := aliases[name]; known {
+		if alias, known := request.Aliases[name]; known {
 			rules[i] = alias
 		}
 	}

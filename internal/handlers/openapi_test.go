@@ -59,9 +59,9 @@ func TestDocument_everyOperationIsRefusedAndReadingSucceeds(t *testing.T) {
 		if r.entry.api.id == "" {
 			continue
 		}
-		misspelt := r.request
+		misspelt := r.sent
 		misspelt.target += "?unknown=1"
-		g.ask(r.request, func(*http.Request) {}).want(t, 401)
+		g.ask(r.sent, func(*http.Request) {}).want(t, 401)
 		g.ask(misspelt, asAdmin).want(t, 422)
 		if r.method == http.MethodGet && !readFromServers[strings.TrimPrefix(r.entry.pattern, apiPrefix)] {
 			g.get(r.target, asAdmin).want(t, 200)

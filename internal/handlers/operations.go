@@ -105,36 +105,6 @@ func readOperationForm(values url.Values) (form operationForm, order outbox.Oper
 	return form, order, err
 }
 
-type operationsQuery struct {
-	Status       string `json:"status" validate:"omitempty,operationstatus"`
-	Acknowledged string `json:"acknowledged" validate:"omitempty,oneof=true false"`
-	paging
-}
-
-func operationFilter(r *http.Request) (outbox.OperationFilter, error) {
-	var q operationsQuery
-	if err := fill(&q, r.URL.Query()); err != nil {
-		return outbox.OperationFilter{}, err
-	}
-	f := outbox.OperationFilter{Status: outbox.OperationStatus(q.Status), Cursor: q.Cursor, Limit: q.limit()}
-	if q.Acknowledged != "" {
-		is := q.Acknowledged == "true"
-		f.Acknowledged = &is
-	}
-	return f, nil
-}
-
-type operationRowsQuery struct {
-	Status string `json:"status" validate:"omitempty,rowresult"`
-	paging
-}
-
-func operationRowFilter(r *http.Request) (outbox.OperationRowFilter, error) {
-	var q operationRowsQuery
-	err := fill(&q, r.URL.Query())
-	return outbox.OperationRowFilter{Status: outbox.RowResult(q.Status), Cursor: q.Cursor, Limit: q.limit()}, err
-}
-
 // operationParam returns the number of the operation in an address.
 func operationParam(r *http.Request) (int64, error) {
 	return numberParam(r, "operation", "an operation id is")
@@ -236,11 +206,7 @@ func (s *server) readOperationPreview(r *http.Request) (preview outbox.Operation
 }
 
 func (s *server) readOperationRows(r *http.Request) (page outbox.Page[outbox.OperationRow], err error) {
-	id, err := operationParam(r)
-	if err != nil {
-		return page, err
-	}
-	filter, err := operationRowFilter(r)
+	id, filter, err := asked[outbox.OperationRowFilter](r, operationParam)
 	if err != nil {
 		return page, err
 	}
@@ -248,7 +214,7 @@ func (s *server) readOperationRows(r *http.Request) (page outbox.Page[outbox.Ope
 }
 
 func (s *server) operationsPage(w http.ResponseWriter, r *http.Request) error {
-	filter, err := operationFilter(r)
+	filter, err := filter[outbox.OperationFilter](s)(r)
 	if err != nil {
 		return err
 	}
@@ -266,11 +232,7 @@ func (s *server) operationsPage(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (s *server) operationPage(w http.ResponseWriter, r *http.Request) error {
-	id, err := operationParam(r)
-	if err != nil {
-		return err
-	}
-	filter, err := operationRowFilter(r)
+	id, filter, err := asked[outbox.OperationRowFilter](r, operationParam)
 	if err != nil {
 		return err
 	}

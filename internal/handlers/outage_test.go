@@ -48,11 +48,11 @@ func tryOnStore(c *Config) {
 	c.ProjectionFile = func(name string) outbox.RehearsalFile { return outbox.RehearsalFile{Name: name + ".sql"} }
 }
 
-func everyRequest(t testing.TB, s *site) []request {
+func everyRequest(t testing.TB, s *site) []sent {
 	t.Helper()
-	var all []request
+	var all []sent
 	must.OK(t, chi.Walk(s.srv.router, func(method, route string, _ http.Handler, _ ...func(http.Handler) http.Handler) error {
-		r := request{method: method, target: plain.Replace(route)}
+		r := sent{method: method, target: plain.Replace(route)}
 		switch {
 		case method == http.MethodPost && strings.HasPrefix(route, apiPrefix):
 			r.kind = "application/json"
@@ -132,7 +132,7 @@ func TestPostgresAway_everybodyIsToldInTimeAndItHeals(t *testing.T) {
 }
 
 // wantAway fails the test unless the answer is suitable for a database that is down.
-func (s *site) wantAway(r request, a answer) {
+func (s *site) wantAway(r sent, a answer) {
 	s.t.Helper()
 	want := 503
 	switch r.target {

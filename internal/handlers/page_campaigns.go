@@ -12,11 +12,11 @@ import (
 )
 
 func (s *server) campaignsPage(w http.ResponseWriter, r *http.Request) error {
-	filter, err := campaignFilter(r)
+	filter, err := filter[outbox.CampaignFilter](s)(r)
 	if err != nil {
 		return err
 	}
-	if r.URL.Query().Get("sort") == "" {
+	if filter.Sort == "" {
 		filter.Sort = outbox.SortTrouble
 	}
 	list, err := s.Store.Campaigns(r.Context(), filter)

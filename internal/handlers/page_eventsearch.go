@@ -8,45 +8,14 @@ import (
 	"github.com/outboxweb/outboxweb/web/templates"
 )
 
-type eventSearchQuery struct {
-	EventID    string `json:"event_id" validate:"id"`
-	Campaign   string `json:"campaign" validate:"id"`
-	EventType  string `json:"event_type" validate:"id"`
-	EntityType string `json:"entity_type" validate:"id"`
-	EntityID   string `json:"entity_id" validate:"id"`
-	ActorType  string `json:"actor_type" validate:"id"`
-	ActorID    string `json:"actor_id" validate:"id"`
-	RequestID  string `json:"request_id" validate:"id"`
-	SessionID  string `json:"session_id" validate:"id"`
-	Tag        string `json:"tag" validate:"text,maxbytes=500"` // name=value
-	Q          string `json:"q" validate:"id"`                  // part of the payload, the metadata, the tags or an id; upper and lower case differ
-	// events recorded at or after this: RFC 3339, a date (UTC), or relative: -2h, or 14:00, the last one that
-	// is past
-	Since string `json:"since" validate:"text,maxbytes=100"`
-	// events recorded before this: RFC 3339; relative, where 14:10 is the first one from since; or a
-	// date (UTC), which is included
-	Until string `json:"until" validate:"text,maxbytes=100"`
-	// what since and until are compared with: when events were recorded, which the journal's order finds,
-	// or when they occurred, which is looked for in the events one by one and may be long before
-	Time string `json:"time" validate:"omitempty,oneof=recorded occurred" api:"default=recorded"`
-	// also answer with the position for a conditional append; with the first page, and without q,
-	// since and until
-	Settled string `json:"settled" validate:"omitempty,oneof=true false"`
-	ordering
-	paging
-}
-
 // eventFilter reads the filter of a search of events. Events are compared as readers see them.
-func (s *server) eventFilter(r *http.Request) (f outbox.EventFilter, err error) {
-	var q eventSearchQuery
-	if err := fill(&q, r.URL.Query()); err != nil {
+func (s *server) eventFilter(r *http.Request) (outbox.EventFilter, error) {
+	f, err := filter[outbox.EventFilter](s)(r)
+	if err != nil {
 		return f, err
 	}
-	f = outbox.EventFilter{EventID: q.EventID, CampaignID: q.Campaign, EventType: q.EventType, EntityType: q.EntityType, EntityID: q.EntityID,
-		ActorType: q.ActorType, ActorID: q.ActorID, RequestID: q.RequestID, SessionID: q.SessionID, Tag: q.Tag, Q: q.Q, Occurred: q.Time == "occurred",
-		Shown: s.Redact, Reverse: q.reverse(), Cursor: q.Cursor, Limit: q.limit(), Settled: q.Settled == "true"}
-	if f.Since, f.Until, err = outbox.ParseRange(q.Since, q.Until, s.Now()); err != nil {
-		return f, err
+	if f.Shown = s.Redact; !f.Occurred() {
+		f.Time = "" // the default
 	}
 	return f, f.Validate()
 }

@@ -21,7 +21,7 @@ func (s *server) routePublishers() {
 }
 
 func (s *server) publishersPage(w http.ResponseWriter, r *http.Request) error {
-	list, err := publisherFilter(r)
+	list, err := filter[outbox.PublisherFilter](s)(r)
 	if err != nil {
 		return err
 	}
@@ -48,12 +48,6 @@ func (s *server) publishersPage(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	return s.renderLive(w, r, p, pageOf(templates.PublishersPage, v), pageOf(templates.PublishersLive, v))
-}
-
-func publisherFilter(r *http.Request) (f outbox.PublisherFilter, err error) {
-	var q paging
-	err = fill(&q, r.URL.Query())
-	return outbox.PublisherFilter{Cursor: q.Cursor, Limit: q.limit()}, err
 }
 
 func (s *server) publisherPage(w http.ResponseWriter, r *http.Request) error {

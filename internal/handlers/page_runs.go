@@ -43,7 +43,7 @@ func (f runForm) request() outbox.RunRequest {
 }
 
 func (s *server) runsPage(w http.ResponseWriter, r *http.Request) error {
-	filter, err := runFilter(r)
+	filter, err := filter[outbox.RunFilter](s)(r)
 	if err != nil {
 		return err
 	}

@@ -30,7 +30,7 @@ func (s *server) instancesPage(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (s *server) auditPage(w http.ResponseWriter, r *http.Request) error {
-	filter, err := s.auditFilter(r)
+	filter, err := filter[outbox.AuditFilter](s)(r)
 	if err != nil {
 		return err
 	}

@@ -6,11 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"math"
 	"net/http"
 	"net/url"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -20,6 +18,7 @@ import (
 	"github.com/outboxweb/outboxweb/internal/auth"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/redact"
+	"github.com/outboxweb/outboxweb/internal/request"
 	"github.com/outboxweb/outboxweb/internal/store"
 	"github.com/outboxweb/outboxweb/web/templates"
 )
@@ -104,12 +103,12 @@ func explain(err error) (p problem, internal bool) {
 		internal = true
 	}
 	p.Title = http.StatusText(p.Status)
-	var invalid *invalidFields
+	var invalid *request.Invalid
 	var refusal *outbox.Refusal
 	var late *appendedLate
 	switch {
 	case errors.As(err, &invalid):
-		p.Errors = invalid.fields
+		p.Errors = invalid.Fields
 	case errors.As(err, &late):
 		p.Appended = late.appended
 	case errors.As(err, &refusal) && refusal.BlockingEvent != nil:
@@ -288,17 +287,4 @@ func (s *server) formPage(r *http.Request, path string) templates.URL {
 func (s *server) wantsJSON(r *http.Request) bool {
 	path := strings.TrimPrefix(r.URL.Path, s.links.Base())
 	return path == "/api" || strings.HasPrefix(path, "/api/")
-}
-
-// invalidFields is an ErrInvalid about several fields.
-type invalidFields struct{ fields map[string]string }
-
-func (e *invalidFields) Unwrap() error { return outbox.ErrInvalid }
-
-func (e *invalidFields) Error() string {
-	messages := make([]string, 0, len(e.fields))
-	for _, name := range slices.Sorted(maps.Keys(e.fields)) {
-		messages = append(messages, e.fields[name])
-	}
-	return strings.Join(messages, "; ")
 }

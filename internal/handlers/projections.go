@@ -49,23 +49,14 @@ func (s *server) detailed(r *http.Request) (d outbox.ProjectionDetail, err error
 	return d, err
 }
 
-type cursorsQuery struct {
-	State string `json:"state" validate:"omitempty,oneof=quarantined paused behind"`
-	paging
-}
-
-func cursorFilter(r *http.Request, projection string) (outbox.CursorFilter, error) {
-	var q cursorsQuery
-	err := fill(&q, r.URL.Query())
-	return outbox.CursorFilter{Projection: projection, State: q.State, Cursor: q.Cursor, Limit: q.limit()}, err
+func cursorFilter(r *http.Request) (f outbox.CursorFilter, err error) {
+	name, f, err := asked[outbox.CursorFilter](r, pathParam("name"))
+	f.Projection = name
+	return f, err
 }
 
 func (s *server) readProjectionCursors(r *http.Request) (page outbox.Page[outbox.CampaignCursor], err error) {
-	name, err := param(r, "name")
-	if err != nil {
-		return page, err
-	}
-	filter, err := cursorFilter(r, name)
+	filter, err := cursorFilter(r)
 	if err != nil {
 		return page, err
 	}
@@ -128,14 +119,6 @@ func (s *server) resumeProjection(ctx context.Context, o outbox.Command, of proj
 	return s.Runs.ResumeProjection(ctx, o, of.projection, of.campaign, s.Projections)
 }
 
-type failuresQuery struct {
-	Status      string `json:"status" validate:"omitempty,oneof=open resolved all"` // default is all
-	Campaign    string `json:"campaign" validate:"id"`
-	Projection  string `json:"projection" validate:"id"`
-	Fingerprint string `json:"fingerprint" validate:"fingerprint"`
-	paging
-}
-
 // failureParam returns the number of the failure in an address.
 func failureParam(r *http.Request) (int64, error) {
 	return numberParam(r, "failure", "a failure id is")
@@ -146,19 +129,17 @@ func anyFailureFilter(r *http.Request) (outbox.FailureFilter, error) { return fa
 
 // failureFilter reads the failure filter of a request; unless is the default status.
 func failureFilter(r *http.Request, unless outbox.FailureStatus) (outbox.FailureFilter, error) {
-	var q failuresQuery
-	if err := fill(&q, r.URL.Query()); err != nil {
-		return outbox.FailureFilter{}, err
+	var f outbox.FailureFilter
+	if err := fill(&f, r.URL.Query()); err != nil {
+		return f, err
 	}
-	status := outbox.FailureStatus(q.Status)
-	switch q.Status {
+	switch f.Status {
 	case "":
-		status = unless
+		f.Status = unless
 	case "all":
-		status = ""
+		f.Status = ""
 	}
-	return outbox.FailureFilter{Status: status, CampaignID: q.Campaign, Projection: q.Projection, Fingerprint: q.Fingerprint,
-		Cursor: q.Cursor, Limit: q.limit()}, nil
+	return f, nil
 }
 
 func (s *server) projectionsPage(w http.ResponseWriter, r *http.Request) error {
@@ -235,7 +216,7 @@ func (s *server) readProjection(r *http.Request) (templates.ProjectionView, erro
 	if v.ProjectionDetail, err = s.detailed(r); err != nil {
 		return v, err
 	}
-	if v.Filter, err = cursorFilter(r, v.Name); err != nil {
+	if v.Filter, err = cursorFilter(r); err != nil {
 		return v, err
 	}
 	if v.Cursors, err = s.projectionCursors(r.Context(), v.Filter); err != nil {

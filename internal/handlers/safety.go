@@ -16,6 +16,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/request"
 )
 
 // Limits on what requests contain, in bytes.
@@ -217,7 +218,7 @@ func checkKey(r *http.Request) error {
 	switch {
 	case len(key) > maxIdempotencyKey:
 		return outbox.Invalid("Idempotency-Key", "the Idempotency-Key is %d bytes long; the limit is %d", len(key), maxIdempotencyKey)
-	case !isText(key):
+	case !request.IsText(key):
 		return outbox.Invalid("Idempotency-Key", "the Idempotency-Key is not valid UTF-8, or contains a NUL character")
 	}
 	return nil

@@ -295,7 +295,7 @@ func TestReading_changesNothing(t *testing.T) {
 	before := g.dump()
 	for _, r := range everyRoute(t, g.site) {
 		if r.method == http.MethodGet {
-			g.ask(r.request, people["admin"])
+			g.ask(r.sent, people["admin"])
 		}
 	}
 	g.wantSame("a GET", before, g.dump())

@@ -17,9 +17,10 @@ type skipBody struct {
 }
 
 func (s *server) readSkips(r *http.Request) (page outbox.Page[outbox.Skip], err error) {
-	id, q, err := asked[paging](r, campaignParam)
+	id, f, err := asked[outbox.SkipFilter](r, campaignParam)
 	if err != nil {
 		return page, err
 	}
-	return s.Store.Skips(r.Context(), outbox.SkipFilter{CampaignID: id, Cursor: q.Cursor, Limit: q.limit()})
+	f.CampaignID = id
+	return s.Store.Skips(r.Context(), f)
 }

@@ -119,20 +119,26 @@ type Revealed struct {
 
 // AuditFilter selects audit records for a page. Zero fields select all.
 type AuditFilter struct {
-	Actor      string
-	Action     Action
-	CampaignID string
-	Seq        int64
-	Target     Target
-	Outcome    AuditOutcome
-	Auth       Auth
-	Role       Role
-	RequestID  string
-	Since      time.Time // actions at or after it
-	Until      time.Time // actions before it
-	Reverse    bool      // oldest first
-	Cursor     string    // from another page, with the same filter and order
-	Limit      int       // 0 means 50; at most 200
+	Actor      string `json:"actor" validate:"id"`
+	Action     Action `json:"action" validate:"omitempty,action"`
+	CampaignID string `json:"campaign" validate:"id"` // actions on the campaign, and actions on many rows that touched one of its rows
+	Seq        int64  `json:"seq" validate:"min=0"`
+	// the object other than a campaign or row: run 7, operation 3, projection NAME, publisher
+	// TOPIC/NAME, token 4
+	Target    Target       `json:"target" validate:"text,maxbytes=500"`
+	Outcome   AuditOutcome `json:"outcome" validate:"omitempty,oneof=done refused"`
+	Auth      Auth         `json:"auth" validate:"omitempty,oneof=local jwt proxy-header token os system"` // how the actor was authenticated
+	Role      Role         `json:"role" validate:"omitempty,role"`                                         // the actor's role
+	RequestID string       `json:"request_id" validate:"id"`
+	// actions at or after this: RFC 3339, a date (UTC), or relative: -2h, or 14:00, the last one that is
+	// past
+	Since time.Time `json:"since" validate:"text,maxbytes=100"`
+	// actions before this: RFC 3339; relative, where 14:10 is the first one from since; or a date (UTC),
+	// which is included
+	Until   time.Time `json:"until" validate:"text,maxbytes=100"`
+	Reverse bool      `json:"reverse" api:"default=false"` // reverse the order
+	Cursor  string    `json:"cursor" validate:"cursor"`    // next_cursor or prev_cursor of another page, with the same filter and order
+	Limit   int       `json:"limit" validate:"omitempty,pagesize" api:"default=DefaultPage"`
 }
 
 // ParseSince parses the start of a time range: RFC 3339, or a date, meaning its first moment in

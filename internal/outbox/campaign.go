@@ -1,7 +1,6 @@
 package outbox
 
 import (
-	"cmp"
 	"fmt"
 	"time"
 )
@@ -151,12 +150,12 @@ type Blocked struct {
 
 // CampaignFilter selects campaigns for a page. Zero fields select all.
 type CampaignFilter struct {
-	State   State
-	Q       string // part of the campaign id
-	Sort    CampaignSort
-	Reverse bool   // last campaigns first
-	Cursor  string // from another page, with the same filter and order
-	Limit   int    // 0 means 50; at most 200
+	State   State        `json:"state" validate:"omitempty,state" placeholder:"S" values:"campaign-state" help:"Only campaigns in this state: diverged, blocked, paused, failing, unverifiable, drifted, lagging or current."`
+	Sort    CampaignSort `json:"sort" validate:"omitempty,oneof=id trouble lag age" api:"default=id" kong:"-"` // trouble has those that need attention first
+	Q       string       `json:"q" validate:"id" kong:"-"`                                                     // part of the id; upper and lower case differ
+	Reverse bool         `json:"reverse" api:"default=false" kong:"-"`                                         // reverse the order
+	Cursor  string       `json:"cursor" validate:"cursor" kong:"-"`                                            // next_cursor or prev_cursor of another page, with the same filter and order
+	Limit   int          `json:"limit" validate:"omitempty,pagesize" api:"default=DefaultPage" kong:"-"`
 }
 
 // CampaignSort is an order of campaigns.
@@ -169,15 +168,6 @@ const (
 	SortLag     CampaignSort = "lag"     // most events behind first
 	SortAge     CampaignSort = "age"     // oldest unapplied event first
 )
-
-// ParseCampaignSort parses an order's name; the empty name is SortID.
-func ParseCampaignSort(name string) (CampaignSort, error) {
-	s, err := ParseName("sort", name, []CampaignSort{SortTrouble, SortID, SortLag, SortAge})
-	if err != nil {
-		return "", err
-	}
-	return cmp.Or(s, SortID), nil
-}
 
 // The ranks of campaigns in SortTrouble.
 const (

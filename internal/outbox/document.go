@@ -117,10 +117,10 @@ type CampaignCursor struct {
 
 // CursorFilter selects campaigns in which a projection is not live. A zero state selects any.
 type CursorFilter struct {
-	Projection string
-	State      string
-	Cursor     string
-	Limit      int // 0 means 50; at most 200
+	Projection string `json:"-" validate:"-" kong:"-"`
+	State      string `json:"state" validate:"omitempty,oneof=quarantined paused behind" placeholder:"S" values:"cursor-state" help:"With NAME: only campaigns in which it has this state: quarantined, paused or behind."`
+	Cursor     string `json:"cursor" validate:"cursor" kong:"-"` // next_cursor or prev_cursor of another page, with the same filter and order
+	Limit      int    `json:"limit" validate:"omitempty,pagesize" api:"default=DefaultPage" kong:"-"`
 }
 
 // ProjectionPause is the result of pausing or resuming a projection.

@@ -10,26 +10,35 @@ import (
 
 // EventFilter selects events of the whole journal for a page. Zero fields select all.
 type EventFilter struct {
-	CampaignID string
-	EventID    string
-	EventType  string
-	EntityType string
-	EntityID   string
-	ActorType  string
-	ActorID    string
-	RequestID  string
-	SessionID  string
-	Tag        string        // name=value
-	Q          string        // part of the payload, the metadata, the tags or an id, as shown to readers
-	Since      time.Time     // events recorded at or after it
-	Until      time.Time     // events recorded before it
-	Occurred   bool          // Since and Until select by when events occurred instead
-	Shown      EventRedactor // nil shows events as they are stored
-	Reverse    bool          // oldest first
-	Cursor     string        // from another page, with the same filter
-	Limit      int           // 0 means 50; at most 200
-	Within     time.Duration // how long a page may look; 0 means 0.4 seconds
-	Settled    bool          // also answer with the position for a conditional append
+	EventID    string `json:"event_id" validate:"id" placeholder:"ID" help:"Events with this event id."`
+	CampaignID string `json:"campaign" validate:"id" name:"campaign" placeholder:"C" help:"Events of this campaign."`
+	EventType  string `json:"event_type" validate:"id" placeholder:"T" help:"Events of this type."`
+	EntityType string `json:"entity_type" validate:"id" placeholder:"T" help:"Events of entities of this type."`
+	EntityID   string `json:"entity_id" validate:"id" placeholder:"ID" help:"Events of the entity with this id."`
+	ActorType  string `json:"actor_type" validate:"id" kong:"-"`
+	ActorID    string `json:"actor_id" validate:"id" placeholder:"ID" help:"Events of the actor with this id."`
+	RequestID  string `json:"request_id" validate:"id" placeholder:"ID" help:"Events of this request."`
+	SessionID  string `json:"session_id" validate:"id" placeholder:"ID" help:"Events of this session."`
+	Tag        string `json:"tag" validate:"text,maxbytes=500" placeholder:"NAME=VALUE" help:"Events with this tag."` // name=value
+	// part of the payload, the metadata, the tags or an id; upper and lower case differ
+	Q string `json:"q" validate:"id" placeholder:"TEXT" help:"Events with this text in the payload, the metadata, the tags or an id; upper and lower case differ."`
+	// events recorded at or after this: RFC 3339, a date (UTC), or relative: -2h, or 14:00, the last one that
+	// is past
+	Since time.Time `json:"since" validate:"text,maxbytes=100" kong:"-"`
+	// events recorded before this: RFC 3339; relative, where 14:10 is the first one from since; or a
+	// date (UTC), which is included
+	Until time.Time `json:"until" validate:"text,maxbytes=100" kong:"-"`
+	// what since and until are compared with: when events were recorded, which the journal's order finds,
+	// or when they occurred, which is looked for in the events one by one and may be long before
+	Time string `json:"time" validate:"omitempty,oneof=recorded occurred" api:"default=recorded" enum:"recorded,occurred" default:"recorded" placeholder:"WHICH" help:"Compare --since and --until with when events were recorded, or occurred, which may be long before."`
+	// also answer with the position for a conditional append; with the first page, and without q,
+	// since and until
+	Settled bool          `json:"settled" help:"Also print the position for a conditional append that depends on these events. Not with --q, --since and --until; --limit must be enough for all of them."`
+	Reverse bool          `json:"reverse" api:"default=false" kong:"-"` // reverse the order
+	Cursor  string        `json:"cursor" validate:"cursor" kong:"-"`    // next_cursor or prev_cursor of another page, with the same filter and order
+	Limit   int           `json:"limit" validate:"omitempty,pagesize" api:"default=DefaultPage" kong:"-"`
+	Shown   EventRedactor `json:"-" validate:"-" kong:"-"` // nil shows events as they are stored
+	Within  time.Duration `json:"-" validate:"-" kong:"-"` // how long a page may look; 0 means 0.4 seconds
 }
 
 // EventRedactor converts stored events to what readers are shown. Filters match that form only: a
@@ -166,9 +175,12 @@ func (f EventFilter) Validate() error {
 
 // Empty reports whether the filter selects all events.
 func (f EventFilter) Empty() bool {
-	f.Shown, f.Reverse, f.Cursor, f.Limit, f.Within, f.Settled, f.Occurred = nil, false, "", 0, 0, false, false
+	f.Shown, f.Reverse, f.Cursor, f.Limit, f.Within, f.Settled, f.Time = nil, false, "", 0, 0, false, ""
 	return f == EventFilter{}
 }
+
+// Occurred reports whether Since and Until select by when events occurred.
+func (f EventFilter) Occurred() bool { return f.Time == "occurred" }
 
 // Ranged reports whether the filter selects a range of time.
 func (f EventFilter) Ranged() bool { return !f.Since.IsZero() || !f.Until.IsZero() }
@@ -206,7 +218,7 @@ func (f EventFilter) Impossible() bool {
 // documents of e need not be read.
 func (f EventFilter) Matches(e Event) bool {
 	at := e.RecordedAt
-	if f.Occurred {
+	if f.Occurred() {
 		at = e.OccurredAt
 	}
 	return f.matchesTime(at) && f.matchesEnvelope(&e) && (f.Tag == "" || f.hasTag(e.Tags)) && (f.Q == "" || f.finds(&e))

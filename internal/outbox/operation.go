@@ -308,17 +308,17 @@ type PreviewGroup struct {
 
 // OperationFilter selects operations for a page. Zero fields select all.
 type OperationFilter struct {
-	Status       OperationStatus
-	Acknowledged *bool
-	Cursor       string
-	Limit        int // 0 means 50; at most 200
+	Status       OperationStatus `json:"status" validate:"omitempty,operationstatus" placeholder:"S" values:"operation-status" help:"Only operations with this status: running, stopped, cancelled or done."`
+	Acknowledged *bool           `json:"acknowledged" kong:"-"`
+	Cursor       string          `json:"cursor" validate:"cursor" kong:"-"` // next_cursor or prev_cursor of another page, with the same filter and order
+	Limit        int             `json:"limit" validate:"omitempty,pagesize" api:"default=DefaultPage" kong:"-"`
 }
 
 // OperationRowFilter selects rows of one operation for a page.
 type OperationRowFilter struct {
-	Status RowResult
-	Cursor string
-	Limit  int // 0 means 50; at most 200
+	Status RowResult `json:"status" validate:"omitempty,rowresult"`
+	Cursor string    `json:"cursor" validate:"cursor"` // next_cursor or prev_cursor of another page, with the same filter and order
+	Limit  int       `json:"limit" validate:"omitempty,pagesize" api:"default=DefaultPage"`
 }
 
 // OperationCounts is how many operations need attention.

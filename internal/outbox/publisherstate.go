@@ -202,9 +202,9 @@ func SortPublishers(all []Publisher, now time.Time) {
 
 // PublisherFilter is a page of the publishers, by name or with those first that need attention.
 type PublisherFilter struct {
-	ByState bool
-	Cursor  string
-	Limit   int
+	ByState bool   `json:"-"`
+	Cursor  string `json:"cursor" validate:"cursor"` // next_cursor or prev_cursor of another page, with the same filter and order
+	Limit   int    `json:"limit" validate:"omitempty,pagesize" api:"default=DefaultPage"`
 }
 
 // Key is a unique text of a publisher in the order of f. A space is below every character of a name.

@@ -121,16 +121,18 @@ func (d RowDetail) Hopeless(now Running) string {
 
 // RowFilter selects rows for a page. Zero fields select all.
 type RowFilter struct {
-	Status      Status
-	CampaignID  string
-	EventType   string
-	Fingerprint string
-	Q           string // part of the campaign id or of the last error
-	Shown       Wording
-	Sort        RowSort
-	Reverse     bool   // last rows first
-	Cursor      string // from another page, with the same filter and order
-	Limit       int    // 0 means 50; at most 200
+	Status      Status  `json:"status" validate:"omitempty,status"`
+	CampaignID  string  `json:"campaign" validate:"id"`
+	EventType   string  `json:"event_type" validate:"id"`
+	Fingerprint string  `json:"fingerprint" validate:"fingerprint"`
+	Q           string  `json:"q" validate:"id"` // part of the campaign id or of the last error; upper and lower case differ
+	Shown       Wording `json:"-" validate:"-"`
+	// without a status or campaign: seq is by campaign and seq; attention has dead heads first, then
+	// failed heads, then the others
+	Sort    RowSort `json:"sort" validate:"omitempty,oneof=seq attention" api:"default=seq"`
+	Reverse bool    `json:"reverse" api:"default=false"` // reverse the order
+	Cursor  string  `json:"cursor" validate:"cursor"`    // next_cursor or prev_cursor of another page, with the same filter and order
+	Limit   int     `json:"limit" validate:"omitempty,pagesize" api:"default=DefaultPage"`
 }
 
 // RowSort is an order of rows without a status or campaign; with one, the status decides.

@@ -97,7 +97,6 @@ func TestParse_knowsItsNamesAndListsThemInRefusals(t *testing.T) {
 		"mode":   {strs(outbox.Modes), func(s string) (string, error) { m, err := outbox.ParseMode(s); return string(m), err }, string(outbox.ModeOutbox)},
 		"status": {strs(outbox.Statuses), func(s string) (string, error) { return outbox.ParseName("status", s, strs(outbox.Statuses)) }, ""},
 		"state":  {strs(outbox.States), func(s string) (string, error) { return outbox.ParseName("state", s, strs(outbox.States)) }, ""},
-		"sort":   {[]string{"id", "lag", "age"}, func(s string) (string, error) { v, err := outbox.ParseCampaignSort(s); return string(v), err }, "id"},
 	} {
 		for _, known := range c.known {
 			must.Equal(t, must.Get(c.parse(known)).Or(t), known, name, "is read as")

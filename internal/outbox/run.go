@@ -212,11 +212,11 @@ func (r Run) Scope() string {
 
 // RunFilter selects runs for a page. Zero fields select all.
 type RunFilter struct {
-	Kind       RunKind
-	Status     RunStatus
-	CampaignID string // runs whose scope includes this campaign, also runs over all campaigns
-	Cursor     string
-	Limit      int // 0 means 50; at most 200
+	Kind       RunKind   `json:"kind" validate:"omitempty,runkind" placeholder:"K" values:"run-kind" help:"Only runs of this kind: replay, verify, rebuild or rehearse."`
+	Status     RunStatus `json:"status" validate:"omitempty,runstatus" placeholder:"S" values:"run-status" help:"Only runs with this status: queued, running, cancelling, completed, failed, cancelled or interrupted."`
+	CampaignID string    `json:"campaign" validate:"id" kong:"-"`   // runs whose scope includes it, also runs over all campaigns
+	Cursor     string    `json:"cursor" validate:"cursor" kong:"-"` // next_cursor or prev_cursor of another page, with the same filter and order
+	Limit      int       `json:"limit" validate:"omitempty,pagesize" api:"default=DefaultPage" kong:"-"`
 }
 
 // The outcomes of a run in one campaign.
@@ -426,11 +426,11 @@ type FieldChange struct {
 
 // ResultFilter selects results of a run. Zero fields select all.
 type ResultFilter struct {
-	RunID   int64
-	Outcome string
-	Samples bool // with samples of the rows that differ
-	Cursor  string
-	Limit   int // 0 means 50; at most 200
+	RunID   int64  `json:"-"`
+	Outcome string `json:"outcome" validate:"omitempty,oneof=match drift replayed failed not_compared passes fails_same fails_differently not_rehearsed same_rows other_rows breaks"`
+	Samples bool   `json:"-"`                        // with samples of the rows that differ
+	Cursor  string `json:"cursor" validate:"cursor"` // next_cursor or prev_cursor of another page, with the same filter and order
+	Limit   int    `json:"limit" validate:"omitempty,pagesize" api:"default=DefaultPage"`
 }
 
 // RunLine is a line of a run's log.

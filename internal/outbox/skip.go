@@ -24,7 +24,7 @@ func (s Skip) Active() bool { return s.UndoneAt == nil }
 
 // SkipFilter selects skips of one campaign for a page, newest first.
 type SkipFilter struct {
-	CampaignID string
-	Cursor     string // from the previous page
-	Limit      int    // 0 means 50; at most 200
+	CampaignID string `json:"-"`
+	Cursor     string `json:"cursor" validate:"cursor"` // next_cursor or prev_cursor of another page, with the same filter and order
+	Limit      int    `json:"limit" validate:"omitempty,pagesize" api:"default=DefaultPage"`
 }

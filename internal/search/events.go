@@ -267,7 +267,7 @@ func searchBounds(t *store.Tx, w eventWalk, f outbox.EventFilter) (low, high int
 		return 0, 0, err
 	}
 	head := high
-	if f.Occurred { // an event may have occurred long before it was recorded
+	if f.Occurred() { // an event may have occurred long before it was recorded
 		return 0, head, nil
 	}
 	if !f.Until.IsZero() {

@@ -59,7 +59,7 @@ func randomFilter(r *rand.Rand, began, ended time.Time) outbox.EventFilter {
 	if r.IntN(2) == 0 {
 		f.Until = began.Add(time.Duration(r.Int64N(int64(span))))
 	}
-	f.Occurred = r.IntN(3) == 0
+	f.Time = []string{"", "", "occurred"}[r.IntN(3)]
 	if f.Validate() != nil {
 		f.Until = time.Time{}
 	}
@@ -141,7 +141,7 @@ func TestEvents_saysHowFarItLooked(t *testing.T) {
 	none := look(outbox.EventFilter{Q: "nowhere"})
 	want := (outbox.EventsLooked{By: "position", First: head, Last: 1, Back: all[0].RecordedAt})
 	must.Hold(t, none.Looked == want && none.NextCursor == nil, "a search without a hit: %+v, want %+v and nothing to continue", none.Looked, want)
-	if page := look(outbox.EventFilter{Since: all[0].RecordedAt, Until: all[0].RecordedAt.Add(time.Hour), Occurred: true}); page.Looked.First != head || page.Looked.Last != 1 {
+	if page := look(outbox.EventFilter{Since: all[0].RecordedAt, Until: all[0].RecordedAt.Add(time.Hour), Time: "occurred"}); page.Looked.First != head || page.Looked.Last != 1 {
 		t.Errorf("by when events occurred, where nothing tells which can match: %+v", page.Looked)
 	}
 	first := look(outbox.EventFilter{Q: "amount", Limit: 5})

@@ -8,6 +8,7 @@ import (
 	"github.com/a-h/templ"
 
 	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/request"
 	"github.com/outboxweb/outboxweb/web/static"
 )
 
@@ -116,15 +117,13 @@ func (l Links) FailureGroup(fingerprint string) URL {
 
 // FailuresOf is that page with the events that failed in projections and match f.
 func (l Links) FailuresOf(f outbox.FailureFilter) URL {
-	status := string(f.Status)
 	switch f.Status {
 	case "":
-		status = "all"
+		f.Status = "all"
 	case outbox.FailureOpen:
-		status = ""
+		f.Status = ""
 	}
-	return l.at(values("status", status, "campaign", f.CampaignID, "projection", f.Projection, "fingerprint", f.Fingerprint,
-		"cursor", f.Cursor, "limit", positive(int64(f.Limit))), "failures")
+	return l.at(request.Values(f), "failures")
 }
 
 // StuckOf is the section of these events on that page.
@@ -151,7 +150,7 @@ func (l Links) Projection(name string) URL { return l.charted(nil, "projections"
 // ProjectionCursors is one projection's page with the campaigns that match f and in which it is not
 // live.
 func (l Links) ProjectionCursors(f outbox.CursorFilter) URL {
-	return l.charted(values("state", f.State, "cursor", f.Cursor, "limit", positive(int64(f.Limit))), "projections", f.Projection)
+	return l.charted(request.Values(f), "projections", f.Projection)
 }
 
 // Instance is the entry of one instance on the page of instances.
@@ -164,7 +163,7 @@ func (l Links) Rows(f outbox.RowFilter) URL {
 	if !l.api && f.Sort == outbox.SortAttention { // the order of the page
 		f.Sort = ""
 	}
-	return l.at(rowValues(f), "rows")
+	return l.at(request.Values(f), "rows")
 }
 
 func rowPath(campaign string, seq int64, more ...string) []string {
@@ -176,16 +175,12 @@ func (l Links) Row(campaign string, seq int64) URL { return l.at(nil, rowPath(ca
 
 // Operations is the list of operations that match f, from its cursor.
 func (l Links) Operations(f outbox.OperationFilter) URL {
-	acknowledged := ""
-	if f.Acknowledged != nil {
-		acknowledged = strconv.FormatBool(*f.Acknowledged)
-	}
-	return l.at(values("status", string(f.Status), "acknowledged", acknowledged, "cursor", f.Cursor, "limit", positive(int64(f.Limit))), "operations")
+	return l.at(request.Values(f), "operations")
 }
 
 // Operation is one operation, with its rows that match f.
 func (l Links) Operation(id int64, f outbox.OperationRowFilter) URL {
-	return l.at(values("status", string(f.Status), "cursor", f.Cursor, "limit", positive(int64(f.Limit))), operationPath(id)...)
+	return l.at(request.Values(f), operationPath(id)...)
 }
 
 func operationPath(id int64, more ...string) []string {
@@ -214,7 +209,7 @@ func (l Links) Campaigns(f outbox.CampaignFilter) URL {
 	if !l.api && f.Sort == outbox.SortTrouble { // the order of the page
 		f.Sort = ""
 	}
-	return l.charted(campaignValues(f), "campaigns")
+	return l.charted(request.Values(f), "campaigns")
 }
 
 func (l Links) Campaign(id string) URL { return l.charted(nil, "campaigns", id) }
@@ -243,7 +238,7 @@ func (l Links) Payload(id string, seq int64) URL {
 }
 
 // Audit is the list of actions that match f, from its cursor.
-func (l Links) Audit(f outbox.AuditFilter) URL { return l.at(actionValues(f), "audit") }
+func (l Links) Audit(f outbox.AuditFilter) URL { return l.at(request.Values(f), "audit") }
 
 // WithAction adds the id of the action whose outcome the page shows.
 func WithAction(u URL, act int64) URL {

@@ -5,31 +5,8 @@ import (
 	"strconv"
 
 	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/request"
 )
-
-func rowValues(f outbox.RowFilter) url.Values {
-	return values("status", string(f.Status), "campaign", f.CampaignID, "event_type", f.EventType,
-		"fingerprint", f.Fingerprint, "q", f.Q, "sort", string(f.Sort), "reverse", yes(f.Reverse), "cursor", f.Cursor, "limit", positive(int64(f.Limit)))
-}
-
-func campaignValues(f outbox.CampaignFilter) url.Values {
-	return values("state", string(f.State), "q", f.Q, "sort", string(f.Sort), "reverse", yes(f.Reverse), "cursor", f.Cursor,
-		"limit", positive(int64(f.Limit)))
-}
-
-func actionValues(f outbox.AuditFilter) url.Values {
-	return values("actor", f.Actor, "action", string(f.Action), "campaign", f.CampaignID, "seq", positive(f.Seq), "target", string(f.Target),
-		"outcome", string(f.Outcome), "auth", string(f.Auth), "role", string(f.Role), "request_id", f.RequestID,
-		"since", outbox.FormatSince(f.Since), "until", outbox.FormatUntil(f.Until), "reverse", yes(f.Reverse), "cursor", f.Cursor,
-		"limit", positive(int64(f.Limit)))
-}
-
-func yes(b bool) string {
-	if b {
-		return "true"
-	}
-	return ""
-}
 
 // exportOf is a whole list as a file: "csv" or "json".
 func (l Links) exportOf(list, format string, query url.Values) URL {
@@ -41,17 +18,17 @@ func (l Links) exportOf(list, format string, query url.Values) URL {
 
 // ExportRows is the file of all rows that match f; format is "csv" or "json".
 func (l Links) ExportRows(f outbox.RowFilter, format string) URL {
-	return l.exportOf("rows", format, rowValues(f))
+	return l.exportOf("rows", format, request.Values(f))
 }
 
 // ExportCampaigns is the file of all campaigns that match f.
 func (l Links) ExportCampaigns(f outbox.CampaignFilter, format string) URL {
-	return l.exportOf("campaigns", format, campaignValues(f))
+	return l.exportOf("campaigns", format, request.Values(f))
 }
 
 // ExportAudit is the file of all actions that match f.
 func (l Links) ExportAudit(f outbox.AuditFilter, format string) URL {
-	return l.exportOf("audit", format, actionValues(f))
+	return l.exportOf("audit", format, request.Values(f))
 }
 
 // rowRevision changes whenever a row's appearance in a list changes.

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/request"
 )
 
 // PublisherView is the view of a subscription's page.
@@ -77,7 +78,7 @@ type SeekView struct {
 func (l Links) Publishers() URL { return l.PublishersOf(outbox.PublisherFilter{}) }
 
 func (l Links) PublishersOf(f outbox.PublisherFilter) URL {
-	return l.charted(values("cursor", f.Cursor, "limit", positive(int64(f.Limit))), "publishers")
+	return l.charted(request.Values(f), "publishers")
 }
 
 func publisherPath(n outbox.SubscriptionName, more ...string) []string {

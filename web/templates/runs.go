@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/request"
 )
 
 // RunsView is one page of runs and the filter it was read with.
@@ -55,7 +56,7 @@ func runID(r outbox.Run) string { return "run-" + itoa(r.ID) }
 
 // Runs is the list of runs that match f, from its cursor.
 func (l Links) Runs(f outbox.RunFilter) URL {
-	return l.at(values("kind", string(f.Kind), "status", string(f.Status), "campaign", f.CampaignID, "cursor", f.Cursor, "limit", positive(int64(f.Limit))), "runs")
+	return l.at(request.Values(f), "runs")
 }
 
 func runPath(id int64, more ...string) []string {

@@ -5,13 +5,14 @@ import (
 	"time"
 
 	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/request"
 )
 
 // fullTime is a time with its day, in UTC.
 const fullTime = "2006-01-02 15:04:05"
 
 // SearchEvents is the list of events of all campaigns that match f, from its cursor.
-func (l Links) SearchEvents(f outbox.EventFilter) URL { return l.at(eventValues(f), "events") }
+func (l Links) SearchEvents(f outbox.EventFilter) URL { return l.at(request.Values(f), "events") }
 
 // Search is the page of what a text may mean; Suggestions are its list of options.
 func (l Links) Search(text string) URL { return l.at(values("q", text), "search") }
@@ -89,26 +90,12 @@ func findingsOf(all []outbox.Finding, kind outbox.FindingKind) []outbox.Finding 
 // suggested bounds the options of the search box.
 const suggested = 8
 
-func eventValues(f outbox.EventFilter) map[string][]string {
-	return values("event_id", f.EventID, "campaign", f.CampaignID, "event_type", f.EventType, "entity_type", f.EntityType, "entity_id", f.EntityID,
-		"actor_type", f.ActorType, "actor_id", f.ActorID, "request_id", f.RequestID, "session_id", f.SessionID, "tag", f.Tag, "q", f.Q,
-		"since", outbox.FormatSince(f.Since), "until", outbox.FormatUntil(f.Until), "time", occurredTime(f), "reverse", yes(f.Reverse), "cursor", f.Cursor, "limit", positive(int64(f.Limit)), "settled", yes(f.Settled))
-}
-
-// occurredTime is the parameter of a filter's time; empty for the default.
-func occurredTime(f outbox.EventFilter) string {
-	if f.Occurred {
-		return "occurred"
-	}
-	return ""
-}
-
 // timeChoices are what the range of time of a search is compared with.
 var timeChoices = []option{{"recorded", "recorded"}, {"occurred", "occurred"}}
 
 // timeSearched begins the sentence about the range of time of a search.
 func timeSearched(f outbox.EventFilter) string {
-	if f.Occurred {
+	if f.Occurred() {
 		return "Occurred"
 	}
 	return "Recorded"
@@ -119,7 +106,7 @@ func apart(e outbox.EventHit) bool { return e.RecordedAt.Sub(e.OccurredAt).Abs()
 
 // byOccurrence is the filter with its range of time compared with when events occurred, from the first page.
 func byOccurrence(f outbox.EventFilter) outbox.EventFilter {
-	f.Occurred, f.Cursor = true, ""
+	f.Time, f.Cursor = "occurred", ""
 	return f
 }
 
@@ -160,7 +147,7 @@ func looked(v EventsView) string {
 	if !l.Back.IsZero() {
 		text += map[bool]string{false: ", back to ", true: ", up to "}[v.Filter.Reverse] + l.Back.UTC().Format(fullTime) + " UTC"
 	}
-	if v.Filter.Ranged() && !v.Filter.Occurred && !l.Exact {
+	if v.Filter.Ranged() && !v.Filter.Occurred() && !l.Exact {
 		text += "; events recorded up to " + outbox.Age(outbox.ClockTolerance) + " outside the range are compared too, since clocks may differ"
 	}
 	return text + "."

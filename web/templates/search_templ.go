@@ -306,7 +306,7 @@ func noEvents(p Page, v EventsView) templ.Component {
 				return templ_7745c5c3_Err
 			}
 		}
-		if v.Filter.Ranged() && !v.Filter.Occurred {
+		if v.Filter.Ranged() && !v.Filter.Occurred() {
 			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 27, "<p class=\"note\">Times are when events were recorded; an imported event may have occurred long before. <a href=\"")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
@@ -489,7 +489,7 @@ func eventsFilter(p Page, v EventsView) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = pickField("f-time", "time", "Time searched", occurredTime(v.Filter), timeChoices).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = pickField("f-time", "time", "Time searched", v.Filter.Time, timeChoices).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}

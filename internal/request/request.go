@@ -1,0 +1,314 @@
+// Package request reads requests and writes them: one struct with tags describes a filter or an
+// action wherever it is asked for. Its json tags name the fields of queries, forms and JSON bodies
+// alike, its validate tags limit their values, and its kong tags make the flags of a command.
+//
+// Refusals name the field and say what it must be, to be shown as they are.
+package request
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/url"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/go-playground/validator/v10"
+
+	"github.com/outboxweb/outboxweb/internal/outbox"
+)
+
+// Invalid is an ErrInvalid about several fields.
+type Invalid struct {
+	Fields map[string]string // what is wrong with each, by its name
+}
+
+// Unwrap returns outbox.ErrInvalid.
+func (e *Invalid) Unwrap() error { return outbox.ErrInvalid }
+
+func (e *Invalid) Error() string {
+	messages := make([]string, 0, len(e.Fields))
+	for _, name := range slices.Sorted(maps.Keys(e.Fields)) {
+		messages = append(messages, e.Fields[name])
+	}
+	return strings.Join(messages, "; ")
+}
+
+// Name is the name of a field in JSON, in queries and in forms.
+func Name(f reflect.StructField) string {
+	name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+	return name
+}
+
+// Fields are the fields of a request, with those of embedded structs, in the order of the source.
+func Fields(t reflect.Type) (all []reflect.StructField) {
+	for _, f := range reflect.VisibleFields(t) {
+		if name := Name(f); !f.Anonymous && name != "" && name != "-" {
+			all = append(all, f)
+		}
+	}
+	return all
+}
+
+// checker validates the structs that requests are read into.
+var checker = newChecker()
+
+func newChecker() *validator.Validate {
+	v := validator.New(validator.WithRequiredStructEnabled())
+	v.RegisterTagNameFunc(func(f reflect.StructField) string {
+		if name := Name(f); !f.Anonymous || name != "" {
+			return name
+		}
+		return embedded
+	})
+	err := v.RegisterValidation("maxbytes", func(fl validator.FieldLevel) bool {
+		limit, err := strconv.Atoi(fl.Param())
+		return err == nil && len(fl.Field().String()) <= limit
+	})
+	for name, rules := range Aliases {
+		v.RegisterAlias(name, rules)
+	}
+	if err == nil {
+		err = v.RegisterValidation("text", func(fl validator.FieldLevel) bool { return IsText(fl.Field().String()) })
+	}
+	if err != nil { // only an empty name or a nil function is refused
+		panic(err)
+	}
+	return v
+}
+
+// Aliases are validation rules shared by several requests, by their name in field tags.
+var Aliases = map[string]string{
+	"action": oneOf(outbox.AuditedActions()),
+	"status": oneOf(outbox.Statuses), "state": oneOf(outbox.States), "span": oneOf(outbox.Spans), "range": oneOf(outbox.RangeNames), "role": oneOf(outbox.Roles),
+	"runkind": oneOf(outbox.RunKinds), "startedkind": oneOf(outbox.ScopedRunKinds), "runstatus": oneOf(outbox.RunStatuses),
+	"operationstatus": oneOf(outbox.OperationStatuses), "rowresult": oneOf(outbox.RowResults),
+
+	"id":          atMost(outbox.MaxIDLength),
+	"fingerprint": atMost(outbox.MaxFingerprint),
+	"reason":      atMost(outbox.MaxReason),
+	"phrase":      atMost(outbox.MaxPhrase),
+	"note":        atMost(outbox.MaxNote),
+	"cursor":      atMost(2000),
+	"pagesize":    upTo(outbox.MaxPage),
+	"requeued":    upTo(outbox.MaxRequeue),
+	"operated":    upTo(outbox.MaxOperation),
+}
+
+// embedded stands for an embedded struct, which is no part of the name of its fields.
+const embedded = "^"
+
+func atMost(bytes int) string { return fmt.Sprintf("text,maxbytes=%d", bytes) }
+func upTo(n int) string       { return fmt.Sprintf("min=1,max=%d", n) }
+
+func oneOf[T ~string](words []T) string {
+	names := make([]string, len(words))
+	for i, w := range words {
+		names[i] = string(w)
+	}
+	return "oneof=" + strings.Join(names, " ")
+}
+
+// IsText reports whether every database can store and compare s.
+func IsText(s string) bool { return utf8.ValidString(s) && !strings.ContainsRune(s, 0) }
+
+// Check validates a filled struct and words its errors: it returns an Invalid.
+func Check(params any) error {
+	err := checker.Struct(params)
+	var found validator.ValidationErrors
+	if !errors.As(err, &found) {
+		return err
+	}
+	fields := make(map[string]string, len(found))
+	for _, f := range found {
+		_, name, _ := strings.Cut(f.Namespace(), ".")
+		name = strings.ReplaceAll(name, embedded+".", "")
+		fields[name] = name + " " + rule(f)
+	}
+	return &Invalid{Fields: fields}
+}
+
+// rule says what a field must be.
+func rule(f validator.FieldError) string {
+	switch f.ActualTag() {
+	case "required":
+		return "is required"
+	case "oneof":
+		return fmt.Sprintf("%q is unknown; use %s", fmt.Sprint(f.Value()), outbox.OrList(strings.Fields(f.Param())))
+	case "min":
+		return "must be " + f.Param() + " or more"
+	case "max":
+		return "must be at most " + f.Param()
+	case "maxbytes":
+		return fmt.Sprintf("is %d bytes long; the limit is %s", len(fmt.Sprint(f.Value())), f.Param())
+	case "text":
+		return "is not valid UTF-8, or contains a NUL character"
+	}
+	return "is not valid"
+}
+
+// Fill sets the fields of *params from values by their names and validates them. It supports texts,
+// whole numbers, true and false, durations, pointers to these, lists of texts, whose names may
+// repeat, and a range of time named since and until, which may be relative to now. Unknown names
+// are ignored; an empty value counts as absent.
+func Fill(params any, values url.Values, now time.Time) error {
+	v, wrong := reflect.ValueOf(params).Elem(), map[string]string{}
+	ranged := false
+	for _, f := range Fields(v.Type()) {
+		name, given := Name(f), values[Name(f)]
+		switch {
+		case f.Type == textsType:
+			v.FieldByIndex(f.Index).Set(reflect.ValueOf(slices.DeleteFunc(slices.Clone(given), func(text string) bool { return text == "" })))
+		case len(given) > 1:
+			wrong[name] = name + " is given more than once"
+		case len(given) == 1 && given[0] != "":
+			ranged = ranged || f.Type == timeType
+			if message := fillValue(v.FieldByIndex(f.Index), given[0], f.Tag.Get("validate")); message != "" {
+				wrong[name] = name + " " + message
+			}
+		}
+	}
+	if len(wrong) > 0 {
+		return &Invalid{wrong}
+	}
+	if err := Check(params); err != nil || !ranged {
+		return err
+	}
+	since, until, err := outbox.ParseRange(values.Get("since"), values.Get("until"), now)
+	if err == nil {
+		v.FieldByName("Since").Set(reflect.ValueOf(since))
+		v.FieldByName("Until").Set(reflect.ValueOf(until))
+	}
+	return err
+}
+
+var (
+	durationType = reflect.TypeFor[time.Duration]()
+	timeType     = reflect.TypeFor[time.Time]()
+	textsType    = reflect.TypeFor[[]string]()
+)
+
+// Repeats reports whether a field may be given more than once.
+func Repeats(f reflect.StructField) bool { return f.Type == textsType }
+
+// fillValue sets one field from text; on failure it returns what the text must be.
+func fillValue(v reflect.Value, text, rules string) string {
+	if v.Kind() == reflect.Pointer {
+		v.Set(reflect.New(v.Type().Elem()))
+		v = v.Elem()
+	}
+	switch {
+	case v.Type() == timeType: // which Fill reads, with the other end of the range
+		return against(text, rules)
+	case v.Type() == durationType:
+		d, err := time.ParseDuration(text)
+		if err != nil || d <= 0 {
+			return fmt.Sprintf("%q is not a duration; write it like 500ms or 2s", text)
+		}
+		v.SetInt(int64(d))
+	case v.CanInt():
+		n, err := strconv.ParseInt(text, 10, v.Type().Bits())
+		if err != nil {
+			return fmt.Sprintf("must be a whole number, not %q", text)
+		}
+		v.SetInt(n)
+		if rest, optional := strings.CutPrefix(rules, "omitempty,"); optional && n == 0 { // given, unlike a field that is left out
+			return against(n, rest)
+		}
+	case v.Kind() == reflect.Bool:
+		if text != "true" && text != "false" {
+			return fmt.Sprintf("%q is unknown; use true or false", text)
+		}
+		v.SetBool(text == "true")
+	default:
+		v.SetString(text)
+	}
+	return ""
+}
+
+// against says what a value must be by the rules of a tag; nothing if it is.
+func against(value any, rules string) string {
+	if found, ok := errors.AsType[validator.ValidationErrors](checker.Var(value, rules)); ok {
+		return rule(found[0])
+	}
+	return ""
+}
+
+// Values is the query from which Fill makes params, without the fields that are not set.
+func Values(params any) url.Values {
+	v, all := reflect.ValueOf(params), url.Values{}
+	for _, f := range Fields(v.Type()) {
+		field, name := v.FieldByIndex(f.Index), Name(f)
+		if field.IsZero() || field.CanInt() && field.Int() < 0 {
+			continue
+		}
+		switch value := reflect.Indirect(field).Interface().(type) {
+		case []string:
+			all[name] = value
+		case time.Time:
+			if all.Set(name, outbox.FormatSince(value)); name == "until" {
+				all.Set(name, outbox.FormatUntil(value))
+			}
+		default:
+			all.Set(name, fmt.Sprint(value))
+		}
+	}
+	return all
+}
+
+// JSON decodes one JSON object with no unknown fields; it does not validate them.
+func JSON(body []byte, into any) error {
+	dec := json.NewDecoder(bytes.NewReader(body))
+	dec.DisallowUnknownFields()
+	err := dec.Decode(into)
+	if err == nil {
+		if _, err := dec.Token(); !errors.Is(err, io.EOF) {
+			return outbox.Invalid("", "there is data after the JSON object")
+		}
+		return outbox.CheckKeys(body, into)
+	}
+	var typed *json.UnmarshalTypeError
+	switch {
+	case errors.As(err, &typed) && typed.Field == "":
+		return outbox.Invalid("", "the body must be a JSON object, not a %s", typed.Value)
+	case errors.As(err, &typed):
+		return outbox.Invalid(typed.Field, "%s cannot be a %s", typed.Field, typed.Value)
+	}
+	if name, found := strings.CutPrefix(err.Error(), "json: unknown field "); found {
+		if field, err := strconv.Unquote(name); err == nil {
+			return outbox.Invalid(field, "unknown field %s; allowed are %s", name, outbox.OrList(fieldNames(reflect.TypeOf(into))))
+		}
+	}
+	return NotJSON(err)
+}
+
+// NotJSON says where a body is not valid JSON.
+func NotJSON(err error) error {
+	var syntax *json.SyntaxError
+	switch {
+	case errors.As(err, &syntax):
+		return outbox.Invalid("", "not JSON at byte %d: %s", syntax.Offset, syntax.Error())
+	case errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, io.EOF):
+		return outbox.Invalid("", "the JSON ends too early")
+	}
+	return outbox.Invalid("", "not JSON: %s", strings.TrimPrefix(err.Error(), "json: "))
+}
+
+// fieldNames lists the names of a request's fields.
+func fieldNames(t reflect.Type) []string {
+	for t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	var names []string
+	for _, f := range Fields(t) {
+		names = append(names, Name(f))
+	}
+	return names
+}
