@@ -1,138 +1,130 @@
 package handlers
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 
 	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/request"
 	"github.com/outboxweb/outboxweb/web/templates"
 )
 
-// actionRequest is a requested action on a K.
-type actionRequest[K any] struct {
-	on    K // the object of the action
-	order outbox.Command
-	shown templates.URL // for a page's form: the page to show afterwards
+// target is what actions are about: an address names it, and after a form its page is shown.
+type target[K any] struct {
+	of   func(*http.Request) (K, error)
+	page func(templates.Links, K) templates.URL
 }
 
-// actionReader reads actions on a K from forms and API requests.
-type actionReader[K any] struct {
-	form, body func(*http.Request) (actionRequest[K], error)
-}
-
-// actionCall performs an action, for pages and the API alike.
-type actionCall[K, R any] func(context.Context, outbox.Command, K) (R, error)
+// actionCall performs an action that is asked for with a B, for pages and the API alike.
+type actionCall[B, K, R any] func(context.Context, outbox.Command, K, B) (R, error)
 
 // addAction registers an action for both a page's form and the API. The API answers with the call's
 // result; e adds to its description.
-func addAction[K, R any](s *server, action outbox.Action, reads actionReader[K], do actionCall[K, R], e endpoint) {
-	if e.answers == nil {
-		e.answers = gives[R]("done and audited")
-	}
-	s.formAction(action, actionByForm(s, reads.form, do))
-	s.apiAction(action, actionByBody(s, reads.body, do), e)
-}
-
-// actionByBody handles an action of the API and answers with the call's result.
-func actionByBody[K, R any](s *server, read func(*http.Request) (actionRequest[K], error), do actionCall[K, R]) handler {
-	return func(w http.ResponseWriter, r *http.Request) error {
-		a, err := read(r)
+func addAction[B, K, R any](s *server, action outbox.Action, on target[K], do actionCall[B, K, R], e endpoint) {
+	s.formAction(action, func(w http.ResponseWriter, r *http.Request) error {
+		about, _, err := perform(s, r, "page", fillForm, on.of, do)
 		if err != nil {
 			return err
 		}
-		result, err := do(r.Context(), a.order, a.on)
+		to, err := s.after(r, on.page(s.linksOf(r), about))
+		if err != nil {
+			return err
+		}
+		return s.done(w, r, to)
+	})
+	addAPIAction(s, action, on.of, do, e)
+}
+
+// addAPIAction is addAction for an action whose form is not the API's.
+func addAPIAction[B, K, R any](s *server, action outbox.Action, of func(*http.Request) (K, error), do actionCall[B, K, R], e endpoint) {
+	if e.answers == nil {
+		e.answers = gives[R]("done and audited")
+	}
+	if e.body.types == nil {
+		e.body = asks[B]()
+	}
+	s.apiAction(action, func(w http.ResponseWriter, r *http.Request) error {
+		_, result, err := perform(s, r, "api", decode, of, do)
 		if err != nil {
 			return err
 		}
 		return s.writeJSON(w, http.StatusOK, result)
+	}, e)
+}
+
+// perform reads what an action is about and what it is asked for with, and performs it.
+func perform[B, K, R any](s *server, r *http.Request, via string, read func(*http.Request, any) error, of func(*http.Request) (K, error), do actionCall[B, K, R]) (about K, result R, err error) {
+	if about, err = of(r); err != nil {
+		return about, result, err
 	}
-}
-
-func actionByForm[K, R any](s *server, read func(*http.Request) (actionRequest[K], error), do actionCall[K, R]) handler {
-	return func(w http.ResponseWriter, r *http.Request) error {
-		a, err := read(r)
-		if err != nil {
-			return err
-		}
-		if _, err := do(r.Context(), a.order, a.on); err != nil {
-			return err
-		}
-		return s.done(w, r, a.shown)
+	var asked B
+	if err = read(r, &asked); err == nil {
+		result, err = do(r.Context(), s.command(r, via, asked), about, asked)
 	}
+	return about, result, err
 }
 
-// onRow adapts an action of the store on a row to one on its key.
-func onRow[R any](do func(ctx context.Context, o outbox.Command, campaign string, seq int64) (R, error)) actionCall[outbox.RowKey, R] {
-	return func(ctx context.Context, o outbox.Command, row outbox.RowKey) (R, error) {
-		return do(ctx, o, row.CampaignID, row.Seq)
+// with adapts a call that needs no more than the command, which has what it is asked for with.
+func with[B, K, R any](do func(context.Context, outbox.Command, K) (R, error)) actionCall[B, K, R] {
+	return func(ctx context.Context, o outbox.Command, about K, _ B) (R, error) { return do(ctx, o, about) }
+}
+
+// command returns the command for a store method that a request asks for.
+func (s *server) command(r *http.Request, via string, asked any) outbox.Command {
+	o := request.Command(asked, me(r).Operator(via, remoteHost(r)))
+	o.RequestID, o.IdempotencyKey = requestID(r), idempotencyKey(r)
+	if a := attemptOf(r); a != nil {
+		a.order = &o
 	}
+	return o
 }
 
-// readRowAction reads actions on a row or an event; decode reads the body.
-func (s *server) readRowAction(decode func(*http.Request) (outbox.Command, error)) actionReader[outbox.RowKey] {
-	return readAction(s, rowParam, decode, func(l templates.Links, row outbox.RowKey) (own, campaign templates.URL) {
-		return l.Event(row.CampaignID, row.Seq), l.Campaign(row.CampaignID)
-	})
+// afterForm is the page that a form asks for afterwards.
+type afterForm struct {
+	ReturnTo   string `json:"return_to" validate:"omitempty,oneof=overview campaign row"`
+	CampaignID string `json:"campaign_id"`
 }
 
-func (s *server) readCampaignAction() actionReader[string] {
-	return readAction(s, campaignParam, s.decodeCommand, func(l templates.Links, id string) (own, campaign templates.URL) {
-		return l.Campaign(id), l.Campaign(id)
-	})
-}
-
-func (s *server) readTokenAction() actionReader[int64] {
-	return readAction(s, tokenParam, s.decodeCommand, func(l templates.Links, _ int64) (own, campaign templates.URL) {
-		return l.Tokens(), l.Tokens()
-	})
-}
-
-// readAction reads actions on the object that an address names: about reads the address, decode the
-// body. After a form the object's own page is shown.
-func readAction[K any](s *server, about func(*http.Request) (K, error), decode func(*http.Request) (outbox.Command, error), pages func(templates.Links, K) (own, campaign templates.URL)) actionReader[K] {
-	return actionReader[K]{
-		form: func(r *http.Request) (a actionRequest[K], err error) {
-			if a.on, err = about(r); err != nil {
-				return a, err
-			}
-			own, campaign := pages(s.linksOf(r), a.on)
-			a.order, a.shown, err = s.formCommand(r, own, campaign)
-			return a, err
-		},
-		body: func(r *http.Request) (a actionRequest[K], err error) {
-			if a.on, err = about(r); err != nil {
-				return a, err
-			}
-			a.order, err = decode(r)
-			return a, err
-		},
+// after is the page to show after a form: the object's own, unless the form was on another.
+func (s *server) after(r *http.Request, own templates.URL) (templates.URL, error) {
+	var form afterForm
+	err := fillForm(r, &form)
+	switch id, _ := campaignParam(r); form.ReturnTo {
+	case "overview":
+		return s.linksOf(r).Overview(), err
+	case "campaign":
+		return s.linksOf(r).Campaign(cmp.Or(id, form.CampaignID)), err
 	}
-}
-
-// reasoned is a body or a form with a reason.
-type reasoned interface {
-	why() (reason, confirm string)
-}
-
-// readSameForm reads actions whose form has the same fields as the body, a B. The address and those
-// fields name the object; page is shown after a form.
-func readSameForm[K any, B reasoned](s *server, about func(*http.Request) (K, error), with func(K, B) K, page func(templates.Links, K) templates.URL) actionReader[K] {
-	read := func(via string, read func(*http.Request, any) error) func(*http.Request) (actionRequest[K], error) {
-		return func(r *http.Request) (a actionRequest[K], err error) {
-			if a.on, err = about(r); err != nil {
-				return a, err
-			}
-			var body B
-			if err := read(r, &body); err != nil {
-				return a, err
-			}
-			reason, confirm := body.why()
-			a.on, a.order = with(a.on, body), s.command(r, via, reason, nil)
-			a.order.Confirm, a.shown = confirm, page(s.linksOf(r), a.on)
-			return a, nil
-		}
-	}
-	return actionReader[K]{form: read("page", fillForm), body: read("api", decode)}
+	return own, err
 }
 
 func fillForm(r *http.Request, form any) error { return fill(form, r.PostForm) }
+
+// What actions are about.
+var (
+	onRows           = target[outbox.RowKey]{rowParam, func(l templates.Links, row outbox.RowKey) templates.URL { return l.Event(row.CampaignID, row.Seq) }}
+	onCampaigns      = target[string]{campaignParam, templates.Links.Campaign}
+	onTokens         = target[int64]{tokenParam, func(l templates.Links, _ int64) templates.URL { return l.Tokens() }}
+	onOperations     = target[int64]{operationParam, templates.Links.OperationOf}
+	onRuns           = target[int64]{runParam, templates.Links.RunOf}
+	onProjections    = target[string]{pathParam("name"), templates.Links.Projection}
+	onPublishers     = target[outbox.SubscriptionName]{subscriptionParam, templates.Links.Publisher}
+	onPublisherNames = target[string]{pathParam("publisher"), func(l templates.Links, _ string) templates.URL { return l.Publishers() }}
+	onErrors         = target[string]{func(r *http.Request) (string, error) { return r.PostForm.Get("fingerprint"), nil }, templates.Links.FailureGroup}
+	onSources        = target[string]{pathParam("source"), templates.Links.SourceOf}
+	onRejections     = target[outbox.RejectionKey]{rejectionParam, func(l templates.Links, row outbox.RejectionKey) templates.URL { return l.SourceOf(row.Source) }}
+	nothing          = func(*http.Request) (none struct{}, err error) { return none, nil }
+)
+
+// onAlerts is the rule or the receiver that an address names.
+func onAlerts(name string) target[string] {
+	return target[string]{pathParam(name), func(l templates.Links, _ string) templates.URL { return l.Alerts() }}
+}
+
+// onRow adapts an action of the store on a row to one on its key.
+func onRow[B, R any](do func(ctx context.Context, o outbox.Command, campaign string, seq int64) (R, error)) actionCall[B, outbox.RowKey, R] {
+	return func(ctx context.Context, o outbox.Command, row outbox.RowKey, _ B) (R, error) {
+		return do(ctx, o, row.CampaignID, row.Seq)
+	}
+}

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/outboxweb/outboxweb/internal/outbox"
-	"github.com/outboxweb/outboxweb/web/templates"
 )
 
 // subscriptionParam returns the publisher named in an address.
@@ -15,55 +14,6 @@ func subscriptionParam(r *http.Request) (name outbox.SubscriptionName, err error
 		name.Publisher, err = param(r, "publisher")
 	}
 	return name, err
-}
-
-// publisherBody is the body of actions on a publisher.
-type publisherBody struct {
-	Reason string `json:"reason" validate:"reason"`
-}
-
-// publisherSkipBody is the body of a skip of a publisher's blocking event.
-type publisherSkipBody struct {
-	Position int64  `json:"position" validate:"required,min=1"`      // position of the blocking event, as in error_position
-	Reason   string `json:"reason" validate:"reason" api:"required"` // required
-	Confirm  string `json:"confirm" validate:"phrase"`               // 'skip anyway' where the last error blames the destination
-}
-
-func (b publisherBody) why() (reason, confirm string)     { return b.Reason, "" }
-func (b publisherSkipBody) why() (reason, confirm string) { return b.Reason, b.Confirm }
-
-func (s *server) readPublisherAction() actionReader[outbox.SubscriptionName] {
-	return readSameForm(s, subscriptionParam, func(name outbox.SubscriptionName, _ publisherBody) outbox.SubscriptionName { return name }, templates.Links.Publisher)
-}
-
-func (s *server) readPublisherNameAction() actionReader[string] {
-	return readSameForm(s,
-		func(r *http.Request) (string, error) { return param(r, "publisher") },
-		func(name string, _ publisherBody) string { return name },
-		func(l templates.Links, _ string) templates.URL { return l.Publishers() })
-}
-
-// publisherEvent is a publisher's blocking event, by its position.
-type publisherEvent struct {
-	publisher outbox.SubscriptionName
-	position  int64
-}
-
-func (s *server) readPublisherSkip() actionReader[publisherEvent] {
-	return readSameForm(s,
-		func(r *http.Request) (e publisherEvent, err error) {
-			e.publisher, err = subscriptionParam(r)
-			return e, err
-		},
-		func(e publisherEvent, b publisherSkipBody) publisherEvent {
-			e.position = b.Position
-			return e
-		},
-		func(l templates.Links, e publisherEvent) templates.URL { return l.Publisher(e.publisher) })
-}
-
-func (s *server) skipPublisherEvent(ctx context.Context, o outbox.Command, e publisherEvent) (outbox.Publisher, error) {
-	return s.Publishers.SkipEvent(ctx, o, e.publisher, e.position)
 }
 
 // seekShown is the preview of a seek that the caller saw.
@@ -160,9 +110,7 @@ func (s *server) seekPublisher(r *http.Request, name outbox.SubscriptionName, ta
 	if err := s.refuseReadOnly(); err != nil {
 		return outbox.Seek{}, err
 	}
-	order := s.command(r, "api", body.Reason, nil)
-	order.Confirm = body.Confirm
-	return s.Publishers.Seek(r.Context(), order, name, target, body.seen())
+	return s.Publishers.Seek(r.Context(), s.command(r, "api", body), name, target, body.seen())
 }
 
 // recordTime bounds writing the audit record of an action that is already done.

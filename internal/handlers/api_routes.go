@@ -49,10 +49,11 @@ func (s *server) routeSystemAPI() {
 		summary: "Campaigns with events that have neither been applied nor have a row",
 		answers: gives[items[outbox.Gap]]("the gaps"),
 	})
-	s.apiAction(outbox.ActionRepairGaps, actionByBody(s, s.readGlobalAction, s.repairGaps), endpoint{
+	addAPIAction(s, outbox.ActionRepairGaps, nothing, func(ctx context.Context, o outbox.Command, _ struct{}, _ outbox.ActionRequest) (outbox.Repaired, error) {
+		return s.maintenance.RepairGaps(ctx, o)
+	}, endpoint{
 		id: "repairGaps", tag: tagSystem,
 		summary: "Enqueue every unapplied event of every campaign again",
-		body:    mayTake[actionBody](),
 		answers: gives[outbox.Repaired]("done and audited"),
 	})
 	s.apiGet("/instances", serveJSONList(s, s.viewInstances), endpoint{
@@ -80,16 +81,18 @@ func (s *server) routeRowsAPI() {
 		query:   queryOf(outbox.RowFilter{}),
 		answers: gives[outbox.Page[outbox.Row]]("a page of rows"),
 	})
-	s.apiAction(outbox.ActionRequeueMany, actionByBody(s, readRowsAction[requeueDeadBody](s), s.Store.RequeueDead), endpoint{
+	addAPIAction(s, outbox.ActionRequeueMany, nothing, func(ctx context.Context, o outbox.Command, _ struct{}, asked outbox.RequeueRequest) (outbox.Requeued, error) {
+		return s.Store.RequeueDead(ctx, o, asked.Filter())
+	}, endpoint{
 		id: "requeueRows", tag: tagRows,
 		summary: "Requeue dead rows that match, in order of next attempt, then seq",
-		body:    mayTake[requeueDeadBody](),
 		answers: gives[outbox.Requeued]("done and audited"),
 	})
-	s.apiAction(outbox.ActionRetryMany, actionByBody(s, readRowsAction[requeueBody](s), s.Store.RetryFailed), endpoint{
+	addAPIAction(s, outbox.ActionRetryMany, nothing, func(ctx context.Context, o outbox.Command, _ struct{}, asked outbox.RetryRequest) (outbox.Retried, error) {
+		return s.Store.RetryFailed(ctx, o, asked.Filter())
+	}, endpoint{
 		id: "retryRows", tag: tagRows,
 		summary: "Retry failed heads now, in order of next attempt",
-		body:    mayTake[requeueBody](),
 		answers: gives[outbox.Retried]("how many were made due"),
 	})
 	s.apiGet("/rows/{campaign}/{seq}", reply(s, rowParam, s.viewRow), endpoint{
@@ -97,20 +100,17 @@ func (s *server) routeRowsAPI() {
 		summary: "One row with its event, attempts and activity",
 		answers: gives[rowView]("the row"),
 	})
-	addAction(s, outbox.ActionRequeue, s.readRowAction(s.decodeConfirmed), onRow(s.Store.RequeueRow), endpoint{
+	addAction(s, outbox.ActionRequeue, onRows, onRow[outbox.RequeueRowRequest](s.Store.RequeueRow), endpoint{
 		id: "requeueRow", tag: tagRows,
 		summary: "A dead row becomes pending, attempts 0, due now",
-		body:    mayTake[confirmedBody](),
 	})
-	addAction(s, outbox.ActionRetry, s.readRowAction(s.decodeCommand), onRow(s.Store.RetryRow), endpoint{
+	addAction(s, outbox.ActionRetry, onRows, onRow[outbox.ActionRequest](s.Store.RetryRow), endpoint{
 		id: "retryRow", tag: tagRows,
 		summary: "A failed head becomes due now",
-		body:    mayTake[actionBody](),
 	})
-	addAction(s, outbox.ActionDeadLetter, s.readRowAction(s.decodeCommand), onRow(s.Store.DeadLetterRow), endpoint{
+	addAction(s, outbox.ActionDeadLetter, onRows, onRow[outbox.ActionRequest](s.Store.DeadLetterRow), endpoint{
 		id: "deadLetterRow", tag: tagRows,
 		summary: "A failing head becomes dead and is not retried until it is requeued",
-		body:    mayTake[actionBody](),
 	})
 	s.apiGet("/rows/{campaign}/{seq}/dry-run", serveJSON(s, s.readDryRun), endpoint{
 		id: "dryRunRow", tag: tagRows,
@@ -147,20 +147,17 @@ func (s *server) routeCampaignsAPI() {
 		summary: "How far each loaded projection is in a campaign",
 		answers: gives[items[outbox.Cursor]]("the projections' cursors"),
 	})
-	addAction(s, outbox.ActionPause, s.readCampaignAction(), s.viewed(s.Store.PauseCampaign), endpoint{
+	addAction(s, outbox.ActionPause, onCampaigns, s.viewed(s.Store.PauseCampaign), endpoint{
 		id: "pauseCampaign", tag: tagCampaigns,
 		summary: "Pause a campaign: no worker applies its events until it is resumed",
-		body:    mayTake[actionBody](),
 	})
-	addAction(s, outbox.ActionResume, s.readCampaignAction(), s.viewed(s.Store.ResumeCampaign), endpoint{
+	addAction(s, outbox.ActionResume, onCampaigns, s.viewed(s.Store.ResumeCampaign), endpoint{
 		id: "resumeCampaign", tag: tagCampaigns,
 		summary: "Resume a campaign",
-		body:    mayTake[actionBody](),
 	})
-	addAction(s, outbox.ActionReplay, s.readCampaignAction(), s.Store.ReplayCampaign, endpoint{
+	addAction(s, outbox.ActionReplay, onCampaigns, with[outbox.ActionRequest](s.Store.ReplayCampaign), endpoint{
 		id: "replayCampaign", tag: tagCampaigns,
 		summary: "Enqueue every unapplied event of the campaign again",
-		body:    mayTake[actionBody](),
 	})
 	s.apiGet("/campaigns/{campaign}/history", serveJSON(s, s.readCampaignHistory), endpoint{
 		id: "getCampaignHistory", tag: tagCampaigns,
@@ -194,10 +191,9 @@ func (s *server) routeCampaignsAPI() {
 
 // routeEventsAPI adds the API's routes about events of the journal.
 func (s *server) routeEventsAPI() {
-	addAction(s, outbox.ActionSkip, s.readRowAction(s.decodeConfirmed), onRow(s.Store.SkipEvent), endpoint{
+	addAction(s, outbox.ActionSkip, onRows, onRow[outbox.SkipRequest](s.Store.SkipEvent), endpoint{
 		id: "skipEvent", tag: tagEvents,
 		summary: "Skip a failed or dead head: it is never applied, and the rows waiting behind it are released",
-		body:    takes[skipBody](), // read as a confirmedBody: the store reports what is missing
 	})
 	s.apiGet("/campaigns/{campaign}/events", serveJSON(s, s.readEvents), endpoint{
 		id: "listEvents", tag: tagEvents,
@@ -255,17 +251,16 @@ func (s *server) routeEventsAPI() {
 		answers:  payloadAnswers,
 		refusals: []refusal{refusedHidden, refusedRange},
 	})
-	addAction(s, outbox.ActionUnskip, s.readRowAction(s.decodeCommand), onRow(s.Store.UnskipEvent), endpoint{
+	addAction(s, outbox.ActionUnskip, onRows, onRow[outbox.ActionRequest](s.Store.UnskipEvent), endpoint{
 		id: "unskipEvent", tag: tagEvents,
 		summary: "Undo a skip, as long as no later event has been applied",
 		details: "The event is applied like any other.",
-		body:    mayTake[actionBody](),
 	})
-	s.apiAction(outbox.ActionReveal, s.apiReveal, endpoint{
+	addAPIAction(s, outbox.ActionReveal, rowParam, s.revealEvent, endpoint{
 		id: "revealEvent", tag: tagEvents,
 		summary: "The event without redaction: an audited action of an admin that requires a reason",
 		details: "Every read is audited.",
-		body:    takes[actionBody](),
+		body:    takes[outbox.ActionRequest](),
 		answers: gives[outbox.Event]("the event as it is stored"),
 	})
 	s.apiGet("/campaigns/{campaign}/skips", serveJSON(s, s.readSkips), endpoint{
@@ -288,10 +283,9 @@ func (s *server) routeFailuresAPI() {
 		summary: "Failed and dead rows grouped by error fingerprint",
 		answers: gives[failureGroups]("the groups, those with the most dead rows first"),
 	})
-	addAction(s, outbox.ActionNoteErrors, s.readGroupNote(), s.setGroupNote, endpoint{
+	addAction(s, outbox.ActionNoteErrors, onErrors, s.setGroupNote, endpoint{
 		id: "noteFailureGroup", tag: tagFailures,
 		summary: "Annotate an error",
-		body:    takes[noteBody](),
 		answers: gives[noted]("the current note"),
 	})
 	s.apiGet("/failures", reply(s, anyFailureFilter, s.Store.ReadModel().Failures), endpoint{
@@ -329,10 +323,9 @@ func (s *server) routeTokensAPI() {
 		summary: "API tokens, valid ones first; for admins",
 		answers: gives[items[outbox.Token]]("the latest 1,000, and those of the server's file of tokens"),
 	})
-	addAction(s, outbox.ActionTokenRevoke, s.readTokenAction(), s.Tokens.RevokeToken, endpoint{
+	addAction(s, outbox.ActionTokenRevoke, onTokens, with[outbox.ActionRequest](s.Tokens.RevokeToken), endpoint{
 		id: "revokeToken", tag: tagTokens,
 		summary: "Revoke a token at once; for admins",
-		body:    mayTake[actionBody](),
 		answers: gives[outbox.Token]("the token"),
 	})
 }

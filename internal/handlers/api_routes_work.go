@@ -1,6 +1,7 @@
 package handlers
 
 import (
+	"context"
 	"net/http"
 
 	"github.com/outboxweb/outboxweb/internal/outbox"
@@ -37,15 +38,13 @@ func (s *server) routeOperationsAPI() {
 		query:   queryOf(outbox.OperationRowFilter{}),
 		answers: gives[outbox.Page[outbox.OperationRow]]("a page of rows"),
 	})
-	addAction(s, outbox.ActionOperationCancel, s.readOperationAction(), asSeen(s.Operations.Cancel), endpoint{
+	addAction(s, outbox.ActionOperationCancel, onOperations, asSeen(s.Operations.Cancel), endpoint{
 		id: "cancelOperation", tag: tagOperations,
 		summary: "Cancel an operation: rows not attempted stay dead, rows in progress continue",
-		body:    mayTake[operationActionBody](),
 	})
-	addAction(s, outbox.ActionOperationAcknowledge, s.readOperationAction(), asSeen(s.Operations.Acknowledge), endpoint{
+	addAction(s, outbox.ActionOperationAcknowledge, onOperations, asSeen(s.Operations.Acknowledge), endpoint{
 		id: "acknowledgeOperation", tag: tagOperations,
 		summary: "Acknowledge the outcome of an operation",
-		body:    mayTake[operationActionBody](),
 	})
 }
 
@@ -79,15 +78,13 @@ func (s *server) routeRunsAPI() {
 		summary: "One run: its progress and outcome",
 		answers: gives[outbox.Run]("the run"),
 	})
-	addAction(s, outbox.ActionRunCancel, s.readRunAction(), s.Runs.Cancel, endpoint{
+	addAction(s, outbox.ActionRunCancel, onRuns, with[outbox.ReasonRequest](s.Runs.Cancel), endpoint{
 		id: "cancelRun", tag: tagRuns,
 		summary: "Cancel a run: finished campaigns stay done, the others are unchanged",
-		body:    mayTake[runActionBody](),
 	})
-	addAction(s, outbox.ActionRunResume, s.readRunAction(), s.resumeRun, endpoint{
+	addAction(s, outbox.ActionRunResume, onRuns, with[outbox.ReasonRequest](s.resumeRun), endpoint{
 		id: "resumeRun", tag: tagRuns,
 		summary: "Resume an interrupted or failed run where it stopped",
-		body:    mayTake[runActionBody](),
 	})
 	s.apiGet("/runs/{run}/results", reply(s, resultFilter, s.Runs.Results), endpoint{
 		id: "listRunResults", tag: tagRuns,
@@ -130,16 +127,14 @@ func (s *server) routeProjectionsAPI() {
 		query:   queryOf(outbox.CursorFilter{}),
 		answers: gives[outbox.Page[outbox.CampaignCursor]]("a page of its cursors"),
 	})
-	addAction(s, outbox.ActionProjectionPause, s.readPause(), s.pauseProjection, endpoint{
+	addAction(s, outbox.ActionProjectionPause, onProjections, s.pauseProjection, endpoint{
 		id: "pauseProjection", tag: tagProjections,
 		summary: "Pause a projection for a campaign or for all; the others keep going",
-		body:    mayTake[pauseBody](),
 		answers: gives[outbox.ProjectionPause]("the outcome"),
 	})
-	addAction(s, outbox.ActionProjectionResume, s.readPause(), s.resumeProjection, endpoint{
+	addAction(s, outbox.ActionProjectionResume, onProjections, s.resumeProjection, endpoint{
 		id: "resumeProjection", tag: tagProjections,
 		summary: "Resume a paused projection; where it missed events, it is behind until a replay",
-		body:    mayTake[pauseBody](),
 		answers: gives[outbox.ProjectionPause]("the outcome"),
 	})
 }
@@ -162,42 +157,37 @@ func (s *server) routePublishersAPI() {
 		query:   queryOf(rangeQuery{}),
 		answers: gives[outbox.PublisherHistory]("the history; steps without a record have no point"),
 	})
-	addAction(s, outbox.ActionPublisherPause, s.readPublisherAction(), s.Publishers.Pause, endpoint{
+	addAction(s, outbox.ActionPublisherPause, onPublishers, with[outbox.ReasonRequest](s.Publishers.Pause), endpoint{
 		id: "pausePublisher", tag: tagPublishers,
 		summary: "Pause a publisher; a batch in flight finishes first",
-		body:    mayTake[publisherBody](),
 	})
-	addAction(s, outbox.ActionPublisherResume, s.readPublisherAction(), s.Publishers.Resume, endpoint{
+	addAction(s, outbox.ActionPublisherResume, onPublishers, with[outbox.ReasonRequest](s.Publishers.Resume), endpoint{
 		id: "resumePublisher", tag: tagPublishers,
 		summary: "Resume a paused or failed publisher at once, with its errors cleared",
-		body:    mayTake[publisherBody](),
 	})
-	addAction(s, outbox.ActionPublisherPauseAll, s.readPublisherNameAction(), s.Publishers.PauseAll, endpoint{
+	addAction(s, outbox.ActionPublisherPauseAll, onPublisherNames, with[outbox.ReasonRequest](s.Publishers.PauseAll), endpoint{
 		id: "pausePublisherInAllTopics", tag: tagPublishers,
 		summary: "Pause the publishers of a name in all topics at once",
-		body:    mayTake[publisherBody](),
 		answers: gives[outbox.PublishersChange]("the publishers that were paused, and those that were paused already"),
 	})
-	addAction(s, outbox.ActionPublisherResumeAll, s.readPublisherNameAction(), s.Publishers.ResumeAll, endpoint{
+	addAction(s, outbox.ActionPublisherResumeAll, onPublisherNames, with[outbox.ReasonRequest](s.Publishers.ResumeAll), endpoint{
 		id: "resumePublisherInAllTopics", tag: tagPublishers,
 		summary: "Resume the paused and failed publishers of a name in all topics at once, with their errors cleared",
-		body:    mayTake[publisherBody](),
 		answers: gives[outbox.PublishersChange]("the publishers that were resumed, and those that were active without errors"),
 	})
-	addAction(s, outbox.ActionPublisherReset, s.readPublisherAction(), s.Publishers.Reset, endpoint{
+	addAction(s, outbox.ActionPublisherReset, onPublishers, with[outbox.ReasonRequest](s.Publishers.Reset), endpoint{
 		id: "resetPublisher", tag: tagPublishers,
 		summary: "Clear a publisher's errors; a pause stays",
-		body:    mayTake[publisherBody](),
 	})
-	addAction(s, outbox.ActionPublisherSkip, s.readPublisherSkip(), s.skipPublisherEvent, endpoint{
+	addAction(s, outbox.ActionPublisherSkip, onPublishers, func(ctx context.Context, o outbox.Command, name outbox.SubscriptionName, asked outbox.PublisherSkipRequest) (outbox.Publisher, error) {
+		return s.Publishers.SkipEvent(ctx, o, name, asked.Position)
+	}, endpoint{
 		id: "skipPublisherEvent", tag: tagPublishers,
 		summary: "Skip the event that a publisher cannot deliver",
-		body:    takes[publisherSkipBody](),
 	})
-	addAction(s, outbox.ActionPublisherTest, s.readPublisherAction(), s.testPublisher, endpoint{
+	addAction(s, outbox.ActionPublisherTest, onPublishers, with[outbox.ReasonRequest](s.testPublisher), endpoint{
 		id: "testPublisher", tag: tagPublishers,
 		summary: "Send a test event to a publisher's destination",
-		body:    mayTake[publisherBody](),
 		answers: gives[outbox.TestDelivery]("the outcome, also when it was not delivered"),
 	})
 	s.apiAdd(route{method: http.MethodPost, pattern: outbox.ActionPublisherSeek.Info().Path, role: outbox.RoleViewer, action: outbox.ActionPublisherSeek},

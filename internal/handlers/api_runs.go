@@ -6,7 +6,6 @@ import (
 	"net/http"
 
 	"github.com/outboxweb/outboxweb/internal/outbox"
-	"github.com/outboxweb/outboxweb/web/templates"
 )
 
 // runBody is the body of starting a run.
@@ -34,17 +33,6 @@ func (b runBody) request() (outbox.RunRequest, error) {
 	return o, nil
 }
 
-// runActionBody is the body of actions on a run.
-type runActionBody struct {
-	Reason string `json:"reason" validate:"reason"`
-}
-
-func (b runActionBody) why() (reason, confirm string) { return b.Reason, "" }
-
-func (s *server) readRunAction() actionReader[int64] {
-	return readSameForm(s, runParam, func(id int64, _ runActionBody) int64 { return id }, templates.Links.RunOf)
-}
-
 // resultFilter reads the filter for the results of the run in the address.
 func resultFilter(r *http.Request) (f outbox.ResultFilter, err error) {
 	id, f, err := asked[outbox.ResultFilter](r, runParam)
@@ -63,8 +51,7 @@ func (s *server) apiStartRun(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	o := s.command(r, "api", body.Reason, nil)
-	o.Confirm = body.Confirm
+	o := s.command(r, "api", body)
 	run, err := s.Runs.Start(r.Context(), o, order, s.Projections)
 	if err != nil {
 		return err

@@ -108,8 +108,14 @@ type requestBody struct {
 // takes returns a required body.
 func takes[T any]() requestBody { return requestBody{[]reflect.Type{reflect.TypeFor[T]()}, true} }
 
-// mayTake returns an optional body.
-func mayTake[T any]() requestBody { return requestBody{types: []reflect.Type{reflect.TypeFor[T]()}} }
+// asks returns a body that is required if one of its fields is.
+func asks[T any]() requestBody {
+	body := takes[T]()
+	body.required = slices.ContainsFunc(request.Fields(body.types[0]), func(f reflect.StructField) bool {
+		return strings.HasPrefix(f.Tag.Get("validate"), "required") || strings.HasPrefix(f.Tag.Get("api"), "required")
+	})
+	return body
+}
 
 // or returns a body of either type.
 func (b requestBody) or(other requestBody) requestBody {

@@ -126,14 +126,14 @@ func FuzzRequest(f *testing.F) {
 		}
 		r = plain
 		if r.method == http.MethodPost && api {
-			fields(find(bodyParams, below), func(name string, _ reflect.Type) {
+			fields(reflect.TypeOf(writable.paramsOf(below, true)), func(name string, _ reflect.Type) {
 				for _, value := range []string{quoteRaw(anyValue(name)), "1", `["c-1"]`, "null"} {
 					r.body = `{"` + name + `":` + value + `}`
 					add(r)
 				}
 			})
 		} else if r.method == http.MethodPost {
-			fields(find(formParams, below), func(name string, _ reflect.Type) {
+			fields(reflect.TypeOf(writable.paramsOf(below, false)), func(name string, _ reflect.Type) {
 				r.body = name + "=" + url.QueryEscape(anyValue(name))
 				add(r)
 			})

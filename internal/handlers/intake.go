@@ -48,48 +48,16 @@ type intakeList struct {
 	Sources []outbox.IntakeSource `json:"sources"` // by name
 }
 
-// rejectionBody is the body of a retry of a rejected row.
-type rejectionBody struct {
-	Reason string `json:"reason" validate:"reason"`
-}
-
-// discardBody is the body of the discard of a rejected row.
-type discardBody struct {
-	Reason  string `json:"reason" validate:"reason" api:"required,min=1"`
-	Confirm string `json:"confirm" validate:"phrase" api:"required"` // the words "discard SOURCE ID"
-}
-
-func (b rejectionBody) why() (reason, confirm string) { return b.Reason, "" }
-
-// handOverBody is the body of a hand-over of a source.
-type handOverBody struct {
-	Reason  string `json:"reason" validate:"reason" api:"required,min=1"`
-	Confirm string `json:"confirm" validate:"phrase" api:"required"` // the words "hand over SOURCE"
-}
-
-func (b handOverBody) why() (reason, confirm string) { return b.Reason, b.Confirm }
-func (b discardBody) why() (reason, confirm string)  { return b.Reason, b.Confirm }
-
-// rejectedRow is a rejected row of a source.
-type rejectedRow struct {
-	source string
-	id     int64
-}
-
-func rejectionParam(r *http.Request) (row rejectedRow, err error) {
-	if row.source, err = param(r, "source"); err == nil {
-		row.id, err = numberParam(r, "rejection", "the id of a rejected row is")
+func rejectionParam(r *http.Request) (row outbox.RejectionKey, err error) {
+	if row.Source, err = param(r, "source"); err == nil {
+		row.ID, err = numberParam(r, "rejection", "the id of a rejected row is")
 	}
 	return row, err
 }
 
-func rejectionPage(l templates.Links, row rejectedRow) templates.URL {
-	return l.Source(row.source, "", 0)
-}
-
-func onRejection[R any](do func(context.Context, outbox.Command, string, int64) (R, error)) actionCall[rejectedRow, R] {
-	return func(ctx context.Context, o outbox.Command, row rejectedRow) (R, error) {
-		return do(ctx, o, row.source, row.id)
+func onRejection[B, R any](do func(context.Context, outbox.Command, string, int64) (R, error)) actionCall[B, outbox.RejectionKey, R] {
+	return func(ctx context.Context, o outbox.Command, row outbox.RejectionKey, _ B) (R, error) {
+		return do(ctx, o, row.Source, row.ID)
 	}
 }
 
@@ -118,24 +86,19 @@ func (s *server) routeIntakeAPI() {
 		query:   queryOf(paging{}),
 		answers: gives[outbox.Page[outbox.IntakeRejection]]("a page of rejected rows"),
 	})
-	addAction(s, outbox.ActionIntakeRetry, readSameForm(s, rejectionParam, func(row rejectedRow, _ rejectionBody) rejectedRow { return row }, rejectionPage), onRejection(s.Intake.Retry), endpoint{
+	addAction(s, outbox.ActionIntakeRetry, onRejections, onRejection[outbox.ReasonRequest](s.Intake.Retry), endpoint{
 		id: "retryRejection", tag: tagIntake,
 		summary: "Retry a rejected row, as it is in its table then",
 		details: "The server that holds the source does it at its next read. A row that fails again is rejected with the new reason; one that is gone from its table no longer blocks its campaign.",
-		body:    mayTake[rejectionBody](),
 	})
-	addAction(s, outbox.ActionIntakeDiscard, readSameForm(s, rejectionParam, func(row rejectedRow, _ discardBody) rejectedRow { return row }, rejectionPage), onRejection(s.Intake.Discard), endpoint{
+	addAction(s, outbox.ActionIntakeDiscard, onRejections, onRejection[outbox.DiscardRequest](s.Intake.Discard), endpoint{
 		id: "discardRejection", tag: tagIntake,
 		summary: "Discard a rejected row: it is deleted from its table, and its event never enters the journal",
 		details: "The server that holds the source does it at its next read. The row's content stays in the rejection.",
-		body:    takes[discardBody](),
 	})
-	source := func(r *http.Request) (string, error) { return param(r, "source") }
-	addAction(s, outbox.ActionIntakeHandOver, readSameForm(s, source, func(source string, _ handOverBody) string { return source },
-		func(l templates.Links, source string) templates.URL { return l.Source(source, "", 0) }), s.Intake.HandOver, endpoint{
+	addAction(s, outbox.ActionIntakeHandOver, onSources, with[outbox.HandOverRequest](s.Intake.HandOver), endpoint{
 		id: "handOverSource", tag: tagIntake,
 		summary: "Hand a source that belongs to another journal over to this one",
 		details: "The server that has the source in its configuration takes it at its next read, within 30 s, unless it belongs to a third journal by then. The journal that had it is refused from then on.",
-		body:    takes[handOverBody](),
 	})
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/outboxweb/outboxweb/internal/dbtest"
 	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/request"
 	"github.com/outboxweb/outboxweb/internal/size"
 )
 
@@ -88,20 +89,17 @@ func (s *site) send(r sent) answer {
 	return s.do(r.method, r.target, r.body, header("Content-Type", r.kind), header("Idempotency-Key", r.key), header("Origin", "http://127.0.0.1:8080"))
 }
 
-// The structs that requests are read into, by the address below the API's prefix. The empty address
-// means all others.
-var (
-	formParams = map[string]any{"": actionForm{}, "/operations": operationForm{}, "/operations/{operation}/cancel": operationActionForm{}, "/operations/{operation}/acknowledge": operationActionForm{},
-		"/failures/groups/note": noteBody{}, "/rows/{campaign}/{seq}/skip": actionForm{},
-		"/projections/{name}/pause": pauseBody{}, "/projections/{name}/resume": pauseBody{}}
-	bodyParams = map[string]any{"": actionBody{}, "/rows/requeue": requeueDeadBody{}, "/rows/retry": requeueBody{}, "/operations": operationBody{}, "/operations/preview": operationBody{},
-		"/operations/{operation}/cancel": operationActionBody{}, "/operations/{operation}/acknowledge": operationActionBody{},
-		"/runs": runBody{}, "/runs/{run}/cancel": runActionBody{}, "/runs/{run}/resume": runActionBody{},
-		"/projections/{name}/pause": pauseBody{}, "/projections/{name}/resume": pauseBody{},
-		"/publishers/{topic}/{publisher}/pause": publisherBody{}, "/publishers/{topic}/{publisher}/resume": publisherBody{}, "/publishers/{topic}/{publisher}/reset": publisherBody{},
-		"/publishers/{topic}/{publisher}/skip": publisherSkipBody{}, "/publishers/{topic}/{publisher}/test": publisherBody{}, "/publishers/{topic}/{publisher}/seek": seekBody{},
-		"/failures/groups/note": noteBody{}, "/rows/{campaign}/{seq}/requeue": confirmedBody{}, "/rows/{campaign}/{seq}/skip": confirmedBody{}, "/campaigns/{campaign}/events": outbox.Event{}}
-)
+// paramsOf is the struct that a form or a body is read into; below is its address below the API's
+// prefix.
+func (s *site) paramsOf(below string, api bool) any {
+	if !api && below == "/operations" {
+		return operationForm{}
+	}
+	if t := s.srv.routes["POST "+apiPrefix+below].api.body.types; len(t) > 0 && t[0] != reflect.TypeFor[newEventBody]() {
+		return reflect.Zero(t[0]).Interface()
+	}
+	return outbox.Event{}
+}
 
 var plain = strings.NewReplacer("{campaign}", "c-1", "{seq}", "2", "{name}", "campaigns", "{operation}", "1", "{run}", "1", "{failure}", "1", "{topic}", "scenes", "{publisher}", "archive", "{token}", "1", "{rule}", "all", "{receiver}", "chat", "{source}", "shop", "{rejection}", "5", "/static/*", "/static/none")
 
@@ -148,20 +146,13 @@ func oddRequestsOf(t testing.TB, s *site, spread *spread) []sent {
 		r.target = plain.Replace(route)
 		all = append(all, spread.oddQueries(r, below, s.srv.routes[method+" "+route].takes)...)
 		if method == http.MethodPost && api {
-			all = append(all, spread.oddBodies(r, find(bodyParams, below))...)
+			all = append(all, spread.oddBodies(r, s.paramsOf(below, true))...)
 		} else if method == http.MethodPost {
-			all = append(all, spread.oddForms(r, find(formParams, below))...)
+			all = append(all, spread.oddForms(r, s.paramsOf(below, false))...)
 		}
 		return nil
 	}))
 	return all
-}
-
-func find(params map[string]any, route string) any {
-	if p, ok := params[route]; ok {
-		return p
-	}
-	return params[""]
 }
 
 func oddAddresses(r sent, route string) (all []sent) {
@@ -176,11 +167,13 @@ func oddAddresses(r sent, route string) (all []sent) {
 	return all
 }
 
-// fields calls f for each field of a struct by its json name.
-func fields(params any, f func(name string, kind reflect.Type)) {
-	for _, field := range reflect.VisibleFields(reflect.TypeOf(params)) {
-		if name, _, _ := strings.Cut(field.Tag.Get("json"), ","); !field.Anonymous {
-			f(name, field.Type)
+// fields calls f for each field of a struct by its json name, and for those of its structs as forms
+// name them.
+func fields(params reflect.Type, f func(name string, kind reflect.Type)) {
+	for _, field := range request.Fields(params) {
+		f(request.Name(field), field.Type)
+		if inner := field.Type; inner.Kind() == reflect.Pointer && inner.Elem().Kind() == reflect.Struct {
+			fields(inner.Elem(), func(name string, kind reflect.Type) { f(request.Name(field)+"_"+name, kind) })
 		}
 	}
 }
@@ -200,7 +193,7 @@ func (s *spread) oddQueries(r sent, below string, takes queryParameters) (all []
 }
 
 func (s *spread) oddForms(r sent, params any) (all []sent) {
-	fields(params, func(name string, kind reflect.Type) {
+	fields(reflect.TypeOf(params), func(name string, kind reflect.Type) {
 		for _, value := range s.values(fmt.Sprintf("%s %T.%s", r.kind, params, name), oddValues(name, kind)) {
 			r.body = name + "=" + url.QueryEscape(value)
 			all = append(all, r)
@@ -218,7 +211,7 @@ func (s *spread) oddKeys(r sent) (all []sent) {
 }
 
 func (s *spread) oddBodies(r sent, params any) (all []sent) {
-	fields(params, func(name string, kind reflect.Type) {
+	fields(reflect.TypeOf(params), func(name string, kind reflect.Type) {
 		for _, value := range s.values(fmt.Sprintf("%s %T.%s", r.kind, params, name), oddValues(name, kind)) {
 			for _, value := range []string{value, quoteRaw(value)} {
 				r.body = `{"event_type":"a","payload":{},"` + name + `":` + value + `}`

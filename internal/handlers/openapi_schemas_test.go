@@ -24,36 +24,32 @@ import (
 
 // schemaNames are the schemas of types that have another name in Go.
 var schemaNames = map[string]string{
-	"CampaignView":    "Campaign",
-	"InstanceState":   "Instance",
-	"JudgedGroup":     "ErrorGroup",
-	"Match":           "PublisherMatch",
-	"Progress":        "RunProgress",
-	"ProjectionInfo":  "Projection",
-	"DatabaseInfo":    "Database",
-	"CostReport":      "Cost",
-	"Field":           "ColumnValue",
-	"FieldChange":     "ColumnChange",
-	"Appended":        "AppendedEvent",
-	"appendAnswer":    "AppendedOne",
-	"auditAnswer":     "AuditPage",
-	"batchAnswer":     "AppendedBatch",
-	"batchBody":       "Batch",
-	"confirmedBody":   "RequeueRowBody",
-	"failureGroups":   "ErrorGroupList",
-	"instanceView":    "InstanceAtWork",
-	"journalView":     "Journal",
-	"newEventBody":    "NewEvent",
-	"requeueBody":     "RetryBody",
-	"requeueDeadBody": "RequeueBody",
-	"rowKeyBody":      "RowKey",
-	"rowView":         "RowDetail",
-	"seekShown":       "ExpectedSeek",
-	"selectionBody":   "OperationFilter",
-	"operationSeen":   "ExpectedOperation",
-	"verifications":   "VerificationList",
-	"noted":           "GroupNoted",
-	"RequeueFilter":   "OperationSelection",
+	"CampaignView":   "Campaign",
+	"InstanceState":  "Instance",
+	"JudgedGroup":    "ErrorGroup",
+	"Match":          "PublisherMatch",
+	"Progress":       "RunProgress",
+	"ProjectionInfo": "Projection",
+	"DatabaseInfo":   "Database",
+	"CostReport":     "Cost",
+	"Field":          "ColumnValue",
+	"FieldChange":    "ColumnChange",
+	"Appended":       "AppendedEvent",
+	"appendAnswer":   "AppendedOne",
+	"auditAnswer":    "AuditPage",
+	"batchAnswer":    "AppendedBatch",
+	"batchBody":      "Batch",
+	"failureGroups":  "ErrorGroupList",
+	"instanceView":   "InstanceAtWork",
+	"journalView":    "Journal",
+	"newEventBody":   "NewEvent",
+	"rowKeyBody":     "RowKey",
+	"rowView":        "RowDetail",
+	"seekShown":      "ExpectedSeek",
+	"selectionBody":  "OperationFilter",
+	"verifications":  "VerificationList",
+	"noted":          "GroupNoted",
+	"RequeueFilter":  "OperationSelection",
 }
 
 // instanceShown is what the JSON method of outbox.InstanceState writes.
@@ -177,6 +173,9 @@ func schemaName(goName string) string {
 			base = "List"
 		}
 		return of + base
+	}
+	if asked, is := strings.CutSuffix(base, "Request"); is {
+		base = asked + "Body"
 	}
 	if name := schemaNames[base]; name != "" {
 		return name

@@ -110,64 +110,10 @@ func operationParam(r *http.Request) (int64, error) {
 	return numberParam(r, "operation", "an operation id is")
 }
 
-// operationSeen is the operation's status that the caller saw.
-type operationSeen struct {
-	Status string `json:"status" validate:"omitempty,operationstatus"`
-}
-
-// operationActionBody is the body of actions on an operation.
-type operationActionBody struct {
-	Reason   string         `json:"reason" validate:"reason"`
-	Expected *operationSeen `json:"expected"`
-}
-
-// operationActionForm is operationActionBody as a form.
-type operationActionForm struct {
-	Reason string `json:"reason" validate:"reason"`
-	Status string `json:"expected_status" validate:"omitempty,operationstatus"`
-}
-
-// seenOperation is an operation as the caller saw it.
-type seenOperation struct {
-	id   int64
-	seen outbox.OperationStatus // empty if not given
-}
-
 // asSeen adapts an action of the store to an operation that must be as the caller saw it.
-func asSeen(do func(ctx context.Context, o outbox.Command, id int64, seen outbox.OperationStatus) (outbox.Operation, error)) actionCall[seenOperation, outbox.Operation] {
-	return func(ctx context.Context, o outbox.Command, on seenOperation) (outbox.Operation, error) {
-		return do(ctx, o, on.id, on.seen)
-	}
-}
-
-func (s *server) readOperationAction() actionReader[seenOperation] {
-	return actionReader[seenOperation]{
-		form: func(r *http.Request) (a actionRequest[seenOperation], err error) {
-			var form operationActionForm
-			if a.on.id, err = operationParam(r); err == nil {
-				err = fill(&form, r.PostForm)
-			}
-			if err != nil {
-				return a, err
-			}
-			a.on.seen, a.order = outbox.OperationStatus(form.Status), s.command(r, "page", form.Reason, nil)
-			a.shown = s.linksOf(r).Operation(a.on.id, outbox.OperationRowFilter{})
-			return a, nil
-		},
-		body: func(r *http.Request) (a actionRequest[seenOperation], err error) {
-			var body operationActionBody
-			if a.on.id, err = operationParam(r); err == nil {
-				err = decode(r, &body)
-			}
-			if err != nil {
-				return a, err
-			}
-			if body.Expected != nil {
-				a.on.seen = outbox.OperationStatus(body.Expected.Status)
-			}
-			a.order = s.command(r, "api", body.Reason, nil)
-			return a, nil
-		},
+func asSeen(do func(ctx context.Context, o outbox.Command, id int64, seen outbox.OperationStatus) (outbox.Operation, error)) actionCall[outbox.OperationActionRequest, int64, outbox.Operation] {
+	return func(ctx context.Context, o outbox.Command, id int64, asked outbox.OperationActionRequest) (outbox.Operation, error) {
+		return do(ctx, o, id, asked.Seen())
 	}
 }
 
@@ -180,8 +126,7 @@ func (s *server) apiStartOperation(w http.ResponseWriter, r *http.Request) error
 	if err != nil {
 		return err
 	}
-	by := s.command(r, "api", body.Reason, nil)
-	by.Confirm = body.Confirm
+	by := s.command(r, "api", body)
 	if err := s.Runs.RestOn(r.Context(), order.Rehearsal, s.Projections); err != nil {
 		return err
 	}
@@ -315,7 +260,7 @@ func (s *server) startOperationForm(w http.ResponseWriter, r *http.Request) erro
 	if err := s.Runs.RestOn(r.Context(), order.Rehearsal, s.Projections); err != nil {
 		return err
 	}
-	op, err := s.Operations.Start(r.Context(), s.command(r, "page", form.Reason, nil), order)
+	op, err := s.Operations.Start(r.Context(), s.command(r, "page", form), order)
 	if err != nil {
 		return err
 	}

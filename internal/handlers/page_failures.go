@@ -53,35 +53,19 @@ func (s *server) running() outbox.Running {
 	return now
 }
 
-// noteBody pins a note to the rows that failed with a fingerprint; an empty note removes it.
-type noteBody struct {
-	Fingerprint string `json:"fingerprint" validate:"required,fingerprint"`
-	Note        string `json:"note" validate:"note"` // empty removes the note
-	Reason      string `json:"reason" validate:"reason"`
-}
-
-func (b noteBody) why() (reason, confirm string) { return b.Reason, "" }
-
-// readGroupNote reads a note and the errors it belongs to.
-func (s *server) readGroupNote() actionReader[noteBody] {
-	return readSameForm(s, func(*http.Request) (b noteBody, err error) { return b, nil },
-		func(_, b noteBody) noteBody { return b },
-		func(l templates.Links, b noteBody) templates.URL { return l.FailureGroup(b.Fingerprint) })
-}
-
-func (s *server) setGroupNote(ctx context.Context, o outbox.Command, b noteBody) (noted, error) {
-	note, err := s.Store.SetGroupNote(ctx, o, b.Fingerprint, b.Note)
-	return noted{Fingerprint: b.Fingerprint, Note: note}, err
+func (s *server) setGroupNote(ctx context.Context, o outbox.Command, _ string, asked outbox.NoteRequest) (noted, error) {
+	note, err := s.Store.SetGroupNote(ctx, o, asked.Fingerprint, asked.Note)
+	return noted{Fingerprint: asked.Fingerprint, Note: note}, err
 }
 
 // retryGroupForm makes the failed rows of one error due now.
 func (s *server) retryGroupForm(w http.ResponseWriter, r *http.Request) error {
-	var form noteBody
+	var form outbox.NoteRequest
 	if err := fill(&form, r.PostForm); err != nil {
 		return err
 	}
 	filter := outbox.RequeueFilter{Fingerprint: form.Fingerprint, Limit: outbox.MaxRequeue}
-	if _, err := s.Store.RetryFailed(r.Context(), s.command(r, "page", form.Reason, nil), filter); err != nil {
+	if _, err := s.Store.RetryFailed(r.Context(), s.command(r, "page", form), filter); err != nil {
 		return err
 	}
 	return s.done(w, r, s.linksOf(r).FailureGroup(form.Fingerprint))

@@ -163,7 +163,7 @@ func (s *server) seekAsAsked(r *http.Request, name outbox.SubscriptionName, q se
 	if err != nil {
 		return err
 	}
-	_, err = s.Publishers.Seek(r.Context(), s.command(r, "page", q.Reason, nil), name, target, body.seen())
+	_, err = s.Publishers.Seek(r.Context(), s.command(r, "page", q), name, target, body.seen())
 	return err
 }
 

@@ -2,7 +2,6 @@ package handlers
 
 import (
 	"net/http"
-	"time"
 
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/web/templates"
@@ -44,26 +43,4 @@ func (s *server) requeueRowPage(w http.ResponseWriter, r *http.Request) error {
 	p := s.actingPage(r, templates.EventTitle(campaign, seq), "Events", detail.Row.Fingerprint)
 	p.Around, p.Twin = s.around(r.Context()), s.linksOf(r).API().Row(campaign, seq)
 	return s.render(w, r, http.StatusOK, p, pageOf(templates.RequeueRowPage, detail))
-}
-
-// formCommand reads an action's form and the page to show afterwards: the object's own page, unless
-// the form was on another.
-func (s *server) formCommand(r *http.Request, own, campaign templates.URL) (outbox.Command, templates.URL, error) {
-	var form actionForm
-	if err := fill(&form, r.PostForm); err != nil {
-		return outbox.Command{}, "", err
-	}
-	to := own
-	switch form.ReturnTo {
-	case "overview":
-		to = s.linksOf(r).Overview()
-	case "campaign":
-		to = campaign
-	}
-	seen := &expected{Status: form.Status, AttemptCount: form.AttemptCount, HeadSeq: form.HeadSeq}
-	if form.UpdatedMicros > 0 {
-		at := time.UnixMicro(form.UpdatedMicros)
-		seen.UpdatedAt = &at
-	}
-	return s.command(r, "page", form.Reason, seen), to, nil
 }

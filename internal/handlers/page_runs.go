@@ -174,7 +174,7 @@ func (s *server) startRunForm(w http.ResponseWriter, r *http.Request) error {
 	if err := fill(&form, r.PostForm); err != nil {
 		return err
 	}
-	run, err := s.Runs.Start(r.Context(), s.command(r, "page", form.Reason, nil), form.request(), s.Projections)
+	run, err := s.Runs.Start(r.Context(), s.command(r, "page", form), form.request(), s.Projections)
 	if err != nil {
 		return err
 	}

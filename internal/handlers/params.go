@@ -74,6 +74,11 @@ func param(r *http.Request, name string) (string, error) {
 	return text, nil
 }
 
+// pathParam returns param of a name.
+func pathParam(name string) func(*http.Request) (string, error) {
+	return func(r *http.Request) (string, error) { return param(r, name) }
+}
+
 // numberParam returns a path parameter that is a whole number from 1; says begins the sentence of
 // the refusal.
 func numberParam(r *http.Request, name, says string) (int64, error) {

@@ -71,52 +71,12 @@ func (s *server) projectionCursors(ctx context.Context, filter outbox.CursorFilt
 	return s.Runs.ProjectionCursors(ctx, filter, known)
 }
 
-// pauseBody is the body and the form of pausing and resuming a projection. Without a campaign it
-// covers all.
-type pauseBody struct {
-	CampaignID string `json:"campaign_id" validate:"id"` // empty for all campaigns
-	Reason     string `json:"reason" validate:"reason"`
+func (s *server) pauseProjection(ctx context.Context, o outbox.Command, name string, asked outbox.PauseRequest) (outbox.ProjectionPause, error) {
+	return s.Runs.PauseProjection(ctx, o, name, asked.CampaignID, s.Projections)
 }
 
-// projectionOf is a projection of one campaign, or of all if campaign is empty.
-type projectionOf struct{ projection, campaign string }
-
-func (s *server) readPause() actionReader[projectionOf] {
-	return actionReader[projectionOf]{
-		form: func(r *http.Request) (a actionRequest[projectionOf], err error) {
-			if a.on, err = projectionParam(r, fillForm, new(pauseBody)); err != nil {
-				return a, err
-			}
-			a.order, a.shown, err = s.formCommand(r, s.linksOf(r).Projection(a.on.projection), s.linksOf(r).Campaign(a.on.campaign))
-			return a, err
-		},
-		body: func(r *http.Request) (a actionRequest[projectionOf], err error) {
-			var body pauseBody
-			a.on, err = projectionParam(r, decode, &body)
-			if err == nil {
-				a.order = s.command(r, "api", body.Reason, nil)
-			}
-			return a, err
-		},
-	}
-}
-
-// projectionParam returns the projection in an address and the campaign in a body.
-func projectionParam(r *http.Request, read func(*http.Request, any) error, body *pauseBody) (of projectionOf, err error) {
-	if of.projection, err = param(r, "name"); err != nil {
-		return of, err
-	}
-	err = read(r, body)
-	of.campaign = body.CampaignID
-	return of, err
-}
-
-func (s *server) pauseProjection(ctx context.Context, o outbox.Command, of projectionOf) (outbox.ProjectionPause, error) {
-	return s.Runs.PauseProjection(ctx, o, of.projection, of.campaign, s.Projections)
-}
-
-func (s *server) resumeProjection(ctx context.Context, o outbox.Command, of projectionOf) (outbox.ProjectionPause, error) {
-	return s.Runs.ResumeProjection(ctx, o, of.projection, of.campaign, s.Projections)
+func (s *server) resumeProjection(ctx context.Context, o outbox.Command, name string, asked outbox.PauseRequest) (outbox.ProjectionPause, error) {
+	return s.Runs.ResumeProjection(ctx, o, name, asked.CampaignID, s.Projections)
 }
 
 // failureParam returns the number of the failure in an address.

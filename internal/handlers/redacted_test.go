@@ -92,7 +92,7 @@ func leaky(t *testing.T, config redact.Config, change ...func(*Config)) (*site, 
 	s.publisherFails(2, "event")
 	s.post("/api/v1/rows/c-2/1/skip", `{"reason":"x","confirm":"skip c-2 1"}`).want(t, 200)
 	s.post("/api/v1/campaigns/c-3/pause", `{"reason":"x"}`).want(t, 200)
-	s.post("/api/v1/failures/groups/note", string(must.Get(json.Marshal(noteBody{Fingerprint: outbox.Fingerprint(`seat "7" is <taken>`), Note: secretText("note")})).Or(t))).want(t, 200)
+	s.post("/api/v1/failures/groups/note", string(must.Get(json.Marshal(outbox.NoteRequest{Fingerprint: outbox.Fingerprint(`seat "7" is <taken>`), Note: secretText("note")})).Or(t))).want(t, 200)
 	fillWithSecrets(t, s, string(must.Get(json.Marshal(diff)).Or(t)))
 	return s, &log
 }
@@ -284,7 +284,7 @@ func TestReveal_showsAnAdminWhatIsStoredAndLeavesARecord(t *testing.T) {
 func TestRedaction_hidesBeforeSentencesAreMade(t *testing.T) {
 	s := ownSite(t)
 	s.seed("c-1", "a")
-	s.post("/api/v1/campaigns/c-1/pause", string(must.Get(json.Marshal(actionBody{Reason: `{"pass\u0077ord":"` + leak + `"}`})).Or(t))).want(t, 200, "redacted").leaks(t, "pause")
+	s.post("/api/v1/campaigns/c-1/pause", string(must.Get(json.Marshal(outbox.ReasonRequest{Reason: `{"pass\u0077ord":"` + leak + `"}`})).Or(t))).want(t, 200, "redacted").leaks(t, "pause")
 	for _, target := range []string{"/campaigns/c-1", "/campaigns", "/", "/audit", "/api/v1/campaigns/c-1", "/api/v1/campaigns", "/export/campaigns", "/export/campaigns?format=json"} {
 		s.get(target).want(t, 200, "[redacted]").leaks(t, target)
 	}

@@ -56,7 +56,7 @@ func (s *server) apiStartRehearsal(w http.ResponseWriter, r *http.Request) error
 	for _, f := range body.Files {
 		order.Files = append(order.Files, outbox.RehearsalFile(f))
 	}
-	run, err := s.startRehearsal(r.Context(), s.command(r, "api", body.Reason, nil), order)
+	run, err := s.startRehearsal(r.Context(), s.command(r, "api", body), order)
 	if err != nil {
 		return err
 	}
@@ -158,7 +158,7 @@ func (s *server) startRehearsalForm(w http.ResponseWriter, r *http.Request) erro
 	if len(order.Files) == 0 {
 		return outbox.Invalid("text", "there is no file to rehearse: choose changed files to upload")
 	}
-	run, err := s.startRehearsal(r.Context(), s.command(r, "page", form.Reason, nil), order)
+	run, err := s.startRehearsal(r.Context(), s.command(r, "page", form), order)
 	if err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package handlers
 
 import (
+	"context"
 	"net/http"
 
 	"github.com/outboxweb/outboxweb/internal/outbox"
@@ -10,24 +11,16 @@ import (
 // revealForm answers with an event's page on which nothing is hidden. It has no address that could
 // be requested again: neither browsers nor htmx keep it.
 func (s *server) revealForm(w http.ResponseWriter, r *http.Request) error {
-	campaign, seq, err := rowParams(r)
+	row, revealed, err := perform(s, r, "page", fillForm, rowParam, s.reveal)
 	if err != nil {
 		return err
 	}
-	order, _, err := s.formCommand(r, "", "")
-	if err != nil {
-		return err
-	}
-	revealed, err := s.Store.Reveal(r.Context(), order, campaign, seq)
-	if err != nil {
-		return err
-	}
-	view, err := s.readEvent(r.Context(), campaign, seq, templates.TabPayload)
+	view, err := s.readEvent(r.Context(), row.CampaignID, row.Seq, templates.TabPayload)
 	if err != nil {
 		return err
 	}
 	w.Header().Set("HX-Push-Url", "false")
-	p := s.page(r, templates.EventTitle(campaign, seq), "Events")
+	p := s.page(r, templates.EventTitle(row.CampaignID, row.Seq), "Events")
 	return s.render(w, r, http.StatusOK, p, pageOf(templates.RevealedPage, templates.RevealedView{EventView: view, Revealed: revealed}))
 }
 
@@ -36,20 +29,12 @@ type revealedEvent struct {
 	outbox.Event `redact:"-"`
 }
 
-func (s *server) apiReveal(w http.ResponseWriter, r *http.Request) error {
-	campaign, seq, err := rowParams(r)
-	if err != nil {
-		return err
-	}
-	order, err := s.decodeCommand(r)
-	if err != nil {
-		return err
-	}
-	revealed, err := s.Store.Reveal(r.Context(), order, campaign, seq)
-	if err != nil {
-		return err
-	}
-	event := revealed.Event
-	event.Redacted = []string{}
-	return s.writeJSON(w, http.StatusOK, revealedEvent{event})
+func (s *server) reveal(ctx context.Context, o outbox.Command, row outbox.RowKey, _ outbox.ActionRequest) (outbox.Revealed, error) {
+	return s.Store.Reveal(ctx, o, row.CampaignID, row.Seq)
+}
+
+func (s *server) revealEvent(ctx context.Context, o outbox.Command, row outbox.RowKey, asked outbox.ActionRequest) (revealedEvent, error) {
+	revealed, err := s.reveal(ctx, o, row, asked)
+	revealed.Event.Redacted = []string{}
+	return revealedEvent{revealed.Event}, err
 }

@@ -31,16 +31,6 @@ func ByItself(reason string) Command {
 	return Command{By: Operator{Name: "outboxweb", Via: "system", Auth: AuthSystem}, Reason: reason}
 }
 
-// Expected is the state an operator saw before acting. Zero fields are not compared.
-type Expected struct {
-	Status       Status `json:"status,omitempty"`
-	AttemptCount *int   `json:"attempt_count,omitempty"`
-	HeadSeq      int64  `json:"head_seq,omitempty"`
-	// UpdatedAt is the row's. It tells a row that was requeued and is dead again from the one
-	// that was seen.
-	UpdatedAt *time.Time `json:"updated_at,omitempty"`
-}
-
 // AuditOutcome is whether an action was done or refused.
 type AuditOutcome string
 

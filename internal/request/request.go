@@ -155,38 +155,60 @@ func rule(f validator.FieldError) string {
 }
 
 // Fill sets the fields of *params from values by their names and validates them. It supports texts,
-// whole numbers, true and false, durations, pointers to these, lists of texts, whose names may
-// repeat, and a range of time named since and until, which may be relative to now. Unknown names
-// are ignored; an empty value counts as absent.
+// whole numbers, true and false, durations, times, pointers to these and to structs, lists of texts,
+// whose names may repeat, and a range of time named since and until, which may be relative to now.
+// Unknown names are ignored; an empty value counts as absent.
 func Fill(params any, values url.Values, now time.Time) error {
 	v, wrong := reflect.ValueOf(params).Elem(), map[string]string{}
-	ranged := false
-	for _, f := range Fields(v.Type()) {
-		name, given := Name(f), values[Name(f)]
-		switch {
-		case f.Type == textsType:
-			v.FieldByIndex(f.Index).Set(reflect.ValueOf(slices.DeleteFunc(slices.Clone(given), func(text string) bool { return text == "" })))
-		case len(given) > 1:
-			wrong[name] = name + " is given more than once"
-		case len(given) == 1 && given[0] != "":
-			ranged = ranged || f.Type == timeType
-			if message := fillValue(v.FieldByIndex(f.Index), given[0], f.Tag.Get("validate")); message != "" {
-				wrong[name] = name + " " + message
-			}
-		}
-	}
+	fillFields(v, values, "", wrong)
 	if len(wrong) > 0 {
 		return &Invalid{wrong}
 	}
-	if err := Check(params); err != nil || !ranged {
+	if err := Check(params); err != nil {
 		return err
 	}
-	since, until, err := outbox.ParseRange(values.Get("since"), values.Get("until"), now)
-	if err == nil {
-		v.FieldByName("Since").Set(reflect.ValueOf(since))
-		v.FieldByName("Until").Set(reflect.ValueOf(until))
+	since := v.FieldByName("Since")
+	if !since.IsValid() {
+		return nil
 	}
+	from, until, err := outbox.ParseRange(values.Get("since"), values.Get("until"), now)
+	since.Set(reflect.ValueOf(from))
+	v.FieldByName("Until").Set(reflect.ValueOf(until))
 	return err
+}
+
+// fillFields sets fields whose names begin with a prefix, and tells of those that it cannot.
+func fillFields(v reflect.Value, values url.Values, prefix string, wrong map[string]string) {
+	for _, f := range Fields(v.Type()) {
+		name, given := Name(f), values[Name(f)]
+		switch {
+		case isNested(f.Type):
+			inner, prefix := url.Values{}, name+"_"
+			for full, texts := range values {
+				if rest, ok := strings.CutPrefix(full, prefix); ok {
+					inner[rest] = texts
+				}
+			}
+			if known := reflect.New(f.Type.Elem()); len(inner) > 0 {
+				fillFields(known.Elem(), inner, prefix, wrong)
+				v.FieldByIndex(f.Index).Set(known)
+			}
+		case f.Type == textsType:
+			v.FieldByIndex(f.Index).Set(reflect.ValueOf(slices.DeleteFunc(slices.Clone(given), func(text string) bool { return text == "" })))
+		case len(given) > 1:
+			wrong[prefix+name] = prefix + name + " is given more than once"
+		case len(given) == 1 && given[0] != "":
+			if message := fillValue(v.FieldByIndex(f.Index), given[0], f.Tag.Get("validate")); message != "" {
+				wrong[prefix+name] = prefix + name + " " + message
+			}
+		}
+	}
+}
+
+// isNested reports whether a field is an optional struct, whose fields a query or a form names with
+// the field's own name before them: expected_status.
+func isNested(t reflect.Type) bool {
+	return t.Kind() == reflect.Pointer && t.Elem().Kind() == reflect.Struct && t.Elem() != timeType
 }
 
 var (
@@ -205,8 +227,14 @@ func fillValue(v reflect.Value, text, rules string) string {
 		v = v.Elem()
 	}
 	switch {
-	case v.Type() == timeType: // which Fill reads, with the other end of the range
+	case v.Type() == timeType && rules != "": // an end of the range, which Fill reads with the other one
 		return against(text, rules)
+	case v.Type() == timeType:
+		at, err := time.Parse(time.RFC3339Nano, text)
+		if err != nil {
+			return fmt.Sprintf("%q is not a time; write it like 2026-11-21T07:30:00Z", text)
+		}
+		v.Set(reflect.ValueOf(at))
 	case v.Type() == durationType:
 		d, err := time.ParseDuration(text)
 		if err != nil || d <= 0 {
@@ -239,6 +267,21 @@ func against(value any, rules string) string {
 		return rule(found[0])
 	}
 	return ""
+}
+
+// Command is the command of an action that is asked for with a request: its reason, its phrase and
+// what the caller saw, so far as the request has them.
+func Command(asked any, by outbox.Operator) outbox.Command {
+	v, o := reflect.ValueOf(asked), outbox.Command{By: by}
+	for name, field := range map[string]*string{"Reason": &o.Reason, "Confirm": &o.Confirm} {
+		if f := v.FieldByName(name); f.IsValid() {
+			*field = f.String()
+		}
+	}
+	if f := v.FieldByName("Expected"); f.IsValid() {
+		o.Expected, _ = f.Interface().(*outbox.Expected)
+	}
+	return o
 }
 
 // Values is the query from which Fill makes params, without the fields that are not set.

@@ -23,6 +23,9 @@ func (l Links) Source(name, cursor string, limit int) URL {
 	return l.at(values("cursor", cursor, "limit", positive(int64(limit))), "intake", name)
 }
 
+// SourceOf is one source, from its first rejected row.
+func (l Links) SourceOf(name string) URL { return l.Source(name, "", 0) }
+
 // Rejections is the API's list of a source's rejected rows.
 func (l Links) Rejections(name string) URL { return l.at(nil, "intake", name, "rejections") }
 

@@ -183,6 +183,9 @@ func (l Links) Operation(id int64, f outbox.OperationRowFilter) URL {
 	return l.at(request.Values(f), operationPath(id)...)
 }
 
+// OperationOf is one operation.
+func (l Links) OperationOf(id int64) URL { return l.Operation(id, outbox.OperationRowFilter{}) }
+
 func operationPath(id int64, more ...string) []string {
 	return append([]string{"operations", strconv.FormatInt(id, 10)}, more...)
 }

@@ -1,0 +1,128 @@
+package outbox
+
+import "time"
+
+// The requests of actions. Each is the form of a page, the body of the API, the flags of a command
+// and the body of a curl command. A field is in the order in which the latter show it.
+
+// ReasonRequest asks for an action with a reason only.
+type ReasonRequest struct {
+	Reason string `json:"reason" validate:"reason" placeholder:"TEXT" help:"The reason, for the audit log."`
+}
+
+// ActionRequest asks for an action on what the caller saw.
+type ActionRequest struct {
+	ReasonRequest
+	Expected *Expected `json:"expected,omitempty" kong:"-"`
+}
+
+// Expected is the state that the caller saw.
+type Expected struct {
+	Status       Status     `json:"status,omitempty" validate:"omitempty,status"`
+	AttemptCount *int       `json:"attempt_count,omitempty" validate:"omitnil,min=0"`
+	HeadSeq      int64      `json:"head_seq,omitempty" validate:"min=0"`
+	UpdatedAt    *time.Time `json:"updated_at,omitempty"` // the row's: another one is a conflict, also with the same status and attempts
+}
+
+// RequeueRowRequest asks for an action on a row that may require a phrase.
+type RequeueRowRequest struct {
+	ReasonRequest
+	// required when more than 1,000 rows are released: the phrase release N rows, with N from the
+	// row's blocked_behind
+	Confirm  string    `json:"confirm,omitempty" validate:"phrase"`
+	Expected *Expected `json:"expected,omitempty"`
+}
+
+// SkipRequest asks for the skip of an event.
+type SkipRequest struct {
+	Reason   string    `json:"reason" validate:"reason" api:"required,min=1" placeholder:"TEXT" help:"The reason, for the audit log. Required for a skip."`
+	Confirm  string    `json:"confirm" validate:"phrase" api:"required" placeholder:"PHRASE" help:"The phrase 'skip CAMPAIGN SEQ', with the values of the event. Prompted for at a terminal if not given."` // the words "skip CAMPAIGN SEQ"
+	Expected *Expected `json:"expected,omitempty" kong:"-"`
+}
+
+// RetryRequest selects the rows to requeue, or to retry.
+type RetryRequest struct {
+	CampaignID  string `json:"campaign_id" validate:"id"`
+	EventType   string `json:"event_type" validate:"id"`
+	Fingerprint string `json:"fingerprint" validate:"fingerprint"`
+	Limit       *int   `json:"limit" validate:"omitnil,requeued" api:"default=DefaultRequeue"`
+	Reason      string `json:"reason" validate:"reason"`
+}
+
+// Filter is the rows that the request selects.
+func (r RetryRequest) Filter() RequeueFilter {
+	f := RequeueFilter{CampaignID: r.CampaignID, EventType: r.EventType, Fingerprint: r.Fingerprint}
+	if r.Limit != nil {
+		f.Limit = *r.Limit
+	}
+	return f
+}
+
+// RequeueRequest selects the dead rows to requeue, which may require a phrase.
+type RequeueRequest struct {
+	RetryRequest
+	Confirm string `json:"confirm" validate:"phrase"` // required when more than 1,000 rows are requeued or released: the phrase requeue N rows
+}
+
+// NoteRequest pins a note to the rows that failed with a fingerprint; an empty note removes it.
+type NoteRequest struct {
+	Fingerprint string `json:"fingerprint" validate:"required,fingerprint" arg:"" help:"The fingerprint of the error."`
+	Note        string `json:"note" validate:"note" arg:"" help:"The note."` // empty removes the note
+	ReasonRequest
+}
+
+// PauseRequest asks for the pause or the resume of a projection. Without a campaign it covers all.
+type PauseRequest struct {
+	CampaignID string `json:"campaign_id" validate:"id" name:"campaign" placeholder:"C" help:"Only in this campaign."` // empty for all campaigns
+	ReasonRequest
+}
+
+// OperationActionRequest asks for an action on an operation.
+type OperationActionRequest struct {
+	ReasonRequest
+	Expected *ExpectedOperation `json:"expected,omitempty" kong:"-"`
+}
+
+// ExpectedOperation is the operation's status that the caller saw.
+type ExpectedOperation struct {
+	Status OperationStatus `json:"status" validate:"omitempty,operationstatus"`
+}
+
+// Seen is the status of the operation that the caller saw; empty if the caller does not tell.
+func (r OperationActionRequest) Seen() OperationStatus {
+	if r.Expected == nil {
+		return ""
+	}
+	return r.Expected.Status
+}
+
+// PublisherSkipRequest asks for the skip of a publisher's blocking event.
+type PublisherSkipRequest struct {
+	Position int64  `json:"position" validate:"required,min=1" arg:"" help:"The position of the blocking event, as reported by show."`                                                                             // position of the blocking event, as in error_position
+	Reason   string `json:"reason" validate:"reason" api:"required" placeholder:"TEXT" help:"The reason, for the audit log. Required for a skip."`                                                                 // required
+	Confirm  string `json:"confirm,omitempty" validate:"phrase" placeholder:"PHRASE" help:"The phrase 'skip anyway', required when the last error is the destination's. Prompted for at a terminal if not given."` // 'skip anyway' where the last error blames the destination
+}
+
+// AlertMuteRequest asks for the mute of a rule of alerts.
+type AlertMuteRequest struct {
+	For string `json:"for" validate:"oneof=1h 8h 24h" api:"required" enum:"1h,8h,24h" default:"1h" help:"How long: 1h, 8h or 24h."`
+	ReasonRequest
+}
+
+// DiscardRequest asks for the discard of a rejected row.
+type DiscardRequest struct {
+	Confirm string `json:"confirm" validate:"phrase" api:"required" placeholder:"PHRASE" help:"Confirms it, such as 'discard shop 12'. Prompted for at a terminal if not given."` // the words "discard SOURCE ID"
+	Reason  string `json:"reason" validate:"reason" api:"required,min=1" placeholder:"TEXT" help:"The reason, for the audit log."`
+}
+
+// HandOverRequest asks for the hand-over of a source.
+type HandOverRequest struct {
+	Confirm string `json:"confirm" validate:"phrase" api:"required" placeholder:"PHRASE" help:"Confirms it, such as 'hand over shop'. Prompted for at a terminal if not given."` // the words "hand over SOURCE"
+	Reason  string `json:"reason" validate:"reason" api:"required,min=1" placeholder:"TEXT" help:"The reason, for the audit log."`
+}
+
+// RejectionKey names a rejected row.
+type RejectionKey struct {
+	Source string `arg:"" help:"The source, as named in the configuration file."`
+	ID     int64  `arg:"" help:"The rejected row's ID, as shown by intake rejections."`
+}
