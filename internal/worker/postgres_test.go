@@ -148,7 +148,7 @@ func TestPostgresPass_tellsTheFaultsOfAnEventFromThoseOfTheServer(t *testing.T) 
 	t.Parallel()
 	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, raising), enginetest.MaxAttempts(1))
 	appendRaised := func(code string) (bystander, raised string) {
-		bystander, raised = "a "+code, "b "+code
+		bystander, raised = "a-"+code, "b-"+code
 		b.MustAppend(enginetest.Notes(bystander, 2)...)
 		b.MustAppend(enginetest.Noted(raised), enginetest.EventOf(raised, "raised", fmt.Sprintf(`{"code":%q}`, code)), enginetest.Noted(raised))
 		return bystander, raised
