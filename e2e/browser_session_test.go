@@ -68,10 +68,6 @@ func (p *portal) guard(next http.Handler) http.Handler {
 		p.mu.Lock()
 		in := err == nil && cookie.Value == p.session
 		p.mu.Unlock()
-		to := "/oauth2/start"
-		if p.button {
-			to = "/oauth2/sign_in"
-		}
 		r.Header.Set("X-Forwarded-Email", "ana@example.org")
 		switch {
 		case in:
@@ -82,6 +78,7 @@ func (p *portal) guard(next http.Handler) http.Handler {
 			r.Form = url.Values{"rd": {r.RequestURI}}
 			p.begin(w, r)
 		default:
+			to := map[bool]string{true: "/oauth2/sign_in", false: "/oauth2/start"}[p.button]
 			http.Redirect(w, r, to+"?rd="+url.QueryEscape(r.RequestURI), http.StatusFound)
 		}
 	})
@@ -146,7 +143,6 @@ func (p *portal) logins() []string {
 	return slices.Clone(p.scripted)
 }
 
-// another opens a tab in the same profile.
 func (b *tab) another(options ...chromedp.ContextOption) *tab {
 	b.t.Helper()
 	other := newTab(b.t, b.s, b.ctx, options...)
@@ -164,7 +160,6 @@ func (b *tab) opens(selector string) *tab {
 	return b.another(chromedp.WithTargetID(<-opened))
 }
 
-// atLogin waits until the tab has left the console for a page of the proxy.
 func (b *tab) atLogin() {
 	b.t.Helper()
 	b.await("the proxy's page is there", `/^sign in$/i.test(document.title) && typeof htmx === "undefined"`)
@@ -204,8 +199,8 @@ func (b *tab) sessionEndsInAForm(e ending, row string) {
 	b.typeInto("input[name=reason]", "ana left")
 	e.end()
 	b.click(marked("requeue"))
-	b.await("the form says what is wrong", saying("#row-form #refusal", "Your session has ended. Sign in in another tab, then press again.")+` && document.activeElement.id === "refusal"`)
-	b.await("what was typed is there still", `document.querySelector("input[name=reason]").value === "ana left"`)
+	b.await("the form says what is wrong, and keeps what was typed", saying("#row-form #refusal", "Your session has ended. Sign in in another tab, then press again.")+
+		` && document.activeElement.id === "refusal" && document.querySelector("input[name=reason]").value === "ana left"`)
 	b.sound("a form without a session")
 	login := b.opens("#refusal a")
 	e.signIn(login)
@@ -223,8 +218,7 @@ func (b *tab) sessionEndsInAForm(e ending, row string) {
 func (b *tab) sessionEndsInAPoll(e ending, path string) {
 	b.signedIn(e, path)
 	e.end()
-	b.await("the page says that the session has ended", overInAPoll)
-	b.await("the page is there still", `!!document.querySelector("[data-live] *")`)
+	b.await("the page says that the session has ended, and is there still", overInAPoll+` && !!document.querySelector("[data-live] *")`)
 	b.sound("a page without a session")
 	before := value[int](b, asked)
 	b.polledTwice()
@@ -238,11 +232,10 @@ func (b *tab) sessionEndsInAPoll(e ending, path string) {
 
 // sessionEndsInTabs has a session end behind several tabs: none of them gets in the way of the login in one of them.
 func (b *tab) sessionEndsInTabs(e ending, paths ...string) {
-	var left []*tab
-	for _, path := range paths {
-		one := b.another()
-		one.signedIn(e, path)
-		left = append(left, one)
+	left := make([]*tab, len(paths))
+	for i, path := range paths {
+		left[i] = b.another()
+		left[i].signedIn(e, path)
 	}
 	e.end()
 	for _, one := range left {

@@ -291,7 +291,6 @@ func launch(t *testing.T, d databases, args ...string) *server {
 	return s
 }
 
-// attended starts the process of a server.
 func attended(t *testing.T, cmd *exec.Cmd) *server {
 	t.Helper()
 	s := &server{cmd: cmd, stderr: new(output), client: &http.Client{Timeout: 2 * patience, Transport: &http.Transport{MaxIdleConnsPerHost: 64}},

@@ -63,7 +63,6 @@ insert into history (campaign_id, seq) values (:campaign_id, :seq);
 `,
 }
 
-// writeProjections puts projection files into a directory and returns the flags that name it.
 func writeProjections(t *testing.T, files map[string]string) []string {
 	t.Helper()
 	dir := t.TempDir()
@@ -119,7 +118,6 @@ func startLoad(t *testing.T, writers int, campaigns []string) *load {
 	return l
 }
 
-// point sets the servers that the writers use from now on.
 func (l *load) point(servers ...*server) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

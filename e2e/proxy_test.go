@@ -228,7 +228,7 @@ func startNginx(t *testing.T, locations string) string {
 	for attempt := 0; ; attempt++ { // another process may take the port first
 		address := freePort(t)
 		must.OK(t, os.WriteFile(file, fmt.Appendf(nil, nginxFrame, address, locations), 0o600))
-		if listens(t, exec.Command(path, "-p", dir, "-e", "stderr", "-c", file), address) {
+		if listens(t, exec.Command(path, "-p", dir, "-e", "stderr", "-c", file), address) != nil {
 			return "http://" + address
 		}
 		must.Need(t, attempt != 5, "nginx found no free port")
@@ -242,26 +242,27 @@ func freePort(t *testing.T) string {
 	return l.Addr().String()
 }
 
-// listens starts a program, whose process ends with the test, and reports whether it listens at an address; it fails
-// the test unless that was taken.
-func listens(t *testing.T, cmd *exec.Cmd, address string) (ok bool) {
+// listens starts a program, whose process ends with the test, and waits until it listens at an address. It returns a
+// channel that is closed once it has ended, and nil if the address was taken.
+func listens(t *testing.T, cmd *exec.Cmd, address string) (ended chan struct{}) {
 	t.Helper()
 	said, ended := background(t, cmd)
 	eventually(t, patience, cmd.String()+" listens", func() (bool, string) {
 		conn, err := net.Dial("tcp", address)
-		if ok = err == nil; ok {
+		if err == nil {
 			conn.Close()
 			return true, ""
 		}
 		select {
 		case <-ended:
 			must.Need(t, strings.Contains(strings.ToLower(said.String()), "address already in use"), "%s ended\n%s", cmd, said)
+			ended = nil
 			return true, ""
 		default:
 			return false, said.String()
 		}
 	})
-	return ok
+	return ended
 }
 
 // background starts a process that is killed at the end of the test, and returns what it says, and a channel that is

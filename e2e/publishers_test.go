@@ -90,8 +90,9 @@ topics:
 `, p.url+"/events", quickPublisher)), "--poll-interval", "100ms")
 }
 
-// troubledPublishers are publishers in every state that pages show: one well, one whose destination is down, one with
-// a refused event, one whose destination is gone, and two that are paused; and two receivers of alerts, one well and one down. The configuration has more after them.
+// troubledPublishers are publishers in every state that pages show: one well, one whose destination is down, one with a
+// refused event, one whose destination is gone, and two that are paused; and two receivers of alerts, one well and one
+// down.
 func troubledPublishers(t *testing.T, d databases) []string {
 	p := newPartner(t, func(path, _ string) int {
 		return map[string]int{"/away": http.StatusServiceUnavailable, "/no": http.StatusUnprocessableEntity, "/gone": http.StatusGone}[path]

@@ -208,8 +208,7 @@ func (o *onCall) start(flags ...string) {
 func (o *onCall) systemctl(args string) {
 	switch args {
 	case "stop outboxweb":
-		code := o.s.stop(o.t)
-		must.Need(o.t, code == 0, "the server ended with exit code %d", code)
+		must.Equal(o.t, o.s.stop(o.t), 0, "the server ended with exit code")
 	case "start outboxweb":
 		o.start()
 	case "kill --signal=QUIT outboxweb":
@@ -309,12 +308,7 @@ func (o *onCall) shell(step string, u runbookUnit) {
 }
 
 func (o *onCall) last() {
-	o.t.Helper()
-	var c struct {
-		Last int64 `json:"high_water_seq"`
-	}
-	o.s.get(o.t, "/api/v1/campaigns/"+o.env["C"], &c)
-	o.env["LAST"] = fmt.Sprint(c.Last)
+	o.env["LAST"] = fmt.Sprint(campaignState(o.t, o.s, o.env["C"]).HighWaterSeq)
 }
 
 // Placeholders in the runbook are explained, and every explained one is used.
@@ -323,19 +317,12 @@ func TestRunbook_namesAreExplained(t *testing.T) {
 	text := must.Get(os.ReadFile(runbookFile)).Or(t)
 	explained, used := map[string]bool{}, map[string]bool{}
 	for line := range strings.Lines(string(text)) {
-		if strings.HasPrefix(line, "| `$") {
-			explained[variableName.FindStringSubmatch(line)[1]] = true
-		}
-	}
-	for _, step := range readRunbook(t) {
-		texts := slices.Clone(step.pages)
-		for _, b := range step.blocks {
-			for _, u := range b.units {
-				texts = append(texts, u.commands)
+		for _, name := range variableName.FindAllStringSubmatch(line, -1) {
+			if strings.HasPrefix(line, "| `$") {
+				explained[name[1]] = true
+			} else {
+				used[name[1]] = true
 			}
-		}
-		for _, name := range variableName.FindAllStringSubmatch(strings.Join(texts, "\n"), -1) {
-			used[name[1]] = true
 		}
 	}
 	must.Equal(t, slices.Sorted(maps.Keys(explained)), slices.Sorted(maps.Keys(used)), "what is explained")

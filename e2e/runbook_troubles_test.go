@@ -180,7 +180,6 @@ func (o *onCall) failedRun() {
 	o.before["Resume the run"] = func() { o.setPayload(before) }
 }
 
-// alter changes the first event of the campaign in the journal, and returns the payload that it had.
 func (o *onCall) alter() (before string) {
 	before = scalar[string](o.t, o.d.journal(), firstPayload)
 	db := connect(o.t, o.d.journal(), "_txlock=immediate")

@@ -78,7 +78,6 @@ func startScene(t *testing.T, row killRow) *scene {
 	return s
 }
 
-// create makes the databases of the row and of the service.
 func (s *scene) create(database string) {
 	t := s.t
 	s.shop = "sqlite:" + filepath.Join(t.TempDir(), "shop.db")
@@ -126,7 +125,6 @@ func (s *scene) append(events int) {
 // moment lets time pass: it is what varies, and no condition could replace it.
 func (s *scene) moment(most time.Duration) { wait(time.Duration(s.random.Int64N(int64(most)))) }
 
-// wait lets time pass.
 func wait(d time.Duration) { <-time.After(d) }
 
 func (s *scene) kill(i int) {
@@ -135,7 +133,6 @@ func (s *scene) kill(i int) {
 	s.replace(i)
 }
 
-// replace starts a server in place of one that ended.
 func (s *scene) replace(i int) {
 	s.t.Helper()
 	s.servers[i] = start(s.t, s.d, s.serve...)
@@ -166,7 +163,6 @@ func (s *scene) awaitRebuild() {
 // leased are the tables of which processes lease rows.
 var leased = []string{"campaigns", "publisher_progress", "intake_sources", "runs"}
 
-// leases is how many rows of a table a process has leased.
 func (s *scene) leases(table, id string) (n int) {
 	s.t.Helper()
 	must.OK(s.t, s.journal.QueryRow("select count(*) from "+table+" where lease_owner = $1 and lease_expires_at > $2", id, time.Now().UnixMicro()).Scan(&n))
@@ -213,14 +209,12 @@ func (s *scene) end() {
 	}
 }
 
-// id is the name of a server's process.
 func (s *scene) id(server *server) (id string) {
 	s.t.Helper()
 	must.OK(s.t, s.journal.QueryRow("select id from instances where pid = $1 order by last_seen desc limit 1", server.pid()).Scan(&id))
 	return id
 }
 
-// killAppend kills a command at any moment, which the next one completes.
 func (s *scene) killAppend() {
 	s.t.Helper()
 	cmd := program(s.d, slices.Concat([]string{"append", "--batch", "10", "-"}, s.commands, s.d.flags())...)
@@ -369,7 +363,6 @@ func campaignState(t *testing.T, s *server, id string) campaign {
 	return c
 }
 
-// freeze suspends a process and waits until it is suspended.
 func freeze(t *testing.T, s *server) {
 	t.Helper()
 	s.signal(t, syscall.SIGSTOP)

@@ -44,7 +44,6 @@ func seats(users ...string) []event {
 	return events
 }
 
-// appendTo appends events to a campaign.
 func appendTo(t *testing.T, s *server, base, campaign string, events []event) {
 	t.Helper()
 	s.post(t, http.StatusCreated, base+"/api/v1/campaigns/"+url.PathEscape(campaign)+"/events", map[string]any{"events": events})
@@ -53,7 +52,6 @@ func appendTo(t *testing.T, s *server, base, campaign string, events []event) {
 // quickDeath are flags with which a poisonous event is dead soon.
 var quickDeath = []string{"--max-attempts", "2", "--retry-base", "50ms", "--poll-interval", "100ms"}
 
-// startSeats starts a server for the seats projection.
 func startSeats(t *testing.T, flags ...string) (*server, databases) {
 	t.Helper()
 	d := newDatabases(t)
@@ -146,7 +144,6 @@ func (r runDoc) active() bool {
 
 const rebuildPhrase = "rebuild all campaigns"
 
-// startRun starts a run over HTTP, which must be accepted.
 func startRun(t *testing.T, s *server, body map[string]any) (r runDoc) {
 	t.Helper()
 	body["confirm"] = rebuildPhrase
@@ -154,7 +151,6 @@ func startRun(t *testing.T, s *server, body map[string]any) (r runDoc) {
 	return r
 }
 
-// awaitEnd waits until a run has ended.
 func awaitEnd(t *testing.T, s *server, id int64) (r runDoc) {
 	t.Helper()
 	eventually(t, 2*patience, fmt.Sprintf("run %d ends", id), func() (bool, string) {
@@ -176,7 +172,6 @@ func numberedJournal(campaigns, events int) *bytes.Buffer {
 	return &text
 }
 
-// ledgerCampaigns are the campaigns of numberedJournal.
 func ledgerCampaigns(campaigns int) (ids []string) {
 	for c := range campaigns {
 		ids = append(ids, fmt.Sprintf("old-%02d", c))

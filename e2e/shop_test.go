@@ -24,7 +24,6 @@ const shopTables = `
 create table orders (campaign text primary key, n bigint not null);
 create table ledger (campaign text not null, n bigint not null, event text not null, primary key (campaign, n));`
 
-// lists reads campaigns with their events.
 func lists(t *testing.T, place, query string) map[string][]string {
 	t.Helper()
 	all := map[string][]string{}

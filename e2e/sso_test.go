@@ -108,7 +108,7 @@ func startSSO(t *testing.T, p ssoProxy, lifetime, refresh string, flags ...strin
 	run := func(address string, cmd *exec.Cmd) {
 		t.Helper()
 		cmd.Dir, cmd.Env = s.dir, append(os.Environ(), "OAUTH2_PROXY_COOKIE_SECRET=0123456789abcdef", "HOME="+s.dir)
-		must.Need(t, listens(t, cmd, address), "%s: %s is taken", cmd, address)
+		must.Need(t, listens(t, cmd, address) != nil, "%s: %s is taken", cmd, address)
 	}
 	run(s.provider, exec.Command(proxyProgram(t, "provider"), s.provider, lifetime))
 	run(s.gate, exec.Command(proxyProgram(t, "oauth2-proxy"), "--config", s.file("oauth2-proxy.cfg"), "--alpha-config", s.file(cmp.Or(p.alpha, "oauth2-proxy-alpha.yaml"))))

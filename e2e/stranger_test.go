@@ -1,10 +1,8 @@
 package e2e
 
 import (
-	"bytes"
 	"database/sql"
 	"fmt"
-	"io"
 	"net/http"
 	"os"
 	"os/exec"
@@ -48,39 +46,19 @@ func TestPackage_isImportedByAnotherModule(t *testing.T) {
 // serveOrders runs the program of the documentation, from an order to its read model.
 func serveOrders(t *testing.T, dir string) {
 	addr := freePort(t)
-	cmd := exec.CommandContext(t.Context(), "./service")
+	cmd := exec.Command("./service")
 	cmd.Dir, cmd.Env = dir, append(os.Environ(), "ADDR="+addr)
-	var said bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &said, &said
-	must.OK(t, cmd.Start())
-	ask := func(method, path, body string) (int, string) {
-		r := must.Get(http.NewRequestWithContext(t.Context(), method, "http://"+addr+path, strings.NewReader(body))).Or(t)
-		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-		a, err := http.DefaultClient.Do(r)
-		if err != nil {
-			return 0, err.Error()
-		}
-		defer a.Body.Close()
-		text, _ := io.ReadAll(a.Body)
-		return a.StatusCode, string(text)
-	}
-	eventually(t, patience, "the service serves", func() (bool, string) {
-		status, text := ask(http.MethodGet, "/orders/17", "")
-		return status == http.StatusOK, text
-	})
+	ended := listens(t, cmd, addr)
+	must.Need(t, ended != nil, "%s is taken", addr)
+	s := &server{url: "http://" + addr, client: http.DefaultClient}
 	for _, want := range []int{http.StatusOK, http.StatusInternalServerError} { // the second is the same order
-		status, text := ask(http.MethodPost, "/orders/17", "item=tea")
-		must.Hold(t, status == want, "the order is answered with %d %s, want %d", status, text, want)
+		s.post(t, want, "/orders/17?item=tea", nil)
 	}
-	awaitEqual(t, "the order is in the read model", "tea\n", func() string {
-		_, item := ask(http.MethodGet, "/orders/17", "")
-		return item
-	})
-	status, text := ask(http.MethodGet, "/admin/api/v1/campaigns/17", "")
-	must.Hold(t, status == http.StatusOK && strings.Contains(text, `"high_water_seq":1,"applied_seq":1`), "the console says %d %s", status, text)
+	s.awaitAnswer(t, http.MethodGet, "/orders/17", nil, http.StatusOK, "tea\n")
+	s.awaitAnswer(t, http.MethodGet, "/admin/api/v1/campaigns/17", nil, http.StatusOK, `"high_water_seq":1,"applied_seq":1`)
 	must.OK(t, cmd.Process.Signal(os.Interrupt))
-	err := cmd.Wait()
-	must.Hold(t, err == nil, "it ends with %v:\n%s", err, &said)
+	<-ended
+	must.Equal(t, cmd.ProcessState.ExitCode(), 0, "it ended with")
 }
 
 // Clients generated from the document compile, and their calls return the server's answers.

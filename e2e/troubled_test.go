@@ -10,9 +10,8 @@ import (
 	"github.com/outboxweb/outboxweb/internal/must"
 )
 
-// troubled starts a server on the sample journal with everything that pages show: dead and failed
-// heads, rows behind them, a paused campaign, and actions. The row it
-// returns is dead, the head of its campaign.
+// troubled starts a server on the sample journal with everything that pages show: dead and failed heads, rows behind
+// them, a paused campaign, and actions. The row it returns is dead, the head of its campaign.
 func troubled(t *testing.T) (s *server, campaign string, seq int64) {
 	d := newDatabases(t)
 	s = start(t, d, append(troubledPublishers(t, d), "--sample", "--max-attempts", "2", "--retry-base", "1h", "--retry-max", "1h")...)
