@@ -13,15 +13,54 @@ import (
 	"github.com/outboxweb/outboxweb/internal/must"
 )
 
-// Input in a form survives a server that is down and a role that was revoked meanwhile, and the
-// page says so without a line in the console.
-func TestBrowser_aFormOutlivesItsServer(t *testing.T) {
+// A refused form says why at its field, and keeps what was typed: a phrase that is wrong, a row that has changed since,
+// a role that was lost, a server that is down.
+func TestBrowser_aRefusedFormKeepsItsInput(t *testing.T) {
 	t.Parallel()
+	const row = "/campaigns/poisoned/events/2"
 	d, flags := poisoned(t)
 	s := start(t, d, flags...)
 	b := openTab(t, s)
+	b.open(row)
+	b.click(marked("skip-open"))
+	b.typeInto("#skip-reason", "ana cannot sit twice")
+	b.typeInto("#skip-confirm", "skip it")
+	b.enterDown(false)
+	b.await("the phrase is asked for at its field", telling("#skip-form "+marked("refusal"), `skip poisoned 2`)+
+		` && document.activeElement.id === "skip-confirm" && document.activeElement.value === "skip it" && document.querySelector("#skip-reason").value === "ana cannot sit twice"`)
+	const unsent = `!document.documentElement.hasAttribute("data-sent")`
+	b.await("the answer can be read", unsent)
+	b.enterDown(true)
+	ok, _ := b.holds(unsent)
+	must.Hold(t, ok, "a key that is held sends the form again")
+	b.enterUp()
+	b.sound("a refused skip")
+
+	b.open(row)
+	b.typeInto("input[name=reason]", "seat freed") // from here on the page does not refresh
+	const ground = `getComputedStyle(document.body).font + getComputedStyle(document.querySelector("header")).backgroundColor`
+	styled := value[string](b, ground)
+	s.post(t, http.StatusOK, "/api/v1/campaigns/poisoned/pause", map[string]any{"reason": "for the test"})
+	s.post(t, http.StatusOK, "/api/v1/rows/poisoned/2/requeue", map[string]any{"reason": "by a script"})
+	b.click(marked("requeue"))
+	b.await("the refusal is shown", telling("#row-form "+marked("refusal"), "has changed since this page was loaded: status is pending, not dead, it has 0 failed attempts, not 2")+
+		` && document.activeElement.id === "refusal" && document.querySelector("#reason").value === "seat freed"`)
+	b.await("it says who did it", telling("main", "requeue by local"))
+	b.await("the page is the same", ground+" === "+js(styled))
+	b.sound("a refusal")
+	b.click("#refusal a")
+	b.await("the row is shown as it is", telling(".rowstate", "pending"))
+	b.at(row)
+	must.Equal(t, len(s.items(t, "/api/v1/audit?action=requeue&outcome=done")), 1, "the audit")
+	b.away()
+
+	s.post(t, http.StatusOK, "/api/v1/campaigns/poisoned/resume", map[string]any{"reason": "for the test"})
+	awaitCounts(t, s, "", 1, 0, 1)
+	openTab(t, start(t, d, append(flags, "--no-worker", "--auth", "proxy-header", "--auth-user-header", "Remote-User", "--auth-groups-header", "Remote-Groups", "--auth-groups-format", "repeated",
+		"--trusted-proxy", "127.0.0.1/32", "--viewer", "group:watchers", "--operator", "group:ops", "--admin", "group:admins")...)).roleIsLost(row)
+
 	b.expect("net::ERR_CONNECTION_REFUSED") // the browser's own line, which no page can suppress
-	b.open("/campaigns/poisoned/events/2")
+	b.open(row)
 	must.Equal(t, s.stop(t), 0, "the server ended with")
 	b.await("the page says that it is old", telling("[data-stale]", "The server cannot be reached"))
 	b.typeInto("input[name=reason]", "ana left")
@@ -39,44 +78,33 @@ func TestBrowser_aFormOutlivesItsServer(t *testing.T) {
 	s.awaitSettled(t)
 }
 
-// A refused form says why at its field, and keeps what was typed: a phrase that is wrong, a row that has
-// changed since.
-func TestBrowser_aRefusedFormKeepsItsInput(t *testing.T) {
-	t.Parallel()
-	d, flags := poisoned(t)
-	s := start(t, d, flags...)
-	b := openTab(t, s)
-	b.open("/campaigns/poisoned/events/2")
-	b.click(marked("skip-open"))
-	b.typeInto("#skip-reason", "ana cannot sit twice")
-	b.typeInto("#skip-confirm", "skip it")
-	b.enterDown(false)
-	b.await("the phrase is asked for at its field", telling("#skip-form "+marked("refusal"), `skip poisoned 2`)+
-		` && document.activeElement.id === "skip-confirm" && document.activeElement.value === "skip it" && document.querySelector("#skip-reason").value === "ana cannot sit twice"`)
-	const unsent = `!document.documentElement.hasAttribute("data-sent")`
-	b.await("the answer can be read", unsent)
-	b.enterDown(true)
-	ok, _ := b.holds(unsent)
-	must.Hold(t, ok, "a key that is held sends the form again")
-	b.enterUp()
-	b.sound("a refused skip")
+// signIn makes the tab's requests those of a user as forwarded by the proxy; without a group the
+// user is not signed in.
+func (b *tab) signIn(user, group string) {
+	b.t.Helper()
+	headers := network.Headers{}
+	if group != "" {
+		headers = network.Headers{"Remote-User": user, "Remote-Groups": group}
+	}
+	tell(b, network.SetExtraHTTPHeaders, network.SetExtraHTTPHeadersParams{Headers: headers})
+}
 
-	b.open("/campaigns/poisoned/events/2")
-	b.typeInto("input[name=reason]", "seat freed") // from here on the page does not refresh
-	const ground = `getComputedStyle(document.body).font + getComputedStyle(document.querySelector("header")).backgroundColor`
-	styled := value[string](b, ground)
-	s.post(t, http.StatusOK, "/api/v1/campaigns/poisoned/pause", map[string]any{"reason": "for the test"})
-	s.post(t, http.StatusOK, "/api/v1/rows/poisoned/2/requeue", map[string]any{"reason": "by a script"})
+// roleIsLost loses a role while a form is filled in, and a session, which is told in place.
+func (b *tab) roleIsLost(row string) {
+	b.expect("401")
+	b.expect("403")
+	b.signIn("ana@example.org", "admins")
+	b.open(row)
+	b.typeInto("#reason", "while I was an admin")
+	b.signIn("ana@example.org", "watchers")
 	b.click(marked("requeue"))
-	b.await("the refusal is shown", telling("#row-form "+marked("refusal"), "has changed since this page was loaded: status is pending, not dead, it has 0 failed attempts, not 2")+
-		` && document.activeElement.id === "refusal" && document.querySelector("#reason").value === "seat freed"`)
-	b.await("it says who did it", telling("main", "requeue by local"))
-	b.await("the page is the same", ground+" === "+js(styled))
-	b.sound("a refusal")
-	b.click("#refusal a")
-	b.await("the row is shown as it is", telling(".rowstate", "pending"))
-	b.at("/campaigns/poisoned/events/2")
-	must.Equal(t, len(s.items(t, "/api/v1/audit?action=requeue&outcome=done")), 1, "the audit")
+	b.await("the form says what role it needs, and keeps what was typed", telling("#row-form "+marked("refusal"), "needs the role operator")+
+		` && document.activeElement.id === "refusal" && document.querySelector("#reason").value === "while I was an admin"`)
+	b.signIn("ana@example.org", "admins")
+	b.open(row)
+	b.signIn("", "")
+	b.await("the page says that the session has ended", telling("[data-stale]", "The data shown is stale.")+" && "+telling("[data-stale]", "Remote-User"))
+	b.await("the row is shown still", `!!document.querySelector(`+js(marked("requeue"))+`)`)
 }
 
 // Scripts that fail to load are asked for once more. A page without them says a time that stays true.
@@ -127,38 +155,4 @@ func TestBrowser_scriptsThatFailToLoad(t *testing.T) {
 			b.sound("a page whose scripts failed to load")
 		})
 	}
-}
-
-// signIn makes the tab's requests those of a user as forwarded by the proxy; without a group the
-// user is not signed in.
-func (b *tab) signIn(user, group string) {
-	b.t.Helper()
-	headers := network.Headers{}
-	if group != "" {
-		headers = network.Headers{"Remote-User": user, "Remote-Groups": group}
-	}
-	tell(b, network.SetExtraHTTPHeaders, network.SetExtraHTTPHeadersParams{Headers: headers})
-}
-
-// A role that is lost while a form is filled in, or a session, is told in place.
-func TestBrowser_aLostRole(t *testing.T) {
-	t.Parallel()
-	const row = "/campaigns/poisoned/events/2"
-	d, flags := poisoned(t)
-	b := openTab(t, start(t, d, append(flags, "--no-worker", "--auth", "proxy-header", "--auth-user-header", "Remote-User", "--auth-groups-header", "Remote-Groups", "--auth-groups-format", "repeated",
-		"--trusted-proxy", "127.0.0.1/32", "--viewer", "group:watchers", "--operator", "group:ops", "--admin", "group:admins")...))
-	b.expect("401")
-	b.expect("403")
-	b.signIn("ana@example.org", "admins")
-	b.open(row)
-	b.typeInto("#reason", "while I was an admin")
-	b.signIn("ana@example.org", "watchers")
-	b.click(marked("requeue"))
-	b.await("the form says what role it needs, and keeps what was typed", telling("#row-form "+marked("refusal"), "needs the role operator")+
-		` && document.activeElement.id === "refusal" && document.querySelector("#reason").value === "while I was an admin"`)
-	b.signIn("ana@example.org", "admins")
-	b.open(row)
-	b.signIn("", "")
-	b.await("the page says that the session has ended", telling("[data-stale]", "The data shown is stale.")+" && "+telling("[data-stale]", "Remote-User"))
-	b.await("the row is shown still", `!!document.querySelector(`+js(marked("requeue"))+`)`)
 }
