@@ -272,6 +272,7 @@ func TestBrowser_aFormActsOnce(t *testing.T) {
 		}
 	}
 	o.outlivesALostAnswer(publisher, publisher+"/test")
+	o.sendsWhatWasShown()
 }
 
 // An answer that is lost is asked for again by sending the form once more, which has then acted once.
@@ -290,11 +291,10 @@ func (o *operator) outlivesALostAnswer(page, action string) {
 	o.audit("a form that was sent again", 0)
 }
 
-// A live part that would refresh while a key or button is down on a form leaves it as it is: what was
-// shown is what is sent.
-func TestBrowser_whatWasShownIsSent(t *testing.T) {
-	t.Parallel()
-	o := sit(t)
+// sendsWhatWasShown has a live part come to refresh while a key or button is down on a form, which leaves it as it is:
+// what was shown is what is sent.
+func (o *operator) sendsWhatWasShown() {
+	t := o.t
 	key := func(typ input.DispatchKeyEventType) {
 		tell(o.tab, input.DispatchKeyEvent, input.DispatchKeyEventParams{Type: typ, Key: " ", Code: "Space", Text: " ", WindowsVirtualKeyCode: 32})
 	}

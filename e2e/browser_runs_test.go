@@ -11,6 +11,7 @@ import (
 	"github.com/chromedp/chromedp/kb"
 
 	"github.com/outboxweb/outboxweb/internal/must"
+	"github.com/outboxweb/outboxweb/internal/size"
 )
 
 // A campaign in whose read model a field was changed by hand is verified, and rebuilt from what was found. A
@@ -141,8 +142,8 @@ func TestBrowser_aReadModelIsShownAsOfAnyEvent(t *testing.T) {
 	appendTo(t, s, "", "hostile", towns)
 	s.awaitSettled(t)
 	b := openTab(t, s)
-	for _, size := range []viewport{wide, narrow} {
-		b.size(size)
+	for _, window := range size.Of([]viewport{narrow}, []viewport{wide, narrow}, []viewport{wide, narrow}) {
+		b.size(window)
 		b.slideBack()
 		b.seeGraph()
 	}

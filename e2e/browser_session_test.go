@@ -310,10 +310,12 @@ func TestBrowser_aSessionThatEnds(t *testing.T) {
 			}
 			b.sessionEndsInAForm(e, row)
 			b.sessionEndsInAPoll(e, "/")
-			b.sessionEndsBefore(e, "/runs/new?kind=verify&all=1", marked("run-preview-button"), "/runs/new?kind=verify&all=1&")
 			b.sessionEndsBefore(e, "/rows?status=dead", "form.filter button", "/rows?")
-			b.sessionEndsBefore(e, "/rows", marked("export-csv"), "")
-			b.sessionEndsBefore(e, row+"?tab=payload", marked("download"), "")
+			if p.button || !testing.Short() {
+				b.sessionEndsBefore(e, "/runs/new?kind=verify&all=1", marked("run-preview-button"), "/runs/new?kind=verify&all=1&")
+				b.sessionEndsBefore(e, "/rows", marked("export-csv"), "")
+				b.sessionEndsBefore(e, row+"?tab=payload", marked("download"), "")
+			}
 			b.signsOut(e)
 
 			before := len(p.logins())
