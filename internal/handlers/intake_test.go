@@ -49,8 +49,11 @@ func TestCampaignPage_saysThatARejectedRowBlocksIt(t *testing.T) {
 	const note = `data-testid="rejected-here"`
 	s.get("/campaigns/c-1").want(t, 200).lacks(t, note)
 	s.reject()
-	s.get("/campaigns/c-1").want(t, 200, note, "A row of source shop is rejected and blocks this campaign", `href="/intake/shop"`)
+	s.get("/campaigns/c-1").want(t, 200, note, "A row of source shop is rejected and blocks it", `href="/intake/shop"`)
 	s.get("/campaigns/c-2").want(t, 200).lacks(t, note)
+	for _, target := range []string{"/campaigns", apiPrefix + "/campaigns", apiPrefix + "/campaigns/c-1"} {
+		s.fresh(target).want(t, 200, "A row of source shop is rejected and blocks it")
+	}
 	s.change(`update intake_rejections set status = 'discarded'`)
 	s.get("/campaigns/c-1").want(t, 200).lacks(t, note)
 }

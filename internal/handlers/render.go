@@ -135,7 +135,9 @@ func (s *server) around(ctx context.Context) outbox.Surroundings {
 	if err != nil {
 		pace = 0
 	}
-	return outbox.Surroundings{Mode: s.Mode, Worker: &summary.Worker, Pace: pace}
+	around := summary.Surroundings()
+	around.Mode, around.Pace = s.Mode, pace
+	return around
 }
 
 func asOf(p templates.Page) time.Time {

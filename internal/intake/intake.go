@@ -40,6 +40,7 @@ func New(core *store.Store) *Intake {
 	in := &Intake{core: core}
 	core.OnChange(in.states.Forget)
 	core.OnEndLeases(in.endLeases)
+	core.OnSummary(func(context.Context, *outbox.Summary) func(*store.Tx, *outbox.Summary) error { return addRejecting })
 	return in
 }
 
@@ -173,6 +174,26 @@ func (in *Intake) Rejections(ctx context.Context, source, cursor string, limit i
 		return page, fmt.Errorf("list the rejected rows of source %s: %w", source, err)
 	}
 	return page, nil
+}
+
+const selectRejecting = `
+select campaign_id, source
+from intake_rejections
+where status <> 'discarded'
+order by source, row_key
+limit $1`
+
+// addRejecting adds the campaigns that rejected rows block.
+func addRejecting(t *store.Tx, sum *outbox.Summary) error {
+	sum.Rejecting = map[string][]string{}
+	return t.Each(func(row sqldb.Row) error {
+		var campaign, source string
+		err := row.Scan(&campaign, &source)
+		if !slices.Contains(sum.Rejecting[campaign], source) {
+			sum.Rejecting[campaign] = append(sum.Rejecting[campaign], source)
+		}
+		return err
+	}, selectRejecting, outbox.MaxRejecting)
 }
 
 // Blocking lists the sources with a rejected row that blocks the campaign, at most 10.

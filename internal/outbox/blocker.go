@@ -63,6 +63,7 @@ type Surroundings struct {
 	Pace   float64        // in applied events per second, see Pace; 0 when unknown
 	// OtherBuilt goes on that rows differ from the journal, where other versions built them; empty otherwise.
 	OtherBuilt string
+	Rejecting  map[string][]string // sources with a rejected row that blocks a campaign, by campaign
 }
 
 // Explanation says why a campaign is or is not progressing.
@@ -106,6 +107,12 @@ func (c Campaign) Explain(now time.Time, around Surroundings) Explanation {
 		e.Why = found
 	} else if found != "" {
 		e.Why += ". " + found
+	}
+	if sources := around.Rejecting[c.CampaignID]; len(sources) > 0 {
+		waits := "A row of source " + list(sources, " and ") + " is rejected and blocks it: later rows of it wait in their table, and are not in the journal"
+		if e.Why = e.Why + ". " + waits; strings.HasPrefix(e.Why, everythingApplied) {
+			e.Why = waits
+		}
 	}
 	if until > 0 {
 		at := time.UnixMicro(until).UTC()

@@ -39,10 +39,15 @@ type Summary struct {
 	Held []HeldProjection `json:"held_projections" api:"nullable"`
 	// what is wrong now, the worst first
 	Findings finding.List `json:"findings" api:"nullable"`
+	// Rejecting are the sources with a rejected row that blocks a campaign, by campaign; at most MaxRejecting.
+	Rejecting map[string][]string `json:"-" redact:"-"`
 	// Installed are the projections that are or were loaded, by name; nil while the projections database
 	// cannot be read.
 	Installed map[string]Installed `json:"-" redact:"-"`
 }
+
+// MaxRejecting is how many rejected rows a summary tells of by their campaigns.
+const MaxRejecting = 1000
 
 // WrongJournal reports whether the journal as a whole is likely the wrong one: it contradicts the
 // projections in at least half of all campaigns, or they have not been compared yet.
@@ -69,7 +74,7 @@ const RightJournalFirst = "the journal may be the wrong one or an older copy: ch
 
 // Surroundings returns the state that every campaign's progress depends on.
 func (s Summary) Surroundings() Surroundings {
-	return Surroundings{Mode: s.Mode, Worker: &s.Worker, OtherBuilt: s.otherBuilt()}
+	return Surroundings{Mode: s.Mode, Worker: &s.Worker, OtherBuilt: s.otherBuilt(), Rejecting: s.Rejecting}
 }
 
 // otherBuilt goes on that rows differ from the journal: other versions built rows than those that apply events
