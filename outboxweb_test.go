@@ -273,7 +273,7 @@ insert into notes (campaign_id, text) values (:campaign_id, :payload.text);
 		want bool
 	}{
 		{code, "", false}, {code, "failures", false}, {code, "campaigns/o-1", false}, {code, "campaigns/o-1/events/1", false},
-		{code, "operations/new?fingerprint=" + inGo, false}, {code, "runs", false}, {code, "runs/new?kind=verify&all=1", false},
+		{code, "operations/new?fingerprint=" + inGo, false}, {code, "runs", false}, {code, "runs/new?kind=verify&all_campaigns=true", false},
 		{both, "failures?fingerprint=" + inGo, false}, {both, "failures?fingerprint=" + inFile, true}, {both, "runs", true}, {both, "", true},
 	} {
 		status, page, _ := tt.in.ask("GET", "/admin/outbox/"+tt.path, "ada", nil, "")

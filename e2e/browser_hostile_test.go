@@ -180,7 +180,7 @@ func hostilePages(campaign string) []string {
 // hostileQueries are the lists and forms, each with the parameters that it reads as text.
 var hostileQueries = map[string][]string{
 	"/rows": {"campaign", "event_type", "fingerprint", "q"}, "/campaigns": {"q"}, "/audit": {"actor", "campaign"}, "/failures": {"fingerprint", "campaign", "projection"},
-	"/runs": {"campaign"}, "/runs/new": {"campaigns", "campaign", "projection", "reason"}, "/operations/new": {"campaign", "event_type", "fingerprint", "rows", "reason"}, "/rehearsals/new": {"fingerprint", "projection"},
+	"/runs": {"campaign"}, "/runs/new": {"campaigns", "campaign_ids", "projections", "reason"}, "/operations/new": {"campaign", "event_type", "fingerprint", "rows", "reason"}, "/rehearsals/new": {"fingerprint", "projection"},
 	"/publishers/refused/partner/seek": {"position", "time", "reason", "confirm"}, "/": {"span"}, "/projections/hostile": {"campaign"},
 }
 
@@ -196,7 +196,7 @@ func TestBrowser_hostileTexts(t *testing.T) {
 
 	lists, more := map[string]string{}, []string{"/?span=day", "/rows", "/failures", "/runs/2", "/runs/new", "/publishers/refused/log", "/publishers/refused/partner/seek?to=head"} // which are much like others
 	for _, path := range append([]string{"/", "/rows?status=dead&limit=200", "/campaigns?limit=200", "/campaigns?limit=200&sort=lag&state=paused", "/failures?status=all&limit=200", "/operations", "/operations/1", "/operations/new",
-		"/runs", "/runs/1", "/runs/new?kind=rebuild&all=1", "/projections", "/projections/hostile", "/projections/aside?state=quarantined&limit=200", "/publishers", "/publishers/refused/partner", "/publishers/picked/file",
+		"/runs", "/runs/1", "/runs/new?kind=rebuild&all_campaigns=true", "/projections", "/projections/hostile", "/projections/aside?state=quarantined&limit=200", "/publishers", "/publishers/refused/partner", "/publishers/picked/file",
 		"/publishers/refused/partner/seek?to=beginning", "/instances", "/audit?limit=200", "/about", "/docs/operating"}, size.Of(nil, more, more)...) {
 		lists[path] = b.visit(path)
 	}

@@ -312,7 +312,7 @@ func TestBrowser_aSessionThatEnds(t *testing.T) {
 			b.sessionEndsInAPoll(e, "/")
 			b.sessionEndsBefore(e, "/rows?status=dead", "form.filter button", "/rows?")
 			if p.button || !testing.Short() {
-				b.sessionEndsBefore(e, "/runs/new?kind=verify&all=1", marked("run-preview-button"), "/runs/new?kind=verify&all=1&")
+				b.sessionEndsBefore(e, "/runs/new?kind=verify&all_campaigns=true", marked("run-preview-button"), "/runs/new?kind=verify&all_campaigns=true&")
 				b.sessionEndsBefore(e, "/rows", marked("export-csv"), "")
 				b.sessionEndsBefore(e, row+"?tab=payload", marked("download"), "")
 			}

@@ -96,7 +96,7 @@ func TestProxy_nothingLeadsOutside(t *testing.T) {
 			s.post(t, http.StatusOK, outside+"/api/v1/campaigns/healthy/pause", map[string]any{"reason": "for the test"})
 			c := &crawl{t: t, s: s, seen: map[string]string{}, kinds: map[string]bool{}}
 			c.run(outside)
-			for _, page := range []string{"/rows", "/campaigns/poisoned/events/2", "/operations/new", "/runs/new?all=1&kind=verify", "/campaigns/a%2Fb%3Fc=%252F%20%C3%A9/events/1",
+			for _, page := range []string{"/rows", "/campaigns/poisoned/events/2", "/operations/new", "/runs/new?all_campaigns=true&kind=verify", "/campaigns/a%2Fb%3Fc=%252F%20%C3%A9/events/1",
 				"/publishers/sales/partner/seek", "/audit", "/about", "/docs/operating", "/api/v1/summary", "/api/v1/openapi.json", "/metrics"} {
 				must.Hold(t, c.seen[outside+page] != "", "nothing leads to %s", page)
 			}

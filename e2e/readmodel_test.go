@@ -171,7 +171,7 @@ func TestReplay_ofRowsThatAnotherVersionBuiltNamesBothEverywhere(t *testing.T) {
 		}
 	}
 	for _, path := range []string{"/campaigns/c-01/read-model", "/campaigns/c-01/read-model?seq=1", "/campaigns/c-01/read-model/cell" + cell, "/campaigns/c-01/events/2?tab=rows", "/rows/c-01/3/dry-run",
-		"/campaigns/c-01", "/projections", "/projections/guests", "/", "/runs/new?kind=rebuild&all=1", fmt.Sprintf("/runs/%d", verify.ID), fmt.Sprintf("/runs/%d/results/c-01", verify.ID),
+		"/campaigns/c-01", "/projections", "/projections/guests", "/", "/runs/new?kind=rebuild&all_campaigns=true", fmt.Sprintf("/runs/%d", verify.ID), fmt.Sprintf("/runs/%d/results/c-01", verify.ID),
 		fmt.Sprintf("/runs/%d", rehearsal.ID), fmt.Sprintf("/runs/%d/results/c-01", rehearsal.ID), fmt.Sprintf("/runs/%d/results/c-03", rehearsal.ID),
 		"/api/v1/campaigns/c-01/read-model", "/api/v1/campaigns/c-01/read-model/cell" + cell, "/api/v1/campaigns/c-01/events/2/changes", "/api/v1/rows/c-01/3/dry-run",
 		"/api/v1/campaigns/c-01/projections", "/api/v1/projections", fmt.Sprintf("/api/v1/runs/%d/results", verify.ID), fmt.Sprintf("/api/v1/runs/%d/results/c-01", verify.ID), fmt.Sprintf("/api/v1/runs/%d/results/c-03", rehearsal.ID)} {

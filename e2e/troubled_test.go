@@ -77,7 +77,7 @@ func troubledPages(campaign string, seq int64) map[string]string {
 		"operations": "/operations", "operation": "/operations/1", "operation-new": "/operations/new", "requeue-row": row + "/requeue", "dry-run": row + "/dry-run",
 		"campaigns": "/campaigns", "campaigns-blocked": "/campaigns?state=blocked&sort=lag", "campaign": c, "read-model": fmt.Sprintf("%s/read-model?seq=%d", c, seq-1),
 		"failures": "/failures", "failures-all": "/failures?status=all", "projections": "/projections", "projection": "/projections/campaigns", "projection-aside": "/projections/campaigns?state=quarantined",
-		"runs": "/runs", "run": "/runs/1", "run-result": "/runs/1/results/" + campaign, "run-rebuild": "/runs/2", "run-new": "/runs/new", "run-asks": "/runs/new?kind=rebuild&all=1", "rehearse": "/rehearsals/new",
+		"runs": "/runs", "run": "/runs/1", "run-result": "/runs/1/results/" + campaign, "run-rebuild": "/runs/2", "run-new": "/runs/new", "run-asks": "/runs/new?kind=rebuild&all_campaigns=true", "rehearse": "/rehearsals/new",
 		"events": "/events", "events-found": "/events?q=session&since=-2h", "search": "/search?q=" + campaign[:4], "search-none": "/search?q=nothing+like+it", "search-events": "/search?q=s+today",
 		"instances": "/instances", "alerts": "/alerts", "audit": "/audit", "audit-refused": "/audit?outcome=refused", "tokens": "/tokens", "about": "/about", "operating": "/docs/operating", "not-found": "/campaigns/nobody", "invalid": "/rows?status=lost",
 	})
@@ -86,7 +86,7 @@ func troubledPages(campaign string, seq int64) map[string]string {
 
 // emptyPages are the pages that have a text for an empty state.
 var emptyPages = map[string]string{
-	"overview": "/", "charts": "/charts", "charts-table": "/charts?range=24h&table=true", "rows": "/rows", "rows-dead": "/rows?status=dead", "operations": "/operations", "operation-new": "/operations/new", "campaigns": "/campaigns", "runs": "/runs", "run-new": "/runs/new?kind=verify&all=1",
+	"overview": "/", "charts": "/charts", "charts-table": "/charts?range=24h&table=true", "rows": "/rows", "rows-dead": "/rows?status=dead", "operations": "/operations", "operation-new": "/operations/new", "campaigns": "/campaigns", "runs": "/runs", "run-new": "/runs/new?kind=verify&all_campaigns=true",
 	"campaigns-blocked": "/campaigns?state=blocked", "events": "/events", "search-none": "/search?q=nothing+like+it", "failures": "/failures", "projections": "/projections", "projection": "/projections/seats", "instances": "/instances", "alerts": "/alerts", "audit": "/audit", "tokens": "/tokens", "publishers": "/publishers",
 }
 

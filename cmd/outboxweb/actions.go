@@ -91,11 +91,11 @@ func (c *requeueCmd) one(ctx context.Context, a *app, st *engine.Engine, o outbo
 
 // verifyNext is what comes next once requeued rows of a campaign, or of any, are applied.
 func verifyNext(campaign string) string {
-	var scope runScope
+	var scope outbox.RunRequest
 	if campaign != "" {
-		scope.Campaign = []string{campaign}
+		scope.Campaigns = []string{campaign}
 	}
-	return "applied is not yet verified: compare the read models with: outboxweb verify" + scope.flags()
+	return "applied is not yet verified: compare the read models with: outboxweb verify" + scopeFlags(scope)
 }
 
 func (c *requeueCmd) many(ctx context.Context, a *app, st *engine.Engine, o outbox.Command) error {

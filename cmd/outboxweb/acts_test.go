@@ -137,7 +137,7 @@ var (
 	retryFailed = act{action: outbox.ActionRetryMany, args: "--failed", reason: "seats are free", only: "json command"}
 	note        = act{action: outbox.ActionNoteErrors, form: "fingerprint=known&note=wait", body: `{"fingerprint":"known","note":"wait"}`, args: "known wait", reason: "it is known"}
 
-	start       = act{action: outbox.ActionOperationStart, form: "canary=yes", body: `{"filter":{},"canary":true}`, args: "--dead --canary", reason: "seats are free"}
+	start       = act{action: outbox.ActionOperationStart, form: "canary=true", body: `{"filter":{},"canary":true}`, args: "--dead --canary", reason: "seats are free"}
 	cancel      = act{action: outbox.ActionOperationCancel, on: "1", reason: "not yet"}
 	acknowledge = act{action: outbox.ActionOperationAcknowledge, on: "1", reason: "seen"}
 
@@ -152,11 +152,11 @@ var (
 	resumePartners   = act{action: outbox.ActionPublisherResumeAll, on: "partner", args: "--name=partner", reason: "it is out"}
 	resetPartner     = act{action: outbox.ActionPublisherReset, on: "sales partner", reason: "they are back"}
 	skipAtPartner    = act{action: outbox.ActionPublisherSkip, on: "sales partner", form: "position=3", body: `{"position":3}`, args: "sales/partner 3", reason: "they will not have it"}
-	seekBeginning    = act{action: outbox.ActionPublisherSeek, on: "sales partner", form: "to=beginning", body: `{"to":"beginning"}`, args: "sales/partner --beginning", reason: "they lost two"}
-	seekHead         = seekBeginning.with("to=head", `{"to":"head"}`, "sales/partner --head").confirmed("skip 2 events")
-	startVerify      = act{action: outbox.ActionRunStart, form: "kind=verify&campaign=c-1", body: `{"kind":"verify","campaign_id":"c-1"}`, args: "verify --campaign=c-1", reason: "once a week"}
+	seekBeginning    = act{action: outbox.ActionPublisherSeek, on: "sales partner", form: "to=beginning", body: `{"to":"beginning"}`, args: "sales/partner --to beginning", reason: "they lost two"}
+	seekHead         = seekBeginning.with("to=head", `{"to":"head"}`, "sales/partner --to head").confirmed("skip 2 events")
+	startVerify      = act{action: outbox.ActionRunStart, form: "kind=verify&campaign_ids=c-1", body: `{"kind":"verify","campaign_id":"c-1"}`, args: "verify --campaign=c-1", reason: "once a week"}
 	verify           = startVerify
-	rebuildAll       = act{action: outbox.ActionRunStart, form: "kind=rebuild&all=1", body: `{"kind":"rebuild","all_campaigns":true}`, args: "rebuild --all", reason: "a new version", confirm: "rebuild all campaigns"}
+	rebuildAll       = act{action: outbox.ActionRunStart, form: "kind=rebuild&all_campaigns=true", body: `{"kind":"rebuild","all_campaigns":true}`, args: "rebuild --all", reason: "a new version", confirm: "rebuild all campaigns"}
 	cancelRun        = act{action: outbox.ActionRunCancel, on: "1", reason: "too slow"}
 	resumeRun        = act{action: outbox.ActionRunResume, on: "1", reason: "it is night"}
 	retryRejection   = act{action: outbox.ActionIntakeRetry, on: "shop 1", reason: "the row was corrected"}
@@ -321,7 +321,7 @@ var scenarios = []scenario{
 			{start.with("campaign=c-3", `{"filter":{"campaign_id":"c-3"}}`, "--dead --canary --campaign=c-3"), conflict, "nothing to requeue"},
 			{start.with("limit=0", `{"filter":{"limit":0}}`, "--dead --canary --limit=0"), invalid, "1"},
 			{start.with("rows=c-2", `{"rows":[{"campaign_id":"c-2"}]}`, "--canary c-2 2"), invalid, ""},
-			{start.with("chosen=yes", `{}`, "").by("form json"), invalid, "row"},
+			{start.with("chosen=true", `{}`, "").by("form json"), invalid, "row"},
 		},
 	},
 	{
@@ -449,7 +449,7 @@ var scenarios = []scenario{
 			{seekBeginning.with("", "{}", "sales/partner"), invalid, ""},
 			{seekBeginning.with("to=time&time=soon", `{"time":"soon"}`, "sales/partner --time=soon"), invalid, "time"},
 			{seekBeginning.with("to=position&position=5", `{"position":5}`, "sales/partner --position=5"), invalid, "beyond the head"},
-			{seekBeginning.at("sales nothing").with("to=head", `{"to":"head"}`, "sales/nothing --head"), missing, "there is no publisher sales/nothing"},
+			{seekBeginning.at("sales nothing").with("to=head", `{"to":"head"}`, "sales/nothing --to head"), missing, "there is no publisher sales/nothing"},
 		},
 	},
 	{
@@ -477,8 +477,8 @@ var scenarios = []scenario{
 		again:  refusal{status: conflict, says: "run 1"},
 		refused: []refusal{
 			{startVerify.with("kind=verify", `{"kind":"verify"}`, "verify"), invalid, "campaign"},
-			{startVerify.with("kind=other&campaign=c-1", `{"kind":"other","campaign_id":"c-1"}`, "other --campaign=c-1"), invalid, "other"},
-			{startVerify.with("kind=verify&campaign=nobody", `{"kind":"verify","campaign_id":"nobody"}`, "verify --campaign=nobody"), missing, "nobody"},
+			{startVerify.with("kind=other&campaign_ids=c-1", `{"kind":"other","campaign_id":"c-1"}`, "other --campaign=c-1"), invalid, "other"},
+			{startVerify.with("kind=verify&campaign_ids=nobody", `{"kind":"verify","campaign_id":"nobody"}`, "verify --campaign=nobody"), missing, "nobody"},
 		},
 	},
 	{

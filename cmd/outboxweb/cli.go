@@ -147,6 +147,7 @@ func newParser(c *cli, std streams) *kong.Kong {
 		kong.Writers(std.out, std.err),
 		kong.Bind(&c.Common),
 		kong.PostBuild(nameVariables),
+		kong.NamedMapper("seq", kong.MapperFunc(mapSeq)),
 		kong.Vars{
 			"max_payload": strconv.Itoa(outbox.DefaultMaxPayload), "default_page": strconv.Itoa(outbox.DefaultPage), "max_page": strconv.Itoa(outbox.MaxPage),
 			"default_requeue": strconv.Itoa(outbox.DefaultRequeue), "confirm_above": outbox.Number(outbox.ConfirmAbove),

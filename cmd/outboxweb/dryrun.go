@@ -50,8 +50,8 @@ func (c *runsStartCmd) try(ctx context.Context, a *app) error {
 	}
 	defer f.Close()
 	f.OtherVersion()
-	t := rebuildTrial{app: a, replayer: f, projections: c.Projection, Results: []outbox.RunResult{}, quiet: c.JSON}
-	if err := t.each(ctx, st, c.Campaign); err != nil {
+	t := rebuildTrial{app: a, replayer: f, projections: c.Projections, Results: []outbox.RunResult{}, quiet: c.JSON}
+	if err := t.each(ctx, st, c.Campaigns); err != nil {
 		return err
 	}
 	if c.JSON {

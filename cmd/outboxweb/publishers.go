@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -280,39 +281,19 @@ func (c *publishersSkipCmd) Run(ctx context.Context, a *app) error {
 
 type publishersSeekCmd struct {
 	Publisher subscriptionArg `arg:"" help:"The publisher, as TOPIC/PUBLISHER."`
-	Position  *int64          `placeholder:"N" help:"Continue with the first event after this position."`
-	Time      string          `placeholder:"T" help:"Continue with the first event recorded at or after this time: RFC 3339, or a date."`
-	Head      bool            `help:"Continue with the next event appended."`
-	Beginning bool            `help:"Continue with the first event of the journal."`
-	DryRun    bool            `help:"Change nothing; print what the seek would repeat or skip."`
-	Reason    string          `placeholder:"TEXT" help:"The reason, for the audit log. Required if the seek skips events."`
-	Confirm   string          `placeholder:"PHRASE" help:"Confirms a seek that skips events, e.g. 'skip 43 events'. Prompted for at a terminal if not given."`
+	outbox.SeekRequest
 	jsonFlag
-}
-
-// target returns the position that the flags name; exactly one flag must be given.
-func (c *publishersSeekCmd) target() (outbox.SeekTarget, error) {
-	given := 0
-	for _, is := range []bool{c.Position != nil, c.Time != "", c.Head, c.Beginning} {
-		if is {
-			given++
-		}
-	}
-	if given != 1 {
-		return outbox.SeekTarget{}, usagef("publishers seek needs one of --position N, --time T, --head and --beginning")
-	}
-	when, err := outbox.ParseSince("time", c.Time)
-	if err != nil {
-		return outbox.SeekTarget{}, asUsage("--time", err)
-	}
-	return outbox.SeekTarget{Position: c.Position, Time: when, Head: c.Head, Beginning: c.Beginning}, nil
 }
 
 // Run moves the position of one publisher.
 func (c *publishersSeekCmd) Run(ctx context.Context, a *app) error {
-	target, err := c.target()
-	if err != nil {
-		return err
+	target, err := c.Target()
+	switch refusal, _ := errors.AsType[*outbox.Refusal](err); {
+	case err == nil:
+	case refusal.Field == "time":
+		return asUsage("--time", err)
+	default:
+		return usagef("publishers seek needs one of --position N, --time T and --to WHERE")
 	}
 	return a.withStore(ctx, func(st *engine.Engine) error {
 		if c.DryRun {

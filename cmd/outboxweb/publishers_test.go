@@ -116,10 +116,10 @@ func TestPublishers_sayThatTheirProcessWasKilled(t *testing.T) {
 func TestPublishersSeek_saysWhatItWouldRepeatOrSkip(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t).withPublisher()
-	for _, flags := range [][]string{{"--head", "--beginning"}, {"--position", "1", "--time", "2026-11-21"}} {
+	for _, flags := range [][]string{{"--to", "head", "--position", "1"}, {"--position", "1", "--time", "2026-11-21"}} {
 		d.fails("needs one of", append([]string{"publishers", "seek", "scenes/archive"}, flags...)...)
 	}
-	d.says("publishers seek scenes/archive --head --dry-run", "publisher scenes/archive would continue after position 5 instead of 3: 0 events repeated, 2 skipped")
+	d.says("publishers seek scenes/archive --to head --dry-run", "publisher scenes/archive would continue after position 5 instead of 3: 0 events repeated, 2 skipped")
 	d.says("publishers seek scenes/archive --position 0 --json", `"from": 3`, `"repeats": 1`, `"capped": false`)
 }
 

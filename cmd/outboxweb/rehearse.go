@@ -125,7 +125,7 @@ func (a *app) printNext(d outbox.FixRehearsal) {
 	if d.Fingerprint != "" {
 		requeue += " --fingerprint=" + outbox.ShellWord(d.Fingerprint)
 	}
-	replay := "outboxweb runs start replay" + (&runScope{Projection: d.Replayable}).flags()
+	replay := "outboxweb runs start replay" + scopeFlags(outbox.RunRequest{Projections: d.Replayable})
 	first := "load these files and restart, then"
 	switch {
 	case d.Loaded:

@@ -28,31 +28,12 @@ type runsCmd struct {
 	Resume runsResumeCmd `cmd:"" help:"Resume an interrupted or failed run where it stopped."`
 }
 
-// runScope holds the flags that select what a run covers.
-type runScope struct {
-	Campaign   []string `name:"campaign" sep:"none" placeholder:"C" help:"A campaign to include. Repeatable."`
-	All        bool     `help:"All campaigns."`
-	Projection []string `name:"projection" sep:"none" placeholder:"P" help:"A projection to include. Repeatable; default all."`
-	Until      *int64   `placeholder:"SEQ" help:"Verify of one campaign only: replay up to this event."`
-	Rate       int64    `placeholder:"N" help:"At most this many events per second; 0 for no limit."`
-}
-
-func (s *runScope) request(kind outbox.RunKind) outbox.RunRequest {
-	o := outbox.RunRequest{Kind: kind, Campaigns: s.Campaign, All: s.All, Projections: s.Projection, Rate: s.Rate}
-	if s.Until != nil {
-		o.UntilSeq = *s.Until
-	}
-	return o
-}
-
-// check validates what kong cannot.
-func (s *runScope) check() error {
+// checkScope refuses flags of a run that kong does not.
+func checkScope(o outbox.RunRequest) error {
 	switch {
-	case s.All && len(s.Campaign) > 0:
+	case o.All && len(o.Campaigns) > 0:
 		return usagef("--all means every campaign; give it or --campaign, not both")
-	case s.Until != nil && *s.Until < 1:
-		return usagef("--until must be 1 or more")
-	case s.Rate < 0:
+	case o.Rate < 0:
 		return usagef("--rate must be 0 or more")
 	}
 	return nil
@@ -60,20 +41,18 @@ func (s *runScope) check() error {
 
 type runsStartCmd struct {
 	Kind outbox.RunKind `arg:"" values:"scoped-run-kind" help:"The kind of run: replay, verify or rebuild."`
-	runScope
-	Reason  string `placeholder:"TEXT" help:"The reason, for the audit log; required for a rebuild of all campaigns."`
-	Confirm string `placeholder:"PHRASE" help:"The phrase 'rebuild all campaigns', required for that. Prompted for at a terminal if not given."`
-	Wait    bool   `help:"Follow the run until it ends; exit 1 unless it completes, or if a verify finds drift."`
-	DryRun  bool   `help:"Rebuild only: start no run, print what would change. To try out changed files, name them in --projections."`
+	outbox.RunStartRequest
+	Wait   bool `help:"Follow the run until it ends; exit 1 unless it completes, or if a verify finds drift."`
+	DryRun bool `help:"Rebuild only: start no run, print what would change. To try out changed files, name them in --projections."`
 	jsonFlag
 }
 
 // Run starts a run and, when asked to, follows it.
 func (c *runsStartCmd) Run(ctx context.Context, a *app) error {
-	if err := c.check(); err != nil {
+	if err := checkScope(c.RunRequest); err != nil {
 		return err
 	}
-	if !c.All && len(c.Campaign) == 0 {
+	if !c.All && len(c.Campaigns) == 0 {
 		return usagef("runs start needs --campaign C, or --all")
 	}
 	if c.DryRun {
@@ -86,7 +65,7 @@ func (c *runsStartCmd) Run(ctx context.Context, a *app) error {
 	var set *projection.Set
 	var err error
 	if c.Kind.ReadsOnly() {
-		st, set, err = a.openLoaded(ctx, c.Projection...)
+		st, set, err = a.openLoaded(ctx, c.Projections...)
 	} else {
 		st, set, err = a.openBoth(ctx, a.storeOptions())
 	}
@@ -96,7 +75,8 @@ func (c *runsStartCmd) Run(ctx context.Context, a *app) error {
 	defer st.Close()
 	var run outbox.Run
 	err = a.confirming(c.Reason, c.Confirm, func(o outbox.Command) (err error) {
-		run, err = st.Runs.Start(ctx, o, c.request(c.Kind), set.Infos())
+		c.RunRequest.Kind = c.Kind
+		run, err = st.Runs.Start(ctx, o, c.RunRequest, set.Infos())
 		return err
 	})
 	if err != nil {

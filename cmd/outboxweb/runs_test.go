@@ -221,13 +221,13 @@ func TestCommands_thatAreStoppedLeaveNoActiveRun(t *testing.T) {
 	t.Parallel()
 	for name, begin := range map[string]func(context.Context, *desk) error{
 		"verify": func(ctx context.Context, d *desk) error {
-			return (&verifyCmd{runScope: runScope{Rate: 1}}).Run(ctx, d.app)
+			return (&verifyCmd{RunRequest: outbox.RunRequest{Rate: 1}}).Run(ctx, d.app)
 		},
 		"runs start verify --wait": func(ctx context.Context, d *desk) error {
-			return (&runsStartCmd{Kind: "verify", Wait: true, runScope: runScope{All: true, Rate: 1}}).Run(ctx, d.app)
+			return (&runsStartCmd{Kind: "verify", Wait: true, RunStartRequest: outbox.RunStartRequest{RunRequest: outbox.RunRequest{All: true, Rate: 1}}}).Run(ctx, d.app)
 		},
 		"runs start rebuild --wait": func(ctx context.Context, d *desk) error {
-			return (&runsStartCmd{Kind: "rebuild", Wait: true, runScope: runScope{Campaign: []string{"c-1"}, Rate: 1}}).Run(ctx, d.app)
+			return (&runsStartCmd{Kind: "rebuild", Wait: true, RunStartRequest: outbox.RunStartRequest{RunRequest: outbox.RunRequest{Campaigns: []string{"c-1"}, Rate: 1}}}).Run(ctx, d.app)
 		},
 	} {
 		d := newDesk(t)

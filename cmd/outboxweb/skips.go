@@ -2,7 +2,11 @@ package main
 
 import (
 	"context"
+	"errors"
+	"reflect"
 	"strconv"
+
+	"github.com/alecthomas/kong"
 
 	"github.com/outboxweb/outboxweb/internal/engine"
 	"github.com/outboxweb/outboxweb/internal/outbox"
@@ -56,6 +60,17 @@ func (c *unskipCmd) Run(ctx context.Context, a *app) error {
 		}
 		return c.print(a, skip, "un-skipped campaign %s seq %d (%s); it will be applied like any other event", skip.CampaignID, skip.Seq, skip.EventType)
 	})
+}
+
+// mapSeq reads a flag that is an event's seq.
+func mapSeq(parsed *kong.DecodeContext, target reflect.Value) error {
+	var seq int64
+	err := parsed.Scan.PopValueInto("int", &seq)
+	if err == nil && seq < 1 {
+		err = errors.New("must be 1 or more")
+	}
+	target.SetInt(seq)
+	return err
 }
 
 func parseSeq(text string) (int64, error) {

@@ -14,22 +14,23 @@ import (
 
 // verifyCmd compares live rows with a replay of the journal; it is suitable for cron.
 type verifyCmd struct {
-	runScope
+	outbox.RunRequest
 	actionFlags
 }
 
 // Run verifies and prints what drifted. Drift is exit code 1.
 func (c *verifyCmd) Run(ctx context.Context, a *app) error {
-	if err := c.check(); err != nil {
+	if err := checkScope(c.RunRequest); err != nil {
 		return err
 	}
-	c.All = len(c.Campaign) == 0
-	st, set, err := a.openLoaded(ctx, c.Projection...)
+	c.All = len(c.Campaigns) == 0
+	c.Kind = outbox.RunVerify
+	st, set, err := a.openLoaded(ctx, c.Projections...)
 	if err != nil {
 		return err
 	}
 	defer st.Close()
-	run, err := st.Runs.Start(ctx, command(c.Reason), c.request(outbox.RunVerify), set.Infos())
+	run, err := st.Runs.Start(ctx, command(c.Reason), c.RunRequest, set.Infos())
 	if err != nil {
 		return err
 	}
@@ -48,7 +49,7 @@ func (c *verifyCmd) Run(ctx context.Context, a *app) error {
 // printOutcome prints the outcome, and the projections that it says nothing of.
 func (c *verifyCmd) printOutcome(ctx context.Context, a *app, st *engine.Engine, set *projection.Set, run outbox.Run) error {
 	var missing []string
-	if len(c.Projection) == 0 {
+	if len(c.Projections) == 0 {
 		versions, err := st.ReadModel().Versions(ctx)
 		if err != nil {
 			return err
@@ -75,22 +76,22 @@ func (c *verifyCmd) printOutcome(ctx context.Context, a *app, st *engine.Engine,
 
 // rows are the live rows that are compared.
 func (c *verifyCmd) rows() string {
-	if len(c.Projection) == 0 {
+	if len(c.Projections) == 0 {
 		return "the live rows"
 	}
-	return "the live rows of projection " + strings.Join(c.Projection, ", projection ")
+	return "the live rows of projection " + strings.Join(c.Projections, ", projection ")
 }
 
-// flags are the scope as flags of another run, each after a space.
-func (c *runScope) flags() string {
+// scopeFlags are the campaigns and projections of a run as flags of another, each after a space.
+func scopeFlags(o outbox.RunRequest) string {
 	text := ""
-	if len(c.Campaign) == 0 {
+	if len(o.Campaigns) == 0 {
 		text = " --all"
 	}
-	for _, id := range c.Campaign {
+	for _, id := range o.Campaigns {
 		text += " --campaign=" + outbox.ShellWord(id)
 	}
-	for _, name := range c.Projection {
+	for _, name := range o.Projections {
 		text += " --projection " + name
 	}
 	return text
@@ -158,8 +159,7 @@ func rebuildOf(ctx context.Context, st *engine.Engine, run outbox.Run) (string, 
 	if len(o.Campaigns) > driftedNamed {
 		return fmt.Sprintf("rebuild them on the page /runs/%d, or by name: outboxweb campaigns list --state drifted --json", run.ID), err
 	}
-	scope := runScope{Campaign: o.Campaigns, Projection: o.Projections}
-	return "fix them with: outboxweb runs start rebuild" + scope.flags(), err
+	return "fix them with: outboxweb runs start rebuild" + scopeFlags(o), err
 }
 
 // printVersions prints which versions built the rows that differ, and which they were compared with.

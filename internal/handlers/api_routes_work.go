@@ -18,13 +18,13 @@ func (s *server) routeOperationsAPI() {
 	s.apiAction(outbox.ActionOperationStart, s.apiStartOperation, endpoint{
 		id: "startOperation", tag: tagOperations,
 		summary: "Requeue dead rows as an operation: a fixed set of rows, in waves, watched",
-		body:    takes[operationBody](),
+		body:    takes[outbox.OperationStartRequest](),
 		answers: starts[outbox.Operation](),
 	})
 	s.apiQuestion(outbox.RoleViewer, "/operations/preview", serveJSON(s, s.readOperationPreview), endpoint{
 		id: "previewOperation", tag: tagOperations,
 		summary: "What an operation would do; changes nothing",
-		body:    takes[operationBody](),
+		body:    takes[outbox.OperationStartRequest](),
 		answers: gives[outbox.OperationPreview]("the preview"),
 	})
 	s.apiGet("/operations/{operation}", reply(s, operationParam, s.Operations.Get), endpoint{
@@ -59,7 +59,7 @@ func (s *server) routeRunsAPI() {
 	s.apiAction(outbox.ActionRunStart, s.apiStartRun, endpoint{
 		id: "startRun", tag: tagRuns,
 		summary: "Start a replay, verify or rebuild; 409 names the blocking run",
-		body:    takes[runBody](),
+		body:    takes[outbox.RunStartRequest](),
 		answers: starts[outbox.Run](),
 	})
 	s.apiAction(outbox.ActionRehearse, s.apiStartRehearsal, endpoint{
@@ -194,7 +194,7 @@ func (s *server) routePublishersAPI() {
 		s.handle(s.jsonInput(s.apiSeekPublisher)), endpoint{ // the handler checks the action's role itself, unless it is a dry run
 			id: "seekPublisher", tag: tagPublishers,
 			summary: "Move a publisher's position (reset its offset), repeating or skipping events",
-			body:    takes[seekBody](),
+			body:    takes[outbox.SeekRequest](),
 			answers: gives[outbox.Seek]("done and audited; for a dry run, what would be done"),
 		})
 }

@@ -8,31 +8,6 @@ import (
 	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
-// runBody is the body of starting a run.
-type runBody struct {
-	Kind        string   `json:"kind" validate:"required,startedkind"`
-	CampaignID  string   `json:"campaign_id" validate:"id"` // a single campaign; or use campaign_ids or all_campaigns
-	CampaignIDs []string `json:"campaign_ids" validate:"dive,required,id" api:"max=MaxRunCampaigns"`
-	All         bool     `json:"all_campaigns" api:"default=false"`
-	Projections []string `json:"projections" validate:"dive,required,id"` // none means all loaded projections
-	UntilSeq    int64    `json:"until_seq" validate:"min=0"`              // for a verify of one campaign: the last event to replay
-	Rate        int64    `json:"rate" validate:"min=0" api:"default=0"`   // maximum events per second; 0 is no limit
-	Reason      string   `json:"reason" validate:"reason"`                // required for a rebuild of all campaigns
-	Confirm     string   `json:"confirm" validate:"phrase"`               // required for a rebuild of all campaigns: the words "rebuild all campaigns"
-}
-
-// request returns the body as the store takes it.
-func (b runBody) request() (outbox.RunRequest, error) {
-	o := outbox.RunRequest{Kind: outbox.RunKind(b.Kind), Campaigns: b.CampaignIDs, All: b.All, Projections: b.Projections, UntilSeq: b.UntilSeq, Rate: b.Rate}
-	if b.CampaignID != "" {
-		if len(b.CampaignIDs) > 0 {
-			return o, outbox.Invalid("campaign_ids", "name one campaign in campaign_id, or several in campaign_ids, not both")
-		}
-		o.Campaigns = []string{b.CampaignID}
-	}
-	return o, nil
-}
-
 // resultFilter reads the filter for the results of the run in the address.
 func resultFilter(r *http.Request) (f outbox.ResultFilter, err error) {
 	id, f, err := asked[outbox.ResultFilter](r, runParam)
@@ -43,11 +18,11 @@ func resultFilter(r *http.Request) (f outbox.ResultFilter, err error) {
 func runParam(r *http.Request) (int64, error) { return numberParam(r, "run", "a run id is") }
 
 func (s *server) apiStartRun(w http.ResponseWriter, r *http.Request) error {
-	var body runBody
+	var body outbox.RunStartRequest
 	if err := decode(r, &body); err != nil {
 		return err
 	}
-	order, err := body.request()
+	order, err := body.Order()
 	if err != nil {
 		return err
 	}

@@ -401,7 +401,7 @@ func TestDiverged_isShownWithNumbersOfNow(t *testing.T) {
 // A rebuild from the wrong journal destroys correct read models.
 func TestDiverged_asksForTheRightJournalBeforeARebuild(t *testing.T) {
 	s := ownSite(t).diverged()
-	for _, at := range []string{"/", "/campaigns", "/campaigns/c-1", "/runs/new?kind=rebuild&campaigns=c-1", "/runs/new?kind=rebuild&all=1", "/api/v1/campaigns/c-1", "/api/v1/campaigns"} {
+	for _, at := range []string{"/", "/campaigns", "/campaigns/c-1", "/runs/new?kind=rebuild&campaigns=c-1", "/runs/new?kind=rebuild&all_campaigns=true", "/api/v1/campaigns/c-1", "/api/v1/campaigns"} {
 		body := s.get(at).body
 		body = body[max(0, strings.Index(body, "<main")):]
 		right, rebuild := strings.Index(body, "restore the right"), strings.Index(body, "only if")

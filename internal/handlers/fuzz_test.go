@@ -99,7 +99,7 @@ func (z *fuzzed) ask(t *testing.T, r sent) {
 func anyValue(name string) string {
 	values := map[string]string{"status": "dead", "state": "blocked", "sort": "lag", "reverse": "true", "limit": "1", "span": "day", "format": "json", "campaign": "c-1", "campaign_id": "c-1",
 		"kind": "requeue", "action": "requeue", "since": "2026-11-21", "until": "2026-11-21T07:30:00Z", "timeout": "1ms", "wait": "applied", "part": "payload", "path": "/n", "rows": "c-1/2",
-		"fingerprint": "x", "q": "a", "canary": "true", "all": "1", "confirm": "x", "position": "1"}
+		"fingerprint": "x", "q": "a", "canary": "true", "all_campaigns": "true", "confirm": "x", "position": "1"}
 	if value, known := values[name]; known {
 		return value
 	}
@@ -143,7 +143,7 @@ func FuzzRequest(f *testing.F) {
 	for i := 0; i < len(odd); i += 97 {
 		add(odd[i])
 	}
-	for _, query := range []string{"status=lost&limit=201&cursor=%ff", "limit=1&limit=2", "%", "a;b", "q=%00", "kind=verify&all=1&projection=campaigns&campaigns=c-1%0ac-2&until=2&reason=x", "rows=c-1%2f2&rows=c-4/2"} {
+	for _, query := range []string{"status=lost&limit=201&cursor=%ff", "limit=1&limit=2", "%", "a;b", "q=%00", "kind=verify&all_campaigns=true&projections=campaigns&campaigns=c-1%0ac-2&until_seq=2&reason=x", "rows=c-1%2f2&rows=c-4/2"} {
 		add(sent{method: "GET", target: "/runs/new?" + query})
 		add(sent{method: "GET", target: "/operations/new?" + query})
 	}

@@ -151,10 +151,6 @@ func (s *server) previewRun(ctx context.Context, order outbox.RunRequest) (outbo
 	return within(ctx, s.previewing, func() (outbox.RunPreview, error) { return s.Runs.Preview(ctx, order, s.Projections) })
 }
 
-func (s *server) previewSeekTo(ctx context.Context, name outbox.SubscriptionName, target outbox.SeekTarget) (outbox.Seek, error) {
-	return within(ctx, s.previewing, func() (outbox.Seek, error) { return s.Publishers.PreviewSeek(ctx, name, target) })
-}
-
 // checkRate refuses an action of an identity that is over its rate.
 func (s *server) checkRate(r *http.Request, t route) error {
 	if !t.action.Audited() {

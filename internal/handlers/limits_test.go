@@ -317,7 +317,7 @@ func TestRooms_fullAreBusyAndNotForLong(t *testing.T) {
 		"documents": {s.srv.reading, documentReaders, 1, get("/api/v1/campaigns/c-1/events/1/payload", "/campaigns/c-1/events/1/tree", "/campaigns/c-1/events/2/tree", "/campaigns/c-1/events/1/tree?at=/x"), "reading large documents; try again in a moment"},
 		"dry runs":  {s.srv.trying, dryRunsAtATime, 1, get("/rows/c-1/1/dry-run"), "try again in a moment"},
 		"exports":   {s.srv.exporting, exportsAtATime, 1, get("/api/v1/export/rows", "/export/campaigns"), "try again in a moment"},
-		"previews":  {s.srv.previewing, previewsAtATime, 1, append(get("/operations/new", "/runs/new?kind=verify&all=1"), post("/api/v1/operations/preview", `{"filter":{}}`)...), "try again in a moment"},
+		"previews":  {s.srv.previewing, previewsAtATime, 1, append(get("/operations/new", "/runs/new?kind=verify&all_campaigns=true"), post("/api/v1/operations/preview", `{"filter":{}}`)...), "try again in a moment"},
 		"bodies":    {s.srv.bodies, bodyRoom, maxAppendBody, post("/api/v1/campaigns/c-1/events", large, large[:len(large)-1]), "too many large appends are in progress; nothing was appended. Try again in a moment"},
 		"waits":     {s.srv.waiting, waitsAtATime, 1, append(get("/api/v1/campaigns/c-1?min_seq=99&timeout=1ms"), post("/api/v1/campaigns/c-1/events?wait=applied&timeout=1ms", `{"event_type":"a","payload":{}}`)...), "2000 requests are waiting for projections"},
 	} {

@@ -43,10 +43,8 @@ var schemaNames = map[string]string{
 	"instanceView":   "InstanceAtWork",
 	"journalView":    "Journal",
 	"newEventBody":   "NewEvent",
-	"rowKeyBody":     "RowKey",
 	"rowView":        "RowDetail",
-	"seekShown":      "ExpectedSeek",
-	"selectionBody":  "OperationFilter",
+	"DeadRows":       "OperationFilter",
 	"verifications":  "VerificationList",
 	"noted":          "GroupNoted",
 	"RequeueFilter":  "OperationSelection",
@@ -175,7 +173,7 @@ func schemaName(goName string) string {
 		return of + base
 	}
 	if asked, is := strings.CutSuffix(base, "Request"); is {
-		base = asked + "Body"
+		base = strings.TrimSuffix(asked, "Start") + "Body"
 	}
 	if name := schemaNames[base]; name != "" {
 		return name

@@ -14,78 +14,24 @@ import (
 	"github.com/outboxweb/outboxweb/web/templates"
 )
 
-// rowKeyBody names one row.
-type rowKeyBody struct {
-	CampaignID string `json:"campaign_id" validate:"id" api:"required"`
-	Seq        int64  `json:"seq" api:"required,min=1"`
-}
-
-// selectionBody selects dead rows by a filter.
-type selectionBody struct {
-	CampaignID  string `json:"campaign_id" validate:"id"`
-	EventType   string `json:"event_type" validate:"id"`
-	Fingerprint string `json:"fingerprint" validate:"fingerprint"`
-	Limit       *int   `json:"limit" validate:"omitnil,operated"` // without it all matching rows, which must be at most 20,000
-}
-
-// operationBody is the body of starting or previewing an operation: either rows or a filter. The
-// empty filter selects every dead row.
-type operationBody struct {
-	Kind             string         `json:"kind" validate:"omitempty,oneof=requeue"`
-	Rows             []rowKeyBody   `json:"rows" validate:"dive" api:"max=MaxNamed"`
-	Filter           *selectionBody `json:"filter"`
-	Canary           bool           `json:"canary" api:"default=false"`
-	Rehearsal        int64          `json:"rehearsal" validate:"min=0" api:"default=0"` // the rehearsal that it rests on, whose files must be loaded; 0 for none
-	Reason           string         `json:"reason" validate:"reason"`
-	Confirm          string         `json:"confirm" validate:"phrase"`                  // required above 1,000 rows chosen or released: the phrase requeue N rows
-	ExpectedRows     *int64         `json:"expected_rows" validate:"omitnil,min=0"`     // number from the preview; refused if it differs
-	ExpectedReleased *int64         `json:"expected_released" validate:"omitnil,min=0"` // number from the preview; refused if now more by a tenth and by more than 100
-}
-
-// request returns the body as the store takes it. Selecting every dead row must be explicit.
-func (b operationBody) request() (outbox.OperationRequest, error) {
-	o := outbox.OperationRequest{Canary: b.Canary, Rehearsal: b.Rehearsal, ExpectedRows: b.ExpectedRows, ExpectedReleased: b.ExpectedReleased}
-	switch {
-	case len(b.Rows) > 0 && b.Filter != nil:
-		return o, outbox.Invalid("rows", "name the rows or give a filter, not both")
-	case len(b.Rows) == 0 && b.Filter == nil:
-		return o, outbox.Invalid("filter", "say which rows: name them in rows, or give a filter; the empty filter {} selects every dead row")
-	}
-	for _, r := range b.Rows {
-		o.Rows = append(o.Rows, outbox.RowKey(r))
-	}
-	if f := b.Filter; f != nil {
-		o.Filter = outbox.RequeueFilter{CampaignID: f.CampaignID, EventType: f.EventType, Fingerprint: f.Fingerprint}
-		if f.Limit != nil {
-			o.Filter.Limit = *f.Limit
-		}
-	}
-	return o, nil
-}
-
-// operationForm is operationBody as a form. A row is CAMPAIGN/SEQ.
+// operationForm is the request of an operation as a form. A row is CAMPAIGN/SEQ.
 type operationForm struct {
-	Campaign         string   `json:"campaign" validate:"id"`
-	EventType        string   `json:"event_type" validate:"id"`
-	Fingerprint      string   `json:"fingerprint" validate:"fingerprint"`
-	Limit            *int     `json:"limit" validate:"omitnil,operated"`
-	Rows             []string `json:"rows" validate:"dive,text,maxbytes=220"`
-	Chosen           string   `json:"chosen" validate:"omitempty,oneof=yes"` // the rows are the ticked ones, even if there are none
-	Canary           string   `json:"canary" validate:"omitempty,oneof=yes"`
-	Rehearsal        int64    `json:"rehearsal" validate:"min=0"`
-	Reason           string   `json:"reason" validate:"reason"`
-	Confirm          string   `json:"confirm" validate:"phrase"`
-	ExpectedRows     *int64   `json:"expected_rows" validate:"omitnil,min=0"`
-	ExpectedReleased *int64   `json:"expected_released" validate:"omitnil,min=0"`
+	Campaign    string   `json:"campaign" validate:"id"`
+	EventType   string   `json:"event_type" validate:"id"`
+	Fingerprint string   `json:"fingerprint" validate:"fingerprint"`
+	Limit       *int     `json:"limit" validate:"omitnil,operated"`
+	Rows        []string `json:"rows" validate:"dive,text,maxbytes=220"`
+	Chosen      bool     `json:"chosen"` // the rows are the ticked ones, even if there are none
+	outbox.OperationOptions
 }
 
 func (f operationForm) request() (outbox.OperationRequest, error) {
-	b := operationBody{Canary: f.Canary == "yes", Rehearsal: f.Rehearsal, ExpectedRows: f.ExpectedRows, ExpectedReleased: f.ExpectedReleased}
-	if len(f.Rows) == 0 && f.Chosen != "" {
+	asked := outbox.OperationStartRequest{OperationOptions: f.OperationOptions}
+	if len(f.Rows) == 0 && f.Chosen {
 		return outbox.OperationRequest{}, outbox.Invalid("rows", "no row is selected; go back and select the dead rows to requeue, or requeue all that match")
 	}
 	if len(f.Rows) == 0 {
-		b.Filter = &selectionBody{CampaignID: f.Campaign, EventType: f.EventType, Fingerprint: f.Fingerprint, Limit: f.Limit}
+		asked.Filter = &outbox.DeadRows{CampaignID: f.Campaign, EventType: f.EventType, Fingerprint: f.Fingerprint, Limit: f.Limit}
 	}
 	for _, text := range f.Rows {
 		cut := max(0, strings.LastIndexByte(text, '/'))
@@ -93,9 +39,9 @@ func (f operationForm) request() (outbox.OperationRequest, error) {
 		if err != nil || cut == 0 {
 			return outbox.OperationRequest{}, outbox.Invalid("rows", "a row is named CAMPAIGN/SEQ, not %q", text)
 		}
-		b.Rows = append(b.Rows, rowKeyBody{CampaignID: text[:cut], Seq: seq})
+		asked.Rows = append(asked.Rows, outbox.RowKey{CampaignID: text[:cut], Seq: seq})
 	}
-	return b.request()
+	return asked.Order()
 }
 
 func readOperationForm(values url.Values) (form operationForm, order outbox.OperationRequest, err error) {
@@ -118,11 +64,11 @@ func asSeen(do func(ctx context.Context, o outbox.Command, id int64, seen outbox
 }
 
 func (s *server) apiStartOperation(w http.ResponseWriter, r *http.Request) error {
-	var body operationBody
+	var body outbox.OperationStartRequest
 	if err := decode(r, &body); err != nil {
 		return err
 	}
-	order, err := body.request()
+	order, err := body.Order()
 	if err != nil {
 		return err
 	}
@@ -139,11 +85,11 @@ func (s *server) apiStartOperation(w http.ResponseWriter, r *http.Request) error
 }
 
 func (s *server) readOperationPreview(r *http.Request) (preview outbox.OperationPreview, err error) {
-	var body operationBody
+	var body outbox.OperationStartRequest
 	if err := decode(r, &body); err != nil {
 		return preview, err
 	}
-	order, err := body.request()
+	order, err := body.Order()
 	if err != nil {
 		return preview, err
 	}

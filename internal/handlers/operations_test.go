@@ -126,13 +126,13 @@ func TestOperationPages_sayWhatItDoesAndWhatCameOfIt(t *testing.T) {
 	s := newSite(t).blocked(2)
 	s.get("/rows?status=dead").want(t, 200, `href="/operations/new" data-testid="requeue-all"`)
 	page := s.get("/operations/new?event_type="+poison).want(t, 200, "2 dead rows of 2 campaigns become pending again", "2 of them are heads of their campaigns",
-		"4 rows behind are released", `href="/campaigns/c-1"`, "unknown: too little was applied lately", `name="canary" value="yes" checked`,
+		"4 rows behind are released", `href="/campaigns/c-1"`, "unknown: too little was applied lately", `name="canary" value="true" checked`,
 		"outboxweb requeue --dead --canary --event-type="+poison).lacks(t, `name="confirm"`)
 	form := fieldsOf(page)
 	must.Need(t, form.Get("expected_rows") == "2" && form.Get("expected_released") == "4" && len(form.Get("idempotency_key")) >= 20, "the form sends %v", form)
 	other := fieldsOf(s.get("/operations/new")).Get("idempotency_key")
 	must.Hold(t, other != form.Get("idempotency_key"), "two pages have the same key")
-	form.Set("canary", "yes")
+	form.Set("canary", "true")
 	s.submit("/operations", form.Encode()).want(t, http.StatusSeeOther)
 	s.get("/operations/new").want(t, 200, "Nothing to requeue")
 	s.get("/operations/1").want(t, 200, "Operation 1: requeue of 2 rows", "running", "No worker is running", "canary")
@@ -243,7 +243,7 @@ insert into run_rehearsals (run_id, fingerprint, behind, blocked, more, versions
 values (1, '', 100, '{"c-1":{"seq":2,"projection":"campaigns"}}', 0, '{"campaigns":"v1"}', '[]', '[]')`} {
 		s.change(change)
 	}
-	const says, replay = "1 quarantined campaign passed rehearsal 1 with the loaded files: replay the projection; a requeue does not reach it.", `href="/runs/new?all=1&amp;kind=replay&amp;projection=campaigns"`
+	const says, replay = "1 quarantined campaign passed rehearsal 1 with the loaded files: replay the projection; a requeue does not reach it.", `href="/runs/new?all_campaigns=true&amp;kind=replay&amp;projections=campaigns"`
 	s.get("/projections/campaigns").want(t, 200, says, `data-testid="quarantine-passed"`, replay)
 	s.fresh("/").want(t, 200, says)
 	s.get("/").want(t, 200, replay, "Replay what is quarantined…")

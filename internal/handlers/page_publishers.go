@@ -2,8 +2,9 @@ package handlers
 
 import (
 	"context"
+	"maps"
 	"net/http"
-	"strconv"
+	"net/url"
 	"strings"
 
 	"github.com/google/uuid"
@@ -16,7 +17,7 @@ func (s *server) routePublishers() {
 	const sub = "/publishers/{topic}/{publisher}"
 	s.get("/publishers", s.publishersPage, rangeQuery{}, paging{})
 	s.get(sub, s.publisherPage, rangeQuery{})
-	s.get(sub+"/seek", s.seekPage, seekQuery{})
+	s.get(sub+"/seek", s.seekPage, seekForm{})
 	s.formAction(outbox.ActionPublisherSeek, s.seekForm)
 }
 
@@ -85,55 +86,59 @@ func (s *server) publisherPage(w http.ResponseWriter, r *http.Request) error {
 	return s.renderLive(w, r, p, pageOf(templates.PublisherPage, view), pageOf(templates.PublisherLive, view))
 }
 
-// seekQuery is seekBody as a query. Position and time count only if to selects them, since the page
-// has a field for each.
-type seekQuery struct {
+// seekForm is what the page of a seek shows as it was typed.
+type seekForm struct {
 	To       string `json:"to" validate:"omitempty,oneof=head beginning position time"`
 	Position string `json:"position" validate:"text,maxbytes=20"`
 	Time     string `json:"time" validate:"text,maxbytes=40"`
 	Reason   string `json:"reason" validate:"reason"`
-	Confirm  string `json:"confirm" validate:"phrase"`
-	Repeats  *int64 `json:"expected_repeats" validate:"omitnil,min=0"`
-	Skips    *int64 `json:"expected_skips" validate:"omitnil,min=0"`
-	Capped   string `json:"expected_capped" validate:"omitempty,oneof=true false"`
 }
 
-// body converts the query to the API's body.
-func (q seekQuery) body() (b seekBody, err error) {
-	switch q.To {
-	case "":
-		return b, outbox.Invalid("to", "choose a new position")
-	case "position":
-		n, err := strconv.ParseInt(strings.TrimSpace(q.Position), 10, 64)
-		if err != nil {
-			return b, outbox.Invalid("position", "a position is a whole number from 0, not %q", q.Position)
-		}
-		b.Position = &n
-	case "time":
-		if b.Time = strings.TrimSpace(q.Time); b.Time == "" {
-			return b, outbox.Invalid("time", "give a time, such as 2026-11-21T07:30:00Z")
-		}
-	default:
-		b.To = q.To
+// readSeek reads the request of a seek from the page. Position and time count only if to selects
+// them, since the page has a field for each; without to nothing is asked for yet.
+func readSeek(values url.Values) (form seekForm, asked outbox.SeekRequest, err error) {
+	if err = fill(&form, values); err != nil || form.To == "" {
+		return form, asked, err
 	}
-	if q.Repeats != nil && q.Skips != nil {
-		b.Expected = &seekShown{Repeats: *q.Repeats, Skips: *q.Skips, Capped: q.Capped == "true"}
+	chosen := maps.Clone(values)
+	for name, text := range map[string]string{"position": form.Position, "time": form.Time} {
+		chosen.Del(name)
+		if form.To == name {
+			chosen.Del("to")
+			chosen.Set(name, strings.TrimSpace(text))
+		}
 	}
-	return b, nil
+	err = fill(&asked, chosen)
+	switch {
+	case err != nil:
+	case form.To == "position" && asked.Position == nil:
+		err = outbox.Invalid("position", "a position is a whole number from 0, not %q", form.Position)
+	case form.To == "time" && asked.Time == "":
+		err = outbox.Invalid("time", "give a time, such as 2026-11-21T07:30:00Z")
+	}
+	return form, asked, err
 }
 
 // seekPage asks for the new position of a publisher and previews the move.
 func (s *server) seekPage(w http.ResponseWriter, r *http.Request) error {
-	name, q, err := asked[seekQuery](r, subscriptionParam)
+	name, err := subscriptionParam(r)
 	if err != nil {
 		return err
 	}
-	view := templates.SeekView{To: q.To, Position: q.Position, Time: q.Time, Reason: q.Reason, Key: uuid.NewString()}
+	form, asked, err := readSeek(r.URL.Query())
+	if err != nil {
+		return err
+	}
+	view := templates.SeekView{To: form.To, Position: form.Position, Time: form.Time, Reason: form.Reason, Asked: asked, Key: uuid.NewString()}
 	if view.Publisher, err = s.Publishers.Publisher(r.Context(), name); err != nil {
 		return err
 	}
-	if view.Preview, err = s.previewSeek(r.Context(), name, q); err != nil {
-		return err
+	if form.To != "" {
+		preview, err := s.previewSeek(r.Context(), name, asked)
+		if err != nil {
+			return err
+		}
+		view.Preview = &preview
 	}
 	p := s.page(r, "Seek publisher "+name.String(), "Publishers")
 	return s.render(w, r, http.StatusOK, p, pageOf(templates.SeekPage, view))
@@ -144,42 +149,31 @@ func (s *server) seekForm(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	var q seekQuery
-	if err := fill(&q, r.PostForm); err != nil {
-		return err
+	form, asked, err := readSeek(r.PostForm)
+	if err == nil && form.To == "" {
+		err = outbox.Invalid("to", "choose a new position")
 	}
-	if err := s.seekAsAsked(r, name, q); err != nil {
+	if err == nil {
+		_, err = s.seek(r, "page", name, asked)
+	}
+	if err != nil {
 		return err
 	}
 	return s.done(w, r, s.linksOf(r).Publisher(name))
 }
 
-func (s *server) seekAsAsked(r *http.Request, name outbox.SubscriptionName, q seekQuery) error {
-	body, err := q.body()
+func (s *server) seek(r *http.Request, via string, name outbox.SubscriptionName, asked outbox.SeekRequest) (outbox.Seek, error) {
+	target, err := asked.Target()
 	if err != nil {
-		return err
+		return outbox.Seek{}, err
 	}
-	target, err := body.target()
-	if err != nil {
-		return err
-	}
-	_, err = s.Publishers.Seek(r.Context(), s.command(r, "page", q), name, target, body.seen())
-	return err
+	return s.Publishers.Seek(r.Context(), s.command(r, via, asked), name, target, asked.Seen())
 }
 
-// previewSeek previews a seek; nil before a target is given.
-func (s *server) previewSeek(ctx context.Context, name outbox.SubscriptionName, q seekQuery) (*outbox.Seek, error) {
-	if q.To == "" {
-		return nil, nil
-	}
-	body, err := q.body()
+func (s *server) previewSeek(ctx context.Context, name outbox.SubscriptionName, asked outbox.SeekRequest) (outbox.Seek, error) {
+	target, err := asked.Target()
 	if err != nil {
-		return nil, err
+		return outbox.Seek{}, err
 	}
-	target, err := body.target()
-	if err != nil {
-		return nil, err
-	}
-	preview, err := s.previewSeekTo(ctx, name, target)
-	return &preview, err
+	return within(ctx, s.previewing, func() (outbox.Seek, error) { return s.Publishers.PreviewSeek(ctx, name, target) })
 }

@@ -18,28 +18,20 @@ const (
 	firstShown = 10
 )
 
-// runForm is runBody as a form. Campaigns are one per line or one per field.
+// runForm is a run's request on the page, where campaigns are also one per line.
 type runForm struct {
-	Kind        string   `json:"kind" validate:"omitempty,startedkind"`
-	Campaigns   string   `json:"campaigns" validate:"text"`
-	Campaign    []string `json:"campaign" validate:"dive,id"`
-	All         string   `json:"all" validate:"omitempty,oneof=0 1"`
-	Projections []string `json:"projection" validate:"dive,id"`
-	UntilSeq    int64    `json:"until" validate:"min=0"`
-	Rate        int64    `json:"rate" validate:"min=0"`
-	Reason      string   `json:"reason" validate:"reason"`
-	Confirm     string   `json:"confirm" validate:"phrase"`
-	Drifted     int64    `json:"drifted" validate:"min=0"` // a verify: what it found to differ is to be rebuilt
+	outbox.RunStartRequest
+	Lines   string `json:"campaigns" validate:"text"`
+	Drifted int64  `json:"drifted" validate:"min=0"` // a verify: what it found to differ is to be rebuilt
 }
 
 func (f runForm) request() outbox.RunRequest {
-	o := outbox.RunRequest{Kind: outbox.RunKind(f.Kind), Campaigns: f.Campaign, All: f.All == "1", Projections: f.Projections, UntilSeq: f.UntilSeq, Rate: f.Rate}
-	for line := range strings.Lines(f.Campaigns) {
+	for line := range strings.Lines(f.Lines) {
 		if id := strings.TrimSpace(line); id != "" {
-			o.Campaigns = append(o.Campaigns, id)
+			f.Campaigns = append(f.Campaigns, id)
 		}
 	}
-	return o
+	return f.RunRequest
 }
 
 func (s *server) runsPage(w http.ResponseWriter, r *http.Request) error {

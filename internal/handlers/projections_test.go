@@ -79,7 +79,7 @@ func TestOverview_namesWhatIsQuarantined(t *testing.T) {
 	s.fresh("/").want(t, 200, "Projection campaigns is quarantined in 1 campaign.")
 	s.get("/").want(t, 200, `data-testid="quarantine"`, `href="/projections/campaigns?state=quarantined"`, "#a-projection-is-quarantined", "for 1 campaign").
 		lacks(t, "All 2 campaigns are current.")
-	s.get("/runs/new?kind=rebuild&all=1").want(t, 200, `data-testid="failing-now"`, "verify, rebuild and replay fail where it does")
+	s.get("/runs/new?kind=rebuild&all_campaigns=true").want(t, 200, `data-testid="failing-now"`, "verify, rebuild and replay fail where it does")
 	s.get("/api/v1/summary").want(t, 200, `"held_projections":[{"projection":"campaigns","paused":null,"paused_campaigns":0,`, `"quarantined":1`)
 	s.get("/metrics").want(t, 200, "\noutboxweb_quarantined_projections 1\n")
 	s.get("/events").want(t, 200, "is quarantined, 2 events behind").times(t, 2, "applied-in-part")
@@ -334,7 +334,7 @@ func TestDrift_ofAVersionThatIsNotLoadedAsksForAVerify(t *testing.T) {
 	load("v1")
 	s.fresh("/api/v1/summary").want(t, 200, `"outdated_drift":1`)
 	s.fresh("/").want(t, 200, "1 campaign differed from version bad of projection campaigns, which is not loaded any more; verify again with the loaded version v1")
-	s.get("/").want(t, 200, "h-warn", `href="/runs/new?all=1&amp;kind=verify&amp;projection=campaigns"`).
+	s.get("/").want(t, 200, "h-warn", `href="/runs/new?all_campaigns=true&amp;kind=verify&amp;projections=campaigns"`).
 		lacks(t, "kind=rebuild", "differ from the journal", `data-testid="drift"`)
 	s.get("/campaigns/c-1").want(t, 200, "The rows of 1 projection differed from a version that is not loaded any more; verify again with the loaded one",
 		"1 row changed, compared with version bad of projection campaigns, which is not loaded any more").lacks(t, "a rebuild fixes them", "first divergence")

@@ -163,7 +163,7 @@ func TestSeekPage_saysWhatItDoesAndAsks(t *testing.T) {
 	s.seed("c-1", "scene.a", "x", "scene.b", "scene.c")
 	s.withPublisher(1)
 	s.get(seekPath).want(t, 200, "New position", "Position, 0 to 4").lacks(t, `data-testid="seek-preview"`, "checked")
-	s.get(seekPath+"?to=beginning").want(t, 200, "moves back from 1 to 0", "1 event of its topic is delivered again", `data-testid="seek">Seek back<`, "--beginning", `value="beginning" checked`).
+	s.get(seekPath+"?to=beginning").want(t, 200, "moves back from 1 to 0", "1 event of its topic is delivered again", `data-testid="seek">Seek back<`, "--to beginning", `value="beginning" checked`).
 		lacks(t, `data-testid="seek-phrase"`, "(required)")
 	s.get(seekPath+"?to=position&position=3").want(t, 200, "1 event of its topic is skipped", "skip 1 events", "Seek and skip 1 event<", "--position 3", "(required)")
 	s.get(seekPath+"?to=position&position=1").want(t, 200, "The publisher is already at position 1").lacks(t, `data-testid="seek"`)

@@ -154,7 +154,7 @@ func addresses(route string) []string {
 			all = append(all, fmt.Sprintf("%s?act=%d", target, id))
 		}
 	case strings.HasSuffix(route, "/runs/new"):
-		all = append(all, target+"?kind=verify&campaign=c-1")
+		all = append(all, target+"?kind=verify&campaign_ids=c-1")
 	case strings.HasSuffix(route, "/operations/new"):
 		all = append(all, target+"?campaign=c-1")
 	case strings.HasSuffix(route, "/rows"):

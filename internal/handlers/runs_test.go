@@ -58,9 +58,9 @@ func TestRunPages_startOnceAndLeadToTheRun(t *testing.T) {
 	s := ownSite(t)
 	s.seed("c/1", "a", "b")
 	s.work()
-	s.get("/runs").want(t, 200, "No runs yet", `href="/runs/new?all=1&amp;kind=verify" data-testid="run-new"`)
+	s.get("/runs").want(t, 200, "No runs yet", `href="/runs/new?all_campaigns=true&amp;kind=verify" data-testid="run-new"`)
 	s.get("/runs/new").want(t, 200, "Start a run", "Readers see the old rows or the new", "Preview").lacks(t, `data-testid="run-start"`, `data-testid="run-preview"`)
-	page := s.get("/runs/new?kind=rebuild&campaigns=%20c%2F1%20%0D%0A%0D%0A&projection=campaigns&rate=50&reason=looks+odd").want(t, 200,
+	page := s.get("/runs/new?kind=rebuild&campaigns=%20c%2F1%20%0D%0A%0D%0A&projections=campaigns&rate=50&reason=looks+odd").want(t, 200,
 		"This rebuild replays 2 events of 1 campaign into 1 projection and replaces the live rows", "Events continue to be applied", "never a mix",
 		`value="rebuild" checked`, `value="campaigns" checked`, `value="50"`, `value="looks odd"`, "outboxweb runs start rebuild --campaign=c/1 --projection=campaigns --rate=50", `data-testid="run-start">Start rebuild`)
 	form := url.Values{"idempotency_key": {startKey(page)}, "kind": {"rebuild"}, "campaigns": {"c/1\r\n"}, "projection": {"campaigns"}, "rate": {"50"}, "reason": {"looks odd"}}
@@ -76,9 +76,9 @@ func TestRunPages_startOnceAndLeadToTheRun(t *testing.T) {
 func TestRunPages_ofARebuildOfAllAskForAReasonAndAPhrase(t *testing.T) {
 	s := ownSite(t)
 	s.seed("c-1", "a")
-	s.get("/runs/new?kind=verify&all=1").want(t, 200).lacks(t, `data-testid="confirm"`)
-	page := s.get("/runs/new?kind=rebuild&all=1").want(t, 200, `data-testid="confirm"`, "(required to start)", "--confirm=&#39;rebuild all campaigns&#39;", `&#34;confirm&#34;:&#34;rebuild all campaigns&#34;`)
-	form := url.Values{"idempotency_key": {startKey(page)}, "kind": {"rebuild"}, "all": {"1"}, "reason": {"looks odd"}}
+	s.get("/runs/new?kind=verify&all_campaigns=true").want(t, 200).lacks(t, `data-testid="confirm"`)
+	page := s.get("/runs/new?kind=rebuild&all_campaigns=true").want(t, 200, `data-testid="confirm"`, "(required to start)", "--confirm=&#39;rebuild all campaigns&#39;", `&#34;confirm&#34;:&#34;rebuild all campaigns&#34;`)
+	form := url.Values{"idempotency_key": {startKey(page)}, "kind": {"rebuild"}, "all_campaigns": {"true"}, "reason": {"looks odd"}}
 	s.submit("/runs", form.Encode()).want(t, http.StatusUnprocessableEntity, "This replaces the rows of 1 campaign; to confirm it, type: rebuild all campaigns")
 	form.Set("confirm", "rebuild all campaigns")
 	s.submit("/runs", form.Encode()).want(t, http.StatusSeeOther)
@@ -89,19 +89,19 @@ func TestRunPages_nameTheRunInTheWay(t *testing.T) {
 	s := ownSite(t)
 	s.seed("c-1", "a")
 	s.startRun(`{"kind":"verify","all_campaigns":true}`)
-	page := s.get("/runs/new?kind=rebuild&campaign=c-1").want(t, 200, `<a href="/runs/1">Run 1</a> is blocking`)
+	page := s.get("/runs/new?kind=rebuild&campaign_ids=c-1").want(t, 200, `<a href="/runs/1">Run 1</a> is blocking`)
 	must.Equal(t, startKey(page), "", "a run that is blocking does not keep the button away")
-	s.submit("/runs", "kind=rebuild&campaign=c-1").want(t, 409, "Blocked by run 1", `href="/runs/1" data-testid="in-the-way"`)
+	s.submit("/runs", "kind=rebuild&campaign_ids=c-1").want(t, 409, "Blocked by run 1", `href="/runs/1" data-testid="in-the-way"`)
 }
 
 func TestRunPages_sayWhatIsWrongWithAnOrder(t *testing.T) {
 	s := ownSite(t)
 	s.seed("c-1", "a")
 	for query, says := range map[string]string{
-		"kind=verify&campaign=nobody":              `here is no campaign "nobody"`,
-		"kind=verify&campaign=c-1&all=1":           "ame campaigns or choose all, not both",
-		"kind=rebuild&campaign=c-1&until=1":        "ntil_seq is for a verify run",
-		"kind=verify&campaign=c-1&projection=nope": "is not loaded",
+		"kind=verify&campaign_ids=nobody":                 `here is no campaign "nobody"`,
+		"kind=verify&campaign_ids=c-1&all_campaigns=true": "ame campaigns or choose all, not both",
+		"kind=rebuild&campaign_ids=c-1&until_seq=1":       "ntil_seq is for a verify run",
+		"kind=verify&campaign_ids=c-1&projections=nope":   "is not loaded",
 	} {
 		page := s.get("/runs/new?"+query).want(t, 200)
 		text := html.UnescapeString(page.body)
@@ -119,8 +119,8 @@ func TestRunPages_keepIDsThatDoNotFitALine(t *testing.T) {
 	odd := " two  words "
 	s.seed(odd, "a")
 	s.work()
-	s.get("/runs/new?kind=verify&campaign="+url.QueryEscape(odd)).want(t, 200, "1 event of 1 campaign", "does not fit on a line", "<input type=\"hidden\" name=\"campaign\" value=\" two  words \">")
-	s.submit("/runs", url.Values{"kind": {"verify"}, "campaign": {odd}}.Encode()).want(t, http.StatusSeeOther)
+	s.get("/runs/new?kind=verify&campaign_ids="+url.QueryEscape(odd)).want(t, 200, "1 event of 1 campaign", "does not fit on a line", "<input type=\"hidden\" name=\"campaign_ids\" value=\" two  words \">")
+	s.submit("/runs", url.Values{"kind": {"verify"}, "campaign_ids": {odd}}.Encode()).want(t, http.StatusSeeOther)
 	s.get("/api/v1/runs/1").want(t, 200, `"campaign_id":"`+odd+`"`)
 }
 
@@ -281,7 +281,7 @@ func TestRunPages_showHowRowsDiffer(t *testing.T) {
 	s.ran(`{"kind":"verify","campaign_id":"c/1"}`, outbox.RunCompleted, "", result)
 	page := s.get("/runs/1/results/c%2F1").want(t, 200, "the live rows differ from the journal", `href="/campaigns/c%2F1/events/2" data-testid="first-seq">event 2`,
 		"1 row missing in live data, 25 changed, 1 unexpected in live data.", "24 more rows differ", "9007199254740993", "12345678901234567890", `&#34;&lt;script&gt;alert(1)&lt;/script&gt; \u202e&#34;`, `&#34;Ash \\u003c&#34;`,
-		"and 35,906 more bytes", "absent", "no other field", "≠", "sha256:fold", "sha256:live", `data-testid="start-rebuild"`, `href="/runs/new?campaign=c%2F1&amp;kind=rebuild"`).lacks(t, "<script>alert", "\u202e")
+		"and 35,906 more bytes", "absent", "no other field", "≠", "sha256:fold", "sha256:live", `data-testid="start-rebuild"`, `href="/runs/new?campaign_ids=c%2F1&amp;kind=rebuild"`).lacks(t, "<script>alert", "\u202e")
 	page.times(t, 3, `data-testid="row-change"`)
 	s.get("/runs/1").want(t, 200, "Digests at event 2", "sha256:fold", "sha256:live", "sha256:full", `data-testid="digest-differs"`)
 	s.get("/campaigns/c%2F1").want(t, 200, `data-testid="verified-campaigns"`, "at event 2,", `href="/runs/1/results/c%2F1"`, "; first divergence at event 2 or earlier.", `data-testid="start-verify"`)
@@ -293,12 +293,12 @@ func TestRunPages_offerTheRebuildOfRowsOfAnotherVersion(t *testing.T) {
 	s.seed("c-1", "a")
 	s.changeProjections(`insert into projection_versions (projection, version, built_version, installed_at) values ('campaigns', 'v1', 'v0', 1)`)
 	run := s.ran(`{"kind":"verify","all_campaigns":true}`, outbox.RunCompleted, "", drifted("c-1"))
-	for _, target := range []string{"/projections", "/projections/campaigns", "/campaigns/c-1", "/runs/new?all=1&kind=rebuild", fmt.Sprintf("/runs/%d", run.ID), fmt.Sprintf("/runs/%d/results/c-1", run.ID)} {
+	for _, target := range []string{"/projections", "/projections/campaigns", "/campaigns/c-1", "/runs/new?all_campaigns=true&kind=rebuild", fmt.Sprintf("/runs/%d", run.ID), fmt.Sprintf("/runs/%d/results/c-1", run.ID)} {
 		s.fresh(target).want(t, 200, `data-testid="other-version-campaigns"`)
 		s.get(target).want(t, 200, "Rows of projection campaigns were built by version v0. Version v1 is loaded now, and builds what is applied since then. "+outbox.BuiltAdvice)
 	}
 	s.get("/projections/campaigns").want(t, 200, "version v0, and since by the loaded version v1")
-	s.get("/runs/new?all=1&kind=verify").want(t, 200).lacks(t, "other-version")
+	s.get("/runs/new?all_campaigns=true&kind=verify").want(t, 200).lacks(t, "other-version")
 	must.OK(t, s.store.ReadModel().MarkBuilt(context.Background(), "campaigns", "v1"))
 	s.get("/projections").want(t, 200).lacks(t, "other-version")
 }

@@ -124,7 +124,7 @@ func TestRefusedForm_keepsWhatWasTyped(t *testing.T) {
 		{"/rows/c-1/2/requeue", "expected_status=dead&reason=" + tooLong, "reason", tooLong},
 		{"/rows/c-1/2/skip", "expected_status=dead&confirm=skip&reason=" + url.QueryEscape(`it's "late" & <soon>`), "confirm", "it&#39;s &#34;late&#34; &amp; &lt;soon&gt;"},
 		{"/projections/campaigns/pause", "reason=" + tooLong, "reason", tooLong},
-		{"/runs", "kind=verify&all=1&rate=fast&reason=one%0D%0Atwo", "rate", "one\r\ntwo"},
+		{"/runs", "kind=verify&all_campaigns=true&rate=fast&reason=one%0D%0Atwo", "rate", "one\r\ntwo"},
 		{"/failures/groups/note", "fingerprint=f&note=" + strings.Repeat("n", 2001), "note", strings.Repeat("n", 2001)},
 	} {
 		a := s.submit(form.path, form.fields).want(t, 422, "<h1>Check your input", `<dd class="wrap">`+form.keeps+"</dd>").lacks(t, "<dt>expected")

@@ -242,17 +242,11 @@ func ProjectionsNamed(names []string) string {
 	return word + list(shown, " and ")
 }
 
-// Query is the request in the address of the page that prepares it.
-func (o RunRequest) Query() url.Values {
-	query := url.Values{"kind": {string(o.Kind)}}
-	for name, n := range map[string]int64{"until": o.UntilSeq, "rate": o.Rate} {
-		if n > 0 {
-			query.Set(name, strconv.FormatInt(n, 10))
-		}
-	}
+// query is the request in the address of the page that prepares it, as far as findings fill it.
+func (o RunRequest) query() url.Values {
+	query := url.Values{"kind": {string(o.Kind)}, "campaign_ids": o.Campaigns, "projections": o.Projections}
 	if o.All {
-		query.Set("all", "1")
+		query.Set("all_campaigns", "true")
 	}
-	query["campaign"], query["projection"] = o.Campaigns, o.Projections
 	return query
 }

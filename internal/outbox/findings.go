@@ -174,7 +174,7 @@ func pagePath(query url.Values, parts ...string) string {
 
 // prepares makes the page of a finding the one that prepares a run.
 func prepares(f *finding.Finding, link string, run RunRequest) {
-	f.Page, f.Link, f.Runs = pagePath(run.Query(), "runs", "new"), link, true
+	f.Page, f.Link, f.Runs = pagePath(run.query(), "runs", "new"), link, true
 }
 
 func (s Summary) faults() (all finding.List) {

@@ -89,7 +89,7 @@ func TestFind_driftLeadsToTheChangeOfAFileBeforeARebuild(t *testing.T) {
 	f := Facts{Loaded: []ProjectionInfo{{Name: "orders", Version: "ed74"}, {Name: "parcels", Version: "aaaa"}, {Name: "seats", Version: "bbbb", RowsBuilt: other}},
 		Drifted: []Verification{{CampaignID: "c", Projection: "orders", RunID: 7}, {CampaignID: "c", Projection: "parcels"}, {CampaignID: "d", Projection: "parcels"}}}
 	got := the(t, f, FindsDrift)
-	must.Equal(t, got.Link+" "+got.Page, "Rebuild… /runs/new?campaign=c&campaign=d&kind=rebuild&projection=orders&projection=parcels", "drift of unchanged projections leads to")
+	must.Equal(t, got.Link+" "+got.Page, "Rebuild… /runs/new?campaign_ids=c&campaign_ids=d&kind=rebuild&projections=orders&projections=parcels", "drift of unchanged projections leads to")
 	must.Hold(t, got.Runs && len(got.Items) == 2 && got.Items[0].Note+got.Items[0].Page+got.Items[1].Page == "projections orders and parcels, /runs/7/results/c/campaigns/d", "campaigns are %+v", got.Items)
 	f.Loaded[0].RowsBuilt = other
 	got = the(t, f, FindsDrift)
@@ -111,7 +111,7 @@ func TestFind_outdatedDriftAsksForAVerifyWithTheLoadedVersion(t *testing.T) {
 		Drifted: []Verification{{CampaignID: "c", Projection: "orders", Version: "ed74", Outdated: true}, {CampaignID: "d", Projection: "orders", Version: "ed74", Outdated: true}}}
 	got := the(t, f, FindsOutdated)
 	const want = "2 campaigns differed from version ed74 of projection orders, which is not loaded any more; verify again with the loaded version 5b70 (loaded 2026-11-26 18:30:00 UTC)"
-	must.Equal(t, got.Says+" "+got.Page, want+" /runs/new?all=1&kind=verify&projection=orders", "outdated drift")
+	must.Equal(t, got.Says+" "+got.Page, want+" /runs/new?all_campaigns=true&kind=verify&projections=orders", "outdated drift")
 	f.Drifted[0].Outdated = false
 	must.Hold(t, strings.HasPrefix(the(t, f, FindsDrift).Says, "Live rows of 1 campaign"), "drift of the loaded version beside it")
 }
@@ -150,7 +150,7 @@ func TestFind_namesWhatCouldNotBeReplayed(t *testing.T) {
 	f.Unverified[0].Outdated = true
 	f.Loaded = []ProjectionInfo{{Name: "seats"}}
 	got = the(t, f, FindsUnverifiable)
-	must.Hold(t, got.Page == "/runs/new?all=1&kind=verify&projection=seats" && strings.Contains(got.Says, "3 campaigns could not be verified with versions of projections that are not loaded any more"), "%+v", got)
+	must.Hold(t, got.Page == "/runs/new?all_campaigns=true&kind=verify&projections=seats" && strings.Contains(got.Says, "3 campaigns could not be verified with versions of projections that are not loaded any more"), "%+v", got)
 }
 
 func TestFind_failedRunsAreThoseThatNoLaterRunRepeats(t *testing.T) {

@@ -252,8 +252,8 @@ func (d OperationDetail) LoadText(l VersionLoad) string {
 
 // RowKey names one row.
 type RowKey struct {
-	CampaignID string `json:"campaign_id"`
-	Seq        int64  `json:"seq"`
+	CampaignID string `json:"campaign_id" validate:"id" api:"required"`
+	Seq        int64  `json:"seq" api:"required,min=1"`
 }
 
 // Selection selects the dead rows to requeue: those in Rows or, without any, those that match

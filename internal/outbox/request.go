@@ -26,7 +26,7 @@ type Expected struct {
 
 // RequeueRowRequest asks for an action on a row that may require a phrase.
 type RequeueRowRequest struct {
-	ReasonRequest
+	Reason string `json:"reason" validate:"reason"`
 	// required when more than 1,000 rows are released: the phrase release N rows, with N from the
 	// row's blocked_behind
 	Confirm  string    `json:"confirm,omitempty" validate:"phrase"`
@@ -111,18 +111,105 @@ type AlertMuteRequest struct {
 
 // DiscardRequest asks for the discard of a rejected row.
 type DiscardRequest struct {
-	Confirm string `json:"confirm" validate:"phrase" api:"required" placeholder:"PHRASE" help:"Confirms it, such as 'discard shop 12'. Prompted for at a terminal if not given."` // the words "discard SOURCE ID"
 	Reason  string `json:"reason" validate:"reason" api:"required,min=1" placeholder:"TEXT" help:"The reason, for the audit log."`
+	Confirm string `json:"confirm" validate:"phrase" api:"required" placeholder:"PHRASE" help:"Confirms it, such as 'discard shop 12'. Prompted for at a terminal if not given."` // the words "discard SOURCE ID"
 }
 
 // HandOverRequest asks for the hand-over of a source.
 type HandOverRequest struct {
-	Confirm string `json:"confirm" validate:"phrase" api:"required" placeholder:"PHRASE" help:"Confirms it, such as 'hand over shop'. Prompted for at a terminal if not given."` // the words "hand over SOURCE"
 	Reason  string `json:"reason" validate:"reason" api:"required,min=1" placeholder:"TEXT" help:"The reason, for the audit log."`
+	Confirm string `json:"confirm" validate:"phrase" api:"required" placeholder:"PHRASE" help:"Confirms it, such as 'hand over shop'. Prompted for at a terminal if not given."` // the words "hand over SOURCE"
 }
 
 // RejectionKey names a rejected row.
 type RejectionKey struct {
 	Source string `arg:"" help:"The source, as named in the configuration file."`
 	ID     int64  `arg:"" help:"The rejected row's ID, as shown by intake rejections."`
+}
+
+// SeekRequest moves a publisher's position to one of position, time and to.
+type SeekRequest struct {
+	Position *int64        `json:"position,omitempty" validate:"omitnil,min=0" placeholder:"N" help:"Continue with the first event after this position."`    // continue with the first event after this position
+	Time     string        `json:"time,omitempty" placeholder:"T" help:"Continue with the first event recorded at or after this time: RFC 3339, or a date."` // RFC 3339, or a date: continue with the first event recorded at or after it
+	To       string        `json:"to,omitempty" validate:"omitempty,oneof=head beginning" enum:",head,beginning" default:"" placeholder:"WHERE" help:"Continue with the next event appended (head), or with the first event of the journal (beginning)."`
+	DryRun   bool          `json:"dry_run,omitempty" help:"Change nothing; print what the seek would repeat or skip."`                                   // change nothing and answer with what the seek would do
+	Expected *ExpectedSeek `json:"expected,omitempty" kong:"-"`                                                                                          // the result of a dry run; if the seek would now repeat or skip many more events it is refused with 409
+	Reason   string        `json:"reason" validate:"reason" placeholder:"TEXT" help:"The reason, for the audit log. Required if the seek skips events."` // required when events are skipped
+	// required when events are skipped: the phrase skip N events, with N from the dry run; skip
+	// over N events if that number is capped
+	Confirm string `json:"confirm,omitempty" validate:"phrase" placeholder:"PHRASE" help:"Confirms a seek that skips events, e.g. 'skip 43 events'. Prompted for at a terminal if not given."`
+}
+
+// ExpectedSeek is the preview of a seek that the caller saw.
+type ExpectedSeek struct {
+	Repeats int64 `json:"repeats" validate:"min=0"`
+	Skips   int64 `json:"skips" validate:"min=0"`
+	Capped  bool  `json:"capped,omitempty"`
+}
+
+// Target returns the target of the seek; exactly one field must name it.
+func (r SeekRequest) Target() (SeekTarget, error) {
+	when, err := ParseSince("time", r.Time)
+	if err != nil {
+		return SeekTarget{}, err
+	}
+	given := 0
+	for _, is := range []bool{r.Position != nil, r.Time != "", r.To != ""} {
+		if is {
+			given++
+		}
+	}
+	if given != 1 {
+		return SeekTarget{}, Invalid("position", "give exactly one of position, time and to; %d are given", given)
+	}
+	return SeekTarget{Position: r.Position, Time: when, Head: r.To == "head", Beginning: r.To == "beginning"}, nil
+}
+
+// Seen is the preview that the caller saw; nil if the caller does not tell.
+func (r SeekRequest) Seen() *Seek {
+	if r.Expected == nil {
+		return nil
+	}
+	return &Seek{Repeats: r.Expected.Repeats, Skips: r.Expected.Skips, Capped: r.Expected.Capped}
+}
+
+// OperationStartRequest asks for an operation, or its preview: either rows or a filter. The empty
+// filter selects every dead row.
+type OperationStartRequest struct {
+	Kind   string    `json:"kind,omitempty" validate:"omitempty,oneof=requeue"`
+	Rows   []RowKey  `json:"rows,omitempty" validate:"dive" api:"max=MaxNamed"`
+	Filter *DeadRows `json:"filter,omitempty"`
+	OperationOptions
+}
+
+// DeadRows selects dead rows by a filter.
+type DeadRows struct {
+	CampaignID  string `json:"campaign_id" validate:"id"`
+	EventType   string `json:"event_type" validate:"id"`
+	Fingerprint string `json:"fingerprint" validate:"fingerprint"`
+	Limit       *int   `json:"limit,omitempty" validate:"omitnil,operated"` // without it all matching rows, which must be at most 20,000
+}
+
+// OperationOptions are what an operation is asked for with beside its rows.
+type OperationOptions struct {
+	Canary           bool   `json:"canary" api:"default=false"`
+	Rehearsal        int64  `json:"rehearsal,omitempty" validate:"min=0" api:"default=0"` // the rehearsal that it rests on, whose files must be loaded; 0 for none
+	Reason           string `json:"reason" validate:"reason"`
+	Confirm          string `json:"confirm,omitempty" validate:"phrase"`                  // required above 1,000 rows chosen or released: the phrase requeue N rows
+	ExpectedRows     *int64 `json:"expected_rows,omitempty" validate:"omitnil,min=0"`     // number from the preview; refused if it differs
+	ExpectedReleased *int64 `json:"expected_released,omitempty" validate:"omitnil,min=0"` // number from the preview; refused if now more by a tenth and by more than 100
+}
+
+// Order is the operation that is asked for. Selecting every dead row must be explicit.
+func (r OperationStartRequest) Order() (OperationRequest, error) {
+	o := OperationRequest{Selection: Selection{Rows: r.Rows}, Canary: r.Canary, Rehearsal: r.Rehearsal, ExpectedRows: r.ExpectedRows, ExpectedReleased: r.ExpectedReleased}
+	switch {
+	case len(r.Rows) > 0 && r.Filter != nil:
+		return o, Invalid("rows", "name the rows or give a filter, not both")
+	case len(r.Rows) == 0 && r.Filter == nil:
+		return o, Invalid("filter", "say which rows: name them in rows, or give a filter; the empty filter {} selects every dead row")
+	case r.Filter != nil:
+		o.Filter = RetryRequest{CampaignID: r.Filter.CampaignID, EventType: r.Filter.EventType, Fingerprint: r.Filter.Fingerprint, Limit: r.Filter.Limit}.Filter()
+	}
+	return o, nil
 }

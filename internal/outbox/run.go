@@ -54,19 +54,35 @@ var RunStatuses = []RunStatus{RunQueued, RunRunning, RunCancelling, RunCompleted
 // Active reports whether the run blocks other runs in its scope.
 func (s RunStatus) Active() bool { return s == RunQueued || s == RunRunning || s == RunCancelling }
 
-// RunRequest is the kind and scope of a requested run.
+// RunRequest is the kind and scope of a requested run: at most MaxRunCampaigns campaigns, or all.
 type RunRequest struct {
-	Kind RunKind
-	// Campaigns are the ids of the campaigns of the scope, at most MaxRunCampaigns; All means every
-	// campaign. Exactly one of the two must be given.
-	Campaigns []string
-	All       bool
-	// Projections are names of loaded projections; none means all.
-	Projections []string
-	// UntilSeq is the last seq to replay, for a verify of one campaign; 0 means as far as the live
-	// rows are.
-	UntilSeq int64
-	Rate     int64 // maximum events per second; 0 means no limit
+	Kind        RunKind  `json:"kind" validate:"omitempty,startedkind" api:"required" kong:"-"`
+	Campaigns   []string `json:"campaign_ids,omitempty" validate:"dive,required,id" api:"max=MaxRunCampaigns" name:"campaign" sep:"none" placeholder:"C" help:"A campaign to include. Repeatable."`
+	All         bool     `json:"all_campaigns,omitempty" api:"default=false" help:"All campaigns."`
+	Projections []string `json:"projections,omitempty" validate:"dive,required,id" name:"projection" sep:"none" placeholder:"P" help:"A projection to include. Repeatable; default all."` // none means all loaded projections
+	UntilSeq    int64    `json:"until_seq,omitempty" validate:"min=0" type:"seq" placeholder:"SEQ" help:"Verify of one campaign only: replay up to this event."`                          // for a verify of one campaign: the last event to replay
+	Rate        int64    `json:"rate,omitempty" validate:"min=0" api:"default=0" placeholder:"N" help:"At most this many events per second; 0 for no limit."`                             // maximum events per second; 0 is no limit
+}
+
+// RunStartRequest asks for the start of a run.
+type RunStartRequest struct {
+	RunRequest
+	CampaignID string `json:"campaign_id,omitempty" validate:"id" kong:"-"`                                                                                                                    // a single campaign; or use campaign_ids or all_campaigns
+	Reason     string `json:"reason" validate:"reason" placeholder:"TEXT" help:"The reason, for the audit log; required for a rebuild of all campaigns."`                                      // required for a rebuild of all campaigns
+	Confirm    string `json:"confirm,omitempty" validate:"phrase" placeholder:"PHRASE" help:"The phrase 'rebuild all campaigns', required for that. Prompted for at a terminal if not given."` // required for a rebuild of all campaigns: the words "rebuild all campaigns"
+}
+
+// Order is the run that is asked for.
+func (r RunStartRequest) Order() (RunRequest, error) {
+	switch {
+	case r.Kind == "":
+		return r.RunRequest, Invalid("kind", "kind is required")
+	case r.CampaignID != "" && len(r.Campaigns) > 0:
+		return r.RunRequest, Invalid("campaign_ids", "name one campaign in campaign_id, or several in campaign_ids, not both")
+	case r.CampaignID != "":
+		r.Campaigns = []string{r.CampaignID}
+	}
+	return r.RunRequest, nil
 }
 
 // Verdict says whether live rows match a replay of the journal.

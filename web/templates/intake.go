@@ -140,7 +140,7 @@ func handOverPhrase(s outbox.IntakeSource) string {
 func handOverTwins(p Page, s outbox.IntakeSource) Twins {
 	phrase := handOverPhrase(s)
 	return Twins{
-		Curl: p.curlPost(p.Links.API().Action(outbox.ActionIntakeHandOver, s.Name), actionBody{Reason: "why", Confirm: phrase}),
+		Curl: p.curlPost(p.Links.API().Action(outbox.ActionIntakeHandOver, s.Name), outbox.HandOverRequest{Reason: "why", Confirm: phrase}),
 		CLI:  p.program() + "intake hand-over --reason 'why' --confirm " + outbox.ShellWord(phrase) + " " + s.Name,
 	}
 }
@@ -148,7 +148,7 @@ func handOverTwins(p Page, s outbox.IntakeSource) Twins {
 func discardTwins(p Page, r outbox.IntakeRejection) Twins {
 	phrase := discardPhrase(r)
 	return Twins{
-		Curl: p.curlPost(p.Links.API().Action(outbox.ActionIntakeDiscard, r.Source, itoa(r.ID)), actionBody{Reason: "why", Confirm: phrase}),
+		Curl: p.curlPost(p.Links.API().Action(outbox.ActionIntakeDiscard, r.Source, itoa(r.ID)), outbox.DiscardRequest{Reason: "why", Confirm: phrase}),
 		CLI:  p.program() + "intake discard --reason 'why' --confirm " + outbox.ShellWord(phrase) + " " + r.Source + " " + itoa(r.ID),
 	}
 }

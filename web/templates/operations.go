@@ -250,28 +250,15 @@ func selectionFields(v NewOperationView) []namedText {
 	return fields
 }
 
-// startBody is the API's body; its field order is the order shown.
-type startBody struct {
-	Kind             string          `json:"kind"`
-	Rows             []outbox.RowKey `json:"rows,omitempty"`
-	Filter           map[string]any  `json:"filter,omitempty"`
-	Canary           bool            `json:"canary"`
-	Rehearsal        int64           `json:"rehearsal,omitempty"`
-	Reason           string          `json:"reason"`
-	Confirm          string          `json:"confirm,omitempty"`
-	ExpectedRows     int64           `json:"expected_rows"`
-	ExpectedReleased int64           `json:"expected_released"`
-}
-
 // startTwins are the shell equivalents. The command cannot name rows one by one.
 func startTwins(p Page, v NewOperationView) Twins {
-	b := startBody{Kind: "requeue", Rows: v.Selection.Rows, Canary: true, Rehearsal: v.Rehearsal, Reason: "why", Confirm: v.Preview.Confirm,
-		ExpectedRows: v.Preview.Rows, ExpectedReleased: v.Preview.Released}
+	b := outbox.OperationStartRequest{Kind: "requeue", Rows: v.Selection.Rows, OperationOptions: outbox.OperationOptions{Canary: true, Rehearsal: v.Rehearsal,
+		Reason: "why", Confirm: v.Preview.Confirm, ExpectedRows: &v.Preview.Rows, ExpectedReleased: &v.Preview.Released}}
 	f := v.Selection.Filter
 	if len(b.Rows) == 0 {
-		b.Filter = map[string]any{"campaign_id": f.CampaignID, "event_type": f.EventType, "fingerprint": f.Fingerprint}
+		b.Filter = &outbox.DeadRows{CampaignID: f.CampaignID, EventType: f.EventType, Fingerprint: f.Fingerprint}
 		if f.Limit > 0 {
-			b.Filter["limit"] = f.Limit
+			b.Filter.Limit = &f.Limit
 		}
 	}
 	t := Twins{Curl: p.curlPost(p.Links.API().Operations(outbox.OperationFilter{}), b)}

@@ -65,12 +65,13 @@ func exactly(s float64) string {
 // SeekView is the view of the page that moves a subscription's position.
 type SeekView struct {
 	outbox.Publisher
-	To       string       `redact:"-"` // head, beginning, position or time; empty before a choice
-	Position string       `redact:"-"` // as it was typed
-	Time     string       `redact:"-"` // as it was typed
-	Reason   string       `redact:"-"` // as it was typed
-	Preview  *outbox.Seek // nil before a choice
-	Key      string       `redact:"-"` // the idempotency key of the action
+	To       string             `redact:"-"` // head, beginning, position or time; empty before a choice
+	Position string             `redact:"-"` // as it was typed
+	Time     string             `redact:"-"` // as it was typed
+	Reason   string             `redact:"-"` // as it was typed
+	Preview  *outbox.Seek       // nil before a choice
+	Asked    outbox.SeekRequest `redact:"-"`
+	Key      string             `redact:"-"` // the idempotency key of the action
 }
 
 // Links of publishers.
@@ -227,36 +228,19 @@ func seekNotes(s outbox.Seek) []string {
 	return nil
 }
 
+// expected is the previewed seek.
+func (v SeekView) expected() *outbox.ExpectedSeek {
+	return &outbox.ExpectedSeek{Repeats: v.Preview.Repeats, Skips: v.Preview.Skips, Capped: v.Preview.Capped}
+}
+
 // seekFields are the hidden fields with the target and the preview.
 func seekFields(v SeekView) []namedText {
-	fields := []namedText{{"to", v.To}}
-	switch v.To {
-	case "position":
-		fields = append(fields, namedText{"position", v.Position})
-	case "time":
-		fields = append(fields, namedText{"time", v.Time})
-	}
-	if s := v.Preview; s != nil {
-		fields = append(fields, namedText{"expected_repeats", itoa(s.Repeats)}, namedText{"expected_skips", itoa(s.Skips)}, namedText{"expected_capped", strconv.FormatBool(s.Capped)})
+	seen := v.expected()
+	fields := []namedText{{"to", v.To}, {"expected_repeats", itoa(seen.Repeats)}, {"expected_skips", itoa(seen.Skips)}, {"expected_capped", strconv.FormatBool(seen.Capped)}}
+	if text := map[string]string{"position": v.Position, "time": v.Time}[v.To]; text != "" {
+		fields = slices.Insert(fields, 1, namedText{v.To, text})
 	}
 	return fields
-}
-
-// seekShownBody is the preview of a seek in the API's form.
-type seekShownBody struct {
-	Repeats int64 `json:"repeats"`
-	Skips   int64 `json:"skips"`
-	Capped  bool  `json:"capped,omitempty"`
-}
-
-// seekActionBody is the body of the API's seek; its field order is the order shown.
-type seekActionBody struct {
-	Position *int64         `json:"position,omitempty"`
-	Time     string         `json:"time,omitempty"`
-	To       string         `json:"to,omitempty"`
-	Expected *seekShownBody `json:"expected,omitempty"`
-	Reason   string         `json:"reason"`
-	Confirm  string         `json:"confirm,omitempty"`
 }
 
 // publisherTwins are the shell equivalents of the actions on a subscription.
@@ -270,15 +254,15 @@ func publisherTwins(p Page, v outbox.Publisher) Twins {
 
 // seekTwins are the shell equivalents of the previewed seek.
 func seekTwins(p Page, v SeekView) Twins {
-	body := seekActionBody{Reason: "why", Expected: &seekShownBody{v.Preview.Repeats, v.Preview.Skips, v.Preview.Capped}, Confirm: outbox.ActionPublisherSeek.Phrase(outbox.Reach{Seek: *v.Preview})}
-	flag := "--" + v.To
+	body := v.Asked
+	body.Reason, body.Expected, body.Confirm = "why", v.expected(), outbox.ActionPublisherSeek.Phrase(outbox.Reach{Seek: *v.Preview})
+	flag := "--to " + v.To
 	switch v.To {
 	case "position":
-		body.Position, flag = &v.Preview.To, "--position "+itoa(v.Preview.To)
+		flag = "--position " + itoa(v.Preview.To)
+		body.Position = &v.Preview.To
 	case "time":
-		body.Time, flag = v.Time, "--time "+outbox.ShellWord(v.Time)
-	default:
-		body.To = v.To
+		flag = "--time " + outbox.ShellWord(v.Time)
 	}
 	cli := p.program() + "publishers seek " + flag + " --reason 'why'"
 	if body.Confirm != "" {

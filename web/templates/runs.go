@@ -84,7 +84,7 @@ func (l Links) RunLog(id int64, cursor string) URL {
 
 // NewRun is the page that previews a run and starts it.
 func (l Links) NewRun(o outbox.RunRequest) URL {
-	return l.at(o.Query(), "runs", "new")
+	return l.at(request.Values(o), "runs", "new")
 }
 
 // RebuildOf is the page that previews a rebuild of what a verify found to differ.
@@ -285,22 +285,10 @@ func requestOf(r outbox.Run) outbox.RunRequest {
 	return o
 }
 
-// runBody is the API's body; its field order is the order shown.
-type runBody struct {
-	Kind        outbox.RunKind `json:"kind"`
-	Campaigns   []string       `json:"campaign_ids,omitempty"`
-	All         bool           `json:"all_campaigns,omitempty"`
-	Projections []string       `json:"projections,omitempty"`
-	UntilSeq    int64          `json:"until_seq,omitempty"`
-	Rate        int64          `json:"rate,omitempty"`
-	Reason      string         `json:"reason"`
-	Confirm     string         `json:"confirm,omitempty"`
-}
-
 // newRunTwins are the shell equivalents of starting the run.
 func newRunTwins(p Page, v NewRunView) Twins {
 	o := v.Request
-	t := Twins{Curl: p.curlPost(p.Links.API().Runs(outbox.RunFilter{}), runBody{o.Kind, o.Campaigns, o.All, o.Projections, o.UntilSeq, o.Rate, "why", v.confirm()})}
+	t := Twins{Curl: p.curlPost(p.Links.API().Runs(outbox.RunFilter{}), outbox.RunStartRequest{RunRequest: o, Reason: "why", Confirm: v.confirm()})}
 	if !p.commandLoads(o.Projections...) {
 		return t
 	}
@@ -314,7 +302,7 @@ func newRunTwins(p Page, v NewRunView) Twins {
 	for _, name := range o.Projections {
 		command += " --projection=" + outbox.ShellWord(name)
 	}
-	t.CLI = command + flagTexts(namedText{"until", positive(o.UntilSeq)}, namedText{"rate", positive(o.Rate)}, namedText{"confirm", v.confirm()}) + " --reason 'why'"
+	t.CLI = command + flagTexts(namedText{"until-seq", positive(o.UntilSeq)}, namedText{"rate", positive(o.Rate)}, namedText{"confirm", v.confirm()}) + " --reason 'why'"
 	return t
 }
 

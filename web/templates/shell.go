@@ -62,16 +62,9 @@ func (p Page) curl() string {
 
 func (p Page) curlGet(u URL) string { return p.curl() + outbox.ShellWord(p.Origin+string(u)) }
 
-// actionBody is the body of the API's actions; its field order is the order shown.
-type actionBody struct {
-	Reason   string           `json:"reason"`
-	Confirm  string           `json:"confirm,omitempty"`
-	Expected *outbox.Expected `json:"expected,omitempty"`
-}
-
 // curlAction returns the curl command of an action; about is as in Links.Action.
 func (p Page) curlAction(a outbox.Action, expected *outbox.Expected, about ...string) string {
-	return p.curlPost(p.Links.API().Action(a, about...), actionBody{Reason: "why", Expected: expected})
+	return p.curlPost(p.Links.API().Action(a, about...), outbox.RequeueRowRequest{Reason: "why", Expected: expected})
 }
 
 func (p Page) curlPost(u URL, body any) string {
@@ -83,7 +76,7 @@ func (p Page) curlPost(u URL, body any) string {
 }
 
 func requeueTwins(p Page, r outbox.Row) Twins {
-	body := actionBody{Reason: "why", Confirm: outbox.ActionRequeue.Phrase(outbox.Reach{Released: r.Released()}), Expected: expectedOf(r)}
+	body := outbox.RequeueRowRequest{Reason: "why", Confirm: outbox.ActionRequeue.Phrase(outbox.Reach{Released: r.Released()}), Expected: expectedOf(r)}
 	command := "requeue --reason 'why'"
 	if body.Confirm != "" {
 		command += " --confirm " + outbox.ShellWord(body.Confirm)

@@ -55,7 +55,7 @@ func skipPhrase(r outbox.Row) string {
 func skipTwins(p Page, r outbox.Row) Twins {
 	phrase := skipPhrase(r)
 	return Twins{
-		Curl: p.curlPost(p.Links.API().Action(outbox.ActionSkip, r.CampaignID, itoa(r.Seq)), actionBody{Reason: "why", Confirm: phrase, Expected: expectedOf(r)}),
+		Curl: p.curlPost(p.Links.API().Action(outbox.ActionSkip, r.CampaignID, itoa(r.Seq)), outbox.SkipRequest{Reason: "why", Confirm: phrase, Expected: expectedOf(r)}),
 		CLI:  p.onRow("skip --reason 'why' --confirm "+outbox.ShellWord(phrase), r.CampaignID, r.Seq),
 	}
 }

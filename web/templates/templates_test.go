@@ -41,7 +41,7 @@ func TestLinks_escapeEveryPartBelowTheBasePath(t *testing.T) {
 		WithAction(l.Overview(), 0):                                  "/ops/",
 		l.NewOperation(outbox.Selection{Rows: []outbox.RowKey{{CampaignID: "a/b&c", Seq: 2}, {CampaignID: "d", Seq: 1}}}):               "/ops/operations/new?rows=a%2Fb%26c%2F2&rows=d%2F1",
 		l.API().Operation(3, outbox.OperationRowFilter{Status: outbox.ResultDone}):                                                      "/ops/api/v1/operations/3?status=done",
-		l.NewRun(outbox.RunRequest{Kind: outbox.RunVerify, Campaigns: []string{"a/b", "c&d"}, Projections: []string{"x"}, UntilSeq: 4}): "/ops/runs/new?campaign=a%2Fb&campaign=c%26d&kind=verify&projection=x&until=4",
+		l.NewRun(outbox.RunRequest{Kind: outbox.RunVerify, Campaigns: []string{"a/b", "c&d"}, Projections: []string{"x"}, UntilSeq: 4}): "/ops/runs/new?campaign_ids=a%2Fb&campaign_ids=c%26d&kind=verify&projections=x&until_seq=4",
 		l.RunResult(3, "a/b"):                                "/ops/runs/3/results/a%2Fb",
 		l.Run(3, outbox.ResultFilter{Outcome: "drift"}, "c"): "/ops/runs/3?log=c&outcome=drift",
 		l.API().DryRun("a/b", 3, 0):                          "/ops/api/v1/rows/a%2Fb/3/dry-run?next=0",
