@@ -123,8 +123,8 @@ func (c *alertsTestCmd) Run(ctx context.Context, a *app) error {
 
 type alertsMuteCmd struct {
 	Rule string `arg:"" values:"alert-rule" help:"The rule's name, or all."`
-	For  string `enum:"1h,8h,24h" default:"1h" help:"How long: 1h, 8h or 24h."`
-	actionFlags
+	outbox.AlertMuteRequest
+	jsonFlag
 }
 
 // Run mutes a rule.

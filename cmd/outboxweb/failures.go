@@ -109,9 +109,8 @@ func worstCampaigns(g outbox.AssessedGroup) string {
 }
 
 type failuresNoteCmd struct {
-	Fingerprint string `arg:"" help:"The fingerprint of the error."`
-	Note        string `arg:"" help:"The note."`
-	actionFlags
+	outbox.NoteRequest
+	jsonFlag
 }
 
 // Run pins the note.

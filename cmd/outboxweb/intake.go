@@ -96,13 +96,8 @@ func (c *intakeRejectionsCmd) Run(ctx context.Context, a *app) error {
 	})
 }
 
-type rejectedRow struct {
-	Source string `arg:"" help:"The source, as named in the configuration file."`
-	ID     int64  `arg:"" help:"The rejected row's ID, as shown by intake rejections."`
-}
-
 type intakeRetryCmd struct {
-	rejectedRow
+	outbox.RejectionKey
 	actionFlags
 }
 
@@ -118,9 +113,9 @@ func (c *intakeRetryCmd) Run(ctx context.Context, a *app) error {
 }
 
 type intakeDiscardCmd struct {
-	rejectedRow
-	Confirm string `placeholder:"PHRASE" help:"Confirms it, such as 'discard shop 12'. Prompted for at a terminal if not given."`
-	actionFlags
+	outbox.RejectionKey
+	outbox.DiscardRequest
+	jsonFlag
 }
 
 // Run discards a rejected row.
@@ -137,9 +132,9 @@ func (c *intakeDiscardCmd) Run(ctx context.Context, a *app) error {
 }
 
 type intakeHandOverCmd struct {
-	Source  string `arg:"" help:"The source, as named in the configuration file."`
-	Confirm string `placeholder:"PHRASE" help:"Confirms it, such as 'hand over shop'. Prompted for at a terminal if not given."`
-	actionFlags
+	Source string `arg:"" help:"The source, as named in the configuration file."`
+	outbox.HandOverRequest
+	jsonFlag
 }
 
 // Run hands a source over.

@@ -116,9 +116,9 @@ func (c *projectionsStatusCmd) printOne(a *app, p outbox.ProjectionInfo, cursors
 
 // projectionPause holds the arguments of pausing and resuming a projection.
 type projectionPause struct {
-	Name     string `arg:"" help:"The projection."`
-	Campaign string `placeholder:"C" help:"Only in this campaign."`
-	actionFlags
+	Name string `arg:"" help:"The projection."`
+	outbox.PauseRequest
+	jsonFlag
 }
 
 func (c *projectionPause) change(ctx context.Context, a *app, past string,
@@ -128,7 +128,7 @@ func (c *projectionPause) change(ctx context.Context, a *app, past string,
 		return err
 	}
 	return a.withStore(ctx, func(st *engine.Engine) error {
-		h, err := act(st.Runs, ctx, command(c.Reason), c.Name, c.Campaign, set.Infos())
+		h, err := act(st.Runs, ctx, command(c.Reason), c.Name, c.CampaignID, set.Infos())
 		switch {
 		case err != nil:
 			return err

@@ -10,6 +10,8 @@ import (
 	"unicode"
 
 	"golang.org/x/text/width"
+
+	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
 // jsonFlag belongs to commands that can print a JSON document.
@@ -19,7 +21,7 @@ type jsonFlag struct {
 
 // actionFlags belong to commands that change something.
 type actionFlags struct {
-	Reason string `placeholder:"TEXT" help:"The reason, for the audit log."`
+	outbox.ReasonRequest
 	jsonFlag
 }
 

@@ -257,9 +257,7 @@ func (c *publishersResetCmd) Run(ctx context.Context, a *app) error {
 
 type publishersSkipCmd struct {
 	Publisher subscriptionArg `arg:"" help:"The publisher, as TOPIC/PUBLISHER."`
-	Position  int64           `arg:"" help:"The position of the blocking event, as reported by show."`
-	Reason    string          `placeholder:"TEXT" help:"The reason, for the audit log. Required for a skip."`
-	Confirm   string          `placeholder:"PHRASE" help:"The phrase 'skip anyway', required when the last error is the destination's. Prompted for at a terminal if not given."`
+	outbox.PublisherSkipRequest
 	jsonFlag
 }
 

@@ -15,8 +15,7 @@ import (
 type skipCmd struct {
 	Campaign string `arg:"" help:"The event's campaign."`
 	Seq      string `arg:"" help:"The event's seq."`
-	Reason   string `placeholder:"TEXT" help:"The reason, for the audit log. Required for a skip."`
-	Confirm  string `placeholder:"PHRASE" help:"The phrase 'skip CAMPAIGN SEQ', with the values of the event. Prompted for at a terminal if not given."`
+	outbox.SkipRequest
 	jsonFlag
 }
 
