@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"reflect"
 	"strconv"
 
@@ -63,13 +64,19 @@ func (c *unskipCmd) Run(ctx context.Context, a *app) error {
 
 // mapSeq reads a flag that is an event's seq.
 func mapSeq(parsed *kong.DecodeContext, target reflect.Value) error {
-	var seq int64
-	err := parsed.Scan.PopValueInto("int", &seq)
-	if err == nil && seq < 1 {
-		err = errors.New("must be 1 or more")
+	var text string
+	if err := parsed.Scan.PopValueInto("int", &text); err != nil {
+		return err
+	}
+	seq, err := strconv.ParseInt(text, 10, 64)
+	switch {
+	case err != nil:
+		return fmt.Errorf("must be a whole number, not %q", text)
+	case seq < 1:
+		return errors.New("must be 1 or more")
 	}
 	target.SetInt(seq)
-	return err
+	return nil
 }
 
 func parseSeq(text string) (int64, error) {
