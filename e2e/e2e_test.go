@@ -453,11 +453,11 @@ func (s *server) awaitAnswer(t *testing.T, method, path string, body any, status
 
 // item is what the tests read of the items of any list.
 type item struct {
-	ID                                      any
-	CampaignID                              string `json:"campaign_id"`
-	Action, Fingerprint, Name, Version, Why string
-	Seq, Dead                               int64
-	PID                                     int
+	ID                        any
+	CampaignID                string `json:"campaign_id"`
+	Fingerprint, Version, Why string
+	Seq, Dead                 int64
+	PID                       int
 }
 
 // items reads a list, or its first page.
@@ -476,11 +476,9 @@ func (s *server) summary(t *testing.T, base string) (sum summary) {
 
 type summary struct {
 	AsOf      time.Time `json:"as_of"`
-	Mode      string
 	Counts    struct{ Pending, Processing, Failed, Dead int64 }
 	Campaigns struct{ Total, Lagging, Blocked, Leased, Paused, Diverged, Drifted int64 }
 	Lag       struct{ Events int64 }
-	Worker    struct{ Running bool }
 }
 
 // settled reports whether the worker has nothing left to do: everything is
