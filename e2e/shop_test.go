@@ -79,7 +79,7 @@ func killWriter(w *exec.Cmd) {
 	_ = w.Wait()
 }
 
-// writeIntake writes with four writers until its standard input ends.
+// writeIntake writes with two writers until its standard input ends.
 func writeIntake(place string) int {
 	db, err := openShop(place)
 	if err != nil {
@@ -88,7 +88,7 @@ func writeIntake(place string) int {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	var writing sync.WaitGroup
-	for range 4 {
+	for range 2 {
 		writing.Go(func() {
 			for ctx.Err() == nil {
 				_ = writeOnce(ctx, db, strings.HasPrefix(place, "postgres")) // the database may be away
