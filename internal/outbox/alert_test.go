@@ -88,11 +88,12 @@ func TestAlertRules_findWhatIsWrong(t *testing.T) {
 			Quarantined: []outbox.QuarantineCause{{Projection: "seats", Example: "other"}, {Projection: "badges", Example: "no such column"}}}, "badges Projection badges is quarantined in 2 campaigns", "no such column"},
 		{"failed run", outbox.AlertFailedRun, outbox.Facts{Runs: []outbox.Run{{ID: 7, Kind: outbox.RunRebuild, Status: outbox.RunFailed, FinishedAt: &alertNow, Error: "1 campaign failed"}, {ID: 5, Kind: outbox.RunRebuild, Status: outbox.RunFailed, FinishedAt: &alertNow}}},
 			"rebuild Run 7 (rebuild) has failed", "1 campaign failed"},
-		{"verify that drift tells of", outbox.AlertFailedRun, outbox.Facts{Runs: []outbox.Run{{ID: 7, Kind: outbox.RunVerify, Status: outbox.RunFailed, FinishedAt: &alertNow, Counts: outbox.RunCounts{Failed: 1}}}}, "", ""},
+		{"verify that drift tells of, which does not begin", outbox.AlertFailedRun, outbox.Facts{Runs: []outbox.Run{{ID: 7, Kind: outbox.RunVerify, Status: outbox.RunFailed, FinishedAt: &alertNow, Counts: outbox.RunCounts{Failed: 1}}}}, "verify Run 7 (verify) has failed", ""},
 	} {
 		var got, err string
 		for _, cause := range ruleFor(c.what).Causes(c.facts, alertNow) {
 			got, err = strings.TrimSpace(cause.Key+" "+cause.Sentence), cause.Error
+			must.Equal(t, cause.Lingers, strings.Contains(c.name, "does not begin") || strings.Contains(c.name, "long silent"), c.name, "lingers")
 		}
 		must.Hold(t, (c.want != "" || got == "") && (strings.HasPrefix(got, c.want) || strings.Contains(got, c.want)) && err == c.error, "%s: found %q (%q)", c.name, got, err)
 	}
