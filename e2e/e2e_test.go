@@ -116,9 +116,9 @@ func awaitEqual[T comparable](t *testing.T, what string, want T, read func() T) 
 // attain is eventually for something that may also not happen. It tries less and less often, since
 // most conditions hold at once or after a while.
 func attain(within time.Duration, done func() (bool, string)) (last string, ok bool) {
-	deadline := time.Now().Add(within)
-	for pause := 5 * time.Millisecond; ; pause = min(2*pause, 100*time.Millisecond) {
-		if ok, last = done(); ok || time.Now().After(deadline) {
+	began := time.Now()
+	for pause := 5 * time.Millisecond; ; pause = min(2*pause, max(100*time.Millisecond, time.Since(began)/20)) {
+		if ok, last = done(); ok || time.Since(began) > within {
 			return last, ok
 		}
 		<-time.After(pause)
