@@ -170,7 +170,7 @@ func hostileActions(t *testing.T, s *server, d databases) {
 	awaitOperation(t, s, 1)
 	skipped := hostile[skippedCampaign]
 	s.post(t, http.StatusOK, "/api/v1/rows/"+url.PathEscape(skipped)+"/2/skip", map[string]any{"reason": together(hostileLines, 500)[1], "confirm": "skip " + skipped + " 2"})
-	s.post(t, http.StatusOK, "/api/v1/projections/hostile/pause", map[string]any{"campaign_id": hostile[4], "reason": together(hostileControls, 500)[0]})
+	s.post(t, http.StatusOK, "/api/v1/projections/hostile/pause", map[string]any{"campaign_id": hostile[4], "reason": together(hostileLines, 500)[2]})
 	s.post(t, http.StatusOK, "/api/v1/publishers/picked/file/pause", map[string]any{"reason": together(hostileControls, 500)[0]})
 	for i, reason := range hostileLines[:len(hostile)] {
 		r := must.Get(http.NewRequestWithContext(t.Context(), http.MethodPost, s.url+"/api/v1/campaigns/"+url.PathEscape(hostile[i])+"/pause", strings.NewReader(js(map[string]string{"reason": reason})))).Or(t)

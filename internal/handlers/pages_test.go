@@ -152,7 +152,7 @@ func TestForms_leadBackToWhereTheyAre(t *testing.T) {
 	s := newSite(t).trouble()
 	landing := func(a answer) string { return a.want(t, http.StatusSeeOther).Header.Get("Location") }
 	to := landing(s.submit("/rows/c-1/2/requeue", "reason="+url.QueryEscape("<i>freed</i>")))
-	s.get(to).want(t, 200, "local via page", "reason: &lt;i&gt;freed&lt;/i&gt;", `verified: <a href="/runs/new?campaign_ids=c-1&amp;kind=verify">`).lacks(t, "<i>freed")
+	s.get(to).want(t, 200, "local via page", "reason: <bdi>&lt;i&gt;freed&lt;/i&gt;", `verified: <a href="/runs/new?campaign_ids=c-1&amp;kind=verify">`).lacks(t, "<i>freed")
 	must.Equal(t, landing(s.get("/rows/requeue?campaign=c-1&limit=3")), "/operations/new?campaign=c-1&limit=3", "the bulk requeue leads to")
 	for from, want := range map[string]string{"overview": "/?act=", "campaign": "/campaigns/c-1?act=", "": "/campaigns/c-1/events/2?act="} {
 		s.work()

@@ -259,7 +259,7 @@ func TestProjectionPages_tellWhatIsNotFollowed(t *testing.T) {
 	s.get("/campaigns/c-1/events/1").want(t, 200, "Applied. All events up to 3 are applied, but projection campaigns is quarantined, ")
 
 	s.lands(s.submit("/projections/campaigns/pause", "campaign_id=c-2&reason=look&return_to=campaign")).want(t, 200, "Paused projection campaigns for campaign c-2, at event 1.", `data-testid="resume-campaigns"`)
-	s.lands(s.submit("/projections/campaigns/pause", "reason=stop")).want(t, 200, "Paused projection campaigns for all campaigns.", "reason: stop", `data-testid="resume-campaigns"`)
+	s.lands(s.submit("/projections/campaigns/pause", "reason=stop")).want(t, 200, "Paused projection campaigns for all campaigns.", "reason: <bdi>stop</bdi>", `data-testid="resume-campaigns"`)
 	s.get("/").want(t, 200, "Projection campaigns is quarantined in 1 campaign.", "for all campaigns", `data-testid="quarantine"`)
 	s.get("/api/v1/summary").want(t, 200, `"quarantined":1`)
 	s.get("/projections").want(t, 200, "Paused for all campaigns by local", `action="/projections/campaigns/resume"`)
