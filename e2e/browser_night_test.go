@@ -95,7 +95,7 @@ func TestBrowser_badDeployFromMessageToAllClear(t *testing.T) {
 	o := awaitOperation(t, s, 1)
 	must.Hold(t, o.Status == "done" && o.Totals.Done == broken && o.Groups[0].Wave >= 4, "the API says %+v", o)
 	b.open("/")
-	b.lookUntil("rows of two versions are not all clear", telling(".health .sentence", "All 30 campaigns are current, but not all rows were built by the loaded projections."))
+	b.lookUntil("rows of two versions are not all clear", telling(".health .sentence", "has rows that another version of its definition built."))
 	b.open("/operations/1")
 	b.click(marked("verify-next") + " a")
 	b.at("/runs/new")

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/outboxweb/outboxweb/internal/engine"
@@ -100,6 +101,7 @@ func (c *reportCmd) rows(ctx context.Context, a *app, st *engine.Engine) ([]outb
 const (
 	blockedShown = 10
 	causesShown  = 5
+	itemsShown   = 3 // of a finding
 )
 
 func printSummary(w io.Writer, s outbox.Summary, blocked []outbox.Blocked, causes outbox.ErrorGroups) {
@@ -107,8 +109,13 @@ func printSummary(w io.Writer, s outbox.Summary, blocked []outbox.Blocked, cause
 	t := table(w)
 	for _, f := range s.Findings {
 		t.row(f.Level, firstLine(f.Says+".", 300))
-		if f.Error != "" {
-			t.row("", firstLine(f.Error, 200))
+		for _, more := range []string{f.Error, f.Does} {
+			if more != "" {
+				t.row("", firstLine(more, 300))
+			}
+		}
+		for _, one := range f.Items[:min(len(f.Items), itemsShown)] {
+			t.row("", firstLine(strings.Trim(one.Name+": "+one.Note, ": ,"), 200))
 		}
 	}
 	if t.Flush(); len(s.Findings) > 0 {

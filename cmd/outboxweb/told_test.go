@@ -50,9 +50,11 @@ func inJournal(format string, args ...any) func(*scene) {
 func verified(verdict, version string) func(*scene) {
 	return func(s *scene) {
 		s.has("c-v", "taken")
+		loaded := must.Get(s.ReadModel().Versions(s.t.Context())).Or(s.t)["seats"]
+		s.sql(fmt.Sprintf(`insert into projection_loads (projection, at, version, previous, instance, host) values ('seats', %d, '%s', '', 'w-1', 'h')`, ago(time.Hour), loaded))
 		s.sql(fmt.Sprintf(`insert into verifications (campaign_id, projection, at, seq, verdict, run_id, digest, added, changed, removed, first_seq, error, version)
 values ('c-v', 'seats', %d, 1, '%s', 1, '', 0, 1, 0, 1, 'the event is refused', '%s')`, ago(time.Minute), verdict,
-			cmp.Or(version, must.Get(s.ReadModel().Versions(s.t.Context())).Or(s.t)["seats"])))
+			cmp.Or(version, loaded)))
 	}
 }
 
@@ -90,18 +92,18 @@ var states = []planted{
 	{name: "dead", plant: func(s *scene) { s.has("c-dead", "taken", "lost", "taken") }, level: outbox.LevelBad, says: `blocked`, never: unblocked, page: "/campaigns/c-dead"},
 	{name: "failing", plant: func(s *scene) { s.has("c-fail", "taken", "full", "taken") }, level: outbox.LevelWarn, says: `failed|failing`, never: unblocked, page: "/campaigns/c-fail"},
 	{name: "paused campaign", plant: func(s *scene) { s.has("c-p", "taken"); s.does(pause.at("c-p")) }, level: outbox.LevelWarn, says: `paused`, never: `(?i)nothing is paused`, page: "/campaigns/c-p"},
-	{name: "paused projection", plant: func(s *scene) { s.does(pauseSeats) }, level: outbox.LevelWarn, says: `[Pp]rojection seats is paused|seats is paused`, never: `(?i)nothing is paused|everything is applied`, page: "/projections/seats", unlike: "page"},
+	{name: "paused projection", plant: func(s *scene) { s.does(pauseSeats) }, level: outbox.LevelWarn, says: `seats is paused|Paused for all campaigns`, never: `(?i)nothing is paused|everything is applied`, page: "/projections/seats"},
 	{name: "paused projection here", plant: func(s *scene) { s.does(pauseSeatsHere) }, level: outbox.LevelWarn, says: `seats is paused`, never: `(?i)nothing is paused`, page: "/campaigns/c-1"},
 	{name: "quarantined", plant: aside("quarantined"), level: outbox.LevelBad, says: `quarantined`, page: "/campaigns/c-aside"},
-	{name: "behind", plant: aside("behind"), level: outbox.LevelWarn, says: `seats is behind`, page: "/campaigns/c-aside", unlike: "page"},
+	{name: "behind", plant: aside("behind"), level: outbox.LevelWarn, says: `seats is (1 event )?behind`, page: "/campaigns/c-aside"},
 	{name: "diverged", plant: func(s *scene) {
 		s.has("c-d", "taken")
 		s.sql(`update campaigns set diverged = 'event 1 has another hash' where campaign_id = 'c-d'`)
 	}, level: outbox.LevelBad, says: `diverged|another journal|contradict`, never: unblocked, page: "/campaigns/c-d"},
 	{name: "drifted", plant: verified("drift", ""), level: outbox.LevelBad, says: `drifted|differ`, page: "/campaigns/c-v"},
-	{name: "outdated drift", plant: verified("drift", "0ld"), level: outbox.LevelWarn, says: `not loaded any more|outdated`, page: "/campaigns/c-v", unlike: "overview title page report summary ready"},
+	{name: "outdated drift", plant: verified("drift", "0ld"), level: outbox.LevelWarn, says: `not loaded any more|outdated`, page: "/campaigns/c-v"},
 	{name: "unverifiable", plant: verified("failed", ""), level: outbox.LevelBad, says: `could not be verified|unverifiable`, page: "/campaigns/c-v"},
-	{name: "rejected rows", plant: read(rejected), level: outbox.LevelBad, says: `rejected`, never: unblocked, page: "/campaigns/c-1", unlike: "page"},
+	{name: "rejected rows", plant: read(rejected), level: outbox.LevelBad, says: `rejected`, never: unblocked, page: "/campaigns/c-1"},
 	{name: "foreign source", plant: read(foreign), level: outbox.LevelBad, says: `source shop|shop source`, page: "/intake/shop"},
 	{name: "unread source", plant: inJournal(`insert into intake_sources (source, place, journalled, looked_at, waiting) values ('idle', 'postgres://shop', 7, %d, 3)`, ago(30*time.Minute)),
 		level: outbox.LevelWarn, says: `\bidle\b`, page: "/intake/idle"},
@@ -120,7 +122,7 @@ var states = []planted{
 		s.instance("w-2", `beat_every = 86400000000, trouble = 'the disk is slow', stalled = 1`)
 	}, level: outbox.LevelBad, says: `stalled|the disk is slow`, page: "/instances"},
 	{name: "troubled instance", plant: func(s *scene) { s.instance("w-2", `beat_every = 86400000000, trouble = 'one wave failed'`) }, level: outbox.LevelWarn, says: `one wave failed`, page: "/instances"},
-	{name: "no worker", plant: func(s *scene) { s.sql(fmt.Sprintf(`update instances set stopped_at = %d`, ago(time.Minute))) }, level: outbox.LevelWarn, says: `(?i)no worker|none is running`, page: "/instances", unlike: "page"},
+	{name: "no worker", plant: func(s *scene) { s.sql(fmt.Sprintf(`update instances set stopped_at = %d`, ago(time.Minute))) }, level: outbox.LevelWarn, says: `(?i)no (worker|instance) is running|none is running`, page: "/instances"},
 	{name: "failed run", plant: ran("failed"), level: outbox.LevelWarn, says: `failed`, page: "/runs"},
 	{name: "interrupted run", plant: ran("interrupted"), level: outbox.LevelWarn, says: `interrupted|failed`, page: "/runs"},
 	{name: "operation stopped", plant: func(s *scene) {
@@ -139,7 +141,9 @@ var states = []planted{
 	{name: "built by another version", plant: func(s *scene) {
 		s.readModel(`update projection_versions set built_version = '0ther' where projection = 'seats'`)
 	}, level: outbox.LevelWarn, says: `another version|other versions|built by`, page: "/projections/seats"},
-	{name: "table dropped", plant: func(s *scene) { s.readModel(`drop table seats`); s.has("c-t", "taken") }, level: outbox.LevelBad, says: `(?i)\btable\b`, page: "/projections/seats", unlike: "overview title ready"},
+	{name: "table dropped", plant: func(s *scene) {
+		s.ReadModel().SetFault(outbox.FaultTable, "A table of a read model was missing: seats. Rebuild its projection.")
+	}, level: outbox.LevelBad, says: `table of a read model was missing`, page: "/", unlike: "report"},
 }
 
 var (

@@ -29,7 +29,7 @@ type Kind string
 // Finding is something that is wrong now with one subject.
 type Finding struct {
 	Kind    Kind   `json:"kind"`
-	Level   Level  `json:"level" api:"enum=busy warn bad"`
+	Level   Level  `json:"level"`              // ok: it only waits to be read
 	Subject string `json:"subject" redact:"-"` // the publisher, instance, source, projection, run or operation; empty where the kind has one subject only
 	Count   int64  `json:"count"`              // rows, campaigns, events or errors
 	Says    string `json:"says"`               // what is wrong, without a final period

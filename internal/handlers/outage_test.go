@@ -148,8 +148,8 @@ func (s *site) wantAway(r sent, a answer) {
 		want = 303
 	case "/views", "/views/{view}/rename", "/views/{view}/remove": // nothing was given
 		want = 422
-	case apiPrefix + "/summary", "/watch":
-		if a.StatusCode < 300 { // of a cached one
+	case apiPrefix + "/summary", "/watch", apiPrefix + "/findings", "/intake", "/intake/shop", apiPrefix + "/intake", apiPrefix + "/intake/shop/rejections", "/publishers", apiPrefix + "/publishers":
+		if a.StatusCode < 500 { // of a shared one
 			return
 		}
 	}

@@ -128,12 +128,12 @@ func found(kind finding.Kind, subject string, n int64, says string) finding.Find
 	return finding.Finding{Kind: kind, Level: k.level, Subject: subject, Count: n, Says: says, Does: k.does, Guide: k.guide, Page: k.page, Link: k.link, Short: k.short, Many: k.many}
 }
 
-// Find returns what is wrong, the worst first.
+// Find returns what is wrong, the worst first, and last, with LevelOK, what only waits to be read.
 func (f Facts) Find(now time.Time) finding.List {
-	return slices.DeleteFunc(f.find(now), func(one finding.Finding) bool { return one.Level == LevelOK })
+	return slices.DeleteFunc(f.find(now), func(one finding.Finding) bool { return one.Level == LevelOK && one.Lingers })
 }
 
-// find also returns, with LevelOK, what is wrong for alerts only.
+// find also returns, with LevelOK, what lingers for alerts only.
 func (f Facts) find(now time.Time) finding.List {
 	s := f.Summary
 	var all finding.List
@@ -149,7 +149,7 @@ func (f Facts) find(now time.Time) finding.List {
 // Overall is the state in a sentence: the worst finding, or that there is none.
 func (s Summary) Overall(l finding.List) Health {
 	h := Health{Level: l.Worst(), Sentence: allCurrent(s.Campaigns.Total)}
-	if len(l) > 0 {
+	if h.Level != LevelOK {
 		h.Sentence = l.Grouped()[0].Says + "."
 	}
 	if s.Campaigns.Total == 0 && len(l.Of(FindsOtherJournal)) == 0 && len(l) > 0 {
@@ -252,6 +252,7 @@ func sourceFindings(list []IntakeSource, now time.Time) (all finding.List) {
 		f.Error, f.Since, f.Page = s.Error, s.ErrorAt, pagePath(nil, "intake", s.Name)
 		if s.State(now) == IntakeStopped {
 			f.Says, f.Since, f.Level = "No server reads source "+s.Name+": its rows wait in their table", s.LookedAt, LevelWarn
+			f.Items = []finding.Item{{Name: s.Name, Note: "read by no server", Page: f.Page}}
 		}
 		all = append(all, f)
 	}
@@ -481,7 +482,7 @@ func operationFindings(ended []Operation) (all finding.List) {
 		id := strconv.FormatInt(o.ID, 10)
 		f := found(FindsEnded, id, o.Totals.FailedAgain, "Operation "+id+" is "+string(o.Status)+" and waits to be acknowledged")
 		if f.Error, f.Since, f.Page, f.Link = o.StopReason, o.FinishedAt, pagePath(nil, "operations", id), "Review operation "+id; o.Status != OperationStopped {
-			f.Level = LevelBusy
+			f.Level = LevelOK
 		}
 		f.Items = []finding.Item{{Name: "operation " + id, Note: string(o.Status), Page: f.Page}}
 		all = append(all, f)

@@ -181,7 +181,7 @@ func causes(p Page, v Overview) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		if len(v.Findings) == 0 {
+		if v.Findings.Worst() == finding.OK {
 			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 12, "<p class=\"calm\"><span class=\"mark ok\" aria-hidden=\"true\">✓</span> No campaign is blocked or failing.</p>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err

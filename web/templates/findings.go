@@ -41,7 +41,7 @@ func (l Links) guideLink(guide string) URL {
 
 // hueOf is the colour of a finding.
 func hueOf(l finding.Level) string {
-	return map[finding.Level]string{finding.Bad: "dead", finding.Warn: "failed", finding.Busy: "pending"}[l]
+	return map[finding.Level]string{finding.Bad: "dead", finding.Warn: "failed", finding.Busy: "pending", finding.OK: "pending"}[l]
 }
 
 // leads reports whether the reader may use the page of a finding.
