@@ -327,7 +327,9 @@ func TestServer_endsThoughAPartOfItDoesNot(t *testing.T) {
 		t.Error(err)
 	}
 	text := log.String()
-	must.Hold(t, strings.Contains(text, "the process ends though not all of it has") && strings.Contains(text, "running=publishers"), "the log says\n%s", text)
+	_, running, found := strings.Cut(text, "the process ends though not all of it has") // on a busy machine others may not have ended, either
+	_, running, _ = strings.Cut(running, "running=")
+	must.Hold(t, found && strings.Contains(running, "publishers"), "the log says\n%s", text)
 }
 
 // wantHealth runs health with an environment, and compares its exit code and its one sentence.
