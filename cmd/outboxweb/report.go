@@ -115,7 +115,11 @@ func printSummary(w io.Writer, s outbox.Summary, blocked []outbox.Blocked, cause
 			}
 		}
 		for _, one := range f.Items[:min(len(f.Items), itemsShown)] {
-			t.row("", firstLine(strings.Trim(one.Name+": "+one.Note, ": ,"), 200))
+			line := strings.Trim(one.Name+": "+one.Note, ": ,")
+			if !one.At.IsZero() {
+				line += ", " + outbox.Age(s.AsOf.Sub(one.At)) + " ago"
+			}
+			t.row("", firstLine(line, 200))
 		}
 	}
 	if t.Flush(); len(s.Findings) > 0 {
