@@ -82,11 +82,15 @@ func (l List) Sort() {
 
 // Worst is the level of the worst finding; OK without one.
 func (l List) Worst() Level {
-	if len(l) == 0 {
-		return OK
+	worst := OK
+	for _, f := range l {
+		worst = Worse(worst, f.Level)
 	}
-	return l[0].Level
+	return worst
 }
+
+// Worse is the worse of two levels.
+func Worse(a, b Level) Level { return levels[max(slices.Index(levels, a), slices.Index(levels, b))] }
 
 // Of are the findings of these kinds.
 func (l List) Of(kinds ...Kind) (of List) {

@@ -33,7 +33,8 @@ func TestInstancesHealth_saysTheWholeInOneSentence(t *testing.T) {
 	running, idle, silent, stopped := made(InstanceRunning, 30*s), made(InstanceIdle), made(InstanceSilent), made(InstanceStopped)
 	unseen := idle
 	idle.Here = true
-	newer, shadow, older := running, running, idle
+	newer, shadow, older, fresh := running, running, idle, silent
+	fresh.LastSeen = noon.Add(-time.Minute)
 	newer.Version, older.Version, shadow.Mode = "v2", "v0", ModeShadow
 	for _, c := range []struct {
 		level      Level
@@ -50,6 +51,7 @@ func TestInstancesHealth_saysTheWholeInOneSentence(t *testing.T) {
 			[]InstanceState{running, made(InstanceSilent, -s), made(InstanceSilent, 2*s, 18*s)}},
 		{"warn", "1 instance running, 1 stopped while holding leases: its lease has expired, any worker may claim its campaign.", "",
 			[]InstanceState{running, made(InstanceStopped, -s), stopped}},
+		{"warn", "1 instance running, 1 silent.", "", []InstanceState{running, fresh}},
 		{"warn", "No instance is running.", "", []InstanceState{stopped}},
 		{"bad", "No instance is running, 1 silent: its campaign becomes claimable in 18 s (14:03:22 UTC).", "",
 			[]InstanceState{made(InstanceSilent, 18*s)}},

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/outboxweb/outboxweb/internal/finding"
 )
 
 // InstanceState is one process with a worker, as of its last heartbeat. An instance known only by
@@ -316,6 +318,7 @@ func InstancesHealth(list []InstanceState, now time.Time) Health {
 	case len(h.Notes) > 0:
 		h.Level = LevelBusy
 	}
+	h.Level = finding.Worse(h.Level, instanceFindings(list, now).Worst())
 	var parts []string
 	if present == 0 {
 		parts = append(parts, "no instance is running")

@@ -221,29 +221,29 @@ func (f PublisherFilter) Key(p Publisher, now time.Time) string {
 func PublishersHealth(list []Publisher, now time.Time) Health {
 	total := int64(len(list))
 	n := countPublishers(list, now)
-	h := Health{Level: LevelOK}
-	add := func(level Level, n int64, one, many string) {
+	h := Health{Level: publisherFindings(list, now).Worst()}
+	add := func(n int64, one, many string) {
 		switch {
 		case n == 0:
 		case h.Sentence == "":
-			h.Level, h.Sentence = level, ofPublishers(n, total, one, many)
+			h.Sentence = ofPublishers(n, total, one, many)
 		default:
 			h.Notes = append(h.Notes, Count(n, one, many))
 		}
 	}
-	add(LevelBad, n.stopped, "is stopped: its destination is gone.", "are stopped: their destinations are gone.")
-	add(LevelBad, n.failed, "has failed.", "have failed.")
-	add(LevelWarn, n.left, "has waiting events and no running server.", "have waiting events and no running server.")
-	add(LevelWarn, n.retrying, "had an error and is retrying.", "had errors and are retrying.")
+	add(n.stopped, "is stopped: its destination is gone.", "are stopped: their destinations are gone.")
+	add(n.failed, "has failed.", "have failed.")
+	add(n.left, "has waiting events and no running server.", "have waiting events and no running server.")
+	add(n.retrying, "had an error and is retrying.", "had errors and are retrying.")
 	calm, waiting := h.Sentence == "", waitingForPaused(list)
-	add(LevelWarn, n.paused, "is paused"+waiting+".", "are paused"+waiting+".")
+	add(n.paused, "is paused"+waiting+".", "are paused"+waiting+".")
 	switch {
 	case h.Sentence == "":
 		h.Sentence = publishersAreWell(total, n)
 	case calm && n.active > 0:
 		h.Notes = append(h.Notes, publishersAreWell(total, n))
 	}
-	add("", n.unused, "has no running server, and nothing to deliver.", "have no running server, and nothing to deliver.")
+	add(n.unused, "has no running server, and nothing to deliver.", "have no running server, and nothing to deliver.")
 	return h
 }
 
