@@ -43,7 +43,11 @@ func (e *Facts) Begin() { e.Store.OnChange(e.shared.Forget) }
 // Read returns what is known, at most a second old: shared snapshots, and where these show trouble, what is
 // behind it. Callers share it and must not change what it points to.
 func (e *Facts) Read(ctx context.Context) (outbox.Facts, error) {
-	return e.shared.Get(ctx, func() (outbox.Facts, error) { return e.read(context.WithoutCancel(ctx)) })
+	return e.shared.Get(ctx, func() (outbox.Facts, error) {
+		f, err := e.read(context.WithoutCancel(ctx))
+		f.Findings = f.Find(time.UnixMicro(e.Store.Now()))
+		return f, err
+	})
 }
 
 func (e *Facts) read(ctx context.Context) (f outbox.Facts, err error) {

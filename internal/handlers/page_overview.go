@@ -159,7 +159,7 @@ func (s *server) queryOverview(ctx context.Context, over outbox.Range) (v templa
 	if err != nil {
 		return v, err
 	}
-	v.Range, v.Summary, v.Publishers, v.Findings = over, facts.Summary, facts.Publishers, facts.Find(s.Now())
+	v.Range, v.Summary, v.Publishers, v.Findings = over, facts.Summary, facts.Publishers, facts.Findings
 	if v.History, err = s.Store.History(ctx, over); err != nil {
 		return v, err
 	}

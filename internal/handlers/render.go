@@ -18,7 +18,7 @@ import (
 func (s *server) page(r *http.Request, title, nav string) templates.Page {
 	p := s.plainFrame(r, title, nav)
 	if facts, err := s.Facts.Read(r.Context()); err == nil { // without them the page is worth reading, too
-		p.Findings, p.NoneDead, p.Loaded = facts.Find(s.Now()), facts.Summary.Counts.Dead == 0, facts.Loaded
+		p.Findings, p.NoneDead, p.Loaded = facts.Findings, facts.Summary.Counts.Dead == 0, facts.Loaded
 	}
 	return p
 }
@@ -26,7 +26,7 @@ func (s *server) page(r *http.Request, title, nav string) templates.Page {
 // findings are what is wrong now, the worst first.
 func (s *server) findings(ctx context.Context) (finding.List, error) {
 	facts, err := s.Facts.Read(ctx)
-	return facts.Find(s.Now()), err
+	return facts.Findings, err
 }
 
 // plainFrame is page for content that needs no database: documents and errors.
@@ -97,7 +97,7 @@ func (s *server) addQuarantining(ctx context.Context, failing map[string]string)
 
 func (s *server) summary(r *http.Request) (outbox.Summary, error) {
 	facts, err := s.Facts.Read(r.Context())
-	facts.Summary.Findings = facts.Find(s.Now())
+	facts.Summary.Findings = facts.Findings
 	return facts.Summary, err
 }
 

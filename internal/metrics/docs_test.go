@@ -28,7 +28,9 @@ func everything() *Metrics {
 	m.WatchPublishers(func(context.Context) ([]outbox.Publisher, error) {
 		return []outbox.Publisher{{SubscriptionName: outbox.SubscriptionName{Topic: "scenes", Publisher: "archive"}, Healthy: new(true), Lease: &outbox.Lease{ExpiresAt: time.Now().Add(time.Minute)}}}, nil
 	})
-	m.WatchFindings(func(context.Context) (outbox.Facts, error) { return outbox.Facts{}, nil })
+	m.WatchFindings(func(context.Context) (outbox.Facts, error) {
+		return outbox.Facts{Findings: outbox.Facts{}.Find(time.Now())}, nil
+	})
 	m.WatchIntake(func(context.Context) ([]outbox.IntakeSource, error) {
 		return []outbox.IntakeSource{{Name: "shop"}}, nil
 	})

@@ -2,7 +2,6 @@ package metrics
 
 import (
 	"context"
-	"time"
 
 	"github.com/outboxweb/outboxweb/internal/outbox"
 )
@@ -32,7 +31,7 @@ func (m *Metrics) WatchFindings(facts func(context.Context) (outbox.Facts, error
 		}
 		type series struct{ kind, level string }
 		found := map[series]float64{}
-		for _, one := range f.Find(time.Now()) {
+		for _, one := range f.Findings {
 			found[series{string(one.Kind), string(one.Level)}]++
 		}
 		for s, n := range found {

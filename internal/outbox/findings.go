@@ -24,8 +24,9 @@ type Facts struct {
 	Unverified  []Verification    // that failed, likewise
 	Quarantined []QuarantineCause // those in most campaigns first; may be incomplete
 	Passed      map[string]QuarantinePassed
-	Runs        []Run       // the latest, newest first
-	Ended       []Operation // that wait to be acknowledged, the latest first; may be incomplete
+	Runs        []Run        // the latest, newest first
+	Ended       []Operation  // that wait to be acknowledged, the latest first; may be incomplete
+	Findings    finding.List // what Find found when they were read
 	// Moved is whether anything was applied, or tried and failed, since the last evaluation of alerts.
 	Moved bool
 }
