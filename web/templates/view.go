@@ -43,7 +43,7 @@ type Page struct {
 	Loaded []outbox.ProjectionInfo `redact:"-"`
 	// Judged is the cause that an action on the page would retry; nil if there is none, or several.
 	Judged   *Judged
-	Findings finding.List // what is wrong, for the title
+	Findings finding.List `redact:"-"` // what is wrong, of which the title shows kinds and numbers alone
 	NoneDead bool         // no row was dead a moment ago
 	Version  string
 	Running  outbox.Running
