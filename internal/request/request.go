@@ -17,6 +17,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 	"unicode/utf8"
 
@@ -47,13 +48,21 @@ func Name(f reflect.StructField) string {
 	return name
 }
 
-// Fields are the fields of a request, with those of embedded structs, in the order of the source.
+// fieldsOf are the Fields of types: pages write an address for each of their links.
+var fieldsOf sync.Map
+
+// Fields are the fields of a request, with those of embedded structs, in the order of the source. Callers
+// share them and must not change them.
 func Fields(t reflect.Type) (all []reflect.StructField) {
+	if fields, found := fieldsOf.Load(t); found {
+		return fields.([]reflect.StructField)
+	}
 	for _, f := range reflect.VisibleFields(t) {
 		if name := Name(f); !f.Anonymous && name != "" && name != "-" {
 			all = append(all, f)
 		}
 	}
+	fieldsOf.Store(t, all)
 	return all
 }
 
