@@ -63,7 +63,9 @@ func (s *server) actingPage(r *http.Request, title, nav, cause string) templates
 		return p
 	}
 	p.Failing = groups.Failing(p.Running)
-	s.addQuarantining(r.Context(), p.Failing)
+	if facts, err := s.Facts.Read(r.Context()); err == nil {
+		facts.AddQuarantining(p.Failing)
+	}
 	for _, g := range groups.Groups {
 		if cause != "" && g.Fingerprint == cause {
 			judged := outbox.ErrorGroups{Groups: []outbox.ErrorGroup{g}}.Assessed(p.Running, nil)
@@ -72,27 +74,6 @@ func (s *server) actingPage(r *http.Request, title, nav, cause string) templates
 		}
 	}
 	return p
-}
-
-// addQuarantining adds to the projections that fail those that their loaded version has quarantined, each
-// with the fingerprint of the error in most campaigns. Without them a page is worth reading, too.
-func (s *server) addQuarantining(ctx context.Context, failing map[string]string) {
-	summary, err := s.Store.Summary(ctx)
-	if err != nil || len(outbox.QuarantinedAmong(summary.Held)) == 0 {
-		return
-	}
-	causes, _, err := s.Store.ReadModel().QuarantineCauses(ctx)
-	if err != nil {
-		return
-	}
-	for _, p := range s.Projections {
-		loaded := summary.Installed[p.Name].Loads[p.Version].Last
-		for _, q := range causes {
-			if _, known := failing[p.Name]; !known && q.Projection == p.Name && q.LastAt.After(loaded) {
-				failing[p.Name] = q.Fingerprint
-			}
-		}
-	}
 }
 
 func (s *server) summary(r *http.Request) (outbox.Summary, error) {

@@ -206,9 +206,28 @@ func (f Facts) fails(p ProjectionInfo) bool {
 			return true
 		}
 	}
-	return slices.ContainsFunc(f.Quarantined, func(q QuarantineCause) bool {
-		return q.Projection == p.Name && p.LoadedAt != nil && q.LastAt.After(*p.LoadedAt)
-	})
+	return f.quarantining(p) != ""
+}
+
+// quarantining is the fingerprint of the error in most campaigns that quarantined the loaded version of a
+// projection; empty if none did.
+func (f Facts) quarantining(p ProjectionInfo) string {
+	for _, q := range f.Quarantined {
+		if q.Projection == p.Name && (p.LoadedAt == nil || q.LastAt.After(*p.LoadedAt)) {
+			return q.Fingerprint
+		}
+	}
+	return ""
+}
+
+// AddQuarantining adds to the projections that fail, by name, those that their loaded version has
+// quarantined, each with the fingerprint of the error in most campaigns.
+func (f Facts) AddQuarantining(failing map[string]string) {
+	for _, p := range f.Loaded {
+		if q := f.quarantining(p); q != "" && failing[p.Name] == "" {
+			failing[p.Name] = q
+		}
+	}
 }
 
 // FoundDrift is what the last verifications of a projection found in some campaigns.

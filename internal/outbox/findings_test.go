@@ -124,7 +124,7 @@ func TestFind_namesEveryVersionThatBuildsRows(t *testing.T) {
 	must.Equal(t, got.Link+" "+got.Items[0].Note, "Verify all… built by versions aaaa and bbbb; version cccc, which builds what is applied since, was loaded ", "a new version")
 	f.Drifted = []Verification{{CampaignID: "c", Projection: "seats"}}
 	must.Hold(t, !the(t, f, FindsOtherVersion).Runs, "what a verify has found to differ is to be verified")
-	f.Drifted, f.Quarantined = nil, []QuarantineCause{{Projection: "seats", LastAt: noon}}
+	f.Drifted, f.Quarantined = nil, []QuarantineCause{{Projection: "seats", Fingerprint: "f", LastAt: noon}}
 	got = the(t, f, FindsOtherVersion)
 	must.Hold(t, !got.Runs && strings.Contains(got.Items[0].Note, "which builds what is applied since and fails now: fix it before a rebuild,"), "where the new version is quarantined: %+v", got)
 	f.Quarantined, f.Loaded[0].Version = nil, "aaaa"
