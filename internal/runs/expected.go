@@ -93,9 +93,10 @@ type Expected struct {
 
 // ReplayFailure is the event that a projection refused.
 type ReplayFailure struct {
-	Seq       int64
-	EventType string
-	Err       error
+	Seq        int64
+	EventType  string
+	Projection string // empty if the event itself is unsound
+	Err        error
 }
 
 // Begin starts the replay of a campaign with some projections; none means all. It empties the
@@ -263,40 +264,59 @@ func (d *Expected) fail(e *outbox.Event, err error) bool {
 	if name == "" || d.left[name] || errors.Is(err, outbox.ErrBusy) {
 		return false
 	}
-	d.Failed[name] = ReplayFailure{Seq: e.Seq, EventType: e.EventType, Err: projection.CutOff(err, d.replayer.store.EventTimeout())}
+	d.Failed[name] = ReplayFailure{e.Seq, e.EventType, name, projection.CutOff(err, d.replayer.store.EventTimeout())}
 	d.drop(name)
 	return true
 }
 
-// failure returns the first event that a projection, or one whose tables it reads, refused: its
-// rows are wrong from there on.
-func (d *Expected) failure(name string) (first ReplayFailure, failed bool) {
-	needs, err := d.replayer.set.Needs(name)
-	if err != nil {
-		return first, false
-	}
-	for _, needed := range needs {
-		if f, ok := d.Failed[needed]; ok && (!failed || f.Seq < first.Seq) {
-			first, failed = f, true
+// first returns the first event that one of some projections refused; nil if none did.
+func (d *Expected) first(names []string) (first *ReplayFailure) {
+	for _, name := range names {
+		if failed, is := d.Failed[name]; is && (first == nil || failed.Seq < first.Seq) {
+			first = &failed
 		}
 	}
-	return first, failed
+	return first
+}
+
+// failure returns the first event that a projection, or one whose tables it reads, refused: its
+// rows are wrong from there on. It is nil if none was refused.
+func (d *Expected) failure(name string) *ReplayFailure {
+	needs, err := d.replayer.set.Needs(name)
+	if err != nil {
+		return nil
+	}
+	return d.first(needs)
+}
+
+// beforeFailures replays the campaign with these projections once more, up to the last event before any of them
+// refuses one; it returns d itself if none does.
+func (d *Expected) beforeFailures(ctx context.Context, projections ...string) (*Expected, error) {
+	for {
+		first := d.first(d.names)
+		if first == nil {
+			return d, nil
+		}
+		again, err := d.replayer.Begin(ctx, d.campaign, d.began, projections...)
+		if err == nil {
+			err = again.To(ctx, first.Seq-1)
+		}
+		if d = again; err != nil {
+			return d, err
+		}
+	}
 }
 
 // Refused returns the first event that one of the projections refused, as an error; nil if all
 // could be replayed. No names mean all.
 func (d *Expected) Refused(projections ...string) error {
-	var first *ReplayFailure
-	for _, name := range d.names {
-		failed, ok := d.Failed[name]
-		if ok && (first == nil || failed.Seq < first.Seq) && (len(projections) == 0 || slices.Contains(projections, name)) {
-			first = &failed
-		}
+	if len(projections) == 0 {
+		projections = d.names
 	}
-	if first == nil {
-		return nil
+	if first := d.first(projections); first != nil {
+		return fmt.Errorf("event %d of campaign %q cannot be replayed: %w", first.Seq, d.campaign, first.Err)
 	}
-	return fmt.Errorf("event %d of campaign %q cannot be replayed: %w", first.Seq, d.campaign, first.Err)
+	return nil
 }
 
 // tables returns the tables of projections, in order of creation.

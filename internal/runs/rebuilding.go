@@ -238,10 +238,11 @@ func (m *rebuilding) catchUpFrom(ctx context.Context, f *Replayer, mark readmode
 	if _, err := m.readPositions(ctx, f); err != nil {
 		return err
 	}
-	seq, err := f.rebuildsTo(ctx, m.scope.CampaignID, mark)
+	c, err := f.store.Campaign(ctx, m.scope.CampaignID)
 	if err != nil {
 		return err
 	}
+	seq := min(mark.AppliedSeq, c.HighWaterSeq) // the journal of a diverged campaign may end before
 	skips, err := f.store.ActiveSkips(ctx, m.scope.CampaignID, m.expected.Seq)
 	if err != nil {
 		return err
@@ -252,21 +253,21 @@ func (m *rebuilding) catchUpFrom(ctx context.Context, f *Replayer, mark readmode
 	return m.endUnsound(m.expected.To(ctx, seq))
 }
 
+// rebuildTogether refuses to rebuild only some projections of a campaign whose watermark is rebuilt with them.
+const rebuildTogether = "the projections were built from another journal; rebuild all projections of the campaign together"
+
 // fixWatermark replays a campaign whose projections contradict the journal as far as all of its
 // projections can go, and has the watermark set to that. It requires every projection of the set.
 func (m *rebuilding) fixWatermark(ctx context.Context, f *Replayer) error {
 	if all, _ := f.set.Needs(); len(m.names) < len(all) {
-		m.fail(m.expected.Seq, "the projections were built from another journal; rebuild all projections of the campaign together")
+		m.fail(m.expected.Seq, rebuildTogether)
 		return nil
 	}
-	for len(m.expected.Failed) > 0 { // events that fail live have to fail there, in their turn
-		last := m.expected.Seq
-		for _, failed := range m.expected.Failed {
-			last = min(last, failed.Seq-1)
-		}
-		if err := m.begin(ctx, f, last); err != nil || m.ended {
-			return err
-		}
+	var err error
+	// Events that fail live have to fail there, in their turn.
+	m.expected, err = m.expected.beforeFailures(ctx, m.names...)
+	if err = m.endUnsound(err); err != nil || m.ended {
+		return err
 	}
 	m.swap.Watermark = &readmodel.NewWatermark{Seq: m.expected.Seq, Hash: m.expected.Hash, Passed: m.expected.Skips}
 	return nil
@@ -291,11 +292,14 @@ func (m *rebuilding) compose(ctx context.Context, f *Replayer) error {
 	}
 	m.result.Seq, m.result.Full = m.expected.Seq, full
 	for _, name := range m.names {
-		p := outbox.ProjectionResult{Projection: name, Digest: after[name], Before: before[name], Seq: m.expected.positionOf(name, m.stopped()), Verdict: outbox.VerdictMatch}
-		if failed, ok := m.expected.failure(name); ok {
+		p := outbox.ProjectionResult{Projection: name, Digest: after[name], Before: before[name], Seq: m.expected.Seq, Verdict: outbox.VerdictMatch}
+		if failed := m.expected.failure(name); failed != nil {
 			refuse(&m.result, &p, failed)
 			m.result.Projections = append(m.result.Projections, p)
 			continue
+		}
+		if stop, stays := m.stops[name]; stays {
+			p.Seq = min(stop, m.expected.Seq)
 		}
 		stand, known := m.stands[name]
 		if !known {
@@ -321,15 +325,6 @@ func (m *rebuilding) compose(ctx context.Context, f *Replayer) error {
 	}
 	m.ended = len(m.swap.Projections) == 0
 	return nil
-}
-
-// stopped returns the positions of the projections that stay paused or quarantined.
-func (m *rebuilding) stopped() map[string]readmodel.Position {
-	left := make(map[string]readmodel.Position)
-	for name := range m.stops {
-		left[name] = m.stands[name]
-	}
-	return left
 }
 
 // swap replaces the rows and reports the result of every campaign.

@@ -172,7 +172,8 @@ func (r *Recording) Skips() map[int64]int64 { return maps.Clone(r.expected.Skips
 // Compare compares the replayed rows with the live ones, if those are at the same event. A
 // projection without a verdict was not compared.
 func (r *Recording) Compare(ctx context.Context) ([]outbox.ProjectionResult, error) {
-	result, _, err := r.replayer.compareAll(ctx, r.expected, r.expected.Seq, r.expected.names)
+	m := comparing{Replayer: r.replayer, campaign: r.expected.campaign, names: r.expected.names, until: r.expected.Seq, expected: r.expected}
+	result, _, err := m.compareAll(ctx)
 	return result.Projections, err
 }
 

@@ -36,6 +36,14 @@ type blockedHead struct {
 	Projection  string `json:"projection,omitempty"` // the quarantined one; empty if the campaign is blocked
 }
 
+// projections are those that are tried by themselves: none means all.
+func (h blockedHead) projections() []string {
+	if h.Projection == "" {
+		return nil
+	}
+	return []string{h.Projection}
+}
+
 // checkTime is how long checking changed files may take.
 const checkTime = 10 * time.Second
 

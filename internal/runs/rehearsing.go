@@ -128,10 +128,8 @@ func (m *rehearsing) campaign(ctx context.Context, id string) (outbox.RunResult,
 		err := m.inBounds()
 		switch {
 		case err != nil:
-		case head.Projection != "":
-			err = m.quarantined(within, id, head, &result)
 		case blocked:
-			err = m.blocked(within, id, head, &result)
+			err = m.attempt(within, id, head, &result)
 		default:
 			err = m.healthy(within, id, &result)
 		}
@@ -179,39 +177,9 @@ func (m *rehearsing) whyNot(ctx, within context.Context, err error) string {
 	return ""
 }
 
-// standsAt is the state of a campaign's live rows.
-type standsAt struct {
-	mark   readmodel.Watermark
-	stands map[string]readmodel.Position
-	paused map[string]bool // projections that are paused for all campaigns
-}
-
-func (m *rehearsing) standsAt(ctx context.Context, live *readmodel.Live, id string) (s standsAt, err error) {
-	if s.mark, s.stands, err = standing(ctx, live, id); err != nil {
-		return s, err
-	}
-	s.paused, err = live.PausedForAll(ctx)
-	return s, err
-}
-
-// asNow is standsAt in a snapshot of its own.
-func (m *rehearsing) asNow(ctx context.Context, id string) (standsAt, error) {
-	live, err := m.worker.Runs.core.ReadModel().Live(ctx)
-	if err != nil {
-		return standsAt{}, err
-	}
-	defer live.Close()
-	return m.standsAt(ctx, live, id)
-}
-
-// same reports whether no event was applied and no projection moved between two states.
-func (s standsAt) same(other standsAt) bool {
-	return s.mark.AppliedSeq == other.mark.AppliedSeq && s.mark.AppliedHash == other.mark.AppliedHash &&
-		maps.Equal(s.stands, other.stands) && maps.Equal(s.paused, other.paused)
-}
-
-// blocked applies the event that blocks a campaign, and those behind it, to copies of its rows.
-func (m *rehearsing) blocked(ctx context.Context, id string, head blockedHead, result *outbox.RunResult) error {
+// attempt applies the event that blocks a campaign, or at which a projection is quarantined, and those
+// behind it, to copies of its rows, as a worker or a replay does once the changed files are loaded.
+func (m *rehearsing) attempt(ctx context.Context, id string, head blockedHead, result *outbox.RunResult) error {
 	f, err := m.open(ctx, &m.copies, m.set)
 	if err == nil {
 		err = m.watchOrder(f)
@@ -223,52 +191,44 @@ func (m *rehearsing) blocked(ctx context.Context, id string, head blockedHead, r
 	if err != nil {
 		return err
 	}
-	before, err := m.asNow(ctx, id)
+	before, err := f.standsNow(ctx, id)
 	if err != nil {
 		return err
 	}
-	result.Seq = before.mark.AppliedSeq
-	switch at := before.mark.AppliedSeq; {
-	case c.Diverged != "":
-		return unrehearsedf("the campaign has diverged: %s", c.Diverged)
-	case at >= head.Seq:
-		return unrehearsedf("the campaign moved: event %d was applied after the rehearsal was started", head.Seq)
-	case at+1 != head.Seq:
-		return unrehearsedf("event %d is not the next one: the campaign is at event %d", head.Seq, at)
+	at, last := before.at(head.Projection), c.HighWaterSeq
+	if head.Projection != "" {
+		last = before.mark.AppliedSeq
 	}
-	expected, err := m.copied(ctx, f, id, before)
+	result.Seq = at
+	if reason := head.outdated(c, before); reason != "" {
+		return &unrehearsed{reason}
+	}
+	expected, err := m.copied(ctx, f, id, head, before)
+	if err == nil {
+		err = m.forgetOrder(f)
+	}
 	if err != nil {
 		return err
 	}
-	if err := m.forgetOrder(f); err != nil {
-		return err
-	}
-	until := min(head.Seq+m.asked.behind, c.HighWaterSeq)
-	err = expected.To(ctx, until)
+	failed, err := expected.try(ctx, min(head.Seq+m.asked.behind, last))
 	result.Events = expected.Events
-	if u := asInconsistent(err); u != nil {
-		err = nil
-		m.fails(result, head, ReplayFailure{Seq: u.seq, Err: errors.New(u.reason)})
-	}
 	if err != nil {
 		return err
 	}
 	if _, skipped := expected.Skips[head.Seq]; skipped {
 		return unrehearsedf("the campaign moved: event %d was skipped after the rehearsal was started", head.Seq)
 	}
-	if first := expected.firstFailure(); first != nil && (result.Outcome == "" || first.Seq <= result.Rehearsed.FailedSeq) {
-		m.fails(result, head, *first)
-	}
-	if result.Outcome != "" {
-		after, err := m.asNow(ctx, id)
-		if err == nil && !before.same(after) {
+	if failed != nil {
+		m.fails(result, head, failed)
+		after, err := f.standsNow(ctx, id)
+		if err == nil && !before.same(after, head.Projection) {
 			err = errMoved
 		}
 		return err
 	}
 	result.Outcome, result.Seq = outbox.OutcomePasses, expected.Seq
-	result.Rehearsed.Applied, result.Rehearsed.Left = expected.Seq-before.mark.AppliedSeq, c.HighWaterSeq-expected.Seq
-	if err := m.compareLive(ctx, f, expected, before, result); err != nil {
+	result.Rehearsed.Applied, result.Rehearsed.Left = expected.Seq-at, last-expected.Seq
+	if result.Projections, err = f.compareLive(ctx, expected, head.Projection, before); err != nil {
 		return err
 	}
 	if err := m.vouches(expected); err != nil {
@@ -277,36 +237,87 @@ func (m *rehearsing) blocked(ctx context.Context, id string, head blockedHead, r
 	return m.orderDecides(ctx, f)
 }
 
+// outdated says why a head is not the event to try any more; empty if it is.
+func (h blockedHead) outdated(c outbox.Campaign, now standsAt) string {
+	at := now.at(h.Projection)
+	switch {
+	case h.Projection != "" && (now.stands[h.Projection].State != outbox.CursorQuarantined || at+1 != h.Seq):
+		return fmt.Sprintf("the campaign moved: projection %s is not quarantined at event %d any more", h.Projection, h.Seq)
+	case h.Projection != "" && now.paused[h.Projection]:
+		return fmt.Sprintf("projection %s is paused", h.Projection)
+	case h.Projection != "":
+		return ""
+	case c.Diverged != "":
+		return "the campaign has diverged: " + c.Diverged
+	case at >= h.Seq:
+		return fmt.Sprintf("the campaign moved: event %d was applied after the rehearsal was started", h.Seq)
+	case at+1 != h.Seq:
+		return fmt.Sprintf("event %d is not the next one: the campaign is at event %d", h.Seq, at)
+	}
+	return ""
+}
+
+// alsoQuarantined tries the events at which the other changed projections are quarantined in a campaign that
+// passes: what is rehearsed passes only if all of them do.
+func (m *rehearsing) alsoQuarantined(ctx context.Context, id, tried string, result *outbox.RunResult) error {
+	order := outbox.RehearsalRequest{Campaigns: []string{id}} // by whichever error
+	for _, name := range slices.Sorted(maps.Keys(m.asked.versions)) {
+		if name == tried {
+			continue
+		}
+		heads, err := m.worker.Runs.quarantinedHeads(ctx, order, []string{name})
+		if err != nil {
+			return err
+		}
+		head, is := heads[id]
+		if !is {
+			continue
+		}
+		also := outbox.RunResult{Projections: []outbox.ProjectionResult{}, Rehearsed: &outbox.Rehearsed{Head: head.Seq, Quarantined: name}}
+		err = m.attempt(ctx, id, head, &also)
+		result.Events += also.Events
+		var not *unrehearsed
+		switch {
+		case errors.As(err, &not): // it is paused, or passed the event since
+		case err != nil:
+			return err
+		case also.Outcome != outbox.OutcomePasses:
+			also.Events = result.Events
+			*result = also
+			return nil
+		default:
+			result.Rehearsed.Also = append(result.Rehearsed.Also, outbox.TriedQuarantine{Projection: name, Head: head.Seq})
+			result.Projections = slices.DeleteFunc(result.Projections, func(p outbox.ProjectionResult) bool { return p.Projection == name })
+			result.Projections = append(result.Projections, also.Projections...)
+		}
+	}
+	return nil
+}
+
 // copyable reports whether the live rows can be copied: the changed files leave all tables as they
 // are.
 func (m *rehearsing) copyable() bool { return len(m.asked.otherSchema) == 0 }
 
-// copied returns a replay that stands where the live rows do: with copies of them or, if the changed
-// files give tables another form, with rows replayed from the journal.
-func (m *rehearsing) copied(ctx context.Context, f *Replayer, id string, before standsAt) (*Expected, error) {
-	expected, err := f.Begin(ctx, id, nil)
+// copied returns a replay that stands where the live rows do: with copies of them or with rows replayed
+// from the journal, if the changed files give tables another form, or a quarantined projection reads those
+// of others, which are further ahead.
+func (m *rehearsing) copied(ctx context.Context, f *Replayer, id string, head blockedHead, before standsAt) (*Expected, error) {
+	needs, err := m.set.Needs(head.projections()...)
 	if err != nil {
 		return nil, err
 	}
-	for _, name := range expected.names {
-		if s, known := before.stands[name]; before.paused[name] || known && s.State != outbox.CursorLive {
-			expected.drop(name)
+	if m.copyable() && (head.Projection == "" || len(needs) == 1) {
+		expected, err := f.copies(ctx, id, head.Projection, before)
+		if err == nil {
+			err = m.madeAlike(ctx, f, expected)
 		}
+		return expected, err
 	}
-	at := before.mark.AppliedSeq
-	if m.copyable() {
-		mark, stands, err := f.scratch.LoadLive(ctx, id, f.tables(expected.names)...)
-		if err != nil {
-			return nil, err
-		}
-		if !before.same(standsAt{mark, stands, before.paused}) {
-			return nil, errMoved
-		}
-		expected.Seq, expected.Hash = at, before.mark.AppliedHash
-		return expected, m.madeAlike(ctx, f, expected)
+	expected, err := f.beginOn(ctx, id, head.Projection, before)
+	if err == nil {
+		err = m.fromStart(ctx, expected, before.at(head.Projection))
 	}
-	err = m.fromStart(ctx, expected, at)
-	if err == nil && expected.Hash != before.mark.AppliedHash {
+	if err == nil && head.Projection == "" && expected.Hash != before.mark.AppliedHash {
 		err = unrehearsedf("the projections were built from another journal")
 	}
 	return expected, err
@@ -342,18 +353,6 @@ func (m *rehearsing) fromStart(ctx context.Context, expected *Expected, at int64
 	return err
 }
 
-// firstFailure returns the first event that a projection refused; nil if none did. That the
-// projection would be quarantined instead of blocking does not matter: its rows are not fixed.
-func (d *Expected) firstFailure() *ReplayFailure {
-	var first *ReplayFailure
-	for _, name := range d.names {
-		if failed, is := d.Failed[name]; is && (first == nil || failed.Seq < first.Seq) {
-			first = &failed
-		}
-	}
-	return first
-}
-
 // refuses returns the first event of a healthy campaign that a projection refuses with the changed
 // files: one that the loaded files do not refuse alike or, if there is none, one that both do.
 func (m *rehearsing) refuses(loaded, changed *Expected) (first *ReplayFailure, alike bool) {
@@ -371,8 +370,9 @@ func (m *rehearsing) refuses(loaded, changed *Expected) (first *ReplayFailure, a
 	return first, alike
 }
 
-// fails records that an event would fail.
-func (m *rehearsing) fails(result *outbox.RunResult, head blockedHead, failed ReplayFailure) {
+// fails records that an event would fail. That a projection would be quarantined by it instead of blocking
+// does not matter: its rows are not fixed.
+func (m *rehearsing) fails(result *outbox.RunResult, head blockedHead, failed *ReplayFailure) {
 	f := m.worker.Failure(failed.Err)
 	result.Outcome, result.Error, result.Seq = outbox.OutcomeFailsDifferently, f.Message, failed.Seq-1
 	if failed.Seq == head.Seq && f.Fingerprint == head.Fingerprint {
@@ -398,35 +398,6 @@ func (m *rehearsing) vouches(expected *Expected) error {
 	return nil
 }
 
-// compareLive records how the live rows differ from a replay with the changed files.
-func (m *rehearsing) compareLive(ctx context.Context, f *Replayer, expected *Expected, before standsAt, result *outbox.RunResult) error {
-	live, err := f.store.ReadModel().Live(ctx)
-	if err != nil {
-		return err
-	}
-	defer live.Close()
-	after, err := m.standsAt(ctx, live, expected.campaign)
-	if err == nil && !before.same(after) {
-		err = errMoved
-	}
-	if err != nil {
-		return err
-	}
-	for _, name := range expected.names {
-		p := outbox.ProjectionResult{Projection: name, Seq: expected.Seq}
-		if expected.left[name] {
-			p.Seq, p.LeftOut = before.mark.AppliedSeq, outbox.CursorPaused
-			if s := before.stands[name]; s.State != "" && s.State != outbox.CursorLive {
-				p.Seq, p.LeftOut = s.AppliedSeq, s.State
-			}
-		} else if _, err := f.compare(ctx, live, expected.campaign, &p); err != nil {
-			return fmt.Errorf("compare what a rehearsal made: %w", err)
-		}
-		result.Projections = append(result.Projections, p)
-	}
-	return f.noteVersions(ctx, expected.campaign, result.Projections)
-}
-
 // healthy replays a campaign with the loaded and with the changed files and compares the rows. If the
 // loaded files cannot replay it, the rows that an earlier version made are compared instead.
 func (m *rehearsing) healthy(ctx context.Context, id string, result *outbox.RunResult) error {
@@ -438,7 +409,7 @@ func (m *rehearsing) healthy(ctx context.Context, id string, result *outbox.RunR
 	if err != nil {
 		return err
 	}
-	at, err := m.asNow(ctx, id)
+	at, err := is.standsNow(ctx, id)
 	if err != nil {
 		return err
 	}
@@ -473,7 +444,7 @@ func (m *rehearsing) healthy(ctx context.Context, id string, result *outbox.RunR
 		}
 		return nil
 	}
-	if sides[0].firstFailure() != nil {
+	if sides[0].first(sides[0].names) != nil {
 		err = m.compareWithLive(ctx, is, sides[1], at, result)
 	} else {
 		err = m.compareSides(ctx, was, is, sides[1], at, result)
@@ -517,7 +488,7 @@ func (m *rehearsing) noteDrift(ctx context.Context, was *Replayer, expected *Exp
 		return err
 	}
 	defer live.Close()
-	if now, err := m.standsAt(ctx, live, expected.campaign); err != nil || !now.same(at) {
+	if now, err := readStands(ctx, live, expected.campaign); err != nil || !now.same(at, "") {
 		return err
 	}
 	for _, name := range expected.names {
@@ -541,7 +512,8 @@ func (m *rehearsing) compareWithLive(ctx context.Context, f *Replayer, expected 
 		return unrehearsedf("the projections were built from another journal")
 	}
 	result.Outcome, result.Rehearsed.Live = outbox.OutcomeSameRows, true
-	if err := m.compareLive(ctx, f, expected, at, result); err != nil {
+	var err error
+	if result.Projections, err = f.compareLive(ctx, expected, "", at); err != nil {
 		return err
 	}
 	for _, p := range result.Projections {

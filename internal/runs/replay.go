@@ -170,7 +170,7 @@ func (m *rebuilding) land(ctx context.Context, w *Worker, f *Replayer, claim sto
 		p.Error, p.ErrorSeq = fmt.Sprintf("its rows are unchanged: the campaign has diverged, the projections have an event %d that the journal does not have; %s", mark.AppliedSeq, outbox.RightJournalFirst), mark.AppliedSeq
 		return nil
 	}
-	if other, ok := m.expected.failure(name); ok && !again {
+	if other := m.expected.failure(name); other != nil && !again {
 		p.Error, p.ErrorSeq = "its rows are unchanged: "+other.Err.Error(), other.Seq
 		return nil
 	}

@@ -424,3 +424,17 @@ func TestDryRun_tellsWhatARequeueWouldDo(t *testing.T) {
 		must.Hold(t, errors.Is(err, want), "event %d: %v, want %v", seq, err, want)
 	}
 }
+
+func TestDryRun_endsWhereACampaignWouldBlock(t *testing.T) {
+	t.Parallel()
+	purse := strings.ReplaceAll(enginetest.LenientAccounts, "accounts", "purse")
+	for _, files := range [][]string{{enginetest.Accounts, purse}, {purse, enginetest.Accounts}} {
+		b := enginetest.Open(t, enginetest.Define(t, files...))
+		b.Feed(enginetest.Opened("a", 10))
+		b.ExecProjections(`update purse set balance = 5`)
+		b.MustAppend(enginetest.Spent("a", 6), enginetest.Spent("a", 3), enginetest.Spent("a", 3))
+		d, err := runs.DryRun(t.Context(), b.Store, b.Set, "a", 2, 5)
+		must.Hold(t, err == nil && d.UntilSeq == 3 && d.Applied == 2 && d.Failed.Seq == 4 && d.Failed.Projection == "accounts",
+			"purse is quarantined at event 2, accounts blocks at event 4: %+v (%v)", d, err)
+	}
+}

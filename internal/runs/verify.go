@@ -23,31 +23,52 @@ const fewEvents = 200
 // errMoved is a campaign that changed while it was read.
 var errMoved = errors.New("the campaign changed in the meantime")
 
+// comparing is a replay of a campaign in progress that is compared with the live rows.
+type comparing struct {
+	*Replayer
+	campaign string
+	names    []string // of the compared projections
+	until    int64    // where only the read models as of this seq are asked for; otherwise 0
+	rebuild  bool     // it goes as far as a rebuild does
+	expected *Expected
+}
+
 // Verify replays a campaign's events and compares the replay with the live rows of some
 // projections, none meaning all, without blocking the campaign. With until it only returns the read
 // models as of that seq, unless that is their position. A failed replay, or a campaign that keeps
 // changing, is in the result, not an error.
 func (f *Replayer) Verify(ctx context.Context, campaign string, until int64, projections ...string) (outbox.RunResult, error) {
-	names := projections
-	if len(names) == 0 {
-		names, _ = f.set.Needs()
+	return f.compareCampaign(ctx, comparing{Replayer: f, campaign: campaign, names: projections, until: until})
+}
+
+// TryRebuild is Verify of what a rebuild of some projections would change in the live rows: it goes as far as
+// that would. Quarantined projections go as far as the campaign, a diverged campaign as far as its journal.
+func (f *Replayer) TryRebuild(ctx context.Context, campaign string, projections ...string) (outbox.RunResult, error) {
+	return f.compareCampaign(ctx, comparing{Replayer: f, campaign: campaign, names: projections, rebuild: true})
+}
+
+func (f *Replayer) compareCampaign(ctx context.Context, m comparing) (outbox.RunResult, error) {
+	if len(m.names) == 0 {
+		m.names, _ = f.set.Needs()
 	}
+	failed := outbox.RunResult{CampaignID: m.campaign, Outcome: outbox.OutcomeFailed, Projections: []outbox.ProjectionResult{}}
 	for try := 1; ; try++ {
-		result, err := f.verifyOnce(ctx, campaign, until, names)
-		result.CampaignID = campaign
+		result, err := m.once(ctx)
+		result.CampaignID = m.campaign
 		switch unsound := asInconsistent(err); {
 		case err == nil:
 			return result, nil
 		case errors.Is(err, errMoved) && try < verifyTries:
 			continue
 		case errors.Is(err, errMoved):
-			return outbox.RunResult{CampaignID: campaign, Outcome: outbox.OutcomeFailed, Seq: result.Seq, Projections: []outbox.ProjectionResult{},
-				Error: fmt.Sprintf("the campaign keeps changing; gave up after %d tries", try)}, nil
+			failed.Seq, failed.Error = result.Seq, fmt.Sprintf("the campaign keeps changing; gave up after %d tries", try)
+			return failed, nil
 		case unsound != nil:
-			return outbox.RunResult{CampaignID: campaign, Outcome: outbox.OutcomeFailed, Seq: unsound.seq, Unsound: unsound.seq, Error: unsound.reason, Projections: []outbox.ProjectionResult{}}, nil
+			failed.Seq, failed.Unsound, failed.Error = unsound.seq, unsound.seq, unsound.reason
+			return failed, nil
 		}
-		if unlike := f.unlike(ctx, names, err); unlike != "" {
-			return outbox.RunResult{CampaignID: campaign, Outcome: outbox.OutcomeFailed, Projections: []outbox.ProjectionResult{}, Error: unlike}, nil
+		if failed.Error = f.unlike(ctx, m.names, err); failed.Error != "" {
+			return failed, nil
 		}
 		return result, err
 	}
@@ -83,22 +104,22 @@ func (f *Replayer) missing(ctx context.Context, names []string) (table, of strin
 	return "", ""
 }
 
-func (f *Replayer) verifyOnce(ctx context.Context, campaign string, until int64, names []string) (outbox.RunResult, error) {
-	expected, target, err := f.beginAtLive(ctx, campaign, until, names)
+func (m *comparing) once(ctx context.Context) (outbox.RunResult, error) {
+	target, err := m.begin(ctx)
 	if err != nil {
 		return outbox.RunResult{}, err
 	}
-	if err := expected.To(ctx, target); err != nil {
+	if err := m.expected.To(ctx, target); err != nil {
 		return outbox.RunResult{}, err
 	}
-	result, drifted, err := f.compareAll(ctx, expected, until, names)
+	result, drifted, err := m.compareAll(ctx)
 	if err != nil || len(drifted) == 0 {
 		return result, err
 	}
-	if err := f.skipsStill(ctx, expected); err != nil {
+	if err := m.skipsStill(ctx, m.expected); err != nil {
 		return result, err
 	}
-	return result, f.findDivergences(ctx, expected, &result, drifted)
+	return result, m.findDivergences(ctx, m.expected, &result, drifted)
 }
 
 // Built says with which version of each projection of a set a campaign is replayed, and which ones built its
@@ -146,39 +167,44 @@ func (f *Replayer) findDivergences(ctx context.Context, expected *Expected, resu
 	return nil
 }
 
-// compareAll compares a replay with the current live rows. It returns the rows that differ by the
+// compareAll compares the replay with the current live rows. It returns the rows that differ by the
 // projection's index in the result.
-func (f *Replayer) compareAll(ctx context.Context, expected *Expected, until int64, names []string) (result outbox.RunResult, drifted map[int][]projection.Difference, err error) {
-	live, mark, stands, err := f.alignWithLive(ctx, expected, until)
+func (m *comparing) compareAll(ctx context.Context) (result outbox.RunResult, drifted map[int][]projection.Difference, err error) {
+	live, mark, stands, err := m.alignWithLive(ctx)
 	if err != nil {
 		return result, nil, err
 	}
 	defer live.Close()
-	result = outbox.RunResult{Outcome: outbox.OutcomeMatch, Seq: expected.Seq, Projections: []outbox.ProjectionResult{}}
-	compared := until == 0 || until == mark.AppliedSeq
-	if compared && mark.AppliedSeq > 0 && expected.Hash != mark.AppliedHash {
-		result.Outcome, result.Unsound = outbox.OutcomeFailed, mark.AppliedSeq
-		result.Error = fmt.Sprintf("the projections have an event %d that the journal does not have; %s", mark.AppliedSeq, outbox.RightJournalFirst)
-		return result, nil, nil
+	result = outbox.RunResult{Outcome: outbox.OutcomeMatch, Seq: m.expected.Seq, Projections: []outbox.ProjectionResult{}}
+	compared := m.until == 0 || m.until == mark.AppliedSeq
+	if compared && mark.AppliedSeq > 0 && m.expected.Hash != mark.AppliedHash {
+		reason, err := m.otherJournal(ctx, mark)
+		if err != nil {
+			return result, nil, err
+		}
+		if result.Seq = m.expected.Seq; reason != "" {
+			result.Outcome, result.Unsound, result.Error = outbox.OutcomeFailed, mark.AppliedSeq, reason
+			return result, nil, nil
+		}
 	}
-	digests, full, err := expected.Digests(ctx, names...)
+	digests, full, err := m.expected.Digests(ctx, m.names...)
 	if err != nil {
 		return result, nil, err
 	}
 	result.Full, drifted = full, make(map[int][]projection.Difference)
-	for i, name := range names {
-		p := outbox.ProjectionResult{Projection: name, Digest: digests[name], Seq: expected.Seq}
+	for i, name := range m.names {
+		p := outbox.ProjectionResult{Projection: name, Digest: digests[name], Seq: m.expected.Seq}
 		level := true
-		if until == 0 {
-			p.Seq = expected.positionOf(name, stands)
+		if m.until == 0 {
+			p.Seq = m.expected.positionOf(name, stands)
 			leaveOut(&result, &p, stands[name], mark.AppliedSeq)
-		} else if level, err = f.caughtUp(name, stands); err != nil {
+		} else if level, err = m.caughtUp(name, stands); err != nil {
 			return result, nil, err
 		}
-		if failed, ok := expected.failure(name); ok {
+		if failed := m.expected.failure(name); failed != nil {
 			refuse(&result, &p, failed)
 		} else if compared && level && p.LeftOut != outbox.CursorBehind {
-			rows, err := f.compare(ctx, live, expected.campaign, &p)
+			rows, err := m.compare(ctx, live, m.campaign, &p)
 			if err != nil {
 				return result, nil, err
 			}
@@ -204,7 +230,7 @@ func (f *Replayer) caughtUp(name string, stands map[string]readmodel.Position) (
 }
 
 // refuse records that a projection could not be replayed.
-func refuse(result *outbox.RunResult, p *outbox.ProjectionResult, failed ReplayFailure) {
+func refuse(result *outbox.RunResult, p *outbox.ProjectionResult, failed *ReplayFailure) {
 	p.Error, p.ErrorSeq, p.Seq = failed.Err.Error(), failed.Seq, failed.Seq-1
 	result.Outcome = outbox.OutcomeFailed
 	before := func(other outbox.ProjectionResult) bool { return other.ErrorSeq > 0 && other.ErrorSeq <= failed.Seq }
@@ -226,23 +252,39 @@ func leaveOut(result *outbox.RunResult, p *outbox.ProjectionResult, stand readmo
 	}
 }
 
-// beginAtLive starts a replay in which projections that are not live stop at their positions.
-// target is how far to replay as of now.
-func (f *Replayer) beginAtLive(ctx context.Context, campaign string, until int64, names []string) (expected *Expected, target int64, err error) {
-	live, err := f.store.ReadModel().Live(ctx)
+// begin starts a replay in which projections that are not live stop at their positions. target is how
+// far to replay as of now.
+func (m *comparing) begin(ctx context.Context) (target int64, err error) {
+	live, err := m.store.ReadModel().Live(ctx)
 	if err != nil {
-		return nil, 0, err
+		return 0, err
 	}
-	mark, stands, err := standing(ctx, live, campaign)
+	_, stands, target, err := m.standing(ctx, live)
 	live.Close()
 	if err != nil {
-		return nil, 0, err
+		return 0, err
 	}
-	if target = mark.AppliedSeq; until > 0 {
-		target, stands = until, nil
+	if m.until > 0 {
+		target, stands = m.until, nil
 	}
-	expected, err = f.Begin(ctx, campaign, stopsOf(stands), names...)
-	return expected, target, err
+	m.expected, err = m.Begin(ctx, m.campaign, stopsOf(stands), m.names...)
+	return target, err
+}
+
+// standing reads where the live rows stand, and how far to replay for them. A rebuild leaves only paused
+// projections where they are, and a journal may end before rows that were built from another one.
+func (m *comparing) standing(ctx context.Context, live *readmodel.Live) (mark readmodel.Watermark, stands map[string]readmodel.Position, target int64, err error) {
+	mark, stands, err = standing(ctx, live, m.campaign)
+	if target = mark.AppliedSeq; err != nil || !m.rebuild {
+		return mark, stands, target, err
+	}
+	for _, name := range m.names {
+		if stands[name].State != outbox.CursorPaused {
+			delete(stands, name)
+		}
+	}
+	c, err := m.store.Campaign(ctx, m.campaign)
+	return mark, stands, min(target, c.HighWaterSeq), err
 }
 
 // standing reads the positions of a campaign's projections.
@@ -269,27 +311,27 @@ func stopsOf(stands map[string]readmodel.Position) map[string]int64 {
 // alignWithLive takes a snapshot of the live rows and replays up to their position; if they are far
 // ahead it replays without holding the snapshot, and takes another. The caller closes it. It
 // returns errMoved if the campaign changed.
-func (f *Replayer) alignWithLive(ctx context.Context, expected *Expected, until int64) (*readmodel.Live, readmodel.Watermark, map[string]readmodel.Position, error) {
+func (m *comparing) alignWithLive(ctx context.Context) (*readmodel.Live, readmodel.Watermark, map[string]readmodel.Position, error) {
 	for {
-		live, err := f.store.ReadModel().Live(ctx)
+		live, err := m.store.ReadModel().Live(ctx)
 		if err != nil {
 			return nil, readmodel.Watermark{}, nil, err
 		}
-		mark, stands, err := standing(ctx, live, expected.campaign)
-		if err == nil && until == 0 {
+		mark, stands, target, err := m.standing(ctx, live)
+		if err == nil && m.until == 0 {
 			switch {
-			case mark.AppliedSeq < expected.Seq || !maps.Equal(expected.began, stopsOf(stands)):
+			case target < m.expected.Seq || !maps.Equal(m.expected.began, stopsOf(stands)):
 				err = errMoved
-			case mark.AppliedSeq-expected.Seq > fewEvents:
+			case target-m.expected.Seq > fewEvents:
 				live.Close()
-				if err = expected.To(ctx, mark.AppliedSeq); err != nil {
+				if err = m.expected.To(ctx, target); err != nil {
 					return nil, mark, nil, err
 				}
 				continue
 			default: // without resting: the database's log grows as long as a snapshot is held
-				f.hurry = true
-				err = expected.To(ctx, mark.AppliedSeq)
-				f.hurry = false
+				m.hurry = true
+				err = m.expected.To(ctx, target)
+				m.hurry = false
 			}
 		}
 		if err != nil {
@@ -298,6 +340,19 @@ func (f *Replayer) alignWithLive(ctx context.Context, expected *Expected, until 
 		}
 		return live, mark, stands, nil
 	}
+}
+
+// otherJournal says why live rows that were built from another journal are not compared; empty if a rebuild
+// replaces them all, as far as all of its projections can go.
+func (m *comparing) otherJournal(ctx context.Context, mark readmodel.Watermark) (reason string, err error) {
+	if !m.rebuild {
+		return fmt.Sprintf("the projections have an event %d that the journal does not have; %s", mark.AppliedSeq, outbox.RightJournalFirst), nil
+	}
+	if all, _ := m.set.Needs(); len(m.names) < len(all) {
+		return rebuildTogether, nil
+	}
+	m.expected, err = m.expected.beforeFailures(ctx, m.names...)
+	return "", err
 }
 
 // positionOf returns the seq up to which a projection was replayed.
