@@ -67,7 +67,7 @@ func TestInstances_apiTellsWhoHoldsWhat(t *testing.T) {
 func TestInstances_pageTellsWhoHoldsWhat(t *testing.T) {
 	s := died(t)
 	a := s.get("/instances").want(t, 200,
-		"2 instances running, 1 silent: its 2 campaigns become claimable in 17 s (07:00:30 UTC).",
+		"Instance dead has been silent for 12 s.", "2 instances are running, 1 silent.",
 		"Versions differ, as during a rolling restart: v1 (1), v2 (1).",
 		`id="instance-dead"`, `data-testid="instance-dead"`, "!</span> silent", "✓</span> running",
 		"process 77 on host-dead", "version v1, applied by workers", "Silent for 12 s; its 2 campaigns become claimable",
@@ -93,7 +93,7 @@ func TestInstances_ownersOfLeasesLeadToTheirInstance(t *testing.T) {
 		if err != nil || fragment != "instance-"+id {
 			t.Errorf("the owner %q leads to %q, %v", id, found[1], err)
 		}
-		s.get("/instances").want(t, 200, `id="`+htmlEscape(fragment)+`"`, "Unknown: it left no record; its campaign becomes claimable", "No instance is running, 1 silent: its campaign becomes claimable")
+		s.get("/instances").want(t, 200, `id="`+htmlEscape(fragment)+`"`, "Unknown: it left no record; its campaign becomes claimable", "1 instance is silent.")
 		s.get("/api/v1/instances").want(t, 200, `"started_at":null,"last_seen":null,"heartbeat_seconds":0,"clock_ahead_seconds":0,"state":"silent"`)
 	}
 }

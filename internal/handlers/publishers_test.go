@@ -59,7 +59,7 @@ insert into publisher_progress (topic, publisher, destination, selects, max_erro
 values ('a', 'well', $1, '{"event_types":["*"]}', 10, 4, 1, 1, 'w', 4102444800000000),
   ('b', 'left', 'log:', '{"event_types":["*"]}', 10, 0, 1, 1, '', 0)`, hostile)
 	s.change(`update publisher_progress set last_error = $1, selects = '{"exact_tags":{"a":"</script>"},"any_of_tags":["b"]}' where publisher = 'archive'`, hostile+"second line")
-	list := s.get("/publishers").want(t, 200, "1 of 3 publishers has failed.", "1 has waiting events and no running server.", `href="/docs/operating#a-publisher-does-not-deliver"`,
+	list := s.get("/publishers").want(t, 200, "2 publishers need attention.", `href="/docs/operating#a-publisher-does-not-deliver"`,
 		`href="/publishers/scenes/archive"`, `href="/instances#instance-w"`, "&lt;script&gt;", `\u202e`, "10 errors in a row").lacks(t, "<script>alert", "\u202e")
 	order := []int{}
 	for _, name := range []string{"scenes/archive", "b/left", "a/well"} {

@@ -147,12 +147,30 @@ func (f Facts) find(now time.Time) finding.List {
 	return all
 }
 
-// Overall is the state in a sentence: the worst finding, or that there is none.
-func (s Summary) Overall(l finding.List) Health {
-	h := Health{Level: l.Worst(), Sentence: allCurrent(s.Campaigns.Total)}
+// HealthOf is a state in a sentence: the worst finding or, without one, what is said then.
+func HealthOf(l finding.List, calm string) Health {
+	h := Health{Level: l.Worst(), Sentence: calm}
 	if h.Level != LevelOK {
 		h.Sentence = l.Grouped()[0].Says + "."
 	}
+	return h
+}
+
+// HealthOfKinds is HealthOf findings of these kinds, with each of the others as a note.
+func HealthOfKinds(l finding.List, calm string, kinds ...finding.Kind) Health {
+	groups := l.Of(kinds...).Grouped()
+	h := HealthOf(groups, calm)
+	for i, f := range groups {
+		if i > 0 || h.Level == LevelOK {
+			h.Notes = append(h.Notes, f.Says+".")
+		}
+	}
+	return h
+}
+
+// Overall is the state of the whole.
+func (s Summary) Overall(l finding.List) Health {
+	h := HealthOf(l, allCurrent(s.Campaigns.Total))
 	if s.Campaigns.Total == 0 && len(l.Of(FindsOtherJournal)) == 0 && len(l) > 0 {
 		h.Notes = append(h.Notes, allCurrent(0))
 	}
@@ -281,7 +299,7 @@ func publisherFindings(list []Publisher, now time.Time) (all finding.List) {
 		case state == PublisherIsFailed || state == PublisherIsStopped:
 			f.Says = fmt.Sprintf("Publisher %s has %s after %s%s", p, state, errors, p.atFault())
 		case state == PublisherIsPaused:
-			f = found(FindsNotDelivered, p.String(), p.LagEvents, "Publisher "+p.String()+" is paused"+waitingForPaused([]Publisher{p}))
+			f = found(FindsNotDelivered, p.String(), p.LagEvents, "Publisher "+p.String()+" is paused"+p.backlog())
 			f.Page = pagePath(nil, "publishers", p.Topic, p.Publisher)
 		case p.ErrorCount > 0:
 			f.Says, f.Level, f.Lingers = fmt.Sprintf("Publisher %s is retried, and has not recovered: %s in a row%s", p, errors, p.atFault()), LevelWarn, true

@@ -155,7 +155,7 @@ func (i InstanceState) Why(now time.Time) string {
 	case state == InstanceRunning && h.ClaimableFrom.After(now):
 		return strings.TrimSuffix(i.condition(now)+"; "+campaigns(h.Campaigns)+" and "+h.publishers(), " and ") + " leased"
 	default:
-		return i.condition(now) + "; " + h.fate(now, "its")
+		return i.condition(now) + "; " + h.fate(now)
 	}
 }
 
@@ -185,12 +185,14 @@ func (i InstanceState) seen() string {
 	return "last seen "
 }
 
+const notSeen = "not seen"
+
 // StateWords is the state in words. Without heartbeats an idle process of another host looks
 // like one that is gone.
 func (i InstanceState) StateWords(now time.Time) string {
 	state := i.State(now)
 	if state == InstanceIdle && !i.Here && i.Process != ProcessAlive {
-		return "not seen"
+		return notSeen
 	}
 	return string(state)
 }
@@ -198,11 +200,11 @@ func (i InstanceState) StateWords(now time.Time) string {
 func (h HeldLeases) ended(now time.Time) bool { return !h.ClaimableBy.After(now) }
 
 // fate says when others may claim the campaigns of a non-empty Holding if its holder sends no
-// further heartbeat. whose introduces the campaigns: "its", or "their" for several holders.
-func (h HeldLeases) fate(now time.Time, whose string) string {
-	its, becomes, are := whose+" "+campaigns(h.Campaigns), "become", "are"
+// further heartbeat.
+func (h HeldLeases) fate(now time.Time) string {
+	its, becomes, are := "its "+campaigns(h.Campaigns), "become", "are"
 	if h.Campaigns == 1 {
-		its, becomes, are = whose+" campaign", "becomes", "is"
+		its, becomes, are = "its campaign", "becomes", "is"
 	}
 	if h.Withheld == h.Campaigns {
 		return fmt.Sprintf("%s %s paused or diverged and cannot be claimed", its, are)
@@ -214,9 +216,9 @@ func (h HeldLeases) fate(now time.Time, whose string) string {
 	last := fmt.Sprintf("in %s (%s)", Age(h.ClaimableBy.Sub(now)), h.ClaimableBy.UTC().Format("15:04:05 UTC"))
 	switch {
 	case h.ended(now) && h.Campaigns == 1:
-		return fmt.Sprintf("%s lease has expired, any worker may claim %s", whose, its)
+		return "its lease has expired, any worker may claim its campaign"
 	case h.ended(now):
-		return fmt.Sprintf("%s leases have expired, any worker may claim %s%s", whose, its, except)
+		return fmt.Sprintf("its leases have expired, any worker may claim %s%s", its, except)
 	case !h.ClaimableFrom.After(now):
 		return fmt.Sprintf("some of %s %s claimable now, the last %s%s", its, are, last, except)
 	case h.ClaimableBy.Sub(*h.ClaimableFrom) < time.Second:
@@ -252,19 +254,6 @@ func (h *HeldLeases) Add(c HeldLease) {
 	}
 }
 
-// Plus returns the sum of two. It names no campaigns and no publishers.
-func (h HeldLeases) Plus(o HeldLeases) HeldLeases {
-	sum := HeldLeases{Campaigns: h.Campaigns + o.Campaigns, Withheld: h.Withheld + o.Withheld, Rows: h.Rows + o.Rows,
-		ClaimableFrom: h.ClaimableFrom, ClaimableBy: h.ClaimableBy}
-	if sum.ClaimableFrom == nil || o.ClaimableFrom != nil && o.ClaimableFrom.Before(*sum.ClaimableFrom) {
-		sum.ClaimableFrom = o.ClaimableFrom
-	}
-	if sum.ClaimableBy == nil || o.ClaimableBy != nil && o.ClaimableBy.After(*sum.ClaimableBy) {
-		sum.ClaimableBy = o.ClaimableBy
-	}
-	return sum
-}
-
 // Left reports whether the instance left leased campaigns behind and is unlikely to return.
 func (i InstanceState) Left(now time.Time) bool {
 	state := i.State(now)
@@ -286,83 +275,46 @@ func SortInstances(all []InstanceState, now time.Time) {
 	})
 }
 
-// InstancesHealth summarizes all instances in a sentence: which are running, which are not, and
-// when others may claim the campaigns of those.
-func InstancesHealth(list []InstanceState, now time.Time) Health {
-	numbers := make(map[Condition]int64)
-	var left HeldLeases
-	var leavers, stoppedLeavers, crashed, unseen int64 // crashed without being noticed by a start
-	for _, i := range list {
-		numbers[i.State(now)]++
-		if i.StateWords(now) == "not seen" {
-			unseen++
-		}
-		if i.StoppedAt == nil && i.State(now) == InstanceCrashed {
-			crashed++
-		}
-		if i.Left(now) {
-			left = left.Plus(i.Leases)
-			leavers++
-			if i.StoppedAt != nil {
-				stoppedLeavers++
+// InstancesHealth is the state of all instances: the worst finding about them or, without one, how many are in
+// which state.
+func InstancesHealth(list []InstanceState, l finding.List, now time.Time) Health {
+	var parts []string
+	for _, state := range []string{string(InstanceRunning), string(InstanceIdle), notSeen, string(InstanceSilent), string(InstanceCrashed)} {
+		n := int64(0)
+		for _, i := range list {
+			if i.StoppedAt == nil && i.StateWords(now) == state {
+				n++
 			}
 		}
-	}
-	present := numbers[InstanceRunning] + numbers[InstanceIdle]
-	h := Health{Level: LevelOK, Notes: disagreements(list, now)}
-	switch {
-	case present == 0 && left.Campaigns > 0:
-		h.Level = LevelBad
-	case present == 0 || left.Campaigns > 0:
-		h.Level = LevelWarn
-	case len(h.Notes) > 0:
-		h.Level = LevelBusy
-	}
-	h.Level = finding.Worse(h.Level, instanceFindings(list, now).Worst())
-	var parts []string
-	if present == 0 {
-		parts = append(parts, "no instance is running")
-	}
-	for _, p := range []struct {
-		n    int64
-		what string
-	}{
-		{numbers[InstanceRunning], "running"}, {numbers[InstanceIdle] - unseen, "idle"}, {unseen, "not seen lately"},
-		{numbers[InstanceSilent], "silent"}, {crashed, "crashed"}, {stoppedLeavers, "stopped while holding leases"},
-	} {
 		switch {
-		case p.n == 0:
+		case n == 0:
 		case len(parts) == 0:
-			parts = append(parts, Count(p.n, "instance", "instances")+" "+p.what)
+			parts = append(parts, Count(n, "instance is", "instances are")+" "+state)
 		default:
-			parts = append(parts, Number(p.n)+" "+p.what)
+			parts = append(parts, Number(n)+" "+state)
 		}
 	}
-	h.Sentence = strings.Join(parts, ", ")
-	if left.Campaigns > 0 {
-		whose := "its"
-		if leavers > 1 {
-			whose = "their"
-		}
-		h.Sentence += ": " + left.fate(now, whose)
+	if len(parts) == 0 {
+		parts = []string{"no instance is running"}
 	}
-	h.Sentence = Sentence(h.Sentence)
+	numbers := Sentence(strings.Join(parts, ", "))
+	h := HealthOfKinds(l, numbers, FindsWorker, FindsStalled, FindsTroubled, FindsSilent, FindsClock)
+	if h.Level != LevelOK {
+		h.Notes = append(h.Notes, numbers)
+	}
+	h.Notes = append(h.Notes, disagreements(list, now)...)
 	return h
 }
 
 // disagreements says in what running instances differ although they should not, or only briefly.
 // Idle ones may have been gone for days.
-func disagreements(list []InstanceState, now time.Time) []string {
+func disagreements(list []InstanceState, now time.Time) (notes []string) {
 	versions, modes := make(map[string]int64), make(map[string]int64)
 	for _, i := range list {
 		if i.State(now) == InstanceRunning {
 			versions[i.Version]++
 			modes[string(i.Mode)]++
 		}
-	}
-	var notes []string
-	for _, f := range instanceFindings(list, now).Of(FindsClock) {
-		notes = append(notes, f.Says+".")
 	}
 	if len(versions) > 1 {
 		notes = append(notes, "Versions differ, as during a rolling restart: "+tally(versions)+".")

@@ -216,144 +216,50 @@ func (f PublisherFilter) Key(p Publisher, now time.Time) string {
 	return strconv.Itoa(rank) + " " + p.Topic + " " + p.Publisher
 }
 
-// PublishersHealth summarizes all subscriptions in a sentence, with lesser problems as notes. A
-// subscription without a holder and without a backlog is no problem.
-func PublishersHealth(list []Publisher, now time.Time) Health {
-	total := int64(len(list))
-	n := countPublishers(list, now)
-	h := Health{Level: publisherFindings(list, now).Worst()}
-	add := func(n int64, one, many string) {
-		switch {
-		case n == 0:
-		case h.Sentence == "":
-			h.Sentence = ofPublishers(n, total, one, many)
-		default:
-			h.Notes = append(h.Notes, Count(n, one, many))
-		}
-	}
-	add(n.stopped, "is stopped: its destination is gone.", "are stopped: their destinations are gone.")
-	add(n.failed, "has failed.", "have failed.")
-	add(n.left, "has waiting events and no running server.", "have waiting events and no running server.")
-	add(n.retrying, "had an error and is retrying.", "had errors and are retrying.")
-	calm, waiting := h.Sentence == "", waitingForPaused(list)
-	add(n.paused, "is paused"+waiting+".", "are paused"+waiting+".")
-	switch {
-	case h.Sentence == "":
-		h.Sentence = publishersAreWell(total, n)
-	case calm && n.active > 0:
-		h.Notes = append(h.Notes, publishersAreWell(total, n))
-	}
-	add(n.unused, "has no running server, and nothing to deliver.", "have no running server, and nothing to deliver.")
-	return h
-}
-
-// waitingForPaused continues a sentence about the paused subscriptions with their backlog; empty if none
-// is known.
-func waitingForPaused(list []Publisher) string {
-	var paused int64
-	var behind []Publisher
+// PublishersCalm says how far subscriptions without trouble are. Those that deliver nothing, as paused ones and
+// those without a server, are counted only among all.
+func PublishersCalm(list []Publisher, now time.Time) string {
+	total, n, behind := len(list), 0, 0
 	for _, p := range list {
-		if p.Status != PublisherPaused {
+		state := p.State(now)
+		if state == PublisherIsPaused || state == PublisherIsNotHeld {
 			continue
 		}
-		if paused++; p.LagEvents > 0 {
-			behind = append(behind, p)
+		if n++; !delivered(p) {
+			behind++
 		}
 	}
-	switch n := int64(len(behind)); {
-	case n == 0:
-		return ""
-	case paused == 1 && behind[0].LagCapped:
-		return "; at least " + Count(behind[0].LagEvents, "event waits", "events wait") + " for it"
-	case paused == 1:
-		return "; " + Count(behind[0].LagEvents, "event waits", "events wait") + " for it"
-	case n < paused:
-		return "; events wait for " + Number(n) + " of them"
-	}
-	return "; events wait for them"
-}
-
-// publisherCounts is how many subscriptions are in each state. left and unused have no holder, with
-// and without a backlog.
-type publisherCounts struct{ stopped, failed, retrying, left, unused, paused, active, behind int64 }
-
-func countPublishers(list []Publisher, now time.Time) (n publisherCounts) {
-	for _, p := range list {
-		switch state := p.State(now); {
-		case state == PublisherIsStopped:
-			n.stopped++
-		case state == PublisherIsFailed:
-			n.failed++
-		case state == PublisherIsRetrying:
-			n.retrying++
-		case state == PublisherIsPaused:
-			n.paused++
-		case state == PublisherIsNotHeld && delivered(p):
-			n.unused++
-		case state == PublisherIsNotHeld:
-			n.left++
-		case delivered(p):
-			n.active++
-		default:
-			n.active++
-			n.behind++
-		}
-	}
-	return n
-}
-
-// publishersAreWell describes the progress of subscriptions without problems. Paused ones deliver
-// nothing.
-func publishersAreWell(total int64, numbers publisherCounts) string {
-	n, behind := numbers.active, numbers.behind
+	who := fmt.Sprintf("%s of %s publishers are ", Number(int64(n)), Number(int64(total)))
 	switch {
-	case n == 0 && total == 1:
-		return "The only publisher is not delivering."
 	case n == 0:
-		return fmt.Sprintf("None of %s is delivering.", Count(total, "publisher", "publishers"))
-	case behind == 0 && total == 1:
-		return "The only publisher is up to date."
-	case total == 1:
-		return "The only publisher is delivering waiting events."
-	case behind == 0 && n == total:
-		return fmt.Sprintf("All %s publishers are up to date.", Number(total))
-	case behind == 0:
-		return ofPublishers(n, total, "is up to date.", "are up to date.")
+		return "No publisher is delivering."
 	case n == total:
-		return fmt.Sprintf("All %s publishers are delivering; %s events waiting.", Number(total), Count(behind, "of them has", "of them have"))
-	default:
-		return ofPublishers(n, total, "is delivering; events are waiting for it.", fmt.Sprintf("are delivering; %s events waiting.", Count(behind, "of them has", "of them have")))
+		who = "All " + Number(int64(n)) + " publishers are "
+	case n == 1:
+		who = "1 of " + Number(int64(total)) + " publishers is "
 	}
+	switch {
+	case total == 1 && behind == 1:
+		return "The only publisher is delivering waiting events."
+	case total == 1:
+		return "The only publisher is up to date."
+	case behind > 0:
+		return who + "delivering; events wait for " + Number(int64(behind)) + " of them."
+	}
+	return who + "up to date."
 }
 
-func ofPublishers(n, total int64, one, many string) string {
-	switch {
-	case total == 1:
-		return "The only publisher " + one
-	case n == 1:
-		return fmt.Sprintf("1 of %s publishers %s", Number(total), one)
-	default:
-		return fmt.Sprintf("%s of %s publishers %s", Number(n), Number(total), many)
+// backlog continues a sentence about a publisher that delivers nothing; empty if no event is known to wait.
+func (p Publisher) backlog() string {
+	atLeast := ""
+	if p.LagCapped {
+		atLeast = "at least "
 	}
+	if p.LagEvents == 0 {
+		return ""
+	}
+	return "; " + atLeast + Count(p.LagEvents, "event waits", "events wait") + " for it"
 }
 
 // delivered reports whether the subscription has no known backlog.
 func delivered(p Publisher) bool { return p.LagEvents == 0 && !p.LagCapped }
-
-// PublishersNeedingAttention returns the subscriptions that need attention, in the order of
-// SortPublishers.
-func PublishersNeedingAttention(list []Publisher, now time.Time) []Publisher {
-	var all []Publisher
-	for _, p := range list {
-		switch p.State(now) {
-		case PublisherIsStopped, PublisherIsFailed, PublisherIsRetrying:
-			all = append(all, p)
-		case PublisherIsNotHeld:
-			if !delivered(p) {
-				all = append(all, p)
-			}
-		}
-	}
-	SortPublishers(all, now)
-	return all
-}

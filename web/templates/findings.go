@@ -67,12 +67,3 @@ func alarmIcon(level outbox.Level) string {
 	}
 	return static.Icon
 }
-
-func pausedPublishers(v Overview) (paused []outbox.Publisher) {
-	for _, one := range v.Publishers {
-		if one.Status == outbox.PublisherPaused {
-			paused = append(paused, one)
-		}
-	}
-	return paused
-}

@@ -516,7 +516,7 @@ func switchedOff(p Page, v Overview) templ.Component {
 				return templ_7745c5c3_Err
 			}
 		}
-		if nothing := len(offs(p, v)) == 0 && len(v.Paused) == 0 && len(outbox.PausedAmong(v.Summary.Held))+len(outbox.NotLoadedAmong(v.Summary.Held)) == 0 && len(pausedPublishers(v)) == 0; nothing && v.Summary.Held != nil {
+		if nothing := len(offs(p, v)) == 0 && len(v.Paused) == 0 && len(outbox.PausedAmong(v.Summary.Held))+len(outbox.NotLoadedAmong(v.Summary.Held)) == 0 && len(v.Findings.Of(outbox.FindsNotDelivered)) == 0; nothing && v.Summary.Held != nil {
 			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 34, "<p class=\"calm\"><span class=\"mark ok\" aria-hidden=\"true\">✓</span> Nothing is paused or disabled.</p>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
@@ -711,15 +711,15 @@ func switchedOff(p Page, v Overview) templ.Component {
 					return templ_7745c5c3_Err
 				}
 			}
-			for _, one := range pausedPublishers(v) {
+			for _, f := range v.Findings.Of(outbox.FindsNotDelivered) {
 				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 54, "<li><span class=\"badge s-paused\"><span aria-hidden=\"true\">‖</span> paused</span> publisher <a href=\"")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
 				var templ_7745c5c3_Var32 templ.SafeURL
-				templ_7745c5c3_Var32, templ_7745c5c3_Err = templ.JoinURLErrs(p.Links.Publisher(one.SubscriptionName))
+				templ_7745c5c3_Var32, templ_7745c5c3_Err = templ.JoinURLErrs(p.Links.Below(f.Page))
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `overview.templ`, Line: 138, Col: 65}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `overview.templ`, Line: 138, Col: 47}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var32))
 				if templ_7745c5c3_Err != nil {
@@ -730,9 +730,9 @@ func switchedOff(p Page, v Overview) templ.Component {
 					return templ_7745c5c3_Err
 				}
 				var templ_7745c5c3_Var33 string
-				templ_7745c5c3_Var33, templ_7745c5c3_Err = templ.JoinStringErrs(one.String())
+				templ_7745c5c3_Var33, templ_7745c5c3_Err = templ.JoinStringErrs(f.Subject)
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `overview.templ`, Line: 138, Col: 88}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `overview.templ`, Line: 138, Col: 67}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var33))
 				if templ_7745c5c3_Err != nil {

@@ -123,7 +123,7 @@ func PublishersLive(p Page, v PublishersView) templ.Component {
 				return templ_7745c5c3_Err
 			}
 		} else {
-			templ_7745c5c3_Err = health(outbox.PublishersHealth(v.All, p.Now)).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = health(outbox.HealthOfKinds(p.Findings, outbox.PublishersCalm(v.All, p.Now), outbox.FindsPublisher, outbox.FindsNotDelivered)).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -131,7 +131,7 @@ func PublishersLive(p Page, v PublishersView) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			if len(outbox.PublishersNeedingAttention(v.All, p.Now)) > 0 {
+			if len(p.Findings.Of(outbox.FindsPublisher)) > 0 {
 				templ_7745c5c3_Err = whatToDo(p, GuidePublisher).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
@@ -711,7 +711,7 @@ func publisherLine(p Page, list []outbox.Publisher) templ.Component {
 			templ_7745c5c3_Var31 = templ.NopComponent
 		}
 		ctx = templ.ClearChildren(ctx)
-		if len(list) > 0 && len(outbox.PublishersNeedingAttention(list, p.Now)) == 0 {
+		if len(list) > 0 && len(p.Findings.Of(outbox.FindsPublisher)) == 0 {
 			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 55, "<p class=\"publisherline\" data-testid=\"publishers\"><a href=\"")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
@@ -730,9 +730,9 @@ func publisherLine(p Page, list []outbox.Publisher) templ.Component {
 				return templ_7745c5c3_Err
 			}
 			var templ_7745c5c3_Var33 string
-			templ_7745c5c3_Var33, templ_7745c5c3_Err = templ.JoinStringErrs(outbox.PublishersHealth(list, p.Now).Sentence)
+			templ_7745c5c3_Var33, templ_7745c5c3_Err = templ.JoinStringErrs(outbox.PublishersCalm(list, p.Now))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `publishers.templ`, Line: 159, Col: 148}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `publishers.templ`, Line: 159, Col: 137}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var33))
 			if templ_7745c5c3_Err != nil {
