@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"html"
+	"math/rand/v2"
 	"net/http"
 	"regexp"
 	"slices"
@@ -11,8 +12,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/outboxweb/outboxweb/internal/finding"
 	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/size"
 )
 
 // planted is a state that the tables have, and that every surface has to tell.
@@ -23,6 +26,7 @@ type planted struct {
 	says   string       // a pattern of what each surface says of it
 	never  string       // a pattern of what none may say beside it
 	page   string       // of its own, that says it too
+	alerts string       // the rules that find it
 	unlike string       // the surfaces that do not tell it so yet. The list may only get shorter
 }
 
@@ -89,47 +93,47 @@ func aside(state string) func(*scene) {
 
 var states = []planted{
 	{name: "nothing", plant: func(*scene) {}, level: outbox.LevelOK, says: ``, page: "/campaigns"},
-	{name: "dead", plant: func(s *scene) { s.has("c-dead", "taken", "lost", "taken") }, level: outbox.LevelBad, says: `blocked`, never: unblocked, page: "/campaigns/c-dead"},
+	{name: "dead", plant: func(s *scene) { s.has("c-dead", "taken", "lost", "taken") }, level: outbox.LevelBad, says: `blocked`, never: unblocked, alerts: "dead_rows", page: "/campaigns/c-dead"},
 	{name: "failing", plant: func(s *scene) { s.has("c-fail", "taken", "full", "taken") }, level: outbox.LevelWarn, says: `failed|failing`, never: unblocked, page: "/campaigns/c-fail"},
-	{name: "paused campaign", plant: func(s *scene) { s.has("c-p", "taken"); s.does(pause.at("c-p")) }, level: outbox.LevelWarn, says: `paused`, never: `(?i)nothing is paused`, page: "/campaigns/c-p"},
-	{name: "paused projection", plant: func(s *scene) { s.does(pauseSeats) }, level: outbox.LevelWarn, says: `seats is paused|Paused for all campaigns`, never: `(?i)nothing is paused|everything is applied`, page: "/projections/seats"},
-	{name: "paused projection here", plant: func(s *scene) { s.does(pauseSeatsHere) }, level: outbox.LevelWarn, says: `seats is paused`, never: `(?i)nothing is paused`, page: "/campaigns/c-1"},
-	{name: "quarantined", plant: aside("quarantined"), level: outbox.LevelBad, says: `quarantined`, page: "/campaigns/c-aside"},
+	{name: "paused campaign", plant: func(s *scene) { s.has("c-p", "taken"); s.does(pause.at("c-p")) }, level: outbox.LevelWarn, says: `paused|\bc-p\b`, never: `(?i)nothing is paused`, page: "/campaigns/c-p"},
+	{name: "paused projection", plant: func(s *scene) { s.does(pauseSeats) }, level: outbox.LevelWarn, says: `seats is paused|(?i)for all campaigns`, never: `(?i)nothing is paused|everything is applied`, page: "/projections/seats"},
+	{name: "paused projection here", plant: func(s *scene) { s.does(pauseSeatsHere) }, level: outbox.LevelWarn, says: `seats is paused|for 1 campaign`, never: `(?i)nothing is paused`, page: "/campaigns/c-1"},
+	{name: "quarantined", plant: aside("quarantined"), level: outbox.LevelBad, says: `quarantined`, alerts: "quarantine", page: "/campaigns/c-aside"},
 	{name: "behind", plant: aside("behind"), level: outbox.LevelWarn, says: `seats is (1 event )?behind`, page: "/campaigns/c-aside"},
 	{name: "diverged", plant: func(s *scene) {
 		s.has("c-d", "taken")
 		s.sql(`update campaigns set diverged = 'event 1 has another hash' where campaign_id = 'c-d'`)
-	}, level: outbox.LevelBad, says: `diverged|another journal|contradict`, never: unblocked, page: "/campaigns/c-d"},
-	{name: "drifted", plant: verified("drift", ""), level: outbox.LevelBad, says: `drifted|differ`, page: "/campaigns/c-v"},
-	{name: "outdated drift", plant: verified("drift", "0ld"), level: outbox.LevelWarn, says: `not loaded any more|outdated`, page: "/campaigns/c-v"},
-	{name: "unverifiable", plant: verified("failed", ""), level: outbox.LevelBad, says: `could not be verified|unverifiable`, page: "/campaigns/c-v"},
-	{name: "rejected rows", plant: read(rejected), level: outbox.LevelBad, says: `rejected`, never: unblocked, page: "/campaigns/c-1"},
-	{name: "foreign source", plant: read(foreign), level: outbox.LevelBad, says: `source shop|shop source`, page: "/intake/shop"},
+	}, level: outbox.LevelBad, says: `diverged|another journal|contradict`, never: unblocked, alerts: "drift", page: "/campaigns/c-d"},
+	{name: "drifted", plant: verified("drift", ""), level: outbox.LevelBad, says: `drifted|differ`, alerts: "drift", page: "/campaigns/c-v"},
+	{name: "outdated drift", plant: verified("drift", "0ld"), level: outbox.LevelWarn, says: `not loaded any more|outdated`, alerts: "drift", page: "/campaigns/c-v"},
+	{name: "unverifiable", plant: verified("failed", ""), level: outbox.LevelBad, says: `could not be verified|unverifiable`, alerts: "drift", page: "/campaigns/c-v"},
+	{name: "rejected rows", plant: read(rejected), level: outbox.LevelBad, says: `rejected`, never: unblocked, alerts: "rejected_rows", page: "/campaigns/c-1"},
+	{name: "foreign source", plant: read(foreign), level: outbox.LevelBad, says: `source shop|shop source`, alerts: "rejected_rows source", page: "/intake/shop"},
 	{name: "unread source", plant: inJournal(`insert into intake_sources (source, place, journalled, looked_at, waiting) values ('idle', 'postgres://shop', 7, %d, 3)`, ago(30*time.Minute)),
-		level: outbox.LevelWarn, says: `\bidle\b`, page: "/intake/idle"},
-	{name: "source in error", plant: read(inJournal(`insert into intake_sources (source, place, error, error_at) values ('away', 'postgres://shop', 'connection refused', %d)`, ago(0))), level: outbox.LevelBad, says: `\baway\b`, page: "/intake/away"},
+		level: outbox.LevelWarn, says: `\bidle\b`, alerts: "source", page: "/intake/idle"},
+	{name: "source in error", plant: read(inJournal(`insert into intake_sources (source, place, error, error_at) values ('away', 'postgres://shop', 'connection refused', %d)`, ago(0))), level: outbox.LevelBad, says: `\baway\b`, alerts: "source", page: "/intake/away"},
 	{name: "failed publisher", plant: publishes(fmt.Sprintf(`status = 'failed', error_count = 10, error_kind = 'event', last_error = 'status 500', last_error_at = %d, error_position = 3, retry_at = 2`, ago(time.Hour))),
-		level: outbox.LevelBad, says: `[Pp]ublisher`, page: "/publishers/sales/partner"},
+		level: outbox.LevelBad, says: `[Pp]ublisher`, alerts: "publisher", page: "/publishers/sales/partner"},
 	{name: "stopped publisher", plant: publishes(fmt.Sprintf(`status = 'failed', stopped = 1, error_count = 10, error_kind = 'destination', last_error = 'status 500', last_error_at = %d, error_position = 3`, ago(time.Hour))),
-		level: outbox.LevelBad, says: `[Pp]ublisher`, page: "/publishers/sales/partner"},
+		level: outbox.LevelBad, says: `[Pp]ublisher`, alerts: "publisher", page: "/publishers/sales/partner"},
 	{name: "paused publisher", plant: func(s *scene) { publish(s); s.does(pausePartner) }, level: outbox.LevelWarn, says: `[Pp]ublisher`, never: `(?i)nothing is paused`, page: "/publishers/sales/partner"},
 	{name: "retrying publisher", plant: publishes(fmt.Sprintf(`error_count = 2, error_kind = 'destination', last_error = 'status 500', last_error_at = %d, error_position = 3, retry_at = %d`, ago(time.Minute), ago(-time.Hour))),
 		level: outbox.LevelWarn, says: `[Pp]ublisher`, page: "/publishers/sales/partner"},
 	{name: "silent instance", plant: func(s *scene) {
 		s.instance("w-2", fmt.Sprintf(`beat_every = 5000000, last_seen = %d`, ago(time.Minute)))
-	}, level: outbox.LevelWarn, says: `silent`, page: "/instances"},
+	}, level: outbox.LevelWarn, says: `silent`, alerts: "instance", page: "/instances"},
 	{name: "stalled instance", plant: func(s *scene) {
 		s.instance("w-2", `beat_every = 86400000000, trouble = 'the disk is slow', stalled = 1`)
-	}, level: outbox.LevelBad, says: `stalled|the disk is slow`, page: "/instances"},
+	}, level: outbox.LevelBad, says: `stalled|the disk is slow`, alerts: "instance", page: "/instances"},
 	{name: "troubled instance", plant: func(s *scene) { s.instance("w-2", `beat_every = 86400000000, trouble = 'one wave failed'`) }, level: outbox.LevelWarn, says: `one wave failed`, page: "/instances"},
 	{name: "no worker", plant: func(s *scene) { s.sql(fmt.Sprintf(`update instances set stopped_at = %d`, ago(time.Minute))) }, level: outbox.LevelWarn, says: `(?i)no (worker|instance) is running|none is running`, page: "/instances"},
-	{name: "failed run", plant: ran("failed"), level: outbox.LevelWarn, says: `failed`, page: "/runs"},
-	{name: "interrupted run", plant: ran("interrupted"), level: outbox.LevelWarn, says: `interrupted|failed`, page: "/runs"},
+	{name: "failed run", plant: ran("failed"), level: outbox.LevelWarn, says: `failed`, alerts: "failed_run", page: "/runs"},
+	{name: "interrupted run", plant: ran("interrupted"), level: outbox.LevelWarn, says: `interrupted|failed`, alerts: "failed_run", page: "/runs"},
 	{name: "operation stopped", plant: func(s *scene) {
 		s.has("c-o", "taken", "lost")
 		s.does(start)
 		s.sql(fmt.Sprintf(`update operations set status = 'stopped', stop_reason = 'the canary failed again', finished_at = %d`, ago(0)))
-	}, level: outbox.LevelBad, says: `\b(ended|stopped)\b`, page: "/operations/1"},
+	}, level: outbox.LevelBad, says: `\b(ended|stopped)\b`, alerts: "dead_rows", page: "/operations/1"},
 	{name: "skipped", plant: func(s *scene) {
 		s.has("c-s", "taken", "lost")
 		s.does(skip.at("c-s 2").confirmed("skip c-s 2"))
@@ -143,7 +147,13 @@ var states = []planted{
 	}, level: outbox.LevelWarn, says: `another version|other versions|built by`, page: "/projections/seats"},
 	{name: "table dropped", plant: func(s *scene) {
 		s.ReadModel().SetFault(outbox.FaultTable, "A table of a read model was missing: seats. Rebuild its projection.")
-	}, level: outbox.LevelBad, says: `table of a read model was missing`, page: "/", unlike: "report"},
+	}, level: outbox.LevelBad, says: `table of a read model was missing`, alerts: "database", page: "/", unlike: "report"},
+	{name: "full disk", plant: func(s *scene) {
+		s.Journal().SetFault(outbox.FaultFull, "The disk of the journal database is full.")
+	}, level: outbox.LevelBad, says: `disk of the journal database is full`, alerts: "database", page: "/", unlike: "report"},
+	{name: "other clock", plant: func(s *scene) {
+		s.instance("w-2", fmt.Sprintf(`beat_every = 86400000000, last_seen = %d`, ago(-90*time.Second)))
+	}, level: outbox.LevelWarn, says: `clock`, page: "/instances"},
 }
 
 var (
@@ -166,37 +176,73 @@ func (s *scene) surfaces(page string) map[string]string {
 		return s.send(s.http, http.MethodGet, target, "", outbox.RoleAdmin, http.Header{}).text
 	}
 	out, errs, _ := here(s.t.Context(), append([]string{"report"}, s.command...)...)
-	return map[string]string{"overview": get("/"), "report": out + errs, "summary": get("/api/v1/summary"), "ready": get("/readyz?verbose"), "page": get(page)}
+	return map[string]string{"overview": get("/"), "report": out + errs, "summary": get("/api/v1/summary"), "ready": get("/readyz?verbose"), "page": get(page), "metrics": get("/metrics"), "alerts": s.firing()}
 }
 
-// disagree plants a state beside a worker and returns the surfaces that do not tell it, with why. What
-// they say without it does not tell it.
-func (s *scene) disagree(p planted) map[string]string {
+// firing are the names of the rules of alerts that find something now.
+func (s *scene) firing() string {
+	s.t.Helper()
+	var names []string
+	facts := must.Get(s.Facts.Read(s.t.Context())).Or(s.t)
+	for _, rule := range outbox.AlertRules() {
+		if slices.ContainsFunc(rule.Causes(facts, time.Now()), func(c outbox.AlertCause) bool { return !c.Lingers }) {
+			names = append(names, rule.Name)
+		}
+	}
+	slices.Sort(names)
+	return strings.Join(names, " ")
+}
+
+var findingSample = regexp.MustCompile(`outboxweb_findings\{kind="\w+",level="(\w+)"\} [1-9]`)
+
+// disagree plants states beside a worker and returns the surfaces that do not tell them, with why. What
+// they say without a state does not tell it.
+func (s *scene) disagree(planted ...planted) map[string]string {
 	s.t.Helper()
 	current(s)
 	s.instance("w-1", `beat_every = 86400000000`)
-	calm := map[string]bool{}
-	for _, text := range s.surfaces(p.page) {
-		for _, piece := range pieces(text) {
-			calm[piece] = true
+	calm, level, firing := map[string]bool{}, outbox.LevelOK, []string{}
+	for _, p := range planted {
+		level, firing = finding.Worse(level, p.level), append(firing, strings.Fields(p.alerts)...)
+		for _, text := range s.surfaces(p.page) {
+			for _, piece := range pieces(text) {
+				calm[piece] = true
+			}
 		}
 	}
-	p.plant(s)
-	texts, wrong := s.surfaces(p.page), map[string]string{}
-	if shown := append(healthLevel.FindStringSubmatch(texts["overview"]), "", "")[1]; shown != string(p.level) {
-		wrong["overview"] = fmt.Sprintf("is %s, not %s", shown, p.level)
+	for _, p := range planted {
+		p.plant(s)
 	}
-	title := html.UnescapeString(append(pageTitle.FindStringSubmatch(texts["overview"]), "", "")[1])
-	if mark, _, _ := strings.Cut(title, " "); mark != cmp.Or(marks[p.level], "Overview") {
-		wrong["title"] = fmt.Sprintf("is %q, and the state is %s", title, p.level)
-	}
-	for surface, text := range texts {
-		all := pieces(text)
-		told := slices.DeleteFunc(slices.Clone(all), func(piece string) bool { return calm[piece] })
-		if !regexp.MustCompile(p.says).MatchString(strings.Join(told, " ")) {
-			wrong[surface] = fmt.Sprintf("does not say %q: %q", p.says, told)
-		} else if said := regexp.MustCompile(cmp.Or(p.never, `^$`)).FindString(strings.Join(all, " ")); said != "" {
-			wrong[surface] = fmt.Sprintf("says %q beside it", said)
+	slices.Sort(firing)
+	firing = slices.Compact(firing)
+	wrong := map[string]string{}
+	for _, p := range planted {
+		texts := s.surfaces(p.page)
+		if shown := append(healthLevel.FindStringSubmatch(texts["overview"]), "", "")[1]; shown != string(level) {
+			wrong["overview"] = fmt.Sprintf("is %s, not %s", shown, level)
+		}
+		title := html.UnescapeString(append(pageTitle.FindStringSubmatch(texts["overview"]), "", "")[1])
+		if mark, _, _ := strings.Cut(title, " "); mark != cmp.Or(marks[level], "Overview") {
+			wrong["title"] = fmt.Sprintf("is %q, and the state is %s", title, level)
+		}
+		counted := outbox.LevelOK
+		for _, m := range findingSample.FindAllStringSubmatch(texts["metrics"], -1) {
+			counted = finding.Worse(counted, outbox.Level(m[1]))
+		}
+		if counted != level {
+			wrong["metrics"] = fmt.Sprintf("are %s, not %s", counted, level)
+		}
+		if texts["alerts"] != strings.Join(firing, " ") {
+			wrong["alerts"] = fmt.Sprintf("are %q, not %q", texts["alerts"], firing)
+		}
+		for _, surface := range []string{"overview", "report", "summary", "ready", "page"} {
+			all := pieces(texts[surface])
+			told := slices.DeleteFunc(slices.Clone(all), func(piece string) bool { return calm[piece] })
+			if !regexp.MustCompile(p.says).MatchString(strings.Join(told, " ")) {
+				wrong[surface] = fmt.Sprintf("does not say %q: %q", p.says, told)
+			} else if said := regexp.MustCompile(cmp.Or(p.never, `^$`)).FindString(strings.Join(all, " ")); said != "" {
+				wrong[surface] = fmt.Sprintf("says %q beside %s", said, p.name)
+			}
 		}
 	}
 	return wrong
@@ -206,16 +252,35 @@ func (s *scene) disagree(p planted) map[string]string {
 func TestStates_areToldAlikeEverywhere(t *testing.T) {
 	t.Parallel()
 	h := newTheatre(t, "sqlite").onSQLite(t)
-	for _, p := range states {
-		t.Run(p.name, func(t *testing.T) {
-			t.Parallel()
-			wrong, known := h.scene(t).disagree(p), strings.Fields(p.unlike)
-			for surface, why := range wrong {
-				must.Hold(t, slices.Contains(known, surface), "%s %s", surface, why)
+	told := func(t *testing.T, planted ...planted) {
+		t.Parallel()
+		wrong := h.scene(t).disagree(planted...)
+		for _, p := range planted {
+			for _, surface := range strings.Fields(p.unlike) {
+				must.Hold(t, len(planted) > 1 || wrong[surface] != "", "%s tells it now: take it from the list", surface)
+				delete(wrong, surface)
 			}
-			for _, surface := range known {
-				must.Hold(t, wrong[surface] != "", "%s tells it now: take it from the list", surface)
-			}
-		})
+		}
+		for surface, why := range wrong {
+			t.Errorf("%s %s", surface, why)
+		}
 	}
+	for _, p := range states {
+		t.Run(p.name, func(t *testing.T) { told(t, p) })
+	}
+	drawn := map[[2]string]bool{}
+	for range size.Of(3, 20, 300) {
+		pair := []planted{states[1+rand.IntN(len(states)-1)], states[1+rand.IntN(len(states)-1)]}
+		slices.SortFunc(pair, func(a, b planted) int { return cmp.Compare(a.order(), b.order()) })
+		names := [2]string{pair[0].name, pair[1].name}
+		if ofOne := pair[0].page == pair[1].page; !ofOne && !drawn[names] {
+			t.Run(strings.Join(names[:], " and "), func(t *testing.T) { told(t, pair...) })
+		}
+		drawn[names] = true
+	}
+}
+
+// order is when a state is planted beside another one: what keeps events from being applied comes last.
+func (p planted) order() int {
+	return slices.IndexFunc(states, func(other planted) bool { return other.name == p.name }) + len(states)*strings.Count(p.name, "paused")
 }
