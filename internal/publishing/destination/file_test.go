@@ -16,21 +16,10 @@ import (
 	"testing"
 	"time"
 
-	"go.yaml.in/yaml/v3"
-
 	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/publishing/destination"
 )
-
-func crampedTopics(path string) *yaml.Node {
-	var node yaml.Node
-	text := fmt.Sprintf("scenes: {match: {event_types: ['*']}, publishers: {p: {url: 'file://%s', rotate_bytes: 0, timeout: 5m}}}", path)
-	if err := yaml.Unmarshal([]byte(text), &node); err != nil {
-		panic(err)
-	}
-	return node.Content[0]
-}
 
 const patience = time.Minute
 
@@ -55,7 +44,10 @@ func openFile(tb testing.TB, path string, lines ...string) destination.Publisher
 
 // deliver publishes the events of these positions, all of which must arrive.
 func deliver(tb testing.TB, p destination.Publisher, first, last int64) {
-	events := journalEvents(first, last)
+	publishAll(tb, p, journalEvents(first, last))
+}
+
+func publishAll(tb testing.TB, p destination.Publisher, events []*destination.Event) {
 	n, err := p.Publish(tb.Context(), events)
 	must.Need(tb, err == nil && n == len(events), "delivered %d of %d: %v", n, len(events), err)
 }
@@ -204,7 +196,7 @@ func TestFile_looksAgainWhenTheFileIsNotAsItLeftIt(t *testing.T) {
 func TestFile_continuesAfterAMadeUpEvent(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "events.ndjson")
-	must.Get(openFile(t, path).Publish(t.Context(), []*destination.Event{destination.TestEvent("urn:x", "test-1")})).Or(t)
+	publishAll(t, openFile(t, path), []*destination.Event{destination.TestEvent("urn:x", "test-1")})
 	deliver(t, openFile(t, path), 1, 1)
 }
 
@@ -385,47 +377,33 @@ func TestPublish_sendsNothingOnceTheContextHasEnded(t *testing.T) {
 	must.Hold(t, len(text) <= 0, "%q was written; %v", text, err)
 }
 
-// crampedFile tells this program, started again by a test, which file to publish to while no file
-// may grow beyond crampedSize bytes.
-const (
-	crampedFile = "PUBLISH_TEST_CRAMPED_FILE"
-	crampedSize = 10_000
-)
+// crampedFile names, for the test in a process of its own, the file to publish to.
+const crampedFile = "PUBLISH_TEST_CRAMPED_FILE"
 
-// publishCramped publishes until the file is full, and prints how many events were delivered and
-// the error.
-func publishCramped(path string) int {
+// publishCramped publishes until no more fits into the file, and prints how many events were delivered and the error.
+func publishCramped(t *testing.T, path string) {
 	signal.Ignore(syscall.SIGXFSZ)
-	limit := syscall.Rlimit{Cur: crampedSize, Max: crampedSize}
-	if err := syscall.Setrlimit(syscall.RLIMIT_FSIZE, &limit); err != nil {
-		fmt.Println(err)
-		return 1
-	}
-	subs, _, err := destination.Config{Topics: crampedTopics(path), Getenv: os.LookupEnv}.Parse()
-	if err != nil {
-		fmt.Println(err)
-		return 1
-	}
-	publisher, err := subs[0].Open(destination.Options{})
-	if err != nil {
-		fmt.Println(err)
-		return 1
-	}
-	delivered := int64(0)
+	const most = 10_000
+	must.OK(t, syscall.Setrlimit(syscall.RLIMIT_FSIZE, &syscall.Rlimit{Cur: most, Max: most}))
+	publisher, delivered := openFile(t, path, "rotate_bytes: 0"), int64(0)
 	for {
-		n, err := publisher.Publish(context.Background(), journalEvents(delivered+1, delivered+3))
+		n, err := publisher.Publish(t.Context(), journalEvents(delivered+1, delivered+3))
 		delivered += int64(n)
 		if err != nil {
 			fmt.Printf("%d %s %v\n", delivered, destination.Cause(err).Kind, err)
-			return 0
+			return
 		}
 	}
 }
 
 func TestFile_keepsWholeLinesWhereThereIsNoRoom(t *testing.T) {
+	if path := os.Getenv(crampedFile); path != "" {
+		publishCramped(t, path)
+		return
+	}
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "events.ndjson")
-	cmd := exec.CommandContext(t.Context(), os.Args[0])
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run", t.Name()+"$")
 	cmd.Env = append(os.Environ(), crampedFile+"="+path)
 	out, err := cmd.CombinedOutput()
 	must.Need(t, err == nil, "%v: %s", err, out)

@@ -87,6 +87,8 @@ func TestKafka_keepsTheOrderOfACampaign(t *testing.T) {
 	deliver(t, p, 3001, 3010)
 	got := records(t, cluster)
 	wantSeqs(t, seqs(t, got), 3010)
+	cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Count: -1, Err: kerr.TopicAuthorizationFailed})
+	refused(t, p, 3011, 3020, 0, outbox.DestinationError, "the user may not write to the topic scenes")
 	for _, list := range got {
 		header := list[0].Headers
 		must.Hold(t, len(header) == 1 && header[0].Key == "content-type" && string(header[0].Value) == "application/cloudevents+json", "headers %v", header)
@@ -101,38 +103,6 @@ func TestKafka_saysThatThereIsNoTopic(t *testing.T) {
 	must.Hold(t, cluster.TopicInfo("none") == nil, "the topic was made")
 	must.OK(t, cluster.CreateTopic("none", 1, nil))
 	deliver(t, p, 1, 2)
-}
-
-func partitionOf(tb testing.TB, records map[int32][]*kgo.Record, campaign string) int32 {
-	tb.Helper()
-	for partition, list := range records {
-		for _, r := range list {
-			if string(r.Key) == campaign {
-				return partition
-			}
-		}
-	}
-	tb.Fatalf("no event of %s", campaign)
-	return 0
-}
-
-func TestKafka_countsUpToTheFirstThatFailed(t *testing.T) {
-	t.Parallel()
-	cluster := kafka(t)
-	p := openKafka(t, cluster)
-	deliver(t, p, 1, 3)
-	c2 := partitionOf(t, records(t, cluster), "c-2")
-	others := int64(0)
-	for position := int64(1); journalEvent(position).CampaignID != "c-2"; position++ {
-		others++
-	}
-	cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Partitions: []int32{c2}, Err: kerr.TopicAuthorizationFailed})
-	n, err := p.Publish(t.Context(), journalEvents(4, 9))
-	must.Hold(t, n <= int(others) && destination.Cause(err).Kind == outbox.DestinationError && strings.Contains(err.Error(), "the user may not write to the topic scenes"), "delivered %d: %v", n, err)
-	deliver(t, p, 4+int64(n), 9)
-	for campaign, got := range seqs(t, records(t, cluster)) {
-		wantOnlySuffixesAgain(t, campaign, got)
-	}
 }
 
 // wantOnlySuffixesAgain wants nothing missing and nothing out of order: where the numbers go back,
@@ -191,20 +161,26 @@ func noisy(position int64, size int) outbox.Event {
 	return e
 }
 
-func TestKafka_keepsRecordBatchesSmallAndLetsBrokersJudgeLargeEvents(t *testing.T) {
-	t.Parallel()
-	cluster := kafka(t, kfake.BrokerConfigs(map[string]string{"message.max.bytes": "4000000"}))
+// observe calls see with each record batch that comes, its partition and its length in bytes.
+func observe(tb testing.TB, cluster *kfake.Cluster, see func(batch kmsg.RecordBatch, partition int32, bytes int)) {
 	cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Count: -1, Observe: true, When: func(r kmsg.Request) bool {
 		for _, topic := range r.(*kmsg.ProduceRequest).Topics {
 			for _, partition := range topic.Partitions {
 				var batch kmsg.RecordBatch
-				err := batch.ReadFrom(partition.Records)
-				must.Hold(t, err == nil, "%v", err)
-				must.Hold(t, len(partition.Records) <= 1_000_000 || batch.NumRecords <= 1, "%d records of %d bytes in a batch", batch.NumRecords, len(partition.Records))
+				must.OK(tb, batch.ReadFrom(partition.Records))
+				see(batch, partition.Partition, len(partition.Records))
 			}
 		}
 		return true
 	}})
+}
+
+func TestKafka_keepsRecordBatchesSmallAndLetsBrokersJudgeLargeEvents(t *testing.T) {
+	t.Parallel()
+	cluster := kafka(t, kfake.BrokerConfigs(map[string]string{"message.max.bytes": "4000000"}))
+	observe(t, cluster, func(batch kmsg.RecordBatch, _ int32, bytes int) {
+		must.Hold(t, bytes <= 1_000_000 || batch.NumRecords <= 1, "%d records of %d bytes in a batch", batch.NumRecords, bytes)
+	})
 	var events []*destination.Event
 	for position := int64(1); position <= 30; position++ {
 		size := 300_000
@@ -213,8 +189,7 @@ func TestKafka_keepsRecordBatchesSmallAndLetsBrokersJudgeLargeEvents(t *testing.
 		}
 		events = append(events, destination.NewEvent(noisy(position, size), destination.Source("j1")))
 	}
-	n, err := openKafka(t, cluster).Publish(t.Context(), events)
-	must.Need(t, n == 30 && err == nil, "delivered %d: %v", n, err)
+	publishAll(t, openKafka(t, cluster), events)
 	wantSeqs(t, seqs(t, records(t, cluster, kgo.FetchMaxBytes(50_000_000), kgo.FetchMaxPartitionBytes(50_000_000))), 30)
 }
 
@@ -227,9 +202,7 @@ func TestKafka_blamesAnEventThatIsTooLarge(t *testing.T) {
 	events = append(append(events, destination.NewEvent(large, destination.Source("j1"))), journalEvents(42, 60)...)
 	n, err := p.Publish(t.Context(), events)
 	must.Need(t, n == 40 && destination.Cause(err).Kind == outbox.EventError && strings.Contains(err.Error(), "more than Kafka takes (max.message.bytes)"), "delivered %d: %v", n, err)
-	if n, err := p.Publish(t.Context(), events[41:]); n != 19 || err != nil { // an operator skipped it
-		t.Fatalf("delivered %d: %v", n, err)
-	}
+	publishAll(t, p, events[41:]) // an operator skipped it
 	for campaign, got := range seqs(t, records(t, cluster)) {
 		if campaign == large.CampaignID {
 			got = slices.Insert(got, slices.Index(got, large.Seq-1)+1, large.Seq)
@@ -334,19 +307,11 @@ func TestKafka_aNewClientSendsOneRecordBatchOfAPartitionToo(t *testing.T) {
 	}
 	var mu sync.Mutex
 	batches := map[sent]int32{} // with how many records
-	cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Count: -1, Observe: true, When: func(r kmsg.Request) bool {
+	observe(t, cluster, func(batch kmsg.RecordBatch, partition int32, _ int) {
 		mu.Lock()
 		defer mu.Unlock()
-		for _, topic := range r.(*kmsg.ProduceRequest).Topics {
-			for _, partition := range topic.Partitions {
-				var batch kmsg.RecordBatch
-				err := batch.ReadFrom(partition.Records)
-				must.Hold(t, err == nil, "%v", err)
-				batches[sent{batch.ProducerID, partition.Partition, batch.FirstSequence}] = batch.NumRecords
-			}
-		}
-		return true
-	}})
+		batches[sent{batch.ProducerID, partition, batch.FirstSequence}] = batch.NumRecords
+	})
 	const clients, events = 5, 500
 	for range clients {
 		deliver(t, openKafka(t, cluster), 1, events)

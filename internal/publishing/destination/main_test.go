@@ -9,9 +9,6 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	if path := os.Getenv(crampedFile); path != "" {
-		os.Exit(publishCramped(path))
-	}
 	code := m.Run()
 	if err := goleak.Find(); err != nil && code == 0 {
 		fmt.Fprintln(os.Stderr, err)

@@ -128,9 +128,7 @@ func TestWebhook_postsEachEventSigned(t *testing.T) {
 	deliver(t, p, 7, 7)
 	got := server.got()
 	wantRange(t, server.positions(t)[:3], 7, 9)
-	if n, err := p.Publish(t.Context(), []*destination.Event{destination.TestEvent(destination.Source("j1"), "test-1")}); n != 1 || err != nil {
-		t.Fatal(n, err)
-	}
+	publishAll(t, p, []*destination.Event{destination.TestEvent(destination.Source("j1"), "test-1")})
 	must.Equal(t, server.got()[4].header.Get("Webhook-Id"), "scenes.p.test-1", "the id of a test event")
 	deliver(t, server.hook(t), 1, 1)
 	for name := range server.got()[5].header {
@@ -176,9 +174,7 @@ func TestWebhook_keepsRequestsSmall(t *testing.T) {
 		e.Payload = fmt.Appendf(nil, `{"text":"%s"}`, strings.Repeat("x", 400_000))
 		events = append(events, destination.NewEvent(e, destination.Source("j1")))
 	}
-	if n, err := p.Publish(t.Context(), events); n != 5 || err != nil {
-		t.Fatal(n, err)
-	}
+	publishAll(t, p, events)
 	wantRange(t, server.positions(t), 1, 5)
 	for _, r := range server.got() {
 		must.Hold(t, len(r.body) <= 1<<20, "a request of %d bytes", len(r.body))
@@ -446,7 +442,6 @@ func TestWebhook_sendsAnEventThatIsLargerThanABatch(t *testing.T) {
 	for position := int64(1); position <= 3; position++ {
 		events = append(events, destination.NewEvent(noisy(position, 1200_000), destination.Source("j1")))
 	}
-	n, err := server.hook(t, "format: batch").Publish(t.Context(), events)
-	must.Hold(t, n == 3 && err == nil, "delivered %d: %v", n, err)
+	publishAll(t, server.hook(t, "format: batch"), events)
 	must.Equal(t, len(server.got()), 3, "requests")
 }
