@@ -7,8 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/outboxweb/outboxweb/internal/maintenance"
 	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
@@ -50,6 +48,11 @@ func (f *fixture) state(name outbox.SubscriptionName) publishing.State {
 	states, err := f.progress.States(f.Ctx, "nobody", []outbox.SubscriptionName{name})
 	must.Need(f.TB, err == nil && len(states) == 1, "state of %s: %v, %v", name, states, err)
 	return states[0]
+}
+
+// lost fails the test unless err says that the lease is lost.
+func lost(tb testing.TB, what string, err error) {
+	must.Hold(tb, errors.Is(err, outbox.ErrLeaseLost), "%s: %v, want a lost lease", what, err)
 }
 
 func delivered(position int64) publishing.Advance {
@@ -104,8 +107,7 @@ func TestEndLeases_freesWhatAProcessThatIsGoneHas(t *testing.T) {
 	f.claimSubscription("next", subA)
 	_, ok, err := f.progress.Claim(f.Ctx, "next", subB, lease)
 	must.Hold(t, !ok && err == nil, "it takes what another process has: %v, %v", ok, err)
-	_, err = f.progress.Advance(f.Ctx, &gone, delivered(1))
-	must.Hold(t, errors.Is(err, outbox.ErrLeaseLost), "the process that is gone advances: %v", err)
+	lost(t, "of the process that is gone", storetest.No(f.progress.Advance(f.Ctx, &gone, delivered(1))))
 }
 
 // A position never moves back by itself, and only its holder advances it.
@@ -119,27 +121,23 @@ func TestAdvance_onlyUnderTheLeaseAndFromWhereItStands(t *testing.T) {
 	twin := old
 	must.Get(f.progress.Advance(f.Ctx, &old, delivered(6))).Or(t)
 	for what, try := range map[string]func() error{
-		"from where it stood before": func() error { _, err := f.progress.Advance(f.Ctx, &twin, delivered(9)); return err },
+		"from where it stood before": func() error { return storetest.No(f.progress.Advance(f.Ctx, &twin, delivered(9))) },
 		"under another's name": func() error {
 			l := old
 			l.Owner = "two"
-			_, err := f.progress.Advance(f.Ctx, &l, delivered(9))
-			return err
+			return storetest.No(f.progress.Advance(f.Ctx, &l, delivered(9)))
 		},
-		"an error from where it stood before": func() error { _, err := f.progress.Fail(f.Ctx, twin, publishing.Failure{}); return err },
+		"an error from where it stood before": func() error { return storetest.No(f.progress.Fail(f.Ctx, twin, publishing.Failure{})) },
 	} {
-		err := try()
-		must.Hold(t, errors.Is(err, outbox.ErrLeaseLost), "%s: %v, want a lost lease", what, err)
+		lost(t, what, try())
 	}
 	_, err := f.progress.Advance(f.Ctx, &old, delivered(5))
 	must.Hold(t, err != nil && !errors.Is(err, outbox.ErrLeaseLost), "backwards: %v, want an error", err)
 	f.Clock.Advance(lease)
 	heir := f.claimSubscription("two", subA)
 	must.Need(t, heir.Epoch > old.Epoch && heir.Position == 6, "the heir has epoch %d at %d", heir.Epoch, heir.Position)
-	_, err = f.progress.Advance(f.Ctx, &old, delivered(7))
-	must.Hold(t, errors.Is(err, outbox.ErrLeaseLost), "under the old epoch: %v, want a lost lease", err)
-	_, err = f.progress.Fail(f.Ctx, old, publishing.Failure{})
-	must.Hold(t, errors.Is(err, outbox.ErrLeaseLost), "an error under the old epoch: %v, want a lost lease", err)
+	lost(t, "under the old epoch", storetest.No(f.progress.Advance(f.Ctx, &old, delivered(7))))
+	lost(t, "an error under the old epoch", storetest.No(f.progress.Fail(f.Ctx, old, publishing.Failure{})))
 	must.Equal(t, must.Get(f.progress.Renew(f.Ctx, []publishing.Beat{{Lease: old}, {Lease: heir}}, lease)).Or(t), []outbox.SubscriptionName{subA}, "renewing both: lost")
 	err = f.progress.Release(f.Ctx, old)
 	must.Hold(t, err == nil && f.state(subA).Epoch == heir.Epoch, "the old holder gave the pair away: %v", err)
@@ -179,10 +177,9 @@ func TestStates_leasesSpread(t *testing.T) {
 	names := []outbox.SubscriptionName{subA, subB, subC}
 	a := f.claimSubscription("one", subA)
 	f.claimSubscription("one", subB)
-	got, want := f.prospects("one", names...), (map[outbox.SubscriptionName]publishing.Prospect{subA: publishing.ProspectHold, subB: publishing.ProspectHold, subC: publishing.ProspectClaim})
-	must.Hold(t, cmp.Equal(got, want), "the holder may %v, want %v", got, want)
-	got, want = f.prospects("two", names...), (map[outbox.SubscriptionName]publishing.Prospect{subA: publishing.ProspectAsk, subB: publishing.ProspectLeave, subC: publishing.ProspectClaim})
-	must.Hold(t, cmp.Equal(got, want), "another may %v, want %v", got, want)
+	type may = map[outbox.SubscriptionName]publishing.Prospect
+	must.Equal(t, f.prospects("one", names...), may{subA: publishing.ProspectHold, subB: publishing.ProspectHold, subC: publishing.ProspectClaim}, "the holder may")
+	must.Equal(t, f.prospects("two", names...), may{subA: publishing.ProspectAsk, subB: publishing.ProspectLeave, subC: publishing.ProspectClaim}, "another may")
 	must.OK(t, f.progress.AskFor(f.Ctx, "two", subA))
 	must.Equal(t, f.prospects("one", names...)[subA], publishing.ProspectYield, "who is asked may")
 	must.OK(t, f.progress.Release(f.Ctx, a))

@@ -405,20 +405,6 @@ func TestRelay_noticesAppendsOfOthers(t *testing.T) {
 	must.Equal(t, r["one"].got(), upTo(3))
 }
 
-func TestRelay_takesOverWhenALeaseEnds(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	f.appendAll(notes("c-1", 10)...)
-	sub := subscriptionOf("everything", "one", everyEvent)
-	f.register(sub.SubscriptionName)
-	dead := f.claimSubscription("dead", sub.SubscriptionName)
-	deliver(t, f, receivers{"one": {}}.config(f, "heir", sub))
-	f.Clock.Advance(lease)
-	f.mustStandAt(t, sub.SubscriptionName, 10)
-	_, err := f.progress.Advance(t.Context(), &dead, delivered(5))
-	must.Hold(t, errors.Is(err, outbox.ErrLeaseLost), "the dead holder moves the position: %v", err)
-}
-
 func TestRelay_subscriptionsSpread(t *testing.T) {
 	t.Parallel()
 	f := open(t, live)

@@ -329,9 +329,7 @@ func TestParse_readsTheDocumentation(t *testing.T) {
 			return "x", true
 		}
 		subs, _, err := c.Parse()
-		if err != nil || len(subs) == 0 {
-			t.Errorf("%v in\n%s", err, example[1])
-		}
+		must.Hold(t, err == nil && len(subs) != 0, "%v in\n%s", err, example[1])
 	}
 }
 

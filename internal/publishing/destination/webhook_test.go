@@ -145,9 +145,7 @@ func TestWebhook_postsEachEventSigned(t *testing.T) {
 		} {
 			must.Equal(t, r.header.Get(name), want, "the header", name)
 		}
-		if r.path != "/in?key=k" || r.from != got[0].from {
-			t.Errorf("to %s over %s, the first over %s", r.path, r.from, got[0].from)
-		}
+		must.Hold(t, r.path == "/in?key=k" && r.from == got[0].from, "to %s over %s, the first over %s", r.path, r.from, got[0].from)
 	}
 }
 
@@ -307,9 +305,7 @@ func TestWebhook_leavesOffWhenTheContextEnds(t *testing.T) {
 		}
 	})
 	n, err := server.hook(t).Publish(ctx, journalEvents(1, 5))
-	if err == nil || n > 2 || len(server.got()) != 2 {
-		t.Errorf("delivered %d, %d requests: %v", n, len(server.got()), err)
-	}
+	must.Hold(t, err != nil && n <= 2 && len(server.got()) == 2, "delivered %d, %d requests: %v", n, len(server.got()), err)
 }
 
 func TestWebhook_readsAndShowsLittleOfAnAnswer(t *testing.T) {
@@ -367,9 +363,7 @@ func TestWebhook_returnsEarlyWhenItTakesLong(t *testing.T) {
 	clock := time.Now()
 	destination.SetClock(p, func() time.Time { clock = clock.Add(time.Second); return clock })
 	n, err := p.Publish(t.Context(), journalEvents(1, 100))
-	if err != nil || n < 2 || n > 6 || len(server.got()) != n {
-		t.Errorf("delivered %d of %d: %v", n, len(server.got()), err)
-	}
+	must.Hold(t, err == nil && n >= 2 && n <= 6 && len(server.got()) == n, "delivered %d of %d: %v", n, len(server.got()), err)
 }
 
 func TestWebhook_goesInTheClearWhereAllowed(t *testing.T) {
