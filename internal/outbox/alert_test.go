@@ -198,9 +198,7 @@ func TestAlertRules_sayWhatIsBehindACause(t *testing.T) {
 		causes := ruleFor(c.what).Causes(f, alertNow)
 		must.Need(t, len(causes) == 1, "%s: %+v", c.what, causes)
 		said := causes[0].Sentence + "; " + causes[0].Error + "; " + causes[0].Projection
-		if alertNow.Sub(causes[0].Since) != c.since || !strings.Contains(said, c.has) {
-			t.Errorf("%s: since %v, %q", c.what, causes[0].Since, said)
-		}
+		must.Hold(t, alertNow.Sub(causes[0].Since) == c.since && strings.Contains(said, c.has), "%s: since %v, %q", c.what, causes[0].Since, said)
 	}
 }
 

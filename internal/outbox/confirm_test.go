@@ -10,6 +10,7 @@ func TestAction_isConfirmedByThePhraseOfItsReach(t *testing.T) {
 	t.Parallel()
 	skipped := Reach{Skipped: RowKey{CampaignID: "c-1", Seq: 4}}
 	pair := SubscriptionName{Topic: "all", Publisher: "archive"}
+	few, many := Reach{Seek: Seek{Skips: 40}}, Reach{Seek: Seek{Skips: 90_000, Capped: true}}
 	for _, c := range []struct {
 		action Action
 		reach  Reach
@@ -40,6 +41,18 @@ func TestAction_isConfirmedByThePhraseOfItsReach(t *testing.T) {
 		{ActionRunStart, Reach{Rebuilt: 20}, "rebuild all campaigns", "rebuild", false},
 		{ActionRunStart, Reach{Rebuilt: 20}, "rebuild all campaigns", "rebuild all campaigns", true},
 		{ActionPause, Reach{Rows: 9000, Released: 9000}, "", "", true},
+		{ActionPublisherSeek, Reach{Seek: Seek{Repeats: 9}}, "", "", true},
+		{ActionPublisherSeek, few, "skip 40 events", "", false},
+		{ActionPublisherSeek, few, "skip 40 events", " skip 40 events\n", true},
+		{ActionPublisherSeek, few, "skip 40 events", "skip 40 events please", false},
+		{ActionPublisherSeek, few, "skip 40 events", "skip 1 events", true},    // others were appended meanwhile
+		{ActionPublisherSeek, few, "skip 40 events", "skip 900 events", true},  // some were delivered meanwhile
+		{ActionPublisherSeek, few, "skip 40 events", "skip +40 events", false}, // not as it was shown
+		{ActionPublisherSeek, few, "skip 40 events", "skip over 40 events", true},
+		{ActionPublisherSeek, few, "skip 40 events", "release 40 rows", false},
+		{ActionPublisherSeek, many, "skip over 90000 events", "skip over 90000 events", true},
+		{ActionPublisherSeek, many, "skip over 90000 events", "skip 90000 events", false},
+		{ActionPublisherSeek, many, "skip over 90000 events", "skip over 40 events", false}, // that was another seek
 	} {
 		must.Equal(t, c.action.Phrase(c.reach), c.phrase, "of", c.reach, "asks for")
 		err := c.action.Confirm(c.typed, c.reach)

@@ -143,9 +143,7 @@ func TestDelayQuantile_isNearTheExactOne(t *testing.T) {
 	for _, q := range []float64{.5, .9, .99} {
 		got, found := outbox.DelayQuantile(&counts, q)
 		exact := all[int(q*float64(len(all)))-1]
-		if !found || got > exact*1.1 || got < exact/1.1 {
-			t.Errorf("p%g is %g, want about %g", q*100, got, exact)
-		}
+		must.Hold(t, found && got <= exact*1.1 && got >= exact/1.1, "p%g is %g, want about %g", q*100, got, exact)
 	}
 	for d, bucket := range map[time.Duration]int{0: 0, -time.Hour: 0, time.Millisecond / 2: 2, time.Millisecond: 4, 2 * time.Millisecond: 12, 1000 * time.Hour: outbox.DelayBuckets - 1} {
 		must.Equal(t, outbox.DelayBucket(d), bucket, d, "is in bucket")
@@ -198,8 +196,6 @@ func TestShade_hasFiveLevels(t *testing.T) {
 		must.Equal(t, outbox.Shade(n, 1000), want, "of 1000 has level")
 	}
 	for n := int64(1); n < 1000; n++ {
-		if outbox.Shade(n, 1000) > outbox.Shade(n+1, 1000) {
-			t.Fatalf("%d is darker than %d", n, n+1)
-		}
+		must.Need(t, outbox.Shade(n, 1000) <= outbox.Shade(n+1, 1000), "%d is darker than %d", n, n+1)
 	}
 }

@@ -86,32 +86,6 @@ func TestPollPace_growsAsConfigured(t *testing.T) {
 	}
 }
 
-func TestSeek_isConfirmedByItsPhrase(t *testing.T) {
-	t.Parallel()
-	few, many := outbox.Seek{Skips: 40}, outbox.Seek{Skips: 90_000, Capped: true}
-	for _, c := range []struct {
-		seek  outbox.Seek
-		typed string
-		want  bool
-	}{
-		{outbox.Seek{Repeats: 9}, "", true},
-		{few, "", false},
-		{few, "skip 40 events", true},
-		{few, " skip 40 events\n", true},
-		{few, "skip 40 events please", false},
-		{few, "skip 1 events", true},    // others were appended meanwhile
-		{few, "skip 900 events", true},  // some were delivered meanwhile
-		{few, "skip +40 events", false}, // not as it was shown
-		{few, "skip over 40 events", true},
-		{few, "release 40 rows", false},
-		{many, "skip over 90000 events", true},
-		{many, "skip 90000 events", false},
-		{many, "skip over 40 events", false}, // that was another seek
-	} {
-		must.Equal(t, outbox.ActionPublisherSeek.Confirm(c.typed, outbox.Reach{Seek: c.seek}) == nil, c.want, c.seek, "by", c.typed)
-	}
-}
-
 func TestPublisherPoints_keepWhatStoodBetweenSamples(t *testing.T) {
 	t.Parallel()
 	end := time.Date(2026, 11, 21, 7, 30, 0, 0, time.UTC)

@@ -25,9 +25,7 @@ func TestRetry_doublesUpToItsLimit(t *testing.T) {
 	}
 	custom := outbox.Retry{MaxAttempts: 3, Base: 10 * time.Millisecond, Max: 25 * time.Millisecond}
 	for n, want := range []time.Duration{1: 10 * time.Millisecond, 2: 20 * time.Millisecond, 3: 25 * time.Millisecond} {
-		if n > 0 && custom.Delay(n) != want {
-			t.Errorf("after failure %d the delay is %s, want %s", n, custom.Delay(n), want)
-		}
+		must.Hold(t, n <= 0 || custom.Delay(n) == want, "after failure %d the delay is %s, want %s", n, custom.Delay(n), want)
 	}
 	if (outbox.Retry{}).Attempts() != 8 || custom.Attempts() != 3 {
 		t.Errorf("dead at %d and %d, want 8 and 3", (outbox.Retry{}).Attempts(), custom.Attempts())
@@ -201,9 +199,7 @@ func TestCounts_ofEveryStatusAddUp(t *testing.T) {
 	for _, s := range outbox.Statuses {
 		sum += c.Of(s)
 	}
-	if sum != 4321 || c.Total() != 4321 || c.Of("other") != 0 {
-		t.Errorf("sum %d, total %d, want 4321", sum, c.Total())
-	}
+	must.Hold(t, sum == 4321 && c.Total() == 4321 && c.Of("other") == 0, "sum %d, total %d, want 4321", sum, c.Total())
 }
 
 func TestRowFilter_matchesAndKnowsWhenItMustLook(t *testing.T) {

@@ -22,9 +22,7 @@ func TestScope(t *testing.T) {
 		{[]string{"trial-*", "x"}, []string{"trial-*", "x"}, []string{"trial-", "trial-é", "x"}, []string{"trial", "atrial-1", "x1"}},
 	} {
 		s, err := outbox.ParseScope(c.patterns)
-		if err != nil || !slices.Equal(s.Patterns(), c.is) {
-			t.Errorf("%q is %q (%v), want %q", c.patterns, s.Patterns(), err, c.is)
-		}
+		must.Hold(t, err == nil && slices.Equal(s.Patterns(), c.is), "%q is %q (%v), want %q", c.patterns, s.Patterns(), err, c.is)
 		for _, id := range c.in {
 			must.Hold(t, s.Includes(id), "%q does not include %q", c.patterns, id)
 		}
