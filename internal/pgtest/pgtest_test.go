@@ -17,7 +17,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 	"go.uber.org/goleak"
 
 	"github.com/outboxweb/outboxweb/internal/must"
@@ -26,41 +25,12 @@ import (
 // abandonEnv makes this binary start a server, print its directory and wait to be killed.
 const abandonEnv = "PGTEST_ABANDON"
 
-var shared *Server
-
 func TestMain(m *testing.M) {
 	if os.Getenv(abandonEnv) != "" {
 		fmt.Fprintln(os.Stderr, abandon())
 		os.Exit(1)
 	}
-	code, err := runTests(m)
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	os.Exit(code)
-}
-
-func runTests(m *testing.M) (int, error) {
-	var err error
-	if shared, err = Start(); err != nil {
-		return 0, err
-	}
-	if err := shared.Template(context.Background(), fillTemplate); err != nil {
-		return 0, errors.Join(err, shared.Stop())
-	}
-	code := m.Run()
-	return code, errors.Join(shared.Stop(), goleak.Find())
-}
-
-func fillTemplate(url string) error {
-	ctx := context.Background()
-	conn, err := pgx.Connect(ctx, url)
-	if err != nil {
-		return err
-	}
-	_, err = conn.Exec(ctx, "create table marks (mark text primary key)")
-	return errors.Join(err, conn.Close(ctx))
+	goleak.VerifyTestMain(m)
 }
 
 func abandon() error {
@@ -73,55 +43,31 @@ func abandon() error {
 	return err
 }
 
-func TestDatabase_isDroppedUnderItsConnections(t *testing.T) {
-	t.Parallel()
-	var address string
-	t.Run("uses it", func(t *testing.T) {
-		address = shared.Database(t)
-		conn := must.Get(pgx.Connect(t.Context(), address)).Or(t)
-		t.Cleanup(func() { _ = conn.Close(context.Background()) })
-	})
-	_, err := pgx.Connect(t.Context(), address)
-	must.Hold(t, code(err) == "3D000", "connecting after the test: %v, want an unknown database", err)
-}
-
 func TestServer_restartsRecoversAndLeavesNothing(t *testing.T) {
 	t.Parallel()
 	s := must.Get(Start("max_connections=20")).Or(t)
 	t.Cleanup(func() {
 		pid := postmaster(t, s.janitor.dir)
 		for range 2 {
-			err := s.Stop()
-			must.Hold(t, err == nil, "%v", err)
+			must.OK(t, s.Stop())
 		}
 		must.Hold(t, gone(s.janitor.dir, pid), "%s or process %d is left", s.janitor.dir, pid)
 	})
-	must.OK(t, s.Template(t.Context(), fillTemplate))
-	database := s.Database(t)
-	awaitBroken(t, s, database, func() error { return s.Restart(t.Context()) })
+	database := s.Empty(t)
+	old := connect(t, database)
+	must.Get(old.Exec(t.Context(), "create table marks (mark text primary key)")).Or(t)
+	must.OK(t, s.Restart(t.Context()))
+	must.Hold(t, old.Ping(t.Context()) != nil, "a connection outlives a restart")
 
 	conn := connect(t, database)
-	run(t, conn, "insert into marks values ('before the crash')")
+	must.Get(conn.Exec(t.Context(), "insert into marks values ('before the crash')")).Or(t)
 	must.OK(t, s.Crash())
 	_, err := pgx.Connect(t.Context(), database)
 	must.Hold(t, err != nil, "a crashed server accepts connections")
 	must.OK(t, s.Launch(t.Context()))
-	must.Equal(t, marks(t, connect(t, database)), 1, "marks after the crash")
-	must.Equal(t, marks(t, connect(t, s.Database(t))), 0, "marks in a database made after the crash")
-}
-
-// awaitBroken checks that stop ends a running statement with the code of a server restart.
-func awaitBroken(t *testing.T, s *Server, database string, stop func() error) {
-	sleeper, watcher := connect(t, database), connect(t, s.URL("postgres"))
-	broken := make(chan error, 1)
-	go func() { _, err := sleeper.Exec(context.Background(), "select pg_sleep(600)"); broken <- err }()
-	await(t, "the statement to run", func() bool {
-		var n int
-		err := watcher.QueryRow(t.Context(), "select count(*) from pg_stat_activity where wait_event = 'PgSleep'").Scan(&n)
-		return err == nil && n == 1
-	})
-	must.OK(t, stop())
-	must.Equal(t, code(<-broken), "57P01", "statement under a restart")
+	var marks int
+	must.OK(t, connect(t, database).QueryRow(t.Context(), "select count(*) from marks").Scan(&marks))
+	must.Equal(t, marks, 1, "marks after the crash")
 }
 
 func TestStart_endsWithKilledProcess(t *testing.T) {
@@ -151,9 +97,9 @@ func abandoned(t *testing.T) (dir string, kill func()) {
 
 func TestPooler_movesClientBetweenConnections(t *testing.T) {
 	t.Parallel()
-	database := shared.Database(t)
-	pooled := shared.Pooler(t)(database)
-	config := must.Get(pgx.ParseConfig(pooled)).Or(t)
+	s := must.Get(Start()).Or(t)
+	t.Cleanup(func() { must.OK(t, s.Stop()) })
+	config := must.Get(pgx.ParseConfig(s.Pooler(t)(s.Empty(t)))).Or(t)
 	config.DefaultQueryExecMode = pgx.QueryExecModeExec
 	conn := must.Get(pgx.ConnectConfig(t.Context(), config)).Or(t)
 	t.Cleanup(func() { _ = conn.Close(context.Background()) })
@@ -176,24 +122,6 @@ func connect(t *testing.T, url string) *pgx.Conn {
 	conn := must.Get(pgx.Connect(t.Context(), url)).Or(t)
 	t.Cleanup(func() { _ = conn.Close(context.Background()) })
 	return conn
-}
-
-func run(t *testing.T, conn *pgx.Conn, statement string) {
-	must.Get(conn.Exec(t.Context(), statement)).Or(t)
-}
-
-func marks(t *testing.T, conn *pgx.Conn) (n int) {
-	must.OK(t, conn.QueryRow(t.Context(), "select count(*) from marks").Scan(&n))
-	return n
-}
-
-// code returns the SQLSTATE of an error, or "".
-func code(err error) string {
-	var refusal *pgconn.PgError
-	if errors.As(err, &refusal) {
-		return refusal.Code
-	}
-	return ""
 }
 
 // postmaster returns the process id of the server that runs in dir.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -48,12 +47,7 @@ func (s *Server) Pooler(tb testing.TB) func(url string) string {
 			tb.Errorf("stop pgbouncer: %v", err)
 		}
 	})
-	return func(direct string) string {
-		tb.Helper()
-		pooled, err := throughPooler(direct, j.dir)
-		must.Need(tb, err == nil, "lead %q through pgbouncer: %v", direct, err)
-		return pooled
-	}
+	return func(direct string) string { return ledBy(direct, "host", j.dir, "port", "6432") }
 }
 
 func (s *Server) startPooler() (*janitor, error) {
@@ -106,16 +100,4 @@ func awaitSocket(path string) error {
 			return err
 		}
 	}
-}
-
-func throughPooler(direct, dir string) (string, error) {
-	address, err := url.Parse(direct)
-	if err != nil {
-		return "", err
-	}
-	query := address.Query()
-	query.Set("host", dir)
-	query.Set("port", "6432")
-	address.RawQuery = query.Encode()
-	return address.String(), nil
 }

@@ -51,13 +51,18 @@ func (s *Server) Severer(tb testing.TB) *Severer {
 }
 
 // Through rewrites a URL of the server to go through the severer.
-func (s *Severer) Through(direct string) string {
+func (s *Severer) Through(direct string) string { return ledBy(direct, "host", s.dir) }
+
+// ledBy is a URL of the server with other parameters, names and values in turn.
+func ledBy(direct string, parameters ...string) string {
 	address, err := url.Parse(direct)
 	if err != nil {
 		panic(err)
 	}
 	query := address.Query()
-	query.Set("host", s.dir)
+	for i := 0; i < len(parameters); i += 2 {
+		query.Set(parameters[i], parameters[i+1])
+	}
 	address.RawQuery = query.Encode()
 	return address.String()
 }
