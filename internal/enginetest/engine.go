@@ -200,6 +200,12 @@ func Open(tb testing.TB, sources []string, options ...Option) *Engine {
 	return OpenPair(tb, dbtest.New(tb), sources, options...)
 }
 
+// Own is Open with projections of these definitions, for a test that runs beside others.
+func Own(t *testing.T, definitions []string, options ...Option) *Engine {
+	t.Parallel()
+	return Open(t, Define(t, definitions...), options...)
+}
+
 // OpenPair is Open on given databases.
 func OpenPair(tb testing.TB, p dbtest.Pair, sources []string, options ...Option) *Engine {
 	b := openSet(tb, p, must.Get(projection.Load(storetest.DialectOf(p), sources...)).Or(tb), options)
@@ -294,6 +300,13 @@ func (b *Engine) MustHaveApplied(campaign string, last int) {
 	again := storetest.Column[int](b.TB, b.ProjectionsDB, `select seq from ledger_applied where campaign_id = $1 and times <> 1`, campaign)
 	must.Hold(b.TB, len(again) == 0, "campaign %q: events %v were applied more than once", campaign, again)
 	must.Equal(b.TB, must.Get(b.AppliedSeq(b.Ctx, campaign)).Or(b.TB), int64(last), "the watermark of campaign", campaign)
+}
+
+// MustHaveAppliedEach is MustHaveApplied of each of the campaigns, which are separated by spaces.
+func (b *Engine) MustHaveAppliedEach(campaigns string, last int) {
+	for campaign := range strings.FieldsSeq(campaigns) {
+		b.MustHaveApplied(campaign, last)
+	}
 }
 
 // Entries are the events of a campaign that a ledger of another name has recorded, in order.

@@ -26,6 +26,12 @@ func OpenRooms(tb testing.TB, change ...func(*store.Options)) *Rooms {
 	return RoomsOf(storetest.Open(tb, change...))
 }
 
+// OwnRooms is OpenRooms for a test that runs beside others.
+func OwnRooms(t *testing.T, change ...func(*store.Options)) *Rooms {
+	t.Parallel()
+	return OpenRooms(t, change...)
+}
+
 // RoomsOf adds operations and runs to a store that is not in use yet.
 func RoomsOf(f *storetest.Fixture) *Rooms {
 	return &Rooms{Fixture: f, Operations: operations.New(f.Store), Runs: runs.New(f.Store), Infos: LoadedRuns}

@@ -75,8 +75,7 @@ func as(change func(*outbox.Command)) outbox.Command {
 }
 
 func TestAction_onAStaleViewIsRefusedWithWhatChangedAndWho(t *testing.T) {
-	t.Parallel()
-	f := open(t)
+	f := own(t)
 	f.DeadHead()
 	first := f.MustRow("a", 1).Row
 	f.must(f.RequeueRow(f.Ctx, ana(""), "a", 1))
@@ -112,27 +111,13 @@ func TestAction_onAStaleViewIsRefusedWithWhatChangedAndWho(t *testing.T) {
 	f.must(f.RequeueRow(f.Ctx, o, "a", 1))
 }
 
-func TestAction_isReadByItsID(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	f.AppendN("a", 1)
-	f.must(f.PauseCampaign(f.Ctx, ana("first"), "a"))
-	f.must(f.ResumeCampaign(f.Ctx, ana("second"), "a"))
-	for _, want := range f.DoneActions() {
-		must.Equal(t, must.Get(f.AuditEntry(f.Ctx, want.ID)).Or(t), want, "act", "is")
-	}
-	for _, id := range []int64{-1, 0, 3, math.MaxInt64} {
-		refused(t, storetest.No(f.AuditEntry(f.Ctx, id)), outbox.ErrNotFound, "no audit record")
-	}
-}
-
 // A key reused for another request must not return the first result, even where the difference
 // is not in the request's target.
 func TestAction_keyForOtherContentIsRefused(t *testing.T) {
-	t.Parallel()
-	f := open(t, storetest.MaxAttempts(1))
+	f := own(t, storetest.MaxAttempts(1))
 	ids := f.Killed("a", 6)
-	keyed := func(key string) outbox.Command { return as(func(o *outbox.Command) { o.IdempotencyKey = key }) }
+	key := ""
+	keyed := func() outbox.Command { return as(func(o *outbox.Command) { o.IdempotencyKey = key }) }
 	named := func(id string) outbox.OperationRequest {
 		return outbox.OperationRequest{Selection: outbox.Selection{Rows: []outbox.RowKey{{CampaignID: id, Seq: 1}}}}
 	}
@@ -141,43 +126,43 @@ func TestAction_keyForOtherContentIsRefused(t *testing.T) {
 	}
 	started := []int64{f.StartOperation(named(ids[4])).ID, f.StartOperation(named(ids[5])).ID}
 	runs := []int64{f.StartRun(verify("roster")).ID, f.StartRun(verify("history")).ID}
-	const differs = "different content"
-	for name, act := range map[string]struct {
-		says string
-		do   func(i int) error
-	}{
-		"requeue of many": {differs, func(i int) error {
-			return storetest.No(f.RequeueDead(f.Ctx, keyed("k-1"), outbox.RequeueFilter{CampaignID: ids[0], EventType: []string{"", "weighed"}[i]}))
-		}},
-		"note": {differs, func(i int) error {
-			return storetest.No(f.SetGroupNote(f.Ctx, keyed("k-2"), "no such thing", []string{"known", "better known"}[i]))
-		}},
-		"operation on a filter": {differs, func(i int) error {
-			return storetest.No(f.Operations.Start(f.Ctx, keyed("k-3"), outbox.OperationRequest{Canary: i > 0, Selection: outbox.Selection{Filter: outbox.RequeueFilter{CampaignID: ids[2]}}}))
-		}},
-		"operation on named rows": {differs, func(i int) error {
-			return storetest.No(f.Operations.Start(f.Ctx, keyed("k-4"), named([]string{ids[3], ids[1]}[i])))
-		}},
-		"retry of many": {differs, func(i int) error {
-			return storetest.No(f.RetryFailed(f.Ctx, keyed("k-5"), outbox.RequeueFilter{Fingerprint: []string{"x", "y"}[i]}))
-		}},
-		"cancelled operation": {"used for operation 1", func(i int) error { return storetest.No(f.Operations.Cancel(f.Ctx, keyed("k-6"), started[i], "")) }},
-		"cancelled run":       {"used for run 1", func(i int) error { return storetest.No(f.Runs.Cancel(f.Ctx, keyed("k-7"), runs[i])) }},
-		"paused projection": {differs, func(i int) error {
-			return storetest.No(f.Runs.PauseProjection(f.Ctx, keyed("k-8"), []string{"roster", "history"}[i], ids[0], enginetest.LoadedRuns))
-		}},
+	for name, act := range map[string]func(i int) error{
+		"requeue of many": func(i int) error {
+			return storetest.No(f.RequeueDead(f.Ctx, keyed(), outbox.RequeueFilter{CampaignID: ids[0], EventType: []string{"", "weighed"}[i]}))
+		},
+		"note": func(i int) error {
+			return storetest.No(f.SetGroupNote(f.Ctx, keyed(), "no such thing", []string{"known", "better known"}[i]))
+		},
+		"operation on a filter": func(i int) error {
+			return storetest.No(f.Operations.Start(f.Ctx, keyed(), outbox.OperationRequest{Canary: i > 0, Selection: outbox.Selection{Filter: outbox.RequeueFilter{CampaignID: ids[2]}}}))
+		},
+		"operation on named rows": func(i int) error {
+			return storetest.No(f.Operations.Start(f.Ctx, keyed(), named([]string{ids[3], ids[1]}[i])))
+		},
+		"retry of many": func(i int) error {
+			return storetest.No(f.RetryFailed(f.Ctx, keyed(), outbox.RequeueFilter{Fingerprint: []string{"x", "y"}[i]}))
+		},
+		"operation 1": func(i int) error { return storetest.No(f.Operations.Cancel(f.Ctx, keyed(), started[i], "")) },
+		"run 1":       func(i int) error { return storetest.No(f.Runs.Cancel(f.Ctx, keyed(), runs[i])) },
+		"paused projection": func(i int) error {
+			return storetest.No(f.Runs.PauseProjection(f.Ctx, keyed(), []string{"roster", "history"}[i], ids[0], enginetest.LoadedRuns))
+		},
 	} {
+		key = name
 		for range 2 {
-			err := act.do(0)
+			err := act(0)
 			must.Hold(t, err == nil, "%s: %v", name, err)
 		}
-		f.Unchanged(func() { refused(t, act.do(1), outbox.ErrConflict, "Idempotency-Key", act.says) })
+		says := "different content"
+		if strings.HasSuffix(name, " 1") { // one that was cancelled
+			says = "used for " + name
+		}
+		f.Unchanged(func() { refused(t, act(1), outbox.ErrConflict, "Idempotency-Key", says) })
 	}
 }
 
 func TestIdempotencyKey_isOfWhoeverUsedItFirst(t *testing.T) {
-	t.Parallel()
-	f := open(t)
+	f := own(t)
 	f.AppendN("a", 1)
 	pause := func(name, via string, auth outbox.Auth) error {
 		return storetest.No(f.PauseCampaign(f.Ctx, outbox.Command{By: outbox.Operator{Name: name, Via: via, Auth: auth, Role: outbox.RoleAdmin}, IdempotencyKey: "k"}, "a"))
@@ -189,8 +174,7 @@ func TestIdempotencyKey_isOfWhoeverUsedItFirst(t *testing.T) {
 }
 
 func TestActions_ofACampaignAreThoseThatTouchedIt(t *testing.T) {
-	t.Parallel()
-	f := open(t, storetest.MaxAttempts(1))
+	f := own(t, storetest.MaxAttempts(1))
 	ids := f.Killed("a", 3)
 	f.must(f.RequeueDead(f.Ctx, ana(""), outbox.RequeueFilter{Limit: 2}))
 	touched := outbox.AuditFilter{CampaignID: ids[0]}
@@ -214,8 +198,7 @@ func TestActions_ofACampaignAreThoseThatTouchedIt(t *testing.T) {
 }
 
 func TestActions_countAndListAsAFilterMatches(t *testing.T) {
-	t.Parallel()
-	f := open(t)
+	f := own(t)
 	for i := range 60 {
 		o := ana("")
 		o.By.Name, o.By.Auth = []string{"ana", "ben"}[i%2], []outbox.Auth{outbox.AuthJWT, outbox.AuthToken, outbox.AuthOS}[i%3]
@@ -232,6 +215,12 @@ func TestActions_countAndListAsAFilterMatches(t *testing.T) {
 	f.must(f.ResumeCampaign(f.Ctx, anaAs(outbox.RoleAdmin, ""), "a"))
 	all, err := f.AuditLog(f.Ctx, outbox.AuditFilter{Limit: 200})
 	must.Need(t, err == nil && len(all.Items) == 62, "%d acts, %v", len(all.Items), err)
+	for _, want := range all.Items {
+		must.Equal(t, must.Get(f.AuditEntry(f.Ctx, want.ID)).Or(t), want, "act", "is")
+	}
+	for _, id := range []int64{-1, 0, 63, math.MaxInt64} {
+		refused(t, storetest.No(f.AuditEntry(f.Ctx, id)), outbox.ErrNotFound, "no audit record")
+	}
 	rapid.Check(t, func(rt *rapid.T) {
 		maybe := func(name string, set func(outbox.AuditEntry)) {
 			if rapid.IntRange(0, 3).Draw(rt, name) == 0 {
@@ -270,51 +259,35 @@ func TestActions_countAndListAsAFilterMatches(t *testing.T) {
 }
 
 func TestEventHistory_outlivesTheRow(t *testing.T) {
-	t.Parallel()
-	f := open(t, storetest.MaxAttempts(2))
+	f := own(t, storetest.MaxAttempts(2))
+	then := func(step func()) { f.Clock.Advance(time.Second); step() }
 	f.AppendN("a", 2)
-	f.Clock.Advance(time.Second)
-	f.Kill("a")
-	f.MustRequeue("a", 1)
-	f.Clock.Advance(time.Second)
-	f.Kill("a")
+	then(func() { f.Kill("a"); f.MustRequeue("a", 1) })
+	then(func() { f.Kill("a") })
 	op := f.StartOperation(outbox.OperationRequest{})
-	f.Clock.Advance(time.Second)
-	f.StepOperation(op.ID)
-	f.Clock.Advance(time.Second)
-	f.Drain()
-	n := f.Number(`select count(*) from projection_apply_outbox`)
-	must.Need(t, n == 0, "%d rows are left", n)
-	f.WantHistory("a", 1, "appended", "failed 1: no such thing", "died 2: no such thing", "acted requeue by scene",
-		"failed 1: no such thing", "died 2: no such thing", "acted operation_start by ana", "applied 1-2 by worker-1")
+	then(func() { f.StepOperation(op.ID) })
+	then(f.Drain)
+	must.Equal(t, f.Number(`select count(*) from projection_apply_outbox`), 0, "rows left")
+	dies := []string{"appended", "failed 1: no such thing", "died 2: no such thing"}
+	f.WantHistory("a", 1, append(dies, "acted requeue by scene", "failed 1: no such thing", "died 2: no such thing", "acted operation_start by ana", "applied 1-2 by worker-1")...)
 	f.WantHistory("a", 2, "appended", "applied 1-2 by worker-1")
-}
-
-func TestEventHistory_tellsSkipsApartFromApplying(t *testing.T) {
-	t.Parallel()
-	f := open(t, storetest.MaxAttempts(1))
-	f.AppendN("a", 1)
-	f.Clock.Advance(time.Second)
-	f.Kill("a")
-	f.MustSkip("a", 1)
-	f.Clock.Advance(time.Second)
-	f.Drain()
-	passed := []string{"appended", "died 1: no such thing", "acted skip by scene", "passed_over 1-1 by worker-1"}
-	f.WantHistory("a", 1, passed...)
-	f.Clock.Advance(time.Second)
-	f.must(f.UnskipEvent(f.Ctx, ana(""), "a", 1))
-	f.Clock.Advance(time.Second)
-	f.Drain()
-	f.WantHistory("a", 1, append(passed, "acted unskip by ana", "applied 1-1 by worker-1")...)
-	refused(t, storetest.No(f.EventHistory(f.Ctx, "a", 2)), outbox.ErrNotFound)
-	refused(t, storetest.No(f.EventHistory(f.Ctx, "b", 1)), outbox.ErrNotFound, `there is no campaign "b"`)
+	// A skip is told apart from applying.
+	f.AppendN("b", 1)
+	then(func() { f.Kill("b"); f.MustSkip("b", 1) })
+	then(f.Drain)
+	passed := append(dies, "acted skip by scene", "passed_over 1-1 by worker-1")
+	f.WantHistory("b", 1, passed...)
+	then(func() { f.must(f.UnskipEvent(f.Ctx, ana(""), "b", 1)) })
+	then(f.Drain)
+	f.WantHistory("b", 1, append(passed, "acted unskip by ana", "applied 1-1 by worker-1")...)
+	refused(t, storetest.No(f.EventHistory(f.Ctx, "a", 3)), outbox.ErrNotFound)
+	refused(t, storetest.No(f.EventHistory(f.Ctx, "nobody", 1)), outbox.ErrNotFound, `there is no campaign "nobody"`)
 }
 
 // One record covers everything that a process applied to a campaign within a minute without a
 // pause, and it is written when the next begins.
 func TestSettle_notesSpansOfAppliedEvents(t *testing.T) {
-	t.Parallel()
-	f := open(t)
+	f := own(t)
 	for range 13 {
 		f.AppendN("a", 1)
 		f.Drain()
@@ -340,8 +313,7 @@ func TestSettle_notesSpansOfAppliedEvents(t *testing.T) {
 }
 
 func TestReveal_leavesARecordEachTimeWithoutWhatItShows(t *testing.T) {
-	t.Parallel()
-	f := open(t)
+	f := own(t)
 	const secret = "hunterdeux"
 	f.MustAppend(outbox.Event{CampaignID: "c", EventType: "x", Payload: []byte(`{"password":"` + secret + `"}`)})
 	o := outbox.Command{By: outbox.Operator{Name: "ana", Via: "page", Auth: outbox.AuthLocal, Role: outbox.RoleAdmin}, IdempotencyKey: "k"}

@@ -20,7 +20,7 @@ import (
 
 // campaignScene is a store with campaigns in every state.
 func campaignScene(t *testing.T) *fixture {
-	f := open(t, storetest.MaxAttempts(2))
+	f := own(t, storetest.MaxAttempts(2))
 	f.AppendN("current-1", 1)
 	f.AppendN("current-2", 7)
 	f.Drain()
@@ -50,7 +50,6 @@ func ids(campaigns []outbox.Campaign) []string {
 }
 
 func TestCampaigns_pagesVisitEveryMatchOnceInOrder(t *testing.T) {
-	t.Parallel()
 	f := campaignScene(t)
 	must.OK(t, f.RecordVerifications(f.Ctx, []outbox.Verification{{CampaignID: "current-2", Projection: "p", Verdict: outbox.VerdictDrift}, {CampaignID: "lagging-ü", Projection: "p", Verdict: outbox.VerdictFailed},
 		{CampaignID: "blocked-2", Projection: "p", Verdict: outbox.VerdictDrift}, {CampaignID: "blocked-2", Projection: "q", Verdict: outbox.VerdictFailed}}))
@@ -102,34 +101,17 @@ func TestCampaigns_pagesVisitEveryMatchOnceInOrder(t *testing.T) {
 }
 
 func TestCampaigns_ofAStateAreFoundBeyondTheWindow(t *testing.T) {
-	t.Parallel()
-	for name, match := range map[string]string{"a match at the window's end": "i in (5000, 5001, 10000, 10001, 10050)", "none before": "i = 10050", "all": "i > 0"} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			f := open(t)
-			f.Exec(`insert into campaigns (campaign_id, high_water_seq, applied_seq, paused_at, created_at, updated_at)
+	storetest.Each(t, own, map[string]string{"a match at the window's end": "i in (5000, 5001, 10000, 10001, 10050)", "none before": "i = 10050", "all": "i > 0"}, func(t *testing.T, f *fixture, match string) {
+		f.Exec(`insert into campaigns (campaign_id, high_water_seq, applied_seq, paused_at, created_at, updated_at)
 with recursive n(i) as (values (1) union all select i + 1 from n where i < 10050)
 select 'c-' || substr(cast(100000 + i as text), 2), 1, 1, case when ` + match + ` then 1 end, 1, 1 from n`)
-			want := storetest.Texts(t, f.JournalDB, `select campaign_id from campaigns where paused_at is not null order by campaign_id`)
-			must.Equal(t, ids(f.AllCampaigns(outbox.CampaignFilter{State: outbox.StatePaused, Limit: 200})), want, "paused")
-		})
-	}
-}
-
-func TestCampaign_readsItsWatermark(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	f.AppendN("a", 3)
-	c := f.ClaimOne(one, 2)
-	f.MustApply(c, 2)
-	got := f.MustCampaign("a")
-	must.Hold(t, got.AppliedSeq == 2 && got.HighWaterSeq == 3 && got.LagEvents() == 1, "before settling the campaign is %+v, want two applied", got)
-	refused(t, storetest.No(f.Campaign(f.Ctx, "b")), outbox.ErrNotFound, `there is no campaign "b"`)
+		want := storetest.Texts(t, f.JournalDB, `select campaign_id from campaigns where paused_at is not null order by campaign_id`)
+		must.Equal(t, ids(f.AllCampaigns(outbox.CampaignFilter{State: outbox.StatePaused, Limit: 200})), want, "paused")
+	})
 }
 
 func TestBlocked_worstFirst(t *testing.T) {
-	t.Parallel()
-	f := open(t, storetest.MaxAttempts(2))
+	f := own(t, storetest.MaxAttempts(2))
 	f.AppendN("old-few", 2)
 	f.Kill("old-few")
 	f.AppendN("young-many", 500)
@@ -148,9 +130,7 @@ func TestBlocked_worstFirst(t *testing.T) {
 		names = append(names, c.CampaignID)
 	}
 	must.Equal(t, names, []string{"diverged", "young-many", "old-few", "young-few", "failing"}, "blocked")
-	if got[0].Error != "" || got[1].Error != "no such thing" || got[4].Fingerprint != "boom" {
-		t.Errorf("the heads failed with %q, %q, %q", got[0].Error, got[1].Error, got[4].Fingerprint)
-	}
+	must.Hold(t, got[0].Error == "" && got[1].Error == "no such thing" && got[4].Fingerprint == "boom", "the heads failed with %q, %q, %q", got[0].Error, got[1].Error, got[4].Fingerprint)
 	// Ten million rows that have waited for a year give a product that overflows a bigint of microseconds.
 	f.Exec(`update campaigns set pending = 10000000 where campaign_id = 'old-few'`)
 	f.Clock.Advance(365 * 24 * time.Hour)
@@ -159,7 +139,6 @@ func TestBlocked_worstFirst(t *testing.T) {
 }
 
 func TestSummary_sumsOverCampaigns(t *testing.T) {
-	t.Parallel()
 	f := campaignScene(t)
 	f.AppendN("leased", 3)
 	f.Exec(`update campaigns set due_at = 1 where campaign_id = 'leased'`)
@@ -188,8 +167,7 @@ func TestSummary_sumsOverCampaigns(t *testing.T) {
 }
 
 func TestSummary_isSharedForASecondAndTellsTheModeOfTheServerThatRuns(t *testing.T) {
-	t.Parallel()
-	f := open(t)
+	f := own(t)
 	first, err := f.Summary(f.Ctx)
 	must.Hold(t, err == nil && first.Counts.Total() == 0 && first.Oldest == nil && first.Campaigns.Total == 0 && first.Instances != nil && !first.Worker.Running && first.Mode == outbox.ModeOutbox, "the summary of nothing is %+v, %v", first, err)
 	f.Clock.Advance(time.Hour)

@@ -16,8 +16,7 @@ import (
 )
 
 func TestClaim_marksARunFromTheHeadUnderANewEpoch(t *testing.T) {
-	t.Parallel()
-	f := open(t)
+	f := own(t)
 	f.AppendN("a", 5)
 	f.Claims(one, 3, "a 1-3 under 1")
 	f.Is("a", "applied 0 of 5, head 1 processing, 2 pending, 3 processing, held by worker-1 under 1")
@@ -35,8 +34,7 @@ func TestClaim_marksARunFromTheHeadUnderANewEpoch(t *testing.T) {
 }
 
 func TestClaim_passesOverCampaignsThatMayNotBeWorkedOn(t *testing.T) {
-	t.Parallel()
-	f := open(t, storetest.MaxAttempts(1))
+	f := own(t, storetest.MaxAttempts(1))
 	f.AppendN("dead", 2)
 	f.Kill("dead")
 	f.AppendN("diverged", 1)
@@ -57,8 +55,7 @@ func TestClaim_passesOverCampaignsThatMayNotBeWorkedOn(t *testing.T) {
 }
 
 func TestClaim_failedHeadWaitsForItsTime(t *testing.T) {
-	t.Parallel()
-	f := open(t)
+	f := own(t)
 	f.AppendN("a", 2)
 	f.Fail("boom", "a")
 	f.NoClaim(one)
@@ -75,9 +72,8 @@ func TestClaim_failedHeadWaitsForItsTime(t *testing.T) {
 }
 
 func TestClaim_stopsAtAHoleAndAtARowThatFailed(t *testing.T) {
-	t.Parallel()
-	for _, fourth := range []string{`delete from projection_apply_outbox`, `update projection_apply_outbox set status = 'dead'`, `update projection_apply_outbox set status = 'failed'`} {
-		f := open(t)
+	storetest.Each(t, own, map[string]string{"hole": `delete from projection_apply_outbox`, "dead": `update projection_apply_outbox set status = 'dead'`,
+		"failed": `update projection_apply_outbox set status = 'failed'`}, func(t *testing.T, f *fixture, fourth string) {
 		f.AppendN("a", 6)
 		f.Exec(fourth + ` where seq = 4`)
 		f.Exec(`update campaigns set pending = 5, (dead, failed) = (
@@ -87,12 +83,11 @@ func TestClaim_stopsAtAHoleAndAtARowThatFailed(t *testing.T) {
 		f.Exact("a")
 		f.Works(one, c, 3)
 		f.Exact("a")
-	}
+	})
 }
 
 func TestClaim_withoutTheHeadsRowTakesNoLease(t *testing.T) {
-	t.Parallel()
-	f := open(t)
+	f := own(t)
 	f.AppendN("a", 3)
 	f.AppendN("b", 1)
 	f.Exec(`delete from projection_apply_outbox where seq = 1`)
@@ -102,17 +97,12 @@ func TestClaim_withoutTheHeadsRowTakesNoLease(t *testing.T) {
 }
 
 func TestClaim_sharesAWave(t *testing.T) {
-	t.Parallel()
-	for _, c := range []struct {
+	type given struct {
 		huge, small, rows     int // events of one campaign, how many others have two each, and the rows of the wave
 		claims, largest, most int64
-	}{
-		{500, 20, 80, 21, 10, 50}, // an eighth for the huge one
-		{100, 0, 80, 1, 80, 80},
-		{2, 29, 1, 1, 1, 1},
-		{2, 29, 7, 7, 1, 7},
-	} {
-		f := open(t)
+	}
+	storetest.Each(t, own, map[string]given{"an eighth for the huge one": {500, 20, 80, 21, 10, 50}, "all for the only one": {100, 0, 80, 1, 80, 80},
+		"one": {2, 29, 1, 1, 1, 1}, "few": {2, 29, 7, 7, 1, 7}}, func(t *testing.T, f *fixture, c given) {
 		f.AppendN("0-huge", c.huge)
 		for i := range c.small {
 			f.AppendN(fmt.Sprintf("small-%02d", i), 2)
@@ -123,12 +113,11 @@ func TestClaim_sharesAWave(t *testing.T) {
 			rows, largest = rows+c.Last-c.First+1, max(largest, c.Last-c.First+1)
 		}
 		must.Hold(t, int64(len(claims)) == c.claims && largest == c.largest && rows == c.most, "of %+v it takes %d campaigns with %d rows, at most %d each", c, len(claims), rows, largest)
-	}
+	})
 }
 
 func TestClaim_servesThoseThatWaitedLongestFirst(t *testing.T) {
-	t.Parallel()
-	f := open(t)
+	f := own(t)
 	f.AppendN("z", 30)
 	f.Clock.Advance(time.Second)
 	f.AppendN("a", 30)
@@ -143,8 +132,7 @@ func TestClaim_servesThoseThatWaitedLongestFirst(t *testing.T) {
 }
 
 func TestRenew_extendsWhatIsHeldAndNamesWhatIsLost(t *testing.T) {
-	t.Parallel()
-	f := open(t)
+	f := own(t)
 	f.AppendN("a b", 1)
 	claims := f.MustClaim(one, 10)
 	f.Clock.Advance(lease - time.Second)
@@ -182,8 +170,7 @@ func (f *fixture) claimsInline(w store.Worker, campaign, want string) store.Clai
 }
 
 func TestClaimInline_takesEventsWithoutRows(t *testing.T) {
-	t.Parallel()
-	f := open(t, storetest.InMode(outbox.ModeInline))
+	f := own(t, storetest.InMode(outbox.ModeInline))
 	f.AppendN("a", 2)
 	c := f.claimsInline(one, "a", "a 1-2 under 1, bare")
 	f.mustHoldInline(two, "a", outbox.BlockerLease)
@@ -201,30 +188,24 @@ func TestClaimInline_takesEventsWithoutRows(t *testing.T) {
 // Events without rows under an expired lease are taken over like rows: by the next request or
 // by a worker.
 func TestClaimInline_leavesItsEventsToWhoeverComesOnceItsLeaseRanOut(t *testing.T) {
-	t.Parallel()
-	for name, take := range map[string]func(f *fixture) store.Claim{
+	storetest.Each(t, own, map[string]func(f *fixture) store.Claim{
 		"the next request": func(f *fixture) store.Claim { return f.claimsInline(two, "a", "a 1-2 under 2") },
 		"a worker":         func(f *fixture) store.Claim { return f.Claims(two, 10, "a 1-2 under 2") },
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			f := open(t, storetest.InMode(outbox.ModeInline))
-			f.AppendN("a", 2)
-			died := f.claimInline(one, "a")
-			f.NoClaim(two)
-			f.Clock.Advance(lease)
-			c := take(f)
-			f.MustApply(c, 2)
-			must.Equal(t, f.MustSettle(one, store.Result{Claim: died, Applied: 2}).Fenced, 1, "the one that was taken over settled")
-			f.MustSettle(two, store.Result{Claim: c, Applied: 2})
-			f.Sound()
-		})
-	}
+	}, func(t *testing.T, f *fixture, take func(f *fixture) store.Claim) {
+		f.AppendN("a", 2)
+		died := f.claimInline(one, "a")
+		f.NoClaim(two)
+		f.Clock.Advance(lease)
+		c := take(f)
+		f.MustApply(c, 2)
+		must.Equal(t, f.MustSettle(one, store.Result{Claim: died, Applied: 2}).Fenced, 1, "the one that was taken over settled")
+		f.MustSettle(two, store.Result{Claim: c, Applied: 2})
+		f.Sound()
+	}, storetest.InMode(outbox.ModeInline))
 }
 
 func TestClaimInline_keepsWorkersOffRowsOfAnEarlierMode(t *testing.T) {
-	t.Parallel()
-	f := open(t)
+	f := own(t)
 	f.AppendN("a", 2)
 	inline := f.beside(storetest.InMode(outbox.ModeInline))
 	inline.AppendN("a", 1)
@@ -237,8 +218,7 @@ func TestClaimInline_keepsWorkersOffRowsOfAnEarlierMode(t *testing.T) {
 }
 
 func TestSettle_givesTheEventsOfABareClaimRowsFromTheFailedOneOn(t *testing.T) {
-	t.Parallel()
-	f := open(t, storetest.InMode(outbox.ModeInline), storetest.MaxAttempts(2))
+	f := own(t, storetest.InMode(outbox.ModeInline), storetest.MaxAttempts(2))
 	f.AppendN("a", 4)
 	c := f.claimInline(one, "a")
 	f.AppendN("a", 1) // for its own request to apply
@@ -255,29 +235,24 @@ func TestSettle_givesTheEventsOfABareClaimRowsFromTheFailedOneOn(t *testing.T) {
 }
 
 func TestEnqueueMissing_besideAnybody(t *testing.T) {
-	t.Parallel()
-	for name, hold := range map[string]func(f *fixture) (end func()){
+	storetest.Each(t, own, map[string]func(f *fixture) (end func()){
 		"nobody":    func(*fixture) func() { return func() {} },
 		"a request": func(f *fixture) func() { c := f.claimInline(one, "a"); return func() { f.Works(one, c, 3) } },
 		"a run":     func(f *fixture) func() { claims := f.ClaimedForRun("a"); return func() { f.ReleaseFromRun(claims...) } },
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			f := open(t, storetest.InMode(outbox.ModeInline))
-			f.AppendN("a", 3)
-			end := hold(f)
-			for range 2 {
-				must.OK(t, f.EnqueueMissing(f.Ctx, "a"))
-			}
-			c := f.MustCampaign("a")
-			must.Hold(t, c.Counts == (outbox.Counts{Pending: 3}) && c.HeadSeq == 1, "campaign is %+v, want 3 rows", c)
-			f.Sound()
-			end()
-			f.Drain()
-			f.Sound()
-			f.Unchanged(func() { must.OK(t, f.EnqueueMissing(f.Ctx, "unknown")); must.OK(t, f.EnqueueMissing(f.Ctx, "a")) })
-		})
-	}
+	}, func(t *testing.T, f *fixture, hold func(f *fixture) (end func())) {
+		f.AppendN("a", 3)
+		end := hold(f)
+		for range 2 {
+			must.OK(t, f.EnqueueMissing(f.Ctx, "a"))
+		}
+		c := f.MustCampaign("a")
+		must.Hold(t, c.Counts == (outbox.Counts{Pending: 3}) && c.HeadSeq == 1, "campaign is %+v, want 3 rows", c)
+		f.Sound()
+		end()
+		f.Drain()
+		f.Sound()
+		f.Unchanged(func() { must.OK(t, f.EnqueueMissing(f.Ctx, "unknown")); must.OK(t, f.EnqueueMissing(f.Ctx, "a")) })
+	}, storetest.InMode(outbox.ModeInline))
 }
 
 var run = enginetest.RunHolder
@@ -323,8 +298,7 @@ func TestClaimForRun_takesAWaveAwayAsThoughItHadBeenGivenBack(t *testing.T) {
 	t.Parallel()
 	for name, wave := range stagesOfAWave {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			given, taken := open(t), open(t)
+			given, taken := own(t), open(t)
 			givenBack := wave(given)
 			given.MustSettle(one, store.Result{Claim: givenBack, Applied: givenBack.First - 1})
 			claim := wave(taken)
@@ -345,11 +319,11 @@ func TestClaimForRun_takesAWaveAwayAsThoughItHadBeenGivenBack(t *testing.T) {
 }
 
 func TestClaimForRun_fencesTheWaveOff(t *testing.T) {
-	t.Parallel()
-	f := open(t)
+	f := own(t)
 	f.AppendN("a", 5)
 	wave := f.ClaimOne(one, 5)
 	f.MustApply(wave, 2)
+	f.Is("a", "applied 2 of 5, head 1 processing, 5 processing, held by worker-1 under 1") // as the watermark says
 	claims := f.ClaimedForRun("a")
 	c := claims[0]
 	must.Hold(t, c.Watermark.AppliedSeq == 2 && c.Watermark.FenceEpoch == c.Epoch && c.Epoch > wave.Epoch && c.HighWater == 5 && c.First == 3 && c.Last == 2, "the claim is %+v", c)
@@ -362,8 +336,7 @@ func TestClaimForRun_fencesTheWaveOff(t *testing.T) {
 }
 
 func TestClaimForRun_takesWhatNoWorkerMayAndGivesItBackAsItWas(t *testing.T) {
-	t.Parallel()
-	f := open(t, storetest.MaxAttempts(1))
+	f := own(t, storetest.MaxAttempts(1))
 	f.AppendN("dead", 2)
 	f.Kill("dead")
 	f.AppendN("current", 2)
@@ -395,8 +368,7 @@ func TestClaimForRun_takesWhatNoWorkerMayAndGivesItBackAsItWas(t *testing.T) {
 }
 
 func TestClaimForRun_risesAboveEveryFence(t *testing.T) {
-	t.Parallel()
-	f := open(t)
+	f := own(t)
 	f.AppendN("a", 2)
 	f.SetWatermark("a", 0, 100)
 	claims := f.ClaimedForRun("a")
@@ -410,8 +382,7 @@ func TestClaimForRun_risesAboveEveryFence(t *testing.T) {
 }
 
 func TestClaimForRun_leavesAnotherRunAlone(t *testing.T) {
-	t.Parallel()
-	f := open(t, impatient)
+	f := own(t, impatient)
 	f.AppendN("a b", 1)
 	other := store.Worker{ID: outbox.RunOwner(8, "host-1"), Build: "v1"}
 	held, err := f.Runs.ClaimCampaigns(f.Ctx, f.HoldsRun(8, "host-1"), other, []string{"a"}, lease)
@@ -427,8 +398,7 @@ func TestClaimForRun_leavesAnotherRunAlone(t *testing.T) {
 }
 
 func TestRunClaims_thatAreLostAreNamed(t *testing.T) {
-	t.Parallel()
-	f := open(t)
+	f := own(t)
 	f.AppendN("a b c", 1)
 	claims := f.ClaimedForRun("a", "b", "c")
 	f.LoseRows("b", "seq = 1")
@@ -443,8 +413,7 @@ func TestRunClaims_thatAreLostAreNamed(t *testing.T) {
 }
 
 func TestReleaseForRun_seesThatACampaignIsInLineAgain(t *testing.T) {
-	t.Parallel()
-	f := open(t)
+	f := own(t)
 	f.AppendN("a", 3)
 	f.Drain()
 	hash := f.MustWatermark("a").AppliedHash
@@ -461,8 +430,7 @@ func TestReleaseForRun_seesThatACampaignIsInLineAgain(t *testing.T) {
 
 // A run that fenced a request off leaves its events to the workers.
 func TestReleaseForRun_givesEventsWithoutRowsTheirs(t *testing.T) {
-	t.Parallel()
-	f := open(t, storetest.InMode(outbox.ModeInline))
+	f := own(t, storetest.InMode(outbox.ModeInline))
 	f.AppendN("a", 3)
 	f.ReleaseFromRun(f.ClaimedForRun("a")...)
 	f.Is("a", "applied 0 of 3, head 1 pending, 3 pending")

@@ -29,8 +29,7 @@ func blockedBy(tb testing.TB, err error, position int64, fragments ...string) {
 }
 
 func TestCondition_itemsSelectWhatIsInTheWay(t *testing.T) {
-	t.Parallel()
-	f := open(t)
+	f := own(t)
 	long := strings.Repeat("ü", 250)
 	journal := []outbox.Event{
 		storetest.Tagged("a", "seat.taken", "seat", "1", "show", "x"),
@@ -76,73 +75,43 @@ func TestCondition_itemsSelectWhatIsInTheWay(t *testing.T) {
 		f.Unchanged(func() {
 			_, err := f.AppendUnless(storetest.Event("own", "own"), after, c.items...)
 			e := journal[c.event-1]
-			blockedBy(t, err, at(c.event), fmt.Sprintf("event %d (%s, campaign %q seq %d)", at(c.event), e.EventType, e.CampaignID, landed[c.event-1].Seq), fmt.Sprintf("after position %d", after))
+			nth := map[bool]string{true: "matches item 2 of the condition"}[len(c.items) > 1]
+			blockedBy(t, err, at(c.event), nth, fmt.Sprintf("event %d (%s, campaign %q seq %d)", at(c.event), e.EventType, e.CampaignID, landed[c.event-1].Seq), fmt.Sprintf("after position %d", after))
 		})
 		must.Need(t, !t.Failed(), "in case %q", name)
 	}
 	f.Sound()
 }
 
-func TestCondition_namesTheItem(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	f.AppendN("a", 1)
-	_, err := f.AppendUnless(storetest.Event("a", "x"), 0, storetest.Item("other"), storetest.Item("", "seat", "1"), storetest.Item("counted"))
-	blockedBy(t, err, 1, "matches item 3 of the condition")
-}
-
-func TestCondition_doesNotSeeItsOwnEvents(t *testing.T) {
-	t.Parallel()
-	f := open(t)
+func TestCondition_besideItsOwnEventsARepeatAndAnExpectedSeq(t *testing.T) {
+	f := own(t)
 	own := storetest.Tagged("a", "seat.taken", "seat", "1")
-	a := store.Append{Events: []outbox.Event{own, own}, Condition: &outbox.AppendCondition{Items: []outbox.ConditionItem{storetest.Item("seat.taken", "seat", "1")}}}
-	f.must(f.Append(f.Ctx, a))
-	_, err := f.Append(f.Ctx, a)
-	blockedBy(t, err, 1)
+	taken := &outbox.AppendCondition{Items: []outbox.ConditionItem{storetest.Item("seat.taken", "seat", "1")}}
+	f.must(f.Append(f.Ctx, store.Append{Events: []outbox.Event{own, own}, Condition: taken})) // it does not see its own events
+	known := own
+	known.EventID = "e-1"
+	first := must.Get(f.AppendUnless(known, 2, storetest.Item("seat.taken"))).Or(t)
+	try := func(expected int64, i outbox.ConditionItem) error {
+		return storetest.No(f.Append(f.Ctx, store.Append{Events: []outbox.Event{own}, ExpectedSeq: &expected, Condition: &outbox.AppendCondition{Items: []outbox.ConditionItem{i}}}))
+	}
+	f.Unchanged(func() {
+		again, err := f.AppendUnless(known, 2, storetest.Item("seat.taken"))
+		must.Hold(t, err == nil && again[0].Existed && again[0].Position == first[0].Position, "the repeat came to %+v, %v", again, err)
+		// New events beside a repeat were not decided with knowledge of it.
+		taken.AfterPosition = 2
+		blockedBy(t, storetest.No(f.Append(f.Ctx, store.Append{Events: []outbox.Event{known, own}, Condition: taken})), first[0].Position)
+		refused(t, try(1, storetest.Item("other")), outbox.ErrConflict, "is at seq 3")
+		blockedBy(t, try(3, storetest.Item("seat.taken")), 1)
+	})
+	must.OK(t, try(3, storetest.Item("other")))
 	f.Sound()
 }
 
-func TestCondition_aRepeatIsAnsweredWithTheStoredEvent(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	own := storetest.Tagged("a", "seat.taken", "seat", "1")
-	own.EventID = "e-1"
-	first := must.Get(f.AppendUnless(own, 0, storetest.Item("seat.taken"))).Or(t)
-	f.Unchanged(func() {
-		again, err := f.AppendUnless(own, 0, storetest.Item("seat.taken"))
-		must.Hold(t, err == nil && again[0].Existed && again[0].Position == first[0].Position, "the repeat came to %+v, %v", again, err)
-		more := store.Append{Events: []outbox.Event{own, storetest.Event("a", "more")}, Condition: &outbox.AppendCondition{Items: []outbox.ConditionItem{storetest.Item("seat.taken")}}}
-		_, err = f.Append(f.Ctx, more) // its new events were not decided with knowledge of the first
-		blockedBy(t, err, first[0].Position)
-	})
-}
-
-func TestCondition_togetherWithAnExpectedSeq(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	f.AppendN("a", 2)
-	try := func(expected int64, i outbox.ConditionItem) error {
-		_, err := f.Append(f.Ctx, store.Append{Events: []outbox.Event{storetest.Event("a", "counted")}, ExpectedSeq: &expected, Condition: &outbox.AppendCondition{Items: []outbox.ConditionItem{i}}})
-		return err
-	}
-	f.Unchanged(func() {
-		refused(t, try(1, storetest.Item("other")), outbox.ErrConflict, "is at seq 2")
-		blockedBy(t, try(2, storetest.Item("counted")), 1)
-	})
-	must.OK(t, try(2, storetest.Item("other")))
-}
-
 func TestCondition_isJudged(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	many := make([]outbox.ConditionItem, outbox.MaxConditionItems+1)
-	for i := range many {
-		many[i] = storetest.Item("x")
-	}
-	types, tags := make([]string, outbox.MaxConditionTypes+1), map[string]string{}
-	for i := range types {
-		types[i] = "x"
-	}
+	f := own(t)
+	many := slices.Repeat([]outbox.ConditionItem{storetest.Item("x")}, outbox.MaxConditionItems+1)
+	types := slices.Repeat([]string{"x"}, outbox.MaxConditionTypes+1)
+	tags := map[string]string{}
 	for i := range outbox.MaxConditionTags + 1 {
 		tags[fmt.Sprint(i)] = "x"
 	}
@@ -175,14 +144,16 @@ func TestCondition_isJudged(t *testing.T) {
 // A writer with a position of another journal, or of one restored from an older backup, would
 // miss the events up to it.
 func TestCondition_refusesAPositionBehindTheEnd(t *testing.T) {
-	t.Parallel()
-	f := open(t)
+	f := own(t)
 	try := func(after int64) error {
 		_, err := f.AppendUnless(storetest.Event("b", "noted"), after, storetest.Item("other"))
 		return err
 	}
-	f.Unchanged(func() { refused(t, try(1), outbox.ErrInvalid, "after_position is 1, but the journal ends at 0") })
-	f.AppendN("a", 2)
+	is := func(position int64) { must.Equal(t, must.Get(f.Position(f.Ctx)).Or(t), position, "the position") }
+	f.Unchanged(func() { refused(t, try(1), outbox.ErrInvalid, "after_position is 1, but the journal ends at 0"); is(0) })
+	f.AppendN("a", 1)
+	f.AppendN("c", 1)
+	is(2)
 	f.Unchanged(func() {
 		for _, after := range []int64{3, math.MaxInt64} {
 			must.Equal(t, refused(t, try(after), outbox.ErrInvalid, "the journal ends at 2").Field, "condition.after_position", "the refusal is about")
@@ -193,8 +164,7 @@ func TestCondition_refusesAPositionBehindTheEnd(t *testing.T) {
 
 // Duplicate names, null values and escapes are indexed as they are read.
 func TestCondition_readsTagsAsTheyAreWritten(t *testing.T) {
-	t.Parallel()
-	f := open(t)
+	f := own(t)
 	e := storetest.Event("a", "counted")
 	e.Tags = []byte(`{"twice":"1","twice":"2","none":null,"esc\u0061pe":"\ud83d\ude00\n\"\\ud800","":"nameless"}`)
 	f.MustAppend(e)
@@ -252,8 +222,7 @@ func TestPostgresCondition_waitsForAppendsStillOpen(t *testing.T) {
 
 // Each caller has its own campaign, so that no campaign lock serializes them.
 func TestCondition_ofManyAtOnceExactlyOneHolds(t *testing.T) {
-	t.Parallel()
-	f := open(t)
+	f := own(t)
 	stores := []*fixture{f, f.beside()}
 	callers, seats := 8, size.Of(10, 50, 200)
 	var taken, refusals atomic.Int64
@@ -356,34 +325,6 @@ func TestCondition_holdsAsTheModelSays(t *testing.T) {
 	})
 }
 
-func TestPosition_isTheLast(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	want := func(position int64) { must.Equal(t, must.Get(f.Position(f.Ctx)).Or(t), position, "the position") }
-	want(0)
-	f.AppendN("a", 2)
-	f.AppendN("b", 1)
-	want(3)
-}
-
-// An append that is open below the last visible event may still add events to the range that a
-// writer considers read.
-func TestPostgresPosition_waitsForWhatIsOpenBelow(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	end := f.begun(`{"seat":"1"}`)
-	f.AppendN("a", 1)
-	n := f.Number(`select max(position) from events`)
-	must.Need(t, n == 2, "the last visible event is at %d", n)
-	if got, err := f.Position(f.Ctx); !errors.Is(err, outbox.ErrBusy) {
-		t.Errorf("the position is %d, %v while an append is open", got, err)
-	}
-	end("commit")
-	must.Equal(t, must.Get(f.Position(f.Ctx)).Or(t), 2, "the position")
-	_, err := f.AppendUnless(storetest.Event("b", "counted"), 0, storetest.Item("", "seat", "1"))
-	blockedBy(t, err, 1)
-}
-
 // untouchedJournal inserts events into campaign x without the store.
 func (f *fixture) untouchedJournal(first, last int, tags string) {
 	f.Exec(`
@@ -395,8 +336,7 @@ from numbers`, first, last, tags)
 }
 
 func TestCondition_refusesToReadAllOfALongJournal(t *testing.T) {
-	t.Parallel()
-	f := open(t)
+	f := own(t)
 	f.untouchedJournal(1, 20_040, `{}`)
 	_, err := f.AppendUnless(storetest.Event("a", "counted"), 0, storetest.Item("", "entity_id", "e-1"))
 	must.Equal(t, refused(t, err, outbox.ErrInvalid, "more than 20000 events after position 0", "item 1", "add an event type").Field, "condition.items[0]", "the refusal is about")
@@ -426,8 +366,7 @@ func TestCondition_refusesToReadAllOfALongJournal(t *testing.T) {
 
 // The rarest tag determines what is read, across several pages.
 func TestCondition_findsTheOneAmongMany(t *testing.T) {
-	t.Parallel()
-	f := open(t)
+	f := own(t)
 	f.untouchedJournal(1, 5000, `{"show":"x","seat":"1"}`)
 	for range 5 { // several pages of events with only one of two common tags
 		f.later(50, "show", "y", "color", "red")

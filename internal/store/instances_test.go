@@ -17,9 +17,11 @@ import (
 	"github.com/outboxweb/outboxweb/internal/storetest"
 )
 
-// beat writes the heartbeat of an instance that promises one every two seconds.
-func (f *fixture) beat(id string) {
-	must.OK(f.TB, f.Heartbeat(f.Ctx, outbox.InstanceState{ID: id, Host: "h", PID: 7, Version: "v1", Mode: outbox.ModeOutbox, StartedAt: began, BeatEvery: 2 * time.Second}))
+// beat writes the heartbeat of an instance that began with the test and promises one every two seconds.
+func (f *fixture) beat(id string) { f.beatSince(began, id) }
+
+func (f *fixture) beatSince(started time.Time, id string) {
+	must.OK(f.TB, f.Heartbeat(f.Ctx, outbox.InstanceState{ID: id, Host: "h", PID: 7, Version: "v1", Mode: outbox.ModeOutbox, StartedAt: started, BeatEvery: 2 * time.Second}))
 }
 
 // instances lists the instances as seen by a process without a cached list.
@@ -36,8 +38,7 @@ func names(all []outbox.InstanceState, now time.Time) string {
 }
 
 func TestInstances_holdWhatTheyClaimed(t *testing.T) {
-	t.Parallel()
-	f := open(t)
+	f := own(t)
 	f.beat(one.ID)
 	f.beat(two.ID)
 	f.AppendN("b", 2)
@@ -51,27 +52,19 @@ func TestInstances_holdWhatTheyClaimed(t *testing.T) {
 	f.MustPause("c")
 
 	first, later := began.Add(lease), began.Add(time.Second+lease)
-	got := make(map[string]outbox.HeldLeases)
-	for _, i := range f.instances() {
-		got[i.ID] = i.Leases
-	}
-	want := map[string]outbox.HeldLeases{
-		one.ID: {Campaigns: 2, Rows: 7, ClaimableFrom: &first, ClaimableBy: &first, Held: []outbox.HeldLease{
-			{CampaignID: "a", Epoch: 1, HeadSeq: 1, Rows: 4, ExpiresAt: first},
-			{CampaignID: "b", Epoch: 2, HeadSeq: 3, Rows: 3, ExpiresAt: first},
-		}},
-		two.ID: {Campaigns: 1, Withheld: 1, Rows: 2, ClaimableFrom: &later, ClaimableBy: &later, Held: []outbox.HeldLease{
-			{CampaignID: "c", Epoch: 1, HeadSeq: 1, Rows: 2, ExpiresAt: later, Withheld: true},
-		}},
-	}
-	must.Equal(t, got, want, "who holds what")
+	all := f.instances()
+	must.Equal(t, []outbox.HeldLeases{all[0].Leases, all[1].Leases}, []outbox.HeldLeases{
+		{Campaigns: 2, Rows: 7, ClaimableFrom: &first, ClaimableBy: &first, Held: []outbox.HeldLease{
+			{CampaignID: "a", Epoch: 1, HeadSeq: 1, Rows: 4, ExpiresAt: first}, {CampaignID: "b", Epoch: 2, HeadSeq: 3, Rows: 3, ExpiresAt: first}}},
+		{Campaigns: 1, Withheld: 1, Rows: 2, ClaimableFrom: &later, ClaimableBy: &later, Held: []outbox.HeldLease{
+			{CampaignID: "c", Epoch: 1, HeadSeq: 1, Rows: 2, ExpiresAt: later, Withheld: true}}},
+	}, "who holds what")
 	f.MustSettle(two, store.Result{Claim: second})
 	must.Equal(t, names(f.instances(), f.Clock.Now()), "worker-1 running 2, worker-2 running 0", "after one gave its work back")
 }
 
 func TestInstances_whoDiedHoldsItsCampaignsUntilTheyAreTaken(t *testing.T) {
-	t.Parallel()
-	f := open(t)
+	f := own(t)
 	f.AppendN("a", 3)
 	f.ClaimOne(one, 1000)
 	all := f.instances() // the owner has no record yet
@@ -90,8 +83,7 @@ func TestInstances_whoDiedHoldsItsCampaignsUntilTheyAreTaken(t *testing.T) {
 
 // A crowd of short-lived instances hides none that matters, and all are forgotten after a week.
 func TestInstances_aCrowdHidesNobodyWhoMatters(t *testing.T) {
-	t.Parallel()
-	f := open(t)
+	f := own(t)
 	f.AppendN("a", 1)
 	f.beat("holder")
 	f.ClaimOne(store.Worker{ID: "holder"}, 1)
@@ -107,16 +99,11 @@ select 'short-' || i, 'h', i, 'v', 'outbox_apply_only', $1, $1 from n`, f.Clock.
 	sum, err := f.Summary(f.Ctx)
 	must.Hold(t, err == nil && len(sum.Instances) == 100 && sum.Instances[0].ID == "old and alive" && sum.Instances[0].Leases.Campaigns == 0, "%d instances in the summary, %v", len(sum.Instances), err)
 	f.Clock.Advance(4 * 24 * time.Hour)
-	f.beatAt("young")
+	f.beatSince(f.Clock.Now(), "young")
 	f.Clock.Advance(4 * 24 * time.Hour)
-	f.beatAt("new")
-	f.beatAt("new")
+	f.beatSince(f.Clock.Now(), "new")
+	f.beatSince(f.Clock.Now(), "new")
 	must.Equal(t, names(f.instances(), f.Clock.Now()), "holder silent 1, new running 0, young silent 0", "after a week the instances")
-}
-
-// beatAt is beat of an instance that starts now.
-func (f *fixture) beatAt(id string) {
-	must.OK(f.TB, f.Heartbeat(f.Ctx, outbox.InstanceState{ID: id, Host: "h", PID: 7, Version: "v1", Mode: outbox.ModeOutbox, StartedAt: f.Clock.Now(), BeatEvery: 2 * time.Second}))
 }
 
 func TestSnapshot_isTakenAnewAfterASecond(t *testing.T) {
@@ -140,8 +127,7 @@ func (f *fixture) only() outbox.InstanceState {
 
 // In a container every process may be number 1, so a killed one looks like the one that reads.
 func TestInstances_anEarlierProcessOfThisNumberIsGone(t *testing.T) {
-	t.Parallel()
-	f := open(t)
+	f := own(t)
 	host := must.Get(os.Hostname()).Or(t)
 	now := time.Now()
 	for _, c := range []struct {
@@ -164,39 +150,33 @@ func TestInstances_anEarlierProcessOfThisNumberIsGone(t *testing.T) {
 // One without heartbeats that works after a pause and is killed before its next one was last seen when it
 // worked: the minute of its kill, not that of the pause, is the one with counts that are lower bounds.
 func TestInstances_aKilledOneWasLastSeenAtItsLastWork(t *testing.T) {
-	t.Parallel()
 	w := store.Worker{ID: "w 1", Build: "v1"}
-	for name, work := range map[string]func(*fixture){
+	storetest.Each(t, own, map[string]func(*fixture){
 		"applied": func(f *fixture) { f.settleAs(w, "a", 1) },
 		"applied, and others since": func(f *fixture) {
 			f.settleAs(w, "a", 1)
-			at := f.Clock.Now()
 			f.Clock.Advance(time.Hour)
 			f.AppendN("a", 1)
 			f.settleAs(store.Worker{ID: "other", Build: "v1"}, "a", 2)
-			f.Clock.Advance(at.Sub(f.Clock.Now()))
+			f.Clock.Advance(-time.Hour)
 		},
 		"failed": func(f *fixture) {
 			f.Exec(`insert into attempts (campaign_id, seq, at, attempt, worker, build, error, fingerprint) values ('a', 1, $1, 1, $2, 'v1', 'boom', 'boom')`,
 				f.Clock.Now().UnixMicro(), w.ID)
 		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			f := open(t)
-			gone := storetest.Killed(t, w.ID, f.Clock.Now().Add(-time.Hour))
-			must.OK(t, f.Heartbeat(f.Ctx, gone))
-			f.Clock.Advance(10 * time.Minute)
-			f.AppendN("a", 1)
-			work(f)
-			killed := f.Clock.Now()
-			seen := f.only().LastSeen
-			must.Hold(t, seen.Equal(killed), "it was last seen at %s, want %s, when it worked last", seen, killed)
-			f.Clock.Advance(5 * time.Second)
-			for _, p := range f.history(outbox.RangeHour) {
-				must.Equal(t, p.LowerBound, p.From.Equal(killed.Truncate(time.Minute)), "counts from", "are lower bounds")
-			}
-		})
-	}
+	}, func(t *testing.T, f *fixture, work func(*fixture)) {
+		must.OK(t, f.Heartbeat(f.Ctx, storetest.Killed(t, w.ID, f.Clock.Now().Add(-time.Hour))))
+		f.Clock.Advance(10 * time.Minute)
+		f.AppendN("a", 1)
+		work(f)
+		killed := f.Clock.Now()
+		seen := f.only().LastSeen
+		must.Hold(t, seen.Equal(killed), "it was last seen at %s, want %s, when it worked last", seen, killed)
+		f.Clock.Advance(5 * time.Second)
+		for _, p := range f.history(outbox.RangeHour) {
+			must.Equal(t, p.LowerBound, p.From.Equal(killed.Truncate(time.Minute)), "counts from", "are lower bounds")
+		}
+	})
 }
 
 // settleAs has a worker apply a campaign's next event.
@@ -214,8 +194,7 @@ func (f *fixture) crash(w store.Worker, rows int) store.Claim {
 }
 
 func TestCrashes_afterTwoRowsAreTriedSinglyAndCountedBeforehand(t *testing.T) {
-	t.Parallel()
-	f := open(t, storetest.MaxAttempts(3))
+	f := own(t, storetest.MaxAttempts(3))
 	f.AppendN("a", 5)
 	for i := range 2 {
 		f.Claims(one, 3, fmt.Sprintf("a 1-3 under %d", i+1))
@@ -247,8 +226,7 @@ func TestCrashes_afterTwoRowsAreTriedSinglyAndCountedBeforehand(t *testing.T) {
 // Every campaign claimed by a process that dies is a suspect. They are tried one at a time, so
 // that a death counts against only one of them.
 func TestCrashes_innocentCampaignsDoNotDieWithTheCulprit(t *testing.T) {
-	t.Parallel()
-	f := open(t, storetest.MaxAttempts(3))
+	f := own(t, storetest.MaxAttempts(3))
 	f.AppendN("culprit", 2)
 	for i := range 5 {
 		f.AppendN(fmt.Sprint("innocent-", i), 2)
@@ -280,8 +258,7 @@ func TestCrashes_innocentCampaignsDoNotDieWithTheCulprit(t *testing.T) {
 
 // What is known of two crashes ends in one of these ways.
 func TestCrashes_end(t *testing.T) {
-	t.Parallel()
-	for name, then := range map[string]func(*testing.T, *fixture){
+	storetest.Each(t, own, map[string]func(*testing.T, *fixture){
 		"once the suspects are applied": func(t *testing.T, f *fixture) {
 			for seq := int64(1); seq <= 3; seq++ {
 				f.Works(one, f.Claims(one, 10, fmt.Sprintf("a %d-%[1]d under %d, counted", seq, seq+2)), seq)
@@ -311,17 +288,13 @@ func TestCrashes_end(t *testing.T) {
 			f.must(f.RequeueRow(f.Ctx, ana("mended"), "a", 1))
 			f.Claims(one, 3, "a 1-3 under 4")
 		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			f := open(t)
-			f.AppendN("a", 6)
-			f.crash(one, 3)
-			f.crash(one, 3)
-			then(t, f)
-			f.Sound()
-		})
-	}
+	}, func(t *testing.T, f *fixture, then func(*testing.T, *fixture)) {
+		f.AppendN("a", 6)
+		f.crash(one, 3)
+		f.crash(one, 3)
+		then(t, f)
+		f.Sound()
+	})
 }
 
 func (f *fixture) wentBack() []outbox.AuditEntry {
@@ -336,22 +309,18 @@ func (f *fixture) reconnect() {
 }
 
 func TestPostgresLineage_aLostConnectionAloneChangesNothing(t *testing.T) {
-	t.Parallel()
-	f := open(t)
+	f := own(t)
 	f.AppendN("a", 3)
 	c := f.ClaimOne(one, 1)
 	f.reconnect()
-	if f.Lineage() != 0 || len(f.wentBack()) > 0 || len(f.Journal().Faults()) > 0 {
-		t.Errorf("after a lost connection the lineage is %d, with %v and %v", f.Lineage(), f.wentBack(), f.Journal().Faults())
-	}
+	must.Hold(t, f.Lineage() == 0 && len(f.wentBack()) <= 0 && len(f.Journal().Faults()) <= 0, "after a lost connection the lineage is %d, with %v and %v", f.Lineage(), f.wentBack(), f.Journal().Faults())
 	f.Works(one, c, 1)
 }
 
 // An event may be gone although a later one that was appended at the same time is not. Nothing of
 // before counts any more then, and nothing of before can be taken for what follows.
 func TestPostgresLineage_voidsWhatIsRememberedOfAJournalThatWentBack(t *testing.T) {
-	t.Parallel()
-	f := open(t)
+	f := own(t)
 	f.AppendN("a", 3)
 	c := f.ClaimOne(one, 10)
 	f.AppendN("b", 1)
@@ -377,8 +346,7 @@ func TestPostgresLineage_voidsWhatIsRememberedOfAJournalThatWentBack(t *testing.
 
 // Another process raises no epoch a second time.
 func TestPostgresLineage_sparesTheLeasesOfProcessesThatNoticedFirst(t *testing.T) {
-	t.Parallel()
-	f := open(t)
+	f := own(t)
 	other := f.beside()
 	f.AppendN("a", 3)
 	must.Get(other.EventsFrom(f.Ctx, 0, 100)).Or(t)
@@ -388,8 +356,6 @@ func TestPostgresLineage_sparesTheLeasesOfProcessesThatNoticedFirst(t *testing.T
 	c := f.ClaimOne(one, 1)
 	f.Clock.Advance(time.Second)
 	must.Get(other.Position(f.Ctx)).Or(t)
-	if other.Lineage() != 1 || len(f.wentBack()) != 2 {
-		t.Errorf("the other process is at lineage %d, with %d records, want one of each process", other.Lineage(), len(f.wentBack()))
-	}
+	must.Hold(t, other.Lineage() == 1 && len(f.wentBack()) == 2, "the other process is at lineage %d, with %d records, want one of each process", other.Lineage(), len(f.wentBack()))
 	f.Works(one, c, 1)
 }

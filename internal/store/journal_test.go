@@ -22,8 +22,7 @@ import (
 )
 
 func TestJournal_keepsEveryFieldAcrossReopening(t *testing.T) {
-	t.Parallel()
-	f := open(t)
+	f := own(t)
 	given := outbox.Event{
 		CampaignID: "ü%'\u00a0", EventID: "e-1", EventType: "character.created",
 		OccurredAt: time.Date(1969, 7, 20, 22, 17, 40, 123456789, time.FixedZone("", 2*3600)),
@@ -44,8 +43,7 @@ func TestJournal_keepsEveryFieldAcrossReopening(t *testing.T) {
 }
 
 func TestJournal_refusesUpdateDeleteAndTruncate(t *testing.T) {
-	t.Parallel()
-	f := open(t)
+	f := own(t)
 	f.AppendN("a", 2)
 	f.Unchanged(func() {
 		queries := []string{`update events set payload = '{}' where seq = 1`, `delete from events where seq = 2`}
@@ -62,8 +60,7 @@ func TestJournal_refusesUpdateDeleteAndTruncate(t *testing.T) {
 }
 
 func TestJournal_hashesChainPerCampaign(t *testing.T) {
-	t.Parallel()
-	f := open(t)
+	f := own(t)
 	f.AppendN("a", 2)
 	f.AppendN("b", 1)
 	f.AppendN("a", 2)
@@ -79,8 +76,7 @@ func TestJournal_hashesChainPerCampaign(t *testing.T) {
 }
 
 func TestEvents_outsideTheJournalAreEmptyOrNotFound(t *testing.T) {
-	t.Parallel()
-	f := open(t)
+	f := own(t)
 	f.AppendN("a", 3)
 	for _, after := range []int64{3, 4, 1000, math.MaxInt64} {
 		page, err := f.Events(f.Ctx, "a", after, 2)
@@ -96,8 +92,7 @@ func TestEvents_outsideTheJournalAreEmptyOrNotFound(t *testing.T) {
 }
 
 func TestRegisterEventTypes_keepsWhatIsNotNamed(t *testing.T) {
-	t.Parallel()
-	f := open(t)
+	f := own(t)
 	register := func(intents map[string]outbox.Intent) error { return f.RegisterEventTypes(f.Ctx, intents) }
 	must.OK(t, register(map[string]outbox.Intent{"noted": outbox.IntentAuditOnly, "counted": outbox.IntentProjection}))
 	f.Unchanged(func() {
@@ -190,8 +185,7 @@ values ('%s', %d, '%[2]d', 'counted', 1, 1, '', '', '', '', '', '', '', '', '{}'
 // Positions are drawn in one order and become visible in another. A reader in order of position
 // must still see every event.
 func TestPositions_neverAppearBelowOneThatWasRead(t *testing.T) {
-	t.Parallel()
-	f := open(t)
+	f := own(t)
 	other := f.beside()
 	var reads atomic.Int64
 	done := make(chan struct{})
@@ -221,8 +215,7 @@ func TestPositions_neverAppearBelowOneThatWasRead(t *testing.T) {
 }
 
 func TestEventsFrom_readsAllCampaignsInTheOrderOfPositions(t *testing.T) {
-	t.Parallel()
-	f := open(t)
+	f := own(t)
 	f.AppendN("b", 2)
 	f.AppendN("a", 1)
 	f.AppendN("b", 2)
@@ -241,8 +234,7 @@ func TestEventsFrom_readsAllCampaignsInTheOrderOfPositions(t *testing.T) {
 }
 
 func TestPostgresEventsFrom_holdsBackWhatComesAfterAnAppendUnderWay(t *testing.T) {
-	t.Parallel()
-	f := open(t)
+	f := own(t)
 	f.AppendN("a", 2)
 	conn := storetest.Connect(f.TB, f.Pair.Journal)
 	must.Get(conn.PgConn().Exec(f.Ctx, f.BeginAppendText()).ReadAll()).Or(t)
@@ -255,8 +247,7 @@ func TestPostgresEventsFrom_holdsBackWhatComesAfterAnAppendUnderWay(t *testing.T
 }
 
 func TestReplay_waitsForTheWaveUnderWay(t *testing.T) {
-	t.Parallel()
-	f := open(t, func(o *store.Options) { o.Patience = storetest.Patience })
+	f := own(t, func(o *store.Options) { o.Patience = storetest.Patience })
 	f.AppendN("a", 3)
 	f.LoseRows("a", "seq = 3")
 	c := f.ClaimOne(one, 2)
@@ -272,8 +263,7 @@ func TestReplay_waitsForTheWaveUnderWay(t *testing.T) {
 }
 
 func TestReplay_clearsADivergenceThatIsMended(t *testing.T) {
-	t.Parallel()
-	f := open(t)
+	f := own(t)
 	f.AppendN("a", 2)
 	f.Drain()
 	f.AppendN("a", 2)
@@ -287,8 +277,7 @@ func TestReplay_clearsADivergenceThatIsMended(t *testing.T) {
 }
 
 func TestReplay_givesFailedAndDeadRowsNothingAndGapsTheirRows(t *testing.T) {
-	t.Parallel()
-	f := open(t)
+	f := own(t)
 	f.DeadHead()
 	f.Exec(`delete from projection_apply_outbox where seq = 3`)
 	f.Exec(`update campaigns set pending = 1`)
@@ -300,8 +289,7 @@ func TestReplay_givesFailedAndDeadRowsNothingAndGapsTheirRows(t *testing.T) {
 }
 
 func TestReplay_beforeAFailedRowKeepsTheOrder(t *testing.T) {
-	t.Parallel()
-	f := open(t)
+	f := own(t)
 	f.AppendN("a", 4)
 	f.FailsAfter(one, f.ClaimOne(one, 2), 1, "boom")
 	// The projections are restored from an earlier state: event 1 must be applied again.
@@ -320,8 +308,7 @@ func TestReplay_beforeAFailedRowKeepsTheOrder(t *testing.T) {
 // Load reads the texts of an event as one column. The result is the same event as from any
 // other reader, whatever its texts contain, even if they were changed without the store.
 func TestLoad_readsEventsAsTheyAre(t *testing.T) {
-	t.Parallel()
-	f := open(t, func(o *store.Options) { o.MaxPayload = 2 << 20 })
+	f := own(t, func(o *store.Options) { o.MaxPayload = 2 << 20 })
 	full := storetest.Event("a", "noted")
 	full.ActorType, full.ActorID, full.EntityType, full.EntityID = "person", "ana 'ü'", "seat", "7"
 	full.SessionID, full.RequestID, full.CorrelationID, full.CausationID = "s", "r", "cor", "cau"

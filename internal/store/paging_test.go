@@ -77,8 +77,7 @@ func TestPages_showWhatStaysExactlyOnceWhileOthersComeAndGo(t *testing.T) {
 	t.Parallel()
 	for _, filter := range []outbox.RowFilter{{Limit: 7}, {Limit: 7, Reverse: true}, {Status: outbox.Dead, Limit: 7}, {Status: outbox.Dead, Limit: 7, Reverse: true}, {EventType: "counted", Limit: 7}} {
 		t.Run(fmt.Sprintf("%+v", filter), func(t *testing.T) {
-			t.Parallel()
-			f := open(t)
+			f := own(t)
 			random := rand.New(rand.NewPCG(7, 11))
 			stays := map[string]bool{}
 			for campaign := range 8 {
@@ -108,8 +107,7 @@ func TestPages_showWhatStaysExactlyOnceWhileOthersComeAndGo(t *testing.T) {
 }
 
 func TestPages_backFromTheThirdIsTheSecondWhateverHappensAround(t *testing.T) {
-	t.Parallel()
-	f := open(t)
+	f := own(t)
 	f.AppendN("b", 60)
 	read := f.rowPager(outbox.RowFilter{Limit: 10})
 	first := read("")
@@ -122,8 +120,7 @@ func TestPages_backFromTheThirdIsTheSecondWhateverHappensAround(t *testing.T) {
 }
 
 func TestPages_endsThatHaveGoneLeadToTheOtherEnd(t *testing.T) {
-	t.Parallel()
-	f := open(t)
+	f := own(t)
 	f.AppendN("a", 30)
 	read := f.rowPager(outbox.RowFilter{Limit: 10})
 	second := read(*read("").NextCursor)
@@ -146,8 +143,7 @@ select $1, i, 'counted', 1, 1, 1 from n`, campaign, first, last)
 }
 
 func TestPages_thatLookedEnoughAreFoundGoingBackToo(t *testing.T) {
-	t.Parallel()
-	f := open(t)
+	f := own(t)
 	f.MustAppend(storetest.Event("a", "rare"))
 	f.manyRows("a", 2, 6001)
 	f.Exec(`update projection_apply_outbox set event_type = 'rare' where seq = 6001`)
@@ -165,7 +161,6 @@ func TestPages_thatLookedEnoughAreFoundGoingBackToo(t *testing.T) {
 }
 
 func TestPages_refuseForeignCursors(t *testing.T) {
-	t.Parallel()
 	f := rowScene(t)
 	for range 3 {
 		f.MustPause("a b")
@@ -222,7 +217,6 @@ func total(p outbox.Page[string]) string {
 }
 
 func TestTotals_countWhatMatchesUpToABound(t *testing.T) {
-	t.Parallel()
 	f := rowScene(t)
 	f.MustAppend(storetest.Event("many", "rare"))
 	f.MustPause("many")
@@ -259,8 +253,7 @@ func TestTotals_countWhatMatchesUpToABound(t *testing.T) {
 }
 
 func TestInPages_readEverythingOnce(t *testing.T) {
-	t.Parallel()
-	f := open(t, storetest.MaxAttempts(1))
+	f := own(t, storetest.MaxAttempts(1))
 	f.AppendN("c-3 c-4", 2)
 	f.Kill("c-3", "c-4")
 	for i := range 5 {
@@ -290,8 +283,7 @@ func TestInPages_readEverythingOnce(t *testing.T) {
 }
 
 func TestEventsMatching_returnsEachOnceInPages(t *testing.T) {
-	t.Parallel()
-	f := open(t)
+	f := own(t)
 	for i := range 10 {
 		f.MustAppend(storetest.Tagged(fmt.Sprintf("c-%d", i%3), []string{"name.taken", "name.freed", "noted"}[i%3], "name", []string{"ana", "bo"}[i%2]))
 	}
@@ -335,8 +327,7 @@ type won struct {
 // appends without a condition change the names too. Whoever is accepted has seen every event of the
 // name before its own, so no version has two winners.
 func TestEventsMatching_isAllThatAnAcceptedAppendDependsOn(t *testing.T) {
-	t.Parallel()
-	f := open(t)
+	f := own(t)
 	stores := []*fixture{f, f.beside()}
 	const names, clients, rounds = 2, 4, 10
 	wins := make([][]won, clients)
@@ -398,16 +389,20 @@ func (f *fixture) changes(campaign string, names int) {
 	}
 }
 
-// An append that is open below the last visible event may still add an event that matches.
+// An append that is open below the last visible event may still add events to what a writer considers read.
 func TestPostgresEventsMatching_waitsForWhatIsOpenBelow(t *testing.T) {
-	t.Parallel()
-	f := open(t)
+	f := own(t)
 	end := f.begun(`{"seat":"1"}`)
 	f.AppendN("a", 1)
 	items := []outbox.ConditionItem{storetest.Item("", "seat", "1")}
 	m, err := f.EventsMatching(f.Ctx, items, 0, 10)
 	must.Hold(t, errors.Is(err, outbox.ErrBusy), "%+v, %v while an append is open", m, err)
+	_, err = f.Position(f.Ctx)
+	must.Hold(t, errors.Is(err, outbox.ErrBusy), "the position is told while an append is open: %v", err)
 	end("commit")
 	m, err = f.EventsMatching(f.Ctx, items, 0, 10)
 	must.Hold(t, err == nil && len(m.Events) == 1 && m.Position == 2, "%+v, %v", m, err)
+	must.Equal(t, must.Get(f.Position(f.Ctx)).Or(t), 2, "the position")
+	_, err = f.AppendUnless(storetest.Event("b", "counted"), 0, items...)
+	blockedBy(t, err, 1)
 }

@@ -115,8 +115,7 @@ var sqliteScans = []scan{
 }
 
 func TestSQLitePlans_noStatementScansTheOutboxOrTheJournal(t *testing.T) {
-	t.Parallel()
-	f := open(t, storetest.MaxAttempts(2))
+	f := own(t, storetest.MaxAttempts(2))
 	f.everything()
 	statements := f.allStatements()
 	f.Close()
@@ -153,8 +152,7 @@ func (f *fixture) database(s store.Statement) *sql.DB {
 }
 
 func TestSQLitePlans_claimingUsesTheIndexOnDueTime(t *testing.T) {
-	t.Parallel()
-	f := open(t)
+	f := own(t)
 	f.AppendN("a", 1)
 	f.Drain()
 	_, _, err := f.UntilDue(f.Ctx, outbox.Scope{})
@@ -365,8 +363,7 @@ analyze`} {
 }
 
 func TestPostgresPlans_noStatementScansALargeTable(t *testing.T) {
-	t.Parallel()
-	f := open(t, storetest.MaxAttempts(2))
+	f := own(t, storetest.MaxAttempts(2))
 	f.everything()
 	statements := f.allStatements()
 	var found []scan

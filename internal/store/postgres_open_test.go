@@ -40,9 +40,7 @@ func setupWithoutSecret(t *testing.T, o store.Options, fragments ...string) {
 	t.Helper()
 	r := setup(t, o, fragments...)
 	for _, hidden := range []string{secret, "SQLSTATE", "pgconn", "%!"} {
-		if strings.Contains(r.Error(), hidden) {
-			t.Errorf("the sentence shows %s: %s", hidden, r.Error())
-		}
+		must.Hold(t, !strings.Contains(r.Error(), hidden), "the sentence shows %s: %s", hidden, r.Error())
 	}
 }
 
@@ -143,8 +141,7 @@ func (f *fixture) through(pooled func(string) string, change ...func(*store.Opti
 }
 
 func TestPostgresPooler_carriesEveryStatement(t *testing.T) {
-	t.Parallel()
-	f := open(t, storetest.MaxAttempts(2))
+	f := own(t, storetest.MaxAttempts(2))
 	s := f.through(dbtest.Server().Pooler(t))
 	for s, want := range map[*fixture]bool{f: false, s: true} {
 		journal, projections := s.Proxied()
@@ -176,8 +173,7 @@ func TestPostgresPooler_isRefusedBeforeTheProjections(t *testing.T) {
 }
 
 func TestPostgresPooler_carriesManyAtOnce(t *testing.T) {
-	t.Parallel()
-	f := open(t)
+	f := own(t)
 	pooled := dbtest.Server().Pooler(t)
 	first, second := f.through(pooled), f.through(pooled)
 	woken := f.listens()
@@ -271,8 +267,7 @@ func withoutSchema(raw string) string {
 
 // A user who may read only some tables gets a clear message.
 func TestPostgresForbidden_saysWhichRightIsMissing(t *testing.T) {
-	t.Parallel()
-	f := open(t)
+	f := own(t)
 	f.AppendN("a", 1)
 	reader := storetest.Role(t, "reader")
 	f.Exec(`grant usage on schema journal, projections to ` + reader)
@@ -284,9 +279,7 @@ func TestPostgresForbidden_saysWhichRightIsMissing(t *testing.T) {
 	defer s.Close()
 	_, err := s.Summary(t.Context())
 	r := refused(t, sqldb.Forbidden(err), outbox.ErrSetup, "permission denied for table", "connect as the user who runs outboxweb serve")
-	if strings.Contains(r.Error(), "SQLSTATE") {
-		t.Errorf("the sentence shows SQLSTATE: %s", r.Error())
-	}
+	must.Hold(t, !strings.Contains(r.Error(), "SQLSTATE"), "the sentence shows SQLSTATE: %s", r.Error())
 }
 
 func TestPostgresOpen_refusesAServerThatCannotBeUsed(t *testing.T) {
@@ -345,8 +338,7 @@ func TestPostgresStandby_isNamedAtTheStartAndAfterAReconnect(t *testing.T) {
 
 // What was acknowledged is on disk, whatever the role says about others.
 func TestPostgresCommits_areDurableWhateverTheRoleSays(t *testing.T) {
-	t.Parallel()
-	f := open(t)
+	f := own(t)
 	for given, want := range map[string]string{"off": "on", "local": "on", "remote_write": "remote_write", "remote_apply": "remote_apply", "on": "on"} {
 		f.EveryConnection(`set synchronous_commit = ` + given)
 		var got string

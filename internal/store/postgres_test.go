@@ -86,8 +86,7 @@ func TestPostgresConnection_lostInATransactionIsBusyAndDoesNothing(t *testing.T)
 }
 
 func TestPostgresConnection_lostBetweenTransactionsIsNotNoticed(t *testing.T) {
-	t.Parallel()
-	f := open(t)
+	f := own(t)
 	f.prepare()
 	for _, tx := range transactions {
 		f.Terminate()
@@ -106,8 +105,7 @@ func TestPostgresConnection_lostBetweenTransactionsIsNotNoticed(t *testing.T) {
 // A former primary that is now a standby still answers, but refuses writes: reaching the new
 // primary needs a new connection.
 func TestPostgresConnection_toAServerThatOnlyReadsIsGivenUp(t *testing.T) {
-	t.Parallel()
-	f := open(t)
+	f := own(t)
 	f.prepare()
 	f.EveryConnection(`set default_transaction_read_only = on`)
 	f.Unchanged(func() {

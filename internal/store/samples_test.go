@@ -19,8 +19,7 @@ func (f *fixture) history(over outbox.RangeName) []outbox.Point {
 }
 
 func TestSample_oncePerMinuteAndOnlyWhenSomethingChanged(t *testing.T) {
-	t.Parallel()
-	f := open(t)
+	f := own(t)
 	count := func() int64 { return f.Number(`select count(*) from samples`) }
 	f.AppendN("a", 3)
 	f.MustSample()
@@ -43,8 +42,7 @@ func TestSample_oncePerMinuteAndOnlyWhenSomethingChanged(t *testing.T) {
 
 // What is applied before the first sample is counted, and once.
 func TestHistory_countsFromTheBeginning(t *testing.T) {
-	t.Parallel()
-	f := open(t)
+	f := own(t)
 	beat := outbox.InstanceState{ID: "w", StartedAt: f.Clock.Now()}
 	for _, step := range []struct {
 		total, want int64
@@ -65,8 +63,7 @@ func TestHistory_countsFromTheBeginning(t *testing.T) {
 }
 
 func TestHistory_tellsWhatStoodAtEachMinute(t *testing.T) {
-	t.Parallel()
-	f := open(t)
+	f := own(t)
 	if points := f.history(outbox.RangeHour); len(points) != 1 || !points[0].Incomplete {
 		t.Fatalf("without a sample there are points other than of the running minute: %v", points)
 	}
@@ -96,8 +93,7 @@ func TestHistory_tellsWhatStoodAtEachMinute(t *testing.T) {
 }
 
 func TestCampaignHistory_keepsThoseThatAreBehindForLong(t *testing.T) {
-	t.Parallel()
-	f := open(t)
+	f := own(t)
 	f.AppendN("slow", 3)
 	f.Kill("slow")
 	f.Clock.Advance(3 * time.Minute)
@@ -123,8 +119,7 @@ func TestCampaignHistory_keepsThoseThatAreBehindForLong(t *testing.T) {
 // Blocked from 31 seconds past a minute until 43 seconds past the next one, a campaign has the
 // sample between them, as the chart of all waiting rows does.
 func TestCampaignHistory_hasWhatBlocksItAtASample(t *testing.T) {
-	t.Parallel()
-	f := open(t)
+	f := own(t)
 	minute := f.Clock.Now().Truncate(time.Minute).Add(time.Minute)
 	until := func(after time.Duration) { f.Clock.Advance(minute.Add(after).Sub(f.Clock.Now())) }
 	until(31 * time.Second)
@@ -147,8 +142,7 @@ func TestCampaignHistory_hasWhatBlocksItAtASample(t *testing.T) {
 
 // An action is marked in the charts at once: the data that they share are of before it.
 func TestHistory_hasAnActionAtOnce(t *testing.T) {
-	t.Parallel()
-	f := open(t)
+	f := own(t)
 	f.AppendN("a", 1)
 	for _, want := range []int{0, 1} {
 		h, err := f.History(f.Ctx, outbox.Range{})
@@ -162,8 +156,7 @@ func TestHistory_hasAnActionAtOnce(t *testing.T) {
 
 // What a note changes is in the scenarios of the command.
 func TestNoteGroup_isPinnedAndTakenAway(t *testing.T) {
-	t.Parallel()
-	f := open(t)
+	f := own(t)
 	f.AppendN("a", 1)
 	f.Fail("boom", "a")
 	for _, text := range []string{"waits for the fix of Monday", ""} {
@@ -182,8 +175,7 @@ func TestNoteGroup_isPinnedAndTakenAway(t *testing.T) {
 // Open pages keep the shared summary fresh; the sample of a new minute must not use the summary
 // of the last.
 func TestSample_ofANewMinuteIsNotTheOldMinutesSummary(t *testing.T) {
-	t.Parallel()
-	f := open(t)
+	f := own(t)
 	f.AppendN("a", 1)
 	for n := range int64(3) {
 		f.must(f.Summary(f.Ctx))
@@ -196,8 +188,7 @@ func TestSample_ofANewMinuteIsNotTheOldMinutesSummary(t *testing.T) {
 }
 
 func TestSample_goesOnWhenTheClockIsSetBack(t *testing.T) {
-	t.Parallel()
-	f := open(t)
+	f := own(t)
 	f.AppendN("a", 1)
 	f.Clock.Advance(48 * time.Hour)
 	f.MustSample()
@@ -214,8 +205,7 @@ func TestSample_goesOnWhenTheClockIsSetBack(t *testing.T) {
 
 // Two instances count at random, and the series of every range are what a naive recount says.
 func TestSeries_sumUpInstancesOnce(t *testing.T) {
-	t.Parallel()
-	f := open(t)
+	f := own(t)
 	other := f.beside()
 	r := rand.New(rand.NewPCG(3, 3))
 	type counted struct {
@@ -259,9 +249,7 @@ func TestSeries_sumUpInstancesOnce(t *testing.T) {
 				if v != nil {
 					got = *v
 				}
-				if got != want[i] && (v != nil || want[i] != 0) {
-					t.Errorf("%s, %s %s, step %d: %g, want %g", name, s.Kind, s.Label, i, got, want[i])
-				}
+				must.Hold(t, got == want[i] || v == nil && want[i] == 0, "%s, %s %s, step %d: %g, want %g", name, s.Kind, s.Label, i, got, want[i])
 			}
 		}
 		must.Hold(t, len(h.Series) >= 6, "%s: only %d series", name, len(h.Series))
@@ -274,8 +262,7 @@ func TestSeries_sumUpInstancesOnce(t *testing.T) {
 }
 
 func TestSeries_keepTheBacklogByType(t *testing.T) {
-	t.Parallel()
-	f := open(t)
+	f := own(t)
 	must.OK(t, f.Heartbeat(f.Ctx, outbox.InstanceState{ID: "w", StartedAt: f.Clock.Now()}))
 	f.AppendN("a", 3)
 	f.MustSample()
@@ -306,8 +293,7 @@ func TestSeries_keepTheBacklogByType(t *testing.T) {
 }
 
 func TestHistory_marksDeploysVersionsAndActions(t *testing.T) {
-	t.Parallel()
-	f := open(t)
+	f := own(t)
 	f.AppendN("a", 1)
 	beat := func(id, version string) {
 		must.OK(t, f.Heartbeat(f.Ctx, outbox.InstanceState{ID: id, Host: "h", Version: version, StartedAt: f.Clock.Now()}))
@@ -330,8 +316,7 @@ func TestHistory_marksDeploysVersionsAndActions(t *testing.T) {
 }
 
 func TestSeqBefore_findsEventsByTheirTime(t *testing.T) {
-	t.Parallel()
-	f := open(t)
+	f := own(t)
 	var times []time.Time
 	for range 9 {
 		f.AppendN("a", 1)
@@ -351,8 +336,7 @@ func TestSeqBefore_findsEventsByTheirTime(t *testing.T) {
 
 // What a process counted in the running minute is in its charts before it is written, and once.
 func TestSeries_haveTheRunningMinute(t *testing.T) {
-	t.Parallel()
-	f := open(t)
+	f := own(t)
 	f.AppendN("a", 1)
 	f.MustSample()
 	var c store.Counts
@@ -424,8 +408,7 @@ func TestFuture_isSetRight(t *testing.T) {
 			},
 		} {
 			t.Run(name+": "+event, func(t *testing.T) {
-				t.Parallel()
-				f := open(t)
+				f := own(t)
 				story(t, f)
 				f.Exact("a")
 				f.Sound()
@@ -435,8 +418,7 @@ func TestFuture_isSetRight(t *testing.T) {
 }
 
 func TestFuture_ofASecondIsNoError(t *testing.T) {
-	t.Parallel()
-	f := open(t)
+	f := own(t)
 	f.ahead(time.Second).AppendN("a", 1)
 	f.SelfCheckIsCalm()
 	f.MustBeReconciled()
@@ -456,50 +438,43 @@ func (f *fixture) clockOf(id string) outbox.InstanceState {
 }
 
 func TestInstances_nameClocksThatDiffer(t *testing.T) {
-	t.Parallel()
-	for name, scene := range map[string]struct {
+	type given struct {
 		by        time.Duration
 		from, til time.Duration // accepted range of the offset
-	}{
+	}
+	storetest.Each(t, own, map[string]given{
 		"ten minutes ahead":  {10 * time.Minute, 10*time.Minute - 2*time.Second, 10 * time.Minute},
 		"two seconds ahead":  {2 * time.Second, time.Second, 2 * time.Second},
 		"ten minutes behind": {-10 * time.Minute, -10 * time.Minute, 2*time.Second - 10*time.Minute},
 		"half a second off":  {500 * time.Millisecond, 0, 0},
 		"right":              {0, 0, 0},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			f := open(t)
-			other := f.ahead(scene.by)
-			for range 5 {
-				f.Clock.Advance(1500 * time.Millisecond)
-				other.beat("other")
-				f.beat("self")
-				f.Clock.Advance(500 * time.Millisecond)
-				got := f.clockOf("self")
-				must.Need(t, got.ClockAhead == 0, "its own clock is %s ahead", got.ClockAhead)
-				f.clockOf("other")
-			}
-			got := f.clockOf("other")
-			if got.ClockAhead < scene.from || got.ClockAhead > scene.til || got.State(f.Clock.Now()) != outbox.InstanceRunning {
-				t.Errorf("its clock is %s ahead and it is %s, want %s to %s and running", got.ClockAhead, got.State(f.Clock.Now()), scene.from, scene.til)
-			}
-			told := outbox.Facts{Summary: outbox.Summary{Instances: []outbox.InstanceState{got}}}.Find(f.Clock.Now()).Of(outbox.FindsClock)
-			must.Hold(t, (len(told) > 0) == (scene.from != 0 || scene.til != 0), "told %+v", told)
-			// The clock is corrected.
-			for range 40 {
-				f.Clock.Advance(2 * time.Second)
-				f.beat("other")
-				f.clockOf("other")
-			}
-			must.Equal(t, f.clockOf("other").ClockAhead, 0, "how far its clock is ahead, once it was set right")
-		})
-	}
+	}, func(t *testing.T, f *fixture, scene given) {
+		other := f.ahead(scene.by)
+		for range 5 {
+			f.Clock.Advance(1500 * time.Millisecond)
+			other.beat("other")
+			f.beat("self")
+			f.Clock.Advance(500 * time.Millisecond)
+			got := f.clockOf("self")
+			must.Need(t, got.ClockAhead == 0, "its own clock is %s ahead", got.ClockAhead)
+			f.clockOf("other")
+		}
+		got := f.clockOf("other")
+		must.Hold(t, got.ClockAhead >= scene.from && got.ClockAhead <= scene.til && got.State(f.Clock.Now()) == outbox.InstanceRunning, "its clock is %s ahead and it is %s, want %s to %s and running", got.ClockAhead, got.State(f.Clock.Now()), scene.from, scene.til)
+		told := outbox.Facts{Summary: outbox.Summary{Instances: []outbox.InstanceState{got}}}.Find(f.Clock.Now()).Of(outbox.FindsClock)
+		must.Hold(t, (len(told) > 0) == (scene.from != 0 || scene.til != 0), "told %+v", told)
+		// The clock is corrected.
+		for range 40 {
+			f.Clock.Advance(2 * time.Second)
+			f.beat("other")
+			f.clockOf("other")
+		}
+		must.Equal(t, f.clockOf("other").ClockAhead, 0, "how far its clock is ahead, once it was set right")
+	})
 }
 
 func TestInstances_ofADeadOneWithAClockAheadFallSilent(t *testing.T) {
-	t.Parallel()
-	f := open(t)
+	f := own(t)
 	f.ahead(10 * time.Minute).beat("other")
 	for _, want := range []outbox.Condition{outbox.InstanceRunning, outbox.InstanceSilent} {
 		must.Equal(t, f.clockOf("other").State(f.Clock.Now()), want, "it")

@@ -90,8 +90,7 @@ func schemaOf(t *testing.T, db *sql.DB, postgres bool) []string {
 }
 
 func TestPostgresMigrations_makeTheSameTablesAsOnSQLite(t *testing.T) {
-	t.Parallel()
-	f, files := open(t), dbtest.Files(t.TempDir())
+	f, files := own(t), dbtest.Files(t.TempDir())
 	s := must.Get(store.Open(f.Ctx, storetest.OptionsFor(files))).Or(t)
 	defer s.Close()
 	for name, pair := range map[string][2]string{"journal": {files.Journal, f.Pair.Journal}, "projections": {files.Projections, f.Pair.Projections}} {
@@ -116,8 +115,7 @@ func steps(migrations []sqldb.Migration) []string {
 // Ids are compared byte by byte, whatever the server's locale, so that pages have the same
 // order and cursors the same meaning.
 func TestPostgresMigrations_compareIDsByteByByte(t *testing.T) {
-	t.Parallel()
-	f := open(t)
+	f := own(t)
 	for _, db := range []*sql.DB{f.JournalDB, f.ProjectionsDB} {
 		loose := storetest.Texts(t, db, `
 select cast(cast(i.indrelid as regclass) as text) || '.' || a.attname
@@ -136,8 +134,7 @@ where y.typname = 'text'
 func large(o *store.Options) { o.MaxPayload = 32 << 20 }
 
 func TestEventWithin_leavesOutDocumentsOverTheLimitAndTellsHowLongTheyAre(t *testing.T) {
-	t.Parallel()
-	f := open(t)
+	f := own(t)
 	e := storetest.Event("a", "counted")
 	e.Payload, e.Tags, e.Metadata = []byte(`{"text":"ééééé"}`), []byte(`{"k":"v"}`), []byte(`{"deep":{"er":[1,2,3]}}`)
 	f.MustAppend(e)
@@ -159,8 +156,7 @@ func TestEventWithin_leavesOutDocumentsOverTheLimitAndTellsHowLongTheyAre(t *tes
 }
 
 func TestEventWithin_findsCausesInTheSameCampaignAlone(t *testing.T) {
-	t.Parallel()
-	f := open(t)
+	f := own(t)
 	named := func(campaign, id, correlation, causation string) outbox.Event {
 		e := storetest.Event(campaign, "counted")
 		e.EventID, e.CorrelationID, e.CausationID = id, correlation, causation
@@ -176,8 +172,7 @@ func TestEventWithin_findsCausesInTheSameCampaignAlone(t *testing.T) {
 }
 
 func TestDocument_isExactlyWhatIsStored(t *testing.T) {
-	t.Parallel()
-	f := open(t)
+	f := own(t)
 	e := storetest.Event("a", "counted")
 	e.Payload, e.Tags, e.Metadata = []byte(`{"n":9007199254740993,"e":1e400,"z":-0,"a":1,"a":2}`), []byte(`{"k":"v"}`), []byte(`{"m":"\u202e"}`)
 	f.MustAppend(e)
@@ -192,8 +187,7 @@ func TestDocument_isExactlyWhatIsStored(t *testing.T) {
 }
 
 func TestEventLines_tellWhichEventsHaveARow(t *testing.T) {
-	t.Parallel()
-	f := open(t, storetest.MaxAttempts(1))
+	f := own(t, storetest.MaxAttempts(1))
 	f.AppendN("a", 2)
 	f.Drain()
 	f.AppendN("a", 4)
@@ -210,8 +204,7 @@ func TestEventLines_tellWhichEventsHaveARow(t *testing.T) {
 }
 
 func TestRow_knowsItsNeighbours(t *testing.T) {
-	t.Parallel()
-	f := open(t)
+	f := own(t)
 	f.AppendN("a", 10)
 	f.AppendN("b", 1)
 	f.Exec(`delete from projection_apply_outbox where campaign_id = 'a' and seq in (1, 2, 5)`)
@@ -249,8 +242,7 @@ func TestRowWithin_doesNotReadALargePayload(t *testing.T) {
 }
 
 func TestEvents_pagesEndAtTheLimitAndEarlyWhereEventsAreLarge(t *testing.T) {
-	t.Parallel()
-	f := open(t, large)
+	f := own(t, large)
 	for _, mega := range []int{0, 0, 0, 0, 17, 0, 0, 0} {
 		e := storetest.Event("a", "counted")
 		e.Payload = []byte(`{"text":"` + strings.Repeat("x", mega<<20) + `"}`)
@@ -274,8 +266,7 @@ func TestEvents_pagesEndAtTheLimitAndEarlyWhereEventsAreLarge(t *testing.T) {
 
 // The definition of a projection is kept with the one before it, however old that is.
 func TestLoaded_keepsTheDefinitionBefore(t *testing.T) {
-	t.Parallel()
-	f := open(t)
+	f := own(t)
 	later := 9 * 24 * time.Hour
 	load := func(version, text string) {
 		t.Helper()

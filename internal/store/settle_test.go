@@ -18,47 +18,42 @@ import (
 )
 
 func TestSettle_leavesWhatTheWaveDidNotDo(t *testing.T) {
-	t.Parallel()
 	aside := storetest.Failure("boom")
 	aside.SetAside = true
-	for name, c := range map[string]struct {
+	type given struct {
 		events, rows int
 		result       store.Result
 		settled      store.Settled
 		then, next   string
-	}{
+	}
+	storetest.Each(t, own, map[string]given{
 		"all is applied":              {4, 4, store.Result{Applied: 4}, store.Settled{Applied: 4}, "applied 4 of 4", ""},
 		"a part is given back":        {5, 4, store.Result{Applied: 2}, store.Settled{Applied: 2}, "applied 2 of 5, head 3 pending, 3 pending", "a 3-5 under 2"},
 		"a part, and one fails":       {6, 5, store.Result{Applied: 2, Failure: storetest.Failure("boom")}, store.Settled{Applied: 2, Failed: 1}, "applied 2 of 6, head 3 failed, 3 pending, 1 failed", ""},
 		"diverged":                    {2, 2, store.Result{Diverged: "of another journal"}, store.Settled{}, "applied 0 of 2, head 1 pending, 2 pending, diverged: of another journal", ""},
 		"a projection that set aside": {1, 1, store.Result{Failure: aside}, store.Settled{Failed: 1}, "applied 0 of 1, head 1 failed, 1 failed", ""},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			f := open(t)
-			if c.result.Failure == aside {
-				f = f.beside(storetest.MaxAttempts(1))
-			}
-			f.AppendN("a", c.events)
-			c.result.Claim = f.ClaimOne(one, c.rows)
-			if c.result.Applied > 0 {
-				f.MustApply(c.result.Claim, c.result.Applied)
-			}
-			must.Equal(t, f.MustSettle(one, c.result), c.settled, "settled")
-			f.Is("a", c.then)
-			f.Sound()
-			if c.next == "" {
-				f.NoClaim(two)
-			} else {
-				f.Claims(two, 10, c.next)
-			}
-		})
-	}
+	}, func(t *testing.T, f *fixture, c given) {
+		if c.result.Failure == aside {
+			f = f.beside(storetest.MaxAttempts(1))
+		}
+		f.AppendN("a", c.events)
+		c.result.Claim = f.ClaimOne(one, c.rows)
+		if c.result.Applied > 0 {
+			f.MustApply(c.result.Claim, c.result.Applied)
+		}
+		must.Equal(t, f.MustSettle(one, c.result), c.settled, "settled")
+		f.Is("a", c.then)
+		f.Sound()
+		if c.next == "" {
+			f.NoClaim(two)
+		} else {
+			f.Claims(two, 10, c.next)
+		}
+	})
 }
 
 func TestSettle_failedHeadBacksOffAndDiesAtTheEighth(t *testing.T) {
-	t.Parallel()
-	f := open(t)
+	f := own(t)
 	f.AppendN("a", 3)
 	for i, delay := range []time.Duration{1, 2, 4, 8, 16, 32, 64} {
 		f.Fail("boom at 17", "a")
@@ -79,8 +74,7 @@ func TestSettle_failedHeadBacksOffAndDiesAtTheEighth(t *testing.T) {
 }
 
 func TestSettle_keepsTheErrorWholeInTheHistoryAndShortOnTheRow(t *testing.T) {
-	t.Parallel()
-	f := open(t)
+	f := own(t)
 	f.AppendN("a", 1)
 	long := strings.Repeat("ü", 5000)
 	f.Fail(long, "a")
@@ -91,8 +85,7 @@ func TestSettle_keepsTheErrorWholeInTheHistoryAndShortOnTheRow(t *testing.T) {
 }
 
 func TestSettle_ofALostLeaseChangesNothing(t *testing.T) {
-	t.Parallel()
-	for name, lose := range map[string]func(*fixture){
+	storetest.Each(t, own, map[string]func(*fixture){
 		"taken over": func(f *fixture) { f.ClaimOne(two, 10) },
 		"taken over and settled, then claimed again": func(f *fixture) {
 			f.Works(two, f.ClaimOne(two, 10), 0)
@@ -100,28 +93,23 @@ func TestSettle_ofALostLeaseChangesNothing(t *testing.T) {
 		},
 		"held by another":   func(f *fixture) { f.Exec(`update campaigns set lease_owner = $1`, two.ID) },
 		"ended by a replay": func(f *fixture) { f.must(f.ReplayCampaign(f.Ctx, ana("for a test"), "a")) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			f := open(t)
-			f.AppendN("a", 4)
-			stale := f.ClaimOne(one, 3)
-			f.Clock.Advance(lease)
-			lose(f)
-			f.Unchanged(func() {
-				for _, result := range []store.Result{{Applied: 3}, {}, {Applied: 1, Failure: storetest.Failure("boom")}, {Diverged: "for a test"}} {
-					result.Claim = stale
-					must.Equal(t, f.MustSettle(one, result), store.Settled{Fenced: 1}, "settled")
-				}
-			})
-			f.Sound()
+	}, func(t *testing.T, f *fixture, lose func(*fixture)) {
+		f.AppendN("a", 4)
+		stale := f.ClaimOne(one, 3)
+		f.Clock.Advance(lease)
+		lose(f)
+		f.Unchanged(func() {
+			for _, result := range []store.Result{{Applied: 3}, {}, {Applied: 1, Failure: storetest.Failure("boom")}, {Diverged: "for a test"}} {
+				result.Claim = stale
+				must.Equal(t, f.MustSettle(one, result), store.Settled{Fenced: 1}, "settled")
+			}
 		})
-	}
+		f.Sound()
+	})
 }
 
 func TestSettle_touchesOnlyRowsMarkedUnderItsEpoch(t *testing.T) {
-	t.Parallel()
-	f := open(t)
+	f := own(t)
 	f.AppendN("a", 5)
 	c := f.ClaimOne(one, 5)
 	f.Exec(`update projection_apply_outbox set status = 'pending' where seq = 2`)
@@ -132,22 +120,8 @@ func TestSettle_touchesOnlyRowsMarkedUnderItsEpoch(t *testing.T) {
 	f.Exact("a")
 }
 
-func TestApply_ofALostLeaseChangesNothing(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	f.AppendN("a", 4)
-	stale := f.ClaimOne(one, 3)
-	f.Clock.Advance(lease)
-	fresh := f.ClaimOne(two, 3)
-	f.MustApply(fresh, 1)
-	f.Unchanged(func() { wantLost(t, storetest.No(f.ApplyClaim(stale, 3))) })
-	f.Works(two, fresh, 3)
-	f.Sound()
-}
-
 func TestSettle_fencesOneCampaignWithoutTheOthers(t *testing.T) {
-	t.Parallel()
-	f := open(t)
+	f := own(t)
 	f.AppendN("a b", 1)
 	claims := f.MustClaim(one, 10)
 	f.Clock.Advance(lease)
@@ -163,7 +137,6 @@ func TestSettle_fencesOneCampaignWithoutTheOthers(t *testing.T) {
 }
 
 func TestRequeueDead_besideARequeueOfOneTakesEachRowOnce(t *testing.T) {
-	t.Parallel()
 	f := deadRows(t)
 	other := f.beside()
 	var many outbox.Requeued
@@ -176,22 +149,15 @@ func TestRequeueDead_besideARequeueOfOneTakesEachRowOnce(t *testing.T) {
 }
 
 func TestClaim_ofManyAtOnceGivesEachCampaignToOne(t *testing.T) {
-	t.Parallel()
-	f := open(t)
+	f := own(t)
 	const campaigns = 30
-	var events []outbox.Event
 	for i := range campaigns {
-		events = append(events, storetest.Event(fmt.Sprintf("c-%02d", i), "counted"), storetest.Event(fmt.Sprintf("c-%02d", i), "counted"))
+		f.AppendN(fmt.Sprint("c-", i), 2)
 	}
-	f.MustAppend(events...)
 	var mu sync.Mutex
 	owners := make(map[string]string)
 	var workers sync.WaitGroup
-	for i := range 4 {
-		s := f
-		if i%2 == 1 {
-			s = f.beside()
-		}
+	for i, s := range []*fixture{f, f.beside(), f, f.beside()} {
 		w := store.Worker{ID: fmt.Sprint("worker-", i)}
 		workers.Go(func() {
 			for {
@@ -223,8 +189,7 @@ func TestClaim_ofManyAtOnceGivesEachCampaignToOne(t *testing.T) {
 }
 
 func TestPostgresClaim_doesNotWaitForWhatAnotherHolds(t *testing.T) {
-	t.Parallel()
-	f := open(t)
+	f := own(t)
 	f.AppendN("a b c", 2)
 	other := storetest.Connect(f.TB, f.Pair.Journal)
 	storetest.Run(f.TB, other, `begin`, `select 1 from campaigns where campaign_id in ('a', 'c') for update`)
@@ -236,8 +201,7 @@ func TestPostgresClaim_doesNotWaitForWhatAnotherHolds(t *testing.T) {
 }
 
 func TestPostgresEndLeases_holdsNothingThatComesLaterInTheOrderOfLocks(t *testing.T) {
-	t.Parallel()
-	f := open(t)
+	f := own(t)
 	f.AppendN("a b", 1)
 	f.MustClaim(one, 10)
 	for _, id := range []string{"b", "a"} { // the order in which they are found
@@ -262,12 +226,9 @@ func eventsOf(campaigns []string) (events []outbox.Event) {
 }
 
 func TestLocks_areTakenInOneOrderByThoseWhoNeedSeveral(t *testing.T) {
-	t.Parallel()
-	f := open(t)
+	f := own(t)
 	ids := []string{"c", "a", "e", "b", "d"}
-	for _, id := range ids {
-		f.AppendN(id, 1)
-	}
+	f.AppendN(strings.Join(ids, " "), 1)
 	storetest.Everybody(t, []*fixture{f, f.beside()}, size.Of(8, 25, 60), map[string]func(*fixture, int) error{
 		"append": func(s *fixture, _ int) error {
 			return storetest.No(s.Append(s.Ctx, store.Append{Events: eventsOf(storetest.Shuffled(ids))}))
@@ -301,8 +262,7 @@ func TestLocks_areTakenInOneOrderByThoseWhoNeedSeveral(t *testing.T) {
 }
 
 func TestLocks_ofWhatIsNewAreTakenInOneOrderToo(t *testing.T) {
-	t.Parallel()
-	f := open(t)
+	f := own(t)
 	few := func(i int) []string {
 		return storetest.Shuffled([]string{fmt.Sprint("a-", i), fmt.Sprint("b-", i), fmt.Sprint("c-", i)})
 	}

@@ -26,9 +26,7 @@ func setup(t *testing.T, o store.Options, fragments ...string) *outbox.Refusal {
 		s.Close()
 	}
 	r := refused(t, err, outbox.ErrSetup, fragments...)
-	if strings.Contains(r.Error(), "SQLITE_") || strings.HasSuffix(r.Error(), ".") {
-		t.Errorf("%q is not a sentence for a person", r.Error())
-	}
+	must.Hold(t, !strings.Contains(r.Error(), "SQLITE_") && !strings.HasSuffix(r.Error(), "."), "%q is not a sentence for a person", r.Error())
 	return r
 }
 
@@ -119,38 +117,26 @@ func TestSQLiteOpen_refusesPathsThatCannotBe(t *testing.T) {
 		"in memory":                {in("j7.db"), "sqlite::memory:", []string{"--projections-db", "path"}},
 		"PostgreSQL":               {"postgres://ana:secret@localhost:1/x", in("p8.db"), []string{"cannot connect to the journal database postgres://ana@localhost:1/x", "connection refused"}},
 		"projections unknown kind": {in("j9.db"), "mysql:x", []string{"--projections-db", "mysql:x", "sqlite:PATH"}},
+		// A mistyped path does not become a new directory with an empty journal; data beside the program does.
+		"two directories": {in("nosuch/dir/journal.db"), in("p10.db"), []string{"cannot create the journal database " + dir + "/nosuch/dir/journal.db: there is no directory " + dir + "/nosuch; create it, or name another place with --journal-db"}},
+		// A directory of the kernel refuses root as well.
+		"not writable":             {"sqlite:/proc/self/journal.db", in("p11.db"), []string{"cannot write the journal database"}},
+		"a directory not writable": {"sqlite:/proc/self/made/journal.db", in("p12.db"), []string{"cannot create the directory of the journal database"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			setup(t, store.Options{Journal: c.journal, Projections: c.projections}, c.fragments...)
 		})
 	}
+	_, err := os.Stat(filepath.Join(dir, "nosuch"))
+	must.Hold(t, errors.Is(err, os.ErrNotExist), "a refused start made a directory: %v", err)
 }
 
 func TestOpen_refusesDatabasesThatWereSwapped(t *testing.T) {
-	t.Parallel()
-	f := open(t)
+	f := own(t)
 	f.Close()
 	o := storetest.OptionsFor(f.Pair)
 	o.Journal, o.Projections = o.Projections, o.Journal
 	f.Unchanged(func() { setup(t, o, "is not a journal database") })
-}
-
-// A mistyped path does not become a new directory with an empty journal; data beside the program does.
-func TestSQLiteOpen_createsOneDirectory(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	setup(t, optionsIn(filepath.Join(dir, "nosuch", "dir")), "cannot create the journal database "+filepath.Join(dir, "nosuch", "dir", "journal.db")+": there is no directory "+filepath.Join(dir, "nosuch")+"; create it, or name another place with --journal-db")
-	entries, err := os.ReadDir(dir)
-	must.Hold(t, err == nil && len(entries) <= 0, "%v, %v", entries, err)
-	st := must.Get(store.Open(t.Context(), optionsIn(filepath.Join(dir, "data")))).Or(t)
-	st.Close()
-}
-
-// A kernel directory refuses root as well.
-func TestSQLiteOpen_refusesADirectoryThatCannotBeWritten(t *testing.T) {
-	t.Parallel()
-	setup(t, optionsIn("/proc/self"), "cannot write the journal database")
-	setup(t, optionsIn("/proc/self/made"), "cannot create the directory of the journal database")
 }
 
 func TestOpen_byManyAtOnceCreatesOneSoundPair(t *testing.T) {
@@ -180,8 +166,7 @@ func TestOpen_byManyAtOnceCreatesOneSoundPair(t *testing.T) {
 }
 
 func TestClose_letsNobodyBegin(t *testing.T) {
-	t.Parallel()
-	f := open(t)
+	f := own(t)
 	f.AppendN("a", 1)
 	must.OK(t, errors.Join(f.Close(), f.Close()))
 	for name, err := range map[string]error{

@@ -15,34 +15,28 @@ import (
 )
 
 func TestSkipEvent_releasesTheHeadAndSaysSoEverywhere(t *testing.T) {
-	t.Parallel()
-	for name, fails := range map[string]func(*fixture){
+	storetest.Each(t, own, map[string]func(*fixture){
 		"dead":   func(f *fixture) { f.Kill("a") },
 		"failed": func(f *fixture) { f.Fail("no such thing", "a") },
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			f := open(t)
-			f.AppendN("a", 3)
-			fails(f)
-			f.must(f.SkipEvent(f.Ctx, storetest.ToSkip(ana("it names nobody"), "a", 1), "a", 1))
-			f.RowIs("a", 1, "pending after 0, due in 0s")
-			f.Is("a", "applied 0 of 3, head 1 pending, 3 pending, 1 skipped")
-			skips := f.SkipLedger("a")
-			want := outbox.Skip{ID: skips[0].ID, CampaignID: "a", Seq: 1, EventType: "counted", Error: "no such thing",
-				SkippedAt: f.Clock.Now(), SkippedBy: "ana", Reason: "it names nobody"}
-			must.Equal(t, skips, []outbox.Skip{want}, "the ledger")
-			e := must.Get(f.Event(f.Ctx, "a", 1)).Or(t)
-			diff := cmp.Diff(&want, e.Skipped)
-			must.Hold(t, diff == "" && f.MustRow("a", 1).Event.Skipped != nil && f.MustRow("a", 2).Event.Skipped == nil, "the event's skip (-want +got):\n%s", diff)
-			f.Sound()
-		})
-	}
+	}, func(t *testing.T, f *fixture, fails func(*fixture)) {
+		f.AppendN("a", 3)
+		fails(f)
+		f.must(f.SkipEvent(f.Ctx, storetest.ToSkip(ana("it names nobody"), "a", 1), "a", 1))
+		f.RowIs("a", 1, "pending after 0, due in 0s")
+		f.Is("a", "applied 0 of 3, head 1 pending, 3 pending, 1 skipped")
+		skips := f.SkipLedger("a")
+		want := outbox.Skip{ID: skips[0].ID, CampaignID: "a", Seq: 1, EventType: "counted", Error: "no such thing",
+			SkippedAt: f.Clock.Now(), SkippedBy: "ana", Reason: "it names nobody"}
+		must.Equal(t, skips, []outbox.Skip{want}, "the ledger")
+		e := must.Get(f.Event(f.Ctx, "a", 1)).Or(t)
+		diff := cmp.Diff(&want, e.Skipped)
+		must.Hold(t, diff == "" && f.MustRow("a", 1).Event.Skipped != nil && f.MustRow("a", 2).Event.Skipped == nil, "the event's skip (-want +got):\n%s", diff)
+		f.Sound()
+	})
 }
 
 func TestSkipEvent_isLoadedWithTheEventsOfEveryLaterClaim(t *testing.T) {
-	t.Parallel()
-	f := open(t)
+	f := own(t)
 	f.AppendN("b", 1)
 	f.Drain()
 	f.DieAt(4, 2)
@@ -70,13 +64,13 @@ func TestSkipEvent_isLoadedWithTheEventsOfEveryLaterClaim(t *testing.T) {
 
 // What else refuses a skip is in the scenarios of the command.
 func TestSkipEvent_isRefused(t *testing.T) {
-	t.Parallel()
-	for name, c := range map[string]struct {
+	type given struct {
 		scene func(*fixture)
 		seq   int64
 		kind  error
 		says  string
-	}{
+	}
+	storetest.Each(t, own, map[string]given{
 		"behind a dead head": {func(*fixture) {}, 2, outbox.ErrConflict, "pending and waits behind event 1"},
 		"dead behind the head": {func(f *fixture) {
 			f.MustRequeue("a", 1)
@@ -91,24 +85,19 @@ func TestSkipEvent_isRefused(t *testing.T) {
 			f.claimInline(two, "a")
 		}, 1, outbox.ErrConflict, "is processing"},
 		"when it was applied after all": {func(f *fixture) { f.SetWatermark("a", 1, 99) }, 1, outbox.ErrConflict, "already applied"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			f := open(t, impatient)
-			f.DieAt(3, 1)
-			c.scene(f)
-			f.Unchanged(func() {
-				refused(t, storetest.No(f.SkipEvent(f.Ctx, storetest.ToSkip(ana(""), "a", c.seq), "a", c.seq)), c.kind, c.says)
-			})
+	}, func(t *testing.T, f *fixture, c given) {
+		f.DieAt(3, 1)
+		c.scene(f)
+		f.Unchanged(func() {
+			refused(t, storetest.No(f.SkipEvent(f.Ctx, storetest.ToSkip(ana(""), "a", c.seq), "a", c.seq)), c.kind, c.says)
 		})
-	}
+	}, impatient)
 }
 
 // A head may have died because its processes died. One of them may only have stalled: it read
 // the event before the skip, and must not apply it when it resumes.
 func TestSkipEvent_fencesOffWhoeverClaimedBefore(t *testing.T) {
-	t.Parallel()
-	f := open(t, storetest.MaxAttempts(1))
+	f := own(t, storetest.MaxAttempts(1))
 	f.AppendN("a", 3)
 	f.crash(one, 3)
 	f.crash(one, 3)
@@ -124,8 +113,7 @@ func TestSkipEvent_fencesOffWhoeverClaimedBefore(t *testing.T) {
 }
 
 func TestSkips_arePagedNewestFirst(t *testing.T) {
-	t.Parallel()
-	f := open(t, storetest.MaxAttempts(1))
+	f := own(t, storetest.MaxAttempts(1))
 	f.AppendN("a", 4)
 	for seq := range int64(3) {
 		f.Kill("a")
@@ -143,8 +131,7 @@ func TestSkips_arePagedNewestFirst(t *testing.T) {
 }
 
 func TestUnskipEvent_beforeTheEventIsPassedOverOnlyTakesTheSkipBack(t *testing.T) {
-	t.Parallel()
-	f := open(t)
+	f := own(t)
 	f.DieAt(3, 2)
 	f.MustSkip("a", 2)
 	skip, err := f.UnskipEvent(f.Ctx, ana("it was right after all"), "a", 2)
@@ -161,8 +148,7 @@ func TestUnskipEvent_setsTheWatermarkBackByOne(t *testing.T) {
 	t.Parallel()
 	for _, seq := range []int64{1, 2, 3} { // the first has no event before it, the last none after it
 		t.Run(fmt.Sprint(seq), func(t *testing.T) {
-			t.Parallel()
-			f := open(t)
+			f := own(t)
 			f.DieAt(3, seq)
 			before := f.MustWatermark("a")
 			f.MustSkip("a", seq)
@@ -188,35 +174,30 @@ func TestUnskipEvent_setsTheWatermarkBackByOne(t *testing.T) {
 }
 
 func TestUnskipEvent_startsTheNextEventOver(t *testing.T) {
-	t.Parallel()
-	for name, fail := range map[string]func(*fixture){
+	storetest.Each(t, own, map[string]func(*fixture){
 		"failed": func(f *fixture) { f.Fail("no such seat", "a") },
 		"dead":   func(f *fixture) { f.Kill("a") },
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			f := open(t)
-			f.DieAt(4, 2)
-			f.MustSkip("a", 2)
-			f.PassOver()
-			fail(f)
-			f.must(f.UnskipEvent(f.Ctx, ana(""), "a", 2))
-			f.Is("a", "applied 1 of 4, head 2 pending, 3 pending")
-			f.Sound()
-			f.Drain()
-			f.Sound()
-		})
-	}
+	}, func(t *testing.T, f *fixture, fail func(*fixture)) {
+		f.DieAt(4, 2)
+		f.MustSkip("a", 2)
+		f.PassOver()
+		fail(f)
+		f.must(f.UnskipEvent(f.Ctx, ana(""), "a", 2))
+		f.Is("a", "applied 1 of 4, head 2 pending, 3 pending")
+		f.Sound()
+		f.Drain()
+		f.Sound()
+	})
 }
 
 func TestUnskipEvent_isRefused(t *testing.T) {
-	t.Parallel()
-	for name, c := range map[string]struct {
+	type given struct {
 		scene func(*fixture)
 		seq   int64
 		kind  error
 		says  string
-	}{
+	}
+	storetest.Each(t, own, map[string]given{
 		"of an event that is not skipped":   {func(*fixture) {}, 1, outbox.ErrConflict, "is not skipped"},
 		"of no such event":                  {func(*fixture) {}, 9, outbox.ErrNotFound, "no event 9"},
 		"when the next one was applied":     {func(f *fixture) { f.PassOver(); f.PassOver() }, 2, outbox.ErrConflict, `event 3 of campaign "a" was applied after event 2`},
@@ -228,50 +209,40 @@ func TestUnskipEvent_isRefused(t *testing.T) {
 			f.ExecProjections(`update projection_watermarks set applied_hash = 'x'`)
 		}, 2, outbox.ErrConflict, "a different event 2"},
 		"when it is being passed over": {func(f *fixture) { f.MustClaim(one, 1) }, 2, outbox.ErrConflict, "worker-1 is applying"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			f := open(t, impatient)
-			f.DieAt(4, 2)
-			f.MustSkip("a", 2)
-			c.scene(f)
-			f.Unchanged(func() { refused(t, storetest.No(f.UnskipEvent(f.Ctx, ana(""), "a", c.seq)), c.kind, c.says) })
-		})
-	}
+	}, func(t *testing.T, f *fixture, c given) {
+		f.DieAt(4, 2)
+		f.MustSkip("a", 2)
+		c.scene(f)
+		f.Unchanged(func() { refused(t, storetest.No(f.UnskipEvent(f.Ctx, ana(""), "a", c.seq)), c.kind, c.says) })
+	}, impatient)
 }
 
 // A worker that skipped over the event, or was about to, stalls past its lease and resumes
 // after the skip was reverted.
 func TestUnskipEvent_cannotBeUndoneByAWorkerThatClaimedBefore(t *testing.T) {
-	t.Parallel()
-	for name, passes := range map[string]bool{"that had passed over it": true, "that was about to": false} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			f := open(t)
-			f.DieAt(3, 1)
-			f.MustSkip("a", 1)
-			c := f.ClaimOne(one, 1)
-			if passes {
-				f.MustApply(c, 1)
-			}
-			f.Clock.Advance(lease)
-			f.must(f.UnskipEvent(f.Ctx, ana(""), "a", 1))
-			f.Sound()
-			f.Unchanged(func() {
-				wantLost(t, storetest.No(f.ApplyClaim(c, 1)))
-				must.Equal(t, f.MustSettle(one, store.Result{Claim: c, Applied: 1}).Fenced, 1, "the sleeper settled")
-			})
-			f.Drain()
-			f.WantMarks()
-			f.Sound()
+	storetest.Each(t, own, map[string]bool{"that had passed over it": true, "that was about to": false}, func(t *testing.T, f *fixture, passes bool) {
+		f.DieAt(3, 1)
+		f.MustSkip("a", 1)
+		c := f.ClaimOne(one, 1)
+		if passes {
+			f.MustApply(c, 1)
+		}
+		f.Clock.Advance(lease)
+		f.must(f.UnskipEvent(f.Ctx, ana(""), "a", 1))
+		f.Sound()
+		f.Unchanged(func() {
+			wantLost(t, storetest.No(f.ApplyClaim(c, 1)))
+			must.Equal(t, f.MustSettle(one, store.Result{Claim: c, Applied: 1}).Fenced, 1, "the sleeper settled")
 		})
-	}
+		f.Drain()
+		f.WantMarks()
+		f.Sound()
+	})
 }
 
 // The projections have committed that the watermark went back, and the journal does not commit.
 func TestUnskipEvent_thatIsCutOffBetweenTheDatabasesHasNotHappened(t *testing.T) {
-	t.Parallel()
-	for name, half := range map[string]func(*fixture){
+	storetest.Each(t, own, map[string]func(*fixture){
 		"because the journal refuses": func(f *fixture) {
 			f.ForbidAudit("the disk is full")
 			_, err := f.UnskipEvent(f.Ctx, ana(""), "a", 2)
@@ -286,26 +257,22 @@ func TestUnskipEvent_thatIsCutOffBetweenTheDatabasesHasNotHappened(t *testing.T)
 			report, err := f.Check(f.Ctx, storetest.Quiet)
 			must.Hold(f.TB, err == nil && len(report.Violations) == 4 && report.Violations[0].Invariant == "skips" && report.Violations[1].Invariant == "event_owed", "check found %+v (%v)", report.Violations, err)
 		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			f := open(t)
-			f.DieAt(4, 2)
-			f.MustSkip("a", 2)
-			f.PassOver()
-			f.MustPause("a")
-			half(f)
-			f.must(f.Reconcile(f.Ctx))
-			f.MustBeReconciled()
-			f.Sound()
-			skip := f.SkipLedger("a")[0]
-			must.Hold(t, skip.Active() && skip.AppliedAt == nil, "the skip is %+v, want it to stand, and not to be applied yet", skip)
-			f.Is("a", "applied 1 of 4, head 2 pending, 3 pending, 1 skipped, paused by scene")
-			f.AllowAudit()
-			f.must(f.ResumeCampaign(f.Ctx, ana(""), "a"))
-			f.Drain()
-			f.WantMarks(fmt.Sprint("a 2 ", f.SkipLedger("a")[0].ID))
-			f.Sound()
-		})
-	}
+	}, func(t *testing.T, f *fixture, half func(*fixture)) {
+		f.DieAt(4, 2)
+		f.MustSkip("a", 2)
+		f.PassOver()
+		f.MustPause("a")
+		half(f)
+		f.must(f.Reconcile(f.Ctx))
+		f.MustBeReconciled()
+		f.Sound()
+		skip := f.SkipLedger("a")[0]
+		must.Hold(t, skip.Active() && skip.AppliedAt == nil, "the skip is %+v, want it to stand, and not to be applied yet", skip)
+		f.Is("a", "applied 1 of 4, head 2 pending, 3 pending, 1 skipped, paused by scene")
+		f.AllowAudit()
+		f.must(f.ResumeCampaign(f.Ctx, ana(""), "a"))
+		f.Drain()
+		f.WantMarks(fmt.Sprint("a 2 ", f.SkipLedger("a")[0].ID))
+		f.Sound()
+	})
 }

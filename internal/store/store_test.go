@@ -73,6 +73,12 @@ func open(tb testing.TB, change ...func(*store.Options)) *fixture {
 	return around(storetest.Open(tb, change...))
 }
 
+// own is open for a test that runs beside others.
+func own(t *testing.T, change ...func(*store.Options)) *fixture {
+	t.Parallel()
+	return open(t, change...)
+}
+
 func openPair(tb testing.TB, p dbtest.Pair, c *storetest.Clock, change ...func(*store.Options)) *fixture {
 	return around(storetest.OpenBoth(tb, p, c, change...))
 }
@@ -173,8 +179,7 @@ func scopeOf(t *testing.T, patterns ...string) outbox.Scope {
 }
 
 func TestClaim_takesWhatTheWorkerServesAlone(t *testing.T) {
-	t.Parallel()
-	f := open(t)
+	f := own(t)
 	// The others have been due for longer and fill a reading step.
 	for _, id := range []string{"other-1", "other-2", "other-3", "tria", "Trial-1", "triäl-1"} {
 		f.AppendN(id, 1)
@@ -194,8 +199,7 @@ func TestClaim_takesWhatTheWorkerServesAlone(t *testing.T) {
 }
 
 func TestClaimSuspect_takesWhatTheWorkerServesAlone(t *testing.T) {
-	t.Parallel()
-	f := open(t)
+	f := own(t)
 	f.AppendN("a", 1)
 	for range 2 {
 		f.ClaimOne(one, 10)
@@ -215,8 +219,7 @@ func TestClaimSuspect_takesWhatTheWorkerServesAlone(t *testing.T) {
 }
 
 func TestSQLitePlans_claimingAPartOfTheCampaignsScansNoTable(t *testing.T) {
-	t.Parallel()
-	f := open(t)
+	f := own(t)
 	f.AppendN("a", 1)
 	for _, patterns := range [][]string{{"b"}, {"b*"}, {"b", "c*"}} {
 		w := store.Worker{ID: "w", Serves: scopeOf(t, patterns...)}
@@ -281,8 +284,7 @@ func TestPlan_listsWhatIsToComeAndChangesNothing(t *testing.T) {
 }
 
 func TestRehearsals_keepTheLatestOfEachCampaign(t *testing.T) {
-	t.Parallel()
-	f := open(t, storetest.InMode(outbox.ModeShadow))
+	f := own(t, storetest.InMode(outbox.ModeShadow))
 	f.AppendN("a", 3)
 	f.AppendN("b", 1)
 	f.MustPause("b")

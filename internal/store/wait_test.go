@@ -30,8 +30,7 @@ func (f *fixture) waits(ctx context.Context, campaign string, seq int64) <-chan 
 }
 
 func TestWaitApplied_returnsOnceItIsAppliedHereOrElsewhere(t *testing.T) {
-	t.Parallel()
-	f := open(t)
+	f := own(t)
 	f.AppendN("a", 3)
 	var all []<-chan error
 	for _, s := range []*fixture{f, f, f.beside()} {
@@ -45,8 +44,7 @@ func TestWaitApplied_returnsOnceItIsAppliedHereOrElsewhere(t *testing.T) {
 }
 
 func TestWaitApplied_isNotFooledByWhatIsRolledBack(t *testing.T) {
-	t.Parallel()
-	f := open(t)
+	f := own(t)
 	f.AppendN("a", 2)
 	ctx, cancel := context.WithTimeout(f.Ctx, 150*time.Millisecond)
 	defer cancel()
@@ -60,8 +58,7 @@ func TestWaitApplied_isNotFooledByWhatIsRolledBack(t *testing.T) {
 }
 
 func TestWaitApplied_saysWhatIsMissingAtTheDeadline(t *testing.T) {
-	t.Parallel()
-	f := open(t)
+	f := own(t)
 	f.AppendN("a", 3)
 	f.Works(one, f.ClaimOne(one, 1), 1)
 	f.AppendN("dead", 2)
@@ -82,8 +79,7 @@ func TestWaitApplied_saysWhatIsMissingAtTheDeadline(t *testing.T) {
 
 // However many callers wait, the watermarks are polled for all of them together.
 func TestWaitApplied_waitersShareTheirLooks(t *testing.T) {
-	t.Parallel()
-	f := open(t)
+	f := own(t)
 	f.AppendN("a b", 1)
 	const waiters = 40
 	var cost outbox.Cost
@@ -106,8 +102,7 @@ func TestWaitApplied_waitersShareTheirLooks(t *testing.T) {
 }
 
 func TestWaitApplied_endsWithTheStore(t *testing.T) {
-	t.Parallel()
-	f := open(t)
+	f := own(t)
 	f.AppendN("a", 1)
 	s := f.beside()
 	done := s.waits(soon(t), "a", 1)
@@ -142,8 +137,7 @@ func (f *fixture) woken(times *atomic.Int64, want int64) {
 }
 
 func TestPostgresHints_wakeTheWorkersOfOthersAndOnesOwnOnce(t *testing.T) {
-	t.Parallel()
-	f := open(t)
+	f := own(t)
 	other := f.beside()
 	own, others := f.listens(), other.listens()
 	f.AppendN("a", 2)
@@ -163,8 +157,7 @@ func TestPostgresHints_wakeTheWorkersOfOthersAndOnesOwnOnce(t *testing.T) {
 }
 
 func TestPostgresHints_ofManyAppendsAreFew(t *testing.T) {
-	t.Parallel()
-	f := open(t)
+	f := own(t)
 	others := f.beside().listens()
 	started := time.Now()
 	for range 100 {
@@ -177,8 +170,7 @@ func TestPostgresHints_ofManyAppendsAreFew(t *testing.T) {
 }
 
 func TestPostgresHints_areSentBeforeAStoreIsClosed(t *testing.T) {
-	t.Parallel()
-	f := open(t)
+	f := own(t)
 	var seen atomic.Int64
 	f.onWork(func() { seen.Store(f.Number(`select count(*) from events`)) })
 	for events := int64(2); events <= 10; events += 2 {
@@ -192,8 +184,7 @@ func TestPostgresHints_areSentBeforeAStoreIsClosed(t *testing.T) {
 }
 
 func TestPostgresHints_ofAnotherJournalAreNotHeeded(t *testing.T) {
-	t.Parallel()
-	f := open(t)
+	f := own(t)
 	another := dbtest.Pair{Journal: dbtest.InSchema(f.Pair.Journal, "another"), Projections: dbtest.InSchema(f.Pair.Journal, "another_projections")}
 	stranger, friend := openPair(t, another, f.Clock), openPair(t, another, f.Clock)
 	own, strangers := f.listens(), stranger.listens()
@@ -206,8 +197,7 @@ func TestPostgresHints_ofAnotherJournalAreNotHeeded(t *testing.T) {
 }
 
 func TestPostgresHints_areHeardAgainAfterTheConnectionWasLost(t *testing.T) {
-	t.Parallel()
-	f := open(t)
+	f := own(t)
 	other := f.beside()
 	others := other.listens()
 	f.Terminate()

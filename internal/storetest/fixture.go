@@ -80,6 +80,20 @@ func Open(tb testing.TB, change ...func(*store.Options)) *Fixture {
 	return OpenBoth(tb, dbtest.New(tb), NewClock(), change...)
 }
 
+// Own is Open for a test that runs beside others.
+func Own(t *testing.T, change ...func(*store.Options)) *Fixture {
+	t.Parallel()
+	return Open(t, change...)
+}
+
+// Each tells every story on a fixture of its own, all beside one another.
+func Each[F, S any](t *testing.T, own func(*testing.T, ...func(*store.Options)) F, stories map[string]S, tell func(*testing.T, F, S), change ...func(*store.Options)) {
+	t.Parallel()
+	for name, story := range stories {
+		t.Run(name, func(t *testing.T) { tell(t, own(t, change...), story) })
+	}
+}
+
 // OpenBoth opens a store on given databases. It is closed at the test's end.
 func OpenBoth(tb testing.TB, p dbtest.Pair, c *Clock, change ...func(*store.Options)) *Fixture {
 	o := OptionsFor(p)
