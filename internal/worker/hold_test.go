@@ -18,8 +18,7 @@ import (
 )
 
 func TestPass_tellsAProjectionNothingWhileItIsPausedForACampaign(t *testing.T) {
-	t.Parallel()
-	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Tally))
+	b := enginetest.Own(t, []string{enginetest.Ledger, enginetest.Tally})
 	b.Feed(enginetest.Notes("a b", 3)...)
 	h := b.PauseProjection("tally", "a")
 	must.Hold(t, h.State == outbox.CursorPaused && h.AppliedSeq == 3, "paused as %+v", h)
@@ -77,8 +76,7 @@ func TestPass_setsTheCursorsOfAPauseForAllAsCampaignsMove(t *testing.T) {
 
 // A head that fails while the projection is paused for all campaigns leaves a cursor at the watermark, which is caught up when the pause ends.
 func TestPass_goesOnAfterAPauseForAllThatNoEventPassed(t *testing.T) {
-	t.Parallel()
-	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Tally, enginetest.Accounts), enginetest.At(storetest.NewClock()))
+	b := enginetest.Own(t, []string{enginetest.Ledger, enginetest.Tally, enginetest.Accounts}, enginetest.At(storetest.NewClock()))
 	b.Feed(enginetest.Opened("a", 10))
 	b.PauseProjection("tally", "")
 	b.Feed(enginetest.Spent("a", 100))
@@ -93,8 +91,7 @@ func TestPass_goesOnAfterAPauseForAllThatNoEventPassed(t *testing.T) {
 }
 
 func TestPass_leavesAQuarantinedProjectionQuarantinedThroughAPauseForAll(t *testing.T) {
-	t.Parallel()
-	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, enginetest.LenientAccounts), enginetest.MaxAttempts(1))
+	b := enginetest.Own(t, []string{enginetest.Ledger, enginetest.LenientAccounts}, enginetest.MaxAttempts(1))
 	b.Feed(enginetest.Opened("b", 10), enginetest.Spent("b", 100))
 	b.PauseProjection("accounts", "")
 	b.Feed(enginetest.Noted("b"))
@@ -105,8 +102,7 @@ func TestPass_leavesAQuarantinedProjectionQuarantinedThroughAPauseForAll(t *test
 }
 
 func TestRehearse_leavesNoCursorOfAPause(t *testing.T) {
-	t.Parallel()
-	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Tally, enginetest.Accounts), enginetest.InMode(outbox.ModeShadow))
+	b := enginetest.Own(t, []string{enginetest.Ledger, enginetest.Tally, enginetest.Accounts}, enginetest.InMode(outbox.ModeShadow))
 	b.MustAppend(enginetest.Opened("a", 1), enginetest.Spent("a", 2))
 	b.PauseProjection("tally", "")
 	before := b.Dump("rehearsals")
@@ -117,8 +113,7 @@ func TestRehearse_leavesNoCursorOfAPause(t *testing.T) {
 // This test pauses and resumes, for single campaigns and for all, while workers of two processes apply events. A projection receives a prefix of a
 // campaign, without a gap or a repeat, that ends at its cursor, and nothing after the pause action has returned.
 func TestPass_tellsNothingOnceAPauseHasReturned(t *testing.T) {
-	t.Parallel()
-	one := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Tally), enginetest.BatchSize(7), enginetest.Waves(2), enginetest.Polling(5*time.Millisecond))
+	one := enginetest.Own(t, []string{enginetest.Ledger, enginetest.Tally}, enginetest.BatchSize(7), enginetest.Waves(2), enginetest.Polling(5*time.Millisecond))
 	two := one.Beside(enginetest.BatchSize(5), enginetest.Waves(2), enginetest.Polling(5*time.Millisecond))
 	stops := []func(){one.Start(), two.Start()}
 	campaigns, events := size.Of(8, 12, 24), size.Of(16, 20, 40)
@@ -185,8 +180,7 @@ func pauseForAllBriefly(tb testing.TB, b *enginetest.Engine) {
 }
 
 func TestPass_recordsEachFailedAttemptOfABlockingProjectionOnce(t *testing.T) {
-	t.Parallel()
-	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Accounts), enginetest.At(storetest.NewClock()), enginetest.MaxAttempts(3))
+	b := enginetest.Own(t, []string{enginetest.Ledger, enginetest.Accounts}, enginetest.At(storetest.NewClock()), enginetest.MaxAttempts(3))
 	b.MustAppend(enginetest.Notes("a", 5)...)
 	b.MustAppend(enginetest.Opened("b", 10), enginetest.Spent("b", 100), enginetest.Spent("b", 1))
 	b.MustAppend(enginetest.Opened("c", 10), enginetest.Noted("c"), enginetest.Spent("c", 100))
@@ -212,8 +206,7 @@ func TestPass_recordsEachFailedAttemptOfABlockingProjectionOnce(t *testing.T) {
 }
 
 func TestPass_keepsTheFailureOfAProjectionThatIsSetAsideOpen(t *testing.T) {
-	t.Parallel()
-	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Accounts), enginetest.MaxAttempts(1))
+	b := enginetest.Own(t, []string{enginetest.Ledger, enginetest.Accounts}, enginetest.MaxAttempts(1))
 	b.Feed(enginetest.Opened("b", 10), enginetest.Spent("b", 100), enginetest.Noted("b"))
 	b.PauseProjection("accounts", "b")
 	b.MustRequeue("b", 2)
@@ -225,8 +218,7 @@ func TestPass_keepsTheFailureOfAProjectionThatIsSetAsideOpen(t *testing.T) {
 
 // An unskip also sets back projections that were paused or quarantined at the skipped event.
 func TestUnskip_setsBackAProjectionThatWasPausedAtTheSkippedEvent(t *testing.T) {
-	t.Parallel()
-	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Tally, enginetest.Accounts), enginetest.MaxAttempts(1))
+	b := enginetest.Own(t, []string{enginetest.Ledger, enginetest.Tally, enginetest.Accounts}, enginetest.MaxAttempts(1))
 	b.Feed(enginetest.Opened("a", 10), enginetest.Spent("a", 100))
 	b.MustSkip("a", 2)
 	b.Drain()

@@ -39,8 +39,7 @@ func resumeCampaign(tb testing.TB, b *enginetest.Engine, id string) {
 }
 
 func TestApplyInline_appliesBeforeItReturns(t *testing.T) {
-	t.Parallel()
-	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger), enginetest.InMode(outbox.ModeInline), enginetest.BatchSize(2))
+	b := enginetest.Own(t, []string{enginetest.Ledger}, enginetest.InMode(outbox.ModeInline), enginetest.BatchSize(2))
 	for n := 1; n <= 20; n += 5 {
 		must.OK(t, appendInline(t, b, enginetest.Notes("a", 5)...))
 		b.MustHaveApplied("a", n+4)
@@ -227,8 +226,7 @@ func TestApplyInline_countsAttemptsUntilTheRowIsDead(t *testing.T) {
 }
 
 func TestInline_rowsOfAnotherModeAreAppliedByBothPaths(t *testing.T) {
-	t.Parallel()
-	earlier := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger))
+	earlier := enginetest.Own(t, []string{enginetest.Ledger})
 	earlier.MustAppend(enginetest.Notes("a b", 3)...)
 	b := earlier.Beside(enginetest.InMode(outbox.ModeInline), enginetest.BatchSize(2))
 	must.OK(t, appendInline(t, b, enginetest.Notes("a", 2)...))

@@ -114,9 +114,7 @@ func mustHaveShared(t *testing.T, all []*enginetest.Engine, total int64) {
 	})
 	must.Equal(t, sum, store.Settled{Applied: total}, "all workers together counted")
 	for _, b := range all {
-		if b.Worker.Counted().Applied == 0 {
-			t.Errorf("worker %s applied nothing", b.Worker.ID())
-		}
+		must.Hold(t, b.Worker.Counted().Applied != 0, "worker %s applied nothing", b.Worker.ID())
 	}
 	must.Equal(t, storetest.Column[int](t, all[0].ProjectionsDB, `select count(distinct worker) from owners`)[0], len(all), "workers applied events")
 	crowded := storetest.Column[string](t, all[0].ProjectionsDB, `select concat(campaign_id, ' ', seq, ' ', worker) from owners where not alone`)
@@ -125,8 +123,7 @@ func mustHaveShared(t *testing.T, all []*enginetest.Engine, total int64) {
 
 // The old owner of a campaign may still be in its transaction when the new one begins.
 func TestPostgresPass_appliesOnceWhenTheStaleWorkerIsStillAtIt(t *testing.T) {
-	t.Parallel()
-	a := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Probing), enginetest.At(storetest.NewClock()))
+	a := enginetest.Own(t, []string{enginetest.Ledger, enginetest.Probing}, enginetest.At(storetest.NewClock()))
 	b := a.Beside()
 	holding, release := make(chan struct{}), make(chan struct{})
 	held := sync.OnceFunc(func() { close(holding) })
@@ -207,8 +204,7 @@ func TestPostgresRun_handsItsCampaignsOverAtOnceWhenItStops(t *testing.T) {
 }
 
 func TestPostgresRun_isWokenByWhatAnotherProcessAppends(t *testing.T) {
-	t.Parallel()
-	a := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger))
+	a := enginetest.Own(t, []string{enginetest.Ledger})
 	idle := make(chan struct{})
 	b := a.Beside(enginetest.Polling(time.Hour), once(whenIdle, func() { close(idle) }))
 	b.OnWork(b.Worker.Wake)
@@ -228,8 +224,7 @@ func TestPostgresRun_keepsItsHeartbeatUpWhileItIsIdle(t *testing.T) {
 	t.Parallel()
 	for _, m := range outbox.Modes {
 		t.Run(string(m), func(t *testing.T) {
-			t.Parallel()
-			b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger), enginetest.InMode(m), enginetest.Polling(time.Hour))
+			b := enginetest.Own(t, []string{enginetest.Ledger}, enginetest.InMode(m), enginetest.Polling(time.Hour))
 			b.Worker.Hurry()
 			stop := b.Start()
 			me := func() outbox.InstanceState {
@@ -264,8 +259,7 @@ func takenOver(t *testing.T, now *storetest.Clock, a *enginetest.Engine, events 
 }
 
 func TestPass_changesNothingOnceItsLeaseWasTakenOver(t *testing.T) {
-	t.Parallel()
-	a := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Accounts), enginetest.At(storetest.NewClock()))
+	a := enginetest.Own(t, []string{enginetest.Ledger, enginetest.Accounts}, enginetest.At(storetest.NewClock()))
 	b, stale := takenOver(t, a.Clock, a, append(enginetest.Notes("c", 3), enginetest.Opened("d", 10), enginetest.Spent("d", 100), enginetest.Noted("d"))...)
 	b.MustHaveApplied("c", 3)
 	b.MustStand("d", 2, outbox.Failed, 1)
@@ -281,8 +275,7 @@ func TestPass_changesNothingOnceItsLeaseWasTakenOver(t *testing.T) {
 // Between a take-over and its first transaction on the projections, nothing there fences off
 // the stale worker. It may apply, and the new owner finds the events applied.
 func TestPass_appliesOnceWhenTheStaleWorkerComesBeforeTheNewOwnersFence(t *testing.T) {
-	t.Parallel()
-	a := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger), enginetest.At(storetest.NewClock()))
+	a := enginetest.Own(t, []string{enginetest.Ledger}, enginetest.At(storetest.NewClock()))
 	b := a.Beside()
 	a.MustAppend(enginetest.Notes("c", 5)...)
 	stale := a.ClaimWave()
@@ -295,9 +288,7 @@ func TestPass_appliesOnceWhenTheStaleWorkerComesBeforeTheNewOwnersFence(t *testi
 		must.OK(t, wave.FinishClaims(t.Context(), wave.claims))
 	}
 	b.MustHaveApplied("c", 5)
-	if a.Worker.Counted().Fenced != 1 || b.Worker.Counted().Applied != 5 {
-		t.Errorf("the stale worker counted %+v, the new owner %+v", a.Worker.Counted(), b.Worker.Counted())
-	}
+	must.Hold(t, a.Worker.Counted().Fenced == 1 && b.Worker.Counted().Applied == 5, "the stale worker counted %+v, the new owner %+v", a.Worker.Counted(), b.Worker.Counted())
 	b.Sound()
 }
 
@@ -397,8 +388,7 @@ func disturb(ctx context.Context, t *testing.T, b *enginetest.Engine, dice *rand
 // What a killed process did after its last sample belongs to the minute in which it was last seen.
 // Of the minutes in which no process ran there is no record.
 func TestRun_recordsWhatAKilledProcessLeft(t *testing.T) {
-	t.Parallel()
-	b := enginetest.Open(t, enginetest.Define(t, enginetest.Accounts), enginetest.At(storetest.NewClock()), enginetest.MaxAttempts(1))
+	b := enginetest.Own(t, []string{enginetest.Accounts}, enginetest.At(storetest.NewClock()), enginetest.MaxAttempts(1))
 	b.MustAppend(enginetest.Opened("a", 1))
 	gone := storetest.Killed(t, "gone", b.Clock.Now().Add(-5*time.Minute))
 	must.OK(t, b.Heartbeat(t.Context(), gone))
@@ -457,8 +447,7 @@ func historyOf(t *testing.T, b *enginetest.Engine, now *storetest.Clock) (map[ti
 
 // While a worker starts, and once it has, no page says that there is none.
 func TestRun_isNeverSaidNotToRun(t *testing.T) {
-	t.Parallel()
-	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger))
+	b := enginetest.Own(t, []string{enginetest.Ledger})
 	b.MustAppend(enginetest.Notes("a", 1)...)
 	b.Store.SetHere(b.Worker.ID()) // as Run does first
 	sum, err := b.Summary(t.Context())
@@ -472,8 +461,7 @@ func TestRun_isNeverSaidNotToRun(t *testing.T) {
 // What is counted for the charts is written with the totals, so that a kill loses no minute of it; what could not
 // be written then is written later, also by a worker that has nothing to do.
 func TestHeartbeat_writesWhatWasCounted(t *testing.T) {
-	t.Parallel()
-	b := enginetest.Open(t, enginetest.Define(t, enginetest.Accounts), enginetest.MaxAttempts(1))
+	b := enginetest.Own(t, []string{enginetest.Accounts}, enginetest.MaxAttempts(1))
 	written := func(want int) {
 		for _, step := range b.Worker.TimedSteps() {
 			must.Get(step(t.Context())).Or(t)

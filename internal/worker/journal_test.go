@@ -187,8 +187,7 @@ func TestPass_neverCountsANewEventAsAppliedByProjectionsOfAnotherJournal(t *test
 		"that goes on in small waves":     {0, 5, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger), enginetest.BatchSize(c.rows))
+			b := enginetest.Own(t, []string{enginetest.Ledger}, enginetest.BatchSize(c.rows))
 			b.Feed(enginetest.Notes("a", 3)...)
 			forget(t, b, "a", c.has)
 			b = b.Beside(enginetest.BatchSize(c.rows))
@@ -205,8 +204,7 @@ func TestPass_neverCountsANewEventAsAppliedByProjectionsOfAnotherJournal(t *test
 
 // What was read ahead of a wave is of no use to the one after the next.
 func TestPass_dropsWhatItReadAheadOfAWave(t *testing.T) {
-	t.Parallel()
-	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger), enginetest.BatchSize(2))
+	b := enginetest.Own(t, []string{enginetest.Ledger}, enginetest.BatchSize(2))
 	b.MustAppend(enginetest.Notes("a", 4)...)
 	b.MustPass()
 	must.Get(b.PauseCampaign(t.Context(), enginetest.Operator, "a")).Or(t)
@@ -326,8 +324,7 @@ func rewrite(t *testing.T, b *enginetest.Engine, campaign string, seq int64, pay
 }
 
 func TestPass_neverAppliesAnEventThatDoesNotContinueWhatIsApplied(t *testing.T) {
-	t.Parallel()
-	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger), enginetest.At(storetest.NewClock()), enginetest.MaxAttempts(3))
+	b := enginetest.Own(t, []string{enginetest.Ledger}, enginetest.At(storetest.NewClock()), enginetest.MaxAttempts(3))
 	b.MustAppend(enginetest.Notes("a", 5)...)
 	b.Feed(enginetest.Notes("b", 2)...)
 	b.MustAppend(enginetest.Notes("b", 3)...)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -17,27 +18,20 @@ import (
 )
 
 func TestPostgresPass_countsNoAttemptWhenItsConnectionIsLost(t *testing.T) {
-	t.Parallel()
-	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Probing))
+	b := enginetest.Own(t, []string{enginetest.Ledger, enginetest.Probing})
 	var lost sync.Once
 	enginetest.OnProbe(t, t.Name(), func([]string) (string, error) {
 		lost.Do(func() { must.Equal(t, b.Terminate(`query like 'update probing%'`), 1, "connections apply the event") })
 		return "fine", nil
 	})
-	b.MustAppend(enginetest.Notes("a", 3)...)
-	b.MustAppend(enginetest.Noted("b"), enginetest.Probed("b", t.Name()), enginetest.Noted("b"))
-	b.MustAppend(enginetest.Notes("c", 3)...)
+	b.MustAppend(slices.Concat(enginetest.Notes("a", 3), []outbox.Event{enginetest.Noted("b"), enginetest.Probed("b", t.Name()), enginetest.Noted("b")}, enginetest.Notes("c", 3))...)
 	_, err := b.Worker.Pass(t.Context())
 	must.Hold(t, errors.Is(err, outbox.ErrBusy), "error = %v, want ErrBusy", err)
 	mustBeUntouched(t, b)
-	for _, campaign := range []string{"a", "b", "c"} {
-		b.MustHaveApplied(campaign, 0)
-	}
+	b.MustHaveAppliedEach("a b c", 0)
 
 	b.Drain()
-	for _, campaign := range []string{"a", "b", "c"} {
-		b.MustHaveApplied(campaign, 3)
-	}
+	b.MustHaveAppliedEach("a b c", 3)
 	mustBeUntouched(t, b)
 	must.Equal(t, b.Worker.Counted(), store.Settled{Applied: 9}, "counted")
 	b.Sound()
@@ -46,9 +40,7 @@ func TestPostgresPass_countsNoAttemptWhenItsConnectionIsLost(t *testing.T) {
 // mustLoseNothing fails unless 3 events of each campaign a, b and c are applied once, without an attempt, and none is unapplied.
 func mustLoseNothing(t *testing.T, b *enginetest.Engine) {
 	t.Helper()
-	for _, campaign := range []string{"a", "b", "c"} {
-		b.MustHaveApplied(campaign, 3)
-	}
+	b.MustHaveAppliedEach("a b c", 3)
 	if rows := storetest.Column[int](t, b.JournalDB, `select (select count(*) from projection_apply_outbox) + (select count(*) from attempts)`); rows[0] > 0 {
 		t.Errorf("%d rows and attempts are left", rows[0])
 	}
@@ -109,8 +101,7 @@ func TestPostgresPass_countsNoAttemptWhileSomebodyElseHoldsALock(t *testing.T) {
 		mustBeUntouched(t, b)
 		b.MustHaveApplied("a", 0)
 		b.Drain()
-		b.MustHaveApplied("a", 3)
-		b.MustHaveApplied("b", 3)
+		b.MustHaveAppliedEach("a b", 3)
 		b.Sound()
 	}
 }
@@ -145,8 +136,7 @@ insert into raising (campaign_id, seq) select :campaign_id, raise_code(:payload.
 `
 
 func TestPostgresPass_tellsTheFaultsOfAnEventFromThoseOfTheServer(t *testing.T) {
-	t.Parallel()
-	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, raising), enginetest.MaxAttempts(1))
+	b := enginetest.Own(t, []string{enginetest.Ledger, raising}, enginetest.MaxAttempts(1))
 	appendRaised := func(code string) (bystander, raised string) {
 		bystander, raised = "a-"+code, "b-"+code
 		b.MustAppend(enginetest.Notes(bystander, 2)...)
@@ -203,8 +193,7 @@ insert into hangs (campaign_id) select :campaign_id from pg_sleep(600);
 
 // A hanging event delays the others of its wave by no more than a few times the deadline.
 func TestPostgresPass_appliesTheRestOfAWaveSoonAfterAHangingEvent(t *testing.T) {
-	t.Parallel()
-	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, hanging), enginetest.EventTimeout(storetest.Overtime))
+	b := enginetest.Own(t, []string{enginetest.Ledger, hanging}, enginetest.EventTimeout(storetest.Overtime))
 	b.MustAppend(enginetest.Noted("a"), enginetest.EventOf("a", "endless", `{}`), enginetest.Noted("a"))
 	b.MustAppend(enginetest.Notes("b", 3)...)
 	b.MustPass()
@@ -279,8 +268,7 @@ func TestPostgresPause_waitsForThoseWhoApply(t *testing.T) {
 }
 
 func TestPostgresRun_endsWellWhenItsLastConnectionIsLost(t *testing.T) {
-	t.Parallel()
-	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger))
+	b := enginetest.Own(t, []string{enginetest.Ledger})
 	for _, statement := range []string{ // a sequence counts beyond the transaction that is lost
 		`create sequence stops`,
 		`create function lose_first() returns trigger language plpgsql as $$ begin

@@ -38,9 +38,7 @@ func TestPass_leavesNothingLeasedWhateverTheNumberOfCampaigns(t *testing.T) {
 		for b.MustPass() {
 			passes++
 			held := storetest.Column[int](t, db, `select (select count(*) from campaigns where lease_owner <> '' or processing > 0) + (select count(*) from projection_apply_outbox where status = 'processing')`)
-			if held[0] > 0 {
-				t.Fatalf("%+v: %d leases and rows are held after wave %d", c, held[0], passes)
-			}
+			must.Need(t, held[0] <= 0, "%+v: %d leases and rows are held after wave %d", c, held[0], passes)
 		}
 		// Nothing waits for a lease to end: the clock has not moved.
 		done := storetest.Column[int](t, db, `select count(*) from campaigns where applied_seq = $1`, each)[0]
@@ -67,8 +65,7 @@ func TestPass_measuresHowLongAppliedEventsWaited(t *testing.T) {
 }
 
 func TestRun_goesOnAtOnceAfterAFullWave(t *testing.T) {
-	t.Parallel()
-	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger), enginetest.BatchSize(100), enginetest.Polling(time.Hour))
+	b := enginetest.Own(t, []string{enginetest.Ledger}, enginetest.BatchSize(100), enginetest.Polling(time.Hour))
 	b.MustAppend(enginetest.Notes("a", 1_000)...)
 	b.MustAppend(enginetest.Notes("c", 10)...)
 	b.Start()
@@ -78,8 +75,7 @@ func TestRun_goesOnAtOnceAfterAFullWave(t *testing.T) {
 
 // The worker polls once an hour, so that only being woken makes it work.
 func TestRun_isWokenByWhateverMakesARowDue(t *testing.T) {
-	t.Parallel()
-	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Accounts), enginetest.Polling(time.Hour), enginetest.MaxAttempts(2),
+	b := enginetest.Own(t, []string{enginetest.Ledger, enginetest.Accounts}, enginetest.Polling(time.Hour), enginetest.MaxAttempts(2),
 		func(o *enginetest.Options) { o.Retry.Base, o.Retry.Max = time.Hour, time.Hour })
 	b.OnWork(b.Worker.Wake)
 	b.Start()
@@ -107,8 +103,7 @@ func TestRun_isWokenByWhateverMakesARowDue(t *testing.T) {
 }
 
 func TestRun_isWokenByARepairedGap(t *testing.T) {
-	t.Parallel()
-	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger), enginetest.Polling(time.Hour))
+	b := enginetest.Own(t, []string{enginetest.Ledger}, enginetest.Polling(time.Hour))
 	var deaf atomic.Bool
 	b.OnWork(func() {
 		if !deaf.Load() {
@@ -132,8 +127,7 @@ func TestRun_isWokenByARepairedGap(t *testing.T) {
 }
 
 func TestRun_retriesAFailedHeadWhenItIsDueAndNotAtTheNextPoll(t *testing.T) {
-	t.Parallel()
-	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Accounts), enginetest.Polling(time.Hour),
+	b := enginetest.Own(t, []string{enginetest.Ledger, enginetest.Accounts}, enginetest.Polling(time.Hour),
 		func(o *enginetest.Options) { o.Retry = quickRetries })
 	b.MustAppend(enginetest.Opened("a", 1), enginetest.Spent("a", 2), enginetest.Noted("a"))
 	b.Start()
@@ -144,8 +138,7 @@ func TestRun_retriesAFailedHeadWhenItIsDueAndNotAtTheNextPoll(t *testing.T) {
 }
 
 func TestRun_takesOverWhenALeaseEndsAndNotAtTheNextPoll(t *testing.T) {
-	t.Parallel()
-	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger), enginetest.Polling(time.Hour))
+	b := enginetest.Own(t, []string{enginetest.Ledger}, enginetest.Polling(time.Hour))
 	b.MustAppend(enginetest.Notes("a", 3)...)
 	died := store.Worker{ID: "died", Build: "test"}
 	must.Get(b.Claim(t.Context(), died, store.ClaimLimits{Rows: 10, Lease: 200 * time.Millisecond})).Or(t)
@@ -155,8 +148,7 @@ func TestRun_takesOverWhenALeaseEndsAndNotAtTheNextPoll(t *testing.T) {
 }
 
 func TestRun_goesOnAtOnceAfterACrashOnTheSameHost(t *testing.T) {
-	t.Parallel()
-	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger), enginetest.Polling(time.Hour))
+	b := enginetest.Own(t, []string{enginetest.Ledger}, enginetest.Polling(time.Hour))
 	b.MustAppend(enginetest.Notes("a", 2)...)
 	gone := storetest.Killed(t, "gone", time.Now())
 	must.OK(t, b.Heartbeat(t.Context(), gone))
@@ -186,8 +178,7 @@ func TestRun_goesOnAtOnceAfterACrashOnTheSameHost(t *testing.T) {
 }
 
 func TestRun_endsCleanlyUnderLoad(t *testing.T) {
-	t.Parallel()
-	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger), enginetest.BatchSize(50))
+	b := enginetest.Own(t, []string{enginetest.Ledger}, enginetest.BatchSize(50))
 	b.OnWork(b.Worker.Wake)
 	const campaigns, each = 20, 20
 	for i := range campaigns {
@@ -247,16 +238,22 @@ func takeSteps(t *testing.T, b *enginetest.Engine) {
 	}
 }
 
+// countRetries counts how often the worker logs that it retries.
+func countRetries() (*atomic.Int64, enginetest.Option) {
+	n := new(atomic.Int64)
+	return n, enginetest.Logging(func(message string) {
+		if strings.Contains(message, "retrying") {
+			n.Add(1)
+		}
+	})
+}
+
 // A fault at the start may end later, like one during work.
 func TestRun_beginsOnceItCan(t *testing.T) {
 	t.Parallel()
 	for _, away := range []string{"instances", "campaigns"} {
-		var refused atomic.Int64
-		b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger), enginetest.Logging(func(message string) {
-			if strings.Contains(message, "retrying") {
-				refused.Add(1)
-			}
-		}))
+		refused, counting := countRetries()
+		b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger), counting)
 		b.MustAppend(enginetest.Notes("a", 3)...)
 		b.Exec(`alter table ` + away + ` rename to elsewhere`)
 		b.Worker.Hurry()
@@ -306,8 +303,7 @@ func explained(tb testing.TB, b *enginetest.Engine, id string) outbox.Explanatio
 }
 
 func TestRun_appliesTheCampaignsThatItServesAndOthersSayWhyTheyWait(t *testing.T) {
-	t.Parallel()
-	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger), serving("trial-*"), enginetest.Polling(20*time.Millisecond))
+	b := enginetest.Own(t, []string{enginetest.Ledger}, serving("trial-*"), enginetest.Polling(20*time.Millisecond))
 	stop := b.Start()
 	b.MustAppend(enginetest.Opened("trial-1", 1), enginetest.Opened("other", 1))
 	storetest.Eventually(t, "the trial is applied", func() bool { return b.MustCampaign("trial-1").LagEvents() == 0 })
@@ -324,8 +320,7 @@ func TestRun_appliesTheCampaignsThatItServesAndOthersSayWhyTheyWait(t *testing.T
 }
 
 func TestApplyInline_leavesCampaignsThatItDoesNotServe(t *testing.T) {
-	t.Parallel()
-	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger), enginetest.InMode(outbox.ModeInline), serving("trial"))
+	b := enginetest.Own(t, []string{enginetest.Ledger}, enginetest.InMode(outbox.ModeInline), serving("trial"))
 	must.OK(t, appendInline(t, b, enginetest.Opened("trial", 1)))
 	err := appendInline(t, b, enginetest.Opened("other", 1))
 	must.Hold(t, errors.Is(err, outbox.ErrNotYet) && strings.Contains(err.Error(), "match trial"), "what it does not serve: %v", err)
@@ -374,17 +369,15 @@ func rehearse(tb testing.TB, b *enginetest.Engine) { must.Get(b.Worker.Rehearse(
 
 // rehearsals reads the recorded rehearsals by campaign id.
 func rehearsals(tb testing.TB, b *enginetest.Engine) map[string]store.Rehearsal {
-	tb.Helper()
 	all := make(map[string]store.Rehearsal)
-	rows, err := b.JournalDB.QueryContext(tb.Context(), `select campaign_id, rehearsed_seq, coalesce(failed_seq, 0), error, fingerprint from rehearsals`)
-	for err == nil && rows.Next() {
+	rows := must.Get(b.JournalDB.QueryContext(tb.Context(), `select campaign_id, rehearsed_seq, coalesce(failed_seq, 0), error, fingerprint from rehearsals`)).Or(tb)
+	defer rows.Close()
+	for rows.Next() {
 		var r store.Rehearsal
-		err = rows.Scan(&r.CampaignID, &r.RehearsedSeq, &r.FailedSeq, &r.Error, &r.Fingerprint)
+		must.OK(tb, rows.Scan(&r.CampaignID, &r.RehearsedSeq, &r.FailedSeq, &r.Error, &r.Fingerprint))
 		all[r.CampaignID] = r
 	}
-	if err != nil || rows.Err() != nil {
-		tb.Fatal(err, rows.Err())
-	}
+	must.OK(tb, rows.Err())
 	return all
 }
 
@@ -404,8 +397,8 @@ func mustHaveRehearsed(tb testing.TB, b *enginetest.Engine, want ...store.Rehear
 
 func TestRehearse_recordsWhatWouldHappenAndChangesNothingElse(t *testing.T) {
 	t.Parallel()
-	for _, rows := range []int{2, 1000} {
-		b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Accounts), enginetest.InMode(outbox.ModeShadow), enginetest.BatchSize(rows))
+	for rows, accounts := range map[int]string{2: enginetest.Accounts, 1000: enginetest.LenientAccounts} {
+		b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, accounts), enginetest.InMode(outbox.ModeShadow), enginetest.BatchSize(rows), enginetest.MaxAttempts(1))
 		b.MustAppend(enginetest.Notes("a", 5)...)
 		b.MustAppend(enginetest.Opened("b", 10), enginetest.Spent("b", 3), enginetest.Noted("b"), enginetest.Spent("b", 100), enginetest.Noted("b"))
 		b.MustAppend(enginetest.Notes("c", 2)...)
@@ -426,18 +419,8 @@ func TestRehearse_recordsWhatWouldHappenAndChangesNothingElse(t *testing.T) {
 	}
 }
 
-func TestRehearse_recordsWhatWouldQuarantine(t *testing.T) {
-	t.Parallel()
-	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, enginetest.LenientAccounts), enginetest.InMode(outbox.ModeShadow), enginetest.MaxAttempts(1))
-	b.MustAppend(enginetest.Opened("b", 10), enginetest.Spent("b", 100), enginetest.Noted("b"))
-	rehearse(t, b)
-	mustHaveRehearsed(t, b, store.Rehearsal{CampaignID: "b", RehearsedSeq: 1, FailedSeq: 2})
-	mustBeUntouched(t, b)
-}
-
 func TestRehearse_beginsAtTheWatermark(t *testing.T) {
-	t.Parallel()
-	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Accounts))
+	b := enginetest.Own(t, []string{enginetest.Ledger, enginetest.Accounts})
 	b.Feed(enginetest.Opened("a", 10), enginetest.Spent("a", 3))
 	b.MustAppend(enginetest.Spent("a", 7), enginetest.Spent("a", 1))
 	rehearse(t, b.Beside(enginetest.InMode(outbox.ModeShadow)))
@@ -449,8 +432,7 @@ func TestRehearse_beginsAtTheWatermark(t *testing.T) {
 }
 
 func TestRehearse_doesNotRepeatWhatHasNotChanged(t *testing.T) {
-	t.Parallel()
-	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Accounts), enginetest.InMode(outbox.ModeShadow), enginetest.At(storetest.NewClock()))
+	b := enginetest.Own(t, []string{enginetest.Ledger, enginetest.Accounts}, enginetest.InMode(outbox.ModeShadow), enginetest.At(storetest.NewClock()))
 	b.MustAppend(enginetest.Noted("a"))
 	b.MustAppend(enginetest.Opened("b", 1), enginetest.Spent("b", 2))
 	rehearse(t, b)
@@ -478,14 +460,11 @@ func TestRehearse_recordsHangsAndGoesOn(t *testing.T) {
 	mustHaveRehearsed(t, b, store.Rehearsal{CampaignID: "a", RehearsedSeq: 1, FailedSeq: 2},
 		store.Rehearsal{CampaignID: "b", RehearsedSeq: 1, FailedSeq: 2}, store.Rehearsal{CampaignID: "c", RehearsedSeq: 2})
 	all := rehearsals(t, b)
-	if !strings.Contains(all["a"].Error, "cut off") || !strings.Contains(all["b"].Error, "not today") {
-		t.Errorf("the rehearsals say %q and %q", all["a"].Error, all["b"].Error)
-	}
+	must.Hold(t, strings.Contains(all["a"].Error, "cut off") && strings.Contains(all["b"].Error, "not today"), "the rehearsals say %q and %q", all["a"].Error, all["b"].Error)
 }
 
 func TestRun_rehearsesInShadowModeAndAppliesNothing(t *testing.T) {
-	t.Parallel()
-	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger), enginetest.InMode(outbox.ModeShadow), enginetest.Polling(time.Hour))
+	b := enginetest.Own(t, []string{enginetest.Ledger}, enginetest.InMode(outbox.ModeShadow), enginetest.Polling(time.Hour))
 	b.OnWork(b.Worker.Wake)
 	b.MustAppend(enginetest.Notes("a", 3)...)
 	before := b.Dump("rehearsals", "instances")
