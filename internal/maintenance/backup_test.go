@@ -24,8 +24,7 @@ import (
 func arrange(s *store.Store) { runs.New(s) }
 
 func TestSQLiteBackup_refusesADirectoryInUse(t *testing.T) {
-	t.Parallel()
-	f := open(t)
+	f := own(t)
 	dir := t.TempDir()
 	must.OK(t, os.WriteFile(filepath.Join(dir, "notes.txt"), []byte("mine"), 0o600))
 	refused(t, f.Backup(f.Ctx, dir, storetest.Quiet), outbox.ErrSetup, dir, "not empty")
@@ -35,8 +34,7 @@ func TestSQLiteBackup_refusesADirectoryInUse(t *testing.T) {
 }
 
 func TestSQLiteRestore_refusesToOverwriteAndWhatIsNoBackup(t *testing.T) {
-	t.Parallel()
-	f := open(t)
+	f := own(t)
 	f.AppendN("a", 2)
 	dir := filepath.Join(t.TempDir(), "backup")
 	must.OK(t, f.Backup(f.Ctx, dir, storetest.Quiet))
@@ -60,8 +58,7 @@ func TestSQLiteRestore_refusesToOverwriteAndWhatIsNoBackup(t *testing.T) {
 }
 
 func TestSQLiteBackup_leavesTheReadersReadOnly(t *testing.T) {
-	t.Parallel()
-	f := open(t)
+	f := own(t)
 	for _, name := range []string{"1", "2", "3"} {
 		must.OK(t, f.Backup(f.Ctx, filepath.Join(t.TempDir(), name), storetest.Quiet))
 		snapshot := must.Get(f.Database.Snapshot(f.Ctx)).Or(t)
@@ -72,8 +69,7 @@ func TestSQLiteBackup_leavesTheReadersReadOnly(t *testing.T) {
 }
 
 func TestBackup_restoresToASoundCopy(t *testing.T) {
-	t.Parallel()
-	f := open(t)
+	f := own(t)
 	f.AppendN("a", 5)
 	f.Drain()
 	f.AppendN("a", 3)
@@ -114,8 +110,7 @@ func restoredTo(f *fixture, dir string, to dbtest.Pair) *fixture {
 }
 
 func TestSQLiteBackup_carriesWhatIsSkippedAndWhatWasPassedOver(t *testing.T) {
-	t.Parallel()
-	f := open(t)
+	f := own(t)
 	f.DieAt(4, 2)
 	old, current, to := filepath.Join(t.TempDir(), "old"), filepath.Join(t.TempDir(), "current"), t.TempDir()
 	must.OK(t, f.Backup(f.Ctx, old, storetest.Quiet))
@@ -142,9 +137,7 @@ func TestSQLiteBackup_carriesWhatIsSkippedAndWhatWasPassedOver(t *testing.T) {
 		r.Sound()
 		r.Drain()
 		r.Sound()
-		if len(r.SkipLedger("a")) != 1 || r.MustCampaign("a").AppliedSeq != 4 {
-			t.Errorf("%s: the ledger is %+v, campaign %+v", name, r.SkipLedger("a"), r.MustCampaign("a"))
-		}
+		must.Hold(t, len(r.SkipLedger("a")) == 1 && r.MustCampaign("a").AppliedSeq == 4, "%s: the ledger is %+v, campaign %+v", name, r.SkipLedger("a"), r.MustCampaign("a"))
 		r.WantMarks(marks...)
 	}
 }
@@ -164,8 +157,7 @@ func rowCounts(f *fixture) map[string]int64 {
 
 // Operator actions and started work continue from a backup.
 func TestBackup_carriesEveryTableAndItsWork(t *testing.T) {
-	t.Parallel()
-	f := open(t, storetest.MaxAttempts(1))
+	f := own(t, storetest.MaxAttempts(1))
 	ids := f.Killed("a", 4)
 	f.MustAppend(storetest.Tagged("tagged", "counted", "seat", "1", "show", "x"))
 	f.MustSkip(ids[0], 1)
@@ -211,8 +203,7 @@ func TestBackup_carriesEveryTableAndItsWork(t *testing.T) {
 }
 
 func TestPostgresRestore_refusesWhatIsInItsWay(t *testing.T) {
-	t.Parallel()
-	f := open(t)
+	f := own(t)
 	f.AppendN("a", 2)
 	dir := filepath.Join(t.TempDir(), "backup")
 	must.OK(t, f.Backup(f.Ctx, dir, storetest.Quiet))

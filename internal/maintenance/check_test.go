@@ -2,12 +2,14 @@ package maintenance_test
 
 import (
 	"context"
+	"os"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/outboxweb/outboxweb/internal/dbtest"
+	"github.com/outboxweb/outboxweb/internal/enginetest"
 	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/store"
@@ -124,29 +126,32 @@ var damages = []damage{
 	{"an audit record is deleted", `delete from audit_log`, refusedX, "", 0},
 }
 
-// harmed creates the campaigns of damages and makes one damage.
-func harmed(t *testing.T, d damage) *fixture {
-	f := open(t, storetest.MaxAttempts(2))
+// unharmed is a store with the campaigns of damages.
+func unharmed(tb testing.TB) *fixture {
+	f := enginetest.OpenRooms(tb, storetest.MaxAttempts(2))
 	f.AppendN("d", 2)
 	for range 2 {
-		c := f.ClaimOne(one, 1)
-		f.MustSettle(one, store.Result{Claim: c, Failure: storetest.Failure("boom")})
+		f.MustSettle(one, store.Result{Claim: f.ClaimOne(one, 1), Failure: storetest.Failure("boom")})
 		f.Clock.Advance(time.Hour)
 	}
 	f.AppendN("a", 2)
 	f.MustAppend(storetest.Tagged("a", "counted", "seat", "1", "show", "x"))
 	f.Drain()
 	f.AppendN("r", 1)
-	c := f.ClaimOne(one, 1)
-	f.MustSettle(one, store.Result{Claim: c, Failure: storetest.Failure("boom")})
+	f.MustSettle(one, store.Result{Claim: f.ClaimOne(one, 1), Failure: storetest.Failure("boom")})
 	f.AppendN("a", 3)
 	f.MustPause("r")
 	f.Sound()
+	return f
+}
+
+// harm makes a damage.
+func harm(t *testing.T, f *fixture, d damage) {
 	query, projections := strings.CutPrefix(d.harm, ":")
 	if d.by == refusedX {
 		_, err := f.JournalDB.Exec(query)
 		must.Hold(t, err != nil, "the database let it happen")
-		return f
+		return
 	}
 	switch {
 	case projections:
@@ -156,7 +161,6 @@ func harmed(t *testing.T, d damage) *fixture {
 	default:
 		f.Exec(query)
 	}
-	return f
 }
 
 func violations(f *fixture) []outbox.Violation {
@@ -165,16 +169,23 @@ func violations(f *fixture) []outbox.Violation {
 
 func TestCheck_namesEveryDamageThatCanBeNamed(t *testing.T) {
 	t.Parallel()
+	if testing.Short() && dbtest.Postgres() {
+		t.Skip("one SQL text serves both")
+	}
+	made := unharmed(t)
+	made.CloseNow()
 	for _, d := range damages {
 		t.Run(d.what, func(t *testing.T) {
 			t.Parallel()
-			if testing.Short() && dbtest.Postgres() {
-				t.Skip("one SQL text serves both")
-			}
-			if dbtest.Postgres() && d.invariant == "journal_position" {
+			var f *fixture
+			if !dbtest.Postgres() {
+				pair := dbtest.Files(t.TempDir())
+				must.OK(t, os.CopyFS(pair.Dir, os.DirFS(made.Pair.Dir)))
+				f = enginetest.RoomsOf(storetest.OpenBoth(t, pair, made.Clock, storetest.MaxAttempts(2)))
+			} else if f = unharmed(t); d.invariant == "journal_position" {
 				d = damage{d.what, d.harm, refusedX, "", 0}
 			}
-			f := harmed(t, d)
+			harm(t, f, d)
 			var found []outbox.Violation
 			f.Unchanged(func() { found = violations(f) })
 			named := slices.ContainsFunc(found, func(v outbox.Violation) bool {
@@ -197,8 +208,7 @@ func TestCheck_namesEveryDamageThatCanBeNamed(t *testing.T) {
 }
 
 func TestCheck_allowsWhatOlderProjectionsBringAbout(t *testing.T) {
-	t.Parallel()
-	f := open(t, storetest.MaxAttempts(1))
+	f := own(t, storetest.MaxAttempts(1))
 	f.AppendN("a", 3)
 	c := f.ClaimOne(one, 3)
 	f.MustApply(c, 2)
@@ -216,7 +226,8 @@ func TestCheck_allowsWhatOlderProjectionsBringAbout(t *testing.T) {
 // A copy of the tables leaves sequences behind. To look at them changes nothing; a server raises them.
 func TestPostgresCheck_namesSequencesThatAreBehind(t *testing.T) {
 	t.Parallel()
-	f := harmed(t, damage{harm: `select setval(cast(c.oid as regclass), 1) from pg_class as c where c.relname = 'events_position_seq'`})
+	f := unharmed(t)
+	harm(t, f, damage{harm: `select setval(cast(c.oid as regclass), 1) from pg_class as c where c.relname = 'events_position_seq'`})
 	var found []outbox.Violation
 	f.Unchanged(func() { found = violations(f) })
 	must.Hold(t, len(found) == 1 && found[0].Invariant == outbox.InvariantSequence && strings.Contains(found[0].Detail, "run: select setval('journal.events_position_seq', "), "check found %+v, want the sequence of positions", found)
@@ -226,8 +237,7 @@ func TestPostgresCheck_namesSequencesThatAreBehind(t *testing.T) {
 }
 
 func TestCheck_countsWhatItLookedAtAndShowsProgress(t *testing.T) {
-	t.Parallel()
-	f := open(t)
+	f := own(t)
 	f.AppendN("a", 3)
 	f.AppendN("b", 1)
 	f.MustAppend(storetest.Tagged("b", "counted", "seat", "1", "show", "x"))
@@ -245,8 +255,7 @@ func TestCheck_countsWhatItLookedAtAndShowsProgress(t *testing.T) {
 }
 
 func TestCheck_allowsAWaveBetweenItsDatabases(t *testing.T) {
-	t.Parallel()
-	f := open(t)
+	f := own(t)
 	f.AppendN("a", 5)
 	c := f.ClaimOne(one, 3)
 	f.Sound()
@@ -257,8 +266,7 @@ func TestCheck_allowsAWaveBetweenItsDatabases(t *testing.T) {
 }
 
 func TestCheck_findsSkipsThatAreCountedWrongOrAppliedTooEarly(t *testing.T) {
-	t.Parallel()
-	f := open(t)
+	f := own(t)
 	f.DieAt(4, 2)
 	f.MustSkip("a", 2)
 	f.Exec(`update campaigns set skips = 2`)

@@ -15,7 +15,7 @@ func TestMain(m *testing.M) { os.Exit(storetest.Main(m, "^Test(Postgres|Backup_r
 // fixture is a store under maintenance.
 type fixture = enginetest.Rooms
 
-var open = enginetest.OpenRooms
+var own = enginetest.OwnRooms
 
 func openPair(tb testing.TB, p dbtest.Pair, c *storetest.Clock) *fixture {
 	return enginetest.RoomsOf(storetest.OpenBoth(tb, p, c))
@@ -33,7 +33,7 @@ var (
 
 // kinds are all operator actions of this package. Repairing gaps is one transaction per
 // campaign and one for the record.
-var kinds = storetest.Kinds[*fixture]{Open: open, Base: func(f *fixture) *storetest.Fixture { return f.Fixture }, Beside: func(f *fixture) *fixture { return f.Beside() }, All: []storetest.Kind[*fixture]{
+var kinds = storetest.Kinds[*fixture]{Open: enginetest.OpenRooms, Base: func(f *fixture) *storetest.Fixture { return f.Fixture }, Beside: func(f *fixture) *fixture { return f.Beside() }, All: []storetest.Kind[*fixture]{
 	{Action: "repair_gaps", Scene: (*fixture).Gap,
 		Do: func(f *fixture, o outbox.Command) (any, error) { return f.RepairGaps(f.Ctx, o) }},
 }}

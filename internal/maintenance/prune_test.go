@@ -34,8 +34,7 @@ func removedBefore(f *fixture) time.Time {
 }
 
 func TestPruneActions_deletesInPortionsWhatIsOlder(t *testing.T) {
-	t.Parallel()
-	f := open(t)
+	f := own(t)
 	start := f.Clock.Now()
 	manyActions(f, 12_000)
 	more, err := f.PruneAuditLog(f.Ctx, start.Add(11_000*time.Minute))
@@ -49,8 +48,7 @@ func TestPruneActions_deletesInPortionsWhatIsOlder(t *testing.T) {
 }
 
 func TestPruneActions_neverGoesBackAndKeepsTheRest(t *testing.T) {
-	t.Parallel()
-	f := open(t)
+	f := own(t)
 	start := f.Clock.Now()
 	f.Unchanged(func() { pruneAudit(f, start) })
 	manyActions(f, 10)
@@ -77,8 +75,7 @@ values (%d, 'ana', 'cli', '', 'pause', 'a', 0, 'null', 'null', '', '', '', 'null
 }
 
 func TestPruneActions_takesWhatTheyTouchedWithThem(t *testing.T) {
-	t.Parallel()
-	f := open(t, storetest.MaxAttempts(1))
+	f := own(t, storetest.MaxAttempts(1))
 	ids := f.Killed("a", 3)
 	must.Get(f.RequeueDead(f.Ctx, ana(""), outbox.RequeueFilter{})).Or(t)
 	f.Clock.Advance(time.Hour)
@@ -90,8 +87,7 @@ func TestPruneActions_takesWhatTheyTouchedWithThem(t *testing.T) {
 }
 
 func TestAppendOnce_forgetsAKeyAfterADay(t *testing.T) {
-	t.Parallel()
-	f := open(t)
+	f := own(t)
 	f.MustAppendOnce(storetest.UnderKey("ana", "old", "1"), storetest.Event("a", "counted"))
 	f.MustAppendOnce(storetest.UnderKey("ana", "older", "1"), storetest.Event("a", "counted"))
 	f.Clock.Advance(store.AppendKeyLife)
@@ -107,8 +103,7 @@ func TestAppendOnce_forgetsAKeyAfterADay(t *testing.T) {
 }
 
 func TestPruneHistory_deletesWhatIsOlderAndOver(t *testing.T) {
-	t.Parallel()
-	f := open(t, storetest.MaxAttempts(1))
+	f := own(t, storetest.MaxAttempts(1))
 	f.AppendN("stuck a", 1)
 	f.Kill("a", "stuck")
 	f.MustRequeue("a", 1)
@@ -131,8 +126,7 @@ func TestPruneHistory_deletesWhatIsOlderAndOver(t *testing.T) {
 }
 
 func TestPruneHistory_goesInPortions(t *testing.T) {
-	t.Parallel()
-	f := open(t)
+	f := own(t)
 	f.AppendN("a", 1)
 	f.Exec(`
 insert into attempts (campaign_id, seq, at, attempt, worker, build, error, fingerprint)

@@ -22,33 +22,27 @@ func mustBeFixed(f *fixture) {
 }
 
 func TestReconcile_givesUnappliedEventsTheirRowsBack(t *testing.T) {
-	t.Parallel()
-	for name, where := range map[string]string{"all": "true", "the first": "seq = 3", "the middle": "seq in (4, 5)", "the last": "seq = 6"} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			f := open(t)
-			f.AppendN("a", 6)
-			f.Works(one, f.ClaimOne(one, 2), 2)
-			f.AppendN("b", 1)
-			f.LoseRows("a", where)
-			missing := 4 - f.Number(`select count(*) from projection_apply_outbox where campaign_id = 'a'`)
-			want := []outbox.Gap{{CampaignID: "a", AppliedSeq: 2, HighWaterSeq: 6, Missing: missing}}
-			must.Equal(t, f.MustFindGaps(), want, "gaps")
-			woken := false
-			f.OnWork(func() { woken = true })
-			f.Clock.Advance(time.Hour)
-			f.MustReconcile(outbox.Repaired{Campaigns: 1, Inserted: missing})
-			must.Hold(t, woken && len(f.MustFindGaps()) == 0, "woken: %v; gaps: %+v", woken, f.MustFindGaps())
-			c := f.MustCampaign("a")
-			must.Hold(t, c.HeadSeq == 3 && c.OldestEnqueuedAt == began && c.Counts == (outbox.Counts{Pending: 4}), "campaign is %+v, want head 3, as old as its append", c)
-			mustBeFixed(f)
-		})
-	}
+	storetest.Each(t, own, map[string]string{"all": "true", "the first": "seq = 3", "the middle": "seq in (4, 5)", "the last": "seq = 6"}, func(t *testing.T, f *fixture, where string) {
+		f.AppendN("a", 6)
+		f.Works(one, f.ClaimOne(one, 2), 2)
+		f.AppendN("b", 1)
+		f.LoseRows("a", where)
+		missing := 4 - f.Number(`select count(*) from projection_apply_outbox where campaign_id = 'a'`)
+		want := []outbox.Gap{{CampaignID: "a", AppliedSeq: 2, HighWaterSeq: 6, Missing: missing}}
+		must.Equal(t, f.MustFindGaps(), want, "gaps")
+		woken := false
+		f.OnWork(func() { woken = true })
+		f.Clock.Advance(time.Hour)
+		f.MustReconcile(outbox.Repaired{Campaigns: 1, Inserted: missing})
+		must.Hold(t, woken && len(f.MustFindGaps()) == 0, "woken: %v; gaps: %+v", woken, f.MustFindGaps())
+		c := f.MustCampaign("a")
+		must.Hold(t, c.HeadSeq == 3 && c.OldestEnqueuedAt == began && c.Counts == (outbox.Counts{Pending: 4}), "campaign is %+v, want head 3, as old as its append", c)
+		mustBeFixed(f)
+	})
 }
 
 func TestReconcile_removesRowsOfAppliedEvents(t *testing.T) {
-	t.Parallel()
-	f := open(t)
+	f := own(t)
 	f.AppendN("a", 5)
 	c := f.ClaimOne(one, 5)
 	f.MustApply(c, 3)
@@ -65,8 +59,7 @@ func TestReconcile_removesRowsOfAppliedEvents(t *testing.T) {
 }
 
 func TestReconcile_leavesCampaignsUnderALeaseToTheirWorker(t *testing.T) {
-	t.Parallel()
-	f := open(t)
+	f := own(t)
 	f.AppendN("a", 3)
 	c := f.ClaimOne(one, 2)
 	f.MustApply(c, 2)
@@ -82,37 +75,32 @@ func TestReconcile_leavesCampaignsUnderALeaseToTheirWorker(t *testing.T) {
 }
 
 func TestReconcile_marksAWatermarkThatContradictsTheJournal(t *testing.T) {
-	t.Parallel()
-	for name, scene := range map[string]struct{ contradict, reason string }{
+	type given struct{ contradict, reason string }
+	storetest.Each(t, own, map[string]given{
 		"above the journal": {`update projection_watermarks set applied_seq = 99`, "the projections have an event 99 that the journal does not have"},
 		"of another event":  {`update projection_watermarks set applied_hash = 'other'`, "the projections have an event 2 that the journal does not have"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			f := open(t)
-			f.AppendN("a", 2)
-			f.Drain()
-			f.AppendN("a", 2)
-			f.ExecProjections(scene.contradict)
-			f.MustReconcile(outbox.Repaired{Campaigns: 1, Diverged: 1})
-			c := f.MustCampaign("a")
-			must.Hold(t, c.State() == outbox.StateDiverged && c.Diverged == scene.reason, "campaign is %+v", c)
-			f.NoClaim(one)
-			f.AppendN("a", 1)
-			f.Clock.Advance(time.Hour)
-			f.NoClaim(one)
-			_, _, err := f.ClaimInline(f.Ctx, one, "a", store.ClaimLimits{Rows: 10, Lease: lease})
-			refused(t, err, outbox.ErrNotYet, "Diverged: "+scene.reason)
-			f.MustBeReconciled()
-			report, err := f.Check(f.Ctx, func(int64, int64) {})
-			must.Hold(t, err == nil && !report.OK, "check is %+v, %v", report, err)
-		})
-	}
+	}, func(t *testing.T, f *fixture, scene given) {
+		f.AppendN("a", 2)
+		f.Drain()
+		f.AppendN("a", 2)
+		f.ExecProjections(scene.contradict)
+		f.MustReconcile(outbox.Repaired{Campaigns: 1, Diverged: 1})
+		c := f.MustCampaign("a")
+		must.Hold(t, c.State() == outbox.StateDiverged && c.Diverged == scene.reason, "campaign is %+v", c)
+		f.NoClaim(one)
+		f.AppendN("a", 1)
+		f.Clock.Advance(time.Hour)
+		f.NoClaim(one)
+		_, _, err := f.ClaimInline(f.Ctx, one, "a", store.ClaimLimits{Rows: 10, Lease: lease})
+		refused(t, err, outbox.ErrNotYet, "Diverged: "+scene.reason)
+		f.MustBeReconciled()
+		report, err := f.Check(f.Ctx, func(int64, int64) {})
+		must.Hold(t, err == nil && !report.OK, "check is %+v, %v", report, err)
+	})
 }
 
 func TestReconcile_marksACampaignThatTheJournalDoesNotKnow(t *testing.T) {
-	t.Parallel()
-	f := open(t)
+	f := own(t)
 	f.AppendN("a z", 2)
 	f.Drain()
 	f.AppendN("b", 1)
@@ -142,8 +130,7 @@ func TestReconcile_marksACampaignThatTheJournalDoesNotKnow(t *testing.T) {
 }
 
 func TestReconcile_ofADivergedCampaignUnderAnExpiredLeaseKeepsItsRowExact(t *testing.T) {
-	t.Parallel()
-	f := open(t)
+	f := own(t)
 	f.AppendN("a", 2)
 	f.Drain()
 	f.AppendN("a", 3)
@@ -155,8 +142,7 @@ func TestReconcile_ofADivergedCampaignUnderAnExpiredLeaseKeepsItsRowExact(t *tes
 }
 
 func TestReconcile_raisesEpochsAboveTheFencesOfTheProjections(t *testing.T) {
-	t.Parallel()
-	f := open(t)
+	f := own(t)
 	f.AppendN("a", 2)
 	// The projections have seen more claims than this journal.
 	f.ExecProjections(`insert into projection_watermarks (campaign_id, fence_epoch, updated_at) values ('a', 40, 1)`)
@@ -168,8 +154,7 @@ func TestReconcile_raisesEpochsAboveTheFencesOfTheProjections(t *testing.T) {
 
 // The reason follows the current projections: they may have been replaced again.
 func TestReconcile_tellsOfTheProjectionsAsTheyAreNow(t *testing.T) {
-	t.Parallel()
-	f := open(t)
+	f := own(t)
 	f.AppendN("a", 2)
 	f.Drain()
 	f.ExecProjections(`update projection_watermarks set applied_seq = 9`)
@@ -186,8 +171,7 @@ func TestReconcile_tellsOfTheProjectionsAsTheyAreNow(t *testing.T) {
 
 // Events of a process that died before applying them get rows in inline mode as in any other, and their age.
 func TestReconcile_inInlineModeGivesEventsTheirRows(t *testing.T) {
-	t.Parallel()
-	f := open(t, storetest.InMode(outbox.ModeInline))
+	f := own(t, storetest.InMode(outbox.ModeInline))
 	f.AppendN("a", 2)
 	f.Exec(`update campaigns set oldest_enqueued_at = null`)
 	f.Clock.Advance(store.InlineWait)
@@ -199,8 +183,7 @@ func TestReconcile_inInlineModeGivesEventsTheirRows(t *testing.T) {
 
 // The projections have skipped over the event, and its worker dies before it settles.
 func TestReconcile_notesThatASkipIsApplied(t *testing.T) {
-	t.Parallel()
-	f := open(t)
+	f := own(t)
 	f.DieAt(3, 1)
 	f.MustSkip("a", 1)
 	f.MustApply(f.ClaimOne(one, 1), 1)
@@ -224,40 +207,35 @@ func TestReconcile_notesThatASkipIsApplied(t *testing.T) {
 }
 
 func TestSkips_thatTheProjectionsContradictDivergeAndAreFound(t *testing.T) {
-	t.Parallel()
-	for name, c := range map[string]struct {
+	type given struct {
 		harm func(*fixture)
 		say  string
-	}{
+	}
+	storetest.Each(t, own, map[string]given{
 		"applied although skipped":    {func(f *fixture) { f.ExecProjections(`delete from watermark_skips`) }, "event 2 is skipped, but the projections did not skip it"},
 		"passed over without a skip":  {func(f *fixture) { f.Exec(`update skips set undone_at = 1`); f.Exec(`update campaigns set skips = 0`) }, "the projections skipped event 2"},
 		"passed over for another one": {func(f *fixture) { f.ExecProjections(`update watermark_skips set skip_id = 99`) }, "the projections skipped event 2"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			f := open(t)
-			f.DieAt(4, 2)
-			f.MustSkip("a", 2)
-			f.Drain()
-			f.Sound()
-			c.harm(f)
-			report, err := f.Check(f.Ctx, storetest.Quiet)
-			must.Need(t, err == nil && len(report.Violations) == 1, "check found %+v (%v), want one violation", report.Violations, err)
-			v := report.Violations[0]
-			must.Hold(t, v.Invariant == "skips" && v.Seq == 2 && strings.Contains(v.Detail, c.say), "check found %+v", v)
-			f.MustReconcile(outbox.Repaired{Campaigns: 1, Diverged: 1})
-			got := f.MustCampaign("a").Diverged
-			must.Hold(t, strings.Contains(got, c.say), "diverged: %q", got)
-			f.MustBeReconciled()
-		})
-	}
+	}, func(t *testing.T, f *fixture, c given) {
+		f.DieAt(4, 2)
+		f.MustSkip("a", 2)
+		f.Drain()
+		f.Sound()
+		c.harm(f)
+		report, err := f.Check(f.Ctx, storetest.Quiet)
+		must.Need(t, err == nil && len(report.Violations) == 1, "check found %+v (%v), want one violation", report.Violations, err)
+		v := report.Violations[0]
+		must.Hold(t, v.Invariant == "skips" && v.Seq == 2 && strings.Contains(v.Detail, c.say), "check found %+v", v)
+		f.MustReconcile(outbox.Repaired{Campaigns: 1, Diverged: 1})
+		got := f.MustCampaign("a").Diverged
+		must.Hold(t, strings.Contains(got, c.say), "diverged: %q", got)
+		f.MustBeReconciled()
+	})
 }
 
 // A backup copies the projections first, and a skip may be reverted before it copies the
 // journal.
 func TestReconcile_takesBackInTheProjectionsWhatTheJournalNoLongerSkips(t *testing.T) {
-	t.Parallel()
-	f := open(t)
+	f := own(t)
 	f.SkipTwo()
 	f.Exec(`update skips set undone_at = 1`)
 	f.Exec(`update campaigns set skips = 0`)
@@ -272,8 +250,7 @@ func TestReconcile_takesBackInTheProjectionsWhatTheJournalNoLongerSkips(t *testi
 }
 
 func TestReconcile_ofAnotherJournalTakesNothingBack(t *testing.T) {
-	t.Parallel()
-	f := open(t)
+	f := own(t)
 	f.DieAt(4, 2)
 	f.MustSkip("a", 2)
 	f.PassOver()
@@ -289,8 +266,7 @@ func TestReconcile_ofAnotherJournalTakesNothingBack(t *testing.T) {
 }
 
 func TestRepairGaps_repairsEveryCampaignWithOneRecord(t *testing.T) {
-	t.Parallel()
-	f := open(t)
+	f := own(t)
 	f.AppendN("a b c wave", 3)
 	f.LoseRows("a", "seq > 1")
 	f.Exec(`delete from projection_apply_outbox where campaign_id = 'b' and seq = 2`) // which the counts do not miss
@@ -306,8 +282,7 @@ func TestRepairGaps_repairsEveryCampaignWithOneRecord(t *testing.T) {
 }
 
 func TestSQLiteRepairGaps_leavesARecordOfWhatWasDoneBeforeItFailed(t *testing.T) {
-	t.Parallel()
-	f := open(t)
+	f := own(t)
 	for _, id := range []string{"a", "b"} {
 		f.AppendN(id, 3)
 		f.LoseRows(id, "seq > 1")

@@ -39,8 +39,7 @@ var losses = map[string]func(f *fixture){
 // Events that their request may still be about to apply are no fault; after the longest time
 // that a request may take they are.
 func TestSelfCheck_leavesInlineEventsToTheirRequests(t *testing.T) {
-	t.Parallel()
-	f := open(t, storetest.InMode(outbox.ModeInline))
+	f := own(t, storetest.InMode(outbox.ModeInline))
 	f.Clock.Advance(time.Millisecond)
 	f.AppendN("a", 3)
 	for _, want := range []int{0, 1} {
@@ -68,8 +67,7 @@ func TestSelfCheck_repairsWhatItFinds(t *testing.T) {
 	}
 	for name, breaks := range scenes {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			f := open(t)
+			f := own(t)
 			for _, id := range []string{"0", "a", "b"} {
 				f.AppendN(id, 2)
 				f.Drain()
@@ -91,43 +89,38 @@ func TestSelfCheck_repairsWhatItFinds(t *testing.T) {
 }
 
 func TestSelfCheck_queuesWhatIsMissingFromTheQueue(t *testing.T) {
-	t.Parallel()
-	for name, scene := range map[string]struct {
+	type given struct {
 		before func(f *fixture)
 		hold   outbox.Blocker // after the repair
-	}{
+	}
+	storetest.Each(t, own, map[string]given{
 		"ready":   {func(*fixture) {}, outbox.BlockerNone},
 		"failing": {func(f *fixture) { f.Fail("boom", "a") }, outbox.BlockerBackoff},
 		"leased":  {func(f *fixture) { f.MustClaim(one, 1) }, outbox.BlockerLease},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			f := open(t)
-			f.AppendN("0 1 2", 1)
-			f.Drain()
-			f.AppendN("a", 3)
-			scene.before(f)
-			f.Exec(`update campaigns set due_at = null where campaign_id = 'a'`)
-			e := f.Explained("a")
-			must.Hold(t, scene.hold == outbox.BlockerLease || e.Blocker == outbox.BlockerUnqueued && e.ClaimableAt == nil && strings.Contains(e.Why, "missing from the queue"), "explained as %+v", e)
-			f.Clock.Advance(10 * time.Minute)
-			f.NoClaim(one)
-			f.Clock.Advance(-10 * time.Minute)
-			found := f.SelfCheckOne("a")
-			must.Hold(t, found.Drifted, "found %+v, want it to have drifted", found)
-			f.Exact("a")
-			must.Equal(t, f.Explained("a").Blocker, scene.hold, "then explained as")
-			f.SelfCheckIsCalm()
-			f.Clock.Advance(10 * time.Minute)
-			f.Drain()
-			f.Sound()
-		})
-	}
+	}, func(t *testing.T, f *fixture, scene given) {
+		f.AppendN("0 1 2", 1)
+		f.Drain()
+		f.AppendN("a", 3)
+		scene.before(f)
+		f.Exec(`update campaigns set due_at = null where campaign_id = 'a'`)
+		e := f.Explained("a")
+		must.Hold(t, scene.hold == outbox.BlockerLease || e.Blocker == outbox.BlockerUnqueued && e.ClaimableAt == nil && strings.Contains(e.Why, "missing from the queue"), "explained as %+v", e)
+		f.Clock.Advance(10 * time.Minute)
+		f.NoClaim(one)
+		f.Clock.Advance(-10 * time.Minute)
+		found := f.SelfCheckOne("a")
+		must.Hold(t, found.Drifted, "found %+v, want it to have drifted", found)
+		f.Exact("a")
+		must.Equal(t, f.Explained("a").Blocker, scene.hold, "then explained as")
+		f.SelfCheckIsCalm()
+		f.Clock.Advance(10 * time.Minute)
+		f.Drain()
+		f.Sound()
+	})
 }
 
 func TestSelfCheck_findsSoonWhatWaitsWithoutRows(t *testing.T) {
-	t.Parallel()
-	f := open(t)
+	f := own(t)
 	f.AppendN("0 1 2", 1)
 	f.Drain()
 	f.AppendN("a", 3)
@@ -140,8 +133,7 @@ func TestSelfCheck_findsSoonWhatWaitsWithoutRows(t *testing.T) {
 
 // A process with a clock a day ahead has died during a run.
 func TestSelfCheck_shortensLeasesOfRuns(t *testing.T) {
-	t.Parallel()
-	f := open(t)
+	f := own(t)
 	f.AppendN("a", 1)
 	f.StartRun(enginetest.Everything)
 	f.Clock.Advance(24 * time.Hour)
@@ -154,8 +146,7 @@ func TestSelfCheck_shortensLeasesOfRuns(t *testing.T) {
 }
 
 func TestSelfCheck_countsDriftInSteps(t *testing.T) {
-	t.Parallel()
-	f := open(t)
+	f := own(t)
 	f.AppendN("a b c", 2)
 	f.Exec(`update campaigns set pending = 9 where campaign_id in ('a', 'c')`)
 	after, steps := maintenance.Round{}, 0

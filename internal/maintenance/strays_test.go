@@ -4,10 +4,10 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/storetest"
 )
 
 // loseJournal truncates the journal to the given last event per campaign, and deletes campaigns
@@ -43,8 +43,7 @@ func mustAlarm(f *fixture, when string, summary, unready bool) {
 }
 
 func TestOtherJournal_isToldOfUntilTheJournalFits(t *testing.T) {
-	t.Parallel()
-	f := open(t)
+	f := own(t)
 	f.AppendN("a b c", 2)
 	f.Drain()
 	mustAlarm(f, "with the right journal", false, false)
@@ -70,8 +69,7 @@ func TestOtherJournal_isToldOfUntilTheJournalFits(t *testing.T) {
 // A process that was not ready because of its journal does not become ready because others
 // append to it.
 func TestReady_isNotBoughtByAppendsToTheWrongJournal(t *testing.T) {
-	t.Parallel()
-	f := open(t)
+	f := own(t)
 	f.AppendN("a b", 2)
 	f.Drain()
 	loseJournal(f, nil)
@@ -82,18 +80,14 @@ func TestReady_isNotBoughtByAppendsToTheWrongJournal(t *testing.T) {
 		f.AppendN(fmt.Sprint("new-", i), 1)
 	}
 	f.Drain()
-	patience := time.Now().Add(time.Minute)
-	for total := int64(0); total != 7; { // reads are cached for a while
-		s, err := f.Summary(f.Ctx)
-		total = s.Campaigns.Total
-		must.Need(t, err == nil && !time.Now().After(patience), "%d campaigns, %v", total, err)
-	}
+	storetest.Eventually(t, "the read that is shared for a while is of seven campaigns", func() bool {
+		return must.Get(f.Summary(f.Ctx)).Or(t).Campaigns.Total == 7
+	})
 	must.Equal(t, len(f.Ready(f.Ctx)), 1, "the reasons", "once most campaigns are of this journal")
 }
 
 func TestOtherJournal_isToldOfBesideAnOlderOne(t *testing.T) {
-	t.Parallel()
-	f := open(t)
+	f := own(t)
 	f.AppendN("a", 3)
 	f.AppendN("b c", 2)
 	f.Drain()
@@ -107,33 +101,29 @@ func TestOtherJournal_isToldOfBesideAnOlderOne(t *testing.T) {
 // A diverged campaign is shown as it is now, including events appended since the divergence was
 // found.
 func TestCampaign_thatDivergedShowsWhatTheJournalHasAndWhatWaits(t *testing.T) {
-	t.Parallel()
-	for name, scene := range map[string]struct {
+	type given struct {
 		keeps, appended int64
-	}{
+	}
+	storetest.Each(t, own, map[string]given{
 		"older journal":              {3, 1},
 		"older journal, caught up":   {3, 2},
 		"older journal, gone beyond": {3, 4},
 		"empty journal":              {0, 1},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			f := open(t)
-			f.AppendN("a", 5)
-			f.AppendN("b", 1)
-			f.Drain()
-			loseJournal(f, map[string]int64{"a": scene.keeps, "b": 1})
-			f.MustReconcile(outbox.Repaired{Campaigns: 1, Diverged: 1})
-			f.AppendN("a", int(scene.appended))
-			c := f.MustCampaign("a")
-			must.Hold(t, c.State() == outbox.StateDiverged && c.HighWaterSeq == scene.keeps+scene.appended && c.AppliedSeq == scene.keeps && c.LagEvents() == scene.appended && c.ProjectionsSeq == 5 && c.Counts == (outbox.Counts{Pending: scene.appended}), "campaign is %+v, %d behind", c, c.LagEvents())
-			must.Equal(t, c.Diverged, "the projections have an event 5 that the journal does not have", "diverged since")
-			for _, listed := range f.AllCampaigns(outbox.CampaignFilter{State: outbox.StateDiverged}) {
-				must.Hold(t, listed.Diverged == c.Diverged && listed.LagEvents() == c.LagEvents() && listed.AppliedSeq == c.AppliedSeq, "listed as %+v, want as %+v", listed, c)
-			}
-			sum, err := f.Beside().Summary(f.Ctx)
-			must.Hold(t, err == nil && sum.Lag.Events == scene.appended, "the lag is %+v, %v, want %d events", sum.Lag, err, scene.appended)
-			f.MustBeReconciled()
-		})
-	}
+	}, func(t *testing.T, f *fixture, scene given) {
+		f.AppendN("a", 5)
+		f.AppendN("b", 1)
+		f.Drain()
+		loseJournal(f, map[string]int64{"a": scene.keeps, "b": 1})
+		f.MustReconcile(outbox.Repaired{Campaigns: 1, Diverged: 1})
+		f.AppendN("a", int(scene.appended))
+		c := f.MustCampaign("a")
+		must.Hold(t, c.State() == outbox.StateDiverged && c.HighWaterSeq == scene.keeps+scene.appended && c.AppliedSeq == scene.keeps && c.LagEvents() == scene.appended && c.ProjectionsSeq == 5 && c.Counts == (outbox.Counts{Pending: scene.appended}), "campaign is %+v, %d behind", c, c.LagEvents())
+		must.Equal(t, c.Diverged, "the projections have an event 5 that the journal does not have", "diverged since")
+		for _, listed := range f.AllCampaigns(outbox.CampaignFilter{State: outbox.StateDiverged}) {
+			must.Hold(t, listed.Diverged == c.Diverged && listed.LagEvents() == c.LagEvents() && listed.AppliedSeq == c.AppliedSeq, "listed as %+v, want as %+v", listed, c)
+		}
+		sum, err := f.Beside().Summary(f.Ctx)
+		must.Hold(t, err == nil && sum.Lag.Events == scene.appended, "the lag is %+v, %v, want %d events", sum.Lag, err, scene.appended)
+		f.MustBeReconciled()
+	})
 }

@@ -17,7 +17,7 @@ import (
 
 // withTable is a store whose projections database has a table to write to.
 func withTable(t *testing.T) *fixture {
-	f := open(t)
+	f := own(t)
 	f.ExecProjections(`create table written (n integer primary key)`)
 	return f
 }
@@ -29,8 +29,7 @@ func written(f *fixture) int64 {
 }
 
 func TestAdvance_isACompareAndSetUnderTheFence(t *testing.T) {
-	t.Parallel()
-	f := open(t)
+	f := own(t)
 	f.SetWatermark("a", 5, 3)
 	for name, c := range map[string]struct {
 		epoch, from int64
@@ -65,8 +64,7 @@ func TestAdvance_isACompareAndSetUnderTheFence(t *testing.T) {
 }
 
 func TestFence_onlyRises(t *testing.T) {
-	t.Parallel()
-	f := open(t)
+	f := own(t)
 	f.SetWatermark("a", 5, 3)
 	fence := func(epoch int64) error {
 		return f.Apply(f.Ctx, func(tx *readmodel.ApplyTx) error { return tx.Fence("a", epoch) })
@@ -82,7 +80,6 @@ func TestFence_onlyRises(t *testing.T) {
 }
 
 func TestApply_errorOrPanicUndoesEverything(t *testing.T) {
-	t.Parallel()
 	f := withTable(t)
 	f.SetWatermark("a", 1, 1)
 	boom := errors.New("boom")
@@ -108,7 +105,6 @@ func TestApply_errorOrPanicUndoesEverything(t *testing.T) {
 const endless = `insert into written with recursive n(i) as (values (10) union all select i + 1 from n) select i from n`
 
 func TestSQLiteApply_nothingRunsAfterAnInterruptedStatement(t *testing.T) {
-	t.Parallel()
 	f := withTable(t)
 	f.SetWatermark("a", 1, 1)
 	f.Unchanged(func() {
@@ -135,7 +131,6 @@ func TestSQLiteApply_nothingRunsAfterAnInterruptedStatement(t *testing.T) {
 }
 
 func TestSQLiteApply_nothingCommitsAfterAnInterruptedQuery(t *testing.T) {
-	t.Parallel()
 	f := withTable(t)
 	f.Unchanged(func() {
 		err := f.Apply(f.Ctx, func(tx *readmodel.ApplyTx) error {
@@ -155,7 +150,6 @@ func TestSQLiteApply_nothingCommitsAfterAnInterruptedQuery(t *testing.T) {
 }
 
 func TestApply_failedStatementUndoesOnlyItsSavepoint(t *testing.T) {
-	t.Parallel()
 	f := withTable(t)
 	err := f.Apply(f.Ctx, func(tx *readmodel.ApplyTx) error {
 		exec := func(query string) error { return tx.Exec(f.Ctx, query, nil) }
@@ -184,7 +178,6 @@ func TestApply_failedStatementUndoesOnlyItsSavepoint(t *testing.T) {
 }
 
 func TestSQLiteApply_statementThatRollsBackTheTransactionLosesIt(t *testing.T) {
-	t.Parallel()
 	f := withTable(t)
 	f.ExecProjections(`insert into written values (1)`)
 	f.Unchanged(func() {
@@ -201,8 +194,7 @@ func TestSQLiteApply_statementThatRollsBackTheTransactionLosesIt(t *testing.T) {
 }
 
 func TestSQLiteApply_deadlineBoundsTheWaitForTheLock(t *testing.T) {
-	t.Parallel()
-	f := open(t)
+	f := own(t)
 	lock := must.Get(f.ProjectionsDB.Conn(f.Ctx)).Or(t)
 	defer lock.Close()
 	must.Get(lock.ExecContext(f.Ctx, `begin immediate`)).Or(t)
@@ -214,7 +206,6 @@ func TestSQLiteApply_deadlineBoundsTheWaitForTheLock(t *testing.T) {
 }
 
 func TestApply_thatHasBegunIsNotCutShort(t *testing.T) {
-	t.Parallel()
 	f := withTable(t)
 	ctx, cancel := context.WithCancel(f.Ctx)
 	err := f.Apply(ctx, func(tx *readmodel.ApplyTx) error {
@@ -225,8 +216,7 @@ func TestApply_thatHasBegunIsNotCutShort(t *testing.T) {
 }
 
 func TestQuarantine_setsOneProjectionAsideAndRecordsWhy(t *testing.T) {
-	t.Parallel()
-	f := open(t)
+	f := own(t)
 	f.AppendN("a", 3)
 	e := must.Get(f.Event(f.Ctx, "a", 3)).Or(t)
 	quarantine := func(projection string) {
@@ -254,8 +244,7 @@ func TestQuarantine_setsOneProjectionAsideAndRecordsWhy(t *testing.T) {
 }
 
 func TestPostgresAdvance_ofTwoAtOnceMovesTheWatermarkOnce(t *testing.T) {
-	t.Parallel()
-	f := open(t)
+	f := own(t)
 	f.SetWatermark("a", 1, 1)
 	second := make(chan error)
 	err := f.Apply(f.Ctx, func(tx *readmodel.ApplyTx) error {
@@ -276,36 +265,31 @@ func TestPostgresAdvance_ofTwoAtOnceMovesTheWatermarkOnce(t *testing.T) {
 }
 
 func TestPostgresWatermark_isReadOnceNobodyElseMovesIt(t *testing.T) {
-	t.Parallel()
-	for name, read := range map[string]func(tx *readmodel.ApplyTx) error{
+	storetest.Each(t, own, map[string]func(tx *readmodel.ApplyTx) error{
 		"ahead":     func(tx *readmodel.ApplyTx) error { return tx.ReadAhead([]string{"b", "a", "new", "a"}) },
 		"at a time": func(*readmodel.ApplyTx) error { return nil },
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			f := open(t)
-			f.SetWatermark("a", 1, 1)
-			second := make(chan error)
-			err := f.Apply(f.Ctx, func(tx *readmodel.ApplyTx) error {
-				if err := errors.Join(tx.Advance("a", 1, 1, 2, "first"), tx.Fence("a", 5)); err != nil {
-					return err
-				}
-				go func() {
-					second <- f.Apply(f.Ctx, func(tx *readmodel.ApplyTx) error {
-						if err := read(tx); err != nil {
-							return err
-						}
-						w, err := tx.Watermark("a")
-						must.Equal(t, w, readmodel.Watermark{AppliedSeq: 2, AppliedHash: "first", FenceEpoch: 5}, "read")
+	}, func(t *testing.T, f *fixture, read func(tx *readmodel.ApplyTx) error) {
+		f.SetWatermark("a", 1, 1)
+		second := make(chan error)
+		err := f.Apply(f.Ctx, func(tx *readmodel.ApplyTx) error {
+			if err := errors.Join(tx.Advance("a", 1, 1, 2, "first"), tx.Fence("a", 5)); err != nil {
+				return err
+			}
+			go func() {
+				second <- f.Apply(f.Ctx, func(tx *readmodel.ApplyTx) error {
+					if err := read(tx); err != nil {
 						return err
-					})
-				}()
-				f.AwaitLockWaits(1)
-				return nil
-			})
-			must.OK(t, errors.Join(err, <-second))
+					}
+					w, err := tx.Watermark("a")
+					must.Equal(t, w, readmodel.Watermark{AppliedSeq: 2, AppliedHash: "first", FenceEpoch: 5}, "read")
+					return err
+				})
+			}()
+			f.AwaitLockWaits(1)
+			return nil
 		})
-	}
+		must.OK(t, errors.Join(err, <-second))
+	})
 }
 
 // applier is the server process of the connection that applies events. The store's other
@@ -321,8 +305,7 @@ func applier(f *fixture) string {
 }
 
 func TestPostgresApply_statementOverItsTimeIsUndoneAlone(t *testing.T) {
-	t.Parallel()
-	f := open(t, storetest.EventTimeout(storetest.Overtime))
+	f := own(t, storetest.EventTimeout(storetest.Overtime))
 	f.ExecProjections(`create table written (n integer primary key)`)
 	err := f.Apply(f.Ctx, func(tx *readmodel.ApplyTx) error {
 		if _, err := tx.Watermark("a"); err != nil {
@@ -342,8 +325,7 @@ func TestPostgresApply_statementOverItsTimeIsUndoneAlone(t *testing.T) {
 }
 
 func TestPostgresApply_nothingCommitsAfterAFailedStatement(t *testing.T) {
-	t.Parallel()
-	f := open(t, storetest.EventTimeout(storetest.Overtime))
+	f := own(t, storetest.EventTimeout(storetest.Overtime))
 	f.ExecProjections(`create table written (n integer primary key)`)
 	before := applier(f)
 	f.Unchanged(func() {
@@ -363,7 +345,6 @@ func TestPostgresApply_nothingCommitsAfterAFailedStatement(t *testing.T) {
 }
 
 func TestPostgresApply_statementAfterAFailedOneLosesTheTransaction(t *testing.T) {
-	t.Parallel()
 	f := withTable(t)
 	f.Unchanged(func() {
 		err := f.Apply(f.Ctx, func(tx *readmodel.ApplyTx) error {
@@ -380,7 +361,6 @@ func TestPostgresApply_statementAfterAFailedOneLosesTheTransaction(t *testing.T)
 }
 
 func TestPostgresApply_gatheredStatementsTellHowManyTookEffect(t *testing.T) {
-	t.Parallel()
 	f := withTable(t)
 	insert := func(tx *readmodel.ApplyTx, n int64) error {
 		return tx.Exec(f.Ctx, `insert into written values ($1)`, []any{n})
@@ -417,17 +397,14 @@ func TestPostgresApply_gatheredStatementsTellHowManyTookEffect(t *testing.T) {
 }
 
 func TestPostgresApply_lockThatIsNotHandedOutInTimeIsBusy(t *testing.T) {
-	t.Parallel()
-	f := open(t, storetest.EventTimeout(storetest.Overtime))
+	f := own(t, storetest.EventTimeout(storetest.Overtime))
 	f.SetWatermark("a", 1, 1)
 	other := storetest.Connect(f.TB, f.Pair.Projections)
 	storetest.Run(f.TB, other, `begin`, `select 1 from projection_watermarks for update`)
 	before := applier(f)
 	err := f.Apply(f.Ctx, func(tx *readmodel.ApplyTx) error {
 		_, err := tx.Watermark("a")
-		if !errors.Is(err, outbox.ErrBusy) || !tx.Lost() || tx.RollbackTo() == nil {
-			t.Errorf("got error %v, lost: %v, want a busy database and a lost transaction", err, tx.Lost())
-		}
+		must.Hold(t, errors.Is(err, outbox.ErrBusy) && tx.Lost() && tx.RollbackTo() != nil, "got error %v, lost: %v, want a busy database and a lost transaction", err, tx.Lost())
 		return nil
 	})
 	must.Hold(t, errors.Is(err, outbox.ErrBusy), "got error %v, want a busy database", err)
@@ -437,8 +414,7 @@ func TestPostgresApply_lockThatIsNotHandedOutInTimeIsBusy(t *testing.T) {
 }
 
 func TestPostgresApply_deadlockIsBusy(t *testing.T) {
-	t.Parallel()
-	f := open(t)
+	f := own(t)
 	f.SetWatermark("a", 1, 1)
 	f.SetWatermark("b", 1, 1)
 	f.EveryConnection(`set deadlock_timeout = 20`)
@@ -464,8 +440,7 @@ func TestPostgresApply_deadlockIsBusy(t *testing.T) {
 }
 
 func TestPostgresApply_transactionThatStoodStillIsCutOff(t *testing.T) {
-	t.Parallel()
-	f := open(t, func(o *store.Options) { o.Lease = storetest.Overtime })
+	f := own(t, func(o *store.Options) { o.Lease = storetest.Overtime })
 	f.SetWatermark("a", 1, 1)
 	f.Unchanged(func() {
 		err := f.Apply(f.Ctx, func(tx *readmodel.ApplyTx) error {

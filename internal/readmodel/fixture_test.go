@@ -17,6 +17,6 @@ func TestMain(m *testing.M) { os.Exit(storetest.Main(m, differs)) }
 // fixture is a store whose read model is tested.
 type fixture = enginetest.Rooms
 
-var open = enginetest.OpenRooms
+var own = enginetest.OwnRooms
 
 var refused = storetest.Refused

@@ -41,15 +41,14 @@ func mustHold(f *fixture, c *readmodel.Scratch, campaign, want string) {
 	must.Equal(f.TB, scratched(f, c, campaign), want, "of", campaign, "the scratch")
 }
 
-// withTally is a store with the tables of tally.
-func withTally(tb testing.TB, change ...func(*store.Options)) *fixture {
-	f := open(tb, change...)
+// withTally is a store with the tables of tally, for a test that runs beside others.
+func withTally(t *testing.T, change ...func(*store.Options)) *fixture {
+	f := own(t, change...)
 	f.InstallTally()
 	return f
 }
 
 func TestScratch_replaysFarFromTheLiveTables(t *testing.T) {
-	t.Parallel()
 	f := withTally(t)
 	f.Unchanged(func() {
 		c := f.OpenTally()
@@ -78,7 +77,6 @@ func TestScratch_replaysFarFromTheLiveTables(t *testing.T) {
 }
 
 func TestScratch_anEventThatFailsLeavesNothing(t *testing.T) {
-	t.Parallel()
 	f := withTally(t)
 	for _, at := range []int{0, 1, 700, 999} {
 		c := f.OpenTally()
@@ -102,7 +100,6 @@ func TestScratch_anEventThatFailsLeavesNothing(t *testing.T) {
 }
 
 func TestScratch_theErrorIsWhatTheEventReturnedAlone(t *testing.T) {
-	t.Parallel()
 	f := withTally(t)
 	c := f.OpenTally()
 	broken := errors.New("broken")
@@ -120,7 +117,6 @@ func TestScratch_theErrorIsWhatTheEventReturnedAlone(t *testing.T) {
 }
 
 func TestScratch_anEventThatIsCutOffLeavesWhatCameBefore(t *testing.T) {
-	t.Parallel()
 	f := withTally(t, func(o *store.Options) { o.EventTimeout = 3 * time.Second })
 	c := f.OpenTally()
 	endless := `
@@ -140,7 +136,6 @@ select $1, max(i), '' from n`
 }
 
 func TestScratch_aReplayCanBeCancelled(t *testing.T) {
-	t.Parallel()
 	f := withTally(t)
 	c := f.OpenTally()
 	f.ReplayTally(c, "a", 1, 5, "x")
@@ -156,8 +151,7 @@ func TestScratch_aReplayCanBeCancelled(t *testing.T) {
 }
 
 func TestOpenScratch_namesAWrongStatement(t *testing.T) {
-	t.Parallel()
-	f := open(t)
+	f := own(t)
 	_, err := f.OpenScratch(f.Ctx, []readmodel.ScratchTables{{Projection: "p", Tables: []string{"p"},
 		Schema: []string{`create table p (campaign_id text)`, `create tabel p (x text)`}}})
 	var wrong *readmodel.SchemaError
@@ -213,7 +207,6 @@ func residentNow() int64 {
 }
 
 func TestPostgresScratch_saysWhenItsConnectionIsLost(t *testing.T) {
-	t.Parallel()
 	f, c, claims := rebuilt(t, "old", "a")
 	rows, err := c.QueryContext(f.Ctx, `select pg_backend_pid()`)
 	must.Need(t, err == nil && rows.Next(), "%v", err)
@@ -234,8 +227,7 @@ func TestPostgresScratch_saysWhenItsConnectionIsLost(t *testing.T) {
 
 // The server keeps plans, and one made for empty tables reads a whole campaign at each event.
 func TestPostgresScratch_plansForTheRowsThatItHas(t *testing.T) {
-	t.Parallel()
-	f := open(t)
+	f := own(t)
 	c := must.Get(f.OpenScratch(f.Ctx, []readmodel.ScratchTables{{Projection: "p", Tables: []string{"lines"}, Schema: []string{
 		`create table lines (campaign_id text not null, line bigint not null, part bigint not null, primary key (campaign_id, line))`,
 		`create index lines_by_part on lines (campaign_id, part)`}}})).Or(t)
@@ -271,8 +263,7 @@ func TestPostgresScratch_plansForTheRowsThatItHas(t *testing.T) {
 }
 
 func TestInstallProjections_createsTablesOnceAndNotesVersions(t *testing.T) {
-	t.Parallel()
-	f := open(t)
+	f := own(t)
 	roster := readmodel.Projection{Name: "roster", Version: "v1", Tables: []string{"roster"}, Schema: []string{`create table roster (campaign_id text primary key)`}}
 	install(f, roster)
 	f.ExecProjections(`insert into roster values ('a')`)
@@ -298,8 +289,7 @@ func TestInstallProjections_createsTablesOnceAndNotesVersions(t *testing.T) {
 }
 
 func TestInstallProjections_wrongStatementUndoesTheProjection(t *testing.T) {
-	t.Parallel()
-	f := open(t)
+	f := own(t)
 	p := readmodel.Projection{Name: "roster", Version: "v1", Tables: []string{"roster", "other"}, Schema: []string{`create table roster (x text)`, `create tabel other (x text)`}}
 	f.Unchanged(func() {
 		err := f.Install(f.Ctx, []readmodel.Projection{p})
@@ -311,8 +301,7 @@ func TestInstallProjections_wrongStatementUndoesTheProjection(t *testing.T) {
 }
 
 func TestInstallProjections_byManyAtOnceMakesEachTableOnce(t *testing.T) {
-	t.Parallel()
-	f := open(t)
+	f := own(t)
 	roster := readmodel.Projection{Name: "roster", Version: "v1", Tables: []string{"roster", "roster_names"},
 		Schema: []string{`create table roster (campaign_id text primary key)`, `create table roster_names (campaign_id text primary key)`}}
 	install := func(s *fixture) func() {
@@ -328,7 +317,6 @@ func TestInstallProjections_byManyAtOnceMakesEachTableOnce(t *testing.T) {
 // A version that has applied events leaves its mark, also once another follows it: going back to the
 // first does not make the rows of the second right.
 func TestInstallProjections_rowsOfSeveralVersionsAreThoseOfNone(t *testing.T) {
-	t.Parallel()
 	f := withTally(t)
 	p := storetest.Tally()
 	first := p.Version
@@ -348,7 +336,6 @@ func TestInstallProjections_rowsOfSeveralVersionsAreThoseOfNone(t *testing.T) {
 
 // What is applied without a projection leaves its mark once the projection is back: its rows lack events.
 func TestLeave_rowsThatMissedEventsAreThoseOfNone(t *testing.T) {
-	t.Parallel()
 	f := withTally(t)
 	p := storetest.Tally()
 	other := func() bool { return otherBuilt(f, p.Name, p.Version) }
@@ -377,8 +364,7 @@ func install(f *fixture, p readmodel.Projection) {
 }
 
 func TestFailures_arePagedNewestFirst(t *testing.T) {
-	t.Parallel()
-	f := open(t)
+	f := own(t)
 	f.AppendN("a b", 3)
 	f.Drain()
 	for seq := range int64(3) {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/outboxweb/outboxweb/internal/dbtest"
+	"github.com/outboxweb/outboxweb/internal/enginetest"
 	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/readmodel"
@@ -45,9 +46,12 @@ func standsOf(f *fixture, campaign string) (readmodel.Watermark, map[string]read
 	return w, stands
 }
 
-// rebuilt is a store with campaigns of five applied events whose live rows have a body.
-func rebuilt(tb testing.TB, body string, campaigns ...string) (*fixture, *readmodel.Scratch, []store.RunClaim) {
-	f := withTally(tb)
+// rebuilt is a store with campaigns of five applied events whose live rows have a body, for a test that runs beside others.
+func rebuilt(t *testing.T, body string, campaigns ...string) (*fixture, *readmodel.Scratch, []store.RunClaim) {
+	return rebuild(withTally(t), body, campaigns...)
+}
+
+func rebuild(f *fixture, body string, campaigns ...string) (*fixture, *readmodel.Scratch, []store.RunClaim) {
 	for _, id := range campaigns {
 		f.AppendN(id, 5)
 	}
@@ -57,12 +61,11 @@ func rebuilt(tb testing.TB, body string, campaigns ...string) (*fixture, *readmo
 		f.ReplayTally(c, claim.CampaignID, 1, 5, body)
 		f.MustSwap(c, storetest.PlanFor(claim))
 	}
-	must.OK(tb, c.Clear(f.Ctx, ""))
+	must.OK(f.TB, c.Clear(f.Ctx, ""))
 	return f, c, claims
 }
 
 func TestSwap_replacesRowsInTheNextGeneration(t *testing.T) {
-	t.Parallel()
 	f, c, claims := rebuilt(t, "old", "a", "b")
 	mustShow(f, "a", showing(5, "old"))
 	_, stands := standsOf(f, "a")
@@ -107,7 +110,6 @@ func TestSwap_isRefusedWhereSomethingStandsElsewhere(t *testing.T) {
 		}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			f, s, claims := rebuilt(t, "old", "a", "b")
 			f.ExecProjections(`delete from tally_events where seq > 1`)
 			f.ReplayTally(s, "a", 1, 3, "new")
@@ -120,9 +122,7 @@ func TestSwap_isRefusedWhereSomethingStandsElsewhere(t *testing.T) {
 			_, stands := standsOf(f, "a")
 			done, err := s.Swap(f.Ctx, []readmodel.Swap{bad, good})
 			must.Need(t, err == nil && len(done) == 2 && done[1].Err == nil && done[0].Err != nil && (c.want == nil || errors.Is(done[0].Err, c.want)), "swapped %+v, %v", done, err)
-			if done[0].Rows != nil {
-				t.Errorf("what was refused is counted: %+v", done[0])
-			}
+			must.Hold(t, done[0].Rows == nil, "what was refused is counted: %+v", done[0])
 			mustShow(f, "a", before)
 			mustShow(f, "b", showing(1, "new"))
 			_, now := standsOf(f, "a")
@@ -145,7 +145,6 @@ func (e *expiring) Err() error {
 }
 
 func TestSwap_thatIsCutShortChangesNothing(t *testing.T) {
-	t.Parallel()
 	f, c, claims := rebuilt(t, "old", "a", "b")
 	f.ReplayTally(c, "a", 1, 200, "new")
 	f.ReplayTally(c, "b", 1, 200, "new")
@@ -168,7 +167,6 @@ func TestSwap_thatIsCutShortChangesNothing(t *testing.T) {
 
 // Concurrent readers see the old rows or the new ones.
 func TestSwap_readersNeverSeeLess(t *testing.T) {
-	t.Parallel()
 	f, c, claims := rebuilt(t, "old", "a")
 	var small, large, other atomic.Int64
 	stop, done := make(chan struct{}), make(chan struct{})
@@ -219,7 +217,6 @@ func TestSwap_readersNeverSeeLess(t *testing.T) {
 }
 
 func TestSwap_bringsADivergedCampaignInLine(t *testing.T) {
-	t.Parallel()
 	f := withTally(t)
 	f.AppendN("a", 5)
 	f.SetWatermark("a", 3, 1)
@@ -243,7 +240,6 @@ func TestSwap_bringsADivergedCampaignInLine(t *testing.T) {
 }
 
 func TestSwap_passesOverWhatIsSkipped(t *testing.T) {
-	t.Parallel()
 	f := withTally(t)
 	f.AppendN("a", 3)
 	f.Kill("a")
@@ -267,7 +263,6 @@ func TestSwap_passesOverWhatIsSkipped(t *testing.T) {
 }
 
 func TestSwap_settlesFailures(t *testing.T) {
-	t.Parallel()
 	f, c, claims := rebuilt(t, "old", "a")
 	e := must.Get(f.Event(f.Ctx, "a", 3)).Or(t)
 	err := f.Apply(f.Ctx, func(tx *readmodel.ApplyTx) error {
@@ -304,7 +299,6 @@ func TestSwap_settlesFailures(t *testing.T) {
 }
 
 func TestLoadLive_copiesACampaignAsItIs(t *testing.T) {
-	t.Parallel()
 	f, c, claims := rebuilt(t, "old", "a", "b")
 	w, stands, err := c.LoadLive(f.Ctx, "a", "tally", "tally_events")
 	must.Hold(t, err == nil && w.AppliedSeq == 5 && w.FenceEpoch == claims[0].Epoch && stands["tally"].Generation == 2, "loaded at %+v, %+v, %v", w, stands, err)
@@ -316,8 +310,7 @@ func TestLoadLive_copiesACampaignAsItIs(t *testing.T) {
 }
 
 func TestSQLiteSwap_tablesMayReferToEachOther(t *testing.T) {
-	t.Parallel()
-	f := open(t)
+	f := own(t)
 	p := readmodel.Projection{Name: "ring", Version: "v1", Tables: []string{"first", "second"}, Schema: []string{
 		`create table first (campaign_id text primary key references second (campaign_id) deferrable initially deferred)`,
 		`create table second (campaign_id text primary key references first (campaign_id))`}}
@@ -344,7 +337,6 @@ func TestSQLiteSwap_tablesMayReferToEachOther(t *testing.T) {
 }
 
 func TestSwap_refusesTablesOfAnOlderVersion(t *testing.T) {
-	t.Parallel()
 	f, _, claims := rebuilt(t, "old", "a")
 	p := storetest.Tally()
 	p.Schema[0] = strings.Replace(p.Schema[0], "seen bigint", "since bigint, seen bigint", 1)
@@ -356,7 +348,6 @@ func TestSwap_refusesTablesOfAnOlderVersion(t *testing.T) {
 }
 
 func TestLive_isOneStateAndThereAreFour(t *testing.T) {
-	t.Parallel()
 	f, c, claims := rebuilt(t, "old", "a")
 	ctx, cancel := context.WithTimeout(f.Ctx, time.Minute)
 	defer cancel()
@@ -384,7 +375,9 @@ func TestSwap_ofALargeCampaignKeepsMemoryBounded(t *testing.T) {
 		t.Skip("fewer rows than these would fit into the bound; go test without -short makes them")
 	}
 	defer debug.SetGCPercent(debug.SetGCPercent(100)) // .ci/test lets garbage lie for longer
-	f, c, claims := rebuilt(t, "old", "a")
+	f := enginetest.OpenRooms(t)
+	f.InstallTally()
+	_, c, claims := rebuild(f, "old", "a")
 	rows := map[bool]int64{false: 100_000, true: 20_000}[dbtest.Postgres()]
 	f.ReplayTally(c, "a", 1, rows, strings.Repeat("x", 800))
 	before := resident(t)
