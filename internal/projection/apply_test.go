@@ -134,9 +134,7 @@ func TestApply_onSQLiteDigitsAreKeptWhereTextGoes(t *testing.T) {
 		bound := slices.DeleteFunc(r.args[0], func(arg any) bool { return arg == e.CampaignID })
 		must.Equal(t, bound, want, statement)
 		for n := range len(bound) + 1 {
-			if !strings.Contains(r.queries[0], fmt.Sprintf("$%d", n+1)) {
-				t.Errorf("%s does not use $%d", r.queries[0], n+1)
-			}
+			must.Hold(t, strings.Contains(r.queries[0], fmt.Sprintf("$%d", n+1)), "%s does not use $%d", r.queries[0], n+1)
 		}
 	}
 	s := newScratch(t, loadText(t, schema+"insert into t (campaign_id, s, d, n) values (:campaign_id, :payload.x, :payload.x, cast(:payload.x as text));\n"))
@@ -156,9 +154,7 @@ func TestApply_refusesANumberThatNoDatabaseHas(t *testing.T) {
 			"-- on: whole\ninsert into t (campaign_id, s) values (:campaign_id, :payload);\n")
 		for _, eventType := range []string{"d", "s"} {
 			err := f.Apply(t.Context(), &outbox.Event{CampaignID: "c", Seq: 1, EventType: eventType, Payload: []byte(payload)})
-			if !errors.Is(err, outbox.ErrUnboundValue) || !strings.HasSuffix(err.Error(), "payload.x is a number outside of what a 64-bit float can be: it is beyond 1.8e308, or nearer to 0 than 5e-324") {
-				t.Errorf("%s on %s: %v", payload, eventType, err)
-			}
+			must.Hold(t, errors.Is(err, outbox.ErrUnboundValue) && strings.HasSuffix(err.Error(), "payload.x is a number outside of what a 64-bit float can be: it is beyond 1.8e308, or nearer to 0 than 5e-324"), "%s on %s: %v", payload, eventType, err)
 		}
 		must.OK(t, f.Apply(t.Context(), &outbox.Event{CampaignID: "c", Seq: 1, EventType: "whole", Payload: []byte(payload)}))
 	}

@@ -82,9 +82,7 @@ func TestBuiltinCampaigns_makesTheExpectedTables(t *testing.T) {
 				must.Equal(t, tableRows(t, c, table), expected[table][id], table, "of campaign", id)
 			}
 		}
-		if compared != len(expected["campaigns"]) || compared == 0 {
-			t.Errorf("compared %d campaigns, rows are expected of %d", compared, len(expected["campaigns"]))
-		}
+		must.Hold(t, compared == len(expected["campaigns"]) && compared != 0, "compared %d campaigns, rows are expected of %d", compared, len(expected["campaigns"]))
 		want, reason := fmt.Sprintf("%s/%d projection campaigns", j.Poisoned, j.PoisonedSeq), "UNIQUE constraint failed: participants.campaign_id, participants.user_id"
 		if dbtest.Postgres() {
 			reason = `duplicate key value violates unique constraint "participants_user"`

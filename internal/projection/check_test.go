@@ -192,9 +192,7 @@ func TestCheck_keepsFunctionsApart(t *testing.T) {
 	} {
 		for _, names := range [][]string{{"p.sql", "q.sql"}, {"z.sql", "q.sql"}} { // in either order
 			_, err := Check(t.Context(), writeFiles(t, names[0], p, names[1], second))
-			if says == "" && err != nil || says != "" && names[0] == "p.sql" && (err == nil || !strings.Contains(err.Error(), says)) || says != "" && err == nil {
-				t.Errorf("error %v, want %q", err, says)
-			}
+			must.Hold(t, (says == "") == (err == nil) && (says == "" || names[0] != "p.sql" || strings.Contains(err.Error(), says)), "error %v, want %q", err, says)
 		}
 	}
 }

@@ -245,9 +245,7 @@ func TestLoad_refuses(t *testing.T) {
 			var refusal *outbox.Refusal
 			must.Need(t, errors.As(err, &refusal) && errors.Is(err, outbox.ErrSetup), "error %v, want a refusal of kind ErrSetup", err)
 			text := strings.TrimPrefix(err.Error(), filepath.Join(dir, "roster.sql")+":")
-			if !strings.Contains(text, tt.want) || strings.Contains(tt.want, ": ") && tt.want[0] >= '0' && tt.want[0] <= '9' && !strings.HasPrefix(text, tt.want) {
-				t.Errorf("error %q, want FILE:%s", err, tt.want)
-			}
+			must.Hold(t, strings.Contains(text, tt.want) && (!strings.Contains(tt.want, ": ") || tt.want[0] < '0' || tt.want[0] > '9' || strings.HasPrefix(text, tt.want)), "error %q, want FILE:%s", err, tt.want)
 		})
 	}
 }

@@ -41,9 +41,7 @@ func TestShown_hidesEveryTextThatIsNotTagged(t *testing.T) {
 	shown := Shown(Builtin(), given)
 	text := dump(shown)
 	must.Hold(t, !strings.Contains(text, "Leak7"), "a secret is shown: %s", text)
-	if shown.ID != "password=id" || shown.Typed.Text != "password=typed" || shown.Word != "password=word" || shown.Missing != nil {
-		t.Errorf("what identifies is not whole: %+v", shown)
-	}
+	must.Hold(t, shown.ID == "password=id" && shown.Typed.Text == "password=typed" && shown.Word == "password=word" && shown.Missing == nil, "what identifies is not whole: %+v", shown)
 	must.Equal(t, given, full(), "what others share was changed", dump(given))
 }
 

@@ -132,9 +132,7 @@ func TestAdmit_refusesWhatThisProgramMayNotMigrate(t *testing.T) {
 		"older than the first release":  {later, "has version 3, from before outboxweb 0.1.0; the revision 9868c124 migrates it: "},
 	} {
 		err := migrateWith(t.Context(), url, c.config)
-		if !errors.Is(err, outbox.ErrSetup) || !strings.Contains(err.Error(), c.says) {
-			t.Errorf("%s: %v", name, err)
-		}
+		must.Hold(t, errors.Is(err, outbox.ErrSetup) && strings.Contains(err.Error(), c.says), "%s: %v", name, err)
 		if got := state(t, url); got != wholeFirst {
 			t.Errorf("%s: it left %q", name, got)
 		}

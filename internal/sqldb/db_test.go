@@ -110,9 +110,7 @@ func TestPostgresPrepare_onALostConnectionIsBusy(t *testing.T) {
 		}
 		return reading.Prepare(`select 1`)
 	})
-	if !errors.Is(err, outbox.ErrBusy) {
-		t.Errorf("got error %v, want a busy database", err)
-	}
+	must.Hold(t, errors.Is(err, outbox.ErrBusy), "got error %v, want a busy database", err)
 }
 
 func TestNoRoom_isEveryWayInWhichADiskIsFull(t *testing.T) {

@@ -53,9 +53,7 @@ func TestSQLiteWrite_ofAFileThatIsNotInPlaceIsRefused(t *testing.T) {
 			verifyRefused := func(err error) {
 				t.Helper()
 				refusal, ok := errors.AsType[*outbox.Refusal](err)
-				if !ok || !errors.Is(err, outbox.ErrBusy) || !strings.Contains(refusal.Detail, way.says) {
-					t.Errorf("got error %v, want a refusal that says %q", err, way.says)
-				}
+				must.Hold(t, ok && errors.Is(err, outbox.ErrBusy) && strings.Contains(refusal.Detail, way.says), "got error %v, want a refusal that says %q", err, way.says)
 			}
 			verifyRefused(d.Write(t.Context(), func(w *Tx) error {
 				_, err := w.Exec(`insert into notes (text) values ('meanwhile')`)
@@ -108,9 +106,7 @@ func verifyNotes(t *testing.T, file string, want []string) {
 		notes, err = All(r, Column[string], `select text from notes order by rowid`)
 		return err
 	}))
-	if !slices.Equal(notes, want) {
-		t.Errorf("the notes are %q, want %q", notes, want)
-	}
+	must.Hold(t, slices.Equal(notes, want), "the notes are %q, want %q", notes, want)
 	must.OK(t, d.Close())
 }
 
