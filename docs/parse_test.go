@@ -59,9 +59,7 @@ func TestAll_areTheFiles(t *testing.T) {
 	t.Parallel()
 	entries := must.Get(files.ReadDir(".")).Or(t)
 	for _, e := range entries {
-		if Named(strings.TrimSuffix(e.Name(), ".md")) == nil {
-			t.Errorf("%s is not shown", e.Name())
-		}
+		must.Hold(t, Named(strings.TrimSuffix(e.Name(), ".md")) != nil, "%s is not shown", e.Name())
 	}
 	must.Equal(t, len(entries), len(All()), "the documents")
 }
@@ -77,10 +75,7 @@ func TestDocuments_includeFiles(t *testing.T) {
 		old := must.Get(files.ReadFile(name + ".md")).Or(t)
 		text := included.ReplaceAllStringFunc(string(old), func(block string) string {
 			m := included.FindStringSubmatch(block)
-			file, err := os.ReadFile(filepath.Join("..", m[1]))
-			if err != nil {
-				t.Error(err)
-			}
+			file := must.Get(os.ReadFile(filepath.Join("..", m[1]))).Or(t)
 			return "<!-- " + m[1] + " -->\n```" + m[2] + "\n" + string(file) + "```\n"
 		})
 		switch {
@@ -88,9 +83,7 @@ func TestDocuments_includeFiles(t *testing.T) {
 		case !*update:
 			t.Errorf("%s.md has another text than the files of deploy that it includes; run make generate", name)
 		default:
-			if err := os.WriteFile(name+".md", []byte(text), 0o644); err != nil {
-				t.Error(err)
-			}
+			must.OK(t, os.WriteFile(name+".md", []byte(text), 0o644))
 		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -99,28 +100,19 @@ func copyBatch(from, to *sql.DB) (n int, err error) {
 	}
 	defer tx.Rollback()
 	insert, err := tx.Prepare(`insert into bare values ($1, $2, $3, $4, $5)`)
-	if err != nil {
-		return 0, err
-	}
 	last := int64(0)
-	for rows.Next() {
+	for ; err == nil && rows.Next(); n++ {
 		var campaign, event, kind, payload string
-		if err := rows.Scan(&last, &campaign, &event, &kind, &payload); err != nil {
-			return n, err
+		if err = rows.Scan(&last, &campaign, &event, &kind, &payload); err == nil {
+			_, err = insert.Exec(last, campaign, event, kind, payload)
 		}
-		if _, err := insert.Exec(last, campaign, event, kind, payload); err != nil {
-			return n, err
-		}
-		n++
 	}
-	if err := rows.Err(); err != nil {
-		return n, err
+	if err = errors.Join(err, rows.Err(), rows.Close()); err == nil {
+		err = tx.Commit()
 	}
-	rows.Close()
-	if err := tx.Commit(); err != nil {
-		return n, err
+	if err == nil {
+		_, err = from.Exec(`delete from outboxweb_intake where id <= $1`, last)
 	}
-	_, err = from.Exec(`delete from outboxweb_intake where id <= $1`, last)
 	return n, err
 }
 
@@ -221,17 +213,17 @@ func (s *shop) writePhase(b *testing.B, next *int) []time.Duration {
 }
 
 func writeOrder(db *sql.DB, order, n int) error {
-	ctx := context.Background()
-	tx, err := db.BeginTx(ctx, nil)
+	tx, err := db.Begin()
 	if err != nil {
 		return err
 	}
 	defer tx.Rollback()
-	if _, err := tx.ExecContext(ctx, `update orders set n = n + 1 where id = $1`, order); err != nil {
-		return err
+	_, err = tx.Exec(`update orders set n = n + 1 where id = $1`, order)
+	if err == nil {
+		err = writers.Append(context.Background(), tx, benchEvent(n))
 	}
-	if err := writers.Append(ctx, tx, benchEvent(n)); err != nil {
-		return err
+	if err == nil {
+		err = tx.Commit()
 	}
-	return tx.Commit()
+	return err
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -90,9 +91,7 @@ func (s *shop) put(events ...writers.Event) {
 			err = tx.Commit()
 		}
 	}
-	if err != nil {
-		s.tb.Fatal(err)
-	}
+	must.OK(s.tb, err)
 }
 
 func event(campaign, id string) writers.Event {
@@ -120,6 +119,26 @@ func (s *shop) rows() string {
 	return strings.Join(storetest.Texts(s.tb, s.db, `select event_id from outboxweb_intake order by id`), " ")
 }
 
+// holds compares what is named, in pairs: the rows left, the kept and the rejected ones, and a campaign's events.
+func (s *shop) holds(tb testing.TB, pairs ...string) {
+	tb.Helper()
+	got, want := map[string]string{}, map[string]string{}
+	for pair := range slices.Chunk(pairs, 2) {
+		want[pair[0]] = pair[1]
+		switch pair[0] {
+		case "rows":
+			got["rows"] = s.rows()
+		case "kept":
+			got["kept"] = s.kept()
+		case "rejected":
+			got["rejected"] = s.rejections()
+		default:
+			got[pair[0]] = s.journal(pair[0])
+		}
+	}
+	must.Equal(tb, got, want, "the shop")
+}
+
 // rejections are the rejected rows, oldest first, as EVENT STATUS.
 func (s *shop) rejections() string {
 	s.tb.Helper()
@@ -143,9 +162,7 @@ func (s *shop) state() outbox.IntakeSource {
 	s.tb.Helper()
 	s.Changed()
 	all, err := s.intake.States(context.Background())
-	if err != nil || len(all) != 1 {
-		s.tb.Fatalf("states: %+v, %v", all, err)
-	}
+	must.Need(s.tb, err == nil && len(all) == 1, "states: %+v, %v", all, err)
 	return all[0]
 }
 
@@ -153,7 +170,5 @@ func equal[T comparable](tb testing.TB, what string, got, want T) {
 	tb.Helper()
 	must.Equal(tb, got, want, what, fmt.Sprint(got))
 }
-
-func definition() intake.Definition { return intake.Definition{} }
 
 func TestMain(m *testing.M) { os.Exit(storetest.Main(m, "^TestPostgres")) }
