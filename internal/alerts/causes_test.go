@@ -26,9 +26,7 @@ func TestWorker_tellsThatAPublisherRecoveredWhenItDelivers(t *testing.T) {
 	began := f.Clock.Now().Add(-10 * time.Second)
 	p.LastErrorAt = &began
 	state(outbox.PublisherFailed, 8, outbox.DestinationError, 5)
-	if w.kinds() != "firing" || !w.got[0].Since.Equal(began) || w.got[0].Todo != "Fix the destination, test it, then resume the publisher." {
-		t.Fatalf("at the first error: sent %+v", w.got)
-	}
+	must.Need(t, w.kinds() == "firing" && w.got[0].Since.Equal(began) && w.got[0].Todo == "Fix the destination, test it, then resume the publisher.", "at the first error: sent %+v", w.got)
 	delivered := f.Clock.Now()
 	rejected := delivered.Add(time.Second)
 	p.LastPublishedAt, p.LastErrorAt = &delivered, &rejected
@@ -125,9 +123,7 @@ func TestWorker_tellsOfFailedRunsByTheirKind(t *testing.T) {
 	f.pass(time.Minute)
 	f.facts.Runs = nil
 	f.pass(time.Minute)
-	if w.kinds() != "firing reminder resolved" || w.got[1].Title != "Still: Run 9 (rebuild) has failed" || !strings.Contains(w.got[2].Title, "the failed rebuild run was resumed or repeated") {
-		t.Errorf("sent %+v", w.got)
-	}
+	must.Hold(t, w.kinds() == "firing reminder resolved" && w.got[1].Title == "Still: Run 9 (rebuild) has failed" && strings.Contains(w.got[2].Title, "the failed rebuild run was resumed or repeated"), "sent %+v", w.got)
 }
 
 // A silent instance is over when it is back, was stopped, or is not listed any
@@ -176,24 +172,18 @@ func TestWorker_tellsOfEachSource(t *testing.T) {
 	shop.Name, shop.Rejected = "shop", 2
 	f.facts = outbox.Facts{Moved: true, Sources: []outbox.IntakeSource{read, shop}}
 	f.pass(5 * time.Minute)
-	if w.kinds() != "firing" {
-		t.Fatalf("sent %q before anything changed", w.kinds())
-	}
+	must.Need(t, w.kinds() == "firing", "sent %q before anything changed", w.kinds())
 	if m := w.got[0]; m.Rule != "rejected_rows" || m.Cause != "shop" || m.Count != 2 || m.Title != "2 rows of source shop are rejected, and each blocks its campaign" ||
 		m.RunbookURL != "https://ops.example/docs/intake#rejected-rows" || m.ConsoleURL != "https://ops.example/intake/shop#" {
 		t.Errorf("sent %+v", m)
 	}
 	f.facts.Sources[0].Lease, f.facts.Sources[0].Error, f.facts.Sources[1].Rejected = nil, "connection refused", 0
 	f.pass(3 * time.Minute)
-	if w.kinds() != "firing resolved firing" || !strings.Contains(w.got[1].Title, "source shop has no rejected rows") {
-		t.Fatalf("sent %q: %+v", w.kinds(), w.got)
-	}
+	must.Need(t, w.kinds() == "firing resolved firing" && strings.Contains(w.got[1].Title, "source shop has no rejected rows"), "sent %q: %+v", w.kinds(), w.got)
 	if m := w.got[2]; m.Rule != "source" || m.Cause != "billing" || m.Title != "Source billing cannot be read" || m.Error != "connection refused" || m.RunbookURL != "https://ops.example/docs/intake#a-source-is-not-read" {
 		t.Errorf("sent %+v", m)
 	}
 	f.facts.Sources[0] = read
 	f.pass(2 * time.Minute)
-	if w.kinds() != "firing resolved firing resolved" || !strings.Contains(w.got[3].Title, "source billing is read again") {
-		t.Errorf("at the end it sent %+v", w.got[len(w.got)-1])
-	}
+	must.Hold(t, w.kinds() == "firing resolved firing resolved" && strings.Contains(w.got[3].Title, "source billing is read again"), "at the end it sent %+v", w.got[len(w.got)-1])
 }

@@ -54,9 +54,7 @@ func TestParse_takesOneAddressAlone(t *testing.T) {
 	must.Need(t, err == nil && len(s.Rules) == len(outbox.AlertRules()) && len(s.Receivers) == 3 && strings.Join(s.Rules[0].To, " ") == "slack webhook webhook-2", "%+v, %v", s, err)
 	must.Equal(t, s.Receivers[0].Shown, "slack+https://hooks.slack.com/…", "shows")
 	s, err = parse(t, `{to: ["https://h/x"], rules: {drift: off, instance: false, oldest_row: {over: 1h, for: 0}, pager: {what: dead_rows, over: 100, urgent: true}}}`)
-	if err != nil || len(s.Rules) != 11 || s.Rules[2].OverAge != time.Hour || s.Rules[2].For != 0 || s.Rules[10].Name != "pager" || s.Rules[10].Over != 100 || !s.Rules[10].Urgent || len(s.Rules[10].To) != 1 {
-		t.Errorf("%+v, %v", s.Rules, err)
-	}
+	must.Hold(t, err == nil && len(s.Rules) == 11 && s.Rules[2].OverAge == time.Hour && s.Rules[2].For == 0 && s.Rules[10].Name == "pager" && s.Rules[10].Over == 100 && s.Rules[10].Urgent && len(s.Rules[10].To) == 1, "%+v, %v", s.Rules, err)
 }
 
 // The examples in the documentation and on the page are valid configurations.
@@ -69,8 +67,6 @@ func TestParse_readsTheDocumentation(t *testing.T) {
 		var document yaml.Node
 		must.OK(t, yaml.Unmarshal([]byte(example[1]), &document))
 		s, err := alerts.Parse(document.Content[0], func(string) (string, bool) { return "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSwMfKQ9r8GKYq=", true })
-		if err != nil || len(s.Receivers) == 0 {
-			t.Errorf("%v in\n%s", err, example[1])
-		}
+		must.Hold(t, err == nil && len(s.Receivers) != 0, "%v in\n%s", err, example[1])
 	}
 }

@@ -198,9 +198,7 @@ func TestReceiver_escapesTexts(t *testing.T) {
 		}
 	}
 	must.OK(t, json.Unmarshal([]byte(w.bodies[0]), &chat))
-	if len(chat.Blocks) != 1 {
-		t.Fatalf("the chat gets %s", w.bodies[0])
-	}
+	must.Need(t, len(chat.Blocks) == 1, "the chat gets %s", w.bodies[0])
 	for _, text := range []string{chat.Text, chat.Blocks[0].Text.Text} {
 		for _, bad := range []string{"<!channel>", "@here", "<https://evil", `\n` + "```" + "```"} {
 			must.Hold(t, !strings.Contains(text, bad), "the chat gets %q in %s", bad, text)
@@ -215,7 +213,6 @@ func TestReceiver_escapesTexts(t *testing.T) {
 
 // trickling accepts connections, writes a text, and goes on with another until the other side leaves.
 func trickling(t *testing.T, text, on string) string {
-	t.Helper()
 	listener := must.Get(net.Listen("tcp", "127.0.0.1:0")).Or(t)
 	t.Cleanup(func() { listener.Close() })
 	go func() {
@@ -269,9 +266,7 @@ func TestReceiver_messageEndsWhateverItDoes(t *testing.T) {
 			}()
 			select {
 			case text := <-ended:
-				if !strings.HasPrefix(text, "false") || !strings.Contains(text, c.says) {
-					t.Errorf("it ended with %q, want %q", text, c.says)
-				}
+				must.Hold(t, strings.HasPrefix(text, "false") && strings.Contains(text, c.says), "it ended with %q, want %q", text, c.says)
 			case <-time.After(30 * time.Second):
 				t.Fatal("it does not end")
 			}

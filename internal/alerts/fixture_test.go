@@ -65,7 +65,6 @@ func (w *world) kinds() string {
 }
 
 func parse(tb testing.TB, text string) (alerts.Settings, error) {
-	tb.Helper()
 	var document yaml.Node
 	must.OK(tb, yaml.Unmarshal([]byte(text), &document))
 	env := map[string]string{"HOOK": "s3cret-hook", "PASS": "p@ss word", "WHSEC": "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSwMfKQ9r8GKYq="}

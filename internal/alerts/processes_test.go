@@ -74,7 +74,6 @@ func sendAndDie(url string) int {
 }
 
 func child(t *testing.T, f *storetest.Fixture, url string) *exec.Cmd {
-	t.Helper()
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), childReceiver+"="+url, childJournal+"="+f.Pair.Journal, childProjections+"="+f.Pair.Projections)
 	cmd.Stderr = os.Stderr

@@ -19,9 +19,7 @@ func TestWorker_tellsOfAProblemItsGrowthAndItsEnd(t *testing.T) {
 	f.pass(time.Minute)
 	f.dead(3)
 	f.pass(6 * time.Minute)
-	if w.kinds() != "firing" {
-		t.Fatalf("sent %q", w.kinds())
-	}
+	must.Need(t, w.kinds() == "firing", "sent %q", w.kinds())
 	m := w.got[0]
 	if m.Title != "3 rows are dead" || m.Count != 3 || m.Rule != "dead_rows" || m.Build != "v8" || m.Projection != "campaigns" || m.ProjectionVersion != "abc" ||
 		m.RunbookURL != "https://ops.example/docs/operating#dead-heads-grow" || m.ConsoleURL != "https://ops.example/failures#" || m.Since == nil || m.Todo == "" {
@@ -32,9 +30,7 @@ func TestWorker_tellsOfAProblemItsGrowthAndItsEnd(t *testing.T) {
 	must.Hold(t, h.Get("Webhook-Id") == m.ID && strings.HasPrefix(h.Get("Webhook-Signature"), "v1,") && h.Get("User-Agent") == "outboxweb/v9", "headers %v", h)
 	f.dead(5)
 	f.pass(time.Minute)
-	if w.kinds() != "firing reminder" || w.got[1].Before == nil || *w.got[1].Before != 3 || w.got[1].Count != 5 {
-		t.Fatalf("sent %q: %+v", w.kinds(), w.got[len(w.got)-1])
-	}
+	must.Need(t, w.kinds() == "firing reminder" && w.got[1].Before != nil && *w.got[1].Before == 3 && w.got[1].Count == 5, "sent %q: %+v", w.kinds(), w.got[len(w.got)-1])
 	f.dead(6)
 	f.step()
 	f.dead(0)
@@ -45,9 +41,7 @@ func TestWorker_tellsOfAProblemItsGrowthAndItsEnd(t *testing.T) {
 		t.Fatalf("sent %q: %+v", w.kinds(), w.got[len(w.got)-1])
 	}
 	v, err := f.View(f.Ctx)
-	if err != nil || len(v.Messages) != 3 || v.Messages[0].Status != "sent" || v.Receivers[0].SentAt == nil || v.Receivers[0].Waiting != 0 || v.Evaluator != "w-1" {
-		t.Fatalf("view %+v, %v", v, err)
-	}
+	must.Need(t, err == nil && len(v.Messages) == 3 && v.Messages[0].Status == "sent" && v.Receivers[0].SentAt != nil && v.Receivers[0].Waiting == 0 && v.Evaluator == "w-1", "view %+v, %v", v, err)
 	shown := v.Receivers[0].Destination
 	must.Hold(t, !strings.Contains(shown, "hook?") && !strings.Contains(shown, "s3cret"), "shows %q", shown)
 }
@@ -68,9 +62,7 @@ func TestWorker_goesOnWithWhatAnotherProcessTold(t *testing.T) {
 	two.step()
 	two.dead(30)
 	two.pass(time.Minute)
-	if w.kinds() != "firing" {
-		t.Fatalf("sent %q while it came and went", w.kinds())
-	}
+	must.Need(t, w.kinds() == "firing", "sent %q while it came and went", w.kinds())
 	two.dead(40)
 	two.step()
 	two.dead(0)
@@ -95,9 +87,7 @@ func TestWorker_beginsWhenANumberIsExceeded(t *testing.T) {
 	dead(3)
 	f.step()
 	f.pass(10 * time.Minute)
-	if w.kinds() != "firing" || w.got[0].Since.Sub(exceeded).Abs() > time.Minute {
-		t.Fatalf("sent %q: since %v, want about %v", w.kinds(), w.got[0].Since, exceeded)
-	}
+	must.Need(t, w.kinds() == "firing" && w.got[0].Since.Sub(exceeded).Abs() <= time.Minute, "sent %q: since %v, want about %v", w.kinds(), w.got[0].Since, exceeded)
 }
 
 // After a crash the next start evaluates at once.
@@ -126,9 +116,7 @@ func TestWorker_sumsUpManyCausesAtOnce(t *testing.T) {
 		f.facts.Publishers = append(f.facts.Publishers, outbox.Publisher{SubscriptionName: outbox.SubscriptionName{Topic: "t", Publisher: fmt.Sprint("p", i)}, Status: outbox.PublisherFailed, ErrorCount: 8, ErrorKind: outbox.DestinationError})
 	}
 	f.pass(time.Minute)
-	if w.kinds() != "summary" || len(w.got[0].Messages) != 50 || w.got[0].Title != "50 messages at once: 50 open, 0 resolved" || !w.got[0].Urgent {
-		t.Errorf("sent %q: %+v", w.kinds(), w.got)
-	}
+	must.Hold(t, w.kinds() == "summary" && len(w.got[0].Messages) == 50 && w.got[0].Title == "50 messages at once: 50 open, 0 resolved" && w.got[0].Urgent, "sent %q: %+v", w.kinds(), w.got)
 }
 
 func TestWorker_keepsTheLatestForAReceiverThatIsDown(t *testing.T) {
@@ -140,9 +128,7 @@ func TestWorker_keepsTheLatestForAReceiverThatIsDown(t *testing.T) {
 	f.pass(70 * time.Minute)
 	v := must.Get(f.View(f.Ctx)).Or(t)
 	r := v.Receivers[0]
-	if r.Failures < 5 || r.Failures > 20 || r.RetryAt == nil || r.Waiting != 1 || !strings.Contains(r.LastError, "503") || strings.Contains(r.LastError, "hunter2") {
-		t.Errorf("receiver %+v", r)
-	}
+	must.Hold(t, r.Failures >= 5 && r.Failures <= 20 && r.RetryAt != nil && r.Waiting == 1 && strings.Contains(r.LastError, "503") && !strings.Contains(r.LastError, "hunter2"), "receiver %+v", r)
 	f.dead(0)
 	f.pass(6 * time.Minute)
 	w.answer(0)

@@ -44,7 +44,6 @@ func (r *refusals) last() string {
 }
 
 func gate(t testing.TB, c Config) (*Gate, *refusals) {
-	t.Helper()
 	told := &refusals{}
 	c.Refused = told.note
 	if c.Logger == nil {
@@ -70,14 +69,11 @@ func request(from string, headers ...string) *http.Request {
 // wantDenied fails unless the request is refused for the reason, with a message that contains
 // the text.
 func wantDenied(t *testing.T, g *Gate, told *refusals, r *http.Request, why, text string) {
-	t.Helper()
 	who, err := g.Identify(r)
 	var refusal *outbox.Refusal
 	must.Need(t, errors.As(err, &refusal), "identified %+v with error %v, want a refusal", who, err)
 	kind := kindOf(why) // TestKinds_ofUsersWhoAreSignedIn says which
-	if !errors.Is(err, kind) || told.last() != why || !strings.Contains(refusal.Detail, text) {
-		t.Errorf("refused for %q with %q (%v), want %q with %q", told.last(), refusal.Detail, refusal.Err, why, text)
-	}
+	must.Hold(t, errors.Is(err, kind) && told.last() == why && strings.Contains(refusal.Detail, text), "refused for %q with %q (%v), want %q with %q", told.last(), refusal.Detail, refusal.Err, why, text)
 	must.Hold(t, (refusal.RetryAfter > 0) == (why == whyUnavailable && g.remote() != nil), "refused for %q and to try again after %s", why, refusal.RetryAfter)
 	asks := strings.Contains(refusal.Detail, "; ask ")
 	must.Hold(t, asks == (kind == ErrRefused || kind == ErrNoRole), "refused for %q, the refusal names whom to ask: %v: %q", why, asks, refusal.Detail)
@@ -85,7 +81,6 @@ func wantDenied(t *testing.T, g *Gate, told *refusals, r *http.Request, why, tex
 }
 
 func wantUser(t *testing.T, g *Gate, r *http.Request, name string, role outbox.Role, groups ...string) {
-	t.Helper()
 	who, err := g.Identify(r)
 	must.Need(t, err == nil, "refused: %v", err)
 	must.Hold(t, who.Name == name && who.Role == role && strings.Join(who.Groups, "|") == strings.Join(groups, "|"), "identified %+v, want %s as %s in %q", who, name, role, groups)
@@ -195,7 +190,6 @@ func TestNewToken_isEachTimeAnother(t *testing.T) {
 // behindProxy is a gate behind a proxy at 10.0.0.7, with a shared secret, which sends groups in a
 // format; without one, with commas between.
 func behindProxy(t testing.TB, format string) (*Gate, *refusals) {
-	t.Helper()
 	hash := HashToken(strings.TrimPrefix(token, "Bearer "))
 	return gate(t, Config{
 		Kind: KindProxyHeader, Preset: "authelia", SecretHeader: "x-proxy-secret", Secret: secret, GroupsFormat: format, InsecureCommaGroups: format == "",
@@ -356,7 +350,6 @@ func TestIdentify_tellsWhoIsRefusedWhyAndWhomToAsk(t *testing.T) {
 		g, told := gate(t, Config{Kind: KindProxyHeader, Preset: "oauth2-proxy", GroupsFormat: FormatJSON, TrustUnix: true, Contact: contact,
 			Grants: outbox.Grants{outbox.RoleOperator: {"group:ops", "user:Bea@example.org"}, outbox.RoleAdmin: {"group:root"}}})
 		denied := func(user, groups, why, text string) {
-			t.Helper()
 			r := request("@", "X-Forwarded-Email", user, "X-Forwarded-Groups", groups)
 			r = r.WithContext(context.WithValue(r.Context(), http.LocalAddrContextKey, net.Addr(&net.UnixAddr{Name: "/run/o.sock", Net: "unix"})))
 			wantDenied(t, g, told, r, why, text+"; ask "+whom)
@@ -447,9 +440,7 @@ func TestIdentify_warnsOfIdentityThatNothingReads(t *testing.T) {
 			clock = clock.Add(unreadPause / 3)
 		}
 		want := map[bool]int{true: 1}[c.warns]
-		if warned() != want || c.warns && !strings.Contains(log.String(), "headers=["+c.header+"] peer=10.0.0.7") || strings.Contains(log.String(), "ana-secret") {
-			t.Errorf("%s: %d lines, want %d:\n%s", name, warned(), want, log.String())
-		}
+		must.Hold(t, warned() == want && (!c.warns || strings.Contains(log.String(), "headers=["+c.header+"] peer=10.0.0.7")) && !strings.Contains(log.String(), "ana-secret"), "%s: %d lines, want %d:\n%s", name, warned(), want, log.String())
 		if _, _ = g.Identify(request(proxy, c.header, "ana")); warned() != 2*want || c.warns && !strings.Contains(log.String(), "left_out=2") {
 			t.Errorf("%s: a minute later there are %d lines, want %d:\n%s", name, warned(), 2*want, log.String())
 		}
@@ -472,7 +463,5 @@ func TestIdentify_logsOneLineASecondForEachReason(t *testing.T) {
 	clock = clock.Add(time.Second)
 	_, _ = g.Identify(forged)
 	lines := strings.Split(strings.TrimSpace(log.String()), "\n")
-	if len(lines) != 3 || !strings.Contains(lines[0], "why=untrusted") || !strings.Contains(lines[0], "peer=192.0.2.1") || !strings.Contains(lines[0], "request_id=r-1 proxy_request_id=p-1") || !strings.Contains(lines[1], "why=absent") || !strings.Contains(lines[2], "left_out=499") {
-		t.Errorf("the log is:\n%s", log.String())
-	}
+	must.Hold(t, len(lines) == 3 && strings.Contains(lines[0], "why=untrusted") && strings.Contains(lines[0], "peer=192.0.2.1") && strings.Contains(lines[0], "request_id=r-1 proxy_request_id=p-1") && strings.Contains(lines[1], "why=absent") && strings.Contains(lines[2], "left_out=499"), "the log is:\n%s", log.String())
 }

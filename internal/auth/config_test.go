@@ -126,9 +126,7 @@ func TestNew_presetsKnowTheirProxies(t *testing.T) {
 		c.config.Kind, c.config.Audience, c.config.Grants = KindJWT, []string{"outboxweb"}, everybody
 		g, _ := gate(t, c.config)
 		got := g.config
-		if got.Header != c.header || got.JWKS != c.keys || got.UserClaim != c.user || got.GroupsClaim != c.groups || strings.Join(got.Algorithms, " ") != c.algorithms || g.SignOut() != c.signOut {
-			t.Errorf("%s: %s, %s, %s, %s, %v, %s", c.config.Preset, got.Header, got.JWKS, got.UserClaim, got.GroupsClaim, got.Algorithms, g.SignOut())
-		}
+		must.Hold(t, got.Header == c.header && got.JWKS == c.keys && got.UserClaim == c.user && got.GroupsClaim == c.groups && strings.Join(got.Algorithms, " ") == c.algorithms && g.SignOut() == c.signOut, "%s: %s, %s, %s, %s, %v, %s", c.config.Preset, got.Header, got.JWKS, got.UserClaim, got.GroupsClaim, got.Algorithms, g.SignOut())
 	}
 	for name, want := range map[string]string{"oauth2-proxy": "X-Forwarded-Email X-Forwarded-Groups " + oauth2SignOut, "authelia": "Remote-User Remote-Groups ", "tailscale": "Tailscale-User-Login  "} {
 		g, _ := gate(t, Config{Kind: KindProxyHeader, Preset: name, TrustUnix: true, Grants: everybody})

@@ -34,7 +34,6 @@ type signer struct {
 }
 
 func newSigner(t testing.TB, id string, alg jose.SignatureAlgorithm) signer {
-	t.Helper()
 	var key crypto.Signer
 	var err error
 	switch alg {
@@ -45,9 +44,7 @@ func newSigner(t testing.TB, id string, alg jose.SignatureAlgorithm) signer {
 	case jose.EdDSA:
 		_, key, err = ed25519.GenerateKey(rand.Reader)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return signer{id: id, alg: alg, key: key}
 }
 
@@ -56,12 +53,10 @@ func (s signer) public() jose.JSONWebKey {
 }
 
 func (s signer) sign(t testing.TB, claims map[string]any) string {
-	t.Helper()
 	return s.signText(t, asJSON(t, claims), nil)
 }
 
 func (s signer) signText(t testing.TB, payload []byte, options *jose.SignerOptions) string {
-	t.Helper()
 	var key any = jose.JSONWebKey{Key: s.key, KeyID: s.id}
 	if options != nil && options.EmbedJWK {
 		key = s.key
@@ -72,12 +67,10 @@ func (s signer) signText(t testing.TB, payload []byte, options *jose.SignerOptio
 }
 
 func asJSON(t testing.TB, v any) []byte {
-	t.Helper()
 	return must.Get(json.Marshal(v)).Or(t)
 }
 
 func keySet(t testing.TB, signers ...signer) []byte {
-	t.Helper()
 	var set jose.JSONWebKeySet
 	for _, s := range signers {
 		set.Keys = append(set.Keys, s.public())
@@ -109,7 +102,6 @@ func encoded(text []byte) string { return base64.RawURLEncoding.EncodeToString(t
 
 // byHand creates a JWT with the given header, signed by HMAC or not at all.
 func byHand(t testing.TB, head map[string]any, claims map[string]any, secret []byte) string {
-	t.Helper()
 	text := encoded(asJSON(t, head)) + "." + encoded(asJSON(t, claims))
 	if secret == nil {
 		return text + "."
@@ -234,34 +226,28 @@ func TestAssertion_thatIsNoneIsRefused(t *testing.T) {
 }
 
 func withEmbeddedKey(t testing.TB, s signer) string {
-	t.Helper()
 	return s.signText(t, asJSON(t, good()), &jose.SignerOptions{EmbedJWK: true})
 }
 
 func withCritical(t testing.TB, s signer) string {
-	t.Helper()
 	return s.signText(t, asJSON(t, good()), (&jose.SignerOptions{}).WithCritical("x-new").WithHeader("x-new", true))
 }
 
 func withHeader(t testing.TB, s signer, name string, value any) string {
-	t.Helper()
 	return s.signText(t, asJSON(t, good()), (&jose.SignerOptions{}).WithHeader(jose.HeaderKey(name), value))
 }
 
 // doubled repeats a raw member of the header.
 func doubled(t testing.TB, s signer, member string) string {
-	t.Helper()
 	_, rest, _ := strings.Cut(s.sign(t, good()), ".")
 	return encoded([]byte(`{"alg":"RS256",`+member+`,`+member+`}`)) + "." + rest
 }
 
 func claimsAnd(t testing.TB, claims map[string]any, member string) string {
-	t.Helper()
 	return strings.TrimSuffix(string(asJSON(t, claims)), "}") + "," + member + "}"
 }
 
 func rawSigned(t testing.TB, s signer, payload string) string {
-	t.Helper()
 	return s.signText(t, []byte(payload), nil)
 }
 
@@ -336,8 +322,6 @@ func TestAssertion_withoutTheGroupsThatRulesNameSaysSo(t *testing.T) {
 	c.GroupsClaim, c.Grants = "roles", outbox.Grants{outbox.RoleViewer: {"user:ana@example.org"}, outbox.RoleOperator: {"group:ops"}}
 	g, told := gate(t, c)
 	who, err := g.Identify(asserting(s.sign(t, good())))
-	if err != nil || len(who.Hints) != 1 || !strings.Contains(who.Hints[0], `no claim "roles"`) || !strings.Contains(who.Lacks(outbox.RoleOperator), who.Hints[0]) {
-		t.Errorf("%+v, %v", who, err)
-	}
+	must.Hold(t, err == nil && len(who.Hints) == 1 && strings.Contains(who.Hints[0], `no claim "roles"`) && strings.Contains(who.Lacks(outbox.RoleOperator), who.Hints[0]), "%+v, %v", who, err)
 	wantDenied(t, g, told, asserting(s.sign(t, good(map[string]any{"email": "eve@example.org"}))), whyRole, `no claim "roles"`)
 }

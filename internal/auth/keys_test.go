@@ -30,7 +30,6 @@ type keyServer struct {
 }
 
 func newKeyServer(t testing.TB, signers ...signer) *keyServer {
-	t.Helper()
 	s := &keyServer{}
 	s.holds(keySet(t, signers...))
 	s.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -68,7 +67,6 @@ func (c *handClock) advance(by time.Duration) { c.micros.Add(by.Microseconds()) 
 
 // timed is a gate that reads its keys at an address, by a clock.
 func timed(t *testing.T, keys string, clock *handClock) (*Gate, *refusals) {
-	t.Helper()
 	c := jwtConfig(keys)
 	c.Now = clock.now
 	return gate(t, c)
@@ -80,7 +78,6 @@ func TestKeys_areAskedForOnceInTenSecondsWhateverArrives(t *testing.T) {
 	server, clock := newKeyServer(t, known), newHandClock()
 	g, told := timed(t, server.URL, clock)
 	storm := func(text func(i int) string) {
-		t.Helper()
 		var all sync.WaitGroup
 		for worker := range 4 {
 			all.Go(func() {
@@ -93,7 +90,6 @@ func TestKeys_areAskedForOnceInTenSecondsWhateverArrives(t *testing.T) {
 		all.Wait()
 	}
 	asked := func(want int64) {
-		t.Helper()
 		n := server.asked.Load()
 		must.Need(t, n == want, "the key server was asked %d times, want %d", n, want)
 	}
@@ -203,7 +199,6 @@ func TestKeys_thatCannotBeReadAfterARotationPutOff(t *testing.T) {
 
 // discoverable is an issuer that names its keys' address.
 func discoverable(t testing.TB, signers ...signer) *keyServer {
-	t.Helper()
 	s := newKeyServer(t)
 	s.documents(map[string]any{"issuer": s.URL, "jwks_uri": s.URL + "/keys"}, keySet(t, signers...))
 	return s
@@ -268,9 +263,7 @@ func TestKeys_areNotFetchedByHTTPForAnIssuerByHTTPS(t *testing.T) {
 	g, told := gate(t, c)
 	g.remote().client.Transport = secure.Client().Transport
 	wantDenied(t, g, told, asserting(s.sign(t, good(map[string]any{"iss": secure.URL}))), whyUnavailable, "keys cannot be read at the moment")
-	if !strings.Contains(g.Trouble(), "is not an https address") || plain.asked.Load() != 0 {
-		t.Errorf("%q, and the keys were fetched %d times", g.Trouble(), plain.asked.Load())
-	}
+	must.Hold(t, strings.Contains(g.Trouble(), "is not an https address") && plain.asked.Load() == 0, "%q, and the keys were fetched %d times", g.Trouble(), plain.asked.Load())
 }
 
 type transport func(*http.Request) (*http.Response, error)
@@ -305,7 +298,6 @@ func TestRun_readsTheKeysBeforeAnybodyAsks(t *testing.T) {
 		var running sync.WaitGroup
 		running.Go(func() { g.Run(ctx) })
 		after := func(wait time.Duration, trouble string) {
-			t.Helper()
 			time.Sleep(wait)
 			synctest.Wait()
 			must.Equal(t, g.Trouble(), trouble, "trouble")

@@ -56,7 +56,6 @@ func everything() *Metrics {
 }
 
 func gather(t *testing.T, m *Metrics) map[string]*dto.MetricFamily {
-	t.Helper()
 	families := must.Get(m.registry.Gather()).Or(t)
 	byName := map[string]*dto.MetricFamily{}
 	for _, f := range families {
@@ -72,7 +71,6 @@ const (
 
 // table lists the series of outboxweb, generated from the collectors.
 func table(t *testing.T, m *Metrics) string {
-	t.Helper()
 	families := gather(t, m)
 	described := make(chan *prometheus.Desc, 1000)
 	m.registry.Describe(described)

@@ -14,7 +14,6 @@ import (
 )
 
 func scrape(t *testing.T, m *Metrics) string {
-	t.Helper()
 	rec := httptest.NewRecorder()
 	m.Handler().ServeHTTP(rec, httptest.NewRequest("GET", "/metrics", nil))
 	must.Need(t, rec.Code == 200, "scrape answered %d: %s", rec.Code, rec.Body)

@@ -18,7 +18,6 @@ type fixture struct {
 }
 
 func open(tb testing.TB, change ...func(*store.Options)) *fixture {
-	tb.Helper()
 	return around(storetest.Open(tb, change...))
 }
 

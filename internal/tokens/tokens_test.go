@@ -33,9 +33,7 @@ func TestToken_isFoundByItsHashUntilItIsRevoked(t *testing.T) {
 	refused(t, storetest.No(f.RevokeToken(f.Ctx, ana(""), made.ID)), outbox.ErrConflict, "token 1 was revoked by ana 1 m")
 	refused(t, storetest.No(f.RevokeToken(f.Ctx, ana(""), 7)), outbox.ErrNotFound, "no token 7")
 	acts, err := f.AuditLogOf(f.Ctx, 10, outbox.TokenTarget(made.ID))
-	if err != nil || len(acts) != 3 || acts[0].Outcome != outbox.AuditRefused || acts[1].Action != outbox.ActionTokenRevoke || acts[2].Action != outbox.ActionTokenCreate {
-		t.Fatalf("acts on the token: %+v, %v", acts, err)
-	}
+	must.Need(t, err == nil && len(acts) == 3 && acts[0].Outcome == outbox.AuditRefused && acts[1].Action == outbox.ActionTokenRevoke && acts[2].Action == outbox.ActionTokenCreate, "acts on the token: %+v, %v", acts, err)
 	for _, hidden := range storetest.Texts(t, f.JournalDB, `select before || after || result || target from audit_log`) {
 		must.Hold(t, !strings.Contains(hidden, "h-1"), "the audit record has the hash: %s", hidden)
 	}
@@ -90,7 +88,6 @@ func TestNoteTokenUse_writesOnceAMinute(t *testing.T) {
 	f := open(t)
 	token(f, "h-1", outbox.RoleViewer, time.Hour)
 	use := func() (noted time.Time) {
-		t.Helper()
 		f.RecordTokenUse(f.Ctx, must.Get(f.TokenByHash(f.Ctx, "h-1")).Or(t))
 		if at := must.Get(f.TokenByHash(f.Ctx, "h-1")).Or(t).LastUsedAt; at != nil {
 			noted = *at
@@ -99,7 +96,6 @@ func TestNoteTokenUse_writesOnceAMinute(t *testing.T) {
 	}
 	// A use that the database is too busy to record is given up, and the next is recorded a minute later.
 	mustNote := func() time.Time {
-		t.Helper()
 		storetest.Eventually(t, "a use to be noted", func() bool {
 			f.Clock.Advance(time.Minute)
 			return use().Equal(f.Clock.Now())

@@ -71,9 +71,7 @@ func TestCounts_ofOneAreSingular(t *testing.T) {
 	for n, want := range map[int64][3]string{1: {"event behind", "failing cause", ">campaign waiting for it<"}, 2: {"events behind", "failing causes", ">campaigns waiting for it<"}} {
 		v := Overview{Summary: outbox.Summary{Lag: outbox.Lag{Events: n}}, Causes: make([]outbox.AssessedGroup, n)}
 		numbers := heroNumbers(Page{}, v)
-		if numbers[0].name != want[0] || numbers[2].name != want[1] {
-			t.Errorf("%d: %q, %q", n, numbers[0].name, numbers[2].name)
-		}
+		must.Hold(t, numbers[0].name == want[0] && numbers[2].name == want[1], "%d: %q, %q", n, numbers[0].name, numbers[2].name)
 		html := rendered(t, projectionCounts(Page{}, outbox.ProjectionInfo{Name: "orders", Blocking: n}))
 		must.Hold(t, strings.Contains(html, want[2]), "%d: %s", n, html)
 	}

@@ -165,7 +165,5 @@ func TestMarkers_ofOtherThingsAreFoldedOnACampaignsPage(t *testing.T) {
 	t.Parallel()
 	html := rendered(t, campaignMarkers(Page{Now: noon}, minutely(), "c"))
 	own, folded, _ := strings.Cut(html, "<details")
-	if strings.Count(own, "<li>") != 1 || strings.Count(folded, "<li>") != markersListed || !strings.Contains(folded, "<summary>59 markers of the whole deployment</summary>") || strings.Contains(folded, "open") {
-		t.Errorf("own: %s\nfolded: %s", own, folded)
-	}
+	must.Hold(t, strings.Count(own, "<li>") == 1 && strings.Count(folded, "<li>") == markersListed && strings.Contains(folded, "<summary>59 markers of the whole deployment</summary>") && !strings.Contains(folded, "open"), "own: %s\nfolded: %s", own, folded)
 }

@@ -98,9 +98,7 @@ func TestMoments_partAttemptsByWhatCameBetween(t *testing.T) {
 func TestMoments_lastAndHoldEachAttempt(t *testing.T) {
 	t.Parallel()
 	m := moments(historyOf("f boom", "f boom", "d boom"))[0]
-	if m.At.Sub(m.began()) != 2*time.Minute || len(m.Attempts) != 3 || attemptsWords(m) != "3 attempts, the same error" {
-		t.Errorf("from %s to %s: %s", m.began(), m.At, attemptsWords(m))
-	}
+	must.Hold(t, m.At.Sub(m.began()) == 2*time.Minute && len(m.Attempts) == 3 && attemptsWords(m) == "3 attempts, the same error", "from %s to %s: %s", m.began(), m.At, attemptsWords(m))
 }
 
 func TestUnrecorded_saysWhenAnEventWasAppliedWithoutRecord(t *testing.T) {

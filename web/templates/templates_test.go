@@ -15,7 +15,6 @@ import (
 )
 
 func rendered(t *testing.T, c templ.Component) string {
-	t.Helper()
 	var b strings.Builder
 	must.OK(t, c.Render(t.Context(), &b))
 	return b.String()

@@ -39,7 +39,6 @@ func written(n node) string {
 }
 
 func mustTree(t rapid.TB, document, pointer string, from int) Tree {
-	t.Helper()
 	tree, err := ReadTree(document, pointer, from)
 	must.Need(t, err == nil, "%.200s at %q from %d: %v", document, pointer, from, err)
 	return tree
@@ -97,9 +96,7 @@ func TestReadTree_isTheDocumentAndItsPointersLeadBack(t *testing.T) {
 		look = func(n node) {
 			if n.Kind == '{' || n.Kind == '[' {
 				found := mustTree(t, document, n.Pointer, 0).root
-				if everythingFits(n) && written(found) != written(n) {
-					t.Fatalf("%s: at %q is %s, want %s", document, n.Pointer, written(found), written(n))
-				}
+				must.Need(t, !everythingFits(n) || written(found) == written(n), "%s: at %q is %s, want %s", document, n.Pointer, written(found), written(n))
 			}
 			for _, m := range n.Members {
 				look(m)
@@ -280,9 +277,7 @@ func TestVisible_findsEachCharacterAtEachPlace(t *testing.T) {
 			text := []byte(around)
 			text[at] = byte(b)
 			want := b >= utf8.RuneSelf || b < ' ' && !strings.ContainsRune("\n\t\r", rune(b)) || b == 0x7f
-			if allSeen(text) == want {
-				t.Errorf("%+q: found: %v, want %v", text, !want, want)
-			}
+			must.Hold(t, allSeen(text) != want, "%+q: found: %v, want %v", text, !want, want)
 		}
 	}
 }
