@@ -7,6 +7,7 @@
 package sqldb
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -69,9 +70,10 @@ type Config struct {
 	// On PostgreSQL a transaction whose process stalls in the middle is aborted after half a Lease.
 	// EventTimeout bounds the statements that apply events.
 	Lease, EventTimeout time.Duration
-	Concurrency         int          // concurrent waves, which need connections
-	Snapshots           int          // snapshots open at a time, in addition to other reads
-	Log                 *slog.Logger // nil discards
+	Wait                time.Duration // of a caller for a connection; 0 means LockWait
+	Concurrency         int           // concurrent waves, which need connections
+	Snapshots           int           // snapshots open at a time, in addition to other reads
+	Log                 *slog.Logger  // nil discards
 }
 
 // setting is how the program is told the value of a flag, journal-db or projections-db.
@@ -243,7 +245,7 @@ func (d *DB) WriteFrom(ctx context.Context, begin Begin, fn func(*Tx) error) err
 			return err
 		}
 	}
-	ctx, cancel := context.WithTimeout(ctx, LockWait)
+	ctx, cancel := context.WithTimeout(ctx, cmp.Or(d.config.Wait, LockWait))
 	defer cancel()
 	err := d.within(ctx, d.writers, begin, func(t *Tx) error {
 		t.ForUpdate, t.SkipLocked = d.Dialect.ForUpdate, d.Dialect.skipLocked
@@ -259,7 +261,7 @@ func (d *DB) WriteFrom(ctx context.Context, begin Begin, fn func(*Tx) error) err
 // Read runs fn on one consistent snapshot. It waits for it no longer than Write does.
 func (d *DB) Read(ctx context.Context, fn func(*Tx) error) error {
 	began := time.Now()
-	ctx, cancel := context.WithTimeout(ctx, LockWait)
+	ctx, cancel := context.WithTimeout(ctx, cmp.Or(d.config.Wait, LockWait))
 	defer cancel()
 	return d.within(ctx, d.readers, BeginRead, func(t *Tx) error {
 		defer func() { outbox.CostOf(ctx).Read(t.statements, time.Since(began)) }()

@@ -44,6 +44,8 @@ type Options struct {
 	// EventTimeout is the most time one event may take to apply; 0 means
 	// outbox.DefaultEventTimeout.
 	EventTimeout time.Duration
+	// Wait is how long a caller waits for a connection; 0 means sqldb.LockWait.
+	Wait time.Duration
 	// Lease is how long a worker's lease on a campaign lasts; 0 means outbox.DefaultLease. On
 	// PostgreSQL a transaction whose process stalls in the middle is aborted after half of it.
 	Lease time.Duration
@@ -136,7 +138,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 // Config is the configuration to open both databases with.
 func (o Options) Config() sqldb.Config {
 	return sqldb.Config{Migrations: migrations.Files, Marks: map[string]string{"journal": "events", "projections": "projection_watermarks"},
-		NoCreate: o.NoCreate, NoMigrate: o.NoMigrate, Embedded: o.Embedded, Lease: o.Lease, EventTimeout: o.EventTimeout, Concurrency: o.Concurrency, Snapshots: readmodel.LiveReaders, Private: "projections", Log: o.Log}
+		NoCreate: o.NoCreate, NoMigrate: o.NoMigrate, Embedded: o.Embedded, Lease: o.Lease, EventTimeout: o.EventTimeout, Wait: o.Wait, Concurrency: o.Concurrency, Snapshots: readmodel.LiveReaders, Private: "projections", Log: o.Log}
 }
 
 // locations are the locations of the two databases, which must not be one file.
