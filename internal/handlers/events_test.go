@@ -23,7 +23,6 @@ import (
 
 // append appends one event with a payload, without the limits of HTTP.
 func (s *site) append(campaign, eventType, payload string) {
-	s.t.Helper()
 	e := outbox.Event{CampaignID: campaign, EventType: eventType, Payload: json.RawMessage(payload)}
 	must.Get(s.store.Append(context.Background(), store.Append{Events: []outbox.Event{e}})).Or(s.t)
 }
@@ -49,11 +48,7 @@ func TestTree_isReadFromPlaceToPlaceAndFragmentsAreTheSameAsPages(t *testing.T) 
 	s.append("c-1", "a", manyItems(1050))
 	const tree = "/campaigns/c-1/events/1/tree"
 	next := regexp.MustCompile(`<a rel="next" data-testid="tree-next" href="([^"]*)"`)
-	for _, kind := range []string{"page", "fragment"} {
-		var change []func(*http.Request)
-		if kind == "fragment" {
-			change = append(change, header("HX-Request", "true"))
-		}
+	for kind, change := range map[string][]func(*http.Request){"page": nil, "fragment": {header("HX-Request", "true")}} {
 		items, to := 0, tree+"?part=payload&at=%2Fitems"
 		for range 20 {
 			a := s.get(to, change...).want(t, 200, "9007199254740993")
@@ -74,9 +69,8 @@ func TestTree_isReadFromPlaceToPlaceAndFragmentsAreTheSameAsPages(t *testing.T) 
 	}
 	s.get(tree+"?at=/items/3").want(t, 200, "9007199254740993")
 	s.get(tree+"?at=/nothing").want(t, 404, "here is nothing at")
-	if a := s.get(tree+"?at=/nothing", header("HX-Request", "true")).want(t, 200, "<html"); a.Header.Get("Outboxweb-Status") != "404" || a.Header.Get("HX-Retarget") != "body" || a.Header.Get("HX-Reswap") != "innerHTML" {
-		t.Errorf("an error page goes where %v says", a.Header)
-	}
+	h := s.get(tree+"?at=/nothing", header("HX-Request", "true")).want(t, 200, "<html").Header
+	must.Hold(t, h.Get("Outboxweb-Status") == "404" && h.Get("HX-Retarget") == "body" && h.Get("HX-Reswap") == "innerHTML", "an error page goes where %v says", h)
 	s.get(tree+"?at=/items&from=250").want(t, 200, `rel="prev" href="`+tree+`?at=%2Fitems&amp;from=150&amp;part=payload"`)
 	s.get(tree+"?at=/items&from=1050").want(t, 404)
 	s.get(tree+"?part=envelope").want(t, 422, "use payload, tags or metadata")
@@ -111,9 +105,8 @@ func TestPayload_isTheStoredBytesAndCanBeReadInRanges(t *testing.T) {
 		}
 		s.get(prefix+"/campaigns/c-1/events/9/payload").want(t, 404)
 	}
-	if a := s.do("HEAD", "/campaigns/c-1/events/1/payload", ""); a.body != "" || a.Header.Get("Content-Length") != fmt.Sprint(len(payload)) {
-		t.Errorf("HEAD: %q with %v", a.body, a.Header)
-	}
+	a := s.do("HEAD", "/campaigns/c-1/events/1/payload", "")
+	must.Hold(t, a.body == "" && a.Header.Get("Content-Length") == fmt.Sprint(len(payload)), "HEAD: %q with %v", a.body, a.Header)
 }
 
 func TestFileName_isSafeEverywhere(t *testing.T) {
@@ -146,16 +139,13 @@ func TestPages_aroundALargePayloadAreCheap(t *testing.T) { // not parallel: it c
 	}
 	s.get("/campaigns/c-1/events/1").want(t, 200, "Too long to show here").lacks(t, "9007199254740993")
 	s.get("/campaigns/c-1/events/1?tab=payload").want(t, 200, "Show the payload (", "download").lacks(t, "9007199254740993")
-	if a := s.get("/campaigns/c-1/events/1/tree").want(t, 200, fmt.Sprintf("next 100 of %d,%03d", items/1000, items%1000)); len(a.body) > 200_000 {
-		t.Errorf("its tree is %d bytes long", len(a.body))
-	}
+	a := s.get("/campaigns/c-1/events/1/tree").want(t, 200, fmt.Sprintf("next 100 of %d,%03d", items/1000, items%1000))
+	must.Hold(t, len(a.body) <= 200_000, "its tree is %d bytes long", len(a.body))
 	must.Equal(t, s.get("/api/v1/campaigns/c-1/events/1/payload").body, payload, "the file")
 }
 
 func TestEventPage_showsAttemptsAndNeighbours(t *testing.T) {
-	s := ownSite(t)
-	s.seed("c-1", "a", poison, "b", "c", "d", "e", "f", "g", "h")
-	s.work()
+	s := ownSite(t).seed("c-1", "a", poison, "b", "c", "d", "e", "f", "g", "h").work()
 	s.get("/campaigns/c-1/events/2").want(t, 200, `href="/instances#instance-test-1"`, "build", "Attempt 2 by test-1 (test)", "2 attempts, the same error", "seat &#34;7&#34; is &lt;taken&gt;",
 		`href="/campaigns/c-1/events/3"`, `href="/campaigns/c-1/events/1"`).lacks(t, `href="/campaigns/c-1/events/4"`)
 	s.get("/campaigns/c-1/events/2?tab=neighbours").want(t, 200, `href="/campaigns/c-1/events/7"`, "2 more rows", "no lease").lacks(t, `href="/campaigns/c-1/events/8"`, `data-testid="happened"`)
@@ -199,8 +189,7 @@ func TestEventPage_saysWhetherItWasAppliedAndLinksItsCauses(t *testing.T) {
 }
 
 func TestRowPage_saysWhatARehearsalFound(t *testing.T) {
-	s := ownSite(t)
-	s.seed("c-1", "a", "b", "c")
+	s := ownSite(t).seed("c-1", "a", "b", "c")
 	s.get("/campaigns/c-1/events/1").lacks(t, "Rehearsed")
 	must.OK(t, s.store.RecordRehearsal(t.Context(), store.Rehearsal{CampaignID: "c-1", RehearsedSeq: 1, FailedSeq: 2, Error: "no <seat>"}))
 	s.get("/campaigns/c-1/events/1").want(t, 200, "Rehearsed", "it would be applied")
@@ -210,9 +199,7 @@ func TestRowPage_saysWhatARehearsalFound(t *testing.T) {
 }
 
 func TestRowPage_saysWhatCanNeverSucceed(t *testing.T) {
-	s := ownSite(t)
-	s.seed("c-1", hopeless, "b")
-	s.seed("c-2", poison)
+	s := ownSite(t).seed("c-1", hopeless, "b").seed("c-2", poison)
 	s.pass()
 	const never = "an never succeed with this version of the projection"
 	s.get("/campaigns/c-1/events/1").want(t, 200, "Not retried: it c"+never, "projection&#32;<code>campaigns</code>", "· permanent: c"+never)
@@ -257,7 +244,6 @@ func TestEventPage_explainsTheError(t *testing.T) {
 func TestFailuresPage_saysTheErrorOnce(t *testing.T) {
 	t.Parallel()
 	said := func(explained string) {
-		t.Helper()
 		s := newSite(t, func(c *Config) {
 			c.Explain = func(ctx context.Context, hide outbox.Hider, campaign string, seq int64) (outbox.EventExplanation, error) {
 				x, err := taken(ctx, hide, campaign, seq)
@@ -314,18 +300,14 @@ func TestRowAddress_leadsToTheEvent(t *testing.T) {
 }
 
 func TestEventHistory_tellsWhatTheEventWentThrough(t *testing.T) {
-	s := ownSite(t)
-	s.seed("c-1", "campaign.created", poison)
-	s.work()
+	s := ownSite(t).seed("c-1", "campaign.created", poison).work()
 	s.post("/api/v1/rows/requeue", `{"reason":"mended"}`).want(t, 200)
 	h := decodeAs[outbox.EventHistory](t, s.get("/api/v1/campaigns/c-1/events/2/history").want(t, 200))
 	kinds := []outbox.StepKind{}
 	for _, step := range h.Steps {
 		kinds = append(kinds, step.Kind)
 	}
-	if want := []outbox.StepKind{outbox.StepAppended, outbox.StepFailed, outbox.StepDied, outbox.StepActed}; !slices.Equal(kinds, want) {
-		t.Fatalf("the steps are %v, want %v", kinds, want)
-	}
+	must.Need(t, slices.Equal(kinds, []outbox.StepKind{outbox.StepAppended, outbox.StepFailed, outbox.StepDied, outbox.StepActed}), "the steps are %v", kinds)
 	act := h.Steps[3].AuditEntry
 	must.Hold(t, act != nil && act.Action == outbox.ActionRequeueMany && act.Reason == "mended", "the act is %+v", act)
 	h = decodeAs[outbox.EventHistory](t, s.get("/api/v1/campaigns/c-1/events/1/history").want(t, 200))
@@ -346,40 +328,24 @@ func TestEventHistory_saysWhichProjectionsLackTheEvent(t *testing.T) {
 	s.get("/campaigns/c-1/events/4").want(t, 200, "<strong>Applied without projection campaigns", "Not applied everywhere yet: projection campaigns is paused, 1 event behind.")
 }
 
-// tamper changes events of the journal.
-func (s *site) tamper(statement string) {
-	s.t.Helper()
-	of := ""
-	if strings.HasPrefix(s.sub.Journal, "postgres") {
-		of = " on events"
-	}
-	s.change("drop trigger if exists events_refuse_update" + of)
-	s.change(statement)
-}
-
 func TestEvent_whoseContentDoesNotMatchItsHashSaysSo(t *testing.T) {
-	s := ownSite(t)
-	s.seed("c-1", "a", "b", "c")
-	s.work()
+	s := ownSite(t).seed("c-1", "a", "b", "c").work()
 	const says = "Its content does not match its hash: it was changed after it was appended"
 	s.get("/campaigns/c-1/events/2").want(t, 200, "applied").lacks(t, says)
 	s.get("/api/v1/campaigns/c-1/events/2").want(t, 200).lacks(t, `"altered"`)
-	s.tamper(`update events set payload = '{"amount":1000}' where campaign_id = 'c-1' and seq = 2`)
+	s.kit.Tamper(`update events set payload = '{"amount":1000}' where campaign_id = 'c-1' and seq = 2`)
 	s.get("/campaigns/c-1/events/2").want(t, 200, says, "#when-a-campaign-cannot-be-verified")
 	s.get("/api/v1/campaigns/c-1/events/2").want(t, 200, `"altered":true`)
 	s.get("/campaigns/c-1/events/3").want(t, 200).lacks(t, says)
 
 	// Documents that are shown only on demand are not checked.
-	s.tamper(`update events set payload = '{"a":"` + strings.Repeat("x", 64<<10) + `"}' where campaign_id = 'c-1' and seq = 3`)
+	s.kit.Tamper(`update events set payload = '{"a":"` + strings.Repeat("x", 64<<10) + `"}' where campaign_id = 'c-1' and seq = 3`)
 	s.get("/campaigns/c-1/events/3").want(t, 200).lacks(t, says)
 	s.get("/api/v1/campaigns/c-1/events/3").want(t, 200).lacks(t, `"altered"`)
-}
 
-func TestRow_ofAnEventWhoseContentDoesNotMatchItsHashSaysSo(t *testing.T) {
-	s := ownSite(t)
-	s.seed("c-1", "a", "b")
-	s.tamper(`update events set entity_id = 'somebody else' where campaign_id = 'c-1' and seq = 2`)
-	s.get("/campaigns/c-1/events/2").want(t, 200, "Its content does not match its hash")
-	s.get("/api/v1/rows/c-1/2").want(t, 200, `"altered":true`)
-	s.get("/api/v1/rows/c-1/1").want(t, 200).lacks(t, `"altered"`)
+	s.seed("c-2", "a", "b")
+	s.kit.Tamper(`update events set entity_id = 'somebody else' where campaign_id = 'c-2' and seq = 2`)
+	s.get("/campaigns/c-2/events/2").want(t, 200, "Its content does not match its hash")
+	s.get("/api/v1/rows/c-2/2").want(t, 200, `"altered":true`)
+	s.get("/api/v1/rows/c-2/1").want(t, 200).lacks(t, `"altered"`)
 }

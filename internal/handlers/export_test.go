@@ -62,9 +62,7 @@ func TestExport_jsonIsWhatTheListHas(t *testing.T) {
 			exported := decodeAs[[]json.RawMessage](t, s.get(prefix+"/export/"+name+"?format=json&bom=true&"+query).want(t, 200))
 			must.Need(t, len(exported) == len(listed.Items), "%s has %d items, the list %d", list, len(exported), len(listed.Items))
 			for i := range exported {
-				if !sameJSON(t, exported[i], listed.Items[i]) {
-					t.Errorf("%s: item %d is %s, want %s", list, i, exported[i], listed.Items[i])
-				}
+				must.Hold(t, sameJSON(t, exported[i], listed.Items[i]), "%s: item %d is %s, want %s", list, i, exported[i], listed.Items[i])
 			}
 		}
 		records, err := csv.NewReader(strings.NewReader(s.get("/export/"+name+"?format=csv&"+query).want(t, 200).body)).ReadAll()
@@ -73,7 +71,6 @@ func TestExport_jsonIsWhatTheListHas(t *testing.T) {
 }
 
 func sameJSON(t *testing.T, a, b json.RawMessage) bool {
-	t.Helper()
 	var texts [2]string
 	for i, raw := range []json.RawMessage{a, b} {
 		var v any
@@ -103,9 +100,8 @@ func TestExport_saysWhatIsWrongBeforeItBegins(t *testing.T) {
 // serveExport serves a test's sequence as an export of numbers.
 func (s *site) serveExport(path string, pages iter.Seq2[[]int, error]) {
 	s.srv.router.Get(path, s.srv.stream(func(w http.ResponseWriter, r *http.Request) error {
-		if _, bounded := r.Context().Deadline(); bounded {
-			s.t.Error("an export has a deadline")
-		}
+		_, bounded := r.Context().Deadline()
+		must.Hold(s.t, !bounded, "an export has a deadline")
 		heeding := func(yield func([]int, error) bool) {
 			for numbers, err := range pages {
 				if gone := r.Context().Err(); gone != nil {
@@ -134,12 +130,11 @@ func (f *flushes) Flush() {
 }
 
 func (s *site) fillRows(n int) {
-	s.t.Helper()
 	for _, statement := range []string{
 		`insert into campaigns (campaign_id, high_water_seq, head_seq, head_status, pending, created_at, updated_at) values ('many', %d, 1, 'pending', %[1]d, 1, 1)`,
 		`insert into projection_apply_outbox (campaign_id, seq, event_type, next_attempt_at, enqueued_at, updated_at)
 with recursive n(i) as (values (1) union all select i + 1 from n where i < %d) select 'many', i, 'counted', 1, 1, 1 from n`} {
-		s.change(fmt.Sprintf(statement, n))
+		s.kit.Exec(fmt.Sprintf(statement, n))
 	}
 }
 
@@ -152,9 +147,7 @@ func TestExport_ofManyRowsIsSentInSmallParts(t *testing.T) {
 		w := &flushes{ResponseRecorder: httptest.NewRecorder()}
 		r := httptest.NewRequest("GET", "http://127.0.0.1/export/rows?format="+format, nil)
 		s.http.ServeHTTP(w, r)
-		if len(w.sizes) < manyRows/500 || slices.Max(w.sizes) > 500*400 {
-			t.Errorf("%s: %d parts, the largest of %d bytes", format, len(w.sizes), slices.Max(w.sizes))
-		}
+		must.Hold(t, len(w.sizes) >= manyRows/500 && slices.Max(w.sizes) <= 500*400, "%s: %d parts, the largest of %d bytes", format, len(w.sizes), slices.Max(w.sizes))
 		count := 0
 		if format == "csv" {
 			records := must.Get(csv.NewReader(w.Body).ReadAll()).Or(t)
@@ -168,8 +161,7 @@ func TestExport_ofManyRowsIsSentInSmallParts(t *testing.T) {
 	}
 }
 
-// listenWith serves the site on its own port, with the program's server. Zero patience means no
-// limit.
+// listenWith serves the site on its own port, with the program's server. Zero patience means no limit.
 func (s *site) listenWith(p Patience) *httptest.Server {
 	const ample = time.Hour
 	p = Patience{cmp.Or(p.Header, ample), cmp.Or(p.Read, ample), cmp.Or(p.Write, ample), cmp.Or(p.Idle, ample)}
@@ -226,9 +218,7 @@ func TestExport_thatFailsMidwayIsCutOff(t *testing.T) {
 				must.Hold(t, err != nil || res.StatusCode == http.StatusInternalServerError, "%s begins while the server stops: %d", path, res.StatusCode)
 				continue
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			body, err := io.ReadAll(res.Body)
 			res.Body.Close()
 			must.Hold(t, errors.Is(err, io.ErrUnexpectedEOF), "%s as %s ends with %v after %q", path, format, err, body)

@@ -3,15 +3,19 @@ package handlers
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"os"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/outboxweb/outboxweb/internal/auth"
 	"github.com/outboxweb/outboxweb/internal/dbtest"
 	"github.com/outboxweb/outboxweb/internal/facts"
 	"github.com/outboxweb/outboxweb/internal/intake"
@@ -24,6 +28,7 @@ import (
 	"github.com/outboxweb/outboxweb/internal/runs"
 	"github.com/outboxweb/outboxweb/internal/search"
 	"github.com/outboxweb/outboxweb/internal/store"
+	"github.com/outboxweb/outboxweb/internal/storetest"
 	"github.com/outboxweb/outboxweb/internal/tokens"
 )
 
@@ -41,6 +46,7 @@ func TestMain(m *testing.M) {
 type site struct {
 	t          testing.TB
 	sub        dbtest.Pair
+	kit        *storetest.Fixture
 	store      *store.Store
 	operations *operations.Operations
 	runs       *runs.Runs
@@ -55,59 +61,31 @@ var testWorker = store.Worker{ID: "test-1", Build: "test"}
 // poison is the event type that the hand-driven worker cannot apply.
 const poison = "poison.pill"
 
-// hopeless is an event type that it can never apply with this version of the
-// projection.
+// hopeless is an event type that it can never apply with this version of the projection.
 const hopeless = "hopeless"
 
 func newSite(t testing.TB, change ...func(*Config)) *site {
-	t.Helper()
 	return newSiteOn(t, dbtest.New(t), change...)
 }
 
 // ownSite is newSite for a test that runs beside others.
 func ownSite(t *testing.T, change ...func(*Config)) *site {
-	t.Helper()
 	t.Parallel()
 	return newSite(t, change...)
 }
 
-// change changes the journal behind the program's back, and changeProjections the projections.
-func (s *site) change(statement string, args ...any) {
-	s.t.Helper()
-	changeAt(s.t, s.sub.Journal, statement, args...)
-}
-
-func (s *site) changeProjections(statement string, args ...any) {
-	s.t.Helper()
-	changeAt(s.t, s.sub.Projections, statement, args...)
-}
-
-func changeAt(t testing.TB, url, statement string, args ...any) {
-	t.Helper()
-	_, err := dbtest.Open(t, url).Exec(statement, args...)
-	must.Need(t, err == nil, "%s: %v", statement, err)
-}
-
 // newSiteOn is newSite on databases that the test has made itself.
 func newSiteOn(t testing.TB, sub dbtest.Pair, change ...func(*Config)) *site {
-	t.Helper()
+	return newSiteWith(t, sub, store.Options{}, change...)
+}
+
+func newSiteWith(t testing.TB, sub dbtest.Pair, o store.Options, change ...func(*Config)) *site {
 	s := &site{t: t, sub: sub, clock: time.Date(2026, 11, 21, 7, 0, 0, 0, time.UTC)}
 	now := func() time.Time { return s.clock }
-	var err error
-	s.store, err = store.Open(context.Background(), store.Options{
-		Journal:     sub.Journal,
-		Projections: sub.Projections,
-		Retry:       outbox.Retry{MaxAttempts: 2},
-		Now:         now,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := s.store.Close(); err != nil {
-			t.Errorf("close the store: %v", err)
-		}
-	})
+	o.Journal, o.Projections, o.Retry, o.Now = sub.Journal, sub.Projections, outbox.Retry{MaxAttempts: 2}, now
+	s.store = must.Get(store.Open(context.Background(), o)).Or(t)
+	t.Cleanup(func() { must.OK(t, s.store.Close()) })
+	s.kit = storetest.Around(t, s.store, sub, nil)
 	s.operations, s.runs, s.tokens = operations.New(s.store), runs.New(s.store), tokens.New(s.store)
 	c := Config{
 		Store: s.store, Search: search.New(s.store), Operations: s.operations, Runs: s.runs, Tokens: s.tokens, Publishers: publishing.NewProgress(s.store), Intake: intake.New(s.store), Mode: outbox.ModeOutbox, Version: "test", Metrics: metrics.New(s.store.Summary), Now: now,
@@ -125,83 +103,61 @@ func newSiteOn(t testing.TB, sub dbtest.Pair, change ...func(*Config)) *site {
 	return s
 }
 
-func (s *site) seed(campaign string, types ...string) {
-	s.t.Helper()
+func (s *site) seed(campaign string, types ...string) *site {
 	var events []outbox.Event
 	for _, eventType := range types {
 		events = append(events, outbox.Event{CampaignID: campaign, EventType: eventType, Payload: json.RawMessage(`{"n":1}`)})
 	}
 	must.Get(s.store.Append(context.Background(), store.Append{Events: events})).Or(s.t)
+	return s
 }
 
-// work applies everything that is due; a poison.pill fails. Time passes
-// between its passes, so that a failed row is dead when it returns.
-func (s *site) work() {
-	s.t.Helper()
+// work applies everything that is due; a poison.pill fails. Time passes between its passes, so that a failed row is dead when it returns.
+func (s *site) work() *site {
 	for range 10 {
 		s.pass()
 		s.clock = s.clock.Add(time.Minute)
 	}
+	return s
+}
+
+// failures are those of the hand-driven worker, by the type of the event.
+var failures = map[string]readmodel.Failure{
+	poison:   {Message: `seat "7" is <taken>`, Fingerprint: outbox.Fingerprint(`seat "7" is <taken>`)},
+	hopeless: {Message: "payload.name is required, and the event does not have it", Fingerprint: outbox.Fingerprint("payload.name is required, and the event does not have it"), Projection: "campaigns", Version: "v1", Permanent: true},
 }
 
 func (s *site) pass() {
-	s.t.Helper()
-	ctx := context.Background()
-	claims := must.Get(s.store.Claim(ctx, testWorker, store.ClaimLimits{Rows: 1000, Lease: time.Minute})).Or(s.t)
+	claims := must.Get(s.store.Claim(s.kit.Ctx, testWorker, store.ClaimLimits{Rows: 1000, Lease: time.Minute})).Or(s.t)
 	if len(claims) == 0 {
 		return
 	}
-	ranges := make([]store.Range, len(claims))
-	for i, c := range claims {
-		ranges[i] = c.Range()
-	}
-	loaded, _, err := s.store.Load(ctx, ranges, 1<<30)
-	if err != nil {
-		s.t.Fatal(err)
-	}
 	var results []store.Result
-	must.OK(s.t, s.store.ReadModel().Apply(ctx, func(a *readmodel.ApplyTx) error {
-		for i, claim := range claims {
-			r, err := applyOne(a, claim, loaded[i].Events)
-			if err != nil {
-				return err
+	must.OK(s.t, s.store.ReadModel().Apply(s.kit.Ctx, func(tx *readmodel.ApplyTx) error {
+		var errs []error
+		for _, c := range claims {
+			r, hash := store.Result{Claim: c, Applied: c.First - 1}, ""
+			_, err := tx.Watermark(c.CampaignID)
+			errs = append(errs, err)
+			for _, e := range must.Get(s.kit.LoadClaim(c)).Or(s.t) {
+				if failure, fails := failures[e.EventType]; fails && e.Skipped == nil {
+					r.Failure = &failure
+					break
+				} else if e.Skipped != nil {
+					errs = append(errs, tx.PassOver(&e))
+				}
+				r.Applied, hash = e.Seq, e.ChainHash
+			}
+			if r.Applied >= c.First {
+				errs = append(errs, tx.Advance(c.CampaignID, c.Epoch, c.First-1, r.Applied, hash))
 			}
 			results = append(results, r)
 		}
-		return nil
+		return errors.Join(errs...)
 	}))
-	must.Get(s.store.Settle(ctx, testWorker, results)).Or(s.t)
+	must.Get(s.store.Settle(s.kit.Ctx, testWorker, results)).Or(s.t)
 }
 
-func applyOne(a *readmodel.ApplyTx, claim store.Claim, events []outbox.Event) (store.Result, error) {
-	r := store.Result{Claim: claim, Applied: claim.First - 1}
-	if _, err := a.Watermark(claim.CampaignID); err != nil {
-		return r, err
-	}
-	var hash string
-	for _, e := range events {
-		if e.Skipped != nil {
-			if err := a.PassOver(&e); err != nil {
-				return r, err
-			}
-		} else if e.EventType == poison {
-			message := `seat "7" is <taken>`
-			r.Failure = &readmodel.Failure{Message: message, Fingerprint: outbox.Fingerprint(message)}
-			break
-		} else if e.EventType == hopeless {
-			message := "payload.name is required, and the event does not have it"
-			r.Failure = &readmodel.Failure{Message: message, Fingerprint: outbox.Fingerprint(message), Projection: "campaigns", Version: "v1", Permanent: true}
-			break
-		}
-		r.Applied, hash = e.Seq, e.ChainHash
-	}
-	if r.Applied < claim.First {
-		return r, nil
-	}
-	return r, a.Advance(claim.CampaignID, claim.Epoch, claim.First-1, r.Applied, hash)
-}
-
-// answer is a response with its body read.
 type answer struct {
 	*http.Response
 	body string
@@ -209,7 +165,6 @@ type answer struct {
 
 // do sends a request to 127.0.0.1; change may adjust it.
 func (s *site) do(method, target, body string, change ...func(*http.Request)) answer {
-	s.t.Helper()
 	r := httptest.NewRequest(method, "http://127.0.0.1:8080"+target, strings.NewReader(body))
 	r.RemoteAddr = "127.0.0.1:5555"
 	for _, f := range change {
@@ -226,20 +181,17 @@ func (s *site) do(method, target, body string, change ...func(*http.Request)) an
 }
 
 func (s *site) get(target string, change ...func(*http.Request)) answer {
-	s.t.Helper()
 	return s.do("GET", target, "", change...)
 }
 
 // fresh reads a page without anything that readers have shared.
 func (s *site) fresh(target string) answer {
-	s.t.Helper()
 	s.store.Changed()
 	return s.get(target)
 }
 
 // post sends JSON, as a script does that keeps to the document.
 func (s *site) post(target, body string, change ...func(*http.Request)) answer {
-	s.t.Helper()
 	again := func(r *http.Request) {
 		r.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(strings.NewReader(body)), nil }
 	}
@@ -248,7 +200,6 @@ func (s *site) post(target, body string, change ...func(*http.Request)) answer {
 
 // submit sends a form, as a browser without JavaScript does.
 func (s *site) submit(target, body string, change ...func(*http.Request)) answer {
-	s.t.Helper()
 	return s.do("POST", target, body, append([]func(*http.Request){
 		header("Content-Type", "application/x-www-form-urlencoded"), header("Sec-Fetch-Site", "same-origin"),
 		header("Origin", "http://127.0.0.1:8080"),
@@ -263,17 +214,13 @@ type refusedAsk struct {
 }
 
 func (s *site) refuses(asks []refusedAsk) {
-	s.t.Helper()
 	for _, c := range asks {
 		a := s.do(c.method, apiPrefix+c.target, c.body, header("Content-Type", "application/json"))
-		if a.StatusCode != c.status || !strings.Contains(a.body, c.says) {
-			s.t.Errorf("%s %s %s answers %d %s, want %d with %q", c.method, c.target, c.body, a.StatusCode, a.body, c.status, c.says)
-		}
+		must.Hold(s.t, a.StatusCode == c.status && strings.Contains(a.body, c.says), "%s %s %s answers %d %s, want %d with %q", c.method, c.target, c.body, a.StatusCode, a.body, c.status, c.says)
 	}
 }
 
 func (s *site) lands(a answer) answer {
-	s.t.Helper()
 	return s.get(a.want(s.t, http.StatusSeeOther).Header.Get("Location"))
 }
 
@@ -285,7 +232,6 @@ func host(name string) func(*http.Request) { return func(r *http.Request) { r.Ho
 
 // want fails the test unless the answer has the status and holds the texts.
 func (a answer) want(t testing.TB, status int, texts ...string) answer {
-	t.Helper()
 	must.Need(t, a.StatusCode == status, "status %d, want %d: %s", a.StatusCode, status, a.body)
 	for _, text := range texts {
 		must.Hold(t, strings.Contains(a.body, text), "the answer lacks %q:\n%s", text, a.body)
@@ -294,7 +240,6 @@ func (a answer) want(t testing.TB, status int, texts ...string) answer {
 }
 
 func (a answer) lacks(t testing.TB, texts ...string) answer {
-	t.Helper()
 	for _, text := range texts {
 		must.Hold(t, !strings.Contains(a.body, text), "the answer holds %q:\n%s", text, a.body)
 	}
@@ -302,25 +247,195 @@ func (a answer) lacks(t testing.TB, texts ...string) answer {
 }
 
 func (a answer) times(t testing.TB, n int, text string) {
-	t.Helper()
 	must.Equal(t, strings.Count(a.body, text), n, "the answer holds", text, "times")
 }
 
 func (a answer) header(t testing.TB, name, want string) {
-	t.Helper()
 	must.Equal(t, a.Header.Get(name), want, name, "is")
 }
 
 func (a answer) leads(t testing.TB, to string) {
-	t.Helper()
 	got := a.Header.Get("Location")
 	must.Hold(t, strings.HasPrefix(got, to), "it leads to %q, want %q", got, to)
 }
 
 func decodeAs[T any](t testing.TB, a answer) T {
-	t.Helper()
 	var v T
 	err := json.Unmarshal([]byte(a.body), &v)
 	must.Need(t, err == nil, "%v in %s", err, a.body)
 	return v
+}
+
+// guarded is a site behind an authenticating proxy, with API tokens.
+type guarded struct {
+	*site
+	tokens map[string]string // texts, by state
+}
+
+const publicOrigin = "https://ops.example"
+
+func newGuarded(t *testing.T, change ...func(*Config)) *guarded {
+	t.Parallel()
+	g := &guarded{tokens: map[string]string{}}
+	g.site = newSite(t, append([]func(*Config){func(c *Config) {
+		gate := must.Get(auth.New(auth.Config{
+			Kind: auth.KindProxyHeader, UserHeader: "Remote-User", GroupsHeader: "Remote-Groups", GroupsFormat: auth.FormatJSON, Contact: "the platform team, #ops",
+			Trusted: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/24")},
+			Grants:  outbox.Grants{outbox.RoleViewer: {"user:zoe"}, outbox.RoleOperator: {"group:ops"}, outbox.RoleAdmin: {"user:ada"}},
+			Tokens:  c.Tokens.TokenByHash, Logger: c.Logger, Now: c.Now,
+		})).Or(t)
+		c.Auth, c.PublicOrigin, c.Hosts = gate, publicOrigin, []string{"ops.example"}
+		c.Rehearse = func(context.Context, outbox.Command, outbox.RehearsalRequest) (outbox.Run, error) {
+			return outbox.Run{}, outbox.Conflict("nothing is blocked")
+		}
+		c.ProjectionFile = func(name string) outbox.RehearsalFile {
+			return outbox.RehearsalFile{Name: name + ".sql", Text: "-- projection: " + name + "\n"}
+		}
+		c.TestPublisher = func(_ context.Context, name outbox.SubscriptionName) (outbox.TestDelivery, error) {
+			return outbox.TestDelivery{SubscriptionName: name}, nil
+		}
+		withAlerts(t, "chat: {url: 'slack+http://127.0.0.1:9/x', allow_private: true}")(c)
+		tryOnStore(c)
+	}}, change...)...)
+	for _, role := range outbox.Roles {
+		g.addToken(string(role), role, time.Hour)
+	}
+	g.addToken("expired", outbox.RoleAdmin, time.Minute)
+	revoked := g.addToken("revoked", outbox.RoleAdmin, time.Hour)
+	must.Get(g.site.tokens.RevokeToken(context.Background(), g.byAda(), revoked.ID)).Or(t)
+	g.clock = g.clock.Add(10 * time.Minute)
+	g.tokens["unknown"], _ = auth.NewToken()
+	return g
+}
+
+func (g *guarded) byAda() outbox.Command {
+	return outbox.Command{By: outbox.Identity{Name: "ada", Auth: outbox.AuthProxyHeader, Role: outbox.RoleAdmin}.Operator("cli", ""), RequestID: "seed", Reason: "seed"}
+}
+
+func (g *guarded) addToken(name string, role outbox.Role, lasts time.Duration) outbox.Token {
+	text, hash := auth.NewToken()
+	g.tokens[name] = text
+	return must.Get(g.site.tokens.CreateToken(context.Background(), g.byAda(), hash, role, name, g.clock.Add(lasts))).Or(g.t)
+}
+
+// asker is a client and its expected identity.
+type asker struct {
+	name string
+	role outbox.Role // RoleNone: is not admitted
+	as   func(*http.Request)
+	told string // what the refusal of a signed-in user says; empty: cannot be authenticated
+}
+
+// byProxy sends a request through the proxy, which names the user and the groups.
+func byProxy(user string, groups ...string) func(*http.Request) {
+	return func(r *http.Request) {
+		r.RemoteAddr = "10.0.0.7:4444"
+		r.Header.Set("Remote-User", user)
+		if len(groups) > 0 {
+			text, _ := json.Marshal(groups)
+			r.Header.Set("Remote-Groups", string(text))
+		}
+	}
+}
+
+func (g *guarded) byToken(name string) func(*http.Request) {
+	return header("Authorization", "Bearer "+g.tokens[name])
+}
+
+// people are users named by the proxy, one per role.
+var people = map[outbox.Role]func(*http.Request){
+	outbox.RoleViewer:   byProxy("zoe", "sales"),
+	outbox.RoleOperator: byProxy("otto", "sales", "ops"),
+	outbox.RoleAdmin:    byProxy("ada"),
+}
+
+// refused are signed in, and refused each for another reason.
+func (g *guarded) refused() []asker {
+	return []asker{
+		{name: "a user without a role", as: byProxy("eve", "sales, ops, and friends"), told: "you are signed in as"},
+		{name: "a list of users", as: byProxy("zoe,ada"), told: "and that name is a list of names"},
+		{name: "a name that cannot be one", as: byProxy("zo\u202ee"), told: "and that name contains invisible characters"},
+		{name: "groups twice", as: func(r *http.Request) { byProxy("otto", "ops")(r); r.Header.Add("Remote-Groups", "ops") }, told: "the header Remote-Groups appears 2 times"},
+		{name: "groups in another format", as: func(r *http.Request) { byProxy("otto")(r); r.Header.Add("Remote-Groups", "ops") }, told: "not a JSON array of strings"},
+	}
+}
+
+// strangers cannot be authenticated, each for another reason.
+func (g *guarded) strangers() []asker {
+	ada := people[outbox.RoleAdmin]
+	return []asker{
+		{name: "nobody", as: func(*http.Request) {}},
+		{name: "nobody, through the proxy", as: func(r *http.Request) { r.RemoteAddr = "10.0.0.7:4444" }},
+		{name: "an expired token", as: g.byToken("expired")},
+		{name: "a revoked token", as: g.byToken("revoked")},
+		{name: "an unknown token", as: g.byToken("unknown")},
+		{name: "a token and the proxy's header", as: func(r *http.Request) { ada(r); g.byToken("admin")(r) }},
+		{name: "a stranger with the proxy's header", as: func(r *http.Request) { ada(r); r.RemoteAddr = "10.0.1.7:4444" }},
+		{name: "a stranger who names the proxy", as: func(r *http.Request) {
+			ada(r)
+			r.RemoteAddr = "192.0.2.1:4444"
+			r.Header.Set("X-Forwarded-For", "10.0.0.7")
+			r.Header.Set("X-Real-Ip", "10.0.0.7")
+			r.Header.Set("Forwarded", "for=10.0.0.7")
+		}},
+		{name: "two users", as: func(r *http.Request) { ada(r); r.Header.Add("Remote-User", "ada") }},
+		{name: "a header with an underscore", as: func(r *http.Request) { ada(r); r.Header["Remote_user"] = []string{"ada"} }},
+		{name: "a header with an underscore alone", as: func(r *http.Request) {
+			r.RemoteAddr = "10.0.0.7:4444"
+			r.Header["REMOTE_USER"] = []string{"ada"}
+		}},
+	}
+}
+
+// known are clients with a role, each authenticated in both ways.
+func (g *guarded) known() []asker {
+	var all []asker
+	for _, role := range outbox.Roles {
+		all = append(all, asker{name: string(role) + " by the proxy", role: role, as: people[role]}, asker{name: string(role) + " by token", role: role, as: g.byToken(string(role))})
+	}
+	return append(all, asker{name: "a viewer in a group with the operators' name among commas", role: outbox.RoleViewer, as: byProxy("zoe", "book club, ops, and friends")})
+}
+
+// fill gives the site at least one object of every action.
+func (g *guarded) fill() *guarded {
+	asAdmin := people[outbox.RoleAdmin]
+	act := func(path, body string) { g.wantActed(g.post(apiPrefix+path, body, asAdmin)) }
+	g.trouble()
+	g.reject()
+	g.disown("another")
+	g.seed("c-3", poison)
+	g.seed("c-6", poison)
+	g.work()
+	act("/rows/c-3/1/skip", fmt.Sprintf(`{"reason":"seed","confirm":%q}`, outbox.ActionSkip.Phrase(outbox.Reach{Skipped: outbox.RowKey{CampaignID: "c-3", Seq: 1}})))
+	g.work()
+	g.seed("c-4", "a", "b")
+	act("/alerts/rules/drift/mute", `{"for":"8h","reason":"seed"}`)
+	act("/campaigns/c-4/pause", `{"reason":"seed"}`)
+	g.seed("c-5", poison, "a")
+	g.pass()
+	for range 2 {
+		act("/operations", `{"filter":{"campaign_id":"c-6"}}`)
+		if decodeAs[outbox.Page[outbox.Operation]](g.t, g.get(apiPrefix+"/operations", asAdmin)).Items[0].ID == 1 {
+			act("/operations/1/cancel", "")
+		}
+	}
+	for _, campaign := range []string{"c-2", "c-2", "c-1"} {
+		act("/runs", `{"kind":"verify","campaign_id":"`+campaign+`"}`)
+		if campaign == "c-2" {
+			act("/runs/"+fmt.Sprint(decodeAs[outbox.Page[outbox.Run]](g.t, g.get(apiPrefix+"/runs", asAdmin)).Items[0].ID)+"/cancel", "")
+		}
+	}
+	g.kit.Exec(`update runs set status = 'interrupted' where id = 2`)
+	act("/projections/campaigns/pause", `{"campaign_id":"c-2"}`)
+	g.withPublisher(1)
+	g.publisherFails(3, "event")
+	g.kit.Exec(`
+insert into publisher_progress (topic, publisher, destination, selects, max_errors, position, created_at, updated_at, lease_owner, lease_expires_at, last_error, last_error_at)
+values ('scenes', 'overcome', 'log:', '{"event_types":["*"]}', 10, 4, 1, 1, 'w', 4102444800000000, 'status 500', 1),
+  ('audit', 'archive', 'log:', '{"event_types":["*"]}', 10, 4, 1, 1, 'w', 4102444800000000, '', 0)`)
+	return g
+}
+
+func (g *guarded) wantActed(a answer) {
+	must.Need(g.t, a.StatusCode < 300, "the act is answered with %d %s", a.StatusCode, a.body)
 }

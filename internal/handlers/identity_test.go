@@ -94,9 +94,8 @@ func TestAbout_pointsOutRulesThatDifferInCase(t *testing.T) {
 	const group = "--operator names group:ops, and your group is %sOps%[1]s, which differs in upper and lower case"
 	g.get("/about", byProxy("zoe", "Ops")).want(t, 200, "The proxy or this server needs a change.", fmt.Sprintf(group, "&#34;"))
 	a := g.get("/api/v1/about", byProxy("zoe", "Ops", "dev")).want(t, 200)
-	if got := decodeAs[about](t, a).Request; !slices.Equal(got.Advice, []string{fmt.Sprintf(group, `"`)}) || len(got.Me.Groups) != 0 {
-		t.Errorf("%q in %q", got.Advice, got.Me.Groups)
-	}
+	got := decodeAs[about](t, a).Request
+	must.Hold(t, slices.Equal(got.Advice, []string{fmt.Sprintf(group, `"`)}) && len(got.Me.Groups) == 0, "%q in %q", got.Advice, got.Me.Groups)
 	g.get("/about", byProxy("otto", "Ops", "ops")).want(t, 200, "Nothing to change")
 	g.get("/", byProxy("Zoe")).want(t, 403, "--viewer names user:zoe, and your name is", "Zoe")
 }
@@ -138,10 +137,7 @@ func TestTokens_areListedAndRevokedByAdmins(t *testing.T) {
 	s.post("/api/v1/campaigns/c-1/pause", `{}`, s.byToken("viewer")).want(t, 403, "needs the role operator", "you are token 1: viewer, a viewer")
 	s.post("/api/v1/campaigns/c-1/pause", `{}`, s.byToken("operator")).want(t, 200)
 	s.get("/api/v1/audit?action=pause", ada).want(t, 200, `"actor":"token 2: operator"`, `"auth":"token"`, `"role":"operator"`)
-	list := s.get("/api/v1/tokens", ada).want(t, 200, `"id":1`, `"note":"viewer"`).lacks(t, s.tokens["viewer"], auth.HashToken(s.tokens["viewer"]))
-	page := decodeAs[outbox.Page[outbox.Token]](t, list)
-	must.Hold(t, len(page.Items) == 6 && page.Items[0].ID == 6, "the list is %+v", page.Items)
-	s.post("/api/v1/tokens/x/revoke", `{}`, ada).want(t, 422, "whole number")
+	s.get("/api/v1/tokens", ada).want(t, 200, `{"items":[{"id":6,`, `"id":1`, `"note":"viewer"`).lacks(t, s.tokens["viewer"], auth.HashToken(s.tokens["viewer"]))
 	s.get("/tokens", people[outbox.RoleOperator]).want(t, 403, "needs the role admin; you are otto, an operator")
 	s.get("/tokens", ada).want(t, 200, `data-testid="token-6"`, "&lt;deploy&gt;", `data-testid="revoke-6"`, "never", "outboxweb token revoke").lacks(t, s.tokens["<deploy>"], "<deploy>")
 	to := s.submit("/tokens/6/revoke", "reason=leaked", ada).want(t, http.StatusSeeOther).Header.Get("Location")
@@ -149,48 +145,38 @@ func TestTokens_areListedAndRevokedByAdmins(t *testing.T) {
 	s.get("/rows", s.byToken("<deploy>")).want(t, 401, "oken 6 was revoked on")
 	s.get("/api/v1/audit?action=token_revoke", ada).want(t, 200, `"target":"token 6"`, `"reason":"leaked"`).lacks(t, auth.HashToken(s.tokens["<deploy>"]))
 	for role, as := range people {
-		got := strings.Contains(s.get("/", as).want(t, 200).body, `href="/tokens"`)
-		must.Hold(t, got == (role == outbox.RoleAdmin), "a %s sees the way to the tokens: %t", role, got)
+		must.Equal(t, strings.Contains(s.get("/", as).want(t, 200).body, `href="/tokens"`), role == outbox.RoleAdmin, role, "sees the way to the tokens")
 	}
 }
 
-// While authentication is unavailable, requests cause one log line per second, rather than one
-// each.
+// While authentication is unavailable, requests cause one log line per second, rather than one each.
 func TestIdentity_thatCannotBeToldFillsNoLog(t *testing.T) {
 	t.Parallel()
 	var log bytes.Buffer
 	s := newSite(t, func(c *Config) {
 		c.Logger = slog.New(slog.NewTextHandler(&log, nil))
-		var err error
-		c.Auth, err = auth.New(auth.Config{Kind: auth.KindToken, Logger: c.Logger, Now: c.Now,
-			Tokens: func(context.Context, string) (outbox.Token, error) {
-				return outbox.Token{}, errors.New("the disk is gone")
-			}})
-		if err != nil {
-			t.Fatal(err)
+		away := func(context.Context, string) (outbox.Token, error) {
+			return outbox.Token{}, errors.New("the disk is gone")
 		}
+		c.Auth = must.Get(auth.New(auth.Config{Kind: auth.KindToken, Logger: c.Logger, Now: c.Now, Tokens: away})).Or(t)
 	})
 	text, _ := auth.NewToken()
 	for range 20 {
 		a := s.get("/api/v1/rows", header("Authorization", "Bearer "+text)).want(t, 503, "urn:outboxweb:busy").lacks(t, "disk")
 		must.Hold(t, a.Header.Get("Retry-After") != "", "it is not said when to come back")
 	}
-	if lines := strings.Count(log.String(), "\n"); lines != 1 || !strings.Contains(log.String(), "the disk is gone") {
-		t.Errorf("%d lines were logged:\n%s", lines, log.String())
-	}
+	lines := strings.Count(log.String(), "\n")
+	must.Hold(t, lines == 1 && strings.Contains(log.String(), "the disk is gone"), "%d lines were logged:\n%s", lines, log.String())
 }
 
-// While the issuer is away the console says so where an operator looks, and stays ready: API tokens
-// are accepted.
+// While the issuer is away the console says so where an operator looks, and stays ready: API tokens are accepted.
 func TestIdentity_keysThatCannotBeReadAreReported(t *testing.T) {
 	const trouble = "the issuer's keys have not been read yet, so every user is refused: http://127.0.0.1:1/keys: connection refused; the next try is at "
 	g := newGuarded(t, func(c *Config) {
 		var err error
 		c.Auth, err = auth.New(auth.Config{Kind: auth.KindJWT, Header: "X-Assertion", Issuer: "https://sso.example", Audience: []string{"outboxweb"}, JWKS: "http://127.0.0.1:1/keys",
 			Grants: outbox.Grants{outbox.RoleViewer: {"*"}}, Tokens: c.Tokens.TokenByHash, Logger: c.Logger, Now: c.Now})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 	})
 	g.get("/readyz?verbose").want(t, 200, `{"ready":true,"reasons":[],"warnings":["No worker is running: nothing is applied"]}`)
 	const signed = "eyJhbGciOiJSUzI1NiIsImtpZCI6ImsifQ.e30.c2lnbmVk"
@@ -199,7 +185,5 @@ func TestIdentity_keysThatCannotBeReadAreReported(t *testing.T) {
 	g.get("/readyz?verbose").want(t, 200, `"ready":true`, `"warnings":["`+trouble)
 	g.get("/readyz").want(t, 200).lacks(t, "warnings")
 	about := decodeAs[about](t, g.get("/api/v1/about", g.byToken("viewer")).want(t, 200))
-	if len(about.Request.Advice) != 1 || !strings.HasPrefix(about.Request.Advice[0], trouble) {
-		t.Errorf("advice: %q", about.Request.Advice)
-	}
+	must.Hold(t, len(about.Request.Advice) == 1 && strings.HasPrefix(about.Request.Advice[0], trouble), "advice: %q", about.Request.Advice)
 }

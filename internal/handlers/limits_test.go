@@ -28,7 +28,6 @@ import (
 const allowance = time.Minute
 
 func connect(t *testing.T, server *httptest.Server, text string) net.Conn {
-	t.Helper()
 	conn := must.Get(net.Dial("tcp", server.Listener.Addr().String())).Or(t)
 	t.Cleanup(func() { conn.Close() })
 	must.OK(t, conn.SetDeadline(time.Now().Add(allowance)))
@@ -36,10 +35,8 @@ func connect(t *testing.T, server *httptest.Server, text string) net.Conn {
 	return conn
 }
 
-// saying sends a text to a server on its own connection and returns the status and the body of the
-// answer.
+// saying sends a text to a server on its own connection and returns the status and the body of the answer.
 func saying(t *testing.T, server *httptest.Server, text string) (status int, body string) {
-	t.Helper()
 	response := must.Get(http.ReadResponse(bufio.NewReader(connect(t, server, text)), nil)).Or(t)
 	defer response.Body.Close()
 	all := must.Get(io.ReadAll(response.Body)).Or(t)
@@ -79,7 +76,6 @@ func TestHead_hasLimits(t *testing.T) {
 
 // closedBy waits until the server closes a connection, and returns what it sent.
 func closedBy(t *testing.T, conn net.Conn) string {
-	t.Helper()
 	said, err := io.ReadAll(conn)
 	timeout := net.Error(nil)
 	must.Hold(t, !errors.As(err, &timeout) || !timeout.Timeout(), "the connection is still open after %s", allowance)
@@ -119,8 +115,7 @@ const moment = 100 * time.Millisecond
 
 const slowEach = 25
 
-// serveLarge makes the site answer with more than the system buffers for a client that reads
-// nothing.
+// serveLarge makes the site answer with more than the system buffers for a client that reads nothing.
 func (s *site) serveLarge() {
 	s.srv.router.Get("/test/large", func(w http.ResponseWriter, _ *http.Request) { w.Write(make([]byte, 64<<20)) })
 }
@@ -130,8 +125,7 @@ func TestSlowClients_areCutOff(t *testing.T) {
 	for name, c := range slowClients {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := newSite(t)
-			s.seed("c-1", "a")
+			s := newSite(t).seed("c-1", "a")
 			server := s.listenWith(c.short)
 			var ends sync.WaitGroup
 			for range slowEach {
@@ -152,8 +146,7 @@ func TestSlowClients_areCutOff(t *testing.T) {
 
 // The server waits for all slow clients while others are answered.
 func TestSlowClients_doNotHoldOthersUp(t *testing.T) {
-	s := ownSite(t)
-	s.seed("c-1", "a")
+	s := ownSite(t).seed("c-1", "a")
 	s.serveLarge()
 	server := s.listenWith(Patience{})
 	var slow []net.Conn
@@ -192,9 +185,7 @@ func TestSlowClients_areNotSentMegabytesAhead(t *testing.T) {
 	must.Get(io.WriteString(conn, "GET /test/large HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")).Or(t)
 	select {
 	case n := <-sent:
-		if n > 6*sendAhead {
-			t.Errorf("%d bytes were taken for a client that read none", n)
-		}
+		must.Hold(t, n <= 6*sendAhead, "%d bytes were taken for a client that read none", n)
 	case <-time.After(allowance):
 		t.Error("the handler still writes")
 	}
@@ -215,9 +206,7 @@ func TestPanic_beforeTheAnswerIsARefusalWithTheRequestsID(t *testing.T) {
 		body, err := io.ReadAll(response.Body)
 		response.Body.Close()
 		id := response.Header.Get("X-Request-Id")
-		if err != nil || response.StatusCode != 500 || id == "" || !strings.Contains(string(body), id) || !strings.Contains(string(body), says) || strings.Contains(string(body), "secret") {
-			t.Errorf("%s: %s, %v: %s", path, response.Status, err, body)
-		}
+		must.Hold(t, err == nil && response.StatusCode == 500 && id != "" && strings.Contains(string(body), id) && strings.Contains(string(body), says) && !strings.Contains(string(body), "secret"), "%s: %s, %v: %s", path, response.Status, err, body)
 		must.Hold(t, response.Header.Get("Content-Disposition") == "" && response.Header.Get("Content-Security-Policy") != "", "%s: headers %v", path, response.Header)
 		must.Hold(t, strings.Contains(log.String(), "secret") && strings.Contains(log.String(), id), "%s: the log has %s", path, &log)
 		log.Reset()
@@ -227,6 +216,7 @@ func TestPanic_beforeTheAnswerIsARefusalWithTheRequestsID(t *testing.T) {
 
 func TestPanic_afterTheAnswerHasBegunCutsTheConnection(t *testing.T) {
 	s := ownSite(t)
+	server := s.listenWith(Patience{})
 	for path, begin := range map[string]func(http.ResponseWriter){
 		"/test/written": func(w http.ResponseWriter) { io.WriteString(w, "<p>half a page") },
 		"/test/flushed": func(w http.ResponseWriter) {
@@ -239,9 +229,6 @@ func TestPanic_afterTheAnswerHasBegunCutsTheConnection(t *testing.T) {
 			begin(w)
 			panic("secret")
 		})
-	}
-	server := s.listenWith(Patience{})
-	for _, path := range []string{"/test/written", "/test/flushed", "/test/status"} {
 		response, err := http.Get(server.URL + path)
 		if err == nil {
 			var body []byte
@@ -254,37 +241,28 @@ func TestPanic_afterTheAnswerHasBegunCutsTheConnection(t *testing.T) {
 	s.get("/healthz").want(t, 200)
 }
 
-func TestExport_slowReadersDoNotHoldOthersUp(t *testing.T) {
+func TestSlowReaders_ofExportsAndPayloadsDoNotHoldOthersUp(t *testing.T) {
 	s := ownSite(t)
-	s.seed("c-1", "a")
+	s.append("c-1", "a", `{"long":"`+strings.Repeat("x", 260_000)+`"}`)
 	s.serveExport("/test/endless", func(yield func([]int, error) bool) {
 		numbers := make([]int, 50_000)
 		for yield(numbers, nil) {
 		}
 	})
 	server := s.listenWith(Patience{})
-	for range 3 * exportsAtATime {
-		response := must.Get(http.Get(server.URL + "/test/endless?format=json")).Or(t)
-		defer response.Body.Close()
-		must.Get(io.CopyN(io.Discard, response.Body, 10_000)).Or(t)
-	}
-	s.get("/export/rows?format=csv").want(t, 200, "c-1")
-}
-
-func TestPayload_slowReadersDoNotHoldOthersUp(t *testing.T) {
-	s := ownSite(t)
-	s.append("c-1", "a", `{"long":"`+strings.Repeat("x", 260_000)+`"}`)
-	server := s.listenWith(Patience{})
 	few := net.Dialer{Control: func(_, _ string, c syscall.RawConn) error { // limits what the system buffers for a client that reads nothing
 		return c.Control(func(fd uintptr) { _ = syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_RCVBUF, 2048) })
 	}}
-	for range documentReaders {
-		conn := must.Get(few.Dial("tcp", server.Listener.Addr().String())).Or(t)
-		defer conn.Close()
-		must.OK(t, conn.SetReadDeadline(time.Now().Add(allowance)))
-		must.Get(fmt.Fprintf(conn, "GET /campaigns/c-1/events/1/payload HTTP/1.1\r\nHost: localhost\r\n\r\n")).Or(t)
-		must.Get(io.CopyN(io.Discard, conn, 100)).Or(t)
+	for path, readers := range map[string]int{"/test/endless?format=json": exportsAtATime + 1, "/campaigns/c-1/events/1/payload": documentReaders} {
+		for range readers {
+			conn := must.Get(few.Dial("tcp", server.Listener.Addr().String())).Or(t)
+			defer conn.Close()
+			must.OK(t, conn.SetReadDeadline(time.Now().Add(allowance)))
+			must.Get(fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: localhost\r\n\r\n", path)).Or(t)
+			must.Get(io.CopyN(io.Discard, conn, 100)).Or(t)
+		}
 	}
+	s.get("/export/rows?format=csv").want(t, 200, "c-1")
 	s.get("/campaigns/c-1/events/1/tree").want(t, 200)
 }
 
@@ -296,53 +274,40 @@ func TestRooms_fullAreBusyAndNotForLong(t *testing.T) {
 	})
 	s.seed("c-1", "a")
 	large := `{"event_type":"a","payload":{"x":"` + strings.Repeat("x", smallBody-100) + `"},"metadata":{"x":"` + strings.Repeat("x", 100) + `"}}`
-	get := func(targets ...string) (all []sent) {
-		for _, target := range targets {
-			all = append(all, sent{method: "GET", target: target})
-		}
-		return all
-	}
-	post := func(target string, bodies ...string) (all []sent) {
-		for _, body := range bodies {
-			all = append(all, sent{method: "POST", target: target, body: body, kind: "application/json"})
-		}
-		return all
-	}
+	const appending = "POST /api/v1/campaigns/c-1/events"
 	for name, c := range map[string]struct {
 		room         *room
 		places, each int64
-		asks         []sent
+		asks         [][]string // method and target, then bodies
 		told         string
 	}{
-		"documents": {s.srv.reading, documentReaders, 1, get("/api/v1/campaigns/c-1/events/1/payload", "/campaigns/c-1/events/1/tree", "/campaigns/c-1/events/2/tree", "/campaigns/c-1/events/1/tree?at=/x"), "reading large documents; try again in a moment"},
-		"dry runs":  {s.srv.trying, dryRunsAtATime, 1, get("/rows/c-1/1/dry-run"), "try again in a moment"},
-		"exports":   {s.srv.exporting, exportsAtATime, 1, get("/api/v1/export/rows", "/export/campaigns"), "try again in a moment"},
-		"previews":  {s.srv.previewing, previewsAtATime, 1, append(get("/operations/new", "/runs/new?kind=verify&all_campaigns=true"), post("/api/v1/operations/preview", `{"filter":{}}`)...), "try again in a moment"},
-		"bodies":    {s.srv.bodies, bodyRoom, maxAppendBody, post("/api/v1/campaigns/c-1/events", large, large[:len(large)-1]), "too many large appends are in progress; nothing was appended. Try again in a moment"},
-		"waits":     {s.srv.waiting, waitsAtATime, 1, append(get("/api/v1/campaigns/c-1?min_seq=99&timeout=1ms"), post("/api/v1/campaigns/c-1/events?wait=applied&timeout=1ms", `{"event_type":"a","payload":{}}`)...), "2000 requests are waiting for projections"},
+		"documents": {s.srv.reading, documentReaders, 1, [][]string{{"GET /api/v1/campaigns/c-1/events/1/payload", ""}, {"GET /campaigns/c-1/events/1/tree", ""}, {"GET /campaigns/c-1/events/2/tree", ""}, {"GET /campaigns/c-1/events/1/tree?at=/x", ""}}, "reading large documents; try again in a moment"},
+		"dry runs":  {s.srv.trying, dryRunsAtATime, 1, [][]string{{"GET /rows/c-1/1/dry-run", ""}}, "try again in a moment"},
+		"exports":   {s.srv.exporting, exportsAtATime, 1, [][]string{{"GET /api/v1/export/rows", ""}, {"GET /export/campaigns", ""}}, "try again in a moment"},
+		"previews":  {s.srv.previewing, previewsAtATime, 1, [][]string{{"GET /operations/new", ""}, {"GET /runs/new?kind=verify&all_campaigns=true", ""}, {"POST /api/v1/operations/preview", `{"filter":{}}`}}, "try again in a moment"},
+		"bodies":    {s.srv.bodies, bodyRoom, maxAppendBody, [][]string{{appending, large, large[:len(large)-1]}}, "too many large appends are in progress; nothing was appended. Try again in a moment"},
+		"waits":     {s.srv.waiting, waitsAtATime, 1, [][]string{{"GET /api/v1/campaigns/c-1?min_seq=99&timeout=1ms", ""}, {appending + "?wait=applied&timeout=1ms", `{"event_type":"a","payload":{}}`}}, "2000 requests are waiting for projections"},
 	} {
 		c.room.wait = 0
-		_, err := c.room.enter(t.Context(), c.places-c.each)
-		leave, err2 := c.room.enter(t.Context(), c.each)
-		if err != nil || err2 != nil {
-			t.Fatal(name, err, err2)
-		}
+		must.Get(c.room.enter(t.Context(), c.places-c.each)).Or(t)
+		leave := must.Get(c.room.enter(t.Context(), c.each)).Or(t)
+		var asks []sent
 		for _, ask := range c.asks {
-			if a := s.send(ask).want(t, 503, c.told); a.Header.Get("Retry-After") != "1" || a.Header.Get("Content-Disposition") != "" {
-				t.Errorf("%s: %v", name, a.Header)
+			method, target, _ := strings.Cut(ask[0], " ")
+			for _, body := range ask[1:] {
+				asks = append(asks, sent{method: method, target: target, body: body, kind: "application/json"})
 			}
+		}
+		for _, ask := range asks {
+			h := s.send(ask).want(t, 503, c.told).Header
+			must.Hold(t, h.Get("Retry-After") == "1" && h.Get("Content-Disposition") == "", "%s: %v", name, h)
 		}
 		leave()
-		for _, ask := range slices.Repeat(c.asks, 2) {
-			if a := s.send(ask); a.StatusCode == 503 {
-				t.Errorf("%s: %s", name, a.body)
-			}
+		for _, ask := range slices.Repeat(asks, 2) {
+			a := s.send(ask)
+			must.Hold(t, a.StatusCode != 503, "%s: %s", name, a.body)
 		}
-		if leave, err := c.room.enter(t.Context(), c.each); err != nil {
-			t.Errorf("%s: a place is not given back: %v", name, err)
-		} else {
-			leave()
-		}
+		must.Get(c.room.enter(t.Context(), c.each)).Or(t)() // each place is given back
 	}
 	s.post("/api/v1/campaigns/c-1/events", `{"event_type":"a","payload":{}}`).want(t, 201) // small, and does not wait
 	s.get("/export/rows?format=xml").want(t, 422)
@@ -382,8 +347,7 @@ func TestRoom_letsFewWaitAndNotForLong(t *testing.T) {
 }
 
 func TestShares_limitOneIdentity(t *testing.T) {
-	s := ownSite(t)
-	s.seed("c-1", "a")
+	s := ownSite(t).seed("c-1", "a")
 	const wait, appending = "/api/v1/campaigns/c-1?min_seq=1&timeout=1ms", "/api/v1/campaigns/c-1/events?wait=applied&timeout=1ms"
 	event := `{"event_type":"a","payload":{}}`
 	local := caller{outbox.AuthLocal, "local"}
@@ -407,8 +371,7 @@ func TestShares_limitOneIdentity(t *testing.T) {
 }
 
 func TestActRate_holdsEachIdentityToIt(t *testing.T) {
-	s := ownSite(t, func(c *Config) { c.ActRate = 2.5 })
-	s.seed("c-1", "a")
+	s := ownSite(t, func(c *Config) { c.ActRate = 2.5 }).seed("c-1", "a")
 	const burst = 5
 	act := func(i int) answer {
 		return s.post("/api/v1/campaigns/c-1/"+[]string{"pause", "resume"}[i%2], "{}")

@@ -4,15 +4,16 @@ import (
 	"fmt"
 	"html"
 	"net/http"
+	"net/url"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/outboxweb/outboxweb/internal/dbtest"
 	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/store"
 )
 
 // link is where the element with a test id leads; empty when there is none.
@@ -36,9 +37,9 @@ func TestLists_leadOnAndBackToWhatWasShown(t *testing.T) {
 	s := ownSite(t)
 	for i := range 7 {
 		s.seed(fmt.Sprint("c-", i), "a")
-		must.Get(dbtest.Open(t, s.sub.Journal).Exec(`
+		s.kit.Exec(`
 insert into publisher_progress (topic, publisher, destination, selects, max_errors, position, created_at, updated_at, status)
-values ('a', $1, 'log:', '{"event_types":["*"]}', 10, 0, 1, 1, $2)`, fmt.Sprint("p-", i), []string{"active", "failed"}[i%2])).Or(t)
+values ('a', $1, 'log:', '{"event_types":["*"]}', 10, 0, 1, 1, $2)`, fmt.Sprint("p-", i), []string{"active", "failed"}[i%2])
 		s.submit(fmt.Sprintf("/campaigns/c-%d/pause", i), "reason=look").want(t, http.StatusSeeOther)
 	}
 	for list, mark := range map[string]string{
@@ -50,22 +51,22 @@ values ('a', $1, 'log:', '{"event_types":["*"]}', 10, 0, 1, 1, $2)`, fmt.Sprint(
 		second := s.get(first.link("next-page")).want(t, 200, "3 of 7 shown", `rel="prev"`, `rel="next"`)
 		third := s.get(second.link("next-page")).want(t, 200, "1 of 7 shown", "the end")
 		must.Hold(t, first.link("prev-page") == "" && first.link("first-page") == "" && third.link("next-page") == "", "%s: its ends lead further", list)
-		if first.link("next-page") == "" || len(first.marks(mark)) != 3 {
-			t.Fatalf("%s: the first page has %v", list, first.marks(mark))
-		}
-		if back := s.get(third.link("prev-page")); fmt.Sprint(back.marks(mark)) != fmt.Sprint(second.marks(mark)) {
-			t.Errorf("%s: back from the third page is %v, want %v", list, back.marks(mark), second.marks(mark))
-		} else if start := s.get(back.link("prev-page")); fmt.Sprint(start.marks(mark)) != fmt.Sprint(first.marks(mark)) || start.link("prev-page") != "" {
-			t.Errorf("%s: back again is %v, want %v", list, start.marks(mark), first.marks(mark))
-		}
-		must.Equal(t, fmt.Sprint(s.get(third.link("first-page")).marks(mark)), fmt.Sprint(first.marks(mark)), list, "the first page")
+		must.Need(t, first.link("next-page") != "" && len(first.marks(mark)) == 3, "%s: the first page has %v", list, first.marks(mark))
+		back := s.get(third.link("prev-page"))
+		start := s.get(back.link("prev-page"))
+		must.Same(t, back.marks(mark), second.marks(mark), list, "back from the third page")
+		must.Same(t, start.marks(mark), first.marks(mark), list, "back again")
+		must.Equal(t, start.link("prev-page"), "", list, "before its start")
+		must.Same(t, s.get(third.link("first-page")).marks(mark), first.marks(mark), list, "the first page")
 	}
+	s.seed("c-1", "b", "c", "d", "e")
+	s.get("/api/v1/campaigns/c-1/events?limit=2").want(t, 200, `"next_cursor":"2","prev_cursor":null,"total":5`)
+	s.get("/api/v1/campaigns/c-1/events?limit=2&cursor=2").want(t, 200, `"next_cursor":"4","prev_cursor":"0"`)
+	s.get("/api/v1/campaigns/c-1/events?limit=2&after_seq=4&cursor=0").want(t, 200, `"seq":1`).lacks(t, `"seq":5`)
 	page := decodeAs[outbox.Page[outbox.AuditEntry]](t, s.get("/api/v1/audit?limit=3&action=pause").want(t, 200))
 	next := decodeAs[outbox.Page[outbox.AuditEntry]](t, s.get("/api/v1/audit?limit=3&action=pause&cursor="+*page.NextCursor).want(t, 200, `"total":7,"total_capped":false`))
 	back := decodeAs[outbox.Page[outbox.AuditEntry]](t, s.get("/api/v1/audit?limit=3&action=pause&cursor="+*next.PrevCursor).want(t, 200, `"prev_cursor":null`))
-	if len(page.Items) != 3 || fmt.Sprint(ids(back)) != fmt.Sprint(ids(page)) || next.Items[0].ID >= page.Items[2].ID {
-		t.Errorf("acts are %v, then %v, then again %v", ids(page), ids(next), ids(back))
-	}
+	must.Hold(t, len(page.Items) == 3 && fmt.Sprint(ids(back)) == fmt.Sprint(ids(page)) && next.Items[0].ID < page.Items[2].ID, "acts are %v, then %v, then again %v", ids(page), ids(next), ids(back))
 }
 
 func ids(page outbox.Page[outbox.AuditEntry]) (all []int64) {
@@ -76,28 +77,22 @@ func ids(page outbox.Page[outbox.AuditEntry]) (all []int64) {
 }
 
 func TestLists_sortByHeadsThatHaveAnIndex(t *testing.T) {
-	s := ownSite(t).trouble()
-	s.seed("c-0", poison)
-	s.work()
+	s := ownSite(t).trouble().seed("c-0", poison).work()
 	for page, texts := range map[string][]string{
-		"/rows":                               {`<a href="/rows?sort=seq">Row`, `<th scope="col">Status</th>`},
-		"/rows?sort=seq":                      {`aria-sort="ascending"><a href="/rows?reverse=true&amp;sort=seq">Row`, `name="sort" value="seq"`},
-		"/rows?reverse=true&sort=seq&q=c":     {`aria-sort="descending"><a href="/rows?q=c&amp;sort=seq">Row`, `name="reverse" value="true"`},
-		"/rows?status=dead":                   {`aria-sort="ascending"><a href="/rows?reverse=true&amp;status=dead">Status, next attempt`, `<th scope="col">Row</th>`},
-		"/rows?status=dead&campaign=c-1":      {`aria-sort="ascending"><a href="/rows?campaign=c-1&amp;reverse=true&amp;status=dead">Row`},
-		"/campaigns":                          {`<a href="/campaigns?sort=id">Campaign`, `<a href="/campaigns?sort=lag">Behind`, `<a href="/campaigns?sort=age">For`, `<th scope="col">State</th>`},
-		"/campaigns?sort=id":                  {`aria-sort="ascending"><a href="/campaigns?reverse=true&amp;sort=id">Campaign`},
-		"/campaigns?sort=lag&state=blocked":   {`class="n ctl" aria-sort="descending"><a href="/campaigns?reverse=true&amp;sort=lag&amp;state=blocked">Behind`, `<a href="/campaigns?sort=id&amp;state=blocked">Campaign`},
-		"/campaigns?sort=age&reverse=true":    {`aria-sort="ascending"><a href="/campaigns?sort=age">For`, `name="reverse" value="true"`},
-		"/audit?action=pause&reverse=true":    {`No actions match`},
-		"/export/rows?format=csv&reverse=tru": {},
+		"/rows":                             {`<a href="/rows?sort=seq">Row`, `<th scope="col">Status</th>`},
+		"/rows?sort=seq":                    {`aria-sort="ascending"><a href="/rows?reverse=true&amp;sort=seq">Row`, `name="sort" value="seq"`},
+		"/rows?reverse=true&sort=seq&q=c":   {`aria-sort="descending"><a href="/rows?q=c&amp;sort=seq">Row`, `name="reverse" value="true"`},
+		"/rows?status=dead":                 {`aria-sort="ascending"><a href="/rows?reverse=true&amp;status=dead">Status, next attempt`, `<th scope="col">Row</th>`},
+		"/rows?status=dead&campaign=c-1":    {`aria-sort="ascending"><a href="/rows?campaign=c-1&amp;reverse=true&amp;status=dead">Row`},
+		"/campaigns":                        {`<a href="/campaigns?sort=id">Campaign`, `<a href="/campaigns?sort=lag">Behind`, `<a href="/campaigns?sort=age">For`, `<th scope="col">State</th>`},
+		"/campaigns?sort=id":                {`aria-sort="ascending"><a href="/campaigns?reverse=true&amp;sort=id">Campaign`},
+		"/campaigns?sort=lag&state=blocked": {`class="n ctl" aria-sort="descending"><a href="/campaigns?reverse=true&amp;sort=lag&amp;state=blocked">Behind`, `<a href="/campaigns?sort=id&amp;state=blocked">Campaign`},
+		"/campaigns?sort=age&reverse=true":  {`aria-sort="ascending"><a href="/campaigns?sort=age">For`, `name="reverse" value="true"`},
+		"/audit?action=pause&reverse=true":  {`No actions match`},
 	} {
-		if strings.HasSuffix(page, "tru") {
-			s.get(page).want(t, 422, "true or false")
-			continue
-		}
 		s.get(page).want(t, 200, texts...)
 	}
+	s.get("/export/rows?format=csv&reverse=tru").want(t, 422, "true or false")
 	first := s.get("/rows?status=dead").marks("row-")
 	last := s.get("/rows?status=dead&reverse=true").marks("row-")
 	must.Hold(t, len(first) == 2 && first[0] == last[1] && first[1] == last[0], "dead rows are %v, in reverse %v", first, last)
@@ -107,9 +102,7 @@ func TestLists_sortByHeadsThatHaveAnIndex(t *testing.T) {
 }
 
 func TestRows_offerDeadOnesToBeChosen(t *testing.T) {
-	s := ownSite(t).trouble()
-	s.seed("a/b %?", poison)
-	s.work()
+	s := ownSite(t).trouble().seed("a/b %?", poison).work()
 	s.get("/rows").want(t, 200, `method="get" action="/operations/new"`, `type="checkbox" name="rows" value="c-1/2"`, `name="rows" value="a/b %?/1"`, "data-all").
 		lacks(t, `value="c-1/3"`)
 	s.get("/rows?status=pending").want(t, 200, "row-c-1-3").lacks(t, "/operations/new", "checkbox")
@@ -132,8 +125,7 @@ func TestRows_revisionsTellWhatHasChanged(t *testing.T) {
 }
 
 func TestAudit_filtersByTime(t *testing.T) {
-	s := ownSite(t)
-	s.seed("c-1", "a")
+	s := ownSite(t).seed("c-1", "a")
 	days := []string{"2026-11-20", "2026-11-21", "2026-11-22"}
 	for i, day := range days {
 		at := must.Get(time.Parse(time.DateOnly, day)).Or(t)
@@ -155,10 +147,145 @@ func TestAudit_filtersByTime(t *testing.T) {
 	}
 }
 
-func TestEvents_leadBack(t *testing.T) {
+func (s *site) placed(id string, more ...func(*outbox.Event)) {
+	e := outbox.Event{CampaignID: "orders", EventType: "order.placed", EntityType: "order", EntityID: id, RequestID: "req-" + id, Payload: []byte(`{"order":"` + id + `","password":"hunter2"}`)}
+	for _, change := range more {
+		change(&e)
+	}
+	must.Get(s.store.Append(s.t.Context(), store.Append{Events: []outbox.Event{e}})).Or(s.t)
+}
+
+func TestSearch_leadsToTheOnlyThingNamed(t *testing.T) {
+	s := ownSite(t).trouble()
+	s.placed("17", func(e *outbox.Event) { e.EventID = "ev-17" })
+	for text, want := range map[string]string{"c-1": "/campaigns/c-1", " c-1/2 ": "/campaigns/c-1/events/2", "ev-17": "/campaigns/orders/events/1",
+		"order 17": "/events?entity_id=17&entity_type=order", "req-17": "/events?request_id=req-17", "": "/events"} {
+		s.get("/search?q="+url.QueryEscape(text)).want(t, http.StatusSeeOther).header(t, "Location", want)
+	}
+}
+
+func TestSearch_offersWhatATextMayMean(t *testing.T) {
+	s := ownSite(t).trouble()
+	s.placed("17")
+	s.get("/search?q=c-").want(t, 200, `data-testid="found-campaign"`, `href="/campaigns/c-1"`, `data-testid="elsewhere"`)
+	s.get("/search?q=zzz").want(t, 200, `data-testid="nothing-found"`, `href="/events?q=zzz"`, `href="/audit?request_id=zzz"`)
+	s.get("/search?q=%3Cscript%3Ealert(1)%3C/script%3E").want(t, 200, "&lt;script&gt;").lacks(t, "<script>alert")
+	s.get("/search?q=order+17+-1d").want(t, 200, `data-testid="found-range"`, "recorded 20", `href="/events?entity_id=17&amp;entity_type=order&amp;since=20`)
+	s.get("/search/suggestions?q=c-1").want(t, 200, `role="option"`, `data-href="/campaigns/c-1"`).lacks(t, "<html", "<script")
+	s.get("/search/suggestions?q=").want(t, 200).lacks(t, "<li")
+	s.get("/search?q="+strings.Repeat("x", 501)).want(t, 422)
+}
+
+func TestEvents_aRelativeTimeBecomesAbsoluteInTheAddress(t *testing.T) {
 	s := ownSite(t)
-	s.seed("c-1", "a", "b", "c", "d", "e")
-	s.get("/api/v1/campaigns/c-1/events?limit=2").want(t, 200, `"next_cursor":"2","prev_cursor":null,"total":5`)
-	s.get("/api/v1/campaigns/c-1/events?limit=2&cursor=2").want(t, 200, `"next_cursor":"4","prev_cursor":"0"`)
-	s.get("/api/v1/campaigns/c-1/events?limit=2&after_seq=4&cursor=0").want(t, 200, `"seq":1`).lacks(t, `"seq":5`)
+	s.placed("17")
+	now := s.srv.Now().UTC()
+	for text, want := range map[string]time.Time{
+		"-2h":                              now.Add(-2 * time.Hour).Truncate(time.Second),
+		now.Add(time.Hour).Format("15:04"): now.Add(-23 * time.Hour).Truncate(time.Minute),
+	} {
+		a := s.get("/events?q=x&since="+url.QueryEscape(text)).want(t, http.StatusSeeOther)
+		to, _ := url.Parse(a.Header.Get("Location"))
+		got, err := time.Parse(time.RFC3339Nano, to.Query().Get("since"))
+		must.Hold(t, err == nil && got.Equal(want) && to.Query().Get("q") == "x", "%q leads to %s, want since %s", text, to, want)
+		s.get(a.Header.Get("Location")).want(t, 200, "<h1>Find events", ">Recorded <strong>since "+want.Format("2006-01-02 15:04:05")+" UTC")
+		a = s.get("/audit?since="+url.QueryEscape(text)).want(t, http.StatusSeeOther)
+		a.header(t, "Location", "/audit?since="+url.QueryEscape(outbox.FormatSince(want)))
+	}
+	s.get("/events?since=soon").want(t, 422, "14:00")
+	s.get("/events?since=2026-11-22&until=2026-11-20").want(t, 422, "ince must be before until")
+	s.get("/api/v1/events?since=-2h").want(t, 200, `"items":`)
+	s.get("/api/v1/events?tag=x").want(t, 422, "name=value")
+	s.get("/api/v1/events?nothing=x").want(t, 422, "nothing")
+}
+
+func TestEvents_areFoundByWhenTheyOccurred(t *testing.T) {
+	s := ownSite(t)
+	s.placed("17", func(e *outbox.Event) { e.OccurredAt = time.Date(2025, 3, 4, 14, 5, 0, 0, time.UTC) })
+	s.placed("18")
+	const at, byOccurrence = "since=2025-03-04T14:00:00Z&until=2025-03-04T14:10:00Z", `data-testid="by-occurrence"`
+	s.get("/events?"+at).want(t, 200, "No events match", ">Recorded <strong>2025-03-04 14:00:00 to 14:10:00 UTC", byOccurrence, "time=occurred")
+	s.get("/events?time=occurred&"+at).want(t, 200, ">Occurred <strong>2025-03-04 14:00:00", "occurred <time", "/orders/events/1\"", `<option value="occurred" selected`).
+		lacks(t, "/orders/events/2\"", byOccurrence)
+	found := decodeAs[outbox.FoundEvents](t, s.get("/api/v1/events?time=occurred&"+at))
+	must.Hold(t, len(found.Items) == 1 && found.Looked.First == 2 && found.Looked.Last == 1, "found %+v", found)
+	s.get("/api/v1/events?time=x").want(t, 422, "time")
+}
+
+// An empty list says which values do not exist; what is hidden does not.
+func TestEvents_anEmptySearchSaysWhichValuesNothingHas(t *testing.T) {
+	s := ownSite(t)
+	const token = "ghp_abcdefghijklmnopqrstuvwxyz0123456789"
+	s.placed(token, func(e *outbox.Event) { e.CampaignID, e.RequestID, e.EventID = "store-07", "Req-a", "EV-17" })
+	s.placed("18", func(e *outbox.Event) { e.CampaignID, e.EventType = "store-12", "order.paid" })
+	for query, want := range map[string]string{
+		"event_type=order.payed":                   "No event has the type order.payed.",
+		"campaign=store-007&event_type=order.paid": "There is no campaign store-007.",
+		"entity_id=99":                             "No event has the entity id 99.",
+		"event_id=ev-17":                           "No event has the id ev-17.",
+	} {
+		s.get("/events?"+query).want(t, 200, "No events match", want, "upper and lower case differ")
+	}
+	s.get("/events?entity_id="+token).want(t, 200, `data-testid="misses"`)
+	s.get("/events?campaign=store-07&event_type=order.paid").want(t, 200, "No events match", "Searched events").lacks(t, `data-testid="misses"`, "Found by")
+	s.get("/rows?q=STORE").want(t, 200, "No rows match", "upper and lower case differ")
+	s.get("/campaigns?q=store-007").want(t, 200, "No campaigns match", "upper and lower case differ")
+}
+
+// The settled position is shown on request, where a condition can ask for the same events.
+func TestEvents_showTheSettledPosition(t *testing.T) {
+	s := ownSite(t)
+	s.placed("17")
+	s.placed("18")
+	const asked, settled = "/events?event_type=order.placed&amp;settled=true", `data-testid="settled"`
+	s.get("/events?event_type=order.placed").want(t, 200, `href="`+asked+`"`).lacks(t, settled)
+	s.get("/events?event_type=order.placed&settled=true").want(t, 200, settled, "Settled position <code>2</code>", `href="/docs/appending#conditional-appends"`, "/api/v1"+asked).lacks(t, `data-testid="show-settled"`)
+	s.get("/events?event_type=order.placed&settled=true&limit=1").want(t, 200, settled, `data-testid="next-page"`).lacks(t, "cursor=1&amp;limit=1&amp;settled")
+	for _, other := range []string{"", "q=x", "entity_id=17", "event_type=order.placed&q=x", "event_type=order.placed&since=-2h", "tag=password%3Dhunter2"} {
+		s.get("/events?"+other).lacks(t, settled, `data-testid="show-settled"`)
+	}
+	s.get("/events?settled=true").want(t, 200).lacks(t, ">Clear<")
+	s.get("/events?q=x&settled=true").want(t, 422, "settled")
+}
+
+// What an empty list did not look through, or looked through, is said; nothing hidden is found.
+func TestEvents_sayHowFarTheyLookedAndFindNothingHidden(t *testing.T) {
+	s := ownSite(t)
+	for range 5 {
+		s.placed("17")
+	}
+	s.get("/events?q=nowhere").want(t, 200, "No events match", "Looked through events 5–1, back to ")
+	s.get("/events?q=order&limit=2").want(t, 200, "Looked through events 5–4", `data-testid="next-page"`).times(t, 2, `<tr id="event-`)
+	s.get("/events?entity_id=17").want(t, 200, "Found by an index in events 5–1")
+	for _, base := range []string{"/events", "/api/v1/events"} {
+		s.get(base+"?entity_id=17").want(t, 200, "[redacted]", "order.placed").lacks(t, "hunter")
+		s.get(base+"?q=%22order%22").want(t, 200, "[redacted]").lacks(t, "hunter")
+		for _, guess := range []string{"h", "hu", "hunter2", `password":"h`} {
+			a := s.get(base + "?q=" + url.QueryEscape(guess))
+			must.Hold(t, !strings.Contains(a.body, "order.placed\"") || !strings.Contains(a.body, "[redacted]"), "%s: %q finds the event", base, guess)
+		}
+	}
+}
+
+func TestViews_areKeptPerReaderAndGuardedLikeForms(t *testing.T) {
+	s := ownSite(t).trouble()
+	form := url.Values{"list": {"rows"}, "name": {"<b>mine</b>"}, "query": {"status=dead&cursor=x"}}.Encode()
+	a := s.submit("/views", form).want(t, http.StatusSeeOther)
+	a.header(t, "Location", "/rows?status=dead")
+	s.get("/rows").want(t, 200, `href="/rows?status=dead"`, "&lt;b&gt;mine&lt;/b&gt;", "shared: this server has no authentication").lacks(t, "<b>mine")
+	s.get("/campaigns").want(t, 200).lacks(t, "mine")
+	s.submit("/views", form, header("Sec-Fetch-Site", "cross-site")).want(t, http.StatusForbidden)
+	s.submit("/views", "list=nothing&name=x").want(t, 422)
+	views, err := s.srv.Search.Views(t.Context(), "local", "rows")
+	if err != nil || len(views) != 1 {
+		t.Fatal(views, err)
+	}
+	at := "/views/" + url.PathEscape("1")
+	s.submit(at+"/rename", "list=rows&name=ours").want(t, http.StatusSeeOther)
+	s.get("/rows").want(t, 200, ">ours<")
+	s.submit(at+"/remove", "list=rows&name=ours").want(t, http.StatusSeeOther)
+	s.get("/rows").want(t, 200).lacks(t, ">ours<")
+	s.submit(at+"/remove", "list=rows").want(t, http.StatusNotFound)
+	acts, err := s.store.AuditLog(t.Context(), outbox.AuditFilter{})
+	must.Hold(t, err == nil && len(acts.Items) == 0, "audited: %v, %v", acts.Items, err)
 }

@@ -1,7 +1,11 @@
 package handlers
 
 import (
+	"cmp"
+	"html"
+	"maps"
 	"net/http"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -21,19 +25,15 @@ type routed struct {
 
 // everyRoute is one request for each entry of the table.
 func everyRoute(t *testing.T, s *site) []routed {
-	t.Helper()
 	var all []routed
 	for _, r := range everyRequest(t, s) {
 		all = append(all, routed{r, s.entry(t, r.method, r.target)})
 	}
-	if len(all) < 100 || len(all) != len(s.srv.routes) {
-		t.Fatalf("%d requests for %d entries of the table", len(all), len(s.srv.routes))
-	}
+	must.Need(t, len(all) >= 100 && len(all) == len(s.srv.routes), "%d requests for %d entries of the table", len(all), len(s.srv.routes))
 	return all
 }
 
-// least is the role required for the request: at addresses that also preview, the requests of these
-// tests act.
+// least is the role required for the request: at addresses that also preview, the requests of these tests act.
 func (r routed) least() outbox.Role {
 	if r.entry.action != "" {
 		return r.entry.action.Role()
@@ -42,7 +42,6 @@ func (r routed) least() outbox.Role {
 }
 
 func (s *site) ask(r sent, as func(*http.Request)) answer {
-	s.t.Helper()
 	return s.do(r.method, r.target, r.body, func(req *http.Request) {
 		if r.method == http.MethodPost {
 			req.Header.Set("Content-Type", r.kind)
@@ -56,16 +55,10 @@ func TestRoutes_theTableNamesARoleForEach(t *testing.T) {
 	s := ownSite(t)
 	open := map[string]bool{"GET /healthz": true, "GET /readyz": true, "GET /static/*": true}
 	for _, r := range everyRoute(t, s) {
-		switch {
-		case open[r.entry.key()] != (r.entry.role == outbox.RoleNone):
-			t.Errorf("%s is for %q", r.entry.key(), r.entry.role)
-		case r.method == http.MethodGet && r.entry.action != "":
-			t.Errorf("%s acts on GET", r.entry.key())
-		case r.method == http.MethodPost && r.entry.action == "" && r.entry.key() != "POST "+apiPrefix+"/operations/preview" && !strings.HasPrefix(r.entry.key(), "POST /views"):
-			t.Errorf("%s does nothing that the table knows", r.entry.key())
-		case r.entry.action != "" && !r.entry.action.Known():
-			t.Errorf("%s does %q, which nobody knows", r.entry.key(), r.entry.action)
-		}
+		key := r.entry.key()
+		must.Equal(t, r.entry.role == outbox.RoleNone, open[key], key, "is open")
+		must.Hold(t, r.entry.action == "" || r.method == http.MethodPost && r.entry.action.Known(), "%s does %q, which nobody knows, or that on GET", key, r.entry.action)
+		must.Hold(t, r.method == http.MethodGet || r.entry.action != "" || key == "POST "+apiPrefix+"/operations/preview" || strings.HasPrefix(key, "POST /views"), "%s does nothing that the table knows", key)
 	}
 }
 
@@ -84,83 +77,63 @@ func TestActions_areAskedForWhereTheirTableSays(t *testing.T) {
 }
 
 // TestRoutes_letInWhomTheTableNames requests every address with every role, by a proxy or by a token, and with
-// some of those who have none; a soak requests it with every identity.
+// some of those who have none; a soak requests it with every identity. Whoever reads changes nothing.
 func TestRoutes_letInWhomTheTableNames(t *testing.T) {
 	g := newGuarded(t).fill()
 	every := everyRoute(t, g.site)
-	before := g.dump("audit_log", "tokens")
-	for i, who := range slices.Concat(g.strangers(), g.refused(), g.known()) {
-		step := size.Of(2, 2, 1)
-		if who.role == outbox.RoleNone {
-			step = size.Of(8, 5, 1)
-		}
-		for j := i % step; j < len(every); j += step {
-			r := every[j]
-			if allowed := who.role.Includes(r.least()); allowed && r.method != http.MethodGet && r.least() != outbox.RoleNone {
-				continue // it changes something: below
-			}
-			g.wantAdmission(who, r)
-		}
-	}
-	g.wantSame("a request that is refused, or reads,", before, g.dump("audit_log", "tokens"))
-	for _, who := range g.known() {
-		for _, r := range every {
-			if r.method == http.MethodPost && who.role.Includes(r.least()) {
-				g.wantAdmission(who, r)
+	ask := func(all []asker, step int, chosen func(asker, routed) bool) {
+		for i, who := range all {
+			for j := i % step; j < len(every); j += step {
+				if chosen(who, every[j]) {
+					g.wantAdmission(who, every[j])
+				}
 			}
 		}
 	}
+	may := func(who asker, r routed) bool { return who.role.Includes(r.least()) }
+	before := g.kit.Dump("tokens")
+	ask(g.known(), size.Of(2, 2, 1), func(who asker, r routed) bool { return r.method == http.MethodGet && may(who, r) })
+	must.Equal(t, g.kit.Dump("tokens"), before, "after requests that read")
+	ask(slices.Concat(g.strangers(), g.refused()), size.Of(16, 5, 1), func(asker, routed) bool { return true })
+	ask(g.known(), size.Of(2, 2, 1), func(who asker, r routed) bool { return !may(who, r) })
+	for _, who := range g.known() { // whoever looks is told what a seek would do
+		g.post(archivePath+"/seek", `{"to":"head","dry_run":true}`, who.as).want(t, 200, `"skips":`)
+	}
+	must.Equal(t, g.kit.Dump("tokens"), before, "after requests that are refused, or ask")
+	ask(g.known(), size.Of(2, 1, 1), func(who asker, r routed) bool { return r.method == http.MethodPost && may(who, r) })
+	must.Hold(t, before != g.kit.Dump("tokens"), "a change goes unnoticed, so this test proves nothing")
 }
 
 // wantAdmission fails the test unless the table's role decides the answer.
 func (g *guarded) wantAdmission(who asker, r routed) {
-	g.t.Helper()
 	a := g.ask(r.sent, who.as)
-	says := func(texts ...string) {
-		g.t.Helper()
+	api, id, challenge := strings.HasPrefix(r.target, apiPrefix), a.Header.Get("X-Request-Id"), a.Header.Get("WWW-Authenticate")
+	is := func(holds bool, texts ...string) {
 		for _, text := range texts {
-			if !strings.Contains(a.body, text) {
-				g.t.Errorf("%s asks for %s and is not told %q: %.700s", who.name, r, text, a.body)
-			}
+			holds = holds && strings.Contains(a.body, text)
+		}
+		must.Hold(g.t, holds, "%s asks for %s and is answered with %d %v, want %q: %.700s", who.name, r, a.StatusCode, a.Header, texts, a.body)
+	}
+	tellsNothing := func(of ...string) {
+		if !api && r.target != "/metrics" {
+			a.lacks(g.t, append(of, "<nav", string(g.srv.Mode), "outboxweb test", "10.0.0.0")...)
 		}
 	}
 	switch {
 	case r.entry.role == outbox.RoleNone:
-		if a.StatusCode == http.StatusUnauthorized || a.StatusCode == http.StatusForbidden {
-			g.t.Errorf("%s asks for %s, which is open, and is answered with %d", who.name, r, a.StatusCode)
-		}
+		is(a.StatusCode != http.StatusUnauthorized && a.StatusCode != http.StatusForbidden)
 	case who.told != "":
-		if a.StatusCode != http.StatusForbidden || a.Header.Get("WWW-Authenticate") != "" {
-			g.t.Errorf("%s asks for %s and is answered with %d %v", who.name, r, a.StatusCode, a.Header)
-		}
-		says(who.told[1:], "; ask the platform team, #ops", a.Header.Get("X-Request-Id"))
-		if !strings.HasPrefix(r.target, apiPrefix) && r.target != "/metrics" {
-			says("Not allowed")
-			a.lacks(g.t, "<nav", string(g.srv.Mode), "outboxweb test", "10.0.0.0")
-		}
+		is(a.StatusCode == http.StatusForbidden && challenge == "", who.told[1:], "; ask the platform team, #ops", id)
+		is(api || r.target == "/metrics" || strings.Contains(a.body, "Not allowed"))
+		tellsNothing()
 	case who.role == outbox.RoleNone:
-		if a.StatusCode != http.StatusUnauthorized || !strings.HasPrefix(a.Header.Get("WWW-Authenticate"), "Bearer") {
-			g.t.Errorf("%s asks for %s and is answered with %d %v", who.name, r, a.StatusCode, a.Header)
-		}
-		switch {
-		case strings.HasPrefix(r.target, apiPrefix):
-			says("urn:outboxweb:unidentified", a.Header.Get("X-Request-Id"))
-		case r.target == "/metrics":
-			says("401 Unauthorized: ", "(request "+a.Header.Get("X-Request-Id")+")")
-		default:
-			says(a.Header.Get("X-Request-Id"), "Sign-in required")
-			a.lacks(g.t, "<nav", string(g.srv.Mode), "outboxweb test", "zoe", "10.0.0.0")
-		}
+		is(a.StatusCode == http.StatusUnauthorized && strings.HasPrefix(challenge, "Bearer"), id, map[bool]string{true: "urn:outboxweb:unidentified"}[api])
+		is(api || strings.Contains(a.body, map[bool]string{true: "401 Unauthorized: ", false: "Sign-in required"}[r.target == "/metrics"]))
+		tellsNothing("zoe")
 	case !who.role.Includes(r.least()):
-		if a.StatusCode != http.StatusForbidden {
-			g.t.Errorf("%s asks for %s and is answered with %d", who.name, r, a.StatusCode)
-		}
-		says("his needs the role "+string(r.least()), "you are ")
-		if strings.HasPrefix(r.target, apiPrefix) {
-			says("urn:outboxweb:role")
-		}
-	case a.StatusCode == http.StatusUnauthorized || a.StatusCode == http.StatusForbidden || a.StatusCode >= 500:
-		g.t.Errorf("%s asks for %s and is answered with %d %.300s", who.name, r, a.StatusCode, a.body)
+		is(a.StatusCode == http.StatusForbidden, "his needs the role "+string(r.least()), "you are ", map[bool]string{true: "urn:outboxweb:role"}[api])
+	default:
+		is(a.StatusCode != http.StatusUnauthorized && a.StatusCode != http.StatusForbidden && a.StatusCode < 500)
 	}
 }
 
@@ -177,34 +150,7 @@ func TestRoutes_whatThereIsNotIsForThoseWhoMayLook(t *testing.T) {
 	g.get("/rows", byProxy("eve", "sales")).want(t, 403, "You are signed in as", "eve", "in the groups", "and have no role here", "Try again").lacks(t, "<nav", "outbox_apply_only", "applied by workers")
 }
 
-func TestSeek_isAskedAboutByViewersAndDoneByAdmins(t *testing.T) {
-	g := newGuarded(t).fill()
-	for _, who := range g.known() {
-		g.post(archivePath+"/seek", `{"to":"head","dry_run":true}`, who.as).want(t, 200, `"skips":`)
-		if who.role != outbox.RoleAdmin {
-			g.post(archivePath+"/seek", `{"to":"head","reason":"x"}`, who.as).want(t, 403, "urn:outboxweb:role")
-		}
-	}
-}
-
-func TestReadOnly_refusesEveryAct(t *testing.T) {
-	g := newGuarded(t)
-	g.fill()
-	g.srv.ReadOnly = true
-	before := g.dump("tokens")
-	for _, r := range everyRoute(t, g.site) {
-		if r.entry.action == "" {
-			continue
-		}
-		a := g.ask(r.sent, people[outbox.RoleAdmin])
-		must.Hold(t, a.StatusCode == http.StatusForbidden && strings.Contains(a.body, "read-only"), "%s is answered with %d %.300s", r, a.StatusCode, a.body)
-	}
-	g.post(archivePath+"/seek", `{"to":"head","dry_run":true}`, people[outbox.RoleAdmin]).want(t, 200, `"skips":`)
-	g.wantSame("a read-only server", before, g.dump("tokens"))
-}
-
-// origins and the others are header values that a browser, or a client pretending to be one, may
-// send with an action; empty means absent.
+// origins and the others are header values that a browser, or a client pretending to be one, may send with an action; empty means absent.
 var (
 	sites   = []string{"", "same-origin", "same-site", "cross-site", "none", "junk"}
 	origins = []string{"", "http://127.0.0.1:8080", publicOrigin, "https://evil.example", "null", "::junk"}
@@ -233,7 +179,7 @@ func TestActions_areTakenFromOwnPagesAndScriptsAlone(t *testing.T) {
 	g := newGuarded(t).fill()
 	var taken []func()
 	tried := 0
-	before := g.dump("audit_log")
+	before := g.kit.Dump()
 	for _, r := range everyRoute(t, g.site) {
 		if r.method != http.MethodPost {
 			continue
@@ -261,14 +207,13 @@ func TestActions_areTakenFromOwnPagesAndScriptsAlone(t *testing.T) {
 			}
 		}
 	}
-	g.wantSame("a refused form or action", before, g.dump("audit_log"))
+	must.Equal(t, g.kit.Dump(), before, "after refused forms and actions")
 	for _, send := range taken {
 		send()
 	}
 }
 
 func (g *guarded) wantOrigin(r routed, kind, site, origin, want string) {
-	g.t.Helper()
 	req := r.sent
 	req.kind = kind
 	a := g.do(req.method, req.target, req.body, people[outbox.RoleAdmin], func(r *http.Request) {
@@ -278,28 +223,182 @@ func (g *guarded) wantOrigin(r routed, kind, site, origin, want string) {
 			}
 		}
 	})
-	got := "taken"
-	switch a.StatusCode {
-	case http.StatusForbidden:
-		got = "403 urn:outboxweb:origin"
-	case http.StatusUnsupportedMediaType:
-		got = "415 urn:outboxweb:media-type"
-	case http.StatusUnauthorized:
-		got = "401"
-	}
-	if strings.HasPrefix(r.target, apiPrefix) && got != "taken" && !strings.Contains(a.body, strings.TrimLeft(got, "0123456789 ")) || got != want {
-		g.t.Errorf("%s as %q with Sec-Fetch-Site %q and Origin %q is %s, want %s: %.300s", r, kind, site, origin, got, want, a.body)
-	}
-	if want == "403 urn:outboxweb:origin" && !strings.Contains(a.body, "Origin") && !strings.Contains(a.body, "Sec-Fetch-Site") {
-		g.t.Errorf("%s with Sec-Fetch-Site %q and Origin %q: the refusal names neither header: %s", r, site, origin, a.body)
-	}
+	got := cmp.Or(map[int]string{http.StatusForbidden: "403 urn:outboxweb:origin", http.StatusUnsupportedMediaType: "415 urn:outboxweb:media-type", http.StatusUnauthorized: "401"}[a.StatusCode], "taken")
+	must.Hold(g.t, (!strings.HasPrefix(r.target, apiPrefix) || got == "taken" || strings.Contains(a.body, strings.TrimLeft(got, "0123456789 "))) && got == want, "%s as %q with Sec-Fetch-Site %q and Origin %q is %s, want %s: %.300s", r, kind, site, origin, got, want, a.body)
+	must.Hold(g.t, want != "403 urn:outboxweb:origin" || strings.Contains(a.body, "Origin") || strings.Contains(a.body, "Sec-Fetch-Site"), "%s with Sec-Fetch-Site %q and Origin %q: the refusal names neither header: %s", r, site, origin, a.body)
 }
 
 func (s *site) entry(t testing.TB, method, target string) route {
-	t.Helper()
 	path, _, _ := strings.Cut(target, "?")
 	path, _, _ = strings.Cut(path, "#")
 	found := chi.NewRouteContext()
 	must.Hold(t, s.srv.router.Match(found, method, path), "%s %s leads nowhere", method, target)
 	return s.srv.routes[method+" "+found.RoutePattern()]
+}
+
+// filledPages are the addresses of pages that a site seeded by fill has.
+var filledPages = []string{
+	"/", "/rows", "/rows?status=dead", "/rows?status=pending", "/campaigns/c-1/events/2", "/campaigns/c-1/events/3", "/campaigns/c-1/events/1", "/rows/c-1/2/requeue", "/campaigns/c-5/events/1", "/campaigns/c-5/events/2", "/campaigns/c-6/events/1",
+	"/rows/c-1/2/dry-run", "/operations", "/operations/new", "/operations/new?campaign=c-1", "/operations/1", "/operations/2", "/campaigns", "/campaigns/c-1", "/campaigns/c-2", "/campaigns/c-3",
+	"/campaigns/c-4", "/campaigns/c-5", "/campaigns/c-1/events/2?tab=payload", "/campaigns/c-1/events/2?tab=neighbours", "/campaigns/c-1/events/2?tab=details", "/campaigns/c-1/events/2/tree", "/failures", "/runs", "/runs/1", "/runs/2", "/runs/3", "/runs/new", "/runs/new?kind=rebuild&campaign_ids=c-1", "/runs/new?kind=verify&campaign_ids=c-3", "/rehearsals/new",
+	"/projections", "/projections/campaigns", "/publishers", "/publishers/scenes/archive", "/publishers/scenes/overcome", "/publishers/scenes/archive/seek", "/publishers/scenes/archive/seek?to=head",
+	"/intake", "/intake/shop", "/alerts", "/instances", "/audit", "/about",
+}
+
+// askingPages preview an action and ask for confirmation; a control that links to one offers the action.
+var askingPages = map[string]outbox.Action{
+	"/operations/new": outbox.ActionOperationStart, "/runs/new": outbox.ActionRunStart, "/rows/requeue": outbox.ActionOperationStart, "/rehearsals/new": outbox.ActionRehearse,
+	"/rows/{campaign}/{seq}/requeue": outbox.ActionRequeue, "/publishers/{topic}/{publisher}/seek": outbox.ActionPublisherSeek,
+}
+
+var (
+	formTag   = regexp.MustCompile(`<form[^>]*>`)
+	buttonTag = regexp.MustCompile(`<button[^>]* formaction="([^"]*)"`)
+	linkTag   = regexp.MustCompile(`<a [^>]*href="([^"]*)"`)
+	actionOf  = regexp.MustCompile(` action="([^"]*)"`)
+	curlPost  = regexp.MustCompile(`curl [^<]*?` + curlSends + `[^<]*?https?://[^/\s']+(/[^\s'<]*)`)
+)
+
+// curlSends is in each curl line that changes something, and in no other.
+const curlSends = "Content-Type: application/json"
+
+// offer is a control of a page, and the roles that may use it.
+type offer struct {
+	what string
+	role outbox.Role
+}
+
+// offers are the controls of a page that act or link to an action.
+func (s *site) offers(page, body string) map[string]offer {
+	all := map[string]offer{}
+	here := s.entry(s.t, "GET", page).pattern
+	posts := func(kind, target string) {
+		target = html.UnescapeString(target)
+		r := s.entry(s.t, "POST", target)
+		if strings.HasPrefix(r.pattern, "/views") { // the reader's own
+			return
+		}
+		must.Hold(s.t, r.action != "" || r.role == outbox.RoleViewer, "%s offers %s, which does nothing", page, target)
+		all[kind+" "+target] = offer{kind + " " + target, routed{entry: r}.least()}
+	}
+	leads := func(target string) {
+		target = html.UnescapeString(target)
+		if strings.HasPrefix(target, "#") {
+			return
+		}
+		r := s.entry(s.t, "GET", target)
+		if action, asks := askingPages[r.pattern]; asks && r.pattern != here {
+			all["leads to "+target] = offer{"leads to " + target, action.Role()}
+		}
+	}
+	for _, tag := range formTag.FindAllString(body, -1) {
+		to := actionOf.FindStringSubmatch(tag)
+		switch {
+		case to == nil: // of the dialog
+		case strings.Contains(tag, `method="post"`):
+			posts("form", to[1])
+		default:
+			leads(to[1])
+		}
+	}
+	for _, m := range buttonTag.FindAllStringSubmatch(body, -1) {
+		posts("button", m[1])
+	}
+	for _, m := range linkTag.FindAllStringSubmatch(body, -1) {
+		leads(m[1])
+	}
+	text := html.UnescapeString(body)
+	curls := curlPost.FindAllStringSubmatch(text, -1)
+	for _, m := range curls {
+		posts("curl", m[1])
+	}
+	shown := strings.Count(text, curlSends)
+	must.Hold(s.t, len(curls) == shown, "%s shows %d curl lines that send something, of which %d are understood", page, shown, len(curls))
+	return all
+}
+
+// TestPages_offerExactlyWhatTheRoleAllows compares each role's controls on every page with an
+// admin's, less those that the table of roles forbids. A read-only server offers none, and does nothing.
+func TestPages_offerExactlyWhatTheRoleAllows(t *testing.T) {
+	g := newGuarded(t).fill()
+	admin := people[outbox.RoleAdmin]
+	seen, offering, offered := map[string]int{}, map[string]bool{}, map[string]bool{}
+	adminsOn := func(page string) map[string]offer {
+		admins := g.offers(page, g.get(page, admin).want(t, 200).lacks(t, `data-testid="withheld"`).body)
+		offering[page] = len(admins) > 0
+		for _, o := range admins {
+			kind, target, _ := strings.Cut(o.what, " ")
+			if seen[kind]++; kind != "leads" {
+				offered[g.entry(t, "POST", target).pattern] = true
+			}
+		}
+		return admins
+	}
+	adminsOn("/tokens") // for admins to see
+	for _, page := range filledPages {
+		admins := adminsOn(page)
+		for _, role := range outbox.Roles {
+			a := g.get(page, people[role]).want(t, 200, `data-testid="role">`+string(role)+"<")
+			want, missing := map[string]offer{}, map[outbox.Role]bool{}
+			for key, o := range admins {
+				if role.Includes(o.role) {
+					want[key] = o
+				} else {
+					missing[o.role] = true
+				}
+			}
+			got := g.offers(page, a.body)
+			must.Equal(t, slices.Sorted(maps.Keys(got)), slices.Sorted(maps.Keys(want)), page, "offers a", role)
+			for needed := range missing {
+				must.Hold(t, regexp.MustCompile(`data-testid="withheld">[^<]* needs? the role `+string(needed)).MatchString(a.body), "%s does not tell a %s what needs the role %s", page, role, needed)
+			}
+			seen[string(role)] += len(got)
+		}
+	}
+	must.Hold(t, seen["viewer"] == 0 && seen["operator"] >= 50 && seen["admin"] > seen["operator"] && seen["curl"] > 0, "controls on all pages: %v", seen)
+	for key, r := range g.srv.routes {
+		must.Hold(t, r.action == "" || strings.Contains(key, apiPrefix) || offered[r.pattern], "no page of this test offers %s", key)
+	}
+
+	g.srv.ReadOnly = true
+	for _, c := range g.srv.overviews.ranges {
+		c.rendered = nil // a server does not become read-only after its start
+	}
+	for i, page := range filledPages {
+		a := g.get(page, people[outbox.Roles[i%len(outbox.Roles)]]).want(t, 200, "read-only")
+		must.Equal(t, len(g.offers(page, a.body)), 0, "a read-only server offers on", page)
+		must.Hold(t, !offering[page] || strings.Contains(g.get(page, admin).body, "This server is read-only."), "%s does not say why it offers nothing", page)
+	}
+	before := g.kit.Dump("tokens")
+	for _, r := range everyRoute(t, g.site) {
+		if r.entry.action != "" {
+			a := g.ask(r.sent, admin)
+			must.Hold(t, a.StatusCode == http.StatusForbidden && strings.Contains(a.body, "read-only"), "%s is answered with %d %.300s", r, a.StatusCode, a.body)
+		}
+	}
+	g.post(archivePath+"/seek", `{"to":"head","dry_run":true}`, admin).want(t, 200, `"skips":`)
+	must.Equal(t, g.kit.Dump("tokens"), before, "after a read-only server was asked to act")
+}
+
+// TestOverview_isRenderedForEachRole reads the overview with one role after the other, within the second in which its data is shared.
+func TestOverview_isRenderedForEachRole(t *testing.T) {
+	g := newGuarded(t)
+	g.trouble()
+	for range 2 {
+		for _, role := range outbox.Roles {
+			a := g.get("/", people[role]).want(t, 200)
+			must.Equal(t, strings.Contains(a.body, `data-testid="requeue-group"`), role != outbox.RoleViewer, "the overview offers a", role, "to requeue")
+			live := g.get("/", people[role], header("HX-Target", "live")).want(t, 200)
+			must.Hold(t, strings.Contains(a.body, live.body), "the live part that a %s reads is none of the page", role)
+			live.lacks(t, "zoe", "otto") // and ada has acted
+		}
+	}
+}
+
+func TestHeader_namesTheReader(t *testing.T) {
+	newSite(t).get("/").want(t, 200).lacks(t, `data-testid="me"`)
+	g := newGuarded(t)
+	g.get("/rows", people[outbox.RoleOperator]).want(t, 200, `title="otto, operator (proxy-header); groups: ops"`, "<bdi>otto</bdi>", `data-testid="role">operator<`)
+	g.get("/about", people[outbox.RoleOperator]).want(t, 200, "<bdi>otto, operator (proxy-header); groups: ops</bdi>")
+	g.get("/rows", g.byToken("viewer")).want(t, 200, "token 1: viewer, viewer (token)")
 }

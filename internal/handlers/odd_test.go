@@ -1,15 +1,21 @@
 package handlers
 
 import (
+	"bufio"
+	"bytes"
+	"context"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"reflect"
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -22,8 +28,7 @@ import (
 	"github.com/outboxweb/outboxweb/internal/size"
 )
 
-// oddTexts are texts that a client may send. PostgreSQL accepts neither NUL nor invalid UTF-8, and
-// has its own text order.
+// oddTexts are texts that a client may send. PostgreSQL accepts neither NUL nor invalid UTF-8, and has its own text order.
 var oddTexts = []string{
 	"", " ", ".", "..", "a/b", "%00", "_*", `'"\`, "$1", "{}", "null", "İé", "e\u0301", "日本💥",
 	"\uFFFD", "\uFEFF", "\U0010FFFF", "\n", "\x7f", "\u0085", "\x00", "c-1\x00", "\xff", "c-1\xff", "\xc0\x80", "\xed\xa0\x80", "\xe2\x82",
@@ -36,8 +41,7 @@ var oddNumbers = []string{
 	"201", "10001", "2147483647", "2147483648", "4611686018427387904", "9223372036854775807", "9223372036854775808", "-9223372036854775808", strings.Repeat("9", 400),
 }
 
-// cursorNames are the prefixes of all lists' cursors, in both directions; the empty one belongs to
-// none.
+// cursorNames are the prefixes of all lists' cursors, in both directions; the empty one belongs to none.
 var cursorNames = []string{"", ">seq+", "<seq-", ">due+", "<due+", ">id+", "<id-", ">lag+", "<age+", ">acts-", "<acts+",
 	">operations", "<operations", ">operation-rows", "<operation-rows-left", ">skips", "<skips"}
 
@@ -85,12 +89,10 @@ func (r sent) String() string {
 }
 
 func (s *site) send(r sent) answer {
-	s.t.Helper()
 	return s.do(r.method, r.target, r.body, header("Content-Type", r.kind), header("Idempotency-Key", r.key), header("Origin", "http://127.0.0.1:8080"))
 }
 
-// paramsOf is the struct that a form or a body is read into; below is its address below the API's
-// prefix.
+// paramsOf is the struct that a form or a body is read into; below is its address below the API's prefix.
 func (s *site) paramsOf(below string, api bool) any {
 	if !api && below == "/operations" {
 		return operationForm{}
@@ -103,9 +105,8 @@ func (s *site) paramsOf(below string, api bool) any {
 
 var plain = strings.NewReplacer("{campaign}", "c-1", "{seq}", "2", "{name}", "campaigns", "{operation}", "1", "{run}", "1", "{failure}", "1", "{topic}", "scenes", "{publisher}", "archive", "{token}", "1", "{rule}", "all", "{receiver}", "chat", "{source}", "shop", "{rejection}", "5", "/static/*", "/static/none")
 
-// A spread hands out the odd values for a place, such as a field of a form, to the addresses that
-// read the place with the same code: each value to every fourth of them, and to one of them at
-// least. Every address still gets values in each of its places.
+// A spread hands out the odd values for a place, such as a field of a form, to the addresses that read the place with the same code: each
+// value to every fourth of them, and to one of them at least. Every address still gets values in each of its places.
 type spread struct{ visits, planned map[string]int }
 
 func (s *spread) values(place string, all []string) []string {
@@ -124,14 +125,12 @@ func (s *spread) values(place string, all []string) []string {
 
 // oddRequests are requests to every address with odd values in every place.
 func oddRequests(t testing.TB, s *site) []sent {
-	t.Helper()
 	counting := &spread{visits: map[string]int{}}
 	oddRequestsOf(t, s, counting)
 	return oddRequestsOf(t, s, &spread{visits: map[string]int{}, planned: counting.visits})
 }
 
 func oddRequestsOf(t testing.TB, s *site, spread *spread) []sent {
-	t.Helper()
 	var all []sent
 	must.OK(t, chi.Walk(s.srv.router, func(method, route string, _ http.Handler, _ ...func(http.Handler) http.Handler) error {
 		if route == "/metrics" {
@@ -167,8 +166,7 @@ func oddAddresses(r sent, route string) (all []sent) {
 	return all
 }
 
-// fields calls f for each field of a struct by its json name, and for those of its structs as forms
-// name them.
+// fields calls f for each field of a struct by its json name, and for those of its structs as forms name them.
 func fields(params reflect.Type, f func(name string, kind reflect.Type)) {
 	for _, field := range request.Fields(params) {
 		f(request.Name(field), field.Type)
@@ -274,9 +272,8 @@ func parts(text string) []string {
 	return strings.FieldsFunc(elision.ReplaceAllString(text, "$1"), func(r rune) bool { return r == '>' || r == ',' || r == '\n' })
 }
 
-// TestPostgres_answersOddRequestsAsSQLiteDoes sends the same, or some of it, to both, and requires the same answer,
-// which is never an internal error. Afterwards their lists are the same, in the same order.
-// Database details and timings on /about may differ.
+// TestPostgres_answersOddRequestsAsSQLiteDoes sends the same, or some of it, to both, and requires the same answer, which is never an
+// internal error. Afterwards their lists are the same, in the same order. Database details and timings on /about may differ.
 func TestPostgres_answersOddRequestsAsSQLiteDoes(t *testing.T) {
 	t.Parallel()
 	lite, post := newSiteOn(t, dbtest.Files(t.TempDir())).trouble(), newSite(t).trouble()
@@ -287,9 +284,8 @@ func TestPostgres_answersOddRequestsAsSQLiteDoes(t *testing.T) {
 		}
 		a, b := lite.send(r), post.send(r)
 		statuses[a.StatusCode]++
-		if diff := difference(a, b); diff != "" && !strings.Contains(r.target, "/about") || a.StatusCode != b.StatusCode || a.StatusCode == http.StatusInternalServerError {
-			t.Errorf("%s is answered on SQLite, then on PostgreSQL, with %d\n%s", r, a.StatusCode, diff)
-		}
+		diff := difference(a, b)
+		must.Hold(t, (diff == "" || strings.Contains(r.target, "/about")) && a.StatusCode == b.StatusCode && a.StatusCode != http.StatusInternalServerError, "%s is answered on SQLite, then on PostgreSQL, with %d\n%s", r, a.StatusCode, diff)
 		return a
 	}
 	all := oddRequests(t, lite)
@@ -316,4 +312,115 @@ func TestPostgres_answersOddRequestsAsSQLiteDoes(t *testing.T) {
 	}
 	t.Logf("note: %d requests answered with %v", len(all), statuses)
 	must.Hold(t, statuses[200]*step >= 1000 && statuses[201]*step >= 100 && statuses[422]*step >= 1000, "too little was asked: the answers were %v", statuses)
+}
+
+// fuzzed is a site with content on every page. One serves all inputs of a process.
+type fuzzed struct {
+	*site
+	mu  sync.Mutex
+	log bytes.Buffer // of the request that is being answered
+}
+
+func newFuzzed(f *testing.F, change ...func(*Config)) *fuzzed {
+	z := new(fuzzed)
+	z.site = newSite(f, append(change, tryOnStore, func(c *Config) {
+		c.Logger = slog.New(slog.NewTextHandler(&z.log, nil))
+		c.TestPublisher = func(context.Context, outbox.SubscriptionName) (outbox.TestDelivery, error) {
+			return outbox.TestDelivery{Error: "refused"}, nil
+		}
+	})...)
+	z.trouble()
+	z.seed("c-4", "a", poison, "b")
+	z.work()
+	if z.srv.ReadOnly {
+		return z
+	}
+	z.post("/api/v1/operations", `{"filter":{"campaign_id":"c-4"},"canary":true,"reason":"mended"}`).want(f, 202)
+	z.post("/api/v1/runs", `{"kind":"verify","all_campaigns":true}`).want(f, 202)
+	z.post("/api/v1/rows/c-1/2/requeue", `{"reason":"mended"}`).want(f, 200)
+	z.post("/api/v1/campaigns/c-2/pause", `{"reason":"a while"}`).want(f, 200)
+	z.withPublisher(1)
+	z.work()
+	return z
+}
+
+// headersOfEveryAnswer are headers that restrict what a browser does with an answer.
+var headersOfEveryAnswer = []string{"Content-Security-Policy", "X-Content-Type-Options", "Referrer-Policy", "Cache-Control", "X-Request-Id", "Content-Type"}
+
+// ask sends a request as net/http would have parsed it. The answer must not be a server error, must carry the headers and, from the API,
+// be documented. A target that net/http does not parse is skipped.
+func (z *fuzzed) ask(t *testing.T, r sent) {
+	head := r.method + " " + r.target + " HTTP/1.1\r\nHost: 127.0.0.1:8080\r\nOrigin: http://127.0.0.1:8080\r\n"
+	if r.kind != "" {
+		head += fmt.Sprintf("Content-Type: %s\r\nContent-Length: %d\r\n", r.kind, len(r.body))
+	}
+	got, err := http.ReadRequest(bufio.NewReader(strings.NewReader(head + "\r\n" + r.body)))
+	if err != nil || got.Method != r.method || got.Host != "127.0.0.1:8080" {
+		t.Skip("no request")
+	}
+	got.RemoteAddr = "127.0.0.1:5555"
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	query := got.URL.Query()
+	waits := query.Has("wait") || query.Has("min_seq")
+	if waits { // nothing is applied, so a wait never ends
+		ctx, cancel = context.WithTimeout(t.Context(), time.Millisecond)
+	}
+	defer cancel()
+	got = got.WithContext(ctx)
+
+	z.mu.Lock()
+	defer z.mu.Unlock()
+	z.log.Reset()
+	rec := httptest.NewRecorder()
+	z.http.ServeHTTP(rec, got)
+	must.Hold(t, rec.Code < 500 || (waits && (rec.Code == http.StatusGatewayTimeout || rec.Code == http.StatusServiceUnavailable)), "%s is answered with %d: %.500s\n%s", r, rec.Code, rec.Body, z.log.String())
+	if waits && rec.Code == http.StatusOK && rec.Body.Len() == 0 {
+		return // the request was given up before there was an answer
+	}
+	for _, name := range headersOfEveryAnswer {
+		values := rec.Result().Header.Values(name)
+		must.Hold(t, len(values) == 1 || rec.Code < 200 || rec.Code == http.StatusSeeOther || rec.Code == http.StatusMovedPermanently, "%s is answered with %d and the headers %s: %q", r, rec.Code, name, values)
+	}
+	checkDocumented(t, z.srv, got, rec)
+}
+
+// FuzzRequest sends any request, and forms also where the server is read-only.
+func FuzzRequest(f *testing.F) {
+	writable, readOnly := newFuzzed(f), newFuzzed(f, func(c *Config) { c.ReadOnly = true })
+	add := func(r sent) { f.Add(r.method, r.target, r.kind, r.body) }
+	every, odd := everyRequest(f, writable.site), oddRequests(f, writable.site)
+	for i, step := 0, size.Of(2, 1, 1); i < len(every); i += step {
+		add(every[i])
+	}
+	for i, step := 0, size.Of(307, 97, 53); i < len(odd); i += step {
+		add(odd[i])
+	}
+	targets := []string{apiPrefix + "/rows?limit=1&status=dead&campaign=c-1&q=a&since=2026-11-21", "/events?q=a&since=2026-11-21&until=2026-11-21T07:30:00Z&time=occurred", "/export/rows?format=json&bom=true"}
+	for _, query := range []string{"status=lost&limit=201&cursor=%ff", "limit=1&limit=2", "%", "a;b", "q=%00", "kind=verify&all_campaigns=true&projections=campaigns&campaigns=c-1%0ac-2&until_seq=2&reason=x", "rows=c-1%2f2&rows=c-4/2"} {
+		targets = append(targets, "/runs/new?"+query, "/operations/new?"+query)
+	}
+	for _, cursor := range oddCursors()[:size.Of(3, 60, 200)] {
+		targets = append(targets, apiPrefix+"/rows?limit=1&cursor="+cursor, "/campaigns?sort=lag&cursor="+cursor)
+	}
+	for _, path := range []string{"/evil.example", "\\evil.example", "..//..", "%2e%2e/", ";a=b", "static/../rows", "api", "api/", "campaigns//", "%zz", "campaigns/%C0%80", "campaigns/%E2%80%AE/events/9223372036854775808"} {
+		targets = append(targets, "/"+path)
+	}
+	for _, target := range targets {
+		add(sent{method: "GET", target: target})
+	}
+	for _, body := range []string{
+		`{"event_id":"e-1","event_type":"a","payload":{"a":[1,{"b":"\u0000"}],"a":9007199254740993},"tags":{"k":"v"},"metadata":{},"occurred_at":"2026-11-21T07:30:00Z"}`,
+		`{"events":[{"event_type":"a","payload":{}},{"event_type":"b","payload":{},"seq":9}],"expected_seq":2}`,
+		`{"events":[{"event_type":"a","payload":{}}],"condition":{"after_position":9,"items":[{"tags":{"k":"v"}},{"event_types":["b","c"]}]}}`,
+		`{"event_type":"a","payload":` + strings.Repeat(`[`, 2000) + strings.Repeat(`]`, 2000) + `}`,
+	} {
+		add(sent{method: "POST", target: apiPrefix + "/campaigns/c-1/events", kind: "application/json", body: body})
+	}
+	f.Fuzz(func(t *testing.T, method, target, kind, body string) {
+		r := sent{method: method, target: target, kind: kind, body: body}
+		writable.ask(t, r)
+		if strings.HasPrefix(kind, "application/x-www-form-urlencoded") {
+			readOnly.ask(t, r)
+		}
+	})
 }

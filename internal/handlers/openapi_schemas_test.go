@@ -1,6 +1,7 @@
 package handlers
 
 import (
+	"cmp"
 	"encoding/json"
 	"go/ast"
 	"go/parser"
@@ -206,8 +207,7 @@ type schemaField struct {
 	written ast.Expr // its type
 }
 
-// fields are those of t in the order of the source, with those of embedded
-// structs unless a field nearer to t has the same name.
+// fields are those of t in the order of the source, with those of embedded structs unless a field nearer to t has the same name.
 func (g *schemas) fields(t reflect.Type, written ast.Expr) []schemaField {
 	source := g.sources.structOf(t, written)
 	var all []schemaField
@@ -247,18 +247,9 @@ func (f schemaField) required(use usage) bool {
 // omitted reports whether the field is left out when it has no value.
 func (f schemaField) omitted() bool { return strings.Contains(f.Tag.Get("json"), ",omit") }
 
+// says reports whether the tag api of the field has a word.
 func (f schemaField) says(word string) bool {
-	_, ok := tagged(f.StructField, word)
-	return ok
-}
-
-func tagged(f reflect.StructField, word string) (value string, ok bool) {
-	for part := range strings.SplitSeq(f.Tag.Get("api"), ",") {
-		if name, value, _ := strings.Cut(part, "="); name == word {
-			return value, true
-		}
-	}
-	return "", false
+	return slices.Contains(strings.Split(f.Tag.Get("api"), ","), word)
 }
 
 // shownType is the type of the field in JSON: if a missing value is omitted, it is never null.
@@ -305,70 +296,56 @@ func (g *schemas) constrain(schema *openapi3.Schema, f reflect.StructField) {
 		return
 	}
 	of := schema
-	for rule := range strings.SplitSeq(unaliased(f.Tag.Get("validate")), ",") {
-		name, value, _ := strings.Cut(rule, "=")
-		if name == "dive" {
-			if of = of.Items.Value; of == nil {
-				break
+	for _, rule := range strings.Split(f.Tag.Get("validate"), ",") {
+		for part := range strings.SplitSeq(cmp.Or(request.Aliases[rule], rule), ",") {
+			if part == "dive" {
+				of = of.Items.Value
 			}
-			continue
+			if of != nil {
+				g.limit(of, part)
+			}
 		}
-		g.limit(of, name, value)
 	}
 	for rule := range strings.SplitSeq(f.Tag.Get("api"), ",") {
-		name, value, _ := strings.Cut(rule, "=")
-		g.describe(schema, name, value)
+		g.limit(schema, rule)
 	}
 }
 
-// unaliased are the rules of a tag validate, with its aliases expanded.
-func unaliased(tag string) string {
-	rules := strings.Split(tag, ",")
-	for i, name := range rules {
-		if alias, known := request.Aliases[name]; known {
-			rules[i] = alias
-		}
-	}
-	return strings.Join(rules, ",")
-}
-
-func (g *schemas) limit(schema *openapi3.Schema, name, value string) {
+// limit adds a rule, of the tag validate or api, to a schema.
+func (g *schemas) limit(schema *openapi3.Schema, rule string) {
+	name, value, _ := strings.Cut(rule, "=")
 	switch name {
-	case "oneof":
+	case "oneof", "enum":
 		if value == "true false" {
 			schema.Type = &openapi3.Types{"boolean"}
 			return
 		}
 		schema.Enum = enum(strings.Fields(value))
-	case "min", "max":
-		g.bound(schema, name, g.number(value))
-	case "maxbytes":
-		schema.MaxLength = new(uint64(g.number(value)))
-	}
-}
-
-func (g *schemas) describe(schema *openapi3.Schema, name, value string) {
-	switch name {
-	case "object":
-		schema.Type = &openapi3.Types{"object"}
-		schema.AdditionalProperties.Has = new(true)
-	case "enum":
-		schema.Enum = enum(strings.Fields(value))
 	case "empty":
 		schema.Enum = append([]any{""}, schema.Enum...)
 	case "min", "max":
 		g.bound(schema, name, g.number(value))
+	case "maxbytes":
+		schema.MaxLength = new(uint64(g.number(value)))
+	case "object":
+		schema.Type = &openapi3.Types{"object"}
+		schema.AdditionalProperties.Has = new(true)
 	case "default":
 		if n, named := namedLimits[value]; named {
 			value = strconv.Itoa(n)
 		}
 		schema.Default = value
 		if !schema.Type.Includes("string") {
-			if err := json.Unmarshal([]byte(value), &schema.Default); err != nil {
-				g.t.Fatalf("default %q: %v", value, err)
-			}
+			must.OK(g.t, json.Unmarshal([]byte(value), &schema.Default))
 		}
 	}
+}
+
+func enum(texts []string) (values []any) {
+	for _, text := range texts {
+		values = append(values, text)
+	}
+	return values
 }
 
 // bound limits the size of a value: a number, the bytes of a text, or the number of items.
@@ -391,13 +368,6 @@ func (g *schemas) bound(schema *openapi3.Schema, name string, n int64) {
 	}
 }
 
-func enum(texts []string) (values []any) {
-	for _, text := range texts {
-		values = append(values, text)
-	}
-	return values
-}
-
 // namedLimits are the limits that a tag api names.
 var namedLimits = map[string]int{
 	"DefaultPage": outbox.DefaultPage, "DefaultRequeue": outbox.DefaultRequeue, "MaxNamed": outbox.MaxNamed, "MaxOperation": outbox.MaxOperation,
@@ -412,8 +382,7 @@ func (g *schemas) number(text string) int64 {
 	return must.Get(strconv.ParseInt(text, 10, 64)).Or(g.t)
 }
 
-// sources is what the Go source of this module adds to reflection: comments, and the constants of a
-// type.
+// sources is what the Go source of this module adds to reflection: comments, and the constants of a type.
 type sources struct {
 	t        testing.TB
 	packages map[string]*sourcePackage // by import path

@@ -21,7 +21,6 @@ import (
 
 // stepAll steps running operations until they wait for a worker.
 func (s *site) stepAll() {
-	s.t.Helper()
 	ctx := context.Background()
 	for moved := true; moved; {
 		moved = false
@@ -34,7 +33,6 @@ func (s *site) stepAll() {
 
 // blocked makes n campaigns blocked by a poison.pill at event 2 of 4.
 func (s *site) blocked(n int) *site {
-	s.t.Helper()
 	for i := range n {
 		s.seed(fmt.Sprintf("c-%d", i+1), "a", poison, "b", "c")
 	}
@@ -47,8 +45,6 @@ func TestOperationAPI_saysWhatIsWrong(t *testing.T) {
 	s.refuses([]refusedAsk{
 		{"POST", "/operations", `{}`, 422, "say which rows"},
 		{"POST", "/operations", `{"rows":[{"campaign_id":"c-1","seq":2}],"filter":{}}`, 422, "not both"},
-		{"POST", "/operations", `{"rows":[{"campaign_id":"c-1"}]}`, 422, "row 1 needs a campaign_id and a seq"},
-		{"POST", "/operations", `{"filter":{"status":"dead"}}`, 422, "unknown field"},
 		{"POST", "/operations", `{"kind":"rebuild","filter":{}}`, 422, `is unknown; use requeue`},
 		{"POST", "/operations/preview", `{"filter":{"campaign_id":"c-99"}}`, 404, `there is no campaign \"c-99\"`},
 		{"GET", "/operations/0", ``, 422, "whole number from 1"},
@@ -63,8 +59,7 @@ func TestOperationAPI_previewsOnAReadOnlyServer(t *testing.T) {
 	s.get("/operations/new").want(t, 200, "1 dead row of 1 campaign becomes pending again").lacks(t, `method="post"`)
 }
 
-// fieldsOf reads the hidden fields of the form on a page, as a browser sends
-// them.
+// fieldsOf reads the hidden fields of the form on a page, as a browser sends them.
 func fieldsOf(a answer) url.Values {
 	values := url.Values{}
 	for _, m := range regexp.MustCompile(`<input type="hidden" name="([^"]*)" value="([^"]*)"`).FindAllStringSubmatch(a.body, -1) {
@@ -73,21 +68,8 @@ func fieldsOf(a answer) url.Values {
 	return values
 }
 
-func TestRequeueAll_isOfferedWhileARowIsDead(t *testing.T) {
-	t.Parallel()
-	calm, blocked := newSite(t), newSite(t).blocked(1)
-	for _, page := range []string{"/rows", "/rows?status=dead", "/operations"} {
-		calm.get(page).want(t, 200).lacks(t, "Requeue all dead")
-		blocked.get(page).want(t, 200, "Requeue all dead")
-	}
-	blocked.get("/rows?status=dead&event_type=unknown").want(t, 200, "No rows match.").lacks(t, "Requeue all dead")
-}
-
 func TestOperationPages_ofNamedRows(t *testing.T) {
-	s := ownSite(t)
-	s.seed("a/b", poison, "b")
-	s.seed("c-2", poison)
-	s.work()
+	s := ownSite(t).seed("a/b", poison, "b").seed("c-2", poison).work()
 	target := string(templates.NewLinks("").NewOperation(outbox.Selection{Rows: []outbox.RowKey{{CampaignID: "a/b", Seq: 1}, {CampaignID: "c-2", Seq: 9}}}))
 	page := s.get(target).want(t, 200, "2 rows, selected one by one", "1 dead row of 1 campaign becomes pending", "1 named row is left out")
 	form := fieldsOf(page)
@@ -99,10 +81,14 @@ func TestOperationPages_ofNamedRows(t *testing.T) {
 	s.get("/operations/new?rows=/2").want(t, 422, "CAMPAIGN/SEQ")
 }
 
-// Without JavaScript the button can be pressed with nothing ticked, which must not mean every dead
-// row.
-func TestOperationPages_ofNoRowTickedAskForOne(t *testing.T) {
-	s := ownSite(t).blocked(2)
+// Without JavaScript the button can be pressed with nothing ticked, which must not mean every dead row.
+func TestRowsPage_offersDeadRowsAltogetherOrTicked(t *testing.T) {
+	s, calm := ownSite(t).blocked(2), newSite(t)
+	for _, page := range []string{"/rows", "/rows?status=dead", "/operations"} {
+		calm.get(page).want(t, 200).lacks(t, "Requeue all dead")
+		s.get(page).want(t, 200, "Requeue all dead")
+	}
+	s.get("/rows?status=dead&event_type=unknown").want(t, 200, "No rows match.").lacks(t, "Requeue all dead")
 	form := regexp.MustCompile(`(?s)<form class="choosing".*?</form>`).FindString(s.get("/rows?status=dead").want(t, 200).body)
 	hidden := regexp.MustCompile(`<input type="hidden" name="([^"]+)" value="([^"]*)"`).FindStringSubmatch(form)
 	must.Need(t, hidden != nil, "the form of the list says nothing but what is ticked")
@@ -114,7 +100,7 @@ func TestOperationPages_takeTheFirstOfVeryMany(t *testing.T) {
 	s := ownSite(t).blocked(2)
 	s.get("/operations/new?limit=1").want(t, 200, "1 dead row of 1 campaign becomes", "Only the first 1 match is included").lacks(t, `href="/campaigns/c-2"`)
 	s.get("/operations/new?limit=3").want(t, 200).lacks(t, "Only the first")
-	s.change(`insert into projection_apply_outbox (campaign_id, seq, event_type, status, attempt_count, next_attempt_at, enqueued_at, updated_at)
+	s.kit.Exec(`insert into projection_apply_outbox (campaign_id, seq, event_type, status, attempt_count, next_attempt_at, enqueued_at, updated_at)
 with recursive n (i) as (select 100 union all select i + 1 from n where i < 100 + $1)
 select 'c-1', i, 'a', 'dead', 1, i, i, i from n`, outbox.MaxOperation)
 	s.post("/api/v1/operations/preview", `{"filter":{}}`).want(t, 422, "more than 20000 dead rows match")
@@ -160,7 +146,6 @@ func rehearsing(t *testing.T) (*guarded, *[]outbox.RehearsalRequest) {
 }
 
 func upload(t *testing.T, file string, fields map[string]string) (body string, contentType string) {
-	t.Helper()
 	var b bytes.Buffer
 	w := multipart.NewWriter(&b)
 	for name, value := range fields {
@@ -174,7 +159,7 @@ func upload(t *testing.T, file string, fields map[string]string) (body string, c
 	return b.String(), w.FormDataContentType()
 }
 
-func TestRehearse_takesUploadsAndEditedTexts(t *testing.T) {
+func TestRehearse_takesUploadsEditedTextsAndFiles(t *testing.T) {
 	g, asked := rehearsing(t)
 	admin := people[outbox.RoleAdmin]
 	g.get("/rehearsals/new?projection=campaigns", admin).want(t, 200, "-- projection: campaigns", `enctype="multipart/form-data"`)
@@ -191,18 +176,13 @@ func TestRehearse_takesUploadsAndEditedTexts(t *testing.T) {
 	g.do(http.MethodPost, "/campaigns/c-1/pause", body, header("Content-Type", kind), header("Origin", publicOrigin), admin).want(t, http.StatusUnsupportedMediaType)
 	body, kind = upload(t, strings.Repeat("-", maxRehearsalBody), nil)
 	g.do(http.MethodPost, "/rehearsals", body, header("Content-Type", kind), header("Origin", publicOrigin), admin).want(t, http.StatusRequestEntityTooLarge)
-	must.Equal(t, len(*asked), 1, "rehearsals were started")
-}
 
-func TestRehearseAPI_takesFiles(t *testing.T) {
-	g, asked := rehearsing(t)
-	json := header("Content-Type", "application/json")
-	g.do(http.MethodPost, "/api/v1/rehearsals", `{"files":[{"name":"a.sql","text":"-- a"}],"campaign_ids":["c-1"]}`, json, people[outbox.RoleAdmin]).want(t, http.StatusAccepted, `"kind":"rehearse"`)
-	g.do(http.MethodPost, "/api/v1/rehearsals", `{"files":[{"name":"a.sql"}]}`, json, people[outbox.RoleAdmin]).want(t, http.StatusUnprocessableEntity)
-	g.do(http.MethodPost, "/api/v1/runs", `{"kind":"rehearse","all_campaigns":true}`, json, people[outbox.RoleAdmin]).want(t, http.StatusUnprocessableEntity, "use replay")
-	g.get("/api/v1/rehearsals/99", people[outbox.RoleAdmin]).want(t, http.StatusNotFound)
-	g.do(http.MethodPost, "/api/v1/operations", `{"filter":{},"rehearsal":99}`, json, people[outbox.RoleAdmin]).want(t, http.StatusNotFound)
-	must.Equal(t, len(*asked), 1, "rehearsals were started")
+	g.post("/api/v1/rehearsals", `{"files":[{"name":"a.sql","text":"-- a"}],"campaign_ids":["c-1"]}`, admin).want(t, http.StatusAccepted, `"kind":"rehearse"`)
+	g.post("/api/v1/rehearsals", `{"files":[{"name":"a.sql"}]}`, admin).want(t, http.StatusUnprocessableEntity)
+	g.post("/api/v1/runs", `{"kind":"rehearse","all_campaigns":true}`, admin).want(t, http.StatusUnprocessableEntity, "use replay")
+	g.get("/api/v1/rehearsals/99", admin).want(t, http.StatusNotFound)
+	g.post("/api/v1/operations", `{"filter":{},"rehearsal":99}`, admin).want(t, http.StatusNotFound)
+	must.Equal(t, len(*asked), 2, "rehearsals were started")
 }
 
 // The form opens the file that failed, also if its name has digits, which a fingerprint hides, or if
@@ -241,7 +221,7 @@ func TestPages_leadFromARehearsalToTheReplayOfWhatIsQuarantined(t *testing.T) {
 	for _, change := range []string{`update runs set kind = 'rehearse'`, `
 insert into run_rehearsals (run_id, fingerprint, behind, blocked, more, versions, other_schema, files)
 values (1, '', 100, '{"c-1":{"seq":2,"projection":"campaigns"}}', 0, '{"campaigns":"v1"}', '[]', '[]')`} {
-		s.change(change)
+		s.kit.Exec(change)
 	}
 	const says, replay = "1 quarantined campaign passed rehearsal 1 with the loaded files: replay the projection; a requeue does not reach it.", `href="/runs/new?all_campaigns=true&amp;kind=replay&amp;projections=campaigns"`
 	s.get("/projections/campaigns").want(t, 200, says, `data-testid="quarantine-passed"`, replay)
@@ -263,9 +243,7 @@ func TestSkip_ofACampaignWithTheLongestID(t *testing.T) {
 
 func TestSkip_isToldWhereverStateIsShown(t *testing.T) {
 	t.Parallel()
-	s := newSite(t)
-	s.seed("c-1", "a", poison)
-	s.work()
+	s := newSite(t).seed("c-1", "a", poison).work()
 	s.get("/campaigns/c-1/events/2").want(t, 200, "Skip this event…", "never applied to any projection", "<code>skip c-1 2</code>", "--confirm &#39;skip c-1 2&#39;")
 	s.post("/api/v1/rows/c-1/2/skip", skipC1).want(t, 200)
 	s.get("/campaigns/c-1/events/2").want(t, 200, "s-skipped", "the next free worker skips it")
@@ -276,10 +254,8 @@ func TestSkip_isToldWhereverStateIsShown(t *testing.T) {
 	s.get("/campaigns/c-1").want(t, 200, `id="skipped"`, `data-testid="skip-2"`, "skipped; nothing later is applied yet")
 	s.get("/campaigns").want(t, 200, `href="/campaigns/c-1#skipped"`)
 	s.get("/").want(t, 200, `data-testid="count-skips">1<`)
-	s.get("/api/v1/summary").want(t, 200, `"skips":1`)
 	s.get("/export/campaigns").want(t, 200, ",blocked_behind,gap,skips,lease_owner,", ",0,0,1,")
 	s.get("/api/v1/campaigns/c-1/skips").want(t, 200, `"applied_at":"`).lacks(t, `"error":""`).times(t, 1, `"applied_at":`)
-	s.get("/api/v1/campaigns/nobody/skips").want(t, 404)
 	s.seed("c-1", "a")
 	s.work()
 	s.get("/campaigns/c-1").want(t, 200, "skipped, and later events are applied").lacks(t, `data-testid="unskip"`)

@@ -32,7 +32,6 @@ func TestOrigin_isReadAsBrowsersWriteIt(t *testing.T) {
 
 // pausing are the requests for one action: the form's and the API's.
 func (s *site) pausing(method string, change ...func(*http.Request)) (form, api answer) {
-	s.t.Helper()
 	form = s.do(method, "/campaigns/c-2/pause", "", append([]func(*http.Request){header("Content-Type", "application/x-www-form-urlencoded")}, change...)...)
 	api = s.do(method, "/api/v1/campaigns/c-2/pause", "{}", append([]func(*http.Request){header("Content-Type", "application/json")}, change...)...)
 	return form, api
@@ -127,16 +126,13 @@ func TestOrigin_ofPlainHTTPIsForeignWhereBrowsersUseHTTPS(t *testing.T) {
 	} {
 		form, api := c.site.pausing("POST", host(c.host), header("Origin", c.origin), c.change)
 		if c.refusedSince == "" {
-			if form.StatusCode != http.StatusSeeOther || api.StatusCode == http.StatusForbidden {
-				t.Errorf("public origin %q, host %s, origin %s: form %d, API %d %s", c.site.srv.PublicOrigin, c.host, c.origin, form.StatusCode, api.StatusCode, api.body)
-			}
+			must.Hold(t, form.StatusCode == http.StatusSeeOther && api.StatusCode != http.StatusForbidden, "public origin %q, host %s, origin %s: form %d, API %d %s", c.site.srv.PublicOrigin, c.host, c.origin, form.StatusCode, api.StatusCode, api.body)
 			c.site.submit("/campaigns/c-2/resume", "").want(t, http.StatusSeeOther)
 			continue
 		}
 		must.Equal(t, form.StatusCode, http.StatusForbidden, "public origin", c.site.srv.PublicOrigin, "host", c.host, "origin", c.origin, "the form is answered with")
-		if p := decodeAs[problem](t, api.want(t, http.StatusForbidden)); p.Type != "urn:outboxweb:origin" || !strings.Contains(p.Detail, c.refusedSince) {
-			t.Errorf("public origin %q, host %s, origin %s: %s, lacks %s", c.site.srv.PublicOrigin, c.host, c.origin, p.Detail, c.refusedSince)
-		}
+		p := decodeAs[problem](t, api.want(t, http.StatusForbidden))
+		must.Hold(t, p.Type == "urn:outboxweb:origin" && strings.Contains(p.Detail, c.refusedSince), "public origin %q, host %s, origin %s: %s, lacks %s", c.site.srv.PublicOrigin, c.host, c.origin, p.Detail, c.refusedSince)
 	}
 }
 
@@ -144,9 +140,8 @@ func TestHeaders_sayWhoMayFrameThePages(t *testing.T) {
 	s := ownSite(t, func(c *Config) { c.FrameAncestors = []string{"'self'", "https://portal.example"} }).trouble()
 	for target, status := range map[string]int{"/": 200, "/nope": 404, "/api/v1/summary": 200, "/healthz": 200, "/static/nope": 404} {
 		h := s.get(target).want(t, status).Header
-		if got := h.Get("Content-Security-Policy"); !strings.HasSuffix(got, "; frame-ancestors 'self' https://portal.example") || !strings.HasPrefix(got, "default-src 'none'; script-src 'self'; ") {
-			t.Errorf("%s: the policy is %q", target, got)
-		}
+		got := h.Get("Content-Security-Policy")
+		must.Hold(t, strings.HasSuffix(got, "; frame-ancestors 'self' https://portal.example") && strings.HasPrefix(got, "default-src 'none'; script-src 'self'; "), "%s: the policy is %q", target, got)
 		must.Hold(t, h.Get("X-Frame-Options") == "" && h.Get("Cross-Origin-Opener-Policy") == "same-origin", "%s: %v", target, h)
 	}
 	refused := s.get("/", host("evil.example")).want(t, 421).Header
@@ -170,8 +165,7 @@ func TestHost_isReadLikeBrowsersWriteIt(t *testing.T) {
 	s.get("/api/v1/summary", host("<b>")).want(t, 421, "use one of its own host names").lacks(t, "--host")
 }
 
-// TestHost_ofTheRequestTargetCounts connects to a real server: a target in absolute form names the
-// host, and Host does not.
+// TestHost_ofTheRequestTargetCounts connects to a real server: a target in absolute form names the host, and Host does not.
 func TestHost_ofTheRequestTargetCounts(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewServer(newSite(t).http)

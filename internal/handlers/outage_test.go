@@ -16,18 +16,16 @@ import (
 	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/pgtest"
+	"github.com/outboxweb/outboxweb/internal/size"
+	"github.com/outboxweb/outboxweb/internal/store"
 )
 
 func serverOfItsOwn(t *testing.T) (*pgtest.Server, *site) {
-	t.Helper()
 	server := must.Get(pgtest.Start()).Or(t)
-	t.Cleanup(func() {
-		if err := server.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(func() { must.OK(t, server.Stop()) })
 	url := server.URL("outboxweb")
-	return server, newSiteOn(t, dbtest.Pair{Journal: dbtest.InSchema(url, "journal"), Projections: dbtest.InSchema(url, "projections")}, tryOnStore)
+	wait := store.Options{Wait: size.Of(2*time.Second, 0, 0)}
+	return server, newSiteWith(t, dbtest.Pair{Journal: dbtest.InSchema(url, "journal"), Projections: dbtest.InSchema(url, "projections")}, wait, tryOnStore)
 }
 
 // tryOnStore lets a site dry-run and explain the events of a campaign.
@@ -49,7 +47,6 @@ func tryOnStore(c *Config) {
 }
 
 func everyRequest(t testing.TB, s *site) []sent {
-	t.Helper()
 	var all []sent
 	must.OK(t, chi.Walk(s.srv.router, func(method, route string, _ http.Handler, _ ...func(http.Handler) http.Handler) error {
 		r := sent{method: method, target: plain.Replace(route)}
@@ -96,8 +93,7 @@ var neededBodies = map[string]string{
 	"/intake/{source}/rejections/{rejection}/discard":             "reason=x&confirm=x",
 }
 
-// answered is the longest acceptable wait for an answer while the database is down. It is less than
-// requestTime, which ends any request.
+// answered is the longest acceptable wait for an answer while the database is down. It is less than requestTime, which ends any request.
 const answered = 35 * time.Second
 
 // TestPostgresAway_everybodyIsToldInTimeAndItHeals stops the server under the site and sends all
@@ -108,14 +104,10 @@ func TestPostgresAway_everybodyIsToldInTimeAndItHeals(t *testing.T) {
 	s.trouble()
 	s.get("/api/v1/summary").want(t, 200) // cached for a second, so that the overview fails later on
 	must.OK(t, server.Crash())
-	times := 4
-	if testing.Short() {
-		times = 1
-	}
 	var wg sync.WaitGroup
-	for range times {
+	for range size.Of(1, 4, 4) {
 		for i, r := range everyRequest(t, s) {
-			if testing.Short() && i%4 != 0 { // a few at a time wait for the database
+			if i%size.Of(4, 1, 1) != 0 { // a few at a time wait for the database
 				continue
 			}
 			wg.Go(func() {
@@ -133,7 +125,6 @@ func TestPostgresAway_everybodyIsToldInTimeAndItHeals(t *testing.T) {
 
 // wantAway fails the test unless the answer is suitable for a database that is down.
 func (s *site) wantAway(r sent, a answer) {
-	s.t.Helper()
 	want := 503
 	switch r.target {
 	case "/healthz", "/metrics", "/docs", "/runs/new", "/rehearsals/new", "/search/suggestions", apiPrefix + "/openapi.json":
@@ -159,9 +150,7 @@ func (s *site) wantAway(r sent, a answer) {
 		s.t.Errorf("%s is answered with %d while the database is away: %.300s", r, a.StatusCode, a.body)
 	case want != 503:
 	case r.target == "/readyz":
-		if !strings.Contains(a.body, `"reasons":["the journal database cannot be r`) || !strings.Contains(a.body, `"the projections database cannot be r`) {
-			s.t.Errorf("/readyz gives no reasons: %s", a.body)
-		}
+		must.Hold(s.t, strings.Contains(a.body, `"reasons":["the journal database cannot be r`) && strings.Contains(a.body, `"the projections database cannot be r`), "/readyz gives no reasons: %s", a.body)
 	case a.Header.Get("Retry-After") != "" && strings.Contains(a.body, "oo many others are ") && strings.Contains(a.body, "; try again in a moment"): // there is room for few at a time
 	case a.Header.Get("Retry-After") == "" || !strings.Contains(a.body, "unavailable; try again") || strings.Contains(a.body, "locked"):
 		s.t.Errorf("%s is answered with %v %.300s", r, a.Header, a.body)
@@ -172,7 +161,6 @@ func (s *site) wantAway(r sent, a answer) {
 
 // heals fails the test unless the site works again once the server does.
 func (s *site) heals(server *pgtest.Server) {
-	s.t.Helper()
 	waiting := make(chan answer, 1)
 	go func() {
 		waiting <- s.post("/api/v1/campaigns/c-9/events", `{"event_id":"e-1","event_type":"a","payload":{}}`)
@@ -180,9 +168,8 @@ func (s *site) heals(server *pgtest.Server) {
 	ctx, cancel := context.WithTimeout(s.t.Context(), time.Minute)
 	defer cancel()
 	must.OK(s.t, server.Launch(ctx))
-	if a := <-waiting; a.StatusCode != 201 && a.StatusCode != 503 {
-		s.t.Errorf("an append that waited for the server is answered with %d %s", a.StatusCode, a.body)
-	}
+	a := <-waiting
+	must.Hold(s.t, a.StatusCode == 201 || a.StatusCode == 503, "an append that waited for the server is answered with %d %s", a.StatusCode, a.body)
 	s.comesBack("readiness", func() int { return s.get("/readyz").StatusCode }, 200)
 	s.comesBack("an append", func() int {
 		return s.post("/api/v1/campaigns/c-9/events", `{"event_type":"a","payload":{}}`).StatusCode
@@ -194,7 +181,6 @@ func (s *site) heals(server *pgtest.Server) {
 }
 
 func (s *site) comesBack(what string, ask func() (status int), want int) {
-	s.t.Helper()
 	pause := time.NewTicker(5 * time.Millisecond)
 	defer pause.Stop()
 	for back := time.Now(); ; <-pause.C {
@@ -202,9 +188,7 @@ func (s *site) comesBack(what string, ask func() (status int), want int) {
 		if status == want {
 			return
 		}
-		if time.Since(back) > allowance {
-			s.t.Fatalf("%s does not come back: %d", what, status)
-		}
+		must.Need(s.t, time.Since(back) <= allowance, "%s does not come back: %d", what, status)
 	}
 }
 

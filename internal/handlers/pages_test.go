@@ -14,6 +14,7 @@ import (
 
 	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/size"
 	"github.com/outboxweb/outboxweb/internal/store"
 	"github.com/outboxweb/outboxweb/web/templates"
 )
@@ -27,7 +28,6 @@ var everyPage = []string{
 }
 
 func (s *site) trouble() *site {
-	s.t.Helper()
 	s.seed("c-1", "a", poison, "b", "c")
 	s.seed("c-2", "a")
 	s.work()
@@ -49,8 +49,7 @@ func TestOverview_ofAnEmptyJournalSaysHowToBegin(t *testing.T) {
 }
 
 func TestLivePart_isReadAloneAndAnswers304WhenUnchanged(t *testing.T) {
-	s := ownSite(t).trouble()
-	s.withPublisher(0)
+	s := ownSite(t).trouble().withPublisher(0)
 	s.beat("w-1", "v1")
 	s.post("/api/v1/operations", `{"filter":{},"canary":true}`).want(t, http.StatusAccepted)
 	target := header("HX-Target", templates.LiveTarget)
@@ -76,9 +75,7 @@ func TestPages_haveNoInlineCodeAndStayBelowTheBasePath(t *testing.T) {
 		found := address.FindAllStringSubmatch(a.body, -1)
 		must.Hold(t, len(found) >= 10, "%s: only %d addresses", page, len(found))
 		for _, m := range found {
-			if !strings.HasPrefix(m[1], "/ops/outbox/") && !strings.HasPrefix(m[1], "#") {
-				t.Errorf("%s: %s leaves the base path", page, m[0])
-			}
+			must.Hold(t, strings.HasPrefix(m[1], "/ops/outbox/") || strings.HasPrefix(m[1], "#"), "%s: %s leaves the base path", page, m[0])
 		}
 		must.Equal(t, inline.FindString(a.body), "", page, "inline code")
 	}
@@ -96,10 +93,7 @@ func TestPages_linkToPagesThatExist(t *testing.T) {
 	s.submit("/campaigns/c-2/pause", "reason=look").want(t, http.StatusSeeOther)
 	href := regexp.MustCompile(`href="([^"]*)"`)
 	seen := map[string]bool{}
-	queue, most := append([]string{}, everyPage...), 400
-	if testing.Short() {
-		most = 150
-	}
+	queue, most := append([]string{}, everyPage...), size.Of(150, 400, 400)
 	for len(queue) > 0 {
 		target, _, _ := strings.Cut(queue[0], "#")
 		queue = queue[1:]
@@ -118,16 +112,12 @@ func TestPages_linkToPagesThatExist(t *testing.T) {
 	must.Hold(t, len(seen) >= 40, "only %d addresses were reached", len(seen))
 }
 
-// The message about an action tells what became of it: its row waits, or has died again, or another
-// action has changed the object.
+// The message about an action tells what became of it: its row waits, or has died again, or another action has changed the object.
 func TestFlash_saysWhatHasHappenedSince(t *testing.T) {
-	s := ownSite(t)
-	s.seed("c-1", poison)
-	s.work()
+	s := ownSite(t).seed("c-1", poison).work()
 	to := s.submit("/rows/c-1/1/requeue", "expected_status=dead").want(t, http.StatusSeeOther).Header.Get("Location")
 	_, act, _ := strings.Cut(to, "act=")
 	poll := func(page, act string) string {
-		t.Helper()
 		return s.get(page, header("HX-Target", templates.LiveTarget), header("Outboxweb-Act", act)).want(t, 200).Header.Get("Outboxweb-Since")
 	}
 	s.get(to).want(t, 200, `class="flash busy"`, "It is waiting to be applied.")
@@ -138,7 +128,6 @@ func TestFlash_saysWhatHasHappenedSince(t *testing.T) {
 	must.Equal(t, poll("/campaigns/c-1/events/1", act), "warn It failed again 1 min later with the same error.", "a poll says")
 
 	to = s.submit("/campaigns/c-1/pause", "").want(t, http.StatusSeeOther).Header.Get("Location")
-	s.get(to).want(t, 200, `class="flash ok"`)
 	s.clock = s.clock.Add(time.Second)
 	s.post("/api/v1/campaigns/c-1/resume", `{}`).want(t, 200)
 	s.get(to).want(t, 200, `class="flash warn"`, "It has been changed since.")
@@ -155,10 +144,7 @@ func TestForms_leadBackToWhereTheyAre(t *testing.T) {
 	s.get(to).want(t, 200, "local via page", "reason: <bdi>&lt;i&gt;freed&lt;/i&gt;", `verified: <a href="/runs/new?campaign_ids=c-1&amp;kind=verify">`).lacks(t, "<i>freed")
 	must.Equal(t, landing(s.get("/rows/requeue?campaign=c-1&limit=3")), "/operations/new?campaign=c-1&limit=3", "the bulk requeue leads to")
 	for from, want := range map[string]string{"overview": "/?act=", "campaign": "/campaigns/c-1?act=", "": "/campaigns/c-1/events/2?act="} {
-		s.work()
-		if to := landing(s.submit("/rows/c-1/2/requeue", "return_to="+from)); !strings.HasPrefix(to, want) {
-			t.Errorf("an action on %q leads to %q", from, to)
-		}
+		s.work().submit("/rows/c-1/2/requeue", "return_to="+from).want(t, http.StatusSeeOther).leads(t, want)
 	}
 }
 
@@ -175,9 +161,7 @@ func TestNavigation_namesPagesAsTheirTitles(t *testing.T) {
 	for to, name := range seen {
 		body := s.get(to).want(t, 200).body
 		h, d := heading.FindStringSubmatch(body), title.FindStringSubmatch(body)
-		if h == nil || d == nil || h[1] != name || !strings.HasSuffix(" · "+d[1], " · "+name+" · outboxweb") {
-			t.Errorf("%s is %q in the navigation, and has the heading %q and the title %q", to, name, h, d)
-		}
+		must.Hold(t, h != nil && d != nil && h[1] == name && strings.HasSuffix(" · "+d[1], " · "+name+" · outboxweb"), "%s is %q in the navigation, and has the heading %q and the title %q", to, name, h, d)
 	}
 }
 
@@ -192,7 +176,6 @@ var (
 // tellsApart fails the test if two elements of a page share an id, if a label or description
 // references a missing element, or if a control has no label.
 func (s *site) tellsApart(page string) {
-	s.t.Helper()
 	html := s.get(page).want(s.t, http.StatusOK).body
 	ids := map[string]int{}
 	for _, m := range htmlID.FindAllStringSubmatch(html, -1) {
@@ -201,15 +184,11 @@ func (s *site) tellsApart(page string) {
 		}
 	}
 	for _, m := range htmlRefs.FindAllStringSubmatch(html, -1) {
-		if ids[m[1]] == 0 {
-			s.t.Errorf("%s: %s refers to nothing", page, m[0])
-		}
+		must.Hold(s.t, ids[m[1]] != 0, "%s: %s refers to nothing", page, m[0])
 	}
 	for _, m := range control.FindAllString(labelled.ReplaceAllString(html, ""), -1) {
 		id := htmlID.FindStringSubmatch(m)
-		if !ownLabel.MatchString(m) && (id == nil || !strings.Contains(html, ` for="`+id[1]+`"`)) {
-			s.t.Errorf("%s: %s has no label", page, m)
-		}
+		must.Hold(s.t, ownLabel.MatchString(m) || id != nil && strings.Contains(html, ` for="`+id[1]+`"`), "%s: %s has no label", page, m)
 	}
 }
 
@@ -247,12 +226,9 @@ func TestPages_tellTheirElementsApart(t *testing.T) {
 func TestPages_showNamesThatTurnOrHide(t *testing.T) {
 	t.Parallel()
 	const name = "\u202egnp.exe\u200b"
-	s := newSite(t)
-	s.seed("before", "a", poison, "b")
-	s.seed("שלום", "a")
-	s.work()
+	s := newSite(t).seed("before", "a", poison, "b").seed("שלום", "a").work()
 	for _, table := range []string{"events", "projection_apply_outbox", "campaigns", "attempts"} {
-		s.tamper("update " + table + " set campaign_id = '" + name + "' where campaign_id = 'before'")
+		s.kit.Tamper("update " + table + " set campaign_id = '" + name + "' where campaign_id = 'before'")
 	}
 	s.submit("/campaigns/"+url.PathEscape("שלום")+"/pause", "reason="+url.QueryEscape(name)).want(t, 303)
 	for _, page := range []string{"/", "/rows", "/campaigns", "/campaigns/" + url.PathEscape(name), "/campaigns/" + url.PathEscape(name) + "/events/2"} {
@@ -263,9 +239,8 @@ func TestPages_showNamesThatTurnOrHide(t *testing.T) {
 				a.body = strings.ReplaceAll(a.body, sent+"row-"+name, "")
 				a.body = strings.ReplaceAll(a.body, sent+name, "")
 			}
-			if i := strings.Index(a.body, "\u202e"); i >= 0 {
-				t.Errorf("%s turns at …%+q…", page, a.body[max(0, i-80):min(len(a.body), i+20)])
-			}
+			i := strings.Index(a.body, "\u202e")
+			must.Hold(t, i < 0, "%s turns at …%+q…", page, a.body[max(0, i-80):min(len(a.body), i+20)])
 		}
 	}
 	s.get("/audit").want(t, 200, "Paused campaign <bdi>שלום</bdi>.", `\u202egnp.exe\u200b`)
@@ -302,7 +277,6 @@ func longID(kind, n int) string { return fmt.Sprintf("7d9f3c52-0e4b-4a6d-%04d-%0
 
 // manyRows fills every list of the journal with more than a page of rows with long ids.
 func (s *site) manyRows() {
-	s.t.Helper()
 	payload := []byte(`{"note":"` + strings.Repeat("long ", 100) + `"}`)
 	for n := range 55 {
 		event := func(eventType string) outbox.Event {
@@ -346,27 +320,19 @@ func TestPages_areSmallWithAFullPageOfLongIDs(t *testing.T) {
 	must.Hold(t, lists >= 6, "%d lists have a full page, want events, rows, campaigns, runs, operations and audit", lists)
 }
 
-func TestOperating_isReadWhereItApplies(t *testing.T) {
+func TestDocs_areListedSearchedAndReadWhereTheyApply(t *testing.T) {
 	s := ownSite(t).trouble()
-	s.get("/docs/operating").want(t, 200, `<h2 id="dead-heads-grow"`, `href="/failures"`, `curl -fsS &#34;http://`, `/api/v1/failures/groups&#34;`,
-		`href="/docs/operating#disk-full"`, "with curl", "as a command", "on PostgreSQL").lacks(t, "$URL/")
-	for page, guide := range map[string]string{
-		"/": "dead-heads-grow", "/campaigns/c-1": "dead-heads-grow", "/failures": "dead-heads-grow", "/about": "before-and-after-an-upgrade",
-	} {
-		s.get(page).want(t, 200, `href="/docs/operating#`+guide+`"`)
-	}
-	s.get("/campaigns/c-2").want(t, 200).lacks(t, "/docs/operating#")
-	s.get("/rows").want(t, 200, `href="/docs/operating"`)
-}
-
-func TestDocs_areListedSearchedAndShown(t *testing.T) {
-	s := ownSite(t)
 	s.get("/docs").want(t, 200, `href="/docs/start"`, `href="/docs/operating"`, "Getting started", `role="search"`)
 	s.get("/docs?q=disk+full").want(t, 200, `href="/docs/operating#disk-full"`).lacks(t, `href="/docs/start"`)
 	s.get("/docs?q=nosuchword").want(t, 200, "No section contains all of these words.", `value="nosuchword"`)
 	s.get("/docs/publishers").want(t, 200, `<h2 id="destinations"`, `href="https://cloudevents.io"`, "<li>")
 	s.get("/docs/start").want(t, 200, `href="/docs/operating"`, `href="/docs/access"`)
 	s.get("/docs/nothing").want(t, 404)
-	a := s.get("/operating")
-	must.Hold(t, a.StatusCode == 308 || a.Request.URL.Path == "/docs/operating", "the old address answers %d", a.StatusCode)
+	s.get("/operating").want(t, 308).leads(t, "/docs/operating")
+	s.get("/docs/operating").want(t, 200, `<h2 id="dead-heads-grow"`, `href="/failures"`, `curl -fsS &#34;http://`, `/api/v1/failures/groups&#34;`,
+		`href="/docs/operating#disk-full"`, "with curl", "as a command", "on PostgreSQL").lacks(t, "$URL/")
+	for page, guide := range map[string]string{"/": "#dead-heads-grow", "/campaigns/c-1": "#dead-heads-grow", "/failures": "#dead-heads-grow", "/about": "#before-and-after-an-upgrade", "/rows": ""} {
+		s.get(page).want(t, 200, `href="/docs/operating`+guide+`"`)
+	}
+	s.get("/campaigns/c-2").want(t, 200).lacks(t, "/docs/operating#")
 }

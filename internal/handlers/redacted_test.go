@@ -17,7 +17,6 @@ import (
 
 	"github.com/go-chi/chi/v5"
 
-	"github.com/outboxweb/outboxweb/internal/dbtest"
 	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/redact"
@@ -41,8 +40,7 @@ func secretText(place string) string {
 	return "at " + place + " " + strings.Join(secretForms, " then ") + " done"
 }
 
-// secretJSON is a document with a secret under a key, one of every form, and one in a text that is
-// JSON itself.
+// secretJSON is a document with a secret under a key, one of every form, and one in a text that is JSON itself.
 func secretJSON(place string) string {
 	text, err := json.Marshal(map[string]any{"place": place, "password": map[string]string{"is": leak}, "apiKey": leak, "notes": secretForms, "inner": `{"token":"` + leak + `"}`})
 	if err != nil {
@@ -53,7 +51,6 @@ func secretJSON(place string) string {
 
 // leaky is a site whose store has secrets in every place that holds texts.
 func leaky(t *testing.T, config redact.Config, change ...func(*Config)) (*site, *bytes.Buffer) {
-	t.Helper()
 	hide := must.Get(redact.New(config)).Or(t)
 	var log bytes.Buffer
 	diff := []outbox.ProjectionResult{{Projection: "campaigns", Verdict: outbox.VerdictDrift, Error: secretText("projection error"), ErrorSeq: 1, Comparison: &outbox.Comparison{Changed: 1, ReplayedWith: outbox.ReplayedWith{RowsBuilt: outbox.RowsBuilt{BuiltVersions: []outbox.LoadedVersion{}}},
@@ -98,18 +95,14 @@ func leaky(t *testing.T, config redact.Config, change ...func(*Config)) (*site, 
 }
 
 func fillWithSecrets(t *testing.T, s *site, diff string) {
-	t.Helper()
-	journal, projections := dbtest.Open(t, s.sub.Journal), dbtest.Open(t, s.sub.Projections)
 	for _, column := range []string{
 		"projection_apply_outbox.last_error", "attempts.error", "campaigns.paused_reason", "group_notes.note", "skips.error", "skips.reason", "skips.undone_reason",
 		"operations.reason", "operations.stop_reason", "operation_groups.example", "operation_groups.reason", "operation_rows.detail",
 		"runs.reason", "runs.error", "publisher_progress.last_error", "publisher_progress.paused_reason",
 	} {
 		table, name, _ := strings.Cut(column, ".")
-		done := must.Get(journal.Exec(fmt.Sprintf("update %s set %s = $1", table, name), secretText(column))).Or(t)
-		if n, err := done.RowsAffected(); err != nil || n == 0 {
-			t.Fatalf("nothing has a %s (%v)", column, err)
-		}
+		s.kit.Exec(fmt.Sprintf("update %s set %s = $1", table, name), secretText(column))
+		must.Need(t, s.kit.Number("select count(*) from "+table) > 0, "nothing has a %s", column)
 	}
 	for query, args := range map[string][]any{
 		`update campaigns set diverged = $1 where campaign_id = 'c-2'`:                                                                                             {secretText("diverged")},
@@ -122,15 +115,12 @@ values (1, 'ana', 'page', '', 'publisher_pause', '', 0, '{"topic":"scenes","publ
 		`insert into audit_log (at, actor, via, origin, action, campaign_id, seq, before, after, reason, request_id, idempotency_key, result, target)
 values (1, 'ana', 'page', '', 'projection_pause', '', 0, '{}', $1, $2, '', '', '{}', 'projection campaigns')`: {secretJSON("act"), secretText("act")},
 	} {
-		if _, err := journal.Exec(query, args...); err != nil {
-			t.Fatalf("%s: %v", query, err)
-		}
+		s.kit.Exec(query, args...)
 	}
-	must.Get(projections.Exec(`insert into failures (campaign_id, projection, seq, event_type, fingerprint, message, attempts, first_at, last_at) values ('c-1', 'campaigns', 2, 'a', 'f', $1, 1, 1, 1)`, secretText("failure"))).Or(t)
+	s.kit.ExecProjections(`insert into failures (campaign_id, projection, seq, event_type, fingerprint, message, attempts, first_at, last_at) values ('c-1', 'campaigns', 2, 'a', 'f', $1, 1, 1, 1)`, secretText("failure"))
 }
 
 func (a answer) leaks(t *testing.T, what string) {
-	t.Helper()
 	text := a.body
 	for name, values := range a.Header {
 		text += "\n" + name + ": " + strings.Join(values, ", ")
@@ -246,9 +236,7 @@ func TestRedaction_keepsDigestsOfProjections(t *testing.T) {
 	t.Parallel()
 	run := redact.Shown(redact.Builtin(), outbox.Run{Versions: map[string]string{"access_tokens": "3"}, Digests: map[string]string{"access_tokens": "sha256:a"},
 		Before: map[string]string{"access_tokens": "sha256:b"}, Error: "password=" + leak})
-	if run.Versions["access_tokens"] != "3" || run.Digests["access_tokens"] != "sha256:a" || run.Before["access_tokens"] != "sha256:b" || strings.Contains(run.Error, leak) {
-		t.Errorf("shown is %+v", run)
-	}
+	must.Hold(t, run.Versions["access_tokens"] == "3" && run.Digests["access_tokens"] == "sha256:a" && run.Before["access_tokens"] == "sha256:b" && !strings.Contains(run.Error, leak), "shown is %+v", run)
 }
 
 func TestRedaction_hidesPayloadsAltogether(t *testing.T) {
@@ -272,18 +260,14 @@ func TestReveal_showsAnAdminWhatIsStoredAndLeavesARecord(t *testing.T) {
 		must.Equal(t, a.Header.Get("Cache-Control"), "no-store", "Cache-Control")
 		s.post(api, `{"reason":"the call of eve"}`, header("Idempotency-Key", "k")).want(t, 200, leak)
 		acts, err := s.store.AuditLog(context.Background(), outbox.AuditFilter{Action: outbox.ActionReveal, Outcome: outbox.AuditDone})
-		if err != nil || len(acts.Items) != 3 || strings.Contains(string(must.Get(json.Marshal(acts.Items)).Or(t)), leak) {
-			t.Errorf("%s: the records are %+v (%v)", name, acts.Items, err)
-		}
+		must.Hold(t, err == nil && len(acts.Items) == 3 && !strings.Contains(string(must.Get(json.Marshal(acts.Items)).Or(t)), leak), "%s: the records are %+v (%v)", name, acts.Items, err)
 		s.get("/audit?action=reveal").want(t, 200, "Revealed redacted values of event 2 of campaign c-1.")
 	}
 }
 
-// Inside a sentence a document is not recognized as one, and secrets in its escapes cannot be
-// found.
+// Inside a sentence a document is not recognized as one, and secrets in its escapes cannot be found.
 func TestRedaction_hidesBeforeSentencesAreMade(t *testing.T) {
-	s := ownSite(t)
-	s.seed("c-1", "a")
+	s := ownSite(t).seed("c-1", "a")
 	s.post("/api/v1/campaigns/c-1/pause", string(must.Get(json.Marshal(outbox.ReasonRequest{Reason: `{"pass\u0077ord":"` + leak + `"}`})).Or(t))).want(t, 200, "redacted").leaks(t, "pause")
 	for _, target := range []string{"/campaigns/c-1", "/campaigns", "/", "/audit", "/api/v1/campaigns/c-1", "/api/v1/campaigns", "/export/campaigns", "/export/campaigns?format=json"} {
 		s.get(target).want(t, 200, "[redacted]").leaks(t, target)
@@ -327,9 +311,7 @@ func TestRedaction_nothingLeavesButThroughADoor(t *testing.T) {
 			continue
 		}
 		for i, line := range strings.Split(text, "\n") {
-			if writes.MatchString(line) && !strings.Contains(line, "h.Write(") && !strings.Contains(line, `"ok\n"`) {
-				t.Errorf("%s:%d writes an answer past the doors: %s", name, i+1, line)
-			}
+			must.Hold(t, !writes.MatchString(line) || strings.Contains(line, "h.Write(") || strings.Contains(line, `"ok\n"`), "%s:%d writes an answer past the doors: %s", name, i+1, line)
 		}
 	}
 	must.Equal(t, found, len(doors), "the doors that are there")

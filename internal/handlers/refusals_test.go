@@ -1,22 +1,26 @@
 package handlers
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
+	"html"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/redact"
 	"github.com/outboxweb/outboxweb/internal/size"
 )
 
 func (s *site) allActions() []outbox.AuditEntry {
-	s.t.Helper()
 	page := must.Get(s.store.AuditLog(context.Background(), outbox.AuditFilter{Limit: 200})).Or(s.t)
 	return page.Items
 }
@@ -30,6 +34,8 @@ var badRequests = map[string]struct {
 	"malformed":             {"%zz", "{", nil},
 	"too large":             {"reason=" + strings.Repeat("x", 5<<20), `{"reason":"` + strings.Repeat("x", 5<<20) + `"}`, nil},
 	"of too long a key":     {"", "", []func(*http.Request){header("Idempotency-Key", strings.Repeat("k", 201))}},
+	"of a key with NUL":     {"", "", []func(*http.Request){header("Idempotency-Key", "k\x00")}},
+	"of a key not in UTF-8": {"", "", []func(*http.Request){header("Idempotency-Key", "k\xff")}},
 }
 
 func TestActions_thatAreRefusedBeforeTheStoreIsAskedLeaveOneRecordEach(t *testing.T) {
@@ -70,14 +76,12 @@ func TestActions_thatAreRefusedBeforeTheStoreIsAskedLeaveOneRecordEach(t *testin
 var otherActions = []outbox.Action{outbox.ActionReveal, outbox.ActionTokenCreate, outbox.ActionTokenRevoke, outbox.ActionJournalWentBack}
 
 func (s *site) forgetAudit() {
-	s.t.Helper()
 	for more := true; more; {
 		more = must.Get(s.srv.maintenance.PruneAuditLog(context.Background(), s.clock.AddDate(1, 0, 0))).Or(s.t)
 	}
 }
 
 func checkRefused(t *testing.T, what string, of route, got outbox.AuditEntry, request string) {
-	t.Helper()
 	via, target := "page", outbox.Target("")
 	if strings.HasPrefix(of.pattern, apiPrefix) {
 		via = "api"
@@ -112,24 +116,18 @@ func TestAction_ofWhoLacksTheRoleLeavesARecord(t *testing.T) {
 		s.srv.fail(httptest.NewRecorder(), r, needs(r, outbox.RoleOperator))
 	}
 	acts := s.allActions()
-	if len(acts) != 1 || acts[0].Actor != "vera" || acts[0].Role != outbox.RoleViewer || acts[0].Auth != outbox.AuthJWT || acts[0].Via != "api" || !strings.Contains(acts[0].Refusal, "operator") {
-		t.Errorf("the records are %+v", acts)
-	}
+	must.Hold(t, len(acts) == 1 && acts[0].Actor == "vera" && acts[0].Role == outbox.RoleViewer && acts[0].Auth == outbox.AuthJWT && acts[0].Via == "api" && strings.Contains(acts[0].Refusal, "operator"), "the records are %+v", acts)
 }
 
 func TestAction_leavesNoRecordWhereNothingWasRefused(t *testing.T) {
 	t.Parallel()
 	var log strings.Builder
-	s := newSite(t, func(c *Config) { c.ReadOnly, c.Logger = true, slog.New(slog.NewTextHandler(&log, nil)) })
-	s.seed("c-1", "a")
+	s := newSite(t, func(c *Config) { c.ReadOnly, c.Logger = true, slog.New(slog.NewTextHandler(&log, nil)) }).seed("c-1", "a")
 	s.withPublisher(0)
 	s.post("/api/v1/campaigns/c-1/pause", "{}").want(t, 403)
-	if n := len(s.allActions()); n != 0 || strings.Count(log.String(), "action refused") != 1 || !strings.Contains(log.String(), "level=INFO") {
-		t.Errorf("a read-only server leaves %d records and logs:\n%s", n, log.String())
-	}
-	s = newSite(t)
-	s.seed("c-1", "a")
-	s.withPublisher(0)
+	n := len(s.allActions())
+	must.Hold(t, n == 0 && strings.Count(log.String(), "action refused") == 1 && strings.Contains(log.String(), "level=INFO"), "a read-only server leaves %d records and logs:\n%s", n, &log)
+	s = newSite(t).seed("c-1", "a").withPublisher(0)
 	s.post("/api/v1/publishers/scenes/archive/seek", `{"dry_run":true,"position":99}`).want(t, 422)
 	s.post("/api/v1/publishers/scenes/archive/seek", `{"dry_run":true,"position":-1}`).want(t, 422)
 	s.post("/api/v1/campaigns/c-1/events", "{").want(t, 422)
@@ -139,19 +137,11 @@ func TestAction_leavesNoRecordWhereNothingWasRefused(t *testing.T) {
 	must.Equal(t, len(s.allActions()), 0, "questions left records")
 }
 
-func TestFlash_isOfWhatWasDone(t *testing.T) {
-	s := ownSite(t)
-	s.seed("c-1", "a")
-	s.submit("/campaigns/c-1/resume", "").want(t, 409)
-	id := s.allActions()[0].ID
-	s.get("/campaigns/c-1?act="+fmt.Sprint(id)).want(t, 200, "refused", "is not paused").lacks(t, "Resumed campaign c-1")
-	s.get("/").want(t, 200).lacks(t, "Resumed campaign c-1")
-}
-
 func TestAuditPage_marksWhatWasRefused(t *testing.T) {
-	s := ownSite(t)
-	s.seed("c-1", "a")
+	s := ownSite(t).seed("c-1", "a")
 	s.submit("/campaigns/c-1/resume", "").want(t, 409)
+	s.get("/campaigns/c-1?act="+fmt.Sprint(s.allActions()[0].ID)).want(t, 200, "refused", "is not paused").lacks(t, "Resumed campaign c-1")
+	s.get("/").want(t, 200).lacks(t, "Resumed campaign c-1")
 	s.submit("/runs/7/cancel", "").want(t, 404)
 	s.submit("/campaigns/c-1/pause", "reason=why").want(t, 303)
 	s.get("/audit").want(t, 200, "✕</span> refused", "✓</span> done", "There is no run 7.", `<a href="/runs/7">run 7</a>`, `<option value="resume">resume a campaign</option>`)
@@ -168,8 +158,7 @@ func TestAuditPage_marksWhatWasRefused(t *testing.T) {
 func TestAuditPage_saysSinceWhenItGoesBack(t *testing.T) {
 	t.Parallel()
 	for setting, embedded := range map[string]bool{"--keep-audit": false, "Config.KeepAudit": true} {
-		s := newSite(t, func(c *Config) { c.Embedded = embedded })
-		s.seed("c-1", "a")
+		s := newSite(t, func(c *Config) { c.Embedded = embedded }).seed("c-1", "a")
 		s.get("/audit").want(t, 200).lacks(t, setting)
 		s.submit("/campaigns/c-1/resume", "").want(t, 409)
 		s.forgetAudit()
@@ -179,11 +168,116 @@ func TestAuditPage_saysSinceWhenItGoesBack(t *testing.T) {
 }
 
 func TestPages_ofRunsOperationsAndEventsShowTheActionsOnThem(t *testing.T) {
-	s := ownSite(t)
-	s.seed("c-1", "a")
+	s := ownSite(t).seed("c-1", "a")
 	run := s.startRun(`{"kind":"verify","campaign_id":"c-1"}`)
 	s.post("/api/v1/runs/"+fmt.Sprint(run.ID)+"/resume", `{"reason":"again"}`).want(t, 409)
 	s.get("/runs/"+fmt.Sprint(run.ID)).want(t, 200, "Started run", "✕</span> refused", "again", "Show all in the audit log")
 	s.post("/api/v1/rows/c-1/1/requeue", `{"reason":"why not"}`).want(t, 409)
 	s.get("/campaigns/c-1/events/1").want(t, 200, "✕</span> refused", "why not", `href="/audit?campaign=c-1&amp;seq=1"`)
+}
+
+// logging is a site in trouble and what returns, and forgets, the lines of its log since.
+func logging(t *testing.T, level slog.Level, change ...func(*Config)) (*site, func() []map[string]any) {
+	var log bytes.Buffer
+	s := newSite(t, append(change, func(c *Config) {
+		c.Logger = slog.New(redact.Builtin().Log(slog.NewJSONHandler(&log, &slog.HandlerOptions{Level: level})))
+	})...).trouble()
+	log.Reset()
+	return s, func() (all []map[string]any) {
+		for line := range strings.Lines(log.String()) {
+			var one map[string]any
+			must.OK(t, json.Unmarshal([]byte(line), &one))
+			all = append(all, one)
+		}
+		log.Reset()
+		return all
+	}
+}
+
+func TestAccessLog_tellsOfARequest(t *testing.T) {
+	t.Parallel()
+	s, told := logging(t, slog.LevelInfo)
+	a := s.get("/api/v1/campaigns/c-1?min_seq=1")
+	lines := told()
+	must.Need(t, len(lines) == 1, "%d lines: %v", len(lines), lines)
+	for name, want := range map[string]any{"level": "INFO", "method": "GET", "path": "/api/v1/campaigns/c-1", "query": "min_seq=1", "route": "/api/v1/campaigns/{campaign}", "status": 200.0,
+		"bytes": float64(len(a.body)), "identity": "local", "role": "admin", "from": "127.0.0.1", "request_id": a.Header.Get("X-Request-Id")} {
+		must.Equal(t, lines[0][name], want, name, "is")
+	}
+	took, _ := lines[0]["duration_ms"].(float64)
+	must.Hold(t, took > 0, "it took %v", lines[0]["duration_ms"])
+}
+
+// The id that a trusted proxy gives a request is beside ours in every log line about it, and where the
+// reader is told of ours. Ours is the one of the answer.
+func TestRequestID_ofATrustedProxyIsKeptBesideOurs(t *testing.T) {
+	t.Parallel()
+	trusts := true
+	s, told := logging(t, slog.LevelInfo, func(c *Config) { c.Trusts = func(*http.Request) bool { return trusts } })
+	s.srv.router.Get("/api/boom", func(http.ResponseWriter, *http.Request) { panic("on purpose") })
+	long := strings.Repeat("x", 128)
+	for _, tt := range []struct {
+		what   string
+		given  []string
+		trusts bool
+		want   any
+	}{
+		{"of a trusted proxy", []string{"7f3a-00 \"x\""}, true, "7f3a-00 \"x\""},
+		{"at the limit", []string{long}, true, long},
+		{"too long", []string{long + "x"}, true, nil},
+		{"not ASCII", []string{"é"}, true, nil},
+		{"a control character", []string{"a\tb"}, true, nil},
+		{"empty", []string{""}, true, nil},
+		{"twice", []string{"a", "b"}, true, nil},
+		{"of a stranger", []string{"7f3a-00"}, false, nil},
+	} {
+		trusts = tt.trusts
+		given := func(r *http.Request) { r.Header["X-Request-Id"] = tt.given }
+		answers := []answer{s.get("/api/boom", given), s.get("/nope", given)}
+		lines := told()
+		must.Need(t, len(lines) == 2, "%s: %d lines", tt.what, len(lines))
+		for i, line := range lines {
+			own := answers[i].Header.Get("X-Request-Id")
+			must.Hold(t, line["proxy_request_id"] == tt.want && line["request_id"] == own && len(own) == 36, "%s: the line is %v beside %q, want %q", tt.what, line, own, tt.want)
+		}
+		text, _ := tt.want.(string)
+		must.Equal(t, decodeAs[problem](t, answers[0].want(t, 500)).ProxyRequestID, text, tt.what, "the problem")
+		said := strings.Contains(answers[1].body, "the proxy’s <code>"+html.EscapeString(text)+"</code>")
+		must.Hold(t, said == (text != "") && strings.Contains(answers[1].body, "the proxy’s") == said, "%s: the page is %s", tt.what, answers[1].body)
+	}
+}
+
+func TestAccessLog_holdsNeitherSecretsNorLineBreaks(t *testing.T) {
+	t.Parallel()
+	s, told := logging(t, slog.LevelInfo)
+	for _, target := range []string{"/rows?q=password%3Dhunterdeux&access_tok%65n=hunterdeux&api_key=hunterdeux&x=%zz%0aINFO", "/campaigns/" + url.PathEscape("a\nlevel=ERROR\x1b[2J\u202e"),
+		"/campaigns/" + url.PathEscape("Bearer hunterdeux") + "/" + url.PathEscape(`{"password":"hunterdeux"}`), "/campaigns/" + strings.Repeat("x", 5000), "/rows?q=" + strings.Repeat("y", 5000)} {
+		s.get(target)
+	}
+	lines := told()
+	must.Need(t, len(lines) == 5, "%d lines", len(lines))
+	for _, line := range lines {
+		for name, value := range line {
+			text, _ := value.(string)
+			must.Hold(t, !strings.Contains(text, "hunterdeux") && !strings.ContainsAny(text, "\n\r\x1b\u202e") && len(text) <= 1100, "%s is %q", name, text)
+		}
+	}
+}
+
+// Repetitive requests without information, and those that anyone can send without limit, are logged only at debug level.
+func TestAccessLog_keepsQuietAboutProbes(t *testing.T) {
+	t.Parallel()
+	for level, want := range map[slog.Level]int{slog.LevelInfo: 0, slog.LevelDebug: 6} {
+		s, told := logging(t, level)
+		for _, target := range []string{"/healthz", "/readyz", "/metrics", "/static/none"} {
+			s.get(target)
+		}
+		s.get("/", header("HX-Target", "live"))
+		s.get("/", host("evil.example"))
+		lines := slices.DeleteFunc(told(), func(line map[string]any) bool { return line["msg"] != "request" })
+		must.Hold(t, len(lines) == want, "at %s the log has %v", level, lines)
+		s.do(http.MethodPost, "/campaigns/c-2/pause", "", header("Origin", "https://evil.example"))
+		lines = slices.DeleteFunc(told(), func(line map[string]any) bool { return line["msg"] != "request" })
+		must.Hold(t, len(lines) == 1 && lines[0]["status"] == 403.0, "of a refused act the log has %v", lines)
+	}
 }
