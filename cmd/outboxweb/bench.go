@@ -4,17 +4,15 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
-	"github.com/outboxweb/outboxweb/internal/engine"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/projection"
 	"github.com/outboxweb/outboxweb/internal/store"
 )
 
-// benchCmd measures this program on the user's own storage: on their disk, in a new directory, or
+// benchCmd measures this program on the user's own storage: on their disk, in new directories, or
 // on their server, in new schemas. Both are removed afterwards.
 type benchCmd struct {
 	Dir   string   `placeholder:"DIR" help:"The directory for temporary SQLite files. Default: beside the journal."`
@@ -41,61 +39,62 @@ type benchResult struct {
 	Server           string        `json:"server,omitempty"`
 }
 
-// ground is where a run measures: a directory, or PostgreSQL servers.
-type ground interface {
-	dialect() string
-	plan() benchPlan
-	// durability fills in how many small durable writes a second the storage manages, and where it
-	// is.
-	durability(ctx context.Context, r *benchResult) error
-
-	fresh(ctx context.Context) (databases, error) // new and empty
-	remove(ctx context.Context, d databases) error
-	close() error // removes what is left
+// appends are concurrent callers that append batches, each to its own campaign.
+type appends struct {
+	name                   string
+	callers, batch, events int
 }
 
-// databases is a pair of databases made by a run.
-type databases struct {
-	number               int
-	journal, projections string // URLs
+// drain is a backlog, with so many events in each campaign, and the workers that drain it.
+type drain struct {
+	name              string
+	campaigns, events int
+	instances         int
+	waves             int // concurrent waves of each instance
 }
 
-func (d databases) options() store.Options {
-	return store.Options{Journal: d.journal, Projections: d.projections}
-}
+func (d drain) total() int { return d.campaigns * d.events }
 
-// benchPlan is what is measured on a ground.
-type benchPlan struct {
-	callers []int // of single appends, at a time
-	drains  []drainPlan
-}
-
-// drainPlan is a backlog and the workers that drain it.
-type drainPlan struct {
-	name string
-	shape
-	instances int
-	waves     int // concurrent waves of each instance
-}
-
-// shape is the size of a backlog: the number of campaigns, and of events in each.
-type shape struct{ campaigns, events int }
-
-func (s shape) total() int { return s.campaigns * s.events }
-
-// The backlogs that the benchmark drains.
+// What is measured, by dialect.
 var (
-	oneLong   = shape{1, 100_000}
-	hundred   = shape{100, 1_000}
-	manyShort = shape{10_000, 10}
+	benchAppends = map[string][]appends{
+		"sqlite": {
+			{"append_1_caller", 1, 1, 6_000},
+			{"append_32_callers", 32, 1, 32_000},
+			{"append_batches_of_100", 1, 100, 100_000},
+		},
+		"postgres": {
+			{"append_1_caller", 1, 1, 6_000},
+			{"append_16_callers", 16, 1, 16_000},
+			{"append_batches_of_100", 1, 100, 100_000},
+		},
+	}
+	benchDrains = map[string][]drain{
+		"sqlite": {
+			{"drain_1x100k", 1, 100_000, 1, 2},
+			{"drain_100x1k", 100, 1_000, 1, 2},
+			{"drain_10000x10", 10_000, 10, 1, 2},
+		},
+		"postgres": {
+			{"drain_1x100k_1_worker", 1, 100_000, 1, 1},
+			{"drain_1x100k_4_workers", 1, 100_000, 1, 4},
+			{"drain_100x1k_1_worker", 100, 1_000, 1, 1},
+			{"drain_100x1k_4_workers", 100, 1_000, 1, 4},
+			{"drain_100x1k_2_instances", 100, 1_000, 2, 2},
+			{"drain_10000x10_1_worker", 10_000, 10, 1, 1},
+			{"drain_10000x10_4_workers", 10_000, 10, 1, 4},
+			{"drain_10000x10_2_instances", 10_000, 10, 2, 2},
+		},
+	}
 )
 
 // bench is one run of the command.
 type bench struct {
-	app    *app
-	ground ground
-	scale  float64
-	set    *projection.Set
+	app     *app
+	storage *benchStorage
+	set     *projection.Set // applied by drains
+	scale   float64
+	result  benchResult
 }
 
 // Run measures and prints.
@@ -105,114 +104,68 @@ func (c *benchCmd) Run(ctx context.Context, a *app) (err error) {
 	}
 	tuneCollector(0) // as serve does
 	b := &bench{app: a, scale: c.Scale}
-	if b.ground, err = c.ground(ctx, a); err != nil {
+	if b.storage, err = c.storage(ctx, a); err != nil {
 		return err
 	}
-	defer func() {
-		left := b.ground.close()
-		if err == nil {
-			err = left
-		} else if left != nil {
-			fmt.Fprintln(a.err, "outboxweb:", left)
-		}
-	}()
-	if b.set, err = benchProjection(b.ground.dialect()); err != nil {
+	if b.set, err = benchProjection(b.storage.dialect); err != nil {
 		return err
 	}
-	result, err := b.measure(ctx, c.wants)
-	if err != nil {
+	if err := b.storage.durability(ctx, &b.result); err != nil {
+		return err
+	}
+	if err := b.measureAll(ctx, c.Only); err != nil {
 		return err
 	}
 	if c.JSON {
-		return a.printJSON(result)
+		return a.printJSON(b.result)
 	}
-	return printBench(a, result)
+	return printBench(a, b.result)
 }
 
-// ground returns the storage that the database URLs lead to.
-func (c *benchCmd) ground(ctx context.Context, a *app) (ground, error) {
-	projections := a.ProjectionsDB
-	if engine.DialectOf(a.JournalDB) == "postgres" && a.sources["projections-db"] == fromDefault {
-		projections = a.JournalDB
+// measureAll measures what has one of the words in its name, or all without words.
+func (b *bench) measureAll(ctx context.Context, only []string) error {
+	wanted := func(name string) bool {
+		return len(only) == 0 || slices.ContainsFunc(only, func(part string) bool { return strings.Contains(name, part) })
 	}
-	switch {
-	case engine.DialectOf(a.JournalDB) != engine.DialectOf(projections):
-		return nil, usagef("--journal-db and --projections-db must both be sqlite:PATH or both postgres://… to run benchmarks")
-	case strings.HasPrefix(a.JournalDB, "sqlite:"):
-		return newSQLiteGround(c.Dir, a.JournalDB)
-	case engine.DialectOf(a.JournalDB) == "sqlite":
-		return nil, usagef("--journal-db: %q is not a database URL; use sqlite:PATH or postgres://…", a.JournalDB)
-	case c.Dir != "":
-		return nil, usagef("--dir is for SQLite; on PostgreSQL the benchmarks run in the databases that the URLs name")
-	}
-	return newPostgresGround(ctx, a.JournalDB, projections)
-}
-
-func (c *benchCmd) wants(name string) bool {
-	return len(c.Only) == 0 || slices.ContainsFunc(c.Only, func(part string) bool { return strings.Contains(name, part) })
-}
-
-type namedMeasurement struct {
-	name string
-	run  func(context.Context) (measurement, error)
-}
-
-func (b *bench) measurements() []namedMeasurement {
-	var all []namedMeasurement
-	plan := b.ground.plan()
-	for _, n := range plan.callers {
-		all = append(all, namedMeasurement{"append_" + counted(n, "caller"), func(ctx context.Context) (measurement, error) {
-			return b.append(ctx, n, 1, b.amount(max(6_000, n*1_000)))
-		}})
-	}
-	all = append(all, namedMeasurement{"append_batches_of_100", func(ctx context.Context) (measurement, error) {
-		return b.append(ctx, 1, 100, b.amount(100_000))
-	}})
-	for _, d := range plan.drains {
-		d.shape = b.shrink(d.shape)
-		all = append(all, namedMeasurement{d.name, func(ctx context.Context) (measurement, error) { return b.drain(ctx, d) }})
-	}
-	return all
-}
-
-// counted is 1_caller or 16_callers.
-func counted(n int, what string) string {
-	if n == 1 {
-		return "1_" + what
-	}
-	return strconv.Itoa(n) + "_" + what + "s"
-}
-
-// measure takes the measurements whose names are wanted.
-func (b *bench) measure(ctx context.Context, wanted func(name string) bool) (result benchResult, err error) {
-	if err := b.ground.durability(ctx, &result); err != nil {
-		return result, err
-	}
-	for _, m := range b.measurements() {
+	for _, m := range benchAppends[b.storage.dialect] {
 		if !wanted(m.name) {
 			continue
 		}
-		fmt.Fprintf(b.app.err, "measuring %s\n", m.name)
-		one, err := m.run(ctx)
-		if err != nil {
-			return result, fmt.Errorf("measure %s: %w", m.name, err)
+		m.events = max(200, int(float64(m.events)*b.scale))
+		if err := b.measure(m.name, func(o store.Options) (int, time.Duration, error) { return m.run(ctx, o) }); err != nil {
+			return err
 		}
-		one.Name = m.name
-		result.Results = append(result.Results, one)
 	}
-	return result, nil
+	for _, d := range benchDrains[b.storage.dialect] {
+		if !wanted(d.name) {
+			continue
+		}
+		larger := &d.events
+		if d.campaigns > d.events {
+			larger = &d.campaigns
+		}
+		*larger = max(1, int(float64(*larger)*b.scale))
+		if err := b.measure(d.name, func(o store.Options) (int, time.Duration, error) { return b.drain(ctx, o, d) }); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
-func (b *bench) amount(n int) int { return max(200, int(float64(n)*b.scale)) }
-
-// shrink scales down the larger dimension of a shape.
-func (b *bench) shrink(s shape) shape {
-	if s.campaigns > s.events {
-		s.campaigns = max(1, int(float64(s.campaigns)*b.scale))
-	} else {
-		s.events = max(1, int(float64(s.events)*b.scale))
+// measure adds the measurement that run makes on new databases.
+func (b *bench) measure(name string, run func(store.Options) (events int, took time.Duration, err error)) error {
+	fmt.Fprintf(b.app.err, "measuring %s\n", name)
+	err := b.storage.fresh(func(o store.Options) error {
+		n, took, err := run(o)
+		if err == nil {
+			b.result.Results = append(b.result.Results, measurement{name, n, took.Seconds(), float64(n) / took.Seconds()})
+		}
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("measure %s: %w", name, err)
 	}
-	return s
+	return nil
 }
 
 func printBench(a *app, r benchResult) error {
@@ -224,9 +177,4 @@ func printBench(a *app, r benchResult) error {
 	return printTable(a.out, "MEASUREMENT\tEVENTS\tSECONDS\tEVENTS/S", r.Results, func(m measurement) []any {
 		return []any{m.Name, outbox.Number(int64(m.Events)), fmt.Sprintf("%.2f", m.Seconds), outbox.Number(int64(m.EventsPerSecond))}
 	})
-}
-
-// rate returns the measurement of n events that took the given time.
-func rate(n int, took time.Duration) measurement {
-	return measurement{Events: n, Seconds: took.Seconds(), EventsPerSecond: float64(n) / took.Seconds()}
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	_ "embed"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -38,70 +39,91 @@ func benchProjection(dialect string) (*projection.Set, error) {
 	return projection.Load(dialect, dir)
 }
 
-// drain fills databases with a backlog and measures workers on them.
-func (b *bench) drain(ctx context.Context, p drainPlan) (m measurement, err error) {
-	d, err := b.ground.fresh(ctx)
-	if err != nil {
-		return m, err
+// benchEvent returns event n of a campaign, of a typical size.
+func benchEvent(campaign, n int) outbox.Event {
+	return outbox.Event{
+		CampaignID: fmt.Sprintf("c-%d", campaign), EventID: fmt.Sprintf("e-%d", n), EventType: "bench.moved",
+		OccurredAt: time.UnixMicro(1_700_000_000_000_000 + int64(n)*1000),
+		ActorType:  "participant", ActorID: "p-1", EntityType: "token", EntityID: fmt.Sprintf("t-%d", n%10_000),
+		Payload: json.RawMessage(fmt.Sprintf(`{"amount":%d,"note":"moved across the bridge at dusk","from":{"x":12,"y":7},"to":{"x":13,"y":7}}`, n%97)),
 	}
-	defer func() { err = errors.Join(err, b.ground.remove(ctx, d)) }()
-	if err := b.fill(ctx, d, p.shape); err != nil {
-		return m, fmt.Errorf("fill: %w", err)
-	}
-	took, err := b.drainByWorkers(ctx, d, p)
-	if err != nil {
-		return m, err
-	}
-	return rate(p.total(), took), nil
 }
 
-// fill appends a backlog to new databases.
-func (b *bench) fill(ctx context.Context, d databases, s shape) error {
-	st, err := store.Open(ctx, d.options())
-	if err != nil {
-		return err
-	}
-	return errors.Join(b.appendBacklog(ctx, st, s), st.Close())
+// backlog is events of campaigns in turn, as they are in a real journal.
+type backlog struct {
+	first, campaigns int // the campaigns' numbers
+	events           int // of all campaigns
 }
 
-// appendBacklog writes a backlog, the campaigns' events interleaved as they
-// are in a real journal.
-func (b *bench) appendBacklog(ctx context.Context, st *store.Store, s shape) error {
-	bar := b.app.progress("fill")
-	defer bar.end()
-	const size = 1000
-	batch := make([]outbox.Event, 0, size)
-	for n := 0; n < s.total() && ctx.Err() == nil; n++ {
-		batch = append(batch, benchEvent(fmt.Sprintf("c-%d", n%s.campaigns), n/s.campaigns))
-		if len(batch) < size && n+1 < s.total() {
-			continue
+// append appends the events in batches.
+func (l backlog) append(ctx context.Context, st *store.Store, batch int, tell func(done, total int64)) error {
+	for n := 0; n < l.events && ctx.Err() == nil; {
+		events := make([]outbox.Event, min(batch, l.events-n))
+		for i := range events {
+			events[i] = benchEvent(l.first+n%l.campaigns, n/l.campaigns)
+			n++
 		}
-		if _, err := st.Append(ctx, store.Append{Events: batch}); err != nil {
+		if _, err := st.Append(ctx, store.Append{Events: events}); err != nil {
 			return err
 		}
-		batch = batch[:0]
-		bar.set(int64(n+1), int64(s.total()))
+		tell(int64(n), int64(l.events))
 	}
 	return ctx.Err()
 }
 
-// drainByWorkers runs workers until every event is applied and its row deleted, and returns the
-// time that took from their start. The workers share nothing but the databases.
-func (b *bench) drainByWorkers(ctx context.Context, d databases, p drainPlan) (took time.Duration, err error) {
-	progress := &drained{ended: make(chan struct{})}
-	progress.left.Store(int64(p.total()))
-	workers := make([]*worker.Worker, p.instances)
+// run measures the callers.
+func (m appends) run(ctx context.Context, o store.Options) (events int, took time.Duration, err error) {
+	st, err := store.Open(ctx, o)
+	if err != nil {
+		return 0, 0, err
+	}
+	each := max(1, m.events/m.callers/m.batch) * m.batch
+	errs := make([]error, m.callers)
+	var wait sync.WaitGroup
+	start := time.Now()
+	for i := range m.callers {
+		wait.Go(func() { errs[i] = backlog{i, 1, each}.append(ctx, st, m.batch, func(int64, int64) {}) })
+	}
+	wait.Wait()
+	took = time.Since(start)
+	return m.callers * each, took, errors.Join(append(errs, st.Close())...)
+}
+
+// drain fills databases with a backlog, and measures workers until every event is applied and its row
+// deleted. The workers share nothing but the databases.
+func (b *bench) drain(ctx context.Context, o store.Options, d drain) (events int, took time.Duration, err error) {
+	if err := b.fill(ctx, o, d); err != nil {
+		return 0, 0, fmt.Errorf("fill: %w", err)
+	}
+	running, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	left := new(atomic.Int64)
+	left.Store(int64(d.total()))
+	o.Concurrency = d.waves
+	workers := make([]*worker.Worker, d.instances)
 	for i := range workers {
-		if workers[i], err = b.openWorker(ctx, d, p.waves, progress); err != nil {
-			return 0, err
+		if workers[i], err = b.openWorker(ctx, o, left, end); err != nil {
+			return 0, 0, err
 		}
 		defer func() { err = errors.Join(err, workers[i].Store.Close()) }()
 	}
-	took, err = progress.run(ctx, workers)
+	took, err = timeWorkers(running, end, workers)
 	if errors.Is(err, errNotApplied) {
 		err = errors.Join(err, lastError(ctx, workers[0].Store))
 	}
-	return took, err
+	return d.total(), took, err
+}
+
+// fill appends a backlog to new databases.
+func (b *bench) fill(ctx context.Context, o store.Options, d drain) error {
+	st, err := store.Open(ctx, o)
+	if err != nil {
+		return err
+	}
+	bar := b.app.progress("fill")
+	defer bar.end()
+	err = backlog{0, d.campaigns, d.total()}.append(ctx, st, 1000, bar.set)
+	return errors.Join(err, st.Close())
 }
 
 // lastError returns the reason why an event was not applied.
@@ -113,10 +135,16 @@ func lastError(ctx context.Context, st *store.Store) error {
 	return errors.New(page.Items[0].LastError)
 }
 
-// openWorker makes a worker with its own store, which the caller closes.
-func (b *bench) openWorker(ctx context.Context, d databases, waves int, progress *drained) (*worker.Worker, error) {
-	o := d.options()
-	o.Concurrency = waves
+// Why a measurement ends.
+var (
+	errDrained    = errors.New("the backlog is drained")
+	errNotApplied = errors.New("an event could not be applied") // a benchmark must not measure failures
+	errStopped    = errors.New("the worker stopped before the backlog was drained")
+)
+
+// openWorker makes a worker with its own store, which the caller closes. It counts what is left, and ends
+// the measurement: polling the databases would slow down what is measured.
+func (b *bench) openWorker(ctx context.Context, o store.Options, left *atomic.Int64, end context.CancelCauseFunc) (*worker.Worker, error) {
 	st, err := store.Open(ctx, o)
 	if err != nil {
 		return nil, err
@@ -125,46 +153,21 @@ func (b *bench) openWorker(ctx context.Context, d databases, waves int, progress
 		return nil, errors.Join(err, st.Close())
 	}
 	m := metrics.New(st.Summary)
-	m.Applied, m.Failed = countedFor{m.Applied, progress.applied}, countedFor{m.Failed, progress.failed}
+	m.Applied = countedFor{m.Applied, func(n float64) {
+		if left.Add(-int64(n)) <= 0 {
+			end(errDrained)
+		}
+	}}
+	m.Failed = countedFor{m.Failed, func(n float64) {
+		if n > 0 {
+			end(errNotApplied)
+		}
+	}}
 	w := worker.New(worker.Config{Store: st, Set: b.set, Mode: outbox.ModeOutbox, BatchSize: 1000, PollInterval: 100 * time.Millisecond,
-		Lease: outbox.DefaultLease, Build: version, Concurrency: waves,
+		Lease: outbox.DefaultLease, Build: version, Concurrency: o.Concurrency,
 		Metrics: m, Logger: slog.New(slog.DiscardHandler)})
 	st.OnWork(w.Wake)
 	return w, nil
-}
-
-// drained detects when a backlog is drained. Polling the databases would slow down what is
-// measured.
-type drained struct {
-	left  atomic.Int64
-	once  sync.Once
-	ended chan struct{}
-	err   error // why it ended before the backlog was drained
-}
-
-var (
-	errNotApplied = errors.New("an event could not be applied")
-	errStopped    = errors.New("the worker stopped before the backlog was drained")
-)
-
-// end ends the measurement, once.
-func (d *drained) end(err error) {
-	d.once.Do(func() {
-		d.err = err
-		close(d.ended)
-	})
-}
-
-func (d *drained) applied(n float64) {
-	if d.left.Add(-int64(n)) <= 0 {
-		d.end(nil)
-	}
-}
-
-func (d *drained) failed(n float64) {
-	if n > 0 {
-		d.end(errNotApplied)
-	}
 }
 
 // countedFor is a counter that passes on what is added to it.
@@ -179,26 +182,23 @@ func (c countedFor) Add(n float64) {
 	c.tell(n)
 }
 
-// run runs the workers until the backlog is drained. A failed event ends the run: a benchmark must
-// not measure failures.
-func (d *drained) run(ctx context.Context, workers []*worker.Worker) (time.Duration, error) {
-	running, stop := context.WithCancel(ctx)
-	defer stop()
+// timeWorkers runs workers until one of them ends the measurement.
+func timeWorkers(running context.Context, end context.CancelCauseFunc, workers []*worker.Worker) (time.Duration, error) {
 	errs := make([]error, len(workers))
 	var wait sync.WaitGroup
 	start := time.Now()
 	for i, w := range workers {
 		wait.Go(func() {
 			errs[i] = w.Run(running)
-			d.end(errStopped)
+			end(errStopped)
 		})
 	}
-	<-d.ended
+	<-running.Done()
 	took := time.Since(start)
-	stop()
 	wait.Wait()
-	if ctx.Err() != nil {
-		return 0, ctx.Err()
+	err := context.Cause(running)
+	if errors.Is(err, errDrained) {
+		err = nil
 	}
-	return took, errors.Join(append(errs, d.err)...)
+	return took, errors.Join(append(errs, err)...)
 }

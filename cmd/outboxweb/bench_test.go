@@ -171,7 +171,7 @@ func benchRefused(t *testing.T, server benchedServer) {
 	ask(t, journal, "create role guest login; grant create on database refused_app to guest")
 	as := func(url string) string { return strings.Replace(url, "postgres@", "guest@", 1) }
 	_, stderr, code := here(t.Context(), "bench", "--scale", "0.01", "--only", "append_1_caller", "--journal-db", as(journal), "--projections-db", as(projections))
-	if code != exitUsage || !strings.Contains(stderr, "cannot make a schema to measure in: permission denied for database refused_views") {
+	if code != exitUsage || !strings.Contains(stderr, "cannot be created: permission denied for database refused_views") {
 		t.Errorf("exit code %d: %s", code, stderr)
 	}
 	mustLeaveNothing(t, journal, projections)
