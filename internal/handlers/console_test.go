@@ -415,7 +415,7 @@ func TestInstances_ownersOfLeasesLeadToTheirInstance(t *testing.T) {
 		}
 		fragment, err := url.PathUnescape(html.UnescapeString(found[1]))
 		must.Hold(t, err == nil && fragment == "instance-"+id, "the owner %q leads to %q, %v", id, found[1], err)
-		s.get("/instances").want(t, 200, `id="`+htmlEscape(fragment)+`"`, "Unknown: it left no record; its campaign becomes claimable", "No instance is running, 1 silent: its campaign becomes claimable")
+		s.get("/instances").want(t, 200, `id="`+htmlEscape(fragment)+`"`, "Unknown: it left no record; its campaign becomes claimable", "1 instance is silent.")
 		s.get("/api/v1/instances").want(t, 200, `"started_at":null,"last_seen":null,"heartbeat_seconds":0,"clock_ahead_seconds":0,"state":"silent"`)
 	}
 }
