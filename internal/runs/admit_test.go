@@ -73,14 +73,6 @@ func TestStartRun_refusesWhatMakesNoSense(t *testing.T) {
 	refused(t, storetest.No(f.Runs.Start(f.Ctx, ana(""), enginetest.Everything, nil)), outbox.ErrConflict, "no projection is loaded")
 }
 
-func TestStartRun_needsAReasonWhereActionsDo(t *testing.T) {
-	t.Parallel()
-	f := open(t, func(o *store.Options) { o.ReasonFrom = 1 })
-	refused(t, storetest.No(f.Runs.Start(f.Ctx, ana(""), enginetest.Everything, enginetest.LoadedRuns)), outbox.ErrInvalid, "every action requires a reason")
-	run := f.StartRun(enginetest.Everything)
-	refused(t, storetest.No(f.Runs.Cancel(f.Ctx, ana(""), run.ID)), outbox.ErrInvalid, "every action requires a reason")
-}
-
 func TestStartRun_ofARebuildOfAllCampaignsNeedsAReasonAndAPhrase(t *testing.T) {
 	t.Parallel()
 	f := open(t)
@@ -97,7 +89,7 @@ func TestStartRun_ofARebuildOfAllCampaignsNeedsAReasonAndAPhrase(t *testing.T) {
 	must.Get(f.Runs.Resume(f.Ctx, ana(""), 1, enginetest.LoadedRuns)).Or(t)
 }
 
-func TestStartRun_inShadowModeOnlyVerifies(t *testing.T) {
+func TestStartRun_keepsToTheModeAndTheRulesOfItsStore(t *testing.T) {
 	t.Parallel()
 	f := open(t, storetest.InMode(outbox.ModeShadow))
 	f.AppendN("a", 1)
@@ -107,6 +99,10 @@ func TestStartRun_inShadowModeOnlyVerifies(t *testing.T) {
 	f.StartRun(enginetest.Everything)
 	f = open(t, storetest.ReadOnly)
 	refused(t, storetest.No(f.Runs.Start(f.Ctx, ana(""), enginetest.Everything, enginetest.LoadedRuns)), outbox.ErrReadOnly)
+	f = open(t, func(o *store.Options) { o.ReasonFrom = 1 })
+	refused(t, storetest.No(f.Runs.Start(f.Ctx, ana(""), enginetest.Everything, enginetest.LoadedRuns)), outbox.ErrInvalid, "every action requires a reason")
+	run := f.StartRun(enginetest.Everything)
+	refused(t, storetest.No(f.Runs.Cancel(f.Ctx, ana(""), run.ID)), outbox.ErrInvalid, "every action requires a reason")
 }
 
 func TestStartRun_answersARepeatedOrderWithTheFirst(t *testing.T) {
@@ -170,6 +166,9 @@ func TestStartRun_isRefusedWhileAnotherHasAPartOfItsScope(t *testing.T) {
 			must.Get(f.Runs.Cancel(f.Ctx, ana(""), active.ID)).Or(t)
 		}
 	}
+	run := f.StartRun(enginetest.Rebuild("a"))
+	_, err := f.JournalDB.Exec(`insert into run_scopes (run_id, campaign_id, projection, active) values ($1, 'a', 'roster', 1)`, run.ID+1)
+	must.Hold(t, err != nil, "two active runs have one scope")
 }
 
 func TestStartRun_takesThePlaceOfAVerifyThatNoProcessWorksOn(t *testing.T) {
@@ -233,15 +232,6 @@ func TestStartRun_ofManyAtOnceOneIsAccepted(t *testing.T) {
 			s.CloseNow()
 		}
 	}
-}
-
-func TestStartRun_oneScopeIsOfOneActiveRunByItsIndexToo(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	f.AppendN("a", 1)
-	run := f.StartRun(enginetest.Rebuild("a"))
-	_, err := f.JournalDB.Exec(`insert into run_scopes (run_id, campaign_id, projection, active) values ($1, 'a', 'roster', 1)`, run.ID+1)
-	must.Hold(t, err != nil, "two active runs have one scope")
 }
 
 func TestStarted_tellsOfWhatWasStartedResumedAndCancelled(t *testing.T) {

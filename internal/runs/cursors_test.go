@@ -31,11 +31,10 @@ func TestProjectionCursors_pagesTheCampaignsThatAreNotFollowed(t *testing.T) {
 		}
 		must.Get(f.Runs.PauseProjection(f.Ctx, ana("later"), "roster", id, loaded)).Or(t)
 	}
-	read := func(filter outbox.CursorFilter) (seen []string) {
-		filter.Projection, filter.Limit = "roster", 2
-		for {
-			page := must.Get(f.Runs.ProjectionCursors(f.Ctx, filter, loaded)).Or(t)
-			for _, c := range page.Items {
+	read := func(filter outbox.CursorFilter) []string {
+		return storetest.Items(storetest.Pager(func(cursor string) outbox.Page[string] {
+			filter.Projection, filter.Limit, filter.Cursor = "roster", 2, cursor
+			return storetest.Keyed(must.Get(f.Runs.ProjectionCursors(f.Ctx, filter, loaded)).Or(t), func(c outbox.CampaignCursor) string {
 				text := fmt.Sprint(c.CampaignID, " ", c.State, " ", c.AppliedSeq, " lag ", c.LagEvents)
 				if c.Failure != nil {
 					text += fmt.Sprint(" failed at ", c.Failure.Seq)
@@ -43,13 +42,9 @@ func TestProjectionCursors_pagesTheCampaignsThatAreNotFollowed(t *testing.T) {
 				if c.Paused != nil {
 					text += " by " + c.Paused.By
 				}
-				seen = append(seen, text)
-			}
-			if page.NextCursor == nil {
-				return seen
-			}
-			filter.Cursor = *page.NextCursor
-		}
+				return text
+			})
+		}).All(t))
 	}
 	quarantined := []string{"c-0 quarantined 1 lag 2 failed at 2", "c-2 quarantined 1 lag 2 failed at 2", "c-4 quarantined 1 lag 2 failed at 2"}
 	paused := []string{"c-1 paused 3 lag 0 by ana", "c-3 paused 3 lag 0 by ana"}

@@ -98,20 +98,7 @@ func TestClaimRun_takesOverWhereAnotherStopped(t *testing.T) {
 	must.Hold(t, errors.Is(err, outbox.ErrLeaseLost), "with its former epoch the same worker got %v", err)
 }
 
-func TestEndRunLeases_letsAnotherTakeOverAtOnce(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	f.StartRun(enginetest.Everything)
-	f.ClaimRun(one)
-	must.OK(t, f.Runs.EndLeases(f.Ctx, two.ID))
-	f.NoRun(two)
-	must.OK(t, f.Runs.EndLeases(f.Ctx, one.ID))
-	f.ClaimRun(two)
-	must.OK(t, f.Runs.EndLeases(f.Ctx, ""))
-	f.ClaimRun(one)
-}
-
-func TestReleaseRun_isNoAttempt(t *testing.T) {
+func TestRelease_isNoAttemptAndLetsAnotherTakeOverAtOnce(t *testing.T) {
 	t.Parallel()
 	f := open(t)
 	run := f.StartRun(enginetest.Everything)
@@ -120,6 +107,13 @@ func TestReleaseRun_isNoAttempt(t *testing.T) {
 		got := f.MustRun(run.ID)
 		must.Hold(t, got.Status == outbox.RunRunning && got.Lease == nil && got.Attempts == 0, "released run is %+v", got)
 	}
+	f.ClaimRun(one)
+	must.OK(t, f.Runs.EndLeases(f.Ctx, two.ID))
+	f.NoRun(two)
+	must.OK(t, f.Runs.EndLeases(f.Ctx, one.ID))
+	f.ClaimRun(two)
+	must.OK(t, f.Runs.EndLeases(f.Ctx, ""))
+	f.ClaimRun(one)
 }
 
 func TestClaimRun_givesUpARunThatTookThreeProcessesDown(t *testing.T) {

@@ -63,7 +63,7 @@ func blockedByOverdrafts(t *testing.T) *enginetest.Engine {
 	return b
 }
 
-func TestRehearse_saysWhichBlockedCampaignsWouldPass(t *testing.T) {
+func TestRehearse_saysWhichBlockedCampaignsWouldPassAndWhatElseItChanges(t *testing.T) {
 	t.Parallel()
 	b := blockedByOverdrafts(t)
 	before := b.Dump("runs", "run_rehearsals", "run_results", "run_scopes", "run_log", "audit_log")
@@ -79,41 +79,21 @@ func TestRehearse_saysWhichBlockedCampaignsWouldPass(t *testing.T) {
 		t.Errorf("c fails at event %d with %q, want event 4 with file and line", c.Rehearsed.FailedSeq, c.Error)
 	}
 	must.Equal(t, b.Dump("runs", "run_rehearsals", "run_results", "run_scopes", "run_log", "audit_log"), before, "anything live")
-}
 
-func TestRehearse_takesCampaignsOfEachError(t *testing.T) {
-	t.Parallel()
-	b := blockedByOverdrafts(t)
-	const common = `with recursive n (i) as (select 1 union all select i + 1 from n where i < 600) `
-	for _, statement := range []string{`insert into campaigns (campaign_id, high_water_seq, head_seq, head_status, dead, created_at, updated_at)
-` + common + `select 'aa-' || i, 1, 1, 'dead', 1, 1, 1 from n`, `insert into projection_apply_outbox (campaign_id, seq, event_type, status, attempt_count, next_attempt_at, last_error, fingerprint, enqueued_at, updated_at)
-` + common + `select 'aa-' || i, 1, 'a', 'dead', 1, i, 'common', 'common', 1, 1 from n`} {
-		must.Get(b.JournalDB.Exec(statement)).Or(t)
-	}
-	run, err := b.Runs.Rehearse(t.Context(), enginetest.Operator, outbox.RehearsalRequest{Files: changedTo(fixed)}, b.Set)
-	must.Hold(t, err == nil && slices.Contains(run.CampaignIDs, "b") && slices.Contains(run.CampaignIDs, "c") && len(run.CampaignIDs) >= outbox.MaxRehearsed, "it takes %d campaigns (%v): %v", len(run.CampaignIDs), err, run.CampaignIDs)
-}
-
-func TestRehearse_tellsTheSameErrorFromAnother(t *testing.T) {
-	t.Parallel()
-	b := blockedByOverdrafts(t)
 	still := strings.ReplaceAll(enginetest.Accounts, "set spent = spent + 1", "set spent = spent + 2")
-	d := mustRehearse(t, b, outbox.RehearsalRequest{Files: changedTo(still)})
+	d = mustRehearse(t, b, outbox.RehearsalRequest{Files: changedTo(still)})
 	mustCount(t, d, outbox.RehearsalCounts{FailsSame: 3, OtherRows: 1})
 	must.Hold(t, !d.Passed() && !d.Loaded, "it passed, or its files are loaded")
 	want := "1 of 1 healthy campaign would get other rows than the loaded files make: rebuild what differs after loading if that is meant; if it is not, the changed files are wrong"
 	must.Hold(t, d.Effects == want, "effects %q, want %q", d.Effects, want)
-}
 
-func TestRehearse_replaysCampaignsIfTheSchemaChanges(t *testing.T) {
-	t.Parallel()
-	b := blockedByOverdrafts(t)
-	d := mustRehearse(t, b, outbox.RehearsalRequest{Files: changedTo(strings.ReplaceAll(enginetest.Accounts, "check (balance >= 0)", "")), Campaigns: []string{"a"}})
+	d = mustRehearse(t, b, outbox.RehearsalRequest{Files: changedTo(strings.ReplaceAll(enginetest.Accounts, "check (balance >= 0)", "")), Campaigns: []string{"a"}})
 	mustCount(t, d, outbox.RehearsalCounts{Passes: 1, SameRows: 1})
 	must.Hold(t, d.Versions[0].OtherSchema, "the schema counts as unchanged")
 }
 
-func TestRehearse_refusesWhatLoadingRefuses(t *testing.T) {
+// It is refused what loading is, blocks no other run, and tells of a campaign that moved.
+func TestRehearse_isARunOfItsOwn(t *testing.T) {
 	t.Parallel()
 	b := blockedByOverdrafts(t)
 	for name, text := range map[string]string{
@@ -127,6 +107,24 @@ func TestRehearse_refusesWhatLoadingRefuses(t *testing.T) {
 		_, err := b.Runs.Rehearse(context.Background(), enginetest.Operator, outbox.RehearsalRequest{Files: changedTo(text)}, b.Set)
 		must.Hold(t, errors.Is(err, outbox.ErrInvalid), "%s is admitted or refused as %v", name, err)
 	}
+	run := must.Get(b.Runs.Rehearse(context.Background(), enginetest.Operator, outbox.RehearsalRequest{Files: changedTo(fixed)}, b.Set)).Or(t)
+	b.StartRun(enginetest.Everything)
+	must.Equal(t, must.Get(b.Runs.Cancel(t.Context(), enginetest.Operator, run.ID)).Or(t).Status, outbox.RunCancelled)
+	refused(t, storetest.No(b.Runs.Start(t.Context(), enginetest.Operator, outbox.RunRequest{Kind: outbox.RunRehearse, All: true}, b.Infos)), outbox.ErrInvalid)
+	run = must.Get(b.Runs.Rehearse(context.Background(), enginetest.Operator, outbox.RehearsalRequest{Files: changedTo(fixed)}, b.Set)).Or(t)
+	b.MustSkip("a", 3)
+	b.StepRuns()
+	d := mustReadRehearsal(t, b, run.ID)
+	result := b.RunResult(d.Run, "a")
+	must.Hold(t, result.Outcome == outbox.OutcomeNotRehearsed && strings.Contains(result.Error, "moved"), "the result is %s: %s", result.Outcome, result.Error)
+	const common = `with recursive n (i) as (select 1 union all select i + 1 from n where i < 600) `
+	for _, statement := range []string{`insert into campaigns (campaign_id, high_water_seq, head_seq, head_status, dead, created_at, updated_at)
+` + common + `select 'aa-' || i, 1, 1, 'dead', 1, 1, 1 from n`, `insert into projection_apply_outbox (campaign_id, seq, event_type, status, attempt_count, next_attempt_at, last_error, fingerprint, enqueued_at, updated_at)
+` + common + `select 'aa-' || i, 1, 'a', 'dead', 1, i, 'common', 'common', 1, 1 from n`} {
+		must.Get(b.JournalDB.Exec(statement)).Or(t)
+	}
+	run, err := b.Runs.Rehearse(t.Context(), enginetest.Operator, outbox.RehearsalRequest{Files: changedTo(fixed)}, b.Set)
+	must.Hold(t, err == nil && slices.Contains(run.CampaignIDs, "b") && slices.Contains(run.CampaignIDs, "c") && len(run.CampaignIDs) >= outbox.MaxRehearsed, "it takes %d campaigns (%v): %v", len(run.CampaignIDs), err, run.CampaignIDs)
 }
 
 func TestRehearse_doesNotVouchForKeysAcrossCampaigns(t *testing.T) {
@@ -219,26 +217,6 @@ func TestRehearse_holdsForWhatItLookedAt(t *testing.T) {
 	must.Equal(t, loaded.MustCampaign("b").AppliedSeq, result.Seq, "with the fix loaded b is at event")
 }
 
-func TestRehearse_saysThatACampaignMoved(t *testing.T) {
-	t.Parallel()
-	b := blockedByOverdrafts(t)
-	run := must.Get(b.Runs.Rehearse(context.Background(), enginetest.Operator, outbox.RehearsalRequest{Files: changedTo(fixed)}, b.Set)).Or(t)
-	b.MustSkip("a", 3)
-	b.StepRuns()
-	d := mustReadRehearsal(t, b, run.ID)
-	result := b.RunResult(d.Run, "a")
-	must.Hold(t, result.Outcome == outbox.OutcomeNotRehearsed && strings.Contains(result.Error, "moved"), "the result is %s: %s", result.Outcome, result.Error)
-}
-
-func TestRehearse_canBeCancelledAndBlocksNoOtherRun(t *testing.T) {
-	t.Parallel()
-	b := blockedByOverdrafts(t)
-	run := must.Get(b.Runs.Rehearse(context.Background(), enginetest.Operator, outbox.RehearsalRequest{Files: changedTo(fixed)}, b.Set)).Or(t)
-	b.StartRun(enginetest.Everything)
-	must.Equal(t, must.Get(b.Runs.Cancel(t.Context(), enginetest.Operator, run.ID)).Or(t).Status, outbox.RunCancelled)
-	refused(t, storetest.No(b.Runs.Start(t.Context(), enginetest.Operator, outbox.RunRequest{Kind: outbox.RunRehearse, All: true}, b.Infos)), outbox.ErrInvalid)
-}
-
 // Healthy campaigns that the loaded files cannot replay are compared with their live rows, so that a
 // fix which guesses wrongly does not pass for one that changes nothing.
 func TestRehearse_comparesWithLiveRowsWhereTheLoadedFilesFail(t *testing.T) {
@@ -311,6 +289,16 @@ func TestRehearse_comparesHealthyCampaignsIfNoneIsBlocked(t *testing.T) {
 		_, err := b.Runs.Rehearse(t.Context(), enginetest.Operator, named, b.Set)
 		must.Hold(t, errors.Is(err, outbox.ErrConflict), "of what is not blocked: %v", err)
 	}
+
+	// That their live rows are others still is said, too.
+	b.ExecProjections("update accounts set balance = 5 where campaign_id = 'a'")
+	d = mustRehearse(t, b, outbox.RehearsalRequest{Files: changedTo(strings.ReplaceAll(enginetest.Accounts, "set spent = spent + 1", "set spent = spent + 2"))})
+	of := func(id string) string { r := b.RunResult(d.Run, id); return r.RehearsedText() }
+	effects := "1 of 2 healthy campaigns would get other rows than the loaded files make: rebuild what differs after loading if that is meant; if it is not, the changed files are wrong; the live rows of 1 are not those that the loaded files make: verify"
+	must.Equal(t, d.Effects, effects)
+	text := "The changed files make other rows of its journal than the loaded ones. Its live rows in accounts are not those that the loaded files make: verify it."
+	must.Equal(t, of("a"), text)
+	must.Hold(t, !strings.Contains(of("b"), "live"), "b: %s", of("b"))
 }
 
 // needing is a projection that wants what the payloads of notes do not have.
@@ -410,21 +398,6 @@ func TestRehearse_triesWhatIsQuarantined(t *testing.T) {
 	loaded.MustHaveCursors("a accounts 33 live", "b accounts 33 quarantined")
 	q = passed(loaded)
 	must.Hold(t, len(q) == 0, "after the replay %+v", q)
-}
-
-// Healthy campaigns are compared with what the loaded files make of their journal. That their live rows are others still is said, too.
-func TestRehearse_saysThatLiveRowsAreOthersStill(t *testing.T) {
-	t.Parallel()
-	b := enginetest.Open(t, enginetest.Define(t, enginetest.Accounts, enginetest.Trail))
-	b.Feed(enginetest.Opened("a", 10), enginetest.Spent("a", 3), enginetest.Opened("b", 10))
-	b.ExecProjections("update accounts set balance = 5 where campaign_id = 'a'")
-	d := mustRehearse(t, b, outbox.RehearsalRequest{Files: changedTo(strings.ReplaceAll(enginetest.Accounts, "set spent = spent + 1", "set spent = spent + 2"))})
-	want := "1 of 2 healthy campaigns would get other rows than the loaded files make: rebuild what differs after loading if that is meant; if it is not, the changed files are wrong; the live rows of 1 are not those that the loaded files make: verify"
-	must.Hold(t, d.Effects == want, "effects %q, want %q", d.Effects, want)
-	want = "The changed files make other rows of its journal than the loaded ones. Its live rows in accounts are not those that the loaded files make: verify it."
-	must.Hold(t, b.RunResult(d.Run, "a").RehearsedText() == want, "a: %s", b.RunResult(d.Run, "a").RehearsedText())
-	text := b.RunResult(d.Run, "b").RehearsedText()
-	must.Hold(t, !strings.Contains(text, "live"), "b: %s", text)
 }
 
 // Campaigns whose few events lie among many of another one are in the sample.

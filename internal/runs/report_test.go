@@ -64,7 +64,7 @@ func TestReportRun_writesProgressResultsAndLog(t *testing.T) {
 	must.Hold(t, got.Counts == (outbox.RunCounts{Matched: 1}) && got.Campaigns.Done == 1, "run is %+v", got)
 }
 
-func TestReportRun_progressNeverPassesItsTotalNorGoesBack(t *testing.T) {
+func TestReportRun_renewsTheLeaseAndNeverGoesBack(t *testing.T) {
 	t.Parallel()
 	f := open(t)
 	f.AppendN("a", 4)
@@ -76,16 +76,9 @@ func TestReportRun_progressNeverPassesItsTotalNorGoesBack(t *testing.T) {
 	f.ReportRun(l, 9)
 	got := f.MustRun(run.ID)
 	must.Hold(t, got.Events == (outbox.Progress{Done: 10, Total: 10}) && got.Campaigns == (outbox.Progress{Done: 2, Total: 2}), "run is %+v", got)
-}
-
-func TestReportRun_renewsTheLease(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	f.StartRun(enginetest.Everything)
-	l := f.ClaimRun(one)
 	for range 5 {
 		f.Clock.Advance(lease * 3 / 4)
-		f.ReportRun(l, 0)
+		f.ReportRun(l, 10)
 		f.NoRun(two)
 	}
 }
@@ -184,39 +177,22 @@ func result(campaign, outcome string, events int64) outbox.RunResult {
 func TestRuns_pagesBothWaysAndFilters(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	var ids []int64
 	for i := range 5 {
-		id := fmt.Sprint("c-", i)
-		f.AppendN(id, 1)
-		ids = append(ids, f.StartRun(enginetest.Rebuild(id)).ID)
+		f.AppendN(fmt.Sprint("c-", i), 1)
+		f.StartRun(enginetest.Rebuild(fmt.Sprint("c-", i)))
 	}
-	must.Get(f.Runs.Cancel(f.Ctx, ana(""), ids[1])).Or(t)
-	list := func(filter outbox.RunFilter) ([]int64, outbox.Page[outbox.Run]) {
-		page := must.Get(f.Runs.List(f.Ctx, filter)).Or(t)
-		var got []int64
-		for _, r := range page.Items {
-			got = append(got, r.ID)
-		}
-		return got, page
+	must.Get(f.Runs.Cancel(f.Ctx, ana(""), 2)).Or(t)
+	f.StartRun(outbox.RunRequest{Kind: outbox.RunVerify, Campaigns: []string{"c-1"}})
+	for want, filter := range map[string]outbox.RunFilter{"6 5 4 3 2 1": {Limit: 2}, "2": {Status: outbox.RunCancelled}, "": {Kind: outbox.RunReplay}, "6 2": {CampaignID: "c-1"}} {
+		pages := storetest.Pager(func(cursor string) outbox.Page[string] {
+			filter.Cursor = cursor
+			return storetest.Keyed(must.Get(f.Runs.List(f.Ctx, filter)).Or(t), func(r outbox.Run) string { return fmt.Sprint(r.ID) })
+		})
+		must.Equal(t, strings.Join(pages.BothWays(t, "runs"), " "), want, filter)
 	}
-	is := func(got []int64, want ...int64) { t.Helper(); must.Equal(t, got, want, "runs") }
-	got, page := list(outbox.RunFilter{Limit: 2})
-	is(got, ids[4], ids[3])
-	got, page = list(outbox.RunFilter{Limit: 2, Cursor: *page.NextCursor})
-	is(got, ids[2], ids[1])
-	got, _ = list(outbox.RunFilter{Limit: 2, Cursor: *page.PrevCursor})
-	is(got, ids[4], ids[3])
-	got, _ = list(outbox.RunFilter{Status: outbox.RunCancelled})
-	is(got, ids[1])
-	got, _ = list(outbox.RunFilter{Kind: outbox.RunVerify})
-	is(got)
-	all := f.StartRun(outbox.RunRequest{Kind: outbox.RunVerify, Campaigns: []string{"c-1"}})
-	got, _ = list(outbox.RunFilter{CampaignID: "c-1"})
-	is(got, all.ID, ids[1])
-	active, err := f.Runs.Active(f.Ctx)
-	must.Hold(t, err == nil && len(active) == 5 && active[0].ID == ids[0], "active runs are %+v, %v", active, err)
-	_, err = f.Runs.List(f.Ctx, outbox.RunFilter{Cursor: "x"})
-	must.Hold(t, errors.Is(err, outbox.ErrInvalid), "a wrong cursor is %v", err)
+	active := f.ActiveRuns()
+	must.Hold(t, len(active) == 5 && active[0].ID == 1, "active runs are %+v", active)
+	refused(t, storetest.No(f.Runs.List(f.Ctx, outbox.RunFilter{Cursor: "x"})), outbox.ErrInvalid)
 }
 
 func TestRunResults_pagesByCampaignAndOutcome(t *testing.T) {
@@ -229,20 +205,13 @@ func TestRunResults_pagesByCampaignAndOutcome(t *testing.T) {
 		results = append(results, result(fmt.Sprint("c-", i), []string{outbox.OutcomeMatch, outbox.OutcomeDrift, outbox.OutcomeFailed}[i%3], 1))
 	}
 	f.ReportRun(l, 6, results...)
-	list := func(filter outbox.ResultFilter) (got []string, page outbox.Page[outbox.RunResult]) {
-		filter.RunID = run.ID
-		page = must.Get(f.Runs.Results(f.Ctx, filter)).Or(t)
-		for _, r := range page.Items {
-			got = append(got, r.CampaignID)
-		}
-		return got, page
+	for want, filter := range map[string]outbox.ResultFilter{"c-0 c-1 c-2 c-3 c-4 c-5": {Limit: 4}, "c-1 c-4": {Outcome: outbox.OutcomeDrift}} {
+		pages := storetest.Pager(func(cursor string) outbox.Page[string] {
+			filter.RunID, filter.Cursor = run.ID, cursor
+			return storetest.Keyed(must.Get(f.Runs.Results(f.Ctx, filter)).Or(t), func(r outbox.RunResult) string { return r.CampaignID })
+		})
+		must.Equal(t, strings.Join(pages.BothWays(t, "results"), " "), want, filter)
 	}
-	got, page := list(outbox.ResultFilter{Limit: 4})
-	rest, page := list(outbox.ResultFilter{Limit: 4, Cursor: *page.NextCursor})
-	back, _ := list(outbox.ResultFilter{Limit: 4, Cursor: *page.PrevCursor})
-	must.Equal(t, append(append(got, rest...), back...), []string{"c-0", "c-1", "c-2", "c-3", "c-4", "c-5", "c-0", "c-1", "c-2", "c-3"})
-	got, _ = list(outbox.ResultFilter{Outcome: outbox.OutcomeDrift})
-	must.Hold(t, cmp.Equal(got, []string{"c-1", "c-4"}), "drifted are %v", got)
 	refused(t, storetest.No(f.Runs.Results(f.Ctx, outbox.ResultFilter{RunID: 99})), outbox.ErrNotFound)
 	refused(t, storetest.No(f.Runs.Log(f.Ctx, 99, "", 0)), outbox.ErrNotFound)
 	refused(t, storetest.No(f.Runs.ResultOf(f.Ctx, run.ID, "nowhere")), outbox.ErrNotFound, "no result")
