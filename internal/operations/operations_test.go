@@ -2,6 +2,7 @@ package operations_test
 
 import (
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -88,28 +89,20 @@ func TestOperations_arePagedAndFiltered(t *testing.T) {
 	must.Get(f.Operations.Acknowledge(f.Ctx, ana(""), 2, "")).Or(t)
 	f.Clock.Advance(2 * time.Second)
 	must.Equal(t, must.Get(f.Beside().Summary(f.Ctx)).Or(t).Operations, outbox.OperationCounts{Running: 2}, "summary says")
-	ids := func(filter outbox.OperationFilter) (all []int64) {
-		for {
-			page := must.Get(f.Operations.List(f.Ctx, filter)).Or(t)
-			for _, op := range page.Items {
-				all = append(all, op.ID)
-			}
-			if page.NextCursor == nil {
-				return all
-			}
-			filter.Cursor = *page.NextCursor
-		}
-	}
 	for _, c := range []struct {
 		filter outbox.OperationFilter
-		want   []int64
+		want   string
 	}{
-		{outbox.OperationFilter{Limit: 2}, []int64{3, 2, 1}},
-		{outbox.OperationFilter{Status: outbox.OperationCancelled}, []int64{2}},
-		{outbox.OperationFilter{Acknowledged: new(false), Limit: 1}, []int64{3, 1}},
-		{outbox.OperationFilter{Acknowledged: new(true)}, []int64{2}},
+		{outbox.OperationFilter{Limit: 2}, "3 2 1"},
+		{outbox.OperationFilter{Status: outbox.OperationCancelled}, "2"},
+		{outbox.OperationFilter{Acknowledged: new(false), Limit: 1}, "3 1"},
+		{outbox.OperationFilter{Acknowledged: new(true)}, "2"},
 	} {
-		must.Same(t, ids(c.filter), c.want, c.filter, "selects")
+		pages := storetest.Pager(func(cursor string) outbox.Page[string] {
+			c.filter.Cursor = cursor
+			return storetest.Keyed(must.Get(f.Operations.List(f.Ctx, c.filter)).Or(t), func(op outbox.Operation) string { return fmt.Sprint(op.ID) })
+		})
+		must.Equal(t, strings.Join(storetest.Items(pages.All(t)), " "), c.want, c.filter, "selects")
 	}
 	refused(t, storetest.No(f.Operations.List(f.Ctx, outbox.OperationFilter{Cursor: "?"})), outbox.ErrInvalid, "cursor")
 }
@@ -121,19 +114,11 @@ func TestOperationRows_arePaged(t *testing.T) {
 	f.Exec(`update projection_apply_outbox set fingerprint = 'another' where campaign_id in ('a-01', 'a-03')`)
 	op := f.StartOperation(outbox.OperationRequest{})
 	for status, want := range map[outbox.RowResult][]string{"": ids, outbox.ResultWaiting: {"a-00", "a-02", "a-04", "a-01", "a-03"}, outbox.ResultDone: nil} {
-		var got []string
-		filter := outbox.OperationRowFilter{Limit: 2, Status: status}
-		for {
-			page := must.Get(f.Operations.Rows(f.Ctx, op.ID, filter)).Or(t)
-			for _, r := range page.Items {
-				got = append(got, r.CampaignID)
-			}
-			if page.NextCursor == nil {
-				break
-			}
-			filter.Cursor = *page.NextCursor
-		}
-		must.Same(t, got, want, "rows that", status, "are of")
+		pages := storetest.Pager(func(cursor string) outbox.Page[string] {
+			page := must.Get(f.Operations.Rows(f.Ctx, op.ID, outbox.OperationRowFilter{Limit: 2, Status: status, Cursor: cursor})).Or(t)
+			return storetest.Keyed(page, func(r outbox.OperationRow) string { return r.CampaignID })
+		})
+		must.Same(t, storetest.Items(pages.All(t)), want, "rows that", status, "are of")
 	}
 	refused(t, storetest.No(f.Operations.Rows(f.Ctx, 77, outbox.OperationRowFilter{})), outbox.ErrNotFound, "there is no operation 77")
 	refused(t, storetest.No(f.Operations.Rows(f.Ctx, op.ID, outbox.OperationRowFilter{Cursor: "?"})), outbox.ErrInvalid, "cursor")

@@ -40,9 +40,7 @@ func TestStepOperation_leavesASkippedRowAlone(t *testing.T) {
 			canary = id
 		}
 	}
-	if canary != ids[0] {
-		t.Fatalf("the canary is %q, want %q", canary, ids[0])
-	}
+	must.Need(t, canary == ids[0], "the canary is %q, want %q", canary, ids[0])
 	refused(t, storetest.No(f.SkipEvent(f.Ctx, storetest.ToSkip(ana(""), ids[0], 1), ids[0], 1)), outbox.ErrConflict, "is pending")
 	f.MustSkip(ids[1], 1)
 	f.MustSkip(ids[2], 1)

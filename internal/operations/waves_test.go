@@ -208,9 +208,7 @@ func TestOperation_skipsRowsThatWereChangedMeanwhile(t *testing.T) {
 		details[r.CampaignID] = r.Detail
 	}
 	for campaign, want := range map[string]string{applied: "applied in the meantime; last action: requeue by scene", requeued: "requeue by scene", paused: "paused by ana"} {
-		if !strings.Contains(details[campaign], want) {
-			t.Errorf("campaign %s was skipped with %q, want %q", campaign, details[campaign], want)
-		}
+		must.Hold(t, strings.Contains(details[campaign], want), "campaign %s was skipped with %q, want %q", campaign, details[campaign], want)
 	}
 	b.Sound()
 }
