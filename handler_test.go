@@ -42,9 +42,7 @@ func TestHandler_worksBelowAnyMount(t *testing.T) {
 		b := serveHandler(t, router)
 		_, overview, _ := b.ask("GET", base+"/", "vera", nil, "")
 		for _, link := range regexp.MustCompile(`(?:href|src|action|hx-get)="(/[^"]*)"`).FindAllStringSubmatch(overview, -1) {
-			if !strings.HasPrefix(link[1], base+"/") {
-				t.Errorf("%s: a link to %s", name, link[1])
-			}
+			must.Hold(t, strings.HasPrefix(link[1], base+"/"), "%s: a link to %s", name, link[1])
 		}
 		asset := regexp.MustCompile(`src="([^"]+\.js)"`).FindStringSubmatch(overview)
 		must.Need(t, asset != nil, "%s: the overview has no script: %.500s", name, overview)
@@ -128,9 +126,7 @@ func TestHandler_identifiesByAProxyAsTheCommandDoes(t *testing.T) {
 	keyless.JWKS = "http://127.0.0.1:1/keys"
 	e := open(t)
 	made := func(who func(*http.Request) (outboxweb.Operator, error), err error) browser {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		return serveHandler(t, e.Handler(who))
 	}
 	byHeader, byFar, bySecret := made(outboxweb.FromProxyHeader(header)), made(outboxweb.FromProxyHeader(far)), made(outboxweb.FromProxyHeader(secret))
@@ -198,9 +194,7 @@ func TestDocs_examplesOfIdentifyCompile(t *testing.T) {
 	for _, block := range regexp.MustCompile("``` ?go (.*?)```").FindAllStringSubmatch(squeezed("docs/embedding.md"), -1) {
 		if strings.Contains(block[1], "outboxweb.From") {
 			found++
-			if !strings.Contains(tested, block[1]) {
-				t.Errorf("example_test.go lacks %s", block[1])
-			}
+			must.Hold(t, strings.Contains(tested, block[1]), "example_test.go lacks %s", block[1])
 		}
 	}
 	must.Equal(t, found, 2, "examples")

@@ -91,38 +91,29 @@ func TestEngine_appliesWhatIsAppended(t *testing.T) {
 	must.OK(t, e.WaitApplied(wait(t), "o-1", 2))
 	again, err := e.Append(t.Context(), placed("o-1", "tea"))
 	must.Hold(t, err == nil && again[0].Existed && again[0].Seq == 1, "the same event again: %+v, %v", again, err)
-	if _, err := e.Append(t.Context(), placed("o-1", "coffee")); !errors.Is(err, outboxweb.ErrConflict) {
-		t.Errorf("another event with its id: %v, want ErrConflict", err)
-	}
-	if err := e.Project(orders()); !errors.Is(err, outboxweb.ErrSetup) {
-		t.Errorf("a projection after Run: %v, want ErrSetup", err)
-	}
-	if err := e.WaitApplied(wait(t), "o-2", 1); !errors.Is(err, outboxweb.ErrNotFound) {
-		t.Errorf("an unknown campaign: %v, want ErrNotFound", err)
-	}
+	_, err = e.Append(t.Context(), placed("o-1", "coffee"))
+	is(t, err, outboxweb.ErrConflict, "another event with its id")
+	is(t, e.Project(orders()), outboxweb.ErrSetup, "a projection after Run")
+	is(t, e.WaitApplied(wait(t), "o-2", 1), outboxweb.ErrNotFound, "an unknown campaign")
+}
+
+func is(t *testing.T, got, want error, of string) {
+	t.Helper()
+	must.Hold(t, errors.Is(got, want), "%s: %v, want %v", of, got, want)
 }
 
 // Nothing is written for a caller that has gone.
-func TestAppend_refusesACancelledContext(t *testing.T) {
+func TestAppend_refusesACancelledContextAndTagsThatAreNoText(t *testing.T) {
 	t.Parallel()
 	e := open(t)
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := e.Append(gone, placed("o-1", "tea")); !errors.Is(err, context.Canceled) {
-		t.Errorf("append: %v, want context.Canceled", err)
-	}
-	if _, err := e.AppendIf(gone, 0, nil, placed("o-1", "tea")); !errors.Is(err, context.Canceled) {
-		t.Errorf("append on a condition: %v, want context.Canceled", err)
-	}
-	if err := e.WaitApplied(wait(t), "o-1", 1); !errors.Is(err, outboxweb.ErrNotFound) {
-		t.Errorf("the campaign: %v, want ErrNotFound", err)
-	}
-}
-
-// A tag that JSON would change is refused instead.
-func TestAppend_refusesTagsThatAreNoText(t *testing.T) {
-	t.Parallel()
-	e := open(t)
+	_, err := e.Append(gone, placed("o-1", "tea"))
+	is(t, err, context.Canceled, "append")
+	_, err = e.AppendIf(gone, 0, nil, placed("o-1", "tea"))
+	is(t, err, context.Canceled, "append on a condition")
+	is(t, e.WaitApplied(wait(t), "o-1", 1), outboxweb.ErrNotFound, "the campaign")
+	// A tag that JSON would change is refused.
 	for _, tags := range []map[string]string{{"sku": "tea\xff"}, {"sku\xff": "tea"}} {
 		ev := placed("o-1", "tea")
 		ev.Tags = tags
@@ -156,6 +147,25 @@ func serveHandler(t *testing.T, h http.Handler) browser {
 	return browser{t, s.URL}
 }
 
+// as identifies everyone as ana with a role.
+func as(role outboxweb.Role) func(*http.Request) (outboxweb.Operator, error) {
+	return func(*http.Request) (outboxweb.Operator, error) {
+		return outboxweb.Operator{Name: "ana", Role: role}, nil
+	}
+}
+
+// says is what a handler answers to a GET of a path, once it has a part.
+func says(t *testing.T, h http.Handler, path, part string) (body string) {
+	t.Helper()
+	storetest.Eventually(t, path+" has "+part, func() bool {
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, httptest.NewRequest("GET", "/admin/outbox"+path, nil))
+		body = w.Body.String()
+		return strings.Contains(body, part)
+	})
+	return body
+}
+
 func byUser(r *http.Request) (outboxweb.Operator, error) {
 	role, known := map[string]outboxweb.Role{"vera": outboxweb.RoleViewer, "otto": outboxweb.RoleOperator, "ada": outboxweb.RoleAdmin, "nemo": "", "rex": "superuser"}[r.Header.Get("X-User")]
 	if !known {
@@ -184,9 +194,7 @@ func TestHandler_keepsItsRulesInsideAHost(t *testing.T) {
 	must.OK(t, e.Project(orders()))
 	b := serve(t, e)
 	run(t, e)
-	if _, err := e.Append(t.Context(), placed("o-1", "")); err != nil { // it is dead at once
-		t.Fatal(err)
-	}
+	must.Get(e.Append(t.Context(), placed("o-1", ""))).Or(t) // it is dead at once
 	storetest.Eventually(t, "the event is dead", func() bool {
 		_, text, _ := b.ask("GET", "/admin/outbox/api/v1/campaigns/o-1", "vera", nil, "")
 		return strings.Contains(text, `"dead":1`)
@@ -277,9 +285,7 @@ insert into notes (campaign_id, text) values (:campaign_id, :payload.text);
 		{both, "failures?fingerprint=" + inGo, false}, {both, "failures?fingerprint=" + inFile, true}, {both, "runs", true}, {both, "", true},
 	} {
 		status, page, _ := tt.in.ask("GET", "/admin/outbox/"+tt.path, "ada", nil, "")
-		if status != 200 || strings.Contains(page, offer) != tt.want {
-			t.Errorf("/%s: %d, a rehearsal is offered: %t, want %t", tt.path, status, !tt.want, tt.want)
-		}
+		must.Hold(t, status == 200 && strings.Contains(page, offer) == tt.want, "/%s: %d, a rehearsal is offered: %t, want %t", tt.path, status, !tt.want, tt.want)
 		if _, page, _ = tt.in.ask("GET", "/admin/outbox/"+tt.path, "otto", nil, ""); !tt.want && strings.Contains(page, "Rehearse a fix") {
 			t.Errorf("/%s says who may rehearse", tt.path)
 		}
@@ -293,13 +299,11 @@ insert into notes (campaign_id, text) values (:campaign_id, :payload.text);
 func TestHandler_tellsOfTrouble(t *testing.T) {
 	t.Parallel()
 	silent := serve(t, open(t))
-	for _, path := range []string{"alerts", "intake", "publishers"} {
-		if _, page, _ := silent.ask("GET", "/admin/outbox/"+path, "vera", nil, ""); strings.Contains(page, "--config") {
-			t.Errorf("the page %s names a flag: %s", path, page)
-		}
-	}
-	if _, page, _ := silent.ask("GET", "/admin/outbox/alerts", "vera", nil, ""); !strings.Contains(page, "Config.Alerts") || !strings.Contains(page, "Authorization: Bearer $OUTBOXWEB_TOKEN") {
-		t.Errorf("the page of alerts does not say how to use them: %s", page)
+	for _, path := range []string{"intake", "publishers", "alerts"} {
+		_, page, _ := silent.ask("GET", "/admin/outbox/"+path, "vera", nil, "")
+		must.Hold(t, !strings.Contains(page, "--config"), "the page %s names a flag: %s", path, page)
+		says := strings.Contains(page, "Config.Alerts") && strings.Contains(page, "Authorization: Bearer $OUTBOXWEB_TOKEN")
+		must.Hold(t, says || path != "alerts", "the page of alerts does not say how to use them: %s", page)
 	}
 
 	told := make(chan string, 1)
@@ -402,27 +406,14 @@ func TestEngine_findsTheEventThatAPublisherFailsAt(t *testing.T) {
 				}
 				return nil
 			}))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			for _, campaign := range []string{"o-1", "o-2", "o-3", "o-4"} {
 				must.Get(e.Append(t.Context(), placed(campaign, "tea"))).Or(t)
 			}
 			run(t, e)
-			h := e.Handler(func(*http.Request) (outboxweb.Operator, error) {
-				return outboxweb.Operator{Name: "ana", Role: outboxweb.RoleOperator}, nil
-			})
-			var body string
-			storetest.Eventually(t, "an error", func() bool {
-				w := httptest.NewRecorder()
-				h.ServeHTTP(w, httptest.NewRequest("GET", "/admin/outbox/api/v1/publishers/orders/mail", nil))
-				body = w.Body.String()
-				return strings.Contains(body, "550 no such mailbox")
-			})
+			body := says(t, e.Handler(as(outboxweb.RoleOperator)), "/api/v1/publishers/orders/mail", "550 no such mailbox")
 			for _, want := range []string{`"error_kind":"` + kind + `"`, `"delivered":2`, `"campaign_id":"o-3"`} {
-				if !strings.Contains(body, want) {
-					t.Errorf("after %d calls there is no %s in %s", calls.Load(), want, body)
-				}
+				must.Hold(t, strings.Contains(body, want), "after %d calls there is no %s in %s", calls.Load(), want, body)
 			}
 		})
 	}
@@ -439,19 +430,9 @@ func TestEngine_destinationNamesTheTypeOfAPublisher(t *testing.T) {
 	topic := outboxweb.Topic{Name: "orders", EventTypes: []string{"*"}}
 	must.OK(t, errors.Join(e.Publish(topic, "mail", &postman{}), e.Publish(topic, "plain", outboxweb.PublisherFunc((&postman{}).Publish))))
 	run(t, e)
-	h := e.Handler(func(*http.Request) (outboxweb.Operator, error) {
-		return outboxweb.Operator{Name: "ana", Role: outboxweb.RoleViewer}, nil
-	})
-	for name, want := range map[string]string{"mail": `"destination":"go:*outboxweb_test.postman"`, "plain": `"destination":"go:"`} {
-		var body string
-		storetest.Eventually(t, name+" is "+want, func() bool {
-			w := httptest.NewRecorder()
-			h.ServeHTTP(w, httptest.NewRequest("GET", "/admin/outbox/api/v1/publishers/orders/"+name, nil))
-			body = w.Body.String()
-			return strings.Contains(body, `"destination"`)
-		})
-		must.Hold(t, strings.Contains(body, want), "there is no %s in %s", want, body)
-	}
+	h := e.Handler(as(outboxweb.RoleViewer))
+	says(t, h, "/api/v1/publishers/orders/mail", `"destination":"go:*outboxweb_test.postman"`)
+	says(t, h, "/api/v1/publishers/orders/plain", `"destination":"go:"`)
 }
 
 func TestEngine_publishesInOrder(t *testing.T) {
@@ -474,17 +455,13 @@ func TestEngine_publishesInOrder(t *testing.T) {
 			}
 			return nil
 		}))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	var want []int64
 	for _, campaign := range []string{"o-1", "o-2", "o-3"} {
 		placedAt := must.Get(e.Append(t.Context(), placed(campaign, "tea"), placed(campaign+"-other", "coffee"))).Or(t)
 		want = append(want, placedAt[0].Position)
 	}
-	if err := e.Publish(outboxweb.Topic{Name: "orders"}, "mail", outboxweb.PublisherFunc(nil)); !errors.Is(err, outboxweb.ErrSetup) {
-		t.Errorf("a second publisher of the name: %v, want ErrSetup", err)
-	}
+	is(t, e.Publish(outboxweb.Topic{Name: "orders"}, "mail", outboxweb.PublisherFunc(nil)), outboxweb.ErrSetup, "a second publisher of the name")
 	run(t, e)
 	storetest.Eventually(t, "all are delivered", func() bool {
 		mu.Lock()

@@ -32,9 +32,7 @@ func TestEngine_movesWhatItsSourceHas(t *testing.T) {
 		if err == nil {
 			err = intake.Append(t.Context(), tx, intake.Event{CampaignID: campaign, EventID: campaign + "-placed", EventType: "order.placed", Payload: []byte(payload)})
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		return tx
 	}
 	e := open(t, func(c *outboxweb.Config) {
@@ -50,9 +48,7 @@ func TestEngine_movesWhatItsSourceHas(t *testing.T) {
 	for _, campaign := range []string{"o-2", "o-3"} {
 		storetest.Eventually(t, "the event is applied", func() bool {
 			err := e.WaitApplied(wait(t), campaign, 1)
-			if err != nil && !errors.Is(err, outboxweb.ErrNotFound) {
-				t.Fatal(err)
-			}
+			must.Need(t, err == nil || errors.Is(err, outboxweb.ErrNotFound), "%v", err)
 			return err == nil
 		})
 	}

@@ -6,6 +6,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/outboxweb/outboxweb/internal/must"
 )
 
 // dedented is the text's lines without indentation.
@@ -21,9 +23,7 @@ func dedented(text string) string {
 func TestREADME_quotesTheProgram(t *testing.T) {
 	t.Parallel()
 	readme, err := os.ReadFile("README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	var program strings.Builder
 	err = fs.WalkDir(os.DirFS("."), ".", func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() || strings.HasSuffix(path, "_test.go") || strings.HasSuffix(path, ".md") {
@@ -33,9 +33,7 @@ func TestREADME_quotesTheProgram(t *testing.T) {
 		program.WriteString(dedented(string(text)) + "\n")
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	added := regexp.MustCompile(`(?m)^\s*\+.*\n`)
 	quotes := 0
 	for _, block := range regexp.MustCompile("(?ms)^ *```(go|sql|diff)\n(.*?)^ *```$").FindAllStringSubmatch(string(readme), -1) {
@@ -44,7 +42,5 @@ func TestREADME_quotesTheProgram(t *testing.T) {
 			t.Errorf("the program does not have what README.md quotes:\n%s", quote)
 		}
 	}
-	if quotes < 10 {
-		t.Errorf("README.md quotes the program %d times; the pattern no longer finds its blocks", quotes)
-	}
+	must.Hold(t, quotes >= 10, "README.md quotes the program %d times; the pattern no longer finds its blocks", quotes)
 }

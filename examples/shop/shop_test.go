@@ -29,7 +29,5 @@ func TestOpenShop_manyAtOnce(t *testing.T) {
 	for range many {
 		err = errors.Join(err, <-opened)
 	}
-	if err != nil {
-		t.Error(err)
-	}
+	must.OK(t, err)
 }
