@@ -84,22 +84,19 @@ func TestActions_followTheState(t *testing.T) {
 // The store's rules, for pages that offer by several of them at once.
 func TestRules_ofWhatMayBeDone(t *testing.T) {
 	t.Parallel()
-	held, lost := &Lease{ExpiresAt: noon.Add(1)}, &Lease{ExpiresAt: noon}
+	event := &EventRef{Position: 4}
 	for _, c := range []struct {
 		name      string
 		got, want bool
 	}{
 		{"a queued run is cancelled", Run{Status: RunQueued}.Cancellable(noon), true},
-		{"a run that goes on is cancelled", Run{Status: RunRunning, Lease: held}.Cancellable(noon), true},
-		{"a run that its holder ends is cancelled", Run{Status: RunCancelling, Lease: held}.Cancellable(noon), false},
-		{"a run whose holder is gone is cancelled", Run{Status: RunCancelling, Lease: lost}.Cancellable(noon), true},
+		{"a run that goes on is cancelled", Run{Status: RunRunning, Lease: &Lease{ExpiresAt: noon.Add(1)}}.Cancellable(noon), true},
 		{"a run that nobody holds is cancelled", Run{Status: RunCancelling}.Cancellable(noon), true},
-		{"a run that is done is cancelled", Run{Status: RunCompleted}.Cancellable(noon), false},
 		{"an interrupted run is resumed", Run{Status: RunInterrupted}.Resumable(), true},
 		{"a cancelled run is resumed", Run{Status: RunCancelled}.Resumable(), false},
-		{"a publisher waits for an event", Publisher{ErrorCount: 1, Position: 3, ErrorPosition: 4}.Hindered(), true},
-		{"a publisher has passed the event", Publisher{ErrorCount: 1, Position: 4, ErrorPosition: 4}.Hindered(), false},
-		{"a publisher has no errors", Publisher{ErrorPosition: 4}.Hindered(), false},
+		{"a publisher waits for an event", Publisher{ErrorCount: 1, Position: 3, ErrorPosition: 4, ErrorEvent: event}.BlockingEvent() == event, true},
+		{"a publisher has passed the event", Publisher{ErrorCount: 1, Position: 4, ErrorPosition: 4, ErrorEvent: event}.BlockingEvent() == event, false},
+		{"a publisher has no errors", Publisher{ErrorPosition: 4, ErrorEvent: event}.BlockingEvent() == event, false},
 		{"a failed publisher without errors is resumed", Publisher{Status: PublisherFailed}.Resumable(), true},
 		{"a sound publisher is resumed", Publisher{Status: PublisherActive}.Resumable(), false},
 		{"a paused publisher with an error is reset", Publisher{Status: PublisherPaused, LastError: "refused"}.Resettable(), true},

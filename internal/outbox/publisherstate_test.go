@@ -52,23 +52,6 @@ func TestPublisherWhy_saysWhatHoldsItUp(t *testing.T) {
 	}
 }
 
-func TestPublisherInTheWay_isTheEventItWaitsFor(t *testing.T) {
-	t.Parallel()
-	event := &EventRef{Position: 5}
-	for _, c := range []struct {
-		name string
-		p    Publisher
-		want *EventRef
-	}{
-		{"waits", Publisher{ErrorCount: 1, Position: 4, ErrorPosition: 5, ErrorEvent: event}, event},
-		{"overcome", Publisher{Position: 4, ErrorPosition: 5, ErrorEvent: event}, nil},
-		{"passed", Publisher{ErrorCount: 1, Position: 5, ErrorPosition: 5, ErrorEvent: event}, nil},
-		{"no event", Publisher{ErrorCount: 1, Position: 4}, nil},
-	} {
-		must.Equal(t, c.p.BlockingEvent(), c.want, c.name)
-	}
-}
-
 func TestSortPublishers_bringsTroubleFirst(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
