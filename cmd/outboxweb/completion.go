@@ -1,6 +1,7 @@
 package main
 
 import (
+	"embed"
 	"fmt"
 	"io"
 	"slices"
@@ -17,9 +18,15 @@ type completionCmd struct {
 	Shell string `arg:"" enum:"bash,zsh,fish" help:"The shell: bash, zsh or fish."`
 }
 
+//go:embed completion
+var completionScripts embed.FS
+
 // Run prints the script.
 func (c *completionCmd) Run(a *app) error {
-	_, err := io.WriteString(a.out, completionScripts[c.Shell])
+	script, err := completionScripts.ReadFile("completion/outboxweb." + c.Shell)
+	if err == nil {
+		_, err = a.out.Write(script)
+	}
 	return err
 }
 
@@ -29,52 +36,6 @@ const asksCompletion = "complete"
 
 // isFile answers that the name of a file or a directory follows.
 const isFile = ":file"
-
-var completionScripts = map[string]string{
-	"bash": `# Completions of outboxweb for bash. Source this file, or install it as
-# /usr/share/bash-completion/completions/outboxweb.
-_outboxweb() {
-  local IFS=$'\n' found
-  found=$("${COMP_WORDS[0]/#\~/$HOME}" complete "${COMP_WORDS[@]:1:COMP_CWORD}" 2>/dev/null | cut -f 1)
-  if [[ $found == :file ]]; then
-    compopt -o filenames 2>/dev/null
-    found=$(compgen -f -- "${COMP_WORDS[COMP_CWORD]#=}")
-  fi
-  COMPREPLY=($found)
-}
-complete -F _outboxweb outboxweb
-`,
-	"zsh": `#compdef outboxweb
-# Completions of outboxweb for zsh. Install this file as _outboxweb in a directory of $fpath.
-_outboxweb() {
-  local -a found
-  found=(${(f)"$(${(Q)~words[1]} complete "${(@Q)words[2,CURRENT]}" 2>/dev/null)"})
-  if [[ $found == :file ]]; then
-    compset -P '*='
-    _files
-  else
-    found=("${(@)found/$'\t'/:}")
-    _describe outboxweb found
-  fi
-}
-if [[ $funcstack[1] == _outboxweb ]]; then _outboxweb "$@"; else compdef _outboxweb outboxweb; fi
-`,
-	"fish": `# Completions of outboxweb for fish. Install this file as ~/.config/fish/completions/outboxweb.fish.
-function __outboxweb
-    set -l words (commandline -opc)
-    set -l word (commandline -ct)
-    set -l program (string replace -r '^~' $HOME $words[1])
-    set -l found ($program complete $words[2..-1] "$word" 2>/dev/null)
-    if test "$found" = :file
-        set -l option (string match -r '^--[^=]*=' -- "$word")
-        __fish_complete_path (string replace -r '^--[^=]*=' '' -- "$word") | string replace -r -- '^' "$option"
-    else
-        printf '%s\n' $found
-    end
-end
-complete -c outboxweb -f -a '(__outboxweb)'
-`,
-}
 
 // known are the values of flags and arguments with the tag values: checkValues and the commands check
 // them, whose refusals are better sentences than kong's of an enum.
@@ -167,7 +128,7 @@ func complete(w io.Writer, program *kong.Node, words []string) {
 		fmt.Fprintln(w, strings.TrimSuffix(text+"\t"+help, "\t"))
 	}
 	switch {
-	case awaits != nil && namesFile(awaits):
+	case awaits != nil && (strings.Contains(awaits.PlaceHolder, "FILE") || strings.Contains(awaits.PlaceHolder, "DIR")):
 		fmt.Fprintln(w, isFile)
 	case awaits != nil:
 		for _, value := range valuesOf(awaits.Value) {
@@ -218,9 +179,4 @@ func valueFlag(flags []*kong.Flag, word string) *kong.Flag {
 		return flags[i]
 	}
 	return nil
-}
-
-// namesFile reports whether a flag's value is the name of a file or a directory.
-func namesFile(flag *kong.Flag) bool {
-	return strings.Contains(flag.PlaceHolder, "FILE") || strings.Contains(flag.PlaceHolder, "DIR")
 }
