@@ -1,10 +1,12 @@
 package main
 
 import (
+	"bytes"
 	"crypto/tls"
 	"fmt"
 	"log/slog"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -24,14 +26,13 @@ type certificate struct {
 
 	mu     sync.Mutex
 	pair   *tls.Certificate
-	seen   [2]os.FileInfo // the files at the last read, whether or not they were valid
+	wrong  string // with the files at the last look; empty if they were valid
 	looked time.Time
 }
 
 // readCertificate reads both files. Its error names the file at fault.
 func readCertificate(cert, key string, log *slog.Logger) (*certificate, error) {
 	c := &certificate{cert: cert, key: key, log: log, now: time.Now}
-	c.seen = c.stat()
 	pair, err := c.read()
 	if err != nil {
 		return nil, usagef("%v", err)
@@ -64,8 +65,8 @@ func (c *certificate) config() *tls.Config {
 	}}
 }
 
-// current returns the key pair of the files, or the last valid pair if they are invalid. That is
-// logged once for each change of the files.
+// current returns the key pair of the files, or the last valid pair if they are invalid. Each change is
+// logged once, and so is what is wrong.
 func (c *certificate) current() *tls.Certificate {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -74,36 +75,14 @@ func (c *certificate) current() *tls.Certificate {
 		return c.pair
 	}
 	c.looked = now
-	files := c.stat()
-	if unchanged(c.seen[0], files[0]) && unchanged(c.seen[1], files[1]) {
-		return c.pair
-	}
-	c.seen = files
 	pair, err := c.read()
-	if err != nil {
+	switch {
+	case err != nil && err.Error() != c.wrong:
+		c.wrong = err.Error()
 		c.log.Error("the certificate has changed and cannot be used; the previous one stays in use", "err", err)
-		return c.pair
+	case err == nil && (c.wrong != "" || !slices.EqualFunc(pair.Certificate, c.pair.Certificate, bytes.Equal)):
+		c.log.Info("the certificate has changed and is in use", "file", c.cert, "until", pair.Leaf.NotAfter)
+		c.pair, c.wrong = pair, ""
 	}
-	c.log.Info("the certificate has changed and is in use", "file", c.cert, "until", pair.Leaf.NotAfter)
-	c.pair = pair
 	return c.pair
-}
-
-// stat returns the state of both files; nil for a file that cannot be read.
-func (c *certificate) stat() (files [2]os.FileInfo) {
-	for i, name := range []string{c.cert, c.key} {
-		if info, err := os.Stat(name); err == nil {
-			files[i] = info
-		}
-	}
-	return files
-}
-
-// unchanged reports whether a file is still the same. A file renamed into place may have an older
-// time.
-func unchanged(a, b os.FileInfo) bool {
-	if a == nil || b == nil {
-		return a == nil && b == nil
-	}
-	return os.SameFile(a, b) && a.Size() == b.Size() && a.ModTime().Equal(b.ModTime())
 }
