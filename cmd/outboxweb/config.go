@@ -1,12 +1,12 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
 	"reflect"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -35,13 +35,15 @@ func section[T any](c *Common, key string, parse func(*yaml.Node, func(string) (
 	}
 	var e environment
 	settings, err = parse(c.sections[key], e.lookup)
-	if e.err != nil {
-		return settings, e.err
-	}
+	return settings, c.inConfig(cmp.Or(e.err, err))
+}
+
+// inConfig names the file in the error of a section.
+func (c *Common) inConfig(err error) error {
 	if refusal, ok := errors.AsType[*outbox.Refusal](err); ok {
-		return settings, usagef("--config: %s %s", c.Config, refusal)
+		return usagef("--config: %s %s", c.Config, refusal)
 	}
-	return settings, err
+	return err
 }
 
 // BeforeResolve implements kong's hook: it reads the file and resolves flags that neither the
@@ -151,11 +153,12 @@ func fileValue(flag *kong.Flag, node *yaml.Node) (any, error) {
 		}
 		return items, nil
 	}
+	kind, tags := kindOf(flag)
 	if node.Kind != yaml.ScalarNode {
-		return nil, fmt.Errorf("must be %s", kindOf(flag))
+		return nil, fmt.Errorf("must be %s", kind)
 	}
-	if !takes(flag, node.ShortTag()) {
-		return nil, fmt.Errorf("must be %s, not %s", kindOf(flag), strconv.Quote(node.Value))
+	if !slices.Contains(tags, node.ShortTag()) {
+		return nil, fmt.Errorf("must be %s, not %q", kind, node.Value)
 	}
 	target := reflect.New(flag.Target.Type()).Elem()
 	if target.Kind() == reflect.Pointer {
@@ -166,7 +169,7 @@ func fileValue(flag *kong.Flag, node *yaml.Node) (any, error) {
 		if refusal, ok := errors.AsType[*outbox.Refusal](err); ok {
 			return nil, refusal
 		}
-		return nil, fmt.Errorf("must be %s, not %q", kindOf(flag), node.Value)
+		return nil, fmt.Errorf("must be %s, not %q", kind, node.Value)
 	}
 	if flag.Enum != "" && !flag.EnumMap()[node.Value] {
 		return nil, fmt.Errorf("must be one of %s, not %q", flag.Enum, node.Value)
@@ -174,46 +177,23 @@ func fileValue(flag *kong.Flag, node *yaml.Node) (any, error) {
 	return node.Value, nil
 }
 
-// takes reports whether a flag takes YAML values of a tag.
-func takes(flag *kong.Flag, tag string) bool {
+// kindOf names what a flag takes, and lists the YAML tags of it.
+func kindOf(flag *kong.Flag) (kind string, tags []string) {
 	switch {
 	case flag.IsBool():
-		return tag == "!!bool"
-	case isWhole(flag):
-		return tag == "!!int"
+		return "true or false", []string{"!!bool"}
+	case flag.IsSlice():
+		return "a list of strings", []string{"!!str"}
+	case isDuration(flag):
+		return "a duration such as 2s", []string{"!!str", "!!int"} // 0 needs no unit
+	case flag.Target.Type() == reflect.TypeFor[daysFlag]():
+		return "a duration such as 36h or 365d", []string{"!!str", "!!int"}
+	case flag.Target.CanInt():
+		return "a whole number", []string{"!!int"}
 	case flag.Target.CanFloat():
-		return tag == "!!float" || tag == "!!int"
-	case isDuration(flag) || isSpan(flag):
-		return tag == "!!str" || tag == "!!int" // 0 needs no unit
+		return "a number", []string{"!!float", "!!int"}
 	}
-	return tag == "!!str"
-}
-
-// isWhole reports whether a flag is a whole number. A duration is an int64 by kind but does not
-// count.
-func isWhole(flag *kong.Flag) bool {
-	return flag.Target.CanInt() && !isDuration(flag) && !isSpan(flag)
+	return "a string", []string{"!!str"}
 }
 
 func isDuration(flag *kong.Flag) bool { return flag.Target.Type() == reflect.TypeFor[time.Duration]() }
-
-func isSpan(flag *kong.Flag) bool { return flag.Target.Type() == reflect.TypeFor[daysFlag]() }
-
-func kindOf(flag *kong.Flag) string {
-	switch {
-	case flag.IsBool():
-		return "true or false"
-	case flag.IsSlice():
-		return "a list of strings"
-	case isDuration(flag):
-		return "a duration such as 2s"
-	case isSpan(flag):
-		return "a duration such as 36h or 365d"
-	case isWhole(flag):
-		return "a whole number"
-	case flag.Target.CanFloat():
-		return "a number"
-	default:
-		return "a string"
-	}
-}

@@ -1,7 +1,7 @@
 package main
 
 import (
-	"errors"
+	"cmp"
 	"slices"
 
 	"github.com/outboxweb/outboxweb/internal/outbox"
@@ -13,13 +13,7 @@ import (
 func (c *Common) subscriptions() ([]destination.Subscription, error) {
 	var e environment
 	subs, _, err := destination.Config{Topics: c.sections[destination.TopicsKey], Defaults: c.sections[destination.DefaultsKey], Getenv: e.lookup}.Parse()
-	if e.err != nil {
-		return nil, e.err
-	}
-	if refusal, ok := errors.AsType[*outbox.Refusal](err); ok {
-		return nil, usagef("--config: %s %s", c.Config, refusal)
-	}
-	return subs, err
+	return subs, c.inConfig(cmp.Or(e.err, err))
 }
 
 // subscription returns the named publisher of the configuration file.
@@ -28,19 +22,11 @@ func (c *Common) subscription(name outbox.SubscriptionName) (destination.Subscri
 	if err != nil {
 		return destination.Subscription{}, err
 	}
-	sub, found := subscriptionNamed(subs, name)
-	if !found {
-		return sub, usagef("publisher %s is not in the configuration of this command; name the file with --config", name)
-	}
-	return sub, nil
-}
-
-func subscriptionNamed(subs []destination.Subscription, name outbox.SubscriptionName) (destination.Subscription, bool) {
 	i := slices.IndexFunc(subs, func(p destination.Subscription) bool { return p.SubscriptionName == name })
 	if i < 0 {
-		return destination.Subscription{}, false
+		return destination.Subscription{}, usagef("publisher %s is not in the configuration of this command; name the file with --config", name)
 	}
-	return subs[i], true
+	return subs[i], nil
 }
 
 // publishOptions returns the options of destinations, without the journal's id.

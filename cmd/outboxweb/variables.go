@@ -1,12 +1,17 @@
 package main
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 
 	"github.com/alecthomas/kong"
 	"go.yaml.in/yaml/v3"
+
+	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
 const variablePrefix = "OUTBOXWEB_"
@@ -30,15 +35,10 @@ func nameVariables(parser *kong.Kong) error {
 // of the configuration file they take their values too.
 func probing(model *kong.Application) map[*kong.Flag]*kong.Flag {
 	shared := map[*kong.Flag]*kong.Flag{}
-	for _, command := range model.Children {
-		if command.Name != "health" {
-			continue
-		}
-		for _, flag := range command.Flags {
-			for _, of := range configuring(model) {
-				if of.Name == flag.Name {
-					shared[flag] = of
-				}
+	for _, flag := range childNamed(model.Node, "health").Flags {
+		for _, of := range configuring(model) {
+			if of.Name == flag.Name {
+				shared[flag] = of
 			}
 		}
 	}
@@ -47,12 +47,7 @@ func probing(model *kong.Application) map[*kong.Flag]*kong.Flag {
 
 // configuring lists the common flags and those of serve.
 func configuring(model *kong.Application) []*kong.Flag {
-	flags := slices.Clone(model.Flags)
-	for _, command := range model.Children {
-		if command.Name == "serve" {
-			flags = append(flags, command.Flags...)
-		}
-	}
+	flags := slices.Concat(model.Flags, childNamed(model.Node, "serve").Flags)
 	return slices.DeleteFunc(flags, func(flag *kong.Flag) bool { return flag.Name == "help" })
 }
 
@@ -89,4 +84,68 @@ func mentions(node *yaml.Node, name string) bool {
 		return false
 	}
 	return strings.Contains(node.Value, name) || slices.ContainsFunc(node.Content, func(n *yaml.Node) bool { return mentions(n, name) })
+}
+
+// fileSuffix ends the name of the variable that names a file with another variable's value.
+const fileSuffix = "_FILE"
+
+// environment looks up variables: NAME itself, or the content of the file that NAME_FILE names. So
+// a secret can be a mounted file, and need not be in the environment, which child processes inherit
+// and inspections of a container show. It keeps its first error.
+type environment struct{ err error }
+
+// lookup returns a variable's value, and whether it is set.
+func (e *environment) lookup(name string) (value string, set bool) {
+	value, set = os.LookupEnv(name)
+	file, inFile := os.LookupEnv(name + fileSuffix)
+	if !inFile {
+		return value, set
+	}
+	if set {
+		e.err = cmp.Or(e.err, usagef("%s and %s are both set; remove one of them", name, name+fileSuffix))
+		return "", true
+	}
+	value, err := readSecret(file)
+	if err != nil {
+		e.err = cmp.Or(e.err, usagef("%s: %v", name+fileSuffix, err))
+	}
+	return value, true
+}
+
+// readSecret returns the content of a file without its last line break. The error completes a
+// sentence that begins with the setting's name.
+func readSecret(file string) (string, error) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return "", fmt.Errorf("cannot read %s: %w", file, outbox.Cause(err))
+	}
+	secret := strings.TrimSuffix(strings.TrimSuffix(string(text), "\n"), "\r")
+	if secret == "" {
+		return "", errors.New(file + " is empty")
+	}
+	return secret, nil
+}
+
+// mayBeInFile reports whether a flag's variable has a twin that names a file: the flag may carry a
+// secret. Flags that name files themselves have none.
+func mayBeInFile(flag *kong.Flag) bool { return flag.Tag.Has("secret") && len(flag.Envs) > 0 }
+
+// BeforeResolve implements kong's hook: it reads the values of flags that are in files named by
+// variables. The command line takes precedence, as over the variables themselves.
+func (c *Common) BeforeResolve(parsed *kong.Context) error {
+	var e environment
+	values := map[*kong.Flag]any{}
+	for _, flag := range parsed.Flags() {
+		onCommandLine := slices.ContainsFunc(parsed.Path, func(p *kong.Path) bool { return p.Flag == flag })
+		if !mayBeInFile(flag) || onCommandLine {
+			continue
+		}
+		if _, inFile := os.LookupEnv(flag.Envs[0] + fileSuffix); inFile {
+			values[flag], _ = e.lookup(flag.Envs[0])
+		}
+	}
+	parsed.AddResolver(kong.ResolverFunc(func(_ *kong.Context, _ *kong.Path, flag *kong.Flag) (any, error) {
+		return values[flag], nil
+	}))
+	return e.err
 }
