@@ -39,6 +39,12 @@ type benchResult struct {
 	Server           string        `json:"server,omitempty"`
 }
 
+// benchmark is what is measured on two new databases.
+type benchmark interface {
+	title() string
+	run(context.Context, *bench, store.Options) (events int, took time.Duration, err error)
+}
+
 // appends are concurrent callers that append batches, each to its own campaign.
 type appends struct {
 	name                   string
@@ -53,40 +59,33 @@ type drain struct {
 	waves             int // concurrent waves of each instance
 }
 
-func (d drain) total() int { return d.campaigns * d.events }
+func (m appends) title() string { return m.name }
+func (d drain) title() string   { return d.name }
 
-// What is measured, by dialect.
-var (
-	benchAppends = map[string][]appends{
-		"sqlite": {
-			{"append_1_caller", 1, 1, 6_000},
-			{"append_32_callers", 32, 1, 32_000},
-			{"append_batches_of_100", 1, 100, 100_000},
-		},
-		"postgres": {
-			{"append_1_caller", 1, 1, 6_000},
-			{"append_16_callers", 16, 1, 16_000},
-			{"append_batches_of_100", 1, 100, 100_000},
-		},
-	}
-	benchDrains = map[string][]drain{
-		"sqlite": {
-			{"drain_1x100k", 1, 100_000, 1, 2},
-			{"drain_100x1k", 100, 1_000, 1, 2},
-			{"drain_10000x10", 10_000, 10, 1, 2},
-		},
-		"postgres": {
-			{"drain_1x100k_1_worker", 1, 100_000, 1, 1},
-			{"drain_1x100k_4_workers", 1, 100_000, 1, 4},
-			{"drain_100x1k_1_worker", 100, 1_000, 1, 1},
-			{"drain_100x1k_4_workers", 100, 1_000, 1, 4},
-			{"drain_100x1k_2_instances", 100, 1_000, 2, 2},
-			{"drain_10000x10_1_worker", 10_000, 10, 1, 1},
-			{"drain_10000x10_4_workers", 10_000, 10, 1, 4},
-			{"drain_10000x10_2_instances", 10_000, 10, 2, 2},
-		},
-	}
-)
+// benchmarks are what is measured, by dialect.
+var benchmarks = map[string][]benchmark{
+	"sqlite": {
+		appends{"append_1_caller", 1, 1, 6_000},
+		appends{"append_32_callers", 32, 1, 32_000},
+		appends{"append_batches_of_100", 1, 100, 100_000},
+		drain{"drain_1x100k", 1, 100_000, 1, 2},
+		drain{"drain_100x1k", 100, 1_000, 1, 2},
+		drain{"drain_10000x10", 10_000, 10, 1, 2},
+	},
+	"postgres": {
+		appends{"append_1_caller", 1, 1, 6_000},
+		appends{"append_16_callers", 16, 1, 16_000},
+		appends{"append_batches_of_100", 1, 100, 100_000},
+		drain{"drain_1x100k_1_worker", 1, 100_000, 1, 1},
+		drain{"drain_1x100k_4_workers", 1, 100_000, 1, 4},
+		drain{"drain_100x1k_1_worker", 100, 1_000, 1, 1},
+		drain{"drain_100x1k_4_workers", 100, 1_000, 1, 4},
+		drain{"drain_100x1k_2_instances", 100, 1_000, 2, 2},
+		drain{"drain_10000x10_1_worker", 10_000, 10, 1, 1},
+		drain{"drain_10000x10_4_workers", 10_000, 10, 1, 4},
+		drain{"drain_10000x10_2_instances", 10_000, 10, 2, 2},
+	},
+}
 
 // bench is one run of the command.
 type bench struct {
@@ -113,8 +112,14 @@ func (c *benchCmd) Run(ctx context.Context, a *app) (err error) {
 	if err := b.storage.durability(ctx, &b.result); err != nil {
 		return err
 	}
-	if err := b.measureAll(ctx, c.Only); err != nil {
-		return err
+	for _, m := range benchmarks[b.storage.dialect] {
+		wanted := func(part string) bool { return strings.Contains(m.title(), part) }
+		if len(c.Only) > 0 && !slices.ContainsFunc(c.Only, wanted) {
+			continue
+		}
+		if err := b.measure(ctx, m); err != nil {
+			return err
+		}
 	}
 	if c.JSON {
 		return a.printJSON(b.result)
@@ -122,51 +127,24 @@ func (c *benchCmd) Run(ctx context.Context, a *app) (err error) {
 	return printBench(a, b.result)
 }
 
-// measureAll measures what has one of the words in its name, or all without words.
-func (b *bench) measureAll(ctx context.Context, only []string) error {
-	wanted := func(name string) bool {
-		return len(only) == 0 || slices.ContainsFunc(only, func(part string) bool { return strings.Contains(name, part) })
-	}
-	for _, m := range benchAppends[b.storage.dialect] {
-		if !wanted(m.name) {
-			continue
-		}
-		m.events = max(200, int(float64(m.events)*b.scale))
-		if err := b.measure(m.name, func(o store.Options) (int, time.Duration, error) { return m.run(ctx, o) }); err != nil {
-			return err
-		}
-	}
-	for _, d := range benchDrains[b.storage.dialect] {
-		if !wanted(d.name) {
-			continue
-		}
-		larger := &d.events
-		if d.campaigns > d.events {
-			larger = &d.campaigns
-		}
-		*larger = max(1, int(float64(*larger)*b.scale))
-		if err := b.measure(d.name, func(o store.Options) (int, time.Duration, error) { return b.drain(ctx, o, d) }); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// measure adds the measurement that run makes on new databases.
-func (b *bench) measure(name string, run func(store.Options) (events int, took time.Duration, err error)) error {
-	fmt.Fprintf(b.app.err, "measuring %s\n", name)
+// measure adds the measurement of a benchmark.
+func (b *bench) measure(ctx context.Context, m benchmark) error {
+	fmt.Fprintf(b.app.err, "measuring %s\n", m.title())
 	err := b.storage.fresh(func(o store.Options) error {
-		n, took, err := run(o)
+		n, took, err := m.run(ctx, b, o)
 		if err == nil {
-			b.result.Results = append(b.result.Results, measurement{name, n, took.Seconds(), float64(n) / took.Seconds()})
+			b.result.Results = append(b.result.Results, measurement{m.title(), n, took.Seconds(), float64(n) / took.Seconds()})
 		}
 		return err
 	})
 	if err != nil {
-		return fmt.Errorf("measure %s: %w", name, err)
+		return fmt.Errorf("measure %s: %w", m.title(), err)
 	}
 	return nil
 }
+
+// scaled returns a size under --scale.
+func (b *bench) scaled(n, least int) int { return max(least, int(float64(n)*b.scale)) }
 
 func printBench(a *app, r benchResult) error {
 	if r.Server != "" {

@@ -72,12 +72,12 @@ func (l backlog) append(ctx context.Context, st *store.Store, batch int, tell fu
 }
 
 // run measures the callers.
-func (m appends) run(ctx context.Context, o store.Options) (events int, took time.Duration, err error) {
+func (m appends) run(ctx context.Context, b *bench, o store.Options) (events int, took time.Duration, err error) {
 	st, err := store.Open(ctx, o)
 	if err != nil {
 		return 0, 0, err
 	}
-	each := max(1, m.events/m.callers/m.batch) * m.batch
+	each := max(1, b.scaled(m.events, 200)/m.callers/m.batch) * m.batch
 	errs := make([]error, m.callers)
 	var wait sync.WaitGroup
 	start := time.Now()
@@ -89,16 +89,22 @@ func (m appends) run(ctx context.Context, o store.Options) (events int, took tim
 	return m.callers * each, took, errors.Join(append(errs, st.Close())...)
 }
 
-// drain fills databases with a backlog, and measures workers until every event is applied and its row
+// run fills databases with a backlog, and measures workers until every event is applied and its row
 // deleted. The workers share nothing but the databases.
-func (b *bench) drain(ctx context.Context, o store.Options, d drain) (events int, took time.Duration, err error) {
-	if err := b.fill(ctx, o, d); err != nil {
+func (d drain) run(ctx context.Context, b *bench, o store.Options) (events int, took time.Duration, err error) {
+	if d.campaigns > d.events {
+		d.campaigns = b.scaled(d.campaigns, 1)
+	} else {
+		d.events = b.scaled(d.events, 1)
+	}
+	events = d.campaigns * d.events
+	if err := b.fill(ctx, o, backlog{0, d.campaigns, events}); err != nil {
 		return 0, 0, fmt.Errorf("fill: %w", err)
 	}
 	running, end := context.WithCancelCause(ctx)
 	defer end(nil)
 	left := new(atomic.Int64)
-	left.Store(int64(d.total()))
+	left.Store(int64(events))
 	o.Concurrency = d.waves
 	workers := make([]*worker.Worker, d.instances)
 	for i := range workers {
@@ -111,19 +117,18 @@ func (b *bench) drain(ctx context.Context, o store.Options, d drain) (events int
 	if errors.Is(err, errNotApplied) {
 		err = errors.Join(err, lastError(ctx, workers[0].Store))
 	}
-	return d.total(), took, err
+	return events, took, err
 }
 
 // fill appends a backlog to new databases.
-func (b *bench) fill(ctx context.Context, o store.Options, d drain) error {
+func (b *bench) fill(ctx context.Context, o store.Options, l backlog) error {
 	st, err := store.Open(ctx, o)
 	if err != nil {
 		return err
 	}
 	bar := b.app.progress("fill")
 	defer bar.end()
-	err = backlog{0, d.campaigns, d.total()}.append(ctx, st, 1000, bar.set)
-	return errors.Join(err, st.Close())
+	return errors.Join(l.append(ctx, st, 1000, bar.set), st.Close())
 }
 
 // lastError returns the reason why an event was not applied.
