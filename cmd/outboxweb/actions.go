@@ -27,9 +27,6 @@ type requeueCmd struct {
 
 // Run requeues one row or, with --dead, many.
 func (c *requeueCmd) Run(ctx context.Context, a *app) error {
-	if err := c.check(); err != nil {
-		return err
-	}
 	if c.DryRun {
 		return c.try(ctx, a)
 	}
@@ -83,10 +80,7 @@ func (c *requeueCmd) one(ctx context.Context, a *app, st *engine.Engine, o outbo
 		return err
 	}
 	row, err := st.RequeueRow(ctx, o, c.Campaign, seq)
-	if err != nil {
-		return err
-	}
-	return c.print(a, row, "requeued campaign %s seq %d (%s); %s behind it\n%s", row.CampaignID, row.Seq, row.EventType, outbox.Count(row.BlockedBehind, "row waits", "rows wait"), verifyNext(row.CampaignID))
+	return c.answer(a, err, row, "requeued campaign %s seq %d (%s); %s behind it\n%s", row.CampaignID, row.Seq, row.EventType, outbox.Count(row.BlockedBehind, "row waits", "rows wait"), verifyNext(row.CampaignID))
 }
 
 // verifyNext is what comes next once requeued rows of a campaign, or of any, are applied.
@@ -100,14 +94,11 @@ func verifyNext(campaign string) string {
 
 func (c *requeueCmd) many(ctx context.Context, a *app, st *engine.Engine, o outbox.Command) error {
 	done, err := st.RequeueDead(ctx, o, c.filter())
-	if err != nil {
-		return err
-	}
 	next := ""
 	if done.Requeued > 0 {
 		next = "\n" + verifyNext(c.Only)
 	}
-	return c.print(a, done, "requeued %s, %s of them heads; %s were waiting behind the heads%s",
+	return c.answer(a, err, done, "requeued %s, %s of them heads; %s were waiting behind the heads%s",
 		outbox.Count(done.Requeued, "dead row", "dead rows"), outbox.Number(done.Heads), outbox.Count(done.Released, "row", "rows"), next)
 }
 
@@ -130,38 +121,31 @@ type retryCmd struct {
 	EventType   string `placeholder:"T" help:"With --failed: only rows of this event type."`
 	Fingerprint string `placeholder:"F" help:"With --failed: only rows whose error has this fingerprint."`
 	actionFlags
+	seq int64 // of Seq
 }
 
-// Run makes the row due now or, with --failed, many.
-func (c *retryCmd) Run(ctx context.Context, a *app) error {
+func (c *retryCmd) check() (err error) {
 	switch {
 	case c.Failed && c.Campaign != "":
 		return usagef("--failed retries many rows and takes no CAMPAIGN SEQ; use --campaign=%s to stay within one campaign", outbox.ShellWord(c.Campaign))
 	case c.Failed:
-		return a.withStore(ctx, func(st *engine.Engine) error { return c.many(ctx, a, st) })
+		return nil
 	case c.Campaign == "" || c.Seq == "":
 		return usagef("retry needs CAMPAIGN and SEQ, or --failed")
 	}
-	seq, err := parseSeq(c.Seq)
-	if err != nil {
-		return err
-	}
-	return a.withStore(ctx, func(st *engine.Engine) error {
-		row, err := st.RetryRow(ctx, command(c.Reason), c.Campaign, seq)
-		if err != nil {
-			return err
-		}
-		return c.print(a, row, "campaign %s seq %d (%s) is due now; %s failed", row.CampaignID, row.Seq, row.EventType, outbox.Count(int64(row.AttemptCount), "attempt has", "attempts have"))
-	})
+	c.seq, err = parseSeq(c.Seq)
+	return err
 }
 
-func (c *retryCmd) many(ctx context.Context, a *app, st *engine.Engine) error {
-	done, err := st.RetryFailed(ctx, command(c.Reason), outbox.RequeueFilter{
-		CampaignID: c.Only, EventType: c.EventType, Fingerprint: c.Fingerprint, Limit: c.Limit})
-	if err != nil {
-		return err
+// Run makes the row due now or, with --failed, many.
+func (c *retryCmd) Run(ctx context.Context, a *app, st *engine.Engine) error {
+	if c.Failed {
+		done, err := st.RetryFailed(ctx, command(c.Reason), outbox.RequeueFilter{
+			CampaignID: c.Only, EventType: c.EventType, Fingerprint: c.Fingerprint, Limit: c.Limit})
+		return c.answer(a, err, done, "%s due now", outbox.Count(done.Retried, "failed row is", "failed rows are"))
 	}
-	return c.print(a, done, "%s due now", outbox.Count(done.Retried, "failed row is", "failed rows are"))
+	row, err := st.RetryRow(ctx, command(c.Reason), c.Campaign, c.seq)
+	return c.answer(a, err, row, "campaign %s seq %d (%s) is due now; %s failed", row.CampaignID, row.Seq, row.EventType, outbox.Count(int64(row.AttemptCount), "attempt has", "attempts have"))
 }
 
 // deadLetterCmd marks a failing head dead.
@@ -169,22 +153,19 @@ type deadLetterCmd struct {
 	Campaign string `arg:"" help:"The row's campaign."`
 	Seq      string `arg:"" help:"The row's seq."`
 	actionFlags
+	seq int64 // of Seq
+}
+
+func (c *deadLetterCmd) check() (err error) {
+	c.seq, err = parseSeq(c.Seq)
+	return err
 }
 
 // Run marks the row dead.
-func (c *deadLetterCmd) Run(ctx context.Context, a *app) error {
-	seq, err := parseSeq(c.Seq)
-	if err != nil {
-		return err
-	}
-	return a.withStore(ctx, func(st *engine.Engine) error {
-		row, err := st.DeadLetterRow(ctx, command(c.Reason), c.Campaign, seq)
-		if err != nil {
-			return err
-		}
-		return c.print(a, row, "campaign %s seq %d (%s) is dead after %s; %s behind it", row.CampaignID, row.Seq, row.EventType,
-			outbox.Count(int64(row.AttemptCount), "failed attempt", "failed attempts"), outbox.Count(row.BlockedBehind, "row waits", "rows wait"))
-	})
+func (c *deadLetterCmd) Run(ctx context.Context, a *app, st *engine.Engine) error {
+	row, err := st.DeadLetterRow(ctx, command(c.Reason), c.Campaign, c.seq)
+	return c.answer(a, err, row, "campaign %s seq %d (%s) is dead after %s; %s behind it", row.CampaignID, row.Seq, row.EventType,
+		outbox.Count(int64(row.AttemptCount), "failed attempt", "failed attempts"), outbox.Count(row.BlockedBehind, "row waits", "rows wait"))
 }
 
 // gapsCmd lists or repairs gaps.
@@ -195,31 +176,26 @@ type gapsCmd struct {
 }
 
 // Run lists the gaps, or repairs them and prints the result.
-func (c *gapsCmd) Run(ctx context.Context, a *app) error {
-	return a.withStore(ctx, func(st *engine.Engine) error {
-		if c.Repair {
-			return c.repair(ctx, a, st)
-		}
-		gaps, err := st.Maintenance.Gaps(ctx)
-		if err != nil {
-			return err
-		}
-		gaps = append([]outbox.Gap{}, gaps...) // an empty JSON list rather than null
-		err = printList(a, c.jsonFlag, "gaps", gaps, "CAMPAIGN\tAPPLIED\tHIGH WATER\tMISSING", func(g outbox.Gap) []any {
-			return []any{g.CampaignID, g.AppliedSeq, g.HighWaterSeq, g.Missing}
-		})
-		if err == nil && len(gaps) > 0 {
-			return errFound
-		}
+func (c *gapsCmd) Run(ctx context.Context, a *app, st *engine.Engine) error {
+	if c.Repair {
+		return c.repair(ctx, a, st)
+	}
+	gaps, err := st.Maintenance.Gaps(ctx)
+	if err != nil {
 		return err
+	}
+	gaps = append([]outbox.Gap{}, gaps...) // an empty JSON list rather than null
+	err = printList(a, c.jsonFlag, "gaps", gaps, "CAMPAIGN\tAPPLIED\tHIGH WATER\tMISSING", func(g outbox.Gap) []any {
+		return []any{g.CampaignID, g.AppliedSeq, g.HighWaterSeq, g.Missing}
 	})
+	if err == nil && len(gaps) > 0 {
+		return errFound
+	}
+	return err
 }
 
 func (c *gapsCmd) repair(ctx context.Context, a *app, st *engine.Engine) error {
 	done, err := st.Maintenance.RepairGaps(ctx, command(c.Reason))
-	if err != nil {
-		return err
-	}
-	return c.print(a, done, "repaired %s: %s written, %s of applied events removed, %s diverged", outbox.Count(done.Campaigns, "campaign", "campaigns"),
+	return c.answer(a, err, done, "repaired %s: %s written, %s of applied events removed, %s diverged", outbox.Count(done.Campaigns, "campaign", "campaigns"),
 		outbox.Count(done.Inserted, "row", "rows"), outbox.Count(done.Removed, "row", "rows"), outbox.Count(done.Diverged, "campaign", "campaigns"))
 }

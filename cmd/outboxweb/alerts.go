@@ -10,7 +10,6 @@ import (
 	"github.com/outboxweb/outboxweb/internal/alerts"
 	"github.com/outboxweb/outboxweb/internal/engine"
 	"github.com/outboxweb/outboxweb/internal/outbox"
-	"github.com/outboxweb/outboxweb/internal/redact"
 )
 
 // alertsCmd shows alerts and controls them.
@@ -21,31 +20,31 @@ type alertsCmd struct {
 	Unmute alertsUnmuteCmd `cmd:"" help:"End a mute."`
 }
 
-// withAlerts runs do with the alerts of the configuration file.
-func (a *app) withAlerts(ctx context.Context, do func(*alerts.Alerts) error) error {
+// alerts returns the alerts of the configuration file, on the store that open opens.
+func (a *app) alerts(open func() (*engine.Engine, error)) (*alerts.Alerts, error) {
 	settings, err := section(&a.Common, alertsKey, alerts.Parse)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return a.withStore(ctx, func(st *engine.Engine) error {
-		return do(alerts.New(st.Store, alerts.Options{Settings: settings, Version: version, Hide: redact.Builtin().Text}))
-	})
+	st, err := open()
+	if err != nil {
+		return nil, err
+	}
+	return st.Alerts(settings, version, nil), nil
 }
 
 type alertsListCmd struct{ jsonFlag }
 
 // Run shows the state of alerts.
-func (c *alertsListCmd) Run(ctx context.Context, a *app) error {
-	return a.withAlerts(ctx, func(al *alerts.Alerts) error {
-		v, err := al.View(ctx)
-		if err != nil {
-			return err
-		}
-		if c.JSON {
-			return a.printJSON(v)
-		}
-		return a.printAlerts(v)
-	})
+func (c *alertsListCmd) Run(ctx context.Context, a *app, al *alerts.Alerts) error {
+	v, err := al.View(ctx)
+	if err != nil {
+		return err
+	}
+	if c.JSON {
+		return a.printJSON(v)
+	}
+	return a.printAlerts(v)
 }
 
 // lastEvaluated says how old the states of the rules are.
@@ -107,18 +106,16 @@ type alertsTestCmd struct {
 }
 
 // Run sends a test message and prints the outcome.
-func (c *alertsTestCmd) Run(ctx context.Context, a *app) error {
-	return a.withAlerts(ctx, func(al *alerts.Alerts) error {
-		d, err := al.Test(ctx, command(c.Reason), c.Receiver)
-		if err != nil {
-			return err
-		}
-		if d.OK {
-			return c.print(a, d, "receiver %s took a test message in %.3f s", d.Receiver, d.Seconds)
-		}
-		err = c.print(a, d, "receiver %s did not take the test message after %.3f s: %s", d.Receiver, d.Seconds, d.Error)
-		return cmp.Or(err, errFound)
-	})
+func (c *alertsTestCmd) Run(ctx context.Context, a *app, al *alerts.Alerts) error {
+	d, err := al.Test(ctx, command(c.Reason), c.Receiver)
+	if err != nil {
+		return err
+	}
+	if d.OK {
+		return c.print(a, d, "receiver %s took a test message in %.3f s", d.Receiver, d.Seconds)
+	}
+	err = c.print(a, d, "receiver %s did not take the test message after %.3f s: %s", d.Receiver, d.Seconds, d.Error)
+	return cmp.Or(err, errFound)
 }
 
 type alertsMuteCmd struct {
@@ -128,14 +125,9 @@ type alertsMuteCmd struct {
 }
 
 // Run mutes a rule.
-func (c *alertsMuteCmd) Run(ctx context.Context, a *app) error {
-	return a.withAlerts(ctx, func(al *alerts.Alerts) error {
-		m, err := al.Mute(ctx, command(c.Reason), c.Rule, c.For)
-		if err != nil {
-			return err
-		}
-		return c.print(a, m, "muted %s until %s", c.Rule, stamp(m.Until))
-	})
+func (c *alertsMuteCmd) Run(ctx context.Context, a *app, al *alerts.Alerts) error {
+	m, err := al.Mute(ctx, command(c.Reason), c.Rule, c.For)
+	return c.answer(a, err, m, "muted %s until %s", c.Rule, stamp(m.Until))
 }
 
 type alertsUnmuteCmd struct {
@@ -144,12 +136,7 @@ type alertsUnmuteCmd struct {
 }
 
 // Run ends a mute.
-func (c *alertsUnmuteCmd) Run(ctx context.Context, a *app) error {
-	return a.withAlerts(ctx, func(al *alerts.Alerts) error {
-		m, err := al.Unmute(ctx, command(c.Reason), c.Rule)
-		if err != nil {
-			return err
-		}
-		return c.print(a, m, "unmuted %s", c.Rule)
-	})
+func (c *alertsUnmuteCmd) Run(ctx context.Context, a *app, al *alerts.Alerts) error {
+	m, err := al.Unmute(ctx, command(c.Reason), c.Rule)
+	return c.answer(a, err, m, "unmuted %s", c.Rule)
 }

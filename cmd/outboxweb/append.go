@@ -22,7 +22,7 @@ import (
 // appendCmd appends events from JSON Lines.
 type appendCmd struct {
 	File  string `arg:"" help:"The file to read, or - for stdin."`
-	Batch int    `default:"500" placeholder:"N" help:"Maximum lines per transaction; fewer if the lines are large."`
+	Batch int    `default:"500" placeholder:"N" least:"1" most:"10000" help:"Maximum lines per transaction; fewer if the lines are large."`
 	jsonFlag
 
 	Condition string `placeholder:"JSON|@FILE" help:"Append all lines in one transaction, and only if no event in the journal conflicts with this condition, such as {\"after_position\": N, \"items\": [{\"event_types\": […], \"tags\": {…}}]} says: no event of any item after the position."`
@@ -51,9 +51,6 @@ type refusedLine struct {
 
 // Run appends batch by batch and stops at the first batch with a bad line.
 func (c *appendCmd) Run(ctx context.Context, a *app) error {
-	if c.Batch < 1 || c.Batch > 10_000 {
-		return usagef("--batch must lie between 1 and 10000")
-	}
 	condition, err := readCondition(c.Condition)
 	if err != nil {
 		return err
@@ -71,15 +68,18 @@ func (c *appendCmd) Run(ctx context.Context, a *app) error {
 	lines := newLineReader(in, 3*a.MaxPayload+64<<10)
 	bar := a.progress("append")
 	var total appendResult
-	if ap.condition = condition; condition != nil {
-		err = c.atOnce(ctx, ap, lines, &total)
-	}
-	for condition == nil && err == nil && len(total.Refused) == 0 {
+	ap.condition = condition
+	for err == nil && len(total.Refused) == 0 {
 		var b batch
 		if b, err = readBatch(lines, c.Batch); err != nil || b.empty() {
 			break
 		}
-		err = ap.append(ctx, b, &total)
+		if condition != nil {
+			err = c.refuseMore(lines)
+		}
+		if err == nil {
+			err = ap.append(ctx, b, &total)
+		}
 		bar.set(lines.bytes, size)
 	}
 	bar.end()
@@ -87,10 +87,7 @@ func (c *appendCmd) Run(ctx context.Context, a *app) error {
 		rest, readErr := readBatch(lines, 1)
 		total.unread = readErr != nil || !rest.empty()
 	}
-	if printErr := c.print(a, total); err == nil {
-		err = printErr
-	}
-	return err
+	return cmp.Or(err, c.print(a, total))
 }
 
 // readCondition parses --condition; empty means an unconditional append.
@@ -112,20 +109,13 @@ func readCondition(given string) (*outbox.AppendCondition, error) {
 	return &condition, nil
 }
 
-// atOnce appends all lines in one batch, or none.
-func (c *appendCmd) atOnce(ctx context.Context, ap *appender, lines *lineReader, total *appendResult) error {
-	all, err := readBatch(lines, c.Batch)
-	if err != nil || all.empty() {
-		return err
-	}
+// refuseMore refuses lines after the first batch: a condition is for all lines or none.
+func (c *appendCmd) refuseMore(lines *lineReader) error {
 	more, err := readBatch(lines, 1)
-	if err != nil {
-		return err
+	if err == nil && !more.empty() {
+		err = usagef("--condition: the input is more than one batch, and a condition applies to one: append fewer lines or raise --batch above %d (a batch holds at most %d MiB)", c.Batch, batchBytes>>20)
 	}
-	if !more.empty() {
-		return usagef("--condition: the input is more than one batch, and a condition applies to one: append fewer lines or raise --batch above %d (a batch holds at most %d MiB)", c.Batch, batchBytes>>20)
-	}
-	return ap.append(ctx, all, total)
+	return err
 }
 
 func (c *appendCmd) print(a *app, r appendResult) error {
@@ -142,13 +132,8 @@ func (c *appendCmd) print(a *app, r appendResult) error {
 	if r.unread {
 		fmt.Fprintln(a.err, "outboxweb: later lines were not read")
 	}
-	var err error
-	if c.JSON {
-		r.Refused, r.NotApplied = append([]refusedLine{}, r.Refused...), append([]string{}, r.NotApplied...)
-		err = a.printJSON(r)
-	} else {
-		_, err = fmt.Fprintf(a.out, "appended %d, already there %d, refused %d%s\n", r.Appended, r.AlreadyThere, len(r.Refused), lineNumbers(r.Refused))
-	}
+	r.Refused, r.NotApplied = append([]refusedLine{}, r.Refused...), append([]string{}, r.NotApplied...) // lists rather than null
+	err := c.jsonFlag.print(a, r, "appended %d, already there %d, refused %d%s", r.Appended, r.AlreadyThere, len(r.Refused), lineNumbers(r.Refused))
 	if err == nil && len(r.Refused)+len(r.NotApplied) > 0 {
 		return errFound
 	}
@@ -205,15 +190,14 @@ func (a *app) openInput(name string) (io.ReadCloser, int64, error) {
 
 // appender appends batches and, in inline mode, applies them.
 type appender struct {
-	store      *engine.Engine
-	worker     *worker.Worker // nil unless the mode is inline
-	maxPayload int
-	condition  *outbox.AppendCondition // of every batch; nil without one
-	warn       io.Writer
+	*app
+	store     *engine.Engine
+	worker    *worker.Worker          // nil unless the mode is inline
+	condition *outbox.AppendCondition // of every batch; nil without one
 }
 
 func (a *app) newAppender(ctx context.Context) (*appender, error) {
-	ap := &appender{maxPayload: a.MaxPayload, warn: a.err}
+	ap := &appender{app: a}
 	o := a.storeOptions()
 	o.NoCreate = a.NoMigrate
 	var err error
@@ -272,7 +256,7 @@ func (p *appender) refuse(b batch, r *appendResult) {
 		if known[b.lines[i]] {
 			continue
 		}
-		if refusal, ok := errors.AsType[*outbox.Refusal](b.events[i].Normalize(p.maxPayload)); ok {
+		if refusal, ok := errors.AsType[*outbox.Refusal](b.events[i].Normalize(p.MaxPayload)); ok {
 			b.refuse(i, refusal)
 		}
 	}
@@ -297,7 +281,7 @@ func (p *appender) applyInline(ctx context.Context, landed []store.Appended, r *
 		known := slices.Index(r.NotApplied, one.CampaignID)
 		switch waits := errors.Is(err, outbox.ErrConflict) || errors.Is(err, outbox.ErrNotYet); {
 		case waits && known < 0:
-			fmt.Fprintf(p.warn, "outboxweb: %v\n", err)
+			fmt.Fprintf(p.err, "outboxweb: %v\n", err)
 			r.NotApplied = append(r.NotApplied, one.CampaignID)
 		case err != nil && !waits:
 			return fmt.Errorf("apply campaign %q: %w", one.CampaignID, err)

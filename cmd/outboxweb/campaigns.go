@@ -1,20 +1,26 @@
 package main
 
 import (
+	"cmp"
 	"context"
+	"fmt"
 	"strings"
 	"time"
 
+	"github.com/alecthomas/kong"
+
 	"github.com/outboxweb/outboxweb/internal/engine"
 	"github.com/outboxweb/outboxweb/internal/outbox"
-	"github.com/outboxweb/outboxweb/internal/store"
+	"github.com/outboxweb/outboxweb/internal/projection"
+	"github.com/outboxweb/outboxweb/internal/redact"
+	"github.com/outboxweb/outboxweb/internal/timetravel"
 )
 
 // campaignsCmd lists, pauses, resumes and repairs campaigns.
 type campaignsCmd struct {
 	List   campaignsListCmd   `cmd:"" help:"List campaigns and why they are not advancing. Long ids are shortened; --json has them in full."`
 	Pause  campaignsPauseCmd  `cmd:"" help:"Pause a campaign: its events queue and are not applied."`
-	Resume campaignsResumeCmd `cmd:"" help:"Resume a paused campaign."`
+	Resume campaignsPauseCmd  `cmd:"" help:"Resume a paused campaign."`
 	Rows   campaignsRowsCmd   `cmd:"" help:"Show the rows that the journal gives a campaign, as of any of its events, and whether the live rows are the same."`
 	Replay campaignsReplayCmd `cmd:"" help:"Enqueue every unapplied event of a campaign again, due now."`
 }
@@ -25,40 +31,35 @@ type campaignsListCmd struct {
 }
 
 // Run lists campaigns.
-func (c *campaignsListCmd) Run(ctx context.Context, a *app) error {
-	if err := checkLimit(c.Limit, outbox.MaxPage); err != nil {
+func (c *campaignsListCmd) Run(ctx context.Context, a *app, st *engine.Engine) error {
+	c.Filter.Limit = c.Limit
+	page, err := st.Campaigns(ctx, c.Filter)
+	if err != nil {
 		return err
 	}
-	return a.withStore(ctx, func(st *engine.Engine) error {
-		c.Filter.Limit = c.Limit
-		page, err := st.Campaigns(ctx, c.Filter)
-		if err != nil {
-			return err
-		}
-		summary, err := st.Summary(ctx)
-		if err != nil {
-			return err
-		}
-		ids := make([]string, len(page.Items))
-		for i, found := range page.Items {
-			ids[i] = found.CampaignID
-		}
-		_, loaded, err := installed(ctx, st)
-		if err != nil {
-			return err
-		}
-		held, err := st.Runs.Held(ctx, loaded, ids...)
-		if err != nil {
-			return err
-		}
-		a.printCut(page.NextCursor, len(page.Items), "campaigns")
-		views := make([]outbox.CampaignView, len(page.Items))
-		for i, found := range page.Items {
-			views[i] = found.View(time.Now(), summary.Surroundings()).WithHeldProjections(held[found.CampaignID])
-		}
-		return printList(a, c.jsonFlag, "campaigns", views, "CAMPAIGN\tSTATE\tAPPLIED\tHIGH WATER\tWHY", func(v outbox.CampaignView) []any {
-			return []any{firstLine(v.CampaignID, idShown), v.State, v.AppliedSeq, v.HighWaterSeq, firstLine(v.Why, 200)}
-		})
+	summary, err := st.Summary(ctx)
+	if err != nil {
+		return err
+	}
+	ids := make([]string, len(page.Items))
+	for i, found := range page.Items {
+		ids[i] = found.CampaignID
+	}
+	_, loaded, err := installed(ctx, st)
+	if err != nil {
+		return err
+	}
+	held, err := st.Runs.Held(ctx, loaded, ids...)
+	if err != nil {
+		return err
+	}
+	a.printCut(page.NextCursor, len(page.Items), "campaigns")
+	views := make([]outbox.CampaignView, len(page.Items))
+	for i, found := range page.Items {
+		views[i] = found.View(time.Now(), summary.Surroundings()).WithHeldProjections(held[found.CampaignID])
+	}
+	return printList(a, c.jsonFlag, "campaigns", views, "CAMPAIGN\tSTATE\tAPPLIED\tHIGH WATER\tWHY", func(v outbox.CampaignView) []any {
+		return []any{firstLine(v.CampaignID, idShown), v.State, v.AppliedSeq, v.HighWaterSeq, firstLine(v.Why, 200)}
 	})
 }
 
@@ -67,47 +68,129 @@ type campaignAction struct {
 	actionFlags
 }
 
-// change performs an action and prints the campaign afterwards.
-func (c *campaignAction) change(ctx context.Context, a *app, action outbox.Action, act func(*store.Store, context.Context, outbox.Command, string) (outbox.Campaign, error)) error {
-	return a.withStore(ctx, func(st *engine.Engine) error {
-		changed, err := act(st.Store, ctx, command(c.Reason), c.Campaign)
-		if err != nil {
-			return err
-		}
-		summary, err := st.Summary(ctx)
-		if err != nil {
-			return err
-		}
-		on, _ := action.OnCampaign()
-		v := changed.View(time.Now(), summary.Surroundings())
-		return c.print(a, v, "%s campaign %s: %s", strings.ToLower(on.Past), v.CampaignID, v.Why)
-	})
-}
-
+// campaignsPauseCmd pauses or resumes a campaign.
 type campaignsPauseCmd struct{ campaignAction }
 
-// Run pauses one campaign.
-func (c *campaignsPauseCmd) Run(ctx context.Context, a *app) error {
-	return c.change(ctx, a, outbox.ActionPause, (*store.Store).PauseCampaign)
-}
-
-type campaignsResumeCmd struct{ campaignAction }
-
-// Run resumes one campaign.
-func (c *campaignsResumeCmd) Run(ctx context.Context, a *app) error {
-	return c.change(ctx, a, outbox.ActionResume, (*store.Store).ResumeCampaign)
+// Run does what the command's name says, and prints the campaign.
+func (c *campaignsPauseCmd) Run(ctx context.Context, a *app, st *engine.Engine, parsed *kong.Context) error {
+	act, past := st.PauseCampaign, "paused"
+	if parsed.Selected().Name == "resume" {
+		act, past = st.ResumeCampaign, "resumed"
+	}
+	changed, err := act(ctx, command(c.Reason), c.Campaign)
+	if err != nil {
+		return err
+	}
+	summary, err := st.Summary(ctx)
+	v := changed.View(time.Now(), summary.Surroundings())
+	return c.answer(a, err, v, "%s campaign %s: %s", past, v.CampaignID, v.Why)
 }
 
 type campaignsReplayCmd struct{ campaignAction }
 
 // Run restores the rows of events that lack one.
-func (c *campaignsReplayCmd) Run(ctx context.Context, a *app) error {
-	return a.withStore(ctx, func(st *engine.Engine) error {
-		done, err := st.ReplayCampaign(ctx, command(c.Reason), c.Campaign)
-		if err != nil {
-			return err
+func (c *campaignsReplayCmd) Run(ctx context.Context, a *app, st *engine.Engine) error {
+	done, err := st.ReplayCampaign(ctx, command(c.Reason), c.Campaign)
+	return c.answer(a, err, done, "replayed campaign %s: %s enqueued, %s of applied events removed", c.Campaign,
+		outbox.Count(done.Inserted, "row", "rows"), outbox.Count(done.Removed, "row", "rows"))
+}
+
+// campaignsRowsCmd shows a read model as of an event.
+type campaignsRowsCmd struct {
+	Campaign string `arg:"" help:"The campaign's id."`
+	Seq      int64  `placeholder:"N" help:"As of this event; by default the last applied one."`
+	Table    string `placeholder:"T" help:"Only this table."`
+	After    string `placeholder:"ROW" help:"The rows of that table after this one, as the JSON output names it."`
+	jsonFlag
+	redactFlags
+}
+
+// Run replays the campaign and prints the rows.
+func (c *campaignsRowsCmd) Run(ctx context.Context, a *app) error {
+	hide, err := c.redactor()
+	if err != nil {
+		return err
+	}
+	const patience = 24 * time.Hour // until interrupted
+	var m outbox.ReadModel
+	var held map[string][]outbox.Cursor
+	err = a.readingBoth(ctx, func(st *engine.Engine, set *projection.Set, travel *timetravel.Travel) (err error) {
+		if m, err = travel.At(ctx, outbox.ModelQuery{CampaignID: c.Campaign, Seq: c.Seq, Table: c.Table, After: c.After}, patience); err == nil {
+			held, err = st.Runs.Held(ctx, set.Infos(), c.Campaign)
 		}
-		return c.print(a, done, "replayed campaign %s: %s enqueued, %s of applied events removed", c.Campaign,
-			outbox.Count(done.Inserted, "row", "rows"), outbox.Count(done.Removed, "row", "rows"))
+		return err
 	})
+	if err != nil {
+		return err
+	}
+	m = redact.Shown(hide, m)
+	if c.JSON {
+		return a.printJSON(m)
+	}
+	fmt.Fprintf(a.out, "campaign %s as of event %d of %d, replayed from the journal\n", m.CampaignID, m.Seq, m.LastSeq)
+	for _, s := range m.Standings {
+		if s.Verdict == string(outbox.VerdictDrift) {
+			fmt.Fprintf(a.out, "drift in projection %s: %s not as below; which ones: outboxweb verify --campaign=%s --projection %s\n",
+				s.Projection, outbox.Count(s.Differ, "live row is", "live rows are"), outbox.ShellWord(m.CampaignID), s.Projection)
+		}
+	}
+	if text := outbox.Standings(outbox.Lacking(held[c.Campaign], m.Seq)); text != "" {
+		fmt.Fprintf(a.out, "readers see older rows than these, as %s\n", text)
+	}
+	for _, t := range m.Tables {
+		fmt.Fprintf(a.out, "%s%s%s\n", t.Name, replayText(t), sourceText(m, t))
+		for _, row := range t.Rows {
+			fmt.Fprintf(a.out, "  %s\n", modelRowText(row))
+		}
+		switch {
+		case t.More && t.Source == outbox.SourceLive:
+			fmt.Fprintln(a.out, "  there are more rows")
+		case t.More:
+			fmt.Fprintf(a.out, "  more rows: --table %s --after %s\n", t.Name, t.Next)
+		}
+	}
+	return nil
+}
+
+// replayText says with which version a table was replayed, and which ones built its live rows.
+func replayText(t outbox.ModelTable) string {
+	if t.Source != outbox.SourceReplay {
+		return ""
+	}
+	return ", " + cmp.Or(t.Doubt(), t.Versions())
+}
+
+// sourceText says of rows that are not from the replay why, and what they are instead.
+func sourceText(m outbox.ReadModel, t outbox.ModelTable) string {
+	s, failed := m.FailedBy(t.Projection)
+	if !failed {
+		return ""
+	}
+	instead := "its rows as of this event are not known"
+	if t.Source == outbox.SourceLive {
+		instead = "its live rows follow"
+	}
+	return fmt.Sprintf(": projection %s as loaded cannot replay event %d, %s: %s", s.Projection, s.FailedSeq, instead, s.Error)
+}
+
+// modelRowText is a row on one line, with what the event changed.
+func modelRowText(row outbox.ModelRow) string {
+	var parts []string
+	if row.Kind != "" {
+		parts = append(parts, row.Kind)
+	}
+	for _, k := range row.Key {
+		parts = append(parts, k.Name+"="+string(k.Value))
+	}
+	for _, c := range row.Cells {
+		switch {
+		case c.Long:
+			parts = append(parts, c.Name+"=(long)")
+		case c.Changed:
+			parts = append(parts, fmt.Sprintf("%s=%s (was %s)", c.Name, c.Value, c.Before))
+		default:
+			parts = append(parts, c.Name+"="+string(c.Value))
+		}
+	}
+	return strings.Join(parts, " ")
 }

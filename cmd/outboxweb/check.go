@@ -21,19 +21,14 @@ type checkCmd struct {
 }
 
 // Run reports every violation.
-func (c *checkCmd) Run(ctx context.Context, a *app) error {
-	st, set, err := a.openUninstalled(ctx, a.storeOptions())
-	if err != nil {
-		return err
-	}
-	defer st.Close()
+func (c *checkCmd) Run(ctx context.Context, a *app, set *projection.Set, st *engine.Engine) error {
 	versions, err := st.ReadModel().Versions(ctx)
 	if err != nil {
 		return err
 	}
 	replay := c.Replay && len(versions) > 0 // no rows without a version
 	if replay {
-		if err := refuseOthers(set, versions); err != nil {
+		if err := refuseOthers(ctx, st, set); err != nil {
 			return err
 		}
 	}
@@ -53,9 +48,7 @@ func (c *checkCmd) Run(ctx context.Context, a *app) error {
 		report.NotLoaded = notLoaded(set, versions)
 	}
 	report.OK = len(report.Violations) == 0
-	if report.Violations == nil {
-		report.Violations = []outbox.Violation{}
-	}
+	report.Violations = append([]outbox.Violation{}, report.Violations...) // an empty JSON list rather than null
 	if c.JSON {
 		err = a.printJSON(report)
 	} else {

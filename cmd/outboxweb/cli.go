@@ -64,7 +64,7 @@ type Common struct {
 	LogLevel        string                `name:"log-level" enum:"debug,info,warn,error" default:"info" group:"common" help:"Log level: debug, info, warn or error. Requests are info; probes, static files and auto-refresh are debug."`
 	NoMigrate       bool                  `name:"no-migrate" group:"common" help:"Never create or migrate databases in serve and append; other commands never do."`
 	AuditOnly       []string              `name:"audit-only" placeholder:"TYPE" group:"common" help:"An event type that is stored in the journal but never applied. Repeatable."`
-	MaxPayload      int                   `name:"max-payload" placeholder:"BYTES" default:"${max_payload}" group:"common" help:"Maximum payload of an event, in bytes."`
+	MaxPayload      int                   `name:"max-payload" placeholder:"BYTES" default:"${max_payload}" least:"1" group:"common" help:"Maximum payload of an event, in bytes."`
 	ReasonFrom      int64                 `name:"reason-from" placeholder:"ROWS" default:"0" group:"common" help:"Require a reason for actions that release this many rows or more: 1 for every action, 0 for none."`
 	Mode            modeFlag              `name:"mode" placeholder:"MODE" default:"outbox_apply_only" group:"common" values:"mode" help:"What happens on append: outbox_apply_only, inline_apply_only or shadow_only."`
 	OutboxEnabled   *bool                 `name:"outbox-enabled" group:"common" help:"Deprecated, use --mode: appends write outbox rows."`
@@ -85,13 +85,17 @@ func (m *modeFlag) UnmarshalText(text []byte) error {
 	return err
 }
 
-// AfterApply implements kong's hook: it records which flags were given explicitly.
+// AfterApply implements kong's hook: it records which flags were given explicitly, and their effective values
+// without secrets.
 func (c *Common) AfterApply(parsed *kong.Context) error {
 	c.sources = map[string]source{}
 	for _, flag := range parsed.Flags() {
-		c.sources[flag.Name] = sourceOf(parsed, flag)
+		from := sourceOf(parsed, flag)
+		c.sources[flag.Name] = from
+		if flag.Name != "help" && !flag.Hidden {
+			c.settings = append(c.settings, outbox.Setting{Name: flag.Name, Value: shownValue(flag.Name, parsed.FlagValue(flag)), Given: from != fromDefault})
+		}
 	}
-	c.settings = settingsOf(parsed)
 	return c.resolveMode()
 }
 
@@ -138,6 +142,16 @@ func sourceOf(parsed *kong.Context, flag *kong.Flag) source {
 	return found
 }
 
+// variables are what the tags of flags name as ${NAME}.
+var variables = kong.Vars{
+	"max_payload": strconv.Itoa(outbox.DefaultMaxPayload), "default_page": strconv.Itoa(outbox.DefaultPage), "max_page": strconv.Itoa(outbox.MaxPage),
+	"default_requeue": strconv.Itoa(outbox.DefaultRequeue), "confirm_above": outbox.Number(outbox.ConfirmAbove), "max_batch": strconv.Itoa(outbox.MaxBatch),
+	"default_poll": outbox.DefaultPoll.String(), "default_lease": outbox.DefaultLease.String(), "default_event_timeout": outbox.DefaultEventTimeout.String(),
+	"least_wait": outbox.LeastWait.String(), "least_lease": outbox.LeastLease.String(),
+	"default_concurrency": strconv.Itoa(outbox.DefaultConcurrency), "default_run_parallel": strconv.Itoa(outbox.DefaultRunParallel),
+	"roles": outbox.AnyRole(),
+}
+
 // newParser makes the command-line parser. A broken model panics: it would be broken at every
 // start.
 func newParser(c *cli, std streams) *kong.Kong {
@@ -147,14 +161,7 @@ func newParser(c *cli, std streams) *kong.Kong {
 		kong.Writers(std.out, std.err),
 		kong.Bind(&c.Common),
 		kong.PostBuild(nameVariables),
-		kong.NamedMapper("seq", kong.MapperFunc(mapSeq)),
-		kong.Vars{
-			"max_payload": strconv.Itoa(outbox.DefaultMaxPayload), "default_page": strconv.Itoa(outbox.DefaultPage), "max_page": strconv.Itoa(outbox.MaxPage),
-			"default_requeue": strconv.Itoa(outbox.DefaultRequeue), "confirm_above": outbox.Number(outbox.ConfirmAbove),
-			"default_poll": outbox.DefaultPoll.String(), "default_lease": outbox.DefaultLease.String(), "default_event_timeout": outbox.DefaultEventTimeout.String(),
-			"default_concurrency": strconv.Itoa(outbox.DefaultConcurrency), "default_run_parallel": strconv.Itoa(outbox.DefaultRunParallel),
-			"roles": outbox.AnyRole(),
-		},
+		variables,
 		kong.ExplicitGroups([]kong.Group{{Key: "common", Title: "Flags of every command:"}}),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
 	)

@@ -121,10 +121,10 @@ func TestServe_keepsAuditRecordsAndHistoryADayAtLeast(t *testing.T) {
 func TestSettings_showWhatWasGivenAndNoSecret(t *testing.T) {
 	var c cli
 	parser := newParser(&c, streams{in: strings.NewReader(""), out: io.Discard, err: io.Discard})
-	parsed := must.Get(parser.Parse([]string{"serve", "--journal-db", "postgres://ana:hush@db/outbox?sslpassword=hush&search_path=journal",
+	must.Get(parser.Parse([]string{"serve", "--journal-db", "postgres://ana:hush@db/outbox?sslpassword=hush&search_path=journal",
 		"--projections", "builtin:traces", "--projections", "dir", "--poll-interval", "3s"})).Or(t)
 	got := map[string]string{}
-	for _, s := range settingsOf(parsed) {
+	for _, s := range c.settings {
 		got[s.Name] = s.Value
 		must.Equal(t, s.Name == "journal-db" || s.Name == "projections" || s.Name == "poll-interval", s.Given, "--", s.Name, "counts as given")
 		must.Hold(t, !strings.Contains(s.Value, "hush"), "--%s tells a secret: %s", s.Name, s.Value)

@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
 // daysFlag is a long duration: 8760h in Go's notation, or a whole number of days, such as 365d.
@@ -47,4 +49,14 @@ func (d daysFlag) String() string {
 		return strconv.FormatInt(int64(span/day), 10) + "d"
 	}
 	return span.String()
+}
+
+func (c *serveCmd) checkKept() error {
+	switch tooShort := func(d daysFlag) bool { return d != 0 && time.Duration(d) < outbox.LeastKept }; {
+	case tooShort(c.KeepAudit):
+		return usagef("--keep-audit must be 24h or more, or 0 to keep audit records forever")
+	case tooShort(c.KeepHistory):
+		return usagef("--keep-history must be 24h or more, or 0 to keep the history of events forever")
+	}
+	return nil
 }

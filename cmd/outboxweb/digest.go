@@ -18,7 +18,7 @@ import (
 type digestCmd struct {
 	Campaign   string `required:"" placeholder:"C" help:"The campaign."`
 	Projection string `placeholder:"P" help:"Only this projection."`
-	Until      *int64 `placeholder:"N" help:"Replay the journal up to seq N instead of reading the live rows; 0 is before the first event."`
+	Until      *int64 `placeholder:"N" least:"0" help:"Replay the journal up to seq N instead of reading the live rows; 0 is before the first event."`
 	jsonFlag
 }
 
@@ -36,22 +36,7 @@ type digests struct {
 }
 
 // Run prints the digests of the live rows, or of a replay.
-func (c *digestCmd) Run(ctx context.Context, a *app) error {
-	if c.Until != nil && *c.Until < 0 {
-		return usagef("--until must be 0 or more")
-	}
-	var st *engine.Engine
-	var set *projection.Set
-	var err error
-	if c.Until == nil {
-		st, set, err = a.openLoaded(ctx, c.only()...)
-	} else { // which reads no live row
-		st, set, err = a.openUninstalled(ctx, a.storeOptions())
-	}
-	if err != nil {
-		return err
-	}
-	defer st.Close()
+func (c *digestCmd) Run(ctx context.Context, a *app, set *projection.Set, st *engine.Engine) error {
 	d, err := c.digest(ctx, st, set)
 	if err != nil {
 		return err
@@ -74,6 +59,9 @@ func (c *digestCmd) Run(ctx context.Context, a *app) error {
 
 func (c *digestCmd) digest(ctx context.Context, st *engine.Engine, set *projection.Set) (digests, error) {
 	if c.Until == nil {
+		if err := refuseOthers(ctx, st, set, c.only()...); err != nil {
+			return digests{}, err
+		}
 		return liveDigests(ctx, st, set, c.Campaign, c.only()...)
 	}
 	campaign, err := st.Campaign(ctx, c.Campaign)
@@ -123,44 +111,29 @@ func (c *digestCmd) only() []string {
 	return []string{c.Projection}
 }
 
-// liveDigests reads the digests of the live rows. It reads again while a worker advances the
-// campaign, so that the digests belong to the seq beside them.
+// liveDigests reads the digests of the live rows, and the event that they are at, from one snapshot.
 func liveDigests(ctx context.Context, st *engine.Engine, set *projection.Set, id string, only ...string) (digests, error) {
-	const tries = 20
-	for range tries {
-		before, err := st.Campaign(ctx, id)
-		if err != nil {
-			return digests{}, err
-		}
-		d := digests{CampaignID: id, AppliedSeq: before.AppliedSeq}
-		if err := d.read(ctx, st, set, only); err != nil {
-			return digests{}, err
-		}
-		after, err := st.Campaign(ctx, id)
-		if err != nil {
-			return digests{}, err
-		}
-		if after.AppliedSeq == before.AppliedSeq && after.Skips == before.Skips {
-			return d, nil
-		}
+	d := digests{CampaignID: id}
+	if _, err := st.Campaign(ctx, id); err != nil {
+		return d, err
 	}
-	return digests{}, fmt.Errorf("campaign %q is advancing too fast to compute a digest; pause it or try again", id)
-}
-
-// read reads the digests of the live rows from one snapshot.
-func (d *digests) read(ctx context.Context, st *engine.Engine, set *projection.Set, only []string) error {
 	live, err := st.ReadModel().Live(ctx)
 	if err != nil {
-		return fmt.Errorf("digest campaign %q: %w", d.CampaignID, err)
+		return d, fmt.Errorf("digest campaign %q: %w", id, err)
 	}
 	defer live.Close()
-	stands, err := live.Positions(ctx, d.CampaignID)
+	var stands map[string]readmodel.Position
+	at, _, err := live.Watermark(ctx, id)
 	if err == nil {
-		d.Projections, d.Full, err = set.Digests(ctx, live, d.CampaignID, only...)
+		stands, err = live.Positions(ctx, id)
 	}
-	d.addSeqs(stands)
+	if err == nil {
+		d.Projections, d.Full, err = set.Digests(ctx, live, id, only...)
+	}
 	if err != nil && !errors.Is(err, outbox.ErrNotFound) {
-		err = fmt.Errorf("digest campaign %q: %w", d.CampaignID, err)
+		err = fmt.Errorf("digest campaign %q: %w", id, err)
 	}
-	return err
+	d.AppliedSeq = at.AppliedSeq
+	d.addSeqs(stands)
+	return d, err
 }

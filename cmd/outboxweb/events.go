@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -16,78 +15,68 @@ type eventsCmd struct {
 	Filter outbox.EventFilter `embed:""`
 	Since  string             `placeholder:"TIME" help:"Events recorded at or after this: RFC 3339, a date, -2h or 14:00, the last one that is past (UTC)."`
 	Until  string             `placeholder:"TIME" help:"Events recorded before this; 14:10 is the first one from --since."`
-	Limit  int                `placeholder:"N" default:"50" help:"Show at most this many events, newest first. Default 50."`
+	Limit  int                `placeholder:"N" default:"50" least:"1" help:"Show at most this many events, newest first. Default 50."`
 	jsonFlag
 }
 
-// settledEvents are events with the position for a conditional append.
-type settledEvents struct {
-	Events   []outbox.EventHit `json:"events"`
-	Position *int64            `json:"position"`
+func (c *eventsCmd) check() (err error) {
+	if c.Filter.Time == "recorded" {
+		c.Filter.Time = "" // the default
+	}
+	c.Filter.Since, c.Filter.Until, err = outbox.ParseRange(c.Since, c.Until, time.Now())
+	return asFlag(err)
 }
 
 // Run searches until there are as many events as wanted, or no more.
-func (c *eventsCmd) Run(ctx context.Context, a *app) error {
-	if c.Limit < 1 {
-		return usagef("--limit must be 1 or more")
-	}
+func (c *eventsCmd) Run(ctx context.Context, a *app, st *engine.Engine) error {
 	f := c.Filter
-	if f.Time == "recorded" {
-		f.Time = "" // the default
-	}
-	var err error
-	if f.Since, f.Until, err = outbox.ParseRange(c.Since, c.Until, time.Now()); err != nil {
-		if refusal, ok := errors.AsType[*outbox.Refusal](err); ok {
-			err = asUsage("--"+refusal.Field, refusal)
-		}
+	_, loaded, err := installed(ctx, st)
+	if err != nil {
 		return err
 	}
-	return a.withStore(ctx, func(st *engine.Engine) error {
-		_, loaded, err := installed(ctx, st)
+	events := []outbox.EventHit{}
+	var next *string
+	var position *int64 // for a conditional append
+	for len(events) < c.Limit {
+		f.Limit = min(outbox.MaxPage, c.Limit-len(events))
+		page, err := st.Search.Events(ctx, f)
+		if err == nil {
+			err = st.Runs.AddHeld(ctx, loaded, page.Items)
+		}
 		if err != nil {
 			return err
 		}
-		events, found := []outbox.EventHit{}, settledEvents{}
-		var next *string
-		for len(events) < c.Limit {
-			f.Limit = min(outbox.MaxPage, c.Limit-len(events))
-			page, err := st.Search.Events(ctx, f)
-			if err == nil {
-				err = st.Runs.AddHeld(ctx, loaded, page.Items)
-			}
-			if err != nil {
-				return err
-			}
-			events = append(events, page.Items...)
-			if f.Settled {
-				f.Settled, found.Position = false, page.Position
-			}
-			if next = page.NextCursor; next == nil {
-				break
-			}
-			f.Cursor = *next
+		events = append(events, page.Items...)
+		if f.Settled {
+			f.Settled, position = false, page.Position
 		}
-		a.printCut(next, len(events), "events")
-		var unknown error
-		if len(events) == 0 && f.CampaignID != "" {
-			_, unknown = st.Campaign(ctx, f.CampaignID)
+		if next = page.NextCursor; next == nil {
+			break
 		}
-		switch {
-		case c.JSON && unknown != nil:
-			return unknown
-		case c.Filter.Settled && c.JSON:
-			found.Events = events
-			return a.printJSON(found)
-		case c.JSON:
-			return a.printJSON(events)
-		case c.Filter.Settled:
-			fmt.Fprintf(a.out, "settled position %d\n", *found.Position)
-		}
-		if len(events) == 0 {
-			fmt.Fprintln(a.out, "no event matches")
-			return cmp.Or(a.printMisses(ctx, st, f), unknown)
-		}
-		return a.printEvents(events)
+		f.Cursor = *next
+	}
+	a.printCut(next, len(events), "events")
+	var unknown error
+	if len(events) == 0 && f.CampaignID != "" {
+		_, unknown = st.Campaign(ctx, f.CampaignID)
+	}
+	switch {
+	case c.JSON && unknown != nil:
+		return unknown
+	case c.Filter.Settled && c.JSON:
+		return a.printJSON(map[string]any{"events": events, "position": position})
+	case c.JSON:
+		return a.printJSON(events)
+	case c.Filter.Settled:
+		fmt.Fprintf(a.out, "settled position %d\n", *position)
+	}
+	if len(events) == 0 {
+		fmt.Fprintln(a.out, "no event matches")
+		return cmp.Or(a.printMisses(ctx, st, f), unknown)
+	}
+	return printTable(a.out, "OCCURRED\tRECORDED\tCAMPAIGN\tSEQ\tSTATE\tTYPE\tENTITY\tPAYLOAD", events, func(e outbox.EventHit) []any {
+		return []any{stamp(e.OccurredAt.UTC()), stamp(e.RecordedAt.UTC()), e.CampaignID, e.Seq, e.StateText(), e.EventType,
+			firstLine(e.EntityType+" "+e.EntityID, 60), firstLine(e.Excerpt, 80)}
 	})
 }
 
@@ -101,10 +90,4 @@ func (a *app) printMisses(ctx context.Context, st *engine.Engine, f outbox.Event
 		fmt.Fprintln(a.out, "times are when events were recorded; --time occurred searches by when they occurred")
 	}
 	return err
-}
-
-func (a *app) printEvents(events []outbox.EventHit) error {
-	return printTable(a.out, "OCCURRED\tRECORDED\tCAMPAIGN\tSEQ\tSTATE\tTYPE\tENTITY\tPAYLOAD", events, func(e outbox.EventHit) []any {
-		return []any{e.OccurredAt.UTC().Format(time.RFC3339), e.RecordedAt.UTC().Format(time.RFC3339), e.CampaignID, e.Seq, e.StateText(), e.EventType, firstLine(e.EntityType+" "+e.EntityID, 60), firstLine(e.Excerpt, 80)}
-	})
 }

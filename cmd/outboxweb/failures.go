@@ -9,6 +9,9 @@ import (
 
 	"github.com/outboxweb/outboxweb/internal/engine"
 	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/projection"
+	"github.com/outboxweb/outboxweb/internal/redact"
+	"github.com/outboxweb/outboxweb/internal/timetravel"
 )
 
 // failuresCmd lists the errors that rows have in common.
@@ -22,39 +25,37 @@ type failuresCmd struct {
 type failuresListCmd struct{ jsonFlag }
 
 // Run lists the groups.
-func (c *failuresListCmd) Run(ctx context.Context, a *app) error {
-	return a.withStore(ctx, func(st *engine.Engine) error {
-		all, err := st.ErrorGroups(ctx)
-		if err != nil {
-			return err
-		}
-		versions, loaded, err := installed(ctx, st)
-		if err != nil {
-			return err
-		}
-		running, err := st.Operations.Requeuing(ctx)
-		if err != nil {
-			return err
-		}
-		groups := all.Assessed(outbox.Running{Build: version, Versions: versions}, running)
-		if err := st.Runs.RestOnRehearsals(ctx, groups, loaded); err != nil {
-			return err
-		}
-		quarantined, more, err := st.ReadModel().QuarantineCauses(ctx)
-		if err != nil {
-			return err
-		}
-		all.More = all.More || more
-		if c.JSON {
-			return a.printJSON(map[string]any{"groups": groups, "capped": all.Capped(), "more": all.More, "rehearsed": all.Rehearsed, "quarantined": quarantined})
-		}
-		if err := a.printGroups(groups, all); err != nil || len(quarantined) == 0 {
-			return err
-		}
-		fmt.Fprintln(a.out, "\nprojections are quarantined, which a requeue does not reach:")
-		return printTable(a.out, "PROJECTION\tCAMPAIGNS\tSINCE\tLAST\tFINGERPRINT\tERROR", quarantined, func(q outbox.QuarantineCause) []any {
-			return []any{q.Projection, outbox.AtLeast(q.Campaigns, q.Capped), stamp(q.FirstAt), stamp(q.LastAt), firstLine(q.Fingerprint, 80), firstLine(q.Example, 80)}
-		})
+func (c *failuresListCmd) Run(ctx context.Context, a *app, st *engine.Engine) error {
+	all, err := st.ErrorGroups(ctx)
+	if err != nil {
+		return err
+	}
+	versions, loaded, err := installed(ctx, st)
+	if err != nil {
+		return err
+	}
+	running, err := st.Operations.Requeuing(ctx)
+	if err != nil {
+		return err
+	}
+	groups := all.Assessed(outbox.Running{Build: version, Versions: versions}, running)
+	if err := st.Runs.RestOnRehearsals(ctx, groups, loaded); err != nil {
+		return err
+	}
+	quarantined, more, err := st.ReadModel().QuarantineCauses(ctx)
+	if err != nil {
+		return err
+	}
+	all.More = all.More || more
+	if c.JSON {
+		return a.printJSON(map[string]any{"groups": groups, "capped": all.Capped(), "more": all.More, "rehearsed": all.Rehearsed, "quarantined": quarantined})
+	}
+	if err := a.printGroups(groups, all); err != nil || len(quarantined) == 0 {
+		return err
+	}
+	fmt.Fprintln(a.out, "\nprojections are quarantined, which a requeue does not reach:")
+	return printTable(a.out, "PROJECTION\tCAMPAIGNS\tSINCE\tLAST\tFINGERPRINT\tERROR", quarantined, func(q outbox.QuarantineCause) []any {
+		return []any{q.Projection, outbox.AtLeast(q.Campaigns, q.Capped), stamp(q.FirstAt), stamp(q.LastAt), firstLine(q.Fingerprint, 80), firstLine(q.Example, 80)}
 	})
 }
 
@@ -80,16 +81,9 @@ func (a *app) printGroups(groups []outbox.AssessedGroup, all outbox.ErrorGroups)
 		if g.Operation != nil {
 			operation = fmt.Sprintf("%d (%s)", g.Operation.ID, g.Operation.Phase)
 		}
-		return []any{g.Dead, g.Failed, g.Rehearsed, g.Reach(), g.Released, timeOrDash(g.FirstAt), timeOrDash(g.NextAttemptAt), triedBuilds(g), worstCampaigns(g), operation,
+		return []any{g.Dead, g.Failed, g.Rehearsed, g.Reach(), g.Released, stampOr(g.FirstAt, "-"), stampOr(g.NextAttemptAt, "-"), triedBuilds(g), worstCampaigns(g), operation,
 			firstLine(g.Fingerprint, 80), firstLine(g.Example, 80), g.Verdict, firstLine(note, 80)}
 	})
-}
-
-func timeOrDash(t *time.Time) string {
-	if t == nil {
-		return "-"
-	}
-	return t.UTC().Format(time.RFC3339)
 }
 
 func triedBuilds(g outbox.AssessedGroup) string {
@@ -114,16 +108,89 @@ type failuresNoteCmd struct {
 }
 
 // Run pins the note.
-func (c *failuresNoteCmd) Run(ctx context.Context, a *app) error {
-	return a.withStore(ctx, func(st *engine.Engine) error {
-		note, err := st.SetGroupNote(ctx, command(c.Reason), c.Fingerprint, c.Note)
-		if err != nil {
+func (c *failuresNoteCmd) Run(ctx context.Context, a *app, st *engine.Engine) error {
+	note, err := st.SetGroupNote(ctx, command(c.Reason), c.Fingerprint, c.Note)
+	did := "note saved"
+	if note == nil {
+		did = "note removed"
+	}
+	return c.answer(a, err, map[string]any{"fingerprint": c.Fingerprint, "note": note}, "%s", did)
+}
+
+// failuresExplainCmd explains why projections cannot apply an event.
+type failuresExplainCmd struct {
+	Campaign string `arg:"" help:"The campaign's id."`
+	Seq      int64  `arg:"" help:"The event's number in it."`
+	jsonFlag
+	redactFlags
+}
+
+// Run explains the event's open failures with the projections of this command.
+func (c *failuresExplainCmd) Run(ctx context.Context, a *app) error {
+	hide, err := c.redactor()
+	if err != nil {
+		return err
+	}
+	var x outbox.EventExplanation
+	err = a.readingBoth(ctx, func(st *engine.Engine, set *projection.Set, travel *timetravel.Travel) (err error) {
+		x, err = st.Explainer(set, travel, time.Minute)(ctx, redact.Of(hide), c.Campaign, c.Seq)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	x = redact.Shown(hide, x)
+	if c.JSON {
+		return a.printJSON(x)
+	}
+	fmt.Fprintf(a.out, "event %d of campaign %s, %s\n", x.Seq, x.CampaignID, x.EventType)
+	if len(x.Failures) == 0 {
+		fmt.Fprintln(a.out, "no projection fails at it")
+	}
+	for _, f := range x.Failures {
+		if err := a.printExplained(f); err != nil {
 			return err
 		}
-		did := "note saved"
-		if note == nil {
-			did = "note removed"
+	}
+	return nil
+}
+
+func (a *app) printExplained(f outbox.ExplainedFailure) error {
+	for _, line := range []string{f.Reason, f.Error, f.VersionChanged(), f.Unexplained} {
+		if line != "" {
+			fmt.Fprintf(a.out, "\n%s\n", line)
 		}
-		return c.print(a, map[string]any{"fingerprint": c.Fingerprint, "note": note}, "%s", did)
+	}
+	if f.Statement == nil {
+		return nil
+	}
+	fmt.Fprintf(a.out, "\n%s:%d of projection %s\n", f.Statement.File, f.Statement.Line, f.Projection)
+	for _, l := range f.Statement.Lines {
+		mark := " "
+		if l.Failed {
+			mark = ">"
+		}
+		fmt.Fprintf(a.out, "%s %4d  %s\n", mark, l.Number, l.Text)
+	}
+	there := "THE ROW THAT IS THERE"
+	switch {
+	case f.Existing == nil:
+		there = ""
+	case f.Existing.SetBy > 0:
+		there += fmt.Sprintf(", BY EVENT %d", f.Existing.SetBy)
+	}
+	fmt.Fprintln(a.out)
+	return printTable(a.out, "COLUMN\tBINDING\tTHIS EVENT\t"+there, f.Compared(), func(c outbox.ComparedColumn) []any {
+		value := string(c.Value)
+		if c.Missing {
+			value = "missing"
+		}
+		if c.Refused {
+			value += " (refused)"
+		}
+		if c.Computed {
+			value += " (in an expression)"
+		}
+		return []any{c.Name, c.Binding, value, string(c.Existing)}
 	})
 }

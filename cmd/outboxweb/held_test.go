@@ -381,7 +381,7 @@ func TestDigest_untilZeroIsOfNoEvent(t *testing.T) {
 	d.says("digest --campaign c-1 --until 0", "campaign c-1 at seq 0", empty["log"], empty["names"], full)
 	d.says("digest --campaign c-1 --until 0 --json", `"applied_seq": 0`, full)
 	d.runs("digest --campaign c-1 --until=-1", exitUsage, "--until must be 0 or more")
-	d.runs("verify --campaign c-1 --until-seq 0", exitUsage, "--until-seq: must be 1 or more")
+	d.runs("verify --campaign c-1 --until-seq 0", exitUsage, "--until-seq must be 1 or more")
 }
 
 // A command that only compares, with files that no server has loaded, must not pass for a server that

@@ -21,78 +21,64 @@ type intakeCmd struct {
 	Schema     intakeSchemaCmd     `cmd:"" help:"Print the statements that create the table outboxweb_intake in a service's database."`
 }
 
-// withIntake runs do with the sources of the configuration file.
-func (a *app) withIntake(ctx context.Context, do func(*intake.Intake) error) error {
+// intake returns the sources of the configuration file, on the store that open opens.
+func (a *app) intake(open func() (*engine.Engine, error)) (*intake.Intake, error) {
 	settings, err := section(&a.Common, sourcesKey, intake.Parse)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return a.withStore(ctx, func(st *engine.Engine) error {
-		st.Intake.Settings = settings
-		return do(st.Intake)
-	})
+	st, err := open()
+	if err != nil {
+		return nil, err
+	}
+	st.Intake.Settings = settings
+	return st.Intake, nil
 }
 
 type intakeListCmd struct{ jsonFlag }
 
 // Run lists the sources.
-func (c *intakeListCmd) Run(ctx context.Context, a *app) error {
-	return a.withIntake(ctx, func(in *intake.Intake) error {
-		sources, err := in.States(ctx)
-		if err != nil {
-			return err
-		}
-		if c.JSON {
-			return a.printJSON(map[string]any{"sources": sources})
-		}
-		return a.printSources(sources)
-	})
-}
-
-func (a *app) printSources(sources []outbox.IntakeSource) error {
-	t := table(a.out)
-	if len(sources) == 0 {
-		t.row("no sources in the journal, nor in the configuration of this command")
-		return t.Flush()
+func (c *intakeListCmd) Run(ctx context.Context, a *app, in *intake.Intake) error {
+	sources, err := in.States(ctx)
+	switch {
+	case err != nil:
+		return err
+	case c.JSON:
+		return a.printJSON(map[string]any{"sources": sources})
+	case len(sources) == 0:
+		fmt.Fprintln(a.out, "no sources in the journal, nor in the configuration of this command")
+		return nil
 	}
-	t.row("SOURCE", "STATE", "WAITING", "OLDEST", "REJECTED", "JOURNALLED", "HELD BY", "LAST ERROR")
-	for _, s := range sources {
+	return printTable(a.out, "SOURCE\tSTATE\tWAITING\tOLDEST\tREJECTED\tJOURNALLED\tHELD BY\tLAST ERROR", sources, func(s outbox.IntakeSource) []any {
 		holder := ""
 		if s.Lease != nil {
 			holder = s.Lease.Owner
 		}
-		t.row(s.Name, s.State(time.Now()), outbox.AtLeast(s.Waiting, s.Waiting >= s.WaitingLimit), stampOr(s.OldestAt, ""), s.Rejected, s.Journalled, holder, firstLine(s.Error, 120))
-	}
-	return t.Flush()
+		waiting := outbox.AtLeast(s.Waiting, s.Waiting >= s.WaitingLimit)
+		return []any{s.Name, s.State(time.Now()), waiting, stampOr(s.OldestAt, ""), s.Rejected, s.Journalled, holder, firstLine(s.Error, 120)}
+	})
 }
 
 type intakeRejectionsCmd struct {
 	Source string `arg:"" help:"The source, as named in the configuration file."`
-	Limit  int    `default:"50" placeholder:"N" help:"At most this many rows. Default 50."`
+	Limit  int    `default:"50" placeholder:"N" least:"1" most:"${max_page}" help:"At most this many rows. Default 50."`
 	jsonFlag
 }
 
 // Run lists rejected rows.
-func (c *intakeRejectionsCmd) Run(ctx context.Context, a *app) error {
-	if err := checkLimit(c.Limit, outbox.MaxPage); err != nil {
+func (c *intakeRejectionsCmd) Run(ctx context.Context, a *app, in *intake.Intake) error {
+	page, err := in.Rejections(ctx, c.Source, "", c.Limit)
+	if err != nil {
 		return err
 	}
-	return a.withIntake(ctx, func(in *intake.Intake) error {
-		page, err := in.Rejections(ctx, c.Source, "", c.Limit)
-		if err != nil {
-			return err
-		}
-		a.printCut(page.NextCursor, len(page.Items), "rejected rows")
-		switch {
-		case c.JSON:
-			return a.printJSON(page)
-		case len(page.Items) == 0:
-			fmt.Fprintln(a.out, "no rejected rows of source "+c.Source)
-			return nil
-		}
-		return printTable(a.out, "ID\tROW\tCAMPAIGN\tEVENT\tTYPE\tSTATUS\tREJECTED\tREASON", page.Items, func(r outbox.IntakeRejection) []any {
-			return []any{r.ID, firstLine(r.RowKey, idShown), firstLine(r.CampaignID, idShown), firstLine(r.EventID, idShown), firstLine(r.EventType, idShown), r.Status, stamp(r.RejectedAt), firstLine(r.Reason, 200)}
-		})
+	a.printCut(page.NextCursor, len(page.Items), "rejected rows")
+	if c.JSON {
+		return a.printJSON(page)
+	}
+	headings := "ID\tROW\tCAMPAIGN\tEVENT\tTYPE\tSTATUS\tREJECTED\tREASON"
+	return printList(a, c.jsonFlag, "rejected rows of source "+c.Source, page.Items, headings, func(r outbox.IntakeRejection) []any {
+		return []any{r.ID, firstLine(r.RowKey, idShown), firstLine(r.CampaignID, idShown), firstLine(r.EventID, idShown), firstLine(r.EventType, idShown),
+			r.Status, stamp(r.RejectedAt), firstLine(r.Reason, 200)}
 	})
 }
 
@@ -102,14 +88,9 @@ type intakeRetryCmd struct {
 }
 
 // Run retries a rejected row.
-func (c *intakeRetryCmd) Run(ctx context.Context, a *app) error {
-	return a.withIntake(ctx, func(in *intake.Intake) error {
-		r, err := in.Retry(ctx, command(c.Reason), c.Source, c.ID)
-		if err != nil {
-			return err
-		}
-		return c.print(a, r, "rejected row %d of source %s is retried by the server that holds the source", r.ID, r.Source)
-	})
+func (c *intakeRetryCmd) Run(ctx context.Context, a *app, in *intake.Intake) error {
+	r, err := in.Retry(ctx, command(c.Reason), c.Source, c.ID)
+	return c.answer(a, err, r, "rejected row %d of source %s is retried by the server that holds the source", r.ID, r.Source)
 }
 
 type intakeDiscardCmd struct {
@@ -119,15 +100,10 @@ type intakeDiscardCmd struct {
 }
 
 // Run discards a rejected row.
-func (c *intakeDiscardCmd) Run(ctx context.Context, a *app) error {
-	return a.withIntake(ctx, func(in *intake.Intake) error {
-		return a.confirming(c.Reason, c.Confirm, func(o outbox.Command) error {
-			r, err := in.Discard(ctx, o, c.Source, c.ID)
-			if err != nil {
-				return err
-			}
-			return c.print(a, r, "rejected row %d of source %s is discarded by the server that holds the source; its campaign %s continues", r.ID, r.Source, r.CampaignID)
-		})
+func (c *intakeDiscardCmd) Run(ctx context.Context, a *app, in *intake.Intake) error {
+	return a.confirming(c.Reason, c.Confirm, func(o outbox.Command) error {
+		r, err := in.Discard(ctx, o, c.Source, c.ID)
+		return c.answer(a, err, r, "rejected row %d of source %s is discarded by the server that holds the source; its campaign %s continues", r.ID, r.Source, r.CampaignID)
 	})
 }
 
@@ -138,15 +114,10 @@ type intakeHandOverCmd struct {
 }
 
 // Run hands a source over.
-func (c *intakeHandOverCmd) Run(ctx context.Context, a *app) error {
-	return a.withIntake(ctx, func(in *intake.Intake) error {
-		return a.confirming(c.Reason, c.Confirm, func(o outbox.Command) error {
-			h, err := in.HandOver(ctx, o, c.Source)
-			if err != nil {
-				return err
-			}
-			return c.print(a, h, "source %s is taken from journal %s at the next read of the server that has it in its configuration", h.Source, h.From)
-		})
+func (c *intakeHandOverCmd) Run(ctx context.Context, a *app, in *intake.Intake) error {
+	return a.confirming(c.Reason, c.Confirm, func(o outbox.Command) error {
+		h, err := in.HandOver(ctx, o, c.Source)
+		return c.answer(a, err, h, "source %s is taken from journal %s at the next read of the server that has it in its configuration", h.Source, h.From)
 	})
 }
 

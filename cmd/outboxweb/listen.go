@@ -31,6 +31,28 @@ type Listening struct {
 	ActRate float64 `default:"50" placeholder:"N" help:"Actions per second allowed per identity, with bursts of twice as many; 0 for no limit."`
 }
 
+// originFlags configure the origins at which browsers reach the pages, and which may frame them.
+type originFlags struct {
+	PublicOrigin   string   `placeholder:"ORIGIN" help:"The origin at which browsers reach the dashboard, such as https://ops.example. Its pages may make changes, its host is allowed, and curl commands use it."`
+	FrameAncestors []string `placeholder:"ORIGIN" help:"An origin that may embed the dashboard in a frame: scheme://host[:port], or 'self' in single quotes. Repeatable; none by default."`
+}
+
+// check validates the origins and normalizes them as browsers do.
+func (f *originFlags) check() error {
+	if f.PublicOrigin != "" {
+		at, err := handlers.Origin(f.PublicOrigin)
+		if err != nil {
+			return usagef("--public-origin: %v", err)
+		}
+		f.PublicOrigin = at
+	}
+	var err error
+	if f.FrameAncestors, err = handlers.FrameAncestors(f.FrameAncestors); err != nil {
+		return usagef("--frame-ancestors: %v", err)
+	}
+	return nil
+}
+
 const (
 	unixPrefix = "unix:"
 	systemd    = "systemd"
@@ -53,41 +75,31 @@ func (c *serveCmd) checkListening() error {
 	case c.Listen == systemd:
 		return nil // the socket passed on by systemd is checked once it is known
 	}
-	addr, err := c.place()
-	if err != nil {
-		return err
-	}
-	return c.checkPlace(addr)
-}
-
-// named is the address given by a flag, before listening on it.
-type named struct{ network, text string }
-
-func (a named) Network() string { return a.network }
-func (a named) String() string  { return a.text }
-
-// place parses --listen.
-func (c *serveCmd) place() (net.Addr, error) {
 	path, unix := strings.CutPrefix(c.Listen, unixPrefix)
 	switch {
 	case unix && path == "":
-		return nil, usagef("--listen: %q names no path, such as unix:/run/outboxweb/http.sock", c.Listen)
+		return usagef("--listen: %q names no path, such as unix:/run/outboxweb/http.sock", c.Listen)
 	case unix:
-		return named{"unix", path}, nil
+		return c.checkSocket(path)
 	}
 	if _, _, err := net.SplitHostPort(c.Listen); err != nil {
-		return nil, usagef("--listen: %q is not HOST:PORT, such as 127.0.0.1:8080, nor unix:PATH, nor systemd", c.Listen)
+		return usagef("--listen: %q is not HOST:PORT, such as 127.0.0.1:8080, nor unix:PATH, nor systemd", c.Listen)
 	}
-	return named{"tcp", c.Listen}, nil
+	return c.checkAddress(c.Listen)
 }
 
-// checkPlace refuses an address that unauthenticated clients could reach. It checks the address of
-// the flag and then the one actually listened on, since names and systemd may lead elsewhere.
+// checkPlace is checkListening for the address actually listened on, since names and systemd may lead
+// elsewhere than the flag says.
 func (c *serveCmd) checkPlace(addr net.Addr) error {
 	if addr.Network() == "unix" {
 		return c.checkSocket(addr.String())
 	}
-	host, _, err := net.SplitHostPort(addr.String())
+	return c.checkAddress(addr.String())
+}
+
+// checkAddress refuses an address that unauthenticated clients could reach.
+func (c *serveCmd) checkAddress(addr string) error {
+	host, _, err := net.SplitHostPort(addr)
 	if err == nil && (auth.IsLoopback(host) || c.InsecureNoAuth || c.authenticates()) {
 		return nil
 	}

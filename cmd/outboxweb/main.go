@@ -28,16 +28,14 @@ func revision() string {
 	if !known {
 		return ""
 	}
-	revision, modified := "", ""
+	settings := map[string]string{}
 	for _, s := range info.Settings {
-		switch {
-		case s.Key == "vcs.revision":
-			revision = s.Value
-		case s.Key == "vcs.modified" && s.Value == "true":
-			modified = "-dirty"
-		}
+		settings[s.Key] = s.Value
 	}
-	return revision + modified
+	if settings["vcs.modified"] == "true" {
+		return settings["vcs.revision"] + "-dirty"
+	}
+	return settings["vcs.revision"]
 }
 
 const (
@@ -83,12 +81,9 @@ func run(ctx context.Context, args []string, std streams) int {
 		fmt.Fprintln(std.err, "outboxweb:", usageSentence(err))
 		return exitUsage
 	}
-	parsed.BindTo(ctx, (*context.Context)(nil))
 	a := &app{streams: std, Common: c.Common}
 	a.warnOfVariables(parsed, os.Environ())
-	if err = checkValues(parsed); err == nil {
-		err = parsed.Run(a)
-	}
+	err = a.execute(ctx, parsed)
 	switch {
 	case err == nil:
 		return exitDone

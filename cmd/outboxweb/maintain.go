@@ -61,21 +61,20 @@ type backupCmd struct {
 	Dir string `arg:"" help:"The directory to write; it must be empty or not exist."`
 }
 
-// Run writes the backup.
-func (c *backupCmd) Run(ctx context.Context, a *app) error {
+func (c *backupCmd) check() error {
 	switch c.Dir {
 	case "":
 		return usagef("DIR: the directory name is empty")
 	case "-":
 		return usagef("DIR: a backup is a directory and cannot be written to stdout; name a directory, or ./- for one with that name")
 	}
-	st, err := a.openStore(ctx, a.storeOptions())
-	if err != nil {
-		return err
-	}
-	defer st.Close()
+	return nil
+}
+
+// Run writes the backup.
+func (c *backupCmd) Run(ctx context.Context, a *app, st *engine.Engine) error {
 	bar := a.progress("backup")
-	err = st.Maintenance.Backup(ctx, c.Dir, bar.set)
+	err := st.Maintenance.Backup(ctx, c.Dir, bar.set)
 	bar.end()
 	if err != nil {
 		return err
@@ -105,11 +104,8 @@ func (c *versionCmd) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
-	if c.JSON {
-		return a.printJSON(map[string]string{"outboxweb": version, "go": runtime.Version(), "sqlite": sqlite})
-	}
-	_, err = fmt.Fprintf(a.out, "outboxweb %s\ngo %s\nsqlite %s\n", version, runtime.Version(), sqlite)
-	return err
+	versions := map[string]string{"outboxweb": version, "go": runtime.Version(), "sqlite": sqlite}
+	return c.print(a, versions, "outboxweb %s\ngo %s\nsqlite %s", version, runtime.Version(), sqlite)
 }
 
 func sqliteVersion(ctx context.Context) (text string, err error) {

@@ -1,7 +1,10 @@
 package main
 
 import (
+	"bufio"
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -9,7 +12,12 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/alecthomas/kong"
+	"github.com/mattn/go-isatty"
+
+	"github.com/outboxweb/outboxweb/internal/alerts"
 	"github.com/outboxweb/outboxweb/internal/engine"
+	"github.com/outboxweb/outboxweb/internal/intake"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/projection"
 	"github.com/outboxweb/outboxweb/internal/store"
@@ -41,12 +49,46 @@ func (a *app) withStore(ctx context.Context, do func(*engine.Engine) error) erro
 	return do(st)
 }
 
+// execute runs a command, once its flags have passed its check. Its Run may take an open store, which is
+// closed afterwards, the alerts or the sources of the configuration file on it, or the projections.
+func (a *app) execute(ctx context.Context, parsed *kong.Context) error {
+	if err := cmp.Or(checkValues(parsed), checkLimits(parsed)); err != nil {
+		return err
+	}
+	if c, checks := parsed.Selected().Target.Addr().Interface().(interface{ check() error }); checks {
+		if err := c.check(); err != nil {
+			return err
+		}
+	}
+	var opened *engine.Engine
+	defer func() {
+		if opened != nil {
+			opened.Close()
+		}
+	}()
+	open := func() (st *engine.Engine, err error) {
+		if st, err = a.openStore(ctx, a.storeOptions()); err == nil {
+			opened = st
+		}
+		return st, err
+	}
+	parsed.BindTo(ctx, (*context.Context)(nil))
+	for _, provider := range []any{
+		open,
+		func() (*alerts.Alerts, error) { return a.alerts(open) },
+		func() (*intake.Intake, error) { return a.intake(open) },
+		func() (*projection.Set, error) { return a.loadProjections(ctx) },
+	} {
+		if err := parsed.BindToProvider(provider); err != nil {
+			return err
+		}
+	}
+	return parsed.Run(a)
+}
+
 // openStore opens both databases and registers the event types that
 // --audit-only names. The caller closes the store.
 func (a *app) openStore(ctx context.Context, o store.Options) (*engine.Engine, error) {
-	if a.MaxPayload < 1 {
-		return nil, usagef("--max-payload must be 1 or more")
-	}
 	opened, err := store.Open(ctx, o)
 	if err != nil {
 		return nil, err
@@ -111,11 +153,7 @@ func (a *app) openLoaded(ctx context.Context, only ...string) (*engine.Engine, *
 	if err != nil {
 		return nil, nil, err
 	}
-	versions, err := st.ReadModel().Versions(ctx)
-	if err == nil {
-		err = refuseOthers(set, versions, only...)
-	}
-	if err != nil {
+	if err := refuseOthers(ctx, st, set, only...); err != nil {
 		st.Close()
 		return nil, nil, err
 	}
@@ -123,7 +161,11 @@ func (a *app) openLoaded(ctx context.Context, only ...string) (*engine.Engine, *
 }
 
 // refuseOthers refuses projections in other versions than those that events are applied with.
-func refuseOthers(set *projection.Set, versions map[string]string, only ...string) error {
+func refuseOthers(ctx context.Context, st *engine.Engine, set *projection.Set, only ...string) error {
+	versions, err := st.ReadModel().Versions(ctx)
+	if err != nil {
+		return err
+	}
 	for _, p := range set.Projections() {
 		switch is := versions[p.Name]; {
 		case is == p.Version || len(only) > 0 && !slices.Contains(only, p.Name):
@@ -189,4 +231,32 @@ func osUser() string {
 		return u.Username
 	}
 	return "uid-" + strconv.Itoa(os.Getuid())
+}
+
+// confirming performs an action with the flags --reason and --confirm. If the action requires a
+// phrase and none was given, it prompts once when attached to a terminal; otherwise it is refused
+// with the flag to use.
+func (a *app) confirming(reason, confirm string, act func(outbox.Command) error) error {
+	o := command(reason)
+	o.Confirm = confirm
+	err := act(o)
+	refusal, refused := errors.AsType[*outbox.Refusal](err)
+	if refused && refusal.Confirm != "" && o.Confirm == "" && a.atTerminal() {
+		fmt.Fprintln(a.err, refusal)
+		line := bufio.NewScanner(a.in)
+		line.Scan() // at the end of the input the phrase is empty
+		o.Confirm = line.Text()
+		err = act(o)
+		refusal, refused = errors.AsType[*outbox.Refusal](err)
+	}
+	if refused && refusal.Confirm != "" {
+		return usagef("%s; to confirm it, add --confirm %s", refusal.Detail, outbox.ShellWord(refusal.Confirm))
+	}
+	return err
+}
+
+// atTerminal reports whether the command can prompt.
+func (a *app) atTerminal() bool {
+	in, ok := a.in.(*os.File)
+	return ok && isatty.IsTerminal(in.Fd())
 }

@@ -145,27 +145,22 @@ type operationsListCmd struct {
 }
 
 // Run lists operations.
-func (c *operationsListCmd) Run(ctx context.Context, a *app) error {
-	if err := checkLimit(c.Limit, outbox.MaxPage); err != nil {
-		return err
-	}
+func (c *operationsListCmd) Run(ctx context.Context, a *app, st *engine.Engine) error {
 	if c.Filter.Limit = c.Limit; c.Open {
 		c.Filter.Acknowledged = new(bool)
 	}
-	return a.withStore(ctx, func(st *engine.Engine) error {
-		page, err := st.Operations.List(ctx, c.Filter)
-		if err != nil {
-			return err
+	page, err := st.Operations.List(ctx, c.Filter)
+	if err != nil {
+		return err
+	}
+	headings := "ID\tSTATUS\tACKNOWLEDGED\tROWS\tIN PROGRESS\tDONE\tQUARANTINED\tFAILED AGAIN\tNOT ATTEMPTED\tSTARTED\tBY\tREASON"
+	return printPage(a, c.jsonFlag, "operations", page, headings, func(o outbox.Operation) []any {
+		seen, n := "no", o.Totals
+		if o.AcknowledgedAt != nil {
+			seen = "by " + o.AcknowledgedBy
 		}
-		a.printCut(page.NextCursor, len(page.Items), "operations")
-		headings := "ID\tSTATUS\tACKNOWLEDGED\tROWS\tIN PROGRESS\tDONE\tQUARANTINED\tFAILED AGAIN\tNOT ATTEMPTED\tSTARTED\tBY\tREASON"
-		return printList(a, c.jsonFlag, "operations", page.Items, headings, func(o outbox.Operation) []any {
-			seen := "no"
-			if o.AcknowledgedAt != nil {
-				seen = "by " + o.AcknowledgedBy
-			}
-			return []any{o.ID, o.Status, seen, o.Totals.Chosen, o.Totals.Waiting + o.Totals.Requeued, o.Totals.Done, o.Totals.Quarantined, o.Totals.FailedAgain, o.Totals.Left, stamp(o.StartedAt), o.StartedBy, firstLine(o.Reason, 60)}
-		})
+		return []any{o.ID, o.Status, seen, n.Chosen, n.Waiting + n.Requeued, n.Done, n.Quarantined, n.FailedAgain, n.Left,
+			stamp(o.StartedAt), o.StartedBy, firstLine(o.Reason, 60)}
 	})
 }
 
@@ -176,17 +171,15 @@ type operationsShowCmd struct {
 }
 
 // Run shows one operation.
-func (c *operationsShowCmd) Run(ctx context.Context, a *app) error {
-	return a.withStore(ctx, func(st *engine.Engine) error {
-		if c.Wait {
-			return a.follow(ctx, st, c.ID, c.jsonFlag)
-		}
-		d, err := st.Operations.Get(ctx, c.ID)
-		if err != nil {
-			return err
-		}
-		return a.printOperation(d, c.jsonFlag)
-	})
+func (c *operationsShowCmd) Run(ctx context.Context, a *app, st *engine.Engine) error {
+	if c.Wait {
+		return a.follow(ctx, st, c.ID, c.jsonFlag)
+	}
+	d, err := st.Operations.Get(ctx, c.ID)
+	if err != nil {
+		return err
+	}
+	return a.printOperation(d, c.jsonFlag)
 }
 
 type operationsCancelCmd struct {
@@ -195,14 +188,9 @@ type operationsCancelCmd struct {
 }
 
 // Run cancels one operation.
-func (c *operationsCancelCmd) Run(ctx context.Context, a *app) error {
-	return a.withStore(ctx, func(st *engine.Engine) error {
-		op, err := st.Operations.Cancel(ctx, command(c.Reason), c.ID, "")
-		if err != nil {
-			return err
-		}
-		return c.print(a, op, "cancelled operation %d: %s not attempted, %s in progress", op.ID, outbox.Count(op.Totals.Left, "row", "rows"), outbox.Number(op.Totals.Unwatched))
-	})
+func (c *operationsCancelCmd) Run(ctx context.Context, a *app, st *engine.Engine) error {
+	op, err := st.Operations.Cancel(ctx, command(c.Reason), c.ID, "")
+	return c.answer(a, err, op, "cancelled operation %d: %s not attempted, %s in progress", op.ID, outbox.Count(op.Totals.Left, "row", "rows"), outbox.Number(op.Totals.Unwatched))
 }
 
 type operationsAcknowledgeCmd struct {
@@ -212,12 +200,7 @@ type operationsAcknowledgeCmd struct {
 }
 
 // Run acknowledges one operation.
-func (c *operationsAcknowledgeCmd) Run(ctx context.Context, a *app) error {
-	return a.withStore(ctx, func(st *engine.Engine) error {
-		op, err := st.Operations.Acknowledge(ctx, command(c.Reason), c.ID, "")
-		if err != nil {
-			return err
-		}
-		return c.print(a, op, "acknowledged operation %d, which is %s", op.ID, op.Status)
-	})
+func (c *operationsAcknowledgeCmd) Run(ctx context.Context, a *app, st *engine.Engine) error {
+	op, err := st.Operations.Acknowledge(ctx, command(c.Reason), c.ID, "")
+	return c.answer(a, err, op, "acknowledged operation %d, which is %s", op.ID, op.Status)
 }

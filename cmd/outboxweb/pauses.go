@@ -5,56 +5,53 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/alecthomas/kong"
+
 	"github.com/outboxweb/outboxweb/internal/engine"
 	"github.com/outboxweb/outboxweb/internal/outbox"
-	"github.com/outboxweb/outboxweb/internal/runs"
+	"github.com/outboxweb/outboxweb/internal/projection"
 )
 
 // projectionsStatusCmd prints the recorded state of the projections.
 type projectionsStatusCmd struct {
 	Name   string              `arg:"" optional:"" help:"Show this projection and the campaigns where it is not live."`
 	Filter outbox.CursorFilter `embed:""`
-	Limit  int                 `default:"${default_page}" placeholder:"N" help:"With NAME: at most this many campaigns, up to ${max_page}. Default ${default_page}."`
+	Limit  int                 `default:"${default_page}" placeholder:"N" least:"1" most:"${max_page}" help:"With NAME: at most this many campaigns, up to ${max_page}. Default ${default_page}."`
 	jsonFlag
 }
 
-// Run describes all projections, or one projection and the campaigns it does not follow.
-func (c *projectionsStatusCmd) Run(ctx context.Context, a *app) error {
+func (c *projectionsStatusCmd) check() error {
 	if c.Name == "" && c.Filter.State != "" {
 		return usagef("--state needs NAME")
 	}
-	if err := checkLimit(c.Limit, outbox.MaxPage); err != nil {
-		return err
-	}
-	set, err := a.loadProjections(ctx)
+	return nil
+}
+
+// Run describes all projections, or one projection and the campaigns it does not follow.
+func (c *projectionsStatusCmd) Run(ctx context.Context, a *app, set *projection.Set, st *engine.Engine) error {
+	known, err := st.Runs.WithUnloaded(ctx, set.Infos())
 	if err != nil {
 		return err
 	}
-	return a.withStore(ctx, func(st *engine.Engine) error {
-		known, err := st.Runs.WithUnloaded(ctx, set.Infos())
-		if err != nil {
-			return err
+	described, err := st.Runs.DescribeProjections(ctx, known)
+	if err != nil {
+		return err
+	}
+	if c.Name == "" {
+		return c.printAll(a, described)
+	}
+	c.Filter.Projection, c.Filter.Limit = c.Name, c.Limit
+	cursors, err := st.Runs.ProjectionCursors(ctx, c.Filter, known)
+	if err != nil {
+		return err
+	}
+	for _, p := range described {
+		if p.Name == c.Name {
+			a.printCut(cursors.NextCursor, len(cursors.Items), "campaigns")
+			return c.printOne(a, p, cursors)
 		}
-		described, err := st.Runs.DescribeProjections(ctx, known)
-		if err != nil {
-			return err
-		}
-		if c.Name == "" {
-			return c.printAll(a, described)
-		}
-		c.Filter.Projection, c.Filter.Limit = c.Name, c.Limit
-		cursors, err := st.Runs.ProjectionCursors(ctx, c.Filter, known)
-		if err != nil {
-			return err
-		}
-		for _, p := range described {
-			if p.Name == c.Name {
-				a.printCut(cursors.NextCursor, len(cursors.Items), "campaigns")
-				return c.printOne(a, p, cursors)
-			}
-		}
-		return nil
-	})
+	}
+	return nil
 }
 
 func (c *projectionsStatusCmd) printAll(a *app, described []outbox.ProjectionInfo) error {
@@ -114,61 +111,45 @@ func (c *projectionsStatusCmd) printOne(a *app, p outbox.ProjectionInfo, cursors
 	})
 }
 
-// projectionPause holds the arguments of pausing and resuming a projection.
-type projectionPause struct {
+// projectionsPauseCmd pauses or resumes a projection.
+type projectionsPauseCmd struct {
 	Name string `arg:"" help:"The projection."`
 	outbox.PauseRequest
 	jsonFlag
 }
 
-func (c *projectionPause) change(ctx context.Context, a *app, past string,
-	act func(*runs.Runs, context.Context, outbox.Command, string, string, []outbox.ProjectionInfo) (outbox.ProjectionPause, error)) error {
-	set, err := a.loadProjections(ctx)
-	if err != nil {
-		return err
+// Run does what the command's name says.
+func (c *projectionsPauseCmd) Run(ctx context.Context, a *app, set *projection.Set, st *engine.Engine, parsed *kong.Context) error {
+	act, past := st.Runs.PauseProjection, "paused"
+	if parsed.Selected().Name == "resume" {
+		act, past = st.Runs.ResumeProjection, "resumed"
 	}
-	return a.withStore(ctx, func(st *engine.Engine) error {
-		h, err := act(st.Runs, ctx, command(c.Reason), c.Name, c.CampaignID, set.Infos())
-		switch {
-		case err != nil:
-			return err
-		case c.JSON:
-			return a.printJSON(h)
-		}
-		where := "for all campaigns"
-		if h.CampaignID != "" {
-			where = fmt.Sprintf("for campaign %s at event %d", h.CampaignID, h.AppliedSeq)
-		}
-		now := ""
-		if h.State != past {
-			now = "; now " + h.State
-		}
-		fmt.Fprintf(a.out, "%s projection %s %s%s\n", past, h.Projection, where, now)
-		if h.Behind > 0 {
-			fmt.Fprintf(a.out, "%s for a replay\n", outbox.Count(h.Behind, "campaign waits", "campaigns wait"))
-		}
-		if h.Quarantined > 0 {
-			fmt.Fprintf(a.out, "it is quarantined in %s: fix its file, then outboxweb runs start replay --all --projection %s\n", outbox.Count(h.Quarantined, "campaign", "campaigns"), h.Projection)
-		}
-		if h.BlockedByRun > 0 {
-			fmt.Fprintf(a.out, "the replay starts when run %d ends\n", h.BlockedByRun)
-		}
-		return nil
-	})
-}
-
-type projectionsPauseCmd struct{ projectionPause }
-
-// Run pauses the projection.
-func (c *projectionsPauseCmd) Run(ctx context.Context, a *app) error {
-	return c.change(ctx, a, "paused", (*runs.Runs).PauseProjection)
-}
-
-type projectionsResumeCmd struct{ projectionPause }
-
-// Run resumes the projection.
-func (c *projectionsResumeCmd) Run(ctx context.Context, a *app) error {
-	return c.change(ctx, a, "resumed", (*runs.Runs).ResumeProjection)
+	h, err := act(ctx, command(c.Reason), c.Name, c.CampaignID, set.Infos())
+	switch {
+	case err != nil:
+		return err
+	case c.JSON:
+		return a.printJSON(h)
+	}
+	where := "for all campaigns"
+	if h.CampaignID != "" {
+		where = fmt.Sprintf("for campaign %s at event %d", h.CampaignID, h.AppliedSeq)
+	}
+	now := ""
+	if h.State != past {
+		now = "; now " + h.State
+	}
+	fmt.Fprintf(a.out, "%s projection %s %s%s\n", past, h.Projection, where, now)
+	if h.Behind > 0 {
+		fmt.Fprintf(a.out, "%s for a replay\n", outbox.Count(h.Behind, "campaign waits", "campaigns wait"))
+	}
+	if h.Quarantined > 0 {
+		fmt.Fprintf(a.out, "it is quarantined in %s: fix its file, then outboxweb runs start replay --all --projection %s\n", outbox.Count(h.Quarantined, "campaign", "campaigns"), h.Projection)
+	}
+	if h.BlockedByRun > 0 {
+		fmt.Fprintf(a.out, "the replay starts when run %d ends\n", h.BlockedByRun)
+	}
+	return nil
 }
 
 // failuresProjectionsCmd lists the events that projections could not follow.
@@ -178,19 +159,13 @@ type failuresProjectionsCmd struct {
 }
 
 // Run lists them.
-func (c *failuresProjectionsCmd) Run(ctx context.Context, a *app) error {
-	if err := checkLimit(c.Limit, outbox.MaxPage); err != nil {
+func (c *failuresProjectionsCmd) Run(ctx context.Context, a *app, st *engine.Engine) error {
+	c.Filter.Limit = c.Limit
+	page, err := st.ReadModel().Failures(ctx, c.Filter)
+	if err != nil {
 		return err
 	}
-	c.Filter.Limit = c.Limit
-	return a.withStore(ctx, func(st *engine.Engine) error {
-		page, err := st.ReadModel().Failures(ctx, c.Filter)
-		if err != nil {
-			return err
-		}
-		a.printCut(page.NextCursor, len(page.Items), "failures")
-		return printList(a, c.jsonFlag, "failures", page.Items, "PROJECTION\tCAMPAIGN\tSEQ\tATTEMPTS\tSTATUS\tERROR", func(f outbox.ProjectionFailure) []any {
-			return []any{f.Projection, firstLine(f.CampaignID, idShown), f.Seq, f.Attempts, f.Status, firstLine(f.Message, 120)}
-		})
+	return printPage(a, c.jsonFlag, "failures", page, "PROJECTION\tCAMPAIGN\tSEQ\tATTEMPTS\tSTATUS\tERROR", func(f outbox.ProjectionFailure) []any {
+		return []any{f.Projection, firstLine(f.CampaignID, idShown), f.Seq, f.Attempts, f.Status, firstLine(f.Message, 120)}
 	})
 }

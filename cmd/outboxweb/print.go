@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -8,10 +9,12 @@ import (
 	"strings"
 	"time"
 	"unicode"
+	"unicode/utf8"
 
 	"golang.org/x/text/width"
 
 	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/redact"
 )
 
 // jsonFlag belongs to commands that can print a JSON document.
@@ -27,8 +30,21 @@ type actionFlags struct {
 
 // listFlags belong to commands that print a page of a list.
 type listFlags struct {
-	Limit int `default:"${default_page}" placeholder:"N" help:"Maximum number to list, up to ${max_page}. Default ${default_page}."`
+	Limit int `default:"${default_page}" placeholder:"N" least:"1" most:"${max_page}" help:"Maximum number to list, up to ${max_page}. Default ${default_page}."`
 	jsonFlag
+}
+
+// redactFlags belong to commands that show payloads and rows, and to serve.
+type redactFlags struct {
+	RedactKey    []string `placeholder:"NAME" sep:"none" help:"An additional key whose values are secrets, in words such as card number; matched in any case and spelling. Repeatable."`
+	RedactValue  []string `placeholder:"REGEXP" sep:"none" help:"An additional regular expression (RE2) that matches secrets. Repeatable."`
+	HidePayloads bool     `help:"Hide all payloads, metadata, tags and row values; an admin can reveal one event at a time."`
+}
+
+// redactor returns the redactor of the flags; an invalid pattern is wrong usage of the flag.
+func (f redactFlags) redactor() (*redact.Redactor, error) {
+	r, err := redact.New(redact.Config{Keys: f.RedactKey, Values: f.RedactValue, HidePayloads: f.HidePayloads})
+	return r, asFlag(err)
 }
 
 // print prints the document with --json and the sentence otherwise.
@@ -36,8 +52,17 @@ func (f jsonFlag) print(a *app, document any, format string, args ...any) error 
 	if f.JSON {
 		return a.printJSON(document)
 	}
-	fmt.Fprintln(a.out, fmt.Sprintf(format, args...))
-	return nil
+	_, err := fmt.Fprintf(a.out, format+"\n", args...)
+	return err
+}
+
+// answer returns the error of what a command asked for, or prints its outcome: the document with --json, the
+// sentence otherwise.
+func (f jsonFlag) answer(a *app, err error, document any, format string, args ...any) error {
+	if err != nil {
+		return err
+	}
+	return f.print(a, document, format, args...)
 }
 
 // printJSON writes one indented JSON document to stdout.
@@ -69,6 +94,12 @@ func printList[T any](a *app, f jsonFlag, name string, items []T, headings strin
 		return nil
 	}
 	return printTable(a.out, headings, items, cells)
+}
+
+// printPage is printList for a page, and says on stderr if there are more items.
+func printPage[T any](a *app, f jsonFlag, name string, page outbox.Page[T], headings string, cells func(T) []any) error {
+	a.printCut(page.NextCursor, len(page.Items), name)
+	return printList(a, f, name, page.Items, headings, cells)
 }
 
 // printCut says on stderr that a list ends at its limit; next leads to the rest, nil without one.
@@ -157,4 +188,33 @@ func stampOr(t *time.Time, none string) string {
 		return none
 	}
 	return stamp(*t)
+}
+
+// visible escapes characters that a terminal would interpret or not show, as JSON escapes, which
+// mean the same within JSON. Line endings and tabs stay, and so do invalid bytes: they may be part
+// of a character split across two writes.
+type visible struct{ w io.Writer }
+
+func (v visible) Write(text []byte) (int, error) {
+	if bytes.IndexFunc(text, hides) < 0 {
+		return v.w.Write(text)
+	}
+	var b bytes.Buffer
+	for rest := text; len(rest) > 0; {
+		r, size := utf8.DecodeRune(rest)
+		if hides(r) {
+			b.WriteString(outbox.EscapeRune(r))
+		} else {
+			b.Write(rest[:size])
+		}
+		rest = rest[size:]
+	}
+	if _, err := v.w.Write(b.Bytes()); err != nil {
+		return 0, err
+	}
+	return len(text), nil
+}
+
+func hides(r rune) bool {
+	return r != '\n' && r != '\t' && outbox.Unseen(r)
 }

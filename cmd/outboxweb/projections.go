@@ -16,18 +16,14 @@ type projectionsCmd struct {
 	Check  projectionsCheckCmd  `cmd:"" help:"Check projection files without a database."`
 	Status projectionsStatusCmd `cmd:"" help:"Show the campaigns where projections are not live, and why."`
 	Pause  projectionsPauseCmd  `cmd:"" help:"Pause a projection, for one campaign or for all; other projections continue."`
-	Resume projectionsResumeCmd `cmd:"" help:"Resume a paused projection."`
+	Resume projectionsPauseCmd  `cmd:"" help:"Resume a paused projection."`
 }
 
 // projectionsListCmd lists the definitions that --projections loads.
 type projectionsListCmd struct{ jsonFlag }
 
 // Run lists the projections; it opens no database.
-func (c *projectionsListCmd) Run(ctx context.Context, a *app) error {
-	set, err := a.loadProjections(ctx)
-	if err != nil {
-		return err
-	}
+func (c *projectionsListCmd) Run(a *app, set *projection.Set) error {
 	infos := set.Infos()
 	if c.JSON {
 		return a.printJSON(map[string]any{"projections": infos})
@@ -50,24 +46,22 @@ type projectionsCheckCmd struct {
 // Run checks the files. A fault names the file and line, and the exit code is 1.
 func (c *projectionsCheckCmd) Run(ctx context.Context, a *app) error {
 	set, err := projection.Check(ctx, c.Dir)
-	problem := ""
-	if err != nil {
-		problem = refusalText(err)
+	doc := map[string]any{"ok": err == nil, "error": ""}
+	if err == nil {
+		doc["projections"], doc["warnings"] = set.Infos(), append([]string{}, set.Warnings()...)
+	} else {
+		doc["error"] = refusalText(err)
+		fmt.Fprintln(a.err, "outboxweb:", doc["error"])
 	}
 	if c.JSON {
-		doc := map[string]any{"ok": err == nil, "error": problem}
-		if err == nil {
-			doc["projections"], doc["warnings"] = set.Infos(), append([]string{}, set.Warnings()...)
-		}
 		if err := a.printJSON(doc); err != nil {
 			return err
 		}
 	}
-	if err != nil {
-		fmt.Fprintln(a.err, "outboxweb:", problem)
+	switch {
+	case err != nil:
 		return errFound
-	}
-	if c.JSON {
+	case c.JSON:
 		return nil
 	}
 	warnings := set.Warnings()

@@ -6,13 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
+	"github.com/alecthomas/kong"
+
 	"github.com/outboxweb/outboxweb/internal/engine"
 	"github.com/outboxweb/outboxweb/internal/outbox"
-	"github.com/outboxweb/outboxweb/internal/publishing"
 )
 
 // publishersCmd lists publishers and controls them.
@@ -21,7 +21,7 @@ type publishersCmd struct {
 	Show    publishersShowCmd    `cmd:"" help:"Show a publisher, its last error and recent activity."`
 	History publishersHistoryCmd `cmd:"" help:"Show a publisher's history over the last hour or day."`
 	Pause   publishersPauseCmd   `cmd:"" help:"Pause a publisher, or all of a name; positions do not move."`
-	Resume  publishersResumeCmd  `cmd:"" help:"Resume a paused or failed publisher, or all of a name, at once and clear their errors."`
+	Resume  publishersPauseCmd   `cmd:"" help:"Resume a paused or failed publisher, or all of a name, at once and clear their errors."`
 	Reset   publishersResetCmd   `cmd:"" help:"Clear a publisher's errors; a paused publisher stays paused."`
 	Seek    publishersSeekCmd    `cmd:"" help:"Move a publisher's position (reset its offset), repeating or skipping events."`
 	Skip    publishersSkipCmd    `cmd:"" help:"Skip the event that a publisher cannot deliver."`
@@ -38,30 +38,25 @@ func (p *subscriptionArg) UnmarshalText(text []byte) (err error) {
 }
 
 type publishersListCmd struct {
-	Limit int `placeholder:"N" default:"${default_page}" help:"Show at most this many publishers, those first that need attention. Default ${default_page}."`
+	Limit int `placeholder:"N" default:"${default_page}" least:"1" help:"Show at most this many publishers, those first that need attention. Default ${default_page}."`
 	jsonFlag
 }
 
 // Run lists publishers.
-func (c *publishersListCmd) Run(ctx context.Context, a *app) error {
-	if c.Limit < 1 {
-		return usagef("--limit must be 1 or more")
+func (c *publishersListCmd) Run(ctx context.Context, a *app, st *engine.Engine) error {
+	shared, err := st.Publishing.Publishers(ctx)
+	if err != nil {
+		return err
 	}
-	return a.withStore(ctx, func(st *engine.Engine) error {
-		shared, err := st.Publishing.Publishers(ctx)
-		if err != nil {
-			return err
-		}
-		now, all := time.Now(), slices.Clone(shared)
-		if outbox.SortPublishers(all, now); len(all) > c.Limit {
-			all = all[:c.Limit]
-			a.printCut(new(string), c.Limit, "publishers")
-		}
-		headings := "PUBLISHER\tSTATE\tPOSITION\tHEAD\tLAG\tDELIVERED\tLAST DELIVERY\tHELD BY\tERRORS\tLAST ERROR"
-		return printList(a, c.jsonFlag, "publishers", all, headings, func(p outbox.Publisher) []any {
-			return []any{p, p.State(now), p.Position, p.HeadPosition, p.Lag(), p.Delivered,
-				stampOr(p.LastPublishedAt, "never"), holderOf(p, now), p.ErrorCount, firstLine(p.LastError, 120)}
-		})
+	now, all := time.Now(), slices.Clone(shared)
+	if outbox.SortPublishers(all, now); len(all) > c.Limit {
+		all = all[:c.Limit]
+		a.printCut(new(string), c.Limit, "publishers")
+	}
+	headings := "PUBLISHER\tSTATE\tPOSITION\tHEAD\tLAG\tDELIVERED\tLAST DELIVERY\tHELD BY\tERRORS\tLAST ERROR"
+	return printList(a, c.jsonFlag, "publishers", all, headings, func(p outbox.Publisher) []any {
+		return []any{p, p.State(now), p.Position, p.HeadPosition, p.Lag(), p.Delivered,
+			stampOr(p.LastPublishedAt, "never"), holderOf(p, now), p.ErrorCount, firstLine(p.LastError, 120)}
 	})
 }
 
@@ -86,28 +81,57 @@ type publishersShowCmd struct {
 }
 
 // Run shows one publisher.
-func (c *publishersShowCmd) Run(ctx context.Context, a *app) error {
-	return a.withStore(ctx, func(st *engine.Engine) error {
-		p, err := st.Publishing.Publisher(ctx, c.Publisher.SubscriptionName)
-		if err != nil {
-			return err
-		}
-		if c.JSON {
-			return a.printJSON(p)
-		}
-		acts, err := st.AuditLogOf(ctx, publisherActionsShown, outbox.PublisherTarget(p.SubscriptionName), outbox.PublishersTarget(p.SubscriptionName.Publisher))
-		if err != nil {
-			return err
-		}
-		return a.printPublisher(p, acts)
-	})
+func (c *publishersShowCmd) Run(ctx context.Context, a *app, st *engine.Engine) error {
+	p, err := st.Publishing.Publisher(ctx, c.Publisher.SubscriptionName)
+	if err != nil {
+		return err
+	}
+	if c.JSON {
+		return a.printJSON(p)
+	}
+	acts, err := st.AuditLogOf(ctx, publisherActionsShown, outbox.PublisherTarget(p.SubscriptionName), outbox.PublishersTarget(p.SubscriptionName.Publisher))
+	if err != nil {
+		return err
+	}
+	return a.printPublisher(p, acts)
 }
 
 func (a *app) printPublisher(p outbox.Publisher, acts []outbox.AuditEntry) error {
 	t, now := table(a.out), time.Now()
 	t.row(p, p.State(now))
-	for _, line := range publisherLines(p, now) {
-		t.row(line[0], line[1])
+	t.row("why", p.Why(now))
+	t.row("destination", p.Destination)
+	t.row("selects", p.Match.Words())
+	t.row("position", fmt.Sprintf("%d of %d", p.Position, p.HeadPosition))
+	t.row("lag", p.Lag())
+	t.row("delivered", fmt.Sprintf("%s, the last at position %d", outbox.Count(p.Delivered, "event", "events"), p.DeliveredPosition))
+	t.row("last delivery", stampOr(p.LastPublishedAt, "never"))
+	t.row("leased by", holderOf(p, now))
+	if p.Paused != nil {
+		t.row("paused", fmt.Sprintf("by %s at %s: %s", p.Paused.By, stamp(p.Paused.At), p.Paused.Reason))
+	}
+	if p.ErrorCount > 0 {
+		t.row("errors in a row", p.ErrorCount)
+		t.row("cause", p.Blame())
+	}
+	if e := p.ErrorEvent; e != nil {
+		t.row("could not deliver", fmt.Sprintf("event %d (%s) of campaign %s, at position %d", e.Seq, e.EventType, e.CampaignID, e.Position))
+	}
+	if p.Healthy != nil {
+		text := fmt.Sprintf("%t at %s: %s", *p.Healthy, stampOr(p.HealthAt, "an unknown time"), firstLine(p.HealthMessage, 120))
+		t.row("healthy", strings.TrimSuffix(text, ": "))
+	}
+	if p.HangingSince != nil {
+		t.row("call", "has not returned since "+stamp(*p.HangingSince))
+	}
+	if p.Settings.BatchSize > 0 {
+		t.row("settings", p.Settings.String())
+	}
+	switch {
+	case p.Stopped:
+		t.row("next try", "after a resume or reset: the destination reported that it is gone")
+	case p.RetryAt != nil:
+		t.row("next try", stamp(*p.RetryAt))
 	}
 	if err := t.Flush(); err != nil {
 		return err
@@ -128,42 +152,6 @@ func (a *app) printPublisher(p outbox.Publisher, acts []outbox.AuditEntry) error
 	return t.Flush()
 }
 
-// publisherLines returns labelled facts about a publisher.
-func publisherLines(p outbox.Publisher, now time.Time) [][2]string {
-	lines := [][2]string{
-		{"why", p.Why(now)},
-		{"destination", p.Destination}, {"selects", p.Match.Words()},
-		{"position", fmt.Sprintf("%d of %d", p.Position, p.HeadPosition)}, {"lag", p.Lag()},
-		{"delivered", fmt.Sprintf("%s, the last at position %d", outbox.Count(p.Delivered, "event", "events"), p.DeliveredPosition)},
-		{"last delivery", stampOr(p.LastPublishedAt, "never")}, {"leased by", holderOf(p, now)},
-	}
-	if p.Paused != nil {
-		lines = append(lines, [2]string{"paused", fmt.Sprintf("by %s at %s: %s", p.Paused.By, stamp(p.Paused.At), p.Paused.Reason)})
-	}
-	if p.ErrorCount > 0 {
-		lines = append(lines, [2]string{"errors in a row", strconv.Itoa(p.ErrorCount)}, [2]string{"cause", p.Blame()})
-	}
-	if e := p.ErrorEvent; e != nil {
-		lines = append(lines, [2]string{"could not deliver", fmt.Sprintf("event %d (%s) of campaign %s, at position %d", e.Seq, e.EventType, e.CampaignID, e.Position)})
-	}
-	if p.Healthy != nil {
-		lines = append(lines, [2]string{"healthy", strings.TrimSuffix(fmt.Sprintf("%t at %s: %s", *p.Healthy, stampOr(p.HealthAt, "an unknown time"), firstLine(p.HealthMessage, 120)), ": ")})
-	}
-	if p.HangingSince != nil {
-		lines = append(lines, [2]string{"call", "has not returned since " + stamp(*p.HangingSince)})
-	}
-	if s := p.Settings; s.BatchSize > 0 {
-		lines = append(lines, [2]string{"settings", s.String()})
-	}
-	switch {
-	case p.Stopped:
-		lines = append(lines, [2]string{"next try", "after a resume or reset: the destination reported that it is gone"})
-	case p.RetryAt != nil:
-		lines = append(lines, [2]string{"next try", stamp(*p.RetryAt)})
-	}
-	return lines
-}
-
 type publishersHistoryCmd struct {
 	Publisher subscriptionArg `arg:"" help:"The publisher, as TOPIC/PUBLISHER."`
 	Range     string          `enum:"1h,6h,24h,7d" default:"1h" help:"How far back: 1h (in steps of a minute), 6h (5 minutes), 24h (15 minutes) or 7d (2 hours)."`
@@ -172,23 +160,21 @@ type publishersHistoryCmd struct {
 }
 
 // Run prints the history of one publisher.
-func (c *publishersHistoryCmd) Run(ctx context.Context, a *app) error {
-	return a.withStore(ctx, func(st *engine.Engine) error {
-		over := outbox.Range{Name: outbox.RangeName(c.Range)}
-		if c.Span != "" {
-			over = outbox.OfSpan(outbox.Span(c.Span))
-		}
-		history, err := st.Publishing.History(ctx, c.Publisher.SubscriptionName, over)
-		if err != nil {
-			return err
-		}
-		if c.JSON {
-			return a.printJSON(history)
-		}
-		return printTable(a.out, "AT\tDELIVERED\tEVENTS/S\tLAG\tERRORS", history.Points, func(p outbox.PublisherPoint) []any {
-			lag := outbox.Publisher{LagEvents: p.LagEvents, LagCapped: p.LagCapped, LagSeconds: p.LagSeconds}.Lag()
-			return []any{stamp(p.At), p.Delivered, fmt.Sprintf("%.1f", p.PerSecond), lag, p.ErrorsInARow}
-		})
+func (c *publishersHistoryCmd) Run(ctx context.Context, a *app, st *engine.Engine) error {
+	over := outbox.Range{Name: outbox.RangeName(c.Range)}
+	if c.Span != "" {
+		over = outbox.OfSpan(outbox.Span(c.Span))
+	}
+	history, err := st.Publishing.History(ctx, c.Publisher.SubscriptionName, over)
+	if err != nil {
+		return err
+	}
+	if c.JSON {
+		return a.printJSON(history)
+	}
+	return printTable(a.out, "AT\tDELIVERED\tEVENTS/S\tLAG\tERRORS", history.Points, func(p outbox.PublisherPoint) []any {
+		lag := outbox.Publisher{LagEvents: p.LagEvents, LagCapped: p.LagCapped, LagSeconds: p.LagSeconds}.Lag()
+		return []any{stamp(p.At), p.Delivered, fmt.Sprintf("%.1f", p.PerSecond), lag, p.ErrorsInARow}
 	})
 }
 
@@ -197,62 +183,46 @@ type publisherAction struct {
 	actionFlags
 }
 
-// change performs an action and prints the publisher afterwards.
-func (c *publisherAction) change(ctx context.Context, a *app, past string, act func(*publishing.Progress, context.Context, outbox.Command, outbox.SubscriptionName) (outbox.Publisher, error)) error {
-	return a.withStore(ctx, func(st *engine.Engine) error {
-		p, err := act(st.Publishing, ctx, command(c.Reason), c.Publisher.SubscriptionName)
-		if err != nil {
-			return err
-		}
-		return c.print(a, p, "%s publisher %s: it is %s at position %d of %d, lag: %s", past, p, p.Status, p.Position, p.HeadPosition, p.Lag())
-	})
+// changed prints a publisher after an action on it, which returned err.
+func (c actionFlags) changed(a *app, err error, p outbox.Publisher, past string) error {
+	return c.answer(a, err, p, "%s publisher %s: it is %s at position %d of %d, lag: %s", past, p, p.Status, p.Position, p.HeadPosition, p.Lag())
 }
 
-// publisherPauseAction holds the arguments of actions on one publisher, or on a name in all topics.
-type publisherPauseAction struct {
+// publishersPauseCmd pauses or resumes one publisher, or those of a name in all topics.
+type publishersPauseCmd struct {
 	Publisher *subscriptionArg `arg:"" optional:"" help:"The publisher, as TOPIC/PUBLISHER."`
 	Name      string           `placeholder:"NAME" help:"Instead of TOPIC/PUBLISHER: the publishers of this name in all topics, at once."`
 	actionFlags
 }
 
-func (c *publisherPauseAction) change(ctx context.Context, a *app, past string,
-	one func(*publishing.Progress, context.Context, outbox.Command, outbox.SubscriptionName) (outbox.Publisher, error),
-	all func(*publishing.Progress, context.Context, outbox.Command, string) (outbox.PublishersChange, error)) error {
-	switch {
-	case (c.Publisher == nil) == (c.Name == ""):
+func (c *publishersPauseCmd) check() error {
+	if (c.Publisher == nil) == (c.Name == "") {
 		return usagef("name one publisher as TOPIC/PUBLISHER, or with --name those of a name in all topics")
-	case c.Publisher != nil:
-		action := publisherAction{Publisher: *c.Publisher, actionFlags: c.actionFlags}
-		return action.change(ctx, a, past, one)
 	}
-	return a.withStore(ctx, func(st *engine.Engine) error {
-		done, err := all(st.Publishing, ctx, command(c.Reason), c.Name)
-		if err != nil {
-			return err
-		}
-		return c.print(a, done, "%s publisher %s in %s; unchanged in %d", past, c.Name, outbox.Count(int64(len(done.Changed)), "topic", "topics"), len(done.Unchanged))
-	})
+	return nil
 }
 
-type publishersPauseCmd struct{ publisherPauseAction }
-
-// Run pauses one publisher, or those of a name.
-func (c *publishersPauseCmd) Run(ctx context.Context, a *app) error {
-	return c.change(ctx, a, "paused", (*publishing.Progress).Pause, (*publishing.Progress).PauseAll)
-}
-
-type publishersResumeCmd struct{ publisherPauseAction }
-
-// Run resumes one publisher, or those of a name.
-func (c *publishersResumeCmd) Run(ctx context.Context, a *app) error {
-	return c.change(ctx, a, "resumed", (*publishing.Progress).Resume, (*publishing.Progress).ResumeAll)
+// Run does what the command's name says.
+func (c *publishersPauseCmd) Run(ctx context.Context, a *app, st *engine.Engine, parsed *kong.Context) error {
+	one, all, past := st.Publishing.Pause, st.Publishing.PauseAll, "paused"
+	if parsed.Selected().Name == "resume" {
+		one, all, past = st.Publishing.Resume, st.Publishing.ResumeAll, "resumed"
+	}
+	if c.Publisher != nil {
+		p, err := one(ctx, command(c.Reason), c.Publisher.SubscriptionName)
+		return c.changed(a, err, p, past)
+	}
+	done, err := all(ctx, command(c.Reason), c.Name)
+	topics := outbox.Count(int64(len(done.Changed)), "topic", "topics")
+	return c.answer(a, err, done, "%s publisher %s in %s; unchanged in %d", past, c.Name, topics, len(done.Unchanged))
 }
 
 type publishersResetCmd struct{ publisherAction }
 
 // Run clears the errors of one publisher.
-func (c *publishersResetCmd) Run(ctx context.Context, a *app) error {
-	return c.change(ctx, a, "reset", (*publishing.Progress).Reset)
+func (c *publishersResetCmd) Run(ctx context.Context, a *app, st *engine.Engine) error {
+	p, err := st.Publishing.Reset(ctx, command(c.Reason), c.Publisher.SubscriptionName)
+	return c.changed(a, err, p, "reset")
 }
 
 type publishersSkipCmd struct {
@@ -261,19 +231,13 @@ type publishersSkipCmd struct {
 	jsonFlag
 }
 
+func (c *publishersSkipCmd) check() error { return checkSkip(c.Reason) }
+
 // Run skips the blocking event.
-func (c *publishersSkipCmd) Run(ctx context.Context, a *app) error {
-	if c.Reason == "" {
-		return usagef("a skip needs --reason TEXT")
-	}
-	return a.withStore(ctx, func(st *engine.Engine) error {
-		return a.confirming(c.Reason, c.Confirm, func(o outbox.Command) error {
-			p, err := st.Publishing.SkipEvent(ctx, o, c.Publisher.SubscriptionName, c.Position)
-			if err != nil {
-				return err
-			}
-			return c.print(a, p, "publisher %s skips the event at position %d; it is %s, lag: %s", p, p.Position, p.Status, p.Lag())
-		})
+func (c *publishersSkipCmd) Run(ctx context.Context, a *app, st *engine.Engine) error {
+	return a.confirming(c.Reason, c.Confirm, func(o outbox.Command) error {
+		p, err := st.Publishing.SkipEvent(ctx, o, c.Publisher.SubscriptionName, c.Position)
+		return c.answer(a, err, p, "publisher %s skips the event at position %d; it is %s, lag: %s", p, p.Position, p.Status, p.Lag())
 	})
 }
 
@@ -283,71 +247,64 @@ type publishersSeekCmd struct {
 	jsonFlag
 }
 
-// Run moves the position of one publisher.
-func (c *publishersSeekCmd) Run(ctx context.Context, a *app) error {
-	target, err := c.Target()
+func (c *publishersSeekCmd) check() error {
+	_, err := c.Target()
 	switch refusal, _ := errors.AsType[*outbox.Refusal](err); {
 	case err == nil:
+		return nil
 	case refusal.Field == "time":
 		return asUsage("--time", err)
-	default:
-		return usagef("publishers seek needs one of --position N, --time T and --to WHERE")
 	}
-	return a.withStore(ctx, func(st *engine.Engine) error {
-		if c.DryRun {
-			seek, err := st.Publishing.PreviewSeek(ctx, c.Publisher.SubscriptionName, target)
-			if err != nil {
-				return err
-			}
-			return c.printSeek(a, seek, "would continue")
-		}
-		return a.confirming(c.Reason, c.Confirm, func(o outbox.Command) error {
-			seek, err := st.Publishing.Seek(ctx, o, c.Publisher.SubscriptionName, target, nil)
-			if err != nil {
-				return err
-			}
-			return c.printSeek(a, seek, "continues")
-		})
+	return usagef("publishers seek needs one of --position N, --time T and --to WHERE")
+}
+
+// Run moves the position of one publisher.
+func (c *publishersSeekCmd) Run(ctx context.Context, a *app, st *engine.Engine) error {
+	target, err := c.Target()
+	if err != nil {
+		return err
+	}
+	if c.DryRun {
+		seek, err := st.Publishing.PreviewSeek(ctx, c.Publisher.SubscriptionName, target)
+		return c.answerSeek(a, err, seek, "would continue")
+	}
+	return a.confirming(c.Reason, c.Confirm, func(o outbox.Command) error {
+		seek, err := st.Publishing.Seek(ctx, o, c.Publisher.SubscriptionName, target, nil)
+		return c.answerSeek(a, err, seek, "continues")
 	})
 }
 
-func (c *publishersSeekCmd) printSeek(a *app, seek outbox.Seek, does string) error {
+func (c *publishersSeekCmd) answerSeek(a *app, err error, seek outbox.Seek, does string) error {
 	least := ""
 	if seek.Capped {
 		least = "at least "
 	}
-	return c.print(a, seek, "publisher %s %s after position %d instead of %d: %s%s repeated, %s%s skipped", seek.SubscriptionName, does, seek.To, seek.From,
+	return c.answer(a, err, seek, "publisher %s %s after position %d instead of %d: %s%s repeated, %s%s skipped", seek.SubscriptionName, does, seek.To, seek.From,
 		least, outbox.Count(seek.Repeats, "event", "events"), least, outbox.Number(seek.Skips))
 }
 
 type publishersTestCmd struct{ publisherAction }
 
 // Run sends a made-up event and prints the outcome.
-func (c *publishersTestCmd) Run(ctx context.Context, a *app) error {
-	return a.withStore(ctx, func(st *engine.Engine) error {
-		name, o := c.Publisher.SubscriptionName, command(c.Reason)
-		if _, err := st.Publishing.AdmitTest(ctx, o, name); err != nil {
-			return err
-		}
-		sub, err := a.subscription(name)
-		if err != nil {
-			return err
-		}
-		sent, err := st.TestPublisher(ctx, sub, a.publishOptions(), "")
-		if err != nil {
-			return err
-		}
-		if err := st.Publishing.RecordTestDelivery(ctx, o, sent); err != nil {
-			return err
-		}
-		return c.printTest(a, sent)
-	})
-}
-
-func (c *publishersTestCmd) printTest(a *app, d outbox.TestDelivery) error {
-	if d.OK {
-		return c.print(a, d, "delivered event %s to publisher %s in %.3f s", d.ID, d.SubscriptionName, d.Seconds)
+func (c *publishersTestCmd) Run(ctx context.Context, a *app, st *engine.Engine) error {
+	name, o := c.Publisher.SubscriptionName, command(c.Reason)
+	if _, err := st.Publishing.AdmitTest(ctx, o, name); err != nil {
+		return err
 	}
-	err := c.print(a, d, "publisher %s did not accept event %s after %.3f s: %s", d.SubscriptionName, d.ID, d.Seconds, d.Error)
+	sub, err := a.subscription(name)
+	if err != nil {
+		return err
+	}
+	sent, err := st.TestPublisher(ctx, sub, a.publishOptions(), "")
+	if err != nil {
+		return err
+	}
+	if err := st.Publishing.RecordTestDelivery(ctx, o, sent); err != nil {
+		return err
+	}
+	if sent.OK {
+		return c.print(a, sent, "delivered event %s to publisher %s in %.3f s", sent.ID, sent.SubscriptionName, sent.Seconds)
+	}
+	err = c.print(a, sent, "publisher %s did not accept event %s after %.3f s: %s", sent.SubscriptionName, sent.ID, sent.Seconds, sent.Error)
 	return cmp.Or(err, errFound)
 }

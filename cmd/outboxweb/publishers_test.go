@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"os"
@@ -53,8 +52,7 @@ func (d *desk) run(args ...string) error {
 	if err != nil {
 		return err
 	}
-	parsed.BindTo(d.t.Context(), (*context.Context)(nil))
-	return parsed.Run(d.app)
+	return d.execute(d.t.Context(), parsed)
 }
 
 func (d *desk) does(args ...string) {
@@ -165,7 +163,7 @@ func TestIntake_isShownAndDecidedOn(t *testing.T) {
 	}
 	move()
 	d.says("intake list", "SOURCE STATE WAITING OLDEST REJECTED JOURNALLED", "shop rejected ", " w-1")
-	must.OK(t, new(reportCmd).Run(t.Context(), d.app))
+	d.does("report")
 	d.said("1 row of source shop is rejected and blocks its campaign")
 	d.says("intake rejections shop", "ID ROW CAMPAIGN EVENT TYPE STATUS REJECTED REASON", "1 1 c-9 e-1 a open", "payload must be a JSON object")
 	d.fails(`there is no source "nosuch"; use shop`, "intake", "rejections", "nosuch")

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -16,7 +17,7 @@ import (
 type reportCmd struct {
 	Status   outbox.Status `placeholder:"S" values:"row-status" help:"Show rows with this status: pending, processing, failed or dead."`
 	Campaign string        `placeholder:"C" help:"Show rows of this campaign."`
-	Limit    int           `placeholder:"N" help:"Show at most this many rows. Default with a filter: 50."`
+	Limit    int           `placeholder:"N" least:"1" help:"Show at most this many rows. Default with a filter: 50."`
 	jsonFlag
 }
 
@@ -27,15 +28,7 @@ type report struct {
 }
 
 // Run prints the summary and, when a filter or limit is given, rows.
-func (c *reportCmd) Run(ctx context.Context, a *app) error {
-	if c.Limit < 0 {
-		return usagef("--limit must be 1 or more")
-	}
-	st, err := a.openStore(ctx, a.storeOptions())
-	if err != nil {
-		return err
-	}
-	defer st.Close()
+func (c *reportCmd) Run(ctx context.Context, a *app, st *engine.Engine) error {
 	r := report{Rows: []outbox.Row{}}
 	facts, err := st.Facts.Read(ctx)
 	if err != nil {
@@ -61,10 +54,14 @@ func (c *reportCmd) Run(ctx context.Context, a *app) error {
 		return err
 	}
 	printSummary(a.out, r.Summary, blocked, causes)
-	if filtered {
-		printRows(a.out, r.Rows)
+	if !filtered {
+		return nil
 	}
-	return nil
+	fmt.Fprintln(a.out)
+	headings := "CAMPAIGN\tSEQ\tTYPE\tSTATUS\tATTEMPTS\tNEXT ATTEMPT\tERROR"
+	return printList(a, c.jsonFlag, "such rows", r.Rows, headings, func(r outbox.Row) []any {
+		return []any{firstLine(r.CampaignID, idShown), r.Seq, r.EventType, r.Status, r.AttemptCount, stamp(r.NextAttemptAt.UTC()), firstLine(r.LastError, 100)}
+	})
 }
 
 // rows pages through the store until the limit.
@@ -74,10 +71,7 @@ func (c *reportCmd) rows(ctx context.Context, a *app, st *engine.Engine) ([]outb
 			return nil, err
 		}
 	}
-	limit := c.Limit
-	if limit == 0 {
-		limit = 50
-	}
+	limit := cmp.Or(c.Limit, 50)
 	rows := []outbox.Row{}
 	var next *string
 	f := outbox.RowFilter{Status: c.Status, CampaignID: c.Campaign}
@@ -193,15 +187,4 @@ func workerLine(s outbox.Summary) string {
 		seen += ", serving only campaigns that match " + s.Worker.Campaigns.String()
 	}
 	return fmt.Sprintf("running, %s, %.0f applied/s, %.0f failed/s", seen, s.Throughput.AppliedPerSecond, s.Throughput.FailedPerSecond)
-}
-
-func printRows(w io.Writer, rows []outbox.Row) {
-	fmt.Fprintln(w)
-	if len(rows) == 0 {
-		fmt.Fprintln(w, "no such rows")
-		return
-	}
-	_ = printTable(w, "CAMPAIGN\tSEQ\tTYPE\tSTATUS\tATTEMPTS\tNEXT ATTEMPT\tERROR", rows, func(r outbox.Row) []any {
-		return []any{firstLine(r.CampaignID, idShown), r.Seq, r.EventType, r.Status, r.AttemptCount, stamp(r.NextAttemptAt.UTC()), firstLine(r.LastError, 100)}
-	})
 }

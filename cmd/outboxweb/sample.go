@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"context"
 	"fmt"
-	"io"
 	"time"
 
 	"github.com/outboxweb/outboxweb/internal/sample"
@@ -29,25 +28,17 @@ func (c *sampleCmd) Run(ctx context.Context, a *app) error {
 		return usagef("%v", err)
 	}
 	out := bufio.NewWriterSize(a.out, 1<<16)
-	err := writeSample(ctx, out, config)
-	if err == nil {
-		err = out.Flush()
-	}
-	return err
-}
-
-func writeSample(ctx context.Context, w io.Writer, c sample.Config) error {
-	for e := range sample.Events(c) {
+	for e := range sample.Events(config) {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
 		line, err := sample.Line(e)
 		if err == nil {
-			_, err = w.Write(line)
+			_, err = out.Write(line)
 		}
 		if err != nil {
 			return fmt.Errorf("write the sample journal: %w", err)
 		}
 	}
-	return nil
+	return out.Flush()
 }

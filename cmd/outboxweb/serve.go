@@ -53,18 +53,18 @@ type serveCmd struct {
 	Publish      bool          `default:"true" negatable:"" help:"Run the publishers of the configuration file."`
 	Intake       bool          `default:"true" negatable:"" help:"Move events from the sources of the configuration file to the journal."`
 	EventSource  string        `placeholder:"URI" help:"The CloudEvents source of published events; by default a URN with the journal's id."`
-	PollInterval time.Duration `default:"${default_poll}" help:"How often the worker polls for due rows."`
-	BatchSize    int           `default:"1000" placeholder:"N" help:"Maximum rows per wave."`
-	BatchBytes   int64         `default:"33554432" placeholder:"BYTES" help:"Maximum bytes of payloads that a wave and its read-ahead hold in memory; a larger event is processed by itself."`
-	Lease        time.Duration `default:"${default_lease}" help:"How long a campaign's lease lasts without renewal."`
-	RunParallel  int           `default:"${default_run_parallel}" placeholder:"N" help:"Campaigns that a run (replay, verify, rebuild) processes at a time."`
-	RunRate      int64         `placeholder:"N" help:"Maximum events per second replayed by all runs of this process; 0 for no limit. Runs yield to applying in any case."`
+	PollInterval time.Duration `default:"${default_poll}" least:"${least_wait}" help:"How often the worker polls for due rows."`
+	BatchSize    int           `default:"1000" placeholder:"N" least:"1" most:"${max_batch}" help:"Maximum rows per wave."`
+	BatchBytes   int64         `default:"33554432" placeholder:"BYTES" least:"1" help:"Maximum bytes of payloads that a wave and its read-ahead hold in memory; a larger event is processed by itself."`
+	Lease        time.Duration `default:"${default_lease}" least:"${least_lease}" help:"How long a campaign's lease lasts without renewal."`
+	RunParallel  int           `default:"${default_run_parallel}" placeholder:"N" least:"1" most:"32" help:"Campaigns that a run (replay, verify, rebuild) processes at a time."`
+	RunRate      int64         `placeholder:"N" least:"0" help:"Maximum events per second replayed by all runs of this process; 0 for no limit. Runs yield to applying in any case."`
 	VerifyEvery  time.Duration `default:"5m" placeholder:"DURATION" help:"Verify one campaign in the background this often, cycling through all of them; 0 to disable."`
-	MaxEvents    int           `name:"max-events-per-append" default:"10000" placeholder:"N" help:"Maximum events per append over HTTP; tags are limited to twice as many in total."`
-	Concurrency  int           `default:"${default_concurrency}" placeholder:"N" help:"Waves in progress at a time: one is applied while others are claimed and settled. More than 2 helps only on PostgreSQL."`
-	EventTimeout time.Duration `default:"${default_event_timeout}" help:"Maximum time to apply one event."`
-	MaxAttempts  int           `default:"8" placeholder:"N" help:"Failed attempts after which a row is dead; a projection may override it with -- max-attempts."`
-	RetryBase    time.Duration `default:"1s" help:"The delay after the first failure; it doubles with each."`
+	MaxEvents    int           `name:"max-events-per-append" default:"10000" placeholder:"N" least:"1" most:"100000" help:"Maximum events per append over HTTP; tags are limited to twice as many in total."`
+	Concurrency  int           `default:"${default_concurrency}" placeholder:"N" least:"1" most:"32" help:"Waves in progress at a time: one is applied while others are claimed and settled. More than 2 helps only on PostgreSQL."`
+	EventTimeout time.Duration `default:"${default_event_timeout}" least:"${least_wait}" help:"Maximum time to apply one event."`
+	MaxAttempts  int           `default:"8" placeholder:"N" least:"1" help:"Failed attempts after which a row is dead; a projection may override it with -- max-attempts."`
+	RetryBase    time.Duration `default:"1s" least:"${least_wait}" help:"The delay after the first failure; it doubles with each."`
 	RetryMax     time.Duration `default:"5m" help:"The maximum delay between attempts."`
 	KeepAudit    daysFlag      `default:"0" placeholder:"DURATION" help:"Delete audit records, with the idempotency keys of their actions, older than this, such as 8760h or 365d; 0 keeps them forever. At least 24h."`
 	KeepHistory  daysFlag      `default:"90d" placeholder:"DURATION" help:"Delete the history of applied events (when, by whom, failed attempts) older than this, such as 2160h or 90d; 0 keeps it forever. At least 24h."`
@@ -78,11 +78,7 @@ type serveCmd struct {
 }
 
 // Run serves until ctx ends, then finishes the work in progress.
-func (c *serveCmd) Run(ctx context.Context, a *app) error {
-	err := c.check()
-	if err != nil {
-		return err
-	}
+func (c *serveCmd) Run(ctx context.Context, a *app) (err error) {
 	if a.redact, err = c.redactor(); err != nil {
 		return err
 	}
@@ -226,7 +222,7 @@ func (c *serveCmd) check() error {
 			return asFlag(err)
 		}
 	}
-	for _, check := range []func() error{c.checkNumbers, c.checkListening, c.checkKept, c.checkHosts, c.originFlags.check, c.checkDurations} {
+	for _, check := range []func() error{c.checkListening, c.checkKept, c.checkHosts, c.originFlags.check, c.checkDurations} {
 		if err := check(); err != nil {
 			return err
 		}
@@ -234,47 +230,12 @@ func (c *serveCmd) check() error {
 	return nil
 }
 
-func (c *serveCmd) checkNumbers() error {
-	for _, n := range []struct {
-		flag               string
-		value, least, most int64 // most of 0 means no upper bound
-	}{
-		{"--batch-size", int64(c.BatchSize), 1, outbox.MaxBatch},
-		{"--batch-bytes", c.BatchBytes, 1, 0},
-		{"--run-parallel", int64(c.RunParallel), 1, 32},
-		{"--run-rate", c.RunRate, 0, 0},
-		{"--max-events-per-append", int64(c.MaxEvents), 1, 100_000},
-		{"--concurrency", int64(c.Concurrency), 1, 32},
-		{"--max-attempts", int64(c.MaxAttempts), 1, 0},
-	} {
-		switch {
-		case n.most == 0 && n.value < n.least:
-			return usagef("%s must be %d or more", n.flag, n.least)
-		case n.most > 0 && (n.value < n.least || n.value > n.most):
-			return usagef("%s must lie between %d and %d", n.flag, n.least, n.most)
-		}
-	}
-	return nil
-}
-
 func (c *serveCmd) checkDurations() error {
-	if c.VerifyEvery != 0 && c.VerifyEvery < time.Second {
+	switch {
+	case c.VerifyEvery != 0 && c.VerifyEvery < time.Second:
 		return usagef("--verify-every must be 0, or 1s or more")
-	}
-	for _, d := range []struct {
-		flag  string
-		value time.Duration
-		least time.Duration
-	}{
-		{"--poll-interval", c.PollInterval, outbox.LeastWait},
-		{"--lease", c.Lease, outbox.LeastLease},
-		{"--event-timeout", c.EventTimeout, outbox.LeastWait},
-		{"--retry-base", c.RetryBase, outbox.LeastWait},
-		{"--retry-max", c.RetryMax, c.RetryBase},
-	} {
-		if d.value < d.least {
-			return usagef("%s must be %s or more", d.flag, d.least)
-		}
+	case c.RetryMax < c.RetryBase:
+		return usagef("--retry-max must be %s or more", c.RetryBase)
 	}
 	return nil
 }

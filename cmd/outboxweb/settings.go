@@ -7,23 +7,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/alecthomas/kong"
-
-	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/sqldb"
 )
-
-// settingsOf lists the running command's flags with their effective values, without secrets.
-func settingsOf(parsed *kong.Context) []outbox.Setting {
-	var all []outbox.Setting
-	for _, flag := range parsed.Flags() {
-		if flag.Name == "help" || flag.Hidden {
-			continue
-		}
-		all = append(all, outbox.Setting{Name: flag.Name, Value: shownValue(flag.Name, parsed.FlagValue(flag)), Given: sourceOf(parsed, flag) != fromDefault})
-	}
-	return all
-}
 
 // shownValue formats a flag's value without secrets.
 func shownValue(name string, value any) string {

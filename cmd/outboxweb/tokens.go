@@ -21,52 +21,36 @@ type tokenCmd struct {
 	Revoke tokenRevokeCmd `cmd:"" help:"Revoke a token at once."`
 }
 
-// days is a time.Duration that may also be written in days.
-type days time.Duration
+type tokenCreateCmd struct {
+	Role    string   `required:"" placeholder:"ROLE" values:"role" help:"The token's role: ${roles}."`
+	Expires daysFlag `default:"90d" placeholder:"DURATION" help:"How long the token is valid, such as 90d or 720h; at most two years."`
+	Note    string   `placeholder:"TEXT" help:"What the token is for; shown in audit records."`
+	Reason  string   `placeholder:"TEXT" help:"The reason, for the audit log."`
+	JSON    bool     `name:"json" help:"Print JSON: the token and its details."`
+}
 
-// UnmarshalText implements encoding.TextUnmarshaler.
-func (d *days) UnmarshalText(text []byte) error {
-	span, err := parseSpan(string(text))
-	if err != nil {
-		return fmt.Errorf("%q is not a duration; write it like 90d or 720h", text)
+func (c *tokenCreateCmd) check() error {
+	if _, err := outbox.ParseRole(c.Role); err != nil {
+		return asUsage("--role", err)
 	}
-	*d = days(span)
 	return nil
 }
 
-type tokenCreateCmd struct {
-	Role    string `required:"" placeholder:"ROLE" values:"role" help:"The token's role: ${roles}."`
-	Expires days   `default:"90d" placeholder:"DURATION" help:"How long the token is valid, such as 90d or 720h; at most two years."`
-	Note    string `placeholder:"TEXT" help:"What the token is for; shown in audit records."`
-	Reason  string `placeholder:"TEXT" help:"The reason, for the audit log."`
-	JSON    bool   `name:"json" help:"Print JSON: the token and its details."`
-}
-
 // Run makes the token.
-func (c *tokenCreateCmd) Run(ctx context.Context, a *app) error {
-	role, err := outbox.ParseRole(c.Role)
-	if err != nil {
-		return asUsage("--role", err)
-	}
+func (c *tokenCreateCmd) Run(ctx context.Context, a *app, st *engine.Engine) error {
 	text, hash := auth.NewToken()
-	return a.withStore(ctx, func(st *engine.Engine) error {
-		made, err := st.Tokens.CreateToken(ctx, command(c.Reason), hash, role, c.Note, time.Now().Add(time.Duration(c.Expires)))
-		if refusal, ok := err.(*outbox.Refusal); ok && (refusal.Field == "note" || refusal.Field == "expires") {
-			return asUsage("--"+refusal.Field, err)
-		}
-		if err != nil {
-			return err
-		}
-		fmt.Fprintf(a.err, "token %d (%s) is valid until %s; it is shown only once\n", made.ID, made.Role, made.ExpiresAt.Format(time.DateOnly))
-		if c.JSON {
-			return a.printJSON(struct {
-				Text string `json:"token"`
-				outbox.Token
-			}{text, made})
-		}
-		fmt.Fprintln(a.out, text)
-		return nil
-	})
+	made, err := st.Tokens.CreateToken(ctx, command(c.Reason), hash, outbox.Role(c.Role), c.Note, time.Now().Add(time.Duration(c.Expires)))
+	if refusal, ok := err.(*outbox.Refusal); ok && (refusal.Field == "note" || refusal.Field == "expires") {
+		return asUsage("--"+refusal.Field, err)
+	}
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(a.err, "token %d (%s) is valid until %s; it is shown only once\n", made.ID, made.Role, made.ExpiresAt.Format(time.DateOnly))
+	return jsonFlag{c.JSON}.print(a, struct {
+		Text string `json:"token"`
+		outbox.Token
+	}{text, made}, "%s", text)
 }
 
 type tokenHashCmd struct {
@@ -93,37 +77,31 @@ func (c *tokenHashCmd) Run(a *app) error {
 	if _, _, err := tokens.ParseLine(line); err != nil {
 		return usagef("%s", refusalText(err))
 	}
-	switch {
-	case c.JSON:
-		return a.printJSON(struct {
-			Text string `json:"token"`
-			Line string `json:"line"`
-		}{text, line})
-	case !c.Stdin:
+	if !c.Stdin && !c.JSON {
 		fmt.Fprintf(a.err, "the token of this line is %s; it is shown only once\n", text)
 	}
-	fmt.Fprintln(a.out, line)
-	return nil
+	return jsonFlag{c.JSON}.print(a, struct {
+		Text string `json:"token"`
+		Line string `json:"line"`
+	}{text, line}, "%s", line)
 }
 
 type tokenListCmd struct{ jsonFlag }
 
 // Run lists the tokens.
-func (c *tokenListCmd) Run(ctx context.Context, a *app) error {
-	return a.withStore(ctx, func(st *engine.Engine) error {
-		all, err := st.Tokens.List(ctx)
-		if err != nil {
-			return err
+func (c *tokenListCmd) Run(ctx context.Context, a *app, st *engine.Engine) error {
+	all, err := st.Tokens.List(ctx)
+	if err != nil {
+		return err
+	}
+	headings := "ID\tSTATE\tROLE\tCREATED\tBY\tEXPIRES\tLAST USED\tNOTE"
+	return printList(a, c.jsonFlag, "tokens", all, headings, func(token outbox.Token) []any {
+		used := "never"
+		if token.LastUsedAt != nil {
+			used = token.LastUsedAt.Format("2006-01-02 15:04")
 		}
-		headings := "ID\tSTATE\tROLE\tCREATED\tBY\tEXPIRES\tLAST USED\tNOTE"
-		return printList(a, c.jsonFlag, "tokens", all, headings, func(token outbox.Token) []any {
-			used := "never"
-			if token.LastUsedAt != nil {
-				used = token.LastUsedAt.Format("2006-01-02 15:04")
-			}
-			return []any{token.ID, token.State(time.Now()), token.Role, token.CreatedAt.Format(time.DateOnly),
-				token.CreatedBy, token.ExpiresAt.Format(time.DateOnly), used, token.Note}
-		})
+		return []any{token.ID, token.State(time.Now()), token.Role, token.CreatedAt.Format(time.DateOnly),
+			token.CreatedBy, token.ExpiresAt.Format(time.DateOnly), used, token.Note}
 	})
 }
 
@@ -133,12 +111,7 @@ type tokenRevokeCmd struct {
 }
 
 // Run revokes the token.
-func (c *tokenRevokeCmd) Run(ctx context.Context, a *app) error {
-	return a.withStore(ctx, func(st *engine.Engine) error {
-		token, err := st.Tokens.RevokeToken(ctx, command(c.Reason), c.ID)
-		if err != nil {
-			return err
-		}
-		return c.print(a, token, "revoked token %d (%s)", token.ID, token.Role)
-	})
+func (c *tokenRevokeCmd) Run(ctx context.Context, a *app, st *engine.Engine) error {
+	token, err := st.Tokens.RevokeToken(ctx, command(c.Reason), c.ID)
+	return c.answer(a, err, token, "revoked token %d (%s)", token.ID, token.Role)
 }
