@@ -82,14 +82,12 @@ func TestOverview_isUnchangedWhileOnlyAgesChange(t *testing.T) {
 	}
 	before := look().want(t, 200)
 	s.clock = s.clock.Add(3 * time.Second)
-	if after := look(); after.Header.Get("ETag") != before.Header.Get("ETag") || after.body != before.body {
-		t.Error("three seconds later the overview is another one, though nothing happened")
-	}
+	after := look()
+	after.header(t, "ETag", before.Header.Get("ETag"))
+	must.Equal(t, after.body, before.body, "the overview three seconds later, though nothing happened,")
 	s.get("/campaigns").want(t, 200, "10 min")
 	s.clock = s.clock.Add(overviewKept + time.Minute)
-	if after := look(); after.Header.Get("ETag") == before.Header.Get("ETag") {
-		t.Error("its ages are never told anew")
-	}
+	must.Hold(t, look().Header.Get("ETag") != before.Header.Get("ETag"), "its ages are never told anew")
 	s.clock = s.clock.Add(43 * time.Second)
 	look().want(t, 200, ">11 min<")
 	s.clock = s.clock.Add(5 * time.Second)
@@ -409,10 +407,7 @@ func TestInstances_ownersOfLeasesLeadToTheirInstance(t *testing.T) {
 		s := newSite(t).seed("c-1", "a")
 		s.lease(id)
 		found := anchor.FindStringSubmatch(s.get("/campaigns/c-1").want(t, 200).body)
-		if found == nil {
-			t.Errorf("the owner %q is no link", id)
-			continue
-		}
+		must.Need(t, found != nil, "the owner %q is no link", id)
 		fragment, err := url.PathUnescape(html.UnescapeString(found[1]))
 		must.Hold(t, err == nil && fragment == "instance-"+id, "the owner %q leads to %q, %v", id, found[1], err)
 		s.get("/instances").want(t, 200, `id="`+htmlEscape(fragment)+`"`, "Unknown: it left no record; its campaign becomes claimable", "1 instance is silent.")

@@ -15,9 +15,9 @@ import (
 
 	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
-	"github.com/outboxweb/outboxweb/internal/readmodel"
 	"github.com/outboxweb/outboxweb/internal/size"
 	"github.com/outboxweb/outboxweb/internal/store"
+	"github.com/outboxweb/outboxweb/internal/storetest"
 	"github.com/outboxweb/outboxweb/web/templates"
 )
 
@@ -88,21 +88,17 @@ func TestPayload_isTheStoredBytesAndCanBeReadInRanges(t *testing.T) {
 	for _, prefix := range []string{"", "/api/v1"} {
 		target := prefix + "/campaigns/c-1/events/1/payload"
 		a := s.get(target).want(t, 200)
-		h := a.Header
-		if a.body != payload || h.Get("Content-Type") != "application/json" || h.Get("Content-Length") != fmt.Sprint(len(payload)) ||
-			h.Get("Content-Disposition") != `attachment; filename="c-1-1.json"` || h.Get("X-Content-Type-Options") != "nosniff" {
-			t.Errorf("%s: %q with %v", target, a.body, h)
+		etag := `"` + must.Get(s.store.Event(context.Background(), "c-1", 1)).Or(t).EventHash + `"`
+		must.Equal(t, a.body, payload, target)
+		for name, want := range map[string]string{"Content-Type": "application/json", "Content-Length": fmt.Sprint(len(payload)), "Content-Disposition": `attachment; filename="c-1-1.json"`, "X-Content-Type-Options": "nosniff", "ETag": etag} {
+			a.header(t, name, want)
 		}
-		etag := h.Get("ETag")
-		e, err := s.store.Event(context.Background(), "c-1", 1)
-		must.Hold(t, err == nil && etag == `"`+e.EventHash+`"`, "%s: the tag is %s, the hash %s, %v", target, etag, e.EventHash, err)
 		s.get(target, header("If-None-Match", etag)).want(t, 304)
 		must.Equal(t, s.get(target, header("Range", "bytes=5-20")).want(t, 206).body, payload[5:21], target, "the range")
 		beyond := s.get(target, header("Range", "bytes=5000-")).want(t, 416, "bytes long")
-		want := map[string]string{"": "text/html; charset=utf-8", "/api/v1": "application/problem+json"}[prefix]
-		if h := beyond.Header; h.Get("Content-Type") != want || h.Get("Content-Disposition") != "" || h.Get("Content-Range") != fmt.Sprintf("bytes */%d", len(payload)) {
-			t.Errorf("%s: a range beyond the end is answered with %v", target, h)
-		}
+		beyond.header(t, "Content-Type", map[string]string{"": "text/html; charset=utf-8", "/api/v1": "application/problem+json"}[prefix])
+		beyond.header(t, "Content-Disposition", "")
+		beyond.header(t, "Content-Range", fmt.Sprintf("bytes */%d", len(payload)))
 		s.get(prefix+"/campaigns/c-1/events/9/payload").want(t, 404)
 	}
 	a := s.do("HEAD", "/campaigns/c-1/events/1/payload", "")
@@ -168,10 +164,7 @@ func TestCampaignPage_showsTheTimelineAndTheCursors(t *testing.T) {
 	a.times(t, 40, `title="Event `)
 	s.get("/api/v1/campaigns/c-1/projections").want(t, 200, `"projection":"campaigns","applied_seq":50,`, `"state":"live"`, `"failure":null`).times(t, 1, `"projection":`)
 	s.get("/api/v1/campaigns/nobody/projections").want(t, 404)
-	must.OK(t, s.store.ReadModel().Apply(context.Background(), func(tx *readmodel.ApplyTx) error {
-		e := &outbox.Event{CampaignID: "c-1", Seq: 48, EventType: "b"}
-		return errors.Join(tx.Failed("campaigns", e, readmodel.Failure{Message: "no <seat>", Fingerprint: "f"}), tx.Quarantine("campaigns", e))
-	}))
+	s.fails("campaigns", "c-1", 48, storetest.Quarantine("campaigns"))
 	s.get("/campaigns/c-1").want(t, 200, "quarantined", `href="/campaigns/c-1/events/48"`, "after 1 attempt", "no &lt;seat&gt;")
 	s.get("/api/v1/campaigns/c-1/projections").want(t, 200, `"applied_seq":47,`, `"state":"quarantined"`, `"message":"no <seat>"`)
 }

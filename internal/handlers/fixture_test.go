@@ -285,12 +285,6 @@ func newGuarded(t *testing.T, change ...func(*Config)) *guarded {
 			Tokens:  c.Tokens.TokenByHash, Logger: c.Logger, Now: c.Now,
 		})).Or(t)
 		c.Auth, c.PublicOrigin, c.Hosts = gate, publicOrigin, []string{"ops.example"}
-		c.Rehearse = func(context.Context, outbox.Command, outbox.RehearsalRequest) (outbox.Run, error) {
-			return outbox.Run{}, outbox.Conflict("nothing is blocked")
-		}
-		c.ProjectionFile = func(name string) outbox.RehearsalFile {
-			return outbox.RehearsalFile{Name: name + ".sql", Text: "-- projection: " + name + "\n"}
-		}
 		c.TestPublisher = func(_ context.Context, name outbox.SubscriptionName) (outbox.TestDelivery, error) {
 			return outbox.TestDelivery{SubscriptionName: name}, nil
 		}
@@ -399,7 +393,10 @@ func (g *guarded) known() []asker {
 // fill gives the site at least one object of every action.
 func (g *guarded) fill() *guarded {
 	asAdmin := people[outbox.RoleAdmin]
-	act := func(path, body string) { g.wantActed(g.post(apiPrefix+path, body, asAdmin)) }
+	act := func(path, body string) {
+		a := g.post(apiPrefix+path, body, asAdmin)
+		must.Need(g.t, a.StatusCode < 300, "%s is answered with %d %s", path, a.StatusCode, a.body)
+	}
 	g.trouble()
 	g.reject()
 	g.disown("another")
@@ -413,17 +410,10 @@ func (g *guarded) fill() *guarded {
 	act("/campaigns/c-4/pause", `{"reason":"seed"}`)
 	g.seed("c-5", poison, "a")
 	g.pass()
-	for range 2 {
-		act("/operations", `{"filter":{"campaign_id":"c-6"}}`)
-		if decodeAs[outbox.Page[outbox.Operation]](g.t, g.get(apiPrefix+"/operations", asAdmin)).Items[0].ID == 1 {
-			act("/operations/1/cancel", "")
-		}
-	}
-	for _, campaign := range []string{"c-2", "c-2", "c-1"} {
-		act("/runs", `{"kind":"verify","campaign_id":"`+campaign+`"}`)
-		if campaign == "c-2" {
-			act("/runs/"+fmt.Sprint(decodeAs[outbox.Page[outbox.Run]](g.t, g.get(apiPrefix+"/runs", asAdmin)).Items[0].ID)+"/cancel", "")
-		}
+	const requeue, verify = `{"filter":{"campaign_id":"c-6"}}`, `{"kind":"verify","campaign_id":"c-2"}`
+	for _, a := range [][2]string{{"/operations", requeue}, {"/operations/1/cancel", ""}, {"/operations", requeue},
+		{"/runs", verify}, {"/runs/1/cancel", ""}, {"/runs", verify}, {"/runs/2/cancel", ""}, {"/runs", `{"kind":"verify","campaign_id":"c-1"}`}} {
+		act(a[0], a[1])
 	}
 	g.kit.Exec(`update runs set status = 'interrupted' where id = 2`)
 	act("/projections/campaigns/pause", `{"campaign_id":"c-2"}`)
@@ -434,8 +424,4 @@ insert into publisher_progress (topic, publisher, destination, selects, max_erro
 values ('scenes', 'overcome', 'log:', '{"event_types":["*"]}', 10, 4, 1, 1, 'w', 4102444800000000, 'status 500', 1),
   ('audit', 'archive', 'log:', '{"event_types":["*"]}', 10, 4, 1, 1, 'w', 4102444800000000, '', 0)`)
 	return g
-}
-
-func (g *guarded) wantActed(a answer) {
-	must.Need(g.t, a.StatusCode < 300, "the act is answered with %d %s", a.StatusCode, a.body)
 }

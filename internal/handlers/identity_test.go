@@ -119,13 +119,14 @@ func TestAbout_tellsWhatArrived(t *testing.T) {
 }
 
 // Who has a session at the proxy can end it, also a user who is refused here.
-func TestSignOut_isOfferedToUsersOfTheProxy(t *testing.T) {
-	s, local := newGuarded(t, func(c *Config) { c.SignOut = "/bye?rd=%2F" }), newSite(t, func(c *Config) { c.SignOut = "/bye?rd=%2F" })
+func TestPages_nameTheReaderWhoMaySignOutAtTheProxy(t *testing.T) {
+	g, local := newGuarded(t, func(c *Config) { c.SignOut = "/bye?rd=%2F" }), newSite(t, func(c *Config) { c.SignOut = "/bye?rd=%2F" })
 	const link = `<a href="/bye?rd=%2F" data-testid="sign-out">Sign out</a>`
-	s.get("/about", people[outbox.RoleViewer]).want(t, 200, link)
-	s.get("/about", byProxy("dan")).want(t, 403, link)
-	s.get("/about", s.byToken("viewer")).want(t, 200).lacks(t, link)
-	local.get("/about").want(t, 200).lacks(t, link)
+	g.get("/rows", people[outbox.RoleOperator]).want(t, 200, link, `title="otto, operator (proxy-header); groups: ops"`, "<bdi>otto</bdi>", `data-testid="role">operator<`)
+	g.get("/about", people[outbox.RoleOperator]).want(t, 200, link, "<bdi>otto, operator (proxy-header); groups: ops</bdi>")
+	g.get("/about", byProxy("dan")).want(t, 403, link)
+	g.get("/rows", g.byToken("viewer")).want(t, 200, "token 1: viewer, viewer (token)").lacks(t, link)
+	local.get("/").want(t, 200).lacks(t, link, `data-testid="me"`)
 }
 
 func TestTokens_areListedAndRevokedByAdmins(t *testing.T) {
@@ -151,9 +152,8 @@ func TestTokens_areListedAndRevokedByAdmins(t *testing.T) {
 
 // While authentication is unavailable, requests cause one log line per second, rather than one each.
 func TestIdentity_thatCannotBeToldFillsNoLog(t *testing.T) {
-	t.Parallel()
 	var log bytes.Buffer
-	s := newSite(t, func(c *Config) {
+	s := ownSite(t, func(c *Config) {
 		c.Logger = slog.New(slog.NewTextHandler(&log, nil))
 		away := func(context.Context, string) (outbox.Token, error) {
 			return outbox.Token{}, errors.New("the disk is gone")

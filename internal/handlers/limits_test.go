@@ -44,8 +44,7 @@ func saying(t *testing.T, server *httptest.Server, text string) (status int, bod
 }
 
 func TestHead_hasLimits(t *testing.T) {
-	t.Parallel()
-	server := newSite(t).listenWith(Patience{})
+	server := ownSite(t).listenWith(Patience{})
 	many := func(n int) string {
 		var b strings.Builder
 		for i := range n {
@@ -68,9 +67,8 @@ func TestHead_hasLimits(t *testing.T) {
 		"address":               {"GET /api/v1/rows?q=" + strings.Repeat("x", maxAddress) + " HTTP/1.1\r\n" + host, 414, "urn:outboxweb:address"},
 		"address of a page":     {"GET /rows?q=" + strings.Repeat("x", maxAddress) + " HTTP/1.1\r\n" + host, 414, "the limit is 16384"},
 	} {
-		if status, body := saying(t, server, c.head+"\r\n"); status != c.status || !strings.Contains(body, c.text) {
-			t.Errorf("%s: %d %.300s", name, status, body)
-		}
+		status, body := saying(t, server, c.head+"\r\n")
+		must.Hold(t, status == c.status && strings.Contains(body, c.text), "%s: %d %.300s", name, status, body)
 	}
 }
 
@@ -192,9 +190,8 @@ func TestSlowClients_areNotSentMegabytesAhead(t *testing.T) {
 }
 
 func TestPanic_beforeTheAnswerIsARefusalWithTheRequestsID(t *testing.T) {
-	t.Parallel()
 	var log bytes.Buffer
-	s := newSite(t, func(c *Config) { c.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
+	s := ownSite(t, func(c *Config) { c.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
 	server := s.listenWith(Patience{})
 	for path, says := range map[string]string{"/test/panic": "<html", apiPrefix + "/panic": "urn:outboxweb:internal"} {
 		s.srv.router.Get(path, func(w http.ResponseWriter, _ *http.Request) {
@@ -271,8 +268,7 @@ func TestRooms_fullAreBusyAndNotForLong(t *testing.T) {
 		c.DryRun = func(_ context.Context, campaign string, seq, next int64) (outbox.DryRun, error) {
 			return tried(campaign, seq, next), nil
 		}
-	})
-	s.seed("c-1", "a")
+	}).seed("c-1", "a")
 	large := `{"event_type":"a","payload":{"x":"` + strings.Repeat("x", smallBody-100) + `"},"metadata":{"x":"` + strings.Repeat("x", 100) + `"}}`
 	const appending = "POST /api/v1/campaigns/c-1/events"
 	for name, c := range map[string]struct {
@@ -319,9 +315,8 @@ func TestRoom_letsFewWaitAndNotForLong(t *testing.T) {
 		m, gone := newRoom(2, "full"), make(chan struct{})
 		refusedAfter := func(ctx context.Context, wait time.Duration) {
 			began := time.Now()
-			if _, err := m.enter(ctx, 1); !errors.Is(err, outbox.ErrBusy) || err.Error() != "full" || time.Since(began) != wait {
-				t.Errorf("%v after %s, want after %s", err, time.Since(began), wait)
-			}
+			_, err := m.enter(ctx, 1)
+			must.Hold(t, errors.Is(err, outbox.ErrBusy) && err.Error() == "full" && time.Since(began) == wait, "%v after %s, want after %s", err, time.Since(began), wait)
 		}
 		leave := must.Get(m.enter(t.Context(), 2)).Or(t)
 		refusedAfter(t.Context(), roomWait)
@@ -340,9 +335,7 @@ func TestRoom_letsFewWaitAndNotForLong(t *testing.T) {
 			time.Sleep(roomWait / 2)
 			leave()
 		}()
-		if _, err := m.enter(t.Context(), 1); err != nil {
-			t.Error(err)
-		}
+		must.Get(m.enter(t.Context(), 1)).Or(t)
 	})
 }
 
@@ -353,9 +346,7 @@ func TestShares_limitOneIdentity(t *testing.T) {
 	local := caller{outbox.AuthLocal, "local"}
 	s.srv.waitsOf.of[local] = waitsOfOne
 	for _, a := range []answer{s.get(wait), s.post(appending, event)} {
-		if a.want(t, 429, "500 requests by local are waiting for projections", "nothing was done"); a.Header.Get("Retry-After") != "1" {
-			t.Error("it does not say when to come back")
-		}
+		a.want(t, 429, "500 requests by local are waiting for projections", "nothing was done").header(t, "Retry-After", "1")
 	}
 	s.srv.waitsOf.of[local]--
 	s.get(wait).want(t, 504)

@@ -145,9 +145,8 @@ func (g *schemas) of(t reflect.Type, written ast.Expr, use usage) *openapi3.Sche
 func (g *schemas) component(t reflect.Type, use usage) *openapi3.SchemaRef {
 	name := schemaName(t.Name())
 	ref := openapi3.NewSchemaRef("#/components/schemas/"+name, nil)
-	if known, is := g.types[name]; is && known != (usedType{t, use}) {
-		g.t.Fatalf("schema %s would be of two types, or of one in answers and in bodies: %s and %s", name, known.of, t)
-	} else if is {
+	if known, is := g.types[name]; is {
+		must.Need(g.t, known == usedType{t, use}, "schema %s would be of two types, or of one in answers and in bodies: %s and %s", name, known.of, t)
 		return ref
 	}
 	g.types[name] = usedType{t, use}
@@ -389,7 +388,7 @@ type sources struct {
 }
 
 type sourcePackage struct {
-	types     map[string]*ast.TypeSpec
+	types     map[string]ast.Expr
 	comments  map[string]string   // by type
 	constants map[string][]string // texts by type, in the order of the source, without the empty one
 }
@@ -400,7 +399,7 @@ func (s *sources) of(path string) *sourcePackage {
 	if p := s.packages[path]; p != nil {
 		return p
 	}
-	p := &sourcePackage{types: map[string]*ast.TypeSpec{}, comments: map[string]string{}, constants: map[string][]string{}}
+	p := &sourcePackage{types: map[string]ast.Expr{}, comments: map[string]string{}, constants: map[string][]string{}}
 	s.packages[path] = p
 	if !strings.HasPrefix(path, modulePath) {
 		return p
@@ -421,7 +420,7 @@ func (p *sourcePackage) read(d *ast.GenDecl) {
 	for _, spec := range d.Specs {
 		switch spec := spec.(type) {
 		case *ast.TypeSpec:
-			p.types[spec.Name.Name] = spec
+			p.types[spec.Name.Name] = spec.Type
 			p.comments[spec.Name.Name] = sentence(spec.Doc, d.Doc)
 		case *ast.ValueSpec:
 			typed, isTyped := spec.Type.(*ast.Ident)
@@ -464,9 +463,7 @@ func (s *sources) constants(t reflect.Type) []string {
 func (s *sources) structOf(t reflect.Type, written ast.Expr) *ast.StructType {
 	path := t.PkgPath()
 	if t.Name() != "" {
-		if spec := s.of(path).types[typeName(t)]; spec != nil {
-			written = spec.Type
-		}
+		written = cmp.Or(s.of(path).types[typeName(t)], written)
 	}
 	for {
 		switch e := written.(type) {
@@ -477,21 +474,14 @@ func (s *sources) structOf(t reflect.Type, written ast.Expr) *ast.StructType {
 		case *ast.ArrayType:
 			written = e.Elt
 		case *ast.Ident:
-			written = s.of(path).underlying(e.Name)
+			written = s.of(path).types[e.Name]
 		case *ast.SelectorExpr:
 			path = modulePath + "internal/" + e.X.(*ast.Ident).Name
-			written = s.of(path).underlying(e.Sel.Name)
+			written = s.of(path).types[e.Sel.Name]
 		default:
 			return &ast.StructType{Fields: &ast.FieldList{}}
 		}
 	}
-}
-
-func (p *sourcePackage) underlying(name string) ast.Expr {
-	if spec := p.types[name]; spec != nil {
-		return spec.Type
-	}
-	return nil
 }
 
 // fieldOf is the comment of a field, and its type expression. A comment that begins with the

@@ -52,13 +52,6 @@ func TestOperationAPI_saysWhatIsWrong(t *testing.T) {
 	})
 }
 
-func TestOperationAPI_previewsOnAReadOnlyServer(t *testing.T) {
-	s := ownSite(t, func(c *Config) { c.ReadOnly = true }).blocked(1)
-	s.post("/api/v1/operations/preview", `{"filter":{}}`).want(t, 200, `"rows":1`)
-	s.post("/api/v1/operations", `{"filter":{}}`).want(t, 403, "read-only")
-	s.get("/operations/new").want(t, 200, "1 dead row of 1 campaign becomes pending again").lacks(t, `method="post"`)
-}
-
 // fieldsOf reads the hidden fields of the form on a page, as a browser sends them.
 func fieldsOf(a answer) url.Values {
 	values := url.Values{}
@@ -89,6 +82,8 @@ func TestRowsPage_offersDeadRowsAltogetherOrTicked(t *testing.T) {
 		s.get(page).want(t, 200, "Requeue all dead")
 	}
 	s.get("/rows?status=dead&event_type=unknown").want(t, 200, "No rows match.").lacks(t, "Requeue all dead")
+	s.get("/campaigns/c-1/events/2").want(t, 200).lacks(t, "dry-run-open") // nothing can be tried here
+	s.get("/rows/c-1/2/dry-run").want(t, 404)
 	form := regexp.MustCompile(`(?s)<form class="choosing".*?</form>`).FindString(s.get("/rows?status=dead").want(t, 200).body)
 	hidden := regexp.MustCompile(`<input type="hidden" name="([^"]+)" value="([^"]*)"`).FindStringSubmatch(form)
 	must.Need(t, hidden != nil, "the form of the list says nothing but what is ticked")
@@ -108,8 +103,7 @@ select 'c-1', i, 'a', 'dead', 1, i, i, i from n`, outbox.MaxOperation)
 }
 
 func TestOperationPages_sayWhatItDoesAndWhatCameOfIt(t *testing.T) {
-	t.Parallel()
-	s := newSite(t).blocked(2)
+	s := ownSite(t).blocked(2)
 	s.get("/rows?status=dead").want(t, 200, `href="/operations/new" data-testid="requeue-all"`)
 	page := s.get("/operations/new?event_type="+poison).want(t, 200, "2 dead rows of 2 campaigns become pending again", "2 of them are heads of their campaigns",
 		"4 rows behind are released", `href="/campaigns/c-1"`, "unknown: too little was applied lately", `name="canary" value="true" checked`,
@@ -242,8 +236,7 @@ func TestSkip_ofACampaignWithTheLongestID(t *testing.T) {
 }
 
 func TestSkip_isToldWhereverStateIsShown(t *testing.T) {
-	t.Parallel()
-	s := newSite(t).seed("c-1", "a", poison).work()
+	s := ownSite(t).seed("c-1", "a", poison).work()
 	s.get("/campaigns/c-1/events/2").want(t, 200, "Skip this event…", "never applied to any projection", "<code>skip c-1 2</code>", "--confirm &#39;skip c-1 2&#39;")
 	s.post("/api/v1/rows/c-1/2/skip", skipC1).want(t, 200)
 	s.get("/campaigns/c-1/events/2").want(t, 200, "s-skipped", "the next free worker skips it")

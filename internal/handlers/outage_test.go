@@ -18,6 +18,7 @@ import (
 	"github.com/outboxweb/outboxweb/internal/pgtest"
 	"github.com/outboxweb/outboxweb/internal/size"
 	"github.com/outboxweb/outboxweb/internal/store"
+	"github.com/outboxweb/outboxweb/internal/storetest"
 )
 
 func serverOfItsOwn(t *testing.T) (*pgtest.Server, *site) {
@@ -59,12 +60,6 @@ func everyRequest(t testing.TB, s *site) []sent {
 		if method == http.MethodPost {
 			r.body = neededBodies[route]
 		}
-		if strings.HasPrefix(route, apiPrefix+"/operations") && method == http.MethodPost {
-			r.body = `{"filter":{}}`
-		}
-		if strings.Contains(route, "{operation}") && method == http.MethodPost {
-			r.body = ""
-		}
 		all = append(all, r)
 		return nil
 	}))
@@ -74,6 +69,8 @@ func everyRequest(t testing.TB, s *site) []sent {
 // neededBodies are for the routes that refuse a request without one.
 var neededBodies = map[string]string{
 	apiPrefix + "/campaigns/{campaign}/events": `{"event_type":"a","payload":{}}`,
+	apiPrefix + "/operations":                  `{"filter":{}}`,
+	apiPrefix + "/operations/preview":          `{"filter":{}}`,
 	apiPrefix + "/runs":                        `{"kind":"verify","all_campaigns":true}`,
 	apiPrefix + "/rehearsals":                  `{"files":[{"name":"a.sql","text":"-- projection: a"}]}`,
 	"/rehearsals":                              "projection=a&text=changed",
@@ -170,25 +167,13 @@ func (s *site) heals(server *pgtest.Server) {
 	must.OK(s.t, server.Launch(ctx))
 	a := <-waiting
 	must.Hold(s.t, a.StatusCode == 201 || a.StatusCode == 503, "an append that waited for the server is answered with %d %s", a.StatusCode, a.body)
-	s.comesBack("readiness", func() int { return s.get("/readyz").StatusCode }, 200)
-	s.comesBack("an append", func() int {
-		return s.post("/api/v1/campaigns/c-9/events", `{"event_type":"a","payload":{}}`).StatusCode
-	}, 201)
-	s.comesBack("the overview", func() int { return s.fresh("/").StatusCode }, 200)
+	storetest.Eventually(s.t, "readiness", func() bool { return s.get("/readyz").StatusCode == 200 })
+	storetest.Eventually(s.t, "an append", func() bool {
+		return s.post("/api/v1/campaigns/c-9/events", `{"event_type":"a","payload":{}}`).StatusCode == 201
+	})
+	storetest.Eventually(s.t, "the overview", func() bool { return s.fresh("/").StatusCode == 200 })
 	for _, r := range everyRequest(s.t, s) { // what failed is shared for as long as what was read
-		s.comesBack(r.String(), func() int { return s.send(r).StatusCode / 500 }, 0)
-	}
-}
-
-func (s *site) comesBack(what string, ask func() (status int), want int) {
-	pause := time.NewTicker(5 * time.Millisecond)
-	defer pause.Stop()
-	for back := time.Now(); ; <-pause.C {
-		status := ask()
-		if status == want {
-			return
-		}
-		must.Need(s.t, time.Since(back) <= allowance, "%s does not come back: %d", what, status)
+		storetest.Eventually(s.t, r.String(), func() bool { return s.send(r).StatusCode < 500 })
 	}
 }
 

@@ -137,8 +137,7 @@ func TestFlash_saysWhatHasHappenedSince(t *testing.T) {
 }
 
 func TestForms_leadBackToWhereTheyAre(t *testing.T) {
-	t.Parallel()
-	s := newSite(t).trouble()
+	s := ownSite(t).trouble()
 	landing := func(a answer) string { return a.want(t, http.StatusSeeOther).Header.Get("Location") }
 	to := landing(s.submit("/rows/c-1/2/requeue", "reason="+url.QueryEscape("<i>freed</i>")))
 	s.get(to).want(t, 200, "local via page", "reason: <bdi>&lt;i&gt;freed&lt;/i&gt;", `verified: <a href="/runs/new?campaign_ids=c-1&amp;kind=verify">`).lacks(t, "<i>freed")
@@ -224,9 +223,8 @@ func TestPages_tellTheirElementsApart(t *testing.T) {
 // A name with direction-changing characters, from before they were refused, is shown with escapes,
 // on whole pages and in the parts that refresh; its form still sends the name unchanged.
 func TestPages_showNamesThatTurnOrHide(t *testing.T) {
-	t.Parallel()
 	const name = "\u202egnp.exe\u200b"
-	s := newSite(t).seed("before", "a", poison, "b").seed("שלום", "a").work()
+	s := ownSite(t).seed("before", "a", poison, "b").seed("שלום", "a").work()
 	for _, table := range []string{"events", "projection_apply_outbox", "campaigns", "attempts"} {
 		s.kit.Tamper("update " + table + " set campaign_id = '" + name + "' where campaign_id = 'before'")
 	}

@@ -4,15 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http/httptest"
-	"strings"
 	"testing"
 	"time"
 
-	"github.com/outboxweb/outboxweb/internal/metrics"
 	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/readmodel"
+	"github.com/outboxweb/outboxweb/internal/storetest"
 )
 
 func TestProjection_thatIsNotLoadedHasAPage(t *testing.T) {
@@ -21,9 +19,7 @@ func TestProjection_thatIsNotLoadedHasAPage(t *testing.T) {
 	must.OK(t, s.store.ReadModel().Install(t.Context(), []readmodel.Projection{{Name: "gone", Version: "v7"}}))
 	gone := outbox.Definition{Projection: "gone", Version: "v7", File: outbox.RehearsalFile{Name: "gone.sql", Text: "-- projection: <gone>"}}
 	must.OK(t, s.store.Loaded(t.Context(), outbox.InstanceState{ID: "w", Host: "h"}, []outbox.Definition{gone}))
-	must.OK(t, s.store.ReadModel().Apply(t.Context(), func(tx *readmodel.ApplyTx) error {
-		return tx.Failed("gone", &outbox.Event{CampaignID: "c-1", Seq: 2, EventType: "b"}, readmodel.Failure{Message: "no <seat>", Fingerprint: "f"})
-	}))
+	s.fails("gone", "c-1", 2)
 	must.OK(t, s.store.ReadModel().Leave(t.Context(), []string{"campaigns"}))
 	s.fresh("/").want(t, 200, "Projection gone is not loaded any more: its rows are not updated, and not verified.", `data-testid="left-gone"`)
 	s.get("/projections").want(t, 200, `<a href="/projections/gone">`)
@@ -152,13 +148,22 @@ func withRoster(t *testing.T) *site {
 	return s
 }
 
-// quarantine quarantines the projection in c-1 at its second event.
-func (s *site) quarantine() *site {
-	must.OK(s.t, s.store.ReadModel().Apply(context.Background(), func(tx *readmodel.ApplyTx) error {
-		e := &outbox.Event{CampaignID: "c-1", Seq: 2, EventType: "b"}
-		return errors.Join(tx.Failed("campaigns", e, readmodel.Failure{Message: "no <seat>", Fingerprint: "f"}), tx.Quarantine("campaigns", e))
+// fails records that a projection failed at an event, and what follows from it.
+func (s *site) fails(projection, campaign string, seq int64, then ...func(*readmodel.ApplyTx, *outbox.Event) error) *site {
+	must.OK(s.t, s.store.ReadModel().Apply(s.kit.Ctx, func(tx *readmodel.ApplyTx) error {
+		e := &outbox.Event{CampaignID: campaign, Seq: seq, EventType: "b"}
+		err := tx.Failed(projection, e, readmodel.Failure{Message: "no <seat>", Fingerprint: "f"})
+		for _, f := range then {
+			err = errors.Join(err, f(tx, e))
+		}
+		return err
 	}))
 	return s
+}
+
+// quarantine quarantines the projection in c-1 at its second event.
+func (s *site) quarantine() *site {
+	return s.fails("campaigns", "c-1", 2, storetest.Quarantine("campaigns"))
 }
 
 func TestProjection_pausesAreToldByPagesAndAPI(t *testing.T) {
@@ -262,8 +267,7 @@ func TestDrift_thatAVerifyFoundCountsWhereverStateIsShown(t *testing.T) {
 	s.get("/campaigns?state=drifted").want(t, 200, `id="campaign-c-1"`, `id="campaign-c-3"`).lacks(t, `id="campaign-c-2"`)
 	s.get("/api/v1/campaigns?state=drifted&sort=lag").want(t, 200, `"campaign_id":"c-1"`, `"state":"drifted"`, `"drifted":2`, `"total":2`, `"why":"`+why+`; a rebuild fixes them if the projection files are right"`)
 	s.get("/api/v1/campaigns/c-2").want(t, 200, `"state":"current"`, `"drifted":0`)
-	m := metrics.New(s.store.Summary)
-	must.Hold(t, strings.Contains(scraped(t, m), "\noutboxweb_drifted_campaigns 2\n"), "the gauge that the alarm watches does not say that two campaigns have drifted")
+	s.get("/metrics").want(t, 200, "\noutboxweb_drifted_campaigns 2\n")
 	s.noteDrift("c-1", outbox.VerdictMatch)
 	s.noteDrift("c-3", outbox.VerdictMatch)
 	s.fresh("/api/v1/summary").want(t, 200, `drifted":0`)
@@ -315,7 +319,7 @@ func TestVerify_thatCouldNotBeMadeCountsWhereverStateIsShown(t *testing.T) {
 	s.get("/api/v1/campaigns?state=unverifiable").want(t, 200, `"campaign_id":"c-1"`, `"unverifiable":1`, `"state":"unverifiable"`, `"total":1`)
 	s.get("/api/v1/campaigns/c-1").want(t, 200, `"why":"Could not be verified at `, ": "+reason+" (run 7)")
 	s.get("/api/v1/campaigns/c-1/verifications").want(t, 200, `"verdict":"failed"`, `"error":"`+reason, `"run_id":7`, `"seq":2`)
-	must.Hold(t, strings.Contains(scraped(t, metrics.New(s.store.Summary)), "\noutboxweb_unverifiable_campaigns 1\n"), "the gauge that the alarm watches does not tell of the campaign")
+	s.get("/metrics").want(t, 200, "\noutboxweb_unverifiable_campaigns 1\n")
 	note(outbox.Verification{Verdict: outbox.VerdictFailed, Error: reason})
 	s.get("/campaigns/c-1").want(t, 200, reason+" (in the background)")
 	note(outbox.Verification{Verdict: outbox.VerdictMatch})
@@ -325,11 +329,7 @@ func TestVerify_thatCouldNotBeMadeCountsWhereverStateIsShown(t *testing.T) {
 func TestProjection_thatBlocksCampaignsDoesNotSayThatItFollowsThem(t *testing.T) {
 	s := withRoster(t)
 	for _, id := range []string{"c-1", "c-2"} {
-		seq := int64(2)
-		must.OK(t, s.store.ReadModel().Apply(context.Background(), func(tx *readmodel.ApplyTx) error {
-			return errors.Join(tx.Failed("campaigns", &outbox.Event{CampaignID: id, Seq: seq, EventType: "b"}, readmodel.Failure{Message: "no seat", Fingerprint: "f"}),
-				tx.Failed("campaigns", &outbox.Event{CampaignID: id, Seq: seq + 1, EventType: "b"}, readmodel.Failure{Message: "no seat", Fingerprint: "f"}))
-		}))
+		s.fails("campaigns", id, 2).fails("campaigns", id, 3)
 	}
 	s.get("/api/v1/projections/campaigns").want(t, 200, `"blocking":2`, `"open_failures":4`)
 	for _, page := range []string{"/projections/campaigns", "/projections"} {
@@ -341,10 +341,4 @@ func TestProjection_thatBlocksCampaignsDoesNotSayThatItFollowsThem(t *testing.T)
 	s.get("/api/v1/projections/campaigns").want(t, 200, `"blocking":1`, `"quarantined":1`)
 	s.get("/api/v1/projections/campaigns/cursors").want(t, 200, `"lag_seconds":`, `"last_applied_at":`, `"attempts":`)
 	s.get("/projections/campaigns").want(t, 200, "An event fails in it in 1 campaign, which waits.", "Not live in 1 campaign, which advances without it.", "Last applied</th>")
-}
-
-func scraped(t *testing.T, m *metrics.Metrics) string {
-	rec := httptest.NewRecorder()
-	m.Handler().ServeHTTP(rec, httptest.NewRequest("GET", "/metrics", nil))
-	return rec.Body.String()
 }

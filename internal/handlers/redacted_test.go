@@ -125,10 +125,8 @@ func (a answer) leaks(t *testing.T, what string) {
 	for name, values := range a.Header {
 		text += "\n" + name + ": " + strings.Join(values, ", ")
 	}
-	for i := strings.Index(text, leak); i >= 0; {
-		t.Errorf("%s: a secret gets out: …%s…", what, text[max(0, i-120):min(len(text), i+30)])
-		return
-	}
+	i := strings.Index(text, leak)
+	must.Hold(t, i < 0, "%s: a secret gets out: …%s…", what, text[max(0, i-120):min(len(text), max(0, i)+30)])
 }
 
 func addresses(route string) []string {

@@ -274,9 +274,7 @@ func TestDryRun_ofARowInPageAndAPI(t *testing.T) {
 			}
 			return tried(campaign, seq, next), nil
 		}
-	})
-	s.seed("c/1", poison, "b")
-	s.work()
+	}).seed("c/1", poison, "b").work()
 	s.get("/campaigns/c%2F1/events/1").want(t, 200, `href="/rows/c%2F1/1/dry-run?next=10" data-testid="dry-run-open"`)
 	s.get("/rows/c%2F1/1/dry-run").want(t, 200, "Event 1 would be applied.", `href="/campaigns/c%2F1/events/2" data-testid="dry-run-failed">Event 2</a> would fail in projection campaigns.`,
 		"no &lt;room&gt; in 10", "Rows would change: 1 row changed", "nothing was changed", "requeue --dry-run --next 10 -- c/1 1")
@@ -285,12 +283,6 @@ func TestDryRun_ofARowInPageAndAPI(t *testing.T) {
 	must.Hold(t, string(want) == strings.ReplaceAll(strings.ReplaceAll(got, "<", `\u003c`), ">", `\u003e`), "the API tells of %s, want %s", got, want)
 	s.get("/rows/c%2F1/1/dry-run?next=-1").want(t, 422)
 	s.get("/api/v1/rows/c%2F1/3/dry-run").want(t, 404)
-}
-
-func TestDryRun_isNotOfferedWhereNothingCanBeTried(t *testing.T) {
-	s := ownSite(t).blocked(1)
-	s.get("/campaigns/c-1/events/2").want(t, 200).lacks(t, "dry-run-open")
-	s.get("/rows/c-1/2/dry-run").want(t, 404)
 }
 
 func (s *site) claimRun() runs.Lease {
