@@ -109,33 +109,28 @@ func TestReceiver_sendsMail(t *testing.T) {
 	s := newMailServer(t, &mailServer{})
 	config := `{receivers: {mail: {url: "smtp://` + s.Addr().String() + `", from: "Ops <ops@a.test>", to: [one@b.test, two@b.test], ALLOW timeout: 5s}}, to: [mail]}`
 	f := open(t, strings.Replace(config, "ALLOW", "allow_private: true,", 1))
-	if d, err := f.Test(f.Ctx, storetest.Ana(""), "mail"); err != nil || !d.OK {
-		t.Fatalf("%+v, %v", d, err)
+	test := func(taken bool, says string) {
+		d, err := f.Test(f.Ctx, storetest.Ana(""), "mail")
+		must.Need(t, err == nil && d.OK == taken && strings.Contains(d.Error, says), "%+v, %v", d, err)
 	}
+	test(true, "")
 	s.mu.Lock()
 	got := strings.Join(s.got, "\n")
+	s.refusal = "550 no such user"
 	s.mu.Unlock()
 	for _, want := range []string{"MAIL FROM:<ops@a.test>", "RCPT TO:<one@b.test>", "RCPT TO:<two@b.test>", "Subject: [outboxweb] Test message, sent by ana", "To: one@b.test, two@b.test",
 		"Auto-Submitted: auto-generated", "Message-ID: <test-", "https://ops.example/alerts"} {
 		must.Hold(t, strings.Contains(got, want), "%q is missing in\n%s", want, got)
 	}
-	s.mu.Lock()
-	s.refusal = "550 no such user"
-	s.mu.Unlock()
-	if d, err := f.Test(f.Ctx, storetest.Ana(""), "mail"); err != nil || d.OK || !strings.Contains(d.Error, `550 "no such user"`) {
-		t.Errorf("%+v, %v", d, err)
-	}
+	test(false, `550 "no such user"`)
 	f = open(t, strings.Replace(config, "ALLOW", "", 1))
-	if d, err := f.Test(f.Ctx, storetest.Ana(""), "mail"); err != nil || d.OK || !strings.Contains(d.Error, "not a public address") {
-		t.Errorf("%+v, %v", d, err)
-	}
+	test(false, "not a public address")
 	settings := must.Get(parse(t, strings.Replace(strings.Replace(config, "ALLOW", "allow_private: true,", 1), "smtp://", "smtp://me:${PASS}@", 1))).Or(t)
 	r := settings.Receivers[0]
 	must.Hold(t, !strings.Contains(r.Shown, "p@ss") && !strings.Contains(r.Shown, "me:"), "shows %q", r.Shown)
 }
 
-// The password goes over TLS alone, from the start or after STARTTLS, to a server that has a
-// certificate for its name.
+// The password goes over TLS alone, from the start or after STARTTLS, to a server that has a certificate for its name.
 func TestReceiver_sendsMailOverTLS(t *testing.T) {
 	t.Parallel()
 	certified := httptest.NewTLSServer(http.NotFoundHandler())
@@ -170,9 +165,8 @@ func TestReceiver_sendsMailOverTLS(t *testing.T) {
 					break
 				}
 			}
-			if got := strings.Join(log, " "); !strings.HasPrefix(got, c.log) || c.want != "" && strings.Contains(got, "MAIL") || c.want == "certificate" && strings.Contains(got, "AUTH") {
-				t.Errorf("the server was told %q, want %q", got, c.log)
-			}
+			got := strings.Join(log, " ")
+			must.Hold(t, strings.HasPrefix(got, c.log) && (c.want == "" || !strings.Contains(got, "MAIL")) && (c.want != "certificate" || !strings.Contains(got, "AUTH")), "the server was told %q, want %q", got, c.log)
 		})
 	}
 }
@@ -204,9 +198,8 @@ func TestReceiver_escapesTexts(t *testing.T) {
 			must.Hold(t, !strings.Contains(text, bad), "the chat gets %q in %s", bad, text)
 		}
 	}
-	if b := chat.Blocks[0]; !strings.HasPrefix(b.Text.Text, "🚨 *<https://ops.example/rows|&lt;!channel&gt;") || len(b.Fields) != 1 || b.Fields[0].Text != "*Build*\nv1" || b.Type != "section" {
-		t.Errorf("the block is %+v", b)
-	}
+	b := chat.Blocks[0]
+	must.Hold(t, strings.HasPrefix(b.Text.Text, "🚨 *<https://ops.example/rows|&lt;!channel&gt;") && len(b.Fields) == 1 && b.Fields[0].Text == "*Build*\nv1" && b.Type == "section", "the block is %+v", b)
 	h := w.heads[1]
 	must.Hold(t, h.Get("X") == "" && h.Get("Title") == "<!channel> @here *x* X: y" && h.Get("Priority") == "urgent" && h.Get("Click") == m.ConsoleURL, "headers %v", h)
 }

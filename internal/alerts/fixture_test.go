@@ -82,7 +82,6 @@ type fixture struct {
 }
 
 func around(f *storetest.Fixture, id, config string) *fixture {
-	f.TB.Helper()
 	settings := must.Get(parse(f.TB, config)).Or(f.TB)
 	x := &fixture{Fixture: f}
 	x.Alerts = alerts.New(f.Store, alerts.Options{Settings: settings, Version: "v9", Hide: redact.Builtin().Text,
@@ -105,7 +104,6 @@ func (f *fixture) dead(n int64) {
 
 // pass lets time pass, in steps of the evaluation.
 func (f *fixture) pass(d time.Duration) {
-	f.TB.Helper()
 	for ; d > 0; d -= 15 * time.Second {
 		f.step()
 		f.Clock.Advance(15 * time.Second)
@@ -114,7 +112,6 @@ func (f *fixture) pass(d time.Duration) {
 }
 
 func (f *fixture) step() {
-	f.TB.Helper()
 	must.Get(f.worker.Step(f.Ctx)).Or(f.TB)
 }
 

@@ -1,14 +1,26 @@
 package alerts_test
 
 import (
+	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"go.yaml.in/yaml/v3"
+
+	"github.com/outboxweb/outboxweb/internal/alerts"
 	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/store"
+	"github.com/outboxweb/outboxweb/internal/storetest"
 )
 
 func TestWorker_tellsOfAProblemItsGrowthAndItsEnd(t *testing.T) {
@@ -21,10 +33,8 @@ func TestWorker_tellsOfAProblemItsGrowthAndItsEnd(t *testing.T) {
 	f.pass(6 * time.Minute)
 	must.Need(t, w.kinds() == "firing", "sent %q", w.kinds())
 	m := w.got[0]
-	if m.Title != "3 rows are dead" || m.Count != 3 || m.Rule != "dead_rows" || m.Build != "v8" || m.Projection != "campaigns" || m.ProjectionVersion != "abc" ||
-		m.RunbookURL != "https://ops.example/docs/operating#dead-heads-grow" || m.ConsoleURL != "https://ops.example/failures#" || m.Since == nil || m.Todo == "" {
-		t.Errorf("sent %+v", m)
-	}
+	must.Hold(t, m.Title == "3 rows are dead" && m.Count == 3 && m.Rule == "dead_rows" && m.Build == "v8" && m.Projection == "campaigns" && m.ProjectionVersion == "abc" &&
+		m.RunbookURL == "https://ops.example/docs/operating#dead-heads-grow" && m.ConsoleURL == "https://ops.example/failures#" && m.Since != nil && m.Todo != "", "sent %+v", m)
 	must.Hold(t, !strings.Contains(w.bodies[0], "hunter2") && strings.Contains(m.Error, "refused"), "sent the error %q", m.Error)
 	h := w.heads[0]
 	must.Hold(t, h.Get("Webhook-Id") == m.ID && strings.HasPrefix(h.Get("Webhook-Signature"), "v1,") && h.Get("User-Agent") == "outboxweb/v9", "headers %v", h)
@@ -37,9 +47,8 @@ func TestWorker_tellsOfAProblemItsGrowthAndItsEnd(t *testing.T) {
 	f.pass(5 * time.Minute)
 	said := strings.Join(w.got[2].Lines(f.Clock.Now()), "; ")
 	must.Hold(t, strings.Contains(said, "Changed: 6 before it was over, 5 in the last message"), "at the end it says %q", said)
-	if m := w.got[2]; w.kinds() != "firing reminder resolved" || !strings.HasPrefix(m.Title, "Resolved after 7 min: no row is dead") || m.Count != 0 || *m.Ended != 6 || *m.Before != 5 {
-		t.Fatalf("sent %q: %+v", w.kinds(), w.got[len(w.got)-1])
-	}
+	m = w.got[2]
+	must.Need(t, w.kinds() == "firing reminder resolved" && strings.HasPrefix(m.Title, "Resolved after 7 min: no row is dead") && m.Count == 0 && *m.Ended == 6 && *m.Before == 5, "sent %q: %+v", w.kinds(), m)
 	v, err := f.View(f.Ctx)
 	must.Need(t, err == nil && len(v.Messages) == 3 && v.Messages[0].Status == "sent" && v.Receivers[0].SentAt != nil && v.Receivers[0].Waiting == 0 && v.Evaluator == "w-1", "view %+v, %v", v, err)
 	shown := v.Receivers[0].Destination
@@ -67,9 +76,8 @@ func TestWorker_goesOnWithWhatAnotherProcessTold(t *testing.T) {
 	two.step()
 	two.dead(0)
 	two.pass(5 * time.Minute)
-	if last := w.got[len(w.got)-1]; w.kinds() != "firing reminder resolved" || *last.Ended != 40 || w.got[1].Title != "Still: 40 of 40 campaigns are blocked by a permanently failed event" || *w.got[1].Before != 25 {
-		t.Errorf("sent %q: %+v", w.kinds(), w.got)
-	}
+	last := w.got[len(w.got)-1]
+	must.Hold(t, w.kinds() == "firing reminder resolved" && *last.Ended == 40 && w.got[1].Title == "Still: 40 of 40 campaigns are blocked by a permanently failed event" && *w.got[1].Before == 25, "sent %q: %+v", w.kinds(), w.got)
 }
 
 // A number begins to be too high when it is exceeded, not when the first of what it counts came to be.
@@ -134,4 +142,346 @@ func TestWorker_keepsTheLatestForAReceiverThatIsDown(t *testing.T) {
 	w.answer(0)
 	f.pass(6 * time.Minute)
 	must.Equal(t, w.kinds(), "resolved", "sent")
+}
+
+// A publisher that failed and is retried has not recovered until it delivers without an error. Since is when it began, not when it was
+// found; an error after a delivery begins anew. What to do depends on what is at fault.
+func TestWorker_tellsThatAPublisherRecoveredWhenItDelivers(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	f := open(t, strings.TrimSuffix(hook(w), "}")+`, rules: {publisher: {for: 0}}}`)
+	p := outbox.Publisher{SubscriptionName: outbox.SubscriptionName{Topic: "orders", Publisher: "erp"}, UpdatedAt: f.Clock.Now().Add(time.Hour)}
+	state := func(status outbox.PublisherStatus, errors int, kind outbox.DeliveryErrorKind, position int64) {
+		p.Status, p.ErrorCount, p.ErrorKind, p.ErrorPosition, p.ErrorEvent = status, errors, kind, position, &outbox.EventRef{CampaignID: "c-5", Seq: position}
+		f.facts = outbox.Facts{Moved: true, Publishers: []outbox.Publisher{p}}
+		f.pass(30 * time.Second)
+	}
+	began := f.Clock.Now().Add(-10 * time.Second)
+	p.LastErrorAt = &began
+	state(outbox.PublisherFailed, 8, outbox.DestinationError, 5)
+	must.Need(t, w.kinds() == "firing" && w.got[0].Since.Equal(began) && w.got[0].Todo == "Fix the destination, test it, then resume the publisher.", "at the first error: sent %+v", w.got)
+	delivered := f.Clock.Now()
+	rejected := delivered.Add(time.Second)
+	p.LastPublishedAt, p.LastErrorAt = &delivered, &rejected
+	f.Clock.Advance(15 * time.Second)
+	state(outbox.PublisherActive, 3, outbox.EventError, 7) // it delivered two events, and is stuck again
+	v := must.Get(f.View(f.Ctx)).Or(t)
+	i := slices.IndexFunc(v.Rules, func(r outbox.AlertRuleState) bool { return r.Name == "publisher" })
+	a := v.Rules[i].Alerts[0]
+	must.Need(t, w.kinds() == "firing" && a.Since.Equal(rejected) && strings.HasSuffix(a.Cause.Sentence, "3 errors in a row; its destination rejects event 7 of campaign c-5"), "while it is retried: sent %q, shows %+v", w.kinds(), a)
+	p.LastErrorAt = new(f.Clock.Now())
+	state(outbox.PublisherFailed, 8, outbox.EventError, 7)
+	f.Clock.Advance(outbox.AlertAgain)
+	f.step()
+	m := w.got[len(w.got)-1]
+	must.Hold(t, w.kinds() == "firing reminder" && m.Title == "Still: Publisher orders/erp has failed after 8 errors; its destination rejects event 7 of campaign c-5" && m.Since.Equal(rejected) &&
+		strings.HasPrefix(m.Todo, "Have the receiver fixed for this event, or skip the event.") && m.RunbookURL == "https://ops.example/docs/operating#one-event-is-rejected", "a day later: sent %q, %+v", w.kinds(), m)
+	state(outbox.PublisherActive, 0, outbox.EventError, 0)
+	must.Hold(t, w.kinds() == "firing reminder resolved" && strings.HasSuffix(w.got[2].Title, ": publisher orders/erp delivers again"), "at the end: sent %+v", w.got)
+}
+
+// An operator who clears a publisher's errors has not made it deliver: it recovers with a delivery, or when nothing is left to deliver.
+func TestWorker_endsAResumedPublisherWhenItDelivers(t *testing.T) {
+	t.Parallel()
+	for name, end := range map[string]struct {
+		change func(*outbox.Publisher, time.Time)
+		want   string
+	}{
+		"it delivers":           {func(p *outbox.Publisher, now time.Time) { p.LastPublishedAt = &now }, "publisher all/hook delivers again"},
+		"its position is moved": {func(p *outbox.Publisher, _ time.Time) { p.LagEvents = 0 }, "publisher all/hook has nothing left to deliver, after an operator's action"},
+		"it is paused":          {func(p *outbox.Publisher, _ time.Time) { p.Status = outbox.PublisherPaused }, "publisher all/hook was paused"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			f := open(t, strings.TrimSuffix(hook(w), "}")+`, rules: {publisher: {for: 0}}}`)
+			p := outbox.Publisher{SubscriptionName: outbox.SubscriptionName{Topic: "all", Publisher: "hook"}, LagEvents: 300}
+			state := func(status outbox.PublisherStatus, errors int) {
+				p.Status, p.ErrorCount, p.ErrorKind, p.LastErrorAt = status, errors, "", nil
+				if errors > 0 {
+					p.ErrorKind, p.LastErrorAt = outbox.DestinationError, new(f.Clock.Now())
+				}
+				f.facts = outbox.Facts{Moved: true, Publishers: []outbox.Publisher{p}}
+				f.pass(30 * time.Second)
+			}
+			before := f.Clock.Now().Add(-time.Hour)
+			p.LastPublishedAt = &before
+			state(outbox.PublisherFailed, 4)
+			state(outbox.PublisherActive, 0) // resumed; the first call has not ended
+			state(outbox.PublisherActive, 1)
+			state(outbox.PublisherFailed, 4)
+			state(outbox.PublisherActive, 0)
+			must.Need(t, w.kinds() == "firing", "without a delivery it sent %+v", w.got)
+			end.change(&p, f.Clock.Now())
+			state(p.Status, 0)
+			must.Hold(t, w.kinds() == "firing resolved" && strings.HasSuffix(w.got[1].Title, end.want), "at the end it sent %+v", w.got)
+		})
+	}
+}
+
+// While the projections cannot be read, a quarantine neither begins nor ends.
+func TestWorker_endsAQuarantineOnlyWhenItKnows(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	f := open(t, strings.TrimSuffix(hook(w), "}")+`, rules: {quarantine: {for: 0}}}`)
+	for _, held := range [][]outbox.HeldProjection{{{Projection: "badges", Quarantined: 1}}, nil, {}} {
+		f.facts = outbox.Facts{Moved: true, Summary: outbox.Summary{Held: held}}
+		f.pass(30 * time.Second)
+		got, want := w.kinds(), map[bool]string{true: "firing", false: "firing resolved"}[held == nil || len(held) > 0]
+		must.Need(t, got == want, "with %v it sent %q", held, got)
+	}
+	m := w.got[0]
+	must.Hold(t, m.Rule == "quarantine" && m.Cause == "badges" && m.RunbookURL == "https://ops.example/docs/operating#a-projection-is-quarantined" && strings.HasSuffix(w.got[1].Title, "projection badges is not quarantined in any campaign"), "sent %+v", w.got)
+}
+
+// Failed runs of a kind are one trouble, until one completes.
+func TestWorker_tellsOfFailedRunsByTheirKind(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	f := open(t, hook(w))
+	failed := outbox.Run{ID: 7, Kind: outbox.RunRebuild, Status: outbox.RunFailed, FinishedAt: new(f.Clock.Now())}
+	f.facts = outbox.Facts{Moved: true, Runs: []outbox.Run{failed}}
+	f.pass(time.Minute)
+	next := failed
+	next.ID = 9
+	f.facts.Runs = []outbox.Run{next, failed}
+	f.pass(time.Minute)
+	must.Need(t, w.kinds() == "firing" && w.got[0].Title == "Run 7 (rebuild) has failed", "sent %+v", w.got)
+	f.Clock.Advance(outbox.AlertAgain)
+	f.pass(time.Minute)
+	f.facts.Runs = nil
+	f.pass(time.Minute)
+	must.Hold(t, w.kinds() == "firing reminder resolved" && w.got[1].Title == "Still: Run 9 (rebuild) has failed" && strings.Contains(w.got[2].Title, "the failed rebuild run was resumed or repeated"), "sent %+v", w.got)
+}
+
+// A silent instance is over when it is back, was stopped, or is not listed any more; one that was silent long before is not told.
+func TestWorker_tellsOfASilentInstanceUntilItIsOver(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name   string
+		silent time.Duration // before it is first found
+		end    func(*fixture)
+		want   string
+	}{
+		{"it is back", 2 * time.Minute, func(f *fixture) { f.facts.Summary.Instances[0].LastSeen = f.Clock.Now().Add(time.Hour) }, "no longer silent or stalled"},
+		{"it was stopped", 2 * time.Minute, func(f *fixture) { at := f.Clock.Now(); f.facts.Summary.Instances[0].StoppedAt = &at }, "was stopped"},
+		{"it is forgotten", 2 * time.Minute, func(f *fixture) { f.facts.Summary.Instances = nil }, "is forgotten"},
+		{"it was silent before", 61 * time.Minute, func(*fixture) {}, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			f := open(t, hook(w))
+			f.facts.Moved = true
+			f.facts.Summary.Instances = []outbox.InstanceState{{ID: "w-9", BeatEvery: 5 * time.Second, LastSeen: f.Clock.Now().Add(-c.silent)}}
+			f.pass(5 * time.Minute)
+			for range 3 {
+				f.Clock.Advance(time.Hour)
+				f.step()
+			}
+			got := w.kinds()
+			must.Need(t, got == map[bool]string{true: "", false: "firing"}[c.want == ""], "after three hours it sent %q", got)
+			c.end(f)
+			f.pass(3 * time.Minute)
+			must.Hold(t, c.want == "" || w.kinds() == "firing resolved" && strings.Contains(w.got[1].Title, c.want), "at the end it sent %+v", w.got)
+		})
+	}
+}
+
+// Each source is told by itself: what is rejected, and that it is not read.
+func TestWorker_tellsOfEachSource(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	f := open(t, hook(w))
+	read := outbox.IntakeSource{Name: "billing", Configured: true, Lease: &outbox.Lease{Owner: "w-1", ExpiresAt: f.Clock.Now().Add(24 * time.Hour)}}
+	shop := read
+	shop.Name, shop.Rejected = "shop", 2
+	f.facts = outbox.Facts{Moved: true, Sources: []outbox.IntakeSource{read, shop}}
+	f.pass(5 * time.Minute)
+	must.Need(t, w.kinds() == "firing", "sent %q before anything changed", w.kinds())
+	m := w.got[0]
+	must.Hold(t, m.Rule == "rejected_rows" && m.Cause == "shop" && m.Count == 2 && m.Title == "2 rows of source shop are rejected, and each blocks its campaign" &&
+		m.RunbookURL == "https://ops.example/docs/intake#rejected-rows" && m.ConsoleURL == "https://ops.example/intake/shop#", "sent %+v", m)
+	f.facts.Sources[0].Lease, f.facts.Sources[0].Error, f.facts.Sources[1].Rejected = nil, "connection refused", 0
+	f.pass(3 * time.Minute)
+	must.Need(t, w.kinds() == "firing resolved firing" && strings.Contains(w.got[1].Title, "source shop has no rejected rows"), "sent %q: %+v", w.kinds(), w.got)
+	m = w.got[2]
+	must.Hold(t, m.Rule == "source" && m.Cause == "billing" && m.Title == "Source billing cannot be read" && m.Error == "connection refused" && m.RunbookURL == "https://ops.example/docs/intake#a-source-is-not-read", "sent %+v", m)
+	f.facts.Sources[0] = read
+	f.pass(2 * time.Minute)
+	must.Hold(t, w.kinds() == "firing resolved firing resolved" && strings.Contains(w.got[3].Title, "source billing is read again"), "at the end it sent %+v", w.got[len(w.got)-1])
+}
+
+// nowhere is a receiver that refuses every connection: a test of it is recorded all the same.
+const nowhere = `{receivers: {hook: {url: "http://127.0.0.1:1/", allow_private: true}}, to: [hook]}`
+
+var kinds = storetest.Kinds[*fixture]{
+	Open: func(tb testing.TB, o ...func(*store.Options)) *fixture {
+		return around(storetest.Open(tb, o...), "w-1", nowhere)
+	},
+	Base:   func(f *fixture) *storetest.Fixture { return f.Fixture },
+	Beside: func(f *fixture) *fixture { return around(f.Fixture.Beside(), "w-2", nowhere) },
+	All: []storetest.Kind[*fixture]{
+		{Action: "alert_mute", Scene: func(*fixture) {},
+			Do:     func(f *fixture, o outbox.Command) (any, error) { return f.Mute(f.Ctx, o, outbox.AllAlerts, "1h") },
+			Undone: func(f *fixture) bool { return f.Number(`select count(*) from alert_mutes`) == 0 }},
+		{Action: "alert_unmute", Scene: func(f *fixture) {
+			must.Get(f.Mute(f.Ctx, storetest.Ben, outbox.AllAlerts, "1h")).Or(f.TB)
+		},
+			Do:     func(f *fixture, o outbox.Command) (any, error) { return f.Unmute(f.Ctx, o, outbox.AllAlerts) },
+			Undone: func(f *fixture) bool { return f.Number(`select count(*) from alert_mutes`) == 1 }},
+		{Action: "alert_test", Scene: func(*fixture) {},
+			Do:     func(f *fixture, o outbox.Command) (any, error) { return f.Test(f.Ctx, o, "hook") },
+			Undone: func(f *fixture) bool { return f.Number(`select count(*) from alert_messages`) == 0 }},
+	},
+}
+
+func TestActions_keepToTheRulesOfAllActions(t *testing.T) {
+	t.Parallel()
+	kinds.KeepRules(t)
+}
+
+func TestActions_areAllThatLeaveARecord(t *testing.T) {
+	t.Parallel()
+	kinds.MustHave(t, func(a outbox.Action) bool { return strings.HasPrefix(string(a), "alert_") })
+}
+
+func TestMute_holdsBackUntilItEnds(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	f := open(t, hook(w))
+	must.Get(f.Mute(f.Ctx, storetest.Ana("deploying"), "all", "1h")).Or(t)
+	f.dead(3)
+	f.pass(30 * time.Minute)
+	v, _ := f.View(f.Ctx)
+	must.Need(t, w.kinds() == "" && v.Rules[0].MutedUntil != nil && v.Rules[0].Status() == outbox.AlertFiring, "sent %q, %+v", w.kinds(), v.Rules[0])
+	must.Get(f.Unmute(f.Ctx, storetest.Ana("done"), "all")).Or(t)
+	f.step()
+	must.Equal(t, w.kinds(), "firing", "sent", "after the mute")
+	must.Get(f.Mute(f.Ctx, storetest.Ana(""), "dead_rows", "8h")).Or(t)
+	f.dead(0)
+	f.pass(time.Minute)
+	must.Equal(t, w.kinds(), "firing", "sent", "in the mute")
+	f.pass(time.Minute)
+	f.Clock.Advance(8 * time.Hour)
+	f.pass(time.Minute)
+	must.Equal(t, w.kinds(), "firing resolved", "sent", "after the mute")
+	_, err := f.Unmute(f.Ctx, storetest.Ana(""), "dead_rows")
+	storetest.Refused(t, err, outbox.ErrConflict, "rule dead_rows is not muted")
+}
+
+func TestTest_sendsAMarkedMessageAndRecordsIt(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	f := open(t, hook(w))
+	o := storetest.Ana("trying")
+	o.IdempotencyKey = "k-1"
+	for range 2 {
+		d := must.Get(f.Test(f.Ctx, o, "hook")).Or(t)
+		must.Need(t, d.OK, "%+v", d)
+	}
+	must.Hold(t, w.kinds() == "test" && strings.Contains(w.got[0].Title, "Test message, sent by ana"), "sent %q", w.bodies)
+	w.answer(500)
+	d, err := f.Test(f.Ctx, storetest.Ana(""), "hook")
+	must.Hold(t, err == nil && !d.OK && strings.Contains(d.Error, "500") && !strings.Contains(d.Error, "hunter2"), "%+v, %v", d, err)
+	acts, err := f.AuditLogOf(f.Ctx, 10, outbox.AlertReceiverTarget("hook"))
+	must.Hold(t, err == nil && len(acts) == 2 && acts[0].Action == outbox.ActionAlertTest, "%+v, %v", acts, err)
+}
+
+func TestWorker_doesNothingWhileAnotherHasTheLease(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	config := strings.TrimSuffix(hook(w), "}") + `, rules: {dead_rows: {for: 0}}}`
+	one := open(t, config)
+	two := around(one.Beside(), "w-2", config)
+	for _, f := range []*fixture{one, two} {
+		f.dead(3)
+	}
+	for range 28 {
+		one.step()
+		two.step()
+		one.Clock.Advance(15 * time.Second)
+	}
+	must.Equal(t, w.kinds(), "firing", "sent")
+	for range 8 { // the first is gone
+		two.Clock.Advance(15 * time.Second)
+		two.step()
+	}
+	two.dead(0)
+	two.step()
+	v, err := two.View(two.Ctx)
+	must.Hold(t, err == nil && v.Evaluator == "w-2" && w.kinds() == "firing resolved", "sent %q, by %+v, %v", w.kinds(), v.Evaluator, err)
+}
+
+// childReceiver is the URL to which a process started by a test sends; childJournal and childProjections are its databases.
+const childReceiver, childJournal, childProjections = "OUTBOXWEB_TEST_RECEIVER", "OUTBOXWEB_TEST_JOURNAL", "OUTBOXWEB_TEST_PROJECTIONS"
+
+// sendAndDie evaluates rules that fire until its parent kills it, which it does when it gets the message.
+func sendAndDie(url string) int {
+	var document yaml.Node
+	err := yaml.Unmarshal([]byte(`{receivers: {hook: {url: "`+url+`", allow_private: true}}, to: [hook], rules: {dead_rows: {for: 0}}}`), &document)
+	settings, err2 := alerts.Parse(document.Content[0], os.LookupEnv)
+	st, err3 := store.Open(context.Background(), store.Options{Journal: os.Getenv(childJournal), Projections: os.Getenv(childProjections)})
+	if err := errors.Join(err, err2, err3); err != nil {
+		panic(err)
+	}
+	facts := outbox.Facts{Summary: outbox.Summary{Counts: outbox.Counts{Dead: 1}}}
+	w := alerts.NewWorker(alerts.WorkerConfig{Alerts: alerts.New(st, alerts.Options{Settings: settings}), ID: fmt.Sprint("p-", os.Getpid()),
+		Facts: func(context.Context) (outbox.Facts, error) { return facts, nil }, Every: 10 * time.Millisecond})
+	w.Run(context.Background())
+	return 0
+}
+
+func child(t *testing.T, f *storetest.Fixture, url string) *exec.Cmd {
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), childReceiver+"="+url, childJournal+"="+f.Pair.Journal, childProjections+"="+f.Pair.Projections)
+	cmd.Stderr = os.Stderr
+	must.OK(t, cmd.Start())
+	t.Cleanup(func() { _, _ = cmd.Process.Kill(), cmd.Wait() })
+	return cmd
+}
+
+// A process that is killed between sending a message and recording that sends it again, as the same one.
+func TestWorker_sendsAgainAfterAKill(t *testing.T) {
+	t.Parallel()
+	f := storetest.Open(t)
+	ids, proceed := make(chan string, 10), make(chan struct{})
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		var m outbox.AlertMessage
+		_ = json.NewDecoder(r.Body).Decode(&m)
+		ids <- m.ID
+		<-proceed
+	}))
+	defer server.Close()
+	first := child(t, f, server.URL)
+	sent := <-ids
+	_ = first.Process.Kill()
+	_, _ = first.Process.Wait()
+	close(proceed)
+	f.Exec(`update alert_evaluator set lease_expires_at = 0`) // as if a minute had passed
+	child(t, f, server.URL)
+	must.Equal(t, <-ids, sent, "what is sent after the kill and before it")
+	storetest.Eventually(t, "the message is recorded", func() bool { return f.Number(`select count(*) from alert_messages where status = 'sent'`) == 1 })
+	must.Equal(t, f.Number(`select count(*) from alert_messages`), 1, "messages")
+}
+
+// Two processes on one server send a message once.
+func TestPostgresWorkers_sendOnce(t *testing.T) {
+	t.Parallel()
+	f := storetest.Open(t)
+	w := newWorld(t)
+	child(t, f, w.URL)
+	child(t, f, w.URL)
+	storetest.Eventually(t, "a message", func() bool { return w.kinds() != "" })
+	storetest.Eventually(t, "an evaluation", func() bool { return f.Number(`select lease_epoch from alert_evaluator where evaluated_at > 0`) > 0 })
+	evaluated := f.Number(`select evaluated_at from alert_evaluator`)
+	storetest.Eventually(t, "many more", func() bool { return f.Number(`select evaluated_at from alert_evaluator`) > evaluated+200_000 })
+	must.Equal(t, w.kinds(), "firing", "sent")
+}
+
+func TestMain(m *testing.M) {
+	if url := os.Getenv(childReceiver); url != "" {
+		os.Exit(sendAndDie(url))
+	}
+	os.Exit(storetest.Main(m, "^TestPostgres"))
 }

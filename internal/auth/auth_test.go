@@ -1,6 +1,7 @@
 package auth
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -10,7 +11,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
-	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -23,37 +24,17 @@ import (
 // now is the time of every test without its own clock.
 var now = time.Date(2026, 11, 21, 7, 0, 0, 0, time.UTC)
 
-type refusals struct {
-	mu  sync.Mutex
-	why []string
-}
-
-func (r *refusals) note(why string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.why = append(r.why, why)
-}
-
-func (r *refusals) last() string {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if len(r.why) == 0 {
-		return ""
-	}
-	return r.why[len(r.why)-1]
-}
+// refusals has the reason of the last refusal.
+type refusals struct{ atomic.Value }
 
 func gate(t testing.TB, c Config) (*Gate, *refusals) {
 	told := &refusals{}
-	c.Refused = told.note
-	if c.Logger == nil {
-		c.Logger = slog.New(slog.DiscardHandler)
-	}
+	c.Refused = func(why string) { told.Store(why) }
+	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
 	if c.Now == nil {
 		c.Now = func() time.Time { return now }
 	}
-	g := must.Get(New(c)).Or(t)
-	return g, told
+	return must.Get(New(c)).Or(t), told
 }
 
 // request is a request from a peer, with name-value pairs of headers.
@@ -66,14 +47,18 @@ func request(from string, headers ...string) *http.Request {
 	return r
 }
 
-// wantDenied fails unless the request is refused for the reason, with a message that contains
-// the text.
+// onSocket is the request as it arrives on a Unix socket.
+func onSocket(r *http.Request) *http.Request {
+	return r.WithContext(context.WithValue(r.Context(), http.LocalAddrContextKey, net.Addr(&net.UnixAddr{Name: "/run/o.sock", Net: "unix"})))
+}
+
+// wantDenied fails unless the request is refused for the reason, with a message that contains the text.
 func wantDenied(t *testing.T, g *Gate, told *refusals, r *http.Request, why, text string) {
 	who, err := g.Identify(r)
 	var refusal *outbox.Refusal
 	must.Need(t, errors.As(err, &refusal), "identified %+v with error %v, want a refusal", who, err)
 	kind := kindOf(why) // TestKinds_ofUsersWhoAreSignedIn says which
-	must.Hold(t, errors.Is(err, kind) && told.last() == why && strings.Contains(refusal.Detail, text), "refused for %q with %q (%v), want %q with %q", told.last(), refusal.Detail, refusal.Err, why, text)
+	must.Hold(t, errors.Is(err, kind) && told.Load() == why && strings.Contains(refusal.Detail, text), "refused for %q with %q (%v), want %q with %q", told.Load(), refusal.Detail, refusal.Err, why, text)
 	must.Hold(t, (refusal.RetryAfter > 0) == (why == whyUnavailable && g.remote() != nil), "refused for %q and to try again after %s", why, refusal.RetryAfter)
 	asks := strings.Contains(refusal.Detail, "; ask ")
 	must.Hold(t, asks == (kind == ErrRefused || kind == ErrNoRole), "refused for %q, the refusal names whom to ask: %v: %q", why, asks, refusal.Detail)
@@ -262,8 +247,7 @@ func TestIdentify_byProxyHeader(t *testing.T) {
 	wantDenied(t, g, told, request("192.0.2.1:80"), whyAbsent, "use the proxy that sets")
 }
 
-// Whoever may name a group gains nothing where a format keeps names apart, and no foreign group keeps
-// anybody out.
+// Whoever may name a group gains nothing where a format keeps names apart, and no foreign group keeps anybody out.
 func TestGroups_countOnlyAsTheWholeNameThatARuleHas(t *testing.T) {
 	t.Parallel()
 	const raised = "book club, ops, and friends"
@@ -350,9 +334,7 @@ func TestIdentify_tellsWhoIsRefusedWhyAndWhomToAsk(t *testing.T) {
 		g, told := gate(t, Config{Kind: KindProxyHeader, Preset: "oauth2-proxy", GroupsFormat: FormatJSON, TrustUnix: true, Contact: contact,
 			Grants: outbox.Grants{outbox.RoleOperator: {"group:ops", "user:Bea@example.org"}, outbox.RoleAdmin: {"group:root"}}})
 		denied := func(user, groups, why, text string) {
-			r := request("@", "X-Forwarded-Email", user, "X-Forwarded-Groups", groups)
-			r = r.WithContext(context.WithValue(r.Context(), http.LocalAddrContextKey, net.Addr(&net.UnixAddr{Name: "/run/o.sock", Net: "unix"})))
-			wantDenied(t, g, told, r, why, text+"; ask "+whom)
+			wantDenied(t, g, told, onSocket(request("@", "X-Forwarded-Email", user, "X-Forwarded-Groups", groups)), why, text+"; ask "+whom)
 		}
 		denied("cem@example.org", `["dev"]`, whyRole, `you are signed in as "cem@example.org", in the groups "dev", and have no role here: --viewer, --operator and --admin grant one to user:NAME or group:NAME, spelled exactly`)
 		denied("bea@example.org", `["dev","Ops"]`, whyRole, `you are signed in as "bea@example.org", in the groups "dev", "Ops", and have no role here: --operator names group:ops, and your group is "Ops", which differs in upper and lower case, `+
@@ -367,34 +349,16 @@ func TestTrusts_onlyTheSocketsOtherEnd(t *testing.T) {
 	g, _ := gate(t, Config{Trusted: []netip.Prefix{
 		netip.MustParsePrefix("10.0.0.0/24"), netip.MustParsePrefix("2001:db8::/32"), netip.MustParsePrefix("::ffff:198.51.100.0/120"), netip.MustParsePrefix("fe80::/10")}})
 	onUnix, _ := gate(t, Config{TrustUnix: true})
-	for _, c := range []struct {
-		from string
-		want bool
-	}{
-		{"10.0.0.7:1", true},
-		{"10.0.1.7:1", false},
-		{"[::ffff:10.0.0.7]:1", true},
-		{"[::ffff:10.0.1.7]:1", false},
-		{"198.51.100.9:1", true},
-		{"[::ffff:198.51.100.9]:1", true},
-		{"[2001:db8::1]:1", true},
-		{"[2001:db9::1]:1", false},
-		{"[fe80::1]:1", true},
-		{"[fe80::1%eth0]:1", false},
-		{"[::ffff:10.0.0.7%eth0]:1", false},
-		{"127.0.0.1:1", false},
-		{"10.0.0.7", false},
-		{"", false},
-		{"@", false},
-		{"10.0.0.7:x", false},
-		{"unix", false},
+	for from, want := range map[string]bool{
+		"10.0.0.7:1": true, "[::ffff:10.0.0.7]:1": true, "198.51.100.9:1": true, "[::ffff:198.51.100.9]:1": true, "[2001:db8::1]:1": true, "[fe80::1]:1": true,
+		"10.0.1.7:1": false, "[::ffff:10.0.1.7]:1": false, "[2001:db9::1]:1": false, "[fe80::1%eth0]:1": false, "[::ffff:10.0.0.7%eth0]:1": false,
+		"127.0.0.1:1": false, "10.0.0.7": false, "": false, "@": false, "10.0.0.7:x": false, "unix": false,
 	} {
-		r := request(c.from, "X-Forwarded-For", "10.0.0.7", "X-Real-Ip", "10.0.0.7", "Forwarded", "for=10.0.0.7")
-		must.Equal(t, g.Trusts(r), c.want, c.from, "is trusted")
-		must.Hold(t, !onUnix.Trusts(r), "%q counts as a Unix socket", c.from)
-		local := request(c.from)
-		local = local.WithContext(context.WithValue(local.Context(), http.LocalAddrContextKey, net.Addr(&net.UnixAddr{Name: "/run/o.sock", Net: "unix"})))
-		must.Hold(t, !g.Trusts(local) && onUnix.Trusts(local), "%q on a Unix socket is trusted by who does not, or not by who does", c.from)
+		r := request(from, "X-Forwarded-For", "10.0.0.7", "X-Real-Ip", "10.0.0.7", "Forwarded", "for=10.0.0.7")
+		must.Equal(t, g.Trusts(r), want, from, "is trusted")
+		must.Hold(t, !onUnix.Trusts(r), "%q counts as a Unix socket", from)
+		local := onSocket(request(from))
+		must.Hold(t, !g.Trusts(local) && onUnix.Trusts(local), "%q on a Unix socket is trusted by who does not, or not by who does", from)
 	}
 }
 
@@ -403,9 +367,7 @@ func TestIdentityHeaders_areThoseThatAreReadOrKnown(t *testing.T) {
 	g, _ := behindProxy(t, "")
 	r := request("192.0.2.1:80", "Remote-User", "ana", "Remote-Groups", "ops", "X-Proxy-Secret", secret, "Authorization", token,
 		"Cf-Access-Jwt-Assertion", "x", "X_proxy_secret", "x", "Accept", "*/*", "X-Auth-Request-Email", "x", "X-Forwarded-For", "x")
-	if got := strings.Join(g.IdentityHeaders(r.Header), " "); got != "Authorization Cf-Access-Jwt-Assertion Remote-Groups Remote-User X-Auth-Request-Email X-Proxy-Secret X_proxy_secret" {
-		t.Error(got)
-	}
+	must.Equal(t, strings.Join(g.IdentityHeaders(r.Header), " "), "Authorization Cf-Access-Jwt-Assertion Remote-Groups Remote-User X-Auth-Request-Email X-Proxy-Secret X_proxy_secret")
 }
 
 // Identity headers that nothing reads are logged once a minute, where no proxy is trusted to set them.
@@ -441,9 +403,8 @@ func TestIdentify_warnsOfIdentityThatNothingReads(t *testing.T) {
 		}
 		want := map[bool]int{true: 1}[c.warns]
 		must.Hold(t, warned() == want && (!c.warns || strings.Contains(log.String(), "headers=["+c.header+"] peer=10.0.0.7")) && !strings.Contains(log.String(), "ana-secret"), "%s: %d lines, want %d:\n%s", name, warned(), want, log.String())
-		if _, _ = g.Identify(request(proxy, c.header, "ana")); warned() != 2*want || c.warns && !strings.Contains(log.String(), "left_out=2") {
-			t.Errorf("%s: a minute later there are %d lines, want %d:\n%s", name, warned(), 2*want, log.String())
-		}
+		_, _ = g.Identify(request(proxy, c.header, "ana"))
+		must.Hold(t, warned() == 2*want && (!c.warns || strings.Contains(log.String(), "left_out=2")), "%s: a minute later there are %d lines, want %d:\n%s", name, warned(), 2*want, &log)
 	}
 }
 

@@ -101,9 +101,7 @@ func TestNew_namesWhatIsWrong(t *testing.T) {
 		must.Hold(t, errors.As(err, &refusal) && refusal.Field == c.field && strings.Contains(refusal.Detail, c.text), "%s: %v, want field %s and %q", c.name, err, c.field, c.text)
 		must.Hold(t, err == nil || !strings.Contains(err.Error(), secret[:12]), "%s: the sentence tells the secret: %v", c.name, err)
 	}
-	if _, err := New(header(func(*Config) {})); err != nil {
-		t.Error(err)
-	}
+	must.Get(New(header(func(*Config) {}))).Or(t)
 }
 
 func TestNew_presetsKnowTheirProxies(t *testing.T) {
@@ -137,31 +135,22 @@ func TestNew_presetsKnowTheirProxies(t *testing.T) {
 func TestCheckSignOut(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{"", "/", "/oauth2/sign_out?rd=%2Foauth2%2Fsign_in", "https://sso.example/logout?client=outboxweb"} {
-		if err := CheckSignOut(text); err != nil {
-			t.Errorf("%q: %v", text, err)
-		}
+		must.OK(t, CheckSignOut(text))
 	}
 	for _, text := range []string{"oauth2/sign_out", "//evil.example", `/\evil.example`, "http://sso.example", "https:", "https:///logout", "https://user@sso.example", "javascript:alert(1)", "/a b", "/a\nb"} {
-		if err := CheckSignOut(text); !errors.Is(err, outbox.ErrInvalid) {
-			t.Errorf("%q: %v", text, err)
-		}
+		must.Hold(t, errors.Is(CheckSignOut(text), outbox.ErrInvalid), "%q is taken", text)
 	}
 }
 
 func TestParsePeer(t *testing.T) {
 	t.Parallel()
-	for text, want := range map[string]string{"10.0.0.7": "10.0.0.7/32", "10.0.0.0/24": "10.0.0.0/24", "::1": "::1/128", "fd00::/8": "fd00::/8"} {
-		if prefix, unix, err := ParsePeer(text); err != nil || unix || prefix.String() != want {
-			t.Errorf("%s is %s, %t, %v", text, prefix, unix, err)
-		}
-	}
-	if _, unix, err := ParsePeer("unix"); err != nil || !unix {
-		t.Errorf("unix: %t %v", unix, err)
+	for text, want := range map[string]string{"10.0.0.7": "10.0.0.7/32", "10.0.0.0/24": "10.0.0.0/24", "::1": "::1/128", "fd00::/8": "fd00::/8", "unix": "invalid Prefix"} {
+		prefix, unix, err := ParsePeer(text)
+		must.Hold(t, err == nil && unix == (text == "unix") && prefix.String() == want, "%s is %s, %t, %v", text, prefix, unix, err)
 	}
 	for _, text := range []string{"", "proxy", "10.0.0.7/24", "10.0.0.0/33", "fe80::1%eth0", "10.0.0.7:80", "UNIX"} {
-		if prefix, _, err := ParsePeer(text); !errors.Is(err, outbox.ErrInvalid) {
-			t.Errorf("%q is %s, %v", text, prefix, err)
-		}
+		prefix, _, err := ParsePeer(text)
+		must.Hold(t, errors.Is(err, outbox.ErrInvalid), "%q is %s, %v", text, prefix, err)
 	}
 }
 

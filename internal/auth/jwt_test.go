@@ -138,6 +138,7 @@ func TestAssertion_thatIsNoneIsRefused(t *testing.T) {
 	der := must.Get(x509.MarshalPKIXPublicKey(rs.key.Public())).Or(t)
 	asPEM := pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der})
 	hs := map[string]any{"alg": "HS256", "kid": "r", "typ": "JWT"}
+	raw := func(payload string) string { return rs.signText(t, []byte(payload), nil) }
 	changed := func(name string, value any) string { return rs.sign(t, good(map[string]any{name: value})) }
 	embedded := signer{id: "", alg: jose.RS256, key: stranger.key}
 	twice := func() string {
@@ -166,7 +167,7 @@ func TestAssertion_thatIsNoneIsRefused(t *testing.T) {
 		{"known id, other key", stranger.sign(t, good()), whySignature},
 		{"no id, other key", embedded.sign(t, good()), whySignature},
 		{"known id, key of another", signer{id: "e", alg: jose.RS256, key: rs.key}.sign(t, good()), whySignature},
-		{"embedded key", withEmbeddedKey(t, stranger), whySignature},
+		{"embedded key", stranger.signText(t, asJSON(t, good()), &jose.SignerOptions{EmbedJWK: true}), whySignature},
 		{"two signatures", twice, whyMalformed},
 		{"one signature as an object", one.FullSerialize(), whyMalformed},
 		{"twice in one header", rs.sign(t, good()) + "," + rs.sign(t, good()), whyMalformed},
@@ -179,11 +180,11 @@ func TestAssertion_thatIsNoneIsRefused(t *testing.T) {
 		{"not verified", changed("email_verified", false), whyClaims},
 		{"groups that are numbers", changed("groups", []int{1}), whyClaims},
 		{"groups that are an object", changed("groups", map[string]any{"ops": true}), whyClaims},
-		{"no JSON", rawSigned(t, rs, "ops"), whyMalformed},
+		{"no JSON", raw("ops"), whyMalformed},
 		{"empty", "..", whyMalformed},
 		{"nothing after Bearer", "Bearer ", whyMalformed},
 		{"Bearer twice", "Bearer Bearer " + rs.sign(t, good()), whyMalformed},
-		{"critical header", withCritical(t, rs), whySignature},
+		{"critical header", rs.signText(t, asJSON(t, good()), (&jose.SignerOptions{}).WithCritical("x-new").WithHeader("x-new", true)), whySignature},
 		{"critical header of nothing", withHeader(t, rs, "crit", []string{}), whyMalformed},
 		{"critical header that is null", withHeader(t, rs, "crit", nil), whyMalformed},
 		{"Crit", withHeader(t, rs, "Crit", []string{"x-new"}), whyMalformed},
@@ -192,9 +193,9 @@ func TestAssertion_thatIsNoneIsRefused(t *testing.T) {
 		{"kid with the sign of Kelvin", withHeader(t, rs, "\u212aid", "x"), whyMalformed},
 		{"kid twice", doubled(t, rs, `"kid":"r"`), whyMalformed},
 		{"AUD", changed("AUD", "outboxweb"), whyMalformed},
-		{"AUD of another's", rawSigned(t, rs, claimsAnd(t, good(map[string]any{"aud": "them"}), `"AUD":"outboxweb"`)), whyMalformed},
-		{"Iss", rawSigned(t, rs, claimsAnd(t, good(map[string]any{"iss": "them"}), `"Iss":"`+issuer+`"`)), whyMalformed},
-		{"EXP", rawSigned(t, rs, claimsAnd(t, good(map[string]any{"exp": now.Unix() - 1}), fmt.Sprintf(`"EXP":%d`, now.Unix()+300))), whyMalformed},
+		{"AUD of another's", raw(claimsAnd(t, good(map[string]any{"aud": "them"}), `"AUD":"outboxweb"`)), whyMalformed},
+		{"Iss", raw(claimsAnd(t, good(map[string]any{"iss": "them"}), `"Iss":"`+issuer+`"`)), whyMalformed},
+		{"EXP", raw(claimsAnd(t, good(map[string]any{"exp": now.Unix() - 1}), fmt.Sprintf(`"EXP":%d`, now.Unix()+300))), whyMalformed},
 		{"NBF", changed("NBF", 0), whyMalformed},
 		{"iAt", changed("iAt", 0), whyMalformed},
 		{"Jti", changed("Jti", 0), whyMalformed},
@@ -202,10 +203,10 @@ func TestAssertion_thatIsNoneIsRefused(t *testing.T) {
 		{"Email", changed("Email", "bea"), whyMalformed},
 		{"Email_Verified", changed("Email_Verified", true), whyMalformed},
 		{"groups with a long s", changed("group\u017f", "ops"), whyMalformed},
-		{"aud twice", rawSigned(t, rs, claimsAnd(t, good(), `"aud":"outboxweb"`)), whyMalformed},
-		{"aud twice, once escaped", rawSigned(t, rs, claimsAnd(t, good(map[string]any{"aud": "them"}), `"\u0061ud":"outboxweb"`)), whyMalformed},
-		{"a claim of no meaning twice", rawSigned(t, rs, claimsAnd(t, good(), `"x":{"y":1,"y":2}`)), whyMalformed},
-		{"a list of claims", rawSigned(t, rs, "["+string(asJSON(t, good()))+"]"), whyMalformed},
+		{"aud twice", raw(claimsAnd(t, good(), `"aud":"outboxweb"`)), whyMalformed},
+		{"aud twice, once escaped", raw(claimsAnd(t, good(map[string]any{"aud": "them"}), `"\u0061ud":"outboxweb"`)), whyMalformed},
+		{"a claim of no meaning twice", raw(claimsAnd(t, good(), `"x":{"y":1,"y":2}`)), whyMalformed},
+		{"a list of claims", raw("[" + string(asJSON(t, good())) + "]"), whyMalformed},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			g, told := gate(t, config) // which may fetch the keys
@@ -225,14 +226,6 @@ func TestAssertion_thatIsNoneIsRefused(t *testing.T) {
 	wantUser(t, g, asserting(text), "ana@example.org", outbox.RoleOperator, "ops")
 }
 
-func withEmbeddedKey(t testing.TB, s signer) string {
-	return s.signText(t, asJSON(t, good()), &jose.SignerOptions{EmbedJWK: true})
-}
-
-func withCritical(t testing.TB, s signer) string {
-	return s.signText(t, asJSON(t, good()), (&jose.SignerOptions{}).WithCritical("x-new").WithHeader("x-new", true))
-}
-
 func withHeader(t testing.TB, s signer, name string, value any) string {
 	return s.signText(t, asJSON(t, good()), (&jose.SignerOptions{}).WithHeader(jose.HeaderKey(name), value))
 }
@@ -245,10 +238,6 @@ func doubled(t testing.TB, s signer, member string) string {
 
 func claimsAnd(t testing.TB, claims map[string]any, member string) string {
 	return strings.TrimSuffix(string(asJSON(t, claims)), "}") + "," + member + "}"
-}
-
-func rawSigned(t testing.TB, s signer, payload string) string {
-	return s.signText(t, []byte(payload), nil)
 }
 
 // An issuer's clock may be up to a minute ahead or behind.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -49,8 +50,10 @@ func (s *keyServer) answers(reply http.HandlerFunc) {
 	s.reply = reply
 }
 
-func (s *keyServer) holds(set []byte) {
-	s.answers(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(set) })
+func (s *keyServer) holds(set []byte) { s.answers(writes(string(set))) }
+
+func writes(text string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, text) }
 }
 
 // handClock is a clock that changes only when set.
@@ -167,9 +170,7 @@ func TestKeys_thatAreKnownDoNotWaitForOthers(t *testing.T) {
 	})
 	select {
 	case err := <-told:
-		if err != nil {
-			t.Error(err)
-		}
+		must.OK(t, err)
 	case <-time.After(time.Minute):
 		t.Error("a user whose key is known waits for a fetch")
 	}
@@ -239,15 +240,13 @@ func TestKeys_areFoundByTheIssuersDocument(t *testing.T) {
 		clock.advance(keysAge)
 		server.documents(map[string]any{"issuer": c.issuer, "jwks_uri": c.keys}, keySet(t, s))
 		_, _ = g.Identify(from(text)) // whose time is past
-		if told := g.Trouble(); !strings.Contains(told, c.text) || !strings.Contains(told, "cannot be read again: "+server.URL+wellKnown+": it") {
-			t.Errorf("issuer %q and keys at %q: %q", c.issuer, c.keys, told)
-		}
+		trouble := g.Trouble()
+		must.Hold(t, strings.Contains(trouble, c.text) && strings.Contains(trouble, "cannot be read again: "+server.URL+wellKnown+": it"), "issuer %q and keys at %q: %q", c.issuer, c.keys, trouble)
 	}
 	clock.advance(fetchPause)
 	server.documents(map[string]any{"issuer": server.URL, "jwks_uri": server.URL + "/elsewhere"}, keySet(t, s))
-	if _, _ = g.Identify(from(text)); g.Trouble() != "" {
-		t.Error(g.Trouble())
-	}
+	_, _ = g.Identify(from(text))
+	must.Equal(t, g.Trouble(), "")
 }
 
 // A document that came by https does not lead to keys that come by http.
@@ -320,9 +319,8 @@ func TestRun_readsTheKeysBeforeAnybodyAsks(t *testing.T) {
 		running.Wait()
 		got := strings.Join(asked, " ") + ", until " + time.Since(start).String() + g.Trouble()
 		must.Hold(t, got == "0s 10s 20s 30s 1h0m30s 1h0m40s 2h0m40s, until 2h0m40s", "the keys were asked for at %s", got)
-		if lines := log.String(); strings.Count(lines, "have not been read yet") != 1 || strings.Count(lines, "keys have been read") != 2 || strings.Count(lines, "cannot be read again") != 1 {
-			t.Errorf("the log:\n%s", lines)
-		}
+		lines := log.String()
+		must.Hold(t, strings.Count(lines, "have not been read yet") == 1 && strings.Count(lines, "keys have been read") == 2 && strings.Count(lines, "cannot be read again") == 1, "the log:\n%s", lines)
 	})
 }
 
@@ -336,14 +334,8 @@ func TestKeys_thatCannotBeReadPutEverybodyOff(t *testing.T) {
 	for name, reply := range map[string]http.HandlerFunc{
 		"error":    func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) },
 		"redirect": func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, elsewhere.URL, http.StatusFound) },
-		"no JSON":  func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("<html>log in</html>")) },
-		"no keys":  func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(`{"keys":[]}`)) },
-		"a secret": func(w http.ResponseWriter, _ *http.Request) {
-			_, _ = w.Write([]byte(`{"keys":[{"kty":"oct","k":"AAAA"}]}`))
-		},
-		"huge": func(w http.ResponseWriter, _ *http.Request) {
-			_, _ = w.Write([]byte(`{"keys":[],"filler":"` + strings.Repeat("x", maxKeySet) + `"}`))
-		},
+		"no JSON":  writes("<html>log in</html>"), "no keys": writes(`{"keys":[]}`), "a secret": writes(`{"keys":[{"kty":"oct","k":"AAAA"}]}`),
+		"huge": writes(`{"keys":[],"filler":"` + strings.Repeat("x", maxKeySet) + `"}`),
 	} {
 		for _, discovered := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, discovered %t", name, discovered), func(t *testing.T) {

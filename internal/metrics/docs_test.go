@@ -77,9 +77,8 @@ func table(t *testing.T, m *Metrics) string {
 	close(described)
 	for d := range described {
 		_, rest, _ := strings.Cut(d.String(), `fqName: "`)
-		if name, _, _ := strings.Cut(rest, `"`); families[name] == nil {
-			t.Errorf("the table cannot tell of %s: the test makes no series of it", name)
-		}
+		name, _, _ := strings.Cut(rest, `"`)
+		must.Hold(t, families[name] != nil, "the table cannot tell of %s: the test makes no series of it", name)
 	}
 	var b strings.Builder
 	b.WriteString("\n| series | kind | tells |\n|---|---|---|\n")
@@ -134,8 +133,5 @@ func TestHandler_tellsWhatDashboardsOfEveryProgramAsk(t *testing.T) {
 // The same checks as promtool check metrics.
 func TestHandler_answersInGoodForm(t *testing.T) {
 	t.Parallel()
-	problems := must.Get(promlint.New(strings.NewReader(scrape(t, everything()))).Lint()).Or(t)
-	for _, p := range problems {
-		t.Errorf("%s: %s", p.Metric, p.Text)
-	}
+	must.Same(t, must.Get(promlint.New(strings.NewReader(scrape(t, everything()))).Lint()).Or(t), nil, "problems")
 }

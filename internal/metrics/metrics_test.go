@@ -20,6 +20,19 @@ func scrape(t *testing.T, m *Metrics) string {
 	return rec.Body.String()
 }
 
+func tells(t *testing.T, m *Metrics, lines ...string) {
+	body := scrape(t, m)
+	for _, line := range lines {
+		must.Hold(t, strings.Contains(body, "\n"+line+"\n"), "the scrape lacks %q", line)
+	}
+}
+
+// hasAllBut fails the test unless a scrape that cannot read one thing has everything else.
+func hasAllBut(t *testing.T, m *Metrics, series string) {
+	body := scrape(t, m)
+	must.Hold(t, !strings.Contains(body, "\n"+series) && strings.Contains(body, "outboxweb_lag_events"), "the scrape without %s has %s", series, body)
+}
+
 func TestHandler_gaugesComeFromTheSummaryAndCountersFromTheWorker(t *testing.T) {
 	t.Parallel()
 	m := New(func(context.Context) (outbox.Summary, error) {
@@ -42,8 +55,7 @@ func TestHandler_gaugesComeFromTheSummaryAndCountersFromTheWorker(t *testing.T) 
 	m.Request("/rows", "GET", 200, 30*time.Millisecond)
 	m.Request("/rows", "BREW", 405, time.Millisecond)
 	m.Append(3, time.Millisecond)
-	body := scrape(t, m)
-	for _, line := range []string{
+	tells(t, m,
 		`outboxweb_rows{status="pending"} 7`,
 		`outboxweb_rows{status="processing"} 0`,
 		`outboxweb_rows{status="failed"} 0`,
@@ -75,18 +87,14 @@ func TestHandler_gaugesComeFromTheSummaryAndCountersFromTheWorker(t *testing.T) 
 		`outboxweb_http_request_seconds_bucket{method="GET",route="/rows",status="2xx",le="0.1"} 1`,
 		`outboxweb_http_request_seconds_count{method="other",route="/rows",status="4xx"} 1`,
 		`outboxweb_appended_events_total 3`,
-		`outboxweb_append_seconds_count 1`,
-	} {
-		must.Hold(t, strings.Contains(body, "\n"+line+"\n"), "the scrape lacks %q", line)
-	}
+		`outboxweb_append_seconds_count 1`)
 }
 
 func TestHandler_leavesGaugesOutWhenTheSummaryFails(t *testing.T) {
 	t.Parallel()
 	m := New(func(context.Context) (outbox.Summary, error) { return outbox.Summary{}, errors.New("no database") })
-	body := scrape(t, m)
-	must.Hold(t, !strings.Contains(body, "outboxweb_rows{"), "a failed summary was reported as zero rows")
-	must.Hold(t, strings.Contains(body, "outboxweb_events_applied_total 0"), "the counters are gone too")
+	tells(t, m, "outboxweb_events_applied_total 0")
+	must.Hold(t, !strings.Contains(scrape(t, m), "outboxweb_rows{"), "a failed summary was reported as zero rows")
 }
 
 func TestWatchBehind_isLeftOutOfAScrapeThatCannotCount(t *testing.T) {
@@ -97,14 +105,10 @@ func TestWatchBehind_isLeftOutOfAScrapeThatCannotCount(t *testing.T) {
 		return outbox.BehindCounts{Alone: 3, Waiting: 2, CatchUps: 1}, failed
 	})
 	for replay, n := range map[string]int{"none": 3, "waiting": 2, "active": 1} {
-		if body := scrape(t, m); !strings.Contains(body, fmt.Sprintf("\noutboxweb_behind_projections{replay=%q} %d\n", replay, n)) {
-			t.Errorf("the scrape lacks what is behind with its replay %s", replay)
-		}
+		tells(t, m, fmt.Sprintf("outboxweb_behind_projections{replay=%q} %d", replay, n))
 	}
 	failed = errors.New("away")
-	if body := scrape(t, m); strings.Contains(body, "\noutboxweb_behind_projections") || !strings.Contains(body, "outboxweb_lag_events") {
-		t.Error("a scrape that cannot count what is behind is to have everything else")
-	}
+	hasAllBut(t, m, "outboxweb_behind_projections")
 }
 
 func TestWatchRuns_tellsOfEachKindAndStatus(t *testing.T) {
@@ -114,12 +118,45 @@ func TestWatchRuns_tellsOfEachKindAndStatus(t *testing.T) {
 	m.WatchRuns(func(context.Context) ([]outbox.RunTally, error) {
 		return []outbox.RunTally{{Kind: outbox.RunVerify, Status: outbox.RunFailed, Runs: 3}}, failed
 	})
-	body := scrape(t, m)
-	for _, line := range []string{`outboxweb_runs{kind="verify",status="failed"} 3`, `outboxweb_runs{kind="rebuild",status="running"} 0`} {
-		must.Hold(t, strings.Contains(body, line+"\n"), "the scrape lacks %s", line)
-	}
+	tells(t, m, `outboxweb_runs{kind="verify",status="failed"} 3`, `outboxweb_runs{kind="rebuild",status="running"} 0`)
 	failed = errors.New("away")
-	if body := scrape(t, m); strings.Contains(body, "outboxweb_runs{") || !strings.Contains(body, "outboxweb_lag_events") {
-		t.Error("a scrape that cannot count runs is to have everything else")
-	}
+	hasAllBut(t, m, "outboxweb_runs{")
+}
+
+func TestWatchPublishers_tellsOfEachAndCountersAreAlwaysOn(t *testing.T) {
+	t.Parallel()
+	m := New(func(context.Context) (outbox.Summary, error) { return outbox.Summary{}, nil })
+	var failed error
+	m.WatchPublishers(func(context.Context) ([]outbox.Publisher, error) {
+		return []outbox.Publisher{
+			{SubscriptionName: outbox.SubscriptionName{Topic: "scenes", Publisher: "archive"}, Status: outbox.PublisherFailed, Position: 7, LagEvents: 3, LagSeconds: 1.5, ErrorCount: 12},
+			{SubscriptionName: outbox.SubscriptionName{Topic: "rare", Publisher: "a"}, Status: outbox.PublisherPaused, LagCapped: true},
+			{SubscriptionName: outbox.SubscriptionName{Topic: "own", Publisher: "ok"}, Healthy: new(true)},
+			{SubscriptionName: outbox.SubscriptionName{Topic: "own", Publisher: "ill"}, Healthy: new(false)},
+		}, failed
+	})
+	m.PublisherDelivered.WithLabelValues("scenes", "archive").Add(4)
+	m.PublisherErrors.WithLabelValues("scenes", "archive", "event").Inc()
+	m.PublisherReads.Inc()
+	m.PublisherSeconds.WithLabelValues("scenes", "archive").Observe(0.2)
+	tells(t, m,
+		`outboxweb_publisher_lag_events{publisher="archive",topic="scenes"} 3`,
+		`outboxweb_publisher_lag_seconds{publisher="archive",topic="scenes"} 1.5`,
+		`outboxweb_publisher_position{publisher="archive",topic="scenes"} 7`,
+		`outboxweb_publisher_errors_in_a_row{publisher="archive",topic="scenes"} 12`,
+		`outboxweb_publisher_status{publisher="archive",status="failed",topic="scenes"} 1`,
+		`outboxweb_publisher_status{publisher="archive",status="active",topic="scenes"} 0`,
+		`outboxweb_publisher_status{publisher="a",status="paused",topic="rare"} 1`,
+		`outboxweb_publisher_delivered_total{publisher="archive",topic="scenes"} 4`,
+		`outboxweb_publisher_errors_total{kind="event",publisher="archive",topic="scenes"} 1`,
+		`outboxweb_publisher_healthy{publisher="ok",topic="own"} 1`,
+		`outboxweb_publisher_healthy{publisher="ill",topic="own"} 0`,
+		`outboxweb_publisher_reads_total 1`,
+		`outboxweb_publisher_seconds_count{publisher="archive",topic="scenes"} 1`)
+	body := scrape(t, m)
+	must.Hold(t, !strings.Contains(body, `publisher_lag_events{publisher="a"`) && !strings.Contains(body, `publisher_lag_seconds{publisher="a"`), "a lag that is not known is told as a number")
+	must.Hold(t, !strings.Contains(body, `publisher_healthy{publisher="archive"`), "a publisher that says nothing is healthy or not")
+	failed = errors.New("away")
+	hasAllBut(t, m, "outboxweb_publisher_lag_events")
+	tells(t, m, "outboxweb_publisher_reads_total 1")
 }

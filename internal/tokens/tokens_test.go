@@ -1,18 +1,20 @@
 package tokens_test
 
 import (
+	"os"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/store"
 	"github.com/outboxweb/outboxweb/internal/storetest"
+	"github.com/outboxweb/outboxweb/internal/tokens"
 )
 
 // token creates a token that is valid for a while.
 func token(f *fixture, hash string, role outbox.Role, valid time.Duration) outbox.Token {
-	f.TB.Helper()
 	return must.Get(f.CreateToken(f.Ctx, outbox.Command{By: outbox.Operator{Name: "scene"}}, hash, role, "deploy", f.Clock.Now().Add(valid))).Or(f.TB)
 }
 
@@ -104,9 +106,8 @@ func TestNoteTokenUse_writesOnceAMinute(t *testing.T) {
 	}
 	first := mustNote()
 	f.Clock.Advance(59 * time.Second)
-	if again := use(); !again.Equal(first) {
-		t.Errorf("the use was noted again after %s", again.Sub(first))
-	}
+	again := use()
+	must.Hold(t, again.Equal(first), "the use was noted again after %s", again.Sub(first))
 	mustNote()
 }
 
@@ -119,8 +120,7 @@ func TestTokens_areNoActionsOnACampaign(t *testing.T) {
 	refused(t, storetest.No(f.PauseCampaign(f.Ctx, ana(""), "a")), outbox.ErrConflict, "last action: pause by scene")
 }
 
-// A token of the file is found without a database row, beats one with its hash, never expires, and
-// its use changes nothing.
+// A token of the file is found without a database row, beats one with its hash, never expires, and its use changes nothing.
 func TestToken_ofTheFile(t *testing.T) {
 	t.Parallel()
 	f := open(t)
@@ -134,3 +134,44 @@ func TestToken_ofTheFile(t *testing.T) {
 	list, err := f.List(f.Ctx)
 	must.Hold(t, err == nil && len(list) == 2 && list[0] == fromFile && list[1].ID == made.ID && list[1].LastUsedAt == nil, "listed %+v, %v", list, err)
 }
+
+// kinds are all operator actions on tokens.
+var kinds = storetest.Kinds[*fixture]{Open: open, Base: func(f *fixture) *storetest.Fixture { return f.Fixture }, Beside: func(f *fixture) *fixture { return around(f.Fixture.Beside()) }, All: []storetest.Kind[*fixture]{
+	{Action: "token_create", Scene: func(*fixture) {},
+		Do: func(f *fixture, o outbox.Command) (any, error) {
+			return f.CreateToken(f.Ctx, o, "0123", outbox.RoleViewer, "deploy", time.Date(2027, 1, 1, 0, 0, 0, 0, time.UTC))
+		},
+		Undone: func(f *fixture) bool { return f.Number(`select count(*) from tokens`) == 0 }},
+	{Action: "token_revoke", Scene: func(f *fixture) { token(f, "0123", outbox.RoleViewer, time.Hour) },
+		Do:     func(f *fixture, o outbox.Command) (any, error) { return f.RevokeToken(f.Ctx, o, 1) },
+		Undone: func(f *fixture) bool { return f.Number(`select count(*) from tokens where revoked_at is null`) == 1 }},
+}}
+
+func TestActions_keepToTheRulesOfAllActions(t *testing.T) {
+	t.Parallel()
+	kinds.KeepRules(t)
+}
+
+func TestActions_areAllThatLeaveARecord(t *testing.T) {
+	t.Parallel()
+	kinds.MustHave(t, func(a outbox.Action) bool { return strings.HasPrefix(string(a), "token_") })
+}
+
+func TestMain(m *testing.M) { os.Exit(storetest.Main(m, "^TestPostgres")) }
+
+// fixture is a store and its tokens.
+type fixture struct {
+	*storetest.Fixture
+	*tokens.Tokens
+}
+
+func open(tb testing.TB, change ...func(*store.Options)) *fixture {
+	return around(storetest.Open(tb, change...))
+}
+
+func around(f *storetest.Fixture) *fixture { return &fixture{f, tokens.New(f.Store)} }
+
+var (
+	ana     = storetest.Ana
+	refused = storetest.Refused
+)

@@ -5,8 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 )
@@ -32,9 +30,8 @@ func TestTicks_areFewAndRound(t *testing.T) {
 	}
 	for most := 1.0; most < 1e12; most *= 1.07 {
 		for _, u := range []unit{unitCount, unitSeconds} {
-			if all := ticks(most, u); len(all) < 2 || len(all) > 4 || all[len(all)-1] < most {
-				t.Fatalf("ticks up to %g %s: %v", most, u, all)
-			}
+			all := ticks(most, u)
+			must.Need(t, len(all) >= 2 && len(all) <= 4 && all[len(all)-1] >= most, "ticks up to %g %s: %v", most, u, all)
 		}
 	}
 }
@@ -61,8 +58,8 @@ func TestDraw_leavesGapsAndTellsTheRunningBar(t *testing.T) {
 		window: outbox.Window{From: from, To: from.Add(3 * time.Minute), Step: time.Minute, Now: from.Add(150 * time.Second)}}
 	d := draw(c)
 	want := []path{{"f-current", "M0-0v-500"}, {"f-current running", "M2-0v-1000"}}
-	diff := cmp.Diff(want, d.paths, cmp.AllowUnexported(path{}))
-	must.Hold(t, diff == "" && d.gaps == "M0.5 0h1v-1000h-1z", "gaps %q, %s", d.gaps, diff)
+	must.Equal(t, d.paths, want)
+	must.Equal(t, d.gaps, "M0.5 0h1v-1000h-1z", "gaps")
 	c.lines = true
 	must.Equal(t, draw(c).paths[0].d, "M0-20l0 0M2-40l0 0", "the line")
 }
@@ -101,14 +98,11 @@ func TestMainCharts_tellWhatTheyName(t *testing.T) {
 	h := outbox.History{Window: w, Points: []outbox.Point{{From: at, At: at.Add(time.Minute), Applied: 100, Failed: 40}},
 		Series: []outbox.Series{{Kind: outbox.SeriesLatency, Label: "p50", Values: slow}}}
 	charts := mainCharts(Page{Now: now}, outbox.Summary{}, h)
-	if _, most, _ := charts[1].peak(); charts[1].name != "Applied" || most != 100 {
-		t.Errorf("the peak of %s is %g, want the 100 applied", charts[1].name, most)
-	}
+	_, most, _ := charts[1].peak()
+	must.Hold(t, charts[1].name == "Applied" && most == 100, "the peak of %s is %g, want the 100 applied", charts[1].name, most)
 	must.Equal(t, charts[2].headed, "last at "+at.Format("15:04"), "the latency is headed")
 	slow[w.Buckets()-2] = new(1.0)
-	if charts = mainCharts(Page{Now: now}, outbox.Summary{}, h); charts[2].headed != "" {
-		t.Errorf("the latency of the last minute is headed %q", charts[2].headed)
-	}
+	must.Equal(t, mainCharts(Page{Now: now}, outbox.Summary{}, h)[2].headed, "", "the latency of the last minute is headed")
 }
 
 // A campaign is sampled while it is behind for some seconds, of more than a hundred those that are
@@ -152,12 +146,8 @@ func TestMarkers_doNotRunIntoEachOther(t *testing.T) {
 	h := minutely()
 	html := rendered(t, chartAxis(h.Window, h.Markers))
 	wide, narrow, _ := strings.Cut(html, `class="narrow`)
-	if n := strings.Count(wide, `<text class="marker"`); n != glyphsWide || !strings.Contains(wide, ">‖3<") {
-		t.Errorf("%d glyphs on a wide page, want %d of 3 markers: %s", n, glyphsWide, wide)
-	}
-	if n := strings.Count(narrow, `<text class="marker"`); n != glyphsNarrow || !strings.Contains(narrow, ">‖6<") {
-		t.Errorf("%d glyphs on a phone, want %d of 6 markers: %s", n, glyphsNarrow, narrow)
-	}
+	must.Hold(t, strings.Count(wide, `<text class="marker"`) == glyphsWide && strings.Contains(wide, ">‖3<"), "on a wide page there are not %d glyphs of 3 markers: %s", glyphsWide, wide)
+	must.Hold(t, strings.Count(narrow, `<text class="marker"`) == glyphsNarrow && strings.Contains(narrow, ">‖6<"), "on a phone there are not %d glyphs of 6 markers: %s", glyphsNarrow, narrow)
 }
 
 // What happened in the whole deployment does not push a campaign's actions away.
@@ -166,4 +156,71 @@ func TestMarkers_ofOtherThingsAreFoldedOnACampaignsPage(t *testing.T) {
 	html := rendered(t, campaignMarkers(Page{Now: noon}, minutely(), "c"))
 	own, folded, _ := strings.Cut(html, "<details")
 	must.Hold(t, strings.Count(own, "<li>") == 1 && strings.Count(folded, "<li>") == markersListed && strings.Contains(folded, "<summary>59 markers of the whole deployment</summary>") && !strings.Contains(folded, "open"), "own: %s\nfolded: %s", own, folded)
+}
+
+// A writer's mistake half an hour after a deploy is not put down to the deploy.
+func TestCause_isPutDownToADeployJustBeforeItAlone(t *testing.T) {
+	t.Parallel()
+	first := time.Date(2026, 11, 21, 7, 40, 0, 0, time.UTC)
+	for ago, want := range map[time.Duration]string{
+		20 * time.Second: `ago</time>, after <a href="/projections/orders">projection orders changed to v2 on h</a>`,
+		30 * time.Minute: `ago</time>; the last change was 30 min earlier: <a href="/projections/orders">`,
+		2 * time.Hour:    `ago</time></span>`,
+	} {
+		g := outbox.ErrorGroup{Dead: 1, Heads: 1, Campaigns: 1, FirstAt: &first, Tried: []outbox.Tried{{Projection: "orders"}}}
+		m := outbox.Marker{At: first.Add(-ago), Kind: outbox.MarkerVersion, Subject: "orders", Version: "v2", Host: "h"}
+		c := causeView{AssessedGroup: outbox.AssessedGroup{ErrorGroup: g}, After: deployBefore([]outbox.Marker{m}, g)}
+		html := rendered(t, cause(Page{Now: first.Add(time.Minute)}, c))
+		text := html
+		must.Hold(t, strings.Contains(text, want), "%v before: lacks %q:\n%s", ago, want, text)
+	}
+}
+
+// What ran before a deploy and had the error, too, shows that the deploy is not to blame.
+func TestDeployBefore_isNotOneWhoseErrorIsOlder(t *testing.T) {
+	t.Parallel()
+	first := time.Date(2026, 11, 21, 7, 40, 0, 0, time.UTC)
+	at := func(m int) time.Time { return first.Add(time.Duration(m) * time.Minute) }
+	version := func(m int, from, to string) outbox.Marker {
+		return outbox.Marker{At: at(m), Kind: outbox.MarkerVersion, Subject: "orders", Previous: from, Version: to}
+	}
+	build := outbox.Marker{At: at(-1), Kind: outbox.MarkerDeploy, Previous: "b1", Version: "b2"}
+	tried := func(versions ...string) (all []outbox.Tried) {
+		for _, v := range versions {
+			all = append(all, outbox.Tried{Build: "b2", Projection: "orders", ProjectionVersion: v})
+		}
+		return all
+	}
+	for name, c := range map[string]struct {
+		markers []outbox.Marker
+		tried   []outbox.Tried
+		earlier *time.Time
+		want    bool
+	}{
+		"a deploy":                         {[]outbox.Marker{version(-1, "v1", "v2")}, tried("v2"), nil, true},
+		"a failed fix after it":            {[]outbox.Marker{version(-1, "v1", "v2"), version(5, "v2", "v3")}, tried("v3", "v2"), nil, true},
+		"a rollback that failed, too":      {[]outbox.Marker{version(-1, "v1", "v2"), version(5, "v2", "v1")}, tried("v1", "v2"), nil, false},
+		"one before the version before it": {[]outbox.Marker{version(-9, "v0", "v1"), version(-1, "v1", "v2")}, tried("v0", "v2"), nil, false},
+		"settled rows failed before it":    {[]outbox.Marker{version(-1, "v1", "v2")}, tried("v2"), new(at(-30)), false},
+		"the same bad version again":       {[]outbox.Marker{version(-40, "v1", "v2"), version(-20, "v2", "v1"), version(-1, "v1", "v2")}, tried("v2"), new(at(-39)), true},
+		"settled rows failed between them": {[]outbox.Marker{version(-40, "v1", "v2"), version(-20, "v2", "v1"), version(-1, "v1", "v2")}, tried("v2"), new(at(-10)), false},
+		"settled rows failed after it":     {[]outbox.Marker{version(-3, "v1", "v2")}, tried("v2"), new(at(-2)), true},
+		"a build":                          {[]outbox.Marker{build}, tried("v2"), nil, true},
+		"a build and the one before it":    {[]outbox.Marker{build}, append(tried("v2"), outbox.Tried{Build: "b1"}), nil, false},
+	} {
+		g := outbox.ErrorGroup{FirstAt: &first, EarlierAt: c.earlier, Tried: c.tried}
+		m := deployBefore(c.markers, g)
+		must.Hold(t, (m != nil) == c.want, "%s: put down to %+v", name, m)
+	}
+}
+
+func TestCounts_ofOneAreSingular(t *testing.T) {
+	t.Parallel()
+	for n, want := range map[int64][3]string{1: {"event behind", "failing cause", ">campaign waiting for it<"}, 2: {"events behind", "failing causes", ">campaigns waiting for it<"}} {
+		v := Overview{Summary: outbox.Summary{Lag: outbox.Lag{Events: n}}, Causes: make([]outbox.AssessedGroup, n)}
+		numbers := heroNumbers(Page{}, v)
+		must.Hold(t, numbers[0].name == want[0] && numbers[2].name == want[1], "%d: %q, %q", n, numbers[0].name, numbers[2].name)
+		html := rendered(t, projectionCounts(Page{}, outbox.ProjectionInfo{Name: "orders", Blocking: n}))
+		must.Hold(t, strings.Contains(html, want[2]), "%d: %s", n, html)
+	}
 }

@@ -105,8 +105,7 @@ func TestUnrecorded_saysWhenAnEventWasAppliedWithoutRecord(t *testing.T) {
 	t.Parallel()
 	h, _ := historyOf("appended", "f boom")
 	must.Equal(t, unrecorded(h, outbox.Campaign{AppliedSeq: 2}), "", "an event that is not applied")
-	words := unrecorded(h, outbox.Campaign{AppliedSeq: 3})
-	must.Hold(t, words != "", "nothing says that the event is applied")
+	must.Hold(t, unrecorded(h, outbox.Campaign{AppliedSeq: 3}) != "", "nothing says that the event is applied")
 }
 
 func TestAlikeOf_findsTheNearestEventsOfTheEntity(t *testing.T) {
@@ -132,7 +131,7 @@ func TestComparedColumns_joinTheValuesWithTheRowThatIsThere(t *testing.T) {
 	want := `user_id :payload.user_id "u" "u" true|– :payload.x   true|created_at :occurred_at 1 2 false|updated_at :occurred_at 1  false|name   "Imke" false`
 	must.Equal(t, strings.Join(got, "|"), want)
 	f.Statement.Lines = []outbox.SourceLine{{Number: 1, Text: "  trim(:payload.user_id!),", Failed: true}, {Number: 2, Text: "  :payload.user_id_2", Failed: true}, {Number: 3, Text: "end"}}
-	if a, b, c := sourceMark(f, f.Statement.Lines[0]), sourceMark(f, f.Statement.Lines[1]), sourceMark(f, f.Statement.Lines[2]); a != "✕ 1" || b != "▸ 2" || c != "  3" {
-		t.Errorf("the margin is %q, %q, %q", a, b, c)
+	for i, mark := range []string{"✕ 1", "▸ 2", "  3"} {
+		must.Equal(t, sourceMark(f, f.Statement.Lines[i]), mark, "the margin")
 	}
 }

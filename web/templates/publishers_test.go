@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
@@ -12,18 +13,11 @@ import (
 
 func TestLagText_saysHowMuchIsKnown(t *testing.T) {
 	t.Parallel()
-	for _, c := range []struct {
-		p          outbox.Publisher
-		text, note string
-	}{
-		{outbox.Publisher{}, "0", ""},
-		{outbox.Publisher{LagEvents: 1204, LagSeconds: 70}, "1,204", "the first waiting for 1 min"},
-		{outbox.Publisher{LagEvents: 1204, LagSeconds: 70, LagCapped: true}, "at least 1,204", "the first waiting for 1 min"},
-		{outbox.Publisher{LagCapped: true}, "not known", "scanning; no event of the topic found so far"},
+	for want, p := range map[string]outbox.Publisher{
+		"0; ": {}, "1,204; the first waiting for 1 min": {LagEvents: 1204, LagSeconds: 70}, "at least 1,204; the first waiting for 1 min": {LagEvents: 1204, LagSeconds: 70, LagCapped: true},
+		"not known; scanning; no event of the topic found so far": {LagCapped: true},
 	} {
-		if text, note := lagText(c.p), lagNote(c.p); text != c.text || note != c.note {
-			t.Errorf("%q, %q, want %q, %q", text, note, c.text, c.note)
-		}
+		must.Equal(t, lagText(p)+"; "+lagNote(p), want)
 	}
 }
 
@@ -71,9 +65,8 @@ func TestRowLinks_leadToRowsThatTheJournalMakes(t *testing.T) {
 // A projection may fail in a campaign in which others were rebuilt.
 func TestRunSentences_ofARebuildPromiseNoMoreThanItDoes(t *testing.T) {
 	t.Parallel()
-	if text := runLeft(outbox.Run{Kind: outbox.RunRebuild}); !strings.Contains(text, "failed projections keep their rows") || !strings.Contains(text, "may have been rebuilt") {
-		t.Error(text)
-	}
+	text := runLeft(outbox.Run{Kind: outbox.RunRebuild})
+	must.Hold(t, strings.Contains(text, "failed projections keep their rows") && strings.Contains(text, "may have been rebuilt"), "%v", text)
 	paused := outbox.Run{Kind: outbox.RunRebuild, Campaigns: outbox.Progress{Done: 2, Total: 2}, Counts: outbox.RunCounts{Matched: 1, NotCompared: 1}}
 	must.Equal(t, runOutcome(Page{}, paused), "Rebuilt. No rows differed before. In 1 of 2 campaigns, a paused projection lacks events.")
 }
@@ -87,9 +80,8 @@ func TestRehearsalAnswer_leadsToAVerifyIfNothingWasBlocked(t *testing.T) {
 	for loaded, want := range map[bool]string{false: "then a verify can be started here, and says what to rebuild", true: `href="/runs/new?all_campaigns=true&amp;kind=verify&amp;projections=guests" data-testid="rehearsal-verify"`} {
 		d.Loaded = loaded
 		html := rendered(t, rehearsalAnswer(admin, d))
-		if text := html; !strings.Contains(text, want) || strings.Contains(text, "canary") || !strings.Contains(text, "healthy ones alone are compared") || !strings.Contains(text, "2 of 2 healthy campaigns would get other rows") {
-			t.Errorf("loaded %v: %s", loaded, text)
-		}
+		text := html
+		must.Hold(t, strings.Contains(text, want) && !strings.Contains(text, "canary") && strings.Contains(text, "healthy ones alone are compared") && strings.Contains(text, "2 of 2 healthy campaigns would get other rows"), "loaded %v: %s", loaded, text)
 	}
 }
 
@@ -144,25 +136,72 @@ func TestOperationTwins_areWholeCommands(t *testing.T) {
 	v := NewOperationView{Selection: outbox.Selection{Filter: outbox.RequeueFilter{CampaignID: "it's", Limit: 7}},
 		Preview: outbox.OperationPreview{Rows: 7, Released: 2000, Confirm: "requeue 7 rows"}}
 	twins := startTwins(p, v)
-	if want := `curl -s -H 'Content-Type: application/json' -d '{"kind":"requeue","filter":{"campaign_id":"it'\''s","event_type":"","fingerprint":"","limit":7},"canary":true,"reason":"why","confirm":"requeue 7 rows","expected_rows":7,"expected_released":2000}' http://127.0.0.1:8080/api/v1/operations`; twins.Curl != want {
-		t.Errorf("curl: %s", twins.Curl)
-	}
+	must.Equal(t, twins.Curl, `curl -s -H 'Content-Type: application/json' -d '{"kind":"requeue","filter":{"campaign_id":"it'\''s","event_type":"","fingerprint":"","limit":7},"canary":true,"reason":"why","confirm":"requeue 7 rows","expected_rows":7,"expected_released":2000}' http://127.0.0.1:8080/api/v1/operations`, "curl")
 	must.Equal(t, twins.CLI, `outboxweb requeue --dead --canary --campaign='it'\''s' --limit=7 --confirm='requeue 7 rows' --reason 'why'`, "command")
 	elsewhere := p
 	elsewhere.Flags = []string{"--config=/etc/it's.yaml", "--journal-db=sqlite:/var/j.db"}
-	if twins, want := startTwins(elsewhere, v), `outboxweb '--config=/etc/it'\''s.yaml' --journal-db=sqlite:/var/j.db requeue --dead`; !strings.HasPrefix(twins.CLI, want) {
-		t.Errorf("command: %s, want it to begin with %s", twins.CLI, want)
-	}
+	cli := startTwins(elsewhere, v).CLI
+	must.Hold(t, strings.HasPrefix(cli, `outboxweb '--config=/etc/it'\''s.yaml' --journal-db=sqlite:/var/j.db requeue --dead`), "command: %s", cli)
 	v.Selection = outbox.Selection{Rows: []outbox.RowKey{{CampaignID: "c", Seq: 2}}}
-	if twins = startTwins(p, v); twins.CLI != "" {
-		t.Errorf("there is no command for named rows, and the page offers %s", twins.CLI)
-	}
+	must.Equal(t, startTwins(p, v).CLI, "", "the command for named rows, which there is not")
 	v.Selection, v.Rehearsal = outbox.Selection{}, 9
-	if twins = startTwins(p, v); !strings.HasPrefix(twins.CLI, "outboxweb requeue --dead --canary --rehearsal=9 --confirm=") || !strings.Contains(twins.Curl, `"canary":true,"rehearsal":9,`) {
-		t.Errorf("resting on a rehearsal: %+v", twins)
+	twins = startTwins(p, v)
+	must.Hold(t, strings.HasPrefix(twins.CLI, "outboxweb requeue --dead --canary --rehearsal=9 --confirm=") && strings.Contains(twins.Curl, `"canary":true,"rehearsal":9,`), "resting on a rehearsal: %+v", twins)
+	twins = operationTwins(p, outbox.Operation{ID: 3, Status: outbox.OperationStopped})
+	must.Equal(t, twins.CLI, "outboxweb operations acknowledge 3 --reason 'why'")
+	must.Equal(t, twins.Curl, `curl -s -H 'Content-Type: application/json' -d '{"reason":"why","expected":{"status":"stopped"}}' http://127.0.0.1:8080/api/v1/operations/3/acknowledge`)
+}
+
+var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+
+// made makes an instance in a condition with as many leased campaigns as ends, each expiring after that time.
+func made(c outbox.Condition, ends ...time.Duration) outbox.InstanceState {
+	i := outbox.InstanceState{ID: "i", Host: "h", PID: 7, Version: "v1", Mode: outbox.ModeOutbox, StartedAt: noon, LastSeen: noon}
+	hour := noon.Add(-time.Hour)
+	switch c {
+	case outbox.InstanceIdle:
+		i.LastSeen = hour
+	case outbox.InstanceSilent:
+		i.LastSeen, i.BeatEvery = hour, time.Second
+	case outbox.InstanceStopped:
+		i.StoppedAt = &hour
 	}
-	o := outbox.Operation{ID: 3, Status: outbox.OperationStopped}
-	if twins = operationTwins(p, o); twins.CLI != "outboxweb operations acknowledge 3 --reason 'why'" || twins.Curl != `curl -s -H 'Content-Type: application/json' -d '{"reason":"why","expected":{"status":"stopped"}}' http://127.0.0.1:8080/api/v1/operations/3/acknowledge` {
-		t.Errorf("twins are %+v", twins)
+	for _, end := range ends {
+		i.Leases.Add(outbox.HeldLease{CampaignID: "c", HeadSeq: 3, Rows: 5, Epoch: 2, ExpiresAt: noon.Add(end)})
+	}
+	return i
+}
+
+func TestInstances_showWhatIsKnownAndNoMore(t *testing.T) {
+	t.Parallel()
+	many := made(outbox.InstanceRunning)
+	for range outbox.MaxHeldLeases + 4 {
+		many.Leases.Add(outbox.HeldLease{CampaignID: "c", HeadSeq: 3, Rows: 5, ExpiresAt: noon.Add(time.Minute)})
+	}
+	withheld := made(outbox.InstanceSilent)
+	withheld.Leases.Add(outbox.HeldLease{CampaignID: "c", Epoch: 2, Withheld: true, ExpiresAt: noon.Add(-time.Minute)})
+	idle := made(outbox.InstanceIdle)
+	idle.Here = true
+	unknown := outbox.InstanceState{ID: "<x>", Leases: made(outbox.InstanceSilent, time.Minute).Leases}
+	for name, c := range map[string]struct {
+		list   []outbox.InstanceState
+		shows  []string
+		hushes []string
+	}{
+		"running": {[]outbox.InstanceState{many}, []string{`class="badge s-running"`, "0/s", "<details><summary>Running; 24 campaigns leased.", "and 4 more, whose leases expire later; 120 rows in total"}, nil},
+		"idle":    {[]outbox.InstanceState{idle}, []string{`class="badge s-idle"`, "Idle for 1 h; nothing leased.", "No heartbeat (SQLite)"}, []string{"0/s", `class="held"`, "not seen"}},
+		"unseen":  {[]outbox.InstanceState{made(outbox.InstanceIdle)}, []string{"</span> not seen<", "Not seen for 1 h; nothing leased."}, []string{"0/s", "dle for"}},
+		"silent":  {[]outbox.InstanceState{withheld}, []string{`class="badge s-silent"`, "<details open>", "paused or diverged, epoch 2", "ended"}, []string{"0/s", "event 0"}},
+		"stopped": {[]outbox.InstanceState{made(outbox.InstanceStopped)}, []string{`class="badge s-stopped"`, "nothing leased."}, []string{"0/s", `class="held"`}},
+		"unknown": {[]outbox.InstanceState{unknown}, []string{"&lt;x&gt;", "unknown", "–", "events 3–7, epoch 2"}, []string{"<x>", "process 0", "version", ">0<"}},
+	} {
+		html := rendered(t, InstancesLive(Page{Now: noon}, InstancesView{List: c.list, Range: outbox.Range{}, History: outbox.History{Window: outbox.Range{}.Window(noon)}}))
+		_, table, _ := strings.Cut(html, "<tbody>")
+		for _, text := range c.shows {
+			must.Hold(t, strings.Contains(table, text), "%s: lacks %q:\n%s", name, text, table)
+		}
+		for _, text := range c.hushes {
+			must.Hold(t, !strings.Contains(table, text), "%s: has %q:\n%s", name, text, table)
+		}
 	}
 }

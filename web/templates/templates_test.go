@@ -86,9 +86,8 @@ func TestText_forPeople(t *testing.T) {
 	} {
 		must.Equal(t, got, want)
 	}
-	if got := firstLine(strings.Repeat("ü", 300)); len(got) > 250 || !strings.HasSuffix(got, "…") {
-		t.Errorf("a long line became %q", got)
-	}
+	long := firstLine(strings.Repeat("ü", 300))
+	must.Hold(t, len(long) <= 250 && strings.HasSuffix(long, "…"), "a long line became %q", long)
 }
 
 func TestLinks_ofActionsNameWhatTheyAreAbout(t *testing.T) {

@@ -83,8 +83,7 @@ func drawJSON(t *rapid.T, depth int) string {
 	return "[" + strings.Join(parts, ",") + "]"
 }
 
-// Whatever the document is, the tree shows all of it, in order, and each value is found again by
-// its pointer, even under a duplicate key.
+// Whatever the document is, the tree shows all of it, in order, and each value is found again by its pointer, even under a duplicate key.
 func TestReadTree_isTheDocumentAndItsPointersLeadBack(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -130,13 +129,11 @@ func TestReadTree_refusesPlacesThatAreNotThere(t *testing.T) {
 		nowhere, ok := errors.AsType[*NoPlace](err)
 		must.Hold(t, ok && nowhere.Pointer == pointer, "%q: %v", pointer, err)
 	}
-	if _, err := ReadTree(`[1,2]`, "", 2); err == nil {
-		t.Error("from behind the last member on there is something")
-	}
+	_, err := ReadTree(`[1,2]`, "", 2)
+	must.Hold(t, err != nil, "from behind the last member on there is something")
 	for _, damaged := range []string{"", "{", `{"a"`, `{"a":`, `{"a":1`, `["x`, `{1:2}`, `[1`, `{"a":[}`, `"\`, "}", `{"a" 1}`} {
-		if tree, err := ReadTree(damaged, "", 0); err == nil {
-			t.Errorf("%q is shown as %s", damaged, written(tree.root))
-		}
+		tree, err := ReadTree(damaged, "", 0)
+		must.Hold(t, err != nil, "%q is shown as %s", damaged, written(tree.root))
 	}
 }
 
@@ -174,17 +171,12 @@ func TestReadTree_boundsWhatAFragmentShows(t *testing.T) {
 		"one after another": {`{"a":` + list(90, "1") + `,"b":` + list(90, "1") + `,"c":` + list(90, "1") + `}`, 3},
 	} {
 		root := mustTree(t, c.document, "", 0).root
-		if n := levels(root); n > treeDepth+1 {
-			t.Errorf("%s: %d levels, want at most %d", name, n, treeDepth+1)
-		}
-		if n := shownValues(root); n > treeNodes || len(root.Members) != c.shown {
-			t.Errorf("%s: %d values, %d members of the root, want at most %d and %d", name, n, len(root.Members), treeNodes, c.shown)
-		}
+		deep, n := levels(root), shownValues(root)
+		must.Hold(t, deep <= treeDepth+1 && n <= treeNodes && len(root.Members) == c.shown, "%s: %d levels, %d values, %d members of the root, want at most %d, %d and %d", name, deep, n, len(root.Members), treeDepth+1, treeNodes, c.shown)
 	}
 	root := mustTree(t, `{"items":`+list(25_000, "1")+`}`, "", 0).root
-	if items := root.Members[0]; len(items.Members) != 100 || items.Open || items.Next() != 100 || items.more() != "next 100 of 25,000" {
-		t.Errorf("of the items %d are shown, open: %t, then %q", len(items.Members), items.Open, items.more())
-	}
+	items := root.Members[0]
+	must.Hold(t, len(items.Members) == 100 && !items.Open && items.Next() == 100 && items.more() == "next 100 of 25,000", "of the items %d are shown, open: %t, then %q", len(items.Members), items.Open, items.more())
 	small := mustTree(t, `{"a":`+list(50, "1")+`,"b":`+list(70, "1")+`}`, "", 0).root
 	must.Hold(t, small.Open && small.Members[0].Open && !small.Members[1].Open, "small values are open and larger ones are not")
 }
@@ -200,9 +192,8 @@ func TestShownText_cutsAtACharacterAndSaysHowManyAreLeft(t *testing.T) {
 		{`"abc"`, 5, `"abc"`, 0}, {`"éééééééééé"`, 4, `"ééé`, 8}, {`"a\u00e9\nbc"`, 4, `"a\u00e9\n`, 3}, {`"\\\\\\"`, 4, `"\\\\\\`, 1},
 		{`"日本語です"`, 4, `"日本語`, 3}, {"12345678901234567890", 4, "1234", 16}, {`"\ud83d\ude00x"`, 2, `"\ud83d`, 8}, {`"\u00`, 9, `"\u00`, 0},
 	} {
-		if text, rest := shownText(c.stored, c.most); text != c.text || rest != c.rest {
-			t.Errorf("%s is cut to %s, and %d more; want %s and %d", c.stored, text, rest, c.text, c.rest)
-		}
+		text, rest := shownText(c.stored, c.most)
+		must.Hold(t, text == c.text && rest == c.rest, "%s is cut to %s, and %d more; want %s and %d", c.stored, text, rest, c.text, c.rest)
 	}
 	long := mustTree(t, `"`+strings.Repeat("x", 14_345)+`"`, "", 0).root
 	must.Hold(t, len(long.Text) == treeText && long.Rest == 12_347, "%d characters are shown and %d are not", len(long.Text), long.Rest)
@@ -257,8 +248,7 @@ func TestVisibleHTML_escapesWhatIsReadAndKeepsWhatIsSent(t *testing.T) {
 	}
 }
 
-// A character is found wherever it is in a text, and only Unicode's controls, formats, private-use
-// characters and line separators are.
+// A character is found wherever it is in a text, and only Unicode's controls, formats, private-use characters and line separators are.
 func TestVisible_findsEachCharacterAtEachPlace(t *testing.T) {
 	t.Parallel()
 	const around = "plain text of 24 letters"
