@@ -1,7 +1,6 @@
 package search_test
 
 import (
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -141,19 +140,16 @@ func TestEvents_saysHowFarItLooked(t *testing.T) {
 	none := look(outbox.EventFilter{Q: "nowhere"})
 	want := (outbox.EventsLooked{By: "position", First: head, Last: 1, Back: all[0].RecordedAt})
 	must.Hold(t, none.Looked == want && none.NextCursor == nil, "a search without a hit: %+v, want %+v and nothing to continue", none.Looked, want)
-	if page := look(outbox.EventFilter{Since: all[0].RecordedAt, Until: all[0].RecordedAt.Add(time.Hour), Time: "occurred"}); page.Looked.First != head || page.Looked.Last != 1 {
-		t.Errorf("by when events occurred, where nothing tells which can match: %+v", page.Looked)
-	}
+	occurred := look(outbox.EventFilter{Since: all[0].RecordedAt, Until: all[0].RecordedAt.Add(time.Hour), Time: "occurred"}).Looked
+	must.Hold(t, occurred.First == head && occurred.Last == 1, "by when events occurred, where nothing tells which can match: %+v", occurred)
 	first := look(outbox.EventFilter{Q: "amount", Limit: 5})
 	must.Hold(t, first.Looked.First == head && first.Looked.Last == all[15].Position && first.NextCursor != nil, "the first page: %+v", first.Looked)
 	second := look(outbox.EventFilter{Q: "amount", Limit: 5, Cursor: *first.NextCursor})
 	must.Hold(t, second.Looked.First == first.Looked.Last-1 && second.Looked.Last == all[10].Position, "the page after it: %+v", second.Looked)
-	if page := look(outbox.EventFilter{CampaignID: "a", Limit: 5}); !page.Looked.Exact || page.Looked.By != "seq" || page.Looked.First != 20 || page.Looked.Last != 16 {
-		t.Errorf("one campaign: %+v", page.Looked)
-	}
-	if page := look(outbox.EventFilter{CampaignID: "nobody"}); len(page.Items) != 0 || page.NextCursor != nil {
-		t.Errorf("a campaign that does not exist: %+v", page)
-	}
+	campaign := look(outbox.EventFilter{CampaignID: "a", Limit: 5}).Looked
+	must.Hold(t, campaign.Exact && campaign.By == "seq" && campaign.First == 20 && campaign.Last == 16, "one campaign: %+v", campaign)
+	nobody := look(outbox.EventFilter{CampaignID: "nobody"})
+	must.Hold(t, len(nobody.Items) == 0 && nobody.NextCursor == nil, "a campaign that does not exist: %+v", nobody)
 }
 
 // Whoever may not read a secret must not find out about it piece by piece, nor whole.
@@ -180,38 +176,24 @@ func TestEvents_redactedValuesAreNotFound(t *testing.T) {
 	}
 	for _, guess := range guesses {
 		visible := guess.Q != "" && strings.Contains("user.made user ben name password api_key seat esc 1 a", guess.Q)
-		if page := found(guess); len(page.Items) == 0 && !visible {
-			guess.Shown = shown
-			hidden := found(guess)
-			must.Hold(t, len(hidden.Items) <= 0, "found by %+v, and not without redaction", guess)
-			t.Errorf("%+v finds nothing without redaction: the guess is wrong", guess)
-			continue
-		}
+		must.Hold(t, visible || len(found(guess).Items) > 0, "%+v finds nothing without redaction: the guess is wrong", guess)
 		guess.Shown = shown
-		if page := found(guess); len(page.Items) > 0 && !visible {
-			t.Errorf("found by what is hidden: %+v", guess)
-		}
+		must.Hold(t, visible || len(found(guess).Items) == 0, "found by what is hidden: %+v", guess)
 	}
 	for _, open := range []outbox.EventFilter{{Q: "ben"}, {Q: "[redacted]"}, {Tag: "seat=1"}, {EntityType: "user"}, {EventType: "user.made"}} {
 		open.Shown = shown
 		page := found(open)
-		if len(page.Items) != 1 {
-			t.Errorf("%+v finds %d events, want the one", open, len(page.Items))
-			continue
-		}
+		must.Need(t, len(page.Items) == 1, "%+v finds %d events, want the one", open, len(page.Items))
 		text := page.Items[0].Excerpt + string(page.Items[0].Tags)
 		must.Hold(t, !strings.Contains(text, secret), "shown: %s", text)
 	}
 	hiding := must.Get(redact.New(redact.Config{HidePayloads: true})).Or(t)
 	for _, guess := range []outbox.EventFilter{{Q: "ben"}, {Tag: "seat=1"}} {
 		guess.Shown = hiding
-		if page := found(guess); len(page.Items) > 0 {
-			t.Errorf("found in a hidden document: %+v", guess)
-		}
+		must.Hold(t, len(found(guess).Items) == 0, "found in a hidden document: %+v", guess)
 	}
-	if page := found(outbox.EventFilter{EntityType: "user", Shown: hiding}); len(page.Items) != 1 || page.Items[0].Excerpt != "" || page.Items[0].Tags != nil {
-		t.Errorf("with payloads hidden: %+v", page.Items)
-	}
+	hidden := found(outbox.EventFilter{EntityType: "user", Shown: hiding}).Items
+	must.Hold(t, len(hidden) == 1 && hidden[0].Excerpt == "" && hidden[0].Tags == nil, "with payloads hidden: %+v", hidden)
 }
 
 // A clock that steps back more than the tolerance is the limit that the documentation names; less
@@ -274,16 +256,13 @@ func TestEvents_saysTheSettledPosition(t *testing.T) {
 	}
 	page, err := f.Search.Events(f.Ctx, outbox.EventFilter{Tag: "name=n-1", EventType: "name.taken", Settled: true})
 	must.Hold(t, err == nil && page.Position != nil && *page.Position == 3 && len(page.Items) == 1, "%+v, %v", page, err)
-	if page, err := f.Search.Events(f.Ctx, outbox.EventFilter{}); err != nil || page.Position != nil {
-		t.Errorf("not asked for it: %+v, %v", page.Position, err)
-	}
+	page, err = f.Search.Events(f.Ctx, outbox.EventFilter{})
+	must.Hold(t, err == nil && page.Position == nil, "not asked for it: %+v, %v", page.Position, err)
 	hiding := must.Get(redact.New(redact.Config{HidePayloads: true})).Or(t)
 	for _, filter := range []outbox.EventFilter{
 		{Q: "x"}, {Since: time.Now()}, {Until: time.Now()}, {Cursor: "x"}, {Tag: "name=n-1", Shown: hiding},
 	} {
 		filter.Settled = true
-		if _, err := f.Search.Events(f.Ctx, filter); !errors.Is(err, outbox.ErrInvalid) {
-			t.Errorf("%+v: %v", filter, err)
-		}
+		refused(t, storetest.No(f.Search.Events(f.Ctx, filter)), outbox.ErrInvalid)
 	}
 }

@@ -82,9 +82,7 @@ func TestFind_redactedIDsAreNotFound(t *testing.T) {
 		t.Fatalf("without redaction %v is found, want event, entity and request", described(open))
 	}
 	found, err := f.Search.Find(f.Ctx, outbox.ParseAsked(token, f.Clock.Now()), redact.Builtin())
-	if err != nil || len(found) != 0 {
-		t.Errorf("found %v, %v", described(found), err)
-	}
+	must.Hold(t, err == nil && len(found) == 0, "found %v, %v", described(found), err)
 }
 
 func TestValues_areThoseInUse(t *testing.T) {

@@ -33,9 +33,7 @@ func BenchmarkStep(b *testing.B) {
 	if err == nil {
 		err = expected.To(b.Context(), last)
 	}
-	if err != nil {
-		b.Fatal(err)
-	}
+	must.OK(b, err)
 	plain := time.Since(began)
 
 	tr := timetravel.New(timetravel.Config{Store: e.Store, Set: e.Set})
@@ -60,7 +58,5 @@ func BenchmarkStep(b *testing.B) {
 	b.ReportMetric(float64(last), "events")
 	b.ReportMetric(float64(steps[len(steps)/2].Microseconds())/1000, "ms/step")
 	b.ReportMetric(float64(slowest.Microseconds())/1000, "ms/slowest-step")
-	if steps[len(steps)*9/10] > stepLimit {
-		b.Errorf("a step of ten takes longer than %s; the slowest takes %s", stepLimit, slowest)
-	}
+	must.Hold(b, steps[len(steps)*9/10] <= stepLimit, "a step of ten takes longer than %s; the slowest takes %s", stepLimit, slowest)
 }
