@@ -27,27 +27,38 @@ import (
 
 const deploy = ".."
 
+// This module does without the program's, and so without its internal/must.
+
+func ok(t *testing.T, err error) {
+	t.Helper()
+	need(t, err == nil, "%v", err)
+}
+
+func need(t *testing.T, holds bool, format string, args ...any) {
+	t.Helper()
+	if !holds {
+		t.Fatalf(format, args...)
+	}
+}
+
+func hold(t *testing.T, holds bool, format string, args ...any) {
+	t.Helper()
+	if !holds {
+		t.Errorf(format, args...)
+	}
+}
+
 func TestDockerfile(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile(filepath.Join(deploy, "Dockerfile"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	ok(t, err)
 	read, err := parser.Parse(bytes.NewReader(text))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(read.Warnings) > 0 {
-		t.Errorf("warnings: %v", read.Warnings)
-	}
+	ok(t, err)
+	hold(t, len(read.Warnings) <= 0, "warnings: %v", read.Warnings)
 	stages, _, err := instructions.Parse(read.AST, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ok(t, err)
 	last := stages[len(stages)-1]
-	if len(stages) != 2 || last.BaseName != "scratch" {
-		t.Fatalf("%d stages, the last one from %s", len(stages), last.BaseName)
-	}
+	need(t, len(stages) == 2 && last.BaseName == "scratch", "%d stages, the last one from %s", len(stages), last.BaseName)
 	found := map[string]any{}
 	for _, c := range last.Commands {
 		found[strings.ToLower(c.Name())] = c
@@ -66,14 +77,10 @@ func TestDockerfile(t *testing.T) {
 func TestCompose(t *testing.T) {
 	t.Parallel()
 	file, err := filepath.Abs(filepath.Join(deploy, "compose.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	ok(t, err)
 	project, err := loader.LoadWithContext(t.Context(), types.ConfigDetails{WorkingDir: filepath.Dir(file), ConfigFiles: []types.ConfigFile{{Filename: file}}},
 		func(o *loader.Options) { o.SetProjectName("outboxweb", true) })
-	if err != nil {
-		t.Fatal(err)
-	}
+	ok(t, err)
 	for _, name := range []string{"outboxweb-1", "outboxweb-2"} {
 		s := project.Services[name]
 		if !s.ReadOnly || !slices.Equal(s.CapDrop, []string{"ALL"}) || len(s.Ports) > 0 || s.Hostname != name {
@@ -82,15 +89,11 @@ func TestCompose(t *testing.T) {
 	}
 	for name, s := range project.Services {
 		for _, port := range s.Ports {
-			if port.HostIP != "127.0.0.1" {
-				t.Errorf("%s is published on %q", name, port.HostIP)
-			}
+			hold(t, port.HostIP == "127.0.0.1", "%s is published on %q", name, port.HostIP)
 		}
 	}
 	made, err := os.ReadFile(filepath.Join(deploy, "make-secrets"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	ok(t, err)
 	for name, secret := range project.Secrets {
 		if filepath.Base(secret.File) != name || !bytes.Contains(made, []byte(">"+name+"\n")) {
 			t.Errorf("make-secrets does not make %s, which is %s", name, secret.File)
@@ -108,9 +111,7 @@ func TestCompose(t *testing.T) {
 func objects(t *testing.T, overlay string) map[string]any {
 	t.Helper()
 	rendered, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), filepath.Join(deploy, "kubernetes", overlay))
-	if err != nil {
-		t.Fatal(err)
-	}
+	ok(t, err)
 	all := map[string]any{}
 	for _, r := range rendered.Resources() {
 		into, known := map[string]any{
@@ -119,16 +120,12 @@ func objects(t *testing.T, overlay string) map[string]any {
 			"networking.k8s.io/v1 NetworkPolicy": new(networking.NetworkPolicy), "policy/v1 PodDisruptionBudget": new(policy.PodDisruptionBudget),
 			"networking.k8s.io/v1 Ingress": new(networking.Ingress),
 		}[r.GetApiVersion()+" "+r.GetKind()]
-		if !known {
-			t.Fatalf("%s %s is no kind that is expected", r.GetApiVersion(), r.GetKind())
-		}
+		need(t, known, "%s %s is no kind that is expected", r.GetApiVersion(), r.GetKind())
 		text, err := r.AsYAML()
 		if err == nil {
 			err = yaml.UnmarshalStrict(text, into)
 		}
-		if err != nil {
-			t.Fatalf("%s: %v", r.GetKind(), err)
-		}
+		need(t, err == nil, "%s: %v", r.GetKind(), err)
 		key := r.GetKind()
 		if key == "Ingress" {
 			key += " " + r.GetName()
@@ -145,9 +142,7 @@ func TestKubernetes(t *testing.T) {
 	if *set.Spec.Replicas != 1 || len(set.Spec.VolumeClaimTemplates) != 1 {
 		t.Errorf("SQLite: %d replicas with %d volumes", *set.Spec.Replicas, len(set.Spec.VolumeClaimTemplates))
 	}
-	if *deployment.Spec.Replicas < 2 {
-		t.Errorf("PostgreSQL: %d replicas", *deployment.Spec.Replicas)
-	}
+	hold(t, *deployment.Spec.Replicas >= 2, "PostgreSQL: %d replicas", *deployment.Spec.Replicas)
 	checkWorkload(t, sqlite, set.Spec.Selector.MatchLabels, set.Spec.Template, "data")
 	checkWorkload(t, postgres, deployment.Spec.Selector.MatchLabels, deployment.Spec.Template)
 	one, other := set.Spec.Template.Spec.Containers[0], deployment.Spec.Template.Spec.Containers[0]
@@ -156,9 +151,7 @@ func TestKubernetes(t *testing.T) {
 		"liveness probes": {one.LivenessProbe, other.LivenessProbe}, "resources": {one.Resources, other.Resources},
 		"pods' security contexts": {set.Spec.Template.Spec.SecurityContext, deployment.Spec.Template.Spec.SecurityContext},
 	} {
-		if !reflect.DeepEqual(pair[0], pair[1]) {
-			t.Errorf("the %s of the overlays differ", what)
-		}
+		hold(t, reflect.DeepEqual(pair[0], pair[1]), "the %s of the overlays differ", what)
 	}
 }
 
@@ -171,13 +164,9 @@ func checkWorkload(t *testing.T, all map[string]any, selector map[string]string,
 		"NetworkPolicy":       all["NetworkPolicy"].(*networking.NetworkPolicy).Spec.PodSelector.MatchLabels,
 		"PodDisruptionBudget": all["PodDisruptionBudget"].(*policy.PodDisruptionBudget).Spec.Selector.MatchLabels,
 	} {
-		if len(labels) == 0 {
-			t.Errorf("the %s selects every pod of the namespace", what)
-		}
+		hold(t, len(labels) != 0, "the %s selects every pod of the namespace", what)
 		for key, value := range labels {
-			if pod.Labels[key] != value {
-				t.Errorf("the %s selects %s=%s, and the pod has %v", what, key, value, pod.Labels)
-			}
+			hold(t, pod.Labels[key] == value, "the %s selects %s=%s, and the pod has %v", what, key, value, pod.Labels)
 		}
 	}
 	c, s := pod.Spec.Containers[0], pod.Spec.SecurityContext
@@ -195,18 +184,14 @@ func checkWorkload(t *testing.T, all map[string]any, selector map[string]string,
 	volumes := claims
 	for _, v := range pod.Spec.Volumes {
 		volumes = append(volumes, v.Name)
-		if v.ConfigMap != nil && v.ConfigMap.Name != all["ConfigMap"].(*core.ConfigMap).Name {
-			t.Errorf("the pod mounts the configuration %s", v.ConfigMap.Name)
+		if v.ConfigMap != nil {
+			hold(t, v.ConfigMap.Name == all["ConfigMap"].(*core.ConfigMap).Name, "the pod mounts the configuration %s", v.ConfigMap.Name)
 		}
 	}
 	for _, m := range c.VolumeMounts {
-		if !slices.Contains(volumes, m.Name) {
-			t.Errorf("%s is mounted from %s, which is no volume", m.MountPath, m.Name)
-		}
+		hold(t, slices.Contains(volumes, m.Name), "%s is mounted from %s, which is no volume", m.MountPath, m.Name)
 	}
-	if strings.HasPrefix(c.Image, "ghcr.io/") || !strings.HasPrefix(c.Image, "registry.example/") {
-		t.Errorf("the image %s claims to exist", c.Image)
-	}
+	hold(t, !strings.HasPrefix(c.Image, "ghcr.io/") && strings.HasPrefix(c.Image, "registry.example/"), "the image %s claims to exist", c.Image)
 }
 
 // Of the two ways to the pods one asks oauth2-proxy; the other is for tokens and monitors alone. Nothing
@@ -228,9 +213,7 @@ func TestIngress_onlyTokensAndMonitorsPassWithoutASession(t *testing.T) {
 			t.Errorf("the Ingress %s of the namespace %s asks %v", name, i.Namespace, i.Annotations)
 		}
 		for key := range i.Annotations {
-			if strings.Contains(key, "snippet") {
-				t.Errorf("the Ingress %s has the annotation %s", name, key)
-			}
+			hold(t, !strings.Contains(key, "snippet"), "the Ingress %s has the annotation %s", name, key)
 		}
 		for _, path := range i.Spec.Rules[0].HTTP.Paths {
 			if to := path.Backend.Service; to.Name != service.Name || to.Port.Name != service.Spec.Ports[0].Name {
@@ -251,9 +234,7 @@ func TestIngress_onlyTokensAndMonitorsPassWithoutASession(t *testing.T) {
 func TestGrafana(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile(filepath.Join(deploy, "monitoring/grafana/dashboards/outboxweb.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	ok(t, err)
 	var d struct {
 		UID, Title    string
 		SchemaVersion int
@@ -266,9 +247,7 @@ func TestGrafana(t *testing.T) {
 			Targets    []struct{ RefID, Expr string }
 		}
 	}
-	if err := json.Unmarshal(text, &d); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, json.Unmarshal(text, &d))
 	if d.UID == "" || d.Title == "" || d.SchemaVersion < 36 || len(d.Panels) < 10 || len(d.Templating.List) != 2 {
 		t.Errorf("the dashboard is %q %q, version %d, with %d panels and %d variables", d.UID, d.Title, d.SchemaVersion, len(d.Panels), len(d.Templating.List))
 	}
@@ -288,9 +267,7 @@ func TestGrafana(t *testing.T) {
 			}
 		}
 		for _, target := range p.Targets {
-			if !strings.Contains(target.Expr, `{job="$job"`) {
-				t.Errorf("panel %s asks %s, without the chosen job", p.Title, target.Expr)
-			}
+			hold(t, strings.Contains(target.Expr, `{job="$job"`), "panel %s asks %s, without the chosen job", p.Title, target.Expr)
 		}
 	}
 }
