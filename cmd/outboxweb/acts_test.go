@@ -520,8 +520,9 @@ var scenarios = []scenario{
 	},
 	{
 		name: "a source of another journal is handed over", given: foreign, act: handOver, page: "/intake/shop",
-		then:  []string{"source shop: of this journal"},
-		again: refusal{status: conflict, says: "is handed over already"},
+		then:   []string{"source shop: of this journal"},
+		prints: "source shop is taken from journal another at the next read of the server that has it",
+		again:  refusal{status: conflict, says: "is handed over already"},
 		refused: []refusal{
 			{handOver.because(""), invalid, "reason"},
 			{handOver.confirmed(""), invalid, "hand over shop"},

@@ -33,9 +33,8 @@ func (s *served) ask(path string, headers ...string) (int, string) {
 // answers fails the test unless a request is answered so.
 func (s *served) answers(status int, text, path string, headers ...string) {
 	s.t.Helper()
-	if got, answer := s.ask(path, headers...); got != status || !strings.Contains(answer, text) {
-		s.t.Errorf("%s with %v: %d, want %d with %q: %s", path, headers, got, status, text, answer)
-	}
+	got, answer := s.ask(path, headers...)
+	must.Hold(s.t, got == status && strings.Contains(answer, text), "%s with %v: %d, want %d with %q: %s", path, headers, got, status, text, answer)
 }
 
 func TestServe_knowsWhoAsks(t *testing.T) {
@@ -68,9 +67,8 @@ func TestServe_knowsWhoAsks(t *testing.T) {
 	} {
 		s.answers(c.want, "", c.path, c.headers...)
 	}
-	if _, stderr, code := runIn(t, s.dir, "token", "revoke", "1"); code != 0 {
-		t.Fatalf("token revoke: %s", stderr)
-	}
+	_, stderr, code = runIn(t, s.dir, "token", "revoke", "1")
+	must.Need(t, code == 0, "token revoke: %s", stderr)
 	s.answers(401, "", "/api/v1/summary", bearer...) // it is revoked
 	_, scrape := s.ask("/metrics", append([]string{"X-Forwarded-Email", "bea"}, proof...)...)
 	for _, line := range []string{`outboxweb_identity_refused_total{why="secret"} 2`, `{why="variant"} 1`, `{why="together"} 1`, `{why="revoked"} 1`} {
@@ -91,9 +89,7 @@ func TestServe_startsWithoutItsIssuer(t *testing.T) {
 		return status == http.StatusOK && strings.Contains(text, trouble)
 	})
 	s.stop()
-	if strings.Count(s.stderr.String(), trouble) != 1 {
-		t.Error(s.stderr.String())
-	}
+	must.Equal(t, strings.Count(s.stderr.String(), trouble), 1, "how often it says so in", s.stderr.String())
 }
 
 func TestAuthFlags_placesWhereNobodyElseCanAsk(t *testing.T) {
@@ -117,9 +113,8 @@ func TestAuthFlags_placesWhereNobodyElseCanAsk(t *testing.T) {
 		{"0.0.0.0:80", insecure(false, ""), false}, {"0.0.0.0:80", insecure(true, ""), true}, {socket, insecure(true, ""), true}, {socket, insecure(true, "token"), false},
 	} {
 		c.serve.Listen = c.listen
-		if err := c.serve.checkListening(); (err == nil) != c.fine {
-			t.Errorf("%s with %+v: %v", c.listen, c.serve.authFlags, err)
-		}
+		err := c.serve.checkListening()
+		must.Hold(t, (err == nil) == c.fine, "%s with %+v: %v", c.listen, c.serve.authFlags, err)
 	}
 }
 
@@ -135,16 +130,13 @@ func TestServe_warnsThatAProxyLetsInAdmins(t *testing.T) {
 		"--auth none":             true,
 		"--auth none --read-only": false,
 	} {
-		var c cli
-		if _, err := newParser(&c, streams{out: io.Discard, err: io.Discard}).Parse(append([]string{"serve"}, strings.Fields(flags)...)); err != nil || c.Serve.letsProxiesAct() != warns {
-			t.Errorf("%q: warns is %v, %v", flags, !warns, err)
-		}
+		c := must.Get(parsed(append([]string{"serve"}, strings.Fields(flags)...)...)).Or(t)
+		must.Equal(t, c.Serve.letsProxiesAct(), warns, flags, "warns")
 	}
 	s := serve(t, "--auth", "none")
+	s.answers(200, "", "/", "X-Forwarded-For", "203.0.113.7")
 	s.stop()
-	if !strings.Contains(s.stderr.String(), "everyone whom a proxy lets through is an admin") {
-		t.Error(s.stderr.String())
-	}
+	must.Hold(t, strings.Contains(s.stderr.String(), "everyone whom a proxy lets through is an admin"), "it warns: %s", s.stderr.String())
 }
 
 // A proxy on this machine connects from loopback, and its users may be anywhere.
@@ -158,9 +150,7 @@ func TestServe_admitsNoProxyWithoutAuthentication(t *testing.T) {
 	s.answers(200, "", "/healthz", forwarded...)
 	got, answer := s.old("GET / HTTP/1.0\r\nHost: localhost\r\nConnection: close\r\n\r\n")
 	must.Hold(t, got == http.StatusUnauthorized && strings.Contains(answer, "it is HTTP/1.0, like those of nginx"), "nginx with its defaults: %d %s", got, answer)
-	for _, flags := range [][]string{{"--auth", "none"}, {"--read-only", "--insecure-no-auth"}} {
-		serve(t, flags...).answers(200, "", "/", forwarded...)
-	}
+	serve(t, "--read-only", "--insecure-no-auth").answers(200, "", "/", forwarded...)
 }
 
 // old sends a request as it is written.
@@ -194,9 +184,7 @@ func TestHostFlag_isRefusedWhereItLetsPagesAct(t *testing.T) {
 	} {
 		c.flags.Host = c.hosts
 		err := c.flags.checkHosts()
-		if c.says == "" && err != nil || c.says != "" && (err == nil || !strings.Contains(err.Error(), c.says)) {
-			t.Errorf("%v with --auth %s: %v", c.hosts, c.flags.Auth, err)
-		}
+		must.Hold(t, (err == nil) == (c.says == "") && (err == nil || strings.Contains(err.Error(), c.says)), "%v with --auth %s: %v", c.hosts, c.flags.Auth, err)
 	}
 }
 
@@ -206,17 +194,14 @@ func TestServe_takesTokensOfAFile(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "tokens")
 	var admin struct{ Token, Line string }
-	text, errs, code := runIn(t, t.TempDir(), "token", "hash", "deploy", "--role", "admin", "--json")
-	err := json.Unmarshal([]byte(text), &admin)
-	must.Need(t, code == 0 && err == nil, "exit %d, %v: %s", code, err, errs)
+	text, _, _ := here(t.Context(), "token", "hash", "deploy", "--role", "admin", "--json")
+	must.OK(t, json.Unmarshal([]byte(text), &admin))
 	must.OK(t, os.WriteFile(file, []byte("# for the deploys\n\n"+admin.Line+"\n"), 0o600))
 	s := serve(t, "--auth", "token", "--tokens-file", file)
 	bearer := []string{"Authorization", "Bearer " + admin.Token}
 	s.answers(401, "", "/api/v1/tokens")
 	status, list := s.ask("/api/v1/tokens", bearer...)
-	if status != http.StatusOK || !strings.Contains(list, `"name":"deploy"`) || strings.Contains(list, "expires_at") || strings.Contains(list, "created_at") {
-		t.Errorf("the list: %d %s", status, list)
-	}
+	must.Hold(t, status == http.StatusOK && strings.Contains(list, `"name":"deploy"`) && !strings.Contains(list, "expires_at") && !strings.Contains(list, "created_at"), "the list: %s", list)
 	status, page := s.ask("/tokens", bearer...)
 	must.Hold(t, status == http.StatusOK && strings.Contains(page, "in the server's tokens file") && !strings.Contains(page, "revoke-form"), "the page: %d %s", status, page)
 	s.answers(200, "token deploy", "/about", bearer...)

@@ -4,12 +4,10 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
 
 	"github.com/outboxweb/outboxweb/internal/must"
@@ -22,12 +20,7 @@ type benchedServer struct{ *pgtest.Server }
 
 func TestPostgresBench(t *testing.T) {
 	t.Parallel()
-	server := must.Get(pgtest.Start()).Or(t)
-	t.Cleanup(func() {
-		if err := server.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
+	server := must.Get(postgres()).Or(t)
 	for name, test := range map[string]func(*testing.T, benchedServer){
 		"measures all":   benchMeasuresAll,
 		"behind a proxy": benchBehindAProxy,
@@ -75,15 +68,9 @@ order by 1`
 
 func mustLeaveNothing(t *testing.T, journal, projections string) {
 	t.Helper()
-	if diff := cmp.Diff([]string{"public", "public.events"}, ask(t, journal, everything)); diff != "" {
-		t.Errorf("the journal database (-before +after):\n%s", diff)
-	}
-	if diff := cmp.Diff([]string{"public"}, ask(t, projections, everything)); diff != "" {
-		t.Errorf("the projections database (-before +after):\n%s", diff)
-	}
-	if got := ask(t, journal, "select id from events"); !slices.Equal(got, []string{"1"}) {
-		t.Errorf("public.events holds %q", got)
-	}
+	must.Equal(t, ask(t, journal, everything), []string{"public", "public.events"}, "the journal database")
+	must.Equal(t, ask(t, projections, everything), []string{"public"}, "the projections database")
+	must.Equal(t, ask(t, journal, "select id from events"), []string{"1"}, "public.events")
 }
 
 func benchMeasuresAll(t *testing.T, server benchedServer) {
@@ -99,18 +86,12 @@ func benchMeasuresAll(t *testing.T, server benchedServer) {
 		args = append(args, "--only", strings.Join(names, ","))
 	}
 	stdout, stderr, code := here(t.Context(), args...)
-	if code != exitDone {
-		t.Fatalf("exit code %d: %s", code, stderr)
-	}
+	must.Need(t, code == exitDone, "exit code %d: %s", code, stderr)
 	var result benchResult
 	must.OK(t, json.Unmarshal([]byte(stdout), &result))
 	mustBeMeasured(t, result, names)
-	if result.CommitsPerSecond <= 0 || result.FsyncPerSecond != 0 || result.Dir != "" {
-		t.Errorf("commits/s %v, fsync/s %v, dir %q", result.CommitsPerSecond, result.FsyncPerSecond, result.Dir)
-	}
-	if !strings.HasPrefix(result.Server, "PostgreSQL ") || !strings.Contains(result.Server, "fsync off") {
-		t.Errorf("server %q", result.Server)
-	}
+	must.Hold(t, result.CommitsPerSecond > 0 && result.FsyncPerSecond == 0 && result.Dir == "", "it measured %+v", result)
+	must.Hold(t, strings.HasPrefix(result.Server, "PostgreSQL ") && strings.Contains(result.Server, "fsync off"), "server %q", result.Server)
 	mustLeaveNothing(t, journal, projections)
 }
 
@@ -119,22 +100,16 @@ func mustBeMeasured(t *testing.T, result benchResult, names []string) {
 	var got []string
 	for _, m := range result.Results {
 		got = append(got, m.Name)
-		if m.Events <= 0 || m.Seconds <= 0 || m.EventsPerSecond <= 0 {
-			t.Errorf("%+v", m)
-		}
+		must.Hold(t, m.Events > 0 && m.Seconds > 0 && m.EventsPerSecond > 0, "%+v", m)
 	}
-	if diff := cmp.Diff(names, got); diff != "" {
-		t.Errorf("measurements (-want +got):\n%s", diff)
-	}
+	must.Equal(t, got, names, "measurements")
 }
 
 // A proxy that pools transactions keeps no setting and no prepared statement.
 func benchBehindAProxy(t *testing.T, server benchedServer) {
 	journal, projections := server.databases(t)
 	_, stderr, code := here(t.Context(), "bench", "--scale", "0.01", "--only", "drain_10000x10_1", "--only", "append_1", "--journal-db", server.Pooler(t)(journal), "--projections-db", projections)
-	if code != exitDone {
-		t.Fatalf("exit code %d: %s", code, stderr)
-	}
+	must.Need(t, code == exitDone, "exit code %d: %s", code, stderr)
 	mustLeaveNothing(t, journal, projections)
 }
 
@@ -149,7 +124,7 @@ func benchInterrupted(t *testing.T, server benchedServer) {
 		_, stderr, code = here(ctx, "bench", "--scale", "0.05", "--only", "drain_10000x10", "--journal-db", journal, "--projections-db", projections)
 		ended <- code
 	}()
-	look := time.NewTicker(5 * time.Millisecond)
+	look := time.NewTicker(50 * time.Millisecond) // each look is a connection
 	defer look.Stop()
 	for len(ask(t, projections, "select 1 from pg_tables where tablename = 'bench_tokens'")) == 0 {
 		select {
@@ -159,9 +134,8 @@ func benchInterrupted(t *testing.T, server benchedServer) {
 		}
 	}
 	cancel()
-	if code := <-ended; code != exitFailed || !strings.HasSuffix(stderr, "outboxweb: interrupted\n") {
-		t.Errorf("exit code %d: %s", code, stderr)
-	}
+	code := <-ended
+	must.Hold(t, code == exitFailed && strings.HasSuffix(stderr, "outboxweb: interrupted\n"), "exit code %d: %s", code, stderr)
 	mustLeaveNothing(t, journal, projections)
 }
 

@@ -18,6 +18,7 @@ import (
 
 func TestComplete_offersWhatMayFollow(t *testing.T) {
 	t.Parallel()
+	commands := newParser(new(cli), streams{out: io.Discard, err: io.Discard}).Model.Node
 	for _, c := range []struct {
 		line string
 		has  []string
@@ -48,9 +49,8 @@ func TestComplete_offersWhatMayFollow(t *testing.T) {
 		{"serve --tls-cert=ho", []string{isFile}, nil},
 		{"campaigns --l", []string{"--log-format"}, nil},
 	} {
-		var commands cli
 		var out strings.Builder
-		complete(&out, newParser(&commands, streams{out: io.Discard, err: io.Discard}).Model.Node, strings.Split(c.line, " "))
+		complete(&out, commands, strings.Split(c.line, " "))
 		var got []string
 		for line := range strings.Lines(out.String()) {
 			word, _, _ := strings.Cut(strings.TrimSpace(line), "\t")
@@ -139,18 +139,5 @@ done`
 			cmd.Dir, cmd.Env = dir, append(os.Environ(), "HOME="+dir)
 			must.Equal(t, string(must.Get(cmd.CombinedOutput()).Or(t)), one.want)
 		})
-	}
-}
-
-func TestRun_refusesUnknownValues(t *testing.T) {
-	t.Parallel()
-	for line, want := range map[string]string{
-		"runs list --status x": `--status: status "x" is unknown; use queued,`,
-		"runs start x --all":   `KIND: kind "x" is unknown; use replay, verify or rebuild`,
-	} {
-		var errs strings.Builder
-		if code := run(t.Context(), strings.Fields(line), streams{out: io.Discard, err: &errs}); code != exitUsage || !strings.Contains(errs.String(), want) {
-			t.Errorf("%s: %d, %s", line, code, errs.String())
-		}
 	}
 }

@@ -20,6 +20,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -76,7 +77,7 @@ func TestListen_onAUnixSocketThatOthersCannotUse(t *testing.T) {
 	must.Hold(t, os.IsNotExist(err), "the socket is still there: %v", err)
 }
 
-func TestListen_takesTheSocketOfADeadProcess(t *testing.T) {
+func TestListen_takesTheSocketOfADeadProcessAndLeavesThatOfASuccessor(t *testing.T) {
 	t.Parallel()
 	socket := filepath.Join(shortDir(t), "http.sock")
 	first := serve(t, "--auth", "none", "--listen", "unix:"+socket)
@@ -84,8 +85,12 @@ func TestListen_takesTheSocketOfADeadProcess(t *testing.T) {
 	first.wait()
 	_, err := os.Lstat(socket)
 	must.Need(t, err == nil, "a killed server leaves no socket: %v", err)
-	serve(t, "--auth", "none", "--listen", "unix:"+socket)
+	second := serve(t, "--auth", "none", "--listen", "unix:"+socket)
 	wantAnswer(t, through(socket), "http://localhost/")
+	must.OK(t, os.Remove(socket))
+	serve(t, "--auth", "none", "--listen", "unix:"+socket)
+	second.stop()
+	wantAnswer(t, through(socket), "http://localhost/healthz")
 }
 
 // Of several processes that start at once at a stale socket, exactly one gets the address, and is
@@ -134,16 +139,6 @@ func raceSocket(path string) error {
 		return err
 	}
 	return errors.Join(conn.Close(), winners[0].Close())
-}
-
-func TestListen_leavesTheSocketOfASuccessor(t *testing.T) {
-	t.Parallel()
-	socket := filepath.Join(shortDir(t), "http.sock")
-	first := serve(t, "--auth", "none", "--listen", "unix:"+socket)
-	must.OK(t, os.Remove(socket))
-	serve(t, "--auth", "none", "--listen", "unix:"+socket)
-	first.stop()
-	wantAnswer(t, through(socket), "http://localhost/healthz")
 }
 
 // activated runs serve --listen systemd as systemd would, with these files passed on, and returns
@@ -196,76 +191,56 @@ func TestListen_onTheSocketThatSystemdPassesOn(t *testing.T) {
 	wantAnswer(t, http.DefaultClient, address+"/")
 }
 
-func TestListen_leavesTheUnixSocketOfSystemdInPlace(t *testing.T) {
-	t.Parallel()
-	l, socket := unixSocket(t)
-	if address, failed := activated(t, []*os.File{fileOf(t, l)}); address != "" || !strings.Contains(failed, "everyone who reaches the proxy would be an admin; set --auth") {
-		t.Errorf("without authentication it listens on %q; %s", address, failed)
-	}
-	address, failed := activated(t, []*os.File{fileOf(t, l)}, "--auth", "none")
-	must.Need(t, address == "unix:"+socket, "it listens on %q; %s", address, failed)
-	wantAnswer(t, through(socket), "http://localhost/")
-	if _, err := os.Lstat(socket); err != nil {
-		t.Error(err)
-	}
+// activates fails the test unless a server with these flags listens on a socket of systemd, or refuses it so.
+func activates(t *testing.T, socket *net.UnixListener, refusal string, flags ...string) {
+	t.Helper()
+	address, failed := activated(t, []*os.File{fileOf(t, socket)}, flags...)
+	must.Hold(t, (address == "") == (refusal != "") && strings.Contains(failed, refusal), "%v: listens on %q, %q", flags, address, failed)
 }
 
 // Without a mode in its unit, systemd creates a socket open to everyone.
-func TestListen_refusesASocketOfSystemdThatIsOpenToAll(t *testing.T) {
+func TestListen_leavesTheUnixSocketOfSystemdInPlaceAndRefusesOneThatIsOpenToAll(t *testing.T) {
 	t.Parallel()
 	l, socket := unixSocket(t)
-	believing := []string{"--auth", "proxy-header", "--auth-preset", "authelia", "--viewer", "*", "--trusted-proxy", "unix"}
-	must.OK(t, os.Chmod(socket, 0o666))
-	for _, flags := range [][]string{nil, believing} {
-		if address, failed := activated(t, []*os.File{fileOf(t, l)}, flags...); address != "" || !strings.Contains(failed, "SocketMode=0660") {
-			t.Errorf("%v: listens on %q, %q", flags, address, failed)
-		}
-	}
-	if address, failed := activated(t, []*os.File{fileOf(t, l)}, "--auth", "token"); address == "" {
-		t.Errorf("where only tokens count: %s", failed)
-	}
 	must.OK(t, os.Chmod(socket, 0o660))
-	if address, failed := activated(t, []*os.File{fileOf(t, l)}, believing...); address == "" {
-		t.Errorf("where others cannot: %s", failed)
-	}
+	activates(t, l, "everyone who reaches the proxy would be an admin; set --auth")
+	address, failed := activated(t, []*os.File{fileOf(t, l)}, "--auth", "none")
+	must.Need(t, address == "unix:"+socket, "it listens on %q; %s", address, failed)
+	wantAnswer(t, through(socket), "http://localhost/")
+	must.Get(os.Lstat(socket)).Or(t)
+	believing := []string{"--auth", "proxy-header", "--auth-preset", "authelia", "--viewer", "*", "--trusted-proxy", "unix"}
+	activates(t, l, "", believing...)
+	must.OK(t, os.Chmod(socket, 0o666))
+	activates(t, l, "SocketMode=0660")
+	activates(t, l, "SocketMode=0660", believing...)
+	activates(t, l, "", "--auth", "token") // tokens alone count
 }
 
 func TestListen_refusesWhatSystemdShouldNotPassOn(t *testing.T) {
 	t.Parallel()
-	one, two := fileOf(t, tcpSocket(t, "127.0.0.1")), fileOf(t, tcpSocket(t, "127.0.0.1"))
+	one, two := tcpSocket(t, "127.0.0.1"), tcpSocket(t, "127.0.0.1")
 	udp := must.Get(net.ListenUDP("udp", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})).Or(t)
 	defer udp.Close()
 	datagrams := must.Get(net.ListenUnixgram("unixgram", &net.UnixAddr{Name: filepath.Join(shortDir(t), "dgram"), Net: "unixgram"})).Or(t)
 	defer datagrams.Close()
-	connected := must.Get(net.Dial("tcp", tcpSocket(t, "127.0.0.1").Addr().String())).Or(t)
+	connected := must.Get(net.Dial("tcp", one.Addr().String())).Or(t)
 	defer connected.Close()
-	abstract := must.Get(net.ListenUnix("unix", &net.UnixAddr{Name: "@outboxweb-test-" + strconv.Itoa(os.Getpid()), Net: "unix"})).Or(t)
-	defer abstract.Close()
 	regular := must.Get(os.Create(filepath.Join(t.TempDir(), "file"))).Or(t)
 	defer regular.Close()
+	for _, f := range []*os.File{fileOf(t, udp), fileOf(t, datagrams), fileOf(t, connected.(*net.TCPConn)), regular} {
+		must.Hold(t, !isListening(f), "%s listens", f.Name())
+	}
 	world := tcpSocket(t, "0.0.0.0")
-	for name, c := range map[string]struct {
-		files []*os.File
-		want  string
-	}{
-		"nothing":     {nil, "systemd passed no socket (LISTEN_FDS)"},
-		"two":         {[]*os.File{one, two}, "systemd passed 2 sockets"},
-		"udp":         {[]*os.File{fileOf(t, udp)}, "something other than a listening stream socket"},
-		"datagrams":   {[]*os.File{fileOf(t, datagrams)}, "something other than a listening stream socket"},
-		"connected":   {[]*os.File{fileOf(t, connected.(*net.TCPConn))}, "something other than a listening stream socket"},
-		"file":        {[]*os.File{regular}, "something other than a listening stream socket"},
-		"abstract":    {[]*os.File{fileOf(t, abstract)}, "a socket without a path has no file permissions"},
-		"every place": {[]*os.File{fileOf(t, world)}, world.Addr().String() + " is not a loopback address"},
+	for want, files := range map[string][]*os.File{
+		"systemd passed 2 sockets":                           {fileOf(t, one), fileOf(t, two)},
+		"something other than a listening stream socket":     {fileOf(t, udp)},
+		world.Addr().String() + " is not a loopback address": {fileOf(t, world)},
 	} {
-		t.Run(name, func(t *testing.T) {
-			if address, failed := activated(t, c.files); address != "" || !strings.Contains(failed, c.want) {
-				t.Errorf("listens on %q, %q", address, failed)
-			}
-		})
+		address, failed := activated(t, files)
+		must.Hold(t, address == "" && strings.Contains(failed, want), "listens on %q, %q, want %q", address, failed, want)
 	}
-	if address, failed := activated(t, []*os.File{fileOf(t, world)}, "--read-only", "--insecure-no-auth"); address == "" {
-		t.Errorf("with --insecure-no-auth: %s", failed)
-	}
+	address, failed := activated(t, []*os.File{fileOf(t, world)}, "--read-only", "--insecure-no-auth")
+	must.Hold(t, address != "", "with --insecure-no-auth: %s", failed)
 }
 
 // Sockets passed on to a parent are not for its child.
@@ -293,9 +268,7 @@ func TestRefuse_keepsNoConnection(t *testing.T) {
 func TestServer_cutsSlowClients(t *testing.T) {
 	t.Parallel()
 	s := handlers.NewHTTPServer(nil, handlers.Patience{}, slog.New(slog.DiscardHandler))
-	if s.ReadHeaderTimeout <= 0 || s.ReadTimeout <= 0 || s.WriteTimeout <= 0 || s.IdleTimeout <= 0 {
-		t.Errorf("it waits %s, %s, %s and %s", s.ReadHeaderTimeout, s.ReadTimeout, s.WriteTimeout, s.IdleTimeout)
-	}
+	must.Hold(t, min(s.ReadHeaderTimeout, s.ReadTimeout, s.WriteTimeout, s.IdleTimeout) > 0, "it waits for ever: %+v", s)
 }
 
 // pairFiles are a certificate and its key in a directory.
@@ -317,12 +290,12 @@ func (p pairFiles) put(name string, text []byte) {
 }
 
 func (p pairFiles) write(serial int64) {
-	cert, key := newPair(p.t, serial)
+	cert, key := newKeyPair(p.t, serial)
 	p.put(p.cert, cert)
 	p.put(p.key, key)
 }
 
-func newPair(t *testing.T, serial int64) (cert, key []byte) {
+func newKeyPair(t *testing.T, serial int64) (cert, key []byte) {
 	t.Helper()
 	private := must.Get(ecdsa.GenerateKey(elliptic.P256(), rand.Reader)).Or(t)
 	template := &x509.Certificate{SerialNumber: big.NewInt(serial), Subject: pkix.Name{CommonName: "outboxweb test"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
@@ -342,7 +315,7 @@ func (p pairFiles) trusting() *http.Client {
 	return &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}, ForceAttemptHTTP2: true, DisableKeepAlives: true}}
 }
 
-func TestTLS_speaksHTTP2AndAsksForIt(t *testing.T) {
+func TestTLS_speaksHTTP2AndTakesAnotherCertificateWithoutRestart(t *testing.T) {
 	t.Parallel()
 	pair := newPairFiles(t)
 	pair.write(1)
@@ -358,14 +331,6 @@ func TestTLS_speaksHTTP2AndAsksForIt(t *testing.T) {
 	plain := serve(t)
 	got := wantAnswer(t, http.DefaultClient, plain.url+"/").Header.Values("Strict-Transport-Security")
 	must.Hold(t, got == nil, "without TLS, Strict-Transport-Security: %q", got)
-}
-
-func TestTLS_serverTakesAnotherCertificateWithoutRestart(t *testing.T) {
-	t.Parallel()
-	pair := newPairFiles(t)
-	pair.write(1)
-	s := serve(t, "--tls-cert", pair.cert, "--tls-key", pair.key)
-	wantAnswer(t, pair.trusting(), s.url+"/healthz")
 	pair.write(2)
 	client := pair.trusting()
 	eventually(t, "the new certificate is in use", func() bool {
@@ -408,15 +373,11 @@ func TestCertificate_thatIsNotSoundLeavesTheOneBefore(t *testing.T) {
 		clock = clock.Add(certificateLook)
 		return serial()
 	}
-	if got := look(); got != 1 {
-		t.Fatalf("serial %d", got)
-	}
-	cert, key := newPair(t, 2)
+	must.Equal(t, look(), 1, "the serial")
+	cert, key := newKeyPair(t, 2)
 	pair.put(pair.cert, cert) // the key has yet to come
 	for range 3 {
-		if got := look(); got != 1 {
-			t.Fatalf("serial %d while key and certificate do not fit", got)
-		}
+		must.Equal(t, look(), 1, "the serial, while key and certificate do not fit")
 	}
 	must.Equal(t, log.count("the previous one stays in use"), 1, "how often it is logged")
 	pair.put(pair.key, key)
@@ -426,9 +387,7 @@ func TestCertificate_thatIsNotSoundLeavesTheOneBefore(t *testing.T) {
 	for range 3 {
 		must.Equal(t, look(), 2, "the serial, without a key")
 	}
-	if n := log.count("the previous one stays in use"); n != 2 || log.count(pair.key) != 2 {
-		t.Errorf("logged %d times in all: %s", n, &log.text)
-	}
+	must.Hold(t, log.count("the previous one stays in use") == 2 && log.count(pair.key) == 2, "it is logged more or less than twice: %s", &log.text)
 }
 
 func TestServe_refusesWhatItCannotUse(t *testing.T) {
@@ -460,7 +419,7 @@ func TestServe_refusesWhatItCannotUse(t *testing.T) {
 		{"bytes long, and the system's limit is 107", exitFailed, []string{"--auth", "none", "--listen", "unix:" + long}},
 	} {
 		dir := t.TempDir()
-		out, errs, code := runIn(t, dir, append([]string{"serve", "--listen", "127.0.0.1:0"}, c.flags...)...)
+		out, errs, code := here(t.Context(), slices.Concat([]string{"serve", "--listen", "127.0.0.1:0", "--journal-db", "sqlite:" + dir + "/j.db", "--projections-db", "sqlite:" + dir + "/p.db"}, c.flags)...)
 		must.Hold(t, code == c.code && out == "" && strings.Contains(errs, c.want) && strings.Count(errs, "\n") == 1, "%v: exit %d, %q, %q", c.flags, code, out, errs)
 		left, _ := filepath.Glob(filepath.Join(dir, "*"))
 		must.Hold(t, left == nil, "left behind: %v", left)

@@ -6,19 +6,47 @@ import (
 	"database/sql"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
+// program is the tests of this package, which share some things.
+type program struct{ *testing.M }
+
+// shared ends what tests share; it is used by a test at a time.
+var shared struct {
+	sync.Mutex
+	ends []func() error
+}
+
+func share(end func() error) {
+	shared.Lock()
+	defer shared.Unlock()
+	shared.ends = append(shared.ends, end)
+}
+
+func (p program) Run() int {
+	code := p.M.Run()
+	for _, end := range shared.ends {
+		if err := end(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			code = 1
+		}
+	}
+	return code
+}
+
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"outboxweb": func() { os.Exit(runMain()) }, "racesockets": raceSockets})
+	testscript.Main(program{m}, map[string]func(){"outboxweb": func() { os.Exit(runMain()) }, "racesockets": raceSockets})
 }
 
 func here(ctx context.Context, args ...string) (stdout, stderr string, code int) {
@@ -30,6 +58,7 @@ func here(ctx context.Context, args ...string) (stdout, stderr string, code int)
 // TestScripts runs the program as its users do. Beside testscript's own commands there are:
 //
 //	exits CODE COMMAND…   runs a command that must end with this exit code
+//	wrong ARG…            runs this program in the tests' process, which must refuse its arguments: for those that name no files
 //	sql FILE STATEMENT    changes a database behind the program's back
 //	drain [FLAG…]         serves until nothing can be applied any more
 //
@@ -44,6 +73,7 @@ func TestScripts(t *testing.T) {
 		RequireUniqueNames:  true,
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"exits": scriptExits,
+			"wrong": scriptWrong,
 			"sql":   scriptSQL,
 			"drain": scriptDrain,
 		},
@@ -71,6 +101,12 @@ func scriptExits(ts *testscript.TestScript, _ bool, args []string) {
 	}
 	if got != want {
 		ts.Fatalf("exit code %d, want %d", got, want)
+	}
+}
+
+func scriptWrong(ts *testscript.TestScript, _ bool, args []string) {
+	if code := run(context.Background(), args, streams{in: strings.NewReader(""), out: ts.Stdout(), err: ts.Stderr()}); code != exitUsage {
+		ts.Fatalf("exit code %d, want %d", code, exitUsage)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -21,6 +22,7 @@ import (
 
 	"github.com/chromedp/chromedp"
 
+	"github.com/outboxweb/outboxweb/internal/dbtest"
 	"github.com/outboxweb/outboxweb/internal/engine"
 	"github.com/outboxweb/outboxweb/internal/handlers"
 	"github.com/outboxweb/outboxweb/internal/metrics"
@@ -28,7 +30,6 @@ import (
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/projection"
 	"github.com/outboxweb/outboxweb/internal/runs"
-	"github.com/outboxweb/outboxweb/internal/store"
 	"github.com/outboxweb/outboxweb/web/templates"
 )
 
@@ -38,33 +39,22 @@ var (
 	benchReal      = flag.Int("bench.real", 250, "events of each campaign that can be applied")
 )
 
-// deepQueue is a store with very many rows: the first events of each campaign are real, the rows
-// behind them are inserted with SQL, since no page and no claim reads their events.
-func deepQueue(b *testing.B, rows, campaigns int) *engine.Engine {
+// deepQueue is a store with very many rows: the first events of each campaign are real, the rows behind them are
+// inserted with SQL, since no page and no claim reads their events.
+func deepQueue(b *testing.B, dir string, rows, campaigns int) *engine.Engine {
 	b.Helper()
-	return deepQueueIn(b, b.TempDir(), rows, campaigns)
-}
-
-func deepQueueIn(b *testing.B, dir string, rows, campaigns int) *engine.Engine {
-	b.Helper()
-	path := filepath.Join(dir, "journal.db")
-	opened := must.Get(store.Open(b.Context(), store.Options{Journal: "sqlite:" + path, Projections: "sqlite:" + filepath.Join(dir, "projections.db")})).Or(b)
-	s := engine.Wire(opened)
-	b.Cleanup(func() { s.Close() })
+	s := benched(b, dbtest.Files(dir))
 	each := rows / campaigns
 	real := min(each, *benchReal)
-	var events []outbox.Event
-	for c := range campaigns {
-		for i := range real {
-			events = append(events, outbox.Event{CampaignID: fmt.Sprintf("c-%05d", c), EventType: "character.moved",
-				EntityID: fmt.Sprint(i), Payload: []byte(`{"x":1,"y":2,"note":"a step to the side"}`)})
+	appendAll(b, s, func(yield func(outbox.Event) bool) {
+		for n := range campaigns * real {
+			if !yield(outbox.Event{CampaignID: fmt.Sprintf("c-%05d", n/real), EventType: "character.moved",
+				EntityID: fmt.Sprint(n % real), Payload: []byte(`{"x":1,"y":2,"note":"a step to the side"}`)}) {
+				return
+			}
 		}
-		if len(events) >= 5_000 || c == campaigns-1 {
-			must.Get(s.Append(b.Context(), store.Append{Events: events})).Or(b)
-			events = events[:0]
-		}
-	}
-	db := must.Get(sql.Open("sqlite", "file:"+path+"?_pragma=busy_timeout(10000)&_pragma=synchronous(off)&_txlock=immediate")).Or(b)
+	})
+	db := must.Get(sql.Open("sqlite", "file:"+filepath.Join(dir, "journal.db")+"?_pragma=busy_timeout(10000)&_pragma=synchronous(off)&_txlock=immediate")).Or(b)
 	defer db.Close()
 	for _, statement := range []string{
 		fmt.Sprintf(`insert into projection_apply_outbox (campaign_id, seq, event_type, next_attempt_at, enqueued_at, updated_at)
@@ -141,9 +131,7 @@ func BenchmarkPaint(b *testing.B) {
 	visit := func() { // every page in turn, so that a busy moment of the machine is not one page's
 		for name, path := range paths {
 			took, err := firstPaint(tab, server.URL+path)
-			if err != nil {
-				b.Fatalf("open %s: %v", path, err)
-			}
+			must.Need(b, err == nil, "open %s: %v", path, err)
 			painted[name] = append(painted[name], took)
 		}
 	}
@@ -152,13 +140,12 @@ func BenchmarkPaint(b *testing.B) {
 	for b.Loop() {
 		visit()
 	}
-	limit := max(paintLimit, paintsOfText*p50(painted["text alone"]))
+	limit := max(paintLimit, paintsOfText*percentile(painted["text alone"], 50))
 	for name, path := range paths {
-		b.ReportMetric(p50(painted[name]), strings.ReplaceAll(name, " ", "-")+"-ms")
-		b.Logf("%s paints after %.0f ms", path, p50(painted[name])) // of a failed benchmark go test prints no metrics
-		if got := p50(painted[name]); got > limit {
-			b.Errorf("%s paints after %.0f ms, limit %.0f", path, got, limit)
-		}
+		b.ReportMetric(percentile(painted[name], 50), strings.ReplaceAll(name, " ", "-")+"-ms")
+		b.Logf("%s paints after %.0f ms", path, percentile(painted[name], 50)) // of a failed benchmark go test prints no metrics
+		got := percentile(painted[name], 50)
+		must.Hold(b, got <= limit, "%s paints after %.0f ms, limit %.0f", path, got, limit)
 	}
 	b.ReportMetric(0, "ns/op")
 }
@@ -179,9 +166,29 @@ func firstPaint(tab context.Context, url string) (time.Duration, error) {
 
 var (
 	benchTabs  = flag.Int("bench.tabs", 20, "open overviews of BenchmarkTabs, each polling every two seconds")
-	benchRate  = flag.Int("bench.rate", 3000, "requests a second of BenchmarkTabs at rest")
 	benchTurns = flag.Int("bench.turns", 6, "turns of BenchmarkTabs, each two seconds without tabs and two with them")
 )
+
+// timings are how long something took each time, by its name. They are safe for concurrent use.
+type timings struct {
+	mu sync.Mutex
+	of map[string][]time.Duration
+}
+
+func (t *timings) note(name string, took time.Duration) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.of == nil {
+		t.of = map[string][]time.Duration{}
+	}
+	t.of[name] = append(t.of[name], took)
+}
+
+func (t *timings) report(b *testing.B) {
+	for name, took := range t.of {
+		b.ReportMetric(percentile(took, 99), name+"-p99-ms")
+	}
+}
 
 // turnTime is how long a turn lasts: one poll of each tab.
 const turnTime = 2 * time.Second
@@ -192,43 +199,35 @@ var consolePages = map[string]string{
 	"row": "/campaigns/c-00001/events/1", "failures": "/failures", "operations": "/operations", "audit": "/audit",
 }
 
-// BenchmarkTabs measures the console overhead: how much slower the worker drains with open
-// overviews that poll, how long any page takes while it drains, and how long the overview takes at
-// rest under many requests per second. The worker's speed is compared with its own without open
-// pages, in turns, since machines are noisy.
+// BenchmarkTabs measures the console overhead: how much slower the worker drains with open overviews that poll, and
+// how long any page takes while it drains. The worker's speed is compared with its own without open pages, in turns,
+// since machines are noisy.
 func BenchmarkTabs(b *testing.B) {
 	tuneCollector(0)
 	s, set := drainable(b)
 	server := offering(b, s)
-	b.Run("rest", func(b *testing.B) {
-		b.ReportMetric(p99(atRate(b, server.URL, *benchRate, 5*time.Second)), "p99-ms")
-	})
-	b.Run("draining", func(b *testing.B) {
-		var alone, watched int64
-		times := map[string][]time.Duration{}
-		working(b, s, set, func() {
-			for turn := range *benchTurns {
-				nobody := func() { alone += appliedDuring(b, s, func() { time.Sleep(turnTime) }) }
-				tabs := func() { watched += appliedDuring(b, s, func() { openTabs(b, server.URL, turnTime, nil, times) }) }
-				if turn%2 == 1 { // the effect of a shrinking queue is shared by both
-					nobody, tabs = tabs, nobody
-				}
-				nobody()
-				tabs()
+	var alone, watched int64
+	var times timings
+	working(b, s, set, func() {
+		for turn := range *benchTurns {
+			nobody := func() { alone += appliedDuring(b, s, func() { time.Sleep(turnTime) }) }
+			tabs := func() { watched += appliedDuring(b, s, func() { openTabs(b, server.URL, turnTime, nil, &times) }) }
+			if turn%2 == 1 { // the effect of a shrinking queue is shared by both
+				nobody, tabs = tabs, nobody
 			}
-			openTabs(b, server.URL, 5*time.Second, consolePages, times)
-		})
-		b.ReportMetric(float64(alone)/(turnTime.Seconds()*float64(*benchTurns)), "alone-events/s")
-		b.ReportMetric(100*(1-float64(watched)/float64(alone)), "slower-%")
-		for name, t := range times {
-			b.ReportMetric(p99(t), name+"-p99-ms")
+			nobody()
+			tabs()
 		}
+		openTabs(b, server.URL, 5*time.Second, consolePages, &times)
 	})
+	b.ReportMetric(float64(alone)/(turnTime.Seconds()*float64(*benchTurns)), "alone-events/s")
+	b.ReportMetric(100*(1-float64(watched)/float64(alone)), "slower-%")
+	times.report(b)
 }
 
 func drainable(b *testing.B) (*engine.Engine, *projection.Set) {
 	b.Helper()
-	s := deepQueue(b, *benchRows, *benchCampaigns)
+	s := deepQueue(b, b.TempDir(), *benchRows, *benchCampaigns)
 	definitions := b.TempDir()
 	must.OK(b, os.WriteFile(filepath.Join(definitions, "places.sql"), []byte(placesProjection), 0o600))
 	set := must.Get(projection.Load("sqlite", definitions)).Or(b)
@@ -253,42 +252,43 @@ func allCampaigns(b *testing.B, s *engine.Engine) []outbox.Campaign {
 	b.Helper()
 	var all []outbox.Campaign
 	for page, err := range s.CampaignsInPages(b.Context(), outbox.CampaignFilter{}) {
-		if err != nil {
-			b.Fatal(err)
-		}
+		must.OK(b, err)
 		all = append(all, page...)
 	}
 	return all
 }
 
-// openTabs keeps overviews open that poll like the page's script, and meanwhile opens pages five
-// times a second, recording how long each takes.
-func openTabs(b *testing.B, url string, d time.Duration, pages map[string]string, times map[string][]time.Duration) {
+// openTabs keeps overviews open that poll like the page's script, and in the meantime opens pages.
+func openTabs(b *testing.B, url string, d time.Duration, pages map[string]string, times *timings) {
 	ctx, cancel := context.WithTimeout(b.Context(), d)
 	defer cancel()
 	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 2 * *benchTabs}}
 	defer client.CloseIdleConnections()
-	var mu sync.Mutex
-	note := func(name string, took time.Duration) {
-		mu.Lock()
-		defer mu.Unlock()
-		times[name] = append(times[name], took)
-	}
 	var readers sync.WaitGroup
 	for tab := range *benchTabs {
 		readers.Go(func() {
 			etag := ""
 			every(ctx, time.Duration(tab)*2*time.Second/time.Duration(*benchTabs), 2*time.Second, func() {
-				etag = poll(b, client, url, etag, func(took time.Duration) { note("poll", took) })
+				var took time.Duration
+				took, etag = fetch(b, client, url, polling(etag))
+				times.note("poll", took)
 			})
 		})
 	}
+	openPages(ctx, b, client, url, pages, times, &readers)
+	readers.Wait()
+}
+
+// openPages opens each of the pages five times a second, until ctx ends.
+func openPages(ctx context.Context, b *testing.B, client *http.Client, url string, pages map[string]string, times *timings, readers *sync.WaitGroup) {
 	for name, path := range pages {
 		readers.Go(func() {
-			every(ctx, 0, 200*time.Millisecond, func() { note(name, openPage(b, client, url+path)) })
+			every(ctx, 0, 200*time.Millisecond, func() {
+				took, _ := fetch(b, client, url+path, nil)
+				times.note(name, took)
+			})
 		})
 	}
-	readers.Wait()
 }
 
 // every calls f after first and then in intervals, until ctx ends.
@@ -306,84 +306,31 @@ func every(ctx context.Context, first, interval time.Duration, f func()) {
 	}
 }
 
-func openPage(b *testing.B, client *http.Client, url string) time.Duration {
+// fetch reads a page, and returns how long that took and the page's tag.
+func fetch(b *testing.B, client *http.Client, url string, header http.Header) (time.Duration, string) {
 	began := time.Now()
-	resp, err := client.Get(url)
-	if err != nil {
-		b.Error(err)
-		return 0
-	}
-	defer resp.Body.Close()
-	if _, err := io.Copy(io.Discard, resp.Body); err != nil || resp.StatusCode != http.StatusOK {
-		b.Errorf("%s: %s, %v", url, resp.Status, err)
-	}
-	return time.Since(began)
-}
-
-// poll requests the live part of the overview as the page does, and returns its tag.
-func poll(b *testing.B, client *http.Client, url, etag string, took func(time.Duration)) string {
 	r, err := http.NewRequest(http.MethodGet, url, nil)
 	if err != nil {
 		b.Error(err)
-		return etag
+		return 0, ""
 	}
-	r.Header.Set("HX-Target", templates.LiveTarget)
-	r.Header.Set("If-None-Match", etag)
-	began := time.Now()
+	maps.Copy(r.Header, header)
 	resp, err := client.Do(r)
 	if err != nil {
 		b.Error(err)
-		return etag
+		return 0, ""
 	}
 	defer resp.Body.Close()
 	if _, err := io.Copy(io.Discard, resp.Body); err != nil || resp.StatusCode >= 400 {
-		b.Errorf("poll: %s, %v", resp.Status, err)
+		b.Errorf("%s: %s, %v", url, resp.Status, err)
 	}
-	took(time.Since(began))
-	return resp.Header.Get("ETag")
+	return time.Since(began), resp.Header.Get("ETag")
 }
 
-// atRate requests the overview so many times a second, whether or not earlier requests have been
-// answered: half of the time the whole page, and half of the time as polling tabs do. A request's
-// time counts from when it was to be sent.
-func atRate(b *testing.B, url string, perSecond int, d time.Duration) []time.Duration {
-	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 256}}
-	defer client.CloseIdleConnections()
-	etag := poll(b, client, url, "", func(time.Duration) {})
-	n := int(d.Seconds() * float64(perSecond))
-	due := make(chan time.Time, n)
-	var mu sync.Mutex
-	var times []time.Duration
-	var readers sync.WaitGroup
-	for reader := range 64 {
-		readers.Go(func() {
-			for at := range due {
-				if reader%2 == 0 {
-					openPage(b, client, url)
-				} else {
-					poll(b, client, url, etag, func(time.Duration) {})
-				}
-				mu.Lock()
-				times = append(times, time.Since(at))
-				mu.Unlock()
-			}
-		})
-	}
-	began := time.Now()
-	for i := range n {
-		at := began.Add(time.Duration(i) * time.Second / time.Duration(perSecond))
-		if wait := time.Until(at); wait > 0 {
-			time.Sleep(wait)
-		}
-		due <- at
-	}
-	close(due)
-	readers.Wait()
-	return times
+// polling are the headers with which the page's script requests the live part of an overview.
+func polling(etag string) http.Header {
+	return http.Header{"Hx-Target": {templates.LiveTarget}, "If-None-Match": {etag}}
 }
-
-func p99(times []time.Duration) float64 { return percentile(times, 99) }
-func p50(times []time.Duration) float64 { return percentile(times, 50) }
 
 // percentile is in milliseconds.
 func percentile(times []time.Duration, percent int) float64 {
@@ -407,17 +354,27 @@ const (
 // askedBeside are the pages that ordinary clients request in BenchmarkSlow.
 var askedBeside = []string{"/", "/rows", "/rows/c-00001/1", "/campaigns/c-00001", "/api/v1/summary", "/api/v1/rows", "/api/v1/campaigns/c-00001"}
 
-// slowKinds are the kinds of slow clients: what is sent on a connection, and what happens there
-// afterwards, until it fails. Each is restarted when the server has cut it off.
+// slowKinds are the kinds of slow clients: what is sent on a connection, and what happens there again and again,
+// until it fails. Each is restarted when the server has cut it off.
 var slowKinds = []struct {
 	says string
-	then func(context.Context, *net.TCPConn) error
+	then func(net.Conn) error
 }{
-	{"GET /rows HTTP/1.1\r\nHost: localhost\r\nX-Slow: ", sendSlowly},
-	{"POST /api/v1/campaigns/c-00001/pause HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 60000\r\n\r\n{\"reason\":\"", sendSlowly},
-	{"GET /rows?limit=200 HTTP/1.1\r\nHost: localhost\r\n\r\n", takeSlowly},
-	{"GET /export/rows?format=json HTTP/1.1\r\nHost: localhost\r\n\r\n", takeSlowly},
-	{"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n", stayIdle},
+	{"GET /rows HTTP/1.1\r\nHost: localhost\r\nX-Slow: ", sendOne},
+	{"POST /api/v1/campaigns/c-00001/pause HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 60000\r\n\r\n{\"reason\":\"", sendOne},
+	{"GET /rows?limit=200 HTTP/1.1\r\nHost: localhost\r\n\r\n", takeOne},
+	{"GET /export/rows?format=json HTTP/1.1\r\nHost: localhost\r\n\r\n", takeOne},
+	{"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n", takeOne}, // and then it is idle
+}
+
+func sendOne(conn net.Conn) error {
+	_, err := conn.Write([]byte("x"))
+	return err
+}
+
+func takeOne(conn net.Conn) error {
+	_, err := conn.Read(make([]byte, 1))
+	return err
 }
 
 // BenchmarkSlow measures what slow connections cost others: response times of ordinary clients,
@@ -425,7 +382,7 @@ var slowKinds = []struct {
 // how much the server grows.
 func BenchmarkSlow(b *testing.B) {
 	dir := b.TempDir()
-	must.OK(b, deepQueueIn(b, dir, *benchRows, *benchCampaigns).Close())
+	must.OK(b, deepQueue(b, dir, *benchRows, *benchCampaigns).Close())
 	s := serve(b, "--worker=false", "--journal-db", "sqlite:"+filepath.Join(dir, "journal.db"), "--projections-db", "sqlite:"+filepath.Join(dir, "projections.db"))
 	var alone, beside []time.Duration
 	askFor(b, s.url, time.Second) // one-time reads are done
@@ -441,8 +398,8 @@ func BenchmarkSlow(b *testing.B) {
 		open.all.Wait()
 	}
 	for name, times := range map[string][]time.Duration{"alone": alone, "beside": beside} {
-		b.ReportMetric(p99(times), name+"-p99-ms")
-		b.ReportMetric(p50(times), name+"-p50-ms")
+		b.ReportMetric(percentile(times, 99), name+"-p99-ms")
+		b.ReportMetric(percentile(times, 50), name+"-p50-ms")
 		b.ReportMetric(float64(len(times))/(slowTurn.Seconds()*float64(*benchSlowTurns)), name+"-pages/s")
 	}
 }
@@ -458,7 +415,8 @@ func askFor(b *testing.B, url string, d time.Duration) []time.Duration {
 			client := &http.Client{Transport: &http.Transport{}}
 			defer client.CloseIdleConnections()
 			for n := i; ctx.Err() == nil; n++ {
-				times[i] = append(times[i], openPage(b, client, url+askedBeside[n%len(askedBeside)]))
+				took, _ := fetch(b, client, url+askedBeside[n%len(askedBeside)], nil)
+				times[i] = append(times[i], took)
 			}
 		})
 	}
@@ -490,15 +448,17 @@ func openSlow(ctx context.Context, b *testing.B, address string) *slowConnection
 					_, err = io.WriteString(conn, kind.says)
 				}
 				if err != nil {
-					if ctx.Err() == nil {
-						b.Error(err)
-					}
+					must.Hold(b, ctx.Err() != nil, "%v", err)
 					return
 				}
 				open.now.Add(1)
 				first()
-				_ = kind.then(ctx, conn.(*net.TCPConn)) // the server has cut it off, or the turn has ended
+				stop := context.AfterFunc(ctx, func() { conn.Close() })
+				for kind.then(conn) == nil { // the server has not cut it off, and the turn has not ended
+					time.Sleep(slowPause)
+				}
 				open.now.Add(-1)
+				stop()
 				conn.Close()
 			}
 		})
@@ -509,40 +469,3 @@ func openSlow(ctx context.Context, b *testing.B, address string) *slowConnection
 
 // slowPause is how long a slow client rests after each byte.
 const slowPause = 200 * time.Millisecond
-
-func sendSlowly(ctx context.Context, conn *net.TCPConn) error {
-	return slowly(ctx, func() error {
-		_, err := conn.Write([]byte("x"))
-		return err
-	})
-}
-
-func takeSlowly(ctx context.Context, conn *net.TCPConn) error {
-	taken := make([]byte, 1)
-	return slowly(ctx, func() error {
-		_, err := conn.Read(taken)
-		return err
-	})
-}
-
-func stayIdle(ctx context.Context, conn *net.TCPConn) error {
-	stop := context.AfterFunc(ctx, func() { conn.Close() })
-	defer stop()
-	_, err := io.Copy(io.Discard, conn)
-	return err
-}
-
-func slowly(ctx context.Context, step func() error) error {
-	rest := time.NewTicker(slowPause)
-	defer rest.Stop()
-	for {
-		if err := step(); err != nil {
-			return err
-		}
-		select {
-		case <-rest.C:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
-}

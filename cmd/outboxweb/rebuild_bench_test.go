@@ -7,13 +7,14 @@ import (
 	"fmt"
 	"iter"
 	"os"
-	"path/filepath"
 	"runtime/debug"
+	"slices"
 	"strconv"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/outboxweb/outboxweb/internal/dbtest"
 	"github.com/outboxweb/outboxweb/internal/engine"
 	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
@@ -62,20 +63,10 @@ func measureRebuild(b *testing.B, s *engine.Engine, set *projection.Set) {
 	before := residentMB(b, os.Getpid())
 	run := startRun(b, s, set, outbox.RunRebuild)
 	looking, stop := context.WithCancel(b.Context())
-	times := map[string][]time.Duration{}
-	var mu sync.Mutex
+	var times timings
 	var lookers sync.WaitGroup
 	peak := before
-	for name, path := range map[string]string{"overview": "/", "campaigns": "/campaigns", "rows": "/rows", "audit": "/audit", "projections": "/projections"} {
-		lookers.Go(func() {
-			every(looking, 0, 200*time.Millisecond, func() {
-				took := openPage(b, server.Client(), server.URL+path)
-				mu.Lock()
-				defer mu.Unlock()
-				times[name] = append(times[name], took)
-			})
-		})
-	}
+	openPages(looking, b, server.Client(), server.URL, map[string]string{"overview": "/", "campaigns": "/campaigns", "rows": "/rows", "audit": "/audit", "projections": "/projections"}, &times, &lookers)
 	lookers.Go(func() {
 		every(looking, 0, 50*time.Millisecond, func() { peak = max(peak, residentMB(b, os.Getpid())) })
 	})
@@ -83,17 +74,13 @@ func measureRebuild(b *testing.B, s *engine.Engine, set *projection.Set) {
 	stop()
 	lookers.Wait()
 	speed := float64(run.Events.Done) / run.FinishedAt.Sub(*run.StartedAt).Seconds()
-	if run.Status != outbox.RunCompleted || run.Verdict != outbox.VerdictMatch {
-		b.Fatalf("run %+v", run)
-	}
+	must.Need(b, run.Status == outbox.RunCompleted && run.Verdict == outbox.VerdictMatch, "run %+v", run)
 	b.ReportMetric(limit, "bare-fold-events/s")
 	b.ReportMetric(speed, "rebuild-events/s")
 	b.ReportMetric(speed/limit, "of-bare-fold")
 	b.ReportMetric(before, "resident-before-MB")
 	b.ReportMetric(peak, "resident-peak-MB")
-	for name, t := range times {
-		b.ReportMetric(p99(t), name+"-p99-ms")
-	}
+	times.report(b)
 }
 
 // measureBeside drains the same number of events in turns, with a run that never ends and without
@@ -115,7 +102,7 @@ func measureBeside(b *testing.B, s *engine.Engine, set *projection.Set) {
 			untilApplied(b, s)
 			*took += time.Since(began)
 		})
-		for _, run := range activeRuns(b, s) {
+		for _, run := range must.Get(s.Runs.Active(b.Context())).Or(b) {
 			must.Get(s.Runs.Cancel(b.Context(), by, run.ID)).Or(b)
 		}
 	}
@@ -126,23 +113,25 @@ func measureBeside(b *testing.B, s *engine.Engine, set *projection.Set) {
 
 func rebuildable(b *testing.B) (*engine.Engine, *projection.Set) {
 	b.Helper()
-	dir := b.TempDir()
-	o := store.Options{Journal: "sqlite:" + filepath.Join(dir, "journal.db"), Projections: "sqlite:" + filepath.Join(dir, "projections.db"), Mode: outbox.ModeOutbox}
-	dialect := "sqlite"
+	p, dialect := dbtest.Files(b.TempDir()), "sqlite"
 	if *benchPostgres {
-		o.Journal, o.Projections, dialect = os.Getenv("OUTBOXWEB_JOURNAL_DB"), os.Getenv("OUTBOXWEB_PROJECTIONS_DB"), "postgres"
+		p.Journal, p.Projections, dialect = os.Getenv("OUTBOXWEB_JOURNAL_DB"), os.Getenv("OUTBOXWEB_PROJECTIONS_DB"), "postgres"
 	}
-	opened := must.Get(store.Open(b.Context(), o)).Or(b)
-	s := engine.Wire(opened)
-	b.Cleanup(func() { s.Close() })
+	s := benched(b, p)
 	set := must.Get(projection.Load(dialect, "builtin:campaigns")).Or(b)
 	must.OK(b, runs.Install(b.Context(), s.Store, set))
 	appendAll(b, s, sample.Events(sample.Config{Campaigns: *benchRebuilt, Events: *benchEvents, Seed: 1, End: time.Now()}))
 	return s, set
 }
 
-// appendSpread appends events that no projection refuses, the same number to
-// each campaign.
+func benched(b *testing.B, p dbtest.Pair) *engine.Engine {
+	b.Helper()
+	s := engine.Wire(must.Get(store.Open(b.Context(), store.Options{Journal: p.Journal, Projections: p.Projections, Mode: outbox.ModeOutbox})).Or(b))
+	b.Cleanup(func() { s.Close() })
+	return s
+}
+
+// appendSpread appends events that no projection refuses, the same number to each campaign.
 func appendSpread(b *testing.B, s *engine.Engine, campaigns []outbox.Campaign, n, turn int) {
 	b.Helper()
 	appendAll(b, s, func(yield func(outbox.Event) bool) {
@@ -157,18 +146,8 @@ func appendSpread(b *testing.B, s *engine.Engine, campaigns []outbox.Campaign, n
 
 func appendAll(b *testing.B, s *engine.Engine, events iter.Seq[outbox.Event]) {
 	b.Helper()
-	var batch []outbox.Event
-	flush := func() {
+	for batch := range slices.Chunk(slices.Collect(events), 1000) {
 		must.Get(s.Append(b.Context(), store.Append{Events: batch})).Or(b)
-		batch = batch[:0]
-	}
-	for e := range events {
-		if batch = append(batch, e); len(batch) == 1000 {
-			flush()
-		}
-	}
-	if len(batch) > 0 {
-		flush()
 	}
 }
 
@@ -179,16 +158,12 @@ func untilApplied(b *testing.B, s *engine.Engine) {
 	behind := true
 	every(ctx, 0, 20*time.Millisecond, func() {
 		wait, any, err := s.UntilDue(ctx, outbox.Scope{})
-		if err != nil {
-			b.Fatal(err)
-		}
+		must.OK(b, err)
 		if behind = any && wait < time.Minute; !behind {
 			cancel()
 		}
 	})
-	if behind {
-		b.Fatal("the events are not applied in ten minutes")
-	}
+	must.Need(b, !behind, "%v", "the events are not applied in ten minutes")
 }
 
 // bareReplay is how many events per second two replayers process, without comparing or swapping.
@@ -201,20 +176,17 @@ func bareReplay(b *testing.B, s *engine.Engine, set *projection.Set) float64 {
 	for half := range 2 {
 		replayers.Go(func() {
 			f, err := runs.NewReplayer(b.Context(), s.Store, set)
+			for i := half; i < len(campaigns) && err == nil; i += 2 {
+				var expected *runs.Expected
+				if expected, err = f.Begin(b.Context(), campaigns[i].CampaignID, nil); err == nil {
+					err = expected.To(b.Context(), campaigns[i].HighWaterSeq)
+				}
+			}
 			if err != nil {
 				b.Error(err)
 				return
 			}
-			defer f.Close()
-			for i := half; i < len(campaigns); i += 2 {
-				expected, err := f.Begin(b.Context(), campaigns[i].CampaignID, nil)
-				if err == nil {
-					err = expected.To(b.Context(), campaigns[i].HighWaterSeq)
-				}
-				if err != nil {
-					b.Error(err)
-				}
-			}
+			f.Close()
 		})
 	}
 	for _, c := range campaigns {
@@ -227,11 +199,6 @@ func bareReplay(b *testing.B, s *engine.Engine, set *projection.Set) float64 {
 func startRun(b *testing.B, s *engine.Engine, set *projection.Set, kind outbox.RunKind) outbox.Run {
 	b.Helper()
 	return must.Get(s.Runs.Start(b.Context(), outbox.Command{By: outbox.Operator{Name: "bench", Via: "cli"}, Reason: "bench", Confirm: "rebuild all campaigns"}, outbox.RunRequest{Kind: kind, All: true}, set.Infos())).Or(b)
-}
-
-func activeRuns(b *testing.B, s *engine.Engine) []outbox.Run {
-	b.Helper()
-	return must.Get(s.Runs.Active(b.Context())).Or(b)
 }
 
 func awaitRun(b *testing.B, s *engine.Engine, id int64) outbox.Run {

@@ -86,9 +86,7 @@ func TestDocs_recipesAreRead(t *testing.T) {
 // readOwn reads a configuration as serve does, and judges its flags.
 func readOwn(t *testing.T, text string) {
 	c := must.Get(parseServe(t, text)).Or(t)
-	if err := c.Serve.check(); err != nil {
-		t.Error(err)
-	}
+	must.OK(t, c.Serve.check())
 	must.Hold(t, c.Serve.PublicOrigin != "", "it does not say where browsers find it")
 }
 
@@ -159,9 +157,7 @@ func readTailscale(t *testing.T, text string) {
 		t.Fatalf("%q: %v", text, err)
 	}
 	target, err := url.Parse(flags.Arg(0))
-	if err != nil || target.Path != *path {
-		t.Errorf("%s is stripped, and %s does not repeat it (%v)", *path, flags.Arg(0), err)
-	}
+	must.Hold(t, err == nil && target.Path == *path, "%s is stripped, and %s does not repeat it (%v)", *path, flags.Arg(0), err)
 }
 
 // readNginx lets nginx itself test the block in a whole configuration.
@@ -215,9 +211,7 @@ func readUnit(t *testing.T, name string) unit {
 			continue
 		}
 		key, value, found := strings.Cut(line, "=")
-		if !found || section == "" {
-			t.Fatalf("%s:%d: %q is no key with a value in a section", name, number+1, line)
-		}
+		must.Need(t, found && section != "", "%s:%d: %q is no key with a value in a section", name, number+1, line)
 		u[section][key] = append(u[section][key], value)
 	}
 	return u

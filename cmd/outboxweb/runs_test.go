@@ -6,10 +6,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -21,37 +20,22 @@ import (
 	"github.com/outboxweb/outboxweb/internal/engine"
 	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
-	"github.com/outboxweb/outboxweb/internal/projection"
 	"github.com/outboxweb/outboxweb/internal/runs"
 	"github.com/outboxweb/outboxweb/internal/store"
-	"github.com/outboxweb/outboxweb/internal/worker"
+	"github.com/outboxweb/outboxweb/internal/storetest"
 )
 
-// desk is a command's environment on a test's own files.
-type desk struct {
-	*app
-	t        *testing.T
-	st       *engine.Engine
-	set      *projection.Set
-	out, err bytes.Buffer
+// two is a desk with a campaign c-1 and a campaign c-2, of an event each.
+func two(t *testing.T) *desk {
+	d := newDesk(t)
+	d.has("c-1", "{}")
+	d.has("c-2", "{}")
+	return d
 }
 
-func newDesk(t *testing.T) *desk {
-	t.Helper()
-	d := &desk{t: t}
-	dir := t.TempDir()
-	d.app = &app{streams: streams{in: strings.NewReader(""), out: &d.out, err: &d.err}, Common: Common{
-		JournalDB: "sqlite:" + filepath.Join(dir, "journal.db"), ProjectionsDB: "sqlite:" + filepath.Join(dir, "projections.db"),
-		ProjectionFiles: []string{"builtin:campaigns"}, MaxPayload: outbox.DefaultMaxPayload, Mode: modeFlag(outbox.ModeOutbox), LogFormat: "text"}}
-	var err error
-	if d.st, d.set, err = d.openBoth(t.Context(), d.migratingOptions()); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { d.st.Close() })
-	for _, id := range []string{"c-1", "c-2"} {
-		must.Get(d.st.Append(t.Context(), store.Append{Events: []outbox.Event{{CampaignID: id, EventType: "a", Payload: json.RawMessage(`{}`)}}})).Or(t)
-	}
-	return d
+// as is what commands of this program work with.
+func (d *desk) as(out io.Writer) *app {
+	return &app{streams: streams{in: d.in, out: out, err: io.Discard}, Common: Common{LogFormat: "text"}}
 }
 
 func (d *desk) claimed(kind outbox.RunKind) runs.Lease {
@@ -64,9 +48,7 @@ func (d *desk) claimed(kind outbox.RunKind) runs.Lease {
 	o.Confirm = "rebuild all campaigns"
 	must.Get(d.st.Runs.Start(ctx, o, outbox.RunRequest{Kind: kind, All: true}, infos)).Or(d.t)
 	l, ok, err := d.st.Runs.Claim(ctx, store.Worker{ID: "w"}, versions, time.Minute)
-	if err != nil || !ok {
-		d.t.Fatal(ok, err)
-	}
+	must.Need(d.t, ok && err == nil, "it is claimed: %t, %v", ok, err)
 	return l
 }
 
@@ -77,17 +59,6 @@ func (d *desk) ended(kind outbox.RunKind, status outbox.RunStatus, why string, r
 	must.Get(d.st.Runs.Report(ctx, l, runs.Progress{Results: results, EventsDone: 2, Lease: time.Minute,
 		Lines: []outbox.RunLine{{Text: "first line"}, {CampaignID: "c-1", Text: "boom\nwith a stack"}}})).Or(d.t)
 	return must.Get(d.st.Runs.Finish(ctx, l, status, why)).Or(d.t)
-}
-
-func (d *desk) said(wanted ...string) {
-	d.t.Helper()
-	text := strings.Join(strings.Fields(d.out.String()), " ")
-	for _, w := range wanted {
-		if !strings.Contains(text, w) {
-			d.t.Errorf("it lacks %q:\n%s", w, d.out.String())
-		}
-	}
-	d.out.Reset()
 }
 
 var (
@@ -101,8 +72,7 @@ var (
 )
 
 func TestVerify_saysWhatDrifted(t *testing.T) {
-	t.Parallel()
-	d := newDesk(t)
+	d := two(t)
 	for _, c := range []struct {
 		status  outbox.RunStatus
 		why     string
@@ -120,151 +90,103 @@ func TestVerify_saysWhatDrifted(t *testing.T) {
 			[]string{"run 4: failed after 1 of 2 campaigns: 1 of 1 campaign failed", "c-1 failed 0 no such column"}},
 	} {
 		run := d.ended(outbox.RunVerify, c.status, c.why, c.results...)
-		must.OK(t, d.printVerdict(t.Context(), d.st, run, "the live rows", nil))
+		var out strings.Builder
+		must.OK(t, d.as(&out).printVerdict(t.Context(), d.st, run, "the live rows", nil))
 		got := runError(run)
 		must.Hold(t, (got != nil) == c.wrong, "a run that is %s with verdict %q ends the command with %v", run.Status, run.Verdict, got)
-		d.said(c.says...)
+		for _, want := range c.says {
+			must.Hold(t, strings.Contains(strings.Join(strings.Fields(out.String()), " "), want), "it lacks %q:\n%s", want, out.String())
+		}
 	}
 }
 
 func TestRunsShow_hasWhatDidNotMatchAndTheEndOfTheLog(t *testing.T) {
-	t.Parallel()
-	d := newDesk(t)
+	d := two(t)
 	run := d.ended(outbox.RunVerify, outbox.RunCompleted, "", matching, drifting)
-	must.OK(t, (&runsShowCmd{ID: run.ID}).Run(t.Context(), d.app))
-	d.said("is completed: verify of projections campaigns and sessions in all campaigns, started by", "reason: nightly", "verdict: drift", "2 of 2 campaigns, 2 of 2 events",
+	d.says("runs show 1", "is completed: verify of projections campaigns and sessions in all campaigns, started by", "reason: nightly", "verdict: drift", "2 of 2 campaigns, 2 of 2 events",
 		"MATCHED DRIFTED REPLAYED FAILED NOT COMPARED 1 1 0 0 0", "c-1 campaigns drift 1 4 5 6 event 7 or earlier", "first line", "c-1 boom")
-	if err := d.printEnd(t.Context(), d.st, d.set, run.ID, jsonFlag{}); !errors.Is(err, errFound) {
-		t.Errorf("following a verify that found a drift ends with %v", err)
-	}
-	d.said("verdict: drift")
-	must.OK(t, (&runsShowCmd{ID: run.ID, jsonFlag: jsonFlag{JSON: true}}).Run(t.Context(), d.app))
+	err := d.as(io.Discard).printEnd(t.Context(), d.st, d.set, run.ID, jsonFlag{})
+	must.Hold(t, errors.Is(err, errFound), "following a verify that found a drift ends with %v", err)
+	out, _, _ := d.run("runs", "show", "1", "--json")
 	var got runDetail
-	if err := json.Unmarshal(d.out.Bytes(), &got); err != nil || got.ID != run.ID || len(got.Results) != 1 || len(got.Results[0].Projections[0].Comparison.Samples) != 2 || len(got.Log) != 2 || got.Log[0].Text != "first line" {
-		t.Errorf("document is %+v, %v", got, err)
-	}
+	must.OK(t, json.Unmarshal([]byte(out), &got))
+	must.Hold(t, got.ID == run.ID && len(got.Results) == 1 && len(got.Results[0].Projections[0].Comparison.Samples) == 2 && len(got.Log) == 2 && got.Log[0].Text == "first line", "document is %+v", got)
 }
 
 func TestRuns_sayThatNoProcessWorksOnARun(t *testing.T) {
-	t.Parallel()
-	d := newDesk(t)
+	d := two(t)
 	l := d.claimed(outbox.RunVerify)
 	report := func(lease time.Duration) {
 		must.Get(d.st.Runs.Report(t.Context(), l, runs.Progress{EventsDone: 1, EventsPerSecond: 367, Lease: lease})).Or(t)
-		d.st.Changed()
-		must.OK(t, (&runsShowCmd{ID: l.Run.ID}).Run(t.Context(), d.app))
 	}
-	worker := func(id string, pid int) {
-		host, err := os.Hostname()
-		if err == nil {
-			err = d.st.Heartbeat(t.Context(), outbox.InstanceState{ID: id, Host: host, PID: pid, StartedAt: time.Now()})
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
+	must.OK(t, d.st.Heartbeat(t.Context(), storetest.Killed(t, "w", time.Now())))
+	report(time.Minute)
+	for _, wrong := range []string{"left", "takes over"} {
+		d.lacks("runs show 1", wrong)
 	}
-	killed := exec.Command("sleep", "60")
-	must.OK(t, errors.Join(killed.Start(), killed.Process.Kill()))
-	_ = killed.Wait()
-	worker("w", killed.Process.Pid)
-	report(time.Minute)
-	out := d.out.String()
-	must.Hold(t, !strings.Contains(out, "left") && !strings.Contains(out, "takes over"), "a run whose process was killed goes on:\n%s", out)
-	d.said("is running: verify", "No worker is running; start a worker, or cancel the run")
-	other := newDesk(t)
-	must.OK(t, (&runsCancelCmd{ID: other.claimed(outbox.RunVerify).Run.ID}).Run(t.Context(), other.app))
-	must.Equal(t, other.err.String(), "no worker is running, so run 1 ends when one starts, or when it is cancelled again after its lease\n", "a cancel warns")
-	worker("w-2", os.Getpid())
-	report(time.Minute)
-	d.said("367 events/s, about")
+	d.says("runs show 1", "is running: verify", "No worker is running; start a worker, or cancel the run")
+	must.OK(t, d.st.Heartbeat(t.Context(), outbox.InstanceState{ID: "w-2", Host: must.Get(os.Hostname()).Or(t), PID: os.Getpid(), StartedAt: time.Now()}))
+	d.says("runs show 1", "367 events/s, about")
 	report(time.Nanosecond)
-	d.said("is running: verify", "No process works on it: the last one reported 0 s ago. The next free worker takes over.")
-	must.OK(t, (&runsListCmd{listFlags: listFlags{Limit: 10}}).Run(t.Context(), d.app))
-	d.said("verify running, last report 0 s ago")
+	d.says("runs show 1", "is running: verify", "No process works on it: the last one reported 0 s ago. The next free worker takes over.")
+	d.says("runs list", "verify running, last report 0 s ago")
 }
 
-func TestRunsShow_saysOfARebuildWhatItMended(t *testing.T) {
-	t.Parallel()
-	d := newDesk(t)
+func TestRuns_sayWhatARebuildMendedAndWhenACancelledOneEnds(t *testing.T) {
+	d := two(t)
 	mended := drifting
 	mended.Projections = slices.Clone(mended.Projections)
 	for i := range mended.Projections {
 		mended.Projections[i].Comparison = nil // it compares digests
 	}
 	run := d.ended(outbox.RunRebuild, outbox.RunCompleted, "", mended, matching)
-	err := runError(run)
-	must.Hold(t, err == nil && run.Verdict == outbox.VerdictDrift, "a rebuild with verdict %q ends the command with %v", run.Verdict, err)
-	must.OK(t, (&runsShowCmd{ID: run.ID}).Run(t.Context(), d.app))
-	out := d.out.String()
-	must.Hold(t, !strings.Contains(strings.ToLower(out), "drift"), "what a rebuild has mended is told as drift:\n%s", out)
-	d.said("verdict: differed before", "MATCHED DIFFERED BEFORE REPLAYED FAILED NOT COMPARED 1 1 0 0 0", "c-1 campaigns differed before 1 end of its log")
+	must.Hold(t, runError(run) == nil && run.Verdict == outbox.VerdictDrift, "a rebuild with verdict %q ends the command with %v", run.Verdict, runError(run))
+	for _, wrong := range []string{"drift", "Drift"} {
+		d.lacks("runs show 1", wrong)
+	}
+	d.says("runs show 1", "verdict: differed before", "MATCHED DIFFERED BEFORE REPLAYED FAILED NOT COMPARED 1 1 0 0 0", "c-1 campaigns differed before 1 end of its log")
+	d.claimed(outbox.RunVerify)
+	d.says("runs cancel 2", "no worker is running, so run 2 ends when one starts, or when it is cancelled again after its lease")
 }
 
 func TestWatchRun_endsWithoutTheRunWhenItMust(t *testing.T) {
-	t.Parallel()
-	d := newDesk(t)
+	d := two(t)
 	// No process here has these projections, so the run stays queued.
 	run := must.Get(d.st.Runs.Start(t.Context(), command(""), outbox.RunRequest{Kind: outbox.RunVerify, All: true}, []outbox.ProjectionInfo{{Name: "others", Version: "v1"}})).Or(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := d.watchRun(ctx, d.st, run.ID, nil); !errors.Is(err, context.Canceled) {
-		t.Errorf("interrupted, it ends with %v", err)
-	}
+	_, err := d.as(io.Discard).watchRun(ctx, d.st, run.ID, nil)
+	must.Hold(t, errors.Is(err, context.Canceled), "interrupted, it ends with %v", err)
 	failed := make(chan error, 1)
 	failed <- errFound
-	if _, err := d.watchRun(t.Context(), d.st, run.ID, failed); !errors.Is(err, errFound) {
-		t.Errorf("when working has failed, it ends with %v", err)
-	}
+	_, err = d.as(io.Discard).watchRun(t.Context(), d.st, run.ID, failed)
+	must.Hold(t, errors.Is(err, errFound), "when working has failed, it ends with %v", err)
 }
 
 func TestCommands_thatAreStoppedLeaveNoActiveRun(t *testing.T) {
 	t.Parallel()
-	for name, begin := range map[string]func(context.Context, *desk) error{
-		"verify": func(ctx context.Context, d *desk) error {
-			return (&verifyCmd{RunRequest: outbox.RunRequest{Rate: 1}}).Run(ctx, d.app)
-		},
-		"runs start verify --wait": func(ctx context.Context, d *desk) error {
-			return (&runsStartCmd{Kind: "verify", Wait: true, RunStartRequest: outbox.RunStartRequest{RunRequest: outbox.RunRequest{All: true, Rate: 1}}}).Run(ctx, d.app)
-		},
-		"runs start rebuild --wait": func(ctx context.Context, d *desk) error {
-			return (&runsStartCmd{Kind: "rebuild", Wait: true, RunStartRequest: outbox.RunStartRequest{RunRequest: outbox.RunRequest{Campaigns: []string{"c-1"}, Rate: 1}}}).Run(ctx, d.app)
-		},
-	} {
-		d := newDesk(t)
-		d.applied(30)
-		ctx, stop := context.WithCancel(t.Context())
-		ended := make(chan error, 1)
-		go func() { ended <- begin(ctx, d) }()
-		read := func() outbox.Run {
-			run, err := d.st.Runs.Get(t.Context(), 1)
-			if err != nil && !errors.Is(err, outbox.ErrNotFound) {
-				t.Fatal(err)
+	for _, command := range []string{"verify --rate 1", "runs start verify --all --rate 1 --wait", "runs start rebuild --campaign c-1 --rate 1 --wait"} {
+		t.Run(command, func(t *testing.T) {
+			d := newDesk(t)
+			d.applied("c-1", events(30)...)
+			ctx, stop := context.WithCancel(t.Context())
+			ended := make(chan string, 1)
+			go func() {
+				_, errs, code := here(ctx, append(strings.Fields(command), d.flags...)...)
+				ended <- fmt.Sprint(code, " ", errs)
+			}()
+			read := func() outbox.Run {
+				run, err := d.st.Runs.Get(t.Context(), 1)
+				must.Need(t, err == nil || errors.Is(err, outbox.ErrNotFound), "%v", err)
+				return run
 			}
-			return run
-		}
-		eventually(t, "events are replayed", func() bool { return read().Events.Done > 0 })
-		stop()
-		if err := <-ended; !errors.Is(err, context.Canceled) {
-			t.Errorf("%s: it ends with %v", name, err)
-		}
-		if run := read(); run.Status != outbox.RunInterrupted || run.Error != "the command that worked on it was stopped; resume it, or start a new run" {
-			t.Errorf("%s: the run is %s: %s", name, run.Status, run.Error)
-		}
-		must.Equal(t, d.err.String(), "run 1 is interrupted; continue with: outboxweb runs resume 1 --wait\n", name, "it says")
-		if err := (&verifyCmd{}).Run(t.Context(), d.app); err != nil {
-			t.Errorf("%s: the next verify ends with %v", name, err)
-		}
-	}
-}
-
-func (d *desk) applied(n int) {
-	d.t.Helper()
-	for range n {
-		must.Get(d.st.Append(d.t.Context(), store.Append{Events: []outbox.Event{{CampaignID: "c-1", EventType: "a", Payload: json.RawMessage(`{}`)}}})).Or(d.t)
-	}
-	w := worker.New(worker.Config{Store: d.st.Store, Set: d.set, Logger: slog.New(slog.DiscardHandler), Mode: d.st.Mode()})
-	for more := true; more; {
-		more = must.Get(w.Pass(d.t.Context())).Or(d.t)
+			eventually(t, "events are replayed", func() bool { return read().Events.Done > 0 })
+			stop()
+			must.Equal(t, <-ended, "1 run 1 is interrupted; continue with: outboxweb runs resume 1 --wait\noutboxweb: interrupted\n", "it says")
+			run := read()
+			must.Hold(t, run.Status == outbox.RunInterrupted && run.Error == "the command that worked on it was stopped; resume it, or start a new run", "the run is %s: %s", run.Status, run.Error)
+			d.says("verify")
+		})
 	}
 }
 
@@ -300,13 +222,9 @@ func TestAlertsList_hasALineForEachCause(t *testing.T) {
 	must.OK(t, (&app{streams: streams{out: &out}}).printAlerts(v))
 	lines := strings.Split(out.String(), "\n")
 	for i, want := range []string{"never been evaluated", "RULE", "Publisher a/b has failed", "firing, not found since " + stamp(until), "Publisher c/d has failed", "drift"} {
-		if !strings.Contains(lines[i], want) {
-			t.Errorf("line %d lacks %q in\n%s", i, want, out.String())
-		}
+		must.Hold(t, strings.Contains(lines[i], want), "line %d lacks %q in\n%s", i, want, out.String())
 	}
-	if strings.Contains(out.String(), "gone for good") {
-		t.Errorf("lists what is over:\n%s", out.String())
-	}
+	must.Hold(t, !strings.Contains(out.String(), "gone for good"), "lists what is over:\n%s", out.String())
 }
 
 // States without an age read as if a server were watching.
@@ -322,8 +240,8 @@ func TestAlertsList_saysHowOldItsStatesAre(t *testing.T) {
 	}
 }
 
-// terminal gives the desk a terminal to read from and types a line there.
-func (d *desk) terminal(line string) {
+// types gives commands a terminal to read from, with a line typed there.
+func (d *desk) types(line string) {
 	d.t.Helper()
 	keyboard := must.Get(os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)).Or(d.t)
 	must.OK(d.t, unix.IoctlSetPointerInt(int(keyboard.Fd()), unix.TIOCSPTLCK, 0))
@@ -334,94 +252,41 @@ func (d *desk) terminal(line string) {
 	d.in = in
 }
 
-func (d *desk) asked(text string) {
-	d.t.Helper()
-	if !strings.Contains(d.err.String(), text) {
-		d.t.Errorf("stderr lacks %q: %s", text, d.err.String())
-	}
-	d.err.Reset()
-}
-
 func TestConfirm_isAskedForAtATerminalAlone(t *testing.T) {
-	t.Parallel()
-	d := newDesk(t)
-	events := make([]outbox.Event, 1200)
-	for i := range events {
-		events[i] = outbox.Event{CampaignID: "c-1", EventType: "a", Payload: json.RawMessage(`{}`)}
-	}
-	must.Get(d.st.Append(t.Context(), store.Append{Events: events})).Or(t)
-	dead := func() {
-		t.Helper()
-		for _, change := range []string{
-			`update projection_apply_outbox set status = 'dead', attempt_count = 8 where campaign_id = 'c-1' and seq = 1`,
-			`update campaigns set head_status = 'dead', pending = 1200, dead = 1 where campaign_id = 'c-1'`,
-		} {
-			must.Get(dbtest.Open(t, d.JournalDB).Exec(change)).Or(t)
-		}
-	}
-	dead()
-	one, many := &requeueCmd{Campaign: "c-1", Seq: "1"}, &requeueCmd{Dead: true}
-	for want, c := range map[string]*requeueCmd{`--confirm 'release 1200 rows'`: one, `--confirm 'requeue 1 rows'`: many} {
-		if err := c.Run(t.Context(), d.app); err == nil || exitCode(err) != exitUsage || !strings.Contains(err.Error(), want) {
-			t.Errorf("without a terminal: %v, want %s", err, want)
-		}
-		d.terminal("yes")
-		if err := c.Run(t.Context(), d.app); err == nil || exitCode(err) != exitUsage || !strings.Contains(err.Error(), want) {
-			t.Errorf("with another phrase: %v, want %s", err, want)
-		}
+	d := newDesk(t, logging("log"), needing("names", "n"))
+	d.applied("c-1", events(1201)...)
+	for command, phrase := range map[string]string{"requeue c-1 1": "release 1200 rows", "requeue --dead": "requeue 1 rows"} {
 		d.in = strings.NewReader("")
-		d.asked("releases 1,200")
+		d.ends(exitUsage, command, "releases 1,200", "--confirm '"+phrase+"'")
+		d.types("yes")
+		d.ends(exitUsage, command, "releases 1,200", "--confirm '"+phrase+"'")
 	}
-	d.terminal("release 1200 rows")
-	if err := one.Run(t.Context(), d.app); err != nil {
-		t.Error(err)
-	}
-	d.asked("this action releases 1,200 rows; to confirm it, type: release 1200 rows")
-	dead()
-	many.Confirm = "requeue 1 rows"
-	if err := many.Run(t.Context(), d.app); err != nil {
-		t.Error(err)
-	}
+	d.types("release 1200 rows")
+	d.says("requeue c-1 1", "this action releases 1,200 rows; to confirm it, type: release 1200 rows")
 }
 
 func TestKeeper_deletesAtStartWhatIsTooOld(t *testing.T) {
-	t.Parallel()
 	d := newDesk(t)
 	must.Get(d.st.RecordRefusal(t.Context(), outbox.Command{By: outbox.Operator{Name: "ana"}}, outbox.RefusedAction{Action: outbox.ActionPause, Refusal: "no"})).Or(t)
-	journal := dbtest.Open(t, d.JournalDB)
-	must.Get(journal.Exec(`
+	d.exec(d.pair.Journal, `
 insert into attempts (campaign_id, seq, at, attempt, worker, build, error, fingerprint)
-values ('a', 1, 1, 1, 'w', 'v1', 'boom', 'boom')`)).Or(t)
-	must.Get(journal.Exec(`
+values ('a', 1, 1, 1, 'w', 'v1', 'boom', 'boom')`, `
 insert into audit_log (at, actor, via, origin, action, campaign_id, seq, before, after, reason, request_id, idempotency_key, result)
-values (1, 'ana', 'cli', '', 'pause', 'a', 0, 'null', 'null', '', '', '', 'null')`)).Or(t)
-	kept := func() int {
-		var attempts int
-		must.OK(t, journal.QueryRow(`select count(*) from attempts`).Scan(&attempts))
-		page := must.Get(d.st.AuditLog(t.Context(), outbox.AuditFilter{})).Or(t)
-		return len(page.Items) + attempts
+values (1, 'ana', 'cli', '', 'pause', 'a', 0, 'null', 'null', '', '', '', 'null')`)
+	journal := dbtest.Open(t, d.pair.Journal)
+	kept := func() []string {
+		return storetest.Texts(t, journal, `select 'attempt' from attempts union all select outcome from audit_log order by 1`)
 	}
 	log := slog.New(slog.DiscardHandler)
 	engine.Keeper{Engine: d.st, Logger: log}.Run(t.Context()) // 0 keeps records forever, so it returns at once
-	n := kept()
-	must.Need(t, n == 3, "%d records are kept for good, want all", n)
+	must.Equal(t, kept(), []string{"attempt", "done", "refused"}, "what is kept for good")
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan struct{})
 	go func() {
 		engine.Keeper{Engine: d.st, Audit: 24 * time.Hour, History: 24 * time.Hour, Logger: log}.Run(ctx)
 		close(ended)
 	}()
-	deadline, look := time.After(patience), time.NewTicker(10*time.Millisecond)
-	defer look.Stop()
-	for kept() != 1 {
-		select {
-		case <-look.C:
-		case <-deadline:
-			t.Fatal("what is old is still there")
-		}
-	}
+	eventually(t, "what is old is deleted", func() bool { return len(kept()) == 1 })
 	stop()
 	<-ended
-	before, err := d.st.Maintenance.AuditLogRemovedBefore(t.Context())
-	must.Hold(t, err == nil && time.Since(before) >= 24*time.Hour && time.Since(before) <= 25*time.Hour, "records are gone from before %s, %v", before, err)
 }

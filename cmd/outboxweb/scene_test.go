@@ -18,9 +18,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-	"github.com/google/go-cmp/cmp/cmpopts"
-
 	"github.com/outboxweb/outboxweb/internal/alerts"
 	"github.com/outboxweb/outboxweb/internal/apitest"
 	"github.com/outboxweb/outboxweb/internal/auth"
@@ -147,9 +144,7 @@ func (s *scene) work() {
 		if err == nil {
 			more, err = s.worker.Pass(s.t.Context())
 		}
-		if err != nil {
-			s.t.Fatal(err)
-		}
+		must.OK(s.t, err)
 		more = more || stepped
 	}
 }
@@ -170,9 +165,8 @@ func (s *scene) run(db *sql.DB, statements []string) {
 
 func (s *scene) does(a act) {
 	s.t.Helper()
-	if said := s.json(a, "", outbox.RoleAdmin); said.status >= 300 {
-		s.t.Fatalf("%s is answered with %d %s", a.action, said.status, said.text)
-	}
+	said := s.json(a, "", outbox.RoleAdmin)
+	must.Need(s.t, said.status < 300, "%s is answered with %d %s", a.action, said.status, said.text)
 }
 
 // facts are what actions change, by name: rows of the outbox, campaigns, skips and so on.
@@ -285,9 +279,7 @@ func (s *scene) form(a act, key string, role outbox.Role) answer {
 	said := s.send(s.http, http.MethodPost, a.path(), values.Encode(), role, http.Header{"Content-Type": {"application/x-www-form-urlencoded"}, "Sec-Fetch-Site": {"same-origin"}})
 	if said.status == http.StatusSeeOther {
 		page := s.send(s.http, http.MethodGet, said.location, "", role, http.Header{})
-		if page.status != http.StatusOK {
-			s.t.Errorf("the form leads to %s, which is answered with %d", said.location, page.status)
-		}
+		must.Hold(s.t, page.status == http.StatusOK, "the form leads to %s, which is answered with %d", said.location, page.status)
 		said.also = page.text
 	}
 	return said
@@ -341,15 +333,11 @@ func (s *scene) send(to http.Handler, method, target, body string, role outbox.R
 	w := httptest.NewRecorder()
 	to.ServeHTTP(w, r)
 	text := must.Get(io.ReadAll(w.Result().Body)).Or(s.t)
-	if strings.Contains(string(text), secret) {
-		s.t.Errorf("%s %s shows a secret: %s", method, target, text)
-	}
+	must.Hold(s.t, !strings.Contains(string(text), secret), "%s %s shows a secret: %s", method, target, text)
 	if strings.HasPrefix(target, "/api/") {
 		r.Body = io.NopCloser(strings.NewReader(body))
 		operation, err := must.Get(document()).Or(s.t).Check(r, w.Code, w.Header(), text)
-		if err != nil || operation == "" {
-			s.t.Errorf("%s %s is not as documented: %q, %v", method, target, operation, err)
-		}
+		must.Hold(s.t, err == nil && operation != "", "%s %s is not as documented: %q, %v", method, target, operation, err)
 	}
 	return answer{status: w.Code, text: string(text), request: w.Header().Get("X-Request-Id"), location: w.Header().Get("Location")}
 }
@@ -357,7 +345,7 @@ func (s *scene) send(to http.Handler, method, target, body string, role outbox.R
 // cli runs the command of the action, which has neither keys nor roles.
 func (s *scene) cli(a act, _ string, _ outbox.Role) answer {
 	s.t.Helper()
-	words := strings.Fields(actCommands[a.action.Info().Path])
+	words := strings.Fields(actCommand(a.action.Info().Path))
 	switch {
 	case a.args != "":
 		words = append(words, strings.Fields(a.args)...)
@@ -403,8 +391,7 @@ func (c scenario) play(t *testing.T, h *theatre, by []surface) {
 
 func wantFacts(t *testing.T, when string, want, got []string) {
 	t.Helper()
-	diff := cmp.Diff(slices.Sorted(slices.Values(want)), got, cmpopts.EquateEmpty())
-	must.Hold(t, diff == "", "%s it changes (-want +got):\n%s", when, diff)
+	must.Same(t, got, slices.Sorted(slices.Values(want)), when, "it changes")
 }
 
 // wantDone performs the action, for which a lesser role and a read-only server are refused, and repeats
@@ -419,18 +406,13 @@ func (s *scene) wantDone(by surface, c scenario) {
 	before := len(s.records())
 	var said answer
 	wantFacts(s.t, "at once", c.then, s.changes(func() { said = by.do(s, c.act, "k-1", c.act.action.Role()) }))
-	if ok := said.status < 400; by.name == "command" && said.status != exitDone || !ok {
-		s.t.Fatalf("it is answered with %d %s", said.status, said.text)
-	}
+	must.Need(s.t, said.status < 400 && (web || said.status == exitDone), "it is answered with %d %s", said.status, said.text)
 	want := map[string]string{"form": c.says, "command": c.prints}[by.name]
-	if !strings.Contains(strings.Join(strings.Fields(said.also), " "), want) {
-		s.t.Errorf("it does not say %q: %s", want, said.also)
-	}
+	must.Hold(s.t, strings.Contains(strings.Join(strings.Fields(said.also), " "), want), "it does not say %q: %s", want, said.also)
 	if web {
 		wantFacts(s.t, "repeated", nil, s.changes(func() {
-			if again := by.do(s, c.act, "k-1", c.act.action.Role()); again.status != said.status || again.location != said.location {
-				s.t.Errorf("under its key it is answered with %d %s, and was with %d %s", again.status, again.location, said.status, said.location)
-			}
+			again := by.do(s, c.act, "k-1", c.act.action.Role())
+			must.Hold(s.t, again.status == said.status && again.location == said.location, "under its key it is answered with %d %s", again.status, again.location)
 		}))
 	}
 	s.wantRecords(before, fmt.Sprintf("%s done by %s in %s: %s", c.act.action, by.by, said.request, c.act.reason))
@@ -452,16 +434,12 @@ func (s *scene) wantOffer(c scenario, want bool) {
 	if offers && !strings.Contains(said.text, `name="idempotency_key"`) || offers && !strings.Contains(said.text, c.act.confirm) {
 		s.t.Errorf("%s does not have a key, or does not tell the phrase %q", c.page, c.act.confirm)
 	}
-	if said.status != http.StatusOK || offers != want {
-		s.t.Errorf("%s, answered with %d, offers the action: %t, want %t: %s", c.page, said.status, offers, want, forms)
-	}
+	must.Hold(s.t, said.status == http.StatusOK && offers == want, "%s, answered with %d, offers the action: %t, want %t: %s", c.page, said.status, offers, want, forms)
 }
 
 func (s *scene) wantRecords(before int, want ...string) {
 	s.t.Helper()
-	if diff := cmp.Diff(want, s.records()[before:], cmpopts.EquateEmpty()); diff != "" {
-		s.t.Errorf("the audit records (-want +got):\n%s", diff)
-	}
+	must.Same(s.t, s.records()[before:], want, "the audit records")
 }
 
 // wantNotAllowed tries the action with the role below the one that it needs, and on a read-only server,
@@ -472,9 +450,8 @@ func (s *scene) wantNotAllowed(by surface, a act) {
 	s.wantRefusedAs(by, lesser, refusal{a, http.StatusForbidden, "role"})
 	open, before := s.http, len(s.records())
 	s.http = s.closed
-	if said := by.do(s, a, "", outbox.RoleAdmin); said.status != http.StatusForbidden || !strings.Contains(said.text, "read-only") {
-		s.t.Errorf("a read-only server answers with %d %s", said.status, said.text)
-	}
+	said := by.do(s, a, "", outbox.RoleAdmin)
+	must.Hold(s.t, said.status == http.StatusForbidden && strings.Contains(said.text, "read-only"), "a read-only server answers with %d %s", said.status, said.text)
 	s.http = open
 	s.wantRecords(before)
 }
@@ -495,15 +472,11 @@ func (s *scene) wantRefusedAs(by surface, role outbox.Role, r refusal) {
 	wantFacts(s.t, "refused", nil, s.changes(func() { said = by.do(s, r.act, "", role) }))
 	what := fmt.Sprintf("%s %s %q %q %v %s", r.act.action, r.act.on, r.act.reason, r.act.confirm, r.act.seen, r.act.form+r.act.args)
 	if by.name == "command" {
-		if said.status == exitDone || said.also != "" {
-			s.t.Errorf("%s: it ends with %d %s", what, said.status, said.also)
-		}
+		must.Hold(s.t, said.status != exitDone && said.also == "", "%s: it ends with %d %s", what, said.status, said.also)
 	} else if said.status != r.status {
 		s.t.Errorf("%s: it is answered with %d, want %d", what, said.status, r.status)
 	}
-	if !strings.Contains(strings.ToLower(said.text), strings.ToLower(r.says)) {
-		s.t.Errorf("%s: the refusal does not say %q: %s", what, r.says, said.text)
-	}
+	must.Hold(s.t, strings.Contains(strings.ToLower(said.text), strings.ToLower(r.says)), "%s: the refusal does not say %q: %s", what, r.says, said.text)
 	if by.name == "command" && len(s.records()) == before {
 		return
 	}

@@ -1,10 +1,12 @@
 package main
 
 import (
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"sync"
 	"testing"
 
 	"github.com/outboxweb/outboxweb/internal/dbtest"
@@ -58,9 +60,17 @@ func (h *theatre) prepare(t *testing.T, p dbtest.Pair) error {
 	if err != nil {
 		return err
 	}
-	defer s.Close()
-	return runs.Install(t.Context(), s, h.set)
+	return errors.Join(runs.Install(t.Context(), s, h.set), s.Close())
 }
+
+// postgres is a server for all tests of this package.
+var postgres = sync.OnceValues(func() (*pgtest.Server, error) {
+	server, err := pgtest.Start()
+	if err == nil {
+		share(server.Stop)
+	}
+	return server, err
+})
 
 func (h *theatre) onSQLite(t *testing.T) *theatre {
 	t.Helper()
@@ -76,12 +86,7 @@ func (h *theatre) onSQLite(t *testing.T) *theatre {
 
 func (h *theatre) onPostgres(t *testing.T) *theatre {
 	t.Helper()
-	server := must.Get(pgtest.Start()).Or(t)
-	t.Cleanup(func() {
-		if err := server.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
+	server := must.Get(postgres()).Or(t)
 	pair := func(url string) dbtest.Pair {
 		return dbtest.Pair{Journal: dbtest.InSchema(url, "journal"), Projections: dbtest.InSchema(url, "projections")}
 	}

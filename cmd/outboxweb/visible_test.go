@@ -41,11 +41,10 @@ const obeyed = "\x1b[31mred\a\u009b2J\u202egnp.exe\u2066\u061c"
 
 // A journal may contain such names from before they were refused.
 func TestRun_printsNothingThatATerminalObeys(t *testing.T) {
-	t.Parallel()
-	d := newDesk(t).withPublisher()
+	d := withPublisher(t)
 	must.Get(d.st.PauseCampaign(t.Context(), command("why\x1b[2J "+obeyed), "c-1")).Or(t)
 	d.ended(outbox.RunVerify, outbox.RunFailed, "boom "+obeyed, outbox.RunResult{CampaignID: "c-1", Outcome: outbox.OutcomeFailed, Error: obeyed})
-	journal := dbtest.Open(t, d.JournalDB)
+	journal := dbtest.Open(t, d.pair.Journal)
 	must.Get(journal.Exec("drop trigger events_refuse_update")).Or(t)
 	for _, table := range []string{"events", "projection_apply_outbox", "campaigns", "run_results"} {
 		must.Get(journal.Exec("update "+table+" set campaign_id = $1 where campaign_id = 'c-1'", "c-1"+obeyed)).Or(t)
@@ -55,7 +54,6 @@ func TestRun_printsNothingThatATerminalObeys(t *testing.T) {
 	} {
 		must.Get(journal.Exec(change, obeyed)).Or(t)
 	}
-	databases := []string{"--journal-db", d.JournalDB, "--projections-db", d.ProjectionsDB}
 	for _, command := range [][]string{
 		{"report", "--limit", "50"}, {"campaigns", "list"}, {"publishers", "list"}, {"publishers", "show", "scenes/archive"}, {"failures", "list"}, {"failures", "projections"},
 		{"runs", "list"}, {"runs", "show", "1"}, {"gaps", "list"}, {"operations", "list"}, {"projections", "list"}, {"projections", "status"}, {"check"}, {"token", "list"},
@@ -65,13 +63,11 @@ func TestRun_printsNothingThatATerminalObeys(t *testing.T) {
 	} {
 		for _, more := range [][]string{nil, {"--json"}} {
 			var out, errs strings.Builder
-			run(t.Context(), slices.Concat(databases, command, more), streams{in: strings.NewReader(`{"event_type":"` + obeyed + `"}` + "\n{" + obeyed), out: &out, err: &errs})
+			run(t.Context(), slices.Concat(d.flags[:4], command, more), streams{in: strings.NewReader(`{"event_type":"` + obeyed + `"}` + "\n{" + obeyed), out: &out, err: &errs})
 			for _, text := range []string{out.String(), errs.String()} {
 				must.Hold(t, !strings.ContainsFunc(text, hides), "%+q prints %+q", command, text)
 			}
-			if len(more) > 0 && strings.HasPrefix(out.String(), "{") && !json.Valid([]byte(out.String())) {
-				t.Errorf("%+q --json prints %s", command, out.String())
-			}
+			must.Hold(t, more == nil || !strings.HasPrefix(out.String(), "{") || json.Valid([]byte(out.String())), "%+q --json prints %s", command, out.String())
 			must.Hold(t, more != nil || out.Len()+errs.Len() != 0, "%+q prints nothing", command)
 		}
 	}
@@ -90,17 +86,13 @@ func TestTable_alignsWhatIsSeen(t *testing.T) {
 func TestLineReader_skipsALineOverTheLimitWithoutKeepingIt(t *testing.T) {
 	t.Parallel()
 	l := newLineReader(strings.NewReader("first\n"+strings.Repeat("x", 1<<20)+"\r\nlast"), 100)
-	if text, err := l.next(); string(text) != "first" || err != nil {
-		t.Errorf("line 1: %q, %v", text, err)
-	}
-	if _, err := l.next(); !errors.Is(err, outbox.ErrTooLarge) || cap(l.buf) > 1<<10 {
-		t.Errorf("line 2: %v with a buffer of %d", err, cap(l.buf))
-	}
-	if text, err := l.next(); string(text) != "last" || err != nil || l.line != 3 {
-		t.Errorf("line %d: %q, %v", l.line, text, err)
-	}
-	if _, err := l.next(); !errors.Is(err, io.EOF) {
-		t.Errorf("after the last line: %v", err)
+	for _, want := range []struct {
+		text string
+		err  error
+	}{{"first", nil}, {"", outbox.ErrTooLarge}, {"last", nil}, {"", io.EOF}} {
+		text, err := l.next()
+		must.Hold(t, errors.Is(err, want.err) && (err != nil || string(text) == want.text), "line %d: %q, %v, want %+v", l.line, text, err, want)
+		must.Hold(t, cap(l.buf) <= 1<<10 && (want.text != "last" || l.line == 3), "line %d: %q with a buffer of %d", l.line, text, cap(l.buf))
 	}
 }
 

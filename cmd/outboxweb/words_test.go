@@ -4,14 +4,15 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
-	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/alecthomas/kong"
@@ -35,10 +36,9 @@ var testHelp = []string{"apitest", "corpus", "cputest", "dbtest", "enginetest", 
 
 // sentences are the texts in the program's own Go: string literals of more than one word other than
 // SQL, and the help of flags. Texts in templates are excluded.
-func sentences(t *testing.T) (all []sentence) {
-	t.Helper()
+var sentences = sync.OnceValues(func() (all []sentence, err error) {
 	files := token.NewFileSet()
-	must.OK(t, filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+	err = filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		if err == nil && d.IsDir() && slices.Contains(testHelp, d.Name()) {
 			return fs.SkipDir
 		}
@@ -68,10 +68,9 @@ func sentences(t *testing.T) (all []sentence) {
 			return true
 		})
 		return nil
-	}))
-	must.Need(t, len(all) >= 1000, "only %d sentences were found", len(all))
-	return all
-}
+	})
+	return slices.Clip(all), err
+})
 
 // retired are words that are not the field's, and their replacements.
 var retired = map[string]string{
@@ -103,7 +102,8 @@ var quoted = regexp.MustCompile("`[^`\n]*`|set_aside|(?s:<!--.*?-->)")
 // Texts of pages, commands, the API and the documentation use the words of docs/concepts.md.
 func TestWords_retiredOnesAreNotSaid(t *testing.T) {
 	t.Parallel()
-	all := sentences(t)
+	all := must.Get(sentences()).Or(t)
+	must.Need(t, len(all) >= 1000, "only %d sentences were found", len(all))
 	for name, text := range papers(t) {
 		if name != "THIRD_PARTY_NOTICES.md" && name != "CHANGELOG.md" {
 			for _, line := range strings.Split(paperFence.ReplaceAllString(text, ""), "\n") {
@@ -122,10 +122,14 @@ func TestWords_retiredOnesAreNotSaid(t *testing.T) {
 			}
 		}
 	}
-	for word, better := range retired {
-		is := regexp.MustCompile("(?i)" + word)
-		for _, s := range all {
-			must.Equal(t, is.FindString(quoted.ReplaceAllString(s.text, "")), "", s.file, "says", better, ")", s.text)
+	word := regexp.MustCompile("(?i)" + strings.Join(slices.Collect(maps.Keys(retired)), "|"))
+	for _, s := range all {
+		said := word.FindString(quoted.ReplaceAllString(s.text, ""))
+		if said == "" {
+			continue
+		}
+		for pattern, better := range retired {
+			must.Hold(t, !regexp.MustCompile("(?i)"+pattern).MatchString(said), "%s says %q instead of %q: %s", s.file, said, better, s.text)
 		}
 	}
 }
@@ -134,7 +138,7 @@ func TestWords_retiredOnesAreNotSaid(t *testing.T) {
 // The start alone shows how a URL with a password is written, and redacts nothing.
 func TestWords_areNotTakenForSecrets(t *testing.T) {
 	t.Parallel()
-	for _, s := range sentences(t) {
+	for _, s := range must.Get(sentences()).Or(t) {
 		shown := redact.Builtin().Text(s.text)
 		must.Hold(t, shown == s.text || strings.Contains(s.text, "://user:password@"), "%s: %q is shown as %q", s.file, s.text, shown)
 	}
@@ -208,15 +212,12 @@ func TestPapers_nameWhatIsThere(t *testing.T) {
 	for name, text := range papers(t) {
 		for _, m := range paperCode.FindAllStringSubmatch(paperFence.ReplaceAllString(text, ""), -1) {
 			if inHouse.MatchString(m[1]) {
-				if _, err := os.Stat(filepath.Join(root, m[1])); err != nil {
-					t.Errorf("%s names %s, which is not there", name, m[1])
-				}
+				_, err := os.Stat(filepath.Join(root, m[1]))
+				must.Hold(t, err == nil, "%s names %s, which is not there", name, m[1])
 			}
 		}
 		for _, m := range makeTarget.FindAllStringSubmatch(strings.Join(append(paperFence.FindAllString(text, -1), spans(text)...), "\n"), -1) {
-			if !strings.Contains(string(makefile), "\n"+m[1]+":") {
-				t.Errorf("%s names make %s, which is no target", name, m[1])
-			}
+			must.Hold(t, strings.Contains(string(makefile), "\n"+m[1]+":"), "%s names make %s, which is no target", name, m[1])
 		}
 		for _, test := range testName.FindAllString(text, -1) {
 			must.Hold(t, strings.Contains(tests, "func "+test), "%s names %s, which is no test", name, test)
@@ -320,8 +321,7 @@ func TestDocs_tableOfSwitchesIsTheModes(t *testing.T) {
 			args = append(args, flags[i]+"="+value)
 		}
 		combinations[strings.Join(args, " ")] = true
-		var c cli
-		_, err := newParser(&c, streams{out: io.Discard, err: io.Discard}).Parse(args)
+		c, err := parsed(args...)
 		got := string(c.Mode)
 		if err != nil {
 			got = "refused"
@@ -354,9 +354,7 @@ func TestREADME_showsThePicturesOfDocs(t *testing.T) {
 	files, err := filepath.Glob(filepath.Join(root, "docs", "*.png"))
 	must.Need(t, err == nil && len(files) != 0, "%d pictures (%v)", len(files), err)
 	for _, file := range files {
-		if !strings.Contains(string(text), "](docs/"+filepath.Base(file)+")") {
-			t.Errorf("README.md does not show %s", filepath.Base(file))
-		}
+		must.Hold(t, strings.Contains(string(text), "](docs/"+filepath.Base(file)+")"), "README.md does not show %s", filepath.Base(file))
 	}
 	must.Equal(t, strings.Count(string(text), "!["), len(files), "the pictures that README.md shows")
 }
@@ -369,9 +367,7 @@ func TestFlags_haveTheirEnvironmentVariable(t *testing.T) {
 	model := newParser(&c, streams{}).Model
 	for _, leaf := range model.Leaves(false) {
 		for _, flag := range leaf.Flags {
-			if leaf.Name != "serve" && len(flag.Envs) > 0 && probing(model)[flag] == nil {
-				t.Errorf("--%s of %s has %v, want no variable", flag.Name, leaf.Path(), flag.Envs)
-			}
+			must.Hold(t, leaf.Name == "serve" || len(flag.Envs) <= 0 || probing(model)[flag] != nil, "--%s of %s has %v, want no variable", flag.Name, leaf.Path(), flag.Envs)
 		}
 	}
 	for _, flag := range configuring(model) {
