@@ -244,8 +244,11 @@ func TestNextPoll_isNeverPast(t *testing.T) {
 	at(8 * time.Second)
 	must.Get(f.progress.Fail(f.Ctx, l, publishing.Failure{Kind: outbox.DestinationError, Message: "down", Position: 1, Pause: outbox.Retry{Base: 5 * time.Second, Max: time.Minute}, FailedRetry: time.Minute})).Or(t)
 	at(5 * time.Second)
+	must.Get(f.progress.Renew(f.Ctx, []publishing.Beat{{Lease: l, NextPoll: f.Clock.Now().Add(40 * time.Second)}}, time.Hour)).Or(t)
+	at(5 * time.Second)
 	f.Clock.Advance(5 * time.Second)
 	at(0)
+	must.Get(f.progress.Renew(f.Ctx, []publishing.Beat{{Lease: l}}, time.Hour)).Or(t) // it polls
 	must.Get(f.progress.Resume(f.Ctx, ana("repaired"), subA)).Or(t)
 	at(0)
 }

@@ -32,71 +32,16 @@ func customSubscription(tb testing.TB, f destination.Functions) destination.Subs
 	return s
 }
 
-func deliverCustom(tb testing.TB, f *fixture, id string, sub destination.Subscription) (stop func()) {
+// failed waits until a publisher has failed.
+func (f *fixture) failed(sub destination.Subscription) outbox.Publisher {
+	storetest.Eventually(f.TB, "failed", func() bool { return f.publisher(sub.SubscriptionName).Status == outbox.PublisherFailed })
+	return f.publisher(sub.SubscriptionName)
+}
+
+func deliverCustom(tb testing.TB, f *fixture, id string, sub destination.Subscription, changes ...func(*publishing.Relay)) (stop func()) {
 	c := receivers{}.config(f, id, sub)
 	c.Open = nil
-	return deliver(tb, f, c)
-}
-
-// A publisher made in Go panics, fails and recovers as a configured one does, and keeps its position.
-func TestRelay_deliversByAGoFunction(t *testing.T) {
-	t.Parallel()
-	f := open(t, live)
-	f.appendAll(notes("c-1", 3)...)
-	var mu sync.Mutex
-	var got []int64
-	var broken atomic.Bool
-	broken.Store(true)
-	sub := customSubscription(t, destination.Functions{Deliver: func(_ context.Context, events []*destination.Event) (int, error) {
-		if broken.Load() {
-			panic("no such region")
-		}
-		mu.Lock()
-		defer mu.Unlock()
-		for _, e := range events {
-			got = append(got, e.Position)
-		}
-		return len(events), nil
-	}})
-	deliverCustom(t, f, "one", sub)
-	storetest.Eventually(t, "failed", func() bool { return f.publisher(sub.SubscriptionName).Status == outbox.PublisherFailed })
-	p := f.publisher(sub.SubscriptionName)
-	must.Hold(t, p.Position == 0 && p.LastError == "the function panicked: no such region" && p.ErrorKind == outbox.UnknownError && p.Settings.MaxErrors == 3 && p.Healthy == nil, "%+v", p)
-	broken.Store(false)
-	f.mustStandAt(t, sub.SubscriptionName, 3)
-	mu.Lock()
-	defer mu.Unlock()
-	must.Equal(t, got, upTo(3))
-}
-
-// The next attempt of a failed publisher is the next poll while errors last; once it is resumed it
-// polls at once.
-func TestRelay_nextPollIsNextAttemptAfterAnError(t *testing.T) {
-	t.Parallel()
-	f := open(t, live)
-	f.appendAll(noted("c-1"))
-	hold := make(chan struct{})
-	var held atomic.Bool
-	sub := customSubscription(t, destination.Functions{Deliver: func(_ context.Context, events []*destination.Event) (int, error) {
-		if held.Load() {
-			<-hold
-			return len(events), nil
-		}
-		return 0, errors.New("no quota")
-	}})
-	defer close(hold)
-	sub.FailedRetry = time.Hour
-	c := receivers{}.config(f, "one", sub)
-	c.Open, c.Lease = nil, 2*time.Second
-	deliver(t, f, c)
-	storetest.Eventually(t, "failed", func() bool { return f.publisher(sub.SubscriptionName).Status == outbox.PublisherFailed })
-	expires := f.publisher(sub.SubscriptionName).Lease.ExpiresAt
-	storetest.Eventually(t, "the lease is renewed", func() bool { return f.publisher(sub.SubscriptionName).Lease.ExpiresAt.After(expires) })
-	p := f.publisher(sub.SubscriptionName)
-	must.Hold(t, p.NextPollAt != nil && p.NextPollAt.Equal(*p.RetryAt), "next poll %v, next attempt %v", p.NextPollAt, p.RetryAt)
-	held.Store(true)
-	p, err := f.progress.Resume(t.Context(), ana("quota bought"), sub.SubscriptionName)
-	must.Hold(t, err == nil && p.NextPollAt == nil, "resumed, it polls at %v, %v", p.NextPollAt, err)
+	return deliver(tb, f, c, changes...)
 }
 
 // A call that does not return is no word of Healthy, whose last one keeps its time; it is shown until
@@ -111,7 +56,7 @@ func TestRelay_tellsAHangingCallFromHealth(t *testing.T) {
 		Healthy: func(context.Context) error { return nil },
 	})
 	deliverCustom(t, f, "one", sub)
-	storetest.Eventually(t, "failed", func() bool { return f.publisher(sub.SubscriptionName).Status == outbox.PublisherFailed })
+	f.failed(sub)
 	storetest.Eventually(t, "it hangs", func() bool { return f.publisher(sub.SubscriptionName).HangingSince != nil })
 	p := f.publisher(sub.SubscriptionName)
 	must.Hold(t, p.Healthy != nil && *p.Healthy && p.HealthAt != nil && !p.HealthAt.After(*p.HangingSince) && p.ErrorKind == outbox.UnknownError, "%+v", p)
@@ -165,8 +110,7 @@ func TestRelay_givesNothingToAnUnhealthyPublisher(t *testing.T) {
 		},
 	})
 	stop := deliverCustom(t, f, "one", sub)
-	storetest.Eventually(t, "failed", func() bool { return f.publisher(sub.SubscriptionName).Status == outbox.PublisherFailed })
-	p := f.publisher(sub.SubscriptionName)
+	p := f.failed(sub)
 	if p.Healthy == nil || *p.Healthy || p.HealthMessage != "no quota" || p.LastError != "the publisher is not healthy: no quota" || calls.Load() != 0 {
 		t.Errorf("it is healthy: %v (%q), last error %q, after %d calls", p.Healthy, p.HealthMessage, p.LastError, calls.Load())
 	}
@@ -293,10 +237,8 @@ func TestRelay_asksForHealthWhenADeliveryFails(t *testing.T) {
 		},
 	})
 	sub.Pause, sub.MaxErrors = outbox.Retry{Base: time.Hour, Max: time.Hour}, 10
-	c := receivers{}.config(f, "one", sub)
-	c.Open = nil
 	var relay *publishing.Relay
-	deliver(t, f, c, func(r *publishing.Relay) { relay = r })
+	deliverCustom(t, f, "one", sub, func(r *publishing.Relay) { relay = r })
 	f.mustStandAt(t, sub.SubscriptionName, 1)
 	away.Store(true)
 	f.appendAll(noted("c-1"))
@@ -367,26 +309,20 @@ func TestRelay_blamesNoEventBeforeAnotherWasTakenOrRefused(t *testing.T) {
 			}))
 			t.Cleanup(server.Close)
 			sub := hook(t, server.URL)
-			config := receivers{}.config(f, "one", sub)
-			config.Open = nil
-			deliver(t, f, config)
-			failedAt := func() outbox.Publisher {
-				storetest.Eventually(t, "failed", func() bool { return f.publisher(sub.SubscriptionName).Status == outbox.PublisherFailed })
-				return f.publisher(sub.SubscriptionName)
-			}
+			deliverCustom(t, f, "one", sub)
 			test := func() {
-				to := must.Get(sub.Open(config.Options)).Or(t)
+				to := must.Get(sub.Open(destination.Options{})).Or(t)
 				_, failure := to.Publish(t.Context(), []*destination.Event{destination.TestEvent("here", "test-1")})
 				must.OK(t, f.progress.RecordTestDelivery(t.Context(), ana("whose fault is it"), outbox.TestDelivery{SubscriptionName: sub.SubscriptionName, OK: failure == nil}))
 			}
 			for range max(c.skips, 1) {
-				p := failedAt()
+				p := f.failed(sub)
 				blame, todo, phrase := advised(t, p)
 				must.Hold(t, strings.HasPrefix(blame, c.first) && !strings.Contains(todo, "kip") && phrase != "", "before a test event: %q; to do: %q; a skip asks for %q", blame, todo, phrase)
 				test()
 				seen := f.publisher(sub.SubscriptionName).ErrorCount
 				storetest.Eventually(t, "failed again", func() bool { return f.publisher(sub.SubscriptionName).ErrorCount > seen })
-				p = failedAt()
+				p = f.failed(sub)
 				blame, todo, phrase = advised(t, p)
 				must.Hold(t, strings.HasPrefix(blame, c.tested) && strings.Contains(todo, "skip") == (c.skips > 0) && (phrase == "") == (c.skips > 0), "after a test event: %q; to do: %q; a skip asks for %q", blame, todo, phrase)
 				if c.skips > 0 {

@@ -20,6 +20,7 @@ import (
 	"github.com/outboxweb/outboxweb/internal/publishing/destination"
 	"github.com/outboxweb/outboxweb/internal/size"
 	"github.com/outboxweb/outboxweb/internal/store"
+	"github.com/outboxweb/outboxweb/internal/storetest"
 )
 
 var (
@@ -224,8 +225,7 @@ func (h *history) seek(f *fixture, o outbox.Command, s *stream) error {
 	to := h.dice.Int64N(int64(len(h.types)) + 1)
 	s.skipped(to)
 	o.Confirm = fmt.Sprintf("skip %d events", len(h.types)) // a phrase that also confirms fewer
-	_, err := f.progress.Seek(h.Context(), o, s.sub.SubscriptionName, outbox.SeekTarget{Position: &to}, nil)
-	return err
+	return storetest.No(f.progress.Seek(h.Context(), o, s.sub.SubscriptionName, outbox.SeekTarget{Position: &to}, nil))
 }
 
 func (h *history) skip(f *fixture, o outbox.Command, s *stream) error {
@@ -237,8 +237,7 @@ func (h *history) skip(f *fixture, o outbox.Command, s *stream) error {
 	s.expect(v.ErrorPosition)
 	s.mu.Unlock()
 	s.skipped(v.ErrorPosition)
-	_, err = f.progress.SkipEvent(h.Context(), o, s.sub.SubscriptionName, v.ErrorPosition)
-	return err
+	return storetest.No(f.progress.SkipEvent(h.Context(), o, s.sub.SubscriptionName, v.ErrorPosition))
 }
 
 func (h *history) step() {
@@ -255,13 +254,11 @@ func (h *history) step() {
 		h.ahead.Add((lease + time.Second).Microseconds())
 	case 9:
 		h.act(func(f *fixture, o outbox.Command, s *stream) error {
-			_, err := f.progress.Pause(h.Context(), o, s.sub.SubscriptionName)
-			return err
+			return storetest.No(f.progress.Pause(h.Context(), o, s.sub.SubscriptionName))
 		})
 	case 10, 11:
 		h.act(func(f *fixture, o outbox.Command, s *stream) error {
-			_, err := f.progress.Resume(h.Context(), o, s.sub.SubscriptionName)
-			return err
+			return storetest.No(f.progress.Resume(h.Context(), o, s.sub.SubscriptionName))
 		})
 	case 12:
 		h.act(h.seek)

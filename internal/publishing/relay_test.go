@@ -268,6 +268,15 @@ func (s *steps) pass(w wait) {
 	w.end <- s.Now()
 }
 
+// passes wants waits of these lengths, and lets them pass.
+func (s *steps) passes(tb testing.TB, lengths ...time.Duration) {
+	for i, want := range lengths {
+		w := s.next(tb)
+		must.Need(tb, w.long == want, "wait %d is %s, want %s", i+1, w.long, want)
+		s.pass(w)
+	}
+}
+
 func (s *steps) on(c publishing.RelayConfig) publishing.RelayConfig {
 	c.Clock = publishing.Clock{Now: s.Now, After: s.after}
 	return c
@@ -282,11 +291,7 @@ func TestRelay_waitsLongerAfterEmptyPolls(t *testing.T) {
 	sub.PollInterval = time.Second
 	deliver(t, f, s.on(r.config(f, "one", sub)))
 	second := time.Second
-	for i, want := range []time.Duration{second, second, second, 2 * second, 4 * second, 8 * second, 16 * second, 32 * second, 60 * second, 60 * second} {
-		w := s.next(t)
-		must.Need(t, w.long == want, "wait %d is %s, want %s", i+1, w.long, want)
-		s.pass(w)
-	}
+	s.passes(t, second, second, second, 2*second, 4*second, 8*second, 16*second, 32*second, 60*second, 60*second)
 	s.next(t)
 	f.appendAll(noted("c-1")) // wakes
 	w := s.next(t)
