@@ -109,18 +109,12 @@ topics:
 	}
 	all := outbox.Match{EventTypes: []string{"*"}}
 	sub := func(topic, publisher string, match outbox.Match, url, shown string) destination.Subscription {
-		return destination.Subscription{
-			SubscriptionName: outbox.SubscriptionName{Topic: topic, Publisher: publisher}, Match: match, URL: url, Destination: shown,
-			Settings: destination.DefaultSettings(),
-		}
+		return destination.Subscription{SubscriptionName: outbox.SubscriptionName{Topic: topic, Publisher: publisher}, Match: match, URL: url, Destination: shown, Settings: destination.DefaultSettings()}
 	}
-	hook := destination.Subscription{
-		SubscriptionName: outbox.SubscriptionName{Topic: "scenes", Publisher: "hook"}, Match: scenes,
-		URL:         "https://me:p%40ss%2Fw%3Ao%3Fr%23d%26%25@hooks.example/in/t0ken?k=t0ken",
-		Destination: "https://hooks.example/in/…?…", StartAtHead: true,
-		Settings: destination.Settings{PollInterval: 250 * time.Millisecond, BatchSize: 500, Timeout: 3 * time.Second, Pause: outbox.Retry{Base: 2 * time.Second, Max: 30 * time.Second}, MaxErrors: 3, FailedRetry: time.Minute,
-			Idle: outbox.DefaultIdleBackoff},
-	}
+	hook := sub("scenes", "hook", scenes, "https://me:p%40ss%2Fw%3Ao%3Fr%23d%26%25@hooks.example/in/t0ken?k=t0ken", "https://hooks.example/in/…?…")
+	hook.StartAtHead = true
+	hook.Settings = destination.Settings{PollInterval: 250 * time.Millisecond, BatchSize: 500, Timeout: 3 * time.Second,
+		Pause: outbox.Retry{Base: 2 * time.Second, Max: 30 * time.Second}, MaxErrors: 3, FailedRetry: time.Minute, Idle: outbox.DefaultIdleBackoff}
 	want := []destination.Subscription{
 		sub("scenes", "archive", scenes, "file:///var/lib/./outboxweb/scenes.ndjson", "file:///var/lib/outboxweb/scenes.ndjson"),
 		hook,

@@ -174,18 +174,6 @@ func TestCustom_doesNotGoOnOneByOneAfterItsContext(t *testing.T) {
 	}
 }
 
-// A call that has several events and does not return blames none of them.
-func TestCustom_aHangingBatchMayHaveAnyEventAtFault(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		hang := make(chan struct{})
-		defer close(hang)
-		to := customOf(t, destination.Functions{Deliver: func(context.Context, []*destination.Event) (int, error) { <-hang; return 0, nil }})
-		_, err := to.Publish(t.Context(), eventsAt(1, 2, 3))
-		must.Hold(t, err != nil && strings.Contains(err.Error(), "the call of scenes/audit with 3 events, any of which may be at fault, has not returned for 4 s"), "%v", err)
-	})
-}
-
 // A function that stops when it is told says how far it came.
 func TestCustom_aFunctionInTimeSaysHowManyItDelivered(t *testing.T) {
 	t.Parallel()
