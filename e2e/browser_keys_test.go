@@ -142,7 +142,6 @@ func (b *tab) placeIsKept() {
 }
 
 func (b *tab) openCharts(path string) {
-	b.t.Helper()
 	b.open(path)
 	b.await("the charts can be focused", `document.querySelector(".plot").tabIndex === 0`)
 }
@@ -154,7 +153,6 @@ func (b *tab) chartsAreReadByKeys() {
 	b.openCharts("/charts")
 	b.await("no crosshair at first", crosses+` === 0`)
 	press := func(key string) {
-		b.t.Helper()
 		b.run(`document.querySelector(".plot").focus()
 			document.activeElement.dispatchEvent(new KeyboardEvent("keydown", {key: "` + key + `", bubbles: true, cancelable: true}))`)
 	}
@@ -169,7 +167,6 @@ func (b *tab) chartsAreReadByKeys() {
 
 // plotAt is a place in the first chart of the page, at a share of its width.
 func (b *tab) plotAt(share float64) point {
-	b.t.Helper()
 	b.placeOf(".plot .area")
 	return value[point](b, fmt.Sprintf(`(r => ({x: r.x + r.width * %g, y: r.y + r.height / 2}))(document.querySelector(".plot .area").getBoundingClientRect())`, share))
 }

@@ -54,17 +54,18 @@ func TestBrowser_pages(t *testing.T) {
 	s, campaign, seq := troubled(t)
 	event := fmt.Sprintf("/campaigns/%s/events/%d", campaign, seq)
 	for name, read := range map[string]func(*tab){
-		"are accessible":      func(b *tab) { b.crawl(troubledPages(campaign, seq), size.Of(3, 1, 1)) },
-		"are opened by keys":  (*tab).keysOpenPages,
-		"move by keys":        func(b *tab) { b.keysMoveIn(event, seq) },
-		"suggest by a search": func(b *tab) { b.searchSuggests(campaign) },
-		"are left and found":  (*tab).placeIsKept,
-		"copy":                func(b *tab) { b.copies(event) },
-		"chart by keys":       (*tab).chartsAreReadByKeys,
-		"chart by mouse":      (*tab).chartsAreReadByMouse,
-		"select by a drag":    (*tab).aDragSelectsARange,
-		"open a heated cell":  (*tab).aCellOpensItsCampaign,
-		"forbid inline code":  (*tab).inlineCodeIsForbidden,
+		"are accessible":       func(b *tab) { b.crawl(troubledPages(campaign, seq), size.Of(3, 1, 1)) },
+		"are opened by keys":   (*tab).keysOpenPages,
+		"move by keys":         func(b *tab) { b.keysMoveIn(event, seq) },
+		"suggest by a search":  func(b *tab) { b.searchSuggests(campaign) },
+		"are left and found":   (*tab).placeIsKept,
+		"copy":                 func(b *tab) { b.copies(event) },
+		"read large documents": func(b *tab) { b.readLarge(); b.readMissing() },
+		"chart by keys":        (*tab).chartsAreReadByKeys,
+		"chart by mouse":       (*tab).chartsAreReadByMouse,
+		"select by a drag":     (*tab).aDragSelectsARange,
+		"open a heated cell":   (*tab).aCellOpensItsCampaign,
+		"forbid inline code":   (*tab).inlineCodeIsForbidden,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -134,7 +135,6 @@ func (b *tab) inspectAll(name string, number int) {
 }
 
 func (b *tab) shoot(file string) {
-	b.t.Helper()
 	picture, err := chromedp.Run(b.ctx, chromedp.FullScreenshot(100))
 	if err == nil {
 		err = os.WriteFile(file, picture, 0o644)
@@ -145,7 +145,6 @@ func (b *tab) shoot(file string) {
 // sound fails the test unless the open page is complete and, in a full run, accessible: axe-core
 // takes half a second of a processor. Browser complaints are detected separately.
 func (b *tab) sound(where string) {
-	b.t.Helper()
 	if !b.scripts {
 		return // what measures is a script; the same page is measured where scripts run
 	}
@@ -158,7 +157,6 @@ func (b *tab) sound(where string) {
 var axeSource = sync.OnceValues(func() ([]byte, error) { return os.ReadFile("testdata/axe/axe.min.js") })
 
 func (b *tab) loadAxe() {
-	b.t.Helper()
 	axe := must.Get(axeSource()).Or(b.t)
 	value[bool](b, string(axe)+"; true")
 }
@@ -172,10 +170,4 @@ func checkInspection(t *testing.T, where string, got inspection) {
 	for _, v := range got.Violations {
 		t.Errorf("%s: %s: %s:\n%s", where, v.ID, v.Help, strings.Join(v.Nodes, "\n"))
 	}
-}
-
-// cites reports whether a page of the docs links to a standard named in the docs: the only external links.
-func cites(page, to string) bool {
-	to = strings.TrimSuffix(to, "/")
-	return strings.HasSuffix(page, "/docs/publishers") && (to == "https://cloudevents.io" || to == "https://www.standardwebhooks.com")
 }

@@ -13,7 +13,6 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"github.com/outboxweb/outboxweb/internal/must"
-	"github.com/outboxweb/outboxweb/internal/size"
 )
 
 // buildShop builds the example service once, beside the program.
@@ -28,11 +27,7 @@ var buildShop = sync.OnceValues(func() (string, error) {
 
 func startShop(t *testing.T, d databases, projections string) *server {
 	path := must.Get(buildShop()).Or(t)
-	db := d.url
-	if db == "" {
-		db = "sqlite:" + d.dir
-	}
-	cmd := program(d, "-listen", "127.0.0.1:0", "-db", db, "-projections", projections)
+	cmd := program(d, "-listen", "127.0.0.1:0", "-db", d.url, "-projections", projections)
 	cmd.Path = path
 	s := attended(t, cmd)
 	s.awaitListening(t)
@@ -52,19 +47,16 @@ func shopper(t *testing.T, s *server, user string) *tab {
 
 // visit opens a page of the shop, which has no scripts.
 func (b *tab) visit(path string) {
-	b.t.Helper()
 	b.do("open "+path, chromedp.Navigate(b.s.url+path))
 }
 
 func (b *tab) clickThrough(selector string) {
-	b.t.Helper()
 	b.scripts = false // the shop's pages have none
 	b.clickAway(selector)
 	b.scripts = true
 }
 
 func (b *tab) soundShop(where string) {
-	b.t.Helper()
 	if !testing.Short() {
 		b.loadAxe()
 	}
@@ -75,7 +67,6 @@ func (b *tab) soundShop(where string) {
 }
 
 func (b *tab) order(product string, quantity int) (id string) {
-	b.t.Helper()
 	b.visit("/")
 	before := value[int](b, `document.querySelectorAll(".orders li").length`)
 	value[bool](b, `(document.querySelector("select").value = `+js(product)+`, document.querySelector("[name=quantity]").value = `+js(fmt.Sprint(quantity))+`, true)`)
@@ -85,7 +76,6 @@ func (b *tab) order(product string, quantity int) (id string) {
 }
 
 func (b *tab) awaitOrder(id, text string) {
-	b.t.Helper()
 	b.eventually(id+" says "+text, func() (bool, string) {
 		b.visit("/")
 		return b.holds(telling("#"+id, text))
@@ -109,11 +99,11 @@ func repairedAsTheTutorialSays(t *testing.T, file string) {
 }
 
 // The tutorial's story: orders placed in the shop are seen in the console behind the shop's own
-// login; one that a projection cannot take is dead, and is applied once that is repaired. A short run tells it
-// on SQLite, a full one on PostgreSQL.
+// login; one that a projection cannot take is dead, and is applied once that is repaired.
 func TestBrowser_shopOfTheTutorial(t *testing.T) {
+	fullOnly(t, "its pages are those of other tests, and it takes another program")
 	t.Parallel()
-	d := size.Of(newDatabases, newPostgres, newPostgres)(t)
+	d := newPostgres(t)
 	projections := filepath.Join(t.TempDir(), "projections")
 	must.OK(t, os.CopyFS(projections, os.DirFS("../examples/shop/projections")))
 	s := startShop(t, d, projections)

@@ -37,7 +37,6 @@ func TestPictures(t *testing.T) {
 }
 
 func picture(b *tab, name, path, theme string, height int64) {
-	b.t.Helper()
 	b.size(viewport{wide.width, height})
 	b.theme(theme)
 	b.open(path)

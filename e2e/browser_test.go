@@ -34,7 +34,6 @@ var chromium struct {
 
 // startChromium returns the context of the browser, which it starts on first use.
 func startChromium(t *testing.T) context.Context {
-	t.Helper()
 	// The shell draws pages with the same engine for half the CPU: it has no windows, menus and profiles around them.
 	path := installed(t, "chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
 	chromium.start.Do(func() {
@@ -86,17 +85,14 @@ type tab struct {
 
 // openTab opens an empty page in a profile of its own. It is closed at the end of the test.
 func openTab(t *testing.T, s *server) *tab {
-	t.Helper()
 	return newTab(t, s, startChromium(t), chromedp.WithNewBrowserContext())
 }
 
 // newTab is openTab below the context of the browser, or of a tab whose profile it shares.
 func newTab(t *testing.T, s *server, parent context.Context, options ...chromedp.ContextOption) *tab {
-	t.Helper()
 	ctx, closeTab := chromedp.NewContext(parent, options...)
 	b := &tab{t: t, s: s, scripts: true, ctx: ctx, close: closeTab}
-	err := chromedp.Do(ctx)
-	must.Need(t, err == nil, "open a tab: %v", err)
+	must.OK(t, chromedp.Do(ctx))
 	t.Cleanup(func() {
 		b.verifyCalm()
 		closeTab()
@@ -119,12 +115,10 @@ func newTab(t *testing.T, s *server, parent context.Context, options ...chromedp
 
 // inject has a script run in each page that the tab opens from now on, before the page's own.
 func (b *tab) inject(script string) {
-	b.t.Helper()
 	tell(b, page.AddScriptToEvaluateOnNewDocument, page.AddScriptToEvaluateOnNewDocumentParams{Source: script})
 }
 
 func tell[P, R any](b *tab, command cdp.Command[P, R], params P) R {
-	b.t.Helper()
 	ctx, cancel := context.WithTimeout(b.ctx, patience)
 	defer cancel()
 	result, err := chromedp.Call(ctx, command, params)
@@ -175,7 +169,6 @@ func (b *tab) expect(text string) {
 }
 
 func (b *tab) verifyCalm() {
-	b.t.Helper()
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, text := range b.trouble {
@@ -204,7 +197,6 @@ func read[T any](b *tab, expression string) (T, error) {
 
 // value is read for a page that is not navigating.
 func value[T any](b *tab, expression string) T {
-	b.t.Helper()
 	v, err := read[T](b, expression)
 	must.Need(b.t, err == nil, "evaluate %s: %v", expression, err)
 	return v
@@ -212,7 +204,6 @@ func value[T any](b *tab, expression string) T {
 
 // open goes to a path below the base path, as by typing it, and waits until it is loaded.
 func (b *tab) open(path string) {
-	b.t.Helper()
 	b.navigate(path)
 	run := value[bool](b, `typeof htmx === "object"`)
 	must.Need(b.t, run == b.scripts, "the page's scripts run: %t, want %t", run, b.scripts)
@@ -220,11 +211,7 @@ func (b *tab) open(path string) {
 
 // navigate is open for pages that may not be the server's.
 func (b *tab) navigate(path string) {
-	b.t.Helper()
-	ctx, cancel := context.WithTimeout(b.ctx, patience)
-	defer cancel()
-	err := chromedp.Do(ctx, chromedp.Navigate(b.s.url+b.base+path))
-	must.Need(b.t, err == nil, "open %s: %v", path, err)
+	b.do("open "+path, chromedp.Navigate(b.s.url+b.base+path))
 	b.await("the page is loaded", b.loaded())
 }
 
@@ -238,7 +225,6 @@ func (b *tab) loaded() string {
 }
 
 func (b *tab) await(what, condition string) {
-	b.t.Helper()
 	b.eventually(what, func() (bool, string) { return b.holds(condition) })
 }
 
@@ -265,13 +251,11 @@ func (b *tab) holds(condition string) (ok bool, problem string) {
 }
 
 func (b *tab) at(path string) {
-	b.t.Helper()
 	b.await("the page is "+path, b.loaded()+` && location.pathname === `+js(b.base+path))
 }
 
 // lookUntil waits until the page shows something: by refreshing itself where scripts run, otherwise by reloading.
 func (b *tab) lookUntil(what, condition string) {
-	b.t.Helper()
 	b.eventually(what, func() (bool, string) {
 		ok, last := b.holds(condition)
 		if !ok && !b.scripts {
@@ -284,7 +268,6 @@ func (b *tab) lookUntil(what, condition string) {
 // clickAway clicks a link to a page, and waits for that page unless a script swaps it in: a second
 // click before it has arrived would cancel it.
 func (b *tab) clickAway(selector string) {
-	b.t.Helper()
 	if b.scripts {
 		b.click(selector)
 		return
@@ -323,14 +306,12 @@ func has(list string, want []string) string {
 type point struct{ X, Y float64 }
 
 func (b *tab) click(selector string, options ...chromedp.MouseOption) {
-	b.t.Helper()
 	at := b.placeOf(selector)
 	b.do("click "+selector, chromedp.MouseClickXY(at.X, at.Y, options...))
 }
 
 // placeOf is where the first matching element can be clicked, once it is visible and not moving.
 func (b *tab) placeOf(selector string) point {
-	b.t.Helper()
 	const still = 3 // looks in a row
 	var at *point
 	seen := 0
@@ -358,14 +339,12 @@ func (b *tab) placeOf(selector string) point {
 }
 
 func (b *tab) typeInto(selector, text string) {
-	b.t.Helper()
 	b.click(selector)
 	b.do("type into "+selector, chromedp.KeyEvent(text))
 	b.await("the field has what was typed", `document.querySelector(`+js(selector)+`).value === `+js(text))
 }
 
 func (b *tab) press(keys string) {
-	b.t.Helper()
 	for _, key := range keys {
 		b.do("press "+string(key), chromedp.KeyEvent(string(key)))
 	}
@@ -373,7 +352,6 @@ func (b *tab) press(keys string) {
 
 // keyOn focuses an element and presses keys in haste.
 func (b *tab) keyOn(selector string, keys ...string) {
-	b.t.Helper()
 	b.placeOf(selector)
 	b.run(`document.querySelector(` + js(selector) + `).focus()`)
 	var presses []chromedp.Action[chromedp.Void]
@@ -385,28 +363,23 @@ func (b *tab) keyOn(selector string, keys ...string) {
 
 // enterDown presses Enter, or keeps it down, and does not let go.
 func (b *tab) enterDown(repeats bool) {
-	b.t.Helper()
 	tell(b, input.DispatchKeyEvent, input.DispatchKeyEventParams{Type: input.DispatchKeyEventTypeKeyDown, Key: "Enter", Code: "Enter", Text: "\r", WindowsVirtualKeyCode: 13, AutoRepeat: &repeats})
 }
 
 func (b *tab) enterUp() {
-	b.t.Helper()
 	tell(b, input.DispatchKeyEvent, input.DispatchKeyEventParams{Type: input.DispatchKeyEventTypeKeyUp, Key: "Enter", Code: "Enter", WindowsVirtualKeyCode: 13})
 }
 
 func (b *tab) mouse(typ input.DispatchMouseEventType, at point) {
-	b.t.Helper()
 	b.do("move the mouse", chromedp.MouseEvent(typ, at.X, at.Y, chromedp.ButtonType(input.MouseButtonLeft), chromedp.ClickCount(1)))
 }
 
 func (b *tab) run(statements string) {
-	b.t.Helper()
 	value[bool](b, `(async () => { `+statements+`; return true })()`)
 }
 
 // refreshed has the live part read again and swapped in, whether or not it has changed.
 func (b *tab) refreshed() {
-	b.t.Helper()
 	b.run(`const live = document.querySelector("[data-live]"), swapped = new Promise(done => document.addEventListener("htmx:afterSwap", done, {once: true}))
 		live.removeAttribute("data-etag")
 		htmx.trigger(live, "look")
@@ -415,29 +388,24 @@ func (b *tab) refreshed() {
 
 // polledTwice waits until the live part has come to poll, or to decide against it, twice.
 func (b *tab) polledTwice() {
-	b.t.Helper()
 	b.run(`let n = 0
 		await new Promise(done => document.addEventListener("htmx:beforeRequest", e => { if (e.target.closest("[data-live]") && ++n === 2) setTimeout(done, 0) }))`)
 }
 
 func (b *tab) hide() {
-	b.t.Helper()
 	b.run(`Object.defineProperty(document, "hidden", {configurable: true, get: () => true})`)
 }
 
 func (b *tab) seenAgain() {
-	b.t.Helper()
 	b.run(`document.dispatchEvent(new Event("visibilitychange"))`)
 }
 
 // away leaves the console, whose page would miss its server.
 func (b *tab) away() {
-	b.t.Helper()
 	b.do("leave the page", chromedp.Navigate("about:blank"))
 }
 
 func (b *tab) do(what string, actions ...chromedp.Action[chromedp.Void]) {
-	b.t.Helper()
 	ctx, cancel := context.WithTimeout(b.ctx, patience)
 	defer cancel()
 	err := chromedp.Do(ctx, actions...)
@@ -453,11 +421,9 @@ var (
 )
 
 func (b *tab) size(v viewport) {
-	b.t.Helper()
 	b.do("resize the window", chromedp.EmulateViewport(v.width, v.height))
 }
 
 func (b *tab) theme(name string) {
-	b.t.Helper()
 	tell(b, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: name}}})
 }

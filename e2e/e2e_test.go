@@ -30,7 +30,6 @@ import (
 	"github.com/outboxweb/outboxweb/internal/apitest"
 	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/pgtest"
-	"github.com/outboxweb/outboxweb/internal/size"
 )
 
 var binary string
@@ -85,28 +84,18 @@ func fullOnly(t *testing.T, why string) {
 	}
 }
 
-// soakOnly leaves a test to soaks; why says what other runs have in its place.
-func soakOnly(t *testing.T, why string) {
-	t.Helper()
-	if !size.Soak() {
-		t.Skip("only in a soak: " + why)
-	}
-}
-
 // patience bounds every wait for something that should happen soon. It is generous, since the machine may be busy.
 const patience = time.Minute
 
 // eventually waits until done reports true and fails the test when that takes longer than within.
 // done also returns the current state for the message.
 func eventually(t *testing.T, within time.Duration, what string, done func() (bool, string)) {
-	t.Helper()
 	last, ok := attain(within, done)
 	must.Need(t, ok, "not within %s: %s; at last: %s", within, what, last)
 }
 
 // awaitEqual waits until what is read is what is wanted.
 func awaitEqual[T comparable](t *testing.T, what string, want T, read func() T) {
-	t.Helper()
 	eventually(t, 2*patience, what, func() (bool, string) {
 		got := read()
 		return got == want, fmt.Sprint(got)
@@ -159,13 +148,11 @@ func (d databases) flags() []string {
 
 // openReader opens a database for reading, a file for nothing else.
 func openReader(t *testing.T, place string) *sql.DB {
-	t.Helper()
 	return connect(t, place, "mode=ro")
 }
 
 // connect opens a database directly; option is one for files. It is closed at the end of the test.
 func connect(t *testing.T, place, option string) *sql.DB {
-	t.Helper()
 	driver, source := "sqlite", "file:"+place+"?_pragma=busy_timeout(10000)&"+option
 	if strings.HasPrefix(place, "postgres:") {
 		driver, source = "pgx", place
@@ -176,7 +163,6 @@ func connect(t *testing.T, place, option string) *sql.DB {
 }
 
 func scalar[T any](t *testing.T, place, query string, args ...any) T {
-	t.Helper()
 	db := openReader(t, place)
 	defer db.Close()
 	var v T
@@ -187,7 +173,6 @@ func scalar[T any](t *testing.T, place, query string, args ...any) T {
 
 // each reads the rows of a query from a database, a map from column to value for each.
 func each(t *testing.T, place, query string, visit func(row map[string]any)) {
-	t.Helper()
 	db := openReader(t, place)
 	defer db.Close()
 	rows, err := db.Query(query)
@@ -253,7 +238,6 @@ type result struct {
 
 // command runs a command on the databases to its end, whatever its exit code.
 func command(t *testing.T, d databases, stdin io.Reader, args ...string) result {
-	t.Helper()
 	cmd := program(d, append(args, d.flags()...)...)
 	var stdout, stderr bytes.Buffer
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = stdin, &stdout, &stderr
@@ -264,7 +248,6 @@ func command(t *testing.T, d databases, stdin io.Reader, args ...string) result 
 }
 
 func mustCommand(t *testing.T, d databases, stdin io.Reader, args ...string) string {
-	t.Helper()
 	r := command(t, d, stdin, args...)
 	must.Need(t, r.code == 0, "outboxweb %s: exit code %d\n%s%s", strings.Join(args, " "), r.code, r.stdout, r.stderr)
 	return r.stdout
@@ -292,7 +275,6 @@ func launch(t *testing.T, d databases, args ...string) *server {
 }
 
 func attended(t *testing.T, cmd *exec.Cmd) *server {
-	t.Helper()
 	s := &server{cmd: cmd, stderr: new(output), client: &http.Client{Timeout: 2 * patience, Transport: &http.Transport{MaxIdleConnsPerHost: 64}},
 		up: make(chan struct{}), exited: make(chan struct{})}
 	cmd.Stderr = s.stderr
@@ -341,7 +323,6 @@ func tail(text string, most int) string {
 }
 
 func start(t *testing.T, d databases, args ...string) *server {
-	t.Helper()
 	s := launch(t, d, args...)
 	s.awaitListening(t)
 	return s
@@ -361,7 +342,6 @@ func (s *server) awaitListening(t *testing.T) {
 func (s *server) pid() int { return s.cmd.Process.Pid }
 
 func (s *server) signal(t *testing.T, sig os.Signal) {
-	t.Helper()
 	err := s.cmd.Process.Signal(sig)
 	must.Need(t, err == nil, "signal %v to server %d: %v", sig, s.pid(), err)
 }
@@ -392,7 +372,6 @@ type answer struct {
 }
 
 func (a answer) decode(t *testing.T, v any) {
-	t.Helper()
 	err := json.Unmarshal(a.body, v)
 	must.Need(t, err == nil, "%v in the answer %d %s", err, a.status, a.body)
 }
@@ -431,12 +410,10 @@ func (s *server) send(r *http.Request) (answer, error) {
 }
 
 func (s *server) get(t *testing.T, path string, v any) {
-	t.Helper()
 	fetch(t, s, path).decode(t, v)
 }
 
 func (s *server) post(t *testing.T, status int, path string, body any) answer {
-	t.Helper()
 	a := must.Get(s.do(t.Context(), http.MethodPost, path, body)).Or(t)
 	must.Need(t, a.status == status, "POST %s: %d %s, want status %d", path, a.status, a.body, status)
 	return a
@@ -444,7 +421,6 @@ func (s *server) post(t *testing.T, status int, path string, body any) answer {
 
 // awaitAnswer asks until the answer has a status and contains a text.
 func (s *server) awaitAnswer(t *testing.T, method, path string, body any, status int, text string) {
-	t.Helper()
 	eventually(t, 2*patience, fmt.Sprintf("%s %s is answered with %d and %q", method, path, status, text), func() (bool, string) {
 		a := do(t, s, method, path, body)
 		return a.status == status && strings.Contains(string(a.body), text), fmt.Sprintf("%d %s", a.status, a.body)
@@ -462,14 +438,12 @@ type item struct {
 
 // items reads a list, or its first page.
 func (s *server) items(t *testing.T, path string) []item {
-	t.Helper()
 	var list struct{ Items []item }
 	s.get(t, path, &list)
 	return list.Items
 }
 
 func (s *server) summary(t *testing.T, base string) (sum summary) {
-	t.Helper()
 	s.get(t, base+"/api/v1/summary", &sum)
 	return sum
 }
@@ -488,14 +462,12 @@ func (s summary) settled() bool {
 }
 
 func (s *server) awaitSettled(t *testing.T) summary {
-	t.Helper()
 	return s.awaitSummary(t, "everything is applied", summary.settled)
 }
 
 // awaitSummary waits until a summary is as wanted. One read before the call does not count: the
 // server shares a summary for a second.
 func (s *server) awaitSummary(t *testing.T, what string, wanted func(summary) bool) summary {
-	t.Helper()
 	var sum summary
 	began := time.Now()
 	eventually(t, 2*patience, what, func() (bool, string) {
@@ -507,7 +479,6 @@ func (s *server) awaitSummary(t *testing.T, what string, wanted func(summary) bo
 
 // metric is the value of a series of /metrics, and -1 if there is no such series, or not yet.
 func (s *server) metric(t *testing.T, series string) (value float64) {
-	t.Helper()
 	a := must.Get(s.do(t.Context(), http.MethodGet, "/metrics", nil)).Or(t)
 	for line := range strings.Lines(string(a.body)) {
 		if text, found := strings.CutPrefix(line, series+" "); found {
@@ -520,7 +491,6 @@ func (s *server) metric(t *testing.T, series string) (value float64) {
 }
 
 func checkClean(t *testing.T, d databases, flags ...string) {
-	t.Helper()
 	var report struct {
 		OK         bool
 		Violations []any
@@ -555,12 +525,10 @@ func (s *server) checkDocumented(r *http.Request, res *http.Response, body []byt
 }
 
 func do(t *testing.T, s *server, method, path string, body any) answer {
-	t.Helper()
 	return must.Get(s.do(t.Context(), method, path, body)).Or(t)
 }
 
 func fetch(t *testing.T, s *server, path string) answer {
-	t.Helper()
 	a := do(t, s, http.MethodGet, path, nil)
 	must.Need(t, a.status == http.StatusOK, "GET %s: %d %s", path, a.status, a.body)
 	return a
@@ -576,7 +544,6 @@ var postgres struct {
 // postgresServer returns the server, which it starts on first use. Each process of the program has
 // some twenty connections.
 func postgresServer(t *testing.T) *pgtest.Server {
-	t.Helper()
 	postgres.start.Do(func() { postgres.server, postgres.err = pgtest.Start("max_connections=1000") })
 	must.OK(t, postgres.err)
 	return postgres.server
@@ -592,6 +559,5 @@ func stopPostgres() {
 }
 
 func newPostgres(t *testing.T) databases {
-	t.Helper()
 	return databases{dir: t.TempDir(), url: postgresServer(t).Empty(t)}
 }

@@ -10,7 +10,7 @@ import (
 )
 
 var (
-	kills    = flag.Int("kills", 0, "how often each row of TestKills kills, in one way after the other; 0 is once in each way, and three times in a soak")
+	kills    = flag.Int("kills", 0, "how often each row of TestKills kills, in one way after the other; 0 is once in each way, in five ways in a short run, and three times in a soak")
 	killSeed = flag.Uint64("kill-seed", 0, "the seed of the moments at which TestKills kills; 0 takes a new one")
 )
 
@@ -68,7 +68,6 @@ var ways = map[string]func(*scene){
 // A killRow is a test of TestKills.
 type killRow struct {
 	name     string
-	short    bool   // also in a short run
 	database string // sqlite, postgres, pooler or own, which is a PostgreSQL server to be killed
 	mode     string // of applying, unless the usual one
 	flags    []string
@@ -76,14 +75,13 @@ type killRow struct {
 }
 
 var killRows = []killRow{
-	{name: "servers on SQLite", short: true, database: "sqlite", flags: []string{"--lease", "1h"}, ways: []string{
+	{name: "servers on SQLite", database: "sqlite", flags: []string{"--lease", "1h"}, ways: []string{
 		"a server that is asked to end", "a command that appends", "a server in a wave", "a server in a rebuild", "a server in a delivery", "a server that moves rows",
 		"a writer of the service", "a server that starts", "all servers", "a server at any moment"}},
 	{name: "servers on PostgreSQL", database: "postgres", flags: []string{"--lease", "1h"}, ways: []string{
 		"a server in a wave", "a server in a delivery", "a server in a rebuild", "a server that is asked to end", "all servers", "a server at any moment",
 		"a writer of the service", "a command that appends", "a server that moves rows", "a server that starts"}},
-	{name: "suspended on SQLite", database: "sqlite", ways: []string{"a server that was suspended"}},
-	{name: "suspended on PostgreSQL", short: true, database: "postgres", ways: []string{"a server that was suspended"}},
+	{name: "suspended", database: "postgres", ways: []string{"a server that was suspended"}},
 	{name: "behind a pooler", database: "pooler", ways: []string{"a server in a wave", "a server that is asked to end", "a server at any moment"}},
 	{name: "applying inline", database: "sqlite", mode: "inline_apply_only", ways: []string{"a server at any moment", "all servers", "a server that is asked to end"}},
 	{name: "the databases' server", database: "own", flags: []string{"--lease", "10m"}, ways: []string{"the databases' server"}},
@@ -98,11 +96,11 @@ func TestKills(t *testing.T) {
 	for _, row := range killRows {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
-			if !row.short {
-				fullOnly(t, "two rows are in every run")
+			if row.name != killRows[0].name {
+				fullOnly(t, "one row is in every run")
 			}
 			s := startScene(t, row)
-			for round := range cmp.Or(*kills, size.Of(1, 1, 3)*len(row.ways)) {
+			for round := range cmp.Or(*kills, size.Of(5, len(row.ways), 3*len(row.ways))) {
 				way := row.ways[round%len(row.ways)]
 				t.Logf("note: killed is %s", way)
 				ways[way](s)

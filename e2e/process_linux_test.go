@@ -40,22 +40,18 @@ func tinyDisk(t *testing.T) string {
 
 // limitFiles keeps the files of a process from growing beyond some bytes, until the limit is lifted.
 func limitFiles(t *testing.T, pid int, bytes uint64) (lift func()) {
-	t.Helper()
 	return limit(t, pid, syscall.RLIMIT_FSIZE, bytes)
 }
 
 // limitMemory lets a process have so many bytes of address space more than it has.
 func limitMemory(t *testing.T, pid int, more uint64) {
-	t.Helper()
 	statm := must.Get(os.ReadFile(fmt.Sprintf("/proc/%d/statm", pid))).Or(t)
 	pages := must.Get(strconv.ParseUint(strings.Fields(string(statm))[0], 10, 64)).Or(t)
 	limit(t, pid, syscall.RLIMIT_AS, pages*uint64(os.Getpagesize())+more)
 }
 
 func limit(t *testing.T, pid int, resource uintptr, most uint64) (lift func()) {
-	t.Helper()
 	set := func(limit *syscall.Rlimit, former *syscall.Rlimit) {
-		t.Helper()
 		_, _, errno := syscall.RawSyscall6(syscall.SYS_PRLIMIT64, uintptr(pid), resource, uintptr(unsafe.Pointer(limit)), uintptr(unsafe.Pointer(former)), 0, 0)
 		must.Need(t, errno == 0, "limit process %d: %v", pid, errno)
 	}

@@ -190,7 +190,6 @@ func (o *onCall) publisher() {
 }
 
 func (o *onCall) awaitPublisher(text string) {
-	o.t.Helper()
 	o.s.awaitAnswer(o.t, http.MethodGet, "/api/v1/publishers/sales/partner", nil, http.StatusOK, text)
 }
 
@@ -210,7 +209,6 @@ func (p pager) config(t *testing.T, d databases, rule string) []string {
 }
 
 func (p pager) await(t *testing.T, kind, rule string) (found alertMessage) {
-	t.Helper()
 	eventually(t, patience, "a message "+kind+" about "+rule, func() (bool, string) {
 		p.mu.Lock()
 		defer p.mu.Unlock()
@@ -248,7 +246,6 @@ func newGate(t *testing.T, wraps ...func(http.Handler) http.Handler) *gate {
 }
 
 func (g *gate) start(t *testing.T, d databases, flags ...string) *server {
-	t.Helper()
 	s := start(t, d, append([]string{"--public-origin", g.url}, flags...)...)
 	to := must.Get(url.Parse(s.url)).Or(t)
 	g.to.Store(to)

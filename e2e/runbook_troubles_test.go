@@ -196,13 +196,11 @@ func (o *onCall) alter() (before string) {
 const firstPayload = "select payload from events where campaign_id = 'table' and seq = 1"
 
 func (o *onCall) setPayload(payload string) {
-	o.t.Helper()
 	change(o.t, o.d.journal(), "update events set payload = $1 where campaign_id = 'table' and seq = 1", payload)
 }
 
 // failVerify starts a verify, which is to be the run with this id, and waits until it has failed.
 func (o *onCall) failVerify(id string) {
-	o.t.Helper()
 	o.s.post(o.t, http.StatusAccepted, "/api/v1/runs", map[string]any{"kind": "verify", "campaign_id": "table", "reason": "is it right"})
 	o.s.awaitAnswer(o.t, http.MethodGet, "/api/v1/runs/"+id, nil, http.StatusOK, `"status":"failed"`)
 }
@@ -265,7 +263,6 @@ func badge(user string) event {
 }
 
 func rewrite(t *testing.T, dir string, files map[string]string) {
-	t.Helper()
 	for name, text := range files {
 		must.OK(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 	}

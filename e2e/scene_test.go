@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
@@ -16,8 +15,6 @@ import (
 	"syscall"
 	"testing"
 	"time"
-
-	"modernc.org/sqlite"
 
 	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/pgtest"
@@ -40,12 +37,23 @@ type scene struct {
 	writers []*exec.Cmd
 	hooks   *hooks
 	file    string // a destination
-	lookout *lookout
-	run     int64 // the last rebuild
+	run     int64  // the last rebuild
 }
 
-// The campaigns that commands append, and rebuilds are of.
-const oldCampaigns, oldEvents = 6, 30
+// oldCampaigns are those that commands append, so many events each, and rebuilds are of.
+var oldCampaigns = strings.Fields("old-0 old-1 old-2 old-3 old-4 old-5")
+
+const oldEvents = 30
+
+func oldJournal(events int) *bytes.Buffer {
+	var text bytes.Buffer
+	for n := range events {
+		for _, c := range oldCampaigns {
+			fmt.Fprintf(&text, `{"campaign_id": %q, "event_id": "e-%d", "event_type": "load.made", "payload": {"n": %[2]d}}`+"\n", c, n)
+		}
+	}
+	return &text
+}
 
 func startScene(t *testing.T, row killRow) *scene {
 	seed := *killSeed
@@ -65,14 +73,13 @@ func startScene(t *testing.T, row killRow) *scene {
 		row.flags, s.config(), s.commands)
 	s.append(oldEvents)
 
-	s.load = startLoad(t, 6, append(ledgerCampaigns(oldCampaigns)[:2], "campaign-0", "campaign-1", "campaign-2", "campaign-3", "campaign-4", "campaign-5"))
+	s.load = startLoad(t, 6, append(strings.Fields("campaign-0 campaign-1 campaign-2 campaign-3 campaign-4 campaign-5"), oldCampaigns[:2]...))
 	for i := range s.servers {
 		s.servers[i] = start(t, s.d, s.serve...)
 	}
 	s.load.point(s.servers...)
 	s.writers = []*exec.Cmd{startWriter(t, s.shop), startWriter(t, s.shop)}
 	s.journal = openReader(t, s.past.journal())
-	s.lookout = startLookout(t, s.past)
 	s.rebuild()
 	s.load.awaitProgress(t, 50)
 	return s
@@ -117,8 +124,7 @@ sources:
 
 // append appends so many events of each old campaign, of which some may be there.
 func (s *scene) append(events int) {
-	s.t.Helper()
-	out := mustCommand(s.t, s.d, numberedJournal(oldCampaigns, events), append([]string{"append", "-"}, s.commands...)...)
+	out := mustCommand(s.t, s.d, oldJournal(events), append([]string{"append", "-"}, s.commands...)...)
 	must.Hold(s.t, strings.Contains(out, "refused 0"), "append printed %s", out)
 }
 
@@ -128,43 +134,38 @@ func (s *scene) moment(most time.Duration) { wait(time.Duration(s.random.Int64N(
 func wait(d time.Duration) { <-time.After(d) }
 
 func (s *scene) kill(i int) {
-	s.t.Helper()
 	s.servers[i].kill()
 	s.replace(i)
 }
 
 func (s *scene) replace(i int) {
-	s.t.Helper()
 	s.servers[i] = start(s.t, s.d, s.serve...)
 	s.load.point(s.servers...)
 }
 
 // rebuild starts a rebuild of the old campaigns once there is none, which takes a second or two.
 func (s *scene) rebuild() {
-	s.t.Helper()
 	if s.run != 0 {
 		s.awaitRebuild()
 	}
-	s.run = startRun(s.t, s.servers[0], map[string]any{"kind": "rebuild", "campaign_ids": ledgerCampaigns(oldCampaigns), "rate": 150, "reason": "to be killed"}).ID
+	s.run = startRun(s.t, s.servers[0], map[string]any{"kind": "rebuild", "campaign_ids": oldCampaigns, "rate": 150, "reason": "to be killed"}).ID
 }
 
 // awaitRebuild waits for the end of the last rebuild, and resumes it if its processes were killed or
 // suspended too often.
 func (s *scene) awaitRebuild() {
-	s.t.Helper()
 	r := awaitEnd(s.t, s.servers[0], s.run)
 	for tries := 0; r.Status != "completed" && tries < 5; tries++ {
 		command(s.t, s.d, nil, append([]string{"runs", "resume", fmt.Sprint(s.run), "--wait"}, s.commands...)...)
 		r = awaitEnd(s.t, s.servers[0], s.run)
 	}
-	must.Hold(s.t, r.Status == "completed" && r.Counts.Failed+r.Counts.Drifted == 0 && r.Campaigns.Done == oldCampaigns, "the rebuild is %+v", r)
+	must.Hold(s.t, r.Status == "completed" && r.Counts.Failed+r.Counts.Drifted == 0 && r.Campaigns.Done == int64(len(oldCampaigns)), "the rebuild is %+v", r)
 }
 
 // leased are the tables of which processes lease rows.
 var leased = []string{"campaigns", "publisher_progress", "intake_sources", "runs"}
 
 func (s *scene) leases(table, id string) (n int) {
-	s.t.Helper()
 	must.OK(s.t, s.journal.QueryRow("select count(*) from "+table+" where lease_owner = $1 and lease_expires_at > $2", id, time.Now().UnixMicro()).Scan(&n))
 	return n
 }
@@ -172,7 +173,6 @@ func (s *scene) leases(table, id string) (n int) {
 // awaitHolder waits until a server has leased a row of each table, and returns which. A rebuild that has ended
 // before it was seen, as on a busy machine, is followed by another one.
 func (s *scene) awaitHolder(tables ...string) (holder int) {
-	s.t.Helper()
 	eventually(s.t, 2*patience, fmt.Sprintf("a server has leases of %v", tables), func() (bool, string) {
 		if slices.Contains(tables, "runs") {
 			var r runDoc
@@ -205,15 +205,13 @@ func (s *scene) end() {
 }
 
 func (s *scene) id(server *server) (id string) {
-	s.t.Helper()
 	must.OK(s.t, s.journal.QueryRow("select coalesce((select id from instances where pid = $1 order by last_seen desc limit 1), '')", server.pid()).Scan(&id))
 	return id
 }
 
 func (s *scene) killAppend() {
-	s.t.Helper()
 	cmd := program(s.d, slices.Concat([]string{"append", "--batch", "10", "-"}, s.commands, s.d.flags())...)
-	cmd.Stdin = numberedJournal(oldCampaigns, 2*oldEvents)
+	cmd.Stdin = oldJournal(2 * oldEvents)
 	must.OK(s.t, cmd.Start())
 	s.moment(300 * time.Millisecond)
 	_ = cmd.Process.Kill() // it may have ended
@@ -226,24 +224,16 @@ func (s *scene) killAppend() {
 func (s *scene) suspend() {
 	t := s.t
 	const fenced = "outboxweb_fenced_total"
-	for {
-		deliver, letGo := s.hooks.hold(t), holdUp(t, s.past)
-		victim := s.awaitHolder("campaigns", "publisher_progress")
-		frozen := s.servers[victim]
-		before := frozen.metric(t, fenced)
-		freeze(t, frozen)
-		letGo()
-		if s.locked() { // no other could take over
-			deliver()
-			frozen.signal(t, syscall.SIGCONT)
-			continue
-		}
-		s.awaitTakeOver(victim)
-		deliver()
-		frozen.signal(t, syscall.SIGCONT)
-		awaitEqual(t, "the server notices that it is fenced", true, func() bool { return frozen.metric(t, fenced) > before })
-		return
-	}
+	deliver, letGo := s.hooks.hold(t), holdUp(t, s.past)
+	victim := s.awaitHolder("campaigns", "publisher_progress")
+	frozen := s.servers[victim]
+	before := frozen.metric(t, fenced)
+	freeze(t, frozen)
+	letGo()
+	s.awaitTakeOver(victim)
+	deliver()
+	frozen.signal(t, syscall.SIGCONT)
+	awaitEqual(t, "the server notices that it is fenced", true, func() bool { return frozen.metric(t, fenced) > before })
 }
 
 // awaitTakeOver waits until nothing is leased by a server that is silent.
@@ -288,7 +278,6 @@ func (s *scene) finish() {
 	awaitEqual(t, "the publishers that are behind", "", func() string {
 		return scalar[string](t, s.past.journal(), fmt.Sprintf(`select coalesce(min(publisher || ' at ' || position), '') from publisher_progress where position < %d`, journal[len(journal)-1]))
 	})
-	s.lookout.finish(t)
 	for _, server := range s.servers {
 		must.Equal(t, server.stop(t), 0, "a server ended with exit code")
 	}
@@ -334,14 +323,12 @@ type campaign struct {
 }
 
 func campaignState(t *testing.T, s *server, id string) campaign {
-	t.Helper()
 	var c campaign
 	s.get(t, "/api/v1/campaigns/"+id, &c)
 	return c
 }
 
 func freeze(t *testing.T, s *server) {
-	t.Helper()
 	s.signal(t, syscall.SIGSTOP)
 	eventually(t, patience, "the process is stopped", func() (bool, string) {
 		stat := must.Get(os.ReadFile(fmt.Sprintf("/proc/%d/stat", s.pid()))).Or(t)
@@ -352,7 +339,6 @@ func freeze(t *testing.T, s *server) {
 
 // holdUp lets no worker apply an event to the tally until letGo is called or the test ends.
 func holdUp(t *testing.T, d databases) (letGo func()) {
-	t.Helper()
 	tx, err := connect(t, d.projections(), "_txlock=immediate").BeginTx(context.Background(), nil)
 	if err == nil && d.url != "" {
 		_, err = tx.Exec("lock table tally in exclusive mode")
@@ -360,26 +346,4 @@ func holdUp(t *testing.T, d databases) (letGo func()) {
 	must.Need(t, err == nil, "hold the workers up: %v", err)
 	t.Cleanup(func() { _ = tx.Rollback() })
 	return func() { _ = tx.Rollback() } // a second call finds it done
-}
-
-// locked reports whether a file of the databases is being written to; of PostgreSQL, never.
-func (s *scene) locked() bool {
-	if s.d.url != "" {
-		return false
-	}
-	for _, path := range []string{s.d.journal(), s.d.projections(), strings.TrimPrefix(s.shop, "sqlite:")} {
-		db := must.Get(sql.Open("sqlite", "file:"+path+"?_pragma=busy_timeout(1000)&_txlock=immediate")).Or(s.t) // others write, too
-		tx, err := db.BeginTx(context.Background(), nil)
-		if err == nil {
-			err = tx.Rollback()
-		}
-		db.Close()
-		const busy = 5
-		if cause, ok := errors.AsType[*sqlite.Error](err); ok && cause.Code()&0xff == busy {
-			return true
-		} else if err != nil {
-			s.t.Fatal(err)
-		}
-	}
-	return false
 }

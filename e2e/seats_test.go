@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"bytes"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -45,7 +44,6 @@ func seats(users ...string) []event {
 }
 
 func appendTo(t *testing.T, s *server, base, campaign string, events []event) {
-	t.Helper()
 	s.post(t, http.StatusCreated, base+"/api/v1/campaigns/"+url.PathEscape(campaign)+"/events", map[string]any{"events": events})
 }
 
@@ -53,7 +51,6 @@ func appendTo(t *testing.T, s *server, base, campaign string, events []event) {
 var quickDeath = []string{"--max-attempts", "2", "--retry-base", "50ms", "--poll-interval", "100ms"}
 
 func startSeats(t *testing.T, flags ...string) (*server, databases) {
-	t.Helper()
 	d := newDatabases(t)
 	return start(t, d, append(flags, writeProjections(t, seatProjections)...)...), d
 }
@@ -70,7 +67,6 @@ func poisoned(t *testing.T) (d databases, flags []string) {
 
 // awaitCounts waits for counts by status and for the campaigns' leases to be released.
 func awaitCounts(t *testing.T, s *server, base string, pending, failed, dead int64) {
-	t.Helper()
 	eventually(t, patience, fmt.Sprintf("%d rows are pending, %d failed and %d dead", pending, failed, dead), func() (bool, string) {
 		sum := s.summary(t, base)
 		c := sum.Counts
@@ -81,7 +77,6 @@ func awaitCounts(t *testing.T, s *server, base string, pending, failed, dead int
 // change writes to a database behind the server's back, as an operator who fixes something does. It
 // fails the test unless it changes a row.
 func change(t *testing.T, place, statement string, args ...any) {
-	t.Helper()
 	db := connect(t, place, "_txlock=immediate")
 	defer db.Close()
 	result, err := db.Exec(statement, args...)
@@ -123,7 +118,6 @@ type operationState struct {
 }
 
 func awaitOperation(t *testing.T, s *server, id int64) (o operationState) {
-	t.Helper()
 	eventually(t, 2*patience, fmt.Sprintf("operation %d ends", id), func() (bool, string) {
 		s.get(t, fmt.Sprintf("/api/v1/operations/%d", id), &o)
 		return o.Status != "running", o.Why
@@ -145,36 +139,16 @@ func (r runDoc) active() bool {
 const rebuildPhrase = "rebuild all campaigns"
 
 func startRun(t *testing.T, s *server, body map[string]any) (r runDoc) {
-	t.Helper()
 	body["confirm"] = rebuildPhrase
 	s.post(t, http.StatusAccepted, "/api/v1/runs", body).decode(t, &r)
 	return r
 }
 
 func awaitEnd(t *testing.T, s *server, id int64) (r runDoc) {
-	t.Helper()
 	eventually(t, 2*patience, fmt.Sprintf("run %d ends", id), func() (bool, string) {
 		r = runDoc{}
 		s.get(t, fmt.Sprintf("/api/v1/runs/%d", id), &r)
 		return !r.active(), fmt.Sprintf("%+v", r)
 	})
 	return r
-}
-
-// numberedJournal is campaigns × events for the ledger.
-func numberedJournal(campaigns, events int) *bytes.Buffer {
-	var text bytes.Buffer
-	for n := range events {
-		for c := range campaigns {
-			fmt.Fprintf(&text, `{"campaign_id": "old-%02d", "event_id": "e-%d", "event_type": "load.made", "payload": {"n": %d}}`+"\n", c, n, n)
-		}
-	}
-	return &text
-}
-
-func ledgerCampaigns(campaigns int) (ids []string) {
-	for c := range campaigns {
-		ids = append(ids, fmt.Sprintf("old-%02d", c))
-	}
-	return ids
 }

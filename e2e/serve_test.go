@@ -8,7 +8,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/outboxweb/outboxweb/internal/must"
 )
@@ -56,7 +55,6 @@ func TestServe_outlivesItsTerminalAndTheReaderOfItsLog(t *testing.T) {
 }
 
 func (s *server) awaitReady(t *testing.T, status int, fragment string) {
-	t.Helper()
 	s.awaitAnswer(t, http.MethodGet, "/readyz", nil, status, fragment)
 }
 
@@ -120,7 +118,6 @@ func TestServe_whoseFilesMayNotGrowRefusesAppends(t *testing.T) {
 	const fault = `outboxweb_database_fault{database="journal",kind="full"}`
 	s.awaitReady(t, http.StatusServiceUnavailable, "the disk of the journal database is full")
 	is := func(want float64) {
-		t.Helper()
 		awaitEqual(t, fault, want, func() float64 { return s.metric(t, fault) }) // a scrape is cached for a moment
 	}
 	is(1)
@@ -161,32 +158,4 @@ func TestSQLiteServe_anEventThatNeedsTooMuchMemoryFailsAlone(t *testing.T) {
 		s.post(t, 201, "/api/v1/campaigns/"+id+"/events", event{EventType: "noted", Payload: map[string]any{}})
 		awaitEqual(t, "campaign "+id+" goes on", 2, func() int64 { return campaignState(t, s, id).AppliedSeq })
 	}
-}
-
-// An idle server does not write. The rule is about time, so this test lets some pass.
-func TestIdle(t *testing.T) {
-	t.Parallel()
-	soakOnly(t, "it waits for more than a minute; TestRun_writesNothingWhileItIsIdle is about a worker")
-	d := newDatabases(t)
-	s := start(t, d, writeProjections(t, historyProjections)...)
-	for i := range 20 {
-		s.post(t, http.StatusCreated, fmt.Sprintf("/api/v1/campaigns/c-%d/events?wait=applied&timeout=30s", i),
-			event{EventType: "one.made", Payload: map[string]any{"n": i}})
-	}
-	awaitEqual(t, "the sample of the next full minute is taken, which holds what was applied", 20, func() int {
-		return scalar[int](t, d.journal(), `select coalesce(max(applied_total), 0) from samples`)
-	})
-	const quiet = 15 * time.Second
-	since, last := time.Now(), ""
-	eventually(t, 2*patience, fmt.Sprintf("the last sign of life is written, and nothing for %s", quiet), func() (bool, string) {
-		var now strings.Builder
-		for _, path := range []string{d.journal(), d.journal() + "-wal", d.projections(), d.projections() + "-wal"} {
-			info := must.Get(os.Stat(path)).Or(t)
-			fmt.Fprintf(&now, "%s %d %s, ", info.Name(), info.Size(), info.ModTime().Format(time.RFC3339Nano))
-		}
-		if now.String() != last {
-			since, last = time.Now(), now.String()
-		}
-		return time.Since(since) >= quiet, last
-	})
 }

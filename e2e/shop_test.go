@@ -25,7 +25,6 @@ create table orders (campaign text primary key, n bigint not null);
 create table ledger (campaign text not null, n bigint not null, event text not null, primary key (campaign, n));`
 
 func lists(t *testing.T, place, query string) map[string][]string {
-	t.Helper()
 	all := map[string][]string{}
 	each(t, place, query, func(row map[string]any) {
 		campaign := fmt.Sprint(row["campaign"])

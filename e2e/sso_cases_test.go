@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/chromedp/cdproto/cdp"
 	"github.com/chromedp/cdproto/network"
 
 	"github.com/outboxweb/outboxweb/internal/must"
@@ -38,7 +37,6 @@ func TestSSO(t *testing.T) {
 				{"tokens pass, and nothing else without a session", (*sso).machines},
 				{"nobody names himself", (*sso).spoofed},
 				{"a session ends in both windows", (*sso).ended},
-				{"a session that ends takes nothing away", (*sso).endings},
 				{"two logins at once", (*sso).twoLogins},
 			} {
 				t.Run(c.name, func(t *testing.T) {
@@ -74,17 +72,6 @@ func (s *sso) forms(b *tab) {
 	b.click(marked("requeue"))
 	b.await("a button acts", telling(marked("flash"), "Requeued event 2 of campaign poisoned"))
 	awaitCounts(s.t, s.scripts, outside, 1, 0, 1)
-
-	b.open("/rows")
-	b.typeInto("#f-campaign", "poisoned")
-	b.click("form.filter button.primary")
-	b.await("a filter filters", `location.search.includes("campaign=poisoned")`)
-
-	b.open("/rows?status=dead")
-	b.click("input[name=rows]")
-	b.click(marked("requeue-selected"))
-	b.at("/operations/new")
-	b.await("a selection is taken along", telling("main", "1 dead row"))
 
 	b.open("/rehearsals/new")
 	value[bool](b, `(() => {
@@ -151,7 +138,6 @@ func (s *sso) machines(*tab) {
 }
 
 func (s *sso) ask(from *server, path string, headers network.Headers) answer {
-	s.t.Helper()
 	r := must.Get(http.NewRequestWithContext(s.t.Context(), http.MethodGet, from.url+outside+path, nil)).Or(s.t)
 	for name, value := range headers {
 		if value != "" {
@@ -196,21 +182,6 @@ func (s *sso) ended(b *tab) {
 	}
 	b.visit("/oauth2/sign_out")
 	b.await("so does the bare one", `!!document.querySelector('form[action="/oauth2/start"]')`)
-}
-
-// endings has the session's cookies expire wherever a reader may be, in a full run behind one proxy.
-func (s *sso) endings(b *tab) {
-	if s.proxy.name != ssoProxies[0].name {
-		soakOnly(s.t, "ended says how a poll is answered behind each proxy")
-	}
-	const row = "/campaigns/poisoned/events/2"
-	e := ending{end: func() { tell(b, network.ClearBrowserCookies, cdp.Empty{}) }, signIn: func(b *tab) { b.signInAs("ana") }}
-	b.sessionEndsInAForm(e, row)
-	b.sessionEndsInAPoll(e, "/")
-	b.sessionEndsBefore(e, "/rows?status=dead", "form.filter button", "/rows?")
-	b.sessionEndsBefore(e, "/rows", marked("export-csv"), "")
-	b.sessionEndsInTabs(e, "/", "/campaigns", row)
-	b.signsOut(e)
 }
 
 func (s *sso) twoLogins(*tab) {

@@ -4,26 +4,23 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
-	"math/big"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"go.yaml.in/yaml/v3"
 
@@ -83,9 +80,9 @@ func init() {
 	}
 }
 
-// startSSO starts the provider, oauth2-proxy, the server with more flags, and a proxy in front. Tokens
+// startSSO starts the provider, oauth2-proxy, the server, and a proxy in front. Tokens
 // live for lifetime and are refreshed after refresh.
-func startSSO(t *testing.T, p ssoProxy, lifetime, refresh string, flags ...string) *sso {
+func startSSO(t *testing.T, p ssoProxy, lifetime, refresh string) *sso {
 	s := &sso{t: t, proxy: p, d: newDatabases(t), dir: t.TempDir(), front: portOfOurs(t), gate: portOfOurs(t), provider: portOfOurs(t)}
 	origin := "https://localhost" + s.front[strings.LastIndex(s.front, ":"):]
 	network, address := "unix", filepath.Join(s.dir, "http.sock")
@@ -108,11 +105,11 @@ func startSSO(t *testing.T, p ssoProxy, lifetime, refresh string, flags ...strin
 	run := func(address string, cmd *exec.Cmd) {
 		t.Helper()
 		cmd.Dir, cmd.Env = s.dir, append(os.Environ(), "OAUTH2_PROXY_COOKIE_SECRET=0123456789abcdef", "HOME="+s.dir)
-		must.Need(t, listens(t, cmd, address) != nil, "%s: %s is taken", cmd, address)
+		listens(t, cmd, address)
 	}
 	run(s.provider, exec.Command(proxyProgram(t, "provider"), s.provider, lifetime))
 	run(s.gate, exec.Command(proxyProgram(t, "oauth2-proxy"), "--config", s.file("oauth2-proxy.cfg"), "--alpha-config", s.file(cmp.Or(p.alpha, "oauth2-proxy-alpha.yaml"))))
-	s.direct = start(t, s.d, append(append(quickDeath, writeProjections(t, seatProjections)...), append(append(flags, "--config", s.file("outboxweb.yaml")), listen...)...)...)
+	s.direct = start(t, s.d, slices.Concat(quickDeath, writeProjections(t, seatProjections), []string{"--config", s.file("outboxweb.yaml")}, listen)...)
 	run(s.front, p.start(s))
 
 	s.direct = s.reach(origin, func(ctx context.Context, _, _ string) (net.Conn, error) {
@@ -155,20 +152,17 @@ func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
 
 // file writes a file of deploy/proxy with the addresses and paths of the test, and returns its name.
 func (s *sso) file(name string) string {
-	s.t.Helper()
 	text := must.Get(os.ReadFile(filepath.Join("../deploy/proxy", name))).Or(s.t)
 	return s.write(name, s.names.Replace(string(text)))
 }
 
 func (s *sso) write(name, text string) string {
-	s.t.Helper()
 	name = filepath.Join(s.dir, name)
 	must.OK(s.t, os.WriteFile(name, []byte(text), 0o600))
 	return name
 }
 
 func (s *sso) window() *tab {
-	s.t.Helper()
 	b := openTab(s.t, s.outer)
 	b.base = outside
 	if s.proxy.code != "" {
@@ -179,14 +173,12 @@ func (s *sso) window() *tab {
 
 // signInAs goes from oauth2-proxy's sign-in page through the provider's to the console.
 func (b *tab) signInAs(name string) {
-	b.t.Helper()
 	b.click(`form[action="/oauth2/start"] button`)
 	b.logIn(name)
 }
 
 // logIn fills in the provider's page, which leads to the console.
 func (b *tab) logIn(name string) {
-	b.t.Helper()
 	b.typeInto("input[name=name]", name)
 	b.click("button")
 	b.await("the console is there", b.loaded()+` && `+saying(marked("me"), name+"@ops.example"))
@@ -220,7 +212,6 @@ var building sync.Mutex
 
 // proxyProgram is the path of a program of tools/proxies. The go command builds it, unless its cache has it.
 func proxyProgram(t *testing.T, name string) string {
-	t.Helper()
 	building.Lock()
 	defer building.Unlock()
 	cmd := exec.Command("go", "tool", "-n", name)
@@ -235,7 +226,6 @@ var nextPort atomic.Int64
 // portOfOurs is a free address whose port no system gives to connections, and which this process returns only once,
 // so that programs can be told of one another before they listen.
 func portOfOurs(t *testing.T) string {
-	t.Helper()
 	for {
 		address := fmt.Sprintf("127.0.0.1:%d", 20000+(int64(os.Getpid())*50+nextPort.Add(1))%10000)
 		if l, err := net.Listen("tcp", address); err == nil {
@@ -246,12 +236,10 @@ func portOfOurs(t *testing.T) string {
 }
 
 func certificate(t *testing.T, name string) {
-	t.Helper()
-	key := must.Get(ecdsa.GenerateKey(elliptic.P256(), rand.Reader)).Or(t)
-	like := &x509.Certificate{SerialNumber: big.NewInt(1), DNSNames: []string{"localhost"}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour)}
-	of := must.Get(x509.CreateCertificate(rand.Reader, like, like, key.Public(), key)).Or(t)
-	secret := must.Get(x509.MarshalPKCS8PrivateKey(key)).Or(t)
-	text := append(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: of}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret})...)
+	s := httptest.NewTLSServer(nil)
+	defer s.Close()
+	secret := must.Get(x509.MarshalPKCS8PrivateKey(s.TLS.Certificates[0].PrivateKey)).Or(t)
+	text := append(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret})...)
 	must.OK(t, os.WriteFile(name, text, 0o600))
 }
 

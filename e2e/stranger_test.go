@@ -45,11 +45,10 @@ func TestPackage_isImportedByAnotherModule(t *testing.T) {
 
 // serveOrders runs the program of the documentation, from an order to its read model.
 func serveOrders(t *testing.T, dir string) {
-	addr := freePort(t)
+	addr := portOfOurs(t)
 	cmd := exec.Command("./service")
 	cmd.Dir, cmd.Env = dir, append(os.Environ(), "ADDR="+addr)
 	ended := listens(t, cmd, addr)
-	must.Need(t, ended != nil, "%s is taken", addr)
 	s := &server{url: "http://" + addr, client: http.DefaultClient}
 	for _, want := range []int{http.StatusOK, http.StatusInternalServerError} { // the second is the same order
 		s.post(t, want, "/orders/17?item=tea", nil)
@@ -72,8 +71,8 @@ func TestAPI_isUsedThroughGeneratedClients(t *testing.T) {
 	}{{"Go", buildGoClient}, {"TypeScript", buildTypeScriptClient}} {
 		t.Run(language.name, func(t *testing.T) {
 			t.Parallel()
-			if language.name == "TypeScript" {
-				soakOnly(t, "it installs a compiler")
+			if language.name == "TypeScript" && !size.Soak() {
+				t.Skip("only in a soak: it installs a compiler")
 			}
 			dir := t.TempDir()
 			must.OK(t, os.CopyFS(dir, os.DirFS("client")))
@@ -101,7 +100,6 @@ urn:outboxweb:not-found
 const apiDocument = "../internal/handlers/openapi.json"
 
 func buildGoClient(t *testing.T, dir string) (program []string) {
-	t.Helper()
 	must.OK(t, os.Mkdir(filepath.Join(dir, "api"), 0o755))
 	run(t, ".", "go", "tool", "-modfile=../tools/go.mod", "oapi-codegen", "-generate", "types,client", "-package", "api",
 		"-o", filepath.Join(dir, "api", "api.go"), apiDocument)
@@ -112,10 +110,8 @@ func buildGoClient(t *testing.T, dir string) (program []string) {
 // buildTypeScriptClient makes the program of main.ts with the types of openapi-typescript. It needs npm and what npm
 // has cached or can fetch, which no other test does.
 func buildTypeScriptClient(t *testing.T, dir string) (program []string) {
-	install := exec.CommandContext(t.Context(), "npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--prefer-offline")
-	install.Dir = dir
-	if out, err := install.CombinedOutput(); err != nil {
-		t.Skipf("without npm's packages there is no TypeScript: %v: %s", err, out)
+	if !npm(t, dir) {
+		t.Skip("without npm's packages there is no TypeScript")
 	}
 	document := must.Get(filepath.Abs(apiDocument)).Or(t)
 	bin := filepath.Join(dir, "node_modules", ".bin")
@@ -124,8 +120,18 @@ func buildTypeScriptClient(t *testing.T, dir string) (program []string) {
 	return []string{"node", filepath.Join(dir, "main.js")}
 }
 
+// npm installs what the package in a directory needs, and reports whether it could.
+func npm(t *testing.T, dir string) bool {
+	install := exec.CommandContext(t.Context(), "npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--prefer-offline")
+	install.Dir = dir
+	out, err := install.CombinedOutput()
+	if err != nil {
+		t.Logf("note: without npm's packages there is no TypeScript: %v: %s", err, out)
+	}
+	return err == nil
+}
+
 func run(t *testing.T, dir, program string, args ...string) string {
-	t.Helper()
 	cmd := exec.CommandContext(t.Context(), program, args...)
 	cmd.Dir = dir
 	out, err := cmd.CombinedOutput()
@@ -195,7 +201,6 @@ func examplesOf(t *testing.T, name string) map[string]string {
 }
 
 func psql(t *testing.T, place, text string) {
-	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "psql", "-v", "ON_ERROR_STOP=1", "-q", place)
 	cmd.Stdin = strings.NewReader(text)
 	out, err := cmd.CombinedOutput()
@@ -220,10 +225,7 @@ func typeScript(t *testing.T, place, example string) bool {
 	must.OK(t, os.CopyFS(dir, os.DirFS("intake")))
 	main := fmt.Sprintf("import pg from \"pg\";\nconst client = new pg.Client({ connectionString: %q });\nawait client.connect();\n%s\nawait client.end();\n", place, example)
 	must.OK(t, os.WriteFile(filepath.Join(dir, "main.ts"), []byte(main), 0o600))
-	install := exec.CommandContext(t.Context(), "npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--prefer-offline")
-	install.Dir = dir
-	if out, err := install.CombinedOutput(); err != nil {
-		t.Logf("note: without npm's packages the example in TypeScript is not run: %v: %s", err, out)
+	if !npm(t, dir) {
 		return false
 	}
 	run(t, dir, filepath.Join(dir, "node_modules", ".bin", "tsc"))

@@ -11,10 +11,14 @@ import (
 )
 
 // troubled starts a server on the sample journal with everything that pages show: dead and failed heads, rows behind
-// them, a paused campaign, and actions. The row it returns is dead, the head of its campaign.
+// them, a paused campaign, a large event, and actions. The row it returns is dead, the head of its campaign.
 func troubled(t *testing.T) (s *server, campaign string, seq int64) {
 	d := newDatabases(t)
 	s = start(t, d, append(troubledPublishers(t, d), "--sample", "--max-attempts", "2", "--retry-base", "1h", "--retry-max", "1h")...)
+	line := `{"campaign_id":"large","event_type":"note.added","payload":{"items":[0` + strings.Repeat(`,{"n":9007199254740993,"text":"an item with some text"}`, 40_000) + `],"last":true}}`
+	r := command(t, d, strings.NewReader(line), "append", "-")
+	must.Hold(t, r.code == 1 && strings.Contains(r.stderr, "line 1"), "without --max-payload: %d, %s", r.code, r.stderr)
+	mustCommand(t, d, strings.NewReader(line), "append", "--max-payload", "33554432", "-")
 	awaitStandstill(t, s)
 	awaitPublishers(t, s)
 	failed := s.items(t, "/api/v1/rows?status=failed")
@@ -88,35 +92,4 @@ func troubledPages(campaign string, seq int64) map[string]string {
 var emptyPages = map[string]string{
 	"overview": "/", "charts": "/charts", "charts-table": "/charts?range=24h&table=true", "rows": "/rows", "rows-dead": "/rows?status=dead", "operations": "/operations", "operation-new": "/operations/new", "campaigns": "/campaigns", "runs": "/runs", "run-new": "/runs/new?kind=verify&all_campaigns=true",
 	"campaigns-blocked": "/campaigns?state=blocked", "events": "/events", "search-none": "/search?q=nothing+like+it", "failures": "/failures", "projections": "/projections", "projection": "/projections/seats", "instances": "/instances", "alerts": "/alerts", "audit": "/audit", "tokens": "/tokens", "publishers": "/publishers",
-}
-
-// skippedPages starts a server in which an event can be skipped, one skip can be undone, one cannot
-// any more, and one was undone.
-func skippedPages(t *testing.T) (*server, map[string]string) {
-	s, _ := startSeats(t, quickDeath...)
-	for _, campaign := range []string{"dead", "last", "past"} {
-		appendTo(t, s, "", campaign, seats("ana", "ben", "ana"))
-	}
-	awaitCounts(t, s, "", 0, 0, 3)
-	skip := func(campaign string) {
-		s.post(t, http.StatusOK, "/api/v1/rows/"+campaign+"/3/skip", map[string]any{"reason": "ana cannot sit twice, and nobody knows which of the seats was meant", "confirm": "skip " + campaign + " 3"})
-	}
-	skip("last")
-	skip("past")
-	awaitCounts(t, s, "", 0, 0, 1)
-	s.post(t, http.StatusOK, "/api/v1/campaigns/past/events/3/unskip", map[string]any{"reason": "she may yet leave"})
-	awaitCounts(t, s, "", 0, 0, 2)
-	skip("past")
-	appendTo(t, s, "", "past", []event{taken("seat-9", "dee")})
-	awaitCounts(t, s, "", 0, 0, 1)
-	return s, map[string]string{
-		"skip-row": "/campaigns/dead/events/3", "skip-gone": "/campaigns/past/events/3", "skip-event": "/campaigns/last/events/3",
-		"skip-last": "/campaigns/last", "skip-past": "/campaigns/past",
-	}
-}
-
-func TestBrowser_pagesOfSkippedEvents(t *testing.T) {
-	t.Parallel()
-	s, pages := skippedPages(t)
-	openTab(t, s).crawl(pages, 1)
 }
