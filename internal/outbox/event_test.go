@@ -133,10 +133,7 @@ func TestNormalize_refusesCharactersThatObscureAnId(t *testing.T) {
 			"\ue000": "U+E000", "\U000e0041": "U+E0041",
 			"\u00a0": "", "می\u200cخواهم": "", "👩\u200d🚀": "", "❤\ufe0f": "", "ש": "", "\ufffd": "",
 		} {
-			text, err := json.Marshal(map[string]any{"campaign_id": "c", "event_type": "x", "payload": map[string]string{char: char}, "tags": map[string]string{char: char}, field: "a" + char})
-			if err != nil {
-				t.Fatal(err)
-			}
+			text := must.Get(json.Marshal(map[string]any{"campaign_id": "c", "event_type": "x", "payload": map[string]string{char: char}, "tags": map[string]string{char: char}, field: "a" + char})).Or(t)
 			e, err := outbox.ParseEvent(text)
 			if err == nil {
 				err = e.Normalize(outbox.DefaultMaxPayload)
