@@ -81,10 +81,7 @@ func TestClient_endsWhateverTheServerDoes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			at, over, left := server(t, c.answer)
-			client, err := outbound.NewClient("receiver x", c.scheme+"://"+at+"/", outbound.HTTPSettings{AllowPrivate: true}, 200*time.Millisecond, "test")
-			if err != nil {
-				t.Fatal(err)
-			}
+			client := must.Get(outbound.NewClient("receiver x", c.scheme+"://"+at+"/", outbound.HTTPSettings{AllowPrivate: true}, 200*time.Millisecond, "test")).Or(t)
 			defer client.Close()
 			body := []byte("{}")
 			if strings.Contains(name, "not read") {
@@ -92,6 +89,7 @@ func TestClient_endsWhateverTheServerDoes(t *testing.T) {
 			}
 			ended := make(chan error, 1)
 			go func() { ended <- client.Post(context.Background(), "1", "application/json", body, nil) }()
+			var err error
 			select {
 			case err = <-ended:
 			case <-time.After(30 * time.Second):
