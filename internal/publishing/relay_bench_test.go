@@ -39,9 +39,7 @@ func fanOut(b *testing.B, j corpus.Journal) {
 		var node yaml.Node
 		must.OK(b, yaml.Unmarshal([]byte(text), &node))
 		subs, _, err := destination.Config{Topics: node.Content[0], Getenv: os.LookupEnv}.Parse()
-		if err != nil {
-			b.Fatal(err)
-		}
+		must.OK(b, err)
 		c := publishing.RelayConfig{Progress: journal.progress, Pairs: subs, Metrics: metrics.New(journal.Summary), ID: "bench"}
 		relay := publishing.NewRelay(c)
 		ctx, cancel := context.WithCancel(context.Background())

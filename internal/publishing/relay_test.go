@@ -104,9 +104,7 @@ func deliver(tb testing.TB, f *fixture, c publishing.RelayConfig, changes ...fun
 	for _, p := range c.Pairs {
 		subs = append(subs, p.Definition())
 	}
-	if err := f.progress.Register(tb.Context(), subs); err != nil { // so that the test finds them
-		tb.Fatal(err)
-	}
+	must.OK(tb, f.progress.Register(tb.Context(), subs)) // so that the test finds them
 	relay := publishing.NewRelay(c)
 	for _, change := range changes {
 		change(relay)

@@ -277,9 +277,7 @@ func TestFile_waitsForTheLock(t *testing.T) {
 	deliver(t, patient, 1, 1)
 	f := must.Get(os.Open(path)).Or(t)
 	defer f.Close()
-	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_SH); err != nil { // which only an exclusive lock waits for
-		t.Fatal(err)
-	}
+	must.OK(t, syscall.Flock(int(f.Fd()), syscall.LOCK_SH)) // which only an exclusive lock waits for
 	refused(t, openFile(t, path, "timeout: 200ms"), 2, 3, 0, outbox.DestinationError, "another process holds its lock")
 	wantLines(t, path, 1, 1)
 	done := make(chan error, 1)
