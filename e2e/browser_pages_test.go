@@ -135,11 +135,7 @@ func (b *tab) inspectAll(name string, number int) {
 }
 
 func (b *tab) shoot(file string) {
-	picture, err := chromedp.Run(b.ctx, chromedp.FullScreenshot(100))
-	if err == nil {
-		err = os.WriteFile(file, picture, 0o644)
-	}
-	must.Need(b.t, err == nil, "take a picture: %v", err)
+	must.OK(b.t, os.WriteFile(file, must.Get(chromedp.Run(b.ctx, chromedp.FullScreenshot(100))).Or(b.t), 0o644))
 }
 
 // sound fails the test unless the open page is complete and, in a full run, accessible: axe-core

@@ -121,9 +121,7 @@ func (b *tab) inject(script string) {
 func tell[P, R any](b *tab, command cdp.Command[P, R], params P) R {
 	ctx, cancel := context.WithTimeout(b.ctx, patience)
 	defer cancel()
-	result, err := chromedp.Call(ctx, command, params)
-	must.Need(b.t, err == nil, "%s: %v", command.Method, err)
-	return result
+	return must.Get(chromedp.Call(ctx, command, params)).Or(b.t)
 }
 
 func (b *tab) note(ev any) {

@@ -166,8 +166,7 @@ func scalar[T any](t *testing.T, place, query string, args ...any) T {
 	db := openReader(t, place)
 	defer db.Close()
 	var v T
-	err := db.QueryRow(query, args...).Scan(&v)
-	must.Need(t, err == nil, "%s: %v", query, err)
+	must.OK(t, db.QueryRow(query, args...).Scan(&v))
 	return v
 }
 
@@ -175,8 +174,7 @@ func scalar[T any](t *testing.T, place, query string, args ...any) T {
 func each(t *testing.T, place, query string, visit func(row map[string]any)) {
 	db := openReader(t, place)
 	defer db.Close()
-	rows, err := db.Query(query)
-	must.Need(t, err == nil, "%s: %v", query, err)
+	rows := must.Get(db.Query(query)).Or(t)
 	defer rows.Close()
 	names := must.Get(rows.Columns()).Or(t)
 	for rows.Next() {
@@ -342,8 +340,7 @@ func (s *server) awaitListening(t *testing.T) {
 func (s *server) pid() int { return s.cmd.Process.Pid }
 
 func (s *server) signal(t *testing.T, sig os.Signal) {
-	err := s.cmd.Process.Signal(sig)
-	must.Need(t, err == nil, "signal %v to server %d: %v", sig, s.pid(), err)
+	must.OK(t, s.cmd.Process.Signal(sig))
 }
 
 // kill ends the process at once, as a crash would, and waits for its end.
@@ -482,8 +479,7 @@ func (s *server) metric(t *testing.T, series string) (value float64) {
 	a := must.Get(s.do(t.Context(), http.MethodGet, "/metrics", nil)).Or(t)
 	for line := range strings.Lines(string(a.body)) {
 		if text, found := strings.CutPrefix(line, series+" "); found {
-			_, err := fmt.Sscan(text, &value)
-			must.Need(t, err == nil, "metric %q: %v", line, err)
+			must.Get(fmt.Sscan(text, &value)).Or(t)
 			return value
 		}
 	}

@@ -79,9 +79,7 @@ func awaitCounts(t *testing.T, s *server, base string, pending, failed, dead int
 func change(t *testing.T, place, statement string, args ...any) {
 	db := connect(t, place, "_txlock=immediate")
 	defer db.Close()
-	result, err := db.Exec(statement, args...)
-	must.Need(t, err == nil, "%s: %v", statement, err)
-	n, err := result.RowsAffected()
+	n, err := must.Get(db.Exec(statement, args...)).Or(t).RowsAffected()
 	must.Need(t, err == nil && n != 0, "%s: changed %d rows (%v)", statement, n, err)
 }
 

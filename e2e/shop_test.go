@@ -50,8 +50,7 @@ func prepareShop(t *testing.T, kind, place string) {
 		schema = mustCommand(t, newDatabases(t), nil, "intake", "schema", "postgres", "--notify")
 	}
 	for _, text := range []string{schema, schema, shopTables} {
-		_, err := db.Exec(text)
-		must.Need(t, err == nil, "%s: %v", text, err)
+		must.Get(db.Exec(text)).Or(t)
 	}
 	for i := range shopCampaigns {
 		must.Get(db.Exec(`insert into orders values ($1, 0)`, fmt.Sprintf("order-%02d", i))).Or(t)
@@ -65,9 +64,7 @@ func startWriter(t *testing.T, place string) *exec.Cmd {
 	w := exec.Command(os.Args[0])
 	w.Env = append(os.Environ(), writerPlace+"="+place)
 	w.Stdout, w.Stderr = io.Discard, os.Stderr
-	if _, err := w.StdinPipe(); err != nil { // it ends with this program
-		t.Fatal(err)
-	}
+	must.Get(w.StdinPipe()).Or(t) // it ends with this program
 	must.OK(t, w.Start())
 	t.Cleanup(func() { killWriter(w) })
 	return w
