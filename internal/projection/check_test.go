@@ -15,8 +15,7 @@ import (
 func TestCheck_acceptsTheBuiltInSets(t *testing.T) {
 	t.Parallel()
 	for _, source := range builtins() {
-		_, err := Check(t.Context(), source)
-		must.Hold(t, err == nil, "%s: %v", source, err)
+		must.Get(Check(t.Context(), source)).Or(t)
 	}
 }
 
@@ -39,15 +38,9 @@ func TestCheck_namesFileAndLine(t *testing.T) {
 		{"only for the other dialect", head + strings.Replace(good, "on: a", "on: a @sqlite", 1), "1: projection \"p\" handles no event type on postgres"},
 	}
 	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
-			dir := writeFiles(t, "roster.sql", tt.content)
-			_, err := Check(t.Context(), dir)
-			must.Need(t, errors.Is(err, outbox.ErrSetup), "error %v, want ErrSetup", err)
-			if want := filepath.Join(dir, "roster.sql") + ":" + tt.want; !strings.HasPrefix(err.Error(), want) {
-				t.Errorf("error %q\n want  %q", err, want)
-			}
-		})
+		dir := writeFiles(t, "roster.sql", tt.content)
+		_, err := Check(t.Context(), dir)
+		must.Hold(t, errors.Is(err, outbox.ErrSetup) && strings.HasPrefix(err.Error(), filepath.Join(dir, "roster.sql")+":"+tt.want), "%s: error %v, want %q", tt.name, err, tt.want)
 	}
 }
 
@@ -69,9 +62,10 @@ func TestCheckPrepared_stopsAtTheFirstComplaint(t *testing.T) {
 	must.Hold(t, err != nil && strings.HasSuffix(err.Error(), `test.sql:15: column "x" does not exist`), "error %v", err)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := CheckPrepared(ctx, s, func(string) error { return nil }); !errors.Is(err, context.Canceled) {
-		t.Errorf("error %v, want context.Canceled", err)
-	}
+	err = CheckPrepared(ctx, s, func(string) error { return nil })
+	must.Hold(t, errors.Is(err, context.Canceled), "error %v, want context.Canceled", err)
+	err = CheckPrepared(t.Context(), s, func(string) error { return fmt.Errorf("%w: it is gone", outbox.ErrBusy) })
+	must.Hold(t, errors.Is(err, outbox.ErrBusy) && !strings.Contains(err.Error(), "test.sql"), "error %v, want that the database is busy, and no file to blame", err)
 }
 
 func TestScratch_isSQLiteWhateverTheDialect(t *testing.T) {
@@ -109,16 +103,8 @@ func TestWarnings_tellOfNumbersThatARebuildDrawsAnew(t *testing.T) {
 	}
 }
 
-func TestCheckPrepared_blamesNoFileForABusyDatabase(t *testing.T) {
-	t.Parallel()
-	set := loadText(t, head+"-- on: a\ninsert into t (campaign_id) values (:campaign_id);\n")
-	err := CheckPrepared(t.Context(), set, func(string) error { return fmt.Errorf("%w: it is gone", outbox.ErrBusy) })
-	must.Hold(t, errors.Is(err, outbox.ErrBusy) && !strings.Contains(err.Error(), "test.sql"), "got error %v, want that the database is busy", err)
-}
-
 // twoProjections makes the files of two projections, the first with more in its schema.
 func twoProjections(t *testing.T, more string) string {
-	t.Helper()
 	const handler = "-- on: a\ninsert into t (campaign_id) values (:campaign_id);\n"
 	other := strings.NewReplacer("projection: p", "projection: q", "tables: t", "tables: u", "table t ", "table u ", "into t ", "into u ").Replace(head + handler)
 	return writeFiles(t, "p.sql", head+more+handler, "q.sql", other)
@@ -170,11 +156,8 @@ func TestCheck_refusesTriggersThatChangeOtherTables(t *testing.T) {
 		{"a function of nobody", "-- schema @postgres\n" + runs, `this trigger runs function "bump", which no schema above it in this file creates`},
 		{"a function of the database", "-- schema @postgres\ncreate trigger r before update on t for each row execute function suppress_redundant_updates_trigger();\n", ""},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
-			_, err := Check(t.Context(), twoProjections(t, c.more))
-			must.Hold(t, (c.says != "" || err == nil) && !(c.says != "" && (!errors.Is(err, outbox.ErrSetup) || !strings.Contains(err.Error(), c.says))), "error %v, want %q", err, c.says)
-		})
+		_, err := Check(t.Context(), twoProjections(t, c.more))
+		must.Hold(t, (c.says == "") == (err == nil) && (err == nil || errors.Is(err, outbox.ErrSetup) && strings.Contains(err.Error(), c.says)), "%s: error %v, want %q", c.name, err, c.says)
 	}
 }
 

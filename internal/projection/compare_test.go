@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 )
@@ -21,24 +19,18 @@ func setOf(f expected) *Set {
 
 // change runs one statement on the tables of a replay, as manual tampering would.
 func change(t *testing.T, f expected, statement string) {
-	t.Helper()
 	var err error
 	if c, ok := f.(*Scratch); ok {
 		err = c.exec(t.Context(), statement, nil)
 	} else {
 		_, err = f.(*live).writing.ExecContext(t.Context(), statement)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 }
 
 func compare(t *testing.T, live, expected expected, name string) (outbox.Comparison, []Difference) {
-	t.Helper()
 	c, found, err := setOf(live).Compare(t.Context(), live, expected, "c", name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return c, found
 }
 
@@ -56,15 +48,13 @@ func TestCompare_findsNothingInEqualRowsOfEveryKind(t *testing.T) {
 	}
 	change(t, a, `delete from keyed where campaign_id = 'other'`)
 	for _, name := range []string{"tables", "selects"} {
-		if c, found := compare(t, a, b, name); c.Differs() || len(found) > 0 {
-			t.Errorf("%s: %+v", name, c)
-		}
+		c, found := compare(t, a, b, name)
+		must.Hold(t, !c.Differs() && len(found) == 0, "%s: %+v", name, c)
 	}
 	change(t, a, `delete from keyed where campaign_id = 'c' and n = 3`)
 	change(t, b, `delete from keyless where campaign_id = 'c' and n = 3 and t = 'b'`)
-	if c, _ := compare(t, a, b, "tables"); c.Added != 5 || c.Removed != 1 || c.Changed != 0 {
-		t.Errorf("rows taken away on both sides: %+v", c)
-	}
+	c, _ := compare(t, a, b, "tables")
+	must.Hold(t, c.Added == 5 && c.Removed == 1 && c.Changed == 0, "rows taken away on both sides: %+v", c)
 }
 
 const pets = `-- projection: pets
@@ -152,7 +142,6 @@ func TestDifference_standsAsTheLiveRowOrAsTheReplayDoes(t *testing.T) {
 	must.Need(t, len(found) == 3, "found %d differences", len(found))
 	dogs := setOf(expected).Shapes()[0]
 	look := func(what string, want ...RowMatch) {
-		t.Helper()
 		tables := must.Get(setOf(expected).FirstRows(t.Context(), expected, "c", 10)).Or(t)
 		rows := map[string][]json.RawMessage{}
 		for _, cells := range tables[0].Rows {
@@ -226,12 +215,9 @@ insert into far select campaign_id, n from Reader where campaign_id = :campaign_
 		{[]string{"reader"}, []string{"base", "reader"}},
 		{[]string{"far", "alone"}, []string{"base", "alone", "reader", "far"}},
 	} {
-		got, err := s.Needs(tt.names...)
-		diff := cmp.Diff(tt.want, got)
-		must.Hold(t, err == nil && diff == "", "%v: %v\n%s", tt.names, err, diff)
+		must.Equal(t, must.Get(s.Needs(tt.names...)).Or(t), tt.want, tt.names, "need")
 	}
-	if _, err := s.Needs("none"); !errors.Is(err, outbox.ErrNotFound) {
-		t.Errorf("an unknown projection: %v", err)
-	}
+	_, err := s.Needs("none")
+	must.Hold(t, errors.Is(err, outbox.ErrNotFound), "an unknown projection: %v", err)
 	must.Equal(t, s.Others([]string{"alone", "far"}), map[string]bool{"base": true, "reader": true})
 }

@@ -8,8 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/outboxweb/outboxweb/internal/dbtest"
 	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
@@ -37,10 +35,15 @@ insert into apes values (:campaign_id, :payload.y, :payload.x);
 `
 
 func replayInto(t testing.TB, c expected, campaign, eventType string, payloads ...string) {
-	t.Helper()
 	for _, p := range payloads {
 		must.OK(t, c.Apply(t.Context(), &outbox.Event{CampaignID: campaign, EventType: eventType, Payload: json.RawMessage(p)}))
 	}
+}
+
+func digestsOf(t *testing.T, c expected, campaign string, only ...string) (digests map[string]string, full string) {
+	digests, full, err := c.Digests(t.Context(), campaign, only...)
+	must.OK(t, err)
+	return digests, full
 }
 
 func TestDigests_canonicalForm(t *testing.T) {
@@ -55,14 +58,11 @@ func TestDigests_canonicalForm(t *testing.T) {
 		`{"Name":"Abe","b":null,"campaign_id":"c","f":"2","n":-1},` +
 		`{"Name":"B","b":null,"campaign_id":"c","f":"1000000000000000000000","n":null},` +
 		`{"Name":"zoë\"\\\n\u0001</","b":"415a","campaign_id":"c","f":"0.1","n":9007199254740993}]}`
-	digests, full, err := c.Digests(t.Context(), "c")
-	if err != nil {
-		t.Fatal(err)
-	}
+	digests, full := digestsOf(t, c, "c")
 	must.Equal(t, digests, map[string]string{"zoo": sum(canonical)}, "digest of", canonical)
 	must.Equal(t, full, sum(sum(canonical)), "full")
-	empty, _, err := c.Digests(t.Context(), "nobody")
-	must.Hold(t, err == nil && empty["zoo"] == sum(`{"apes":[],"zebras":[]}`), "digest of a campaign without rows: %v, %v", empty, err)
+	empty, _ := digestsOf(t, c, "nobody")
+	must.Equal(t, empty["zoo"], sum(`{"apes":[],"zebras":[]}`), "digest of a campaign without rows")
 }
 
 func TestDigests_coverWhatTheFileNames(t *testing.T) {
@@ -70,10 +70,7 @@ func TestDigests_coverWhatTheFileNames(t *testing.T) {
 	fill := func(digest string) map[string]string {
 		c := replayText(t, zoo+digest)
 		replayInto(t, c, "c", "ape", `{"y":{"b":[1,2.50,true,null,12345678901234567890],"a":"x"},"x":1}`, `{"x":2}`, `{"y":"10","x":3}`)
-		digests, _, err := c.Digests(t.Context(), "c")
-		if err != nil {
-			t.Fatal(err)
-		}
+		digests, _ := digestsOf(t, c, "c")
 		return digests
 	}
 	tests := []struct{ name, digest, want string }{
@@ -105,10 +102,7 @@ insert into t values (:campaign_id, :payload.name);
 `)
 	c := newScratch(t, mustLoad(t, dir))
 	replayInto(t, c, "c", "a", `{"name":"é"}`, `{"name":"b"}`, `{"name":"a b"}`, `{"name":"a"}`, `{"name":"C"}`, `{"name":"a\""}`)
-	digests, _, err := c.Digests(t.Context(), "c")
-	if err != nil {
-		t.Fatal(err)
-	}
+	digests, _ := digestsOf(t, c, "c")
 	must.Equal(t, digests["p"], sum(`[{"name":"C"},{"name":"a"},{"name":"a b"},{"name":"a\""},{"name":"b"},{"name":"é"}]`), "digest")
 	for dialect, want := range map[string]string{"sqlite": "order by name COLLATE binary", "postgres": `order by name COLLATE "C"`} {
 		s := must.Get(Load(dialect, dir)).Or(t)
@@ -127,30 +121,22 @@ func TestDigests_refuses(t *testing.T) {
 	} {
 		c := replayText(t, zoo+digest)
 		replayInto(t, c, "c", "ape", `{"y":"not json","x":1}`)
-		if _, _, err := c.Digests(t.Context(), "c"); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s\n error %v, want %q", digest, err, want)
-		}
+		_, _, err := c.Digests(t.Context(), "c")
+		must.Hold(t, err != nil && strings.Contains(err.Error(), want), "%s\n error %v, want %q", digest, err, want)
 	}
 	c := replayText(t, zoo)
-	if _, _, err := c.Digests(t.Context(), "c", "zoo", "nope"); !errors.Is(err, outbox.ErrNotFound) {
-		t.Errorf("error %v, want ErrNotFound", err)
-	}
+	_, _, err := c.Digests(t.Context(), "c", "zoo", "nope")
+	must.Hold(t, errors.Is(err, outbox.ErrNotFound), "error %v, want ErrNotFound", err)
 }
 
 func TestDigests_ofSomeProjections(t *testing.T) {
 	t.Parallel()
 	c := newReplay(t, "builtin:campaigns")
-	all, full, err := c.Digests(t.Context(), "c")
-	if err != nil {
-		t.Fatal(err)
-	}
+	all, full := digestsOf(t, c, "c")
 	must.Equal(t, full, sum(all["campaigns"]+":"+all["sessions"]), "full")
-	some, part, err := c.Digests(t.Context(), "c", "sessions")
-	if err != nil {
-		t.Fatal(err)
-	}
-	diff := cmp.Diff(map[string]string{"sessions": all["sessions"]}, some)
-	must.Hold(t, diff == "" && part == sum(all["sessions"]), "full %s, digests (-want +got):\n%s", part, diff)
+	some, part := digestsOf(t, c, "c", "sessions")
+	must.Equal(t, some, map[string]string{"sessions": all["sessions"]}, "digests")
+	must.Equal(t, part, sum(all["sessions"]), "full")
 }
 
 // Digests are stored and compared over years. If this fails, every digest recorded so far is worthless: change it only on purpose.
@@ -168,16 +154,11 @@ func TestDigests_areStable(t *testing.T) {
 		e.OccurredAt = testEvent().OccurredAt
 		must.OK(t, c.Apply(t.Context(), &e))
 	}
-	digests, full, err := c.Digests(t.Context(), "c-1")
-	if err != nil {
-		t.Fatal(err)
-	}
+	digests, full := digestsOf(t, c, "c-1")
 	digests["full"] = full
-	if diff := cmp.Diff(map[string]string{
+	must.Equal(t, digests, map[string]string{
 		"campaigns": "sha256:1a50e11824c0a6943c99e037c0d7be7164152b2ea78f4e033fd02c397c139167",
 		"sessions":  "sha256:c651c22b9e2c349ce0ee2d88944a809d802e596c4287b079982a1a2bd17279d5",
 		"full":      "sha256:8e33208d107d010836d7f501195762cdbb5165b32d43fb9e9a70aebabc9e47e2",
-	}, digests); diff != "" {
-		t.Error(diff)
-	}
+	})
 }

@@ -63,7 +63,6 @@ var ofEveryKind = []string{
 }
 
 func alike(t *testing.T, what, campaign string, lite, post expected) {
-	t.Helper()
 	must.Equal(t, allDigests(t, post, campaign), allDigests(t, lite, campaign), what, "digests of campaign", campaign)
 }
 

@@ -43,7 +43,6 @@ type expected interface {
 
 // newReplay loads projections for the database that the tests currently run on, and creates their tables.
 func newReplay(t testing.TB, sources ...string) expected {
-	t.Helper()
 	if !dbtest.Postgres() {
 		return newScratch(t, mustLoad(t, sources...))
 	}
@@ -53,7 +52,6 @@ func newReplay(t testing.TB, sources ...string) expected {
 }
 
 func replayText(t testing.TB, content string) expected {
-	t.Helper()
 	return newReplay(t, writeFiles(t, "test.sql", content))
 }
 
@@ -64,7 +62,6 @@ type live struct {
 }
 
 func newLive(t testing.TB, sources ...string) *live {
-	t.Helper()
 	set := must.Get(Load("postgres", sources...)).Or(t)
 	url := dbtest.New(t).Projections
 	l := &live{set: set, writing: dbtest.Open(t, url)}

@@ -16,17 +16,13 @@ import (
 )
 
 func allDigests(t testing.TB, c expected, campaign string) map[string]string {
-	t.Helper()
 	digests, full, err := c.Digests(t.Context(), campaign)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	digests["full"] = full
 	return digests
 }
 
 func replayAll(t testing.TB, c expected, events []outbox.Event) {
-	t.Helper()
 	if n, err := replayCampaign(t.Context(), c, events); err != nil {
 		t.Fatalf("event %d: %v", n+1, err)
 	}

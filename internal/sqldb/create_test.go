@@ -53,13 +53,11 @@ func migrateWith(ctx context.Context, url string, c Config) error {
 }
 
 func mustMigrateWith(t *testing.T, url string, texts map[string]string) {
-	t.Helper()
 	must.OK(t, migrateWith(t.Context(), url, withMigrations(texts)))
 }
 
 // state is what stands in a database: its tables, and the versions that were applied.
 func state(t *testing.T, url string) string {
-	t.Helper()
 	db := dbtest.Open(t, url)
 	tables := dbtest.Tables(t, db)
 	if len(tables) == 0 {

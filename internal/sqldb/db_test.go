@@ -59,7 +59,6 @@ func openAt(ctx context.Context, name, url string) (*DB, error) {
 }
 
 func open(t *testing.T) *DB {
-	t.Helper()
 	d := must.Get(openAt(t.Context(), "journal", dbtest.New(t).Journal)).Or(t)
 	t.Cleanup(func() {
 		must.OK(t, d.Close())

@@ -51,7 +51,6 @@ func TestSQLiteWrite_ofAFileThatIsNotInPlaceIsRefused(t *testing.T) {
 			must.OK(t, err)
 			must.OK(t, d.note("acknowledged"))
 			verifyRefused := func(err error) {
-				t.Helper()
 				refusal, ok := errors.AsType[*outbox.Refusal](err)
 				must.Hold(t, ok && errors.Is(err, outbox.ErrBusy) && strings.Contains(refusal.Detail, way.says), "got error %v, want a refusal that says %q", err, way.says)
 			}
@@ -79,7 +78,6 @@ func TestSQLiteWrite_ofAFileThatIsNotInPlaceIsRefused(t *testing.T) {
 }
 
 func newSite(t *testing.T) site {
-	t.Helper()
 	top := t.TempDir()
 	s := site{dir: filepath.Join(top, "data"), link: filepath.Join(top, "link.db"), older: filepath.Join(top, "older.db")}
 	s.file = filepath.Join(s.dir, "journal.db")
@@ -95,7 +93,6 @@ func newSite(t *testing.T) site {
 
 // verifyNotes checks that a database is sound and has just these notes.
 func verifyNotes(t *testing.T, file string, want []string) {
-	t.Helper()
 	d, err := openAt(t.Context(), "journal", "sqlite:"+file)
 	must.OK(t, err)
 	if damaged, err := d.DamagedPages(t.Context()); err != nil || len(damaged) != 1 || damaged[0] != "ok" {
