@@ -109,12 +109,8 @@ func TestSQLiteApply_nothingRunsAfterAnInterruptedStatement(t *testing.T) {
 	f.SetWatermark("a", 1, 1)
 	f.Unchanged(func() {
 		err := f.Apply(f.Ctx, func(tx *readmodel.ApplyTx) error {
-			if err := tx.Savepoint(); err != nil {
-				return err
-			}
-			if err := tx.Exec(f.Ctx, `insert into written values (1)`, nil); err != nil {
-				return err
-			}
+			must.OK(t, tx.Savepoint())
+			must.OK(t, tx.Exec(f.Ctx, `insert into written values (1)`, nil))
 			ctx, cancel := context.WithTimeout(f.Ctx, 20*time.Millisecond)
 			defer cancel()
 			err := tx.Exec(ctx, endless, nil)
@@ -134,9 +130,7 @@ func TestSQLiteApply_nothingCommitsAfterAnInterruptedQuery(t *testing.T) {
 	f := withTable(t)
 	f.Unchanged(func() {
 		err := f.Apply(f.Ctx, func(tx *readmodel.ApplyTx) error {
-			if err := tx.Exec(f.Ctx, `insert into written values (1)`, nil); err != nil {
-				return err
-			}
+			must.OK(t, tx.Exec(f.Ctx, `insert into written values (1)`, nil))
 			ctx, cancel := context.WithTimeout(f.Ctx, 20*time.Millisecond)
 			defer cancel()
 			// SQLite keeps a transaction whose query was interrupted, and would commit half of the
@@ -182,9 +176,7 @@ func TestSQLiteApply_statementThatRollsBackTheTransactionLosesIt(t *testing.T) {
 	f.ExecProjections(`insert into written values (1)`)
 	f.Unchanged(func() {
 		err := f.Apply(f.Ctx, func(tx *readmodel.ApplyTx) error {
-			if err := errors.Join(tx.Exec(f.Ctx, `insert into written values (2)`, nil), tx.Savepoint()); err != nil {
-				return err
-			}
+			must.OK(t, errors.Join(tx.Exec(f.Ctx, `insert into written values (2)`, nil), tx.Savepoint()))
 			must.Hold(t, tx.Exec(f.Ctx, `insert or rollback into written values (1)`, nil) != nil, "the violated key is no error")
 			must.Hold(t, tx.RollbackTo() != nil && tx.Lost(), "the transaction goes on although the database has rolled it back")
 			return nil
@@ -221,12 +213,8 @@ func TestQuarantine_setsOneProjectionAsideAndRecordsWhy(t *testing.T) {
 	e := must.Get(f.Event(f.Ctx, "a", 3)).Or(t)
 	quarantine := func(projection string) {
 		err := f.Apply(f.Ctx, func(tx *readmodel.ApplyTx) error {
-			if _, err := tx.Watermark("a"); err != nil {
-				return err
-			}
-			if err := errors.Join(tx.Failed(projection, &e, *storetest.Failure("boom")), tx.Quarantine(projection, &e)); err != nil {
-				return err
-			}
+			must.Get(tx.Watermark("a")).Or(t)
+			must.OK(t, errors.Join(tx.Failed(projection, &e, *storetest.Failure("boom")), tx.Quarantine(projection, &e)))
 			names, err := tx.SetAside("a")
 			must.Hold(t, names[projection], "set aside are %v, want %s", names, projection)
 			return err
@@ -248,9 +236,7 @@ func TestPostgresAdvance_ofTwoAtOnceMovesTheWatermarkOnce(t *testing.T) {
 	f.SetWatermark("a", 1, 1)
 	second := make(chan error)
 	err := f.Apply(f.Ctx, func(tx *readmodel.ApplyTx) error {
-		if err := tx.Advance("a", 1, 1, 2, "first"); err != nil {
-			return err
-		}
+		must.OK(t, tx.Advance("a", 1, 1, 2, "first"))
 		go func() {
 			second <- f.Apply(f.Ctx, func(tx *readmodel.ApplyTx) error { return tx.Advance("a", 1, 1, 3, "second") })
 		}()
@@ -272,9 +258,7 @@ func TestPostgresWatermark_isReadOnceNobodyElseMovesIt(t *testing.T) {
 		f.SetWatermark("a", 1, 1)
 		second := make(chan error)
 		err := f.Apply(f.Ctx, func(tx *readmodel.ApplyTx) error {
-			if err := errors.Join(tx.Advance("a", 1, 1, 2, "first"), tx.Fence("a", 5)); err != nil {
-				return err
-			}
+			must.OK(t, errors.Join(tx.Advance("a", 1, 1, 2, "first"), tx.Fence("a", 5)))
 			go func() {
 				second <- f.Apply(f.Ctx, func(tx *readmodel.ApplyTx) error {
 					if err := read(tx); err != nil {
@@ -308,12 +292,8 @@ func TestPostgresApply_statementOverItsTimeIsUndoneAlone(t *testing.T) {
 	f := own(t, storetest.EventTimeout(storetest.Overtime))
 	f.ExecProjections(`create table written (n integer primary key)`)
 	err := f.Apply(f.Ctx, func(tx *readmodel.ApplyTx) error {
-		if _, err := tx.Watermark("a"); err != nil {
-			return err
-		}
-		if err := errors.Join(tx.Exec(f.Ctx, `insert into written values (1)`, nil), tx.Savepoint(), tx.Exec(f.Ctx, `insert into written values (2)`, nil)); err != nil {
-			return err
-		}
+		must.Get(tx.Watermark("a")).Or(t)
+		must.OK(t, errors.Join(tx.Exec(f.Ctx, `insert into written values (1)`, nil), tx.Savepoint(), tx.Exec(f.Ctx, `insert into written values (2)`, nil)))
 		err := tx.Exec(f.Ctx, `select pg_sleep(60)`, nil)
 		must.Hold(t, errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, outbox.ErrBusy), "a statement over its time: got error %v", err)
 		must.Hold(t, !tx.Lost(), "it costs the transaction")
@@ -331,9 +311,7 @@ func TestPostgresApply_nothingCommitsAfterAFailedStatement(t *testing.T) {
 	f.Unchanged(func() {
 		for _, failing := range []string{`select pg_sleep(60)`, `insert into written values (1)`, `selec`} {
 			err := f.Apply(f.Ctx, func(tx *readmodel.ApplyTx) error {
-				if err := tx.Exec(f.Ctx, `insert into written values (1)`, nil); err != nil {
-					return err
-				}
+				must.OK(t, tx.Exec(f.Ctx, `insert into written values (1)`, nil))
 				must.Hold(t, tx.Exec(f.Ctx, failing, nil) != nil, "%s did not fail", failing)
 				return nil
 			})
@@ -348,9 +326,7 @@ func TestPostgresApply_statementAfterAFailedOneLosesTheTransaction(t *testing.T)
 	f := withTable(t)
 	f.Unchanged(func() {
 		err := f.Apply(f.Ctx, func(tx *readmodel.ApplyTx) error {
-			if err := errors.Join(tx.Savepoint(), tx.Exec(f.Ctx, `insert into written values (1)`, nil)); err != nil {
-				return err
-			}
+			must.OK(t, errors.Join(tx.Savepoint(), tx.Exec(f.Ctx, `insert into written values (1)`, nil)))
 			must.Hold(t, tx.Exec(f.Ctx, `insert into written values (1)`, nil) != nil && !tx.Lost(), "a violated key is no error, or costs the transaction")
 			must.Hold(t, tx.Exec(f.Ctx, `insert into written values (2)`, nil) != nil && tx.Lost(), "without returning to the savepoint it goes on")
 			must.Hold(t, tx.RollbackTo() != nil && tx.Advance("a", 1, 0, 2, "h") != nil, "the lost transaction is still of use")
@@ -366,9 +342,7 @@ func TestPostgresApply_gatheredStatementsTellHowManyTookEffect(t *testing.T) {
 		return tx.Exec(f.Ctx, `insert into written values ($1)`, []any{n})
 	}
 	err := f.Apply(f.Ctx, func(tx *readmodel.ApplyTx) error {
-		if err := tx.Savepoint(); err != nil {
-			return err
-		}
+		must.OK(t, tx.Savepoint())
 		must.Hold(t, tx.Gather(), "nothing is gathered")
 		if err := errors.Join(insert(tx, 1), insert(tx, 2), insert(tx, 1), insert(tx, 3)); err != nil || tx.Gathered() != 4 {
 			t.Errorf("%d statements wait: %v", tx.Gathered(), err)
@@ -376,18 +350,12 @@ func TestPostgresApply_gatheredStatementsTellHowManyTookEffect(t *testing.T) {
 		if done, err := tx.Flush(); done != 2 || err == nil || tx.Lost() || tx.Gathered() != 0 {
 			t.Errorf("%d statements took effect, %v, lost: %v, want two and the third's error", done, err, tx.Lost())
 		}
-		if err := tx.RollbackTo(); err != nil {
-			return err
-		}
+		must.OK(t, tx.RollbackTo())
 		tx.Gather()
-		if err := errors.Join(insert(tx, 7), insert(tx, 8)); err != nil {
-			return err
-		}
+		must.OK(t, errors.Join(insert(tx, 7), insert(tx, 8)))
 		tx.Discard()
 		tx.Gather()
-		if err := errors.Join(insert(tx, 4), insert(tx, 5)); err != nil {
-			return err
-		}
+		must.OK(t, errors.Join(insert(tx, 4), insert(tx, 5)))
 		done, err := tx.Flush()
 		must.Equal(t, done, 2, "statements took effect")
 		return err
@@ -425,9 +393,7 @@ func TestPostgresApply_deadlockIsBusy(t *testing.T) {
 	storetest.Run(f.TB, other, `set deadlock_timeout = '1min'`, `begin`, lock("b"))
 	blocked := make(chan error)
 	err := f.Apply(f.Ctx, func(tx *readmodel.ApplyTx) error {
-		if _, err := tx.Watermark("a"); err != nil {
-			return err
-		}
+		must.Get(tx.Watermark("a")).Or(t)
 		go func() { _, err := other.Exec(context.Background(), lock("a")); blocked <- err }()
 		_, err := tx.Watermark("b")
 		return err
@@ -444,9 +410,7 @@ func TestPostgresApply_transactionThatStoodStillIsCutOff(t *testing.T) {
 	f.SetWatermark("a", 1, 1)
 	f.Unchanged(func() {
 		err := f.Apply(f.Ctx, func(tx *readmodel.ApplyTx) error {
-			if err := tx.Fence("a", 9); err != nil {
-				return err
-			}
+			must.OK(t, tx.Fence("a", 9))
 			storetest.Eventually(f.TB, "the transaction to be cut off", func() bool {
 				return f.Number(`select count(*)`+storetest.TheStores+` and state = 'idle in transaction'`) == 0
 			})

@@ -191,7 +191,6 @@ func deletedFiles(t *testing.T) (bytes int64) {
 
 // resident is the memory of this process in bytes, after a garbage collection.
 func resident(t *testing.T) int64 {
-	t.Helper()
 	if _, err := os.Stat("/proc/self/statm"); err != nil {
 		t.Skip("no /proc here")
 	}
@@ -233,7 +232,6 @@ func TestPostgresScratch_plansForTheRowsThatItHas(t *testing.T) {
 		`create index lines_by_part on lines (campaign_id, part)`}}})).Or(t)
 	defer c.Close()
 	replay := func(events int) {
-		t.Helper()
 		must.Get(c.Replay(f.Ctx, events, func(i int) error {
 			return c.Exec(f.Ctx, `insert into lines (campaign_id, line, part) values ('c', $1, $1)`, []any{int64(i)})
 		})).Or(t)
