@@ -18,6 +18,11 @@ func (f *Fixture) MustPause(campaign string) {
 	must.Get(f.PauseCampaign(f.Ctx, outbox.Command{By: outbox.Operator{Name: "scene"}}, campaign)).Or(f.TB)
 }
 
+// MustResume resumes a campaign.
+func (f *Fixture) MustResume(campaign string) {
+	must.Get(f.ResumeCampaign(f.Ctx, outbox.Command{By: outbox.Operator{Name: "scene"}}, campaign)).Or(f.TB)
+}
+
 // Killed creates n campaigns of three events each whose first is dead.
 func (f *Fixture) Killed(name string, n int) []string {
 	ids := make([]string, n)

@@ -193,7 +193,6 @@ func TestSQLitePass_countsNoAttemptWhileADatabaseIsBusy(t *testing.T) {
 
 // mustBeUntouched fails unless every row is pending without attempts, and no lease is held.
 func mustBeUntouched(tb testing.TB, b *enginetest.Engine) {
-	tb.Helper()
 	touched := storetest.Column[string](tb, b.JournalDB, `select campaign_id || ' ' || seq || ' ' || status from projection_apply_outbox where status <> 'pending' or attempt_count <> 0`)
 	must.Hold(tb, len(touched) <= 0, "rows were touched: %q", touched)
 	if n := storetest.Column[int](tb, b.JournalDB, `select count(*) from attempts`); n[0] > 0 {
@@ -221,9 +220,12 @@ func TestSQLitePass_countsNoAttemptWhenTheDiskIsFull(t *testing.T) {
 	must.Need(t, err != nil && strings.Contains(err.Error(), "full"), "error = %v, want that the disk is full", err)
 	mustBeUntouched(t, b)
 	b.MustHaveApplied("a", 0)
+	faults := b.ReadModel().Faults()
+	must.Hold(t, errors.Is(err, outbox.ErrFull) && len(faults) == 1 && faults[0].Kind == outbox.FaultFull && !faults[0].Since.After(time.Now()), "%v, and the faults are %+v", err, faults)
 
 	stuffed.Store(false)
 	b.Drain()
+	must.Equal(t, len(b.ReadModel().Faults()), 0, "faults once there is room")
 	b.MustHaveApplied("a", 3)
 	b.MustHaveApplied("b", 2)
 	b.Sound()
@@ -233,7 +235,6 @@ func TestPass_advancesOverWhatNoProjectionHandles(t *testing.T) {
 	b := enginetest.Own(t, []string{enginetest.Accounts})
 	b.Feed(enginetest.Noted("a"), enginetest.Opened("a", 10), enginetest.Noted("a"), enginetest.Spent("a", 4), enginetest.Noted("a"))
 	must.Equal(t, must.Get(b.AppliedSeq(context.Background(), "a")).Or(t), 5, "the watermark")
-	mustHaveNoGap(t, b)
 	b.Sound()
 }
 
@@ -245,7 +246,6 @@ func TestPass_advancesOverAuditOnlyEventsAndTouchesNothing(t *testing.T) {
 	must.Equal(t, storetest.Column[int](t, b.ProjectionsDB, `select seq from ledger_history order by id`), []int{2, 5}, "projections saw events")
 	c := b.MustCampaign("a")
 	must.Hold(t, c.AppliedSeq == 6 && c.State() == outbox.StateCurrent, "applied seq %d, state %s; want 6, current", c.AppliedSeq, c.State())
-	mustHaveNoGap(t, b)
 	b.Sound()
 }
 

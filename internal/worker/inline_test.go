@@ -30,14 +30,6 @@ func appendInline(tb testing.TB, b *enginetest.Engine, events ...outbox.Event) e
 	return b.Worker.ApplyInline(context.Background(), events[0].CampaignID)
 }
 
-func pauseCampaign(tb testing.TB, b *enginetest.Engine, id string) {
-	must.Get(b.PauseCampaign(context.Background(), enginetest.Operator, id)).Or(tb)
-}
-
-func resumeCampaign(tb testing.TB, b *enginetest.Engine, id string) {
-	must.Get(b.ResumeCampaign(context.Background(), enginetest.Operator, id)).Or(tb)
-}
-
 func TestApplyInline_appliesBeforeItReturns(t *testing.T) {
 	b := enginetest.Own(t, []string{enginetest.Ledger}, enginetest.InMode(outbox.ModeInline), enginetest.BatchSize(2))
 	for n := 1; n <= 20; n += 5 {
@@ -53,7 +45,6 @@ func TestApplyInline_appliesBeforeItReturns(t *testing.T) {
 
 // appendConcurrently appends through several engines at once, each caller one event after another, and checks that answered events are applied.
 func appendConcurrently(t *testing.T, callers, each int, benches ...*enginetest.Engine) {
-	t.Helper()
 	var appending sync.WaitGroup
 	for i := range callers {
 		b := benches[i%len(benches)]
@@ -155,10 +146,6 @@ func failedInline(tb testing.TB, options ...enginetest.Option) *enginetest.Engin
 	return b
 }
 
-func fund(tb testing.TB, b *enginetest.Engine) {
-	b.ExecProjections(`update accounts set balance = 1000`)
-}
-
 func mustHaveNoRows(tb testing.TB, b *enginetest.Engine) {
 	must.Equal(tb, storetest.Column[int](tb, b.JournalDB, `select count(*) from projection_apply_outbox`)[0], 0, "rows are left")
 }
@@ -177,7 +164,7 @@ func TestApplyInline_givesWhatFailedARow(t *testing.T) {
 	b.Sound()
 
 	must.Hold(t, !b.MustPass(), "the worker tried again before the row was due")
-	fund(t, b)
+	b.ExecProjections(`update accounts set balance = 1000`)
 	b.Clock.Advance(time.Second)
 	b.Drain()
 	b.MustHaveApplied("a", 2)
@@ -190,12 +177,12 @@ func TestAppend_inlineToAPausedCampaignQueuesWhatIsBefore(t *testing.T) {
 	t.Parallel()
 	b := openInline(t, enginetest.Ledger)
 	b.MustAppend(enginetest.Notes("a", 2)...)
-	pauseCampaign(t, b, "a")
+	b.MustPause("a")
 	b.MustAppend(enginetest.Notes("a", 2)...)
 	c := b.MustCampaign("a")
 	must.Hold(t, c.HeadSeq == 1 && c.Counts == (outbox.Counts{Pending: 4}), "the campaign is %+v, want all four queued", c)
 	b.Sound()
-	resumeCampaign(t, b, "a")
+	b.MustResume("a")
 	b.Drain()
 	b.MustHaveApplied("a", 4)
 	mustHaveNoRows(t, b)
@@ -217,7 +204,7 @@ func TestApplyInline_countsAttemptsUntilTheRowIsDead(t *testing.T) {
 	must.Hold(t, c.State() == outbox.StateBlocked && c.BlockedBehind() == 2, "the campaign is %+v, want 2 rows behind its dead head", c)
 	b.Sound()
 
-	fund(t, b)
+	b.ExecProjections(`update accounts set balance = 1000`)
 	b.MustRequeue("a", 2)
 	b.Drain()
 	b.MustHaveApplied("a", 4)
@@ -237,10 +224,10 @@ func TestInline_rowsOfAnotherModeAreAppliedByBothPaths(t *testing.T) {
 	b.Sound()
 
 	// And the reverse: the rows of inline mode are ordinary outbox rows.
-	pauseCampaign(t, b, "a")
+	b.MustPause("a")
 	err := appendInline(t, b, enginetest.Noted("a"))
 	must.Hold(t, err != nil, "a paused campaign was applied")
-	resumeCampaign(t, b, "a")
+	b.MustResume("a")
 	earlier.Feed(enginetest.Noted("a"))
 	earlier.MustHaveApplied("a", 7)
 	earlier.Sound()

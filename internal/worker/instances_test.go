@@ -102,7 +102,6 @@ func TestPostgresRun_spreadsCampaignsOverWorkersAndAppliesEachByOneAtATime(t *te
 
 // mustHaveShared fails unless each worker did a part of the work, all of it is counted once, and no campaign was held by two.
 func mustHaveShared(t *testing.T, all []*enginetest.Engine, total int64) {
-	t.Helper()
 	sum := store.Settled{}
 	storetest.Eventually(t, "what is applied is settled", func() bool {
 		sum = store.Settled{}
@@ -194,8 +193,7 @@ func TestPostgresRun_handsItsCampaignsOverAtOnceWhenItStops(t *testing.T) {
 	for c := range campaigns {
 		b.MustWait(fmt.Sprint("c", c), int64(each))
 	}
-	err := <-ended
-	must.Hold(t, err == nil, "run: %v", err)
+	must.OK(t, <-ended)
 	for c := range campaigns {
 		b.MustHaveApplied(fmt.Sprint("c", c), each)
 	}

@@ -56,10 +56,6 @@ func replayed(tb testing.TB, b *enginetest.Engine, j corpus.Journal, events []ou
 	return all
 }
 
-func mustHaveDigests(tb testing.TB, got, want map[string]string) {
-	must.Equal(tb, got, want, "digests by campaign")
-}
-
 func mustHaveOneDeadHead(tb testing.TB, b *enginetest.Engine, j corpus.Journal) {
 	dead := must.Get(b.Rows(context.Background(), outbox.RowFilter{Status: outbox.Dead})).Or(tb)
 	must.Hold(tb, len(dead.Items) == 1 && dead.Items[0].CampaignID == j.Poisoned && dead.Items[0].Seq == j.PoisonedSeq && dead.Items[0].IsHead, "dead rows = %+v", dead.Items)
@@ -67,11 +63,6 @@ func mustHaveOneDeadHead(tb testing.TB, b *enginetest.Engine, j corpus.Journal) 
 	must.Hold(tb, len(waiting) == j.Waiting && !slices.ContainsFunc(waiting, func(id string) bool { return id != j.Poisoned }), "rows of campaigns %q are left", waiting)
 	leased := storetest.Column[string](tb, b.JournalDB, `select campaign_id from campaigns where lease_owner <> ''`)
 	must.Hold(tb, len(leased) == 0, "campaigns %q stay leased", leased)
-}
-
-func mustHaveNoGap(tb testing.TB, b *enginetest.Engine) {
-	gaps, err := b.Gaps(context.Background())
-	must.Hold(tb, err == nil && len(gaps) == 0, "gaps %+v (%v), want none", gaps, err)
 }
 
 // journalled is an engine on which a journal was applied as far as possible, with its audit-only types registered.
@@ -97,14 +88,13 @@ func TestWorker_onAWholeJournal(t *testing.T) {
 
 		t.Run("applies all but the dead head and what waits for it, advancing over audit-only events", func(t *testing.T) {
 			mustHaveOneDeadHead(t, b, j)
-			mustHaveNoGap(t, b)
 			b.Sound()
 		})
 		t.Run("makes of it what a replay from scratch makes, and the other database", func(t *testing.T) {
 			must.Equal(t, len(digests), j.Campaigns, "campaigns")
-			mustHaveDigests(t, digests, replayed(t, b, j, events))
+			must.Equal(t, digests, replayed(t, b, j, events), "digests by campaign")
 			if b.OnPostgres() {
-				mustHaveDigests(t, digests, digestsOf(t, journalled(t, dbtest.Files(t.TempDir()), j, events), events))
+				must.Equal(t, digests, digestsOf(t, journalled(t, dbtest.Files(t.TempDir()), j, events), events), "digests by campaign")
 			}
 		})
 		t.Run("changes nothing when it is appended again", func(t *testing.T) {
@@ -128,8 +118,7 @@ func TestWorker_onAWholeJournal(t *testing.T) {
 			}
 			must.Equal(t, must.Get(second.Reconcile(t.Context())).Or(t), outbox.Repaired{}, "what the second start repaired")
 			must.Equal(t, b.Dump("instances"), before, "a second start")
-			mustHaveDigests(t, digestsOf(t, second, events), digests)
-			mustHaveNoGap(t, second)
+			must.Equal(t, digestsOf(t, second, events), digests, "digests by campaign")
 		})
 	})
 }
@@ -207,13 +196,13 @@ func TestPass_dropsWhatItReadAheadOfAWave(t *testing.T) {
 	b := enginetest.Own(t, []string{enginetest.Ledger}, enginetest.BatchSize(2))
 	b.MustAppend(enginetest.Notes("a", 4)...)
 	b.MustPass()
-	must.Get(b.PauseCampaign(t.Context(), enginetest.Operator, "a")).Or(t)
+	b.MustPause("a")
 	b.MustAppend(enginetest.Noted("b"))
 	b.MustPass()
 	forget(t, b, "a", 2)
 	must.Get(b.Reconcile(t.Context())).Or(t)
 	b.MustAppend(other("a"), other("a"))
-	must.Get(b.ResumeCampaign(t.Context(), enginetest.Operator, "a")).Or(t)
+	b.MustResume("a")
 	b.Drain()
 	b.MustHaveApplied("a", 4)
 	b.Sound()

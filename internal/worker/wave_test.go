@@ -41,8 +41,7 @@ func TestPass_leavesNothingLeasedWhateverTheNumberOfCampaigns(t *testing.T) {
 			must.Need(t, held[0] <= 0, "%+v: %d leases and rows are held after wave %d", c, held[0], passes)
 		}
 		// Nothing waits for a lease to end: the clock has not moved.
-		done := storetest.Column[int](t, db, `select count(*) from campaigns where applied_seq = $1`, each)[0]
-		must.Need(t, done == c.campaigns, "%+v: %d campaigns are applied to their end", c, done)
+		must.Equal(t, storetest.Column[int](t, db, `select count(*) from campaigns where applied_seq = $1`, each)[0], c.campaigns, "campaigns applied to their end")
 		most := c.campaigns*each/min(c.rows, 256) + c.campaigns + 1
 		must.Hold(t, passes <= most, "%+v: %d waves, want at most %d", c, passes, most)
 	}
@@ -93,11 +92,11 @@ func TestRun_isWokenByWhateverMakesARowDue(t *testing.T) {
 	b.MustRequeue("a", 2)
 	b.MustWait("a", 3)
 
-	pauseCampaign(t, b, "a")
+	b.MustPause("a")
 	b.MustAppend(enginetest.Noted("a"), enginetest.Noted("b"))
 	b.MustWait("b", 1)
 	must.Equal(t, must.Get(b.AppliedSeq(ctx, "a")).Or(t), 3, "where a paused campaign stands")
-	resumeCampaign(t, b, "a")
+	b.MustResume("a")
 	b.MustWait("a", 4)
 	b.MustHaveApplied("a", 4)
 }
@@ -113,11 +112,11 @@ func TestRun_isWokenByARepairedGap(t *testing.T) {
 	b.Start()
 	b.MustAppend(enginetest.Notes("a", 2)...)
 	b.MustWait("a", 2)
-	pauseCampaign(t, b, "a")
+	b.MustPause("a")
 	b.MustAppend(enginetest.Notes("a", 3)...)
 	b.LoseRows("a", "seq between 3 and 5")
 	deaf.Store(true) // or the worker finds and repairs the gap before the operator does
-	resumeCampaign(t, b, "a")
+	b.MustResume("a")
 	deaf.Store(false)
 	if repaired, err := b.ReplayCampaign(t.Context(), enginetest.Operator, "a"); err != nil || repaired.Inserted != 3 && repaired.Inserted != 0 { // the self-check may have been first
 		t.Fatalf("repaired %+v (%v), want 3 rows inserted", repaired, err)
@@ -351,10 +350,10 @@ func TestWorker_appliesWhatLostItsRows(t *testing.T) {
 				storetest.Eventually(t, "the worker works", applied("first", 1))
 			}
 			b.MustAppend(enginetest.Noted("c"))
-			pauseCampaign(t, b, "c")
+			b.MustPause("c")
 			b.MustAppend(enginetest.Notes("c", 4)...)
 			b.Exec(`delete from projection_apply_outbox where campaign_id = 'c'`)
-			resumeCampaign(t, b, "c")
+			b.MustResume("c")
 			if !scene.running {
 				stop = b.Start()
 			}
@@ -412,8 +411,7 @@ func TestRehearse_recordsWhatWouldHappenAndChangesNothingElse(t *testing.T) {
 			r := b.MustRow("b", seq).Rehearsal
 			must.Hold(t, r != nil && !r.At.IsZero() && strings.Contains(r.Error, says) && (r.Error == "") == (says == ""), "the row of event %d says of its rehearsal %+v, want %q", seq, r, says)
 		}
-		r := b.MustRow("b", 5).Rehearsal
-		must.Hold(t, r == nil, "the row behind the one that would fail says of a rehearsal %+v", r)
+		must.Hold(t, b.MustRow("b", 5).Rehearsal == nil, "the row behind the one that would fail says of a rehearsal")
 		mustBeUntouched(t, b)
 		b.Sound()
 	}
