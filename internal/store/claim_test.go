@@ -21,8 +21,7 @@ func TestClaim_marksARunFromTheHeadUnderANewEpoch(t *testing.T) {
 	f.Claims(one, 3, "a 1-3 under 1")
 	f.Is("a", "applied 0 of 5, head 1 processing, 2 pending, 3 processing, held by worker-1 under 1")
 	must.Equal(t, f.MustCampaign("a").Lease.ExpiresAt, began.Add(lease), "lease")
-	n := f.Number(`select count(*) from projection_apply_outbox where status = 'processing' and claim_epoch = 1 and seq <= 3`)
-	must.Hold(t, n == 3, "%d of the three rows carry the claim's epoch", n)
+	must.Equal(t, f.Number(`select count(*) from projection_apply_outbox where status = 'processing' and claim_epoch = 1 and seq <= 3`), 3, "rows with the claim's epoch")
 	f.Sound()
 	// It is taken over as soon as the lease has expired.
 	f.Clock.Advance(lease - time.Microsecond)
@@ -295,27 +294,24 @@ var stagesOfAWave = map[string]func(f *fixture) store.Claim{
 }
 
 func TestClaimForRun_takesAWaveAwayAsThoughItHadBeenGivenBack(t *testing.T) {
-	t.Parallel()
-	for name, wave := range stagesOfAWave {
-		t.Run(name, func(t *testing.T) {
-			given, taken := own(t), open(t)
-			givenBack := wave(given)
-			given.MustSettle(one, store.Result{Claim: givenBack, Applied: givenBack.First - 1})
-			claim := wave(taken)
-			claims := taken.ClaimedForRun("a")
-			rows := taken.queue("a")
-			must.Hold(t, !strings.Contains(rows, "processing"), "while the run holds it the queue is\n%s", rows)
-			now, want := taken.MustCampaign("a"), given.MustCampaign("a")
-			must.Hold(t, now.Counts == want.Counts && now.HeadSeq == want.HeadSeq && now.HeadStatus == want.HeadStatus && now.HeadNextAttempt == want.HeadNextAttempt, "while the run holds it the campaign is %+v, after a wave that gave back %+v", now, want)
-			taken.Sound()
-			taken.NoClaim(two)
-			must.Equal(t, taken.MustSettle(one, store.Result{Claim: claim, Applied: claim.Last, Failure: storetest.Failure("late")}), store.Settled{Fenced: 1}, "the wave settled")
-			taken.ReleaseFromRun(claims...)
-			must.Equal(t, taken.queue("a"), given.queue("a"), "the queue", "after a wave that gave back")
-			taken.Sound()
-			must.Equal(t, taken.ClaimOne(two, 1).First, 1, "afterwards a worker claims")
-		})
-	}
+	storetest.Each(t, own, stagesOfAWave, func(t *testing.T, given *fixture, wave func(f *fixture) store.Claim) {
+		taken := open(t)
+		givenBack := wave(given)
+		given.MustSettle(one, store.Result{Claim: givenBack, Applied: givenBack.First - 1})
+		claim := wave(taken)
+		claims := taken.ClaimedForRun("a")
+		rows := taken.queue("a")
+		must.Hold(t, !strings.Contains(rows, "processing"), "while the run holds it the queue is\n%s", rows)
+		now, want := taken.MustCampaign("a"), given.MustCampaign("a")
+		must.Hold(t, now.Counts == want.Counts && now.HeadSeq == want.HeadSeq && now.HeadStatus == want.HeadStatus && now.HeadNextAttempt == want.HeadNextAttempt, "while the run holds it the campaign is %+v, after a wave that gave back %+v", now, want)
+		taken.Sound()
+		taken.NoClaim(two)
+		must.Equal(t, taken.MustSettle(one, store.Result{Claim: claim, Applied: claim.Last, Failure: storetest.Failure("late")}), store.Settled{Fenced: 1}, "the wave settled")
+		taken.ReleaseFromRun(claims...)
+		must.Equal(t, taken.queue("a"), given.queue("a"), "the queue", "after a wave that gave back")
+		taken.Sound()
+		must.Equal(t, taken.ClaimOne(two, 1).First, 1, "afterwards a worker claims")
+	})
 }
 
 func TestClaimForRun_fencesTheWaveOff(t *testing.T) {

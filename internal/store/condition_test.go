@@ -1,7 +1,6 @@
 package store_test
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -9,15 +8,12 @@ import (
 	"math"
 	"slices"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 
 	"pgregory.net/rapid"
 
 	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
-	"github.com/outboxweb/outboxweb/internal/size"
 	"github.com/outboxweb/outboxweb/internal/store"
 	"github.com/outboxweb/outboxweb/internal/storetest"
 )
@@ -218,41 +214,6 @@ func TestPostgresCondition_waitsForAppendsStillOpen(t *testing.T) {
 			f.CloseNow()
 		}
 	}
-}
-
-// Each caller has its own campaign, so that no campaign lock serializes them.
-func TestCondition_ofManyAtOnceExactlyOneHolds(t *testing.T) {
-	f := own(t)
-	stores := []*fixture{f, f.beside()}
-	callers, seats := 8, size.Of(10, 50, 200)
-	var taken, refusals atomic.Int64
-	var wg sync.WaitGroup
-	for caller := range callers {
-		wg.Go(func() {
-			s := stores[caller%2]
-			for i := range seats {
-				seat := fmt.Sprint(i)
-				e := storetest.Tagged(fmt.Sprintf("c-%d", caller), "seat.taken", "seat", seat)
-				_, err := s.Append(context.Background(), store.Append{Events: []outbox.Event{e},
-					Condition: &outbox.AppendCondition{Items: []outbox.ConditionItem{storetest.Item("seat.taken", "seat", seat)}}})
-				switch {
-				case err == nil:
-					taken.Add(1)
-				case errors.Is(err, outbox.ErrConflict):
-					refusals.Add(1)
-				default:
-					t.Errorf("seat %s: %v", seat, err)
-					return
-				}
-			}
-		})
-	}
-	wg.Wait()
-	must.Hold(t, taken.Load() == int64(seats) && refusals.Load() == int64(seats*(callers-1)), "%d seats were taken and %d refused", taken.Load(), refusals.Load())
-	twice := storetest.Texts(t, f.JournalDB, `select value from event_tags where name = 'seat' group by value having count(*) <> 1`)
-	n := f.Number(`select count(*) from event_tags`)
-	must.Hold(t, len(twice) <= 0 && n == int64(seats), "%d takings of %d seats, and of %q several", n, seats, twice)
-	f.Sound()
 }
 
 // drawItem draws an item that some events are likely to match.

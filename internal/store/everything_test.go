@@ -182,6 +182,11 @@ func (f *fixture) useSwaps(must func(...error)) {
 }
 
 func (f *fixture) useWorker(must func(...error)) {
+	for _, patterns := range [][]string{{"b"}, {"b*"}, {"b", "c*"}} {
+		w := store.Worker{ID: "w", Serves: scopeOf(f.TB, patterns...)}
+		f.NoClaim(w)
+		f.must(f.SuspectDue(f.Ctx, w.Serves))
+	}
 	known := storetest.Event("known", "counted")
 	known.EventID = "e-1"
 	f.MustAppend(known)

@@ -102,6 +102,3 @@ const LockWaitLimit = sqldb.LockWait
 
 // HintPause is the least time between two hints to other processes.
 const HintPause = hintPause
-
-// ForgetSummary invalidates the cached summary.
-func (s *Store) ForgetSummary() { s.summary.Forget() }

@@ -11,8 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/size"
@@ -106,8 +104,7 @@ func (f *fixture) check(seed uint64) {
 			must.Hold(f.TB, is.HeadSeq == c.HeadSeq && is.HeadStatus == c.HeadStatus && is.LagEvents() == c.EventsWaiting && c.EventType == "counted", "seed %d: it says %+v of %+v", seed, c, is)
 		}
 	}
-	diff := cmp.Diff(want, got, cmp.AllowUnexported(sums{}))
-	must.Need(f.TB, diff == "", "seed %d: groups (-want +got):\n%s", seed, diff)
+	must.Equal(f.TB, got, want, "seed", seed, "groups")
 	must.Hold(f.TB, slices.IsSortedFunc(all.Groups, outbox.CompareGroups), "seed %d: the groups are not in order", seed)
 }
 

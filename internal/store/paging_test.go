@@ -8,9 +8,6 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-	"github.com/google/go-cmp/cmp/cmpopts"
-
 	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/store"
@@ -45,12 +42,10 @@ func (f *fixture) actPager(filter outbox.AuditFilter) storetest.Pager {
 
 // mustList fails unless the pages of a list, and those of its reverse, have these items on the way to its end and back.
 func mustList(t *testing.T, name string, want []string, list, reverse storetest.Pager) {
-	diff := cmp.Diff(want, list.BothWays(t, name), cmpopts.EquateEmpty())
-	must.Hold(t, diff == "", "%s (-want +got):\n%s", name, diff)
+	must.Same(t, list.BothWays(t, name), want, name)
 	turned := reverse.BothWays(t, name+", in reverse")
 	slices.Reverse(turned)
-	diff = cmp.Diff(want, turned, cmpopts.EquateEmpty())
-	must.Hold(t, diff == "", "%s, in reverse (-want +got):\n%s", name, diff)
+	must.Same(t, turned, want, name, "in reverse")
 }
 
 // churn inserts and deletes rows of a few campaigns without the store, except the spared ones.
@@ -74,36 +69,33 @@ values ('c-%d', %d, 'counted', 'dead', 8, %d, 1, 1)`, campaign, seq, due))
 }
 
 func TestPages_showWhatStaysExactlyOnceWhileOthersComeAndGo(t *testing.T) {
-	t.Parallel()
-	for _, filter := range []outbox.RowFilter{{Limit: 7}, {Limit: 7, Reverse: true}, {Status: outbox.Dead, Limit: 7}, {Status: outbox.Dead, Limit: 7, Reverse: true}, {EventType: "counted", Limit: 7}} {
-		t.Run(fmt.Sprintf("%+v", filter), func(t *testing.T) {
-			f := own(t)
-			random := rand.New(rand.NewPCG(7, 11))
-			stays := map[string]bool{}
-			for campaign := range 8 {
-				f.AppendN(fmt.Sprint("c-", campaign), 1)
-				f.Exec(fmt.Sprintf(`delete from projection_apply_outbox where campaign_id = 'c-%d'`, campaign))
-				for seq := range 12 {
-					f.outboxRow(campaign, seq*5, random.IntN(20))
-					stays[fmt.Sprintf("c-%d#%d", campaign, seq*5)] = true
-				}
+	storetest.Each(t, own, map[string]outbox.RowFilter{"by id": {Limit: 7}, "by id, in reverse": {Limit: 7, Reverse: true}, "of a type": {EventType: "counted", Limit: 7},
+		"by time": {Status: outbox.Dead, Limit: 7}, "by time, in reverse": {Status: outbox.Dead, Limit: 7, Reverse: true}}, func(t *testing.T, f *fixture, filter outbox.RowFilter) {
+		random := rand.New(rand.NewPCG(7, 11))
+		stays := map[string]bool{}
+		for campaign := range 8 {
+			f.AppendN(fmt.Sprint("c-", campaign), 1)
+			f.Exec(fmt.Sprintf(`delete from projection_apply_outbox where campaign_id = 'c-%d'`, campaign))
+			for seq := range 12 {
+				f.outboxRow(campaign, seq*5, random.IntN(20))
+				stays[fmt.Sprintf("c-%d#%d", campaign, seq*5)] = true
 			}
-			read := f.rowPager(filter)
-			visit := func(from outbox.Page[string], way func(outbox.Page[string]) *string) outbox.Page[string] {
-				pages := read.Follow(t, from, way, func() { f.churn(random, stays) })
-				seen := map[string]int{}
-				for _, key := range storetest.Items(pages) {
-					seen[key]++
-				}
-				for key := range stays {
-					must.Equal(t, seen[key], 1, "was shown", "times")
-				}
-				return pages[len(pages)-1]
+		}
+		read := f.rowPager(filter)
+		visit := func(from outbox.Page[string], way func(outbox.Page[string]) *string) outbox.Page[string] {
+			pages := read.Follow(t, from, way, func() { f.churn(random, stays) })
+			seen := map[string]int{}
+			for _, key := range storetest.Items(pages) {
+				seen[key]++
 			}
-			end := visit(read(""), storetest.Forward)
-			visit(end, storetest.Backward)
-		})
-	}
+			for key := range stays {
+				must.Equal(t, seen[key], 1, "was shown", "times")
+			}
+			return pages[len(pages)-1]
+		}
+		end := visit(read(""), storetest.Forward)
+		visit(end, storetest.Backward)
+	})
 }
 
 func TestPages_backFromTheThirdIsTheSecondWhateverHappensAround(t *testing.T) {
@@ -151,10 +143,9 @@ func TestPages_thatLookedEnoughAreFoundGoingBackToo(t *testing.T) {
 	read := f.rowPager(outbox.RowFilter{EventType: "rare"})
 	there := read.Follow(t, read(""), storetest.Forward, storetest.Idle)
 	back := read.Follow(t, there[len(there)-1], storetest.Backward, storetest.Idle)
-	diff := cmp.Diff([]string{"a#1", "a#6001"}, storetest.Items(there))
-	must.Hold(t, diff == "" && there[0].Partial && len(there) == 2, "%d pages (-want +got):\n%s", len(there), diff)
-	diff = cmp.Diff([]string{"a#6001", "a#1"}, storetest.Items(back))
-	must.Hold(t, diff == "" && len(back) >= 2 && back[len(back)-1].PrevCursor == nil, "%d pages going back (-want +got):\n%s", len(back), diff)
+	must.Equal(t, storetest.Items(there), []string{"a#1", "a#6001"}, "there")
+	must.Equal(t, storetest.Items(back), []string{"a#6001", "a#1"}, "back")
+	must.Hold(t, there[0].Partial && len(there) == 2 && len(back) >= 2 && back[len(back)-1].PrevCursor == nil, "%d pages there, and %d back", len(there), len(back))
 	last := read(*there[0].NextCursor)
 	before := read(*last.PrevCursor)
 	must.Hold(t, before.Partial && len(before.Items) == 0 && before.PrevCursor != nil && before.NextCursor != nil, "going back looked through everything at once: %+v", before)
@@ -266,8 +257,8 @@ func TestInPages_readEverythingOnce(t *testing.T) {
 			got, most = append(got, keys(rows)...), max(most, len(rows))
 		}
 		filter.Limit = 200
-		diff := cmp.Diff(storetest.Items(f.rowPager(filter).All(t)), got)
-		must.Hold(t, diff == "" && most <= 500, "%+v: up to %d rows at once (-want +got):\n%s", filter, most, diff)
+		must.Same(t, got, storetest.Items(f.rowPager(filter).All(t)), filter)
+		must.Hold(t, most <= 500, "%+v: up to %d rows at once", filter, most)
 	}
 	steps := 0
 	for range f.RowsInPages(f.Ctx, outbox.RowFilter{}) {

@@ -6,11 +6,9 @@ import (
 	"fmt"
 	"net/url"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
 
 	"github.com/outboxweb/outboxweb/internal/dbtest"
@@ -37,34 +35,28 @@ func asUser(raw, user string) string {
 
 // setupWithoutSecret is setup for options with the password in their URLs.
 func setupWithoutSecret(t *testing.T, o store.Options, fragments ...string) {
-	t.Helper()
 	r := setup(t, o, fragments...)
 	for _, hidden := range []string{secret, "SQLSTATE", "pgconn", "%!"} {
 		must.Hold(t, !strings.Contains(r.Error(), hidden), "the sentence shows %s: %s", hidden, r.Error())
 	}
 }
 
-func TestPostgresOpen_createsDatabaseAndSchemas(t *testing.T) {
+func TestPostgresOpen_createsDatabasesAndSchemas(t *testing.T) {
 	t.Parallel()
 	database := storetest.UnusedDatabase(t, `Opened "here" ü%20?`)
-	pair := dbtest.Pair{Journal: dbtest.InSchema(database, "journal_1"), Projections: dbtest.InSchema(database, "_projections")}
-	f := openPair(t, pair, storetest.NewClock())
-	f.AppendN("a", 2)
-	f.Drain()
-	f.Sound()
-	mustBeMigrated(t, f.Store)
-	diff := cmp.Diff([]string{"_projections", "journal_1"}, storetest.Texts(t, f.JournalDB, `select distinct schemaname from pg_tables where tablename like '%goose%' order by 1`))
-	must.Hold(t, diff == "", "schemas with tables (-want +got):\n%s", diff)
-}
-
-func TestPostgresOpen_takesTwoDatabasesInsteadOfTwoSchemas(t *testing.T) {
-	t.Parallel()
-	f := openPair(t, dbtest.Pair{Journal: storetest.UnusedDatabase(t, "two_journal"), Projections: storetest.UnusedDatabase(t, "two_projections")}, storetest.NewClock())
-	f.AppendN("a", 2)
-	f.Drain()
-	f.Sound()
-	for _, tables := range [][]string{dbtest.Tables(t, f.JournalDB), dbtest.Tables(t, f.ProjectionsDB)} {
-		must.Hold(t, len(tables) >= 4, "tables are %q", tables)
+	for _, c := range []struct {
+		pair    dbtest.Pair
+		schemas []string // with tables in the journal's database
+	}{
+		{dbtest.Pair{Journal: dbtest.InSchema(database, "journal_1"), Projections: dbtest.InSchema(database, "_projections")}, []string{"_projections", "journal_1"}},
+		{dbtest.Pair{Journal: storetest.UnusedDatabase(t, "two_journal"), Projections: storetest.UnusedDatabase(t, "two_projections")}, []string{"public"}},
+	} {
+		f := openPair(t, c.pair, storetest.NewClock())
+		f.AppendN("a", 2)
+		f.Drain()
+		f.Sound()
+		mustBeMigrated(t, f.Store)
+		must.Equal(t, storetest.Texts(t, f.JournalDB, `select distinct schemaname from pg_tables where tablename like '%goose%' order by 1`), c.schemas, "schemas with tables")
 	}
 }
 
@@ -178,45 +170,21 @@ func TestPostgresPooler_carriesManyAtOnce(t *testing.T) {
 	first, second := f.through(pooled), f.through(pooled)
 	woken := f.listens()
 	const campaigns, each = 5, 12
-	done := make(chan struct{})
-	var writers, workers sync.WaitGroup
-	for i := range campaigns {
-		s := []*fixture{first, second}[i%2]
-		writers.Go(func() {
-			for range each {
-				_, err := s.Append(s.Ctx, store.Append{Events: []outbox.Event{storetest.Event(fmt.Sprint("c-", i), "counted")}})
-				must.Hold(t, err == nil, "append: %v", err)
+	workers := map[*fixture]store.Worker{first: one, second: two}
+	storetest.Everybody(t, []*fixture{first, second}, campaigns*each/2, map[string]func(*fixture, int) error{
+		"append": func(s *fixture, i int) error {
+			return storetest.No(s.Append(s.Ctx, store.Append{Events: []outbox.Event{storetest.Event(fmt.Sprint("c-", i%campaigns), "counted")}}))
+		},
+		"work": func(s *fixture, _ int) error {
+			claims, err := s.Claim(s.Ctx, workers[s], store.ClaimLimits{Rows: 20, Lease: lease})
+			for _, c := range claims {
+				reached, failed := s.ApplyClaim(c, c.Last)
+				must.Equal(t, reached, c.Last, "apply", "reached")
+				err = errors.Join(err, failed, storetest.No(s.Settle(s.Ctx, workers[s], []store.Result{{Claim: c, Applied: c.Last}})))
 			}
-		})
-	}
-	for i, s := range []*fixture{first, second} {
-		w := []store.Worker{one, two}[i]
-		workers.Go(func() {
-			for ended := false; ; {
-				select {
-				case <-done:
-					ended = true
-				default:
-				}
-				claims, err := s.Claim(s.Ctx, w, store.ClaimLimits{Rows: 20, Lease: lease})
-				if err != nil {
-					t.Errorf("claim: %v", err)
-					return
-				}
-				for _, c := range claims {
-					must.Equal(t, must.Get(s.ApplyClaim(c, c.Last)).Or(t), c.Last, "apply", "reached")
-					_, err := s.Settle(s.Ctx, w, []store.Result{{Claim: c, Applied: c.Last}})
-					must.Hold(t, err == nil, "settle: %v", err)
-				}
-				if ended && len(claims) == 0 {
-					return
-				}
-			}
-		})
-	}
-	writers.Wait()
-	close(done)
-	workers.Wait()
+			return err
+		},
+	})
 	storetest.Eventually(f.TB, "a hint from beyond the proxy", func() bool { return woken.Load() > 0 })
 	first.Drain()
 	first.Sound()

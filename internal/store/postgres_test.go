@@ -90,8 +90,7 @@ func TestPostgresConnection_lostBetweenTransactionsIsNotNoticed(t *testing.T) {
 	f.prepare()
 	for _, tx := range transactions {
 		f.Terminate()
-		err := tx.call(f)
-		must.Hold(t, err == nil, "%s: %v", tx.name, err)
+		must.OK(t, tx.call(f))
 	}
 	for range 2 {
 		f.Terminate()
@@ -126,8 +125,7 @@ func TestPostgresConnection_toAServerThatOnlyReadsIsGivenUp(t *testing.T) {
 	storetest.Run(f.TB, storetest.Connect(f.TB, f.Pair.Journal), `set default_transaction_read_only = off`,
 		`do $$ begin execute 'alter database ' || current_database() || ' reset default_transaction_read_only'; end $$`)
 	for _, tx := range transactions {
-		err := tx.call(f)
-		must.Hold(t, err == nil, "%s, as soon as the server writes: %v", tx.name, err)
+		must.OK(t, tx.call(f)) // as soon as the server writes
 	}
 	f.SetWatermark("a", 1, 1)
 }
@@ -209,8 +207,7 @@ func restartLosesNothing(t *testing.T, server *pgtest.Server, f *fixture) {
 	} {
 		before := total.Load()
 		storetest.Eventually(f.TB, "appends to go on", func() bool { return total.Load() > before+50 })
-		err := restart(f.Ctx)
-		must.Hold(t, err == nil, "%v", err)
+		must.OK(t, restart(f.Ctx))
 	}
 	close(stop)
 	loops.Wait()

@@ -27,7 +27,6 @@ import (
 // appended and applied, but for one event, which an operator dead-lettered. Those of 0.1.0 are by
 // the last program before it, whose last migrations made the same schema.
 func releasedPair(t *testing.T, dir string) dbtest.Pair {
-	t.Helper()
 	pair := dbtest.Fresh(t)
 	for name, url := range map[string]string{"journal": pair.Journal, "projections": pair.Projections} {
 		if !dbtest.Postgres() {

@@ -16,8 +16,8 @@ import (
 
 // deadRows is a store with dead heads that died in the order d, c, b, a, with two event types
 // and two errors among them, and rows waiting behind them.
-func deadRows(t *testing.T) *fixture {
-	f := own(t, storetest.MaxAttempts(1))
+func deadRows(t *testing.T, change ...func(*store.Options)) *fixture {
+	f := own(t, append(change, storetest.MaxAttempts(1))...)
 	for i, id := range []string{"d", "c", "b", "a"} {
 		f.MustAppend(append([]outbox.Event{storetest.Event(id, []string{"counted", "weighed"}[i%2])}, slices.Repeat([]outbox.Event{storetest.Event(id, "counted")}, i)...)...)
 		c := f.ClaimOne(one, 1)
@@ -76,12 +76,12 @@ func TestRequeueRow_ofManyAtOnceExactlyOneWins(t *testing.T) {
 }
 
 func TestRequeueDead_takesWhatItsFilterSelects(t *testing.T) {
-	t.Parallel()
-	for name, c := range map[string]struct {
+	type given struct {
 		filter outbox.RequeueFilter
 		want   outbox.Requeued
 		left   []string
-	}{
+	}
+	storetest.Each(t, deadRows, map[string]given{
 		"all":                   {outbox.RequeueFilter{}, outbox.Requeued{Requeued: 4, Heads: 4, Released: 6}, nil},
 		"campaign":              {outbox.RequeueFilter{CampaignID: "a"}, outbox.Requeued{Requeued: 1, Heads: 1, Released: 3}, []string{"b", "c", "d"}},
 		"campaign without":      {outbox.RequeueFilter{CampaignID: "e"}, outbox.Requeued{}, []string{"a", "b", "c", "d"}},
@@ -89,14 +89,11 @@ func TestRequeueDead_takesWhatItsFilterSelects(t *testing.T) {
 		"fingerprint":           {outbox.RequeueFilter{Fingerprint: "that failed at #"}, outbox.Requeued{Requeued: 2, Heads: 2, Released: 5}, []string{"c", "d"}},
 		"those that died first": {outbox.RequeueFilter{Limit: 2}, outbox.Requeued{Requeued: 2, Heads: 2, Released: 1}, []string{"a", "b"}},
 		"a campaign's own type": {outbox.RequeueFilter{CampaignID: "a", EventType: "weighed"}, outbox.Requeued{Requeued: 1, Heads: 1, Released: 3}, []string{"b", "c", "d"}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			f := deadRows(t)
-			must.Equal(t, must.Get(f.RequeueDead(f.Ctx, ana(""), c.filter)).Or(t), c.want, "requeued")
-			must.Equal(t, storetest.Texts(t, f.JournalDB, `select campaign_id from projection_apply_outbox where status = 'dead' order by 1`), c.left, "still dead")
-			f.Sound()
-		})
-	}
+	}, func(t *testing.T, f *fixture, c given) {
+		must.Equal(t, must.Get(f.RequeueDead(f.Ctx, ana(""), c.filter)).Or(t), c.want, "requeued")
+		must.Equal(t, storetest.Texts(t, f.JournalDB, `select campaign_id from projection_apply_outbox where status = 'dead' order by 1`), c.left, "still dead")
+		f.Sound()
+	})
 }
 
 // Consecutive rows of one campaign are one range, however they were selected.
@@ -138,8 +135,7 @@ func TestActions_needAReasonFromTheReachTheyWereToldOf(t *testing.T) {
 		func(o outbox.Command) error { return storetest.No(f.RepairGaps(f.Ctx, o)) },
 	} {
 		refused(t, act(ana("")), outbox.ErrInvalid, "every action requires a reason")
-		err := act(ana("because"))
-		must.Hold(t, err == nil, "act %d with a reason: %v", i, err)
+		must.Need(t, act(ana("because")) == nil, "act %d is refused with a reason", i)
 	}
 }
 

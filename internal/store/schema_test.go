@@ -269,12 +269,10 @@ func TestLoaded_keepsTheDefinitionBefore(t *testing.T) {
 	f := own(t)
 	later := 9 * 24 * time.Hour
 	load := func(version, text string) {
-		t.Helper()
 		must.OK(t, f.Loaded(f.Ctx, outbox.InstanceState{ID: "one", Host: "h"}, []outbox.Definition{{Projection: "orders", Version: version, File: outbox.RehearsalFile{Name: "orders.sql", Text: text}}}))
 		f.Clock.Advance(later)
 	}
 	text := func(version string) string {
-		t.Helper()
 		return must.Get(f.Definition(f.Ctx, "orders", version)).Or(t).File.Text
 	}
 	load("v1", "") // by an outboxweb that kept no texts

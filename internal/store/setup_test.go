@@ -20,7 +20,6 @@ import (
 
 // setup fails unless opening is refused with a message that contains the fragments.
 func setup(t *testing.T, o store.Options, fragments ...string) *outbox.Refusal {
-	t.Helper()
 	s, err := store.Open(context.Background(), o)
 	if err == nil {
 		s.Close()

@@ -145,32 +145,27 @@ func TestUnskipEvent_beforeTheEventIsPassedOverOnlyTakesTheSkipBack(t *testing.T
 }
 
 func TestUnskipEvent_setsTheWatermarkBackByOne(t *testing.T) {
-	t.Parallel()
-	for _, seq := range []int64{1, 2, 3} { // the first has no event before it, the last none after it
-		t.Run(fmt.Sprint(seq), func(t *testing.T) {
-			f := own(t)
-			f.DieAt(3, seq)
-			before := f.MustWatermark("a")
-			f.MustSkip("a", seq)
-			f.PassOver()
-			got := f.MustWatermark("a").AppliedSeq
-			must.Need(t, got == seq, "the watermark is at %d", got)
-			epoch := f.Number(`select lease_epoch from campaigns`)
-			f.Clock.Advance(lease)
-			f.must(f.UnskipEvent(f.Ctx, ana(""), "a", seq))
-			w := f.MustWatermark("a")
-			must.Hold(t, w.AppliedSeq == seq-1 && w.AppliedHash == before.AppliedHash && w.FenceEpoch > epoch, "the watermark is %+v", w)
-			f.WantMarks()
-			row := f.MustRow("a", seq)
-			must.Hold(t, row.Row.EnqueuedAt == began && row.Row.IsHead && row.Event.Skipped == nil, "the row is %+v", row.Row)
-			f.Is("a", fmt.Sprintf("applied %d of 3, head %d pending, %d pending", seq-1, seq, 4-seq))
-			f.Sound()
-			f.MustBeReconciled()
-			f.Drain()
-			f.WantMarks()
-			f.Sound()
-		})
-	}
+	storetest.Each(t, own, map[string]int64{"the first, with no event before it": 1, "one in between": 2, "the last, with none after it": 3}, func(t *testing.T, f *fixture, seq int64) {
+		f.DieAt(3, seq)
+		before := f.MustWatermark("a")
+		f.MustSkip("a", seq)
+		f.PassOver()
+		must.Equal(t, f.MustWatermark("a").AppliedSeq, seq, "the watermark")
+		epoch := f.Number(`select lease_epoch from campaigns`)
+		f.Clock.Advance(lease)
+		f.must(f.UnskipEvent(f.Ctx, ana(""), "a", seq))
+		w := f.MustWatermark("a")
+		must.Hold(t, w.AppliedSeq == seq-1 && w.AppliedHash == before.AppliedHash && w.FenceEpoch > epoch, "the watermark is %+v", w)
+		f.WantMarks()
+		row := f.MustRow("a", seq)
+		must.Hold(t, row.Row.EnqueuedAt == began && row.Row.IsHead && row.Event.Skipped == nil, "the row is %+v", row.Row)
+		f.Is("a", fmt.Sprintf("applied %d of 3, head %d pending, %d pending", seq-1, seq, 4-seq))
+		f.Sound()
+		f.MustBeReconciled()
+		f.Drain()
+		f.WantMarks()
+		f.Sound()
+	})
 }
 
 func TestUnskipEvent_startsTheNextEventOver(t *testing.T) {

@@ -6,10 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/exec"
-	"os/signal"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -27,9 +24,6 @@ import (
 // TestMain lowers the number of random histories and the shrinking time of a test to its time
 // budget; flags raise them.
 func TestMain(m *testing.M) {
-	if dir := os.Getenv(crampedDir); dir != "" {
-		os.Exit(appendCramped(dir))
-	}
 	if dir := os.Getenv(createIn); dir != "" {
 		os.Exit(createAndAppend(dir))
 	}
@@ -38,7 +32,7 @@ func TestMain(m *testing.M) {
 	}
 	// These tests run on PostgreSQL too in a short run: locks, copies, ranges, and concurrent
 	// statements of several processes behave differently there.
-	const differs = "^Test(Postgres|Append_(gives|repeated|expected|inAGroup|of)|Claim_|Condition_(of|holds)|Journal_refuses|Locks|RequeueRow_of|Settle_(leaves|of|touches)|SkipEvent_fences)"
+	const differs = "^Test(Postgres|Append_(gives|repeated|expected|inAGroup)|AppendOnce_of|Claim_|Condition_holds|EventsMatching_is|Journal_refuses|Locks|RequeueRow_of|Settle_(leaves|of|touches)|SkipEvent_fences)"
 	os.Exit(dbtest.Main(m, differs, func(p dbtest.Pair) error {
 		dbtest.Checks(size.Of(30, 12, 100))
 		return storetest.Prepare(p)
@@ -100,81 +94,7 @@ func wantLost(tb testing.TB, err error) {
 	must.Hold(tb, errors.Is(err, outbox.ErrLeaseLost), "got error %v, want a lost lease", err)
 }
 
-// crampedDir makes this program, started again by a test, run on databases whose files may not
-// grow beyond crampedSize bytes.
-const (
-	crampedDir  = "STORE_TEST_CRAMPED"
-	crampedSize = 1 << 20
-)
-
-// appendCramped appends until the disk is full, and prints the error.
-func appendCramped(dir string) int {
-	signal.Ignore(syscall.SIGXFSZ)
-	s, err := store.Open(context.Background(), storetest.OptionsFor(dbtest.Files(dir)))
-	if err != nil {
-		fmt.Println(err)
-		return 1
-	}
-	defer s.Close()
-	var before syscall.Rlimit
-	err = syscall.Getrlimit(syscall.RLIMIT_FSIZE, &before)
-	if err == nil {
-		err = syscall.Setrlimit(syscall.RLIMIT_FSIZE, &syscall.Rlimit{Cur: crampedSize, Max: before.Max})
-	}
-	if err != nil {
-		fmt.Println(err)
-		return 1
-	}
-	began := time.Now()
-	for stored := 0; ; stored++ {
-		e := storetest.Event("a", "counted")
-		e.Payload = []byte(`{"text":"` + strings.Repeat("x", 50_000) + `"}`)
-		if _, err := s.Append(context.Background(), store.Append{Events: []outbox.Event{e}}); err != nil {
-			fmt.Printf("stored %d, full %v, ready %q, error %v\n", stored, errors.Is(err, outbox.ErrFull), s.Ready(context.Background()), err)
-			tellFull(s, began)
-			// Free space is detected by the first write.
-			err := syscall.Setrlimit(syscall.RLIMIT_FSIZE, &before)
-			tellFull(s, began)
-			if err == nil {
-				_, err = s.Append(context.Background(), store.Append{Events: []outbox.Event{storetest.Event("b", "counted")}})
-			}
-			tellFull(s, began)
-			fmt.Printf("ready %q, %v\n", s.Ready(context.Background()), err)
-			return 0
-		}
-	}
-}
-
-// tellFull prints which disks are full according to the summary, and whether that began after
-// began.
-func tellFull(s *store.Store, began time.Time) {
-	s.ForgetSummary()
-	sum, err := s.Summary(context.Background())
-	fmt.Printf("disks %v:", err)
-	for _, d := range sum.Faults {
-		fmt.Printf(" %s %v", d.Database, !d.Since.Before(began.Truncate(time.Microsecond)) && !d.Since.After(time.Now()))
-	}
-	fmt.Println()
-}
-
-func TestSQLiteAppend_isFullWhereNoFileMayGrow(t *testing.T) {
-	t.Parallel()
-	dir := dbtest.New(t).Dir
-	cmd := exec.CommandContext(t.Context(), os.Args[0])
-	cmd.Env = append(os.Environ(), crampedDir+"="+dir)
-	out, err := cmd.CombinedOutput()
-	must.Need(t, err == nil, "%v: %s", err, out)
-	var stored int64
-	_, err = fmt.Sscanf(string(out), "stored %d,", &stored)
-	must.Hold(t, err == nil && stored != 0 && strings.Contains(string(out), `full true, ready ["the disk of the journal database is full"]`) && strings.Contains(string(out), "\ndisks <nil>: journal true\ndisks <nil>: journal true\ndisks <nil>:\nready [], <nil>\n"), "said %s", out)
-	f := openPair(t, dbtest.Files(dir), storetest.NewClock())
-	f.Is("b", "applied 0 of 1, head 1 pending, 1 pending")
-	must.Equal(t, f.MustCampaign("a").HighWaterSeq, stored, "the events of the journal")
-	f.Sound()
-	f.AppendN("a", 1)
-}
-
-func scopeOf(t *testing.T, patterns ...string) outbox.Scope {
+func scopeOf(t testing.TB, patterns ...string) outbox.Scope {
 	return must.Get(outbox.ParseScope(patterns)).Or(t)
 }
 
@@ -216,27 +136,6 @@ func TestClaimSuspect_takesWhatTheWorkerServesAlone(t *testing.T) {
 	must.Equal(t, len(must.Get(f.ClaimSuspect(f.Ctx, w, lease)).Or(t)), 0, "claimed", ")")
 	w.Serves = scopeOf(t, "a")
 	must.Equal(t, len(must.Get(f.ClaimSuspect(f.Ctx, w, lease)).Or(t)), 1, "claimed", ")")
-}
-
-func TestSQLitePlans_claimingAPartOfTheCampaignsScansNoTable(t *testing.T) {
-	f := own(t)
-	f.AppendN("a", 1)
-	for _, patterns := range [][]string{{"b"}, {"b*"}, {"b", "c*"}} {
-		w := store.Worker{ID: "w", Serves: scopeOf(t, patterns...)}
-		f.NoClaim(w)
-		f.must(f.SuspectDue(f.Ctx, w.Serves))
-	}
-	found := 0
-	for _, s := range f.Statements() {
-		if !strings.Contains(s.Query, "due_at") || !strings.Contains(s.Query, "campaign_id = $") && !strings.Contains(s.Query, "substr(campaign_id") {
-			continue
-		}
-		found++
-		for _, step := range plan(t, f.JournalDB, s.Query) {
-			must.Hold(t, !strings.HasPrefix(step, "SCAN"), "%s\n\tfor %s", step, s.Query)
-		}
-	}
-	must.Hold(t, found >= 6, "%d statements were seen", found)
 }
 
 // asTheyAre sets o for a command that creates and migrates nothing.
@@ -321,8 +220,7 @@ func (f *fixture) FailsAfter(w store.Worker, c store.Claim, last int64, message 
 // Claims is ClaimOne of a claim as told.
 func (f *fixture) Claims(w store.Worker, rows int, want string) store.Claim {
 	c := f.ClaimOne(w, rows)
-	got := toldClaim(c)
-	must.Need(f.TB, got == want, "claimed %s, want %s", got, want)
+	must.Equal(f.TB, toldClaim(c), want, "claimed")
 	return c
 }
 
