@@ -19,14 +19,13 @@ func (s *server) campaignsPage(w http.ResponseWriter, r *http.Request) error {
 	if filter.Sort == "" {
 		filter.Sort = outbox.SortTrouble
 	}
-	list, err := s.Store.Campaigns(r.Context(), filter)
+	list, err := s.viewCampaigns(r.Context(), filter)
 	if err != nil {
 		return err
 	}
 	p := s.page(r, "Campaigns", "Campaigns")
-	p.Around = s.around(r.Context())
 	p.Self, p.Twin = s.linksOf(r).Campaigns(filter), s.linksOf(r).API().Campaigns(filter)
-	view := templates.CampaignsView{Filter: filter, Page: list, Held: s.heldIn(r.Context(), list.Items)}
+	view := templates.CampaignsView{Filter: filter, Page: list}
 	if view.Offered, err = s.offered(r, "campaigns"); err != nil {
 		return err
 	}

@@ -34,6 +34,7 @@ type CampaignView struct {
 	// another answer, and in lists while the projections database cannot be read.
 	Held []Cursor `json:"held_projections,omitzero"`
 	Explanation
+	Of Campaign `json:"-" redact:"-"` // what it is a view of, its secrets hidden like those of the view
 }
 
 // WithHeldProjections is the view with the projections that are not live in the campaign.
@@ -50,7 +51,7 @@ func (c Campaign) View(now time.Time, around Surroundings) CampaignView {
 		HeadSeq: c.HeadSeq, HeadStatus: c.HeadStatus, Counts: c.Counts,
 		BlockedBehind: c.BlockedBehind(), Gap: c.Gap(), Lease: c.Lease, Paused: c.Paused, Skips: c.Skips, Drifted: c.Drifted,
 		OutdatedDrift: c.OutdatedDrift, Unverifiable: c.Unverifiable,
-		State: c.State(), Explanation: c.Explain(now, around),
+		State: c.State(), Explanation: c.Explain(now, around), Of: c,
 	}
 	if !c.HeadNextAttempt.IsZero() {
 		v.NextAttemptAt = &c.HeadNextAttempt

@@ -71,6 +71,19 @@ func (p Publisher) HolderGone(now time.Time) bool {
 	return p.Holder != nil && p.Holder.State(now) == InstanceCrashed
 }
 
+// LeasedBy says which process has the lease: nobody without one.
+func (p Publisher) LeasedBy(now time.Time) string {
+	switch {
+	case p.Lease == nil:
+		return "nobody"
+	case p.HolderGone(now):
+		return p.Lease.Owner + ", crashed or killed"
+	case !p.Leased(now):
+		return p.Lease.Owner + ", expired " + Age(now.Sub(p.Lease.ExpiresAt)) + " ago"
+	}
+	return p.Lease.Owner
+}
+
 // ByFunction reports whether a Go function delivers for the subscription.
 func (p Publisher) ByFunction() bool { return strings.HasPrefix(p.Destination, FunctionDestination) }
 

@@ -69,7 +69,7 @@ func roleOptions() []option {
 
 // actorFacts describes how the actor was authenticated, the actor's role, and the action's channel.
 // Records of older versions lack some of it.
-func actorFacts(a outbox.AuditEntry) string {
+func actorFacts(a *outbox.AuditEntry) string {
 	facts := []string{"via " + a.Via}
 	if a.From != "" {
 		facts[0] += " from " + a.From

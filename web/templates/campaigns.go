@@ -3,13 +3,11 @@ package templates
 import "github.com/outboxweb/outboxweb/internal/outbox"
 
 func stateChoices(p Page, f outbox.CampaignFilter) []choice {
-	chosen := f.State
-	f.State, f.Cursor = "", ""
-	all := []choice{{"any state", p.Links.Campaigns(f), chosen == ""}}
-	for _, f.State = range outbox.States {
-		all = append(all, choice{stateGlyph(f.State) + " " + string(f.State), p.Links.Campaigns(f), chosen == f.State})
-	}
-	return all
+	f.Cursor = ""
+	return choicesOf("any state", outbox.States, f.State, stateGlyph, func(s outbox.State) URL {
+		f.State = s
+		return p.Links.Campaigns(f)
+	})
 }
 
 // eventsBefore returns where a campaign's list of events starts so that it ends just before the one

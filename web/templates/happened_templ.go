@@ -621,7 +621,7 @@ func happenedAction(p Page, a outbox.AuditEntry) templ.Component {
 		}
 		ctx = templ.ClearChildren(ctx)
 		if a.Outcome == outbox.AuditRefused {
-			templ_7745c5c3_Err = actOutcome(a).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = actOutcome(&p, &a).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -687,7 +687,7 @@ func happenedAction(p Page, a outbox.AuditEntry) templ.Component {
 				return templ_7745c5c3_Err
 			}
 		} else {
-			templ_7745c5c3_Err = actText(a).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = actText(&a).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -732,7 +732,7 @@ func happenedAction(p Page, a outbox.AuditEntry) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = change(a).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = change(&a).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}

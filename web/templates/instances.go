@@ -10,7 +10,7 @@ import (
 func instanceAnchor(id string) string { return "instance-" + id }
 
 // promise describes an instance's heartbeat interval.
-func promise(i outbox.InstanceState) string {
+func promise(i *outbox.InstanceState) string {
 	if i.BeatEvery > 0 {
 		return "Heartbeat every " + outbox.Age(i.BeatEvery)
 	}

@@ -2,7 +2,6 @@ package templates
 
 import (
 	"net/url"
-	"strconv"
 
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/request"
@@ -14,30 +13,6 @@ func (l Links) exportOf(list, format string, query url.Values) URL {
 	query.Del("limit")
 	query.Set("format", format)
 	return l.at(query, "export", list)
-}
-
-// ExportRows is the file of all rows that match f; format is "csv" or "json".
-func (l Links) ExportRows(f outbox.RowFilter, format string) URL {
-	return l.exportOf("rows", format, request.Values(f))
-}
-
-// ExportCampaigns is the file of all campaigns that match f.
-func (l Links) ExportCampaigns(f outbox.CampaignFilter, format string) URL {
-	return l.exportOf("campaigns", format, request.Values(f))
-}
-
-// ExportAudit is the file of all actions that match f.
-func (l Links) ExportAudit(f outbox.AuditFilter, format string) URL {
-	return l.exportOf("audit", format, request.Values(f))
-}
-
-// rowRevision changes whenever a row's appearance in a list changes.
-func rowRevision(r outbox.Row) string {
-	revision := strconv.FormatInt(r.UpdatedAt.UnixMicro(), 36) + string(r.Status)
-	if r.IsHead {
-		revision += "^"
-	}
-	return revision
 }
 
 // choosable reports whether a page of rows has selectable ones.
@@ -65,9 +40,15 @@ type pagerView struct {
 	CSV, JSON         URL // the whole list
 }
 
-// pagerOf returns the navigation of a page that was read from a cursor; at makes the link to
-// another.
-func pagerOf[T any](page outbox.Page[T], cursor string, at func(cursor string) URL) pagerView {
+// pagerOf returns the navigation of a page that was read from a cursor; to makes the link to the
+// page that the cursor is set to.
+func pagerOf[T any](page outbox.Page[T], cursor *string, to func() URL) pagerView {
+	read := *cursor
+	defer func() { *cursor = read }()
+	at := func(c string) URL {
+		*cursor = c
+		return to()
+	}
 	v := pagerView{Shown: shownOf(page)}
 	if page.NextCursor != nil {
 		v.Next = at(*page.NextCursor)
@@ -75,7 +56,7 @@ func pagerOf[T any](page outbox.Page[T], cursor string, at func(cursor string) U
 	if page.PrevCursor != nil {
 		v.Prev = at(*page.PrevCursor)
 	}
-	if cursor != "" {
+	if read != "" {
 		v.First = at("")
 	}
 	switch {
@@ -104,80 +85,40 @@ func shownOf[T any](page outbox.Page[T]) string {
 	}
 }
 
-// heading is the heading of a column. One with a link can be sorted by; Sorted is its direction:
-// "ascending", "descending", or empty.
-type heading struct {
-	Name   string
-	Class  string
-	To     URL
-	Sorted string
+// filed is the navigation of a list that can be had as a file.
+func (v pagerView) filed(p Page, list string, filter any) pagerView {
+	query := request.Values(filter)
+	v.CSV, v.JSON = p.Links.exportOf(list, "csv", query), p.Links.exportOf(list, "json", query)
+	return v
 }
 
-func (h heading) glyph() string {
-	switch h.Sorted {
-	case "ascending":
-		return "▲"
-	case "descending":
-		return "▼"
-	}
-	return "⇅"
-}
-
-// sortable makes a heading sort by one of the orders of campaigns: its own direction first, then
-// the other.
-func sortable(p Page, f outbox.CampaignFilter, h heading, by outbox.CampaignSort, own, other string) heading {
+// sortable is one of the orders of campaigns: its own direction first, then the other.
+func sortable(p Page, f outbox.CampaignFilter, by outbox.CampaignSort, own, other string) (o order) {
 	chosen := f.Sort == by
 	if chosen {
-		h.Sorted = own
+		o.Sorted = own
 		if f.Reverse {
-			h.Sorted = other
+			o.Sorted = other
 		}
 	}
 	f.Sort, f.Reverse, f.Cursor = by, chosen && !f.Reverse, ""
-	h.To = p.Links.Campaigns(f)
-	return h
-}
-
-func rowsPager(p Page, v RowsView) pagerView {
-	view := pagerOf(v.Page, v.Filter.Cursor, func(cursor string) URL {
-		v.Filter.Cursor = cursor
-		return p.Links.Rows(v.Filter)
-	})
-	view.CSV, view.JSON = p.Links.ExportRows(v.Filter, "csv"), p.Links.ExportRows(v.Filter, "json")
-	return view
-}
-
-func campaignsPager(p Page, v CampaignsView) pagerView {
-	view := pagerOf(v.Page, v.Filter.Cursor, func(cursor string) URL {
-		v.Filter.Cursor = cursor
-		return p.Links.Campaigns(v.Filter)
-	})
-	view.CSV, view.JSON = p.Links.ExportCampaigns(v.Filter, "csv"), p.Links.ExportCampaigns(v.Filter, "json")
-	return view
-}
-
-func auditPager(p Page, v AuditView) pagerView {
-	view := pagerOf(v.Page, v.Filter.Cursor, func(cursor string) URL {
-		v.Filter.Cursor = cursor
-		return p.Links.Audit(v.Filter)
-	})
-	view.CSV, view.JSON = p.Links.ExportAudit(v.Filter, "csv"), p.Links.ExportAudit(v.Filter, "json")
-	return view
+	o.To = p.Links.Campaigns(f)
+	return o
 }
 
 // noRowFilter reports whether f selects all rows, in whatever order.
 func noRowFilter(f outbox.RowFilter) bool { return f.OnlyStatus() && f.Status == "" }
 
-// auditHeadings are the column headings of actions; a filter makes the first one sortable.
-func auditHeadings(p Page, f *outbox.AuditFilter) []heading {
-	when := heading{Name: "When"}
-	if f != nil {
-		turned := *f
-		turned.Reverse, turned.Cursor = !f.Reverse, ""
-		when.To, when.Sorted = p.Links.Audit(turned), "descending"
-		if f.Reverse {
-			when.Sorted = "ascending"
+// choicesOf are a filter's choices: any, and each of all, by its look if it has one. to makes the
+// link to a choice.
+func choicesOf[S ~string](any string, all []S, chosen S, looks func(S) string, to func(S) URL) []choice {
+	list := []choice{{any, to(""), chosen == ""}}
+	for _, one := range all {
+		name := string(one)
+		if looks != nil {
+			name = looks(one) + " " + name
 		}
+		list = append(list, choice{name, to(one), chosen == one})
 	}
-	return []heading{when, {Name: "Who"}, {Name: "Outcome"}, {Name: "What"}, {Name: "Reason"}, {Name: "Request"}}
+	return list
 }

@@ -50,8 +50,6 @@ func OperationTitle(o outbox.Operation) string {
 	return fmt.Sprintf("Operation %d: requeue of %s", o.ID, count(o.Totals.Chosen, "row", "rows"))
 }
 
-func operationID(o outbox.Operation) string { return "operation-" + itoa(o.ID) }
-
 func operationChoices(p Page, f outbox.OperationFilter) []choice {
 	open := false
 	all := []choice{
@@ -73,20 +71,6 @@ func resultChoices(p Page, v OperationView) []choice {
 		all = append(all, choice{name, p.Links.Operation(o.ID, outbox.OperationRowFilter{Status: r}), v.Filter.Status == r})
 	}
 	return all
-}
-
-func operationsPager(p Page, v OperationsView) pagerView {
-	return pagerOf(v.Page, v.Filter.Cursor, func(cursor string) URL {
-		v.Filter.Cursor = cursor
-		return p.Links.Operations(v.Filter)
-	})
-}
-
-func resultsPager(p Page, v OperationView) pagerView {
-	return pagerOf(v.Rows, v.Filter.Cursor, func(cursor string) URL {
-		v.Filter.Cursor = cursor
-		return p.Links.Operation(v.Operation.ID, v.Filter)
-	})
 }
 
 func resultName(r outbox.RowResult) string {

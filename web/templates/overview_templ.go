@@ -900,7 +900,7 @@ func lastActions(p Page, v Overview) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = actText(a).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = actText(&a).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}

@@ -148,20 +148,6 @@ func pauseTwins(p Page, i outbox.ProjectionInfo) Twins {
 	return t
 }
 
-func cursorsPager(p Page, v ProjectionView) pagerView {
-	return pagerOf(v.Cursors, v.Filter.Cursor, func(cursor string) URL {
-		v.Filter.Cursor = cursor
-		return p.Links.ProjectionCursors(v.Filter)
-	})
-}
-
-func stuckPager(p Page, v FailuresView) pagerView {
-	return pagerOf(v.Stuck, v.Filter.Cursor, func(cursor string) URL {
-		v.Filter.Cursor = cursor
-		return p.Links.StuckOf(v.Filter)
-	})
-}
-
 // failureStatuses are the choices of the list of failures.
 var failureStatuses = []outbox.FailureStatus{outbox.FailureOpen, outbox.FailureResolved, ""}
 

@@ -272,7 +272,7 @@ func publisherError(p Page, v outbox.Publisher) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = whenOrNever(v.LastErrorAt, p).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = whenOrNever(v.LastErrorAt, p.Now).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -671,7 +671,7 @@ func publisherFacts(p Page, v outbox.Publisher) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			if note := lagNote(v); note != "" {
+			if note := lagNote(&v); note != "" {
 				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 47, "<span class=\"sub\">")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
@@ -721,7 +721,7 @@ func publisherFacts(p Page, v outbox.Publisher) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = whenOrNever(v.LastPublishedAt, p).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = whenOrNever(v.LastPublishedAt, p.Now).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -941,7 +941,7 @@ func publisherFacts(p Page, v outbox.Publisher) templ.Component {
 }
 
 // whenOrNever shows a time or "never".
-func whenOrNever(t *time.Time, p Page) templ.Component {
+func whenOrNever(t *time.Time, now time.Time) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -968,7 +968,7 @@ func whenOrNever(t *time.Time, p Page) templ.Component {
 				return templ_7745c5c3_Err
 			}
 		} else {
-			templ_7745c5c3_Err = when(*t, p.Now).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = when(*t, now).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

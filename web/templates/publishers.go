@@ -113,7 +113,7 @@ func lagText(p outbox.Publisher) string {
 }
 
 // lagNote says what lagText leaves open; empty if nothing.
-func lagNote(p outbox.Publisher) string {
+func lagNote(p *outbox.Publisher) string {
 	switch {
 	case p.LagUnknown():
 		return "scanning; no event of the topic found so far"

@@ -17,7 +17,7 @@ func TestLagText_saysHowMuchIsKnown(t *testing.T) {
 		"0; ": {}, "1,204; the first waiting for 1 min": {LagEvents: 1204, LagSeconds: 70}, "at least 1,204; the first waiting for 1 min": {LagEvents: 1204, LagSeconds: 70, LagCapped: true},
 		"not known; scanning; no event of the topic found so far": {LagCapped: true},
 	} {
-		must.Equal(t, lagText(p)+"; "+lagNote(p), want)
+		must.Equal(t, lagText(p)+"; "+lagNote(&p), want)
 	}
 }
 

@@ -390,7 +390,7 @@ func RevealedPage(p Page, v RevealedView) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = whereIs(p, v.Campaign, v.Held, v.Event.Seq, v.RowStatus, v.Event.Skipped != nil).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = whereIs(&p, v.Campaign, v.Held, v.Event.Seq, v.RowStatus, v.Event.Skipped != nil).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

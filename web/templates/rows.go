@@ -2,20 +2,27 @@ package templates
 
 import (
 	"slices"
+	"strconv"
 
+	"github.com/a-h/templ"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
-func rowID(r outbox.Row) string { return "row-" + r.CampaignID + "-" + itoa(r.Seq) }
+// rowMarks name the row of a list, with a revision that changes whenever its appearance does.
+func rowMarks(r *outbox.Row) templ.OrderedAttributes {
+	revision := strconv.FormatInt(r.UpdatedAt.UnixMicro(), 36) + string(r.Status)
+	if r.IsHead {
+		revision += "^"
+	}
+	return marks("id", "row-"+r.CampaignID+"-"+itoa(r.Seq), "data-rev", revision)
+}
 
 func statusChoices(p Page, f outbox.RowFilter) []choice {
-	chosen := f.Status
-	f.Status, f.Reverse, f.Cursor = "", false, ""
-	all := []choice{{"any status", p.Links.Rows(f), chosen == ""}}
-	for _, f.Status = range outbox.Statuses {
-		all = append(all, choice{statusGlyph(f.Status) + " " + string(f.Status), p.Links.Rows(f), chosen == f.Status})
-	}
-	return all
+	f.Reverse, f.Cursor = false, ""
+	return choicesOf("any status", outbox.Statuses, f.Status, statusGlyph, func(s outbox.Status) URL {
+		f.Status = s
+		return p.Links.Rows(f)
+	})
 }
 
 // bulky reports whether a list has dead rows, or may have them on another page, which can be

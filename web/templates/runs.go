@@ -52,8 +52,6 @@ type NewRunView struct {
 // RunTitle is a run's title.
 func RunTitle(r outbox.Run) string { return fmt.Sprintf("Run %d: %s", r.ID, r.Kind) }
 
-func runID(r outbox.Run) string { return "run-" + itoa(r.ID) }
-
 // Runs is the list of runs that match f, from its cursor.
 func (l Links) Runs(f outbox.RunFilter) URL {
 	return l.at(request.Values(f), "runs")
@@ -99,23 +97,19 @@ func (l Links) DryRun(campaign string, seq, next int64) URL {
 
 // runKindChoices and runStatusChoices are the filters of the list of runs.
 func runKindChoices(p Page, f outbox.RunFilter) []choice {
-	chosen := f.Kind
-	f.Kind, f.Cursor = "", ""
-	all := []choice{{"every kind", p.Links.Runs(f), chosen == ""}}
-	for _, f.Kind = range outbox.RunKinds {
-		all = append(all, choice{string(f.Kind), p.Links.Runs(f), chosen == f.Kind})
-	}
-	return all
+	f.Cursor = ""
+	return choicesOf("every kind", outbox.RunKinds, f.Kind, nil, func(k outbox.RunKind) URL {
+		f.Kind = k
+		return p.Links.Runs(f)
+	})
 }
 
 func runStatusChoices(p Page, f outbox.RunFilter) []choice {
-	chosen := f.Status
-	f.Status, f.Cursor = "", ""
-	all := []choice{{"every status", p.Links.Runs(f), chosen == ""}}
-	for _, f.Status = range outbox.RunStatuses {
-		all = append(all, choice{runLook(f.Status).glyph + " " + string(f.Status), p.Links.Runs(f), chosen == f.Status})
-	}
-	return all
+	f.Cursor = ""
+	return choicesOf("every status", outbox.RunStatuses, f.Status, func(s outbox.RunStatus) string { return runLook(s).glyph }, func(s outbox.RunStatus) URL {
+		f.Status = s
+		return p.Links.Runs(f)
+	})
 }
 
 // outcomeChoices are the filters of a run's results: those that need attention first.
@@ -138,24 +132,6 @@ func outcomeChoices(p Page, v RunView) []choice {
 		}
 	}
 	return append(all, choice{"all " + num(v.Run.Campaigns.Done), p.Links.RunOf(v.Run.ID), v.Filter.Outcome == ""})
-}
-
-func runsPager(p Page, v RunsView) pagerView {
-	return pagerOf(v.Page, v.Filter.Cursor, func(cursor string) URL {
-		v.Filter.Cursor = cursor
-		return p.Links.Runs(v.Filter)
-	})
-}
-
-func runResultsPager(p Page, v RunView) pagerView {
-	return pagerOf(v.Results, v.Filter.Cursor, func(cursor string) URL {
-		v.Filter.Cursor = cursor
-		return p.Links.Run(v.Run.ID, v.Filter, v.LogCursor)
-	})
-}
-
-func runLogPager(p Page, v RunView) pagerView {
-	return pagerOf(v.Log, v.LogCursor, func(cursor string) URL { return p.Links.Run(v.Run.ID, v.Filter, cursor) })
 }
 
 // runCount is one of the counts of a run; loud ones need attention.
@@ -218,7 +194,7 @@ func runShare(r outbox.Run, p outbox.Progress) float64 {
 
 // runPace describes a run's rate and remaining time, or how old its last report is; empty while it is
 // not running.
-func runPace(p Page, r outbox.Run) string {
+func runPace(p *Page, r *outbox.Run) string {
 	if r.Unattended(p.Now) != "" {
 		return "last report " + outbox.Age(p.Now.Sub(r.UpdatedAt)) + " ago"
 	}

@@ -102,7 +102,7 @@ func timeSearched(f outbox.EventFilter) string {
 }
 
 // apart reports whether an event occurred at another time than it was recorded at.
-func apart(e outbox.EventHit) bool { return e.RecordedAt.Sub(e.OccurredAt).Abs() >= time.Minute }
+func apart(e *outbox.EventHit) bool { return e.RecordedAt.Sub(e.OccurredAt).Abs() >= time.Minute }
 
 // byOccurrence is the filter with its range of time compared with when events occurred, from the first page.
 func byOccurrence(f outbox.EventFilter) outbox.EventFilter {
@@ -155,10 +155,8 @@ func looked(v EventsView) string {
 
 // eventsPager is the navigation of a search of events.
 func eventsPager(p Page, v EventsView) pagerView {
-	view := pagerOf(v.Page.Page, v.Filter.Cursor, func(cursor string) URL {
-		v.Filter.Cursor, v.Filter.Settled = cursor, false
-		return p.Links.SearchEvents(v.Filter)
-	})
+	v.Filter.Settled = false
+	view := pagerOf(v.Page.Page, &v.Filter.Cursor, func() URL { return p.Links.SearchEvents(v.Filter) })
 	view.Note = "" // looked says it
 	if len(v.Page.Items) == 0 {
 		view.Shown = ""
@@ -174,16 +172,6 @@ func settledLink(p Page, f outbox.EventFilter) URL {
 	return p.Links.SearchEvents(f)
 }
 
-func eventHeadings(p Page, f outbox.EventFilter) []heading {
-	turned := f
-	turned.Reverse, turned.Cursor = !f.Reverse, ""
-	sorted := "descending"
-	if f.Reverse {
-		sorted = "ascending"
-	}
-	return []heading{{Name: "Event"}, {Name: "State"}, {Name: "Event type"}, {Name: "Recorded", To: p.Links.SearchEvents(turned), Sorted: sorted}, {Name: "Entity"}, {Name: "Payload"}}
-}
-
 // shortFrom is the length from which an id is shown without its middle.
 const shortFrom = 20
 
@@ -197,7 +185,7 @@ func idParts(id string) (head, middle, tail string) {
 }
 
 // entityFilter selects the events of the same entity.
-func entityFilter(e outbox.EventHit) outbox.EventFilter {
+func entityFilter(e *outbox.EventHit) outbox.EventFilter {
 	return outbox.EventFilter{EntityType: e.EntityType, EntityID: e.EntityID}
 }
 
