@@ -1,6 +1,7 @@
 package handlers
 
 import (
+	"fmt"
 	"strconv"
 	"strings"
 	"time"
@@ -8,8 +9,8 @@ import (
 	"unicode/utf8"
 )
 
-// csvRow appends one record in the format of RFC 4180. Cells are strings, kept byte for byte,
-// integers, booleans, float64 and time.Time; the zero time is an empty cell.
+// csvRow appends one record in the format of RFC 4180. Cells are texts, kept byte for byte,
+// integers, booleans, float64 and times; without a time a cell is empty.
 func csvRow(b []byte, cells ...any) []byte {
 	for i, cell := range cells {
 		if i > 0 {
@@ -32,13 +33,18 @@ func csvCell(b []byte, cell any) []byte {
 		return strconv.AppendBool(b, v)
 	case float64:
 		return strconv.AppendFloat(b, v, 'f', -1, 64)
+	case *time.Time:
+		if v == nil {
+			return b
+		}
+		return csvCell(b, *v)
 	case time.Time:
 		if v.IsZero() {
 			return b
 		}
 		return v.UTC().AppendFormat(b, time.RFC3339Nano)
 	}
-	panic("a cell of no known type") // a bug in this package
+	return csvText(b, fmt.Sprint(cell))
 }
 
 func csvText(b []byte, text string) []byte {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/redact"
+	"github.com/outboxweb/outboxweb/web/templates"
 )
 
 // exportPatience is how long the client may take to receive one page of an export. The whole has no
@@ -31,29 +32,12 @@ var (
 	auditFile     = queryOf(exportQuery{}, outbox.AuditFilter{}).without("cursor", "limit")
 )
 
-// table describes how the items of a list are written to a file.
-type table[T any] struct {
-	name   string
-	header []any
-	cells  func(T) []any
-	view   func(T) any
-}
-
 func (s *server) exportRows(w http.ResponseWriter, r *http.Request) error {
 	filter, err := s.rowFilter(r)
 	if err != nil {
 		return err
 	}
-	return export(s, w, r, s.Store.RowsInPages(r.Context(), filter), table[outbox.Row]{
-		name: "rows",
-		header: []any{"campaign_id", "seq", "event_type", "status", "attempt_count", "next_attempt_at", "last_error", "fingerprint",
-			"enqueued_at", "updated_at", "is_head", "blocked_behind"},
-		cells: func(r outbox.Row) []any {
-			return []any{r.CampaignID, r.Seq, r.EventType, string(r.Status), r.AttemptCount, r.NextAttemptAt, r.LastError, r.Fingerprint,
-				r.EnqueuedAt, r.UpdatedAt, r.IsHead, r.BlockedBehind}
-		},
-		view: func(r outbox.Row) any { return r },
-	})
+	return export(s, w, r, "rows", s.Store.RowsInPages(r.Context(), filter), templates.RowColumns(templates.Page{}, outbox.RowFilter{}))
 }
 
 func (s *server) exportCampaigns(w http.ResponseWriter, r *http.Request) error {
@@ -72,30 +56,7 @@ func (s *server) exportCampaigns(w http.ResponseWriter, r *http.Request) error {
 			}
 		}
 	}
-	return export(s, w, r, pages, table[campaignView]{
-		name: "campaigns",
-		header: []any{"campaign_id", "state", "high_water_seq", "applied_seq", "lag_events", "lag_seconds", "head_seq", "head_status",
-			"head_next_attempt_at", "pending", "processing", "failed", "dead", "blocked_behind", "gap", "skips", "lease_owner", "lease_expires_at",
-			"paused_by", "paused_at", "paused_reason", "why"},
-		cells: campaignCells,
-		view:  func(v campaignView) any { return v },
-	})
-}
-
-func campaignCells(v campaignView) []any {
-	next, lease, pause := time.Time{}, outbox.Lease{}, outbox.Pause{}
-	if v.NextAttemptAt != nil {
-		next = *v.NextAttemptAt
-	}
-	if v.Lease != nil {
-		lease = *v.Lease
-	}
-	if v.Paused != nil {
-		pause = *v.Paused
-	}
-	return []any{v.CampaignID, string(v.State), v.HighWaterSeq, v.AppliedSeq, v.LagEvents, v.LagSeconds, v.HeadSeq, string(v.HeadStatus),
-		next, v.Counts.Pending, v.Counts.Processing, v.Counts.Failed, v.Counts.Dead, v.BlockedBehind, v.Gap, v.Skips, lease.Owner, lease.ExpiresAt,
-		pause.By, pause.At, pause.Reason, v.Why}
+	return export(s, w, r, "campaigns", pages, templates.CampaignColumns(templates.Page{}, outbox.CampaignFilter{}))
 }
 
 func (s *server) exportAudit(w http.ResponseWriter, r *http.Request) error {
@@ -103,32 +64,23 @@ func (s *server) exportAudit(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return export(s, w, r, s.Store.AuditLogInPages(r.Context(), filter), table[outbox.AuditEntry]{
-		name: "audit",
-		header: []any{"id", "at", "actor", "auth", "role", "via", "from", "action", "campaign_id", "seq", "target", "outcome", "refusal", "reason", "request_id",
-			"before", "after"},
-		cells: func(a outbox.AuditEntry) []any {
-			return []any{a.ID, a.At, a.Actor, string(a.Auth), string(a.Role), a.Via, a.From, string(a.Action), a.CampaignID, a.Seq, string(a.Target), string(a.Outcome),
-				a.Refusal, a.Reason, a.RequestID, string(a.Before), string(a.After)}
-		},
-		view: func(a outbox.AuditEntry) any { return a },
-	})
+	return export(s, w, r, "audit", s.Store.AuditLogInPages(r.Context(), filter), templates.AuditColumns(templates.Page{}, nil))
 }
 
 // export answers with all items of a list as a file, page by page. An error before the first byte
 // is an answer like any other; afterwards the connection is cut, so that a partial file is not
 // mistaken for the whole.
-func export[T any](s *server, w http.ResponseWriter, r *http.Request, pages iter.Seq2[[]T, error], t table[T]) error {
+func export[T any](s *server, w http.ResponseWriter, r *http.Request, name string, pages iter.Seq2[[]T, error], columns []templates.Column[T]) error {
 	var q exportQuery
 	if err := fill(&q, r.URL.Query()); err != nil {
 		return err
 	}
-	encode := csvItems(t, map[string]string{"true": "\ufeff"}[q.BOM])
+	encode := csvItems(templates.Filed(columns), map[string]string{"true": "\ufeff"}[q.BOM])
 	if q.Format == "json" {
-		encode = jsonItems(t.view)
+		encode = jsonItems[T]()
 	}
 	file := &exportFile{ResponseController: http.NewResponseController(w), w: w}
-	s.exportHeader(w, t.name, cmp.Or(q.Format, "csv"))
+	s.exportHeader(w, name, cmp.Or(q.Format, "csv"))
 	if r.Method == http.MethodHead {
 		return nil
 	}
@@ -254,27 +206,33 @@ func (f *exportFile) extend() error {
 }
 
 // csvItems encodes pages of a CSV file that begins with a text, the first with its header.
-func csvItems[T any](t table[T], begin string) func([]T) ([]byte, error) {
-	headed := false
+func csvItems[T any](columns []templates.Column[T], begin string) func([]T) ([]byte, error) {
+	headed, cells := false, make([]any, len(columns))
 	return func(items []T) ([]byte, error) {
 		var part []byte
 		if !headed {
-			part, headed = csvRow([]byte(begin), t.header...), true
+			for i, c := range columns {
+				cells[i] = c.Name
+			}
+			part, headed = csvRow([]byte(begin), cells...), true
 		}
-		for _, item := range items {
-			part = csvRow(part, t.cells(item)...)
+		for n := range items {
+			for i, c := range columns {
+				cells[i] = c.Text(&items[n])
+			}
+			part = csvRow(part, cells...)
 		}
 		return part, nil
 	}
 }
 
 // jsonItems encodes pages of one JSON array, one item per line; nil ends it.
-func jsonItems[T any](view func(T) any) func([]T) ([]byte, error) {
+func jsonItems[T any]() func([]T) ([]byte, error) {
 	before := "[\n"
 	return func(items []T) ([]byte, error) {
 		var part []byte
 		for _, item := range items {
-			text, err := json.Marshal(view(item))
+			text, err := json.Marshal(item)
 			if err != nil {
 				return nil, fmt.Errorf("encode the export: %w", err)
 			}

@@ -21,6 +21,7 @@ import (
 	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/store"
+	"github.com/outboxweb/outboxweb/web/templates"
 )
 
 // link is where the element with a test id leads; empty when there is none.
@@ -364,8 +365,7 @@ func (s *site) serveExport(path string, pages iter.Seq2[[]int, error]) {
 				}
 			}
 		}
-		return export(s.srv, w, r, heeding, table[int]{name: "numbers", header: []any{"n"},
-			cells: func(n int) []any { return []any{n} }, view: func(n int) any { return n }})
+		return export(s.srv, w, r, "numbers", heeding, []templates.Column[int]{{Name: "n", Text: func(n *int) any { return *n }}})
 	}))
 }
 
