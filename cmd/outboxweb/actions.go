@@ -5,6 +5,7 @@ import (
 
 	"github.com/outboxweb/outboxweb/internal/engine"
 	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/web/templates"
 )
 
 // requeueCmd sets dead rows back to pending.
@@ -185,8 +186,11 @@ func (c *gapsCmd) Run(ctx context.Context, a *app, st *engine.Engine) error {
 		return err
 	}
 	gaps = append([]outbox.Gap{}, gaps...) // an empty JSON list rather than null
-	err = printList(a, c.jsonFlag, "gaps", gaps, "CAMPAIGN\tAPPLIED\tHIGH WATER\tMISSING", func(g outbox.Gap) []any {
-		return []any{g.CampaignID, g.AppliedSeq, g.HighWaterSeq, g.Missing}
+	err = printList(a, c.jsonFlag, "gaps", gaps, []templates.Column[outbox.Gap]{
+		{Print: "CAMPAIGN", Text: func(g *outbox.Gap) any { return g.CampaignID }},
+		{Print: "APPLIED", Text: func(g *outbox.Gap) any { return g.AppliedSeq }},
+		{Print: "HIGH WATER", Text: func(g *outbox.Gap) any { return g.HighWaterSeq }},
+		{Print: "MISSING", Text: func(g *outbox.Gap) any { return g.Missing }},
 	})
 	if err == nil && len(gaps) > 0 {
 		return errFound

@@ -10,6 +10,7 @@ import (
 	"github.com/outboxweb/outboxweb/internal/alerts"
 	"github.com/outboxweb/outboxweb/internal/engine"
 	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/web/templates"
 )
 
 // alertsCmd shows alerts and controls them.
@@ -89,15 +90,10 @@ func (a *app) printAlerts(v outbox.AlertsView) error {
 		}
 	}
 	t.row()
-	t.row("RECEIVER", "KIND", "DESTINATION", "LAST SENT", "WAITING", "LAST ERROR")
-	for _, r := range v.Receivers {
-		failed := ""
-		if r.Failures > 0 {
-			failed = firstLine(r.LastError, 120)
-		}
-		t.row(r.Name, r.Kind, r.Destination, stampOr(r.SentAt, "never"), r.Waiting, failed)
+	if err := t.Flush(); err != nil {
+		return err
 	}
-	return t.Flush()
+	return printColumns(a.out, templates.ReceiverColumns(shownNow()), v.Receivers)
 }
 
 type alertsTestCmd struct {

@@ -14,6 +14,7 @@ import (
 	"github.com/outboxweb/outboxweb/internal/projection"
 	"github.com/outboxweb/outboxweb/internal/redact"
 	"github.com/outboxweb/outboxweb/internal/timetravel"
+	"github.com/outboxweb/outboxweb/web/templates"
 )
 
 // campaignsCmd lists, pauses, resumes and repairs campaigns.
@@ -58,9 +59,7 @@ func (c *campaignsListCmd) Run(ctx context.Context, a *app, st *engine.Engine) e
 	for i, found := range page.Items {
 		views[i] = found.View(time.Now(), summary.Surroundings()).WithHeldProjections(held[found.CampaignID])
 	}
-	return printList(a, c.jsonFlag, "campaigns", views, "CAMPAIGN\tSTATE\tAPPLIED\tHIGH WATER\tWHY", func(v outbox.CampaignView) []any {
-		return []any{firstLine(v.CampaignID, idShown), v.State, v.AppliedSeq, v.HighWaterSeq, firstLine(v.Why, 200)}
-	})
+	return printList(a, c.jsonFlag, "campaigns", views, templates.CampaignColumns(shownNow(), outbox.CampaignFilter{}))
 }
 
 type campaignAction struct {

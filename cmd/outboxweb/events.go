@@ -8,6 +8,7 @@ import (
 
 	"github.com/outboxweb/outboxweb/internal/engine"
 	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/web/templates"
 )
 
 // eventsCmd searches the events of all campaigns.
@@ -74,10 +75,7 @@ func (c *eventsCmd) Run(ctx context.Context, a *app, st *engine.Engine) error {
 		fmt.Fprintln(a.out, "no event matches")
 		return cmp.Or(a.printMisses(ctx, st, f), unknown)
 	}
-	return printTable(a.out, "OCCURRED\tRECORDED\tCAMPAIGN\tSEQ\tSTATE\tTYPE\tENTITY\tPAYLOAD", events, func(e outbox.EventHit) []any {
-		return []any{stamp(e.OccurredAt.UTC()), stamp(e.RecordedAt.UTC()), e.CampaignID, e.Seq, e.StateText(), e.EventType,
-			firstLine(e.EntityType+" "+e.EntityID, 60), firstLine(e.Excerpt, 80)}
-	})
+	return printColumns(a.out, templates.HitColumns(shownNow(), outbox.EventFilter{}), events)
 }
 
 // printMisses says which values of a search do not exist.

@@ -3,12 +3,12 @@ package main
 import (
 	"context"
 	"fmt"
-	"time"
 
 	writers "github.com/outboxweb/outboxweb/intake"
 	"github.com/outboxweb/outboxweb/internal/engine"
 	"github.com/outboxweb/outboxweb/internal/intake"
 	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/web/templates"
 )
 
 // intakeCmd shows sources, decides on their rejected rows, and hands sources over.
@@ -49,14 +49,7 @@ func (c *intakeListCmd) Run(ctx context.Context, a *app, in *intake.Intake) erro
 		fmt.Fprintln(a.out, "no sources in the journal, nor in the configuration of this command")
 		return nil
 	}
-	return printTable(a.out, "SOURCE\tSTATE\tWAITING\tOLDEST\tREJECTED\tJOURNALLED\tHELD BY\tLAST ERROR", sources, func(s outbox.IntakeSource) []any {
-		holder := ""
-		if s.Lease != nil {
-			holder = s.Lease.Owner
-		}
-		waiting := outbox.AtLeast(s.Waiting, s.Waiting >= s.WaitingLimit)
-		return []any{s.Name, s.State(time.Now()), waiting, stampOr(s.OldestAt, ""), s.Rejected, s.Journalled, holder, firstLine(s.Error, 120)}
-	})
+	return printColumns(a.out, templates.SourceColumns(shownNow()), sources)
 }
 
 type intakeRejectionsCmd struct {
@@ -75,10 +68,15 @@ func (c *intakeRejectionsCmd) Run(ctx context.Context, a *app, in *intake.Intake
 	if c.JSON {
 		return a.printJSON(page)
 	}
-	headings := "ID\tROW\tCAMPAIGN\tEVENT\tTYPE\tSTATUS\tREJECTED\tREASON"
-	return printList(a, c.jsonFlag, "rejected rows of source "+c.Source, page.Items, headings, func(r outbox.IntakeRejection) []any {
-		return []any{r.ID, firstLine(r.RowKey, idShown), firstLine(r.CampaignID, idShown), firstLine(r.EventID, idShown), firstLine(r.EventType, idShown),
-			r.Status, stamp(r.RejectedAt), firstLine(r.Reason, 200)}
+	return printList(a, c.jsonFlag, "rejected rows of source "+c.Source, page.Items, []templates.Column[outbox.IntakeRejection]{
+		{Print: "ID", Text: func(r *outbox.IntakeRejection) any { return r.ID }},
+		{Print: "ROW", Most: idShown, Text: func(r *outbox.IntakeRejection) any { return r.RowKey }},
+		{Print: "CAMPAIGN", Most: idShown, Text: func(r *outbox.IntakeRejection) any { return r.CampaignID }},
+		{Print: "EVENT", Most: idShown, Text: func(r *outbox.IntakeRejection) any { return r.EventID }},
+		{Print: "TYPE", Most: idShown, Text: func(r *outbox.IntakeRejection) any { return r.EventType }},
+		{Print: "STATUS", Text: func(r *outbox.IntakeRejection) any { return r.Status }},
+		{Print: "REJECTED", Text: func(r *outbox.IntakeRejection) any { return r.RejectedAt }},
+		{Print: "REASON", Most: 200, Text: func(r *outbox.IntakeRejection) any { return r.Reason }},
 	})
 }
 

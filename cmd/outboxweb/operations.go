@@ -6,6 +6,7 @@ import (
 
 	"github.com/outboxweb/outboxweb/internal/engine"
 	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/web/templates"
 )
 
 // operation starts an operation and, when asked to, follows it.
@@ -106,11 +107,9 @@ func (a *app) describeOperation(d outbox.OperationDetail) error {
 	t.row(n.Chosen, n.Waiting, n.Requeued, n.Done, n.Quarantined, n.Skipped, n.FailedAgain, n.Left, n.Unwatched)
 	t.Flush()
 	fmt.Fprintln(a.out)
-	fmt.Fprintln(t, "GROUP\tSTATE\tROWS\tDONE\tQUARANTINED\tFAILED AGAIN\tERROR\tWHY IT STOPPED")
-	for _, g := range d.Groups {
-		t.row(g.Number, g.Status, g.Totals.Chosen, g.Totals.Done, g.Totals.Quarantined, g.Totals.FailedAgain, firstLine(g.Example, 60), firstLine(g.Reason, 100))
+	if err := printColumns(a.out, templates.GroupColumns(d.Operation), d.Groups); err != nil {
+		return err
 	}
-	t.Flush()
 	if d.MoreGroups > 0 {
 		fmt.Fprintf(a.out, "and %s\n", outbox.Count(d.MoreGroups, "smaller group", "smaller groups"))
 	}
@@ -153,15 +152,7 @@ func (c *operationsListCmd) Run(ctx context.Context, a *app, st *engine.Engine) 
 	if err != nil {
 		return err
 	}
-	headings := "ID\tSTATUS\tACKNOWLEDGED\tROWS\tIN PROGRESS\tDONE\tQUARANTINED\tFAILED AGAIN\tNOT ATTEMPTED\tSTARTED\tBY\tREASON"
-	return printPage(a, c.jsonFlag, "operations", page, headings, func(o outbox.Operation) []any {
-		seen, n := "no", o.Totals
-		if o.AcknowledgedAt != nil {
-			seen = "by " + o.AcknowledgedBy
-		}
-		return []any{o.ID, o.Status, seen, n.Chosen, n.Waiting + n.Requeued, n.Done, n.Quarantined, n.FailedAgain, n.Left,
-			stamp(o.StartedAt), o.StartedBy, firstLine(o.Reason, 60)}
-	})
+	return printPage(a, c.jsonFlag, "operations", page, templates.OperationColumns())
 }
 
 type operationsShowCmd struct {

@@ -10,6 +10,7 @@ import (
 	"github.com/outboxweb/outboxweb/internal/engine"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/projection"
+	"github.com/outboxweb/outboxweb/web/templates"
 )
 
 // projectionsStatusCmd prints the recorded state of the projections.
@@ -102,13 +103,7 @@ func (c *projectionsStatusCmd) printOne(a *app, p outbox.ProjectionInfo, cursors
 	if p.Paused != nil {
 		fmt.Fprintln(a.out, "campaigns that have not advanced since the pause are not listed")
 	}
-	return printTable(a.out, "CAMPAIGN\tSTATE\tAPPLIED\tLAG\tFAILURE", cursors.Items, func(cursor outbox.CampaignCursor) []any {
-		failure := ""
-		if f := cursor.Failure; f != nil {
-			failure = fmt.Sprintf("event %d: %s", f.Seq, firstLine(f.Message, 120))
-		}
-		return []any{firstLine(cursor.CampaignID, idShown), cursor.State, cursor.AppliedSeq, cursor.LagEvents, failure}
-	})
+	return printColumns(a.out, templates.CursorColumns(), cursors.Items)
 }
 
 // projectionsPauseCmd pauses or resumes a projection.
@@ -165,7 +160,5 @@ func (c *failuresProjectionsCmd) Run(ctx context.Context, a *app, st *engine.Eng
 	if err != nil {
 		return err
 	}
-	return printPage(a, c.jsonFlag, "failures", page, "PROJECTION\tCAMPAIGN\tSEQ\tATTEMPTS\tSTATUS\tERROR", func(f outbox.ProjectionFailure) []any {
-		return []any{f.Projection, firstLine(f.CampaignID, idShown), f.Seq, f.Attempts, f.Status, firstLine(f.Message, 120)}
-	})
+	return printPage(a, c.jsonFlag, "failures", page, templates.FailureColumns())
 }

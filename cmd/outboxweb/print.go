@@ -15,6 +15,7 @@ import (
 
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/redact"
+	"github.com/outboxweb/outboxweb/web/templates"
 )
 
 // jsonFlag belongs to commands that can print a JSON document.
@@ -83,9 +84,44 @@ func printTable[T any](w io.Writer, headings string, items []T, cells func(T) []
 	return t.Flush()
 }
 
+// printColumns prints items in those columns of their list that a command has.
+func printColumns[T any](w io.Writer, all []templates.Column[T], items []T) error {
+	columns, t := templates.Printed(all), table(w)
+	cells := make([]any, len(columns))
+	for i, c := range columns {
+		cells[i] = c.Print
+	}
+	t.row(cells...)
+	for n := range items {
+		for i, c := range columns {
+			text := cellText(c.Text(&items[n]), c.Most)
+			if text != "" && c.Lead != nil {
+				text = c.Lead(&items[n]) + text
+			}
+			cells[i] = text
+		}
+		t.row(cells...)
+	}
+	return t.Flush()
+}
+
+// cellText is a value as a table has it: a text of at most so many characters, 0 meaning all.
+func cellText(v any, most int) string {
+	switch v := v.(type) {
+	case time.Time:
+		return stamp(v.UTC())
+	case *time.Time:
+		return stampOr(v, "never")
+	}
+	if most == 0 {
+		return fmt.Sprint(v)
+	}
+	return firstLine(fmt.Sprint(v), most)
+}
+
 // printList prints items as a document, under the given name, or as a table. An empty table is a
 // sentence.
-func printList[T any](a *app, f jsonFlag, name string, items []T, headings string, cells func(T) []any) error {
+func printList[T any](a *app, f jsonFlag, name string, items []T, columns []templates.Column[T]) error {
 	switch {
 	case f.JSON:
 		return a.printJSON(map[string][]T{name: items})
@@ -93,14 +129,17 @@ func printList[T any](a *app, f jsonFlag, name string, items []T, headings strin
 		fmt.Fprintln(a.out, "no "+name)
 		return nil
 	}
-	return printTable(a.out, headings, items, cells)
+	return printColumns(a.out, columns, items)
 }
 
 // printPage is printList for a page, and says on stderr if there are more items.
-func printPage[T any](a *app, f jsonFlag, name string, page outbox.Page[T], headings string, cells func(T) []any) error {
+func printPage[T any](a *app, f jsonFlag, name string, page outbox.Page[T], columns []templates.Column[T]) error {
 	a.printCut(page.NextCursor, len(page.Items), name)
-	return printList(a, f, name, page.Items, headings, cells)
+	return printList(a, f, name, page.Items, columns)
 }
+
+// shownNow is what the columns of lists need of a page.
+func shownNow() templates.Page { return templates.Page{Now: time.Now()} }
 
 // printCut says on stderr that a list ends at its limit; next leads to the rest, nil without one.
 func (a *app) printCut(next *string, shown int, name string) {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/outboxweb/outboxweb/internal/engine"
 	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/web/templates"
 )
 
 // publishersCmd lists publishers and controls them.
@@ -53,23 +54,7 @@ func (c *publishersListCmd) Run(ctx context.Context, a *app, st *engine.Engine) 
 		all = all[:c.Limit]
 		a.printCut(new(string), c.Limit, "publishers")
 	}
-	headings := "PUBLISHER\tSTATE\tPOSITION\tHEAD\tLAG\tDELIVERED\tLAST DELIVERY\tHELD BY\tERRORS\tLAST ERROR"
-	return printList(a, c.jsonFlag, "publishers", all, headings, func(p outbox.Publisher) []any {
-		return []any{p, p.State(now), p.Position, p.HeadPosition, p.Lag(), p.Delivered,
-			stampOr(p.LastPublishedAt, "never"), holderOf(p, now), p.ErrorCount, firstLine(p.LastError, 120)}
-	})
-}
-
-func holderOf(p outbox.Publisher, now time.Time) string {
-	switch {
-	case p.Lease == nil:
-		return "nobody"
-	case p.HolderGone(now):
-		return p.Lease.Owner + ", crashed or killed"
-	case !p.Leased(now):
-		return p.Lease.Owner + ", expired " + outbox.Age(now.Sub(p.Lease.ExpiresAt)) + " ago"
-	}
-	return p.Lease.Owner
+	return printList(a, c.jsonFlag, "publishers", all, templates.PublisherColumns(shownNow()))
 }
 
 // publisherActionsShown is how many actions on a publisher are printed.
@@ -106,7 +91,7 @@ func (a *app) printPublisher(p outbox.Publisher, acts []outbox.AuditEntry) error
 	t.row("lag", p.Lag())
 	t.row("delivered", fmt.Sprintf("%s, the last at position %d", outbox.Count(p.Delivered, "event", "events"), p.DeliveredPosition))
 	t.row("last delivery", stampOr(p.LastPublishedAt, "never"))
-	t.row("leased by", holderOf(p, now))
+	t.row("leased by", p.LeasedBy(now))
 	if p.Paused != nil {
 		t.row("paused", fmt.Sprintf("by %s at %s: %s", p.Paused.By, stamp(p.Paused.At), p.Paused.Reason))
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/outboxweb/outboxweb/internal/engine"
 	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/web/templates"
 )
 
 // reportCmd shows the state of the outbox.
@@ -58,10 +59,7 @@ func (c *reportCmd) Run(ctx context.Context, a *app, st *engine.Engine) error {
 		return nil
 	}
 	fmt.Fprintln(a.out)
-	headings := "CAMPAIGN\tSEQ\tTYPE\tSTATUS\tATTEMPTS\tNEXT ATTEMPT\tERROR"
-	return printList(a, c.jsonFlag, "such rows", r.Rows, headings, func(r outbox.Row) []any {
-		return []any{firstLine(r.CampaignID, idShown), r.Seq, r.EventType, r.Status, r.AttemptCount, stamp(r.NextAttemptAt.UTC()), firstLine(r.LastError, 100)}
-	})
+	return printList(a, c.jsonFlag, "such rows", r.Rows, templates.RowColumns(shownNow(), outbox.RowFilter{}))
 }
 
 // rows pages through the store until the limit.

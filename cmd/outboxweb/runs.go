@@ -17,6 +17,7 @@ import (
 	"github.com/outboxweb/outboxweb/internal/projection"
 	"github.com/outboxweb/outboxweb/internal/runs"
 	"github.com/outboxweb/outboxweb/internal/worker"
+	"github.com/outboxweb/outboxweb/web/templates"
 )
 
 // runsCmd starts, lists and controls replays, verifies and rebuilds.
@@ -451,12 +452,7 @@ func (c *runsListCmd) Run(ctx context.Context, a *app) error {
 			return err
 		}
 		a.printCut(page.NextCursor, len(page.Items), "runs")
-		headings := "ID\tKIND\tSTATUS\tVERDICT\tCAMPAIGNS\tEVENTS\tSTARTED\tBY\tSCOPE\tREASON"
-		return printList(a, c.jsonFlag, "runs", page.Items, headings, func(r outbox.Run) []any {
-			campaigns, events := fmt.Sprintf("%d/%d", r.Campaigns.Done, r.Campaigns.Total), fmt.Sprintf("%d/%d", r.Events.Done, r.Events.Total)
-			return []any{r.ID, r.Kind, r.StatusWords(time.Now()), cmp.Or(r.Kind.OutcomeName(string(r.Verdict)), rehearsals[r.ID].Text()), campaigns, events,
-				stamp(r.RequestedAt), r.RequestedBy, firstLine(r.Scope(), 60), firstLine(r.Reason, 60)}
-		})
+		return printList(a, c.jsonFlag, "runs", page.Items, templates.RunColumns(shownNow(), rehearsals))
 	})
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/outboxweb/outboxweb/internal/engine"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/tokens"
+	"github.com/outboxweb/outboxweb/web/templates"
 )
 
 // tokenCmd creates, lists and revokes API tokens.
@@ -94,15 +95,7 @@ func (c *tokenListCmd) Run(ctx context.Context, a *app, st *engine.Engine) error
 	if err != nil {
 		return err
 	}
-	headings := "ID\tSTATE\tROLE\tCREATED\tBY\tEXPIRES\tLAST USED\tNOTE"
-	return printList(a, c.jsonFlag, "tokens", all, headings, func(token outbox.Token) []any {
-		used := "never"
-		if token.LastUsedAt != nil {
-			used = token.LastUsedAt.Format("2006-01-02 15:04")
-		}
-		return []any{token.ID, token.State(time.Now()), token.Role, token.CreatedAt.Format(time.DateOnly),
-			token.CreatedBy, token.ExpiresAt.Format(time.DateOnly), used, token.Note}
-	})
+	return printList(a, c.jsonFlag, "tokens", all, templates.TokenColumns(shownNow()))
 }
 
 type tokenRevokeCmd struct {
