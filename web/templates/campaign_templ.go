@@ -296,7 +296,7 @@ func campaignState(p Page, v CampaignView) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		held := outbox.HeldCursors(v.Cursors)
-		templ_7745c5c3_Err = stateWith(&v.Campaign, held).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = stateWith(&p, &v.Campaign, held).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
