@@ -162,17 +162,13 @@ func (c *Column[T]) begin(tag string, item *T) string {
 // write writes what a cell shows without a Cell of its column. Most show a text and nothing else, for
 // which a component would cost more than the text.
 func (c *Column[T]) write(ctx context.Context, to *output, p *Page, item *T) {
-	v := content{v: c.Text(item), now: p.Now, none: c.None, code: c.Code, free: c.Free}
-	if c.To != nil {
-		v.to = c.To(p, item)
-	}
-	if c.Look != nil {
-		v.look = c.Look(p, item)
-	}
-	if text, is := v.alone(); is {
-		to.write(text)
-	} else {
-		to.check(shown(v).Render(ctx, to.w))
+	switch v := c.Text(item).(type) {
+	case time.Time:
+		to.check(when(v, p.Now).Render(ctx, to.w))
+	case *time.Time:
+		to.check(when(orZero(v), p.Now).Render(ctx, to.w))
+	default:
+		c.writeText(ctx, to, p, item, plain(v))
 	}
 	if c.Sub == nil {
 		return
@@ -183,34 +179,28 @@ func (c *Column[T]) write(ctx context.Context, to *output, p *Page, item *T) {
 	}
 }
 
-// content is what a cell shows of a column without a Cell.
-type content struct {
-	v          any
-	now        time.Time
-	none       string
-	code, free bool
-	to         URL
-	look       look
-}
-
-// alone is a text that is neither a time nor a link nor a badge.
-func (c content) alone() (text string, is bool) {
-	switch c.v.(type) {
-	case time.Time, *time.Time:
-		return "", false
-	}
-	text = plain(c.v)
+func (c *Column[T]) writeText(ctx context.Context, to *output, p *Page, item *T, text string) {
 	switch {
-	case c.to != "" || c.look != (look{}) || text == "" && c.none != "":
-		return "", false
-	case c.code && c.free:
-		return "<code><bdi>" + templ.EscapeString(text) + "</bdi></code>", true
-	case c.code:
-		return "<code>" + templ.EscapeString(text) + "</code>", true
-	case c.free:
-		return "<bdi>" + templ.EscapeString(text) + "</bdi>", true
+	case text == "" && c.None != "":
+		to.write(`<span class="muted">` + templ.EscapeString(c.None) + "</span>")
+		return
+	case c.Look != nil:
+		to.check(badge(c.Look(p, item), text).Render(ctx, to.w))
+		return
 	}
-	return templ.EscapeString(text), true
+	text = templ.EscapeString(text)
+	if c.Free {
+		text = "<bdi>" + text + "</bdi>"
+	}
+	if c.Code {
+		text = "<code>" + text + "</code>"
+	}
+	if c.To != nil {
+		if url := c.To(p, item); url != "" {
+			text = `<a href="` + templ.EscapeString(string(url)) + `">` + text + "</a>"
+		}
+	}
+	to.write(text)
 }
 
 // anchor are the attributes of a row that links and tests find by a name.
@@ -239,7 +229,8 @@ func plain(v any) string {
 }
 
 // marks are the attributes that have a value, from pairs of name and value.
-func marks(pairs ...string) (all templ.OrderedAttributes) {
+func marks(pairs ...string) templ.OrderedAttributes {
+	all := make(templ.OrderedAttributes, 0, len(pairs)/2)
 	for i := 0; i < len(pairs); i += 2 {
 		if pairs[i+1] != "" {
 			all = append(all, templ.KV[string, any](pairs[i], pairs[i+1]))
