@@ -31,16 +31,19 @@ func (c *requeueCmd) Run(ctx context.Context, a *app) error {
 	if c.DryRun {
 		return c.try(ctx, a)
 	}
-	return a.withStore(ctx, func(st *engine.Engine) error {
-		return a.confirming(c.Reason, c.Confirm, func(o outbox.Command) error {
-			switch {
-			case c.Canary:
-				return c.operation(ctx, a, st, o)
-			case c.Dead:
-				return c.many(ctx, a, st, o)
-			}
-			return c.one(ctx, a, st, o)
-		})
+	st, err := a.openStore(ctx, a.storeOptions())
+	if err != nil {
+		return err
+	}
+	defer st.Close()
+	return a.confirming(c.Reason, c.Confirm, func(o outbox.Command) error {
+		switch {
+		case c.Canary:
+			return c.operation(ctx, a, st, o)
+		case c.Dead:
+			return c.many(ctx, a, st, o)
+		}
+		return c.one(ctx, a, st, o)
 	})
 }
 
@@ -63,16 +66,18 @@ func (c *requeueCmd) check() error {
 			return usagef("%s", rule.says)
 		}
 	}
+	most := outbox.MaxRequeue
+	if c.Canary {
+		most = outbox.MaxOperation
+	}
 	switch {
 	case !c.Dead:
 		_, err := parseSeq(c.Seq)
 		return err
-	case c.Limit == nil:
-		return nil
-	case c.Canary:
-		return checkLimit(*c.Limit, outbox.MaxOperation)
+	case c.Limit != nil && (*c.Limit < 1 || *c.Limit > most):
+		return usagef("--limit must lie between 1 and %d", most)
 	}
-	return checkLimit(*c.Limit, outbox.MaxRequeue)
+	return nil
 }
 
 func (c *requeueCmd) one(ctx context.Context, a *app, st *engine.Engine, o outbox.Command) error {

@@ -119,14 +119,6 @@ func (u *usageError) Error() string { return u.text }
 
 func usagef(format string, args ...any) error { return &usageError{fmt.Sprintf(format, args...)} }
 
-// checkLimit refuses a --limit that is not from 1 to most.
-func checkLimit(limit, most int) error {
-	if limit < 1 || limit > most {
-		return usagef("--limit must lie between 1 and %d", most)
-	}
-	return nil
-}
-
 // asUsage turns a refused flag value into wrong usage of that flag.
 func asUsage(flag string, err error) error { return usagef("%s: %s", flag, refusalText(err)) }
 

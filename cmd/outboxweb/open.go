@@ -39,16 +39,6 @@ func (a *app) migratingOptions() store.Options {
 	return o
 }
 
-// withStore runs do with an open store.
-func (a *app) withStore(ctx context.Context, do func(*engine.Engine) error) error {
-	st, err := a.openStore(ctx, a.storeOptions())
-	if err != nil {
-		return err
-	}
-	defer st.Close()
-	return do(st)
-}
-
 // execute runs a command, once its flags have passed its check. Its Run may take an open store, which is
 // closed afterwards, the alerts or the sources of the configuration file on it, or the projections.
 func (a *app) execute(ctx context.Context, parsed *kong.Context) error {

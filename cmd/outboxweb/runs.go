@@ -31,11 +31,8 @@ type runsCmd struct {
 
 // checkScope refuses flags of a run that kong does not.
 func checkScope(o outbox.RunRequest) error {
-	switch {
-	case o.All && len(o.Campaigns) > 0:
+	if o.All && len(o.Campaigns) > 0 {
 		return usagef("--all means every campaign; give it or --campaign, not both")
-	case o.Rate < 0:
-		return usagef("--rate must be 0 or more")
 	}
 	return nil
 }
@@ -437,23 +434,18 @@ type runsListCmd struct {
 }
 
 // Run lists runs.
-func (c *runsListCmd) Run(ctx context.Context, a *app) error {
-	if err := checkLimit(c.Limit, outbox.MaxPage); err != nil {
+func (c *runsListCmd) Run(ctx context.Context, a *app, st *engine.Engine) error {
+	c.Filter.Limit = c.Limit
+	page, err := st.Runs.List(ctx, c.Filter)
+	if err != nil {
 		return err
 	}
-	return a.withStore(ctx, func(st *engine.Engine) error {
-		c.Filter.Limit = c.Limit
-		page, err := st.Runs.List(ctx, c.Filter)
-		if err != nil {
-			return err
-		}
-		rehearsals, err := st.Runs.RehearsalCounts(ctx, page.Items)
-		if err != nil {
-			return err
-		}
-		a.printCut(page.NextCursor, len(page.Items), "runs")
-		return printList(a, c.jsonFlag, "runs", page.Items, templates.RunColumns(shownNow(), rehearsals))
-	})
+	rehearsals, err := st.Runs.RehearsalCounts(ctx, page.Items)
+	if err != nil {
+		return err
+	}
+	a.printCut(page.NextCursor, len(page.Items), "runs")
+	return printList(a, c.jsonFlag, "runs", page.Items, templates.RunColumns(shownNow(), rehearsals))
 }
 
 type runsShowCmd struct {
@@ -462,14 +454,12 @@ type runsShowCmd struct {
 }
 
 // Run shows one run.
-func (c *runsShowCmd) Run(ctx context.Context, a *app) error {
-	return a.withStore(ctx, func(st *engine.Engine) error {
-		run, err := st.Runs.Get(ctx, c.ID)
-		if err != nil {
-			return err
-		}
-		return a.printRun(ctx, st, run, c.jsonFlag)
-	})
+func (c *runsShowCmd) Run(ctx context.Context, a *app, st *engine.Engine) error {
+	run, err := st.Runs.Get(ctx, c.ID)
+	if err != nil {
+		return err
+	}
+	return a.printRun(ctx, st, run, c.jsonFlag)
 }
 
 type runsCancelCmd struct {
@@ -478,21 +468,19 @@ type runsCancelCmd struct {
 }
 
 // Run cancels one run.
-func (c *runsCancelCmd) Run(ctx context.Context, a *app) error {
-	return a.withStore(ctx, func(st *engine.Engine) error {
-		run, err := st.Runs.Cancel(ctx, command(c.Reason), c.ID)
-		if err != nil {
+func (c *runsCancelCmd) Run(ctx context.Context, a *app, st *engine.Engine) error {
+	run, err := st.Runs.Cancel(ctx, command(c.Reason), c.ID)
+	if err != nil {
+		return err
+	}
+	becomes := "cancelled"
+	if run.Status == outbox.RunCancelling {
+		becomes = "cancelling: it ends as soon as its worker notices"
+		if err := a.warnWithoutWorker(ctx, st, "run %d ends when one starts, or when it is cancelled again after its lease", run.ID); err != nil {
 			return err
 		}
-		becomes := "cancelled"
-		if run.Status == outbox.RunCancelling {
-			becomes = "cancelling: it ends as soon as its worker notices"
-			if err := a.warnWithoutWorker(ctx, st, "run %d ends when one starts, or when it is cancelled again after its lease", run.ID); err != nil {
-				return err
-			}
-		}
-		return c.print(a, run, "run %d is %s", run.ID, becomes)
-	})
+	}
+	return c.print(a, run, "run %d is %s", run.ID, becomes)
 }
 
 type runsResumeCmd struct {
