@@ -51,9 +51,8 @@ func BenchmarkDrain(b *testing.B) {
 		began := time.Now()
 		s.drain()
 		rate := benchRows / time.Since(began).Seconds()
-		if left := s.rows(); left != "" || s.Number(`select count(*) from events`) != 2*benchRows {
-			b.Fatalf("rows left: %.200s", left)
-		}
+		left := s.rows()
+		must.Need(b, left == "" && s.Number(`select count(*) from events`) == 2*benchRows, "rows left: %.200s", left)
 		b.ReportMetric(rate, "events/s")
 		b.ReportMetric(rate/bare, "of-bare")
 		b.ReportMetric(rate/appended, "of-append")

@@ -415,9 +415,8 @@ func TestPostgresIntake_listensOnceThoughAClaimFails(t *testing.T) {
 	gone, cancel := context.WithCancel(s.Ctx)
 	cancel()
 	for _, ctx := range []context.Context{s.Ctx, gone, s.Ctx} {
-		if err := worker.Step(ctx); (err != nil) != (ctx == gone) {
-			t.Fatalf("%v: %v", ctx.Err(), err)
-		}
+		err := worker.Step(ctx)
+		must.Need(t, (err != nil) == (ctx == gone), "%v: %v", ctx.Err(), err)
 		s.Clock.Advance(storetest.Lease)
 	}
 }

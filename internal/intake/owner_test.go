@@ -208,9 +208,8 @@ func TestIntake_isHandedOverAndRefusesTheFormerOwner(t *testing.T) {
 	equal(t, "events of the new owner", next.events(t), "e-2")
 	storetest.Refused(t, storetest.No(next.intake.HandOver(t.Context(), handOver(), "shop")), outbox.ErrConflict)
 	s.put(event("c-1", "e-3"))
-	if err := s.worker.Step(t.Context()); err == nil || !strings.Contains(err.Error(), "belongs to journal new, since ") {
-		t.Errorf("the former owner's step: %v", err)
-	}
+	err := s.worker.Step(t.Context())
+	must.Hold(t, err != nil && strings.Contains(err.Error(), "belongs to journal new, since "), "the former owner's step: %v", err)
 	equal(t, "events of the former owner", s.journal("c-1"), "e-1")
 
 	// The way back. What was asked for long ago is no longer asked for.
