@@ -81,9 +81,8 @@ func TestStartRun_ofARebuildOfAllCampaignsNeedsAReasonAndAPhrase(t *testing.T) {
 	refused(t, storetest.No(f.Runs.Start(f.Ctx, ana(""), all, enginetest.LoadedRuns)), outbox.ErrInvalid, "a rebuild of all campaigns requires a reason")
 	refused(t, storetest.No(f.Runs.Start(f.Ctx, ana("looks odd"), all, enginetest.LoadedRuns)), outbox.ErrInvalid, "this replaces the rows of 2 campaigns")
 	for order, phrase := range map[*outbox.RunRequest]string{&all: "rebuild all campaigns", new(enginetest.Everything): "", new(enginetest.Rebuild("a", "b")): ""} {
-		if p, err := f.Runs.Preview(f.Ctx, *order, enginetest.LoadedRuns); p.Confirm != phrase || err != nil {
-			t.Errorf("the preview of %+v asks for %q, want %q; %v", *order, p.Confirm, phrase, err)
-		}
+		p, err := f.Runs.Preview(f.Ctx, *order, enginetest.LoadedRuns)
+		must.Hold(t, p.Confirm == phrase && err == nil, "the preview of %+v asks for %q, want %q; %v", *order, p.Confirm, phrase, err)
 	}
 	f.FinishRun(func() runs.Lease { f.StartRun(all); return f.ClaimRun(one) }(), outbox.RunInterrupted, "enough")
 	must.Get(f.Runs.Resume(f.Ctx, ana(""), 1, enginetest.LoadedRuns)).Or(t)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/outboxweb/outboxweb/internal/enginetest"
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
@@ -72,9 +73,8 @@ func BenchmarkVerify(b *testing.B) {
 			e.Drain()
 			verify := func(want outbox.Verdict) time.Duration {
 				began := time.Now()
-				if run := e.RunToEnd(enginetest.Everything); run.Verdict != want {
-					b.Fatalf("run %+v", run)
-				}
+				run := e.RunToEnd(enginetest.Everything)
+				must.Need(b, run.Verdict == want, "run %+v", run)
 				return time.Since(began)
 			}
 			var clean, drift time.Duration

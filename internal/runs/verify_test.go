@@ -57,9 +57,8 @@ update keyed%[1]d set n = :seq where campaign_id = :campaign_id;
 	run := b.RunToEnd(enginetest.Everything)
 	must.Need(t, run.Status == outbox.RunCompleted && run.Counts.Drifted == 1, "run %+v", run)
 	for i, p := range b.RunResult(run, "a").Projections {
-		if c := p.Comparison; c == nil || c.Changed != 1 || c.FirstSeq != 4 {
-			t.Errorf("%s: %+v, want a change from event 4 on", types[i], c)
-		}
+		c := p.Comparison
+		must.Hold(t, c != nil && c.Changed == 1 && c.FirstSeq == 4, "%s: %+v, want a change from event 4 on", types[i], c)
 	}
 }
 
