@@ -28,8 +28,7 @@ func OpenRooms(tb testing.TB, change ...func(*store.Options)) *Rooms {
 
 // OwnRooms is OpenRooms for a test that runs beside others.
 func OwnRooms(t *testing.T, change ...func(*store.Options)) *Rooms {
-	t.Parallel()
-	return OpenRooms(t, change...)
+	return RoomsOf(storetest.Own(t, change...))
 }
 
 // RoomsOf adds operations and runs to a store that is not in use yet.

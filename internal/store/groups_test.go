@@ -57,10 +57,9 @@ func (f *fixture) groups() outbox.ErrorGroups {
 }
 
 func TestErrorGroups_addUpRandomHistories(t *testing.T) {
-	t.Parallel()
 	seed := rand.Uint64()
 	random := rand.New(rand.NewPCG(seed, 0))
-	f := open(t, storetest.MaxAttempts(3))
+	f := own(t, storetest.MaxAttempts(3))
 	for range size.Of(6, 12, 50) {
 		for range 1 + random.IntN(6) {
 			f.AppendN(fmt.Sprintf("c-%02d", random.IntN(30)), 1+random.IntN(4))

@@ -61,11 +61,10 @@ func TestPostgresOpen_createsDatabasesAndSchemas(t *testing.T) {
 }
 
 func TestPostgresOpen_withoutMigratingRefusesWhatIsMissingOrOlder(t *testing.T) {
-	t.Parallel()
+	f := own(t)
 	noMigrate := func(p dbtest.Pair) store.Options { return asTheyAre(storetest.OptionsFor(p)) }
 	missing := storetest.UnusedDatabase(t, "never_made")
 	setup(t, noMigrate(dbtest.Pair{Journal: missing, Projections: dbtest.InSchema(missing, "projections")}), "the journal database", "never_made", "does not exist", "--journal-db", "outboxweb migrate")
-	f := open(t)
 	s, err := store.Open(t.Context(), noMigrate(f.Pair))
 	must.Need(t, err == nil, "with both databases in place: %v", err)
 	s.Close()
@@ -144,9 +143,8 @@ func TestPostgresPooler_carriesEveryStatement(t *testing.T) {
 
 // Whatever opens the databases refuses, before anything is created.
 func TestPostgresPooler_isRefusedBeforeTheProjections(t *testing.T) {
-	t.Parallel()
+	there := own(t).Pair
 	pooled := dbtest.Server().Pooler(t)
-	there := open(t).Pair
 	for name, o := range map[string]store.Options{
 		"both":          {Journal: pooled(there.Journal), Projections: pooled(there.Projections)},
 		"projections":   {Journal: there.Journal, Projections: pooled(there.Projections)},
@@ -196,9 +194,8 @@ func TestPostgresPooler_carriesManyAtOnce(t *testing.T) {
 // A transaction has its limits on every connection, and passes none of them on to the next user
 // of a pooled connection.
 func TestPostgresTransactions_haveTheirLimits(t *testing.T) {
-	t.Parallel()
 	limits := func(o *store.Options) { o.EventTimeout, o.Lease = 4*time.Second, 40*time.Second }
-	f := open(t, limits)
+	f := own(t, limits)
 	pooled := dbtest.Server().Pooler(t)
 	f.Exec(`create table limits (name text, setting text)`)
 	const insert = `

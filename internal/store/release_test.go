@@ -63,10 +63,9 @@ select 'function ' || proname from pg_proc where pronamespace = cast(current_sch
 }
 
 func TestOpen_takesOverTheDatabasesOfEachRelease(t *testing.T) {
-	t.Parallel()
 	dirs, err := filepath.Glob("testdata/*.*.*")
 	must.Need(t, err == nil && len(dirs) != 0, "%q, %v", dirs, err)
-	fresh := open(t)
+	fresh := own(t)
 	for _, dir := range dirs {
 		f := openPair(t, releasedPair(t, dir), storetest.NewClock())
 		for name, both := range map[string][2]*sql.DB{"journal": {fresh.JournalDB, f.JournalDB}, "projections": {fresh.ProjectionsDB, f.ProjectionsDB}} {

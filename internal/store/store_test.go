@@ -69,8 +69,7 @@ func open(tb testing.TB, change ...func(*store.Options)) *fixture {
 
 // own is open for a test that runs beside others.
 func own(t *testing.T, change ...func(*store.Options)) *fixture {
-	t.Parallel()
-	return open(t, change...)
+	return around(storetest.Own(t, change...))
 }
 
 func openPair(tb testing.TB, p dbtest.Pair, c *storetest.Clock, change ...func(*store.Options)) *fixture {
@@ -168,12 +167,10 @@ func createAndAppend(dir string) int {
 }
 
 func TestPlan_listsWhatIsToComeAndChangesNothing(t *testing.T) {
-	t.Parallel()
-	fresh := dbtest.Fresh(t)
+	f, fresh := own(t), dbtest.Fresh(t)
 	all, err := store.Plan(t.Context(), storetest.OptionsFor(fresh))
 	must.Hold(t, err == nil && len(all) >= 2 && all[0].Database == "journal" && all[len(all)-1].Database == "projections", "for databases that are missing: %+v, %v", all, err)
 	setup(t, asTheyAre(storetest.OptionsFor(fresh)), "the journal database")
-	f := open(t)
 	f.Close()
 	f.Unchanged(func() {
 		must.Equal(t, len(must.Get(store.Plan(t.Context(), storetest.OptionsFor(f.Pair))).Or(t)), 0, "for databases of this version")

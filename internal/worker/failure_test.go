@@ -38,9 +38,8 @@ func TestPass_undoesOnlyTheFailingEvent(t *testing.T) {
 }
 
 func TestPass_groupsErrorsByWhatReadersMaySee(t *testing.T) {
-	t.Parallel()
 	hide := must.Get(redact.New(redact.Config{Values: []string{`accounts`}})).Or(t)
-	b := enginetest.Open(t, enginetest.Define(t, enginetest.Accounts), func(o *enginetest.Options) { o.Worker.Redact = hide })
+	b := enginetest.Own(t, []string{enginetest.Accounts}, func(o *enginetest.Options) { o.Worker.Redact = hide })
 	b.MustAppend(enginetest.Opened("b", 10), enginetest.Spent("b", 100))
 	b.MustPass()
 	row := b.MustRow("b", 2).Row
@@ -311,7 +310,6 @@ func TestPass_triesAgainWhatMaySucceedLater(t *testing.T) {
 
 // SQLite has one code for a statement that it refuses and for one that fails while it runs.
 func TestSQLitePass_triesAgainWhatGoesWrongInAStatement(t *testing.T) {
-	t.Parallel()
 	const refusing = `-- projection: refusing
 -- tables: refused
 
@@ -322,7 +320,7 @@ create trigger refused_ten before insert on refused when new.n = 10 begin select
 -- on: told
 insert into refused (campaign_id, n) values (:campaign_id, abs(:payload.n));
 `
-	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, refusing))
+	b := enginetest.Own(t, []string{enginetest.Ledger, refusing})
 	b.MustAppend(enginetest.EventOf("overflow", "told", `{"n":-9223372036854775808}`), enginetest.EventOf("raised", "told", `{"n":10}`))
 	b.MustPass()
 	for _, campaign := range []string{"overflow", "raised"} {
@@ -333,9 +331,8 @@ insert into refused (campaign_id, n) values (:campaign_id, abs(:payload.n));
 }
 
 func TestPass_setsAQuarantiningProjectionAsideAtOnceWhenItCanNeverFollow(t *testing.T) {
-	t.Parallel()
 	lenient := strings.Replace(strict, "-- tables", "-- on-failure: quarantine\n-- tables", 1)
-	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, lenient))
+	b := enginetest.Own(t, []string{enginetest.Ledger, lenient})
 	b.Feed(enginetest.EventOf("a", "required", `{}`), enginetest.Noted("a"))
 	b.MustHaveApplied("a", 2)
 	must.Equal(t, b.OpenFailures(), []string{"a strict 1 1"}, "open failures")
@@ -370,9 +367,8 @@ func TestPass_triesAnEventAsOftenAsItsProjectionSays(t *testing.T) {
 
 // A dead event is a line in the log; those of one error in one wave are one line.
 func TestPass_logsWhatDied(t *testing.T) {
-	t.Parallel()
 	var log spokenLog
-	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, strict), func(o *enginetest.Options) { o.Worker.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
+	b := enginetest.Own(t, []string{enginetest.Ledger, strict}, func(o *enginetest.Options) { o.Worker.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
 	b.MustAppend(enginetest.EventOf("a", "required", `{}`))
 	b.MustAppend(enginetest.EventOf("b", "required", `{}`))
 	b.MustAppend(enginetest.EventOf("c", "typed", `{"n":"one"}`))

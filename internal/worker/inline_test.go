@@ -112,7 +112,6 @@ func once(there string, f func()) enginetest.Option {
 }
 
 func TestApplyInline_startsAgainWhenItsLeaseWasTakenOver(t *testing.T) {
-	t.Parallel()
 	now := storetest.NewClock()
 	var a *enginetest.Engine
 	takeOverAndDie := func() {
@@ -132,7 +131,7 @@ func TestApplyInline_startsAgainWhenItsLeaseWasTakenOver(t *testing.T) {
 		must.Hold(t, err == nil, "%v", err)
 		now.Advance(time.Hour)
 	}
-	a = enginetest.Open(t, enginetest.Define(t, enginetest.Ledger), enginetest.InMode(outbox.ModeInline), enginetest.At(now), once(whenApplying, takeOverAndDie))
+	a = enginetest.Own(t, []string{enginetest.Ledger}, enginetest.InMode(outbox.ModeInline), enginetest.At(now), once(whenApplying, takeOverAndDie))
 	must.OK(t, appendInline(t, a, enginetest.Notes("a", 3)...))
 	a.MustHaveApplied("a", 3)
 	a.Sound()

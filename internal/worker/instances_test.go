@@ -158,11 +158,10 @@ func TestPostgresPass_appliesOnceWhenTheStaleWorkerIsStillAtIt(t *testing.T) {
 }
 
 func TestPostgresRun_handsItsCampaignsOverAtOnceWhenItStops(t *testing.T) {
-	t.Parallel()
 	const campaigns, each = 8, 10
 	// A wave has 2 rows of each campaign, and within the hour only a hint wakes another worker.
 	options := []enginetest.Option{enginetest.Waves(1), enginetest.BatchSize(20), enginetest.Polling(time.Hour), enginetest.Leasing(time.Hour), enginetest.EventTimeout(storetest.Patience)}
-	a := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Probing), options...)
+	a := enginetest.Own(t, []string{enginetest.Ledger, enginetest.Probing}, options...)
 	idle := make(chan struct{})
 	b := a.Beside(append(options, once(whenIdle, func() { close(idle) }))...)
 	holding, release := make(chan struct{}), make(chan struct{})
@@ -331,13 +330,12 @@ func takenInALongWave(t *testing.T, lease time.Duration) (claims []store.Claim) 
 
 // This test appends while two workers on the same files start, stop and lose their waves at random.
 func TestRun_appliesEveryEventOnceUnderTwoProcesses(t *testing.T) {
-	t.Parallel()
 	campaigns, each := size.Of(4, 6, 12), size.Of(20, 30, 60)
 	short := func(o *enginetest.Options) {
 		o.Retry = quickRetries // a wave whose lease ends on a slow machine counts as an attempt
 		o.Worker.Lease, o.Worker.PollInterval, o.Worker.BatchSize = 300*time.Millisecond, 10*time.Millisecond, 40
 	}
-	a := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger), short)
+	a := enginetest.Own(t, []string{enginetest.Ledger}, short)
 	b := a.Beside(short)
 	ctx, cancel := context.WithCancel(t.Context())
 	var disturbing sync.WaitGroup

@@ -44,9 +44,8 @@ func TestPass_setsAQuarantiningProjectionAsideAfterItsLastAttempt(t *testing.T) 
 }
 
 func TestPass_holdsTheCampaignWhenABlockingProjectionFailsBesideAQuarantinedOne(t *testing.T) {
-	t.Parallel()
 	strict := strings.ReplaceAll(enginetest.Accounts, "accounts", "vaults")
-	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, enginetest.LenientAccounts, strict), enginetest.At(storetest.NewClock()), enginetest.MaxAttempts(1))
+	b := enginetest.Own(t, []string{enginetest.Ledger, enginetest.LenientAccounts, strict}, enginetest.At(storetest.NewClock()), enginetest.MaxAttempts(1))
 	b.Feed(enginetest.Opened("b", 10), enginetest.Spent("b", 100), enginetest.Noted("b"))
 	b.Clock.Advance(time.Hour)
 	b.Drain()

@@ -49,10 +49,9 @@ func TestPass_leavesNothingLeasedWhateverTheNumberOfCampaigns(t *testing.T) {
 
 // Each event is measured once: from its append, an hour ago by the store's clock, to the end of its wave. A failed one is not applied.
 func TestPass_measuresHowLongAppliedEventsWaited(t *testing.T) {
-	t.Parallel()
 	m := metrics.New(func(context.Context) (outbox.Summary, error) { return outbox.Summary{}, nil })
 	appended := func() time.Time { return time.Now().Add(-time.Hour) }
-	b := enginetest.Open(t, enginetest.Define(t, enginetest.Accounts), enginetest.BatchSize(2), func(o *enginetest.Options) { o.Now, o.Worker.Metrics = appended, m })
+	b := enginetest.Own(t, []string{enginetest.Accounts}, enginetest.BatchSize(2), func(o *enginetest.Options) { o.Now, o.Worker.Metrics = appended, m })
 	b.MustAppend(enginetest.Opened("a", 5), enginetest.Opened("b", 5), enginetest.Spent("a", 9), enginetest.Spent("b", 1))
 	for b.MustPass() {
 	}
@@ -267,13 +266,8 @@ func TestRun_beginsOnceItCan(t *testing.T) {
 }
 
 func TestRun_leavesNothingWhereItNeverBegan(t *testing.T) {
-	t.Parallel()
-	var refused atomic.Int64
-	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger), enginetest.Logging(func(message string) {
-		if strings.Contains(message, "retrying") {
-			refused.Add(1)
-		}
-	}))
+	refused, counting := countRetries()
+	b := enginetest.Own(t, []string{enginetest.Ledger}, counting)
 	b.Exec(`alter table instances rename to elsewhere`)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
