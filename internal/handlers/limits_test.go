@@ -361,7 +361,7 @@ func TestShares_limitOneIdentity(t *testing.T) {
 	must.Hold(t, n == waitsOfOne-1 && m == 0, "%d requests wait, and %d appends are in progress", n, m)
 }
 
-func TestActRate_holdsEachIdentityToIt(t *testing.T) {
+func TestActRate_holdsEachIdentityToItAndIsToldWithTheLimits(t *testing.T) {
 	s := ownSite(t, func(c *Config) { c.ActRate = 2.5 }).seed("c-1", "a")
 	const burst = 5
 	act := func(i int) answer {
@@ -381,6 +381,7 @@ func TestActRate_holdsEachIdentityToIt(t *testing.T) {
 	act(burst+1).want(t, 429)
 	acts := decodeAs[struct{ Items []json.RawMessage }](t, s.get("/api/v1/audit"))
 	must.Hold(t, len(acts.Items) >= burst+1, "%d acts are recorded", len(acts.Items))
+	s.get("/about").want(t, 200, "16 MiB", "128 KiB, 100 names", "2.5 per second, bursts of 5", "exports 30 s per page", "10,000, with 20,000 tags in total", "32 MiB in memory at a time", "2,000 requests at a time, 500 per identity", "4 exports")
 }
 
 func TestPace_isPerIdentityAndForgetsWhoIsIdle(t *testing.T) {
@@ -409,9 +410,4 @@ func TestPace_isPerIdentityAndForgetsWhoIsIdle(t *testing.T) {
 	now = now.Add(time.Minute)
 	p.allow(who("new"), now)
 	must.Equal(t, len(p.known), 1, "are known of whom nothing need be")
-}
-
-func TestAbout_tellsTheLimits(t *testing.T) {
-	s := ownSite(t, func(c *Config) { c.ActRate = 50 })
-	s.get("/about").want(t, 200, "16 MiB", "128 KiB, 100 names", "50 per second, bursts of 100", "exports 30 s per page", "10,000, with 20,000 tags in total", "32 MiB in memory at a time", "2,000 requests at a time, 500 per identity", "4 exports")
 }

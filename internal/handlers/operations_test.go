@@ -85,10 +85,9 @@ func TestRowsPage_offersDeadRowsAltogetherOrTicked(t *testing.T) {
 	s.get("/campaigns/c-1/events/2").want(t, 200).lacks(t, "dry-run-open") // nothing can be tried here
 	s.get("/rows/c-1/2/dry-run").want(t, 404)
 	form := regexp.MustCompile(`(?s)<form class="choosing".*?</form>`).FindString(s.get("/rows?status=dead").want(t, 200).body)
-	hidden := regexp.MustCompile(`<input type="hidden" name="([^"]+)" value="([^"]*)"`).FindStringSubmatch(form)
-	must.Need(t, hidden != nil, "the form of the list says nothing but what is ticked")
-	s.get("/operations/new?"+hidden[1]+"="+hidden[2]).want(t, 422, "No row is selected")
-	s.get("/operations/new?"+hidden[1]+"="+hidden[2]+"&rows=c-1%2F2").want(t, 200, "Requeue 1 row")
+	ticked := "/operations/new?" + fieldsOf(answer{body: form}).Encode()
+	s.get(ticked).want(t, 422, "No row is selected")
+	s.get(ticked+"&rows=c-1%2F2").want(t, 200, "Requeue 1 row")
 }
 
 func TestOperationPages_takeTheFirstOfVeryMany(t *testing.T) {

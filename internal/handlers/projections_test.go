@@ -192,8 +192,11 @@ func TestProjection_pausesAreToldByPagesAndAPI(t *testing.T) {
 	current()
 }
 
-func TestFailures_ofProjectionsThroughTheAPI(t *testing.T) {
+func TestProjectionPages_tellWhatIsNotFollowed(t *testing.T) {
 	s := withRoster(t)
+	s.get("/projections").want(t, 200, "Not paused, quarantined or behind in any campaign.", `action="/projections/campaigns/pause"`)
+	s.get("/projections/campaigns").want(t, 200, "No open failures.", "No actions here.").lacks(t, "not built by this version")
+	s.get("/projections/nothing").want(t, 404)
 	s.get("/api/v1/failures").want(t, 200, `"items":[]`)
 	s.quarantine()
 	list := decodeAs[items[outbox.ProjectionFailure]](t, s.get("/api/v1/failures?status=open&campaign=c-1&projection=campaigns&fingerprint=f").want(t, 200)).Items
@@ -204,14 +207,6 @@ func TestFailures_ofProjectionsThroughTheAPI(t *testing.T) {
 	s.get("/api/v1/failures/99").want(t, 404)
 	s.get("/api/v1/failures/x").want(t, 422)
 	s.get("/api/v1/projections").want(t, 200, `"quarantined":1`, `"open_failures":1`)
-}
-
-func TestProjectionPages_tellWhatIsNotFollowed(t *testing.T) {
-	s := withRoster(t)
-	s.get("/projections").want(t, 200, "Not paused, quarantined or behind in any campaign.", `action="/projections/campaigns/pause"`)
-	s.get("/projections/campaigns").want(t, 200, "No open failures.", "No actions here.").lacks(t, "not built by this version")
-	s.get("/projections/nothing").want(t, 404)
-	s.quarantine()
 	s.fresh("/runs/new?kind=rebuild&all_campaigns=true").want(t, 200, `data-testid="failing-now"`, "verify, rebuild and replay fail where it does")
 	s.get("/metrics").want(t, 200, "\noutboxweb_quarantined_projections 1\n")
 	s.get("/events").want(t, 200, "is quarantined, 2 events behind").times(t, 2, "applied-in-part")

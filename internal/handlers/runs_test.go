@@ -67,31 +67,24 @@ func TestRunPages_startOnceAndLeadToTheRun(t *testing.T) {
 	s.get("/audit").want(t, 200, `<a href="/runs/1">run 1</a>`)
 }
 
-func TestRunPages_ofARebuildOfAllAskForAReasonAndAPhrase(t *testing.T) {
+func TestRunPages_sayWhatAnOrderNeedsAndWhatIsInItsWay(t *testing.T) {
 	s := ownSite(t).seed("c-1", "a")
-	s.get("/runs/new?kind=verify&all_campaigns=true").want(t, 200).lacks(t, `data-testid="confirm"`)
-	s.get("/runs/new?kind=rebuild&all_campaigns=true").want(t, 200, `data-testid="confirm"`, "(required to start)", "--confirm=&#39;rebuild all campaigns&#39;", `&#34;confirm&#34;:&#34;rebuild all campaigns&#34;`)
-	s.submit("/runs", "kind=rebuild&all_campaigns=true&reason=odd").want(t, http.StatusUnprocessableEntity, "This replaces the rows of 1 campaign; to confirm it, type: rebuild all campaigns")
-}
-
-func TestRunPages_nameTheRunInTheWay(t *testing.T) {
-	s := ownSite(t).seed("c-1", "a")
-	s.startRun(`{"kind":"verify","all_campaigns":true}`)
-	page := s.get("/runs/new?kind=rebuild&campaign_ids=c-1").want(t, 200, `<a href="/runs/1">Run 1</a> is blocking`)
-	must.Equal(t, startKey(page), "", "a run that is blocking does not keep the button away")
-	s.submit("/runs", "kind=rebuild&campaign_ids=c-1").want(t, 409, "Blocked by run 1", `href="/runs/1" data-testid="in-the-way"`)
-}
-
-func TestRunPages_sayWhatIsWrongWithAnOrder(t *testing.T) {
-	s := ownSite(t).seed("c-1", "a")
-	for query, says := range map[string]string{"campaign_ids=nobody": `here is no campaign &#34;nobody&#34;`, "campaign_ids=c-1&projections=nope": "is not loaded"} {
-		s.get("/runs/new?kind=verify&"+query).want(t, 200, says).lacks(t, `data-testid="run-start"`)
+	for query, says := range map[string]string{"kind=verify&campaign_ids=nobody": `here is no campaign &#34;nobody&#34;`, "kind=verify&campaign_ids=c-1&projections=nope": "is not loaded",
+		"kind=rebuild&campaign_ids=c-1&until_seq=1": "ntil_seq is for a verify run"} {
+		s.get("/runs/new?"+query).want(t, 200, says).lacks(t, `data-testid="run-start"`)
 	}
-	s.get("/runs/new?kind=rebuild&campaign_ids=c-1&until_seq=1").want(t, 200, "ntil_seq is for a verify run").lacks(t, `data-testid="run-start"`)
 	s.get("/runs/new?kind=mend").want(t, 422)
 	s.get("/runs/x").want(t, 422)
 	s.get("/runs/7").want(t, 404, "There is no run 7")
 	s.submit("/runs", "kind=verify").want(t, 422, "Name the campaigns, or choose all")
+
+	s.get("/runs/new?kind=verify&all_campaigns=true").want(t, 200).lacks(t, `data-testid="confirm"`)
+	s.get("/runs/new?kind=rebuild&all_campaigns=true").want(t, 200, `data-testid="confirm"`, "(required to start)", "--confirm=&#39;rebuild all campaigns&#39;", `&#34;confirm&#34;:&#34;rebuild all campaigns&#34;`)
+	s.submit("/runs", "kind=rebuild&all_campaigns=true&reason=odd").want(t, http.StatusUnprocessableEntity, "This replaces the rows of 1 campaign; to confirm it, type: rebuild all campaigns")
+
+	s.startRun(`{"kind":"verify","all_campaigns":true}`)
+	s.get("/runs/new?kind=rebuild&campaign_ids=c-1").want(t, 200, `<a href="/runs/1">Run 1</a> is blocking`).lacks(t, "idempotency_key", `data-testid="run-start"`)
+	s.submit("/runs", "kind=rebuild&campaign_ids=c-1").want(t, 409, "Blocked by run 1", `href="/runs/1" data-testid="in-the-way"`)
 }
 
 func TestRunPages_keepIDsThatDoNotFitALine(t *testing.T) {

@@ -454,9 +454,9 @@ func TestHost_ofTheRequestTargetCounts(t *testing.T) {
 	}
 }
 
-// TestHost_probesAndScrapersAskByWhateverName: kubelet and Prometheus use a pod's address, and
-// service names that are not configured here.
-func TestHost_probesAndScrapersAskByWhateverName(t *testing.T) {
+// Kubelet and Prometheus use a pod's address, and service names that are not configured here. A rebound page sends what every browser sends and
+// no page can omit; its own name cannot be an address, so addresses are answered.
+func TestHost_probesAndScrapersAskByWhateverNameAndReboundPagesInVain(t *testing.T) {
 	s := ownSite(t, func(c *Config) { c.BasePath = "/ops" })
 	for _, name := range []string{"10.244.1.17:8080", "[fd00::17]:8080", "outboxweb.prod.svc:8080", ""} {
 		for _, base := range []string{"", "/ops"} {
@@ -466,12 +466,6 @@ func TestHost_probesAndScrapersAskByWhateverName(t *testing.T) {
 		}
 		s.get("/ops/", host(name)).want(t, 421)
 	}
-}
-
-// TestHost_aReboundPageReadsNoMetrics sends what every browser sends and no page can omit. A page's
-// own name cannot be an address, so addresses are answered.
-func TestHost_aReboundPageReadsNoMetrics(t *testing.T) {
-	s := ownSite(t)
 	for _, h := range []func(*http.Request){header("Origin", "http://evil.example"), header("Sec-Fetch-Site", "same-origin"), header("Accept-Language", "en")} {
 		a := s.get("/metrics", host("evil.example"), h).want(t, 421, "421 Misdirected Request: this server does not answer a browser's request for the host \"evil.example\"")
 		a.header(t, "Content-Type", "text/plain; charset=utf-8")
