@@ -3,46 +3,13 @@ package e2e
 import (
 	"fmt"
 	"maps"
-	"net/url"
 	"testing"
 
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 
-	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/size"
 )
-
-// A campaign in whose read model a field was changed by hand is verified, and rebuilt from what was found.
-func TestBrowser_aDriftIsRebuilt(t *testing.T) {
-	t.Parallel()
-	d := newDatabases(t)
-	projections := writeProjections(t, guestProjections(":payload.name"))
-	s := start(t, d, append(projections, "--poll-interval", "100ms")...)
-	const campaign = "the ball/1"
-	appendTo(t, s, "", campaign, []event{guest("guest.came"), guest("guest.waved"), guest("guest.waved"), guest("guest.left")})
-	s.awaitSettled(t)
-	change(t, d.projections(), `update guests set name = 'eve' where campaign_id = $1 and seq = 3`, campaign)
-
-	b := openTab(t, s)
-	b.open("/campaigns/" + url.PathEscape(campaign))
-	b.click(marked("start-verify"))
-	b.at("/runs/new")
-	b.click(marked("run-start"))
-	b.at("/runs/1")
-	b.await("the run ends with a drift", telling(marked("run-why"), "completed")+" && "+telling(marked("run-verdict"), "drift"))
-	b.sound("a run that found a drift")
-	b.click(marked("result-"+campaign) + " a")
-	b.at("/runs/1/results/the%20ball%2F1")
-	b.sound("a result that differs")
-	b.click(marked("start-rebuild"))
-	b.at("/runs/new")
-	b.click(marked("run-start"))
-	b.at("/runs/2")
-	b.await("the rebuild is done", telling(marked("run-why"), "completed"))
-	must.Equal(t, scalar[string](t, d.projections(), "select name from guests where campaign_id = $1 and seq = 3", campaign), "ana", "the row")
-	checkClean(t, d, projections...)
-}
 
 // says is the condition that some element says exactly this.
 func says(selector, text string) string {

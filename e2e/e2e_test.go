@@ -1,6 +1,6 @@
 // Package e2e tests outboxweb from outside: it builds the program, runs it as processes, talks to them over HTTP,
 // signals and the command line, and reads their databases past the program. Of the repository's packages it imports
-// only those for tests: a PostgreSQL server (pgtest) and journals to append (corpus).
+// only those for tests, such as a PostgreSQL server (pgtest), and the one that services use (intake).
 package e2e
 
 import (

@@ -1,8 +1,6 @@
 package e2e
 
 import (
-	"bytes"
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -11,9 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/outboxweb/outboxweb/internal/corpus"
 	"github.com/outboxweb/outboxweb/internal/must"
-	"github.com/outboxweb/outboxweb/internal/size"
 )
 
 // hoard is a read model with secrets: one by its name, one by its form.
@@ -196,28 +192,4 @@ func TestReplay_ofRowsThatAnotherVersionBuiltNamesBothEverywhere(t *testing.T) {
 func versionOf(t *testing.T, s *server) string {
 	list := s.items(t, "/api/v1/projections")
 	return list[slices.IndexFunc(list, func(p item) bool { return p.Version != "" })].Version[:12]
-}
-
-// The digests of traces are the expected ones.
-func TestTraces_digestsAreTheExpectedOnes(t *testing.T) {
-	t.Parallel()
-	corpus.EachTraces(t, func(t *testing.T, traces corpus.Traces) {
-		t.Parallel()
-		d, models := newDatabases(t), []string{"--projections", "builtin:traces"}
-		var lines []byte
-		for _, trace := range traces {
-			lines = append(lines, bytes.Join(trace.Lines, nil)...)
-		}
-		mustCommand(t, d, bytes.NewReader(lines), append([]string{"append", "-"}, models...)...)
-		start(t, d, append([]string{"--batch-size", "7"}, models...)...).awaitSettled(t)
-		for _, trace := range traces[:size.Of(1, len(traces), len(traces))] {
-			var got struct {
-				Projections map[string]string
-				Full        string
-			}
-			must.OK(t, json.Unmarshal([]byte(mustCommand(t, d, nil, append([]string{"digest", "--json", "--campaign", trace.Name}, models...)...)), &got))
-			got.Projections["full"] = got.Full
-			must.Equal(t, got.Projections, trace.Digests, trace.Name)
-		}
-	})
 }

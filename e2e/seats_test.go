@@ -99,9 +99,6 @@ insert into guests (campaign_id, seq, name) values (:campaign_id, :seq, ` + name
 
 -- on: guest.left
 insert into guests (campaign_id, seq, name) values (:campaign_id, :seq, :payload.name!);
-
--- on: guest.waved
-insert into guests (campaign_id, seq, name) values (:campaign_id, :seq, :payload.name!);
 `}
 }
 
