@@ -3,10 +3,10 @@ package main
 import (
 	"context"
 	"fmt"
-	"strings"
 
 	"github.com/outboxweb/outboxweb/internal/engine"
 	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/projection"
 	"github.com/outboxweb/outboxweb/internal/runs"
 )
 
@@ -28,7 +28,7 @@ func (c *requeueCmd) try(ctx context.Context, a *app) error {
 	if c.JSON {
 		err = a.printJSON(d)
 	} else {
-		a.printDryRun(d)
+		err = a.printDryRun(d, set)
 	}
 	if err == nil && d.Failed != nil {
 		return errFound
@@ -50,14 +50,14 @@ func (c *runsStartCmd) try(ctx context.Context, a *app) error {
 	}
 	defer f.Close()
 	f.OtherVersion()
-	t := rebuildTrial{app: a, replayer: f, projections: c.Projections, Results: []outbox.RunResult{}, quiet: c.JSON}
+	t := rebuildTrial{replayer: f, projections: c.Projections, Results: []outbox.RunResult{}}
 	if err := t.each(ctx, st, c.Campaigns); err != nil {
 		return err
 	}
 	if c.JSON {
 		err = a.printJSON(t)
 	} else {
-		a.printNotCompared(t.left)
+		err = a.printTried(set, t.Results...)
 		partly := ""
 		if t.NotCompared > 0 {
 			partly = fmt.Sprintf(", %s not fully compared", outbox.Number(t.NotCompared))
@@ -72,10 +72,8 @@ func (c *runsStartCmd) try(ctx context.Context, a *app) error {
 
 // rebuildTrial is a dry run of a rebuild in progress.
 type rebuildTrial struct {
-	app         *app
 	replayer    *runs.Replayer
 	projections []string
-	quiet       bool
 
 	Campaigns   int64              `json:"campaigns"`
 	Unchanged   int64              `json:"unchanged"`
@@ -83,8 +81,6 @@ type rebuildTrial struct {
 	Failed      int64              `json:"failed"`
 	NotCompared int64              `json:"not_compared"` // campaigns that would not change in which a paused projection lacks events
 	Results     []outbox.RunResult `json:"results"`      // of campaigns that would change or are not compared in full, at most 1,000
-
-	left []outbox.NotCompared
 }
 
 // each tries the named campaigns, or all of them.
@@ -119,7 +115,6 @@ func (t *rebuildTrial) one(ctx context.Context, id string) error {
 		return err
 	}
 	t.Campaigns++
-	t.left = append(t.left, r.NotCompared()...)
 	switch r.Outcome {
 	case outbox.OutcomeMatch:
 		t.Unchanged++
@@ -134,95 +129,29 @@ func (t *rebuildTrial) one(ctx context.Context, id string) error {
 	if len(t.Results) < 1000 {
 		t.Results = append(t.Results, r)
 	}
-	if t.quiet || r.Outcome == outbox.OutcomeNotCompared {
-		return nil
-	}
-	fmt.Fprintf(t.app.out, "campaign %s, %s\n", id, outbox.Count(r.Seq, "event", "events"))
-	if len(r.Projections) == 0 {
-		fmt.Fprintf(t.app.out, "%s\n", r.Error)
-	}
-	for _, p := range r.Projections {
-		if p.Error != "" {
-			fmt.Fprintf(t.app.out, "%s: event %d cannot be replayed: %s\n", p.Projection, p.ErrorSeq, p.Error)
-			continue
-		}
-		t.app.printComparison(p)
-	}
 	return nil
 }
 
-func (a *app) printDryRun(d outbox.DryRun) {
+func (a *app) printDryRun(d outbox.DryRun, set *projection.Set) error {
 	fmt.Fprintf(a.out, "campaign %s: %s\n", d.CampaignID, d.Sentence())
-	for _, p := range d.Projections {
-		if p.LeftOut != "" {
-			fmt.Fprintf(a.out, "%s: %s, so events are not applied to it\n", p.Projection, p.LeftOut)
-			continue
-		}
-		if d.Applied > 0 {
-			a.printComparison(p)
-		}
-	}
 	if f := d.Failed; f != nil {
 		fmt.Fprintf(a.out, "event %d (%s) would fail: %s\n", f.Seq, f.EventType, f.Message)
 	}
 	if text := d.TablesText(); text != "" {
 		fmt.Fprintln(a.out, text)
 	}
+	if d.Applied == 0 {
+		return nil
+	}
+	return a.printTried(set, outbox.RunResult{CampaignID: d.CampaignID, Seq: d.UntilSeq, Outcome: outbox.OutcomeDrift, Projections: d.Projections})
 }
 
-// printComparison prints how the rows of a projection differ, with samples.
-func (a *app) printComparison(p outbox.ProjectionResult) {
-	if p.Comparison == nil || !p.Comparison.Differs() {
-		fmt.Fprintf(a.out, "%s: no differences\n", p.Projection)
-		return
+// printTried prints how live rows would differ from what was tried.
+func (a *app) printTried(set *projection.Set, results ...outbox.RunResult) error {
+	d := runDetail{Run: outbox.Run{Kind: outbox.RunRehearse}, Results: results}
+	for _, p := range set.Projections() {
+		d.Projections = append(d.Projections, p.Name)
 	}
-	c := p.Comparison
-	from := ""
-	if text := c.From(); text != "" && text != c.Versions() {
-		from = "; " + text
-	}
-	fmt.Fprintf(a.out, "%s: %s added, %s changed, %s removed%s; %s\n", p.Projection, outbox.Count(c.Added, "row", "rows"), outbox.Number(c.Changed), outbox.Number(c.Removed), from, c.Versions())
-	for _, row := range c.Samples {
-		fmt.Fprintf(a.out, "  %s\n", rowChangeText(row))
-	}
-	if more := c.Added + c.Changed + c.Removed - int64(len(c.Samples)); more > 0 {
-		fmt.Fprintf(a.out, "  and %s more\n", outbox.Number(more))
-	}
-}
-
-// rowChangeText formats one changed row in a line: added dogs id=3: name "rex", or changed dogs
-// id=3: name "rex" → "max".
-func rowChangeText(row outbox.RowChange) string {
-	var b strings.Builder
-	b.WriteString(strings.Join(append([]string{row.Kind, row.Table}, keyTexts(row.Key)...), " "))
-	for i, f := range row.Fields {
-		separator := ", "
-		if i == 0 {
-			separator = ": "
-		}
-		switch {
-		case row.Kind == outbox.RowChanged:
-			fmt.Fprintf(&b, "%s%s %s → %s", separator, f.Name, valueOr(f.Live, "none"), valueOr(f.Expected, "none"))
-		case row.Kind == outbox.RowAdded:
-			fmt.Fprintf(&b, "%s%s %s", separator, f.Name, f.Expected)
-		default:
-			fmt.Fprintf(&b, "%s%s %s", separator, f.Name, f.Live)
-		}
-	}
-	return firstLine(b.String(), 400)
-}
-
-// keyTexts are the columns of a row's key with their values.
-func keyTexts(key []outbox.Field) (texts []string) {
-	for _, k := range key {
-		texts = append(texts, k.Name+"="+string(k.Value))
-	}
-	return texts
-}
-
-func valueOr(value []byte, other string) string {
-	if value == nil {
-		return other
-	}
-	return string(value)
+	a.printVersions(d)
+	return a.printResults(d)
 }

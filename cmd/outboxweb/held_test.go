@@ -60,13 +60,13 @@ func TestCommands_sayWhatIsPaused(t *testing.T) {
 	run := must.Get(d.st.Runs.Get(t.Context(), 3)).Or(t)
 	must.Hold(t, run.Verdict == "" && run.Counts.NotCompared == 1, "the rebuild says %q and %+v", run.Verdict, run.Counts)
 	d.has("c-1", "{}")
-	d.says("requeue c-1 6 --dry-run", "log: 1 row added", "names: paused, so events are not applied to it")
+	d.says("requeue c-1 6 --dry-run", "c-1 log rows change 6 1 0 0", "not compared: events 3 to 6 of campaign c-1 in projection names, paused")
 	must.Get(d.st.Runs.ResumeProjection(t.Context(), command("fixed"), "names", "c-1", d.set.Infos())).Or(t)
 	must.Get(d.st.Runs.Cancel(t.Context(), command(""), 4)).Or(t)
 	d.says("verify", "the live rows of 1 of 2 campaigns match the journal", "not compared: all events of campaign c-1 in projection names, behind until a replay has caught it up")
 	d.says("report", "Projection names is behind in 1 campaign, and no run is catching it up")
 	d.pause("log", "")
-	d.says("requeue c-1 6 --dry-run", "log: paused, so events are not applied to it")
+	d.says("requeue c-1 6 --dry-run", "not compared: event 6 of campaign c-1 in projection log, paused")
 }
 
 func TestRunsShow_namesTheEventThatFailed(t *testing.T) {

@@ -319,15 +319,17 @@ func (a *app) printResults(d runDetail) error {
 	var left []outbox.NotCompared
 	for _, r := range d.Results {
 		left = append(left, r.NotCompared()...)
-		unchanged := d.Rehearsal != nil && r.Error == "" && !slices.ContainsFunc(r.Projections, func(p outbox.ProjectionResult) bool { return p.Verdict == outbox.VerdictDrift })
+		unchanged := d.Kind == outbox.RunRehearse && r.Error == "" && !slices.ContainsFunc(r.Projections, func(p outbox.ProjectionResult) bool { return p.Verdict == outbox.VerdictDrift })
 		if r.Outcome == outbox.OutcomeNotCompared || unchanged {
 			continue
 		}
 		if !headed {
 			headed = true
 			added, removed := "MISSING", "UNEXPECTED"
-			if d.Rehearsal != nil {
+			if d.Kind == outbox.RunRehearse {
 				added, removed = "ADDED", "REMOVED"
+			}
+			if d.Rehearsal != nil {
 				fmt.Fprint(a.out, "\nrows that would change: of blocked campaigns from the live rows, of healthy ones from those that the loaded files make")
 			}
 			fmt.Fprintln(a.out)
@@ -361,7 +363,7 @@ func (a *app) printResults(d runDetail) error {
 	if d.Rehearsal != nil {
 		all = d.Campaigns.Done
 	}
-	if more := all - int64(len(d.Results)); more > 0 {
+	if more := all - int64(len(d.Results)); more > 0 && d.ID > 0 {
 		fmt.Fprintf(a.out, "and %s more; all of them are at /runs/%d\n", outbox.Count(more, "campaign", "campaigns"), d.ID)
 	}
 	return nil
@@ -378,7 +380,7 @@ const (
 func (a *app) printCells(d runDetail) error {
 	t, cells, more := table(a.out), 0, int64(0)
 	live, expected, kinds := "LIVE", "EXPECTED", map[string]string{outbox.RowAdded: "missing", outbox.RowRemoved: "unexpected"}
-	if d.Rehearsal != nil {
+	if d.Kind == outbox.RunRehearse {
 		live, expected, kinds = "NOW", "THEN", nil
 	}
 	for _, r := range d.Results {
@@ -411,9 +413,21 @@ func (a *app) printCells(d runDetail) error {
 		}
 	}
 	if more > 0 && cells > 0 {
-		fmt.Fprintf(t, "and %s; runs show %d --json has up to %d of each campaign and projection\n", outbox.Count(more, "more row", "more rows"), d.ID, outbox.MaxSamples)
+		where := "--json"
+		if d.ID > 0 {
+			where = fmt.Sprintf("runs show %d --json", d.ID)
+		}
+		fmt.Fprintf(t, "and %s; %s has up to %d of each campaign and projection\n", outbox.Count(more, "more row", "more rows"), where, outbox.MaxSamples)
 	}
 	return t.Flush()
+}
+
+// keyTexts are the columns of a row's key with their values.
+func keyTexts(key []outbox.Field) (texts []string) {
+	for _, k := range key {
+		texts = append(texts, k.Name+"="+string(k.Value))
+	}
+	return texts
 }
 
 // leftShown is how many lines are printed about parts that were not compared.

@@ -25,33 +25,27 @@ type Health struct {
 }
 
 // QuarantinedAmong returns the projections that are quarantined in some campaign.
-func QuarantinedAmong(held []HeldProjection) (quarantined []HeldProjection) {
-	for _, h := range held {
-		if h.Quarantined > 0 {
-			quarantined = append(quarantined, h)
-		}
-	}
-	return quarantined
+func QuarantinedAmong(held []HeldProjection) []HeldProjection {
+	return among(held, func(h HeldProjection) bool { return h.Quarantined > 0 })
 }
 
 // PausedAmong returns the projections that are paused in some campaign.
-func PausedAmong(held []HeldProjection) (paused []HeldProjection) {
-	for _, h := range held {
-		if h.PausedWhere() != "" {
-			paused = append(paused, h)
-		}
-	}
-	return paused
+func PausedAmong(held []HeldProjection) []HeldProjection {
+	return among(held, func(h HeldProjection) bool { return h.PausedWhere() != "" })
 }
 
 // NotLoadedAmong returns the projections that were loaded earlier and are not now.
-func NotLoadedAmong(held []HeldProjection) (left []HeldProjection) {
+func NotLoadedAmong(held []HeldProjection) []HeldProjection {
+	return among(held, func(h HeldProjection) bool { return h.NotLoaded })
+}
+
+func among(held []HeldProjection, is func(HeldProjection) bool) (some []HeldProjection) {
 	for _, h := range held {
-		if h.NotLoaded {
-			left = append(left, h)
+		if is(h) {
+			some = append(some, h)
 		}
 	}
-	return left
+	return some
 }
 
 func allCurrent(total int64) string {

@@ -153,16 +153,6 @@ func (e *Replaying) Sentence() string {
 	return fmt.Sprintf("Replaying the campaign: %s of %s", Number(e.Done), Count(e.Total, "event", "events"))
 }
 
-// ByColumn returns the cell of a column; false if there is none.
-func (r ModelRow) ByColumn(name string) (ModelCell, bool) {
-	for _, c := range r.Cells {
-		if c.Name == name {
-			return c, true
-		}
-	}
-	return ModelCell{}, false
-}
-
 // Changed counts the rows that the event changed.
 func (t ModelTable) Changed() int {
 	n := 0

@@ -110,7 +110,7 @@ func TestTravel_tellsOfDrift(t *testing.T) {
 	m := mustAt(t, tr, outbox.ModelQuery{CampaignID: "c"})
 	must.Hold(t, len(m.Standings) == 1 && m.Standings[0].Verdict == "drift" && m.Standings[0].Differ == 1, "the live rows differ, and it says %+v", m.Standings)
 	live := must.Get(tr.Live(t.Context(), "c")).Or(t)
-	note, _ := live.Tables[0].Rows[0].ByColumn("note")
+	note := cellOf(live.Tables[0].Rows[0], "note")
 	must.Hold(t, string(note.Value) == `"meddled"` && live.Live && live.Seq == 1, "the live rows are %+v", live)
 }
 
@@ -122,7 +122,7 @@ func TestTravel_beginsAgainWhenASkipIsUndone(t *testing.T) {
 	b.Drain()
 	balance := func() string {
 		m := mustAt(t, tr, outbox.ModelQuery{CampaignID: "c", Seq: 1})
-		c, _ := m.Tables[0].Rows[0].ByColumn("balance")
+		c := cellOf(m.Tables[0].Rows[0], "balance")
 		return fmt.Sprint(string(c.Value), " of ", m.LastSeq)
 	}
 	got := balance()
@@ -153,7 +153,7 @@ func TestTravel_showsLiveRowsWhereTheLoadedVersionFails(t *testing.T) {
 		m := mustAt(t, tr, outbox.ModelQuery{CampaignID: "c", Seq: seq})
 		got := m.Tables[0].Source + ":"
 		for _, row := range m.Tables[0].Rows {
-			note, _ := row.ByColumn("note")
+			note := cellOf(row, "note")
 			got += " " + string(note.Value)
 		}
 		must.Hold(t, got == want && len(m.Standings) == 1 && m.Standings[0].FailedSeq == 2 && m.Standings[0].Error != "", "as of event %d the rows are %s", seq, got)

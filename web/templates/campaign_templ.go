@@ -317,7 +317,7 @@ func campaignState(p Page, v CampaignView) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = whatToDo(p, campaignGuide(v.Campaign, v.Campaign.Explain(p.Now, p.Around))).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = whatToDo(p, p.campaignGuide(v.Campaign)).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}

@@ -55,26 +55,16 @@ func (l Links) Doc(name, anchor string) URL {
 // Operating is the runbook, at a guide if one is given.
 func (l Links) Operating(g Guide) URL { return l.Doc(docs.Operating, string(g)) }
 
-// campaignGuide is the guide for what blocks a campaign.
-func campaignGuide(c outbox.Campaign, e outbox.Explanation) Guide {
-	switch c.State() {
-	case outbox.StateDiverged:
-		return GuideDiverged
-	case outbox.StateBlocked:
-		return GuideDead
-	case outbox.StateFailing:
-		return GuideFailed
-	case outbox.StateUnverifiable:
-		return GuideUnverifiable
-	case outbox.StateDrifted:
-		return GuideWrong
-	case outbox.StateLagging:
-		if e.Blocker == outbox.BlockerNone && strings.Contains(e.Why, "no worker") {
-			return GuideWorker
-		}
-		return GuideLag
+// campaignGuides are the guides for what blocks a campaign.
+var campaignGuides = map[outbox.State]Guide{outbox.StateDiverged: GuideDiverged, outbox.StateBlocked: GuideDead, outbox.StateFailing: GuideFailed,
+	outbox.StateUnverifiable: GuideUnverifiable, outbox.StateDrifted: GuideWrong, outbox.StateLagging: GuideLag}
+
+// campaignGuide is the guide for a campaign: where it lags since no worker is running, that for workers.
+func (p Page) campaignGuide(c outbox.Campaign) Guide {
+	if c.State() == outbox.StateLagging && len(p.Findings.Of(outbox.FindsWorker)) > 0 {
+		return GuideWorker
 	}
-	return ""
+	return campaignGuides[c.State()]
 }
 
 // markup is a block of an embedded document, whose links begin with the base path.

@@ -91,15 +91,6 @@ func (l Links) Publisher(n outbox.SubscriptionName) URL { return l.charted(nil, 
 // publisherAnchor is the id of a subscription's row in lists.
 func publisherAnchor(n outbox.SubscriptionName) string { return "publisher-" + n.String() }
 
-// publisherGuide is the guide for a subscription's problem.
-func publisherGuide(p outbox.Publisher, now time.Time) Guide {
-	switch p.State(now) {
-	case outbox.PublisherIsActive, outbox.PublisherIsPaused:
-		return ""
-	}
-	return GuidePublisher
-}
-
 // lagText is the known lag in events of a topic.
 func lagText(p outbox.Publisher) string {
 	switch {

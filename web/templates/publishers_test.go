@@ -65,7 +65,7 @@ func TestRowLinks_leadToRowsThatTheJournalMakes(t *testing.T) {
 // A projection may fail in a campaign in which others were rebuilt.
 func TestRunSentences_ofARebuildPromiseNoMoreThanItDoes(t *testing.T) {
 	t.Parallel()
-	text := runLeft(outbox.Run{Kind: outbox.RunRebuild})
+	text := runWords[outbox.RunRebuild].left
 	must.Hold(t, strings.Contains(text, "failed projections keep their rows") && strings.Contains(text, "may have been rebuilt"), "%v", text)
 	paused := outbox.Run{Kind: outbox.RunRebuild, Campaigns: outbox.Progress{Done: 2, Total: 2}, Counts: outbox.RunCounts{Matched: 1, NotCompared: 1}}
 	must.Equal(t, runOutcome(Page{}, paused), "Rebuilt. No rows differed before. In 1 of 2 campaigns, a paused projection lacks events.")

@@ -57,9 +57,9 @@ func runActions(p Page, campaign, projection string) templ.Component {
 					return templ_7745c5c3_Err
 				}
 				var templ_7745c5c3_Var3 string
-				templ_7745c5c3_Var3, templ_7745c5c3_Err = templ.JoinStringErrs(string(kind) + " " + runMeaning(kind))
+				templ_7745c5c3_Var3, templ_7745c5c3_Err = templ.JoinStringErrs(string(kind) + " " + runWords[kind].means)
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `runactions.templ`, Line: 11, Col: 132}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `runactions.templ`, Line: 11, Col: 136}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var3))
 				if templ_7745c5c3_Err != nil {
@@ -72,7 +72,7 @@ func runActions(p Page, campaign, projection string) templ.Component {
 				var templ_7745c5c3_Var4 string
 				templ_7745c5c3_Var4, templ_7745c5c3_Err = templ.JoinStringErrs("start-" + string(kind))
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `runactions.templ`, Line: 11, Col: 172}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `runactions.templ`, Line: 11, Col: 176}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var4))
 				if templ_7745c5c3_Err != nil {
@@ -85,7 +85,7 @@ func runActions(p Page, campaign, projection string) templ.Component {
 				var templ_7745c5c3_Var5 string
 				templ_7745c5c3_Var5, templ_7745c5c3_Err = templ.JoinStringErrs(runActionName(kind))
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `runactions.templ`, Line: 11, Col: 196}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `runactions.templ`, Line: 11, Col: 200}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var5))
 				if templ_7745c5c3_Err != nil {

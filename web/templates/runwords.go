@@ -19,7 +19,7 @@ func runSentence(p Page, r outbox.Run) string {
 		if !r.Leased(p.Now) {
 			return r.Unattended(p.Now)
 		}
-		return strings.TrimSpace(fmt.Sprintf("%s; %s done. %s", runDoing(r.Kind), ofCampaigns(r), r.Unattended(p.Now)))
+		return strings.TrimSpace(fmt.Sprintf("%s; %s done. %s", runWords[r.Kind].doing, ofCampaigns(r), r.Unattended(p.Now)))
 	case outbox.RunCancelling:
 		if !r.Leased(p.Now) {
 			return fmt.Sprintf("Cancelled by %s. %s", r.CancelledBy, r.Unattended(p.Now))
@@ -31,14 +31,14 @@ func runSentence(p Page, r outbox.Run) string {
 		}
 		return runOutcome(p, r)
 	case outbox.RunCancelled:
-		return fmt.Sprintf("Cancelled by %s with %s done. %s", r.CancelledBy, ofCampaigns(r), runLeft(r))
+		return fmt.Sprintf("Cancelled by %s with %s done. %s", r.CancelledBy, ofCampaigns(r), runWords[r.Kind].left)
 	case outbox.RunInterrupted:
-		return fmt.Sprintf("Interrupted with %s done. %s", ofCampaigns(r), runLeft(r))
+		return fmt.Sprintf("Interrupted with %s done. %s", ofCampaigns(r), runWords[r.Kind].left)
 	default:
 		if n.Failed > 0 {
-			return fmt.Sprintf("%s failed. %s", ofRun(n.Failed, r), runLeft(r))
+			return fmt.Sprintf("%s failed. %s", ofRun(n.Failed, r), runWords[r.Kind].left)
 		}
-		return fmt.Sprintf("Failed with %s done. %s", ofCampaigns(r), runLeft(r))
+		return fmt.Sprintf("Failed with %s done. %s", ofCampaigns(r), runWords[r.Kind].left)
 	}
 }
 
@@ -65,31 +65,16 @@ func ofRun(n int64, r outbox.Run) string {
 	return num(n) + " of " + count(max(r.Campaigns.Total, r.Campaigns.Done), "campaign", "campaigns")
 }
 
-func runDoing(kind outbox.RunKind) string {
-	switch kind {
-	case outbox.RunVerify:
-		return "Replaying the journal and comparing it with the live rows"
-	case outbox.RunRebuild:
-		return "Replaying the journal and replacing the live rows"
-	case outbox.RunRehearse:
-		return "Applying events with the changed files to copies of the live rows"
-	default:
-		return "Enqueuing unapplied events again and catching up quarantined projections"
-	}
-}
-
-// runLeft describes the campaigns that were not done.
-func runLeft(r outbox.Run) string {
-	switch r.Kind {
-	case outbox.RunVerify:
-		return "A verify changes no rows."
-	case outbox.RunRehearse:
-		return "A rehearsal changes no rows."
-	case outbox.RunRebuild:
-		return "Unfinished campaigns and failed projections keep their rows; other projections of a failed campaign may have been rebuilt."
-	default:
-		return "Unfinished campaigns are unchanged."
-	}
+// runWords are the words for kinds of runs: what one is doing, what became of the campaigns that were not done, and
+// what it is for.
+var runWords = map[outbox.RunKind]struct{ doing, left, means string }{
+	outbox.RunVerify: {"Replaying the journal and comparing it with the live rows", "A verify changes no rows.",
+		"replays the journal into scratch tables and compares them with the live rows. Nothing changes."},
+	outbox.RunRebuild: {"Replaying the journal and replacing the live rows", "Unfinished campaigns and failed projections keep their rows; other projections of a failed campaign may have been rebuilt.",
+		"replays the journal and replaces the live rows, campaign by campaign. Readers see the old rows or the new ones, never a mix."},
+	outbox.RunRehearse: {"Applying events with the changed files to copies of the live rows", "A rehearsal changes no rows.", ""},
+	outbox.RunReplay: {"Enqueuing unapplied events again and catching up quarantined projections", "Unfinished campaigns are unchanged.",
+		"enqueues unapplied events again, due now, and catches up quarantined projections from where they stopped."},
 }
 
 func runOutcome(p Page, r outbox.Run) string {
@@ -155,17 +140,6 @@ func verifiedWords(r outbox.Run, loaded []outbox.ProjectionInfo) string {
 		}
 	}
 	return found
-}
-
-func runMeaning(kind outbox.RunKind) string {
-	switch kind {
-	case outbox.RunVerify:
-		return "replays the journal into scratch tables and compares them with the live rows. Nothing changes."
-	case outbox.RunRebuild:
-		return "replays the journal and replaces the live rows, campaign by campaign. Readers see the old rows or the new ones, never a mix."
-	default:
-		return "enqueues unapplied events again, due now, and catches up quarantined projections from where they stopped."
-	}
 }
 
 func previewSentence(n outbox.RunPreview) string {

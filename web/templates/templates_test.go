@@ -10,6 +10,7 @@ import (
 	"github.com/a-h/templ"
 
 	"github.com/outboxweb/outboxweb/docs"
+	"github.com/outboxweb/outboxweb/internal/finding"
 	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 )
@@ -167,18 +168,17 @@ func TestCampaignGuide_followsTheState(t *testing.T) {
 	for _, c := range []struct {
 		name     string
 		campaign outbox.Campaign
-		worker   outbox.WorkerSummary
+		found    finding.List
 		want     Guide
 	}{
-		{"current", outbox.Campaign{}, outbox.WorkerSummary{}, ""},
-		{"paused", outbox.Campaign{Paused: &outbox.Pause{}}, outbox.WorkerSummary{}, ""},
-		{"diverged", outbox.Campaign{Diverged: "so"}, outbox.WorkerSummary{}, GuideDiverged},
-		{"dead", outbox.Campaign{HeadStatus: outbox.Dead}, outbox.WorkerSummary{}, GuideDead},
-		{"failed", outbox.Campaign{HeadStatus: outbox.Failed}, outbox.WorkerSummary{}, GuideFailed},
-		{"behind", behind, outbox.WorkerSummary{Running: true}, GuideLag},
-		{"nobody works", behind, outbox.WorkerSummary{}, GuideWorker},
+		{"current", outbox.Campaign{}, nil, ""},
+		{"paused", outbox.Campaign{Paused: &outbox.Pause{}}, nil, ""},
+		{"diverged", outbox.Campaign{Diverged: "so"}, nil, GuideDiverged},
+		{"dead", outbox.Campaign{HeadStatus: outbox.Dead}, nil, GuideDead},
+		{"failed", outbox.Campaign{HeadStatus: outbox.Failed}, nil, GuideFailed},
+		{"behind", behind, nil, GuideLag},
+		{"nobody works", behind, finding.List{{Kind: outbox.FindsWorker}}, GuideWorker},
 	} {
-		e := c.campaign.Explain(now, outbox.Surroundings{Mode: outbox.ModeOutbox, Worker: &c.worker})
-		must.Equal(t, campaignGuide(c.campaign, e), c.want, c.name, e.Why, "): leads to")
+		must.Equal(t, Page{Findings: c.found}.campaignGuide(c.campaign), c.want, c.name, ": leads to")
 	}
 }
