@@ -284,66 +284,45 @@ func TestRelay_nothingAppendedAfterAPauseIsDelivered(t *testing.T) {
 	must.Equal(t, r["one"].got(), upTo(1), "it got")
 }
 
-// A call cancelled because the subscription is being released is no error of the destination.
-func TestRelay_aCallThatIsCutOffIsNoError(t *testing.T) {
+// Stopping waits neither for a call, which is cut off and no error of the destination, nor for a database that is down.
+func TestRelay_stopsAtOnce(t *testing.T) {
 	t.Parallel()
-	f := open(t, live)
-	f.appendAll(noted("c-1"))
-	called := make(chan struct{})
-	var once sync.Once
-	r := receivers{"one": {answer: func(ctx context.Context, _ []*destination.Event) (int, error) {
-		once.Do(func() { close(called) })
-		<-ctx.Done()
-		return 0, ctx.Err()
-	}}}
-	sub := subscriptionOf("everything", "one", everyEvent)
-	c := r.config(f, "one", sub)
-	c.Lease = 2 * storetest.Patience // its expiry would cancel the call too
-	stop := deliver(t, f, c)
-	<-called
-	began := time.Now()
-	stop()
-	took := time.Since(began)
-	must.Hold(t, took <= storetest.Patience, "it took %s to stop", took)
-	at := f.standing(sub.SubscriptionName)
-	must.Hold(t, at.status == "active" && at.position == 0 && at.errors == 0 && at.owner == "", "the pair is %s at %d with %d errors, held by %q", at.status, at.position, at.errors, at.owner)
-}
-
-// A destination that accepts nothing and gives no reason has failed.
-func TestRelay_takingNothingIsAnError(t *testing.T) {
-	t.Parallel()
-	f := open(t, live)
-	f.appendAll(noted("c-1"))
-	r := receivers{"one": {answer: func(context.Context, []*destination.Event) (int, error) { return 0, nil }}}
-	sub := subscriptionOf("everything", "one", everyEvent)
-	deliver(t, f, r.config(f, "one", sub))
-	storetest.Eventually(t, "it is noted", func() bool { return f.standing(sub.SubscriptionName).errors > 0 })
-}
-
-// Stopping does not wait for a database that is down.
-func TestRelay_stopsWhileAPositionCannotBeSaved(t *testing.T) {
-	t.Parallel()
-	f := open(t, live)
-	f.appendAll(noted("c-1"))
-	away := make(chan struct{})
-	var once sync.Once
-	r := receivers{"one": {answer: func(_ context.Context, events []*destination.Event) (int, error) {
-		f.Exec(`alter table publisher_progress rename to away`)
-		once.Do(func() { close(away) })
-		return len(events), nil
-	}}}
-	sub := subscriptionOf("everything", "one", everyEvent)
-	c := r.config(f, "one", sub)
-	c.Lease = 2 * storetest.Patience // its expiry would end the retries too
-	stop := deliver(t, f, c)
-	<-away
-	began := time.Now()
-	stop()
-	took := time.Since(began)
-	must.Hold(t, took <= storetest.Patience, "it took %s to stop", took)
-	f.Exec(`alter table away rename to publisher_progress`)
-	at := f.standing(sub.SubscriptionName)
-	must.Hold(t, at.position == 0, "the pair stands at %d", at.position)
+	const inACall, away = "in a call", "while a position cannot be saved"
+	for name, answer := range map[string]func(ctx context.Context, f *fixture, called func()) (int, error){
+		inACall: func(ctx context.Context, _ *fixture, called func()) (int, error) {
+			called()
+			<-ctx.Done()
+			return 0, ctx.Err()
+		},
+		away: func(_ context.Context, f *fixture, called func()) (int, error) {
+			f.Exec(`alter table publisher_progress rename to away`)
+			called()
+			return 1, nil
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := open(t, live)
+			f.appendAll(noted("c-1"))
+			called := make(chan struct{})
+			sub := subscriptionOf("everything", "one", everyEvent)
+			c := receivers{"one": {answer: func(ctx context.Context, _ []*destination.Event) (int, error) {
+				return answer(ctx, f, sync.OnceFunc(func() { close(called) }))
+			}}}.config(f, "one", sub)
+			c.Lease = 2 * storetest.Patience // its expiry would cancel the call or end the retries too
+			stop := deliver(t, f, c)
+			<-called
+			began := time.Now()
+			stop()
+			took := time.Since(began)
+			must.Hold(t, took <= storetest.Patience, "it took %s to stop", took)
+			if name == away {
+				f.Exec(`alter table away rename to publisher_progress`)
+			}
+			at := f.standing(sub.SubscriptionName)
+			must.Hold(t, at.status == "active" && at.position == 0 && at.errors == 0 && (at.owner == "" || name == away), "the pair is %+v", at)
+		})
+	}
 }
 
 // failing makes a subscription that waits an hour until it is retried, and whose destination

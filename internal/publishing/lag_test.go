@@ -141,6 +141,9 @@ func TestPublishers_lagIsCappedAndSaysWhenItIsNotKnown(t *testing.T) {
 	for _, p := range must.Get(f.progress.Publishers(f.Ctx)).Or(t) {
 		must.Equal(t, f.publisher(p.SubscriptionName), p, "together", "alone")
 	}
+	f.sample()
+	points := f.publisherHistory(outbox.SubscriptionName{Topic: "t", Publisher: "none"}, outbox.RangeHour)
+	must.Hold(t, len(points) == 2 && points[0].LagCapped && points[0].LagEvents == 0 && points[1].LagCapped, "the history has %+v", points)
 }
 
 // The lags of twenty subscriptions at distant positions cost no more than those of fewer.
@@ -203,16 +206,6 @@ func TestSample_ofPublishersOnlyWhenOneChanged(t *testing.T) {
 	f.Exec(`update publisher_progress set delivered = 121`)
 	f.sample()
 	must.Equal(t, count(), 2, "samples")
-}
-
-func TestHistory_keepsThatALagWasNotKnown(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	f.journalOf(1001, 2000)
-	f.newSubscription(archive, scenes, 0)
-	f.sample()
-	points := f.publisherHistory(archive, outbox.RangeHour)
-	must.Hold(t, len(points) == 2 && points[0].LagCapped && points[0].LagEvents == 0 && points[1].LagCapped, "%+v", points)
 }
 
 // instances lists the instances as seen by a process without a cached list.

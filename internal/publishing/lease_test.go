@@ -180,6 +180,9 @@ func TestStates_leasesSpread(t *testing.T) {
 	type may = map[outbox.SubscriptionName]publishing.Prospect
 	must.Equal(t, f.prospects("one", names...), may{subA: publishing.ProspectHold, subB: publishing.ProspectHold, subC: publishing.ProspectClaim}, "the holder may")
 	must.Equal(t, f.prospects("two", names...), may{subA: publishing.ProspectAsk, subB: publishing.ProspectLeave, subC: publishing.ProspectClaim}, "another may")
+	must.Get(f.progress.Pause(f.Ctx, ana(""), subA)).Or(t) // it need not be held then
+	must.Equal(t, f.prospects("two", names...)[subA], publishing.ProspectLeave, "another may, while it is paused,")
+	must.Get(f.progress.Resume(f.Ctx, ana(""), subA)).Or(t)
 	must.OK(t, f.progress.AskFor(f.Ctx, "two", subA))
 	must.Equal(t, f.prospects("one", names...)[subA], publishing.ProspectYield, "who is asked may")
 	must.OK(t, f.progress.Release(f.Ctx, a))
@@ -251,17 +254,6 @@ func TestNextPoll_isNeverPast(t *testing.T) {
 	must.Get(f.progress.Renew(f.Ctx, []publishing.Beat{{Lease: l}}, time.Hour)).Or(t) // it polls
 	must.Get(f.progress.Resume(f.Ctx, ana("repaired"), subA)).Or(t)
 	at(0)
-}
-
-// A paused subscription need not be held.
-func TestStates_doesNotAskForAPausedSubscription(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	f.register(subA, subB)
-	f.claimSubscription("one", subA)
-	f.claimSubscription("one", subB)
-	must.Get(f.progress.Pause(f.Ctx, ana(""), subA)).Or(t)
-	must.Equal(t, f.prospects("two", subA, subB)[subA], publishing.ProspectLeave, "another may")
 }
 
 // Processes change several subscriptions in one transaction. They lock them in the same order, so

@@ -186,6 +186,7 @@ func TestRelay_aDestinationHoldsUpNobody(t *testing.T) {
 		}},
 		"down":     {answer: func(context.Context, []*destination.Event) (int, error) { return 0, errors.New("connection refused") }},
 		"panicky":  {answer: func(context.Context, []*destination.Event) (int, error) { panic("boom") }},
+		"idle":     {answer: func(context.Context, []*destination.Event) (int, error) { return 0, nil }}, // and gives no reason
 		"healthy":  {},
 		"refusing": {answer: func(_ context.Context, events []*destination.Event) (int, error) { return refuse(events, 7) }},
 	}
@@ -200,7 +201,7 @@ func TestRelay_aDestinationHoldsUpNobody(t *testing.T) {
 	}
 	f.mustStandAt(t, outbox.SubscriptionName{Topic: "everything", Publisher: "healthy"}, 500)
 	f.mustStandAt(t, outbox.SubscriptionName{Topic: "everything", Publisher: "refusing"}, 6)
-	for name, want := range map[string]outbox.DeliveryErrorKind{"down": outbox.DestinationError, "panicky": outbox.UnknownError, "refusing": outbox.EventError} {
+	for name, want := range map[string]outbox.DeliveryErrorKind{"down": outbox.DestinationError, "idle": outbox.DestinationError, "panicky": outbox.UnknownError, "refusing": outbox.EventError} {
 		storetest.Eventually(t, name+" has its error noted", func() bool {
 			var kind string
 			var position int64

@@ -239,16 +239,12 @@ func TestWebhook_findsTheEventAtFaultInABatch(t *testing.T) {
 	alone := newReceiver(t, status(422))
 	refused(t, alone.hook(t, "format: batch"), 1, 1, 0, outbox.UnknownError, "answered 422")
 	must.Equal(t, len(alone.got()), 1, "requests of a batch of one event")
-}
-
-func TestWebhook_takesABatchApartThatIsTooLarge(t *testing.T) {
-	t.Parallel()
-	server := newReceiver(t, func(w http.ResponseWriter, r request) {
+	small := newReceiver(t, func(w http.ResponseWriter, r request) {
 		if len(r.positions(t)) > 1 {
 			status(413)(w, r)
 		}
 	})
-	deliver(t, server.hook(t, "format: batch"), 1, 3)
+	deliver(t, small.hook(t, "format: batch"), 1, 3)
 }
 
 func TestWebhook_saysWhatHappenedWithoutAnAnswer(t *testing.T) {
