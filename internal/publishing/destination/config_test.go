@@ -32,31 +32,19 @@ func getenv(name string) (string, bool) {
 	return value, ok
 }
 
-func topicsOf(tb testing.TB, text string) *yaml.Node {
-	tb.Helper()
-	var document yaml.Node
-	err := yaml.Unmarshal([]byte(text), &document)
-	must.Need(tb, err == nil, "%v in\n%s", err, text)
-	for i, node := range document.Content[0].Content {
-		if i%2 == 0 && node.Value == "topics" {
-			return document.Content[0].Content[i+1]
-		}
-	}
-	tb.Fatalf("no topics in\n%s", text)
-	return nil
-}
-
 func parse(tb testing.TB, text string) ([]destination.Subscription, error) {
 	subs, _, err := configOf(tb, text).Parse()
 	return subs, err
 }
 
 func configOf(tb testing.TB, text string) destination.Config {
-	c := destination.Config{Topics: topicsOf(tb, text), Getenv: getenv}
 	var document struct {
+		Topics   yaml.Node `yaml:"topics"`
 		Defaults yaml.Node `yaml:"publisher_defaults"`
 	}
-	must.OK(tb, yaml.Unmarshal([]byte(text), &document))
+	err := yaml.Unmarshal([]byte(text), &document)
+	must.Need(tb, err == nil && !document.Topics.IsZero(), "%v in\n%s", err, text)
+	c := destination.Config{Topics: &document.Topics, Getenv: getenv}
 	if !document.Defaults.IsZero() {
 		c.Defaults = &document.Defaults
 	}
