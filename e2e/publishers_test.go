@@ -3,7 +3,6 @@ package e2e
 import (
 	"encoding/json"
 	"fmt"
-	"html"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -11,7 +10,6 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -146,24 +144,6 @@ var publisherPages = map[string]string{
 	"publisher-gone": "/publishers/sessions/gone", "publisher-paused": "/publishers/everything/quiet",
 	"publisher-long": "/publishers/some.of-them_only/nothing-ever-matches-here-and-the-name-of-it-is-as-long-as-a-name-of-a-publisher-may-be-which-is-100",
 	"seek":           "/publishers/sessions/refused/seek", "seek-back": "/publishers/everything/archive/seek?to=beginning", "seek-skips": "/publishers/sessions/refused/seek?to=head", "seek-wrong": "/publishers/sessions/refused/seek?to=time&time=yesterday",
-}
-
-// The example on the page without publishers is a configuration that a server starts with.
-func TestPublishers_theExampleOnThePageWorks(t *testing.T) {
-	t.Parallel()
-	d := newDatabases(t)
-	s := start(t, d)
-	_, example, _ := strings.Cut(string(do(t, s, http.MethodGet, "/publishers", nil).body), "<pre")
-	_, example, _ = strings.Cut(example, ">")
-	example, _, _ = strings.Cut(example, "</pre>")
-	example = regexp.MustCompile("<[^>]*>").ReplaceAllString(example, "")
-	const file, secret = "file:///var/lib/outboxweb/", "${PARTNER_SECRET}"
-	must.Need(t, strings.Count(example, file) == 1 && strings.Count(example, secret) == 1, "the example is\n%s", example)
-	s.stop(t)
-	example = strings.NewReplacer(file, "file://"+t.TempDir()+"/", secret, "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSwMfKQ9r8GKYq=").Replace(html.UnescapeString(example))
-	s = start(t, d, d.config(t, example)...)
-	appendTo(t, s, "", "c-1", seats("ana"))
-	s.awaitAnswer(t, http.MethodGet, "/api/v1/publishers/everything/archive", nil, http.StatusOK, `"delivered":1,`)
 }
 
 // publisher has a publisher whose destination is down, and refuses an event once it is back.

@@ -296,12 +296,14 @@ func TestSubscription_isLoggedWithoutSecrets(t *testing.T) {
 	must.Hold(t, !strings.Contains(out.String(), "s3cret") && strings.Contains(out.String(), "https://h/in?"), "logged %s", out.String())
 }
 
-// The examples in the documentation are valid configurations.
+// The examples in the documentation, and the one that the console shows, are valid configurations.
 func TestParse_readsTheDocumentation(t *testing.T) {
 	t.Parallel()
 	text := must.Get(os.ReadFile("../../../docs/publishers.md")).Or(t)
 	examples := regexp.MustCompile("(?s)\n```yaml\n((?:publisher_defaults|topics):.*?)\n```\n").FindAllStringSubmatch(string(text), -1)
-	must.Need(t, len(examples) >= 5, "only %d examples were found", len(examples))
+	console := must.Get(os.ReadFile("../../../web/templates/publishers.go")).Or(t)
+	examples = append(examples, regexp.MustCompile("(?s) exampleTopics = `(.*?)`").FindStringSubmatch(string(console)))
+	must.Need(t, len(examples) >= 6 && examples[len(examples)-1] != nil, "only %d examples were found", len(examples))
 	for _, example := range examples {
 		c := configOf(t, example[1])
 		c.Getenv = func(name string) (string, bool) {
