@@ -78,7 +78,7 @@ var mayImport = map[string][]string{
 	"internal/storetest":  {"internal/outbox", "internal/readmodel", "internal/store", "internal/maintenance", "internal/dbtest", "internal/must"},
 	"internal/enginetest": {"internal/outbox", "internal/store", "internal/projection", "internal/operations", "internal/runs", "internal/worker", "internal/dbtest", "internal/must", "internal/size", "internal/storetest"},
 	"internal/corpus":     {"internal/outbox", "internal/sample", "internal/must", "internal/size"},
-	"e2e":                 {"intake", "internal/apitest", "internal/pgtest", "internal/corpus", "internal/must", "internal/size"},
+	"e2e":                 {"intake", "internal/apitest", "internal/pgtest", "internal/must", "internal/size"},
 }
 
 type listedPackage struct {

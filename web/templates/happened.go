@@ -179,3 +179,16 @@ func attemptsWords(m moment) string {
 	}
 	return count(int64(len(m.Attempts)), "attempt", "attempts") + ", the same error"
 }
+
+// flashLevel is how the action that led to a page turned out, so far.
+func flashLevel(p Page) outbox.Level {
+	switch {
+	case wentWrong(*p.Flash):
+		return outbox.LevelWarn
+	case p.After.Level == "":
+		return outbox.LevelOK
+	}
+	return p.After.Level
+}
+
+var flashMarks = map[outbox.Level]string{outbox.LevelOK: "✓", outbox.LevelBusy: "…", outbox.LevelWarn: "!"}

@@ -315,3 +315,7 @@ func documentsOf(d outbox.EventDetail) []Document {
 	}
 	return all
 }
+
+func count(n int64, one, many string) string { return outbox.Count(n, one, many) }
+
+func sentence(s string) string { return outbox.Sentence(s) }
