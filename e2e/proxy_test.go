@@ -60,7 +60,9 @@ var proxies = []behind{
 }
 
 func (p behind) start(t *testing.T, more ...string) *server {
-	socket := filepath.Join(t.TempDir(), "o.sock")
+	dir := must.Get(os.MkdirTemp("", "")).Or(t) // the path of a socket is at most 107 bytes long
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	socket := filepath.Join(dir, "o.sock")
 	origin := startNginx(t, p.locations("http://unix:"+socket+":"))
 	s, _ := startSeats(t, slices.Concat(quickDeath, more, []string{"--listen", "unix:" + socket}, p.flags(origin))...)
 	return s.through(origin)
