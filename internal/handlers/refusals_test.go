@@ -35,7 +35,6 @@ var badRequests = map[string]struct {
 	"too large":             {"reason=" + strings.Repeat("x", 5<<20), `{"reason":"` + strings.Repeat("x", 5<<20) + `"}`, nil},
 	"of too long a key":     {"", "", []func(*http.Request){header("Idempotency-Key", strings.Repeat("k", 201))}},
 	"of a key with NUL":     {"", "", []func(*http.Request){header("Idempotency-Key", "k\x00")}},
-	"of a key not in UTF-8": {"", "", []func(*http.Request){header("Idempotency-Key", "k\xff")}},
 }
 
 func TestActions_thatAreRefusedBeforeTheStoreIsAskedLeaveOneRecordEach(t *testing.T) {
@@ -67,6 +66,8 @@ func TestActions_thatAreRefusedBeforeTheStoreIsAskedLeaveOneRecordEach(t *testin
 		}
 		s.forgetAudit()
 	}
+	// A second refusal in the same words would be counted with the first.
+	s.post("/api/v1/campaigns/c-1/pause", "{}", header("Idempotency-Key", "k\xff")).want(t, 422, "UTF-8")
 	for _, action := range outbox.AuditedActions() {
 		must.Hold(t, tried[action] || slices.Contains(otherActions, action), "no route does %s", action)
 	}
