@@ -24,6 +24,7 @@ type requeueCmd struct {
 	Next        int64  `placeholder:"N" help:"With --dry-run: also apply this many events after the row's."`
 	Confirm     string `placeholder:"PHRASE" help:"Confirms a requeue that affects more than ${confirm_above} rows, e.g. 'requeue 43 rows'. Prompted for at a terminal if not given."`
 	actionFlags
+	seq int64 // of Seq
 }
 
 // Run requeues one row or, with --dead, many.
@@ -47,7 +48,7 @@ func (c *requeueCmd) Run(ctx context.Context, a *app) error {
 	})
 }
 
-func (c *requeueCmd) check() error {
+func (c *requeueCmd) check() (err error) {
 	filtered := c.Only != "" || c.EventType != "" || c.Fingerprint != ""
 	for _, rule := range []struct {
 		broken bool
@@ -72,7 +73,7 @@ func (c *requeueCmd) check() error {
 	}
 	switch {
 	case !c.Dead:
-		_, err := parseSeq(c.Seq)
+		c.seq, err = parseSeq(c.Seq)
 		return err
 	case c.Limit != nil && (*c.Limit < 1 || *c.Limit > most):
 		return usagef("--limit must lie between 1 and %d", most)
@@ -81,11 +82,7 @@ func (c *requeueCmd) check() error {
 }
 
 func (c *requeueCmd) one(ctx context.Context, a *app, st *engine.Engine, o outbox.Command) error {
-	seq, err := parseSeq(c.Seq)
-	if err != nil {
-		return err
-	}
-	row, err := st.RequeueRow(ctx, o, c.Campaign, seq)
+	row, err := st.RequeueRow(ctx, o, c.Campaign, c.seq)
 	return c.answer(a, err, row, "requeued campaign %s seq %d (%s); %s behind it\n%s", row.CampaignID, row.Seq, row.EventType, outbox.Count(row.BlockedBehind, "row waits", "rows wait"), verifyNext(row.CampaignID))
 }
 

@@ -72,10 +72,7 @@ type campaignsPauseCmd struct{ campaignAction }
 
 // Run does what the command's name says, and prints the campaign.
 func (c *campaignsPauseCmd) Run(ctx context.Context, a *app, st *engine.Engine, parsed *kong.Context) error {
-	act, past := st.PauseCampaign, "paused"
-	if parsed.Selected().Name == "resume" {
-		act, past = st.ResumeCampaign, "resumed"
-	}
+	act, past := pauseOrResume(parsed, st.PauseCampaign, st.ResumeCampaign)
 	changed, err := act(ctx, command(c.Reason), c.Campaign)
 	if err != nil {
 		return err

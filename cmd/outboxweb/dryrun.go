@@ -12,16 +12,12 @@ import (
 
 // try prints what applying a row's event would do. It exits with 1 if the event would fail.
 func (c *requeueCmd) try(ctx context.Context, a *app) error {
-	seq, err := parseSeq(c.Seq)
-	if err != nil {
-		return err
-	}
 	st, set, err := a.openReading(ctx)
 	if err != nil {
 		return err
 	}
 	defer st.Close()
-	d, err := runs.DryRun(ctx, st.Store, set, c.Campaign, seq, c.Next)
+	d, err := runs.DryRun(ctx, st.Store, set, c.Campaign, c.seq, c.Next)
 	if err != nil {
 		return err
 	}

@@ -106,6 +106,14 @@ func (c *projectionsStatusCmd) printOne(a *app, p outbox.ProjectionInfo, cursors
 	return printColumns(a.out, templates.CursorColumns(), cursors.Items)
 }
 
+// pauseOrResume is what a command with both names does under the one it was given, and its past participle.
+func pauseOrResume[F any](parsed *kong.Context, pause, resume F) (act F, past string) {
+	if parsed.Selected().Name == "resume" {
+		return resume, "resumed"
+	}
+	return pause, "paused"
+}
+
 // projectionsPauseCmd pauses or resumes a projection.
 type projectionsPauseCmd struct {
 	Name string `arg:"" help:"The projection."`
@@ -115,10 +123,7 @@ type projectionsPauseCmd struct {
 
 // Run does what the command's name says.
 func (c *projectionsPauseCmd) Run(ctx context.Context, a *app, set *projection.Set, st *engine.Engine, parsed *kong.Context) error {
-	act, past := st.Runs.PauseProjection, "paused"
-	if parsed.Selected().Name == "resume" {
-		act, past = st.Runs.ResumeProjection, "resumed"
-	}
+	act, past := pauseOrResume(parsed, st.Runs.PauseProjection, st.Runs.ResumeProjection)
 	h, err := act(ctx, command(c.Reason), c.Name, c.CampaignID, set.Infos())
 	switch {
 	case err != nil:

@@ -189,15 +189,13 @@ func (c *publishersPauseCmd) check() error {
 
 // Run does what the command's name says.
 func (c *publishersPauseCmd) Run(ctx context.Context, a *app, st *engine.Engine, parsed *kong.Context) error {
-	one, all, past := st.Publishing.Pause, st.Publishing.PauseAll, "paused"
-	if parsed.Selected().Name == "resume" {
-		one, all, past = st.Publishing.Resume, st.Publishing.ResumeAll, "resumed"
-	}
 	if c.Publisher != nil {
-		p, err := one(ctx, command(c.Reason), c.Publisher.SubscriptionName)
+		act, past := pauseOrResume(parsed, st.Publishing.Pause, st.Publishing.Resume)
+		p, err := act(ctx, command(c.Reason), c.Publisher.SubscriptionName)
 		return c.changed(a, err, p, past)
 	}
-	done, err := all(ctx, command(c.Reason), c.Name)
+	act, past := pauseOrResume(parsed, st.Publishing.PauseAll, st.Publishing.ResumeAll)
+	done, err := act(ctx, command(c.Reason), c.Name)
 	topics := outbox.Count(int64(len(done.Changed)), "topic", "topics")
 	return c.answer(a, err, done, "%s publisher %s in %s; unchanged in %d", past, c.Name, topics, len(done.Unchanged))
 }

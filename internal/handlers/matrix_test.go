@@ -91,7 +91,7 @@ func TestRoutes_letInWhomTheTableNames(t *testing.T) {
 	must.Equal(t, g.kit.Dump("tokens"), before, "after requests that read")
 	ask(slices.Concat(g.strangers(), g.refused()), size.Of(16, 5, 1), func(asker, routed) bool { return true })
 	ask(g.known(), size.Of(2, 2, 1), func(who asker, r routed) bool { return !may(who, r) })
-	for _, who := range g.known() { // whoever looks is told what a seek would do
+	for _, who := range g.known() { // all are told what a seek would do
 		g.post(archivePath+"/seek", `{"to":"head","dry_run":true}`, who.as).want(t, 200, `"skips":`)
 	}
 	must.Equal(t, g.kit.Dump("tokens"), before, "after requests that are refused, or ask")

@@ -94,13 +94,18 @@ func (m *rebuilding) readPositions(ctx context.Context, f *Replayer) (readmodel.
 	}
 	defer live.Close()
 	mark, stands, err := standing(ctx, live, m.scope.CampaignID)
-	m.stands, m.stops = stands, stopsOf(stands)
-	for _, name := range m.names {
-		if stands[name].State != outbox.CursorPaused {
-			delete(m.stops, name)
-		}
-	}
+	m.stands, m.stops = stands, stopsOf(unmovedBy(stands, m.names))
 	return mark, err
+}
+
+// unmovedBy leaves out the positions that a rebuild of these projections moves: it leaves only paused ones
+// where they are.
+func unmovedBy(stands map[string]readmodel.Position, names []string) map[string]readmodel.Position {
+	unmoved := maps.Clone(stands)
+	maps.DeleteFunc(unmoved, func(name string, s readmodel.Position) bool {
+		return slices.Contains(names, name) && s.State != outbox.CursorPaused
+	})
+	return unmoved
 }
 
 // begin starts the replay over and replays up to seq. An unsound event ends the rebuild of this

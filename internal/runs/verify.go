@@ -271,20 +271,15 @@ func (m *comparing) begin(ctx context.Context) (target int64, err error) {
 	return target, err
 }
 
-// standing reads where the live rows stand, and how far to replay for them. A rebuild leaves only paused
-// projections where they are, and a journal may end before rows that were built from another one.
+// standing reads where the live rows stand, for a rebuild those that it does not move, and how far to replay
+// for them: a journal may end before rows that were built from another one.
 func (m *comparing) standing(ctx context.Context, live *readmodel.Live) (mark readmodel.Watermark, stands map[string]readmodel.Position, target int64, err error) {
 	mark, stands, err = standing(ctx, live, m.campaign)
 	if target = mark.AppliedSeq; err != nil || !m.rebuild {
 		return mark, stands, target, err
 	}
-	for _, name := range m.names {
-		if stands[name].State != outbox.CursorPaused {
-			delete(stands, name)
-		}
-	}
 	c, err := m.store.Campaign(ctx, m.campaign)
-	return mark, stands, min(target, c.HighWaterSeq), err
+	return mark, unmovedBy(stands, m.names), min(target, c.HighWaterSeq), err
 }
 
 // standing reads the positions of a campaign's projections.
