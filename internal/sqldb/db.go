@@ -96,6 +96,7 @@ func ParseURL(flag, raw string, c Config) (Location, error) {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
+	c.Wait = cmp.Or(c.Wait, LockWait)
 	switch {
 	case strings.HasPrefix(raw, "postgres://"), strings.HasPrefix(raw, "postgresql://"):
 		u, err := parsePostgresURL(c.setting(flag), raw)
@@ -245,7 +246,7 @@ func (d *DB) WriteFrom(ctx context.Context, begin Begin, fn func(*Tx) error) err
 			return err
 		}
 	}
-	ctx, cancel := context.WithTimeout(ctx, cmp.Or(d.config.Wait, LockWait))
+	ctx, cancel := context.WithTimeout(ctx, d.config.Wait)
 	defer cancel()
 	err := d.within(ctx, d.writers, begin, func(t *Tx) error {
 		t.ForUpdate, t.SkipLocked = d.Dialect.ForUpdate, d.Dialect.skipLocked
@@ -261,7 +262,7 @@ func (d *DB) WriteFrom(ctx context.Context, begin Begin, fn func(*Tx) error) err
 // Read runs fn on one consistent snapshot. It waits for it no longer than Write does.
 func (d *DB) Read(ctx context.Context, fn func(*Tx) error) error {
 	began := time.Now()
-	ctx, cancel := context.WithTimeout(ctx, cmp.Or(d.config.Wait, LockWait))
+	ctx, cancel := context.WithTimeout(ctx, d.config.Wait)
 	defer cancel()
 	return d.within(ctx, d.readers, BeginRead, func(t *Tx) error {
 		defer func() { outbox.CostOf(ctx).Read(t.statements, time.Since(began)) }()

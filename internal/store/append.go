@@ -1,14 +1,12 @@
 package store
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"slices"
 	"time"
 
 	"github.com/outboxweb/outboxweb/internal/outbox"
-	"github.com/outboxweb/outboxweb/internal/sqldb"
 )
 
 // Append is a request to append events: all of them or none.
@@ -79,7 +77,7 @@ func (s *Store) append(ctx context.Context, a Append, key *AppendKey) (*appendCa
 		return nil, err
 	}
 	began := time.Now()
-	call := &appendCall{events: events, weight: weigh(events), expected: a.ExpectedSeq, anyTime: a.AnyTime, condition: a.Condition, then: a.Then, key: key, until: began.Add(cmp.Or(s.options.Wait, sqldb.LockWait)), done: make(chan struct{})}
+	call := &appendCall{events: events, weight: weigh(events), expected: a.ExpectedSeq, anyTime: a.AnyTime, condition: a.Condition, then: a.Then, key: key, until: began.Add(s.options.Wait), done: make(chan struct{})}
 	s.group.submit(call, func(calls []*appendCall) { s.commitGroup(ctx, calls) })
 	<-call.done
 	if call.err != nil {

@@ -119,6 +119,9 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	if o.Concurrency <= 0 {
 		o.Concurrency = outbox.DefaultConcurrency
 	}
+	if o.Wait <= 0 {
+		o.Wait = sqldb.LockWait
+	}
 	if o.Patience <= 0 {
 		o.Patience = 2 * time.Second
 	}
