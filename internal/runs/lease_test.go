@@ -352,7 +352,7 @@ var oddSettings = []string{
 	`lc_monetary = 'C.UTF-8'`, `lc_numeric = 'C.UTF-8'`, `lc_time = 'C.UTF-8'`, `client_encoding = 'LATIN1'`, `client_min_messages = 'error'`,
 	`search_path = 'pg_catalog'`, `session_replication_role = 'replica'`, `row_security = off`, `check_function_bodies = off`, `synchronize_seqscans = on`,
 	`default_transaction_isolation = 'serializable'`, `default_transaction_isolation = 'read uncommitted'`, `default_transaction_deferrable = on`,
-	`statement_timeout = '20s'`, `lock_timeout = '1ms'`, `idle_in_transaction_session_timeout = '100ms'`, `idle_session_timeout = '500ms'`,
+	`statement_timeout = '20s'`, `lock_timeout = '1ms'`,
 	`synchronous_commit = 'off'`, `plan_cache_mode = 'force_generic_plan'`, `enable_indexscan = off`, `work_mem = '64kB'`,
 }
 
@@ -365,7 +365,7 @@ func TestPostgresRows_dependOnTheirEventsAlone(t *testing.T) {
 	address := server.URL("odd")
 	// The administrator's session keeps the settings that it has.
 	admin := storetest.Connect(t, address)
-	storetest.Run(t, admin, `set timezone = 'UTC'; set datestyle = 'ISO, MDY'; set client_encoding = 'UTF8'; set standard_conforming_strings = on; set idle_session_timeout = 0; set statement_timeout = 0;
+	storetest.Run(t, admin, `set timezone = 'UTC'; set datestyle = 'ISO, MDY'; set client_encoding = 'UTF8'; set standard_conforming_strings = on; set statement_timeout = 0;
 set search_path = projections; set default_transaction_isolation = 'read committed'`)
 	pair := dbtest.Pair{Journal: dbtest.InSchema(address, "journal"), Projections: dbtest.InSchema(address, "projections")}
 	first := enginetest.OpenPair(t, pair, enginetest.Define(t, shapes))

@@ -216,6 +216,13 @@ where name in ('statement_timeout', 'lock_timeout', 'idle_in_transaction_session
 		err := conn.QueryRow(f.Ctx, `select count(*) from pg_settings where source = 'session' and name in ('statement_timeout', 'lock_timeout', 'search_path', 'enable_seqscan')`, pgx.QueryExecModeSimpleProtocol).Scan(&left)
 		must.Hold(t, err == nil && left == 0, "%d settings were left on a connection, %v", left, err)
 	}
+	impatient := storetest.Connect(f.TB, f.Pair.Journal+"&idle_session_timeout=1min&idle_in_transaction_session_timeout=1min")
+	must.OK(t, sqldb.Pin(f.Ctx, impatient))
+	for _, limit := range []string{"idle_session_timeout", "idle_in_transaction_session_timeout"} {
+		var value string
+		must.OK(t, impatient.QueryRow(f.Ctx, `show `+limit).Scan(&value))
+		must.Equal(t, value, "0", limit, "of a pinned session")
+	}
 }
 
 // withoutSchema is a URL without search_path, which the proxy refuses.
