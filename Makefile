@@ -7,7 +7,7 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS  = -ldflags "-s -w -X main.version=$(VERSION)"
 TEMPL    = go tool -modfile=tools/go.mod templ
 # Those that take longest begin first, the browser's tests before all.
-PACKAGES ?= ./e2e ./internal/handlers ./internal/runs ./internal/store ./internal/worker ./...
+PACKAGES ?= ./e2e ./cmd/outboxweb ./internal/store ./internal/handlers ./internal/runs ./internal/worker ./...
 # Most packages are done in seconds then, and those listed before must have begun: one more at a time.
 SHORT     = -short -p $(shell echo $$(($$(nproc) + 2)))
 
