@@ -18,8 +18,7 @@ const orderField = "order"
 
 // fields are the fields of an event that a table may have columns for, in the order in which they are
 // read.
-var fields = []string{"campaign_id", "event_id", "event_type", "actor_type", "actor_id", "entity_type", "entity_id",
-	"session_id", "request_id", "correlation_id", "causation_id", "payload", "metadata", "tags", "occurred_at", "expected_seq"}
+var fields = append(outbox.EnvelopeNames(), "payload", "metadata", "tags", "occurred_at", "expected_seq")
 
 // required are the fields that every event has.
 var required = []string{"campaign_id", "event_id", "event_type", "payload"}

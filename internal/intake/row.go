@@ -27,9 +27,11 @@ func scanRow(rows *sql.Rows) (row, error) {
 	var r row
 	e := &r.event
 	var payload, metadata, tags string
-	err := rows.Scan(&r.key, &e.CampaignID, &e.EventID, &e.EventType, &e.ActorType, &e.ActorID, &e.EntityType, &e.EntityID,
-		&e.SessionID, &e.RequestID, &e.CorrelationID, &e.CausationID,
-		&r.bytes[0], &payload, &r.bytes[1], &metadata, &r.bytes[2], &tags, &r.at, &r.expected)
+	columns := []any{&r.key}
+	for _, text := range e.Envelope() {
+		columns = append(columns, text.Value)
+	}
+	err := rows.Scan(append(columns, &r.bytes[0], &payload, &r.bytes[1], &metadata, &r.bytes[2], &tags, &r.at, &r.expected)...)
 	e.Payload, e.Metadata, e.Tags = json.RawMessage(payload), json.RawMessage(metadata), json.RawMessage(tags)
 	return r, err
 }

@@ -81,6 +81,15 @@ func (e *Event) Envelope() [11]EnvelopeText {
 	}
 }
 
+// EnvelopeNames returns the names of the envelope's texts, in hashing order: the fields of the JSON
+// and the columns of events and of a source's table.
+func EnvelopeNames() (names []string) {
+	for _, text := range new(Event).Envelope() {
+		names = append(names, text.Name)
+	}
+	return names
+}
+
 // Intent says what an event type is for.
 type Intent string
 

@@ -22,28 +22,24 @@ type source struct {
 }
 
 // sources lists all sources in the order used by the error for an unknown one.
-var sources = []source{
-	{name: "campaign_id", argument: func(e *outbox.Event) any { return e.CampaignID }},
+var sources = append(envelope(), []source{
 	{name: "seq", argument: func(e *outbox.Event) any { return e.Seq }},
 	{name: "position", argument: func(e *outbox.Event) any { return e.Position }},
-	{name: "event_id", argument: func(e *outbox.Event) any { return e.EventID }},
-	{name: "event_type", argument: func(e *outbox.Event) any { return e.EventType }},
 	{name: "occurred_at", argument: func(e *outbox.Event) any { return e.OccurredAt.UnixMicro() }},
 	{name: "occurred_at_text", argument: func(e *outbox.Event) any { return timeText(e.OccurredAt) }},
 	{name: "recorded_at", argument: func(e *outbox.Event) any { return e.RecordedAt.UnixMicro() }},
 	{name: "recorded_at_text", argument: func(e *outbox.Event) any { return timeText(e.RecordedAt) }},
-	{name: "actor_type", argument: func(e *outbox.Event) any { return e.ActorType }},
-	{name: "actor_id", argument: func(e *outbox.Event) any { return e.ActorID }},
-	{name: "entity_type", argument: func(e *outbox.Event) any { return e.EntityType }},
-	{name: "entity_id", argument: func(e *outbox.Event) any { return e.EntityID }},
-	{name: "session_id", argument: func(e *outbox.Event) any { return e.SessionID }},
-	{name: "request_id", argument: func(e *outbox.Event) any { return e.RequestID }},
-	{name: "correlation_id", argument: func(e *outbox.Event) any { return e.CorrelationID }},
-	{name: "causation_id", argument: func(e *outbox.Event) any { return e.CausationID }},
 	{name: "event_hash", argument: func(e *outbox.Event) any { return e.EventHash }},
 	{name: "payload", document: func(e *outbox.Event) json.RawMessage { return e.Payload }},
 	{name: "metadata", document: func(e *outbox.Event) json.RawMessage { return e.Metadata }},
 	{name: "tags", document: func(e *outbox.Event) json.RawMessage { return e.Tags }},
+}...)
+
+func envelope() (sources []source) {
+	for i, name := range outbox.EnvelopeNames() {
+		sources = append(sources, source{name: name, argument: func(e *outbox.Event) any { return *e.Envelope()[i].Value }})
+	}
+	return sources
 }
 
 func timeText(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }

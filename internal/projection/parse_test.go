@@ -205,7 +205,7 @@ func TestLoad_refuses(t *testing.T) {
 		{"schema that drops", head + "-- schema\ndrop table t;\n", "6: a schema creates tables, indexes and triggers; this statement begins with drop"},
 		{"table from a select", "-- projection: p\n-- tables: t\n-- schema\ncreate table t as select 1;\n", "4: create table t must be followed by its columns"},
 		{"binding in the schema", head + "-- schema\ncreate index i on t (n) where n > :seq;\n", "6: there is no event here that :seq could come from"},
-		{"unknown binding", head + "-- on: a\ninsert into t (campaign_id, n)\nvalues (:campaign_id, :foo);\n", "7: unknown binding :foo; an event offers :campaign_id, :seq"},
+		{"unknown binding", head + "-- on: a\ninsert into t (campaign_id, n)\nvalues (:campaign_id, :foo);\n", "7: unknown binding :foo; an event offers :campaign_id, :event_id, :event_type"},
 		{"path into the envelope", head + "-- on: a\ninsert into t values (:campaign_id, :seq.a);\n", "6: :seq has no parts"},
 		{"numbered parameter", head + "-- on: a\ninsert into t values (:campaign_id, $2);\n", "6: $2 is a numbered parameter"},
 		{"anonymous parameter", head + "-- on: a\ninsert into t values (:campaign_id, ?);\n", "6: ? starts a database-specific parameter"},

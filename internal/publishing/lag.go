@@ -333,30 +333,21 @@ func (k looks) windowFor(subs []*lagging, head int64) int64 {
 	}
 }
 
-// selectEnvelopes reads the parts of events that matches depend on, without payload and metadata.
-const selectEnvelopes = `
-select position, campaign_id, seq, event_id, event_type, recorded_at,
-  actor_type, actor_id, entity_type, entity_id, session_id, request_id, correlation_id, causation_id, tags
-from events
+var selectEnvelopes = store.SelectEnvelopes + `
 where position between $1 and $2
 order by position
 limit $3`
 
 // envelopes calls look for the events after a position up to another, in order, until it returns
-// false. The event is valid until look returns.
+// false.
 func (t *tx) envelopes(after, upTo int64, look func(*outbox.Event) bool) error {
-	var e outbox.Event
 	for after < upTo {
 		count, ended := 0, false
 		err := t.Each(func(row sqldb.Row) error {
-			var recorded int64
-			var tags string
-			err := row.Scan(&e.Position, &e.CampaignID, &e.Seq, &e.EventID, &e.EventType, &recorded,
-				&e.ActorType, &e.ActorID, &e.EntityType, &e.EntityID, &e.SessionID, &e.RequestID, &e.CorrelationID, &e.CausationID, &tags)
+			e, err := store.ScanEvent(row)
 			if err != nil {
 				return err
 			}
-			e.RecordedAt, e.Tags = sqldb.At(recorded), store.RawObject(tags)
 			count++
 			after = e.Position
 			if ended = !look(&e); ended {

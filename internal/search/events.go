@@ -29,13 +29,9 @@ type eventWalk struct {
 	bySeq       bool
 }
 
-const (
-	hitColumns = `
-select e.position, e.campaign_id, e.seq, e.event_id, e.event_type, e.occurred_at, e.recorded_at,
-  e.actor_type, e.actor_id, e.entity_type, e.entity_id, e.session_id, e.request_id, e.correlation_id, e.causation_id,
-  `
-	withoutDocuments = `e.tags, '', '', '', ''`
-	withDocuments    = `e.tags, e.metadata, e.payload, '', ''`
+var (
+	withoutDocuments = "\nselect " + store.EventColumns("e.", "e.tags, '', '', '', ''")
+	withDocuments    = "\nselect " + store.EventColumns("e.", "e.tags, e.metadata, e.payload, '', ''")
 )
 
 // positionWalk is a walk in the order of positions, of the entries that a condition selects; its
@@ -48,7 +44,7 @@ where ` + condition + `e.position {>} $1
   and e.position <= $3
 order by e.position{desc}
 limit $` + fmt.Sprint(4+len(args))
-	return eventWalk{name: name, bare: sqldb.BothWays(hitColumns + withoutDocuments + query), whole: sqldb.BothWays(hitColumns + withDocuments + query),
+	return eventWalk{name: name, bare: sqldb.BothWays(withoutDocuments + query), whole: sqldb.BothWays(withDocuments + query),
 		args: args, probe: probePosition, exact: condition != ""}
 }
 
@@ -91,7 +87,7 @@ func walkFor(f outbox.EventFilter) eventWalk {
 		name, value := store.TagEntry(f.TagParts())
 		return taggedWalk(name, value)
 	case f.CampaignID != "":
-		return eventWalk{name: "campaign", bare: sqldb.BothWays(hitColumns + withoutDocuments + ofCampaign), whole: sqldb.BothWays(hitColumns + withDocuments + ofCampaign),
+		return eventWalk{name: "campaign", bare: sqldb.BothWays(withoutDocuments + ofCampaign), whole: sqldb.BothWays(withDocuments + ofCampaign),
 			args: []any{f.CampaignID}, probe: probeSeq, probeArgs: []any{f.CampaignID}, exact: true, bySeq: true}
 	case f.EventType != "":
 		return positionWalk("type", "events e", "e.event_type = $4\n  and ", f.EventType)
@@ -111,7 +107,7 @@ where t.name = $4
   and t.position <= $3
 order by t.position{desc}
 limit $6`
-	return eventWalk{name: "tag", bare: sqldb.BothWays(hitColumns + withoutDocuments + query), whole: sqldb.BothWays(hitColumns + withDocuments + query),
+	return eventWalk{name: "tag", bare: sqldb.BothWays(withoutDocuments + query), whole: sqldb.BothWays(withDocuments + query),
 		args: []any{name, value}, probe: probePosition, exact: true}
 }
 

@@ -226,12 +226,11 @@ func (a *appending) close() error {
 
 // insertEvent inserts nothing when the event_id exists. "on conflict do nothing" would do the
 // same, but consume a position each time.
-const insertEvent = `
-insert into events (campaign_id, seq, event_id, event_type, occurred_at, recorded_at,
-  actor_type, actor_id, entity_type, entity_id, session_id, request_id, correlation_id, causation_id,
+var insertEvent = `
+insert into events (seq, occurred_at, recorded_at, ` + strings.Join(outbox.EnvelopeNames(), ", ") + `,
   tags, metadata, payload, event_hash, chain_hash)
-select $1, cast($2 as bigint), $3, $4, cast($5 as bigint), cast($6 as bigint), $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19
-where not exists (select 1 from events where campaign_id = $1 and event_id = $3)
+select cast($1 as bigint), cast($2 as bigint), cast($3 as bigint), $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19
+where not exists (select 1 from events where campaign_id = $4 and event_id = $5)
 returning position`
 
 const insertRow = `
@@ -266,6 +265,11 @@ func (a *appending) event(call *appendCall, i int) error {
 		a.asked = true
 		a.queue.Each(func(row sqldb.Row) error { return row.Scan(&a.head) }, selectHeadPosition)
 	}
+	columns := append(make([]any, 0, 19), seq, e.OccurredAt.UnixMicro(), a.now)
+	for _, text := range e.Envelope() {
+		columns = append(columns, *text.Value)
+	}
+	columns = append(columns, string(e.Tags), string(e.Metadata), string(e.Payload), e.EventHash, e.ChainHash)
 	inserted := false
 	a.queue.Each(func(row sqldb.Row) error {
 		inserted = true
@@ -275,9 +279,7 @@ func (a *appending) event(call *appendCall, i int) error {
 		}
 		a.fresh = append(a.fresh, outbox.Event{Position: result.Position, ChainHash: e.ChainHash})
 		return err
-	}, insertEvent, e.CampaignID, seq, e.EventID, e.EventType, e.OccurredAt.UnixMicro(), a.now,
-		e.ActorType, e.ActorID, e.EntityType, e.EntityID, e.SessionID, e.RequestID, e.CorrelationID, e.CausationID,
-		string(e.Tags), string(e.Metadata), string(e.Payload), e.EventHash, e.ChainHash)
+	}, insertEvent, columns...)
 	if a.taken == nil {
 		if err := a.flush(); err != nil {
 			return err
@@ -348,7 +350,7 @@ func (a *appending) checkCondition(call *appendCall, i int) (done bool, err erro
 	return false, a.t.checkCondition(call.condition)
 }
 
-const selectEventByID = SelectEvent + `
+var selectEventByID = SelectEvent + `
 where campaign_id = $1
   and event_id = $2`
 

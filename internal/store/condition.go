@@ -116,15 +116,11 @@ where position > $1
   and position < $2
 order by position
 limit $3`
-
-	// selectEnvelope omits the columns that no condition uses.
-	selectEnvelope = `
-select position, campaign_id, seq, event_id, event_type, occurred_at, recorded_at,
-  actor_type, actor_id, entity_type, entity_id, session_id, request_id, correlation_id, causation_id,
-  tags, '', '', '', ''
-from events
-where position = $1`
 )
+
+// SelectEnvelopes begins a query, for ScanEvent, for all of events but what conditions and
+// publishers do not read: metadata, payload and hashes.
+var SelectEnvelopes = "\nselect " + EventColumns("", "tags, '', '', '', ''") + "\nfrom events"
 
 // Tag names and values are indexed up to this many characters.
 const (

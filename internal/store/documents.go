@@ -15,16 +15,15 @@ import (
 
 // eventWithin is the columns of SelectEvent and the documents' lengths. SQLite reaches the
 // hashes only by walking over the payload: 10 ms for 25 MB.
-const eventWithin = `
-select position, campaign_id, seq, event_id, event_type, occurred_at, recorded_at,
-  actor_type, actor_id, entity_type, entity_id, session_id, request_id, correlation_id, causation_id,
-  case when octet_length(tags) <= cast($3 as bigint) then tags else '' end,
-  case when octet_length(metadata) <= cast($3 as bigint) then metadata else '' end,
-  case when octet_length(payload) <= cast($3 as bigint) then payload else '' end,
-  event_hash, chain_hash, octet_length(payload), octet_length(tags), octet_length(metadata)
+var eventWithin = "\nselect " + EventColumns("", within("tags")+", "+within("metadata")+", "+within("payload")+", event_hash, chain_hash") + `,
+  octet_length(payload), octet_length(tags), octet_length(metadata)
 from events
 where campaign_id = $1
   and seq = $2`
+
+func within(document string) string {
+	return "case when octet_length(" + document + ") <= cast($3 as bigint) then " + document + " else '' end"
+}
 
 // eventWithin reads an event and the sizes of its documents; documents longer than limit bytes
 // are nil. The event says whether it is skipped and whether its content matches its hash.

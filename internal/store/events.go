@@ -7,26 +7,33 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/sqldb"
 )
 
 // SelectEvent begins a query for whole events, for ScanEvent.
-const SelectEvent = `
-select position, campaign_id, seq, event_id, event_type, occurred_at, recorded_at,
-  actor_type, actor_id, entity_type, entity_id, session_id, request_id, correlation_id, causation_id,
-  tags, metadata, payload, event_hash, chain_hash
-from events`
+var SelectEvent = "\nselect " + EventColumns("", "tags, metadata, payload, event_hash, chain_hash") + "\nfrom events"
 
-// ScanEvent reads a row of SelectEvent.
-func ScanEvent(rows sqldb.Row, more ...any) (outbox.Event, error) {
+// EventColumns are the columns that ScanEvent reads, of the table with a prefix, such as "e.". The
+// last five are expressions, for the documents and hashes or for what is read in their place.
+func EventColumns(prefix, last string) string {
+	first := append([]string{"position", "seq", "occurred_at", "recorded_at"}, outbox.EnvelopeNames()...)
+	return prefix + strings.Join(first, ", "+prefix) + ",\n  " + last
+}
+
+// ScanEvent reads a row of EventColumns, and more columns behind them.
+func ScanEvent(row sqldb.Row, more ...any) (outbox.Event, error) {
 	var e outbox.Event
 	var occurred, recorded int64
 	var tags, metadata, payload string
-	err := rows.Scan(append([]any{&e.Position, &e.CampaignID, &e.Seq, &e.EventID, &e.EventType, &occurred, &recorded,
-		&e.ActorType, &e.ActorID, &e.EntityType, &e.EntityID, &e.SessionID, &e.RequestID, &e.CorrelationID, &e.CausationID,
-		&tags, &metadata, &payload, &e.EventHash, &e.ChainHash}, more...)...)
+	columns := append(make([]any, 0, 24), &e.Position, &e.Seq, &occurred, &recorded)
+	for _, text := range e.Envelope() {
+		columns = append(columns, text.Value)
+	}
+	columns = append(columns, &tags, &metadata, &payload, &e.EventHash, &e.ChainHash)
+	err := row.Scan(append(columns, more...)...)
 	e.OccurredAt, e.RecordedAt = sqldb.At(occurred), sqldb.At(recorded)
 	e.Tags, e.Metadata, e.Payload = RawObject(tags), RawObject(metadata), RawObject(payload)
 	return e, err
@@ -55,7 +62,7 @@ func (t *Tx) event(query string, args ...any) (e outbox.Event, found bool, err e
 	return e, found, err
 }
 
-const eventsInRange = SelectEvent + `
+var eventsInRange = SelectEvent + `
 where campaign_id = $1
   and seq between $2 and $3
 order by seq`

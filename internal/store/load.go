@@ -32,10 +32,9 @@ const largePayload = 1 << 20
 
 // loadEvents reads the short texts of an event as one column, since a column costs the driver
 // more than its content. The separator cannot occur in names or JSON.
-const loadEvents = `
+var loadEvents = `
 select position, seq, occurred_at, recorded_at,
-  concat_ws(cast($5 as text), event_id, event_type, actor_type, actor_id, entity_type, entity_id, session_id, request_id, correlation_id, causation_id,
-    tags, metadata, event_hash, chain_hash),
+  concat_ws(cast($5 as text), ` + strings.Join(outbox.EnvelopeNames()[1:], ", ") + `, tags, metadata, event_hash, chain_hash),
   case when octet_length(payload) < cast($4 as bigint) then payload else '' end
 from events
 where campaign_id = $1
@@ -132,8 +131,10 @@ func scanLoaded(row sqldb.Row, campaign string) (outbox.Event, error) {
 		text, texts, _ = strings.Cut(texts, textBound)
 		return text
 	}
-	for _, field := range []*string{&e.EventID, &e.EventType, &e.ActorType, &e.ActorID, &e.EntityType, &e.EntityID, &e.SessionID, &e.RequestID, &e.CorrelationID, &e.CausationID} {
-		*field = next()
+	for i, text := range e.Envelope() {
+		if i > 0 { // the first is the campaign's
+			*text.Value = next()
+		}
 	}
 	e.Tags, e.Metadata, e.EventHash, e.ChainHash = RawObject(next()), RawObject(next()), next(), next()
 	return e, nil

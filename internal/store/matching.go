@@ -91,8 +91,9 @@ func (m *matching) upToCut() []outbox.Event {
 
 // selectEvent reads what a search needs of one event.
 func (s *search) selectEvent() string {
+	columns := SelectEnvelopes
 	if s.all != nil {
-		return SelectEvent + "\nwhere position = $1"
+		columns = SelectEvent
 	}
-	return selectEnvelope
+	return columns + "\nwhere position = $1"
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/outboxweb/outboxweb/internal/sqldb"
 )
 
-const selectEventsFrom = SelectEvent + `
+var selectEventsFrom = SelectEvent + `
 where position > $1
   and position <= $2
 order by position
