@@ -80,16 +80,11 @@ func TestReady_migrationThatFailsChangesNothing(t *testing.T) {
 	fresh, older := dbtest.Fresh(t).Journal, dbtest.Fresh(t).Journal
 	mustMigrateWith(t, older, first)
 	for url, want := range map[string]string{fresh: "", older: wholeFirst} {
-		if err := migrateWith(t.Context(), url, withMigrations(broken)); err == nil || !strings.Contains(err.Error(), "00005_broken.sql") {
-			t.Errorf("a migration that fails: %v", err)
-		}
-		if got := state(t, url); got != want {
-			t.Errorf("it left %q, want %q", got, want)
-		}
+		err := migrateWith(t.Context(), url, withMigrations(broken))
+		must.Hold(t, err != nil && strings.Contains(err.Error(), "00005_broken.sql"), "a migration that fails: %v", err)
+		must.Equal(t, state(t, url), want, "what it left")
 		mustMigrateWith(t, url, second)
-		if got := state(t, url); got != wholeSecond {
-			t.Errorf("the next program left %q, want %q", got, wholeSecond)
-		}
+		must.Equal(t, state(t, url), wholeSecond, "what the next program left")
 	}
 }
 
@@ -101,17 +96,13 @@ func TestReady_byManyAtOnceMigratesOnce(t *testing.T) {
 		want  string
 	}{{first, wholeFirst}, {second, wholeSecond}} {
 		var wg sync.WaitGroup
-		for range 6 {
-			wg.Go(func() {
-				if err := migrateWith(t.Context(), url, withMigrations(c.texts)); err != nil {
-					t.Error(err)
-				}
-			})
+		for i := range 6 {
+			config := withMigrations(c.texts)
+			config.NoMigrate = i%2 == 1 && c.want == wholeFirst // which only creates
+			wg.Go(func() { err := migrateWith(t.Context(), url, config); must.Hold(t, err == nil, "%v", err) })
 		}
 		wg.Wait()
-		if got := state(t, url); got != c.want {
-			t.Errorf("the database has %q, want %q", got, c.want)
-		}
+		must.Equal(t, state(t, url), c.want, "the database")
 	}
 }
 
@@ -131,12 +122,9 @@ func TestAdmit_refusesWhatThisProgramMayNotMigrate(t *testing.T) {
 	} {
 		err := migrateWith(t.Context(), url, c.config)
 		must.Hold(t, errors.Is(err, outbox.ErrSetup) && strings.Contains(err.Error(), c.says), "%s: %v", name, err)
-		if got := state(t, url); got != wholeFirst {
-			t.Errorf("%s: it left %q", name, got)
-		}
+		must.Equal(t, state(t, url), wholeFirst, name, "what it left")
 	}
 	mustMigrateWith(t, url, second)
-	if err := migrateWith(t.Context(), url, withMigrations(first)); !errors.Is(err, outbox.ErrSetup) || !strings.Contains(err.Error(), "it belongs to a newer outboxweb") {
-		t.Errorf("newer: %v", err)
-	}
+	err := migrateWith(t.Context(), url, withMigrations(first))
+	must.Hold(t, errors.Is(err, outbox.ErrSetup) && strings.Contains(err.Error(), "it belongs to a newer outboxweb"), "newer: %v", err)
 }

@@ -60,9 +60,7 @@ func openAt(ctx context.Context, name, url string) (*DB, error) {
 
 func open(t *testing.T) *DB {
 	d := must.Get(openAt(t.Context(), "journal", dbtest.New(t).Journal)).Or(t)
-	t.Cleanup(func() {
-		must.OK(t, d.Close())
-	})
+	t.Cleanup(func() { must.OK(t, d.Close()) })
 	return d
 }
 
@@ -85,9 +83,8 @@ func TestWrite_contextThatEndsAsTheTransactionBeginsLeavesNoneOpen(t *testing.T)
 		slow = `begin; select pg_sleep(60)`
 	}
 	d.begins[BeginHint] = slow
-	if err := d.WriteFrom(ctx, BeginHint, func(*Tx) error { return nil }); !errors.Is(err, outbox.ErrBusy) {
-		t.Errorf("got error %v, want a busy database", err)
-	}
+	err := d.WriteFrom(ctx, BeginHint, func(*Tx) error { return nil })
+	must.Hold(t, errors.Is(err, outbox.ErrBusy), "got error %v, want a busy database", err)
 	for range d.Dialect.writers {
 		must.OK(t, d.note("after it"))
 	}
@@ -122,8 +119,6 @@ func TestNoRoom_isEveryWayInWhichADiskIsFull(t *testing.T) {
 		if err != nil {
 			wrapped = errors.Join(&fs.PathError{Op: "write", Path: "x", Err: err})
 		}
-		if got := diskFull(wrapped); got != want {
-			t.Errorf("%v: %v, want %v", err, got, want)
-		}
+		must.Equal(t, diskFull(wrapped), want, err)
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
@@ -47,8 +46,7 @@ func TestSQLiteWrite_ofAFileThatIsNotInPlaceIsRefused(t *testing.T) {
 		t.Run(way.name, func(t *testing.T) {
 			t.Parallel()
 			s := newSite(t)
-			d, err := openAt(t.Context(), "journal", "sqlite:"+s.link)
-			must.OK(t, err)
+			d := must.Get(openAt(t.Context(), "journal", "sqlite:"+s.link)).Or(t)
 			must.OK(t, d.note("acknowledged"))
 			verifyRefused := func(err error) {
 				refusal, ok := errors.AsType[*outbox.Refusal](err)
@@ -59,15 +57,12 @@ func TestSQLiteWrite_ofAFileThatIsNotInPlaceIsRefused(t *testing.T) {
 				return errors.Join(err, way.stray(s))
 			}))
 			verifyRefused(d.note("nowhere"))
-			if all := d.Faults(); len(all) != 1 || all[0].Kind != outbox.FaultReplaced || !all[0].Stops || !strings.Contains(all[0].Headline(), way.says) {
-				t.Errorf("the faults are %+v", all)
-			}
+			all := d.Faults()
+			must.Hold(t, len(all) == 1 && all[0].Kind == outbox.FaultReplaced && all[0].Stops && strings.Contains(all[0].Headline(), way.says), "the faults are %+v", all)
 			if way.undo != nil {
 				must.OK(t, way.undo(s))
 				must.OK(t, d.note("afterwards"))
-				if all := d.Faults(); len(all) != 0 {
-					t.Errorf("the faults afterwards are %+v", all)
-				}
+				must.Same(t, d.Faults(), nil, "the faults afterwards")
 			}
 			must.OK(t, d.Close())
 			if way.left != nil {
@@ -82,8 +77,7 @@ func newSite(t *testing.T) site {
 	s := site{dir: filepath.Join(top, "data"), link: filepath.Join(top, "link.db"), older: filepath.Join(top, "older.db")}
 	s.file = filepath.Join(s.dir, "journal.db")
 	must.OK(t, os.Mkdir(s.dir, privateDir))
-	d, err := openAt(t.Context(), "journal", "sqlite:"+s.file)
-	must.OK(t, err)
+	d := must.Get(openAt(t.Context(), "journal", "sqlite:"+s.file)).Or(t)
 	must.OK(t, d.note("older"))
 	must.OK(t, d.copyInto(t.Context(), s.older))
 	must.OK(t, d.Close())
@@ -93,17 +87,14 @@ func newSite(t *testing.T) site {
 
 // verifyNotes checks that a database is sound and has just these notes.
 func verifyNotes(t *testing.T, file string, want []string) {
-	d, err := openAt(t.Context(), "journal", "sqlite:"+file)
-	must.OK(t, err)
-	if damaged, err := d.DamagedPages(t.Context()); err != nil || len(damaged) != 1 || damaged[0] != "ok" {
-		t.Errorf("the file has %q, %v", damaged, err)
-	}
+	d := must.Get(openAt(t.Context(), "journal", "sqlite:"+file)).Or(t)
+	must.Equal(t, must.Get(d.DamagedPages(t.Context())).Or(t), []string{"ok"}, "the pages of the file")
 	var notes []string
 	must.OK(t, d.Read(t.Context(), func(r *Tx) (err error) {
 		notes, err = All(r, Column[string], `select text from notes order by rowid`)
 		return err
 	}))
-	must.Hold(t, slices.Equal(notes, want), "the notes are %q, want %q", notes, want)
+	must.Equal(t, notes, want, "the notes")
 	must.OK(t, d.Close())
 }
 
@@ -112,24 +103,18 @@ func TestSQLiteLog_heldByAReaderIsAFaultAndShrinksAfterIt(t *testing.T) {
 	d := open(t)
 	must.OK(t, d.note("first"))
 	reader := dbtest.Open(t, "sqlite:"+d.path)
-	held, err := reader.Begin()
-	must.OK(t, err)
+	held := must.Get(reader.Begin()).Or(t)
 	var n int
 	must.OK(t, held.QueryRow(`select count(*) from notes`).Scan(&n))
 	for range 9 {
 		must.OK(t, d.note(strings.Repeat("x", 8<<20)))
 	}
 	d.watchLog()
-	if all := d.Faults(); len(all) != 1 || all[0].Kind != outbox.FaultWALHeld || all[0].Stops || d.LogBytes() < heldLimit {
-		t.Errorf("with a log of %d bytes the faults are %+v", d.LogBytes(), all)
-	}
+	all := d.Faults()
+	must.Hold(t, len(all) == 1 && all[0].Kind == outbox.FaultWALHeld && !all[0].Stops && d.LogBytes() >= heldLimit, "with a log of %d bytes the faults are %+v", d.LogBytes(), all)
 	must.OK(t, held.Rollback())
 	d.watchLog()
-	if all := d.Faults(); len(all) != 0 {
-		t.Errorf("the faults afterwards are %+v", all)
-	}
+	must.Same(t, d.Faults(), nil, "the faults afterwards")
 	must.OK(t, d.note("into a log that is begun anew"))
-	if got := d.LogBytes(); got > heldLimit/2 {
-		t.Errorf("the log has %d bytes, want at most %d", got, heldLimit/2)
-	}
+	must.Hold(t, d.LogBytes() <= heldLimit/2, "the log has %d bytes, want at most %d", d.LogBytes(), heldLimit/2)
 }
