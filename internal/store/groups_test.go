@@ -1,10 +1,8 @@
 package store_test
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
-	"log/slog"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -280,31 +278,6 @@ func TestPostgresAppend_drawsNoPositionBelowTheHead(t *testing.T) {
 	mustFollow(f.Store, "c", "onto numbers that are free")
 	f.Exec(lowerSequences)
 	mustFollow(f.Beside().Store, "d", "at the start")
-}
-
-// Every numbered table of both databases is looked after, whatever a migration adds.
-func TestPostgresExamine_raisesEverySequence(t *testing.T) {
-	f := own(t)
-	f.everything()
-	numbers := func() []string {
-		return storetest.Texts(t, f.JournalDB, `select concat_ws(' ', schemaname, sequencename, coalesce(last_value, 0)) from pg_sequences where schemaname in ('journal', 'projections') order by 1`)
-	}
-	before := numbers()
-	f.Exec(lowerSequences)
-	var logged bytes.Buffer
-	s := f.Beside(func(o *store.Options) { o.Log = slog.New(slog.NewTextHandler(&logged, nil)) })
-	must.OK(t, s.Examine(f.Ctx))
-	raised := 0
-	for i, now := range numbers() {
-		if highest := strings.Fields(before[i]); now < before[i] && highest[2] != "0" && !strings.HasSuffix(now, " 0") {
-			t.Errorf("%s is at %s", before[i], now)
-		} else if !strings.HasSuffix(now, " 0") {
-			raised++
-		}
-	}
-	n := strings.Count(logged.String(), "a sequence was behind")
-	must.Hold(t, n == raised && n >= 3, "%d sequences were raised and %d told of:\n%s", raised, n, logged.String())
-	must.Hold(t, strings.Contains(logged.String(), "fsync=off"), "nothing was told of fsync=off:\n%s", logged.String())
 }
 
 func TestPostgresExamine_namesTheStatementWhereTheUserMayNot(t *testing.T) {

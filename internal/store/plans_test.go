@@ -384,10 +384,12 @@ func TestPostgresPlans_noStatementScansALargeTable(t *testing.T) {
 	// Writing statements must use indexes even if a table was empty a moment ago and the planner
 	// still assumes so.
 	look(func(s store.Statement) bool { return s.Writes })
-	f.fill()
-	look(func(store.Statement) bool { return true })
+	if !testing.Short() {
+		f.fill()
+		look(func(store.Statement) bool { return true })
+		f.pagesScanNothing(statements)
+	}
 	onlyAllowed(t, postgresScans, found) // other server versions need other allowances
-	f.pagesScanNothing(statements)
 }
 
 // pages are statements with parameters as for a page in the middle of a list.

@@ -1,9 +1,11 @@
 package store_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/url"
 	"strings"
 	"testing"
@@ -131,7 +133,7 @@ func (f *fixture) through(pooled func(string) string, change ...func(*store.Opti
 	return around(storetest.Around(f.TB, s, f.Pair, f.Clock))
 }
 
-func TestPostgresPooler_carriesEveryStatement(t *testing.T) {
+func TestPostgresPooler_carriesEveryStatementAndEverySequenceIsRaised(t *testing.T) {
 	f := own(t, storetest.MaxAttempts(2))
 	s := f.through(dbtest.Server().Pooler(t))
 	for s, want := range map[*fixture]bool{f: false, s: true} {
@@ -139,6 +141,31 @@ func TestPostgresPooler_carriesEveryStatement(t *testing.T) {
 		must.Hold(t, journal == want && !projections, "a proxy before the journal: %v, before the projections: %v, want %v, and none", journal, projections, want)
 	}
 	s.everything()
+	f.raisesSequences()
+}
+
+// raisesSequences fails unless a process that starts raises every sequence, after everything was used: every numbered table
+// of both databases is looked after, whatever a migration adds.
+func (f *fixture) raisesSequences() {
+	numbers := func() []string {
+		return storetest.Texts(f.TB, f.JournalDB, `select concat_ws(' ', schemaname, sequencename, coalesce(last_value, 0)) from pg_sequences where schemaname in ('journal', 'projections') order by 1`)
+	}
+	before := numbers()
+	f.Exec(lowerSequences)
+	var logged bytes.Buffer
+	s := f.Beside(func(o *store.Options) { o.Log = slog.New(slog.NewTextHandler(&logged, nil)) })
+	must.OK(f.TB, s.Examine(f.Ctx))
+	raised := 0
+	for i, now := range numbers() {
+		if highest := strings.Fields(before[i]); now < before[i] && highest[2] != "0" && !strings.HasSuffix(now, " 0") {
+			f.TB.Errorf("%s is at %s", before[i], now)
+		} else if !strings.HasSuffix(now, " 0") {
+			raised++
+		}
+	}
+	n := strings.Count(logged.String(), "a sequence was behind")
+	must.Hold(f.TB, n == raised && n >= 3, "%d sequences were raised and %d told of:\n%s", raised, n, logged.String())
+	must.Hold(f.TB, strings.Contains(logged.String(), "fsync=off"), "nothing was told of fsync=off:\n%s", logged.String())
 }
 
 // Whatever opens the databases refuses, before anything is created.
@@ -291,21 +318,22 @@ func TestPostgresStandby_isNamedAtTheStartAndAfterAReconnect(t *testing.T) {
 	pair := dbtest.Pair{Journal: dbtest.InSchema(address, "journal"), Projections: dbtest.InSchema(address, "projections")}
 	f := openPair(t, pair, storetest.NewClock())
 	f.AppendN("a", 2)
+	hurried := f.beside(func(o *store.Options) { o.Wait = time.Second })
 	f.Exec(`copy (select '') to program 'cat > standby.signal'`)
 	must.OK(t, server.Restart(f.Ctx))
 	storetest.Eventually(t, "an append is refused, and the standby named", func() bool {
-		_, err := f.Append(f.Ctx, store.Append{Events: []outbox.Event{storetest.Event("a", "counted")}})
+		_, err := hurried.Append(f.Ctx, store.Append{Events: []outbox.Event{storetest.Event("a", "counted")}})
 		return errors.Is(err, outbox.ErrBusy) && strings.Contains(err.Error(), "is a standby")
 	})
 	gone, cancel := context.WithCancel(f.Ctx)
 	cancel() // a caller that waits would wait for a primary
-	reasons := f.Ready(gone)
+	reasons := hurried.Ready(gone)
 	must.Hold(t, strings.Contains(fmt.Sprint(reasons), "the server of the journal database is a standby"), "ready at a standby: %q", reasons)
 	setup(t, storetest.OptionsFor(pair), "is a standby", "target_session_attrs=read-write")
 	promoted := storetest.Connect(t, address)
 	storetest.Run(t, promoted, `select pg_promote()`)
 	f.AppendN("a", 1)
-	must.Equal(t, len(f.Ready(f.Ctx)), 0, "ready once it is promoted")
+	storetest.Eventually(t, "it is ready once it is promoted", func() bool { return len(hurried.Ready(f.Ctx)) == 0 })
 }
 
 // What was acknowledged is on disk, whatever the role says about others.
