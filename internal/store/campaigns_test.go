@@ -4,6 +4,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -200,9 +201,7 @@ func (h *history) id() string { return rapid.SampledFrom(h.ids).Draw(h.t, "campa
 
 // acted fails on any error except an allowed refusal.
 func (h *history) acted(err error) {
-	if err != nil && !errors.Is(err, outbox.ErrConflict) && !errors.Is(err, outbox.ErrNotFound) {
-		h.t.Fatalf("act: %v", err)
-	}
+	must.Need(h.t, err == nil || errors.Is(err, outbox.ErrConflict) || errors.Is(err, outbox.ErrNotFound), "act: %v", err)
 }
 
 func (h *history) appends() { h.AppendN(h.id(), rapid.IntRange(1, 5).Draw(h.t, "events")) }
@@ -238,9 +237,7 @@ func (h *history) explained(before map[string]outbox.Campaign, claims []store.Cl
 	taken := make(map[string]bool, len(claims))
 	for _, c := range claims {
 		taken[c.CampaignID] = true
-		if !ready(before[c.CampaignID]) {
-			h.t.Fatalf("campaign %s was claimed and explained as %+v", c.CampaignID, before[c.CampaignID].Explain(now, outbox.Surroundings{}))
-		}
+		must.Need(h.t, ready(before[c.CampaignID]), "campaign %s was claimed and explained as %+v", c.CampaignID, before[c.CampaignID].Explain(now, outbox.Surroundings{}))
 	}
 	if !roomy {
 		return
@@ -249,9 +246,7 @@ func (h *history) explained(before map[string]outbox.Campaign, claims []store.Cl
 	after := h.standings()
 	for id, c := range before {
 		abandoned := c.Lease != nil && !ready(after[id])
-		if ready(c) && !taken[id] && !abandoned {
-			h.t.Fatalf("campaign %s was explained as ready and not claimed: %+v; now it is %+v", id, c, after[id])
-		}
+		must.Need(h.t, !ready(c) || taken[id] || abandoned, "campaign %s was explained as ready and not claimed: %+v; now it is %+v", id, c, after[id])
 	}
 }
 
@@ -290,9 +285,7 @@ func (h *history) works() {
 	for _, c := range w.claims {
 		last := rapid.Int64Range(c.First-1, c.Last).Draw(h.t, "applied")
 		reached, err := h.ApplyClaim(c, last)
-		if err != nil && !errors.Is(err, outbox.ErrLeaseLost) {
-			h.t.Fatalf("apply: %v", err)
-		}
+		must.Need(h.t, err == nil || errors.Is(err, outbox.ErrLeaseLost), "apply: %v", err)
 		r := store.Result{Claim: c, Applied: reached}
 		if reached < c.Last && err == nil && rapid.Bool().Draw(h.t, "fails") {
 			r.Failure = storetest.Failure("boom")
@@ -309,9 +302,8 @@ func (h *history) works() {
 func (h *history) renews() {
 	if len(h.held) > 0 {
 		w := rapid.SampledFrom(h.held).Draw(h.t, "renewed")
-		if err := h.Renew(h.Ctx, w.worker, w.claims, lease); err != nil && !errors.Is(err, outbox.ErrLeaseLost) {
-			h.t.Fatalf("renew: %v", err)
-		}
+		err := h.Renew(h.Ctx, w.worker, w.claims, lease)
+		must.Need(h.t, err == nil || errors.Is(err, outbox.ErrLeaseLost), "renew: %v", err)
 	}
 }
 
@@ -326,33 +318,26 @@ func (h *history) operates() {
 	if c, err := h.Campaign(h.Ctx, id); err == nil && c.HeadSeq > 0 {
 		head = c.HeadSeq
 	}
-	var err error
-	switch rapid.SampledFrom([]string{"requeue", "many", "retry", "dead-letter", "pause", "resume", "replay", "repair", "skip", "skip", "unskip"}).Draw(h.t, "act") {
-	case "requeue":
-		_, err = h.RequeueRow(h.Ctx, ana(""), id, head)
-	case "many":
-		_, err = h.RequeueDead(h.Ctx, ana(""), outbox.RequeueFilter{Limit: 2})
-	case "dead-letter":
-		_, err = h.DeadLetterRow(h.Ctx, ana(""), id, head)
-	case "retry":
-		_, err = h.RetryRow(h.Ctx, ana(""), id, head)
-	case "pause":
-		_, err = h.PauseCampaign(h.Ctx, ana(""), id)
-	case "resume":
-		_, err = h.ResumeCampaign(h.Ctx, ana(""), id)
-	case "replay":
-		// The action would wait in real time for a leased campaign.
-		if c, _ := h.Campaign(h.Ctx, id); c.Lease == nil || !c.Lease.ExpiresAt.After(h.Clock.Now()) {
-			_, err = h.ReplayCampaign(h.Ctx, ana(""), id)
-		}
-	case "repair":
-		_, err = h.RepairGaps(h.Ctx, ana(""))
-	case "skip":
-		_, err = h.SkipEvent(h.Ctx, storetest.ToSkip(ana(""), id, head), id, head)
-	case "unskip":
-		err = h.unskips(id)
+	acts := map[string]func() error{
+		"requeue":     func() error { return storetest.No(h.RequeueRow(h.Ctx, ana(""), id, head)) },
+		"many":        func() error { return storetest.No(h.RequeueDead(h.Ctx, ana(""), outbox.RequeueFilter{Limit: 2})) },
+		"dead-letter": func() error { return storetest.No(h.DeadLetterRow(h.Ctx, ana(""), id, head)) },
+		"retry":       func() error { return storetest.No(h.RetryRow(h.Ctx, ana(""), id, head)) },
+		"pause":       func() error { return storetest.No(h.PauseCampaign(h.Ctx, ana(""), id)) },
+		"resume":      func() error { return storetest.No(h.ResumeCampaign(h.Ctx, ana(""), id)) },
+		"replay": func() error { // would wait in real time for a leased campaign
+			if c, _ := h.Campaign(h.Ctx, id); c.Lease != nil && c.Lease.ExpiresAt.After(h.Clock.Now()) {
+				return nil
+			}
+			return storetest.No(h.ReplayCampaign(h.Ctx, ana(""), id))
+		},
+		"repair": func() error { return storetest.No(h.RepairGaps(h.Ctx, ana(""))) },
+		"skip": func() error {
+			return storetest.No(h.SkipEvent(h.Ctx, storetest.ToSkip(ana(""), id, head), id, head))
+		},
+		"unskip": func() error { return h.unskips(id) },
 	}
-	h.acted(err)
+	h.acted(acts[rapid.SampledFrom(append(slices.Sorted(maps.Keys(acts)), "skip")).Draw(h.t, "act")]())
 }
 
 // unskips reverts the latest skip of a campaign, the only one that may be reverted, unless the
@@ -379,22 +364,16 @@ func (h *history) loses() {
 		return
 	}
 	h.Exec(`delete from projection_apply_outbox where campaign_id = $1 and seq % 3 = $2`, id, rapid.IntRange(0, 2).Draw(h.t, "which"))
-	if _, err := h.ReconcileCampaign(h.Ctx, id); err != nil {
-		h.t.Fatalf("repair: %v", err)
-	}
+	must.Get(h.ReconcileCampaign(h.Ctx, id)).Or(h.t)
 }
 
 // holds checks the invariants of every campaign after each step.
 func (h *history) holds() {
 	marks := must.Get(h.Watermarks(h.Ctx, h.ids)).Or(h.t)
 	for _, c := range h.Recount() {
-		if c.Problem != "" {
-			h.t.Fatalf("the row of campaign %s: %s", c.ID, c.Problem)
-		}
+		must.Need(h.t, c.Problem == "", "the row of campaign %s: %s", c.ID, c.Problem)
 		applied := marks[c.ID].AppliedSeq
-		if applied < h.applied[c.ID] || c.Epoch < h.epochs[c.ID] {
-			h.t.Fatalf("campaign %s went back: applied %d after %d, epoch %d after %d", c.ID, applied, h.applied[c.ID], c.Epoch, h.epochs[c.ID])
-		}
+		must.Need(h.t, applied >= h.applied[c.ID] && c.Epoch >= h.epochs[c.ID], "campaign %s went back: applied %d after %d, epoch %d after %d", c.ID, applied, h.applied[c.ID], c.Epoch, h.epochs[c.ID])
 		h.applied[c.ID], h.epochs[c.ID] = applied, c.Epoch
 		if h.stray[c.ID] && h.Number(`select count(*) from projection_apply_outbox where campaign_id = $1 and seq <= $2`, c.ID, applied) == 0 {
 			h.stray[c.ID] = false
@@ -405,17 +384,12 @@ func (h *history) holds() {
 // checks runs the store's own check.
 func (h *history) checks() {
 	for _, found := range h.SelfCheckAll() {
-		if found.Drifted || found.Mistimed {
-			h.t.Fatalf("the self-check found %+v", found)
-		}
+		must.Need(h.t, !found.Drifted && !found.Mistimed, "the self-check found %+v", found)
 	}
 	report := must.Get(h.Check(h.Ctx, storetest.Quiet)).Or(h.t)
 	for _, v := range report.Violations {
-		// After a worker died between its two transactions, rows of applied events stay until the
-		// next claim.
-		if v.Invariant != "applied_and_owed" || !h.stray[v.CampaignID] {
-			h.t.Fatalf("check: %+v", v)
-		}
+		// After a worker died between its two transactions, rows of applied events stay until the next claim.
+		must.Need(h.t, v.Invariant == "applied_and_owed" && h.stray[v.CampaignID], "check: %+v", v)
 	}
 }
 
@@ -437,11 +411,8 @@ func TestCampaignRow_staysExactWhateverHappens(t *testing.T) {
 			}
 		}()
 		h := &history{fixture: f, t: rt, ids: []string{"a", "b", "ü'%"}, stray: map[string]bool{}, applied: map[string]int64{}, epochs: map[string]int64{}}
-		steps := map[string]func(){
-			"append": h.appends, "claim": h.claims, "claim again": h.claims, "work": h.works, "work again": h.works, "renew": h.renews,
-			"wait": h.waits, "operate": h.operates, "operate again": h.operates, "lose": h.loses,
-		}
-		names := []string{"append", "claim", "claim again", "lose", "operate", "operate again", "renew", "wait", "work", "work again"}
+		steps := map[string]func(){"append": h.appends, "claim": h.claims, "work": h.works, "renew": h.renews, "wait": h.waits, "operate": h.operates, "lose": h.loses}
+		names := append(slices.Sorted(maps.Keys(steps)), "claim", "work", "operate")
 		h.appends()
 		for i := range rapid.IntRange(5, 40).Draw(rt, "steps") {
 			steps[rapid.SampledFrom(names).Draw(rt, "step")]()
@@ -496,9 +467,7 @@ func (h *history) drainsAfterAll() {
 		h.Drain()
 		left = h.Number(`select count(*) from projection_apply_outbox`)
 	}
-	if left != 0 {
-		h.t.Fatalf("%d rows are left though nothing fails any more", left)
-	}
+	must.Need(h.t, left == 0, "%d rows are left though nothing fails any more", left)
 	clear(h.stray)
 	h.holds()
 	h.checks()

@@ -382,9 +382,7 @@ func TestClaimForRun_leavesAnotherRunAlone(t *testing.T) {
 	f.AppendN("a b", 1)
 	other := store.Worker{ID: outbox.RunOwner(8, "host-1"), Build: "v1"}
 	held, err := f.Runs.ClaimCampaigns(f.Ctx, f.HoldsRun(8, "host-1"), other, []string{"a"}, lease)
-	if err != nil || len(held) != 1 {
-		t.Fatal(held, err)
-	}
+	must.Need(t, err == nil && len(held) == 1, "claimed %+v, %v", held, err)
 	claims, err := f.Runs.ClaimCampaigns(f.Ctx, f.HoldsRun(7, "host-1"), run, []string{"a", "b"}, lease)
 	must.Hold(t, err == nil && len(claims) == 1 && claims[0].CampaignID == "b", "claimed %+v, %v; want b alone", claims, err)
 	must.Equal(t, len(must.Get(f.RenewForRun(f.Ctx, other, held, lease)).Or(t)), 0, "the other run lost")
@@ -414,9 +412,8 @@ func TestReleaseForRun_seesThatACampaignIsInLineAgain(t *testing.T) {
 	f.Drain()
 	hash := f.MustWatermark("a").AppliedHash
 	f.ExecProjections(`update projection_watermarks set applied_hash = 'other'`)
-	if _, err := f.ReconcileCampaign(f.Ctx, "a"); err != nil || f.MustCampaign("a").Diverged == "" {
-		t.Fatal("the campaign is not diverged", err)
-	}
+	f.must(f.ReconcileCampaign(f.Ctx, "a"))
+	must.Need(t, f.MustCampaign("a").Diverged != "", "the campaign is not diverged")
 	claims := f.ClaimedForRun("a")
 	f.ExecProjections(`update projection_watermarks set applied_hash = $1`, hash)
 	f.ReleaseFromRun(claims...)

@@ -64,8 +64,7 @@ func TestCondition_itemsSelectWhatIsInTheWay(t *testing.T) {
 			after = at(c.after)
 		}
 		if c.event == 0 {
-			_, err := f.AppendUnless(storetest.Event("own", "own"), after, c.items...)
-			must.Hold(t, err == nil, "%s: %v", name, err)
+			f.must(f.AppendUnless(storetest.Event("own", "own"), after, c.items...))
 			continue
 		}
 		f.Unchanged(func() {
@@ -208,8 +207,8 @@ func TestPostgresCondition_waitsForAppendsStillOpen(t *testing.T) {
 			end(how)
 			if err := <-answer; conflict {
 				blockedBy(t, err, 1, `campaign "other" seq 1`)
-			} else if err != nil {
-				t.Errorf("%s: %v", name, err)
+			} else {
+				must.OK(t, err)
 			}
 			f.CloseNow()
 		}
@@ -272,14 +271,11 @@ func TestCondition_holdsAsTheModelSays(t *testing.T) {
 			})
 			got, err := f.AppendUnless(e, after, items...)
 			if way >= 0 {
-				if r, ok := errors.AsType[*outbox.Refusal](err); !ok || r.BlockingEvent == nil || *r.BlockingEvent != model[way].Ref() {
-					rt.Fatalf("got error %v, want %+v to be in the way", err, model[way].Ref())
-				}
+				r, ok := errors.AsType[*outbox.Refusal](err)
+				must.Need(rt, ok && r.BlockingEvent != nil && *r.BlockingEvent == model[way].Ref(), "got error %v, want %+v to be in the way", err, model[way].Ref())
 				continue
 			}
-			if err != nil {
-				rt.Fatal(err)
-			}
+			must.OK(rt, err)
 			e.Position, e.Seq = got[0].Position, got[0].Seq
 			model = append(model, e)
 		}

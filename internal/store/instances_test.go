@@ -74,9 +74,8 @@ func TestInstances_whoDiedHoldsItsCampaignsUntilTheyAreTaken(t *testing.T) {
 	f.beat(two.ID)
 	all = f.instances()
 	must.Equal(t, names(all, f.Clock.Now()), "worker-1 silent 1, worker-2 running 0", "instances")
-	if why := all[0].Why(f.Clock.Now()); all[0].BeatEvery != 2*time.Second || why != "silent for 1 min; its lease has expired, any worker may claim its campaign" {
-		t.Errorf("with a heartbeat every %s it is %q", all[0].BeatEvery, why)
-	}
+	must.Equal(t, all[0].BeatEvery, 2*time.Second, "the time between heartbeats")
+	must.Equal(t, all[0].Why(f.Clock.Now()), "silent for 1 min; its lease has expired, any worker may claim its campaign", "why")
 	f.ClaimOne(two, 1000)
 	must.Equal(t, names(f.instances(), f.Clock.Now()), "worker-2 running 1, worker-1 silent 0", "after the take-over")
 }
@@ -93,9 +92,8 @@ func TestInstances_aCrowdHidesNobodyWhoMatters(t *testing.T) {
 with recursive n(i) as (select 1 union all select i + 1 from n where i < 120)
 select 'short-' || i, 'h', i, 'v', 'outbox_apply_only', $1, $1 from n`, f.Clock.Now().Add(-time.Minute).UnixMicro())
 	all := f.instances()
-	if got := names(all[:2], f.Clock.Now()); len(all) != 101 || got != "holder silent 1, old and alive running 0" || all[0].Host != "h" {
-		t.Errorf("%d instances, first %s, %+v", len(all), got, all[0])
-	}
+	must.Hold(t, len(all) == 101 && all[0].Host == "h", "%d instances, first %+v", len(all), all[0])
+	must.Equal(t, names(all[:2], f.Clock.Now()), "holder silent 1, old and alive running 0", "the first")
 	sum, err := f.Summary(f.Ctx)
 	must.Hold(t, err == nil && len(sum.Instances) == 100 && sum.Instances[0].ID == "old and alive" && sum.Instances[0].Leases.Campaigns == 0, "%d instances in the summary, %v", len(sum.Instances), err)
 	f.Clock.Advance(4 * 24 * time.Hour)
@@ -336,9 +334,8 @@ func TestPostgresLineage_voidsWhatIsRememberedOfAJournalThatWentBack(t *testing.
 	must.Equal(t, must.Get(f.Settle(f.Ctx, one, []store.Result{{Claim: c, Applied: 3}})).Or(t).Fenced, 1, "a claim of before is settled as")
 	again, err := f.Claim(f.Ctx, one, store.ClaimLimits{Rows: 10, Lease: lease})
 	must.Hold(t, err == nil && len(again) == 2 && again[0].Epoch > c.Epoch, "claimed %+v, %v after epoch %d", again, err, c.Epoch)
-	if next := f.AppendN("new", 1); next[0].Position <= 4 {
-		t.Errorf("a new event has position %d, which an event of before may have had", next[0].Position)
-	}
+	next := f.AppendN("new", 1)[0].Position
+	must.Hold(t, next > 4, "a new event has position %d, which an event of before may have had", next)
 	f.reconnect()
 	must.Hold(t, f.Lineage() == 1 && len(f.wentBack()) == 1, "after another lost connection the lineage is %d", f.Lineage())
 }

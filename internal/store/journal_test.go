@@ -87,12 +87,10 @@ func TestRegisterEventTypes_keepsWhatIsNotNamed(t *testing.T) {
 	must.OK(t, register(map[string]outbox.Intent{"noted": outbox.IntentProjection, "rolled": outbox.IntentAuditOnly}))
 	got, err := f.EventTypes(f.Ctx)
 	want := map[string]outbox.Intent{"noted": outbox.IntentProjection, "rolled": outbox.IntentAuditOnly}
-	diff := cmp.Diff(want, got)
-	must.Hold(t, err == nil && diff == "", "%v (-want +got):\n%s", err, diff)
+	must.Equal(t, got, want, "intents", err)
 	f.AppendN("a", 1)
 	_, auditOnly, err := f.Load(f.Ctx, []store.Range{f.ClaimOne(one, 10).Range()}, 1<<30)
-	diff = cmp.Diff(map[string]bool{"rolled": true}, auditOnly)
-	must.Hold(t, err == nil && diff == "", "%v (-want +got):\n%s", err, diff)
+	must.Equal(t, auditOnly, map[string]bool{"rolled": true}, "for the audit alone", err)
 }
 
 // follower reads all events by position, as a publisher does.
@@ -247,9 +245,7 @@ func TestReplay_givesFailedAndDeadRowsNothingAndGapsTheirRows(t *testing.T) {
 	f.DeadHead()
 	f.Exec(`delete from projection_apply_outbox where seq = 3`)
 	f.Exec(`update campaigns set pending = 1`)
-	got, err := f.ReplayCampaign(f.Ctx, ana(""), "a")
-	want := (outbox.Repaired{Campaigns: 1, Inserted: 1})
-	must.Hold(t, err == nil && got == want, "replayed %+v, %v, want %+v", got, err, want)
+	must.Equal(t, must.Get(f.ReplayCampaign(f.Ctx, ana(""), "a")).Or(t), outbox.Repaired{Campaigns: 1, Inserted: 1}, "replayed")
 	f.Is("a", "applied 0 of 3, head 1 dead, 2 pending, 1 dead")
 	f.Sound()
 }

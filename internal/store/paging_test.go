@@ -285,9 +285,7 @@ func TestEventsMatching_returnsEachOnceInPages(t *testing.T) {
 		after, calls := int64(0), 0
 		for more := true; more; calls++ {
 			m, err := f.EventsMatching(f.Ctx, items, after, limit)
-			if err != nil || len(m.Events) > limit || more && calls > 12 {
-				t.Fatal(m, err)
-			}
+			must.Need(t, err == nil && len(m.Events) <= limit && calls <= 12, "call %d: %+v, %v", calls, m, err)
 			for _, e := range m.Events {
 				got = append(got, e.Position)
 				must.Hold(t, len(e.Payload) != 0, "an event has no payload")
@@ -373,10 +371,8 @@ func (f *fixture) takes(campaign, name string) won {
 // changes appends events of the names without a condition.
 func (f *fixture) changes(campaign string, names int) {
 	for n := range 60 {
-		if _, err := f.Append(f.Ctx, store.Append{Events: []outbox.Event{storetest.Tagged(campaign, "name.changed", "name", fmt.Sprint("name-", n%names))}}); err != nil {
-			f.TB.Errorf("change: %v", err)
-			return
-		}
+		_, err := f.Append(f.Ctx, store.Append{Events: []outbox.Event{storetest.Tagged(campaign, "name.changed", "name", fmt.Sprint("name-", n%names))}})
+		must.Hold(f.TB, err == nil, "change: %v", err)
 	}
 }
 

@@ -64,9 +64,8 @@ func TestHistory_countsFromTheBeginning(t *testing.T) {
 
 func TestHistory_tellsWhatStoodAtEachMinute(t *testing.T) {
 	f := own(t)
-	if points := f.history(outbox.RangeHour); len(points) != 1 || !points[0].Incomplete {
-		t.Fatalf("without a sample there are points other than of the running minute: %v", points)
-	}
+	points := f.history(outbox.RangeHour)
+	must.Need(t, len(points) == 1 && points[0].Incomplete, "without a sample there are points other than of the running minute: %v", points)
 	beat := outbox.InstanceState{ID: "w", StartedAt: f.Clock.Now()}
 	worked := func(applied, failed int64) {
 		beat.Applied, beat.Failed = applied, failed
@@ -81,7 +80,7 @@ func TestHistory_tellsWhatStoodAtEachMinute(t *testing.T) {
 	f.AppendN("b", 1)
 	worked(120, 6)
 	f.MustSample()
-	points := f.history(outbox.RangeHour)
+	points = f.history(outbox.RangeHour)
 	must.Need(t, len(points) == 7, "%d points, want the running minute and one for each since the one that the first sample ended", len(points))
 	first, last, running := points[1], points[5], points[6]
 	must.Hold(t, first.Counts.Pending == 3 && first.Applied == 0 && first.OldestAgeSeconds == 60, "at first: %+v", first)
@@ -270,25 +269,19 @@ func TestSeries_keepTheBacklogByType(t *testing.T) {
 	f.MustSample()
 	f.Clock.Advance(5 * time.Minute)
 	h := must.Get(f.beside().History(f.Ctx, outbox.Range{})).Or(t)
-	for _, s := range h.Series {
-		if s.Kind != outbox.SeriesBacklog {
-			continue
+	backlog := h.Of(outbox.SeriesBacklog, "counted")
+	must.Need(t, len(backlog) == 1, "the backlog by type is %+v", backlog)
+	var got []float64
+	for _, v := range backlog[0].Values {
+		if v != nil {
+			got = append(got, *v)
 		}
-		var got []float64
-		for _, v := range s.Values {
-			if v != nil {
-				got = append(got, *v)
-			}
-		}
-		must.Hold(t, got[0] == 3 && got[len(got)-1] == 0, "the backlog is %v, want 3 at first and 0 at last", got)
-		for _, p := range h.Points {
-			if i, _ := h.Window.Index(p.From); *s.Values[i] != float64(p.CountsPeak.Total()) {
-				t.Errorf("from %v on %v wait of all types, and %v by type", p.From, p.CountsPeak.Total(), *s.Values[i])
-			}
-		}
-		return
 	}
-	t.Error("there is no backlog by type")
+	must.Hold(t, got[0] == 3 && got[len(got)-1] == 0, "the backlog is %v, want 3 at first and 0 at last", got)
+	for _, p := range h.Points {
+		i, _ := h.Window.Index(p.From)
+		must.Equal(t, *backlog[0].Values[i], float64(p.CountsPeak.Total()), "from", p.From, "on wait by type")
+	}
 }
 
 func TestHistory_marksDeploysVersionsAndActions(t *testing.T) {
@@ -426,13 +419,9 @@ func TestFuture_ofASecondIsNoError(t *testing.T) {
 // clockOf is an instance as seen by a process that has just read it again.
 func (f *fixture) clockOf(id string) outbox.InstanceState {
 	all := must.Get(f.Instances(f.Ctx)).Or(f.TB)
-	for _, i := range all {
-		if i.ID == id {
-			return i
-		}
-	}
-	f.TB.Fatalf("instance %s is not among %+v", id, all)
-	return outbox.InstanceState{}
+	i := slices.IndexFunc(all, func(i outbox.InstanceState) bool { return i.ID == id })
+	must.Need(f.TB, i >= 0, "instance %s is not among %+v", id, all)
+	return all[i]
 }
 
 func TestInstances_nameClocksThatDiffer(t *testing.T) {

@@ -79,9 +79,9 @@ func TestSettle_keepsTheErrorWholeInTheHistoryAndShortOnTheRow(t *testing.T) {
 	long := strings.Repeat("ü", 5000)
 	f.Fail(long, "a")
 	d := f.MustRow("a", 1)
-	if got := d.Row.LastError; d.Attempts[0].Error != long || len(got) > 1024 || !strings.HasPrefix(long, got) || len(got)%2 != 0 || got == "" {
-		t.Errorf("the attempt keeps %d bytes, the row %d, want all and at most 1024 whole characters", len(d.Attempts[0].Error), len(got))
-	}
+	got := d.Row.LastError
+	must.Hold(t, d.Attempts[0].Error == long && len(got) <= 1024 && strings.HasPrefix(long, got) && len(got)%2 == 0 && got != "",
+		"the attempt keeps %d bytes, the row %d, want all and at most 1024 whole characters", len(d.Attempts[0].Error), len(got))
 }
 
 func TestSettle_ofALostLeaseChangesNothing(t *testing.T) {

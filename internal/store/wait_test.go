@@ -95,9 +95,8 @@ func TestWaitApplied_waitersShareTheirLooks(t *testing.T) {
 	for _, done := range all {
 		must.OK(t, <-done)
 	}
-	if n := cost.Report().Statements; n > 3*waiters { // one for the campaign's existence, one for its divergence
-		t.Errorf("%d waiters ran %d statements of their own during ten looks", waiters, n)
-	}
+	n := cost.Report().Statements // one for the campaign's existence, one for its divergence
+	must.Hold(t, n <= 3*waiters, "%d waiters ran %d statements of their own during ten looks", waiters, n)
 	storetest.Eventually(f.TB, "watching to end", func() bool { return !f.Watching() })
 }
 
