@@ -9,7 +9,6 @@ import (
 	"github.com/outboxweb/outboxweb/internal/storetest"
 )
 
-// kinds are all actions on operations.
 var kinds = storetest.Kinds[*fixture]{Open: open, Base: func(f *fixture) *storetest.Fixture { return f.Fixture }, Beside: func(f *fixture) *fixture { return f.Beside() }, All: []storetest.Kind[*fixture]{
 	{Action: "operation_start", Scene: (*fixture).DeadHead,
 		Do: func(f *fixture, o outbox.Command) (any, error) {

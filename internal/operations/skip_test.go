@@ -82,41 +82,6 @@ func TestStepOperation_watchesARowThatIsUnskipped(t *testing.T) {
 	f.Sound()
 }
 
-func TestActions_ofACampaignTellOfTheOperationOnceItTouchedARow(t *testing.T) {
-	t.Parallel()
-	f := open(t, storetest.MaxAttempts(1))
-	ids := f.Killed("a", 2)
-	op := f.StartOperation(outbox.OperationRequest{Canary: true})
-	f.WantActions(outbox.AuditFilter{CampaignID: ids[0]})
-	f.StepOperation(op.ID)
-	f.WantActions(outbox.AuditFilter{CampaignID: ids[0], Seq: 1}, "operation_start")
-	f.WantActions(outbox.AuditFilter{CampaignID: ids[1]})
-	f.Drain()
-	f.StepOperation(op.ID)
-	f.WantActions(outbox.AuditFilter{CampaignID: ids[1], Seq: 1}, "operation_start")
-	f.WantActions(outbox.AuditFilter{CampaignID: ids[1], Seq: 2})
-}
-
-func TestLastAction_ofARowIsTheOperationThatRequeuedIt(t *testing.T) {
-	t.Parallel()
-	f := open(t, storetest.MaxAttempts(1))
-	ids := f.Killed("a", 2)
-	op := f.StartOperation(outbox.OperationRequest{Selection: outbox.Selection{Filter: outbox.RequeueFilter{CampaignID: ids[0]}}})
-	storetest.NamesNoAction(t, storetest.No(f.RetryRow(f.Ctx, ana(""), ids[0], 1)))
-	f.StepOperation(op.ID)
-	refused(t, storetest.No(f.RequeueRow(f.Ctx, ana(""), ids[0], 1)), outbox.ErrConflict, "last action: operation start by ana")
-}
-
-func TestLastAction_ofAnOperationIsOnIt(t *testing.T) {
-	t.Parallel()
-	f := open(t, storetest.MaxAttempts(1))
-	f.Killed("a", 1)
-	op := f.StartOperation(outbox.OperationRequest{})
-	must.Get(f.Operations.Cancel(f.Ctx, ana(""), op.ID, "")).Or(t)
-	must.Get(f.RequeueDead(f.Ctx, ana(""), outbox.RequeueFilter{})).Or(t)
-	refused(t, storetest.No(f.Operations.Cancel(f.Ctx, ana(""), op.ID, "")), outbox.ErrConflict, "last action: operation cancel by ana")
-}
-
 // differs matches tests about several processes.
 const differs = "^Test(Postgres|Operation_runs|StepOperation)"
 
@@ -126,6 +91,29 @@ func TestMain(m *testing.M) { os.Exit(enginetest.Main(m, differs)) }
 type fixture = enginetest.Rooms
 
 var open = enginetest.OpenRooms
+
+func TestActions_tellOfTheOperationOnceItTouchedARow(t *testing.T) {
+	t.Parallel()
+	f := open(t, storetest.MaxAttempts(1))
+	ids := f.Killed("a", 3)
+	named := outbox.Selection{Rows: []outbox.RowKey{{CampaignID: ids[0], Seq: 1}, {CampaignID: ids[1], Seq: 1}}}
+	op := f.StartOperation(outbox.OperationRequest{Canary: true, Selection: named})
+	f.WantActions(outbox.AuditFilter{CampaignID: ids[0]})
+	storetest.NamesNoAction(t, storetest.No(f.RetryRow(f.Ctx, ana(""), ids[0], 1)))
+	f.StepOperation(op.ID)
+	refused(t, storetest.No(f.RequeueRow(f.Ctx, ana(""), ids[0], 1)), outbox.ErrConflict, "last action: operation start by ana")
+	f.WantActions(outbox.AuditFilter{CampaignID: ids[0], Seq: 1, Outcome: outbox.AuditDone}, "operation_start")
+	f.WantActions(outbox.AuditFilter{CampaignID: ids[1]})
+	f.Drain()
+	f.StepOperation(op.ID)
+	f.WantActions(outbox.AuditFilter{CampaignID: ids[1], Seq: 1}, "operation_start")
+	f.WantActions(outbox.AuditFilter{CampaignID: ids[1], Seq: 2})
+	// What was done to a row since is not an action on the operation.
+	other := f.StartOperation(outbox.OperationRequest{})
+	must.Get(f.Operations.Cancel(f.Ctx, ana(""), other.ID, "")).Or(t)
+	must.Get(f.RequeueDead(f.Ctx, ana(""), outbox.RequeueFilter{})).Or(t)
+	refused(t, storetest.No(f.Operations.Cancel(f.Ctx, ana(""), other.ID, "")), outbox.ErrConflict, "last action: operation cancel by ana")
+}
 
 var (
 	ana     = storetest.Ana

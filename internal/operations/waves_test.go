@@ -128,26 +128,8 @@ func mustStandDead(t *testing.T, b *enginetest.Engine, campaign string, attempts
 	must.Hold(t, r.Status == outbox.Dead && r.AttemptCount == attempts, "campaign %q is %s after %d attempts, want dead after %d", campaign, r.Status, r.AttemptCount, attempts)
 }
 
-func TestOperation_drainsInWavesOnceRepaired(t *testing.T) {
-	t.Parallel()
-	b, _ := triage(t)
-	repair(t, b)
-	op := mustStart(t, b, outbox.OperationRequest{Canary: true})
-	d := settleOperation(t, b, op.ID)
-
-	wantTotals(t, d, outbox.OperationDone, outbox.OperationTotals{Chosen: deadCampaigns, Done: deadCampaigns})
-	for group, want := range map[int64][]int{1: {1, 1, 2, 4, 4}, 2: {1, 1, 1}} {
-		got := storetest.Column[int](t, b.JournalDB, `select count(*) from operation_rows where group_number = $1 group by wave order by wave`, group)
-		must.Same(t, got, want, "group", group, "went in waves of")
-	}
-	for i := range manyCampaigns {
-		b.MustHaveApplied(many(i), 5)
-	}
-	b.Sound()
-}
-
 // The next wave waits until the one before it, and the events it released, are applied.
-func TestOperation_watchesAWaveBeforeTheNext(t *testing.T) {
+func TestOperation_drainsInWavesAndWatchesEachBeforeTheNext(t *testing.T) {
 	t.Parallel()
 	b, _ := triage(t)
 	repair(t, b)
@@ -163,6 +145,14 @@ func TestOperation_watchesAWaveBeforeTheNext(t *testing.T) {
 	must.Get(b.ResumeCampaign(t.Context(), enginetest.Operator, canary)).Or(t)
 	d = settleOperation(t, b, op.ID)
 	wantTotals(t, d, outbox.OperationDone, outbox.OperationTotals{Chosen: deadCampaigns, Done: deadCampaigns})
+	for group, want := range map[int64][]int{1: {1, 1, 2, 4, 4}, 2: {1, 1, 1}} {
+		got := storetest.Column[int](t, b.JournalDB, `select count(*) from operation_rows where group_number = $1 group by wave order by wave`, group)
+		must.Same(t, got, want, "group", group, "went in waves of")
+	}
+	for i := range manyCampaigns {
+		b.MustHaveApplied(many(i), 5)
+	}
+	b.Sound()
 }
 
 func TestOperation_stopsWhenAnEventBehindTheCanaryFails(t *testing.T) {
