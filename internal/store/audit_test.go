@@ -16,7 +16,6 @@ import (
 	"github.com/outboxweb/outboxweb/internal/storetest"
 )
 
-// kinds are all operator actions of the store.
 var kinds = storetest.Kinds[*fixture]{Open: open, Base: func(f *fixture) *storetest.Fixture { return f.Fixture },
 	Beside: func(f *fixture) *fixture { return f.beside() }, All: []storetest.Kind[*fixture]{
 		{Action: "requeue", Scene: (*fixture).DeadHead,
@@ -111,8 +110,7 @@ func TestAction_onAStaleViewIsRefusedWithWhatChangedAndWho(t *testing.T) {
 	f.must(f.RequeueRow(f.Ctx, o, "a", 1))
 }
 
-// A key reused for another request must not return the first result, even where the difference
-// is not in the request's target.
+// A key reused for another request must not return the first result, even where the difference is not in the request's target.
 func TestAction_keyForOtherContentIsRefused(t *testing.T) {
 	f := own(t, storetest.MaxAttempts(1))
 	ids := f.Killed("a", 6)

@@ -226,9 +226,8 @@ func (h *history) standings() map[string]outbox.Campaign {
 	return all
 }
 
-// explained checks that a campaign was shown as ready exactly when a claim takes it, if the
-// claim had room for all. A head whose worker has died again may turn out to be failed only
-// during the claim.
+// explained checks that a campaign was shown as ready exactly when a claim takes it, if the claim had room for all. A head whose worker has
+// died again may turn out to be failed only during the claim.
 func (h *history) explained(before map[string]outbox.Campaign, claims []store.Claim, roomy bool) {
 	now := h.Clock.Now()
 	ready := func(c outbox.Campaign) bool {
@@ -262,7 +261,6 @@ func (h *history) claimsSuspects(taken map[string]bool) {
 	}
 }
 
-// take removes a random wave from the held ones.
 func (h *history) take() (wave, bool) {
 	if len(h.held) == 0 {
 		return wave{}, false
@@ -311,7 +309,6 @@ func (h *history) waits() {
 	h.Clock.Advance(rapid.SampledFrom([]time.Duration{time.Second, 10 * time.Second, lease, 6 * time.Minute}).Draw(h.t, "wait"))
 }
 
-// operates performs a random operator action.
 func (h *history) operates() {
 	id := h.id()
 	head := int64(1)
@@ -355,8 +352,7 @@ func (h *history) unskips(id string) error {
 	return err
 }
 
-// loses deletes rows without the store and repairs the gap at once. It leaves out a leased
-// campaign: its worker repairs what it finds.
+// loses deletes rows without the store and repairs the gap at once. It leaves out a leased campaign: its worker repairs what it finds.
 func (h *history) loses() {
 	id := h.id()
 	c, err := h.Campaign(h.Ctx, id)
@@ -381,7 +377,6 @@ func (h *history) holds() {
 	}
 }
 
-// checks runs the store's own check.
 func (h *history) checks() {
 	for _, found := range h.SelfCheckAll() {
 		must.Need(h.t, !found.Drifted && !found.Mistimed, "the self-check found %+v", found)
@@ -429,8 +424,7 @@ func TestCampaignRow_staysExactWhateverHappens(t *testing.T) {
 	})
 }
 
-// empty empties both databases without the store. It returns false where opening new ones is
-// easier.
+// empty empties both databases without the store. It returns false where opening new ones is easier.
 func (f *fixture) empty() bool {
 	if !dbtest.Postgres() {
 		return false
@@ -452,8 +446,7 @@ func (f *fixture) empty() bool {
 	return true
 }
 
-// drainsAfterAll checks that every campaign drains once faults have stopped and operators have
-// released what they paused.
+// drainsAfterAll checks that every campaign drains once faults have stopped and operators have released what they paused.
 func (h *history) drainsAfterAll() {
 	for _, id := range h.ids {
 		_, err := h.ResumeCampaign(h.Ctx, ana(""), id)

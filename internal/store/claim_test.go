@@ -184,8 +184,7 @@ func TestClaimInline_takesEventsWithoutRows(t *testing.T) {
 	f.Sound()
 }
 
-// Events without rows under an expired lease are taken over like rows: by the next request or
-// by a worker.
+// Events without rows under an expired lease are taken over like rows: by the next request or by a worker.
 func TestClaimInline_leavesItsEventsToWhoeverComesOnceItsLeaseRanOut(t *testing.T) {
 	storetest.Each(t, own, map[string]func(f *fixture) store.Claim{
 		"the next request": func(f *fixture) store.Claim { return f.claimsInline(two, "a", "a 1-2 under 2") },
@@ -406,9 +405,12 @@ func TestRunClaims_thatAreLostAreNamed(t *testing.T) {
 	}
 }
 
-func TestReleaseForRun_seesThatACampaignIsInLineAgain(t *testing.T) {
-	f := own(t)
+func TestReleaseForRun_leavesACampaignAsTheProjectionsAreNow(t *testing.T) {
+	f := own(t, storetest.InMode(outbox.ModeInline)) // a run that fenced a request off leaves its events to the workers
 	f.AppendN("a", 3)
+	f.ReleaseFromRun(f.ClaimedForRun("a")...)
+	f.Is("a", "applied 0 of 3, head 1 pending, 3 pending")
+	f.Sound()
 	f.Drain()
 	hash := f.MustWatermark("a").AppliedHash
 	f.ExecProjections(`update projection_watermarks set applied_hash = 'other'`)
@@ -418,14 +420,5 @@ func TestReleaseForRun_seesThatACampaignIsInLineAgain(t *testing.T) {
 	f.ExecProjections(`update projection_watermarks set applied_hash = $1`, hash)
 	f.ReleaseFromRun(claims...)
 	f.Is("a", "applied 3 of 3")
-	f.Sound()
-}
-
-// A run that fenced a request off leaves its events to the workers.
-func TestReleaseForRun_givesEventsWithoutRowsTheirs(t *testing.T) {
-	f := own(t, storetest.InMode(outbox.ModeInline))
-	f.AppendN("a", 3)
-	f.ReleaseFromRun(f.ClaimedForRun("a")...)
-	f.Is("a", "applied 0 of 3, head 1 pending, 3 pending")
 	f.Sound()
 }

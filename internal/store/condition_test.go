@@ -136,8 +136,7 @@ func TestCondition_isJudged(t *testing.T) {
 	}
 }
 
-// A writer with a position of another journal, or of one restored from an older backup, would
-// miss the events up to it.
+// A writer with a position of another journal, or of one restored from an older backup, would miss the events up to it.
 func TestCondition_refusesAPositionBehindTheEnd(t *testing.T) {
 	f := own(t)
 	try := func(after int64) error {
@@ -342,7 +341,6 @@ func TestCondition_findsTheOneAmongMany(t *testing.T) {
 	must.Hold(t, err == nil, "%v", err)
 }
 
-// later appends n more events with tags.
 func (f *fixture) later(n int, tags ...string) {
 	events := make([]outbox.Event, n)
 	for i := range events {

@@ -15,8 +15,7 @@ import (
 	"github.com/outboxweb/outboxweb/internal/size"
 )
 
-// changing are the system calls that change files, with the index of the argument that names one,
-// as a descriptor or as a path.
+// changing are the system calls that change files, with the index of the argument that names one, as a descriptor or as a path.
 var changing = map[uint64]struct {
 	argument int
 	path     bool

@@ -7,7 +7,6 @@ import (
 
 	"github.com/outboxweb/outboxweb/internal/enginetest"
 	"github.com/outboxweb/outboxweb/internal/maintenance"
-	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/publishing"
 	"github.com/outboxweb/outboxweb/internal/readmodel"
@@ -16,31 +15,23 @@ import (
 	"github.com/outboxweb/outboxweb/internal/storetest"
 )
 
-// everything calls every method of the store with statements of its own, so that each is
-// prepared.
+// everything calls every method of the store with statements of its own, so that each is prepared.
 func (f *fixture) everything() {
-	must := func(errs ...error) {
-		for _, err := range errs {
-			must.OK(f.TB, err)
-		}
-	}
-	publishers := publishing.NewProgress(f.Store)
-	f.useWorker(must)
-	f.useActs(must)
-	f.useReads(must)
-	f.useOperations(must)
-	f.useRuns(must)
-	f.useSwaps(must)
-	f.usePublishers(publishers, must)
-	f.useConditions(must)
-	f.useTokens(must)
+	f.useWorker()
+	f.useActs()
+	f.useReads()
+	f.useOperations()
+	f.useRuns()
+	f.useSwaps()
+	f.usePublishers(publishing.NewProgress(f.Store))
+	f.useConditions()
+	f.useTokens()
 	f.must(f.AuditLogRemovedBefore(f.Ctx))
 	f.must(f.PruneHistory(f.Ctx, f.Clock.Now().Add(time.Hour)))
 	f.must(f.PruneAuditLog(f.Ctx, f.Clock.Now().Add(time.Hour)))
 }
 
-// useOperations calls all methods of operations.
-func (f *fixture) useOperations(must func(...error)) {
+func (f *fixture) useOperations() {
 	f.Exec(`update campaigns set due_at = null`)
 	f.must(f.Operations.Preview(f.Ctx, outbox.Selection{}, 1))
 	ids := f.Killed("op", 4)
@@ -71,25 +62,24 @@ func (f *fixture) useOperations(must func(...error)) {
 	f.must(f.Operations.Rows(f.Ctx, cancelled.ID, outbox.OperationRowFilter{Status: outbox.ResultLeft}))
 }
 
-// useTokens creates, uses and revokes a token.
-func (f *fixture) useTokens(must func(...error)) {
+func (f *fixture) useTokens() {
 	f.must(f.CreateToken(f.Ctx, ana(""), "0123", outbox.RoleViewer, "deploy", f.Clock.Now().Add(time.Hour)))
 	token, err := f.TokenByHash(f.Ctx, "0123")
-	must(err)
+	f.ok(err)
 	f.RecordTokenUse(f.Ctx, token)
 	f.must(f.RevokeToken(f.Ctx, ana(""), token.ID))
 	f.must(f.List(f.Ctx))
 }
 
 // usePublishers delivers for publishers, and calls their actions and queries.
-func (f *fixture) usePublishers(publishers *publishing.Progress, must func(...error)) {
+func (f *fixture) usePublishers(publishers *publishing.Progress) {
 	scenes, all := outbox.SubscriptionName{Topic: "scenes", Publisher: "archive"}, outbox.SubscriptionName{Topic: "all", Publisher: "a"}
 	definitions := []outbox.PublisherDefinition{{SubscriptionName: scenes, Match: outbox.Match{EventTypes: []string{"scene.*"}}, MaxErrors: 1},
 		{SubscriptionName: all, Match: outbox.Match{EventTypes: []string{"*"}}, MaxErrors: 3}}
-	must(publishers.Register(f.Ctx, definitions), publishers.Register(f.Ctx, definitions[:1]))
+	f.ok(publishers.Register(f.Ctx, definitions), publishers.Register(f.Ctx, definitions[:1]))
 	last := f.MustAppend(storetest.Event("c", "scene.a"), storetest.Event("c", "scene.b"))[1].Position
 	l, _, err := publishers.Claim(f.Ctx, "one", scenes, lease)
-	must(err)
+	f.ok(err)
 	f.must(publishers.Advance(f.Ctx, &l, publishing.Advance{Position: 1, LastDelivered: 1, Delivered: 1, Lease: lease}))
 	f.must(publishers.Advance(f.Ctx, &l, publishing.Advance{Position: 2, Lease: lease}))
 	f.must(publishers.Renew(f.Ctx, []publishing.Beat{{Lease: l}}, lease))
@@ -98,7 +88,7 @@ func (f *fixture) usePublishers(publishers *publishing.Progress, must func(...er
 	f.must(publishers.Reset(f.Ctx, ana(""), scenes))
 	f.must(publishers.Fail(f.Ctx, l, failure))
 	_, err = publishers.States(f.Ctx, "two", []outbox.SubscriptionName{scenes})
-	must(err, publishers.AskFor(f.Ctx, "two", scenes), publishers.Release(f.Ctx, l))
+	f.ok(err, publishers.AskFor(f.Ctx, "two", scenes), publishers.Release(f.Ctx, l))
 	f.must(publishers.Actions(f.Ctx, scenes))
 	f.must(f.AuditLogOf(f.Ctx, 10, outbox.PublisherTarget(scenes)))
 	f.must(publishers.Publishers(f.Ctx))
@@ -113,15 +103,15 @@ func (f *fixture) usePublishers(publishers *publishing.Progress, must func(...er
 	o := ana("")
 	o.IdempotencyKey = "test"
 	_, err = publishers.AdmitTest(f.Ctx, o, scenes)
-	must(err, publishers.RecordTestDelivery(f.Ctx, o, outbox.TestDelivery{SubscriptionName: scenes}))
+	f.ok(err, publishers.RecordTestDelivery(f.Ctx, o, outbox.TestDelivery{SubscriptionName: scenes}))
 	f.Clock.Advance(2 * time.Minute)
-	must(f.Sample(f.Ctx))
+	f.ok(f.Sample(f.Ctx))
 	f.must(publishers.History(f.Ctx, scenes, outbox.Range{}))
 	f.must(f.JournalID(f.Ctx))
 }
 
 // useConditions makes a condition take every kind of walk.
-func (f *fixture) useConditions(must func(...error)) {
+func (f *fixture) useConditions() {
 	e := storetest.Tagged("conditional", "seat.taken", "seat", "1", "show", "x")
 	e.EventID = "e-1"
 	f.MustAppend(e)
@@ -132,15 +122,14 @@ func (f *fixture) useConditions(must func(...error)) {
 	}
 	_, err := f.AppendUnless(e, 1, storetest.Item("other"), storetest.Item("", "seat", "1", "show", "y"), storetest.Item("seat.taken", "campaign_id", "conditional", "seat", "1", "actor_id", "p"),
 		storetest.Item("", "campaign_id", "conditional", "actor_id", "p"), storetest.Item("", "entity_id", "e"))
-	must(err)
+	f.ok(err)
 	_, err = f.AppendUnless(e, 0, storetest.Item("seat.taken"))
 	refused(f.TB, err, outbox.ErrConflict)
 	f.must(f.Position(f.Ctx))
 	f.must(f.Check(f.Ctx, storetest.Quiet))
 }
 
-// statementsOf lists the statements that a Scratch has prepared for the live tables, on
-// PostgreSQL.
+// statementsOf lists the statements that a Scratch has prepared for the live tables, on PostgreSQL.
 func statementsOf(f *fixture, c *readmodel.Scratch) (all []store.Statement) {
 	if !f.Database.Dialect.TempTables {
 		return nil // a session of the store runs them
@@ -153,22 +142,21 @@ func statementsOf(f *fixture, c *readmodel.Scratch) (all []store.Statement) {
 	return all
 }
 
-// useSwaps claims a campaign for a run and swaps its rows, often enough for the statements of
-// both sides.
-func (f *fixture) useSwaps(must func(...error)) {
+// useSwaps claims a campaign for a run and swaps its rows, often enough for the statements of both sides.
+func (f *fixture) useSwaps() {
 	f.AppendN("run", 3)
 	p := storetest.Tally()
-	must(f.Install(f.Ctx, []readmodel.Projection{p}))
+	f.ok(f.Install(f.Ctx, []readmodel.Projection{p}))
 	f.Exec(`update campaigns set due_at = null where campaign_id <> 'run'`)
 	f.ClaimOne(one, 2)
 	claims := f.ClaimedForRun("run")
 	_, err := f.RenewForRun(f.Ctx, run, claims, lease)
-	must(err, f.MarkBuilt(f.Ctx, "tally", "v1"))
+	f.ok(err, f.MarkBuilt(f.Ctx, "tally", "v1"))
 	defer f.MustPause("run")
 	defer func() { f.ReleaseFromRun(claims...) }()
 	c := f.OpenTally()
 	_, _, err = c.LoadLive(f.Ctx, "run", p.Tables...)
-	must(err)
+	f.ok(err)
 	f.ReplayTally(c, "run", 1, 3, "x")
 	plan := storetest.PlanFor(claims[0])
 	plan.Watermark = &readmodel.NewWatermark{Passed: map[int64]int64{0: 1}}
@@ -178,10 +166,10 @@ func (f *fixture) useSwaps(must func(...error)) {
 	plan.Watermark, plan.Projections[0].State, plan.Projections[0].Failure = &readmodel.NewWatermark{}, outbox.CursorLive, nil
 	f.MustSwap(c, plan)
 	f.swaps = statementsOf(f, c)
-	must(c.Clear(f.Ctx, "run"), c.Clear(f.Ctx, ""), c.Close())
+	f.ok(c.Clear(f.Ctx, "run"), c.Clear(f.Ctx, ""), c.Close())
 }
 
-func (f *fixture) useWorker(must func(...error)) {
+func (f *fixture) useWorker() {
 	for _, patterns := range [][]string{{"b"}, {"b*"}, {"b", "c*"}} {
 		w := store.Worker{ID: "w", Serves: scopeOf(f.TB, patterns...)}
 		f.NoClaim(w)
@@ -198,7 +186,7 @@ func (f *fixture) useWorker(must func(...error)) {
 	f.AppendN("crashing", 3)
 	for range 4 {
 		for _, c := range f.MustClaim(one, 2) {
-			must(f.Renew(f.Ctx, one, []store.Claim{c}, lease))
+			f.ok(f.Renew(f.Ctx, one, []store.Claim{c}, lease))
 		}
 		f.Clock.Advance(lease)
 	}
@@ -220,41 +208,41 @@ func (f *fixture) useWorker(must func(...error)) {
 	f.MustPause("counted")
 	f.AppendN("inline", 1)
 	inline, _, err := f.ClaimInline(f.Ctx, one, "inline", store.ClaimLimits{Rows: 10, Lease: lease})
-	must(err)
+	f.ok(err)
 	f.MustSettle(one, store.Result{Claim: inline})
 	f.LoseRows("inline", "seq = 1")
-	must(f.EnqueueMissing(f.Ctx, "inline"))
+	f.ok(f.EnqueueMissing(f.Ctx, "inline"))
 	f.MustPause("inline")
 	f.AppendN("expired", 2)
 	f.ClaimOne(one, 1)
 	f.Clock.Advance(lease)
 	_, err = f.ReconcileCampaign(f.Ctx, "expired")
-	must(err, f.RecordRehearsal(f.Ctx, store.Rehearsal{CampaignID: "a"}), f.Heartbeat(f.Ctx, outbox.InstanceState{ID: "i"}),
+	f.ok(err, f.RecordRehearsal(f.Ctx, store.Rehearsal{CampaignID: "a"}), f.Heartbeat(f.Ctx, outbox.InstanceState{ID: "i"}),
 		f.RegisterEventTypes(f.Ctx, map[string]outbox.Intent{"noted": outbox.IntentAuditOnly}),
 		f.Install(f.Ctx, []readmodel.Projection{{Name: "p", Version: "v", Tables: []string{"p"}, Schema: []string{"create table p (x text)"}}}))
 	e, err := f.Event(f.Ctx, "dead", 1)
-	must(err)
-	f.useHolds(must)
-	must(f.Apply(f.Ctx, func(tx *readmodel.ApplyTx) error {
-		must(tx.Savepoint(), tx.Failed("p", &e, *storetest.Failure("boom")), tx.Quarantine("p", &e), tx.RollbackTo(), tx.Release())
+	f.ok(err)
+	f.useHolds()
+	f.ok(f.Apply(f.Ctx, func(tx *readmodel.ApplyTx) error {
+		f.ok(tx.Savepoint(), tx.Failed("p", &e, *storetest.Failure("boom")), tx.Quarantine("p", &e), tx.RollbackTo(), tx.Release())
 		_, err := tx.SetAside("dead")
-		must(tx.Resolve("dead", 1))
+		f.ok(tx.Resolve("dead", 1))
 		return err
 	}))
 	_, _, err = f.UntilDue(f.Ctx, outbox.Scope{})
-	must(err, f.EndLeases(f.Ctx, "nobody"))
+	f.ok(err, f.EndLeases(f.Ctx, "nobody"))
 }
 
 // useHolds pauses and resumes a projection, for all campaigns and for one.
-func (f *fixture) useHolds(must func(...error)) {
+func (f *fixture) useHolds() {
 	loaded := []outbox.ProjectionInfo{{Name: "p"}}
 	for _, campaign := range []string{"known", ""} {
 		f.must(f.Runs.PauseProjection(f.Ctx, ana(""), "p", campaign, loaded))
 		_, err := f.Runs.PauseProjection(f.Ctx, ana(""), "p", campaign, loaded)
 		refused(f.TB, err, outbox.ErrConflict)
-		must(f.Apply(f.Ctx, func(tx *readmodel.ApplyTx) error {
+		f.ok(f.Apply(f.Ctx, func(tx *readmodel.ApplyTx) error {
 			w, err := tx.Watermark("known")
-			must(err)
+			f.ok(err)
 			_, err = tx.ExcludePaused("known", w, nil)
 			return err
 		}))
@@ -269,7 +257,7 @@ func (f *fixture) useHolds(must func(...error)) {
 	}
 }
 
-func (f *fixture) useActs(must func(...error)) {
+func (f *fixture) useActs() {
 	o := ana("")
 	o.IdempotencyKey, o.Expected = "k", &outbox.Expected{Status: outbox.Dead}
 	f.must(f.RequeueRow(f.Ctx, o, "dead", 1))
@@ -308,17 +296,17 @@ func (f *fixture) useActs(must func(...error)) {
 	f.ExecProjections(`delete from watermark_skips`)
 }
 
-func (f *fixture) useReads(must func(...error)) {
+func (f *fixture) useReads() {
 	for _, status := range append([]outbox.Status{""}, outbox.Statuses...) {
 		f.must(f.Rows(f.Ctx, outbox.RowFilter{Status: status}))
 		f.must(f.Rows(f.Ctx, outbox.RowFilter{Status: status, CampaignID: "dead", Q: "x"}))
 	}
-	f.useLists(must)
+	f.useLists()
 	f.MustRow("dead", 1)
 	f.must(f.Events(f.Ctx, "dead", 0, 0))
 	for _, part := range []outbox.Part{outbox.PartPayload, outbox.PartTags, outbox.PartMetadata} {
 		_, _, err := f.Document(f.Ctx, "dead", 1, part)
-		must(err)
+		f.ok(err)
 	}
 	f.MustAppend(outbox.Event{CampaignID: "known", EventType: "counted", CausationID: "e-1", Payload: []byte("{}")})
 	f.must(f.EventWithin(f.Ctx, "known", f.MustCampaign("known").HighWaterSeq, 0))
@@ -328,7 +316,7 @@ func (f *fixture) useReads(must func(...error)) {
 		f.must(f.Search.Find(f.Ctx, outbox.ParseAsked(text, f.Clock.Now()), nil))
 	}
 	f.must(f.Search.Values(f.Ctx))
-	f.useViews(must)
+	f.useViews()
 	p := []outbox.ProjectionInfo{{Name: "p"}}
 	f.must(f.Runs.Cursors(f.Ctx, "dead", p))
 	f.ExecProjections(`insert into projection_cursors (campaign_id, projection, applied_seq, state, updated_at) values ('dead', 'p', 0, 'behind', 1)`)
@@ -343,18 +331,18 @@ func (f *fixture) useReads(must func(...error)) {
 	f.must(f.Paused(f.Ctx, 0))
 	f.must(f.ErrorGroups(f.Ctx))
 	f.Clock.Advance(2 * time.Minute)
-	must(f.Sample(f.Ctx))
+	f.ok(f.Sample(f.Ctx))
 	f.Count("w", new(store.Counts))
-	must(f.FlushCounts(f.Ctx), f.Heartbeat(f.Ctx, storetest.Killed(f.TB, "killed", began)))
+	f.ok(f.FlushCounts(f.Ctx), f.Heartbeat(f.Ctx, storetest.Killed(f.TB, "killed", began)))
 	f.must(f.Processes(f.Ctx))
-	must(f.Loaded(f.Ctx, outbox.InstanceState{ID: "w"}, []outbox.Definition{{Projection: "p", Version: "1"}}))
-	must(f.Loaded(f.Ctx, outbox.InstanceState{ID: "w"}, []outbox.Definition{{Projection: "p", Version: "2"}}))
+	f.ok(f.Loaded(f.Ctx, outbox.InstanceState{ID: "w"}, []outbox.Definition{{Projection: "p", Version: "1"}}))
+	f.ok(f.Loaded(f.Ctx, outbox.InstanceState{ID: "w"}, []outbox.Definition{{Projection: "p", Version: "2"}}))
 	for _, name := range outbox.RangeNames {
 		f.must(f.Heatmap(f.Ctx, outbox.Range{Name: name}))
 		f.must(f.CampaignHistory(f.Ctx, "dead", outbox.Range{Name: name}))
 	}
 	dead, err := f.Campaign(f.Ctx, "dead")
-	must(err)
+	f.ok(err)
 	f.must(f.SeqBefore(f.Ctx, dead, f.Clock.Now()))
 	f.must(f.History(f.Ctx, outbox.Range{}))
 	f.must(f.CampaignHistory(f.Ctx, "dead", outbox.Range{}))
@@ -366,16 +354,16 @@ func (f *fixture) useReads(must func(...error)) {
 	f.must(f.Databases(f.Ctx))
 	f.must(f.AuditEntryOfKey(f.Ctx, "k"))
 	_, _, err = f.SelfCheck(f.Ctx, maintenance.Round{}, 10)
-	must(err)
+	f.ok(err)
 	f.MustFindGaps()
 	f.must(f.Check(f.Ctx, storetest.Quiet))
 	f.Ready(f.Ctx)
 }
 
-func (f *fixture) useRuns(must func(...error)) {
+func (f *fixture) useRuns() {
 	f.must(f.Runs.Prune(f.Ctx))
 	cancelled, err := f.Runs.Start(f.Ctx, ana(""), enginetest.Rebuild("dead", "known"), enginetest.LoadedRuns)
-	must(err)
+	f.ok(err)
 	_, err = f.Runs.Start(f.Ctx, ana(""), enginetest.Everything, enginetest.LoadedRuns)
 	refused(f.TB, err, outbox.ErrConflict)
 	f.must(f.Runs.Preview(f.Ctx, enginetest.Rebuild("dead", "known"), enginetest.LoadedRuns))
@@ -385,13 +373,13 @@ func (f *fixture) useRuns(must func(...error)) {
 	f.must(f.Runs.Cancel(f.Ctx, ana(""), cancelled.ID))
 	f.FinishRun(l, outbox.RunCancelled, "")
 	run, err := f.Runs.Start(f.Ctx, ana(""), enginetest.Everything, enginetest.LoadedRuns)
-	must(err)
+	f.ok(err)
 	l = f.ClaimRun(one)
 	f.must(f.Runs.Scope(f.Ctx, l, "", 10))
 	known := outbox.RunResult{CampaignID: "known", Outcome: outbox.OutcomeMatch, Seq: 1, Events: 1,
 		Projections: []outbox.ProjectionResult{{Projection: "roster", Verdict: outbox.VerdictMatch}}}
 	_, err = f.Runs.Report(f.Ctx, l, runs.Progress{Results: []outbox.RunResult{known}, Lines: []outbox.RunLine{{Text: "x"}}, Lease: lease})
-	must(err, f.Runs.Release(f.Ctx, l), f.Runs.EndLeases(f.Ctx, "nobody"))
+	f.ok(err, f.Runs.Release(f.Ctx, l), f.Runs.EndLeases(f.Ctx, "nobody"))
 	f.must(f.Runs.Finish(f.Ctx, f.ClaimRun(two), outbox.RunFailed, "boom"))
 	f.must(f.Runs.Resume(f.Ctx, ana(""), run.ID, enginetest.LoadedRuns))
 	f.must(f.Runs.Active(f.Ctx))
@@ -414,11 +402,11 @@ func (f *fixture) useRuns(must func(...error)) {
 	f.must(f.Unverified(f.Ctx, 0))
 	f.must(f.FoundDrift(f.Ctx))
 	_, _, err = f.Runs.Stalest(f.Ctx, "", 3)
-	must(err)
+	f.ok(err)
 }
 
 // useLists walks every list in both directions and counts each.
-func (f *fixture) useLists(must func(...error)) {
+func (f *fixture) useLists() {
 	for _, reverse := range []bool{false, true} {
 		for _, status := range append([]outbox.Status{""}, outbox.Statuses...) {
 			f.must(f.Rows(f.Ctx, outbox.RowFilter{Status: status, Reverse: reverse, Limit: 1}))
@@ -448,15 +436,13 @@ func (f *fixture) useLists(must func(...error)) {
 	}
 }
 
-// lastPage is the cursor of the last page of a list of rows.
 func lastPage(status outbox.Status, reverse bool) string {
 	name := map[bool]string{false: "seq", true: "due"}[status == outbox.Dead || status == outbox.Failed]
 	return base64.RawURLEncoding.EncodeToString([]byte("<" + name + map[bool]string{false: "+", true: "-"}[reverse]))
 }
 
-// useViews calls all methods of views.
-func (f *fixture) useViews(must func(...error)) {
-	must(f.Search.SaveView(f.Ctx, "local", outbox.View{List: "rows", Name: "mine", Query: "status=dead"}))
+func (f *fixture) useViews() {
+	f.ok(f.Search.SaveView(f.Ctx, "local", outbox.View{List: "rows", Name: "mine", Query: "status=dead"}))
 	views, err := f.Search.Views(f.Ctx, "local", "rows")
-	must(err, f.Search.RenameView(f.Ctx, "local", views[0].ID, "ours"), f.Search.RemoveView(f.Ctx, "local", views[0].ID))
+	f.ok(err, f.Search.RenameView(f.Ctx, "local", views[0].ID, "ours"), f.Search.RemoveView(f.Ctx, "local", views[0].ID))
 }

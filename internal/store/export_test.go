@@ -14,8 +14,7 @@ type Statement struct {
 	Writes   bool // in a writing transaction, possibly with others
 }
 
-// Statements lists the statements that the store has prepared so far, each once. It waits for
-// running transactions.
+// Statements lists the statements that the store has prepared so far, each once. It waits for running transactions.
 func (s *Store) Statements() []Statement {
 	var all []Statement
 	for _, d := range s.both() {
@@ -33,8 +32,7 @@ func (s *Store) Statements() []Statement {
 	return all
 }
 
-// AppendTogether appends like concurrent callers whose appends share one group, and returns
-// each result.
+// AppendTogether appends like concurrent callers whose appends share one group, and returns each result.
 func (s *Store) AppendTogether(appends []Append) ([][]Appended, []error) {
 	calls := make([]*appendCall, len(appends))
 	for i, a := range appends {
@@ -53,8 +51,7 @@ func (s *Store) AppendTogether(appends []Append) ([][]Appended, []error) {
 	return results, errs
 }
 
-// GroupOrder returns the groups that queued appends with these numbers of events are committed
-// in.
+// GroupOrder returns the groups that queued appends with these numbers of events are committed in.
 func GroupOrder(events ...int) (groups [][]int) {
 	g := &appendGroup{busy: true}
 	for _, n := range events {

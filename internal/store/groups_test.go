@@ -85,7 +85,6 @@ func TestErrorGroups_addUpRandomHistories(t *testing.T) {
 	}
 }
 
-// check compares the groups with a recount.
 func (f *fixture) check(seed uint64) {
 	campaigns := map[string]outbox.Campaign{}
 	for _, c := range f.AllCampaigns(outbox.CampaignFilter{Limit: 200}) {
@@ -121,8 +120,7 @@ func TestErrorGroups_countRowsByWhatWentWrong(t *testing.T) {
 	must.Hold(t, g.Failed == 1 && g.Dead == 0 && g.Released == 0 && g.Attempts == 1, "a failed one: %+v", g)
 }
 
-// A deploy that breaks many campaigns must not hide the errors of others, nor leave them without a first
-// attempt, a build and a version.
+// A deploy that breaks many campaigns must not hide the errors of others, nor leave them without a first attempt, a build and a version.
 func TestErrorGroups_knowEachErrorBesideACommonOne(t *testing.T) {
 	f := own(t, storetest.MaxAttempts(1))
 	f.Exec(`insert into projection_apply_outbox (campaign_id, seq, event_type, status, attempt_count, next_attempt_at, last_error, fingerprint, enqueued_at, updated_at)
@@ -237,8 +235,7 @@ func TestAge_ofWhatIsRetriedIsNotHiddenByWhatIsNot(t *testing.T) {
 	})
 }
 
-// A worker that waits for the next attempt is not one that has stopped: an event is due when it may
-// be claimed.
+// A worker that waits for the next attempt is not one that has stopped: an event is due when it may be claimed.
 func TestSummary_saysSinceWhenAnEventIsDue(t *testing.T) {
 	f := own(t)
 	due := func(want *time.Time) {

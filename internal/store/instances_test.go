@@ -116,7 +116,6 @@ func TestSnapshot_isTakenAnewAfterASecond(t *testing.T) {
 	})
 }
 
-// only is the one instance that there is.
 func (f *fixture) only() outbox.InstanceState {
 	all := f.instances()
 	must.Need(f.TB, len(all) == 1, "instances are %+v, want one", all)
@@ -177,7 +176,6 @@ func TestInstances_aKilledOneWasLastSeenAtItsLastWork(t *testing.T) {
 	})
 }
 
-// settleAs has a worker apply a campaign's next event.
 func (f *fixture) settleAs(w store.Worker, campaign string, seq int64) {
 	c := f.ClaimOne(w, 1)
 	must.Need(f.TB, c.CampaignID == campaign && c.First == seq, "claimed %+v, want %s seq %d", c, campaign, seq)

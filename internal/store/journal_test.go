@@ -126,8 +126,7 @@ func (w *follower) follow(s *fixture, done <-chan struct{}) {
 	}
 }
 
-// appends appends to the store until done is closed. Every third append is refused after it has
-// consumed a position.
+// appends appends to the store until done is closed. Every third append is refused after it has consumed a position.
 func (f *fixture) appends(campaign string, done <-chan struct{}) {
 	for i := 0; ; i++ {
 		select {
@@ -165,8 +164,7 @@ values ('%s', %d, '%[2]d', 'counted', 1, 1, '', '', '', '', '', '', '', '', '{}'
 	}
 }
 
-// Positions are drawn in one order and become visible in another. A reader in order of position
-// must still see every event.
+// Positions are drawn in one order and become visible in another. A reader in order of position must still see every event.
 func TestPositions_neverAppearBelowOneThatWasRead(t *testing.T) {
 	f := own(t)
 	other := f.beside()

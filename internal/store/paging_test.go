@@ -14,7 +14,6 @@ import (
 	"github.com/outboxweb/outboxweb/internal/storetest"
 )
 
-// pager reads pages of a list as keys.
 func pager[T any](f *fixture, read func(cursor string) (outbox.Page[T], error), key func(T) string) storetest.Pager {
 	return func(cursor string) outbox.Page[string] { return storetest.Keyed(must.Get(read(cursor)).Or(f.TB), key) }
 }
@@ -126,7 +125,6 @@ func TestPages_endsThatHaveGoneLeadToTheOtherEnd(t *testing.T) {
 	must.Equal(t, read(*after.PrevCursor).Items, second.Items, "before it comes")
 }
 
-// manyRows inserts pending rows without events.
 func (f *fixture) manyRows(campaign string, first, last int) {
 	f.Exec(`
 insert into projection_apply_outbox (campaign_id, seq, event_type, next_attempt_at, enqueued_at, updated_at)
@@ -195,7 +193,6 @@ func TestPages_refuseForeignCursors(t *testing.T) {
 	}
 }
 
-// total is the total shown on a page.
 func total(p outbox.Page[string]) string {
 	switch {
 	case p.Total == nil:
@@ -312,9 +309,8 @@ type won struct {
 	position int64
 }
 
-// Clients read the events of a name and then append the next version of it on a condition, while
-// appends without a condition change the names too. Whoever is accepted has seen every event of the
-// name before its own, so no version has two winners.
+// Clients read the events of a name and then append the next version of it on a condition, while appends without a condition change the
+// names too. Whoever is accepted has seen every event of the name before its own, so no version has two winners.
 func TestEventsMatching_isAllThatAnAcceptedAppendDependsOn(t *testing.T) {
 	f := own(t)
 	stores := []*fixture{f, f.beside()}
@@ -343,8 +339,7 @@ func TestEventsMatching_isAllThatAnAcceptedAppendDependsOn(t *testing.T) {
 	must.Equal(t, len(versions), clients*rounds, "versions were won")
 }
 
-// takes reads the events of a name and appends one on the condition that there are no others, until
-// that is accepted.
+// takes reads the events of a name and appends one on the condition that there are no others, until that is accepted.
 func (f *fixture) takes(campaign, name string) won {
 	items := []outbox.ConditionItem{storetest.Item("", "name", name)}
 	for {
@@ -368,7 +363,6 @@ func (f *fixture) takes(campaign, name string) won {
 	}
 }
 
-// changes appends events of the names without a condition.
 func (f *fixture) changes(campaign string, names int) {
 	for n := range 60 {
 		_, err := f.Append(f.Ctx, store.Append{Events: []outbox.Event{storetest.Tagged(campaign, "name.changed", "name", fmt.Sprint("name-", n%names))}})

@@ -170,7 +170,6 @@ func TestSQLitePlans_claimingUsesTheIndexOnDueTime(t *testing.T) {
 
 var parameter = regexp.MustCompile(`\$(\d+)`)
 
-// plan reads SQLite's plan of a query.
 func plan(t *testing.T, db *sql.DB, query string) []string {
 	switch word, _, _ := strings.Cut(strings.TrimSpace(query), " "); strings.TrimSpace(word) {
 	case "begin", "commit", "rollback", "savepoint", "release", "pragma":
@@ -251,8 +250,7 @@ var postgresScans = []scan{
 	{"seq scan of goose_db_version", "goose_db_version", "one row for each migration"},
 }
 
-// fill inserts as many rows into every large table as a journal has after some weeks, and
-// analyzes them.
+// fill inserts as many rows into every large table as a journal has after some weeks, and analyzes them.
 func (f *fixture) fill() {
 	for _, statement := range []string{`
 insert into campaigns (campaign_id, high_water_seq, applied_seq, head_seq, head_status, head_next_attempt_at, oldest_enqueued_at, due_at,
@@ -381,8 +379,7 @@ func TestPostgresPlans_noStatementScansALargeTable(t *testing.T) {
 			}
 		}
 	}
-	// Writing statements must use indexes even if a table was empty a moment ago and the planner
-	// still assumes so.
+	// Writing statements must use indexes even if a table was empty a moment ago and the planner still assumes so.
 	look(func(s store.Statement) bool { return s.Writes })
 	if !testing.Short() {
 		f.fill()
@@ -448,14 +445,12 @@ func (f *fixture) pagesScanNothing(statements []store.Statement) {
 	}
 }
 
-// planner is a connection with its own settings.
 func (f *fixture) planner(database, settings string) *pgx.Conn {
 	conn := storetest.Connect(f.TB, map[string]string{"journal": f.Pair.Journal, "projections": f.Pair.Projections}[database])
 	storetest.Run(f.TB, conn, strings.Split(settings, "; ")...)
 	return conn
 }
 
-// node is a step of a PostgreSQL plan.
 type node struct {
 	Type      string `json:"Node Type"`
 	Relation  string `json:"Relation Name"`
@@ -484,7 +479,6 @@ func bare(expression string) string {
 	return strings.NewReplacer(" ", "", "\n", "", "(", "", ")", "").Replace(expression)
 }
 
-// leading reads the first column, or expression, of every index.
 func (f *fixture) leading() map[string]string {
 	columns := make(map[string]string)
 	for _, db := range []*sql.DB{f.JournalDB, f.ProjectionsDB} {
@@ -521,7 +515,6 @@ func (f *fixture) generic(conn *pgx.Conn, i int, s store.Statement) node {
 	return f.explain(conn, name+nulls)
 }
 
-// explain is the plan for executing a prepared statement.
 func (f *fixture) explain(conn *pgx.Conn, execution string) node {
 	var answer []byte
 	err := conn.QueryRow(f.Ctx, `explain (format json) execute `+execution, pgx.QueryExecModeSimpleProtocol).Scan(&answer)

@@ -218,8 +218,7 @@ func TestPostgresPooler_carriesManyAtOnce(t *testing.T) {
 	}
 }
 
-// A transaction has its limits on every connection, and passes none of them on to the next user
-// of a pooled connection.
+// A transaction has its limits on every connection, and passes none of them on to the next user of a pooled connection.
 func TestPostgresTransactions_haveTheirLimits(t *testing.T) {
 	limits := func(o *store.Options) { o.EventTimeout, o.Lease = 4*time.Second, 40*time.Second }
 	f := own(t, limits)

@@ -18,8 +18,7 @@ import (
 	"github.com/outboxweb/outboxweb/internal/storetest"
 )
 
-// inTheMiddle opens a store, and returns a function that runs another one in the middle of the
-// next transaction, when it reads the time.
+// inTheMiddle opens a store, and returns a function that runs another one in the middle of the next transaction, when it reads the time.
 func inTheMiddle(t *testing.T) (*fixture, func(func())) {
 	var pending atomic.Pointer[func()]
 	f := open(t, func(o *store.Options) {
@@ -101,8 +100,7 @@ func TestPostgresConnection_lostBetweenTransactionsIsNotNoticed(t *testing.T) {
 	f.Sound()
 }
 
-// A former primary that is now a standby still answers, but refuses writes: reaching the new
-// primary needs a new connection.
+// A former primary that is now a standby still answers, but refuses writes: reaching the new primary needs a new connection.
 func TestPostgresConnection_toAServerThatOnlyReadsIsGivenUp(t *testing.T) {
 	f := own(t, func(o *store.Options) { o.Wait = 3 * time.Second })
 	f.prepare()

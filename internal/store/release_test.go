@@ -22,10 +22,9 @@ import (
 	"github.com/outboxweb/outboxweb/internal/storetest"
 )
 
-// releasedPair is the pair that the program of a release left: testdata/VERSION has its two
-// databases as SQLite files and as SQL of pg_dump --inserts. The sample of three campaigns is
-// appended and applied, but for one event, which an operator dead-lettered. Those of 0.1.0 are by
-// the last program before it, whose last migrations made the same schema.
+// releasedPair is the pair that the program of a release left: testdata/VERSION has its two databases as SQLite files and as SQL of pg_dump
+// --inserts. The sample of three campaigns is appended and applied, but for one event, which an operator dead-lettered. Those of 0.1.0 are
+// by the last program before it, whose last migrations made the same schema.
 func releasedPair(t *testing.T, dir string) dbtest.Pair {
 	pair := dbtest.Fresh(t)
 	for name, url := range map[string]string{"journal": pair.Journal, "projections": pair.Projections} {
@@ -43,8 +42,7 @@ func unpacked(t *testing.T, path string) []byte {
 	return must.Get(io.ReadAll(must.Get(gzip.NewReader(bytes.NewReader(packed))).Or(t))).Or(t)
 }
 
-// wholeSchema describes the schema of a database on the current server; it is empty for a database
-// without tables.
+// wholeSchema describes the schema of a database on the current server; it is empty for a database without tables.
 func wholeSchema(t testing.TB, db *sql.DB) (lines []string) {
 	others := `select type || ' ' || name from sqlite_schema where type in ('trigger', 'view')`
 	if dbtest.Postgres() {
@@ -86,9 +84,8 @@ func TestOpen_takesOverTheDatabasesOfEachRelease(t *testing.T) {
 	}
 }
 
-// Databases of the last schema before 0.1.0 need no migration, so a program that may not migrate
-// takes them as they are. Those of the schemas before belong to the last program that had their
-// migrations.
+// Databases of the last schema before 0.1.0 need no migration, so a program that may not migrate takes them as they are. Those of the
+// schemas before belong to the last program that had their migrations.
 func TestOpen_takesFromBefore010TheLastSchemaAlone(t *testing.T) {
 	t.Parallel()
 	pair := releasedPair(t, "testdata/0.1.0")

@@ -292,7 +292,6 @@ func rowScene(t *testing.T) *fixture {
 	return f
 }
 
-// everyRow reads all rows without the store.
 func (f *fixture) everyRow() []outbox.Row {
 	found := must.Get(f.JournalDB.Query(`select campaign_id, seq, event_type, status, last_error, fingerprint, attempt_count, next_attempt_at from projection_apply_outbox`)).Or(f.TB)
 	defer found.Close()
@@ -368,7 +367,6 @@ func TestRows_pagesVisitEveryMatchExactlyOnce(t *testing.T) {
 	}
 }
 
-// rowOrder is the expected order of a filter's rows.
 func rowOrder(f outbox.RowFilter) func(a, b outbox.Row) int {
 	byDue := f.CampaignID == "" && (f.Status == outbox.Dead || f.Status == outbox.Failed)
 	return func(a, b outbox.Row) int {

@@ -171,8 +171,7 @@ func TestNoteGroup_isPinnedAndTakenAway(t *testing.T) {
 	must.Hold(t, len(r.Detail) <= 80, "the refusal tells of the note: %s", r.Detail)
 }
 
-// Open pages keep the shared summary fresh; the sample of a new minute must not use the summary
-// of the last.
+// Open pages keep the shared summary fresh; the sample of a new minute must not use the summary of the last.
 func TestSample_ofANewMinuteIsNotTheOldMinutesSummary(t *testing.T) {
 	f := own(t)
 	f.AppendN("a", 1)

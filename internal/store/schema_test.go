@@ -18,8 +18,7 @@ import (
 	"github.com/outboxweb/outboxweb/internal/storetest"
 )
 
-// schemaQueries describe a database: its columns, its primary keys and its indexes, one line
-// each, in terms common to both databases.
+// schemaQueries describe a database: its columns, its primary keys and its indexes, one line each, in terms common to both databases.
 var schemaQueries = map[bool][]string{
 	false: {`
 select t.name || '.' || c.name
@@ -68,9 +67,8 @@ where c.relnamespace = cast(current_schema() as regnamespace)
   and not i.indisprimary`},
 }
 
-// ownWays are names that may differ between the databases: each has its own migrations table,
-// and indexes that would cost too much on the other, or that need no position since every index
-// there ends with it.
+// ownWays are names that may differ between the databases: each has its own migrations table, and indexes that would cost too much on the
+// other, or that need no position since every index there ends with it.
 var ownWays = []string{"goose", "sqlite_", "campaigns_by_lag", "outbox_dead", "outbox_failed", "outbox_retried", "outbox_tried", "events_by_type", "events_by_entity", "events_by_request"}
 
 // schemaOf describes a database, without ownWays.
@@ -109,8 +107,7 @@ func steps(migrations []sqldb.Migration) []string {
 	return all
 }
 
-// Ids are compared byte by byte, whatever the server's locale, so that pages have the same
-// order and cursors the same meaning.
+// Ids are compared byte by byte, whatever the server's locale, so that pages have the same order and cursors the same meaning.
 func TestPostgresMigrations_compareIDsByteByByte(t *testing.T) {
 	f := own(t)
 	for _, db := range []*sql.DB{f.JournalDB, f.ProjectionsDB} {

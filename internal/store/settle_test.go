@@ -176,8 +176,7 @@ func TestClaim_ofManyAtOnceGivesEachCampaignToOne(t *testing.T) {
 		})
 	}
 	workers.Wait()
-	// A claim skips campaigns locked by another claim, so that the last ones may be left for the
-	// next time.
+	// A claim skips campaigns locked by another claim, so that the last ones may be left for the next time.
 	for _, c := range f.MustClaim(one, 1000) {
 		owners[c.CampaignID] = one.ID
 	}
@@ -217,7 +216,6 @@ func TestPostgresEndLeases_holdsNothingThatComesLaterInTheOrderOfLocks(t *testin
 	must.Equal(t, len(f.MustClaim(two, 10)), 2, "claimed")
 }
 
-// eventsOf is an event for each campaign.
 func eventsOf(campaigns []string) (events []outbox.Event) {
 	for _, id := range campaigns {
 		events = append(events, storetest.Event(id, "counted"))

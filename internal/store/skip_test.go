@@ -212,8 +212,7 @@ func TestUnskipEvent_isRefused(t *testing.T) {
 	}, impatient)
 }
 
-// A worker that skipped over the event, or was about to, stalls past its lease and resumes
-// after the skip was reverted.
+// A worker that skipped over the event, or was about to, stalls past its lease and resumes after the skip was reverted.
 func TestUnskipEvent_cannotBeUndoneByAWorkerThatClaimedBefore(t *testing.T) {
 	storetest.Each(t, own, map[string]bool{"that had passed over it": true, "that was about to": false}, func(t *testing.T, f *fixture, passes bool) {
 		f.DieAt(3, 1)

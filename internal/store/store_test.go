@@ -21,8 +21,7 @@ import (
 	"github.com/outboxweb/outboxweb/internal/tokens"
 )
 
-// TestMain lowers the number of random histories and the shrinking time of a test to its time
-// budget; flags raise them.
+// TestMain lowers the number of random histories and the shrinking time of a test to its time budget; flags raise them.
 func TestMain(m *testing.M) {
 	if dir := os.Getenv(createIn); dir != "" {
 		os.Exit(createAndAppend(dir))
@@ -62,7 +61,6 @@ type fixture struct {
 	swaps  []store.Statement // prepared on a Scratch's connection
 }
 
-// open creates an empty store. change adjusts its options.
 func open(tb testing.TB, change ...func(*store.Options)) *fixture {
 	return around(storetest.Open(tb, change...))
 }
@@ -83,12 +81,13 @@ func around(f *storetest.Fixture) *fixture {
 // must fails when a call does, whatever it returns besides.
 func (f *fixture) must(_ any, err error) { must.OK(f.TB, err) }
 
+func (f *fixture) ok(errs ...error) { must.OK(f.TB, errors.Join(errs...)) }
+
 // beside opens a second store on the same databases, as another process would.
 func (f *fixture) beside(change ...func(*store.Options)) *fixture {
 	return around(f.Fixture.Beside(change...))
 }
 
-// wantLost fails unless err is that of a lost lease.
 func wantLost(tb testing.TB, err error) {
 	must.Hold(tb, errors.Is(err, outbox.ErrLeaseLost), "got error %v, want a lost lease", err)
 }
@@ -149,8 +148,7 @@ func creating(o store.Options) store.Options {
 	return o
 }
 
-// createIn makes this program, started again by a test, create a pair of databases in a directory
-// and append one event.
+// createIn makes this program, started again by a test, create a pair of databases in a directory and append one event.
 const createIn = "STORE_TEST_CREATE"
 
 func createAndAppend(dir string) int {

@@ -111,8 +111,7 @@ func TestWaitApplied_endsWithTheStore(t *testing.T) {
 	must.Hold(t, err != nil, "it has waited for a store that is closed")
 }
 
-// listens counts how often a store's worker is woken, starting when it receives the hints of
-// others.
+// listens counts how often a store's worker is woken, starting when it receives the hints of others.
 func (f *fixture) listens() *atomic.Int64 {
 	var woken atomic.Int64
 	f.onWork(func() { woken.Add(1) })
@@ -149,8 +148,7 @@ func TestPostgresHints_wakeTheWorkersOfOthersAndOnesOwnOnce(t *testing.T) {
 	c := f.ClaimOne(one, 10)
 	f.MustSettle(one, store.Result{Claim: c}) // it releases the unapplied rows
 	f.woken(others, 4)
-	// Hints arrive in the order they were sent: once the other store's is here, the own one would
-	// be, too.
+	// Hints arrive in the order they were sent: once the other store's is here, the own one would be, too.
 	other.AppendN("b", 1)
 	f.woken(own, 4) // three actions and this
 }
