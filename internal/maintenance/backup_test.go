@@ -42,8 +42,7 @@ func TestSQLiteRestore_refusesToOverwriteAndWhatIsNoBackup(t *testing.T) {
 		refused(t, maintenance.Restore(f.Ctx, dir, storetest.OptionsFor(f.Pair), arrange), outbox.ErrSetup, "already exists", "move it away")
 	})
 	refused(t, maintenance.Restore(f.Ctx, t.TempDir(), storetest.OptionsFor(dbtest.Files(t.TempDir())), arrange), outbox.ErrSetup, "is not a backup")
-	// The write-ahead log of databases that were moved away would be replayed into the restored
-	// ones.
+	// The write-ahead log of databases that were moved away would be replayed into the restored ones.
 	left := t.TempDir()
 	must.OK(t, os.WriteFile(filepath.Join(left, "projections.db-wal"), []byte("x"), 0o600))
 	refused(t, maintenance.Restore(f.Ctx, dir, storetest.OptionsFor(dbtest.Files(left)), arrange), outbox.ErrSetup, "projections.db-wal", "move it away")
@@ -147,7 +146,6 @@ func TestSQLiteBackup_carriesWhatIsSkippedAndWhatWasPassedOver(t *testing.T) {
 	}
 }
 
-// rowCounts counts the rows of every table of both databases.
 func rowCounts(f *fixture) map[string]int64 {
 	counts := map[string]int64{}
 	for _, db := range []*sql.DB{f.JournalDB, f.ProjectionsDB} {

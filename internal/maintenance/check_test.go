@@ -126,7 +126,6 @@ var damages = []damage{
 	{"an audit record is deleted", `delete from audit_log`, refusedX, "", 0},
 }
 
-// unharmed is a store with the campaigns of damages.
 func unharmed(tb testing.TB) *fixture {
 	f := enginetest.OpenRooms(tb, storetest.MaxAttempts(2))
 	f.AppendN("d", 2)
@@ -145,7 +144,6 @@ func unharmed(tb testing.TB) *fixture {
 	return f
 }
 
-// harm makes a damage.
 func harm(t *testing.T, f *fixture, d damage) {
 	query, projections := strings.CutPrefix(d.harm, ":")
 	if d.by == refusedX {
@@ -214,8 +212,7 @@ func TestCheck_allowsWhatOlderProjectionsBringAbout(t *testing.T) {
 	f.MustApply(c, 2)
 	f.MustSettle(one, store.Result{Claim: c, Applied: 2, Failure: storetest.Failure("boom")})
 	f.Clock.Advance(time.Hour)
-	// The projections are restored from an earlier state: event 3 is dead behind two that are
-	// applied again.
+	// The projections are restored from an earlier state: event 3 is dead behind two that are applied again.
 	f.ExecProjections(`update projection_watermarks set applied_seq = 0, applied_hash = ''`)
 	must.Get(f.Reconcile(f.Ctx)).Or(t)
 	f.Sound()

@@ -12,7 +12,6 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(storetest.Main(m, "^Test(Postgres|Backup_restores)")) }
 
-// fixture is a store under maintenance.
 type fixture = enginetest.Rooms
 
 var own = enginetest.OwnRooms
@@ -31,8 +30,7 @@ var (
 	two     = storetest.Two
 )
 
-// kinds are all operator actions of this package. Repairing gaps is one transaction per
-// campaign and one for the record.
+// kinds are all operator actions of this package. Repairing gaps is one transaction per campaign and one for the record.
 var kinds = storetest.Kinds[*fixture]{Open: enginetest.OpenRooms, Base: func(f *fixture) *storetest.Fixture { return f.Fixture }, Beside: func(f *fixture) *fixture { return f.Beside() }, All: []storetest.Kind[*fixture]{
 	{Action: "repair_gaps", Scene: (*fixture).Gap,
 		Do: func(f *fixture, o outbox.Command) (any, error) { return f.RepairGaps(f.Ctx, o) }},

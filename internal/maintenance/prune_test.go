@@ -11,7 +11,6 @@ import (
 	"github.com/outboxweb/outboxweb/internal/storetest"
 )
 
-// manyActions creates n records, one a minute.
 func manyActions(f *fixture, n int) {
 	f.Exec(fmt.Sprintf(`
 insert into audit_log (at, actor, via, origin, action, campaign_id, seq, before, after, reason, request_id, idempotency_key, result)

@@ -232,8 +232,7 @@ func TestSkips_thatTheProjectionsContradictDivergeAndAreFound(t *testing.T) {
 	})
 }
 
-// A backup copies the projections first, and a skip may be reverted before it copies the
-// journal.
+// A backup copies the projections first, and a skip may be reverted before it copies the journal.
 func TestReconcile_takesBackInTheProjectionsWhatTheJournalNoLongerSkips(t *testing.T) {
 	f := own(t)
 	f.SkipTwo()

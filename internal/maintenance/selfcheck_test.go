@@ -13,7 +13,6 @@ import (
 	"github.com/outboxweb/outboxweb/internal/storetest"
 )
 
-// drift is the self-check drift reported by a process.
 func drift(f *fixture) int64 {
 	return must.Get(f.Summary(f.Ctx)).Or(f.TB).Drift
 }
@@ -36,8 +35,7 @@ var losses = map[string]func(f *fixture){
 	},
 }
 
-// Events that their request may still be about to apply are no fault; after the longest time
-// that a request may take they are.
+// Events that their request may still be about to apply are no fault; after the longest time that a request may take they are.
 func TestSelfCheck_leavesInlineEventsToTheirRequests(t *testing.T) {
 	f := own(t, storetest.InMode(outbox.ModeInline))
 	f.Clock.Advance(time.Millisecond)

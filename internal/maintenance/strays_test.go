@@ -10,8 +10,7 @@ import (
 	"github.com/outboxweb/outboxweb/internal/storetest"
 )
 
-// loseJournal truncates the journal to the given last event per campaign, and deletes campaigns
-// that are not named.
+// loseJournal truncates the journal to the given last event per campaign, and deletes campaigns that are not named.
 func loseJournal(f *fixture, ends map[string]int64) {
 	f.Tamper(`delete from events where 1 = 0`) // drops the triggers of the journal
 	f.Exec(`delete from projection_apply_outbox`)
@@ -26,8 +25,7 @@ func loseJournal(f *fixture, ends map[string]int64) {
 	}
 }
 
-// alarmed reports whether a newly started process reports another journal: in the summary, and
-// in readiness.
+// alarmed reports whether a newly started process reports another journal: in the summary, and in readiness.
 func alarmed(f *fixture) (summary, unready bool) {
 	again := f.Beside()
 	defer again.CloseNow()
@@ -66,8 +64,7 @@ func TestOtherJournal_isToldOfUntilTheJournalFits(t *testing.T) {
 	mustAlarm(f, "once all fit", false, false)
 }
 
-// A process that was not ready because of its journal does not become ready because others
-// append to it.
+// A process that was not ready because of its journal does not become ready because others append to it.
 func TestReady_isNotBoughtByAppendsToTheWrongJournal(t *testing.T) {
 	f := own(t)
 	f.AppendN("a b", 2)
@@ -98,8 +95,7 @@ func TestOtherJournal_isToldOfBesideAnOlderOne(t *testing.T) {
 	mustAlarm(f, "after appends to it", true, false)
 }
 
-// A diverged campaign is shown as it is now, including events appended since the divergence was
-// found.
+// A diverged campaign is shown as it is now, including events appended since the divergence was found.
 func TestCampaign_thatDivergedShowsWhatTheJournalHasAndWhatWaits(t *testing.T) {
 	type given struct {
 		keeps, appended int64
