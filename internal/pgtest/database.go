@@ -9,12 +9,16 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/stdlib"
 )
 
 const template = "template_outboxweb"
 
 // patience bounds the waits of Database and its cleanup.
 const patience = time.Minute
+
+// idle is how many connections exec leaves for later statements.
+const idle = 4
 
 var clonesMade atomic.Int64
 
@@ -72,49 +76,26 @@ func (s *Server) copyOf(tb testing.TB, of string) string {
 // exec runs one statement in the database postgres, on a connection that an earlier statement left
 // if there is one: a new one takes 10 ms of a processor.
 func (s *Server) exec(ctx context.Context, statement string) error {
-	conn, err := s.connection(ctx)
-	if err == nil {
-		if _, err = conn.Exec(ctx, statement); !conn.IsClosed() {
-			s.leave(ctx, conn)
-		}
-	}
-	if err != nil {
+	if _, err := s.admin.ExecContext(ctx, statement); err != nil {
 		return fmt.Errorf("%s: %w", statement, err)
 	}
 	return nil
 }
 
-func (s *Server) connection(ctx context.Context) (*pgx.Conn, error) {
-	for {
-		select {
-		case conn := <-s.left:
-			if conn.Ping(ctx) == nil { // a test may have ended it
-				return conn, nil
-			}
-			_ = conn.Close(ctx)
-		default:
-			return pgx.Connect(ctx, s.URL("postgres"))
-		}
+// open prepares the connections of exec, each of which is asked before it is used again: a test may
+// have ended it.
+func (s *Server) open() {
+	config, err := pgx.ParseConfig(s.URL("postgres"))
+	if err != nil {
+		panic(err)
 	}
+	s.admin = stdlib.OpenDB(*config, stdlib.OptionShouldPing(func(context.Context, stdlib.ShouldPingParams) bool { return true }))
+	s.admin.SetMaxIdleConns(idle)
 }
 
-func (s *Server) leave(ctx context.Context, conn *pgx.Conn) {
-	select {
-	case s.left <- conn:
-	default:
-		_ = conn.Close(ctx)
-	}
-}
-
-// hangUp closes the connections that were left. The caller holds mu, and the server is about to
+// hangUp closes the connections that exec has left. The caller holds mu, and the server is about to
 // end.
 func (s *Server) hangUp() {
-	for {
-		select {
-		case conn := <-s.left:
-			_ = conn.Close(context.Background())
-		default:
-			return
-		}
-	}
+	s.admin.SetMaxIdleConns(0)
+	s.admin.SetMaxIdleConns(idle)
 }

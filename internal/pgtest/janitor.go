@@ -27,16 +27,17 @@ const janitorScript = `
 halt() {
 	kill -s "$1" "$pid" && { wait "$pid"; pid=; }
 }
-# launch SECONDS starts PostgreSQL and waits until it accepts connections.
+# launch SECONDS READY PROGRAM starts the program, and waits until the line READY succeeds.
 launch() {
-	postgres -D data &
+	tries=$(($1 * 100)) ready=$2 limit=$1
+	shift 2
+	"$@" &
 	pid=$!
-	tries=$(($1 * 100))
-	until grep -qs "^$pid$" data/postmaster.pid && grep -qs '^ready' data/postmaster.pid; do
+	until eval "$ready"; do
 		sleep 0.01
 		kill -s 0 "$pid" || return
 		tries=$((tries - 1))
-		[ "$tries" -gt 0 ] || { echo "not ready after $1 s"; return 1; }
+		[ "$tries" -gt 0 ] || { echo "not ready after $limit s"; return 1; }
 	done
 }
 trap : HUP INT TERM PIPE

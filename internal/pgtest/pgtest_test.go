@@ -137,7 +137,7 @@ func gone(dir string, pid int) bool {
 	return errors.Is(err, fs.ErrNotExist) && errors.Is(syscall.Kill(pid, 0), syscall.ESRCH)
 }
 
-// await waits until a condition holds, for half a minute at most.
+// await waits until a condition holds, for a minute at most.
 func await(t *testing.T, what string, holds func() bool) {
 	t.Helper()
 	deadline := time.After(time.Minute)

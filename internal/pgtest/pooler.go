@@ -1,15 +1,12 @@
 package pgtest
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"github.com/outboxweb/outboxweb/internal/must"
 )
@@ -62,13 +59,10 @@ func (s *Server) startPooler() (*janitor, error) {
 	config := fmt.Sprintf(poolerConfig, s.janitor.dir, j.dir)
 	err = os.WriteFile(filepath.Join(j.dir, "pgbouncer.ini"), []byte(config), 0o644)
 	if err == nil {
-		err = j.run("pgbouncer pgbouncer.ini & pid=$!")
-	}
-	if err == nil {
-		err = awaitSocket(filepath.Join(j.dir, ".s.PGSQL.6432"))
+		err = j.run("launch 60 'grep -q \"process up\" log' pgbouncer pgbouncer.ini")
 	}
 	if err != nil {
-		return nil, errors.Join(err, errors.New(j.logTail()), j.end())
+		return nil, errors.Join(err, j.end())
 	}
 	return j, nil
 }
@@ -80,24 +74,4 @@ func poolerProgram() (string, error) {
 		}
 	}
 	return "", errors.New("pgbouncer is needed for these tests: apt-get install pgbouncer")
-}
-
-// awaitSocket returns once the socket accepts connections, or with the last error after ten
-// seconds.
-func awaitSocket(path string) error {
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-	defer cancel()
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		conn, err := net.Dial("unix", path)
-		if err == nil {
-			return conn.Close()
-		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return err
-		}
-	}
 }

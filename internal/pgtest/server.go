@@ -1,24 +1,8 @@
 // Package pgtest runs a PostgreSQL server for the tests of one package, with a
 // database for each test, and pgbouncer in front of it.
 //
-// A test binary starts one server, in TestMain, and prepares the template that
-// its tests' databases are copied from:
-//
-//	func TestMain(m *testing.M) {
-//		server, err := pgtest.Start()
-//		…
-//		err = server.Template(ctx, func(url string) error { return migrate(ctx, url) })
-//		…
-//		code := m.Run()
-//		err = server.Stop()
-//		…
-//	}
-//
-//	func TestClaim(t *testing.T) {
-//		t.Parallel()
-//		st := open(t, server.Database(t))
-//		…
-//	}
+// A test binary starts one server in TestMain and prepares the template that its tests' databases
+// are copied from, as package dbtest does.
 //
 // A test that restarts or crashes the server starts one of its own, or does
 // not run in parallel with others. Servers of several processes do not meet:
@@ -28,18 +12,15 @@ package pgtest
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
-	"math"
 	"net/url"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
-
-	"github.com/jackc/pgx/v5"
 )
 
 // PostgreSQL's shutdown modes, as signals.
@@ -67,7 +48,7 @@ var defaults = []string{
 // A Server is a running PostgreSQL server. Its methods may be called concurrently.
 type Server struct {
 	janitor *janitor
-	left    chan *pgx.Conn // to the database postgres, for the next statements of exec
+	admin   *sql.DB // the database postgres
 
 	mu sync.Mutex // held while the server starts and ends
 }
@@ -84,9 +65,10 @@ func Start(settings ...string) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("start PostgreSQL: %w", err)
 	}
-	s := &Server{janitor: j, left: make(chan *pgx.Conn, 4)}
+	s := &Server{janitor: j}
+	s.open()
 	if err := s.initialise(settings); err != nil {
-		return nil, errors.Join(fmt.Errorf("start PostgreSQL: %w", err), j.end())
+		return nil, errors.Join(fmt.Errorf("start PostgreSQL: %w", err), s.Stop())
 	}
 	return s, nil
 }
@@ -125,8 +107,7 @@ func (s *Server) URL(database string) string {
 func (s *Server) Stop() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.hangUp()
-	if err := s.janitor.end(); err != nil {
+	if err := errors.Join(s.admin.Close(), s.janitor.end()); err != nil {
 		return fmt.Errorf("stop PostgreSQL: %w", err)
 	}
 	return nil
@@ -184,18 +165,15 @@ func (s *Server) halt(signal string) error {
 func (s *Server) Launch(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err := s.janitor.run("launch " + waitingSeconds(ctx)); err != nil {
+	deadline, limited := ctx.Deadline()
+	if !limited {
+		deadline = time.Now().Add(patience)
+	}
+	if err := s.janitor.run(fmt.Sprintf("launch %d %s postgres -D data", int(time.Until(deadline).Seconds()), running)); err != nil {
 		return fmt.Errorf("launch PostgreSQL: %w", err)
 	}
 	return nil
 }
 
-// waitingSeconds returns the whole seconds until the deadline of ctx, or a minute when it has
-// none.
-func waitingSeconds(ctx context.Context) string {
-	wait := time.Minute
-	if deadline, ok := ctx.Deadline(); ok {
-		wait = max(time.Until(deadline), 0)
-	}
-	return strconv.Itoa(int(math.Ceil(wait.Seconds())))
-}
+// running is what a line of the janitor says of a server that accepts connections.
+const running = `'grep -qs "^$pid$" data/postmaster.pid && grep -qs ^ready data/postmaster.pid'`
