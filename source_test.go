@@ -15,6 +15,14 @@ import (
 	"github.com/outboxweb/outboxweb/internal/storetest"
 )
 
+// fromService is a transaction of a service in which it has written an event.
+func fromService(t *testing.T, db *sql.DB, e intake.Event) *sql.Tx {
+	t.Helper()
+	tx := must.Get(db.Begin()).Or(t)
+	must.OK(t, intake.Append(t.Context(), tx, e))
+	return tx
+}
+
 // A service's events reach the read models from its own transaction, and none of one that it rolled
 // back. Config.MaxPayload is the limit for them as well.
 func TestEngine_movesWhatItsSourceHas(t *testing.T) {
@@ -28,12 +36,7 @@ func TestEngine_movesWhatItsSourceHas(t *testing.T) {
 	first := map[string]string{"sqlite": "pragma journal_mode = wal;", "postgres": "create schema journal;"}[dialect]
 	must.Get(db.Exec(first + schema)).Or(t)
 	write := func(campaign, payload string) *sql.Tx {
-		tx, err := db.Begin()
-		if err == nil {
-			err = intake.Append(t.Context(), tx, intake.Event{CampaignID: campaign, EventID: campaign + "-placed", EventType: "order.placed", Payload: []byte(payload)})
-		}
-		must.OK(t, err)
-		return tx
+		return fromService(t, db, intake.Event{CampaignID: campaign, EventID: campaign + "-placed", EventType: "order.placed", Payload: []byte(payload)})
 	}
 	e := open(t, func(c *outboxweb.Config) {
 		c.Sources = map[string]outboxweb.Source{"shop": {URL: url}}
