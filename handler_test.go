@@ -71,22 +71,6 @@ func TestHandler_worksBelowAnyMount(t *testing.T) {
 	}
 }
 
-func TestHandler_isFramedByNamedPortals(t *testing.T) {
-	t.Parallel()
-	for want, ancestors := range map[string][]string{
-		"; frame-ancestors 'none'":                        nil,
-		"; frame-ancestors 'self' https://portal.example": {"'self'", "HTTPS://Portal.example:443/"},
-	} {
-		b := serve(t, open(t, func(c *outboxweb.Config) { c.FrameAncestors = ancestors }))
-		for user, status := range map[string]int{"vera": 200, "": 401, "nemo": 403} {
-			got, _, header := b.ask("GET", "/admin/outbox/", user, nil, "")
-			if got != status || !strings.HasSuffix(header.Get("Content-Security-Policy"), want) || (header.Get("X-Frame-Options") == "") != (ancestors != nil) {
-				t.Errorf("%v, user %q: %d, policy %q, X-Frame-Options %q", ancestors, user, got, header.Get("Content-Security-Policy"), header.Get("X-Frame-Options"))
-			}
-		}
-	}
-}
-
 var (
 	here      = []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")}
 	elsewhere = []netip.Prefix{netip.MustParsePrefix("192.0.2.7/32")}
