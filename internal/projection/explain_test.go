@@ -21,9 +21,9 @@ func TestExplain_everyStatementOfEverySampleEvent(t *testing.T) {
 	t.Parallel()
 	for _, dialect := range dialects {
 		s := must.Get(Load(dialect, builtins()...)).Or(t)
-		corpus.EachJournal(t, corpus.Light, func(t *testing.T, j corpus.Journal) {
+		corpus.EachJournal(t, corpus.Heavy, func(t *testing.T, j corpus.Journal) {
 			events := j.Parse(t)
-			must.Hold(t, explainAll(t, s, events[:min(len(events), size.Of(400, 1000, 5000))]) >= 100, "few statements were explained")
+			must.Hold(t, explainAll(t, s, events[:min(len(events), size.Of(300, 600, 5000))]) >= 100, "few statements were explained")
 		})
 		corpus.EachTraces(t, func(t *testing.T, traces corpus.Traces) {
 			must.Hold(t, explainAll(t, s, traces.Longest().Parse(t)) != 0, "no statement was explained")

@@ -3,9 +3,11 @@ package projection
 import (
 	"context"
 	"database/sql"
+	"fmt"
 	"math"
 	"os"
 	"strconv"
+	"sync/atomic"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -18,19 +20,7 @@ import (
 
 // TestMain runs the tests twice, in a short form the second time only those that use newReplay.
 func TestMain(m *testing.M) {
-	os.Exit(dbtest.Main(m, "^Test(Postgres|Builtin|Traces|Compare|Difference|Digests|Apply_refuses)", func(p dbtest.Pair) error {
-		if !dbtest.Postgres() {
-			return nil // a Scratch is in memory
-		}
-		ctx := context.Background()
-		conn, err := pgx.Connect(ctx, p.Projections)
-		if err != nil {
-			return err
-		}
-		defer conn.Close(ctx)
-		_, err = conn.Exec(ctx, "create schema projections")
-		return err
-	}))
+	os.Exit(dbtest.Main(m, "^Test(Postgres|Builtin|Traces|Compare|Difference|Digests|Apply_refuses)", func(dbtest.Pair) error { return nil }))
 }
 
 // expected is the tables of projections, and events applied to them: a Scratch, or on PostgreSQL the tables that workers fill.
@@ -55,16 +45,21 @@ func replayText(t testing.TB, content string) expected {
 	return newReplay(t, writeFiles(t, "test.sql", content))
 }
 
-// live is a replay on PostgreSQL.
+// live is a replay on PostgreSQL, in a schema of its own: a database would take many times as long.
 type live struct {
 	set             *Set
 	writing, digest *sql.DB
 }
 
+// lives is how many there are.
+var lives atomic.Int64
+
 func newLive(t testing.TB, sources ...string) *live {
 	set := must.Get(Load("postgres", sources...)).Or(t)
-	url := dbtest.New(t).Projections
+	schema := fmt.Sprint("p", lives.Add(1))
+	url := dbtest.InSchema(dbtest.Server().URL("postgres"), schema)
 	l := &live{set: set, writing: dbtest.Open(t, url)}
+	must.Get(l.writing.Exec("create schema " + schema)).Or(t)
 	config := must.Get(pgx.ParseConfig(url)).Or(t)
 	config.DefaultQueryExecMode = pgx.QueryExecModeExec // as digests are read behind a proxy
 	l.digest = stdlib.OpenDB(*config)
