@@ -16,16 +16,14 @@ import (
 )
 
 // withTable is a store whose projections database has a table to write to.
-func withTable(t *testing.T) *fixture {
-	f := own(t)
+func withTable(t *testing.T, change ...func(*store.Options)) *fixture {
+	f := own(t, change...)
 	f.ExecProjections(`create table written (n integer primary key)`)
 	return f
 }
 
 func written(f *fixture) int64 {
-	var n int64
-	must.OK(f.TB, f.ProjectionsDB.QueryRow(`select count(*) from written`).Scan(&n))
-	return n
+	return storetest.Column[int64](f.TB, f.ProjectionsDB, `select count(*) from written`)[0]
 }
 
 func TestAdvance_isACompareAndSetUnderTheFence(t *testing.T) {
@@ -289,8 +287,7 @@ func applier(f *fixture) string {
 }
 
 func TestPostgresApply_statementOverItsTimeIsUndoneAlone(t *testing.T) {
-	f := own(t, storetest.EventTimeout(storetest.Overtime))
-	f.ExecProjections(`create table written (n integer primary key)`)
+	f := withTable(t, storetest.EventTimeout(storetest.Overtime))
 	err := f.Apply(f.Ctx, func(tx *readmodel.ApplyTx) error {
 		must.Get(tx.Watermark("a")).Or(t)
 		must.OK(t, errors.Join(tx.Exec(f.Ctx, `insert into written values (1)`, nil), tx.Savepoint(), tx.Exec(f.Ctx, `insert into written values (2)`, nil)))
@@ -305,11 +302,10 @@ func TestPostgresApply_statementOverItsTimeIsUndoneAlone(t *testing.T) {
 }
 
 func TestPostgresApply_nothingCommitsAfterAFailedStatement(t *testing.T) {
-	f := own(t, storetest.EventTimeout(storetest.Overtime))
-	f.ExecProjections(`create table written (n integer primary key)`)
+	f := withTable(t)
 	before := applier(f)
 	f.Unchanged(func() {
-		for _, failing := range []string{`select pg_sleep(60)`, `insert into written values (1)`, `selec`} {
+		for _, failing := range []string{`insert into written values (1)`, `selec`} {
 			err := f.Apply(f.Ctx, func(tx *readmodel.ApplyTx) error {
 				must.OK(t, tx.Exec(f.Ctx, `insert into written values (1)`, nil))
 				must.Hold(t, tx.Exec(f.Ctx, failing, nil) != nil, "%s did not fail", failing)

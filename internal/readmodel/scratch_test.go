@@ -15,6 +15,7 @@ import (
 	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/readmodel"
+	"github.com/outboxweb/outboxweb/internal/size"
 	"github.com/outboxweb/outboxweb/internal/sqldb"
 	"github.com/outboxweb/outboxweb/internal/store"
 	"github.com/outboxweb/outboxweb/internal/storetest"
@@ -61,10 +62,7 @@ func TestScratch_replaysFarFromTheLiveTables(t *testing.T) {
 		mustHold(f, c, "b", "seen 3, twice 6, events 3")
 		f.ReplayTally(c, "a", 1, 2, "x")
 		mustHold(f, c, "a", "seen 2, twice 4, events 2")
-		times := 50
-		if testing.Short() {
-			times = 6
-		}
+		times := size.Of(6, 12, 50)
 		for i := range times {
 			which := map[bool]string{true: "", false: "b"}[i < times/2]
 			must.OK(t, c.Clear(f.Ctx, which))

@@ -376,7 +376,7 @@ func TestSwap_ofALargeCampaignKeepsMemoryBounded(t *testing.T) {
 	f := enginetest.OpenRooms(t)
 	f.InstallTally()
 	_, c, claims := rebuild(f, "old", "a")
-	rows := map[bool]int64{false: 100_000, true: 20_000}[dbtest.Postgres()]
+	rows := map[bool]int64{false: 64_000, true: 20_000}[dbtest.Postgres()]
 	f.ReplayTally(c, "a", 1, rows, strings.Repeat("x", 800))
 	before := resident(t)
 	most := make(chan int64)
