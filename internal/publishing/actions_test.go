@@ -375,13 +375,15 @@ func TestRelay_renewsTheLeaseOfAnIdleSubscription(t *testing.T) {
 	f := open(t)
 	sub := subscriptionOf("everything", "one", everyEvent)
 	sub.PollInterval = time.Hour
-	deliver(t, f, receivers{"one": {}}.config(f, "one", sub))
-	for range 3 {
+	c := receivers{"one": {}}.config(f, "one", sub)
+	c.Lease = lease / 3
+	deliver(t, f, c)
+	for range 2 {
 		storetest.Eventually(t, "the lease is renewed", func() bool {
 			held := f.publisher(sub.SubscriptionName).Lease
-			return held != nil && held.ExpiresAt.Equal(f.Clock.Now().Add(lease))
+			return held != nil && held.ExpiresAt.Equal(f.Clock.Now().Add(c.Lease))
 		})
-		f.Clock.Advance(lease / 2)
+		f.Clock.Advance(c.Lease / 2)
 	}
 	must.Equal(t, f.state(sub.SubscriptionName).Epoch, 1, "it was taken", "times")
 }

@@ -172,7 +172,7 @@ func readAll(t *testing.T, feed publishing.Feed) (got []int64) {
 	return got
 }
 
-var published = flag.Int("published", 0, "events that concurrent appenders write while they are published; 0 is 4,000, in a short run 2,000, in a soak 40,000")
+var published = flag.Int("published", 0, "events that concurrent appenders write while they are published; 0 is 2,000, in a short run 1,000, in a soak 40,000")
 
 // Positions are allocated in one order and become visible in another. The receiver nevertheless
 // gets every event, in the order of positions.
@@ -183,7 +183,7 @@ func TestRelay_skipsNothingOfConcurrentAppends(t *testing.T) {
 	sub := subscriptionOf("everything", "tight", everyEvent)
 	sub.PollInterval = time.Millisecond
 	deliver(t, f, r.config(f, "one", sub))
-	each := cmp.Or(*published, size.Of(2_000, 4_000, 40_000)) / 8
+	each := cmp.Or(*published, size.Of(1_000, 2_000, 40_000)) / 8
 	var appenders sync.WaitGroup
 	for i := range 8 {
 		appenders.Go(func() { f.appendWithRefusals(t, fmt.Sprintf("c-%d", i), each) })

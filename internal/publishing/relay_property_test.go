@@ -25,7 +25,7 @@ import (
 
 var (
 	publishingSeed  = flag.Uint64("publishing-seed", 0, "the seed of the random history of publishers; 0 for another each time")
-	publishingSteps = flag.Int("publishing-steps", 0, "the length of the random history of publishers; 0 is 150, in a short run 60, in a soak 1,000")
+	publishingSteps = flag.Int("publishing-steps", 0, "the length of the random history of publishers; 0 is 100, in a short run 60, in a soak 1,000")
 )
 
 type stream struct {
@@ -301,7 +301,7 @@ func TestRelay_missesNothingWhateverHappened(t *testing.T) {
 		}
 	}()
 	h.start()
-	for range cmp.Or(*publishingSteps, size.Of(60, 150, 1_000)) {
+	for range cmp.Or(*publishingSteps, size.Of(60, 100, 1_000)) {
 		h.step()
 		if h.dice.IntN(3) == 0 {
 			h.wait()

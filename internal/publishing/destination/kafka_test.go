@@ -245,7 +245,6 @@ func TestKafka_goesOnAfterTheBrokersWereAway(t *testing.T) {
 	deliver(t, p, 1, 10)
 	cluster.Close()
 	refused(t, p, 11, 20, 0, outbox.DestinationError, "connection refused")
-	refused(t, p, 11, 20, 0, outbox.DestinationError, "connection refused")
 	again := kafka(t, kfake.NumBrokers(1), kfake.Ports(port))
 	deliver(t, p, 1, 20)
 	wantSeqs(t, seqs(t, records(t, again)), 20)
