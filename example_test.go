@@ -36,6 +36,14 @@ func openExample() (e *outboxweb.Engine, done func()) {
 	}
 }
 
+// running runs an engine until stop is called.
+func running(e *outboxweb.Engine) (ctx context.Context, stop func() error) {
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- e.Run(ctx) }()
+	return ctx, func() error { cancel(); return <-ended }
+}
+
 // balances is a read model of wallets.
 var balances = outboxweb.Projection{
 	Name: "balances", Version: "1", Tables: []string{"balances"},
@@ -60,9 +68,7 @@ func Example() {
 	if err := e.Project(balances); err != nil {
 		log.Fatal(err)
 	}
-	ctx, stop := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- e.Run(ctx) }()
+	ctx, stop := running(e)
 
 	_, err := e.Append(ctx,
 		outboxweb.Event{CampaignID: "wallet-1", EventType: "wallet.opened", Payload: json.RawMessage(`{}`)},
@@ -71,8 +77,7 @@ func Example() {
 		log.Fatal(err)
 	}
 	fmt.Println(e.WaitApplied(ctx, "wallet-1", 2))
-	stop()
-	fmt.Println(<-ended)
+	fmt.Println(stop())
 	// Output:
 	// <nil>
 	// <nil>
@@ -226,15 +231,12 @@ func ExampleEngine_Publish() {
 	if err := e.Publish(outboxweb.Topic{Name: "welcome", EventTypes: []string{"wallet.opened"}}, "mail", mail); err != nil {
 		log.Fatal(err)
 	}
-	ctx, stop := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- e.Run(ctx) }()
+	ctx, stop := running(e)
 	if _, err := e.Append(ctx, outboxweb.Event{CampaignID: "wallet-1", EventType: "wallet.opened", Payload: json.RawMessage(`{}`)}); err != nil {
 		log.Fatal(err)
 	}
 	fmt.Println(<-sent)
-	stop()
-	fmt.Println(<-ended)
+	fmt.Println(stop())
 	// Output:
 	// wallet-1
 	// <nil>
@@ -288,15 +290,12 @@ func ExamplePublisher_healthy() {
 	if err := e.Publish(outboxweb.Topic{Name: "welcome", EventTypes: []string{"wallet.opened"}}, "mail", m); err != nil {
 		log.Fatal(err)
 	}
-	ctx, stop := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- e.Run(ctx) }()
+	ctx, stop := running(e)
 	if _, err := e.Append(ctx, outboxweb.Event{CampaignID: "wallet-1", EventType: "wallet.opened", Payload: json.RawMessage(`{}`)}); err != nil {
 		log.Fatal(err)
 	}
 	<-m.sent
-	stop()
-	fmt.Println(<-ended)
+	fmt.Println(stop())
 	// Output:
 	// the mail server answers
 	// mail for wallet-1

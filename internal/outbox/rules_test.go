@@ -282,10 +282,3 @@ func TestCampaign_explainsFromWhenItMayBeTaken(t *testing.T) {
 	e = c.Explain(noon, outbox.Surroundings{})
 	must.Hold(t, e.Blocker == outbox.BlockerDead && e.ClaimableAt == nil && strings.HasPrefix(e.Why, "Event 1 has been dead for 3 min and 1 row waits behind it;"), "dead: %+v", e)
 }
-
-func TestCount_isRightForOne(t *testing.T) {
-	t.Parallel()
-	for n, want := range map[int64]string{0: "0 rows", 1: "1 row", 2: "2 rows", 12345: "12,345 rows", -1234: "-1,234 rows"} {
-		must.Equal(t, outbox.Count(n, "row", "rows"), want)
-	}
-}

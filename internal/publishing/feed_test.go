@@ -22,22 +22,6 @@ import (
 	"github.com/outboxweb/outboxweb/internal/storetest"
 )
 
-// A subscription that waited for another one's read uses its result, but not if the read failed.
-func TestFeed_aReadThatFailedIsNobodysAnswer(t *testing.T) {
-	t.Parallel()
-	for range 50 {
-		var reads atomic.Int64
-		inReadOfAnother(t, func(context.Context, int64, int) ([]outbox.Event, error) {
-			if reads.Add(1) == 1 {
-				return nil, errors.New("cut off")
-			}
-			return []outbox.Event{{Position: 1}}, nil
-		}, 0, func(events []int64, _ bool, err error) {
-			must.Hold(t, err != nil || len(events) != 0, "an event was there before the call, and it was told that there is none")
-		})
-	}
-}
-
 // large is a journal of n events so large that the store returns few of them at a time. It counts
 // the reads.
 func large(n int, reads *atomic.Int64) func(context.Context, int64, int) ([]outbox.Event, error) {
@@ -68,14 +52,21 @@ func TestFeed_beginsInTheMiddleOfLargeEvents(t *testing.T) {
 	must.Hold(t, err == nil && len(events) != 0 && events[0] == 11, "what comes before is read all the same: got %v, %v", events, err)
 }
 
-// If a read is cut off before the positions of the waiting subscriptions, none of them is told that
-// there is nothing more.
-func TestFeed_isNotAtItsEndWhereAReadWasCutOff(t *testing.T) {
+// A subscription that waited for another one's read uses its result, but not if the read failed. If it is cut off
+// before the positions of those that wait, none of them is told that there is nothing more.
+func TestFeed_aReadThatFailedOrWasCutOffIsNobodysAnswer(t *testing.T) {
 	t.Parallel()
 	for range 50 {
-		var reads atomic.Int64
-		read := large(300, &reads)
-		inReadOfAnother(t, read, 100, func(events []int64, more bool, err error) {
+		var reads, cut atomic.Int64
+		inReadOfAnother(t, func(context.Context, int64, int) ([]outbox.Event, error) {
+			if reads.Add(1) == 1 {
+				return nil, errors.New("cut off")
+			}
+			return []outbox.Event{{Position: 1}}, nil
+		}, 0, func(events []int64, _ bool, err error) {
+			must.Hold(t, err != nil || len(events) != 0, "an event was there before the call, and it was told that there is none")
+		})
+		inReadOfAnother(t, large(300, &cut), 100, func(events []int64, more bool, err error) {
 			must.Hold(t, err == nil && more, "with 200 events to come it got %d, more %v, %v", len(events), more, err)
 		})
 	}

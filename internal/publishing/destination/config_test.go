@@ -317,6 +317,15 @@ func TestParse_readsTheDocumentation(t *testing.T) {
 	}
 }
 
+// openAndClose opens and closes the publishers whose files can be read and written.
+func openAndClose(t *testing.T, subs []destination.Subscription) {
+	for _, p := range subs {
+		if publisher, err := p.Open(destination.Options{}); err == nil {
+			must.OK(t, publisher.Close())
+		}
+	}
+}
+
 func FuzzTopics(f *testing.F) {
 	f.Add("topics:\n  scenes:\n    match: {event_types: [a]}\n    publishers:\n      p: {url: 'https://u:${TOKEN}@h:1/x?y', secret: [whsec_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA], headers: {a: b}}\n")
 	f.Add("topics: {a: &a {match: {campaigns: [c]}, publishers: {p: {url: 'kafka://u:p@h,[::1]:2/t?sasl=plain&tls=true'}}}, b: *a}")
@@ -334,13 +343,7 @@ func FuzzTopics(f *testing.F) {
 			subs, _, err := destination.Config{Topics: node, Getenv: getenv}.Parse()
 			var refusal *outbox.Refusal
 			must.Need(t, err == nil || errors.As(err, &refusal) && refusal.Line >= 1 && refusal.Detail != "", "%#v", err)
-			for _, p := range subs {
-				publisher, err := p.Open(destination.Options{})
-				if err != nil {
-					continue // a file of certificates that is not there
-				}
-				must.OK(t, publisher.Close())
-			}
+			openAndClose(t, subs)
 		}
 	})
 }
@@ -373,12 +376,6 @@ func FuzzDestination(f *testing.F) {
 		case err != nil && secret && strings.Contains(err.Error(), value):
 			t.Fatalf("the value %q is in the refusal %q", value, err)
 		}
-		for _, p := range subs {
-			publisher, err := p.Open(destination.Options{})
-			if err != nil {
-				continue // a file that cannot be written
-			}
-			must.OK(t, publisher.Close())
-		}
+		openAndClose(t, subs)
 	})
 }
