@@ -156,45 +156,16 @@ func TestBuiltinCampaigns_rules(t *testing.T) {
 		}
 		must.Equal(t, strings.Join(got, " "), want, "after event", seq, query, "is")
 	}
-	const counts = "select participant_count || '/' || character_count || '@' || updated_at from campaigns"
-	const life = "select status || ' ' || coalesce(completed_at, 0) || ' ' || coalesce(archived_at, 0) from campaigns"
-
-	apply("campaign.created", "c", `{"name":" Harbor ","locale":"PT_br"}`) // 1
-	expect("select name || ' ' || locale || ' ' || gm_mode || ' ' || access_policy from campaigns", "Harbor pt-BR HUMAN PRIVATE")
+	apply("campaign.created", "c", `{"name":"Harbor"}`) // 1
 	apply("participant.joined", "p-1", `{"name":"Ana","user_id":"u-1"}`)
-	apply("participant.joined", "p-1", `{"name":"Ann","user_id":"u-1"}`) // again: one seat
-	apply("participant.joined", "p-2", `{"name":"Bo"}`)
-	apply("participant.joined", "p-3", `{"name":"Cy","user_id":""}`) // many seats without a user
-	expect(counts, "3/0@5")
-	apply("participant.left", "p-3", `{}`)
-	apply("participant.left", "p-3", `{}`) // gone already
-	expect(counts, "2/0@7")
-	apply("participant.unbound", "p-1", `{}`)
-	apply("participant.seat_reassigned", "p-2", `{"user_id":"u-1"}`)
-	apply("participant.updated", "p-2", `{"fields":{"name":"Bob","role":"gm","pronouns":"they"}}`)
-	expect("select id || ':' || display_name || ':' || user_id || ':' || role from participants order by id", "p-1:Ann::PLAYER p-2:Bob:u-1:GM")
-	expect(counts, "2/0@10")
-	apply("participant.updated", "p-2", `{"fields":{}}`) // says nothing
-	expect(counts, "2/0@10")
-	apply("character.created", "ch-1", `{"name":"Ash","aliases":["A"]}`) // 12
-	apply("character.updated", "ch-1", `{"fields":{"kind":"npc","aliases":"[\"B\"]"}}`)
-	expect("select name || ' ' || owner_participant_id || ' ' || kind || ' ' || aliases_json from characters", `Ash p-1 NPC ["B"]`)
-	apply("character.deleted", "ch-1", `{}`)
-	apply("character.deleted", "ch-1", `{}`)
-	expect(counts, "2/0@15")
-	apply("campaign.updated", "c", `{"fields":{"status":"completed"}}`) // 16
+	apply("participant.updated", "p-1", `{"fields":{}}`) // says nothing
+	expect("select participant_count || '/' || character_count || '@' || updated_at from campaigns", "1/0@2")
+	apply("campaign.updated", "c", `{"fields":{"status":"completed"}}`) // 4
 	apply("campaign.updated", "c", `{"fields":{"status":"archived"}}`)
-	apply("campaign.updated", "c", `{"fields":{"name":"","locale":"tlh","theme_prompt":"sea"}}`)
-	expect(life, "ARCHIVED 16 17")
-	expect("select name || ' ' || locale || ' ' || theme_prompt from campaigns", "Harbor pt-BR sea")
 	apply("campaign.updated", "c", `{"fields":{"status":"draft"}}`)
-	expect(life, "DRAFT 0 0")
-	apply("campaign.forked", "c", `{"parent_campaign_id":"b","fork_event_seq":2,"origin_campaign_id":"a"}`) // 20
-	expect("select parent_campaign_id || fork_event_seq || origin_campaign_id || '@' || updated_at from campaigns", "b2a@19")
-	apply("session.started", "s-1", `{"session_name":"One"}`) // 21
-	apply("session.ended", "", `{"session_id":"s-1"}`)
-	apply("session.ended", "s-1", `{}`) // has ended already
-	expect("select id || ' ' || status || ' ' || started_at || ' ' || ended_at from sessions", "s-1 ENDED 21 22")
+	expect("select status || ' ' || coalesce(completed_at, 0) || ' ' || coalesce(archived_at, 0) from campaigns", "DRAFT 0 0")
+	apply("campaign.forked", "c", `{"parent_campaign_id":"b","fork_event_seq":2,"origin_campaign_id":"a"}`) // 7
+	expect("select parent_campaign_id || fork_event_seq || origin_campaign_id || '@' || updated_at from campaigns", "b2a@6")
 }
 
 // saysWhere is the beginning of a refusal about a file: its name and a line.

@@ -271,8 +271,7 @@ func TestRelay_nothingAppendedAfterAPauseIsDelivered(t *testing.T) {
 	t.Parallel()
 	f := open(t, live)
 	elsewhere := f.beside(live)
-	sub := subscriptionOf("everything", "one", everyEvent)
-	r := receivers{"one": {}}
+	r, sub := everythingToOne()
 	c := r.config(f, "one", sub)
 	c.PollInterval, c.Lease = time.Hour, time.Hour
 	f.appendAll(noted("c-1"))
@@ -418,8 +417,7 @@ func TestRelay_restsWhenTheEventThatFailedIsNotSelectedAnyMore(t *testing.T) {
 	f := open(t)
 	s := newSteps(f.Clock)
 	f.appendAll(notes("c-1", 3)...)
-	r := receivers{"one": {}}
-	sub := subscriptionOf("everything", "one", everyEvent)
+	r, sub := everythingToOne()
 	sub.PollInterval = time.Second
 	mustFail(t, f, sub.Definition(), 1)
 	s.Advance(time.Hour) // it may be tried again
@@ -465,8 +463,7 @@ func TestRelay_aWakeUpIsNotLostWhileAPositionIsSaved(t *testing.T) {
 func TestRelay_readsAgainSoonWhenTheJournalCouldNotBeRead(t *testing.T) {
 	t.Parallel()
 	f := open(t, live)
-	r := receivers{"one": {}}
-	sub := subscriptionOf("everything", "one", everyEvent)
+	r, sub := everythingToOne()
 	sub.PollInterval = time.Hour
 	f.appendAll(noted("c-1"))
 	failures := 1

@@ -154,7 +154,7 @@ line:
 // overheard is a relay to one receiver with an event to deliver, and what it logs.
 func overheard(f *fixture, id string) (publishing.RelayConfig, destination.Subscription, *spoken) {
 	f.appendAll(noted("c-1"))
-	r, sub := receivers{"one": {}}, subscriptionOf("everything", "one", everyEvent)
+	r, sub := everythingToOne()
 	c, log := r.config(f, id, sub), new(spoken)
 	c.Logger = slog.New(slog.NewTextHandler(log, nil))
 	return c, sub, log

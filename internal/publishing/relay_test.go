@@ -85,6 +85,11 @@ func subscriptionOf(topic, publisher string, match outbox.Match) destination.Sub
 
 type receivers map[string]*receiver
 
+// everythingToOne is a receiver, one, and a subscription of it to every event.
+func everythingToOne() (receivers, destination.Subscription) {
+	return receivers{"one": {}}, subscriptionOf("everything", "one", everyEvent)
+}
+
 func (r receivers) config(f *fixture, id string, subs ...destination.Subscription) publishing.RelayConfig {
 	return publishing.RelayConfig{Progress: f.progress, Pairs: subs, Metrics: metrics.New(f.Summary), ID: id, PollInterval: 20 * time.Millisecond, Lease: lease,
 		Logger: slog.New(slog.DiscardHandler),
@@ -285,8 +290,7 @@ func TestRelay_waitsLongerAfterEmptyPolls(t *testing.T) {
 	t.Parallel()
 	f := open(t)
 	s := newSteps(f.Clock)
-	r := receivers{"one": {}}
-	sub := subscriptionOf("everything", "one", everyEvent)
+	r, sub := everythingToOne()
 	sub.PollInterval = time.Second
 	deliver(t, f, s.on(r.config(f, "one", sub)))
 	second := time.Second
@@ -398,8 +402,7 @@ func TestRelay_sharesReads(t *testing.T) {
 func TestRelay_noticesAppendsOfOthers(t *testing.T) {
 	t.Parallel()
 	f := open(t, live)
-	r := receivers{"one": {}}
-	sub := subscriptionOf("everything", "one", everyEvent)
+	r, sub := everythingToOne()
 	sub.PollInterval = time.Hour
 	deliver(t, f, r.config(f, "one", sub))
 	storetest.Eventually(t, "the pair is held", func() bool { return f.standing(sub.SubscriptionName).owner == "one" })
