@@ -377,7 +377,7 @@ func TestRelay_renewsTheLeaseOfAnIdleSubscription(t *testing.T) {
 	c := receivers{"one": {}}.config(f, "one", sub)
 	c.Lease = lease / 3
 	deliver(t, f, c)
-	for range 2 {
+	for range 3 {
 		storetest.Eventually(t, "the lease is renewed", func() bool {
 			held := f.publisher(sub.SubscriptionName).Lease
 			return held != nil && held.ExpiresAt.Equal(f.Clock.Now().Add(c.Lease))
