@@ -59,17 +59,7 @@ func New(core *store.Store, o Options) *Alerts {
 		o.Hide = func(s string) string { return s }
 	}
 	a := &Alerts{core: core, Options: o}
-	core.OnEndLeases(a.endLease)
 	return a
-}
-
-// endLease ends the evaluator's lease if a process that is known to be gone has it; an empty name means
-// any.
-func (a *Alerts) endLease(ctx context.Context, owner string) error {
-	return a.write(ctx, func(t *store.Tx) error {
-		_, err := t.Exec(`update alert_evaluator set lease_owner = '', lease_expires_at = 0 where lease_owner = $1 or $1 = ''`, owner)
-		return err
-	})
 }
 
 // Configured reports whether this process has receivers.

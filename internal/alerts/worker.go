@@ -60,8 +60,7 @@ func (w *Worker) Run(ctx context.Context) {
 	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordTime)
 	defer cancel()
 	_ = w.Alerts.write(ending, func(t *store.Tx) error { // otherwise it expires
-		_, err := t.Exec(`update alert_evaluator set lease_owner = '', lease_expires_at = 0 where lease_owner = $1 and lease_epoch = $2`, w.ID, w.epoch)
-		return err
+		return store.AlertLease.Release(t.Tx, w.ID, w.epoch, `id = 1`)
 	})
 }
 
@@ -98,16 +97,8 @@ func (w *Worker) Step(ctx context.Context) (more bool, err error) {
 
 func (w *Worker) claim(ctx context.Context) error {
 	return w.Alerts.write(ctx, func(t *store.Tx) error {
-		now := w.Alerts.core.Now()
-		found, err := t.One([]any{&w.epoch}, `
-update alert_evaluator
-set lease_epoch = case when lease_owner = $1 then lease_epoch else lease_epoch + 1 end,
-  lease_owner = $1, lease_expires_at = $2
-where lease_owner = $1
-  or lease_expires_at <= $3
-  or lease_expires_at > $4
-returning lease_epoch`, w.ID, now+lease.Microseconds(), now, now+10*lease.Microseconds()) // the last: the clock was set back
-		if err == nil && !found {
+		var err error
+		if w.epoch, err = store.AlertLease.Take(t.Tx, w.ID, w.Alerts.core.Now(), lease.Microseconds(), `id = 1`); err == nil && w.epoch == 0 {
 			err = errElsewhere
 		}
 		return err

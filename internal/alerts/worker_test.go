@@ -402,6 +402,7 @@ func TestWorker_doesNothingWhileAnotherHasTheLease(t *testing.T) {
 		two.step()
 		one.Clock.Advance(15 * time.Second)
 	}
+	must.Equal(t, must.Get(two.View(two.Ctx)).Or(t).Evaluator, "w-1", "the evaluator")
 	must.Equal(t, w.kinds(), "firing", "sent")
 	for range 8 { // the first is gone
 		two.Clock.Advance(15 * time.Second)

@@ -39,7 +39,6 @@ type Intake struct {
 func New(core *store.Store) *Intake {
 	in := &Intake{core: core}
 	core.OnChange(in.states.Forget)
-	core.OnEndLeases(in.endLeases)
 	core.OnSummary(func(context.Context, *outbox.Summary) func(*store.Tx, *outbox.Summary) error { return addRejecting })
 	return in
 }

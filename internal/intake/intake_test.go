@@ -272,6 +272,10 @@ func TestIntake_oneProcessHoldsASource(t *testing.T) {
 	equal(t, "after the take-over", s.journal("c-1"), "e-1")
 	equal(t, "holder", s.state().Lease.Owner, "process-2")
 	equal(t, "epoch", s.state().Lease.Epoch, 2)
+	second.Close()
+	s.put(event("c-1", "e-2"))
+	s.drain()
+	equal(t, "after the other released it", s.journal("c-1"), "e-1 e-2")
 }
 
 // Append takes pgx's own transactions too.

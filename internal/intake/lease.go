@@ -26,38 +26,26 @@ insert into intake_sources (source, place)
 values ($1, $2)
 on conflict (source) do nothing`
 
-	// The last condition: the clock was set back.
-	claimSource = `
+	placeSource = `
 update intake_sources
-set lease_epoch = case when lease_owner = $2 then lease_epoch else lease_epoch + 1 end,
-  lease_owner = $2, lease_expires_at = $3, place = $6
+set place = $2
 where source = $1
-  and (lease_owner = $2 or lease_expires_at <= $4 or lease_expires_at > $5)
-returning lease_epoch, handed_over, (select id from journal_identity)`
-
-	releaseSource = `
-update intake_sources
-set lease_owner = '', lease_expires_at = 0
-where source = $1
-  and lease_owner = $2
-  and lease_epoch = $3`
-
-	endLeases = `
-update intake_sources
-set lease_owner = '', lease_expires_at = 0
-where lease_owner <> ''
-  and ($1 = '' or lease_owner = $1)`
+returning handed_over, (select id from journal_identity)`
 )
 
 // claim takes a free lease, or extends it, and reports whether the process has it.
 func (in *Intake) claim(ctx context.Context, l *lease, place string, length time.Duration) (held bool, err error) {
 	err = in.core.Journal().Write(ctx, func(t *store.Tx) error {
 		now := in.core.Now()
+		held = false
 		if _, err := t.Exec(insertSource, l.source, place); err != nil {
 			return err
 		}
 		l.expires = now + length.Microseconds()
-		held, err = t.One([]any{&l.epoch, &l.handedOver, &l.journal}, claimSource, l.source, l.owner, l.expires, now, now+10*length.Microseconds(), place)
+		var err error
+		if l.epoch, err = store.SourceLeases.Take(t.Tx, l.owner, now, length.Microseconds(), `source = $5`, l.source); err == nil && l.epoch != 0 {
+			held, err = t.One([]any{&l.handedOver, &l.journal}, placeSource, l.source, place)
+		}
 		return err
 	})
 	if !held || err != nil {
@@ -76,22 +64,8 @@ func (in *Intake) release(ctx context.Context, l *lease) error {
 		return nil
 	}
 	return in.core.Journal().Write(ctx, func(t *store.Tx) error {
-		_, err := t.Exec(releaseSource, l.source, l.owner, epoch)
-		return err
+		return store.SourceLeases.Release(t.Tx, l.owner, epoch, `source = $3`, l.source)
 	})
-}
-
-// endLeases ends the leases of a process that is known to be gone; an empty owner means all. If it is
-// alive, its epoch keeps it from appending.
-func (in *Intake) endLeases(ctx context.Context, owner string) error {
-	err := in.core.Journal().Write(ctx, func(t *store.Tx) error {
-		_, err := t.Exec(endLeases, owner)
-		return err
-	})
-	if err != nil {
-		return fmt.Errorf("end leases on sources: %w", err)
-	}
-	return nil
 }
 
 // lost is the refusal of a process that no longer has the lease.

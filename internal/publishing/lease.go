@@ -273,32 +273,6 @@ func byName[T any](all []T, name func(T) outbox.SubscriptionName) []T {
 	})
 }
 
-// endPublisherLeases ends leases with a subquery that selects the subscriptions in the order of byName;
-// a lock suffix and a parenthesis must be appended.
-const endPublisherLeases = `
-update publisher_progress
-set lease_expires_at = $1
-where (topic, publisher) in (
-  select topic, publisher
-  from publisher_progress
-  where lease_owner <> ''
-    and ($2 = '' or lease_owner = $2)
-    and lease_expires_at > $1
-  order by topic, publisher`
-
-// endLeases ends the leases of a process that is known to be gone; an empty owner means all. Should it
-// still run, its epoch keeps it from advancing.
-func (pr *Progress) endLeases(ctx context.Context, owner string) error {
-	err := pr.write(ctx, func(t *tx) error {
-		_, err := t.Exec(endPublisherLeases+t.ForUpdate+")", pr.core.Now(), owner)
-		return err
-	})
-	if err != nil {
-		return fmt.Errorf("end leases on publishers: %w", err)
-	}
-	return nil
-}
-
 // Beat is a periodic report of a subscription's holder.
 type Beat struct {
 	Lease           Lease

@@ -33,7 +33,6 @@ func NewProgress(core *store.Store) *Progress {
 	pr := &Progress{core: core, looks: looks{window: 10_000, together: 30_000, least: 500, seek: 100_000}, sent: map[outbox.SubscriptionName]int64{}}
 	core.OnChange(pr.subs.Forget)
 	core.OnSample(pr.sample)
-	core.OnEndLeases(pr.endLeases)
 	core.OnWentBack(pr.tellLost)
 	return pr
 }

@@ -351,30 +351,3 @@ func (rs *Runs) Release(ctx context.Context, l Lease) error {
 	}
 	return nil
 }
-
-// endRunLeases ends leases with a subquery that selects the runs in a fixed order; a lock suffix
-// and a parenthesis must be appended.
-const endRunLeases = `
-update runs
-set lease_expires_at = $1
-where id in (
-  select id
-  from runs
-  where finished_at is null
-    and lease_owner <> ''
-    and ($2 = '' or lease_owner = $2)
-    and lease_expires_at > $1
-  order by id`
-
-// EndLeases expires the run leases of a worker that is known to be gone; an empty owner means all
-// workers. Should the worker still run, the epoch fences it off.
-func (rs *Runs) EndLeases(ctx context.Context, owner string) error {
-	err := rs.write(ctx, func(t *tx) error {
-		_, err := t.Exec(endRunLeases+t.ForUpdate+")", rs.core.Now(), owner)
-		return err
-	})
-	if err != nil {
-		return fmt.Errorf("end leases on runs: %w", err)
-	}
-	return nil
-}

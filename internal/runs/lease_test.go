@@ -108,11 +108,11 @@ func TestRelease_isNoAttemptAndLetsAnotherTakeOverAtOnce(t *testing.T) {
 		must.Hold(t, got.Status == outbox.RunRunning && got.Lease == nil && got.Attempts == 0, "released run is %+v", got)
 	}
 	f.ClaimRun(one)
-	must.OK(t, f.Runs.EndLeases(f.Ctx, two.ID))
+	must.OK(t, f.EndLeases(f.Ctx, two.ID))
 	f.NoRun(two)
-	must.OK(t, f.Runs.EndLeases(f.Ctx, one.ID))
+	must.OK(t, f.EndLeases(f.Ctx, one.ID))
 	f.ClaimRun(two)
-	must.OK(t, f.Runs.EndLeases(f.Ctx, ""))
+	must.OK(t, f.EndLeases(f.Ctx, ""))
 	f.ClaimRun(one)
 }
 
@@ -255,7 +255,7 @@ func TestLocks_ofRunsAreTakenInOneOrderToo(t *testing.T) {
 			}
 			return s.RecordVerifications(s.Ctx, notes)
 		},
-		"end leases": func(s *fixture, _ int) error { return s.Runs.EndLeases(s.Ctx, one.ID) },
+		"end leases": func(s *fixture, _ int) error { return s.EndLeases(s.Ctx, one.ID) },
 	})
 	active := f.Number(`select count(*) from run_scopes where active = 1 and run_id in (select id from runs where finished_at is not null)`)
 	must.Equal(t, active, 0, "scopes of runs that have ended keep others out")

@@ -127,7 +127,7 @@ func TestReplay_missesNothingAppliedOrUnskippedBesideIt(t *testing.T) {
 	must.Need(t, err == nil && p.Error == "", "%+v (%v)", p, err)
 	b.MustHaveCursors("a trail 3 live")
 	must.Equal(t, len(storetest.Column[int](t, b.ProjectionsDB, `select seq from trail order by place`)), 3, "the trail has events")
-	must.OK(t, b.Runs.EndLeases(t.Context(), ""))
+	must.OK(t, b.EndLeases(t.Context(), ""))
 	b.PauseProjection("trail", "a")
 	b.Feed(enginetest.Noted("a"))
 	b.ResumeProjection("trail", "a")

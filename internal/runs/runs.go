@@ -34,7 +34,6 @@ func New(core *store.Store) *Runs {
 	core.OnSummary(rs.prepareHeld)
 	core.OnCheck("projections that are behind", rs.checkBehind)
 	core.OnReconcile(rs.startOwed)
-	core.OnEndLeases(rs.EndLeases)
 	return rs
 }
 

@@ -100,31 +100,25 @@ func (s *Store) renew(ctx context.Context, w Worker, claims []Claim, lease time.
 	return lost, err
 }
 
-// endLeases lacks its end: the caller appends a lock suffix and a parenthesis. Its query locks
-// the campaigns in the common order.
-const endLeases = `
-update campaigns
-set lease_expires_at = $1, due_at = case when due_at is null then null else cast($1 as bigint) end
-where campaign_id in (
-  select campaign_id
-  from campaigns
-  where lease_owner <> ''
-    and ($2 = '' or lease_owner = $2 or substr(lease_owner, 1, 4) = 'run ' and substr(lease_owner, length(lease_owner) - length($2) + 1) = $2)
-    and lease_expires_at > $1
-  order by campaign_id`
+// The leases of the journal.
+var (
+	campaignLeases  = sqldb.Leases{Table: "campaigns", Key: "campaign_id", Due: true}
+	PublisherLeases = sqldb.Leases{Table: "publisher_progress", Key: "topic, publisher"}
+	RunLeases       = sqldb.Leases{Table: "runs", Key: "id"}
+	SourceLeases    = sqldb.Leases{Table: "intake_sources", Key: "source"}
+	AlertLease      = sqldb.Leases{Table: "alert_evaluator", Key: "id"}
 
-// EndLeases expires the leases of a worker known to be gone, and of the runs it worked on; an
-// empty owner means all. If the worker is still alive, its epoch prevents any further change.
-func (s *Store) EndLeases(ctx context.Context, owner string) error {
-	err := s.journal.Write(ctx, func(t *Tx) error {
-		_, err := t.Exec(endLeases+t.ForUpdate+")", s.Now(), owner)
-		return err
-	})
+	leases = []sqldb.Leases{campaignLeases, PublisherLeases, RunLeases, SourceLeases, AlertLease}
+)
+
+// EndLeases expires the leases of a process known to be gone, and of the runs it worked on; an
+// empty owner means all. If it is still alive, its epochs prevent any further change.
+func (s *Store) EndLeases(ctx context.Context, owner string) (err error) {
+	for _, l := range leases {
+		err = errors.Join(err, s.journal.Write(ctx, func(t *Tx) error { return l.End(t.Tx, owner, s.Now()) }))
+	}
 	if err != nil {
-		err = fmt.Errorf("end leases: %w", err)
+		return fmt.Errorf("end leases: %w", err)
 	}
-	for _, besides := range s.onEndLeases {
-		err = errors.Join(err, besides(ctx, owner))
-	}
-	return err
+	return nil
 }

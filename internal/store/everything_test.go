@@ -379,7 +379,7 @@ func (f *fixture) useRuns() {
 	known := outbox.RunResult{CampaignID: "known", Outcome: outbox.OutcomeMatch, Seq: 1, Events: 1,
 		Projections: []outbox.ProjectionResult{{Projection: "roster", Verdict: outbox.VerdictMatch}}}
 	_, err = f.Runs.Report(f.Ctx, l, runs.Progress{Results: []outbox.RunResult{known}, Lines: []outbox.RunLine{{Text: "x"}}, Lease: lease})
-	f.ok(err, f.Runs.Release(f.Ctx, l), f.Runs.EndLeases(f.Ctx, "nobody"))
+	f.ok(err, f.Runs.Release(f.Ctx, l), f.EndLeases(f.Ctx, "nobody"))
 	f.must(f.Runs.Finish(f.Ctx, f.ClaimRun(two), outbox.RunFailed, "boom"))
 	f.must(f.Runs.Resume(f.Ctx, ana(""), run.ID, enginetest.LoadedRuns))
 	f.must(f.Runs.Active(f.Ctx))

@@ -143,10 +143,14 @@ func (s *Store) recordWentBack(t *Tx, w *outbox.WentBack, at int64) (err error) 
 	if w.Head, err = t.HeadPosition(); err != nil || s.options.ReadOnly {
 		return err
 	}
-	for _, statement := range voidLeases {
-		if _, err := t.Exec(fmt.Sprintf(statement, t.ForUpdate), now, at); err != nil {
+	// Epochs of the lost time would be given out again, to the same owners.
+	for _, l := range leases {
+		if err := l.Void(t.Tx, now, at); err != nil {
 			return fmt.Errorf("end the leases of a journal that went back: %w", err)
 		}
+	}
+	if _, err := t.Exec(voidClaims, now, at); err != nil {
+		return fmt.Errorf("end the claims of a journal that went back: %w", err)
 	}
 	if _, err := t.Exec(passPosition, w.Remembered); err != nil {
 		return fmt.Errorf("pass the positions of a journal that went back: %w", err)
@@ -159,19 +163,8 @@ const passPosition = `
 select setval(s.name, greatest($1, coalesce(pg_sequence_last_value(s.name), 1)))
 from (select cast(pg_get_serial_sequence('events', 'position') as regclass) as name) as s`
 
-// voidLeases end all leases and raise their epochs to $1, the time in microseconds, which no epoch
-// that was given out reaches: epochs of the lost time are given out again, to the same owners. They
-// spare those above $2, which another process has raised for the same reason.
-var voidLeases = []string{`
-update campaigns
-set lease_epoch = $1,
-  lease_expires_at = case when lease_owner = '' then lease_expires_at else least(lease_expires_at, cast($1 as bigint)) end,
-  due_at = case when lease_owner = '' or due_at is null then due_at else cast($1 as bigint) end
-where campaign_id in (
-  select campaign_id
-  from campaigns
-  where lease_epoch < $2
-  order by campaign_id%s)`, `
+// voidClaims gives rows that are being applied the epoch of their campaigns.
+const voidClaims = `
 update projection_apply_outbox
 set claim_epoch = $1
 where status = 'processing'
@@ -180,32 +173,7 @@ where status = 'processing'
     select campaign_id
     from campaigns
     where processing > 0
-      and lease_epoch = $1)%.0s`, `
-update publisher_progress
-set lease_epoch = $1, lease_owner = '', lease_expires_at = 0, next_poll_at = null, events_per_second = 0, hanging_since = null
-where (topic, publisher) in (
-  select topic, publisher
-  from publisher_progress
-  where lease_epoch < $2
-  order by topic, publisher%s)`, `
-update runs
-set lease_epoch = $1, lease_expires_at = least(lease_expires_at, cast($1 as bigint))
-where id in (
-  select id
-  from runs
-  where finished_at is null
-    and lease_epoch < $2
-  order by id%s)`, `
-update intake_sources
-set lease_epoch = $1, lease_owner = '', lease_expires_at = 0
-where source in (
-  select source
-  from intake_sources
-  where lease_epoch < $2
-  order by source%s)`, `
-update alert_evaluator
-set lease_epoch = $1, lease_owner = '', lease_expires_at = 0
-where lease_epoch < $2%.0s`}
+      and lease_epoch = $1)`
 
 const selectWentBack = `
 select at, after

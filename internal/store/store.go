@@ -81,7 +81,6 @@ type Store struct {
 	onCheck     []CheckStep
 	onReconcile []func(context.Context) error
 	onWentBack  []func(*outbox.WentBack) (recorded func())
-	onEndLeases []func(ctx context.Context, owner string) error
 
 	lineage   lineage
 	histories historyCache
@@ -258,12 +257,6 @@ func (s *Store) OnFailure(failed func(t *Tx, campaign string, seq int64, f readm
 // once the store is in use.
 func (s *Store) OnSummary(prepare func(context.Context, *outbox.Summary) func(*Tx, *outbox.Summary) error) {
 	s.onSummary = append(s.onSummary, prepare)
-}
-
-// OnEndLeases registers a function that ends leases of other kinds together with those on
-// campaigns; see EndLeases. It must not be called once the store is in use.
-func (s *Store) OnEndLeases(end func(ctx context.Context, owner string) error) {
-	s.onEndLeases = append(s.onEndLeases, end)
 }
 
 // CheckStep is a part of a check that does not concern one campaign.
