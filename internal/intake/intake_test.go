@@ -275,6 +275,7 @@ func TestIntake_oneProcessHoldsASource(t *testing.T) {
 	second.Close()
 	s.put(event("c-1", "e-2"))
 	s.drain()
+	s.drain()
 	equal(t, "after the other released it", s.journal("c-1"), "e-1 e-2")
 }
 
