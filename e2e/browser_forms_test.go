@@ -255,7 +255,7 @@ func TestBrowser_aFormActsOnce(t *testing.T) {
 	t.Parallel()
 	const publisher, campaign = "/publishers/sales/partner", "/campaigns/table"
 	o := sit(t)
-	latencies := []time.Duration{100 * time.Millisecond, 0, time.Second}[:size.Of(2, 3, 3)]
+	latencies := []time.Duration{100 * time.Millisecond, 0, time.Second}[:size.Of(2, 2, 3)]
 	for i, g := range gestures {
 		if i%size.Of(4, 1, 1) != 0 {
 			continue

@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"fmt"
-	"net/http"
 	"slices"
 	"strings"
 
@@ -224,7 +223,6 @@ func (b *tab) aDragSelectsARange() {
 }
 
 func (b *tab) aCellOpensItsCampaign() {
-	b.s.awaitAnswer(b.t, http.MethodGet, "/charts", nil, http.StatusOK, `class="heat"`) // once a minute was sampled
 	b.openCharts("/charts")
 	cell := func() point {
 		b.placeOf(".heat")

@@ -76,7 +76,7 @@ func TestBrowser_pages(t *testing.T) {
 
 func TestBrowser_emptyPages(t *testing.T) {
 	t.Parallel()
-	openTab(t, start(t, newDatabases(t))).crawl(emptyPages, size.Of(3, 2, 1))
+	openTab(t, start(t, newDatabases(t))).crawl(emptyPages, size.Of(3, 3, 1))
 }
 
 // inlineCodeIsForbidden makes sure that what a text might inject does not run.
@@ -108,9 +108,9 @@ func (b *tab) crawl(pages map[string]string, step int) {
 
 // inspectAll measures the open page, the number-th, and has axe-core check it in the three main sizes. A soak
 // has every other combination of size and theme, a full run one of the main sizes and one between them, with
-// axe-core for every other page, a short one any one, with axe-core for every fifth.
+// axe-core for every third page, a short one any one, with axe-core for every fifth.
 func (b *tab) inspectAll(name string, number int) {
-	if number%size.Of(5, 2, 1) == 0 {
+	if number%size.Of(5, 3, 1) == 0 {
 		b.loadAxe()
 	}
 	for i, window := range []viewport{narrow, wide, broad, {480, 900}, {780, 900}, {1030, 900}} {

@@ -67,7 +67,7 @@ func TestBrowser_aReadModelIsShownAsOfAnyEvent(t *testing.T) {
 	appendTo(t, s, "", "hostile", towns)
 	s.awaitSettled(t)
 	b := openTab(t, s)
-	for _, window := range size.Of([]viewport{narrow}, []viewport{wide, narrow}, []viewport{wide, narrow}) {
+	for _, window := range size.Of([]viewport{narrow}, []viewport{narrow}, []viewport{wide, narrow}) {
 		b.size(window)
 		b.slideBack()
 		b.seeGraph()

@@ -12,10 +12,11 @@ import (
 	"unicode"
 
 	"github.com/outboxweb/outboxweb/internal/must"
+	"github.com/outboxweb/outboxweb/internal/size"
 )
 
-// hostile are texts that have broken pages, files and logs elsewhere; a short run has every third, and so some of
-// each kind. Injected code would call hostile(); injected URLs are at evil.example. None is longer than an id may be.
+// hostile are texts that have broken pages, files and logs elsewhere; a short run has every third, a full one
+// every second, and so some of each kind. Injected code would call hostile(); injected URLs are at evil.example. None is longer than an id may be.
 var hostile = []string{
 	// elements, in every place of a document
 	`<script>hostile(1)</script>`, `</script><script>hostile(2)</script>`, `</title><script>hostile(3)</script>`, `</textarea><script>hostile(4)</script>`, `</style><script>hostile(5)</script>`,
@@ -56,11 +57,10 @@ var hostileLines, hostileAnywhere []string // the texts for places that accept a
 
 // chooseTexts sets the texts once it is known how much is to be tested.
 func chooseTexts() {
-	if all := hostile; testing.Short() {
-		hostile = nil
-		for i := 2; i < len(all); i += 3 {
-			hostile = append(hostile, all[i])
-		}
+	all, step := hostile, size.Of(3, 2, 1)
+	hostile = nil
+	for i := 2 % step; i < len(all); i += step {
+		hostile = append(hostile, all[i])
 	}
 	hostileLines, hostileAnywhere = slices.Concat(hostileTurning, hostile), slices.Concat(hostile, hostileTurning, hostileControls)
 }

@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -173,34 +172,15 @@ func (o *onCall) awaitPublisher(text string) {
 	o.s.awaitAnswer(o.t, http.MethodGet, "/api/v1/publishers/sales/partner", nil, http.StatusOK, text)
 }
 
-// pager is a receiver of alerts.
-type pager struct{ *partner }
-
-type alertMessage struct {
-	Kind, Rule, Title, Error, Todo string
-	Count                          int64
-	Version                        string `json:"projection_version"`
-	Console                        string `json:"console_url"`
-}
-
-// config is a configuration in which the pager gets alerts of a rule at once.
-func (p pager) config(t *testing.T, d databases, rule string) []string {
-	return d.config(t, fmt.Sprintf("alerts:\n  receivers: {pager: {url: %q, allow_private: true}}\n  to: [pager]\n  rules:\n    %s: {over: 0, for: 0}\n", p.url, rule))
-}
-
-func (p pager) await(t *testing.T, kind, rule string) (found alertMessage) {
-	eventually(t, patience, "a message "+kind+" about "+rule, func() (bool, string) {
+// hears waits until something that has come says all of it.
+func (p *partner) hears(t *testing.T, texts ...string) {
+	eventually(t, patience, fmt.Sprintf("%q has come", texts), func() (bool, string) {
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		for _, text := range p.got {
-			must.OK(t, json.Unmarshal([]byte(text), &found))
-			if found.Kind == kind && found.Rule == rule {
-				return true, ""
-			}
-		}
-		return false, fmt.Sprint(p.got)
+		return slices.ContainsFunc(p.got, func(got string) bool {
+			return !slices.ContainsFunc(texts, func(text string) bool { return !strings.Contains(got, text) })
+		}), strings.Join(p.got, "\n")
 	})
-	return found
 }
 
 // gate is the address at which readers reach one server after another, as at a proxy.
