@@ -7,7 +7,7 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"slices"
-	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/chromedp/cdproto/target"
@@ -16,27 +16,24 @@ import (
 	"github.com/outboxweb/outboxweb/internal/must"
 )
 
-// portal is a proxy that signs readers in, as oauth2-proxy does: a cookie is compared at the login's end
-// with the state that the login began with, so that another login in between makes it fail.
+// portal is a proxy that signs readers in.
 type portal struct {
 	*gate
 	name      string
 	button    bool   // a page with a button comes before the login
 	elsewhere bool   // the login is at another origin
-	eager     bool   // the answer to a page already sets the login's cookie; scripts get 401
+	eager     bool   // scripts get 401
 	login     string // the address of the login page
 
-	mu       sync.Mutex
-	session  string // the cookie of the one session; empty if it has ended
-	begun    int    // logins
-	scripted int    // of these, those that something other than a reader has begun
+	in       atomic.Bool
+	scripted atomic.Int64 // the logins that something other than a reader has begun
 }
 
 // start starts a server behind the portal, on a journal with a dead row.
 func (p *portal) start(t *testing.T) *server {
 	d, flags := poisoned(t)
 	p.gate = newGate(t, p.guard)
-	p.login = p.url + "/oauth2/login"
+	p.login = "/oauth2/login"
 	if p.elsewhere {
 		provider := httptest.NewServer(http.HandlerFunc(p.loginPage))
 		t.Cleanup(provider.Close)
@@ -47,30 +44,27 @@ func (p *portal) start(t *testing.T) *server {
 
 func (p *portal) guard(next http.Handler) http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /oauth2/sign_in", func(w http.ResponseWriter, r *http.Request) {
-		showForm(w, "/oauth2/start", "start", url.Values{"rd": {r.FormValue("rd")}})
+	mux.HandleFunc("GET /oauth2/sign_in", func(w http.ResponseWriter, r *http.Request) { showForm(w, "/oauth2/start", "start", r.FormValue("rd")) })
+	mux.HandleFunc("GET /oauth2/start", func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Sec-Fetch-Mode") != "navigate" {
+			p.scripted.Add(1)
+		}
+		http.Redirect(w, r, p.login+"?"+url.Values{"rd": {r.FormValue("rd")}}.Encode(), http.StatusFound)
 	})
-	mux.HandleFunc("GET /oauth2/start", p.begin)
 	mux.HandleFunc("GET /oauth2/login", p.loginPage)
-	mux.HandleFunc("GET /oauth2/callback", p.callback)
-	mux.HandleFunc("GET /oauth2/sign_out", func(w http.ResponseWriter, r *http.Request) {
-		p.end()
-		http.Redirect(w, r, r.FormValue("rd"), http.StatusFound)
-	})
+	for path, in := range map[string]bool{"GET /oauth2/callback": true, "GET /oauth2/sign_out": false} {
+		mux.HandleFunc(path, func(w http.ResponseWriter, r *http.Request) {
+			p.in.Store(in)
+			http.Redirect(w, r, r.FormValue("rd"), http.StatusFound)
+		})
+	}
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		cookie, err := r.Cookie("session")
-		p.mu.Lock()
-		in := err == nil && cookie.Value == p.session
-		p.mu.Unlock()
 		r.Header.Set("X-Forwarded-Email", "ana@example.org")
 		switch {
-		case in:
+		case p.in.Load():
 			next.ServeHTTP(w, r)
 		case p.eager && r.Header.Get("Accept") == "application/json":
 			w.WriteHeader(http.StatusUnauthorized)
-		case p.eager:
-			r.Form = url.Values{"rd": {r.RequestURI}}
-			p.begin(w, r)
 		default:
 			to := map[bool]string{true: "/oauth2/sign_in", false: "/oauth2/start"}[p.button]
 			http.Redirect(w, r, to+"?rd="+url.QueryEscape(r.RequestURI), http.StatusFound)
@@ -79,61 +73,23 @@ func (p *portal) guard(next http.Handler) http.Handler {
 	return mux
 }
 
-func (p *portal) begin(w http.ResponseWriter, r *http.Request) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.begun++
-	if r.Header.Get("Sec-Fetch-Mode") != "navigate" {
-		p.scripted++
-	}
-	state := fmt.Sprint(p.begun)
-	http.SetCookie(w, &http.Cookie{Name: "csrf", Value: state, Path: "/", HttpOnly: true})
-	http.Redirect(w, r, p.login+"?"+url.Values{"state": {state}, "rd": {r.FormValue("rd")}}.Encode(), http.StatusFound)
-}
-
 func (p *portal) loginPage(w http.ResponseWriter, r *http.Request) {
-	showForm(w, p.url+"/oauth2/callback", "login", url.Values{"state": {r.FormValue("state")}, "rd": {r.FormValue("rd")}})
+	showForm(w, p.url+"/oauth2/callback", "login", r.FormValue("rd"))
 }
 
-func (p *portal) callback(w http.ResponseWriter, r *http.Request) {
-	if cookie, err := r.Cookie("csrf"); err != nil || cookie.Value != r.FormValue("state") {
-		http.Error(w, "Login failed: invalid CSRF token", http.StatusForbidden)
-		return
-	}
-	p.mu.Lock()
-	p.session = "s-" + r.FormValue("state")
-	http.SetCookie(w, &http.Cookie{Name: "session", Value: p.session, Path: "/", HttpOnly: true})
-	p.mu.Unlock()
-	http.Redirect(w, r, r.FormValue("rd"), http.StatusFound)
-}
-
-func showForm(w http.ResponseWriter, action, id string, fields url.Values) {
+func showForm(w http.ResponseWriter, action, id, rd string) {
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	fmt.Fprintf(w, `<!DOCTYPE html><html lang="en"><head><title>Sign in</title><link rel="icon" href="data:,"></head><body><form action="%s">`, action)
-	for name, values := range fields {
-		fmt.Fprintf(w, `<input type="hidden" name="%s" value="%s">`, name, html.EscapeString(values[0]))
-	}
-	fmt.Fprintf(w, `<button id="%s">Sign in</button></form></body></html>`, id)
+	fmt.Fprintf(w, `<!DOCTYPE html><html lang="en"><head><title>Sign in</title><link rel="icon" href="data:,"></head><body><form action="%s"><input type="hidden" name="rd" value="%s"><button id="%s">Sign in</button></form></body></html>`,
+		action, html.EscapeString(rd), id)
 }
 
-func (p *portal) end() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.session = ""
-}
+func (p *portal) end() { p.in.Store(false) }
 
 func (p *portal) signIn(b *tab) {
 	if p.button {
 		b.click("#start")
 	}
 	b.click("#login")
-}
-
-// logins is how many something other than a reader has begun.
-func (p *portal) logins() int {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.scripted
 }
 
 func (b *tab) another(options ...chromedp.ContextOption) *tab {
@@ -303,9 +259,9 @@ func TestBrowser_aSessionThatEnds(t *testing.T) {
 				b.signsOut(p)
 			}
 			b.away() // or its poll would begin one
-			before := p.logins()
+			before := p.scripted.Load()
 			b.sessionEndsInTabs(p, "/", "/campaigns", row)
-			begun := p.logins() - before
+			begun := p.scripted.Load() - before
 			must.Hold(t, begun <= 3 && (!p.eager || begun == 0), "3 tabs have begun %d logins", begun)
 			p.watchedInTheBackground(b)
 		})
@@ -324,11 +280,11 @@ func (p *portal) watchedInTheBackground(b *tab) {
 	hidden.polledTwice()          // what it asked before is answered
 	b.navigate("/docs/operating") // which asks for nothing by itself
 	p.end()
-	before := p.logins()
+	before := p.scripted.Load()
 	hidden.seenAgain()
 	hidden.await("the page says that the session has ended", overInAPoll)
 	hidden.polledTwice()
 	n := value[int](hidden, asked)
 	hidden.seenAgain()
-	must.Hold(b.t, value[int](hidden, asked) == n && p.logins() == before, "a hidden page goes on asking, and begins logins")
+	must.Hold(b.t, value[int](hidden, asked) == n && p.scripted.Load() == before, "a hidden page goes on asking, and begins logins")
 }

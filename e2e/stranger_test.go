@@ -103,7 +103,7 @@ func buildGoClient(t *testing.T, dir string) (program []string) {
 	must.OK(t, os.Mkdir(filepath.Join(dir, "api"), 0o755))
 	run(t, ".", "go", "tool", "-modfile=../tools/go.mod", "oapi-codegen", "-generate", "types,client", "-package", "api",
 		"-o", filepath.Join(dir, "api", "api.go"), apiDocument)
-	run(t, dir, "go", "build", "-o", "program", ".")
+	run(t, dir, "go", "build", "-trimpath", "-ldflags", withoutSymbols, "-o", "program", ".") // without its path the cache has it the next time
 	return []string{filepath.Join(dir, "program")}
 }
 

@@ -39,7 +39,7 @@ func troubled(t *testing.T) (s *server, campaign string, seq int64) {
 	}
 	s.post(t, http.StatusOK, "/api/v1/tokens/1/revoke", map[string]any{"reason": "it was in a ticket"})
 	drift(t, s, d)
-	change(t, d.journal(), `insert into campaign_samples (campaign_id, minute, lag_events, oldest_enqueued_at) values ($1, $2, 3, $2)`, failed[1].CampaignID, time.Now().Truncate(time.Minute).UnixMicro())
+	change(t, d.journal(), `insert into campaign_samples (campaign_id, minute, lag_events, oldest_enqueued_at) values ($1, $2, 3, $2)`, failed[1].CampaignID, time.Now().Add(-10*time.Minute).Truncate(time.Minute).UnixMicro())
 	return s, failed[1].CampaignID, failed[1].Seq
 }
 
