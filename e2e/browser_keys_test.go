@@ -164,10 +164,10 @@ func (b *tab) chartsAreReadByKeys() {
 	b.await("the crosshair is gone", crosses+` === 0`)
 }
 
-// plotAt is a place in the first chart of the page, at a share of its width.
-func (b *tab) plotAt(share float64) point {
-	b.placeOf(".plot .area")
-	return value[point](b, fmt.Sprintf(`(r => ({x: r.x + r.width * %g, y: r.y + r.height / 2}))(document.querySelector(".plot .area").getBoundingClientRect())`, share))
+// placeIn is a place in the first matching element, at a share of its width.
+func (b *tab) placeIn(selector string, share float64) point {
+	b.placeOf(selector)
+	return value[point](b, fmt.Sprintf(`(r => ({x: r.x + r.width * %g, y: r.y + r.height / 2}))(document.querySelector(%s).getBoundingClientRect())`, share, js(selector)))
 }
 
 // A line's readings, which the script takes from its path, are the values of its table.
@@ -206,7 +206,7 @@ func (b *tab) chartsAreReadByMouse() {
 
 func (b *tab) aDragSelectsARange() {
 	b.openCharts("/charts?range=6h")
-	from, to := b.plotAt(.25), b.plotAt(.75)
+	from, to := b.placeIn(".plot .area", .25), b.placeIn(".plot .area", .75)
 	want := value[[]float64](b, `(a => [Number(a.from) + 15 * a.step, Number(a.from) + 45 * a.step])(document.querySelector("svg.axes").dataset)`)
 	b.mouse(chromedp.MousePressed, from)
 	b.mouse(chromedp.MouseMoved, to)
@@ -224,16 +224,12 @@ func (b *tab) aDragSelectsARange() {
 
 func (b *tab) aCellOpensItsCampaign() {
 	b.openCharts("/charts")
-	cell := func() point {
-		b.placeOf(".heat")
-		return value[point](b, `(r => ({x: r.x + r.width * .3, y: r.y + r.height / 2}))(document.querySelector(".heat").getBoundingClientRect())`)
-	}
-	b.mouse(chromedp.MouseMoved, cell())
+	b.mouse(chromedp.MouseMoved, b.placeIn(".heat", .3))
 	const read = `document.querySelectorAll(".cell-mark").length === 1 && document.querySelector(".heat-readout").textContent.includes("record")`
 	b.await("the cell is read", read)
 	b.refreshed()
 	b.await("the refreshed page still reads it", read)
-	at := cell() // a refresh may have moved it
+	at := b.placeIn(".heat", .3) // a refresh may have moved it
 	campaign := value[string](b, `new URL(document.querySelector(".heat").previousElementSibling.href).pathname`)
 	b.do("click the cell", chromedp.MouseClickXY(at.X, at.Y))
 	b.await("the list starts at that time", `location.pathname === `+js(campaign)+` && new URLSearchParams(location.search).has("from")`)

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"bytes"
+	"encoding/base64"
 	"fmt"
 	"maps"
 	"net/http"
@@ -156,9 +157,13 @@ func (r running) secret(name string) string {
 	return strings.TrimSpace(string(text))
 }
 
-func (r running) want(status int, url string, prepare func(*http.Request)) {
+// want fails the test unless a request with headers, of which each is a name and a value, has an answer of a status.
+func (r running) want(status int, url string, headers ...string) {
 	request := must.Get(http.NewRequestWithContext(r.t.Context(), http.MethodGet, url, nil)).Or(r.t)
-	prepare(request)
+	for i := 0; i < len(headers); i += 2 {
+		request.Header.Set(headers[i], headers[i+1])
+	}
+	request.Host = "localhost"
 	answer := must.Get(http.DefaultTransport.RoundTrip(request)).Or(r.t)
 	defer answer.Body.Close()
 	must.Hold(r.t, answer.StatusCode == status, "GET %s: %s, want %d", url, answer.Status, status)
@@ -166,15 +171,11 @@ func (r running) want(status int, url string, prepare func(*http.Request)) {
 
 // wantAccess checks that the proxy and Prometheus are let in, and nobody else.
 func (r running) wantAccess() {
-	r.want(http.StatusUnauthorized, r.url+"/", func(*http.Request) {})
-	r.want(http.StatusUnauthorized, r.url+"/", func(q *http.Request) { q.Header.Set("X-Forwarded-Email", "admin") })
-	r.want(http.StatusUnauthorized, r.url+"/metrics", func(*http.Request) {})
-	r.want(http.StatusOK, r.url+"/metrics", func(q *http.Request) { q.Header.Set("Authorization", "Bearer "+r.secret("prometheus-token")) })
-	r.want(http.StatusOK, r.url+"/tokens", func(q *http.Request) {
-		q.Header.Set("X-Forwarded-Email", "admin")
-		q.Header.Set("X-Outboxweb-Proxy-Secret", r.secret("proxy-secret"))
-		q.Host = "localhost"
-	})
+	r.want(http.StatusUnauthorized, r.url+"/")
+	r.want(http.StatusUnauthorized, r.url+"/", "X-Forwarded-Email", "admin")
+	r.want(http.StatusUnauthorized, r.url+"/metrics")
+	r.want(http.StatusOK, r.url+"/metrics", "Authorization", "Bearer "+r.secret("prometheus-token"))
+	r.want(http.StatusOK, r.url+"/tokens", "X-Forwarded-Email", "admin", "X-Outboxweb-Proxy-Secret", r.secret("proxy-secret"))
 }
 
 func TestDeploy_theImageStartsOnlyWithAuthentication(t *testing.T) {
@@ -212,15 +213,12 @@ func TestDeploy_composeWithItsProxy(t *testing.T) {
 	location = "location / {" + strings.TrimSuffix(strings.TrimSpace(location), "}")
 	location = strings.NewReplacer("/run/secrets", r.secrets, "${PROXY_SECRET}", r.secret("proxy-secret"), "http://outboxweb;", r.url+";").Replace(location)
 	proxy := startNginx(t, location)
-	r.want(http.StatusUnauthorized, proxy+"/", func(q *http.Request) { q.Header.Set("X-Forwarded-Email", "admin") })
-	as := func(user, password string) func(*http.Request) {
-		return func(q *http.Request) {
-			q.SetBasicAuth(user, password)
-			q.Host = "localhost"
-		}
+	as := func(password string) string {
+		return "Basic " + base64.StdEncoding.EncodeToString([]byte("admin:"+password))
 	}
-	r.want(http.StatusUnauthorized, proxy+"/", as("admin", "wrong"))
-	r.want(http.StatusOK, proxy+"/tokens", as("admin", r.secret("admin-password")))
+	r.want(http.StatusUnauthorized, proxy+"/", "X-Forwarded-Email", "admin")
+	r.want(http.StatusUnauthorized, proxy+"/", "Authorization", as("wrong"))
+	r.want(http.StatusOK, proxy+"/tokens", "Authorization", as(r.secret("admin-password")))
 	health, err := r.health()
 	must.Hold(t, err == nil, "health: %v, %s", err, fmt.Sprint(health))
 }

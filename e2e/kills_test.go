@@ -25,20 +25,8 @@ var ways = map[string]func(*scene){
 		s.moment(200 * time.Millisecond)
 		starting.kill()
 	},
-	"a server in a wave": func(s *scene) {
-		letGo := holdUp(s.t, s.past)
-		victim := s.awaitHolder("campaigns")
-		s.servers[victim].kill()
-		letGo()
-		s.replace(victim)
-	},
-	"a server in a delivery": func(s *scene) {
-		letGo := s.hooks.hold(s.t)
-		victim := s.awaitHolder("publisher_progress")
-		s.servers[victim].kill()
-		letGo()
-		s.replace(victim)
-	},
+	"a server in a wave":       func(s *scene) { s.killHeldUp("campaigns", holdUp(s.t, s.past)) },
+	"a server in a delivery":   func(s *scene) { s.killHeldUp("publisher_progress", s.hooks.hold(s.t)) },
 	"a server that moves rows": func(s *scene) { s.kill(s.awaitHolder("intake_sources")) },
 	"a server in a rebuild": func(s *scene) {
 		s.rebuild()

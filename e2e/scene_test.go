@@ -138,6 +138,14 @@ func (s *scene) kill(i int) {
 	s.replace(i)
 }
 
+// killHeldUp kills the server that has leased a row of a table, and then lets go of what it waits for.
+func (s *scene) killHeldUp(table string, letGo func()) {
+	victim := s.awaitHolder(table)
+	s.servers[victim].kill()
+	letGo()
+	s.replace(victim)
+}
+
 func (s *scene) replace(i int) {
 	s.servers[i] = start(s.t, s.d, s.serve...)
 	s.load.point(s.servers...)
