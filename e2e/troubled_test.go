@@ -39,7 +39,8 @@ func troubled(t *testing.T) (s *server, campaign string, seq int64) {
 	}
 	s.post(t, http.StatusOK, "/api/v1/tokens/1/revoke", map[string]any{"reason": "it was in a ticket"})
 	drift(t, s, d)
-	change(t, d.journal(), `insert into campaign_samples (campaign_id, minute, lag_events, oldest_enqueued_at) values ($1, $2, 3, $2)`, failed[1].CampaignID, time.Now().Add(-10*time.Minute).Truncate(time.Minute).UnixMicro())
+	change(t, d.journal(), `insert into series_samples (kind, step, at, label, source, value) values ('behind', 60, $1, $2, '', 3)`,
+		time.Now().Add(-10*time.Minute).Truncate(time.Minute).UnixMicro(), failed[1].CampaignID)
 	return s, failed[1].CampaignID, failed[1].Seq
 }
 
