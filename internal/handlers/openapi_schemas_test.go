@@ -96,7 +96,7 @@ const (
 	inBodies        // fields are required only if tagged so, and unknown ones are refused
 )
 
-func (g *schemas) of(t reflect.Type, written ast.Expr, use usage) *openapi3.SchemaRef {
+func (g *schemas) of(t reflect.Type, use usage) *openapi3.SchemaRef {
 	switch t {
 	case timeType:
 		return openapi3.NewDateTimeSchema().NewRef()
@@ -109,24 +109,21 @@ func (g *schemas) of(t reflect.Type, written ast.Expr, use usage) *openapi3.Sche
 	}
 	switch t.Kind() {
 	case reflect.Pointer:
-		return nullable(g.of(t.Elem(), written, use))
+		return nullable(g.of(t.Elem(), use))
 	case reflect.Slice:
 		list := openapi3.NewArraySchema()
-		list.Items = g.of(t.Elem(), written, use)
+		list.Items = g.of(t.Elem(), use)
 		return list.NewRef()
 	case reflect.Map:
 		values := &openapi3.Schema{Type: &openapi3.Types{"object"}}
 		if t.Elem().Kind() == reflect.Interface {
 			values.AdditionalProperties.Has = new(true)
 		} else {
-			values.AdditionalProperties.Schema = g.of(t.Elem(), nil, use)
+			values.AdditionalProperties.Schema = g.of(t.Elem(), use)
 		}
 		return values.NewRef()
 	case reflect.Struct:
-		if t.Name() != "" {
-			return g.component(t, use)
-		}
-		return g.object(t, written, use).NewRef()
+		return g.component(t, use)
 	case reflect.String:
 		text := openapi3.NewStringSchema()
 		text.Enum = enum(g.sources.constants(t))
@@ -154,7 +151,7 @@ func (g *schemas) component(t reflect.Type, use usage) *openapi3.SchemaRef {
 	if t == instanceType {
 		shown = reflect.TypeFor[instanceShown]()
 	}
-	schema := g.object(shown, nil, use)
+	schema := g.object(shown, use)
 	if comment, ok := strings.CutPrefix(g.sources.comment(t), typeName(t)+" "); ok {
 		schema.Description = name + " " + comment
 	}
@@ -181,12 +178,12 @@ func schemaName(goName string) string {
 	return strings.ToUpper(base[:1]) + base[1:]
 }
 
-func (g *schemas) object(t reflect.Type, written ast.Expr, use usage) *openapi3.Schema {
+func (g *schemas) object(t reflect.Type, use usage) *openapi3.Schema {
 	schema := openapi3.NewObjectSchema()
-	for _, f := range g.fields(t, written) {
-		property := g.of(f.shownType(use), f.written, use)
+	for _, f := range jsonFields(t) {
+		property := g.of(f.shownType(use), use)
 		g.constrain(property.Value, f.StructField)
-		schema.Properties[f.name] = f.complete(property)
+		schema.Properties[f.name] = f.complete(property, g.sources.field(f.owner, f.Name))
 		if f.required(use) {
 			schema.Required = append(schema.Required, f.name)
 		}
@@ -197,39 +194,30 @@ func (g *schemas) object(t reflect.Type, written ast.Expr, use usage) *openapi3.
 	return schema
 }
 
-// schemaField is a field of a struct as encoding/json sees it.
+// schemaField is a field of a struct, or of one that it embeds, as encoding/json names it.
 type schemaField struct {
 	reflect.StructField
-	name    string
-	depth   int // number of structs that it is embedded by
-	comment string
-	written ast.Expr // its type
+	name  string
+	owner reflect.Type
 }
 
-// fields are those of t in the order of the source, with those of embedded structs unless a field nearer to t has the same name.
-func (g *schemas) fields(t reflect.Type, written ast.Expr) []schemaField {
-	source := g.sources.structOf(t, written)
-	var all []schemaField
-	add := func(f schemaField) {
-		i := slices.IndexFunc(all, func(known schemaField) bool { return known.name == f.name })
-		switch {
-		case i < 0:
-			all = append(all, f)
-		case f.depth < all[i].depth:
-			all[i] = f
+// jsonFields are the fields of t in the order of the source, with those of embedded structs that t does not name itself.
+func jsonFields(t reflect.Type) (all []schemaField) {
+	for f := range t.Fields() {
+		name := request.Name(f)
+		embedded, more := f.Anonymous && name == "", []schemaField{{f, name, t}}
+		if embedded {
+			more = jsonFields(f.Type)
 		}
-	}
-	for i := range t.NumField() {
-		f := t.Field(i)
-		switch name := request.Name(f); {
-		case f.Anonymous && name == "":
-			for _, inner := range g.fields(f.Type, nil) {
-				inner.depth++
-				add(inner)
+		for _, f := range more {
+			at := slices.IndexFunc(all, func(known schemaField) bool { return known.name == f.name })
+			switch {
+			case !f.IsExported() || f.name == "-":
+			case at < 0:
+				all = append(all, f)
+			case !embedded:
+				all[at] = f
 			}
-		case f.IsExported() && name != "-":
-			comment, expr := fieldOf(source, f.Name)
-			add(schemaField{StructField: f, name: name, comment: comment, written: expr})
 		}
 	}
 	return all
@@ -260,20 +248,20 @@ func (f schemaField) shownType(use usage) reflect.Type {
 }
 
 // complete is a property with its description, and null where it may be that.
-func (f schemaField) complete(property *openapi3.SchemaRef) *openapi3.SchemaRef {
+func (f schemaField) complete(property *openapi3.SchemaRef, comment string) *openapi3.SchemaRef {
 	if f.says("nullable") {
 		property = nullable(property)
 	}
 	if v := property.Value; v != nil && v.Type != nil && v.Type.IncludesNull() && len(v.Enum) > 0 {
 		v.Enum = append(v.Enum, nil)
 	}
-	if f.comment == "" {
+	if comment == "" {
 		return property
 	}
 	if property.Ref != "" {
 		property = (&openapi3.Schema{AllOf: openapi3.SchemaRefs{property}}).NewRef()
 	}
-	property.Value.Description = f.comment
+	property.Value.Description = comment
 	return property
 }
 
@@ -388,8 +376,7 @@ type sources struct {
 }
 
 type sourcePackage struct {
-	types     map[string]ast.Expr
-	comments  map[string]string   // by type
+	comments  map[string]string   // by TYPE, and by TYPE.FIELD
 	constants map[string][]string // texts by type, in the order of the source, without the empty one
 }
 
@@ -399,7 +386,7 @@ func (s *sources) of(path string) *sourcePackage {
 	if p := s.packages[path]; p != nil {
 		return p
 	}
-	p := &sourcePackage{types: map[string]ast.Expr{}, comments: map[string]string{}, constants: map[string][]string{}}
+	p := &sourcePackage{map[string]string{}, map[string][]string{}}
 	s.packages[path] = p
 	if !strings.HasPrefix(path, modulePath) {
 		return p
@@ -420,8 +407,14 @@ func (p *sourcePackage) read(d *ast.GenDecl) {
 	for _, spec := range d.Specs {
 		switch spec := spec.(type) {
 		case *ast.TypeSpec:
-			p.types[spec.Name.Name] = spec.Type
 			p.comments[spec.Name.Name] = sentence(spec.Doc, d.Doc)
+			if of, is := spec.Type.(*ast.StructType); is {
+				for _, f := range of.Fields.List {
+					for _, n := range f.Names {
+						p.comments[spec.Name.Name+"."+n.Name] = sentence(f.Doc, f.Comment)
+					}
+				}
+			}
 		case *ast.ValueSpec:
 			typed, isTyped := spec.Type.(*ast.Ident)
 			if d.Tok != token.CONST || !isTyped || len(spec.Values) != 1 {
@@ -459,46 +452,16 @@ func (s *sources) constants(t reflect.Type) []string {
 	return s.of(t.PkgPath()).constants[typeName(t)]
 }
 
-// structOf is the source of a struct type; written is its type expression if it has no name.
-func (s *sources) structOf(t reflect.Type, written ast.Expr) *ast.StructType {
-	path := t.PkgPath()
-	if t.Name() != "" {
-		written = cmp.Or(s.of(path).types[typeName(t)], written)
+// field is the comment of a field. One that begins with the field's name and a verb is reduced to the rest.
+func (s *sources) field(of reflect.Type, name string) string {
+	if of == reflect.TypeFor[instanceFacts]() {
+		of = instanceType
 	}
-	for {
-		switch e := written.(type) {
-		case *ast.StructType:
-			return e
-		case *ast.StarExpr:
-			written = e.X
-		case *ast.ArrayType:
-			written = e.Elt
-		case *ast.Ident:
-			written = s.of(path).types[e.Name]
-		case *ast.SelectorExpr:
-			path = modulePath + "internal/" + e.X.(*ast.Ident).Name
-			written = s.of(path).types[e.Sel.Name]
-		default:
-			return &ast.StructType{Fields: &ast.FieldList{}}
+	comment := s.of(of.PkgPath()).comments[typeName(of)+"."+name]
+	for _, verb := range []string{" is ", " are "} {
+		if rest, ok := strings.CutPrefix(comment, name+verb); ok {
+			return strings.TrimSuffix(rest, ".")
 		}
 	}
-}
-
-// fieldOf is the comment of a field, and its type expression. A comment that begins with the
-// field's name and a verb is reduced to the rest.
-func fieldOf(source *ast.StructType, name string) (comment string, written ast.Expr) {
-	for _, f := range source.Fields.List {
-		for _, n := range f.Names {
-			if n.Name == name {
-				comment = sentence(f.Doc, f.Comment)
-				for _, verb := range []string{" is ", " are "} {
-					if rest, ok := strings.CutPrefix(comment, name+verb); ok {
-						comment = strings.TrimSuffix(rest, ".")
-					}
-				}
-				return comment, f.Type
-			}
-		}
-	}
-	return "", nil
+	return comment
 }

@@ -181,12 +181,11 @@ func (g *generator) shared(p *openapi3.Parameter) *openapi3.ParameterRef {
 }
 
 func (g *generator) queryParameter(q queryParameter) *openapi3.Parameter {
-	comment, written := fieldOf(g.sources.structOf(q.owner, nil), q.field.Name)
 	t := q.field.Type
 	if t.Kind() == reflect.Pointer { // a pointer distinguishes absence
 		t = t.Elem()
 	}
-	schema := g.of(t, written, inBodies)
+	schema := g.of(t, inBodies)
 	if t == timeType { // also a date, or relative
 		schema = openapi3.NewStringSchema().NewRef()
 	}
@@ -195,7 +194,7 @@ func (g *generator) queryParameter(q queryParameter) *openapi3.Parameter {
 	} else {
 		g.constrain(schema.Value, q.field)
 	}
-	return &openapi3.Parameter{Name: q.name(), In: "query", Description: comment, Schema: schema}
+	return &openapi3.Parameter{Name: q.name(), In: "query", Description: g.sources.field(q.owner, q.field.Name), Schema: schema}
 }
 
 func (g *generator) body(b requestBody) *openapi3.RequestBodyRef {
@@ -214,11 +213,11 @@ var unionNames = map[reflect.Type]string{
 
 func (g *generator) anyOf(types []reflect.Type, use usage) *openapi3.SchemaRef {
 	if len(types) == 1 {
-		return g.of(types[0], nil, use)
+		return g.of(types[0], use)
 	}
 	either := &openapi3.Schema{}
 	for _, t := range types {
-		either.AnyOf = append(either.AnyOf, g.of(t, nil, use))
+		either.AnyOf = append(either.AnyOf, g.of(t, use))
 	}
 	name := unionNames[types[0]]
 	g.made[name] = either.NewRef()
@@ -256,7 +255,7 @@ func (g *generator) answer(a apiAnswer) *openapi3.Response {
 
 func (g *generator) refused(r refusal) *openapi3.ResponseRef {
 	if g.responses[r.name] == nil {
-		content := openapi3.NewContentWithSchemaRef(g.of(reflect.TypeFor[problem](), nil, inAnswers), []string{"application/problem+json"})
+		content := openapi3.NewContentWithSchemaRef(g.of(reflect.TypeFor[problem](), inAnswers), []string{"application/problem+json"})
 		g.responses[r.name] = &openapi3.ResponseRef{Value: openapi3.NewResponse().WithDescription(r.text).WithContent(content)}
 	}
 	return &openapi3.ResponseRef{Ref: "#/components/responses/" + r.name}
