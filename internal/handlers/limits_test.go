@@ -113,11 +113,6 @@ const moment = 100 * time.Millisecond
 
 const slowEach = 25
 
-// serveLarge makes the site answer with more than the system buffers for a client that reads nothing.
-func (s *site) serveLarge() {
-	s.srv.router.Get("/test/large", func(w http.ResponseWriter, _ *http.Request) { w.Write(make([]byte, 64<<20)) })
-}
-
 func TestSlowClients_areCutOff(t *testing.T) {
 	t.Parallel()
 	for name, c := range slowClients {
@@ -142,25 +137,37 @@ func TestSlowClients_areCutOff(t *testing.T) {
 	}
 }
 
-// The server waits for all slow clients while others are answered.
+// The server waits for all slow clients, and for slow readers of exports and payloads, while others are answered.
 func TestSlowClients_doNotHoldOthersUp(t *testing.T) {
-	s := ownSite(t).seed("c-1", "a")
-	s.serveLarge()
+	s := ownSite(t)
+	s.append("c-1", "a", `{"long":"`+strings.Repeat("x", 260_000)+`"}`)
+	s.serveExport("/test/endless", func(yield func([]int, error) bool) {
+		numbers := make([]int, 50_000)
+		for yield(numbers, nil) {
+		}
+	})
 	server := s.listenWith(Patience{})
-	var slow []net.Conn
 	for range slowEach {
 		for _, c := range slowClients {
-			slow = append(slow, connect(t, server, c.text))
+			connect(t, server, c.text)
 		}
-		slow = append(slow, connect(t, server, "GET /test/large"+headOfRequest+"\r\n"))
 	}
-	for _, path := range []string{"/", "/rows", "/campaigns/c-1", "/api/v1/summary"} {
+	few := net.Dialer{Control: func(_, _ string, c syscall.RawConn) error { // limits what the system buffers for a client that reads nothing
+		return c.Control(func(fd uintptr) { _ = syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_RCVBUF, 2048) })
+	}}
+	for path, readers := range map[string]int{"/test/endless?format=json": exportsAtATime + 1, "/campaigns/c-1/events/1/payload": documentReaders} {
+		for range readers {
+			conn := must.Get(few.Dial("tcp", server.Listener.Addr().String())).Or(t)
+			defer conn.Close()
+			must.OK(t, conn.SetReadDeadline(time.Now().Add(allowance)))
+			must.Get(fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: localhost\r\n\r\n", path)).Or(t)
+			must.Get(io.CopyN(io.Discard, conn, 100)).Or(t)
+		}
+	}
+	for _, path := range []string{"/", "/rows", "/campaigns/c-1", "/api/v1/summary", "/export/rows?format=csv", "/campaigns/c-1/events/1/tree"} {
 		response := must.Get(http.Get(server.URL + path)).Or(t)
 		response.Body.Close()
 		must.Equal(t, response.StatusCode, http.StatusOK, path)
-	}
-	for _, conn := range slow { // so that the server need not wait for them when it stops
-		conn.Close()
 	}
 }
 
@@ -236,31 +243,6 @@ func TestPanic_afterTheAnswerHasBegunCutsTheConnection(t *testing.T) {
 		must.Hold(t, err != nil, "%s looks whole", path)
 	}
 	s.get("/healthz").want(t, 200)
-}
-
-func TestSlowReaders_ofExportsAndPayloadsDoNotHoldOthersUp(t *testing.T) {
-	s := ownSite(t)
-	s.append("c-1", "a", `{"long":"`+strings.Repeat("x", 260_000)+`"}`)
-	s.serveExport("/test/endless", func(yield func([]int, error) bool) {
-		numbers := make([]int, 50_000)
-		for yield(numbers, nil) {
-		}
-	})
-	server := s.listenWith(Patience{})
-	few := net.Dialer{Control: func(_, _ string, c syscall.RawConn) error { // limits what the system buffers for a client that reads nothing
-		return c.Control(func(fd uintptr) { _ = syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_RCVBUF, 2048) })
-	}}
-	for path, readers := range map[string]int{"/test/endless?format=json": exportsAtATime + 1, "/campaigns/c-1/events/1/payload": documentReaders} {
-		for range readers {
-			conn := must.Get(few.Dial("tcp", server.Listener.Addr().String())).Or(t)
-			defer conn.Close()
-			must.OK(t, conn.SetReadDeadline(time.Now().Add(allowance)))
-			must.Get(fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: localhost\r\n\r\n", path)).Or(t)
-			must.Get(io.CopyN(io.Discard, conn, 100)).Or(t)
-		}
-	}
-	s.get("/export/rows?format=csv").want(t, 200, "c-1")
-	s.get("/campaigns/c-1/events/1/tree").want(t, 200)
 }
 
 func TestRooms_fullAreBusyAndNotForLong(t *testing.T) {
