@@ -74,7 +74,11 @@ func TestCampaign_chartShowsHowFarBehindItWas(t *testing.T) {
 
 // While nothing but ages changes, a polling tab gets a 304.
 func TestOverview_isUnchangedWhileOnlyAgesChange(t *testing.T) {
-	s := ownSite(t).trouble()
+	s := ownSite(t, func(c *Config) { c.Hosts = []string{"one.example", "two.example"} }).trouble()
+	s.get("/", host("one.example")).want(t, 200, "one.example") // shared without its reader
+	s.get("/", host("two.example")).want(t, 200, "two.example").lacks(t, "one.example")
+	part := s.get("/", host("two.example"), header("HX-Target", "live")).want(t, 200).lacks(t, "one.example", "idempotency_key")
+	must.Equal(t, part.body, s.get("/", host("one.example"), header("HX-Target", "live")).body, "what two readers are shown at the same time")
 	target := header("HX-Target", templates.LiveTarget)
 	look := func() answer {
 		s.srv.overviews.invalidate() // as if a second had passed for all readers
@@ -93,14 +97,6 @@ func TestOverview_isUnchangedWhileOnlyAgesChange(t *testing.T) {
 	s.clock = s.clock.Add(5 * time.Second)
 	look().want(t, 200, ">11 min<")
 	s.get("/").want(t, 200, ">12 min<") // loaded anew, it is as of now
-}
-
-func TestOverview_isSharedWithoutItsReader(t *testing.T) {
-	s := ownSite(t, func(c *Config) { c.Hosts = []string{"one.example", "two.example"} }).trouble()
-	s.get("/", host("one.example")).want(t, 200, "one.example")
-	s.get("/", host("two.example")).want(t, 200, "two.example").lacks(t, "one.example")
-	part := s.get("/", host("two.example"), header("HX-Target", "live")).want(t, 200).lacks(t, "one.example", "idempotency_key")
-	must.Equal(t, part.body, s.get("/", host("one.example"), header("HX-Target", "live")).body, "what two readers are shown at the same time")
 }
 
 func TestOverview_showsAnActWhicheverWayItCameIn(t *testing.T) {
@@ -243,9 +239,6 @@ func TestShadow_outcomesAreCauses(t *testing.T) {
 	s.get("/failures").lacks(t, "too long")
 }
 
-// pageBytes is the maximum size of a page.
-const pageBytes = 60_000
-
 // full fills the databases with eight days of samples: something in every step of every series, of
 // more labels than a chart tells apart, and as many markers as are searched for.
 func (s *site) full() *site {
@@ -310,7 +303,7 @@ func TestCharts_pagesOfAFullStoreAreSmall(t *testing.T) {
 		for _, page := range []string{"/charts?", "/charts?table=true&", "/?", "/instances?", "/publishers?", "/publishers/scenes/archive-1?", "/projections/campaigns?"} {
 			a := s.get(page+over).want(t, 200)
 			n := len(a.body)
-			must.Hold(t, n <= pageBytes, "%s has %d bytes", page+over, n)
+			must.Hold(t, n <= largestPage, "%s has %d bytes", page+over, n)
 		}
 	}
 	a := s.get("/charts?range=7d").want(t, 200, `href="/instances?range=7d`, `href="/publishers/scenes/archive-1?range=7d"`, `href="/projections/projection-of-many-1?range=7d"`, `href="/campaigns/behind-of-many-1?range=7d"`)
@@ -410,7 +403,7 @@ func TestInstances_ownersOfLeasesLeadToTheirInstance(t *testing.T) {
 		must.Need(t, found != nil, "the owner %q is no link", id)
 		fragment, err := url.PathUnescape(html.UnescapeString(found[1]))
 		must.Hold(t, err == nil && fragment == "instance-"+id, "the owner %q leads to %q, %v", id, found[1], err)
-		s.get("/instances").want(t, 200, `id="`+htmlEscape(fragment)+`"`, "Unknown: it left no record; its campaign becomes claimable", "1 instance is silent.")
+		s.get("/instances").want(t, 200, `id="`+html.EscapeString(fragment)+`"`, "Unknown: it left no record; its campaign becomes claimable", "1 instance is silent.")
 		s.get("/api/v1/instances").want(t, 200, `"started_at":null,"last_seen":null,"heartbeat_seconds":0,"clock_ahead_seconds":0,"state":"silent"`)
 	}
 }

@@ -280,16 +280,11 @@ func TestEventPage_hasTabsWithNothingOfTheOthers(t *testing.T) {
 		s.get("/campaigns/c-1/events/2"+tab, header("HX-Target", "live")).want(t, 200, parts[tab]).lacks(t, "<html")
 	}
 	s.get("/campaigns/c-1/events/2?tab=nothing").want(t, 422)
-	s.get("/campaigns/c-1/events/2").want(t, 200, `data-testid="preview"`, `rel="prev" data-step="["`, `rel="next" data-step="]"`)
-}
-
-func TestRowAddress_leadsToTheEvent(t *testing.T) {
-	s := ownSite(t).trouble()
 	for from, want := range map[string]string{"/rows/c-1/2": "/campaigns/c-1/events/2", "/rows/c-1/1": "/campaigns/c-1/events/1", "/rows/c-1/2?act=1": "/campaigns/c-1/events/2?act=1"} {
 		s.get(from).want(t, http.StatusSeeOther).header(t, "Location", want)
 	}
 	s.get("/rows/c-1/99").want(t, 404)
-	s.lands(s.submit("/rows/c-1/2/requeue", "expected_status=dead")).want(t, 200, "Requeued event 2 of campaign c-1", "→</span>")
+	s.get("/campaigns/c-1/events/2").want(t, 200, `data-testid="preview"`, `rel="prev" data-step="["`, `rel="next" data-step="]"`)
 }
 
 func TestEventHistory_tellsWhatTheEventWentThrough(t *testing.T) {
@@ -310,15 +305,6 @@ func TestEventHistory_tellsWhatTheEventWentThrough(t *testing.T) {
 		lacks(t, "No actions here", "on record")
 	s.get("/campaigns/c-1/events/1").want(t, 200, "What happened", "Applied", testWorker.ID).lacks(t, "on record")
 	s.get("/campaigns/c-1").want(t, 200).lacks(t, "No actions here")
-}
-
-func TestEventHistory_saysWhichProjectionsLackTheEvent(t *testing.T) {
-	s := withRoster(t)
-	s.post("/api/v1/projections/campaigns/pause", `{"campaign_id":"c-1"}`).want(t, 200)
-	s.seed("c-1", "campaign.renamed")
-	s.work()
-	s.get("/campaigns/c-1/events/3").want(t, 200, "<strong>Applied").lacks(t, "Applied without", "Not applied everywhere")
-	s.get("/campaigns/c-1/events/4").want(t, 200, "<strong>Applied without projection campaigns", "Not applied everywhere yet: projection campaigns is paused, 1 event behind.")
 }
 
 func TestEvent_whoseContentDoesNotMatchItsHashSaysSo(t *testing.T) {

@@ -206,20 +206,6 @@ func (s *site) submit(target, body string, change ...func(*http.Request)) answer
 	}, change...)...)
 }
 
-// refusedAsk is a request of the API and how it is refused.
-type refusedAsk struct {
-	method, target, body string
-	status               int
-	says                 string
-}
-
-func (s *site) refuses(asks []refusedAsk) {
-	for _, c := range asks {
-		a := s.do(c.method, apiPrefix+c.target, c.body, header("Content-Type", "application/json"))
-		must.Hold(s.t, a.StatusCode == c.status && strings.Contains(a.body, c.says), "%s %s %s answers %d %s, want %d with %q", c.method, c.target, c.body, a.StatusCode, a.body, c.status, c.says)
-	}
-}
-
 func (s *site) lands(a answer) answer {
 	return s.get(a.want(s.t, http.StatusSeeOther).Header.Get("Location"))
 }

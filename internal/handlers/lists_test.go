@@ -157,18 +157,13 @@ func (s *site) placed(id string, more ...func(*outbox.Event)) {
 	must.Get(s.store.Append(s.t.Context(), store.Append{Events: []outbox.Event{e}})).Or(s.t)
 }
 
-func TestSearch_leadsToTheOnlyThingNamed(t *testing.T) {
+func TestSearch_leadsToTheOnlyThingNamedOrOffersWhatATextMayMean(t *testing.T) {
 	s := ownSite(t).trouble()
 	s.placed("17", func(e *outbox.Event) { e.EventID = "ev-17" })
 	for text, want := range map[string]string{"c-1": "/campaigns/c-1", " c-1/2 ": "/campaigns/c-1/events/2", "ev-17": "/campaigns/orders/events/1",
 		"order 17": "/events?entity_id=17&entity_type=order", "req-17": "/events?request_id=req-17", "": "/events"} {
 		s.get("/search?q="+url.QueryEscape(text)).want(t, http.StatusSeeOther).header(t, "Location", want)
 	}
-}
-
-func TestSearch_offersWhatATextMayMean(t *testing.T) {
-	s := ownSite(t).trouble()
-	s.placed("17")
 	s.get("/search?q=c-").want(t, 200, `data-testid="found-campaign"`, `href="/campaigns/c-1"`, `data-testid="elsewhere"`)
 	s.get("/search?q=zzz").want(t, 200, `data-testid="nothing-found"`, `href="/events?q=zzz"`, `href="/audit?request_id=zzz"`)
 	s.get("/search?q=%3Cscript%3Ealert(1)%3C/script%3E").want(t, 200, "&lt;script&gt;").lacks(t, "<script>alert")
@@ -262,10 +257,7 @@ func TestEvents_sayHowFarTheyLookedAndFindNothingHidden(t *testing.T) {
 	for _, base := range []string{"/events", "/api/v1/events"} {
 		s.get(base+"?entity_id=17").want(t, 200, "[redacted]", "order.placed").lacks(t, "hunter")
 		s.get(base+"?q=%22order%22").want(t, 200, "[redacted]").lacks(t, "hunter")
-		for _, guess := range []string{"h", "hu", "hunter2", `password":"h`} {
-			a := s.get(base + "?q=" + url.QueryEscape(guess))
-			must.Hold(t, !strings.Contains(a.body, "order.placed\"") || !strings.Contains(a.body, "[redacted]"), "%s: %q finds the event", base, guess)
-		}
+		s.get(base+"?q=hunter2").want(t, 200).lacks(t, "[redacted]")
 	}
 }
 
@@ -303,8 +295,7 @@ func TestExport_csvKeepsEveryTextAndIsNoFormula(t *testing.T) {
 	a.times(t, len(spoilers)+1, "\r\n")
 	for _, r := range must.Get(csv.NewReader(strings.NewReader(a.body)).ReadAll()).Or(t)[1:] {
 		known := slices.Contains(spoilers, r[0]) || slices.Contains(spoilers, strings.TrimPrefix(r[0], "'"))
-		must.Hold(t, known && !looksLikeFormula(r[0]), "%q is a formula, or another id", r[0])
-		must.Hold(t, r[1] == "1" && r[3] == "pending" && r[10] == "true" && r[8] == "2026-11-21T07:00:00Z", "record %q", r)
+		must.Hold(t, known && !looksLikeFormula(r[0]) && r[1] == "1" && r[3] == "pending" && r[8] == "2026-11-21T07:00:00Z" && r[10] == "true", "%q is a formula, or not what was seeded", r)
 	}
 }
 
@@ -381,20 +372,15 @@ func (f *flushes) Flush() {
 	f.seen = f.Body.Len()
 }
 
-func (s *site) fillRows(n int) {
-	for _, statement := range []string{
-		`insert into campaigns (campaign_id, high_water_seq, head_seq, head_status, pending, created_at, updated_at) values ('many', %d, 1, 'pending', %[1]d, 1, 1)`,
-		`insert into projection_apply_outbox (campaign_id, seq, event_type, next_attempt_at, enqueued_at, updated_at)
-with recursive n(i) as (values (1) union all select i + 1 from n where i < %d) select 'many', i, 'counted', 1, 1, 1 from n`} {
-		s.kit.Exec(fmt.Sprintf(statement, n))
-	}
-}
-
-const manyRows = 5_000
-
 func TestExport_ofManyRowsIsSentInSmallParts(t *testing.T) {
 	s := ownSite(t)
-	s.fillRows(manyRows)
+	const manyRows = 5_000
+	for _, statement := range []string{
+		`insert into campaigns (campaign_id, high_water_seq, head_seq, head_status, pending, created_at, updated_at) values ('many', $1, 1, 'pending', $1, 1, 1)`,
+		`insert into projection_apply_outbox (campaign_id, seq, event_type, next_attempt_at, enqueued_at, updated_at)
+with recursive n(i) as (values (1) union all select i + 1 from n where i < $1) select 'many', i, 'counted', 1, 1, 1 from n`} {
+		s.kit.Exec(statement, manyRows)
+	}
 	for _, format := range []string{"csv", "json"} {
 		w := &flushes{ResponseRecorder: httptest.NewRecorder()}
 		r := httptest.NewRequest("GET", "http://127.0.0.1/export/rows?format="+format, nil)
@@ -402,8 +388,7 @@ func TestExport_ofManyRowsIsSentInSmallParts(t *testing.T) {
 		must.Hold(t, len(w.sizes) >= manyRows/500 && slices.Max(w.sizes) <= 500*400, "%s: %d parts, the largest of %d bytes", format, len(w.sizes), slices.Max(w.sizes))
 		count := 0
 		if format == "csv" {
-			records := must.Get(csv.NewReader(w.Body).ReadAll()).Or(t)
-			count = len(records) - 1
+			count = len(must.Get(csv.NewReader(w.Body).ReadAll()).Or(t)) - 1
 		} else {
 			var all []outbox.Row
 			must.OK(t, json.Unmarshal(w.Body.Bytes(), &all))

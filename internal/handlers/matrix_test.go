@@ -60,10 +60,7 @@ func TestRoutes_theTableNamesARoleForEach(t *testing.T) {
 		must.Hold(t, r.entry.action == "" || r.method == http.MethodPost && r.entry.action.Known(), "%s does %q, which nobody knows, or that on GET", key, r.entry.action)
 		must.Hold(t, r.method == http.MethodGet || r.entry.action != "" || key == "POST "+apiPrefix+"/operations/preview" || strings.HasPrefix(key, "POST /views"), "%s does nothing that the table knows", key)
 	}
-}
-
-func TestActions_areAskedForWhereTheirTableSays(t *testing.T) {
-	routes := ownSite(t).srv.routes
+	routes := s.srv.routes
 	for _, action := range append(outbox.AuditedActions(), outbox.ActionAppend) {
 		path := action.Info().Path
 		page, onPages := routes[http.MethodPost+" "+path]

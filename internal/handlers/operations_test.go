@@ -40,18 +40,6 @@ func (s *site) blocked(n int) *site {
 	return s
 }
 
-func TestOperationAPI_saysWhatIsWrong(t *testing.T) {
-	s := ownSite(t).blocked(1)
-	s.refuses([]refusedAsk{
-		{"POST", "/operations", `{}`, 422, "say which rows"},
-		{"POST", "/operations", `{"rows":[{"campaign_id":"c-1","seq":2}],"filter":{}}`, 422, "not both"},
-		{"POST", "/operations", `{"kind":"rebuild","filter":{}}`, 422, `is unknown; use requeue`},
-		{"POST", "/operations/preview", `{"filter":{"campaign_id":"c-99"}}`, 404, `there is no campaign \"c-99\"`},
-		{"GET", "/operations/0", ``, 422, "whole number from 1"},
-		{"GET", "/operations?status=ended", ``, 422, "use running, stopped, cancelled or done"},
-	})
-}
-
 // fieldsOf reads the hidden fields of the form on a page, as a browser sends them.
 func fieldsOf(a answer) url.Values {
 	values := url.Values{}
@@ -225,14 +213,6 @@ values (1, '', 100, '{"c-1":{"seq":2,"projection":"campaigns"}}', 0, '{"campaign
 
 // skipC1 is the body that skips the poison of a site in trouble.
 const skipC1 = `{"reason":"it names nobody","confirm":"skip c-1 2","expected":{"status":"dead","attempt_count":2}}`
-
-func TestSkip_ofACampaignWithTheLongestID(t *testing.T) {
-	s := ownSite(t)
-	id := strings.Repeat("c", outbox.MaxIDLength)
-	s.seed(id, poison)
-	s.work()
-	s.submit("/rows/"+id+"/1/skip", "reason=gone&confirm=skip+"+id+"+1").want(t, http.StatusSeeOther)
-}
 
 func TestSkip_isToldWhereverStateIsShown(t *testing.T) {
 	s := ownSite(t).seed("c-1", "a", poison).work()

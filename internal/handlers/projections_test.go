@@ -1,6 +1,7 @@
 package handlers
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -58,7 +59,9 @@ func TestLists_sayWhatAProjectionThatIsNotLiveLacks(t *testing.T) {
 	s.get("/campaigns?state=current").want(t, 200, behind)
 	s.get("/campaigns/c-1").want(t, 200, behind, "current, 1 projection behind", text)
 	s.get("/campaigns/c-1/events/3").want(t, 200, "Applied. All events up to 5 are applied, but projection campaigns is paused, 2 events behind.").lacks(t, "applied in part")
-	s.get("/campaigns/c-1/events/4").want(t, 200, inPart, "Applied, but projection campaigns is paused, 2 events behind.")
+	s.get("/campaigns/c-1/events/3").want(t, 200, "<strong>Applied").lacks(t, "Applied without", "Not applied everywhere")
+	s.get("/campaigns/c-1/events/4").want(t, 200, inPart, "Applied, but projection campaigns is paused, 2 events behind.",
+		"<strong>Applied without projection campaigns", "Not applied everywhere yet: projection campaigns is paused, 2 events behind.")
 	s.get("/").want(t, 200, "in 0 campaigns, live projections only")
 	s.get("/campaigns/c-2").want(t, 200, "Everything is applied.").lacks(t, behind, "but projection")
 	s.get("/api/v1/campaigns?sort=id").want(t, 200, `"state":"current","held_projections":[{"projection":"campaigns","applied_seq":3,"lag_events":2,`, `"why":"`+text+`"`, `"held_projections":[],`)
@@ -243,17 +246,23 @@ func TestProjectionsPage_saysHowOftenAnEventIsTried(t *testing.T) {
 	s.get("/api/v1/projections").want(t, 200, `"max_attempts":3`, `"max_attempts":0`)
 }
 
-func (s *site) noteDrift(campaign string, verdict outbox.Verdict) {
-	for _, name := range []string{"campaigns", "roster"} {
-		must.OK(s.t, s.store.RecordVerifications(context.Background(), []outbox.Verification{{CampaignID: campaign, Projection: name, Seq: 2, Verdict: verdict, Changed: 1}}))
+// verified records what a verify of events 1 and 2 of a campaign found.
+func (s *site) verified(campaign string, all ...outbox.Verification) {
+	for i := range all {
+		all[i].CampaignID, all[i].Seq, all[i].Projection = campaign, 2, cmp.Or(all[i].Projection, "campaigns")
 	}
+	must.OK(s.t, s.store.RecordVerifications(s.t.Context(), all))
 }
 
 func TestDrift_thatAVerifyFoundCountsWhereverStateIsShown(t *testing.T) {
 	s := ownSite(t).seed("c-1", "a", "b").seed("c-2", "a").seed("c-3", "a", "b").work()
 	s.get("/campaigns/c-1").want(t, 200, "Everything is applied.").lacks(t, "drifted")
-	s.noteDrift("c-1", outbox.VerdictDrift)
-	s.noteDrift("c-3", outbox.VerdictDrift)
+	note := func(verdict outbox.Verdict) {
+		for _, id := range []string{"c-1", "c-3"} {
+			s.verified(id, outbox.Verification{Verdict: verdict, Changed: 1}, outbox.Verification{Projection: "roster", Verdict: verdict, Changed: 1})
+		}
+	}
+	note(outbox.VerdictDrift)
 	s.seed("c-3", "a") // a new event waits, and the rows still differ
 
 	s.fresh("/").want(t, 200, "Live rows of 2 campaigns differ from the journal", "h-bad", `data-testid="count-drifted">2<`, `href="/campaigns?state=drifted"`).lacks(t, "campaigns are current")
@@ -263,8 +272,7 @@ func TestDrift_thatAVerifyFoundCountsWhereverStateIsShown(t *testing.T) {
 	s.get("/api/v1/campaigns?state=drifted&sort=lag").want(t, 200, `"campaign_id":"c-1"`, `"state":"drifted"`, `"drifted":2`, `"total":2`, `"why":"`+why+`; a rebuild fixes them if the projection files are right"`)
 	s.get("/api/v1/campaigns/c-2").want(t, 200, `"state":"current"`, `"drifted":0`)
 	s.get("/metrics").want(t, 200, "\noutboxweb_drifted_campaigns 2\n")
-	s.noteDrift("c-1", outbox.VerdictMatch)
-	s.noteDrift("c-3", outbox.VerdictMatch)
+	note(outbox.VerdictMatch)
 	s.fresh("/api/v1/summary").want(t, 200, `drifted":0`)
 	s.get("/campaigns/c-1").want(t, 200, "Everything is applied.").lacks(t, "s-drifted")
 }
@@ -277,7 +285,7 @@ func TestDrift_ofAVersionThatIsNotLoadedAsksForAVerify(t *testing.T) {
 		must.OK(t, s.store.Loaded(t.Context(), outbox.InstanceState{ID: "i"}, []outbox.Definition{{Projection: "campaigns", Version: version}}))
 	}
 	load("bad")
-	must.OK(t, s.store.RecordVerifications(t.Context(), []outbox.Verification{{CampaignID: "c-1", Projection: "campaigns", Version: "bad", Seq: 2, Verdict: outbox.VerdictDrift, Changed: 1, FirstSeq: 2}}))
+	s.verified("c-1", outbox.Verification{Version: "bad", Verdict: outbox.VerdictDrift, Changed: 1, FirstSeq: 2})
 	s.get("/api/v1/campaigns/c-1/verifications").want(t, 200, `"version":"bad"`, `"outdated":false`)
 	s.get("/api/v1/campaigns/c-1").want(t, 200, `"drifted":1`, `"outdated_drift":0`, "a rebuild fixes them")
 	load("v1")
@@ -293,7 +301,7 @@ func TestDrift_ofAVersionThatIsNotLoadedAsksForAVerify(t *testing.T) {
 	s.fresh("/api/v1/summary").want(t, 200, `"outdated_drift":0`)
 	const could = "The last verify could not replay its events"
 	for version, says := range map[string]string{"bad": could, "v1": could + "; that was with a version that is not loaded any more: verify again with the loaded one"} {
-		must.OK(t, s.store.RecordVerifications(t.Context(), []outbox.Verification{{CampaignID: "c-1", Projection: "campaigns", Version: version, Seq: 2, Verdict: outbox.VerdictFailed}}))
+		s.verified("c-1", outbox.Verification{Version: version, Verdict: outbox.VerdictFailed})
 		s.get("/api/v1/campaigns?state=unverifiable").want(t, 200, `"why":"`+says+`"`)
 	}
 }
@@ -301,11 +309,7 @@ func TestDrift_ofAVersionThatIsNotLoadedAsksForAVerify(t *testing.T) {
 func TestVerify_thatCouldNotBeMadeCountsWhereverStateIsShown(t *testing.T) {
 	s := ownSite(t).seed("c-1", "a", "b").seed("c-2", "a").work()
 	const reason = "event 2 has changed since it was appended: its content no longer matches its hash"
-	note := func(v outbox.Verification) {
-		v.CampaignID, v.Projection, v.Seq = "c-1", "campaigns", 2
-		must.OK(t, s.store.RecordVerifications(context.Background(), []outbox.Verification{v}))
-	}
-	note(outbox.Verification{Verdict: outbox.VerdictFailed, RunID: 7, Error: reason})
+	s.verified("c-1", outbox.Verification{Verdict: outbox.VerdictFailed, RunID: 7, Error: reason})
 	s.fresh("/").want(t, 200, "1 campaign could not be verified", reason, `href="/runs/7/results/c-1"`, "h-bad", `data-testid="count-unverifiable">1<`, `href="/campaigns?state=unverifiable"`, "#when-a-campaign-cannot-be-verified").
 		lacks(t, "campaigns are current")
 	s.get("/campaigns/c-1").want(t, 200, "Could not be verified at ", ": "+reason+" (run 7)", "s-unverifiable", "could not be verified: "+reason, `href="/runs/7/results/c-1"`, "#when-a-campaign-cannot-be-verified").
@@ -315,9 +319,9 @@ func TestVerify_thatCouldNotBeMadeCountsWhereverStateIsShown(t *testing.T) {
 	s.get("/api/v1/campaigns/c-1").want(t, 200, `"why":"Could not be verified at `, ": "+reason+" (run 7)")
 	s.get("/api/v1/campaigns/c-1/verifications").want(t, 200, `"verdict":"failed"`, `"error":"`+reason, `"run_id":7`, `"seq":2`)
 	s.get("/metrics").want(t, 200, "\noutboxweb_unverifiable_campaigns 1\n")
-	note(outbox.Verification{Verdict: outbox.VerdictFailed, Error: reason})
+	s.verified("c-1", outbox.Verification{Verdict: outbox.VerdictFailed, Error: reason})
 	s.get("/campaigns/c-1").want(t, 200, reason+" (in the background)")
-	note(outbox.Verification{Verdict: outbox.VerdictMatch})
+	s.verified("c-1", outbox.Verification{Verdict: outbox.VerdictMatch})
 	s.get("/campaigns/c-1").want(t, 200, "Everything is applied.").lacks(t, "not be verified")
 }
 

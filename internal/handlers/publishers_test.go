@@ -32,33 +32,35 @@ func (s *site) submitted(path string, form url.Values) answer {
 	return s.get(to).want(s.t, 200)
 }
 
-func TestPublisherPages_sayWhatAPublisherIsWhenThereIsNone(t *testing.T) {
+func TestPages_ofWhatIsNotConfiguredSayHowItIs(t *testing.T) {
 	s := ownSite(t)
 	s.get("/publishers").want(t, 200, "No publishers configured", "topics:\n", "event_types", `href="/docs/operating#a-publisher-does-not-deliver"`, `aria-current="page">Publishers</a>`)
+	s.get(apiPrefix+"/publishers").want(t, 200, `"items":[]`, `"next_cursor":null`)
 	s.get("/").want(t, 200, `href="/publishers"`).lacks(t, `data-testid="publisher"`)
-	s.get(archivePage).want(t, 404, "no publisher scenes/archive")
-	s.get(seekPath+"?to=head").want(t, 404, "no publisher scenes/archive")
-}
-
-func TestPublisherPages_sayThatTheProcessWasKilled(t *testing.T) {
-	s := ownSite(t).seed("c-1", "scene.a").withPublisher(0)
-	s.kit.Exec(`update publisher_progress set lease_owner = 'w-1', lease_epoch = 3, lease_expires_at = 4102444800000000`)
-	must.OK(t, s.store.Heartbeat(t.Context(), storetest.Killed(t, "w-1", time.Now())))
-	const why = "Its process w-1 crashed or was killed: last seen"
-	for _, path := range []string{"/publishers", archivePage} {
-		s.get(path).want(t, 200, "not held", why, `<span class="sub">crashed or killed</span>`)
-		s.get(apiPrefix+path).want(t, 200, `"status":"active"`, `"state":"not held","why":"`+why)
+	for _, page := range []string{archivePage, seekPath + "?to=head"} {
+		s.get(page).want(t, 404, "no publisher scenes/archive")
 	}
+	s.get("/intake").want(t, 200, "No source is configured", "sources:", `href="/docs/intake"`).lacks(t, "<table")
+	s.get(apiPrefix+"/intake").want(t, 200, `"sources":[]`)
+	s.get("/intake/none").want(t, 404, "There is no source", ", nor any other")
+	s.get("/alerts").want(t, 200, "No alerts are configured.", "slack+https://hooks.slack.com/services/", `href="/docs/alerts"`, `aria-current="page">`).lacks(t, "<table")
+	s.get(apiPrefix+"/alerts").want(t, 200, `"configured":false`, `"rules":[]`)
 }
 
 func TestPublisherPages_tellOfTrouble(t *testing.T) {
 	s := ownSite(t).seed("c-1", "scene.a", "x", "scene.b", "scene.c").withPublisher(1).publisherFails(3, "event")
+	s.get(apiPrefix+"/publishers").want(t, 200, `"topic":"scenes"`, `"lag_events":2`, `"head_position":4`, `"total":1`)
+	s.get(apiPrefix+"/publishers?cursor=x").want(t, 422, "cursor")
+	p := decodeAs[outbox.Publisher](t, s.get(archivePath).want(t, 200, `"event_types":["scene.*"]`))
+	must.Hold(t, p.ErrorEvent != nil && p.ErrorEvent.Seq == 3 && p.Lease != nil && p.Lease.Owner == "w", "publisher %+v", p)
+	s.get(apiPrefix+"/instances").want(t, 200, `"publishers":["scenes/archive"]`)
+	s.post(archivePath+"/pause", `{"reasons":"x"}`).want(t, 422, "reasons")
 	s.kit.Exec(`
 insert into publisher_progress (topic, publisher, destination, selects, max_errors, position, created_at, updated_at, lease_owner, lease_expires_at)
 values ('a', 'well', $1, '{"event_types":["*"]}', 10, 4, 1, 1, 'w', 4102444800000000),
   ('b', 'left', 'log:', '{"event_types":["*"]}', 10, 0, 1, 1, '', 0)`, hostile)
 	s.kit.Exec(`update publisher_progress set last_error = $1, selects = '{"exact_tags":{"a":"</script>"},"any_of_tags":["b"]}' where publisher = 'archive'`, hostile+"second line")
-	list := s.get("/publishers").want(t, 200, "2 publishers need attention.", `href="/docs/operating#a-publisher-does-not-deliver"`,
+	list := s.fresh("/publishers").want(t, 200, "2 publishers need attention.", `href="/docs/operating#a-publisher-does-not-deliver"`,
 		`href="/publishers/scenes/archive"`, `href="/instances#instance-w"`, "&lt;script&gt;", `\u202e`, "10 errors in a row").lacks(t, "<script>alert", "\u202e")
 	order := []int{}
 	for _, name := range []string{"scenes/archive", "b/left", "a/well"} {
@@ -74,10 +76,36 @@ values ('a', 'well', $1, '{"event_types":["*"]}', 10, 4, 1, 1, 'w', 410244480000
 	s.get("/instances").want(t, 200, `href="/publishers/scenes/archive"`)
 }
 
-// A Go function may not say what is at fault, and the page does not claim to know.
-func TestPublisherPages_sayWhatAFunctionSaidOfItsError(t *testing.T) {
+// The next event wakes a publisher; after an error nothing but the next attempt does. What it said of its health is as old as it is, and a call
+// that does not return is another matter. A Go function may not say what is at fault, and the page does not claim to know.
+func TestPublisherPages_sayHowItStands(t *testing.T) {
 	s := ownSite(t).seed("c-1", "scene.a", "scene.b", "scene.c").withPublisher(1)
-	s.kit.Exec(`update publisher_progress set destination = 'go:'`)
+	set := func(columns string, args ...any) {
+		s.kit.Exec(`update publisher_progress set `+columns, args...)
+		s.store.Changed()
+	}
+	at := func(after time.Duration) int64 { return s.clock.Add(after).UnixMicro() }
+	set(`lease_owner = 'w-1', lease_epoch = 3, lease_expires_at = 4102444800000000`)
+	must.OK(t, s.store.Heartbeat(t.Context(), storetest.Killed(t, "w-1", time.Now())))
+	const why = "Its process w-1 crashed or was killed: last seen"
+	for _, path := range []string{"/publishers", archivePage} {
+		s.get(path).want(t, 200, "not held", why, `<span class="sub">crashed or killed</span>`)
+		s.get(apiPrefix+path).want(t, 200, `"status":"active"`, `"state":"not held","why":"`+why)
+	}
+	set(`lease_owner = 'w', next_poll_at = $1`, at(4*time.Minute))
+	s.get(archivePage).want(t, 200, "<dt>Next poll</dt>", "with the next event", "at the latest", "in 4 min")
+	s.get("/publishers").want(t, 200, "polls with the next event, at the latest", "in 4 min")
+	set(`error_count = 1, error_kind = 'destination', last_error = 'down', error_position = 2, next_poll_at = null, retry_at = $1`, at(4*time.Minute))
+	s.get(archivePage).want(t, 200, "<dt>Next attempt</dt>", "in 4 min").lacks(t, "with the next event")
+	s.get("/publishers").want(t, 200, "next attempt", "in 4 min").lacks(t, "with the next event")
+
+	set(`healthy = 1, health_at = $1, hanging_since = $2`, at(-3*time.Minute), at(-19*time.Second))
+	s.get(archivePage).want(t, 200, "<dt>Healthy</dt>", "it said so", "3 min ago", "<dt>Call</dt>", "has not returned", "19 s ago")
+	s.get(archivePath).want(t, 200, `"health_at":"`, `"hanging_since":"`)
+	s.publisherFails(2, "unknown")
+	s.get(archivePage).want(t, 200, "A call does not return. Any event of its batch may be at fault").lacks(t, "whether this event")
+
+	set(`destination = 'go:', healthy = null, health_at = null, hanging_since = null`)
 	for kind, says := range map[string][]string{
 		"unknown": {"It is not known whether this event or its destination is at fault: send a test event to find out.", "does not say that this event is at fault", "type <strong>skip anyway</strong>"},
 		"event":   {"The function fails at this event."}, "destination": {"The function says that it is not healthy."},
@@ -87,37 +115,12 @@ func TestPublisherPages_sayWhatAFunctionSaidOfItsError(t *testing.T) {
 		must.Equal(t, strings.Contains(page.body, "skip anyway"), kind != "event", kind, "is skipped anyway")
 	}
 	for to, says := range map[string]string{"go:": "a function of this service", "go:*mail.Publisher": "*mail.Publisher"} {
-		s.kit.Exec(`update publisher_progress set destination = $1`, to)
+		set(`destination = $1`, to)
 		s.get(archivePage).want(t, 200, says).lacks(t, "go:")
-		s.fresh("/publishers").want(t, 200, "to <bdi>"+says+"</bdi>")
+		s.get("/publishers").want(t, 200, "to <bdi>"+says+"</bdi>")
 	}
 	s.publisherFails(2, "unknown")
-	s.submit(archivePage+"/skip", url.Values{"position": {"2"}, "reason": {"x"}}.Encode()).want(t, 422, "does not say that the event is at fault")
-}
-
-// The next event wakes a publisher; after an error nothing but the next attempt does.
-func TestPublisherPages_sayWhenItPolls(t *testing.T) {
-	t.Parallel()
-	for set, c := range map[string]struct{ page, list, lacks []string }{
-		`next_poll_at = $1`: {[]string{"<dt>Next poll</dt>", "with the next event", "at the latest", "in 4 min"}, []string{"polls with the next event, at the latest", "in 4 min"}, nil},
-		`error_count = 1, error_kind = 'destination', last_error = 'down', error_position = 2, retry_at = $1`: {[]string{"<dt>Next attempt</dt>", "in 4 min"}, []string{"next attempt", "in 4 min"}, []string{"with the next event"}},
-	} {
-		s := newSite(t).seed("c-1", "scene.a", "scene.b").withPublisher(1)
-		s.kit.Exec(`update publisher_progress set lease_owner = 'w', lease_expires_at = 4102444800000000, `+set, s.clock.Add(4*time.Minute).UnixMicro())
-		s.get(archivePage).want(t, 200, c.page...).lacks(t, c.lacks...)
-		s.get("/publishers").want(t, 200, c.list...).lacks(t, c.lacks...)
-	}
-}
-
-// What a publisher said of its health is as old as it is, and a call that does not return is another matter.
-func TestPublisherPages_sayWhenItSaidThatItIsHealthy(t *testing.T) {
-	s := ownSite(t).withPublisher(0)
-	s.kit.Exec(`update publisher_progress set lease_owner = 'w', lease_expires_at = 4102444800000000, healthy = 1, health_at = $1, hanging_since = $2`,
-		s.clock.Add(-3*time.Minute).UnixMicro(), s.clock.Add(-19*time.Second).UnixMicro())
-	s.get(archivePage).want(t, 200, "<dt>Healthy</dt>", "it said so", "3 min ago", "<dt>Call</dt>", "has not returned", "19 s ago")
-	s.get(archivePath).want(t, 200, `"health_at":"`, `"hanging_since":"`)
-	s.publisherFails(1, "unknown")
-	s.get(archivePage).want(t, 200, "A call does not return. Any event of its batch may be at fault").lacks(t, "whether this event")
+	s.submit(archivePage+"/skip", "position=2&reason=x").want(t, 422, "does not say that the event is at fault")
 }
 
 func TestPublisherPages_showWhatATestCameTo(t *testing.T) {
@@ -171,18 +174,6 @@ set status = 'failed', error_count = 10, error_kind = $1, last_error = 'status <
 	return s
 }
 
-func TestPublishers_areListedByTheAPI(t *testing.T) {
-	t.Parallel()
-	newSite(t).get("/api/v1/publishers").want(t, 200, `"items":[]`, `"next_cursor":null`)
-	s := newSite(t).seed("c-1", "scene.a", "x", "scene.b", "scene.c").withPublisher(1).publisherFails(3, "event")
-	s.get("/api/v1/publishers").want(t, 200, `"topic":"scenes"`, `"lag_events":2`, `"head_position":4`, `"total":1`)
-	s.get("/api/v1/publishers?cursor=x").want(t, 422, "cursor")
-	p := decodeAs[outbox.Publisher](t, s.get(archivePath).want(t, 200, `"event_types":["scene.*"]`))
-	must.Hold(t, p.ErrorEvent != nil && p.ErrorEvent.Seq == 3 && p.Lease != nil && p.Lease.Owner == "w", "publisher %+v", p)
-	s.get("/api/v1/instances").want(t, 200, `"publishers":["scenes/archive"]`)
-	s.post(archivePath+"/pause", `{"reasons":"x"}`).want(t, 422, "reasons")
-}
-
 func TestPublishers_seekThroughTheAPI(t *testing.T) {
 	s := ownSite(t).seed("c-1", "scene.a", "x", "scene.b", "scene.c").withPublisher(1)
 	for body, want := range map[string]string{
@@ -211,16 +202,6 @@ values ('shop', '12', 'c-1', 'e-1', 'order.paid', '{"payload":{"password":"` + l
 	}
 	s.store.Changed()
 	return s
-}
-
-func TestIntakePage_saysHowSourcesAreConfigured(t *testing.T) {
-	s := ownSite(t)
-	s.get("/intake").want(t, 200, "No source is configured", "sources:", `href="/docs/intake"`).lacks(t, "<table")
-	s.get(apiPrefix+"/intake").want(t, 200, `"sources":[]`)
-	s.get("/intake/none").want(t, 404, "There is no source", ", nor any other")
-	s.reject()
-	s.get("/intake/none").want(t, 404, "no source &#34;none&#34;; use shop")
-	s.get(apiPrefix+"/intake/none/rejections").want(t, 404, `there is no source \"none\"; use shop`)
 }
 
 // A campaign of which all that the journal has is applied may still lack what a source holds back.
@@ -292,12 +273,12 @@ func TestSourcePage_handsOverWhatBelongsToAnotherJournal(t *testing.T) {
 	must.Hold(t, v.Sources[0].OwnedSince != nil && !v.Sources[0].HandedOver, "sources: %+v", v)
 	s.submitted("/intake/shop/hand-over", url.Values{"reason": {"a new cluster"}, "confirm": {"hand over shop"}}).want(t, 200, "Source shop is taken from journal j-old", "It was handed over to this journal; the server takes it at the next read.")
 	s.get("/audit").want(t, 200, "intake_hand_over", `href="/intake/shop"`)
-	s.disown("j-old") // since another time: another hand-over was faster
-	s.post(apiPrefix+"/intake/shop/hand-over", `{"reason":"r","confirm":"hand over shop"}`).want(t, 200, `"source":"shop"`, `"from":"j-old`)
 }
 
 func TestIntakePage_showsWhatIsRejected(t *testing.T) {
 	s := ownSite(t).reject()
+	s.get("/intake/none").want(t, 404, "no source &#34;none&#34;; use shop")
+	s.get(apiPrefix+"/intake/none/rejections").want(t, 404, `there is no source \"none\"; use shop`)
 	s.get("/intake").want(t, 200, "1 row is rejected and blocks its campaign.", `href="/intake/shop"`, "postgres://shop", "not in this server's configuration")
 	s.get("/intake/shop").want(t, 200, "Payload is not JSON &lt;script&gt;", "order.paid", "discard shop 1", `data-testid="retry-1-button"`, ">Rejected row 1</", "<code>12</code>", ">Retry rejected row 1<", ">Discard rejected row 1<", "outboxweb intake retry --reason &#39;why&#39; shop 1<").lacks(t, leak, htmlScript)
 	list := decodeAs[outbox.Page[outbox.IntakeRejection]](t, s.get(apiPrefix+"/intake/shop/rejections").want(t, 200).lacks(t, leak))
@@ -313,12 +294,6 @@ func withAlerts(t *testing.T, receiver string) func(*Config) {
 	return func(c *Config) {
 		c.Alerts = alerts.New(c.Store, alerts.Options{Settings: settings, Hide: redact.Builtin().Text})
 	}
-}
-
-func TestAlertsPage_saysHowTheyAreConfigured(t *testing.T) {
-	s := ownSite(t)
-	s.get("/alerts").want(t, 200, "No alerts are configured.", "slack+https://hooks.slack.com/services/", `href="/docs/alerts"`, `aria-current="page">`).lacks(t, "<table")
-	s.get(apiPrefix+"/alerts").want(t, 200, `"configured":false`, `"rules":[]`)
 }
 
 func TestAlertsPage_showsWhatATestCameToAndMutes(t *testing.T) {

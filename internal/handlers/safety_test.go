@@ -37,11 +37,7 @@ func TestHeaders_everyAnswerCarriesThem(t *testing.T) {
 		}
 		must.Hold(t, h.Get("X-Request-Id") != "", "%s: no request id", target)
 	}
-}
-
-// The page's script takes an answer without the mark for a proxy's, and never shows it.
-func TestHeaders_everyKindOfAnswerIsMarked(t *testing.T) {
-	s := ownSite(t).trouble()
+	// The page's script takes an answer without the mark for a proxy's, and never shows it.
 	s.srv.router.Get("/panic", func(http.ResponseWriter, *http.Request) { panic("on purpose") })
 	live := header("HX-Target", "live")
 	etag := s.get("/instances", live).Header.Get("ETag")
@@ -60,6 +56,19 @@ func TestBodies_haveLimits(t *testing.T) {
 	s.submit("/campaigns/c-2/pause", "reason="+strings.Repeat("x", maxActBody)).want(t, 413, "larger than the limit")
 	s.post("/api/v1/campaigns/c-2/pause", `{"why":"x"}`).want(t, 422, `unknown field \"why\"; allowed are reason or expected`)
 	s.post("/api/v1/campaigns/c-2/pause", `{"expected":{"status":"gone"}}`).want(t, 422, `"expected.status":`)
+
+	zipped := header("Content-Encoding", "gzip")
+	s.post("/api/v1/campaigns/c-1/events", "\x1f\x8b", zipped).want(t, 415, "urn:outboxweb:media-type", "Content-Encoding: gzip is not read; send it uncompressed")
+	s.submit("/campaigns/c-1/pause", "\x1f\x8b", zipped).want(t, 415, "send it uncompressed")
+	s.post("/api/v1/campaigns/c-1/pause", `{"reason":"x"}`, header("Content-Encoding", "identity")).want(t, 200)
+
+	id, many := strings.Repeat("c", outbox.MaxIDLength), []string{} // what an act may name fits
+	s.seed(id, poison).work()
+	s.submit("/rows/"+id+"/1/skip", "reason=gone&confirm=skip+"+id+"+1").want(t, http.StatusSeeOther)
+	for i := range outbox.MaxRunCampaigns {
+		many = append(many, `"`+strings.Repeat("x", 190)+fmt.Sprint(i)+`"`)
+	}
+	s.post("/api/v1/runs", `{"kind":"verify","campaign_ids":[`+strings.Join(many, ",")+`]}`).want(t, 404, "there is no campaign")
 }
 
 func TestErrors_haveOneStatusEach(t *testing.T) {
@@ -267,14 +276,6 @@ func TestAnswers_areCompressedForOurPagesAndForScripts(t *testing.T) {
 		must.Hold(t, a.StatusCode == 200 && len(text) == len(plain.body), "%+v is answered with %d and %d bytes, want %d", c, a.StatusCode, len(text), len(plain.body))
 		s.do(http.MethodHead, c.target, "", ask).want(t, 200).header(t, "Content-Encoding", "")
 	}
-}
-
-func TestBodies_thatAreCompressedAreRefused(t *testing.T) {
-	s := ownSite(t).trouble()
-	zipped := header("Content-Encoding", "gzip")
-	s.post("/api/v1/campaigns/c-1/events", "\x1f\x8b", zipped).want(t, 415, "urn:outboxweb:media-type", "Content-Encoding: gzip is not read; send it uncompressed")
-	s.submit("/campaigns/c-1/pause", "\x1f\x8b", zipped).want(t, 415, "send it uncompressed")
-	s.post("/api/v1/campaigns/c-1/pause", `{"reason":"x"}`, header("Content-Encoding", "identity")).want(t, 200)
 }
 
 func TestOrigin_isReadAsBrowsersWriteIt(t *testing.T) {
