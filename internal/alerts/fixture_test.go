@@ -92,6 +92,13 @@ func around(f *storetest.Fixture, id, config string) *fixture {
 
 func open(t *testing.T, config string) *fixture { return around(storetest.Open(t), "w-1", config) }
 
+// told is a receiver and a worker that tells it, with these rules, in a test that runs beside others.
+func told(t *testing.T, rules ...string) (*world, *fixture) {
+	t.Parallel()
+	w := newWorld(t)
+	return w, open(t, hook(w, rules...))
+}
+
 // dead sets how many rows are dead, with an error that has a secret.
 func (f *fixture) dead(n int64) {
 	f.facts = outbox.Facts{Moved: true, Summary: outbox.Summary{Counts: outbox.Counts{Dead: n}, Campaigns: outbox.CampaignCounts{Total: 40}},
@@ -115,6 +122,6 @@ func (f *fixture) step() {
 	must.Get(f.worker.Step(f.Ctx)).Or(f.TB)
 }
 
-func hook(w *world) string {
-	return `{receivers: {hook: {url: "` + w.URL + `/alerts?key=${HOOK}", secret: "${WHSEC}", allow_private: true}}, to: [hook]}`
+func hook(w *world, rules ...string) string {
+	return `{receivers: {hook: {url: "` + w.URL + `/alerts?key=${HOOK}", secret: "${WHSEC}", allow_private: true}}, to: [hook], rules: {` + strings.Join(rules, ", ") + `}}`
 }

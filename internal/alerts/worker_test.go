@@ -24,9 +24,7 @@ import (
 )
 
 func TestWorker_tellsOfAProblemItsGrowthAndItsEnd(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	f := open(t, hook(w))
+	w, f := told(t)
 	f.dead(0)
 	f.pass(time.Minute)
 	f.dead(3)
@@ -59,7 +57,7 @@ func TestWorker_tellsOfAProblemItsGrowthAndItsEnd(t *testing.T) {
 func TestWorker_goesOnWithWhatAnotherProcessTold(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	config := strings.TrimSuffix(hook(w), "}") + `, rules: {dead_rows: off}}`
+	config := hook(w, `dead_rows: off`)
 	f := open(t, config)
 	f.dead(25)
 	f.pass(6 * time.Minute)
@@ -82,9 +80,7 @@ func TestWorker_goesOnWithWhatAnotherProcessTold(t *testing.T) {
 
 // A number begins to be too high when it is exceeded, not when the first of what it counts came to be.
 func TestWorker_beginsWhenANumberIsExceeded(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	f := open(t, strings.TrimSuffix(hook(w), "}")+`, rules: {dead_rows: {over: 2}, blocked_campaigns: off}}`)
+	w, f := told(t, `dead_rows: {over: 2}, blocked_campaigns: off`)
 	dead := func(n int64) {
 		f.dead(n)
 		f.facts.Groups.Groups = []outbox.ErrorGroup{{Fingerprint: "x", Dead: n, Example: "x", FirstAt: new(f.Clock.Now().Add(-3 * time.Hour))}}
@@ -98,27 +94,9 @@ func TestWorker_beginsWhenANumberIsExceeded(t *testing.T) {
 	must.Need(t, w.kinds() == "firing" && w.got[0].Since.Sub(exceeded).Abs() <= time.Minute, "sent %q: since %v, want about %v", w.kinds(), w.got[0].Since, exceeded)
 }
 
-// After a crash the next start evaluates at once.
-func TestWorker_goesOnForOneThatIsGone(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	one := open(t, hook(w))
-	one.dead(0)
-	one.step()
-	two := around(one.Beside(), "w-2", hook(w))
-	two.dead(3)
-	two.step()
-	must.Equal(t, w.kinds(), "", "beside the first it sent")
-	must.OK(t, two.EndLeases(two.Ctx, "w-1"))
-	two.step()
-	must.Equal(t, must.Get(two.View(two.Ctx)).Or(t).Evaluator, "w-2", "the evaluator")
-}
-
 // Many causes at once become one message, which is as urgent as they are.
 func TestWorker_sumsUpManyCausesAtOnce(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	f := open(t, strings.TrimSuffix(hook(w), "}")+`, rules: {publisher: {for: 0, urgent: true}}}`)
+	w, f := told(t, `publisher: {for: 0, urgent: true}`)
 	f.facts.Moved = true
 	for i := range 50 {
 		f.facts.Publishers = append(f.facts.Publishers, outbox.Publisher{SubscriptionName: outbox.SubscriptionName{Topic: "t", Publisher: fmt.Sprint("p", i)}, Status: outbox.PublisherFailed, ErrorCount: 8, ErrorKind: outbox.DestinationError})
@@ -147,9 +125,7 @@ func TestWorker_keepsTheLatestForAReceiverThatIsDown(t *testing.T) {
 // A publisher that failed and is retried has not recovered until it delivers without an error. Since is when it began, not when it was
 // found; an error after a delivery begins anew. What to do depends on what is at fault.
 func TestWorker_tellsThatAPublisherRecoveredWhenItDelivers(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	f := open(t, strings.TrimSuffix(hook(w), "}")+`, rules: {publisher: {for: 0}}}`)
+	w, f := told(t, `publisher: {for: 0}`)
 	p := outbox.Publisher{SubscriptionName: outbox.SubscriptionName{Topic: "orders", Publisher: "erp"}, UpdatedAt: f.Clock.Now().Add(time.Hour)}
 	state := func(status outbox.PublisherStatus, errors int, kind outbox.DeliveryErrorKind, position int64) {
 		p.Status, p.ErrorCount, p.ErrorKind, p.ErrorPosition, p.ErrorEvent = status, errors, kind, position, &outbox.EventRef{CampaignID: "c-5", Seq: position}
@@ -192,9 +168,7 @@ func TestWorker_endsAResumedPublisherWhenItDelivers(t *testing.T) {
 		"it is paused":          {func(p *outbox.Publisher, _ time.Time) { p.Status = outbox.PublisherPaused }, "publisher all/hook was paused"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			w := newWorld(t)
-			f := open(t, strings.TrimSuffix(hook(w), "}")+`, rules: {publisher: {for: 0}}}`)
+			w, f := told(t, `publisher: {for: 0}`)
 			p := outbox.Publisher{SubscriptionName: outbox.SubscriptionName{Topic: "all", Publisher: "hook"}, LagEvents: 300}
 			state := func(status outbox.PublisherStatus, errors int) {
 				p.Status, p.ErrorCount, p.ErrorKind, p.LastErrorAt = status, errors, "", nil
@@ -221,9 +195,7 @@ func TestWorker_endsAResumedPublisherWhenItDelivers(t *testing.T) {
 
 // While the projections cannot be read, a quarantine neither begins nor ends.
 func TestWorker_endsAQuarantineOnlyWhenItKnows(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	f := open(t, strings.TrimSuffix(hook(w), "}")+`, rules: {quarantine: {for: 0}}}`)
+	w, f := told(t, `quarantine: {for: 0}`)
 	for _, held := range [][]outbox.HeldProjection{{{Projection: "badges", Quarantined: 1}}, nil, {}} {
 		f.facts = outbox.Facts{Moved: true, Summary: outbox.Summary{Held: held}}
 		f.pass(30 * time.Second)
@@ -236,9 +208,7 @@ func TestWorker_endsAQuarantineOnlyWhenItKnows(t *testing.T) {
 
 // Failed runs of a kind are one trouble, until one completes.
 func TestWorker_tellsOfFailedRunsByTheirKind(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	f := open(t, hook(w))
+	w, f := told(t)
 	failed := outbox.Run{ID: 7, Kind: outbox.RunRebuild, Status: outbox.RunFailed, FinishedAt: new(f.Clock.Now())}
 	f.facts = outbox.Facts{Moved: true, Runs: []outbox.Run{failed}}
 	f.pass(time.Minute)
@@ -269,9 +239,7 @@ func TestWorker_tellsOfASilentInstanceUntilItIsOver(t *testing.T) {
 		{"it was silent before", 61 * time.Minute, func(*fixture) {}, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
-			w := newWorld(t)
-			f := open(t, hook(w))
+			w, f := told(t)
 			f.facts.Moved = true
 			f.facts.Summary.Instances = []outbox.InstanceState{{ID: "w-9", BeatEvery: 5 * time.Second, LastSeen: f.Clock.Now().Add(-c.silent)}}
 			f.pass(5 * time.Minute)
@@ -290,9 +258,7 @@ func TestWorker_tellsOfASilentInstanceUntilItIsOver(t *testing.T) {
 
 // Each source is told by itself: what is rejected, and that it is not read.
 func TestWorker_tellsOfEachSource(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	f := open(t, hook(w))
+	w, f := told(t)
 	read := outbox.IntakeSource{Name: "billing", Configured: true, Lease: &outbox.Lease{Owner: "w-1", ExpiresAt: f.Clock.Now().Add(24 * time.Hour)}}
 	shop := read
 	shop.Name, shop.Rejected = "shop", 2
@@ -347,9 +313,7 @@ func TestActions_areAllThatLeaveARecord(t *testing.T) {
 }
 
 func TestMute_holdsBackUntilItEnds(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	f := open(t, hook(w))
+	w, f := told(t)
 	must.Get(f.Mute(f.Ctx, storetest.Ana("deploying"), "all", "1h")).Or(t)
 	f.dead(3)
 	f.pass(30 * time.Minute)
@@ -371,9 +335,7 @@ func TestMute_holdsBackUntilItEnds(t *testing.T) {
 }
 
 func TestTest_sendsAMarkedMessageAndRecordsIt(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	f := open(t, hook(w))
+	w, f := told(t)
 	o := storetest.Ana("trying")
 	o.IdempotencyKey = "k-1"
 	for range 2 {
@@ -391,7 +353,7 @@ func TestTest_sendsAMarkedMessageAndRecordsIt(t *testing.T) {
 func TestWorker_doesNothingWhileAnotherHasTheLease(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	config := strings.TrimSuffix(hook(w), "}") + `, rules: {dead_rows: {for: 0}}}`
+	config := hook(w, `dead_rows: {for: 0}`)
 	one := open(t, config)
 	two := around(one.Beside(), "w-2", config)
 	for _, f := range []*fixture{one, two} {
@@ -412,6 +374,9 @@ func TestWorker_doesNothingWhileAnotherHasTheLease(t *testing.T) {
 	two.step()
 	v, err := two.View(two.Ctx)
 	must.Hold(t, err == nil && v.Evaluator == "w-2" && w.kinds() == "firing resolved", "sent %q, by %+v, %v", w.kinds(), v.Evaluator, err)
+	must.OK(t, one.EndLeases(one.Ctx, "w-2")) // which has crashed: the next start evaluates at once
+	one.step()
+	must.Equal(t, must.Get(one.View(one.Ctx)).Or(t).Evaluator, "w-1", "the evaluator")
 }
 
 // childReceiver is the URL to which a process started by a test sends; childJournal and childProjections are its databases.
