@@ -27,7 +27,6 @@ func benchEvent(n int) writers.Event {
 }
 
 func (s *shop) fill(from, rows int) {
-	s.tb.Helper()
 	var events []writers.Event
 	for n := from; n < from+rows; n++ {
 		if events = append(events, benchEvent(n)); len(events) == 1000 || n+1 == from+rows {
@@ -173,7 +172,6 @@ func quantile(all []time.Duration, at float64) time.Duration {
 
 // durable opens a database whose commits are synced, as a service does.
 func (s *shop) durable(b *testing.B, url string) *sql.DB {
-	b.Helper()
 	if path, ok := strings.CutPrefix(url, "sqlite:"); ok {
 		url = "file:" + path + "?_txlock=immediate&_pragma=busy_timeout(10000)&_pragma=synchronous(full)"
 	}
@@ -184,7 +182,6 @@ func (s *shop) durable(b *testing.B, url string) *sql.DB {
 
 // writePhase writes for a while at a steady pace, and returns how long each transaction took.
 func (s *shop) writePhase(b *testing.B, next *int) []time.Duration {
-	b.Helper()
 	db := s.durable(b, s.url)
 	defer db.Close()
 	db.SetMaxIdleConns(benchWriters)

@@ -21,7 +21,6 @@ import (
 // shop is a journal with a source named shop, and the service's own connection to it.
 type shop struct {
 	*storetest.Fixture
-	tb     testing.TB
 	url    string
 	db     *sql.DB
 	intake *intake.Intake
@@ -37,7 +36,6 @@ func dialect() string {
 
 // serviceDatabase is the URL of an empty database of a service, with a connection to it.
 func serviceDatabase(tb testing.TB) (url string, db *sql.DB) {
-	tb.Helper()
 	if dialect() == "sqlite" {
 		url = "sqlite:" + filepath.Join(tb.TempDir(), "shop.db")
 		db = dbtest.Open(tb, url)
@@ -51,47 +49,54 @@ func serviceDatabase(tb testing.TB) (url string, db *sql.DB) {
 }
 
 func mustExec(tb testing.TB, db *sql.DB, query string, args ...any) {
-	tb.Helper()
 	_, err := db.Exec(query, args...)
 	must.Need(tb, err == nil, "%s: %v", query, err)
 }
 
 func newShop(tb testing.TB) *shop {
-	tb.Helper()
 	url, db := serviceDatabase(tb)
 	schema := must.Get(writers.Schema(dialect())).Or(tb)
 	mustExec(tb, db, schema)
 	return openShop(tb, url, db, intake.Definition{})
 }
 
+// ownShop is newShop for a test that runs beside others.
+func ownShop(t *testing.T) *shop {
+	t.Parallel()
+	return newShop(t)
+}
+
+// plain is a table of a service that is none of the schema's, and how it is read.
+func plain(tb testing.TB, db *sql.DB) intake.Definition {
+	mustExec(tb, db, `create table plain (n integer primary key, who text, what text, kind text, data text)`)
+	return intake.Definition{Table: "plain", Columns: map[string][]string{"order": {"n"}, "campaign_id": {"who"}, "event_id": {"what"}, "event_type": {"kind"}, "payload": {"data"}}}
+}
+
 func openShop(tb testing.TB, url string, db *sql.DB, d intake.Definition) *shop {
-	tb.Helper()
-	s := &shop{Fixture: storetest.Open(tb), tb: tb, url: url, db: db}
+	s := &shop{Fixture: storetest.Open(tb), url: url, db: db}
 	s.intake, s.worker = s.process(s.Fixture, "process-1", d)
 	return s
 }
 
 // process is what another process with this source has.
 func (s *shop) process(f *storetest.Fixture, id string, d intake.Definition) (*intake.Intake, *intake.Worker) {
-	s.tb.Helper()
 	d.URL = s.url
-	source := must.Get(d.Source("shop")).Or(s.tb)
+	source := must.Get(d.Source("shop")).Or(s.TB)
 	in := intake.New(f.Store)
 	in.Settings.Sources = []intake.Source{source}
 	w := intake.NewWorker(intake.WorkerConfig{Intake: in, ID: id, MaxPayload: 1000, Lease: storetest.Lease})
-	s.tb.Cleanup(w.Close)
+	s.TB.Cleanup(w.Close)
 	return in, w
 }
 
 func (s *shop) put(events ...writers.Event) {
-	s.tb.Helper()
 	tx, err := s.db.Begin()
 	if err == nil {
 		if err = writers.Append(s.Ctx, tx, events...); err == nil {
 			err = tx.Commit()
 		}
 	}
-	must.OK(s.tb, err)
+	must.OK(s.TB, err)
 }
 
 func event(campaign, id string) writers.Event {
@@ -100,28 +105,23 @@ func event(campaign, id string) writers.Event {
 
 // raw inserts a row past Append.
 func (s *shop) raw(campaign, id, payload string) {
-	s.tb.Helper()
-	mustExec(s.tb, s.db, `insert into outboxweb_intake (campaign_id, event_id, event_type, payload) values ($1, $2, 'order.paid', $3)`, campaign, id, payload)
+	mustExec(s.TB, s.db, `insert into outboxweb_intake (campaign_id, event_id, event_type, payload) values ($1, $2, 'order.paid', $3)`, campaign, id, payload)
 }
 
 func (s *shop) drain() {
-	s.tb.Helper()
-	must.OK(s.tb, s.worker.Step(s.Ctx))
+	must.OK(s.TB, s.worker.Step(s.Ctx))
 }
 
 func (s *shop) journal(campaign string) string {
-	s.tb.Helper()
-	return strings.Join(storetest.Texts(s.tb, s.JournalDB, `select event_id from events where campaign_id = $1 order by seq`, campaign), " ")
+	return strings.Join(storetest.Texts(s.TB, s.JournalDB, `select event_id from events where campaign_id = $1 order by seq`, campaign), " ")
 }
 
 func (s *shop) rows() string {
-	s.tb.Helper()
-	return strings.Join(storetest.Texts(s.tb, s.db, `select event_id from outboxweb_intake order by id`), " ")
+	return strings.Join(storetest.Texts(s.TB, s.db, `select event_id from outboxweb_intake order by id`), " ")
 }
 
 // holds compares what is named, in pairs: the rows left, the kept and the rejected ones, and a campaign's events.
 func (s *shop) holds(tb testing.TB, pairs ...string) {
-	tb.Helper()
 	got, want := map[string]string{}, map[string]string{}
 	for pair := range slices.Chunk(pairs, 2) {
 		want[pair[0]] = pair[1]
@@ -141,33 +141,29 @@ func (s *shop) holds(tb testing.TB, pairs ...string) {
 
 // rejections are the rejected rows, oldest first, as EVENT STATUS.
 func (s *shop) rejections() string {
-	s.tb.Helper()
-	return strings.Join(storetest.Texts(s.tb, s.JournalDB, `select event_id || ' ' || status from intake_rejections order by id`), ", ")
+	return strings.Join(storetest.Texts(s.TB, s.JournalDB, `select event_id || ' ' || status from intake_rejections order by id`), ", ")
 }
 
 func (s *shop) rejected(id string) outbox.IntakeRejection {
-	s.tb.Helper()
-	page := must.Get(s.intake.Rejections(s.Ctx, "shop", "", 50)).Or(s.tb)
+	page := must.Get(s.intake.Rejections(s.Ctx, "shop", "", 50)).Or(s.TB)
 	for _, r := range page.Items {
 		if r.EventID == id {
 			return r
 		}
 	}
-	s.tb.Fatalf("event %q is not rejected: %+v", id, page.Items)
+	s.TB.Fatalf("event %q is not rejected: %+v", id, page.Items)
 	return outbox.IntakeRejection{}
 }
 
 // state is the source's state, without the snapshot that readers share.
 func (s *shop) state() outbox.IntakeSource {
-	s.tb.Helper()
 	s.Changed()
 	all, err := s.intake.States(context.Background())
-	must.Need(s.tb, err == nil && len(all) == 1, "states: %+v, %v", all, err)
+	must.Need(s.TB, err == nil && len(all) == 1, "states: %+v, %v", all, err)
 	return all[0]
 }
 
 func equal[T comparable](tb testing.TB, what string, got, want T) {
-	tb.Helper()
 	must.Equal(tb, got, want, what, fmt.Sprint(got))
 }
 

@@ -21,19 +21,12 @@ import (
 	"github.com/outboxweb/outboxweb/internal/storetest"
 )
 
-func ptr[T any](v T) *T { return &v }
-
-func operator(reason string) outbox.Command {
-	return outbox.Command{By: outbox.Operator{Name: "ana", Via: "test", Auth: outbox.AuthOS, Role: outbox.RoleOperator}, Reason: reason}
-}
-
 func TestIntake_movesCommittedRowsInOrder(t *testing.T) {
-	t.Parallel()
-	s := newShop(t)
+	s := ownShop(t)
 	at := time.Date(2026, 3, 1, 12, 0, 0, 123456000, time.UTC)
 	full := writers.Event{CampaignID: "c-1", EventID: "e-1", EventType: "order.paid", Payload: []byte(`{"amount": 12.50}`), OccurredAt: at,
 		ActorType: "user", ActorID: "7", EntityType: "order", EntityID: "17", SessionID: "s", RequestID: "r", CorrelationID: "co", CausationID: "ca",
-		Tags: map[string]string{"shop": "berlin"}, Metadata: []byte(`{"trace":"t"}`), ExpectedSeq: ptr(int64(0))}
+		Tags: map[string]string{"shop": "berlin"}, Metadata: []byte(`{"trace":"t"}`), ExpectedSeq: new(int64(0))}
 	s.put(full, event("c-2", "x-1"), event("c-1", "e-2"))
 	s.raw("c-1", "e-3", `{}`)
 	s.drain()
@@ -49,8 +42,7 @@ func TestIntake_movesCommittedRowsInOrder(t *testing.T) {
 }
 
 func TestIntake_leavesUncommittedRows(t *testing.T) {
-	t.Parallel()
-	s := newShop(t)
+	s := ownShop(t)
 	tx := must.Get(s.db.Begin()).Or(t)
 	defer tx.Rollback()
 	if dialect() == "postgres" { // SQLite has one writer
@@ -70,8 +62,7 @@ func TestIntake_leavesUncommittedRows(t *testing.T) {
 }
 
 func TestIntake_rejectsARowAndHoldsOnlyItsCampaign(t *testing.T) {
-	t.Parallel()
-	s := newShop(t)
+	s := ownShop(t)
 	s.put(event("c-1", "e-1"), event("c-3", "z-1"))
 	s.drain()
 	s.raw("c-1", "bad", `{"amount"`)
@@ -80,7 +71,7 @@ func TestIntake_rejectsARowAndHoldsOnlyItsCampaign(t *testing.T) {
 	s.raw("", "nameless", `{}`)
 	s.raw("c-3", "z-1", `{"other":"content"}`)
 	missed := event("c-4", "missed")
-	missed.ExpectedSeq = ptr(int64(5))
+	missed.ExpectedSeq = new(int64(5))
 	s.put(missed, event("c-5", "fine"))
 	s.drain()
 	s.drain()
@@ -96,8 +87,7 @@ func TestIntake_rejectsARowAndHoldsOnlyItsCampaign(t *testing.T) {
 
 // A row that is inserted again has the time of its own insert, unless the writer keeps the first one.
 func TestIntake_journalsARepeatedRowOnce(t *testing.T) {
-	t.Parallel()
-	s := newShop(t)
+	s := ownShop(t)
 	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	first, later := event("c-1", "e-1"), event("c-1", "e-1")
 	first.OccurredAt, later.OccurredAt = at, at.Add(time.Hour)
@@ -118,31 +108,29 @@ func TestIntake_journalsARepeatedRowOnce(t *testing.T) {
 }
 
 func TestIntake_retriesARowAsItIsNow(t *testing.T) {
-	t.Parallel()
-	s := newShop(t)
+	s := ownShop(t)
 	s.raw("c-1", "bad", `{"amount"`)
 	s.raw("c-1", "behind", `{}`)
 	s.drain()
 	id := s.rejected("bad").ID
-	must.Get(s.intake.Retry(s.Ctx, operator(""), "shop", id)).Or(t)
+	must.Get(s.intake.Retry(s.Ctx, storetest.Ana(""), "shop", id)).Or(t)
 	s.drain()
 	equal(t, "a row that fails again", s.rejected("bad").Attempts, 2)
 	equal(t, "campaign", s.journal("c-1"), "")
 	mustExec(t, s.db, `update outboxweb_intake set payload = '[]' where event_id = 'bad'`)
-	must.Get(s.intake.Retry(s.Ctx, operator(""), "shop", id)).Or(t)
+	must.Get(s.intake.Retry(s.Ctx, storetest.Ana(""), "shop", id)).Or(t)
 	s.drain()
 	equal(t, "the new reason", s.rejected("bad").Reason, "payload must be a JSON object")
 	mustExec(t, s.db, `update outboxweb_intake set payload = '{}' where event_id = 'bad'`)
-	must.Get(s.intake.Retry(s.Ctx, operator(""), "shop", id)).Or(t)
-	storetest.Refused(t, storetest.No(s.intake.Retry(s.Ctx, operator(""), "shop", id)), outbox.ErrConflict) // before the row is tried
+	must.Get(s.intake.Retry(s.Ctx, storetest.Ana(""), "shop", id)).Or(t)
+	storetest.Refused(t, storetest.No(s.intake.Retry(s.Ctx, storetest.Ana(""), "shop", id)), outbox.ErrConflict) // before the row is tried
 	s.drain()
 	s.holds(t, "c-1", "bad behind", "rejected", "")
 	equal(t, "audit records", s.Number(`select count(*) from audit_log where action = 'intake_retry'`), 4)
 }
 
 func TestIntake_releasesTheCampaignOfARowThatIsGone(t *testing.T) {
-	t.Parallel()
-	s := newShop(t)
+	s := ownShop(t)
 	s.raw("c-1", "bad", `1`)
 	s.raw("c-1", "behind", `{}`)
 	s.drain()
@@ -150,24 +138,23 @@ func TestIntake_releasesTheCampaignOfARowThatIsGone(t *testing.T) {
 	mustExec(t, s.db, `delete from outboxweb_intake where event_id = 'bad'`)
 	s.drain()
 	equal(t, "held until an operator decides", s.journal("c-1"), "")
-	must.Get(s.intake.Retry(s.Ctx, operator(""), "shop", id)).Or(t)
+	must.Get(s.intake.Retry(s.Ctx, storetest.Ana(""), "shop", id)).Or(t)
 	s.drain()
 	s.holds(t, "c-1", "behind", "rejected", "")
 }
 
 func TestIntake_discardsARow(t *testing.T) {
-	t.Parallel()
-	s := newShop(t)
+	s := ownShop(t)
 	s.raw("c-1", "bad", `{"amount"`)
 	s.raw("c-1", "behind", `{}`)
 	s.drain()
 	r := s.rejected("bad")
 	for reason, confirm := range map[string]string{"": "discard shop 1", "broken": ""} {
-		o := operator(reason)
+		o := storetest.Ana(reason)
 		o.Confirm = confirm
 		storetest.Refused(t, storetest.No(s.intake.Discard(s.Ctx, o, "shop", r.ID)), outbox.ErrInvalid)
 	}
-	o := operator("broken at the source")
+	o := storetest.Ana("broken at the source")
 	o.Confirm = "discard " + r.Discards()
 	must.Get(s.intake.Discard(s.Ctx, o, "shop", r.ID)).Or(t)
 	s.drain()
@@ -184,8 +171,7 @@ func TestIntake_discardsARow(t *testing.T) {
 
 // A process may die between the two: the rows are read again, and recognized.
 func TestIntake_journalsOnceWhenDeletingFails(t *testing.T) {
-	t.Parallel()
-	s := newShop(t)
+	s := ownShop(t)
 	s.put(event("c-1", "e-1"), event("c-1", "e-2"))
 	s.raw("c-1", "e-3", `{}`)
 	forbid, allow := `create trigger stay before delete on outboxweb_intake begin select raise(abort, 'not now'); end`, `drop trigger stay`
@@ -224,8 +210,7 @@ func TestIntake_waitsForADatabaseThatIsAway(t *testing.T) {
 
 // A read that began under an old lease appends nothing: an operator may have discarded its row.
 func TestIntake_fencesAProcessThatLostTheLease(t *testing.T) {
-	t.Parallel()
-	s := newShop(t)
+	s := ownShop(t)
 	s.put(event("c-1", "e-1"))
 	s.worker.OnRead(sync.OnceFunc(func() {
 		s.Exec(`update intake_sources set lease_owner = 'process-2', lease_epoch = lease_epoch + 1`)
@@ -245,10 +230,7 @@ func TestIntake_fencesAProcessThatLostTheLease(t *testing.T) {
 func TestIntake_deletesOnlyTheEventThatItJournalled(t *testing.T) {
 	t.Parallel()
 	url, db := serviceDatabase(t)
-	mustExec(t, db, `create table plain (n integer primary key, who text, what text, kind text, data text)`)
-	d := intake.Definition{Table: "plain"}
-	d.Columns = map[string][]string{"order": {"n"}, "campaign_id": {"who"}, "event_id": {"what"}, "event_type": {"kind"}, "payload": {"data"}}
-	s := openShop(t, url, db, d)
+	s := openShop(t, url, db, plain(t, db))
 	mustExec(t, db, `insert into plain values (1, 'c-1', 'e-1', 't', '{}')`)
 	s.worker.OnRead(sync.OnceFunc(func() {
 		mustExec(t, db, `delete from plain`)
@@ -260,8 +242,7 @@ func TestIntake_deletesOnlyTheEventThatItJournalled(t *testing.T) {
 }
 
 func TestIntake_oneProcessHoldsASource(t *testing.T) {
-	t.Parallel()
-	s := newShop(t)
+	s := ownShop(t)
 	_, second := s.process(s.Beside(), "process-2", intake.Definition{})
 	s.drain()
 	s.put(event("c-1", "e-1"))
@@ -281,14 +262,13 @@ func TestIntake_oneProcessHoldsASource(t *testing.T) {
 
 // Append takes pgx's own transactions too.
 func TestPostgresIntake_takesTransactionsOfPgx(t *testing.T) {
-	t.Parallel()
-	s := newShop(t)
+	s := ownShop(t)
 	conn := must.Get(pgx.Connect(s.Ctx, s.url)).Or(t)
 	defer conn.Close(s.Ctx)
 	var many []writers.Event
 	for n := range 120 {
 		e := event("c-1", fmt.Sprint("e-", n))
-		e.ExpectedSeq = ptr(int64(n))
+		e.ExpectedSeq = new(int64(n))
 		many = append(many, e)
 	}
 	roll := errors.New("roll back")
@@ -307,8 +287,7 @@ func TestPostgresIntake_takesTransactionsOfPgx(t *testing.T) {
 
 // Append refuses what a server would reject in any configuration.
 func TestAppend_refusesWhatCannotBeJournalled(t *testing.T) {
-	t.Parallel()
-	s := newShop(t)
+	s := ownShop(t)
 	columns := strings.Split("campaign_id, event_id, event_type, payload, metadata, tags, occurred_at, expected_seq", ", ")
 	for name, c := range map[string]struct {
 		change func(*writers.Event)
@@ -334,8 +313,8 @@ func TestAppend_refusesWhatCannotBeJournalled(t *testing.T) {
 		"NUL in a tag":               {func(e *writers.Event) { e.Tags = map[string]string{"a": "\x00"} }, 5, `{"a":"\u0000"}`, "tags contains a NUL character"},
 		"invalid UTF-8 in a tag":     {func(e *writers.Event) { e.Tags = map[string]string{"a": "\xff"} }, 5, "{\"a\":\"\xff\"}", "not valid UTF-8"},
 		"a distant year":             {func(e *writers.Event) { e.OccurredAt = time.Date(20000, 1, 1, 0, 0, 0, 0, time.UTC) }, 6, "20000-01-01T00:00:00Z", "occurred_at"},
-		"a negative seq":             {func(e *writers.Event) { e.ExpectedSeq = ptr(int64(-1)) }, 7, -1, "expected_seq must be a whole number from 0, not -1"},
-		"a seq with none after it":   {func(e *writers.Event) { e.ExpectedSeq = ptr(int64(math.MaxInt64)) }, 7, int64(math.MaxInt64), "expected_seq must be a whole number from 0"},
+		"a negative seq":             {func(e *writers.Event) { e.ExpectedSeq = new(int64(-1)) }, 7, -1, "expected_seq must be a whole number from 0, not -1"},
+		"a seq with none after it":   {func(e *writers.Event) { e.ExpectedSeq = new(int64(math.MaxInt64)) }, 7, int64(math.MaxInt64), "expected_seq must be a whole number from 0"},
 	} {
 		bad := event("c-1", "e-1")
 		c.change(&bad)
@@ -366,8 +345,7 @@ func TestAppend_refusesWhatCannotBeJournalled(t *testing.T) {
 // A batch that continued behind the last one would have the second event of c-1 before the first,
 // which was not committed when the last one was read.
 func TestPostgresIntake_readsEachBatchFromTheFirstRow(t *testing.T) {
-	t.Parallel()
-	s := newShop(t)
+	s := ownShop(t)
 	s.intake, s.worker = s.process(s.Beside(), "process-2", intake.Definition{BatchSize: 1})
 	tx := must.Get(s.db.Begin()).Or(t)
 	defer tx.Rollback()
@@ -386,8 +364,7 @@ func TestPostgresIntake_readsEachBatchFromTheFirstRow(t *testing.T) {
 
 // The trigger of the schema wakes the server; without it the row would wait for an hour.
 func TestPostgresIntake_isWokenByTheTrigger(t *testing.T) {
-	t.Parallel()
-	s := newShop(t)
+	s := ownShop(t)
 	for range 2 { // as a migration that is run again
 		mustExec(t, s.db, writers.NotifySchema())
 	}
@@ -412,8 +389,7 @@ func TestPostgresIntake_isWokenByTheTrigger(t *testing.T) {
 // A claim that fails leaves the listener to the next one, so that none is left behind: TestMain counts
 // goroutines.
 func TestPostgresIntake_listensOnceThoughAClaimFails(t *testing.T) {
-	t.Parallel()
-	s := newShop(t)
+	s := ownShop(t)
 	mustExec(t, s.db, writers.NotifySchema())
 	_, worker := s.process(s.Beside(), "process-2", intake.Definition{})
 	defer worker.Close()
@@ -428,8 +404,7 @@ func TestPostgresIntake_listensOnceThoughAClaimFails(t *testing.T) {
 
 // A file without WAL is moved alike: reads are short, and nothing about the file is changed.
 func TestSQLiteIntake_leavesTheModeOfAFileAlone(t *testing.T) {
-	t.Parallel()
-	s := newShop(t)
+	s := ownShop(t)
 	mustExec(t, s.db, `pragma journal_mode = delete`)
 	s.put(event("c-1", "e-1"), event("c-1", "e-2"))
 	s.drain()

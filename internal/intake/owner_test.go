@@ -16,26 +16,23 @@ import (
 )
 
 // keeping is a shop whose source keeps moved events for ten minutes.
-func keeping(tb testing.TB) *shop {
-	tb.Helper()
-	s := newShop(tb)
+func keeping(t *testing.T) *shop {
+	s := ownShop(t)
 	s.worker.Close()
 	s.intake, s.worker = s.process(s.Fixture, "process-1", intake.Definition{KeepMoved: 10 * time.Minute})
 	return s
 }
 
 func (s *shop) kept() string {
-	s.tb.Helper()
-	return strings.Join(storetest.Texts(s.tb, s.db, `select event_id from outboxweb_intake_moved order by id`), " ")
+	return strings.Join(storetest.Texts(s.TB, s.db, `select event_id from outboxweb_intake_moved order by id`), " ")
 }
 
 // fallBack puts a standby in the place of the journal, which has none of the shop's events so far but
 // those of the campaign first.
 func (s *shop) fallBack() {
-	s.tb.Helper()
 	s.worker.Close()
 	id := s.id()
-	s.Fixture = storetest.Open(s.tb)
+	s.Fixture = storetest.Open(s.TB)
 	s.Exec(`update journal_identity set id = $1`, id)
 	s.MustAppend(storetest.Event("first", "a"))
 	s.intake, s.worker = s.process(s.Fixture, "process-2", intake.Definition{KeepMoved: 10 * time.Minute})
@@ -44,11 +41,10 @@ func (s *shop) fallBack() {
 // An asynchronous standby became the journal, without its last commits: the rows of those events were
 // deleted.
 func TestIntake_journalsAgainWhatAFailoverLost(t *testing.T) {
-	t.Parallel()
 	s := keeping(t)
 	s.MustAppend(storetest.Event("first", "a"))
 	condition := event("c-1", "e-1")
-	condition.ExpectedSeq = ptr(int64(0))
+	condition.ExpectedSeq = new(int64(0))
 	condition.Payload = []byte(`{"amount":12.50,"note":"<a & b>"}`)
 	s.put(condition, event("c-2", "x-1"), event("c-1", "e-2"))
 	s.drain()
@@ -68,7 +64,6 @@ func TestIntake_journalsAgainWhatAFailoverLost(t *testing.T) {
 
 // The standby took over between the look for lost events and the append: what is kept last is there.
 func TestIntake_journalsAgainWhatAFailoverLostWhileItMoved(t *testing.T) {
-	t.Parallel()
 	s := keeping(t)
 	s.put(event("c-1", "e-1"), event("c-2", "x-1"))
 	s.drain()
@@ -86,7 +81,6 @@ func TestIntake_journalsAgainWhatAFailoverLostWhileItMoved(t *testing.T) {
 
 // The journal has another event under the id of a lost one: no retry would change that.
 func TestIntake_forgetsALostEventThatTheJournalRefuses(t *testing.T) {
-	t.Parallel()
 	s := keeping(t)
 	s.put(event("c-1", "e-1"), event("c-2", "x-1"))
 	s.drain()
@@ -100,7 +94,6 @@ func TestIntake_forgetsALostEventThatTheJournalRefuses(t *testing.T) {
 
 // Kept events are those of one journal: after a hand-over the next one does not take them.
 func TestIntake_keepsEventsForTheirJournal(t *testing.T) {
-	t.Parallel()
 	s := keeping(t)
 	s.put(event("c-1", "e-1"))
 	s.drain()
@@ -121,34 +114,30 @@ type journal struct {
 
 // beside is another journal, whose server has the shop in its configuration.
 func (s *shop) beside(id string) *journal {
-	s.tb.Helper()
-	j := &journal{Fixture: storetest.Open(s.tb)}
+	j := &journal{Fixture: storetest.Open(s.TB)}
 	j.Exec(`update journal_identity set id = $1`, id) // the fixtures' journals are copies of one
 	j.intake, j.worker = s.process(j.Fixture, "server-of-"+id, intake.Definition{})
 	return j
 }
 
 func (j *journal) events(tb testing.TB) string {
-	tb.Helper()
 	return strings.Join(storetest.Texts(tb, j.JournalDB, `select event_id from events order by position`), " ")
 }
 
 func (j *journal) refused(tb testing.TB, by string) {
-	tb.Helper()
 	err := j.worker.Step(j.Ctx)
 	must.Hold(tb, err != nil && strings.Contains(err.Error(), "source shop belongs to journal "+by+", since "), "another journal's step: %v", err)
 }
 
 func handOver() outbox.Command {
-	o := operator("moved to a new cluster")
+	o := storetest.Ana("moved to a new cluster")
 	o.Confirm = "hand over shop"
 	return o
 }
 
 // Two journals with one source had some of its events each, without a word.
 func TestIntake_refusesAnotherJournal(t *testing.T) {
-	t.Parallel()
-	s := newShop(t)
+	s := ownShop(t)
 	s.Exec(`update journal_identity set id = 'production'`)
 	laptop := s.beside("laptop")
 	for n := range 6 {
@@ -172,8 +161,7 @@ func TestIntake_refusesAnotherJournal(t *testing.T) {
 
 // A second process of the same journal, or a backup that was restored, is no other journal.
 func TestIntake_belongsToAJournalNotToAProcess(t *testing.T) {
-	t.Parallel()
-	s := newShop(t)
+	s := ownShop(t)
 	s.put(event("c-1", "e-1"))
 	s.drain()
 	s.worker.Close()
@@ -185,13 +173,11 @@ func TestIntake_belongsToAJournalNotToAProcess(t *testing.T) {
 }
 
 func (s *shop) id() string {
-	s.tb.Helper()
-	return must.Get(s.JournalID(s.Ctx)).Or(s.tb)
+	return must.Get(s.JournalID(s.Ctx)).Or(s.TB)
 }
 
 func TestIntake_isHandedOverAndRefusesTheFormerOwner(t *testing.T) {
-	t.Parallel()
-	s := newShop(t)
+	s := ownShop(t)
 	s.Exec(`update journal_identity set id = 'old'`)
 	next := s.beside("new")
 	s.put(event("c-1", "e-1"))
@@ -223,8 +209,7 @@ func TestIntake_isHandedOverAndRefusesTheFormerOwner(t *testing.T) {
 // Rows that the former owner has read may be in its journal. On PostgreSQL the hand-over waits for
 // it; on SQLite, which has no such lock, the new owner has them too: it lacks none.
 func TestIntake_handsOverWhileRowsAreMoved(t *testing.T) {
-	t.Parallel()
-	s := newShop(t)
+	s := ownShop(t)
 	s.Exec(`update journal_identity set id = 'old'`)
 	next := s.beside("new")
 	s.drain()
@@ -256,8 +241,7 @@ func TestIntake_handsOverWhileRowsAreMoved(t *testing.T) {
 // The former owner read before the hand-over and deletes after it: what it deletes then would be lost
 // to the new owner, which may have read nothing yet.
 func TestSQLiteIntake_deletesNothingOnceHandedOver(t *testing.T) {
-	t.Parallel()
-	s := newShop(t)
+	s := ownShop(t)
 	s.drain()
 	s.put(event("c-1", "e-1"))
 	s.worker.OnRead(sync.OnceFunc(func() {
@@ -271,14 +255,11 @@ func TestSQLiteIntake_deletesNothingOnceHandedOver(t *testing.T) {
 
 // Two tables of one database are two sources, and may belong to two journals.
 func TestIntake_ownsATableNotADatabase(t *testing.T) {
-	t.Parallel()
-	s := newShop(t)
+	s := ownShop(t)
 	s.Exec(`update journal_identity set id = 'old'`)
 	s.drain()
-	mustExec(t, s.db, `create table plain (n integer primary key, who text, what text, kind text, data text)`)
-	d := intake.Definition{Table: "plain", Columns: map[string][]string{"order": {"n"}, "campaign_id": {"who"}, "event_id": {"what"}, "event_type": {"kind"}, "payload": {"data"}}}
 	next := s.beside("new")
-	_, worker := s.process(next.Fixture, "server-2", d)
+	_, worker := s.process(next.Fixture, "server-2", plain(t, s.db))
 	mustExec(t, s.db, `insert into plain values (1, 'c-1', 'e-1', 't', '{}')`)
 	must.OK(t, worker.Step(s.Ctx))
 	equal(t, "events", next.events(t), "e-1")
@@ -287,8 +268,7 @@ func TestIntake_ownsATableNotADatabase(t *testing.T) {
 
 // A user that may read and delete rows, and no more, is told which statements are missing.
 func TestPostgresIntake_saysWhatAUserMayNot(t *testing.T) {
-	t.Parallel()
-	s := newShop(t)
+	s := ownShop(t)
 	guest := storetest.Role(t, "intake_guest")
 	t.Cleanup(func() { mustExec(t, s.db, `drop owned by `+guest) })
 	mustExec(t, s.db, `drop table outboxweb_intake_owner`)

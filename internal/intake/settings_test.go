@@ -11,10 +11,10 @@ import (
 	"github.com/outboxweb/outboxweb/internal/intake"
 	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/storetest"
 )
 
 func parse(tb testing.TB, text string) (intake.Settings, error) {
-	tb.Helper()
 	var document yaml.Node
 	must.OK(tb, yaml.Unmarshal([]byte(text), &document))
 	env := map[string]string{"PASS": "s3cret word"}
@@ -103,7 +103,7 @@ func TestIntake_readsDebeziumsTable(t *testing.T) {
 	equal(t, "entities", s.Number(`select count(*) from events where entity_type = 'order' and entity_id = '17' and event_type = 'OrderPaid'`), 2)
 	st := s.state()
 	must.Hold(t, st.Waiting == 1 && st.OldestAt != nil, "state: %+v", st)
-	o := operator("a test")
+	o := storetest.Ana("a test")
 	o.Confirm = "discard shop 1"
 	must.Get(s.intake.Discard(s.Ctx, o, "shop", s.rejected(third).ID)).Or(t)
 	s.drain()
@@ -116,9 +116,10 @@ func TestIntake_readsDebeziumsTable(t *testing.T) {
 func TestIntake_refusesColumnsThatDoNotExist(t *testing.T) {
 	t.Parallel()
 	url, db := serviceDatabase(t)
-	mustExec(t, db, `create table plain (n integer primary key, who text, what text, kind text, data text)`)
+	d := plain(t, db)
+	d.Columns["campaign_id"] = []string{"whom"}
 	mustExec(t, db, `insert into plain values (1, 'c', 'e', 't', '{}')`)
-	s := openShop(t, url, db, intake.Definition{Table: "plain", Columns: map[string][]string{"order": {"n"}, "campaign_id": {"whom"}, "event_id": {"what"}, "event_type": {"kind"}, "payload": {"data"}}})
+	s := openShop(t, url, db, d)
 	err := s.worker.Step(s.Ctx)
 	must.Hold(t, err != nil && strings.Contains(err.Error(), "whom"), "read: %v", err)
 	equal(t, "state", s.state().State(s.Clock.Now()), outbox.IntakeFailing)
