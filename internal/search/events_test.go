@@ -17,7 +17,6 @@ import (
 // eventPager reads one page of a search at a cursor, as positions.
 func (f *fixture) eventPager(filter outbox.EventFilter) storetest.Pager {
 	return func(cursor string) outbox.Page[string] {
-		f.TB.Helper()
 		filter.Cursor = cursor
 		page, err := f.Search.Events(f.Ctx, filter)
 		must.Need(f.TB, err == nil, "%+v: %v", filter, err)
@@ -27,7 +26,6 @@ func (f *fixture) eventPager(filter outbox.EventFilter) storetest.Pager {
 
 // journal reads all events in order of position.
 func (f *fixture) journal() []outbox.Event {
-	f.TB.Helper()
 	return must.Get(f.EventsFrom(f.Ctx, 0, 100_000)).Or(f.TB)
 }
 
@@ -67,7 +65,6 @@ func randomFilter(r *rand.Rand, began, ended time.Time) outbox.EventFilter {
 
 // The clock steps back and forth while the journal is written, by less than the tolerance in all.
 func TestEvents_findsWhatAFilterSelects(t *testing.T) {
-	t.Parallel()
 	f := open(t)
 	r := rand.New(rand.NewPCG(7, 7))
 	began := f.Clock.Now()
@@ -110,7 +107,6 @@ func TestEvents_findsWhatAFilterSelects(t *testing.T) {
 }
 
 func TestEvents_losesAndRepeatsNothingWhileEventsAreAppended(t *testing.T) {
-	t.Parallel()
 	f := open(t)
 	f.AppendN("a", 120)
 	for _, filter := range []outbox.EventFilter{{Limit: 7}, {CampaignID: "a", Limit: 7}, {Q: "amount", Limit: 7}, {EventType: "counted", Limit: 7}} {
@@ -128,13 +124,11 @@ func TestEvents_losesAndRepeatsNothingWhileEventsAreAppended(t *testing.T) {
 }
 
 func TestEvents_saysHowFarItLooked(t *testing.T) {
-	t.Parallel()
 	f := open(t)
 	f.AppendN("a", 20)
 	all := f.journal()
 	head := all[len(all)-1].Position
 	look := func(filter outbox.EventFilter) outbox.FoundEvents {
-		t.Helper()
 		return must.Get(f.Search.Events(f.Ctx, filter)).Or(t)
 	}
 	none := look(outbox.EventFilter{Q: "nowhere"})
@@ -154,7 +148,6 @@ func TestEvents_saysHowFarItLooked(t *testing.T) {
 
 // Whoever may not read a secret must not find out about it piece by piece, nor whole.
 func TestEvents_redactedValuesAreNotFound(t *testing.T) {
-	t.Parallel()
 	f := open(t)
 	const secret = "hunter2hunter2"
 	const token = "ghp_abcdefghijklmnopqrstuvwxyz0123456789"
@@ -164,7 +157,6 @@ func TestEvents_redactedValuesAreNotFound(t *testing.T) {
 	shown := redact.Builtin()
 	must.Need(t, shown.Text(token) != token, "the test's token is not redacted")
 	found := func(filter outbox.EventFilter) outbox.FoundEvents {
-		t.Helper()
 		return must.Get(f.Search.Events(f.Ctx, filter)).Or(t)
 	}
 	guesses := []outbox.EventFilter{{EntityID: token}, {RequestID: token}, {ActorID: token}, {EventID: token}, {Tag: "password=" + secret}}
@@ -199,7 +191,6 @@ func TestEvents_redactedValuesAreNotFound(t *testing.T) {
 // A clock that steps back more than the tolerance is the limit that the documentation names; less
 // than it, the edges of a range are exact.
 func TestEvents_edgesOfARangeAreExact(t *testing.T) {
-	t.Parallel()
 	f := open(t)
 	start := f.Clock.Now()
 	for _, minute := range []time.Duration{0, 5, 14, 4, 13, 5, 6} { // a clock that is nine minutes ahead now and then
@@ -227,7 +218,6 @@ func TestEvents_edgesOfARangeAreExact(t *testing.T) {
 }
 
 func TestEvents_tellHowFarTheyGot(t *testing.T) {
-	t.Parallel()
 	f := open(t)
 	f.AppendN("a s", 2)
 	f.Drain()
@@ -249,7 +239,6 @@ func TestEvents_tellHowFarTheyGot(t *testing.T) {
 
 // The settled position comes with the first page of a search that a condition can repeat.
 func TestEvents_saysTheSettledPosition(t *testing.T) {
-	t.Parallel()
 	f := open(t)
 	for i := range 3 {
 		f.MustAppend(storetest.Tagged("c", "name.taken", "name", fmt.Sprint("n-", i)))

@@ -35,7 +35,6 @@ func described(found []outbox.Finding) []string {
 }
 
 func TestFind_findsAnythingByItsName(t *testing.T) {
-	t.Parallel()
 	f := open(t, storetest.MaxAttempts(1))
 	f.AppendN("c-10", 1)
 	f.Kill("c-10")
@@ -74,7 +73,6 @@ func TestFind_findsAnythingByItsName(t *testing.T) {
 }
 
 func TestFind_redactedIDsAreNotFound(t *testing.T) {
-	t.Parallel()
 	f := open(t)
 	const token = "ghp_abcdefghijklmnopqrstuvwxyz0123456789"
 	f.MustAppend(outbox.Event{CampaignID: "a", EventType: "x", EventID: token, EntityType: "user", EntityID: token, RequestID: token, Payload: []byte(`{}`)})
@@ -86,7 +84,6 @@ func TestFind_redactedIDsAreNotFound(t *testing.T) {
 }
 
 func TestValues_areThoseInUse(t *testing.T) {
-	t.Parallel()
 	f := open(t)
 	f.MustAppend(outbox.Event{CampaignID: "a", EventType: "b.x", EntityType: "seat", EntityID: "1", Payload: []byte(`{}`)},
 		outbox.Event{CampaignID: "a", EventType: "a.x", EntityType: "order", EntityID: "1", Payload: []byte(`{}`)},
@@ -96,7 +93,6 @@ func TestValues_areThoseInUse(t *testing.T) {
 }
 
 func TestViews_belongToTheirOwner(t *testing.T) {
-	t.Parallel()
 	f := open(t)
 	save := func(owner, name, query string) error {
 		return f.Search.SaveView(f.Ctx, owner, outbox.View{List: "rows", Name: name, Query: query})

@@ -11,17 +11,16 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(storetest.Main(m, "^TestPostgres")) }
 
-// fixture is a store and its search.
+// fixture is a store and its search, of a test that runs beside others.
 type fixture struct {
 	*storetest.Fixture
 	*search.Search
 }
 
-func open(tb testing.TB, change ...func(*store.Options)) *fixture {
-	tb.Helper()
-	return around(storetest.Open(tb, change...))
+func open(t *testing.T, change ...func(*store.Options)) *fixture {
+	t.Parallel()
+	f := storetest.Open(t, change...)
+	return &fixture{f, search.New(f.Store)}
 }
-
-func around(f *storetest.Fixture) *fixture { return &fixture{f, search.New(f.Store)} }
 
 var refused = storetest.Refused
