@@ -75,7 +75,7 @@ func mustLeaveNothing(t *testing.T, journal, projections string) {
 
 func benchMeasuresAll(t *testing.T, server benchedServer) {
 	journal, projections := server.databases(t)
-	args, names := []string{"bench", "--json", "--scale", "0.01", "--journal-db", journal, "--projections-db", projections}, []string{
+	args, names := []string{"bench", "--json", "--scale", size.Of("0.002", "0.01", "0.01"), "--journal-db", journal, "--projections-db", projections}, []string{
 		"append_1_caller", "append_16_callers", "append_batches_of_100",
 		"drain_1x100k_1_worker", "drain_1x100k_4_workers",
 		"drain_100x1k_1_worker", "drain_100x1k_4_workers", "drain_100x1k_2_instances",

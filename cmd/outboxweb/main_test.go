@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -46,7 +47,7 @@ func (p program) Run() int {
 }
 
 func TestMain(m *testing.M) {
-	testscript.Main(program{m}, map[string]func(){"outboxweb": func() { os.Exit(runMain()) }, "racesockets": raceSockets})
+	testscript.Main(program{m}, map[string]func(){"outboxweb": func() { os.Exit(runMain()) }, "racesockets": raceSockets, "commandline": commandLine})
 }
 
 func here(ctx context.Context, args ...string) (stdout, stderr string, code int) {
@@ -57,7 +58,8 @@ func here(ctx context.Context, args ...string) (stdout, stderr string, code int)
 
 // TestScripts runs the program as its users do. Beside testscript's own commands there are:
 //
-//	exits CODE COMMAND…   runs a command that must end with this exit code
+//	exits CODE COMMAND…   runs a command that must end with this exit code; those of this program in one process
+//	                      for each script, since starting one takes longer than most of them, others in their own
 //	wrong ARG…            runs this program in the tests' process, which must refuse its arguments: for those that name no files
 //	sql FILE STATEMENT    changes a database behind the program's back
 //	drain [FLAG…]         serves until nothing can be applied any more
@@ -80,10 +82,84 @@ func TestScripts(t *testing.T) {
 	})
 }
 
+// typed is a command line with the variables of its environment that have a value, and said what comes of it.
+type typed struct {
+	Args []string
+	Env  map[string]string
+}
+
+type said struct {
+	Out, Errs string
+	Code      int
+}
+
+// commandLine runs the command lines that it reads, one after the other.
+func commandLine() {
+	in, out := json.NewDecoder(os.Stdin), json.NewEncoder(os.Stdout)
+	for c := (typed{}); in.Decode(&c) == nil; c = (typed{}) {
+		for _, name := range knownVariables() {
+			os.Unsetenv(name)
+			if value := c.Env[name]; value != "" {
+				os.Setenv(name, value)
+			}
+		}
+		var s said
+		s.Out, s.Errs, s.Code = here(context.Background(), c.Args...)
+		if out.Encode(s) != nil {
+			return
+		}
+	}
+}
+
+// knownVariables are the names of those that the program knows.
+var knownVariables = sync.OnceValue(func() (all []string) {
+	for _, flag := range configuring(newParser(new(cli), streams{}).Model) {
+		all = append(all, flag.Envs[0], flag.Envs[0]+fileSuffix)
+	}
+	return all
+})
+
+// process is the one that runs the commands of a script.
+type process struct {
+	to   *json.Encoder
+	from *json.Decoder
+}
+
+func startProcess(env *testscript.Env) error {
+	cmd := exec.Command("commandline")
+	cmd.Dir, cmd.Env, cmd.Stderr = env.WorkDir, env.Vars, os.Stderr
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		return err
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	env.Values[process{}] = process{json.NewEncoder(in), json.NewDecoder(out)}
+	env.Defer(func() { in.Close(); _ = cmd.Wait() })
+	return cmd.Start()
+}
+
+func (p process) run(ts *testscript.TestScript, args []string) (code int) {
+	c := typed{Args: args, Env: map[string]string{}}
+	for _, name := range knownVariables() {
+		c.Env[name] = ts.Getenv(name)
+	}
+	var s said
+	ts.Check(p.to.Encode(c))
+	ts.Check(p.from.Decode(&s))
+	_, err := io.WriteString(ts.Stdout(), s.Out)
+	ts.Check(err)
+	_, err = io.WriteString(ts.Stderr(), s.Errs)
+	ts.Check(err)
+	return s.Code
+}
+
 func scriptFiles(env *testscript.Env) error {
 	const event = `{"campaign_id":"c","event_type":"note.added","payload":{"text":"%"}}` + "\n"
 	huge := strings.Replace(event, "%", "", 1) + strings.Replace(event, "%", strings.Repeat("x", 200_000), 1)
-	return errors.Join(
+	return errors.Join(startProcess(env),
 		os.WriteFile(filepath.Join(env.WorkDir, "huge.jsonl"), []byte(huge), 0o600),
 		os.WriteFile(filepath.Join(env.WorkDir, "utf8.jsonl"), []byte(strings.Replace(event, "%", "\xff", 1)), 0o600))
 }
@@ -92,7 +168,9 @@ func scriptExits(ts *testscript.TestScript, _ bool, args []string) {
 	want, err := strconv.Atoi(args[0])
 	ts.Check(err)
 	got := 0
-	if err := ts.Exec(args[1], args[2:]...); err != nil {
+	if args[1] == "outboxweb" {
+		got = ts.Value(process{}).(process).run(ts, args[2:])
+	} else if err := ts.Exec(args[1], args[2:]...); err != nil {
 		exit, ok := errors.AsType[*exec.ExitError](err)
 		if !ok {
 			ts.Fatalf("%v", err)

@@ -14,6 +14,7 @@ import (
 	"github.com/outboxweb/outboxweb/internal/dbtest"
 	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/size"
 )
 
 // A JSON log keeps the text, without anything that a terminal interprets.
@@ -54,14 +55,14 @@ func TestRun_printsNothingThatATerminalObeys(t *testing.T) {
 	} {
 		must.Get(journal.Exec(change, obeyed)).Or(t)
 	}
-	for _, command := range [][]string{
+	for i, command := range [][]string{
 		{"report", "--limit", "50"}, {"campaigns", "list"}, {"publishers", "list"}, {"publishers", "show", "scenes/archive"}, {"failures", "list"}, {"failures", "projections"},
 		{"runs", "list"}, {"runs", "show", "1"}, {"gaps", "list"}, {"operations", "list"}, {"projections", "list"}, {"projections", "status"}, {"check"}, {"token", "list"},
 		{"digest", "--campaign", "c-1" + obeyed}, {"campaigns", "pause", "c-1" + obeyed}, {"campaigns", "resume", "none" + obeyed}, {"campaigns", "replay", "none" + obeyed}, {"skip", "none" + obeyed, "1"},
 		{"publishers", "show", obeyed}, {"publishers", "show", "a/" + obeyed}, {"failures", "note", obeyed, obeyed}, {"runs", "start", "verify", "--campaign", obeyed}, {obeyed}, {"report", "--" + obeyed},
 		{"report", "--status", obeyed}, {"append", obeyed}, {"projections", "check", obeyed}, {"--journal-db", obeyed, "report"}, {"--config", obeyed, "report"}, {"token", "create", "--note", obeyed},
 	} {
-		for _, more := range [][]string{nil, {"--json"}} {
+		for _, more := range [][]string{nil, {"--json"}}[:size.Of(1+i%2, 2, 2)] { // either is written through the same writer
 			var out, errs strings.Builder
 			run(t.Context(), slices.Concat(d.flags[:4], command, more), streams{in: strings.NewReader(`{"event_type":"` + obeyed + `"}` + "\n{" + obeyed), out: &out, err: &errs})
 			for _, text := range []string{out.String(), errs.String()} {
