@@ -40,9 +40,9 @@ func Main(m *testing.M, differs string) int {
 // prepare fills the pair that every test's pair is copied from.
 func prepare(p dbtest.Pair) error {
 	if dbtest.Postgres() { // opening the two stores of a history takes several times as long there
-		dbtest.Checks(size.Of(10, 3, 20)) // in a short run rapid tries a fifth
+		dbtest.Checks(size.Of(10, 2, 20)) // in a short run rapid tries a fifth
 	} else {
-		dbtest.Checks(size.Of(20, 12, 60))
+		dbtest.Checks(size.Of(10, 7, 60))
 	}
 	if err := storetest.Prepare(p); err != nil || !dbtest.Postgres() {
 		return err

@@ -373,7 +373,7 @@ set search_path = projections; set default_transaction_isolation = 'read committ
 	mustMatch(t, "before", first)
 	published := publishedFirst(t, first)
 	levels := []string{`alter role postgres in database odd`, `alter database odd`, `alter role postgres`, `alter system`}
-	each := size.Of(3, 2, 1) // settings of a level in a round
+	each := size.Of(6, 3, 1) // settings of a level in a round
 	rounds := (len(oddSettings) + each*len(levels) - 1) / (each * len(levels))
 	for round := range rounds {
 		var set, reset []string

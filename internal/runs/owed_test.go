@@ -420,7 +420,7 @@ func TestRestOn_leavesOutRowsThatWereRetriedSince(t *testing.T) {
 	must.Hold(t, err == nil && len(passed) == 1 && passed[0].CampaignID == "a", "those that would pass are %v (%v), want that of a", passed, err)
 	clock.Advance(time.Second)
 	op := must.Get(b.Operations.Start(t.Context(), enginetest.Operator, outbox.OperationRequest{Selection: selection, Rehearsal: d.Run.ID})).Or(t)
-	must.Equal(t, mustOperation(enginetest.RapidTB{TB: t}, b, op.ID).CoverText(), "1 of the operation's 2 rows passed it", "the operation that rests on it")
+	must.Equal(t, b.Operation(op.ID).CoverText(), "1 of the operation's 2 rows passed it", "the operation that rests on it")
 }
 
 func TestRestOn_callsOnARehearsalOnlyForWhatItTried(t *testing.T) {
@@ -443,7 +443,7 @@ func TestRestOn_callsOnARehearsalOnlyForWhatItTried(t *testing.T) {
 	want := []outbox.RowKey{{CampaignID: "a", Seq: 1}, {CampaignID: "b", Seq: 1}}
 	must.Hold(t, err == nil && len(tried) == 2 && tried[0] == want[0] && tried[1] == want[1], "it tried %v (%v), want %v", tried, err, want)
 	op := must.Get(b.Operations.Start(t.Context(), enginetest.Operator, outbox.OperationRequest{Selection: every, Rehearsal: d.Run.ID})).Or(t)
-	o := mustOperation(enginetest.RapidTB{TB: t}, b, op.ID)
+	o := b.Operation(op.ID)
 	must.Hold(t, o.Rehearsed == 2 && o.CoverText() == "2 of the operation's 4 rows passed it", "the operation that rests on it: %s", o.CoverText())
 	b.MustSkip("later", 1)
 	g = assessed(t, b, "a")
@@ -474,7 +474,7 @@ func TestRestOn_saysWhatFailedInTheRehearsal(t *testing.T) {
 	_, err = b.Operations.Start(t.Context(), enginetest.Operator, only)
 	must.Hold(t, errors.Is(err, outbox.ErrConflict) && strings.Contains(err.Error(), "rehearsal 1 found all matching dead rows failing"), "an operation on what failed: %v", err)
 	op := must.Get(b.Operations.Start(t.Context(), enginetest.Operator, outbox.OperationRequest{Selection: every, Rehearsal: d.Run.ID})).Or(t)
-	o := mustOperation(enginetest.RapidTB{TB: t}, b, op.ID)
+	o := b.Operation(op.ID)
 	must.Hold(t, o.Totals.Chosen == 2 && o.CoverText() == "2 of the operation's 2 rows passed it", "the operation that rests on it has %d rows: %s", o.Totals.Chosen, o.CoverText())
 }
 

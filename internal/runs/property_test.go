@@ -22,36 +22,10 @@ import (
 
 // remade is a system with failures whose projections are also rebuilt, verified and replayed, by processes that die meanwhile.
 type remade struct {
-	enginetest.Troubled
-	journal  map[string][]outbox.Event // as it was appended
-	late     []func() error            // late steps of dead runs' processes
-	blocking bool                      // accounts block a campaign in which they fail
-	seen     map[string]int            // the longest trail a reader has seen
-}
-
-func newRemade(tb enginetest.RapidTB, sources []string) *remade {
-	s := &remade{journal: make(map[string][]outbox.Event), seen: make(map[string]int)}
-	s.TB, s.Clock = tb, storetest.NewClock()
-	a := enginetest.Open(tb, sources, enginetest.At(s.Clock), enginetest.BatchSize(8), enginetest.MaxAttempts(3))
-	s.Engines = []*enginetest.Engine{a, a.Beside(enginetest.BatchSize(8), enginetest.MaxAttempts(3))}
-	for _, campaign := range enginetest.TroubledCampaigns {
-		s.write(campaign, enginetest.Opened(campaign, 1))
-	}
-	return s
-}
-
-func (s *remade) write(campaign string, events ...outbox.Event) {
-	s.Engines[0].MustAppend(events...)
-	s.journal[campaign] = append(s.journal[campaign], events...)
-}
-
-func (s *remade) Append(t *rapid.T) {
-	campaign, n := s.Campaign(t), rapid.IntRange(1, 6).Draw(t, "events")
-	events := enginetest.Notes(campaign, n)
-	if rapid.IntRange(0, 3).Draw(t, "poison") == 0 {
-		events[n-1] = enginetest.Spent(campaign, 2)
-	}
-	s.write(campaign, events...)
+	*enginetest.Troubled
+	late     []func() error // late steps of dead runs' processes
+	blocking bool           // accounts block a campaign in which they fail
+	seen     map[string]int // the longest trail a reader has seen
 }
 
 func (s *remade) startRun(t *rapid.T) {
@@ -177,8 +151,7 @@ func TestRuns_leaveWhatOneReplayMakesWhateverHappened(t *testing.T) {
 		if blocks {
 			sources = blocking
 		}
-		s := newRemade(tb, sources)
-		s.blocking = blocks
+		s := &remade{Troubled: enginetest.NewTroubled(tb, sources), blocking: blocks, seen: make(map[string]int)}
 		r.Repeat(map[string]func(*rapid.T){
 			"append": s.Append, "pass": s.Pass, "pass again": s.Pass, "advance": s.Advance,
 			"die after claim": s.DieAfterClaim, "die after apply": s.DieAfterApply,
@@ -199,7 +172,7 @@ func TestRuns_leaveWhatOneReplayMakesWhateverHappened(t *testing.T) {
 		s.Invariants(r)
 		once := enginetest.Open(tb, sources, enginetest.At(s.Clock), enginetest.MaxAttempts(3))
 		for _, campaign := range slices.Sorted(slices.Values(enginetest.TroubledCampaigns)) {
-			once.MustAppend(s.journal[campaign]...)
+			once.MustAppend(s.Journal[campaign]...)
 		}
 		once.UntilStuck()
 		diff := cmp.Diff(s.digests(once), s.digests(s.Engines[0]))
@@ -392,16 +365,12 @@ func refutedBy(tb enginetest.RapidTB, b *enginetest.Engine, d outbox.FixRehearsa
 		op := must.Get(b.Operations.Start(ctx, enginetest.Operator, order)).Or(tb)
 		for range 100 {
 			changed := must.Get(b.Operations.StepOne(ctx, op.ID)).Or(tb)
-			if b.Drain(); !changed && !slices.Contains([]outbox.OperationStatus{outbox.OperationRunning}, mustOperation(tb, b, op.ID).Status) {
+			if b.Drain(); !changed && !slices.Contains([]outbox.OperationStatus{outbox.OperationRunning}, b.Operation(op.ID).Status) {
 				break
 			}
 		}
-		end := mustOperation(tb, b, op.ID)
+		end := b.Operation(op.ID)
 		must.Need(tb, end.Rehearsal == order.Rehearsal && (end.Rehearsed == end.Totals.Chosen || order.Rehearsal <= 0), "the operation rests on rehearsal %d with %d of %d rows, want %d with all", end.Rehearsal, end.Rehearsed, end.Totals.Chosen, order.Rehearsal)
 		must.Need(tb, outcome != outbox.OutcomePasses || end.Status == outbox.OperationDone, "the canary refutes the rehearsal: %s", end.Why)
 	}
-}
-
-func mustOperation(tb enginetest.RapidTB, b *enginetest.Engine, id int64) outbox.OperationDetail {
-	return must.Get(b.Operations.Get(context.Background(), id)).Or(tb)
 }

@@ -127,6 +127,8 @@ func TestReportRun_notesVerifications(t *testing.T) {
 
 func TestFinishRun_saysHowItEnded(t *testing.T) {
 	t.Parallel()
+	f := open(t)
+	f.AppendN("a", 4)
 	for name, c := range map[string]struct {
 		kind    outbox.RunKind
 		outcome string
@@ -144,8 +146,6 @@ func TestFinishRun_saysHowItEnded(t *testing.T) {
 		"interrupted":       {outbox.RunVerify, outbox.OutcomeMatch, outbox.RunInterrupted, "gone", outbox.RunInterrupted, "", "gone"},
 		"interrupted drift": {outbox.RunVerify, outbox.OutcomeDrift, outbox.RunInterrupted, "gone", outbox.RunInterrupted, outbox.VerdictDrift, "gone"},
 	} {
-		f := open(t)
-		f.AppendN("a", 4)
 		f.StartRun(outbox.RunRequest{Kind: c.kind, Campaigns: []string{"a"}})
 		l := f.ClaimRun(one)
 		r := result("a", c.outcome, 4)
@@ -156,10 +156,10 @@ func TestFinishRun_saysHowItEnded(t *testing.T) {
 		done := c.outcome != outbox.OutcomeFailed
 		must.Hold(t, (!done || run.Seq == 4 && run.Digests["full"] == "sha256:full" && run.Digests["roster"] == "sha256:new" && run.Before["roster"] == "sha256:old") && (done || run.Seq == 0), "%s: digests are %v and %v at %d", name, run.Digests, run.Before, run.Seq)
 		must.Equal(t, f.MustRun(run.ID), run, name, "read again")
-		f.StartRun(enginetest.Rebuild("a")) // the scope is free
+		next := f.StartRun(enginetest.Rebuild("a")) // the scope is free
 		_, err := f.Runs.Finish(f.Ctx, l, c.as, "again")
 		must.Hold(t, errors.Is(err, outbox.ErrLeaseLost), "%s: it ended twice: %v", name, err)
-		f.CloseNow()
+		must.Get(f.Runs.Cancel(f.Ctx, ana(""), next.ID)).Or(t)
 	}
 }
 

@@ -276,11 +276,11 @@ func TestRebuild_besideLiveApplyingLosesNothing(t *testing.T) {
 	b := enginetest.Open(t, enginetest.Define(t, enginetest.Trail, enginetest.Accounts), enginetest.BatchSize(20), enginetest.Polling(10*time.Millisecond))
 	campaigns := []string{"a", "b", "c"}
 	for _, id := range campaigns {
-		b.MustAppend(append([]outbox.Event{enginetest.Opened(id, 1_000_000)}, enginetest.Notes(id, 300)...)...)
+		b.MustAppend(append([]outbox.Event{enginetest.Opened(id, 1_000_000)}, enginetest.Notes(id, 150)...)...)
 	}
 	b.Drain()
 	stop := b.Start()
-	total := 301
+	total := 151
 	for range 2 {
 		run := b.StartRun(outbox.RunRequest{Kind: outbox.RunRebuild, All: true})
 		for range 10 {
