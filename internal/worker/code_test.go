@@ -20,6 +20,7 @@ import (
 	"github.com/outboxweb/outboxweb/internal/projection"
 	"github.com/outboxweb/outboxweb/internal/redact"
 	"github.com/outboxweb/outboxweb/internal/runs"
+	"github.com/outboxweb/outboxweb/internal/size"
 	"github.com/outboxweb/outboxweb/internal/storetest"
 )
 
@@ -95,6 +96,7 @@ func TestGoProjection_makesTheRowsOfItsSQLTwin(t *testing.T) {
 	t.Parallel()
 	corpus.EachJournal(t, corpus.Long, func(t *testing.T, j corpus.Journal) {
 		events := j.Parse(t)
+		events = events[:len(events)/size.Of(8, 4, 1)]
 		code := enginetest.OpenCode(t, dbtest.New(t), tallyCode())
 		file := enginetest.Open(t, enginetest.Define(t, tallyFile))
 		for _, b := range []*enginetest.Engine{code, file} {

@@ -267,31 +267,27 @@ insert into strict_numbers (n, campaign_id) values (:payload.n, :campaign_id);
 `
 
 func TestPass_declaresAnEventDeadAtOnceThatCanNeverSucceed(t *testing.T) {
-	t.Parallel()
-	for name, c := range map[string]struct {
-		event  outbox.Event
-		broken string
-	}{
-		"a required value is missing": {event: enginetest.EventOf("a", "required", `{}`)},
-		"a required value is null":    {event: enginetest.EventOf("a", "required", `{"name":null}`)},
-		"a column is not null":        {event: enginetest.EventOf("a", "empty", `{}`)},
-		"a value has the wrong type":  {event: enginetest.EventOf("a", "typed", `{"n":"one"}`)},
-		"a column is not there":       {enginetest.EventOf("a", "required", `{"name":"x"}`), `alter table strict_rows rename column name to title`},
+	b := enginetest.Own(t, []string{enginetest.Ledger, strict})
+	for i, c := range []struct{ name, eventType, payload, broken string }{
+		{"a required value is missing", "required", `{}`, ""},
+		{"a required value is null", "required", `{"name":null}`, ""},
+		{"a column is not null", "empty", `{}`, ""},
+		{"a value has the wrong type", "typed", `{"n":"one"}`, ""},
+		{"a column is not there", "required", `{"name":"x"}`, `alter table strict_rows rename column name to title`},
 	} {
-		b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, strict))
 		if c.broken != "" {
 			b.ExecProjections(c.broken)
 		}
-		b.Feed(c.event, enginetest.Noted("a"))
-
-		b.MustStand("a", 1, outbox.Dead, 1)
-		b.MustStand("a", 2, outbox.Pending, 0)
-		at := b.MustRow("a", 1).Attempts[0]
+		id := fmt.Sprint("c-", i)
+		b.Feed(enginetest.EventOf(id, c.eventType, c.payload), enginetest.Noted(id))
+		b.MustStand(id, 1, outbox.Dead, 1)
+		b.MustStand(id, 2, outbox.Pending, 0)
+		at := b.MustRow(id, 1).Attempts[0]
 		want := b.Set.Named("strict").Version
-		must.Hold(t, at.Permanent && at.Projection == "strict" && at.ProjectionVersion == want, "%s: the attempt is %+v, want a permanent one of version %s", name, at, want)
-		must.Equal(t, b.MustCampaign("a").HeadStatus, outbox.Dead, name, "the head of the campaign")
-		b.Sound()
+		must.Hold(t, at.Permanent && at.Projection == "strict" && at.ProjectionVersion == want, "%s: the attempt is %+v, want a permanent one of version %s", c.name, at, want)
+		must.Equal(t, b.MustCampaign(id).HeadStatus, outbox.Dead, c.name, "the head of the campaign")
 	}
+	b.Sound()
 }
 
 // Rows of others may go, and a worker makes a dropped table again.

@@ -46,18 +46,12 @@ func mustLoseNothing(t *testing.T, b *enginetest.Engine) {
 	b.Sound()
 }
 
-func appendThree(t *testing.T, b *enginetest.Engine) {
-	for _, campaign := range []string{"a", "b", "c"} {
-		b.MustAppend(enginetest.Notes(campaign, 3)...)
-	}
-}
-
 func TestPostgresPass_losesNothingWhenTheServerGoesAwayInAnyOfItsTransactions(t *testing.T) {
 	t.Parallel()
 	for _, moment := range []string{whenClaiming, whenApplying, whenSettling} {
 		var b *enginetest.Engine
 		b = enginetest.Open(t, enginetest.Define(t, enginetest.Ledger), once(moment, func() { b.Terminate() }))
-		appendThree(t, b)
+		b.MustAppend(enginetest.Notes("a b c", 3)...)
 		_, err := b.Worker.Pass(t.Context())
 		must.Hold(t, err == nil || errors.Is(err, outbox.ErrBusy), "%s: %v", moment, err)
 		b.Drain()
@@ -72,7 +66,7 @@ func TestPostgresPass_losesNothingWhenItNeverLearnsOfACommit(t *testing.T) {
 		s, p := dbtest.Server().Severer(t), dbtest.New(t)
 		p.Journal, p.Projections = s.Through(p.Journal), s.Through(p.Projections)
 		b := enginetest.OpenPair(t, p, enginetest.Define(t, enginetest.Ledger), enginetest.At(storetest.NewClock()), once(moment, s.Arm))
-		appendThree(t, b)
+		b.MustAppend(enginetest.Notes("a b c", 3)...)
 		_, err := b.Worker.Pass(t.Context())
 		must.Hold(t, err == nil || errors.Is(err, outbox.ErrBusy), "%s: %v", moment, err)
 		must.Equal(t, s.Severed(), 1, moment, "commits without an answer")
@@ -88,19 +82,22 @@ func TestPostgresPass_countsNoAttemptWhileSomebodyElseHoldsALock(t *testing.T) {
 		`update accounts set balance = balance where campaign_id = 'b'`,
 		`lock table ledger_history in access exclusive mode`,
 	} {
-		b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Accounts), enginetest.EventTimeout(storetest.Overtime))
-		b.Feed(enginetest.Opened("b", 10))
-		b.MustAppend(enginetest.Notes("a", 3)...)
-		b.MustAppend(enginetest.Spent("b", 1), enginetest.Spent("b", 1))
-		release := hold(t, b, held)
-		_, err := b.Worker.Pass(t.Context())
-		must.Hold(t, errors.Is(err, outbox.ErrBusy), "%s: error = %v, want ErrBusy", held, err)
-		release()
-		mustBeUntouched(t, b)
-		b.MustHaveApplied("a", 0)
-		b.Drain()
-		b.MustHaveAppliedEach("a b", 3)
-		b.Sound()
+		t.Run(held, func(t *testing.T) {
+			t.Parallel() // each waits for the deadline
+			b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Accounts), enginetest.EventTimeout(storetest.Overtime))
+			b.Feed(enginetest.Opened("b", 10))
+			b.MustAppend(enginetest.Notes("a", 3)...)
+			b.MustAppend(enginetest.Spent("b", 1), enginetest.Spent("b", 1))
+			release := hold(t, b, held)
+			_, err := b.Worker.Pass(t.Context())
+			must.Hold(t, errors.Is(err, outbox.ErrBusy), "error = %v, want ErrBusy", err)
+			release()
+			mustBeUntouched(t, b)
+			b.MustHaveApplied("a", 0)
+			b.Drain()
+			b.MustHaveAppliedEach("a b", 3)
+			b.Sound()
+		})
 	}
 }
 
