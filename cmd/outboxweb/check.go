@@ -93,6 +93,18 @@ func printCheck(a *app, r outbox.CheckReport) error {
 	})
 }
 
+// leftShown is how many lines are printed about parts that were not compared.
+const leftShown = 20
+
+func (a *app) printNotCompared(left []outbox.NotCompared) {
+	for _, n := range left[:min(len(left), leftShown)] {
+		fmt.Fprintln(a.out, "not compared:", n)
+	}
+	if more := len(left) - leftShown; more > 0 {
+		fmt.Fprintf(a.out, "not compared: %s more; --json has them\n", outbox.Number(int64(more)))
+	}
+}
+
 // checkReplays replays every campaign up to its applied event and compares the rows with the live
 // ones.
 func (a *app) checkReplays(ctx context.Context, st *engine.Engine, set *projection.Set, r *outbox.CheckReport) error {
@@ -103,18 +115,10 @@ func (a *app) checkReplays(ctx context.Context, st *engine.Engine, set *projecti
 	defer f.Close()
 	bar := a.progress("replay")
 	defer bar.end()
-	for page, err := range st.CampaignsInPages(ctx, outbox.CampaignFilter{}) {
-		if err != nil {
-			return err
-		}
-		for _, campaign := range page {
-			bar.set(r.Checked["replayed"], r.Checked["campaigns"])
-			if err := checkReplay(ctx, f, campaign, r); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
+	return eachCampaign(ctx, st, nil, func(campaign outbox.Campaign) error {
+		bar.set(r.Checked["replayed"], r.Checked["campaigns"])
+		return checkReplay(ctx, f, campaign, r)
+	})
 }
 
 // checkReplay compares one campaign. It skips diverged campaigns, which are already reported, and

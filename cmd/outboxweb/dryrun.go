@@ -26,7 +26,7 @@ func (c *requeueCmd) try(ctx context.Context, a *app) error {
 	} else {
 		err = a.printDryRun(d, set)
 	}
-	if err == nil && d.Failed != nil {
+	if err == nil && d.Outcome == outbox.OutcomeFailed {
 		return errFound
 	}
 	return err
@@ -46,46 +46,50 @@ func (c *runsStartCmd) try(ctx context.Context, a *app) error {
 	}
 	defer f.Close()
 	f.OtherVersion()
-	t := rebuildTrial{replayer: f, projections: c.Projections, Results: []outbox.RunResult{}}
-	if err := t.each(ctx, st, c.Campaigns); err != nil {
+	d := triedDetail(set)
+	err = eachCampaign(ctx, st, c.Campaigns, func(campaign outbox.Campaign) error {
+		r, err := f.TryRebuild(ctx, campaign.CampaignID, c.Projections...)
+		d.Counts.Add(r.Outcome, 1)
+		if r.Outcome != outbox.OutcomeMatch && len(d.Results) < 1000 {
+			d.Results = append(d.Results, r)
+		}
+		return err
+	})
+	if err != nil {
 		return err
 	}
+	n := d.Counts
 	if c.JSON {
-		err = a.printJSON(t)
+		err = a.printJSON(rebuildTrial{n, d.Results})
 	} else {
-		err = a.printTried(set, t.Results...)
+		a.printVersions(d)
+		err = a.printResults(d)
 		partly := ""
-		if t.NotCompared > 0 {
-			partly = fmt.Sprintf(", %s not fully compared", outbox.Number(t.NotCompared))
+		if n.NotCompared > 0 {
+			partly = fmt.Sprintf(", %s not fully compared", outbox.Number(n.NotCompared))
 		}
-		fmt.Fprintf(a.out, "%s replayed: %s would not change%s, %s would change, %s cannot be replayed\n", outbox.Count(t.Campaigns, "campaign", "campaigns"), outbox.Number(t.Unchanged), partly, outbox.Number(t.Changed), outbox.Number(t.Failed))
+		fmt.Fprintf(a.out, "%s replayed: %s would not change%s, %s would change, %s cannot be replayed\n", outbox.Count(n.Sum(), "campaign", "campaigns"), outbox.Number(n.Matched), partly, outbox.Number(n.Drifted), outbox.Number(n.Failed))
 	}
-	if err == nil && t.Changed+t.Failed > 0 {
+	if err == nil && n.Drifted+n.Failed > 0 {
 		return errFound
 	}
 	return err
 }
 
-// rebuildTrial is a dry run of a rebuild in progress.
+// rebuildTrial is a dry run of a rebuild.
 type rebuildTrial struct {
-	replayer    *runs.Replayer
-	projections []string
-
-	Campaigns   int64              `json:"campaigns"`
-	Unchanged   int64              `json:"unchanged"`
-	Changed     int64              `json:"changed"`
-	Failed      int64              `json:"failed"`
-	NotCompared int64              `json:"not_compared"` // campaigns that would not change in which a paused projection lacks events
-	Results     []outbox.RunResult `json:"results"`      // of campaigns that would change or are not compared in full, at most 1,000
+	Counts  outbox.RunCounts   `json:"counts"`  // drifted campaigns would change
+	Results []outbox.RunResult `json:"results"` // of campaigns that would change or are not compared in full, at most 1,000
 }
 
-// each tries the named campaigns, or all of them.
-func (t *rebuildTrial) each(ctx context.Context, st *engine.Engine, named []string) error {
+// eachCampaign calls do with the named campaigns, or with all of them.
+func eachCampaign(ctx context.Context, st *engine.Engine, named []string, do func(outbox.Campaign) error) error {
 	for _, id := range named {
-		if _, err := st.Campaign(ctx, id); err != nil {
-			return err
+		campaign, err := st.Campaign(ctx, id)
+		if err == nil {
+			err = do(campaign)
 		}
-		if err := t.one(ctx, id); err != nil {
+		if err != nil {
 			return err
 		}
 	}
@@ -96,8 +100,8 @@ func (t *rebuildTrial) each(ctx context.Context, st *engine.Engine, named []stri
 		if err != nil {
 			return err
 		}
-		for _, c := range page {
-			if err := t.one(ctx, c.CampaignID); err != nil {
+		for _, campaign := range page {
+			if err := do(campaign); err != nil {
 				return err
 			}
 		}
@@ -105,49 +109,24 @@ func (t *rebuildTrial) each(ctx context.Context, st *engine.Engine, named []stri
 	return nil
 }
 
-func (t *rebuildTrial) one(ctx context.Context, id string) error {
-	r, err := t.replayer.TryRebuild(ctx, id, t.projections...)
-	if err != nil {
-		return err
+func (a *app) printDryRun(r outbox.RunResult, set *projection.Set) error {
+	fmt.Fprintf(a.out, "campaign %s: %s\n", r.CampaignID, r.TriedText())
+	if at := r.Rehearsed; at.FailedSeq > 0 {
+		fmt.Fprintf(a.out, "event %d (%s) would fail: %s\n", at.FailedSeq, at.EventType, r.Error)
 	}
-	t.Campaigns++
-	switch r.Outcome {
-	case outbox.OutcomeMatch:
-		t.Unchanged++
-		return nil
-	case outbox.OutcomeNotCompared:
-		t.NotCompared++
-	case outbox.OutcomeDrift:
-		t.Changed++
-	default:
-		t.Failed++
-	}
-	if len(t.Results) < 1000 {
-		t.Results = append(t.Results, r)
-	}
-	return nil
-}
-
-func (a *app) printDryRun(d outbox.DryRun, set *projection.Set) error {
-	fmt.Fprintf(a.out, "campaign %s: %s\n", d.CampaignID, d.Sentence())
-	if f := d.Failed; f != nil {
-		fmt.Fprintf(a.out, "event %d (%s) would fail: %s\n", f.Seq, f.EventType, f.Message)
-	}
-	if text := d.TablesText(); text != "" {
+	if text := r.Rehearsed.TablesText(); text != "" {
 		fmt.Fprintln(a.out, text)
 	}
-	if d.Applied == 0 {
-		return nil
-	}
-	return a.printTried(set, outbox.RunResult{CampaignID: d.CampaignID, Seq: d.UntilSeq, Outcome: outbox.OutcomeDrift, Projections: d.Projections})
+	d := triedDetail(set, r)
+	a.printVersions(d)
+	return a.printResults(d)
 }
 
-// printTried prints how live rows would differ from what was tried.
-func (a *app) printTried(set *projection.Set, results ...outbox.RunResult) error {
-	d := runDetail{Run: outbox.Run{Kind: outbox.RunRehearse}, Results: results}
+// triedDetail is a run of which only results are known, of what was tried.
+func triedDetail(set *projection.Set, results ...outbox.RunResult) runDetail {
+	d := runDetail{Run: outbox.Run{Kind: outbox.RunRehearse}, Results: append([]outbox.RunResult{}, results...)}
 	for _, p := range set.Projections() {
 		d.Projections = append(d.Projections, p.Name)
 	}
-	a.printVersions(d)
-	return a.printResults(d)
+	return d
 }

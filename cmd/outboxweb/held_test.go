@@ -22,7 +22,7 @@ func TestCommands_nameProjectionsThatAreNotLoaded(t *testing.T) {
 	d.lacks("verify", left)
 	d.lacks("check", left)
 	must.OK(t, os.Remove(filepath.Join(d.dir, "names.sql")))
-	d.says("verify", "the live rows of 1 campaign match the journal", left)
+	d.says("verify", "The live rows of 1 campaign match the journal", left)
 	d.says("check", "no problems found", left)
 	d.says("verify --json", `"not_loaded": [ "names" ]`)
 	d.says("check --json", `"not_loaded": [ "names" ]`)
@@ -32,7 +32,7 @@ func TestCommands_nameProjectionsThatAreNotLoaded(t *testing.T) {
 	d.says("projections status", "log live", "names not loaded 0 0 0 0 0")
 	d.says("projections status names", "names: not loaded; blocking 0", "Its rows are not updated, and not verified. Once it is loaded again, a replay starts by itself and catches it up.")
 	d.says("projections status names --json", `"not_loaded": true`)
-	d.says("verify", "(2 events in it)", "not compared: projection names, which is not loaded any more")
+	d.says("verify", "(2 events in 1 campaign)", "not compared: projection names, which is not loaded any more")
 	d.write("names.sql", logging("names"))
 	d.says("projections status", "names not loaded 0 0 0 0 0")
 }
@@ -42,7 +42,7 @@ func TestCommands_sayWhatIsPaused(t *testing.T) {
 	d.applied("c-1", events(2)...)
 	d.applied("c-2", "{}")
 	d.pause("names", "c-1")
-	d.says("verify", "the live rows of 2 campaigns match the journal")
+	d.says("verify", "The live rows of 2 campaigns match the journal")
 	d.applied("c-1", events(3)...)
 	d.says("campaigns list", "c-1 current 5 5 Everything is applied, but projection names is paused, 3 events behind")
 	d.says("campaigns list --json", `"held_projections": [ { "projection": "names", "applied_seq": 2,`)
@@ -50,29 +50,29 @@ func TestCommands_sayWhatIsPaused(t *testing.T) {
 	d.says("digest --campaign c-1", "campaign c-1 at seq 5 log sha256:", "at seq 2, paused")
 	d.says("digest --campaign c-1 --projection log", "campaign c-1 at seq 5 log sha256:")
 	d.says("digest --campaign c-1 --json", `"seqs": { "log": 5, "names": 2 }`)
-	const left = "not compared: events 3 to 5 of campaign c-1 in projection names, paused"
-	d.says("check", "no problems found", left)
-	d.says("verify", "the live rows of 1 of 2 campaigns match the journal", "1 was not fully compared", left)
+	const left = "names: events 3 to 5 not compared, paused"
+	d.says("check", "no problems found", "not compared: events 3 to 5 of campaign c-1 in projection names, paused")
+	d.says("verify", "The live rows of 1 campaign match the journal", "1 campaign was not fully compared", left)
 	d.says("report", "Projection names is paused for 1 campaign.")
 	d.says("runs start rebuild --all --dry-run", left, "2 campaigns replayed: 1 would not change, 1 not fully compared, 0 would change, 0 cannot be replayed")
 	d.says("runs start rebuild --all --dry-run --json", `"not_compared": 1`, `"left_out": "paused"`)
-	d.says("runs start rebuild --campaign c-1 --wait", "run 3 is completed", "NOT COMPARED 0 0 0 0 1", "digests at seq 5", "at seq 2, paused", left)
+	d.says("runs start rebuild --campaign c-1 --wait", "run 3 is completed", "not complete 1", "digests at seq 5", "at seq 2, paused", left)
 	run := must.Get(d.st.Runs.Get(t.Context(), 3)).Or(t)
 	must.Hold(t, run.Verdict == "" && run.Counts.NotCompared == 1, "the rebuild says %q and %+v", run.Verdict, run.Counts)
 	d.has("c-1", "{}")
-	d.says("requeue c-1 6 --dry-run", "c-1 log rows change 6 1 0 0", "not compared: events 3 to 6 of campaign c-1 in projection names, paused")
+	d.says("requeue c-1 6 --dry-run", "c-1 passes 6 log: 1 row added; names: events 3 to 6 not compared, paused")
 	must.Get(d.st.Runs.ResumeProjection(t.Context(), command("fixed"), "names", "c-1", d.set.Infos())).Or(t)
 	must.Get(d.st.Runs.Cancel(t.Context(), command(""), 4)).Or(t)
-	d.says("verify", "the live rows of 1 of 2 campaigns match the journal", "not compared: all events of campaign c-1 in projection names, behind until a replay has caught it up")
+	d.says("verify", "The live rows of 1 campaign match the journal", "names: all events not compared, behind until a replay has caught it up")
 	d.says("report", "Projection names is behind in 1 campaign, and no run is catching it up")
 	d.pause("log", "")
-	d.says("requeue c-1 6 --dry-run", "not compared: event 6 of campaign c-1 in projection log, paused")
+	d.says("requeue c-1 6 --dry-run", "log: event 6 not compared, paused")
 }
 
 func TestRunsShow_namesTheEventThatFailed(t *testing.T) {
 	d := newDesk(t, lenient(needing("log", "l")), logging("names"))
 	d.applied("c-1", `{"l":1}`, `{"l":2}`, `{}`)
-	d.ends(exitFailed, "runs start rebuild --campaign c-1 --wait", "CAMPAIGN PROJECTION OUTCOME UP TO EVENT MISSING CHANGED UNEXPECTED FIRST DIVERGENCE ERROR", "c-1 log failed 2 event 3: ")
+	d.ends(exitFailed, "runs start rebuild --campaign c-1 --wait", "CAMPAIGN OUTCOME UP TO EVENT WHAT DIFFERED", "log: event 3 cannot be replayed")
 }
 
 func TestRequeue_restsOnARehearsalWhoseFilesAreLoaded(t *testing.T) {
@@ -84,9 +84,9 @@ func TestRequeue_restsOnARehearsalWhoseFilesAreLoaded(t *testing.T) {
 	d.work()
 	fixed := d.rehearsed("names", logging("names"))
 	d.says("rehearse "+fixed, "rehearsed: names ", "would pass")
-	d.says("runs show 1", "rehearsed: names ", "1 of 1 blocked campaign would pass", "rows that would change", "c-1 names passes 1 1 0 0",
+	d.says("runs show 1", "rehearsed: names ", "1 of 1 blocked campaign would pass", "c-1 passes 1 log: 1 row added; names: 1 row added",
 		"CAMPAIGN TABLE ROW KEY FIELD NOW THEN c-1 log added seq=1 absent there")
-	d.says("runs list", "1 of 1 would pass")
+	d.says("runs list", "1 passes")
 	const requeue = "requeue --dead --canary --rehearsal 1"
 	d.ends(exitUsage, "requeue --dead --rehearsal 1", "--rehearsal needs --canary")
 	d.ends(exitFailed, requeue, "the files of rehearsal 1 are not loaded yet")
@@ -233,7 +233,7 @@ func TestCommands_thatOnlyReadInstallNoProjections(t *testing.T) {
 	for _, command := range []string{"verify", "check", "digest --campaign c-1", "runs start verify --all", "runs resume 1", "rehearse " + d.dir} {
 		d.ends(exitUsage, command, other)
 	}
-	d.says("verify --projection log", "the live rows of projection log of 1 campaign match the journal")
+	d.says("verify --projection log", "The live rows of projection log of 1 campaign match the journal")
 	d.says("digest --campaign c-1 --projection log", "campaign c-1 at seq 2 log sha256:")
 	d.says("digest --campaign c-1 --until 1", "campaign c-1 at seq 1", "names sha256:")
 	d.says("failures projections", "no failures")
@@ -244,7 +244,7 @@ func TestCommands_thatOnlyReadInstallNoProjections(t *testing.T) {
 	d.write("new.sql", logging("new"))
 	d.ends(exitUsage, "verify", "no server has loaded projection new, or none has any more")
 	d.says("check --no-replay", "no problems found")
-	d.says("verify --projection log --projection names", "the live rows of projection log, projection names of 1 campaign match the journal")
+	d.says("verify --projection log --projection names", "The live rows of projections log, names of 1 campaign match the journal")
 	must.Equal(t, must.Get(d.st.ReadModel().Versions(t.Context())).Or(t), before, "the loaded versions")
 }
 
@@ -267,9 +267,9 @@ func TestCampaignsRows_tellsOfOtherLiveRows(t *testing.T) {
 	d.exec(d.pair.Projections, `delete from log where seq = 2`)
 	d.says("campaigns rows c-1", "drift in projection log: 1 live row is not as below; which ones: outboxweb verify --campaign=c-1 --projection log")
 	d.applied("c-2", events(1)...)
-	d.ends(exitFailed, "verify --projection log", "1 of 2 campaigns differ from the journal", "fix them with: outboxweb runs start rebuild --campaign=c-1 --projection log")
+	d.ends(exitFailed, "verify --projection log", "Drift in 1 of 2 campaigns: the live rows of projection log differ from the journal", "fix them with: outboxweb runs start rebuild --campaign=c-1 --projection log")
 	d.exec(d.pair.Projections, `delete from log`)
-	d.ends(exitFailed, "verify", "2 of 2 campaigns differ from the journal", "fix them with: outboxweb runs start rebuild --all")
+	d.ends(exitFailed, "verify", "Drift in 2 of 2 campaigns: the live rows differ from the journal", "fix them with: outboxweb runs start rebuild --all")
 }
 
 func TestCheck_invariantsAreThoseOfTheReference(t *testing.T) {

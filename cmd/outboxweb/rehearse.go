@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 
 	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/web/templates"
 )
 
 // rehearseCmd tries changed projection files on copies of blocked campaigns.
@@ -100,16 +101,7 @@ func (a *app) printAnswer(d outbox.FixRehearsal) error {
 		fmt.Fprintf(a.out, "rehearsed: %s %s%s\n", v.Projection, outbox.ShortHash(v.Rehearsed), instead)
 	}
 	fmt.Fprintf(a.out, "%s\n%s\n\n", d.Answer, d.Effects)
-	t := table(a.out)
-	fmt.Fprintln(t, "OUTCOME\tCAMPAIGNS\tEVENT\tFOR EXAMPLE\tERROR")
-	for _, g := range d.Groups {
-		event := ""
-		if g.Seq > 0 {
-			event = fmt.Sprint(g.Seq)
-		}
-		t.row(outbox.RunRehearse.OutcomeName(g.Outcome), g.Count, event, firstLine(g.Campaigns[0], idShown), firstLine(g.Error, 160))
-	}
-	err := t.Flush()
+	err := printColumns(a.out, templates.RehearsalColumns(d.Run.ID), d.Groups)
 	for _, v := range d.Versions {
 		if v.OtherSchema {
 			fmt.Fprintf(a.out, "\nthe changed file of %s gives its tables another form: drop them, restart and rebuild before requeuing\n", v.Projection)

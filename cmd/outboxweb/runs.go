@@ -209,7 +209,7 @@ func readRun(ctx context.Context, st *engine.Engine, run outbox.Run) (runDetail,
 	}
 	outcomes := []string{outbox.OutcomeDrift, outbox.OutcomeFailed, outbox.OutcomeNotCompared}
 	if run.Kind == outbox.RunRehearse {
-		outcomes = outbox.RehearsalOutcomes
+		outcomes = append(outcomes, outbox.OutcomeReplayed, outbox.OutcomeMatch)
 		_, loaded, err := installed(ctx, st)
 		if err != nil {
 			return d, err
@@ -258,12 +258,9 @@ func (a *app) printRun(ctx context.Context, st *engine.Engine, run outbox.Run, a
 		if err := a.printAnswer(*d.Rehearsal); err != nil {
 			return err
 		}
-	} else {
-		fmt.Fprintf(t, "%s\t%s\tREPLAYED\tFAILED\tNOT COMPARED\n", matchedHeading(d.Kind), driftedHeading(d.Kind))
-		t.row(d.Counts.Matched, d.Counts.Drifted, d.Counts.Replayed, d.Counts.Failed, d.Counts.NotCompared)
-		if err := t.Flush(); err != nil {
-			return err
-		}
+	}
+	for _, c := range d.Outcomes() {
+		t.row(c.Name, c.Campaigns)
 	}
 	for i, name := range slices.Sorted(maps.Keys(d.Digests)) {
 		if i == 0 {
@@ -287,20 +284,6 @@ func (a *app) printRun(ctx context.Context, st *engine.Engine, run outbox.Run, a
 	return t.Flush()
 }
 
-func matchedHeading(kind outbox.RunKind) string {
-	if kind == outbox.RunReplay {
-		return strings.ToUpper(kind.OutcomeName(outbox.OutcomeMatch))
-	}
-	return "MATCHED"
-}
-
-func driftedHeading(kind outbox.RunKind) string {
-	if kind == outbox.RunRebuild {
-		return strings.ToUpper(kind.OutcomeName(outbox.OutcomeDrift))
-	}
-	return "DRIFTED"
-}
-
 func pace(run outbox.Run) string {
 	if run.EventsPerSecond <= 0 {
 		return ""
@@ -312,53 +295,21 @@ func pace(run outbox.Run) string {
 	return text
 }
 
-// printResults prints what drifted or failed, one line per projection.
+// printResults prints a line for each campaign, but of what was tried only for those of which there is
+// anything to say, and which rows differ.
 func (a *app) printResults(d runDetail) error {
-	t := table(a.out)
-	headed := false
-	var left []outbox.NotCompared
-	for _, r := range d.Results {
-		left = append(left, r.NotCompared()...)
-		unchanged := d.Kind == outbox.RunRehearse && r.Error == "" && !slices.ContainsFunc(r.Projections, func(p outbox.ProjectionResult) bool { return p.Verdict == outbox.VerdictDrift })
-		if r.Outcome == outbox.OutcomeNotCompared || unchanged {
-			continue
-		}
-		if !headed {
-			headed = true
-			added, removed := "MISSING", "UNEXPECTED"
-			if d.Kind == outbox.RunRehearse {
-				added, removed = "ADDED", "REMOVED"
-			}
-			if d.Rehearsal != nil {
-				fmt.Fprint(a.out, "\nrows that would change: of blocked campaigns from the live rows, of healthy ones from those that the loaded files make")
-			}
-			fmt.Fprintln(a.out)
-			fmt.Fprintf(t, "CAMPAIGN\tPROJECTION\tOUTCOME\tUP TO EVENT\t%s\tCHANGED\t%s\tFIRST DIVERGENCE\tERROR\n", added, removed)
-		}
-		printed := false
-		for _, p := range r.Projections {
-			if p.Error == "" && p.Verdict != outbox.VerdictDrift {
-				continue
-			}
-			printed = true
-			changes := "\t\t\t" // a rebuild compares digests, not rows
-			if c := p.Comparison; c != nil {
-				changes = fmt.Sprintf("%d\t%d\t%d\t%s", c.Added, c.Changed, c.Removed, cmp.Or(strings.TrimPrefix(c.From(), "first divergence at "), "no event"))
-			}
-			failed := firstLine(p.Error, 100)
-			if p.ErrorSeq > 0 {
-				failed = fmt.Sprintf("event %d: %s", p.ErrorSeq, failed)
-			}
-			t.row(firstLine(r.CampaignID, idShown), p.Projection, d.Kind.OutcomeName(r.Outcome), p.Seq, changes, failed)
-		}
-		if !printed {
-			fmt.Fprintf(t, "%s\t\t%s\t%d\t\t\t\t\t%s\n", r.CampaignID, d.Kind.OutcomeName(r.Outcome), r.Seq, firstLine(r.Error, 100))
+	said := slices.DeleteFunc(slices.Clone(d.Results), func(r outbox.RunResult) bool {
+		return d.Kind == outbox.RunRehearse && templates.ResultWords(d.Kind, r) == ""
+	})
+	if len(said) > 0 {
+		fmt.Fprintln(a.out)
+		if err := printColumns(a.out, templates.RunResultColumns(d.Run), said); err != nil {
+			return err
 		}
 	}
-	if err := errors.Join(t.Flush(), a.printCells(d)); err != nil {
+	if err := a.printCells(d); err != nil {
 		return err
 	}
-	a.printNotCompared(left)
 	all := d.Counts.Drifted + d.Counts.Failed + d.Counts.NotCompared
 	if d.Rehearsal != nil {
 		all = d.Campaigns.Done
@@ -430,18 +381,6 @@ func keyTexts(key []outbox.Field) (texts []string) {
 	return texts
 }
 
-// leftShown is how many lines are printed about parts that were not compared.
-const leftShown = 20
-
-func (a *app) printNotCompared(left []outbox.NotCompared) {
-	for _, n := range left[:min(len(left), leftShown)] {
-		fmt.Fprintln(a.out, "not compared:", n)
-	}
-	if more := len(left) - leftShown; more > 0 {
-		fmt.Fprintf(a.out, "not compared: %s more; --json has them\n", outbox.Number(int64(more)))
-	}
-}
-
 type runsListCmd struct {
 	Filter outbox.RunFilter `embed:""`
 	listFlags
@@ -454,12 +393,8 @@ func (c *runsListCmd) Run(ctx context.Context, a *app, st *engine.Engine) error 
 	if err != nil {
 		return err
 	}
-	rehearsals, err := st.Runs.RehearsalCounts(ctx, page.Items)
-	if err != nil {
-		return err
-	}
 	a.printCut(page.NextCursor, len(page.Items), "runs")
-	return printList(a, c.jsonFlag, "runs", page.Items, templates.RunColumns(shownNow(), rehearsals))
+	return printList(a, c.jsonFlag, "runs", page.Items, templates.RunColumns(shownNow()))
 }
 
 type runsShowCmd struct {

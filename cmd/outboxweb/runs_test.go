@@ -80,18 +80,18 @@ func TestVerify_saysWhatDrifted(t *testing.T) {
 		wrong   bool
 		says    []string
 	}{
-		{outbox.RunCompleted, "", []outbox.RunResult{matching}, false, []string{"the live rows of 1 campaign match the journal, as far as events are applied (2 events in it)"}},
+		{outbox.RunCompleted, "", []outbox.RunResult{matching}, false, []string{"The live rows of 1 campaign match the journal, as far as events are applied. (2 events in 1 campaign)"}},
 		{outbox.RunCompleted, "", []outbox.RunResult{matching, drifting}, true,
-			[]string{"the live rows of 1 of 2 campaigns differ from the journal", "c-1 campaigns drift 1 4 5 6 event 7 or earlier",
+			[]string{"Drift in 1 of 2 campaigns: the live rows differ from the journal.", "c-1 drift 1 campaigns: 4 rows missing in live data, 5 changed, 6 unexpected in live data; first divergence at event 7 or earlier",
 				`CAMPAIGN TABLE ROW KEY FIELD LIVE EXPECTED c-1 campaigns changed id=3 title "x" "y" c-1 campaigns changed id=3 size null 9 c-1 seats unexpected seat="a" there absent`,
 				"and 13 more rows; runs show 2 --json has up to 20 of each campaign and projection"}},
-		{outbox.RunInterrupted, "its processes died", []outbox.RunResult{matching}, true, []string{"run 3: interrupted after 1 of 2 campaigns: its processes died"}},
+		{outbox.RunInterrupted, "its processes died", []outbox.RunResult{matching}, true, []string{"Interrupted with 1 of 2 campaigns done.", "run 3: its processes died"}},
 		{outbox.RunFailed, "", []outbox.RunResult{{CampaignID: "c-1", Outcome: outbox.OutcomeFailed, Error: "no such column"}}, true,
-			[]string{"run 4: failed after 1 of 2 campaigns: 1 of 1 campaign failed", "c-1 failed 0 no such column"}},
+			[]string{"1 of 2 campaigns failed.", "run 4: 1 of 1 campaign failed", "c-1 failed 0 no such column"}},
 	} {
 		run := d.ended(outbox.RunVerify, c.status, c.why, c.results...)
 		var out strings.Builder
-		must.OK(t, d.as(&out).printVerdict(t.Context(), d.st, run, "the live rows", nil))
+		must.OK(t, d.as(&out).printVerdict(t.Context(), d.st, run, nil))
 		got := runError(run)
 		must.Hold(t, (got != nil) == c.wrong, "a run that is %s with verdict %q ends the command with %v", run.Status, run.Verdict, got)
 		for _, want := range c.says {
@@ -104,7 +104,7 @@ func TestRunsShow_hasWhatDidNotMatchAndTheEndOfTheLog(t *testing.T) {
 	d := two(t)
 	run := d.ended(outbox.RunVerify, outbox.RunCompleted, "", matching, drifting)
 	d.says("runs show 1", "is completed: verify of projections campaigns and sessions in all campaigns, started by", "reason: nightly", "verdict: drift", "2 of 2 campaigns, 2 of 2 events",
-		"MATCHED DRIFTED REPLAYED FAILED NOT COMPARED 1 1 0 0 0", "c-1 campaigns drift 1 4 5 6 event 7 or earlier", "first line", "c-1 boom")
+		"failed 0 drift 1 match 1", "c-1 drift 1 campaigns: 4 rows missing in live data, 5 changed, 6 unexpected in live data; first divergence at event 7 or earlier", "first line", "c-1 boom")
 	err := d.as(io.Discard).printEnd(t.Context(), d.st, d.set, run.ID, jsonFlag{})
 	must.Hold(t, errors.Is(err, errFound), "following a verify that found a drift ends with %v", err)
 	out, _, _ := d.run("runs", "show", "1", "--json")
@@ -144,7 +144,7 @@ func TestRuns_sayWhatARebuildMendedAndWhenACancelledOneEnds(t *testing.T) {
 	for _, wrong := range []string{"drift", "Drift"} {
 		d.lacks("runs show 1", wrong)
 	}
-	d.says("runs show 1", "verdict: differed before", "MATCHED DIFFERED BEFORE REPLAYED FAILED NOT COMPARED 1 1 0 0 0", "c-1 campaigns differed before 1 end of its log")
+	d.says("runs show 1", "verdict: differed before", "failed 0 differed before 1 did not differ 1", "c-1 differed before 1 end of its log")
 	d.claimed(outbox.RunVerify)
 	d.says("runs cancel 2", "no worker is running, so run 2 ends when one starts, or when it is cancelled again after its lease")
 }

@@ -5,11 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/outboxweb/outboxweb/internal/engine"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/projection"
+	"github.com/outboxweb/outboxweb/web/templates"
 )
 
 // verifyCmd compares live rows with a replay of the journal; it is suitable for cron.
@@ -66,20 +66,12 @@ func (c *verifyCmd) printOutcome(ctx context.Context, a *app, st *engine.Engine,
 	}
 	described, err := st.Runs.DescribeProjections(ctx, set.Infos())
 	if err == nil {
-		err = a.printVerdict(ctx, st, run, c.rows(), described)
+		err = a.printVerdict(ctx, st, run, described)
 	}
 	if err == nil {
 		a.printNotLoaded(missing)
 	}
 	return err
-}
-
-// rows are the live rows that are compared.
-func (c *verifyCmd) rows() string {
-	if len(c.Projections) == 0 {
-		return "the live rows"
-	}
-	return "the live rows of projection " + strings.Join(c.Projections, ", projection ")
 }
 
 // scopeFlags are the campaigns and projections of a run as flags of another, each after a space.
@@ -109,16 +101,18 @@ func vouchedFor(ctx context.Context, st *engine.Engine) error {
 
 // printVerdict prints the outcome of a verify, then what drifted and which versions were compared: before
 // a rebuild is offered.
-func (a *app) printVerdict(ctx context.Context, st *engine.Engine, run outbox.Run, rows string, loaded []outbox.ProjectionInfo) error {
+func (a *app) printVerdict(ctx context.Context, st *engine.Engine, run outbox.Run, loaded []outbox.ProjectionInfo) error {
 	d, err := readRun(ctx, st, run)
 	if err != nil {
 		return err
 	}
+	p := shownNow()
+	p.Loaded = loaded
+	fmt.Fprintf(a.out, "%s (%s in %s)\n", templates.RunSentence(p, run), outbox.Count(run.Events.Done, "event", "events"), outbox.Count(run.Campaigns.Done, "campaign", "campaigns"))
 	switch {
 	case run.Status != outbox.RunCompleted:
-		fmt.Fprintf(a.out, "run %d: %s after %s of %s: %s\n", run.ID, run.Status, outbox.Number(run.Campaigns.Done), outbox.Count(run.Campaigns.Total, "campaign", "campaigns"), run.Error)
+		fmt.Fprintf(a.out, "run %d: %s\n", run.ID, run.Error)
 	case run.Verdict == outbox.VerdictDrift:
-		fmt.Fprintf(a.out, "%s of %s of %s differ from the journal\n", rows, outbox.Number(run.Counts.Drifted), outbox.Count(run.Campaigns.Done, "campaign", "campaigns"))
 		a.printVersions(d)
 		for _, p := range loaded {
 			if text := p.Sentence(p.Name, p.Version); text != "" && slices.Contains(run.Projections, p.Name) {
@@ -130,15 +124,8 @@ func (a *app) printVerdict(ctx context.Context, st *engine.Engine, run outbox.Ru
 			return err
 		}
 		fmt.Fprintln(a.out, "if the projection files are right,", fix)
-	case run.UntilSeq == 0 && run.Counts.NotCompared > 0:
-		fmt.Fprintf(a.out, "%s of %s of %s match the journal, as far as events are applied; %s not fully compared (%s in it)\n", rows, outbox.Number(run.Counts.Matched),
-			outbox.Count(run.Campaigns.Done, "campaign", "campaigns"), outbox.Count(run.Counts.NotCompared, "was", "were"), outbox.Count(run.Events.Done, "event", "events"))
-	case run.Campaigns.Done == 0:
-		fmt.Fprintln(a.out, "there are no campaigns, so that nothing was compared")
-	case run.Verdict == "":
-		fmt.Fprintf(a.out, "campaign %s was replayed up to event %d; its live rows are at another event and were not compared: outboxweb runs show %d prints the digests\n", run.CampaignID, run.Seq, run.ID)
-	default:
-		fmt.Fprintf(a.out, "%s of %s match the journal, as far as events are applied (%s in it)\n", rows, outbox.Count(run.Campaigns.Done, "campaign", "campaigns"), outbox.Count(run.Events.Done, "event", "events"))
+	case run.UntilSeq > 0 && run.Verdict == "":
+		fmt.Fprintf(a.out, "its live rows are at another event and were not compared: outboxweb runs show %d prints the digests\n", run.ID)
 	}
 	left, err := st.ReadModel().Left(ctx)
 	if err != nil {

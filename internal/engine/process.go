@@ -214,7 +214,7 @@ func (p *Process) Handler(h handlers.Config) http.Handler {
 	h.Intake, h.Facts = e.Intake, e.Facts
 	h.Mode, h.Version, h.Projections, h.Redact, h.Metrics, h.Logger = e.Mode(), p.Version, p.Set.Infos(), p.Redact, p.Metrics, p.Logger
 	h.Travel, h.Explain = p.travel, e.Explainer(p.Set, p.travel, time.Second)
-	h.DryRun = func(ctx context.Context, campaign string, seq, next int64) (outbox.DryRun, error) {
+	h.DryRun = func(ctx context.Context, campaign string, seq, next int64) (outbox.RunResult, error) {
 		return runs.DryRun(ctx, e.Store, p.Set, campaign, seq, next)
 	}
 	if !p.NoRehearse {

@@ -117,7 +117,7 @@ func (s *server) routeRowsAPI() {
 		summary:  "Dry run: what applying a row's event would change, with the events before it and some after it",
 		details:  "The rows that would change, or the error. Runs on copies; nothing changes.",
 		query:    queryOf(dryRunQuery{}),
-		answers:  gives[outbox.DryRun]("the outcome"),
+		answers:  gives[outbox.RunResult]("the outcome, as of a campaign of a rehearsal"),
 		refusals: []refusal{refusedDryRun},
 	})
 	s.apiView(outbox.RoleViewer, "/export/rows", s.stream(s.exportRows), endpoint{

@@ -26,13 +26,13 @@ func (s *server) tryRow(r *http.Request) (v templates.DryRunView, err error) {
 	if s.DryRun == nil {
 		return v, outbox.NotFound("this server cannot run dry runs")
 	}
-	v.Tried, err = within(r.Context(), s.trying, func() (outbox.DryRun, error) {
+	v.Tried, err = within(r.Context(), s.trying, func() (outbox.RunResult, error) {
 		return s.DryRun(r.Context(), v.CampaignID, v.Seq, v.Next)
 	})
 	return v, err
 }
 
-func (s *server) readDryRun(r *http.Request) (outbox.DryRun, error) {
+func (s *server) readDryRun(r *http.Request) (outbox.RunResult, error) {
 	v, err := s.tryRow(r)
 	return v.Tried, err
 }

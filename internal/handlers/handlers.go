@@ -112,7 +112,7 @@ type Config struct {
 	InlineApply func(ctx context.Context, campaignID string) error
 	// DryRun tries the events of a campaign up to seq and the next ones after it, and changes
 	// nothing. nil means that dry runs are not offered.
-	DryRun func(ctx context.Context, campaign string, seq, next int64) (outbox.DryRun, error)
+	DryRun func(ctx context.Context, campaign string, seq, next int64) (outbox.RunResult, error)
 	// Explain says why projections fail at an event, with what the hider hides. nil means that errors
 	// are shown as they are.
 	Explain func(ctx context.Context, hide outbox.Hider, campaign string, seq int64) (outbox.EventExplanation, error)

@@ -247,7 +247,7 @@ func TestPanic_afterTheAnswerHasBegunCutsTheConnection(t *testing.T) {
 
 func TestRooms_fullAreBusyAndNotForLong(t *testing.T) {
 	s := ownSite(t, func(c *Config) {
-		c.DryRun = func(_ context.Context, campaign string, seq, next int64) (outbox.DryRun, error) {
+		c.DryRun = func(_ context.Context, campaign string, seq, next int64) (outbox.RunResult, error) {
 			return tried(campaign, seq, next), nil
 		}
 	}).seed("c-1", "a")

@@ -185,8 +185,8 @@ func TestNewOperationPage_saysWhatARehearsalTried(t *testing.T) {
 	s := ownSite(t).blocked(3)
 	s.startRun(`{"kind":"verify","all_campaigns":true}`)
 	s.reportRun(s.claimRun(), runs.Progress{Results: []outbox.RunResult{
-		{CampaignID: "c-1", Outcome: outbox.OutcomePasses, Rehearsed: &outbox.Rehearsed{Head: 2}},
-		{CampaignID: "c-2", Outcome: outbox.OutcomeFailsSame, Rehearsed: &outbox.Rehearsed{Head: 2}}}})
+		{CampaignID: "c-1", Outcome: outbox.OutcomeReplayed, Rehearsed: &outbox.Rehearsed{Head: 2}},
+		{CampaignID: "c-2", Outcome: outbox.OutcomeFailed, Rehearsed: &outbox.Rehearsed{Head: 2}}}})
 	s.get("/operations/new?event_type="+poison+"&rehearsal=1").want(t, 200, `data-testid="rests-on"`, "tried 1 of these 2 rows with the loaded files: it would pass. It did not try the other 1: rehearse again.", "1 more row that failed in it, or an event behind, is left out.", `name="rehearsal" value="1"`)
 	s.get("/operations/new?rehearsal=1").want(t, 200, "1 row that would pass in rehearsal 1", "tried this row with the loaded files: it would pass.", `name="rows" value="c-1/2"`).lacks(t, `value="c-2/2"`)
 	s.get("/operations/new?rehearsal=9").want(t, 404, "found no blocked campaign that would pass")
@@ -198,7 +198,7 @@ func TestPages_leadFromARehearsalToTheReplayOfWhatIsQuarantined(t *testing.T) {
 	s := withRoster(t)
 	s.beat("w", "test")
 	s.quarantine()
-	s.ran(`{"kind":"verify","all_campaigns":true}`, outbox.RunCompleted, "", outbox.RunResult{CampaignID: "c-1", Outcome: outbox.OutcomePasses, Rehearsed: &outbox.Rehearsed{Head: 2, Quarantined: "campaigns"}})
+	s.ran(`{"kind":"verify","all_campaigns":true}`, outbox.RunCompleted, "", outbox.RunResult{CampaignID: "c-1", Outcome: outbox.OutcomeReplayed, Rehearsed: &outbox.Rehearsed{Head: 2, Quarantined: "campaigns"}})
 	for _, change := range []string{`update runs set kind = 'rehearse'`, `
 insert into run_rehearsals (run_id, fingerprint, behind, blocked, more, versions, other_schema, files)
 values (1, '', 100, '{"c-1":{"seq":2,"projection":"campaigns"}}', 0, '{"campaigns":"v1"}', '[]', '[]')`} {

@@ -24,9 +24,9 @@ import (
 // tryOnStore lets a site dry-run and explain the events of a campaign.
 func tryOnStore(c *Config) {
 	s := c.Store
-	c.DryRun = func(ctx context.Context, campaign string, seq, _ int64) (outbox.DryRun, error) {
+	c.DryRun = func(ctx context.Context, campaign string, seq, _ int64) (outbox.RunResult, error) {
 		_, err := s.EventWithin(ctx, campaign, seq, 0)
-		return outbox.DryRun{OtherTables: []string{}, CampaignID: campaign, FromSeq: seq, UntilSeq: seq, Applied: 1, Projections: []outbox.ProjectionResult{}}, err
+		return outbox.RunResult{CampaignID: campaign, Outcome: outbox.OutcomeReplayed, Seq: seq, Projections: []outbox.ProjectionResult{}, Rehearsed: &outbox.Rehearsed{Head: seq, Applied: 1}}, err
 	}
 	c.Explain = func(ctx context.Context, _ outbox.Hider, campaign string, seq int64) (outbox.EventExplanation, error) {
 		_, err := s.EventWithin(ctx, campaign, seq, 0)

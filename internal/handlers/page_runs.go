@@ -46,9 +46,6 @@ func (s *server) runsPage(w http.ResponseWriter, r *http.Request) error {
 	p := s.page(r, "Runs", "Runs")
 	p.Self, p.Twin = s.linksOf(r).Runs(filter), s.linksOf(r).API().Runs(filter)
 	view := templates.RunsView{Filter: filter, Page: page}
-	if view.Rehearsals, err = s.Runs.RehearsalCounts(r.Context(), page.Items); err != nil {
-		return err
-	}
 	if view.Offered, err = s.offered(r, "runs"); err != nil {
 		return err
 	}
@@ -95,7 +92,7 @@ func (s *server) readRun(ctx context.Context, f outbox.ResultFilter, log string)
 	if v.Results, err = s.Runs.Results(ctx, f); err != nil {
 		return v, err
 	}
-	if n := v.Run.Counts; f.Outcome == "" && f.Cursor == "" && v.Rehearsal == nil && n.Failed+n.Drifted+n.NotCompared < v.Run.Campaigns.Total {
+	if n := v.Run.Counts; f.Outcome == "" && f.Cursor == "" && n.Failed+n.Drifted+n.NotCompared < v.Run.Campaigns.Total {
 		for _, outcome := range templates.FirstOutcomes {
 			worst, err := s.Runs.Results(ctx, outbox.ResultFilter{RunID: f.RunID, Outcome: outcome, Limit: firstShown})
 			if err != nil {

@@ -60,8 +60,8 @@ func leaky(t *testing.T, config redact.Config, change ...func(*Config)) (*site, 
 		c.Redact = hide
 		c.Logger = slog.New(hide.Log(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})))
 		c.Settings = []outbox.Setting{{Name: "journal-db", Value: secretText("setting")}}
-		c.DryRun = func(context.Context, string, int64, int64) (outbox.DryRun, error) {
-			return outbox.DryRun{OtherTables: []string{}, CampaignID: "c-1", FromSeq: 2, UntilSeq: 2, Projections: diff, Failed: &outbox.DryRunFailure{Seq: 2, EventType: poison, Message: secretText("dry run")}}, nil
+		c.DryRun = func(context.Context, string, int64, int64) (outbox.RunResult, error) {
+			return outbox.RunResult{CampaignID: "c-1", Outcome: outbox.OutcomeFailed, Seq: 2, Projections: diff, Error: secretText("dry run"), Rehearsed: &outbox.Rehearsed{Head: 2, FailedSeq: 2, EventType: poison}}, nil
 		}
 		c.Explain = func(context.Context, outbox.Hider, string, int64) (outbox.EventExplanation, error) {
 			return outbox.EventExplanation{CampaignID: "c-1", Seq: 2, EventType: poison, Failures: []outbox.ExplainedFailure{{Projection: "campaigns", Error: secretText("explanation"),

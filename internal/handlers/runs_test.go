@@ -246,23 +246,23 @@ func TestRunPages_offerTheRebuildOfRowsOfAnotherVersion(t *testing.T) {
 	s.get("/projections").want(t, 200).lacks(t, "other-version")
 }
 
-func tried(campaign string, seq, next int64) outbox.DryRun {
-	return outbox.DryRun{OtherTables: []string{}, CampaignID: campaign, FromSeq: seq, UntilSeq: seq, Applied: 1,
-		Failed:      &outbox.DryRunFailure{Seq: seq + 1, EventType: "b", Projection: "campaigns", Message: fmt.Sprintf("no <room> in %d", next)},
-		Projections: drifted(campaign).Projections}
+func tried(campaign string, seq, next int64) outbox.RunResult {
+	return outbox.RunResult{CampaignID: campaign, Outcome: outbox.OutcomeFailed, Seq: seq, Error: fmt.Sprintf("no <room> in %d", next),
+		Projections: drifted(campaign).Projections,
+		Rehearsed:   &outbox.Rehearsed{Head: seq, Applied: 1, FailedSeq: seq + 1, EventType: "b", Projection: "campaigns"}}
 }
 
 func TestDryRun_ofARowInPageAndAPI(t *testing.T) {
 	s := ownSite(t, func(c *Config) {
-		c.DryRun = func(_ context.Context, campaign string, seq, next int64) (outbox.DryRun, error) {
+		c.DryRun = func(_ context.Context, campaign string, seq, next int64) (outbox.RunResult, error) {
 			if seq > 2 {
-				return outbox.DryRun{}, outbox.NotFound("campaign %q has no event %d", campaign, seq)
+				return outbox.RunResult{}, outbox.NotFound("campaign %q has no event %d", campaign, seq)
 			}
 			return tried(campaign, seq, next), nil
 		}
 	}).seed("c/1", poison, "b").work()
 	s.get("/campaigns/c%2F1/events/1").want(t, 200, `href="/rows/c%2F1/1/dry-run?next=10" data-testid="dry-run-open"`)
-	s.get("/rows/c%2F1/1/dry-run").want(t, 200, "Event 1 would be applied.", `href="/campaigns/c%2F1/events/2" data-testid="dry-run-failed">Event 2</a> would fail in projection campaigns.`,
+	s.get("/rows/c%2F1/1/dry-run").want(t, 200, "Event 1 would be applied.", `href="/campaigns/c%2F1/events/2" data-testid="dry-run-failed">Event 2</a> would fail in projection campaigns:`,
 		"no &lt;room&gt; in 10", "Rows would change: 1 row changed", "nothing was changed", "requeue --dry-run --next 10 -- c/1 1")
 	a := s.get("/api/v1/rows/c%2F1/1/dry-run?next=0").want(t, 200)
 	got, want := strings.TrimSpace(a.body), must.Get(json.Marshal(tried("c/1", 1, 0))).Or(t)

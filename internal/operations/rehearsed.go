@@ -14,7 +14,7 @@ const selectTriedHeads = `
 select campaign_id, outcome, rehearsed
 from run_results
 where run_id = $1
-  and outcome in ('passes', 'fails_same', 'fails_differently')
+  and outcome in ('replayed', 'failed')
 order by campaign_id`
 
 // triedHead is an event that blocked its campaign when a rehearsal was started.
@@ -46,8 +46,8 @@ func (t *tx) triedHeads(rehearsal, until int64) ([]triedHead, error) {
 			return err
 		}
 		err := json.Unmarshal([]byte(text), &at)
-		if at.Quarantined == "" {
-			heads = append(heads, triedHead{outbox.RowKey{CampaignID: campaign, Seq: at.Head}, outcome == outbox.OutcomePasses, 0})
+		if at.Head > 0 && at.Quarantined == "" {
+			heads = append(heads, triedHead{outbox.RowKey{CampaignID: campaign, Seq: at.Head}, outcome == outbox.OutcomeReplayed, 0})
 		}
 		return err
 	}, selectTriedHeads, rehearsal)

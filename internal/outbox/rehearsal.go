@@ -8,21 +8,6 @@ import (
 	"time"
 )
 
-// The outcomes of a rehearsal in one campaign: the first four are of blocked campaigns, the others
-// of healthy ones.
-const (
-	OutcomePasses           = "passes"            // the event that blocks it and those behind it would be applied
-	OutcomeFailsSame        = "fails_same"        // that event would fail with the same error
-	OutcomeFailsDifferently = "fails_differently" // that event, or one behind it, would fail with another error
-	OutcomeNotRehearsed     = "not_rehearsed"     // the result says why
-	OutcomeSameRows         = "same_rows"         // the changed files make the same rows of its journal
-	OutcomeOtherRows        = "other_rows"        // they make other rows: a rebuild is needed after loading
-	OutcomeBreaks           = "breaks"            // an applied event fails with them: a rebuild would stop there
-)
-
-// RehearsalOutcomes lists the outcomes of rehearsals, the worst of each half first.
-var RehearsalOutcomes = []string{OutcomeFailsDifferently, OutcomeFailsSame, OutcomeNotRehearsed, OutcomePasses, OutcomeBreaks, OutcomeOtherRows, OutcomeNotCompared, OutcomeSameRows}
-
 // Limits of a rehearsal.
 const (
 	MaxRehearsed         = 500     // blocked campaigns
@@ -75,24 +60,26 @@ func (o *RehearsalRequest) Check() error {
 	return nil
 }
 
-// Rehearsed is how far a rehearsal got in one campaign.
+// Rehearsed is how far events of a campaign were tried, by a rehearsal or a dry run.
 type Rehearsed struct {
-	Head    int64 `json:"head"`    // the event that blocks the campaign, or at which a projection is quarantined; 0 for a healthy one
+	Head    int64 `json:"head"`    // the event that blocks the campaign, or at which a projection is quarantined; 0 for a healthy one. Of a dry run the first event tried
 	Applied int64 `json:"applied"` // events that would be applied, from that one on
 	Left    int64 `json:"left"`    // events behind them that were not tried; 0 if all were
 	// FailedSeq is the event that would fail; 0 if none.
-	FailedSeq int64  `json:"failed_seq"`
-	EventType string `json:"event_type" redact:"-"` // of that event
+	FailedSeq  int64  `json:"failed_seq"`
+	EventType  string `json:"event_type" redact:"-"` // of that event
+	Projection string `json:"projection" redact:"-"` // that would refuse it; empty if none does
+	SameError  bool   `json:"same_error"`            // it is the head, and would fail with the error that it has now
 	// Quarantined is the projection that is quarantined at Head; empty if Head blocks the campaign.
 	Quarantined string `json:"quarantined" redact:"-"`
 	// Also are other quarantines of the campaign that would pass; nil if there are none.
 	Also []TriedQuarantine `json:"also,omitempty"`
-	// Live says that the rows of a healthy campaign were compared with the live ones, since the loaded
-	// files cannot replay it.
-	Live bool `json:"live"`
 	// Drifted are the projections of a healthy campaign whose live rows are not those that the loaded
 	// files make; nil if none is known.
 	Drifted []string `json:"drifted,omitempty" redact:"-"`
+	// OtherTables are tables that have another form in the database than in the projections' files: what
+	// succeeds in a dry run may fail there.
+	OtherTables []string `json:"other_tables,omitempty"`
 }
 
 // TriedQuarantine is a quarantine that a rehearsal tried beside what it says first of a campaign.
@@ -108,8 +95,8 @@ func (r RunResult) RehearsedText() string {
 		return ""
 	}
 	at := r.Rehearsed
-	switch r.Outcome {
-	case OutcomePasses:
+	switch {
+	case r.Outcome == OutcomeReplayed:
 		text := fmt.Sprintf("Event %d would be applied, with %s behind it.", at.Head, Count(at.Applied-1, "event", "events"))
 		if at.Quarantined != "" {
 			text = fmt.Sprintf("Projection %s, which is quarantined at event %d, would apply it, with %s behind it.", at.Quarantined, at.Head, Count(at.Applied-1, "event", "events"))
@@ -121,20 +108,19 @@ func (r RunResult) RehearsedText() string {
 			text += fmt.Sprintf(" Projection %s would apply event %d, at which it is quarantined.", also.Projection, also.Head)
 		}
 		return text
-	case OutcomeFailsSame:
+	case at.SameError:
 		return fmt.Sprintf("Event %d would fail with the same error.", at.FailedSeq)
-	case OutcomeFailsDifferently:
+	case r.Outcome == OutcomeFailed && at.Head > 0:
 		return fmt.Sprintf("Event %d would fail, with another error than now.", at.FailedSeq)
-	case OutcomeSameRows:
-		return "The changed files make the same rows of its journal as " + at.against() + "." + at.driftText()
-	case OutcomeOtherRows:
-		return "The changed files make other rows of its journal than " + at.against() + "." + at.driftText()
-	case OutcomeBreaks:
+	case r.Outcome == OutcomeMatch:
+		return "The changed files make the same rows of its journal as the loaded ones." + at.driftText()
+	case r.Outcome == OutcomeDrift:
+		return "The changed files make other rows of its journal than it has now." + at.driftText()
+	case r.Outcome == OutcomeFailed:
 		return fmt.Sprintf("Event %d, which is applied, fails with the changed files.", at.FailedSeq)
-	case OutcomeNotCompared:
-		if len(r.Projections) > 0 {
-			return "The changed files make the same rows, as far as they were compared."
-		}
+	case len(r.Projections) > 0 && r.Error == "":
+		return "The changed files make the same rows, as far as they were compared."
+	case at.Head == 0:
 		return "Not compared."
 	}
 	return "Not rehearsed."
@@ -148,79 +134,28 @@ func (at Rehearsed) driftText() string {
 	return " Its live rows in " + list(at.Drifted, " and ") + " are not those that the loaded files make: verify it."
 }
 
-// against is what a healthy campaign was compared with.
-func (at Rehearsed) against() string {
-	if at.Live {
-		return "its live rows, which an earlier version made: the loaded files cannot replay it"
-	}
-	return "the loaded ones"
-}
-
-// RehearsalCounts counts the campaigns of a rehearsal by outcome.
-type RehearsalCounts struct {
-	Passes           int64 `json:"passes"`
-	FailsSame        int64 `json:"fails_same"`
-	FailsDifferently int64 `json:"fails_differently"`
-	NotRehearsed     int64 `json:"not_rehearsed"`
-	SameRows         int64 `json:"same_rows"`
-	OtherRows        int64 `json:"other_rows"`
-	Breaks           int64 `json:"breaks"`
-	NotCompared      int64 `json:"not_compared"` // healthy campaigns that could not be compared, or not to their end
-}
-
-// Field returns the counter of an outcome, to be changed; nil for an unknown one.
-func (n *RehearsalCounts) Field(outcome string) *int64 {
-	switch outcome {
-	case OutcomePasses:
-		return &n.Passes
-	case OutcomeFailsSame:
-		return &n.FailsSame
-	case OutcomeFailsDifferently:
-		return &n.FailsDifferently
-	case OutcomeNotRehearsed:
-		return &n.NotRehearsed
-	case OutcomeSameRows:
-		return &n.SameRows
-	case OutcomeOtherRows:
-		return &n.OtherRows
-	case OutcomeBreaks:
-		return &n.Breaks
-	case OutcomeNotCompared:
-		return &n.NotCompared
-	}
-	return nil
-}
-
-// Blocked is the number of blocked campaigns that have a result.
-func (n RehearsalCounts) Blocked() int64 {
-	return n.Passes + n.FailsSame + n.FailsDifferently + n.NotRehearsed
-}
-
-// Text says in a few words how many of the blocked campaigns would pass or, if none was blocked, what
-// the files would change in the others; empty without a result.
-func (n RehearsalCounts) Text() string {
-	healthy := n.Healthy()
-	switch {
-	case n.Blocked() > 0:
-		return fmt.Sprintf("%s of %s would pass", Number(n.Passes), Number(n.Blocked()))
-	case n.Breaks > 0:
-		return fmt.Sprintf("%s of %s healthy cannot be rebuilt", Number(n.Breaks), Number(healthy))
-	case healthy > 0:
-		return fmt.Sprintf("%s of %s healthy would get other rows", Number(n.OtherRows), Number(healthy))
-	}
-	return ""
-}
-
-// Healthy is the number of healthy campaigns that were compared.
-func (n RehearsalCounts) Healthy() int64 { return n.SameRows + n.OtherRows + n.Breaks }
-
 // RehearsalGroup is the campaigns of a rehearsal with the same outcome and a like error.
 type RehearsalGroup struct {
-	Outcome   string   `json:"outcome" api:"enum=passes fails_same fails_differently not_rehearsed same_rows other_rows breaks not_compared"`
-	Error     string   `json:"error"` // of the first campaign; empty without one
-	Seq       int64    `json:"seq"`   // the event that fails in that campaign; 0 if none does
+	Outcome   string   `json:"outcome" api:"enum=match drift replayed failed not_compared"`
+	Blocked   bool     `json:"blocked"`    // campaigns that are blocked, or in which a changed projection is quarantined; not healthy ones
+	SameError bool     `json:"same_error"` // they would fail with the error that they have now
+	Error     string   `json:"error"`      // of the first campaign; empty without one
+	Seq       int64    `json:"seq"`        // the event that fails in that campaign; 0 if none does
 	Count     int64    `json:"count"`
 	Campaigns []string `json:"campaigns" redact:"-" api:"max=5"` // the first ones
+}
+
+// How says how the campaigns fail; empty if they do not.
+func (g RehearsalGroup) How() string {
+	switch {
+	case g.Outcome != OutcomeFailed:
+		return ""
+	case g.SameError:
+		return "with the same error"
+	case g.Blocked:
+		return "with another error"
+	}
+	return "at an applied event"
 }
 
 // RehearsalVersion is a changed projection: the loaded version of its file and the rehearsed one.
@@ -258,12 +193,12 @@ type FixRehearsal struct {
 	Quarantined int64              `json:"quarantined"`            // of these, the campaigns that are not blocked
 	More        bool               `json:"more"`                   // there were more than it takes
 	Versions    []RehearsalVersion `json:"versions"`
-	Others      []RehearsalVersion `json:"others"` // the other projections that are not loaded as it ran with them: in another version, or only then or now
-	Counts      RehearsalCounts    `json:"counts"`
+	Others      []RehearsalVersion `json:"others"`     // the other projections that are not loaded as it ran with them: in another version, or only then or now
+	Tried       RunCounts          `json:"tried"`      // the outcomes of blocked campaigns: replayed ones would pass
+	SameError   int64              `json:"same_error"` // of those that would fail, how many with the error that they have now
+	Healthy     RunCounts          `json:"healthy"`    // the outcomes of healthy campaigns: what the files would change
 	Groups      []RehearsalGroup   `json:"groups"`
-	// Live counts the healthy campaigns that were compared with their live rows, since the loaded files
-	// cannot replay them; Drifted those whose live rows are not those that the loaded files make.
-	Live    int64  `json:"compared_live"`
+	// Drifted counts the healthy campaigns whose live rows are not those that the loaded files make.
 	Drifted int64  `json:"drifted"`
 	Answer  string `json:"answer"`  // "38 of 40 campaigns would pass. …"
 	Effects string `json:"effects"` // what loading would change for healthy campaigns
@@ -276,17 +211,16 @@ type FixRehearsal struct {
 // Bad reports whether the rehearsal has ended and its files must not be loaded: they break a healthy
 // campaign, or fix none of the blocked ones.
 func (r FixRehearsal) Bad() bool {
-	n := r.Counts
-	return !r.Run.Status.Active() && !r.Loaded && (n.Breaks > 0 || n.Blocked() > 0 && n.Passes == 0)
+	return !r.Run.Status.Active() && !r.Loaded && (r.Healthy.Failed > 0 || r.Tried.Sum() > 0 && r.Tried.Replayed == 0)
 }
 
 // Replays reports whether some of what is quarantined would pass, and is replayed once the files are
 // loaded.
-func (r FixRehearsal) Replays() bool { return r.Counts.Passes > 0 && len(r.Replayable) > 0 }
+func (r FixRehearsal) Replays() bool { return r.Tried.Replayed > 0 && len(r.Replayable) > 0 }
 
 // Requeues reports whether some of the blocked campaigns would pass, and are requeued once the files are
 // loaded.
-func (r FixRehearsal) Requeues() bool { return r.Counts.Passes > 0 && r.Blocked > r.Quarantined }
+func (r FixRehearsal) Requeues() bool { return r.Tried.Replayed > 0 && r.Blocked > r.Quarantined }
 
 // Outdated reports whether the rehearsed files are loaded, but not the other projections that it ran
 // with.
@@ -296,7 +230,7 @@ func (r FixRehearsal) Outdated() bool {
 
 // Passed reports whether the rehearsal is done and every blocked campaign would pass: at least one.
 func (r FixRehearsal) Passed() bool {
-	return r.Run.Status == RunCompleted && r.Counts.Blocked() > 0 && r.Counts.Passes == r.Counts.Blocked()
+	return r.Run.Status == RunCompleted && r.Tried.Replayed > 0 && r.Tried.Replayed == r.Tried.Sum()
 }
 
 // QuarantinePassed is what a rehearsal of the loaded files showed of a quarantined projection.
@@ -320,21 +254,23 @@ func (q QuarantinePassed) Sentence(quarantined int64) string {
 // Unchanged reports whether the rehearsal is done, no campaign was blocked, and in all of those
 // compared the rows are the same.
 func (r FixRehearsal) Unchanged() bool {
-	n := r.Counts
-	return r.Run.Status == RunCompleted && r.Blocked == 0 && n.SameRows > 0 && n.SameRows == n.Healthy()+n.NotCompared
+	return r.Run.Status == RunCompleted && r.Blocked == 0 && r.Healthy.Matched > 0 && r.Healthy.Matched == r.Healthy.Sum()
 }
 
-// Describe sets the sentences of the answer.
+// Describe sets the sentences of the answer, and the order of its groups.
 func (r *FixRehearsal) Describe() {
+	slices.SortStableFunc(r.Groups, func(a, b RehearsalGroup) int {
+		return cmp.Or(cmp.Compare(a.rank(), b.rank()), cmp.Compare(b.Count, a.Count))
+	})
 	r.Answer, r.Effects = r.answer(), r.effects()
 }
 
 func (r *FixRehearsal) answer() string {
-	n := r.Counts
+	n := r.Tried
 	switch {
 	case r.Blocked == 0:
 		return "No campaign was blocked, failing or quarantined, so healthy ones alone are compared"
-	case n.Blocked() == 0:
+	case n.Sum() == 0:
 		return "No blocked campaign has been rehearsed yet"
 	}
 	kind := "blocked"
@@ -345,15 +281,15 @@ func (r *FixRehearsal) answer() string {
 	default:
 		kind = "blocked or quarantined"
 	}
-	parts := []string{fmt.Sprintf("%s of %s would pass", Number(n.Passes), Count(n.Blocked(), kind+" campaign", kind+" campaigns"))}
-	if n.FailsSame > 0 {
-		parts = append(parts, Count(n.FailsSame, "fails", "fail")+" with the same error")
+	parts := []string{fmt.Sprintf("%s of %s would pass", Number(n.Replayed), Count(n.Sum(), kind+" campaign", kind+" campaigns"))}
+	if r.SameError > 0 {
+		parts = append(parts, Count(r.SameError, "fails", "fail")+" with the same error")
 	}
-	if n.FailsDifferently > 0 {
-		parts = append(parts, Count(n.FailsDifferently, "fails", "fail")+" differently")
+	if other := n.Failed - r.SameError; other > 0 {
+		parts = append(parts, Count(other, "fails", "fail")+" differently")
 	}
-	if n.NotRehearsed > 0 {
-		parts = append(parts, Count(n.NotRehearsed, "was", "were")+" not rehearsed")
+	if n.NotCompared > 0 {
+		parts = append(parts, Count(n.NotCompared, "was", "were")+" not rehearsed")
 	}
 	if r.More {
 		parts = append(parts, fmt.Sprintf("more than %s are "+kind+", the others were not taken", Number(MaxRehearsed)))
@@ -362,29 +298,25 @@ func (r *FixRehearsal) answer() string {
 }
 
 func (r *FixRehearsal) effects() string {
-	n := r.Counts
-	not := ""
+	n, not := r.Healthy, ""
+	compared := n.Sum() - n.NotCompared
 	if n.NotCompared > 0 {
 		not = Count(n.NotCompared, "healthy campaign", "healthy campaigns") + " could not be fully compared"
 	}
-	if n.Healthy() == 0 {
+	if compared == 0 {
 		return cmp.Or(not, "No healthy campaign was compared")
 	}
 	kind := "healthy campaign"
-	if n.Healthy()+n.NotCompared >= RehearsalSample {
+	if n.Sum() >= RehearsalSample {
 		kind = "sampled healthy campaign"
 	}
-	of := Count(n.Healthy(), kind, kind+"s")
-	than := "than the loaded files make"
-	if r.Live > 0 {
-		than += ", or than they have now where those cannot replay them"
-	}
+	of := Count(compared, kind, kind+"s")
 	var parts []string
-	if n.Breaks > 0 {
-		parts = append(parts, fmt.Sprintf("%s of %s cannot be rebuilt: an event that is applied fails with the changed files", Number(n.Breaks), of))
+	if n.Failed > 0 {
+		parts = append(parts, fmt.Sprintf("%s of %s cannot be rebuilt: an event that is applied fails with the changed files", Number(n.Failed), of))
 	}
-	if n.OtherRows > 0 {
-		parts = append(parts, fmt.Sprintf("%s of %s would get other rows %s: rebuild what differs after loading if that is meant; if it is not, the changed files are wrong", Number(n.OtherRows), of, than))
+	if n.Drifted > 0 {
+		parts = append(parts, fmt.Sprintf("%s of %s would get other rows than they have now: rebuild what differs after loading if that is meant; if it is not, the changed files are wrong", Number(n.Drifted), of))
 	}
 	if len(parts) == 0 {
 		parts = append(parts, fmt.Sprintf("%s compared: the changed files make the same rows", of))
@@ -398,35 +330,44 @@ func (r *FixRehearsal) effects() string {
 	return strings.Join(parts, "; ")
 }
 
-// GroupRehearsed groups the results of a rehearsal by outcome and error, and counts them. likeness
-// makes the same text of like errors.
-func GroupRehearsed(results []RunResult, likeness func(string) string) (groups []RehearsalGroup, n RehearsalCounts) {
-	at := map[[2]string]int{}
-	groups = []RehearsalGroup{}
-	for _, r := range results {
-		if field := n.Field(r.Outcome); field != nil {
-			*field++
-		}
-		key := [2]string{r.Outcome, likeness(r.Error)}
-		i, known := at[key]
-		if !known {
-			i = len(groups)
-			at[key] = i
-			g := RehearsalGroup{Outcome: r.Outcome, Error: r.Error, Campaigns: []string{}}
-			if r.Rehearsed != nil {
-				g.Seq = r.Rehearsed.FailedSeq
-			}
-			groups = append(groups, g)
-		}
-		groups[i].Count++
-		if len(groups[i].Campaigns) < groupNames {
-			groups[i].Campaigns = append(groups[i].Campaigns, r.CampaignID)
+// Add counts the result of a campaign, and adds it to the group of like ones. likeness makes the same text
+// of like errors.
+func (r *FixRehearsal) Add(one RunResult, likeness func(string) string) {
+	g := RehearsalGroup{Outcome: one.Outcome, Error: one.Error, Count: 1, Campaigns: []string{one.CampaignID}}
+	if at := one.Rehearsed; at != nil {
+		g.Blocked, g.SameError, g.Seq = at.Head > 0, at.SameError, at.FailedSeq
+		if len(at.Drifted) > 0 {
+			r.Drifted++
 		}
 	}
-	slices.SortStableFunc(groups, func(a, b RehearsalGroup) int {
-		return cmp.Or(cmp.Compare(slices.Index(RehearsalOutcomes, a.Outcome), slices.Index(RehearsalOutcomes, b.Outcome)), cmp.Compare(b.Count, a.Count))
+	counts := &r.Healthy
+	if g.Blocked {
+		counts = &r.Tried
+	}
+	counts.Add(one.Outcome, 1)
+	if g.SameError {
+		r.SameError++
+	}
+	i := slices.IndexFunc(r.Groups, func(other RehearsalGroup) bool {
+		return other.Outcome == g.Outcome && other.Blocked == g.Blocked && other.SameError == g.SameError && likeness(other.Error) == likeness(g.Error)
 	})
-	return groups, n
+	if i < 0 {
+		r.Groups = append(r.Groups, g)
+		return
+	}
+	r.Groups[i].Count++
+	if len(r.Groups[i].Campaigns) < groupNames {
+		r.Groups[i].Campaigns = append(r.Groups[i].Campaigns, one.CampaignID)
+	}
+}
+
+// rank orders groups: blocked campaigns first, and what needs attention first in each half.
+func (g RehearsalGroup) rank() int {
+	rank := slices.Index([]string{OutcomeFailed, OutcomeDrift, OutcomeNotCompared, OutcomeReplayed, OutcomeMatch}, g.Outcome)
+	if !g.Blocked {
+		rank += 10
+	}
+	return rank
 }
 
 // groupNames is how many campaigns a group names.

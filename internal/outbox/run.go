@@ -118,6 +118,27 @@ type RunCounts struct {
 	NotCompared int64 `json:"not_compared"` // campaigns without differences in which not all events were compared
 }
 
+// Add counts campaigns with an outcome; none means without a result yet.
+func (n *RunCounts) Add(outcome string, campaigns int64) {
+	switch outcome {
+	case OutcomeMatch:
+		n.Matched += campaigns
+	case OutcomeDrift:
+		n.Drifted += campaigns
+	case OutcomeReplayed:
+		n.Replayed += campaigns
+	case OutcomeFailed:
+		n.Failed += campaigns
+	case OutcomeNotCompared:
+		n.NotCompared += campaigns
+	}
+}
+
+// Sum is the number of campaigns with a result.
+func (n RunCounts) Sum() int64 {
+	return n.Matched + n.Drifted + n.Replayed + n.Failed + n.NotCompared
+}
+
 // Run is a replay, verify or rebuild over a scope of campaigns × projections.
 type Run struct {
 	ID          int64             `json:"id"`
@@ -191,6 +212,14 @@ func (r Run) Succeeded() bool {
 	return r.Status == RunCompleted && (r.Kind != RunVerify || r.Verdict != VerdictDrift)
 }
 
+// FailedCampaigns is in how many campaigns the run failed. That an event fails is an answer of a rehearsal.
+func (r Run) FailedCampaigns() int64 {
+	if r.Kind == RunRehearse {
+		return 0
+	}
+	return r.Counts.Failed
+}
+
 // VersionsOf says which versions the rows and the replay of a projection were of, in the first result that
 // differs; empty if none does.
 func VersionsOf(results []RunResult, projection string) string {
@@ -239,8 +268,8 @@ type RunFilter struct {
 const (
 	OutcomeMatch       = "match" // of a replay: nothing was to be replayed
 	OutcomeDrift       = "drift"
-	OutcomeReplayed    = "replayed"
-	OutcomeFailed      = "failed"
+	OutcomeReplayed    = "replayed"     // of a rehearsal and a dry run: the events would be applied
+	OutcomeFailed      = "failed"       // of a rehearsal and a dry run: an event would fail, which is an answer
 	OutcomeNotCompared = "not_compared" // nothing differs, but a projection that is paused, quarantined or behind lacks events; also for a rebuild, which does not advance a paused one
 )
 
@@ -255,15 +284,44 @@ func (k RunKind) OutcomeName(outcome string) string {
 	case k == RunReplay && outcome == OutcomeMatch:
 		return "nothing to replay"
 	case k == RunRehearse && outcome == OutcomeDrift:
-		return "rows change"
+		return "other rows"
 	case k == RunRehearse && outcome == OutcomeMatch:
-		return "no row changes"
+		return "same rows"
+	case k == RunRehearse && outcome == OutcomeReplayed:
+		return "passes"
+	case k == RunRehearse && outcome == OutcomeFailed:
+		return "fails"
 	case k == RunRebuild && outcome == OutcomeNotCompared:
 		return "not complete"
 	case outcome == OutcomeNotCompared:
 		return "not fully compared"
 	}
 	return strings.ReplaceAll(outcome, "_", " ")
+}
+
+// OutcomeCount counts the campaigns of a run with an outcome.
+type OutcomeCount struct {
+	Outcome, Name string // as stored, and in words
+	Campaigns     int64
+}
+
+// Outcomes counts the campaigns of the run by outcome: those that need attention first.
+func (r Run) Outcomes() (all []OutcomeCount) {
+	add := func(outcome string, n int64) {
+		all = append(all, OutcomeCount{outcome, r.Kind.OutcomeName(outcome), n})
+	}
+	add(OutcomeFailed, r.Counts.Failed)
+	if r.Kind != RunReplay {
+		add(OutcomeDrift, r.Counts.Drifted)
+	}
+	if n := r.Counts.NotCompared; n > 0 {
+		add(OutcomeNotCompared, n)
+	}
+	if r.Kind == RunReplay || r.Kind == RunRehearse {
+		add(OutcomeReplayed, r.Counts.Replayed)
+	}
+	add(OutcomeMatch, r.Counts.Matched)
+	return all
 }
 
 // LeftOut returns the result of a projection of which a run over one campaign left out events; nil
@@ -284,7 +342,7 @@ type RunResult struct {
 	CampaignID string `json:"campaign_id" redact:"-"`
 	// match of a replay: nothing was to be replayed; not_compared: nothing differs, but a projection
 	// that is paused, quarantined or behind lacks events; also for a rebuild, which does not advance a paused one
-	Outcome     string             `json:"outcome" api:"enum=match drift replayed failed not_compared passes fails_same fails_differently not_rehearsed same_rows other_rows breaks"`
+	Outcome     string             `json:"outcome" api:"enum=match drift replayed failed not_compared"`
 	Seq         int64              `json:"seq"`    // replayed up to here
 	Events      int64              `json:"events"` // number of the run's events that are this campaign's
 	Full        string             `json:"full"`   // digest over all projections of the run; empty for a replay
@@ -321,6 +379,16 @@ type ProjectionResult struct {
 	Comparison *Comparison `json:"comparison"` // how the live rows differ from the replay; nil when not compared row by row
 	Error      string      `json:"error"`      // why it could not be replayed, or compared
 	ErrorSeq   int64       `json:"error_seq"`  // the event it failed at; 0 if no event is at fault
+}
+
+// Of returns the result of a projection; without one it is empty.
+func (r RunResult) Of(projection string) (of ProjectionResult) {
+	for _, p := range r.Projections {
+		if p.Projection == projection {
+			of = p
+		}
+	}
+	return of
 }
 
 // RowsReplaced counts the rows of a projection in a campaign.
@@ -443,7 +511,7 @@ type FieldChange struct {
 // ResultFilter selects results of a run. Zero fields select all.
 type ResultFilter struct {
 	RunID   int64  `json:"-"`
-	Outcome string `json:"outcome" validate:"omitempty,oneof=match drift replayed failed not_compared passes fails_same fails_differently not_rehearsed same_rows other_rows breaks"`
+	Outcome string `json:"outcome" validate:"omitempty,oneof=match drift replayed failed not_compared"`
 	Samples bool   `json:"-"`                        // with samples of the rows that differ
 	Cursor  string `json:"cursor" validate:"cursor"` // next_cursor or prev_cursor of another page, with the same filter and order
 	Limit   int    `json:"limit" validate:"omitempty,pagesize" api:"default=DefaultPage"`
@@ -535,50 +603,26 @@ func (v Verification) Failure() string {
 	return fmt.Sprintf("could not be verified at %s: %s (%s)", v.At.UTC().Format(time.RFC3339), v.Error, by)
 }
 
-// DryRun is what applying events would do, determined in scratch tables.
-type DryRun struct {
-	CampaignID string `json:"campaign_id" redact:"-"`
-	FromSeq    int64  `json:"from_seq"`  // the first event tried
-	UntilSeq   int64  `json:"until_seq"` // the last one that succeeded; below from_seq if none did
-	Applied    int64  `json:"applied"`   // events that succeeded
-	// Failed is the event that failed, with its error; nil if none did.
-	Failed *DryRunFailure `json:"failed"`
-	// Projections describes how the rows would change up to that event, in load order.
-	Projections []ProjectionResult `json:"projections"`
-	// OtherTables are the tables that differ in form between the database and the projections'
-	// files: what succeeds in the dry run may fail there.
-	OtherTables []string `json:"other_tables"`
-}
-
-// Sentence says which of the events would succeed.
-func (d DryRun) Sentence() string {
-	switch d.Applied {
+// TriedText says which events a dry run would apply.
+func (r RunResult) TriedText() string {
+	switch r.Rehearsed.Applied {
 	case 0:
 		return "No event would be applied."
 	case 1:
-		return fmt.Sprintf("Event %d would be applied.", d.UntilSeq)
-	default:
-		return fmt.Sprintf("Events %d to %d would be applied.", d.FromSeq, d.UntilSeq)
+		return fmt.Sprintf("Event %d would be applied.", r.Seq)
 	}
+	return fmt.Sprintf("Events %d to %d would be applied.", r.Rehearsed.Head, r.Seq)
 }
 
 // TablesText describes the problem with OtherTables; empty if there are none.
-func (d DryRun) TablesText() string {
-	if len(d.OtherTables) == 0 {
+func (at Rehearsed) TablesText() string {
+	if len(at.OtherTables) == 0 {
 		return ""
 	}
 	them := "that table"
-	if len(d.OtherTables) > 1 {
+	if len(at.OtherTables) > 1 {
 		them = "these tables"
 	}
 	return fmt.Sprintf("The database has %s in a different form from the projection's file, so events may fail there that were applied here. Drop %s, restart and rebuild",
-		strings.Join(d.OtherTables, ", "), them)
-}
-
-// DryRunFailure is the event at which a dry run ended.
-type DryRunFailure struct {
-	Seq        int64  `json:"seq"`
-	EventType  string `json:"event_type" redact:"-"`
-	Projection string `json:"projection" redact:"-"` // empty if the event itself is unsound
-	Message    string `json:"message"`
+		strings.Join(at.OtherTables, ", "), them)
 }

@@ -451,7 +451,7 @@ func versionsOf(names []string, loaded []outbox.ProjectionInfo) map[string]strin
 
 // countRun sets the run's counts from the results.
 func (t *tx) countRun(r *runRow) error {
-	r.Counts, r.Events.Done, r.rehearsed = outbox.RunCounts{}, 0, 0
+	r.Counts, r.Events.Done = outbox.RunCounts{}, 0
 	err := t.Each(func(row sqldb.Row) error {
 		var outcome string
 		var campaigns, events int64
@@ -467,23 +467,8 @@ func (t *tx) countRun(r *runRow) error {
 }
 
 func (r *runRow) count(outcome string, n int64) {
-	switch outcome {
-	case outbox.OutcomeMatch:
-		r.Counts.Matched += n
-	case outbox.OutcomeDrift:
-		r.Counts.Drifted += n
-	case outbox.OutcomeReplayed:
-		r.Counts.Replayed += n
-	case outbox.OutcomeFailed:
-		r.Counts.Failed += n
-	case outbox.OutcomeNotCompared:
-		r.Counts.NotCompared += n
-	}
-	if r.Kind == outbox.RunRehearse && outcome != "" {
-		r.Counts.NotCompared = 0 // which the rehearsal counts itself
-		r.rehearsed += n
-	}
-	r.Campaigns.Done = r.rehearsed + r.Counts.Matched + r.Counts.Drifted + r.Counts.Replayed + r.Counts.Failed + r.Counts.NotCompared
+	r.Counts.Add(outcome, n)
+	r.Campaigns.Done = r.Counts.Sum()
 }
 
 func (rs *Runs) changeRun(ctx context.Context, o outbox.Command, action outbox.Action, id int64, change func(*tx, *runRow, int64) error) (outbox.Run, error) {

@@ -3,6 +3,7 @@ package runs
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/projection"
@@ -16,37 +17,37 @@ const maxDryRun = 1000
 // on copies of its live rows, and returns how they would change, or at which event applying would
 // stop. It changes nothing. It returns outbox.ErrConflict for a seq that is already applied,
 // outbox.ErrNotFound for an unknown one.
-func DryRun(ctx context.Context, s *store.Store, set *projection.Set, campaign string, seq, next int64) (outbox.DryRun, error) {
+func DryRun(ctx context.Context, s *store.Store, set *projection.Set, campaign string, seq, next int64) (outbox.RunResult, error) {
 	c, err := s.Campaign(ctx, campaign)
 	switch {
 	case err != nil:
-		return outbox.DryRun{}, err
+		return outbox.RunResult{}, err
 	case seq < 1 || seq > c.HighWaterSeq:
-		return outbox.DryRun{}, outbox.NotFound("campaign %q has no event %d; its last is %d", campaign, seq, c.HighWaterSeq)
+		return outbox.RunResult{}, outbox.NotFound("campaign %q has no event %d; its last is %d", campaign, seq, c.HighWaterSeq)
 	case next < 0:
-		return outbox.DryRun{}, outbox.Invalid("next", "next must be 0 or more")
+		return outbox.RunResult{}, outbox.Invalid("next", "next must be 0 or more")
 	case c.Diverged != "":
-		return outbox.DryRun{}, outbox.Conflict("campaign %q has diverged, so nothing can be applied to it: %s; %s", campaign, c.Diverged, outbox.RightJournalFirst)
+		return outbox.RunResult{}, outbox.Conflict("campaign %q has diverged, so nothing can be applied to it: %s; %s", campaign, c.Diverged, outbox.RightJournalFirst)
 	}
 	f, err := NewReplayer(ctx, s, set)
 	if err != nil {
-		return outbox.DryRun{}, err
+		return outbox.RunResult{}, err
 	}
 	defer f.Close()
-	for try := 1; ; try++ {
-		d, err := f.dryRun(ctx, campaign, seq, min(seq+next, c.HighWaterSeq))
-		switch {
-		case errors.Is(err, errMoved) && try < verifyTries:
-			continue
-		case errors.Is(err, errMoved):
-			err = outbox.Conflict("campaign %q keeps advancing; its dry run was given up after %d tries", campaign, try)
-		}
-		return d, err
+	var result outbox.RunResult
+	err = untilStill(func() error {
+		result, err = f.dryRun(ctx, campaign, seq, min(seq+next, c.HighWaterSeq))
+		return err
+	})
+	if errors.Is(err, errMoved) {
+		err = outbox.Conflict("campaign %q keeps advancing; its dry run was given up after %d tries", campaign, verifyTries)
 	}
+	return result, err
 }
 
-func (f *Replayer) dryRun(ctx context.Context, campaign string, seq, until int64) (outbox.DryRun, error) {
-	d := outbox.DryRun{CampaignID: campaign, OtherTables: []string{}}
+func (f *Replayer) dryRun(ctx context.Context, campaign string, seq, until int64) (outbox.RunResult, error) {
+	at := &outbox.Rehearsed{}
+	d := outbox.RunResult{CampaignID: campaign, Outcome: outbox.OutcomeReplayed, Rehearsed: at, At: time.Now().UTC()}
 	before, err := f.standsNow(ctx, campaign)
 	from := before.mark.AppliedSeq
 	switch {
@@ -71,15 +72,14 @@ func (f *Replayer) dryRun(ctx context.Context, campaign string, seq, until int64
 	if err != nil {
 		return d, err
 	}
-	d.FromSeq, d.UntilSeq, d.Applied = from+1, expected.Seq, expected.Seq-from
+	d.Seq, d.Events, at.Head, at.Applied = expected.Seq, expected.Events, from+1, expected.Seq-from
 	if failed != nil {
-		d.Failed = &outbox.DryRunFailure{Seq: failed.Seq, EventType: failed.EventType, Projection: failed.Projection, Message: failed.Err.Error()}
+		d.Outcome, d.Error = outbox.OutcomeFailed, failed.Err.Error()
+		at.FailedSeq, at.EventType, at.Projection = failed.Seq, failed.EventType, failed.Projection
 	}
-	others, err := f.scratch.MadeOtherwise(ctx, f.tables(expected.names))
-	if err != nil {
+	if at.OtherTables, err = f.scratch.MadeOtherwise(ctx, f.tables(expected.names)); err != nil {
 		return d, err
 	}
-	d.OtherTables = append(d.OtherTables, others...)
 	d.Projections, err = f.compareLive(ctx, expected, "", before)
 	return d, err
 }

@@ -322,11 +322,11 @@ func runEnding(r *runRow, status outbox.RunStatus, why string) (outbox.RunStatus
 		return "", "", fmt.Errorf("%q is no end", status)
 	case status == outbox.RunCancelled && r.Status != outbox.RunCancelling:
 		return "", "", errors.New("it has not been cancelled")
-	case status == outbox.RunCompleted && r.Counts.Failed > 0:
+	case status == outbox.RunCompleted && r.FailedCampaigns() > 0:
 		status = outbox.RunFailed
 	}
-	if status == outbox.RunFailed && why == "" && r.Counts.Failed > 0 {
-		why = fmt.Sprintf("%s of %s failed; fix the cause and resume the run", outbox.Number(r.Counts.Failed), outbox.Count(r.Campaigns.Done, "campaign", "campaigns"))
+	if status == outbox.RunFailed && why == "" && r.FailedCampaigns() > 0 {
+		why = fmt.Sprintf("%s of %s failed; fix the cause and resume the run", outbox.Number(r.FailedCampaigns()), outbox.Count(r.Campaigns.Done, "campaign", "campaigns"))
 	}
 	if why == "" && (status == outbox.RunFailed || status == outbox.RunInterrupted) {
 		return "", "", errors.New("it needs a reason")

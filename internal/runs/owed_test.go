@@ -458,7 +458,7 @@ func TestRestOn_saysWhatFailedInTheRehearsal(t *testing.T) {
 	before.Feed(lacksSKU("a"), lacksSKU("b"), lacksNumber("c"), enginetest.EventOf("long", "ordered", `{"number":"12345"}`))
 	fixed := strings.ReplaceAll(withoutSKU, "number text not null", "number text not null check (length(number) < 5)")
 	d := mustRehearse(t, before, outbox.RehearsalRequest{Files: changedTo(fixed)})
-	mustCount(t, d, outbox.RehearsalCounts{Passes: 2, FailsSame: 1, FailsDifferently: 1})
+	mustCount(t, d, rehearsedCounts{Passes: 2, FailsSame: 1, FailsDifferently: 1})
 	before.Clock.Advance(time.Minute)
 	b := enginetest.OpenPair(t, before.Pair, enginetest.Define(t, fixed), enginetest.MaxAttempts(1), enginetest.At(before.Clock))
 
@@ -488,7 +488,7 @@ func TestRestOn_tellsALaterEventFromTheHead(t *testing.T) {
 	b := enginetest.OpenPair(t, before.Pair, enginetest.Define(t, withoutSKU), enginetest.MaxAttempts(1), enginetest.At(before.Clock))
 	g := assessed(t, b, "a")
 	want := "every blocked campaign passed this event in rehearsal 1, and failed at a later one: requeue with a canary to get there, or fix that first"
-	must.Hold(t, d.Counts.FailsDifferently == 1 && strings.HasSuffix(g.Verdict, want) && g.Outlook == outbox.OutlookSome && g.RehearsedLater == 1, "%s, %d later: %s", g.Outlook, g.RehearsedLater, g.Verdict)
+	must.Hold(t, countsOf(d).FailsDifferently == 1 && strings.HasSuffix(g.Verdict, want) && g.Outlook == outbox.OutlookSome && g.RehearsedLater == 1, "%s, %d later: %s", g.Outlook, g.RehearsedLater, g.Verdict)
 }
 
 func TestRestOn_alsoOfRowsThatWereNotRetried(t *testing.T) {

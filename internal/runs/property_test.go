@@ -287,7 +287,7 @@ func TestRehearse_saysWhatTheCanaryFinds(t *testing.T) {
 	said, cases := map[string]int{}, size.Of(0, 0, 1000)
 	for enough := false; !enough && !t.Failed(); {
 		rapid.Check(t, func(r *rapid.T) { saysWhatTheCanaryFinds(t, r, said) })
-		passed, failed := said[outbox.OutcomePasses], said[outbox.OutcomeFailsSame]+said[outbox.OutcomeFailsDifferently]
+		passed, failed := said[outbox.OutcomeReplayed], said[outbox.OutcomeFailed]
 		enough = passed+failed >= cases && min(passed, failed) >= cases/10
 	}
 	t.Log("note:", said)
@@ -313,7 +313,7 @@ func saysWhatTheCanaryFinds(t *testing.T, r *rapid.T, said map[string]int) {
 	b.StepRuns()
 	d := mustReadRehearsal(tb, b, dead.ID)
 	ordered := q.ordered() && (b.OnPostgres() || d.Versions[0].OtherSchema)
-	if d.Run.Status != outbox.RunCompleted || d.Counts.NotRehearsed > 0 && !ordered || d.Counts.NotCompared > 0 {
+	if d.Run.Status != outbox.RunCompleted || countsOf(d).NotRehearsed > 0 && !ordered || countsOf(d).NotCompared > 0 {
 		r.Fatalf("the rehearsal is %s (%s): %+v", d.Run.Status, d.Run.Error, d.Groups)
 	}
 	if d.Versions[0].OtherSchema {
@@ -329,15 +329,15 @@ func saysWhatTheCanaryFinds(t *testing.T, r *rapid.T, said map[string]int) {
 	for _, result := range must.Get(fixed.Runs.Results(context.Background(), outbox.ResultFilter{RunID: d.Run.ID})).Or(r).Items {
 		campaign := result.CampaignID
 		at := fixed.MustCampaign(campaign).AppliedSeq
-		if said[result.Outcome]++; result.Outcome == outbox.OutcomeNotRehearsed && !strings.Contains(result.Error, "depending on the order") {
+		if said[result.Outcome]++; result.Outcome == outbox.OutcomeNotCompared && !strings.Contains(result.Error, "depending on the order") {
 			r.Fatalf("campaign %s is not rehearsed: %s", campaign, result.Error)
 		}
 		switch result.Outcome {
-		case outbox.OutcomePasses:
+		case outbox.OutcomeReplayed:
 			if at < result.Seq {
 				r.Fatalf("campaign %s would pass up to event %d, and stands at %d\nloaded:\n%s\nchanged:\n%s", campaign, result.Seq, at, p.text(), q.text())
 			}
-		case outbox.OutcomeFailsSame, outbox.OutcomeFailsDifferently:
+		case outbox.OutcomeFailed:
 			if at != result.Rehearsed.FailedSeq-1 && !d.Versions[0].OtherSchema && !ordered {
 				r.Fatalf("campaign %s would fail at event %d, and stands at %d\nloaded:\n%s\nchanged:\n%s", campaign, result.Rehearsed.FailedSeq, at, p.text(), q.text())
 			}
@@ -349,7 +349,7 @@ func saysWhatTheCanaryFinds(t *testing.T, r *rapid.T, said map[string]int) {
 // and fails the test if one of those does not pass.
 func refutedBy(tb enginetest.RapidTB, b *enginetest.Engine, d outbox.FixRehearsal) {
 	ctx := context.Background()
-	for _, outcome := range []string{outbox.OutcomePasses, outbox.OutcomeFailsDifferently, outbox.OutcomeFailsSame} {
+	for _, outcome := range []string{outbox.OutcomeReplayed, outbox.OutcomeFailed} {
 		page := must.Get(b.Runs.Results(ctx, outbox.ResultFilter{RunID: d.Run.ID, Outcome: outcome})).Or(tb)
 		var rows []outbox.RowKey
 		for _, one := range page.Items {
@@ -359,7 +359,7 @@ func refutedBy(tb enginetest.RapidTB, b *enginetest.Engine, d outbox.FixRehearsa
 			continue
 		}
 		order := outbox.OperationRequest{Selection: outbox.Selection{Rows: rows}}
-		if outcome == outbox.OutcomePasses {
+		if outcome == outbox.OutcomeReplayed {
 			order.Canary, order.Rehearsal = true, d.Run.ID
 		}
 		op := must.Get(b.Operations.Start(ctx, enginetest.Operator, order)).Or(tb)
@@ -371,6 +371,6 @@ func refutedBy(tb enginetest.RapidTB, b *enginetest.Engine, d outbox.FixRehearsa
 		}
 		end := b.Operation(op.ID)
 		must.Need(tb, end.Rehearsal == order.Rehearsal && (end.Rehearsed == end.Totals.Chosen || order.Rehearsal <= 0), "the operation rests on rehearsal %d with %d of %d rows, want %d with all", end.Rehearsal, end.Rehearsed, end.Totals.Chosen, order.Rehearsal)
-		must.Need(tb, outcome != outbox.OutcomePasses || end.Status == outbox.OperationDone, "the canary refutes the rehearsal: %s", end.Why)
+		must.Need(tb, outcome != outbox.OutcomeReplayed || end.Status == outbox.OperationDone, "the canary refutes the rehearsal: %s", end.Why)
 	}
 }

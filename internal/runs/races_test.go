@@ -322,7 +322,7 @@ func TestDryRun_saysWhichLiveTablesAreNotThoseOfTheFile(t *testing.T) {
 		d, err := runs.DryRun(t.Context(), b.Store, set, "a", 2, 0)
 		if c.lacks != "" {
 			refused(t, err, outbox.ErrConflict, c.lacks)
-		} else if err != nil || d.Applied != c.applied || !slices.Equal(d.OtherTables, c.want) || (d.TablesText() != "") != (len(c.want) > 0) {
+		} else if err != nil || d.Rehearsed.Applied != c.applied || !slices.Equal(d.Rehearsed.OtherTables, c.want) || (d.Rehearsed.TablesText() != "") != (len(c.want) > 0) {
 			t.Errorf("tried %+v (%v), want other tables %v", d, err, c.want)
 		}
 	}

@@ -397,7 +397,7 @@ func (rs *Runs) answered(ctx context.Context, id int64, loaded []outbox.Projecti
 		if err != nil {
 			return fmt.Errorf("read the results of rehearsal %d: %w", id, err)
 		}
-		d = outbox.FixRehearsal{Run: r.view(rs.core.Now()), Fingerprint: asked.fingerprint, Behind: asked.behind, Blocked: int64(len(asked.blocked)), More: asked.more}
+		d = outbox.FixRehearsal{Run: r.view(rs.core.Now()), Fingerprint: asked.fingerprint, Behind: asked.behind, Blocked: int64(len(asked.blocked)), More: asked.more, Groups: []outbox.RehearsalGroup{}}
 		for _, head := range asked.blocked {
 			if head.Projection != "" {
 				d.Quarantined++
@@ -406,52 +406,12 @@ func (rs *Runs) answered(ctx context.Context, id int64, loaded []outbox.Projecti
 		d.Versions, d.Others = asked.compareVersions(r.Versions, loaded)
 		d.Loaded = len(d.Others) == 0 && !slices.ContainsFunc(d.Versions, outbox.RehearsalVersion.Differs)
 		for _, one := range results {
-			if at := one.Rehearsed; at != nil && at.Live {
-				d.Live++
-			} else if at != nil && len(at.Drifted) > 0 {
-				d.Drifted++
-			}
+			d.Add(one, outbox.Fingerprint)
 		}
-		d.Groups, d.Counts = outbox.GroupRehearsed(results, outbox.Fingerprint)
 		d.Describe()
 		return nil
 	})
 	return d, err
-}
-
-const countRehearsed = `
-select outcome, count(*)
-from run_results
-where run_id = $1
-group by outcome`
-
-// RehearsalCounts counts the outcomes of those of the runs that are rehearsals.
-func (rs *Runs) RehearsalCounts(ctx context.Context, runs []outbox.Run) (map[int64]outbox.RehearsalCounts, error) {
-	all := map[int64]outbox.RehearsalCounts{}
-	err := rs.read(ctx, func(t *tx) error {
-		var b sqldb.Batch
-		for _, r := range runs {
-			if r.Kind != outbox.RunRehearse {
-				continue
-			}
-			b.Each(func(row sqldb.Row) error {
-				var outcome string
-				var number int64
-				err := row.Scan(&outcome, &number)
-				n := all[r.ID]
-				if field := n.Field(outcome); field != nil {
-					*field = number
-				}
-				all[r.ID] = n
-				return err
-			}, countRehearsed, r.ID)
-		}
-		return t.RunAll(&b)
-	})
-	if err != nil {
-		return nil, fmt.Errorf("count the outcomes of rehearsals: %w", err)
-	}
-	return all, nil
 }
 
 // compareVersions compares the versions that a rehearsal ran with, those of its changed files instead

@@ -119,34 +119,27 @@ func unrehearsedf(format string, args ...any) error {
 }
 
 // campaign rehearses one campaign, again if it changes meanwhile.
-func (m *rehearsing) campaign(ctx context.Context, id string) (outbox.RunResult, error) {
+func (m *rehearsing) campaign(ctx context.Context, id string) (result outbox.RunResult, err error) {
 	head, blocked := m.asked.blocked[id]
 	within, cancel := context.WithDeadline(ctx, m.deadline)
 	defer cancel()
-	for try := 1; ; try++ {
-		result := outbox.RunResult{Projections: []outbox.ProjectionResult{}, Rehearsed: &outbox.Rehearsed{Head: head.Seq, Quarantined: head.Projection}}
-		err := m.inBounds()
-		switch {
-		case err != nil:
-		case blocked:
-			err = m.attempt(within, id, head, &result)
-		default:
-			err = m.healthy(within, id, &result)
+	err = untilStill(func() error {
+		result = outbox.RunResult{Projections: []outbox.ProjectionResult{}, Rehearsed: &outbox.Rehearsed{Head: head.Seq, Quarantined: head.Projection}}
+		if err := m.inBounds(); err != nil {
+			return err
 		}
-		if err == nil && result.Outcome == outbox.OutcomePasses {
-			err = m.alsoQuarantined(within, id, head.Projection, &result)
+		if !blocked {
+			return m.healthy(within, id, &result)
 		}
-		if errors.Is(err, errMoved) && try < verifyTries {
-			continue
+		if err := m.attempt(within, id, head, &result); err != nil || result.Outcome != outbox.OutcomeReplayed {
+			return err
 		}
-		if reason := m.whyNot(ctx, within, err); reason != "" {
-			result.Outcome, result.Error, err = outbox.OutcomeNotRehearsed, reason, nil
-			if !blocked {
-				result.Outcome = outbox.OutcomeNotCompared
-			}
-		}
-		return result, err
+		return m.alsoQuarantined(within, id, head.Projection, &result)
+	})
+	if reason := m.whyNot(ctx, within, err); reason != "" {
+		result.Outcome, result.Error, err = outbox.OutcomeNotCompared, reason, nil
 	}
+	return result, err
 }
 
 // inBounds refuses more work than a rehearsal may do.
@@ -226,7 +219,7 @@ func (m *rehearsing) attempt(ctx context.Context, id string, head blockedHead, r
 		}
 		return err
 	}
-	result.Outcome, result.Seq = outbox.OutcomePasses, expected.Seq
+	result.Outcome, result.Seq = outbox.OutcomeReplayed, expected.Seq
 	result.Rehearsed.Applied, result.Rehearsed.Left = expected.Seq-at, last-expected.Seq
 	if result.Projections, err = f.compareLive(ctx, expected, head.Projection, before); err != nil {
 		return err
@@ -281,7 +274,7 @@ func (m *rehearsing) alsoQuarantined(ctx context.Context, id, tried string, resu
 		case errors.As(err, &not): // it is paused, or passed the event since
 		case err != nil:
 			return err
-		case also.Outcome != outbox.OutcomePasses:
+		case also.Outcome != outbox.OutcomeReplayed:
 			also.Events = result.Events
 			*result = also
 			return nil
@@ -353,33 +346,15 @@ func (m *rehearsing) fromStart(ctx context.Context, expected *Expected, at int64
 	return err
 }
 
-// refuses returns the first event of a healthy campaign that a projection refuses with the changed
-// files: one that the loaded files do not refuse alike or, if there is none, one that both do.
-func (m *rehearsing) refuses(loaded, changed *Expected) (first *ReplayFailure, alike bool) {
-	for _, name := range changed.names {
-		failed, is := changed.Failed[name]
-		if !is {
-			continue
-		}
-		was, before := loaded.Failed[name]
-		same := before && was.Seq == failed.Seq && m.worker.Failure(was.Err).Fingerprint == m.worker.Failure(failed.Err).Fingerprint
-		if first == nil || alike && !same || alike == same && failed.Seq < first.Seq {
-			first, alike = &failed, same
-		}
-	}
-	return first, alike
-}
-
 // fails records that an event would fail. That a projection would be quarantined by it instead of blocking
 // does not matter: its rows are not fixed.
 func (m *rehearsing) fails(result *outbox.RunResult, head blockedHead, failed *ReplayFailure) {
 	f := m.worker.Failure(failed.Err)
-	result.Outcome, result.Error, result.Seq = outbox.OutcomeFailsDifferently, f.Message, failed.Seq-1
-	if failed.Seq == head.Seq && f.Fingerprint == head.Fingerprint {
-		result.Outcome = outbox.OutcomeFailsSame
-	}
-	result.Rehearsed.FailedSeq, result.Rehearsed.EventType = failed.Seq, failed.EventType
-	result.Rehearsed.Applied = max(0, failed.Seq-head.Seq)
+	at := result.Rehearsed
+	result.Outcome, result.Error, result.Seq = outbox.OutcomeFailed, f.Message, failed.Seq-1
+	at.FailedSeq, at.EventType, at.Projection = failed.Seq, failed.EventType, failed.Projection
+	at.SameError = failed.Seq == head.Seq && f.Fingerprint == head.Fingerprint
+	at.Applied = max(0, failed.Seq-head.Seq)
 }
 
 // shared lists the tables with a key that rows of several campaigns share.
@@ -398,8 +373,8 @@ func (m *rehearsing) vouches(expected *Expected) error {
 	return nil
 }
 
-// healthy replays a campaign with the loaded and with the changed files and compares the rows. If the
-// loaded files cannot replay it, the rows that an earlier version made are compared instead.
+// healthy compares the live rows of a campaign with what the changed files make of its journal, and those
+// with what the loaded files make.
 func (m *rehearsing) healthy(ctx context.Context, id string, result *outbox.RunResult) error {
 	was, err := m.open(ctx, &m.loaded, m.worker.Set)
 	if err != nil {
@@ -409,117 +384,62 @@ func (m *rehearsing) healthy(ctx context.Context, id string, result *outbox.RunR
 	if err != nil {
 		return err
 	}
+	was.foreign, is.foreign = false, !m.copyable()
 	at, err := is.standsNow(ctx, id)
 	if err != nil {
 		return err
 	}
-	result.Seq = at.mark.AppliedSeq
-	if result.Seq > outbox.MaxRehearsalReplay {
+	if result.Seq = at.mark.AppliedSeq; result.Seq > outbox.MaxRehearsalReplay {
 		return unrehearsedf("it has %s by now; the limit is %s", outbox.Count(result.Seq, "applied event", "applied events"), outbox.Number(outbox.MaxRehearsalReplay))
 	}
-	var sides [2]*Expected
-	for i, f := range []*Replayer{was, is} {
-		if sides[i], err = f.Begin(ctx, id, stopsOf(at.stands)); err != nil {
-			return err
-		}
-		if err = sides[i].To(ctx, result.Seq); err != nil {
-			break
-		}
-		result.Events += sides[i].Events
-	}
-	if u := asInconsistent(err); u != nil {
-		return unrehearsedf("its journal cannot be replayed: %s", u.reason)
-	}
+	loaded, err := was.Verify(ctx, id, 0)
 	if err != nil {
 		return err
 	}
-	if !maps.Equal(sides[0].Skips, sides[1].Skips) {
+	changed, err := is.Verify(ctx, id, 0)
+	if err != nil {
+		return err
+	}
+	changed.Events, changed.Unsound, changed.Rehearsed = loaded.Seq+changed.Seq, 0, result.Rehearsed
+	*result = changed
+	return m.judge(ctx, result, loaded)
+}
+
+// judge says of a healthy campaign what the changed files change: rows that are not those of the loaded files
+// either, and events that these refuse alike, are not their doing.
+func (m *rehearsing) judge(ctx context.Context, result *outbox.RunResult, loaded outbox.RunResult) error {
+	at, others, alike := result.Rehearsed, false, false
+	var first *outbox.ProjectionResult // that refuses an event
+	for i := range result.Projections {
+		p, was := &result.Projections[i], loaded.Of(result.Projections[i].Projection)
+		if was.Verdict == outbox.VerdictDrift {
+			at.Drifted = append(at.Drifted, p.Projection)
+		}
+		others = others || p.Verdict == outbox.VerdictDrift && p.Digest != was.Digest
+		same := was.ErrorSeq == p.ErrorSeq && m.likeness(was.Error) == m.likeness(p.Error)
+		if p.ErrorSeq > 0 && (first == nil || alike && !same || alike == same && p.ErrorSeq < first.ErrorSeq) {
+			first, alike = p, same
+		}
+	}
+	switch {
+	case len(at.Drifted) > 0 && loaded.Seq != result.Seq:
 		return errMoved
-	}
-	if first, alike := m.refuses(sides[0], sides[1]); first != nil {
-		result.Outcome, result.Error = outbox.OutcomeBreaks, m.worker.Failure(first.Err).Message
-		result.Rehearsed.FailedSeq, result.Rehearsed.EventType = first.Seq, first.EventType
-		if alike {
-			result.Outcome, result.Error = outbox.OutcomeNotCompared, fmt.Sprintf("event %d fails alike with the loaded files: %s", first.Seq, result.Error)
-		}
-		return nil
-	}
-	if sides[0].first(sides[0].names) != nil {
-		err = m.compareWithLive(ctx, is, sides[1], at, result)
-	} else {
-		err = m.compareSides(ctx, was, is, sides[1], at, result)
-	}
-	if left := result.NotCompared(); err == nil && result.Outcome == outbox.OutcomeSameRows && len(left) > 0 {
-		var lacking []string
-		for _, n := range left {
-			lacking = append(lacking, fmt.Sprintf("projection %s is %s: the events that it lacks were not compared", n.Projection, n.State))
-		}
-		result.Outcome, result.Error = outbox.OutcomeNotCompared, strings.Join(lacking, "; ")
-	}
-	return err
-}
-
-// compareSides compares the rows of both replays.
-func (m *rehearsing) compareSides(ctx context.Context, was, is *Replayer, expected *Expected, at standsAt, result *outbox.RunResult) error {
-	result.Outcome = outbox.OutcomeSameRows
-	for _, name := range expected.names {
-		c, _, err := m.set.Compare(ctx, was.scratch, is.scratch, expected.campaign, name)
-		if err != nil {
-			return err
-		}
-		p := outbox.ProjectionResult{Projection: name, Seq: expected.positionOf(name, at.stands), Comparison: &c, Verdict: outbox.VerdictMatch}
-		if p.Seq < expected.Seq {
-			p.LeftOut = at.stands[name].State
-		}
-		if c.Differs() {
-			p.Verdict, result.Outcome = outbox.VerdictDrift, outbox.OutcomeOtherRows
-			p.Comparison.RowsBuilt = outbox.Installed{Built: []string{was.set.Named(name).Version}}.Rows(c.Version)
-		}
-		result.Projections = append(result.Projections, p)
-	}
-	return m.noteDrift(ctx, was, expected, at, result)
-}
-
-// noteDrift records the projections whose live rows are not those that the loaded files make, unless
-// events were applied since they were replayed.
-func (m *rehearsing) noteDrift(ctx context.Context, was *Replayer, expected *Expected, at standsAt, result *outbox.RunResult) error {
-	live, err := was.store.ReadModel().Live(ctx)
-	if err != nil {
+	case first == nil && result.Outcome == outbox.OutcomeFailed:
+		result.Outcome = outbox.OutcomeNotCompared
+	case first == nil && result.Outcome == outbox.OutcomeDrift && !others:
+		result.Outcome = outbox.OutcomeMatch
+	case first == nil:
+	case alike:
+		result.Outcome, result.Error = outbox.OutcomeNotCompared, fmt.Sprintf("event %d fails alike with the loaded files: %s", first.ErrorSeq, first.Error)
+	default:
+		event, err := m.worker.Runs.core.Event(ctx, result.CampaignID, first.ErrorSeq)
+		result.Error, at.FailedSeq, at.EventType, at.Projection = first.Error, first.ErrorSeq, event.EventType, first.Projection
 		return err
-	}
-	defer live.Close()
-	if now, err := readStands(ctx, live, expected.campaign); err != nil || !now.same(at, "") {
-		return err
-	}
-	for _, name := range expected.names {
-		if at.stands[name].State == outbox.CursorBehind || !was.set.CoversAll(name) {
-			continue
-		}
-		c, _, err := was.set.Compare(ctx, live, was.scratch, expected.campaign, name)
-		if err != nil {
-			return err
-		}
-		if c.Differs() {
-			result.Rehearsed.Drifted = append(result.Rehearsed.Drifted, name)
-		}
 	}
 	return nil
 }
 
-// compareWithLive compares the rows of the replay with the changed files with the live ones.
-func (m *rehearsing) compareWithLive(ctx context.Context, f *Replayer, expected *Expected, at standsAt, result *outbox.RunResult) error {
-	if expected.Hash != at.mark.AppliedHash {
-		return unrehearsedf("the projections were built from another journal")
-	}
-	result.Outcome, result.Rehearsed.Live = outbox.OutcomeSameRows, true
-	var err error
-	if result.Projections, err = f.compareLive(ctx, expected, "", at); err != nil {
-		return err
-	}
-	for _, p := range result.Projections {
-		if p.Verdict == outbox.VerdictDrift {
-			result.Outcome = outbox.OutcomeOtherRows
-		}
-	}
-	return nil
+// likeness is the same text for errors that are alike.
+func (m *rehearsing) likeness(message string) string {
+	return m.worker.Failure(errors.New(message)).Fingerprint
 }

@@ -55,7 +55,7 @@ from run_results r
 join campaigns c on c.campaign_id = r.campaign_id
 join projection_apply_outbox o on o.campaign_id = c.campaign_id and o.seq = c.head_seq
 where r.run_id = $1
-  and r.outcome in ('passes', 'fails_same', 'fails_differently')
+  and r.outcome in ('replayed', 'failed')
   and o.status = 'dead'
   and o.updated_at <= $2`
 
@@ -76,7 +76,7 @@ func (rs *Runs) triedHeads(ctx context.Context, run outbox.Run) (map[string]outb
 			switch {
 			case at.Head != seq:
 				return err
-			case outcome == outbox.OutcomePasses:
+			case outcome == outbox.OutcomeReplayed:
 				n.Passed++
 			case at.FailedSeq > at.Head:
 				n.Later++
@@ -153,7 +153,7 @@ const selectPassed = `
 select campaign_id, rehearsed
 from run_results
 where run_id = $1
-  and outcome = 'passes'
+  and outcome = 'replayed'
 order by campaign_id`
 
 // QuarantinesPassed says, by projection, which recent rehearsal that ran with the files that are loaded
@@ -163,7 +163,7 @@ func (rs *Runs) QuarantinesPassed(ctx context.Context, loaded []outbox.Projectio
 	best := map[string]outbox.QuarantinePassed{}
 	all, err := rs.ofLoaded(ctx, loaded)
 	for _, d := range all {
-		if err != nil || d.Counts.Passes == 0 {
+		if err != nil || d.Tried.Replayed == 0 {
 			continue
 		}
 		var passed map[string]int64

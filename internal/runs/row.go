@@ -22,8 +22,6 @@ type runRow struct {
 	// diverged is the number of diverged campaigns of its scope, as last counted.
 	diverged int64
 	pace     float64 // events per second, as last reported
-	// rehearsed counts the campaigns that have an outcome of a rehearsal.
-	rehearsed int64
 }
 
 const runColumns = `id, kind, status, campaign_ids, all_campaigns, projections, versions, until_seq, rate,
@@ -44,10 +42,7 @@ func scanRunRow(row sqldb.Row) (*runRow, error) {
 	if err != nil {
 		return nil, err
 	}
-	if r.Kind == outbox.RunRehearse {
-		r.rehearsed = r.Campaigns.Done
-	}
-	n.NotCompared = r.Campaigns.Done - r.rehearsed - n.Matched - n.Drifted - n.Replayed - n.Failed // every done campaign has one of these outcomes
+	n.NotCompared = r.Campaigns.Done - n.Matched - n.Drifted - n.Replayed - n.Failed // every done campaign has one of these outcomes
 	r.All, r.RequestedAt, r.UpdatedAt = all != 0, sqldb.At(requested), sqldb.At(updated)
 	r.StartedAt, r.FinishedAt = sqldb.AtOrNil(started), sqldb.AtOrNil(finished)
 	for _, field := range []struct {
@@ -175,9 +170,9 @@ func (t *tx) endRun(r *runRow, status outbox.RunStatus, reason string, now int64
 	when := sqldb.At(now)
 	r.Status, r.Error, r.FinishedAt = status, reason, &when
 	r.owner, r.expires, r.pace = "", 0, 0
-	if r.Counts.Drifted > 0 {
+	if judges := r.Kind == outbox.RunVerify || r.Kind == outbox.RunRebuild; judges && r.Counts.Drifted > 0 {
 		r.Verdict = outbox.VerdictDrift
-	} else if status == outbox.RunCompleted && (r.Kind == outbox.RunVerify || r.Kind == outbox.RunRebuild) && r.Counts.NotCompared == 0 && r.Campaigns.Done > 0 {
+	} else if judges && status == outbox.RunCompleted && r.Counts.NotCompared == 0 && r.Campaigns.Done > 0 {
 		r.Verdict = outbox.VerdictMatch
 	}
 	if err := t.digestsOfRun(r); err != nil {

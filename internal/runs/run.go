@@ -76,7 +76,7 @@ func (w *Worker) Step(ctx context.Context) (bool, error) {
 
 func (w *Worker) runner(lease Lease) *runner {
 	return &runner{worker: w, lease: lease, active: make(map[string]int64), doing: make(map[string]string), results: make(chan outbox.RunResult, runResults),
-		done: lease.Run.Events.Done, failed: lease.Run.Counts.Failed}
+		done: lease.Run.Events.Done, failed: lease.Run.FailedCampaigns()}
 }
 
 // versions returns the versions of the loaded projections, by name.
@@ -334,7 +334,8 @@ func (r *runner) saveResults(ctx context.Context, stop context.CancelCauseFunc) 
 }
 
 func (r *runner) count(result outbox.RunResult) {
-	if result.Outcome == outbox.OutcomeFailed {
+	failed := result.Outcome == outbox.OutcomeFailed && r.lease.Run.Kind != outbox.RunRehearse
+	if failed {
 		r.log(result.CampaignID, "failed: %s", result.Error)
 	}
 	r.mu.Lock()
@@ -342,7 +343,7 @@ func (r *runner) count(result outbox.RunResult) {
 	delete(r.active, result.CampaignID)
 	delete(r.doing, result.CampaignID)
 	r.done += result.Events
-	if result.Outcome == outbox.OutcomeFailed {
+	if failed {
 		r.failed++
 	}
 }

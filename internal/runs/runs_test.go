@@ -386,10 +386,10 @@ func TestDryRun_tellsWhatARequeueWouldDo(t *testing.T) {
 	b.Feed(enginetest.Opened("a", 10), enginetest.Spent("a", 100), enginetest.Noted("a"), enginetest.Spent("a", 1))
 	before := b.MustRow("a", 2)
 	d, err := runs.DryRun(t.Context(), b.Store, b.Set, "a", 2, 5)
-	must.Hold(t, err == nil && d.Applied == 0 && d.Failed != nil && d.Failed.Seq == 2 && d.Failed.Projection == "accounts", "while it fails: %+v (%v)", d, err)
+	must.Hold(t, err == nil && d.Rehearsed.Applied == 0 && d.Outcome == outbox.OutcomeFailed && d.Rehearsed.FailedSeq == 2 && d.Rehearsed.Projection == "accounts", "while it fails: %+v (%v)", d, err)
 	b.ExecProjections(`update accounts set balance = 200 where campaign_id = 'a'`)
 	d, err = runs.DryRun(t.Context(), b.Store, b.Set, "a", 2, 5)
-	must.Need(t, err == nil && d.Failed == nil && d.Applied == 3 && d.UntilSeq == 4, "once it is mended: %+v (%v)", d, err)
+	must.Need(t, err == nil && d.Outcome == outbox.OutcomeReplayed && d.Rehearsed.Applied == 3 && d.Seq == 4, "once it is mended: %+v (%v)", d, err)
 	i := slices.IndexFunc(d.Projections, func(p outbox.ProjectionResult) bool { return p.Projection == "accounts" })
 	c := d.Projections[i].Comparison
 	must.Hold(t, c.Changed == 1 && string(c.Samples[0].Fields[0].Live) == "200" && string(c.Samples[0].Fields[0].Expected) == "99", "it would change %+v", c)
@@ -409,7 +409,7 @@ func TestDryRun_endsWhereACampaignWouldBlock(t *testing.T) {
 		b.ExecProjections(`update purse set balance = 5`)
 		b.MustAppend(enginetest.Spent("a", 6), enginetest.Spent("a", 3), enginetest.Spent("a", 3))
 		d, err := runs.DryRun(t.Context(), b.Store, b.Set, "a", 2, 5)
-		must.Hold(t, err == nil && d.UntilSeq == 3 && d.Applied == 2 && d.Failed.Seq == 4 && d.Failed.Projection == "accounts",
+		must.Hold(t, err == nil && d.Seq == 3 && d.Rehearsed.Applied == 2 && d.Rehearsed.FailedSeq == 4 && d.Rehearsed.Projection == "accounts",
 			"purse is quarantined at event 2, accounts blocks at event 4: %+v (%v)", d, err)
 	}
 }

@@ -51,26 +51,35 @@ func (f *Replayer) compareCampaign(ctx context.Context, m comparing) (outbox.Run
 	if len(m.names) == 0 {
 		m.names, _ = f.set.Needs()
 	}
+	var result outbox.RunResult
+	err := untilStill(func() (err error) {
+		result, err = m.once(ctx)
+		return err
+	})
+	result.CampaignID = m.campaign
+	if err == nil {
+		return result, nil
+	}
 	failed := outbox.RunResult{CampaignID: m.campaign, Outcome: outbox.OutcomeFailed, Projections: []outbox.ProjectionResult{}}
+	switch unsound := asInconsistent(err); {
+	case errors.Is(err, errMoved):
+		failed.Seq, failed.Error = result.Seq, fmt.Sprintf("the campaign keeps changing; gave up after %d tries", verifyTries)
+	case unsound != nil:
+		failed.Seq, failed.Unsound, failed.Error = unsound.seq, unsound.seq, unsound.reason
+	default:
+		if failed.Error = f.unlike(ctx, m.names, err); failed.Error == "" {
+			return result, err
+		}
+	}
+	return failed, nil
+}
+
+// untilStill calls do again while the campaign changes meanwhile, a few times.
+func untilStill(do func() error) error {
 	for try := 1; ; try++ {
-		result, err := m.once(ctx)
-		result.CampaignID = m.campaign
-		switch unsound := asInconsistent(err); {
-		case err == nil:
-			return result, nil
-		case errors.Is(err, errMoved) && try < verifyTries:
-			continue
-		case errors.Is(err, errMoved):
-			failed.Seq, failed.Error = result.Seq, fmt.Sprintf("the campaign keeps changing; gave up after %d tries", try)
-			return failed, nil
-		case unsound != nil:
-			failed.Seq, failed.Unsound, failed.Error = unsound.seq, unsound.seq, unsound.reason
-			return failed, nil
+		if err := do(); !errors.Is(err, errMoved) || try == verifyTries {
+			return err
 		}
-		if failed.Error = f.unlike(ctx, m.names, err); failed.Error != "" {
-			return failed, nil
-		}
-		return result, err
 	}
 }
 

@@ -12,11 +12,18 @@ func (l Links) DryRunForm(campaign string, seq int64) URL {
 	return l.at(nil, rowPath(campaign, seq, "dry-run")...)
 }
 
-func inProjection(f outbox.DryRunFailure) string {
-	if f.Projection == "" {
+func inProjection(at outbox.Rehearsed) string {
+	if at.Projection == "" {
 		return ""
 	}
-	return " in projection " + f.Projection
+	return " in projection " + at.Projection
+}
+
+func triedLevel(r outbox.RunResult) outbox.Level {
+	if r.Outcome == outbox.OutcomeFailed {
+		return outbox.LevelBad
+	}
+	return outbox.LevelOK
 }
 
 // dryRunTwins are the shell commands for the same dry run.

@@ -71,12 +71,6 @@ var outcomeLooks = map[string]look{
 	outbox.OutcomeDrift:       {"≠", "s-diverged"},
 	outbox.OutcomeFailed:      {"✕", "s-dead"},
 	outbox.OutcomeNotCompared: {"‖", "s-paused"},
-
-	outbox.OutcomeFailsSame:        {"✕", "s-dead"},
-	outbox.OutcomeFailsDifferently: {"✕", "s-dead"},
-	outbox.OutcomeNotRehearsed:     {"‖", "s-paused"},
-	outbox.OutcomeBreaks:           {"✕", "s-dead"},
-	outbox.OutcomeOtherRows:        {"≠", "s-diverged"},
 }
 
 var changeLooks = map[string]look{

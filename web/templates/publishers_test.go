@@ -74,7 +74,7 @@ func TestRunSentences_ofARebuildPromiseNoMoreThanItDoes(t *testing.T) {
 // Nothing is to be requeued after a rehearsal of healthy campaigns: a verify says what to rebuild.
 func TestRehearsalAnswer_leadsToAVerifyIfNothingWasBlocked(t *testing.T) {
 	t.Parallel()
-	d := outbox.FixRehearsal{Run: outbox.Run{ID: 3, Status: outbox.RunCompleted}, Counts: outbox.RehearsalCounts{OtherRows: 2}, Versions: []outbox.RehearsalVersion{{Projection: "guests"}}}
+	d := outbox.FixRehearsal{Run: outbox.Run{ID: 3, Status: outbox.RunCompleted}, Healthy: outbox.RunCounts{Drifted: 2}, Versions: []outbox.RehearsalVersion{{Projection: "guests"}}}
 	d.Describe()
 	admin := Page{Me: outbox.Identity{Role: outbox.RoleAdmin}}
 	for loaded, want := range map[bool]string{false: "then a verify can be started here, and says what to rebuild", true: `href="/runs/new?all_campaigns=true&amp;kind=verify&amp;projections=guests" data-testid="rehearsal-verify"`} {

@@ -201,9 +201,9 @@ func modelTwins(p Page, v ReadModelView) Twins {
 }
 
 // rowLinks leads to the rows that differ as they were at the first divergence or else at the end. Of a
-// rehearsal they are links only where the loaded files can replay the campaign.
+// blocked campaign they are none: its rows are made of events that are not applied.
 func (v RunResultView) rowLinks(p Page, one outbox.ProjectionResult) []URL {
-	if r := v.Result.Rehearsed; r != nil && (r.Head > 0 || r.Live) {
+	if r := v.Result.Rehearsed; r != nil && r.Head > 0 {
 		return nil
 	}
 	var links []URL

@@ -65,26 +65,14 @@ func rehearsing(p Page, fingerprint string, actions ...outbox.Action) []outbox.A
 	return actions
 }
 
-// rehearsalChoices are the filters of a rehearsal's results: those that need attention first.
-func rehearsalChoices(p Page, v RunView) []choice {
-	all := []choice{}
-	for _, outcome := range outbox.RehearsalOutcomes {
-		if n := *v.Rehearsal.Counts.Field(outcome); n > 0 || v.Filter.Outcome == outcome {
-			name := fmt.Sprintf("%s %s %s", outcomeLook(outcome).glyph, outbox.RunRehearse.OutcomeName(outcome), num(n))
-			all = append(all, choice{name, p.Links.Run(v.Run.ID, outbox.ResultFilter{Outcome: outcome}, ""), v.Filter.Outcome == outcome})
-		}
-	}
-	return append(all, choice{"all " + num(v.Run.Campaigns.Done), p.Links.RunOf(v.Run.ID), v.Filter.Outcome == ""})
-}
-
 // rehearsalLevel is the level of a rehearsal's answer.
 func rehearsalLevel(d outbox.FixRehearsal) outbox.Level {
-	switch n := d.Counts; {
+	switch n := d.Healthy; {
 	case d.Run.Status.Active():
 		return outbox.LevelOK
-	case n.FailsSame+n.FailsDifferently+n.Breaks > 0:
+	case d.Tried.Failed+n.Failed > 0:
 		return outbox.LevelBad
-	case !d.Passed() && !d.Unchanged() || n.OtherRows+n.NotCompared > 0:
+	case !d.Passed() && !d.Unchanged() || n.Drifted+n.NotCompared > 0:
 		return outbox.LevelWarn
 	}
 	return outbox.LevelOK

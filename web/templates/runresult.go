@@ -97,12 +97,14 @@ func notComparedSentence(n outbox.NotCompared) string {
 // or changed, in the live rows.
 func comparisonSentence(kind outbox.RunKind, c outbox.Comparison) string {
 	switch {
+	case !c.Differs() && kind == outbox.RunRehearse:
+		return "No rows would change."
 	case !c.Differs():
 		return "No differences."
 	case kind == outbox.RunRebuild:
 		return "The rebuild changed rows: " + changeCounts(c, rebuildSides) + "."
 	case kind == outbox.RunRehearse:
-		return "With the changed files: " + changeCounts(c, dryRunSides) + "."
+		return "Rows would change: " + changeCounts(c, triedSides) + "."
 	default:
 		return sentence(changeCounts(c, verifySides))
 	}

@@ -672,7 +672,7 @@ func projectionResult(p Page, v RunResultView, one outbox.ProjectionResult) temp
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = comparison(*c, v.sides(), v.rowLinks(p, one)).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = comparison(*c, sidesOf(v.Run.Kind), v.rowLinks(p, one)).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -821,7 +821,7 @@ func projectionResult(p Page, v RunResultView, one outbox.ProjectionResult) temp
 				}
 				return nil
 			})
-			templ_7745c5c3_Err = addressFact(v.sides().live+" digest").Render(templ.WithChildren(ctx, templ_7745c5c3_Var42), templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = addressFact(sidesOf(v.Run.Kind).live+" digest").Render(templ.WithChildren(ctx, templ_7745c5c3_Var42), templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -858,7 +858,7 @@ func projectionResult(p Page, v RunResultView, one outbox.ProjectionResult) temp
 				}
 				return nil
 			})
-			templ_7745c5c3_Err = addressFact(v.sides().expected+" digest").Render(templ.WithChildren(ctx, templ_7745c5c3_Var44), templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = addressFact(sidesOf(v.Run.Kind).expected+" digest").Render(templ.WithChildren(ctx, templ_7745c5c3_Var44), templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

@@ -17,8 +17,6 @@ import (
 type RunsView struct {
 	Filter outbox.RunFilter `redact:"-"`
 	Page   outbox.Page[outbox.Run]
-	// Rehearsals are the outcomes of those among them, by run.
-	Rehearsals map[int64]outbox.RehearsalCounts `redact:"-"`
 	Offered
 }
 
@@ -114,56 +112,24 @@ func runStatusChoices(p Page, f outbox.RunFilter) []choice {
 
 // outcomeChoices are the filters of a run's results: those that need attention first.
 func outcomeChoices(p Page, v RunView) []choice {
-	if v.Rehearsal != nil {
-		return rehearsalChoices(p, v)
-	}
-	n := v.Run.Counts
 	all := []choice{}
-	for _, o := range []struct {
-		outcome string
-		n       int64
-	}{{outbox.OutcomeFailed, n.Failed}, {outbox.OutcomeDrift, n.Drifted}, {outbox.OutcomeNotCompared, n.NotCompared}, {outbox.OutcomeMatch, n.Matched}, {outbox.OutcomeReplayed, n.Replayed}} {
-		if o.outcome == outbox.OutcomeNotCompared && o.n == 0 && v.Filter.Outcome != o.outcome {
-			continue
-		}
-		if replays := v.Run.Kind == outbox.RunReplay; o.outcome == outbox.OutcomeFailed || o.outcome == outbox.OutcomeMatch || replays == (o.outcome == outbox.OutcomeReplayed) {
-			name := fmt.Sprintf("%s %s %s", outcomeLook(o.outcome).glyph, v.Run.Kind.OutcomeName(o.outcome), num(o.n))
-			all = append(all, choice{name, p.Links.Run(v.Run.ID, outbox.ResultFilter{Outcome: o.outcome}, ""), v.Filter.Outcome == o.outcome})
-		}
+	for _, c := range v.Run.Outcomes() {
+		name := fmt.Sprintf("%s %s %s", outcomeLook(c.Outcome).glyph, c.Name, num(c.Campaigns))
+		all = append(all, choice{name, p.Links.Run(v.Run.ID, outbox.ResultFilter{Outcome: c.Outcome}, ""), v.Filter.Outcome == c.Outcome})
 	}
 	return append(all, choice{"all " + num(v.Run.Campaigns.Done), p.Links.RunOf(v.Run.ID), v.Filter.Outcome == ""})
 }
 
-// runCount is one of the counts of a run; loud ones need attention.
-type runCount struct {
-	name, outcome string
-	n             int64
-}
-
-func runCounts(r outbox.Run) []runCount {
-	if r.Kind == outbox.RunRehearse {
-		return nil // its page has the answer
+// outcomeWords are the outcomes of a rehearsal's campaigns in a line; empty for other runs, which have a
+// verdict.
+func outcomeWords(r *outbox.Run) string {
+	var parts []string
+	for _, c := range r.Outcomes() {
+		if r.Kind == outbox.RunRehearse && c.Campaigns > 0 {
+			parts = append(parts, num(c.Campaigns)+" "+c.Name)
+		}
 	}
-	failed := runCount{"failed", outbox.OutcomeFailed, r.Counts.Failed}
-	if r.Kind == outbox.RunReplay {
-		return []runCount{failed, {"replayed", outbox.OutcomeReplayed, r.Counts.Replayed}, {r.Kind.OutcomeName(outbox.OutcomeMatch), outbox.OutcomeMatch, r.Counts.Matched}}
-	}
-	counts := []runCount{failed, {r.Kind.OutcomeName(outbox.OutcomeDrift), outbox.OutcomeDrift, r.Counts.Drifted}}
-	if n := r.Counts.NotCompared; n > 0 {
-		counts = append(counts, runCount{r.Kind.OutcomeName(outbox.OutcomeNotCompared), outbox.OutcomeNotCompared, n})
-	}
-	return append(counts, runCount{r.Kind.OutcomeName(outbox.OutcomeMatch), outbox.OutcomeMatch, r.Counts.Matched})
-}
-
-// rehearsedLook is the look of a rehearsal's outcomes.
-func rehearsedLook(n outbox.RehearsalCounts) look {
-	switch {
-	case n.Passes < n.Blocked() || n.Breaks > 0:
-		return outcomeLook(outbox.OutcomeFailsSame)
-	case n.OtherRows > 0:
-		return outcomeLook(outbox.OutcomeOtherRows)
-	}
-	return outcomeLook(outbox.OutcomePasses)
+	return strings.Join(parts, ", ")
 }
 
 // barValue and barMax are the attributes of a progress bar; a run that ended without any work is
@@ -353,18 +319,18 @@ func (v RunView) others() (all []outbox.RunResult) {
 }
 
 // moreFirst are the outcomes of which not all results are listed first.
-func (v RunView) moreFirst() (more []runCount) {
+func (v RunView) moreFirst() (more []outbox.OutcomeCount) {
 	if len(v.First) == 0 {
 		return nil
 	}
-	for _, c := range runCounts(v.Run) {
+	for _, c := range v.Run.Outcomes() {
 		var shown int64
 		for _, r := range v.First {
-			if r.Outcome == c.outcome {
+			if r.Outcome == c.Outcome {
 				shown++
 			}
 		}
-		if slices.Contains(FirstOutcomes, c.outcome) && shown < c.n {
+		if slices.Contains(FirstOutcomes, c.Outcome) && shown < c.Campaigns {
 			more = append(more, c)
 		}
 	}
@@ -377,8 +343,12 @@ type failedEvent struct {
 	seq                  int64
 }
 
-// failedEvents are the first such event of each projection in the results that the page shows.
+// failedEvents are the first such event of each projection in the results that the page shows; none of a
+// rehearsal, of which that is an answer.
 func (v RunView) failedEvents() (all []failedEvent) {
+	if v.Rehearsal != nil {
+		return nil
+	}
 	for _, r := range slices.Concat(v.First, v.Results.Items) {
 		for _, one := range r.Projections {
 			if one.ErrorSeq > 0 && !slices.ContainsFunc(all, func(f failedEvent) bool { return f.projection == one.Projection }) {
@@ -434,12 +404,7 @@ type sides struct{ live, expected, added, removed string }
 var (
 	verifySides  = sides{"Live", "Expected", "missing in live data", "unexpected in live data"}
 	rebuildSides = sides{"Before", "After", "added", "removed"}
-	dryRunSides  = sides{"Now", "Then", "added", "removed"}
-
-	// Blocked campaigns are compared with their live rows, healthy ones with what the loaded files make
-	// of their journal.
-	rehearsedLive   = sides{"Live rows", "Changed files", "added", "removed"}
-	rehearsedLoaded = sides{"Loaded files", "Changed files", "added", "removed"}
+	triedSides   = sides{"Now", "Then", "added", "removed"}
 )
 
 func sidesOf(kind outbox.RunKind) sides {
@@ -447,17 +412,9 @@ func sidesOf(kind outbox.RunKind) sides {
 	case outbox.RunRebuild:
 		return rebuildSides
 	case outbox.RunRehearse:
-		return rehearsedLive
+		return triedSides
 	}
 	return verifySides
-}
-
-// sides are those of the comparisons on the page.
-func (v RunResultView) sides() sides {
-	if at := v.Result.Rehearsed; at != nil && at.Head == 0 && !at.Live {
-		return rehearsedLoaded
-	}
-	return sidesOf(v.Run.Kind)
 }
 
 // change is the word for the difference of a row.
@@ -489,6 +446,15 @@ func differences(r outbox.RunResult, s sides) []string {
 		all = append(all, fmt.Sprintf("%s: %s not compared, %s", n.Projection, n.Events(), n.Why()))
 	}
 	return all
+}
+
+// ResultWords are the error of a result and its differences in a line; empty without any.
+func ResultWords(kind outbox.RunKind, r outbox.RunResult) string {
+	parts := differences(r, sidesOf(kind))
+	if r.Error != "" {
+		parts = slices.Insert(parts, 0, firstLine(r.Error))
+	}
+	return strings.Join(parts, "; ")
 }
 
 // replacedWords say what a rebuild or a catch-up did to rows that were not right before: "caught up to

@@ -8,9 +8,9 @@ import (
 	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
-// runSentence says what a run is doing, or how it ended. The reason of a failure or interruption is
+// RunSentence says what a run is doing, or how it ended. The reason of a failure or interruption is
 // shown separately.
-func runSentence(p Page, r outbox.Run) string {
+func RunSentence(p Page, r outbox.Run) string {
 	n := r.Counts
 	switch r.Status {
 	case outbox.RunQueued:
@@ -35,8 +35,8 @@ func runSentence(p Page, r outbox.Run) string {
 	case outbox.RunInterrupted:
 		return fmt.Sprintf("Interrupted with %s done. %s", ofCampaigns(r), runWords[r.Kind].left)
 	default:
-		if n.Failed > 0 {
-			return fmt.Sprintf("%s failed. %s", ofRun(n.Failed, r), runWords[r.Kind].left)
+		if failed := r.FailedCampaigns(); failed > 0 {
+			return fmt.Sprintf("%s failed. %s", ofRun(failed, r), runWords[r.Kind].left)
 		}
 		return fmt.Sprintf("Failed with %s done. %s", ofCampaigns(r), runWords[r.Kind].left)
 	}
