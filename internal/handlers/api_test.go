@@ -151,7 +151,7 @@ func TestQueries_thatDoNotParseNameTheParameter(t *testing.T) {
 		"/api/v1/export/rows?format=csv&size=1":                       {`"size":`},
 		"/api/v1/operations/0":                                        {"whole number from 1"},
 		"/api/v1/operations?status=ended":                             {"use running, stopped, cancelled or done"},
-		"/api/v1/runs/7/results?outcome=good":                         {"use match, drift, replayed, failed, not_compared"},
+		"/api/v1/runs/7/results?outcome=good":                         {"use match, drift, replayed, failed or not_compared"},
 		"/api/v1/runs?status=ended":                                   {"use queued"},
 	} {
 		s.get(target).want(t, 422, texts...)

@@ -60,12 +60,27 @@ select 'function ' || proname from pg_proc where pronamespace = cast(current_sch
 	return lines
 }
 
+// rehearsedBefore is a rehearsal with each outcome that rehearsals of 0.1.0 had.
+const rehearsedBefore = `
+insert into runs (kind, status, campaign_ids, all_campaigns, projections, versions, reason, requested_by, via, request_id, requested_at, updated_at)
+values ('rehearse', 'completed', '[]', 1, '[]', '{}', '', 'ana', 'api', '', 1, 1);
+insert into run_results (run_id, campaign_id, outcome, seq, events, full_digest, projections, error, at, rehearsed)
+select r.id, 'campaign of ' || outcome, outcome, 1, 1, '', '[]', '', 1, case when outcome = 'fails_same' then '{"head":3}' else '{}' end
+from runs r, (select 'passes' as outcome union all select 'fails_same' union all select 'fails_differently' union all select 'not_rehearsed'
+  union all select 'same_rows' union all select 'other_rows' union all select 'breaks') as before
+where r.kind = 'rehearse'`
+
 func TestOpen_takesOverTheDatabasesOfEachRelease(t *testing.T) {
 	dirs, err := filepath.Glob("testdata/*.*.*")
 	must.Need(t, err == nil && len(dirs) != 0, "%q, %v", dirs, err)
 	fresh := own(t)
 	for _, dir := range dirs {
-		f := openPair(t, releasedPair(t, dir), storetest.NewClock())
+		pair := releasedPair(t, dir)
+		must.Get(dbtest.Open(t, pair.Journal).Exec(rehearsedBefore)).Or(t)
+		f := openPair(t, pair, storetest.NewClock())
+		must.Equal(t, storetest.Texts(t, f.JournalDB, `select outcome || ' ' || rehearsed from run_results order by outcome, rehearsed`),
+			[]string{`drift {}`, `failed {"same_error":true,"head":3}`, `failed {}`, `failed {}`, `match {}`, `not_compared {}`, `replayed {}`}, dir, "outcomes of a rehearsal")
+		must.Equal(t, storetest.Texts(t, f.JournalDB, `select matched || ' ' || drifted || ' ' || replayed || ' ' || failed from runs where kind = 'rehearse'`), []string{"1 1 1 3"}, dir, "its counts")
 		for name, both := range map[string][2]*sql.DB{"journal": {fresh.JournalDB, f.JournalDB}, "projections": {fresh.ProjectionsDB, f.ProjectionsDB}} {
 			want, got := wholeSchema(t, both[0]), wholeSchema(t, both[1])
 			if name == "projections" { // beside the tables of projections
@@ -84,25 +99,26 @@ func TestOpen_takesOverTheDatabasesOfEachRelease(t *testing.T) {
 	}
 }
 
-// Databases of the last schema before 0.1.0 need no migration, so a program that may not migrate takes them as they are. Those of the
-// schemas before belong to the last program that had their migrations.
+// Databases of the last schema before 0.1.0 are migrated as those of 0.1.0 are, and a program that may not migrate takes them from then on.
+// Those of the schemas before belong to the last program that had their migrations.
 func TestOpen_takesFromBefore010TheLastSchemaAlone(t *testing.T) {
 	t.Parallel()
 	pair := releasedPair(t, "testdata/0.1.0")
 	o := asTheyAre(storetest.OptionsFor(pair))
+	openPair(t, pair, storetest.NewClock()).Close()
 	f := openPair(t, pair, storetest.NewClock(), func(o *store.Options) { *o = asTheyAre(*o) })
 	f.Close()
 	must.Equal(t, len(must.Get(store.Plan(t.Context(), o)).Or(t)), 0, "the plan")
 	for name, db := range map[string]*sql.DB{"journal": f.JournalDB, "projections": f.ProjectionsDB} {
-		var last int
-		must.OK(t, db.QueryRow(`delete from goose_db_version where version_id = (select max(version_id) from goose_db_version) returning version_id`).Scan(&last))
+		released := map[string]int{"journal": 31, "projections": 5}[name]
+		must.Get(db.Exec(`update goose_db_version set version_id = version_id - 1000 where version_id >= $1`, released)).Or(t)
 		f.Unchanged(func() {
 			for _, o := range []store.Options{o, storetest.OptionsFor(pair)} {
 				setup(t, o, "the "+name+" database", "from before outboxweb 0.1.0; the revision 9868c124 migrates it")
 			}
 			refused(t, storetest.No(store.Plan(t.Context(), o)), outbox.ErrSetup, "9868c124")
 		})
-		must.Get(db.Exec(`insert into goose_db_version (version_id, is_applied) values ($1, true)`, last)).Or(t)
+		must.Get(db.Exec(`update goose_db_version set version_id = version_id + 1000 where version_id < 0`)).Or(t)
 	}
 	must.Hold(t, creating(o).Config().NoMigrate, "a command that may only create migrates")
 }
