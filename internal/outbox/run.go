@@ -299,31 +299,6 @@ func (k RunKind) OutcomeName(outcome string) string {
 	return strings.ReplaceAll(outcome, "_", " ")
 }
 
-// OutcomeCount counts the campaigns of a run with an outcome.
-type OutcomeCount struct {
-	Outcome, Name string // as stored, and in words
-	Campaigns     int64
-}
-
-// Outcomes counts the campaigns of the run by outcome: those that need attention first.
-func (r Run) Outcomes() (all []OutcomeCount) {
-	add := func(outcome string, n int64) {
-		all = append(all, OutcomeCount{outcome, r.Kind.OutcomeName(outcome), n})
-	}
-	add(OutcomeFailed, r.Counts.Failed)
-	if r.Kind != RunReplay {
-		add(OutcomeDrift, r.Counts.Drifted)
-	}
-	if n := r.Counts.NotCompared; n > 0 {
-		add(OutcomeNotCompared, n)
-	}
-	if r.Kind == RunReplay || r.Kind == RunRehearse {
-		add(OutcomeReplayed, r.Counts.Replayed)
-	}
-	add(OutcomeMatch, r.Counts.Matched)
-	return all
-}
-
 // LeftOut returns the result of a projection of which a run over one campaign left out events; nil
 // for any other.
 func (r Run) LeftOut(results []RunResult, projection string) *ProjectionResult {
@@ -601,28 +576,4 @@ func (v Verification) Failure() string {
 		by = fmt.Sprintf("run %d", v.RunID)
 	}
 	return fmt.Sprintf("could not be verified at %s: %s (%s)", v.At.UTC().Format(time.RFC3339), v.Error, by)
-}
-
-// TriedText says which events a dry run would apply.
-func (r RunResult) TriedText() string {
-	switch r.Rehearsed.Applied {
-	case 0:
-		return "No event would be applied."
-	case 1:
-		return fmt.Sprintf("Event %d would be applied.", r.Seq)
-	}
-	return fmt.Sprintf("Events %d to %d would be applied.", r.Rehearsed.Head, r.Seq)
-}
-
-// TablesText describes the problem with OtherTables; empty if there are none.
-func (at Rehearsed) TablesText() string {
-	if len(at.OtherTables) == 0 {
-		return ""
-	}
-	them := "that table"
-	if len(at.OtherTables) > 1 {
-		them = "these tables"
-	}
-	return fmt.Sprintf("The database has %s in a different form from the projection's file, so events may fail there that were applied here. Drop %s, restart and rebuild",
-		strings.Join(at.OtherTables, ", "), them)
 }
