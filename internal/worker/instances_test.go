@@ -245,48 +245,31 @@ func TestPostgresRun_keepsItsHeartbeatUpWhileItIsIdle(t *testing.T) {
 	}
 }
 
-// takenOver lets a's lease on campaign c expire after its claim, and makes b take over and apply everything.
-func takenOver(t *testing.T, now *storetest.Clock, a *enginetest.Engine, events ...outbox.Event) (b *enginetest.Engine, stale []store.Claim) {
-	b = a.Beside()
-	a.MustAppend(events...)
-	stale = a.ClaimWave()
-	now.Advance(storetest.Lease + time.Second)
-	b.Drain()
-	return b, stale
-}
-
-func TestPass_changesNothingOnceItsLeaseWasTakenOver(t *testing.T) {
-	a := enginetest.Own(t, []string{enginetest.Ledger, enginetest.Accounts}, enginetest.At(storetest.NewClock()))
-	b, stale := takenOver(t, a.Clock, a, append(enginetest.Notes("c", 3), enginetest.Opened("d", 10), enginetest.Spent("d", 100), enginetest.Noted("d"))...)
-	b.MustHaveApplied("c", 3)
-	b.MustStand("d", 2, outbox.Failed, 1)
-	before := a.Dump()
-
-	must.OK(t, a.FinishClaims(t.Context(), stale))
-
-	must.Equal(t, a.Dump(), before, "a worker that was taken over")
-	must.Equal(t, a.Worker.Counted(), store.Settled{Fenced: 2}, "counted")
-	a.Sound()
-}
-
-// Between a take-over and its first transaction on the projections, nothing there fences off
-// the stale worker. It may apply, and the new owner finds the events applied.
-func TestPass_appliesOnceWhenTheStaleWorkerComesBeforeTheNewOwnersFence(t *testing.T) {
-	a := enginetest.Own(t, []string{enginetest.Ledger}, enginetest.At(storetest.NewClock()))
-	b := a.Beside()
-	a.MustAppend(enginetest.Notes("c", 5)...)
-	stale := a.ClaimWave()
-	a.Clock.Advance(storetest.Lease + time.Second)
-	held := b.ClaimWave()
-	for _, wave := range []struct {
-		*enginetest.Engine
-		claims []store.Claim
-	}{{a, stale}, {b, held}} {
-		must.OK(t, wave.FinishClaims(t.Context(), wave.claims))
+// A worker that was taken over changes nothing once the new owner has applied. Between the take-over and the new owner's first transaction on the
+// projections nothing there fences it off: it may apply then, and the new owner finds the events applied.
+func TestPass_ofAStaleWorkerAppliesNothingAgain(t *testing.T) {
+	t.Parallel()
+	for _, late := range []bool{true, false} {
+		a := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Accounts), enginetest.At(storetest.NewClock()))
+		b := a.Beside()
+		a.MustAppend(append(enginetest.Notes("c", 3), enginetest.Opened("d", 10), enginetest.Spent("d", 100), enginetest.Noted("d"))...)
+		stale := a.ClaimWave()
+		a.Clock.Advance(storetest.Lease + time.Second)
+		held := b.ClaimWave()
+		if late {
+			must.OK(t, b.FinishClaims(t.Context(), held))
+			before := a.Dump()
+			must.OK(t, a.FinishClaims(t.Context(), stale))
+			must.Equal(t, a.Dump(), before, "a worker that was taken over")
+		} else {
+			must.OK(t, a.FinishClaims(t.Context(), stale))
+			must.OK(t, b.FinishClaims(t.Context(), held))
+		}
+		b.MustHaveApplied("c", 3)
+		b.MustStand("d", 2, outbox.Failed, 1)
+		must.Equal(t, []store.Settled{a.Worker.Counted(), b.Worker.Counted()}, []store.Settled{{Fenced: 2}, {Applied: 4, Failed: 1}}, "the stale worker and the new owner counted")
+		a.Sound()
 	}
-	b.MustHaveApplied("c", 5)
-	must.Hold(t, a.Worker.Counted().Fenced == 1 && b.Worker.Counted().Applied == 5, "the stale worker counted %+v, the new owner %+v", a.Worker.Counted(), b.Worker.Counted())
-	b.Sound()
 }
 
 // quickRetries retries an event soon and never gives up.
@@ -326,43 +309,6 @@ func takenInALongWave(t *testing.T, lease time.Duration) (claims []store.Claim) 
 		a.Sound()
 	}
 	return claims
-}
-
-// This test appends while two workers on the same files start, stop and lose their waves at random.
-func TestRun_appliesEveryEventOnceUnderTwoProcesses(t *testing.T) {
-	campaigns, each := size.Of(4, 6, 12), size.Of(20, 30, 60)
-	short := func(o *enginetest.Options) {
-		o.Retry = quickRetries // a wave whose lease ends on a slow machine counts as an attempt
-		o.Worker.Lease, o.Worker.PollInterval, o.Worker.BatchSize = 300*time.Millisecond, 10*time.Millisecond, 40
-	}
-	a := enginetest.Own(t, []string{enginetest.Ledger}, short)
-	b := a.Beside(short)
-	ctx, cancel := context.WithCancel(t.Context())
-	var disturbing sync.WaitGroup
-	for i, process := range []*enginetest.Engine{a, b} {
-		disturbing.Go(func() { disturb(ctx, t, process, rand.New(rand.NewPCG(7, uint64(i)))) })
-	}
-	for i := range each {
-		for c := range campaigns {
-			[]*enginetest.Engine{a, b}[(i+c)%2].MustAppend(enginetest.Noted(fmt.Sprint("c", c)))
-		}
-	}
-	cancel()
-	disturbing.Wait()
-
-	a.Start()
-	b.Start()
-	for c := range campaigns {
-		a.MustWait(fmt.Sprint("c", c), int64(each))
-	}
-	storetest.Eventually(t, "no row is left", func() bool {
-		left, err := a.OutstandingCampaigns(t.Context(), "", 1)
-		return err == nil && len(left) == 0
-	})
-	for c := range campaigns {
-		a.MustHaveApplied(fmt.Sprint("c", c), each)
-	}
-	a.Sound()
 }
 
 // disturb runs the worker for short times; in between, waves are claimed or applied and then abandoned, as by a killed process.

@@ -174,31 +174,6 @@ func TestPostgresPass_tellsTheFaultsOfAnEventFromThoseOfTheServer(t *testing.T) 
 	b.Sound()
 }
 
-// hanging never ends on an event of type endless, after drawing a sequence number, which a rollback does not return.
-const hanging = `-- projection: hanging
--- tables: hangs
-
--- schema @postgres
-create table hangs (n bigint generated always as identity primary key, campaign_id text not null);
-
--- on: endless @postgres
-insert into hangs (campaign_id) values (:campaign_id);
-insert into hangs (campaign_id) select :campaign_id from pg_sleep(600);
-`
-
-// A hanging event delays the others of its wave by no more than a few times the deadline.
-func TestPostgresPass_appliesTheRestOfAWaveSoonAfterAHangingEvent(t *testing.T) {
-	b := enginetest.Own(t, []string{enginetest.Ledger, hanging}, enginetest.EventTimeout(storetest.Overtime))
-	b.MustAppend(enginetest.Noted("a"), enginetest.EventOf("a", "endless", `{}`), enginetest.Noted("a"))
-	b.MustAppend(enginetest.Notes("b", 3)...)
-	b.MustPass()
-	hung := storetest.Column[int](t, b.ProjectionsDB, `select last_value from hangs_n_seq`)[0]
-	must.Hold(t, hung <= 2, "the event hung %d times in one wave", hung)
-	b.MustHaveApplied("a", 1)
-	b.MustStand("a", 2, outbox.Failed, 1)
-	b.MustHaveApplied("b", 3)
-}
-
 func TestPostgresPass_worksWithOneDatabaseOfEachKind(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []string{"journal", "projections"} {

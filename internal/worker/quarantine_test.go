@@ -104,21 +104,6 @@ func TestPass_countsTheAttemptsOfEachProjectionForItself(t *testing.T) {
 	b.Sound()
 }
 
-func TestApplyInline_setsAQuarantiningProjectionAsideAfterItsLastAttempt(t *testing.T) {
-	b := enginetest.Own(t, []string{enginetest.Ledger, enginetest.LenientAccounts}, enginetest.InMode(outbox.ModeInline), enginetest.MaxAttempts(3), enginetest.At(storetest.NewClock()))
-	err := appendInline(t, b, enginetest.Opened("a", 10), enginetest.Spent("a", 100))
-	must.Need(t, err != nil, "an event that cannot be applied was not refused")
-	b.Clock.Advance(time.Minute)
-	err = appendInline(t, b, enginetest.Noted("a"))
-	must.Need(t, err != nil, "the second attempt was the last one")
-	must.Equal(t, b.OpenFailures(), []string{"a accounts 2 2"}, "the failures before the last attempt")
-	b.Clock.Advance(time.Minute)
-	must.OK(t, appendInline(t, b, enginetest.Spent("a", 1)))
-	b.MustHaveApplied("a", 4)
-	must.Equal(t, b.OpenFailures(), []string{"a accounts 2 3"}, "open failures")
-	b.MustHaveBalances("a 10")
-}
-
 // mustHaveRecorded asserts that the charts count for accounts what was applied to it, and for all every
 // attempt, and that the event's history has them all.
 func mustHaveRecorded(t *testing.T, b *enginetest.Engine, attempts int) {
