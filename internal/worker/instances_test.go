@@ -341,8 +341,24 @@ func TestRun_recordsWhatAKilledProcessLeft(t *testing.T) {
 	must.OK(t, b.Heartbeat(t.Context(), gone))
 	last := b.Clock.Now().Truncate(time.Minute)
 	b.Clock.Advance(210 * time.Second)
+	recorded := func() (map[time.Time]outbox.Point, []outbox.Marker) {
+		h := must.Get(b.Beside().History(t.Context(), outbox.Range{})).Or(t)
+		points := map[time.Time]outbox.Point{}
+		for _, p := range h.Points {
+			points[p.From] = p
+		}
+		p := points[last]
+		must.Hold(t, p.Applied == 1 && p.Failed == 1 && p.Counts.Dead == 1 && p.Blocked == 1 && p.LagEvents == 1 && p.LowerBound, "the minute of the crash is %+v, want at least one event applied and one dead", p)
+		for minute := -1; minute <= 2; minute++ {
+			_, found := points[last.Add(time.Duration(minute)*time.Minute)]
+			must.Equal(t, found, minute <= 0, minute, "minutes after the crash there is a record")
+		}
+		return points, h.Markers
+	}
 	if !b.OnPostgres() { // where heartbeats say it
-		mustBeGone(t, b, b.Clock, last)
+		sum := must.Get(b.Summary(t.Context())).Or(t)
+		must.Hold(t, !sum.Worker.Running && sum.Instances[0].State(sum.AsOf) == outbox.InstanceCrashed, "with a killed process alone, a worker is running: %v; instances are %+v", sum.Worker.Running, sum.Instances)
+		recorded()
 	}
 	b.Beside().Start()
 	storetest.Eventually(t, "the next process has started", func() bool {
@@ -352,39 +368,10 @@ func TestRun_recordsWhatAKilledProcessLeft(t *testing.T) {
 		})
 	})
 
-	points, markers := historyOf(t, b, b.Clock)
+	points, markers := recorded()
 	must.Hold(t, len(markers) == 1 && markers[0].Kind == outbox.MarkerLost && markers[0].Subject == "gone" && markers[0].At.Truncate(time.Minute).Equal(last), "markers %+v, want one of the instance that was killed", markers)
-	p := points[last]
-	must.Hold(t, p.Applied == 1 && p.Failed == 1 && p.Counts.Dead == 1 && p.Blocked == 1 && p.LagEvents == 1 && p.LowerBound, "the minute of the crash is %+v, want at least one event applied and one dead", p)
-	for _, later := range []time.Duration{time.Minute, 2 * time.Minute} {
-		p, found := points[last.Add(later)]
-		must.Hold(t, !found, "%s later, while no process ran, there is a record: %+v", later, p)
-	}
-	p = points[b.Clock.Now().Truncate(time.Minute)]
+	p := points[b.Clock.Now().Truncate(time.Minute)]
 	must.Hold(t, p.Applied+p.Failed == 0 && p.Counts.Dead == 1 && !p.LowerBound, "the minute of the start is %+v, want nothing applied and nothing failed", p)
-}
-
-// mustBeGone asserts that, before any process has noticed it, a killed one does not count as running,
-// and that nothing is recorded from the minute after the one in which it was last seen.
-func mustBeGone(t *testing.T, b *enginetest.Engine, now *storetest.Clock, last time.Time) {
-	sum, err := b.Summary(t.Context())
-	must.Hold(t, err == nil && !sum.Worker.Running && sum.Instances[0].State(sum.AsOf) == outbox.InstanceCrashed, "with a killed process alone, a worker is running: %v; instances are %+v, %v", sum.Worker.Running, sum.Instances, err)
-	points, _ := historyOf(t, b, now)
-	p := points[last]
-	must.Hold(t, p.Applied == 1 && p.Failed == 1 && p.Counts.Dead == 1, "the minute of the crash is %+v, want one event applied and one dead", p)
-	p, found := points[last.Add(time.Minute)]
-	must.Hold(t, !found, "a minute later there is a record: %+v", p)
-	_, found = points[last.Add(-time.Minute)]
-	must.Hold(t, found, "there is no record of the minute before")
-}
-
-func historyOf(t *testing.T, b *enginetest.Engine, now *storetest.Clock) (map[time.Time]outbox.Point, []outbox.Marker) {
-	h := must.Get(b.Beside().History(t.Context(), outbox.Range{})).Or(t)
-	points := map[time.Time]outbox.Point{}
-	for _, p := range h.Points {
-		points[p.From] = p
-	}
-	return points, h.Markers
 }
 
 // While a worker starts, and once it has, no page says that there is none.
