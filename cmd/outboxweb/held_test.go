@@ -274,8 +274,7 @@ func TestCampaignsRows_tellsOfOtherLiveRows(t *testing.T) {
 
 func TestCheck_invariantsAreThoseOfTheReference(t *testing.T) {
 	t.Parallel()
-	text := must.Get(os.ReadFile(filepath.Join(root, "docs", "commands.md"))).Or(t)
-	_, table, _ := strings.Cut(string(text), "| invariant | what holds |\n|---|---|\n")
+	_, table, _ := strings.Cut(paper(t, "docs/commands.md"), "| invariant | what holds |\n|---|---|\n")
 	table, _, _ = strings.Cut(table, "\n\n")
 	var want []string
 	for _, i := range outbox.Invariants {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
+	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
@@ -86,40 +87,31 @@ type listedPackage struct {
 	GoFiles, Imports, TestImports, XTestImports []string
 }
 
-func goTool(t *testing.T, args ...string) []byte {
-	t.Helper()
+// golang are the JSON documents that the go command prints.
+func golang[T any](args ...string) (all []T, err error) {
 	cmd := exec.Command("go", args...)
-	cmd.Dir = root
 	var stderr bytes.Buffer
-	cmd.Stderr = &stderr
+	cmd.Dir, cmd.Stderr = root, &stderr
 	out, err := cmd.Output()
-	must.Need(t, err == nil, "go %s: %v\n%s", strings.Join(args, " "), err, stderr.String())
-	return out
+	if err != nil {
+		return nil, fmt.Errorf("go %s: %w\n%s", strings.Join(args, " "), err, stderr.String())
+	}
+	for dec := json.NewDecoder(bytes.NewReader(out)); err == nil && dec.More(); {
+		var one T
+		err = dec.Decode(&one)
+		all = append(all, one)
+	}
+	return all, err
 }
 
-// listed are the packages of the house, which are listed once.
-var listed struct {
-	sync.Once
-	all []listedPackage
-}
-
-func listPackages(t *testing.T) []listedPackage {
-	t.Helper()
-	listed.Do(func() {
-		dec := json.NewDecoder(bytes.NewReader(goTool(t, "list", "-json=ImportPath,Dir,GoFiles,Imports,TestImports,XTestImports", "./...")))
-		for dec.More() {
-			var p listedPackage
-			must.OK(t, dec.Decode(&p))
-			listed.all = append(listed.all, p)
-		}
-	})
-	must.Need(t, len(listed.all) > 0, "no package is listed")
-	return listed.all
-}
+// packages are those of the house.
+var packages = sync.OnceValues(func() ([]listedPackage, error) {
+	return golang[listedPackage]("list", "-json=ImportPath,Dir,GoFiles,Imports,TestImports,XTestImports", "./...")
+})
 
 func TestHouse_importsFollowTheTable(t *testing.T) {
 	t.Parallel()
-	for _, p := range listPackages(t) {
+	for _, p := range must.Get(packages()).Or(t) {
 		name := strings.TrimPrefix(p.ImportPath, module)
 		if name == "cmd/outboxweb" {
 			continue
@@ -147,7 +139,7 @@ func TestHouse_importsFollowTheTable(t *testing.T) {
 
 func TestHouse_onlyCommandsReadCommandLineAndEnvironment(t *testing.T) {
 	t.Parallel()
-	for _, p := range listPackages(t) {
+	for _, p := range must.Get(packages()).Or(t) {
 		if slices.Contains([]string{"cmd/outboxweb", "internal/corpus", "internal/dbtest", "internal/size", "internal/enginetest"}, strings.TrimPrefix(p.ImportPath, module)) {
 			continue // only used by tests: whether they run in CI, on which database, and whether as a server's probe
 		}
@@ -171,11 +163,10 @@ func TestHouse_onlyCommandsReadCommandLineAndEnvironment(t *testing.T) {
 
 func requirement(t *testing.T, gomod, of string) string {
 	t.Helper()
-	var file struct {
+	type file struct {
 		Require []struct{ Path, Version string }
 	}
-	must.OK(t, json.Unmarshal(goTool(t, "mod", "edit", "-json", gomod), &file))
-	for _, r := range file.Require {
+	for _, r := range must.Get(golang[file]("mod", "edit", "-json", gomod)).Or(t)[0].Require {
 		if r.Path == of {
 			return r.Version
 		}
@@ -184,20 +175,14 @@ func requirement(t *testing.T, gomod, of string) string {
 	return ""
 }
 
-// modernc.org/sqlite only works with the libc version it was translated for.
-func TestHouse_libcIsTheOneSQLiteNames(t *testing.T) {
+// modernc.org/sqlite only works with the libc version it was translated for, and templ only warns when generator and
+// runtime differ.
+func TestHouse_modulesHaveTheVersionThatAnotherNames(t *testing.T) {
 	t.Parallel()
-	var module struct{ GoMod string }
-	must.OK(t, json.Unmarshal(goTool(t, "list", "-m", "-json", "modernc.org/sqlite"), &module))
-	ours, theirs := requirement(t, "go.mod", "modernc.org/libc"), requirement(t, module.GoMod, "modernc.org/libc")
-	must.Equal(t, ours, theirs, "the version of modernc.org/libc, which is that of modernc.org/sqlite")
-}
-
-// templ only warns when generator and runtime differ.
-func TestHouse_templGeneratorIsTheRuntimesVersion(t *testing.T) {
-	t.Parallel()
-	runtime, generator := requirement(t, "go.mod", "github.com/a-h/templ"), requirement(t, "tools/go.mod", "github.com/a-h/templ")
-	must.Equal(t, runtime, generator, "the version of templ, which is that of tools/go.mod")
+	sqlite := must.Get(golang[struct{ GoMod string }]("list", "-m", "-json", "modernc.org/sqlite")).Or(t)[0].GoMod
+	for module, gomod := range map[string]string{"modernc.org/libc": sqlite, "github.com/a-h/templ": "tools/go.mod"} {
+		must.Equal(t, requirement(t, "go.mod", module), requirement(t, gomod, module), "the version of", module, "which is that of", gomod)
+	}
 }
 
 // notices is THIRD_PARTY_NOTICES.md: the modules in the program, each with the text of its licence.
@@ -205,10 +190,7 @@ func notices(t *testing.T) string {
 	t.Helper()
 	type module struct{ Path, Version, Dir string }
 	dirs := map[string]module{}
-	dec := json.NewDecoder(bytes.NewReader(goTool(t, "list", "-deps", "-json=Module", "./cmd/outboxweb")))
-	for dec.More() {
-		var p struct{ Module *module }
-		must.OK(t, dec.Decode(&p))
+	for _, p := range must.Get(golang[struct{ Module *module }]("list", "-deps", "-json=Module", "./cmd/outboxweb")).Or(t) {
 		if p.Module != nil && p.Module.Version != "" {
 			dirs[p.Module.Path] = *p.Module
 		}
@@ -241,17 +223,9 @@ func licence(t *testing.T, path, dir string) string {
 	return ""
 }
 
-// With OUTBOXWEB_UPDATE=1 in the environment the test writes the notices instead
-// of comparing them.
 func TestNotices_areOfTheModulesInTheProgram(t *testing.T) {
 	t.Parallel()
-	name, want := filepath.Join(root, "THIRD_PARTY_NOTICES.md"), notices(t)
-	if os.Getenv("OUTBOXWEB_UPDATE") != "" {
-		must.OK(t, os.WriteFile(name, []byte(want), 0o644))
-	}
-	if have, err := os.ReadFile(name); err != nil || string(have) != want {
-		t.Errorf("THIRD_PARTY_NOTICES.md is not of the modules in the program (%v); OUTBOXWEB_UPDATE=1 go test ./cmd/outboxweb -run Notices writes it", err)
-	}
+	mustBe(t, "THIRD_PARTY_NOTICES.md", notices(t))
 }
 
 // otherwise are the commands of routes whose path does not say it.
@@ -284,14 +258,12 @@ var withoutCommand = map[string]string{
 
 func TestCommands_doWhatTheAPIDoes(t *testing.T) {
 	t.Parallel()
-	text := must.Get(os.ReadFile(filepath.Join(root, "internal/handlers/openapi.json"))).Or(t)
 	var document struct {
 		Paths map[string]map[string]json.RawMessage `json:"paths"`
 	}
-	must.OK(t, json.Unmarshal(text, &document))
-	var c cli
+	must.OK(t, json.Unmarshal([]byte(paper(t, "internal/handlers/openapi.json")), &document))
 	commands := map[string]bool{}
-	for _, leaf := range newParser(&c, streams{}).Model.Leaves(false) {
+	for _, leaf := range newParser(new(cli), streams{}).Model.Leaves(false) {
 		name, _, _ := strings.Cut(strings.TrimPrefix(leaf.FullPath(), "outboxweb "), " <")
 		commands[strings.TrimSpace(name)] = true
 	}

@@ -38,8 +38,8 @@ var fenced = regexp.MustCompile("(?ms)^(### [^\n]+)$|(?:^<!-- ([^ ]+) -->\n)?^``
 
 func blocks(t *testing.T, document, section string) []block {
 	t.Helper()
-	text := must.Get(os.ReadFile(filepath.Join(root, "docs", document))).Or(t)
-	_, section, found := strings.Cut(string(text), "\n## "+section+"\n")
+	text := paper(t, "docs/"+document)
+	_, section, found := strings.Cut(text, "\n## "+section+"\n")
 	must.Need(t, found, "%s lacks the section", document)
 	section, _, _ = strings.Cut(section, "\n## ")
 	var all []block
@@ -198,9 +198,9 @@ type unit map[string]map[string][]string
 
 func readUnit(t *testing.T, name string) unit {
 	t.Helper()
-	text := must.Get(os.ReadFile(filepath.Join(root, "docs", name))).Or(t)
+	text := paper(t, "docs/"+name)
 	u, section := unit{}, ""
-	for number, line := range strings.Split(string(text), "\n") {
+	for number, line := range strings.Split(text, "\n") {
 		line = strings.TrimSpace(line)
 		if line == "" || line[0] == '#' {
 			continue
@@ -266,9 +266,9 @@ func TestUnits_pleaseSystemd(t *testing.T) {
 	dir := t.TempDir()
 	args := []string{"verify", "--man=no"}
 	for _, name := range []string{"outboxweb.socket", "outboxweb.service"} {
-		text := must.Get(os.ReadFile(filepath.Join(root, "docs", name))).Or(t)
+		text := paper(t, "docs/"+name)
 		path := filepath.Join(dir, name)
-		must.OK(t, os.WriteFile(path, bytes.ReplaceAll(text, []byte("/usr/local/bin/outboxweb"), []byte(program)), 0o600))
+		must.OK(t, os.WriteFile(path, []byte(strings.ReplaceAll(text, "/usr/local/bin/outboxweb", program)), 0o600))
 		args = append(args, path)
 	}
 	if out, err := exec.Command(analyze, args...).CombinedOutput(); err != nil || bytes.Contains(out, []byte("outboxweb.")) {
@@ -284,17 +284,17 @@ var (
 // Every series that the dashboard and the alerts name is in docs/metrics.md.
 func TestDeploy_monitoringNamesRealMetrics(t *testing.T) {
 	t.Parallel()
-	text := must.Get(os.ReadFile(filepath.Join(root, "docs", "metrics.md"))).Or(t)
+	text := paper(t, "docs/metrics.md")
 	known := map[string]bool{}
-	for _, name := range regexp.MustCompile("(?m)^\\| `(outboxweb_[a-z_]+)").FindAllStringSubmatch(string(text), -1) {
+	for _, name := range regexp.MustCompile("(?m)^\\| `(outboxweb_[a-z_]+)").FindAllStringSubmatch(text, -1) {
 		known[name[1]] = true
 		for _, suffix := range []string{"_bucket", "_sum", "_count"} {
 			known[name[1]+suffix] = true
 		}
 	}
 	for _, file := range []string{"alerts.yml", "grafana/dashboards/outboxweb.json"} {
-		text := must.Get(os.ReadFile(filepath.Join(root, "deploy/monitoring", file))).Or(t)
-		found := ourMetric.FindAllString(string(text), -1)
+		text := paper(t, "deploy/monitoring/"+file)
+		found := ourMetric.FindAllString(text, -1)
 		must.Hold(t, len(found) >= 16, "%s names only %d series", file, len(found))
 		for _, name := range found {
 			if !known[name] && !(strings.HasPrefix(name, "outboxweb_intake_") && !known["outboxweb_intake_rejected_rows"]) { // sources come later
@@ -307,8 +307,8 @@ func TestDeploy_monitoringNamesRealMetrics(t *testing.T) {
 // Every alert has a summary, a description, and a link to a heading of our documentation.
 func TestDeploy_alertsLeadToTheRunbook(t *testing.T) {
 	t.Parallel()
-	text := must.Get(os.ReadFile(filepath.Join(root, "deploy/monitoring/alerts.yml"))).Or(t)
-	alerts := strings.Split(string(text), "- alert: ")[1:]
+	text := paper(t, "deploy/monitoring/alerts.yml")
+	alerts := strings.Split(text, "- alert: ")[1:]
 	for _, alert := range alerts {
 		name, _, _ := strings.Cut(alert, "\n")
 		link := runbook.FindStringSubmatch(alert)

@@ -34,22 +34,50 @@ var (
 // testHelp are the directories used only by tests and builds.
 var testHelp = []string{"apitest", "corpus", "cputest", "dbtest", "enginetest", "storetest", "pgtest", "e2e", "tools", "lint", "sample", "migrations"}
 
+// filesOf are the files of the repository with this ending, by path from its root, except those in some directories.
+func filesOf(ending string, except ...string) (map[string]string, error) {
+	all := map[string]string{}
+	return all, filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err == nil && d.IsDir() && slices.Contains(except, d.Name()) {
+			return fs.SkipDir
+		}
+		if err != nil || !strings.HasSuffix(path, ending) {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		name, _ := filepath.Rel(root, path)
+		all[name] = string(text)
+		return err
+	})
+}
+
+// paper is the text of a file of the repository.
+func paper(t testing.TB, name string) string {
+	t.Helper()
+	return string(must.Get(os.ReadFile(filepath.Join(root, name))).Or(t))
+}
+
+// mustBe compares a file with what it has to be. With OUTBOXWEB_UPDATE=1 in the environment it is written instead.
+func mustBe(t *testing.T, name, want string) {
+	t.Helper()
+	if os.Getenv("OUTBOXWEB_UPDATE") != "" {
+		must.OK(t, os.WriteFile(filepath.Join(root, name), []byte(want), 0o644))
+	}
+	must.Hold(t, paper(t, name) == want, "%s is not that of the program; OUTBOXWEB_UPDATE=1 go test ./cmd/outboxweb -run %s writes it", name, t.Name())
+}
+
 // sentences are the texts in the program's own Go: string literals of more than one word other than
 // SQL, and the help of flags. Texts in templates are excluded.
 var sentences = sync.OnceValues(func() (all []sentence, err error) {
-	files := token.NewFileSet()
-	err = filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
-		if err == nil && d.IsDir() && slices.Contains(testHelp, d.Name()) {
-			return fs.SkipDir
+	sources, err := filesOf(".go", testHelp...)
+	for name, text := range sources {
+		if strings.HasSuffix(name, "_test.go") || strings.HasSuffix(name, "_templ.go") {
+			continue
 		}
-		if err != nil || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") || strings.HasSuffix(path, "_templ.go") {
-			return err
-		}
-		f, err := parser.ParseFile(files, path, nil, 0)
+		f, err := parser.ParseFile(token.NewFileSet(), name, text, 0)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		name, _ := filepath.Rel(root, path)
 		tags := map[*ast.BasicLit]bool{}
 		ast.Inspect(f, func(n ast.Node) bool {
 			switch n := n.(type) {
@@ -67,8 +95,7 @@ var sentences = sync.OnceValues(func() (all []sentence, err error) {
 			}
 			return true
 		})
-		return nil
-	})
+	}
 	return slices.Clip(all), err
 })
 
@@ -106,19 +133,17 @@ func TestWords_retiredOnesAreNotSaid(t *testing.T) {
 	must.Need(t, len(all) >= 1000, "only %d sentences were found", len(all))
 	for name, text := range papers(t) {
 		if name != "THIRD_PARTY_NOTICES.md" && name != "CHANGELOG.md" {
-			for _, line := range strings.Split(paperFence.ReplaceAllString(text, ""), "\n") {
+			for line := range strings.Lines(prose(text)) {
 				all = append(all, sentence{name, line})
 			}
 		}
 	}
-	pages, err := filepath.Glob(filepath.Join(root, "web", "templates", "*.templ"))
-	must.Need(t, err == nil && len(pages) != 0, "%d templates (%v)", len(pages), err)
-	for _, page := range pages {
-		text := must.Get(os.ReadFile(page)).Or(t)
-		for _, line := range strings.Split(string(text), "\n") {
-			line = strings.TrimSpace(line)
-			if !strings.HasPrefix(line, "//") && words.MatchString(line) {
-				all = append(all, sentence{filepath.Base(page), line})
+	pages := must.Get(filesOf(".templ")).Or(t)
+	must.Need(t, len(pages) != 0, "there are no templates")
+	for name, text := range pages {
+		for line := range strings.Lines(text) {
+			if line = strings.TrimSpace(line); !strings.HasPrefix(line, "//") && words.MatchString(line) {
+				all = append(all, sentence{name, line})
 			}
 		}
 	}
@@ -157,22 +182,13 @@ var (
 // papers are the Markdown files of the repository, by path from its root.
 func papers(t *testing.T) map[string]string {
 	t.Helper()
-	all := map[string]string{}
-	must.OK(t, filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
-		if err == nil && d.IsDir() && slices.Contains([]string{".git", "bin", "data", "node_modules", "vendor"}, d.Name()) {
-			return fs.SkipDir
-		}
-		if err != nil || !strings.HasSuffix(path, ".md") {
-			return err
-		}
-		text, err := os.ReadFile(path)
-		name, _ := filepath.Rel(root, path)
-		all[name] = string(text)
-		return err
-	}))
+	all := must.Get(filesOf(".md", ".git", "bin", "data", "node_modules", "vendor")).Or(t)
 	must.Need(t, len(all) >= 20, "only %d papers were found", len(all))
 	return all
 }
+
+// prose is a text without its fenced blocks.
+func prose(text string) string { return paperFence.ReplaceAllString(text, "") }
 
 // Links, anchors and pictures resolve within the repository, or are https addresses; nothing points
 // outside it.
@@ -182,12 +198,12 @@ func TestPapers_linksLeadSomewhere(t *testing.T) {
 	anchors := map[string]map[string]bool{}
 	for name, text := range all {
 		anchors[name] = map[string]bool{}
-		for _, m := range paperHead.FindAllStringSubmatch(paperFence.ReplaceAllString(text, ""), -1) {
+		for _, m := range paperHead.FindAllStringSubmatch(prose(text), -1) {
 			anchors[name][docs.Anchor(m[1])] = true
 		}
 	}
 	for name, text := range all {
-		for _, m := range paperLink.FindAllStringSubmatch(paperFence.ReplaceAllString(text, ""), -1) {
+		for _, m := range paperLink.FindAllStringSubmatch(prose(text), -1) {
 			if strings.HasPrefix(m[1], "https://") {
 				continue
 			}
@@ -207,44 +223,23 @@ func TestPapers_linksLeadSomewhere(t *testing.T) {
 
 func TestPapers_nameWhatIsThere(t *testing.T) {
 	t.Parallel()
-	makefile := must.Get(os.ReadFile(filepath.Join(root, "Makefile"))).Or(t)
-	tests := testNames(t)
+	makefile, tests := paper(t, "Makefile"), strings.Join(slices.Collect(maps.Values(must.Get(filesOf("_test.go")).Or(t))), "\n")
 	for name, text := range papers(t) {
-		for _, m := range paperCode.FindAllStringSubmatch(paperFence.ReplaceAllString(text, ""), -1) {
+		code := paperFence.FindAllString(text, -1)
+		for _, m := range paperCode.FindAllStringSubmatch(prose(text), -1) {
+			code = append(code, m[1])
 			if inHouse.MatchString(m[1]) {
 				_, err := os.Stat(filepath.Join(root, m[1]))
 				must.Hold(t, err == nil, "%s names %s, which is not there", name, m[1])
 			}
 		}
-		for _, m := range makeTarget.FindAllStringSubmatch(strings.Join(append(paperFence.FindAllString(text, -1), spans(text)...), "\n"), -1) {
-			must.Hold(t, strings.Contains(string(makefile), "\n"+m[1]+":"), "%s names make %s, which is no target", name, m[1])
+		for _, m := range makeTarget.FindAllStringSubmatch(strings.Join(code, "\n"), -1) {
+			must.Hold(t, strings.Contains(makefile, "\n"+m[1]+":"), "%s names make %s, which is no target", name, m[1])
 		}
 		for _, test := range testName.FindAllString(text, -1) {
-			must.Hold(t, strings.Contains(tests, "func "+test), "%s names %s, which is no test", name, test)
+			must.Hold(t, strings.Contains(tests, "\nfunc "+test), "%s names %s, which is no test", name, test)
 		}
 	}
-}
-
-func spans(text string) (all []string) {
-	for _, m := range paperCode.FindAllStringSubmatch(paperFence.ReplaceAllString(text, ""), -1) {
-		all = append(all, m[1])
-	}
-	return all
-}
-
-func testNames(t *testing.T) string {
-	t.Helper()
-	var b strings.Builder
-	head := regexp.MustCompile(`(?m)^func Test\w+`)
-	must.OK(t, filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
-		if err != nil || !strings.HasSuffix(path, "_test.go") {
-			return err
-		}
-		text, err := os.ReadFile(path)
-		b.WriteString(strings.Join(head.FindAllString(string(text), -1), "\n") + "\n")
-		return err
-	}))
-	return b.String()
 }
 
 const (
@@ -259,8 +254,7 @@ var address = regexp.MustCompile(`[a-z]+://[^\s,;]*[^\s,;.]`)
 // flagTable is the table of the flags of every command and of serve in
 // docs/configuration.md, made from the flags themselves.
 func flagTable() string {
-	var c cli
-	model := newParser(&c, streams{}).Model
+	model := newParser(new(cli), streams{}).Model
 	var b strings.Builder
 	section := func(title string, flags []*kong.Flag) {
 		b.WriteString("| " + title + " | environment | default | |\n|---|---|---|---|\n")
@@ -277,39 +271,24 @@ func flagTable() string {
 		b.WriteString("\n")
 	}
 	section("every command", model.Flags)
-	for _, command := range model.Children {
-		if command.Name == "serve" {
-			section("serve", command.Flags)
-		}
-	}
+	section("serve", childNamed(model.Node, "serve").Flags)
 	return b.String()
 }
 
-// With OUTBOXWEB_UPDATE=1 in the environment the test writes the table
-// instead of comparing it.
 func TestDocs_flagTableIsTheFlags(t *testing.T) {
 	t.Parallel()
-	name := filepath.Join(root, "docs", "configuration.md")
-	text := must.Get(os.ReadFile(name)).Or(t)
-	before, rest, found := strings.Cut(string(text), tableBegin)
-	written, after, closed := strings.Cut(rest, tableEnd)
-	must.Need(t, found && closed, "docs/configuration.md has no %q … %q", tableBegin, tableEnd)
-	want := "\n" + flagTable()
-	if written == want {
-		return
-	}
-	if os.Getenv("OUTBOXWEB_UPDATE") == "" {
-		t.Fatalf("the flag table of docs/configuration.md is not that of the program; OUTBOXWEB_UPDATE=1 go test ./cmd/outboxweb -run flagTable writes it")
-	}
-	must.OK(t, os.WriteFile(name, []byte(before+tableBegin+want+tableEnd+after), 0o644))
+	const name = "docs/configuration.md"
+	before, rest, found := strings.Cut(paper(t, name), tableBegin)
+	_, after, closed := strings.Cut(rest, tableEnd)
+	must.Need(t, found && closed, "%s has no %q … %q", name, tableBegin, tableEnd)
+	mustBe(t, name, before+tableBegin+"\n"+flagTable()+tableEnd+after)
 }
 
 // The table of the three older switches in docs/configuration.md has every combination, with the
 // mode that the command line makes of it.
 func TestDocs_tableOfSwitchesIsTheModes(t *testing.T) {
 	t.Parallel()
-	text := must.Get(os.ReadFile(filepath.Join(root, "docs", "configuration.md"))).Or(t)
-	_, rest, _ := strings.Cut(string(text), "<!-- switches: begin -->\n")
+	_, rest, _ := strings.Cut(paper(t, "docs/configuration.md"), "<!-- switches: begin -->\n")
 	table, _, _ := strings.Cut(rest, "\n<!-- switches: end -->")
 	lines := strings.Split(strings.TrimSpace(table), "\n")
 	flags := cellsOf(lines[0])
@@ -341,30 +320,28 @@ func cellsOf(line string) []string {
 
 func TestDocs_nameEveryCommand(t *testing.T) {
 	t.Parallel()
-	text := must.Get(os.ReadFile(filepath.Join(root, "docs", "commands.md"))).Or(t)
-	var c cli
-	for _, command := range newParser(&c, streams{}).Model.Children {
-		must.Hold(t, strings.Contains(string(text), "| `"+command.Name), "docs/commands.md lacks %s", command.Name)
+	text := paper(t, "docs/commands.md")
+	for _, command := range newParser(new(cli), streams{}).Model.Children {
+		must.Hold(t, strings.Contains(text, "| `"+command.Name), "docs/commands.md lacks %s", command.Name)
 	}
 }
 
 func TestREADME_showsThePicturesOfDocs(t *testing.T) {
 	t.Parallel()
-	text := must.Get(os.ReadFile(filepath.Join(root, "README.md"))).Or(t)
+	text := paper(t, "README.md")
 	files, err := filepath.Glob(filepath.Join(root, "docs", "*.png"))
 	must.Need(t, err == nil && len(files) != 0, "%d pictures (%v)", len(files), err)
 	for _, file := range files {
-		must.Hold(t, strings.Contains(string(text), "](docs/"+filepath.Base(file)+")"), "README.md does not show %s", filepath.Base(file))
+		must.Hold(t, strings.Contains(text, "](docs/"+filepath.Base(file)+")"), "README.md does not show %s", filepath.Base(file))
 	}
-	must.Equal(t, strings.Count(string(text), "!["), len(files), "the pictures that README.md shows")
+	must.Equal(t, strings.Count(text, "!["), len(files), "the pictures that README.md shows")
 }
 
 // The variable of a flag that configures is its name in capitals after
 // OUTBOXWEB_. What one command is told to do comes from its command line alone.
 func TestFlags_haveTheirEnvironmentVariable(t *testing.T) {
 	t.Parallel()
-	var c cli
-	model := newParser(&c, streams{}).Model
+	model := newParser(new(cli), streams{}).Model
 	for _, leaf := range model.Leaves(false) {
 		for _, flag := range leaf.Flags {
 			must.Hold(t, leaf.Name == "serve" || len(flag.Envs) <= 0 || probing(model)[flag] != nil, "--%s of %s has %v, want no variable", flag.Name, leaf.Path(), flag.Envs)
