@@ -9,25 +9,23 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/outboxweb/outboxweb/internal/must"
 )
 
-// ask sends a request with name-value pairs of headers, and returns the answer's status and its
-// full text.
+// ask sends a request with name-value pairs of headers, and returns the answer's status and its body.
 func (s *served) ask(path string, headers ...string) (int, string) {
 	s.t.Helper()
 	r := must.Get(http.NewRequest("GET", s.url+path, nil)).Or(s.t)
-	for i := 0; i < len(headers); i += 2 {
-		r.Header.Add(headers[i], headers[i+1])
+	for pair := range slices.Chunk(headers, 2) {
+		r.Header.Add(pair[0], pair[1])
 	}
 	response := must.Get(http.DefaultClient.Do(r)).Or(s.t)
 	defer response.Body.Close()
-	var text strings.Builder
-	must.OK(s.t, response.Write(&text))
-	return response.StatusCode, text.String()
+	return response.StatusCode, string(must.Get(io.ReadAll(response.Body)).Or(s.t))
 }
 
 // answers fails the test unless a request is answered so.

@@ -15,13 +15,10 @@ import (
 	"github.com/outboxweb/outboxweb/internal/size"
 )
 
-// benchedServer is a server shared by several benchmarks, each in two databases.
-type benchedServer struct{ *pgtest.Server }
-
 func TestPostgresBench(t *testing.T) {
 	t.Parallel()
 	server := must.Get(postgres()).Or(t)
-	for name, test := range map[string]func(*testing.T, benchedServer){
+	for name, test := range map[string]func(*testing.T, *pgtest.Server){
 		"measures all":   benchMeasuresAll,
 		"behind a proxy": benchBehindAProxy,
 		"interrupted":    benchInterrupted,
@@ -30,12 +27,12 @@ func TestPostgresBench(t *testing.T) {
 		if testing.Short() && name == "behind a proxy" {
 			continue // a proxy carries every statement in a test of internal/store
 		}
-		t.Run(name, func(t *testing.T) { test(t, benchedServer{server}) })
+		t.Run(name, func(t *testing.T) { test(t, server) })
 	}
 }
 
 // databases makes two databases, the first with a table of another user.
-func (s benchedServer) databases(t *testing.T) (journal, projections string) {
+func databases(t *testing.T, s *pgtest.Server) (journal, projections string) {
 	t.Helper()
 	prefix := strings.ReplaceAll(t.Name()[strings.Index(t.Name(), "/")+1:], "_", "")
 	for _, name := range []string{prefix + "_app", prefix + "_views"} {
@@ -73,8 +70,8 @@ func mustLeaveNothing(t *testing.T, journal, projections string) {
 	must.Equal(t, ask(t, journal, "select id from events"), []string{"1"}, "public.events")
 }
 
-func benchMeasuresAll(t *testing.T, server benchedServer) {
-	journal, projections := server.databases(t)
+func benchMeasuresAll(t *testing.T, server *pgtest.Server) {
+	journal, projections := databases(t, server)
 	args, names := []string{"bench", "--json", "--scale", size.Of("0.002", "0.01", "0.01"), "--journal-db", journal, "--projections-db", projections}, []string{
 		"append_1_caller", "append_16_callers", "append_batches_of_100",
 		"drain_1x100k_1_worker", "drain_1x100k_4_workers",
@@ -89,32 +86,27 @@ func benchMeasuresAll(t *testing.T, server benchedServer) {
 	must.Need(t, code == exitDone, "exit code %d: %s", code, stderr)
 	var result benchResult
 	must.OK(t, json.Unmarshal([]byte(stdout), &result))
-	mustBeMeasured(t, result, names)
-	must.Hold(t, result.CommitsPerSecond > 0 && result.FsyncPerSecond == 0 && result.Dir == "", "it measured %+v", result)
-	must.Hold(t, strings.HasPrefix(result.Server, "PostgreSQL ") && strings.Contains(result.Server, "fsync off"), "server %q", result.Server)
-	mustLeaveNothing(t, journal, projections)
-}
-
-func mustBeMeasured(t *testing.T, result benchResult, names []string) {
-	t.Helper()
 	var got []string
 	for _, m := range result.Results {
 		got = append(got, m.Name)
 		must.Hold(t, m.Events > 0 && m.Seconds > 0 && m.EventsPerSecond > 0, "%+v", m)
 	}
 	must.Equal(t, got, names, "measurements")
+	must.Hold(t, result.CommitsPerSecond > 0 && result.FsyncPerSecond == 0 && result.Dir == "", "it measured %+v", result)
+	must.Hold(t, strings.HasPrefix(result.Server, "PostgreSQL ") && strings.Contains(result.Server, "fsync off"), "server %q", result.Server)
+	mustLeaveNothing(t, journal, projections)
 }
 
 // A proxy that pools transactions keeps no setting and no prepared statement.
-func benchBehindAProxy(t *testing.T, server benchedServer) {
-	journal, projections := server.databases(t)
+func benchBehindAProxy(t *testing.T, server *pgtest.Server) {
+	journal, projections := databases(t, server)
 	_, stderr, code := here(t.Context(), "bench", "--scale", "0.01", "--only", "drain_10000x10_1", "--only", "append_1", "--journal-db", server.Pooler(t)(journal), "--projections-db", projections)
 	must.Need(t, code == exitDone, "exit code %d: %s", code, stderr)
 	mustLeaveNothing(t, journal, projections)
 }
 
-func benchInterrupted(t *testing.T, server benchedServer) {
-	journal, projections := server.databases(t)
+func benchInterrupted(t *testing.T, server *pgtest.Server) {
+	journal, projections := databases(t, server)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	var stderr string
@@ -140,13 +132,11 @@ func benchInterrupted(t *testing.T, server benchedServer) {
 }
 
 // The role may make the journal's schema and not the projections'.
-func benchRefused(t *testing.T, server benchedServer) {
-	journal, projections := server.databases(t)
+func benchRefused(t *testing.T, server *pgtest.Server) {
+	journal, projections := databases(t, server)
 	ask(t, journal, "create role guest login; grant create on database refused_app to guest")
 	as := func(url string) string { return strings.Replace(url, "postgres@", "guest@", 1) }
 	_, stderr, code := here(t.Context(), "bench", "--scale", "0.01", "--only", "append_1_caller", "--journal-db", as(journal), "--projections-db", as(projections))
-	if code != exitUsage || !strings.Contains(stderr, "cannot be created: permission denied for database refused_views") {
-		t.Errorf("exit code %d: %s", code, stderr)
-	}
+	must.Hold(t, code == exitUsage && strings.Contains(stderr, "cannot be created: permission denied for database refused_views"), "exit code %d: %s", code, stderr)
 	mustLeaveNothing(t, journal, projections)
 }

@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -233,16 +232,11 @@ func appendLarge(b *testing.B, dir string, events, campaigns, bytes int) {
 	}
 }
 
-var lagEvents = regexp.MustCompile(`(?m)^outboxweb_lag_events (\S+)$`)
-
 func (s *served) emptied() {
 	s.t.Helper()
 	look := time.NewTicker(time.Second)
 	defer look.Stop()
-	for range look.C {
-		_, text := s.get("/metrics")
-		if lag := lagEvents.FindSubmatch(text); lag != nil && string(lag[1]) == "0" {
-			return
-		}
+	for text := ""; !strings.Contains(text, "\noutboxweb_lag_events 0\n"); _, text = s.ask("/metrics") {
+		<-look.C
 	}
 }

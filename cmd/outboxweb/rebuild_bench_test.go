@@ -63,14 +63,17 @@ func measureRebuild(b *testing.B, s *engine.Engine, set *projection.Set) {
 	before := residentMB(b, os.Getpid())
 	run := startRun(b, s, set, outbox.RunRebuild)
 	looking, stop := context.WithCancel(b.Context())
-	var times timings
+	times := timings{of: map[string][]time.Duration{}}
 	var lookers sync.WaitGroup
 	peak := before
 	openPages(looking, b, server.Client(), server.URL, map[string]string{"overview": "/", "campaigns": "/campaigns", "rows": "/rows", "audit": "/audit", "projections": "/projections"}, &times, &lookers)
 	lookers.Go(func() {
 		every(looking, 0, 50*time.Millisecond, func() { peak = max(peak, residentMB(b, os.Getpid())) })
 	})
-	run = awaitRun(b, s, run.ID)
+	within(b, 20*time.Minute, "the run ends", func() bool {
+		run = must.Get(s.Runs.Get(b.Context(), run.ID)).Or(b)
+		return !run.Status.Active()
+	})
 	stop()
 	lookers.Wait()
 	speed := float64(run.Events.Done) / run.FinishedAt.Sub(*run.StartedAt).Seconds()
@@ -153,17 +156,11 @@ func appendAll(b *testing.B, s *engine.Engine, events iter.Seq[outbox.Event]) {
 
 func untilApplied(b *testing.B, s *engine.Engine) {
 	b.Helper()
-	ctx, cancel := context.WithTimeout(b.Context(), 10*time.Minute)
-	defer cancel()
-	behind := true
-	every(ctx, 0, 20*time.Millisecond, func() {
-		wait, any, err := s.UntilDue(ctx, outbox.Scope{})
+	within(b, 10*time.Minute, "the events are applied", func() bool {
+		wait, any, err := s.UntilDue(b.Context(), outbox.Scope{})
 		must.OK(b, err)
-		if behind = any && wait < time.Minute; !behind {
-			cancel()
-		}
+		return !any || wait >= time.Minute
 	})
-	must.Need(b, !behind, "%v", "the events are not applied in ten minutes")
 }
 
 // bareReplay is how many events per second two replayers process, without comparing or swapping.
@@ -199,20 +196,6 @@ func bareReplay(b *testing.B, s *engine.Engine, set *projection.Set) float64 {
 func startRun(b *testing.B, s *engine.Engine, set *projection.Set, kind outbox.RunKind) outbox.Run {
 	b.Helper()
 	return must.Get(s.Runs.Start(b.Context(), outbox.Command{By: outbox.Operator{Name: "bench", Via: "cli"}, Reason: "bench", Confirm: "rebuild all campaigns"}, outbox.RunRequest{Kind: kind, All: true}, set.Infos())).Or(b)
-}
-
-func awaitRun(b *testing.B, s *engine.Engine, id int64) outbox.Run {
-	b.Helper()
-	ctx, cancel := context.WithTimeout(b.Context(), 20*time.Minute)
-	defer cancel()
-	var run outbox.Run
-	every(ctx, 0, 20*time.Millisecond, func() {
-		run = must.Get(s.Runs.Get(ctx, id)).Or(b)
-		if !run.Status.Active() {
-			cancel()
-		}
-	})
-	return run
 }
 
 func residentMB(b *testing.B, pid int) float64 {

@@ -101,30 +101,27 @@ func (s *served) stop() {
 	must.Hold(s.t, err == nil, "after SIGTERM: %v; stderr: %s", err, s.stderr.String())
 }
 
-func (s *served) get(path string) (int, []byte) {
-	s.t.Helper()
-	response := must.Get(http.Get(s.url + path)).Or(s.t)
-	defer response.Body.Close()
-	body := must.Get(io.ReadAll(response.Body)).Or(s.t)
-	return response.StatusCode, body
-}
-
 func (s *served) summary() outbox.Summary {
 	s.t.Helper()
-	code, body := s.get("/api/v1/summary")
+	_, body := s.ask("/api/v1/summary")
 	var summary outbox.Summary
-	err := json.Unmarshal(body, &summary)
-	must.Need(s.t, err == nil && code == http.StatusOK, "GET /api/v1/summary: %d %v\n%s", code, err, body)
+	must.OK(s.t, json.Unmarshal([]byte(body), &summary))
 	return summary
 }
 
 func eventually(t testing.TB, what string, holds func() bool) {
 	t.Helper()
-	deadline := time.Now().Add(patience)
+	within(t, patience, what, holds)
+}
+
+// within waits until a condition holds, and ends the test after the limit.
+func within(t testing.TB, limit time.Duration, what string, holds func() bool) {
+	t.Helper()
+	deadline := time.Now().Add(limit)
 	look := time.NewTicker(20 * time.Millisecond)
 	defer look.Stop()
 	for !holds() {
-		must.Need(t, !time.Now().After(deadline), "%s: not within %s", what, patience)
+		must.Need(t, !time.Now().After(deadline), "%s: not within %s", what, limit)
 		<-look.C
 	}
 }
@@ -153,14 +150,12 @@ func runWith(t *testing.T, dir string, env []string, args ...string) (stdout, st
 func TestServe_sampleShowsItsDeadHeadsAndLeavesAJournalThatHasEventsAlone(t *testing.T) {
 	t.Parallel()
 	s := serve(t, "--sample", "--max-attempts", "2", "--retry-base", "1ms", "--poll-interval", "20ms")
-	code, body := s.get("/readyz")
-	must.Equal(t, code, http.StatusOK, "GET /readyz", string(body))
+	s.answers(http.StatusOK, "", "/readyz")
 	eventually(t, "three dead heads and everything else applied", func() bool {
 		now := s.summary()
 		return now.Counts.Dead == 3 && now.Campaigns.Lagging == 3 && now.Campaigns.Total == 40
 	})
-	code, body = s.get("/")
-	must.Hold(t, code == http.StatusOK && bytes.Contains(body, []byte("<html")), "GET /: %d", code)
+	s.answers(http.StatusOK, "<html", "/")
 	first := s.summary()
 	s.signal(syscall.SIGINT)
 	err := s.wait()
@@ -196,7 +191,7 @@ func signalledTwice(t *testing.T) error {
 	slow := must.Get(net.Dial("tcp", address)).Or(t)
 	defer slow.Close()
 	must.Get(io.WriteString(slow, "GET / HTTP/1.1\r\nHost: "+address+"\r\n")).Or(t)
-	s.get("/healthz") // by now the server has accepted the slow one too
+	s.ask("/healthz") // by now the server has accepted the slow one too
 	s.signal(syscall.SIGTERM)
 	eventually(t, "the server accepts no more", func() bool {
 		conn, err := net.Dial("tcp", address)
@@ -254,8 +249,8 @@ func TestServe_logsFromTheLevelOn(t *testing.T) {
 	t.Parallel()
 	for level, lines := range map[string][]string{"info": {"started", "msg=request", "stopped"}, "warn": nil} {
 		s := serve(t, "--log-level", level)
-		s.get("/")
-		s.get("/healthz")
+		s.ask("/")
+		s.ask("/healthz")
 		s.stop()
 		log := s.stderr.String()
 		for _, line := range lines {
@@ -437,22 +432,15 @@ func wantPrivate(t *testing.T, dir string, there, files []string) {
 	t.Helper()
 	var seen []string
 	must.OK(t, filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		name, err := filepath.Rel(dir, path)
+		name, _ := filepath.Rel(dir, path)
 		if err != nil || slices.Contains(there, name) {
-			return err
-		}
-		info, err := entry.Info()
-		if err != nil {
 			return err
 		}
 		want := fs.FileMode(0o600)
 		if entry.IsDir() {
 			want = 0o700
 		}
-		must.Equal(t, info.Mode().Perm(), want, name, "has the mode")
+		must.Equal(t, mode(t, path), want, name, "has the mode")
 		seen = append(seen, name)
 		return nil
 	}))
