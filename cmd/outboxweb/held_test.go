@@ -209,7 +209,9 @@ func TestProjectionsStatus_saysWhatIsQuarantinedAndWhatBlocks(t *testing.T) {
 	d.says("report", "log is paused for all campaigns")
 }
 
-func TestDigest_untilZeroIsOfNoEvent(t *testing.T) {
+// A command that only compares, with files that no server has loaded, must not pass for a server that
+// applies events with them.
+func TestCommands_thatOnlyReadInstallNoProjections(t *testing.T) {
 	d := newDesk(t, logging("log"), logging("names"))
 	d.applied("c-1", events(2)...)
 	live := must.Get(d.st.ReadModel().Live(t.Context())).Or(t)
@@ -220,13 +222,7 @@ func TestDigest_untilZeroIsOfNoEvent(t *testing.T) {
 	d.says("digest --campaign c-1 --until 0 --json", `"applied_seq": 0`, full)
 	d.ends(exitUsage, "digest --campaign c-1 --until=-1", "--until must be 0 or more")
 	d.ends(exitUsage, "verify --campaign c-1 --until-seq 0", "--until-seq must be 1 or more")
-}
 
-// A command that only compares, with files that no server has loaded, must not pass for a server that
-// applies events with them.
-func TestCommands_thatOnlyReadInstallNoProjections(t *testing.T) {
-	d := newDesk(t, logging("log"), logging("names"))
-	d.applied("c-1", events(2)...)
 	before := must.Get(d.st.ReadModel().Versions(t.Context())).Or(t)
 	d.write("names.sql", strings.ReplaceAll(logging("names"), ":seq)", ":seq + 1)"))
 	const other = "this is not the version of projection names that events are applied with"

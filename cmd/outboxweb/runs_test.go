@@ -71,7 +71,7 @@ var (
 		{Projection: "sessions", Verdict: outbox.VerdictMatch, Seq: 1}}}
 )
 
-func TestVerify_saysWhatDrifted(t *testing.T) {
+func TestVerify_saysWhatDriftedAndWhatDidNotMatchIsShown(t *testing.T) {
 	d := two(t)
 	for _, c := range []struct {
 		status  outbox.RunStatus
@@ -98,19 +98,14 @@ func TestVerify_saysWhatDrifted(t *testing.T) {
 			must.Hold(t, strings.Contains(strings.Join(strings.Fields(out.String()), " "), want), "it lacks %q:\n%s", want, out.String())
 		}
 	}
-}
-
-func TestRunsShow_hasWhatDidNotMatchAndTheEndOfTheLog(t *testing.T) {
-	d := two(t)
-	run := d.ended(outbox.RunVerify, outbox.RunCompleted, "", matching, drifting)
-	d.says("runs show 1", "is completed: verify of projections campaigns and sessions in all campaigns, started by", "reason: nightly", "verdict: drift", "2 of 2 campaigns, 2 of 2 events",
+	d.says("runs show 2", "is completed: verify of projections campaigns and sessions in all campaigns, started by", "reason: nightly", "verdict: drift", "2 of 2 campaigns, 2 of 2 events",
 		"failed 0 drift 1 match 1", "c-1 drift 1 campaigns: 4 rows missing in live data, 5 changed, 6 unexpected in live data; first divergence at event 7 or earlier", "first line", "c-1 boom")
-	err := d.as(io.Discard).printEnd(t.Context(), d.st, d.set, run.ID, jsonFlag{})
+	err := d.as(io.Discard).printEnd(t.Context(), d.st, d.set, 2, jsonFlag{})
 	must.Hold(t, errors.Is(err, errFound), "following a verify that found a drift ends with %v", err)
-	out, _, _ := d.run("runs", "show", "1", "--json")
+	out, _, _ := d.run("runs", "show", "2", "--json")
 	var got runDetail
 	must.OK(t, json.Unmarshal([]byte(out), &got))
-	must.Hold(t, got.ID == run.ID && len(got.Results) == 1 && len(got.Results[0].Projections[0].Comparison.Samples) == 2 && len(got.Log) == 2 && got.Log[0].Text == "first line", "document is %+v", got)
+	must.Hold(t, got.ID == 2 && len(got.Results) == 1 && len(got.Results[0].Projections[0].Comparison.Samples) == 2 && len(got.Log) == 2 && got.Log[0].Text == "first line", "document is %+v", got)
 }
 
 func TestRuns_sayThatNoProcessWorksOnARun(t *testing.T) {
