@@ -22,11 +22,7 @@ func TestConfig_listsAreTakenToTheLetter(t *testing.T) {
 	hide := must.Get(c.Serve.redactor()).Or(t)
 	must.Equal(t, hide.Text("DE123456789012345678 ssn-12 iban=ab12cd34"), "[redacted] [redacted] iban=[redacted]", "what is left of secrets")
 	must.Equal(t, c.Serve.Viewer, []string{"group:cn=ops,dc=example", `user:CORP\ana`}, "viewers")
-}
-
-// Event types and campaigns have commas: in the file they stay, and on the command line one is written \,.
-func TestConfig_anItemOfAListMayHaveACommaInIt(t *testing.T) {
-	t.Parallel()
+	// Event types and campaigns have commas: in the file they stay, and on the command line one is written \,.
 	fromFile := must.Get(parseServe(t, "audit_only: ['a,b', 'order:created']\ncampaigns: ['eu,de-*', 'us']\n")).Or(t)
 	fromFlags := must.Get(parsed("serve", "--audit-only", `a\,b,order:created`, "--campaigns", `eu\,de-*`, "--campaigns", "us")).Or(t)
 	for _, c := range []cli{fromFile, fromFlags} {
@@ -68,12 +64,18 @@ func parsed(args ...string) (c cli, err error) {
 	return c, err
 }
 
+// Audit records and history are kept for a day at least, or forever.
 func TestDaysFlag_readsDaysAndDurations(t *testing.T) {
 	t.Parallel()
-	for text, want := range map[string]time.Duration{"0": 0, "0d": 0, "1d": 24 * time.Hour, "365d": 8760 * time.Hour, "8760h": 8760 * time.Hour, "36h": 36 * time.Hour, "90m": 90 * time.Minute, "36500d": 36500 * 24 * time.Hour} {
+	for text, want := range map[string]time.Duration{"0": 0, "0d": 0, "1d": 24 * time.Hour, "24h": 24 * time.Hour, "23h": 23 * time.Hour, "1s": time.Second, "365d": 8760 * time.Hour,
+		"8760h": 8760 * time.Hour, "36h": 36 * time.Hour, "90m": 90 * time.Minute, "36500d": 36500 * 24 * time.Hour} {
 		var d daysFlag
 		must.OK(t, d.UnmarshalText([]byte(text)))
 		must.Equal(t, time.Duration(d), want, text, "is")
+		for flag, c := range map[string]serveCmd{"--keep-audit": {KeepAudit: d}, "--keep-history": {KeepHistory: d}} {
+			err, wrong := c.checkKept(), want > 0 && want < 24*time.Hour
+			must.Hold(t, (err != nil) == wrong && (!wrong || strings.Contains(err.Error(), flag)), "%s %s: %v", flag, text, err)
+		}
 	}
 	for _, text := range []string{"", "d", "-1d", "+1d", "1.5d", "36501d", "99999999999999999999d", "-1h", "1", "1w", "1d12h", "876001h", "1 d", "٣d"} {
 		var d daysFlag
@@ -94,18 +96,6 @@ func FuzzDaysFlag(f *testing.F) {
 		err := again.UnmarshalText([]byte(d.String()))
 		must.Hold(t, err == nil && again == d, "%q is written %q: %v", text, d, err)
 	})
-}
-
-func TestServe_keepsAuditRecordsAndHistoryADayAtLeast(t *testing.T) {
-	t.Parallel()
-	for keep, wrong := range map[string]bool{"0": false, "1d": false, "24h": false, "365d": false, "23h": true, "1s": true} {
-		var d daysFlag
-		must.OK(t, d.UnmarshalText([]byte(keep)))
-		for flag, c := range map[string]serveCmd{"--keep-audit": {KeepAudit: d}, "--keep-history": {KeepHistory: d}} {
-			err := c.checkKept()
-			must.Hold(t, (err != nil) == wrong && (!wrong || strings.Contains(err.Error(), flag)), "%s %s: %v", flag, keep, err)
-		}
-	}
 }
 
 func TestSettings_showWhatWasGivenAndNoSecret(t *testing.T) {
@@ -171,28 +161,21 @@ func TestSecretFiles_ofTheConfigurationFile(t *testing.T) {
 	for _, c := range []struct {
 		args string
 		env  []string
-		want string // of stderr; empty if it works
+		code int
+		want string // of stderr; empty if it says nothing
 	}{
-		{"serve --config publishers.yaml --tls-cert none --tls-key none", found[:2], "--tls-cert: "}, // the next error
-		{"alerts list --config alerts.yaml", found[2:], ""},
-		{"serve --config publishers.yaml --tls-cert none --tls-key none", append(found[:2:2], "HOOK_SECRET=x"), "HOOK_SECRET and HOOK_SECRET_FILE are both set; remove one of them"},
-		{"serve --config publishers.yaml --tls-cert none --tls-key none", []string{"OUTBOXWEB_HOOK_FILE=gone"}, "OUTBOXWEB_HOOK_FILE: cannot read gone: no such file or directory"},
-		{"alerts list --config alerts.yaml", []string{"MAIL_PASSWORD_FILE=."}, "MAIL_PASSWORD_FILE: cannot read .: is a directory"},
-		{"alerts list --config alerts.yaml", nil, "the variable MAIL_PASSWORD is not set, nor MAIL_PASSWORD_FILE"},
+		{"serve --config publishers.yaml --tls-cert none --tls-key none", found[:2], 2, "--tls-cert: "}, // the next error
+		{"alerts list --config alerts.yaml", found[2:], 0, ""},
+		{"serve --config publishers.yaml --tls-cert none --tls-key none", append(found[:2:2], "HOOK_SECRET=x"), 2, "HOOK_SECRET and HOOK_SECRET_FILE are both set; remove one of them"},
+		{"serve --config publishers.yaml --tls-cert none --tls-key none", []string{"OUTBOXWEB_HOOK_FILE=gone"}, 2, "OUTBOXWEB_HOOK_FILE: cannot read gone: no such file or directory"},
+		{"alerts list --config alerts.yaml", []string{"MAIL_PASSWORD_FILE=."}, 2, "MAIL_PASSWORD_FILE: cannot read .: is a directory"},
+		{"alerts list --config alerts.yaml", nil, 2, "the variable MAIL_PASSWORD is not set, nor MAIL_PASSWORD_FILE"},
+		// Flags that name files themselves have no such twin: a key's file must not be read for its path.
+		{"version", []string{"OUTBOXWEB_TLS_KEY_FILE=/etc/hostname"}, 0, "OUTBOXWEB_TLS_KEY_FILE is unknown and has no effect"},
 	} {
 		_, errs, code := runWith(t, dir, c.env, strings.Fields(c.args)...)
-		if c.want == "" && (code != 0 || errs != "") || c.want != "" && (code != 2 || !strings.Contains(errs, c.want)) {
-			t.Errorf("%s with %v: exit %d, %q; want %q", c.args, c.env, code, errs, c.want)
-		}
+		must.Hold(t, code == c.code && strings.Contains(errs, c.want) && (c.want != "" || errs == ""), "%s with %v: exit %d, %q; want %q", c.args, c.env, code, errs, c.want)
 	}
-}
-
-// Flags that name files themselves have no such twin: a key's file must not be read for its path.
-func TestSecretFiles_onlyOfFlagsThatCarrySecrets(t *testing.T) {
-	t.Parallel()
-	_, errs, code := runWith(t, t.TempDir(), []string{"OUTBOXWEB_TLS_KEY_FILE=/etc/hostname"}, "version")
-	want := "OUTBOXWEB_TLS_KEY_FILE is unknown and has no effect"
-	must.Hold(t, code == 0 && strings.Contains(errs, want), "exit %d, %q; want %q", code, errs, want)
 }
 
 func TestLogger_hidesSecretsInOneLine(t *testing.T) {

@@ -23,7 +23,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -57,39 +56,34 @@ func wantAnswer(t *testing.T, client *http.Client, url string) *http.Response {
 
 func mode(t *testing.T, path string) os.FileMode {
 	t.Helper()
-	info := must.Get(os.Lstat(path)).Or(t)
-	return info.Mode().Perm()
+	return must.Get(os.Lstat(path)).Or(t).Mode().Perm()
 }
 
 func TestListen_onAUnixSocketThatOthersCannotUse(t *testing.T) {
 	t.Parallel()
 	socket := filepath.Join(shortDir(t), "http.sock")
-	s := serve(t, "--auth", "none", "--listen", "unix:"+socket)
+	listening := []string{"--auth", "none", "--listen", "unix:" + socket}
+	s := serve(t, listening...)
 	must.Equal(t, s.url, "unix:"+socket, "it prints")
 	must.Equal(t, mode(t, socket), socketMode, "the socket has the mode")
 	wantAnswer(t, through(socket), "http://localhost/")
-	out, errs, code := runIn(t, t.TempDir(), "serve", "--auth", "none", "--listen", "unix:"+socket)
+	out, errs, code := runIn(t, t.TempDir(), append([]string{"serve"}, listening...)...)
 	want := "outboxweb: --listen: cannot listen on unix:" + socket + ": another process is listening there; stop it, or listen elsewhere\n"
 	must.Hold(t, code == exitFailed && errs == want && out == "", "a second server: exit %d, stdout %q, stderr %q", code, out, errs)
 	wantAnswer(t, through(socket), "http://localhost/healthz")
 	s.stop()
 	_, err := os.Lstat(socket)
 	must.Hold(t, os.IsNotExist(err), "the socket is still there: %v", err)
-}
 
-func TestListen_takesTheSocketOfADeadProcessAndLeavesThatOfASuccessor(t *testing.T) {
-	t.Parallel()
-	socket := filepath.Join(shortDir(t), "http.sock")
-	first := serve(t, "--auth", "none", "--listen", "unix:"+socket)
-	first.signal(syscall.SIGKILL)
-	first.wait()
-	_, err := os.Lstat(socket)
-	must.Need(t, err == nil, "a killed server leaves no socket: %v", err)
-	second := serve(t, "--auth", "none", "--listen", "unix:"+socket)
+	killed := serve(t, listening...)
+	killed.signal(syscall.SIGKILL)
+	killed.wait()
+	must.Get(os.Lstat(socket)).Or(t)
+	before := serve(t, listening...) // at the socket of the dead one
 	wantAnswer(t, through(socket), "http://localhost/")
 	must.OK(t, os.Remove(socket))
-	serve(t, "--auth", "none", "--listen", "unix:"+socket)
-	second.stop()
+	serve(t, listening...)
+	before.stop() // and leaves its successor's
 	wantAnswer(t, through(socket), "http://localhost/healthz")
 }
 
@@ -141,23 +135,23 @@ func raceSocket(path string) error {
 	return errors.Join(conn.Close(), winners[0].Close())
 }
 
-// activated runs serve --listen systemd as systemd would, with these files passed on, and returns
-// the address it prints, or its error.
-func activated(t *testing.T, files []*os.File, flags ...string) (address string, failed string) {
+// activates runs serve --listen systemd as systemd would, with these sockets passed on, which must say that it listens
+// there, or refuse them so.
+func activates(t *testing.T, says string, sockets []*os.File, flags ...string) {
 	t.Helper()
 	program := must.Get(exec.LookPath("outboxweb")).Or(t)
-	script := fmt.Sprintf(`LISTEN_PID=$$ LISTEN_FDS=%d exec "$0" serve --listen systemd "$@"`, len(files))
+	script := fmt.Sprintf(`LISTEN_PID=$$ LISTEN_FDS=%d exec "$0" serve --listen systemd "$@"`, len(sockets))
 	cmd := exec.Command("sh", append([]string{"-c", script, program}, flags...)...)
-	cmd.Dir, cmd.ExtraFiles = t.TempDir(), files
+	cmd.Dir, cmd.ExtraFiles = t.TempDir(), sockets
 	s := &served{t: t, cmd: cmd, ended: make(chan error, 1)}
 	cmd.Stderr = &s.stderr
-	line := s.start()
-	if line == "" {
+	said := s.start()
+	if said == "" {
 		err := s.wait()
 		must.Hold(t, err != nil && cmd.ProcessState.ExitCode() == exitUsage, "it ended with %v", err)
-		return "", s.stderr.String()
+		said = s.stderr.String()
 	}
-	return strings.TrimPrefix(line, "listening on "), ""
+	must.Need(t, strings.Contains(said, says), "%v: it says %q, want %q", flags, said, says)
 }
 
 func fileOf(t *testing.T, of interface{ File() (*os.File, error) }) *os.File {
@@ -182,41 +176,25 @@ func unixSocket(t *testing.T) (l *net.UnixListener, path string) {
 	return l, path
 }
 
-func TestListen_onTheSocketThatSystemdPassesOn(t *testing.T) {
-	t.Parallel()
-	l := tcpSocket(t, "127.0.0.1")
-	address, failed := activated(t, []*os.File{fileOf(t, l)})
-	want := "http://" + l.Addr().String()
-	must.Need(t, address == want, "it listens on %q, want %q; %s", address, want, failed)
-	wantAnswer(t, http.DefaultClient, address+"/")
-}
-
-// activates fails the test unless a server with these flags listens on a socket of systemd, or refuses it so.
-func activates(t *testing.T, socket *net.UnixListener, refusal string, flags ...string) {
-	t.Helper()
-	address, failed := activated(t, []*os.File{fileOf(t, socket)}, flags...)
-	must.Hold(t, (address == "") == (refusal != "") && strings.Contains(failed, refusal), "%v: listens on %q, %q", flags, address, failed)
-}
-
 // Without a mode in its unit, systemd creates a socket open to everyone.
 func TestListen_leavesTheUnixSocketOfSystemdInPlaceAndRefusesOneThatIsOpenToAll(t *testing.T) {
 	t.Parallel()
 	l, socket := unixSocket(t)
+	passed := []*os.File{fileOf(t, l)}
 	must.OK(t, os.Chmod(socket, 0o660))
-	activates(t, l, "everyone who reaches the proxy would be an admin; set --auth")
-	address, failed := activated(t, []*os.File{fileOf(t, l)}, "--auth", "none")
-	must.Need(t, address == "unix:"+socket, "it listens on %q; %s", address, failed)
+	activates(t, "everyone who reaches the proxy would be an admin; set --auth", passed)
+	activates(t, "listening on unix:"+socket, passed, "--auth", "none")
 	wantAnswer(t, through(socket), "http://localhost/")
 	must.Get(os.Lstat(socket)).Or(t)
 	believing := []string{"--auth", "proxy-header", "--auth-preset", "authelia", "--viewer", "*", "--trusted-proxy", "unix"}
-	activates(t, l, "", believing...)
+	activates(t, "listening on ", passed, believing...)
 	must.OK(t, os.Chmod(socket, 0o666))
-	activates(t, l, "SocketMode=0660")
-	activates(t, l, "SocketMode=0660", believing...)
-	activates(t, l, "", "--auth", "token") // tokens alone count
+	activates(t, "SocketMode=0660", passed)
+	activates(t, "SocketMode=0660", passed, believing...)
+	activates(t, "listening on ", passed, "--auth", "token") // tokens alone count
 }
 
-func TestListen_refusesWhatSystemdShouldNotPassOn(t *testing.T) {
+func TestListen_takesOneStreamSocketOfSystemd(t *testing.T) {
 	t.Parallel()
 	one, two := tcpSocket(t, "127.0.0.1"), tcpSocket(t, "127.0.0.1")
 	udp := must.Get(net.ListenUDP("udp", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})).Or(t)
@@ -235,12 +213,12 @@ func TestListen_refusesWhatSystemdShouldNotPassOn(t *testing.T) {
 		"systemd passed 2 sockets":                           {fileOf(t, one), fileOf(t, two)},
 		"something other than a listening stream socket":     {fileOf(t, udp)},
 		world.Addr().String() + " is not a loopback address": {fileOf(t, world)},
+		"listening on http://" + one.Addr().String():         {fileOf(t, one)},
 	} {
-		address, failed := activated(t, files)
-		must.Hold(t, address == "" && strings.Contains(failed, want), "listens on %q, %q, want %q", address, failed, want)
+		activates(t, want, files)
 	}
-	address, failed := activated(t, []*os.File{fileOf(t, world)}, "--read-only", "--insecure-no-auth")
-	must.Hold(t, address != "", "with --insecure-no-auth: %s", failed)
+	wantAnswer(t, http.DefaultClient, "http://"+one.Addr().String()+"/")
+	activates(t, "listening on ", []*os.File{fileOf(t, world)}, "--read-only", "--insecure-no-auth")
 }
 
 // Sockets passed on to a parent are not for its child.
@@ -342,29 +320,11 @@ func TestTLS_speaksHTTP2AndTakesAnotherCertificateWithoutRestart(t *testing.T) {
 	})
 }
 
-// logged is what a logger has written, for a test to read.
-type logged struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (l *logged) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(p)
-}
-
-func (l *logged) count(part string) int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return strings.Count(l.text.String(), part)
-}
-
 func TestCertificate_thatIsNotSoundLeavesTheOneBefore(t *testing.T) {
 	t.Parallel()
 	pair := newPairFiles(t)
 	pair.write(1)
-	var log logged
+	var log bytes.Buffer
 	c := must.Get(readCertificate(pair.cert, pair.key, slog.New(slog.NewTextHandler(&log, nil)))).Or(t)
 	clock := time.Now()
 	c.now = func() time.Time { return clock }
@@ -379,7 +339,7 @@ func TestCertificate_thatIsNotSoundLeavesTheOneBefore(t *testing.T) {
 	for range 3 {
 		must.Equal(t, look(), 1, "the serial, while key and certificate do not fit")
 	}
-	must.Equal(t, log.count("the previous one stays in use"), 1, "how often it is logged")
+	must.Equal(t, strings.Count(log.String(), "the previous one stays in use"), 1, "how often it is logged")
 	pair.put(pair.key, key)
 	must.Equal(t, serial(), 1, "the files were looked at again at once")
 	must.Equal(t, look(), 2, "the serial, once key and certificate fit")
@@ -387,7 +347,7 @@ func TestCertificate_thatIsNotSoundLeavesTheOneBefore(t *testing.T) {
 	for range 3 {
 		must.Equal(t, look(), 2, "the serial, without a key")
 	}
-	must.Hold(t, log.count("the previous one stays in use") == 2 && log.count(pair.key) == 2, "it is logged more or less than twice: %s", &log.text)
+	must.Hold(t, strings.Count(log.String(), "the previous one stays in use") == 2 && strings.Count(log.String(), pair.key) == 2, "it is logged more or less than twice: %s", &log)
 }
 
 func TestServe_refusesWhatItCannotUse(t *testing.T) {
