@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"io"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -68,12 +69,16 @@ func newDesk(t *testing.T, projections ...string) *desk {
 	d.pair = newPair(t, d.dir)
 	d.flags = []string{"--journal-db", d.pair.Journal, "--projections-db", d.pair.Projections, "--projections", from}
 	d.set = must.Get(projection.Load("sqlite", from)).Or(t)
-	opened := must.Get(store.Open(t.Context(), store.Options{Journal: d.pair.Journal, Projections: d.pair.Projections, NoMigrate: true, Retry: outbox.Retry{MaxAttempts: 1}})).Or(t)
-	d.st = engine.Wire(opened)
-	t.Cleanup(func() { d.st.Close() })
+	d.open(outbox.Retry{MaxAttempts: 1})
 	must.OK(t, runs.Install(t.Context(), d.st.Store, d.set))
-	d.w = worker.New(worker.Config{Store: d.st.Store, Set: d.set, Mode: outbox.ModeOutbox})
 	return d
+}
+
+func (d *desk) open(retry outbox.Retry) {
+	d.t.Helper()
+	d.st = engine.Wire(must.Get(store.Open(d.t.Context(), store.Options{Journal: d.pair.Journal, Projections: d.pair.Projections, NoMigrate: true, Retry: retry})).Or(d.t))
+	d.t.Cleanup(func() { d.st.Close() })
+	d.w = worker.New(worker.Config{Store: d.st.Store, Set: d.set, Mode: outbox.ModeOutbox, Logger: slog.New(slog.DiscardHandler)})
 }
 
 func (d *desk) write(name, text string) {
@@ -118,10 +123,12 @@ func (d *desk) applied(campaign string, payloads ...string) {
 	d.work()
 }
 
+// work lets a worker and the running operations do what is due.
 func (d *desk) work() {
 	d.t.Helper()
 	for more := true; more; {
-		more = must.Get(d.w.Pass(d.t.Context())).Or(d.t)
+		stepped := must.Get(d.st.Operations.Step(d.t.Context())).Or(d.t)
+		more = must.Get(d.w.Pass(d.t.Context())).Or(d.t) || stepped
 	}
 }
 

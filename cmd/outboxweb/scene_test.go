@@ -29,7 +29,6 @@ import (
 	"github.com/outboxweb/outboxweb/internal/size"
 	"github.com/outboxweb/outboxweb/internal/store"
 	"github.com/outboxweb/outboxweb/internal/storetest"
-	"github.com/outboxweb/outboxweb/internal/worker"
 )
 
 // A scenario is one action on a journal: what it changes, and what refuses it. It is tried by a page's
@@ -45,7 +44,7 @@ type scenario struct {
 	later   []string // the facts that a worker then changes
 	says    string   // on the page that follows the form
 	prints  string   // by the command
-	again   refusal  // of the same action once it is done; the zero value where it may be repeated
+	again   string   // how the same action is refused once it is done; empty where it may be repeated
 	refused []refusal
 }
 
@@ -92,36 +91,31 @@ const (
 	invalid  = http.StatusUnprocessableEntity
 )
 
-// scene is one journal with what acts on it.
+// scene is a desk with what else acts on its journal.
 type scene struct {
+	*desk
 	*engine.Engine
-	t *testing.T
 	// behind are connections that bypass the program.
-	behind  struct{ journal, projections *sql.DB }
-	worker  *worker.Worker
-	http    http.Handler
-	closed  http.Handler      // of a read-only server
-	command []string          // flags
-	known   map[string]string // the facts as changes left them
+	behind struct{ journal, projections *sql.DB }
+	http   http.Handler
+	closed http.Handler      // of a read-only server
+	known  map[string]string // the facts as changes left them
 }
 
 func (h *theatre) scene(t *testing.T) *scene {
 	t.Helper()
-	s, pair := &scene{t: t}, h.new(t)
-	s.behind.journal, s.behind.projections = dbtest.Open(t, pair.Journal), dbtest.Open(t, pair.Projections)
-	opened := must.Get(store.Open(t.Context(), store.Options{Journal: pair.Journal, Projections: pair.Projections, NoMigrate: true, Retry: outbox.Retry{Base: time.Hour}})).Or(t)
-	s.Engine = engine.Wire(opened)
-	t.Cleanup(func() { s.Close() })
-	quiet := slog.New(slog.DiscardHandler)
-	s.worker = worker.New(worker.Config{Store: s.Store, Set: h.set, Mode: outbox.ModeOutbox, Logger: quiet})
-	process := engine.New(engine.Config{Engine: s.Engine, Set: h.set, Logger: quiet, Metrics: engine.NewMetrics(s.Engine, "test", ""), NoWorker: true, NoIntake: true, NoPublish: true,
+	s := &scene{desk: &desk{t: t, set: h.set, pair: h.new(t)}}
+	s.behind.journal, s.behind.projections = dbtest.Open(t, s.pair.Journal), dbtest.Open(t, s.pair.Projections)
+	s.open(outbox.Retry{Base: time.Hour})
+	s.Engine = s.st
+	process := engine.New(engine.Config{Engine: s.Engine, Set: h.set, Logger: slog.New(slog.DiscardHandler), Metrics: engine.NewMetrics(s.Engine, "test", ""), NoWorker: true, NoIntake: true, NoPublish: true,
 		Subscriptions: must.Get(h.outside.subscriptions()).Or(t), Alerts: s.Alerts(must.Get(section(&h.outside.Common, alertsKey, alerts.Parse)).Or(t), "test", nil)})
 	gate := must.Get(auth.New(auth.Config{Kind: auth.KindHost, Who: func(r *http.Request) (outbox.Identity, error) {
 		return outbox.Identity{Name: "ana", Role: outbox.Role(r.Header.Get("Role"))}, nil
 	}})).Or(t)
 	s.http = process.Handler(handlers.Config{Auth: gate})
 	s.closed = process.Handler(handlers.Config{Auth: gate, ReadOnly: true})
-	s.command = []string{"--journal-db", pair.Journal, "--projections-db", pair.Projections, "--projections", h.dir, "--config", string(h.outside.Config)}
+	s.flags = []string{"--journal-db", s.pair.Journal, "--projections-db", s.pair.Projections, "--projections", h.dir, "--config", string(h.outside.Config)}
 	return s
 }
 
@@ -134,19 +128,6 @@ func (s *scene) has(campaign string, types ...string) {
 	}
 	must.Get(s.Append(s.t.Context(), store.Append{Events: events})).Or(s.t)
 	s.work()
-}
-
-// work lets a worker and the running operations do what is due.
-func (s *scene) work() {
-	s.t.Helper()
-	for more := true; more; {
-		stepped, err := s.Operations.Step(s.t.Context())
-		if err == nil {
-			more, err = s.worker.Pass(s.t.Context())
-		}
-		must.OK(s.t, err)
-		more = more || stepped
-	}
 }
 
 // sql changes the journal behind the program's back.
@@ -359,7 +340,7 @@ func (s *scene) cli(a act, _ string, _ outbox.Role) answer {
 			words = append(words, flag, value)
 		}
 	}
-	out, errs, code := here(s.t.Context(), append(words, s.command...)...)
+	out, errs, code := here(s.t.Context(), append(words, s.flags...)...)
 	return answer{status: code, text: errs, also: out}
 }
 
@@ -378,9 +359,8 @@ func (c scenario) play(t *testing.T, h *theatre, by []surface) {
 			if c.then != nil {
 				s.wantDone(by, c)
 			}
-			if c.again.status != 0 {
-				c.again.act = c.act
-				s.wantRefused(by, c.again)
+			if c.again != "" {
+				s.wantRefused(by, refusal{c.act, conflict, c.again})
 			}
 			if later := s.changes(s.work); c.later != nil {
 				wantFacts(t, "later", c.later, later)
@@ -416,7 +396,7 @@ func (s *scene) wantDone(by surface, c scenario) {
 		}))
 	}
 	s.wantRecords(before, fmt.Sprintf("%s done by %s in %s: %s", c.act.action, by.by, said.request, c.act.reason))
-	s.wantOffer(c, c.again.status == 0)
+	s.wantOffer(c, c.again == "")
 }
 
 var postForm = regexp.MustCompile(`<form [^>]*method="post"[^>]*>`)
@@ -431,9 +411,8 @@ func (s *scene) wantOffer(c scenario, want bool) {
 	said := s.send(s.http, http.MethodGet, c.page, "", outbox.RoleAdmin, http.Header{})
 	forms := postForm.FindAllString(said.text, -1)
 	offers := slices.ContainsFunc(forms, func(form string) bool { return strings.Contains(form, ` action="`+c.act.path()+`"`) })
-	if offers && !strings.Contains(said.text, `name="idempotency_key"`) || offers && !strings.Contains(said.text, c.act.confirm) {
-		s.t.Errorf("%s does not have a key, or does not tell the phrase %q", c.page, c.act.confirm)
-	}
+	told := strings.Contains(said.text, `name="idempotency_key"`) && strings.Contains(said.text, c.act.confirm)
+	must.Hold(s.t, !offers || told, "%s does not have a key, or does not tell the phrase %q", c.page, c.act.confirm)
 	must.Hold(s.t, said.status == http.StatusOK && offers == want, "%s, answered with %d, offers the action: %t, want %t: %s", c.page, said.status, offers, want, forms)
 }
 
@@ -489,7 +468,7 @@ func (s *scene) wantRefusedAs(by surface, role outbox.Role, r refusal) {
 
 func TestActs(t *testing.T) {
 	t.Parallel()
-	h := newTheatre(t, "sqlite").onSQLite(t)
+	h := newTheatre(t, "sqlite")
 	for _, c := range scenarios {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -513,7 +492,7 @@ func TestActs_areAllOfTheTable(t *testing.T) {
 // form some of them; TestActs has them all.
 func TestPostgresActs(t *testing.T) {
 	t.Parallel()
-	h := newTheatre(t, "postgres").onPostgres(t)
+	h := newTheatre(t, "postgres")
 	for i, c := range scenarios {
 		if testing.Short() && !slices.Contains([]outbox.Action{outbox.ActionUnskip, outbox.ActionOperationStart, outbox.ActionPublisherSeek}, c.act.action) {
 			continue

@@ -52,6 +52,22 @@ func newTheatre(t *testing.T, dialect string) *theatre {
 	t.Cleanup(chat.Close)
 	h.outside = must.Get(parseServe(t, "topics:\n  sales: {match: {event_types: ['*']}, publishers: {partner: {url: 'file:"+t.TempDir()+"/sent.ndjson'}}}\n"+
 		"alerts: {to: [chat], receivers: {chat: {url: 'slack+"+chat.URL+"/x', allow_private: true}}}\n")).Or(t)
+	if dialect == "postgres" {
+		server := must.Get(postgres()).Or(t)
+		pair := func(url string) dbtest.Pair {
+			return dbtest.Pair{Journal: dbtest.InSchema(url, "journal"), Projections: dbtest.InSchema(url, "projections")}
+		}
+		must.OK(t, server.Template(t.Context(), func(url string) error { return h.prepare(t, pair(url)) }))
+		h.new = func(t *testing.T) dbtest.Pair { return pair(server.Database(t)) }
+		return h
+	}
+	empty := newPair(t, t.TempDir())
+	must.OK(t, h.prepare(t, empty))
+	h.new = func(t *testing.T) dbtest.Pair {
+		dir := t.TempDir()
+		must.OK(t, os.CopyFS(dir, os.DirFS(empty.Dir)))
+		return dbtest.Files(dir)
+	}
 	return h
 }
 
@@ -71,26 +87,3 @@ var postgres = sync.OnceValues(func() (*pgtest.Server, error) {
 	}
 	return server, err
 })
-
-func (h *theatre) onSQLite(t *testing.T) *theatre {
-	t.Helper()
-	empty := dbtest.Files(t.TempDir())
-	must.OK(t, h.prepare(t, empty))
-	h.new = func(t *testing.T) dbtest.Pair {
-		dir := t.TempDir()
-		must.OK(t, os.CopyFS(dir, os.DirFS(empty.Dir)))
-		return dbtest.Files(dir)
-	}
-	return h
-}
-
-func (h *theatre) onPostgres(t *testing.T) *theatre {
-	t.Helper()
-	server := must.Get(postgres()).Or(t)
-	pair := func(url string) dbtest.Pair {
-		return dbtest.Pair{Journal: dbtest.InSchema(url, "journal"), Projections: dbtest.InSchema(url, "projections")}
-	}
-	must.OK(t, server.Template(t.Context(), func(url string) error { return h.prepare(t, pair(url)) }))
-	h.new = func(t *testing.T) dbtest.Pair { return pair(server.Database(t)) }
-	return h
-}

@@ -175,7 +175,7 @@ func (s *scene) surfaces(page string) map[string]string {
 	get := func(target string) string {
 		return s.send(s.http, http.MethodGet, target, "", outbox.RoleAdmin, http.Header{}).text
 	}
-	out, errs, _ := here(s.t.Context(), append([]string{"report"}, s.command...)...)
+	out, errs, _ := here(s.t.Context(), append([]string{"report"}, s.flags...)...)
 	return map[string]string{"overview": get("/"), "report": out + errs, "summary": get("/api/v1/summary"), "ready": get("/readyz?verbose"), "page": get(page), "metrics": get("/metrics"), "alerts": s.firing()}
 }
 
@@ -251,7 +251,7 @@ func (s *scene) disagree(planted ...planted) map[string]string {
 // A surface that contradicts the tables contradicts the others.
 func TestStates_areToldAlikeEverywhere(t *testing.T) {
 	t.Parallel()
-	h := newTheatre(t, "sqlite").onSQLite(t)
+	h := newTheatre(t, "sqlite")
 	told := func(t *testing.T, planted ...planted) {
 		t.Parallel()
 		wrong := h.scene(t).disagree(planted...)
