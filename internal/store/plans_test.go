@@ -1,9 +1,11 @@
 package store_test
 
 import (
+	"cmp"
 	"database/sql"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strconv"
@@ -43,15 +45,9 @@ func onlyAllowed(t *testing.T, allowed, found []scan) (idle []scan) {
 
 var sqliteScans = []scan{
 	{"SCAN projection_apply_outbox", "select event_type, count(*)", "as many rows as a sample of the backlog counts"},
-	{"SCAN seen", "select event_type, count(*)", "those rows"},
 	{"SCAN projection_loads", "projection_loads", "a few rows for each projection"},
-	{"SCAN early", "as early", "rows of one error, up to its share, once per shared snapshot"},
-	{"SCAN late", "as late", "likewise"},
-	{"SCAN k", "as k", "those rows"},
 	{"SCAN (subquery", "as made", "their attempts"},
-	{"SCAN made", "as made", "their attempts"},
 	{"SCAN r", "r.failed_seq is null", "what shadow mode found, once per shared snapshot"},
-	{"SCAN r", "limit $2) as r", "rows of one error, up to its share, once per shared snapshot"},
 	{"SCAN o USING INDEX operations_open", "g.status = 'running'", "operations that run or that nobody has acknowledged yet"},
 	{"SCAN o USING INDEX outbox_", "limit $3", "dead or failed rows alone, in the order of a bulk requeue, up to its limit"},
 	{"SCAN campaigns USING INDEX campaigns_in_trouble", "from campaigns", "campaigns with failed or dead rows, or diverged"},
@@ -67,33 +63,15 @@ var sqliteScans = []scan{
 	{"SCAN v USING", "verdict = 'failed'", "what could not be verified, once per shared snapshot"},
 	{"SCAN verifications USING", "verdict = 'failed'", "what could not be verified, once per shared snapshot"},
 	{"SCAN verifications USING", "as mismatched", "what is not as it should be, once per shared snapshot"},
-	{"SCAN mismatched", "as mismatched", "those campaigns"},
-	{"SCAN page", "sort_key", "the rows of one page"},
-	{"SCAN ranked", "as ranked", "the campaigns of one page"},
-	{"SCAN found", "as found", "the campaigns of one page"},
-	{"SCAN either", "as either", "the campaigns of one page"},
 	{"SCAN v USING COVERING INDEX verifications_found", "3 as sort_key", "what is not as it should be alone, up to the limit"},
 	{"SCAN verifications USING", "group by projection, verdict", "what is not as it should be, once per evaluation of alerts"},
-	{"SCAN h", "as h", "the heads of one page"},
-	{"SCAN types", "recursive types", "one row for each event type in use, up to a limit"},
 	{"SCAN events", "as newest", "the newest, up to a limit"},
-	{"SCAN newest", "as newest", "those"},
 	{"SCAN o", "limit $5", "as many rows as are looked at to count"},
 	{"SCAN o", ") as o", "the rows of one page"},
 	{"SCAN audit_log", "limit $11", "the newest, as many as are looked at to count"},
-	{"SCAN near", "as near", "the spans next to an event, up to the limit"},
-	{"SCAN named", "as named", "those acts, up to the limit"},
-	{"SCAN ranged", "as ranged", "those acts, up to the limit"},
-	{"SCAN chosen", "as chosen", "those acts, up to the limit"},
 	{"SCAN campaigns", "limit $3", "as many as are looked at to count"},
-	{"SCAN c", "limit $3", "those that are counted"},
-	{"SCAN a", "limit $11", "those that are counted"},
 	{"SCAN campaigns", "substr(lease_owner, 1", "what a run holds, once when it is ended by others"},
-	{"SCAN c", "group by c.state", "those that are counted, up to a limit"},
-	{"SCAN f", "limit $2\n) as f", "open failures of a projection, up to a limit"},
-	{"SCAN f", "where f.first_at between", "the newest open failures, up to a limit"},
 	{"SCAN publisher_progress", "publisher_progress", "one row for each pair there ever was"},
-	{"SCAN e", "position between $1 and $2", "those that are counted, up to a limit"},
 	{"SCAN instances", "instances", "one row for each process of the last week"},
 	{"SCAN event_types", "event_types", "one row for each registered event type"},
 	{"SCAN tokens", "order by id desc", "newest first, up to the limit"},
@@ -102,13 +80,11 @@ var sqliteScans = []scan{
 	{"SCAN projection_versions", "projection_versions", "one row for each projection"},
 	{"SCAN v", "from projection_versions v", "one row for each projection"},
 	{"SCAN w", "insert into projection_versions", "until one was applied since, once at a start with another version"},
-	{"SCAN ids", "with recursive ids", "the campaigns of one page"},
 	{"SCAN r", "select distinct r.campaign_id", "wanted whole, by the check command only"},
 	{"SCAN CONSTANT ROW", "select", "a constant"},
 	{"SCAN pragma_page_", "pragma_page_", "one number"},
 	{"SCAN pragma_table_xinfo", "pragma_table_xinfo", "the columns of one table"},
 	{"SCAN 3-ROW VALUES CLAUSE", "tally_events", "the rows to insert"},
-	{"SCAN n", "select count(*) from", "what may be in the way of an append, up to a limit"},
 	{"SCAN sqlite_master", "sqlite_master", "the schema"},
 	{"SCAN goose_db_version", "goose_db_version", "one row for each migration"},
 }
@@ -121,7 +97,7 @@ func TestSQLitePlans_noStatementScansTheOutboxOrTheJournal(t *testing.T) {
 	var found []scan
 	for _, s := range statements {
 		for _, step := range plan(t, f.database(s), s.Query) {
-			if strings.HasPrefix(step, "SCAN") {
+			if strings.HasPrefix(step, "SCAN") && !ofItsOwn(step, s.Query) {
 				found = append(found, scan{step, s.Query, ""})
 			}
 		}
@@ -129,6 +105,13 @@ func TestSQLitePlans_noStatementScansTheOutboxOrTheJournal(t *testing.T) {
 	for _, a := range onlyAllowed(t, sqliteScans, found) {
 		t.Errorf("nothing needs the allowance for %s in %q any more", a.step, a.query)
 	}
+}
+
+// ofItsOwn reports whether a step scans what the statement gives a name to: further steps read for that. A table that is called alike makes it another matter.
+func ofItsOwn(step, query string) bool {
+	name := regexp.QuoteMeta(strings.Fields(step + " -")[1])
+	named := regexp.MustCompile(`\b` + name + `( \([^()]*\))? as (not )?(materialized )?\(|\) (as )?` + name + `\b`)
+	return named.MatchString(query) && !regexp.MustCompile(`\b(from|join) \w+ (as )?`+name+`\b`).MatchString(query)
 }
 
 // allStatements lists the statements of the store after everything was used.
@@ -152,8 +135,7 @@ func (f *fixture) database(s store.Statement) *sql.DB {
 
 func TestSQLitePlans_claimingUsesTheIndexOnDueTime(t *testing.T) {
 	f := own(t)
-	f.AppendN("a", 1)
-	f.Drain()
+	f.Applied("a", 1)
 	_, _, err := f.UntilDue(f.Ctx, outbox.Scope{})
 	must.Need(t, err == nil, "%v", err)
 	found := 0
@@ -180,8 +162,7 @@ func plan(t *testing.T, db *sql.DB, query string) []string {
 		n, _ := strconv.Atoi(p[1])
 		most = max(most, n)
 	}
-	rows, err := db.Query(`explain query plan `+query, make([]any, most)...)
-	must.Need(t, err == nil, "explain %s: %v", query, err)
+	rows := must.Get(db.Query(`explain query plan `+query, make([]any, most)...)).Or(t)
 	defer rows.Close()
 	var steps []string
 	for rows.Next() {
@@ -238,7 +219,6 @@ var postgresScans = []scan{
 	{"seq scan of publisher_progress", "publisher_progress", "one row for each pair there ever was"},
 	{"scan by publisher_progress_pkey", "publisher_progress", "one row for each pair there ever was"},
 	{"seq scan of instances", "instances", "one row for each process of the last week"},
-	{"seq scan of projection_loads", "projection_loads", "one row for each deploy of a projection in some days"},
 	{"scan by tokens_pkey", "order by id desc", "newest first, up to the limit"},
 	{"seq scan of audit_horizon", "removed_before", "one row"},
 	{"seq scan of journal_identity", "journal_identity", "one row"},
@@ -250,113 +230,81 @@ var postgresScans = []scan{
 	{"seq scan of goose_db_version", "goose_db_version", "one row for each migration"},
 }
 
-// fill inserts as many rows into every large table as a journal has after some weeks, and analyzes them.
+// largeTables are the tables with as many rows as after some weeks: a row for each i and n of two series, and what is not i, empty, or campaign x-i in it.
+var largeTables = []struct{ table, i, n, given string }{
+	{"campaigns", "1, 10000", "", `high_water_seq = 3; applied_seq = case when i % 4 = 0 then 0 else 3 end; head_seq = case when i % 4 = 0 then 1 end;
+head_status = case when i % 400 = 0 then 'dead' when i % 200 = 0 then 'failed' when i % 4 = 0 then 'pending' end; head_next_attempt_at = case when i % 4 = 0 then i end;
+oldest_enqueued_at = case when i % 4 = 0 then i end; due_at = case when i % 4 = 0 and i % 400 <> 0 then i end; lease_epoch = 1; lease_expires_at = 0;
+pending = case when i % 4 = 0 then 3 else 0 end - case when i % 200 = 0 then 1 else 0 end; failed = case when i % 400 = 200 then 1 else 0 end;
+dead = case when i % 400 = 0 then 1 else 0 end; lease_owner = case when i % 1000 = 4 then 'worker-' || i % 7 else '' end`},
+	{"events", "1, 10000", "1, 3", `seq = n; event_id = 'e-' || n; event_type = 'counted'; tags = '{}'; metadata = '{}'; payload = '{}';
+event_hash = md5(cast(i as text)); chain_hash = md5(cast(i as text))`},
+	{"event_tags", "1, 30000", "1, 2", `name = (array['seat', 'show'])[n]; value = cast(i % 300 as text); event_type = 'counted'`},
+	{"projection_apply_outbox", "4, 10000, 4", "1, 3", `seq = n; event_type = 'counted'; last_error = case when i % 200 = 0 then 'boom' else '' end;
+status = case when n = 1 and i % 400 = 0 then 'dead' when n = 1 and i % 200 = 0 then 'failed' else 'pending' end; fingerprint = case when i % 200 = 0 then 'boom' else '' end`},
+	{"attempts", "4, 10000, 4", "1, 8", `seq = 1; at = i + n; attempt = n; error = 'boom'; fingerprint = 'boom'`},
+	{"audit_log", "1, 5000", "", `actor = 'ana'; via = 'page'; action = 'requeue'; campaign_id = 'x-' || i % 500; seq = 1; before = '{}'; after = '{}'; result = '{}';
+idempotency_key = case when i % 3 = 0 then 'k-' || i else '' end`},
+	{"applied_spans", "1, 1000", "1, 10", `first_seq = n; last_seq = n`},
+	{"audit_log_rows", "1, 1000", "1, 10", `campaign_id = 'x-' || n; first_seq = 1; last_seq = 3`},
+	{"projection_loads", "1, 50", "1, 100", `projection = 'p-' || i; at = n; version = md5(cast(n as text))`},
+	{"samples", "1, 11000", "", ``},
+	{"campaign_samples", "1, 100", "1, 200", `minute = n`},
+	{"publisher_samples", "1, 10", "1, 2000", `topic = 't-' || i; minute = n`},
+	{"series_samples", "0, 99", "1, 200", `kind = (array['applied', 'failures', 'delay', 'backlog', 'behind'])[i % 5 + 1]; step = case when i % 2 = 0 then 60 else 900 end;
+at = n * 1000000::bigint; label = 'l-' || i / 10`},
+	{"operations", "100, 2000", "", `kind = 'requeue'; status = case when i % 50 = 0 then 'running' else 'done' end; acknowledged_at = case when i % 50 = 0 then null else i end; canary = 1`},
+	{"operation_groups", "100, 2000", "1, 3", `number = n; fingerprint = 'f-' || n; status = case when i % 50 = 0 then 'running' else 'done' end`},
+	{"operation_rows", "100, 2000", "1, 8", `campaign_id = 'x-' || i * 20 + n; seq = 1; ordinal = n; group_number = 1 + n % 3; fingerprint = 'f-' || n % 3; wave = 1;
+status = case when i % 50 = 0 then 'waiting' else 'done' end; finished_at = case when i % 50 = 0 then null else i end`},
+	{"runs", "100, 3000", "", `kind = case when i % 2 = 0 then 'verify' else 'rebuild' end; status = case when i % 500 = 0 then 'running' else 'completed' end; campaign_ids = '[]';
+projections = '["p-1"]'; versions = '{}'; all_campaigns = 1; finished_at = case when i % 500 = 0 then null else i end`},
+	{"run_scopes", "100, 3000", "1, 3", `campaign_id = case when i % 3 = 0 then '' else 'x-' || i end; projection = 'p-' || n; active = 0`},
+	{"run_scopes", "1, 1000", "1, 3", `run_id = 90000; projection = 'p-' || n; active = 1`},
+	{"run_results", "1, 2000", "100, 110", `run_id = n; outcome = case when i % 100 = 0 then 'drift' else 'match' end; projections = '[]'`},
+	{"run_log", "1, 5000", "", `run_id = 100 + i % 50; text = 'boom'`},
+	{"verifications", "1, 5000", "1, 3", `projection = 'p-' || n; verdict = case when i % 200 = 0 then 'drift' when i % 300 = 0 then 'failed' else 'match' end`},
+	{"instances", "1, 20", "", `id = 'i-' || i; mode = 'outbox_apply_only'`},
+	{"tokens", "1, 5000", "", `hash = 'h-' || i; role = 'viewer'`},
+	{"skips", "1, 20000", "", `campaign_id = 'x-' || i % 5000; undone_at = case when i % 3 = 0 then i end`},
+	{"rehearsals", "1, 2000", "", ``},
+	{"projection_watermarks", "1, 10000", "", `applied_seq = 3`},
+	{"watermark_skips", "1, 20000", "", `campaign_id = 'x-' || i % 5000`},
+	{"projection_cursors", "1, 3000", "", `projection = 'p-' || i % 30; applied_seq = 1; state = 'quarantined'`},
+	{"failures", "1, 3000", "", `projection = 'p-' || i % 3; seq = 1`},
+}
+
+// fill fills the large tables of both databases, and analyzes them.
 func (f *fixture) fill() {
-	for _, statement := range []string{`
-insert into campaigns (campaign_id, high_water_seq, applied_seq, head_seq, head_status, head_next_attempt_at, oldest_enqueued_at, due_at,
-  pending, failed, dead, lease_owner, lease_epoch, lease_expires_at, created_at, updated_at)
-select 'x-' || i, 3, case when i % 4 = 0 then 0 else 3 end,
-  case when i % 4 = 0 then 1 end, case when i % 400 = 0 then 'dead' when i % 200 = 0 then 'failed' when i % 4 = 0 then 'pending' end,
-  case when i % 4 = 0 then i end, case when i % 4 = 0 then i end, case when i % 4 = 0 and i % 400 <> 0 then i end,
-  case when i % 4 = 0 then 3 else 0 end - case when i % 200 = 0 then 1 else 0 end, case when i % 400 = 200 then 1 else 0 end, case when i % 400 = 0 then 1 else 0 end,
-  case when i % 1000 = 4 then 'worker-' || i % 7 else '' end, 1, 0, i, i
-from generate_series(1, 10000) i`, `
-insert into events (campaign_id, seq, event_id, event_type, occurred_at, recorded_at, actor_type, actor_id, entity_type, entity_id,
-  session_id, request_id, correlation_id, causation_id, tags, metadata, payload, event_hash, chain_hash)
-select 'x-' || i, seq, 'e-' || seq, 'counted', i, i, '', '', '', '', '', '', '', '', '{}', '{}', '{}', md5(cast(i as text)), md5(cast(i as text))
-from generate_series(1, 10000) i, generate_series(1, 3) seq`, `
-insert into event_tags (name, value, position, event_type)
-select name, cast(i % 300 as text), i, 'counted'
-from generate_series(1, 30000) i, (values ('seat'), ('show')) n (name)`, `
-insert into projection_apply_outbox (campaign_id, seq, event_type, status, next_attempt_at, last_error, fingerprint, enqueued_at, updated_at)
-select 'x-' || i, seq, 'counted', case when seq = 1 and i % 400 = 0 then 'dead' when seq = 1 and i % 200 = 0 then 'failed' else 'pending' end,
-  i, case when i % 200 = 0 then 'boom' else '' end, case when i % 200 = 0 then 'boom' else '' end, i, i
-from generate_series(4, 10000, 4) i, generate_series(1, 3) seq`, `
-insert into attempts (campaign_id, seq, at, attempt, worker, build, error, fingerprint)
-select 'x-' || i, 1, i + n, n, 'w', 'b', 'boom', 'boom'
-from generate_series(4, 10000, 4) i, generate_series(1, 8) n`, `
-insert into audit_log (at, actor, via, origin, action, campaign_id, seq, before, after, reason, request_id, idempotency_key, result)
-select i, 'ana', 'page', '', 'requeue', 'x-' || i % 500, 1, '{}', '{}', '', '', case when i % 3 = 0 then 'k-' || i else '' end, '{}'
-from generate_series(1, 5000) i`, `
-insert into applied_spans (campaign_id, first_seq, last_seq, began_at, ended_at, worker, build)
-select 'x-' || i, n, n, n, n, 'w', 'b'
-from generate_series(1, 1000) i, generate_series(1, 10) n`, `
-insert into audit_log_rows (entry_id, campaign_id, first_seq, last_seq, at)
-select i, 'x-' || n, 1, 3, i
-from generate_series(1, 1000) i, generate_series(1, 10) n`, `
-insert into projection_loads (projection, at, version, previous, instance, host)
-select 'p-' || i, n, md5(cast(n as text)), 'before', 'w', 'h'
-from generate_series(1, 50) i, generate_series(1, 100) n`, `
-insert into samples (minute, pending, processing, failed, dead, lag_events, blocked, applied_total, failed_total)
-select i, 0, 0, 0, 0, 0, 0, i, 0
-from generate_series(1, 11000) i`, `
-insert into campaign_samples (campaign_id, minute, lag_events, oldest_enqueued_at)
-select 'x-' || i, n, 1, 1
-from generate_series(1, 100) i, generate_series(1, 200) n`, `
-insert into publisher_samples (topic, publisher, minute, delivered, lag_events, error_count)
-select 't-' || i, 'p', n, n, 0, 0
-from generate_series(1, 10) i, generate_series(1, 2000) n`, `
-insert into series_samples (kind, step, at, label, source, value)
-select k, s, n * s * 1000000::bigint, 'l-' || i, 'w', 1
-from unnest(array['applied', 'failures', 'delay', 'backlog', 'behind']) k, unnest(array[60, 900]) s, generate_series(1, 200) n, generate_series(1, 10) i`, `
-insert into operations (kind, status, canary, filter, started_by, via, reason, request_id, started_at, updated_at, acknowledged_at)
-select 'requeue', case when i % 50 = 0 then 'running' else 'done' end, 1, '', 'ana', 'page', '', '', i, i, case when i % 50 = 0 then null else i end
-from generate_series(100, 2000) i`, `
-insert into operation_groups (operation_id, number, fingerprint, example, row_count, status, wave, updated_at)
-select i, n, 'f-' || n, '', 10, case when i % 50 = 0 then 'running' else 'done' end, 1, i
-from generate_series(100, 2000) i, generate_series(1, 3) n`, `
-insert into operation_rows (operation_id, campaign_id, seq, ordinal, group_number, event_type, fingerprint, frozen_updated_at, frozen_attempts, watch_seq, wave, status, finished_at)
-select i, 'x-' || i * 20 + n, 1, n, 1 + n % 3, 'counted', 'f-' || n % 3, i, 8, 3, 1, case when i % 50 = 0 then 'waiting' else 'done' end, case when i % 50 = 0 then null else i end
-from generate_series(100, 2000) i, generate_series(1, 8) n`, `
-insert into runs (kind, status, campaign_ids, all_campaigns, projections, versions, reason, requested_by, via, request_id, requested_at, updated_at, finished_at)
-select case when i % 2 = 0 then 'verify' else 'rebuild' end, case when i % 500 = 0 then 'running' else 'completed' end, '[]', 1, '["p-1"]', '{}', '', 'ana', 'page', '', i, i, case when i % 500 = 0 then null else i end
-from generate_series(100, 3000) i`, `
-insert into run_scopes (run_id, campaign_id, projection, active)
-select i, case when i % 3 = 0 then '' else 'x-' || i end, 'p-' || n, 0
-from generate_series(100, 3000) i, generate_series(1, 3) n`, `
-insert into run_scopes (run_id, campaign_id, projection, active)
-select 90000, 'x-' || i, 'p-' || n, 1
-from generate_series(1, 1000) i, generate_series(1, 3) n`, `
-insert into run_results (run_id, campaign_id, outcome, seq, events, full_digest, projections, error, at)
-select n, 'x-' || i, case when i % 100 = 0 then 'drift' else 'match' end, 3, 3, '', '[]', '', i
-from generate_series(1, 2000) i, generate_series(100, 110) n`, `
-insert into run_log (run_id, at, campaign_id, text)
-select 100 + i % 50, i, 'x-' || i, 'boom'
-from generate_series(1, 5000) i`, `
-insert into verifications (campaign_id, projection, at, seq, verdict, run_id, digest, added, changed, removed, first_seq)
-select 'x-' || i, 'p-' || n, i, 3, case when i % 200 = 0 then 'drift' when i % 300 = 0 then 'failed' else 'match' end, 100, '', 0, 0, 0, 0
-from generate_series(1, 5000) i, generate_series(1, 3) n`, `
-insert into instances (id, host, pid, version, mode, started_at, last_seen)
-select 'i-' || i, 'h', i, 'v', 'outbox_apply_only', i, i
-from generate_series(1, 20) i`, `
-insert into tokens (hash, role, note, created_at, created_by, expires_at)
-select 'h-' || i, 'viewer', '', i, 'ana', i
-from generate_series(1, 5000) i`, `
-insert into skips (campaign_id, seq, event_type, error, skipped_at, skipped_by, reason, undone_at)
-select 'x-' || i % 5000, i, 'counted', 'boom', i, 'ana', '', case when i % 3 = 0 then i end
-from generate_series(1, 20000) i`, `
-insert into rehearsals (campaign_id, rehearsed_seq, at)
-select 'x-' || i, 1, i
-from generate_series(1, 2000) i`, `
-analyze`} {
-		f.Exec(statement)
+	for _, t := range largeTables {
+		values := map[string]string{}
+		for pair := range strings.SplitSeq(t.given, ";") {
+			if name, value, given := strings.Cut(strings.TrimSpace(pair), " = "); given {
+				values[name] = value
+			}
+		}
+		db := f.JournalDB
+		if slices.Contains([]string{"projection_watermarks", "watermark_skips", "projection_cursors", "failures"}, t.table) {
+			db = f.ProjectionsDB
+		}
+		for _, column := range storetest.Texts(f.TB, db, `
+select column_name || ' ' || data_type
+from information_schema.columns
+where table_schema = current_schema() and table_name = $1 and is_nullable = 'NO' and column_default is null and is_identity = 'NO'`, t.table) {
+			name, kind, _ := strings.Cut(column, " ")
+			empty := map[string]string{"text": "''"}[kind]
+			values[name] = cmp.Or(values[name], map[string]string{"campaign_id": "'x-' || i"}[name], empty, "i")
+		}
+		names, texts := slices.Sorted(maps.Keys(values)), []string{}
+		for _, name := range names {
+			texts = append(texts, values[name])
+		}
+		_, err := db.Exec(fmt.Sprintf(`insert into %s ("%s") select %s from generate_series(%s) i, generate_series(%s) n`,
+			t.table, strings.Join(names, `", "`), strings.Join(texts, ", "), t.i, cmp.Or(t.n, "1, 1")))
+		must.Need(f.TB, err == nil, "fill %s: %v", t.table, err)
 	}
-	for _, statement := range []string{`
-insert into projection_watermarks (campaign_id, applied_seq, updated_at)
-select 'x-' || i, 3, i
-from generate_series(1, 10000) i`, `
-insert into watermark_skips (campaign_id, seq, skip_id, at)
-select 'x-' || i % 5000, i, i, i
-from generate_series(1, 20000) i`, `
-insert into projection_cursors (campaign_id, projection, applied_seq, state, updated_at)
-select 'x-' || i, 'p-' || i % 30, 1, 'quarantined', i
-from generate_series(1, 3000) i`, `
-insert into failures (campaign_id, projection, seq, event_type, fingerprint, message, attempts, first_at, last_at)
-select 'x-' || i, 'p-' || i % 3, 1, 'counted', '', '', 8, i, i
-from generate_series(1, 3000) i`, `
-analyze`} {
-		f.ExecProjections(statement)
-	}
+	f.Exec(`analyze`)
+	f.ExecProjections(`analyze`)
 }
 
 func TestPostgresPlans_noStatementScansALargeTable(t *testing.T) {
