@@ -26,16 +26,16 @@ var kinds = storetest.Kinds[*fixture]{Open: open, Base: func(f *fixture) *storet
 				return f.RequeueDead(f.Ctx, o, outbox.RequeueFilter{CampaignID: "a"})
 			},
 			Undone: func(f *fixture) bool { return f.CountRows(outbox.Dead) == 1 }},
-		{Action: "retry", Scene: func(f *fixture) { f.AppendN("a", 3); f.Fail("boom", "a") },
+		{Action: "retry", Scene: func(f *fixture) { f.Failing("boom", "a", 3) },
 			Do:     func(f *fixture, o outbox.Command) (any, error) { return f.RetryRow(f.Ctx, o, "a", 1) },
 			Undone: func(f *fixture) bool { return f.MustRow("a", 1).Row.NextAttemptAt != f.Clock.Now() }},
-		{Action: "dead_letter", Scene: func(f *fixture) { f.AppendN("a", 3); f.Fail("boom", "a") },
+		{Action: "dead_letter", Scene: func(f *fixture) { f.Failing("boom", "a", 3) },
 			Do:     func(f *fixture, o outbox.Command) (any, error) { return f.DeadLetterRow(f.Ctx, o, "a", 1) },
 			Undone: func(f *fixture) bool { return f.CountRows(outbox.Failed) == 1 }},
 		{Action: "pause", Scene: func(f *fixture) { f.AppendN("a", 3) },
 			Do:     func(f *fixture, o outbox.Command) (any, error) { return f.PauseCampaign(f.Ctx, o, "a") },
 			Undone: func(f *fixture) bool { return f.MustCampaign("a").Paused == nil }},
-		{Action: "resume", Scene: func(f *fixture) { f.AppendN("a", 3); f.MustPause("a") },
+		{Action: "resume", Scene: func(f *fixture) { f.Halted("a", 3) },
 			Do:     func(f *fixture, o outbox.Command) (any, error) { return f.ResumeCampaign(f.Ctx, o, "a") },
 			Undone: func(f *fixture) bool { return f.MustCampaign("a").Paused != nil }},
 		{Action: "replay", Scene: (*fixture).Gap,
@@ -49,7 +49,7 @@ var kinds = storetest.Kinds[*fixture]{Open: open, Base: func(f *fixture) *storet
 		{Action: "unskip", Scene: func(f *fixture) { f.DeadHead(); f.MustSkip("a", 1) },
 			Do:     func(f *fixture, o outbox.Command) (any, error) { return f.UnskipEvent(f.Ctx, o, "a", 1) },
 			Undone: func(f *fixture) bool { return f.MustCampaign("a").Skips == 1 }},
-		{Action: "retry_many", Scene: func(f *fixture) { f.AppendN("a", 3); f.Fail("boom", "a") },
+		{Action: "retry_many", Scene: func(f *fixture) { f.Failing("boom", "a", 3) },
 			Do: func(f *fixture, o outbox.Command) (any, error) {
 				return f.RetryFailed(f.Ctx, o, outbox.RequeueFilter{Fingerprint: "boom"})
 			},
@@ -283,8 +283,7 @@ func TestEventHistory_outlivesTheRow(t *testing.T) {
 func TestSettle_notesSpansOfAppliedEvents(t *testing.T) {
 	f := own(t)
 	for range 13 {
-		f.AppendN("a", 1)
-		f.Drain()
+		f.Applied("a", 1)
 		f.Clock.Advance(5 * time.Second)
 	}
 	must.Equal(t, len(f.Spans()), 0, "within a minute", "are written")
@@ -299,8 +298,7 @@ func TestSettle_notesSpansOfAppliedEvents(t *testing.T) {
 	f.WantHistory("a", 14, "appended", "applied 14-14 by worker-1")
 	f.WantHistory("a", 15, "appended", "applied 15-15 by worker-2")
 	for seq := int64(1); seq <= 2; seq++ { // a pause between them
-		f.AppendN("b", 1)
-		f.Drain()
+		f.Applied("b", 1)
 		f.Clock.Advance(6 * time.Second)
 		f.WantHistory("b", seq, "appended", fmt.Sprintf("applied %d-%[1]d by worker-1", seq))
 	}

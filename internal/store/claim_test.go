@@ -34,16 +34,13 @@ func TestClaim_marksARunFromTheHeadUnderANewEpoch(t *testing.T) {
 
 func TestClaim_passesOverCampaignsThatMayNotBeWorkedOn(t *testing.T) {
 	f := own(t, storetest.MaxAttempts(1))
-	f.AppendN("dead", 2)
-	f.Kill("dead")
+	f.Dies("dead", 2)
 	f.AppendN("diverged", 1)
 	f.MustSettle(one, store.Result{Claim: f.ClaimOne(one, 10), Applied: 0, Diverged: "for a test"})
-	f.AppendN("paused", 1)
-	f.MustPause("paused")
+	f.Halted("paused", 1)
 	f.AppendN("leased", 1)
 	f.ClaimOne(one, 10)
-	f.AppendN("empty", 1)
-	f.Drain()
+	f.Applied("empty", 1)
 	f.NoClaim(two)
 	_, due, err := f.UntilDue(f.Ctx, outbox.Scope{})
 	must.Hold(t, err == nil && due, "the leased campaign is due at its lease's end: %v, %v", due, err)
@@ -55,8 +52,7 @@ func TestClaim_passesOverCampaignsThatMayNotBeWorkedOn(t *testing.T) {
 
 func TestClaim_failedHeadWaitsForItsTime(t *testing.T) {
 	f := own(t)
-	f.AppendN("a", 2)
-	f.Fail("boom", "a")
+	f.Failing("boom", "a", 2)
 	f.NoClaim(one)
 	wait, due, err := f.UntilDue(f.Ctx, outbox.Scope{})
 	must.Hold(t, err == nil && due && wait == time.Second, "due in %s (%v, %v), want 1 s", wait, due, err)
@@ -247,8 +243,7 @@ func TestEnqueueMissing_besideAnybody(t *testing.T) {
 		must.Hold(t, c.Counts == (outbox.Counts{Pending: 3}) && c.HeadSeq == 1, "campaign is %+v, want 3 rows", c)
 		f.Sound()
 		end()
-		f.Drain()
-		f.Sound()
+		f.DrainsSoundly()
 		f.Unchanged(func() { must.OK(t, f.EnqueueMissing(f.Ctx, "unknown")); must.OK(t, f.EnqueueMissing(f.Ctx, "a")) })
 	}, storetest.InMode(outbox.ModeInline))
 }
@@ -272,8 +267,7 @@ order by seq`, campaign)...), "\n")
 var stagesOfAWave = map[string]func(f *fixture) store.Claim{
 	"fresh": func(f *fixture) store.Claim { f.AppendN("a", 5); return f.ClaimOne(one, 3) },
 	"head failed before": func(f *fixture) store.Claim {
-		f.AppendN("a", 5)
-		f.Fail("boom", "a")
+		f.Failing("boom", "a", 5)
 		f.Clock.Advance(time.Minute)
 		return f.ClaimOne(one, 3)
 	},
@@ -326,18 +320,14 @@ func TestClaimForRun_fencesTheWaveOff(t *testing.T) {
 	f.ReleaseFromRun(claims...)
 	f.Is("a", "applied 2 of 5, head 3 pending, 3 pending")
 	f.Sound()
-	f.Drain()
-	f.Sound()
+	f.DrainsSoundly()
 }
 
 func TestClaimForRun_takesWhatNoWorkerMayAndGivesItBackAsItWas(t *testing.T) {
 	f := own(t, storetest.MaxAttempts(1))
-	f.AppendN("dead", 2)
-	f.Kill("dead")
-	f.AppendN("current", 2)
-	f.Drain()
-	f.AppendN("paused", 2)
-	f.MustPause("paused")
+	f.Dies("dead", 2)
+	f.Applied("current", 2)
+	f.Halted("paused", 2)
 	f.AppendN("diverged", 2)
 	f.SetWatermark("diverged", 1, 1)
 	f.must(f.ReconcileCampaign(f.Ctx, "diverged"))

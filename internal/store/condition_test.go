@@ -130,8 +130,7 @@ func TestCondition_isJudged(t *testing.T) {
 		"not UTF-8":         {0, []outbox.ConditionItem{storetest.Item("", "seat", "\xff")}, "condition.items[0].tags"},
 	} {
 		f.Unchanged(func() {
-			_, err := f.AppendUnless(storetest.Event("a", "counted"), c.after, c.items...)
-			must.Equal(t, refused(t, err, outbox.ErrInvalid).Field, c.field, name, "the refusal is about", ")")
+			must.Equal(t, refused(t, storetest.No(f.AppendUnless(storetest.Event("a", "counted"), c.after, c.items...)), outbox.ErrInvalid).Field, c.field, name, "the refusal is about", ")")
 		})
 	}
 }
@@ -140,8 +139,7 @@ func TestCondition_isJudged(t *testing.T) {
 func TestCondition_refusesAPositionBehindTheEnd(t *testing.T) {
 	f := own(t)
 	try := func(after int64) error {
-		_, err := f.AppendUnless(storetest.Event("b", "noted"), after, storetest.Item("other"))
-		return err
+		return storetest.No(f.AppendUnless(storetest.Event("b", "noted"), after, storetest.Item("other")))
 	}
 	is := func(position int64) { must.Equal(t, must.Get(f.Position(f.Ctx)).Or(t), position, "the position") }
 	f.Unchanged(func() { refused(t, try(1), outbox.ErrInvalid, "after_position is 1, but the journal ends at 0"); is(0) })
@@ -163,16 +161,13 @@ func TestCondition_readsTagsAsTheyAreWritten(t *testing.T) {
 	e.Tags = []byte(`{"twice":"1","twice":"2","none":null,"esc\u0061pe":"\ud83d\ude00\n\"\\ud800","":"nameless"}`)
 	f.MustAppend(e)
 	for _, i := range []outbox.ConditionItem{storetest.Item("", "twice", "2"), storetest.Item("", "none", ""), storetest.Item("", "escape", "😀\n\"\\ud800"), storetest.Item("", "", "nameless")} {
-		_, err := f.AppendUnless(storetest.Event("b", "x"), 0, i)
-		blockedBy(t, err, 1)
+		blockedBy(t, storetest.No(f.AppendUnless(storetest.Event("b", "x"), 0, i)), 1)
 	}
-	_, err := f.AppendUnless(storetest.Event("b", "x"), 0, storetest.Item("", "twice", "1"))
-	must.Hold(t, err == nil, "a value that another one took the place of: %v", err)
+	must.OK(t, storetest.No(f.AppendUnless(storetest.Event("b", "x"), 0, storetest.Item("", "twice", "1"))))
 	for _, half := range []string{`{"k":"\ud83d"}`, `{"k":"\ud83d\u0061"}`, `{"k":"\ude00\ud83d"}`, `{"\udfff":"v"}`} {
 		e.Tags = []byte(half)
 		f.Unchanged(func() {
-			_, err := f.Append(f.Ctx, store.Append{Events: []outbox.Event{e}})
-			must.Equal(t, refused(t, err, outbox.ErrInvalid, "half a surrogate pair").Field, "tags", "the refusal is about")
+			must.Equal(t, refused(t, storetest.No(f.Append(f.Ctx, store.Append{Events: []outbox.Event{e}})), outbox.ErrInvalid, "half a surrogate pair").Field, "tags", "the refusal is about")
 		})
 	}
 	f.Sound()
@@ -294,8 +289,7 @@ from numbers`, first, last, tags)
 func TestCondition_refusesToReadAllOfALongJournal(t *testing.T) {
 	f := own(t)
 	f.untouchedJournal(1, 20_040, `{}`)
-	_, err := f.AppendUnless(storetest.Event("a", "counted"), 0, storetest.Item("", "entity_id", "e-1"))
-	must.Equal(t, refused(t, err, outbox.ErrInvalid, "more than 20000 events after position 0", "item 1", "add an event type").Field, "condition.items[0]", "the refusal is about")
+	must.Equal(t, refused(t, storetest.No(f.AppendUnless(storetest.Event("a", "counted"), 0, storetest.Item("", "entity_id", "e-1"))), outbox.ErrInvalid, "more than 20000 events after position 0", "item 1", "add an event type").Field, "condition.items[0]", "the refusal is about")
 	for _, c := range []struct {
 		after int64
 		item  outbox.ConditionItem
@@ -303,8 +297,7 @@ func TestCondition_refusesToReadAllOfALongJournal(t *testing.T) {
 		{1000, storetest.Item("", "entity_id", "e-1")}, {0, storetest.Item("", "entity_id", "e-1", "seat", "1")}, {0, storetest.Item("other", "entity_id", "e-1")},
 		{0, storetest.Item("", "entity_id", "e-1", "campaign_id", "a")},
 	} {
-		_, err := f.AppendUnless(storetest.Event("b", "counted"), c.after, c.item)
-		must.Hold(t, err == nil, "%+v: %v", c, err)
+		must.OK(t, storetest.No(f.AppendUnless(storetest.Event("b", "counted"), c.after, c.item)))
 	}
 	if testing.Short() {
 		return
@@ -316,8 +309,7 @@ func TestCondition_refusesToReadAllOfALongJournal(t *testing.T) {
 		f.must(f.AppendUnless(storetest.Event("b", "noted"), 0, storetest.Item("", "show", "x", "seat", "1"), storetest.Item("", "hall", "1", "row", "2")))
 	}
 	f.untouchedJournal(40_081, 50_080, `{"seat":"1"}`)
-	_, err = f.AppendUnless(storetest.Event("b", "noted"), 0, storetest.Item("", "show", "x", "seat", "1"))
-	must.Hold(t, err == nil, "%v", err)
+	must.OK(t, storetest.No(f.AppendUnless(storetest.Event("b", "noted"), 0, storetest.Item("", "show", "x", "seat", "1"))))
 }
 
 // The rarest tag determines what is read, across several pages.
@@ -334,11 +326,9 @@ func TestCondition_findsTheOneAmongMany(t *testing.T) {
 		storetest.Item("", "show", "x", "seat", "2"), storetest.Item("seat.taken", "show", "x"), storetest.Item("", "show", "x", "row", "7"), storetest.Item("seat.taken other", "seat", "2"), storetest.Item("seat.taken"),
 		storetest.Item("", "show", "x", "campaign_id", "a"), storetest.Item("", "show", "x", "color", "red"),
 	} {
-		_, err := f.AppendUnless(storetest.Event("b", "counted"), 0, i)
-		blockedBy(t, err, found)
+		blockedBy(t, storetest.No(f.AppendUnless(storetest.Event("b", "counted"), 0, i)), found)
 	}
-	_, err := f.AppendUnless(storetest.Event("b", "counted"), 0, storetest.Item("noted", "show", "x", "seat", "1"))
-	must.Hold(t, err == nil, "%v", err)
+	must.OK(t, storetest.No(f.AppendUnless(storetest.Event("b", "counted"), 0, storetest.Item("noted", "show", "x", "seat", "1"))))
 }
 
 func (f *fixture) later(n int, tags ...string) {

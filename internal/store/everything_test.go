@@ -7,6 +7,7 @@ import (
 
 	"github.com/outboxweb/outboxweb/internal/enginetest"
 	"github.com/outboxweb/outboxweb/internal/maintenance"
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/publishing"
 	"github.com/outboxweb/outboxweb/internal/readmodel"
@@ -64,8 +65,7 @@ func (f *fixture) useOperations() {
 
 func (f *fixture) useTokens() {
 	f.must(f.CreateToken(f.Ctx, ana(""), "0123", outbox.RoleViewer, "deploy", f.Clock.Now().Add(time.Hour)))
-	token, err := f.TokenByHash(f.Ctx, "0123")
-	f.ok(err)
+	token := must.Get(f.TokenByHash(f.Ctx, "0123")).Or(f.TB)
 	f.RecordTokenUse(f.Ctx, token)
 	f.must(f.RevokeToken(f.Ctx, ana(""), token.ID))
 	f.must(f.List(f.Ctx))
@@ -87,23 +87,20 @@ func (f *fixture) usePublishers(publishers *publishing.Progress) {
 	f.must(publishers.Fail(f.Ctx, l, failure))
 	f.must(publishers.Reset(f.Ctx, ana(""), scenes))
 	f.must(publishers.Fail(f.Ctx, l, failure))
-	_, err = publishers.States(f.Ctx, "two", []outbox.SubscriptionName{scenes})
-	f.ok(err, publishers.AskFor(f.Ctx, "two", scenes), publishers.Release(f.Ctx, l))
+	f.ok(storetest.No(publishers.States(f.Ctx, "two", []outbox.SubscriptionName{scenes})), publishers.AskFor(f.Ctx, "two", scenes), publishers.Release(f.Ctx, l))
 	f.must(publishers.Actions(f.Ctx, scenes))
 	f.must(f.AuditLogOf(f.Ctx, 10, outbox.PublisherTarget(scenes)))
 	f.must(publishers.Publishers(f.Ctx))
 	f.must(publishers.Publisher(f.Ctx, scenes))
 	f.must(publishers.SkipEvent(f.Ctx, ana("x"), scenes, last))
 	f.must(publishers.Pause(f.Ctx, ana(""), scenes))
-	_, err = publishers.Pause(f.Ctx, ana(""), scenes)
-	refused(f.TB, err, outbox.ErrConflict)
+	refused(f.TB, storetest.No(publishers.Pause(f.Ctx, ana(""), scenes)), outbox.ErrConflict)
 	f.must(publishers.Resume(f.Ctx, ana(""), scenes))
 	f.must(publishers.PreviewSeek(f.Ctx, scenes, outbox.SeekTarget{Time: began}))
 	f.must(publishers.Seek(f.Ctx, ana(""), scenes, outbox.SeekTarget{Beginning: true}, nil))
 	o := ana("")
 	o.IdempotencyKey = "test"
-	_, err = publishers.AdmitTest(f.Ctx, o, scenes)
-	f.ok(err, publishers.RecordTestDelivery(f.Ctx, o, outbox.TestDelivery{SubscriptionName: scenes}))
+	f.ok(storetest.No(publishers.AdmitTest(f.Ctx, o, scenes)), publishers.RecordTestDelivery(f.Ctx, o, outbox.TestDelivery{SubscriptionName: scenes}))
 	f.Clock.Advance(2 * time.Minute)
 	f.ok(f.Sample(f.Ctx))
 	f.must(publishers.History(f.Ctx, scenes, outbox.Range{}))
@@ -123,8 +120,7 @@ func (f *fixture) useConditions() {
 	_, err := f.AppendUnless(e, 1, storetest.Item("other"), storetest.Item("", "seat", "1", "show", "y"), storetest.Item("seat.taken", "campaign_id", "conditional", "seat", "1", "actor_id", "p"),
 		storetest.Item("", "campaign_id", "conditional", "actor_id", "p"), storetest.Item("", "entity_id", "e"))
 	f.ok(err)
-	_, err = f.AppendUnless(e, 0, storetest.Item("seat.taken"))
-	refused(f.TB, err, outbox.ErrConflict)
+	refused(f.TB, storetest.No(f.AppendUnless(e, 0, storetest.Item("seat.taken"))), outbox.ErrConflict)
 	f.must(f.Position(f.Ctx))
 	f.must(f.Check(f.Ctx, storetest.Quiet))
 }
@@ -150,12 +146,11 @@ func (f *fixture) useSwaps() {
 	f.Exec(`update campaigns set due_at = null where campaign_id <> 'run'`)
 	f.ClaimOne(one, 2)
 	claims := f.ClaimedForRun("run")
-	_, err := f.RenewForRun(f.Ctx, run, claims, lease)
-	f.ok(err, f.MarkBuilt(f.Ctx, "tally", "v1"))
+	f.ok(storetest.No(f.RenewForRun(f.Ctx, run, claims, lease)), f.MarkBuilt(f.Ctx, "tally", "v1"))
 	defer f.MustPause("run")
 	defer func() { f.ReleaseFromRun(claims...) }()
 	c := f.OpenTally()
-	_, _, err = c.LoadLive(f.Ctx, "run", p.Tables...)
+	_, _, err := c.LoadLive(f.Ctx, "run", p.Tables...)
 	f.ok(err)
 	f.ReplayTally(c, "run", 1, 3, "x")
 	plan := storetest.PlanFor(claims[0])
@@ -181,8 +176,7 @@ func (f *fixture) useWorker() {
 	f.MustAppend(known)
 	f.AppendTogether([]store.Append{{Events: []outbox.Event{storetest.Event("known", "counted")}}, {Events: []outbox.Event{{CampaignID: "known", EventType: "x", Seq: 99, Payload: []byte("{}")}}}})
 	f.Drain()
-	f.AppendN("dead", 3)
-	f.Kill("dead")
+	f.Dies("dead", 3)
 	f.AppendN("crashing", 3)
 	for range 4 {
 		for _, c := range f.MustClaim(one, 2) {
@@ -216,12 +210,10 @@ func (f *fixture) useWorker() {
 	f.AppendN("expired", 2)
 	f.ClaimOne(one, 1)
 	f.Clock.Advance(lease)
-	_, err = f.ReconcileCampaign(f.Ctx, "expired")
-	f.ok(err, f.RecordRehearsal(f.Ctx, store.Rehearsal{CampaignID: "a"}), f.Heartbeat(f.Ctx, outbox.InstanceState{ID: "i"}),
+	f.ok(storetest.No(f.ReconcileCampaign(f.Ctx, "expired")), f.RecordRehearsal(f.Ctx, store.Rehearsal{CampaignID: "a"}), f.Heartbeat(f.Ctx, outbox.InstanceState{ID: "i"}),
 		f.RegisterEventTypes(f.Ctx, map[string]outbox.Intent{"noted": outbox.IntentAuditOnly}),
 		f.Install(f.Ctx, []readmodel.Projection{{Name: "p", Version: "v", Tables: []string{"p"}, Schema: []string{"create table p (x text)"}}}))
-	e, err := f.Event(f.Ctx, "dead", 1)
-	f.ok(err)
+	e := must.Get(f.Event(f.Ctx, "dead", 1)).Or(f.TB)
 	f.useHolds()
 	f.ok(f.Apply(f.Ctx, func(tx *readmodel.ApplyTx) error {
 		f.ok(tx.Savepoint(), tx.Failed("p", &e, *storetest.Failure("boom")), tx.Quarantine("p", &e), tx.RollbackTo(), tx.Release())
@@ -238,13 +230,10 @@ func (f *fixture) useHolds() {
 	loaded := []outbox.ProjectionInfo{{Name: "p"}}
 	for _, campaign := range []string{"known", ""} {
 		f.must(f.Runs.PauseProjection(f.Ctx, ana(""), "p", campaign, loaded))
-		_, err := f.Runs.PauseProjection(f.Ctx, ana(""), "p", campaign, loaded)
-		refused(f.TB, err, outbox.ErrConflict)
+		refused(f.TB, storetest.No(f.Runs.PauseProjection(f.Ctx, ana(""), "p", campaign, loaded)), outbox.ErrConflict)
 		f.ok(f.Apply(f.Ctx, func(tx *readmodel.ApplyTx) error {
-			w, err := tx.Watermark("known")
-			f.ok(err)
-			_, err = tx.ExcludePaused("known", w, nil)
-			return err
+			w := must.Get(tx.Watermark("known")).Or(f.TB)
+			return storetest.No(tx.ExcludePaused("known", w, nil))
 		}))
 		f.must(f.Runs.ResumeProjection(f.Ctx, ana(""), "p", campaign, loaded))
 	}
@@ -261,8 +250,7 @@ func (f *fixture) useActs() {
 	o := ana("")
 	o.IdempotencyKey, o.Expected = "k", &outbox.Expected{Status: outbox.Dead}
 	f.must(f.RequeueRow(f.Ctx, o, "dead", 1))
-	_, err := f.RequeueRow(f.Ctx, ana(""), "dead", 1)
-	refused(f.TB, err, outbox.ErrConflict)
+	refused(f.TB, storetest.No(f.RequeueRow(f.Ctx, ana(""), "dead", 1)), outbox.ErrConflict)
 	f.MustPause("dead")
 	f.AppendN("failed", 2)
 	f.Exec(`update campaigns set due_at = null where campaign_id <> 'failed'`)
@@ -277,14 +265,12 @@ func (f *fixture) useActs() {
 	f.must(f.ResumeCampaign(f.Ctx, ana(""), "given-back"))
 	f.must(f.RetryFailed(f.Ctx, ana(""), outbox.RequeueFilter{}))
 	f.Exec(`update campaigns set due_at = null`)
-	f.AppendN("noted", 1)
-	f.Fail("boom", "noted")
+	f.Failing("boom", "noted", 1)
 	for _, note := range []string{"known", ""} {
 		f.must(f.SetGroupNote(f.Ctx, ana(""), "boom", note))
 	}
 	f.Exec(`update campaigns set due_at = null`)
-	f.AppendN("skipped", 2)
-	f.Kill("skipped")
+	f.Dies("skipped", 2)
 	f.MustSkip("skipped", 1)
 	f.Works(one, f.ClaimOne(one, 1), 1)
 	f.MustPause("skipped")
@@ -297,10 +283,6 @@ func (f *fixture) useActs() {
 }
 
 func (f *fixture) useReads() {
-	for _, status := range append([]outbox.Status{""}, outbox.Statuses...) {
-		f.must(f.Rows(f.Ctx, outbox.RowFilter{Status: status}))
-		f.must(f.Rows(f.Ctx, outbox.RowFilter{Status: status, CampaignID: "dead", Q: "x"}))
-	}
 	f.useLists()
 	f.MustRow("dead", 1)
 	f.must(f.Events(f.Ctx, "dead", 0, 0))
@@ -323,8 +305,7 @@ func (f *fixture) useReads() {
 	f.must(f.Runs.ProjectionCursors(f.Ctx, outbox.CursorFilter{Projection: "p", State: outbox.CursorBehind}, p))
 	f.must(f.Runs.Held(f.Ctx, p, "dead", "known"))
 	f.ExecProjections(`delete from projection_cursors`)
-	_, err := f.Failure(f.Ctx, 99)
-	refused(f.TB, err, outbox.ErrNotFound)
+	refused(f.TB, storetest.No(f.Failure(f.Ctx, 99)), outbox.ErrNotFound)
 	f.must(f.Blocked(f.Ctx, 0))
 	f.must(f.StuckWithoutError(f.Ctx, outbox.Surroundings{}, 5))
 	f.must(f.Operations.Requeuing(f.Ctx))
@@ -341,8 +322,7 @@ func (f *fixture) useReads() {
 		f.must(f.Heatmap(f.Ctx, outbox.Range{Name: name}))
 		f.must(f.CampaignHistory(f.Ctx, "dead", outbox.Range{Name: name}))
 	}
-	dead, err := f.Campaign(f.Ctx, "dead")
-	f.ok(err)
+	dead := must.Get(f.Campaign(f.Ctx, "dead")).Or(f.TB)
 	f.must(f.SeqBefore(f.Ctx, dead, f.Clock.Now()))
 	f.must(f.History(f.Ctx, outbox.Range{}))
 	f.must(f.CampaignHistory(f.Ctx, "dead", outbox.Range{}))
@@ -353,7 +333,7 @@ func (f *fixture) useReads() {
 	f.must(f.Runs.DescribeProjections(f.Ctx, []outbox.ProjectionInfo{{Name: "p"}}))
 	f.must(f.Databases(f.Ctx))
 	f.must(f.AuditEntryOfKey(f.Ctx, "k"))
-	_, _, err = f.SelfCheck(f.Ctx, maintenance.Round{}, 10)
+	_, _, err := f.SelfCheck(f.Ctx, maintenance.Round{}, 10)
 	f.ok(err)
 	f.MustFindGaps()
 	f.must(f.Check(f.Ctx, storetest.Quiet))
@@ -362,24 +342,20 @@ func (f *fixture) useReads() {
 
 func (f *fixture) useRuns() {
 	f.must(f.Runs.Prune(f.Ctx))
-	cancelled, err := f.Runs.Start(f.Ctx, ana(""), enginetest.Rebuild("dead", "known"), enginetest.LoadedRuns)
-	f.ok(err)
-	_, err = f.Runs.Start(f.Ctx, ana(""), enginetest.Everything, enginetest.LoadedRuns)
-	refused(f.TB, err, outbox.ErrConflict)
+	cancelled := must.Get(f.Runs.Start(f.Ctx, ana(""), enginetest.Rebuild("dead", "known"), enginetest.LoadedRuns)).Or(f.TB)
+	refused(f.TB, storetest.No(f.Runs.Start(f.Ctx, ana(""), enginetest.Everything, enginetest.LoadedRuns)), outbox.ErrConflict)
 	f.must(f.Runs.Preview(f.Ctx, enginetest.Rebuild("dead", "known"), enginetest.LoadedRuns))
 	f.must(f.Runs.Preview(f.Ctx, enginetest.Everything, enginetest.LoadedRuns))
 	l := f.ClaimRun(one)
 	f.must(f.Runs.Scope(f.Ctx, l, "", 10))
 	f.must(f.Runs.Cancel(f.Ctx, ana(""), cancelled.ID))
 	f.FinishRun(l, outbox.RunCancelled, "")
-	run, err := f.Runs.Start(f.Ctx, ana(""), enginetest.Everything, enginetest.LoadedRuns)
-	f.ok(err)
+	run := must.Get(f.Runs.Start(f.Ctx, ana(""), enginetest.Everything, enginetest.LoadedRuns)).Or(f.TB)
 	l = f.ClaimRun(one)
 	f.must(f.Runs.Scope(f.Ctx, l, "", 10))
 	known := outbox.RunResult{CampaignID: "known", Outcome: outbox.OutcomeMatch, Seq: 1, Events: 1,
 		Projections: []outbox.ProjectionResult{{Projection: "roster", Verdict: outbox.VerdictMatch}}}
-	_, err = f.Runs.Report(f.Ctx, l, runs.Progress{Results: []outbox.RunResult{known}, Lines: []outbox.RunLine{{Text: "x"}}, Lease: lease})
-	f.ok(err, f.Runs.Release(f.Ctx, l), f.EndLeases(f.Ctx, "nobody"))
+	f.ok(storetest.No(f.Runs.Report(f.Ctx, l, runs.Progress{Results: []outbox.RunResult{known}, Lines: []outbox.RunLine{{Text: "x"}}, Lease: lease})), f.Runs.Release(f.Ctx, l), f.EndLeases(f.Ctx, "nobody"))
 	f.must(f.Runs.Finish(f.Ctx, f.ClaimRun(two), outbox.RunFailed, "boom"))
 	f.must(f.Runs.Resume(f.Ctx, ana(""), run.ID, enginetest.LoadedRuns))
 	f.must(f.Runs.Active(f.Ctx))
@@ -401,7 +377,7 @@ func (f *fixture) useRuns() {
 	f.must(f.Drifted(f.Ctx, 0))
 	f.must(f.Unverified(f.Ctx, 0))
 	f.must(f.FoundDrift(f.Ctx))
-	_, _, err = f.Runs.Stalest(f.Ctx, "", 3)
+	_, _, err := f.Runs.Stalest(f.Ctx, "", 3)
 	f.ok(err)
 }
 
@@ -410,6 +386,7 @@ func (f *fixture) useLists() {
 	for _, reverse := range []bool{false, true} {
 		for _, status := range append([]outbox.Status{""}, outbox.Statuses...) {
 			f.must(f.Rows(f.Ctx, outbox.RowFilter{Status: status, Reverse: reverse, Limit: 1}))
+			f.must(f.Rows(f.Ctx, outbox.RowFilter{Status: status, Reverse: reverse, CampaignID: "dead", Q: "x"}))
 			f.must(f.Rows(f.Ctx, outbox.RowFilter{Status: status, EventType: "counted", Limit: 1, Reverse: reverse, Cursor: lastPage(status, reverse)}))
 		}
 		f.must(f.Rows(f.Ctx, outbox.RowFilter{CampaignID: "dead", EventType: "counted", Limit: 1, Reverse: reverse}))

@@ -109,8 +109,7 @@ func TestErrorGroups_countRowsByWhatWentWrong(t *testing.T) {
 	f.AppendN("a", 5)
 	f.AppendN("b", 2)
 	f.Kill("a", "b")
-	f.AppendN("c", 1)
-	f.Fail("disk is full", "c")
+	f.Failing("disk is full", "c", 1)
 	all := f.groups()
 	must.Need(t, !all.Capped() && len(all.Groups) == 2, "%+v", all)
 	g := all.Groups[0]
@@ -126,8 +125,7 @@ func TestErrorGroups_knowEachErrorBesideACommonOne(t *testing.T) {
 	f.Exec(`insert into projection_apply_outbox (campaign_id, seq, event_type, status, attempt_count, next_attempt_at, last_error, fingerprint, enqueued_at, updated_at)
 		with recursive n (i) as (select 1 union all select i + 1 from n where i < 12000)
 		select 'common-' || i, 1, 'a', 'dead', 1, i, 'common', 'common', 1, 1 from n`)
-	f.AppendN("rare", 3)
-	f.Fail("rare", "rare")
+	f.Failing("rare", "rare", 3)
 	f.Exec(`update projection_apply_outbox set status = 'dead', attempt_count = 1, fingerprint = 'behind' where campaign_id = 'rare' and seq = 3`)
 	all := f.groups()
 	i := slices.IndexFunc(all.Groups, func(g outbox.ErrorGroup) bool { return g.Fingerprint == "behind" })
@@ -144,15 +142,12 @@ func TestErrorGroups_knowEachErrorBesideACommonOne(t *testing.T) {
 func TestErrorGroups_knowThatAnErrorHappenedBefore(t *testing.T) {
 	f := own(t, storetest.MaxAttempts(1))
 	began := f.Clock.Now()
-	f.AppendN("a", 1)
-	f.Fail("refused", "a")
+	f.Failing("refused", "a", 1)
 	f.MustSkip("a", 1)
 	f.PassOver()
 	f.Clock.Advance(time.Hour)
-	f.AppendN("b", 1)
-	f.Fail("refused", "b")
-	f.AppendN("c", 1)
-	f.Fail("another", "c")
+	f.Failing("refused", "b", 1)
+	f.Failing("another", "c", 1)
 	for _, g := range f.groups().Groups {
 		before := g.EarlierAt != nil
 		must.Hold(t, before == (g.Fingerprint == "refused") && (!before || g.EarlierAt.Sub(began) <= time.Minute), "%s failed before at %v", g.Fingerprint, g.EarlierAt)
@@ -176,8 +171,7 @@ func TestSummary_oldestRetryableIsInACampaignThatIsServed(t *testing.T) {
 
 func TestStuckWithoutError_divergedFirst(t *testing.T) {
 	f := own(t, storetest.MaxAttempts(2))
-	f.AppendN("dead", 2)
-	f.Kill("dead")
+	f.Dies("dead", 2)
 	f.AppendN("diverged", 1)
 	f.MustSettle(one, store.Result{Claim: f.ClaimOne(one, 2), Diverged: "for a test"})
 	f.AppendN("due elsewhere paused", 3)

@@ -158,14 +158,12 @@ func TestPages_refuseForeignCursors(t *testing.T) {
 	rows := func(filter outbox.RowFilter) func(string) error {
 		return func(cursor string) error {
 			filter.Cursor = cursor
-			_, err := f.Rows(f.Ctx, filter)
-			return err
+			return storetest.No(f.Rows(f.Ctx, filter))
 		}
 	}
 	campaigns := func(sort outbox.CampaignSort) func(string) error {
 		return func(cursor string) error {
-			_, err := f.Campaigns(f.Ctx, outbox.CampaignFilter{Sort: sort, Cursor: cursor})
-			return err
+			return storetest.No(f.Campaigns(f.Ctx, outbox.CampaignFilter{Sort: sort, Cursor: cursor}))
 		}
 	}
 	byID, byDue := f.rowPager(outbox.RowFilter{Limit: 1})(""), f.rowPager(outbox.RowFilter{Limit: 1, Status: outbox.Dead})("")
@@ -183,8 +181,7 @@ func TestPages_refuseForeignCursors(t *testing.T) {
 		{"campaigns by id", campaigns(""), []string{"!", "eA", "YQBi", "MXgAYQ", "MABhAGI", *byLag.NextCursor}},
 		{"campaigns by lag", campaigns(outbox.SortLag), []string{*byAge.NextCursor}},
 		{"oldest acts first", func(cursor string) error {
-			_, err := f.AuditLog(f.Ctx, outbox.AuditFilter{Reverse: true, Cursor: cursor})
-			return err
+			return storetest.No(f.AuditLog(f.Ctx, outbox.AuditFilter{Reverse: true, Cursor: cursor}))
 		}, []string{"x", "!!", "MQAy", *acts.NextCursor}},
 	} {
 		for _, cursor := range c.cursors {
@@ -384,6 +381,5 @@ func TestPostgresEventsMatching_waitsForWhatIsOpenBelow(t *testing.T) {
 	m, err = f.EventsMatching(f.Ctx, items, 0, 10)
 	must.Hold(t, err == nil && len(m.Events) == 1 && m.Position == 2, "%+v, %v", m, err)
 	must.Equal(t, must.Get(f.Position(f.Ctx)).Or(t), 2, "the position")
-	_, err = f.AppendUnless(storetest.Event("b", "counted"), 0, items...)
-	blockedBy(t, err, 1)
+	blockedBy(t, storetest.No(f.AppendUnless(storetest.Event("b", "counted"), 0, items...)), 1)
 }

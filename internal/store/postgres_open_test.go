@@ -55,8 +55,7 @@ func TestPostgresOpen_createsDatabasesAndSchemas(t *testing.T) {
 	} {
 		f := openPair(t, c.pair, storetest.NewClock())
 		f.AppendN("a", 2)
-		f.Drain()
-		f.Sound()
+		f.DrainsSoundly()
 		mustBeMigrated(t, f.Store)
 		must.Equal(t, storetest.Texts(t, f.JournalDB, `select distinct schemaname from pg_tables where tablename like '%goose%' order by 1`), c.schemas, "schemas with tables")
 	}
@@ -67,8 +66,7 @@ func TestPostgresOpen_withoutMigratingRefusesWhatIsMissingOrOlder(t *testing.T) 
 	noMigrate := func(p dbtest.Pair) store.Options { return asTheyAre(storetest.OptionsFor(p)) }
 	missing := storetest.UnusedDatabase(t, "never_made")
 	setup(t, noMigrate(dbtest.Pair{Journal: missing, Projections: dbtest.InSchema(missing, "projections")}), "the journal database", "never_made", "does not exist", "--journal-db", "outboxweb migrate")
-	s, err := store.Open(t.Context(), noMigrate(f.Pair))
-	must.Need(t, err == nil, "with both databases in place: %v", err)
+	s := must.Get(store.Open(t.Context(), noMigrate(f.Pair))).Or(t)
 	s.Close()
 	f.Unchanged(func() {
 		o := noMigrate(f.Pair)
@@ -211,8 +209,7 @@ func TestPostgresPooler_carriesManyAtOnce(t *testing.T) {
 		},
 	})
 	storetest.Eventually(f.TB, "a hint from beyond the proxy", func() bool { return woken.Load() > 0 })
-	first.Drain()
-	first.Sound()
+	first.DrainsSoundly()
 	for i := range campaigns {
 		must.Equal(t, second.MustCampaign(fmt.Sprint("c-", i)).AppliedSeq, each, "campaign")
 	}
@@ -342,8 +339,7 @@ func TestPostgresCommits_areDurableWhateverTheRoleSays(t *testing.T) {
 		f.EveryConnection(`set synchronous_commit = ` + given)
 		var got string
 		err := f.Journal().Write(f.Ctx, func(tx *store.Tx) error {
-			_, err := tx.One([]any{&got}, `select current_setting('synchronous_commit')`)
-			return err
+			return storetest.No(tx.One([]any{&got}, `select current_setting('synchronous_commit')`))
 		})
 		must.Hold(t, err == nil && got == want, "%s is %q (%v), want %s", given, got, err, want)
 	}

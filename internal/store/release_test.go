@@ -92,8 +92,7 @@ func TestOpen_takesOverTheDatabasesOfEachRelease(t *testing.T) {
 		must.Equal(t, len(f.Ready(f.Ctx)), 0, dir, "not ready")
 		sum, err := f.Summary(f.Ctx)
 		must.Hold(t, err == nil && sum.Campaigns.Total == 3 && sum.Counts.Dead == 1, "%s: the summary is %+v, %v", dir, sum, err)
-		f.AppendN("later", 2)
-		f.Drain()
+		f.Applied("later", 2)
 		f.Is("later", "applied 2 of 2")
 		f.Sound()
 	}

@@ -40,15 +40,13 @@ func TestRequeueRow_setsADeadRowBackAndKeepsItsHistory(t *testing.T) {
 	must.Hold(t, act.Seq == 1 && strings.Contains(string(act.Before), `"dead"`) && strings.Contains(string(act.After), `"pending"`), "audit record is %+v", act)
 	d := f.MustRow("a", 1)
 	must.Hold(t, len(d.Attempts) == 8 && len(d.Activity) == 1, "the row's page has %d attempts and %d acts", len(d.Attempts), len(d.Activity))
-	f.Drain()
-	f.Sound()
+	f.DrainsSoundly()
 }
 
 // What other rows say is in the scenarios of the command.
 func TestActions_touchOnlyRowsInTheirState(t *testing.T) {
 	f := own(t)
-	f.AppendN("failed", 2)
-	f.Fail("boom", "failed")
+	f.Failing("boom", "failed", 2)
 	f.AppendN("gone", 2)
 	f.LoseRows("gone", "seq = 1")
 	f.AppendN("held", 2)
@@ -116,10 +114,8 @@ func TestRequeueDead_takesRowsThatAreNoHeads(t *testing.T) {
 
 func TestActions_needAReasonFromTheReachTheyWereToldOf(t *testing.T) {
 	f := own(t, storetest.MaxAttempts(1), func(o *store.Options) { o.ReasonFrom = 3 })
-	f.AppendN("few", 3)
-	f.Kill("few")
-	f.AppendN("many", 4)
-	f.Kill("many")
+	f.Dies("few", 3)
+	f.Dies("many", 4)
 	f.must(f.RequeueRow(f.Ctx, ana(""), "few", 1)) // releases two rows
 	f.Unchanged(func() {
 		refused(t, storetest.No(f.RequeueRow(f.Ctx, ana(" "), "many", 1)), outbox.ErrInvalid, "releases 3 rows; actions that release 3 or more require a reason")

@@ -21,10 +21,8 @@ func (f *fixture) history(over outbox.RangeName) []outbox.Point {
 func TestSample_oncePerMinuteAndOnlyWhenSomethingChanged(t *testing.T) {
 	f := own(t)
 	count := func() int64 { return f.Number(`select count(*) from samples`) }
-	f.AppendN("a", 3)
-	f.MustSample()
-	f.AppendN("a", 1)
-	f.MustSample()
+	f.Sampled("a", 3)
+	f.Sampled("a", 1)
 	must.Equal(t, count(), 1, "samples of one minute")
 	f.Clock.Advance(time.Minute)
 	f.MustSample()
@@ -35,8 +33,7 @@ func TestSample_oncePerMinuteAndOnlyWhenSomethingChanged(t *testing.T) {
 	f.Clock.Advance(time.Minute)
 	f.Unchanged(f.MustSample)
 	f.Clock.Advance(9 * 24 * time.Hour)
-	f.AppendN("a", 1)
-	f.MustSample()
+	f.Sampled("a", 1)
 	must.Equal(t, count(), 2, "samples, of which one is older than eight days")
 }
 
@@ -93,11 +90,9 @@ func TestHistory_tellsWhatStoodAtEachMinute(t *testing.T) {
 
 func TestCampaignHistory_keepsThoseThatAreBehindForLong(t *testing.T) {
 	f := own(t)
-	f.AppendN("slow", 3)
-	f.Kill("slow")
+	f.Dies("slow", 3)
 	f.Clock.Advance(3 * time.Minute)
-	f.AppendN("fast", 1)
-	f.MustSample()
+	f.Sampled("fast", 1)
 	f.Drain()
 	f.Clock.Advance(time.Minute)
 	f.MustSample()
@@ -122,8 +117,7 @@ func TestCampaignHistory_hasWhatBlocksItAtASample(t *testing.T) {
 	minute := f.Clock.Now().Truncate(time.Minute).Add(time.Minute)
 	until := func(after time.Duration) { f.Clock.Advance(minute.Add(after).Sub(f.Clock.Now())) }
 	until(31 * time.Second)
-	f.AppendN("a", 95)
-	f.Kill("a")
+	f.Dies("a", 95)
 	until(time.Minute)
 	f.MustSample()
 	until(103 * time.Second)
@@ -156,8 +150,7 @@ func TestHistory_hasAnActionAtOnce(t *testing.T) {
 // What a note changes is in the scenarios of the command.
 func TestNoteGroup_isPinnedAndTakenAway(t *testing.T) {
 	f := own(t)
-	f.AppendN("a", 1)
-	f.Fail("boom", "a")
+	f.Failing("boom", "a", 1)
 	for _, text := range []string{"waits for the fix of Monday", ""} {
 		note := must.Get(f.SetGroupNote(f.Ctx, ana("known"), "boom", text)).Or(t)
 		pinned := must.Get(f.ErrorGroups(f.Ctx)).Or(t).Groups[0].Note
@@ -190,11 +183,9 @@ func TestSample_goesOnWhenTheClockIsSetBack(t *testing.T) {
 	f.Clock.Advance(48 * time.Hour)
 	f.MustSample()
 	f.Clock.Advance(-48 * time.Hour)
-	f.AppendN("a", 1)
-	f.MustSample()
+	f.Sampled("a", 1)
 	f.Clock.Advance(time.Minute)
-	f.AppendN("a", 1)
-	f.MustSample()
+	f.Sampled("a", 1)
 	points := f.history(outbox.RangeHour)
 	must.Hold(t, len(points) == 3 && points[1].Counts.Pending == 3, "after the clock was set back the history is %+v, want the two minutes since and the running one", points)
 	must.Equal(t, f.Number(`select count(*) from samples`), 2, "samples are kept")
@@ -253,16 +244,14 @@ func TestSeries_sumUpInstancesOnce(t *testing.T) {
 	}
 	must.Equal(t, f.Number(`select count(*) from series_samples where at > $1`, f.Clock.Now().UnixMicro()), 0, "values are of the future")
 	f.Clock.Advance(9 * 24 * time.Hour)
-	f.AppendN("a", 1)
-	f.MustSample()
+	f.Sampled("a", 1)
 	must.Equal(t, f.Number(`select count(*) from series_samples where at < $1`, f.Clock.Now().Add(-time.Hour).UnixMicro()), 0, "values are kept for longer than eight days")
 }
 
 func TestSeries_keepTheBacklogByType(t *testing.T) {
 	f := own(t)
 	must.OK(t, f.Heartbeat(f.Ctx, outbox.InstanceState{ID: "w", StartedAt: f.Clock.Now()}))
-	f.AppendN("a", 3)
-	f.MustSample()
+	f.Sampled("a", 3)
 	f.Clock.Advance(10 * time.Minute)
 	f.Drain()
 	f.MustSample()
@@ -328,8 +317,7 @@ func TestSeqBefore_findsEventsByTheirTime(t *testing.T) {
 // What a process counted in the running minute is in its charts before it is written, and once.
 func TestSeries_haveTheRunningMinute(t *testing.T) {
 	f := own(t)
-	f.AppendN("a", 1)
-	f.MustSample()
+	f.Sampled("a", 1)
 	var c store.Counts
 	for range 100 {
 		c.Delay(30 * time.Second)
@@ -345,8 +333,7 @@ func TestSeries_haveTheRunningMinute(t *testing.T) {
 		must.Hold(t, len(p50) == 1 && p50[0].Values[end] != nil && *p50[0].Values[end] >= 27 && *p50[0].Values[end] <= 33, "the latency is %+v", p50)
 		must.Hold(t, len(last) == 1 && *last[0].Values[end] == 1 && len(h.Of(outbox.SeriesFollowed, "")) == outbox.SeriesShown+1, "beyond those with the most: %+v", last)
 		f.Clock.Advance(2 * time.Minute)
-		f.AppendN("a", 1)
-		f.MustSample() // writes it
+		f.Sampled("a", 1) // writes it
 	}
 }
 
@@ -373,8 +360,7 @@ func TestFuture_isSetRight(t *testing.T) {
 			},
 			"a retry waits no longer than the settings allow": func(t *testing.T, f *fixture) {
 				fast := f.ahead(10 * time.Minute)
-				fast.AppendN("a", 3)
-				fast.Fail("boom", "a")
+				fast.Failing("boom", "a", 3)
 				repair(f)
 				e := f.Explained("a")
 				must.Hold(t, e.Blocker == outbox.BlockerBackoff && e.Why == "Event 1 failed and will be retried in 1 s", "explained as %+v", e)

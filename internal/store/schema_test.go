@@ -182,10 +182,8 @@ func TestDocument_isExactlyWhatIsStored(t *testing.T) {
 
 func TestEventLines_tellWhichEventsHaveARow(t *testing.T) {
 	f := own(t, storetest.MaxAttempts(1))
-	f.AppendN("a", 2)
-	f.Drain()
-	f.AppendN("a", 4)
-	f.Kill("a")
+	f.Applied("a", 2)
+	f.Dies("a", 4)
 	f.AppendN("b", 9)
 	f.Exec(`delete from projection_apply_outbox where campaign_id = 'a' and seq = 5`)
 	lines := must.Get(f.EventLines(f.Ctx, "a", 2, 100)).Or(t)

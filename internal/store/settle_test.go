@@ -243,8 +243,7 @@ func TestLocks_areTakenInOneOrderByThoseWhoNeedSeveral(t *testing.T) {
 			for _, c := range storetest.Shuffled(claims) {
 				results = append(results, store.Result{Claim: c, Applied: c.First - 1})
 			}
-			_, err = s.Settle(s.Ctx, one, results)
-			return err
+			return storetest.No(s.Settle(s.Ctx, one, results))
 		},
 		"end leases": func(s *fixture, _ int) error { return s.EndLeases(s.Ctx, one.ID) },
 		"pause": func(s *fixture, i int) error {

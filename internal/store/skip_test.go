@@ -37,8 +37,7 @@ func TestSkipEvent_releasesTheHeadAndSaysSoEverywhere(t *testing.T) {
 
 func TestSkipEvent_isLoadedWithTheEventsOfEveryLaterClaim(t *testing.T) {
 	f := own(t)
-	f.AppendN("b", 1)
-	f.Drain()
+	f.Applied("b", 1)
 	f.DieAt(4, 2)
 	f.MustSkip("a", 2)
 	c := f.Claims(one, 10, "a 2-4 under 11, with skips")
@@ -180,8 +179,7 @@ func TestUnskipEvent_startsTheNextEventOver(t *testing.T) {
 		f.must(f.UnskipEvent(f.Ctx, ana(""), "a", 2))
 		f.Is("a", "applied 1 of 4, head 2 pending, 3 pending")
 		f.Sound()
-		f.Drain()
-		f.Sound()
+		f.DrainsSoundly()
 	})
 }
 

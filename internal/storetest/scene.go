@@ -153,6 +153,27 @@ func (f *Fixture) Kill(campaigns ...string) {
 	}
 }
 
+// Applied appends n events to each of the campaigns, and processes everything that is due.
+func (f *Fixture) Applied(campaigns string, n int) { f.AppendN(campaigns, n); f.Drain() }
+
+// Dies appends n events to a campaign, and makes its head dead.
+func (f *Fixture) Dies(campaign string, n int) { f.AppendN(campaign, n); f.Kill(campaign) }
+
+// Failing appends n events to a campaign, and makes its head fail once.
+func (f *Fixture) Failing(message, campaign string, n int) {
+	f.AppendN(campaign, n)
+	f.Fail(message, campaign)
+}
+
+// Halted appends n events to a campaign, and pauses it.
+func (f *Fixture) Halted(campaign string, n int) { f.AppendN(campaign, n); f.MustPause(campaign) }
+
+// Sampled appends n events to a campaign, and samples.
+func (f *Fixture) Sampled(campaign string, n int) { f.AppendN(campaign, n); f.MustSample() }
+
+// DrainsSoundly is Drain that leaves nothing for a check to find.
+func (f *Fixture) DrainsSoundly() { f.Drain(); f.Sound() }
+
 // MustCampaign reads a campaign.
 func (f *Fixture) MustCampaign(id string) outbox.Campaign {
 	return must.Get(f.Campaign(f.Ctx, id)).Or(f.TB)
@@ -164,7 +185,7 @@ func (f *Fixture) MustRow(campaign string, seq int64) outbox.RowDetail {
 }
 
 // DeadHead creates campaign a with three events, the first of them dead.
-func (f *Fixture) DeadHead() { f.AppendN("a", 3); f.Kill("a") }
+func (f *Fixture) DeadHead() { f.Dies("a", 3) }
 
 // Gap creates campaign a with three events without rows, and without any in the counts of its row.
 func (f *Fixture) Gap() {
