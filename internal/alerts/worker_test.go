@@ -156,126 +156,103 @@ func TestWorker_tellsThatAPublisherRecoveredWhenItDelivers(t *testing.T) {
 	must.Hold(t, w.kinds() == "firing reminder resolved" && strings.HasSuffix(w.got[2].Title, ": publisher orders/erp delivers again"), "at the end: sent %+v", w.got)
 }
 
-// An operator who clears a publisher's errors has not made it deliver: it recovers with a delivery, or when nothing is left to deliver.
-func TestWorker_endsAResumedPublisherWhenItDelivers(t *testing.T) {
+// moment changes what is found. After so long, the messages are of these kinds, and the last one says this.
+type moment struct {
+	change      func(*fixture)
+	lasts       time.Duration
+	kinds, says string
+}
+
+// subscribed is a publisher that delivered long ago, with so many errors in a row.
+func subscribed(status outbox.PublisherStatus, errors int, more ...func(*outbox.Publisher, time.Time)) func(*fixture) {
+	return func(f *fixture) {
+		p := outbox.Publisher{SubscriptionName: outbox.SubscriptionName{Topic: "all", Publisher: "hook"}, LagEvents: 300, Status: status, ErrorCount: errors, LastPublishedAt: new(storetest.Began.Add(-time.Hour))}
+		if errors > 0 {
+			p.ErrorKind, p.LastErrorAt = outbox.DestinationError, new(f.Clock.Now())
+		}
+		for _, change := range more {
+			change(&p, f.Clock.Now())
+		}
+		f.facts = outbox.Facts{Moved: true, Publishers: []outbox.Publisher{p}}
+	}
+}
+
+// silent is an instance that is silent for so long, and for three hours more.
+func silent(before time.Duration, kinds string) []moment {
+	return []moment{{func(f *fixture) {
+		f.facts.Moved = true
+		f.facts.Summary.Instances = []outbox.InstanceState{{ID: "w-9", BeatEvery: 5 * time.Second, LastSeen: f.Clock.Now().Add(-before)}}
+	}, 5 * time.Minute, kinds, ""}, {func(f *fixture) {
+		for range 3 {
+			f.Clock.Advance(time.Hour)
+			f.step()
+		}
+	}, 0, kinds, ""}}
+}
+
+func held(all ...outbox.HeldProjection) func(*fixture) {
+	return func(f *fixture) { f.facts = outbox.Facts{Moved: true, Summary: outbox.Summary{Held: all}} }
+}
+
+func failedRuns(ids ...int64) func(*fixture) {
+	return func(f *fixture) {
+		f.facts = outbox.Facts{Moved: true}
+		for _, id := range ids {
+			f.facts.Runs = append(f.facts.Runs, outbox.Run{ID: id, Kind: outbox.RunRebuild, Status: outbox.RunFailed, FinishedAt: new(storetest.Began)})
+		}
+	}
+}
+
+func TestWorker_tellsOfEachTroubleUntilItIsOver(t *testing.T) {
 	t.Parallel()
-	for name, end := range map[string]struct {
-		change func(*outbox.Publisher, time.Time)
-		want   string
-	}{
-		"it delivers":           {func(p *outbox.Publisher, now time.Time) { p.LastPublishedAt = &now }, "publisher all/hook delivers again"},
-		"its position is moved": {func(p *outbox.Publisher, _ time.Time) { p.LagEvents = 0 }, "publisher all/hook has nothing left to deliver, after an operator's action"},
-		"it is paused":          {func(p *outbox.Publisher, _ time.Time) { p.Status = outbox.PublisherPaused }, "publisher all/hook was paused"},
+	const at, short = "https://ops.example/", 30 * time.Second
+	// An operator who clears a publisher's errors has not made it deliver: it recovers with a delivery, or when nothing is left to deliver.
+	publisher := func(says string, status outbox.PublisherStatus, end func(*outbox.Publisher, time.Time)) []moment {
+		return []moment{{subscribed(outbox.PublisherFailed, 4), short, "firing", ""}, {subscribed(outbox.PublisherActive, 0), short, "firing", ""}, {subscribed(outbox.PublisherActive, 1), short, "firing", ""},
+			{subscribed(outbox.PublisherFailed, 4), short, "firing", ""}, {subscribed(outbox.PublisherActive, 0), short, "firing", ""}, {subscribed(status, 0, end), short, "firing resolved", says}}
+	}
+	// An instance is over when it is back, was stopped, or is not listed any more; one that was silent long before is not told.
+	instance := func(says string, end func(*fixture, []outbox.InstanceState)) []moment {
+		return append(silent(2*time.Minute, "firing"), moment{func(f *fixture) { end(f, f.facts.Summary.Instances) }, 3 * time.Minute, "firing resolved", says})
+	}
+	read := func(f *fixture, name string, rejected int64) outbox.IntakeSource {
+		return outbox.IntakeSource{Name: name, Configured: true, Rejected: rejected, Lease: &outbox.Lease{Owner: "w-1", ExpiresAt: f.Clock.Now().Add(24 * time.Hour)}}
+	}
+	for name, moments := range map[string][]moment{
+		"a publisher that delivers":              publisher("publisher all/hook delivers again", outbox.PublisherActive, func(p *outbox.Publisher, now time.Time) { p.LastPublishedAt = &now }),
+		"a publisher whose position is moved":    publisher("publisher all/hook has nothing left to deliver, after an operator's action", outbox.PublisherActive, func(p *outbox.Publisher, _ time.Time) { p.LagEvents = 0 }),
+		"a publisher that is paused":             publisher("publisher all/hook was paused", outbox.PublisherPaused, func(*outbox.Publisher, time.Time) {}),
+		"an instance that is back":               instance("no longer silent or stalled", func(f *fixture, all []outbox.InstanceState) { all[0].LastSeen = f.Clock.Now().Add(time.Hour) }),
+		"an instance that was stopped":           instance("was stopped", func(f *fixture, all []outbox.InstanceState) { all[0].StoppedAt = new(f.Clock.Now()) }),
+		"an instance that is forgotten":          instance("is forgotten", func(f *fixture, _ []outbox.InstanceState) { f.facts.Summary.Instances = nil }),
+		"an instance that was silent for longer": silent(61*time.Minute, ""),
+		"a quarantine, while projections cannot be read": {{held(outbox.HeldProjection{Projection: "badges", Quarantined: 1}), short, "firing", "quarantine badges: "}, {held(), short, "firing", at + "docs/operating#a-projection-is-quarantined"},
+			{held([]outbox.HeldProjection{}...), short, "firing resolved", "projection badges is not quarantined in any campaign"}},
+		"runs of a kind, until one completes": {{failedRuns(7), time.Minute, "firing", "rebuild: Run 7 (rebuild) has failed"}, {failedRuns(9, 7), time.Minute, "firing", ""},
+			{func(f *fixture) { f.Clock.Advance(outbox.AlertAgain) }, time.Minute, "firing reminder", "Still: Run 9 (rebuild) has failed"}, {failedRuns(), time.Minute, "firing reminder resolved", "the failed rebuild run was resumed or repeated"}},
+		"each source by itself": {
+			{func(f *fixture) {
+				f.facts = outbox.Facts{Moved: true, Sources: []outbox.IntakeSource{read(f, "billing", 0), read(f, "shop", 2)}}
+			}, 5 * time.Minute, "firing", "rejected_rows shop: 2 rows of source shop are rejected, and each blocks its campaign " + at + "docs/intake#rejected-rows " + at + "intake/shop# 2 "},
+			{func(f *fixture) {
+				f.facts.Sources[0].Lease, f.facts.Sources[0].Error, f.facts.Sources[1].Rejected = nil, "connection refused", 0
+			}, 3 * time.Minute, "firing resolved firing", "source billing: Source billing cannot be read " + at + "docs/intake#a-source-is-not-read"},
+			{func(f *fixture) { f.facts.Sources[0] = read(f, "billing", 0) }, 2 * time.Minute, "firing resolved firing resolved", "source billing is read again"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w, f := told(t, `publisher: {for: 0}`)
-			p := outbox.Publisher{SubscriptionName: outbox.SubscriptionName{Topic: "all", Publisher: "hook"}, LagEvents: 300}
-			state := func(status outbox.PublisherStatus, errors int) {
-				p.Status, p.ErrorCount, p.ErrorKind, p.LastErrorAt = status, errors, "", nil
-				if errors > 0 {
-					p.ErrorKind, p.LastErrorAt = outbox.DestinationError, new(f.Clock.Now())
+			w, f := told(t, `publisher: {for: 0}, quarantine: {for: 0}`)
+			for i, m := range moments {
+				m.change(f)
+				f.pass(m.lasts)
+				must.Need(t, w.kinds() == m.kinds, "moment %d: sent %q, want %q: %+v", i, w.kinds(), m.kinds, w.got)
+				if len(w.got) > 0 {
+					last := w.got[len(w.got)-1]
+					said := fmt.Sprintf("%s %s: %s %s %s %d %s", last.Rule, last.Cause, last.Title, last.RunbookURL, last.ConsoleURL, last.Count, last.Error)
+					must.Hold(t, strings.Contains(said, m.says), "moment %d: said %q, want %q", i, said, m.says)
 				}
-				f.facts = outbox.Facts{Moved: true, Publishers: []outbox.Publisher{p}}
-				f.pass(30 * time.Second)
 			}
-			before := f.Clock.Now().Add(-time.Hour)
-			p.LastPublishedAt = &before
-			state(outbox.PublisherFailed, 4)
-			state(outbox.PublisherActive, 0) // resumed; the first call has not ended
-			state(outbox.PublisherActive, 1)
-			state(outbox.PublisherFailed, 4)
-			state(outbox.PublisherActive, 0)
-			must.Need(t, w.kinds() == "firing", "without a delivery it sent %+v", w.got)
-			end.change(&p, f.Clock.Now())
-			state(p.Status, 0)
-			must.Hold(t, w.kinds() == "firing resolved" && strings.HasSuffix(w.got[1].Title, end.want), "at the end it sent %+v", w.got)
 		})
 	}
-}
-
-// While the projections cannot be read, a quarantine neither begins nor ends.
-func TestWorker_endsAQuarantineOnlyWhenItKnows(t *testing.T) {
-	w, f := told(t, `quarantine: {for: 0}`)
-	for _, held := range [][]outbox.HeldProjection{{{Projection: "badges", Quarantined: 1}}, nil, {}} {
-		f.facts = outbox.Facts{Moved: true, Summary: outbox.Summary{Held: held}}
-		f.pass(30 * time.Second)
-		got, want := w.kinds(), map[bool]string{true: "firing", false: "firing resolved"}[held == nil || len(held) > 0]
-		must.Need(t, got == want, "with %v it sent %q", held, got)
-	}
-	m := w.got[0]
-	must.Hold(t, m.Rule == "quarantine" && m.Cause == "badges" && m.RunbookURL == "https://ops.example/docs/operating#a-projection-is-quarantined" && strings.HasSuffix(w.got[1].Title, "projection badges is not quarantined in any campaign"), "sent %+v", w.got)
-}
-
-// Failed runs of a kind are one trouble, until one completes.
-func TestWorker_tellsOfFailedRunsByTheirKind(t *testing.T) {
-	w, f := told(t)
-	failed := outbox.Run{ID: 7, Kind: outbox.RunRebuild, Status: outbox.RunFailed, FinishedAt: new(f.Clock.Now())}
-	f.facts = outbox.Facts{Moved: true, Runs: []outbox.Run{failed}}
-	f.pass(time.Minute)
-	next := failed
-	next.ID = 9
-	f.facts.Runs = []outbox.Run{next, failed}
-	f.pass(time.Minute)
-	must.Need(t, w.kinds() == "firing" && w.got[0].Title == "Run 7 (rebuild) has failed", "sent %+v", w.got)
-	f.Clock.Advance(outbox.AlertAgain)
-	f.pass(time.Minute)
-	f.facts.Runs = nil
-	f.pass(time.Minute)
-	must.Hold(t, w.kinds() == "firing reminder resolved" && w.got[1].Title == "Still: Run 9 (rebuild) has failed" && strings.Contains(w.got[2].Title, "the failed rebuild run was resumed or repeated"), "sent %+v", w.got)
-}
-
-// A silent instance is over when it is back, was stopped, or is not listed any more; one that was silent long before is not told.
-func TestWorker_tellsOfASilentInstanceUntilItIsOver(t *testing.T) {
-	t.Parallel()
-	for _, c := range []struct {
-		name   string
-		silent time.Duration // before it is first found
-		end    func(*fixture)
-		want   string
-	}{
-		{"it is back", 2 * time.Minute, func(f *fixture) { f.facts.Summary.Instances[0].LastSeen = f.Clock.Now().Add(time.Hour) }, "no longer silent or stalled"},
-		{"it was stopped", 2 * time.Minute, func(f *fixture) { at := f.Clock.Now(); f.facts.Summary.Instances[0].StoppedAt = &at }, "was stopped"},
-		{"it is forgotten", 2 * time.Minute, func(f *fixture) { f.facts.Summary.Instances = nil }, "is forgotten"},
-		{"it was silent before", 61 * time.Minute, func(*fixture) {}, ""},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			w, f := told(t)
-			f.facts.Moved = true
-			f.facts.Summary.Instances = []outbox.InstanceState{{ID: "w-9", BeatEvery: 5 * time.Second, LastSeen: f.Clock.Now().Add(-c.silent)}}
-			f.pass(5 * time.Minute)
-			for range 3 {
-				f.Clock.Advance(time.Hour)
-				f.step()
-			}
-			got := w.kinds()
-			must.Need(t, got == map[bool]string{true: "", false: "firing"}[c.want == ""], "after three hours it sent %q", got)
-			c.end(f)
-			f.pass(3 * time.Minute)
-			must.Hold(t, c.want == "" || w.kinds() == "firing resolved" && strings.Contains(w.got[1].Title, c.want), "at the end it sent %+v", w.got)
-		})
-	}
-}
-
-// Each source is told by itself: what is rejected, and that it is not read.
-func TestWorker_tellsOfEachSource(t *testing.T) {
-	w, f := told(t)
-	read := outbox.IntakeSource{Name: "billing", Configured: true, Lease: &outbox.Lease{Owner: "w-1", ExpiresAt: f.Clock.Now().Add(24 * time.Hour)}}
-	shop := read
-	shop.Name, shop.Rejected = "shop", 2
-	f.facts = outbox.Facts{Moved: true, Sources: []outbox.IntakeSource{read, shop}}
-	f.pass(5 * time.Minute)
-	must.Need(t, w.kinds() == "firing", "sent %q before anything changed", w.kinds())
-	m := w.got[0]
-	must.Hold(t, m.Rule == "rejected_rows" && m.Cause == "shop" && m.Count == 2 && m.Title == "2 rows of source shop are rejected, and each blocks its campaign" &&
-		m.RunbookURL == "https://ops.example/docs/intake#rejected-rows" && m.ConsoleURL == "https://ops.example/intake/shop#", "sent %+v", m)
-	f.facts.Sources[0].Lease, f.facts.Sources[0].Error, f.facts.Sources[1].Rejected = nil, "connection refused", 0
-	f.pass(3 * time.Minute)
-	must.Need(t, w.kinds() == "firing resolved firing" && strings.Contains(w.got[1].Title, "source shop has no rejected rows"), "sent %q: %+v", w.kinds(), w.got)
-	m = w.got[2]
-	must.Hold(t, m.Rule == "source" && m.Cause == "billing" && m.Title == "Source billing cannot be read" && m.Error == "connection refused" && m.RunbookURL == "https://ops.example/docs/intake#a-source-is-not-read", "sent %+v", m)
-	f.facts.Sources[0] = read
-	f.pass(2 * time.Minute)
-	must.Hold(t, w.kinds() == "firing resolved firing resolved" && strings.Contains(w.got[3].Title, "source billing is read again"), "at the end it sent %+v", w.got[len(w.got)-1])
 }
 
 // nowhere is a receiver that refuses every connection: a test of it is recorded all the same.
