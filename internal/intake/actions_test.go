@@ -58,9 +58,5 @@ var kinds = storetest.Kinds[*desk]{
 func TestActions_keepToTheRulesOfAllActions(t *testing.T) {
 	t.Parallel()
 	kinds.KeepRules(t)
-}
-
-func TestActions_areAllThatLeaveARecord(t *testing.T) {
-	t.Parallel()
 	kinds.MustHave(t, func(a outbox.Action) bool { return strings.HasPrefix(string(a), "intake_") })
 }

@@ -107,49 +107,33 @@ func TestIntake_journalsARepeatedRowOnce(t *testing.T) {
 	equal(t, "reason", s.rejected("e-1").Reason, `event "e-1" of campaign "c-1" already exists at seq 1 with different content (actor_id, payload)`)
 }
 
-func TestIntake_retriesARowAsItIsNow(t *testing.T) {
+func TestIntake_rejectedRowIsRetriedOrDiscarded(t *testing.T) {
 	s := ownShop(t)
-	s.raw("c-1", "bad", `{"amount"`)
-	s.raw("c-1", "behind", `{}`)
+	retry := func(id int64) error { return storetest.No(s.intake.Retry(s.Ctx, storetest.Ana(""), "shop", id)) }
+	for _, campaign := range []string{"c-1", "c-2", "c-3"} {
+		s.raw(campaign, "bad-"+campaign, `{"amount"`)
+		s.raw(campaign, "behind-"+campaign, `{}`)
+	}
 	s.drain()
-	id := s.rejected("bad").ID
-	must.Get(s.intake.Retry(s.Ctx, storetest.Ana(""), "shop", id)).Or(t)
+	id, gone, r := s.rejected("bad-c-1").ID, s.rejected("bad-c-2").ID, s.rejected("bad-c-3")
+	must.OK(t, retry(id))
 	s.drain()
-	equal(t, "a row that fails again", s.rejected("bad").Attempts, 2)
-	equal(t, "campaign", s.journal("c-1"), "")
-	mustExec(t, s.db, `update outboxweb_intake set payload = '[]' where event_id = 'bad'`)
-	must.Get(s.intake.Retry(s.Ctx, storetest.Ana(""), "shop", id)).Or(t)
+	equal(t, "a row that fails again", s.rejected("bad-c-1").Attempts, 2)
+	mustExec(t, s.db, `update outboxweb_intake set payload = '[]' where event_id = 'bad-c-1'`)
+	must.OK(t, retry(id))
 	s.drain()
-	equal(t, "the new reason", s.rejected("bad").Reason, "payload must be a JSON object")
-	mustExec(t, s.db, `update outboxweb_intake set payload = '{}' where event_id = 'bad'`)
-	must.Get(s.intake.Retry(s.Ctx, storetest.Ana(""), "shop", id)).Or(t)
-	storetest.Refused(t, storetest.No(s.intake.Retry(s.Ctx, storetest.Ana(""), "shop", id)), outbox.ErrConflict) // before the row is tried
+	equal(t, "the new reason", s.rejected("bad-c-1").Reason, "payload must be a JSON object")
+	mustExec(t, s.db, `update outboxweb_intake set payload = '{}' where event_id = 'bad-c-1'`)
+	must.OK(t, retry(id))
+	storetest.Refused(t, retry(id), outbox.ErrConflict) // before the row is tried
+	mustExec(t, s.db, `delete from outboxweb_intake where event_id = 'bad-c-2'`)
 	s.drain()
-	s.holds(t, "c-1", "bad behind", "rejected", "")
-	equal(t, "audit records", s.Number(`select count(*) from audit_log where action = 'intake_retry'`), 4)
-}
+	s.holds(t, "c-1", "bad-c-1 behind-c-1", "c-2", "", "c-3", "", "rejected", "bad-c-2 open, bad-c-3 open") // a row that is gone holds until an operator decides
+	must.OK(t, retry(gone))
+	s.drain()
+	equal(t, "audit records", s.Number(`select count(*) from audit_log where action = 'intake_retry'`), 5)
 
-func TestIntake_releasesTheCampaignOfARowThatIsGone(t *testing.T) {
-	s := ownShop(t)
-	s.raw("c-1", "bad", `1`)
-	s.raw("c-1", "behind", `{}`)
-	s.drain()
-	id := s.rejected("bad").ID
-	mustExec(t, s.db, `delete from outboxweb_intake where event_id = 'bad'`)
-	s.drain()
-	equal(t, "held until an operator decides", s.journal("c-1"), "")
-	must.Get(s.intake.Retry(s.Ctx, storetest.Ana(""), "shop", id)).Or(t)
-	s.drain()
-	s.holds(t, "c-1", "behind", "rejected", "")
-}
-
-func TestIntake_discardsARow(t *testing.T) {
-	s := ownShop(t)
-	s.raw("c-1", "bad", `{"amount"`)
-	s.raw("c-1", "behind", `{}`)
-	s.drain()
-	r := s.rejected("bad")
-	for reason, confirm := range map[string]string{"": "discard shop 1", "broken": ""} {
+	for reason, confirm := range map[string]string{"": "discard " + r.Discards(), "broken": ""} {
 		o := storetest.Ana(reason)
 		o.Confirm = confirm
 		storetest.Refused(t, storetest.No(s.intake.Discard(s.Ctx, o, "shop", r.ID)), outbox.ErrInvalid)
@@ -158,15 +142,15 @@ func TestIntake_discardsARow(t *testing.T) {
 	o.Confirm = "discard " + r.Discards()
 	must.Get(s.intake.Discard(s.Ctx, o, "shop", r.ID)).Or(t)
 	s.drain()
-	s.holds(t, "c-1", "behind", "rows", "", "rejected", "bad discarded")
-	r = s.rejected("bad")
+	s.holds(t, "c-2", "behind-c-2", "c-3", "behind-c-3", "rows", "", "rejected", "bad-c-3 discarded")
+	r = s.rejected("bad-c-3")
 	must.Hold(t, strings.Contains(string(r.Content), `"payload":"{\"amount\""`) && r.ChangedBy == "ana" && r.ChangeReason == "broken at the source", "kept: %+v %s", r, r.Content)
 	equal(t, "rejected rows", s.state().Rejected, 0)
 	storetest.Refused(t, storetest.No(s.intake.Discard(s.Ctx, o, "shop", r.ID)), outbox.ErrConflict)
 	storetest.Refused(t, storetest.No(s.intake.Discard(s.Ctx, o, "shop", 99)), outbox.ErrNotFound)
-	s.raw("c-1", "bad", `{}`) // the id is free again
+	s.raw("c-3", "bad-c-3", `{}`) // the id is free again
 	s.drain()
-	equal(t, "campaign", s.journal("c-1"), "behind bad")
+	equal(t, "campaign", s.journal("c-3"), "behind-c-3 bad-c-3")
 }
 
 // A process may die between the two: the rows are read again, and recognized.
