@@ -156,10 +156,14 @@ func TestIdentify_byToken(t *testing.T) {
 	}
 	wantDenied(t, g, told, request("192.0.2.1:80"), whyAbsent, "and a token (obw_…)")
 	wantDenied(t, g, told, request("192.0.2.1:80", "Authorization", "Bearer "+good, "Authorization", "Bearer "+good), whyDuplicate, "appears 2 times")
-	away, told := gate(t, Config{Kind: KindToken, Tokens: func(context.Context, string) (outbox.Token, error) {
+	var log strings.Builder
+	away, told := gate(t, Config{Kind: KindToken, Logger: slog.New(slog.NewTextHandler(&log, nil)), Tokens: func(context.Context, string) (outbox.Token, error) {
 		return outbox.Token{}, errors.New("dial tcp 10.0.0.9:5432")
 	}})
-	wantDenied(t, away, told, bearing("Bearer "+good), whyUnavailable, "database is busy or unavailable")
+	for range 20 {
+		wantDenied(t, away, told, bearing("Bearer "+good), whyUnavailable, "database is busy or unavailable")
+	}
+	must.Hold(t, strings.Count(log.String(), "\n") == 1 && strings.Contains(log.String(), "dial tcp 10.0.0.9:5432"), "the log is:\n%s", log.String())
 }
 
 func TestNewToken_isEachTimeAnother(t *testing.T) {
