@@ -1,14 +1,12 @@
 package handlers
 
 import (
-	"bufio"
 	"compress/gzip"
 	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -293,110 +291,92 @@ func TestOrigin_isReadAsBrowsersWriteIt(t *testing.T) {
 	}
 }
 
-// pausing are the requests for one action: the form's and the API's.
-func (s *site) pausing(method string, change ...func(*http.Request)) (form, api answer) {
-	form = s.do(method, "/campaigns/c-2/pause", "", append([]func(*http.Request){header("Content-Type", "application/x-www-form-urlencoded")}, change...)...)
-	api = s.do(method, "/api/v1/campaigns/c-2/pause", "{}", append([]func(*http.Request){header("Content-Type", "application/json")}, change...)...)
-	return form, api
-}
-
-func TestOrigin_refusalsNameTheHeaderAndTheWayOut(t *testing.T) {
-	s := ownSite(t, func(c *Config) { c.Hosts = []string{"10.0.0.3"} }).trouble()
-	public := newSite(t, func(c *Config) { c.PublicOrigin = "https://ops.example" }).trouble()
-	embedded := newSite(t, func(c *Config) { c.Embedded = true }).trouble()
-	internal := host("10.0.0.3:8080")
-	twice := func(name, value string) func(*http.Request) {
-		return func(r *http.Request) { r.Header[name] = []string{value, value} }
-	}
-	for _, c := range []struct {
-		name   string
-		site   *site
-		change []func(*http.Request)
-		says   []string
-		lacks  string
-	}{
-		{"a proxy rewrote Host", s, []func(*http.Request){internal, header("Origin", "https://ops.example")},
-			[]string{`the header Origin is "https://ops.example", but this server expects "http://10.0.0.3:8080" (from the Host header)`, "if a proxy offers these pages at another address, set --public-origin to that address or let the proxy pass the Host header on"}, "Sec-Fetch-Site is"},
-		{"another public origin", public, []func(*http.Request){header("Origin", "https://old.example")},
-			[]string{`expects "https://ops.example" (from --public-origin) or "http://127.0.0.1:8080" (from the Host header)`, "set --public-origin to that address"}, "to https://old.example"},
-		{"the other scheme of the public origin", public, []func(*http.Request){header("Origin", "http://ops.example")}, []string{`Origin is "http://ops.example"`}, ""},
-		{"another program's", embedded, []func(*http.Request){header("Origin", "https://evil.example")}, []string{"set Config.PublicURL to that address"}, "--public-origin"},
-		{"cross-site", s, []func(*http.Request){header("Sec-Fetch-Site", "cross-site"), header("Origin", "https://evil.example")},
-			[]string{`the header Sec-Fetch-Site is "cross-site", but this server expects "same-origin": the browser reports that a page of another site sent this (Origin "https://evil.example")`}, "--public-origin"},
-		{"same-site", s, []func(*http.Request){header("Sec-Fetch-Site", "same-site")}, []string{"of another host or scheme of the same site"}, "--public-origin"},
-		{"made up", s, []func(*http.Request){header("Sec-Fetch-Site", "same-origin, cross-site")}, []string{"no browser sends that"}, "--public-origin"},
-		{"null", s, []func(*http.Request){header("Origin", "null")}, []string{`the header Origin is "null"`, "Referrer-Policy no-referrer", "sandboxed frame"}, "--public-origin"},
-		{"null in a frame", s, []func(*http.Request){header("Origin", "null"), header("Sec-Fetch-Site", "cross-site")}, []string{`the header Origin is "null"`}, "--public-origin"},
-		{"Origin twice", s, []func(*http.Request){twice("Origin", "http://127.0.0.1:8080")}, []string{"the header Origin appears 2 times"}, ""},
-		{"Sec-Fetch-Site twice", s, []func(*http.Request){twice("Sec-Fetch-Site", "same-origin")}, []string{"the header Sec-Fetch-Site appears 2 times"}, ""},
-		{"odd bytes", s, []func(*http.Request){header("Origin", "https://é<script>\x01")}, []string{`\u00e9<script>\x01`}, "--public-origin"},
-		{"long", s, []func(*http.Request){header("Origin", "x"+strings.Repeat("y", 5000))}, []string{"y\" (cut)"}, strings.Repeat("y", 200)},
-	} {
-		form, api := c.site.pausing("POST", c.change...)
-		must.Hold(t, form.StatusCode == http.StatusForbidden && strings.Contains(form.body, "nothing was changed"), "%s: the form is answered with %d", c.name, form.StatusCode)
-		p := decodeAs[problem](t, api.want(t, http.StatusForbidden))
-		must.Equal(t, p.Type, "urn:outboxweb:origin", c.name)
-		for _, says := range append(c.says, "nothing was changed") {
-			must.Hold(t, strings.Contains(p.Detail, says), "%s: %q lacks %q", c.name, p.Detail, says)
-		}
-		must.Hold(t, c.lacks == "" || !strings.Contains(p.Detail, c.lacks), "%s: %q has %q", c.name, p.Detail, c.lacks)
-	}
-	s.do("POST", "/campaigns/c-2/pause", "", header("Content-Type", "application/x-www-form-urlencoded")).
-		want(t, http.StatusForbidden, "neither an Origin nor a Sec-Fetch-Site header")
-	for _, s := range []*site{s, public} {
-		s.get("/api/v1/campaigns/c-2").want(t, 200, `"paused":null`)
-	}
-	public.get("/campaigns/c-2").want(t, 200, "curl -s https://ops.example/api/v1/campaigns/c-2")
-}
-
 // A page that came by plain HTTP may be the work of anybody on the network; older browsers, which
 // do not send Sec-Fetch-Site, are told apart by the scheme of Origin.
-func TestOrigin_ofPlainHTTPIsForeignWhereBrowsersUseHTTPS(t *testing.T) {
+func TestOrigin_refusalsNameTheHeaderAndTheWayOut(t *testing.T) {
 	t.Parallel()
 	at := func(origin string, change ...func(*Config)) *site {
 		return newSite(t, append(change, func(c *Config) { c.PublicOrigin, c.Hosts = origin, []string{"ops.internal"} })...).trouble()
 	}
 	direct, public, port, plain := at(""), at("https://ops.example"), at("https://ops.example:8443"), at("http://ops.example")
 	embedded := at("https://ops.example", func(c *Config) { c.Embedded = true })
-	overTLS := func(r *http.Request) { r.TLS = &tls.ConnectionState{} }
-	asIs := func(*http.Request) {}
+	private := at("", func(c *Config) { c.Embedded = true })
+	type changes = []func(*http.Request)
+	from := func(name, origin string) changes { return changes{host(name), header("Origin", origin)} }
+	overTLS := func(name, origin string) changes {
+		return append(from(name, origin), func(r *http.Request) { r.TLS = &tls.ConnectionState{} })
+	}
+	fetched := func(site string, more ...func(*http.Request)) changes {
+		return append(more, header("Sec-Fetch-Site", site))
+	}
+	twice := func(name, value string) changes {
+		return changes{func(r *http.Request) { r.Header[name] = []string{value, value} }}
+	}
+	const local, flag, byFlag, hostHeader = "127.0.0.1:8080", "--public-origin", `expects "https://ops.example" (from --public-origin)`, ` (from the Host header)`
 	for _, c := range []struct {
-		site         *site
-		host, origin string
-		change       func(*http.Request)
-		refusedSince string // empty if it is accepted
+		site   *site
+		change changes
+		says   []string // none if it is accepted
+		lacks  string
 	}{
-		{public, "ops.example", "http://ops.example", asIs, `expects "https://ops.example" (from --public-origin); if a proxy`},
-		{public, "OPS.example.", "http://OPS.example.", asIs, `expects "https://ops.example" (from --public-origin)`},
-		{public, "ops.example:8080", "http://ops.example:8080", asIs, `expects "https://ops.example" (from --public-origin)`},
-		{port, "ops.example:8443", "http://ops.example:8443", asIs, `expects "https://ops.example:8443" (from --public-origin)`},
-		{embedded, "ops.example", "http://ops.example", asIs, `expects "https://ops.example" (from Config.PublicURL)`},
-		{public, "ops.internal", "http://ops.internal", overTLS, `or "https://ops.internal" (from the Host header)`},
-		{direct, "ops.internal", "http://ops.internal", overTLS, `expects "https://ops.internal" (from the Host header)`},
-		{public, "ops.example", "http://ops.example", header("Sec-Fetch-Site", "same-site"), `expects "same-origin"`},
+		{direct, from("ops.internal:8080", "https://ops.example"), []string{`the header Origin is "https://ops.example", but this server expects "http://ops.internal:8080"` + hostHeader,
+			"if a proxy offers these pages at another address, set --public-origin to that address or let the proxy pass the Host header on"}, "Sec-Fetch-Site is"},
+		{public, from(local, "https://old.example"), []string{byFlag + ` or "http://127.0.0.1:8080"` + hostHeader, "set --public-origin to that address"}, "to https://old.example"},
+		{public, from(local, "http://ops.example"), []string{`Origin is "http://ops.example"`}, ""},
+		{private, from(local, "https://evil.example"), []string{"set Config.PublicURL to that address"}, flag},
+		{direct, fetched("cross-site", header("Origin", "https://evil.example")),
+			[]string{`the header Sec-Fetch-Site is "cross-site", but this server expects "same-origin": the browser reports that a page of another site sent this (Origin "https://evil.example")`}, flag},
+		{direct, fetched("same-site"), []string{"of another host or scheme of the same site"}, flag},
+		{direct, fetched("same-origin, cross-site"), []string{"no browser sends that"}, flag},
+		{direct, from(local, "null"), []string{`the header Origin is "null"`, "Referrer-Policy no-referrer", "sandboxed frame"}, flag},
+		{direct, fetched("cross-site", header("Origin", "null")), []string{`the header Origin is "null"`}, flag},
+		{direct, twice("Origin", "http://127.0.0.1:8080"), []string{"the header Origin appears 2 times"}, ""},
+		{direct, twice("Sec-Fetch-Site", "same-origin"), []string{"the header Sec-Fetch-Site appears 2 times"}, ""},
+		{direct, from(local, "https://é<script>\x01"), []string{`\u00e9<script>\x01`}, flag},
+		{direct, from(local, "x"+strings.Repeat("y", 5000)), []string{"y\" (cut)"}, strings.Repeat("y", 200)},
+		{public, from("ops.example", "http://ops.example"), []string{byFlag + "; if a proxy"}, ""},
+		{public, from("OPS.example.", "http://OPS.example."), []string{byFlag}, ""},
+		{public, from("ops.example:8080", "http://ops.example:8080"), []string{byFlag}, ""},
+		{port, from("ops.example:8443", "http://ops.example:8443"), []string{`expects "https://ops.example:8443" (from --public-origin)`}, ""},
+		{embedded, from("ops.example", "http://ops.example"), []string{`expects "https://ops.example" (from Config.PublicURL)`}, ""},
+		{public, overTLS("ops.internal", "http://ops.internal"), []string{`or "https://ops.internal"` + hostHeader}, ""},
+		{direct, overTLS("ops.internal", "http://ops.internal"), []string{`expects "https://ops.internal"` + hostHeader}, ""},
+		{public, fetched("same-site", from("ops.example", "http://ops.example")...), []string{`expects "same-origin"`}, ""},
 
-		{public, "ops.example", "https://ops.example", asIs, ""},
-		{public, "127.0.0.1:8080", "https://ops.example", asIs, ""}, // the proxy does not pass Host on
-		{public, "ops.example:8443", "https://ops.example:8443", asIs, ""},
-		{public, "ops.internal:8080", "http://ops.internal:8080", asIs, ""}, // past the proxy, by a name of its own
-		{public, "127.0.0.1:8080", "http://127.0.0.1:8080", asIs, ""},
-		{public, "ops.internal", "https://ops.internal", overTLS, ""},
-		{direct, "ops.internal", "https://ops.internal", asIs, ""}, // a proxy terminates TLS and passes Host on
-		{direct, "127.0.0.1:8080", "http://127.0.0.1:8080", asIs, ""},
-		{plain, "ops.example", "http://ops.example", asIs, ""},
-		{plain, "ops.example", "http://ops.example", overTLS, ""}, // a proxy without TLS connects with TLS
-		{public, "ops.example", "http://ops.example", header("Sec-Fetch-Site", "same-origin"), ""},
+		{public, from("ops.example", "https://ops.example"), nil, ""},
+		{public, from(local, "https://ops.example"), nil, ""}, // the proxy does not pass Host on
+		{public, from("ops.example:8443", "https://ops.example:8443"), nil, ""},
+		{public, from("ops.internal:8080", "http://ops.internal:8080"), nil, ""}, // past the proxy, by a name of its own
+		{public, from(local, "http://127.0.0.1:8080"), nil, ""},
+		{public, overTLS("ops.internal", "https://ops.internal"), nil, ""},
+		{direct, from("ops.internal", "https://ops.internal"), nil, ""}, // a proxy terminates TLS and passes Host on
+		{direct, from(local, "http://127.0.0.1:8080"), nil, ""},
+		{plain, from("ops.example", "http://ops.example"), nil, ""},
+		{plain, overTLS("ops.example", "http://ops.example"), nil, ""}, // a proxy without TLS connects with TLS
+		{public, fetched("same-origin", from("ops.example", "http://ops.example")...), nil, ""},
+		{direct, fetched("same-origin", header("Origin", "https://evil.example")), nil, ""}, // only browsers set it
+		{direct, fetched("none", header("Origin", "https://evil.example")), nil, ""},
+		{public, fetched("cross-site", header("Origin", "https://ops.example")), nil, ""},
 	} {
-		form, api := c.site.pausing("POST", host(c.host), header("Origin", c.origin), c.change)
-		if c.refusedSince == "" {
-			must.Hold(t, form.StatusCode == http.StatusSeeOther && api.StatusCode != http.StatusForbidden, "public origin %q, host %s, origin %s: form %d, API %d %s", c.site.srv.PublicOrigin, c.host, c.origin, form.StatusCode, api.StatusCode, api.body)
+		form := c.site.do("POST", "/campaigns/c-2/pause", "", append(changes{header("Content-Type", "application/x-www-form-urlencoded")}, c.change...)...)
+		api := c.site.do("POST", "/api/v1/campaigns/c-2/pause", "{}", append(changes{header("Content-Type", "application/json")}, c.change...)...)
+		if c.says == nil {
+			must.Hold(t, form.StatusCode == http.StatusSeeOther && api.StatusCode != http.StatusForbidden, "public origin %q: form %d, API %d %s", c.site.srv.PublicOrigin, form.StatusCode, api.StatusCode, api.body)
 			c.site.submit("/campaigns/c-2/resume", "").want(t, http.StatusSeeOther)
 			continue
 		}
-		must.Equal(t, form.StatusCode, http.StatusForbidden, "public origin", c.site.srv.PublicOrigin, "host", c.host, "origin", c.origin, "the form is answered with")
+		form.want(t, http.StatusForbidden, "nothing was changed")
 		p := decodeAs[problem](t, api.want(t, http.StatusForbidden))
-		must.Hold(t, p.Type == "urn:outboxweb:origin" && strings.Contains(p.Detail, c.refusedSince), "public origin %q, host %s, origin %s: %s, lacks %s", c.site.srv.PublicOrigin, c.host, c.origin, p.Detail, c.refusedSince)
+		must.Equal(t, p.Type, "urn:outboxweb:origin", c.says)
+		for _, says := range append(c.says, "nothing was changed") {
+			must.Hold(t, strings.Contains(p.Detail, says), "%q lacks %q", p.Detail, says)
+		}
+		must.Hold(t, c.lacks == "" || !strings.Contains(p.Detail, c.lacks), "%q has %q", p.Detail, c.lacks)
+		c.site.get("/api/v1/campaigns/c-2").want(t, 200, `"paused":null`)
 	}
+	direct.do("POST", "/campaigns/c-2/pause", "", header("Content-Type", "application/x-www-form-urlencoded")).
+		want(t, http.StatusForbidden, "neither an Origin nor a Sec-Fetch-Site header")
+	public.get("/campaigns/c-2").want(t, 200, "curl -s https://ops.example/api/v1/campaigns/c-2")
 }
 
 func TestHeaders_sayWhoMayFrameThePages(t *testing.T) {
@@ -433,25 +413,21 @@ func TestHost_ofTheRequestTargetCounts(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewServer(newSite(t).http)
 	t.Cleanup(server.Close)
-	for request, want := range map[string]string{
-		"GET http://evil.example/rows HTTP/1.1\r\nHost: 127.0.0.1":    "421",
-		"GET http://127.0.0.1/rows HTTP/1.1\r\nHost: evil.example":    "200",
-		"GET /rows HTTP/1.1\r\nHost: evil.example":                    "421",
-		"GET //evil.example/healthz HTTP/1.1\r\nHost: 127.0.0.1":      "404",
-		"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\nHost: 127.0.0.1": "400",
-		"GET /rows HTTP/1.0":    "421",
-		"GET /healthz HTTP/1.0": "200",
-		"GET /healthz HTTP/1.1\r\nHost: evil.example@127.0.0.1":                      "400",
-		"GET http://u@127.0.0.1/healthz HTTP/1.1\r\nHost: 127.0.0.1":                 "200",
-		"GET http://127.0.0.1:x/healthz HTTP/1.1\r\nHost: 127.0.0.1":                 "400",
-		"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Forwarded-Host: evil.example": "200",
+	for request, want := range map[string]int{
+		"GET http://evil.example/rows HTTP/1.1\r\nHost: 127.0.0.1":    421,
+		"GET http://127.0.0.1/rows HTTP/1.1\r\nHost: evil.example":    200,
+		"GET /rows HTTP/1.1\r\nHost: evil.example":                    421,
+		"GET //evil.example/healthz HTTP/1.1\r\nHost: 127.0.0.1":      404,
+		"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\nHost: 127.0.0.1": 400,
+		"GET /rows HTTP/1.0":    421,
+		"GET /healthz HTTP/1.0": 200,
+		"GET /healthz HTTP/1.1\r\nHost: evil.example@127.0.0.1":                      400,
+		"GET http://u@127.0.0.1/healthz HTTP/1.1\r\nHost: 127.0.0.1":                 200,
+		"GET http://127.0.0.1:x/healthz HTTP/1.1\r\nHost: 127.0.0.1":                 400,
+		"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Forwarded-Host: evil.example": 200,
 	} {
-		conn := must.Get(net.Dial("tcp", server.Listener.Addr().String())).Or(t)
-		fmt.Fprintf(conn, "%s\r\nConnection: close\r\n\r\n", request)
-		line, err := bufio.NewReader(conn).ReadString('\n')
-		conn.Close()
-		fields := strings.Fields(line)
-		must.Hold(t, (err == nil || err == io.EOF) && len(fields) >= 2 && fields[1] == want, "%q is answered with %q (%v), want %s", request, line, err, want)
+		status, _ := saying(t, server, request+"\r\nConnection: close\r\n\r\n")
+		must.Equal(t, status, want, request)
 	}
 }
 
