@@ -157,9 +157,12 @@ func TestAbout_tellsOfDatabasesSettingsAndWhatLookingCosts(t *testing.T) {
 	s.get("/about").want(t, 200, "Console overhead", "Configuration", "--mode", "00031_schema.sql", "builtin:campaigns")
 }
 
-func TestFailures_retriesTheFailedRowsOfAnError(t *testing.T) {
-	s := ownSite(t).seed("c-1", poison).seed("c-2", poison)
+func TestFailures_sayWhenFailedRowsAreRetriedAndRetryThemAtOnce(t *testing.T) {
+	s := ownSite(t).seed("c-1", poison, "a").seed("c-2", "a").seed("c-3", poison)
 	s.pass()
+	s.get("/").want(t, 200, "2 campaigns retrying, 3 events waiting", "next retry").lacks(t, "Requeue with a canary")
+	s.submit("/campaigns/c-2/pause", "reason=x").want(t, 303)
+	s.fresh("/").want(t, 200, `<a href="/campaigns/c-2"><code>c-2</code></a>`)
 	fingerprint := outbox.Fingerprint(`seat "7" is <taken>`)
 	s.get("/failures").want(t, 200, "2 failed", `data-testid="retry-group"`, "Retry 2 now")
 	s.lands(s.submit("/failures/groups/retry", url.Values{"fingerprint": {fingerprint}}.Encode())).want(t, 200, "Retried 2 failed rows: due now.")
@@ -199,14 +202,6 @@ func TestOverview_ofABadDeployStartsFromItsCause(t *testing.T) {
 	s.post("/api/v1/operations", fmt.Sprintf(`{"filter":{"fingerprint":%q},"canary":true}`, outbox.Fingerprint(`seat "7" is <taken>`))).want(t, 202)
 	s.fresh("/").want(t, 200, "is retrying these: canary running")
 	s.get("/").want(t, 200, "Watch operation 1").lacks(t, `href="/operations/new?fingerprint=seat`)
-}
-
-func TestOverview_mixedSaysWhenFailedRowsAreRetried(t *testing.T) {
-	s := ownSite(t).seed("c-1", poison, "a").seed("c-2", "a")
-	s.pass()
-	s.get("/").want(t, 200, "1 campaign retrying, 2 events waiting", "next retry").lacks(t, "Requeue with a canary")
-	s.submit("/campaigns/c-2/pause", "reason=x").want(t, 303)
-	s.fresh("/").want(t, 200, `<a href="/campaigns/c-2"><code>c-2</code></a>`)
 }
 
 func TestShadow_outcomesAreCauses(t *testing.T) {

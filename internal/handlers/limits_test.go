@@ -196,51 +196,48 @@ func TestSlowClients_areNotSentMegabytesAhead(t *testing.T) {
 	}
 }
 
-func TestPanic_beforeTheAnswerIsARefusalWithTheRequestsID(t *testing.T) {
+// Once an answer has begun, a panic cuts the connection; before, it is a refusal with the request's id.
+func TestPanic_isNeverTakenForAWholeAnswer(t *testing.T) {
 	var log bytes.Buffer
 	s := ownSite(t, func(c *Config) { c.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
 	server := s.listenWith(Patience{})
-	for path, says := range map[string]string{"/test/panic": "<html", apiPrefix + "/panic": "urn:outboxweb:internal"} {
-		s.srv.router.Get(path, func(w http.ResponseWriter, _ *http.Request) {
-			w.Header().Set("Content-Disposition", "attachment")
-			w.Header().Set("Content-Length", "3")
-			panic("secret")
-		})
-		response := must.Get(http.Get(server.URL + path)).Or(t)
-		body, err := io.ReadAll(response.Body)
-		response.Body.Close()
-		id := response.Header.Get("X-Request-Id")
-		must.Hold(t, err == nil && response.StatusCode == 500 && id != "" && strings.Contains(string(body), id) && strings.Contains(string(body), says) && !strings.Contains(string(body), "secret"), "%s: %s, %v: %s", path, response.Status, err, body)
-		must.Hold(t, response.Header.Get("Content-Disposition") == "" && response.Header.Get("Content-Security-Policy") != "", "%s: headers %v", path, response.Header)
-		must.Hold(t, strings.Contains(log.String(), "secret") && strings.Contains(log.String(), id), "%s: the log has %s", path, &log)
-		log.Reset()
-	}
-	s.get("/healthz").want(t, 200)
-}
-
-func TestPanic_afterTheAnswerHasBegunCutsTheConnection(t *testing.T) {
-	s := ownSite(t)
-	server := s.listenWith(Patience{})
-	for path, begin := range map[string]func(http.ResponseWriter){
-		"/test/written": func(w http.ResponseWriter) { io.WriteString(w, "<p>half a page") },
-		"/test/flushed": func(w http.ResponseWriter) {
-			io.WriteString(w, "<p>half a page")
-			w.(http.Flusher).Flush()
-		},
-		"/test/status": func(w http.ResponseWriter) { w.WriteHeader(http.StatusOK) },
+	half := func(w http.ResponseWriter) { io.WriteString(w, "<p>half a page") }
+	for _, c := range []struct {
+		path  string
+		begin func(http.ResponseWriter)
+		says  string // empty if it is cut off
+	}{
+		{"/test/panic", func(http.ResponseWriter) {}, "<html"},
+		{apiPrefix + "/panic", func(http.ResponseWriter) {}, "urn:outboxweb:internal"},
+		{"/test/written", half, ""},
+		{"/test/flushed", func(w http.ResponseWriter) { half(w); w.(http.Flusher).Flush() }, ""},
+		{"/test/status", func(w http.ResponseWriter) { w.WriteHeader(http.StatusOK) }, ""},
 	} {
+		path := c.path
 		s.srv.router.Get(path, func(w http.ResponseWriter, _ *http.Request) {
-			begin(w)
+			if c.says != "" {
+				w.Header().Set("Content-Disposition", "attachment")
+				w.Header().Set("Content-Length", "3")
+			}
+			c.begin(w)
 			panic("secret")
 		})
 		response, err := http.Get(server.URL + path)
+		var body []byte
 		if err == nil {
-			var body []byte
 			body, err = io.ReadAll(response.Body)
 			response.Body.Close()
-			must.Hold(t, !bytes.Contains(body, []byte("request id")), "%s: an error page is behind what was written: %s", path, body)
 		}
-		must.Hold(t, err != nil, "%s looks whole", path)
+		if c.says == "" {
+			must.Hold(t, err != nil && !bytes.Contains(body, []byte("request id")), "%s looks whole, or an error page is behind what was written: %v, %s", path, err, body)
+			continue
+		}
+		must.OK(t, err)
+		h := response.Header
+		id := h.Get("X-Request-Id")
+		must.Hold(t, response.StatusCode == 500 && id != "" && strings.Contains(string(body), id) && strings.Contains(string(body), c.says) && !strings.Contains(string(body), "secret"), "%s: %s: %s", path, response.Status, body)
+		must.Hold(t, h.Get("Content-Disposition") == "" && h.Get("Content-Security-Policy") != "", "%s: headers %v", path, h)
+		must.Hold(t, strings.Contains(log.String(), "secret") && strings.Contains(log.String(), id), "%s: the log has %s", path, &log)
 	}
 	s.get("/healthz").want(t, 200)
 }

@@ -103,15 +103,6 @@ func TestLists_sortByHeadsThatHaveAnIndex(t *testing.T) {
 	s.get("/campaigns/c-2").want(t, 200, `<th scope="col">When</th>`)
 }
 
-func TestRows_offerDeadOnesToBeChosen(t *testing.T) {
-	s := ownSite(t).trouble().seed("a/b %?", poison).work()
-	s.get("/rows").want(t, 200, `method="get" action="/operations/new"`, `type="checkbox" name="rows" value="c-1/2"`, `name="rows" value="a/b %?/1"`, "data-all").
-		lacks(t, `value="c-1/3"`)
-	s.get("/rows?status=pending").want(t, 200, "row-c-1-3").lacks(t, "/operations/new", "checkbox")
-	readOnly := newSite(t, func(c *Config) { c.ReadOnly = true }).trouble()
-	readOnly.get("/rows").want(t, 200, "row-c-1-2").lacks(t, "/operations/new", "checkbox")
-}
-
 func TestRows_revisionsTellWhatHasChanged(t *testing.T) {
 	s := ownSite(t).trouble()
 	revision := func(seq int) string {
@@ -144,9 +135,8 @@ func TestAudit_filtersByTime(t *testing.T) {
 		}
 	}
 	s.get("/audit?since=2026-11-21&until=2026-11-21").want(t, 200, `name="since" value="2026-11-21"`, `name="until" value="2026-11-21"`, "since=2026-11-21&amp;until=2026-11-21")
-	for _, wrong := range []string{"since=soon", "until=2026-13-01", "since=0001-01-01", "until=9999-12-31", "since=2026-11-21T07"} {
-		s.get("/api/v1/audit?"+wrong).want(t, 422, strings.SplitN(wrong, "=", 2)[0])
-	}
+	s.get("/api/v1/audit?since=soon").want(t, 422, "since")
+	s.get("/api/v1/audit?until=9999-12-31").want(t, 422, "until")
 }
 
 func (s *site) placed(id string, more ...func(*outbox.Event)) {
@@ -229,28 +219,22 @@ func TestEvents_anEmptySearchSaysWhichValuesNothingHas(t *testing.T) {
 	s.get("/campaigns?q=store-007").want(t, 200, "No campaigns match", "upper and lower case differ")
 }
 
-// The settled position is shown on request, where a condition can ask for the same events.
-func TestEvents_showTheSettledPosition(t *testing.T) {
-	s := ownSite(t)
-	s.placed("17")
-	s.placed("18")
-	const asked, settled = "/events?event_type=order.placed&amp;settled=true", `data-testid="settled"`
-	s.get("/events?event_type=order.placed").want(t, 200, `href="`+asked+`"`).lacks(t, settled)
-	s.get("/events?event_type=order.placed&settled=true").want(t, 200, settled, "Settled position <code>2</code>", `href="/docs/appending#conditional-appends"`, "/api/v1"+asked).lacks(t, `data-testid="show-settled"`)
-	s.get("/events?event_type=order.placed&settled=true&limit=1").want(t, 200, settled, `data-testid="next-page"`).lacks(t, "cursor=1&amp;limit=1&amp;settled")
-	for _, other := range []string{"", "q=x", "entity_id=17", "event_type=order.placed&q=x", "event_type=order.placed&since=-2h", "tag=password%3Dhunter2"} {
-		s.get("/events?"+other).lacks(t, settled, `data-testid="show-settled"`)
-	}
-	s.get("/events?settled=true").want(t, 200).lacks(t, ">Clear<")
-	s.get("/events?q=x&settled=true").want(t, 422, "settled")
-}
-
-// A list says how far it looked. Nothing hidden is found.
+// A list says how far it looked, and on request the settled position, where a condition can ask for the same events. Nothing hidden is found.
 func TestEvents_sayHowFarTheyLookedAndFindNothingHidden(t *testing.T) {
 	s := ownSite(t)
 	for range 5 {
 		s.placed("17")
 	}
+	const asked, settled = "/events?event_type=order.placed&amp;settled=true", `data-testid="settled"`
+	s.get("/events?event_type=order.placed").want(t, 200, `href="`+asked+`"`).lacks(t, settled)
+	s.get("/events?event_type=order.placed&settled=true").want(t, 200, settled, "Settled position <code>5</code>", `href="/docs/appending#conditional-appends"`, "/api/v1"+asked).lacks(t, `data-testid="show-settled"`)
+	next := s.get("/events?event_type=order.placed&settled=true&limit=1").want(t, 200, settled).link("next-page")
+	must.Hold(t, next != "" && !strings.Contains(next, "settled"), "the next page is %q", next)
+	for _, other := range []string{"", "q=x", "entity_id=17", "event_type=order.placed&q=x", "event_type=order.placed&since=-2h", "tag=password%3Dhunter2"} {
+		s.get("/events?"+other).lacks(t, settled, `data-testid="show-settled"`)
+	}
+	s.get("/events?settled=true").want(t, 200).lacks(t, ">Clear<")
+	s.get("/events?q=x&settled=true").want(t, 422, "settled")
 	s.get("/events?q=nowhere").want(t, 200, "No events match", "Looked through events 5–1, back to ")
 	s.get("/events?q=order&limit=2").want(t, 200, "Looked through events 5–4", `data-testid="next-page"`).times(t, 2, `<tr id="event-`)
 	s.get("/events?entity_id=17").want(t, 200, "Found by an index in events 5–1")
@@ -284,21 +268,6 @@ func TestViews_areKeptPerReaderAndGuardedLikeForms(t *testing.T) {
 // spoilers are campaign ids that break careless exports.
 var spoilers = []string{`=cmd|' /C calc'!A0`, "+1", "-1", "@sum(a1)", "  =1", "\u00a0@x", "＝1", "﹢1", `a "b", c`, "ü✓", "'quoted", "a;b", "plain"}
 
-func TestExport_csvKeepsEveryTextAndIsNoFormula(t *testing.T) {
-	s := ownSite(t)
-	for _, id := range spoilers {
-		s.seed(id, "a")
-	}
-	a := s.get("/export/rows?format=csv").want(t, 200)
-	a.header(t, "Content-Type", "text/csv; charset=utf-8")
-	a.header(t, "Content-Disposition", `attachment; filename="outboxweb-rows-20261121T070000Z.csv"`)
-	a.times(t, len(spoilers)+1, "\r\n")
-	for _, r := range must.Get(csv.NewReader(strings.NewReader(a.body)).ReadAll()).Or(t)[1:] {
-		known := slices.Contains(spoilers, r[0]) || slices.Contains(spoilers, strings.TrimPrefix(r[0], "'"))
-		must.Hold(t, known && !looksLikeFormula(r[0]) && r[1] == "1" && r[3] == "pending" && r[8] == "2026-11-21T07:00:00Z" && r[10] == "true", "%q is a formula, or not what was seeded", r)
-	}
-}
-
 func TestCSVRow_keepsEveryByteAndQuotesWhatMustBe(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
@@ -327,12 +296,18 @@ func TestExport_jsonIsWhatTheListHas(t *testing.T) {
 	}
 }
 
-func TestExport_saysWhatIsWrongBeforeItBegins(t *testing.T) {
+func TestExport_isAFileAndSaysWhatIsWrongBeforeItBegins(t *testing.T) {
 	s := ownSite(t)
 	for query, begin := range map[string]string{"": "campaign_id,seq,", "?bom=true": "\ufeffcampaign_id,seq,"} {
 		body := s.get("/export/rows"+query).want(t, 200).body
 		must.Hold(t, strings.HasPrefix(body, begin), "/export/rows%s begins otherwise: %q", query, body)
 	}
+	s.seed("=1", "a")
+	file := s.get("/export/rows?format=csv").want(t, 200)
+	file.header(t, "Content-Type", "text/csv; charset=utf-8")
+	file.header(t, "Content-Disposition", `attachment; filename="outboxweb-rows-20261121T070000Z.csv"`)
+	row := must.Get(csv.NewReader(strings.NewReader(file.body)).ReadAll()).Or(t)[1]
+	must.Hold(t, row[0] == "'=1" && row[1] == "1" && row[3] == "pending" && row[8] == "2026-11-21T07:00:00Z" && row[10] == "true", "the row is %q", row)
 	s.get("/api/v1/export/rows?format=xml").want(t, 422, "csv or json")
 	s.get("/export/audit?format=csv&since=soon").want(t, 422, "write a time (UTC) like")
 	a := s.do("HEAD", "/export/rows?format=csv", "").want(t, 200)

@@ -64,12 +64,15 @@ func TestOperationPages_ofNamedRows(t *testing.T) {
 
 // Without JavaScript the button can be pressed with nothing ticked, which must not mean every dead row.
 func TestRowsPage_offersDeadRowsAltogetherOrTicked(t *testing.T) {
-	s, calm := ownSite(t).blocked(2), newSite(t)
+	s, calm, readOnly := ownSite(t).blocked(2).seed("a/b %?", poison).work(), newSite(t), newSite(t, func(c *Config) { c.ReadOnly = true }).trouble()
 	for _, page := range []string{"/rows", "/rows?status=dead", "/operations"} {
 		calm.get(page).want(t, 200).lacks(t, "Requeue all dead")
 		s.get(page).want(t, 200, "Requeue all dead")
 	}
 	s.get("/rows?status=dead&event_type=unknown").want(t, 200, "No rows match.").lacks(t, "Requeue all dead")
+	s.get("/rows").want(t, 200, `method="get" action="/operations/new"`, `type="checkbox" name="rows" value="c-1/2"`, `name="rows" value="a/b %?/1"`, "data-all").lacks(t, `value="c-1/3"`)
+	s.get("/rows?status=pending").want(t, 200, "row-c-1-3").lacks(t, "/operations/new", "checkbox")
+	readOnly.get("/rows").want(t, 200, "row-c-1-2").lacks(t, "/operations/new", "checkbox")
 	s.get("/campaigns/c-1/events/2").want(t, 200).lacks(t, "dry-run-open") // nothing can be tried here
 	s.get("/rows/c-1/2/dry-run").want(t, 404)
 	form := regexp.MustCompile(`(?s)<form class="choosing".*?</form>`).FindString(s.get("/rows?status=dead").want(t, 200).body)

@@ -254,7 +254,7 @@ func (s *site) verified(campaign string, all ...outbox.Verification) {
 	must.OK(s.t, s.store.RecordVerifications(s.t.Context(), all))
 }
 
-func TestDrift_thatAVerifyFoundCountsWhereverStateIsShown(t *testing.T) {
+func TestVerify_whatItFindsOrCannotDoCountsWhereverStateIsShown(t *testing.T) {
 	s := ownSite(t).seed("c-1", "a", "b").seed("c-2", "a").seed("c-3", "a", "b").work()
 	s.get("/campaigns/c-1").want(t, 200, "Everything is applied.").lacks(t, "drifted")
 	note := func(verdict outbox.Verdict) {
@@ -271,10 +271,25 @@ func TestDrift_thatAVerifyFoundCountsWhereverStateIsShown(t *testing.T) {
 	s.get("/campaigns?state=drifted").want(t, 200, `id="campaign-c-1"`, `id="campaign-c-3"`).lacks(t, `id="campaign-c-2"`)
 	s.get("/api/v1/campaigns?state=drifted&sort=lag").want(t, 200, `"campaign_id":"c-1"`, `"state":"drifted"`, `"drifted":2`, `"total":2`, `"why":"`+why+`; a rebuild fixes them if the projection files are right"`)
 	s.get("/api/v1/campaigns/c-2").want(t, 200, `"state":"current"`, `"drifted":0`)
-	s.get("/metrics").want(t, 200, "\noutboxweb_drifted_campaigns 2\n")
 	note(outbox.VerdictMatch)
 	s.fresh("/api/v1/summary").want(t, 200, `drifted":0`)
 	s.get("/campaigns/c-1").want(t, 200, "Everything is applied.").lacks(t, "s-drifted")
+
+	const reason = "event 2 has changed since it was appended: its content no longer matches its hash"
+	s.verified("c-1", outbox.Verification{Verdict: outbox.VerdictFailed, RunID: 7, Error: reason})
+	s.fresh("/").want(t, 200, "1 campaign could not be verified", reason, `href="/runs/7/results/c-1"`, "h-bad", `data-testid="count-unverifiable">1<`, `href="/campaigns?state=unverifiable"`, "#when-a-campaign-cannot-be-verified").
+		lacks(t, "campaigns are current")
+	s.get("/campaigns/c-1").want(t, 200, "Could not be verified at ", ": "+reason+" (run 7)", "s-unverifiable", "could not be verified: "+reason, `href="/runs/7/results/c-1"`, "#when-a-campaign-cannot-be-verified").
+		lacks(t, "Never verified", "Everything is applied.")
+	s.get("/campaigns?state=unverifiable").want(t, 200, `id="campaign-c-1"`).lacks(t, `id="campaign-c-2"`)
+	s.get("/api/v1/campaigns?state=unverifiable").want(t, 200, `"campaign_id":"c-1"`, `"unverifiable":1`, `"state":"unverifiable"`, `"total":1`)
+	s.get("/api/v1/campaigns/c-1").want(t, 200, `"why":"Could not be verified at `, ": "+reason+" (run 7)")
+	s.get("/api/v1/campaigns/c-1/verifications").want(t, 200, `"verdict":"failed"`, `"error":"`+reason, `"run_id":7`, `"seq":2`)
+	s.get("/metrics").want(t, 200, "\noutboxweb_unverifiable_campaigns 1\n")
+	s.verified("c-1", outbox.Verification{Verdict: outbox.VerdictFailed, Error: reason})
+	s.get("/campaigns/c-1").want(t, 200, reason+" (in the background)")
+	s.verified("c-1", outbox.Verification{Verdict: outbox.VerdictMatch})
+	s.get("/campaigns/c-1").want(t, 200, "Everything is applied.").lacks(t, "not be verified")
 }
 
 // A verdict belongs to the version that it compared with: once another one is loaded it is no reason to rebuild.
@@ -304,25 +319,6 @@ func TestDrift_ofAVersionThatIsNotLoadedAsksForAVerify(t *testing.T) {
 		s.verified("c-1", outbox.Verification{Version: version, Verdict: outbox.VerdictFailed})
 		s.get("/api/v1/campaigns?state=unverifiable").want(t, 200, `"why":"`+says+`"`)
 	}
-}
-
-func TestVerify_thatCouldNotBeMadeCountsWhereverStateIsShown(t *testing.T) {
-	s := ownSite(t).seed("c-1", "a", "b").seed("c-2", "a").work()
-	const reason = "event 2 has changed since it was appended: its content no longer matches its hash"
-	s.verified("c-1", outbox.Verification{Verdict: outbox.VerdictFailed, RunID: 7, Error: reason})
-	s.fresh("/").want(t, 200, "1 campaign could not be verified", reason, `href="/runs/7/results/c-1"`, "h-bad", `data-testid="count-unverifiable">1<`, `href="/campaigns?state=unverifiable"`, "#when-a-campaign-cannot-be-verified").
-		lacks(t, "campaigns are current")
-	s.get("/campaigns/c-1").want(t, 200, "Could not be verified at ", ": "+reason+" (run 7)", "s-unverifiable", "could not be verified: "+reason, `href="/runs/7/results/c-1"`, "#when-a-campaign-cannot-be-verified").
-		lacks(t, "Never verified", "Everything is applied.")
-	s.get("/campaigns?state=unverifiable").want(t, 200, `id="campaign-c-1"`).lacks(t, `id="campaign-c-2"`)
-	s.get("/api/v1/campaigns?state=unverifiable").want(t, 200, `"campaign_id":"c-1"`, `"unverifiable":1`, `"state":"unverifiable"`, `"total":1`)
-	s.get("/api/v1/campaigns/c-1").want(t, 200, `"why":"Could not be verified at `, ": "+reason+" (run 7)")
-	s.get("/api/v1/campaigns/c-1/verifications").want(t, 200, `"verdict":"failed"`, `"error":"`+reason, `"run_id":7`, `"seq":2`)
-	s.get("/metrics").want(t, 200, "\noutboxweb_unverifiable_campaigns 1\n")
-	s.verified("c-1", outbox.Verification{Verdict: outbox.VerdictFailed, Error: reason})
-	s.get("/campaigns/c-1").want(t, 200, reason+" (in the background)")
-	s.verified("c-1", outbox.Verification{Verdict: outbox.VerdictMatch})
-	s.get("/campaigns/c-1").want(t, 200, "Everything is applied.").lacks(t, "not be verified")
 }
 
 func TestProjection_thatBlocksCampaignsDoesNotSayThatItFollowsThem(t *testing.T) {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"net/http"
 	"net/http/httptest"
-	"net/url"
 	"os"
 	"strings"
 	"testing"
@@ -26,11 +25,6 @@ const (
 
 // hostile is a text that must be shown unchanged and have no effect.
 const hostile = `</code><script>alert("x")</script>` + "\u202e\n"
-
-func (s *site) submitted(path string, form url.Values) answer {
-	to := s.submit(path, form.Encode()).want(s.t, http.StatusSeeOther).Header.Get("Location")
-	return s.get(to).want(s.t, 200)
-}
 
 func TestPages_ofWhatIsNotConfiguredSayHowItIs(t *testing.T) {
 	s := ownSite(t)
@@ -131,7 +125,7 @@ func TestPublisherPages_showWhatATestCameTo(t *testing.T) {
 			return outbox.TestDelivery{SubscriptionName: name, Error: hostile + "connection refused"}, nil
 		}
 	}).withPublisher(0)
-	s.submitted(archivePage+"/test", url.Values{"idempotency_key": {"k"}}).want(t, 200, "flash warn", `data-testid="test-error"`, "connection refused").lacks(t, "<script>alert", "\u202e")
+	s.lands(s.submit(archivePage+"/test", "idempotency_key=k")).want(t, 200, "flash warn", `data-testid="test-error"`, "connection refused").lacks(t, "<script>alert", "\u202e")
 	s.post(archivePath+"/test", "", header("Idempotency-Key", "k")).want(t, 200, `"ok":false`, "connection refused")
 	must.Equal(t, sent, 1, "deliveries were sent for one key")
 	without := newSite(t).withPublisher(0)
@@ -139,7 +133,7 @@ func TestPublisherPages_showWhatATestCameTo(t *testing.T) {
 	without.submit(archivePage+"/test", "").want(t, 409, "Publisher scenes/archive is not in this server&#39;s configuration")
 }
 
-func TestSeekPage_saysWhatItDoesAndAsks(t *testing.T) {
+func TestSeek_saysWhatItDoesAndAsks(t *testing.T) {
 	s := ownSite(t).seed("c-1", "scene.a", "x", "scene.b", "scene.c").withPublisher(1)
 	s.get(seekPath).want(t, 200, "New position", "Position, 0 to 4").lacks(t, `data-testid="seek-preview"`, "checked")
 	s.get(seekPath+"?to=beginning").want(t, 200, "moves back from 1 to 0", "1 event of its topic is delivered again", `data-testid="seek">Seek back<`, "--to beginning", `value="beginning" checked`).
@@ -154,6 +148,20 @@ func TestSeekPage_saysWhatItDoesAndAsks(t *testing.T) {
 		s.get(seekPath+"?"+query, byForm).want(t, 200, `data-fields="`+field+`"`)
 	}
 	s.get(seekPath+"?to=end").want(t, 422, "head, beginning, position or time")
+
+	for body, want := range map[string]string{
+		`{}`: "0 are given", `{"position":1,"to":"head"}`: "2 are given", `{"to":"end"}`: "head or beginning", `{"position":-1}`: "must be 0 or more", `{"to":"head","dry_run":1}`: "dry_run",
+	} {
+		s.post(archivePath+"/seek", body).want(t, 422, want)
+	}
+	s.post(archivePath+"/seek", `{"to":"head","dry_run":true}`).want(t, 200, `"from":1`, `"to":4`, `"skips":2`)
+	s.post(archivePath+"/seek", `{"time":"2026-11-20"}`).want(t, 200, `"to":0`, `"repeats":1`)
+	s.get(archivePath+"/history").want(t, 200, `"lag_events":3`, `"span":"hour"`)
+	must.OK(t, s.store.Sample(context.Background()))
+	h := decodeAs[outbox.PublisherHistory](t, s.get(archivePath+"/history?span=hour").want(t, 200))
+	n := len(h.Points)
+	must.Hold(t, n != 0 && h.Points[n-1].LagEvents == 3 && h.StepSeconds == 60, "history %+v", h)
+	s.get(archivePath+"/history?span=week").want(t, 422)
 }
 
 const archivePath = "/api/v1/publishers/scenes/archive"
@@ -172,23 +180,6 @@ update publisher_progress
 set status = 'failed', error_count = 10, error_kind = $1, last_error = 'status <500>', last_error_at = 1, error_position = $2, retry_at = 2,
   lease_owner = 'w', lease_epoch = 3, lease_expires_at = 4102444800000000`, kind, position)
 	return s
-}
-
-func TestPublishers_seekThroughTheAPI(t *testing.T) {
-	s := ownSite(t).seed("c-1", "scene.a", "x", "scene.b", "scene.c").withPublisher(1)
-	for body, want := range map[string]string{
-		`{}`: "0 are given", `{"position":1,"to":"head"}`: "2 are given", `{"to":"end"}`: "head or beginning", `{"position":-1}`: "must be 0 or more", `{"to":"head","dry_run":1}`: "dry_run",
-	} {
-		s.post(archivePath+"/seek", body).want(t, 422, want)
-	}
-	s.post(archivePath+"/seek", `{"to":"head","dry_run":true}`).want(t, 200, `"from":1`, `"to":4`, `"skips":2`)
-	s.post(archivePath+"/seek", `{"time":"2026-11-20"}`).want(t, 200, `"to":0`, `"repeats":1`)
-	s.get(archivePath+"/history").want(t, 200, `"lag_events":3`, `"span":"hour"`)
-	must.OK(t, s.store.Sample(context.Background()))
-	h := decodeAs[outbox.PublisherHistory](t, s.get(archivePath+"/history?span=hour").want(t, 200))
-	n := len(h.Points)
-	must.Hold(t, n != 0 && h.Points[n-1].LagEvents == 3 && h.StepSeconds == 60, "history %+v", h)
-	s.get(archivePath+"/history?span=week").want(t, 422)
 }
 
 // reject gives the site a source with a rejected row, of a payload with a secret.
@@ -271,7 +262,7 @@ func TestSourcePage_handsOverWhatBelongsToAnotherJournal(t *testing.T) {
 	s.get("/intake/shop").want(t, 200, "It belongs to another journal; none of its rows is moved to this one.", "j-old &lt;script&gt;", "Belongs to journal", "outboxweb intake hand-over --reason &#39;why&#39; --confirm &#39;hand over shop&#39; shop<").lacks(t, htmlScript)
 	v := decodeAs[intakeList](t, s.get(apiPrefix+"/intake").want(t, 200))
 	must.Hold(t, v.Sources[0].OwnedSince != nil && !v.Sources[0].HandedOver, "sources: %+v", v)
-	s.submitted("/intake/shop/hand-over", url.Values{"reason": {"a new cluster"}, "confirm": {"hand over shop"}}).want(t, 200, "Source shop is taken from journal j-old", "It was handed over to this journal; the server takes it at the next read.")
+	s.lands(s.submit("/intake/shop/hand-over", "reason=a+new+cluster&confirm=hand+over+shop")).want(t, 200, "Source shop is taken from journal j-old", "It was handed over to this journal; the server takes it at the next read.")
 	s.get("/audit").want(t, 200, "intake_hand_over", `href="/intake/shop"`)
 }
 
@@ -283,7 +274,7 @@ func TestIntakePage_showsWhatIsRejected(t *testing.T) {
 	s.get("/intake/shop").want(t, 200, "Payload is not JSON &lt;script&gt;", "order.paid", "discard shop 1", `data-testid="retry-1-button"`, ">Rejected row 1</", "<code>12</code>", ">Retry rejected row 1<", ">Discard rejected row 1<", "outboxweb intake retry --reason &#39;why&#39; shop 1<").lacks(t, leak, htmlScript)
 	list := decodeAs[outbox.Page[outbox.IntakeRejection]](t, s.get(apiPrefix+"/intake/shop/rejections").want(t, 200).lacks(t, leak))
 	must.Need(t, len(list.Items) == 1 && list.Items[0].RowKey == "12", "rejections: %+v", list)
-	s.submitted("/intake/shop/rejections/1/discard", url.Values{"reason": {"a test order"}, "confirm": {"discard shop 1"}}).want(t, 200, "Rejected row 1 of source shop is deleted at the next read.", "discarding", "a test order")
+	s.lands(s.submit("/intake/shop/rejections/1/discard", "reason=a+test+order&confirm=discard+shop+1")).want(t, 200, "Rejected row 1 of source shop is deleted at the next read.", "discarding", "a test order")
 }
 
 // withAlerts gives the server a receiver, named chat in its configuration.
@@ -304,9 +295,9 @@ func TestAlertsPage_showsWhatATestCameToAndMutes(t *testing.T) {
 	defer chat.Close()
 	s := newSite(t, withAlerts(t, "chat: {url: 'slack+"+chat.URL+"/s3cret', allow_private: true}"))
 	s.get("/alerts").want(t, 200, "No alert is firing.", "not used yet", "not been evaluated yet", "--public-origin").lacks(t, "s3cret")
-	s.submitted("/alerts/receivers/chat/test", nil).want(t, 200, "Sent a test message to receiver chat: answered 403", "failing").lacks(t, leak)
+	s.lands(s.submit("/alerts/receivers/chat/test", "")).want(t, 200, "Sent a test message to receiver chat: answered 403", "failing").lacks(t, leak)
 	s.post(apiPrefix+"/alerts/receivers/chat/test", "{}").want(t, 200, `"ok":false`, "403").lacks(t, leak)
-	s.submitted("/alerts/rules/all/mute", url.Values{"for": {"8h"}, "reason": {"deploying"}}).want(t, 200, "Muted all alert rules until", "All rules are muted until", "deploying", `data-testid="unmute-all"`)
+	s.lands(s.submit("/alerts/rules/all/mute", "for=8h&reason=deploying")).want(t, 200, "Muted all alert rules until", "All rules are muted until", "deploying", `data-testid="unmute-all"`)
 }
 
 func TestAlertsPage_showsWhatFires(t *testing.T) {

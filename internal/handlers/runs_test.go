@@ -131,7 +131,8 @@ func TestRunResultPage_leadsToTheChangeOfTheProjection(t *testing.T) {
 
 func TestRunPages_followARunToItsEnd(t *testing.T) {
 	s := ownSite(t).seed("c/1", "a", "b").seed("c-2", "a").seed("c-3", "a").work()
-	s.startRun(`{"kind":"verify","all_campaigns":true,"reason":"looks odd"}`)
+	s.post("/api/v1/runs", `{"kind":"verify","all_campaigns":true,"projections":["campaigns"],"rate":500,"reason":"looks odd"}`).
+		want(t, 202, `"status":"queued"`, `"campaign_ids":[]`, `"all_campaigns":true`, `"versions":{"campaigns":"v1"}`, `"rate":500`, `"lease":null`, `"seconds_left":null`).header(t, "Location", "/api/v1/runs/1")
 	l := s.claimRun()
 	failed := outbox.RunResult{CampaignID: "c-2", Outcome: outbox.OutcomeFailed, Error: "event 1 cannot be replayed: <b>\u202eboom", Events: 1}
 	s.reportRun(l, runs.Progress{Results: []outbox.RunResult{drifted("c/1"), failed}, EventsDone: 2, EventsPerSecond: 4,
@@ -140,6 +141,13 @@ func TestRunPages_followARunToItsEnd(t *testing.T) {
 		"test-1", "✕ failed 1", "≠ drift 1", "Needs attention first", `data-testid="first-c-2"`, `data-testid="first-c/1"`, "campaigns: 1 row changed; first divergence at event 2 or earlier",
 		"failed: &lt;i&gt;stack", `<details id="line-`, `href="/api/v1/runs/1/log"`, `data-testid="run-cancel"`).lacks(t, "data-ended", "\u202e")
 	must.Hold(t, strings.Index(live.body, `data-testid="first-c-2"`) <= strings.Index(live.body, `data-testid="first-c/1"`), "what failed comes after what differs")
+	const api = "/api/v1/runs/1"
+	s.get(api).want(t, 200, `"status":"running"`, `"events":{"done":2,"total":4}`, `"campaigns":{"done":2,"total":3}`, `"seconds_left":0.5`, `"owner":"test-1"`)
+	s.get(api+"/results").want(t, 200, `"campaign_id":"c/1"`, `"changed":1`, `"samples":null`, `"campaign_id":"c-2"`)
+	s.get(api+"/results?outcome=failed").want(t, 200, `"campaign_id":"c-2"`).lacks(t, "c/1")
+	s.get(api+"/results/c%2F1").want(t, 200, `"fields":[{"name":"name","live":"Ash","expected":{"a":[1]}},{"name":"seats","live":null,"expected":3}]`)
+	s.get(api+"/log?limit=1").want(t, 200, `"text":"long `).lacks(t, "failed: ")
+	s.get("/api/v1/campaigns/c%2F1/verifications").want(t, 200, `"verdict":"drift"`, `"changed":1`, `"run_id":1`)
 	died := s.clock
 	s.clock = died.Add(14 * time.Second)
 	s.get("/runs/1").want(t, 200, "Its process last reported 14 s ago; if it is dead, another worker takes over in 46 s.", "last report 14 s ago").lacks(t, "events/s, about")
@@ -157,6 +165,8 @@ func TestRunPages_followARunToItsEnd(t *testing.T) {
 	s.finishRun(l, outbox.RunFailed, "it <broke>")
 	s.get("/runs/1").want(t, 200, "data-ended", "it &lt;broke&gt;", `data-testid="run-resume"`, "1 finished campaign stays done", `data-testid="run-rebuild">Rebuild 1 drifted campaign…`,
 		`href="/runs/new?drifted=1"`)
+	s.get("/api/v1/runs?status=failed&kind=verify&campaign=c-2").want(t, 200, `"error":"it <broke>"`, `"verdict":"drift"`)
+	s.get("/api/v1/runs?kind=rebuild").want(t, 200, `"items":[]`)
 	s.get("/runs/new?drifted=1").want(t, 200, "Start a rebuild run", `rows="3" autocomplete="off" spellcheck="false">c/1</textarea>`, `value="campaigns" checked`)
 	s.lands(s.submit("/runs/1/resume", "reason=mended")).want(t, 200, "Resumed run 1", "queued")
 	l = s.claimRun()
@@ -227,6 +237,7 @@ func TestRunPages_showHowRowsDiffer(t *testing.T) {
 		"1 row missing in live data, 25 changed, 1 unexpected in live data.", "24 more rows differ", "9007199254740993", "12345678901234567890", `&#34;&lt;script&gt;alert(1)&lt;/script&gt; \u202e&#34;`, `&#34;Ash \\u003c&#34;`,
 		"and 35,906 more bytes", "absent", "no other field", "≠", "sha256:fold", "sha256:live", `data-testid="start-rebuild"`, `href="/runs/new?campaign_ids=c%2F1&amp;kind=rebuild"`).lacks(t, "<script>alert", "\u202e")
 	page.times(t, 3, `data-testid="row-change"`)
+	s.get("/api/v1/runs/1").want(t, 200, `"campaign_id":"c/1"`, `"digests":{"campaigns":"sha256:fold","full":"sha256:full"}`, fmt.Sprintf(`"digests_before":{"campaigns":"sha256:live","full":%q}`, outbox.FullDigestOf([]string{"sha256:live"})), `"seq":2`, `"verdict":"drift"`)
 	s.get("/runs/1").want(t, 200, "Digests at event 2", "sha256:fold", "sha256:live", "sha256:full", `data-testid="digest-differs"`)
 	s.get("/campaigns/c%2F1").want(t, 200, `data-testid="verified-campaigns"`, "at event 2,", `href="/runs/1/results/c%2F1"`, "; first divergence at event 2 or earlier.", `data-testid="start-verify"`)
 	s.get("/runs/1/results/nobody").want(t, 404)
@@ -286,31 +297,4 @@ func drifted(campaign string) outbox.RunResult {
 		{Projection: "campaigns", Verdict: outbox.VerdictDrift, Digest: "sha256:fold", Before: "sha256:live", Seq: 2, Comparison: &outbox.Comparison{Changed: 1, FirstSeq: 2, ReplayedWith: outbox.ReplayedWith{RowsBuilt: outbox.RowsBuilt{BuiltVersions: []outbox.LoadedVersion{}}},
 			Samples: []outbox.RowChange{{Table: "campaigns", Kind: outbox.RowChanged, Key: []outbox.Field{{Name: "id", Value: []byte(`"x"`)}},
 				Fields: []outbox.FieldChange{{Name: "name", Live: []byte(`"Ash"`), Expected: []byte(`{"a":[1]}`)}, {Name: "seats", Live: nil, Expected: []byte("3")}}}}}}}}
-}
-
-func TestRunAPI_fromStartToItsResults(t *testing.T) {
-	s := ownSite(t).seed("c/1", "a", "b").seed("c-2", "a").work()
-	a := s.post("/api/v1/runs", `{"kind":"verify","all_campaigns":true,"projections":["campaigns"],"rate":500,"reason":"looks odd"}`).
-		want(t, 202, `"status":"queued"`, `"campaign_ids":[]`, `"all_campaigns":true`, `"versions":{"campaigns":"v1"}`, `"rate":500`, `"lease":null`, `"seconds_left":null`)
-	target := fmt.Sprintf("/api/v1/runs/%d", decodeAs[outbox.Run](t, a).ID)
-	a.header(t, "Location", target)
-	l := s.claimRun()
-	failed := outbox.RunResult{CampaignID: "c-2", Outcome: outbox.OutcomeFailed, Error: "boom <b>", Events: 1}
-	s.reportRun(l, runs.Progress{Results: []outbox.RunResult{drifted("c/1"), failed}, EventsDone: 2, EventsPerSecond: 4, Lines: []outbox.RunLine{{CampaignID: "c/1", Text: "first"}, {Text: "second"}}})
-	s.get(target).want(t, 200, `"status":"running"`, `"events":{"done":2,"total":3}`, `"campaigns":{"done":2,"total":2}`, `"seconds_left":0.25`, `"owner":"test-1"`)
-	s.get(target+"/results").want(t, 200, `"campaign_id":"c/1"`, `"changed":1`, `"samples":null`, `"campaign_id":"c-2"`)
-	s.get(target+"/results?outcome=failed").want(t, 200, `"campaign_id":"c-2"`).lacks(t, "c/1")
-	s.get(target+"/results/c%2F1").want(t, 200, `"fields":[{"name":"name","live":"Ash","expected":{"a":[1]}},{"name":"seats","live":null,"expected":3}]`)
-	s.get(target+"/log?limit=1").want(t, 200, `"text":"second"`).lacks(t, "first")
-	s.get("/api/v1/campaigns/c%2F1/verifications").want(t, 200, `"verdict":"drift"`, `"changed":1`, `"run_id":1`)
-	s.finishRun(l, outbox.RunFailed, "it broke")
-	s.get("/api/v1/runs?status=failed&kind=verify&campaign=c-2").want(t, 200, `"error":"it broke"`, `"verdict":"drift"`)
-	s.get("/api/v1/runs?kind=rebuild").want(t, 200, `"items":[]`)
-}
-
-func TestRunAPI_ofOneCampaignHasItsDigests(t *testing.T) {
-	s := ownSite(t).seed("c-1", "a", "b")
-	s.ran(`{"kind":"rebuild","campaign_ids":["c-1"]}`, outbox.RunCompleted, "", drifted("c-1"))
-	s.get("/api/v1/runs/1").want(t, 200, `"campaign_id":"c-1"`, `"digests":{"campaigns":"sha256:fold","full":"sha256:full"}`, fmt.Sprintf(`"digests_before":{"campaigns":"sha256:live","full":%q}`, outbox.FullDigestOf([]string{"sha256:live"})), `"seq":2`, `"verdict":"drift"`)
-	s.get("/api/v1/campaigns/c-1/verifications").want(t, 200, `"verdict":"match"`)
 }
