@@ -21,14 +21,6 @@ func TestLagText_saysHowMuchIsKnown(t *testing.T) {
 	}
 }
 
-// A setting is shown as it is, not as an age, which is rounded down.
-func TestSettingsLines_areExact(t *testing.T) {
-	t.Parallel()
-	for seconds, want := range map[float64]string{.05: "50 ms", 1: "1 s", 1.5: "1,500 ms", 60: "1 min", 90: "90 s", 5400: "90 min", 3600: "1 h"} {
-		must.Equal(t, exactly(seconds), want, seconds, "seconds are shown as")
-	}
-}
-
 func TestActSentence_namesThePublisher(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ action, after, want string }{

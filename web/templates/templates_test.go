@@ -76,6 +76,7 @@ func TestText_forPeople(t *testing.T) {
 		num(0): "0", num(999): "999", num(1000): "1,000", num(44200): "44,200", num(1234567): "1,234,567", num(-1234): "-1,234",
 		rate(0) + "/": "0/", rate(0.25): "0.2", rate(41.6): "42", rate(12345.6): "12,346",
 		relative(now, now): "now", relative(now.Add(-3*time.Minute), now): "3 min ago", relative(now.Add(4*time.Second), now): "in 4 s",
+		exactly(.05): "50 ms", exactly(1): "1 s", exactly(1.5): "1,500 ms", exactly(60): "1 min", exactly(90): "90 s", exactly(5400): "90 min", exactly(3600): "1 h", // settings, which are not ages
 		firstLine("a\nb"):                                            "a",
 		sentence("event 2 failed"):                                   "Event 2 failed.",
 		sentence("ümlaut?"):                                          "Ümlaut?",

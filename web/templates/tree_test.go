@@ -44,12 +44,6 @@ func mustTree(t rapid.TB, document, pointer string, from int) Tree {
 	return tree
 }
 
-func TestReadTree_leavesOutSpaces(t *testing.T) {
-	t.Parallel()
-	spaced := " { \"a\" : [ 1 , {\"b\":\t2}\n] , \"c\":[ ],\"d\":{ } }\n"
-	must.Equal(t, written(mustTree(t, spaced, "", 0).root), `{"a":[1,{"b":2}],"c":[],"d":{}}`)
-}
-
 func drawJSON(t *rapid.T, depth int) string {
 	kind := rapid.IntRange(0, 5).Draw(t, "kind")
 	if depth == 0 {
@@ -113,8 +107,10 @@ func everythingFits(n node) bool {
 	return fits
 }
 
-func TestReadTree_tellsMembersWithOneKeyApart(t *testing.T) {
+func TestReadTree_leavesOutSpacesAndTellsMembersWithOneKeyApart(t *testing.T) {
 	t.Parallel()
+	spaced := " { \"a\" : [ 1 , {\"b\":\t2}\n] , \"c\":[ ],\"d\":{ } }\n"
+	must.Equal(t, written(mustTree(t, spaced, "", 0).root), `{"a":[1,{"b":2}],"c":[],"d":{}}`)
 	document := `{"a":{"n":1},"\u0061":{"n":2},"a~#2":{"n":3},"a":{"n":4}}`
 	for i, m := range mustTree(t, document, "", 0).root.Members {
 		must.Equal(t, m.Pointer, []string{"/a", "/a~#2", "/a~0#2", "/a~#3"}[i], "the pointer of a member")
