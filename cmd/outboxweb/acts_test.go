@@ -1,7 +1,7 @@
 package main
 
 import (
-	"fmt"
+	"slices"
 
 	"github.com/outboxweb/outboxweb/internal/outbox"
 )
@@ -27,17 +27,13 @@ func skipped(worked bool) func(*scene) {
 	}
 }
 
-// passed has a skipped event behind which others are applied.
-func passed(s *scene) {
-	dead(s)
-	s.does(skip)
-	s.work()
-}
-
-// gap has an event that lost its row.
-func gap(s *scene) {
-	dead(s)
-	s.sql(`delete from projection_apply_outbox where seq = 4`, `update campaigns set pending = pending - 1`)
+// all is one state after the other.
+func all(given ...func(*scene)) func(*scene) {
+	return func(s *scene) {
+		for _, more := range given {
+			more(s)
+		}
+	}
 }
 
 // done is a state in which an action has been done.
@@ -60,67 +56,37 @@ func many(s *scene) {
 // large has a dead event with more than a thousand behind it.
 func large(s *scene) {
 	dead(s)
-	for range 3 {
-		types := make([]string, 400)
-		for i := range types {
-			types[i] = "taken"
-		}
-		s.has("c-1", types...)
-	}
-}
-
-// delivered has a publisher at position 2 of 4.
-func delivered(s *scene) {
-	current(s)
-	publish(s)
-}
-
-// deliveredFew has a publisher at position 2 of 1,204.
-func deliveredFew(s *scene) {
-	large(s)
-	publish(s)
-}
-
-func publish(s *scene) {
-	s.sql(`
-insert into publisher_progress (topic, publisher, destination, selects, max_errors, position, created_at, updated_at, lease_owner, lease_epoch, lease_expires_at)
-values ('sales', 'partner', 'https://partner.example', '{"event_types":["*"]}', 10, 2, 1, 1, 'w-1', 3, 4102444800000000)`)
+	s.has("c-1", slices.Repeat([]string{"taken"}, 1200)...)
 }
 
 // refusing has a publisher that failed at position 3, for which the kind of error has a blame.
 func refusing(blame outbox.DeliveryErrorKind) func(*scene) {
-	return func(s *scene) {
-		delivered(s)
-		s.sql(fmt.Sprintf(`
+	return all(delivered, inJournal(`
 update publisher_progress set status = 'failed', error_count = 10, error_kind = '%[1]s', last_error = 'status 500', last_error_at = 1, error_position = 3, retry_at = 2,
   stopped = case when '%[1]s' = 'destination' then 1 else 0 end`, blame))
-	}
 }
 
-// overcome has a publisher that had an error once.
-func overcome(s *scene) {
-	delivered(s)
-	s.sql(`update publisher_progress set last_error = 'once', last_error_at = 1`)
-}
-
-// rejected has a source whose row 12 was rejected.
-func rejected(s *scene) {
-	current(s)
-	s.sql(`insert into intake_sources (source, place, waiting, journalled) values ('shop', 'postgres://shop', 3, 7)`, `
+var (
+	// passed has a skipped event behind which others are applied.
+	passed = all(done(dead, skip), (*scene).work)
+	// gap has an event that lost its row.
+	gap     = all(dead, inJournal(`delete from projection_apply_outbox where seq = 4`), inJournal(`update campaigns set pending = pending - 1`))
+	publish = inJournal(`
+insert into publisher_progress (topic, publisher, destination, selects, max_errors, position, created_at, updated_at, lease_owner, lease_epoch, lease_expires_at)
+values ('sales', 'partner', 'https://partner.example', '{"event_types":["*"]}', 10, 2, 1, 1, 'w-1', 3, 4102444800000000)`)
+	// delivered has a publisher at position 2 of 4.
+	delivered = all(current, publish)
+	// overcome has a publisher that had an error once.
+	overcome = all(delivered, inJournal(`update publisher_progress set last_error = 'once', last_error_at = 1`))
+	// rejected has a source whose row 12 was rejected.
+	rejected = all(current, inJournal(`insert into intake_sources (source, place, waiting, journalled) values ('shop', 'postgres://shop', 3, 7)`), inJournal(`
 insert into intake_rejections (source, row_key, campaign_id, event_id, event_type, content, content_bytes, reason, rejected_at)
-values ('shop', '12', 'c-1', 'e-1', 'order.paid', '{"payload":{"password":"`+secret+`"}}', 2, 'payload is not JSON', 1)`)
-}
-
-// foreign has a source that belongs to another journal.
-func foreign(s *scene) {
-	rejected(s)
-	s.sql(`update intake_sources set owner = 'another', owned_since = 1772366400000000, error = 'source shop belongs to journal another', error_at = 1772366400000000`)
-}
-
-func interrupted(s *scene) {
-	done(current, verify)(s)
-	s.sql(`update runs set status = 'interrupted'`, `update run_scopes set active = 0`)
-}
+values ('shop', '12', 'c-1', 'e-1', 'order.paid', '{"payload":{"password":"%s"}}', 2, 'payload is not JSON', 1)`, secret))
+	// foreign has a source that belongs to another journal.
+	foreign = all(rejected, inJournal(`
+update intake_sources set owner = 'another', owned_since = 1772366400000000, error = 'source shop belongs to journal another', error_at = 1772366400000000`))
+	interrupted = all(done(current, verify), inJournal(`update runs set status = 'interrupted'`), inJournal(`update run_scopes set active = 0`))
+)
 
 // The actions, as they are done.
 var (
@@ -291,10 +257,7 @@ var scenarios = []scenario{
 		prints: "repaired 1 campaign: 1 row written, 0 rows of applied events removed, 0 campaigns diverged",
 	},
 	{
-		name: "an error is annotated", given: func(s *scene) {
-			dead(s)
-			s.sql(`update projection_apply_outbox set fingerprint = 'known' where seq = 2`)
-		}, act: note,
+		name: "an error is annotated", given: all(dead, inJournal(`update projection_apply_outbox set fingerprint = 'known' where seq = 2`)), act: note,
 		then:   []string{"note on known: wait"},
 		prints: "note saved",
 		refused: []refusal{
@@ -338,7 +301,7 @@ var scenarios = []scenario{
 		refused: []refusal{{acknowledge.seeing("status", "done"), conflict, "not done"}, {acknowledge.at("9"), missing, "there is no operation 9"}},
 	},
 	{
-		name: "an operation that is done is not cancelled", given: func(s *scene) { done(many, start)(s); s.sql(`update operations set status = 'done'`) }, act: cancel,
+		name: "an operation that is done is not cancelled", given: all(done(many, start), inJournal(`update operations set status = 'done'`)), act: cancel,
 		refused: []refusal{{cancel, conflict, "is done already"}},
 	},
 	{
@@ -439,7 +402,7 @@ var scenarios = []scenario{
 		},
 	},
 	{
-		name: "a publisher passes over as many events as were shown", given: deliveredFew, act: seekHead.confirmed("skip 1202 events"),
+		name: "a publisher passes over as many events as were shown", given: all(large, publish), act: seekHead.confirmed("skip 1202 events"),
 		then: []string{"publisher sales/partner: active at 1204 after 0 errors, free in 4"},
 		refused: []refusal{
 			{seekHead.with("to=head&expected_repeats=0&expected_skips=2&expected_capped=false", `{"to":"head","expected":{"repeats":0,"skips":2,"capped":false}}`, "").by("form json"), conflict, "changed since this page was loaded"},
@@ -525,9 +488,8 @@ var scenarios = []scenario{
 		says: "Unmuted rule drift.", prints: "unmuted drift",
 	},
 	{
-		name: "a token is revoked", given: func(s *scene) {
-			s.sql(`insert into tokens (hash, role, note, created_at, created_by, expires_at) values ('h', 'operator', 'deploy', 1, 'root', 4102444800000000)`)
-		}, act: revokeToken, page: "/tokens",
+		name: "a token is revoked", given: inJournal(`
+insert into tokens (hash, role, note, created_at, created_by, expires_at) values ('h', 'operator', 'deploy', 1, 'root', 4102444800000000)`), act: revokeToken, page: "/tokens",
 		then: []string{"token 1: revoked"}, again: "was revoked by",
 		says: "Revoked token 1, with the role operator", prints: "revoked token 1 (operator)",
 		refused: []refusal{{revokeToken.at("9"), missing, "no token 9"}},

@@ -152,9 +152,7 @@ func BenchmarkHostileAppend(b *testing.B) {
 			b.ReportMetric(hostilePeakMB, "peak-limit-MB")
 			b.ReportMetric(float64(longest.Milliseconds()), "wait-ms")
 			b.ReportMetric(float64(hostileWait.Milliseconds()), "wait-limit-ms")
-			if peak > hostilePeakMB || longest > hostileWait {
-				b.Errorf("the peak was %d MB and the limit is %d; another writer waited for %s and the limit is %s", peak, hostilePeakMB, longest, hostileWait)
-			}
+			must.Hold(b, peak <= hostilePeakMB && longest <= hostileWait, "the peak was %d MB and the limit is %d; another writer waited for %s and the limit is %s", peak, hostilePeakMB, longest, hostileWait)
 		})
 	}
 }
@@ -167,9 +165,7 @@ func (s *served) besideAppend(body string, want int) (waits []time.Duration) {
 	go func() { done <- s.append("hostile", body) }()
 	for {
 		began := time.Now()
-		if status := s.append("another", `{"event_type":"a","payload":{}}`); status != http.StatusCreated {
-			s.t.Errorf("another writer is answered with %d", status)
-		}
+		must.Equal(s.t, s.append("another", `{"event_type":"a","payload":{}}`), http.StatusCreated, "another writer is answered with")
 		waits = append(waits, time.Since(began))
 		select {
 		case status := <-done:

@@ -143,9 +143,7 @@ func activates(t *testing.T, says string, sockets []*os.File, flags ...string) {
 	script := fmt.Sprintf(`LISTEN_PID=$$ LISTEN_FDS=%d exec "$0" serve --listen systemd "$@"`, len(sockets))
 	cmd := exec.Command("sh", append([]string{"-c", script, program}, flags...)...)
 	cmd.Dir, cmd.ExtraFiles = t.TempDir(), sockets
-	s := &served{t: t, cmd: cmd, ended: make(chan error, 1)}
-	cmd.Stderr = &s.stderr
-	said := s.start()
+	s, said := launch(t, cmd)
 	if said == "" {
 		err := s.wait()
 		must.Hold(t, err != nil && cmd.ProcessState.ExitCode() == exitUsage, "it ended with %v", err)

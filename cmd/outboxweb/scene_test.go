@@ -193,15 +193,14 @@ func (s *scene) changes(do func()) []string {
 	}
 	before, all := s.known, []string{}
 	do()
-	after := s.facts()
-	s.known = after
-	for name, is := range after {
+	s.known = s.facts()
+	for name, is := range s.known {
 		if was, existed := before[name]; !existed || was != is {
 			all = append(all, name+": "+is)
 		}
 	}
 	for name := range before {
-		if _, exists := after[name]; !exists {
+		if _, exists := s.known[name]; !exists {
 			all = append(all, name+": none")
 		}
 	}
@@ -274,9 +273,7 @@ func (s *scene) json(a act, key string, role outbox.Role) answer {
 		header.Set("Idempotency-Key", key)
 	}
 	said := s.send(s.http, http.MethodPost, "/api/v1"+a.path(), a.json(s.t), role, header)
-	if said.location != "" && s.send(s.http, http.MethodGet, said.location, "", role, http.Header{}).status != http.StatusOK {
-		s.t.Errorf("it leads to %s, which is not there", said.location)
-	}
+	must.Hold(s.t, said.location == "" || s.send(s.http, http.MethodGet, said.location, "", role, http.Header{}).status == http.StatusOK, "it leads to %s, which is not there", said.location)
 	return said
 }
 
@@ -452,8 +449,8 @@ func (s *scene) wantRefusedAs(by surface, role outbox.Role, r refusal) {
 	what := fmt.Sprintf("%s %s %q %q %v %s", r.act.action, r.act.on, r.act.reason, r.act.confirm, r.act.seen, r.act.form+r.act.args)
 	if by.name == "command" {
 		must.Hold(s.t, said.status != exitDone && said.also == "", "%s: it ends with %d %s", what, said.status, said.also)
-	} else if said.status != r.status {
-		s.t.Errorf("%s: it is answered with %d, want %d", what, said.status, r.status)
+	} else {
+		must.Equal(s.t, said.status, r.status, what, "is answered with")
 	}
 	must.Hold(s.t, strings.Contains(strings.ToLower(said.text), strings.ToLower(r.says)), "%s: the refusal does not say %q: %s", what, r.says, said.text)
 	if by.name == "command" && len(s.records()) == before {

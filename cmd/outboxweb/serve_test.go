@@ -45,12 +45,11 @@ type served struct {
 // serve starts the program on databases in a fresh directory and waits until it prints its address.
 func serve(t testing.TB, flags ...string) *served {
 	t.Helper()
-	s := &served{t: t, dir: t.TempDir(), ended: make(chan error, 1)}
-	newPair(t, filepath.Join(s.dir, "data"))
-	s.cmd = exec.Command("outboxweb", append([]string{"serve", "--listen", "127.0.0.1:0"}, flags...)...)
-	s.cmd.Dir = s.dir
-	s.cmd.Stderr = &s.stderr
-	first := s.start()
+	dir := t.TempDir()
+	newPair(t, filepath.Join(dir, "data"))
+	cmd := exec.Command("outboxweb", append([]string{"serve", "--listen", "127.0.0.1:0"}, flags...)...)
+	cmd.Dir = dir
+	s, first := launch(t, cmd)
 	url, found := strings.CutPrefix(first, "listening on ")
 	if !found {
 		s.cmd.Process.Kill()
@@ -61,21 +60,22 @@ func serve(t testing.TB, flags ...string) *served {
 	return s
 }
 
-// start starts the process and returns its first line, empty when there is
-// none.
-func (s *served) start() string {
-	s.t.Helper()
-	stdout := must.Get(s.cmd.StdoutPipe()).Or(s.t)
-	must.OK(s.t, s.cmd.Start())
-	s.t.Cleanup(func() { s.cmd.Process.Kill() })
+// launch starts a server's process and returns its first line, empty when there is none.
+func launch(t testing.TB, cmd *exec.Cmd) (s *served, first string) {
+	t.Helper()
+	s = &served{t: t, cmd: cmd, dir: cmd.Dir, ended: make(chan error, 1)}
+	cmd.Stderr = &s.stderr
+	stdout := must.Get(cmd.StdoutPipe()).Or(t)
+	must.OK(t, cmd.Start())
+	t.Cleanup(func() { cmd.Process.Kill() })
 	lines := bufio.NewReader(stdout)
 	first, err := lines.ReadString('\n')
-	must.Need(s.t, err == nil || err == io.EOF, "%v", err)
+	must.Need(t, err == nil || err == io.EOF, "%v", err)
 	go func() {
 		io.Copy(io.Discard, lines)
-		s.ended <- s.cmd.Wait()
+		s.ended <- cmd.Wait()
 	}()
-	return strings.TrimSpace(first)
+	return s, strings.TrimSpace(first)
 }
 
 func (s *served) wait() error {
@@ -207,12 +207,11 @@ func signalledTwice(t *testing.T) error {
 // Log collectors parse each line as one JSON document, of either stream and from any library.
 func TestServe_logsInOneFormat(t *testing.T) {
 	t.Parallel()
-	s := &served{t: t, dir: t.TempDir(), ended: make(chan error, 1)}
 	pair := newPairFiles(t)
 	pair.write(1)
-	s.cmd = exec.Command("outboxweb", "serve", "--listen", "127.0.0.1:0", "--log-format", "json", "--log-level", "debug", "--tls-cert", pair.cert, "--tls-key", pair.key)
-	s.cmd.Dir, s.cmd.Stderr = s.dir, &s.stderr
-	first := s.start()
+	cmd := exec.Command("outboxweb", "serve", "--listen", "127.0.0.1:0", "--log-format", "json", "--log-level", "debug", "--tls-cert", pair.cert, "--tls-key", pair.key)
+	cmd.Dir = t.TempDir()
+	s, first := launch(t, cmd)
 	_, address, found := strings.Cut(first, "listening on https://")
 	must.Need(t, found, "it says %q; %s", first, s.stderr.String())
 	conn := must.Get(net.Dial("tcp", strings.TrimSuffix(address, `"}`))).Or(t)
@@ -229,9 +228,8 @@ func TestServe_logsInOneFormat(t *testing.T) {
 		text, _ := r["msg"].(string)
 		said[text] = r
 	}
-	if r := said["started"]; r["version"] == nil || r["listen"] != "https://"+strings.TrimSuffix(address, `"}`) || r["journal_db"] != "sqlite:data/journal.db" || r["mode"] != "outbox_apply_only" {
-		t.Errorf("started: %v", r)
-	}
+	r := said["started"]
+	must.Hold(t, r["version"] != nil && r["listen"] == "https://"+strings.TrimSuffix(address, `"}`) && r["journal_db"] == "sqlite:data/journal.db" && r["mode"] == "outbox_apply_only", "started: %v", r)
 	must.Equal(t, said["stopping"]["why"], "SIGTERM", "stopping")
 	must.Hold(t, said["stopped"]["draining_seconds"] != nil, "stopped: %v", said["stopped"])
 	must.Hold(t, strings.Contains(s.stderr.String(), "http: TLS handshake error"), "net/http's own log is lost: %s", s.stderr.String())
@@ -399,10 +397,7 @@ func TestFiles_areTheirOwnersAlone(t *testing.T) {
 			}
 			databases := []string{"--journal-db", "sqlite:deep/journal.db", "--projections-db", "sqlite:new/projections.db"}
 			config := write("config.yaml", strings.ReplaceAll(publishToFile, "DIR", given))
-			serving := &served{t: t, dir: dir, ended: make(chan error, 1),
-				cmd: under(t, umask, dir, append([]string{"serve", "--listen", "127.0.0.1:0", "--config", config}, databases...)...)}
-			serving.cmd.Stderr = &serving.stderr
-			serving.start()
+			serving, _ := launch(t, under(t, umask, dir, append([]string{"serve", "--listen", "127.0.0.1:0", "--config", config}, databases...)...))
 			run := func(args ...string) {
 				t.Helper()
 				out, err := under(t, umask, dir, args...).CombinedOutput()
@@ -459,8 +454,7 @@ func TestFiles_thatExistKeepTheirMode(t *testing.T) {
 	for path, mode := range map[string]os.FileMode{data: 0o750, journal: 0o640} {
 		must.OK(t, os.Chmod(path, mode))
 	}
-	serving := &served{t: t, dir: dir, ended: make(chan error, 1), cmd: under(t, "077", dir, "serve", "--listen", "127.0.0.1:0")}
-	serving.start()
+	launch(t, under(t, "077", dir, "serve", "--listen", "127.0.0.1:0"))
 	for path, want := range map[string]os.FileMode{data: 0o750, journal: 0o640, journal + "-wal": 0o640, filepath.Join(data, "projections.db"): 0o600} {
 		must.Equal(t, mode(t, path), want, path, "has the mode")
 	}

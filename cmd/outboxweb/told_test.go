@@ -63,10 +63,7 @@ values ('c-v', 'seats', %d, 1, '%s', 1, '', 0, 1, 0, 1, 'the event is refused', 
 }
 
 func publishes(sets string) func(*scene) {
-	return func(s *scene) {
-		publish(s)
-		s.sql(`update publisher_progress set ` + sets)
-	}
+	return all(publish, inJournal("%s", `update publisher_progress set `+sets))
 }
 
 // read has sources that were read just now.

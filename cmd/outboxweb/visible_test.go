@@ -26,14 +26,11 @@ func TestLogger_ofJSONShowsEverything(t *testing.T) {
 	var entry struct {
 		Campaign string `json:"campaign_id"`
 	}
-	if err := json.Unmarshal([]byte(log.String()), &entry); err != nil || entry.Campaign != said {
-		t.Errorf("it says %+q, %v", entry.Campaign, err)
-	}
+	must.OK(t, json.Unmarshal([]byte(log.String()), &entry))
+	must.Equal(t, entry.Campaign, said, "it says")
 	line, _ := strings.CutSuffix(log.String(), "\n")
 	must.Hold(t, !strings.ContainsFunc(line, func(r rune) bool { return unicode.In(r, unicode.Cc, unicode.Cf) }), "the line is %+q", line)
-	if n, err := (visible{io.Discard}).Write([]byte("\u202e")); n != 3 || err != nil {
-		t.Errorf("it wrote %d, %v", n, err)
-	}
+	must.Equal(t, must.Get(visible{io.Discard}.Write([]byte("\u202e"))).Or(t), 3, "what it wrote")
 }
 
 // obeyed is text that a terminal would interpret, or that would change the direction of the text
@@ -79,9 +76,8 @@ func TestTable_alignsWhatIsSeen(t *testing.T) {
 	var out strings.Builder
 	rows := table(&out)
 	fmt.Fprint(rows, "a\u202e\tb\nlonger than that\tc\nno cells\ncafe\u0301\t1\t|\n東京\t2\nｗ\t3\t|\n\t4\n")
-	if err := rows.Flush(); err != nil || out.String() != "a\\u202e           b\nlonger than that  c\nno cells\ncafe\u0301  1  |\n東京  2\nｗ    3  |\n      4\n" {
-		t.Errorf("it is %q, %v", out.String(), err)
-	}
+	must.OK(t, rows.Flush())
+	must.Equal(t, out.String(), "a\\u202e           b\nlonger than that  c\nno cells\ncafe\u0301  1  |\n東京  2\nｗ    3  |\n      4\n")
 }
 
 func TestLineReader_skipsALineOverTheLimitWithoutKeepingIt(t *testing.T) {

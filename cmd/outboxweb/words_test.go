@@ -212,11 +212,9 @@ func TestPapers_linksLeadSomewhere(t *testing.T) {
 			if to != "" {
 				file = filepath.Join(filepath.Dir(name), to)
 			}
-			if _, err := os.Stat(filepath.Join(root, file)); err != nil || strings.HasPrefix(file, "..") {
-				t.Errorf("%s links to %s, which is not there", name, m[1])
-			} else if anchor != "" && !anchors[file][anchor] {
-				t.Errorf("%s links to %s, which has no such heading", name, m[1])
-			}
+			_, err := os.Stat(filepath.Join(root, file))
+			must.Hold(t, err == nil && !strings.HasPrefix(file, ".."), "%s links to %s, which is not there", name, m[1])
+			must.Hold(t, anchor == "" || anchors[file][anchor], "%s links to %s, which has no such heading", name, m[1])
 		}
 	}
 }

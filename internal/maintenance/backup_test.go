@@ -20,6 +20,12 @@ import (
 	"github.com/outboxweb/outboxweb/internal/tokens"
 )
 
+// holds fails unless a directory has as many files as a refused call found in it.
+func holds(t *testing.T, dir string, files int) {
+	left, err := os.ReadDir(dir)
+	must.Hold(t, err == nil && len(left) == files, "a refused call left %v, %v", left, err)
+}
+
 // arrange registers the package with its own leases on a restored store.
 func arrange(s *store.Store) { runs.New(s) }
 
@@ -29,8 +35,7 @@ func TestSQLiteBackup_refusesADirectoryInUse(t *testing.T) {
 	must.OK(t, os.WriteFile(filepath.Join(dir, "notes.txt"), []byte("mine"), 0o600))
 	refused(t, f.Backup(f.Ctx, dir, storetest.Quiet), outbox.ErrSetup, dir, "not empty")
 	refused(t, f.Backup(f.Ctx, filepath.Join(dir, "notes.txt"), storetest.Quiet), outbox.ErrSetup, "notes.txt")
-	left, _ := os.ReadDir(dir)
-	must.Hold(t, len(left) == 1, "the refused backup left %v", left)
+	holds(t, dir, 1)
 }
 
 func TestSQLiteRestore_refusesToOverwriteAndWhatIsNoBackup(t *testing.T) {
@@ -46,14 +51,12 @@ func TestSQLiteRestore_refusesToOverwriteAndWhatIsNoBackup(t *testing.T) {
 	left := t.TempDir()
 	must.OK(t, os.WriteFile(filepath.Join(left, "projections.db-wal"), []byte("x"), 0o600))
 	refused(t, maintenance.Restore(f.Ctx, dir, storetest.OptionsFor(dbtest.Files(left)), arrange), outbox.ErrSetup, "projections.db-wal", "move it away")
-	entries, _ := os.ReadDir(left)
-	must.Hold(t, len(entries) == 1, "the refused restore left %v", entries)
+	holds(t, left, 1)
 	newer := dbtest.Open(t, "sqlite:"+filepath.Join(dir, "projections.db"))
 	must.Get(newer.Exec(`insert into goose_db_version (version_id, is_applied) values (9999, true)`)).Or(t)
 	to := t.TempDir()
 	refused(t, maintenance.Restore(f.Ctx, dir, storetest.OptionsFor(dbtest.Files(to)), arrange), outbox.ErrSetup, filepath.Join(dir, "projections.db"), "has version 9999", "newer outboxweb")
-	entries, _ = os.ReadDir(to)
-	must.Hold(t, len(entries) == 0, "the refused restore left %v", entries)
+	holds(t, to, 0)
 }
 
 func TestSQLiteBackup_leavesTheReadersReadOnly(t *testing.T) {
@@ -69,8 +72,7 @@ func TestSQLiteBackup_leavesTheReadersReadOnly(t *testing.T) {
 
 func TestBackup_restoresToASoundCopy(t *testing.T) {
 	f := own(t)
-	f.AppendN("a", 5)
-	f.Drain()
+	f.Applied("a", 5)
 	f.AppendN("a", 3)
 	f.AppendN("dead", 2)
 	f.MustPause("a")
@@ -81,8 +83,7 @@ func TestBackup_restoresToASoundCopy(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "backup")
 	must.OK(t, f.Backup(f.Ctx, dir, func(done, _ int64) {
 		if done == 1 { // between the databases: the journal's copy has it, that of the projections does not
-			f.AppendN("late", 1)
-			f.Drain()
+			f.Applied("late", 1)
 		}
 	}))
 	files, err := os.ReadDir(dir)
@@ -100,8 +101,7 @@ func TestBackup_restoresToASoundCopy(t *testing.T) {
 	must.Equal(t, len(r.MustRow("dead", 1).Attempts), 8, "attempts")
 	_, err = r.JournalDB.Exec(`delete from events`)
 	must.Hold(t, err != nil && strings.Contains(err.Error(), "append-only"), "the restored journal let an event be deleted: %v", err)
-	r.Drain()
-	r.Sound()
+	r.DrainsSoundly()
 	r.Is("b", "applied 4 of 4")
 }
 
@@ -139,8 +139,7 @@ func TestSQLiteBackup_carriesWhatIsSkippedAndWhatWasPassedOver(t *testing.T) {
 			continue
 		}
 		r.Sound()
-		r.Drain()
-		r.Sound()
+		r.DrainsSoundly()
 		must.Hold(t, len(r.SkipLedger("a")) == 1 && r.MustCampaign("a").AppliedSeq == 4, "%s: the ledger is %+v, campaign %+v", name, r.SkipLedger("a"), r.MustCampaign("a"))
 		r.WantMarks(marks...)
 	}
@@ -190,8 +189,7 @@ func TestBackup_carriesEveryTableAndItsWork(t *testing.T) {
 	r.MustAppend(storetest.Tagged("tagged", "counted", "seat", "2"))
 	refused(t, storetest.No(r.AppendUnless(storetest.Event("tagged", "counted"), 0, storetest.Item("", "seat", "2"))), outbox.ErrConflict, "conflicting event")
 	r.Drain()
-	r.AppendN("late", 1)
-	r.Fail("no such thing", "late")
+	r.Failing("no such thing", "late", 1)
 	for r.MustCampaign("late").HeadStatus != outbox.Dead {
 		r.Clock.Advance(5 * time.Minute)
 		r.Fail("no such thing", "late")
@@ -217,8 +215,7 @@ func TestPostgresRestore_refusesWhatIsInItsWay(t *testing.T) {
 	refused(t, maintenance.Restore(f.Ctx, t.TempDir(), storetest.OptionsFor(fresh), arrange), outbox.ErrSetup, "is not a backup for --journal-db", "neither journal.db nor journal.SCHEMA.dump")
 	file := t.TempDir()
 	refused(t, maintenance.Restore(f.Ctx, dir, storetest.OptionsFor(dbtest.Files(file)), arrange), outbox.ErrSetup, "of the journal database", "is of PostgreSQL and cannot become a SQLite file", "--journal-db", "search_path=journal")
-	left, _ := os.ReadDir(file)
-	must.Hold(t, len(left) == 0, "a refused restore left %v", left)
+	holds(t, file, 0)
 	other := storetest.OptionsFor(fresh)
 	other.Journal = strings.Replace(other.Journal, "search_path=journal", "search_path=elsewhere", 1)
 	refused(t, maintenance.Restore(context.Background(), dir, other, arrange), outbox.ErrSetup, "of the schema journal; restore it into the same schema", "search_path=journal")

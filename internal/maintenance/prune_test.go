@@ -102,8 +102,7 @@ func TestPruneHistory_deletesWhatIsOlderAndOver(t *testing.T) {
 	f.Drain()
 	for range 2 { // this closes the previous span
 		f.Clock.Advance(time.Hour)
-		f.AppendN("a", 1)
-		f.Drain()
+		f.Applied("a", 1)
 	}
 	before := f.Clock.Now().Add(-time.Minute)
 	for range 2 {

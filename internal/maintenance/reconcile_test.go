@@ -17,8 +17,7 @@ import (
 func mustBeFixed(f *fixture) {
 	f.MustBeReconciled()
 	f.Sound()
-	f.Drain()
-	f.Sound()
+	f.DrainsSoundly()
 }
 
 func TestReconcile_givesUnappliedEventsTheirRowsBack(t *testing.T) {
@@ -75,16 +74,24 @@ func TestReconcile_leavesCampaignsUnderALeaseToTheirWorker(t *testing.T) {
 }
 
 func TestReconcile_marksAWatermarkThatContradictsTheJournal(t *testing.T) {
-	type given struct{ contradict, reason string }
+	type given struct {
+		contradict, reason string
+		claimed            int // under a lease that runs out
+	}
 	storetest.Each(t, own, map[string]given{
-		"above the journal": {`update projection_watermarks set applied_seq = 99`, "the projections have an event 99 that the journal does not have"},
-		"of another event":  {`update projection_watermarks set applied_hash = 'other'`, "the projections have an event 2 that the journal does not have"},
+		"above the journal": {`update projection_watermarks set applied_seq = 99`, "the projections have an event 99 that the journal does not have", 0},
+		"of another event":  {`update projection_watermarks set applied_hash = 'other'`, "the projections have an event 2 that the journal does not have", 0},
+		"under a lease":     {`update projection_watermarks set applied_hash = 'other'`, "the projections have an event 2 that the journal does not have", 1},
 	}, func(t *testing.T, f *fixture, scene given) {
+		f.Applied("a", 2)
 		f.AppendN("a", 2)
-		f.Drain()
-		f.AppendN("a", 2)
+		for range scene.claimed {
+			f.ClaimOne(one, 1)
+			f.Clock.Advance(lease)
+		}
 		f.ExecProjections(scene.contradict)
 		f.MustReconcile(outbox.Repaired{Campaigns: 1, Diverged: 1})
+		f.Exact("a")
 		c := f.MustCampaign("a")
 		must.Hold(t, c.State() == outbox.StateDiverged && c.Diverged == scene.reason, "campaign is %+v", c)
 		f.NoClaim(one)
@@ -101,8 +108,7 @@ func TestReconcile_marksAWatermarkThatContradictsTheJournal(t *testing.T) {
 
 func TestReconcile_marksACampaignThatTheJournalDoesNotKnow(t *testing.T) {
 	f := own(t)
-	f.AppendN("a z", 2)
-	f.Drain()
+	f.Applied("a z", 2)
 	f.AppendN("b", 1)
 	f.Tamper(`delete from events where campaign_id in ('a', 'z')`)
 	f.Exec(`delete from campaigns where campaign_id in ('a', 'z')`)
@@ -125,38 +131,13 @@ func TestReconcile_marksACampaignThatTheJournalDoesNotKnow(t *testing.T) {
 	// Projections that are rebuilt from nothing do not contradict the journal.
 	f.ExecProjections(`delete from projection_watermarks`)
 	f.MustReconcile(outbox.Repaired{Campaigns: 3, Inserted: 1})
-	f.Drain()
-	f.Sound()
-}
-
-func TestReconcile_ofADivergedCampaignUnderAnExpiredLeaseKeepsItsRowExact(t *testing.T) {
-	f := own(t)
-	f.AppendN("a", 2)
-	f.Drain()
-	f.AppendN("a", 3)
-	f.ClaimOne(one, 2)
-	f.Clock.Advance(lease)
-	f.ExecProjections(`update projection_watermarks set applied_hash = 'other'`)
-	f.MustReconcile(outbox.Repaired{Campaigns: 1, Diverged: 1})
-	f.Exact("a")
-}
-
-func TestReconcile_raisesEpochsAboveTheFencesOfTheProjections(t *testing.T) {
-	f := own(t)
-	f.AppendN("a", 2)
-	// The projections have seen more claims than this journal.
-	f.ExecProjections(`insert into projection_watermarks (campaign_id, fence_epoch, updated_at) values ('a', 40, 1)`)
-	must.Get(f.Reconcile(f.Ctx)).Or(t)
-	f.Drain()
-	f.Is("a", "applied 2 of 2")
-	f.MustBeReconciled()
+	f.DrainsSoundly()
 }
 
 // The reason follows the current projections: they may have been replaced again.
 func TestReconcile_tellsOfTheProjectionsAsTheyAreNow(t *testing.T) {
 	f := own(t)
-	f.AppendN("a", 2)
-	f.Drain()
+	f.Applied("a", 2)
 	f.ExecProjections(`update projection_watermarks set applied_seq = 9`)
 	f.MustReconcile(outbox.Repaired{Campaigns: 1, Diverged: 1})
 	for _, to := range []int{7, 1} {
@@ -218,8 +199,7 @@ func TestSkips_thatTheProjectionsContradictDivergeAndAreFound(t *testing.T) {
 	}, func(t *testing.T, f *fixture, c given) {
 		f.DieAt(4, 2)
 		f.MustSkip("a", 2)
-		f.Drain()
-		f.Sound()
+		f.DrainsSoundly()
 		c.harm(f)
 		report, err := f.Check(f.Ctx, storetest.Quiet)
 		must.Need(t, err == nil && len(report.Violations) == 1, "check found %+v (%v), want one violation", report.Violations, err)

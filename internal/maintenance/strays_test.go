@@ -25,25 +25,19 @@ func loseJournal(f *fixture, ends map[string]int64) {
 	}
 }
 
-// alarmed reports whether a newly started process reports another journal: in the summary, and in readiness.
-func alarmed(f *fixture) (summary, unready bool) {
+// mustAlarm fails unless a newly started process reports another journal: in the summary, and in readiness.
+func mustAlarm(f *fixture, when string, summary, unready bool) {
 	again := f.Beside()
 	defer again.CloseNow()
 	sum := must.Get(again.Summary(f.Ctx)).Or(f.TB)
 	reasons := again.Ready(f.Ctx)
 	must.Need(f.TB, len(reasons) <= 0 || strings.Contains(reasons[0], "the URL of the journal database"), "not ready for %q", reasons)
-	return sum.OtherJournal, len(reasons) > 0
-}
-
-func mustAlarm(f *fixture, when string, summary, unready bool) {
-	s, r := alarmed(f)
-	must.Hold(f.TB, s == summary && r == unready, "%s the alarm is raised %v and readiness refuses %v, want %v and %v", when, s, r, summary, unready)
+	must.Equal(f.TB, [2]bool{sum.OtherJournal, len(reasons) > 0}, [2]bool{summary, unready}, when, "the alarm, and what readiness refuses")
 }
 
 func TestOtherJournal_isToldOfUntilTheJournalFits(t *testing.T) {
 	f := own(t)
-	f.AppendN("a b c", 2)
-	f.Drain()
+	f.Applied("a b c", 2)
 	mustAlarm(f, "with the right journal", false, false)
 	loseJournal(f, nil)
 	mustAlarm(f, "beside an empty journal", true, true)
@@ -52,8 +46,7 @@ func TestOtherJournal_isToldOfUntilTheJournalFits(t *testing.T) {
 	f.MustReconcile(outbox.Repaired{Campaigns: 3, Diverged: 3})
 	mustAlarm(f, "once a worker has looked", true, true)
 	f.AppendN("a", 3)
-	f.AppendN("z", 1)
-	f.Drain()
+	f.Applied("z", 1)
 	mustAlarm(f, "after more appends", true, true)
 
 	f.ExecProjections(`delete from projection_watermarks where campaign_id in ('a', 'b')`)
@@ -67,8 +60,7 @@ func TestOtherJournal_isToldOfUntilTheJournalFits(t *testing.T) {
 // A process that was not ready because of its journal does not become ready because others append to it.
 func TestReady_isNotBoughtByAppendsToTheWrongJournal(t *testing.T) {
 	f := own(t)
-	f.AppendN("a b", 2)
-	f.Drain()
+	f.Applied("a b", 2)
 	loseJournal(f, nil)
 	f.MustReconcile(outbox.Repaired{Campaigns: 2, Diverged: 2})
 	reasons := f.Ready(f.Ctx)
@@ -86,8 +78,7 @@ func TestReady_isNotBoughtByAppendsToTheWrongJournal(t *testing.T) {
 func TestOtherJournal_isToldOfBesideAnOlderOne(t *testing.T) {
 	f := own(t)
 	f.AppendN("a", 3)
-	f.AppendN("b c", 2)
-	f.Drain()
+	f.Applied("b c", 2)
 	loseJournal(f, map[string]int64{"a": 2, "b": 2, "c": 2})
 	f.MustReconcile(outbox.Repaired{Campaigns: 1, Diverged: 1})
 	mustAlarm(f, "with one of three campaigns older", true, false)
@@ -107,8 +98,7 @@ func TestCampaign_thatDivergedShowsWhatTheJournalHasAndWhatWaits(t *testing.T) {
 		"empty journal":              {0, 1},
 	}, func(t *testing.T, f *fixture, scene given) {
 		f.AppendN("a", 5)
-		f.AppendN("b", 1)
-		f.Drain()
+		f.Applied("b", 1)
 		loseJournal(f, map[string]int64{"a": scene.keeps, "b": 1})
 		f.MustReconcile(outbox.Repaired{Campaigns: 1, Diverged: 1})
 		f.AppendN("a", int(scene.appended))

@@ -13,8 +13,7 @@ import (
 )
 
 func TestPreviewOperation_saysWhatItWouldDoAndChangesNothing(t *testing.T) {
-	t.Parallel()
-	f := open(t, storetest.MaxAttempts(1))
+	f := own(t, storetest.MaxAttempts(1))
 	f.Killed("a", 3)
 	f.AppendN("a-01", 5)
 	f.Unchanged(func() {
@@ -31,8 +30,7 @@ func TestPreviewOperation_saysWhatItWouldDoAndChangesNothing(t *testing.T) {
 }
 
 func TestStartOperation_leavesRowsOfAnotherAlone(t *testing.T) {
-	t.Parallel()
-	f := open(t, storetest.MaxAttempts(1))
+	f := own(t, storetest.MaxAttempts(1))
 	ids := f.Killed("a", 3)
 	first := f.StartOperation(outbox.OperationRequest{Selection: outbox.Selection{Rows: []outbox.RowKey{{CampaignID: ids[1], Seq: 1}}}})
 	second := f.StartOperation(outbox.OperationRequest{Selection: outbox.Selection{Rows: []outbox.RowKey{{CampaignID: ids[0], Seq: 1}, {CampaignID: ids[1], Seq: 1}}}})
@@ -42,8 +40,7 @@ func TestStartOperation_leavesRowsOfAnotherAlone(t *testing.T) {
 }
 
 func TestStartOperation_byTwoAtOnceTakesEachRowOnce(t *testing.T) {
-	t.Parallel()
-	f := open(t, storetest.MaxAttempts(1))
+	f := own(t, storetest.MaxAttempts(1))
 	f.Killed("a", 20)
 	var starts sync.WaitGroup
 	for _, s := range []*fixture{f, f.Beside(), f.Beside()} {
@@ -59,8 +56,7 @@ func TestStartOperation_byTwoAtOnceTakesEachRowOnce(t *testing.T) {
 }
 
 func TestStartOperation_whereNothingIsApplied(t *testing.T) {
-	t.Parallel()
-	f := open(t, storetest.InMode(outbox.ModeShadow))
+	f := own(t, storetest.InMode(outbox.ModeShadow))
 	refused(t, storetest.No(f.Operations.Start(f.Ctx, ana(""), outbox.OperationRequest{})), outbox.ErrConflict, "shadow_only")
 	f = open(t, storetest.InMode(outbox.ModeInline)) // where workers apply what has a row
 	refused(t, storetest.No(f.Operations.Start(f.Ctx, ana(""), outbox.OperationRequest{})), outbox.ErrConflict, "dead row")
@@ -70,8 +66,7 @@ func TestStartOperation_whereNothingIsApplied(t *testing.T) {
 }
 
 func TestOperations_arePagedAndFiltered(t *testing.T) {
-	t.Parallel()
-	f := open(t, storetest.MaxAttempts(1))
+	f := own(t, storetest.MaxAttempts(1))
 	for _, id := range f.Killed("a", 3) {
 		f.StartOperation(outbox.OperationRequest{Selection: outbox.Selection{Filter: outbox.RequeueFilter{CampaignID: id}}})
 	}
@@ -98,8 +93,7 @@ func TestOperations_arePagedAndFiltered(t *testing.T) {
 }
 
 func TestOperationRows_arePaged(t *testing.T) {
-	t.Parallel()
-	f := open(t, storetest.MaxAttempts(1))
+	f := own(t, storetest.MaxAttempts(1))
 	ids := f.Killed("a", 5)
 	f.Exec(`update projection_apply_outbox set fingerprint = 'another' where campaign_id in ('a-01', 'a-03')`)
 	op := f.StartOperation(outbox.OperationRequest{})
@@ -110,13 +104,14 @@ func TestOperationRows_arePaged(t *testing.T) {
 		})
 		must.Same(t, storetest.Items(pages.All(t)), want, "rows that", status, "are of")
 	}
+	f.StepOperation(op.ID)
+	must.Equal(t, f.Operation(op.ID).Totals.Requeued, 5, "without a canary a step requeues")
 	refused(t, storetest.No(f.Operations.Rows(f.Ctx, 77, outbox.OperationRowFilter{})), outbox.ErrNotFound, "there is no operation 77")
 	refused(t, storetest.No(f.Operations.Rows(f.Ctx, op.ID, outbox.OperationRowFilter{Cursor: "?"})), outbox.ErrInvalid, "cursor")
 }
 
 func TestStepOperation_keepsToWhatCanMove(t *testing.T) {
-	t.Parallel()
-	f := open(t, storetest.MaxAttempts(1))
+	f := own(t, storetest.MaxAttempts(1))
 	f.Killed("a", 1)
 	f.Killed("b", 1)
 	f.Exec(`update projection_apply_outbox set status = 'dead', attempt_count = 1, fingerprint = 'other', updated_at = updated_at - 1 where seq = 3`) // it died first, as happened before older projections were restored
@@ -138,31 +133,13 @@ func TestStepOperation_keepsToWhatCanMove(t *testing.T) {
 	f.Sound()
 }
 
-// A row that was requeued meanwhile and is dead again has changed: the error that the operator was shown is not its current one.
-func TestStepOperation_skipsARowThatDiedAgainMeanwhile(t *testing.T) {
-	t.Parallel()
-	f := open(t, storetest.MaxAttempts(1))
-	f.Killed("a", 2)
-	op := f.StartOperation(outbox.OperationRequest{})
-	f.Clock.Advance(time.Second)
-	must.Get(f.RequeueRow(f.Ctx, storetest.Ben, "a-01", 1)).Or(t)
-	f.Fail("no such thing", "a-01")
-	f.StepOperation(op.ID)
-	page, err := f.Operations.Rows(f.Ctx, op.ID, outbox.OperationRowFilter{Status: outbox.ResultSkipped})
-	must.Hold(t, err == nil && len(page.Items) == 1 && page.Items[0].Detail == "it was requeued and died again in the meantime; last action: requeue by ben", "skipped are %+v, %v", page.Items, err)
-	must.Equal(t, f.MustRow("a-01", 1).Row.Status, outbox.Dead, "the row")
-}
-
 func TestPostgresStepOperation_passesOverOneThatIsBeingStepped(t *testing.T) {
-	t.Parallel()
-	f := open(t, storetest.MaxAttempts(1))
+	f := own(t, storetest.MaxAttempts(1))
 	f.Killed("a", 3)
 	op := f.StartOperation(outbox.OperationRequest{})
 	other := f.Beside()
 	holder := storetest.Connect(f.TB, f.Pair.Journal)
-	for _, statement := range []string{`begin`, storetest.EveryCampaign} {
-		must.Get(holder.Exec(f.Ctx, statement)).Or(t)
-	}
+	storetest.Run(t, holder, `begin`, storetest.EveryCampaign)
 	stepped := make(chan error, 1)
 	go func() {
 		_, err := f.Operations.StepOne(f.Ctx, op.ID)
@@ -171,7 +148,7 @@ func TestPostgresStepOperation_passesOverOneThatIsBeingStepped(t *testing.T) {
 	f.AwaitLockWaits(1)
 	changed, err := other.Operations.StepOne(f.Ctx, op.ID)
 	must.Hold(t, !changed && err == nil, "a second step while one is in progress: %t, %v", changed, err)
-	must.Get(holder.Exec(f.Ctx, `rollback`)).Or(t)
+	storetest.Run(t, holder, `rollback`)
 	must.OK(t, <-stepped)
 	must.Equal(t, f.Operation(op.ID).Totals.Requeued, 3, "totals")
 }
@@ -179,41 +156,31 @@ func TestPostgresStepOperation_passesOverOneThatIsBeingStepped(t *testing.T) {
 // startedBeside starts an operation on everything while another transaction takes the dead row of a campaign, and commits that once the operation waits.
 func startedBeside(f *fixture, taken string) (op outbox.Operation, err error) {
 	holder := storetest.Connect(f.TB, f.Pair.Journal)
-	for _, statement := range []string{`begin`, fmt.Sprintf(`
+	storetest.Run(f.TB, holder, `begin`, fmt.Sprintf(`
 insert into operation_rows (operation_id, campaign_id, seq, ordinal, group_number, event_type, fingerprint, frozen_updated_at, frozen_attempts, watch_seq, status, wave)
-values (99, '%s', 1, 0, 1, '', '', 0, 0, 0, 'waiting', -1)`, taken)} {
-		must.Get(holder.Exec(f.Ctx, statement)).Or(f.TB)
-	}
+values (99, '%s', 1, 0, 1, '', '', 0, 0, 0, 'waiting', -1)`, taken))
 	var starting sync.WaitGroup
 	starting.Go(func() { op, err = f.Operations.Start(f.Ctx, ana(""), outbox.OperationRequest{}) })
 	f.AwaitLockWaits(1)
-	must.Get(holder.Exec(f.Ctx, `commit`)).Or(f.TB)
+	storetest.Run(f.TB, holder, `commit`)
 	starting.Wait()
 	return op, err
 }
 
-// A row is taken after it was chosen and before it is frozen.
+// A row is taken after it was chosen and before it is frozen. Of two operators who start the same operation at once, the second finds no rows.
 func TestPostgresStartOperation_leavesOutWhatIsTakenMeanwhile(t *testing.T) {
-	t.Parallel()
-	f := open(t, storetest.MaxAttempts(1))
-	f.Killed("a", 3)
-	d := f.Operation(must.Get(startedBeside(f, "a-01")).Or(t).ID)
-	must.Hold(t, d.Totals.Chosen == 2 && d.Refused == 1 && d.Heads == 2 && d.Released == 4, "operation is %+v, want the two rows that were left", d.Operation)
-}
-
-// Of two operators who start the same operation at once, the second finds no rows.
-func TestPostgresStartOperation_ofNothingLeftIsRefused(t *testing.T) {
-	t.Parallel()
-	f := open(t, storetest.MaxAttempts(1))
+	f := own(t, storetest.MaxAttempts(1))
 	f.Killed("a", 1)
 	refused(t, storetest.No(startedBeside(f, "a-00")), outbox.ErrConflict, "nothing to requeue")
 	must.Equal(t, f.Number(`select count(*) from operations`), 0, "operations of no row are left, which nothing would ever end")
+	f.Killed("b", 3)
+	d := f.Operation(must.Get(startedBeside(f, "b-01")).Or(t).ID)
+	must.Hold(t, d.Totals.Chosen == 2 && d.Refused == 1 && d.Heads == 2 && d.Released == 4, "operation is %+v, want the two rows that were left", d.Operation)
 }
 
 // Only a claim's own failure ends a watch: a program version without operations may have settled it.
 func TestStepOperation_noticesARowThatDiedOfAllItsAttempts(t *testing.T) {
-	t.Parallel()
-	f := open(t, storetest.MaxAttempts(1))
+	f := own(t, storetest.MaxAttempts(1))
 	f.Killed("a", 2)
 	op := f.StartOperation(outbox.OperationRequest{Canary: true})
 	f.StepOperation(op.ID)

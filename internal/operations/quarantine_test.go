@@ -27,6 +27,7 @@ insert into gate (campaign_id, seq, n) values (:campaign_id, :seq, :payload.n!);
 // overdrawnBehindGate has campaigns that the gate blocks at event 2, on which accounts fails too and is quarantined. They are opened with a gate that
 // lets them pass. The order of the projections is that in which they are applied.
 func overdrawnBehindGate(t *testing.T, campaigns int, order func(gate string) []string) (*enginetest.Engine, *storetest.Clock) {
+	t.Parallel()
 	now, pair := storetest.NewClock(), dbtest.New(t)
 	options := []enginetest.Option{enginetest.At(now), enginetest.MaxAttempts(1)}
 	b := enginetest.OpenPair(t, pair, enginetest.Define(t, order(gate)...), options...)
@@ -40,9 +41,8 @@ func overdrawnBehindGate(t *testing.T, campaigns int, order func(gate string) []
 }
 
 func TestOperation_stopsIfApplyingQuarantinesAProjection(t *testing.T) {
-	t.Parallel()
 	b, now := overdrawnBehindGate(t, 5, func(gate string) []string { return []string{gate, enginetest.LenientAccounts} })
-	op := mustStart(t, b, outbox.OperationRequest{Canary: true})
+	op := b.StartOperation(outbox.OperationRequest{Canary: true})
 	d := settleOperation(t, b, op.ID)
 	wantTotals(t, d, outbox.OperationStopped, outbox.OperationTotals{Chosen: 5, Quarantined: 1, Left: 4})
 	if want := "event 2 of campaign c-00 was applied, but projection accounts failed at it and was quarantined"; d.Groups[0].Reason != want || d.StopReason != want {
@@ -56,18 +56,17 @@ func TestOperation_stopsIfApplyingQuarantinesAProjection(t *testing.T) {
 	// Another campaign's failure is none of the operation's.
 	now.Advance(time.Minute)
 	b.Feed(enginetest.Opened("other", 10), enginetest.Spent("other", 100))
-	all := mustStart(t, b, outbox.OperationRequest{})
+	all := b.StartOperation(outbox.OperationRequest{})
 	wantTotals(t, settleOperation(t, b, all.ID), outbox.OperationStopped, outbox.OperationTotals{Chosen: 4, Quarantined: 4})
-	must.Equal(t, len(operation(t, b, all.ID).NewQuarantines), 4, "new quarantines")
-	must.Equal(t, len(operation(t, b, op.ID).NewQuarantines), 1, "after its end new quarantines")
+	must.Equal(t, len(b.Operation(all.ID).NewQuarantines), 4, "new quarantines")
+	must.Equal(t, len(b.Operation(op.ID).NewQuarantines), 1, "after its end new quarantines")
 }
 
 // A projection that failed at the row before the operation, so that it did not block the row, is not the operation's doing.
 func TestOperation_isNotStoppedByAnEarlierQuarantine(t *testing.T) {
-	t.Parallel()
 	b, _ := overdrawnBehindGate(t, 2, func(gate string) []string { return []string{enginetest.LenientAccounts, gate} })
 	b.MustHaveCursors("c-00 accounts 1 quarantined", "c-01 accounts 1 quarantined")
-	op := mustStart(t, b, outbox.OperationRequest{Canary: true})
+	op := b.StartOperation(outbox.OperationRequest{Canary: true})
 	d := settleOperation(t, b, op.ID)
 	wantTotals(t, d, outbox.OperationDone, outbox.OperationTotals{Chosen: 2, Done: 2})
 	must.Equal(t, len(d.NewQuarantines), 0, "new quarantines")

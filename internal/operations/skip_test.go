@@ -4,6 +4,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/outboxweb/outboxweb/internal/enginetest"
 	"github.com/outboxweb/outboxweb/internal/must"
@@ -28,43 +29,45 @@ func applyNext(f *fixture, campaign string) {
 	f.MustSettle(one, store.Result{Claim: c, Applied: c.Last})
 }
 
-func TestStepOperation_leavesASkippedRowAlone(t *testing.T) {
-	t.Parallel()
-	f := open(t, storetest.MaxAttempts(1))
-	ids := f.Killed("a", 3)
+// Whatever was done to a row since it was chosen, its error is no longer the one that the operator was shown.
+func TestStepOperation_skipsRowsThatWereChangedMeanwhile(t *testing.T) {
+	f := own(t, storetest.MaxAttempts(1))
+	ids := f.Killed("a", 7)
 	op := f.StartOperation(outbox.OperationRequest{Canary: true})
+	f.Clock.Advance(time.Second)
+	must.Get(f.RequeueRow(f.Ctx, storetest.Ben, ids[1], 1)).Or(t)
+	f.Fail("no such thing", ids[1])
+	f.MustRequeue(ids[2], 1)
+	f.Drain()
 	f.StepOperation(op.ID) // the canary
-	canary := ""
-	for id, r := range rowsOf(f, op.ID) {
-		if r.Status == outbox.ResultRequeued {
-			canary = id
-		}
-	}
-	must.Need(t, canary == ids[0], "the canary is %q, want %q", canary, ids[0])
+	must.Need(t, rowsOf(f, op.ID)[ids[0]].Status == outbox.ResultRequeued, "the canary is another than %q", ids[0])
 	refused(t, storetest.No(f.SkipEvent(f.Ctx, storetest.ToSkip(ana(""), ids[0], 1), ids[0], 1)), outbox.ErrConflict, "is pending")
-	f.MustSkip(ids[1], 1)
-	f.MustSkip(ids[2], 1)
-	must.Get(f.UnskipEvent(f.Ctx, ana(""), ids[2], 1)).Or(t)
+	f.MustRequeue(ids[3], 1)
+	must.Get(f.PauseCampaign(f.Ctx, ana(""), ids[4])).Or(t)
+	f.MustSkip(ids[5], 1)
+	f.MustSkip(ids[6], 1)
+	must.Get(f.UnskipEvent(f.Ctx, ana(""), ids[6], 1)).Or(t)
 	for f.Operation(op.ID).Status == outbox.OperationRunning {
 		f.Drain()
 		f.StepOperation(op.ID)
 	}
+	wantTotals(t, f.Operation(op.ID), outbox.OperationDone, outbox.OperationTotals{Chosen: 7, Done: 1, Skipped: 6})
 	rows := rowsOf(f, op.ID)
-	r := rows[ids[1]]
-	must.Hold(t, r.Status == outbox.ResultSkipped && strings.Contains(r.Detail, "skip by scene"), "the skipped row came to %s: %s", r.Status, r.Detail)
-	r = rows[ids[2]]
-	must.Hold(t, r.Status == outbox.ResultSkipped && strings.Contains(r.Detail, "unskip by ana"), "the row whose skip was undone came to %s: %s", r.Status, r.Detail)
-	f.WantMarks(ids[1] + " 1 1")
+	for i, want := range []string{"it was requeued and died again in the meantime; last action: requeue by ben", "applied in the meantime; last action: requeue by scene",
+		"requeue by scene", "paused by ana", "skip by scene", "unskip by ana"} {
+		r := rows[ids[i+1]]
+		must.Hold(t, r.Status == outbox.ResultSkipped && strings.Contains(r.Detail, want), "row %d came to %s: %s, want %q", i+1, r.Status, r.Detail, want)
+	}
+	must.Equal(t, f.MustRow(ids[1], 1).Row.Status, outbox.Dead, "the row that died again")
+	f.WantMarks(ids[5] + " 1 1")
 	f.Sound()
 }
 
 // A row that an operation has requeued may be skipped and un-skipped while the events behind it are
 // watched; its failure then counts for the operation.
 func TestStepOperation_watchesARowThatIsUnskipped(t *testing.T) {
-	t.Parallel()
-	f := open(t, storetest.MaxAttempts(2))
-	f.AppendN("a", 3)
-	f.Kill("a")
+	f := own(t, storetest.MaxAttempts(2))
+	f.Dies("a", 3)
 	f.MustSkip("a", 1)
 	f.Kill("a") // which prevents it from being skipped over
 	op := f.StartOperation(outbox.OperationRequest{})
@@ -90,11 +93,13 @@ func TestMain(m *testing.M) { os.Exit(enginetest.Main(m, differs)) }
 // fixture is a store without a worker on it.
 type fixture = enginetest.Rooms
 
-var open = enginetest.OpenRooms
+var (
+	open = enginetest.OpenRooms
+	own  = enginetest.OwnRooms
+)
 
 func TestActions_tellOfTheOperationOnceItTouchedARow(t *testing.T) {
-	t.Parallel()
-	f := open(t, storetest.MaxAttempts(1))
+	f := own(t, storetest.MaxAttempts(1))
 	ids := f.Killed("a", 3)
 	named := outbox.Selection{Rows: []outbox.RowKey{{CampaignID: ids[0], Seq: 1}, {CampaignID: ids[1], Seq: 1}}}
 	op := f.StartOperation(outbox.OperationRequest{Canary: true, Selection: named})

@@ -39,6 +39,7 @@ func many(i int) string { return fmt.Sprintf("many-%02d", i) }
 
 // triage is a bench with two error groups, of 3 and of 12 campaigns, each blocked at event 2 of 5.
 func triage(t *testing.T, options ...enginetest.Option) (*enginetest.Engine, *storetest.Clock) {
+	t.Parallel()
 	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Accounts, stocks), append([]enginetest.Option{enginetest.At(storetest.NewClock()), enginetest.MaxAttempts(3)}, options...)...)
 	for i := range fewCampaigns {
 		b.MustAppend(enginetest.EventOf(few(i), "stocked", `{"balance":10}`), enginetest.EventOf(few(i), "taken", `{"amount":100}`))
@@ -70,10 +71,6 @@ func failures(t *testing.T, b *enginetest.Engine) int {
 	return storetest.Column[int](t, b.JournalDB, `select count(*) from attempts`)[0]
 }
 
-func mustStart(t *testing.T, b *enginetest.Engine, order outbox.OperationRequest) outbox.Operation {
-	return must.Get(b.Operations.Start(t.Context(), enginetest.Operator, order)).Or(t)
-}
-
 func step(t *testing.T, b *enginetest.Engine) bool {
 	return must.Get(b.Operations.Step(context.Background())).Or(t)
 }
@@ -81,11 +78,7 @@ func step(t *testing.T, b *enginetest.Engine) bool {
 func settleOperation(t *testing.T, b *enginetest.Engine, id int64) outbox.OperationDetail {
 	for step(t, b) || b.MustPass() {
 	}
-	return operation(t, b, id)
-}
-
-func operation(t *testing.T, b *enginetest.Engine, id int64) outbox.OperationDetail {
-	return must.Get(b.Operations.Get(t.Context(), id)).Or(t)
+	return b.Operation(id)
 }
 
 func resultRows(t *testing.T, b *enginetest.Engine, id int64, result outbox.RowResult) []outbox.OperationRow {
@@ -97,11 +90,10 @@ func wantTotals(t *testing.T, d outbox.OperationDetail, status outbox.OperationS
 }
 
 func TestOperation_stopsEachGroupAfterOneMoreFailure(t *testing.T) {
-	t.Parallel()
 	b, now := triage(t)
 	before := failures(t, b)
 	untouched := storetest.Column[string](t, b.JournalDB, `select campaign_id from projection_apply_outbox where status = 'dead' and updated_at < $1`, now.Now().UnixMicro())
-	op := mustStart(t, b, outbox.OperationRequest{Canary: true})
+	op := b.StartOperation(outbox.OperationRequest{Canary: true})
 	settleOperation(t, b, op.ID)
 	now.Advance(time.Hour)
 	d := settleOperation(t, b, op.ID)
@@ -130,14 +122,13 @@ func mustStandDead(t *testing.T, b *enginetest.Engine, campaign string, attempts
 
 // The next wave waits until the one before it, and the events it released, are applied.
 func TestOperation_drainsInWavesAndWatchesEachBeforeTheNext(t *testing.T) {
-	t.Parallel()
 	b, _ := triage(t)
 	repair(t, b)
-	op := mustStart(t, b, outbox.OperationRequest{Canary: true})
+	op := b.StartOperation(outbox.OperationRequest{Canary: true})
 	for range 5 {
 		step(t, b)
 	}
-	wantTotals(t, operation(t, b, op.ID), outbox.OperationRunning, outbox.OperationTotals{Chosen: deadCampaigns, Requeued: 2, Waiting: deadCampaigns - 2})
+	wantTotals(t, b.Operation(op.ID), outbox.OperationRunning, outbox.OperationTotals{Chosen: deadCampaigns, Requeued: 2, Waiting: deadCampaigns - 2})
 	canary := resultRows(t, b, op.ID, outbox.ResultRequeued)[0].CampaignID
 	must.Get(b.PauseCampaign(t.Context(), enginetest.Operator, canary)).Or(t)
 	d := settleOperation(t, b, op.ID)
@@ -156,13 +147,12 @@ func TestOperation_drainsInWavesAndWatchesEachBeforeTheNext(t *testing.T) {
 }
 
 func TestOperation_stopsWhenAnEventBehindTheCanaryFails(t *testing.T) {
-	t.Parallel()
 	b, _ := triage(t)
 	for i := range manyCampaigns {
 		b.MustAppend(enginetest.Spent(many(i), 5000))
 	}
 	repair(t, b)
-	op := mustStart(t, b, outbox.OperationRequest{Canary: true})
+	op := b.StartOperation(outbox.OperationRequest{Canary: true})
 	d := settleOperation(t, b, op.ID)
 
 	wantTotals(t, d, outbox.OperationStopped, outbox.OperationTotals{Chosen: deadCampaigns, Done: 1 + fewCampaigns, Left: manyCampaigns - 1})
@@ -170,43 +160,9 @@ func TestOperation_stopsWhenAnEventBehindTheCanaryFails(t *testing.T) {
 	must.Hold(t, len(d.NewFailures) == 1 && d.NewFailures[0].Seq == 6, "new failures are %+v, want event 6 of the canary's campaign", d.NewFailures)
 }
 
-func TestOperation_withoutCanaryRequeuesAllAtOnce(t *testing.T) {
-	t.Parallel()
-	b, _ := triage(t)
-	repair(t, b)
-	op := mustStart(t, b, outbox.OperationRequest{})
-	step(t, b)
-	wantTotals(t, operation(t, b, op.ID), outbox.OperationRunning, outbox.OperationTotals{Chosen: deadCampaigns, Requeued: deadCampaigns})
-	wantTotals(t, settleOperation(t, b, op.ID), outbox.OperationDone, outbox.OperationTotals{Chosen: deadCampaigns, Done: deadCampaigns})
-}
-
-func TestOperation_skipsRowsThatWereChangedMeanwhile(t *testing.T) {
-	t.Parallel()
-	b, _ := triage(t)
-	repair(t, b)
-	op := mustStart(t, b, outbox.OperationRequest{Canary: true})
-	requeued, applied, paused := many(9), many(10), many(11)
-	b.MustRequeue(applied, 2)
-	b.Drain()
-	b.MustRequeue(requeued, 2)
-	must.Get(b.PauseCampaign(t.Context(), enginetest.Operator, paused)).Or(t)
-	d := settleOperation(t, b, op.ID)
-
-	must.Hold(t, d.Status == outbox.OperationDone && d.Totals.Skipped == 3 && d.Totals.Done == deadCampaigns-3, "operation is %s with %+v, want 3 rows skipped", d.Status, d.Totals)
-	details := map[string]string{}
-	for _, r := range resultRows(t, b, op.ID, outbox.ResultSkipped) {
-		details[r.CampaignID] = r.Detail
-	}
-	for campaign, want := range map[string]string{applied: "applied in the meantime; last action: requeue by scene", requeued: "requeue by scene", paused: "paused by ana"} {
-		must.Hold(t, strings.Contains(details[campaign], want), "campaign %s was skipped with %q, want %q", campaign, details[campaign], want)
-	}
-	b.Sound()
-}
-
 func TestOperation_leavesWhatDiesAfterItsStart(t *testing.T) {
-	t.Parallel()
 	b, now := triage(t)
-	op := mustStart(t, b, outbox.OperationRequest{Canary: true})
+	op := b.StartOperation(outbox.OperationRequest{Canary: true})
 	b.MustAppend(enginetest.Opened("late", 10), enginetest.Spent("late", 100))
 	for range 3 {
 		b.Drain()
@@ -223,7 +179,6 @@ func TestOperation_leavesWhatDiesAfterItsStart(t *testing.T) {
 
 // What was loaded between its waves is named, so that a later one is not taken for a try of the same files.
 func TestOperation_namesWhatWasLoadedWhileItRan(t *testing.T) {
-	t.Parallel()
 	b, clock := triage(t)
 	load := func(at time.Time, version, previous string) {
 		t.Helper()
@@ -231,7 +186,7 @@ func TestOperation_namesWhatWasLoadedWhileItRan(t *testing.T) {
 	}
 	load(clock.Now(), "before", "older")
 	clock.Advance(time.Second)
-	op := mustStart(t, b, outbox.OperationRequest{Canary: true})
+	op := b.StartOperation(outbox.OperationRequest{Canary: true})
 	at := clock.Now().Add(time.Second)
 	load(at, "changed", "before")
 	clock.Advance(2 * time.Second)
@@ -239,26 +194,23 @@ func TestOperation_namesWhatWasLoadedWhileItRan(t *testing.T) {
 	must.Need(t, d.Status == outbox.OperationStopped && len(d.Loads) == 1 && d.Loads[0].At.Equal(at), "operation is %s; while it ran it names %+v", d.Status, d.Loads)
 	clock.Advance(time.Second)
 	load(clock.Now(), "later", "changed")
-	d = operation(t, b, op.ID)
+	d = b.Operation(op.ID)
 	if d.Rehearsal = 7; len(d.Loads) != 1 || d.LoadText(d.Loads[0]) != "Version changed of projection accounts, in place of before: rows requeued after that were tried with it, and rehearsal 7 was not of it" {
 		t.Errorf("it says %q of %+v", d.LoadText(d.Loads[0]), d.Loads)
 	}
 }
 
 func TestOperation_isSteppedByOneOfMany(t *testing.T) {
-	t.Parallel()
 	b, _ := triage(t)
-	op := mustStart(t, b, outbox.OperationRequest{Canary: true})
+	op := b.StartOperation(outbox.OperationRequest{Canary: true})
 	before := failures(t, b)
 	benches := []*enginetest.Engine{b, b.Beside(enginetest.MaxAttempts(3)), b.Beside(enginetest.MaxAttempts(3))}
 	var drivers sync.WaitGroup
 	for _, driver := range benches {
 		drivers.Go(func() {
 			for range 30 {
-				_, err := driver.Operations.Step(context.Background())
-				must.Hold(t, err == nil, "%v", err)
-				_, err = driver.Worker.Pass(context.Background())
-				must.Hold(t, err == nil, "%v", err)
+				must.OK(t, storetest.No(driver.Operations.Step(context.Background())))
+				must.OK(t, storetest.No(driver.Worker.Pass(context.Background())))
 			}
 		})
 	}
@@ -269,23 +221,21 @@ func TestOperation_isSteppedByOneOfMany(t *testing.T) {
 }
 
 func TestOperation_runsByItselfOnceStarted(t *testing.T) {
-	t.Parallel()
 	b, _ := triage(t, enginetest.Polling(time.Hour))
 	repair(t, b)
 	b.OnWork(b.Worker.Wake)
 	defer b.Start()()
 	// All but the first need a wake-up: the worker would sleep for an hour.
 	for i := range 3 {
-		op := mustStart(t, b, outbox.OperationRequest{Canary: true, Selection: outbox.Selection{Rows: []outbox.RowKey{{CampaignID: many(i), Seq: 2}}}})
-		storetest.Eventually(t, "the operation ends", func() bool { return operation(t, b, op.ID).Status != outbox.OperationRunning })
-		wantTotals(t, operation(t, b, op.ID), outbox.OperationDone, outbox.OperationTotals{Chosen: 1, Done: 1})
+		op := b.StartOperation(outbox.OperationRequest{Canary: true, Selection: outbox.Selection{Rows: []outbox.RowKey{{CampaignID: many(i), Seq: 2}}}})
+		storetest.Eventually(t, "the operation ends", func() bool { return b.Operation(op.ID).Status != outbox.OperationRunning })
+		wantTotals(t, b.Operation(op.ID), outbox.OperationDone, outbox.OperationTotals{Chosen: 1, Done: 1})
 	}
 }
 
 func TestOperation_cancelLeavesWhatIsUnderWay(t *testing.T) {
-	t.Parallel()
 	b, now := triage(t)
-	op := mustStart(t, b, outbox.OperationRequest{Canary: true})
+	op := b.StartOperation(outbox.OperationRequest{Canary: true})
 	step(t, b)
 	must.Get(b.Operations.Cancel(t.Context(), enginetest.Operator, op.ID, outbox.OperationRunning)).Or(t)
 	d := settleOperation(t, b, op.ID)

@@ -112,8 +112,10 @@ func (r RunResult) RehearsedText() string {
 		return fmt.Sprintf("Event %d would fail with the same error.", at.FailedSeq)
 	case r.Outcome == OutcomeFailed && at.Head > 0:
 		return fmt.Sprintf("Event %d would fail, with another error than now.", at.FailedSeq)
-	case r.Outcome == OutcomeMatch:
+	case r.Outcome == OutcomeMatch && slices.ContainsFunc(r.Projections, func(p ProjectionResult) bool { return p.Verdict == VerdictDrift }):
 		return "The changed files make the same rows of its journal as the loaded ones." + at.driftText()
+	case r.Outcome == OutcomeMatch:
+		return "The changed files make the rows that it has now." + at.driftText()
 	case r.Outcome == OutcomeDrift:
 		return "The changed files make other rows of its journal than it has now." + at.driftText()
 	case r.Outcome == OutcomeFailed:

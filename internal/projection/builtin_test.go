@@ -146,15 +146,7 @@ func TestBuiltinCampaigns_rules(t *testing.T) {
 		must.OK(t, c.Apply(t.Context(), &e))
 	}
 	expect := func(query, want string) {
-		rows := must.Get(c.QueryContext(t.Context(), query)).Or(t)
-		defer rows.Close()
-		var got []string
-		for rows.Next() {
-			var s string
-			must.OK(t, rows.Scan(&s))
-			got = append(got, s)
-		}
-		must.Equal(t, strings.Join(got, " "), want, "after event", seq, query, "is")
+		must.Equal(t, strings.Join(linesOf(t, c, query), " "), want, "after event", seq, query, "is")
 	}
 	apply("campaign.created", "c", `{"name":"Harbor"}`) // 1
 	apply("participant.joined", "p-1", `{"name":"Ana","user_id":"u-1"}`)

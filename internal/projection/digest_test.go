@@ -40,7 +40,7 @@ func replayInto(t testing.TB, c expected, campaign, eventType string, payloads .
 	}
 }
 
-func digestsOf(t *testing.T, c expected, campaign string, only ...string) (digests map[string]string, full string) {
+func digestsOf(t testing.TB, c expected, campaign string, only ...string) (digests map[string]string, full string) {
 	digests, full, err := c.Digests(t.Context(), campaign, only...)
 	must.OK(t, err)
 	return digests, full

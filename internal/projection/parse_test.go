@@ -7,7 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
 	"github.com/outboxweb/outboxweb/internal/must"
@@ -75,26 +74,19 @@ func TestLoad_readsEveryPart(t *testing.T) {
 		}
 		return out
 	}
-	if diff := cmp.Diff([]any{"roster", Quarantine, []string{"roster_campaigns", "roster_participants"}, filepath.Join(dir, "roster.sql"),
-		[]string{"campaign.created", "campaign.updated", "campaign.renamed", "participant.*"}, 64},
-		[]any{p.Name, p.OnFailure, p.Tables, p.Source, p.EventTypes, len(p.Version)}); diff != "" {
-		t.Errorf("projection (-want +got):\n%s", diff)
-	}
-	if diff := cmp.Diff([]statement{
+	must.Equal(t, []any{p.Name, p.OnFailure, p.Tables, p.Source, p.EventTypes, len(p.Version)}, []any{"roster", Quarantine, []string{"roster_campaigns", "roster_participants"},
+		filepath.Join(dir, "roster.sql"), []string{"campaign.created", "campaign.updated", "campaign.renamed", "participant.*"}, 64}, "the projection")
+	must.Equal(t, plain(p.SchemaStatements), []statement{
 		{"create table if not exists roster_campaigns ( campaign_id text primary key, name text not null, participants integer not null default 0 )", 8},
 		{"create table if not exists roster_participants (campaign_id text not null, id text, primary key (campaign_id, id))", 13},
 		{"create index if not exists roster_by_name on roster_campaigns (name)", 14},
-	}, plain(p.SchemaStatements)); diff != "" {
-		t.Errorf("schema (-want +got):\n%s", diff)
-	}
-	if diff := cmp.Diff([]statement{
+	}, "the schema")
+	must.Equal(t, plain(s.Queries()), []statement{
 		{"insert into roster_campaigns (campaign_id, name) values ($1, $2)", 17},
 		{"update roster_campaigns set name = coalesce($1, name) where campaign_id = $2", 20},
 		{"insert into roster_participants (campaign_id, id) values ($1, $2) on conflict do nothing", 23},
 		{"update roster_campaigns set participants = participants + 1 where campaign_id = $1 and name <> 'a; -- :b'", 24},
-	}, plain(s.Queries())); diff != "" {
-		t.Errorf("handlers (-want +got):\n%s", diff)
-	}
+	}, "the handlers")
 	_, err := Check(t.Context(), dir)
 	must.Hold(t, err == nil, "check: %v", err)
 }
@@ -192,10 +184,8 @@ func TestLoad_refuses(t *testing.T) {
 		{"type with a colon", head + "-- on: order:created\n", `5: "order:created" is not an event type; write a full type`},
 		{"type with a blank", head + "-- on: a b\n", `5: event types are separated by commas, and "b" follows without one`},
 		{"quoted type with a blank", head + "-- on: \"a b\"\n", `5: "a b" is not an event type`},
-		{"quoted type twice", head + "-- on: a, \"a\"\n", `5: event type "a" is listed twice`},
 		{"open quote", head + "-- on: \"a\n", "5: -- on: needs event types"},
 		{"quoted type without its colon", head + handler + "-- on \"b:c\", d\n", "7: a colon is missing"},
-		{"bad wildcard", head + "-- on: scene*\n", `5: "scene*" is not an event type`},
 		{"type twice", head + "-- on: a, a\n", `5: event type "a" is listed twice`},
 		{"table not created", "-- projection: p\n-- tables: t, u\n-- schema\ncreate table t (campaign_id text);\n" + handler, `2: table "u" is listed in -- tables but the schema does not create it on sqlite`},
 		{"table not listed", head + "-- schema\ncreate table u (campaign_id text);\n", `6: table "u" is created but not listed in -- tables`},
@@ -211,12 +201,10 @@ func TestLoad_refuses(t *testing.T) {
 		{"anonymous parameter", head + "-- on: a\ninsert into t values (:campaign_id, ?);\n", "6: ? starts a database-specific parameter"},
 		{"at-sign parameter", head + "-- on: a\ninsert into t values (:campaign_id, @n);\n", "6: @ starts a database-specific parameter"},
 		{"handler that only reads", head + "-- on: a\nselect :campaign_id;\n", "6: a handler changes rows with insert, update or delete; this statement begins with select"},
-		{"handler that commits", head + "-- on: a\ncommit;\n", "6: a handler changes rows"},
 		{"another's table", head + "-- on: a\nupdate projection_watermarks set applied_seq = 0 where campaign_id = :campaign_id;\n", `6: this statement changes table "projection_watermarks", which -- tables does not list`},
 		{"another schema", head + "-- on: a\ndelete from main.t where campaign_id = :campaign_id;\n", `6: this statement changes table "main.t"`},
 		{"all campaigns", head + "-- on: a\nupdate t set n = 0;\n", "6: this statement does not use :campaign_id"},
 		{"indented section", head + "  -- on: a\ninsert into t (campaign_id) values (:campaign_id);\n", "5: a header or section begins at the start of its line"},
-		{"section without its colon", head + handler + "-- on b.c, d\ninsert into t (campaign_id) values (:campaign_id);\n", "7: a colon is missing"},
 		{"digest without its colon", head + handler + "-- digest select n from t\n", "7: a colon is missing"},
 		{"open string", head + "-- on: a\ninsert into t values (:campaign_id,\n'abc);\n", "7: this string is never closed"},
 		{"open comment", head + "/* abc", "5: this comment is never closed"},

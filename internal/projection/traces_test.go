@@ -7,8 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/outboxweb/outboxweb/internal/corpus"
 	"github.com/outboxweb/outboxweb/internal/dbtest"
 	"github.com/outboxweb/outboxweb/internal/must"
@@ -16,8 +14,7 @@ import (
 )
 
 func allDigests(t testing.TB, c expected, campaign string) map[string]string {
-	digests, full, err := c.Digests(t.Context(), campaign)
-	must.OK(t, err)
+	digests, full := digestsOf(t, c, campaign)
 	digests["full"] = full
 	return digests
 }
@@ -77,27 +74,23 @@ func (f *traceReplay) apply(eventType, payload string) {
 	must.Need(f, err == nil, "%s: %v", eventType, err)
 }
 
-// lines are the rows of a query, their columns joined by blanks, NULL as null.
-func (f *traceReplay) lines(query string) []string {
-	f.Helper()
-	rows := must.Get(f.QueryContext(f.T.Context(), query)).Or(f)
+// linesOf are the rows of a query, their columns joined by blanks, NULL as null.
+func linesOf(t *testing.T, c expected, query string) []string {
+	rows := must.Get(c.QueryContext(t.Context(), query)).Or(t)
 	defer rows.Close()
-	enc := must.Get(newRowEncoder(rows, nil)).Or(f)
-	lines := []string{}
-	for rows.Next() {
-		must.Get(enc.append(nil)).Or(f)
+	var lines []string
+	must.OK(t, EachRow(rows, func(cells []json.RawMessage) error {
 		var fields []string
-		for _, v := range enc.values {
-			if v == nil {
-				v = "null"
-			}
-			fields = append(fields, fmt.Sprint(v))
+		for _, cell := range cells {
+			fields = append(fields, strings.Trim(string(cell), `"`))
 		}
 		lines = append(lines, strings.Join(fields, " "))
-	}
-	must.OK(f, rows.Err())
+		return nil
+	}))
 	return lines
 }
+
+func (f *traceReplay) lines(query string) []string { return linesOf(f.T, f.expected, query) }
 
 // nodes are "id type trace seq second" and edges "id seq second" of what the events from a seq on have added.
 func (f *traceReplay) nodes(from int64) []string {
@@ -111,10 +104,7 @@ func (f *traceReplay) edges(from int64) []string {
 }
 
 func (f *traceReplay) expect(what string, got []string, want ...string) {
-	f.Helper()
-	if diff := cmp.Diff(append([]string{}, want...), got); diff != "" {
-		f.Errorf("%s after event %d (-want +got):\n%s", what, f.seq, diff)
-	}
+	must.Same(f, got, want, what, "after event", f.seq)
 }
 
 const (

@@ -157,14 +157,6 @@ func TestActions_wakeWorkersAndRefreshWhatIsShared(t *testing.T) {
 	}
 }
 
-func TestResume_ofManyAtOnceExactlyOneWins(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	failedSubscription(f)
-	storetest.OneWins(t, []*fixture{f, f.beside()}, func(f *fixture) error { return storetest.No(f.progress.Resume(f.Ctx, ana(""), archive)) })
-	must.Equal(t, len(f.DoneActions()), 1, "records")
-}
-
 // An idempotency key belongs to one action with its parameters.
 func TestActions_keysAreOfOneSubscriptionAndItsParameters(t *testing.T) {
 	t.Parallel()
@@ -247,15 +239,14 @@ func TestRelay_aPauseElsewhereHoldsAfterTheBatchInFlight(t *testing.T) {
 	f := open(t, live)
 	elsewhere := f.beside(live)
 	f.appendAll(notes("c-1", 50)...)
-	sub := subscriptionOf("everything", "one", everyEvent)
+	r, sub := everythingToOne()
 	sub.BatchSize = 10
-	r := receivers{"one": {answer: func(_ context.Context, events []*destination.Event) (int, error) {
+	r["one"].answer = func(_ context.Context, events []*destination.Event) (int, error) {
 		if events[0].Position == 11 {
-			_, err := elsewhere.progress.Pause(context.Background(), ana("mended"), sub.SubscriptionName)
-			must.Hold(t, err == nil, "%v", err)
+			must.Get(elsewhere.progress.Pause(context.Background(), ana("mended"), sub.SubscriptionName)).Or(t)
 		}
 		return len(events), nil
-	}}}
+	}
 	c := r.config(f, "one", sub)
 	c.PollInterval, c.Lease = time.Hour, time.Hour
 	deliver(t, f, c)
@@ -329,17 +320,16 @@ func TestRelay_stopsAtOnce(t *testing.T) {
 func failing(t *testing.T, f *fixture) (destination.Subscription, *receiver, publishing.RelayConfig) {
 	f.appendAll(notes("c-1", 3)...)
 	var calls atomic.Int64
-	r := &receiver{answer: func(_ context.Context, events []*destination.Event) (int, error) {
+	r, sub := answering(func(_ context.Context, events []*destination.Event) (int, error) {
 		if calls.Add(1) == 1 {
 			return 0, errors.New("connection refused")
 		}
 		return len(events), nil
-	}}
-	sub := subscriptionOf("everything", "one", everyEvent)
+	})
 	sub.MaxErrors, sub.FailedRetry = 1, time.Hour
-	c := receivers{"one": r}.config(f, "one", sub)
+	c := r.config(f, "one", sub)
 	c.Lease = time.Hour // so that nothing is noticed by renewing it
-	return sub, r, c
+	return sub, r["one"], c
 }
 
 // Actions of other processes are noticed at the next check, also by a waiting subscription.
@@ -396,11 +386,10 @@ func TestPostgresRelay_goesOnWhenItNeverLearnsThatAPositionIsSaved(t *testing.T)
 	f := on(storetest.OpenBoth(t, p, storetest.NewClock(), live))
 	f.appendAll(notes("c-1", 30)...)
 	var once sync.Once
-	r := receivers{"one": {answer: func(_ context.Context, events []*destination.Event) (int, error) {
+	r, sub := answering(func(_ context.Context, events []*destination.Event) (int, error) {
 		once.Do(s.Arm)
 		return len(events), nil
-	}}}
-	sub := subscriptionOf("everything", "one", everyEvent)
+	})
 	sub.BatchSize = 10
 	c := r.config(f, "one", sub)
 	c.PollInterval, c.Lease = time.Hour, time.Hour
@@ -485,11 +474,10 @@ func TestRelay_savesAPositionWhenTheDatabaseIsBack(t *testing.T) {
 	f := open(t)
 	s := newSteps(f.Clock)
 	f.appendAll(notes("c-1", 3)...)
-	r := receivers{"one": {answer: func(_ context.Context, events []*destination.Event) (int, error) {
+	r, sub := answering(func(_ context.Context, events []*destination.Event) (int, error) {
 		f.Exec(`alter table publisher_progress rename to away`)
 		return len(events), nil
-	}}}
-	sub := subscriptionOf("everything", "one", everyEvent)
+	})
 	sub.PollInterval = time.Hour
 	deliver(t, f, s.on(r.config(f, "one", sub)))
 	for i, want := range []time.Duration{100, 200, 400, 800, 1000, 1000} {

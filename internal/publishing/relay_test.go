@@ -85,10 +85,13 @@ func subscriptionOf(topic, publisher string, match outbox.Match) destination.Sub
 
 type receivers map[string]*receiver
 
-// everythingToOne is a receiver, one, and a subscription of it to every event.
-func everythingToOne() (receivers, destination.Subscription) {
-	return receivers{"one": {}}, subscriptionOf("everything", "one", everyEvent)
+// answering is a receiver, one, that gives an answer, and a subscription of it to every event.
+func answering(answer func(ctx context.Context, events []*destination.Event) (int, error)) (receivers, destination.Subscription) {
+	return receivers{"one": {answer: answer}}, subscriptionOf("everything", "one", everyEvent)
 }
+
+// everythingToOne is a receiver, one, that takes every event.
+func everythingToOne() (receivers, destination.Subscription) { return answering(nil) }
 
 func (r receivers) config(f *fixture, id string, subs ...destination.Subscription) publishing.RelayConfig {
 	return publishing.RelayConfig{Progress: f.progress, Pairs: subs, Metrics: metrics.New(f.Summary), ID: id, PollInterval: 20 * time.Millisecond, Lease: lease,
@@ -315,13 +318,12 @@ func TestRelay_waitsLongerAfterErrors(t *testing.T) {
 	s := newSteps(f.Clock)
 	var fails sync.Map
 	fails.Store("on", true)
-	r := receivers{"one": {answer: func(_ context.Context, events []*destination.Event) (int, error) {
+	r, sub := answering(func(_ context.Context, events []*destination.Event) (int, error) {
 		if on, _ := fails.Load("on"); on == true {
 			return 0, errors.New("connection refused")
 		}
 		return len(events), nil
-	}}}
-	sub := subscriptionOf("everything", "one", everyEvent)
+	})
 	f.appendAll(notes("c-1", 3)...)
 	deliver(t, f, s.on(r.config(f, "one", sub)))
 	second := time.Second
@@ -353,15 +355,14 @@ func TestRelay_obeysTheDestination(t *testing.T) {
 		{Kind: outbox.DestinationError, RetryAfter: 90 * time.Second, Err: errors.New("overloaded")},
 		{Kind: outbox.DestinationError, Gone: true, Err: errors.New("gone")},
 	}
-	r := receivers{"one": {answer: func(_ context.Context, events []*destination.Event) (int, error) {
+	r, sub := answering(func(_ context.Context, events []*destination.Event) (int, error) {
 		if len(answers) == 0 {
 			return len(events), nil
 		}
 		next := answers[0]
 		answers = answers[1:]
 		return 0, next
-	}}}
-	sub := subscriptionOf("everything", "one", everyEvent)
+	})
 	f.appendAll(noted("c-1"))
 	deliver(t, f, s.on(r.config(f, "one", sub)))
 	w := s.next(t)

@@ -226,16 +226,14 @@ func TestReplay_waitsForTheWaveUnderWay(t *testing.T) {
 
 func TestReplay_clearsADivergenceThatIsMended(t *testing.T) {
 	f := own(t)
-	f.AppendN("a", 2)
-	f.Drain()
+	f.Applied("a", 2)
 	f.AppendN("a", 2)
 	hash := storetest.Texts(t, f.ProjectionsDB, `select applied_hash from projection_watermarks`)[0]
 	f.ExecProjections(`update projection_watermarks set applied_hash = 'other'`)
 	f.MustReconcile(outbox.Repaired{Campaigns: 1, Diverged: 1})
 	f.ExecProjections(`update projection_watermarks set applied_hash = $1`, hash)
 	f.must(f.ReplayCampaign(f.Ctx, ana(""), "a"))
-	f.Drain()
-	f.Sound()
+	f.DrainsSoundly()
 }
 
 func TestReplay_givesFailedAndDeadRowsNothingAndGapsTheirRows(t *testing.T) {
@@ -245,23 +243,6 @@ func TestReplay_givesFailedAndDeadRowsNothingAndGapsTheirRows(t *testing.T) {
 	f.Exec(`update campaigns set pending = 1`)
 	must.Equal(t, must.Get(f.ReplayCampaign(f.Ctx, ana(""), "a")).Or(t), outbox.Repaired{Campaigns: 1, Inserted: 1}, "replayed")
 	f.Is("a", "applied 0 of 3, head 1 dead, 2 pending, 1 dead")
-	f.Sound()
-}
-
-func TestReplay_beforeAFailedRowKeepsTheOrder(t *testing.T) {
-	f := own(t)
-	f.AppendN("a", 4)
-	f.FailsAfter(one, f.ClaimOne(one, 2), 1, "boom")
-	// The projections are restored from an earlier state: event 1 must be applied again.
-	f.ExecProjections(`update projection_watermarks set applied_seq = 0, applied_hash = ''`)
-	f.MustReconcile(outbox.Repaired{Campaigns: 1, Inserted: 1})
-	f.Exact("a")
-	for _, last := range []int64{1, 4} {
-		f.Clock.Advance(time.Minute)
-		c := f.ClaimOne(one, 10)
-		must.Equal(t, c.Last, last, "claim")
-		f.Works(one, c, c.Last)
-	}
 	f.Sound()
 }
 

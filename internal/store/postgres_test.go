@@ -77,6 +77,7 @@ func TestPostgresConnection_lostInATransactionIsBusyAndDoesNothing(t *testing.T)
 			err := tx.call(f)
 			must.Hold(t, errors.Is(err, outbox.ErrBusy), "%s: got error %v, want a busy database", tx.name, err)
 		})
+		must.OK(t, storetest.No(f.Row(f.Ctx, "a", 1)))
 		f.Terminate() // which is not noticed between transactions
 		must.OK(t, tx.call(f))
 	}

@@ -102,15 +102,6 @@ func TestPass_leavesAQuarantinedProjectionQuarantinedThroughAPauseForAll(t *test
 	b.Sound()
 }
 
-func TestRehearse_leavesNoCursorOfAPause(t *testing.T) {
-	b := enginetest.Own(t, []string{enginetest.Ledger, enginetest.Tally, enginetest.Accounts}, enginetest.InMode(outbox.ModeShadow))
-	b.MustAppend(enginetest.Opened("a", 1), enginetest.Spent("a", 2))
-	b.PauseProjection("tally", "")
-	before := b.Dump("rehearsals")
-	rehearse(t, b)
-	must.Equal(t, b.Dump("rehearsals"), before, "a rehearsal")
-}
-
 // This test pauses and resumes, for single campaigns and for all, while workers of two processes apply events, and a third one starts, stops and loses its
 // waves at random. Every event is applied once. A paused projection receives a prefix of a campaign, without a gap or a repeat, that ends at its cursor,
 // and nothing after the pause action has returned.

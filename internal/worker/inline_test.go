@@ -119,9 +119,9 @@ func mustHaveNoRows(tb testing.TB, b *enginetest.Engine) {
 	must.Equal(tb, storetest.Column[int](tb, b.JournalDB, `select count(*) from projection_apply_outbox`)[0], 0, "rows are left")
 }
 
-func TestApplyInline_givesWhatFailedARow(t *testing.T) {
+func TestApplyInline_givesWhatFailedARowAndCountsItsAttempts(t *testing.T) {
 	t.Parallel()
-	b := failedInline(t, enginetest.At(storetest.NewClock()))
+	b := failedInline(t, enginetest.At(storetest.NewClock()), enginetest.MaxAttempts(3))
 	b.MustStand("a", 2, outbox.Failed, 1)
 	r := b.MustRow("a", 2).Row
 	must.Hold(t, strings.HasPrefix(r.LastError, "projection accounts") && r.NextAttemptAt == b.Clock.Now().Add(time.Second), "the row is %+v", r)
@@ -133,10 +133,22 @@ func TestApplyInline_givesWhatFailedARow(t *testing.T) {
 	b.Sound()
 
 	must.Hold(t, !b.MustPass(), "the worker tried again before the row was due")
-	b.ExecProjections(`update accounts set balance = 1000`)
-	b.Clock.Advance(time.Second)
+	b.Clock.Advance(time.Minute)
+	if err := appendInline(t, b, enginetest.Noted("a")); !errors.Is(err, outbox.ErrConflict) { // due, and tried
+		t.Errorf("error = %v, want that event 2 cannot be applied", err)
+	}
+	b.Clock.Advance(time.Minute)
 	b.Drain()
-	b.MustHaveApplied("a", 2)
+	b.MustStand("a", 2, outbox.Dead, 3)
+	storetest.Refused(t, appendInline(t, b, enginetest.Noted("a")), outbox.ErrNotYet, "Event 2 has been dead")
+	c = b.MustCampaign("a")
+	must.Hold(t, c.State() == outbox.StateBlocked && c.BlockedBehind() == 2, "the campaign is %+v, want 2 rows behind its dead head", c)
+	b.Sound()
+
+	b.ExecProjections(`update accounts set balance = 1000`)
+	b.MustRequeue("a", 2)
+	b.Drain()
+	b.MustHaveApplied("a", 4)
 	mustHaveNoRows(t, b)
 	b.Sound()
 }
@@ -152,29 +164,6 @@ func TestAppend_inlineToAPausedCampaignQueuesWhatIsBefore(t *testing.T) {
 	must.Hold(t, c.HeadSeq == 1 && c.Counts == (outbox.Counts{Pending: 4}), "the campaign is %+v, want all four queued", c)
 	b.Sound()
 	b.MustResume("a")
-	b.Drain()
-	b.MustHaveApplied("a", 4)
-	mustHaveNoRows(t, b)
-	b.Sound()
-}
-
-func TestApplyInline_countsAttemptsUntilTheRowIsDead(t *testing.T) {
-	t.Parallel()
-	b := failedInline(t, enginetest.At(storetest.NewClock()), enginetest.MaxAttempts(3))
-	b.Clock.Advance(time.Minute)
-	if err := appendInline(t, b, enginetest.Noted("a")); !errors.Is(err, outbox.ErrConflict) { // due, and tried
-		t.Errorf("error = %v, want that event 2 cannot be applied", err)
-	}
-	b.Clock.Advance(time.Minute)
-	b.Drain()
-	b.MustStand("a", 2, outbox.Dead, 3)
-	storetest.Refused(t, appendInline(t, b, enginetest.Noted("a")), outbox.ErrNotYet, "Event 2 has been dead")
-	c := b.MustCampaign("a")
-	must.Hold(t, c.State() == outbox.StateBlocked && c.BlockedBehind() == 2, "the campaign is %+v, want 2 rows behind its dead head", c)
-	b.Sound()
-
-	b.ExecProjections(`update accounts set balance = 1000`)
-	b.MustRequeue("a", 2)
 	b.Drain()
 	b.MustHaveApplied("a", 4)
 	mustHaveNoRows(t, b)

@@ -165,7 +165,6 @@ func TestParse_namesTheLineOfTheMistake(t *testing.T) {
 		{"unknown key of a publisher", publisher("ulr: 'log:' #!"), `topics.scenes.publishers.p: unknown key "ulr"; use url,`},
 		{"topics is a list", "topics: #!\n", ""},
 		{"topic twice", start + "        url: 'log:'\n  scenes: {} #!", `topics: "scenes" appears twice; the first is in line 2`},
-		{"publisher twice", publisher("url: 'log:'") + "\n      p: {url: 'log:'} #!", `topics.scenes.publishers: "p" appears twice; the first is in line 5`},
 		{"name of a topic", "topics:\n  Scenes: {} #!", `topic "Scenes" must begin with`},
 		{"name of a publisher", "topics:\n  scenes:\n    match: {event_types: [a]}\n    publishers:\n      a/b: {url: 'log:'} #!", `publisher "a/b" must begin with`},
 		{"name is a number", "topics:\n  1: {} #!", "the key 1 must be a string; put it in quotes"},

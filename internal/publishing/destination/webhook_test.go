@@ -264,32 +264,6 @@ func TestWebhook_saysWhatHappenedWithoutAnAnswer(t *testing.T) {
 	must.Hold(t, !strings.Contains(blame.Error(), "t0ken"), "tells the address: %v", blame)
 }
 
-// Events that were not acknowledged are sent again by the caller.
-func TestWebhook_goesOnAfterTrouble(t *testing.T) {
-	t.Parallel()
-	var mu sync.Mutex
-	tries := 0
-	server := newReceiver(t, func(w http.ResponseWriter, r request) {
-		mu.Lock()
-		defer mu.Unlock()
-		tries++
-		switch tries % 4 {
-		case 1:
-			panic(http.ErrAbortHandler)
-		case 2:
-			status(503)(w, r)
-		}
-	})
-	p := server.hook(t)
-	events := journalEvents(1, 10)
-	for next := 0; next < len(events); {
-		n, err := p.Publish(t.Context(), events[next:])
-		next += n
-		must.Need(t, err == nil || destination.Cause(err).Kind == outbox.DestinationError, "%v", err)
-	}
-	wantRange(t, slices.Compact(server.positions(t)), 1, 10)
-}
-
 func TestWebhook_leavesOffWhenTheContextEnds(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
