@@ -127,6 +127,11 @@ func TestAdvance_onlyUnderTheLeaseAndFromWhereItStands(t *testing.T) {
 			l.Owner = "two"
 			return storetest.No(f.progress.Advance(f.Ctx, &l, delivered(9)))
 		},
+		"under an epoch before": func() error {
+			l := old
+			l.Epoch--
+			return storetest.No(f.progress.Advance(f.Ctx, &l, delivered(9)))
+		},
 		"an error from where it stood before": func() error { return storetest.No(f.progress.Fail(f.Ctx, twin, publishing.Failure{})) },
 	} {
 		lost(t, what, try())
@@ -138,7 +143,9 @@ func TestAdvance_onlyUnderTheLeaseAndFromWhereItStands(t *testing.T) {
 	must.Need(t, heir.Epoch > old.Epoch && heir.Position == 6, "the heir has epoch %d at %d", heir.Epoch, heir.Position)
 	lost(t, "under the old epoch", storetest.No(f.progress.Advance(f.Ctx, &old, delivered(7))))
 	lost(t, "an error under the old epoch", storetest.No(f.progress.Fail(f.Ctx, old, publishing.Failure{})))
-	must.Equal(t, must.Get(f.progress.Renew(f.Ctx, []publishing.Beat{{Lease: old}, {Lease: heir}}, lease)).Or(t), []outbox.SubscriptionName{subA}, "renewing both: lost")
+	earlier := heir
+	earlier.Epoch--
+	must.Equal(t, must.Get(f.progress.Renew(f.Ctx, []publishing.Beat{{Lease: old}, {Lease: earlier}, {Lease: heir}}, lease)).Or(t), []outbox.SubscriptionName{subA, subA}, "renewing all: lost")
 	err = f.progress.Release(f.Ctx, old)
 	must.Hold(t, err == nil && f.state(subA).Epoch == heir.Epoch, "the old holder gave the pair away: %v", err)
 	must.Equal(t, f.state(subA).Position, 6, "it stands at")
