@@ -142,6 +142,10 @@ func TestRenew_extendsWhatIsHeldAndNamesWhatIsLost(t *testing.T) {
 	for i, until := range []time.Duration{time.Hour, lease} {
 		must.Equal(t, f.MustCampaign(claims[i].CampaignID).Lease.ExpiresAt, f.Clock.Now().Add(until), "the lease", "does not end in")
 	}
+	f.MustSettle(one, store.Result{Claim: claims[0]})
+	wantLost(t, f.Renew(f.Ctx, one, claims[:1], lease)) // it was given back
+	f.ClaimOne(one, 1)
+	wantLost(t, f.Renew(f.Ctx, one, claims[:1], lease)) // it is another claim's
 }
 
 // claimInline claims a campaign for the request path.
