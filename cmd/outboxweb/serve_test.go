@@ -173,18 +173,6 @@ func TestServe_sampleShowsItsDeadHeadsAndLeavesAJournalThatHasEventsAlone(t *tes
 // in that time, the test retries.
 func TestServe_secondSignalEndsAtOnce(t *testing.T) {
 	t.Parallel()
-	var ended error
-	for range 10 {
-		ended = signalledTwice(t)
-		if exit, ok := errors.AsType[*exec.ExitError](ended); ok && exit.Sys().(syscall.WaitStatus).Signaled() {
-			return
-		}
-	}
-	t.Errorf("ended with %v, want the signal", ended)
-}
-
-func signalledTwice(t *testing.T) error {
-	t.Helper()
 	s := serve(t)
 	address := strings.TrimPrefix(s.url, "http://")
 	// A request that never ends its header keeps the server from finishing.
@@ -200,8 +188,10 @@ func signalledTwice(t *testing.T) error {
 		}
 		return err != nil
 	})
-	_ = s.cmd.Process.Signal(syscall.SIGTERM) // it may have ended already
-	return s.wait()
+	eventually(t, "another signal ends it", func() bool { return s.cmd.Process.Signal(syscall.SIGTERM) != nil })
+	ended := s.wait()
+	exit, ok := errors.AsType[*exec.ExitError](ended)
+	must.Hold(t, ok && exit.Sys().(syscall.WaitStatus).Signaled(), "ended with %v, want the signal", ended)
 }
 
 // Log collectors parse each line as one JSON document, of either stream and from any library.

@@ -22,6 +22,7 @@ func TestSample_oncePerMinuteAndOnlyWhenSomethingChanged(t *testing.T) {
 	f := own(t)
 	count := func() int64 { return f.Number(`select count(*) from samples`) }
 	f.Sampled("a", 3)
+	f.Clock.Advance(time.Second)
 	f.Sampled("a", 1)
 	must.Equal(t, count(), 1, "samples of one minute")
 	f.Clock.Advance(time.Minute)
