@@ -93,6 +93,17 @@ func TestSkipEvent_isRefused(t *testing.T) {
 	}, impatient)
 }
 
+func TestSkipEvent_needsAReasonAndItsPhrase(t *testing.T) {
+	f := own(t)
+	f.DeadHead()
+	unreasoned := storetest.ToSkip(ana(""), "a", 1)
+	unreasoned.Reason = " "
+	f.Unchanged(func() {
+		refused(t, storetest.No(f.SkipEvent(f.Ctx, unreasoned, "a", 1)), outbox.ErrInvalid, "requires a reason")
+		refused(t, storetest.No(f.SkipEvent(f.Ctx, ana("it is wrong"), "a", 1)), outbox.ErrInvalid, "never applied to any projection")
+	})
+}
+
 // A head may have died because its processes died. One of them may only have stalled: it read
 // the event before the skip, and must not apply it when it resumes.
 func TestSkipEvent_fencesOffWhoeverClaimedBefore(t *testing.T) {
