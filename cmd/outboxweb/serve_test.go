@@ -169,8 +169,6 @@ func TestServe_sampleShowsItsDeadHeadsAndLeavesAJournalThatHasEventsAlone(t *tes
 	must.Hold(t, !second.Worker.Running, "with --worker=false: %+v", second.Worker)
 }
 
-// The server waits only briefly for requests. If the machine is too slow to send the second signal
-// in that time, the test retries.
 func TestServe_secondSignalEndsAtOnce(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
