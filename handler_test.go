@@ -61,13 +61,10 @@ func TestHandler_worksBelowAnyMount(t *testing.T) {
 			{"POST", page + "/resume", 303, page + "?act="},
 		} {
 			status, text, header := b.ask(tt.method, tt.path, "otto", post, "reason=x")
-			if status != tt.status || !strings.HasPrefix(header.Get("Location"), tt.leadsTo) {
-				t.Errorf("%s: %s %s is answered with %d, to %q: %.200s", name, tt.method, tt.path, status, header.Get("Location"), text)
-			}
+			must.Hold(t, status == tt.status && strings.HasPrefix(header.Get("Location"), tt.leadsTo), "%s: %s %s is answered with %d, to %q: %.200s", name, tt.method, tt.path, status, header.Get("Location"), text)
 		}
-		if _, text, _ := b.ask("GET", base+"/metrics", "vera", nil, ""); !strings.Contains(text, `route="/campaigns/{campaign}/pause"`) || strings.Contains(text, `route="/{campaign}`) {
-			t.Errorf("%s: the metrics name routes as the host does", name)
-		}
+		_, text, _ := b.ask("GET", base+"/metrics", "vera", nil, "")
+		must.Hold(t, strings.Contains(text, `route="/campaigns/{campaign}/pause"`) && !strings.Contains(text, `route="/{campaign}`), "%s: the metrics name routes as the host does", name)
 	}
 }
 
@@ -150,9 +147,8 @@ func TestHandler_identifiesByAProxyAsTheCommandDoes(t *testing.T) {
 		}
 		status, text, answer := tt.at.ask("POST", "/admin/outbox/api/v1/campaigns/nope/pause", tt.user, header, "{}")
 		var p struct{ Detail string }
-		if err := json.Unmarshal([]byte(text), &p); err != nil {
-			t.Fatalf("%s: %v: %s", tt.what, err, text)
-		}
+		err := json.Unmarshal([]byte(text), &p)
+		must.Need(t, err == nil, "%s: %v: %s", tt.what, err, text)
 		if status != tt.status || !strings.Contains(p.Detail, tt.says) || strings.Contains(p.Detail, "--") || (answer.Get("Retry-After") != "") != (status == 503) {
 			t.Errorf("%s: %d, want %d: %s", tt.what, status, tt.status, p.Detail)
 		}
@@ -161,9 +157,8 @@ func TestHandler_identifiesByAProxyAsTheCommandDoes(t *testing.T) {
 		}
 		after := counted(tt.why)
 		must.Hold(t, after != before, "%s: it is not counted as %s", tt.what, tt.why)
-		if status, page, _ := tt.at.ask("GET", "/admin/outbox/", tt.user, tt.header, ""); status != tt.status || !strings.Contains(page, "<h1") {
-			t.Errorf("%s: the page is answered with %d: %.300s", tt.what, status, page)
-		}
+		status, page, _ := tt.at.ask("GET", "/admin/outbox/", tt.user, tt.header, "")
+		must.Hold(t, status == tt.status && strings.Contains(page, "<h1"), "%s: the page is answered with %d: %.300s", tt.what, status, page)
 	}
 }
 
@@ -220,8 +215,7 @@ func TestIdentify_saysWhatIsWrong(t *testing.T) {
 	}
 	who := must.Get(outboxweb.FromProxyHeader(header)).Or(t)
 	for name, want := range map[string]error{"": outboxweb.ErrUnidentified, "nemo": outboxweb.ErrNoRole} {
-		if _, err := who(&http.Request{RemoteAddr: "127.0.0.1:5", Header: http.Header{"X-User": {name}}}); !errors.Is(err, want) {
-			t.Errorf("user %q: %v, want %v", name, err, want)
-		}
+		_, err := who(&http.Request{RemoteAddr: "127.0.0.1:5", Header: http.Header{"X-User": {name}}})
+		must.Hold(t, errors.Is(err, want), "user %q: %v, want %v", name, err, want)
 	}
 }

@@ -291,9 +291,8 @@ insert into notes (campaign_id, text) values (:campaign_id, :payload.text);
 			t.Errorf("/%s says who may rehearse", tt.path)
 		}
 	}
-	if _, page, _ := both.ask("GET", "/admin/outbox/rehearsals/new?fingerprint="+inGo, "ada", nil, ""); !strings.Contains(page, "-- projection: notes") {
-		t.Errorf("the page of a new rehearsal offers no file: %s", page)
-	}
+	_, page, _ := both.ask("GET", "/admin/outbox/rehearsals/new?fingerprint="+inGo, "ada", nil, "")
+	must.Hold(t, strings.Contains(page, "-- projection: notes"), "the page of a new rehearsal offers no file: %s", page)
 }
 
 // An embedded engine tells of trouble too, and its pages name settings as its program has them.
@@ -356,9 +355,8 @@ func TestProject_givesEachFunctionItsOwnEvent(t *testing.T) {
 		must.Equal(t, <-delivered, want, "delivered")
 	}
 	var first, second string
-	if err := dbtest.Open(t, readModels).QueryRow(`select a.payload, b.payload from first a, second b`).Scan(&first, &second); err != nil || first != want || second != want {
-		t.Errorf("the rows have %s and %s (%v), want %s", first, second, err, want)
-	}
+	err := dbtest.Open(t, readModels).QueryRow(`select a.payload, b.payload from first a, second b`).Scan(&first, &second)
+	must.Hold(t, err == nil && first == want && second == want, "the rows have %s and %s (%v), want %s", first, second, err, want)
 }
 
 func TestProject_saysWhatIsWrong(t *testing.T) {

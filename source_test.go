@@ -55,7 +55,6 @@ func TestEngine_movesWhatItsSourceHas(t *testing.T) {
 			return err == nil
 		})
 	}
-	if err := e.WaitApplied(context.Background(), "o-1", 1); !errors.Is(err, outboxweb.ErrNotFound) {
-		t.Errorf("the event of a transaction that was rolled back: %v, want ErrNotFound", err)
-	}
+	err := e.WaitApplied(context.Background(), "o-1", 1)
+	must.Hold(t, errors.Is(err, outboxweb.ErrNotFound), "the event of a transaction that was rolled back: %v, want ErrNotFound", err)
 }

@@ -120,9 +120,7 @@ done`
 			dir := t.TempDir()
 			file := filepath.Join(dir, "script")
 			text, errs, code := runIn(t, dir, "completion", name)
-			if code != 0 || errs != "" || os.WriteFile(file, []byte(text), 0o600) != nil || os.WriteFile(filepath.Join(dir, "hosts.pem"), nil, 0o600) != nil {
-				t.Fatalf("exit %d: %s", code, errs)
-			}
+			must.Need(t, code == 0 && errs == "" && os.WriteFile(file, []byte(text), 0o600) == nil && os.WriteFile(filepath.Join(dir, "hosts.pem"), nil, 0o600) == nil, "exit %d: %s", code, errs)
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // zsh waits for what it is to say
 			defer cancel()
 			cmd := exec.CommandContext(ctx, program, "-c", strings.ReplaceAll(one.script, "FILE", file))

@@ -142,9 +142,8 @@ func readTailscale(t *testing.T, text string) {
 	flags.Bool("bg", false, "")
 	flags.Bool("yes", false, "")
 	flags.Uint("https", 0, "")
-	if err := flags.Parse(words[2:]); err != nil || flags.NArg() != 1 {
-		t.Fatalf("%q: %v", text, err)
-	}
+	err := flags.Parse(words[2:])
+	must.Need(t, err == nil && flags.NArg() == 1, "%q: %v", text, err)
 	target, err := url.Parse(flags.Arg(0))
 	must.Hold(t, err == nil && target.Path == *path, "%s is stripped, and %s does not repeat it (%v)", *path, flags.Arg(0), err)
 }

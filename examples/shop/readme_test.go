@@ -38,9 +38,8 @@ func TestREADME_quotesTheProgram(t *testing.T) {
 	quotes := 0
 	for _, block := range regexp.MustCompile("(?ms)^ *```(go|sql|diff)\n(.*?)^ *```$").FindAllStringSubmatch(string(readme), -1) {
 		quotes++
-		if quote := dedented(added.ReplaceAllString(block[2], "")); !strings.Contains(program.String(), quote) {
-			t.Errorf("the program does not have what README.md quotes:\n%s", quote)
-		}
+		quote := dedented(added.ReplaceAllString(block[2], ""))
+		must.Hold(t, strings.Contains(program.String(), quote), "the program does not have what README.md quotes:\n%s", quote)
 	}
 	must.Hold(t, quotes >= 10, "README.md quotes the program %d times; the pattern no longer finds its blocks", quotes)
 }

@@ -151,9 +151,8 @@ func TestAbout_tellsOfDatabasesSettingsAndWhatLookingCosts(t *testing.T) {
 	s.get("/campaigns")
 	s.get("/api/v1/summary")
 	after := decodeAs[about](t, s.get("/api/v1/about").want(t, 200)).Cost
-	if c := before.Cost; after.Requests != c.Requests+3 || after.Reads <= c.Reads || after.Statements <= c.Statements || after.Shared+after.Taken <= c.Shared+c.Taken {
-		t.Errorf("after two more requests the cost is %+v, before it was %+v", after, c)
-	}
+	c := before.Cost
+	must.Hold(t, after.Requests == c.Requests+3 && after.Reads > c.Reads && after.Statements > c.Statements && after.Shared+after.Taken > c.Shared+c.Taken, "after two more requests the cost is %+v, before it was %+v", after, c)
 	s.get("/about").want(t, 200, "Console overhead", "Configuration", "--mode", "00031_schema.sql", "builtin:campaigns")
 }
 

@@ -302,9 +302,8 @@ func TestAppend_refusesWhatCannotBeJournalled(t *testing.T) {
 	} {
 		bad := event("c-1", "e-1")
 		c.change(&bad)
-		if err := writers.Append(s.Ctx, s.db, event("c", "fine"), bad); err == nil || !strings.Contains(err.Error(), "append event 2 of 2: ") || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%s: %v, want %q", name, err, c.want)
-		}
+		err := writers.Append(s.Ctx, s.db, event("c", "fine"), bad)
+		must.Hold(t, err != nil && strings.Contains(err.Error(), "append event 2 of 2: ") && strings.Contains(err.Error(), c.want), "%s: %v, want %q", name, err, c.want)
 		equal(t, name+": rows", s.rows(), "")
 		values := []any{"c-1", "e-1", "order.paid", "{}", "{}", "{}", "2026-03-01T12:00:00Z", nil}
 		values[c.column] = c.value
@@ -313,16 +312,14 @@ func TestAppend_refusesWhatCannotBeJournalled(t *testing.T) {
 		}
 		s.drain()
 		must.Get(json.Marshal(s.state())).Or(t) // JSON has no distant year
-		if page, err := s.intake.Rejections(s.Ctx, "shop", "", 1); err != nil || len(page.Items) != 1 || !strings.Contains(page.Items[0].Reason, c.want) {
-			t.Errorf("%s: rejected %+v, %v, want %q", name, page.Items, err, c.want)
-		}
+		page, err := s.intake.Rejections(s.Ctx, "shop", "", 1)
+		must.Hold(t, err == nil && len(page.Items) == 1 && strings.Contains(page.Items[0].Reason, c.want), "%s: rejected %+v, %v, want %q", name, page.Items, err, c.want)
 		mustExec(t, s.db, `delete from outboxweb_intake`)
 		s.Exec(`delete from intake_rejections`)
 	}
 	for name, tx := range map[string]writers.Tx{"none": nil, "a nil transaction": (*sql.Tx)(nil), "a nil one of pgx": writers.Pgx(pgx.Tx(nil))} {
-		if err := writers.Append(s.Ctx, tx, event("c", "fine")); err == nil || !strings.Contains(err.Error(), "the transaction is nil") {
-			t.Errorf("with %s: %v", name, err)
-		}
+		err := writers.Append(s.Ctx, tx, event("c", "fine"))
+		must.Hold(t, err != nil && strings.Contains(err.Error(), "the transaction is nil"), "with %s: %v", name, err)
 	}
 }
 

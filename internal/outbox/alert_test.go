@@ -150,9 +150,8 @@ func TestAlert_tellsOfTheBeginningTheGrowthAndTheEnd(t *testing.T) {
 				cause = &outbox.AlertCause{Count: at.found}
 			}
 			var kind outbox.AlertKind
-			if a, kind = a.Next(rule, cause, at.muted, now); kind != at.want || a.Status != at.is {
-				t.Fatalf("%s, moment %d: %q in state %q, want %q in %q", name, i, kind, a.Status, at.want, at.is)
-			}
+			a, kind = a.Next(rule, cause, at.muted, now)
+			must.Need(t, kind == at.want && a.Status == at.is, "%s, moment %d: %q in state %q, want %q in %q", name, i, kind, a.Status, at.want, at.is)
 			must.Hold(t, !a.Since.After(now) && (kind == none || a.SentAt.Equal(now)), "%s, moment %d at %v: since %v, last told %v", name, i, now, a.Since, a.SentAt)
 		}
 	}
@@ -239,8 +238,7 @@ func TestMuteEnd_isOneOfTheSpans(t *testing.T) {
 		must.Hold(t, err == nil && end.Sub(alertNow) >= time.Hour, "%s: until %v, %v", span, end, err)
 	}
 	for _, span := range []string{"2h", "morning", ""} {
-		if _, err := outbox.MuteEnd(span, alertNow); !errors.Is(err, outbox.ErrInvalid) {
-			t.Errorf("%q: %v", span, err)
-		}
+		_, err := outbox.MuteEnd(span, alertNow)
+		must.Hold(t, errors.Is(err, outbox.ErrInvalid), "%q: %v", span, err)
 	}
 }

@@ -38,9 +38,7 @@ func TestInstalled_namesTheVersionsThatBuiltRows(t *testing.T) {
 		"nobody knows":                     {Installed{Version: "good"}.Rows("good"), "by an unknown version, or without earlier events", ""},
 		"not installed":                    {Installed{}.Rows("good"), "by the loaded version", ""},
 	} {
-		if c.got.By() != c.by || c.got.BuiltVersion != c.only {
-			t.Errorf("%s: %s, only %q, want %s, only %q", name, c.got.By(), c.got.BuiltVersion, c.by, c.only)
-		}
+		must.Hold(t, c.got.By() == c.by && c.got.BuiltVersion == c.only, "%s: %s, only %q, want %s, only %q", name, c.got.By(), c.got.BuiltVersion, c.by, c.only)
 	}
 }
 

@@ -59,9 +59,7 @@ func TestAddCampaign_countsAllAndNamesTheWorst(t *testing.T) {
 		g.AddCampaign(c)
 	}
 	must.Hold(t, g.Campaigns == 50 && g.Heads == 45 && g.EventsWaiting == 49*50/2 && g.Score == 44*45/2+5000 && g.NextAttemptAt == &soon, "%+v", g)
-	if len(g.Worst) != CausesNamed || g.Worst[0].CampaignID != "c-44" || g.Worst[CausesNamed-1].CampaignID != "c-25" || !slices.IsSortedFunc(g.Worst, compareCampaigns) {
-		t.Errorf("named are %+v", g.Worst)
-	}
+	must.Hold(t, len(g.Worst) == CausesNamed && g.Worst[0].CampaignID == "c-44" && g.Worst[CausesNamed-1].CampaignID == "c-25" && slices.IsSortedFunc(g.Worst, compareCampaigns), "named are %+v", g.Worst)
 	g.Capped = true
 	must.Equal(t, g.Reach(), "at least 45 campaigns blocked, 5 campaigns retrying, 1,225 events waiting", "it says")
 	must.Equal(t, (ErrorGroup{Dead: 1}).Reach(), "1 row behind another failure", "it says")

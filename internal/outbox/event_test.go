@@ -83,9 +83,7 @@ func TestDifferingFields_disregardsTheOrderOfKeysOnly(t *testing.T) {
 			if !c.same {
 				want = []string{name}
 			}
-			if !slices.Equal(outbox.DifferingFields(a, b), want) || !slices.Equal(outbox.DifferingFields(b, a), want) {
-				t.Errorf("%s and %s: they differ in %v, want %v", c.a, c.b, outbox.DifferingFields(a, b), want)
-			}
+			must.Hold(t, slices.Equal(outbox.DifferingFields(a, b), want) && slices.Equal(outbox.DifferingFields(b, a), want), "%s and %s: they differ in %v, want %v", c.a, c.b, outbox.DifferingFields(a, b), want)
 		}
 		if a.Payload = json.RawMessage(c.a); len(outbox.DifferingFields(a, b)) != 1 || string(a.Payload) != c.a {
 			t.Error("comparing changed the event")
@@ -142,9 +140,7 @@ func TestNormalize_refusesCharactersThatObscureAnId(t *testing.T) {
 				continue
 			}
 			var r *outbox.Refusal
-			if !errors.As(err, &r) || r.Field != field || !strings.HasPrefix(r.Detail, field+" contains ") || want == "" || !strings.Contains(r.Detail, want) {
-				t.Errorf("%s with %+q: %v, want %q", field, char, err, want)
-			}
+			must.Hold(t, errors.As(err, &r) && r.Field == field && strings.HasPrefix(r.Detail, field+" contains ") && want != "" && strings.Contains(r.Detail, want), "%s with %+q: %v, want %q", field, char, err, want)
 		}
 	}
 }

@@ -25,9 +25,8 @@ func FuzzMoment(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if again, err := outbox.ParseSince("since", outbox.FormatSince(since)); err != nil || !again.Equal(since) {
-			t.Errorf("%q is %s, written as %q, which is %s, %v", text, since, outbox.FormatSince(since), again, err)
-		}
+		again, err := outbox.ParseSince("since", outbox.FormatSince(since))
+		must.Hold(t, err == nil && again.Equal(since), "%q is %s, written as %q, which is %s, %v", text, since, outbox.FormatSince(since), again, err)
 		must.Hold(t, (text == "" || until.Sub(since) == 0 || until.Sub(since) == 24*time.Hour) && since.Location() == time.UTC, "%q is from %s until %s", text, since, until)
 	})
 }

@@ -71,9 +71,8 @@ func TestErrorGroup_verdict(t *testing.T) {
 		"never with the one before":    {of(never("v2", "before")), outbox.OutlookSome, ": requeue to see whether that fixes it"},
 		"now never, otherwise before":  {of(never("v2", "now"), tried("v2", "now")), outbox.OutlookNone, "can never succeed"},
 	} {
-		if hope, says := c.group.Verdict(outbox.Running{Build: "v2", Versions: map[string]string{"roster": "now"}}); hope != c.hope || !strings.Contains(says, c.says) {
-			t.Errorf("%s: %s, %q", name, hope, says)
-		}
+		hope, says := c.group.Verdict(outbox.Running{Build: "v2", Versions: map[string]string{"roster": "now"}})
+		must.Hold(t, hope == c.hope && strings.Contains(says, c.says), "%s: %s, %q", name, hope, says)
 	}
 }
 

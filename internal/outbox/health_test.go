@@ -94,8 +94,7 @@ func TestPublishers_areToldWorstFirst(t *testing.T) {
 			c.list[i].SubscriptionName = SubscriptionName{Topic: "t", Publisher: "p"}
 		}
 		h := HealthOfKinds(Facts{Publishers: c.list}.Find(now), PublishersCalm(c.list, now), FindsPublisher, FindsNotDelivered)
-		if says := strings.Join(append([]string{h.Sentence}, h.Notes...), " "); h.Level != c.level || says != c.says {
-			t.Errorf("%s: %q, want %s: %q", h.Level, says, c.level, c.says)
-		}
+		says := strings.Join(append([]string{h.Sentence}, h.Notes...), " ")
+		must.Hold(t, h.Level == c.level && says == c.says, "%s: %q, want %s: %q", h.Level, says, c.level, c.says)
 	}
 }

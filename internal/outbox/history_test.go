@@ -83,9 +83,7 @@ func TestPoints_countAsANaiveRecountDoes(t *testing.T) {
 						sum, most = sum+counts[i], max(most, counts[i])
 					}
 				}
-				if p.Applied != sum || p.AppliedPeak != most {
-					t.Fatalf("seed %d, %s at %s: %d applied and %d in the peak minute, want %d and %d", seed, over.Label(), p.From, p.Applied, p.AppliedPeak, sum, most)
-				}
+				must.Need(t, p.Applied == sum && p.AppliedPeak == most, "seed %d, %s at %s: %d applied and %d in the peak minute, want %d and %d", seed, over.Label(), p.From, p.Applied, p.AppliedPeak, sum, most)
 			}
 		}
 	}
@@ -113,9 +111,7 @@ func TestRange_windows(t *testing.T) {
 		"eight days":              {free(8*24*time.Hour, 0), 4 * time.Hour, 49, true},
 	} {
 		w := c.over.Window(now)
-		if w.Step != c.step || w.Buckets() != c.buckets || w.Incomplete(w.Buckets()-1) != c.running {
-			t.Errorf("%s: %d steps of %s, running %v", name, w.Buckets(), w.Step, w.Incomplete(w.Buckets()-1))
-		}
+		must.Hold(t, w.Step == c.step && w.Buckets() == c.buckets && w.Incomplete(w.Buckets()-1) == c.running, "%s: %d steps of %s, running %v", name, w.Buckets(), w.Step, w.Incomplete(w.Buckets()-1))
 	}
 	for name, c := range map[string][2]time.Time{
 		"too short": {now.Add(-4 * time.Minute), now}, "too long": {now.Add(-9 * 24 * time.Hour), now}, "no start": {{}, now},

@@ -130,7 +130,5 @@ func TestSortInstances_whoLeftCampaignsBehindComesFirst(t *testing.T) {
 func TestInstance_asJSONPromisesHeartbeatsInSeconds(t *testing.T) {
 	t.Parallel()
 	got, err := json.Marshal([]InstanceState{{ID: "i", BeatEvery: 1500 * time.Millisecond, Leases: holding(time.Second)}})
-	if err != nil || !strings.Contains(string(got), `"id":"i"`) || !strings.Contains(string(got), `"heartbeat_seconds":1.5`) || strings.Contains(string(got), "olding") {
-		t.Errorf("got %s, %v", got, err)
-	}
+	must.Hold(t, err == nil && strings.Contains(string(got), `"id":"i"`) && strings.Contains(string(got), `"heartbeat_seconds":1.5`) && !strings.Contains(string(got), "olding"), "got %s, %v", got, err)
 }

@@ -66,9 +66,8 @@ func TestGroup_wavesDoubleBehindACanary(t *testing.T) {
 		{"without a canary, and all is watched", false, GroupProgress{Wave: 4, Watched: MaxWatched}, 0, 5},
 	} {
 		c.g.Canary = c.canary
-		if size, wave := c.g.NextSize(), c.g.NextWave(); size != c.size || wave != c.wave {
-			t.Errorf("%s: %d rows in wave %d, want %d in wave %d", c.name, size, wave, c.size, c.wave)
-		}
+		size, wave := c.g.NextSize(), c.g.NextWave()
+		must.Hold(t, size == c.size && wave == c.wave, "%s: %d rows in wave %d, want %d in wave %d", c.name, size, wave, c.size, c.wave)
 	}
 	must.Hold(t, !(GroupProgress{Watched: 3}).Stops() && (GroupProgress{Watched: 3, Failures: 1}).Stops(), "a group stops when a row of it failed again, and not before")
 	if (GroupProgress{Watched: 1}).Through(0) || (GroupProgress{}).Through(1) || !(GroupProgress{}).Through(0) {
@@ -110,8 +109,7 @@ func TestEndOfGroups_isThatOfTheWorst(t *testing.T) {
 		{1, 1, OperationStopped, "it failed"},
 		{2, 3, OperationStopped, "2 of 3 error groups stopped; in the first, it failed"},
 	} {
-		if status, reason := EndOfGroups(c.stopped, c.all, "it failed"); status != c.status || reason != c.reason {
-			t.Errorf("%d of %d: %s %q, want %s %q", c.stopped, c.all, status, reason, c.status, c.reason)
-		}
+		status, reason := EndOfGroups(c.stopped, c.all, "it failed")
+		must.Hold(t, status == c.status && reason == c.reason, "%d of %d: %s %q, want %s %q", c.stopped, c.all, status, reason, c.status, c.reason)
 	}
 }

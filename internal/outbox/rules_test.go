@@ -27,9 +27,7 @@ func TestRetry_doublesUpToItsLimit(t *testing.T) {
 	for n, want := range []time.Duration{1: 10 * time.Millisecond, 2: 20 * time.Millisecond, 3: 25 * time.Millisecond} {
 		must.Hold(t, n <= 0 || custom.Delay(n) == want, "after failure %d the delay is %s, want %s", n, custom.Delay(n), want)
 	}
-	if (outbox.Retry{}).Attempts() != 8 || custom.Attempts() != 3 {
-		t.Errorf("dead at %d and %d, want 8 and 3", (outbox.Retry{}).Attempts(), custom.Attempts())
-	}
+	must.Hold(t, (outbox.Retry{}).Attempts() == 8 && custom.Attempts() == 3, "dead at %d and %d, want 8 and 3", (outbox.Retry{}).Attempts(), custom.Attempts())
 }
 
 func TestRetry_neverShrinksNorOverflows(t *testing.T) {
@@ -68,9 +66,8 @@ func TestFingerprint_isShortValidText(t *testing.T) {
 		got := outbox.Fingerprint(message)
 		must.Need(t, len(got) <= 200 && utf8.ValidString(got) && !strings.Contains(got, "\n"), "%q becomes %q, %d bytes", message, got, len(got))
 	})
-	if got := outbox.Fingerprint(strings.Repeat("word", 1000)); len(got) > 200 {
-		t.Errorf("a long word becomes %d bytes", len(got))
-	}
+	got := outbox.Fingerprint(strings.Repeat("word", 1000))
+	must.Hold(t, len(got) <= 200, "a long word becomes %d bytes", len(got))
 }
 
 func TestSwitches_resolvesAllEight(t *testing.T) {
@@ -180,16 +177,12 @@ func TestCampaign_stateAndWhy(t *testing.T) {
 func TestCampaign_countsWhatWaits(t *testing.T) {
 	t.Parallel()
 	c := outbox.Campaign{HighWaterSeq: 10, AppliedSeq: 3, HeadSeq: 4, HeadStatus: outbox.Dead, Counts: outbox.Counts{Pending: 4, Dead: 1}, OldestEnqueuedAt: noon.Add(-time.Minute)}
-	if c.LagEvents() != 7 || c.Lag(noon) != time.Minute || c.BlockedBehind() != 4 || c.Gap() != 2 {
-		t.Errorf("lag %d, %s; %d blocked behind; gap %d", c.LagEvents(), c.Lag(noon), c.BlockedBehind(), c.Gap())
-	}
+	must.Hold(t, c.LagEvents() == 7 && c.Lag(noon) == time.Minute && c.BlockedBehind() == 4 && c.Gap() == 2, "lag %d, %s; %d blocked behind; gap %d", c.LagEvents(), c.Lag(noon), c.BlockedBehind(), c.Gap())
 	c.HeadStatus = outbox.Processing
 	must.Equal(t, c.BlockedBehind(), 0, "rows are blocked behind a head that is being applied")
 	// A wave between its two databases: applied already, rows still there.
 	c = outbox.Campaign{HighWaterSeq: 3, AppliedSeq: 5, Counts: outbox.Counts{Processing: 3}, OldestEnqueuedAt: noon}
-	if c.LagEvents() != 0 || c.Gap() != 0 || c.Lag(noon.Add(-time.Second)) != 0 {
-		t.Errorf("lag %d, %s; gap %d, want none below zero", c.LagEvents(), c.Lag(noon.Add(-time.Second)), c.Gap())
-	}
+	must.Hold(t, c.LagEvents() == 0 && c.Gap() == 0 && c.Lag(noon.Add(-time.Second)) == 0, "lag %d, %s; gap %d, want none below zero", c.LagEvents(), c.Lag(noon.Add(-time.Second)), c.Gap())
 }
 
 func TestCounts_ofEveryStatusAddUp(t *testing.T) {
@@ -224,9 +217,7 @@ func TestRowFilter_matchesAndKnowsWhenItMustLook(t *testing.T) {
 		{outbox.RowFilter{Q: "full"}, true, true},
 		{outbox.RowFilter{Q: "empty"}, false, true},
 	} {
-		if c.filter.Matches(r) != c.matches || c.filter.Filtered() != c.filtered {
-			t.Errorf("%+v: matches %v, filtered %v", c.filter, c.filter.Matches(r), c.filter.Filtered())
-		}
+		must.Hold(t, c.filter.Matches(r) == c.matches && c.filter.Filtered() == c.filtered, "%+v: matches %v, filtered %v", c.filter, c.filter.Matches(r), c.filter.Filtered())
 	}
 }
 

@@ -20,9 +20,8 @@ func allDigests(t testing.TB, c expected, campaign string) map[string]string {
 }
 
 func replayAll(t testing.TB, c expected, events []outbox.Event) {
-	if n, err := replayCampaign(t.Context(), c, events); err != nil {
-		t.Fatalf("event %d: %v", n+1, err)
-	}
+	n, err := replayCampaign(t.Context(), c, events)
+	must.Need(t, err == nil, "event %d: %v", n+1, err)
 }
 
 // The digests are the expected ones wherever and however often the traces are applied: alone,
@@ -263,15 +262,13 @@ func TestTraces_refuseEventsThatNameNothing(t *testing.T) {
 			if column, null := strings.CutPrefix(want, "context_nodes."); null && dbtest.Postgres() {
 				want = `"` + column + `" of relation "context_nodes"`
 			}
-			if err := f.Apply(t.Context(), f.event(eventType, payload)); err == nil || !strings.Contains(err.Error(), want) {
-				t.Errorf("%s %s: error %v, want one about %s", eventType, payload, err, want)
-			}
+			err := f.Apply(t.Context(), f.event(eventType, payload))
+			must.Hold(t, err != nil && strings.Contains(err.Error(), want), "%s %s: error %v, want one about %s", eventType, payload, err, want)
 		}
 		nameless := f.event(eventType, `{}`)
 		nameless.EntityID = ""
-		if err := f.Apply(t.Context(), nameless); err == nil {
-			t.Errorf("%s without a trace was applied", eventType)
-		}
+		err := f.Apply(t.Context(), nameless)
+		must.Hold(t, err != nil, "%s without a trace was applied", eventType)
 		must.Equal(t, allDigests(t, f.expected, "c"), before, eventType, "failed and left something")
 	}
 }

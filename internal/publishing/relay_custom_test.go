@@ -175,9 +175,7 @@ func TestRelay_tellsThatItTookAPublisherOver(t *testing.T) {
 	}
 	stop := deliver(t, f, c)
 	f.mustStandAt(t, sub.SubscriptionName, 1)
-	if !log.says("level=WARN", "took over a publisher", "publisher=one", `from="killed 7"`, "lease_over_for=") || takeovers() != 1 {
-		t.Errorf("%g takeovers, and the log is:\n%s", takeovers(), &log.text)
-	}
+	must.Hold(t, log.says("level=WARN", "took over a publisher", "publisher=one", `from="killed 7"`, "lease_over_for=") && takeovers() == 1, "%g takeovers, and the log is:\n%s", takeovers(), &log.text)
 	stop()
 	f.appendAll(noted("c-1"))
 	deliver(t, f, c)
@@ -243,9 +241,8 @@ func TestRelay_asksForHealthWhenADeliveryFails(t *testing.T) {
 	away.Store(true)
 	f.appendAll(noted("c-1"))
 	storetest.Eventually(t, "an error", func() bool { return f.publisher(sub.SubscriptionName).ErrorCount == 1 })
-	if p := f.publisher(sub.SubscriptionName); p.ErrorKind != outbox.DestinationError || !strings.Contains(p.LastError, "the line is cut") || !strings.Contains(p.LastError, "no route") || p.Healthy == nil || *p.Healthy {
-		t.Errorf("the first failure is told as %+v", p)
-	}
+	p := f.publisher(sub.SubscriptionName)
+	must.Hold(t, p.ErrorKind == outbox.DestinationError && strings.Contains(p.LastError, "the line is cut") && strings.Contains(p.LastError, "no route") && p.Healthy != nil && !*p.Healthy, "the first failure is told as %+v", p)
 	before := calls.Load()
 	must.Get(f.progress.Resume(t.Context(), ana("try"), sub.SubscriptionName)).Or(t)
 	relay.Wake()

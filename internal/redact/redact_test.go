@@ -163,9 +163,8 @@ func TestJSON_deepNestingIsNoTrouble(t *testing.T) {
 	for range 12 {
 		quoted := must.Get(json.Marshal(map[string]string{"in": nested})).Or(t)
 		nested = string(quoted)
-		if got := Builtin().Text(nested); strings.Contains(got, "hunterdeux") || !json.Valid([]byte(got)) {
-			t.Fatalf("texts in texts become %q", got)
-		}
+		got := Builtin().Text(nested)
+		must.Need(t, !strings.Contains(got, "hunterdeux") && json.Valid([]byte(got)), "texts in texts become %q", got)
 	}
 }
 
@@ -194,9 +193,8 @@ func TestJSON_pairsOfNameAndValue(t *testing.T) {
 			`[{"value":7,"key":"level"},{"value":{"value":"[redacted]","field":"p\u0061ssword"},"name":"level"},{"name":"token","x":[{"value":8}]}]`,
 			[]string{"[1].value.value"}},
 	} {
-		if got, paths := Builtin().JSON(json.RawMessage(c.given)); string(got) != c.want || !slices.Equal(paths, c.paths) {
-			t.Errorf("got  %s\nwant %s\nplaces %q", got, c.want, paths)
-		}
+		got, paths := Builtin().JSON(json.RawMessage(c.given))
+		must.Hold(t, string(got) == c.want && slices.Equal(paths, c.paths), "got  %s\nwant %s\nplaces %q", got, c.want, paths)
 	}
 }
 
@@ -215,9 +213,8 @@ func TestNew_givenPatterns(t *testing.T) {
 	t.Parallel()
 	r := must.Get(New(Config{Keys: []string{"iban"}, Values: []string{`DE\d{20}`, `redacted`, `\b4\d{15}\b`}})).Or(t)
 	must.Equal(t, r.Text("pay DE12345678901234567890 [redacted] now, iban=x"), "pay [redacted] [redacted] now, iban=[redacted]")
-	if got, paths := r.JSON(json.RawMessage(`{"IBAN":1,"n":12,"card":4111111111111111,"x":["DE12345678901234567890"]}`)); string(got) != `{"IBAN":"[redacted]","n":12,"card":"[redacted]","x":["[redacted]"]}` || !slices.Equal(paths, []string{"IBAN", "card", "x[0]"}) {
-		t.Errorf("got %s, %q", got, paths)
-	}
+	got, paths := r.JSON(json.RawMessage(`{"IBAN":1,"n":12,"card":4111111111111111,"x":["DE12345678901234567890"]}`))
+	must.Hold(t, string(got) == `{"IBAN":"[redacted]","n":12,"card":"[redacted]","x":["[redacted]"]}` && slices.Equal(paths, []string{"IBAN", "card", "x[0]"}), "got %s, %q", got, paths)
 	for _, bad := range []Config{{Keys: []string{""}}, {Keys: []string{"--"}}, {Keys: []string{"a b c d e"}}, {Keys: []string{strings.Repeat("x", maxName+1)}}, {Values: []string{"("}}, {Values: []string{"a*"}}} {
 		var refusal *outbox.Refusal
 		_, err := New(bad)

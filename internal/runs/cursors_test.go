@@ -66,9 +66,7 @@ func TestProjectionCursors_pagesTheCampaignsThatAreNotFollowed(t *testing.T) {
 	f.Drain()
 	f.Clock.Advance(time.Minute)
 	described, err = f.Runs.DescribeProjections(f.Ctx, loaded)
-	if err != nil || described[1].PausedCampaigns != 5 || described[1].NotLive() != 5 {
-		t.Errorf("history is %+v (%v)", described[1], err)
-	}
+	must.Hold(t, err == nil && described[1].PausedCampaigns == 5 && described[1].NotLive() == 5, "history is %+v (%v)", described[1], err)
 	sum, err := f.Store.Summary(f.Ctx)
 	must.Hold(t, err == nil && len(sum.Held) == 2 && sum.Held[0].Projection == "history" && sum.Held[0].PausedCampaigns == 5 && sum.Held[1].Quarantined == 3 && sum.Held[1].PausedCampaigns == 2, "the summary has %+v (%v)", sum.Held, err)
 	forAll, campaigns := sum.PausedProjections()

@@ -108,9 +108,8 @@ func TestReconcile_startsAReplayAgain(t *testing.T) {
 			t.Fatal(err)
 		}
 		reconciled(f)
-		if sum, err := f.Summary(f.Ctx); err != nil || len(sum.Held) != 1 || sum.Held[0].RunID == 0 {
-			t.Errorf("%s: the summary says that the projection%s (%v)", name, sum.Held[0].CatchUp(), err)
-		}
+		sum, err := f.Summary(f.Ctx)
+		must.Hold(t, err == nil && len(sum.Held) == 1 && sum.Held[0].RunID != 0, "%s: the summary says that the projection%s (%v)", name, sum.Held[0].CatchUp(), err)
 		runs := f.ActiveRuns()
 		must.Hold(t, len(runs) == 1 && runs[0].ID != first && runs[0].CampaignID == "a" && runs[0].Kind == outbox.RunReplay && runs[0].Reason != "", "%s: runs %+v are active, want a replay", name, runs)
 		behindAlone(f, 0)

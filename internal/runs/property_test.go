@@ -105,9 +105,7 @@ func (s *remade) Invariants(t *rapid.T) {
 		for i, seq := range seqs {
 			must.Need(t, seq == i+1, "campaign %q has event %d in place %d", campaign, seq, i+1)
 		}
-		if len(seqs) < s.seen[campaign] {
-			t.Fatalf("campaign %q had %d events and now %d", campaign, s.seen[campaign], len(seqs))
-		}
+		must.Need(t, len(seqs) >= s.seen[campaign], "campaign %q had %d events and now %d", campaign, s.seen[campaign], len(seqs))
 		s.seen[campaign] = len(seqs)
 		applied, err := s.Engines[0].AppliedSeq(context.Background(), campaign)
 		must.Need(t, err == nil && int(applied) == len(seqs), "campaign %q is applied up to %d (%v), with %d events in its trail", campaign, applied, err, len(seqs))
@@ -335,9 +333,7 @@ func saysWhatTheCanaryFinds(t *testing.T, r *rapid.T, said map[string]int) {
 		switch {
 		case result.Rehearsed.Head == 0: // it was not blocked
 		case result.Outcome == outbox.OutcomeReplayed:
-			if at < result.Seq {
-				r.Fatalf("campaign %s would pass up to event %d, and stands at %d\nloaded:\n%s\nchanged:\n%s", campaign, result.Seq, at, p.text(), q.text())
-			}
+			must.Need(r, at >= result.Seq, "campaign %s would pass up to event %d, and stands at %d\nloaded:\n%s\nchanged:\n%s", campaign, result.Seq, at, p.text(), q.text())
 		case result.Outcome == outbox.OutcomeFailed:
 			if at != result.Rehearsed.FailedSeq-1 && !d.Versions[0].OtherSchema && !ordered {
 				r.Fatalf("campaign %s would fail at event %d, and stands at %d\nloaded:\n%s\nchanged:\n%s", campaign, result.Rehearsed.FailedSeq, at, p.text(), q.text())

@@ -21,18 +21,15 @@ func TestEvents_isDenseOrderedAcceptableAndPoisonedAsAskedFor(t *testing.T) {
 		{Campaigns: 1, Events: 20000, Poison: 1, Seed: 4, End: end},
 		{Campaigns: 100, Events: 104, Poison: 2, Seed: 5, End: end},
 	} {
-		if err := c.Validate(); err != nil {
-			t.Fatalf("%+v: %v", c, err)
-		}
+		err := c.Validate()
+		must.Need(t, err == nil, "%+v: %v", c, err)
 		seqs := map[string]int64{}
 		ids, seats, poisonedAt := map[string]bool{}, map[string]bool{}, map[string]int64{}
 		var last time.Time
 		n := 0
 		for e := range Events(c) {
 			n++
-			if e.Seq != seqs[e.CampaignID]+1 {
-				t.Fatalf("%+v: campaign %s: seq %d after %d", c, e.CampaignID, e.Seq, seqs[e.CampaignID])
-			}
+			must.Need(t, e.Seq == seqs[e.CampaignID]+1, "%+v: campaign %s: seq %d after %d", c, e.CampaignID, e.Seq, seqs[e.CampaignID])
 			seqs[e.CampaignID] = e.Seq
 			must.Need(t, !ids[e.EventID], "%+v: event_id %s twice", c, e.EventID)
 			ids[e.EventID] = true
@@ -49,9 +46,8 @@ func TestEvents_isDenseOrderedAcceptableAndPoisonedAsAskedFor(t *testing.T) {
 				}
 				seats[seat] = true
 			}
-			if err := e.Normalize(outbox.DefaultMaxPayload); err != nil {
-				t.Fatalf("%+v: event %d (%s): %v", c, n, e.EventType, err)
-			}
+			err := e.Normalize(outbox.DefaultMaxPayload)
+			must.Need(t, err == nil, "%+v: event %d (%s): %v", c, n, e.EventType, err)
 		}
 		must.Hold(t, n == c.Events && len(seqs) == c.Campaigns && len(poisonedAt) == c.Poison, "%+v gave %d events in %d campaigns, of which %d are poisoned", c, n, len(seqs), len(poisonedAt))
 		for campaign, seq := range poisonedAt {

@@ -76,9 +76,8 @@ func TestFind_redactedIDsAreNotFound(t *testing.T) {
 	f := open(t)
 	const token = "ghp_abcdefghijklmnopqrstuvwxyz0123456789"
 	f.MustAppend(outbox.Event{CampaignID: "a", EventType: "x", EventID: token, EntityType: "user", EntityID: token, RequestID: token, Payload: []byte(`{}`)})
-	if open, _ := f.Search.Find(f.Ctx, outbox.ParseAsked(token, f.Clock.Now()), nil); len(open) != 3 {
-		t.Fatalf("without redaction %v is found, want event, entity and request", described(open))
-	}
+	open, _ := f.Search.Find(f.Ctx, outbox.ParseAsked(token, f.Clock.Now()), nil)
+	must.Need(t, len(open) == 3, "without redaction %v is found, want event, entity and request", described(open))
 	found, err := f.Search.Find(f.Ctx, outbox.ParseAsked(token, f.Clock.Now()), redact.Builtin())
 	must.Hold(t, err == nil && len(found) == 0, "found %v, %v", described(found), err)
 }

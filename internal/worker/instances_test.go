@@ -151,9 +151,7 @@ func TestPostgresPass_appliesOnceWhenTheStaleWorkerIsStillAtIt(t *testing.T) {
 		must.OK(t, <-ended)
 	}
 	b.MustHaveApplied("c", 4)
-	if a.Worker.Counted() != (store.Settled{Fenced: 1}) || b.Worker.Counted() != (store.Settled{Applied: 4}) {
-		t.Errorf("the stale worker counted %+v, the new owner %+v", a.Worker.Counted(), b.Worker.Counted())
-	}
+	must.Hold(t, a.Worker.Counted() == (store.Settled{Fenced: 1}) && b.Worker.Counted() == (store.Settled{Applied: 4}), "the stale worker counted %+v, the new owner %+v", a.Worker.Counted(), b.Worker.Counted())
 	b.Sound()
 }
 

@@ -35,14 +35,10 @@ func TestServe_assetsAreImmutableAndUnknownHashesAreNot(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{Stylesheet, Start, Script, Icon, IconWarn, IconBad, Sans, SansBold, Mono, HTMX, Idiomorph} {
 		rec := httptest.NewRecorder()
-		if !Serve(rec, httptest.NewRequest("GET", "/", nil), Path(name)) {
-			t.Fatalf("%s is not served at %s", name, Path(name))
-		}
+		must.Need(t, Serve(rec, httptest.NewRequest("GET", "/", nil), Path(name)), "%s is not served at %s", name, Path(name))
 		got := rec.Header().Get("Cache-Control")
 		must.Hold(t, strings.Contains(got, "immutable"), "%s has Cache-Control %q", name, got)
-		if rec.Code != http.StatusOK || rec.Body.Len() == 0 {
-			t.Errorf("%s answered %d with %d bytes", name, rec.Code, rec.Body.Len())
-		}
+		must.Hold(t, rec.Code == http.StatusOK && rec.Body.Len() != 0, "%s answered %d with %d bytes", name, rec.Code, rec.Body.Len())
 	}
 	must.Hold(t, !Serve(httptest.NewRecorder(), httptest.NewRequest("GET", "/", nil), "0000000000000000/app.css"), "a wrong hash is served")
 }

@@ -254,9 +254,8 @@ func TestVisible_findsEachCharacterAtEachPlace(t *testing.T) {
 			want = false
 		}
 		at := int(r) % len(around)
-		if text := around[:at] + string(r) + around[at:]; allSeen([]byte(text)) == want {
-			t.Errorf("%+q: found: %v, want %v", text, !want, want)
-		}
+		text := around[:at] + string(r) + around[at:]
+		must.Hold(t, allSeen([]byte(text)) != want, "%+q: found: %v, want %v", text, !want, want)
 	}
 	for b := range 256 {
 		for at := range 17 {

@@ -216,9 +216,7 @@ func TestWebhook_judgesAnswers(t *testing.T) {
 			blame := refused(t, server.hook(t), 1, 4, 2, test.kind, test.says)
 			must.Hold(t, blame.Gone == test.gone && (blame.RetryAfter-test.retry).Abs() <= test.retry/10 && (blame.RetryAfter == 0) == (test.retry == 0), "gone %t, retry after %v", blame.Gone, blame.RetryAfter)
 			must.Equal(t, len(server.got()), 3, "requests")
-			if !strings.Contains(blame.Error(), fmt.Sprint(test.code)) || strings.ContainsAny(blame.Error(), "\n\r\t\x00") {
-				t.Errorf("says %q", blame.Error())
-			}
+			must.Hold(t, strings.Contains(blame.Error(), fmt.Sprint(test.code)) && !strings.ContainsAny(blame.Error(), "\n\r\t\x00"), "says %q", blame.Error())
 		})
 	}
 }
