@@ -94,12 +94,6 @@ type besieged struct {
 
 var number = regexp.MustCompile(`[0-9]+`)
 
-// pathShape is a path without its numbers and parameters: pages of one kind share it.
-func pathShape(path string) string {
-	shape, _, _ := strings.Cut(number.ReplaceAllString(path, ""), "?")
-	return shape
-}
-
 // openBesieged opens a tab that complains of requests to other servers, and of dialogs.
 func openBesieged(t *testing.T, s *server) *besieged {
 	b := &besieged{tab: openTab(t, s), told: map[string]bool{}}
