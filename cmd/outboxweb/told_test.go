@@ -91,7 +91,12 @@ func aside(state string) func(*scene) {
 var states = []planted{
 	{name: "nothing", plant: func(*scene) {}, level: outbox.LevelOK, says: ``, page: "/campaigns"},
 	{name: "dead", plant: func(s *scene) { s.has("c-dead", "taken", "lost", "taken") }, level: outbox.LevelBad, says: `blocked`, never: unblocked, alerts: "dead_rows", page: "/campaigns/c-dead"},
-	{name: "failing", plant: func(s *scene) { s.has("c-fail", "taken", "full", "taken") }, level: outbox.LevelWarn, says: `failed|failing`, never: unblocked, page: "/campaigns/c-fail"},
+	{name: "failing", plant: func(s *scene) {
+		s.has("c-fail", "taken", "full", "taken")
+		later := ago(-time.Hour) // due without a worker, it would be worse than either
+		s.sql(fmt.Sprintf(`update projection_apply_outbox set next_attempt_at = %d where status = 'failed'`, later))
+		s.sql(fmt.Sprintf(`update campaigns set due_at = %d, head_next_attempt_at = %d where campaign_id = 'c-fail'`, later, later))
+	}, level: outbox.LevelWarn, says: `failed|failing`, never: unblocked, page: "/campaigns/c-fail"},
 	{name: "paused campaign", plant: func(s *scene) { s.has("c-p", "taken"); s.does(pause.at("c-p")) }, level: outbox.LevelWarn, says: `paused|\bc-p\b`, never: `(?i)nothing is paused`, page: "/campaigns/c-p"},
 	{name: "paused projection", plant: func(s *scene) { s.does(pauseSeats) }, level: outbox.LevelWarn, says: `seats is paused|(?i)for all campaigns`, never: `(?i)nothing is paused|everything is applied`, page: "/projections/seats"},
 	{name: "paused projection here", plant: func(s *scene) { s.does(pauseSeatsHere) }, level: outbox.LevelWarn, says: `seats is paused|for 1 campaign`, never: `(?i)nothing is paused`, page: "/campaigns/c-1"},
