@@ -58,8 +58,7 @@ func New(core *store.Store, o Options) *Alerts {
 	if o.Hide == nil {
 		o.Hide = func(s string) string { return s }
 	}
-	a := &Alerts{core: core, Options: o}
-	return a
+	return &Alerts{core: core, Options: o}
 }
 
 // Configured reports whether this process has receivers.

@@ -3,9 +3,9 @@ package sqldb
 import "fmt"
 
 // Leases are the leases on the rows of a table. lease_owner has a row until lease_expires_at, in
-// microseconds, and what it changes it changes under lease_epoch, the fencing number: whoever has the
-// row next has a higher one, and a holder with an outdated one changes nothing. A row without an owner
-// is free, and so is one whose lease has expired.
+// microseconds, and what it changes it changes under lease_epoch, the fencing number: each
+// owner has a higher one than the owner before, and a holder with an outdated one changes nothing. A row
+// without an owner is free, and so is one whose lease has expired.
 type Leases struct {
 	Table string
 	Key   string // the columns that tell rows apart, in the order in which rows are locked
@@ -72,5 +72,5 @@ where (%[3]s) in (
   select %[3]s
   from %[1]s
   where %[4]s
-  order by %[3]s%[5]s)`, l.Table, set, l.Key, condition, t.Dialect().ForUpdate)
+  order by %[3]s%[5]s)`, l.Table, set, l.Key, condition, t.ForUpdate)
 }

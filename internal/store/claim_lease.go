@@ -100,16 +100,19 @@ func (s *Store) renew(ctx context.Context, w Worker, claims []Claim, lease time.
 	return lost, err
 }
 
-// The leases of the journal.
+// The leases that features take whose rows have no rules of their own.
 var (
-	campaignLeases  = sqldb.Leases{Table: "campaigns", Key: "campaign_id", Due: true}
-	PublisherLeases = sqldb.Leases{Table: "publisher_progress", Key: "topic, publisher"}
-	RunLeases       = sqldb.Leases{Table: "runs", Key: "id"}
-	SourceLeases    = sqldb.Leases{Table: "intake_sources", Key: "source"}
-	AlertLease      = sqldb.Leases{Table: "alert_evaluator", Key: "id"}
-
-	leases = []sqldb.Leases{campaignLeases, PublisherLeases, RunLeases, SourceLeases, AlertLease}
+	SourceLeases = sqldb.Leases{Table: "intake_sources", Key: "source"}
+	AlertLease   = sqldb.Leases{Table: "alert_evaluator", Key: "id"}
 )
+
+// leases are all those of the journal.
+var leases = []sqldb.Leases{
+	{Table: "campaigns", Key: "campaign_id", Due: true},
+	{Table: "publisher_progress", Key: "topic, publisher"},
+	{Table: "runs", Key: "id"},
+	SourceLeases, AlertLease,
+}
 
 // EndLeases expires the leases of a process known to be gone, and of the runs it worked on; an
 // empty owner means all. If it is still alive, its epochs prevent any further change.
