@@ -92,10 +92,12 @@ func TestPostgresAway_everybodyIsToldInTimeAndItHeals(t *testing.T) {
 	server := must.Get(pgtest.Start()).Or(t)
 	t.Cleanup(func() { must.OK(t, server.Stop()) })
 	url := server.URL("outboxweb")
-	wait := store.Options{Wait: size.Of(200*time.Millisecond, 2*time.Second, 0)}
-	s := newSiteWith(t, dbtest.Pair{Journal: dbtest.InSchema(url, "journal"), Projections: dbtest.InSchema(url, "projections")}, wait, tryOnStore)
-	s.trouble()
-	s.get("/api/v1/summary").want(t, 200) // cached for a second, so that the overview fails later on
+	pair := dbtest.Pair{Journal: dbtest.InSchema(url, "journal"), Projections: dbtest.InSchema(url, "projections")}
+	patient := newSiteWith(t, pair, store.Options{}).trouble()
+	s := newSiteWith(t, pair, store.Options{Wait: size.Of(200*time.Millisecond, 2*time.Second, 0)}, tryOnStore)
+	s.clock = patient.clock
+	// It is cached for a second, so that the overview fails later on.
+	storetest.Eventually(t, "the summary", func() bool { return s.get("/api/v1/summary").StatusCode == 200 })
 	must.OK(t, server.Crash())
 	var wg sync.WaitGroup
 	for range size.Of(1, 1, 4) {
