@@ -100,11 +100,8 @@ func TestPostgresConnection_toAServerThatOnlyReadsIsGivenUp(t *testing.T) {
 		var calls sync.WaitGroup // each waits for a server that writes, as long as it may
 		for _, tx := range transactions {
 			calls.Go(func() {
-				reads, by := tx.name == "row", hurried
-				if reads {
-					by = f
-				}
-				err := tx.call(by)
+				reads := tx.name == "row"
+				err := tx.call(map[bool]*fixture{true: f, false: hurried}[reads])
 				must.Hold(t, reads == (err == nil) && (reads || errors.Is(err, outbox.ErrBusy)), "%s: got error %v, want a busy database for what writes", tx.name, err)
 			})
 		}

@@ -309,6 +309,40 @@ func takenInALongWave(t *testing.T, lease time.Duration) (claims []store.Claim) 
 	return claims
 }
 
+// This test appends while two workers on the same files start, stop and lose their waves at random.
+func TestRun_appliesEveryEventOnceUnderTwoProcesses(t *testing.T) {
+	campaigns, each := size.Of(4, 6, 12), size.Of(20, 30, 60)
+	short := func(o *enginetest.Options) {
+		o.Retry = quickRetries // a wave whose lease ends on a slow machine counts as an attempt
+		o.Worker.Lease, o.Worker.PollInterval, o.Worker.BatchSize = 300*time.Millisecond, 10*time.Millisecond, 40
+	}
+	a := enginetest.Own(t, []string{enginetest.Ledger}, short)
+	b := a.Beside(short)
+	ctx, cancel := context.WithCancel(t.Context())
+	var disturbing sync.WaitGroup
+	for i, process := range []*enginetest.Engine{a, b} {
+		disturbing.Go(func() { disturb(ctx, t, process, rand.New(rand.NewPCG(7, uint64(i)))) })
+	}
+	for i := range each {
+		for c := range campaigns {
+			[]*enginetest.Engine{a, b}[(i+c)%2].MustAppend(enginetest.Noted(fmt.Sprint("c", c)))
+		}
+	}
+	cancel()
+	disturbing.Wait()
+
+	a.Start()
+	b.Start()
+	for c := range campaigns {
+		a.MustWait(fmt.Sprint("c", c), int64(each))
+	}
+	storetest.Eventually(t, "no row is left", func() bool { return a.Number(`select count(*) from projection_apply_outbox`) == 0 })
+	for c := range campaigns {
+		a.MustHaveApplied(fmt.Sprint("c", c), each)
+	}
+	a.Sound()
+}
+
 // disturb runs the worker for short times; in between, waves are claimed or applied and then abandoned, as by a killed process.
 func disturb(ctx context.Context, t *testing.T, b *enginetest.Engine, dice *rand.Rand) {
 	for ctx.Err() == nil {
