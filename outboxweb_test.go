@@ -22,7 +22,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	os.Exit(storetest.Main(m, "^TestPostgres|^TestEngine_(applies|moves|leaves)"))
+	os.Exit(storetest.Main(m, "^TestEngine_(applies|moves|leaves)"))
 }
 
 // orders is a read model of orders, one row a campaign.

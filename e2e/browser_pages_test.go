@@ -54,7 +54,7 @@ func TestBrowser_pages(t *testing.T) {
 	s, campaign, seq := troubled(t)
 	event := fmt.Sprintf("/campaigns/%s/events/%d", campaign, seq)
 	for name, read := range map[string]func(*tab){
-		"are accessible":       func(b *tab) { b.crawl(troubledPages(campaign, seq), size.Of(3, 1, 1)) },
+		"are accessible":       func(b *tab) { b.crawl(troubledPages(campaign, seq), size.Of(6, 1, 1)) },
 		"are opened by keys":   (*tab).keysOpenPages,
 		"move by keys":         func(b *tab) { b.keysMoveIn(event, seq) },
 		"suggest by a search":  func(b *tab) { b.searchSuggests(campaign) },
@@ -76,7 +76,7 @@ func TestBrowser_pages(t *testing.T) {
 
 func TestBrowser_emptyPages(t *testing.T) {
 	t.Parallel()
-	openTab(t, start(t, newDatabases(t))).crawl(emptyPages, size.Of(3, 3, 1))
+	openTab(t, start(t, newDatabases(t))).crawl(emptyPages, size.Of(6, 3, 1))
 }
 
 // inlineCodeIsForbidden makes sure that what a text might inject does not run.

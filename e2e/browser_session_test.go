@@ -14,6 +14,7 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"github.com/outboxweb/outboxweb/internal/must"
+	"github.com/outboxweb/outboxweb/internal/size"
 )
 
 // portal is a proxy that signs readers in.
@@ -231,9 +232,10 @@ func (b *tab) signsOut(p *portal) {
 }
 
 // A session that ends at the proxy in front takes nothing away that was typed, and gets in nobody's way: where scripts
-// are answered with a page of the proxy, where they cannot follow, and with 401. A short run has the first.
+// are answered with a page of the proxy, where they cannot follow, and with 401.
 func TestBrowser_aSessionThatEnds(t *testing.T) {
 	t.Parallel()
+	size.Full(t, "a session that outlives its token is in every run")
 	for _, p := range []*portal{
 		{name: "a page with a button", button: true},
 		{name: "a login at once elsewhere", elsewhere: true},
@@ -241,9 +243,6 @@ func TestBrowser_aSessionThatEnds(t *testing.T) {
 	} {
 		t.Run(p.name, func(t *testing.T) {
 			t.Parallel()
-			if !p.button {
-				fullOnly(t, "one proxy is in every run")
-			}
 			row := "/campaigns/poisoned/events/2"
 			b := openTab(t, p.start(t))
 			for _, text := range []string{"401", "connect-src", "form-action", "network: XHR", "ERR_ABORTED", "ERR_FAILED", "CORS", "Content Security Policy"} {

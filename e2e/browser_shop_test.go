@@ -13,6 +13,7 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"github.com/outboxweb/outboxweb/internal/must"
+	"github.com/outboxweb/outboxweb/internal/size"
 )
 
 // buildShop builds the example service once, beside the program.
@@ -101,7 +102,7 @@ func repairedAsTheTutorialSays(t *testing.T, file string) {
 // The tutorial's story: orders placed in the shop are seen in the console behind the shop's own
 // login; one that a projection cannot take is dead, and is applied once that is repaired.
 func TestBrowser_shopOfTheTutorial(t *testing.T) {
-	fullOnly(t, "its pages are those of other tests, and it takes another program")
+	size.Full(t, "its pages are those of other tests, and it takes another program")
 	t.Parallel()
 	d := newPostgres(t)
 	projections := filepath.Join(t.TempDir(), "projections")

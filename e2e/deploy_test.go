@@ -17,6 +17,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/outboxweb/outboxweb/internal/must"
+	"github.com/outboxweb/outboxweb/internal/size"
 )
 
 // container is what a manifest starts: the program's arguments and the variables.
@@ -248,7 +249,7 @@ var incidents = map[string]scrape{
 // Each incident fires its own alert and no other, and the alert ends with the incident. promtool evaluates the rules
 // over what /metrics say before, during and after it.
 func TestAlertRules_eachIncidentFiresItsOwn(t *testing.T) {
-	fullOnly(t, "cmd/outboxweb tests that the rules name real series")
+	size.Full(t, "cmd/outboxweb tests that the rules name real series")
 	t.Parallel()
 	promtool := installed(t, "promtool")
 	d := newDatabases(t)

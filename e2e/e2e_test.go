@@ -76,14 +76,6 @@ var readSources = sync.OnceFunc(func() {
 	}
 })
 
-// fullOnly leaves a test to full runs; why says what a short one has in its place.
-func fullOnly(t *testing.T, why string) {
-	t.Helper()
-	if testing.Short() {
-		t.Skip("only without -short: " + why)
-	}
-}
-
 // patience bounds every wait for something that should happen soon. It is generous, since the machine may be busy.
 const patience = time.Minute
 

@@ -85,7 +85,7 @@ func TestKills(t *testing.T) {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
 			if row.name != killRows[0].name {
-				fullOnly(t, "one row is in every run")
+				size.Full(t, "one row is in every run")
 			}
 			s := startScene(t, row)
 			for round := range cmp.Or(*kills, size.Of(1, 1, 6)*(len(row.ways)+1)/2) {

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/outboxweb/outboxweb/internal/must"
+	"github.com/outboxweb/outboxweb/internal/size"
 )
 
 var markup = regexp.MustCompile(`<[^>]*>`)
@@ -30,7 +31,7 @@ func (s *server) shows(t *testing.T, path string, texts ...string) {
 
 // A bad deploy, from the message that it broke campaigns to the one that it is over.
 func TestBadDeploy_fromMessageToAllClear(t *testing.T) {
-	fullOnly(t, "what it leads through is tested step by step elsewhere")
+	size.Full(t, "what it leads through is tested step by step elsewhere")
 	t.Parallel()
 	const all, broken = 9, 6
 	d, p := newDatabases(t), newPartner(t, always(0))

@@ -16,7 +16,7 @@ import (
 
 // Behind each proxy of deploy/proxy everything works that works without one, for those alone who signed in.
 func TestSSO(t *testing.T) {
-	fullOnly(t, "TestProxy_nothingLeadsOutside has proxies without a login")
+	size.Full(t, "TestProxy_nothingLeadsOutside has proxies without a login")
 	t.Parallel()
 	for _, p := range ssoProxies {
 		t.Run(p.name, func(t *testing.T) {
@@ -199,7 +199,7 @@ func (s *sso) twoLogins(*tab) {
 // A session lives longer than its token, whose successor is passed to the browser. A provider's new
 // key is that of the next login.
 func TestSSO_sessionOutlivesItsToken(t *testing.T) {
-	fullOnly(t, "internal/auth tests tokens without a proxy")
+	size.Full(t, "internal/auth tests tokens without a proxy")
 	t.Parallel()
 	const lifetime = 4 * time.Second
 	for _, p := range ssoProxies {

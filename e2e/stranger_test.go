@@ -18,7 +18,7 @@ import (
 // do not reach it: it is tidied, vetted, built and run all the same.
 func TestPackage_isImportedByAnotherModule(t *testing.T) {
 	t.Parallel()
-	fullOnly(t, "tidying and compiling a module takes long")
+	size.Full(t, "tidying and compiling a module takes long")
 	readSources()
 	here := must.Get(filepath.Abs("..")).Or(t)
 	dir := t.TempDir()
@@ -63,7 +63,7 @@ func serveOrders(t *testing.T, dir string) {
 // Clients generated from the document compile, and their calls return the server's answers.
 func TestAPI_isUsedThroughGeneratedClients(t *testing.T) {
 	t.Parallel()
-	fullOnly(t, "generating and compiling clients takes long")
+	size.Full(t, "generating and compiling clients takes long")
 	readSources()
 	for _, language := range []struct {
 		name  string

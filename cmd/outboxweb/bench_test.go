@@ -16,6 +16,7 @@ import (
 
 func TestPostgresBench(t *testing.T) {
 	t.Parallel()
+	size.Full(t, "a proxy and a server are met in internal/store, and bench on SQLite in a script")
 	server := must.Get(postgres()).Or(t)
 	for name, test := range map[string]func(*testing.T, *pgtest.Server){
 		"measures all":   benchMeasuresAll,
@@ -23,9 +24,6 @@ func TestPostgresBench(t *testing.T) {
 		"interrupted":    benchInterrupted,
 		"refused":        benchRefused,
 	} {
-		if testing.Short() && name == "behind a proxy" {
-			continue // a proxy carries every statement in a test of internal/store
-		}
 		t.Run(name, func(t *testing.T) { test(t, server) })
 	}
 }
@@ -71,14 +69,14 @@ func mustLeaveNothing(t *testing.T, journal, projections string) {
 
 func benchMeasuresAll(t *testing.T, server *pgtest.Server) {
 	journal, projections := databases(t, server)
-	args, names := []string{"bench", "--json", "--scale", size.Of("0.002", "0.01", "0.01"), "--journal-db", journal, "--projections-db", projections}, []string{
+	args, names := []string{"bench", "--json", "--scale", "0.01", "--journal-db", journal, "--projections-db", projections}, []string{
 		"append_1_caller", "append_16_callers", "append_batches_of_100",
 		"drain_1x100k_1_worker", "drain_1x100k_4_workers",
 		"drain_100x1k_1_worker", "drain_100x1k_4_workers", "drain_100x1k_2_instances",
 		"drain_10000x10_1_worker", "drain_10000x10_4_workers", "drain_10000x10_2_instances",
 	}
 	if !size.Soak() { // some of each kind of work
-		names = []string{names[2], names[7], names[9]}[:size.Of(2, 3, 3)]
+		names = []string{names[2], names[7], names[9]}
 		args = append(args, "--only", strings.Join(names, ","))
 	}
 	stdout, stderr, code := here(t.Context(), args...)

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime/debug"
 	"strconv"
 	"strings"
 	"sync"
@@ -36,6 +37,7 @@ func share(end func() error) {
 }
 
 func (p program) Run() int {
+	debug.SetGCPercent(2000) // a parser of the command line for every command is much that is soon garbage
 	code := p.M.Run()
 	for _, end := range shared.ends {
 		if err := end(); err != nil {
@@ -95,6 +97,7 @@ type said struct {
 
 // commandLine runs the command lines that it reads, one after the other.
 func commandLine() {
+	debug.SetGCPercent(2000)
 	in, out := json.NewDecoder(os.Stdin), json.NewEncoder(os.Stdout)
 	for c := (typed{}); in.Decode(&c) == nil; c = (typed{}) {
 		for _, name := range knownVariables() {

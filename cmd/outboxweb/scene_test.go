@@ -463,13 +463,21 @@ func (s *scene) wantRefusedAs(by surface, role outbox.Role, r refusal) {
 	s.wantRecords(before, want)
 }
 
+// TestActs plays the scenarios by every surface, or in the short form by one surface after the other.
 func TestActs(t *testing.T) {
 	t.Parallel()
-	h := newTheatre(t, "sqlite")
-	for _, c := range scenarios {
+	playAll(t, newTheatre(t, "sqlite"), !testing.Short())
+}
+
+func playAll(t *testing.T, h *theatre, byAll bool) {
+	for i, c := range scenarios {
+		by := surfaces
+		if !byAll {
+			by = surfaces[i%len(surfaces):][:1]
+		}
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			c.play(t, h, surfaces)
+			c.play(t, h, by)
 		})
 	}
 }
@@ -485,22 +493,9 @@ func TestActs_areAllOfTheTable(t *testing.T) {
 	}
 }
 
-// TestPostgresActs plays the scenarios on PostgreSQL, each by one surface after the other, or in the short
-// form some of them; TestActs has them all.
+// TestPostgresActs plays the scenarios on PostgreSQL, each by one surface after the other.
 func TestPostgresActs(t *testing.T) {
 	t.Parallel()
-	h := newTheatre(t, "postgres")
-	for i, c := range scenarios {
-		if testing.Short() && !slices.Contains([]outbox.Action{outbox.ActionUnskip, outbox.ActionOperationStart, outbox.ActionPublisherSeek}, c.act.action) {
-			continue
-		}
-		by := surfaces
-		if !size.Soak() {
-			by = surfaces[i%len(surfaces):][:1]
-		}
-		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
-			c.play(t, h, by)
-		})
-	}
+	size.Full(t, "they are acted on SQLite")
+	playAll(t, newTheatre(t, "postgres"), size.Soak())
 }

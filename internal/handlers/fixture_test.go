@@ -39,7 +39,7 @@ const aboveTheDatabase = `^(TestSQLite|Fuzz|Test(About|AccessLog|ActRate|AdviceF
 	`TestActions_areTaken|TestPages_(areSmall|haveNoInline|linkTo|ofWhatIsNot|offerExactly|tellTheir))`
 
 func TestMain(m *testing.M) {
-	os.Exit(dbtest.Main(m, "", func(p dbtest.Pair) error {
+	os.Exit(dbtest.Main(m, "^TestPostgres_", func(p dbtest.Pair) error {
 		if dbtest.Postgres() && flag.Lookup("test.run").Value.String() == "" {
 			if err := flag.Set("test.skip", aboveTheDatabase); err != nil {
 				return err

@@ -94,7 +94,7 @@ func TestPostgresAway_everybodyIsToldInTimeAndItHeals(t *testing.T) {
 	url := server.URL("outboxweb")
 	pair := dbtest.Pair{Journal: dbtest.InSchema(url, "journal"), Projections: dbtest.InSchema(url, "projections")}
 	patient := newSiteWith(t, pair, store.Options{}).trouble()
-	s := newSiteWith(t, pair, store.Options{Wait: size.Of(200*time.Millisecond, 2*time.Second, 0)}, tryOnStore)
+	s := newSiteWith(t, pair, store.Options{Wait: size.Of(2*time.Second, 2*time.Second, 0)}, tryOnStore)
 	s.clock = patient.clock
 	// It is cached for a second, so that the overview fails later on.
 	storetest.Eventually(t, "the summary", func() bool { return s.get("/api/v1/summary").StatusCode == 200 })

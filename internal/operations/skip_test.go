@@ -86,7 +86,7 @@ func TestStepOperation_watchesARowThatIsUnskipped(t *testing.T) {
 }
 
 // differs matches tests about several processes.
-const differs = "^Test(Postgres|Operation_runs|StepOperation)"
+const differs = "^Test(Postgres|Operation_runs|StepOperation_skips)"
 
 func TestMain(m *testing.M) { os.Exit(enginetest.Main(m, differs)) }
 

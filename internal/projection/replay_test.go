@@ -20,7 +20,7 @@ import (
 
 // TestMain runs the tests twice, in a short form the second time only those that use newReplay.
 func TestMain(m *testing.M) {
-	os.Exit(dbtest.Main(m, "^Test(Postgres|Builtin|Traces|Compare|Difference|Digests|Apply_refuses)", func(dbtest.Pair) error { return nil }))
+	os.Exit(dbtest.Main(m, "^Test(Postgres|BuiltinCampaigns_makes|Traces_haveTheExpected|Compare_(counts|finds)|Digests_cover)", func(dbtest.Pair) error { return nil }))
 }
 
 // expected is the tables of projections, and events applied to them: a Scratch, or on PostgreSQL the tables that workers fill.

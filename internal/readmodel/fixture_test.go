@@ -10,7 +10,7 @@ import (
 
 // These tests run on PostgreSQL too in a short run: locks, copies, ranges, and concurrent
 // statements of several processes behave differently there.
-const differs = "^Test(Postgres|Scratch|Swap)"
+const differs = "^Test(Postgres(Advance|Apply_(deadlock|nothing|gathered|statementAfter)|Watermark)|Scratch_(anEventThatFails|replays)|Swap)"
 
 func TestMain(m *testing.M) { os.Exit(storetest.Main(m, differs)) }
 

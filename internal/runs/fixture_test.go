@@ -30,7 +30,7 @@ var (
 )
 
 // differs matches tests about several processes, and of what depends on how rows are stored.
-const differs = "^Test(Postgres|Locks|Runs_leave|Rebuild_beside|StartRun_ofMany|Rehearse_saysWhatTheCanaryFinds|Rehearse_doesNotVouch)"
+const differs = "^Test(PostgresStartRun|Locks|Runs_leave|Rebuild_beside|StartRun_ofMany|Rehearse_doesNotVouchForKeys)"
 
 func TestMain(m *testing.M) { os.Exit(enginetest.Main(m, differs)) }
 

@@ -11,6 +11,14 @@ import (
 // Soak reports whether this is a soak.
 func Soak() bool { return os.Getenv("OUTBOXWEB_TEST_SIZE") == "soak" }
 
+// Full leaves a test to full runs; why says what a short one has in its place.
+func Full(tb testing.TB, why string) {
+	tb.Helper()
+	if testing.Short() {
+		tb.Skip("only without -short: " + why)
+	}
+}
+
 // Of returns the one of the three that is for this run.
 func Of[T any](short, full, soak T) T {
 	switch {
