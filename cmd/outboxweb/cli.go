@@ -1,9 +1,11 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"io"
 	"log/slog"
+	"os"
 	"regexp"
 	"strconv"
 	"strings"
@@ -143,13 +145,27 @@ func sourceOf(parsed *kong.Context, flag *kong.Flag) source {
 }
 
 // variables are what the tags of flags name as ${NAME}.
-var variables = kong.Vars{
+var variables = map[string]string{
 	"max_payload": strconv.Itoa(outbox.DefaultMaxPayload), "default_page": strconv.Itoa(outbox.DefaultPage), "max_page": strconv.Itoa(outbox.MaxPage),
 	"default_requeue": strconv.Itoa(outbox.DefaultRequeue), "confirm_above": outbox.Number(outbox.ConfirmAbove), "max_batch": strconv.Itoa(outbox.MaxBatch),
 	"default_poll": outbox.DefaultPoll.String(), "default_lease": outbox.DefaultLease.String(), "default_event_timeout": outbox.DefaultEventTimeout.String(),
 	"least_wait": outbox.LeastWait.String(), "least_lease": outbox.LeastLease.String(),
 	"default_concurrency": strconv.Itoa(outbox.DefaultConcurrency), "default_run_parallel": strconv.Itoa(outbox.DefaultRunParallel),
 	"roles": outbox.AnyRole(),
+}
+
+// fillIn puts the variables into the tags. Kong itself looks for each variable in each other one for
+// each flag, a third of the time that it takes to make a parser.
+func fillIn(parser *kong.Kong) error {
+	known := func(name string) string { return cmp.Or(variables[name], "${"+name+"}") } // kong has a few of its own
+	return kong.Visit(parser.Model, func(node kong.Visitable, next kong.Next) error {
+		if value, ok := node.(*kong.Value); ok {
+			for _, text := range []*string{&value.Help, &value.Default, &value.Enum} {
+				*text = os.Expand(*text, known)
+			}
+		}
+		return next(nil)
+	})
 }
 
 // newParser makes the command-line parser. A broken model panics: it would be broken at every
@@ -161,7 +177,7 @@ func newParser(c *cli, std streams) *kong.Kong {
 		kong.Writers(std.out, std.err),
 		kong.Bind(&c.Common),
 		kong.PostBuild(nameVariables),
-		variables,
+		kong.PostBuild(fillIn),
 		kong.ExplicitGroups([]kong.Group{{Key: "common", Title: "Flags of every command:"}}),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
 	)
