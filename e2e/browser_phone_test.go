@@ -9,12 +9,14 @@ import (
 	"github.com/chromedp/cdproto/emulation"
 
 	"github.com/outboxweb/outboxweb/internal/must"
+	"github.com/outboxweb/outboxweb/internal/size"
 )
 
 // On a phone the first screen says how it is, a canary is one tap away, and the menu leads on. A browser without
 // scripts does what forms and links say, which tests without a browser send and follow.
 func TestBrowser_onAPhoneAndWithoutScripts(t *testing.T) {
 	t.Parallel()
+	size.Full(t, "pages in the width of a phone are in every run")
 	s, _ := startSeats(t, quickDeath...)
 	for i := range 8 {
 		appendTo(t, s, "", fmt.Sprintf("table-%02d", i), seats("ana", "ana", "cem"))

@@ -10,12 +10,14 @@ import (
 	"testing"
 
 	"github.com/outboxweb/outboxweb/internal/must"
+	"github.com/outboxweb/outboxweb/internal/size"
 )
 
 // A refused form says why at its field, and keeps what was typed: a phrase that is wrong, a row that has changed since,
 // a server that is down.
 func TestBrowser_aRefusedFormKeepsItsInput(t *testing.T) {
 	t.Parallel()
+	size.Full(t, "refusals are in every run, in internal/handlers")
 	const row = "/campaigns/poisoned/events/2"
 	d, flags := poisoned(t)
 	s := start(t, d, flags...)

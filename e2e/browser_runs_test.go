@@ -51,6 +51,7 @@ func (b *tab) readMissing() {
 // are text like any other.
 func TestBrowser_aReadModelIsShownAsOfAnyEvent(t *testing.T) {
 	t.Parallel()
+	size.Full(t, "its pages are in every run, in internal/handlers")
 	files := maps.Clone(hoard)
 	maps.Copy(files, roads)
 	s := start(t, newDatabases(t), append([]string{"--poll-interval", "100ms"}, writeProjections(t, files)...)...)
