@@ -7,4 +7,4 @@ import (
 	"github.com/outboxweb/outboxweb/internal/storetest"
 )
 
-func TestMain(m *testing.M) { os.Exit(storetest.Main(m, "^TestPostgres")) }
+func TestMain(m *testing.M) { os.Exit(storetest.Main(m, "")) }

@@ -201,6 +201,7 @@ func TestCampaignPage_saysThatARejectedRowBlocksIt(t *testing.T) {
 	const note = `data-testid="rejected-here"`
 	s.get("/campaigns/c-1").want(t, 200).lacks(t, note)
 	s.reject()
+	s.fresh("/campaigns").want(t, 200, `id="campaign-c-1">`, `id="campaign-c-2" class="well">`) // which hides on a phone why it waits
 	s.get("/campaigns/c-1").want(t, 200, note, "A row of source shop is rejected and blocks it", `href="/intake/shop"`)
 	s.get("/campaigns/c-2").want(t, 200).lacks(t, note)
 	for _, target := range []string{"/campaigns", apiPrefix + "/campaigns", apiPrefix + "/campaigns/c-1"} {

@@ -68,6 +68,9 @@ func (e Explanation) WithHeldProjections(held []Cursor) Explanation {
 	return e
 }
 
+// Idle reports whether there is no more to say than that everything is applied.
+func (e Explanation) Idle() bool { return e.Why == everythingApplied }
+
 // Standing describes a projection that is not live in its campaign: "is paused, 4 events behind".
 func (c Cursor) Standing() string {
 	lag := Count(c.LagEvents, "event behind", "events behind")

@@ -9,7 +9,7 @@ import (
 	"github.com/outboxweb/outboxweb/internal/storetest"
 )
 
-func TestMain(m *testing.M) { os.Exit(storetest.Main(m, "^TestPostgres")) }
+func TestMain(m *testing.M) { os.Exit(storetest.Main(m, "")) }
 
 // fixture is a store and its search, of a test that runs beside others.
 type fixture struct {

@@ -157,7 +157,7 @@ func TestActions_areAllThatLeaveARecord(t *testing.T) {
 	kinds.MustHave(t, func(a outbox.Action) bool { return strings.HasPrefix(string(a), "token_") })
 }
 
-func TestMain(m *testing.M) { os.Exit(storetest.Main(m, "^TestPostgres")) }
+func TestMain(m *testing.M) { os.Exit(storetest.Main(m, "")) }
 
 // fixture is a store and its tokens.
 type fixture struct {

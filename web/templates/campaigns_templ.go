@@ -277,7 +277,7 @@ func campaignRows(p *Page, v *outbox.CampaignView) templ.Component { return rowS
 
 func campaignMarks(v *outbox.CampaignView) templ.OrderedAttributes {
 	class := ""
-	if v.State == outbox.StateCurrent && len(v.Of.Behind(v.Held)) == 0 {
+	if v.Idle() {
 		class = "well"
 	}
 	return marks("id", "campaign-"+v.CampaignID, "class", class)
