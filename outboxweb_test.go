@@ -21,9 +21,7 @@ import (
 	"github.com/outboxweb/outboxweb/internal/storetest"
 )
 
-func TestMain(m *testing.M) {
-	os.Exit(storetest.Main(m, "^TestEngine_(applies|moves|leaves)"))
-}
+func TestMain(m *testing.M) { os.Exit(storetest.Main(m, "^TestEngine_(applies|moves|leaves)")) }
 
 // orders is a read model of orders, one row a campaign.
 func orders() outboxweb.Projection {

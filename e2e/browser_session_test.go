@@ -235,7 +235,7 @@ func (b *tab) signsOut(p *portal) {
 // are answered with a page of the proxy, where they cannot follow, and with 401.
 func TestBrowser_aSessionThatEnds(t *testing.T) {
 	t.Parallel()
-	size.Full(t, "a session that outlives its token is in every run")
+	size.Full(t, "a browser behind proxies with a login takes long")
 	for _, p := range []*portal{
 		{name: "a page with a button", button: true},
 		{name: "a login at once elsewhere", elsewhere: true},

@@ -16,7 +16,7 @@ import (
 
 func TestPostgresBench(t *testing.T) {
 	t.Parallel()
-	size.Full(t, "a proxy and a server are met in internal/store, and bench on SQLite in a script")
+	size.Full(t, "bench on SQLite is in every run, in a script")
 	server := must.Get(postgres()).Or(t)
 	for name, test := range map[string]func(*testing.T, *pgtest.Server){
 		"measures all":   benchMeasuresAll,

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"os"
 	"reflect"
 	"strconv"
 	"time"
@@ -13,10 +12,7 @@ import (
 // such as least:"1" most:"${max_page}".
 func checkLimits(parsed *kong.Context) error {
 	for _, flag := range parsed.Flags() {
-		written := func(tag string) string {
-			return os.Expand(flag.Tag.Get(tag), func(name string) string { return variables[name] })
-		}
-		least, most := written("least"), written("most")
+		least, most := expanded(flag.Tag.Get("least")), expanded(flag.Tag.Get("most"))
 		if least == "" || sourceOf(parsed, flag) == fromDefault {
 			continue
 		}

@@ -80,11 +80,12 @@ func Main(m *testing.M, differs string, prepare func(Pair) error) int {
 		with func(func(Pair) error, func() int) (int, error)
 		skip string
 	}{{"sqlite", onSQLite, "^TestPostgres"}, {"postgres", onPostgres, "^TestSQLite"}} {
-		if *only != "" && *only != run.name || run.name == "postgres" && some && differs == "" {
+		little := some && run.name == "postgres"
+		if *only != "" && *only != run.name || little && differs == "" {
 			continue
 		}
 		set("test.skip", run.skip)
-		if run.name == "postgres" && some {
+		if little {
 			set("test.run", differs)
 		}
 		one, err := run.with(prepare, m.Run)
