@@ -97,6 +97,7 @@ func TestServe_startedOnAFullDiskGoesOnOnceThereIsRoom(t *testing.T) {
 				return err == nil && a.status == http.StatusServiceUnavailable && strings.Contains(string(a.body), fault), fmt.Sprint(err, a.status, string(a.body))
 			})
 			if !stopped {
+				s.awaitListening(t)
 				must.Equal(t, do(t, s, http.MethodGet, "/campaigns/table", nil).status, http.StatusOK, "a page on a full disk")
 				must.Equal(t, do(t, s, http.MethodPost, "/api/v1/campaigns/table/events", taken("seat-8", "")).status, http.StatusInsufficientStorage, "an append on a full disk")
 			}
@@ -113,8 +114,7 @@ func TestServe_whoseFilesMayNotGrowRefusesAppends(t *testing.T) {
 	t.Parallel()
 	s := start(t, newDatabases(t))
 	lift := limitFiles(t, s.pid(), 1<<20)
-	text := strings.Repeat("x", 50_000)
-	s.awaitAnswer(t, http.MethodPost, "/api/v1/campaigns/table/events", map[string]any{"event_type": "noted", "payload": map[string]string{"text": text}}, http.StatusInsufficientStorage, "")
+	s.awaitAnswer(t, http.MethodPost, "/api/v1/campaigns/table/events", map[string]any{"event_type": "noted", "payload": map[string]string{"text": strings.Repeat("x", 50_000)}}, http.StatusInsufficientStorage, "")
 	const fault = `outboxweb_database_fault{database="journal",kind="full"}`
 	s.awaitReady(t, http.StatusServiceUnavailable, "the disk of the journal database is full")
 	is := func(want float64) {
