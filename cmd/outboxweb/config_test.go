@@ -31,7 +31,7 @@ func TestConfig_listsAreTakenToTheLetter(t *testing.T) {
 		must.Equal(t, c.Serve.Campaigns, []string{"eu,de-*", "us"}, "campaigns")
 	}
 	rehearse := must.Get(parsed("rehearse", "x.sql", "--campaign", "eu,de")).Or(t)
-	must.Equal(t, rehearse.Rehearse.Campaign, []string{"eu,de"}, "campaigns to rehearse")
+	must.Equal(t, rehearse.Rehearse.Campaigns, []string{"eu,de"}, "campaigns to rehearse")
 }
 
 // A duration has a unit, which may be days where records are kept, unless it is 0, which YAML parses as a number.

@@ -13,18 +13,15 @@ import (
 
 // rehearseCmd tries changed projection files on copies of blocked campaigns.
 type rehearseCmd struct {
-	Changed  []string `arg:"" name:"changed" placeholder:"PATH" help:"Changed projection files, or directories of them. --projections names the loaded ones."`
-	Cause    string   `placeholder:"FINGERPRINT" help:"Only campaigns blocked by the error with this fingerprint."`
-	Campaign []string `sep:"none" placeholder:"C" help:"Only this campaign, if it is blocked. Repeatable."`
-	Behind   int64    `placeholder:"N" help:"How many events to try behind each blocking one: 100 by default, at most 1000."`
+	Changed []string `arg:"" name:"changed" placeholder:"PATH" help:"Changed projection files, or directories of them. --projections names the loaded ones."`
+	outbox.RehearsalRequest
 	actionFlags
 }
 
 // Run rehearses and prints the answer. It exits with 1 unless every blocked campaign would pass
 // or, if none is blocked, the compared ones keep their rows.
-func (c *rehearseCmd) Run(ctx context.Context, a *app) error {
-	files, err := readChanged(c.Changed)
-	if err != nil {
+func (c *rehearseCmd) Run(ctx context.Context, a *app) (err error) {
+	if c.Files, err = readChanged(c.Changed); err != nil {
 		return err
 	}
 	st, set, err := a.openLoaded(ctx)
@@ -32,12 +29,15 @@ func (c *rehearseCmd) Run(ctx context.Context, a *app) error {
 		return err
 	}
 	defer st.Close()
-	run, err := st.Runs.Rehearse(ctx, command(c.Reason), outbox.RehearsalRequest{Files: files, Fingerprint: c.Cause, Campaigns: c.Campaign, Behind: c.Behind}, set)
+	run, err := st.Runs.Rehearse(ctx, command(c.Reason), c.RehearsalRequest, set)
 	if err != nil {
 		return err
 	}
-	if _, err := a.followRun(ctx, st, set, run.ID); err != nil {
+	if run, err = a.followRun(ctx, st, set, run.ID); err != nil {
 		return err
+	}
+	if run.Kind == outbox.RunVerify {
+		return a.printVerified(ctx, st, set, run, nil, c.JSON)
 	}
 	_, loaded, err := installed(ctx, st) // also those that this command has not loaded
 	if err != nil {

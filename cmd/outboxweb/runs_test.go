@@ -91,7 +91,7 @@ func TestVerify_saysWhatDriftedAndWhatDidNotMatchIsShown(t *testing.T) {
 	} {
 		run := d.ended(outbox.RunVerify, c.status, c.why, c.results...)
 		var out strings.Builder
-		must.OK(t, d.as(&out).printVerdict(t.Context(), d.st, run, nil))
+		must.OK(t, d.as(&out).printVerdict(t.Context(), d.st, d.set, must.Get(readRun(t.Context(), d.st, run)).Or(t)))
 		got := runError(run)
 		must.Hold(t, (got != nil) == c.wrong, "a run that is %s with verdict %q ends the command with %v", run.Status, run.Verdict, got)
 		for _, want := range c.says {

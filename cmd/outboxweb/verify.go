@@ -37,17 +37,6 @@ func (c *verifyCmd) Run(ctx context.Context, a *app) error {
 	if run, err = a.followRun(ctx, st, set, run.ID); err != nil {
 		return err
 	}
-	if err := c.printOutcome(ctx, a, st, set, run); err != nil {
-		return err
-	}
-	if err := runError(run); err != nil || !c.All {
-		return err
-	}
-	return vouchedFor(ctx, st)
-}
-
-// printOutcome prints the outcome, and the projections that it says nothing of.
-func (c *verifyCmd) printOutcome(ctx context.Context, a *app, st *engine.Engine, set *projection.Set, run outbox.Run) error {
 	var missing []string
 	if len(c.Projections) == 0 {
 		versions, err := st.ReadModel().Versions(ctx)
@@ -56,22 +45,29 @@ func (c *verifyCmd) printOutcome(ctx context.Context, a *app, st *engine.Engine,
 		}
 		missing = notLoaded(set, versions)
 	}
-	if c.JSON {
-		d, err := readRun(ctx, st, run)
-		if err != nil {
-			return err
-		}
-		d.NotLoaded = missing
-		return a.printJSON(d)
+	return a.printVerified(ctx, st, set, run, missing, c.JSON)
+}
+
+// printVerified prints the outcome of a verify, and the missing projections that it says nothing of. Its error is
+// what the verify amounts to.
+func (a *app) printVerified(ctx context.Context, st *engine.Engine, set *projection.Set, run outbox.Run, missing []string, asJSON bool) error {
+	d, err := readRun(ctx, st, run)
+	if err != nil {
+		return err
 	}
-	described, err := st.Runs.DescribeProjections(ctx, set.Infos())
-	if err == nil {
-		err = a.printVerdict(ctx, st, run, described)
-	}
-	if err == nil {
+	if d.NotLoaded = missing; asJSON {
+		err = a.printJSON(d)
+	} else {
+		err = a.printVerdict(ctx, st, set, d)
 		a.printNotLoaded(missing)
 	}
-	return err
+	if err != nil {
+		return err
+	}
+	if err := runError(run); err != nil || !run.All {
+		return err
+	}
+	return vouchedFor(ctx, st)
 }
 
 // scopeFlags are the campaigns and projections of a run as flags of another, each after a space.
@@ -101,17 +97,18 @@ func vouchedFor(ctx context.Context, st *engine.Engine) error {
 
 // printVerdict prints the outcome of a verify, then what drifted and which versions were compared: before
 // a rebuild is offered.
-func (a *app) printVerdict(ctx context.Context, st *engine.Engine, run outbox.Run, loaded []outbox.ProjectionInfo) error {
-	d, err := readRun(ctx, st, run)
+func (a *app) printVerdict(ctx context.Context, st *engine.Engine, set *projection.Set, d runDetail) error {
+	loaded, err := st.Runs.DescribeProjections(ctx, set.Infos())
 	if err != nil {
 		return err
 	}
-	p := shownNow()
+	p, run := shownNow(), d.Run
 	p.Loaded = loaded
 	fmt.Fprintf(a.out, "%s (%s in %s)\n", templates.RunSentence(p, run), outbox.Count(run.Events.Done, "event", "events"), outbox.Count(run.Campaigns.Done, "campaign", "campaigns"))
 	switch {
 	case run.Status != outbox.RunCompleted:
 		fmt.Fprintf(a.out, "run %d: %s\n", run.ID, run.Error)
+	case run.Verdict == outbox.VerdictDrift && len(run.With) > 0:
 	case run.Verdict == outbox.VerdictDrift:
 		a.printVersions(d)
 		for _, p := range loaded {

@@ -65,7 +65,7 @@ func (s *server) routeRunsAPI() {
 	s.apiAction(outbox.ActionRehearse, s.apiStartRehearsal, endpoint{
 		id: "rehearse", tag: tagRuns,
 		summary: "Try changed projection files on copies of blocked campaigns",
-		body:    takes[rehearsalBody](),
+		body:    takes[outbox.RehearsalStartRequest](),
 		answers: starts[outbox.Run](),
 	})
 	s.apiGet("/rehearsals/{run}", reply(s, runParam, s.readRehearsal), endpoint{

@@ -116,7 +116,7 @@ func TestOperationPages_sayWhatItDoesAndWhatCameOfIt(t *testing.T) {
 
 // rehearsalQueued is a rehearsal that was just started.
 var rehearsalQueued = outbox.Run{ID: 7, Kind: outbox.RunRehearse, Status: outbox.RunQueued, CampaignIDs: []string{"c-1"}, Projections: []string{"campaigns"},
-	Versions: map[string]string{}, Digests: map[string]string{}, Before: map[string]string{}}
+	Versions: map[string]string{}, Digests: map[string]string{}, Before: map[string]string{}, With: map[string]string{}}
 
 // rehearsing is a site that records what it is asked to rehearse.
 func rehearsing(t *testing.T) (*guarded, *[]outbox.RehearsalRequest) {
@@ -153,7 +153,7 @@ func TestRehearse_takesUploadsEditedTextsAndFiles(t *testing.T) {
 	g.get("/rehearsals/new?projection=campaigns", people[outbox.RoleOperator]).want(t, 200, `data-testid="withheld"`).lacks(t, "-- projection: campaigns")
 	body, kind := upload(t, "-- uploaded\n", map[string]string{"projection": "campaigns", "text": "-- projection: campaigns\r\n-- edited\r\n", "behind": "30"})
 	g.do(http.MethodPost, "/rehearsals", body, header("Content-Type", kind), header("Origin", publicOrigin), admin).want(t, http.StatusSeeOther)
-	must.Equal(t, fmt.Sprint(*asked), "[{[{accounts.sql -- uploaded\n} {campaigns.sql -- projection: campaigns\n-- edited\n}]  [] 30}]", "asked for")
+	must.Equal(t, fmt.Sprint(*asked), "[{[{accounts.sql -- uploaded\n} {campaigns.sql -- projection: campaigns\n-- edited\n}]  [] false 30}]", "asked for")
 	body, kind = upload(t, "-- uploaded\n", nil)
 	g.do(http.MethodPost, "/rehearsals", body, header("Content-Type", kind), header("Origin", publicOrigin), people[outbox.RoleOperator]).want(t, http.StatusForbidden)
 	g.do(http.MethodPost, "/rehearsals", body, header("Content-Type", kind), header("Origin", "https://evil.example"), admin).want(t, http.StatusForbidden)

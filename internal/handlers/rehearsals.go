@@ -14,29 +14,11 @@ import (
 	"github.com/outboxweb/outboxweb/web/templates"
 )
 
-// rehearsalFileBody is a changed projection file.
-type rehearsalFileBody struct {
-	Name string `json:"name" validate:"required,id"`
-	Text string `json:"text" validate:"required"`
-}
-
-// rehearsalBody is the body of rehearsing a fix. Without a fingerprint and campaigns it takes every
-// blocked campaign, or compares healthy ones alone if none is blocked.
-type rehearsalBody struct {
-	Files       []rehearsalFileBody `json:"files" validate:"required,dive" api:"max=MaxRehearsalFileList"` // the changed projection files; the others are those that are loaded
-	Fingerprint string              `json:"fingerprint" validate:"fingerprint"`                            // of the error that blocks the campaigns
-	CampaignIDs []string            `json:"campaign_ids" validate:"dive,required,id" api:"max=MaxRehearsed"`
-	Behind      int64               `json:"behind" validate:"min=0" api:"default=100"` // events to try behind each blocking one, at most 1,000
-	Reason      string              `json:"reason" validate:"reason"`
-}
-
-// rehearsalForm is rehearsalBody as a form: the edited text of one projection's file, and uploads.
+// rehearsalForm is a rehearsal's request as a form: with the edited text of one projection's file.
 type rehearsalForm struct {
-	Projection  string `json:"projection" validate:"id"`
-	Text        string `json:"text"`
-	Fingerprint string `json:"fingerprint" validate:"fingerprint"`
-	Behind      int64  `json:"behind" validate:"min=0"`
-	Reason      string `json:"reason" validate:"reason"`
+	outbox.RehearsalStartRequest
+	Projection string `json:"projection" validate:"id"`
+	Text       string `json:"text"`
 }
 
 // startRehearsal starts a rehearsal, if this server offers them.
@@ -48,19 +30,19 @@ func (s *server) startRehearsal(ctx context.Context, o outbox.Command, order out
 }
 
 func (s *server) apiStartRehearsal(w http.ResponseWriter, r *http.Request) error {
-	var body rehearsalBody
+	var body outbox.RehearsalStartRequest
 	if err := decode(r, &body); err != nil {
 		return err
 	}
-	order := outbox.RehearsalRequest{Fingerprint: body.Fingerprint, Campaigns: body.CampaignIDs, Behind: body.Behind}
-	for _, f := range body.Files {
-		order.Files = append(order.Files, outbox.RehearsalFile(f))
-	}
-	run, err := s.startRehearsal(r.Context(), s.command(r, "api", body), order)
+	run, err := s.startRehearsal(r.Context(), s.command(r, "api", body), body.RehearsalRequest)
 	if err != nil {
 		return err
 	}
-	w.Header().Set("Location", string(s.linksOf(r).API().Rehearsal(run.ID)))
+	location := s.linksOf(r).API().Rehearsal(run.ID)
+	if run.Kind != outbox.RunRehearse {
+		location = s.linksOf(r).API().RunOf(run.ID)
+	}
+	w.Header().Set("Location", string(location))
 	return s.writeJSON(w, http.StatusAccepted, run)
 }
 
@@ -106,12 +88,9 @@ func (s *server) startFrom(ctx context.Context, q rehearsalQuery, view *template
 	view.Change, _ = s.Store.LastChange(ctx, view.Projection) // without it the page is worth reading, too
 	switch {
 	case q.Version != "":
-		d, err := s.Store.Definition(ctx, view.Projection, q.Version)
+		d, err := s.Store.KeptDefinition(ctx, view.Projection, q.Version)
 		if err != nil {
 			return err
-		}
-		if d.File.Text == "" {
-			return outbox.NotFound("the text of version %s of projection %q is not kept", q.Version, view.Projection)
 		}
 		view.From, view.File.Text = &d, d.File.Text
 	case q.Rehearsal > 0:
@@ -145,20 +124,20 @@ func (s *server) startRehearsalForm(w http.ResponseWriter, r *http.Request) erro
 	if err := fill(&form, r.PostForm); err != nil {
 		return err
 	}
-	order := outbox.RehearsalRequest{Fingerprint: form.Fingerprint, Behind: form.Behind}
-	var err error
-	if order.Files, err = uploadedFiles(r); err != nil {
+	files, err := uploadedFiles(r)
+	if err != nil {
 		return err
 	}
 	// Browsers send line breaks as CR LF. The text of the form counts if it was edited, or alone.
 	text := strings.ReplaceAll(form.Text, "\r\n", "\n")
-	if text != "" && s.ProjectionFile != nil && (len(order.Files) == 0 || text != s.ProjectionFile(form.Projection).Text) {
-		order.Files = append(order.Files, outbox.RehearsalFile{Name: s.ProjectionFile(form.Projection).Name, Text: text})
+	if text != "" && s.ProjectionFile != nil && (len(files) == 0 || text != s.ProjectionFile(form.Projection).Text) {
+		files = append(files, outbox.RehearsalFile{Name: s.ProjectionFile(form.Projection).Name, Text: text})
 	}
-	if len(order.Files) == 0 {
+	if len(files) == 0 {
 		return outbox.Invalid("text", "there is no file to rehearse: choose changed files to upload")
 	}
-	run, err := s.startRehearsal(r.Context(), s.command(r, "page", form), order)
+	form.Files = files
+	run, err := s.startRehearsal(r.Context(), s.command(r, "page", form), form.RehearsalRequest)
 	if err != nil {
 		return err
 	}

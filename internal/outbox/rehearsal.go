@@ -22,18 +22,25 @@ const (
 
 // RehearsalFile is a changed projection file.
 type RehearsalFile struct {
-	Name string `json:"name" redact:"-"`
-	Text string `json:"text" redact:"-"`
+	Name string `json:"name" validate:"required,id" redact:"-"`
+	Text string `json:"text" validate:"required" redact:"-"`
 }
 
-// RehearsalRequest asks whether changed projection files would fix blocked campaigns.
+// RehearsalRequest asks whether changed projection files would fix blocked campaigns, and what they change in
+// healthy ones. Without a fingerprint, campaigns and all of them it takes every blocked campaign and a sample
+// of healthy ones.
 type RehearsalRequest struct {
-	Files []RehearsalFile
-	// Fingerprint and Campaigns restrict the blocked campaigns: to those blocked by this error, and
-	// to these. Without them they are all and, if there are none, a sample of healthy ones is compared.
-	Fingerprint string
-	Campaigns   []string
-	Behind      int64 // events behind each blocking one; 0 means RehearsalBehind
+	Files       []RehearsalFile `json:"files" validate:"dive" api:"required,max=MaxRehearsalFileList" kong:"-"`                                                                                                                             // the changed projection files; the others are those that are loaded
+	Fingerprint string          `json:"fingerprint,omitempty" validate:"fingerprint" placeholder:"FINGERPRINT" help:"Only campaigns blocked by the error with this fingerprint."`                                                           // of the error that blocks the campaigns
+	Campaigns   []string        `json:"campaign_ids,omitempty" validate:"dive,required,id" api:"max=MaxRehearsed" name:"campaign" sep:"none" placeholder:"C" help:"Only this campaign: tried if it is blocked, else compared. Repeatable."` // tried if they are blocked, else compared
+	All         bool            `json:"all_campaigns,omitempty" api:"default=false" help:"Compare the live rows of all campaigns with what the changed files make, as a verify does, and try no blocked event."`                            // compare the live rows of all campaigns, as a verify does, and try no blocked event
+	Behind      int64           `json:"behind,omitempty" validate:"min=0" api:"default=100" placeholder:"N" help:"How many events to try behind each blocking one: 100 by default, at most 1000."`                                          // events to try behind each blocking one, at most 1,000
+}
+
+// RehearsalStartRequest asks for the start of a rehearsal.
+type RehearsalStartRequest struct {
+	RehearsalRequest
+	ReasonRequest
 }
 
 // Check refuses a request that is invalid by itself, and sets the default of Behind.
@@ -54,6 +61,8 @@ func (o *RehearsalRequest) Check() error {
 		return Invalid("files", "the files have %s; the limit is %s", Bytes(int64(size)), Bytes(MaxRehearsalFiles))
 	case o.Behind < 0 || o.Behind > MaxRehearsalBehind:
 		return Invalid("behind", "behind must be from 1 to %d", MaxRehearsalBehind)
+	case o.All && (o.Fingerprint != "" || len(o.Campaigns) > 0):
+		return Invalid("all_campaigns", "name all campaigns, or some of them, not both")
 	case len(o.Campaigns) > MaxRehearsed:
 		return Invalid("campaign_ids", "%d campaigns are named; the limit is %d", len(o.Campaigns), MaxRehearsed)
 	}

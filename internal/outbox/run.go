@@ -5,6 +5,8 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 )
@@ -59,9 +61,10 @@ type RunRequest struct {
 	Kind        RunKind  `json:"kind" validate:"omitempty,startedkind" api:"required" kong:"-"`
 	Campaigns   []string `json:"campaign_ids,omitempty" validate:"dive,required,id" api:"max=MaxRunCampaigns" name:"campaign" sep:"none" placeholder:"C" help:"A campaign to include. Repeatable."`
 	All         bool     `json:"all_campaigns,omitempty" api:"default=false" help:"All campaigns."`
-	Projections []string `json:"projections,omitempty" validate:"dive,required,id" name:"projection" sep:"none" placeholder:"P" help:"A projection to include. Repeatable; default all."` // none means all loaded projections
-	UntilSeq    int64    `json:"until_seq,omitempty" validate:"min=0" least:"1" placeholder:"SEQ" help:"Verify of one campaign only: replay up to this event."`                           // for a verify of one campaign: the last event to replay
-	Rate        int64    `json:"rate,omitempty" validate:"min=0" api:"default=0" least:"0" placeholder:"N" help:"At most this many events per second; 0 for no limit."`                   // maximum events per second; 0 is no limit
+	Projections []string `json:"projections,omitempty" validate:"dive,required,id" name:"projection" sep:"none" placeholder:"P" help:"A projection to include. Repeatable; default all."`                                                                  // none means all loaded projections
+	UntilSeq    int64    `json:"until_seq,omitempty" validate:"min=0" least:"1" placeholder:"SEQ" help:"Verify of one campaign only: replay up to this event."`                                                                                            // for a verify of one campaign: the last event to replay
+	Rate        int64    `json:"rate,omitempty" validate:"min=0" api:"default=0" least:"0" placeholder:"N" help:"At most this many events per second; 0 for no limit."`                                                                                    // maximum events per second; 0 is no limit
+	WithVersion string   `json:"with_version,omitempty" validate:"omitempty,hexadecimal,maxbytes=64" placeholder:"VERSION" help:"Verify of one projection only: compare with this kept version of its file, not with the loaded one. A prefix is enough."` // of a verify of one projection: the kept version of its file to compare with, not the loaded one; a prefix is enough
 }
 
 // RunStartRequest asks for the start of a run.
@@ -149,8 +152,11 @@ type Run struct {
 	All         bool              `json:"all_campaigns"`
 	Projections []string          `json:"projections" redact:"-"` // in load order
 	Versions    map[string]string `json:"versions" redact:"-"`    // of the projections, by name, at the start of the run
-	UntilSeq    int64             `json:"until_seq"`              // the last event replayed; 0 means as far as the live rows are
-	Rate        int64             `json:"rate"`                   // maximum events per second; 0 is no limit
+	// With are the versions that it replays with instead of the loaded ones, by projection: those of changed
+	// files, or of a kept version. Empty otherwise.
+	With        map[string]string `json:"with_versions" redact:"-"`
+	UntilSeq    int64             `json:"until_seq"` // the last event replayed; 0 means as far as the live rows are
+	Rate        int64             `json:"rate"`      // maximum events per second; 0 is no limit
 	Reason      string            `json:"reason"`
 	RequestedBy string            `json:"requested_by"`
 	Via         string            `json:"via"`
@@ -180,7 +186,8 @@ type Run struct {
 // RunPreview is what a run would cover if it were started now.
 type RunPreview struct {
 	Kind        RunKind
-	Projections []string `redact:"-"` // in load order
+	Projections []string          `redact:"-"` // in load order
+	With        map[string]string `redact:"-"` // as of a Run
 	Campaigns   int64
 	Diverged    int64 // of Campaigns, the diverged ones
 	Events      int64
@@ -245,6 +252,9 @@ func (r Run) Scope() string {
 	if len(r.Projections) > 1 {
 		what = "projections " + list(r.Projections, " and ")
 	}
+	if with := WithText(r.With); with != "" {
+		what += ", replayed with " + with + ","
+	}
 	switch {
 	case r.All:
 		return what + " in all campaigns"
@@ -253,6 +263,16 @@ func (r Run) Scope() string {
 	default:
 		return what + " in " + Count(int64(len(r.CampaignIDs)), "campaign", "campaigns")
 	}
+}
+
+// WithText names versions that a run replays with instead of the loaded ones: "version 1a2b3c4d of seats"; empty
+// without any.
+func WithText(versions map[string]string) string {
+	var all []string
+	for _, name := range slices.Sorted(maps.Keys(versions)) {
+		all = append(all, "version "+ShortHash(versions[name])+" of "+name)
+	}
+	return list(all, " and ")
 }
 
 // RunFilter selects runs for a page. Zero fields select all.
@@ -506,13 +526,13 @@ type RunLine struct {
 // has failed, for all of its projections or for the one that refused the event.
 func (r RunResult) Verifications(run Run) []Verification {
 	var all []Verification
-	if r.Unsound > 0 {
+	if r.Unsound > 0 && len(run.With) == 0 {
 		for _, name := range run.Projections {
 			all = append(all, r.failed(run, name, r.Unsound, r.Error))
 		}
 		return all
 	}
-	if run.UntilSeq > 0 || run.Kind == RunReplay || run.Kind == RunRehearse {
+	if run.UntilSeq > 0 || run.Kind == RunReplay || len(run.With) > 0 {
 		return nil
 	}
 	for _, p := range r.Projections {

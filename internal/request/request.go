@@ -157,6 +157,8 @@ func rule(f validator.FieldError) string {
 		return "must be at most " + f.Param()
 	case "maxbytes":
 		return fmt.Sprintf("is %d bytes long; the limit is %s", len(fmt.Sprint(f.Value())), f.Param())
+	case "hexadecimal":
+		return "is not a version, which has hexadecimal digits"
 	case "text":
 		return "is not valid UTF-8, or contains a NUL character"
 	}
@@ -191,6 +193,7 @@ func fillFields(v reflect.Value, values url.Values, prefix string, wrong map[str
 	for _, f := range Fields(v.Type()) {
 		name, given := Name(f), values[Name(f)]
 		switch {
+		case isObjects(f.Type):
 		case isNested(f.Type):
 			inner, prefix := url.Values{}, name+"_"
 			for full, texts := range values {
@@ -218,6 +221,11 @@ func fillFields(v reflect.Value, values url.Values, prefix string, wrong map[str
 // the field's own name before them: expected_status.
 func isNested(t reflect.Type) bool {
 	return t.Kind() == reflect.Pointer && t.Elem().Kind() == reflect.Struct && t.Elem() != timeType
+}
+
+// isObjects reports whether a field is a list of structs, which only JSON has.
+func isObjects(t reflect.Type) bool {
+	return t.Kind() == reflect.Slice && t.Elem().Kind() == reflect.Struct
 }
 
 var (
@@ -298,7 +306,7 @@ func Values(params any) url.Values {
 	v, all := reflect.ValueOf(params), url.Values{}
 	for _, f := range Fields(v.Type()) {
 		field, name := v.FieldByIndex(f.Index), Name(f)
-		if field.IsZero() || field.CanInt() && field.Int() < 0 {
+		if field.IsZero() || isObjects(f.Type) || field.CanInt() && field.Int() < 0 {
 			continue
 		}
 		switch value := reflect.Indirect(field).Interface().(type) {

@@ -27,7 +27,27 @@ func (rs *Runs) Start(ctx context.Context, o outbox.Command, order outbox.RunReq
 	if len(order.Campaigns) == 1 {
 		a.CampaignID = order.Campaigns[0] // of a refusal as well
 	}
-	return rs.start(ctx, a, func(t *tx, now int64) (outbox.Run, error) { return rs.admitRun(t, o, order, loaded, now) })
+	with, err := rs.keptVersion(ctx, order, loaded)
+	if err != nil {
+		return outbox.Run{}, rs.core.Refused(ctx, a, err)
+	}
+	return rs.start(ctx, a, func(t *tx, now int64) (outbox.Run, error) { return rs.admitRun(t, o, order, with, loaded, now) })
+}
+
+// keptVersion reads the version of a projection's file that a verify is to compare with; nil if it is the
+// loaded one.
+func (rs *Runs) keptVersion(ctx context.Context, order outbox.RunRequest, loaded []outbox.ProjectionInfo) (*rehearsalRow, error) {
+	if order.WithVersion == "" {
+		return nil, nil
+	}
+	if order.Kind != outbox.RunVerify || len(order.Projections) != 1 {
+		return nil, outbox.Invalid("with_version", "with_version is for a verify of one projection")
+	}
+	d, err := rs.core.KeptDefinition(ctx, order.Projections[0], order.WithVersion)
+	if err != nil || slices.ContainsFunc(loaded, func(p outbox.ProjectionInfo) bool { return p.Name == d.Projection && p.Version == d.Version }) {
+		return nil, err
+	}
+	return &rehearsalRow{versions: map[string]string{d.Projection: d.Version}, files: []outbox.RehearsalFile{d.File}}, nil
 }
 
 // start performs the action that admits a run, and wakes workers for it.
@@ -55,7 +75,7 @@ func started(a *store.Change, run outbox.Run) {
 // their number and a digest.
 func auditTarget(order outbox.RunRequest) map[string]any {
 	asked := map[string]any{"kind": order.Kind, "all_campaigns": order.All, "campaigns_named": len(order.Campaigns),
-		"projections": slices.Compact(slices.Sorted(slices.Values(order.Projections))), "until_seq": order.UntilSeq, "rate": order.Rate}
+		"projections": slices.Compact(slices.Sorted(slices.Values(order.Projections))), "until_seq": order.UntilSeq, "rate": order.Rate, "with_version": order.WithVersion}
 	if len(order.Campaigns) > 0 {
 		digest := sha256.New()
 		for _, id := range order.Campaigns {
@@ -66,9 +86,9 @@ func auditTarget(order outbox.RunRequest) map[string]any {
 	return asked
 }
 
-// admitRun queues a run, within an action. The caller must wake workers once the action is
-// committed.
-func (rs *Runs) admitRun(t *tx, o outbox.Command, order outbox.RunRequest, loaded []outbox.ProjectionInfo, now int64) (outbox.Run, error) {
+// admitRun queues a run, with other files than the loaded ones or nil, within an action. The caller must wake
+// workers once the action is committed.
+func (rs *Runs) admitRun(t *tx, o outbox.Command, order outbox.RunRequest, with *rehearsalRow, loaded []outbox.ProjectionInfo, now int64) (outbox.Run, error) {
 	r := &runRow{Run: outbox.Run{Kind: order.Kind, Status: outbox.RunQueued, CampaignIDs: orEmpty(slices.Compact(slices.Sorted(slices.Values(order.Campaigns)))), All: order.All,
 		UntilSeq: order.UntilSeq, Rate: order.Rate, Reason: o.Reason, RequestedBy: o.By.Name, Via: o.By.Via, RequestID: o.RequestID,
 		RequestedAt: sqldb.At(now), UpdatedAt: sqldb.At(now), Versions: map[string]string{}}}
@@ -93,7 +113,12 @@ func (rs *Runs) admitRun(t *tx, o outbox.Command, order outbox.RunRequest, loade
 	if err := t.lockAdmission(); err != nil {
 		return outbox.Run{}, err
 	}
-	err := rs.takeScope(t, r, now, func() error { return t.insertRun(r, now) })
+	err := rs.takeScope(t, r, now, func() error {
+		if with != nil {
+			return t.insertRehearsal(r, *with, now)
+		}
+		return t.insertRun(r, now)
+	})
 	return r.view(now), err
 }
 

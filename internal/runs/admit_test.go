@@ -28,7 +28,7 @@ func TestStartRun_isQueuedWithItsScopeAndItsRecord(t *testing.T) {
 	got := f.StartRun(outbox.RunRequest{Kind: outbox.RunRebuild, Campaigns: []string{"b", "a", "b"}, Projections: []string{"history", "roster"}, Rate: 500})
 	want := outbox.Run{ID: got.ID, Kind: outbox.RunRebuild, Status: outbox.RunQueued, CampaignIDs: []string{"a", "b"},
 		Projections: []string{"roster", "history"}, Versions: enginetest.VersionsRuns, Rate: 500, Reason: "looks odd", RequestedBy: "ana", Via: "page", RequestID: "r-1",
-		RequestedAt: began, UpdatedAt: began, Digests: map[string]string{}, Before: map[string]string{}}
+		RequestedAt: began, UpdatedAt: began, Digests: map[string]string{}, Before: map[string]string{}, With: map[string]string{}}
 	diff := cmp.Diff(want, got)
 	must.Hold(t, diff == "" && got.ID != 0, "run (-want +got): %s", diff)
 	must.Equal(t, f.MustRun(got.ID), got, "read again")

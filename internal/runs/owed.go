@@ -204,7 +204,7 @@ func (rs *Runs) admitReplay(t *tx, owed []behindCursor, now int64) error {
 			order.Campaigns = append(order.Campaigns, c.campaign)
 		}
 	}
-	run, err := rs.admitRun(t, byItself, order, []outbox.ProjectionInfo{{Name: owed[0].projection, Version: owed[0].version}}, now)
+	run, err := rs.admitRun(t, byItself, order, nil, []outbox.ProjectionInfo{{Name: owed[0].projection, Version: owed[0].version}}, now)
 	if err == nil {
 		err = t.recordReplay(run, order, now)
 	}

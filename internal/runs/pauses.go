@@ -102,7 +102,7 @@ func (rs *Runs) catchUp(t *tx, h *holding) error {
 	if !order.All {
 		order.Campaigns = []string{h.CampaignID}
 	}
-	run, err := rs.admitRun(t, h.order, order, h.loaded, h.Now)
+	run, err := rs.admitRun(t, h.order, order, nil, h.loaded, h.Now)
 	var refusal *outbox.Refusal
 	if errors.As(err, &refusal) && errors.Is(err, outbox.ErrConflict) {
 		h.BlockedByRun = refusal.Run

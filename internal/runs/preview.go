@@ -21,8 +21,12 @@ func (rs *Runs) Preview(ctx context.Context, order outbox.RunRequest, loaded []o
 	if err := r.chooseProjections(order.Projections, loaded); err != nil {
 		return outbox.RunPreview{}, err
 	}
+	with, err := rs.keptVersion(ctx, order, loaded)
+	if err != nil {
+		return outbox.RunPreview{}, err
+	}
 	var p outbox.RunPreview
-	err := rs.read(ctx, func(t *tx) error {
+	err = rs.read(ctx, func(t *tx) error {
 		if err := t.knownCampaigns(r); err != nil {
 			return err
 		}
@@ -35,6 +39,9 @@ func (rs *Runs) Preview(ctx context.Context, order outbox.RunRequest, loaded []o
 		}
 		p = outbox.RunPreview{Kind: r.Kind, Projections: r.Projections, Campaigns: r.Campaigns.Total, Diverged: r.diverged, Events: r.Events.Total,
 			Confirm: outbox.ActionRunStart.Phrase(r.reach())}
+		if with != nil {
+			p.With = with.versions
+		}
 		if now := rs.core.Now(); other != nil && !other.givesWay(now) {
 			run := other.view(now)
 			p.BlockingRun = &run

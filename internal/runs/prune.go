@@ -64,10 +64,10 @@ var prunable = []string{outbox.OutcomeMatch, outbox.OutcomeReplayed, outbox.Outc
 // kind: nightly verifies would otherwise fill the disk. It works in small steps, and returns true
 // while there is more to delete. It writes nothing if there is nothing to delete.
 func (rs *Runs) Prune(ctx context.Context) (more bool, err error) {
-	if err := rs.pruneRehearsals(ctx); err != nil {
-		return false, err
-	}
 	for _, kind := range outbox.RunKinds {
+		if err := rs.pruneFiles(ctx, kind); err != nil {
+			return false, err
+		}
 		id, err := rs.runToPrune(ctx, kind)
 		if err != nil {
 			return false, fmt.Errorf("look for results of runs to prune: %w", err)

@@ -49,7 +49,7 @@ const checkTime = 10 * time.Second
 
 // Rehearse queues a run that applies blocked events, and those at which changed projections are
 // quarantined, with changed projection files to copies of the live rows, and compares healthy campaigns:
-// those alone if there are no others. It checks the files as
+// those alone if there are no others. Over all campaigns it is a verify. It checks the files as
 // loading does. It returns outbox.ErrInvalid for an invalid request and for files that could not be
 // loaded, outbox.ErrConflict if there is no campaign to try them on.
 func (rs *Runs) Rehearse(ctx context.Context, o outbox.Command, order outbox.RehearsalRequest, loaded *projection.Set) (outbox.Run, error) {
@@ -64,18 +64,29 @@ func (rs *Runs) Rehearse(ctx context.Context, o outbox.Command, order outbox.Reh
 	asked := rehearsalRow{fingerprint: order.Fingerprint, behind: order.Behind, files: order.Files, versions: map[string]string{}}
 	for _, name := range names {
 		asked.versions[name] = changed.Named(name).Version
-		if !changed.Named(name).SameSchema(loaded.Named(name)) {
-			asked.otherSchema = append(asked.otherSchema, name)
-		}
 	}
+	asked.otherSchema = asked.changesSchema(changed, loaded)
 	if asked.blocked, err = rs.quarantinedHeads(ctx, order, names); err != nil {
 		return outbox.Run{}, err
 	}
-	target := map[string]any{"fingerprint": order.Fingerprint, "campaigns_named": len(order.Campaigns), "behind": order.Behind, "versions": asked.versions}
+	target := map[string]any{"fingerprint": order.Fingerprint, "campaigns_named": len(order.Campaigns), "all_campaigns": order.All, "behind": order.Behind, "versions": asked.versions}
 	a.Before, a.Asked = target, target
 	return rs.start(ctx, a, func(t *tx, now int64) (outbox.Run, error) {
+		if order.All {
+			return rs.admitRun(t, o, outbox.RunRequest{Kind: outbox.RunVerify, All: true, Projections: names}, &asked, loaded.Infos(), now)
+		}
 		return rs.admitRehearsal(t, o, order, asked, loaded, now)
 	})
+}
+
+// changesSchema lists the projections whose tables have another form in the changed files.
+func (r rehearsalRow) changesSchema(changed, loaded *projection.Set) (names []string) {
+	for _, name := range slices.Sorted(maps.Keys(r.versions)) {
+		if !changed.Named(name).SameSchema(loaded.Named(name)) {
+			names = append(names, name)
+		}
+	}
+	return names
 }
 
 // checkFiles returns the set with the changed files, and the projections that they change. It also
@@ -117,10 +128,10 @@ func (rs *Runs) admitRehearsal(t *tx, o outbox.Command, order outbox.RehearsalRe
 		}
 	}
 	asked.blocked, asked.more = blocked, more
-	if len(asked.blocked) == 0 && (order.Fingerprint != "" || len(order.Campaigns) > 0) {
-		return outbox.Run{}, outbox.Conflict("no campaign that matches is blocked by a failed or dead event, and in none is a changed projection quarantined; rehearse without naming an error or campaigns to see what the files would change in healthy ones")
+	if len(asked.blocked) == 0 && order.Fingerprint != "" {
+		return outbox.Run{}, outbox.Conflict("no campaign that matches is blocked by a failed or dead event, and in none is a changed projection quarantined; rehearse without naming an error to see what the files would change in healthy ones")
 	}
-	healthy, err := t.healthySample(asked)
+	healthy, err := t.healthySample(asked, order.Campaigns)
 	if err != nil {
 		return outbox.Run{}, err
 	}
@@ -136,10 +147,8 @@ func (rs *Runs) admitRehearsal(t *tx, o outbox.Command, order outbox.RehearsalRe
 		r.Projections = append(r.Projections, p.Name)
 		r.Versions[p.Name] = p.Version
 	}
-	if err := t.insertRun(r, now); err != nil {
-		return outbox.Run{}, err
-	}
-	return r.view(now), t.insertRehearsal(r.ID, asked)
+	err = t.insertRehearsal(r, asked, now)
+	return r.view(now), err
 }
 
 // quarantinedHeads reads the campaigns in which a changed projection is quarantined, and the first event
@@ -243,15 +252,15 @@ where campaign_id = $1
 // probes is how many events are examined for healthy campaigns.
 const probes = 8 * outbox.RehearsalSample
 
-// healthySample chooses campaigns to compare, at most outbox.RehearsalSample: those of the latest
-// events, then those of events all over the journal, where large campaigns are likely, and the first
-// ones. The same journal gives the same sample, so that one attempt at a fix is compared with the next.
-func (t *tx) healthySample(asked rehearsalRow) ([]string, error) {
+// healthySample chooses campaigns to compare, at most outbox.RehearsalSample, or as many as are named: those, then
+// those of the latest events, then those of events all over the journal, where large campaigns are likely, and the
+// first ones. The same journal gives the same sample, so that one attempt at a fix is compared with the next.
+func (t *tx) healthySample(asked rehearsalRow, named []string) ([]string, error) {
 	var first, last int64
 	if _, err := t.One([]any{&first, &last}, selectSpan); err != nil {
 		return nil, fmt.Errorf("read the span of the journal: %w", err)
 	}
-	var drawn []string
+	drawn := slices.Clone(named)
 	collect := func(row sqldb.Row) error {
 		id, err := sqldb.Column[string](row)
 		if !slices.Contains(drawn, id) {
@@ -288,7 +297,7 @@ func (t *tx) healthySample(asked rehearsalRow) ([]string, error) {
 	if err := t.RunAll(&b); err != nil {
 		return nil, fmt.Errorf("choose healthy campaigns: %w", err)
 	}
-	return healthy[:min(len(healthy), outbox.RehearsalSample)], nil
+	return healthy[:min(len(healthy), max(len(named), outbox.RehearsalSample))], nil
 }
 
 // draw returns the i-th number of a fixed sequence.
@@ -302,7 +311,12 @@ const insertRehearsal = `
 insert into run_rehearsals (run_id, fingerprint, behind, blocked, more, versions, other_schema, files)
 values ($1, $2, $3, $4, $5, $6, $7, $8)`
 
-func (t *tx) insertRehearsal(id int64, r rehearsalRow) error {
+// insertRehearsal stores a run that replays with other files than the loaded ones.
+func (t *tx) insertRehearsal(run *runRow, r rehearsalRow, now int64) error {
+	if err := t.insertRun(run, now); err != nil {
+		return err
+	}
+	run.With = r.versions
 	var texts [4]string
 	for i, v := range []any{r.blocked, r.versions, orEmpty(r.otherSchema), r.files} {
 		text, err := json.Marshal(v)
@@ -311,8 +325,8 @@ func (t *tx) insertRehearsal(id int64, r rehearsalRow) error {
 		}
 		texts[i] = string(text)
 	}
-	if _, err := t.Exec(insertRehearsal, id, r.fingerprint, r.behind, texts[0], sqldb.Truth(r.more), texts[1], texts[2], texts[3]); err != nil {
-		return fmt.Errorf("store rehearsal %d: %w", id, err)
+	if _, err := t.Exec(insertRehearsal, run.ID, r.fingerprint, r.behind, texts[0], sqldb.Truth(r.more), texts[1], texts[2], texts[3]); err != nil {
+		return fmt.Errorf("store rehearsal %d: %w", run.ID, err)
 	}
 	return nil
 }
@@ -386,6 +400,9 @@ func (rs *Runs) Rehearsal(ctx context.Context, id int64, loaded []outbox.Project
 func (rs *Runs) answered(ctx context.Context, id int64, loaded []outbox.ProjectionInfo) (d outbox.FixRehearsal, err error) {
 	err = rs.read(ctx, func(t *tx) error {
 		r, err := t.existingRun(id)
+		if err == nil && r.Kind != outbox.RunRehearse {
+			err = outbox.NotFound("run %d is no rehearsal", id)
+		}
 		if err != nil {
 			return err
 		}
@@ -452,20 +469,21 @@ const pruneFiles = `
 update run_rehearsals
 set files = ''
 where run_id < $1
-  and files <> ''`
+  and files <> ''
+  and run_id in (select id from runs where kind = $2)`
 
-// pruneRehearsals deletes the files of all but the latest ended rehearsals.
-func (rs *Runs) pruneRehearsals(ctx context.Context) error {
+// pruneFiles deletes the files of all but the latest ended runs of a kind.
+func (rs *Runs) pruneFiles(ctx context.Context, kind outbox.RunKind) error {
 	var oldest int64
 	err := rs.read(ctx, func(t *tx) (err error) {
-		oldest, err = t.oldestKept(outbox.RunRehearse)
+		oldest, err = t.oldestKept(kind)
 		return err
 	})
 	if err != nil || oldest == 0 {
 		return err
 	}
 	return rs.write(ctx, func(t *tx) error {
-		_, err := t.Exec(pruneFiles, oldest)
+		_, err := t.Exec(pruneFiles, oldest, string(kind))
 		return err
 	})
 }

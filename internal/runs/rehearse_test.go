@@ -84,8 +84,7 @@ func TestRehearse_saysWhichBlockedCampaignsWouldPassAndWhatElseItChanges(t *test
 	d = mustRehearse(t, b, outbox.RehearsalRequest{Files: changedTo(still)})
 	mustCount(t, d, rehearsedCounts{FailsSame: 3, OtherRows: 1})
 	must.Hold(t, !d.Passed() && !d.Loaded, "it passed, or its files are loaded")
-	want := "1 of 1 healthy campaign would get other rows than they have now: rebuild what differs after loading if that is meant; if it is not, the changed files are wrong"
-	must.Hold(t, d.Effects == want, "effects %q, want %q", d.Effects, want)
+	must.Equal(t, d.Effects, "1 of 1 healthy campaign would get other rows than they have now: rebuild what differs after loading if that is meant; if it is not, the changed files are wrong")
 
 	d = mustRehearse(t, b, outbox.RehearsalRequest{Files: changedTo(strings.ReplaceAll(enginetest.Accounts, "check (balance >= 0)", "")), Campaigns: []string{"a"}})
 	mustCount(t, d, rehearsedCounts{Passes: 1, SameRows: 1})
@@ -283,19 +282,28 @@ func TestRehearse_comparesHealthyCampaignsIfNoneIsBlocked(t *testing.T) {
 	must.Hold(t, c != nil && c.Changed == 1 && len(c.Samples) == 1, "the accounts of a would change by %+v, want one changed row", c)
 	d = mustRehearse(t, b, outbox.RehearsalRequest{Files: changedTo(enginetest.Accounts + "-- no other rows\n")})
 	must.Hold(t, d.Unchanged() && !d.Passed(), "with the same rows: unchanged: %v, passed: %v", d.Unchanged(), d.Passed())
-	for _, named := range []outbox.RehearsalRequest{{Files: files, Fingerprint: "gone"}, {Files: files, Campaigns: []string{"a"}}} {
-		_, err := b.Runs.Rehearse(t.Context(), enginetest.Operator, named, b.Set)
-		must.Hold(t, errors.Is(err, outbox.ErrConflict), "of what is not blocked: %v", err)
+	_, err = b.Runs.Rehearse(t.Context(), enginetest.Operator, outbox.RehearsalRequest{Files: files, Fingerprint: "gone"}, b.Set)
+	must.Hold(t, errors.Is(err, outbox.ErrConflict), "of what is not blocked: %v", err)
+	mustCount(t, mustRehearse(t, b, outbox.RehearsalRequest{Files: files, Campaigns: []string{"a"}}), want)
+
+	// All campaigns are compared by a verify, with files or with a kept version, that concludes nothing of the loaded ones.
+	must.OK(t, b.Store.Loaded(t.Context(), outbox.InstanceState{ID: "before"}, []outbox.Definition{{Projection: "accounts", Version: "abc1", File: files[0]}}))
+	kept := b.StartRun(outbox.RunRequest{Kind: outbox.RunVerify, All: true, Projections: []string{"accounts"}, WithVersion: "abc"})
+	b.StepRuns()
+	given := must.Get(b.Runs.Rehearse(t.Context(), enginetest.Operator, outbox.RehearsalRequest{Files: files, All: true}, b.Set)).Or(t)
+	b.StepRuns()
+	for _, id := range []int64{kept.ID, given.ID} {
+		must.Equal(t, must.Get(b.Runs.Get(t.Context(), id)).Or(t).Counts, outbox.RunCounts{Matched: 1, Drifted: 1})
 	}
+	must.Equal(t, kept.With, map[string]string{"accounts": "abc1"})
+	must.Hold(t, len(must.Get(b.Store.Verifications(t.Context(), "a")).Or(t)) == 0, "the rows are verified")
 
 	// That their live rows are others still is said, too.
 	b.ExecProjections("update accounts set balance = 5 where campaign_id = 'a'")
 	d = mustRehearse(t, b, outbox.RehearsalRequest{Files: changedTo(strings.ReplaceAll(enginetest.Accounts, "set spent = spent + 1", "set spent = spent + 2"))})
 	of := func(id string) string { r := b.RunResult(d.Run, id); return r.RehearsedText() }
-	effects := "1 of 2 healthy campaigns would get other rows than they have now: rebuild what differs after loading if that is meant; if it is not, the changed files are wrong; the live rows of 1 are not those that the loaded files make: verify"
-	must.Equal(t, d.Effects, effects)
-	text := "The changed files make other rows of its journal than it has now. Its live rows in accounts are not those that the loaded files make: verify it."
-	must.Equal(t, of("a"), text)
+	must.Equal(t, d.Effects, "1 of 2 healthy campaigns would get other rows than they have now: rebuild what differs after loading if that is meant; if it is not, the changed files are wrong; the live rows of 1 are not those that the loaded files make: verify")
+	must.Equal(t, of("a"), "The changed files make other rows of its journal than it has now. Its live rows in accounts are not those that the loaded files make: verify it.")
 	must.Hold(t, !strings.Contains(of("b"), "live"), "b: %s", of("b"))
 }
 

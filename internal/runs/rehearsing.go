@@ -21,11 +21,9 @@ const rehearsalTime = 15 * time.Minute
 // rehearsing is a rehearsal in progress.
 type rehearsing struct {
 	*runner
-	asked    rehearsalRow
-	set      *projection.Set // with the changed files
-	changed  *Replayer       // of set; nil before its first use
-	copies   *Replayer       // of set, for blocked campaigns; nil before its first use
-	loaded   *Replayer       // of the loaded set; nil before its first use
+	changed  *Replayer // of set; nil before its first use
+	copies   *Replayer // of set, for blocked campaigns; nil before its first use
+	loaded   *Replayer // of the loaded set; nil before its first use
 	keys     []projection.UniqueKey
 	captured []readmodel.CapturedTable // of keys, in the same order; see watchOrder
 	alike    map[string]bool           // live tables that have the form of the scratch ones
@@ -39,19 +37,6 @@ func (r *runner) rehearse(ctx context.Context, _ context.CancelCauseFunc) error 
 	left := rehearsalTime - sqldb.At(r.worker.Runs.core.Now()).Sub(*run.StartedAt)
 	m := &rehearsing{runner: r, alike: make(map[string]bool), deadline: time.Now().Add(left), events: run.Events.Done}
 	defer m.close()
-	err := r.worker.Runs.read(ctx, func(t *tx) (err error) {
-		m.asked, err = t.rehearsal(run.ID)
-		return err
-	})
-	if err != nil {
-		return err
-	}
-	if len(m.asked.files) == 0 {
-		return outbox.Conflict("the files of rehearsal %d have been deleted; start a new one", run.ID)
-	}
-	if m.set, _, err = r.worker.Set.Changed(ctx, m.asked.files); err != nil {
-		return err
-	}
 	for after := ""; ; {
 		page, err := r.worker.Runs.Scope(ctx, r.lease, after, groupCampaigns)
 		if err != nil || len(page) == 0 {

@@ -27,18 +27,19 @@ type runRow struct {
 const runColumns = `id, kind, status, campaign_ids, all_campaigns, projections, versions, until_seq, rate,
   reason, requested_by, via, request_id, requested_at, started_at, updated_at, finished_at,
   campaigns_done, campaigns_total, events_done, events_total, matched, drifted, replayed, failed, events_per_second,
-  digests, digests_before, seq, verdict, error, cancelled_by, attempts, lease_owner, lease_epoch, lease_expires_at`
+  digests, digests_before, seq, verdict, error, cancelled_by, attempts, lease_owner, lease_epoch, lease_expires_at,
+  coalesce((select run_rehearsals.versions from run_rehearsals where run_id = id), '')`
 
 func scanRunRow(row sqldb.Row) (*runRow, error) {
 	var r runRow
-	var campaigns, projections, versions, digests, before string
+	var campaigns, projections, versions, digests, before, with string
 	var all, requested, updated int64
 	var started, finished sql.NullInt64
 	n := &r.Counts
 	err := row.Scan(&r.ID, (*string)(&r.Kind), (*string)(&r.Status), &campaigns, &all, &projections, &versions, &r.UntilSeq, &r.Rate,
 		&r.Reason, &r.RequestedBy, &r.Via, &r.RequestID, &requested, &started, &updated, &finished,
 		&r.Campaigns.Done, &r.Campaigns.Total, &r.Events.Done, &r.Events.Total, &n.Matched, &n.Drifted, &n.Replayed, &n.Failed, &r.pace,
-		&digests, &before, &r.Seq, (*string)(&r.Verdict), &r.Error, &r.CancelledBy, &r.Attempts, &r.owner, &r.epoch, &r.expires)
+		&digests, &before, &r.Seq, (*string)(&r.Verdict), &r.Error, &r.CancelledBy, &r.Attempts, &r.owner, &r.epoch, &r.expires, &with)
 	if err != nil {
 		return nil, err
 	}
@@ -48,7 +49,7 @@ func scanRunRow(row sqldb.Row) (*runRow, error) {
 	for _, field := range []struct {
 		text string
 		into any
-	}{{campaigns, &r.CampaignIDs}, {projections, &r.Projections}, {versions, &r.Versions}, {digests, &r.Digests}, {before, &r.Before}} {
+	}{{campaigns, &r.CampaignIDs}, {projections, &r.Projections}, {versions, &r.Versions}, {digests, &r.Digests}, {before, &r.Before}, {with, &r.With}} {
 		if field.text == "" {
 			continue
 		}
@@ -77,6 +78,9 @@ func (r *runRow) view(now int64) outbox.Run {
 	}
 	if run.Before == nil {
 		run.Before = map[string]string{}
+	}
+	if run.With == nil {
+		run.With = map[string]string{}
 	}
 	if run.Status != outbox.RunRunning || !r.leased(now) || run.Silent(sqldb.At(now)) {
 		return run
@@ -287,7 +291,7 @@ func (rs *Runs) LastVerified(ctx context.Context, loaded []outbox.ProjectionInfo
 	}
 	for _, r := range latest.Items {
 		missing := func(p outbox.ProjectionInfo) bool { return !slices.Contains(r.Projections, p.Name) }
-		if r.All && r.Campaigns.Done > 0 && r.UntilSeq == 0 && r.FinishedAt != nil && !slices.ContainsFunc(loaded, missing) {
+		if r.All && len(r.With) == 0 && r.Campaigns.Done > 0 && r.UntilSeq == 0 && r.FinishedAt != nil && !slices.ContainsFunc(loaded, missing) {
 			return &r, nil
 		}
 	}

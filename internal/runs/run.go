@@ -12,6 +12,7 @@ import (
 
 	"github.com/outboxweb/outboxweb/internal/loop"
 	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/projection"
 )
 
 const (
@@ -92,7 +93,9 @@ func (w *Worker) versions() map[string]string {
 type runner struct {
 	worker  *Worker
 	lease   Lease
-	rate    *allowance // of the run; nil without a limit
+	asked   rehearsalRow    // of a run that replays with other files than the loaded ones
+	set     *projection.Set // that it replays with
+	rate    *allowance      // of the run; nil without a limit
 	results chan outbox.RunResult
 
 	mu     sync.Mutex
@@ -125,13 +128,36 @@ func (r *runner) run(ctx context.Context) error {
 	if r.lease.Run.Kind == outbox.RunRehearse {
 		work = r.rehearse
 	}
-	err := work(working, stop)
+	err := r.readChanged(working)
+	if err == nil {
+		err = work(working, stop)
+	}
 	close(r.results)
 	reporting.Wait()
 	if unsaved != nil { // campaigns without a stored result are done again
 		return errors.Join(unsaved, r.worker.Runs.Release(context.WithoutCancel(ctx), r.lease))
 	}
 	return r.end(context.WithoutCancel(ctx), ctx.Err() != nil, context.Cause(working), err)
+}
+
+// readChanged reads what a run that replays with other files than the loaded ones was asked.
+func (r *runner) readChanged(ctx context.Context) error {
+	run := r.lease.Run
+	if r.set = r.worker.Set; len(run.With) == 0 {
+		return nil
+	}
+	err := r.worker.Runs.read(ctx, func(t *tx) (err error) {
+		r.asked, err = t.rehearsal(run.ID)
+		return err
+	})
+	switch {
+	case err != nil:
+	case len(r.asked.files) == 0:
+		err = outbox.Conflict("the files of run %d have been deleted; start a new one", run.ID)
+	default:
+		r.set, _, err = r.worker.Set.Changed(ctx, r.asked.files)
+	}
+	return err
 }
 
 // work distributes the campaigns of the scope to concurrent replayers.
@@ -198,9 +224,10 @@ func (r *runner) replayGroups(ctx context.Context, groups <-chan []Campaign) err
 		}
 		if f == nil {
 			var err error
-			if f, err = NewReplayer(ctx, r.worker.Runs.core, r.worker.Set); err != nil {
+			if f, err = NewReplayer(ctx, r.worker.Runs.core, r.set); err != nil {
 				return err
 			}
+			f.foreign = len(r.asked.changesSchema(r.set, r.worker.Set)) > 0
 			f.pace, f.say = r.throttle, r.say
 			if err := r.makeMissing(ctx, f); err != nil {
 				return err
@@ -408,7 +435,7 @@ func (r *runner) end(ctx context.Context, stopping bool, cause, err error) error
 func (r *runner) markBuilt(ctx context.Context) error {
 	run := r.lease.Run
 	switch {
-	case !run.All || run.Kind != outbox.RunRebuild && run.Kind != outbox.RunVerify:
+	case !run.All || len(run.With) > 0 || run.Kind != outbox.RunRebuild && run.Kind != outbox.RunVerify:
 		return nil
 	case run.Kind == outbox.RunVerify:
 		ended, err := r.worker.Runs.Get(ctx, run.ID)

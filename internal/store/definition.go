@@ -16,7 +16,7 @@ const (
 select version, at, previous, host, file, definition
 from projection_loads
 where projection = $1
-  and (version = $2 or $2 = '')
+  and version like cast($2 as text) || '%'
 order by at desc
 limit 1`
 
@@ -51,7 +51,7 @@ where at < $1
       and later.at > projection_loads.at) > 1`
 )
 
-// definition reads a version of a projection's definition, the latest one if version is empty. A
+// definition reads a version of a projection's definition, the latest one that begins with version. A
 // missing one is zero.
 func (t *Tx) definition(projection, version string) (d outbox.Definition, err error) {
 	d.Projection = projection
@@ -72,6 +72,16 @@ func (s *Store) Definition(ctx context.Context, projection, version string) (d o
 		return d, fmt.Errorf("read the definition of projection %q: %w", projection, err)
 	}
 	return d, nil
+}
+
+// KeptDefinition is Definition of a version whose text is kept, of which a prefix is enough. A missing text is
+// outbox.ErrNotFound.
+func (s *Store) KeptDefinition(ctx context.Context, projection, version string) (outbox.Definition, error) {
+	d, err := s.Definition(ctx, projection, version)
+	if err == nil && d.File.Text == "" {
+		err = outbox.NotFound("the text of version %s of projection %q is not kept", version, projection)
+	}
+	return d, err
 }
 
 const selectLoads = `

@@ -150,7 +150,7 @@ func rehearseTwins(p Page, v NewRehearsalView) Twins {
 	}{[]outbox.RehearsalFile{{Name: v.File.Name, Text: "-- projection: " + v.Projection}}, v.Fingerprint, "why"}
 	command := p.program() + "rehearse " + outbox.ShellWord(v.File.Name)
 	if v.Fingerprint != "" {
-		command += " --cause=" + outbox.ShellWord(v.Fingerprint)
+		command += " --fingerprint=" + outbox.ShellWord(v.Fingerprint)
 	}
 	return Twins{Curl: p.curlPost(p.Links.API().Action(outbox.ActionRehearse), body), CLI: command + " --reason 'why'"}
 }

@@ -210,7 +210,7 @@ func runVersions(r outbox.Run) []namedText {
 
 // versionsTitle says which versions runVersions are.
 func versionsTitle(r outbox.Run) string {
-	if r.Kind == outbox.RunRehearse {
+	if len(r.With) > 0 {
 		return "Loaded at the start"
 	}
 	return "Projections"
@@ -223,6 +223,9 @@ func requestOf(r outbox.Run) outbox.RunRequest {
 	o := outbox.RunRequest{Kind: r.Kind, All: r.All, Projections: r.Projections, UntilSeq: r.UntilSeq, Rate: r.Rate}
 	if len(r.CampaignIDs) <= addressed {
 		o.Campaigns = r.CampaignIDs
+	}
+	for _, version := range r.With { // of one projection, if it is kept
+		o.WithVersion = version
 	}
 	return o
 }
@@ -244,7 +247,7 @@ func newRunTwins(p Page, v NewRunView) Twins {
 	for _, name := range o.Projections {
 		command += " --projection=" + outbox.ShellWord(name)
 	}
-	t.CLI = command + flagTexts(namedText{"until-seq", positive(o.UntilSeq)}, namedText{"rate", positive(o.Rate)}, namedText{"confirm", v.confirm()}) + " --reason 'why'"
+	t.CLI = command + flagTexts(namedText{"with-version", o.WithVersion}, namedText{"until-seq", positive(o.UntilSeq)}, namedText{"rate", positive(o.Rate)}, namedText{"confirm", v.confirm()}) + " --reason 'why'"
 	return t
 }
 

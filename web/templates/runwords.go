@@ -45,7 +45,7 @@ func RunSentence(p Page, r outbox.Run) string {
 // outdatedOf are the projections of a verify that other versions are loaded of now, in any campaign: what
 // it found says nothing of the loaded ones.
 func (p Page) outdatedOf(r outbox.Run) (outdated []outbox.Verification) {
-	if r.Kind != outbox.RunVerify || len(p.Loaded) == 0 {
+	if r.Kind != outbox.RunVerify || len(p.Loaded) == 0 || len(r.With) > 0 {
 		return nil
 	}
 	for _, name := range r.Projections {
@@ -78,7 +78,10 @@ var runWords = map[outbox.RunKind]struct{ doing, left, means string }{
 }
 
 func runOutcome(p Page, r outbox.Run) string {
-	n, total := r.Counts, count(r.Campaigns.Done, "campaign", "campaigns")
+	n, total, journal := r.Counts, count(r.Campaigns.Done, "campaign", "campaigns"), "the journal"
+	if with := outbox.WithText(r.With); with != "" {
+		journal += ", replayed with " + with
+	}
 	switch {
 	case r.Campaigns.Done == 0:
 		return "No campaigns in its scope."
@@ -99,17 +102,17 @@ func runOutcome(p Page, r outbox.Run) string {
 	case r.Kind == outbox.RunRebuild:
 		return fmt.Sprintf("Rebuilt. The rows of %s match the journal now, as far as events are applied; in %s some differed before.", total, num(n.Drifted))
 	case n.Drifted > 0:
-		return fmt.Sprintf("Drift in %s: the live rows%s differ from the journal.", ofRun(n.Drifted, r), rowsOf(p, r))
+		return fmt.Sprintf("Drift in %s: the live rows%s differ from %s.", ofRun(n.Drifted, r), rowsOf(p, r), journal)
 	case r.UntilSeq > 0:
 		return fmt.Sprintf("Replayed up to event %d.", r.UntilSeq)
 	case n.NotCompared > 0 && r.CampaignID != "":
 		return "No differences, but not all events were compared: a projection is paused, quarantined or behind."
 	case n.NotCompared > 0:
-		return fmt.Sprintf("The live rows%s of %s match the journal, as far as events are applied. %s not fully compared: a projection is paused, quarantined or behind.", rowsOf(p, r), count(n.Matched, "campaign", "campaigns"), count(n.NotCompared, "campaign was", "campaigns were"))
+		return fmt.Sprintf("The live rows%s of %s match %s, as far as events are applied. %s not fully compared: a projection is paused, quarantined or behind.", rowsOf(p, r), count(n.Matched, "campaign", "campaigns"), journal, count(n.NotCompared, "campaign was", "campaigns were"))
 	case r.CampaignID != "":
-		return "The live rows" + rowsOf(p, r) + " match the journal, as far as events are applied."
+		return fmt.Sprintf("The live rows%s match %s, as far as events are applied.", rowsOf(p, r), journal)
 	default:
-		return "The live rows" + rowsOf(p, r) + " of " + total + " match the journal, as far as events are applied."
+		return fmt.Sprintf("The live rows%s of %s match %s, as far as events are applied.", rowsOf(p, r), total, journal)
 	}
 }
 
@@ -144,6 +147,9 @@ func verifiedWords(r outbox.Run, loaded []outbox.ProjectionInfo) string {
 
 func previewSentence(n outbox.RunPreview) string {
 	which := count(int64(len(n.Projections)), "projection", "projections")
+	if with := outbox.WithText(n.With); with != "" {
+		which += ", with " + with + ","
+	}
 	what := fmt.Sprintf("%s of %s", count(n.Events, "event", "events"), count(n.Campaigns, "campaign", "campaigns"))
 	switch n.Kind {
 	case outbox.RunVerify:
