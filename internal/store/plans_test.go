@@ -259,6 +259,7 @@ at = n * 1000000::bigint; label = 'l-' || i / 10`},
 status = case when i % 50 = 0 then 'waiting' else 'done' end; finished_at = case when i % 50 = 0 then null else i end`},
 	{"runs", "100, 3000", "", `kind = case when i % 2 = 0 then 'verify' else 'rebuild' end; status = case when i % 500 = 0 then 'running' else 'completed' end; campaign_ids = '[]';
 projections = '["p-1"]'; versions = '{}'; all_campaigns = 1; finished_at = case when i % 500 = 0 then null else i end`},
+	{"run_rehearsals", "100, 3000", "", `versions = '{}'`},
 	{"run_scopes", "100, 3000", "1, 3", `campaign_id = case when i % 3 = 0 then '' else 'x-' || i end; projection = 'p-' || n; active = 0`},
 	{"run_scopes", "1, 1000", "1, 3", `run_id = 90000; projection = 'p-' || n; active = 1`},
 	{"run_results", "1, 2000", "100, 110", `run_id = n; outcome = case when i % 100 = 0 then 'drift' else 'match' end; projections = '[]'`},
