@@ -1039,7 +1039,7 @@ func RunLive(p Page, v RunView) templ.Component {
 				return templ_7745c5c3_Err
 			}
 		}
-		if k := v.Run.Kind; k == outbox.RunVerify && v.Run.Counts.Drifted > 0 || k == outbox.RunRebuild && !v.Run.Status.Active() {
+		if k := v.Run.Kind; k == outbox.RunVerify && v.Run.Counts.Drifted > 0 && len(v.Run.With) == 0 || k == outbox.RunRebuild && !v.Run.Status.Active() {
 			templ_7745c5c3_Err = otherVersions(p, v.Run.Projections...).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
