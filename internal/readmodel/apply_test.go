@@ -72,6 +72,8 @@ func TestFence_onlyRises(t *testing.T) {
 		must.Hold(t, errors.Is(err, outbox.ErrLeaseLost), "a lower epoch: got error %v", err)
 		err = fence(3)
 		must.Hold(t, err == nil, "the same epoch: %v", err)
+		marks, err := f.RaiseFences(f.Ctx, map[string]int64{"a": 2})
+		must.Hold(t, len(marks) == 0 && err == nil, "raised to a lower epoch: %+v, %v", marks, err)
 	})
 	err := fence(7)
 	must.Hold(t, err == nil && f.MustWatermark("a") == (readmodel.Watermark{AppliedSeq: 5, AppliedHash: "hash", FenceEpoch: 7}), "a higher epoch: %v, %+v", err, f.MustWatermark("a"))

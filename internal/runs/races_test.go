@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -108,6 +109,26 @@ func TestReplay_leavesWhatWasPausedMeanwhilePaused(t *testing.T) {
 	must.Equal(t, run.Status, outbox.RunCompleted, "run", b.RunResult(run, "a"))
 	b.MustHaveCursors("a probing 3 live", "a trail 1 paused")
 	b.Sound()
+}
+
+func TestRebuild_startsOverIfAProjectionWasPausedBesideIt(t *testing.T) {
+	t.Parallel()
+	b := enginetest.Open(t, enginetest.Define(t, enginetest.Trail, enginetest.LenientAccounts))
+	b.Feed(enginetest.Opened("a", 10))
+	b.StartRun(enginetest.Rebuild("a"))
+	w := *b.RunWorker
+	var pause sync.Once
+	w.Applying = func(time.Time) bool { // is called after each chunk of a replay
+		pause.Do(func() {
+			b.PauseProjection("accounts", "a")
+			b.Feed(enginetest.Spent("a", 3))
+		})
+		return false
+	}
+	must.Get(w.Step(t.Context())).Or(t)
+	b.ResumeProjection("accounts", "a")
+	b.StepRuns()
+	b.MustHaveBalances("a 7")
 }
 
 func TestReplay_missesNothingAppliedOrUnskippedBesideIt(t *testing.T) {
