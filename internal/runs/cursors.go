@@ -306,14 +306,18 @@ func (t *tx) fillCatchUpRuns(cursors []*outbox.Cursor, campaignOf func(int) stri
 // collectFailures keeps the last failure of each projection.
 func collectFailures(into map[string]*outbox.CursorFailure) func(sqldb.Row) error {
 	return func(row sqldb.Row) error {
-		var name string
-		var last int64
-		f := new(outbox.CursorFailure)
-		err := row.Scan(&name, &f.Seq, &f.EventType, &f.Message, &f.Fingerprint, &f.Attempts, &last)
-		f.At = sqldb.At(last)
+		name, f, err := scanFailure(row)
 		into[name] = f
 		return err
 	}
+}
+
+func scanFailure(row sqldb.Row) (projection string, f *outbox.CursorFailure, err error) {
+	var last int64
+	f = new(outbox.CursorFailure)
+	err = row.Scan(&projection, &f.Seq, &f.EventType, &f.Message, &f.Fingerprint, &f.Attempts, &last)
+	f.At = sqldb.At(last)
+	return projection, f, err
 }
 
 var cursorsAside = sqldb.BothWays(`
@@ -393,10 +397,8 @@ func failuresOf(t *sqldb.Tx, cursors []outbox.CampaignCursor) error {
 	var b sqldb.Batch
 	for i := range cursors {
 		c := &cursors[i]
-		b.Each(func(row sqldb.Row) error {
-			found := make(map[string]*outbox.CursorFailure)
-			err := collectFailures(found)(row)
-			c.Failure = found[c.Projection]
+		b.Each(func(row sqldb.Row) (err error) {
+			_, c.Failure, err = scanFailure(row)
 			return err
 		}, selectOpenFailuresOf, c.CampaignID, c.Projection)
 	}

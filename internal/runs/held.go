@@ -88,6 +88,17 @@ type scopeHolders struct {
 	oldest int64
 }
 
+// holder is the run that has the projection in a campaign.
+func (h *scopeHolders) holder(campaign string) (by scopeHolder, has bool) {
+	if h == nil {
+		return by, false
+	}
+	if by, has = h.of[campaign]; !has {
+		by, has = h.of[""]
+	}
+	return by, has
+}
+
 type scopeHolder struct {
 	run  int64
 	kind outbox.RunKind
@@ -137,14 +148,10 @@ type catchUpRun struct{ run, blockedBy int64 }
 // catchUpRunOf returns the catch-up run of a campaign that is owed a replay: the end of any run of
 // a projection starts the replays that it blocked.
 func (h *scopeHolders) catchUpRunOf(campaign string) catchUpRun {
-	if h == nil {
-		return catchUpRun{}
-	}
-	by, has := h.of[campaign]
-	if !has {
-		by, has = h.of[""]
-	}
+	by, has := h.holder(campaign)
 	switch {
+	case h == nil:
+		return catchUpRun{}
 	case !has:
 		return catchUpRun{blockedBy: h.oldest}
 	case by.kind.CatchesUp():

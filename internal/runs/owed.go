@@ -68,35 +68,14 @@ func collectBehind(into *[]behindCursor, projection, version string) func(sqldb.
 	}
 }
 
-const selectTaken = `
-select campaign_id
-from run_scopes
-where active = 1
-  and projection = $1`
-
 // alone returns the cursors that no active run covers: the others are checked again when their run
 // ends.
-func (t *tx) alone(all []behindCursor) (alone []behindCursor, err error) {
-	taken, of := make(map[string]bool), ""
-	for i, c := range all {
-		if i == 0 || c.projection != of {
-			of = c.projection
-			clear(taken)
-			err := t.Each(func(row sqldb.Row) error {
-				var campaign string
-				err := row.Scan(&campaign)
-				taken[campaign] = true
-				return err
-			}, selectTaken, of)
-			if err != nil {
-				return nil, fmt.Errorf("read what active runs have: %w", err)
-			}
-		}
-		if !taken[c.campaign] && !taken[""] {
-			alone = append(alone, c)
-		}
-	}
-	return alone, nil
+func (t *tx) alone(all []behindCursor) ([]behindCursor, error) {
+	holders, err := t.holders(all)
+	return slices.DeleteFunc(slices.Clone(all), func(c behindCursor) bool {
+		_, held := holders[c.projection].holder(c.campaign)
+		return held
+	}), err
 }
 
 const selectLastReplay = `
@@ -281,21 +260,9 @@ func (rs *Runs) behindAlone(ctx context.Context) (found []behindCursor, err erro
 		return nil, err
 	}
 	err = rs.read(ctx, func(t *tx) error {
-		found, err = t.alone(behind)
-		if err != nil || len(found) == 0 {
-			return err
-		}
+		holders, err := t.holders(behind)
 		// The end of any run of a projection starts the replays that it blocked.
-		waiting := make(map[string]bool)
-		var b sqldb.Batch
-		for _, c := range found {
-			if _, asked := waiting[c.projection]; !asked {
-				waiting[c.projection] = false
-				b.Each(func(sqldb.Row) error { waiting[c.projection] = true; return nil }, selectTaken, c.projection)
-			}
-		}
-		err = t.RunAll(&b)
-		found = slices.DeleteFunc(found, func(c behindCursor) bool { return waiting[c.projection] })
+		found = slices.DeleteFunc(behind, func(c behindCursor) bool { return holders[c.projection] != nil })
 		return err
 	})
 	return found, err
