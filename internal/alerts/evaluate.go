@@ -110,7 +110,7 @@ func (e *evaluation) next(rule outbox.AlertRule, before outbox.Alert, cause *out
 		if kind != outbox.AlertStarted {
 			counted = &before.SentCount
 		}
-		m := a.Message(rule, e.facts, kind, counted, e.Alerts.link, e.Alerts.Hide)
+		m := a.Message(rule, e.facts, kind, counted, e.Alerts.link)
 		if err := e.post(rule, m); err != nil {
 			return err
 		}

@@ -128,7 +128,7 @@ func TestWorker_tellsThatAPublisherRecoveredWhenItDelivers(t *testing.T) {
 	w, f := told(t, `publisher: {for: 0}`)
 	p := outbox.Publisher{SubscriptionName: outbox.SubscriptionName{Topic: "orders", Publisher: "erp"}, UpdatedAt: f.Clock.Now().Add(time.Hour)}
 	state := func(status outbox.PublisherStatus, errors int, kind outbox.DeliveryErrorKind, position int64) {
-		p.Status, p.ErrorCount, p.ErrorKind, p.ErrorPosition, p.ErrorEvent = status, errors, kind, position, &outbox.EventRef{CampaignID: "c-5", Seq: position}
+		p.Status, p.ErrorCount, p.ErrorKind, p.ErrorPosition, p.ErrorEvent = status, errors, kind, position, &outbox.EventRef{CampaignID: "password=hunter2hunter2", Seq: position}
 		f.facts = outbox.Facts{Moved: true, Publishers: []outbox.Publisher{p}}
 		f.pass(30 * time.Second)
 	}
@@ -144,13 +144,13 @@ func TestWorker_tellsThatAPublisherRecoveredWhenItDelivers(t *testing.T) {
 	v := must.Get(f.View(f.Ctx)).Or(t)
 	i := slices.IndexFunc(v.Rules, func(r outbox.AlertRuleState) bool { return r.Name == "publisher" })
 	a := v.Rules[i].Alerts[0]
-	must.Need(t, w.kinds() == "firing" && a.Since.Equal(rejected) && strings.HasSuffix(a.Cause.Sentence, "3 errors in a row; its destination rejects event 7 of campaign c-5"), "while it is retried: sent %q, shows %+v", w.kinds(), a)
+	must.Need(t, w.kinds() == "firing" && a.Since.Equal(rejected) && strings.HasSuffix(a.Cause.Sentence, "3 errors in a row; its destination rejects event 7 of campaign password=[redacted]"), "while it is retried: sent %q, shows %+v", w.kinds(), a)
 	p.LastErrorAt = new(f.Clock.Now())
 	state(outbox.PublisherFailed, 8, outbox.EventError, 7)
 	f.Clock.Advance(outbox.AlertAgain)
 	f.step()
 	m := w.got[len(w.got)-1]
-	must.Hold(t, w.kinds() == "firing reminder" && m.Title == "Still: Publisher orders/erp has failed after 8 errors; its destination rejects event 7 of campaign c-5" && m.Since.Equal(rejected) &&
+	must.Hold(t, w.kinds() == "firing reminder" && m.Title == "Still: Publisher orders/erp has failed after 8 errors; its destination rejects event 7 of campaign password=[redacted]" && m.Since.Equal(rejected) &&
 		strings.HasPrefix(m.Todo, "Have the receiver fixed for this event, or skip the event.") && m.RunbookURL == "https://ops.example/docs/operating#one-event-is-rejected", "a day later: sent %q, %+v", w.kinds(), m)
 	state(outbox.PublisherActive, 0, outbox.EventError, 0)
 	must.Hold(t, w.kinds() == "firing reminder resolved" && strings.HasSuffix(w.got[2].Title, ": publisher orders/erp delivers again"), "at the end: sent %+v", w.got)

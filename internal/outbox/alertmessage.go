@@ -40,8 +40,7 @@ const alertError = 500
 
 // Message is the message about the state after an evaluation of the facts. before is what the last message
 // about it counted; nil in the first one. link returns the address of a page, empty if it is not known.
-// hide removes secrets from an error.
-func (a Alert) Message(r AlertRule, f Facts, kind AlertKind, before *int64, link func(page, anchor string) string, hide func(string) string) AlertMessage {
+func (a Alert) Message(r AlertRule, f Facts, kind AlertKind, before *int64, link func(page, anchor string) string) AlertMessage {
 	c := a.Cause
 	doc, heading, _ := strings.Cut(c.Runbook, "#")
 	page, anchor, _ := strings.Cut(c.Page, "#")
@@ -54,7 +53,7 @@ func (a Alert) Message(r AlertRule, f Facts, kind AlertKind, before *int64, link
 	case kind == AlertReminder:
 		m.Title = "Still: " + c.Sentence
 	}
-	m.Error = cut(strings.TrimSpace(hide(m.Error)), alertError)
+	m.Error = cut(strings.TrimSpace(m.Error), alertError)
 	return m
 }
 

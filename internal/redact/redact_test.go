@@ -238,7 +238,7 @@ func TestLog_hidesInEveryPlaceAndKeepsToOneLine(t *testing.T) {
 		log := slog.New(Builtin().Log(to)).With("given", "password=hunterdeux").WithGroup("g").With("err", errors.New("token="+jwt))
 		log.Info("message "+jwt+hostile, "error", fmt.Errorf("x: %w"+hostile, errors.New("password=hunterdeux")), "s", stringer{samples["aws"]}, "password", 7,
 			slog.Group("in", "deep", samples["github"], slog.Group("er", "b", []byte(samples["npm"]))), "raw", json.RawMessage(`{"password":"hunterdeux"}`),
-			"map", map[string]string{"password": "hunterdeux"}, "nothing", nil, "noerr", error(nil), "nilptr", (*stringer)(nil), hostile, hostile)
+			"map", map[string]string{"password": "hunterdeux"}, "nothing", nil, "noerr", error(nil), "nilptr", (*stringer)(nil), hostile, hostile, "of "+samples["aws"], 1)
 		out := b.String()
 		for name, secret := range samples {
 			must.Hold(t, !strings.Contains(out, secret), "%s: the log has the %s secret: %s", format, name, out)
