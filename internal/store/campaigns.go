@@ -238,28 +238,21 @@ from (
 // Blocked lists the campaigns that need an operator, worst first: diverged ones, then those
 // whose head is dead or failing, by waiting rows times age.
 func (s *Store) Blocked(ctx context.Context, limit int) ([]outbox.Blocked, error) {
-	blocked := []outbox.Blocked{}
-	err := s.journal.Read(ctx, func(t *Tx) error {
-		err := t.Each(func(rows sqldb.Row) error {
-			var c CampaignRow
-			err := rows.Scan(c.Dest()...)
-			blocked = append(blocked, outbox.Blocked{Campaign: c.View()})
-			return err
+	return reading(ctx, s, "list blocked campaigns", func(t *Tx) ([]outbox.Blocked, error) {
+		blocked, err := sqldb.All(t, func(row sqldb.Row) (outbox.Blocked, error) {
+			c, err := scanView(row)
+			return outbox.Blocked{Campaign: c}, err
 		}, `
 select `+CampaignColumns+`
 from campaigns
 where failed > 0 or dead > 0 or diverged <> ''
 order by diverged = '', dead = 0, (pending + processing + failed + dead) * (($1 - coalesce(oldest_enqueued_at, $1)) / 1000) desc, campaign_id
 limit $2`, s.Now(), sqldb.PageLimit(limit, outbox.MaxPage))
-		if err != nil {
-			return err
+		if err == nil {
+			err = t.headErrors(blocked)
 		}
-		return t.headErrors(blocked)
+		return blocked, err
 	})
-	if err != nil {
-		return nil, fmt.Errorf("list blocked campaigns: %w", err)
-	}
-	return blocked, nil
 }
 
 func (t *Tx) headErrors(blocked []outbox.Blocked) error {
@@ -274,22 +267,12 @@ func (t *Tx) headErrors(blocked []outbox.Blocked) error {
 
 // Paused lists the campaigns that operators paused, latest first.
 func (s *Store) Paused(ctx context.Context, limit int) ([]outbox.Campaign, error) {
-	paused := []outbox.Campaign{}
-	err := s.journal.Read(ctx, func(t *Tx) error {
-		return t.Each(func(rows sqldb.Row) error {
-			var c CampaignRow
-			err := rows.Scan(c.Dest()...)
-			paused = append(paused, c.View())
-			return err
-		}, `
+	return reading(ctx, s, "list paused campaigns", func(t *Tx) ([]outbox.Campaign, error) {
+		return sqldb.All(t, scanView, `
 select `+CampaignColumns+`
 from campaigns
 where paused_at is not null
 order by paused_at desc
 limit $1`, sqldb.PageLimit(limit, outbox.MaxPage))
 	})
-	if err != nil {
-		return nil, fmt.Errorf("list paused campaigns: %w", err)
-	}
-	return paused, nil
 }

@@ -70,17 +70,11 @@ where due_at <= $1
   and crashes >= ` + suspectCrashes
 
 // SuspectDue reports whether a suspect of a scope may be claimed.
-func (s *Store) SuspectDue(ctx context.Context, scope outbox.Scope) (due bool, err error) {
+func (s *Store) SuspectDue(ctx context.Context, scope outbox.Scope) (bool, error) {
 	served, args := serving(scope, s.Now())
-	err = s.journal.Read(ctx, func(t *Tx) error {
-		var id string
-		due, err = t.One([]any{&id}, `select campaign_id from campaigns where due_at <= $1 and crashes >= `+suspectCrashes+served+` limit 1`, args...)
-		return err
+	return reading(ctx, s, "look for suspects", func(t *Tx) (bool, error) {
+		return t.One([]any{new(string)}, `select campaign_id from campaigns where due_at <= $1 and crashes >= `+suspectCrashes+served+` limit 1`, args...)
 	})
-	if err != nil {
-		return false, fmt.Errorf("look for suspects: %w", err)
-	}
-	return due, nil
 }
 
 // ScanCampaign reads CampaignColumns.
@@ -89,19 +83,21 @@ func ScanCampaign(row sqldb.Row) (*CampaignRow, error) {
 	return c, row.Scan(c.Dest()...)
 }
 
+// scanView reads CampaignColumns as the domain type.
+func scanView(row sqldb.Row) (outbox.Campaign, error) {
+	c, err := ScanCampaign(row)
+	return c.View(), err
+}
+
 // UntilDue is the time until the next campaign of a scope may be claimed, at least 0; false
 // when waiting alone makes none claimable.
 func (s *Store) UntilDue(ctx context.Context, scope outbox.Scope) (time.Duration, bool, error) {
-	var due sql.NullInt64
 	served, args := serving(scope)
-	err := s.journal.Read(ctx, func(t *Tx) error {
-		_, err := t.One([]any{&due}, `select min(due_at) from campaigns where due_at is not null`+served, args...)
-		return err
+	due, err := reading(ctx, s, "look for the next due campaign", func(t *Tx) (due sql.NullInt64, err error) {
+		_, err = t.One([]any{&due}, `select min(due_at) from campaigns where due_at is not null`+served, args...)
+		return due, err
 	})
-	if err != nil {
-		return 0, false, fmt.Errorf("look for the next due campaign: %w", err)
-	}
-	return max(0, time.Duration(due.Int64-s.Now())*time.Microsecond), due.Valid, nil
+	return max(0, time.Duration(due.Int64-s.Now())*time.Microsecond), due.Valid, err
 }
 
 // leastShare is the number of rows of a wave that a campaign may always have, however many

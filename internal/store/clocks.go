@@ -120,12 +120,8 @@ func (s *Store) allOverdrawn() []overdrawn {
 func (s *Store) ShortenWaits(ctx context.Context) error {
 	now := s.Now()
 	for _, of := range s.allOverdrawn() {
-		ends, found := now+of.longest.Microseconds(), false
-		err := s.journal.Read(ctx, func(t *Tx) (err error) {
-			var one string
-			found, err = t.One([]any{&one}, of.query, ends+ClockTolerance)
-			return err
-		})
+		ends := now + of.longest.Microseconds()
+		found, err := reading(ctx, s, "", func(t *Tx) (bool, error) { return t.One([]any{new(string)}, of.query, ends+ClockTolerance) })
 		if err == nil && found {
 			err = s.journal.Write(ctx, func(t *Tx) error {
 				_, err := t.Exec(of.shorten, ends+ClockTolerance, ends)

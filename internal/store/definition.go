@@ -63,15 +63,10 @@ func (t *Tx) definition(projection, version string) (d outbox.Definition, err er
 
 // Definition returns a version of a projection's definition as it was loaded last. One that is not
 // known has no file.
-func (s *Store) Definition(ctx context.Context, projection, version string) (d outbox.Definition, err error) {
-	err = s.journal.Read(ctx, func(t *Tx) error {
-		d, err = t.definition(projection, version)
-		return err
+func (s *Store) Definition(ctx context.Context, projection, version string) (outbox.Definition, error) {
+	return reading(ctx, s, fmt.Sprintf("read the definition of projection %q", projection), func(t *Tx) (outbox.Definition, error) {
+		return t.definition(projection, version)
 	})
-	if err != nil {
-		return d, fmt.Errorf("read the definition of projection %q: %w", projection, err)
-	}
-	return d, nil
 }
 
 // KeptDefinition is Definition of a version whose text is kept, of which a prefix is enough. A missing text is
@@ -115,25 +110,20 @@ func (t *Tx) Loads() (map[string]map[string]outbox.Load, error) {
 
 // LastChange returns the last load of another version of a projection's definition; nil if no other
 // one is known.
-func (s *Store) LastChange(ctx context.Context, projection string) (change *outbox.DefinitionChange, err error) {
-	err = s.journal.Read(ctx, func(t *Tx) error {
-		change = nil
+func (s *Store) LastChange(ctx context.Context, projection string) (*outbox.DefinitionChange, error) {
+	return reading(ctx, s, fmt.Sprintf("read the last change of projection %q", projection), func(t *Tx) (*outbox.DefinitionChange, error) {
 		now, err := t.definition(projection, "")
 		if err != nil || now.Previous == "" {
-			return err
+			return nil, err
 		}
 		before, err := t.definition(projection, now.Previous)
-		if err == nil {
-			c := changeOf(before, now)
-			change = &c
-			c.Again, err = t.One([]any{new(int64)}, loadedBefore, projection, now.Version, now.LoadedAt.UnixMicro())
+		if err != nil {
+			return nil, err
 		}
-		return err
+		c := changeOf(before, now)
+		c.Again, err = t.One([]any{new(int64)}, loadedBefore, projection, now.Version, now.LoadedAt.UnixMicro())
+		return &c, err
 	})
-	if err != nil {
-		return nil, fmt.Errorf("read the last change of projection %q: %w", projection, err)
-	}
-	return change, nil
 }
 
 // Loaded records the definitions of the projections that an instance loaded, where they differ from

@@ -135,20 +135,13 @@ order by e.seq`
 // EventLines reads the events first to last of a campaign, each with the status of its row and
 // without documents.
 func (s *Store) EventLines(ctx context.Context, campaign string, first, last int64) ([]outbox.EventLine, error) {
-	lines := []outbox.EventLine{}
-	err := s.journal.Read(ctx, func(t *Tx) error {
-		return t.Each(func(row sqldb.Row) error {
-			var l outbox.EventLine
+	what := fmt.Sprintf("read events %d to %d of campaign %q", first, last, campaign)
+	return reading(ctx, s, what, func(t *Tx) ([]outbox.EventLine, error) {
+		return sqldb.All(t, func(row sqldb.Row) (l outbox.EventLine, err error) {
 			var occurred int64
-			var status string
-			err := row.Scan(&l.Seq, &l.EventType, &l.EntityType, &l.EntityID, &occurred, &status, &l.Skipped)
-			l.OccurredAt, l.RowStatus = sqldb.At(occurred), outbox.Status(status)
-			lines = append(lines, l)
-			return err
+			err = row.Scan(&l.Seq, &l.EventType, &l.EntityType, &l.EntityID, &occurred, (*string)(&l.RowStatus), &l.Skipped)
+			l.OccurredAt = sqldb.At(occurred)
+			return l, err
 		}, selectEventLines, campaign, first, last)
 	})
-	if err != nil {
-		return nil, fmt.Errorf("read events %d to %d of campaign %q: %w", first, last, campaign, err)
-	}
-	return lines, nil
 }

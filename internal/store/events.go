@@ -53,13 +53,8 @@ func RawObject(text string) json.RawMessage {
 	return json.RawMessage(text)
 }
 
-func (t *Tx) event(query string, args ...any) (e outbox.Event, found bool, err error) {
-	err = t.Each(func(rows sqldb.Row) error {
-		found = true
-		e, err = ScanEvent(rows)
-		return err
-	}, query, args...)
-	return e, found, err
+func (t *Tx) event(query string, args ...any) (outbox.Event, bool, error) {
+	return first(t, func(row sqldb.Row) (outbox.Event, error) { return ScanEvent(row) }, query, args...)
 }
 
 var eventsInRange = SelectEvent + `
@@ -85,15 +80,12 @@ func collectEvents(into *[]outbox.Event) func(sqldb.Row) error {
 
 // Event reads one event. A missing one is outbox.ErrNotFound.
 func (s *Store) Event(ctx context.Context, campaign string, seq int64) (outbox.Event, error) {
-	var e outbox.Event
-	err := s.journal.Read(ctx, func(t *Tx) error {
-		var found bool
-		var err error
-		e, found, err = t.skippableEvent(campaign, seq)
+	e, err := reading(ctx, s, "", func(t *Tx) (outbox.Event, error) {
+		e, found, err := t.skippableEvent(campaign, seq)
 		if err == nil && !found {
 			err = t.missingEvent(campaign, seq)
 		}
-		return err
+		return e, err
 	})
 	if err == nil {
 		checkContentHash(&e, outbox.Sizes{Payload: int64(len(e.Payload)), Tags: int64(len(e.Tags)), Metadata: int64(len(e.Metadata))})
@@ -224,12 +216,7 @@ func (s *Store) RegisterEventTypes(ctx context.Context, intents map[string]outbo
 
 // EventTypes reads the registered event types with their intents.
 func (s *Store) EventTypes(ctx context.Context) (map[string]outbox.Intent, error) {
-	var types map[string]outbox.Intent
-	err := s.journal.Read(ctx, func(t *Tx) (err error) {
-		types, err = t.eventTypes()
-		return err
-	})
-	return types, err
+	return reading(ctx, s, "", (*Tx).eventTypes)
 }
 
 func (t *Tx) eventTypes() (map[string]outbox.Intent, error) {

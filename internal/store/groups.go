@@ -390,11 +390,7 @@ func (s *Store) SetGroupNote(ctx context.Context, o outbox.Command, fingerprint,
 		return nil, s.Refused(ctx, a, outbox.Invalid("note", "the note is %d bytes long; the limit is %d", len(note), outbox.MaxNote))
 	}
 	result, err := Perform(ctx, s, a, func(t *Tx, now int64) (*outbox.GroupNote, error) {
-		var before *outbox.GroupNote
-		err := t.Each(func(row sqldb.Row) (err error) {
-			before, err = scanNote(row)
-			return err
-		}, selectNote, fingerprint)
+		before, _, err := first(t, scanNote, selectNote, fingerprint)
 		if err != nil {
 			return nil, err
 		}

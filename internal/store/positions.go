@@ -76,15 +76,13 @@ func (t *Tx) HeadPosition() (head int64, err error) {
 // below it any more: a writer who reads it first, and then the data for a decision, has seen
 // every event up to it. While an append stays open on PostgreSQL it is outbox.ErrBusy.
 func (s *Store) Position(ctx context.Context) (position int64, err error) {
-	read := func(t *Tx) (err error) {
+	if s.journal.Dialect.OneWriter {
+		return reading(ctx, s, "", (*Tx).HeadPosition)
+	}
+	err = s.journal.WriteFrom(ctx, sqldb.BeginSettled, func(t *Tx) (err error) {
 		position, err = t.HeadPosition()
 		return err
-	}
-	if !s.journal.Dialect.OneWriter {
-		err = s.journal.WriteFrom(ctx, sqldb.BeginSettled, read)
-	} else {
-		err = s.journal.Read(ctx, read)
-	}
+	})
 	return position, err
 }
 

@@ -41,18 +41,16 @@ func (s *Store) Reveal(ctx context.Context, o outbox.Command, campaign string, s
 }
 
 func (s *Store) readRevealed(ctx context.Context, campaign string, seq int64) (outbox.Revealed, error) {
-	var r outbox.Revealed
-	err := s.journal.Read(ctx, func(t *Tx) (err error) {
+	return reading(ctx, s, "", func(t *Tx) (r outbox.Revealed, err error) {
 		if r.Event, _, err = t.skippableEvent(campaign, seq); err != nil {
-			return err
+			return r, err
 		}
 		row, found, err := t.Row(campaign, seq)
 		if err != nil || !found {
-			return err
+			return r, err
 		}
 		r.Row = &row
 		r.Attempts, err = t.attempts(campaign, seq)
-		return err
+		return r, err
 	})
-	return r, err
 }

@@ -69,9 +69,8 @@ type Outstanding struct {
 // OutstandingCampaigns lists the campaigns after the given id that have rows and are neither
 // paused nor diverged, at most limit.
 func (s *Store) OutstandingCampaigns(ctx context.Context, after string, limit int) ([]Outstanding, error) {
-	var all []Outstanding
-	err := s.journal.Read(ctx, func(t *Tx) (err error) {
-		all, err = sqldb.All(t, func(rows sqldb.Row) (o Outstanding, err error) {
+	return reading(ctx, s, "", func(t *Tx) ([]Outstanding, error) {
+		return sqldb.All(t, func(rows sqldb.Row) (o Outstanding, err error) {
 			err = rows.Scan(&o.CampaignID, &o.AppliedSeq, &o.HighWaterSeq, &o.Skips)
 			return o, err
 		}, `
@@ -83,7 +82,5 @@ where campaign_id > $1
   and diverged = ''
 order by campaign_id
 limit $2`, after, limit)
-		return err
 	})
-	return all, err
 }

@@ -53,12 +53,7 @@ func (t *Tx) ActiveSkips(campaign string, first, last int64) ([]outbox.Skip, err
 
 // ActiveSkips returns the active skips of a campaign's events up to a seq, in order of seq.
 func (s *Store) ActiveSkips(ctx context.Context, campaign string, until int64) ([]outbox.Skip, error) {
-	var skips []outbox.Skip
-	err := s.journal.Read(ctx, func(t *Tx) (err error) {
-		skips, err = t.ActiveSkips(campaign, 1, until)
-		return err
-	})
-	return skips, err
+	return reading(ctx, s, "", func(t *Tx) ([]outbox.Skip, error) { return t.ActiveSkips(campaign, 1, until) })
 }
 
 // readSkips marks those of consecutive events of one campaign that are skipped.
@@ -102,22 +97,17 @@ limit $3`)
 // Skips pages through a campaign's skips, newest first. An unknown campaign is
 // outbox.ErrNotFound.
 func (s *Store) Skips(ctx context.Context, f outbox.SkipFilter) (outbox.Page[outbox.Skip], error) {
-	var page outbox.Page[outbox.Skip]
 	l := &sqldb.List[outbox.Skip]{
 		Name: "skips", Query: skipsOfCampaign, Args: []any{f.CampaignID}, Scan: ScanSkip, Down: true,
 		Low: []any{int64(0)}, High: []any{int64(sqldb.FarFuture)},
 		Key: func(k outbox.Skip) []any { return []any{k.ID} },
 	}
-	err := s.journal.Read(ctx, func(t *Tx) (err error) {
+	return reading(ctx, s, fmt.Sprintf("list skips of campaign %q", f.CampaignID), func(t *Tx) (page outbox.Page[outbox.Skip], err error) {
 		if _, err = t.ExistingCampaign(f.CampaignID); err == nil {
 			page, err = l.Page(t, f.Cursor, f.Limit)
 		}
-		return err
+		return page, err
 	})
-	if err != nil {
-		return page, fmt.Errorf("list skips of campaign %q: %w", f.CampaignID, err)
-	}
-	return page, nil
 }
 
 const insertSkip = `

@@ -8,7 +8,6 @@ import (
 
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/readmodel"
-	"github.com/outboxweb/outboxweb/internal/sqldb"
 )
 
 // Contradictions calls found, in order of seq, for each event that the projections and the
@@ -80,11 +79,7 @@ func (t *Tx) undoneSkip(campaign string, seq, id int64) (skip outbox.Skip, found
 	if id == 0 {
 		return skip, false, nil
 	}
-	err = t.Each(func(row sqldb.Row) error {
-		found = true
-		skip, err = ScanSkip(row)
-		return err
-	}, `
+	skip, found, err = first(t, ScanSkip, `
 select `+SkipColumns+`
 from skips
 where id = $1

@@ -2,7 +2,7 @@ package store
 
 import (
 	"context"
-	"fmt"
+	"slices"
 
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/sqldb"
@@ -35,24 +35,14 @@ limit $1`
 // first, then those that wait longest of the others, as far as they are among the 50 that wait
 // longest.
 func (s *Store) StuckWithoutError(ctx context.Context, around outbox.Surroundings, limit int) ([]outbox.Campaign, error) {
-	stuck := []outbox.Campaign{}
 	now := sqldb.At(s.Now())
-	add := func(row sqldb.Row) error {
-		var c CampaignRow
-		err := row.Scan(c.Dest()...)
-		if view := c.View(); len(stuck) < limit && view.StuckWithoutError(now, around) {
-			stuck = append(stuck, view)
+	return reading(ctx, s, "list campaigns that are stuck", func(t *Tx) ([]outbox.Campaign, error) {
+		diverged, err := sqldb.All(t, scanView, selectDiverged, sqldb.PageLimit(limit, outbox.MaxPage))
+		if err != nil {
+			return nil, err
 		}
-		return err
-	}
-	err := s.journal.Read(ctx, func(t *Tx) error {
-		if err := t.Each(add, selectDiverged, sqldb.PageLimit(limit, outbox.MaxPage)); err != nil {
-			return err
-		}
-		return t.Each(add, selectWaiting, stuckWindow)
+		waiting, err := sqldb.All(t, scanView, selectWaiting, stuckWindow)
+		stuck := slices.DeleteFunc(append(diverged, waiting...), func(c outbox.Campaign) bool { return !c.StuckWithoutError(now, around) })
+		return stuck[:min(limit, len(stuck))], err
 	})
-	if err != nil {
-		return nil, fmt.Errorf("list campaigns that are stuck: %w", err)
-	}
-	return stuck, nil
 }

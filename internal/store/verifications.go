@@ -111,36 +111,28 @@ limit $1`
 
 // FoundDrift sums up by projection what the last verifications found: drift first, then those that failed; at
 // most outbox.MaxPage.
-func (s *Store) FoundDrift(ctx context.Context) (all []outbox.FoundDrift, err error) {
-	err = s.journal.Read(ctx, func(t *Tx) (err error) {
-		all, err = sqldb.All(t, func(row sqldb.Row) (outbox.FoundDrift, error) {
+func (s *Store) FoundDrift(ctx context.Context) ([]outbox.FoundDrift, error) {
+	return reading(ctx, s, "sum up the findings of verifications", func(t *Tx) ([]outbox.FoundDrift, error) {
+		return sqldb.All(t, func(row sqldb.Row) (outbox.FoundDrift, error) {
 			var f outbox.FoundDrift
 			var since int64
 			err := row.Scan(&f.Projection, (*string)(&f.Verdict), &f.Campaigns, &since, &f.Error)
 			f.Since = sqldb.At(since)
 			return f, err
 		}, foundDrift, outbox.MaxPage)
-		return err
 	})
-	if err != nil {
-		return nil, fmt.Errorf("sum up the findings of verifications: %w", err)
-	}
-	return all, nil
 }
 
 // Verifications lists the last comparison of each projection of a campaign with its journal, by
 // projection; projections never compared are missing. An unknown campaign is
 // outbox.ErrNotFound.
 func (s *Store) Verifications(ctx context.Context, campaign string) ([]outbox.Verification, error) {
-	var all []outbox.Verification
-	err := s.journal.Read(ctx, func(t *Tx) (err error) {
-		if _, err = t.ExistingCampaign(campaign); err != nil {
-			return err
+	return reading(ctx, s, "", func(t *Tx) ([]outbox.Verification, error) {
+		if _, err := t.ExistingCampaign(campaign); err != nil {
+			return nil, err
 		}
-		all, err = t.verifications(verificationsOfCampaign, campaign)
-		return err
+		return t.verifications(verificationsOfCampaign, campaign)
 	})
-	return all, err
 }
 
 // Drifted lists the projections that differed from their journal when last compared, by
@@ -154,12 +146,10 @@ func (s *Store) Unverified(ctx context.Context, limit int) ([]outbox.Verificatio
 	return s.verified(ctx, verificationsFailed, limit)
 }
 
-func (s *Store) verified(ctx context.Context, query string, limit int) (all []outbox.Verification, err error) {
-	err = s.journal.Read(ctx, func(t *Tx) (err error) {
-		all, err = t.verifications(query, sqldb.PageLimit(limit, outbox.MaxPage))
-		return err
+func (s *Store) verified(ctx context.Context, query string, limit int) ([]outbox.Verification, error) {
+	return reading(ctx, s, "", func(t *Tx) ([]outbox.Verification, error) {
+		return t.verifications(query, sqldb.PageLimit(limit, outbox.MaxPage))
 	})
-	return all, err
 }
 
 // setFindings fills in the findings of a campaign's last verification.

@@ -168,7 +168,7 @@ func (s *Store) WaitApplied(ctx context.Context, campaign string, seq int64) (in
 // WaitAppliedSince is WaitApplied for an event that was appended under a lineage.
 func (s *Store) WaitAppliedSince(ctx context.Context, lineage int64, campaign string, seq int64) (int64, error) {
 	beyond := context.WithoutCancel(ctx)
-	if err := s.mustExist(beyond, campaign); err != nil {
+	if _, err := reading(beyond, s, "", func(t *Tx) (*CampaignRow, error) { return t.ExistingCampaign(campaign) }); err != nil {
 		return 0, err
 	}
 	w, first := s.applied.add(campaign, seq, lineage)
@@ -207,13 +207,6 @@ func (s *Store) mustFit(ctx context.Context, lineage int64, campaign string, w r
 		err = &outbox.Refusal{Err: outbox.ErrNotYet, Detail: fmt.Sprintf("event %d is not applied to campaign %q, which has diverged: %s; nothing is applied to it until this is resolved: %s", seq, campaign, reason, outbox.RightJournalFirst)}
 	}
 	return err
-}
-
-func (s *Store) mustExist(ctx context.Context, campaign string) error {
-	return s.journal.Read(ctx, func(t *Tx) error {
-		_, err := t.ExistingCampaign(campaign)
-		return err
-	})
 }
 
 // AppliedSeq reads the applied seq of a campaign's projections; 0 for a campaign without any.
