@@ -25,20 +25,6 @@ const (
 	SamplesAhead = time.Hour
 )
 
-type sampled struct {
-	minute int64
-	fields sampleFields
-}
-
-// sampleFields are the compared fields of a sample: all but its time.
-type sampleFields struct {
-	counts       outbox.Counts
-	lag, blocked int64
-	oldest       sql.NullInt64
-	applied      int64
-	failed       int64
-}
-
 // Sample writes the current state, at most once a minute across all processes, and only when
 // something has changed since the last sample, so that an idle system does not write. It does
 // the same for each publisher. It does not use the shared summary, which may belong to the
@@ -48,21 +34,17 @@ func (s *Store) Sample(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	now := sampled{minute: sum.AsOf.Truncate(sampleInterval).UnixMicro(), fields: fieldsOf(sum)}
-	var last sampled
-	err = s.journal.Read(ctx, func(t *Tx) (err error) {
-		last, err = t.lastSample(now.minute)
-		return err
-	})
+	now := sampleOf(sum, sum.AsOf.Truncate(sampleInterval))
+	last, err := reading(ctx, s, "", func(t *Tx) (outbox.Sample, error) { return t.lastSample(now.At) })
 	late := sum.Oldest != nil && sum.AsOf.Sub(sum.Oldest.EnqueuedAt) > outbox.SampledBehind
-	if err == nil && now.minute > last.minute && (now.fields != last.fields || late) {
+	if err == nil && now.At.After(last.At) && (differ(now, last) || late) {
 		err = s.writeSample(ctx, last, now)
 	}
 	if err == nil {
-		err = s.flushCounts(ctx, now.minute)
+		err = s.flushCounts(ctx, now.At.UnixMicro())
 	}
 	if err == nil {
-		err = s.sampleOthers(ctx, now.minute)
+		err = s.sampleOthers(ctx, now.At.UnixMicro())
 	}
 	if err != nil {
 		return fmt.Errorf("sample: %w", err)
@@ -82,13 +64,9 @@ func (s *Store) SampleLeft(ctx context.Context, earlier []outbox.InstanceState) 
 	if err != nil {
 		return err
 	}
-	left := sampled{minute: minute.UnixMicro(), fields: fieldsOf(sum)}
-	var last sampled
-	err = s.journal.Read(ctx, func(t *Tx) (err error) {
-		last, err = t.lastSample(sum.AsOf.UnixMicro())
-		return err
-	})
-	if err != nil || last.minute >= left.minute {
+	left := sampleOf(sum, minute)
+	last, err := reading(ctx, s, "", func(t *Tx) (outbox.Sample, error) { return t.lastSample(sum.AsOf) })
+	if err != nil || !last.At.Before(left.At) {
 		return err
 	}
 	err = s.journal.Write(ctx, func(t *Tx) error {
@@ -96,11 +74,11 @@ func (s *Store) SampleLeft(ctx context.Context, earlier []outbox.InstanceState) 
 		if err := t.addSample(&b, left); err != nil {
 			return err
 		}
-		addLate(&b, left.minute)
+		addLate(&b, left.At.UnixMicro())
 		return t.Finish(&b)
 	})
 	if err == nil {
-		err = s.sampleOthers(ctx, left.minute)
+		err = s.sampleOthers(ctx, left.At.UnixMicro())
 	}
 	return err
 }
@@ -129,24 +107,34 @@ func (s *Store) sampleOthers(ctx context.Context, minute int64) error {
 	return nil
 }
 
-func fieldsOf(sum outbox.Summary) sampleFields {
-	f := sampleFields{counts: sum.Counts, lag: sum.Lag.Events, blocked: sum.Campaigns.Blocked, applied: sum.Worker.Applied, failed: sum.Worker.Failed}
+func sampleOf(sum outbox.Summary, at time.Time) outbox.Sample {
+	x := outbox.Sample{At: at, Counts: sum.Counts, LagEvents: sum.Lag.Events, Blocked: sum.Campaigns.Blocked, Applied: sum.Worker.Applied, Failed: sum.Worker.Failed}
 	if sum.Oldest != nil {
-		f.oldest = sql.NullInt64{Int64: sum.Oldest.EnqueuedAt.UnixMicro(), Valid: true}
+		x.OldestEnqueuedAt = sum.Oldest.EnqueuedAt
 	}
-	return f
+	return x
+}
+
+// differ reports whether samples differ in more than their time.
+func differ(a, b outbox.Sample) bool {
+	a.At = b.At
+	return a != b
 }
 
 const sampleColumns = `minute, pending, processing, failed, dead, lag_events, blocked, oldest_enqueued_at, applied_total, failed_total`
 
-func (x *sampled) dest() []any {
-	f := &x.fields
-	return []any{&x.minute, &f.counts.Pending, &f.counts.Processing, &f.counts.Failed, &f.counts.Dead, &f.lag, &f.blocked, &f.oldest, &f.applied, &f.failed}
+func scanSample(row sqldb.Row) (x outbox.Sample, err error) {
+	var minute int64
+	var oldest sql.NullInt64
+	c := &x.Counts
+	err = row.Scan(&minute, &c.Pending, &c.Processing, &c.Failed, &c.Dead, &x.LagEvents, &x.Blocked, &oldest, &x.Applied, &x.Failed)
+	x.At, x.OldestEnqueuedAt = sqldb.At(minute), sqldb.At(oldest.Int64)
+	return x, err
 }
 
-func (t *Tx) lastSample(minute int64) (sampled, error) {
-	var last sampled
-	_, err := t.One(last.dest(), `select `+sampleColumns+` from samples where minute <= $1 order by minute desc limit 1`, minute)
+// lastSample is the last one up to a time, and empty without one.
+func (t *Tx) lastSample(at time.Time) (outbox.Sample, error) {
+	last, _, err := first(t, scanSample, `select `+sampleColumns+` from samples where minute <= $1 order by minute desc limit 1`, at.UnixMicro())
 	return last, err
 }
 
@@ -167,31 +155,32 @@ on conflict (campaign_id, minute) do nothing`
 
 // writeSample writes a sample. The last one is kept however old it is: the totals of the next are
 // counted from it.
-func (s *Store) writeSample(ctx context.Context, last, x sampled) error {
+func (s *Store) writeSample(ctx context.Context, last, x outbox.Sample) error {
+	minute := x.At.UnixMicro()
 	return s.journal.Write(ctx, func(t *Tx) error {
 		var b sqldb.Batch
-		if x.fields != last.fields {
+		if differ(x, last) {
 			if err := t.addSample(&b, x); err != nil {
 				return err
 			}
 		}
-		addLate(&b, x.minute)
-		pruneSeries(&b, x.minute)
+		addLate(&b, minute)
+		pruneSeries(&b, minute)
 		for table, before := range map[string]int64{
-			"samples":          min(last.minute, x.minute-SamplesKept.Microseconds()),
-			"campaign_samples": x.minute - campaignSamplesKept.Microseconds(),
+			"samples":          min(sqldb.Micros(last.At), minute-SamplesKept.Microseconds()),
+			"campaign_samples": minute - campaignSamplesKept.Microseconds(),
 		} {
 			b.Exec(nil, `delete from `+table+` where minute < $1`, before)
-			b.Exec(nil, `delete from `+table+` where minute > $1`, x.minute+SamplesAhead.Microseconds())
+			b.Exec(nil, `delete from `+table+` where minute > $1`, minute+SamplesAhead.Microseconds())
 		}
 		return t.Finish(&b)
 	})
 }
 
-func (t *Tx) addSample(b *sqldb.Batch, x sampled) error {
-	f := x.fields
-	b.Exec(nil, insertSample, x.minute, f.counts.Pending, f.counts.Processing, f.counts.Failed, f.counts.Dead, f.lag, f.blocked, f.oldest, f.applied, f.failed)
-	return t.writeBacklog(b, x.minute)
+func (t *Tx) addSample(b *sqldb.Batch, x outbox.Sample) error {
+	minute, c := x.At.UnixMicro(), x.Counts
+	b.Exec(nil, insertSample, minute, c.Pending, c.Processing, c.Failed, c.Dead, x.LagEvents, x.Blocked, sqldb.MicrosOrNull(x.OldestEnqueuedAt), x.Applied, x.Failed)
+	return t.writeBacklog(b, minute)
 }
 
 // addLate samples the campaigns that are the longest behind.
@@ -296,12 +285,12 @@ func (s *Store) readHistory(ctx context.Context, r outbox.Range) (outbox.History
 		}
 		atWork := outbox.AtWork(instances, w.Now)
 		if w.To.After(w.Now) {
-			live := sampled{minute: w.Now.UnixMicro(), fields: fieldsOf(sum)}
-			samples = append(samples, live.view())
+			live := sampleOf(sum, w.Now)
+			samples = append(samples, live)
 			over := !slices.ContainsFunc(atWork, func(x outbox.Interval) bool { return x.To.After(w.Now) })
 			if left := leftAt(instances); over && left.Before(w.Now) && (len(samples) == 1 || samples[len(samples)-2].At.Before(left)) {
-				live.minute = left.UnixMicro() // what the next start will sample
-				samples = slices.Insert(samples, len(samples)-1, live.view())
+				live.At = left // what the next start will sample
+				samples = slices.Insert(samples, len(samples)-1, live)
 			}
 		}
 		lost := outbox.LostInstances(instances, w.Now)
@@ -319,23 +308,8 @@ func (s *Store) readHistory(ctx context.Context, r outbox.Range) (outbox.History
 }
 
 // samples reads the samples of a window, and the one before it.
-func (t *Tx) samples(w outbox.Window) (samples []outbox.Sample, err error) {
-	err = t.Each(func(row sqldb.Row) error {
-		var x sampled
-		err := row.Scan(x.dest()...)
-		samples = append(samples, x.view())
-		return err
-	}, selectSamples, w.From.UnixMicro(), w.To.UnixMicro())
-	return samples, err
-}
-
-func (x sampled) view() outbox.Sample {
-	f := x.fields
-	v := outbox.Sample{At: sqldb.At(x.minute), Counts: f.counts, LagEvents: f.lag, Blocked: f.blocked, Applied: f.applied, Failed: f.failed}
-	if f.oldest.Valid {
-		v.OldestEnqueuedAt = sqldb.At(f.oldest.Int64)
-	}
-	return v
+func (t *Tx) samples(w outbox.Window) ([]outbox.Sample, error) {
+	return sqldb.All(t, scanSample, selectSamples, w.From.UnixMicro(), w.To.UnixMicro())
 }
 
 const (
@@ -363,43 +337,32 @@ order by at`
 // oldest event. Without a point it was behind for less than outbox.SampledBehind, or a hundred
 // campaigns were for longer.
 func (s *Store) CampaignHistory(ctx context.Context, id string, r outbox.Range) ([]outbox.CampaignPoint, error) {
-	points := []outbox.CampaignPoint{}
 	w := r.Window(sqldb.At(s.Now()))
 	query, args := selectCampaignMinutes, []any{id, w.From.UnixMicro(), w.To.UnixMicro()}
 	if storedStep(w) == outbox.CoarseStep {
 		query, args = selectCampaignQuarters, append(args, seconds(outbox.CoarseStep))
 	}
-	err := s.journal.Read(ctx, func(t *Tx) error {
-		return t.Each(func(row sqldb.Row) error {
-			var p outbox.CampaignPoint
+	return reading(ctx, s, fmt.Sprintf("read the history of campaign %q", id), func(t *Tx) ([]outbox.CampaignPoint, error) {
+		return sqldb.All(t, func(row sqldb.Row) (p outbox.CampaignPoint, err error) {
 			var minute, oldest int64
-			err := row.Scan(&minute, &p.LagEvents, &oldest)
+			err = row.Scan(&minute, &p.LagEvents, &oldest)
 			p.At, p.LagSeconds = sqldb.At(minute), max(0, float64(minute-oldest)/1e6)
-			points = append(points, p)
-			return err
+			return p, err
 		}, query, args...)
 	})
-	if err != nil {
-		return nil, fmt.Errorf("read the history of campaign %q: %w", id, err)
-	}
-	return points, nil
 }
 
 // SeqBefore returns the seq of a campaign's last event that was recorded before a time, 0 if there
 // is none.
 func (s *Store) SeqBefore(ctx context.Context, c outbox.Campaign, at time.Time) (int64, error) {
-	limit, before := at.UnixMicro(), 0
-	err := s.journal.Read(ctx, func(t *Tx) (err error) {
-		before = sort.Search(int(c.HighWaterSeq), func(i int) bool {
+	limit, what := at.UnixMicro(), fmt.Sprintf("look for the events of campaign %q at a time", c.CampaignID)
+	return reading(ctx, s, what, func(t *Tx) (before int64, err error) {
+		before = int64(sort.Search(int(c.HighWaterSeq), func(i int) bool {
 			var when int64
 			found, failed := t.One([]any{&when}, selectAppended, c.CampaignID, i+1)
 			err = errors.Join(err, failed)
 			return found && when >= limit
-		})
-		return err
+		}))
+		return before, err
 	})
-	if err != nil {
-		return 0, fmt.Errorf("look for the events of campaign %q at a time: %w", c.CampaignID, err)
-	}
-	return int64(before), nil
 }
