@@ -72,12 +72,12 @@ func (s *Store) append(ctx context.Context, a Append, key *AppendKey) (*appendCa
 	if err := s.Refuse(); err != nil {
 		return nil, err
 	}
-	events, err := s.validate(a, key)
-	if err != nil {
+	var err error
+	if a.Events, err = s.validate(a, key); err != nil {
 		return nil, err
 	}
 	began := time.Now()
-	call := &appendCall{events: events, weight: weigh(events), expected: a.ExpectedSeq, anyTime: a.AnyTime, condition: a.Condition, then: a.Then, key: key, until: began.Add(s.options.Wait), done: make(chan struct{})}
+	call := &appendCall{Append: a, weight: weigh(a.Events), key: key, until: began.Add(s.options.Wait), done: make(chan struct{})}
 	s.group.submit(call, func(calls []*appendCall) { s.commitGroup(ctx, calls) })
 	<-call.done
 	if call.err != nil {

@@ -46,8 +46,8 @@ func (a *appending) open(calls []*appendCall) error {
 	}
 	var ids []string
 	for _, call := range calls {
-		for i := range call.events {
-			if id := call.events[i].CampaignID; !slices.Contains(ids[max(0, len(ids)-1):], id) {
+		for i := range call.Events {
+			if id := call.Events[i].CampaignID; !slices.Contains(ids[max(0, len(ids)-1):], id) {
 				ids = append(ids, id)
 			}
 		}
@@ -70,8 +70,8 @@ func (a *appending) lookUp(calls []*appendCall) error {
 	a.taken = make(map[eventKey]*outbox.Event)
 	var b sqldb.Batch
 	for _, call := range calls {
-		for i := range call.events {
-			e := &call.events[i]
+		for i := range call.Events {
+			e := &call.Events[i]
 			if e.EventID == "" || a.campaigns[e.CampaignID].stored == 0 {
 				continue
 			}
@@ -121,13 +121,13 @@ func (a *appending) call(call *appendCall) error {
 			return err
 		}
 	}
-	for i := range call.events {
-		target := a.campaigns[call.events[i].CampaignID]
+	for i := range call.Events {
+		target := a.campaigns[call.Events[i].CampaignID]
 		target.before = target.row.HighWater
 	}
-	call.result = make([]Appended, len(call.events))
-	a.added, a.judged = a.added[:0], call.condition == nil
-	for i := range call.events {
+	call.result = make([]Appended, len(call.Events))
+	a.added, a.judged = a.added[:0], call.Condition == nil
+	for i := range call.Events {
 		if err := a.event(call, i); err != nil {
 			return atIndex(err, i)
 		}
@@ -137,8 +137,8 @@ func (a *appending) call(call *appendCall) error {
 			return err
 		}
 	}
-	if call.then != nil {
-		return call.then(a.t, call.result)
+	if call.Then != nil {
+		return call.Then(a.t, call.result)
 	}
 	return nil
 }
@@ -147,8 +147,8 @@ func (a *appending) call(call *appendCall) error {
 // lost. A refusal is stored in the call and leaves nothing in the database.
 func (a *appending) callApart(call *appendCall) error {
 	before, fresh := make(map[string]CampaignRow), len(a.fresh)
-	for i := range call.events {
-		id := call.events[i].CampaignID
+	for i := range call.Events {
+		id := call.Events[i].CampaignID
 		before[id] = *a.campaigns[id].row
 	}
 	if _, err := a.t.Exec("savepoint call"); err != nil {
@@ -187,8 +187,8 @@ func (a *appending) callApart(call *appendCall) error {
 // explainTaken replaces the database's unique violation on a seq with an error that names the
 // cause: the campaign's row puts the end of the journal too low.
 func (a *appending) explainTaken(call *appendCall) error {
-	for i := range call.events {
-		id := call.events[i].CampaignID
+	for i := range call.Events {
+		id := call.Events[i].CampaignID
 		var last int64
 		var hash string
 		if _, err := a.t.One([]any{&last, &hash}, SelectLastEvent, id); err != nil {
@@ -243,7 +243,7 @@ var errBelowHead = errors.New("the sequence of positions is behind the journal's
 // event appends one event of a call. It does not modify its input, since the call may be run a
 // second time.
 func (a *appending) event(call *appendCall, i int) error {
-	given := &call.events[i]
+	given := &call.Events[i]
 	if stored, taken := a.taken[eventKey{given.CampaignID, given.EventID}]; taken {
 		return a.repeat(call, i, stored)
 	}
@@ -289,8 +289,8 @@ func (a *appending) event(call *appendCall, i int) error {
 		}
 	}
 	switch {
-	case call.expected != nil && target.before != *call.expected:
-		return outbox.Conflict("campaign %q is at seq %d, not at the expected %d", c.ID, target.before, *call.expected)
+	case call.ExpectedSeq != nil && target.before != *call.ExpectedSeq:
+		return outbox.Conflict("campaign %q is at seq %d, not at the expected %d", c.ID, target.before, *call.ExpectedSeq)
 	case given.Seq != 0 && given.Seq != seq:
 		refusal := outbox.Conflict("seq %d was given, but the next seq of campaign %q is %d", given.Seq, c.ID, seq)
 		refusal.NextSeq = seq
@@ -337,7 +337,7 @@ func (a *appending) checkCondition(call *appendCall, i int) (done bool, err erro
 	if err := a.flush(); err != nil { // events of earlier calls in the group count
 		return false, err
 	}
-	if given := &call.events[i]; a.taken == nil && given.EventID != "" {
+	if given := &call.Events[i]; a.taken == nil && given.EventID != "" {
 		stored, found, err := a.t.event(selectEventByID, given.CampaignID, given.EventID)
 		if err != nil {
 			return false, err
@@ -347,7 +347,7 @@ func (a *appending) checkCondition(call *appendCall, i int) (done bool, err erro
 		}
 	}
 	a.judged = true
-	return false, a.t.checkCondition(call.condition)
+	return false, a.t.checkCondition(call.Condition)
 }
 
 var selectEventByID = SelectEvent + `
@@ -357,7 +357,7 @@ where campaign_id = $1
 // repeat answers an event whose event_id exists: with the stored event, read if necessary, when
 // the content is the same, and with a conflict otherwise.
 func (a *appending) repeat(call *appendCall, i int, stored *outbox.Event) (err error) {
-	given := call.events[i]
+	given := call.Events[i]
 	if stored == nil {
 		if err := a.flush(); err != nil {
 			return err
@@ -371,7 +371,7 @@ func (a *appending) repeat(call *appendCall, i int, stored *outbox.Event) (err e
 		}
 		stored = &e
 	}
-	if call.anyTime {
+	if call.AnyTime {
 		given.OccurredAt = stored.OccurredAt
 	}
 	call.result[i], err = sameEvent(given, *stored)

@@ -14,19 +14,15 @@ import (
 
 // appendCall is one caller's append during a group commit.
 type appendCall struct {
-	events    []outbox.Event
-	expected  *int64
-	anyTime   bool // occurred_at alone makes no other event
-	condition *outbox.AppendCondition
-	then      func(*Tx, []Appended) error // nil does nothing
-	key       *AppendKey                  // nil without one
-	repeated  bool                        // the key was used before
-	weight    int                         // of the events, see weigh
-	until     time.Time                   // deadline for its turn
-	result    []Appended
-	err       error
-	done      chan struct{}
-	lead      chan struct{} // closed when this caller must commit the next group
+	Append              // its events normalized
+	key      *AppendKey // nil without one
+	weight   int        // of the events, see weigh
+	until    time.Time  // deadline for its turn
+	result   []Appended
+	repeated bool // the key was used before
+	err      error
+	done     chan struct{}
+	lead     chan struct{} // closed when this caller must commit the next group
 }
 
 // appendGroup joins the appends of concurrent callers into one transaction. While one commits,
@@ -149,7 +145,7 @@ func (s *Store) commitGroup(ctx context.Context, calls []*appendCall) {
 // order, so that two groups cannot deadlock, and saved once at the end.
 func (s *Store) appendGroup(ctx context.Context, calls []*appendCall, run func(*appending, *appendCall) error) error {
 	begin := sqldb.BeginAppend
-	if slices.ContainsFunc(calls, func(c *appendCall) bool { return c.condition != nil }) {
+	if slices.ContainsFunc(calls, func(c *appendCall) bool { return c.Condition != nil }) {
 		begin = sqldb.BeginAppendAlone
 	}
 	var a *appending

@@ -119,6 +119,6 @@ func (a *appending) recordKey(call *appendCall) error {
 		return fmt.Errorf("write what an append came to: %w", err)
 	}
 	k := call.key
-	a.queue.Exec(nil, upsertAppendKey, string(k.By.Auth), k.By.Name, k.Key, k.Request, call.events[0].CampaignID, string(outcome), a.now)
+	a.queue.Exec(nil, upsertAppendKey, string(k.By.Auth), k.By.Name, k.Key, k.Request, call.Events[0].CampaignID, string(outcome), a.now)
 	return nil
 }

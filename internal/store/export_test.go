@@ -36,7 +36,7 @@ func (s *Store) Statements() []Statement {
 func (s *Store) AppendTogether(appends []Append) ([][]Appended, []error) {
 	calls := make([]*appendCall, len(appends))
 	for i, a := range appends {
-		calls[i] = &appendCall{events: a.Events, expected: a.ExpectedSeq, condition: a.Condition, then: a.Then, until: time.Now().Add(sqldb.LockWait)}
+		calls[i] = &appendCall{Append: a, until: time.Now().Add(sqldb.LockWait)}
 		for j := range a.Events {
 			if err := a.Events[j].Normalize(s.options.MaxPayload); err != nil {
 				panic(err)
