@@ -172,22 +172,30 @@ returning id`
 
 // Record writes the audit record of a completed action, in its transaction.
 func (t *Tx) Record(a *Change, result any, now int64) error {
-	var texts [3]string
-	for i, v := range []any{a.Before, a.After, result} {
-		text, err := json.Marshal(v)
-		if err != nil {
-			return fmt.Errorf("write the audit record of %s: %w", a.Action, err)
-		}
-		texts[i] = string(text)
+	texts, err := jsonTexts(a.Before, a.After, result)
+	if err != nil {
+		return fmt.Errorf("write the audit record of %s: %w", a.Action, err)
 	}
 	o := a.Command
 	var id int64
-	_, err := t.One([]any{&id}, insertAuditEntry, now, o.By.Name, o.By.Via, o.By.From, string(a.Action), a.CampaignID, a.Seq,
+	_, err = t.One([]any{&id}, insertAuditEntry, now, o.By.Name, o.By.Via, o.By.From, string(a.Action), a.CampaignID, a.Seq,
 		texts[0], texts[1], o.Reason, o.RequestID, o.IdempotencyKey, texts[2], string(o.By.Auth), string(o.By.Role), string(a.Target))
 	if err != nil {
 		return fmt.Errorf("write the audit record of %s: %w", a.Action, err)
 	}
 	return t.RecordTargets(id, a.Touched, now)
+}
+
+func jsonTexts(values ...any) ([]string, error) {
+	texts := make([]string, len(values))
+	for i, v := range values {
+		text, err := json.Marshal(v)
+		if err != nil {
+			return nil, err
+		}
+		texts[i] = string(text)
+	}
+	return texts, nil
 }
 
 // rowState is the part of a row that an audit record keeps.
@@ -240,13 +248,11 @@ func (t *Tx) expect(o outbox.Command, row outbox.Row, c *CampaignRow, now int64)
 
 // AuditEntry reads one audit record. A missing one is outbox.ErrNotFound.
 func (s *Store) AuditEntry(ctx context.Context, id int64) (outbox.AuditEntry, error) {
-	var found sqldb.Stretch[outbox.AuditEntry]
-	err := s.journal.Read(ctx, func(t *Tx) (err error) {
-		found, err = auditList(outbox.AuditFilter{}).Read(t, sqldb.Place{Key: []any{id + 1}}, 1)
-		return err
+	found, err := reading(ctx, s, fmt.Sprintf("read audit record %d", id), func(t *Tx) (sqldb.Stretch[outbox.AuditEntry], error) {
+		return auditList(outbox.AuditFilter{}).Read(t, sqldb.Place{Key: []any{id + 1}}, 1)
 	})
 	if err != nil {
-		return outbox.AuditEntry{}, fmt.Errorf("read audit record %d: %w", id, err)
+		return outbox.AuditEntry{}, err
 	}
 	if len(found.Items) == 0 || found.Items[0].ID != id {
 		return outbox.AuditEntry{}, outbox.NotFound("there is no audit record %d", id)
@@ -255,63 +261,50 @@ func (s *Store) AuditEntry(ctx context.Context, id int64) (outbox.AuditEntry, er
 }
 
 // AuditEntryOfKey finds the audit record made under an idempotency key; 0 when there is none.
-func (s *Store) AuditEntryOfKey(ctx context.Context, key string) (id int64, err error) {
-	err = s.journal.Read(ctx, func(t *Tx) error {
-		_, err := t.One([]any{&id}, `select id from audit_log where idempotency_key = $1 and idempotency_key <> ''`, key)
-		return err
+func (s *Store) AuditEntryOfKey(ctx context.Context, key string) (int64, error) {
+	return reading(ctx, s, "find the action of a key", func(t *Tx) (id int64, err error) {
+		_, err = t.One([]any{&id}, `select id from audit_log where idempotency_key = $1 and idempotency_key <> ''`, key)
+		return id, err
 	})
-	if err != nil {
-		return 0, fmt.Errorf("find the action of a key: %w", err)
-	}
-	return id, nil
 }
 
 // AuditLog pages through the audit records, newest first unless the filter says otherwise. A
 // page scans a bounded number of records and may end early, with Partial set.
 func (s *Store) AuditLog(ctx context.Context, f outbox.AuditFilter) (outbox.Page[outbox.AuditEntry], error) {
-	var page outbox.Page[outbox.AuditEntry]
-	l := auditList(f)
-	err := s.journal.Read(ctx, func(t *Tx) (err error) {
-		if page, err = l.Page(t, f.Cursor, f.Limit); err != nil || sqldb.Told(&page) {
-			return err
+	return reading(ctx, s, "list acts", func(t *Tx) (outbox.Page[outbox.AuditEntry], error) {
+		page, err := auditList(f).Page(t, f.Cursor, f.Limit)
+		if err != nil || sqldb.Told(&page) {
+			return page, err
 		}
 		seq := f.Seq
 		if f.CampaignID != "" { // the count is selected by campaign
 			seq = 0
 		}
-		args := []any{f.Actor, f.Action, sqldb.Micros(f.Since), sqldb.Micros(f.Until), seq, f.Target, f.Outcome, f.Auth, f.Role, f.RequestID, sqldb.CountWindow + 1}
+		query, args := countAudit, []any{f.Actor, f.Action, sqldb.Micros(f.Since), sqldb.Micros(f.Until), seq, f.Target, f.Outcome, f.Auth, f.Role, f.RequestID, sqldb.CountWindow + 1}
 		switch {
 		case f.CampaignID != "":
-			return sqldb.CountInto(t, &page, countCampaignAudit, append(args, f.CampaignID, f.Seq, int64(sqldb.FarFuture))...)
+			query, args = countCampaignAudit, append(args, f.CampaignID, f.Seq, int64(sqldb.FarFuture))
 		case f.Target != "":
-			return sqldb.CountInto(t, &page, countTargetAudit, args...)
+			query = countTargetAudit
 		}
-		return sqldb.CountInto(t, &page, countAudit, args...)
+		err = sqldb.CountInto(t, &page, query, args...)
+		return page, err
 	})
-	if err != nil {
-		return page, fmt.Errorf("list acts: %w", err)
-	}
-	return page, nil
 }
 
 // AuditLogOf lists the latest actions on any of the targets, refused ones included, newest first.
 func (s *Store) AuditLogOf(ctx context.Context, limit int, targets ...outbox.Target) ([]outbox.AuditEntry, error) {
-	var all []outbox.AuditEntry
-	err := s.journal.Read(ctx, func(t *Tx) error {
+	return reading(ctx, s, fmt.Sprintf("list the actions on %s", targets[0]), func(t *Tx) (all []outbox.AuditEntry, err error) {
 		for _, target := range targets {
 			found, err := auditList(outbox.AuditFilter{Target: target}).Read(t, sqldb.Place{}, limit)
 			if err != nil {
-				return err
+				return nil, err
 			}
 			all = append(all, found.Items...)
 		}
-		return nil
+		slices.SortFunc(all, func(a, b outbox.AuditEntry) int { return cmp.Compare(b.ID, a.ID) })
+		return all[:min(limit, len(all))], nil
 	})
-	if err != nil {
-		return nil, fmt.Errorf("list the actions on %s: %w", targets[0], err)
-	}
-	slices.SortFunc(all, func(a, b outbox.AuditEntry) int { return cmp.Compare(b.ID, a.ID) })
-	return all[:min(limit, len(all))], nil
 }
 
 // AuditLogInPages reads the audit records that f selects, page by page like RowsInPages.

@@ -2,9 +2,9 @@ package store
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -45,12 +45,8 @@ func (s *Store) Refused(ctx context.Context, a *Change, err error) error {
 // isRefusal reports whether err says that the action was wrong, as opposed to a database
 // failure.
 func isRefusal(err error) bool {
-	for _, kind := range []error{outbox.ErrInvalid, outbox.ErrNotFound, outbox.ErrConflict, outbox.ErrTooLarge} {
-		if errors.Is(err, kind) {
-			return true
-		}
-	}
-	return false
+	kinds := []error{outbox.ErrInvalid, outbox.ErrNotFound, outbox.ErrConflict, outbox.ErrTooLarge}
+	return slices.ContainsFunc(kinds, func(kind error) bool { return errors.Is(err, kind) })
 }
 
 // recordRefusal writes the record, or counts the refusal where enough similar ones have a
@@ -72,29 +68,24 @@ func (s *Store) recordRefusal(ctx context.Context, a *Change, refusal string) (i
 }
 
 func (s *Store) writeRefusal(ctx context.Context, a *Change, refusal string) (id int64, err error) {
-	before := a.Before
+	before, after := a.Before, any(nil)
 	if before == nil {
 		before = a.Asked
 	}
-	text, err := json.Marshal(before)
+	if a.summed { // any other refused action changed nothing
+		after = a.After
+	}
+	texts, err := jsonTexts(before, after)
 	if err != nil {
 		return 0, fmt.Errorf("write the audit record of a refused %s: %w", a.Action, err)
-	}
-	after := "null"
-	if a.summed { // any other refused action changed nothing
-		text, err := json.Marshal(a.After)
-		if err != nil {
-			return 0, fmt.Errorf("write the audit record of a refused %s: %w", a.Action, err)
-		}
-		after = string(text)
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), RecordTime)
 	defer cancel()
 	o := a.Command
 	err = s.journal.Write(ctx, func(t *Tx) error {
 		_, err := t.One([]any{&id}, insertRefusal, s.Now(), Kept(o.By.Name, outbox.MaxIDLength), o.By.Via, o.By.From, string(a.Action),
-			Kept(a.CampaignID, outbox.MaxIDLength), a.Seq, string(text), Kept(o.Reason, outbox.MaxReason), o.RequestID,
-			string(o.By.Auth), string(o.By.Role), Kept(string(a.Target), MaxRefusal), Kept(refusal, MaxRefusal), after)
+			Kept(a.CampaignID, outbox.MaxIDLength), a.Seq, texts[0], Kept(o.Reason, outbox.MaxReason), o.RequestID,
+			string(o.By.Auth), string(o.By.Role), Kept(string(a.Target), MaxRefusal), Kept(refusal, MaxRefusal), texts[1])
 		return err
 	})
 	if err != nil {
