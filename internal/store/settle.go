@@ -413,11 +413,17 @@ func (s *Store) notifyFailed(t *Tx, f failed, now int64) (dies bool, err error) 
 
 // Recount sets the counts of a campaign from its rows.
 func (t *Tx) Recount(c *CampaignRow) error {
-	counts, err := t.countRows(c.ID)
-	if err != nil {
+	c.Counts = outbox.Counts{}
+	err := t.Each(func(rows sqldb.Row) error {
+		var status string
+		var n int64
+		err := rows.Scan(&status, &n)
+		*c.Count(status) += n
 		return err
+	}, `select status, count(*) from projection_apply_outbox where campaign_id = $1 group by status`, c.ID)
+	if err != nil {
+		return fmt.Errorf("count the rows of campaign %q: %w", c.ID, err)
 	}
-	c.Counts = counts
 	return nil
 }
 
@@ -427,20 +433,4 @@ func (t *Tx) recountWithHead(c *CampaignRow) error {
 		return err
 	}
 	return t.refreshHead(c)
-}
-
-func (t *Tx) countRows(campaign string) (outbox.Counts, error) {
-	var counts outbox.Counts
-	c := CampaignRow{}
-	err := t.Each(func(rows sqldb.Row) error {
-		var status string
-		var n int64
-		err := rows.Scan(&status, &n)
-		*c.Count(status) += n
-		return err
-	}, `select status, count(*) from projection_apply_outbox where campaign_id = $1 group by status`, campaign)
-	if err != nil {
-		return counts, fmt.Errorf("count the rows of campaign %q: %w", campaign, err)
-	}
-	return c.Counts, nil
 }
