@@ -58,9 +58,6 @@ func (s *Store) recordCrash(t *Tx, c *CampaignRow, w Worker, now int64) error {
 	return nil
 }
 
-// byCampaign is the lock order of campaigns.
-func byCampaign(a, b Claim) int { return strings.Compare(a.CampaignID, b.CampaignID) }
-
 const renewLease = `
 update campaigns
 set lease_expires_at = $4, due_at = case when due_at is null then null else cast($4 as bigint) end
@@ -87,7 +84,8 @@ func (s *Store) renew(ctx context.Context, w Worker, claims []Claim, lease time.
 		lost = nil
 		expires := s.Now() + lease.Microseconds()
 		var b sqldb.Batch
-		for _, c := range slices.SortedFunc(slices.Values(claims), byCampaign) {
+		inOrder := func(a, b Claim) int { return strings.Compare(a.CampaignID, b.CampaignID) } // to avoid deadlocks
+		for _, c := range slices.SortedFunc(slices.Values(claims), inOrder) {
 			b.Exec(func(n int64) error {
 				if n == 0 {
 					lost = append(lost, c.CampaignID)

@@ -319,7 +319,7 @@ func TestClaimForRun_fencesTheWaveOff(t *testing.T) {
 	f.Is("a", "applied 2 of 5, head 1 processing, 5 processing, held by worker-1 under 1") // as the watermark says
 	claims := f.ClaimedForRun("a")
 	c := claims[0]
-	must.Hold(t, c.Watermark.AppliedSeq == 2 && c.Watermark.FenceEpoch == c.Epoch && c.Epoch > wave.Epoch && c.HighWater == 5 && c.First == 3 && c.Last == 2, "the claim is %+v", c)
+	must.Hold(t, c.Watermark.AppliedSeq == 2 && c.Watermark.FenceEpoch == c.Epoch && c.Epoch > wave.Epoch && c.First == 3 && c.Last == 2, "the claim is %+v", c)
 	wantLost(t, storetest.No(f.ApplyClaim(wave, 3)))
 	f.ReleaseFromRun(claims...)
 	f.Is("a", "applied 2 of 5, head 3 pending, 3 pending")
@@ -342,9 +342,6 @@ func TestClaimForRun_takesWhatNoWorkerMayAndGivesItBackAsItWas(t *testing.T) {
 	}
 	claims, err := f.Runs.ClaimCampaigns(f.Ctx, f.HoldsRun(7, "host-1"), run, slices.Sorted(maps.Keys(before)), lease)
 	must.Need(t, err == nil && len(claims) == 5, "claimed %+v, %v", claims, err)
-	for _, c := range claims {
-		must.Hold(t, (c.Diverged != "") == (c.CampaignID == "diverged"), "claim %+v", c)
-	}
 	f.ReleaseFromRun(claims...)
 	for id, was := range before {
 		must.Equal(t, f.queue(id), was, id, "is", "after")

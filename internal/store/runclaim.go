@@ -18,8 +18,6 @@ import (
 type RunClaim struct {
 	Claim
 	Watermark readmodel.Watermark // as it was when the fence was raised
-	HighWater int64               // seq of the campaign's last event
-	Diverged  string              // how the watermark contradicts the journal; empty when it does not
 }
 
 const (
@@ -116,7 +114,7 @@ func (s *Store) leaseForRun(ctx context.Context, holds func(*Tx) error, w Worker
 			c.LeaseOwner, c.LeaseEpoch, c.LeaseExpiry = w.ID, max(c.LeaseEpoch, marks[id].FenceEpoch)+1, now+lease.Microseconds()
 			c.Schedule(now)
 			c.SaveInto(&saves, now)
-			claims = append(claims, RunClaim{Claim: Claim{CampaignID: id, Epoch: c.LeaseEpoch, Unskipped: c.Skips == 0}, HighWater: c.HighWater, Diverged: c.Diverged})
+			claims = append(claims, RunClaim{Claim: Claim{CampaignID: id, Epoch: c.LeaseEpoch, Unskipped: c.Skips == 0}})
 		}
 		return t.Finish(&saves)
 	})
@@ -212,14 +210,16 @@ func (s *Store) ReleaseForRun(ctx context.Context, w Worker, claims []RunClaim) 
 	wake := false
 	err = s.journal.Write(ctx, func(t *Tx) error {
 		now := s.Now()
-		lost, wake = ids, false
+		wake = false
 		held, err := t.stillHeld(results, w)
 		if err != nil {
 			return err
 		}
+		lost = slices.DeleteFunc(slices.Clone(ids), func(id string) bool {
+			return slices.ContainsFunc(held, func(h *settling) bool { return h.c.ID == id })
+		})
 		var saves sqldb.Batch
 		for _, h := range held {
-			lost = without(lost, h.c.ID)
 			if err := s.releaseFromRun(t, h.c, marks[h.c.ID], now); err != nil {
 				return fmt.Errorf("campaign %q: %w", h.c.ID, err)
 			}
@@ -236,10 +236,6 @@ func (s *Store) ReleaseForRun(ctx context.Context, w Worker, claims []RunClaim) 
 		s.WakeUp()
 	}
 	return lost, nil
-}
-
-func without(ids []string, id string) []string {
-	return slices.DeleteFunc(slices.Clone(ids), func(other string) bool { return other == id })
 }
 
 // releaseFromRun ends a run's lease. Most campaigns are unchanged since the claim; one that a
