@@ -11,9 +11,9 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -100,30 +100,16 @@ type Store struct {
 // otherwise. A problem that the operator must fix first is an *outbox.Refusal with
 // outbox.ErrSetup, before anything is created. With a full disk it is outbox.ErrFull as well.
 func Open(ctx context.Context, o Options) (*Store, error) {
-	if o.Mode == "" {
-		o.Mode = outbox.ModeOutbox
-	}
-	if o.MaxPayload <= 0 {
-		o.MaxPayload = outbox.DefaultMaxPayload
-	}
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	if o.EventTimeout <= 0 {
-		o.EventTimeout = outbox.DefaultEventTimeout
-	}
-	if o.Lease <= 0 {
-		o.Lease = outbox.DefaultLease
-	}
-	if o.Concurrency <= 0 {
-		o.Concurrency = outbox.DefaultConcurrency
-	}
-	if o.Wait <= 0 {
-		o.Wait = sqldb.LockWait
-	}
-	if o.Patience <= 0 {
-		o.Patience = 2 * time.Second
-	}
+	o.Mode = cmp.Or(o.Mode, outbox.ModeOutbox)
+	o.MaxPayload = cmp.Or(o.MaxPayload, outbox.DefaultMaxPayload)
+	o.EventTimeout = cmp.Or(o.EventTimeout, outbox.DefaultEventTimeout)
+	o.Lease = cmp.Or(o.Lease, outbox.DefaultLease)
+	o.Concurrency = cmp.Or(o.Concurrency, outbox.DefaultConcurrency)
+	o.Wait = cmp.Or(o.Wait, sqldb.LockWait)
+	o.Patience = cmp.Or(o.Patience, 2*time.Second)
 	s := &Store{options: o, opened: o.Now().UnixMicro()}
 	s.refusals.write = func() { s.SumRefusals(context.Background()) }
 	if err := s.locate(ctx); err != nil {
@@ -323,13 +309,9 @@ func (s *Store) Retry() outbox.Retry { return s.options.Retry }
 
 // JournalID identifies this journal: receivers of its events identify them by it and the
 // position. A restored journal keeps its id.
-func (s *Store) JournalID(ctx context.Context) (id string, err error) {
-	err = s.journal.Read(ctx, func(t *Tx) error {
-		_, err := t.One([]any{&id}, `select id from journal_identity`)
-		return err
+func (s *Store) JournalID(ctx context.Context) (string, error) {
+	return reading(ctx, s, "read the journal's id", func(t *Tx) (id string, err error) {
+		_, err = t.One([]any{&id}, `select id from journal_identity`)
+		return id, err
 	})
-	if err != nil {
-		return "", fmt.Errorf("read the journal's id: %w", err)
-	}
-	return id, nil
 }
