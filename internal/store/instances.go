@@ -12,8 +12,7 @@ import (
 )
 
 const upsertInstance = `
-insert into instances (id, host, pid, version, mode, started_at, last_seen, stopped_at, beat_every, applied, failed, fenced,
-  applied_per_second, failed_per_second, trouble, stalled, campaigns)
+insert into instances (` + instanceColumns + `)
 values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17)
 on conflict (id) do update
 set last_seen = excluded.last_seen, stopped_at = excluded.stopped_at,
@@ -35,17 +34,13 @@ func (s *Store) Heartbeat(ctx context.Context, i outbox.InstanceState) error {
 				seen = i.LastSeen.UnixMicro()
 			}
 		}
-		stalled := 0
-		if i.Stalled {
-			stalled = 1
-		}
 		campaigns, err := json.Marshal(i.Campaigns)
 		if err != nil {
 			return err
 		}
 		_, err = t.Exec(upsertInstance, i.ID, i.Host, i.PID, i.Version, string(i.Mode), i.StartedAt.UnixMicro(), seen, stopped,
 			i.BeatEvery.Microseconds(), i.Applied, i.Failed, i.Fenced, i.Rates.AppliedPerSecond, i.Rates.FailedPerSecond,
-			sqldb.Clip(i.Trouble, LastErrorLimit), stalled, string(campaigns))
+			sqldb.Clip(i.Trouble, LastErrorLimit), sqldb.Truth(i.Stalled), string(campaigns))
 		if err != nil {
 			return err
 		}
@@ -62,12 +57,9 @@ func (s *Store) Heartbeat(ctx context.Context, i outbox.InstanceState) error {
 }
 
 // Processes is Instances without the leases held, and without lease owners that have no record.
-func (s *Store) Processes(ctx context.Context) (all []outbox.InstanceState, err error) {
+func (s *Store) Processes(ctx context.Context) ([]outbox.InstanceState, error) {
 	began := s.Now()
-	err = s.journal.Read(ctx, func(t *Tx) (err error) {
-		all, err = t.instances()
-		return err
-	})
+	all, err := reading(ctx, s, "", (*Tx).instances)
 	s.clocks.correct(all, began, s.Now())
 	return all, err
 }
@@ -83,18 +75,17 @@ func (s *Store) Instances(ctx context.Context) ([]outbox.InstanceState, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read who holds what: %w", err)
 	}
-	var all []outbox.InstanceState
 	began := s.Now()
-	err = s.journal.Read(ctx, func(t *Tx) error {
-		if all, err = t.instances(); err != nil {
-			return err
+	all, err := reading(ctx, s, "list instances", func(t *Tx) ([]outbox.InstanceState, error) {
+		all, err := t.instances()
+		if err != nil {
+			return nil, err
 		}
-		all, err = t.withOwners(all, holdings)
-		return err
+		return t.withOwners(all, holdings)
 	})
 	s.clocks.correct(all, began, s.Now())
 	if err != nil {
-		return nil, fmt.Errorf("list instances: %w", err)
+		return nil, err
 	}
 	for i := range all {
 		all[i].Leases = holdings[all[i].ID]
