@@ -114,24 +114,20 @@ func (t *Tx) rowForChange(campaign string, seq, now int64) (*CampaignRow, outbox
 func (s *Store) RequeueDead(ctx context.Context, o outbox.Command, f outbox.RequeueFilter) (outbox.Requeued, error) {
 	a := &Change{Command: o, Action: outbox.ActionRequeueMany, CampaignID: f.CampaignID, Before: f, Asked: f}
 	return Perform(ctx, s, a, func(t *Tx, now int64) (outbox.Requeued, error) {
-		chosen, err := t.rowKeys(selectDead, f)
-		if err != nil {
-			return outbox.Requeued{}, err
-		}
-		campaigns, err := t.campaignsOf(chosen)
+		chosen, campaigns, err := t.chosen(selectDead, f)
 		if err != nil {
 			return outbox.Requeued{}, err
 		}
 		var result outbox.Requeued
 		for _, row := range chosen {
-			c := campaigns[row.campaign]
-			done, err := t.requeue(c, outbox.Dead, row.seq, now)
+			c := campaigns[row.CampaignID]
+			done, err := t.requeue(c, outbox.Dead, row.Seq, now)
 			if err != nil {
 				return outbox.Requeued{}, err
 			}
 			if done { // not already by another caller
-				countRequeue(&result, c, row.seq)
-				a.Touched = append(a.Touched, outbox.RowKey{CampaignID: c.ID, Seq: row.seq})
+				countRequeue(&result, c, row.Seq)
+				a.Touched = append(a.Touched, row)
 			}
 		}
 		if err := s.RequireReason(o, result.Released); err != nil {
@@ -148,11 +144,6 @@ func (s *Store) RequeueDead(ctx context.Context, o outbox.Command, f outbox.Requ
 		a.After = result
 		return result, nil
 	})
-}
-
-type rowKey struct {
-	campaign string
-	seq      int64
 }
 
 // selectDead walks the index of dead rows, even for one campaign: a campaign may have very many
@@ -193,22 +184,19 @@ func (t *Tx) Selected(scan func(sqldb.Row) error, query string, f outbox.Requeue
 	return t.Each(scan, query, f.EventType, f.Fingerprint, cmp.Or(f.Limit, byDefault), f.CampaignID)
 }
 
-func (t *Tx) rowKeys(query string, f outbox.RequeueFilter) (chosen []rowKey, err error) {
-	err = t.Selected(func(rows sqldb.Row) error {
-		var k rowKey
-		err := rows.Scan(&k.campaign, &k.seq)
-		chosen = append(chosen, k)
+// chosen reads the rows that a filter selects, and their campaigns.
+func (t *Tx) chosen(query string, f outbox.RequeueFilter) (rows []outbox.RowKey, campaigns map[string]*CampaignRow, err error) {
+	var ids []string
+	err = t.Selected(func(row sqldb.Row) error {
+		var k outbox.RowKey
+		err := row.Scan(&k.CampaignID, &k.Seq)
+		rows, ids = append(rows, k), append(ids, k.CampaignID)
 		return err
 	}, query, f, outbox.MaxRequeue, outbox.DefaultRequeue)
-	return chosen, err
-}
-
-func (t *Tx) campaignsOf(rows []rowKey) (map[string]*CampaignRow, error) {
-	ids := make([]string, len(rows))
-	for i, row := range rows {
-		ids[i] = row.campaign
+	if err == nil {
+		campaigns, err = t.Campaigns(ids)
 	}
-	return t.Campaigns(ids)
+	return rows, campaigns, err
 }
 
 // countRequeue counts one row and the rows that requeueing it releases.
@@ -266,17 +254,13 @@ func (s *Store) RetryFailed(ctx context.Context, o outbox.Command, f outbox.Requ
 		if err := s.Require(o, 0); err != nil {
 			return result, err
 		}
-		chosen, err := t.rowKeys(selectFailed, f)
-		if err != nil {
-			return result, err
-		}
-		campaigns, err := t.campaignsOf(chosen)
+		chosen, campaigns, err := t.chosen(selectFailed, f)
 		if err != nil {
 			return result, err
 		}
 		for _, row := range chosen {
-			c := campaigns[row.campaign]
-			if c.Head.Int64 != row.seq { // settled since it was selected
+			c := campaigns[row.CampaignID]
+			if c.Head.Int64 != row.Seq { // settled since it was selected
 				continue
 			}
 			done, err := t.retryHead(c, now)
@@ -285,7 +269,7 @@ func (s *Store) RetryFailed(ctx context.Context, o outbox.Command, f outbox.Requ
 			}
 			if done {
 				result.Retried++
-				a.Touched = append(a.Touched, outbox.RowKey{CampaignID: c.ID, Seq: row.seq})
+				a.Touched = append(a.Touched, row)
 			}
 		}
 		a.After = result
