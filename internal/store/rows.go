@@ -26,11 +26,8 @@ func ScanRow(rows sqldb.Row, more ...any) (outbox.Row, error) {
 
 // Row reads one row; found is false when there is none.
 func (t *Tx) Row(campaign string, seq int64) (r outbox.Row, found bool, err error) {
-	err = t.Each(func(rows sqldb.Row) error {
-		found = true
-		r, err = ScanRow(rows)
-		return err
-	}, `select `+RowColumns+` from projection_apply_outbox o where o.campaign_id = $1 and o.seq = $2`, campaign, seq)
+	r, found, err = first(t, func(row sqldb.Row) (outbox.Row, error) { return ScanRow(row) },
+		`select `+RowColumns+` from projection_apply_outbox o where o.campaign_id = $1 and o.seq = $2`, campaign, seq)
 	if err != nil {
 		err = fmt.Errorf("read campaign %q seq %d: %w", campaign, seq, err)
 	}
@@ -180,29 +177,9 @@ func ScanListed(rows sqldb.Row) (outbox.Row, error) {
 }
 
 var (
-	// Partial indexes serve only queries that repeat their condition verbatim: the status on
-	// SQLite, that the row was tried on PostgreSQL.
-	rowsDead = sqldb.BothWays(SelectListed + `projection_apply_outbox o join campaigns c on c.campaign_id = o.campaign_id
-where o.status = 'dead'
-  and o.attempt_count > 0
-  and (o.next_attempt_at, o.seq, o.campaign_id) {>} ($1, $2, $3)
-order by o.next_attempt_at{desc}, o.seq{desc}, o.campaign_id{desc}
-limit $4`)
-
-	rowsFailed = sqldb.BothWays(SelectListed + `projection_apply_outbox o join campaigns c on c.campaign_id = o.campaign_id
-where o.status = 'failed'
-  and o.attempt_count > 0
-  and (o.next_attempt_at, o.seq, o.campaign_id) {>} ($1, $2, $3)
-order by o.next_attempt_at{desc}, o.seq{desc}, o.campaign_id{desc}
-limit $4`)
-
-	// Rows that failed with an error.
-	rowsAlike = sqldb.BothWays(SelectListed + `projection_apply_outbox o join campaigns c on c.campaign_id = o.campaign_id
-where o.fingerprint = $4
-  and o.attempt_count > 0
-  and (o.next_attempt_at, o.seq, o.campaign_id) {>} ($1, $2, $3)
-order by o.next_attempt_at{desc}, o.seq{desc}, o.campaign_id{desc}
-limit $5`)
+	rowsDead   = rowsTried(`o.status = 'dead'`, `$4`)
+	rowsFailed = rowsTried(`o.status = 'failed'`, `$4`)
+	rowsAlike  = rowsTried(`o.fingerprint = $4`, `$5`) // that failed with an error
 
 	rowsOfCampaign = sqldb.BothWays(SelectListed + `projection_apply_outbox o join campaigns c on c.campaign_id = o.campaign_id
 where o.campaign_id = $3
@@ -265,6 +242,17 @@ order by c.campaign_id{desc}, o.seq{desc}
 limit $3`)
 )
 
+// rowsTried selects rows by their next attempt. Partial indexes serve only queries that repeat their
+// condition verbatim: the status on SQLite, that the row was tried on PostgreSQL.
+func rowsTried(condition, limit string) sqldb.Ways {
+	return sqldb.BothWays(SelectListed + `projection_apply_outbox o join campaigns c on c.campaign_id = o.campaign_id
+where ` + condition + `
+  and o.attempt_count > 0
+  and (o.next_attempt_at, o.seq, o.campaign_id) {>} ($1, $2, $3)
+order by o.next_attempt_at{desc}, o.seq{desc}, o.campaign_id{desc}
+limit ` + limit)
+}
+
 func rowList(f outbox.RowFilter) *sqldb.List[outbox.Row] {
 	l := &sqldb.List[outbox.Row]{
 		Name: "seq", Query: rowsAll, Scan: ScanListed, Down: f.Reverse,
@@ -320,21 +308,13 @@ from (
   from `
 
 	countDead = countMatches + `projection_apply_outbox o
-  where o.status = 'dead'
-    and o.attempt_count > 0
-  order by o.next_attempt_at, o.seq, o.campaign_id
-  limit $5
-) as o`
-
+  where o.status = 'dead'` + amongTried
 	countFailed = countMatches + `projection_apply_outbox o
-  where o.status = 'failed'
-    and o.attempt_count > 0
-  order by o.next_attempt_at, o.seq, o.campaign_id
-  limit $5
-) as o`
-
+  where o.status = 'failed'` + amongTried
 	countAlike = countMatches + `projection_apply_outbox o
-  where o.fingerprint = $3
+  where o.fingerprint = $3` + amongTried
+
+	amongTried = `
     and o.attempt_count > 0
   order by o.next_attempt_at, o.seq, o.campaign_id
   limit $5
