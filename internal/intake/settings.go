@@ -53,7 +53,7 @@ const (
 // Source checks the definition of a source. An error is an *outbox.Refusal of kind outbox.ErrInvalid
 // whose Field is the key at fault, and whose sentence has no secret.
 func (d Definition) Source(name string) (Source, error) {
-	if err := outbox.CheckIntakeSource(name); err != nil {
+	if err := outbox.CheckName("source", name); err != nil {
 		return Source{}, err
 	}
 	s := Source{Name: name, Table: d.Table, batch: d.BatchSize, poll: d.PollInterval, keep: max(0, d.KeepMoved)}

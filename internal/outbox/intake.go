@@ -2,7 +2,6 @@ package outbox
 
 import (
 	"encoding/json"
-	"regexp"
 	"strconv"
 	"time"
 )
@@ -137,14 +136,4 @@ const IntakeOwners = "outboxweb_intake_owner"
 // CreateIntakeOwners is the statement that makes the table of that name, on PostgreSQL and SQLite.
 func CreateIntakeOwners(name string) string {
 	return "create table if not exists " + name + " (source_table text primary key, journal text not null, since bigint not null)"
-}
-
-var intakeName = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{0,99}$`)
-
-// CheckIntakeSource validates the name of a source.
-func CheckIntakeSource(name string) error {
-	if !intakeName.MatchString(name) {
-		return Invalid("source", "source %q must begin with a lower-case letter or a digit, followed by lower-case letters, digits, dots, dashes and underscores, at most 100 characters", name)
-	}
-	return nil
 }

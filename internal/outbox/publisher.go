@@ -20,12 +20,12 @@ type SubscriptionName struct {
 // String is TOPIC/PUBLISHER, as commands and sentences write a subscription.
 func (n SubscriptionName) String() string { return n.Topic + "/" + n.Publisher }
 
-var subscriptionPart = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{0,99}$`)
+var givenName = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{0,99}$`)
 
-// CheckSubscriptionPart validates the name of a topic or of a publisher, which appears in pages,
-// addresses and file names. field is topic or publisher.
-func CheckSubscriptionPart(field, name string) error {
-	if !subscriptionPart.MatchString(name) {
+// CheckName validates the name of a topic, a publisher or a source, which appears in pages, addresses
+// and file names. field is topic, publisher or source.
+func CheckName(field, name string) error {
+	if !givenName.MatchString(name) {
 		return Invalid(field, "%s %q must begin with a lower-case letter or a digit, followed by lower-case letters, digits, dots, dashes and underscores, at most 100 characters", field, name)
 	}
 	return nil
@@ -38,10 +38,10 @@ func ParseSubscriptionName(text string) (SubscriptionName, error) {
 		return SubscriptionName{}, Invalid("pair", "%q is not a publisher; write TOPIC/PUBLISHER, such as scenes/archive", text)
 	}
 	n := SubscriptionName{Topic: topic, Publisher: publisher}
-	if err := CheckSubscriptionPart("topic", topic); err != nil {
+	if err := CheckName("topic", topic); err != nil {
 		return n, err
 	}
-	return n, CheckSubscriptionPart("publisher", publisher)
+	return n, CheckName("publisher", publisher)
 }
 
 // PublisherDefinition is a subscription as configured and as stored, without secrets.

@@ -97,7 +97,7 @@ func (r *reader) defaults(at outbound.Entry, base Settings) Settings {
 }
 
 func (r *reader) topic(topic outbound.Entry, defaults Settings) []Subscription {
-	r.Check(topic, outbox.CheckSubscriptionPart("topic", topic.Name))
+	r.Check(topic, outbox.CheckName("topic", topic.Name))
 	fields := r.Fields(topic.Value, topic.Path, "match", "publishers", DefaultsKey)
 	match := r.match(topic, fields["match"])
 	if given, is := fields[DefaultsKey]; is {
@@ -109,7 +109,7 @@ func (r *reader) topic(topic outbound.Entry, defaults Settings) []Subscription {
 	}
 	var subs []Subscription
 	for _, publisher := range publishers {
-		r.Check(publisher, outbox.CheckSubscriptionPart("publisher", publisher.Name))
+		r.Check(publisher, outbox.CheckName("publisher", publisher.Name))
 		p := r.subscription(publisher, defaults)
 		p.SubscriptionName = outbox.SubscriptionName{Topic: topic.Name, Publisher: publisher.Name}
 		p.Match, p.settings.calls = match, callsOf(p)

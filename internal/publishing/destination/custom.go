@@ -30,7 +30,7 @@ type Functions struct {
 // is an *outbox.Refusal.
 func Custom(s Subscription, f Functions, defaults Settings) (Subscription, error) {
 	for _, part := range [...][2]string{{"topic", s.Topic}, {"publisher", s.Publisher}} {
-		if err := outbox.CheckSubscriptionPart(part[0], part[1]); err != nil {
+		if err := outbox.CheckName(part[0], part[1]); err != nil {
 			return s, err
 		}
 	}
