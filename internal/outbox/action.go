@@ -153,12 +153,7 @@ func (a CampaignAction) Verb() string {
 }
 
 // Does continues a sentence after the verb: "stops applying its events; new events keep queueing."
-func (a CampaignAction) Does(c Campaign) string {
-	if a.does == nil {
-		return "it."
-	}
-	return a.does(c)
-}
+func (a CampaignAction) Does(c Campaign) string { return a.does(c) }
 
 // OnCampaign returns the action as one on a campaign; it reports false for others.
 func (a Action) OnCampaign() (CampaignAction, bool) {

@@ -85,8 +85,3 @@ func (f DatabaseFault) Headline() string {
 	end := strings.IndexAny(f.Says, ":;.")
 	return lowered(f.Says[:max(end, 0)])
 }
-
-// Sentence is what is wrong, and since when.
-func (f DatabaseFault) Sentence(now time.Time) string {
-	return fmt.Sprintf("%s It began %s ago.", f.Says, Age(now.Sub(f.Since)))
-}

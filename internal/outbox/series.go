@@ -41,16 +41,6 @@ type Series struct {
 	Values []*float64 `json:"values"`
 }
 
-// Total is the sum of the values.
-func (s Series) Total() (sum float64) {
-	for _, v := range s.Values {
-		if v != nil {
-			sum += *v
-		}
-	}
-	return sum
-}
-
 // Counted is what was counted: numbers by label and step.
 type Counted map[string]map[int]float64
 
