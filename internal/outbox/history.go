@@ -157,26 +157,6 @@ func (p *Point) end(s *Sample) {
 	p.AppliedPerSecond, p.FailedPerSecond = float64(p.Applied)/seconds, float64(p.Failed)/seconds
 }
 
-// steps calls visit for each step of a window with the last of the samples at its end, and at its
-// start, which is nil if there was none. Steps before the first sample are left out.
-func steps[S any](samples []S, w Window, when func(S) time.Time, visit func(i int, at, before *S)) {
-	next := 0
-	var at *S
-	upTo := func(moment time.Time) *S {
-		for next < len(samples) && !when(samples[next]).After(moment) {
-			at = &samples[next]
-			next++
-		}
-		return at
-	}
-	for i := range w.Buckets() {
-		before := upTo(w.Start(i))
-		if now := upTo(w.End(i)); now != nil {
-			visit(i, now, before)
-		}
-	}
-}
-
 // SampledBehind is how long a campaign is behind, counted from its oldest waiting event, when it is
 // sampled. Each sample is a write: events that are about to be applied are left out.
 const SampledBehind = 5 * time.Second

@@ -256,14 +256,23 @@ func (h PublisherHistory) Lag() Series {
 // subscription that was created at the given time.
 func PublisherPoints(samples []PublisherSample, w Window, atWork []Interval, created time.Time) []PublisherPoint {
 	points, covered := []PublisherPoint{}, w.Covered(atWork)
-	steps(samples, w, func(s PublisherSample) time.Time { return s.At }, func(i int, at, before *PublisherSample) {
-		if before == nil && !created.Before(w.Start(i).Add(-newFor)) {
+	next, last := 0, (*PublisherSample)(nil)
+	upTo := func(moment time.Time) *PublisherSample {
+		for ; next < len(samples) && !samples[next].At.After(moment); next++ {
+			last = &samples[next]
+		}
+		return last
+	}
+	for i := range w.Buckets() {
+		start, end := w.Start(i), w.End(i)
+		before, at := upTo(start), upTo(end)
+		if before == nil && !created.Before(start.Add(-newFor)) {
 			before = &PublisherSample{} // its first sample counts all that it delivered
 		}
-		if covered[i] || at.At.After(w.Start(i)) {
-			points = append(points, publisherPoint(*at, before, w.Start(i), w.End(i)))
+		if at != nil && (covered[i] || at.At.After(start)) {
+			points = append(points, publisherPoint(*at, before, start, end))
 		}
-	})
+	}
 	return points
 }
 
