@@ -166,13 +166,7 @@ func (a Action) OnCampaign() (CampaignAction, bool) {
 
 // Offered returns the actions on the campaign that its current state permits.
 func (c Campaign) Offered() []CampaignAction {
-	var all []CampaignAction
-	for _, a := range campaignActions {
-		if a.offered == nil || a.offered(c) {
-			all = append(all, a)
-		}
-	}
-	return all
+	return slices.DeleteFunc(slices.Clone(campaignActions), func(a CampaignAction) bool { return a.offered != nil && !a.offered(c) })
 }
 
 // Effect is which displayed state an action changes.

@@ -1,6 +1,7 @@
 package outbox
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -190,7 +191,7 @@ func (c Campaign) why(hold Blocker, now time.Time, around Surroundings) string {
 }
 
 func (c Campaign) whyPaused(now time.Time) string {
-	return fmt.Sprintf("Paused by %s %s ago: %s", c.Paused.By, Age(now.Sub(c.Paused.At)), orDash(c.Paused.Reason))
+	return fmt.Sprintf("Paused by %s %s ago: %s", c.Paused.By, Age(now.Sub(c.Paused.At)), cmp.Or(c.Paused.Reason, "no reason given"))
 }
 
 // otherBlocker says what would block the campaign if its head were not dead; empty if nothing
@@ -260,13 +261,6 @@ func rowsWait(n int64) string {
 		return "nothing waits"
 	}
 	return Count(n, "row waits", "rows wait")
-}
-
-func orDash(s string) string {
-	if s == "" {
-		return "no reason given"
-	}
-	return s
 }
 
 // RunOwner names a run and the process executing it, as an owner of leases.

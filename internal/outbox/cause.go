@@ -50,15 +50,8 @@ func (c CauseCampaign) Scored(now time.Time) CauseCampaign {
 // compareCampaigns orders campaigns of one error, worst first: blocked ones before those that are
 // retried, then by score.
 func compareCampaigns(a, b CauseCampaign) int {
-	return cmp.Or(cmp.Compare(b.dead(), a.dead()), cmp.Compare(b.Score, a.Score), cmp.Compare(b.EventsWaiting, a.EventsWaiting),
+	return cmp.Or(cmp.Compare(truth(b.HeadStatus == Dead), truth(a.HeadStatus == Dead)), cmp.Compare(b.Score, a.Score), cmp.Compare(b.EventsWaiting, a.EventsWaiting),
 		cmp.Compare(a.CampaignID, b.CampaignID))
-}
-
-func (c CauseCampaign) dead() int {
-	if c.HeadStatus == Dead {
-		return 1
-	}
-	return 0
 }
 
 // AddCampaign counts a campaign whose head failed with the group's error, and names it if it is
@@ -125,14 +118,7 @@ func (g ErrorGroup) Reach() string {
 
 // FailsNow reports whether an examined attempt failed with the build that runs now and the version
 // of the projection that is loaded now.
-func (g ErrorGroup) FailsNow(now Running) bool {
-	for _, t := range g.Tried {
-		if now.Is(t) {
-			return true
-		}
-	}
-	return false
-}
+func (g ErrorGroup) FailsNow(now Running) bool { return slices.ContainsFunc(g.Tried, now.Is) }
 
 // Is reports whether a build and a version of a projection are those that a retry would use.
 func (now Running) Is(t Tried) bool { return now.Build == t.Build && now.projects(t) }

@@ -127,15 +127,8 @@ func (f ExplainedFailure) Compared() []ComparedColumn {
 			all[i].Existing = field.Value
 		}
 	}
-	slices.SortStableFunc(all, func(a, b ComparedColumn) int { return b.rank() - a.rank() })
+	slices.SortStableFunc(all, func(a, b ComparedColumn) int { return truth(b.Refused) - truth(a.Refused) })
 	return all
-}
-
-func (c ComparedColumn) rank() int {
-	if c.Refused {
-		return 1
-	}
-	return 0
 }
 
 // keyed reports whether a column belongs to the constraint that refused the values.

@@ -2,6 +2,7 @@ package outbox
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -13,13 +14,7 @@ const everythingApplied = "Everything is applied"
 
 // HeldCursors returns the cursors of projections that are not live in the campaign.
 func HeldCursors(all []Cursor) []Cursor {
-	held := []Cursor{}
-	for _, c := range all {
-		if !c.Follows() {
-			held = append(held, c)
-		}
-	}
-	return held
+	return slices.DeleteFunc(append([]Cursor{}, all...), Cursor.Follows)
 }
 
 // Behind returns the cursors of those that lack events of a campaign in which all are applied; none

@@ -71,12 +71,8 @@ func (s IntakeSource) InUse(now time.Time) bool {
 }
 
 func (s IntakeSource) triedWithin(span time.Duration, now time.Time) bool {
-	for _, at := range []*time.Time{s.LookedAt, s.ErrorAt} {
-		if at != nil && now.Sub(*at) < span {
-			return true
-		}
-	}
-	return false
+	within := func(at *time.Time) bool { return at != nil && now.Sub(*at) < span }
+	return within(s.LookedAt) || within(s.ErrorAt)
 }
 
 // UnreadSources returns the sources in use whose rows do not move: their database cannot be read, or

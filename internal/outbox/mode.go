@@ -1,6 +1,7 @@
 package outbox
 
 import (
+	"cmp"
 	"strings"
 	"time"
 )
@@ -60,23 +61,11 @@ type Retry struct {
 }
 
 // Attempts is the number of failures after which a row is dead.
-func (r Retry) Attempts() int {
-	if r.MaxAttempts <= 0 {
-		return 8
-	}
-	return r.MaxAttempts
-}
+func (r Retry) Attempts() int { return cmp.Or(max(0, r.MaxAttempts), 8) }
 
 // Delay is the wait after failure n, counted from 1: Base doubled n−1 times, at most Max.
 func (r Retry) Delay(n int) time.Duration {
-	base, limit := r.Base, r.Max
-	if base <= 0 {
-		base = time.Second
-	}
-	if limit <= 0 {
-		limit = 5 * time.Minute
-	}
-	d := base
+	d, limit := cmp.Or(max(0, r.Base), time.Second), cmp.Or(max(0, r.Max), 5*time.Minute)
 	for i := 1; i < n; i++ {
 		if d > limit/2 { // doubling would exceed the limit, or overflow
 			return limit

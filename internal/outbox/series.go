@@ -64,22 +64,19 @@ func (t Counted) Top(kind SeriesKind, recorded []bool) []Series {
 	labels := slices.SortedFunc(maps.Keys(totals), func(a, b string) int {
 		return cmp.Or(cmp.Compare(truth(a == Other), truth(b == Other)), cmp.Compare(totals[b], totals[a]), cmp.Compare(a, b))
 	})
-	var rest map[int]float64
+	rest := Counted{}
 	var all []Series
 	for _, label := range labels {
 		if len(all) < SeriesShown && label != Other {
 			all = append(all, seriesOf(kind, label, t[label], recorded))
 			continue
 		}
-		if rest == nil {
-			rest = map[int]float64{}
-		}
 		for i, n := range t[label] {
-			rest[i] += n
+			rest.Add(Other, i, n)
 		}
 	}
-	if rest != nil {
-		all = append(all, seriesOf(kind, Other, rest, recorded))
+	if len(rest) > 0 {
+		all = append(all, seriesOf(kind, Other, rest[Other], recorded))
 	}
 	return all
 }

@@ -131,7 +131,7 @@ func (r Range) Window(now time.Time) Window {
 		if step < CoarseStep && now.Sub(r.From) > MinutesKept {
 			continue
 		}
-		from, to := r.From.Truncate(step), ceil(r.To, step)
+		from, to := r.From.Truncate(step), r.To.Add(step-1).Truncate(step)
 		if latest := now.Truncate(step).Add(step); to.After(latest) {
 			to = latest
 		}
@@ -150,13 +150,6 @@ func steady(now time.Time) time.Time {
 		return t.Add(time.Second)
 	}
 	return t
-}
-
-func ceil(t time.Time, step time.Duration) time.Time {
-	if whole := t.Truncate(step); whole.Equal(t) {
-		return t
-	}
-	return t.Truncate(step).Add(step)
 }
 
 // Buckets is the number of buckets.

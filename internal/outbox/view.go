@@ -2,6 +2,7 @@ package outbox
 
 import (
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -39,14 +40,10 @@ func (i Identity) ViewOwner() string {
 // CheckView returns ErrInvalid for a view that cannot be kept, and the view as it is kept.
 func CheckView(v View) (View, error) {
 	v.Name = strings.TrimSpace(v.Name)
-	known := false
-	for _, list := range ViewedLists {
-		known = known || v.List == list
-	}
 	query, err := url.ParseQuery(v.Query)
 	_, unseen := UnseenIn(v.Name)
 	switch {
-	case !known:
+	case !slices.Contains(ViewedLists, v.List):
 		return v, Invalid("list", "list cannot be %q; use %s", v.List, OrList(ViewedLists))
 	case v.Name == "":
 		return v, Invalid("name", "a view needs a name")
