@@ -40,7 +40,8 @@ func (s *Store) OnWork(wake func()) {
 	s.hints.wake.Store(&wake)
 	if s.journal.Notifies() {
 		s.startHints()
-		s.hints.loops.Go(func() { s.listen(s.hints.ctx) })
+		listening := loop.Loop{Step: s.receiveHints, Interval: func(context.Context) time.Duration { return listenPause }}
+		s.hints.loops.Go(func() { listening.Run(s.hints.ctx) })
 	}
 }
 
@@ -116,23 +117,9 @@ func (s *Store) notify(ctx context.Context) {
 // listenPause is how long a listener waits to reconnect after it lost its connection.
 const listenPause = time.Second
 
-// listen receives the hints of other processes until ctx ends.
-func (s *Store) listen(ctx context.Context) {
-	pause := time.NewTimer(0)
-	defer pause.Stop()
-	for {
-		select {
-		case <-pause.C:
-		case <-ctx.Done():
-			return
-		}
-		_ = s.receiveHints(ctx)
-		pause.Reset(listenPause)
-	}
-}
-
-// receiveHints wakes the worker for every hint until the connection is lost or ctx ends.
-func (s *Store) receiveHints(ctx context.Context) error {
+// receiveHints wakes the worker for every hint of another process until the connection is lost, which
+// is no fault, or ctx ends.
+func (s *Store) receiveHints(ctx context.Context) (more bool, err error) {
 	wake := *s.hints.wake.Load()
 	listening := func() {
 		if s.hints.listened {
@@ -140,10 +127,11 @@ func (s *Store) receiveHints(ctx context.Context) error {
 		}
 		s.hints.listened = true
 	}
-	return s.journal.Listen(ctx, hintChannel, listening, func(payload string) {
+	_ = s.journal.Listen(ctx, hintChannel, listening, func(payload string) {
 		schema, sender, _ := strings.Cut(payload, " ")
 		if schema == s.journal.Schema && sender != s.hints.sender {
 			wake()
 		}
 	})
+	return false, nil
 }
