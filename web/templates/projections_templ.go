@@ -3060,7 +3060,7 @@ func failureStatus(p *Page, f *outbox.ProjectionFailure) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = whenOrNot(f.ResolvedAt, p.Now).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = whenOr(orZero(f.ResolvedAt), p.Now, "not on record").Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

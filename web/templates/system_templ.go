@@ -1050,7 +1050,7 @@ func databaseInfo(p Page, d outbox.DatabaseInfo) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = whenOrNot(m.AppliedAt, p.Now).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = whenOr(orZero(m.AppliedAt), p.Now, "not on record").Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
