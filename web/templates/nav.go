@@ -3,6 +3,8 @@ package templates
 import (
 	"slices"
 
+	"github.com/a-h/templ"
+
 	"github.com/outboxweb/outboxweb/docs"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 )
@@ -103,6 +105,14 @@ func where(all []section, nav string) string {
 		return s.name
 	}
 	return s.name + " · " + s.pages[s.at(nav)].name
+}
+
+// here marks the link to what the reader sees, as the page itself or as what it belongs to.
+func here(seen bool, as string) templ.OrderedAttributes {
+	if !seen {
+		return nil
+	}
+	return marks("aria-current", as)
 }
 
 // currentAs is the aria-current of the current section: its only page is the current page.
