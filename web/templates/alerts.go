@@ -2,6 +2,7 @@ package templates
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 	"time"
 
@@ -102,12 +103,7 @@ func alertsHealth(v outbox.AlertsView, now time.Time) outbox.Health {
 func stampTime(t time.Time) string { return t.UTC().Format("2006-01-02 15:04 UTC") }
 
 func mutedBy(v outbox.AlertsView, rule string) bool {
-	for _, m := range v.Mutes {
-		if m.Rule == rule {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(v.Mutes, func(m outbox.AlertMute) bool { return m.Rule == rule })
 }
 
 // alertForms are the ids of the page's forms.

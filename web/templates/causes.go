@@ -169,20 +169,6 @@ func (c causeView) rehearseClass() string {
 	return ""
 }
 
-func (c causeView) requeueClass() string {
-	if c.Remedy() == outbox.RemedyRequeue {
-		return "button primary"
-	}
-	return "button"
-}
-
-func (c causeView) statementClass() string {
-	if c.Remedy() == outbox.RemedyInspect {
-		return "button primary"
-	}
-	return "button"
-}
-
 // rowsLink lists the rows of the error. Of events that would fail there is no list: its page names the worst.
 func (c causeView) rowsLink(p Page) URL {
 	if c.OnlyRehearsed() {
@@ -197,20 +183,12 @@ const triedShown = 3
 // tried are the builds and versions that the error happened with, latest first.
 func (c causeView) tried() []outbox.Tried { return c.Tried[:min(len(c.Tried), triedShown)] }
 
-// runningWord says whether a build is the one that runs.
-func runningWord(same bool) string {
+// nowWord says whether a build is the one that is running now, or a version the one that is loaded.
+func nowWord(is string, same bool) string {
 	if same {
-		return "running now"
+		return is + " now"
 	}
-	return "not running now"
-}
-
-// loadedWord says whether a version of a projection is the one that is loaded.
-func loadedWord(same bool) string {
-	if same {
-		return "loaded now"
-	}
-	return "not loaded now"
+	return "not " + is + " now"
 }
 
 // eventTypes are the types of a group's rows, in short.

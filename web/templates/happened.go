@@ -161,13 +161,8 @@ func (m moment) appliedWords(remade bool) string {
 // unrecorded describes an applied event whose history does not say when it was applied; empty if it
 // does, or if the event is not applied.
 func unrecorded(h outbox.EventHistory, c outbox.Campaign) string {
-	if h.Seq > c.AppliedSeq {
+	if h.Seq > c.AppliedSeq || slices.ContainsFunc(h.Steps, func(s outbox.EventStep) bool { return s.Span != nil }) {
 		return ""
-	}
-	for _, s := range h.Steps {
-		if s.Span != nil {
-			return ""
-		}
 	}
 	return "Applied. Time and worker are not on record."
 }

@@ -2,6 +2,7 @@ package templates
 
 import (
 	"net/url"
+	"slices"
 
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/request"
@@ -15,14 +16,9 @@ func (l Links) exportOf(list, format string, query url.Values) URL {
 	return l.at(query, "export", list)
 }
 
-// choosable reports whether a page of rows has selectable ones.
-func choosable(p Page, rows []outbox.Row) bool {
-	for _, r := range rows {
-		if r.Status == outbox.Dead {
-			return p.Offers(outbox.ActionOperationStart)
-		}
-	}
-	return false
+// someDead reports whether a page of rows has dead ones.
+func someDead(rows []outbox.Row) bool {
+	return slices.ContainsFunc(rows, func(r outbox.Row) bool { return r.Status == outbox.Dead })
 }
 
 // choice is one filter of a list.

@@ -71,11 +71,8 @@ func RowsNav(f outbox.RowFilter) string {
 
 // RowsTitle is the title of a list of rows, as the navigation names it.
 func RowsTitle(f outbox.RowFilter) string {
-	switch f.Status {
-	case outbox.Dead:
-		return "Dead rows"
-	case outbox.Failed:
-		return "Failed rows"
+	if nav := RowsNav(f); nav != "Rows" {
+		return nav + " rows"
 	}
 	return "Outbox"
 }

@@ -3,6 +3,7 @@ package templates
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/outboxweb/outboxweb/internal/outbox"
@@ -200,13 +201,8 @@ func tried(rows, passing, failing int64) string {
 
 // filterTexts are the parts of a filter that are set.
 func filterTexts(f outbox.RequeueFilter) []namedText {
-	var texts []namedText
-	for _, t := range []namedText{{"campaign", f.CampaignID}, {"event type", f.EventType}, {"fingerprint", f.Fingerprint}, {"at most", positive(int64(f.Limit))}} {
-		if t.Value != "" {
-			texts = append(texts, t)
-		}
-	}
-	return texts
+	all := []namedText{{"campaign", f.CampaignID}, {"event type", f.EventType}, {"fingerprint", f.Fingerprint}, {"at most", positive(int64(f.Limit))}}
+	return slices.DeleteFunc(all, func(t namedText) bool { return t.Value == "" })
 }
 
 func deadRows(f outbox.RequeueFilter) outbox.RowFilter {

@@ -134,13 +134,11 @@ func (v ReadModelView) changeSentence() string {
 	return "changes " + count(int64(n), "row", "rows")
 }
 
-func (v ReadModelView) standing(verdict string) (names []outbox.ModelStanding) {
-	for _, s := range v.Standings {
-		if s.Verdict == verdict && s.FailedSeq == 0 {
-			names = append(names, s)
-		}
-	}
-	return names
+// drifted is the projections whose live rows differ.
+func (v ReadModelView) drifted() []outbox.ModelStanding {
+	return slices.DeleteFunc(slices.Clone(v.Standings), func(s outbox.ModelStanding) bool {
+		return s.Verdict != string(outbox.VerdictDrift) || s.FailedSeq > 0
+	})
 }
 
 // lacking is the cursor of a projection that lacks events in the campaign; none if it is live.
@@ -157,13 +155,8 @@ func (v ReadModelView) replayedHeld() []outbox.Cursor {
 }
 
 // failed is the projections that could not replay an event.
-func (v ReadModelView) failed() (names []outbox.ModelStanding) {
-	for _, s := range v.Standings {
-		if s.FailedSeq > 0 {
-			names = append(names, s)
-		}
-	}
-	return names
+func (v ReadModelView) failed() []outbox.ModelStanding {
+	return slices.DeleteFunc(slices.Clone(v.Standings), func(s outbox.ModelStanding) bool { return s.FailedSeq == 0 })
 }
 
 // setBy says what set a cell.

@@ -1,7 +1,6 @@
 package templates
 
 import (
-	"slices"
 	"strconv"
 
 	"github.com/a-h/templ"
@@ -28,11 +27,8 @@ func statusChoices(p Page, f outbox.RowFilter) []choice {
 // bulky reports whether a list has dead rows, or may have them on another page, which can be
 // requeued in bulk.
 func bulky(p Page, v RowsView) bool {
-	if slices.ContainsFunc(v.Page.Items, func(r outbox.Row) bool { return r.Status == outbox.Dead }) {
-		return true
-	}
 	whole := v.Page.NextCursor == nil && v.Page.PrevCursor == nil && !v.Page.Partial
-	return !p.NoneDead && !whole && v.Filter.Status == ""
+	return someDead(v.Page.Items) || !p.NoneDead && !whole && v.Filter.Status == ""
 }
 
 func bulkFilter(f outbox.RowFilter) outbox.RequeueFilter {

@@ -538,7 +538,7 @@ func RowsLive(p Page, v RowsView) templ.Component {
 				}
 			}
 		} else {
-			if choosable(p, v.Page.Items) {
+			if someDead(v.Page.Items) && p.Offers(outbox.ActionOperationStart) {
 				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 36, "<form class=\"choosing\" method=\"get\" action=\"")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err

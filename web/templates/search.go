@@ -1,6 +1,7 @@
 package templates
 
 import (
+	"slices"
 	"strings"
 	"time"
 
@@ -78,13 +79,7 @@ var kindWords = map[outbox.FindingKind]string{
 }
 
 func findingsOf(all []outbox.Finding, kind outbox.FindingKind) []outbox.Finding {
-	var some []outbox.Finding
-	for _, f := range all {
-		if f.Kind == kind {
-			some = append(some, f)
-		}
-	}
-	return some
+	return slices.DeleteFunc(slices.Clone(all), func(f outbox.Finding) bool { return f.Kind != kind })
 }
 
 // suggested bounds the options of the search box.

@@ -445,19 +445,12 @@ func (d Document) inline() bool { return d.Text != "" && len(d.Text) <= InlineDo
 
 func (d Document) title() string { return strings.ToUpper(string(d.Part[:1])) + string(d.Part[1:]) }
 
-// brackets is an object or array whose members are not shown beside it.
-func (n node) brackets() string {
+// brackets is an object or array whose members are not shown beside it, which inner stands for.
+func (n node) brackets(inner string) string {
 	if n.Kind == '[' {
-		return "[…]"
+		return "[" + inner + "]"
 	}
-	return "{…}"
-}
-
-func (n node) emptyBrackets() string {
-	if n.Kind == '[' {
-		return "[]"
-	}
-	return "{}"
+	return "{" + inner + "}"
 }
 
 func (n node) members() string {
