@@ -216,34 +216,27 @@ func clockTime(t, now time.Time) string {
 	return t.Format("2006-01-02 15:04") + " UTC"
 }
 
-// heroNumber is one of the three numbers that an operator reads first.
-type heroNumber struct {
-	number, name, sub, meaning, testID, hue string
-	zero                                    bool
-	link                                    URL
-}
-
 // heroNumbers are the events behind, the age of the oldest event that workers retry, and the
 // failing causes.
-func heroNumbers(p Page, v Overview) []heroNumber {
+func heroNumbers(p Page, v Overview) []cell {
 	s := v.Summary
-	behind := heroNumber{number: num(s.Lag.Events), name: verb(s.Lag.Events, "event behind", "events behind"), sub: "in " + count(s.Campaigns.Lagging, "campaign", "campaigns"),
+	behind := cell{number: num(s.Lag.Events), name: verb(s.Lag.Events, "event behind", "events behind"), sub: "in " + count(s.Campaigns.Lagging, "campaign", "campaigns"),
 		meaning: "Events that are not applied yet", testID: "events-behind", hue: string(outbox.StateLagging), zero: s.Lag.Events == 0,
 		link: p.Links.Campaigns(outbox.CampaignFilter{Sort: outbox.SortLag})}
 	if slices.ContainsFunc(s.Held, outbox.HeldProjection.Lacks) {
 		behind.sub += ", live projections only"
 	}
-	oldest := heroNumber{number: "–", name: "oldest retryable", sub: "no event waits for a worker",
+	oldest := cell{number: "–", name: "oldest retryable", sub: "no event waits for a worker",
 		meaning: "Age of the oldest event that workers retry by themselves (not in a campaign that is blocked, paused, diverged or served by no running instance)",
 		testID:  "retryable-age", hue: string(outbox.StateLagging), zero: true, link: p.Links.Campaigns(outbox.CampaignFilter{Sort: outbox.SortAge})}
 	if o := s.OldestRetryable; o != nil {
 		oldest.number, oldest.sub, oldest.zero, oldest.link = outbox.Age(p.Now.Sub(o.EnqueuedAt)), "in "+o.CampaignID, false, p.Links.Event(o.CampaignID, o.Seq)
 	}
 	n := len(v.Causes)
-	causes := heroNumber{number: strconv.Itoa(n), name: verb(int64(n), "failing cause", "failing causes"), sub: "blocking " + count(s.Campaigns.Blocked, "campaign", "campaigns"),
+	causes := cell{number: strconv.Itoa(n), name: verb(int64(n), "failing cause", "failing causes"), sub: "blocking " + count(s.Campaigns.Blocked, "campaign", "campaigns"),
 		meaning: "Different errors of failed and dead rows", testID: "failing-causes", hue: string(outbox.Dead), zero: n == 0, link: p.Links.Failures()}
 	if v.Found.More {
 		causes.number += "+"
 	}
-	return []heroNumber{behind, oldest, causes}
+	return []cell{behind, oldest, causes}
 }

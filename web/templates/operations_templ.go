@@ -198,7 +198,7 @@ func OperationColumns() []Column[outbox.Operation] {
 			return startedBy(p, o.StartedAt, o.StartedBy, o.Via)
 		}},
 		{Print: "BY", Text: func(o *outbox.Operation) any { return o.StartedBy }},
-		{Head: "Reason", Print: "REASON", Most: 60, Text: func(o *outbox.Operation) any { return o.Reason }, Cell: func(_ *Page, o *outbox.Operation) templ.Component { return orNone(o.Reason) }},
+		{Head: "Reason", Print: "REASON", Most: 60, Text: func(o *outbox.Operation) any { return o.Reason }, None: "none given"},
 	}
 }
 

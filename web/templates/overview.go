@@ -4,11 +4,11 @@ import (
 	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
-// cell is one of the counts.
+// cell is one of the counts, or of the three numbers that an operator reads first, which have a sub.
 type cell struct {
-	name, glyph, hue, number, meaning, testID string
-	zero                                      bool
-	link                                      URL
+	name, glyph, hue, number, sub, meaning, testID string
+	zero                                           bool
+	link                                           URL
 }
 
 func stripCells(p Page, s outbox.Summary) []cell {
