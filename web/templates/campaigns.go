@@ -20,8 +20,5 @@ func eventsBefore(after int64, shown int) (start int64, ok bool) {
 }
 
 func headAction(p Page, c outbox.Campaign) URL {
-	if c.HeadStatus == outbox.Dead {
-		return p.Links.Action(outbox.ActionRequeue, c.CampaignID, itoa(c.HeadSeq))
-	}
-	return p.Links.Action(outbox.ActionRetry, c.CampaignID, itoa(c.HeadSeq))
+	return p.Links.Action(c.HeadStatus.HeadActions()[0], c.CampaignID, itoa(c.HeadSeq))
 }

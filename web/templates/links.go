@@ -180,15 +180,11 @@ func (l Links) Operations(f outbox.OperationFilter) URL {
 
 // Operation is one operation, with its rows that match f.
 func (l Links) Operation(id int64, f outbox.OperationRowFilter) URL {
-	return l.at(request.Values(f), operationPath(id)...)
+	return l.at(request.Values(f), "operations", strconv.FormatInt(id, 10))
 }
 
 // OperationOf is one operation.
 func (l Links) OperationOf(id int64) URL { return l.Operation(id, outbox.OperationRowFilter{}) }
-
-func operationPath(id int64, more ...string) []string {
-	return append([]string{"operations", strconv.FormatInt(id, 10)}, more...)
-}
 
 // NewOperation is the page that previews an operation on a selection and starts it.
 func (l Links) NewOperation(s outbox.Selection) URL {

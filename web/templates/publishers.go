@@ -82,11 +82,9 @@ func (l Links) PublishersOf(f outbox.PublisherFilter) URL {
 	return l.charted(request.Values(f), "publishers")
 }
 
-func publisherPath(n outbox.SubscriptionName, more ...string) []string {
-	return append([]string{"publishers", n.Topic, n.Publisher}, more...)
+func (l Links) Publisher(n outbox.SubscriptionName) URL {
+	return l.charted(nil, "publishers", n.Topic, n.Publisher)
 }
-
-func (l Links) Publisher(n outbox.SubscriptionName) URL { return l.charted(nil, publisherPath(n)...) }
 
 // publisherAnchor is the id of a subscription's row in lists.
 func publisherAnchor(n outbox.SubscriptionName) string { return "publisher-" + n.String() }
@@ -200,23 +198,20 @@ func seekSentence(s outbox.Seek) string {
 
 // seekNotes describe the events that a seek repeats and skips.
 func seekNotes(s outbox.Seek) []string {
-	known := func(n int64, one, many string) string {
-		if s.Capped {
-			return "at least " + count(n, one, many)
-		}
-		return count(n, one, many)
+	n, done, then := s.Skips, " skipped", " and never delivered here"
+	if s.To < s.From {
+		n, done, then = s.Repeats, " delivered again", "; receivers recognise repeats by the id"
 	}
+	text := count(n, "event of its topic is", "events of its topic are") + done + then
 	switch {
-	case s.To < s.From && s.Repeats == 0 && !s.Capped:
-		return []string{"No event of its topic is delivered again."}
-	case s.To < s.From:
-		return []string{sentence(known(s.Repeats, "event of its topic is", "events of its topic are") + " delivered again; receivers recognise repeats by the id")}
-	case s.To > s.From && s.Skips == 0 && !s.Capped:
-		return []string{"No event of its topic is skipped."}
-	case s.To > s.From:
-		return []string{sentence(known(s.Skips, "event of its topic is", "events of its topic are") + " skipped and never delivered here")}
+	case s.To == s.From:
+		return nil
+	case s.Capped:
+		text = "at least " + text
+	case n == 0:
+		text = "no event of its topic is" + done
 	}
-	return nil
+	return []string{sentence(text)}
 }
 
 // expected is the previewed seek.
