@@ -123,11 +123,8 @@ func muteFormID(rule string) string { return "mute-" + rule }
 func testFormID(receiver string) string { return "test-" + receiver }
 
 func muteSpanWords(span string) string {
-	n := strings.TrimSuffix(span, "h")
-	if n == "1" {
-		return "1 hour"
-	}
-	return n + " hours"
+	d, _ := time.ParseDuration(span) // one of outbox.AlertMuteSpans
+	return count(int64(d.Hours()), "hour", "hours")
 }
 
 func alertTwins(p Page) Twins {

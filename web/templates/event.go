@@ -89,12 +89,7 @@ func tabURL(p Page, v EventView, tab EventTab) URL {
 }
 
 // error is the last error of the event's row; empty without one.
-func (v EventView) error() string {
-	if v.Row == nil {
-		return ""
-	}
-	return v.Row.Row.LastError
-}
+func (v EventView) error() string { return orZero(v.Row).Row.LastError }
 
 // stands says in a sentence where the event is and why.
 func (v EventView) stands(p Page) string {

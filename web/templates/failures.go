@@ -1,6 +1,7 @@
 package templates
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"strings"
@@ -44,11 +45,7 @@ func talliesText(all []outbox.Tally) string {
 			words = append(words, "and "+itoa(len(all)-shown)+" more")
 			break
 		}
-		name := t.Name
-		if name == "" {
-			name = "unknown"
-		}
-		words = append(words, name+" ("+num(t.Count)+")")
+		words = append(words, cmp.Or(t.Name, "unknown")+" ("+num(t.Count)+")")
 	}
 	return strings.Join(words, ", ")
 }
@@ -57,13 +54,6 @@ func talliesText(all []outbox.Tally) string {
 func groupID(g outbox.ErrorGroup) string {
 	sum := sha256.Sum256([]byte(g.Fingerprint))
 	return "e-" + hex.EncodeToString(sum[:6])
-}
-
-func noteText(g outbox.ErrorGroup) string {
-	if g.Note == nil {
-		return ""
-	}
-	return g.Note.Note
 }
 
 func retryGroupForm(g outbox.ErrorGroup) string { return "retry-form-" + groupID(g) }

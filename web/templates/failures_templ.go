@@ -986,9 +986,9 @@ func errorGroup(p Page, g causeView) templ.Component {
 				return templ_7745c5c3_Err
 			}
 			var templ_7745c5c3_Var48 string
-			templ_7745c5c3_Var48, templ_7745c5c3_Err = templ.JoinStringErrs(noteText(g.ErrorGroup))
+			templ_7745c5c3_Var48, templ_7745c5c3_Err = templ.JoinStringErrs(orZero(g.Note).Note)
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `failures.templ`, Line: 202, Col: 141}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `failures.templ`, Line: 202, Col: 138}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var48))
 			if templ_7745c5c3_Err != nil {

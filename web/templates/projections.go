@@ -151,13 +151,6 @@ func pauseTwins(p Page, i outbox.ProjectionInfo) Twins {
 // failureStatuses are the choices of the list of failures.
 var failureStatuses = []outbox.FailureStatus{outbox.FailureOpen, outbox.FailureResolved, ""}
 
-func failureStatusName(s outbox.FailureStatus) string {
-	if s == "" {
-		return "all"
-	}
-	return string(s)
-}
-
 // withStatus returns f from its first page with another status.
 func withStatus(f outbox.FailureFilter, s outbox.FailureStatus) outbox.FailureFilter {
 	f.Status, f.Cursor = s, ""
@@ -166,10 +159,3 @@ func withStatus(f outbox.FailureFilter, s outbox.FailureStatus) outbox.FailureFi
 
 // asideStates are the choices of the list of cursors.
 var asideStates = []string{"", outbox.CursorQuarantined, outbox.CursorPaused, outbox.CursorBehind}
-
-func asideName(state string) string {
-	if state == "" {
-		return "all"
-	}
-	return state
-}
