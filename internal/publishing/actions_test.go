@@ -165,12 +165,11 @@ func TestActions_keysAreOfOneSubscriptionAndItsParameters(t *testing.T) {
 	other := f.newSubscription(outbox.SubscriptionName{Topic: "scenes", Publisher: "other"}, scenes, 2)
 	o := script("once")
 	o.IdempotencyKey = "k"
-	to := func(n int64) outbox.SeekTarget { return outbox.SeekTarget{Position: &n} }
-	first := must.Get(f.progress.Seek(f.Ctx, o, archive, to(1), nil)).Or(t)
+	first := must.Get(f.progress.Seek(f.Ctx, o, archive, toPosition(1), nil)).Or(t)
 	f.Unchanged(func() {
-		must.Equal(t, must.Get(f.progress.Seek(f.Ctx, o, archive, to(1), nil)).Or(t), first, "the repeat")
-		refused(t, storetest.No(f.progress.Seek(f.Ctx, o, archive, to(0), nil)), outbox.ErrConflict, "with different content: publisher_seek of publisher scenes/archive")
-		refused(t, storetest.No(f.progress.Seek(f.Ctx, o, other, to(1), nil)), outbox.ErrConflict, "with different content")
+		must.Equal(t, must.Get(f.progress.Seek(f.Ctx, o, archive, toPosition(1), nil)).Or(t), first, "the repeat")
+		refused(t, storetest.No(f.progress.Seek(f.Ctx, o, archive, toPosition(0), nil)), outbox.ErrConflict, "with different content: publisher_seek of publisher scenes/archive")
+		refused(t, storetest.No(f.progress.Seek(f.Ctx, o, other, toPosition(1), nil)), outbox.ErrConflict, "with different content")
 		refused(t, storetest.No(f.progress.Pause(f.Ctx, o, archive)), outbox.ErrConflict, "another action: publisher_seek of publisher scenes/archive")
 	})
 }
@@ -238,7 +237,7 @@ func TestRelay_aPauseElsewhereHoldsAfterTheBatchInFlight(t *testing.T) {
 	t.Parallel()
 	f := open(t, live)
 	elsewhere := f.beside(live)
-	f.appendAll(notes("c-1", 50)...)
+	f.MustAppend(notes("c-1", 50)...)
 	r, sub := everythingToOne()
 	sub.BatchSize = 10
 	r["one"].answer = func(_ context.Context, events []*destination.Event) (int, error) {
@@ -265,11 +264,11 @@ func TestRelay_nothingAppendedAfterAPauseIsDelivered(t *testing.T) {
 	r, sub := everythingToOne()
 	c := r.config(f, "one", sub)
 	c.PollInterval, c.Lease = time.Hour, time.Hour
-	f.appendAll(noted("c-1"))
+	f.MustAppend(noted("c-1"))
 	deliver(t, f, c)
 	storetest.Eventually(t, "the first event is delivered", func() bool { return f.standing(sub.SubscriptionName).position == 1 })
 	must.Get(elsewhere.progress.Pause(t.Context(), ana("mended"), sub.SubscriptionName)).Or(t)
-	f.appendAll(noted("c-1"))
+	f.MustAppend(noted("c-1"))
 	storetest.Eventually(t, "the pair is given back", func() bool { return f.standing(sub.SubscriptionName).owner == "" })
 	must.Equal(t, r["one"].got(), upTo(1), "it got")
 }
@@ -293,7 +292,7 @@ func TestRelay_stopsAtOnce(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := open(t, live)
-			f.appendAll(noted("c-1"))
+			f.MustAppend(noted("c-1"))
 			called := make(chan struct{})
 			sub := subscriptionOf("everything", "one", everyEvent)
 			c := receivers{"one": {answer: func(ctx context.Context, _ []*destination.Event) (int, error) {
@@ -318,7 +317,7 @@ func TestRelay_stopsAtOnce(t *testing.T) {
 // failing makes a subscription that waits an hour until it is retried, and whose destination
 // accepts everything after its first error.
 func failing(t *testing.T, f *fixture) (destination.Subscription, *receiver, publishing.RelayConfig) {
-	f.appendAll(notes("c-1", 3)...)
+	f.MustAppend(notes("c-1", 3)...)
 	var calls atomic.Int64
 	r, sub := answering(func(_ context.Context, events []*destination.Event) (int, error) {
 		if calls.Add(1) == 1 {
@@ -335,7 +334,6 @@ func failing(t *testing.T, f *fixture) (destination.Subscription, *receiver, pub
 // Actions of other processes are noticed at the next check, also by a waiting subscription.
 func TestRelay_aSubscriptionThatWaitsIsActedOnElsewhere(t *testing.T) {
 	t.Parallel()
-	two := int64(2)
 	for name, c := range map[string]struct {
 		act func(*publishing.Progress, outbox.SubscriptionName) error
 		got []int64
@@ -344,7 +342,7 @@ func TestRelay_aSubscriptionThatWaitsIsActedOnElsewhere(t *testing.T) {
 			return storetest.No(p.Resume(t.Context(), ana("mended"), name))
 		}, upTo(3)},
 		"moved": {func(p *publishing.Progress, name outbox.SubscriptionName) error {
-			return storetest.No(p.Seek(t.Context(), outbox.Command{By: ana("").By, Reason: "they were wrong", Confirm: "skip 1 events"}, name, outbox.SeekTarget{Position: &two}, nil))
+			return storetest.No(p.Seek(t.Context(), outbox.Command{By: ana("").By, Reason: "they were wrong", Confirm: "skip 1 events"}, name, toPosition(2), nil))
 		}, []int64{3}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -384,7 +382,7 @@ func TestPostgresRelay_goesOnWhenItNeverLearnsThatAPositionIsSaved(t *testing.T)
 	s, p := dbtest.Server().Severer(t), dbtest.New(t)
 	p.Journal, p.Projections = s.Through(p.Journal), s.Through(p.Projections)
 	f := on(storetest.OpenBoth(t, p, storetest.NewClock(), live))
-	f.appendAll(notes("c-1", 30)...)
+	f.MustAppend(notes("c-1", 30)...)
 	var once sync.Once
 	r, sub := answering(func(_ context.Context, events []*destination.Event) (int, error) {
 		once.Do(s.Arm)
@@ -405,10 +403,11 @@ func TestRelay_restsWhenTheEventThatFailedIsNotSelectedAnyMore(t *testing.T) {
 	t.Parallel()
 	f := open(t)
 	s := newSteps(f.Clock)
-	f.appendAll(notes("c-1", 3)...)
+	f.MustAppend(notes("c-1", 3)...)
 	r, sub := everythingToOne()
 	sub.PollInterval = time.Second
-	mustFail(t, f, sub.Definition(), 1)
+	f.newSubscription(sub.SubscriptionName, sub.Match, 0)
+	f.failing(sub.SubscriptionName, 1, outbox.DestinationError)
 	s.Advance(time.Hour) // it may be tried again
 	sub.Match = outbox.Match{EventTypes: []string{"never"}}
 	deliver(t, f, s.on(r.config(f, "one", sub)))
@@ -417,34 +416,24 @@ func TestRelay_restsWhenTheEventThatFailedIsNotSelectedAnyMore(t *testing.T) {
 	f.mustStandAt(t, sub.SubscriptionName, 3)
 }
 
-// mustFail makes a subscription that could not deliver the event at a position.
-func mustFail(tb testing.TB, f *fixture, d outbox.PublisherDefinition, position int64) {
-	must.OK(tb, f.progress.Register(tb.Context(), []outbox.PublisherDefinition{d}))
-	held, ok, err := f.progress.Claim(tb.Context(), "before", d.SubscriptionName, lease)
-	must.Need(tb, err == nil && ok, "claim: %v %v", ok, err)
-	failure := publishing.Failure{Kind: outbox.DestinationError, Message: "connection refused", Position: position, Pause: outbox.Retry{Base: time.Second, Max: time.Minute}, FailedRetry: time.Minute}
-	_, err = f.progress.Fail(tb.Context(), held, failure)
-	must.OK(tb, errors.Join(err, f.progress.Release(tb.Context(), held)))
-}
-
 // A subscription whose topic selects little waits in two parts, since its position is saved in
 // between.
 func TestRelay_aWakeUpIsNotLostWhileAPositionIsSaved(t *testing.T) {
 	t.Parallel()
 	f := open(t)
 	s := newSteps(f.Clock)
-	f.appendAll(noted("c-1"))
+	f.MustAppend(noted("c-1"))
 	r := receivers{"one": {}}
 	sub := subscriptionOf("opened", "one", outbox.Match{EventTypes: []string{"opened"}})
 	sub.PollInterval = time.Hour
 	deliver(t, f, s.on(r.config(f, "one", sub)))
 	w := s.next(t)
 	must.Need(t, w.long == sub.PollInterval, "after the first poll, which saves the position, it waits %s, want %s", w.long, sub.PollInterval)
-	f.appendAll(noted("c-1"))
+	f.MustAppend(noted("c-1"))
 	w = s.next(t)
 	must.Need(t, w.long <= time.Second, "until the position may be saved again it waits %s", w.long)
 	s.Advance(time.Second) // the wake-up comes when the position is due to be saved anyway
-	f.appendAll(opened("c-1"))
+	f.MustAppend(opened("c-1"))
 	storetest.Eventually(t, "the event arrives", func() bool { return len(r["one"].got()) == 1 })
 }
 
@@ -454,7 +443,7 @@ func TestRelay_readsAgainSoonWhenTheJournalCouldNotBeRead(t *testing.T) {
 	f := open(t, live)
 	r, sub := everythingToOne()
 	sub.PollInterval = time.Hour
-	f.appendAll(noted("c-1"))
+	f.MustAppend(noted("c-1"))
 	failures := 1
 	deliver(t, f, r.config(f, "one", sub), func(p *publishing.Relay) {
 		p.BeforeReads(func() error {
@@ -473,22 +462,19 @@ func TestRelay_savesAPositionWhenTheDatabaseIsBack(t *testing.T) {
 	t.Parallel()
 	f := open(t)
 	s := newSteps(f.Clock)
-	f.appendAll(notes("c-1", 3)...)
+	f.MustAppend(notes("c-1", 3)...)
 	r, sub := answering(func(_ context.Context, events []*destination.Event) (int, error) {
 		f.Exec(`alter table publisher_progress rename to away`)
 		return len(events), nil
 	})
 	sub.PollInterval = time.Hour
 	deliver(t, f, s.on(r.config(f, "one", sub)))
-	for i, want := range []time.Duration{100, 200, 400, 800, 1000, 1000} {
-		w := s.next(t)
-		want *= time.Millisecond
-		must.Hold(t, w.long == want, "wait %d is %s, want %s", i+1, w.long, want)
-		if i == 5 {
-			f.Exec(`alter table away rename to publisher_progress`)
-		}
-		s.pass(w)
-	}
+	const ms = time.Millisecond
+	s.passes(t, 100*ms, 200*ms, 400*ms, 800*ms, 1000*ms)
+	w := s.next(t)
+	must.Equal(t, w.long, 1000*ms, "the wait at last")
+	f.Exec(`alter table away rename to publisher_progress`)
+	s.pass(w)
 	f.mustStandAt(t, sub.SubscriptionName, 3)
 	must.Equal(t, r["one"].got(), upTo(3), "it got")
 }

@@ -18,7 +18,6 @@ import (
 
 var (
 	archive = outbox.SubscriptionName{Topic: "scenes", Publisher: "archive"}
-	every   = outbox.Match{EventTypes: []string{"*"}}
 	scenes  = outbox.Match{EventTypes: []string{"scene.*"}}
 )
 
@@ -63,12 +62,12 @@ func TestPublishers_areInTheOrderOfTheirNamesWithTheirLags(t *testing.T) {
 		t.Errorf("without any: %v, %v", all, err)
 	}
 	f.types("c", "scene.a", "x", "x", "scene.b", "x") // recorded at 0, 1, 2, 3, 4 s; now 5 s
-	f.newSubscription(outbox.SubscriptionName{Topic: "z", Publisher: "a"}, every, 3)
+	f.newSubscription(outbox.SubscriptionName{Topic: "z", Publisher: "a"}, everyEvent, 3)
 	f.newSubscription(outbox.SubscriptionName{Topic: "scenes", Publisher: "late"}, scenes, 0)
 	f.newSubscription(outbox.SubscriptionName{Topic: "scenes", Publisher: "near"}, scenes, 1)
 	f.newSubscription(outbox.SubscriptionName{Topic: "scenes", Publisher: "scanned"}, scenes, 4)
 	f.newSubscription(outbox.SubscriptionName{Topic: "tags", Publisher: "a"}, outbox.Match{RequiredTags: []string{"actor_id"}}, 0)
-	f.newSubscription(outbox.SubscriptionName{Topic: "a", Publisher: "head"}, every, 5)
+	f.newSubscription(outbox.SubscriptionName{Topic: "a", Publisher: "head"}, everyEvent, 5)
 	all := must.Get(f.beside().progress.Publishers(f.Ctx)).Or(t)
 	var got []string
 	for _, p := range all {
@@ -125,9 +124,9 @@ func TestPublishers_lagIsCappedAndSaysWhenItIsNotKnown(t *testing.T) {
 		want      string
 		unknown   bool
 	}{
-		{"all", every, 0, "1000 true at least 1,000 events", false},
-		{"all-9", every, 9, "1000 true at least 1,000 events", false},
-		{"all-10", every, 10, "1000 false 1,000 events", false},
+		{"all", everyEvent, 0, "1000 true at least 1,000 events", false},
+		{"all-9", everyEvent, 9, "1000 true at least 1,000 events", false},
+		{"all-10", everyEvent, 10, "1000 false 1,000 events", false},
 		{"some", scenes, 0, "2 true at least 2 events", false},
 		{"some-10", scenes, 10, "2 false 2 events", false},
 		{"none", rare, 0, "0 true not known", true},
@@ -208,31 +207,26 @@ func TestSample_ofPublishersOnlyWhenOneChanged(t *testing.T) {
 	must.Equal(t, count(), 2, "samples")
 }
 
-// instances lists the instances as seen by a process without a cached list.
-func (f *fixture) instances() []outbox.InstanceState {
-	return must.Get(f.beside().Instances(f.Ctx)).Or(f.TB)
-}
-
 func TestInstances_holdPublishers(t *testing.T) {
 	t.Parallel()
 	f := open(t)
 	beat := outbox.InstanceState{ID: "worker-1", Host: "h", PID: 7, Version: "v1", Mode: outbox.ModeOutbox, StartedAt: storetest.Began, BeatEvery: 2 * time.Second}
 	must.OK(t, f.Heartbeat(f.Ctx, beat))
 	for i, owner := range []string{"worker-1", "worker-1", "stranger", ""} {
-		name := f.newSubscription(outbox.SubscriptionName{Topic: "t", Publisher: fmt.Sprint("p", i)}, every, 0)
+		name := f.newSubscription(outbox.SubscriptionName{Topic: "t", Publisher: fmt.Sprint("p", i)}, everyEvent, 0)
 		f.heldBy(name, owner, 1)
 	}
-	all := f.instances()
+	all := f.FreshInstances()
 	i := slices.IndexFunc(all, func(i outbox.InstanceState) bool { return i.ID == "worker-1" })
 	must.Hold(t, len(all) == 2 && slices.Equal(all[i].Leases.Publishers, []string{"t/p0", "t/p1"}) && strings.HasSuffix(all[i].Why(f.Clock.Now()), "; 2 publishers leased"), "instances %+v", all)
 	f.AppendN("a", 1)
 	f.MustClaim(store.Worker{ID: "worker-1"}, 1)
-	all = f.instances()
+	all = f.FreshInstances()
 	i = slices.IndexFunc(all, func(i outbox.InstanceState) bool { return i.ID == "worker-1" })
 	why := all[i].Why(f.Clock.Now())
 	must.Hold(t, strings.HasSuffix(why, "; 1 campaign and 2 publishers leased"), "it is %q", why)
 	f.Clock.Advance(lease)
-	for _, i := range f.instances() {
+	for _, i := range f.FreshInstances() {
 		must.Hold(t, len(i.Leases.Publishers) <= 0, "%s holds %v after its leases", i.ID, i.Leases.Publishers)
 	}
 }
@@ -241,7 +235,7 @@ func TestPublishers_sayThatTheirProcessWasKilled(t *testing.T) {
 	t.Parallel()
 	f := open(t)
 	must.OK(t, f.Heartbeat(f.Ctx, storetest.Killed(t, "killed", storetest.Began)))
-	archive := f.newSubscription(outbox.SubscriptionName{Topic: "t", Publisher: "archive"}, every, 0)
+	archive := f.newSubscription(outbox.SubscriptionName{Topic: "t", Publisher: "archive"}, everyEvent, 0)
 	f.heldBy(archive, "killed", 1)
 	f.Exec(`update publisher_progress set events_per_second = 5, next_poll_at = $1, healthy = 1, hanging_since = 1, updated_at = $2`, f.Clock.Now().Add(lease).UnixMicro(), f.Clock.Now().UnixMicro())
 	f.Clock.Advance(5 * time.Second)
@@ -379,7 +373,7 @@ func TestSeek_countsNoFurtherThanACap(t *testing.T) {
 	f := open(t)
 	f.journalOf(10_010, 5000)
 	f.newSubscription(archive, scenes, 0)
-	other := f.newSubscription(outbox.SubscriptionName{Topic: "all", Publisher: "a"}, every, 5)
+	other := f.newSubscription(outbox.SubscriptionName{Topic: "all", Publisher: "a"}, everyEvent, 5)
 	o := ana("old")
 	o.Confirm = "skip 2 events"
 	refused(t, storetest.No(f.progress.Seek(f.Ctx, o, archive, outbox.SeekTarget{Head: true}, nil)), outbox.ErrInvalid, "at least 2 events", "type: skip over 2 events")

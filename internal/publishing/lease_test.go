@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/outboxweb/outboxweb/internal/maintenance"
 	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/publishing"
@@ -292,20 +291,11 @@ func TestPostgresPublishers_areLockedInTheOrderOfTheirNames(t *testing.T) {
 	}
 }
 
-// reconciles starts as a worker does, with only publishers to repair.
-func (f *fixture) reconciles() {
-	got, err := f.Reconcile(f.Ctx)
-	must.Need(f.TB, err == nil && got == (outbox.Repaired{}), "reconciled %+v, %v, want nothing", got, err)
-}
-
 func TestFuture_publishersWaitNoLongerThanTheirSettingsAllow(t *testing.T) {
 	t.Parallel()
 	for name, repair := range map[string]func(f *fixture){
-		"start": func(f *fixture) { f.reconciles() },
-		"self-check": func(f *fixture) {
-			_, _, err := f.SelfCheck(f.Ctx, maintenance.Round{}, 1)
-			must.Need(f.TB, err == nil, "%v", err)
-		},
+		"start":      func(f *fixture) { f.MustReconcile(outbox.Repaired{}) }, // which counts campaigns alone
+		"self-check": func(f *fixture) { f.SelfCheckAll() },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -331,9 +321,7 @@ func TestFuture_publishersWaitNoLongerThanTheirSettingsAllow(t *testing.T) {
 			after := f.state(subA).Actions
 			must.Hold(t, after != far.Actions, "its holder is not told")
 			must.Equal(t, f.state(subB), near, "the pair of this clock")
-			before := f.Modified()
-			f.Unchanged(func() { f.reconciles() })
-			must.Equal(t, f.Modified(), before, "what was last written, after a second reconcile")
+			f.MustBeReconciled()
 		})
 	}
 }
@@ -346,8 +334,7 @@ func TestSelfCheck_shortensLeasesOfPublishers(t *testing.T) {
 	f.Clock.Advance(24 * time.Hour)
 	f.claimSubscription("one", subA)
 	f.Clock.Advance(-24 * time.Hour)
-	_, _, err := f.SelfCheck(f.Ctx, maintenance.Round{}, 10)
-	must.Need(t, err == nil, "%v", err)
+	f.SelfCheckAll()
 	f.Clock.Advance(lease + time.Second)
 	f.claimSubscription("two", subA)
 }

@@ -28,7 +28,7 @@ func fanOut(b *testing.B, j corpus.Journal) {
 	const publishers = 5
 	journal := open(b, live)
 	events := j.Parse(b)
-	journal.appendAll(events...)
+	journal.MustAppend(events...)
 	for b.Loop() {
 		dir := b.TempDir()
 		text := "everything:\n  match: {event_types: [\"*\"]}\n  publishers:\n"

@@ -10,7 +10,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -28,8 +27,7 @@ func customSubscription(tb testing.TB, f destination.Functions) destination.Subs
 	s := subscriptionOf("everything", "custom", everyEvent)
 	s.Pause = outbox.Retry{Base: 20 * time.Millisecond, Max: 20 * time.Millisecond}
 	s.MaxErrors, s.FailedRetry, s.Timeout = 3, 20*time.Millisecond, 50*time.Millisecond
-	s = must.Get(destination.Custom(s, f, destination.Settings{})).Or(tb)
-	return s
+	return must.Get(destination.Custom(s, f, destination.Settings{})).Or(tb)
 }
 
 // failed waits until a publisher has failed.
@@ -49,7 +47,7 @@ func deliverCustom(tb testing.TB, f *fixture, id string, sub destination.Subscri
 func TestRelay_tellsAHangingCallFromHealth(t *testing.T) {
 	t.Parallel()
 	f := open(t, live)
-	f.appendAll(noted("c-1"))
+	f.MustAppend(noted("c-1"))
 	hang := make(chan struct{})
 	sub := customSubscription(t, destination.Functions{
 		Deliver: func(_ context.Context, events []*destination.Event) (int, error) { <-hang; return len(events), nil },
@@ -70,7 +68,7 @@ func TestRelay_tellsAHangingCallFromHealth(t *testing.T) {
 func TestRelay_handsOverAPublisherWhoseCallHangs(t *testing.T) {
 	t.Parallel()
 	f := open(t, live)
-	f.appendAll(noted("c-1"))
+	f.MustAppend(noted("c-1"))
 	hang := make(chan struct{})
 	stuck := customSubscription(t, destination.Functions{
 		Deliver: func(_ context.Context, events []*destination.Event) (int, error) { <-hang; return len(events), nil },
@@ -94,7 +92,7 @@ func TestRelay_handsOverAPublisherWhoseCallHangs(t *testing.T) {
 func TestRelay_givesNothingToAnUnhealthyPublisher(t *testing.T) {
 	t.Parallel()
 	f := open(t, live)
-	f.appendAll(notes("c-1", 3)...)
+	f.MustAppend(notes("c-1", 3)...)
 	var healthy atomic.Bool
 	var calls atomic.Int64
 	sub := customSubscription(t, destination.Functions{
@@ -124,38 +122,11 @@ func TestRelay_givesNothingToAnUnhealthyPublisher(t *testing.T) {
 	must.Hold(t, err == nil && said == nil, "without a lease it is healthy: %v, %v", said, err)
 }
 
-type spoken struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (s *spoken) Write(line []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.text.Write(line)
-}
-
-// says reports whether one line has all the words.
-func (s *spoken) says(words ...string) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-line:
-	for line := range strings.Lines(s.text.String()) {
-		for _, w := range words {
-			if !strings.Contains(line, w) {
-				continue line
-			}
-		}
-		return true
-	}
-	return false
-}
-
 // overheard is a relay to one receiver with an event to deliver, and what it logs.
-func overheard(f *fixture, id string) (publishing.RelayConfig, destination.Subscription, *spoken) {
-	f.appendAll(noted("c-1"))
+func overheard(f *fixture, id string) (publishing.RelayConfig, destination.Subscription, *storetest.Log) {
+	f.MustAppend(noted("c-1"))
 	r, sub := everythingToOne()
-	c, log := r.config(f, id, sub), new(spoken)
+	c, log := r.config(f, id, sub), new(storetest.Log)
 	c.Logger = slog.New(slog.NewTextHandler(log, nil))
 	return c, sub, log
 }
@@ -175,9 +146,9 @@ func TestRelay_tellsThatItTookAPublisherOver(t *testing.T) {
 	}
 	stop := deliver(t, f, c)
 	f.mustStandAt(t, sub.SubscriptionName, 1)
-	must.Hold(t, log.says("level=WARN", "took over a publisher", "publisher=one", `from="killed 7"`, "lease_over_for=") && takeovers() == 1, "%g takeovers, and the log is:\n%s", takeovers(), &log.text)
+	must.Hold(t, log.Says("level=WARN", "took over a publisher", "publisher=one", `from="killed 7"`, "lease_over_for=") && takeovers() == 1, "%g takeovers, and the log is:\n%s", takeovers(), log)
 	stop()
-	f.appendAll(noted("c-1"))
+	f.MustAppend(noted("c-1"))
 	deliver(t, f, c)
 	f.mustStandAt(t, sub.SubscriptionName, 2)
 	must.Equal(t, takeovers(), 1, "takeovers, though the publisher was released")
@@ -207,7 +178,7 @@ func TestRelay_saysHowItLostAPublisher(t *testing.T) {
 			deliver(t, f, c)
 			f.mustStandAt(t, sub.SubscriptionName, 1)
 			must.OK(t, happen(f, sub.SubscriptionName))
-			storetest.Eventually(t, "it says "+says, func() bool { return log.says(says) })
+			storetest.Eventually(t, "it says "+says, func() bool { return log.Says(says) })
 		})
 	}
 }
@@ -217,7 +188,7 @@ func TestRelay_saysHowItLostAPublisher(t *testing.T) {
 func TestRelay_asksForHealthWhenADeliveryFails(t *testing.T) {
 	t.Parallel()
 	f := open(t, live)
-	f.appendAll(noted("c-1"))
+	f.MustAppend(noted("c-1"))
 	var away atomic.Bool
 	var calls atomic.Int64
 	sub := customSubscription(t, destination.Functions{
@@ -239,7 +210,7 @@ func TestRelay_asksForHealthWhenADeliveryFails(t *testing.T) {
 	deliverCustom(t, f, "one", sub, func(r *publishing.Relay) { relay = r })
 	f.mustStandAt(t, sub.SubscriptionName, 1)
 	away.Store(true)
-	f.appendAll(noted("c-1"))
+	f.MustAppend(noted("c-1"))
 	storetest.Eventually(t, "an error", func() bool { return f.publisher(sub.SubscriptionName).ErrorCount == 1 })
 	p := f.publisher(sub.SubscriptionName)
 	must.Hold(t, p.ErrorKind == outbox.DestinationError && strings.Contains(p.LastError, "the line is cut") && strings.Contains(p.LastError, "no route") && p.Healthy != nil && !*p.Healthy, "the first failure is told as %+v", p)
@@ -292,7 +263,7 @@ func TestRelay_blamesNoEventBeforeAnotherWasTakenOrRefused(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := open(t, live)
-			f.appendAll(noted("c-1"), opened("c-1"), opened("c-2"), noted("c-2"))
+			f.MustAppend(noted("c-1"), opened("c-1"), opened("c-2"), noted("c-2"))
 			var mended atomic.Bool
 			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				body, err := io.ReadAll(r.Body)

@@ -165,7 +165,7 @@ func (h *history) append() {
 		}
 	}
 	h.mu.Unlock()
-	h.some().appendAll(events...)
+	h.some().MustAppend(events...)
 }
 
 func (h *history) start() {

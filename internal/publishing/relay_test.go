@@ -24,13 +24,6 @@ import (
 
 func live(o *store.Options) { o.Now = time.Now }
 
-// appendAll appends events, some hundreds at a time.
-func (f *fixture) appendAll(events ...outbox.Event) {
-	for chunk := range slices.Chunk(events, 500) {
-		f.MustAppend(chunk...)
-	}
-}
-
 func noted(campaign string) outbox.Event  { return storetest.Event(campaign, "noted") }
 func opened(campaign string) outbox.Event { return storetest.Event(campaign, "opened") }
 
@@ -160,14 +153,14 @@ func (f *fixture) mustStandAt(tb testing.TB, name outbox.SubscriptionName, posit
 func TestRelay_deliversInOrderWhatTheTopicSelects(t *testing.T) {
 	t.Parallel()
 	f := open(t, live)
-	f.appendAll(notes("c-1", 250)...)
-	f.appendAll(opened("c-2"), opened("c-1"))
+	f.MustAppend(notes("c-1", 250)...)
+	f.MustAppend(opened("c-2"), opened("c-1"))
 	r := receivers{"all": {}, "some": {}, "none": {}}
 	all, some, none := subscriptionOf("everything", "all", everyEvent), subscriptionOf("opened", "some", outbox.Match{EventTypes: []string{"open*"}, Campaigns: []string{"c-2"}}),
 		subscriptionOf("nothing", "none", outbox.Match{EventTypes: []string{"never"}})
 	stop := deliver(t, f, r.config(f, "one", all, some, none))
 	f.mustStandAt(t, all.SubscriptionName, 252)
-	f.appendAll(noted("c-3"))
+	f.MustAppend(noted("c-3"))
 	for _, p := range []destination.Subscription{all, some, none} {
 		f.mustStandAt(t, p.SubscriptionName, 253) // no later event is of a topic that selects little
 	}
@@ -205,7 +198,7 @@ func TestRelay_aDestinationHoldsUpNobody(t *testing.T) {
 	}
 	deliver(t, f, r.config(f, "one", subs...))
 	for range 10 {
-		f.appendAll(notes("c-1", 50)...)
+		f.MustAppend(notes("c-1", 50)...)
 	}
 	f.mustStandAt(t, outbox.SubscriptionName{Topic: "everything", Publisher: "healthy"}, 500)
 	f.mustStandAt(t, outbox.SubscriptionName{Topic: "everything", Publisher: "refusing"}, 6)
@@ -299,7 +292,7 @@ func TestRelay_waitsLongerAfterEmptyPolls(t *testing.T) {
 	second := time.Second
 	s.passes(t, second, second, second, 2*second, 4*second, 8*second, 16*second, 32*second, 60*second, 60*second)
 	s.next(t)
-	f.appendAll(noted("c-1")) // wakes
+	f.MustAppend(noted("c-1")) // wakes
 	w := s.next(t)
 	storetest.Eventually(t, "the event arrives", func() bool { return len(r["one"].got()) == 1 })
 	waits := 0
@@ -324,7 +317,7 @@ func TestRelay_waitsLongerAfterErrors(t *testing.T) {
 		}
 		return len(events), nil
 	})
-	f.appendAll(notes("c-1", 3)...)
+	f.MustAppend(notes("c-1", 3)...)
 	deliver(t, f, s.on(r.config(f, "one", sub)))
 	second := time.Second
 	for i, want := range []time.Duration{second, 2 * second, 4 * second, 8 * second, 16 * second, 32 * second, 60 * second, 60 * second, 60 * second, 5 * time.Minute, 5 * time.Minute} {
@@ -333,7 +326,7 @@ func TestRelay_waitsLongerAfterErrors(t *testing.T) {
 		at := f.standing(sub.SubscriptionName)
 		wantStatus := map[bool]string{false: "active", true: "failed"}[i >= 9]
 		must.Need(t, at.status == wantStatus && at.position == 0 && at.errors == i+1, "after error %d it is %+v, want %s at 0", i+1, at, wantStatus)
-		f.appendAll(noted("c-1")) // new events do not shorten the wait
+		f.MustAppend(noted("c-1")) // new events do not shorten the wait
 		got := r["one"].called()
 		must.Need(t, got == i+1, "%d calls after error %d", got, i+1)
 		if i == 10 {
@@ -363,7 +356,7 @@ func TestRelay_obeysTheDestination(t *testing.T) {
 		answers = answers[1:]
 		return 0, next
 	})
-	f.appendAll(noted("c-1"))
+	f.MustAppend(noted("c-1"))
 	deliver(t, f, s.on(r.config(f, "one", sub)))
 	w := s.next(t)
 	must.Need(t, w.long == 90*time.Second, "the destination asked for 90 s, the wait is %s", w.long)
@@ -371,7 +364,7 @@ func TestRelay_obeysTheDestination(t *testing.T) {
 	storetest.Eventually(t, "the pair is given up", func() bool {
 		return f.standing(sub.SubscriptionName).status == "failed" && f.standing(sub.SubscriptionName).owner == ""
 	})
-	f.appendAll(noted("c-1"))
+	f.MustAppend(noted("c-1"))
 	must.Equal(t, r["one"].called(), 2, "how often a destination that is gone was called")
 }
 
@@ -379,7 +372,7 @@ func TestRelay_sharesReads(t *testing.T) {
 	t.Parallel()
 	f := open(t, live)
 	const events = 3000
-	f.appendAll(notes("c-1", events)...)
+	f.MustAppend(notes("c-1", events)...)
 	r := receivers{}
 	var subs []destination.Subscription
 	for _, name := range []string{"a", "b", "c", "d", "e"} {
@@ -408,7 +401,7 @@ func TestRelay_noticesAppendsOfOthers(t *testing.T) {
 	deliver(t, f, r.config(f, "one", sub))
 	storetest.Eventually(t, "the pair is held", func() bool { return f.standing(sub.SubscriptionName).owner == "one" })
 	f.OnWork(func() {})
-	f.beside(live).appendAll(notes("c-1", 3)...)
+	f.beside(live).MustAppend(notes("c-1", 3)...)
 	f.mustStandAt(t, sub.SubscriptionName, 3)
 	must.Equal(t, r["one"].got(), upTo(3))
 }
@@ -437,7 +430,7 @@ func TestRelay_subscriptionsSpread(t *testing.T) {
 	storetest.Eventually(t, "they share", func() bool { h := holdings(); return h["one"] == 3 && h["two"] == 2 })
 	stop()
 	storetest.Eventually(t, "the other one has all", func() bool { return holdings()["two"] == 5 })
-	f.appendAll(notes("c-1", 20)...)
+	f.MustAppend(notes("c-1", 20)...)
 	for _, p := range subs {
 		f.mustStandAt(t, p.SubscriptionName, 20)
 		must.Equal(t, r[p.Publisher].got(), upTo(20), p.Publisher)

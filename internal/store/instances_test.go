@@ -24,11 +24,6 @@ func (f *fixture) beatSince(started time.Time, id string) {
 	must.OK(f.TB, f.Heartbeat(f.Ctx, outbox.InstanceState{ID: id, Host: "h", PID: 7, Version: "v1", Mode: outbox.ModeOutbox, StartedAt: started, BeatEvery: 2 * time.Second}))
 }
 
-// instances lists the instances as seen by a process without a cached list.
-func (f *fixture) instances() []outbox.InstanceState {
-	return must.Get(f.beside().Instances(f.Ctx)).Or(f.TB)
-}
-
 func names(all []outbox.InstanceState, now time.Time) string {
 	var words []string
 	for _, i := range all {
@@ -51,7 +46,7 @@ func TestInstances_holdWhatTheyClaimed(t *testing.T) {
 	f.MustPause("c")
 
 	first, later := began.Add(lease), began.Add(time.Second+lease)
-	all := f.instances()
+	all := f.FreshInstances()
 	must.Equal(t, []outbox.HeldLeases{all[0].Leases, all[1].Leases}, []outbox.HeldLeases{
 		{Campaigns: 2, Rows: 7, ClaimableFrom: &first, ClaimableBy: &first, Held: []outbox.HeldLease{
 			{CampaignID: "a", Epoch: 1, HeadSeq: 1, Rows: 4, ExpiresAt: first}, {CampaignID: "b", Epoch: 2, HeadSeq: 3, Rows: 3, ExpiresAt: first}}},
@@ -59,24 +54,24 @@ func TestInstances_holdWhatTheyClaimed(t *testing.T) {
 			{CampaignID: "c", Epoch: 1, HeadSeq: 1, Rows: 2, ExpiresAt: later, Withheld: true}}},
 	}, "who holds what")
 	f.MustSettle(two, store.Result{Claim: second})
-	must.Equal(t, names(f.instances(), f.Clock.Now()), "worker-1 running 2, worker-2 running 0", "after one gave its work back")
+	must.Equal(t, names(f.FreshInstances(), f.Clock.Now()), "worker-1 running 2, worker-2 running 0", "after one gave its work back")
 }
 
 func TestInstances_whoDiedHoldsItsCampaignsUntilTheyAreTaken(t *testing.T) {
 	f := own(t)
 	f.AppendN("a", 3)
 	f.ClaimOne(one, 1000)
-	all := f.instances() // the owner has no record yet
+	all := f.FreshInstances() // the owner has no record yet
 	must.Hold(t, len(all) == 1 && all[0].ID == one.ID && all[0].Leases.Campaigns == 1 && all[0].Host == "", "instances are %+v", all)
 	f.beat(one.ID)
 	f.Clock.Advance(lease + time.Minute)
 	f.beat(two.ID)
-	all = f.instances()
+	all = f.FreshInstances()
 	must.Equal(t, names(all, f.Clock.Now()), "worker-1 silent 1, worker-2 running 0", "instances")
 	must.Equal(t, all[0].BeatEvery, 2*time.Second, "the time between heartbeats")
 	must.Equal(t, all[0].Why(f.Clock.Now()), "silent for 1 min; its lease has expired, any worker may claim its campaign", "why")
 	f.ClaimOne(two, 1000)
-	must.Equal(t, names(f.instances(), f.Clock.Now()), "worker-2 running 1, worker-1 silent 0", "after the take-over")
+	must.Equal(t, names(f.FreshInstances(), f.Clock.Now()), "worker-2 running 1, worker-1 silent 0", "after the take-over")
 }
 
 // A crowd of short-lived instances hides none that matters, and all are forgotten after a week.
@@ -90,7 +85,7 @@ func TestInstances_aCrowdHidesNobodyWhoMatters(t *testing.T) {
 	f.Exec(`insert into instances (id, host, pid, version, mode, started_at, last_seen)
 with recursive n(i) as (select 1 union all select i + 1 from n where i < 120)
 select 'short-' || i, 'h', i, 'v', 'outbox_apply_only', $1, $1 from n`, f.Clock.Now().Add(-time.Minute).UnixMicro())
-	all := f.instances()
+	all := f.FreshInstances()
 	must.Hold(t, len(all) == 101 && all[0].Host == "h", "%d instances, first %+v", len(all), all[0])
 	must.Equal(t, names(all[:2], f.Clock.Now()), "holder silent 1, old and alive running 0", "the first")
 	sum, err := f.Summary(f.Ctx)
@@ -100,7 +95,7 @@ select 'short-' || i, 'h', i, 'v', 'outbox_apply_only', $1, $1 from n`, f.Clock.
 	f.Clock.Advance(4 * 24 * time.Hour)
 	f.beatSince(f.Clock.Now(), "new")
 	f.beatSince(f.Clock.Now(), "new")
-	must.Equal(t, names(f.instances(), f.Clock.Now()), "holder silent 1, new running 0, young silent 0", "after a week the instances")
+	must.Equal(t, names(f.FreshInstances(), f.Clock.Now()), "holder silent 1, new running 0, young silent 0", "after a week the instances")
 }
 
 func TestSnapshot_isTakenAnewAfterASecond(t *testing.T) {
@@ -116,7 +111,7 @@ func TestSnapshot_isTakenAnewAfterASecond(t *testing.T) {
 }
 
 func (f *fixture) only() outbox.InstanceState {
-	all := f.instances()
+	all := f.FreshInstances()
 	must.Need(f.TB, len(all) == 1, "instances are %+v, want one", all)
 	return all[0]
 }

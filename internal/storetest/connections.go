@@ -1,12 +1,14 @@
 package storetest
 
 import (
+	"bytes"
 	"context"
 	"database/sql"
 	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -187,4 +189,29 @@ func Everybody[F any](tb testing.TB, stores []F, times int, calls map[string]fun
 		})
 	}
 	all.Wait()
+}
+
+// Log is a log that may be read while it is written.
+type Log struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (l *Log) Write(line []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(line)
+}
+
+func (l *Log) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
+// Says reports whether one line has all the words.
+func (l *Log) Says(words ...string) bool {
+	return slices.ContainsFunc(strings.Split(l.String(), "\n"), func(line string) bool {
+		return !slices.ContainsFunc(words, func(word string) bool { return !strings.Contains(line, word) })
+	})
 }

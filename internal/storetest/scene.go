@@ -37,6 +37,11 @@ func (f *Fixture) Killed(name string, n int) []string {
 // MustSample samples the store's current state. It drops cached reads first, like a newly started process.
 func (f *Fixture) MustSample() { must.OK(f.TB, f.Beside().Sample(f.Ctx)) }
 
+// FreshInstances lists the instances as seen by a process without a cached list.
+func (f *Fixture) FreshInstances() []outbox.InstanceState {
+	return must.Get(f.Beside().Instances(f.Ctx)).Or(f.TB)
+}
+
 // AllCampaigns reads every page of a list of campaigns.
 func (f *Fixture) AllCampaigns(filter outbox.CampaignFilter) []outbox.Campaign {
 	var all []outbox.Campaign
