@@ -199,13 +199,18 @@ func schemas(database string) Pair {
 }
 
 // InSchema is the URL of a PostgreSQL database with a schema.
-func InSchema(database, schema string) string {
+func InSchema(database, schema string) string { return With(database, "search_path", schema) }
+
+// With is a URL with a parameter, or without it where the value is empty.
+func With(database, name, value string) string {
 	u, err := url.Parse(database)
 	if err != nil {
 		panic(err)
 	}
 	query := u.Query()
-	query.Set("search_path", schema)
+	if query.Set(name, value); value == "" {
+		query.Del(name)
+	}
 	u.RawQuery = query.Encode()
 	return u.String()
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"os/exec"
 	"slices"
 	"strings"
@@ -23,6 +24,11 @@ import (
 	"github.com/outboxweb/outboxweb/internal/store"
 	"github.com/outboxweb/outboxweb/internal/storetest"
 )
+
+// differs matches tests with several processes and with random histories, since PostgreSQL lets transactions run concurrently.
+const differs = "^Test(Postgres(Pass_(applies|counts|tells)|Pause|Run_(hands|spreads|isWoken))|Run_(applies|recordsWhat)|Worker_drains|Pass_ofAStaleWorker|Pass_leavesNothing|ApplyInline_beside)"
+
+func TestMain(m *testing.M) { os.Exit(enginetest.Main(m, differs)) }
 
 func TestPass_leavesNothingLeasedWhateverTheNumberOfCampaigns(t *testing.T) {
 	t.Parallel()
