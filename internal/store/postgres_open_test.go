@@ -91,10 +91,7 @@ func TestPostgresOpen_refusesWhatCannotBe(t *testing.T) {
 	u := must.Get(url.Parse(there)).Or(t)
 	u.Path = "/never_made_by_the_poor"
 	missing := asUser(u.String(), poor)
-	for name, c := range map[string]struct {
-		journal, projections string
-		fragments            []string
-	}{
+	refuseToOpen(t, map[string]unusable{
 		"no server":        {"postgres://ana:" + secret + "@localhost:1/x", in("p"), []string{"cannot connect to the journal database postgres://ana@localhost:1/x", "connection refused"}},
 		"no socket":        {"postgres://ana:" + secret + "@/x?host=/nowhere", in("p"), []string{"cannot connect to the journal database", "no such file"}},
 		"another scheme":   {"mysql://ana:" + secret + "@localhost/x", in("p"), []string{"--journal-db", "mysql://ana@localhost/x", "postgres://"}},
@@ -111,13 +108,9 @@ func TestPostgresOpen_refusesWhatCannotBe(t *testing.T) {
 		"spaces":           {in("j; drop table x"), in("p"), []string{"--journal-db", "small letters"}},
 		"a word of SQL":    {in("order"), in("p"), []string{"the journal database"}},
 		"one schema twice": {in("journal"), journal, []string{"--journal-db and --projections-db", "same schema journal", "search_path=projections"}},
-		"no schema twice":  {withoutSchema(there), withoutSchema(journal), []string{"same schema public", "search_path=projections"}},
+		"no schema twice":  {dbtest.With(there, "search_path", ""), dbtest.With(journal, "search_path", ""), []string{"same schema public", "search_path=projections"}},
 		"exchanged":        {in("projections"), in("journal"), []string{"is not a journal database", "swapped"}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			setupWithoutSecret(t, store.Options{Journal: c.journal, Projections: c.projections}, c.fragments...)
-		})
-	}
+	})
 }
 
 // through opens a store on the journal of f through a proxy.
@@ -174,7 +167,7 @@ func TestPostgresPooler_isRefusedBeforeTheProjections(t *testing.T) {
 		"both":          {Journal: pooled(there.Journal), Projections: pooled(there.Projections)},
 		"projections":   {Journal: there.Journal, Projections: pooled(there.Projections)},
 		"of a command":  {Journal: there.Journal, Projections: pooled(there.Projections), NoCreate: true, NoMigrate: true},
-		"not there yet": {Journal: there.Journal, Projections: dbtest.InSchema(pooled(withoutSchema(there.Projections)), "new")},
+		"not there yet": {Journal: there.Journal, Projections: dbtest.InSchema(pooled(dbtest.With(there.Projections, "search_path", "")), "new")},
 		"embedded":      {Journal: there.Journal, Projections: pooled(there.Projections), Embedded: true},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -233,7 +226,7 @@ where name in ('statement_timeout', 'lock_timeout', 'idle_in_transaction_session
 		must.Hold(t, err == nil, "%s: %v", name, err)
 		must.Equal(t, storetest.Texts(t, f.JournalDB, `select name || ' ' || setting from limits order by 1`), want, name)
 	}
-	conn := storetest.Connect(f.TB, withoutSchema(pooled(f.Pair.Journal)))
+	conn := storetest.Connect(f.TB, dbtest.With(pooled(f.Pair.Journal), "search_path", ""))
 	for range 8 {
 		var left int
 		err := conn.QueryRow(f.Ctx, `select count(*) from pg_settings where source = 'session' and name in ('statement_timeout', 'lock_timeout', 'search_path', 'enable_seqscan')`, pgx.QueryExecModeSimpleProtocol).Scan(&left)
@@ -246,18 +239,6 @@ where name in ('statement_timeout', 'lock_timeout', 'idle_in_transaction_session
 		must.OK(t, impatient.QueryRow(f.Ctx, `show `+limit).Scan(&value))
 		must.Equal(t, value, "0", limit, "of a pinned session")
 	}
-}
-
-// withoutSchema is a URL without search_path, which the proxy refuses.
-func withoutSchema(raw string) string {
-	u, err := url.Parse(raw)
-	if err != nil {
-		panic(err)
-	}
-	query := u.Query()
-	query.Del("search_path")
-	u.RawQuery = query.Encode()
-	return u.String()
 }
 
 // A user who may read only some tables gets a clear message.
@@ -289,20 +270,13 @@ func TestPostgresOpen_refusesAServerThatCannotBeUsed(t *testing.T) {
 	readOnly := in("read_only", ``, `alter database read_only set default_transaction_read_only = on`)
 	role := storetest.Role(t, "without_triggers")
 	storetest.AtServer(t, `alter role `+role+` set session_replication_role = replica`)
-	for name, c := range map[string]struct {
-		journal, projections string
-		fragments            []string
-	}{
+	refuseToOpen(t, map[string]unusable{
 		"another encoding":            {dbtest.InSchema(latin, "j"), dbtest.InSchema(latin, "p"), []string{"latin", "the journal database has the encoding LATIN1", "createdb --encoding=UTF8"}},
 		"another encoding, converted": {dbtest.InSchema(latin, "j") + "&client_encoding=UTF8", dbtest.InSchema(latin, "p"), []string{"encoding LATIN1"}},
 		"of the projections":          {there, dbtest.InSchema(latin, "p"), []string{"the projections database has the encoding LATIN1"}},
 		"read-only":                   {dbtest.InSchema(readOnly, "j"), dbtest.InSchema(readOnly, "p"), []string{"the journal database takes no writes", "alter role postgres reset default_transaction_read_only"}},
 		"without triggers":            {dbtest.InSchema(asUser(there, role), "journal"), dbtest.InSchema(there, "projections"), []string{"session_replication_role", "alter role without_triggers reset"}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			setupWithoutSecret(t, store.Options{Journal: c.journal, Projections: c.projections}, c.fragments...)
-		})
-	}
+	})
 }
 
 // A fail-over may leave the URL at a server that is a standby: it is named while the program waits.

@@ -27,6 +27,20 @@ func setup(t *testing.T, o store.Options, fragments ...string) *outbox.Refusal {
 	return r
 }
 
+// unusable is a pair of URLs, and what the refusal to open it says.
+type unusable struct {
+	journal, projections string
+	fragments            []string
+}
+
+func refuseToOpen(t *testing.T, pairs map[string]unusable) {
+	for name, c := range pairs {
+		t.Run(name, func(t *testing.T) {
+			setupWithoutSecret(t, store.Options{Journal: c.journal, Projections: c.projections}, c.fragments...)
+		})
+	}
+}
+
 func TestSQLiteOpen_createsFilesForTheOwnerAlone(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "and new ?#%25 ü")
@@ -91,10 +105,7 @@ func TestSQLiteOpen_refusesPathsThatCannotBe(t *testing.T) {
 	must.OK(t, os.Symlink(filepath.Join(dir, "real.db"), filepath.Join(dir, "link.db")))
 	in := func(name string) string { return "sqlite:" + filepath.Join(dir, name) }
 	there := dbtest.New(t)
-	for name, c := range map[string]struct {
-		journal, projections string
-		fragments            []string
-	}{
+	refuseToOpen(t, map[string]unusable{
 		"not a database":           {in("file"), in("p1.db"), []string{"the journal database", file, "is not a SQLite database"}},
 		"projections no database":  {in("j2.db"), in("file"), []string{"the projections database", "is not a SQLite database"}},
 		"under a file":             {in("file/journal.db"), in("p3.db"), []string{"cannot write the journal database", "not a directory"}},
@@ -113,11 +124,7 @@ func TestSQLiteOpen_refusesPathsThatCannotBe(t *testing.T) {
 		// A directory of the kernel refuses root as well.
 		"not writable":             {"sqlite:/proc/self/journal.db", in("p11.db"), []string{"cannot write the journal database"}},
 		"a directory not writable": {"sqlite:/proc/self/made/journal.db", in("p12.db"), []string{"cannot create the directory of the journal database"}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			setup(t, store.Options{Journal: c.journal, Projections: c.projections}, c.fragments...)
-		})
-	}
+	})
 	_, err := os.Stat(filepath.Join(dir, "nosuch"))
 	must.Hold(t, errors.Is(err, os.ErrNotExist), "a refused start made a directory: %v", err)
 }
