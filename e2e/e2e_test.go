@@ -18,6 +18,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"syscall"
@@ -274,7 +275,7 @@ func attended(t *testing.T, cmd *exec.Cmd) *server {
 	t.Cleanup(func() {
 		s.kill()
 		if t.Failed() {
-			t.Logf("note: log of server %d (%s), which ended with %s:\n%s", s.pid(), cmd, cmd.ProcessState, tail(withoutRequests(s.stderr.String()), 4000))
+			t.Logf("note: log of server %d (%s), which ended with %s:\n%s", s.pid(), cmd, cmd.ProcessState, tail(requestLines.ReplaceAllString(s.stderr.String(), ""), 4000))
 		}
 	})
 	return s
@@ -295,15 +296,8 @@ func (s *server) attend(stdout io.Reader) {
 	close(s.exited)
 }
 
-func withoutRequests(log string) string {
-	var b strings.Builder
-	for line := range strings.Lines(log) {
-		if !strings.Contains(line, "msg=request ") {
-			b.WriteString(line)
-		}
-	}
-	return b.String()
-}
+// requestLines are those of a log that tell of requests.
+var requestLines = regexp.MustCompile(`(?m)^.*msg=request .*\n`)
 
 func tail(text string, most int) string {
 	if len(text) > most {

@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
-	"os"
-	"path/filepath"
 	"sync"
 	"testing"
 	"time"
@@ -66,9 +64,7 @@ insert into history (campaign_id, seq) values (:campaign_id, :seq);
 
 func writeProjections(t *testing.T, files map[string]string) []string {
 	dir := t.TempDir()
-	for name, text := range files {
-		must.OK(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
-	}
+	rewrite(t, dir, files)
 	return []string{"--projections", dir}
 }
 

@@ -152,7 +152,7 @@ var scenarios = map[string]func(*onCall){
 	"A publisher does not deliver":           (*onCall).publisher,
 	"Verify from cron":                       (*onCall).morning,
 	"A projection file changes":              (*onCall).newFile,
-	"Before and after an upgrade":            (*onCall).upgrade,
+	"Before and after an upgrade":            (*onCall).morning,
 }
 
 // Every step of the runbook is executed and has the described effect: with curl on one database and with
@@ -189,7 +189,7 @@ func newOnCall(t *testing.T, d databases, database, way string) *onCall {
 		serve: slices.Concat(quickDeath, projections)}
 	away := t.TempDir()
 	o.env = map[string]string{"C": "table", "AWAY": away, "BACKUP": filepath.Join(away, "backup"), "DIR": o.files, "NEW": binary,
-		"PG": d.url, "ID": "1", "RUN": "1", "P": "badges", "FIXED": t.TempDir()}
+		"DATA": d.dir, "PG": d.url, "ID": "1", "RUN": "1", "P": "badges", "FIXED": t.TempDir()}
 	must.OK(t, os.Symlink(binary, filepath.Join(o.bin, "outboxweb")))
 	must.OK(t, os.WriteFile(filepath.Join(o.bin, "journalctl"), []byte("#!/bin/sh\nexec cat \"$SERVICE_LOG\"\n"), 0o700))
 	return o

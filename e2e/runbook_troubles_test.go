@@ -86,7 +86,7 @@ func (o *onCall) deleted() {
 	if o.d.url != "" {
 		return // a server's files are its own; nothing is to be done there
 	}
-	o.env["DATA"], o.env["PID"] = o.d.dir, strconv.Itoa(o.s.cmd.Process.Pid)
+	o.env["PID"] = strconv.Itoa(o.s.cmd.Process.Pid)
 	appendTo(o.t, o.s, "", "table", seats("ana", "ben"))
 	o.s.awaitSettled(o.t)
 	must.OK(o.t, os.Remove(filepath.Join(o.d.dir, "journal.db")))
@@ -99,7 +99,6 @@ func (o *onCall) damaged() {
 	if o.d.url != "" {
 		return // a server's files are its own; nothing is to be done there
 	}
-	o.env["DATA"] = o.d.dir
 	appendTo(o.t, o.s, "", "table", seats("ana", "ben"))
 	o.s.awaitSettled(o.t)
 	mustCommand(o.t, o.d, nil, "backup", o.env["BACKUP"], "--projections", o.files)
@@ -149,7 +148,6 @@ func (o *onCall) restored() {
 // wrong has a read model that was changed by hand, and an event that was
 // skipped. For the steps about it the journal is changed, too.
 func (o *onCall) wrong() {
-	o.env["DATA"] = o.d.dir
 	o.start()
 	appendTo(o.t, o.s, "", "table", seats("ana", "ben"))
 	appendTo(o.t, o.s, "", "odd", seats("ana", "ana", "cem"))
@@ -228,11 +226,6 @@ func (o *onCall) newFile() {
 	o.start()
 	appendTo(o.t, o.s, "", "table", []event{badge("ana"), badge("ana"), taken("seat-1", "ana")})
 	o.s.awaitSettled(o.t)
-}
-
-func (o *onCall) upgrade() {
-	o.env["DATA"] = o.d.dir
-	o.morning()
 }
 
 // clubProjections are two read models that fail on some journals: seats blocks its campaign, badges is quarantined
