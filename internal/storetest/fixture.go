@@ -5,11 +5,16 @@ package storetest
 import (
 	"context"
 	"database/sql"
+	"fmt"
+	"os"
+	"os/exec"
 	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"go.uber.org/goleak"
 
 	"github.com/outboxweb/outboxweb/internal/dbtest"
 	"github.com/outboxweb/outboxweb/internal/maintenance"
@@ -18,6 +23,36 @@ import (
 	"github.com/outboxweb/outboxweb/internal/readmodel"
 	"github.com/outboxweb/outboxweb/internal/store"
 )
+
+// Main runs the tests of a package on both databases, and fails when they leak a goroutine; see dbtest.Main. differs matches the tests in which PostgreSQL
+// behaves differently.
+func Main(m *testing.M, differs string) int { return NoLeak(dbtest.Main(m, differs, Prepare)) }
+
+// NoLeak is an exit code; 0 becomes 1 when a goroutine is left.
+func NoLeak(code int) int {
+	if err := goleak.Find(); err != nil && code == 0 {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
+	return code
+}
+
+// Prepare migrates the pair that every test's pair is copied from.
+func Prepare(p dbtest.Pair) error {
+	s, err := store.Open(context.Background(), OptionsFor(p))
+	if err != nil {
+		return err
+	}
+	return s.Close()
+}
+
+// Killed is an instance of this host whose process has ended without recording it.
+func Killed(tb testing.TB, id string, started time.Time) outbox.InstanceState {
+	host := must.Get(os.Hostname()).Or(tb)
+	ended := exec.Command("true")
+	must.OK(tb, ended.Run())
+	return outbox.InstanceState{ID: id, Host: host, PID: ended.ProcessState.Pid(), Mode: outbox.ModeOutbox, StartedAt: started}
+}
 
 // Clock is a time that changes only by Advance; the zero value is the real time. It is safe for concurrent use.
 type Clock struct{ micros atomic.Int64 }
