@@ -274,8 +274,6 @@ func TestEventHistory_outlivesTheRow(t *testing.T) {
 	then(func() { f.must(f.UnskipEvent(f.Ctx, ana(""), "b", 1)) })
 	then(f.Drain)
 	f.WantHistory("b", 1, append(passed, "acted unskip by ana", "applied 1-1 by worker-1")...)
-	refused(t, storetest.No(f.EventHistory(f.Ctx, "a", 3)), outbox.ErrNotFound)
-	refused(t, storetest.No(f.EventHistory(f.Ctx, "nobody", 1)), outbox.ErrNotFound, `there is no campaign "nobody"`)
 }
 
 // One record covers everything that a process applied to a campaign within a minute without a
