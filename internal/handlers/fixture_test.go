@@ -119,7 +119,7 @@ func (s *site) seed(campaign string, types ...string) *site {
 	for _, eventType := range types {
 		events = append(events, outbox.Event{CampaignID: campaign, EventType: eventType, Payload: json.RawMessage(`{"n":1}`)})
 	}
-	must.Get(s.store.Append(context.Background(), store.Append{Events: events})).Or(s.t)
+	s.kit.MustAppend(events...)
 	return s
 }
 

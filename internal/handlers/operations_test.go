@@ -21,13 +21,7 @@ import (
 
 // stepAll steps running operations until they wait for a worker.
 func (s *site) stepAll() {
-	ctx := context.Background()
-	for moved := true; moved; {
-		moved = false
-		for _, id := range must.Get(s.operations.Running(ctx)).Or(s.t) {
-			changed := must.Get(s.operations.StepOne(ctx, id)).Or(s.t)
-			moved = moved || changed
-		}
+	for must.Get(s.operations.Step(s.kit.Ctx)).Or(s.t) {
 	}
 }
 

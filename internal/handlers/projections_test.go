@@ -174,7 +174,6 @@ func TestProjection_pausesAreToldByPagesAndAPI(t *testing.T) {
 	s.beat("w", "test")
 	current := func() answer { return s.get("/").want(t, 200, "All 2 campaigns are current.") }
 	current().want(t, 200, "Nothing is paused or disabled", "in 0 campaigns").lacks(t, "live projections only")
-	s.post("/api/v1/projections/campaigns/pause", `{"reasons":""}`).want(t, 422)
 	pause := decodeAs[outbox.ProjectionPause](t, s.post("/api/v1/projections/campaigns/pause", `{"campaign_id":"c-1","reason":"a bug"}`).want(t, 200))
 	must.Equal(t, pause, outbox.ProjectionPause{Projection: "campaigns", CampaignID: "c-1", State: "paused", AppliedSeq: 3}, "paused as")
 	s.get("/").want(t, 200, "Projection campaigns is paused for 1 campaign.", `data-testid="paused-campaigns"`, `href="/projections/campaigns?state=paused"`).
@@ -199,7 +198,6 @@ func TestProjectionPages_tellWhatIsNotFollowed(t *testing.T) {
 	s := withRoster(t)
 	s.get("/projections").want(t, 200, "Not paused, quarantined or behind in any campaign.", `action="/projections/campaigns/pause"`)
 	s.get("/projections/campaigns").want(t, 200, "No open failures.", "No actions here.").lacks(t, "not built by this version")
-	s.get("/projections/nothing").want(t, 404)
 	s.get("/api/v1/failures").want(t, 200, `"items":[]`)
 	s.quarantine()
 	list := decodeAs[items[outbox.ProjectionFailure]](t, s.get("/api/v1/failures?status=open&campaign=c-1&projection=campaigns&fingerprint=f").want(t, 200)).Items

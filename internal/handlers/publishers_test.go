@@ -48,7 +48,6 @@ func TestPublisherPages_tellOfTrouble(t *testing.T) {
 	p := decodeAs[outbox.Publisher](t, s.get(archivePath).want(t, 200, `"event_types":["scene.*"]`))
 	must.Hold(t, p.ErrorEvent != nil && p.ErrorEvent.Seq == 3 && p.Lease != nil && p.Lease.Owner == "w", "publisher %+v", p)
 	s.get(apiPrefix+"/instances").want(t, 200, `"publishers":["scenes/archive"]`)
-	s.post(archivePath+"/pause", `{"reasons":"x"}`).want(t, 422, "reasons")
 	s.kit.Exec(`
 insert into publisher_progress (topic, publisher, destination, selects, max_errors, position, created_at, updated_at, lease_owner, lease_expires_at)
 values ('a', 'well', $1, '{"event_types":["*"]}', 10, 4, 1, 1, 'w', 4102444800000000),

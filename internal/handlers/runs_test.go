@@ -37,14 +37,6 @@ func (s *site) ran(body string, status outbox.RunStatus, why string, results ...
 	return run
 }
 
-func startKey(a answer) string {
-	m := regexp.MustCompile(`name="idempotency_key" value="([^"]+)"`).FindStringSubmatch(a.body)
-	if m == nil {
-		return ""
-	}
-	return m[1]
-}
-
 func matched(campaign string) outbox.RunResult {
 	return outbox.RunResult{CampaignID: campaign, Outcome: outbox.OutcomeMatch, Seq: 1, Events: 1, Projections: []outbox.ProjectionResult{
 		{Projection: "campaigns", Verdict: outbox.VerdictMatch, Seq: 1, Comparison: &outbox.Comparison{}}}}
@@ -57,7 +49,8 @@ func TestRunPages_startOnceAndLeadToTheRun(t *testing.T) {
 	page := s.get("/runs/new?kind=rebuild&campaigns=%20c%2F1%20%0D%0A%0D%0A&projections=campaigns&rate=50&reason=looks+odd").want(t, 200,
 		"This rebuild replays 2 events of 1 campaign into 1 projection and replaces the live rows", "Events continue to be applied", "never a mix",
 		`value="rebuild" checked`, `value="campaigns" checked`, `value="50"`, `value="looks odd"`, "outboxweb runs start rebuild --campaign=c/1 --projection=campaigns --rate=50", `data-testid="run-start">Start rebuild`)
-	form := url.Values{"idempotency_key": {startKey(page)}, "kind": {"rebuild"}, "campaigns": {"c/1\r\n"}, "projection": {"campaigns"}, "rate": {"50"}, "reason": {"looks odd"}}
+	key := regexp.MustCompile(`name="idempotency_key" value="([^"]+)"`).FindStringSubmatch(page.body)[1]
+	form := url.Values{"idempotency_key": {key}, "kind": {"rebuild"}, "campaigns": {"c/1\r\n"}, "projection": {"campaigns"}, "rate": {"50"}, "reason": {"looks odd"}}
 	for range 2 {
 		to := s.submit("/runs", form.Encode()).want(t, http.StatusSeeOther).Header.Get("Location")
 		must.Hold(t, strings.HasPrefix(to, "/runs/1?act="), "the form leads to %q", to)

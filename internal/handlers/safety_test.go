@@ -153,7 +153,6 @@ func TestRefusedForm_thatAsks(t *testing.T) {
 	s.get(events, prefix).want(t, 422, "Since must be before until.", ">kept</dd>", ">2026-11-22</dd>", `href="/ops/base/events" data-testid="whole"`).lacks(t, "event-1", "<dt>cursor")
 	s.get(events, byForm).want(t, 200, `data-fields="since"`).lacks(t, "<html")
 	s.get("/base/runs/new?kind=verify&campaigns=c-1%0D%0Ac-2&rate=fast").want(t, 422, ">fast</dd>", "c-1\r\nc-2</dd>")
-	s.get("/base/rows?statsu=dead").want(t, 422, "is not a query parameter", `data-testid="whole"`)
 }
 
 // An error that is not of a form reaches the page's script in an answer that browsers do not log to
