@@ -15,10 +15,7 @@ func (s *server) alertsPage(w http.ResponseWriter, r *http.Request) error {
 	}
 	p := s.page(r, "Alerts", "Alerts")
 	p.Self, p.Twin = s.linksOf(r).Alerts(), s.linksOf(r).API().Alerts()
-	if err := s.flash(r, &p); err != nil {
-		return err
-	}
-	return s.renderLive(w, r, p, pageOf(templates.AlertsPage, view), pageOf(templates.AlertsLive, view))
+	return s.renderActed(w, r, p, pageOf(templates.AlertsPage, view), pageOf(templates.AlertsLive, view))
 }
 
 func (s *server) routeAlertsAPI() {

@@ -37,10 +37,7 @@ func (s *server) sourcePage(w http.ResponseWriter, r *http.Request) error {
 	}
 	p := s.page(r, "Source "+source, "Intake")
 	p.Self, p.Twin = s.linksOf(r).Source(source, v.Cursor, v.Limit), s.linksOf(r).API().Rejections(source)
-	if err := s.flash(r, &p); err != nil {
-		return err
-	}
-	return s.renderLive(w, r, p, pageOf(templates.SourcePage, v), pageOf(templates.SourceLive, v))
+	return s.renderActed(w, r, p, pageOf(templates.SourcePage, v), pageOf(templates.SourceLive, v))
 }
 
 // intakeList is the answer with the sources.

@@ -141,9 +141,6 @@ func (s *server) operationPage(w http.ResponseWriter, r *http.Request) error {
 	}
 	p := s.page(r, templates.OperationTitle(detail.Operation), "Operations")
 	p.Self, p.Twin = s.linksOf(r).Operation(id, filter), s.linksOf(r).API().Operation(id, outbox.OperationRowFilter{})
-	if err := s.flash(r, &p); err != nil {
-		return err
-	}
 	view := templates.OperationView{Operation: detail, Filter: filter, Rows: rows, Acts: acts}
 	if detail.Rehearsal > 0 {
 		if view.Rehearsal, err = s.readRehearsal(r.Context(), detail.Rehearsal); err != nil {
@@ -155,7 +152,7 @@ func (s *server) operationPage(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	view.Without = summary.Held
-	return s.renderLive(w, r, p, pageOf(templates.OperationPage, view), pageOf(templates.OperationLive, view))
+	return s.renderActed(w, r, p, pageOf(templates.OperationPage, view), pageOf(templates.OperationLive, view))
 }
 
 // newOperationPage previews an operation and asks for confirmation. Of a rehearsal alone it is the rows

@@ -60,10 +60,7 @@ func (s *server) campaignPage(w http.ResponseWriter, r *http.Request) error {
 	if q.AfterSeq != nil {
 		p.Self = s.linksOf(r).CampaignAfter(id, *q.AfterSeq)
 	}
-	if err := s.flash(r, &p); err != nil {
-		return err
-	}
-	return s.renderLive(w, r, p, pageOf(templates.CampaignPage, view), pageOf(templates.CampaignLive, view))
+	return s.renderActed(w, r, p, pageOf(templates.CampaignPage, view), pageOf(templates.CampaignLive, view))
 }
 
 type campaignPageQuery struct {

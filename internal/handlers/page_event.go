@@ -60,10 +60,7 @@ func (s *server) eventPage(w http.ResponseWriter, r *http.Request) error {
 	if view.Row != nil {
 		p.Twin = s.linksOf(r).API().Row(campaign, seq)
 	}
-	if err := s.flash(r, &p); err != nil {
-		return err
-	}
-	return s.renderLive(w, r, p, pageOf(templates.EventPage, view), pageOf(templates.EventLive, view))
+	return s.renderActed(w, r, p, pageOf(templates.EventPage, view), pageOf(templates.EventLive, view))
 }
 
 // readEvent reads what a tab of an event's page shows.

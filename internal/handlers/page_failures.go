@@ -23,9 +23,6 @@ func (s *server) failuresPage(w http.ResponseWriter, r *http.Request) error {
 	}
 	p := s.page(r, "Causes", "Failures")
 	p.Self, p.Twin = s.linksOf(r).FailuresOf(filter), s.linksOf(r).API().FailureGroups()
-	if err := s.flash(r, &p); err != nil {
-		return err
-	}
 	view := templates.FailuresView{All: all, Found: found, Fingerprint: filter.Fingerprint, Filter: filter, Stuck: stuck}
 	for _, g := range all {
 		if len(g.Worst) > 0 && (g.Fingerprint == filter.Fingerprint || len(all) == 1 && filter.Fingerprint == "") {
@@ -38,7 +35,7 @@ func (s *server) failuresPage(w http.ResponseWriter, r *http.Request) error {
 	if h, err := s.Store.History(r.Context(), outbox.Range{Name: outbox.RangeDay}); err == nil {
 		view.Markers = h.Markers // without them the page is worth reading, too
 	}
-	return s.renderLive(w, r, p, pageOf(templates.FailuresPage, view), pageOf(templates.FailuresLive, view))
+	return s.renderActed(w, r, p, pageOf(templates.FailuresPage, view), pageOf(templates.FailuresLive, view))
 }
 
 // running describes the version that this process would retry with.

@@ -231,16 +231,13 @@ func (s *server) overviewPage(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	p := s.overviewFrame(r, view)
-	if err := s.flash(r, &p); err != nil {
-		return err
-	}
 	if view.Summary.Campaigns.Total == 0 { // the first steps show the address that this reader uses
-		return s.renderLive(w, r, p, pageOf(wholeOverview, view), pageOf(liveOverview, view))
+		return s.renderActed(w, r, p, pageOf(wholeOverview, view), pageOf(liveOverview, view))
 	}
 	around := func(p templates.Page, v sharedOverview) templ.Component {
 		return templates.OverviewPage(p, v.Overview, written(p, live))
 	}
-	return s.renderLive(w, r, p, pageOf(around, view), pageOf(written, live))
+	return s.renderActed(w, r, p, pageOf(around, view), pageOf(written, live))
 }
 
 func wholeOverview(p templates.Page, v sharedOverview) templ.Component {

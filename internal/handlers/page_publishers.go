@@ -45,10 +45,7 @@ func (s *server) publishersPage(w http.ResponseWriter, r *http.Request) error {
 	}
 	p := s.page(r, "Publishers", "Publishers")
 	p.Self, p.Twin = s.linksOf(r).PublishersOf(list), s.linksOf(r).API().Publishers()
-	if err := s.flash(r, &p); err != nil {
-		return err
-	}
-	return s.renderLive(w, r, p, pageOf(templates.PublishersPage, v), pageOf(templates.PublishersLive, v))
+	return s.renderActed(w, r, p, pageOf(templates.PublishersPage, v), pageOf(templates.PublishersLive, v))
 }
 
 func (s *server) publisherPage(w http.ResponseWriter, r *http.Request) error {
@@ -80,10 +77,7 @@ func (s *server) publisherPage(w http.ResponseWriter, r *http.Request) error {
 	}
 	p := s.page(r, "Publisher "+name.String(), "Publishers")
 	p.Self, p.Twin = s.linksOf(r).Publisher(name), s.linksOf(r).API().Publisher(name)
-	if err := s.flash(r, &p); err != nil {
-		return err
-	}
-	return s.renderLive(w, r, p, pageOf(templates.PublisherPage, view), pageOf(templates.PublisherLive, view))
+	return s.renderActed(w, r, p, pageOf(templates.PublisherPage, view), pageOf(templates.PublisherLive, view))
 }
 
 // seekForm is what the page of a seek shows as it was typed.

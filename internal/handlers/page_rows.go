@@ -21,14 +21,11 @@ func (s *server) rowsPage(w http.ResponseWriter, r *http.Request) error {
 	}
 	p := s.page(r, templates.RowsTitle(filter), templates.RowsNav(filter))
 	p.Self, p.Twin = s.linksOf(r).Rows(filter), s.linksOf(r).API().Rows(filter)
-	if err := s.flash(r, &p); err != nil {
-		return err
-	}
 	view := templates.RowsView{Filter: filter, Page: list}
 	if view.Offered, err = s.offered(r, "rows"); err != nil {
 		return err
 	}
-	return s.renderLive(w, r, p, pageOf(templates.RowsPage, view), pageOf(templates.RowsLive, view))
+	return s.renderActed(w, r, p, pageOf(templates.RowsPage, view), pageOf(templates.RowsLive, view))
 }
 
 func (s *server) requeueRowPage(w http.ResponseWriter, r *http.Request) error {

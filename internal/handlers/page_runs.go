@@ -68,10 +68,7 @@ func (s *server) runPage(w http.ResponseWriter, r *http.Request) error {
 	}
 	p := s.actingPage(r, templates.RunTitle(view.Run), "Runs", "")
 	p.Self, p.Twin = s.linksOf(r).Run(view.Run.ID, filter, log.Cursor), s.linksOf(r).API().RunOf(view.Run.ID)
-	if err := s.flash(r, &p); err != nil {
-		return err
-	}
-	return s.renderLive(w, r, p, pageOf(templates.RunPage, view), pageOf(templates.RunLive, view))
+	return s.renderActed(w, r, p, pageOf(templates.RunPage, view), pageOf(templates.RunLive, view))
 }
 
 func (s *server) readRun(ctx context.Context, f outbox.ResultFilter, log string) (v templates.RunView, err error) {

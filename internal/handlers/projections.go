@@ -115,10 +115,7 @@ func (s *server) projectionsPage(w http.ResponseWriter, r *http.Request) error {
 	}
 	p := s.actingPage(r, "Projections", "Projections", "")
 	p.Self, p.Twin = s.linksOf(r).Projections(), s.linksOf(r).API().Projections()
-	if err := s.flash(r, &p); err != nil {
-		return err
-	}
-	return s.renderLive(w, r, p, pageOf(templates.ProjectionsPage, view), pageOf(templates.ProjectionsLive, view))
+	return s.renderActed(w, r, p, pageOf(templates.ProjectionsPage, view), pageOf(templates.ProjectionsLive, view))
 }
 
 func (s *server) projectionPage(w http.ResponseWriter, r *http.Request) error {
@@ -137,10 +134,7 @@ func (s *server) projectionPage(w http.ResponseWriter, r *http.Request) error {
 	}
 	p := s.actingPage(r, "Projection "+view.Name, "Projections", "")
 	p.Self, p.Twin = s.linksOf(r).ProjectionCursors(view.Filter), s.linksOf(r).API().Projection(view.Name)
-	if err := s.flash(r, &p); err != nil {
-		return err
-	}
-	return s.renderLive(w, r, p, pageOf(templates.ProjectionPage, view), pageOf(templates.ProjectionLive, view))
+	return s.renderActed(w, r, p, pageOf(templates.ProjectionPage, view), pageOf(templates.ProjectionLive, view))
 }
 
 // unloadedPage shows what is known of a projection that is not loaded, and the way out. One that

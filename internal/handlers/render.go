@@ -151,6 +151,14 @@ func (s *server) flash(r *http.Request, p *templates.Page) error {
 	return err
 }
 
+// renderActed is renderLive for a page that shows the outcome of the action that led to it.
+func (s *server) renderActed(w http.ResponseWriter, r *http.Request, p templates.Page, whole, live pageFunc) error {
+	if err := s.flash(r, &p); err != nil {
+		return err
+	}
+	return s.renderLive(w, r, p, whole, live)
+}
+
 // actHeader names the action whose outcome a page shows when it requests its live part again;
 // sinceHeader answers with its aftermath: level and text.
 const (
