@@ -216,7 +216,5 @@ func (s *server) requeueDeadPage(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	w.Header().Set("Location", string(s.linksOf(r).NewOperation(order.Selection)))
-	w.WriteHeader(http.StatusSeeOther)
-	return nil
+	return seeOther(w, s.linksOf(r).NewOperation(order.Selection))
 }

@@ -25,13 +25,11 @@ func (s *server) rowRedirect(w http.ResponseWriter, r *http.Request) error {
 	if _, err := s.Store.EventWithin(r.Context(), campaign, seq, 0); err != nil {
 		return err
 	}
-	to := string(s.linksOf(r).Event(campaign, seq))
+	to := s.linksOf(r).Event(campaign, seq)
 	if r.URL.RawQuery != "" {
-		to += "?" + r.URL.RawQuery
+		to += templates.URL("?" + r.URL.RawQuery)
 	}
-	w.Header().Set("Location", to)
-	w.WriteHeader(http.StatusSeeOther)
-	return nil
+	return seeOther(w, to)
 }
 
 func (s *server) eventPage(w http.ResponseWriter, r *http.Request) error {

@@ -28,8 +28,7 @@ func (s *server) eventsPage(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	if relativeTimes(r) {
-		seeOther(w, s.linksOf(r).SearchEvents(filter))
-		return nil
+		return seeOther(w, s.linksOf(r).SearchEvents(filter))
 	}
 	page, err := s.searchEvents(r.Context(), filter)
 	if err != nil {
@@ -67,7 +66,9 @@ func (s *server) misses(r *http.Request, f outbox.EventFilter) []outbox.Miss {
 	return all
 }
 
-func seeOther(w http.ResponseWriter, to templates.URL) {
+// seeOther redirects to a page, without the body that http.Redirect writes.
+func seeOther(w http.ResponseWriter, to templates.URL) error {
 	w.Header().Set("Location", string(to))
 	w.WriteHeader(http.StatusSeeOther)
+	return nil
 }

@@ -23,12 +23,10 @@ func (s *server) searchPage(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	if found.Text == "" {
-		seeOther(w, s.linksOf(r).SearchEvents(outbox.EventFilter{}))
-		return nil
+		return seeOther(w, s.linksOf(r).SearchEvents(outbox.EventFilter{}))
 	}
 	if only, ok := found.Only(); ok {
-		seeOther(w, s.linksOf(r).Finding(only))
-		return nil
+		return seeOther(w, s.linksOf(r).Finding(only))
 	}
 	return s.render(w, r, http.StatusOK, s.page(r, "Search", ""), pageOf(templates.SearchPage, found))
 }

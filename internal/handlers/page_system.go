@@ -35,8 +35,7 @@ func (s *server) auditPage(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	if relativeTimes(r) {
-		seeOther(w, s.linksOf(r).Audit(filter))
-		return nil
+		return seeOther(w, s.linksOf(r).Audit(filter))
 	}
 	list, removed, err := s.audit(r.Context(), filter)
 	if err != nil {

@@ -216,10 +216,7 @@ func (s *server) done(w http.ResponseWriter, r *http.Request, to templates.URL) 
 	if err != nil {
 		s.Logger.Warn("read the record of an action", outbox.RequestIDs(r.Context()), "err", err)
 	}
-	to = templates.WithAction(to, act)
-	w.Header().Set("Location", string(to))
-	w.WriteHeader(http.StatusSeeOther)
-	return nil
+	return seeOther(w, templates.WithAction(to, act))
 }
 
 // recorded returns the audit record of a request's action: the one it wrote or, if the action was

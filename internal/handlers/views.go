@@ -31,10 +31,10 @@ type viewForm struct {
 // backToList returns to the list of the form, with its filters.
 func (s *server) backToList(w http.ResponseWriter, r *http.Request, form viewForm) error {
 	checked, err := outbox.CheckView(outbox.View{List: form.List, Name: "-", Query: form.Query})
-	if err == nil {
-		seeOther(w, s.linksOf(r).View(checked))
+	if err != nil {
+		return err
 	}
-	return err
+	return seeOther(w, s.linksOf(r).View(checked))
 }
 
 func (s *server) saveViewForm(w http.ResponseWriter, r *http.Request) error {
