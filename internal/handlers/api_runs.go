@@ -15,8 +15,6 @@ func resultFilter(r *http.Request) (f outbox.ResultFilter, err error) {
 	return f, err
 }
 
-func runParam(r *http.Request) (int64, error) { return numberParam(r, "run", "a run id is") }
-
 func (s *server) apiStartRun(w http.ResponseWriter, r *http.Request) error {
 	var body outbox.RunStartRequest
 	if err := decode(r, &body); err != nil {

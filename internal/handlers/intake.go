@@ -47,7 +47,7 @@ type intakeList struct {
 
 func rejectionParam(r *http.Request) (row outbox.RejectionKey, err error) {
 	if row.Source, err = param(r, "source"); err == nil {
-		row.ID, err = numberParam(r, "rejection", "the id of a rejected row is")
+		row.ID, err = rejectedParam(r)
 	}
 	return row, err
 }

@@ -51,11 +51,6 @@ func readOperationForm(values url.Values) (form operationForm, order outbox.Oper
 	return form, order, err
 }
 
-// operationParam returns the number of the operation in an address.
-func operationParam(r *http.Request) (int64, error) {
-	return numberParam(r, "operation", "an operation id is")
-}
-
 // asSeen adapts an action of the store to an operation that must be as the caller saw it.
 func asSeen(do func(ctx context.Context, o outbox.Command, id int64, seen outbox.OperationStatus) (outbox.Operation, error)) actionCall[outbox.OperationActionRequest, int64, outbox.Operation] {
 	return func(ctx context.Context, o outbox.Command, id int64, asked outbox.OperationActionRequest) (outbox.Operation, error) {

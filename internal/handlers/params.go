@@ -79,19 +79,32 @@ func pathParam(name string) func(*http.Request) (string, error) {
 	return func(r *http.Request) (string, error) { return param(r, name) }
 }
 
-// numberParam returns a path parameter that is a whole number from 1; says begins the sentence of
-// the refusal.
-func numberParam(r *http.Request, name, says string) (int64, error) {
-	text, err := param(r, name)
-	if err != nil {
-		return 0, err
+// numberParam returns param of a name for a whole number from 1; says begins the sentence of the
+// refusal.
+func numberParam(name, says string) func(*http.Request) (int64, error) {
+	return func(r *http.Request) (int64, error) {
+		text, err := param(r, name)
+		if err != nil {
+			return 0, err
+		}
+		n, err := strconv.ParseInt(text, 10, 64)
+		if err != nil || n < 1 {
+			return 0, outbox.Invalid(name, "%s a whole number from 1, not %q", says, text)
+		}
+		return n, nil
 	}
-	n, err := strconv.ParseInt(text, 10, 64)
-	if err != nil || n < 1 {
-		return 0, outbox.Invalid(name, "%s a whole number from 1, not %q", says, text)
-	}
-	return n, nil
 }
+
+// Numbers in addresses.
+var (
+	seqParam       = numberParam("seq", "seq must be")
+	runParam       = numberParam("run", "a run id is")
+	operationParam = numberParam("operation", "an operation id is")
+	tokenParam     = numberParam("token", "a token id is")
+	failureParam   = numberParam("failure", "a failure id is")
+	viewParam      = numberParam("view", "a view id is")
+	rejectedParam  = numberParam("rejection", "the id of a rejected row is")
+)
 
 func campaignParam(r *http.Request) (string, error) {
 	id, err := param(r, "campaign")
@@ -108,8 +121,6 @@ func asked[Q, K any](r *http.Request, about func(*http.Request) (K, error)) (on 
 	}
 	return on, q, err
 }
-
-func seqParam(r *http.Request) (int64, error) { return numberParam(r, "seq", "seq must be") }
 
 // rowParam returns rowParams as a key.
 func rowParam(r *http.Request) (row outbox.RowKey, err error) {

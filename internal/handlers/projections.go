@@ -79,11 +79,6 @@ func (s *server) resumeProjection(ctx context.Context, o outbox.Command, name st
 	return s.Runs.ResumeProjection(ctx, o, name, asked.CampaignID, s.Projections)
 }
 
-// failureParam returns the number of the failure in an address.
-func failureParam(r *http.Request) (int64, error) {
-	return numberParam(r, "failure", "a failure id is")
-}
-
 // anyFailureFilter is failureFilter with all statuses as the default.
 func anyFailureFilter(r *http.Request) (outbox.FailureFilter, error) { return failureFilter(r, "") }
 

@@ -25,8 +25,3 @@ func (s *server) tokensPage(w http.ResponseWriter, r *http.Request) error {
 	}
 	return s.render(w, r, http.StatusOK, p, pageOf(templates.TokensPage, tokens))
 }
-
-// tokenParam returns the number of the token in an address.
-func tokenParam(r *http.Request) (int64, error) {
-	return numberParam(r, "token", "a token id is")
-}

@@ -52,7 +52,7 @@ func (s *server) saveViewForm(w http.ResponseWriter, r *http.Request) error {
 func (s *server) changeView(change func(ctx context.Context, owner string, id int64, name string) error) handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		var form viewForm
-		id, err := numberParam(r, "view", "a view id is")
+		id, err := viewParam(r)
 		if err == nil {
 			err = fill(&form, r.PostForm)
 		}
