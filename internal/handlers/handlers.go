@@ -271,7 +271,10 @@ func (s *server) routePages() {
 	s.get("/rows/{campaign}/{seq}/dry-run", s.dryRunPage, dryRunQuery{})
 	s.get("/projections", s.projectionsPage, rangeQuery{})
 	s.get("/projections/{name}", s.projectionPage, outbox.CursorFilter{}, rangeQuery{})
-	s.routePublishers()
+	s.get("/publishers", s.publishersPage, rangeQuery{}, paging{})
+	s.get("/publishers/{topic}/{publisher}", s.publisherPage, rangeQuery{})
+	s.get("/publishers/{topic}/{publisher}/seek", s.seekPage, seekForm{})
+	s.formAction(outbox.ActionPublisherSeek, s.seekForm)
 	s.get("/events", s.eventsPage, outbox.EventFilter{})
 	s.get("/search", s.searchPage, searchQuery{})
 	s.get("/search/suggestions", s.suggestions, searchQuery{})
@@ -283,16 +286,11 @@ func (s *server) routePages() {
 	s.get("/audit", s.auditPage, outbox.AuditFilter{})
 	s.get("/about", s.aboutPage)
 	s.get("/watch", s.watch)
-	s.routeTokens()
+	s.view(outbox.RoleAdmin, "/tokens", s.handle(s.tokensPage), nil)
 	s.get("/docs", s.docsPage, docsQuery{})
 	s.get("/docs/{document}", s.docPage)
 	s.get("/operating", s.operating)
-	s.routeExports()
-}
-
-// routeExports adds the lists as files. They have their own path, since /campaigns/export is the
-// page of a campaign of that name.
-func (s *server) routeExports() {
+	// The lists as files have their own path: /campaigns/export is the page of a campaign of that name.
 	s.view(outbox.RoleViewer, "/export/rows", s.stream(s.exportRows), rowsFile)
 	s.view(outbox.RoleViewer, "/export/campaigns", s.stream(s.exportCampaigns), campaignsFile)
 	s.view(outbox.RoleViewer, "/export/audit", s.stream(s.exportAudit), auditFile)

@@ -13,14 +13,6 @@ import (
 	"github.com/outboxweb/outboxweb/web/templates"
 )
 
-func (s *server) routePublishers() {
-	const sub = "/publishers/{topic}/{publisher}"
-	s.get("/publishers", s.publishersPage, rangeQuery{}, paging{})
-	s.get(sub, s.publisherPage, rangeQuery{})
-	s.get(sub+"/seek", s.seekPage, seekForm{})
-	s.formAction(outbox.ActionPublisherSeek, s.seekForm)
-}
-
 func (s *server) publishersPage(w http.ResponseWriter, r *http.Request) error {
 	list, err := filter[outbox.PublisherFilter](s)(r)
 	if err != nil {
