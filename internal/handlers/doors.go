@@ -2,6 +2,7 @@ package handlers
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -94,7 +95,7 @@ func (s *server) renderLive(w http.ResponseWriter, r *http.Request, p templates.
 	h.Set("ETag", etag)
 	h.Set("Vary", "HX-Target")
 	h.Set("Outboxweb-Now", stamp(p.Now))
-	h.Set("Outboxweb-As-Of", stamp(asOf(p)))
+	h.Set("Outboxweb-As-Of", stamp(cmp.Or(p.AsOf, p.Now)))
 	setAlarm(h, p.Findings)
 	s.noteSince(h, r)
 	if strings.Contains(r.Header.Get("If-None-Match"), etag) {

@@ -121,13 +121,6 @@ func (s *server) around(ctx context.Context) outbox.Surroundings {
 	return around
 }
 
-func asOf(p templates.Page) time.Time {
-	if p.AsOf.IsZero() {
-		return p.Now
-	}
-	return p.AsOf
-}
-
 func stamp(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }
 
 // auditEntryQuery names the action that led to a page.
