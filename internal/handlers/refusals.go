@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"strconv"
 
 	"github.com/outboxweb/outboxweb/internal/outbox"
 )
@@ -40,15 +39,6 @@ func onlyAsks(r *http.Request) {
 	}
 }
 
-// refusalAction returns the id of the audit record that a refusal already has, or 0.
-func refusalAction(err error) int64 {
-	var refusal *outbox.Refusal
-	if errors.As(err, &refusal) {
-		return refusal.AuditEntryID
-	}
-	return 0
-}
-
 // isRefused reports whether a status means that an action was refused, as opposed to an
 // unauthenticated, rate-limited or failed request.
 func isRefused(status int) bool {
@@ -64,7 +54,7 @@ func (s *server) recordRefusal(r *http.Request, p problem, err error) {
 		return
 	}
 	a.recorded = true
-	if refusalAction(err) != 0 {
+	if refusal, ok := errors.AsType[*outbox.Refusal](err); ok && refusal.AuditEntryID != 0 {
 		return
 	}
 	if s.ReadOnly {
@@ -96,17 +86,11 @@ func (s *server) refusedCommand(r *http.Request, a *attempt) outbox.Command {
 func refusedAction(r *http.Request, action outbox.Action) outbox.RefusedAction {
 	refused := outbox.RefusedAction{Action: action}
 	text := func(name string) string {
-		value, err := param(r, name)
-		if err != nil {
-			return ""
-		}
+		value, _ := param(r, name)
 		return value
 	}
 	number := func(name string) int64 {
-		n, err := strconv.ParseInt(text(name), 10, 64)
-		if err != nil || n < 1 {
-			return 0
-		}
+		n, _ := numberParam(name, "")(r)
 		return n
 	}
 	refused.CampaignID, refused.Seq = text("campaign"), number("seq")
