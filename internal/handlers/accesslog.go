@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"time"
 
+	"github.com/outboxweb/outboxweb/internal/auth"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/redact"
 	"github.com/outboxweb/outboxweb/web/templates"
@@ -41,7 +42,7 @@ func (s *server) logRequest(r *http.Request, a *access, status, bytes int, took 
 		attrs = append(attrs, slog.String("query", cutLogged(loggedQuery(s.Redact, r.URL.RawQuery))))
 	}
 	attrs = append(attrs, slog.String("route", a.route), slog.Int("status", status), slog.Float64("duration_ms", float64(took.Microseconds())/1000), slog.Int("bytes", bytes),
-		slog.String("identity", a.who.Name), slog.String("role", string(a.who.Role)), slog.String("from", remoteHost(r)), outbox.RequestIDs(r.Context()))
+		slog.String("identity", a.who.Name), slog.String("role", string(a.who.Role)), slog.String("from", auth.Peer(r)), outbox.RequestIDs(r.Context()))
 	s.Logger.LogAttrs(context.Background(), level, "request", attrs...)
 }
 

@@ -5,6 +5,7 @@ import (
 	"context"
 	"net/http"
 
+	"github.com/outboxweb/outboxweb/internal/auth"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/request"
 	"github.com/outboxweb/outboxweb/web/templates"
@@ -72,7 +73,7 @@ func with[B, K, R any](do func(context.Context, outbox.Command, K) (R, error)) a
 
 // command returns the command for a store method that a request asks for.
 func (s *server) command(r *http.Request, via string, asked any) outbox.Command {
-	o := request.Command(asked, me(r).Operator(via, remoteHost(r)))
+	o := request.Command(asked, me(r).Operator(via, auth.Peer(r)))
 	o.RequestID, o.IdempotencyKey = requestID(r), idempotencyKey(r)
 	if a := attemptOf(r); a != nil {
 		a.order = &o

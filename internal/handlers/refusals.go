@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 
+	"github.com/outboxweb/outboxweb/internal/auth"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
@@ -58,7 +59,7 @@ func (s *server) recordRefusal(r *http.Request, p problem, err error) {
 		return
 	}
 	if s.ReadOnly {
-		s.Logger.Info("action refused", "action", a.action, "actor", me(r).Name, "from", remoteHost(r), outbox.RequestIDs(r.Context()), "why", p.Detail)
+		s.Logger.Info("action refused", "action", a.action, "actor", me(r).Name, "from", auth.Peer(r), outbox.RequestIDs(r.Context()), "why", p.Detail)
 		return
 	}
 	refused := refusedAction(r, a.action)
@@ -79,7 +80,7 @@ func (s *server) refusedCommand(r *http.Request, a *attempt) outbox.Command {
 	if s.wantsJSON(r) {
 		via = "api"
 	}
-	return outbox.Command{By: me(r).Operator(via, remoteHost(r)), Reason: r.PostForm.Get("reason"), RequestID: requestID(r)}
+	return outbox.Command{By: me(r).Operator(via, auth.Peer(r)), Reason: r.PostForm.Get("reason"), RequestID: requestID(r)}
 }
 
 // refusedAction returns the object that the address names, without invalid parts.

@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"mime"
-	"net"
 	"net/http"
 	"runtime/debug"
 	"strings"
@@ -234,16 +233,4 @@ func (s *server) refuseReadOnly() error {
 		return &outbox.Refusal{Err: outbox.ErrReadOnly, Detail: "this server is read-only and refuses every change"}
 	}
 	return nil
-}
-
-// remoteHost returns the peer's address without its port, or "unix".
-func remoteHost(r *http.Request) string {
-	if local, known := r.Context().Value(http.LocalAddrContextKey).(net.Addr); known && local.Network() == "unix" {
-		return "unix"
-	}
-	host, _, err := net.SplitHostPort(r.RemoteAddr)
-	if err != nil {
-		return r.RemoteAddr
-	}
-	return host
 }
