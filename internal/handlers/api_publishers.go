@@ -17,18 +17,6 @@ func subscriptionParam(r *http.Request) (name outbox.SubscriptionName, err error
 	return name, err
 }
 
-func (s *server) readPublisherHistory(r *http.Request) (outbox.PublisherHistory, error) {
-	name, err := subscriptionParam(r)
-	if err != nil {
-		return outbox.PublisherHistory{}, err
-	}
-	over, err := s.readRange(r)
-	if err != nil {
-		return outbox.PublisherHistory{}, err
-	}
-	return s.Publishers.History(r.Context(), name, over)
-}
-
 // apiSeekPublisher moves a publisher's position. With dry_run it only answers what that would do,
 // which a read-only server does too.
 func (s *server) apiSeekPublisher(w http.ResponseWriter, r *http.Request) error {

@@ -168,12 +168,8 @@ func (s *server) waitApplied(w http.ResponseWriter, r *http.Request, id string, 
 	return err
 }
 
-func (s *server) readEvents(r *http.Request) (page outbox.Page[outbox.Event], err error) {
-	id, q, err := asked[eventsQuery](r, campaignParam)
-	if err != nil {
-		return page, err
-	}
-	return s.Store.Events(r.Context(), id, q.after(), q.limit())
+func (s *server) readEvents(ctx context.Context, campaign string, q eventsQuery) (outbox.Page[outbox.Event], error) {
+	return s.Store.Events(ctx, campaign, q.after(), q.limit())
 }
 
 func (s *server) viewInstances(ctx context.Context) ([]instanceView, error) {

@@ -159,14 +159,14 @@ func (s *server) routeCampaignsAPI() {
 		id: "replayCampaign", tag: tagCampaigns,
 		summary: "Enqueue every unapplied event of the campaign again",
 	})
-	s.apiGet("/campaigns/{campaign}/history", serveJSON(s, s.readCampaignHistory), endpoint{
+	s.apiGet("/campaigns/{campaign}/history", replyAbout(s, campaignParam, s.readRange, s.readCampaignHistory), endpoint{
 		id: "getCampaignHistory", tag: tagCampaigns,
 		summary:  "How far behind a campaign was over a range, per minute, or per quarter of an hour where the range is long or old",
 		query:    queryOf(rangeQuery{}),
 		answers:  gives[items[outbox.CampaignPoint]]("the minutes at which it was behind for more than 5 s and among the hundred behind for longest"),
 		refusals: []refusal{refusedLate},
 	})
-	s.apiGet("/campaigns/{campaign}/read-model", serveJSON(s, s.readReadModel), endpoint{
+	s.apiGet("/campaigns/{campaign}/read-model", replyAbout(s, campaignParam, filter[modelQuery](s), s.readReadModel), endpoint{
 		id: "getReadModel", tag: tagCampaigns,
 		summary:  "The rows that the journal gives a campaign, as of any of its events, and how the live rows compare",
 		details:  "A replay of the journal gives them. The first request replays the campaign; while that takes long the answer is 503.",
@@ -174,7 +174,7 @@ func (s *server) routeCampaignsAPI() {
 		answers:  gives[outbox.ReadModel]("the rows, with what the event changed and what set each cell"),
 		refusals: []refusal{refusedReplaying},
 	})
-	s.apiGet("/campaigns/{campaign}/read-model/cell", serveJSON(s, s.readModelCell), endpoint{
+	s.apiGet("/campaigns/{campaign}/read-model/cell", replyAbout(s, campaignParam, filter[modelCellQuery](s), s.readModelCell), endpoint{
 		id: "getReadModelCell", tag: tagCampaigns,
 		summary:  "One value of a read model as of an event, what set it, and the values before",
 		query:    queryOf(modelCellQuery{}),
@@ -195,7 +195,7 @@ func (s *server) routeEventsAPI() {
 		id: "skipEvent", tag: tagEvents,
 		summary: "Skip a failed or dead head: it is never applied, and the rows waiting behind it are released",
 	})
-	s.apiGet("/campaigns/{campaign}/events", serveJSON(s, s.readEvents), endpoint{
+	s.apiGet("/campaigns/{campaign}/events", replyAbout(s, campaignParam, filter[eventsQuery](s), s.readEvents), endpoint{
 		id: "listEvents", tag: tagEvents,
 		summary: "The events of a campaign, in order",
 		query:   queryOf(eventsQuery{}),
@@ -220,7 +220,7 @@ func (s *server) routeEventsAPI() {
 		},
 		refusals: []refusal{refusedAppend, refusedWaiting, refusedRoom, refusedLate},
 	})
-	s.apiGet("/campaigns/{campaign}/events/{seq}/changes", serveJSON(s, s.readChanges), endpoint{
+	s.apiGet("/campaigns/{campaign}/events/{seq}/changes", reply(s, rowParam, s.readChanges), endpoint{
 		id: "listEventChanges", tag: tagEvents,
 		summary:  "The rows of the projections that an applied event changed, at most 100",
 		answers:  gives[items[outbox.ModelTable]]("the rows by table"),
@@ -263,7 +263,7 @@ func (s *server) routeEventsAPI() {
 		body:    takes[outbox.ActionRequest](),
 		answers: gives[outbox.Event]("the event as it is stored"),
 	})
-	s.apiGet("/campaigns/{campaign}/skips", serveJSON(s, s.readSkips), endpoint{
+	s.apiGet("/campaigns/{campaign}/skips", replyAbout(s, campaignParam, filter[outbox.SkipFilter](s), s.readSkips), endpoint{
 		id: "listSkips", tag: tagEvents,
 		summary: "Skipped events, newest first, including undone skips",
 		query:   queryOf(paging{}),

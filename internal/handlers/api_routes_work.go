@@ -32,7 +32,7 @@ func (s *server) routeOperationsAPI() {
 		summary: "One operation: its groups, what it is waiting for, and other failures since it started",
 		answers: gives[outbox.OperationDetail]("the operation"),
 	})
-	s.apiGet("/operations/{operation}/rows", serveJSON(s, s.readOperationRows), endpoint{
+	s.apiGet("/operations/{operation}/rows", replyAbout(s, operationParam, filter[outbox.OperationRowFilter](s), s.Operations.Rows), endpoint{
 		id: "listOperationRows", tag: tagOperations,
 		summary: "The result of each row of an operation",
 		query:   queryOf(outbox.OperationRowFilter{}),
@@ -92,12 +92,12 @@ func (s *server) routeRunsAPI() {
 		query:   queryOf(outbox.ResultFilter{}),
 		answers: gives[outbox.Page[outbox.RunResult]]("a page of results"),
 	})
-	s.apiGet("/runs/{run}/results/{campaign}", serveJSON(s, s.readRunResult), endpoint{
+	s.apiGet("/runs/{run}/results/{campaign}", replyAbout(s, runParam, campaignParam, s.Runs.ResultOf), endpoint{
 		id: "getRunResult", tag: tagRuns,
 		summary: "The result of one campaign of a run, with sample rows that differ",
 		answers: gives[outbox.RunResult]("the result"),
 	})
-	s.apiGet("/runs/{run}/log", serveJSON(s, s.readRunLog), endpoint{
+	s.apiGet("/runs/{run}/log", replyAbout(s, runParam, filter[paging](s), s.readRunLog), endpoint{
 		id: "listRunLog", tag: tagRuns,
 		summary: "The log of a run, newest first, with every error in full",
 		query:   queryOf(paging{}),
@@ -121,7 +121,7 @@ func (s *server) routeProjectionsAPI() {
 		summary: "One projection",
 		answers: gives[outbox.ProjectionDetail]("the projection"),
 	})
-	s.apiGet("/projections/{name}/cursors", serveJSON(s, s.readProjectionCursors), endpoint{
+	s.apiGet("/projections/{name}/cursors", reply(s, cursorFilter, s.projectionCursors), endpoint{
 		id: "listProjectionCursors", tag: tagProjections,
 		summary: "Campaigns where a projection is not live, by id",
 		query:   queryOf(outbox.CursorFilter{}),
@@ -151,7 +151,7 @@ func (s *server) routePublishersAPI() {
 		summary: "A publisher",
 		answers: gives[outbox.Publisher]("the publisher"),
 	})
-	s.apiGet("/publishers/{topic}/{publisher}/history", serveJSON(s, s.readPublisherHistory), endpoint{
+	s.apiGet("/publishers/{topic}/{publisher}/history", replyAbout(s, subscriptionParam, s.readRange, s.Publishers.History), endpoint{
 		id: "getPublisherHistory", tag: tagPublishers,
 		summary: "The history of a publisher over a range",
 		query:   queryOf(rangeQuery{}),

@@ -38,24 +38,8 @@ func (s *server) resumeRun(ctx context.Context, o outbox.Command, id int64) (out
 	return s.Runs.Resume(ctx, o, id, s.Projections)
 }
 
-func (s *server) readRunResult(r *http.Request) (result outbox.RunResult, err error) {
-	id, err := runParam(r)
-	if err != nil {
-		return result, err
-	}
-	campaign, err := campaignParam(r)
-	if err != nil {
-		return result, err
-	}
-	return s.Runs.ResultOf(r.Context(), id, campaign)
-}
-
-func (s *server) readRunLog(r *http.Request) (page outbox.Page[outbox.RunLine], err error) {
-	id, q, err := asked[paging](r, runParam)
-	if err != nil {
-		return page, err
-	}
-	return s.Runs.Log(r.Context(), id, q.Cursor, q.limit())
+func (s *server) readRunLog(ctx context.Context, id int64, q paging) (outbox.Page[outbox.RunLine], error) {
+	return s.Runs.Log(ctx, id, q.Cursor, q.limit())
 }
 
 // verifications are a campaign's latest verifications, one per projection.

@@ -58,12 +58,8 @@ func onRejection[B, R any](do func(context.Context, outbox.Command, string, int6
 	}
 }
 
-func (s *server) readRejections(r *http.Request) (page outbox.Page[outbox.IntakeRejection], err error) {
-	source, q, err := asked[paging](r, pathParam("source"))
-	if err != nil {
-		return page, err
-	}
-	return s.Intake.Rejections(r.Context(), source, q.Cursor, q.limit())
+func (s *server) readRejections(ctx context.Context, source string, q paging) (outbox.Page[outbox.IntakeRejection], error) {
+	return s.Intake.Rejections(ctx, source, q.Cursor, q.limit())
 }
 
 // routeIntakeAPI adds the API's routes about sources, and the forms of their actions.
@@ -77,7 +73,7 @@ func (s *server) routeIntakeAPI() {
 		details: "Those of this server's configuration, and those that other servers have or had. Their state is at most a few seconds old.",
 		answers: gives[intakeList]("the sources, by name"),
 	})
-	s.apiGet("/intake/{source}/rejections", serveJSON(s, s.readRejections), endpoint{
+	s.apiGet("/intake/{source}/rejections", replyAbout(s, pathParam("source"), filter[paging](s), s.readRejections), endpoint{
 		id: "listRejections", tag: tagIntake,
 		summary: "Rejected rows of a source, newest first, including discarded ones",
 		query:   queryOf(paging{}),

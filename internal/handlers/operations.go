@@ -91,14 +91,6 @@ func (s *server) readOperationPreview(r *http.Request) (preview outbox.Operation
 	return s.previewOperation(r.Context(), order.Selection, order.Rehearsal)
 }
 
-func (s *server) readOperationRows(r *http.Request) (page outbox.Page[outbox.OperationRow], err error) {
-	id, filter, err := asked[outbox.OperationRowFilter](r, operationParam)
-	if err != nil {
-		return page, err
-	}
-	return s.Operations.Rows(r.Context(), id, filter)
-}
-
 func (s *server) operationsPage(w http.ResponseWriter, r *http.Request) error {
 	filter, err := filter[outbox.OperationFilter](s)(r)
 	if err != nil {

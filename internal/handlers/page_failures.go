@@ -93,19 +93,10 @@ func (s *server) readFailureGroups(r *http.Request) (failureGroups, error) {
 	return failureGroups{listOf(groups), all.Capped(), all.More || more, all.Rehearsed, quarantined}, err
 }
 
-func (s *server) readCampaignHistory(r *http.Request) (items[outbox.CampaignPoint], error) {
-	var none items[outbox.CampaignPoint]
-	id, err := campaignParam(r)
-	if err != nil {
+func (s *server) readCampaignHistory(ctx context.Context, id string, over outbox.Range) (none items[outbox.CampaignPoint], err error) {
+	if _, err := s.Store.Campaign(ctx, id); err != nil {
 		return none, err
 	}
-	over, err := s.readRange(r)
-	if err != nil {
-		return none, err
-	}
-	if _, err := s.Store.Campaign(r.Context(), id); err != nil {
-		return none, err
-	}
-	points, err := s.Store.CampaignHistory(r.Context(), id, over)
+	points, err := s.Store.CampaignHistory(ctx, id, over)
 	return listOf(points), err
 }

@@ -55,14 +55,6 @@ func cursorFilter(r *http.Request) (f outbox.CursorFilter, err error) {
 	return f, err
 }
 
-func (s *server) readProjectionCursors(r *http.Request) (page outbox.Page[outbox.CampaignCursor], err error) {
-	filter, err := cursorFilter(r)
-	if err != nil {
-		return page, err
-	}
-	return s.projectionCursors(r.Context(), filter)
-}
-
 func (s *server) projectionCursors(ctx context.Context, filter outbox.CursorFilter) (page outbox.Page[outbox.CampaignCursor], err error) {
 	known, err := s.Runs.WithUnloaded(ctx, s.Projections)
 	if err != nil {

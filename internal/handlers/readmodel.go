@@ -45,35 +45,23 @@ func (q modelQuery) of(campaign string) outbox.ModelQuery {
 var errNoTravel = outbox.NotFound("this server does not replay read models")
 
 // readReadModel answers the API with the rows of a campaign as of an event.
-func (s *server) readReadModel(r *http.Request) (m outbox.ReadModel, err error) {
-	campaign, q, err := asked[modelQuery](r, campaignParam)
-	if err != nil {
-		return m, err
-	}
+func (s *server) readReadModel(ctx context.Context, campaign string, q modelQuery) (outbox.ReadModel, error) {
 	if s.Travel == nil {
-		return m, errNoTravel
+		return outbox.ReadModel{}, errNoTravel
 	}
-	return s.Travel.At(r.Context(), q.of(campaign), apiPatience)
+	return s.Travel.At(ctx, q.of(campaign), apiPatience)
 }
 
-func (s *server) readModelCell(r *http.Request) (h outbox.ModelHistory, err error) {
-	return s.cellOf(r, apiPatience)
-}
-
-// cellOf reads the cell that an address names, with the type of the event that set it.
-func (s *server) cellOf(r *http.Request, wait time.Duration) (h outbox.ModelHistory, err error) {
-	campaign, q, err := asked[modelCellQuery](r, campaignParam)
-	if err != nil {
-		return h, err
-	}
+// readModelCell reads a cell, with the type of the event that set it.
+func (s *server) readModelCell(ctx context.Context, campaign string, q modelCellQuery) (h outbox.ModelHistory, err error) {
 	if s.Travel == nil {
 		return h, errNoTravel
 	}
-	h, err = s.Travel.Cell(r.Context(), outbox.ModelQuery{CampaignID: campaign, Seq: q.Seq, Row: q.Row}, q.Column, wait)
+	h, err = s.Travel.Cell(ctx, outbox.ModelQuery{CampaignID: campaign, Seq: q.Seq, Row: q.Row}, q.Column, apiPatience)
 	if err != nil || h.Cell.SetSeq == 0 {
 		return h, err
 	}
-	lines, err := s.Store.EventLines(r.Context(), campaign, h.Cell.SetSeq, h.Cell.SetSeq)
+	lines, err := s.Store.EventLines(ctx, campaign, h.Cell.SetSeq, h.Cell.SetSeq)
 	if len(lines) == 1 {
 		h.EventType = lines[0].EventType
 	}
@@ -81,15 +69,11 @@ func (s *server) cellOf(r *http.Request, wait time.Duration) (h outbox.ModelHist
 }
 
 // readChanges answers the API with the rows that one event changed.
-func (s *server) readChanges(r *http.Request) (items[outbox.ModelTable], error) {
-	campaign, seq, err := rowParams(r)
-	if err != nil {
-		return items[outbox.ModelTable]{}, err
-	}
+func (s *server) readChanges(ctx context.Context, event outbox.RowKey) (items[outbox.ModelTable], error) {
 	if s.Travel == nil {
 		return items[outbox.ModelTable]{}, errNoTravel
 	}
-	tables, err := s.Travel.Changes(r.Context(), campaign, seq, apiPatience)
+	tables, err := s.Travel.Changes(ctx, event.CampaignID, event.Seq, apiPatience)
 	return listOf(tables), err
 }
 
@@ -160,7 +144,11 @@ func (s *server) viewReadModel(r *http.Request, campaign string, q modelPageQuer
 }
 
 func (s *server) modelCellPage(w http.ResponseWriter, r *http.Request) error {
-	h, err := s.cellOf(r, apiPatience)
+	campaign, q, err := asked[modelCellQuery](r, campaignParam)
+	if err != nil {
+		return err
+	}
+	h, err := s.readModelCell(r.Context(), campaign, q)
 	if err != nil {
 		return err
 	}

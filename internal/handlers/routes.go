@@ -87,6 +87,21 @@ func reply[Q, R any](s *server, ask func(*http.Request) (Q, error), read func(co
 	})
 }
 
+// replyAbout is reply for a call about what the address names; ask parses the rest.
+func replyAbout[K, Q, R any](s *server, about func(*http.Request) (K, error), ask func(*http.Request) (Q, error), read func(context.Context, K, Q) (R, error)) handler {
+	return serveJSON(s, func(r *http.Request) (result R, err error) {
+		on, err := about(r)
+		if err != nil {
+			return result, err
+		}
+		asked, err := ask(r)
+		if err != nil {
+			return result, err
+		}
+		return read(r.Context(), on, asked)
+	})
+}
+
 // serveJSON answers with the value read for a request.
 func serveJSON[R any](s *server, read func(*http.Request) (R, error)) handler {
 	return func(w http.ResponseWriter, r *http.Request) error {

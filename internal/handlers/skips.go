@@ -1,7 +1,7 @@
 package handlers
 
 import (
-	"net/http"
+	"context"
 
 	"github.com/outboxweb/outboxweb/internal/outbox"
 )
@@ -9,11 +9,7 @@ import (
 // skipsShown is how many skips a campaign's page shows.
 const skipsShown = 20
 
-func (s *server) readSkips(r *http.Request) (page outbox.Page[outbox.Skip], err error) {
-	id, f, err := asked[outbox.SkipFilter](r, campaignParam)
-	if err != nil {
-		return page, err
-	}
-	f.CampaignID = id
-	return s.Store.Skips(r.Context(), f)
+func (s *server) readSkips(ctx context.Context, campaign string, f outbox.SkipFilter) (outbox.Page[outbox.Skip], error) {
+	f.CampaignID = campaign
+	return s.Store.Skips(ctx, f)
 }
