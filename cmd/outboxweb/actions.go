@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 
 	"github.com/outboxweb/outboxweb/internal/engine"
@@ -194,10 +195,7 @@ func (c *gapsCmd) Run(ctx context.Context, a *app, st *engine.Engine) error {
 		{Print: "HIGH WATER", Text: func(g *outbox.Gap) any { return g.HighWaterSeq }},
 		{Print: "MISSING", Text: func(g *outbox.Gap) any { return g.Missing }},
 	})
-	if err == nil && len(gaps) > 0 {
-		return errFound
-	}
-	return err
+	return cmp.Or(err, problems(len(gaps) > 0))
 }
 
 func (c *gapsCmd) repair(ctx context.Context, a *app, st *engine.Engine) error {

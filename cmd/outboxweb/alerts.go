@@ -42,10 +42,7 @@ func (c *alertsListCmd) Run(ctx context.Context, a *app, al *alerts.Alerts) erro
 	if err != nil {
 		return err
 	}
-	if c.JSON {
-		return a.printJSON(v)
-	}
-	return a.printAlerts(v)
+	return c.show(a, v, func() error { return a.printAlerts(v) })
 }
 
 // lastEvaluated says how old the states of the rules are.

@@ -134,10 +134,7 @@ func (c *appendCmd) print(a *app, r appendResult) error {
 	}
 	r.Refused, r.NotApplied = append([]refusedLine{}, r.Refused...), append([]string{}, r.NotApplied...) // lists rather than null
 	err := c.jsonFlag.print(a, r, "appended %d, already there %d, refused %d%s", r.Appended, r.AlreadyThere, len(r.Refused), lineNumbers(r.Refused))
-	if err == nil && len(r.Refused)+len(r.NotApplied) > 0 {
-		return errFound
-	}
-	return err
+	return cmp.Or(err, problems(len(r.Refused)+len(r.NotApplied) > 0))
 }
 
 // byDetail groups lines of the same detail, in the order of the first of each.

@@ -121,10 +121,7 @@ func (c *benchCmd) Run(ctx context.Context, a *app) (err error) {
 			return err
 		}
 	}
-	if c.JSON {
-		return a.printJSON(b.result)
-	}
-	return printBench(a, b.result)
+	return c.show(a, b.result, func() error { return printBench(a, b.result) })
 }
 
 // measure adds the measurement of a benchmark.

@@ -49,15 +49,8 @@ func (c *checkCmd) Run(ctx context.Context, a *app, set *projection.Set, st *eng
 	}
 	report.OK = len(report.Violations) == 0
 	report.Violations = append([]outbox.Violation{}, report.Violations...) // an empty JSON list rather than null
-	if c.JSON {
-		err = a.printJSON(report)
-	} else {
-		err = printCheck(a, report)
-	}
-	if err == nil && !report.OK {
-		return errFound
-	}
-	return err
+	err = c.show(a, report, func() error { return printCheck(a, report) })
+	return cmp.Or(err, problems(!report.OK))
 }
 
 func tablesOf(set *projection.Set, versions map[string]string) (tables []string) {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
@@ -21,15 +22,8 @@ func (c *requeueCmd) try(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
-	if c.JSON {
-		err = a.printJSON(d)
-	} else {
-		err = a.printDryRun(d, set)
-	}
-	if err == nil && d.Outcome == outbox.OutcomeFailed {
-		return errFound
-	}
-	return err
+	err = c.show(a, d, func() error { return a.printDryRun(d, set) })
+	return cmp.Or(err, problems(d.Outcome == outbox.OutcomeFailed))
 }
 
 // try prints what a rebuild would change, campaign by campaign. It exits with 1 if a row would
@@ -70,10 +64,7 @@ func (c *runsStartCmd) try(ctx context.Context, a *app) error {
 		}
 		fmt.Fprintf(a.out, "%s replayed: %s would not change%s, %s would change, %s cannot be replayed\n", outbox.Count(n.Sum(), "campaign", "campaigns"), outbox.Number(n.Matched), partly, outbox.Number(n.Drifted), outbox.Number(n.Failed))
 	}
-	if err == nil && n.Drifted+n.Failed > 0 {
-		return errFound
-	}
-	return err
+	return cmp.Or(err, problems(n.Drifted+n.Failed > 0))
 }
 
 // rebuildTrial is a dry run of a rebuild.

@@ -47,6 +47,14 @@ const (
 // errFound ends a command whose output already says what is wrong.
 var errFound = errors.New("problems found")
 
+// problems is errFound if any are found.
+func problems(found bool) error {
+	if found {
+		return errFound
+	}
+	return nil
+}
+
 func main() { os.Exit(runMain()) }
 
 // runMain runs the command line. The first SIGINT or SIGTERM asks the command

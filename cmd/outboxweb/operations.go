@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
@@ -77,16 +78,8 @@ func (a *app) follow(ctx context.Context, st *engine.Engine, id int64, as jsonFl
 
 // printOperation prints an operation; it fails if the operation stopped or was cancelled.
 func (a *app) printOperation(d outbox.OperationDetail, as jsonFlag) error {
-	var err error
-	if as.JSON {
-		err = a.printJSON(d)
-	} else {
-		err = a.describeOperation(d)
-	}
-	if err == nil && d.Status.CutShort() {
-		return errFound
-	}
-	return err
+	err := as.show(a, d, func() error { return a.describeOperation(d) })
+	return cmp.Or(err, problems(d.Status.CutShort()))
 }
 
 func (a *app) describeOperation(d outbox.OperationDetail) error {

@@ -57,6 +57,14 @@ func (f jsonFlag) print(a *app, document any, format string, args ...any) error 
 	return err
 }
 
+// show prints the document with --json; otherwise text prints it for people.
+func (f jsonFlag) show(a *app, document any, text func() error) error {
+	if f.JSON {
+		return a.printJSON(document)
+	}
+	return text()
+}
+
 // answer returns the error of what a command asked for, or prints its outcome: the document with --json, the
 // sentence otherwise.
 func (f jsonFlag) answer(a *app, err error, document any, format string, args ...any) error {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -47,15 +48,8 @@ func (c *rehearseCmd) Run(ctx context.Context, a *app) (err error) {
 	if err != nil {
 		return err
 	}
-	if c.JSON {
-		err = a.printJSON(d)
-	} else {
-		err = a.printRehearsal(d)
-	}
-	if err == nil && !d.Passed() && !d.Unchanged() {
-		return errFound
-	}
-	return err
+	err = c.show(a, d, func() error { return a.printRehearsal(d) })
+	return cmp.Or(err, problems(!d.Passed() && !d.Unchanged()))
 }
 
 // readChanged reads the named files, and the *.sql files of named directories.

@@ -108,10 +108,7 @@ func (a *app) printQueued(ctx context.Context, st *engine.Engine, run outbox.Run
 
 // runError returns the error that an ended run amounts to, or nil.
 func runError(run outbox.Run) error {
-	if !run.Succeeded() {
-		return errFound
-	}
-	return nil
+	return problems(!run.Succeeded())
 }
 
 // serverFirst is how long a running server has to claim a run before the command does. The server
