@@ -103,23 +103,17 @@ type campaignsRowsCmd struct {
 
 // Run replays the campaign and prints the rows.
 func (c *campaignsRowsCmd) Run(ctx context.Context, a *app) error {
-	hide, err := c.redactor()
-	if err != nil {
-		return err
-	}
 	const patience = 24 * time.Hour // until interrupted
-	var m outbox.ReadModel
 	var held map[string][]outbox.Cursor
-	err = a.readingBoth(ctx, func(st *engine.Engine, set *projection.Set, travel *timetravel.Travel) (err error) {
+	m, err := readShown(ctx, a, c.redactFlags, func(_ *redact.Redactor, st *engine.Engine, set *projection.Set, travel *timetravel.Travel) (m outbox.ReadModel, err error) {
 		if m, err = travel.At(ctx, outbox.ModelQuery{CampaignID: c.Campaign, Seq: c.Seq, Table: c.Table, After: c.After}, patience); err == nil {
 			held, err = st.Runs.Held(ctx, set.Infos(), c.Campaign)
 		}
-		return err
+		return m, err
 	})
 	if err != nil {
 		return err
 	}
-	m = redact.Shown(hide, m)
 	if c.JSON {
 		return a.printJSON(m)
 	}
@@ -175,9 +169,7 @@ func modelRowText(row outbox.ModelRow) string {
 	if row.Kind != "" {
 		parts = append(parts, row.Kind)
 	}
-	for _, k := range row.Key {
-		parts = append(parts, k.Name+"="+string(k.Value))
-	}
+	parts = append(parts, keyTexts(row.Key)...)
 	for _, c := range row.Cells {
 		switch {
 		case c.Long:

@@ -127,19 +127,12 @@ type failuresExplainCmd struct {
 
 // Run explains the event's open failures with the projections of this command.
 func (c *failuresExplainCmd) Run(ctx context.Context, a *app) error {
-	hide, err := c.redactor()
-	if err != nil {
-		return err
-	}
-	var x outbox.EventExplanation
-	err = a.readingBoth(ctx, func(st *engine.Engine, set *projection.Set, travel *timetravel.Travel) (err error) {
-		x, err = st.Explainer(set, travel, time.Minute)(ctx, redact.Of(hide), c.Campaign, c.Seq)
-		return err
+	x, err := readShown(ctx, a, c.redactFlags, func(hide *redact.Redactor, st *engine.Engine, set *projection.Set, travel *timetravel.Travel) (outbox.EventExplanation, error) {
+		return st.Explainer(set, travel, time.Minute)(ctx, redact.Of(hide), c.Campaign, c.Seq)
 	})
 	if err != nil {
 		return err
 	}
-	x = redact.Shown(hide, x)
 	if c.JSON {
 		return a.printJSON(x)
 	}

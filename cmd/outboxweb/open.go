@@ -20,6 +20,7 @@ import (
 	"github.com/outboxweb/outboxweb/internal/intake"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/projection"
+	"github.com/outboxweb/outboxweb/internal/redact"
 	"github.com/outboxweb/outboxweb/internal/store"
 	"github.com/outboxweb/outboxweb/internal/timetravel"
 )
@@ -136,21 +137,9 @@ func (a *app) openReading(ctx context.Context) (*engine.Engine, *projection.Set,
 	return a.openUninstalled(ctx, o)
 }
 
-// openLoaded opens the store and the projections for a command that compares live rows with what the
-// projections make of the journal; only those named matter, none meaning all.
-func (a *app) openLoaded(ctx context.Context, only ...string) (*engine.Engine, *projection.Set, error) {
-	st, set, err := a.openUninstalled(ctx, a.storeOptions())
-	if err != nil {
-		return nil, nil, err
-	}
-	if err := refuseOthers(ctx, st, set, only...); err != nil {
-		st.Close()
-		return nil, nil, err
-	}
-	return st, set, nil
-}
-
-// refuseOthers refuses projections in other versions than those that events are applied with.
+// refuseOthers refuses projections in other versions than those that events are applied with, for a
+// command that compares live rows with what the projections make of the journal; only those named
+// matter, none meaning all.
 func refuseOthers(ctx context.Context, st *engine.Engine, set *projection.Set, only ...string) error {
 	versions, err := st.ReadModel().Versions(ctx)
 	if err != nil {
@@ -198,17 +187,24 @@ func installed(ctx context.Context, st *engine.Engine) (versions map[string]stri
 	return versions, loaded, err
 }
 
-// readingBoth runs do on databases that are only read, with the projections of this command, which
-// may be other versions than the installed ones and are not installed.
-func (a *app) readingBoth(ctx context.Context, do func(*engine.Engine, *projection.Set, *timetravel.Travel) error) error {
+// readShown returns what read returns, its secrets hidden, of databases that are only read, with the
+// projections of this command, which may be other versions than the installed ones and are not installed.
+func readShown[T any](ctx context.Context, a *app, f redactFlags, read func(*redact.Redactor, *engine.Engine, *projection.Set, *timetravel.Travel) (T, error)) (found T, err error) {
+	hide, err := f.redactor()
+	if err != nil {
+		return found, err
+	}
 	st, set, err := a.openReading(ctx)
 	if err != nil {
-		return err
+		return found, err
 	}
 	defer st.Close()
 	travel := timetravel.New(timetravel.Config{Store: st.Store, Set: set})
 	defer travel.Close()
-	return do(st, set, travel)
+	if found, err = read(hide, st, set, travel); err != nil {
+		return found, err
+	}
+	return redact.Shown(hide, found), nil
 }
 
 // command returns a command given on the command line, by the operating system's user.

@@ -8,7 +8,9 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/outboxweb/outboxweb/internal/engine"
 	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/projection"
 	"github.com/outboxweb/outboxweb/web/templates"
 )
 
@@ -19,17 +21,17 @@ type rehearseCmd struct {
 	actionFlags
 }
 
+func (c *rehearseCmd) check() (err error) {
+	c.Files, err = readChanged(c.Changed)
+	return err
+}
+
 // Run rehearses and prints the answer. It exits with 1 unless every blocked campaign would pass
 // or, if none is blocked, the compared ones keep their rows.
-func (c *rehearseCmd) Run(ctx context.Context, a *app) (err error) {
-	if c.Files, err = readChanged(c.Changed); err != nil {
+func (c *rehearseCmd) Run(ctx context.Context, a *app, set *projection.Set, st *engine.Engine) error {
+	if err := refuseOthers(ctx, st, set); err != nil {
 		return err
 	}
-	st, set, err := a.openLoaded(ctx)
-	if err != nil {
-		return err
-	}
-	defer st.Close()
 	run, err := st.Runs.Rehearse(ctx, command(c.Reason), c.RehearsalRequest, set)
 	if err != nil {
 		return err

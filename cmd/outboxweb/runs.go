@@ -59,18 +59,19 @@ func (c *runsStartCmd) Run(ctx context.Context, a *app) error {
 		}
 		return c.try(ctx, a)
 	}
-	var st *engine.Engine
-	var set *projection.Set
-	var err error
-	if c.Kind.ReadsOnly() {
-		st, set, err = a.openLoaded(ctx, c.Projections...)
-	} else {
-		st, set, err = a.openBoth(ctx, a.storeOptions())
-	}
+	st, set, err := a.openUninstalled(ctx, a.storeOptions())
 	if err != nil {
 		return err
 	}
 	defer st.Close()
+	if c.Kind.ReadsOnly() {
+		err = refuseOthers(ctx, st, set, c.Projections...)
+	} else {
+		err = engine.Install(ctx, st.Store, set)
+	}
+	if err != nil {
+		return err
+	}
 	var run outbox.Run
 	err = a.confirming(c.Reason, c.Confirm, func(o outbox.Command) (err error) {
 		c.RunRequest.Kind = c.Kind
@@ -390,8 +391,7 @@ func (c *runsListCmd) Run(ctx context.Context, a *app, st *engine.Engine) error 
 	if err != nil {
 		return err
 	}
-	a.printCut(page.NextCursor, len(page.Items), "runs")
-	return printList(a, c.jsonFlag, "runs", page.Items, templates.RunColumns(shownNow()))
+	return printPage(a, c.jsonFlag, "runs", page, templates.RunColumns(shownNow()))
 }
 
 type runsShowCmd struct {
@@ -437,12 +437,10 @@ type runsResumeCmd struct {
 }
 
 // Run requeues one run.
-func (c *runsResumeCmd) Run(ctx context.Context, a *app) error {
-	st, set, err := a.openLoaded(ctx)
-	if err != nil {
+func (c *runsResumeCmd) Run(ctx context.Context, a *app, set *projection.Set, st *engine.Engine) error {
+	if err := refuseOthers(ctx, st, set); err != nil {
 		return err
 	}
-	defer st.Close()
 	run, err := st.Runs.Resume(ctx, command(c.Reason), c.ID, set.Infos())
 	if err != nil {
 		return err

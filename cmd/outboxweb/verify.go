@@ -18,18 +18,15 @@ type verifyCmd struct {
 	actionFlags
 }
 
+func (c *verifyCmd) check() error { return checkScope(c.RunRequest) }
+
 // Run verifies and prints what drifted. Drift is exit code 1.
-func (c *verifyCmd) Run(ctx context.Context, a *app) error {
-	if err := checkScope(c.RunRequest); err != nil {
-		return err
-	}
+func (c *verifyCmd) Run(ctx context.Context, a *app, set *projection.Set, st *engine.Engine) error {
 	c.All = len(c.Campaigns) == 0
 	c.Kind = outbox.RunVerify
-	st, set, err := a.openLoaded(ctx, c.Projections...)
-	if err != nil {
+	if err := refuseOthers(ctx, st, set, c.Projections...); err != nil {
 		return err
 	}
-	defer st.Close()
 	run, err := st.Runs.Start(ctx, command(c.Reason), c.RunRequest, set.Infos())
 	if err != nil {
 		return err
