@@ -206,27 +206,19 @@ func (w *walker) replace(from, to int, text string) {
 	w.out.WriteString(w.s[w.kept:from])
 	w.out.WriteString(encoded(text))
 	w.kept = to
-	switch path := w.path(); {
+	switch {
 	case len(w.paths) < mostPaths:
-		w.paths = append(w.paths, path)
+		w.paths = append(w.paths, w.path())
 	case len(w.paths) == mostPaths:
 		w.paths = append(w.paths, "…")
 	}
 }
 
 // text is the redacted document.
-func (w *walker) text() string {
-	if w.kept == 0 {
-		return w.s
-	}
-	return w.out.String() + w.s[w.kept:]
-}
+func (w *walker) text() string { return w.out.String() + w.s[w.kept:] }
 
 // path is the path of the current position.
 func (w *walker) path() string {
-	if len(w.paths) >= mostPaths {
-		return ""
-	}
 	var b strings.Builder
 	for _, f := range w.frames {
 		switch {
@@ -305,8 +297,6 @@ func encoded(text string) string {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
-	if err := enc.Encode(text); err != nil { // cannot fail for a string
-		return `"` + Mark + `"`
-	}
+	_ = enc.Encode(text) // cannot fail for a string
 	return strings.TrimSuffix(b.String(), "\n")
 }

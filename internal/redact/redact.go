@@ -145,11 +145,7 @@ func (r *Redactor) builtin(s string) string {
 			break
 		}
 	}
-	if kept == 0 {
-		return s
-	}
-	b.WriteString(s[kept:])
-	return b.String()
+	return b.String() + s[kept:]
 }
 
 // given hides the matches of the configured expressions. Text that is already hidden stays
