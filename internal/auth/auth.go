@@ -249,16 +249,13 @@ func groupsText(groups []string) string {
 	if len(groups) == 0 {
 		return "in no groups"
 	}
-	var b strings.Builder
-	b.WriteString("in the groups ")
-	for i, name := range groups[:min(len(groups), groupsNamed)] {
-		if i > 0 {
-			b.WriteString(", ")
-		}
-		fmt.Fprintf(&b, "%.*q", maxName, name)
+	var named []string
+	for _, name := range groups[:min(len(groups), groupsNamed)] {
+		named = append(named, fmt.Sprintf("%.*q", maxName, name))
 	}
+	text := "in the groups " + strings.Join(named, ", ")
 	if more := len(groups) - groupsNamed; more > 0 {
-		fmt.Fprintf(&b, " and %d more", more)
+		text += fmt.Sprintf(" and %d more", more)
 	}
-	return b.String()
+	return text
 }
