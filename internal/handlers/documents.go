@@ -1,6 +1,7 @@
 package handlers
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -127,18 +128,11 @@ func (s *server) treePage(w http.ResponseWriter, r *http.Request) error {
 		h.Set("HX-Retarget", "body")
 		h.Set("HX-Reswap", "innerHTML")
 	}
-	campaign, seq, err := rowParams(r)
+	row, q, err := asked[treeQuery](r, rowParam)
 	if err != nil {
 		return err
 	}
-	var q treeQuery
-	if err := fill(&q, r.URL.Query()); err != nil {
-		return err
-	}
-	part := outbox.Part(q.Part)
-	if part == "" {
-		part = outbox.PartPayload
-	}
+	campaign, seq, part := row.CampaignID, row.Seq, cmp.Or(outbox.Part(q.Part), outbox.PartPayload)
 	text, _, err := s.document(r.Context(), campaign, seq, part)
 	if err != nil {
 		return err

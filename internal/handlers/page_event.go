@@ -33,14 +33,11 @@ func (s *server) rowRedirect(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (s *server) eventPage(w http.ResponseWriter, r *http.Request) error {
-	campaign, seq, err := rowParams(r)
+	row, q, err := asked[eventPageQuery](r, rowParam)
 	if err != nil {
 		return err
 	}
-	var q eventPageQuery
-	if err := fill(&q, r.URL.Query()); err != nil {
-		return err
-	}
+	campaign, seq := row.CampaignID, row.Seq
 	view, err := s.readEvent(r.Context(), campaign, seq, templates.EventTab(q.Tab))
 	if err != nil {
 		return err
