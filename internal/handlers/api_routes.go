@@ -54,7 +54,6 @@ func (s *server) routeSystemAPI() {
 	}, endpoint{
 		id: "repairGaps", tag: tagSystem,
 		summary: "Enqueue every unapplied event of every campaign again",
-		answers: gives[outbox.Repaired]("done and audited"),
 	})
 	s.apiGet("/instances", serveJSONList(s, s.viewInstances), endpoint{
 		id: "listInstances", tag: tagSystem,
@@ -86,7 +85,6 @@ func (s *server) routeRowsAPI() {
 	}, endpoint{
 		id: "requeueRows", tag: tagRows,
 		summary: "Requeue dead rows that match, in order of next attempt, then seq",
-		answers: gives[outbox.Requeued]("done and audited"),
 	})
 	addAPIAction(s, outbox.ActionRetryMany, nothing, func(ctx context.Context, o outbox.Command, _ struct{}, asked outbox.RetryRequest) (outbox.Retried, error) {
 		return s.Store.RetryFailed(ctx, o, asked.Filter())
