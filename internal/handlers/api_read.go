@@ -185,3 +185,11 @@ func (s *server) viewAudit(ctx context.Context, f outbox.AuditFilter) (auditAnsw
 	page, removed, err := s.audit(ctx, f)
 	return auditAnswer{page, orNil(removed)}, err
 }
+
+// skipsShown is how many skips a campaign's page shows.
+const skipsShown = 20
+
+func (s *server) readSkips(ctx context.Context, campaign string, f outbox.SkipFilter) (outbox.Page[outbox.Skip], error) {
+	f.CampaignID = campaign
+	return s.Store.Skips(ctx, f)
+}
