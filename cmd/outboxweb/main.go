@@ -112,8 +112,7 @@ func run(ctx context.Context, args []string, std streams) int {
 // exitCode is 2 if the usage, the configuration, a file or a database has to be fixed before the
 // command can work, and 1 for every other error.
 func exitCode(err error) int {
-	var u *usageError
-	if errors.As(err, &u) || errors.Is(err, outbox.ErrSetup) {
+	if _, wrong := errors.AsType[*usageError](err); wrong || errors.Is(err, outbox.ErrSetup) {
 		return exitUsage
 	}
 	return exitFailed

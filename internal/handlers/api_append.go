@@ -133,8 +133,7 @@ func (s *server) afterAppend(r *http.Request, lineage int64, campaign string, do
 
 // inlineText returns the part of an inline apply failure that a writer may see; the rest is logged.
 func (s *server) inlineText(r *http.Request, err error) string {
-	var refusal *outbox.Refusal
-	if errors.As(err, &refusal) {
+	if refusal, ok := errors.AsType[*outbox.Refusal](err); ok {
 		return refusal.Detail
 	}
 	s.Logger.Error("apply inline", "path", r.URL.Path, outbox.RequestIDs(r.Context()), "err", err)

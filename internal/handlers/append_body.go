@@ -194,8 +194,7 @@ func (p *appendParser) field(name string) error {
 func (p *appendParser) expectedSeq() error {
 	var seq *int64
 	if err := p.dec.Decode(&seq); err != nil {
-		var typed *json.UnmarshalTypeError
-		if errors.As(err, &typed) {
+		if typed, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
 			return outbox.Invalid("expected_seq", "expected_seq cannot be a %s", typed.Value)
 		}
 		return p.explain(err)

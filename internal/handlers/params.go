@@ -54,8 +54,7 @@ func checkBody(body []byte) error {
 }
 
 func bodyError(err error) error {
-	var tooLarge *http.MaxBytesError
-	if errors.As(err, &tooLarge) {
+	if tooLarge, ok := errors.AsType[*http.MaxBytesError](err); ok {
 		return &outbox.Refusal{Err: outbox.ErrTooLarge, Detail: fmt.Sprintf("the body is larger than the limit of %d bytes", tooLarge.Limit)}
 	}
 	if errors.Is(err, os.ErrDeadlineExceeded) {

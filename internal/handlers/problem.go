@@ -146,9 +146,8 @@ func (s *server) fail(w http.ResponseWriter, r *http.Request, err error) {
 	}
 	p, internal := explain(err)
 	p = redact.Shown(s.Redact, p)
-	var refusal *outbox.Refusal
 	var retryAfter time.Duration
-	if errors.As(err, &refusal) {
+	if refusal, ok := errors.AsType[*outbox.Refusal](err); ok {
 		p.run, retryAfter = refusal.Run, refusal.RetryAfter
 	}
 	p.RequestID, p.ProxyRequestID = requestID(r), outbox.ProxyRequestID(r.Context())
