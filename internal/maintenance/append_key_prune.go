@@ -2,7 +2,6 @@ package maintenance
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/outboxweb/outboxweb/internal/store"
 )
@@ -36,25 +35,9 @@ where at <= (
 // PruneAppendKeys deletes expired append keys, in small steps, and returns true while there may
 // be more. It writes nothing when there is none.
 func (m *Maintenance) PruneAppendKeys(ctx context.Context) (more bool, err error) {
-	if err := m.core.Refuse(); err != nil {
-		return false, err
-	}
 	limit := m.core.Now() - store.AppendKeyLife.Microseconds()
-	old := false
-	err = m.read(ctx, func(t *tx) error {
-		var at int64
-		old, err = t.One([]any{&at}, selectOldKey, limit)
-		return err
+	return m.prune(ctx, "the keys of appends", []statement{{selectOldKey, []any{limit}}}, func(t *tx) (bool, error) {
+		n, err := t.Exec(deleteKeys, limit, pruneKeys)
+		return n >= pruneKeys, err
 	})
-	if err == nil && old {
-		err = m.write(ctx, func(t *tx) error {
-			n, err := t.Exec(deleteKeys, limit, pruneKeys)
-			more = n >= pruneKeys
-			return err
-		})
-	}
-	if err != nil {
-		return false, fmt.Errorf("prune the keys of appends: %w", err)
-	}
-	return more, nil
 }

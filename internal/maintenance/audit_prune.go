@@ -68,41 +68,19 @@ where id = 1`
 // time never goes back. It writes nothing when there is nothing to delete. An idempotency key
 // is deleted with its record: a later command with the same key is executed again.
 func (m *Maintenance) PruneAuditLog(ctx context.Context, before time.Time) (more bool, err error) {
-	if err := m.core.Refuse(); err != nil {
-		return false, err
-	}
 	limit := before.UnixMicro()
-	old := false
-	err = m.read(ctx, func(t *tx) error {
-		var id int64
-		if old, err = t.One([]any{&id}, selectOldAct, limit); err == nil && !old {
-			old, err = t.One([]any{&id}, selectOldTarget, int64(sqldb.FarFuture))
-		}
-		return err
-	})
-	if err != nil || !old {
-		return false, wrapPrune(err)
-	}
-	err = m.write(ctx, func(t *tx) error {
+	old := []statement{{selectOldAct, []any{limit}}, {selectOldTarget, []any{int64(sqldb.FarFuture)}}}
+	return m.prune(ctx, "audit records", old, func(t *tx) (bool, error) {
 		if _, err := t.Exec(moveHorizon, limit); err != nil {
-			return err
+			return false, err
 		}
 		acts, err := t.Exec(deleteAudit, limit, pruneAudit)
 		if err != nil {
-			return err
+			return false, err
 		}
 		targets, err := t.Exec(deleteTargets, int64(sqldb.FarFuture), pruneAudit)
-		more = acts >= pruneAudit || targets >= pruneAudit
-		return err
+		return acts >= pruneAudit || targets >= pruneAudit, err
 	})
-	return more && err == nil, wrapPrune(err)
-}
-
-func wrapPrune(err error) error {
-	if err != nil {
-		return fmt.Errorf("prune audit records: %w", err)
-	}
-	return nil
 }
 
 // AuditLogRemovedBefore is the time before which audit records were deleted; the zero time when

@@ -47,36 +47,50 @@ where (campaign_id, first_seq, began_at) in (` + selectOldSpans + `)`
 // true while there may be more. It writes nothing when there is nothing to delete. The last
 // span of a campaign stays.
 func (m *Maintenance) PruneHistory(ctx context.Context, before time.Time) (more bool, err error) {
+	limit := before.UnixMicro()
+	return m.prune(ctx, "the history of events", []statement{{selectOldAttempts, []any{limit, 1}}, {selectOldSpans, []any{limit, 1}}}, func(t *tx) (bool, error) {
+		attempts, err := t.Exec(deleteAttempts, limit, pruneHistory)
+		if err != nil {
+			return false, err
+		}
+		spans, err := t.Exec(deleteSpans, limit, pruneHistory)
+		return attempts >= pruneHistory || spans >= pruneHistory, err
+	})
+}
+
+// statement is a query with its arguments.
+type statement struct {
+	query string
+	args  []any
+}
+
+// prune deletes what one of the queries finds, in one transaction and only where there is something. It
+// returns what remove does: whether there may be more.
+func (m *Maintenance) prune(ctx context.Context, what string, old []statement, remove func(*tx) (bool, error)) (more bool, err error) {
 	if err := m.core.Refuse(); err != nil {
 		return false, err
 	}
-	limit := before.UnixMicro()
-	old := false
+	found := false
 	err = m.read(ctx, func(t *tx) error {
-		for _, query := range []string{selectOldAttempts, selectOldSpans} {
+		for _, s := range old {
 			err := t.Each(func(sqldb.Row) error {
-				old = true
+				found = true
 				return sqldb.ErrEnough
-			}, query, limit, 1)
-			if err != nil {
+			}, s.query, s.args...)
+			if err != nil || found {
 				return err
 			}
 		}
 		return nil
 	})
-	if err == nil && old {
+	if err == nil && found {
 		err = m.write(ctx, func(t *tx) error {
-			attempts, err := t.Exec(deleteAttempts, limit, pruneHistory)
-			if err != nil {
-				return err
-			}
-			spans, err := t.Exec(deleteSpans, limit, pruneHistory)
-			more = attempts >= pruneHistory || spans >= pruneHistory
+			more, err = remove(t)
 			return err
 		})
 	}
 	if err != nil {
-		return false, fmt.Errorf("prune the history of events: %w", err)
+		return false, fmt.Errorf("prune %s: %w", what, err)
 	}
 	return more, nil
 }
