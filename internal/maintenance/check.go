@@ -233,7 +233,7 @@ order by projection`
 // ones.
 func (m *Maintenance) checkCounts(ctx context.Context, f *finding, w readmodel.Watermark) error {
 	var aside, open int64
-	err := m.readModel(ctx, func(t *sqldb.Tx) error {
+	err := m.core.ReadModel().Read(ctx, func(t *sqldb.Tx) error {
 		err := t.Each(func(row sqldb.Row) error {
 			var name, state string
 			var seq int64

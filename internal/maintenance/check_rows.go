@@ -242,7 +242,7 @@ func (m *Maintenance) CheckTables(ctx context.Context, tables []string, report *
 			return fmt.Errorf("look for table %q: %w", table, err)
 		}
 		var ids []string
-		err = m.readModel(ctx, func(t *sqldb.Tx) (err error) {
+		err = m.core.ReadModel().Read(ctx, func(t *sqldb.Tx) (err error) {
 			ids, err = sqldb.All(t, sqldb.Column[string], `
 select distinct r.campaign_id
 from `+readmodel.QuoteName(table)+` r

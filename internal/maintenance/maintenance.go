@@ -5,7 +5,6 @@ package maintenance
 import (
 	"context"
 
-	"github.com/outboxweb/outboxweb/internal/sqldb"
 	"github.com/outboxweb/outboxweb/internal/store"
 )
 
@@ -27,11 +26,6 @@ func (m *Maintenance) read(ctx context.Context, fn func(*tx) error) error {
 
 func (m *Maintenance) write(ctx context.Context, fn func(*tx) error) error {
 	return m.core.Journal().Write(ctx, func(t *store.Tx) error { return fn(&tx{t}) })
-}
-
-// readModel reads the projections in a transaction without the journal's methods.
-func (m *Maintenance) readModel(ctx context.Context, fn func(*sqldb.Tx) error) error {
-	return m.core.ReadModel().Read(ctx, fn)
 }
 
 // perform is store.Perform with a transaction of this package.

@@ -79,7 +79,7 @@ func (m *Maintenance) eachStray(ctx context.Context, visit func([]stray) error) 
 				return err
 			}, query, after, last)
 		}
-		err := m.readModel(ctx, func(t *sqldb.Tx) error {
+		err := m.core.ReadModel().Read(ctx, func(t *sqldb.Tx) error {
 			return note(t, selectAppliedIDs, func(s *stray) { s.applied = true })
 		})
 		if err == nil {
