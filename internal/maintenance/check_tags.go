@@ -84,14 +84,11 @@ where name = $1
 // checkTagsAfter looks for missing entries of one page of events and returns the last event's
 // position; -1 at the end.
 func (t *tx) checkTagsAfter(after int64, report *outbox.CheckReport) (int64, error) {
-	var events []outbox.Event
-	err := t.Each(func(row sqldb.Row) error {
-		var e outbox.Event
+	events, err := sqldb.All(t, func(row sqldb.Row) (e outbox.Event, err error) {
 		var tags string
-		err := row.Scan(&e.Position, &e.CampaignID, &e.Seq, &e.EventType, &tags)
+		err = row.Scan(&e.Position, &e.CampaignID, &e.Seq, &e.EventType, &tags)
 		e.Tags = store.RawObject(tags)
-		events = append(events, e)
-		return err
+		return e, err
 	}, selectTags, after, checkPage)
 	if err != nil || len(events) == 0 {
 		return -1, err
@@ -173,11 +170,10 @@ func (t *tx) checkEntriesAfter(after taggedEvent, report *outbox.CheckReport) (t
 	return *entries[len(entries)-1], nil
 }
 
-func (t *tx) taggedEvents(after taggedEvent) (entries []*taggedEvent, err error) {
-	err = t.Each(func(row sqldb.Row) error {
+func (t *tx) taggedEvents(after taggedEvent) ([]*taggedEvent, error) {
+	entries, err := sqldb.All(t, func(row sqldb.Row) (*taggedEvent, error) {
 		e := new(taggedEvent)
-		entries = append(entries, e)
-		return row.Scan(&e.name, &e.value, &e.position, &e.eventType)
+		return e, row.Scan(&e.name, &e.value, &e.position, &e.eventType)
 	}, selectEntries, after.name, after.value, after.position, checkPage)
 	if err != nil {
 		return nil, err
