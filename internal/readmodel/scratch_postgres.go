@@ -13,10 +13,11 @@ func (t *tx) quietly(ctx context.Context, schema string, tables []string, fn fun
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if !t.Dialect().TempTables {
-		return t.quietlySQLite(tables, fn)
+	list := t.triggersSQLite
+	if t.Dialect().TempTables {
+		list = t.triggersPostgres
 	}
-	switches, err := t.triggerSwitches(schema, tables)
+	switches, err := list(schema, tables)
 	if err != nil {
 		return err
 	}
@@ -36,7 +37,7 @@ func (t *tx) quietly(ctx context.Context, schema string, tables []string, fn fun
 	return nil
 }
 
-// triggerSwitch is the statements that disable and enable a trigger of PostgreSQL.
+// triggerSwitch is the statements that disable and enable a trigger.
 type triggerSwitch struct{ off, on string }
 
 const selectTriggers = `
@@ -46,7 +47,7 @@ where tgrelid = to_regclass($1)
   and not tgisinternal
   and tgenabled in ('O', 'A')`
 
-func (t *tx) triggerSwitches(schema string, tables []string) ([]triggerSwitch, error) {
+func (t *tx) triggersPostgres(schema string, tables []string) ([]triggerSwitch, error) {
 	var switches []triggerSwitch
 	var b sqldb.Batch
 	for _, table := range tables {
