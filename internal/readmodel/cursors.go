@@ -14,36 +14,21 @@ import (
 // SetAside lists the projections that do not follow the campaign's watermark: they are
 // quarantined, paused or behind.
 func (a *ApplyTx) SetAside(campaign string) (map[string]bool, error) {
-	cursors, err := a.t.setAside(campaign)
-	names := make(map[string]bool, len(cursors))
-	for name := range cursors {
+	names := make(map[string]bool)
+	err := a.t.Each(func(row sqldb.Row) error {
+		name, err := sqldb.Column[string](row)
 		names[name] = true
 	}
-	return names, err
+	return names, nil
 }
 
 // selectSetAside finds its rows by the key: a plain condition on the state would let the
 // planner choose the index of all quarantined, paused and behind cursors.
 const selectSetAside = `
-select projection, applied_seq
+select projection
 from projection_cursors
 where campaign_id = $1
   and state || '' <> 'live'`
-
-func (t *tx) setAside(campaign string) (map[string]int64, error) {
-	cursors := make(map[string]int64)
-	err := t.Each(func(rows sqldb.Row) error {
-		var name string
-		var seq int64
-		err := rows.Scan(&name, &seq)
-		cursors[name] = seq
-		return err
-	}, selectSetAside, campaign)
-	if err != nil {
-		return nil, fmt.Errorf("read quarantined and paused projections of campaign %q: %w", campaign, err)
-	}
-	return cursors, nil
-}
 
 const selectInstalled = `
 select projection, case when paused_at is null then 0 else 1 end
