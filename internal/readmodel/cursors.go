@@ -104,17 +104,10 @@ func (a *ApplyTx) exclude(campaign string, w Watermark, aside map[string]bool, n
 	return held, err
 }
 
-const quarantineCursor = `
-insert into projection_cursors (campaign_id, projection, applied_seq, state, updated_at, applied_at)
-values ($1, $2, $3, 'quarantined', $4, ` + lastApplied + `)
-on conflict (campaign_id, projection) do update
-set applied_seq = excluded.applied_seq, state = excluded.state, updated_at = excluded.updated_at, applied_at = excluded.applied_at
-where projection_cursors.state = 'live'`
-
 // Quarantine excludes a projection from the campaign of e, at the seq before e, where it
 // failed. The other projections continue.
 func (a *ApplyTx) Quarantine(projection string, e *outbox.Event) error {
-	n, err := a.t.Exec(quarantineCursor, e.CampaignID, projection, e.Seq-1, a.now)
+	n, err := a.t.Exec(holdCursor, e.CampaignID, projection, e.Seq-1, a.now, outbox.CursorQuarantined)
 	if err == nil {
 		_, err = a.t.Exec(moreSetAside, e.CampaignID, n)
 	}
