@@ -315,16 +315,12 @@ func (d *Database) ResumeEverywhere(h *PauseCommand) error {
 			return outbox.Conflict("projection %q is not paused for all campaigns", h.Projection)
 		}
 		if err == nil {
-			_, err = t.Exec(fewerSetAside, h.Projection)
-		}
-		if err == nil {
-			_, err = t.Exec(resumeCursors, h.Projection, h.Now)
-		}
-		if err == nil {
-			_, err = t.Exec(resumeBehind, h.Projection, h.Now)
-		}
-		if err == nil {
-			_, err = t.One([]any{&h.Behind, &h.Quarantined}, countNotResumed, h.Projection)
+			var b sqldb.Batch
+			b.Exec(nil, fewerSetAside, h.Projection)
+			b.Exec(nil, resumeCursors, h.Projection, h.Now)
+			b.Exec(nil, resumeBehind, h.Projection, h.Now)
+			b.Each(func(row sqldb.Row) error { return row.Scan(&h.Behind, &h.Quarantined) }, countNotResumed, h.Projection)
+			err = t.RunAll(&b)
 		}
 		if err != nil {
 			return fmt.Errorf("resume projection %q: %w", h.Projection, err)

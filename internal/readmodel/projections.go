@@ -171,14 +171,11 @@ where projection = $1`
 
 // oweEverything records that a projection has applied no event, anywhere. Nothing may be applied meanwhile.
 func (t *tx) oweEverything(p Projection, now int64) error {
-	_, err := t.Exec(asideEverywhere, p.Name)
-	if err == nil {
-		_, err = t.Exec(behindEverywhere, p.Name, now)
-	}
-	if err == nil {
-		_, err = t.Exec(reinstall, p.Name, p.Version, now)
-	}
-	if err != nil {
+	var b sqldb.Batch
+	b.Exec(nil, asideEverywhere, p.Name)
+	b.Exec(nil, behindEverywhere, p.Name, now)
+	b.Exec(nil, reinstall, p.Name, p.Version, now)
+	if err := t.RunAll(&b); err != nil {
 		return fmt.Errorf("record that projection %q lacks its rows: %w", p.Name, err)
 	}
 	return nil
