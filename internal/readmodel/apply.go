@@ -1,6 +1,7 @@
 package readmodel
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -67,10 +68,7 @@ func (d *Database) Rehearse(ctx context.Context, fn func(*ApplyTx) error) error 
 	a := d.newApplyTx()
 	err := d.writeFrom(ctx, sqldb.BeginApply, func(t *tx) error {
 		a.t = t
-		if err := fn(a); err != nil {
-			return err
-		}
-		return errRehearsed
+		return cmp.Or(fn(a), errRehearsed)
 	})
 	if errors.Is(err, errRehearsed) {
 		return nil
@@ -139,16 +137,13 @@ func ScanWatermark(row sqldb.Row) (w Watermark, err error) {
 // Watermark reads a campaign's watermark, locked for this transaction, and creates it at 0 if
 // there is none.
 func (a *ApplyTx) Watermark(campaign string) (Watermark, error) {
-	w, ahead := a.marks[campaign]
-	if ahead {
-		delete(a.marks, campaign) // it may change from here on
-		return w, nil
+	if _, ahead := a.marks[campaign]; !ahead {
+		if err := a.ReadAhead([]string{campaign}); err != nil {
+			return Watermark{}, err
+		}
 	}
-	if err := a.ReadAhead([]string{campaign}); err != nil {
-		return w, err
-	}
-	w = a.marks[campaign]
-	delete(a.marks, campaign)
+	w := a.marks[campaign]
+	delete(a.marks, campaign) // it may change from here on
 	return w, nil
 }
 

@@ -292,18 +292,9 @@ func (t *tx) fits(table string, columns []string) error {
 
 func refuseMissing(table string, columns, live []string) error {
 	for _, column := range columns {
-		if !contains(live, column) {
+		if !slices.ContainsFunc(live, func(name string) bool { return strings.EqualFold(name, column) }) {
 			return outbox.Conflict("table %q of the projections database has no column %q, which the projection's file gives it; add the column, or drop the table and restart, and rebuild", table, column)
 		}
 	}
 	return nil
-}
-
-func contains(names []string, name string) bool {
-	for _, n := range names {
-		if strings.EqualFold(n, name) {
-			return true
-		}
-	}
-	return false
 }

@@ -18,6 +18,10 @@ func (a *ApplyTx) SetAside(campaign string) (map[string]bool, error) {
 	err := a.t.Each(func(row sqldb.Row) error {
 		name, err := sqldb.Column[string](row)
 		names[name] = true
+		return err
+	}, selectSetAside, campaign)
+	if err != nil {
+		return nil, fmt.Errorf("read quarantined and paused projections of campaign %q: %w", campaign, err)
 	}
 	return names, nil
 }
@@ -164,10 +168,6 @@ func (a *ApplyTx) standing(projection, campaign string) (standing, error) {
 	return c, err
 }
 
-func pausedForAll(projection string, by *outbox.Pause) error {
-	return outbox.Conflict("projection %q is paused for all campaigns, by %s; resume it for all of them first", projection, by.By)
-}
-
 const pauseCursor = `
 insert into projection_cursors (campaign_id, projection, applied_seq, state, paused_by, paused_at, reason, updated_at, applied_at)
 values ($1, $2, $3, 'paused', $4, $5, $6, $5, ` + lastApplied + `)
@@ -214,7 +214,7 @@ func (a *ApplyTx) ResumeCursor(h *PauseCommand) error {
 	case err != nil:
 		return err
 	case c.forAll != nil:
-		return pausedForAll(h.Projection, c.forAll)
+		return outbox.Conflict("projection %q is paused for all campaigns, by %s; resume it for all of them first", h.Projection, c.forAll.By)
 	case c.state != outbox.CursorPaused:
 		return outbox.Conflict("projection %q is not paused for campaign %q; it is %s", h.Projection, h.CampaignID, c.state)
 	}
