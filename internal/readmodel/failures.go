@@ -217,14 +217,10 @@ order by f.id desc`
 
 // QuarantinedBetween lists the failures between two times (microseconds) that set a projection aside, of
 // the latest open ones, the newest first.
-func (d *Database) QuarantinedBetween(ctx context.Context, from, until int64) ([]outbox.ProjectionFailure, error) {
-	var all []outbox.ProjectionFailure
-	err := d.read(ctx, func(t *tx) error {
-		return t.Each(func(row sqldb.Row) error {
-			f, err := scanFailure(row)
-			all = append(all, f)
-			return err
-		}, selectQuarantinedBetween, quarantinesRead, from, until)
+func (d *Database) QuarantinedBetween(ctx context.Context, from, until int64) (all []outbox.ProjectionFailure, err error) {
+	err = d.read(ctx, func(t *tx) (err error) {
+		all, err = sqldb.All(t, scanFailure, selectQuarantinedBetween, quarantinesRead, from, until)
+		return err
 	})
 	if err != nil {
 		return nil, fmt.Errorf("read what is quarantined: %w", err)
