@@ -326,7 +326,8 @@ func (t *tx) freeze(op *outbox.Operation, chosen []candidate, now int64) error {
 	if err != nil {
 		return fmt.Errorf("start an operation: %w", err)
 	}
-	taken, err := t.freezeRows(op.ID, chosen)
+	numbers := groupNumbers(chosen)
+	taken, err := t.freezeRows(op.ID, chosen, numbers)
 	if err != nil {
 		return fmt.Errorf("freeze the rows of operation %d: %w", op.ID, err)
 	}
@@ -334,7 +335,6 @@ func (t *tx) freeze(op *outbox.Operation, chosen []candidate, now int64) error {
 	op.Heads, op.Released, op.Refused = is.Heads, is.Released, is.Refused
 	op.Totals = outbox.OperationTotals{Chosen: is.Rows, Waiting: is.Rows}
 	var b sqldb.Batch
-	numbers := groupNumbers(chosen)
 	for _, g := range groupsOf(taken) {
 		b.Exec(nil, insertOperationGroup, op.ID, numbers[g.Fingerprint], g.Fingerprint, g.Example, g.Rows, now, string(outbox.GroupRunning))
 	}
@@ -356,8 +356,7 @@ func groupNumbers(chosen []candidate) map[string]int64 {
 
 // freezeRows inserts the rows and returns those it inserted. It inserts in key order so that
 // concurrent operations cannot deadlock.
-func (t *tx) freezeRows(id int64, chosen []candidate) ([]candidate, error) {
-	numbers := groupNumbers(chosen)
+func (t *tx) freezeRows(id int64, chosen []candidate, numbers map[string]int64) ([]candidate, error) {
 	order := make([]int, len(chosen))
 	for i := range order {
 		order[i] = i
