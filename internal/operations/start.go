@@ -33,10 +33,6 @@ type candidate struct {
 	highWater, total                int64
 }
 
-func (c *candidate) dest() []any {
-	return []any{&c.CampaignID, &c.Seq, &c.eventType, &c.fingerprint, &c.example, &c.updated, &c.attempts, &c.head, &c.highWater, &c.total}
-}
-
 // watchTo returns the seq that must be applied before the row is done.
 func (c *candidate) watchTo() int64 { return min(c.highWater, c.Seq+watchedBehind) }
 
@@ -68,7 +64,7 @@ var (
 func (t *tx) candidates(s outbox.Selection) (chosen []candidate, refused int64, err error) {
 	scan := func(row sqldb.Row) error {
 		var c candidate
-		err := row.Scan(c.dest()...)
+		err := row.Scan(&c.CampaignID, &c.Seq, &c.eventType, &c.fingerprint, &c.example, &c.updated, &c.attempts, &c.head, &c.highWater, &c.total)
 		chosen = append(chosen, c)
 		return err
 	}
@@ -84,15 +80,7 @@ func (t *tx) candidates(s outbox.Selection) (chosen []candidate, refused int64, 
 	if len(chosen) > outbox.MaxOperation {
 		return nil, 0, outbox.Invalid("filter", "more than %d dead rows match, and one operation takes no more; narrow the filter, or give a limit", outbox.MaxOperation)
 	}
-	slices.SortStableFunc(chosen, func(a, b candidate) int {
-		if a.head == b.head {
-			return 0
-		}
-		if a.head {
-			return -1
-		}
-		return 1
-	})
+	slices.SortStableFunc(chosen, func(a, b candidate) int { return cmp.Compare(sqldb.Truth(b.head), sqldb.Truth(a.head)) })
 	return chosen, refused, nil
 }
 
@@ -141,8 +129,7 @@ func (ops *Operations) Preview(ctx context.Context, selection outbox.Selection, 
 		return outbox.OperationPreview{}, err
 	}
 	if pace > 0 {
-		seconds := float64(p.Rows+p.Released) / pace
-		p.EstimatedSeconds, p.EventsPerSecond = &seconds, &pace
+		p.EstimatedSeconds, p.EventsPerSecond = new(float64(p.Rows+p.Released)/pace), &pace
 	}
 	return p, nil
 }
@@ -418,8 +405,7 @@ func (ops *Operations) Acknowledge(ctx context.Context, o outbox.Command, id int
 		default:
 			return outbox.Conflict("operation %d was acknowledged by %s %s ago", id, op.AcknowledgedBy, outbox.Age(sqldb.At(now).Sub(*op.AcknowledgedAt)))
 		}
-		when := sqldb.At(now)
-		op.AcknowledgedAt, op.AcknowledgedBy = &when, o.By.Name
+		op.AcknowledgedAt, op.AcknowledgedBy = new(sqldb.At(now)), o.By.Name
 		return nil
 	})
 }

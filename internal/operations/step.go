@@ -351,8 +351,7 @@ func (s *operationStep) requeue(next []*nextRow) error {
 	for _, r := range next {
 		var campaign *outbox.Campaign
 		if c := campaigns[r.CampaignID]; c != nil {
-			view := c.View()
-			campaign = &view
+			campaign = new(c.View())
 		}
 		if r.why = r.Immovable(campaign, moving[r.CampaignID], sqldb.At(s.now)); r.why == "" {
 			moving[r.CampaignID] = true

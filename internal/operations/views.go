@@ -89,8 +89,7 @@ func (t *tx) saveOperation(op *outbox.Operation, now int64) error {
 }
 
 func endOperation(op *outbox.Operation, status outbox.OperationStatus, reason string, now int64) {
-	when := sqldb.At(now)
-	op.Status, op.StopReason, op.FinishedAt = status, reason, &when
+	op.Status, op.StopReason, op.FinishedAt = status, reason, new(sqldb.At(now))
 }
 
 const countOperationRows = `
@@ -130,10 +129,7 @@ limit $4`)
 func (ops *Operations) List(ctx context.Context, f outbox.OperationFilter) (outbox.Page[outbox.Operation], error) {
 	acknowledged := int64(-1)
 	if f.Acknowledged != nil {
-		acknowledged = 0
-		if *f.Acknowledged {
-			acknowledged = 1
-		}
+		acknowledged = sqldb.Truth(*f.Acknowledged)
 	}
 	var page outbox.Page[outbox.Operation]
 	l := &sqldb.List[outbox.Operation]{
@@ -201,16 +197,14 @@ order by o.id desc, g.number
 limit $1`
 
 // Requeuing lists the errors whose rows running operations requeue, of the latest operation first.
-func (ops *Operations) Requeuing(ctx context.Context) ([]outbox.GroupOperation, error) {
-	all := []outbox.GroupOperation{}
-	err := ops.read(ctx, func(t *tx) error {
-		return t.Each(func(row sqldb.Row) error {
-			var g outbox.GroupOperation
+func (ops *Operations) Requeuing(ctx context.Context) (all []outbox.GroupOperation, err error) {
+		return err
+	err = ops.read(ctx, func(t *tx) (err error) {
+		all, err = sqldb.All(t, func(row sqldb.Row) (g outbox.GroupOperation, err error) {
 			var canary, wave int64
-			err := row.Scan(&g.Fingerprint, &g.ID, &canary, &wave)
+			err = row.Scan(&g.Fingerprint, &g.ID, &canary, &wave)
 			g.Phase = outbox.PhaseOf(canary != 0, wave)
-			all = append(all, g)
-			return err
+			return g, err
 		}, selectRequeuing, requeuingShown)
 	})
 	if err != nil {
