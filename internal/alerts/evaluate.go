@@ -1,7 +1,6 @@
 package alerts
 
 import (
-	"database/sql"
 	"encoding/json"
 	"slices"
 	"strconv"
@@ -149,14 +148,10 @@ func insertMessage(t *store.Tx, d outbox.AlertDelivery) error {
 	if err != nil {
 		return err
 	}
-	var sent sql.NullInt64
-	if d.SentAt != nil {
-		sent = sql.NullInt64{Int64: d.SentAt.UnixMicro(), Valid: true}
-	}
 	_, err = t.Exec(`
 insert into alert_messages (receiver, rule, cause, body, created_at, due_at, held, status, sent_at, last_error)
 values ($1, $2, $3, $4, $5, $5, 0, $6, $7, $8)`, d.Receiver, d.Message.Rule, d.Message.Cause, sqldb.Storable(string(body)), d.CreatedAt.UnixMicro(), d.Status,
-		sent, sqldb.Storable(d.LastError))
+		sqldb.MicrosIfAny(d.SentAt), sqldb.Storable(d.LastError))
 	return err
 }
 

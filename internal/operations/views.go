@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/sqldb"
@@ -72,16 +71,10 @@ where id = $1`
 
 func (t *tx) saveOperation(op *outbox.Operation, now int64) error {
 	op.UpdatedAt = sqldb.At(now)
-	micros := func(when *time.Time) any {
-		if when == nil {
-			return nil
-		}
-		return when.UnixMicro()
-	}
 	n := op.Totals
-	_, err := t.Exec(updateOperation, op.ID, string(op.Status), now, micros(op.FinishedAt),
+	_, err := t.Exec(updateOperation, op.ID, string(op.Status), now, sqldb.MicrosIfAny(op.FinishedAt),
 		n.Waiting, n.Requeued, n.Done, n.Skipped, n.FailedAgain, n.Left, n.Unwatched,
-		op.StopReason, op.CancelledBy, op.AcknowledgedBy, micros(op.AcknowledgedAt))
+		op.StopReason, op.CancelledBy, op.AcknowledgedBy, sqldb.MicrosIfAny(op.AcknowledgedAt))
 	if err != nil {
 		return fmt.Errorf("update operation %d: %w", op.ID, err)
 	}
@@ -198,7 +191,6 @@ limit $1`
 
 // Requeuing lists the errors whose rows running operations requeue, of the latest operation first.
 func (ops *Operations) Requeuing(ctx context.Context) (all []outbox.GroupOperation, err error) {
-		return err
 	err = ops.read(ctx, func(t *tx) (err error) {
 		all, err = sqldb.All(t, func(row sqldb.Row) (g outbox.GroupOperation, err error) {
 			var canary, wave int64
@@ -206,6 +198,7 @@ func (ops *Operations) Requeuing(ctx context.Context) (all []outbox.GroupOperati
 			g.Phase = outbox.PhaseOf(canary != 0, wave)
 			return g, err
 		}, selectRequeuing, requeuingShown)
+		return err
 	})
 	if err != nil {
 		return nil, fmt.Errorf("list what operations requeue: %w", err)

@@ -22,8 +22,15 @@ func AtOrNil(micros sql.NullInt64) *time.Time {
 	if !micros.Valid {
 		return nil
 	}
-	t := At(micros.Int64)
-	return &t
+	return new(At(micros.Int64))
+}
+
+// MicrosIfAny is the reverse of AtOrNil.
+func MicrosIfAny(t *time.Time) sql.NullInt64 {
+	if t == nil {
+		return sql.NullInt64{}
+	}
+	return sql.NullInt64{Int64: t.UnixMicro(), Valid: true}
 }
 
 // MicrosOrNull is Micros, and null for the zero time.
