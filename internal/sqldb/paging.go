@@ -237,8 +237,7 @@ func (l *List[T]) cursor(at Place) *string {
 	for _, part := range at.Key {
 		texts = append(texts, fmt.Sprint(part))
 	}
-	cursor := base64.RawURLEncoding.EncodeToString([]byte(strings.Join(texts, "\x00")))
-	return &cursor
+	return new(base64.RawURLEncoding.EncodeToString([]byte(strings.Join(texts, "\x00"))))
 }
 
 // At decodes a cursor; the empty one is the start of the list. A cursor of another list is

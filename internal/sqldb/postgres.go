@@ -418,13 +418,11 @@ func (d *DB) dialPostgres(ctx context.Context, settings string, may func(server)
 	return l, nil
 }
 
-func (l *postgresLink) close() { hangUp(l.conn) }
-
-// hangUp closes a connection that may be lost already.
-func hangUp(conn *pgx.Conn) {
+// close closes the connection, which may be lost already.
+func (l *postgresLink) close() {
 	ctx, cancel := context.WithTimeout(background, time.Second)
 	defer cancel()
-	_ = conn.Close(ctx)
+	_ = l.conn.Close(ctx)
 }
 
 // answerLimit is how long to wait for the server's answer. The server times a statement out
