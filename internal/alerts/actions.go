@@ -78,7 +78,7 @@ func (a *Alerts) muted(rule string) (string, error) {
 	if rule == outbox.AllAlerts {
 		return "", nil
 	}
-	if _, known := a.rule(rule); !known {
+	if !a.hasRule(rule) {
 		return "", outbox.NotFound("there is no alert rule %q in this process's configuration", rule)
 	}
 	return rule, nil

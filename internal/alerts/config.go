@@ -117,7 +117,7 @@ func (r *reader) address(name string, at outbound.Entry, fields map[string]outbo
 }
 
 func (r *reader) email(e outbound.Entry, fields map[string]outbound.Entry, rec *Receiver) {
-	rec.from = r.mailbox(fields["from"])
+	rec.from = r.checkMailbox(fields["from"], r.Text(fields["from"]))
 	if field := fields["to"]; r.Err == nil && (fields["from"].Value == nil || field.Value == nil) {
 		r.Fail(e.Key, e.Path, "e-mail needs from: ADDRESS and to: [ADDRESS]")
 	}
@@ -127,10 +127,6 @@ func (r *reader) email(e outbound.Entry, fields map[string]outbound.Entry, rec *
 	if len(rec.http.Headers) > 0 {
 		r.Fail(fields["headers"].Key, e.Path, "e-mail takes no headers; remove them")
 	}
-}
-
-func (r *reader) mailbox(field outbound.Entry) string {
-	return r.checkMailbox(field, r.Text(field))
 }
 
 func (r *reader) checkMailbox(field outbound.Entry, text string) string {
@@ -279,11 +275,6 @@ func (s Settings) receiver(name string) (Receiver, bool) {
 	return s.Receivers[i], true
 }
 
-// rule returns the named rule.
-func (s Settings) rule(name string) (outbox.AlertRule, bool) {
-	i := slices.IndexFunc(s.Rules, func(r outbox.AlertRule) bool { return r.Name == name })
-	if i < 0 {
-		return outbox.AlertRule{}, false
-	}
-	return s.Rules[i], true
+func (s Settings) hasRule(name string) bool {
+	return slices.ContainsFunc(s.Rules, func(r outbox.AlertRule) bool { return r.Name == name })
 }

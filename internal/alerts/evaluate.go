@@ -166,9 +166,8 @@ const messagesKept = 1000
 // that ended, and old messages.
 func (e *evaluation) prune(states []outbox.Alert) error {
 	for _, a := range states {
-		_, known := e.Alerts.rule(a.Rule)
 		over := a.EndedAt != nil && e.now.Sub(*a.EndedAt) > endedFor
-		if !over && (known || e.now.Sub(a.SeenAt) < endedFor) {
+		if !over && (e.Alerts.hasRule(a.Rule) || e.now.Sub(a.SeenAt) < endedFor) {
 			continue
 		}
 		if _, err := e.tx.Exec(`delete from alert_states where rule = $1 and cause = $2`, a.Rule, a.Cause.Key); err != nil {
