@@ -27,17 +27,14 @@ func (r Receiver) Send(ctx context.Context, m outbox.AlertMessage, version strin
 		return err
 	}
 	defer client.Close()
+	var content any = m
 	switch r.Kind {
 	case "slack":
-		body, err := json.Marshal(map[string]any{"text": slackText(m, now), "blocks": []any{slackSection(m, now)}})
-		if err != nil {
-			return err
-		}
-		return client.Post(ctx, m.ID, "application/json", body, nil)
+		content = map[string]any{"text": slackText(m, now), "blocks": []any{slackSection(m, now)}}
 	case "ntfy":
 		return client.Post(ctx, m.ID, "text/plain; charset=utf-8", []byte(plainText(m, now)), ntfyHeaders(m))
 	}
-	body, err := json.Marshal(m)
+	body, err := json.Marshal(content)
 	if err != nil {
 		return err
 	}
