@@ -83,21 +83,19 @@ type stored struct {
 // instances.
 const maxStates = 1000
 
-func readStates(t *store.Tx) (all []outbox.Alert, err error) {
-	err = t.Each(func(row sqldb.Row) error {
-		var text string
+func readStates(t *store.Tx) ([]outbox.Alert, error) {
+	return sqldb.All(t, func(row sqldb.Row) (outbox.Alert, error) {
 		var s stored
-		if err := row.Scan(&text); err != nil {
-			return err
+		text, err := sqldb.Column[string](row)
+		if err != nil {
+			return s.Alert, err
 		}
 		if err := json.Unmarshal([]byte(text), &s); err != nil {
-			return fmt.Errorf("read the state of an alert: %w", err)
+			return s.Alert, fmt.Errorf("read the state of an alert: %w", err)
 		}
 		s.Alert.Held, s.Alert.SentCount = time.Duration(s.Held)*time.Microsecond, s.SentCount
-		all = append(all, s.Alert)
-		return nil
+		return s.Alert, nil
 	}, `select state from alert_states order by rule, cause limit $1`, maxStates)
-	return all, err
 }
 
 func saveState(t *store.Tx, a outbox.Alert) error {
@@ -114,30 +112,16 @@ set state = excluded.state`, a.Rule, a.Cause.Key, sqldb.Storable(string(text)))
 }
 
 func readMutes(t *store.Tx, now int64) ([]outbox.AlertMute, error) {
-	mutes := []outbox.AlertMute{}
-	err := t.Each(func(row sqldb.Row) error {
-		var m outbox.AlertMute
+	return sqldb.All(t, func(row sqldb.Row) (m outbox.AlertMute, err error) {
 		var until, at int64
-		err := row.Scan(&m.Rule, &until, &at, &m.By, &m.Reason)
+		err = row.Scan(&m.Rule, &until, &at, &m.By, &m.Reason)
 		m.Until, m.At = sqldb.At(until), sqldb.At(at)
-		mutes = append(mutes, m)
-		return err
+		return m, err
 	}, `select rule, until, muted_at, muted_by, reason from alert_mutes where until > $1 order by rule`, now)
-	return mutes, err
 }
 
 // messagesShown is how many messages a view has.
 const messagesShown = 50
-
-func readMessages(t *store.Tx) ([]outbox.AlertDelivery, error) {
-	all := []outbox.AlertDelivery{}
-	err := t.Each(func(row sqldb.Row) error {
-		d, err := scanMessage(row)
-		all = append(all, d)
-		return err
-	}, `select `+messageColumns+` from alert_messages order by id desc limit $1`, messagesShown)
-	return all, err
-}
 
 const messageColumns = `id, receiver, body, created_at, status, sent_at, last_error`
 
@@ -167,8 +151,7 @@ func (a *Alerts) View(ctx context.Context) (outbox.AlertsView, error) {
 			return err
 		}
 		if evaluated > 0 {
-			at := sqldb.At(evaluated)
-			v.EvaluatedAt = &at
+			v.EvaluatedAt = new(sqldb.At(evaluated))
 		}
 		if expires <= now {
 			v.Evaluator = ""
@@ -181,7 +164,7 @@ func (a *Alerts) View(ctx context.Context) (outbox.AlertsView, error) {
 			return err
 		}
 		v.Rules = a.ruleStates(states, v.Mutes, sqldb.At(now))
-		if v.Messages, err = readMessages(t); err != nil {
+		if v.Messages, err = sqldb.All(t, scanMessage, `select `+messageColumns+` from alert_messages order by id desc limit $1`, messagesShown); err != nil {
 			return err
 		}
 		return a.readReceivers(t, &v)
@@ -224,8 +207,7 @@ func (a *Alerts) readReceivers(t *store.Tx, v *outbox.AlertsView) error {
 		}
 		rec.SentAt, rec.ErrorAt = sqldb.AtOrNil(sent), sqldb.AtOrNil(failed)
 		if retry > 0 {
-			at := sqldb.At(retry)
-			rec.RetryAt = &at
+			rec.RetryAt = new(sqldb.At(retry))
 		}
 		if _, err := t.One([]any{&rec.Waiting}, countWaiting, r.Name, waitingCounted); err != nil {
 			return err

@@ -38,11 +38,8 @@ func (a *Alerts) due(ctx context.Context, receiver string) (due []outbox.AlertDe
 		if err != nil || retryAt > now && retryAt <= now+(time.Hour+retry.Max).Microseconds() {
 			return err
 		}
-		return t.Each(func(row sqldb.Row) error {
-			d, err := scanMessage(row)
-			due = append(due, d)
-			return err
-		}, selectDue, receiver, summedUp)
+		due, err = sqldb.All(t, scanMessage, selectDue, receiver, summedUp)
+		return err
 	})
 	if len(due) > apart {
 		return due, err
