@@ -66,9 +66,7 @@ func (in *Intake) change(ctx context.Context, o outbox.Command, action outbox.Ac
 		if err := action.Confirm(o.Confirm, outbox.Reach{Discards: r.Discards()}); err != nil {
 			return r, err
 		}
-		r.Status, r.ChangedBy, r.ChangeReason = to, o.By.Name, o.Reason
-		at := sqldb.At(now)
-		r.ChangedAt = &at
+		r.Status, r.ChangedAt, r.ChangedBy, r.ChangeReason = to, new(sqldb.At(now)), o.By.Name, o.Reason
 		c.After = rejectionChange{Source: source, ID: id, RowKey: r.RowKey, CampaignID: r.CampaignID, EventID: r.EventID, Reason: r.Reason, Status: to}
 		_, err = t.Exec(updateRejection, source, id, string(to), now, o.By.Name, o.Reason)
 		return r, err
@@ -120,10 +118,7 @@ func (in *Intake) HandOver(ctx context.Context, o outbox.Command, source string)
 
 // missing is the refusal of a source, or of its rejected row, that does not exist.
 func (in *Intake) missing(t *store.Tx, source string, id int64) error {
-	known, err := sqldb.All(t, func(row sqldb.Row) (name string, err error) {
-		err = row.Scan(&name)
-		return name, err
-	}, `select source from intake_sources order by source`)
+	known, err := sqldb.All(t, sqldb.Column[string], `select source from intake_sources order by source`)
 	if err != nil {
 		return err
 	}

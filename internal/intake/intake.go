@@ -197,13 +197,9 @@ func addRejecting(t *store.Tx, sum *outbox.Summary) error {
 
 // Blocking lists the sources with a rejected row that blocks the campaign, at most 10.
 func (in *Intake) Blocking(ctx context.Context, campaign string) (sources []string, err error) {
-	err = in.core.Journal().Read(ctx, func(t *store.Tx) error {
-		return t.Each(func(row sqldb.Row) error {
-			var source string
-			err := row.Scan(&source)
-			sources = append(sources, source)
-			return err
-		}, selectBlocking, campaign)
+	err = in.core.Journal().Read(ctx, func(t *store.Tx) (err error) {
+		sources, err = sqldb.All(t, sqldb.Column[string], selectBlocking, campaign)
+		return err
 	})
 	if err != nil {
 		return nil, fmt.Errorf("look for rejected rows of campaign %q: %w", campaign, err)

@@ -325,12 +325,10 @@ func (t *table) removeSome(ctx context.Context, rows []row) (n int, err error) {
 
 // wait returns false if ctx ended first.
 func wait(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
 	select {
 	case <-ctx.Done():
 		return false
-	case <-timer.C:
+	case <-time.After(d):
 		return true
 	}
 }

@@ -168,11 +168,11 @@ func (d *drain) step(ctx context.Context) (more bool, err error) {
 		return false, err
 	}
 	more, err = d.batch(ctx)
-	var from sourceError
+	from, ofDatabase := errors.AsType[sourceError](err)
 	switch {
 	case ctx.Err() != nil:
 		return false, nil
-	case errors.As(err, &from):
+	case ofDatabase:
 		return false, d.failed(ctx, from)
 	case errors.Is(err, outbox.ErrLeaseLost):
 		d.log.Warn("another process has taken over the source")
