@@ -1,6 +1,7 @@
 package search
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -153,10 +154,7 @@ func findEntity(t *store.Tx, a outbox.Asked, shown outbox.EventRedactor) ([]outb
 		break
 	}
 	if ranged {
-		text := id
-		if text == "" {
-			text = a.Named()
-		}
+		text := cmp.Or(id, a.Named())
 		found = append(found, foundEvents(outbox.FoundRange, a.Within(outbox.EventFilter{Q: text}), "events with the text "+text))
 	}
 	return found, nil

@@ -13,19 +13,24 @@ import (
 func (s *Search) Misses(ctx context.Context, f outbox.EventFilter) ([]outbox.Miss, error) {
 	var all []outbox.Miss
 	err := s.core.Journal().Read(ctx, func(t *store.Tx) error {
-		for _, m := range []outbox.Miss{
-			{Field: "campaign", Value: f.CampaignID}, {Field: "event_type", Value: f.EventType}, {Field: "event_id", Value: f.EventID},
-			{Field: "entity_id", Value: f.EntityID}, {Field: "request_id", Value: f.RequestID},
+		for _, m := range []struct {
+			field, value string
+			by           outbox.EventFilter
+		}{
+			{"campaign", f.CampaignID, outbox.EventFilter{CampaignID: f.CampaignID}},
+			{"event_type", f.EventType, outbox.EventFilter{EventType: f.EventType}}, {"event_id", f.EventID, outbox.EventFilter{EventID: f.EventID}},
+			{"entity_id", f.EntityID, outbox.EventFilter{EntityID: f.EntityID}}, {"request_id", f.RequestID, outbox.EventFilter{RequestID: f.RequestID}},
 		} {
-			if m.Value == "" || len(m.Value) > outbox.MaxIDLength {
+			if m.value == "" || len(m.value) > outbox.MaxIDLength {
 				continue
 			}
-			known, err := isKnown(t, m.Field, m.Value, f.Shown)
+			m.by.Shown, m.by.Limit = f.Shown, 1
+			known, err := isKnown(t, m.by)
 			if err != nil {
 				return err
 			}
 			if !known {
-				all = append(all, m)
+				all = append(all, outbox.Miss{Field: m.field, Value: m.value})
 			}
 		}
 		return nil
@@ -36,21 +41,10 @@ func (s *Search) Misses(ctx context.Context, f outbox.EventFilter) ([]outbox.Mis
 	return all, nil
 }
 
-// isKnown reports whether an event has a value.
-func isKnown(t *store.Tx, field, value string, shown outbox.EventRedactor) (bool, error) {
-	f := outbox.EventFilter{Shown: shown, Limit: 1}
-	switch field {
-	case "campaign":
-		var last int64
-		return t.One([]any{&last}, selectLastSeq, value)
-	case "event_type":
-		f.EventType = value
-	case "event_id":
-		f.EventID = value
-	case "entity_id":
-		f.EntityID = value
-	case "request_id":
-		f.RequestID = value
+// isKnown reports whether there is the campaign of a filter, or an event that it selects.
+func isKnown(t *store.Tx, f outbox.EventFilter) (bool, error) {
+	if f.CampaignID != "" {
+		return t.One([]any{new(int64)}, selectLastSeq, f.CampaignID)
 	}
 	page, err := lookUp(t, f)
 	return len(page.Items) > 0, err
