@@ -160,9 +160,9 @@ func (t *Travel) release(h *history, err error) {
 	t.makeRoom(h, 0)
 }
 
-// with runs fn on the log of a campaign that reaches seq; a seq of 0 means the last applied one, which
-// fn gets too. When wait has passed it is an outbox.Replaying.
-func (t *Travel) with(ctx context.Context, wait time.Duration, campaign string, seq int64, fn func(h *history, l *changeLog, seq, last int64) error) error {
+// with runs fn on the log of a campaign as of seq; a seq of 0 means the last applied one, which fn gets
+// too. When wait has passed it is an outbox.Replaying.
+func (t *Travel) with(ctx context.Context, wait time.Duration, campaign string, seq int64, fn func(h *history, r *reading, last int64) error) error {
 	c, err := t.Store.Campaign(ctx, campaign)
 	if err != nil {
 		return err
@@ -185,7 +185,7 @@ func (t *Travel) with(ctx context.Context, wait time.Duration, campaign string, 
 		}
 		l, err := h.reach(ctx, until, seq, applied)
 		if err == nil {
-			err = fn(h, l, seq, applied)
+			err = l.read(ctx, h.statements, seq, func(r *reading) error { return fn(h, r, applied) })
 		}
 		t.release(h, err)
 		if !errors.Is(err, errStale) {
@@ -201,11 +201,10 @@ func (t *Travel) At(ctx context.Context, q outbox.ModelQuery, wait time.Duration
 	if q.Limit > 0 {
 		limit = min(q.Limit, limit)
 	}
-	err = t.with(ctx, wait, q.CampaignID, q.Seq, func(h *history, l *changeLog, seq, last int64) error {
-		m = outbox.ReadModel{CampaignID: q.CampaignID, Seq: seq, Tables: []outbox.ModelTable{}, Changes: []outbox.ModelTable{}, Graphs: []outbox.ModelGraph{}, Standings: h.standings()}
-		m.FirstSeq, _, _ = l.span()
-		m.LastSeq = last
-		return l.read(ctx, h.statements, seq, func(r *reading) error { return r.page(&m, q, limit, t.Set.Graphs()) })
+	err = t.with(ctx, wait, q.CampaignID, q.Seq, func(h *history, r *reading, last int64) error {
+		m = outbox.ReadModel{CampaignID: q.CampaignID, Seq: r.seq, Tables: []outbox.ModelTable{}, Changes: []outbox.ModelTable{}, Graphs: []outbox.ModelGraph{}, Standings: h.standings()}
+		m.FirstSeq, m.LastSeq = r.base, last
+		return r.page(&m, q, limit, t.Set.Graphs())
 	})
 	if err == nil {
 		err = t.replaceUnreplayed(ctx, &m, limit, q.Row == "" && m.Seq == m.LastSeq)
@@ -323,17 +322,14 @@ func (r *reading) oneRow(m *outbox.ReadModel, name string) error {
 // Changes reads the rows that one event changed, at most MaxModelRows, and the tables of which that is
 // not known. It waits as At does.
 func (t *Travel) Changes(ctx context.Context, campaign string, seq int64, wait time.Duration) (tables []outbox.ModelTable, err error) {
-	err = t.with(ctx, wait, campaign, seq, func(h *history, l *changeLog, seq, _ int64) error {
-		return l.read(ctx, h.statements, seq, func(r *reading) error {
-			var err error
-			tables, err = r.changes(outbox.MaxModelRows)
-			m := outbox.ReadModel{Seq: seq, Standings: h.standings()}
-			for i, shape := range l.tables {
-				if _, failed := m.FailedBy(shape.Projection); failed {
-					t := r.empty(i)
-					t.Source = outbox.SourceUnknown
-					tables = append(tables, t)
-				}
+	err = t.with(ctx, wait, campaign, seq, func(h *history, r *reading, _ int64) (err error) {
+		tables, err = r.changes(outbox.MaxModelRows)
+		m := outbox.ReadModel{Seq: r.seq, Standings: h.standings()}
+		for i, shape := range r.log.tables {
+			if _, failed := m.FailedBy(shape.Projection); failed {
+				t := r.empty(i)
+				t.Source = outbox.SourceUnknown
+				tables = append(tables, t)
 			}
 			return err
 		})
@@ -346,15 +342,10 @@ func (t *Travel) Changes(ctx context.Context, campaign string, seq int64, wait t
 
 // Cell reads one cell as of an event, with the values it had before. It waits as At does.
 func (t *Travel) Cell(ctx context.Context, q outbox.ModelQuery, column string, wait time.Duration) (cell outbox.ModelHistory, err error) {
-	err = t.with(ctx, wait, q.CampaignID, q.Seq, func(h *history, l *changeLog, seq, last int64) error {
-		return l.read(ctx, h.statements, seq, func(r *reading) error {
-			var err error
-			cell, err = r.history(q.Row, column)
-			cell.CampaignID = q.CampaignID
-			cell.FirstSeq, _, _ = l.span()
-			cell.LastSeq = last
-			return err
-		})
+	err = t.with(ctx, wait, q.CampaignID, q.Seq, func(_ *history, r *reading, last int64) (err error) {
+		cell, err = r.history(q.Row, column)
+		cell.CampaignID, cell.FirstSeq, cell.LastSeq = q.CampaignID, r.base, last
+		return err
 	})
 	if err == nil {
 		var built map[string]outbox.ReplayedWith
@@ -424,14 +415,12 @@ func (t *Travel) NameEvents(ctx context.Context, x *outbox.EventExplanation, wai
 		if built, err := runs.Built(ctx, t.Store, t.Set, x.CampaignID); err != nil || built[f.Projection].BuiltByOtherVersion {
 			continue
 		}
-		_ = t.with(ctx, wait, x.CampaignID, 0, func(h *history, l *changeLog, seq, _ int64) error {
-			return l.read(ctx, h.statements, seq, func(r *reading) error {
-				s, err := r.version(name, r.seq)
-				if err == nil && s.seq > r.base && s.agrees(l.tables[s.tab], f.Existing.Fields) {
-					f.Existing.SetBy = s.seq
-				}
-				return err
-			})
+		_ = t.with(ctx, wait, x.CampaignID, 0, func(_ *history, r *reading, _ int64) error {
+			s, err := r.version(name, r.seq)
+			if err == nil && s.seq > r.base && s.agrees(r.log.tables[s.tab], f.Existing.Fields) {
+				f.Existing.SetBy = s.seq
+			}
+			return err
 		})
 	}
 }
