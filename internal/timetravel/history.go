@@ -108,7 +108,7 @@ func (h *history) look(seq, applied int64, again bool) (*changeLog, sight) {
 	h.travel.mu.Lock()
 	defer h.travel.mu.Unlock()
 	last := int64(-1)
-	if h.log != nil && h.log.started() {
+	if h.log != nil {
 		_, last, _ = h.log.span()
 	}
 	if last < applied && (!again || h.failure == nil || errors.Is(h.failure, errAbandoned)) {

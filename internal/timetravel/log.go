@@ -49,11 +49,10 @@ type changeLog struct {
 	db     *sql.DB // of one connection
 	tables []projection.Shape
 
-	mu    sync.Mutex
-	base  int64 // rows are kept from after this event on
-	seq   int64 // up to this event
-	size  int64 // of the file, in bytes
-	begun bool  // the rows at base are stored
+	mu   sync.Mutex
+	base int64 // rows are kept from after this event on
+	seq  int64 // up to this event; -1 until the rows at base are stored
+	size int64 // of the file, in bytes
 
 	// of the goroutine that appends
 	known   map[string]int64 // ids of rows by table and key
@@ -76,19 +75,12 @@ func openLog(ctx context.Context, tables []projection.Shape) (*changeLog, error)
 		db.Close()
 		return nil, fmt.Errorf("open a file for row changes: %w", err)
 	}
-	return &changeLog{db: db, tables: tables, known: map[string]int64{}, latest: map[int64]*version{}, copies: map[string]int64{}}, nil
+	return &changeLog{db: db, tables: tables, seq: -1, known: map[string]int64{}, latest: map[int64]*version{}, copies: map[string]int64{}}, nil
 }
 
 func (l *changeLog) close() error { return l.db.Close() }
 
-// started reports whether the rows at base are stored.
-func (l *changeLog) started() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.begun
-}
-
-// span is the events after which rows are kept: from after base up to seq.
+// span is the events after which rows are kept: from after base up to seq, which is -1 before begin.
 func (l *changeLog) span() (base, seq, size int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -142,7 +134,7 @@ func (l *changeLog) advance(base, seq int64) {
 	_ = l.db.QueryRow(`select (page_count - freelist_count) * page_size from pragma_page_count, pragma_freelist_count, pragma_page_size`).Scan(&size) // a size of 0 only delays trimming
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.base, l.seq, l.size, l.begun = base, seq, size, true
+	l.base, l.seq, l.size = base, seq, size
 }
 
 // trim forgets the versions that only events up to base need.
