@@ -6,6 +6,7 @@ package timetravel
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -50,18 +51,8 @@ type Travel struct {
 
 // New makes a Travel that keeps nothing yet. The caller must Close it.
 func New(c Config) *Travel {
-	if c.Campaigns == 0 {
-		c.Campaigns = 4
-	}
-	if c.Events == 0 {
-		c.Events = 100_000
-	}
-	if c.Bytes == 0 {
-		c.Bytes = 512 << 20
-	}
-	if c.Idle == 0 {
-		c.Idle = 10 * time.Minute
-	}
+	c.Campaigns, c.Events = cmp.Or(c.Campaigns, 4), cmp.Or(c.Events, 100_000)
+	c.Bytes, c.Idle = cmp.Or(c.Bytes, 512<<20), cmp.Or(c.Idle, 10*time.Minute)
 	t := &Travel{Config: c, kept: map[string]*history{}}
 	t.ctx, t.cancel = context.WithCancel(context.Background())
 	t.sweeps = time.AfterFunc(c.Idle, t.sweep)
@@ -331,8 +322,8 @@ func (t *Travel) Changes(ctx context.Context, campaign string, seq int64, wait t
 				t.Source = outbox.SourceUnknown
 				tables = append(tables, t)
 			}
-			return err
-		})
+		}
+		return err
 	})
 	if err == nil {
 		err = t.nameVersions(ctx, campaign, tables)
