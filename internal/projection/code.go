@@ -141,7 +141,7 @@ func (s *Set) RunsCode(eventType string) bool {
 
 // codeState is what the calls of a projection's handlers share.
 type codeState struct {
-	checked sync.Map // SQL text → checkedText or its error
+	checked sync.Map // SQL text → checkedText
 	texts   atomic.Int64
 	hung    atomic.Int64 // calls that have not returned after their deadline
 	hanging atomic.Value // string: the handler of the last of them
@@ -306,9 +306,9 @@ func (t *CodeTx) run(ctx context.Context, query string, args []any, changes bool
 		if err := cmp.Or(ctx.Err(), t.deadline.Err()); err != nil {
 			return err
 		}
-		text, err := t.projection.code.check(t.set, t.projection, query, changes)
-		if err != nil {
-			return err
+		text := t.projection.code.check(t.set, t.projection, query, changes)
+		if text.refused != nil {
+			return text.refused
 		}
 		values, err := plainValues(args)
 		if err != nil {
@@ -323,29 +323,24 @@ func (t *CodeTx) run(ctx context.Context, query string, args []any, changes bool
 	return t.err
 }
 
-// checkedText is an SQL text that the projection may run.
-type checkedText struct{ bounded bool }
+// checkedText is what is known of an SQL text.
+type checkedText struct {
+	refused error // why the projection may not run it; nil if it may
+	bounded bool
+}
 
 // check returns whether a handler may run an SQL text; texts are read once.
-func (c *codeState) check(s *Set, p *Projection, query string, changes bool) (checkedText, error) {
+func (c *codeState) check(s *Set, p *Projection, query string, changes bool) checkedText {
 	if known, ok := c.checked.Load(query); ok {
-		text, allowed := known.(checkedText)
-		if !allowed {
-			return text, known.(error)
-		}
-		return text, nil
+		return known.(checkedText)
 	}
 	if c.texts.Add(1) > mostTexts {
-		return checkedText{}, fmt.Errorf("the handlers run more than %d different SQL texts; write values as $1 and pass them as arguments", mostTexts)
+		return checkedText{refused: fmt.Errorf("the handlers run more than %d different SQL texts; write values as $1 and pass them as arguments", mostTexts)}
 	}
 	tokens, err := s.checkText(p, query, changes)
-	if err != nil {
-		c.checked.Store(query, err)
-		return checkedText{}, err
-	}
-	text := checkedText{bounded: changes && bounded(tokens)}
+	text := checkedText{refused: err, bounded: err == nil && changes && bounded(tokens)}
 	c.checked.Store(query, text)
-	return text, nil
+	return text
 }
 
 // checkText checks an SQL text of a Go handler as the statements of a file are.
