@@ -339,8 +339,6 @@ func compareValues(a, b any) int {
 		return strings.Compare(a, b.(string))
 	case []byte:
 		return bytes.Compare(a, b.([]byte))
-	case bool:
-		return cmp.Compare(numeric(a), numeric(b))
 	case time.Time:
 		return a.Compare(b.(time.Time))
 	}
