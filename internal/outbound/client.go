@@ -53,8 +53,7 @@ func (e *Error) Unwrap() error { return e.Err }
 
 // Cause returns the *Error of an error.
 func Cause(err error) *Error {
-	var e *Error
-	if errors.As(err, &e) {
+	if e, ok := errors.AsType[*Error](err); ok {
 		return e
 	}
 	return &Error{Kind: outbox.DestinationError, Err: err}
@@ -201,8 +200,7 @@ func (c *Client) explain(err error) error {
 
 // withoutURL returns err without the URL around it, which may have secrets.
 func withoutURL(err error) error {
-	var urlError *url.Error
-	if errors.As(err, &urlError) {
+	if urlError, ok := errors.AsType[*url.Error](err); ok {
 		return urlError.Err
 	}
 	return err

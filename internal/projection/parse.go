@@ -77,8 +77,7 @@ func parse(dialect string, f file) (*Projection, error) {
 		Version: hex.EncodeToString(sum[:]), OnFailure: Block, Source: f.source(), file: f.name,
 	}}
 	err := r.read()
-	var at *lineError
-	if errors.As(err, &at) {
+	if at, ok := errors.AsType[*lineError](err); ok {
 		place := fmt.Sprintf("%s:%d", f.name, at.line)
 		if f.code != nil {
 			place = fmt.Sprintf("projection %q, line %d of Schema", f.code.Name, max(at.line-f.above, 1))
