@@ -17,8 +17,7 @@ type settings struct {
 	kind       kind
 	file       fileSettings
 	webhook    webhookSettings
-	nats       busSettings
-	kafka      busSettings
+	bus        busSettings
 	statistics statisticsSettings
 	functions  Functions // of a Custom subscription
 	calls      *calls
@@ -202,7 +201,8 @@ func (r *reader) keysOf(k kindInfo, publisher outbound.Entry, fields map[string]
 	}
 }
 
-func (r *reader) file(at outbound.Entry, u outbound.URL, fields map[string]outbound.Entry, s *fileSettings) string {
+func (r *reader) file(at outbound.Entry, u outbound.URL, fields map[string]outbound.Entry, all *settings) string {
+	s := &all.file
 	s.path = u.Path
 	s.rotateBytes = r.Number(fields["rotate_bytes"], defaultRotate, 0, 1<<50)
 	s.keep = r.Number(fields["keep"], defaultKeep, 0, 1_000_000)
@@ -234,8 +234,8 @@ func (r *reader) sameFile(publisher outbound.Entry, p Subscription) {
 	r.files = append(r.files, p)
 }
 
-func (r *reader) webhook(at outbound.Entry, u outbound.URL, fields map[string]outbound.Entry, s *webhookSettings) string {
-	s.batch = r.Choice(fields["format"], "structured", "batch") == "batch"
-	s.HTTPSettings = r.HTTP(at, u, fields)
+func (r *reader) webhook(at outbound.Entry, u outbound.URL, fields map[string]outbound.Entry, all *settings) string {
+	all.webhook.batch = r.Choice(fields["format"], "structured", "batch") == "batch"
+	all.webhook.HTTPSettings = r.HTTP(at, u, fields)
 	return r.Shown(at, u)
 }

@@ -10,6 +10,10 @@ import (
 	"github.com/outboxweb/outboxweb/internal/outbound"
 )
 
+func (r *reader) log(at outbound.Entry, u outbound.URL, _ map[string]outbound.Entry, _ *settings) string {
+	return r.bare(at, u, "the log")
+}
+
 // bare parses the URL of a kind of destination that is within this process.
 func (r *reader) bare(at outbound.Entry, u outbound.URL, writes string) string {
 	whole := u.Scheme + ":"
@@ -22,7 +26,8 @@ func (r *reader) bare(at outbound.Entry, u outbound.URL, writes string) string {
 // natsSubject is a subject that can be published to: tokens with dots, without wildcards.
 var natsSubject = regexp.MustCompile(`^[^\s.*>@/]+(\.[^\s.*>@/]+)*$`)
 
-func (r *reader) nats(at outbound.Entry, u outbound.URL, fields map[string]outbound.Entry, s *busSettings) string {
+func (r *reader) nats(at outbound.Entry, u outbound.URL, fields map[string]outbound.Entry, all *settings) string {
+	s := &all.bus
 	r.bus(at, u, "4222", s, "tls")
 	s.caFile = r.CAFile(fields["ca_file"])
 	if r.Err == nil && (!natsSubject.MatchString(s.name) || len(s.name) > 250) {
@@ -35,7 +40,8 @@ var kafkaTopic = regexp.MustCompile(`^[a-zA-Z0-9._-]{1,249}$`)
 
 var saslMechanisms = []string{"plain", "scram-sha-256", "scram-sha-512"}
 
-func (r *reader) kafka(at outbound.Entry, u outbound.URL, fields map[string]outbound.Entry, s *busSettings) string {
+func (r *reader) kafka(at outbound.Entry, u outbound.URL, fields map[string]outbound.Entry, all *settings) string {
+	s := &all.bus
 	r.bus(at, u, "9092", s, "tls", "sasl")
 	s.caFile = r.CAFile(fields["ca_file"])
 	switch {

@@ -71,14 +71,10 @@ func (d *dialErrors) err() error {
 }
 
 func openKafka(p Subscription, _ Options) (Publisher, error) {
-	k := &kafkaPublisher{settings: p.settings.kafka, timeout: p.Timeout, group: groupBytes, now: time.Now}
-	if k.settings.tls {
-		var err error
-		if k.tls, err = outbound.TLSConfig(p.SubscriptionName.String(), k.settings.caFile); err != nil {
-			return nil, err
-		}
-	}
-	return k, nil
+	k := &kafkaPublisher{settings: p.settings.bus, timeout: p.Timeout, group: groupBytes, now: time.Now}
+	var err error
+	k.tls, err = p.busTLS()
+	return k, err
 }
 
 func (k *kafkaPublisher) Publish(ctx context.Context, events []*Event) (int, error) {

@@ -35,30 +35,12 @@ type kindInfo struct {
 // initialization cycle.
 func kinds() []kindInfo {
 	return []kindInfo{
-		{kindLog, "log:", "log:", nil,
-			func(r *reader, at outbound.Entry, u outbound.URL, _ map[string]outbound.Entry, _ *settings) string {
-				return r.bare(at, u, "the log")
-			}, openLog},
-		{kindFile, "file:///path", "file://", []string{"rotate_bytes", "keep"},
-			func(r *reader, at outbound.Entry, u outbound.URL, fields map[string]outbound.Entry, s *settings) string {
-				return r.file(at, u, fields, &s.file)
-			}, openFile},
-		{kindWebhook, "https://host/path", "a webhook", []string{"format", "secret", "headers", "allow_private", "ca_file"},
-			func(r *reader, at outbound.Entry, u outbound.URL, fields map[string]outbound.Entry, s *settings) string {
-				return r.webhook(at, u, fields, &s.webhook)
-			}, openWebhook},
-		{kindNATS, "nats://host/subject", "nats://", []string{"ca_file"},
-			func(r *reader, at outbound.Entry, u outbound.URL, fields map[string]outbound.Entry, s *settings) string {
-				return r.nats(at, u, fields, &s.nats)
-			}, openNATS},
-		{kindKafka, "kafka://host/topic", "kafka://", []string{"ca_file"},
-			func(r *reader, at outbound.Entry, u outbound.URL, fields map[string]outbound.Entry, s *settings) string {
-				return r.kafka(at, u, fields, &s.kafka)
-			}, openKafka},
-		{kindStatistics, "statistics:", "statistics:", []string{"interval", "tags", "max_distinct"},
-			func(r *reader, at outbound.Entry, u outbound.URL, fields map[string]outbound.Entry, s *settings) string {
-				return r.statistics(at, u, fields, &s.statistics)
-			}, openStatistics},
+		{kindLog, "log:", "log:", nil, (*reader).log, openLog},
+		{kindFile, "file:///path", "file://", []string{"rotate_bytes", "keep"}, (*reader).file, openFile},
+		{kindWebhook, "https://host/path", "a webhook", []string{"format", "secret", "headers", "allow_private", "ca_file"}, (*reader).webhook, openWebhook},
+		{kindNATS, "nats://host/subject", "nats://", []string{"ca_file"}, (*reader).nats, openNATS},
+		{kindKafka, "kafka://host/topic", "kafka://", []string{"ca_file"}, (*reader).kafka, openKafka},
+		{kindStatistics, "statistics:", "statistics:", []string{"interval", "tags", "max_distinct"}, (*reader).statistics, openStatistics},
 	}
 }
 

@@ -57,14 +57,10 @@ func (s *serverWords) take() error {
 }
 
 func openNATS(p Subscription, o Options) (Publisher, error) {
-	n := &natsPublisher{sub: p.SubscriptionName, settings: p.settings.nats, timeout: p.Timeout, journal: o.Journal, now: time.Now}
-	if n.settings.tls {
-		var err error
-		if n.tls, err = outbound.TLSConfig(p.SubscriptionName.String(), n.settings.caFile); err != nil {
-			return nil, err
-		}
-	}
-	return n, nil
+	n := &natsPublisher{sub: p.SubscriptionName, settings: p.settings.bus, timeout: p.Timeout, journal: o.Journal, now: time.Now}
+	var err error
+	n.tls, err = p.busTLS()
+	return n, err
 }
 
 func (n *natsPublisher) Publish(ctx context.Context, events []*Event) (int, error) {

@@ -1,6 +1,7 @@
 package destination
 
 import (
+	"crypto/tls"
 	"time"
 
 	"github.com/outboxweb/outboxweb/internal/outbound"
@@ -26,6 +27,14 @@ func (p Subscription) Open(o Options) (Publisher, error) {
 		return nil, err
 	}
 	return &bounded{calls: p.settings.calls, to: to, log: o.Logger, using: make(chan struct{}, 1)}, nil
+}
+
+// busTLS is nil without TLS.
+func (p Subscription) busTLS() (*tls.Config, error) {
+	if !p.settings.bus.tls {
+		return nil, nil
+	}
+	return outbound.TLSConfig(p.SubscriptionName.String(), p.settings.bus.caFile)
 }
 
 // encoded returns the events as CloudEvents. It stops at an event that cannot be encoded, and err

@@ -63,7 +63,8 @@ func (n *names) bounded(c count) count {
 	return c
 }
 
-func (r *reader) statistics(at outbound.Entry, u outbound.URL, fields map[string]outbound.Entry, s *statisticsSettings) string {
+func (r *reader) statistics(at outbound.Entry, u outbound.URL, fields map[string]outbound.Entry, all *settings) string {
+	s := &all.statistics
 	s.interval = r.Pause(fields["interval"], defaultStatisticsInterval, longestPause)
 	s.tags = r.Texts(fields["tags"], "[region, plan]")
 	most := r.Number(fields["max_distinct"], defaultDistinct, 1, mostDistinct)
