@@ -8,6 +8,7 @@ import (
 	"net"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -50,24 +51,13 @@ type kafkaPublisher struct {
 	dials  dialErrors
 }
 
-// dialErrors keeps why the last connection failed. The client retries forever and only reports a
-// timeout.
-type dialErrors struct {
-	mu   sync.Mutex
-	last error
-}
+// dialErrors keeps why the last connection failed, or nil. The client retries forever and only reports
+// a timeout.
+type dialErrors struct{ last atomic.Pointer[error] }
 
 // OnBrokerConnect is called by the client.
 func (d *dialErrors) OnBrokerConnect(_ kgo.BrokerMetadata, _ time.Duration, _ net.Conn, err error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.last = err
-}
-
-func (d *dialErrors) err() error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.last
+	d.last.Store(&err)
 }
 
 func openKafka(p Subscription, _ Options) (Publisher, error) {
@@ -156,8 +146,8 @@ func (k *kafkaPublisher) produce(ctx context.Context, events []*Event, list [][]
 	if errors.Is(err, errUnanswered) && flushed != nil {
 		err = flushed
 	}
-	if dial := k.dials.err(); dial != nil && errors.Is(err, context.DeadlineExceeded) {
-		err = fmt.Errorf("%w; the last connection failed: %w", err, dial)
+	if dial := k.dials.last.Load(); dial != nil && *dial != nil && errors.Is(err, context.DeadlineExceeded) {
+		err = fmt.Errorf("%w; the last connection failed: %w", err, *dial)
 	}
 	k.drop()
 	return acknowledged, err
@@ -195,7 +185,7 @@ func (k *kafkaPublisher) connect() error {
 	if k.client != nil {
 		return nil
 	}
-	k.dials.OnBrokerConnect(kgo.BrokerMetadata{}, 0, nil, nil)
+	k.dials.last.Store(nil)
 	limit := func(least, most time.Duration) time.Duration { return max(least, min(k.timeout, most)) }
 	options := []kgo.Opt{
 		kgo.SeedBrokers(k.settings.servers...), kgo.ClientID("outboxweb"), kgo.DefaultProduceTopic(k.settings.name),

@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"net"
 	"strings"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -31,29 +31,9 @@ type natsPublisher struct {
 	conn   *nats.Conn // nil before the first Publish and after a failure
 	socket net.Conn   // of conn
 	stream jetstream.JetStream
-	said   serverWords
-}
-
-// serverWords holds a server's errors outside of replies, such as a missing permission to publish
-// to a subject. No reply follows those.
-type serverWords struct {
-	mu   sync.Mutex
-	last error
-}
-
-func (s *serverWords) hear(_ *nats.Conn, _ *nats.Subscription, err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.last = err
-}
-
-// take returns and clears the last error.
-func (s *serverWords) take() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	err := s.last
-	s.last = nil
-	return err
+	// said is the server's last error outside of replies, such as a missing permission to publish to a
+	// subject. No reply follows those.
+	said atomic.Pointer[error]
 }
 
 func openNATS(p Subscription, o Options) (Publisher, error) {
@@ -108,12 +88,12 @@ func (n *natsPublisher) connect(ctx context.Context) error {
 		return nil
 	}
 	n.drop()
-	_ = n.said.take()
+	n.said.Store(nil)
 	options := []nats.Option{
 		nats.Name("outboxweb " + n.sub.String()), nats.NoReconnect(), nats.DontRandomize(),
 		// Timeout bounds each server's greeting; the dialer ends with ctx.
 		nats.Timeout(n.timeout / time.Duration(len(n.settings.servers))), nats.SetCustomDialer(contextDialer{ctx, &n.socket}),
-		nats.ErrorHandler(n.said.hear),
+		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { n.said.Store(&err) }),
 	}
 	switch {
 	case n.settings.hasPassword:
@@ -154,8 +134,8 @@ func (n *natsPublisher) classify(err error, size int) error {
 		return outbound.DestinationError("the stream refused the event: %w", err)
 	}
 	n.drop()
-	if said := n.said.take(); said != nil {
-		err = fmt.Errorf("%w; the server said: %w", err, said)
+	if said := n.said.Swap(nil); said != nil {
+		err = fmt.Errorf("%w; the server said: %w", err, *said)
 	}
 	return outbound.DestinationError("no acknowledgement from NATS: %w", err)
 }
