@@ -213,10 +213,8 @@ func (d *delivery) wait(ctx context.Context, wait time.Duration, wake <-chan str
 // debounce waits until some time has passed since the last poll, so that frequent appends wake a
 // subscription only now and then.
 func (d *delivery) debounce(ctx context.Context) {
-	pause := time.NewTimer(time.Until(d.polled.Add(wakePause)))
-	defer pause.Stop()
 	select {
-	case <-pause.C:
+	case <-time.After(time.Until(d.polled.Add(wakePause))):
 	case <-d.yield:
 	case <-ctx.Done():
 	}

@@ -164,11 +164,9 @@ func (r *Relay) start(ctx context.Context) (options destination.Options, ok bool
 			return options, true
 		}
 		r.Logger.Warn("publishers cannot start yet; retrying", "error", err)
-		timer := time.NewTimer(loop.FaultPause)
 		select {
-		case <-timer.C:
+		case <-time.After(loop.FaultPause):
 		case <-ctx.Done():
-			timer.Stop()
 		}
 	}
 	return options, false

@@ -72,12 +72,10 @@ func (c *calls) call(ctx context.Context, log *slog.Logger, events int, f func(c
 		return c.inTime(ctx, o)
 	case <-ctx.Done():
 	}
-	grace := time.NewTimer(returnGrace)
-	defer grace.Stop()
 	select {
 	case o := <-done:
 		return c.inTime(ctx, o)
-	case <-grace.C:
+	case <-time.After(returnGrace):
 	}
 	return c.abandon(this, done)
 }
@@ -201,12 +199,10 @@ func (b *bounded) Close() error {
 		defer func() { <-b.using }()
 		closed <- b.to.Close()
 	}()
-	wait := time.NewTimer(closeTime)
-	defer wait.Stop()
 	select {
 	case err := <-closed:
 		return err
-	case <-wait.C:
+	case <-time.After(closeTime):
 		return fmt.Errorf("it has not closed within %v", closeTime)
 	}
 }

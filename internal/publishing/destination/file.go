@@ -171,9 +171,6 @@ func isAt(f *os.File, path string) (bool, error) {
 
 // waitForLock polls, because a blocking lock could not be cancelled.
 func waitForLock(ctx context.Context, f *os.File) error {
-	const pause = 10 * time.Millisecond
-	timer := time.NewTimer(pause)
-	defer timer.Stop()
 	for {
 		if err := ctx.Err(); err != nil {
 			return fmt.Errorf("another process holds its lock: %w", err)
@@ -182,10 +179,9 @@ func waitForLock(ctx context.Context, f *os.File) error {
 		if !errors.Is(err, syscall.EWOULDBLOCK) && !errors.Is(err, syscall.EINTR) {
 			return err
 		}
-		timer.Reset(pause)
 		select {
 		case <-ctx.Done():
-		case <-timer.C:
+		case <-time.After(10 * time.Millisecond):
 		}
 	}
 }
