@@ -204,8 +204,7 @@ func (p *publisherRow) view(now int64) outbox.Publisher {
 		CreatedAt: sqldb.At(p.created), UpdatedAt: sqldb.At(p.updated), Settings: p.settings,
 	}
 	if p.testTaken.Valid {
-		taken := p.testTaken.Int64 != 0
-		v.TestTaken = &taken
+		v.TestTaken = new(p.testTaken.Int64 != 0)
 	}
 	if p.pausedAt.Valid {
 		v.Paused = &outbox.Pause{By: p.pausedBy, At: sqldb.At(p.pausedAt.Int64), Reason: p.pausedReason}
@@ -225,8 +224,7 @@ func (p *publisherRow) view(now int64) outbox.Publisher {
 			v.NextPollAt = sqldb.AtOrNil(next)
 		}
 		if p.healthy.Valid {
-			healthy := p.healthy.Int64 != 0
-			v.Healthy, v.HealthMessage, v.HealthAt = &healthy, p.healthMessage, sqldb.AtOrNil(p.healthAt)
+			v.Healthy, v.HealthMessage, v.HealthAt = new(p.healthy.Int64 != 0), p.healthMessage, sqldb.AtOrNil(p.healthAt)
 		}
 		v.HangingSince = sqldb.AtOrNil(p.hangingSince)
 	}

@@ -107,8 +107,7 @@ func (c *custom) deliver(ctx context.Context, events []*Event) outcome {
 	case o.delivered == n && o.err != nil:
 		o = outcome{err: fmt.Errorf("the function returned that it delivered %d of %d events, and an error: %v", n, n, o.err)}
 	}
-	var is *Error
-	if o.err != nil && !errors.As(o.err, &is) {
+	if _, is := errors.AsType[*Error](o.err); o.err != nil && !is {
 		o.err, o.unclear = &Error{Kind: outbox.UnknownError, Err: o.err}, o.delivered == 0
 	}
 	return o

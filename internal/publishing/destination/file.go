@@ -50,8 +50,7 @@ func (p *filePublisher) Close() error { return nil }
 
 // pathless returns err without the path, which the surrounding sentence already has.
 func pathless(err error) error {
-	var pathError *fs.PathError
-	if errors.As(err, &pathError) {
+	if pathError, ok := errors.AsType[*fs.PathError](err); ok {
 		return fmt.Errorf("%s: %w", pathError.Op, pathError.Err)
 	}
 	return err

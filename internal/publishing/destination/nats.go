@@ -121,7 +121,7 @@ func (n *natsPublisher) connect(ctx context.Context) error {
 // classify interprets the error of a publish. It closes the connection if a reply may still be in
 // flight.
 func (n *natsPublisher) classify(err error, size int) error {
-	var refused *jetstream.APIError
+	_, refused := errors.AsType[*jetstream.APIError](err)
 	switch {
 	case errors.Is(err, nats.ErrMaxPayload):
 		limit := n.conn.MaxPayload()
@@ -130,7 +130,7 @@ func (n *natsPublisher) classify(err error, size int) error {
 		return outbound.EventError("the event is %d bytes as a CloudEvent, which is more than the stream takes (max_msg_size)", size)
 	case errors.Is(err, jetstream.ErrNoStreamResponse):
 		return outbound.DestinationError("no JetStream stream has the subject %s; create one, or fix the subject: %w", n.settings.name, err)
-	case errors.As(err, &refused):
+	case refused:
 		return outbound.DestinationError("the stream refused the event: %w", err)
 	}
 	n.drop()
