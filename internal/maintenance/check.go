@@ -297,7 +297,7 @@ func (t *tx) checkJournal(f *finding, c *store.CampaignRow, w readmodel.Watermar
 	if err != nil {
 		return err
 	}
-	times.end(sqldb.At(c.UpdatedAt))
+	times.checkEvent(sqldb.At(c.UpdatedAt)) // the last event is before the campaign's last change
 	if c.HighWater != last || c.ChainHash != chain {
 		f.add(outbox.InvariantCampaignRow, c.HighWater, "the campaign's row says the journal ends at %d; it ends at %d", c.HighWater, last)
 	}

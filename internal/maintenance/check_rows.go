@@ -26,21 +26,15 @@ type recordings struct {
 }
 
 func (r *recordings) next(seq int64, recorded time.Time) {
-	if r.seq > 0 {
-		r.checkEvent(recorded)
-	}
+	r.checkEvent(recorded)
 	r.seq, r.now = seq, recorded
-}
-
-// end tests the last event, with the time of the campaign's last change as its upper neighbour.
-func (r *recordings) end(updated time.Time) {
-	if r.seq > 0 {
-		r.checkEvent(updated)
-	}
 }
 
 // checkEvent compares the event under test with those before and after it.
 func (r *recordings) checkEvent(after time.Time) {
+	if r.seq == 0 {
+		return
+	}
 	early, late := r.before.Sub(r.now) > clockSlack, r.now.Sub(after) > clockSlack
 	if r.before.Sub(after) <= clockSlack && (early || late) {
 		r.add(outbox.InvariantRecordedAt, r.seq, "the event was recorded at %s, but the events before and after it were recorded between %s and %s",
