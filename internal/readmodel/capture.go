@@ -98,7 +98,7 @@ func numbered(prefix string, n int) []string {
 	return names
 }
 
-// prefixed quotes columns of the row variable old or new.
+// prefixed quotes columns of a table or of the row variable old or new.
 func prefixed(row string, columns []string) []string {
 	terms := make([]string, len(columns))
 	for i, name := range columns {

@@ -143,7 +143,8 @@ const (
 // stream copies the rows of a campaign into the table of the transaction, a few at a time and in
 // the order given as the end of the query, and returns their number. ctx is checked between batches.
 func (t *tx) stream(ctx context.Context, from source, table string, columns []string, campaign, order string) (total int64, err error) {
-	query := "select " + storedValues(columns) + " from " + QuoteName(table) + " as x where campaign_id = $1" + order
+	// A unary plus yields the stored value instead of the driver's conversion by the declared type.
+	query := "select " + strings.Join(prefixed("+x", columns), ", ") + " from " + QuoteName(table) + " as x where campaign_id = $1" + order
 	width := len(columns)
 	at := max(1, min(streamRows, streamValues/width))
 	insert := "insert into " + QuoteName(table) + " (" + quoteNames(columns) + ") values "
@@ -194,16 +195,6 @@ func tuples(n, width int) string {
 		fmt.Fprintf(&b, "$%d", i+1)
 	}
 	return b.String() + ")"
-}
-
-// storedValues lists columns of the table x. A unary plus yields the stored value instead of
-// the driver's conversion by the declared type.
-func storedValues(columns []string) string {
-	terms := make([]string, len(columns))
-	for i, name := range columns {
-		terms[i] = "+x." + QuoteName(name)
-	}
-	return strings.Join(terms, ", ")
 }
 
 const (
