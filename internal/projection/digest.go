@@ -128,7 +128,7 @@ func quoteName(name string) string { return `"` + strings.ReplaceAll(name, `"`, 
 // writes.
 func (s *Set) Digests(ctx context.Context, q Queryer, campaignID string, only ...string) (digests map[string]string, full string, err error) {
 	for _, name := range only {
-		if !slices.ContainsFunc(s.projections, func(p *Projection) bool { return p.Name == name }) {
+		if s.Named(name) == nil {
 			return nil, "", outbox.NotFound("there is no projection %q", name)
 		}
 	}

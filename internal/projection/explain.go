@@ -1,6 +1,7 @@
 package projection
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -211,12 +212,7 @@ func (x *explaining) table() *table {
 
 // table returns the projection's table of a name; an empty one if it has none.
 func (p *Projection) table(name string) *table {
-	for _, t := range p.tables {
-		if t.name == name {
-			return t
-		}
-	}
-	return &table{name: name}
+	return cmp.Or(find(p.tables, func(t *table) bool { return t.name == name }), &table{name: name})
 }
 
 // quotedOnly is the length of a hidden text up to which it is hidden in an error only where it is

@@ -45,10 +45,13 @@ func (s *Set) names() []string {
 
 // Named returns the projection of that name, or nil.
 func (s *Set) Named(name string) *Projection {
-	for _, p := range s.projections {
-		if p.Name == name {
-			return p
-		}
+	return find(s.projections, func(p *Projection) bool { return p.Name == name })
+}
+
+// find returns the first for which is holds, or nil.
+func find[T any](all []*T, is func(*T) bool) *T {
+	if i := slices.IndexFunc(all, is); i >= 0 {
+		return all[i]
 	}
 	return nil
 }

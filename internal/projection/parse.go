@@ -400,10 +400,5 @@ func (r *parser) finish() error {
 }
 
 func (r *parser) table(name string) *table {
-	for _, t := range r.created {
-		if t.name == name {
-			return t
-		}
-	}
-	return nil
+	return find(r.created, func(t *table) bool { return t.name == name })
 }
