@@ -291,16 +291,12 @@ func (r *reading) history(name, column string) (h outbox.ModelHistory, err error
 	}
 	r.budget = longBudget
 	for seq := s.cells[i].seq; seq > r.base && len(h.Earlier) < mostEarlier; {
-		found, err := r.rows(selectRow, name, seq-1)
-		if err != nil {
+		was, err := r.before(stored{name: name, seq: seq})
+		if err != nil || was == nil {
 			return h, err
 		}
-		if len(found) == 0 || found[0].cells == nil {
-			break
-		}
-		c := &found[0].cells[i]
-		h.Earlier = append(h.Earlier, r.cell(column, c))
-		seq = c.seq
+		h.Earlier = append(h.Earlier, r.cell(column, &was[i]))
+		seq = was[i].seq
 	}
 	return h, nil
 }
