@@ -1,6 +1,7 @@
 package alerts
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -42,9 +43,7 @@ type Worker struct {
 
 // NewWorker returns a Worker. Run starts it.
 func NewWorker(c WorkerConfig) *Worker {
-	if c.Logger == nil {
-		c.Logger = slog.New(slog.DiscardHandler)
-	}
+	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
 	if c.Every <= 0 {
 		c.Every = Every
 	}

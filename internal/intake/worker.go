@@ -46,9 +46,7 @@ type Worker struct {
 
 // NewWorker returns a Worker. Run starts it.
 func NewWorker(c WorkerConfig) *Worker {
-	if c.Logger == nil {
-		c.Logger = slog.New(slog.DiscardHandler)
-	}
+	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
 	if c.Lease <= 0 {
 		c.Lease = outbox.DefaultLease
 	}

@@ -1,6 +1,7 @@
 package publishing
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -65,9 +66,7 @@ func NewRelay(c RelayConfig) *Relay {
 	if c.Lease <= 0 {
 		c.Lease = outbox.DefaultLease
 	}
-	if c.Logger == nil {
-		c.Logger = slog.New(slog.DiscardHandler)
-	}
+	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
 	if c.Clock.Now == nil {
 		c.Clock.Now = time.Now
 	}
@@ -144,10 +143,7 @@ func (r *Relay) Run(ctx context.Context) error {
 // down; false means that ctx ended.
 func (r *Relay) start(ctx context.Context) (options destination.Options, ok bool) {
 	options = r.Options
-	if options.Logger == nil {
-		options.Logger = r.Logger
-	}
-	options.Published = r.Metrics
+	options.Logger, options.Published = cmp.Or(options.Logger, r.Logger), r.Metrics
 	var definitions []outbox.PublisherDefinition
 	for _, sub := range r.Pairs {
 		definitions = append(definitions, sub.Definition())
@@ -158,9 +154,7 @@ func (r *Relay) start(ctx context.Context) (options destination.Options, ok bool
 			options.Journal, err = r.Progress.core.JournalID(ctx)
 		}
 		if err == nil {
-			if r.feed.source = r.Source; r.Source == "" {
-				r.feed.source = destination.Source(options.Journal)
-			}
+			r.feed.source = cmp.Or(r.Source, destination.Source(options.Journal))
 			return options, true
 		}
 		r.Logger.Warn("publishers cannot start yet; retrying", "error", err)

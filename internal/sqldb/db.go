@@ -93,10 +93,7 @@ type Location struct {
 
 // ParseURL accepts sqlite:PATH and postgres://….
 func ParseURL(flag, raw string, c Config) (Location, error) {
-	if c.Log == nil {
-		c.Log = slog.New(slog.DiscardHandler)
-	}
-	c.Wait = cmp.Or(c.Wait, LockWait)
+	c.Log, c.Wait = cmp.Or(c.Log, slog.New(slog.DiscardHandler)), cmp.Or(c.Wait, LockWait)
 	switch {
 	case strings.HasPrefix(raw, "postgres://"), strings.HasPrefix(raw, "postgresql://"):
 		u, err := parsePostgresURL(c.setting(flag), raw)
