@@ -13,10 +13,8 @@ import (
 	"github.com/outboxweb/outboxweb/internal/store"
 )
 
-const (
-	// envelopesAtOnce is how many events one statement reads.
-	envelopesAtOnce = 2000
-)
+// envelopesAtOnce is how many events one statement reads.
+const envelopesAtOnce = 2000
 
 // waiting is a subscription's backlog as far as it was examined. capped means that there is more to
 // examine.

@@ -95,8 +95,8 @@ func (d *DB) Full() (since time.Time, full bool) {
 	}
 	since = time.Unix(0, d.fullness.since.Load()).UTC()
 	tried := d.path != "" && canGrow(d.path)
-	switch late := time.Since(time.Unix(0, last)) >= fullFor; {
-	case d.path != "" && !tried, !late && !(tried && d.fullness.wrote.Load() > last):
+	late := time.Since(time.Unix(0, last)) >= fullFor
+	if d.path != "" && !tried || !late && !(tried && d.fullness.wrote.Load() > last) {
 		return since, true
 	}
 	d.fullness.at.CompareAndSwap(last, 0)
