@@ -44,17 +44,14 @@ func (in *Intake) change(ctx context.Context, o outbox.Command, action outbox.Ac
 	asked := rejectionChange{Source: source, ID: id}
 	c := &store.Change{Command: o, Action: action, Target: outbox.IntakeTarget(source), Before: asked, Asked: asked}
 	return store.Perform(ctx, in.core, c, func(t *store.Tx, now int64) (r outbox.IntakeRejection, err error) {
-		found := false
-		err = t.Each(func(row sqldb.Row) (err error) {
-			found = true
-			r, err = scanRejection(row)
-			return err
-		}, selectRejection+t.ForUpdate, source, id)
+		found, err := sqldb.All(t, scanRejection, selectRejection+t.ForUpdate, source, id)
 		switch {
 		case err != nil:
 			return r, err
-		case !found:
+		case len(found) == 0:
 			return r, in.missing(t, source, id)
+		}
+		switch r = found[0]; {
 		case r.Status != outbox.IntakeOpen:
 			return r, outbox.Conflict("rejected row %d is %s, not open", id, r.Status)
 		case to == outbox.IntakeDiscarding && strings.TrimSpace(o.Reason) == "":

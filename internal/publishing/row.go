@@ -105,18 +105,15 @@ where topic = $1
 
 // publisher reads a subscription and locks it for a change in this transaction. A missing one is
 // outbox.ErrNotFound.
-func (t *tx) publisher(name outbox.SubscriptionName) (p *publisherRow, err error) {
-	err = t.Each(func(row sqldb.Row) error {
-		p, err = scanPublisherRow(row)
-		return err
-	}, selectPublisher+t.ForUpdate, name.Topic, name.Publisher)
-	if err != nil {
+func (t *tx) publisher(name outbox.SubscriptionName) (*publisherRow, error) {
+	found, err := sqldb.All(t, scanPublisherRow, selectPublisher+t.ForUpdate, name.Topic, name.Publisher)
+	switch {
+	case err != nil:
 		return nil, fmt.Errorf("read publisher %s: %w", name, err)
-	}
-	if p == nil {
+	case len(found) == 0:
 		return nil, outbox.NotFound("there is no publisher %s; it appears here once a server has started with it in its configuration", name)
 	}
-	return p, nil
+	return found[0], nil
 }
 
 // publishers reads all subscriptions sorted by name.
