@@ -203,7 +203,12 @@ func (a *app) newAppender(ctx context.Context) (*appender, error) {
 		return ap, err
 	}
 	var set *projection.Set
-	if ap.store, set, err = a.openBoth(ctx, o); err != nil {
+	if ap.store, set, err = a.openUninstalled(ctx, o); err == nil {
+		if err = install(ctx, ap.store, set); err != nil {
+			ap.store.Close()
+		}
+	}
+	if err != nil {
 		return nil, err
 	}
 	ap.worker = worker.New(worker.Config{Store: ap.store.Store, Set: set, Metrics: metrics.New(ap.store.Summary),

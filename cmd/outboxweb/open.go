@@ -157,6 +157,19 @@ func refuseOthers(ctx context.Context, st *engine.Engine, set *projection.Set, o
 	return nil
 }
 
+// install makes the tables of projections, for a command that builds their rows. Beside a running worker they
+// must be in the versions that it applies events with, since it goes on with these.
+func install(ctx context.Context, st *engine.Engine, set *projection.Set) error {
+	summary, err := st.Summary(ctx)
+	if err == nil && summary.Worker.Running {
+		err = refuseOthers(ctx, st, set)
+	}
+	if err != nil {
+		return err
+	}
+	return engine.Install(ctx, st.Store, set)
+}
+
 // notLoaded returns the projections that events are applied with and the command does not have, such
 // as those that a service has in Go.
 func notLoaded(set *projection.Set, versions map[string]string) []string {

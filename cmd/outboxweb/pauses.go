@@ -34,6 +34,16 @@ func (c *projectionsStatusCmd) Run(ctx context.Context, a *app, set *projection.
 	if err != nil {
 		return err
 	}
+	versions, err := st.ReadModel().Versions(ctx)
+	if err != nil {
+		return err
+	}
+	for i, p := range known { // by servers, whatever this command has loaded
+		known[i].NotLoaded = versions[p.Name] == ""
+	}
+	for _, name := range notLoaded(set, versions) {
+		known = append(known, outbox.ProjectionInfo{Name: name, Version: versions[name], Tables: []string{}, EventTypes: []string{}})
+	}
 	described, err := st.Runs.DescribeProjections(ctx, known)
 	if err != nil {
 		return err

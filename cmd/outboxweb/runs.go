@@ -67,7 +67,7 @@ func (c *runsStartCmd) Run(ctx context.Context, a *app) error {
 	if c.Kind.ReadsOnly() {
 		err = refuseOthers(ctx, st, set, c.Projections...)
 	} else {
-		err = engine.Install(ctx, st.Store, set)
+		err = install(ctx, st, set)
 	}
 	if err != nil {
 		return err

@@ -122,6 +122,8 @@ func TestRuns_sayThatNoProcessWorksOnARun(t *testing.T) {
 	d.says("runs show 1", "is running: verify", "No worker is running; start a worker, or cancel the run")
 	must.OK(t, d.st.Heartbeat(t.Context(), outbox.InstanceState{ID: "w-2", Host: must.Get(os.Hostname()).Or(t), PID: os.Getpid(), StartedAt: time.Now()}))
 	d.says("runs show 1", "367 events/s, about")
+	_, errs, code := d.run("runs", "start", "rebuild", "--all", "--projections", "builtin:traces")
+	must.Hold(t, code == 2 && strings.Contains(errs, "no server has loaded projection"), "with files that the worker does not have: exit %d, %s", code, errs)
 	report(time.Nanosecond)
 	d.says("runs show 1", "is running: verify", "No process works on it: the last one reported 0 s ago. The next free worker takes over.")
 	d.says("runs list", "verify running, last report 0 s ago")

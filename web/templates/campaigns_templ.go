@@ -253,7 +253,7 @@ func CampaignColumns(p Page, f outbox.CampaignFilter) []Column[outbox.CampaignVi
 		{Name: "paused_reason", Text: func(v *outbox.CampaignView) any { return orZero(v.Paused).Reason }},
 		{Head: "For", Class: "n", Order: sortable(p, f, outbox.SortAge, "descending", "ascending"), Cell: campaignAge},
 		{Head: "Rows", Cell: campaignRows},
-		{Head: "Why", Name: "why", Print: "WHY", Class: "why small muted", Most: 200, Text: func(v *outbox.CampaignView) any { return v.Why }},
+		{Head: "Why", Name: "why", Print: "WHY", Class: "why small muted", Most: 400, Text: func(v *outbox.CampaignView) any { return v.Why }},
 	}
 }
 

@@ -76,13 +76,13 @@ func resultSentence(v RunResultView) string {
 	case v.Run.Kind == outbox.RunRebuild:
 		return "Rebuilt. No rows differed before."
 	case v.Result.Outcome == outbox.OutcomeDrift:
-		return "Drift: the live rows differ from the journal."
+		return "Drift: the live rows differ from " + journalOf(v.Run) + "."
 	case v.Result.Outcome == outbox.OutcomeNotCompared:
 		return "No differences, but not all events were compared."
 	case v.Run.UntilSeq > 0:
 		return fmt.Sprintf("Replayed up to event %d.", v.Result.Seq)
 	}
-	return "The live rows match the journal, as far as events are applied."
+	return "The live rows match " + journalOf(v.Run) + ", as far as events are applied."
 }
 
 func notComparedSentence(n outbox.NotCompared) string {

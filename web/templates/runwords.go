@@ -78,10 +78,7 @@ var runWords = map[outbox.RunKind]struct{ doing, left, means string }{
 }
 
 func runOutcome(p Page, r outbox.Run) string {
-	n, total, journal := r.Counts, count(r.Campaigns.Done, "campaign", "campaigns"), "the journal"
-	if with := outbox.WithText(r.With); with != "" {
-		journal += ", replayed with " + with
-	}
+	n, total, journal := r.Counts, count(r.Campaigns.Done, "campaign", "campaigns"), journalOf(r)
 	switch {
 	case r.Campaigns.Done == 0:
 		return "No campaigns in its scope."
@@ -114,6 +111,14 @@ func runOutcome(p Page, r outbox.Run) string {
 	default:
 		return fmt.Sprintf("The live rows%s of %s match %s, as far as events are applied.", rowsOf(p, r), total, journal)
 	}
+}
+
+// journalOf is what a verify compares live rows with.
+func journalOf(r outbox.Run) string {
+	if with := outbox.WithText(r.With); with != "" {
+		return "the journal, replayed with " + with
+	}
+	return "the journal"
 }
 
 // rowsOf names the projections of a run over some of the loaded ones; empty for all. It continues "the
