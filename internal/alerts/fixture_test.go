@@ -77,8 +77,9 @@ func parse(tb testing.TB, text string) (alerts.Settings, error) {
 type fixture struct {
 	*storetest.Fixture
 	*alerts.Alerts
-	worker *alerts.Worker
-	facts  outbox.Facts
+	worker    *alerts.Worker
+	facts     outbox.Facts
+	meanwhile func() // what happens while they are read
 }
 
 func around(f *storetest.Fixture, id, config string) *fixture {
@@ -86,7 +87,12 @@ func around(f *storetest.Fixture, id, config string) *fixture {
 	x := &fixture{Fixture: f}
 	x.Alerts = alerts.New(f.Store, alerts.Options{Settings: settings, Version: "v9", Hide: redact.Builtin().Text,
 		Link: func(page, anchor string) string { return "https://ops.example/" + page + "#" + anchor }})
-	x.worker = alerts.NewWorker(alerts.WorkerConfig{Alerts: x.Alerts, ID: id, Facts: func(context.Context) (outbox.Facts, error) { return x.facts, nil }})
+	x.worker = alerts.NewWorker(alerts.WorkerConfig{Alerts: x.Alerts, ID: id, Facts: func(context.Context) (outbox.Facts, error) {
+		if x.meanwhile != nil {
+			x.meanwhile()
+		}
+		return x.facts, nil
+	}})
 	return x
 }
 

@@ -348,6 +348,10 @@ func TestWorker_doesNothingWhileAnotherHasTheLease(t *testing.T) {
 	must.OK(t, one.EndLeases(one.Ctx, "w-2")) // which has crashed: the next start evaluates at once
 	one.step()
 	must.Equal(t, must.Get(one.View(one.Ctx)).Or(t).Evaluator, "w-1", "the evaluator")
+	one.dead(0)
+	one.meanwhile = func() { one.Exec(`update alert_evaluator set lease_owner = 'w-2', lease_epoch = lease_epoch + 1`) }
+	one.pass(time.Minute)
+	must.Equal(t, w.kinds(), "firing resolved firing", "sent")
 }
 
 // childReceiver is the URL to which a process started by a test sends; childJournal and childProjections are its databases.
