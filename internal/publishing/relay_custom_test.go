@@ -294,6 +294,8 @@ func TestRelay_blamesNoEventBeforeAnotherWasTakenOrRefused(t *testing.T) {
 				blame, todo, phrase = advised(t, p)
 				must.Hold(t, strings.HasPrefix(blame, c.tested) && strings.Contains(todo, "skip") == (c.skips > 0) && (phrase == "") == (c.skips > 0), "after a test event: %q; to do: %q; a skip asks for %q", blame, todo, phrase)
 				if c.skips > 0 {
+					refused := storetest.No(f.progress.SkipEvent(t.Context(), ana("they do not want it"), sub.SubscriptionName, p.ErrorPosition+1))
+					must.Hold(t, errors.Is(refused, outbox.ErrConflict), "the skip of another event: %v", refused)
 					must.Get(f.progress.SkipEvent(t.Context(), ana("they do not want it"), sub.SubscriptionName, p.ErrorPosition)).Or(t)
 				}
 			}

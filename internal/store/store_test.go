@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 	}
 	// These tests run on PostgreSQL too in a short run: locks, copies, ranges, and concurrent
 	// statements of several processes behave differently there.
-	const differs = "^Test(Postgres(Append|Claim|Commits|Condition|EndLeases|Events|Forbidden|Hints_wake|Migrations|Transactions)|Append_(gives|repeated|expected|inAGroup)|AppendOnce_of|Claim_(marks|ofMany|sharesAWave)|Condition_holds|EventsMatching_is|Journal_refuses|Locks|RequeueRow_of|Settle_(leaves|of|touches)|SkipEvent_fences)"
+	const differs = "^Test(Postgres(Append|Claim|Commits|Condition|EndLeases|Events|Forbidden|Hints_wake|Lineage_spares|Migrations|Transactions)|Append_(gives|repeated|expected|inAGroup)|AppendOnce_of|Claim_(marks|ofMany|sharesAWave)|Condition_holds|EventsMatching_is|Journal_refuses|Locks|RequeueRow_of|Settle_(leaves|of|touches)|SkipEvent_fences)"
 	os.Exit(dbtest.Main(m, differs, func(p dbtest.Pair) error {
 		dbtest.Checks(size.Of(30, 12, 100))
 		return storetest.Prepare(p)
