@@ -238,6 +238,10 @@ func (s *scene) suspend() {
 	deliver, letGo := s.hooks.hold(t), holdUp(t, s.past)
 	victim := s.awaitHolder("campaigns", "publisher_progress")
 	frozen := s.servers[victim]
+	awaitEqual(t, "its wave is held up, and not about to be settled", true, func() (held bool) { // its leases were renewed
+		must.OK(t, s.journal.QueryRow("select exists (select 1 from campaigns where lease_owner = $1 and lease_expires_at > updated_at + 2000000)", s.id(frozen)).Scan(&held))
+		return held
+	})
 	before := frozen.metric(t, fenced)
 	freeze(t, frozen)
 	letGo()
