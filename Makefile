@@ -38,6 +38,11 @@ test-all: ## test everything in every way, on both databases
 	.ci/test-packages
 	.ci/test -timeout 80m $(PACKAGES)
 
+.PHONY: test-ci
+test-ci: ## test everything on both databases, and of what is heavy a little, as in make test
+	.ci/test-packages
+	OUTBOXWEB_TEST_SIZE=little .ci/test -timeout 80m $(PACKAGES)
+
 .PHONY: soak
 soak: ## test everything with all its random histories, kills and hostile texts (hours)
 	.ci/test-packages
@@ -179,4 +184,4 @@ vuln: ## look for known vulnerabilities (needs the network)
 	go run golang.org/x/vuln/cmd/govulncheck@latest ./...
 
 .PHONY: ci
-ci: verify lint test-all build ## everything that has to pass
+ci: verify lint test-ci build ## everything that has to pass

@@ -4,6 +4,7 @@ import (
 	"flag"
 	"fmt"
 	"maps"
+	"math/rand/v2"
 	"os"
 	"path"
 	"path/filepath"
@@ -94,12 +95,13 @@ func (b *tab) inlineCodeIsForbidden() {
 
 var shots = flag.String("shots", "", "a directory that gets a picture of every page inspected, in each size and theme")
 
-// crawl inspects every step-th page.
+// crawl inspects every step-th page, from one that is drawn.
 func (b *tab) crawl(pages map[string]string, step int) {
 	b.expect("404")
 	b.expect("422")
+	first := rand.IntN(step)
 	for i, name := range slices.Sorted(maps.Keys(pages)) {
-		if i%step == 0 || *shots != "" {
+		if i%step == first || *shots != "" {
 			b.open(pages[name])
 			b.inspectAll(name, i/step)
 		}
@@ -144,7 +146,7 @@ func (b *tab) sound(where string) {
 	if !b.scripts {
 		return // what measures is a script; the same page is measured where scripts run
 	}
-	if !testing.Short() {
+	if !size.Little() {
 		b.loadAxe()
 	}
 	checkInspection(b.t, where, value[inspection](b, inspect))

@@ -106,6 +106,9 @@ func Main(m *testing.M, differs string, prepare func(Pair) error) int {
 // none.
 func Checks(n int) {
 	if !checksAsked() {
+		if size.Little() && !testing.Short() { // in a short run rapid does it
+			n = max(n/5, 1)
+		}
 		set("rapid.checks", strconv.Itoa(n))
 	}
 }

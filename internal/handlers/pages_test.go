@@ -191,7 +191,7 @@ func TestPages_tellTheirElementsApart(t *testing.T) {
 	t.Parallel()
 	pages := append([]string{"/campaigns/c-3", "/campaigns/c-3/events/1", "/campaigns/c-4", "/operations/1", "/operations/2", "/operations?status=running", "/failures", "/rows?status=failed"}, everyPage...)
 	for _, reasonFrom := range []int64{0, 1} {
-		if testing.Short() && reasonFrom == 0 {
+		if size.Little() && reasonFrom == 0 {
 			continue
 		}
 		s := newSite(t, func(c *Config) { c.ReasonFrom = reasonFrom }).blocked(2).trouble()

@@ -1,6 +1,7 @@
-// Package size says how much a heavy test does: a little in a short run (go test -short, make test), enough to
-// meet every kind of thing in a full one (make ci), and everything in a soak (OUTBOXWEB_TEST_SIZE=soak, make
-// soak), which runs at night.
+// Package size says how much a heavy test does: a little in a short run (go test -short, make test) and in
+// continuous integration (OUTBOXWEB_TEST_SIZE=little, make ci), which leaves out nothing, enough to meet every
+// kind of thing in a full one (make test-all), and everything in a soak (OUTBOXWEB_TEST_SIZE=soak, make soak),
+// which runs at night.
 package size
 
 import (
@@ -10,6 +11,9 @@ import (
 
 // Soak reports whether this is a soak.
 func Soak() bool { return os.Getenv("OUTBOXWEB_TEST_SIZE") == "soak" }
+
+// Little reports whether heavy tests do a little.
+func Little() bool { return testing.Short() || os.Getenv("OUTBOXWEB_TEST_SIZE") == "little" }
 
 // Full leaves a test to full runs; why says what a short one has in its place.
 func Full(tb testing.TB, why string) {
@@ -24,7 +28,7 @@ func Of[T any](short, full, soak T) T {
 	switch {
 	case Soak():
 		return soak
-	case testing.Short():
+	case Little():
 		return short
 	}
 	return full

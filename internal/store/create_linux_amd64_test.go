@@ -103,5 +103,5 @@ func TestSQLiteOpen_killedAnywhereLeavesNoneOrAWholeDatabase(t *testing.T) {
 			cut.look(t, dbtest.Files(dir), "killed at call", nth)
 		}
 	}
-	must.Hold(t, testing.Short() || cut.left["journal whole"] != 0 && cut.left["journal empty"] != 0, "what was left is %v", cut.left)
+	must.Hold(t, size.Little() || cut.left["journal whole"] != 0 && cut.left["journal empty"] != 0, "what was left is %v", cut.left)
 }

@@ -166,5 +166,5 @@ func TestPostgresOpen_severedAnywhereLeavesNoneOrAWholeSchema(t *testing.T) {
 		}
 		cut.look(t, pair, "cut off after message", nth)
 	}
-	must.Hold(t, testing.Short() || cut.left["journal whole"] != 0 && cut.left["journal empty"] != 0, "what was left is %v", cut.left)
+	must.Hold(t, size.Little() || cut.left["journal whole"] != 0 && cut.left["journal empty"] != 0, "what was left is %v", cut.left)
 }
