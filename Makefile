@@ -41,12 +41,12 @@ test-all: ## test everything in every way, on both databases
 .PHONY: test-ci
 test-ci: ## test everything on both databases, and of what is heavy a little, as in make test
 	.ci/test-packages
-	OUTBOXWEB_TEST_SIZE=little .ci/test -timeout 80m $(PACKAGES)
+	TEST_SIZE=little .ci/test -timeout 80m $(PACKAGES)
 
 .PHONY: soak
 soak: ## test everything with all its random histories, kills and hostile texts (hours)
 	.ci/test-packages
-	OUTBOXWEB_TEST_SIZE=soak .ci/test -timeout 5h $(PACKAGES)
+	TEST_SIZE=soak .ci/test -timeout 5h $(PACKAGES)
 
 # The packages with tests of both databases, and all but those of the whole program.
 BOTH  = $(shell grep -rl --include='*_test.go' '/internal/dbtest"' . | xargs -n 1 dirname | sort -u)
@@ -55,12 +55,12 @@ UNITS = $(shell go list ./... | grep -v '/e2e$$')
 .PHONY: test-sqlite
 test-sqlite: ## test-all without e2e, on SQLite alone
 	.ci/test-packages
-	OUTBOXWEB_TEST_DB=sqlite .ci/test -timeout 80m $(UNITS)
+	TEST_DB=sqlite .ci/test -timeout 80m $(UNITS)
 
 .PHONY: test-postgres
 test-postgres: ## what of test-all needs PostgreSQL, without e2e
 	.ci/test-packages
-	OUTBOXWEB_TEST_DB=postgres .ci/test -timeout 80m $(BOTH)
+	TEST_DB=postgres .ci/test -timeout 80m $(BOTH)
 
 .PHONY: test-race
 test-race: ## test everything with the race detector
@@ -184,4 +184,6 @@ vuln: ## look for known vulnerabilities (needs the network)
 	go run golang.org/x/vuln/cmd/govulncheck@latest ./...
 
 .PHONY: ci
-ci: verify lint test-ci build ## everything that has to pass
+ci: ## everything that has to pass
+	$(MAKE) --jobs=2 --output-sync=target verify lint
+	$(MAKE) test-ci build

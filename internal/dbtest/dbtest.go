@@ -8,7 +8,7 @@
 //	func TestClaim(t *testing.T) { p := dbtest.New(t); … open p.Journal and p.Projections … }
 //
 // Tests about one of the databases alone are named TestSQLite… or
-// TestPostgres…, and run on that one only. The flag -db, or OUTBOXWEB_TEST_DB, picks one database.
+// TestPostgres…, and run on that one only. The flag -db, or TEST_DB, picks one database.
 // Fuzzing, and listing tests, is on SQLite unless it says otherwise.
 //
 // A test costs ten times as much on PostgreSQL, most of it for connections. A
@@ -47,7 +47,7 @@ type Pair struct {
 	Dir string
 }
 
-var only = flag.String("db", os.Getenv("OUTBOXWEB_TEST_DB"), "run the tests on this database alone: sqlite or postgres")
+var only = flag.String("db", os.Getenv("TEST_DB"), "run the tests on this database alone: sqlite or postgres")
 
 // What the tests currently run on.
 var (

@@ -1,6 +1,6 @@
 // Package size says how much a heavy test does: a little in a short run (go test -short, make test) and in
-// continuous integration (OUTBOXWEB_TEST_SIZE=little, make ci), which leaves out nothing, enough to meet every
-// kind of thing in a full one (make test-all), and everything in a soak (OUTBOXWEB_TEST_SIZE=soak, make soak),
+// continuous integration (TEST_SIZE=little, make ci), which leaves out nothing, enough to meet every
+// kind of thing in a full one (make test-all), and everything in a soak (TEST_SIZE=soak, make soak),
 // which runs at night.
 package size
 
@@ -10,10 +10,10 @@ import (
 )
 
 // Soak reports whether this is a soak.
-func Soak() bool { return os.Getenv("OUTBOXWEB_TEST_SIZE") == "soak" }
+func Soak() bool { return os.Getenv("TEST_SIZE") == "soak" }
 
 // Little reports whether heavy tests do a little.
-func Little() bool { return testing.Short() || os.Getenv("OUTBOXWEB_TEST_SIZE") == "little" }
+func Little() bool { return testing.Short() || os.Getenv("TEST_SIZE") == "little" }
 
 // Full leaves a test to full runs; why says what a short one has in its place.
 func Full(tb testing.TB, why string) {
