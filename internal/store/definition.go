@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -73,11 +74,34 @@ func (s *Store) Definition(ctx context.Context, projection, version string) (out
 // outbox.ErrNotFound.
 func (s *Store) KeptDefinition(ctx context.Context, projection, version string) (outbox.Definition, error) {
 	d, err := s.Definition(ctx, projection, version)
-	if err == nil && d.File.Text == "" {
-		err = outbox.NotFound("the text of version %s of projection %q is not kept", version, projection)
+	if err != nil || d.File.Text != "" {
+		return d, err
 	}
-	return d, err
+	var kept []string
+	err = s.journal.Read(ctx, func(t *Tx) (err error) {
+		kept, err = sqldb.All(t, sqldb.Column[string], selectKept, projection, keptNamed)
+		return err
+	})
+	if err != nil || len(kept) == 0 {
+		return d, cmp.Or(err, error(outbox.NotFound("the text of version %s of projection %q is not kept", version, projection)))
+	}
+	for i := range kept {
+		kept[i] = outbox.ShortHash(kept[i])
+	}
+	return d, outbox.NotFound("the text of version %s of projection %q is not kept; those of %s are", version, projection, strings.Join(kept, ", "))
 }
+
+// keptNamed is how many kept versions are named, the latest first.
+const keptNamed = 10
+
+const selectKept = `
+select version
+from projection_loads
+where projection = $1
+  and definition <> ''
+group by version
+order by max(at) desc
+limit $2`
 
 const selectLoads = `
 select projection, version, at, previous
