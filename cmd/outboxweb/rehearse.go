@@ -40,7 +40,7 @@ func (c *rehearseCmd) Run(ctx context.Context, a *app, set *projection.Set, st *
 		return err
 	}
 	if run.Kind == outbox.RunVerify {
-		return a.printVerified(ctx, st, set, run, nil, c.JSON)
+		return a.printVerified(ctx, st, set, run, nil, c.jsonFlag)
 	}
 	_, loaded, err := installed(ctx, st) // also those that this command has not loaded
 	if err != nil {

@@ -42,22 +42,24 @@ func (c *verifyCmd) Run(ctx context.Context, a *app, set *projection.Set, st *en
 		}
 		missing = notLoaded(set, versions)
 	}
-	return a.printVerified(ctx, st, set, run, missing, c.JSON)
+	return a.printVerified(ctx, st, set, run, missing, c.jsonFlag)
 }
 
 // printVerified prints the outcome of a verify, and the missing projections that it says nothing of. Its error is
 // what the verify amounts to.
-func (a *app) printVerified(ctx context.Context, st *engine.Engine, set *projection.Set, run outbox.Run, missing []string, asJSON bool) error {
+func (a *app) printVerified(ctx context.Context, st *engine.Engine, set *projection.Set, run outbox.Run, missing []string, as jsonFlag) error {
 	d, err := readRun(ctx, st, run)
 	if err != nil {
 		return err
 	}
-	if d.NotLoaded = missing; asJSON {
-		err = a.printJSON(d)
-	} else {
-		err = a.printVerdict(ctx, st, set, d)
-		a.printNotLoaded(missing)
-	}
+	d.NotLoaded = missing
+	err = as.show(a, d, func() error {
+		err := a.printVerdict(ctx, st, set, d)
+		if err == nil {
+			a.printNotLoaded(missing)
+		}
+		return err
+	})
 	if err != nil {
 		return err
 	}
@@ -105,7 +107,7 @@ func (a *app) printVerdict(ctx context.Context, st *engine.Engine, set *projecti
 	switch {
 	case run.Status != outbox.RunCompleted:
 		fmt.Fprintf(a.out, "run %d: %s\n", run.ID, run.Error)
-	case run.Verdict == outbox.VerdictDrift && len(run.With) > 0:
+	case run.Verdict == outbox.VerdictDrift && !run.OfLoaded():
 	case run.Verdict == outbox.VerdictDrift:
 		a.printVersions(d)
 		for _, p := range loaded {

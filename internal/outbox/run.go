@@ -265,6 +265,9 @@ func (r Run) Scope() string {
 	}
 }
 
+// OfLoaded reports whether the run replays with the loaded files: what it finds is of them, and of no others.
+func (r Run) OfLoaded() bool { return r.Kind != RunRehearse && len(r.With) == 0 }
+
 // WithText names versions that a run replays with instead of the loaded ones: "version 1a2b3c4d of seats"; empty
 // without any.
 func WithText(versions map[string]string) string {
@@ -526,13 +529,16 @@ type RunLine struct {
 // has failed, for all of its projections or for the one that refused the event.
 func (r RunResult) Verifications(run Run) []Verification {
 	var all []Verification
-	if r.Unsound > 0 && len(run.With) == 0 {
+	if !run.OfLoaded() {
+		return nil
+	}
+	if r.Unsound > 0 {
 		for _, name := range run.Projections {
 			all = append(all, r.failed(run, name, r.Unsound, r.Error))
 		}
 		return all
 	}
-	if run.UntilSeq > 0 || run.Kind == RunReplay || len(run.With) > 0 {
+	if run.UntilSeq > 0 || run.Kind == RunReplay {
 		return nil
 	}
 	for _, p := range r.Projections {

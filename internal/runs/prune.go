@@ -65,8 +65,10 @@ var prunable = []string{outbox.OutcomeMatch, outbox.OutcomeReplayed, outbox.Outc
 // while there is more to delete. It writes nothing if there is nothing to delete.
 func (rs *Runs) Prune(ctx context.Context) (more bool, err error) {
 	for _, kind := range outbox.RunKinds {
-		if err := rs.pruneFiles(ctx, kind); err != nil {
-			return false, err
+		if kind.ReadsOnly() { // the others have none
+			if err := rs.pruneFiles(ctx, kind); err != nil {
+				return false, err
+			}
 		}
 		id, err := rs.runToPrune(ctx, kind)
 		if err != nil {

@@ -291,7 +291,7 @@ func (rs *Runs) LastVerified(ctx context.Context, loaded []outbox.ProjectionInfo
 	}
 	for _, r := range latest.Items {
 		missing := func(p outbox.ProjectionInfo) bool { return !slices.Contains(r.Projections, p.Name) }
-		if r.All && len(r.With) == 0 && r.Campaigns.Done > 0 && r.UntilSeq == 0 && r.FinishedAt != nil && !slices.ContainsFunc(loaded, missing) {
+		if r.All && r.OfLoaded() && r.Campaigns.Done > 0 && r.UntilSeq == 0 && r.FinishedAt != nil && !slices.ContainsFunc(loaded, missing) {
 			return &r, nil
 		}
 	}

@@ -435,7 +435,7 @@ func (r *runner) end(ctx context.Context, stopping bool, cause, err error) error
 func (r *runner) markBuilt(ctx context.Context) error {
 	run := r.lease.Run
 	switch {
-	case !run.All || len(run.With) > 0 || run.Kind != outbox.RunRebuild && run.Kind != outbox.RunVerify:
+	case !run.All || !run.OfLoaded() || run.Kind != outbox.RunRebuild && run.Kind != outbox.RunVerify:
 		return nil
 	case run.Kind == outbox.RunVerify:
 		ended, err := r.worker.Runs.Get(ctx, run.ID)

@@ -364,7 +364,7 @@ func RunResultPage(p Page, v RunResultView) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			if len(v.Run.With) == 0 {
+			if v.Run.OfLoaded() {
 				templ_7745c5c3_Err = otherVersions(p, v.Run.Projections...).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
@@ -867,7 +867,7 @@ func projectionResult(p Page, v RunResultView, one outbox.ProjectionResult) temp
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		if len(v.Result.Projections) > 1 && len(v.Run.With) == 0 {
+		if len(v.Result.Projections) > 1 && v.Run.OfLoaded() {
 			templ_7745c5c3_Err = runActions(p, v.Result.CampaignID, one.Projection).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err

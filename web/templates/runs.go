@@ -210,7 +210,7 @@ func runVersions(r outbox.Run) []namedText {
 
 // versionsTitle says which versions runVersions are.
 func versionsTitle(r outbox.Run) string {
-	if len(r.With) > 0 {
+	if !r.OfLoaded() {
 		return "Loaded at the start"
 	}
 	return "Projections"

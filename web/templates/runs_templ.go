@@ -1039,7 +1039,7 @@ func RunLive(p Page, v RunView) templ.Component {
 				return templ_7745c5c3_Err
 			}
 		}
-		if k := v.Run.Kind; k == outbox.RunVerify && v.Run.Counts.Drifted > 0 && len(v.Run.With) == 0 || k == outbox.RunRebuild && !v.Run.Status.Active() {
+		if k := v.Run.Kind; k == outbox.RunVerify && v.Run.Counts.Drifted > 0 && v.Run.OfLoaded() || k == outbox.RunRebuild && !v.Run.Status.Active() {
 			templ_7745c5c3_Err = otherVersions(p, v.Run.Projections...).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
@@ -1922,7 +1922,7 @@ func runActForms(p Page, v RunView) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			if r.Kind == outbox.RunVerify && r.Counts.Drifted > 0 && r.UntilSeq == 0 && len(r.With) == 0 && len(p.outdatedOf(r)) == 0 {
+			if r.Kind == outbox.RunVerify && r.Counts.Drifted > 0 && r.UntilSeq == 0 && r.OfLoaded() && len(p.outdatedOf(r)) == 0 {
 				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 119, "<a class=\"button\" href=\"")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err

@@ -45,7 +45,7 @@ func RunSentence(p Page, r outbox.Run) string {
 // outdatedOf are the projections of a verify that other versions are loaded of now, in any campaign: what
 // it found says nothing of the loaded ones.
 func (p Page) outdatedOf(r outbox.Run) (outdated []outbox.Verification) {
-	if r.Kind != outbox.RunVerify || len(p.Loaded) == 0 || len(r.With) > 0 {
+	if r.Kind != outbox.RunVerify || len(p.Loaded) == 0 || !r.OfLoaded() {
 		return nil
 	}
 	for _, name := range r.Projections {
