@@ -523,10 +523,9 @@ var postgres struct {
 	err    error
 }
 
-// postgresServer returns the server, which it starts on first use. Each process of the program has
-// some twenty connections.
+// postgresServer returns the server, which it takes on first use.
 func postgresServer(t *testing.T) *pgtest.Server {
-	postgres.start.Do(func() { postgres.server, postgres.err = pgtest.Start("max_connections=1000") })
+	postgres.start.Do(func() { postgres.server, postgres.err = pgtest.Shared() })
 	must.OK(t, postgres.err)
 	return postgres.server
 }

@@ -81,7 +81,7 @@ func (h *theatre) prepare(t *testing.T, p dbtest.Pair) error {
 
 // postgres is a server for all tests of this package.
 var postgres = sync.OnceValues(func() (*pgtest.Server, error) {
-	server, err := pgtest.Start()
+	server, err := pgtest.Shared()
 	if err == nil {
 		share(server.Stop)
 	}

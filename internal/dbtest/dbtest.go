@@ -1,5 +1,5 @@
 // Package dbtest runs the tests of a package on both databases: once with
-// SQLite files, once with a private PostgreSQL server.
+// SQLite files, once with PostgreSQL.
 //
 //	func TestMain(m *testing.M) {
 //		os.Exit(dbtest.Main(m, "^TestClaim", func(p dbtest.Pair) error { … migrate p … }))
@@ -145,7 +145,7 @@ func onSQLite(prepare func(Pair) error, run func() int) (int, error) {
 }
 
 func onPostgres(prepare func(Pair) error, run func() int) (int, error) {
-	started, err := pgtest.Start()
+	started, err := pgtest.Shared()
 	if err != nil {
 		return 0, err
 	}

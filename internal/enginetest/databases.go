@@ -156,19 +156,25 @@ func askTest() int {
 var onPostgres answering
 
 type answering struct {
+	dir       string
 	listener  net.Listener
 	answering sync.WaitGroup
 }
 
-// open creates the function probe in the database. Program and socket are in the server's own directory, which its user can read and which is removed with
-// it.
+// open creates the function probe in the database. Program and socket are in a directory of their own in the server's, which its user can read and which
+// is removed with it.
 func (a *answering) open(database string) error {
 	address, err := url.Parse(dbtest.Server().URL("postgres"))
 	if err != nil {
 		return err
 	}
-	dir := address.Query().Get("host")
-	program, socket := filepath.Join(dir, probeProgram), filepath.Join(dir, probeSocket)
+	if a.dir, err = os.MkdirTemp(address.Query().Get("host"), "probes"); err != nil {
+		return err
+	}
+	if err := os.Chmod(a.dir, 0o755); err != nil {
+		return err
+	}
+	program, socket := filepath.Join(a.dir, probeProgram), filepath.Join(a.dir, probeSocket)
 	if err := copyThisProgram(program); err != nil {
 		return err
 	}
@@ -241,5 +247,6 @@ func (a *answering) close() {
 	if a.listener != nil {
 		a.listener.Close()
 		a.answering.Wait()
+		os.RemoveAll(a.dir)
 	}
 }

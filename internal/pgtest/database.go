@@ -2,8 +2,10 @@ package pgtest
 
 import (
 	"context"
+	"crypto/rand"
 	"fmt"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -12,7 +14,10 @@ import (
 	"github.com/jackc/pgx/v5/stdlib"
 )
 
-const template = "template_outboxweb"
+// mine begins the names of this process's databases on a server that it may share with others.
+var mine = "test_" + strings.ToLower(rand.Text()[:10])
+
+var template = mine + "_template"
 
 // patience bounds the waits of Database and its cleanup.
 const patience = time.Minute
@@ -28,7 +33,7 @@ func (s *Server) CreateDatabase(ctx context.Context, name string) error {
 }
 
 // Template creates the database that Database copies: prepare gets its URL, fills it and closes
-// its connections. After that it refuses connections. A server has one template; a second call
+// its connections. After that it refuses connections. A process has one template; a second call
 // is an error.
 func (s *Server) Template(ctx context.Context, prepare func(url string) error) error {
 	if err := s.CreateDatabase(ctx, template); err != nil {
@@ -57,7 +62,7 @@ func (s *Server) copyOf(tb testing.TB, of string) string {
 	tb.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	name := "test_" + strconv.FormatInt(clonesMade.Add(1), 10)
+	name := mine + "_" + strconv.FormatInt(clonesMade.Add(1), 10)
 	// Without fsync, copying files takes 23 ms and copying through the log 55 ms (40 tables). The
 	// option exists since PostgreSQL 15.
 	if err := s.exec(ctx, "create database "+name+" template "+of+" strategy file_copy"); err != nil {

@@ -122,7 +122,7 @@ func (j *janitor) run(line string) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if j.ended {
-		return fmt.Errorf("%s: the server was stopped", line)
+		return fmt.Errorf("%s: the server was stopped, or is another process's", line)
 	}
 	if _, err := io.WriteString(j.command, line+"\n"); err != nil {
 		return fmt.Errorf("%s: %w", line, err)

@@ -70,6 +70,23 @@ func TestServer_restartsRecoversAndLeavesNothing(t *testing.T) {
 	must.Equal(t, marks, 1, "marks after the crash")
 }
 
+func TestShared_isLeftAsItIs(t *testing.T) {
+	s := must.Get(Start()).Or(t)
+	t.Cleanup(func() { must.OK(t, s.Stop()) })
+	name, value, _ := strings.Cut(s.AsShared(), "=")
+	t.Setenv(name, value)
+	shared := must.Get(Shared()).Or(t)
+	t.Cleanup(func() { must.OK(t, shared.Stop()) })
+	must.OK(t, shared.Template(t.Context(), func(url string) error {
+		conn := connect(t, url)
+		_, err := conn.Exec(t.Context(), "create table marks (mark text primary key)")
+		return errors.Join(err, conn.Close(t.Context()))
+	}))
+	must.Get(connect(t, shared.Database(t)).Exec(t.Context(), "insert into marks values ('in a copy')")).Or(t)
+	must.Hold(t, shared.Restart(t.Context()) != nil && shared.Crash() != nil, "another process's server was ended")
+	must.Hold(t, s.Empty(t) != "", "it takes no more databases")
+}
+
 func TestStart_endsWithKilledProcess(t *testing.T) {
 	t.Parallel()
 	dir, kill := abandoned(t)

@@ -1,13 +1,12 @@
-// Package pgtest runs a PostgreSQL server for the tests of one package, with a
-// database for each test, and pgbouncer in front of it.
+// Package pgtest runs a PostgreSQL server for tests, with a database for each of them, and
+// pgbouncer in front of it.
 //
-// A test binary starts one server in TestMain and prepares the template that its tests' databases
-// are copied from, as package dbtest does.
+// A test binary takes one server in TestMain, the one that all packages share where there is one,
+// and prepares the template that its tests' databases are copied from, as package dbtest does.
 //
-// A test that restarts or crashes the server starts one of its own, or does
-// not run in parallel with others. Servers of several processes do not meet:
-// each listens on a Unix socket in a directory of its own only. A server ends
-// and its directory goes even when the process that started it is killed.
+// A test that restarts or crashes the server, or changes what is not a database's, starts one of
+// its own. Servers do not meet: each listens on a Unix socket in a directory of its own only. A
+// server ends and its directory goes even when the process that started it is killed.
 package pgtest
 
 import (
@@ -39,7 +38,7 @@ var defaults = []string{
 	"wal_level=minimal",
 	"max_wal_size=1GB",
 	"max_wal_senders=0",
-	"max_connections=300",
+	"max_connections=1000",
 	"shared_buffers=64MB",
 	"autovacuum=off",
 	"jit=off",
@@ -51,6 +50,24 @@ type Server struct {
 	admin   *sql.DB // the database postgres
 
 	mu sync.Mutex // held while the server starts and ends
+}
+
+// sharedEnv names the directory of a server that another process has started for this one and others.
+const sharedEnv = "TEST_POSTGRES"
+
+// AsShared is the environment variable that makes Shared of another process this server.
+func (s *Server) AsShared() string { return sharedEnv + "=" + s.janitor.dir }
+
+// Shared is the server that this process shares with others, or a new one where there is none. A
+// shared one cannot be restarted, and Stop only leaves it.
+func Shared() (*Server, error) {
+	dir := os.Getenv(sharedEnv)
+	if dir == "" {
+		return Start()
+	}
+	s := &Server{janitor: &janitor{dir: dir, ended: true}}
+	s.open()
+	return s, nil
 }
 
 // Start initialises and starts a server in a directory of its own. settings are further lines

@@ -356,7 +356,7 @@ func startedBeside(f *fixture, lock string, statements ...string) error {
 			f.TB.Fatalf("it did not wait: %v", err)
 		default:
 		}
-		return f.Number(`select count(*) from pg_locks where locktype = $1 and not granted`, lock) > 0
+		return f.Number(`select count(*) from pg_locks join pg_stat_activity using (pid) where locktype = $1 and not granted and datname = current_database()`, lock) > 0
 	})
 	must.OK(f.TB, other.Commit())
 	return <-answer
