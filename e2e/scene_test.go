@@ -64,7 +64,7 @@ func startScene(t *testing.T, row killRow) *scene {
 		seed = rand.Uint64()
 	}
 	t.Logf("note: -kill-seed %d", seed)
-	s := &scene{t: t, random: rand.New(rand.NewPCG(seed, 0)), servers: make([]*server, 2), hooks: newHooks(t, seed)}
+	s := &scene{t: t, random: rand.New(rand.NewPCG(seed, 0)), servers: make([]*server, *killServers), hooks: newHooks(t, seed)}
 	s.create(row.database)
 	s.past = databases{dir: s.d.dir, url: s.d.url}
 	s.commands = writeProjections(t, historyProjections)
@@ -243,7 +243,16 @@ func (s *scene) suspend() {
 		return held
 	})
 	before := frozen.metric(t, fenced)
-	freeze(t, frozen)
+	writer := connect(t, s.past.journal(), "_txlock=immediate&_pragma=busy_timeout(1000)")
+	eventually(t, patience, "it is stopped where no other waits for its lock of an SQLite file", func() (bool, string) {
+		freeze(t, frozen)
+		tx, err := writer.BeginTx(t.Context(), nil)
+		if err != nil {
+			frozen.signal(t, syscall.SIGCONT)
+			return false, err.Error()
+		}
+		return tx.Rollback() == nil, ""
+	})
 	letGo()
 	s.awaitTakeOver(victim)
 	deliver()
@@ -364,8 +373,9 @@ func holdUp(t *testing.T, d databases) (letGo func()) {
 }
 
 var (
-	kills    = flag.Int("kills", 0, "how often each row of TestKills kills, in one way after the other; 0 is in half of its ways, and in a soak three times in each")
-	killSeed = flag.Uint64("kill-seed", 0, "the seed of the moments at which TestKills kills; 0 takes a new one")
+	kills       = flag.Int("kills", 0, "how often each row of TestKills kills, in one way after the other; 0 is in half of its ways, and in a soak three times in each")
+	killServers = flag.Int("kill-servers", 2, "how many servers TestKills has on one pair of databases")
+	killSeed    = flag.Uint64("kill-seed", 0, "the seed of the moments at which TestKills kills; 0 takes a new one")
 )
 
 // ways are who is killed at what. Each leaves as many servers as there were.
@@ -424,12 +434,13 @@ var killRows = []killRow{
 		"a server that moves rows", "a writer of the service", "a server that starts", "all servers", "a server at any moment", // the other row begins with the others
 		"a server in a wave", "a server in a delivery", "a server in a rebuild", "a server that is asked to end", "a command that appends"}},
 	{name: "suspended", database: "postgres", ways: []string{"a server that was suspended"}},
+	{name: "suspended on SQLite", database: "sqlite", ways: []string{"a server that was suspended"}},
 	{name: "behind a pooler", database: "pooler", ways: []string{"a server in a wave", "a server that is asked to end", "a server at any moment"}},
 	{name: "applying inline", database: "sqlite", mode: "inline_apply_only", ways: []string{"a server at any moment", "all servers", "a server that is asked to end"}},
 	{name: "the databases' server", database: "own", flags: []string{"--lease", "10m"}, ways: []string{"the databases' server"}},
 }
 
-// Two servers on one pair of databases apply what is appended to them, move what a service commits,
+// Servers on one pair of databases apply what is appended to them, move what a service commits,
 // deliver to three destinations, and rebuild; they and others are killed again and again. Everything
 // that was acknowledged or committed must be in the journal once, and applied and delivered in
 // order, and what was begun must be completed by the next process.
