@@ -171,7 +171,7 @@ func (a *answering) open(database string) error {
 	if a.dir, err = os.MkdirTemp(address.Query().Get("host"), "probes"); err != nil {
 		return err
 	}
-	if err := os.Chmod(a.dir, 0o755); err != nil {
+	if err := os.Chmod(a.dir, 0o777); err != nil { // the server's user removes it with its own
 		return err
 	}
 	program, socket := filepath.Join(a.dir, probeProgram), filepath.Join(a.dir, probeSocket)
