@@ -36,12 +36,13 @@ var mayImport = map[string][]string{
 
 	"internal/readmodel":  {"internal/outbox", "internal/sqldb"},
 	"internal/store":      {"internal/outbox", "internal/sqldb", "internal/migrations", "internal/readmodel", "internal/loop"},
+	"internal/samples":    {"internal/outbox", "internal/sqldb", "internal/readmodel", "internal/store"},
 	"internal/projection": {"internal/outbox"},
 	"internal/loop":       {"internal/outbox"},
 
-	"internal/worker":                 {"internal/outbox", "internal/sqldb", "internal/readmodel", "internal/store", "internal/maintenance", "internal/projection", "internal/loop", "internal/metrics", "internal/redact"},
+	"internal/worker":                 {"internal/outbox", "internal/sqldb", "internal/readmodel", "internal/samples", "internal/store", "internal/maintenance", "internal/projection", "internal/loop", "internal/metrics", "internal/redact"},
 	"internal/maintenance":            {"internal/outbox", "internal/sqldb", "internal/readmodel", "internal/store"},
-	"internal/operations":             {"internal/outbox", "internal/sqldb", "internal/readmodel", "internal/store", "internal/loop"},
+	"internal/operations":             {"internal/outbox", "internal/sqldb", "internal/readmodel", "internal/samples", "internal/store", "internal/loop"},
 	"internal/search":                 {"internal/outbox", "internal/sqldb", "internal/store"},
 	"internal/tokens":                 {"internal/outbox", "internal/sqldb", "internal/store"},
 	"internal/runs":                   {"internal/outbox", "internal/sqldb", "internal/readmodel", "internal/store", "internal/projection", "internal/loop"},
@@ -63,12 +64,12 @@ var mayImport = map[string][]string{
 	"docs":              {},
 	"web/static":        {},
 	"web/templates":     {"internal/finding", "internal/outbox", "internal/request", "web/static", "docs"},
-	"internal/handlers": {"internal/finding", "internal/facts", "internal/outbox", "internal/request", "internal/readmodel", "internal/store", "internal/search", "internal/maintenance", "internal/operations", "internal/runs", "internal/timetravel", "internal/publishing", "internal/tokens", "internal/alerts", "internal/intake", "internal/auth", "internal/metrics", "internal/redact", "web/templates", "web/static", "docs"},
+	"internal/handlers": {"internal/finding", "internal/facts", "internal/outbox", "internal/request", "internal/readmodel", "internal/samples", "internal/store", "internal/search", "internal/maintenance", "internal/operations", "internal/runs", "internal/timetravel", "internal/publishing", "internal/tokens", "internal/alerts", "internal/intake", "internal/auth", "internal/metrics", "internal/redact", "web/templates", "web/static", "docs"},
 
 	"github.com/outboxweb/outboxweb": {"internal/alerts", "internal/auth", "internal/engine", "internal/handlers", "internal/intake", "internal/outbox", "internal/projection", "internal/publishing/destination", "internal/store"},
 	"examples/shop":                  {"github.com/outboxweb/outboxweb", "intake"},
 
-	"internal/engine": {"internal/facts", "internal/loop", "internal/outbox", "internal/intake", "internal/store", "internal/search", "internal/maintenance", "internal/operations", "internal/runs", "internal/timetravel", "internal/projection", "internal/publishing", "internal/publishing/destination", "internal/tokens", "internal/alerts", "internal/worker", "internal/metrics", "internal/redact", "internal/handlers"},
+	"internal/engine": {"internal/facts", "internal/loop", "internal/outbox", "internal/intake", "internal/samples", "internal/store", "internal/search", "internal/maintenance", "internal/operations", "internal/runs", "internal/timetravel", "internal/projection", "internal/publishing", "internal/publishing/destination", "internal/tokens", "internal/alerts", "internal/worker", "internal/metrics", "internal/redact", "internal/handlers"},
 
 	"internal/apitest":      {},
 	"internal/cputest":      {},
@@ -77,7 +78,7 @@ var mayImport = map[string][]string{
 	"internal/pgtest":       {"internal/must"},
 	"internal/pgtest/share": {"internal/pgtest"},
 	"internal/dbtest":       {"internal/must", "internal/pgtest", "internal/size"},
-	"internal/storetest":    {"internal/outbox", "internal/readmodel", "internal/store", "internal/maintenance", "internal/dbtest", "internal/must"},
+	"internal/storetest":    {"internal/outbox", "internal/readmodel", "internal/samples", "internal/store", "internal/maintenance", "internal/dbtest", "internal/must"},
 	"internal/enginetest":   {"internal/outbox", "internal/store", "internal/projection", "internal/operations", "internal/runs", "internal/worker", "internal/dbtest", "internal/must", "internal/size", "internal/storetest"},
 	"internal/corpus":       {"internal/outbox", "internal/sample", "internal/must", "internal/size"},
 	"e2e":                   {"intake", "internal/apitest", "internal/pgtest", "internal/must", "internal/size"},

@@ -19,6 +19,7 @@ import (
 	"github.com/outboxweb/outboxweb/internal/publishing"
 	"github.com/outboxweb/outboxweb/internal/redact"
 	"github.com/outboxweb/outboxweb/internal/runs"
+	"github.com/outboxweb/outboxweb/internal/samples"
 	"github.com/outboxweb/outboxweb/internal/search"
 	"github.com/outboxweb/outboxweb/internal/store"
 	"github.com/outboxweb/outboxweb/internal/tokens"
@@ -28,6 +29,7 @@ import (
 // Engine is a store with the packages that work on it.
 type Engine struct {
 	*store.Store
+	*samples.Samples
 	Maintenance *maintenance.Maintenance
 	Search      *search.Search
 	Tokens      *tokens.Tokens
@@ -40,7 +42,8 @@ type Engine struct {
 
 // Wire builds the engine around a store that is not in use yet.
 func Wire(st *store.Store) *Engine {
-	e := &Engine{Store: st, Maintenance: maintenance.New(st), Search: search.New(st), Tokens: tokens.New(st), Operations: operations.New(st), Runs: runs.New(st), Publishing: publishing.NewProgress(st), Intake: intake.New(st)}
+	kept := samples.New(st)
+	e := &Engine{Store: st, Samples: kept, Maintenance: maintenance.New(st), Search: search.New(st), Tokens: tokens.New(st), Operations: operations.New(st, kept), Runs: runs.New(st), Publishing: publishing.NewProgress(st), Intake: intake.New(st)}
 	e.Facts = &facts.Facts{Store: st, Operations: e.Operations, Runs: e.Runs, Publishing: e.Publishing, Intake: e.Intake}
 	e.Facts.Begin()
 	return e

@@ -90,7 +90,7 @@ func NewMetrics(e *Engine, version, revision string) *metrics.Metrics {
 // New makes a process, which does nothing until Run.
 func New(c Config) *Process {
 	e := c.Engine
-	w := worker.New(worker.Config{Store: e.Store, Set: c.Set, Metrics: c.Metrics, Logger: c.Logger, Mode: e.Mode(), Campaigns: c.Campaigns, BatchSize: c.BatchSize, BatchBytes: c.BatchBytes,
+	w := worker.New(worker.Config{Store: e.Store, Samples: e.Samples, Set: c.Set, Metrics: c.Metrics, Logger: c.Logger, Mode: e.Mode(), Campaigns: c.Campaigns, BatchSize: c.BatchSize, BatchBytes: c.BatchBytes,
 		PollInterval: c.PollInterval, Lease: c.Lease, Build: c.Version, Concurrency: c.Concurrency, Redact: c.Redact})
 	e.WorkOnRuns(w, runs.WorkerConfig{PollInterval: w.PollInterval, Lease: w.Lease, Parallel: c.RunParallel, Rate: c.RunRate, VerifyEvery: c.VerifyEvery})
 	if w.Mode != outbox.ModeShadow {
@@ -210,7 +210,7 @@ func (p *Process) Refused() func(why string) {
 // what comes from the process is filled in.
 func (p *Process) Handler(h handlers.Config) http.Handler {
 	e := p.Engine
-	h.Store, h.Search, h.Operations, h.Runs, h.Tokens, h.Publishers, h.Alerts = e.Store, e.Search, e.Operations, e.Runs, e.Tokens, e.Publishing, p.Alerts
+	h.Store, h.Samples, h.Search, h.Operations, h.Runs, h.Tokens, h.Publishers, h.Alerts = e.Store, e.Samples, e.Search, e.Operations, e.Runs, e.Tokens, e.Publishing, p.Alerts
 	h.Intake, h.Facts = e.Intake, e.Facts
 	h.Mode, h.Version, h.Projections, h.Redact, h.Metrics, h.Logger = e.Mode(), p.Version, p.Set.Infos(), p.Redact, p.Metrics, p.Logger
 	h.Travel, h.Explain = p.travel, e.Explainer(p.Set, p.travel, time.Second)

@@ -227,7 +227,7 @@ func openSet(tb testing.TB, p dbtest.Pair, set *projection.Set, options []Option
 	o.Mode = o.Worker.Mode
 	f := storetest.OpenBoth(tb, p, o.Clock, func(s *store.Options) { *s = o.Options })
 	must.OK(tb, runs.Install(tb.Context(), f.Store, set))
-	o.Worker.Store, o.Worker.Set = f.Store, set
+	o.Worker.Store, o.Worker.Samples, o.Worker.Set = f.Store, f.Samples, set
 	b := &Engine{Rooms: RoomsOf(f), Worker: worker.New(o.Worker), Set: set}
 	b.Infos = set.Infos()
 	w := b.Worker

@@ -33,7 +33,7 @@ func OwnRooms(t *testing.T, change ...func(*store.Options)) *Rooms {
 
 // RoomsOf adds operations and runs to a store that is not in use yet.
 func RoomsOf(f *storetest.Fixture) *Rooms {
-	return &Rooms{Fixture: f, Operations: operations.New(f.Store), Runs: runs.New(f.Store), Infos: LoadedRuns}
+	return &Rooms{Fixture: f, Operations: operations.New(f.Store, f.Samples), Runs: runs.New(f.Store), Infos: LoadedRuns}
 }
 
 // Beside is another process on the same databases.

@@ -45,7 +45,7 @@ func TestFailures_groupRowsByWhatWentWrongAndPinNotes(t *testing.T) {
 
 func TestHistory_isTheSameForPageAndAPI(t *testing.T) {
 	s := ownSite(t).seed("c-1", "a", "b")
-	must.OK(t, s.store.Sample(context.Background()))
+	must.OK(t, s.kit.Sample(context.Background()))
 	s.get("/api/v1/history").want(t, 200, `"span":"hour"`, `"pending":2`, `"step_seconds":60`)
 	s.get("/api/v1/history?span=day").want(t, 200, `"span":"day"`)
 	s.get("/api/v1/history?span=year").want(t, 422, "use hour or day")
@@ -64,7 +64,7 @@ func TestHistory_isTheSameForPageAndAPI(t *testing.T) {
 func TestCampaign_chartShowsHowFarBehindItWas(t *testing.T) {
 	s := ownSite(t).trouble()
 	s.get("/campaigns/c-1").want(t, 200, "peak 3 at ") // in the running minute, without a sample
-	must.OK(t, s.store.Sample(context.Background()))
+	must.OK(t, s.kit.Sample(context.Background()))
 	s.get("/campaigns/c-1").want(t, 200, "Events behind, sampled each minute; 0 if behind for less than 5 s, peak 3 at ")
 	s.get("/campaigns/c-2").want(t, 200).lacks(t, "peak ")
 	s.get("/charts").want(t, 200, "c-1: at worst 3 events behind")

@@ -97,9 +97,9 @@ func newSiteWith(t testing.TB, sub dbtest.Pair, o store.Options, change ...func(
 	s.store = must.Get(store.Open(context.Background(), o)).Or(t)
 	t.Cleanup(func() { must.OK(t, s.store.Close()) })
 	s.kit = storetest.Around(t, s.store, sub, nil)
-	s.operations, s.runs, s.tokens = operations.New(s.store), runs.New(s.store), tokens.New(s.store)
+	s.operations, s.runs, s.tokens = operations.New(s.store, s.kit.Samples), runs.New(s.store), tokens.New(s.store)
 	c := Config{
-		Store: s.store, Search: search.New(s.store), Operations: s.operations, Runs: s.runs, Tokens: s.tokens, Publishers: publishing.NewProgress(s.store), Intake: intake.New(s.store), Mode: outbox.ModeOutbox, Version: "test", Metrics: metrics.New(s.store.Summary), Now: now,
+		Store: s.store, Samples: s.kit.Samples, Search: search.New(s.store), Operations: s.operations, Runs: s.runs, Tokens: s.tokens, Publishers: publishing.NewProgress(s.store), Intake: intake.New(s.store), Mode: outbox.ModeOutbox, Version: "test", Metrics: metrics.New(s.store.Summary), Now: now,
 		Logger: slog.New(slog.DiscardHandler),
 		Projections: []outbox.ProjectionInfo{{Name: "campaigns", Version: "v1", Tables: []string{"campaigns"},
 			EventTypes: []string{"campaign.created"}, OnFailure: "block", Source: "builtin:campaigns"}},

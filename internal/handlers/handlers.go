@@ -59,6 +59,7 @@ import (
 	"github.com/outboxweb/outboxweb/internal/publishing"
 	"github.com/outboxweb/outboxweb/internal/redact"
 	"github.com/outboxweb/outboxweb/internal/runs"
+	"github.com/outboxweb/outboxweb/internal/samples"
 	"github.com/outboxweb/outboxweb/internal/search"
 	"github.com/outboxweb/outboxweb/internal/store"
 	"github.com/outboxweb/outboxweb/internal/timetravel"
@@ -67,10 +68,11 @@ import (
 	"github.com/outboxweb/outboxweb/web/templates"
 )
 
-// Config configures the handlers. Store, Search, Operations, Runs, Tokens, Publishers, Intake and Metrics
+// Config configures the handlers. Store, Samples, Search, Operations, Runs, Tokens, Publishers, Intake and Metrics
 // are required.
 type Config struct {
 	Store      *store.Store
+	Samples    *samples.Samples
 	Search     *search.Search
 	Operations *operations.Operations
 	Runs       *runs.Runs

@@ -126,13 +126,13 @@ func (s *server) readCampaign(ctx context.Context, id string, q campaignPageQuer
 		}
 	}
 	v.History.Range = over
-	if v.History.Points, err = s.Store.CampaignHistory(ctx, id, over); err != nil {
+	if v.History.Points, err = s.Samples.CampaignHistory(ctx, id, over); err != nil {
 		return v, err
 	}
 	if w := over.Window(s.Now()); w.To.After(w.Now) {
 		v.History.Points = append(v.History.Points, outbox.CampaignPoint{At: w.Now, LagEvents: c.LagEvents()})
 	}
-	if v.History.Markers, err = s.Store.History(ctx, over); err != nil {
+	if v.History.Markers, err = s.Samples.History(ctx, over); err != nil {
 		return v, err
 	}
 	v.History.Markers.Markers = slices.DeleteFunc(slices.Clone(v.History.Markers.Markers), func(m outbox.Marker) bool { return !m.About(id) })

@@ -43,7 +43,7 @@ type wholeHistory struct {
 }
 
 func (s *server) history(ctx context.Context, over outbox.Range) (h wholeHistory, err error) {
-	if h.History, err = s.Store.History(ctx, over); err != nil {
+	if h.History, err = s.Samples.History(ctx, over); err != nil {
 		return h, err
 	}
 	lags, err := s.Publishers.LagSeries(ctx, over)
@@ -51,7 +51,7 @@ func (s *server) history(ctx context.Context, over outbox.Range) (h wholeHistory
 		return h, err
 	}
 	h.Series = append(h.Series[:len(h.Series):len(h.Series)], lags...)
-	h.Heatmap, err = s.Store.Heatmap(ctx, over)
+	h.Heatmap, err = s.Samples.Heatmap(ctx, over)
 	return h, err
 }
 

@@ -32,7 +32,7 @@ func (s *server) failuresPage(w http.ResponseWriter, r *http.Request) error {
 	if view.Quarantined, view.More, err = s.Store.ReadModel().QuarantineCauses(r.Context()); err != nil {
 		return err
 	}
-	if h, err := s.Store.History(r.Context(), outbox.Range{Name: outbox.RangeDay}); err == nil {
+	if h, err := s.Samples.History(r.Context(), outbox.Range{Name: outbox.RangeDay}); err == nil {
 		view.Markers = h.Markers // without them the page is worth reading, too
 	}
 	return s.renderActed(w, r, p, pageOf(templates.FailuresPage, view), pageOf(templates.FailuresLive, view))
@@ -97,6 +97,6 @@ func (s *server) readCampaignHistory(ctx context.Context, id string, over outbox
 	if _, err := s.Store.Campaign(ctx, id); err != nil {
 		return none, err
 	}
-	points, err := s.Store.CampaignHistory(ctx, id, over)
+	points, err := s.Samples.CampaignHistory(ctx, id, over)
 	return listOf(points), err
 }

@@ -160,7 +160,7 @@ func (s *server) queryOverview(ctx context.Context, over outbox.Range) (v templa
 		return v, err
 	}
 	v.Range, v.Summary, v.Publishers, v.Findings = over, facts.Summary, facts.Publishers, facts.Findings
-	if v.History, err = s.Store.History(ctx, over); err != nil {
+	if v.History, err = s.Samples.History(ctx, over); err != nil {
 		return v, err
 	}
 	if v.Summary.Counts.Failed+v.Summary.Counts.Dead > 0 || s.Mode == outbox.ModeShadow {

@@ -29,7 +29,7 @@ func (s *server) publishersPage(w http.ResponseWriter, r *http.Request) error {
 	if v.Range, err = s.readRange(r); err != nil {
 		return err
 	}
-	if v.History, err = s.Store.History(r.Context(), v.Range); err != nil {
+	if v.History, err = s.Samples.History(r.Context(), v.Range); err != nil {
 		return err
 	}
 	if v.History.Series, err = s.Publishers.LagSeries(r.Context(), v.Range); err != nil {

@@ -20,7 +20,7 @@ func (s *server) instancesPage(w http.ResponseWriter, r *http.Request) error {
 	if v.List, err = s.Store.Instances(r.Context()); err != nil {
 		return err
 	}
-	if v.History, err = s.Store.History(r.Context(), v.Range); err != nil && r.Context().Err() == nil {
+	if v.History, err = s.Samples.History(r.Context(), v.Range); err != nil && r.Context().Err() == nil {
 		// The list tells of a damaged database: it must not need every table.
 		slog.ErrorContext(r.Context(), "the chart of instances is not available", "error", err)
 	}

@@ -116,7 +116,7 @@ func (s *server) projectionPage(w http.ResponseWriter, r *http.Request) error {
 	if view.Range, err = s.readRange(r); err != nil {
 		return err
 	}
-	if view.History, err = s.Store.History(r.Context(), view.Range); err != nil {
+	if view.History, err = s.Samples.History(r.Context(), view.Range); err != nil {
 		return err
 	}
 	p := s.actingPage(r, "Projection "+view.Name, "Projections", "")

@@ -156,7 +156,7 @@ func TestSeek_saysWhatItDoesAndAsks(t *testing.T) {
 	s.post(archivePath+"/seek", `{"to":"head","dry_run":true}`).want(t, 200, `"from":1`, `"to":4`, `"skips":2`)
 	s.post(archivePath+"/seek", `{"time":"2026-11-20"}`).want(t, 200, `"to":0`, `"repeats":1`)
 	s.get(archivePath+"/history").want(t, 200, `"lag_events":3`, `"span":"hour"`)
-	must.OK(t, s.store.Sample(context.Background()))
+	must.OK(t, s.kit.Sample(context.Background()))
 	h := decodeAs[outbox.PublisherHistory](t, s.get(archivePath+"/history?span=hour").want(t, 200))
 	n := len(h.Points)
 	must.Hold(t, n != 0 && h.Points[n-1].LagEvents == 3 && h.StepSeconds == 60, "history %+v", h)

@@ -112,7 +112,7 @@ func (s *server) around(ctx context.Context) outbox.Surroundings {
 	if err != nil {
 		return outbox.Surroundings{Mode: s.Mode}
 	}
-	pace, err := s.Store.Pace(ctx)
+	pace, err := s.Samples.Pace(ctx)
 	if err != nil {
 		pace = 0
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/outboxweb/outboxweb/internal/loop"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/readmodel"
+	"github.com/outboxweb/outboxweb/internal/samples"
 	"github.com/outboxweb/outboxweb/internal/sqldb"
 	"github.com/outboxweb/outboxweb/internal/store"
 )
@@ -21,16 +22,17 @@ import (
 // It is safe for concurrent use, also by several processes.
 type Operations struct {
 	core    *store.Store
+	samples *samples.Samples
 	started loop.Signal  // signalled when a caller of this process started an operation
 	pause   atomic.Int64 // time until operations are checked again, in nanoseconds; 0 when none was running
 }
 
 // New must be called once per store, before the store is used. From then on rows requeued by an
 // operation die at their first failure, in whatever process settles it.
-func New(core *store.Store) *Operations {
+func New(core *store.Store, samples *samples.Samples) *Operations {
 	core.OnFailure(failedAgain)
 	core.OnSummary(func(context.Context, *outbox.Summary) func(*store.Tx, *outbox.Summary) error { return count })
-	return &Operations{core: core, started: loop.NewSignal(1)}
+	return &Operations{core: core, samples: samples, started: loop.NewSignal(1)}
 }
 
 // tx is a transaction on the journal.

@@ -124,7 +124,7 @@ func (ops *Operations) Preview(ctx context.Context, selection outbox.Selection, 
 	if err != nil {
 		return outbox.OperationPreview{}, err
 	}
-	pace, err := ops.core.Pace(ctx)
+	pace, err := ops.samples.Pace(ctx)
 	if err != nil {
 		return outbox.OperationPreview{}, err
 	}

@@ -249,7 +249,7 @@ func (t *Tx) expect(o outbox.Command, row outbox.Row, c *CampaignRow, now int64)
 // AuditEntry reads one audit record. A missing one is outbox.ErrNotFound.
 func (s *Store) AuditEntry(ctx context.Context, id int64) (outbox.AuditEntry, error) {
 	found, err := reading(ctx, s, fmt.Sprintf("read audit record %d", id), func(t *Tx) (sqldb.Stretch[outbox.AuditEntry], error) {
-		return auditList(outbox.AuditFilter{}).Read(t, sqldb.Place{Key: []any{id + 1}}, 1)
+		return AuditList(outbox.AuditFilter{}).Read(t, sqldb.Place{Key: []any{id + 1}}, 1)
 	})
 	if err != nil {
 		return outbox.AuditEntry{}, err
@@ -272,7 +272,7 @@ func (s *Store) AuditEntryOfKey(ctx context.Context, key string) (int64, error) 
 // page scans a bounded number of records and may end early, with Partial set.
 func (s *Store) AuditLog(ctx context.Context, f outbox.AuditFilter) (outbox.Page[outbox.AuditEntry], error) {
 	return reading(ctx, s, "list acts", func(t *Tx) (outbox.Page[outbox.AuditEntry], error) {
-		page, err := auditList(f).Page(t, f.Cursor, f.Limit)
+		page, err := AuditList(f).Page(t, f.Cursor, f.Limit)
 		if err != nil || sqldb.Told(&page) {
 			return page, err
 		}
@@ -296,7 +296,7 @@ func (s *Store) AuditLog(ctx context.Context, f outbox.AuditFilter) (outbox.Page
 func (s *Store) AuditLogOf(ctx context.Context, limit int, targets ...outbox.Target) ([]outbox.AuditEntry, error) {
 	return reading(ctx, s, fmt.Sprintf("list the actions on %s", targets[0]), func(t *Tx) (all []outbox.AuditEntry, err error) {
 		for _, target := range targets {
-			found, err := auditList(outbox.AuditFilter{Target: target}).Read(t, sqldb.Place{}, limit)
+			found, err := AuditList(outbox.AuditFilter{Target: target}).Read(t, sqldb.Place{}, limit)
 			if err != nil {
 				return nil, err
 			}
@@ -309,7 +309,7 @@ func (s *Store) AuditLogOf(ctx context.Context, limit int, targets ...outbox.Tar
 
 // AuditLogInPages reads the audit records that f selects, page by page like RowsInPages.
 func (s *Store) AuditLogInPages(ctx context.Context, f outbox.AuditFilter) iter.Seq2[[]outbox.AuditEntry, error] {
-	return sqldb.InPages(ctx, s.journal.DB, auditList(f), f.Cursor)
+	return sqldb.InPages(ctx, s.journal.DB, AuditList(f), f.Cursor)
 }
 
 const selectAudit = `
@@ -329,7 +329,8 @@ order by id{desc}
 limit $3`)
 )
 
-func auditList(f outbox.AuditFilter) *sqldb.List[outbox.AuditEntry] {
+// AuditList is the list of the records that a filter selects, the latest first.
+func AuditList(f outbox.AuditFilter) *sqldb.List[outbox.AuditEntry] {
 	l := &sqldb.List[outbox.AuditEntry]{
 		Name: "acts" + sqldb.Towards(!f.Reverse), Query: auditAll, Scan: scanAuditEntry, Down: !f.Reverse,
 		Low: []any{int64(0)}, High: []any{int64(sqldb.FarFuture)},

@@ -71,7 +71,8 @@ func (s *Store) CampaignsInPages(ctx context.Context, f outbox.CampaignFilter) i
 // The sort keys. Each has an index over exactly this expression.
 const (
 	lagKey = `applied_seq - high_water_seq`
-	ageKey = `coalesce(oldest_enqueued_at, 4611686018427387904)`
+	// AgeKey is since when a campaign has waited, in microseconds; 1<<62 of one that does not wait.
+	AgeKey = `coalesce(oldest_enqueued_at, 4611686018427387904)`
 	// troubleKey is outbox.Campaign.Rank without what verifying found, which is not in the campaign's
 	// row.
 	troubleKey = `cast(case when head_status = 'dead' then 0 when head_status = 'failed' then 1 when diverged <> '' then 2 when oldest_enqueued_at is not null then 4 else 5 end as bigint)`
@@ -115,7 +116,7 @@ const idHasPart = `($3 = '' or replace(campaign_id, $3, '') <> campaign_id)`
 
 var (
 	CampaignsByLag     = byKey(lagKey)
-	campaignsByAge     = byKey(ageKey)
+	campaignsByAge     = byKey(AgeKey)
 	campaignsByTrouble = sqldb.BothWays(`
 select ` + CampaignColumns + foundColumn + `
 from (

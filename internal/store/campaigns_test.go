@@ -457,3 +457,22 @@ func (h *history) drainsAfterAll() {
 	h.holds()
 	h.checks()
 }
+
+func TestSeqBefore_findsEventsByTheirTime(t *testing.T) {
+	f := own(t)
+	var times []time.Time
+	for range 9 {
+		f.AppendN("a", 1)
+		times = append(times, f.Clock.Now())
+		f.Clock.Advance(time.Minute)
+	}
+	c := f.MustCampaign("a")
+	for i, at := range times {
+		for _, x := range []struct {
+			at   time.Time
+			want int
+		}{{at, i}, {at.Add(time.Second), i + 1}} {
+			must.Equal(t, must.Get(f.SeqBefore(f.Ctx, c, x.at)).Or(t), int64(x.want), "before", x.at, "seq")
+		}
+	}
+}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/aymanbagabas/go-udiff"
 
@@ -190,6 +191,35 @@ func (s *Store) Loaded(ctx context.Context, instance outbox.InstanceState, loade
 	}
 	return nil
 }
+
+const selectVersionLoads = `
+select projection, at, version, previous, host
+from projection_loads
+where at >= $1
+  and at < $2
+  and previous <> ''
+order by at desc
+limit 100`
+
+// VersionLoads are the loads of another version of a projection from one time until before another
+// (microseconds), the latest 100, in that order.
+func (t *Tx) VersionLoads(from, until int64) ([]outbox.VersionLoad, error) {
+	return sqldb.All(t, func(row sqldb.Row) (outbox.VersionLoad, error) {
+		var l outbox.VersionLoad
+		var at int64
+		err := row.Scan(&l.Projection, &at, &l.Version, &l.Previous, &l.Host)
+		l.At = sqldb.At(at)
+		return l, err
+	}, selectVersionLoads, from, until)
+}
+
+const (
+	// SamplesKept is how long samples and definitions are kept.
+	SamplesKept = 8 * 24 * time.Hour
+	// SamplesAhead is the largest accepted difference between the clocks of several processes. A
+	// sample further in the future was taken before a clock was set back.
+	SamplesAhead = time.Hour
+)
 
 // diffLines is the maximum length of a diff.
 const diffLines = 300

@@ -12,6 +12,7 @@ import (
 	"github.com/outboxweb/outboxweb/internal/publishing"
 	"github.com/outboxweb/outboxweb/internal/readmodel"
 	"github.com/outboxweb/outboxweb/internal/runs"
+	"github.com/outboxweb/outboxweb/internal/samples"
 	"github.com/outboxweb/outboxweb/internal/store"
 	"github.com/outboxweb/outboxweb/internal/storetest"
 )
@@ -313,7 +314,7 @@ func (f *fixture) useReads() {
 	f.must(f.ErrorGroups(f.Ctx))
 	f.Clock.Advance(2 * time.Minute)
 	f.ok(f.Sample(f.Ctx))
-	f.Count("w", new(store.Counts))
+	f.Count("w", new(samples.Counts))
 	f.ok(f.FlushCounts(f.Ctx), f.Heartbeat(f.Ctx, storetest.Killed(f.TB, "killed", began)))
 	f.must(f.Processes(f.Ctx))
 	f.ok(f.Loaded(f.Ctx, outbox.InstanceState{ID: "w"}, []outbox.Definition{{Projection: "p", Version: "1"}}))

@@ -287,3 +287,20 @@ func TestPostgresExamine_namesTheStatementWhereTheUserMayNot(t *testing.T) {
 	err := s.Examine(f.Ctx)
 	must.Hold(t, errors.Is(err, outbox.ErrSetup) && strings.Contains(err.Error(), "select setval('journal.events_position_seq', 3)"), "examine: got error %v", err)
 }
+
+// What a note changes is in the scenarios of the command.
+func TestNoteGroup_isPinnedAndTakenAway(t *testing.T) {
+	f := own(t)
+	f.Failing("boom", "a", 1)
+	for _, text := range []string{"waits for the fix of Monday", ""} {
+		note := must.Get(f.SetGroupNote(f.Ctx, ana("known"), "boom", text)).Or(t)
+		pinned := must.Get(f.ErrorGroups(f.Ctx)).Or(t).Groups[0].Note
+		must.Hold(t, (note != nil) == (text != "") && (pinned != nil) == (text != "") && (pinned == nil || pinned.Note == text && note.By == "ana"), "of %q there is %+v, pinned is %+v", text, note, pinned)
+	}
+	refused(t, storetest.No(f.SetGroupNote(f.Ctx, ana(""), "boom", string(make([]byte, 2001)))), outbox.ErrInvalid, "2001 bytes")
+	refused(t, storetest.No(f.SetGroupNote(f.Ctx, ana(""), "", "x")), outbox.ErrInvalid, "fingerprint")
+	refused(t, storetest.No(f.SetGroupNote(f.Ctx, ana(""), "never seen", "")), outbox.ErrNotFound, `no row failed with the fingerprint "never seen"`)
+	// A note changes no row, so a refusal does not mention it.
+	r := refused(t, storetest.No(f.RequeueRow(f.Ctx, ana(""), "a", 1)), outbox.ErrConflict, "not dead")
+	must.Hold(t, len(r.Detail) <= 80, "the refusal tells of the note: %s", r.Detail)
+}

@@ -3,8 +3,11 @@ package store
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
+	"sort"
+	"time"
 
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/sqldb"
@@ -80,7 +83,7 @@ order by entry_id desc
 limit $3`
 
 func (t *Tx) readActivity(h *outbox.EventHistory, c *CampaignRow) error {
-	acts, err := auditList(outbox.AuditFilter{CampaignID: c.ID, Seq: h.Seq, Outcome: outbox.AuditDone}).Read(t, sqldb.Place{}, activityTold)
+	acts, err := AuditList(outbox.AuditFilter{CampaignID: c.ID, Seq: h.Seq, Outcome: outbox.AuditDone}).Read(t, sqldb.Place{}, activityTold)
 	if err != nil {
 		return err
 	}
@@ -130,4 +133,19 @@ func (t *Tx) readApplied(h *outbox.EventHistory, c *CampaignRow) error {
 		h.Steps = append(h.Steps, step)
 	}
 	return err
+}
+
+// SeqBefore returns the seq of a campaign's last event that was recorded before a time, 0 if there
+// is none.
+func (s *Store) SeqBefore(ctx context.Context, c outbox.Campaign, at time.Time) (int64, error) {
+	limit, what := at.UnixMicro(), fmt.Sprintf("look for the events of campaign %q at a time", c.CampaignID)
+	return reading(ctx, s, what, func(t *Tx) (before int64, err error) {
+		before = int64(sort.Search(int(c.HighWaterSeq), func(i int) bool {
+			var when int64
+			found, failed := t.One([]any{&when}, selectAppended, c.CampaignID, i+1)
+			err = errors.Join(err, failed)
+			return found && when >= limit
+		}))
+		return before, err
+	})
 }

@@ -143,6 +143,11 @@ limit 1000`
 // instances lists the processes that are or were recently at work, without their leases.
 func (t *Tx) instances() ([]outbox.InstanceState, error) { return t.readInstances(selectInstances) }
 
+// RecentInstances lists those that were at work since a time, and those that have not ended.
+func (t *Tx) RecentInstances(since time.Time) ([]outbox.InstanceState, error) {
+	return t.readInstances(selectRecentInstances, since.UnixMicro())
+}
+
 func (t *Tx) readInstances(query string, args ...any) ([]outbox.InstanceState, error) {
 	all := []outbox.InstanceState{}
 	err := t.Each(func(rows sqldb.Row) error {

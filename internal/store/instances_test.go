@@ -164,7 +164,7 @@ func TestInstances_aKilledOneWasLastSeenAtItsLastWork(t *testing.T) {
 		seen := f.only().LastSeen
 		must.Hold(t, seen.Equal(killed), "it was last seen at %s, want %s, when it worked last", seen, killed)
 		f.Clock.Advance(5 * time.Second)
-		for _, p := range f.history(outbox.RangeHour) {
+		for _, p := range must.Get(f.beside().History(f.Ctx, outbox.Range{Name: outbox.RangeHour})).Or(t).Points {
 			must.Equal(t, p.LowerBound, p.From.Equal(killed.Truncate(time.Minute)), "counts from", "are lower bounds")
 		}
 	})

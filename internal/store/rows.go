@@ -68,7 +68,7 @@ func (s *Store) RowWithin(ctx context.Context, campaign string, seq, limit int64
 		if err := t.neighbours(&d, c); err != nil {
 			return err
 		}
-		acts, err := auditList(outbox.AuditFilter{CampaignID: campaign, Seq: seq}).Read(t, sqldb.Place{}, 20)
+		acts, err := AuditList(outbox.AuditFilter{CampaignID: campaign, Seq: seq}).Read(t, sqldb.Place{}, 20)
 		d.Activity = acts.Items
 		return err
 	})

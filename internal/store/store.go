@@ -82,18 +82,15 @@ type Store struct {
 	onReconcile []func(context.Context) error
 	onWentBack  []func(*outbox.WentBack) (recorded func())
 
-	lineage   lineage
-	histories historyCache
-	pace      Snapshot[float64]
-	tally     tally
-	drift     atomic.Int64
-	opened    int64                  // in microseconds
-	wrong     atomic.Bool            // the journal was found to be the wrong one, and not yet right again
-	instance  atomic.Pointer[string] // the instance that this process is; nil without a worker
-	stalled   atomic.Pointer[string] // why nothing is applied here; nil or empty when it is
-	fits      atomic.Bool            // the projections were found to belong to this journal, see foreignProjections
-	clocks    clocks
-	closing   sync.Once
+	lineage  lineage
+	drift    atomic.Int64
+	opened   int64                  // in microseconds
+	wrong    atomic.Bool            // the journal was found to be the wrong one, and not yet right again
+	instance atomic.Pointer[string] // the instance that this process is; nil without a worker
+	stalled  atomic.Pointer[string] // why nothing is applied here; nil or empty when it is
+	fits     atomic.Bool            // the projections were found to belong to this journal, see foreignProjections
+	clocks   clocks
+	closing  sync.Once
 }
 
 // Open opens both databases, creating and migrating them unless NoCreate and NoMigrate say
@@ -231,6 +228,16 @@ func (s *Store) OnSample(sample func(ctx context.Context, minute int64) error) {
 	s.onSample = append(s.onSample, sample)
 }
 
+// SampleBesides runs the registered functions.
+func (s *Store) SampleBesides(ctx context.Context, minute int64) error {
+	for _, sample := range s.onSample {
+		if err := sample(ctx, minute); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // OnFailure registers a function to be called for every failed attempt with a retry left, in
 // the transaction that settles it. It returns whether the row is to be marked dead instead. It
 // must not be called once the store is in use.
@@ -281,7 +288,6 @@ func (s *Store) ReconcileBesides(ctx context.Context) error {
 func (s *Store) Changed() {
 	s.summary.Forget()
 	s.groups.Forget()
-	s.histories.forget()
 	for _, forget := range s.onChange {
 		forget()
 	}

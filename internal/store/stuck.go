@@ -23,11 +23,11 @@ limit $1`
 	selectWaiting = `
 select ` + CampaignColumns + `
 from campaigns
-where ` + ageKey + ` < 4611686018427387904
+where ` + AgeKey + ` < 4611686018427387904
   and coalesce(head_status, '') not in ('dead', 'failed')
   and paused_at is null
   and diverged = ''
-order by ` + ageKey + `, campaign_id
+order by ` + AgeKey + `, campaign_id
 limit $1`
 )
 

@@ -63,7 +63,7 @@ func (c *Snapshot[T]) Forget() { c.stale.Store(true) }
 // change what it points to.
 func (s *Store) Summary(ctx context.Context) (outbox.Summary, error) {
 	summary, err := s.summary.Get(ctx, func() (outbox.Summary, error) {
-		return s.summarize(context.WithoutCancel(ctx))
+		return s.Summarize(context.WithoutCancel(ctx))
 	})
 	if err != nil {
 		return outbox.Summary{}, fmt.Errorf("summarize: %w", err)
@@ -116,13 +116,14 @@ const (
 	selectOldest = `
 select campaign_id, applied_seq + 1
 from campaigns
-where ` + ageKey + ` = $1`
+where ` + AgeKey + ` = $1`
 
 	selectOldestRetryable = selectOldest + `
   and ` + retryable
 )
 
-func (s *Store) summarize(ctx context.Context) (outbox.Summary, error) {
+// Summarize is Summary as of now, shared with nobody.
+func (s *Store) Summarize(ctx context.Context) (outbox.Summary, error) {
 	now := s.Now()
 	sum := outbox.Summary{Mode: s.options.Mode, AsOf: sqldb.At(now), Drift: s.drift.Load(), Faults: s.faults()}
 	var additions []func(*Tx, *outbox.Summary) error

@@ -21,6 +21,7 @@ import (
 	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/readmodel"
+	"github.com/outboxweb/outboxweb/internal/samples"
 	"github.com/outboxweb/outboxweb/internal/store"
 )
 
@@ -85,6 +86,7 @@ type model struct{ *readmodel.Database }
 type Fixture struct {
 	*store.Store
 	*maintenance.Maintenance
+	*samples.Samples
 	model
 	TB            testing.TB
 	Ctx           context.Context // for calls of the store
@@ -143,7 +145,7 @@ func OpenBoth(tb testing.TB, p dbtest.Pair, c *Clock, change ...func(*store.Opti
 
 // Around is a fixture of an open store on given databases.
 func Around(tb testing.TB, s *store.Store, p dbtest.Pair, c *Clock) *Fixture {
-	return &Fixture{Store: s, Maintenance: maintenance.New(s), model: model{s.ReadModel()}, TB: tb, Ctx: context.Background(), Pair: p, Clock: c,
+	return &Fixture{Store: s, Maintenance: maintenance.New(s), Samples: samples.New(s), model: model{s.ReadModel()}, TB: tb, Ctx: context.Background(), Pair: p, Clock: c,
 		JournalDB: dbtest.Open(tb, p.Journal), ProjectionsDB: dbtest.Open(tb, p.Projections)}
 }
 

@@ -27,7 +27,7 @@ func (w *Worker) arrive(ctx context.Context) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	if err := w.Store.SampleLeft(ctx, others); err != nil {
+	if err := w.Samples.SampleLeft(ctx, others); err != nil {
 		w.Logger.Warn("what the last process left could not be sampled; charts count it for the minute of this start", "error", err)
 	}
 	now := time.Now().UTC()
@@ -87,13 +87,13 @@ func (w *Worker) heartbeat(ctx context.Context) (bool, error) {
 	last := w.beat.state
 	if next.BeatEvery == 0 && next.Applied == last.Applied && next.Failed == last.Failed && next.Fenced == last.Fenced && next.Rates == last.Rates && next.Trouble == last.Trouble && next.Stalled == last.Stalled {
 		w.beat.at = time.Now()
-		return false, w.Store.FlushCounts(ctx) // what an earlier flush could not write
+		return false, w.Samples.FlushCounts(ctx) // what an earlier flush could not write
 	}
 	if err := w.Store.Heartbeat(ctx, next); err != nil {
 		return false, err
 	}
 	w.beat.state, w.beat.at = next, time.Now()
-	return false, w.Store.FlushCounts(ctx) // with the totals: a process that dies loses as much of both
+	return false, w.Samples.FlushCounts(ctx) // with the totals: a process that dies loses as much of both
 }
 
 // reportStall reports to this process's probes whether anything is applied.
@@ -140,5 +140,5 @@ func (w *Worker) stop(ctx context.Context) error {
 	now := time.Now().UTC()
 	last.StoppedAt = &now
 	w.Store.NotifyOthers() // they take over the rest
-	return loop.AtEnd(func() error { return errors.Join(w.Store.FlushCounts(ctx), w.Store.Heartbeat(ctx, last)) })
+	return loop.AtEnd(func() error { return errors.Join(w.Samples.FlushCounts(ctx), w.Store.Heartbeat(ctx, last)) })
 }

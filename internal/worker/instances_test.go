@@ -13,6 +13,7 @@ import (
 	"github.com/outboxweb/outboxweb/internal/enginetest"
 	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/samples"
 	"github.com/outboxweb/outboxweb/internal/size"
 	"github.com/outboxweb/outboxweb/internal/store"
 	"github.com/outboxweb/outboxweb/internal/storetest"
@@ -417,8 +418,8 @@ func TestHeartbeat_writesWhatWasCounted(t *testing.T) {
 	}
 	b.Feed(enginetest.Opened("a", 1), enginetest.Spent("a", 100))
 	written(2)
-	var c store.Counts
+	var c samples.Counts
 	c.Add(outbox.SeriesApplied, "", 3)
-	b.Store.Count(b.Worker.ID(), &c)
+	b.Samples.Count(b.Worker.ID(), &c)
 	written(5)
 }

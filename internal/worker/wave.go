@@ -12,6 +12,7 @@ import (
 	"github.com/outboxweb/outboxweb/internal/loop"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/readmodel"
+	"github.com/outboxweb/outboxweb/internal/samples"
 	"github.com/outboxweb/outboxweb/internal/store"
 )
 
@@ -383,7 +384,7 @@ func (w *Worker) releaseUncertain(ctx context.Context, claims []store.Claim) err
 // fenced campaign it counts what this process has applied.
 func (w *Worker) observe(parts []*part) {
 	now := time.Now()
-	var c store.Counts
+	var c samples.Counts
 	types := make(map[string]int64)
 	for _, p := range parts {
 		for i := range p.events {
@@ -416,7 +417,7 @@ func (w *Worker) observe(parts []*part) {
 			c.Add(outbox.SeriesFollowed, projection, n)
 		}
 	}
-	w.Store.Count(w.who.ID, &c)
+	w.Samples.Count(w.who.ID, &c)
 }
 
 func (w *Worker) count(s store.Settled) {

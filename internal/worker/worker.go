@@ -20,12 +20,14 @@ import (
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/projection"
 	"github.com/outboxweb/outboxweb/internal/redact"
+	"github.com/outboxweb/outboxweb/internal/samples"
 	"github.com/outboxweb/outboxweb/internal/store"
 )
 
 // Config is the configuration of a worker. Zero values are the defaults.
 type Config struct {
 	Store        *store.Store
+	Samples      *samples.Samples // of the store; nil makes them
 	Set          *projection.Set
 	Metrics      *metrics.Metrics
 	Logger       *slog.Logger
@@ -92,6 +94,9 @@ func New(c Config) *Worker {
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	if c.Samples == nil {
+		c.Samples = samples.New(c.Store)
 	}
 	if c.Redact == nil {
 		c.Redact = redact.Builtin()
@@ -226,7 +231,7 @@ func (w *Worker) loop(ctx context.Context, name string, interval loop.Interval, 
 }
 
 // sample records the current state for the charts, as that of the minute that has just begun.
-func (w *Worker) sample(ctx context.Context) (bool, error) { return false, w.Store.Sample(ctx) }
+func (w *Worker) sample(ctx context.Context) (bool, error) { return false, w.Samples.Sample(ctx) }
 
 // untilDue is the poll interval, or less when a campaign is due sooner: a failed head is
 // retried on time, and a dead worker's campaigns are taken over as soon as their leases end.

@@ -1,4 +1,4 @@
-package store
+package samples
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/readmodel"
 	"github.com/outboxweb/outboxweb/internal/sqldb"
+	"github.com/outboxweb/outboxweb/internal/store"
 )
 
 // Counts are numbers of one wave for the series of charts. A Counts is used by one goroutine.
@@ -63,8 +64,8 @@ const (
 )
 
 // Count adds what a process counted to the series of charts. FlushCounts or the next sample writes it.
-func (s *Store) Count(source string, c *Counts) {
-	minute := sqldb.At(s.Now()).Truncate(sampleInterval).UnixMicro()
+func (s *Samples) Count(source string, c *Counts) {
+	minute := sqldb.At(s.core.Now()).Truncate(sampleInterval).UnixMicro()
 	s.tally.mu.Lock()
 	defer s.tally.mu.Unlock()
 	m := s.tally.at(minute, source)
@@ -153,18 +154,18 @@ on conflict (kind, step, at, label, source) do update
 set value = series_samples.value + excluded.value`
 
 // seriesSteps are the steps of stored series, and how long they are kept.
-var seriesSteps = []struct{ step, kept time.Duration }{{sampleInterval, outbox.MinutesKept + time.Hour}, {outbox.CoarseStep, SamplesKept}}
+var seriesSteps = []struct{ step, kept time.Duration }{{sampleInterval, outbox.MinutesKept + time.Hour}, {outbox.CoarseStep, store.SamplesKept}}
 
 // FlushCounts writes everything counted so far, also of the running minute.
-func (s *Store) FlushCounts(ctx context.Context) error { return s.flushCounts(ctx, sqldb.FarFuture) }
+func (s *Samples) FlushCounts(ctx context.Context) error { return s.flushCounts(ctx, sqldb.FarFuture) }
 
 // flushCounts writes what was counted in the minutes before a time.
-func (s *Store) flushCounts(ctx context.Context, before int64) error {
+func (s *Samples) flushCounts(ctx context.Context, before int64) error {
 	minutes := s.tally.take(before)
-	if len(minutes) == 0 || s.options.ReadOnly {
+	if len(minutes) == 0 || s.core.ReadOnly() {
 		return nil
 	}
-	err := s.journal.Write(ctx, func(t *Tx) error {
+	err := s.core.Journal().Write(ctx, func(t *store.Tx) error {
 		var b sqldb.Batch
 		for at, m := range minutes {
 			m.insertInto(&b, at)
@@ -237,8 +238,8 @@ set value = excluded.value`
 insert into series_samples (kind, step, at, label, source, value)
 select 'behind', cast($1 as bigint), cast($2 as bigint), campaign_id, '', high_water_seq - applied_seq
 from campaigns
-where ` + ageKey + ` < $3
-order by ` + ageKey + `, campaign_id
+where ` + store.AgeKey + ` < $3
+order by ` + store.AgeKey + `, campaign_id
 limit $4
 on conflict (kind, step, at, label, source) do update
 set value = case when series_samples.value > excluded.value then series_samples.value else excluded.value end`
@@ -246,7 +247,7 @@ set value = case when series_samples.value > excluded.value then series_samples.
 
 // writeBacklog samples the backlog at a minute: the rows waiting by event type, of the first
 // backlogSearched.
-func (t *Tx) writeBacklog(b *sqldb.Batch, minute int64) error {
+func writeBacklog(t *store.Tx, b *sqldb.Batch, minute int64) error {
 	types, err := sqldb.All(t, func(row sqldb.Row) (c typeCount, err error) {
 		err = row.Scan(&c.name, &c.rows)
 		return c, err
@@ -275,6 +276,6 @@ type typeCount struct {
 func pruneSeries(b *sqldb.Batch, minute int64) {
 	for _, x := range seriesSteps {
 		b.Exec(nil, `delete from series_samples where step = $1 and at < $2`, seconds(x.step), minute-x.kept.Microseconds())
-		b.Exec(nil, `delete from series_samples where step = $1 and at > $2`, seconds(x.step), minute+SamplesAhead.Microseconds())
+		b.Exec(nil, `delete from series_samples where step = $1 and at > $2`, seconds(x.step), minute+store.SamplesAhead.Microseconds())
 	}
 }

@@ -1,41 +1,55 @@
-package store
+// Package samples keeps what charts show: each minute a sample of the state and of the campaigns that
+// are the furthest behind, and what each process counted. Its tables are samples, campaign_samples and
+// series_samples, in the journal database.
+package samples
 
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
 	"slices"
-	"sort"
 	"sync"
 	"time"
 
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/sqldb"
+	"github.com/outboxweb/outboxweb/internal/store"
 )
 
 const (
 	sampleInterval = time.Minute
-	SamplesKept    = 8 * 24 * time.Hour
 	// The campaigns that are the longest behind are sampled too, if it is for more than outbox.SampledBehind.
 	lateSampled         = 100
 	campaignSamplesKept = outbox.MinutesKept
-	// SamplesAhead is the largest accepted difference between the clocks of several processes. A
-	// sample further in the future was taken before a clock was set back.
-	SamplesAhead = time.Hour
 )
+
+// Samples writes and reads the samples of a store. It is safe for concurrent use, also by several
+// processes.
+type Samples struct {
+	core      *store.Store
+	histories historyCache
+	pace      store.Snapshot[float64]
+	tally     tally
+}
+
+// New must be called once per store, before the store is used.
+func New(core *store.Store) *Samples {
+	s := &Samples{core: core}
+	core.OnChange(s.histories.forget)
+	return s
+}
 
 // Sample writes the current state, at most once a minute across all processes, and only when
 // something has changed since the last sample, so that an idle system does not write. It does
 // the same for each publisher. It does not use the shared summary, which may belong to the
 // minute before.
-func (s *Store) Sample(ctx context.Context) error {
-	sum, err := s.summarize(ctx)
+func (s *Samples) Sample(ctx context.Context) error {
+	sum, err := s.core.Summarize(ctx)
 	if err != nil {
 		return err
 	}
 	now := sampleOf(sum, sum.AsOf.Truncate(sampleInterval))
-	last, err := reading(ctx, s, "", func(t *Tx) (outbox.Sample, error) { return t.lastSample(now.At) })
+	last, err := s.last(ctx, now.At)
 	late := sum.Oldest != nil && sum.AsOf.Sub(sum.Oldest.EnqueuedAt) > outbox.SampledBehind
 	if err == nil && now.At.After(last.At) && (differ(now, last) || late) {
 		err = s.writeSample(ctx, last, now)
@@ -44,7 +58,7 @@ func (s *Store) Sample(ctx context.Context) error {
 		err = s.flushCounts(ctx, now.At.UnixMicro())
 	}
 	if err == nil {
-		err = s.sampleOthers(ctx, now.At.UnixMicro())
+		err = s.core.SampleBesides(ctx, now.At.UnixMicro())
 	}
 	if err != nil {
 		return fmt.Errorf("sample: %w", err)
@@ -55,30 +69,30 @@ func (s *Store) Sample(ctx context.Context) error {
 // SampleLeft writes what earlier processes left as a sample at the end of the minute in which the last
 // of them was seen, so that what they did after their last sample is not counted for the minute in
 // which the next process samples. The caller must not have changed anything before.
-func (s *Store) SampleLeft(ctx context.Context, earlier []outbox.InstanceState) error {
+func (s *Samples) SampleLeft(ctx context.Context, earlier []outbox.InstanceState) error {
 	minute := leftAt(earlier)
-	if minute.IsZero() || minute.After(sqldb.At(s.Now())) {
+	if minute.IsZero() || minute.After(sqldb.At(s.core.Now())) {
 		return nil // the next regular sample is in time
 	}
-	sum, err := s.summarize(ctx)
+	sum, err := s.core.Summarize(ctx)
 	if err != nil {
 		return err
 	}
 	left := sampleOf(sum, minute)
-	last, err := reading(ctx, s, "", func(t *Tx) (outbox.Sample, error) { return t.lastSample(sum.AsOf) })
+	last, err := s.last(ctx, sum.AsOf)
 	if err != nil || !last.At.Before(left.At) {
 		return err
 	}
-	err = s.journal.Write(ctx, func(t *Tx) error {
+	err = s.core.Journal().Write(ctx, func(t *store.Tx) error {
 		var b sqldb.Batch
-		if err := t.addSample(&b, left); err != nil {
+		if err := addSample(t, &b, left); err != nil {
 			return err
 		}
 		addLate(&b, left.At.UnixMicro())
 		return t.Finish(&b)
 	})
 	if err == nil {
-		err = s.sampleOthers(ctx, left.At.UnixMicro())
+		err = s.core.SampleBesides(ctx, left.At.UnixMicro())
 	}
 	return err
 }
@@ -95,16 +109,6 @@ func leftAt(instances []outbox.InstanceState) time.Time {
 		return seen
 	}
 	return seen.Truncate(sampleInterval).Add(sampleInterval)
-}
-
-// sampleOthers has the samples of other packages written.
-func (s *Store) sampleOthers(ctx context.Context, minute int64) error {
-	for _, sample := range s.onSample {
-		if err := sample(ctx, minute); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 func sampleOf(sum outbox.Summary, at time.Time) outbox.Sample {
@@ -132,9 +136,14 @@ func scanSample(row sqldb.Row) (x outbox.Sample, err error) {
 	return x, err
 }
 
-// lastSample is the last one up to a time, and empty without one.
-func (t *Tx) lastSample(at time.Time) (outbox.Sample, error) {
-	last, _, err := first(t, scanSample, `select `+sampleColumns+` from samples where minute <= $1 order by minute desc limit 1`, at.UnixMicro())
+// last is the last sample up to a time, and empty without one.
+func (s *Samples) last(ctx context.Context, at time.Time) (last outbox.Sample, err error) {
+	err = s.core.Journal().Read(ctx, func(t *store.Tx) error {
+		return t.Each(func(row sqldb.Row) (err error) {
+			last, err = scanSample(row)
+			return err
+		}, `select `+sampleColumns+` from samples where minute <= $1 order by minute desc limit 1`, at.UnixMicro())
+	})
 	return last, err
 }
 
@@ -148,39 +157,39 @@ const insertLate = `
 insert into campaign_samples (campaign_id, minute, lag_events, oldest_enqueued_at)
 select campaign_id, cast($1 as bigint), high_water_seq - applied_seq, oldest_enqueued_at
 from campaigns
-where ` + ageKey + ` < $2
-order by ` + ageKey + `, campaign_id
+where ` + store.AgeKey + ` < $2
+order by ` + store.AgeKey + `, campaign_id
 limit $3
 on conflict (campaign_id, minute) do nothing`
 
 // writeSample writes a sample. The last one is kept however old it is: the totals of the next are
 // counted from it.
-func (s *Store) writeSample(ctx context.Context, last, x outbox.Sample) error {
+func (s *Samples) writeSample(ctx context.Context, last, x outbox.Sample) error {
 	minute := x.At.UnixMicro()
-	return s.journal.Write(ctx, func(t *Tx) error {
+	return s.core.Journal().Write(ctx, func(t *store.Tx) error {
 		var b sqldb.Batch
 		if differ(x, last) {
-			if err := t.addSample(&b, x); err != nil {
+			if err := addSample(t, &b, x); err != nil {
 				return err
 			}
 		}
 		addLate(&b, minute)
 		pruneSeries(&b, minute)
 		for table, before := range map[string]int64{
-			"samples":          min(sqldb.Micros(last.At), minute-SamplesKept.Microseconds()),
+			"samples":          min(sqldb.Micros(last.At), minute-store.SamplesKept.Microseconds()),
 			"campaign_samples": minute - campaignSamplesKept.Microseconds(),
 		} {
 			b.Exec(nil, `delete from `+table+` where minute < $1`, before)
-			b.Exec(nil, `delete from `+table+` where minute > $1`, minute+SamplesAhead.Microseconds())
+			b.Exec(nil, `delete from `+table+` where minute > $1`, minute+store.SamplesAhead.Microseconds())
 		}
 		return t.Finish(&b)
 	})
 }
 
-func (t *Tx) addSample(b *sqldb.Batch, x outbox.Sample) error {
+func addSample(t *store.Tx, b *sqldb.Batch, x outbox.Sample) error {
 	minute, c := x.At.UnixMicro(), x.Counts
 	b.Exec(nil, insertSample, minute, c.Pending, c.Processing, c.Failed, c.Dead, x.LagEvents, x.Blocked, sqldb.MicrosOrNull(x.OldestEnqueuedAt), x.Applied, x.Failed)
-	return t.writeBacklog(b, minute)
+	return writeBacklog(t, b, minute)
 }
 
 // addLate samples the campaigns that are the longest behind.
@@ -191,6 +200,7 @@ func addLate(b *sqldb.Batch, minute int64) {
 	}
 }
 
+// The samples of a window, and the one before it.
 const selectSamples = `
 select ` + sampleColumns + `
 from samples
@@ -204,17 +214,17 @@ const historiesKept = 16
 // historyCache has the recent history of each range that is read.
 type historyCache struct {
 	mu     sync.Mutex
-	ranges map[outbox.Range]*Snapshot[outbox.History]
+	ranges map[outbox.Range]*store.Snapshot[outbox.History]
 }
 
-func (c *historyCache) of(r outbox.Range) *Snapshot[outbox.History] {
+func (c *historyCache) of(r outbox.Range) *store.Snapshot[outbox.History] {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.ranges == nil || c.ranges[r] == nil && len(c.ranges) >= historiesKept {
-		c.ranges = make(map[outbox.Range]*Snapshot[outbox.History])
+		c.ranges = make(map[outbox.Range]*store.Snapshot[outbox.History])
 	}
 	if c.ranges[r] == nil {
-		c.ranges[r] = new(Snapshot[outbox.History])
+		c.ranges[r] = new(store.Snapshot[outbox.History])
 	}
 	return c.ranges[r]
 }
@@ -227,7 +237,7 @@ func (c *historyCache) forget() {
 
 // History is the data of charts over a range, at most a second old. Callers share it and must
 // not change it.
-func (s *Store) History(ctx context.Context, r outbox.Range) (outbox.History, error) {
+func (s *Samples) History(ctx context.Context, r outbox.Range) (outbox.History, error) {
 	return s.histories.of(r).Get(ctx, func() (outbox.History, error) { return s.readHistory(context.WithoutCancel(ctx), r) })
 }
 
@@ -241,15 +251,15 @@ order by minute desc`
 
 // Pace is the rate that estimates of time assume, from the samples of a day; see outbox.Pace. It is
 // shared and at most a second old.
-func (s *Store) Pace(ctx context.Context) (float64, error) {
-	summary, err := s.Summary(ctx)
+func (s *Samples) Pace(ctx context.Context) (float64, error) {
+	summary, err := s.core.Summary(ctx)
 	if err != nil {
 		return 0, err
 	}
 	return s.pace.Get(ctx, func() (float64, error) {
 		totals, first := []int64{summary.Worker.Applied}, int64(0)
-		since := sqldb.At(s.Now()).Add(-24 * time.Hour).UnixMicro()
-		err := s.journal.Read(context.WithoutCancel(ctx), func(t *Tx) error {
+		since := sqldb.At(s.core.Now()).Add(-24 * time.Hour).UnixMicro()
+		err := s.core.Journal().Read(context.WithoutCancel(ctx), func(t *store.Tx) error {
 			return t.Each(func(row sqldb.Row) error {
 				var total int64
 				err := row.Scan(&first, &total)
@@ -267,19 +277,19 @@ func (s *Store) Pace(ctx context.Context) (float64, error) {
 	})
 }
 
-func (s *Store) readHistory(ctx context.Context, r outbox.Range) (outbox.History, error) {
-	sum, err := s.Summary(ctx) // the running step
+func (s *Samples) readHistory(ctx context.Context, r outbox.Range) (outbox.History, error) {
+	sum, err := s.core.Summary(ctx) // the running step
 	if err != nil {
 		return outbox.History{}, err
 	}
-	w := r.Window(sqldb.At(s.Now()))
+	w := r.Window(sqldb.At(s.core.Now()))
 	h := outbox.History{Range: r.Label(), Span: r.Span(), From: w.From, To: w.To, StepSeconds: w.Step.Seconds(), Window: w}
-	err = s.journal.Read(ctx, func(t *Tx) error {
-		instances, err := t.readInstances(selectRecentInstances, w.From.UnixMicro())
+	err = s.core.Journal().Read(ctx, func(t *store.Tx) error {
+		instances, err := t.RecentInstances(w.From)
 		if err != nil {
 			return err
 		}
-		samples, err := t.samples(w)
+		samples, err := sqldb.All(t, scanSample, selectSamples, w.From.UnixMicro(), w.To.UnixMicro())
 		if err != nil {
 			return err
 		}
@@ -295,21 +305,16 @@ func (s *Store) readHistory(ctx context.Context, r outbox.Range) (outbox.History
 		}
 		lost := outbox.LostInstances(instances, w.Now)
 		h.Points = outbox.Points(samples, w, atWork, lost)
-		if err := t.readSeries(&h, &s.tally); err != nil {
+		if err := readSeries(t, &h, &s.tally); err != nil {
 			return err
 		}
-		h.Markers, h.MarkersCapped, err = t.markers(w, instances, lost)
+		h.Markers, h.MarkersCapped, err = markers(t, w, instances, lost)
 		return err
 	})
 	if err != nil {
 		return outbox.History{}, fmt.Errorf("read the history: %w", err)
 	}
 	return h, nil
-}
-
-// samples reads the samples of a window, and the one before it.
-func (t *Tx) samples(w outbox.Window) ([]outbox.Sample, error) {
-	return sqldb.All(t, scanSample, selectSamples, w.From.UnixMicro(), w.To.UnixMicro())
 }
 
 const (
@@ -336,33 +341,23 @@ order by at`
 // at most in each quarter of an hour where that is the range's resolution, without the age of the
 // oldest event. Without a point it was behind for less than outbox.SampledBehind, or a hundred
 // campaigns were for longer.
-func (s *Store) CampaignHistory(ctx context.Context, id string, r outbox.Range) ([]outbox.CampaignPoint, error) {
-	w := r.Window(sqldb.At(s.Now()))
+func (s *Samples) CampaignHistory(ctx context.Context, id string, r outbox.Range) (points []outbox.CampaignPoint, err error) {
+	w := r.Window(sqldb.At(s.core.Now()))
 	query, args := selectCampaignMinutes, []any{id, w.From.UnixMicro(), w.To.UnixMicro()}
 	if storedStep(w) == outbox.CoarseStep {
 		query, args = selectCampaignQuarters, append(args, seconds(outbox.CoarseStep))
 	}
-	return reading(ctx, s, fmt.Sprintf("read the history of campaign %q", id), func(t *Tx) ([]outbox.CampaignPoint, error) {
-		return sqldb.All(t, func(row sqldb.Row) (p outbox.CampaignPoint, err error) {
+	err = s.core.Journal().Read(ctx, func(t *store.Tx) (err error) {
+		points, err = sqldb.All(t, func(row sqldb.Row) (p outbox.CampaignPoint, err error) {
 			var minute, oldest int64
 			err = row.Scan(&minute, &p.LagEvents, &oldest)
 			p.At, p.LagSeconds = sqldb.At(minute), max(0, float64(minute-oldest)/1e6)
 			return p, err
 		}, query, args...)
+		return err
 	})
-}
-
-// SeqBefore returns the seq of a campaign's last event that was recorded before a time, 0 if there
-// is none.
-func (s *Store) SeqBefore(ctx context.Context, c outbox.Campaign, at time.Time) (int64, error) {
-	limit, what := at.UnixMicro(), fmt.Sprintf("look for the events of campaign %q at a time", c.CampaignID)
-	return reading(ctx, s, what, func(t *Tx) (before int64, err error) {
-		before = int64(sort.Search(int(c.HighWaterSeq), func(i int) bool {
-			var when int64
-			found, failed := t.One([]any{&when}, selectAppended, c.CampaignID, i+1)
-			err = errors.Join(err, failed)
-			return found && when >= limit
-		}))
-		return before, err
-	})
+	if err != nil {
+		return nil, fmt.Errorf("read the history of campaign %q: %w", id, err)
+	}
+	return points, nil
 }

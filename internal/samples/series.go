@@ -1,4 +1,4 @@
-package store
+package samples
 
 import (
 	"context"
@@ -9,6 +9,7 @@ import (
 
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/sqldb"
+	"github.com/outboxweb/outboxweb/internal/store"
 )
 
 const selectCounted = `
@@ -29,7 +30,7 @@ func storedStep(w outbox.Window) time.Duration {
 }
 
 // readSeries reads the series of a history, with what this process counted and has not written.
-func (t *Tx) readSeries(h *outbox.History, counting *tally) (err error) {
+func readSeries(t *store.Tx, h *outbox.History, counting *tally) (err error) {
 	w, recorded := h.Window, h.Recorded()
 	h.Counted = map[outbox.SeriesKind]outbox.Counted{}
 	delays := make([][outbox.DelayBuckets]int64, w.Buckets())
@@ -68,7 +69,7 @@ func (t *Tx) readSeries(h *outbox.History, counting *tally) (err error) {
 		}
 	})
 	h.Series = outbox.Latency(delays)
-	h.Counted[outbox.SeriesBacklog], err = t.readBacklog(w, recorded)
+	h.Counted[outbox.SeriesBacklog], err = readBacklog(t, w, recorded)
 	for _, kind := range append(outbox.CountedSeries, outbox.SeriesBacklog) {
 		h.Series = append(h.Series, h.Counted[kind].Top(kind, recorded)...)
 	}
@@ -86,7 +87,7 @@ order by at`
 
 // readBacklog reads the backlog by event type at the sample of each step, its beginning included, at which
 // it was largest, as the chart of all does. Without a sample it is as at the sample before.
-func (t *Tx) readBacklog(w outbox.Window, recorded []bool) (outbox.Counted, error) {
+func readBacklog(t *store.Tx, w outbox.Window, recorded []bool) (outbox.Counted, error) {
 	sets := map[int64]map[string]float64{}
 	var order []int64
 	err := t.Each(func(row sqldb.Row) error {
@@ -168,14 +169,14 @@ group by bucket`
 
 // Heatmap returns how far the campaigns were behind that were the furthest behind in a range. Only
 // campaigns that are behind for outbox.SampledBehind are sampled, at most a hundred at a time.
-func (s *Store) Heatmap(ctx context.Context, r outbox.Range) (outbox.Heatmap, error) {
-	w := r.Window(sqldb.At(s.Now()))
+func (s *Samples) Heatmap(ctx context.Context, r outbox.Range) (outbox.Heatmap, error) {
+	w := r.Window(sqldb.At(s.core.Now()))
 	h := outbox.Heatmap{From: w.From, To: w.To, StepSeconds: w.Step.Seconds(), Campaigns: []outbox.HeatmapRow{}, Window: w}
 	step, until := seconds(storedStep(w)), w.To
 	if storedStep(w) == outbox.CoarseStep {
 		until = w.From
 	}
-	err := s.journal.Read(ctx, func(t *Tx) error {
+	err := s.core.Journal().Read(ctx, func(t *store.Tx) error {
 		err := t.Each(func(row sqldb.Row) error {
 			x := outbox.HeatmapRow{LagEvents: make([]int64, w.Buckets())}
 			err := row.Scan(&x.CampaignID, &x.Worst)
@@ -208,31 +209,10 @@ func (s *Store) Heatmap(ctx context.Context, r outbox.Range) (outbox.Heatmap, er
 // markersSearched is the maximum number of audit entries searched for markers, the latest first.
 const markersSearched = 200
 
-const selectVersionLoads = `
-select projection, at, version, previous, host
-from projection_loads
-where at >= $1
-  and at < $2
-  and previous <> ''
-order by at desc
-limit 100`
-
-// VersionLoads are the loads of another version of a projection from one time until before another
-// (microseconds), the latest 100, in that order.
-func (t *Tx) VersionLoads(from, until int64) ([]outbox.VersionLoad, error) {
-	return sqldb.All(t, func(row sqldb.Row) (outbox.VersionLoad, error) {
-		var l outbox.VersionLoad
-		var at int64
-		err := row.Scan(&l.Projection, &at, &l.Version, &l.Previous, &l.Host)
-		l.At = sqldb.At(at)
-		return l, err
-	}, selectVersionLoads, from, until)
-}
-
 // markers are the markers of a window, oldest first.
-func (t *Tx) markers(w outbox.Window, instances []outbox.InstanceState, lost []outbox.Marker) (all []outbox.Marker, capped bool, err error) {
+func markers(t *store.Tx, w outbox.Window, instances []outbox.InstanceState, lost []outbox.Marker) (all []outbox.Marker, capped bool, err error) {
 	all = []outbox.Marker{}
-	acts, err := auditList(outbox.AuditFilter{Outcome: outbox.AuditDone, Since: w.From, Until: w.To}).Read(t, sqldb.Place{}, markersSearched)
+	acts, err := store.AuditList(outbox.AuditFilter{Outcome: outbox.AuditDone, Since: w.From, Until: w.To}).Read(t, sqldb.Place{}, markersSearched)
 	if err != nil {
 		return nil, false, err
 	}

@@ -1,25 +1,27 @@
-package store_test
+package samples_test
 
 import (
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
-	"github.com/outboxweb/outboxweb/internal/store"
+	"github.com/outboxweb/outboxweb/internal/samples"
 	"github.com/outboxweb/outboxweb/internal/storetest"
 )
 
-func (f *fixture) history(over outbox.RangeName) []outbox.Point {
-	return must.Get(f.beside().History(f.Ctx, outbox.Range{Name: over})).Or(f.TB).Points
+func TestMain(m *testing.M) { os.Exit(storetest.Main(m, "^TestSeries_sumUp")) }
+
+func history(f *storetest.Fixture, over outbox.RangeName) []outbox.Point {
+	return must.Get(f.Beside().History(f.Ctx, outbox.Range{Name: over})).Or(f.TB).Points
 }
 
 func TestSample_oncePerMinuteAndOnlyWhenSomethingChanged(t *testing.T) {
-	f := own(t)
+	f := storetest.Own(t)
 	count := func() int64 { return f.Number(`select count(*) from samples`) }
 	f.Sampled("a", 3)
 	f.Clock.Advance(time.Second)
@@ -40,7 +42,7 @@ func TestSample_oncePerMinuteAndOnlyWhenSomethingChanged(t *testing.T) {
 
 // What is applied before the first sample is counted, and once.
 func TestHistory_countsFromTheBeginning(t *testing.T) {
-	f := own(t)
+	f := storetest.Own(t)
 	beat := outbox.InstanceState{ID: "w", StartedAt: f.Clock.Now()}
 	for _, step := range []struct {
 		total, want int64
@@ -52,17 +54,17 @@ func TestHistory_countsFromTheBeginning(t *testing.T) {
 		must.OK(t, f.Heartbeat(f.Ctx, beat))
 		f.MustSample()
 		applied := int64(0)
-		for _, p := range f.history(outbox.RangeDay) {
+		for _, p := range history(f, outbox.RangeDay) {
 			applied += p.Applied
 		}
 		must.Equal(t, applied, step.want, "after", step.pause, "and", step.total, "events in all, a day's chart shows")
-		must.Equal(t, must.Get(f.beside().Pace(f.Ctx)).Or(t), step.best/60, "the events per second that estimates assume, after", step.pause, "and", step.total, "events")
+		must.Equal(t, must.Get(f.Beside().Pace(f.Ctx)).Or(t), step.best/60, "the events per second that estimates assume, after", step.pause, "and", step.total, "events")
 	}
 }
 
 func TestHistory_tellsWhatStoodAtEachMinute(t *testing.T) {
-	f := own(t)
-	points := f.history(outbox.RangeHour)
+	f := storetest.Own(t)
+	points := history(f, outbox.RangeHour)
 	must.Need(t, len(points) == 1 && points[0].Incomplete, "without a sample there are points other than of the running minute: %v", points)
 	beat := outbox.InstanceState{ID: "w", StartedAt: f.Clock.Now()}
 	worked := func(applied, failed int64) {
@@ -78,19 +80,19 @@ func TestHistory_tellsWhatStoodAtEachMinute(t *testing.T) {
 	f.AppendN("b", 1)
 	worked(120, 6)
 	f.MustSample()
-	points = f.history(outbox.RangeHour)
+	points = history(f, outbox.RangeHour)
 	must.Need(t, len(points) == 7, "%d points, want the running minute and one for each since the one that the first sample ended", len(points))
 	first, last, running := points[1], points[5], points[6]
 	must.Hold(t, first.Counts.Pending == 3 && first.Applied == 0 && first.OldestAgeSeconds == 60, "at first: %+v", first)
 	must.Hold(t, last.Counts.Pending == 4 && last.AppliedPerSecond == 2 && last.Applied == 120 && last.Failed == 6 && last.At.Equal(f.Clock.Now()) && !last.Incomplete, "at the end: %+v", last)
 	must.Hold(t, running.Incomplete && running.Applied == 0 && running.Counts.Pending == 4, "the running minute: %+v", running)
 	f.Clock.Advance(30 * time.Minute)
-	day := f.history(outbox.RangeDay)
+	day := history(f, outbox.RangeDay)
 	must.Hold(t, len(day) >= 2 && day[len(day)-1].Counts.Pending == 4 && day[0].Applied+day[1].Applied == 120, "the day: %+v", day)
 }
 
 func TestCampaignHistory_keepsThoseThatAreBehindForLong(t *testing.T) {
-	f := own(t)
+	f := storetest.Own(t)
 	f.Dies("slow", 3)
 	f.Clock.Advance(3 * time.Minute)
 	f.Sampled("fast", 1)
@@ -114,7 +116,7 @@ func TestCampaignHistory_keepsThoseThatAreBehindForLong(t *testing.T) {
 // Blocked from 31 seconds past a minute until 43 seconds past the next one, a campaign has the
 // sample between them, as the chart of all waiting rows does.
 func TestCampaignHistory_hasWhatBlocksItAtASample(t *testing.T) {
-	f := own(t)
+	f := storetest.Own(t)
 	minute := f.Clock.Now().Truncate(time.Minute).Add(time.Minute)
 	until := func(after time.Duration) { f.Clock.Advance(minute.Add(after).Sub(f.Clock.Now())) }
 	until(31 * time.Second)
@@ -122,7 +124,7 @@ func TestCampaignHistory_hasWhatBlocksItAtASample(t *testing.T) {
 	until(time.Minute)
 	f.MustSample()
 	until(103 * time.Second)
-	f.must(f.RequeueRow(f.Ctx, ana("fixed"), "a", 1))
+	must.Get(f.RequeueRow(f.Ctx, storetest.Ana("fixed"), "a", 1)).Or(t)
 	f.Drain()
 	until(2 * time.Minute)
 	f.MustSample()
@@ -136,7 +138,7 @@ func TestCampaignHistory_hasWhatBlocksItAtASample(t *testing.T) {
 
 // An action is marked in the charts at once: the data that they share are of before it.
 func TestHistory_hasAnActionAtOnce(t *testing.T) {
-	f := own(t)
+	f := storetest.Own(t)
 	f.AppendN("a", 1)
 	for _, want := range []int{0, 1} {
 		h, err := f.History(f.Ctx, outbox.Range{})
@@ -148,29 +150,12 @@ func TestHistory_hasAnActionAtOnce(t *testing.T) {
 	}
 }
 
-// What a note changes is in the scenarios of the command.
-func TestNoteGroup_isPinnedAndTakenAway(t *testing.T) {
-	f := own(t)
-	f.Failing("boom", "a", 1)
-	for _, text := range []string{"waits for the fix of Monday", ""} {
-		note := must.Get(f.SetGroupNote(f.Ctx, ana("known"), "boom", text)).Or(t)
-		pinned := must.Get(f.ErrorGroups(f.Ctx)).Or(t).Groups[0].Note
-		must.Hold(t, (note != nil) == (text != "") && (pinned != nil) == (text != "") && (pinned == nil || pinned.Note == text && note.By == "ana"), "of %q there is %+v, pinned is %+v", text, note, pinned)
-	}
-	refused(t, storetest.No(f.SetGroupNote(f.Ctx, ana(""), "boom", string(make([]byte, 2001)))), outbox.ErrInvalid, "2001 bytes")
-	refused(t, storetest.No(f.SetGroupNote(f.Ctx, ana(""), "", "x")), outbox.ErrInvalid, "fingerprint")
-	refused(t, storetest.No(f.SetGroupNote(f.Ctx, ana(""), "never seen", "")), outbox.ErrNotFound, `no row failed with the fingerprint "never seen"`)
-	// A note changes no row, so a refusal does not mention it.
-	r := refused(t, storetest.No(f.RequeueRow(f.Ctx, ana(""), "a", 1)), outbox.ErrConflict, "not dead")
-	must.Hold(t, len(r.Detail) <= 80, "the refusal tells of the note: %s", r.Detail)
-}
-
 // Open pages keep the shared summary fresh; the sample of a new minute must not use the summary of the last.
 func TestSample_ofANewMinuteIsNotTheOldMinutesSummary(t *testing.T) {
-	f := own(t)
+	f := storetest.Own(t)
 	f.AppendN("a", 1)
 	for n := range int64(3) {
-		f.must(f.Summary(f.Ctx))
+		must.Get(f.Summary(f.Ctx)).Or(t)
 		f.Clock.Advance(time.Minute)
 		f.AppendN("a", 1)
 		must.OK(t, f.Sample(f.Ctx))
@@ -179,7 +164,7 @@ func TestSample_ofANewMinuteIsNotTheOldMinutesSummary(t *testing.T) {
 }
 
 func TestSample_goesOnWhenTheClockIsSetBack(t *testing.T) {
-	f := own(t)
+	f := storetest.Own(t)
 	f.AppendN("a", 1)
 	f.Clock.Advance(48 * time.Hour)
 	f.MustSample()
@@ -187,15 +172,15 @@ func TestSample_goesOnWhenTheClockIsSetBack(t *testing.T) {
 	f.Sampled("a", 1)
 	f.Clock.Advance(time.Minute)
 	f.Sampled("a", 1)
-	points := f.history(outbox.RangeHour)
+	points := history(f, outbox.RangeHour)
 	must.Hold(t, len(points) == 3 && points[1].Counts.Pending == 3, "after the clock was set back the history is %+v, want the two minutes since and the running one", points)
 	must.Equal(t, f.Number(`select count(*) from samples`), 2, "samples are kept")
 }
 
 // Two instances count at random, and the series of every range are what a naive recount says.
 func TestSeries_sumUpInstancesOnce(t *testing.T) {
-	f := own(t)
-	other := f.beside()
+	f := storetest.Own(t)
+	other := f.Beside()
 	r := rand.New(rand.NewPCG(3, 3))
 	type counted struct {
 		at     time.Time
@@ -205,8 +190,8 @@ func TestSeries_sumUpInstancesOnce(t *testing.T) {
 	}
 	var all []counted
 	for range 70 {
-		for i, st := range []*fixture{f, other} {
-			var c store.Counts
+		for i, st := range []*storetest.Fixture{f, other} {
+			var c samples.Counts
 			for _, label := range []string{"a", "b"}[:1+r.IntN(2)] {
 				x := counted{f.Clock.Now(), fmt.Sprintf("w-%d", i), label, int64(1 + r.IntN(50))}
 				c.Add(outbox.SeriesFailure, label, x.n)
@@ -217,12 +202,12 @@ func TestSeries_sumUpInstancesOnce(t *testing.T) {
 		}
 		f.Clock.Advance(time.Duration(20+r.IntN(200)) * time.Second)
 		f.AppendN("a", 1) // so that there is a record
-		for _, st := range []*fixture{f, other} {
+		for _, st := range []*storetest.Fixture{f, other} {
 			must.OK(t, st.Sample(f.Ctx))
 		}
 	}
 	for _, name := range outbox.RangeNames {
-		h := must.Get(f.beside().History(f.Ctx, outbox.Range{Name: name})).Or(t)
+		h := must.Get(f.Beside().History(f.Ctx, outbox.Range{Name: name})).Or(t)
 		for _, s := range h.Series {
 			want := map[int]float64{}
 			for _, x := range all {
@@ -250,14 +235,14 @@ func TestSeries_sumUpInstancesOnce(t *testing.T) {
 }
 
 func TestSeries_keepTheBacklogByType(t *testing.T) {
-	f := own(t)
+	f := storetest.Own(t)
 	must.OK(t, f.Heartbeat(f.Ctx, outbox.InstanceState{ID: "w", StartedAt: f.Clock.Now()}))
 	f.Sampled("a", 3)
 	f.Clock.Advance(10 * time.Minute)
 	f.Drain()
 	f.MustSample()
 	f.Clock.Advance(5 * time.Minute)
-	h := must.Get(f.beside().History(f.Ctx, outbox.Range{})).Or(t)
+	h := must.Get(f.Beside().History(f.Ctx, outbox.Range{})).Or(t)
 	backlog := h.Of(outbox.SeriesBacklog, "counted")
 	must.Need(t, len(backlog) == 1, "the backlog by type is %+v", backlog)
 	var got []float64
@@ -274,7 +259,7 @@ func TestSeries_keepTheBacklogByType(t *testing.T) {
 }
 
 func TestHistory_marksDeploysVersionsAndActions(t *testing.T) {
-	f := own(t)
+	f := storetest.Own(t)
 	f.AppendN("a", 1)
 	beat := func(id, version string) {
 		must.OK(t, f.Heartbeat(f.Ctx, outbox.InstanceState{ID: id, Host: "h", Version: version, StartedAt: f.Clock.Now()}))
@@ -287,7 +272,7 @@ func TestHistory_marksDeploysVersionsAndActions(t *testing.T) {
 	beat("two", "v2")
 	f.Clock.Advance(5 * time.Minute)
 	f.MustPause("a")
-	h := must.Get(f.beside().History(f.Ctx, outbox.Range{})).Or(t)
+	h := must.Get(f.Beside().History(f.Ctx, outbox.Range{})).Or(t)
 	var got []string
 	for _, m := range h.Markers {
 		got = append(got, fmt.Sprintf("%s %s %s%s", m.Kind, m.Subject, m.Previous, m.Version))
@@ -296,30 +281,11 @@ func TestHistory_marksDeploysVersionsAndActions(t *testing.T) {
 	must.Hold(t, fmt.Sprint(got) == want && !h.MarkersCapped, "marked are %v, want %v", got, want)
 }
 
-func TestSeqBefore_findsEventsByTheirTime(t *testing.T) {
-	f := own(t)
-	var times []time.Time
-	for range 9 {
-		f.AppendN("a", 1)
-		times = append(times, f.Clock.Now())
-		f.Clock.Advance(time.Minute)
-	}
-	c := f.MustCampaign("a")
-	for i, at := range times {
-		for _, x := range []struct {
-			at   time.Time
-			want int
-		}{{at, i}, {at.Add(time.Second), i + 1}} {
-			must.Equal(t, must.Get(f.SeqBefore(f.Ctx, c, x.at)).Or(t), int64(x.want), "before", x.at, "seq")
-		}
-	}
-}
-
 // What a process counted in the running minute is in its charts before it is written, and once.
 func TestSeries_haveTheRunningMinute(t *testing.T) {
-	f := own(t)
+	f := storetest.Own(t)
 	f.Sampled("a", 1)
-	var c store.Counts
+	var c samples.Counts
 	for range 100 {
 		c.Delay(30 * time.Second)
 	}
@@ -335,122 +301,5 @@ func TestSeries_haveTheRunningMinute(t *testing.T) {
 		must.Hold(t, len(last) == 1 && *last[0].Values[end] == 1 && len(h.Of(outbox.SeriesFollowed, "")) == outbox.SeriesShown+1, "beyond those with the most: %+v", last)
 		f.Clock.Advance(2 * time.Minute)
 		f.Sampled("a", 1) // writes it
-	}
-}
-
-// ahead opens another process on the same databases whose clock is ahead.
-func (f *fixture) ahead(by time.Duration) *fixture {
-	return f.beside(func(o *store.Options) { o.Now = func() time.Time { return f.Clock.Now().Add(by) } })
-}
-
-// A process whose clock is ahead leaves times that the start of another, or its self-check, sets right.
-func TestFuture_isSetRight(t *testing.T) {
-	t.Parallel()
-	for name, repair := range map[string]func(f *fixture){
-		"start":      func(f *fixture) { f.MustReconcile(outbox.Repaired{Campaigns: 1}) },
-		"self-check": func(f *fixture) { f.SelfCheckOne("a") },
-	} {
-		for event, story := range map[string]func(t *testing.T, f *fixture){
-			"an append is due now": func(t *testing.T, f *fixture) {
-				f.ahead(24*time.Hour).AppendN("a", 3)
-				e := f.Explained("a")
-				must.Hold(t, e.Blocker == outbox.BlockerUnqueued && e.ClaimableAt != nil && e.ClaimableAt.Equal(began.Add(24*time.Hour)) && strings.Contains(e.Why, "clock"), "explained as %+v", e)
-				f.NoClaim(one)
-				repair(f)
-				f.Claims(one, 3, "a 1-3 under 1")
-			},
-			"a retry waits no longer than the settings allow": func(t *testing.T, f *fixture) {
-				fast := f.ahead(10 * time.Minute)
-				fast.Failing("boom", "a", 3)
-				repair(f)
-				e := f.Explained("a")
-				must.Hold(t, e.Blocker == outbox.BlockerBackoff && e.Why == "Event 1 failed and will be retried in 1 s", "explained as %+v", e)
-				f.NoClaim(one)
-				f.Clock.Advance(time.Second)
-				f.Claims(one, 3, "a 1-3 under 2, after 1")
-			},
-			"a lease of the dead ends as soon as the settings allow": func(t *testing.T, f *fixture) {
-				fast := f.ahead(10 * time.Minute)
-				fast.AppendN("a", 3)
-				lost := fast.ClaimOne(two, 3)
-				repair(f)
-				f.Exact("a")
-				e := f.Explained("a")
-				must.Hold(t, e.Blocker == outbox.BlockerLease && e.ClaimableAt.Equal(began.Add(lease)), "explained as %+v", e)
-				f.NoClaim(one)
-				f.Clock.Advance(lease)
-				c := f.ClaimOne(one, 3)
-				fast.MustApply(lost, 3) // nothing was applied under the new lease yet
-				must.Equal(t, fast.MustSettle(two, store.Result{Claim: lost, Applied: 3}).Fenced, 1, "the worker that had lost it settled")
-				f.MustSettle(one, store.Result{Claim: c, Applied: 3})
-			},
-		} {
-			t.Run(name+": "+event, func(t *testing.T) {
-				f := own(t)
-				story(t, f)
-				f.Exact("a")
-				f.Sound()
-			})
-		}
-	}
-}
-
-func TestFuture_ofASecondIsNoError(t *testing.T) {
-	f := own(t)
-	f.ahead(time.Second).AppendN("a", 1)
-	f.SelfCheckIsCalm()
-	f.MustBeReconciled()
-}
-
-// clockOf is an instance as seen by a process that has just read it again.
-func (f *fixture) clockOf(id string) outbox.InstanceState {
-	all := must.Get(f.Instances(f.Ctx)).Or(f.TB)
-	i := slices.IndexFunc(all, func(i outbox.InstanceState) bool { return i.ID == id })
-	must.Need(f.TB, i >= 0, "instance %s is not among %+v", id, all)
-	return all[i]
-}
-
-func TestInstances_nameClocksThatDiffer(t *testing.T) {
-	type given struct {
-		by        time.Duration
-		from, til time.Duration // accepted range of the offset
-	}
-	storetest.Each(t, own, map[string]given{
-		"ten minutes ahead":  {10 * time.Minute, 10*time.Minute - 2*time.Second, 10 * time.Minute},
-		"two seconds ahead":  {2 * time.Second, time.Second, 2 * time.Second},
-		"ten minutes behind": {-10 * time.Minute, -10 * time.Minute, 2*time.Second - 10*time.Minute},
-		"half a second off":  {500 * time.Millisecond, 0, 0},
-		"right":              {0, 0, 0},
-	}, func(t *testing.T, f *fixture, scene given) {
-		other := f.ahead(scene.by)
-		for range 5 {
-			f.Clock.Advance(1500 * time.Millisecond)
-			other.beat("other")
-			f.beat("self")
-			f.Clock.Advance(500 * time.Millisecond)
-			got := f.clockOf("self")
-			must.Need(t, got.ClockAhead == 0, "its own clock is %s ahead", got.ClockAhead)
-			f.clockOf("other")
-		}
-		got := f.clockOf("other")
-		must.Hold(t, got.ClockAhead >= scene.from && got.ClockAhead <= scene.til && got.State(f.Clock.Now()) == outbox.InstanceRunning, "its clock is %s ahead and it is %s, want %s to %s and running", got.ClockAhead, got.State(f.Clock.Now()), scene.from, scene.til)
-		told := outbox.Facts{Summary: outbox.Summary{Instances: []outbox.InstanceState{got}}}.Find(f.Clock.Now()).Of(outbox.FindsClock)
-		must.Hold(t, (len(told) > 0) == (scene.from != 0 || scene.til != 0), "told %+v", told)
-		// The clock is corrected.
-		for range 40 {
-			f.Clock.Advance(2 * time.Second)
-			f.beat("other")
-			f.clockOf("other")
-		}
-		must.Equal(t, f.clockOf("other").ClockAhead, 0, "how far its clock is ahead, once it was set right")
-	})
-}
-
-func TestInstances_ofADeadOneWithAClockAheadFallSilent(t *testing.T) {
-	f := own(t)
-	f.ahead(10 * time.Minute).beat("other")
-	for _, want := range []outbox.Condition{outbox.InstanceRunning, outbox.InstanceSilent} {
-		must.Equal(t, f.clockOf("other").State(f.Clock.Now()), want, "it")
-		f.Clock.Advance(10 * time.Second)
 	}
 }
