@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -337,20 +336,12 @@ on conflict (projection, campaign_id) where active = 1 do nothing`
 )
 
 func (t *tx) insertRun(r *runRow, now int64) error {
-	var texts [3]string
-	for i, v := range []any{r.CampaignIDs, r.Projections, r.Versions} {
-		text, err := json.Marshal(v)
-		if err != nil {
-			return fmt.Errorf("write the scope of a run: %w", err)
-		}
-		texts[i] = string(text)
-	}
 	scope := r.CampaignIDs
 	if r.All {
 		scope = []string{""}
 	}
-	_, err := t.One([]any{&r.ID}, insertRun, string(r.Kind), string(r.Status), texts[0], sqldb.Truth(r.All), texts[1], texts[2], r.UntilSeq, r.Rate,
-		r.Reason, r.RequestedBy, r.Via, r.RequestID, now)
+	_, err := t.One([]any{&r.ID}, insertRun, string(r.Kind), string(r.Status), sqldb.JSON(r.CampaignIDs), sqldb.Truth(r.All), sqldb.JSON(r.Projections), sqldb.JSON(r.Versions),
+		r.UntilSeq, r.Rate, r.Reason, r.RequestedBy, r.Via, r.RequestID, now)
 	if err != nil {
 		return fmt.Errorf("start a run: %w", err)
 	}

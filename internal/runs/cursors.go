@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/readmodel"
@@ -20,10 +21,10 @@ const cursorColumns = `projection, applied_seq, generation, state, paused_by, pa
 func scanCursor(row sqldb.Row, extra ...any) (outbox.Cursor, error) {
 	var c outbox.Cursor
 	var by, reason string
-	var paused, applied sql.NullInt64
-	var changed int64
-	err := row.Scan(append([]any{&c.Projection, &c.AppliedSeq, &c.Generation, &c.State, &by, &paused, &reason, &changed, &applied}, extra...)...)
-	c.Paused, c.ChangedAt, c.LastAppliedAt = readmodel.PauseOf(paused, by, reason), sqldb.At(changed), sqldb.AtOrNil(applied)
+	var paused sql.NullInt64
+	columns := []any{&c.Projection, &c.AppliedSeq, &c.Generation, &c.State, &by, &paused, &reason, sqldb.ScanTime(&c.ChangedAt), sqldb.ScanTimeOrNil(&c.LastAppliedAt)}
+	err := row.Scan(append(columns, extra...)...)
+	c.Paused = readmodel.PauseOf(paused, by, reason)
 	return c, err
 }
 
@@ -274,9 +275,9 @@ func (t *tx) ageCursors(cursors []*outbox.Cursor, campaignOf func(int) string, n
 			continue
 		}
 		b.Each(func(row sqldb.Row) error {
-			var recorded int64
-			err := row.Scan(&recorded)
-			c.LagSeconds = max(0, sqldb.At(now).Sub(sqldb.At(recorded)).Seconds())
+			var recorded time.Time
+			err := row.Scan(sqldb.ScanTime(&recorded))
+			c.LagSeconds = max(0, sqldb.At(now).Sub(recorded).Seconds())
 			return err
 		}, selectRecorded, campaignOf(i), c.AppliedSeq+1)
 	}
@@ -313,10 +314,8 @@ func collectFailures(into map[string]*outbox.CursorFailure) func(sqldb.Row) erro
 }
 
 func scanFailure(row sqldb.Row) (projection string, f *outbox.CursorFailure, err error) {
-	var last int64
 	f = new(outbox.CursorFailure)
-	err = row.Scan(&projection, &f.Seq, &f.EventType, &f.Message, &f.Fingerprint, &f.Attempts, &last)
-	f.At = sqldb.At(last)
+	err = row.Scan(&projection, &f.Seq, &f.EventType, &f.Message, &f.Fingerprint, &f.Attempts, sqldb.ScanTime(&f.At))
 	return projection, f, err
 }
 

@@ -2,9 +2,9 @@ package runs
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/sqldb"
@@ -34,19 +34,17 @@ func (rs *Runs) EventHistory(ctx context.Context, campaign string, seq int64) (o
 	err = rs.read(ctx, func(t *tx) error {
 		for _, kind := range []outbox.RunKind{outbox.RunReplay, outbox.RunRebuild} {
 			err := t.Each(func(row sqldb.Row) error {
-				run, at, text := outbox.Replayed{}, int64(0), ""
-				if err := row.Scan(&run.RunID, &run.Kind, &text, &at); err != nil {
-					return err
-				}
+				var run outbox.Replayed
 				var results []outbox.ProjectionResult
-				if err := json.Unmarshal([]byte(text), &results); err != nil {
+				var at time.Time
+				if err := row.Scan(&run.RunID, &run.Kind, sqldb.ScanJSON(&results), sqldb.ScanTime(&at)); err != nil {
 					return fmt.Errorf("result of run %d: %w", run.RunID, err)
 				}
 				for _, p := range results {
 					if p.From != nil && *p.From < seq && seq <= p.Seq {
 						step := run
 						step.Projection = p.Projection
-						h.Steps = append(h.Steps, outbox.EventStep{Kind: outbox.StepReplayed, At: sqldb.At(at), Replay: &step})
+						h.Steps = append(h.Steps, outbox.EventStep{Kind: outbox.StepReplayed, At: at, Replay: &step})
 					}
 				}
 				return nil

@@ -3,7 +3,6 @@ package runs
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -92,17 +91,14 @@ limit 1`
 // replay was started since they fell behind. After a replay an operator decides, unless it ended
 // because the projection has another version now.
 func (t *tx) untried(all []behindCursor) (untried []behindCursor, err error) {
-	last, known := make([]runRow, len(all)), make([]bool, len(all))
-	versions := make([]string, len(all))
+	last, known := make([]outbox.Run, len(all)), make([]bool, len(all))
 	var b sqldb.Batch
 	for i, c := range all {
 		newest := func(row sqldb.Row) error {
-			var r runRow
-			var text string
-			var requested int64
-			err := row.Scan(&r.ID, (*string)(&r.Status), &text, &requested)
-			if r.RequestedAt = sqldb.At(requested); r.ID > last[i].ID {
-				last[i], versions[i] = r, text
+			var r outbox.Run
+			err := row.Scan(&r.ID, &r.Status, sqldb.ScanJSON(&r.Versions), sqldb.ScanTime(&r.RequestedAt))
+			if r.ID > last[i].ID {
+				last[i] = r
 			}
 			return err
 		}
@@ -119,11 +115,7 @@ func (t *tx) untried(all []behindCursor) (untried []behindCursor, err error) {
 	for i, c := range all {
 		tried := last[i].ID > 0 && last[i].RequestedAt.UnixMicro() >= c.since
 		if tried && last[i].Status != outbox.RunCancelled {
-			of := map[string]string{}
-			if err := json.Unmarshal([]byte(versions[i]), &of); err != nil {
-				return nil, fmt.Errorf("run %d: %w", last[i].ID, err)
-			}
-			tried = of[c.projection] == c.version
+			tried = last[i].Versions[c.projection] == c.version
 		}
 		if known[i] && !tried {
 			untried = append(untried, c)

@@ -3,7 +3,6 @@ package runs
 import (
 	"context"
 	"encoding/binary"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"hash/fnv"
@@ -317,15 +316,9 @@ func (t *tx) insertRehearsal(run *runRow, r rehearsalRow, now int64) error {
 		return err
 	}
 	run.With = r.versions
-	var texts [4]string
-	for i, v := range []any{r.blocked, r.versions, orEmpty(r.otherSchema), r.files} {
-		text, err := json.Marshal(v)
-		if err != nil {
-			return fmt.Errorf("write a rehearsal: %w", err)
-		}
-		texts[i] = string(text)
-	}
-	if _, err := t.Exec(insertRehearsal, run.ID, r.fingerprint, r.behind, texts[0], sqldb.Truth(r.more), texts[1], texts[2], texts[3]); err != nil {
+	_, err := t.Exec(insertRehearsal, run.ID, r.fingerprint, r.behind, sqldb.JSON(r.blocked), sqldb.Truth(r.more), sqldb.JSON(r.versions),
+		sqldb.JSON(orEmpty(r.otherSchema)), sqldb.JSON(r.files))
+	if err != nil {
 		return fmt.Errorf("store rehearsal %d: %w", run.ID, err)
 	}
 	return nil
@@ -338,26 +331,13 @@ where run_id = $1`
 
 // rehearsal reads what a run was asked to rehearse. A run of another kind is outbox.ErrNotFound.
 func (t *tx) rehearsal(id int64) (r rehearsalRow, err error) {
-	var blocked, versions, otherSchema, files string
-	var more int64
-	found, err := t.One([]any{&r.fingerprint, &r.behind, &blocked, &more, &versions, &otherSchema, &files}, selectRehearsal, id)
+	found, err := t.One([]any{&r.fingerprint, &r.behind, sqldb.ScanJSON(&r.blocked), sqldb.ScanTruth(&r.more), sqldb.ScanJSON(&r.versions),
+		sqldb.ScanJSON(&r.otherSchema), sqldb.ScanJSON(&r.files)}, selectRehearsal, id)
 	if err != nil {
 		return r, fmt.Errorf("read rehearsal %d: %w", id, err)
 	}
 	if !found {
 		return r, outbox.NotFound("run %d is no rehearsal", id)
-	}
-	r.more = more != 0
-	for _, field := range []struct {
-		text string
-		into any
-	}{{blocked, &r.blocked}, {versions, &r.versions}, {otherSchema, &r.otherSchema}, {files, &r.files}} {
-		if field.text == "" {
-			continue
-		}
-		if err := json.Unmarshal([]byte(field.text), field.into); err != nil {
-			return r, fmt.Errorf("rehearsal %d: %w", id, err)
-		}
 	}
 	return r, nil
 }

@@ -2,7 +2,6 @@ package runs
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"time"
 
@@ -72,22 +71,13 @@ func (t *tx) saveResults(r *runRow, results []outbox.RunResult, now int64) error
 	var verified []outbox.Verification
 	for i := range results {
 		result := &results[i]
-		text, err := json.Marshal(orEmpty(result.Projections))
-		if err != nil {
-			return fmt.Errorf("write the result of campaign %q: %w", result.CampaignID, err)
-		}
-		rehearsed := []byte{}
-		if result.Rehearsed != nil {
-			if rehearsed, err = json.Marshal(result.Rehearsed); err != nil {
-				return fmt.Errorf("write how far campaign %q was rehearsed: %w", result.CampaignID, err)
-			}
-		}
 		when := now
 		if !result.At.IsZero() {
 			when = result.At.UnixMicro()
 		}
 		looks.Each(func(row sqldb.Row) error { return row.Scan(&before[i]) }, selectOutcome, r.ID, result.CampaignID)
-		saves.Exec(nil, upsertResult, r.ID, result.CampaignID, result.Outcome, result.Seq, result.Events, result.Full, string(text), sqldb.Storable(result.Error), when, string(rehearsed))
+		saves.Exec(nil, upsertResult, r.ID, result.CampaignID, result.Outcome, result.Seq, result.Events, result.Full,
+			sqldb.JSON(orEmpty(result.Projections)), sqldb.Storable(result.Error), when, sqldb.JSON(result.Rehearsed))
 		result.At = sqldb.At(when)
 		verified = append(verified, result.Verifications(r.Run)...)
 	}

@@ -2,7 +2,6 @@ package runs
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 
@@ -65,13 +64,10 @@ func (rs *Runs) triedHeads(ctx context.Context, run outbox.Run) (map[string]outb
 	heads := map[string]outbox.HeadsTried{}
 	err := rs.read(ctx, func(t *tx) error {
 		return t.Each(func(row sqldb.Row) error {
-			var text, outcome, fingerprint string
+			var outcome, fingerprint string
 			var seq int64
 			var at outbox.Rehearsed
-			if err := row.Scan(&text, &outcome, &seq, &fingerprint); err != nil {
-				return err
-			}
-			err := json.Unmarshal([]byte(text), &at)
+			err := row.Scan(sqldb.ScanJSON(&at), &outcome, &seq, &fingerprint)
 			n := heads[fingerprint]
 			switch {
 			case at.Head != seq:
@@ -184,12 +180,9 @@ func (rs *Runs) quarantinesPassed(ctx context.Context, run outbox.Run) (map[stri
 	var projections []string
 	err := rs.read(ctx, func(t *tx) error {
 		return t.Each(func(row sqldb.Row) error {
-			var campaign, text string
-			if err := row.Scan(&campaign, &text); err != nil {
-				return err
-			}
+			var campaign string
 			var at outbox.Rehearsed
-			err := json.Unmarshal([]byte(text), &at)
+			err := row.Scan(&campaign, sqldb.ScanJSON(&at))
 			if at.Quarantined != "" {
 				at.Also = append(at.Also, outbox.TriedQuarantine{Projection: at.Quarantined, Head: at.Head})
 			}

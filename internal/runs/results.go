@@ -2,7 +2,6 @@ package runs
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 
@@ -14,19 +13,8 @@ const resultColumns = `campaign_id, outcome, seq, events, full_digest, projectio
 
 func scanResult(row sqldb.Row) (outbox.RunResult, error) {
 	var r outbox.RunResult
-	var projections, rehearsed string
-	var when int64
-	err := row.Scan(&r.CampaignID, &r.Outcome, &r.Seq, &r.Events, &r.Full, &projections, &r.Error, &when, &rehearsed)
+	err := row.Scan(&r.CampaignID, &r.Outcome, &r.Seq, &r.Events, &r.Full, sqldb.ScanJSON(&r.Projections), &r.Error, sqldb.ScanTime(&r.At), sqldb.ScanJSON(&r.Rehearsed))
 	if err != nil {
-		return r, err
-	}
-	if rehearsed != "" {
-		if err := json.Unmarshal([]byte(rehearsed), &r.Rehearsed); err != nil {
-			return r, fmt.Errorf("result of campaign %q: %w", r.CampaignID, err)
-		}
-	}
-	r.At = sqldb.At(when)
-	if err := json.Unmarshal([]byte(projections), &r.Projections); err != nil {
 		return r, fmt.Errorf("result of campaign %q: %w", r.CampaignID, err)
 	}
 	for i := range r.Projections {
@@ -167,11 +155,8 @@ where id {>} $1
 order by id{desc}
 limit $3`)
 
-func scanLine(row sqldb.Row) (outbox.RunLine, error) {
-	var line outbox.RunLine
-	var when int64
-	err := row.Scan(&line.ID, &when, &line.CampaignID, &line.Text)
-	line.At = sqldb.At(when)
+func scanLine(row sqldb.Row) (line outbox.RunLine, err error) {
+	err = row.Scan(&line.ID, sqldb.ScanTime(&line.At), &line.CampaignID, &line.Text)
 	return line, err
 }
 

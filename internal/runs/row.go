@@ -2,11 +2,8 @@ package runs
 
 import (
 	"context"
-	"database/sql"
-	"encoding/json"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/sqldb"
@@ -32,31 +29,15 @@ const runColumns = `id, kind, status, campaign_ids, all_campaigns, projections, 
 
 func scanRunRow(row sqldb.Row) (*runRow, error) {
 	var r runRow
-	var campaigns, projections, versions, digests, before, with string
-	var all, requested, updated int64
-	var started, finished sql.NullInt64
 	n := &r.Counts
-	err := row.Scan(&r.ID, (*string)(&r.Kind), (*string)(&r.Status), &campaigns, &all, &projections, &versions, &r.UntilSeq, &r.Rate,
-		&r.Reason, &r.RequestedBy, &r.Via, &r.RequestID, &requested, &started, &updated, &finished,
+	err := row.Scan(&r.ID, &r.Kind, &r.Status, sqldb.ScanJSON(&r.CampaignIDs), sqldb.ScanTruth(&r.All), sqldb.ScanJSON(&r.Projections), sqldb.ScanJSON(&r.Versions), &r.UntilSeq, &r.Rate,
+		&r.Reason, &r.RequestedBy, &r.Via, &r.RequestID, sqldb.ScanTime(&r.RequestedAt), sqldb.ScanTimeOrNil(&r.StartedAt), sqldb.ScanTime(&r.UpdatedAt), sqldb.ScanTimeOrNil(&r.FinishedAt),
 		&r.Campaigns.Done, &r.Campaigns.Total, &r.Events.Done, &r.Events.Total, &n.Matched, &n.Drifted, &n.Replayed, &n.Failed, &r.pace,
-		&digests, &before, &r.Seq, (*string)(&r.Verdict), &r.Error, &r.CancelledBy, &r.Attempts, &r.owner, &r.epoch, &r.expires, &with)
+		sqldb.ScanJSON(&r.Digests), sqldb.ScanJSON(&r.Before), &r.Seq, &r.Verdict, &r.Error, &r.CancelledBy, &r.Attempts, &r.owner, &r.epoch, &r.expires, sqldb.ScanJSON(&r.With))
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("run %d: %w", r.ID, err)
 	}
 	n.NotCompared = r.Campaigns.Done - n.Matched - n.Drifted - n.Replayed - n.Failed // every done campaign has one of these outcomes
-	r.All, r.RequestedAt, r.UpdatedAt = all != 0, sqldb.At(requested), sqldb.At(updated)
-	r.StartedAt, r.FinishedAt = sqldb.AtOrNil(started), sqldb.AtOrNil(finished)
-	for _, field := range []struct {
-		text string
-		into any
-	}{{campaigns, &r.CampaignIDs}, {projections, &r.Projections}, {versions, &r.Versions}, {digests, &r.Digests}, {before, &r.Before}, {with, &r.With}} {
-		if field.text == "" {
-			continue
-		}
-		if err := json.Unmarshal([]byte(field.text), field.into); err != nil {
-			return nil, fmt.Errorf("run %d: %w", r.ID, err)
-		}
-	}
 	r.CampaignIDs, r.Projections = orEmpty(r.CampaignIDs), orEmpty(r.Projections)
 	if len(r.CampaignIDs) == 1 {
 		r.CampaignID = r.CampaignIDs[0]
@@ -73,14 +54,10 @@ func (r *runRow) view(now int64) outbox.Run {
 	if r.owner != "" {
 		run.Lease = &outbox.Lease{Owner: r.owner, Epoch: r.epoch, ExpiresAt: sqldb.At(r.expires)}
 	}
-	if run.Digests == nil {
-		run.Digests = map[string]string{}
-	}
-	if run.Before == nil {
-		run.Before = map[string]string{}
-	}
-	if run.With == nil {
-		run.With = map[string]string{}
+	for _, versions := range []*map[string]string{&run.Digests, &run.Before, &run.With} {
+		if *versions == nil {
+			*versions = map[string]string{}
+		}
 	}
 	if run.Status != outbox.RunRunning || !r.leased(now) || run.Silent(sqldb.At(now)) {
 		return run
@@ -136,37 +113,14 @@ where id = $1`
 // saveRun writes the row of a run that this transaction has locked.
 func (t *tx) saveRun(r *runRow, now int64) error {
 	r.UpdatedAt = sqldb.At(now)
-	digests, err := digestsText(r.Digests)
-	if err != nil {
-		return err
-	}
-	before, err := digestsText(r.Before)
-	if err != nil {
-		return err
-	}
 	n := r.Counts
-	_, err = t.Exec(updateRun, r.ID, string(r.Status), microsOrNil(r.StartedAt), now, microsOrNil(r.FinishedAt),
+	_, err := t.Exec(updateRun, r.ID, string(r.Status), sqldb.MicrosIfAny(r.StartedAt), now, sqldb.MicrosIfAny(r.FinishedAt),
 		r.Campaigns.Done, r.Campaigns.Total, r.Events.Done, r.Events.Total, n.Matched, n.Drifted, n.Replayed, n.Failed,
-		r.pace, digests, before, r.Seq, string(r.Verdict), r.Error, r.CancelledBy, r.Attempts, r.owner, r.epoch, r.expires)
+		r.pace, sqldb.JSON(r.Digests), sqldb.JSON(r.Before), r.Seq, string(r.Verdict), r.Error, r.CancelledBy, r.Attempts, r.owner, r.epoch, r.expires)
 	if err != nil {
 		return fmt.Errorf("update run %d: %w", r.ID, err)
 	}
 	return nil
-}
-
-func digestsText(digests map[string]string) (string, error) {
-	if len(digests) == 0 {
-		return "", nil
-	}
-	text, err := json.Marshal(digests)
-	return string(text), err
-}
-
-func microsOrNil(when *time.Time) any {
-	if when == nil {
-		return nil
-	}
-	return when.UnixMicro()
 }
 
 // endRun ends an active run: it releases its lease and its scope.

@@ -5,7 +5,6 @@ package samples
 
 import (
 	"context"
-	"database/sql"
 	"fmt"
 	"slices"
 	"sync"
@@ -128,11 +127,8 @@ func differ(a, b outbox.Sample) bool {
 const sampleColumns = `minute, pending, processing, failed, dead, lag_events, blocked, oldest_enqueued_at, applied_total, failed_total`
 
 func scanSample(row sqldb.Row) (x outbox.Sample, err error) {
-	var minute int64
-	var oldest sql.NullInt64
 	c := &x.Counts
-	err = row.Scan(&minute, &c.Pending, &c.Processing, &c.Failed, &c.Dead, &x.LagEvents, &x.Blocked, &oldest, &x.Applied, &x.Failed)
-	x.At, x.OldestEnqueuedAt = sqldb.At(minute), sqldb.At(oldest.Int64)
+	err = row.Scan(sqldb.ScanTime(&x.At), &c.Pending, &c.Processing, &c.Failed, &c.Dead, &x.LagEvents, &x.Blocked, sqldb.ScanTime(&x.OldestEnqueuedAt), &x.Applied, &x.Failed)
 	return x, err
 }
 

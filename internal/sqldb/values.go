@@ -2,6 +2,8 @@ package sqldb
 
 import (
 	"database/sql"
+	"database/sql/driver"
+	"encoding/json"
 	"strings"
 	"time"
 )
@@ -69,4 +71,61 @@ func Clip(text string, limit int) string {
 // long.
 func Storable(text string) string {
 	return Clip(strings.ReplaceAll(strings.ToValidUTF8(text, "\uFFFD"), "\x00", "\uFFFD"), textLimit)
+}
+
+// scanner is a destination for a column in a form that it is stored in.
+type scanner[T any] func(T) error
+
+// Scan implements sql.Scanner.
+func (s scanner[T]) Scan(value any) error {
+	var column sql.Null[T]
+	if err := column.Scan(value); err != nil {
+		return err
+	}
+	return s(column.V)
+}
+
+// ScanTime is a destination for stored microseconds; null is the zero time.
+func ScanTime(into *time.Time) sql.Scanner {
+	return scanner[int64](func(micros int64) error {
+		*into = At(micros)
+		return nil
+	})
+}
+
+// ScanTimeOrNil is ScanTime, and nil for null.
+func ScanTimeOrNil(into **time.Time) sql.Scanner {
+	return scanner[sql.NullInt64](func(micros sql.NullInt64) error {
+		*into = AtOrNil(micros)
+		return nil
+	})
+}
+
+// ScanTruth is a destination for what Truth stores.
+func ScanTruth(into *bool) sql.Scanner {
+	return scanner[int64](func(is int64) error {
+		*into = is != 0
+		return nil
+	})
+}
+
+// ScanJSON is a destination for what JSON stores; it leaves into, a pointer, as it is for an empty text.
+func ScanJSON(into any) sql.Scanner {
+	return scanner[string](func(text string) error {
+		if text == "" {
+			return nil
+		}
+		return json.Unmarshal([]byte(text), into)
+	})
+}
+
+// JSON is a value as a text column stores it.
+func JSON(value any) driver.Valuer { return jsonColumn{value} }
+
+type jsonColumn struct{ value any }
+
+// Value implements driver.Valuer.
+func (j jsonColumn) Value() (driver.Value, error) {
+	text, err := json.Marshal(j.value)
+	return string(text), err
 }

@@ -133,9 +133,7 @@ func (a *appending) call(call *appendCall) error {
 		}
 	}
 	if call.key != nil {
-		if err := a.recordKey(call); err != nil {
-			return err
-		}
+		a.recordKey(call)
 	}
 	if call.Then != nil {
 		return call.Then(a.t, call.result)

@@ -1,7 +1,6 @@
 package store
 
 import (
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -75,18 +74,15 @@ func (a *appending) repeated(call *appendCall) (bool, error) {
 		return false, err
 	}
 	k := call.key
-	var request, campaign, outcome string
-	found, err := a.t.One([]any{&request, &campaign, &outcome}, selectAppendKey,
+	var request, campaign string
+	var runs []seqRun
+	found, err := a.t.One([]any{&request, &campaign, sqldb.ScanJSON(&runs)}, selectAppendKey,
 		string(k.By.Auth), k.By.Name, k.Key, a.now-AppendKeyLife.Microseconds())
 	switch {
 	case err != nil || !found:
 		return false, err
 	case request != k.Request:
 		return false, outbox.Invalid("Idempotency-Key", "this Idempotency-Key was used for another append, to campaign %q; use a new key for a new append", campaign)
-	}
-	var runs []seqRun
-	if err := json.Unmarshal([]byte(outcome), &runs); err != nil {
-		return false, fmt.Errorf("read what an append came to: %w", err)
 	}
 	call.result = nil
 	for _, run := range runs {
@@ -105,7 +101,7 @@ func (a *appending) repeated(call *appendCall) (bool, error) {
 }
 
 // recordKey queues the record of a keyed call's result.
-func (a *appending) recordKey(call *appendCall) error {
+func (a *appending) recordKey(call *appendCall) {
 	var runs []seqRun
 	for _, one := range call.result {
 		if last := len(runs) - 1; last >= 0 && runs[last].Last+1 == one.Seq && runs[last].Existed == one.Existed {
@@ -114,11 +110,6 @@ func (a *appending) recordKey(call *appendCall) error {
 		}
 		runs = append(runs, seqRun{First: one.Seq, Last: one.Seq, Existed: one.Existed})
 	}
-	outcome, err := json.Marshal(runs)
-	if err != nil {
-		return fmt.Errorf("write what an append came to: %w", err)
-	}
 	k := call.key
-	a.queue.Exec(nil, upsertAppendKey, string(k.By.Auth), k.By.Name, k.Key, k.Request, call.Events[0].CampaignID, string(outcome), a.now)
-	return nil
+	a.queue.Exec(nil, upsertAppendKey, string(k.By.Auth), k.By.Name, k.Key, k.Request, call.Events[0].CampaignID, sqldb.JSON(runs), a.now)
 }

@@ -354,11 +354,10 @@ func AuditList(f outbox.AuditFilter) *sqldb.List[outbox.AuditEntry] {
 
 func scanAuditEntry(rows sqldb.Row) (outbox.AuditEntry, error) {
 	var a outbox.AuditEntry
-	var when int64
 	var before, after string
-	err := rows.Scan(&a.ID, &when, &a.Actor, &a.Auth, &a.Role, &a.Via, &a.From, &a.Action, &a.CampaignID, &a.Seq,
+	err := rows.Scan(&a.ID, sqldb.ScanTime(&a.At), &a.Actor, &a.Auth, &a.Role, &a.Via, &a.From, &a.Action, &a.CampaignID, &a.Seq,
 		&a.Target, &a.Outcome, &a.Refusal, &before, &after, &a.Reason, &a.RequestID)
-	a.At, a.Before, a.After = sqldb.At(when), json.RawMessage(before), json.RawMessage(after)
+	a.Before, a.After = json.RawMessage(before), json.RawMessage(after)
 	return a, err
 }
 

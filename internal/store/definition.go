@@ -57,9 +57,7 @@ where at < $1
 // missing one is zero.
 func (t *Tx) definition(projection, version string) (d outbox.Definition, err error) {
 	d.Projection = projection
-	var at int64
-	_, err = t.One([]any{&d.Version, &at, &d.Previous, &d.Host, &d.File.Name, &d.File.Text}, selectDefinition, projection, version)
-	d.LoadedAt = sqldb.At(at)
+	_, err = t.One([]any{&d.Version, sqldb.ScanTime(&d.LoadedAt), &d.Previous, &d.Host, &d.File.Name, &d.File.Text}, selectDefinition, projection, version)
 	return d, err
 }
 
@@ -115,13 +113,13 @@ func (t *Tx) Loads() (map[string]map[string]outbox.Load, error) {
 	complete := false // the first load of the projection is among them
 	err := t.Each(func(row sqldb.Row) error {
 		var name, version, previous string
-		var at int64
-		err := row.Scan(&name, &version, &at, &previous)
+		var at time.Time
+		err := row.Scan(&name, &version, sqldb.ScanTime(&at), &previous)
 		if all[name] == nil {
 			all[name], complete = make(map[string]outbox.Load), previous == ""
 		}
 		l, again := all[name][version]
-		if l.Last = sqldb.At(at); !again && complete {
+		if l.Last = at; !again && complete {
 			l.First = l.Last
 		}
 		all[name][version] = l
@@ -204,11 +202,8 @@ limit 100`
 // VersionLoads are the loads of another version of a projection from one time until before another
 // (microseconds), the latest 100, in that order.
 func (t *Tx) VersionLoads(from, until int64) ([]outbox.VersionLoad, error) {
-	return sqldb.All(t, func(row sqldb.Row) (outbox.VersionLoad, error) {
-		var l outbox.VersionLoad
-		var at int64
-		err := row.Scan(&l.Projection, &at, &l.Version, &l.Previous, &l.Host)
-		l.At = sqldb.At(at)
+	return sqldb.All(t, func(row sqldb.Row) (l outbox.VersionLoad, err error) {
+		err = row.Scan(&l.Projection, sqldb.ScanTime(&l.At), &l.Version, &l.Previous, &l.Host)
 		return l, err
 	}, selectVersionLoads, from, until)
 }

@@ -138,9 +138,7 @@ func (s *Store) EventLines(ctx context.Context, campaign string, first, last int
 	what := fmt.Sprintf("read events %d to %d of campaign %q", first, last, campaign)
 	return reading(ctx, s, what, func(t *Tx) ([]outbox.EventLine, error) {
 		return sqldb.All(t, func(row sqldb.Row) (l outbox.EventLine, err error) {
-			var occurred int64
-			err = row.Scan(&l.Seq, &l.EventType, &l.EntityType, &l.EntityID, &occurred, (*string)(&l.RowStatus), &l.Skipped)
-			l.OccurredAt = sqldb.At(occurred)
+			err = row.Scan(&l.Seq, &l.EventType, &l.EntityType, &l.EntityID, sqldb.ScanTime(&l.OccurredAt), &l.RowStatus, &l.Skipped)
 			return l, err
 		}, selectEventLines, campaign, first, last)
 	})

@@ -3,7 +3,6 @@ package store
 import (
 	"cmp"
 	"context"
-	"database/sql"
 	"fmt"
 	"slices"
 	"time"
@@ -217,9 +216,7 @@ func (t *Tx) readGroup(g *group, fingerprint string, each, tried int, now time.T
 	g.Capped = g.looked == int64(2*each) || g.rehearsed == int64(each)
 	g.EventTypes, g.Builds = tallies(g.types), tallies(g.built)
 	if err == nil && g.FirstAt != nil {
-		var at sql.NullInt64
-		_, err = t.One([]any{&at}, selectEarlier, g.FirstAt.UnixMicro(), earlierAttempts, g.Fingerprint)
-		g.EarlierAt = sqldb.AtOrNil(at)
+		_, err = t.One([]any{sqldb.ScanTimeOrNil(&g.EarlierAt)}, selectEarlier, g.FirstAt.UnixMicro(), earlierAttempts, g.Fingerprint)
 	}
 	return err
 }
@@ -249,19 +246,18 @@ func (g *group) addRows(row sqldb.Row) error {
 
 func (g *group) addHead(row sqldb.Row) error {
 	var c outbox.CauseCampaign
-	var next, behind int64
-	var oldest sql.NullInt64
-	err := row.Scan((*string)(&c.HeadStatus), &c.EventType, &next, &c.CampaignID, &c.HeadSeq, &c.EventsWaiting, &behind, &oldest)
+	var next *time.Time
+	var behind int64
+	err := row.Scan(&c.HeadStatus, &c.EventType, sqldb.ScanTimeOrNil(&next), &c.CampaignID, &c.HeadSeq, &c.EventsWaiting, &behind, sqldb.ScanTimeOrNil(&c.OldestAt))
 	if err != nil {
 		return err
 	}
 	c.EventsWaiting = max(0, c.EventsWaiting) // a diverged campaign's watermark may be ahead
-	c.OldestAt = sqldb.AtOrNil(oldest)
 	switch c.HeadStatus {
 	case outbox.Dead:
 		g.Released += behind
 	case outbox.Failed:
-		c.NextAttemptAt = sqldb.AtOrNil(sql.NullInt64{Int64: next, Valid: true})
+		c.NextAttemptAt = next
 	}
 	g.AddCampaign(c.Scored(g.now))
 	return nil
@@ -271,15 +267,13 @@ func (g *group) addHead(row sqldb.Row) error {
 func (g *group) addRehearsed(row sqldb.Row) error {
 	c := outbox.CauseCampaign{HeadStatus: outbox.Pending}
 	var example string
-	var at int64
+	var at time.Time
 	var holds bool
-	var oldest sql.NullInt64
-	err := row.Scan(&c.CampaignID, &c.HeadSeq, &example, &at, &c.EventsWaiting, &c.EventType, &oldest, &holds)
+	err := row.Scan(&c.CampaignID, &c.HeadSeq, &example, sqldb.ScanTime(&at), &c.EventsWaiting, &c.EventType, sqldb.ScanTimeOrNil(&c.OldestAt), &holds)
 	g.rehearsed++
 	if err != nil || !holds {
 		return err
 	}
-	c.OldestAt = sqldb.AtOrNil(oldest)
 	g.Rehearsed++
 	g.types[c.EventType]++
 	g.Example = cmp.Or(g.Example, example)
@@ -290,28 +284,28 @@ func (g *group) addRehearsed(row sqldb.Row) error {
 
 func (g *group) addAttempts(row sqldb.Row) error {
 	var tried outbox.Tried
-	var alike, first, last int64
-	err := row.Scan(&tried.Build, &tried.Projection, &tried.ProjectionVersion, &tried.Attempts, &alike, &tried.Permanent, &first, &last, &tried.Rows)
+	var alike int64
+	var first time.Time
+	err := row.Scan(&tried.Build, &tried.Projection, &tried.ProjectionVersion, &tried.Attempts, &alike, &tried.Permanent, sqldb.ScanTime(&first), sqldb.ScanTime(&tried.LastAt), &tried.Rows)
 	if err != nil {
 		return err
 	}
-	tried.LastAt = sqldb.At(last)
 	g.Attempts += tried.Attempts
 	g.Alike += alike
 	g.Permanent += tried.Permanent
 	g.built[tried.Build] += tried.Attempts
 	g.Tried = append(g.Tried, tried)
-	if at := sqldb.At(first); g.FirstAt == nil || at.Before(*g.FirstAt) {
-		g.FirstAt = &at
+	if g.FirstAt == nil || first.Before(*g.FirstAt) {
+		g.FirstAt = &first
 	}
-	g.happened(last)
+	g.happened(tried.LastAt)
 	return nil
 }
 
 // happened raises the time at which the error was last seen.
-func (g *group) happened(at int64) {
-	if last := sqldb.At(at); g.LastAt == nil || last.After(*g.LastAt) {
-		g.LastAt = &last
+func (g *group) happened(at time.Time) {
+	if g.LastAt == nil || at.After(*g.LastAt) {
+		g.LastAt = &at
 	}
 }
 
@@ -345,9 +339,7 @@ where fingerprint = $1`
 
 func scanNote(row sqldb.Row) (*outbox.GroupNote, error) {
 	var n outbox.GroupNote
-	var when int64
-	err := row.Scan(&n.Note, &n.By, &when)
-	n.At = sqldb.At(when)
+	err := row.Scan(&n.Note, &n.By, sqldb.ScanTime(&n.At))
 	return &n, err
 }
 

@@ -45,12 +45,12 @@ var stepOrder = map[outbox.StepKind]int{
 }
 
 func (t *Tx) readAppended(h *outbox.EventHistory, c *CampaignRow) error {
-	var when int64
-	found, err := t.One([]any{&when}, selectAppended, c.ID, h.Seq)
+	step := outbox.EventStep{Kind: outbox.StepAppended}
+	found, err := t.One([]any{sqldb.ScanTime(&step.At)}, selectAppended, c.ID, h.Seq)
 	if err == nil && !found {
 		err = t.missingEvent(c.ID, h.Seq)
 	}
-	h.Steps = append(h.Steps, outbox.EventStep{Kind: outbox.StepAppended, At: sqldb.At(when)})
+	h.Steps = append(h.Steps, step)
 	return err
 }
 

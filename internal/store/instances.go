@@ -3,7 +3,6 @@ package store
 import (
 	"context"
 	"database/sql"
-	"encoding/json"
 	"fmt"
 	"time"
 
@@ -26,21 +25,15 @@ func (s *Store) Heartbeat(ctx context.Context, i outbox.InstanceState) error {
 	err := s.journal.Write(ctx, func(t *Tx) error {
 		now := s.Now()
 		seen := now
-		var stopped sql.NullInt64
 		if i.StoppedAt != nil {
-			stopped = sql.NullInt64{Int64: i.StoppedAt.UnixMicro(), Valid: true}
-			seen = max(seen, stopped.Int64)
+			seen = max(seen, i.StoppedAt.UnixMicro())
 			if !i.LastSeen.IsZero() { // another process detected that it was gone
 				seen = i.LastSeen.UnixMicro()
 			}
 		}
-		campaigns, err := json.Marshal(i.Campaigns)
-		if err != nil {
-			return err
-		}
-		_, err = t.Exec(upsertInstance, i.ID, i.Host, i.PID, i.Version, string(i.Mode), i.StartedAt.UnixMicro(), seen, stopped,
+		_, err := t.Exec(upsertInstance, i.ID, i.Host, i.PID, i.Version, string(i.Mode), i.StartedAt.UnixMicro(), seen, sqldb.MicrosIfAny(i.StoppedAt),
 			i.BeatEvery.Microseconds(), i.Applied, i.Failed, i.Fenced, i.Rates.AppliedPerSecond, i.Rates.FailedPerSecond,
-			sqldb.Clip(i.Trouble, LastErrorLimit), sqldb.Truth(i.Stalled), string(campaigns))
+			sqldb.Clip(i.Trouble, LastErrorLimit), sqldb.Truth(i.Stalled), sqldb.JSON(i.Campaigns))
 		if err != nil {
 			return err
 		}
@@ -152,21 +145,14 @@ func (t *Tx) readInstances(query string, args ...any) ([]outbox.InstanceState, e
 	all := []outbox.InstanceState{}
 	err := t.Each(func(rows sqldb.Row) error {
 		var i outbox.InstanceState
-		var mode, campaigns string
-		var started, seen, beatEvery, stalled int64
-		var stopped sql.NullInt64
-		err := rows.Scan(&i.ID, &i.Host, &i.PID, &i.Version, &mode, &started, &seen, &stopped, &beatEvery,
-			&i.Applied, &i.Failed, &i.Fenced, &i.Rates.AppliedPerSecond, &i.Rates.FailedPerSecond, &i.Trouble, &stalled, &campaigns)
-		if err == nil {
-			err = json.Unmarshal([]byte(campaigns), &i.Campaigns)
-		}
-		i.Mode, i.StartedAt, i.LastSeen, i.StoppedAt = outbox.Mode(mode), sqldb.At(started), sqldb.At(seen), sqldb.AtOrNil(stopped)
+		var beatEvery int64
+		err := rows.Scan(&i.ID, &i.Host, &i.PID, &i.Version, &i.Mode, sqldb.ScanTime(&i.StartedAt), sqldb.ScanTime(&i.LastSeen), sqldb.ScanTimeOrNil(&i.StoppedAt), &beatEvery,
+			&i.Applied, &i.Failed, &i.Fenced, &i.Rates.AppliedPerSecond, &i.Rates.FailedPerSecond, &i.Trouble, sqldb.ScanTruth(&i.Stalled), sqldb.ScanJSON(&i.Campaigns))
 		i.BeatEvery = time.Duration(beatEvery) * time.Microsecond
-		i.Stalled = stalled == 1
 		switch {
-		case !stopped.Valid:
+		case i.StoppedAt == nil:
 			i.Process = processOf(i)
-		case seen < stopped.Int64: // one that stops is seen doing so
+		case i.LastSeen.Before(*i.StoppedAt): // one that stops is seen doing so
 			i.Process = outbox.ProcessGone
 		}
 		all = append(all, i)
@@ -244,15 +230,11 @@ func (s *Store) readHoldings(ctx context.Context) (map[string]outbox.HeldLeases,
 		err := t.Each(func(rows sqldb.Row) error {
 			var owner string
 			var c outbox.HeldLease
-			var expires int64
-			if err := rows.Scan(&owner, &c.CampaignID, &c.Epoch, &c.HeadSeq, &c.Rows, &expires, &c.Withheld); err != nil {
-				return err
-			}
-			c.ExpiresAt = sqldb.At(expires)
+			err := rows.Scan(&owner, &c.CampaignID, &c.Epoch, &c.HeadSeq, &c.Rows, sqldb.ScanTime(&c.ExpiresAt), &c.Withheld)
 			h := holdings[owner]
 			h.Add(c)
 			holdings[owner] = h
-			return nil
+			return err
 		}, selectHeld)
 		if err != nil {
 			return err

@@ -1,11 +1,11 @@
 package store
 
 import (
-	"encoding/json"
 	"fmt"
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/sqldb"
@@ -190,17 +190,13 @@ func (t *Tx) addWentBack(sum *outbox.Summary, now int64) error {
 	if t.Dialect().OneWriter || slices.ContainsFunc(sum.Faults, known) {
 		return nil
 	}
-	var at int64
-	var text string
-	found, err := t.One([]any{&at, &text}, selectWentBack, outbox.JournalTarget(), outbox.ActionJournalWentBack, now-outbox.FaultTold.Microseconds())
+	var at time.Time
+	var w outbox.WentBack
+	found, err := t.One([]any{sqldb.ScanTime(&at), sqldb.ScanJSON(&w)}, selectWentBack, outbox.JournalTarget(), outbox.ActionJournalWentBack, now-outbox.FaultTold.Microseconds())
 	if !found || err != nil {
 		return err
 	}
-	var w outbox.WentBack
-	if err := json.Unmarshal([]byte(text), &w); err != nil {
-		return fmt.Errorf("read what went back: %w", err)
-	}
-	sum.Faults = append(sum.Faults, outbox.NewDatabaseFault("journal", outbox.FaultWentBack, sqldb.At(at), w.Says()))
+	sum.Faults = append(sum.Faults, outbox.NewDatabaseFault("journal", outbox.FaultWentBack, at, w.Says()))
 	outbox.SortFaults(sum.Faults)
 	return nil
 }

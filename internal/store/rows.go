@@ -14,13 +14,10 @@ import (
 const RowColumns = `o.campaign_id, o.seq, o.event_type, o.status, o.attempt_count, o.next_attempt_at, o.last_error, o.fingerprint, o.enqueued_at, o.updated_at`
 
 // ScanRow reads RowColumns, and the columns after them into more.
-func ScanRow(rows sqldb.Row, more ...any) (outbox.Row, error) {
-	var r outbox.Row
-	var status string
-	var next, enqueued, updated int64
-	err := rows.Scan(append([]any{&r.CampaignID, &r.Seq, &r.EventType, &status, &r.AttemptCount, &next, &r.LastError, &r.Fingerprint, &enqueued, &updated}, more...)...)
-	r.Status = outbox.Status(status)
-	r.NextAttemptAt, r.EnqueuedAt, r.UpdatedAt = sqldb.At(next), sqldb.At(enqueued), sqldb.At(updated)
+func ScanRow(rows sqldb.Row, more ...any) (r outbox.Row, err error) {
+	columns := []any{&r.CampaignID, &r.Seq, &r.EventType, &r.Status, &r.AttemptCount, sqldb.ScanTime(&r.NextAttemptAt),
+		&r.LastError, &r.Fingerprint, sqldb.ScanTime(&r.EnqueuedAt), sqldb.ScanTime(&r.UpdatedAt)}
+	err = rows.Scan(append(columns, more...)...)
 	return r, err
 }
 
@@ -127,9 +124,9 @@ limit $3`
 
 func (t *Tx) attempts(campaign string, seq int64) ([]outbox.Attempt, error) {
 	return sqldb.All(t, func(rows sqldb.Row) (a outbox.Attempt, err error) {
-		var when, permanent, ended int64
-		err = rows.Scan(&when, &a.Attempt, &a.Worker, &a.Build, &a.Error, &a.Fingerprint, &a.Projection, &a.ProjectionVersion, &permanent, &ended)
-		a.At, a.Permanent, a.Died, a.Quarantined = sqldb.At(when), permanent != 0, ended == attemptDied, ended == attemptQuarantined
+		var ended int64
+		err = rows.Scan(sqldb.ScanTime(&a.At), &a.Attempt, &a.Worker, &a.Build, &a.Error, &a.Fingerprint, &a.Projection, &a.ProjectionVersion, sqldb.ScanTruth(&a.Permanent), &ended)
+		a.Died, a.Quarantined = ended == attemptDied, ended == attemptQuarantined
 		return a, err
 	}, selectAttempts, campaign, seq, attemptsShown)
 }

@@ -46,15 +46,14 @@ where campaign_id = $1
 // rehearsal did not reach it.
 func (t *Tx) rehearsal(campaign string, seq int64) (*outbox.Rehearsal, error) {
 	var r outbox.Rehearsal
-	var when, failed int64
-	found, err := t.One([]any{&when, &r.Error, &r.Fingerprint, &failed}, selectRehearsal, campaign, seq)
+	var failed int64
+	found, err := t.One([]any{sqldb.ScanTime(&r.At), &r.Error, &r.Fingerprint, &failed}, selectRehearsal, campaign, seq)
 	if err != nil || !found {
 		return nil, err
 	}
 	if failed != seq {
 		r.Error, r.Fingerprint = "", ""
 	}
-	r.At = sqldb.At(when)
 	return &r, nil
 }
 

@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"database/sql"
 	"fmt"
 	"math"
 	"strings"
@@ -16,13 +15,9 @@ import (
 const SkipColumns = `id, campaign_id, seq, event_type, error, skipped_at, skipped_by, reason, applied_at, undone_at, undone_by, undone_reason`
 
 // ScanSkip reads a skip.
-func ScanSkip(row sqldb.Row) (outbox.Skip, error) {
-	var k outbox.Skip
-	var skipped int64
-	var applied, undone sql.NullInt64
-	err := row.Scan(&k.ID, &k.CampaignID, &k.Seq, &k.EventType, &k.Error, &skipped, &k.SkippedBy, &k.Reason,
-		&applied, &undone, &k.UndoneBy, &k.UndoneReason)
-	k.SkippedAt, k.AppliedAt, k.UndoneAt = sqldb.At(skipped), sqldb.AtOrNil(applied), sqldb.AtOrNil(undone)
+func ScanSkip(row sqldb.Row) (k outbox.Skip, err error) {
+	err = row.Scan(&k.ID, &k.CampaignID, &k.Seq, &k.EventType, &k.Error, sqldb.ScanTime(&k.SkippedAt), &k.SkippedBy, &k.Reason,
+		sqldb.ScanTimeOrNil(&k.AppliedAt), sqldb.ScanTimeOrNil(&k.UndoneAt), &k.UndoneBy, &k.UndoneReason)
 	return k, err
 }
 

@@ -23,11 +23,9 @@ const outdated = `case when v.version <> '' and v.version <> (
     order by l.at desc
     limit 1) then 1 else 0 end`
 
-func scanVerification(row sqldb.Row) (outbox.Verification, error) {
-	var v outbox.Verification
-	var when, old int64
-	err := row.Scan(&v.CampaignID, &v.Projection, &when, &v.Seq, (*string)(&v.Verdict), &v.RunID, &v.Digest, &v.Added, &v.Changed, &v.Removed, &v.FirstSeq, &v.Error, &v.Version, &old)
-	v.At, v.Outdated = sqldb.At(when), old == 1
+func scanVerification(row sqldb.Row) (v outbox.Verification, err error) {
+	err = row.Scan(&v.CampaignID, &v.Projection, sqldb.ScanTime(&v.At), &v.Seq, &v.Verdict, &v.RunID, &v.Digest,
+		&v.Added, &v.Changed, &v.Removed, &v.FirstSeq, &v.Error, &v.Version, sqldb.ScanTruth(&v.Outdated))
 	return v, err
 }
 
@@ -113,11 +111,8 @@ limit $1`
 // most outbox.MaxPage.
 func (s *Store) FoundDrift(ctx context.Context) ([]outbox.FoundDrift, error) {
 	return reading(ctx, s, "sum up the findings of verifications", func(t *Tx) ([]outbox.FoundDrift, error) {
-		return sqldb.All(t, func(row sqldb.Row) (outbox.FoundDrift, error) {
-			var f outbox.FoundDrift
-			var since int64
-			err := row.Scan(&f.Projection, (*string)(&f.Verdict), &f.Campaigns, &since, &f.Error)
-			f.Since = sqldb.At(since)
+		return sqldb.All(t, func(row sqldb.Row) (f outbox.FoundDrift, err error) {
+			err = row.Scan(&f.Projection, &f.Verdict, &f.Campaigns, sqldb.ScanTime(&f.Since), &f.Error)
 			return f, err
 		}, foundDrift, outbox.MaxPage)
 	})
