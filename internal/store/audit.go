@@ -166,36 +166,26 @@ func target(campaign string, seq int64) string {
 }
 
 const insertAuditEntry = `
-insert into audit_log (at, actor, via, origin, action, campaign_id, seq, before, after, reason, request_id, idempotency_key, result, auth, role, target)
-values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)
+insert into audit_log (at, actor, via, origin, action, campaign_id, seq, before, after, reason, request_id, idempotency_key, result, auth, role, target, outcome, refusal)
+values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18)
 returning id`
+
+// insertEntry writes an audit record; refusal is empty for an action that was done.
+func (t *Tx) insertEntry(a *Change, result any, outcome outbox.AuditOutcome, refusal string, now int64) (id int64, err error) {
+	o := a.Command
+	_, err = t.One([]any{&id}, insertAuditEntry, now, o.By.Name, o.By.Via, o.By.From, string(a.Action), a.CampaignID, a.Seq,
+		sqldb.JSON(a.Before), sqldb.JSON(a.After), o.Reason, o.RequestID, o.IdempotencyKey, sqldb.JSON(result),
+		string(o.By.Auth), string(o.By.Role), string(a.Target), string(outcome), refusal)
+	return id, err
+}
 
 // Record writes the audit record of a completed action, in its transaction.
 func (t *Tx) Record(a *Change, result any, now int64) error {
-	texts, err := jsonTexts(a.Before, a.After, result)
-	if err != nil {
-		return fmt.Errorf("write the audit record of %s: %w", a.Action, err)
-	}
-	o := a.Command
-	var id int64
-	_, err = t.One([]any{&id}, insertAuditEntry, now, o.By.Name, o.By.Via, o.By.From, string(a.Action), a.CampaignID, a.Seq,
-		texts[0], texts[1], o.Reason, o.RequestID, o.IdempotencyKey, texts[2], string(o.By.Auth), string(o.By.Role), string(a.Target))
+	id, err := t.insertEntry(a, result, outbox.AuditDone, "", now)
 	if err != nil {
 		return fmt.Errorf("write the audit record of %s: %w", a.Action, err)
 	}
 	return t.RecordTargets(id, a.Touched, now)
-}
-
-func jsonTexts(values ...any) ([]string, error) {
-	texts := make([]string, len(values))
-	for i, v := range values {
-		text, err := json.Marshal(v)
-		if err != nil {
-			return nil, err
-		}
-		texts[i] = string(text)
-	}
-	return texts, nil
 }
 
 // rowState is the part of a row that an audit record keeps.

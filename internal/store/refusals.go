@@ -16,11 +16,6 @@ const (
 	RecordTime = 5 * time.Second // deadline for writing a refusal's record, even if the caller is gone
 )
 
-const insertRefusal = `
-insert into audit_log (at, actor, via, origin, action, campaign_id, seq, before, after, reason, request_id, idempotency_key, result, auth, role, target, outcome, refusal)
-values ($1, $2, $3, $4, $5, $6, $7, $8, $15, $9, $10, '', 'null', $11, $12, $13, 'refused', $14)
-returning id`
-
 // RecordRefusal writes an audit record of an action that was refused before any store method
 // was called. Its idempotency key stays free. It returns the record's id; a read-only store
 // writes none and returns 0.
@@ -68,24 +63,20 @@ func (s *Store) recordRefusal(ctx context.Context, a *Change, refusal string) (i
 }
 
 func (s *Store) writeRefusal(ctx context.Context, a *Change, refusal string) (id int64, err error) {
-	before, after := a.Before, any(nil)
-	if before == nil {
-		before = a.Asked
+	kept := *a
+	if kept.Before == nil {
+		kept.Before = a.Asked
 	}
-	if a.summed { // any other refused action changed nothing
-		after = a.After
+	if !a.summed { // any other refused action changed nothing
+		kept.After = nil
 	}
-	texts, err := jsonTexts(before, after)
-	if err != nil {
-		return 0, fmt.Errorf("write the audit record of a refused %s: %w", a.Action, err)
-	}
+	kept.Command.By.Name, kept.Command.Reason = Kept(a.Command.By.Name, outbox.MaxIDLength), Kept(a.Command.Reason, outbox.MaxReason)
+	kept.CampaignID, kept.Target = Kept(a.CampaignID, outbox.MaxIDLength), outbox.Target(Kept(string(a.Target), MaxRefusal))
+	kept.Command.IdempotencyKey = "" // stays free
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), RecordTime)
 	defer cancel()
-	o := a.Command
-	err = s.journal.Write(ctx, func(t *Tx) error {
-		_, err := t.One([]any{&id}, insertRefusal, s.Now(), Kept(o.By.Name, outbox.MaxIDLength), o.By.Via, o.By.From, string(a.Action),
-			Kept(a.CampaignID, outbox.MaxIDLength), a.Seq, texts[0], Kept(o.Reason, outbox.MaxReason), o.RequestID,
-			string(o.By.Auth), string(o.By.Role), Kept(string(a.Target), MaxRefusal), Kept(refusal, MaxRefusal), texts[1])
+	err = s.journal.Write(ctx, func(t *Tx) (err error) {
+		id, err = t.insertEntry(&kept, nil, outbox.AuditRefused, Kept(refusal, MaxRefusal), s.Now())
 		return err
 	})
 	if err != nil {
