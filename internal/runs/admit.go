@@ -224,10 +224,7 @@ func (t *tx) knownCampaigns(r *runRow) error {
 // campaign have no common row on which two transactions could conflict, so an index cannot detect
 // the overlap. SQLite has a single writer anyway.
 func (t *tx) lockAdmission() error {
-	if err := t.Lock(lockRuns, ""); err != nil {
-		return fmt.Errorf("wait for the admission of other runs: %w", err)
-	}
-	return nil
+	return sqldb.Wrapf(t.Lock(lockRuns, ""), "wait for the admission of other runs")
 }
 
 const (
@@ -476,10 +473,7 @@ func (t *tx) countRun(r *runRow) error {
 		r.Events.Done += events
 		return err
 	}, sumResults, r.ID)
-	if err != nil {
-		return fmt.Errorf("count the results of run %d: %w", r.ID, err)
-	}
-	return nil
+	return sqldb.Wrapf(err, "count the results of run %d", r.ID)
 }
 
 func (r *runRow) count(outcome string, n int64) {

@@ -364,10 +364,7 @@ func (rs *Runs) ProjectionCursors(ctx context.Context, f outbox.CursorFilter, pr
 			setNotLoaded(&page.Items[i].Cursor)
 		}
 	}
-	if err != nil {
-		return page, fmt.Errorf("list the cursors of projection %q: %w", f.Projection, err)
-	}
-	return page, nil
+	return page, sqldb.Wrapf(err, "list the cursors of projection %q", f.Projection)
 }
 
 func scanCampaignCursor(row sqldb.Row) (c outbox.CampaignCursor, err error) {

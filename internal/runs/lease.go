@@ -137,10 +137,7 @@ func (rs *Runs) noRunFor(ctx context.Context, versions map[string]string) (bool,
 		}
 		return err
 	})
-	if err != nil {
-		return false, fmt.Errorf("look for runs: %w", err)
-	}
-	return idle, nil
+	return idle, sqldb.Wrapf(err, "look for runs")
 }
 
 func (t *tx) leaseRun(r *runRow, w store.Worker, lease time.Duration, now int64) error {
@@ -279,10 +276,7 @@ func (rs *Runs) Scope(ctx context.Context, l Lease, after string, limit int) ([]
 		}
 		return nil
 	})
-	if err != nil {
-		return nil, fmt.Errorf("read the scope of run %d: %w", l.Run.ID, err)
-	}
-	return scope, nil
+	return scope, sqldb.Wrapf(err, "read the scope of run %d", l.Run.ID)
 }
 
 // Finish ends a leased run as completed, failed, cancelled or interrupted; why is a sentence that
@@ -309,10 +303,7 @@ func (rs *Runs) Finish(ctx context.Context, l Lease, status outbox.RunStatus, wh
 		run = r.view(now)
 		return nil
 	})
-	if err != nil {
-		return outbox.Run{}, fmt.Errorf("finish run %d as %s: %w", l.Run.ID, status, err)
-	}
-	return run, nil
+	return run, sqldb.Wrapf(err, "finish run %d as %s", l.Run.ID, status)
 }
 
 // runEnding checks the status with which a worker ends a run.
@@ -346,8 +337,5 @@ func (rs *Runs) Release(ctx context.Context, l Lease) error {
 		r.Attempts--
 		return t.saveRun(r, rs.core.Now())
 	})
-	if err != nil {
-		return fmt.Errorf("release run %d: %w", l.Run.ID, err)
-	}
-	return nil
+	return sqldb.Wrapf(err, "release run %d", l.Run.ID)
 }

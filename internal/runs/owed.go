@@ -52,10 +52,7 @@ func (rs *Runs) behind(ctx context.Context) (all []behindCursor, err error) {
 		}
 		return t.RunAll(&b)
 	})
-	if err != nil {
-		return nil, fmt.Errorf("look for projections that are behind: %w", err)
-	}
-	return all, nil
+	return all, sqldb.Wrapf(err, "look for projections that are behind")
 }
 
 func collectBehind(into *[]behindCursor, projection, version string) func(sqldb.Row) error {
@@ -179,10 +176,7 @@ func (rs *Runs) admitReplay(t *tx, owed []behindCursor, now int64) error {
 	if err == nil {
 		err = t.recordReplay(run, order, now)
 	}
-	if err != nil {
-		return fmt.Errorf("start a replay of projection %q: %w", owed[0].projection, err)
-	}
-	return nil
+	return sqldb.Wrapf(err, "start a replay of projection %q", owed[0].projection)
 }
 
 // byItself is the actor of automatic actions.

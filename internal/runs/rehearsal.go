@@ -318,10 +318,7 @@ func (t *tx) insertRehearsal(run *runRow, r rehearsalRow, now int64) error {
 	run.With = r.versions
 	_, err := t.Exec(insertRehearsal, run.ID, r.fingerprint, r.behind, sqldb.JSON(r.blocked), sqldb.Truth(r.more), sqldb.JSON(r.versions),
 		sqldb.JSON(orEmpty(r.otherSchema)), sqldb.JSON(r.files))
-	if err != nil {
-		return fmt.Errorf("store rehearsal %d: %w", run.ID, err)
-	}
-	return nil
+	return sqldb.Wrapf(err, "store rehearsal %d", run.ID)
 }
 
 const selectRehearsal = `

@@ -58,10 +58,7 @@ func (rs *Runs) Report(ctx context.Context, l Lease, rep Progress) (outbox.RunSt
 		status = r.Status
 		return t.saveRun(r, now)
 	})
-	if err != nil {
-		return "", fmt.Errorf("report on run %d: %w", l.Run.ID, err)
-	}
-	return status, nil
+	return status, sqldb.Wrapf(err, "report on run %d", l.Run.ID)
 }
 
 // saveResults writes results, counts them, and records what they verify.
@@ -103,10 +100,7 @@ func (t *tx) saveLines(r *runRow, lines []outbox.RunLine, now int64) error {
 		}
 		b.Exec(nil, insertLine, r.ID, when, line.CampaignID, sqldb.Storable(line.Text))
 	}
-	if err := t.RunAll(&b); err != nil {
-		return fmt.Errorf("write the log: %w", err)
-	}
-	return nil
+	return sqldb.Wrapf(t.RunAll(&b), "write the log")
 }
 
 func orEmpty[T any](items []T) []T {

@@ -83,10 +83,7 @@ func (rs *Runs) triedHeads(ctx context.Context, run outbox.Run) (map[string]outb
 			return err
 		}, selectTried, run.ID, run.RequestedAt.UnixMicro())
 	})
-	if err != nil {
-		return nil, fmt.Errorf("read what rehearsal %d tried: %w", run.ID, err)
-	}
-	return heads, nil
+	return heads, sqldb.Wrapf(err, "read what rehearsal %d tried", run.ID)
 }
 
 // rehearsed is a rehearsal that ran with the files that are loaded, and what became of the dead heads

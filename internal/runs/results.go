@@ -75,10 +75,7 @@ func (rs *Runs) Results(ctx context.Context, f outbox.ResultFilter) (outbox.Page
 		}
 		return err
 	})
-	if err != nil {
-		return page, fmt.Errorf("list the results of run %d: %w", f.RunID, err)
-	}
-	return page, nil
+	return page, sqldb.Wrapf(err, "list the results of run %d", f.RunID)
 }
 
 // RebuildOf is a rebuild of what a verify found to differ, and of no more: of the first MaxRunCampaigns
@@ -175,8 +172,5 @@ func (rs *Runs) Log(ctx context.Context, id int64, cursor string, limit int) (ou
 		}
 		return err
 	})
-	if err != nil {
-		return page, fmt.Errorf("read the log of run %d: %w", id, err)
-	}
-	return page, nil
+	return page, sqldb.Wrapf(err, "read the log of run %d", id)
 }

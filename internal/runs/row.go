@@ -117,10 +117,7 @@ func (t *tx) saveRun(r *runRow, now int64) error {
 	_, err := t.Exec(updateRun, r.ID, string(r.Status), sqldb.MicrosIfAny(r.StartedAt), now, sqldb.MicrosIfAny(r.FinishedAt),
 		r.Campaigns.Done, r.Campaigns.Total, r.Events.Done, r.Events.Total, n.Matched, n.Drifted, n.Replayed, n.Failed,
 		r.pace, sqldb.JSON(r.Digests), sqldb.JSON(r.Before), r.Seq, string(r.Verdict), r.Error, r.CancelledBy, r.Attempts, r.owner, r.epoch, r.expires)
-	if err != nil {
-		return fmt.Errorf("update run %d: %w", r.ID, err)
-	}
-	return nil
+	return sqldb.Wrapf(err, "update run %d", r.ID)
 }
 
 // endRun ends an active run: it releases its lease and its scope.
@@ -227,10 +224,7 @@ func (rs *Runs) List(ctx context.Context, f outbox.RunFilter) (outbox.Page[outbo
 		page, err = l.Page(t, f.Cursor, f.Limit)
 		return err
 	})
-	if err != nil {
-		return page, fmt.Errorf("list runs: %w", err)
-	}
-	return page, nil
+	return page, sqldb.Wrapf(err, "list runs")
 }
 
 // verifiedAmong is how many of the latest verifies LastVerified looks at.
@@ -274,10 +268,7 @@ func (rs *Runs) Active(ctx context.Context) ([]outbox.Run, error) {
 			return err
 		}, selectActive, activeShown)
 	})
-	if err != nil {
-		return nil, fmt.Errorf("list active runs: %w", err)
-	}
-	return runs, nil
+	return runs, sqldb.Wrapf(err, "list active runs")
 }
 
 // Tallies counts the runs by kind and status.
@@ -290,8 +281,5 @@ func (rs *Runs) Tallies(ctx context.Context) ([]outbox.RunTally, error) {
 		}, `select kind, status, count(*) from runs group by kind, status`)
 		return err
 	})
-	if err != nil {
-		return nil, fmt.Errorf("count runs: %w", err)
-	}
-	return tallies, nil
+	return tallies, sqldb.Wrapf(err, "count runs")
 }

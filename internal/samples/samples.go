@@ -59,10 +59,7 @@ func (s *Samples) Sample(ctx context.Context) error {
 	if err == nil {
 		err = s.core.SampleBesides(ctx, now.At.UnixMicro())
 	}
-	if err != nil {
-		return fmt.Errorf("sample: %w", err)
-	}
-	return nil
+	return sqldb.Wrapf(err, "sample")
 }
 
 // SampleLeft writes what earlier processes left as a sample at the end of the minute in which the last
@@ -307,10 +304,7 @@ func (s *Samples) readHistory(ctx context.Context, r outbox.Range) (outbox.Histo
 		h.Markers, h.MarkersCapped, err = markers(t, w, instances, lost)
 		return err
 	})
-	if err != nil {
-		return outbox.History{}, fmt.Errorf("read the history: %w", err)
-	}
-	return h, nil
+	return h, sqldb.Wrapf(err, "read the history")
 }
 
 const (

@@ -2,7 +2,6 @@ package samples
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"strconv"
 	"time"
@@ -200,10 +199,7 @@ func (s *Samples) Heatmap(ctx context.Context, r outbox.Range) (outbox.Heatmap, 
 		}
 		return err
 	})
-	if err != nil {
-		return h, fmt.Errorf("read the heatmap: %w", err)
-	}
-	return h, nil
+	return h, sqldb.Wrapf(err, "read the heatmap")
 }
 
 // markersSearched is the maximum number of audit entries searched for markers, the latest first.

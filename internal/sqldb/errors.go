@@ -2,6 +2,7 @@ package sqldb
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -10,6 +11,14 @@ import (
 
 	"github.com/outboxweb/outboxweb/internal/outbox"
 )
+
+// Wrapf says before err what was attempted; no error stays none.
+func Wrapf(err error, attempted string, args ...any) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%s: %w", fmt.Sprintf(attempted, args...), err)
+}
 
 // Outage reports whether err concerns the database as a whole, such as a failing disk or a
 // read-only file, whatever the statement was. Running out of memory for a statement does not.

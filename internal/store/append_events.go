@@ -82,10 +82,7 @@ func (a *appending) lookUp(calls []*appendCall) error {
 			}, selectEventByID, e.CampaignID, e.EventID)
 		}
 	}
-	if err := a.t.RunAll(&b); err != nil {
-		return fmt.Errorf("look for events that already exist: %w", err)
-	}
-	return nil
+	return sqldb.Wrapf(a.t.RunAll(&b), "look for events that already exist")
 }
 
 // openCampaigns reads campaign rows, locked for update in this transaction, and creates the
@@ -205,10 +202,7 @@ func (a *appending) explainTaken(call *appendCall) error {
 
 // flush runs the queued statements.
 func (a *appending) flush() error {
-	if err := a.t.RunAll(&a.queue); err != nil {
-		return fmt.Errorf("insert events: %w", err)
-	}
-	return nil
+	return sqldb.Wrapf(a.t.RunAll(&a.queue), "insert events")
 }
 
 // close runs the queued statements and saves the updated campaign rows.
@@ -216,10 +210,7 @@ func (a *appending) close() error {
 	for _, target := range a.campaigns {
 		a.save(target)
 	}
-	if err := a.t.Finish(&a.queue); err != nil {
-		return fmt.Errorf("insert events: %w", err)
-	}
-	return nil
+	return sqldb.Wrapf(a.t.Finish(&a.queue), "insert events")
 }
 
 // insertEvent inserts nothing when the event_id exists. "on conflict do nothing" would do the

@@ -30,10 +30,7 @@ func (t *Tx) RecordTargets(act int64, rows []outbox.RowKey, now int64) error {
 		b.Exec(nil, insertTarget, act, rows[first].CampaignID, rows[first].Seq, rows[last].Seq, now)
 		first = last + 1
 	}
-	if err := t.RunAll(&b); err != nil {
-		return fmt.Errorf("note what act %d touched: %w", act, err)
-	}
-	return nil
+	return sqldb.Wrapf(t.RunAll(&b), "note what act %d touched", act)
 }
 
 // An action touched a campaign when its record names it or one of its ranges is in it. An

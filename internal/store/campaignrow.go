@@ -70,10 +70,7 @@ where campaign_id = $1`
 func (t *Tx) campaign(id string) (*CampaignRow, bool, error) {
 	var c CampaignRow
 	found, err := t.One(append(c.Dest(), &c.span), selectCampaign+t.ForUpdate, id)
-	if err != nil {
-		return nil, false, fmt.Errorf("read campaign %q: %w", id, err)
-	}
-	return &c, found, nil
+	return &c, found, sqldb.Wrapf(err, "read campaign %q", id)
 }
 
 // Campaigns reads the rows of several campaigns, locked for update in this transaction. Rows
@@ -151,10 +148,7 @@ func (c *CampaignRow) values(now int64) []any {
 func (t *Tx) Save(c *CampaignRow, now int64) error {
 	var b sqldb.Batch
 	c.SaveInto(&b, now)
-	if err := t.RunAll(&b); err != nil {
-		return fmt.Errorf("update campaign %q: %w", c.ID, err)
-	}
-	return nil
+	return sqldb.Wrapf(t.RunAll(&b), "update campaign %q", c.ID)
 }
 
 // Schedule sets due_at: the earliest time at which a worker may claim the campaign by the rule
@@ -206,10 +200,7 @@ limit 1`
 func (t *Tx) refreshHead(c *CampaignRow) error {
 	var b sqldb.Batch
 	c.HeadInto(&b, 0)
-	if err := t.RunAll(&b); err != nil {
-		return fmt.Errorf("read the head of campaign %q: %w", c.ID, err)
-	}
-	return nil
+	return sqldb.Wrapf(t.RunAll(&b), "read the head of campaign %q", c.ID)
 }
 
 // HeadInto adds the query of refreshHead to a batch. The caller guarantees that there is no row

@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"fmt"
 	"iter"
 
 	"github.com/outboxweb/outboxweb/internal/outbox"
@@ -57,10 +56,7 @@ func (s *Store) Campaigns(ctx context.Context, f outbox.CampaignFilter) (outbox.
 			sqldb.Exactly(&page, summary.Campaigns.Total)
 		}
 	}
-	if err != nil {
-		return page, fmt.Errorf("list campaigns: %w", err)
-	}
-	return page, nil
+	return page, sqldb.Wrapf(err, "list campaigns")
 }
 
 // CampaignsInPages reads the campaigns that f selects, page by page like RowsInPages.

@@ -118,8 +118,5 @@ func (s *Store) EndLeases(ctx context.Context, owner string) (err error) {
 	for _, l := range leases {
 		err = errors.Join(err, s.journal.Write(ctx, func(t *Tx) error { return l.End(t.Tx, owner, s.Now()) }))
 	}
-	if err != nil {
-		return fmt.Errorf("end leases: %w", err)
-	}
-	return nil
+	return sqldb.Wrapf(err, "end leases")
 }

@@ -125,10 +125,7 @@ func (t *Tx) Loads() (map[string]map[string]outbox.Load, error) {
 		all[name][version] = l
 		return err
 	}, selectLoads)
-	if err != nil {
-		return nil, fmt.Errorf("read when projections were loaded: %w", err)
-	}
-	return all, nil
+	return all, sqldb.Wrapf(err, "read when projections were loaded")
 }
 
 // LastChange returns the last load of another version of a projection's definition; nil if no other
@@ -184,10 +181,7 @@ func (s *Store) Loaded(ctx context.Context, instance outbox.InstanceState, loade
 			return t.Finish(&news)
 		})
 	}
-	if err != nil {
-		return fmt.Errorf("record the definitions of projections: %w", err)
-	}
-	return nil
+	return sqldb.Wrapf(err, "record the definitions of projections")
 }
 
 const selectVersionLoads = `

@@ -94,10 +94,7 @@ func (t *Tx) relatives(d *outbox.EventDetail) error {
 		}
 		return err
 	}, selectRelatives, e.CampaignID, e.CorrelationID, e.CausationID)
-	if err != nil {
-		return fmt.Errorf("read the causes of campaign %q seq %d: %w", e.CampaignID, e.Seq, err)
-	}
-	return nil
+	return sqldb.Wrapf(err, "read the causes of campaign %q seq %d", e.CampaignID, e.Seq)
 }
 
 var selectDocument = map[outbox.Part]string{

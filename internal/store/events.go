@@ -227,8 +227,5 @@ func (t *Tx) eventTypes() (map[string]outbox.Intent, error) {
 		types[name] = outbox.Intent(intent)
 		return err
 	}, `select event_type, intent from event_types`)
-	if err != nil {
-		return nil, fmt.Errorf("read event types: %w", err)
-	}
-	return types, nil
+	return types, sqldb.Wrapf(err, "read event types")
 }

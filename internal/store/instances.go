@@ -43,10 +43,7 @@ func (s *Store) Heartbeat(ctx context.Context, i outbox.InstanceState) error {
 	if err == nil && s.Shared() {
 		_, err = s.Processes(ctx) // to learn their clock offsets
 	}
-	if err != nil {
-		return fmt.Errorf("heartbeat: %w", err)
-	}
-	return nil
+	return sqldb.Wrapf(err, "heartbeat")
 }
 
 // Processes is Instances without the leases held, and without lease owners that have no record.
@@ -163,10 +160,7 @@ func (t *Tx) readInstances(query string, args ...any) ([]outbox.InstanceState, e
 			err = t.seeLast(i)
 		}
 	}
-	if err != nil {
-		return nil, fmt.Errorf("read instances: %w", err)
-	}
-	return all, nil
+	return all, sqldb.Wrapf(err, "read instances")
 }
 
 const (

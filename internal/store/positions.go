@@ -87,10 +87,7 @@ func (s *Store) Position(ctx context.Context) (position int64, err error) {
 }
 
 func wrapPositions(err error) error {
-	if err != nil {
-		return fmt.Errorf("read events by position: %w", err)
-	}
-	return nil
+	return sqldb.Wrapf(err, "read events by position")
 }
 
 // contiguous is the number of events without a hole in their positions, starting after a

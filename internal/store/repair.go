@@ -365,10 +365,7 @@ func (t *Tx) dropLease(c *CampaignRow, now int64) error {
 	if err == nil {
 		err = t.recountWithHead(c)
 	}
-	if err != nil {
-		return fmt.Errorf("end the lease of campaign %q: %w", c.ID, err)
-	}
-	return nil
+	return sqldb.Wrapf(err, "end the lease of campaign %q", c.ID)
 }
 
 func (s *Store) repairRows(t *Tx, c *CampaignRow, w readmodel.Watermark, now int64) (r outbox.Repaired, err error) {

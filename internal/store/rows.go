@@ -105,10 +105,7 @@ func (t *Tx) neighbours(d *outbox.RowDetail, c *CampaignRow) error {
 		d.Queue = append(d.Queue, r)
 		return err
 	}, rowsOfCampaign.Up, "", int64(0), c.ID, queueShown)
-	if err := t.RunAll(&b); err != nil {
-		return fmt.Errorf("read the neighbours of campaign %q seq %d: %w", c.ID, d.Row.Seq, err)
-	}
-	return nil
+	return sqldb.Wrapf(t.RunAll(&b), "read the neighbours of campaign %q seq %d", c.ID, d.Row.Seq)
 }
 
 // attemptsShown is how many failed attempts of a row are read, the newest ones.
@@ -146,10 +143,7 @@ func (s *Store) Rows(ctx context.Context, f outbox.RowFilter) (outbox.Page[outbo
 	if err == nil && page.Total == nil && f.OnlyStatus() {
 		err = s.readTotal(ctx, &page, f.Status)
 	}
-	if err != nil {
-		return page, fmt.Errorf("list rows: %w", err)
-	}
-	return page, nil
+	return page, sqldb.Wrapf(err, "list rows")
 }
 
 // RowsInPages reads all rows that f selects, from its cursor on and regardless of its limit: a

@@ -186,10 +186,7 @@ func (s *Store) RenewForRun(ctx context.Context, w Worker, claims []RunClaim, le
 		plain[i] = c.Claim
 	}
 	lost, err = s.renew(ctx, w, plain, lease)
-	if err != nil {
-		return nil, fmt.Errorf("renew the leases of a run: %w", err)
-	}
-	return lost, nil
+	return lost, sqldb.Wrapf(err, "renew the leases of a run")
 }
 
 // ReleaseForRun releases the leases of a run, with rows and counts updated to the current

@@ -140,10 +140,7 @@ func (t *Tx) deleteApplied(held []*settling) error {
 			b.Exec(sqldb.Into(&h.gone), deleteApplied, h.c.ID, h.Claim.First, done, h.Claim.Epoch)
 		}
 	}
-	if err := t.RunAll(&b); err != nil {
-		return fmt.Errorf("delete applied rows: %w", err)
-	}
-	return nil
+	return sqldb.Wrapf(t.RunAll(&b), "delete applied rows")
 }
 
 // release ends the lease; the epoch stays.
@@ -175,10 +172,7 @@ func (t *Tx) saveAllFromHead(held []*settling, now int64) error {
 		h.c.Schedule(now)
 		h.c.saveAppliedInto(&b, now)
 	}
-	if err := t.Finish(&b); err != nil {
-		return fmt.Errorf("save campaigns: %w", err)
-	}
-	return nil
+	return sqldb.Wrapf(t.Finish(&b), "save campaigns")
 }
 
 const deleteApplied = `
@@ -292,10 +286,7 @@ const (
 func (t *Tx) addAttempt(f failed, at int64, attempt, ended int) error {
 	_, err := t.Exec(insertAttempt, f.c.ID, f.seq, at, attempt, f.by.ID, f.by.Build, sqldb.Clip(f.Message, readmodel.ErrorLimit), f.Fingerprint,
 		f.Projection, f.Version, sqldb.Truth(f.Permanent), ended)
-	if err != nil {
-		return fmt.Errorf("record the attempt at seq %d: %w", f.seq, err)
-	}
-	return nil
+	return sqldb.Wrapf(err, "record the attempt at seq %d", f.seq)
 }
 
 // recordQuarantines writes the attempts that quarantined a projection, each a microsecond before the next
@@ -334,10 +325,7 @@ func (t *Tx) triedBy(campaign string, seq int64) (map[string]int, error) {
 		tried[projection] = n
 		return err
 	}, selectTriedBy, campaign, seq)
-	if err != nil {
-		return nil, fmt.Errorf("count the attempts at seq %d: %w", seq, err)
-	}
-	return tried, nil
+	return tried, sqldb.Wrapf(err, "count the attempts at seq %d", seq)
 }
 
 // LastErrorLimit is the maximum size of the error kept on the row, in bytes; the attempt keeps
@@ -421,10 +409,7 @@ func (t *Tx) Recount(c *CampaignRow) error {
 		*c.Count(status) += n
 		return err
 	}, `select status, count(*) from projection_apply_outbox where campaign_id = $1 group by status`, c.ID)
-	if err != nil {
-		return fmt.Errorf("count the rows of campaign %q: %w", c.ID, err)
-	}
-	return nil
+	return sqldb.Wrapf(err, "count the rows of campaign %q", c.ID)
 }
 
 // recountWithHead is Recount, and re-reads the head.

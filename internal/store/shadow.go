@@ -3,7 +3,6 @@ package store
 import (
 	"context"
 	"database/sql"
-	"fmt"
 
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/readmodel"
@@ -29,10 +28,7 @@ values ($1, $2, $3, $4, $5, $6)
 on conflict (campaign_id) do update
 set rehearsed_seq = excluded.rehearsed_seq, failed_seq = excluded.failed_seq, error = excluded.error,
   fingerprint = excluded.fingerprint, at = excluded.at`, r.CampaignID, r.RehearsedSeq, failed, sqldb.Clip(r.Error, readmodel.ErrorLimit), r.Fingerprint, s.Now())
-		if err != nil {
-			return fmt.Errorf("record the rehearsal of campaign %q: %w", r.CampaignID, err)
-		}
-		return nil
+		return sqldb.Wrapf(err, "record the rehearsal of campaign %q", r.CampaignID)
 	})
 }
 

@@ -233,10 +233,7 @@ func (t *Tx) settleSkips(held []*settling, now int64) error {
 			b.Exec(nil, passSkips, h.c.ID, h.Applied, now)
 		}
 	}
-	if err := t.RunAll(&b); err != nil {
-		return fmt.Errorf("settle skips: %w", err)
-	}
-	return nil
+	return sqldb.Wrapf(t.RunAll(&b), "settle skips")
 }
 
 // UnskipEvent reverts a skip: the event is applied like any other. That is possible until a
@@ -354,10 +351,7 @@ func (t *Tx) chainHashes(campaign string, seq int64) (hashes readmodel.ChainHash
 	if _, err = t.One([]any{&hashes.Before}, SelectChainHash, campaign, seq-1); err == nil {
 		_, err = t.One([]any{&hashes.Own}, SelectChainHash, campaign, seq)
 	}
-	if err != nil {
-		return hashes, fmt.Errorf("read the chain hashes of campaign %q up to seq %d: %w", campaign, seq, err)
-	}
-	return hashes, nil
+	return hashes, sqldb.Wrapf(err, "read the chain hashes of campaign %q up to seq %d", campaign, seq)
 }
 
 // tooLate is the refusal that lists the events after the skipped one, up to the watermark.

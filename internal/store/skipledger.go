@@ -8,6 +8,7 @@ import (
 
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/readmodel"
+	"github.com/outboxweb/outboxweb/internal/sqldb"
 )
 
 // Contradictions calls found, in order of seq, for each event that the projections and the
@@ -107,8 +108,5 @@ func (t *Tx) repairSkips(c *CampaignRow, w readmodel.Watermark, now int64) (bool
 		return false, fmt.Errorf("settle skips of campaign %q: %w", c.ID, err)
 	}
 	reopened, err := t.Exec(reopenSkips, c.ID, w.AppliedSeq)
-	if err != nil {
-		return false, fmt.Errorf("reopen skips of campaign %q: %w", c.ID, err)
-	}
-	return passed+reopened > 0, nil
+	return passed+reopened > 0, sqldb.Wrapf(err, "reopen skips of campaign %q", c.ID)
 }

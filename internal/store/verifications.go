@@ -3,7 +3,6 @@ package store
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"slices"
 	"strings"
 
@@ -49,10 +48,7 @@ func (t *Tx) RecordVerifications(all []outbox.Verification) error {
 	for _, v := range all {
 		b.Exec(nil, upsertVerification, v.CampaignID, v.Projection, v.At.UnixMicro(), v.Seq, string(v.Verdict), v.RunID, v.Digest, v.Added, v.Changed, v.Removed, v.FirstSeq, sqldb.Storable(v.Error), v.Version)
 	}
-	if err := t.RunAll(&b); err != nil {
-		return fmt.Errorf("note verifications: %w", err)
-	}
-	return nil
+	return sqldb.Wrapf(t.RunAll(&b), "note verifications")
 }
 
 // RecordVerifications writes the results of background comparisons. Those without a time get
@@ -169,8 +165,5 @@ where campaign_id = $1`
 
 func (t *Tx) verifications(query string, args ...any) ([]outbox.Verification, error) {
 	all, err := sqldb.All(t, scanVerification, query, args...)
-	if err != nil {
-		return nil, fmt.Errorf("read verifications: %w", err)
-	}
-	return all, nil
+	return all, sqldb.Wrapf(err, "read verifications")
 }
