@@ -283,12 +283,7 @@ func (t *tx) runInTheWay(r *runRow) (*runRow, error) {
 		return nil, nil
 	}
 	var taken []int64
-	collect := func(row sqldb.Row) error {
-		var id int64
-		err := row.Scan(&id)
-		taken = append(taken, id)
-		return err
-	}
+	collect := sqldb.Collect(&taken, sqldb.Column[int64])
 	var b sqldb.Batch
 	for _, projection := range r.Projections {
 		if r.All {

@@ -508,7 +508,7 @@ func (rs *Runs) DescribeProjections(ctx context.Context, loaded []outbox.Project
 		for i, p := range loaded {
 			aside[i], described[i] = make(map[string]int64), p
 			b.Each(func(row sqldb.Row) error { return row.Scan(&described[i].OpenFailures, &described[i].Blocking) }, countOpenFailures, p.Name, asideWindow)
-			b.Each(collectCounts(aside[i]), countAside, p.Name, asideWindow)
+			b.Each(sqldb.CollectByName(aside[i]), countAside, p.Name, asideWindow)
 		}
 		if err := t.RunAll(&b); err != nil {
 			return err
@@ -541,14 +541,4 @@ func describe(p *outbox.ProjectionInfo, v readmodel.Version, aside map[string]in
 	p.RowsBuilt = v.Rows(p.Version)
 	p.Quarantined, p.PausedCampaigns, p.Behind = aside[outbox.CursorQuarantined], aside[outbox.CursorPaused], aside[outbox.CursorBehind]
 	p.CountsCapped = p.OpenFailures >= asideWindow || p.Quarantined+p.PausedCampaigns+p.Behind >= asideWindow
-}
-
-func collectCounts(into map[string]int64) func(sqldb.Row) error {
-	return func(row sqldb.Row) error {
-		var name string
-		var n int64
-		err := row.Scan(&name, &n)
-		into[name] = n
-		return err
-	}
 }

@@ -196,11 +196,7 @@ func (rs *Runs) startOwed(ctx context.Context) error {
 	if err != nil || len(behind) == 0 || rs.core.Mode() == outbox.ModeShadow {
 		return err
 	}
-	var owed []behindCursor
-	err = rs.read(ctx, func(t *tx) (err error) {
-		owed, err = t.owed(behind)
-		return err
-	})
+	owed, err := reading(ctx, rs, "", func(t *tx) ([]behindCursor, error) { return t.owed(behind) })
 	if err != nil || len(owed) == 0 {
 		return err
 	}

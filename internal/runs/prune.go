@@ -99,14 +99,14 @@ func (rs *Runs) runToPrune(ctx context.Context, kind outbox.RunKind) (found int6
 		oldest, err := t.oldestKept(kind)
 		for after := int64(0); err == nil && found == 0; {
 			var page, with []int64
-			if err = t.Each(collectIDs(&page), selectOldRuns, kind, after, oldest, prunePage); err != nil || len(page) == 0 {
+			if err = t.Each(sqldb.Collect(&page, sqldb.Column[int64]), selectOldRuns, kind, after, oldest, prunePage); err != nil || len(page) == 0 {
 				return err
 			}
 			after = page[len(page)-1]
 			var b sqldb.Batch
 			for _, id := range page {
 				for _, outcome := range prunable {
-					b.Each(collectIDs(&with), selectPrunable, id, outcome)
+					b.Each(sqldb.Collect(&with, sqldb.Column[int64]), selectPrunable, id, outcome)
 				}
 			}
 			if err = t.RunAll(&b); len(with) > 0 {
@@ -133,13 +133,4 @@ func (t *tx) oldestKept(kind outbox.RunKind) (oldest int64, err error) {
 		oldest = 0
 	}
 	return oldest, err
-}
-
-func collectIDs(into *[]int64) func(sqldb.Row) error {
-	return func(row sqldb.Row) error {
-		var id int64
-		err := row.Scan(&id)
-		*into = append(*into, id)
-		return err
-	}
 }

@@ -286,11 +286,7 @@ func (t *tx) healthySample(asked rehearsalRow, named []string) ([]string, error)
 	var healthy []string
 	for _, id := range drawn {
 		if _, is := asked.blocked[id]; !is {
-			b.Each(func(row sqldb.Row) error {
-				one, err := sqldb.Column[string](row)
-				healthy = append(healthy, one)
-				return err
-			}, selectHealthy, id, outbox.MaxRehearsalReplay)
+			b.Each(sqldb.Collect(&healthy, sqldb.Column[string]), selectHealthy, id, outbox.MaxRehearsalReplay)
 		}
 	}
 	if err := t.RunAll(&b); err != nil {
@@ -433,13 +429,11 @@ func (r rehearsalRow) compareVersions(then map[string]string, loaded []outbox.Pr
 
 // RehearsedFiles returns the changed files of a rehearsal; none once it is old. A missing run, or one
 // of another kind, is outbox.ErrNotFound.
-func (rs *Runs) RehearsedFiles(ctx context.Context, id int64) (files []outbox.RehearsalFile, err error) {
-	err = rs.read(ctx, func(t *tx) error {
+func (rs *Runs) RehearsedFiles(ctx context.Context, id int64) ([]outbox.RehearsalFile, error) {
+	return reading(ctx, rs, "", func(t *tx) ([]outbox.RehearsalFile, error) {
 		asked, err := t.rehearsal(id)
-		files = asked.files
-		return err
+		return asked.files, err
 	})
-	return files, err
 }
 
 const pruneFiles = `
@@ -451,11 +445,7 @@ where run_id < $1
 
 // pruneFiles deletes the files of all but the latest ended runs of a kind.
 func (rs *Runs) pruneFiles(ctx context.Context, kind outbox.RunKind) error {
-	var oldest int64
-	err := rs.read(ctx, func(t *tx) (err error) {
-		oldest, err = t.oldestKept(kind)
-		return err
-	})
+	oldest, err := reading(ctx, rs, "", func(t *tx) (int64, error) { return t.oldestKept(kind) })
 	if err != nil || oldest == 0 {
 		return err
 	}

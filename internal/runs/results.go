@@ -57,7 +57,6 @@ limit $4`)
 
 // Results pages through the results of a run by campaign. A missing run is outbox.ErrNotFound.
 func (rs *Runs) Results(ctx context.Context, f outbox.ResultFilter) (outbox.Page[outbox.RunResult], error) {
-	var page outbox.Page[outbox.RunResult]
 	l := &sqldb.List[outbox.RunResult]{
 		Name: "run-results", Query: resultsAll, Args: []any{f.RunID}, Scan: scanResultBriefly,
 		Low: []any{""}, High: []any{sqldb.BeyondTexts},
@@ -69,13 +68,17 @@ func (rs *Runs) Results(ctx context.Context, f outbox.ResultFilter) (outbox.Page
 	if f.Outcome != "" {
 		l.Name, l.Query, l.Args = "run-results-"+f.Outcome, resultsByOutcome, []any{f.RunID, f.Outcome}
 	}
-	err := rs.read(ctx, func(t *tx) (err error) {
-		if _, err = t.existingRun(f.RunID); err == nil {
-			page, err = l.Page(t, f.Cursor, f.Limit)
+	return pageOfRun(ctx, rs, f.RunID, fmt.Sprintf("list the results of run %d", f.RunID), l, f.Cursor, f.Limit)
+}
+
+// pageOfRun reads a page of a list of a run. A missing run is outbox.ErrNotFound.
+func pageOfRun[T any](ctx context.Context, rs *Runs, id int64, what string, l *sqldb.List[T], cursor string, limit int) (outbox.Page[T], error) {
+	return reading(ctx, rs, what, func(t *tx) (page outbox.Page[T], err error) {
+		if _, err = t.existingRun(id); err != nil {
+			return page, err
 		}
-		return err
+		return l.Page(t, cursor, limit)
 	})
-	return page, sqldb.Wrapf(err, "list the results of run %d", f.RunID)
 }
 
 // RebuildOf is a rebuild of what a verify found to differ, and of no more: of the first MaxRunCampaigns
@@ -115,33 +118,23 @@ where run_id = $1
   and campaign_id = $2`
 
 func (t *tx) runResult(id int64, campaign string) (result outbox.RunResult, found bool, err error) {
-	err = t.Each(func(row sqldb.Row) error {
-		found = true
-		result, err = scanResult(row)
-		return err
-	}, selectResult, id, campaign)
-	if err != nil {
-		err = fmt.Errorf("read the result of run %d in campaign %q: %w", id, campaign, err)
-	}
-	return result, found, err
+	result, found, err = sqldb.First(t, scanResult, selectResult, id, campaign)
+	return result, found, sqldb.Wrapf(err, "read the result of run %d in campaign %q", id, campaign)
 }
 
 // ResultOf reads the result of one campaign of a run, with samples. A missing one is
 // outbox.ErrNotFound.
 func (rs *Runs) ResultOf(ctx context.Context, id int64, campaign string) (outbox.RunResult, error) {
-	var result outbox.RunResult
-	err := rs.read(ctx, func(t *tx) error {
+	return reading(ctx, rs, "", func(t *tx) (outbox.RunResult, error) {
 		if _, err := t.existingRun(id); err != nil {
-			return err
+			return outbox.RunResult{}, err
 		}
-		found := false
-		var err error
-		if result, found, err = t.runResult(id, campaign); err == nil && !found {
+		result, found, err := t.runResult(id, campaign)
+		if err == nil && !found {
 			err = outbox.NotFound("run %d has no result for campaign %q", id, campaign)
 		}
-		return err
+		return result, err
 	})
-	return result, err
 }
 
 var runLines = sqldb.BothWays(`
@@ -160,17 +153,10 @@ func scanLine(row sqldb.Row) (line outbox.RunLine, err error) {
 // Log pages through the log of a run, newest first, limit lines at a time: 0 means 50, at most 200.
 // A missing run is outbox.ErrNotFound.
 func (rs *Runs) Log(ctx context.Context, id int64, cursor string, limit int) (outbox.Page[outbox.RunLine], error) {
-	var page outbox.Page[outbox.RunLine]
 	l := &sqldb.List[outbox.RunLine]{
 		Name: "run-log", Query: runLines, Args: []any{id}, Scan: scanLine, Down: true,
 		Low: []any{int64(0)}, High: []any{int64(sqldb.FarFuture)},
 		Key: func(line outbox.RunLine) []any { return []any{line.ID} },
 	}
-	err := rs.read(ctx, func(t *tx) (err error) {
-		if _, err = t.existingRun(id); err == nil {
-			page, err = l.Page(t, cursor, limit)
-		}
-		return err
-	})
-	return page, sqldb.Wrapf(err, "read the log of run %d", id)
+	return pageOfRun(ctx, rs, id, fmt.Sprintf("read the log of run %d", id), l, cursor, limit)
 }

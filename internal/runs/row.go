@@ -88,18 +88,12 @@ where id = $1`
 
 // existingRun reads a run and locks it for a change in this transaction. A missing one is
 // outbox.ErrNotFound.
-func (t *tx) existingRun(id int64) (r *runRow, err error) {
-	err = t.Each(func(row sqldb.Row) error {
-		r, err = scanRunRow(row)
-		return err
-	}, selectRun+t.ForUpdate, id)
-	if err != nil {
-		return nil, fmt.Errorf("read run %d: %w", id, err)
-	}
-	if r == nil {
+func (t *tx) existingRun(id int64) (*runRow, error) {
+	r, found, err := sqldb.First(t, scanRunRow, selectRun+t.ForUpdate, id)
+	if err == nil && !found {
 		return nil, outbox.NotFound("there is no run %d", id)
 	}
-	return r, nil
+	return r, sqldb.Wrapf(err, "read run %d", id)
 }
 
 const updateRun = `
@@ -187,15 +181,13 @@ func (rs *Runs) wakeWorker() {
 
 // Get reads a run. A missing one is outbox.ErrNotFound.
 func (rs *Runs) Get(ctx context.Context, id int64) (outbox.Run, error) {
-	var run outbox.Run
-	err := rs.read(ctx, func(t *tx) error {
+	return reading(ctx, rs, "", func(t *tx) (outbox.Run, error) {
 		r, err := t.existingRun(id)
-		if err == nil {
-			run = r.view(rs.core.Now())
+		if err != nil {
+			return outbox.Run{}, err
 		}
-		return err
+		return r.view(rs.core.Now()), nil
 	})
-	return run, err
 }
 
 var runsAll = sqldb.BothWays(`
@@ -214,17 +206,12 @@ limit $5`)
 
 // List pages through runs, newest first.
 func (rs *Runs) List(ctx context.Context, f outbox.RunFilter) (outbox.Page[outbox.Run], error) {
-	var page outbox.Page[outbox.Run]
 	l := &sqldb.List[outbox.Run]{
 		Name: "runs", Query: runsAll, Args: []any{string(f.Kind), string(f.Status), f.CampaignID}, Scan: scanRun(rs.core.Now()), Down: true,
 		Low: []any{int64(0)}, High: []any{int64(sqldb.FarFuture)},
 		Key: func(r outbox.Run) []any { return []any{r.ID} },
 	}
-	err := rs.read(ctx, func(t *tx) (err error) {
-		page, err = l.Page(t, f.Cursor, f.Limit)
-		return err
-	})
-	return page, sqldb.Wrapf(err, "list runs")
+	return reading(ctx, rs, "list runs", func(t *tx) (outbox.Page[outbox.Run], error) { return l.Page(t, f.Cursor, f.Limit) })
 }
 
 // verifiedAmong is how many of the latest verifies LastVerified looks at.
@@ -258,28 +245,17 @@ limit $1`
 
 // Active lists the runs that have not ended, oldest first, at most 50.
 func (rs *Runs) Active(ctx context.Context) ([]outbox.Run, error) {
-	runs, now := []outbox.Run{}, rs.core.Now()
-	err := rs.read(ctx, func(t *tx) error {
-		return t.Each(func(row sqldb.Row) error {
-			r, err := scanRunRow(row)
-			if err == nil {
-				runs = append(runs, r.view(now))
-			}
-			return err
-		}, selectActive, activeShown)
+	return reading(ctx, rs, "list active runs", func(t *tx) ([]outbox.Run, error) {
+		return sqldb.All(t, scanRun(rs.core.Now()), selectActive, activeShown)
 	})
-	return runs, sqldb.Wrapf(err, "list active runs")
 }
 
 // Tallies counts the runs by kind and status.
 func (rs *Runs) Tallies(ctx context.Context) ([]outbox.RunTally, error) {
-	var tallies []outbox.RunTally
-	err := rs.read(ctx, func(t *tx) (err error) {
-		tallies, err = sqldb.All(t, func(row sqldb.Row) (n outbox.RunTally, err error) {
-			err = row.Scan((*string)(&n.Kind), (*string)(&n.Status), &n.Runs)
+	return reading(ctx, rs, "count runs", func(t *tx) ([]outbox.RunTally, error) {
+		return sqldb.All(t, func(row sqldb.Row) (n outbox.RunTally, err error) {
+			err = row.Scan(&n.Kind, &n.Status, &n.Runs)
 			return n, err
 		}, `select kind, status, count(*) from runs group by kind, status`)
-		return err
 	})
-	return tallies, sqldb.Wrapf(err, "count runs")
 }

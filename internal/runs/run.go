@@ -146,10 +146,8 @@ func (r *runner) readChanged(ctx context.Context) error {
 	if r.set = r.worker.Set; len(run.With) == 0 {
 		return nil
 	}
-	err := r.worker.Runs.read(ctx, func(t *tx) (err error) {
-		r.asked, err = t.rehearsal(run.ID)
-		return err
-	})
+	var err error
+	r.asked, err = reading(ctx, r.worker.Runs, "", func(t *tx) (rehearsalRow, error) { return t.rehearsal(run.ID) })
 	switch {
 	case err != nil:
 	case len(r.asked.files) == 0:

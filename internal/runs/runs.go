@@ -69,6 +69,11 @@ func (rs *Runs) read(ctx context.Context, fn func(*tx) error) error {
 	return rs.core.Journal().Read(ctx, func(t *store.Tx) error { return fn(&tx{t}) })
 }
 
+// reading is store.Reading with a transaction of this package.
+func reading[R any](ctx context.Context, rs *Runs, what string, read func(*tx) (R, error)) (R, error) {
+	return store.Reading(ctx, rs.core, what, func(t *store.Tx) (R, error) { return read(&tx{t}) })
+}
+
 func (rs *Runs) write(ctx context.Context, fn func(*tx) error) error {
 	return rs.core.Journal().Write(ctx, func(t *store.Tx) error { return fn(&tx{t}) })
 }

@@ -130,14 +130,11 @@ func scanSample(row sqldb.Row) (x outbox.Sample, err error) {
 }
 
 // last is the last sample up to a time, and empty without one.
-func (s *Samples) last(ctx context.Context, at time.Time) (last outbox.Sample, err error) {
-	err = s.core.Journal().Read(ctx, func(t *store.Tx) error {
-		return t.Each(func(row sqldb.Row) (err error) {
-			last, err = scanSample(row)
-			return err
-		}, `select `+sampleColumns+` from samples where minute <= $1 order by minute desc limit 1`, at.UnixMicro())
+func (s *Samples) last(ctx context.Context, at time.Time) (outbox.Sample, error) {
+	return store.Reading(ctx, s.core, "", func(t *store.Tx) (outbox.Sample, error) {
+		last, _, err := sqldb.First(t, scanSample, `select `+sampleColumns+` from samples where minute <= $1 order by minute desc limit 1`, at.UnixMicro())
+		return last, err
 	})
-	return last, err
 }
 
 const insertSample = `
@@ -331,23 +328,18 @@ order by at`
 // at most in each quarter of an hour where that is the range's resolution, without the age of the
 // oldest event. Without a point it was behind for less than outbox.SampledBehind, or a hundred
 // campaigns were for longer.
-func (s *Samples) CampaignHistory(ctx context.Context, id string, r outbox.Range) (points []outbox.CampaignPoint, err error) {
+func (s *Samples) CampaignHistory(ctx context.Context, id string, r outbox.Range) ([]outbox.CampaignPoint, error) {
 	w := r.Window(sqldb.At(s.core.Now()))
 	query, args := selectCampaignMinutes, []any{id, w.From.UnixMicro(), w.To.UnixMicro()}
 	if storedStep(w) == outbox.CoarseStep {
 		query, args = selectCampaignQuarters, append(args, seconds(outbox.CoarseStep))
 	}
-	err = s.core.Journal().Read(ctx, func(t *store.Tx) (err error) {
-		points, err = sqldb.All(t, func(row sqldb.Row) (p outbox.CampaignPoint, err error) {
+	return store.Reading(ctx, s.core, fmt.Sprintf("read the history of campaign %q", id), func(t *store.Tx) ([]outbox.CampaignPoint, error) {
+		return sqldb.All(t, func(row sqldb.Row) (p outbox.CampaignPoint, err error) {
 			var minute, oldest int64
 			err = row.Scan(&minute, &p.LagEvents, &oldest)
 			p.At, p.LagSeconds = sqldb.At(minute), max(0, float64(minute-oldest)/1e6)
 			return p, err
 		}, query, args...)
-		return err
 	})
-	if err != nil {
-		return nil, fmt.Errorf("read the history of campaign %q: %w", id, err)
-	}
-	return points, nil
 }

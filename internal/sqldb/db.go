@@ -405,12 +405,38 @@ func (t *Tx) One(dest []any, query string, args ...any) (bool, error) {
 // All reads all rows of a query with scan. The slice is never nil.
 func All[T any](t Reader, scan func(Row) (T, error), query string, args ...any) ([]T, error) {
 	all := []T{}
-	err := t.Each(func(row Row) error {
-		one, err := scan(row)
-		all = append(all, one)
+	err := t.Each(Collect(&all, scan), query, args...)
+	return all, err
+}
+
+// First reads the row of a query that has at most one; found is false when there is none.
+func First[T any](t Reader, scan func(Row) (T, error), query string, args ...any) (one T, found bool, err error) {
+	err = t.Each(func(row Row) error {
+		found = true
+		one, err = scan(row)
 		return err
 	}, query, args...)
-	return all, err
+	return one, found, err
+}
+
+// Collect returns a scan function that appends to a list.
+func Collect[T any](into *[]T, scan func(Row) (T, error)) func(Row) error {
+	return func(row Row) error {
+		one, err := scan(row)
+		*into = append(*into, one)
+		return err
+	}
+}
+
+// CollectByName returns a scan function for rows of a name and its value.
+func CollectByName[T any](into map[string]T) func(Row) error {
+	return func(row Row) error {
+		var name string
+		var value T
+		err := row.Scan(&name, &value)
+		into[name] = value
+		return err
+	}
 }
 
 // Column scans a row of one column.

@@ -238,7 +238,7 @@ func (t *Tx) expect(o outbox.Command, row outbox.Row, c *CampaignRow, now int64)
 
 // AuditEntry reads one audit record. A missing one is outbox.ErrNotFound.
 func (s *Store) AuditEntry(ctx context.Context, id int64) (outbox.AuditEntry, error) {
-	found, err := reading(ctx, s, fmt.Sprintf("read audit record %d", id), func(t *Tx) (sqldb.Stretch[outbox.AuditEntry], error) {
+	found, err := Reading(ctx, s, fmt.Sprintf("read audit record %d", id), func(t *Tx) (sqldb.Stretch[outbox.AuditEntry], error) {
 		return AuditList(outbox.AuditFilter{}).Read(t, sqldb.Place{Key: []any{id + 1}}, 1)
 	})
 	if err != nil {
@@ -252,7 +252,7 @@ func (s *Store) AuditEntry(ctx context.Context, id int64) (outbox.AuditEntry, er
 
 // AuditEntryOfKey finds the audit record made under an idempotency key; 0 when there is none.
 func (s *Store) AuditEntryOfKey(ctx context.Context, key string) (int64, error) {
-	return reading(ctx, s, "find the action of a key", func(t *Tx) (id int64, err error) {
+	return Reading(ctx, s, "find the action of a key", func(t *Tx) (id int64, err error) {
 		_, err = t.One([]any{&id}, `select id from audit_log where idempotency_key = $1 and idempotency_key <> ''`, key)
 		return id, err
 	})
@@ -261,7 +261,7 @@ func (s *Store) AuditEntryOfKey(ctx context.Context, key string) (int64, error) 
 // AuditLog pages through the audit records, newest first unless the filter says otherwise. A
 // page scans a bounded number of records and may end early, with Partial set.
 func (s *Store) AuditLog(ctx context.Context, f outbox.AuditFilter) (outbox.Page[outbox.AuditEntry], error) {
-	return reading(ctx, s, "list acts", func(t *Tx) (outbox.Page[outbox.AuditEntry], error) {
+	return Reading(ctx, s, "list acts", func(t *Tx) (outbox.Page[outbox.AuditEntry], error) {
 		page, err := AuditList(f).Page(t, f.Cursor, f.Limit)
 		if err != nil || sqldb.Told(&page) {
 			return page, err
@@ -284,7 +284,7 @@ func (s *Store) AuditLog(ctx context.Context, f outbox.AuditFilter) (outbox.Page
 
 // AuditLogOf lists the latest actions on any of the targets, refused ones included, newest first.
 func (s *Store) AuditLogOf(ctx context.Context, limit int, targets ...outbox.Target) ([]outbox.AuditEntry, error) {
-	return reading(ctx, s, fmt.Sprintf("list the actions on %s", targets[0]), func(t *Tx) (all []outbox.AuditEntry, err error) {
+	return Reading(ctx, s, fmt.Sprintf("list the actions on %s", targets[0]), func(t *Tx) (all []outbox.AuditEntry, err error) {
 		for _, target := range targets {
 			found, err := AuditList(outbox.AuditFilter{Target: target}).Read(t, sqldb.Place{}, limit)
 			if err != nil {

@@ -235,7 +235,7 @@ from (
 // Blocked lists the campaigns that need an operator, worst first: diverged ones, then those
 // whose head is dead or failing, by waiting rows times age.
 func (s *Store) Blocked(ctx context.Context, limit int) ([]outbox.Blocked, error) {
-	return reading(ctx, s, "list blocked campaigns", func(t *Tx) ([]outbox.Blocked, error) {
+	return Reading(ctx, s, "list blocked campaigns", func(t *Tx) ([]outbox.Blocked, error) {
 		blocked, err := sqldb.All(t, func(row sqldb.Row) (outbox.Blocked, error) {
 			c, err := scanView(row)
 			return outbox.Blocked{Campaign: c}, err
@@ -264,7 +264,7 @@ func (t *Tx) headErrors(blocked []outbox.Blocked) error {
 
 // Paused lists the campaigns that operators paused, latest first.
 func (s *Store) Paused(ctx context.Context, limit int) ([]outbox.Campaign, error) {
-	return reading(ctx, s, "list paused campaigns", func(t *Tx) ([]outbox.Campaign, error) {
+	return Reading(ctx, s, "list paused campaigns", func(t *Tx) ([]outbox.Campaign, error) {
 		return sqldb.All(t, scanView, `
 select `+CampaignColumns+`
 from campaigns

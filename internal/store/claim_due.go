@@ -72,7 +72,7 @@ where due_at <= $1
 // SuspectDue reports whether a suspect of a scope may be claimed.
 func (s *Store) SuspectDue(ctx context.Context, scope outbox.Scope) (bool, error) {
 	served, args := serving(scope, s.Now())
-	return reading(ctx, s, "look for suspects", func(t *Tx) (bool, error) {
+	return Reading(ctx, s, "look for suspects", func(t *Tx) (bool, error) {
 		return t.One([]any{new(string)}, `select campaign_id from campaigns where due_at <= $1 and crashes >= `+suspectCrashes+served+` limit 1`, args...)
 	})
 }
@@ -93,7 +93,7 @@ func scanView(row sqldb.Row) (outbox.Campaign, error) {
 // when waiting alone makes none claimable.
 func (s *Store) UntilDue(ctx context.Context, scope outbox.Scope) (time.Duration, bool, error) {
 	served, args := serving(scope)
-	due, err := reading(ctx, s, "look for the next due campaign", func(t *Tx) (due sql.NullInt64, err error) {
+	due, err := Reading(ctx, s, "look for the next due campaign", func(t *Tx) (due sql.NullInt64, err error) {
 		_, err = t.One([]any{&due}, `select min(due_at) from campaigns where due_at is not null`+served, args...)
 		return due, err
 	})

@@ -121,7 +121,7 @@ func (s *Store) ShortenWaits(ctx context.Context) error {
 	now := s.Now()
 	for _, of := range s.allOverdrawn() {
 		ends := now + of.longest.Microseconds()
-		found, err := reading(ctx, s, "", func(t *Tx) (bool, error) { return t.One([]any{new(string)}, of.query, ends+ClockTolerance) })
+		found, err := Reading(ctx, s, "", func(t *Tx) (bool, error) { return t.One([]any{new(string)}, of.query, ends+ClockTolerance) })
 		if err == nil && found {
 			err = s.journal.Write(ctx, func(t *Tx) error {
 				_, err := t.Exec(of.shorten, ends+ClockTolerance, ends)

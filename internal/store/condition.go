@@ -310,7 +310,7 @@ func (s *search) verify(positions []int64, number int, item *outbox.ConditionIte
 		var b sqldb.Batch
 		var events []outbox.Event
 		for _, position := range some {
-			b.Each(collectEvents(&events), s.selectEvent(), position)
+			b.Each(sqldb.Collect(&events, scanEvent), s.selectEvent(), position)
 		}
 		if err := s.t.RunAll(&b); err != nil {
 			return false, fmt.Errorf("read events that may conflict: %w", err)

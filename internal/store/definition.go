@@ -64,7 +64,7 @@ func (t *Tx) definition(projection, version string) (d outbox.Definition, err er
 // Definition returns a version of a projection's definition as it was loaded last. One that is not
 // known has no file.
 func (s *Store) Definition(ctx context.Context, projection, version string) (outbox.Definition, error) {
-	return reading(ctx, s, fmt.Sprintf("read the definition of projection %q", projection), func(t *Tx) (outbox.Definition, error) {
+	return Reading(ctx, s, fmt.Sprintf("read the definition of projection %q", projection), func(t *Tx) (outbox.Definition, error) {
 		return t.definition(projection, version)
 	})
 }
@@ -131,7 +131,7 @@ func (t *Tx) Loads() (map[string]map[string]outbox.Load, error) {
 // LastChange returns the last load of another version of a projection's definition; nil if no other
 // one is known.
 func (s *Store) LastChange(ctx context.Context, projection string) (*outbox.DefinitionChange, error) {
-	return reading(ctx, s, fmt.Sprintf("read the last change of projection %q", projection), func(t *Tx) (*outbox.DefinitionChange, error) {
+	return Reading(ctx, s, fmt.Sprintf("read the last change of projection %q", projection), func(t *Tx) (*outbox.DefinitionChange, error) {
 		now, err := t.definition(projection, "")
 		if err != nil || now.Previous == "" {
 			return nil, err

@@ -133,7 +133,7 @@ order by e.seq`
 // without documents.
 func (s *Store) EventLines(ctx context.Context, campaign string, first, last int64) ([]outbox.EventLine, error) {
 	what := fmt.Sprintf("read events %d to %d of campaign %q", first, last, campaign)
-	return reading(ctx, s, what, func(t *Tx) ([]outbox.EventLine, error) {
+	return Reading(ctx, s, what, func(t *Tx) ([]outbox.EventLine, error) {
 		return sqldb.All(t, func(row sqldb.Row) (l outbox.EventLine, err error) {
 			err = row.Scan(&l.Seq, &l.EventType, &l.EntityType, &l.EntityID, sqldb.ScanTime(&l.OccurredAt), &l.RowStatus, &l.Skipped)
 			return l, err

@@ -39,6 +39,9 @@ func ScanEvent(row sqldb.Row, more ...any) (outbox.Event, error) {
 	return e, err
 }
 
+// scanEvent reads a row of EventColumns alone.
+func scanEvent(row sqldb.Row) (outbox.Event, error) { return ScanEvent(row) }
+
 var emptyObject = json.RawMessage("{}")
 
 // RawObject converts text to raw JSON; nil for a column that was not read. The empty object,
@@ -54,7 +57,7 @@ func RawObject(text string) json.RawMessage {
 }
 
 func (t *Tx) event(query string, args ...any) (outbox.Event, bool, error) {
-	return first(t, func(row sqldb.Row) (outbox.Event, error) { return ScanEvent(row) }, query, args...)
+	return sqldb.First(t, scanEvent, query, args...)
 }
 
 var eventsInRange = SelectEvent + `
@@ -64,23 +67,15 @@ order by seq`
 
 func (t *Tx) events(campaign string, first, last int64) ([]outbox.Event, error) {
 	events := make([]outbox.Event, 0, max(0, min(last-first+1, 4096)))
-	if err := t.Each(collectEvents(&events), eventsInRange, campaign, first, last); err != nil {
+	if err := t.Each(sqldb.Collect(&events, scanEvent), eventsInRange, campaign, first, last); err != nil {
 		return nil, err
 	}
 	return events, t.readSkips(events)
 }
 
-func collectEvents(into *[]outbox.Event) func(sqldb.Row) error {
-	return func(row sqldb.Row) error {
-		e, err := ScanEvent(row)
-		*into = append(*into, e)
-		return err
-	}
-}
-
 // Event reads one event. A missing one is outbox.ErrNotFound.
 func (s *Store) Event(ctx context.Context, campaign string, seq int64) (outbox.Event, error) {
-	e, err := reading(ctx, s, "", func(t *Tx) (outbox.Event, error) {
+	e, err := Reading(ctx, s, "", func(t *Tx) (outbox.Event, error) {
 		e, found, err := t.skippableEvent(campaign, seq)
 		if err == nil && !found {
 			err = t.missingEvent(campaign, seq)
@@ -216,16 +211,11 @@ func (s *Store) RegisterEventTypes(ctx context.Context, intents map[string]outbo
 
 // EventTypes reads the registered event types with their intents.
 func (s *Store) EventTypes(ctx context.Context) (map[string]outbox.Intent, error) {
-	return reading(ctx, s, "", (*Tx).eventTypes)
+	return Reading(ctx, s, "", (*Tx).eventTypes)
 }
 
 func (t *Tx) eventTypes() (map[string]outbox.Intent, error) {
 	types := make(map[string]outbox.Intent)
-	err := t.Each(func(rows sqldb.Row) error {
-		var name, intent string
-		err := rows.Scan(&name, &intent)
-		types[name] = outbox.Intent(intent)
-		return err
-	}, `select event_type, intent from event_types`)
+	err := t.Each(sqldb.CollectByName(types), `select event_type, intent from event_types`)
 	return types, sqldb.Wrapf(err, "read event types")
 }

@@ -382,7 +382,7 @@ func (s *Store) SetGroupNote(ctx context.Context, o outbox.Command, fingerprint,
 		return nil, s.Refused(ctx, a, outbox.Invalid("note", "the note is %d bytes long; the limit is %d", len(note), outbox.MaxNote))
 	}
 	result, err := Perform(ctx, s, a, func(t *Tx, now int64) (*outbox.GroupNote, error) {
-		before, _, err := first(t, scanNote, selectNote, fingerprint)
+		before, _, err := sqldb.First(t, scanNote, selectNote, fingerprint)
 		if err != nil {
 			return nil, err
 		}

@@ -139,7 +139,7 @@ func (t *Tx) readApplied(h *outbox.EventHistory, c *CampaignRow) error {
 // is none.
 func (s *Store) SeqBefore(ctx context.Context, c outbox.Campaign, at time.Time) (int64, error) {
 	limit, what := at.UnixMicro(), fmt.Sprintf("look for the events of campaign %q at a time", c.CampaignID)
-	return reading(ctx, s, what, func(t *Tx) (before int64, err error) {
+	return Reading(ctx, s, what, func(t *Tx) (before int64, err error) {
 		before = int64(sort.Search(int(c.HighWaterSeq), func(i int) bool {
 			var when int64
 			found, failed := t.One([]any{&when}, selectAppended, c.CampaignID, i+1)

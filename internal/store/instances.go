@@ -49,7 +49,7 @@ func (s *Store) Heartbeat(ctx context.Context, i outbox.InstanceState) error {
 // Processes is Instances without the leases held, and without lease owners that have no record.
 func (s *Store) Processes(ctx context.Context) ([]outbox.InstanceState, error) {
 	began := s.Now()
-	all, err := reading(ctx, s, "", (*Tx).instances)
+	all, err := Reading(ctx, s, "", (*Tx).instances)
 	s.clocks.correct(all, began, s.Now())
 	return all, err
 }
@@ -66,7 +66,7 @@ func (s *Store) Instances(ctx context.Context) ([]outbox.InstanceState, error) {
 		return nil, fmt.Errorf("read who holds what: %w", err)
 	}
 	began := s.Now()
-	all, err := reading(ctx, s, "list instances", func(t *Tx) ([]outbox.InstanceState, error) {
+	all, err := Reading(ctx, s, "list instances", func(t *Tx) ([]outbox.InstanceState, error) {
 		all, err := t.instances()
 		if err != nil {
 			return nil, err

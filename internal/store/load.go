@@ -56,7 +56,7 @@ func (s *Store) Load(ctx context.Context, ranges []Range, most int64) (loaded []
 		budget := &budget{left: most}
 		for i, c := range ranges {
 			if !c.Unskipped {
-				b.Each(collectSkips(&skips), activeSkipsInRange, c.CampaignID, c.First, c.Last)
+				b.Each(sqldb.Collect(&skips, ScanSkip), activeSkipsInRange, c.CampaignID, c.First, c.Last)
 			}
 			loaded[i].Events = make([]outbox.Event, 0, max(0, min(c.Last-c.First+1, 4096)))
 			b.Each(loaded[i].collect(c.CampaignID, budget), loadEvents, c.CampaignID, c.First, c.Last, largePayload, textBound)

@@ -31,7 +31,7 @@ func (s *Store) EventsFrom(ctx context.Context, after int64, limit int) ([]outbo
 	var events []outbox.Event
 	read := func(t *Tx, last int64) error {
 		events = []outbox.Event{}
-		collect, size := collectEvents(&events), 0
+		collect, size := sqldb.Collect(&events, scanEvent), 0
 		return t.Each(func(row sqldb.Row) error {
 			if err := collect(row); err != nil {
 				return err
@@ -77,7 +77,7 @@ func (t *Tx) HeadPosition() (head int64, err error) {
 // every event up to it. While an append stays open on PostgreSQL it is outbox.ErrBusy.
 func (s *Store) Position(ctx context.Context) (position int64, err error) {
 	if s.journal.Dialect.OneWriter {
-		return reading(ctx, s, "", (*Tx).HeadPosition)
+		return Reading(ctx, s, "", (*Tx).HeadPosition)
 	}
 	err = s.journal.WriteFrom(ctx, sqldb.BeginSettled, func(t *Tx) (err error) {
 		position, err = t.HeadPosition()

@@ -232,7 +232,7 @@ func (t *Tx) divergence(c *CampaignRow, w readmodel.Watermark) (string, error) {
 // Divergence says how a watermark contradicts the journal; empty when it does not. The
 // watermark must be read before the call, so that the journal has the events that it counts.
 func (s *Store) Divergence(ctx context.Context, campaign string, w readmodel.Watermark) (reason string, err error) {
-	return reading(ctx, s, "", func(t *Tx) (string, error) {
+	return Reading(ctx, s, "", func(t *Tx) (string, error) {
 		c, _, err := t.campaign(campaign) // an unknown one ends at 0
 		if err != nil {
 			return "", err

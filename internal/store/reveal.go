@@ -41,7 +41,7 @@ func (s *Store) Reveal(ctx context.Context, o outbox.Command, campaign string, s
 }
 
 func (s *Store) readRevealed(ctx context.Context, campaign string, seq int64) (outbox.Revealed, error) {
-	return reading(ctx, s, "", func(t *Tx) (r outbox.Revealed, err error) {
+	return Reading(ctx, s, "", func(t *Tx) (r outbox.Revealed, err error) {
 		if r.Event, _, err = t.skippableEvent(campaign, seq); err != nil {
 			return r, err
 		}

@@ -23,7 +23,7 @@ func ScanRow(rows sqldb.Row, more ...any) (r outbox.Row, err error) {
 
 // Row reads one row; found is false when there is none.
 func (t *Tx) Row(campaign string, seq int64) (r outbox.Row, found bool, err error) {
-	r, found, err = first(t, func(row sqldb.Row) (outbox.Row, error) { return ScanRow(row) },
+	r, found, err = sqldb.First(t, func(row sqldb.Row) (outbox.Row, error) { return ScanRow(row) },
 		`select `+RowColumns+` from projection_apply_outbox o where o.campaign_id = $1 and o.seq = $2`, campaign, seq)
 	if err != nil {
 		err = fmt.Errorf("read campaign %q seq %d: %w", campaign, seq, err)

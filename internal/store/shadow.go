@@ -64,7 +64,7 @@ type Outstanding struct {
 // OutstandingCampaigns lists the campaigns after the given id that have rows and are neither
 // paused nor diverged, at most limit.
 func (s *Store) OutstandingCampaigns(ctx context.Context, after string, limit int) ([]Outstanding, error) {
-	return reading(ctx, s, "", func(t *Tx) ([]Outstanding, error) {
+	return Reading(ctx, s, "", func(t *Tx) ([]Outstanding, error) {
 		return sqldb.All(t, func(rows sqldb.Row) (o Outstanding, err error) {
 			err = rows.Scan(&o.CampaignID, &o.AppliedSeq, &o.HighWaterSeq, &o.Skips)
 			return o, err

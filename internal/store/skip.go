@@ -21,14 +21,6 @@ func ScanSkip(row sqldb.Row) (k outbox.Skip, err error) {
 	return k, err
 }
 
-func collectSkips(into *[]outbox.Skip) func(sqldb.Row) error {
-	return func(row sqldb.Row) error {
-		k, err := ScanSkip(row)
-		*into = append(*into, k)
-		return err
-	}
-}
-
 const activeSkipsInRange = `
 select ` + SkipColumns + `
 from skips
@@ -39,16 +31,13 @@ order by seq`
 
 // ActiveSkips returns the active skips of a campaign between two seqs.
 func (t *Tx) ActiveSkips(campaign string, first, last int64) ([]outbox.Skip, error) {
-	var skips []outbox.Skip
-	if err := t.Each(collectSkips(&skips), activeSkipsInRange, campaign, first, last); err != nil {
-		return nil, fmt.Errorf("read skips of campaign %q: %w", campaign, err)
-	}
-	return skips, nil
+	skips, err := sqldb.All(t, ScanSkip, activeSkipsInRange, campaign, first, last)
+	return skips, sqldb.Wrapf(err, "read skips of campaign %q", campaign)
 }
 
 // ActiveSkips returns the active skips of a campaign's events up to a seq, in order of seq.
 func (s *Store) ActiveSkips(ctx context.Context, campaign string, until int64) ([]outbox.Skip, error) {
-	return reading(ctx, s, "", func(t *Tx) ([]outbox.Skip, error) { return t.ActiveSkips(campaign, 1, until) })
+	return Reading(ctx, s, "", func(t *Tx) ([]outbox.Skip, error) { return t.ActiveSkips(campaign, 1, until) })
 }
 
 // readSkips marks those of consecutive events of one campaign that are skipped.
@@ -97,7 +86,7 @@ func (s *Store) Skips(ctx context.Context, f outbox.SkipFilter) (outbox.Page[out
 		Low: []any{int64(0)}, High: []any{int64(sqldb.FarFuture)},
 		Key: func(k outbox.Skip) []any { return []any{k.ID} },
 	}
-	return reading(ctx, s, fmt.Sprintf("list skips of campaign %q", f.CampaignID), func(t *Tx) (page outbox.Page[outbox.Skip], err error) {
+	return Reading(ctx, s, fmt.Sprintf("list skips of campaign %q", f.CampaignID), func(t *Tx) (page outbox.Page[outbox.Skip], err error) {
 		if _, err = t.ExistingCampaign(f.CampaignID); err == nil {
 			page, err = l.Page(t, f.Cursor, f.Limit)
 		}

@@ -80,7 +80,7 @@ func (t *Tx) undoneSkip(campaign string, seq, id int64) (skip outbox.Skip, found
 	if id == 0 {
 		return skip, false, nil
 	}
-	skip, found, err = first(t, ScanSkip, `
+	skip, found, err = sqldb.First(t, ScanSkip, `
 select `+SkipColumns+`
 from skips
 where id = $1

@@ -316,7 +316,7 @@ func (s *Store) Retry() outbox.Retry { return s.options.Retry }
 // JournalID identifies this journal: receivers of its events identify them by it and the
 // position. A restored journal keeps its id.
 func (s *Store) JournalID(ctx context.Context) (string, error) {
-	return reading(ctx, s, "read the journal's id", func(t *Tx) (id string, err error) {
+	return Reading(ctx, s, "read the journal's id", func(t *Tx) (id string, err error) {
 		_, err = t.One([]any{&id}, `select id from journal_identity`)
 		return id, err
 	})

@@ -36,7 +36,7 @@ limit $1`
 // longest.
 func (s *Store) StuckWithoutError(ctx context.Context, around outbox.Surroundings, limit int) ([]outbox.Campaign, error) {
 	now := sqldb.At(s.Now())
-	return reading(ctx, s, "list campaigns that are stuck", func(t *Tx) ([]outbox.Campaign, error) {
+	return Reading(ctx, s, "list campaigns that are stuck", func(t *Tx) ([]outbox.Campaign, error) {
 		diverged, err := sqldb.All(t, scanView, selectDiverged, sqldb.PageLimit(limit, outbox.MaxPage))
 		if err != nil {
 			return nil, err

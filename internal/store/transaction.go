@@ -31,9 +31,9 @@ func (d *Database) Read(ctx context.Context, fn func(*Tx) error) error {
 	return d.DB.Read(ctx, func(t *sqldb.Tx) error { return fn(&Tx{t}) })
 }
 
-// reading returns what read reads on one consistent snapshot of the journal; the zero value with an
+// Reading returns what read reads on one consistent snapshot of the journal; the zero value with an
 // error, which begins with what was attempted unless that is empty.
-func reading[R any](ctx context.Context, s *Store, what string, read func(*Tx) (R, error)) (result R, err error) {
+func Reading[R any](ctx context.Context, s *Store, what string, read func(*Tx) (R, error)) (result R, err error) {
 	err = s.journal.Read(ctx, func(t *Tx) (err error) {
 		result, err = read(t)
 		return err
@@ -45,14 +45,4 @@ func reading[R any](ctx context.Context, s *Store, what string, read func(*Tx) (
 		err = fmt.Errorf("%s: %w", what, err)
 	}
 	return *new(R), err
-}
-
-// first reads the row of a query that has at most one; found is false when there is none.
-func first[T any](t *Tx, scan func(sqldb.Row) (T, error), query string, args ...any) (one T, found bool, err error) {
-	err = t.Each(func(row sqldb.Row) error {
-		found = true
-		one, err = scan(row)
-		return err
-	}, query, args...)
-	return one, found, err
 }

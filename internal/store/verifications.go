@@ -106,7 +106,7 @@ limit $1`
 // FoundDrift sums up by projection what the last verifications found: drift first, then those that failed; at
 // most outbox.MaxPage.
 func (s *Store) FoundDrift(ctx context.Context) ([]outbox.FoundDrift, error) {
-	return reading(ctx, s, "sum up the findings of verifications", func(t *Tx) ([]outbox.FoundDrift, error) {
+	return Reading(ctx, s, "sum up the findings of verifications", func(t *Tx) ([]outbox.FoundDrift, error) {
 		return sqldb.All(t, func(row sqldb.Row) (f outbox.FoundDrift, err error) {
 			err = row.Scan(&f.Projection, &f.Verdict, &f.Campaigns, sqldb.ScanTime(&f.Since), &f.Error)
 			return f, err
@@ -118,7 +118,7 @@ func (s *Store) FoundDrift(ctx context.Context) ([]outbox.FoundDrift, error) {
 // projection; projections never compared are missing. An unknown campaign is
 // outbox.ErrNotFound.
 func (s *Store) Verifications(ctx context.Context, campaign string) ([]outbox.Verification, error) {
-	return reading(ctx, s, "", func(t *Tx) ([]outbox.Verification, error) {
+	return Reading(ctx, s, "", func(t *Tx) ([]outbox.Verification, error) {
 		if _, err := t.ExistingCampaign(campaign); err != nil {
 			return nil, err
 		}
@@ -138,7 +138,7 @@ func (s *Store) Unverified(ctx context.Context, limit int) ([]outbox.Verificatio
 }
 
 func (s *Store) verified(ctx context.Context, query string, limit int) ([]outbox.Verification, error) {
-	return reading(ctx, s, "", func(t *Tx) ([]outbox.Verification, error) {
+	return Reading(ctx, s, "", func(t *Tx) ([]outbox.Verification, error) {
 		return t.verifications(query, sqldb.PageLimit(limit, outbox.MaxPage))
 	})
 }

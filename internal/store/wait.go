@@ -168,7 +168,7 @@ func (s *Store) WaitApplied(ctx context.Context, campaign string, seq int64) (in
 // WaitAppliedSince is WaitApplied for an event that was appended under a lineage.
 func (s *Store) WaitAppliedSince(ctx context.Context, lineage int64, campaign string, seq int64) (int64, error) {
 	beyond := context.WithoutCancel(ctx)
-	if _, err := reading(beyond, s, "", func(t *Tx) (*CampaignRow, error) { return t.ExistingCampaign(campaign) }); err != nil {
+	if _, err := Reading(beyond, s, "", func(t *Tx) (*CampaignRow, error) { return t.ExistingCampaign(campaign) }); err != nil {
 		return 0, err
 	}
 	w, first := s.applied.add(campaign, seq, lineage)
