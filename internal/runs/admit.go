@@ -88,18 +88,11 @@ func auditTarget(order outbox.RunRequest) map[string]any {
 // admitRun queues a run, with other files than the loaded ones or nil, within an action. The caller must wake
 // workers once the action is committed.
 func (rs *Runs) admitRun(t *tx, o outbox.Command, order outbox.RunRequest, with *rehearsalRow, loaded []outbox.ProjectionInfo, now int64) (outbox.Run, error) {
-	r := &runRow{Run: outbox.Run{Kind: order.Kind, Status: outbox.RunQueued, CampaignIDs: orEmpty(slices.Compact(slices.Sorted(slices.Values(order.Campaigns)))), All: order.All,
-		UntilSeq: order.UntilSeq, Rate: order.Rate, Reason: o.Reason, RequestedBy: o.By.Name, Via: o.By.Via, RequestID: o.RequestID,
-		RequestedAt: sqldb.At(now), UpdatedAt: sqldb.At(now), Versions: map[string]string{}}}
-	if len(r.CampaignIDs) == 1 {
-		r.CampaignID = r.CampaignIDs[0]
-	}
-	if err := rs.soundRun(r); err != nil {
+	r, err := rs.requested(order, loaded)
+	if err != nil {
 		return outbox.Run{}, err
 	}
-	if err := r.chooseProjections(order.Projections, loaded); err != nil {
-		return outbox.Run{}, err
-	}
+	r.queue(o, now)
 	if err := t.knownCampaigns(r); err != nil {
 		return outbox.Run{}, err
 	}
@@ -112,13 +105,37 @@ func (rs *Runs) admitRun(t *tx, o outbox.Command, order outbox.RunRequest, with 
 	if err := t.lockAdmission(); err != nil {
 		return outbox.Run{}, err
 	}
-	err := rs.takeScope(t, r, now, func() error {
+	err = rs.takeScope(t, r, now, func() error {
 		if with != nil {
 			return t.insertRehearsal(r, *with, now)
 		}
 		return t.insertRun(r, now)
 	})
 	return r.view(now), err
+}
+
+// requested makes a run of a request that is sound by itself, over projections that are loaded.
+func (rs *Runs) requested(order outbox.RunRequest, loaded []outbox.ProjectionInfo) (*runRow, error) {
+	r := &runRow{Run: outbox.Run{Kind: order.Kind, All: order.All, UntilSeq: order.UntilSeq, Rate: order.Rate}}
+	r.cover(slices.Compact(slices.Sorted(slices.Values(order.Campaigns))))
+	if err := rs.soundRun(r); err != nil {
+		return nil, err
+	}
+	return r, r.chooseProjections(order.Projections, loaded)
+}
+
+// cover sets the campaigns that are named, in order of id.
+func (r *runRow) cover(campaigns []string) {
+	r.CampaignIDs = orEmpty(campaigns)
+	if len(r.CampaignIDs) == 1 {
+		r.CampaignID = r.CampaignIDs[0]
+	}
+}
+
+// queue makes the run one that a command asked for and no process has begun.
+func (r *runRow) queue(o outbox.Command, now int64) {
+	r.Status, r.RequestedAt, r.UpdatedAt = outbox.RunQueued, sqldb.At(now), sqldb.At(now)
+	r.Reason, r.RequestedBy, r.Via, r.RequestID = o.Reason, o.By.Name, o.By.Via, o.RequestID
 }
 
 // confirmRebuild refuses a rebuild of all campaigns without a reason or its phrase.
@@ -179,9 +196,9 @@ func (r *runRow) chooseProjections(named []string, loaded []outbox.ProjectionInf
 		known = append(known, p.Name)
 		if len(named) == 0 || slices.Contains(named, p.Name) {
 			r.Projections = append(r.Projections, p.Name)
-			r.Versions[p.Name] = p.Version
 		}
 	}
+	r.Versions = versionsOf(r.Projections, loaded)
 	for _, name := range named {
 		if !slices.Contains(known, name) {
 			return outbox.Invalid("projections", "projection %q is not loaded; use one of: %s", name, strings.Join(known, ", "))
@@ -447,6 +464,7 @@ func (rs *Runs) Resume(ctx context.Context, o outbox.Command, id int64, loaded [
 	})
 }
 
+// versionsOf are the versions of some of the loaded projections, by name.
 func versionsOf(names []string, loaded []outbox.ProjectionInfo) map[string]string {
 	versions := map[string]string{}
 	for _, p := range loaded {

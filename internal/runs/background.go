@@ -65,9 +65,5 @@ func (w *Worker) verifyOne(ctx context.Context, id string) ([]outbox.Verificatio
 		w.Logger.Warn("a campaign's live rows differ from its journal", "campaign", result.CampaignID)
 	}
 	names, _ := w.Set.Needs()
-	versions := make(map[string]string, len(names))
-	for _, name := range names {
-		versions[name] = w.Set.Named(name).Version
-	}
-	return result.Verifications(outbox.Run{Projections: names, Versions: versions}), nil
+	return result.Verifications(outbox.Run{Projections: names, Versions: versionsOf(names, w.Set.Infos())}), nil
 }

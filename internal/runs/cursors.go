@@ -260,12 +260,6 @@ func (rs *Runs) AddHeld(ctx context.Context, loaded []outbox.ProjectionInfo, eve
 	return nil
 }
 
-const selectRecorded = `
-select recorded_at
-from events
-where campaign_id = $1
-  and seq = $2`
-
 // ageCursors sets the age of the first event that each cursor lacks. campaignOf names the campaign
 // of each.
 func (t *tx) ageCursors(cursors []*outbox.Cursor, campaignOf func(int) string, now int64) error {
@@ -279,7 +273,7 @@ func (t *tx) ageCursors(cursors []*outbox.Cursor, campaignOf func(int) string, n
 			err := row.Scan(sqldb.ScanTime(&recorded))
 			c.LagSeconds = max(0, sqldb.At(now).Sub(recorded).Seconds())
 			return err
-		}, selectRecorded, campaignOf(i), c.AppliedSeq+1)
+		}, store.SelectAppended, campaignOf(i), c.AppliedSeq+1)
 	}
 	return t.RunAll(&b)
 }

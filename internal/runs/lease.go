@@ -126,18 +126,15 @@ func (rs *Runs) Claim(ctx context.Context, w store.Worker, versions map[string]s
 
 // noRunFor checks whether any run needs work, so that an idle worker takes no write lock.
 func (rs *Runs) noRunFor(ctx context.Context, versions map[string]string) (bool, error) {
-	idle := true
-	err := rs.read(ctx, func(t *tx) error {
+	return reading(ctx, rs, "look for runs", func(t *tx) (bool, error) {
 		now := rs.core.Now()
 		runs, err := t.claimable(now)
-		for _, r := range runs {
-			if is, _, _ := r.nextStep(versions, rs.core.Mode(), now); is != runWaits {
-				idle = false
-			}
+		works := func(r *runRow) bool {
+			is, _, _ := r.nextStep(versions, rs.core.Mode(), now)
+			return is != runWaits
 		}
-		return err
+		return !slices.ContainsFunc(runs, works), err
 	})
-	return idle, sqldb.Wrapf(err, "look for runs")
 }
 
 func (t *tx) leaseRun(r *runRow, w store.Worker, lease time.Duration, now int64) error {
@@ -246,12 +243,10 @@ where c.campaign_id = $2
 // limit. For a run over all campaigns it includes campaigns created after the run began.
 func (rs *Runs) Scope(ctx context.Context, l Lease, after string, limit int) ([]Campaign, error) {
 	var scope []Campaign
-	collect := func(row sqldb.Row) error {
-		var c Campaign
-		err := row.Scan(&c.CampaignID, &c.HighWaterSeq, &c.AppliedSeq)
-		scope = append(scope, c)
-		return err
-	}
+	collect := sqldb.Collect(&scope, func(row sqldb.Row) (c Campaign, err error) {
+		err = row.Scan(&c.CampaignID, &c.HighWaterSeq, &c.AppliedSeq)
+		return c, err
+	})
 	err := rs.read(ctx, func(t *tx) error {
 		r, err := t.leasedRun(l)
 		if err != nil {

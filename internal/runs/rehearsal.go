@@ -137,14 +137,11 @@ func (rs *Runs) admitRehearsal(t *tx, o outbox.Command, order outbox.RehearsalRe
 	if len(asked.blocked)+len(healthy) == 0 {
 		return outbox.Run{}, outbox.Conflict("no campaign is blocked by a failed or dead event, in none is a changed projection quarantined, and none has applied events to compare, so there is nothing to rehearse")
 	}
-	r := &runRow{Run: outbox.Run{Kind: outbox.RunRehearse, Status: outbox.RunQueued, CampaignIDs: slices.Sorted(slices.Values(append(slices.Collect(maps.Keys(asked.blocked)), healthy...))),
-		Reason: o.Reason, RequestedBy: o.By.Name, Via: o.By.Via, RequestID: o.RequestID, RequestedAt: sqldb.At(now), UpdatedAt: sqldb.At(now), Versions: map[string]string{}}}
-	if len(r.CampaignIDs) == 1 {
-		r.CampaignID = r.CampaignIDs[0]
-	}
-	for _, p := range loaded.Projections() {
-		r.Projections = append(r.Projections, p.Name)
-		r.Versions[p.Name] = p.Version
+	r := &runRow{Run: outbox.Run{Kind: outbox.RunRehearse}}
+	r.cover(slices.Sorted(slices.Values(append(slices.Collect(maps.Keys(asked.blocked)), healthy...))))
+	r.queue(o, now)
+	if err := r.chooseProjections(nil, loaded.Infos()); err != nil {
+		return outbox.Run{}, err
 	}
 	err = t.insertRehearsal(r, asked, now)
 	return r.view(now), err

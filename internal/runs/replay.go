@@ -26,19 +26,13 @@ func (r *runner) replay(ctx context.Context, f *Replayer, c Campaign) (outbox.Ru
 		result.Outcome, result.Seq, result.Error = outbox.OutcomeFailed, now.AppliedSeq, "the campaign has diverged, and nothing can be applied to it: "+now.Diverged+"; "+outbox.RightJournalFirst
 		return result, err
 	}
-	live, err := f.store.ReadModel().Live(ctx)
+	now, err := f.standsNow(ctx, c.CampaignID)
 	if err != nil {
 		return result, err
 	}
-	mark, stands, err := standing(ctx, live, c.CampaignID)
-	paused, pausedErr := live.PausedForAll(ctx)
-	live.Close()
-	if err := errors.Join(err, pausedErr); err != nil {
-		return result, err
-	}
-	result.Seq = mark.AppliedSeq
+	result.Seq = now.mark.AppliedSeq
 	for _, name := range r.lease.Run.Projections {
-		if !lags(stands[name]) || paused[name] {
+		if !lags(now.stands[name]) || now.paused[name] {
 			continue
 		}
 		p, err := r.catchUp(ctx, f, c, name)

@@ -38,10 +38,8 @@ func scanRunRow(row sqldb.Row) (*runRow, error) {
 		return nil, fmt.Errorf("run %d: %w", r.ID, err)
 	}
 	n.NotCompared = r.Campaigns.Done - n.Matched - n.Drifted - n.Replayed - n.Failed // every done campaign has one of these outcomes
-	r.CampaignIDs, r.Projections = orEmpty(r.CampaignIDs), orEmpty(r.Projections)
-	if len(r.CampaignIDs) == 1 {
-		r.CampaignID = r.CampaignIDs[0]
-	}
+	r.cover(r.CampaignIDs)
+	r.Projections = orEmpty(r.Projections)
 	return &r, nil
 }
 

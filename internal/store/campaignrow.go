@@ -180,7 +180,8 @@ func (c *CampaignRow) ClaimFacts() outbox.ClaimFacts {
 		NextAttempt: c.HeadNext.Int64, Bare: c.Bare(), Leased: c.LeaseOwner != "", LeaseEnds: c.LeaseExpiry}
 }
 
-const selectAppended = `
+// SelectAppended reads when an event was appended.
+const SelectAppended = `
 select recorded_at
 from events
 where campaign_id = $1
@@ -211,7 +212,7 @@ func (c *CampaignRow) HeadInto(b *sqldb.Batch, from int64) {
 	case c.Counts.Total() > 0:
 		b.Each(func(row sqldb.Row) error { return row.Scan(&c.Head, &c.HeadStatus, &c.HeadNext, &c.Oldest) }, selectHead, c.ID, from, next)
 	case next <= c.HighWater:
-		b.Each(func(row sqldb.Row) error { return row.Scan(&c.Oldest) }, selectAppended, c.ID, next)
+		b.Each(func(row sqldb.Row) error { return row.Scan(&c.Oldest) }, SelectAppended, c.ID, next)
 	}
 }
 

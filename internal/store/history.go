@@ -46,7 +46,7 @@ var stepOrder = map[outbox.StepKind]int{
 
 func (t *Tx) readAppended(h *outbox.EventHistory, c *CampaignRow) error {
 	step := outbox.EventStep{Kind: outbox.StepAppended}
-	found, err := t.One([]any{sqldb.ScanTime(&step.At)}, selectAppended, c.ID, h.Seq)
+	found, err := t.One([]any{sqldb.ScanTime(&step.At)}, SelectAppended, c.ID, h.Seq)
 	if err == nil && !found {
 		err = t.missingEvent(c.ID, h.Seq)
 	}
@@ -142,7 +142,7 @@ func (s *Store) SeqBefore(ctx context.Context, c outbox.Campaign, at time.Time) 
 	return Reading(ctx, s, what, func(t *Tx) (before int64, err error) {
 		before = int64(sort.Search(int(c.HighWaterSeq), func(i int) bool {
 			var when int64
-			found, failed := t.One([]any{&when}, selectAppended, c.CampaignID, i+1)
+			found, failed := t.One([]any{&when}, SelectAppended, c.CampaignID, i+1)
 			err = errors.Join(err, failed)
 			return found && when >= limit
 		}))
