@@ -75,29 +75,18 @@ order by seq desc`
 // of those that are not loaded and lack events. A projection that was never paused or quarantined has no
 // cursor of its own: its position is the watermark. An unknown campaign is outbox.ErrNotFound.
 func (rs *Runs) Cursors(ctx context.Context, campaign string, loaded []outbox.ProjectionInfo) ([]outbox.Cursor, error) {
-	var row *store.CampaignRow
-	var loads map[string]map[string]outbox.Load
-	err := rs.read(ctx, func(t *tx) (err error) {
-		if row, err = t.ExistingCampaign(campaign); err == nil {
-			loads, err = t.Loads()
-		}
-		return err
-	})
-	if err != nil {
-		return nil, err
-	}
 	var mark readmodel.Watermark
-	var applied sql.NullInt64 // when the watermark last advanced
+	var applied *time.Time // when the watermark last advanced
 	stored := make(map[string]outbox.Cursor)
 	failures := make(map[string]*outbox.CursorFailure)
 	versions := make(map[string]readmodel.Version)
-	err = rs.readModel(ctx, func(t *sqldb.Tx) error {
+	err := rs.readModel(ctx, func(t *sqldb.Tx) error {
 		var b sqldb.Batch
 		b.Each(func(row sqldb.Row) (err error) {
 			mark, err = readmodel.ScanWatermark(row)
 			return err
 		}, readmodel.SelectWatermark, campaign)
-		b.Each(func(row sqldb.Row) error { return row.Scan(&applied) }, selectLastApplied, campaign)
+		b.Each(func(row sqldb.Row) error { return row.Scan(sqldb.ScanTimeOrNil(&applied)) }, selectLastApplied, campaign)
 		b.Each(func(row sqldb.Row) error {
 			c, err := scanCursor(row)
 			stored[c.Projection] = c
@@ -110,49 +99,40 @@ func (rs *Runs) Cursors(ctx context.Context, campaign string, loaded []outbox.Pr
 	if err != nil {
 		return nil, fmt.Errorf("read the cursors of campaign %q: %w", campaign, err)
 	}
-	cursors := make([]outbox.Cursor, len(loaded))
-	for i, p := range loaded {
+	var all []outbox.CampaignCursor
+	for _, p := range loaded {
 		c, ok := stored[p.Name]
 		if !ok {
 			c = outbox.Cursor{Projection: p.Name, Generation: 1, State: outbox.CursorLive}
 		}
 		if c.Follows() {
-			c.AppliedSeq, c.LastAppliedAt = mark.AppliedSeq, sqldb.AtOrNil(applied)
+			c.AppliedSeq, c.LastAppliedAt = mark.AppliedSeq, applied
 		}
 		c.Failure = failures[p.Name]
-		v := versions[p.Name]
-		v.Loads = loads[p.Name]
-		settleCursor(&c, p, v, row.HighWater)
-		if row.Diverged != "" { // its applied events are of another journal
-			c.LagEvents = max(c.LagEvents, row.HighWater-row.Applied)
-		}
-		cursors[i] = c
+		all = append(all, outbox.CampaignCursor{CampaignID: campaign, Cursor: c})
 		delete(stored, p.Name)
 	}
 	for _, name := range slices.Sorted(maps.Keys(stored)) {
-		c := stored[name]
-		if c.Follows() {
-			continue
-		}
-		if settleCursor(&c, outbox.ProjectionInfo{}, versions[name], row.HighWater); c.LagEvents > 0 {
-			setNotLoaded(&c)
-			cursors = append(cursors, c)
+		if c := stored[name]; !c.Follows() {
+			all = append(all, outbox.CampaignCursor{CampaignID: campaign, Cursor: c})
 		}
 	}
-	if !slices.ContainsFunc(cursors, func(c outbox.Cursor) bool { return c.LagEvents > 0 || waitsForReplay(c) }) {
-		return cursors, nil
-	}
-	one := make([]*outbox.Cursor, len(cursors))
-	for i := range cursors {
-		one[i] = &cursors[i]
-	}
-	err = rs.read(ctx, func(t *tx) error {
-		if err := t.ageCursors(one, func(int) string { return campaign }, rs.core.Now()); err != nil {
-			return err
+	return reading(ctx, rs, "", func(t *tx) ([]outbox.Cursor, error) {
+		if _, err := t.ExistingCampaign(campaign); err != nil {
+			return nil, err
 		}
-		return t.fillCatchUpRuns(one, func(int) string { return campaign }, versions)
+		err := t.measureLag(loaded, versions, all, rs.core.Now())
+		cursors := make([]outbox.Cursor, 0, len(all))
+		for i, c := range all {
+			if i >= len(loaded) {
+				setNotLoaded(&c.Cursor)
+			}
+			if i < len(loaded) || c.LagEvents > 0 {
+				cursors = append(cursors, c.Cursor)
+			}
+		}
+		return cursors, err
 	})
-	return cursors, err
 }
 
 const (
@@ -217,7 +197,7 @@ func (rs *Runs) Held(ctx context.Context, loaded []outbox.ProjectionInfo, campai
 		return failuresOf(t, all)
 	})
 	if err == nil && len(all) > 0 {
-		err = rs.measureLag(ctx, loaded, versions, all)
+		err = rs.read(ctx, func(t *tx) error { return t.measureLag(loaded, versions, all, rs.core.Now()) })
 	}
 	if err != nil {
 		return nil, fmt.Errorf("look for projections that are not live in campaigns: %w", err)
@@ -260,11 +240,11 @@ func (rs *Runs) AddHeld(ctx context.Context, loaded []outbox.ProjectionInfo, eve
 	return nil
 }
 
-// ageCursors sets the age of the first event that each cursor lacks. campaignOf names the campaign
-// of each.
-func (t *tx) ageCursors(cursors []*outbox.Cursor, campaignOf func(int) string, now int64) error {
+// ageCursors sets the age of the first event that each cursor lacks.
+func (t *tx) ageCursors(cursors []outbox.CampaignCursor, now int64) error {
 	var b sqldb.Batch
-	for i, c := range cursors {
+	for i := range cursors {
+		c := &cursors[i]
 		if c.LagEvents == 0 {
 			continue
 		}
@@ -273,21 +253,19 @@ func (t *tx) ageCursors(cursors []*outbox.Cursor, campaignOf func(int) string, n
 			err := row.Scan(sqldb.ScanTime(&recorded))
 			c.LagSeconds = max(0, sqldb.At(now).Sub(recorded).Seconds())
 			return err
-		}, store.SelectAppended, campaignOf(i), c.AppliedSeq+1)
+		}, store.SelectAppended, c.CampaignID, c.AppliedSeq+1)
 	}
 	return t.RunAll(&b)
 }
 
-func waitsForReplay(c outbox.Cursor) bool { return c.State == outbox.CursorBehind }
-
-// fillCatchUpRuns sets the runs that cursors which are behind depend on. campaignOf names the
-// campaign of each.
-func (t *tx) fillCatchUpRuns(cursors []*outbox.Cursor, campaignOf func(int) string, versions map[string]readmodel.Version) error {
+// fillCatchUpRuns sets the runs that cursors which are behind depend on.
+func (t *tx) fillCatchUpRuns(cursors []outbox.CampaignCursor, versions map[string]readmodel.Version) error {
 	var behind []behindCursor
-	var of []*outbox.Cursor
-	for i, c := range cursors {
-		if v := versions[c.Projection]; waitsForReplay(*c) && v.Pause == nil {
-			behind = append(behind, behindCursor{c.Projection, campaignOf(i), c.AppliedSeq, c.ChangedAt.UnixMicro(), v.Version})
+	var of []*outbox.CampaignCursor
+	for i := range cursors {
+		c := &cursors[i]
+		if v := versions[c.Projection]; c.State == outbox.CursorBehind && v.Pause == nil {
+			behind = append(behind, behindCursor{c.Projection, c.CampaignID, c.AppliedSeq, c.ChangedAt.UnixMicro(), v.Version})
 			of = append(of, c)
 		}
 	}
@@ -351,7 +329,7 @@ func (rs *Runs) ProjectionCursors(ctx context.Context, f outbox.CursorFilter, pr
 		return failuresOf(t, page.Items)
 	})
 	if err == nil {
-		err = rs.measureLag(ctx, projections, versions, page.Items)
+		err = rs.read(ctx, func(t *tx) error { return t.measureLag(projections, versions, page.Items, rs.core.Now()) })
 	}
 	for i := range page.Items {
 		if p.NotLoaded {
@@ -404,37 +382,32 @@ where campaign_id = $1`
 
 // measureLag completes cursors from the journal. It must be read after them, so that no cursor is
 // ahead of it.
-func (rs *Runs) measureLag(ctx context.Context, loaded []outbox.ProjectionInfo, versions map[string]readmodel.Version, cursors []outbox.CampaignCursor) error {
-	return rs.read(ctx, func(t *tx) error {
-		loads, err := t.Loads()
-		if err != nil {
+func (t *tx) measureLag(loaded []outbox.ProjectionInfo, versions map[string]readmodel.Version, cursors []outbox.CampaignCursor, now int64) error {
+	loads, err := t.Loads()
+	if err != nil {
+		return err
+	}
+	var b sqldb.Batch
+	for i := range cursors {
+		c := &cursors[i].Cursor
+		p, _ := loadedAs(c.Projection, loaded) // without a version if it is not loaded
+		b.Each(func(row sqldb.Row) error {
+			var highWater, lacked int64
+			err := row.Scan(&highWater, &lacked)
+			v := versions[c.Projection]
+			v.Loads = loads[c.Projection]
+			settleCursor(c, p, v, highWater)
+			c.LagEvents = max(c.LagEvents, lacked)
 			return err
-		}
-		var b sqldb.Batch
-		all := make([]*outbox.Cursor, len(cursors))
-		for i := range cursors {
-			c := &cursors[i].Cursor
-			all[i] = c
-			p, _ := loadedAs(c.Projection, loaded) // without a version if it is not loaded
-			b.Each(func(row sqldb.Row) error {
-				var highWater, lacked int64
-				err := row.Scan(&highWater, &lacked)
-				v := versions[c.Projection]
-				v.Loads = loads[c.Projection]
-				settleCursor(c, p, v, highWater)
-				c.LagEvents = max(c.LagEvents, lacked)
-				return err
-			}, selectExtent, cursors[i].CampaignID)
-		}
-		if err := t.RunAll(&b); err != nil {
-			return err
-		}
-		campaignOf := func(i int) string { return cursors[i].CampaignID }
-		if err := t.ageCursors(all, campaignOf, rs.core.Now()); err != nil {
-			return err
-		}
-		return t.fillCatchUpRuns(all, campaignOf, versions)
-	})
+		}, selectExtent, cursors[i].CampaignID)
+	}
+	if err := t.RunAll(&b); err != nil {
+		return err
+	}
+	if err := t.ageCursors(cursors, now); err != nil {
+		return err
+	}
+	return t.fillCatchUpRuns(cursors, versions)
 }
 
 const (
