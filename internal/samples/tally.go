@@ -51,9 +51,8 @@ type tally struct {
 }
 
 type minuteTally struct {
-	source  string
-	delays  [outbox.DelayBuckets]int64
-	labeled map[seriesKey]int64
+	source string
+	Counts
 }
 
 const (
@@ -68,11 +67,15 @@ func (s *Samples) Count(source string, c *Counts) {
 	minute := sqldb.At(s.core.Now()).Truncate(sampleInterval).UnixMicro()
 	s.tally.mu.Lock()
 	defer s.tally.mu.Unlock()
-	m := s.tally.at(minute, source)
-	for b, n := range c.delays {
+	s.tally.at(minute, source).merge(c)
+}
+
+// merge adds other counts to those of a minute.
+func (m *minuteTally) merge(other *Counts) {
+	for b, n := range other.delays {
 		m.delays[b] += n
 	}
-	for key, n := range c.labeled {
+	for key, n := range other.labeled {
 		if _, known := m.labeled[key]; !known && len(m.labeled) >= tallyLabels {
 			key.label = outbox.Other
 		}
@@ -94,7 +97,7 @@ func (t *tally) at(minute int64, source string) *minuteTally {
 		}
 		delete(t.minutes, oldest)
 	}
-	m := &minuteTally{source: source, labeled: make(map[seriesKey]int64)}
+	m := &minuteTally{source: source, Counts: Counts{labeled: make(map[seriesKey]int64)}}
 	t.minutes[minute] = m
 	return m
 }
@@ -128,21 +131,8 @@ func (t *tally) take(before int64) map[int64]*minuteTally {
 func (t *tally) giveBack(minutes map[int64]*minuteTally) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.minutes == nil {
-		t.minutes = make(map[int64]*minuteTally)
-	}
 	for at, m := range minutes {
-		now := t.minutes[at]
-		if now == nil {
-			t.minutes[at] = m
-			continue
-		}
-		for b, n := range m.delays {
-			now.delays[b] += n
-		}
-		for key, n := range m.labeled {
-			now.labeled[key] += n
-		}
+		t.at(at, m.source).merge(&m.Counts)
 	}
 }
 
