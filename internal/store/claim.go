@@ -103,17 +103,22 @@ func (s *Store) claim(ctx context.Context, w Worker, limits ClaimLimits, find fu
 		if err != nil || len(due) == 0 {
 			return err
 		}
-		taken, err := s.markDue(t, due, w, limits, now)
-		if err != nil {
-			return err
-		}
-		claims, err = t.leaseMarked(taken, w, limits.Lease, now)
+		claims, err = s.take(t, due, w, limits, now)
 		return err
 	})
 	if err != nil {
 		return claims, fmt.Errorf("claim: %w", err)
 	}
 	return claims, nil
+}
+
+// take claims due campaigns.
+func (s *Store) take(t *Tx, due []*CampaignRow, w Worker, limits ClaimLimits, now int64) ([]Claim, error) {
+	taken, err := s.markDue(t, due, w, limits, now)
+	if err != nil {
+		return nil, err
+	}
+	return t.leaseMarked(taken, w, limits.Lease, now)
 }
 
 // taking is a campaign that is being claimed.

@@ -53,11 +53,7 @@ func (s *Store) claimInline(t *Tx, c *CampaignRow, w Worker, limits ClaimLimits,
 
 // claimRows is Claim for one due campaign. The claim is empty when it turns out not to be due.
 func (s *Store) claimRows(t *Tx, c *CampaignRow, w Worker, limits ClaimLimits, now int64) (Claim, error) {
-	taken, err := s.markDue(t, []*CampaignRow{c}, w, limits, now)
-	if err != nil {
-		return Claim{}, err
-	}
-	claims, err := t.leaseMarked(taken, w, limits.Lease, now)
+	claims, err := s.take(t, []*CampaignRow{c}, w, limits, now)
 	if len(claims) == 0 {
 		return Claim{}, err
 	}

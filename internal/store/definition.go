@@ -76,10 +76,8 @@ func (s *Store) KeptDefinition(ctx context.Context, projection, version string) 
 	if err != nil || d.File.Text != "" {
 		return d, err
 	}
-	var kept []string
-	err = s.journal.Read(ctx, func(t *Tx) (err error) {
-		kept, err = sqldb.All(t, sqldb.Column[string], selectKept, projection, keptNamed)
-		return err
+	kept, err := Reading(ctx, s, "", func(t *Tx) ([]string, error) {
+		return sqldb.All(t, sqldb.Column[string], selectKept, projection, keptNamed)
 	})
 	if err != nil || len(kept) == 0 {
 		return d, cmp.Or(err, error(outbox.NotFound("the text of version %s of projection %q is not kept", version, projection)))

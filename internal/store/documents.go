@@ -47,25 +47,22 @@ func (t *Tx) eventWithin(campaign string, seq, limit int64) (e outbox.Event, siz
 // EventWithin reads one event for its page, without documents longer than limit bytes. A
 // missing event is outbox.ErrNotFound.
 func (s *Store) EventWithin(ctx context.Context, campaign string, seq, limit int64) (outbox.EventDetail, error) {
-	var d outbox.EventDetail
-	err := s.journal.Read(ctx, func(t *Tx) error {
+	return Reading(ctx, s, "", func(t *Tx) (d outbox.EventDetail, err error) {
 		var found bool
-		var err error
 		d.Event, d.Sizes, found, err = t.eventWithin(campaign, seq, limit)
 		if err == nil && !found {
 			err = t.missingEvent(campaign, seq)
 		}
 		if err != nil {
-			return err
+			return d, err
 		}
 		row, _, err := t.Row(campaign, seq)
-		if err != nil {
-			return err
-		}
 		d.RowStatus = row.Status
-		return t.relatives(&d)
+		if err == nil {
+			err = t.relatives(&d)
+		}
+		return d, err
 	})
-	return d, err
 }
 
 // selectRelatives finds events by id within a campaign, by an index. There is no way to find

@@ -26,14 +26,8 @@ func (s *Store) ReplayCampaign(ctx context.Context, o outbox.Command, id string)
 
 func (s *Store) replayCampaign(ctx context.Context, a *Change) (outbox.Repaired, error) {
 	return Perform(ctx, s, a, func(t *Tx, now int64) (outbox.Repaired, error) {
-		c, err := t.ExistingCampaign(a.CampaignID)
+		c, err := s.campaignForChange(t, a, now)
 		if err != nil {
-			return outbox.Repaired{}, err
-		}
-		if err := t.expectCampaign(a.Command, c, now); err != nil {
-			return outbox.Repaired{}, err
-		}
-		if err := s.Require(a.Command, 0); err != nil {
 			return outbox.Repaired{}, err
 		}
 		if err := c.free(now); err != nil {

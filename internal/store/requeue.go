@@ -114,21 +114,16 @@ func (t *Tx) rowForChange(campaign string, seq, now int64) (*CampaignRow, outbox
 func (s *Store) RequeueDead(ctx context.Context, o outbox.Command, f outbox.RequeueFilter) (outbox.Requeued, error) {
 	a := &Change{Command: o, Action: outbox.ActionRequeueMany, CampaignID: f.CampaignID, Before: f, Asked: f}
 	return Perform(ctx, s, a, func(t *Tx, now int64) (outbox.Requeued, error) {
-		chosen, campaigns, err := t.chosen(selectDead, f)
+		var result outbox.Requeued
+		campaigns, err := t.changeChosen(a, selectDead, f, func(c *CampaignRow, seq int64) (bool, error) {
+			done, err := t.requeue(c, outbox.Dead, seq, now)
+			if done { // not already by another caller
+				countRequeue(&result, c, seq)
+			}
+			return done, err
+		})
 		if err != nil {
 			return outbox.Requeued{}, err
-		}
-		var result outbox.Requeued
-		for _, row := range chosen {
-			c := campaigns[row.CampaignID]
-			done, err := t.requeue(c, outbox.Dead, row.Seq, now)
-			if err != nil {
-				return outbox.Requeued{}, err
-			}
-			if done { // not already by another caller
-				countRequeue(&result, c, row.Seq)
-				a.Touched = append(a.Touched, row)
-			}
 		}
 		if err := s.RequireReason(o, result.Released); err != nil {
 			return outbox.Requeued{}, err
@@ -184,19 +179,34 @@ func (t *Tx) Selected(scan func(sqldb.Row) error, query string, f outbox.Requeue
 	return t.Each(scan, query, f.EventType, f.Fingerprint, cmp.Or(f.Limit, byDefault), f.CampaignID)
 }
 
-// chosen reads the rows that a filter selects, and their campaigns.
-func (t *Tx) chosen(query string, f outbox.RequeueFilter) (rows []outbox.RowKey, campaigns map[string]*CampaignRow, err error) {
+// changeChosen changes the rows that a filter selects; change reports whether it did. It returns their campaigns.
+func (t *Tx) changeChosen(a *Change, query string, f outbox.RequeueFilter, change func(c *CampaignRow, seq int64) (bool, error)) (map[string]*CampaignRow, error) {
+	var rows []outbox.RowKey
 	var ids []string
-	err = t.Selected(func(row sqldb.Row) error {
+	err := t.Selected(func(row sqldb.Row) error {
 		var k outbox.RowKey
 		err := row.Scan(&k.CampaignID, &k.Seq)
 		rows, ids = append(rows, k), append(ids, k.CampaignID)
 		return err
 	}, query, f, outbox.MaxRequeue, outbox.DefaultRequeue)
-	if err == nil {
-		campaigns, err = t.Campaigns(ids)
+	if err != nil {
+		return nil, err
 	}
-	return rows, campaigns, err
+	campaigns, err := t.Campaigns(ids)
+	if err != nil {
+		return nil, err
+	}
+	a.Touched = nil
+	for _, row := range rows {
+		changed, err := change(campaigns[row.CampaignID], row.Seq)
+		if err != nil {
+			return nil, err
+		}
+		if changed {
+			a.Touched = append(a.Touched, row)
+		}
+	}
+	return campaigns, nil
 }
 
 // countRequeue counts one row and the rows that requeueing it releases.
@@ -254,26 +264,18 @@ func (s *Store) RetryFailed(ctx context.Context, o outbox.Command, f outbox.Requ
 		if err := s.Require(o, 0); err != nil {
 			return result, err
 		}
-		chosen, campaigns, err := t.chosen(selectFailed, f)
-		if err != nil {
-			return result, err
-		}
-		for _, row := range chosen {
-			c := campaigns[row.CampaignID]
-			if c.Head.Int64 != row.Seq { // settled since it was selected
-				continue
+		_, err := t.changeChosen(a, selectFailed, f, func(c *CampaignRow, seq int64) (bool, error) {
+			if c.Head.Int64 != seq { // settled since it was selected
+				return false, nil
 			}
 			done, err := t.retryHead(c, now)
-			if err != nil {
-				return result, err
-			}
 			if done {
 				result.Retried++
-				a.Touched = append(a.Touched, row)
 			}
-		}
+			return done, err
+		})
 		a.After = result
-		return result, nil
+		return result, err
 	})
 }
 
@@ -301,17 +303,24 @@ func (s *Store) ResumeCampaign(ctx context.Context, o outbox.Command, id string)
 	})
 }
 
+// campaignForChange reads the campaign of an action that releases no rows, in the state that the operator
+// expects.
+func (s *Store) campaignForChange(t *Tx, a *Change, now int64) (*CampaignRow, error) {
+	c, err := t.ExistingCampaign(a.CampaignID)
+	if err != nil {
+		return nil, err
+	}
+	if err := t.expectCampaign(a.Command, c, now); err != nil {
+		return nil, err
+	}
+	return c, s.Require(a.Command, 0)
+}
+
 // setPaused pauses or resumes a campaign in the state that the operator expects.
 func (s *Store) setPaused(ctx context.Context, a *Change, change func(*Tx, *CampaignRow, int64) error) (outbox.Campaign, error) {
 	return Perform(ctx, s, a, func(t *Tx, now int64) (outbox.Campaign, error) {
-		c, err := t.ExistingCampaign(a.CampaignID)
-		if err == nil {
-			err = t.expectCampaign(a.Command, c, now)
-		}
+		c, err := s.campaignForChange(t, a, now)
 		if err != nil {
-			return outbox.Campaign{}, err
-		}
-		if err := s.Require(a.Command, 0); err != nil {
 			return outbox.Campaign{}, err
 		}
 		a.Before = map[string]bool{"paused": c.PausedAt.Valid}

@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"fmt"
 	"iter"
 	"math"
 
@@ -25,10 +24,7 @@ func ScanRow(rows sqldb.Row, more ...any) (r outbox.Row, err error) {
 func (t *Tx) Row(campaign string, seq int64) (r outbox.Row, found bool, err error) {
 	r, found, err = sqldb.First(t, func(row sqldb.Row) (outbox.Row, error) { return ScanRow(row) },
 		`select `+RowColumns+` from projection_apply_outbox o where o.campaign_id = $1 and o.seq = $2`, campaign, seq)
-	if err != nil {
-		err = fmt.Errorf("read campaign %q seq %d: %w", campaign, seq, err)
-	}
-	return r, found, err
+	return r, found, sqldb.Wrapf(err, "read campaign %q seq %d", campaign, seq)
 }
 
 func describeHead(r *outbox.Row, c *CampaignRow) {

@@ -87,10 +87,7 @@ where id = $1
   and campaign_id = $2
   and seq = $3
   and undone_at is not null`, id, campaign, seq)
-	if err != nil {
-		err = fmt.Errorf("read the skip of campaign %q seq %d: %w", campaign, seq, err)
-	}
-	return skip, found, err
+	return skip, found, sqldb.Wrapf(err, "read the skip of campaign %q seq %d", campaign, seq)
 }
 
 const reopenSkips = `
