@@ -475,7 +475,7 @@ func (rs *Runs) DescribeProjections(ctx context.Context, loaded []outbox.Project
 		for i, p := range loaded {
 			aside[i], described[i] = make(map[string]int64), p
 			b.Each(func(row sqldb.Row) error { return row.Scan(&described[i].OpenFailures, &described[i].Blocking) }, countOpenFailures, p.Name, asideWindow)
-			b.Each(sqldb.CollectByName(aside[i]), countAside, p.Name, asideWindow)
+			b.Each(sqldb.CollectMap(aside[i]), countAside, p.Name, asideWindow)
 		}
 		if err := t.RunAll(&b); err != nil {
 			return err

@@ -36,7 +36,7 @@ func (rs *Runs) heldProjections(ctx context.Context) (all []outbox.HeldProjectio
 		var b sqldb.Batch
 		for _, name := range names {
 			counts[name] = make(map[string]int64)
-			b.Each(sqldb.CollectByName(counts[name]), countAside, name, asideWindow)
+			b.Each(sqldb.CollectMap(counts[name]), countAside, name, asideWindow)
 		}
 		if err := t.RunAll(&b); err != nil {
 			return err

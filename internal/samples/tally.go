@@ -3,6 +3,7 @@ package samples
 import (
 	"context"
 	"maps"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -238,27 +239,18 @@ set value = case when series_samples.value > excluded.value then series_samples.
 // writeBacklog samples the backlog at a minute: the rows waiting by event type, of the first
 // backlogSearched.
 func writeBacklog(t *store.Tx, b *sqldb.Batch, minute int64) error {
-	types, err := sqldb.All(t, func(row sqldb.Row) (c typeCount, err error) {
-		err = row.Scan(&c.name, &c.rows)
-		return c, err
-	}, selectBacklog, backlogSearched, backlogTypes)
-	if err != nil {
+	types := map[string]int64{"": 0} // also an empty backlog has a sample
+	if err := t.Each(sqldb.CollectMap(types), selectBacklog, backlogSearched, backlogTypes); err != nil {
 		return err
 	}
-	types = append(types, typeCount{}) // also an empty backlog has a sample
 	for _, x := range seriesSteps {
 		at := floor(minute, x.step)
 		b.Exec(nil, deleteBacklog, seconds(x.step), at)
-		for _, c := range types {
-			b.Exec(nil, setSeries, string(outbox.SeriesBacklog), seconds(x.step), at, c.name, c.rows)
+		for _, eventType := range slices.Sorted(maps.Keys(types)) {
+			b.Exec(nil, setSeries, string(outbox.SeriesBacklog), seconds(x.step), at, eventType, types[eventType])
 		}
 	}
 	return nil
-}
-
-type typeCount struct {
-	name string
-	rows int64
 }
 
 // pruneSeries deletes series that are older than they are kept, and those from before a clock was

@@ -428,13 +428,13 @@ func Collect[T any](into *[]T, scan func(Row) (T, error)) func(Row) error {
 	}
 }
 
-// CollectByName returns a scan function for rows of a name and its value.
-func CollectByName[T any](into map[string]T) func(Row) error {
+// CollectMap returns a scan function for rows of a key and its value.
+func CollectMap[K comparable, V any](into map[K]V) func(Row) error {
 	return func(row Row) error {
-		var name string
-		var value T
-		err := row.Scan(&name, &value)
-		into[name] = value
+		var key K
+		var value V
+		err := row.Scan(&key, &value)
+		into[key] = value
 		return err
 	}
 }

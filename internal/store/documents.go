@@ -28,11 +28,10 @@ func within(document string) string {
 // eventWithin reads an event and the sizes of its documents; documents longer than limit bytes
 // are nil. The event says whether it is skipped and whether its content matches its hash.
 func (t *Tx) eventWithin(campaign string, seq, limit int64) (e outbox.Event, sizes outbox.Sizes, found bool, err error) {
-	err = t.Each(func(row sqldb.Row) error {
-		found = true
-		e, err = ScanEvent(row, &sizes.Payload, &sizes.Tags, &sizes.Metadata)
-		return err
-	}, eventWithin, campaign, seq, limit)
+	scan := func(row sqldb.Row) (outbox.Event, error) {
+		return ScanEvent(row, &sizes.Payload, &sizes.Tags, &sizes.Metadata)
+	}
+	e, found, err = sqldb.First(t, scan, eventWithin, campaign, seq, limit)
 	if err == nil && found {
 		one := []outbox.Event{e}
 		err = t.readSkips(one)

@@ -75,13 +75,7 @@ func (t *Tx) events(campaign string, first, last int64) ([]outbox.Event, error) 
 
 // Event reads one event. A missing one is outbox.ErrNotFound.
 func (s *Store) Event(ctx context.Context, campaign string, seq int64) (outbox.Event, error) {
-	e, err := Reading(ctx, s, "", func(t *Tx) (outbox.Event, error) {
-		e, found, err := t.skippableEvent(campaign, seq)
-		if err == nil && !found {
-			err = t.missingEvent(campaign, seq)
-		}
-		return e, err
-	})
+	e, err := Reading(ctx, s, "", func(t *Tx) (outbox.Event, error) { return t.skippableEvent(campaign, seq) })
 	if err == nil {
 		checkContentHash(&e, outbox.Sizes{Payload: int64(len(e.Payload)), Tags: int64(len(e.Tags)), Metadata: int64(len(e.Metadata))})
 	}
@@ -216,6 +210,6 @@ func (s *Store) EventTypes(ctx context.Context) (map[string]outbox.Intent, error
 
 func (t *Tx) eventTypes() (map[string]outbox.Intent, error) {
 	types := make(map[string]outbox.Intent)
-	err := t.Each(sqldb.CollectByName(types), `select event_type, intent from event_types`)
+	err := t.Each(sqldb.CollectMap(types), `select event_type, intent from event_types`)
 	return types, sqldb.Wrapf(err, "read event types")
 }

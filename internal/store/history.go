@@ -88,12 +88,7 @@ func (t *Tx) readActivity(h *outbox.EventHistory, c *CampaignRow) error {
 		return err
 	}
 	touched := map[int64]int64{} // an action on many rows reached the event later than it began
-	err = t.Each(func(row sqldb.Row) error {
-		var act, when int64
-		err := row.Scan(&act, &when)
-		touched[act] = when
-		return err
-	}, selectTouched, c.ID, h.Seq, activityTold)
+	err = t.Each(sqldb.CollectMap(touched), selectTouched, c.ID, h.Seq, activityTold)
 	h.Partial = h.Partial || acts.Ending != sqldb.AtEnd
 	for i := range acts.Items {
 		a := &acts.Items[i]

@@ -23,11 +23,8 @@ func (s *Store) Reveal(ctx context.Context, o outbox.Command, campaign string, s
 	o.IdempotencyKey = ""
 	a := &Change{Command: o, Action: outbox.ActionReveal, CampaignID: campaign, Seq: seq}
 	_, err := Perform(ctx, s, a, func(t *Tx, _ int64) (revealedEvent, error) {
-		e, found, err := t.skippableEvent(campaign, seq)
-		switch {
-		case err == nil && !found:
-			err = t.missingEvent(campaign, seq)
-		case err == nil && strings.TrimSpace(o.Reason) == "":
+		e, err := t.skippableEvent(campaign, seq)
+		if err == nil && strings.TrimSpace(o.Reason) == "" {
 			err = outbox.Invalid("reason", "revealing an event requires a reason")
 		}
 		shown := revealedEvent{EventType: e.EventType, EventHash: e.EventHash}
@@ -42,7 +39,7 @@ func (s *Store) Reveal(ctx context.Context, o outbox.Command, campaign string, s
 
 func (s *Store) readRevealed(ctx context.Context, campaign string, seq int64) (outbox.Revealed, error) {
 	return Reading(ctx, s, "", func(t *Tx) (r outbox.Revealed, err error) {
-		if r.Event, _, err = t.skippableEvent(campaign, seq); err != nil {
+		if r.Event, err = t.skippableEvent(campaign, seq); err != nil {
 			return r, err
 		}
 		row, found, err := t.Row(campaign, seq)

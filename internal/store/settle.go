@@ -318,7 +318,7 @@ group by projection`
 // failed; an empty one is unknown.
 func (t *Tx) triedBy(campaign string, seq int64) (map[string]int, error) {
 	tried := map[string]int{}
-	err := t.Each(sqldb.CollectByName(tried), selectTriedBy, campaign, seq)
+	err := t.Each(sqldb.CollectMap(tried), selectTriedBy, campaign, seq)
 	return tried, sqldb.Wrapf(err, "count the attempts at seq %d", seq)
 }
 

@@ -60,13 +60,16 @@ func markSkipped(events []outbox.Event, skips []outbox.Skip) {
 	}
 }
 
-// skippableEvent reads an event, marked if it is skipped.
-func (t *Tx) skippableEvent(campaign string, seq int64) (outbox.Event, bool, error) {
+// skippableEvent reads an event, marked if it is skipped. A missing one is outbox.ErrNotFound.
+func (t *Tx) skippableEvent(campaign string, seq int64) (outbox.Event, error) {
 	events, err := t.events(campaign, seq, seq)
-	if err != nil || len(events) == 0 {
-		return outbox.Event{}, false, err
+	if err == nil && len(events) == 0 {
+		err = t.missingEvent(campaign, seq)
 	}
-	return events[0], true, nil
+	if err != nil {
+		return outbox.Event{}, err
+	}
+	return events[0], nil
 }
 
 // skipsOfCampaign pages through the skips of a campaign.
