@@ -244,6 +244,16 @@ func (t *tx) lockAdmission() error {
 	return sqldb.Wrapf(t.Lock(lockRuns, ""), "wait for the admission of other runs")
 }
 
+// admitting changes runs in a transaction that has locked their admission.
+func (rs *Runs) admitting(ctx context.Context, change func(*tx) error) error {
+	return rs.write(ctx, func(t *tx) error {
+		if err := t.lockAdmission(); err != nil {
+			return err
+		}
+		return change(t)
+	})
+}
+
 const (
 	scopeTaken = `
 select run_id
@@ -399,10 +409,7 @@ func (rs *Runs) Cancel(ctx context.Context, o outbox.Command, id int64) (outbox.
 // Interrupt ends an active run as interrupted, unless a process works on it; why is a sentence.
 func (rs *Runs) Interrupt(ctx context.Context, id int64, why string) (outbox.Run, error) {
 	var run outbox.Run
-	err := rs.write(ctx, func(t *tx) error {
-		if err := t.lockAdmission(); err != nil {
-			return err
-		}
+	err := rs.admitting(ctx, func(t *tx) error {
 		now := rs.core.Now()
 		r, err := t.existingRun(id)
 		if err == nil && r.Status.Active() && !r.leased(now) {

@@ -187,23 +187,33 @@ func (t *tx) catchUpRuns(all []behindCursor) ([]catchUpRun, error) {
 // Behind counts the projections that were resumed behind the watermark, at most 10,000 of each
 // projection. It reads the journal after the projections, the order in which a resume writes them.
 func (rs *Runs) Behind(ctx context.Context) (n outbox.BehindCounts, err error) {
-	behind, err := rs.behind(ctx)
-	if err != nil || len(behind) == 0 {
-		return n, err
-	}
-	err = rs.read(ctx, func(t *tx) error {
-		holders, err := t.holders(behind)
-		for _, c := range behind {
-			switch f := holders[c.projection].catchUpRunOf(c.campaign); {
-			case f.run > 0:
-				n.CatchUps++
-			case f.blockedBy > 0:
-				n.Waiting++
-			default:
-				n.Alone++
-			}
+	err = rs.eachBehind(ctx, func(_ behindCursor, by catchUpRun) {
+		switch {
+		case by.run > 0:
+			n.CatchUps++
+		case by.blockedBy > 0:
+			n.Waiting++
+		default:
+			n.Alone++
 		}
-		return err
 	})
 	return n, err
+}
+
+// eachBehind visits the projections that are behind, at most 10,000 of each, with what catches them up.
+func (rs *Runs) eachBehind(ctx context.Context, visit func(behindCursor, catchUpRun)) error {
+	behind, err := rs.behind(ctx)
+	if err != nil || len(behind) == 0 {
+		return err
+	}
+	return rs.read(ctx, func(t *tx) error {
+		holders, err := t.holders(behind)
+		if err != nil {
+			return err
+		}
+		for _, c := range behind {
+			visit(c, holders[c.projection].catchUpRunOf(c.campaign))
+		}
+		return nil
+	})
 }

@@ -90,10 +90,7 @@ func (rs *Runs) Claim(ctx context.Context, w store.Worker, versions map[string]s
 	}
 	var claimed Lease
 	ok := false
-	err := rs.write(ctx, func(t *tx) error {
-		if err := t.lockAdmission(); err != nil {
-			return err
-		}
+	err := rs.admitting(ctx, func(t *tx) error {
 		now := rs.core.Now()
 		runs, err := t.claimable(now)
 		if err != nil {
@@ -279,10 +276,7 @@ func (rs *Runs) Scope(ctx context.Context, l Lease, after string, limit int) ([]
 // completed. Only a cancelling run can be cancelled.
 func (rs *Runs) Finish(ctx context.Context, l Lease, status outbox.RunStatus, why string) (outbox.Run, error) {
 	var run outbox.Run
-	err := rs.write(ctx, func(t *tx) error {
-		if err := t.lockAdmission(); err != nil {
-			return err
-		}
+	err := rs.admitting(ctx, func(t *tx) error {
 		now := rs.core.Now()
 		r, err := t.leasedRun(l)
 		if err != nil {

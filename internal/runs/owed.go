@@ -201,10 +201,7 @@ func (rs *Runs) startOwed(ctx context.Context) error {
 		return err
 	}
 	replays := 0
-	err = rs.write(ctx, func(t *tx) error {
-		if err := t.lockAdmission(); err != nil {
-			return err
-		}
+	err = rs.admitting(ctx, func(t *tx) (err error) {
 		replays, err = rs.admitOwed(t, rs.core.Now())
 		return err
 	})
@@ -237,15 +234,10 @@ func (rs *Runs) startBlocked(t *tx, now int64) error {
 // up, at most 10,000 of each. It reads the journal after the projections, the order in which a
 // resume writes them.
 func (rs *Runs) behindAlone(ctx context.Context) (found []behindCursor, err error) {
-	behind, err := rs.behind(ctx)
-	if err != nil || len(behind) == 0 {
-		return nil, err
-	}
-	err = rs.read(ctx, func(t *tx) error {
-		holders, err := t.holders(behind)
-		// The end of any run of a projection starts the replays that it blocked.
-		found = slices.DeleteFunc(behind, func(c behindCursor) bool { return holders[c.projection] != nil })
-		return err
+	err = rs.eachBehind(ctx, func(c behindCursor, by catchUpRun) {
+		if by == (catchUpRun{}) {
+			found = append(found, c)
+		}
 	})
 	return found, err
 }

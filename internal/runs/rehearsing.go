@@ -24,6 +24,7 @@ type rehearsing struct {
 	changed  *Replayer // of set; nil before its first use
 	copies   *Replayer // of set, for blocked campaigns; nil before its first use
 	loaded   *Replayer // of the loaded set; nil before its first use
+	opened   []*Replayer
 	keys     []projection.UniqueKey
 	captured []readmodel.CapturedTable // of keys, in the same order; see watchOrder
 	alike    map[string]bool           // live tables that have the form of the scratch ones
@@ -37,12 +38,7 @@ func (r *runner) rehearse(ctx context.Context, _ context.CancelCauseFunc) error 
 	left := rehearsalTime - sqldb.At(r.worker.Runs.core.Now()).Sub(*run.StartedAt)
 	m := &rehearsing{runner: r, alike: make(map[string]bool), deadline: time.Now().Add(left), events: run.Events.Done}
 	defer m.close()
-	for after := ""; ; {
-		page, err := r.worker.Runs.Scope(ctx, r.lease, after, groupCampaigns)
-		if err != nil || len(page) == 0 {
-			return err
-		}
-		after = page[len(page)-1].CampaignID
+	return r.eachPage(ctx, groupCampaigns, func(page []Campaign) error {
 		for _, c := range page {
 			result, err := m.campaign(ctx, c.CampaignID)
 			if err == nil {
@@ -55,15 +51,13 @@ func (r *runner) rehearse(ctx context.Context, _ context.CancelCauseFunc) error 
 			result.CampaignID, result.At = c.CampaignID, time.Now().UTC()
 			r.results <- result
 		}
-	}
+		return nil
+	})
 }
 
 // clear empties the scratch tables, so that no row of a campaign meets those of the next.
 func (m *rehearsing) clear(ctx context.Context) error {
-	for _, f := range []*Replayer{m.changed, m.copies, m.loaded} {
-		if f == nil {
-			continue
-		}
+	for _, f := range m.opened {
 		if err := f.scratch.Clear(ctx, ""); err != nil {
 			return err
 		}
@@ -72,10 +66,8 @@ func (m *rehearsing) clear(ctx context.Context) error {
 }
 
 func (m *rehearsing) close() {
-	for _, f := range []*Replayer{m.changed, m.copies, m.loaded} {
-		if f != nil {
-			f.Close()
-		}
+	for _, f := range m.opened {
+		f.Close()
 	}
 }
 
@@ -90,7 +82,7 @@ func (m *rehearsing) open(ctx context.Context, f **Replayer, set *projection.Set
 	}
 	made.OtherVersion()
 	made.pace, made.say = m.throttle, m.say
-	*f = made
+	*f, m.opened = made, append(m.opened, made)
 	return made, nil
 }
 

@@ -1,6 +1,7 @@
 package runs
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -68,10 +69,7 @@ func (t *tx) saveResults(r *runRow, results []outbox.RunResult, now int64) error
 	var verified []outbox.Verification
 	for i := range results {
 		result := &results[i]
-		when := now
-		if !result.At.IsZero() {
-			when = result.At.UnixMicro()
-		}
+		when := cmp.Or(sqldb.Micros(result.At), now)
 		looks.Each(func(row sqldb.Row) error { return row.Scan(&before[i]) }, selectOutcome, r.ID, result.CampaignID)
 		saves.Exec(nil, upsertResult, r.ID, result.CampaignID, result.Outcome, result.Seq, result.Events, result.Full,
 			sqldb.JSON(orEmpty(result.Projections)), sqldb.Storable(result.Error), when, sqldb.JSON(result.Rehearsed))
@@ -94,11 +92,7 @@ func (t *tx) saveResults(r *runRow, results []outbox.RunResult, now int64) error
 func (t *tx) saveLines(r *runRow, lines []outbox.RunLine, now int64) error {
 	var b sqldb.Batch
 	for _, line := range lines {
-		when := now
-		if !line.At.IsZero() {
-			when = line.At.UnixMicro()
-		}
-		b.Exec(nil, insertLine, r.ID, when, line.CampaignID, sqldb.Storable(line.Text))
+		b.Exec(nil, insertLine, r.ID, cmp.Or(sqldb.Micros(line.At), now), line.CampaignID, sqldb.Storable(line.Text))
 	}
 	return sqldb.Wrapf(t.RunAll(&b), "write the log")
 }

@@ -185,13 +185,7 @@ func (r *runner) work(ctx context.Context, stop context.CancelCauseFunc) error {
 
 // feed reads the scope in pages and divides it into groups.
 func (r *runner) feed(ctx context.Context, groups chan<- []Campaign) error {
-	after := ""
-	for {
-		page, err := r.worker.Runs.Scope(ctx, r.lease, after, 500)
-		if err != nil || len(page) == 0 {
-			return err
-		}
-		after = page[len(page)-1].CampaignID
+	return r.eachPage(ctx, 500, func(page []Campaign) error {
 		for len(page) > 0 {
 			n, events := 0, int64(0)
 			for n < len(page) && n < groupCampaigns && (n == 0 || events+page[n].HighWaterSeq <= groupEvents) {
@@ -205,6 +199,21 @@ func (r *runner) feed(ctx context.Context, groups chan<- []Campaign) error {
 			}
 			page = page[n:]
 		}
+		return nil
+	})
+}
+
+// eachPage reads the scope in pages.
+func (r *runner) eachPage(ctx context.Context, limit int, do func([]Campaign) error) error {
+	for after := ""; ; {
+		page, err := r.worker.Runs.Scope(ctx, r.lease, after, limit)
+		if err != nil || len(page) == 0 {
+			return err
+		}
+		if err := do(page); err != nil {
+			return err
+		}
+		after = page[len(page)-1].CampaignID
 	}
 }
 
