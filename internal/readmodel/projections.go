@@ -21,6 +21,9 @@ type Projection struct {
 	Version string   // hash of its definition
 	Tables  []string // created by Schema
 	Schema  []string // statements, in order
+	// Drawn are columns, by table, whose numbers the database generates. They are not copied but
+	// generated again.
+	Drawn map[string][]string
 }
 
 // Install creates the missing tables of projections and records the versions. An existing table

@@ -12,16 +12,6 @@ import (
 	"github.com/outboxweb/outboxweb/internal/sqldb"
 )
 
-// ScratchTables are the tables of one projection in a Scratch.
-type ScratchTables struct {
-	Projection string
-	Tables     []string // in order of creation
-	Schema     []string // statements, in order
-	// Drawn are columns, by table, whose numbers the database generates. They are not copied but
-	// generated again.
-	Drawn map[string][]string
-}
-
 // Scratch is a private database with empty copies of the tables of some projections, for
 // replaying events without touching live rows: a temporary SQLite file, or temporary tables on
 // one PostgreSQL connection. Rows that do not fit into its cache are on disk, so that its
@@ -32,7 +22,7 @@ type ScratchTables struct {
 type Scratch struct {
 	*sqldb.Private
 	model  *Database
-	tables []ScratchTables
+	tables []Projection // whose tables there are
 
 	// OneByOne sends the statements of a replay one by one, where queries read their results.
 	OneByOne bool
@@ -63,7 +53,7 @@ const (
 )
 
 // OpenScratch opens a Scratch. A wrong schema statement is a *SchemaError.
-func (d *Database) OpenScratch(ctx context.Context, tables []ScratchTables) (*Scratch, error) {
+func (d *Database) OpenScratch(ctx context.Context, tables []Projection) (*Scratch, error) {
 	p, err := d.OpenPrivate(ctx)
 	if err != nil {
 		return nil, err
@@ -83,7 +73,7 @@ func (c *Scratch) createTables() error {
 					continue // the live tables are used
 				}
 				if err := t.Define(statement); err != nil {
-					return &SchemaError{Projection: p.Projection, Statement: i, Err: err}
+					return &SchemaError{Projection: p.Name, Statement: i, Err: err}
 				}
 			}
 		}

@@ -150,7 +150,7 @@ func TestScratch_aReplayCanBeCancelled(t *testing.T) {
 
 func TestOpenScratch_namesAWrongStatement(t *testing.T) {
 	f := own(t)
-	_, err := f.OpenScratch(f.Ctx, []readmodel.ScratchTables{{Projection: "p", Tables: []string{"p"},
+	_, err := f.OpenScratch(f.Ctx, []readmodel.Projection{{Name: "p", Tables: []string{"p"},
 		Schema: []string{`create table p (campaign_id text)`, `create tabel p (x text)`}}})
 	var wrong *readmodel.SchemaError
 	must.Hold(t, errors.As(err, &wrong) && wrong.Projection == "p" && wrong.Statement == 1, "got error %v", err)
@@ -225,7 +225,7 @@ func TestPostgresScratch_saysWhenItsConnectionIsLost(t *testing.T) {
 // The server keeps plans, and one made for empty tables reads a whole campaign at each event.
 func TestPostgresScratch_plansForTheRowsThatItHas(t *testing.T) {
 	f := own(t)
-	c := must.Get(f.OpenScratch(f.Ctx, []readmodel.ScratchTables{{Projection: "p", Tables: []string{"lines"}, Schema: []string{
+	c := must.Get(f.OpenScratch(f.Ctx, []readmodel.Projection{{Name: "p", Tables: []string{"lines"}, Schema: []string{
 		`create table lines (campaign_id text not null, line bigint not null, part bigint not null, primary key (campaign_id, line))`,
 		`create index lines_by_part on lines (campaign_id, part)`}}})).Or(t)
 	defer c.Close()

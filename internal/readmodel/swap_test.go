@@ -315,7 +315,7 @@ func TestSQLiteSwap_tablesMayReferToEachOther(t *testing.T) {
 	must.OK(t, f.Install(f.Ctx, []readmodel.Projection{p}))
 	f.AppendN("a", 1)
 	f.Drain()
-	c := must.Get(f.OpenScratch(f.Ctx, []readmodel.ScratchTables{{Projection: p.Name, Tables: p.Tables, Schema: p.Schema}})).Or(t)
+	c := must.Get(f.OpenScratch(f.Ctx, []readmodel.Projection{p})).Or(t)
 	defer c.Close()
 	expected := func() {
 		must.Get(c.Replay(f.Ctx, 1, func(int) error {
@@ -338,7 +338,7 @@ func TestSwap_refusesTablesOfAnOlderVersion(t *testing.T) {
 	f, _, claims := rebuilt(t, "old", "a")
 	p := storetest.Tally()
 	p.Schema[0] = strings.Replace(p.Schema[0], "seen bigint", "since bigint, seen bigint", 1)
-	c := must.Get(f.OpenScratch(f.Ctx, []readmodel.ScratchTables{{Projection: p.Name, Tables: p.Tables, Schema: p.Schema}})).Or(t)
+	c := must.Get(f.OpenScratch(f.Ctx, []readmodel.Projection{p})).Or(t)
 	defer c.Close()
 	f.ReplayTally(c, "a", 1, 2, "new")
 	refused(t, storetest.No(c.Swap(f.Ctx, []readmodel.Swap{storetest.PlanFor(claims[0])})), outbox.ErrConflict, "tally", `"since"`)

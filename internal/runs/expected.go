@@ -45,7 +45,7 @@ type Replayer struct {
 // Errors are those of Store.OpenScratch; a schema that does not fit the database is an
 // outbox.ErrSetup refusal that names file and line.
 func NewReplayer(ctx context.Context, s *store.Store, set *projection.Set) (*Replayer, error) {
-	scratch, err := s.ReadModel().OpenScratch(ctx, tablesOf(set))
+	scratch, err := s.ReadModel().OpenScratch(ctx, definitions(set))
 	if err != nil {
 		return nil, refuseSchema(set, err)
 	}
@@ -336,18 +336,6 @@ func (d *Expected) Digests(ctx context.Context, only ...string) (digests map[str
 		only = d.names
 	}
 	return d.replayer.set.Digests(ctx, d.replayer.scratch, d.campaign, only...)
-}
-
-func tablesOf(set *projection.Set) []readmodel.ScratchTables {
-	loaded := set.Projections()
-	all := make([]readmodel.ScratchTables, len(loaded))
-	for i, p := range loaded {
-		all[i] = readmodel.ScratchTables{Projection: p.Name, Tables: p.Tables, Drawn: p.Drawn()}
-		for _, st := range p.SchemaStatements {
-			all[i].Schema = append(all[i].Schema, st.SQL)
-		}
-	}
-	return all
 }
 
 // refuseSchema returns a refusal with file and line of a schema statement that failed.

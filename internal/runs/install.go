@@ -25,7 +25,7 @@ func definitions(set *projection.Set) []readmodel.Projection {
 	loaded := set.Projections()
 	all := make([]readmodel.Projection, len(loaded))
 	for i, p := range loaded {
-		all[i] = readmodel.Projection{Name: p.Name, Version: p.Version, Tables: p.Tables}
+		all[i] = readmodel.Projection{Name: p.Name, Version: p.Version, Tables: p.Tables, Drawn: p.Drawn()}
 		for _, statement := range p.SchemaStatements {
 			all[i].Schema = append(all[i].Schema, statement.SQL)
 		}

@@ -98,7 +98,7 @@ func (f *Fixture) InstallTally() { must.OK(f.TB, f.Install(f.Ctx, []readmodel.Pr
 // OpenTally opens a scratch database with the tables of tally.
 func (f *Fixture) OpenTally() *readmodel.Scratch {
 	p := Tally()
-	c := must.Get(f.OpenScratch(f.Ctx, []readmodel.ScratchTables{{Projection: p.Name, Tables: p.Tables, Schema: p.Schema}})).Or(f.TB)
+	c := must.Get(f.OpenScratch(f.Ctx, []readmodel.Projection{p})).Or(f.TB)
 	f.TB.Cleanup(func() { c.Close() })
 	return c
 }
