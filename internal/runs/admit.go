@@ -198,7 +198,7 @@ func (r *runRow) chooseProjections(named []string, loaded []outbox.ProjectionInf
 			r.Projections = append(r.Projections, p.Name)
 		}
 	}
-	r.Versions = versionsOf(r.Projections, loaded)
+	r.Versions = versionsOf(loaded, r.Projections...)
 	for _, name := range named {
 		if !slices.Contains(known, name) {
 			return outbox.Invalid("projections", "projection %q is not loaded; use one of: %s", name, strings.Join(known, ", "))
@@ -441,7 +441,7 @@ func (rs *Runs) Resume(ctx context.Context, o outbox.Command, id int64, loaded [
 		if !r.Resumable() {
 			return outbox.Conflict("run %d is %s; only interrupted or failed runs can be resumed", id, r.Status)
 		}
-		if !maps.Equal(versionsOf(r.Projections, loaded), r.Versions) {
+		if !maps.Equal(versionsOf(loaded, r.Projections...), r.Versions) {
 			return outbox.Conflict("the projection files of run %d have changed since it began; start a new run", id)
 		}
 		if err := rs.soundRun(r); err != nil { // the mode may have changed
@@ -471,11 +471,11 @@ func (rs *Runs) Resume(ctx context.Context, o outbox.Command, id int64, loaded [
 	})
 }
 
-// versionsOf are the versions of some of the loaded projections, by name.
-func versionsOf(names []string, loaded []outbox.ProjectionInfo) map[string]string {
+// versionsOf are the versions of some of the loaded projections, by name. No names mean all.
+func versionsOf(loaded []outbox.ProjectionInfo, names ...string) map[string]string {
 	versions := map[string]string{}
 	for _, p := range loaded {
-		if slices.Contains(names, p.Name) {
+		if len(names) == 0 || slices.Contains(names, p.Name) {
 			versions[p.Name] = p.Version
 		}
 	}

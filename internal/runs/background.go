@@ -65,5 +65,5 @@ func (w *Worker) verifyOne(ctx context.Context, id string) ([]outbox.Verificatio
 		w.Logger.Warn("a campaign's live rows differ from its journal", "campaign", result.CampaignID)
 	}
 	names, _ := w.Set.Needs()
-	return result.Verifications(outbox.Run{Projections: names, Versions: versionsOf(names, w.Set.Infos())}), nil
+	return result.Verifications(outbox.Run{Projections: names, Versions: versionsOf(w.Set.Infos(), names...)}), nil
 }

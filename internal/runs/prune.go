@@ -120,17 +120,10 @@ func (rs *Runs) runToPrune(ctx context.Context, kind outbox.RunKind) (found int6
 
 // oldestKept returns the oldest run of a kind whose results are all kept; 0 if there are no older
 // ones.
-func (t *tx) oldestKept(kind outbox.RunKind) (oldest int64, err error) {
-	n := 0
-	err = t.Each(func(row sqldb.Row) error {
-		n++
-		if n > keptRuns {
-			return sqldb.ErrEnough
-		}
-		return row.Scan(&oldest)
-	}, selectEndedRuns, kind, keptRuns+1)
-	if n <= keptRuns {
-		oldest = 0
+func (t *tx) oldestKept(kind outbox.RunKind) (int64, error) {
+	latest, err := sqldb.All(t, sqldb.Column[int64], selectEndedRuns, kind, keptRuns+1)
+	if len(latest) <= keptRuns {
+		return 0, err
 	}
-	return oldest, err
+	return latest[keptRuns-1], err
 }

@@ -367,22 +367,22 @@ func (rs *Runs) Rehearsal(ctx context.Context, id int64, loaded []outbox.Project
 }
 
 // answered is Rehearsal without when its versions were loaded, and what is quarantined still.
-func (rs *Runs) answered(ctx context.Context, id int64, loaded []outbox.ProjectionInfo) (d outbox.FixRehearsal, err error) {
-	err = rs.read(ctx, func(t *tx) error {
+func (rs *Runs) answered(ctx context.Context, id int64, loaded []outbox.ProjectionInfo) (outbox.FixRehearsal, error) {
+	return reading(ctx, rs, "", func(t *tx) (d outbox.FixRehearsal, err error) {
 		r, err := t.existingRun(id)
 		if err == nil && r.Kind != outbox.RunRehearse {
 			err = outbox.NotFound("run %d is no rehearsal", id)
 		}
 		if err != nil {
-			return err
+			return d, err
 		}
 		asked, err := t.rehearsal(id)
 		if err != nil {
-			return err
+			return d, err
 		}
 		results, err := sqldb.All(t, scanResult, rehearsedResults, id)
 		if err != nil {
-			return fmt.Errorf("read the results of rehearsal %d: %w", id, err)
+			return d, fmt.Errorf("read the results of rehearsal %d: %w", id, err)
 		}
 		d = outbox.FixRehearsal{Run: r.view(rs.core.Now()), Fingerprint: asked.fingerprint, Behind: asked.behind, Blocked: int64(len(asked.blocked)), More: asked.more, Groups: []outbox.RehearsalGroup{}}
 		for _, head := range asked.blocked {
@@ -396,19 +396,15 @@ func (rs *Runs) answered(ctx context.Context, id int64, loaded []outbox.Projecti
 			d.Add(one, outbox.Fingerprint)
 		}
 		d.Describe()
-		return nil
+		return d, nil
 	})
-	return d, err
 }
 
 // compareVersions compares the versions that a rehearsal ran with, those of its changed files instead
 // of what was loaded then, with the loaded ones. others are the projections that it did not change and
 // that are not loaded as they were.
 func (r rehearsalRow) compareVersions(then map[string]string, loaded []outbox.ProjectionInfo) (changed, others []outbox.RehearsalVersion) {
-	now := map[string]string{}
-	for _, p := range loaded {
-		now[p.Name] = p.Version
-	}
+	now := versionsOf(loaded)
 	names := maps.Clone(now)
 	maps.Copy(names, then)
 	changed, others = []outbox.RehearsalVersion{}, []outbox.RehearsalVersion{}

@@ -81,13 +81,7 @@ func (w *Worker) runner(lease Lease) *runner {
 }
 
 // versions returns the versions of the loaded projections, by name.
-func (w *Worker) versions() map[string]string {
-	versions := make(map[string]string)
-	for _, p := range w.Set.Projections() {
-		versions[p.Name] = p.Version
-	}
-	return versions
-}
+func (w *Worker) versions() map[string]string { return versionsOf(w.Set.Infos()) }
 
 // runner executes one run.
 type runner struct {

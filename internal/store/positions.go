@@ -47,7 +47,7 @@ func (s *Store) EventsFrom(ctx context.Context, after int64, limit int) ([]outbo
 	whole := contiguous(events, after)
 	s.lineage.see(lineage, now, events)
 	if err != nil || whole == len(events) || s.journal.Dialect.OneWriter {
-		return events, wrapPositions(err)
+		return events, sqldb.Wrapf(err, "read events by position")
 	}
 	// Positions are drawn in one order and committed in another, so a hole is a running append or a
 	// rolled-back one. Once this transaction has had the lock around drawing to itself, everything
@@ -59,7 +59,7 @@ func (s *Store) EventsFrom(ctx context.Context, after int64, limit int) ([]outbo
 		return sound, nil
 	}
 	s.lineage.see(lineage, now, events)
-	return events, wrapPositions(err)
+	return events, sqldb.Wrapf(err, "read events by position")
 }
 
 const selectHeadPosition = `select coalesce(max(position), 0) from events`
@@ -84,10 +84,6 @@ func (s *Store) Position(ctx context.Context) (position int64, err error) {
 		return err
 	})
 	return position, err
-}
-
-func wrapPositions(err error) error {
-	return sqldb.Wrapf(err, "read events by position")
 }
 
 // contiguous is the number of events without a hole in their positions, starting after a
