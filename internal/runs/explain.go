@@ -1,6 +1,7 @@
 package runs
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -38,10 +39,10 @@ func Explain(ctx context.Context, s *store.Store, set *projection.Set, hide outb
 		return x, err
 	}
 	if sizes.Payload+sizes.Tags+sizes.Metadata > ExplainedBytes {
-		for _, f := range failures {
-			x.Failures = append(x.Failures, outbox.ExplainedFailure{Error: f.message, Projection: f.projection, FailedVersion: f.version,
-				Unexplained: "The event is larger than " + outbox.Bytes(ExplainedBytes) + ", so its values are not read here."})
+		for i := range failures {
+			failures[i].Unexplained = "The event is larger than " + outbox.Bytes(ExplainedBytes) + ", so its values are not read here."
 		}
+		x.Failures = failures
 		return x, nil
 	}
 	if event, err = s.Event(ctx, campaign, seq); err != nil {
@@ -55,35 +56,28 @@ func Explain(ctx context.Context, s *store.Store, set *projection.Set, hide outb
 		live = readmodel.AsApplied{Live: snapshot}
 	}
 	for _, f := range failures {
-		explained := set.Explain(ctx, live, &event, f.message, hide)
-		explained.FailedVersion = f.version
-		if explained.Projection == "" {
-			explained.Projection = f.projection
-		}
+		explained := set.Explain(ctx, live, &event, f.Error, hide)
+		explained.FailedVersion = f.FailedVersion
+		explained.Projection = cmp.Or(explained.Projection, f.Projection)
 		x.Failures = append(x.Failures, explained)
 	}
 	return x, nil
 }
 
-// openFailure is a failure at an event that no attempt has resolved.
-type openFailure struct {
-	message, projection string
-	version             string // empty if unknown
-}
-
 // openFailures returns the last error of an event's row, which may be empty, and reads the open
-// failures of projections at it. While the projections database is away it returns the row's.
-func openFailures(ctx context.Context, s *store.Store, campaign string, seq int64, d outbox.RowDetail) ([]openFailure, error) {
-	var all []openFailure
+// failures of projections at it: those that no attempt has resolved, unexplained. While the projections
+// database is away it returns the row's.
+func openFailures(ctx context.Context, s *store.Store, campaign string, seq int64, d outbox.RowDetail) ([]outbox.ExplainedFailure, error) {
+	var all []outbox.ExplainedFailure
 	if d.Row.LastError != "" {
-		f := openFailure{message: d.Row.LastError}
+		f := outbox.ExplainedFailure{Error: d.Row.LastError}
 		if len(d.Attempts) > 0 {
 			last := d.Attempts[0]
-			f = openFailure{message: last.Error, projection: last.Projection, version: last.ProjectionVersion}
+			f = outbox.ExplainedFailure{Error: last.Error, Projection: last.Projection, FailedVersion: last.ProjectionVersion}
 		}
 		all = append(all, f)
 	} else if d.Rehearsal != nil && d.Rehearsal.Error != "" {
-		all = append(all, openFailure{message: d.Rehearsal.Error})
+		all = append(all, outbox.ExplainedFailure{Error: d.Rehearsal.Error})
 	}
 	open, err := s.ReadModel().Failures(ctx, outbox.FailureFilter{CampaignID: campaign, Status: outbox.FailureOpen, Limit: 200})
 	if err != nil {
@@ -93,8 +87,8 @@ func openFailures(ctx context.Context, s *store.Store, campaign string, seq int6
 		return all, nil
 	}
 	for _, f := range open.Items {
-		if f.Seq == seq && (len(all) == 0 || f.Projection != all[0].projection) {
-			all = append(all, openFailure{message: f.Message, projection: f.Projection})
+		if f.Seq == seq && (len(all) == 0 || f.Projection != all[0].Projection) {
+			all = append(all, outbox.ExplainedFailure{Error: f.Message, Projection: f.Projection})
 		}
 	}
 	return all, nil
