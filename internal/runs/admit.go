@@ -255,18 +255,16 @@ func (rs *Runs) admitting(ctx context.Context, change func(*tx) error) error {
 }
 
 const (
-	scopeTaken = `
+	selectTaken = `
 select run_id
 from run_scopes
 where active = 1
-  and projection = $1
+  and projection = $1`
+
+	scopeTaken = selectTaken + `
   and campaign_id = $2`
 
-	scopeTakenAnywhere = `
-select run_id
-from run_scopes
-where active = 1
-  and projection = $1
+	scopeTakenAnywhere = selectTaken + `
 order by campaign_id
 limit 1`
 )

@@ -62,13 +62,6 @@ select updated_at
 from projection_watermarks
 where campaign_id = $1
   and applied_seq > 0`
-
-	selectOpenFailures = `
-select projection, seq, event_type, message, fingerprint, attempts, last_at
-from failures
-where campaign_id = $1
-  and status = 'open'
-order by seq desc`
 )
 
 // Cursors returns the position of each of the loaded projections in a campaign, in their order, and then
@@ -78,7 +71,7 @@ func (rs *Runs) Cursors(ctx context.Context, campaign string, loaded []outbox.Pr
 	var mark readmodel.Watermark
 	var applied *time.Time // when the watermark last advanced
 	stored := make(map[string]outbox.Cursor)
-	failures := make(map[string]*outbox.CursorFailure)
+	var all []outbox.CampaignCursor
 	versions := make(map[string]readmodel.Version)
 	err := rs.readModel(ctx, func(t *sqldb.Tx) error {
 		var b sqldb.Batch
@@ -92,25 +85,25 @@ func (rs *Runs) Cursors(ctx context.Context, campaign string, loaded []outbox.Pr
 			stored[c.Projection] = c
 			return err
 		}, selectCursors, campaign)
-		b.Each(collectFailures(failures), selectOpenFailures, campaign)
 		b.Each(readmodel.CollectVersions(versions), readmodel.SelectVersions)
-		return t.RunAll(&b)
+		if err := t.RunAll(&b); err != nil {
+			return err
+		}
+		for _, p := range loaded {
+			c, ok := stored[p.Name]
+			if !ok {
+				c = outbox.Cursor{Projection: p.Name, Generation: 1, State: outbox.CursorLive}
+			}
+			if c.Follows() {
+				c.AppliedSeq, c.LastAppliedAt = mark.AppliedSeq, applied
+			}
+			all = append(all, outbox.CampaignCursor{CampaignID: campaign, Cursor: c})
+			delete(stored, p.Name)
+		}
+		return failuresOf(t, all)
 	})
 	if err != nil {
 		return nil, fmt.Errorf("read the cursors of campaign %q: %w", campaign, err)
-	}
-	var all []outbox.CampaignCursor
-	for _, p := range loaded {
-		c, ok := stored[p.Name]
-		if !ok {
-			c = outbox.Cursor{Projection: p.Name, Generation: 1, State: outbox.CursorLive}
-		}
-		if c.Follows() {
-			c.AppliedSeq, c.LastAppliedAt = mark.AppliedSeq, applied
-		}
-		c.Failure = failures[p.Name]
-		all = append(all, outbox.CampaignCursor{CampaignID: campaign, Cursor: c})
-		delete(stored, p.Name)
 	}
 	for _, name := range slices.Sorted(maps.Keys(stored)) {
 		if c := stored[name]; !c.Follows() {
@@ -276,21 +269,6 @@ func (t *tx) fillCatchUpRuns(cursors []outbox.CampaignCursor, versions map[strin
 	return err
 }
 
-// collectFailures keeps the last failure of each projection.
-func collectFailures(into map[string]*outbox.CursorFailure) func(sqldb.Row) error {
-	return func(row sqldb.Row) error {
-		name, f, err := scanFailure(row)
-		into[name] = f
-		return err
-	}
-}
-
-func scanFailure(row sqldb.Row) (projection string, f *outbox.CursorFailure, err error) {
-	f = new(outbox.CursorFailure)
-	err = row.Scan(&projection, &f.Seq, &f.EventType, &f.Message, &f.Fingerprint, &f.Attempts, sqldb.ScanTime(&f.At))
-	return projection, f, err
-}
-
 var cursorsAside = sqldb.BothWays(`
 select ` + cursorColumns + `, campaign_id
 from projection_cursors
@@ -353,22 +331,24 @@ func loadedAs(name string, loaded []outbox.ProjectionInfo) (outbox.ProjectionInf
 	return outbox.ProjectionInfo{}, outbox.NotFound("there is no projection %q", name)
 }
 
-const selectOpenFailuresOf = `
-select projection, seq, event_type, message, fingerprint, attempts, last_at
+const selectOpenFailures = `
+select seq, event_type, message, fingerprint, attempts, last_at
 from failures
 where campaign_id = $1
   and projection = $2
   and status = 'open'
 order by seq desc`
 
+// failuresOf sets the last failure of each projection.
 func failuresOf(t *sqldb.Tx, cursors []outbox.CampaignCursor) error {
 	var b sqldb.Batch
 	for i := range cursors {
 		c := &cursors[i]
-		b.Each(func(row sqldb.Row) (err error) {
-			_, c.Failure, err = scanFailure(row)
-			return err
-		}, selectOpenFailuresOf, c.CampaignID, c.Projection)
+		b.Each(func(row sqldb.Row) error {
+			f := new(outbox.CursorFailure)
+			c.Failure = f
+			return row.Scan(&f.Seq, &f.EventType, &f.Message, &f.Fingerprint, &f.Attempts, sqldb.ScanTime(&f.At))
+		}, selectOpenFailures, c.CampaignID, c.Projection)
 	}
 	return t.RunAll(&b)
 }

@@ -213,27 +213,22 @@ type Campaign struct {
 }
 
 const (
-	scopeOfAll = `
+	selectScope = `
 select c.campaign_id, c.high_water_seq, c.applied_seq
 from campaigns c
-where c.campaign_id > $2
-  and not exists (
-    select 1
-    from run_results r
-    where r.run_id = $1
-      and r.campaign_id = c.campaign_id)
-order by c.campaign_id
-limit $3`
-
-	scopeOfOne = `
-select c.campaign_id, c.high_water_seq, c.applied_seq
-from campaigns c
-where c.campaign_id = $2
-  and not exists (
+where not exists (
     select 1
     from run_results r
     where r.run_id = $1
       and r.campaign_id = c.campaign_id)`
+
+	scopeOfAll = selectScope + `
+  and c.campaign_id > $2
+order by c.campaign_id
+limit $3`
+
+	scopeOfOne = selectScope + `
+  and c.campaign_id = $2`
 )
 
 // Scope lists campaigns of the run's scope without a result, by id after the given one, at most
