@@ -245,14 +245,14 @@ where e.campaign_id = $1
   and e.seq > $2
   and not exists (select 1 from projection_apply_outbox o where o.campaign_id = e.campaign_id and o.seq = e.seq)`
 
-	deleteStaleRows = `
+	deleteRows = `
 delete from projection_apply_outbox
-where campaign_id = $1
+where campaign_id = $1`
+
+	deleteStaleRows = deleteRows + `
   and seq <= $2`
 
-	deleteStrayRows = `
-delete from projection_apply_outbox
-where campaign_id = $1
+	deleteStrayRows = deleteRows + `
   and seq > $2`
 
 	resetProcessing = `

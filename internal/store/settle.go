@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/outboxweb/outboxweb/internal/outbox"
@@ -60,21 +61,15 @@ func (s *Store) Settle(ctx context.Context, w Worker, results []Result) (Settlem
 	if err != nil {
 		return Settlement{}, fmt.Errorf("settle: %w", err)
 	}
-	if !s.journal.Dialect.OneWriter {
-		s.notifyReleased(results)
+	if slices.ContainsFunc(results, Result.untried) { // as at the end of a process
+		s.NotifyOthers()
 	}
 	return settled, nil
 }
 
-// notifyReleased hints to other workers that claimed rows were released untried, as at the end
-// of a process.
-func (s *Store) notifyReleased(results []Result) {
-	for _, r := range results {
-		if r.Failure == nil && r.Diverged == "" && r.Applied < r.Claim.Last {
-			s.NotifyOthers()
-			return
-		}
-	}
+// untried reports whether claimed rows were released untried, so that others may take them.
+func (r Result) untried() bool {
+	return r.Failure == nil && r.Diverged == "" && r.Applied < r.Claim.Last
 }
 
 // settling is a result whose campaign is still held by the worker.
