@@ -449,10 +449,8 @@ func (rs *Runs) Resume(ctx context.Context, o outbox.Command, id int64, loaded [
 			if r.Kind == outbox.RunRehearse {
 				return nil
 			}
-			if _, err := t.Exec(`update run_scopes set active = 1 where run_id = $1`, id); err != nil {
-				return fmt.Errorf("take the scope of run %d again: %w", id, err)
-			}
-			return nil
+			_, err := t.Exec(`update run_scopes set active = 1 where run_id = $1`, id)
+			return sqldb.Wrapf(err, "take the scope of run %d again", id)
 		})
 		if err != nil {
 			return err

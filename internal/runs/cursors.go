@@ -477,10 +477,7 @@ func (rs *Runs) DescribeProjections(ctx context.Context, loaded []outbox.Project
 		}
 		return nil
 	})
-	if err != nil {
-		return nil, fmt.Errorf("describe projections: %w", err)
-	}
-	return described, nil
+	return described, sqldb.Wrapf(err, "describe projections")
 }
 
 func describe(p *outbox.ProjectionInfo, v readmodel.Version, aside map[string]int64) {

@@ -135,10 +135,7 @@ func (t *tx) holders(all []behindCursor) (map[string]*scopeHolders, error) {
 			return err
 		}, selectHolders, c.projection)
 	}
-	if err := t.RunAll(&b); err != nil {
-		return nil, fmt.Errorf("read what active runs have: %w", err)
-	}
-	return holders, nil
+	return holders, sqldb.Wrapf(t.RunAll(&b), "read what active runs have")
 }
 
 // catchUpRun is the run that catches up a projection which is behind, or the run after which a

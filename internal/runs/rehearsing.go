@@ -334,17 +334,13 @@ func (m *rehearsing) fails(result *outbox.RunResult, head blockedHead, failed *R
 	at.Applied = max(0, failed.Seq-head.Seq)
 }
 
-// shared lists the tables with a key that rows of several campaigns share.
-func (m *rehearsing) shared(expected *Expected) (tables []string) {
-	for _, name := range expected.names {
-		tables = append(tables, m.set.Named(name).Shared()...)
-	}
-	return tables
-}
-
 // vouches refuses to say that events would pass if rows that are not copied may conflict.
 func (m *rehearsing) vouches(expected *Expected) error {
-	if shared := m.shared(expected); len(shared) > 0 {
+	var shared []string // tables with a key that rows of several campaigns share
+	for _, name := range expected.names {
+		shared = append(shared, m.set.Named(name).Shared()...)
+	}
+	if len(shared) > 0 {
 		return unrehearsedf("it would pass on a copy of its own rows, but a key of %s has no campaign_id: rows of other campaigns, which are not copied, may conflict", strings.Join(shared, ", "))
 	}
 	return nil

@@ -2,7 +2,6 @@ package store
 
 import (
 	"database/sql"
-	"fmt"
 	"slices"
 	"strings"
 
@@ -85,10 +84,7 @@ func (t *Tx) Campaigns(ids []string) (map[string]*CampaignRow, error) {
 			return row.Scan(append(c.Dest(), &c.span)...)
 		}, selectCampaign+t.ForUpdate, id)
 	}
-	if err := t.RunAll(&b); err != nil {
-		return nil, fmt.Errorf("read campaigns: %w", err)
-	}
-	return rows, nil
+	return rows, sqldb.Wrapf(t.RunAll(&b), "read campaigns")
 }
 
 // ExistingCampaign is campaign, but refuses a missing one with UnknownCampaign.

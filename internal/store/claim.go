@@ -106,10 +106,7 @@ func (s *Store) claim(ctx context.Context, w Worker, limits ClaimLimits, find fu
 		claims, err = s.take(t, due, w, limits, now)
 		return err
 	})
-	if err != nil {
-		return claims, fmt.Errorf("claim: %w", err)
-	}
-	return claims, nil
+	return claims, sqldb.Wrapf(err, "claim")
 }
 
 // take claims due campaigns.
@@ -198,10 +195,7 @@ func (t *Tx) leaseMarked(taken []*taking, w Worker, lease time.Duration, now int
 		c.SaveInto(&saves, now)
 		claims = append(claims, k.claim)
 	}
-	if err := t.Finish(&saves); err != nil {
-		return claims, fmt.Errorf("lease campaigns: %w", err)
-	}
-	return claims, nil
+	return claims, sqldb.Wrapf(t.Finish(&saves), "lease campaigns")
 }
 
 // recountCampaign corrects a campaign's row that counts rows which do not exist.

@@ -147,20 +147,15 @@ func (t *Tx) dueCampaigns(now int64, scope outbox.Scope, limits ClaimLimits) ([]
 // readableDue is dueCampaigns for a table with unreadable rows. The ids can still be read, from
 // an index; the first campaign whose row is unreadable is returned as a CampaignError.
 func (t *Tx) readableDue(now int64, scope outbox.Scope, limits ClaimLimits) (due []*CampaignRow, err error) {
-	var ids []string
 	served, args := serving(scope, now, waveCampaigns+len(limits.Except))
-	err = t.Each(func(row sqldb.Row) error {
-		var id string
-		err := row.Scan(&id)
-		if !limits.Except[id] {
-			ids = append(ids, id)
-		}
-		return err
-	}, `select campaign_id from campaigns where due_at <= $1`+served+dueFirst, args...)
+	ids, err := sqldb.All(t, sqldb.Column[string], `select campaign_id from campaigns where due_at <= $1`+served+dueFirst, args...)
 	if err != nil {
 		return nil, err
 	}
 	for _, id := range ids {
+		if limits.Except[id] {
+			continue
+		}
 		c, found, err := t.campaign(id)
 		if err != nil {
 			return nil, &CampaignError{id, err}

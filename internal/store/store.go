@@ -15,6 +15,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -190,11 +191,7 @@ func (s *Store) Examine(ctx context.Context) error {
 
 // Connections are the connections of this process to both databases, by purpose.
 func (s *Store) Connections() []outbox.Connections {
-	var all []outbox.Connections
-	for _, d := range s.both() {
-		all = append(all, d.Connections()...)
-	}
-	return all
+	return slices.Concat(s.journal.Connections(), s.readmodel.Connections())
 }
 
 // both returns the two databases.
