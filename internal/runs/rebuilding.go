@@ -248,12 +248,21 @@ func (m *rebuilding) catchUpFrom(ctx context.Context, f *Replayer, mark readmode
 		return err
 	}
 	seq := min(mark.AppliedSeq, c.HighWaterSeq) // the journal of a diverged campaign may end before
+	if !maps.Equal(before, m.stands) {
+		return m.begin(ctx, f, seq)
+	}
+	return m.goOn(ctx, f, seq, m.begin)
+}
+
+// goOn replays what was applied meanwhile, up to seq. If the replay is further than that, or a skip was
+// made or undone, it is made again.
+func (m *rebuilding) goOn(ctx context.Context, f *Replayer, seq int64, again func(context.Context, *Replayer, int64) error) error {
 	skips, err := f.store.ActiveSkips(ctx, m.scope.CampaignID, m.expected.Seq)
 	if err != nil {
 		return err
 	}
-	if m.expected.Seq > seq || !m.expected.passedOver(skips) || !maps.Equal(before, m.stands) {
-		return m.begin(ctx, f, seq)
+	if m.expected.Seq > seq || !m.expected.passedOver(skips) {
+		return again(ctx, f, seq)
 	}
 	return m.endUnsound(m.expected.To(ctx, seq))
 }

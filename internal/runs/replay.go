@@ -139,24 +139,10 @@ func (m *rebuilding) resume(ctx context.Context, f *Replayer, seq int64) error {
 	return m.endUnsound(m.expected.To(ctx, seq))
 }
 
-// catchUp replays what was applied meanwhile, up to the watermark.
-func (m *rebuilding) catchUp(ctx context.Context, f *Replayer, applied int64) error {
-	skips, err := f.store.ActiveSkips(ctx, m.scope.CampaignID, m.expected.Seq)
-	if err != nil {
-		return err
-	}
-	if m.expected.Seq > applied || !m.expected.passedOver(skips) { // a skip was undone
-		if err := m.resume(ctx, f, applied); err != nil {
-			return err
-		}
-	}
-	return m.endUnsound(m.expected.To(ctx, applied))
-}
-
 // land replays what was applied meanwhile and swaps the projection's rows in.
 func (m *rebuilding) land(ctx context.Context, w *Worker, f *Replayer, claim store.RunClaim, p *outbox.ProjectionResult) error {
 	name, mark := m.names[0], claim.Watermark
-	if err := m.catchUp(ctx, f, mark.AppliedSeq); err != nil || m.result.Error != "" {
+	if err := m.goOn(ctx, f, mark.AppliedSeq, m.resume); err != nil || m.result.Error != "" {
 		return err
 	}
 	failed, again := m.expected.Failed[name]

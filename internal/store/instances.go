@@ -219,8 +219,8 @@ where lease_owner <> ''
 order by topic, publisher`
 
 func (s *Store) readHoldings(ctx context.Context) (map[string]outbox.HeldLeases, error) {
-	holdings := make(map[string]outbox.HeldLeases)
-	err := s.journal.Read(ctx, func(t *Tx) error {
+	return Reading(ctx, s, "", func(t *Tx) (map[string]outbox.HeldLeases, error) {
+		holdings := make(map[string]outbox.HeldLeases)
 		err := t.Each(func(rows sqldb.Row) error {
 			var owner string
 			var c outbox.HeldLease
@@ -231,9 +231,9 @@ func (s *Store) readHoldings(ctx context.Context) (map[string]outbox.HeldLeases,
 			return err
 		}, selectHeld)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		return t.Each(func(rows sqldb.Row) error {
+		err = t.Each(func(rows sqldb.Row) error {
 			var owner string
 			var name outbox.SubscriptionName
 			err := rows.Scan(&owner, &name.Topic, &name.Publisher)
@@ -242,6 +242,6 @@ func (s *Store) readHoldings(ctx context.Context) (map[string]outbox.HeldLeases,
 			holdings[owner] = h
 			return err
 		}, selectHeldPublishers, s.Now())
+		return holdings, err
 	})
-	return holdings, err
 }

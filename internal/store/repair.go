@@ -20,12 +20,7 @@ import (
 // outbox.ErrConflict that names the worker.
 func (s *Store) ReplayCampaign(ctx context.Context, o outbox.Command, id string) (outbox.Repaired, error) {
 	a := &Change{Command: o, Action: outbox.ActionReplay, CampaignID: id}
-	repaired, err := WhenFree(ctx, s, func() (outbox.Repaired, error) { return s.replayCampaign(ctx, a) })
-	return repaired, s.Refused(ctx, a, err)
-}
-
-func (s *Store) replayCampaign(ctx context.Context, a *Change) (outbox.Repaired, error) {
-	return Perform(ctx, s, a, func(t *Tx, now int64) (outbox.Repaired, error) {
+	replay := func(t *Tx, now int64) (outbox.Repaired, error) {
 		c, err := s.campaignForChange(t, a, now)
 		if err != nil {
 			return outbox.Repaired{}, err
@@ -36,7 +31,9 @@ func (s *Store) replayCampaign(ctx context.Context, a *Change) (outbox.Repaired,
 		result, err := s.RepairCampaign(t, c, now)
 		a.After = result
 		return result, err
-	})
+	}
+	repaired, err := WhenFree(ctx, s, func() (outbox.Repaired, error) { return Perform(ctx, s, a, replay) })
+	return repaired, s.Refused(ctx, a, err)
 }
 
 // ErrHeld marks the refusal of an action that needs a campaign without a lease.

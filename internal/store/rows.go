@@ -42,30 +42,28 @@ func (s *Store) Row(ctx context.Context, campaign string, seq int64) (outbox.Row
 
 // RowWithin is Row without those documents of the event that are longer than limit bytes.
 func (s *Store) RowWithin(ctx context.Context, campaign string, seq, limit int64) (outbox.RowDetail, error) {
-	var d outbox.RowDetail
-	err := s.journal.Read(ctx, func(t *Tx) error {
+	return Reading(ctx, s, "", func(t *Tx) (d outbox.RowDetail, err error) {
 		c, row, err := t.rowForChange(campaign, seq, s.Now())
 		if err != nil {
-			return err
+			return d, err
 		}
 		d.Row, d.Campaign = row, c.View()
 		if d.Event, d.Sizes, _, err = t.eventWithin(campaign, seq, limit); err != nil {
-			return err
+			return d, err
 		}
 		if d.Attempts, err = t.attempts(campaign, seq); err != nil {
-			return err
+			return d, err
 		}
 		if d.Rehearsal, err = t.rehearsal(campaign, seq); err != nil {
-			return err
+			return d, err
 		}
 		if err := t.neighbours(&d, c); err != nil {
-			return err
+			return d, err
 		}
 		acts, err := AuditList(outbox.AuditFilter{CampaignID: campaign, Seq: seq}).Read(t, sqldb.Place{}, 20)
 		d.Activity = acts.Items
-		return err
+		return d, err
 	})
-	return d, err
 }
 
 // queueShown is how many rows of the queue, from the head on, are shown with a row.
