@@ -30,9 +30,7 @@ const (
 	claimableRuns = 100
 )
 
-const selectClaimable = `
-select ` + runColumns + `
-from runs
+const selectClaimable = selectRuns + `
 where finished_at is null
   and (lease_owner = '' or lease_expires_at <= $1)
 order by id

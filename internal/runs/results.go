@@ -11,6 +11,8 @@ import (
 
 const resultColumns = `campaign_id, outcome, seq, events, full_digest, projections, error, at, rehearsed`
 
+const selectResults = "\nselect " + resultColumns + "\nfrom run_results"
+
 func scanResult(row sqldb.Row) (outbox.RunResult, error) {
 	var r outbox.RunResult
 	err := row.Scan(&r.CampaignID, &r.Outcome, &r.Seq, &r.Events, &r.Full, sqldb.ScanJSON(&r.Projections), &r.Error, sqldb.ScanTime(&r.At), sqldb.ScanJSON(&r.Rehearsed))
@@ -37,17 +39,13 @@ func scanResultBriefly(row sqldb.Row) (outbox.RunResult, error) {
 }
 
 var (
-	resultsAll = sqldb.BothWays(`
-select ` + resultColumns + `
-from run_results
+	resultsAll = sqldb.BothWays(selectResults + `
 where campaign_id {>} $1
   and run_id = $2
 order by campaign_id{desc}
 limit $3`)
 
-	resultsByOutcome = sqldb.BothWays(`
-select ` + resultColumns + `
-from run_results
+	resultsByOutcome = sqldb.BothWays(selectResults + `
 where campaign_id {>} $1
   and run_id = $2
   and outcome = $3
@@ -111,9 +109,7 @@ func (rs *Runs) RebuildOf(ctx context.Context, verify int64) (o outbox.RunReques
 	return o, err
 }
 
-const selectResult = `
-select ` + resultColumns + `
-from run_results
+const selectResult = selectResults + `
 where run_id = $1
   and campaign_id = $2`
 

@@ -27,6 +27,8 @@ const runColumns = `id, kind, status, campaign_ids, all_campaigns, projections, 
   digests, digests_before, seq, verdict, error, cancelled_by, attempts, lease_owner, lease_epoch, lease_expires_at,
   coalesce((select run_rehearsals.versions from run_rehearsals where run_id = id), '')`
 
+const selectRuns = "\nselect " + runColumns + "\nfrom runs"
+
 func scanRunRow(row sqldb.Row) (*runRow, error) {
 	var r runRow
 	n := &r.Counts
@@ -79,9 +81,7 @@ func scanRun(now int64) func(sqldb.Row) (outbox.Run, error) {
 	}
 }
 
-const selectRun = `
-select ` + runColumns + `
-from runs
+const selectRun = selectRuns + `
 where id = $1`
 
 // existingRun reads a run and locks it for a change in this transaction. A missing one is
@@ -234,9 +234,7 @@ func (rs *Runs) LastVerified(ctx context.Context, loaded []outbox.ProjectionInfo
 // activeShown is how many active runs Active lists.
 const activeShown = 50
 
-const selectActive = `
-select ` + runColumns + `
-from runs
+const selectActive = selectRuns + `
 where finished_at is null
 order by id
 limit $1`

@@ -42,6 +42,9 @@ const CampaignColumns = `campaign_id, high_water_seq, chain_hash, applied_seq, h
   oldest_enqueued_at, due_at, pending, processing, failed, dead, lease_owner, lease_epoch, lease_expires_at,
   crashes, suspect_seq, paused_at, paused_by, paused_reason, diverged, skips, created_at, updated_at`
 
+// selectCampaigns begins a query for rows of campaigns.
+const selectCampaigns = "\nselect " + CampaignColumns + "\nfrom campaigns"
+
 // CampaignColumnsOf is CampaignColumns qualified with a table alias.
 func CampaignColumnsOf(alias string) string {
 	names := strings.Split(CampaignColumns, ",")

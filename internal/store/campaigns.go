@@ -239,9 +239,7 @@ func (s *Store) Blocked(ctx context.Context, limit int) ([]outbox.Blocked, error
 		blocked, err := sqldb.All(t, func(row sqldb.Row) (outbox.Blocked, error) {
 			c, err := scanView(row)
 			return outbox.Blocked{Campaign: c}, err
-		}, `
-select `+CampaignColumns+`
-from campaigns
+		}, selectCampaigns+`
 where failed > 0 or dead > 0 or diverged <> ''
 order by diverged = '', dead = 0, (pending + processing + failed + dead) * (($1 - coalesce(oldest_enqueued_at, $1)) / 1000) desc, campaign_id
 limit $2`, s.Now(), sqldb.PageLimit(limit, outbox.MaxPage))
@@ -265,9 +263,7 @@ func (t *Tx) headErrors(blocked []outbox.Blocked) error {
 // Paused lists the campaigns that operators paused, latest first.
 func (s *Store) Paused(ctx context.Context, limit int) ([]outbox.Campaign, error) {
 	return Reading(ctx, s, "list paused campaigns", func(t *Tx) ([]outbox.Campaign, error) {
-		return sqldb.All(t, scanView, `
-select `+CampaignColumns+`
-from campaigns
+		return sqldb.All(t, scanView, selectCampaigns+`
 where paused_at is not null
 order by paused_at desc
 limit $1`, sqldb.PageLimit(limit, outbox.MaxPage))

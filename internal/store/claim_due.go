@@ -22,9 +22,7 @@ const WaveShares = 8
 const waveCampaigns = 256
 
 var (
-	selectDue = `
-select ` + CampaignColumns + `
-from campaigns
+	selectDue = selectCampaigns + `
 where due_at <= $1
   and (due_at, campaign_id) > ($3, $4)
   and crashes < ` + suspectCrashes
@@ -63,9 +61,7 @@ var suspectCrashes = strconv.Itoa(suspectFrom) // as SQL text
 
 func (c *CampaignRow) suspected() bool { return c.Crashes >= suspectFrom }
 
-var selectDueSuspect = `
-select ` + CampaignColumns + `
-from campaigns
+var selectDueSuspect = selectCampaigns + `
 where due_at <= $1
   and crashes >= ` + suspectCrashes
 

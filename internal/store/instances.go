@@ -110,21 +110,17 @@ func (t *Tx) withOwners(all []outbox.InstanceState, holdings map[string]outbox.H
 const instanceColumns = `id, host, pid, version, mode, started_at, last_seen, stopped_at, beat_every, applied, failed, fenced,
   applied_per_second, failed_per_second, trouble, stalled, campaigns`
 
-const selectInstance = `
-select ` + instanceColumns + `
-from instances
+const selectProcesses = "\nselect " + instanceColumns + "\nfrom instances"
+
+const selectInstance = selectProcesses + `
 where id = $1`
 
 // Live instances come first, so that many short-lived ones cannot push them out of the limit.
-const selectInstances = `
-select ` + instanceColumns + `
-from instances
+const selectInstances = selectProcesses + `
 order by last_seen desc, started_at desc, id
 limit 100`
 
-const selectRecentInstances = `
-select ` + instanceColumns + `
-from instances
+const selectRecentInstances = selectProcesses + `
 where last_seen >= $1
   or stopped_at is null
 order by started_at desc

@@ -13,16 +13,12 @@ import (
 const stuckWindow = 50
 
 var (
-	selectDiverged = `
-select ` + CampaignColumns + `
-from campaigns
+	selectDiverged = selectCampaigns + `
 where diverged <> ''
 order by campaign_id
 limit $1`
 
-	selectWaiting = `
-select ` + CampaignColumns + `
-from campaigns
+	selectWaiting = selectCampaigns + `
 where ` + AgeKey + ` < 4611686018427387904
   and coalesce(head_status, '') not in ('dead', 'failed')
   and paused_at is null

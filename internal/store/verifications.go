@@ -66,30 +66,24 @@ func (s *Store) RecordVerifications(ctx context.Context, all []outbox.Verificati
 }
 
 const (
-	verificationsOfCampaign = `
-select ` + verificationColumns + `
-from verifications v
+	selectVerifications = "\nselect " + verificationColumns + "\nfrom verifications v"
+
+	verificationsOfCampaign = selectVerifications + `
 where campaign_id = $1
 order by projection`
 
-	firstFailed = `
-select ` + verificationColumns + `
-from verifications v
+	firstFailed = selectVerifications + `
 where campaign_id = $1
   and verdict = 'failed'
 order by seq, projection
 limit 1`
 
-	verificationsFailed = `
-select ` + verificationColumns + `
-from verifications v
+	verificationsFailed = selectVerifications + `
 where verdict = 'failed'
 order by campaign_id, projection
 limit $1`
 
-	verificationsDrifted = `
-select ` + verificationColumns + `
-from verifications v
+	verificationsDrifted = selectVerifications + `
 where verdict = 'drift'
 order by campaign_id, projection
 limit $1`
