@@ -118,7 +118,11 @@ func (s *Store) RequeueDead(ctx context.Context, o outbox.Command, f outbox.Requ
 		campaigns, err := t.changeChosen(a, selectDead, f, func(c *CampaignRow, seq int64) (bool, error) {
 			done, err := t.requeue(c, outbox.Dead, seq, now)
 			if done { // not already by another caller
-				countRequeue(&result, c, seq)
+				result.Requeued++
+			}
+			if done && c.Head.Int64 == seq {
+				result.Heads++
+				result.Released += c.Counts.Total() - 1
 			}
 			return done, err
 		})
@@ -207,15 +211,6 @@ func (t *Tx) changeChosen(a *Change, query string, f outbox.RequeueFilter, chang
 		}
 	}
 	return campaigns, nil
-}
-
-// countRequeue counts one row and the rows that requeueing it releases.
-func countRequeue(r *outbox.Requeued, c *CampaignRow, seq int64) {
-	r.Requeued++
-	if c.Head.Int64 == seq {
-		r.Heads++
-		r.Released += c.Counts.Total() - 1
-	}
 }
 
 // RetryRow makes a failed head due now and keeps its attempts. It needs no confirmation phrase,

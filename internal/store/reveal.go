@@ -34,10 +34,6 @@ func (s *Store) Reveal(ctx context.Context, o outbox.Command, campaign string, s
 	if err != nil {
 		return outbox.Revealed{}, err
 	}
-	return s.readRevealed(ctx, campaign, seq)
-}
-
-func (s *Store) readRevealed(ctx context.Context, campaign string, seq int64) (outbox.Revealed, error) {
 	return Reading(ctx, s, "", func(t *Tx) (r outbox.Revealed, err error) {
 		if r.Event, err = t.skippableEvent(campaign, seq); err != nil {
 			return r, err
