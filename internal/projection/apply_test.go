@@ -136,7 +136,7 @@ func TestApply_onSQLiteDigitsAreKeptWhereTextGoes(t *testing.T) {
 			must.Hold(t, strings.Contains(r.queries[0], fmt.Sprintf("$%d", n+1)), "%s does not use $%d", r.queries[0], n+1)
 		}
 	}
-	s := newScratch(t, loadText(t, schema+"insert into t (campaign_id, s, d, n) values (:campaign_id, :payload.x, :payload.x, cast(:payload.x as text));\n"))
+	s := inMemory(t, loadText(t, schema+"insert into t (campaign_id, s, d, n) values (:campaign_id, :payload.x, :payload.x, cast(:payload.x as text));\n"))
 	must.OK(t, s.Apply(t.Context(), &outbox.Event{CampaignID: "c", EventType: "a", Payload: []byte(`{"x":6718748338527386.5007}`)}))
 	rows := must.Get(s.QueryContext(t.Context(), "select s, d from t")).Or(t)
 	defer rows.Close()
@@ -286,38 +286,10 @@ func TestSet_keepsABoundedNumberOfPlans(t *testing.T) {
 	must.Equal(t, s.planCount.Load(), maxPlans, "plans kept")
 }
 
-func TestScratch_failingEventUndoesItself(t *testing.T) {
-	t.Parallel()
-	c := newScratch(t, loadText(t, `-- projection: p
--- tables: t
--- schema
-create table t (campaign_id text, id text not null, primary key (campaign_id, id));
--- on: add
-insert into t values (:campaign_id, :payload.a);
-insert into t values (:campaign_id, :payload.b);
--- on: one
-insert into t values (:campaign_id, :payload.a);
-`))
-	apply := func(eventType, payload string) error {
-		return c.Apply(t.Context(), &outbox.Event{CampaignID: "c", EventType: eventType, Payload: json.RawMessage(payload)})
-	}
-	must.OK(t, apply("add", `{"a":"1","b":"2"}`))
-	for _, eventType := range []string{"add", "one"} {
-		must.Hold(t, apply(eventType, `{"a":null,"b":"4"}`) != nil, "%s: NULL was accepted", eventType)
-	}
-	err := apply("add", `{"a":"3","b":"1"}`)
-	must.Hold(t, err != nil && strings.Contains(err.Error(), "UNIQUE constraint failed"), "error %v, want a unique violation", err)
-	must.OK(t, apply("one", `{"a":"5"}`))
-	want := []string{`{"campaign_id":"c","id":"1"}`, `{"campaign_id":"c","id":"2"}`, `{"campaign_id":"c","id":"5"}`}
-	must.Equal(t, tableRows(t, c, "t"), want)
-	must.OK(t, c.Reset(t.Context()))
-	must.Equal(t, len(tableRows(t, c, "t")), 0, "rows after Reset")
-}
-
 // A statement that would never end is cancelled, and does not affect what was replayed before.
-func TestScratch_deadlineCutsARunawayStatement(t *testing.T) {
+func TestApply_deadlineCutsARunawayStatement(t *testing.T) {
 	t.Parallel()
-	c := newScratch(t, loadText(t, head+`-- on: good
+	c := inMemory(t, loadText(t, head+`-- on: good
 insert into t values (:campaign_id, :seq);
 -- on: runaway
 insert into t values (:campaign_id, 1);

@@ -32,7 +32,7 @@ func byCampaign(all []outbox.Event) (campaigns []string, events map[string][]out
 }
 
 // replayCampaign applies events until one fails, and returns how many it applied and that failure.
-func replayCampaign(ctx context.Context, c expected, events []outbox.Event) (applied int, err error) {
+func replayCampaign(ctx context.Context, c *replay, events []outbox.Event) (applied int, err error) {
 	for i := range events {
 		if err := c.Apply(ctx, &events[i]); err != nil {
 			return applied, err
@@ -99,7 +99,7 @@ func rowText[R ~map[string]any](row R) string {
 	return string(b)
 }
 
-func tableRows(t testing.TB, c expected, table string) []string {
+func tableRows(t testing.TB, c *replay, table string) []string {
 	rows := must.Get(c.QueryContext(t.Context(), "select * from "+table)).Or(t)
 	defer rows.Close()
 	names := must.Get(rows.Columns()).Or(t)
@@ -123,15 +123,6 @@ func tableRows(t testing.TB, c expected, table string) []string {
 
 func mustLoad(t testing.TB, sources ...string) *Set {
 	return must.Get(Load("sqlite", sources...)).Or(t)
-}
-
-func newScratch(t testing.TB, s *Set) *Scratch {
-	c := must.Get(s.NewScratch(t.Context())).Or(t)
-	t.Cleanup(func() {
-		err := c.Close()
-		must.Hold(t, err == nil, "close scratch: %v", err)
-	})
-	return c
 }
 
 // Rules that no journal of the corpus exercises.

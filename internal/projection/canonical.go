@@ -53,17 +53,6 @@ func newScanner(rows *sql.Rows) (*scanner, error) {
 
 func (s *scanner) scan() error { return s.rows.Scan(s.into...) }
 
-// cells are the current row's values, for a Go handler.
-func (s *scanner) cells() []any {
-	cells := slices.Clone(s.values)
-	for i, cell := range cells {
-		if b, ok := cell.([]byte); ok {
-			cells[i] = string(b)
-		}
-	}
-	return cells
-}
-
 // appendCell appends column i of the current row to b.
 func (s *scanner) appendCell(b []byte, i int) []byte {
 	if text, ok := s.values[i].(string); ok && s.decimal[i] {

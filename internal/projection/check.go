@@ -2,10 +2,14 @@ package projection
 
 import (
 	"context"
+	"database/sql"
 	"errors"
+	"fmt"
 	"regexp"
 	"strconv"
 	"strings"
+
+	_ "modernc.org/sqlite" // registers the driver "sqlite"
 
 	"github.com/outboxweb/outboxweb/internal/outbox"
 )
@@ -27,13 +31,19 @@ func (s *Set) checked(ctx context.Context) (*Set, error) {
 	if err != nil {
 		return nil, err
 	}
-	c, err := s.NewScratch(ctx)
+	db, err := sql.Open("sqlite", "file::memory:?_pragma=foreign_keys(1)")
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("open a database in memory: %w", err)
 	}
-	defer c.Close()
+	defer db.Close()
+	db.SetMaxOpenConns(1) // each connection would open a database of its own
+	for _, st := range s.schema() {
+		if _, err := db.ExecContext(ctx, st.SQL); err != nil {
+			return nil, st.Refuse(err)
+		}
+	}
 	err = CheckPrepared(ctx, s, func(query string) error {
-		stmt, err := c.conn.PrepareContext(ctx, query)
+		stmt, err := db.PrepareContext(ctx, query)
 		if err != nil {
 			return err
 		}
@@ -42,17 +52,20 @@ func (s *Set) checked(ctx context.Context) (*Set, error) {
 	if err != nil {
 		return nil, err
 	}
-	return s, c.checkDigests(ctx)
-}
-
-// checkDigests runs each digest over empty tables, which detects unknown columns.
-func (c *Scratch) checkDigests(ctx context.Context) error {
-	for _, p := range c.set.projections {
-		if _, err := p.digest(ctx, c.conn, ""); err != nil {
-			return outbox.Setup("%v", err)
+	for _, p := range s.projections { // over empty tables, which detects unknown columns
+		if _, err := p.digest(ctx, db, ""); err != nil {
+			return nil, outbox.Setup("%v", err)
 		}
 	}
-	return nil
+	return s, nil
+}
+
+func (s *Set) schema() []Statement {
+	var all []Statement
+	for _, p := range s.projections {
+		all = append(all, p.SchemaStatements...)
+	}
+	return all
 }
 
 // CheckPrepared prepares every statement and digest of the set with prepare, on a database that

@@ -68,7 +68,7 @@ func TestCheckPrepared_stopsAtTheFirstComplaint(t *testing.T) {
 	must.Hold(t, errors.Is(err, outbox.ErrBusy) && !strings.Contains(err.Error(), "test.sql"), "error %v, want that the database is busy, and no file to blame", err)
 }
 
-func TestScratch_isSQLiteWhateverTheDialect(t *testing.T) {
+func TestCheck_isOnSQLiteWhateverTheDialect(t *testing.T) {
 	t.Parallel()
 	s := must.Get(Load("postgres", writeFiles(t, "t.sql", `-- projection: p
 -- tables: t
@@ -81,7 +81,7 @@ insert into t values (:campaign_id, now(), '{}'::numeric[]);
 -- on: a @sqlite
 insert into t values (:campaign_id);
 `))).Or(t)
-	c := newScratch(t, s)
+	c := inMemory(t, must.Get(s.checked(t.Context())).Or(t))
 	must.OK(t, c.Apply(t.Context(), &outbox.Event{CampaignID: "c", EventType: "a"}))
 	must.Equal(t, len(tableRows(t, c, "t")), 1, "rows")
 }

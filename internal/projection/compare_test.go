@@ -10,26 +10,13 @@ import (
 	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
-func setOf(f expected) *Set {
-	if c, ok := f.(*Scratch); ok {
-		return c.set
-	}
-	return f.(*live).set
-}
-
 // change runs one statement on the tables of a replay, as manual tampering would.
-func change(t *testing.T, f expected, statement string) {
-	var err error
-	if c, ok := f.(*Scratch); ok {
-		err = c.exec(t.Context(), statement, nil)
-	} else {
-		_, err = f.(*live).writing.ExecContext(t.Context(), statement)
-	}
-	must.OK(t, err)
+func change(t *testing.T, f *replay, statement string) {
+	must.Get(f.writing.ExecContext(t.Context(), statement)).Or(t)
 }
 
-func compare(t *testing.T, live, expected expected, name string) (outbox.Comparison, []Difference) {
-	c, found, err := setOf(live).Compare(t.Context(), live, expected, "c", name)
+func compare(t *testing.T, live, expected *replay, name string) (outbox.Comparison, []Difference) {
+	c, found, err := live.set.Compare(t.Context(), live, expected, "c", name)
 	must.OK(t, err)
 	return c, found
 }
@@ -39,7 +26,7 @@ func TestCompare_findsNothingInEqualRowsOfEveryKind(t *testing.T) {
 	dir := writeFiles(t, kinds...)
 	a, b := newReplay(t, dir), newReplay(t, dir)
 	for i, payload := range ofEveryKind {
-		for _, f := range []expected{a, b} {
+		for _, f := range []*replay{a, b} {
 			for _, campaign := range []string{"c", "other"} {
 				e := &outbox.Event{CampaignID: campaign, Seq: int64(i + 1), EventID: fmt.Sprint("é-", i%3, i), EventType: "kept", Payload: []byte(payload)}
 				must.OK(t, f.Apply(t.Context(), e))
@@ -129,7 +116,7 @@ func TestCompare_withLiveTablesOfAnotherVersion(t *testing.T) {
 	must.Equal(t, c.Samples, want)
 	change(t, live, `drop table dogs`)
 	change(t, live, `create table dogs (campaign_id text, name text)`)
-	_, _, err := setOf(live).Compare(t.Context(), live, expected, "c", "pets")
+	_, _, err := live.set.Compare(t.Context(), live, expected, "c", "pets")
 	must.Hold(t, errors.Is(err, outbox.ErrConflict), "without a column of the key: %v", err)
 }
 
@@ -140,9 +127,9 @@ func TestDifference_standsAsTheLiveRowOrAsTheReplayDoes(t *testing.T) {
 	replayInto(t, expected, "c", "dog", `{"id":1,"name":"new","age":1}`, `{"id":3}`)
 	_, found := compare(t, live, expected, "pets")
 	must.Need(t, len(found) == 3, "found %d differences", len(found))
-	dogs := setOf(expected).Shapes()[0]
+	dogs := expected.set.Shapes()[0]
 	look := func(what string, want ...RowMatch) {
-		tables := must.Get(setOf(expected).FirstRows(t.Context(), expected, "c", 10)).Or(t)
+		tables := must.Get(expected.set.FirstRows(t.Context(), expected, "c", 10)).Or(t)
 		rows := map[string][]json.RawMessage{}
 		for _, cells := range tables[0].Rows {
 			rows[dogs.RowOf(dogs.KeyOf(cells))] = cells

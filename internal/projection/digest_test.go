@@ -34,13 +34,13 @@ insert into zebras values (:campaign_id, :payload.name, :payload.n, :payload.f, 
 insert into apes values (:campaign_id, :payload.y, :payload.x);
 `
 
-func replayInto(t testing.TB, c expected, campaign, eventType string, payloads ...string) {
+func replayInto(t testing.TB, c *replay, campaign, eventType string, payloads ...string) {
 	for _, p := range payloads {
 		must.OK(t, c.Apply(t.Context(), &outbox.Event{CampaignID: campaign, EventType: eventType, Payload: json.RawMessage(p)}))
 	}
 }
 
-func digestsOf(t testing.TB, c expected, campaign string, only ...string) (digests map[string]string, full string) {
+func digestsOf(t testing.TB, c *replay, campaign string, only ...string) (digests map[string]string, full string) {
 	digests, full, err := c.Digests(t.Context(), campaign, only...)
 	must.OK(t, err)
 	return digests, full
@@ -100,7 +100,7 @@ create table t (campaign_id text, name text);
 insert into t values (:campaign_id, :payload.name);
 -- digest: select name from (select campaign_id, name collate nocase as name from t) s where campaign_id = :campaign_id order by name COLLATE "C";
 `)
-	c := newScratch(t, mustLoad(t, dir))
+	c := inMemory(t, mustLoad(t, dir))
 	replayInto(t, c, "c", "a", `{"name":"é"}`, `{"name":"b"}`, `{"name":"a b"}`, `{"name":"a"}`, `{"name":"C"}`, `{"name":"a\""}`)
 	digests, _ := digestsOf(t, c, "c")
 	must.Equal(t, digests["p"], sum(`[{"name":"C"},{"name":"a"},{"name":"a b"},{"name":"a\""},{"name":"b"},{"name":"é"}]`), "digest")

@@ -62,7 +62,7 @@ var ofEveryKind = []string{
 	`{"t":"é","n":3,"d":1e300}`, `{"t":"b","n":3}`, `{"t":"a","n":3}`, `{"t":"C","n":3}`, `{"t":"a\"","n":3}`,
 }
 
-func alike(t *testing.T, what, campaign string, lite, post expected) {
+func alike(t *testing.T, what, campaign string, lite, post *replay) {
 	must.Equal(t, allDigests(t, post, campaign), allDigests(t, lite, campaign), what, "digests of campaign", campaign)
 }
 
@@ -70,7 +70,7 @@ func TestPostgresDigests_ofEveryKindOfColumnAreThoseOfSQLite(t *testing.T) {
 	t.Parallel()
 	dir := writeFiles(t, kinds...)
 	must.Get(Check(t.Context(), dir)).Or(t)
-	lite, post := newScratch(t, mustLoad(t, dir)), newReplay(t, dir)
+	lite, post := inMemory(t, mustLoad(t, dir)), newReplay(t, dir)
 	alike(t, "nothing", "c", lite, post)
 	seen := map[string]bool{}
 	for i, payload := range ofEveryKind {
@@ -82,7 +82,7 @@ func TestPostgresDigests_ofEveryKindOfColumnAreThoseOfSQLite(t *testing.T) {
 				payload = `{"n":2.0,"d":0.5,"b":true,"t":"ü"}`
 			}
 			e := &outbox.Event{CampaignID: "c", Seq: int64(i + 1), EventID: fmt.Sprint("é-", i%3, i), EventType: eventType, Payload: []byte(payload)}
-			for _, f := range []expected{lite, post} {
+			for _, f := range []*replay{lite, post} {
 				err := f.Apply(t.Context(), e)
 				must.Need(t, err == nil, "%s %s: %v", eventType, payload, err)
 			}
@@ -110,7 +110,7 @@ insert into keyless values (:campaign_id, :payload.name);
 `
 	for _, digest := range []string{"", "-- digest: select name from keyed where campaign_id = :campaign_id order by name collate \"C\""} {
 		dir := writeFiles(t, "p.sql", content+digest)
-		lite, post := newScratch(t, mustLoad(t, dir)), newReplay(t, dir)
+		lite, post := inMemory(t, mustLoad(t, dir)), newReplay(t, dir)
 		for _, name := range []string{"é", "b", "a b", "ab", "A", "C", "a", "_", "a-c", "Z", "日"} {
 			replayInto(t, lite, "c", "a", `{"name":"`+name+`"}`)
 			replayInto(t, post, "c", "a", `{"name":"`+name+`"}`)
@@ -160,7 +160,7 @@ func TestPostgresApply_bindingsTakeTheTypeOfTheirPlace(t *testing.T) {
 // The journals of internal/corpus have no such texts.
 func TestPostgresDigests_ofOtherLettersAreThoseOfSQLite(t *testing.T) {
 	t.Parallel()
-	lite, post := newScratch(t, mustLoad(t, "builtin:campaigns")), newReplay(t, "builtin:campaigns")
+	lite, post := inMemory(t, mustLoad(t, "builtin:campaigns")), newReplay(t, "builtin:campaigns")
 	for i, e := range []outbox.Event{
 		{EventType: "campaign.created", Payload: []byte(`{"name":"Ünal ","game_system":"çay","gm_mode":"aı","locale":"PT-bR"}`)},
 		{EventType: "campaign.updated", Payload: []byte(`{"fields":{"status":"ärchived"}}`)},
@@ -168,7 +168,7 @@ func TestPostgresDigests_ofOtherLettersAreThoseOfSQLite(t *testing.T) {
 		{EventType: "character.created", EntityID: "x", Payload: []byte(`{"name":"é","kind":"pç","aliases":["É"]}`)},
 	} {
 		e.CampaignID, e.Seq = "é", int64(i+1)
-		for _, f := range []expected{lite, post} {
+		for _, f := range []*replay{lite, post} {
 			must.OK(t, f.Apply(t.Context(), &e))
 		}
 		alike(t, e.EventType, e.CampaignID, lite, post)
@@ -206,7 +206,7 @@ func TestPostgresCheckPrepared_namesFileAndLine(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			dir := writeFiles(t, "roster.sql", tt.content)
-			err := newLive(t, dir).install(t.Context())
+			err := onPostgres(t, dir).install(t.Context())
 			must.Need(t, errors.Is(err, outbox.ErrSetup), "error %v, want ErrSetup", err)
 			must.Equal(t, err.Error(), filepath.Join(dir, "roster.sql")+":"+tt.want)
 		})

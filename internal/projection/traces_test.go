@@ -13,13 +13,13 @@ import (
 	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
-func allDigests(t testing.TB, c expected, campaign string) map[string]string {
+func allDigests(t testing.TB, c *replay, campaign string) map[string]string {
 	digests, full := digestsOf(t, c, campaign)
 	digests["full"] = full
 	return digests
 }
 
-func replayAll(t testing.TB, c expected, events []outbox.Event) {
+func replayAll(t testing.TB, c *replay, events []outbox.Event) {
 	n, err := replayCampaign(t.Context(), c, events)
 	must.Need(t, err == nil, "event %d: %v", n+1, err)
 }
@@ -50,13 +50,13 @@ func TestTraces_haveTheExpectedDigests(t *testing.T) {
 // traceReplay applies made-up events one after another.
 type traceReplay struct {
 	*testing.T
-	expected
+	*replay
 	trace string // the entity of the events
 	seq   int64
 }
 
 func newTraceReplay(t *testing.T) *traceReplay {
-	return &traceReplay{T: t, expected: newReplay(t, "builtin:traces"), trace: "T"}
+	return &traceReplay{T: t, replay: newReplay(t, "builtin:traces"), trace: "T"}
 }
 
 // event is the next one, named e and its seq, at second seq of 2026.
@@ -74,7 +74,7 @@ func (f *traceReplay) apply(eventType, payload string) {
 }
 
 // linesOf are the rows of a query, their columns joined by blanks, NULL as null.
-func linesOf(t *testing.T, c expected, query string) []string {
+func linesOf(t *testing.T, c *replay, query string) []string {
 	rows := must.Get(c.QueryContext(t.Context(), query)).Or(t)
 	defer rows.Close()
 	var lines []string
@@ -89,7 +89,7 @@ func linesOf(t *testing.T, c expected, query string) []string {
 	return lines
 }
 
-func (f *traceReplay) lines(query string) []string { return linesOf(f.T, f.expected, query) }
+func (f *traceReplay) lines(query string) []string { return linesOf(f.T, f.replay, query) }
 
 // nodes are "id type trace seq second" and edges "id seq second" of what the events from a seq on have added.
 func (f *traceReplay) nodes(from int64) []string {
@@ -257,7 +257,7 @@ func TestTraces_refuseEventsThatNameNothing(t *testing.T) {
 		"TraceFinished":   {`{}`: "payload.outcome"},
 	} {
 		f := newTraceReplay(t)
-		before := allDigests(t, f.expected, "c")
+		before := allDigests(t, f.replay, "c")
 		for payload, want := range faults {
 			if column, null := strings.CutPrefix(want, "context_nodes."); null && dbtest.Postgres() {
 				want = `"` + column + `" of relation "context_nodes"`
@@ -269,6 +269,6 @@ func TestTraces_refuseEventsThatNameNothing(t *testing.T) {
 		nameless.EntityID = ""
 		err := f.Apply(t.Context(), nameless)
 		must.Hold(t, err != nil, "%s without a trace was applied", eventType)
-		must.Equal(t, allDigests(t, f.expected, "c"), before, eventType, "failed and left something")
+		must.Equal(t, allDigests(t, f.replay, "c"), before, eventType, "failed and left something")
 	}
 }

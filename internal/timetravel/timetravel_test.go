@@ -92,15 +92,13 @@ const wait = storetest.Patience
 type tableState map[string][]string
 
 func naive(t *testing.T, b *enginetest.Engine, sources []string, events []outbox.Event) []tableState {
-	set := must.Get(projection.Load("sqlite", sources...)).Or(t)
-	scratch := must.Get(set.NewScratch(t.Context())).Or(t)
-	defer scratch.Close()
+	scratch := enginetest.NewMemory(t, sources...)
 	states := []tableState{{}}
 	for i := range events {
 		e := must.Get(b.Event(t.Context(), events[i].CampaignID, int64(i+1))).Or(t)
 		must.OK(t, scratch.Apply(t.Context(), &e))
 		state := tableState{}
-		for _, shape := range set.Shapes() {
+		for _, shape := range scratch.Set.Shapes() {
 			rows := must.Get(scratch.QueryContext(t.Context(), "select "+strings.Join(shape.Columns, ", ")+" from "+shape.Table)).Or(t)
 			err := projection.EachRow(rows, func(cells []json.RawMessage) error {
 				fields := map[string]string{}
