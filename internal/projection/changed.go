@@ -92,16 +92,9 @@ type UniqueKey struct {
 // UniqueKeys lists the keys of the projection's tables.
 func (p *Projection) UniqueKeys() []UniqueKey {
 	var all []UniqueKey
-	for _, st := range p.SchemaStatements {
-		name, keys := uniqueKeys(st.tokens)
-		i := slices.IndexFunc(p.tables, func(t *table) bool { return t.name == name })
-		if i < 0 {
-			continue
-		}
-		for _, names := range keys {
-			key := UniqueKey{Table: name, Columns: names}
-			key.Vague = len(names) == 0 || !p.tables[i].hasAll(names)
-			all = append(all, key)
+	for _, t := range p.tables {
+		for _, names := range t.unique {
+			all = append(all, UniqueKey{Table: t.name, Columns: names, Vague: len(names) == 0 || !t.hasAll(names)})
 		}
 	}
 	return all
@@ -118,69 +111,4 @@ func (p *Projection) Shared() []string {
 		}
 	}
 	return shared
-}
-
-// uniqueKeys returns the table that a schema statement is about, and the columns of each key that it
-// declares. A key over an expression has no columns, or only some.
-func uniqueKeys(tokens []token) (table string, keys [][]string) {
-	index := slices.ContainsFunc(tokens[:min(4, len(tokens))], func(t token) bool { return t.is("index") })
-	at := slices.IndexFunc(tokens, func(t token) bool { return t.is("table") || index && t.is("on") })
-	if at < 0 {
-		return "", nil
-	}
-	if next(tokens, at+1).is("if") {
-		at += 3
-	}
-	table = next(tokens, at+1).name()
-	if index {
-		if next(tokens, 1).is("unique") {
-			keys = append(keys, listed(tokens, at+2))
-		}
-		return table, keys
-	}
-	column, depth := "", 0
-	for i := at + 2; i < len(tokens); i++ {
-		t := tokens[i]
-		switch {
-		case t.text == "(":
-			depth++
-		case t.text == ")":
-			depth--
-		case depth != 1:
-		case t.is("primary") && next(tokens, i+1).is("key"), t.is("unique"), t.is("exclude"):
-			open := i + 1
-			for open < len(tokens) && tokens[open].text != "(" && tokens[open].text != "," && tokens[open].text != ")" {
-				open++
-			}
-			if column != "" {
-				keys = append(keys, []string{column})
-			} else {
-				keys = append(keys, listed(tokens, open))
-			}
-		}
-		if depth == 1 && (t.text == "(" || t.text == ",") {
-			column = ""
-			if first := next(tokens, i+1); !first.oneOf("primary", "unique", "check", "foreign", "exclude", "constraint") {
-				column = first.name()
-			}
-		}
-	}
-	return table, keys
-}
-
-// listed returns the names in the parentheses that open at index i, and an empty one for whatever
-// else is there.
-func listed(tokens []token, i int) (names []string) {
-	if next(tokens, i).text != "(" {
-		return nil
-	}
-	for _, t := range tokens[i+1:] {
-		switch {
-		case t.text == ")":
-			return names
-		case t.text != ",":
-			names = append(names, t.name())
-		}
-	}
-	return names
 }

@@ -12,6 +12,9 @@ type table struct {
 	line    int
 	columns []column
 	key     []string // the primary key's columns, in key order
+	// unique are the columns of each key, also of the primary one. A key over an expression has none, or
+	// only some, and names that are no columns.
+	unique [][]string
 }
 
 type column struct {
@@ -83,9 +86,13 @@ func (r *parser) checkSchema(tokens []token) (string, error) {
 		}
 		return object, r.remember(t)
 	case "index":
-		return object, r.checkOn(tokens)
+		at, err := r.checkOn(tokens)
+		if t := r.table(next(tokens, at).name()); t != nil && r.active && next(tokens, 1).is("unique") {
+			t.unique = append(t.unique, listed(tokens, at+1))
+		}
+		return object, err
 	case "trigger":
-		if err := r.checkOn(tokens); err != nil {
+		if _, err := r.checkOn(tokens); err != nil {
 			return object, err
 		}
 		return object, r.checkTrigger(tokens)
@@ -108,17 +115,18 @@ func (r *parser) remember(t *table) error {
 	return nil
 }
 
-// checkOn checks that an index or trigger is on a table of the projection.
-func (r *parser) checkOn(tokens []token) error {
-	for i, t := range tokens {
-		if t.is("on") {
-			if name := next(tokens, i+1); !slices.Contains(r.p.Tables, name.name()) {
-				return faultf(name.line, "this is on %q, which %s does not list", name.text, r.tables())
-			}
-			return nil
-		}
+// checkOn checks that an index or trigger is on a table of the projection, and returns where it is
+// named.
+func (r *parser) checkOn(tokens []token) (at int, err error) {
+	on := slices.IndexFunc(tokens, func(t token) bool { return t.is("on") })
+	name := next(tokens, on+1)
+	switch {
+	case on < 0:
+		return 0, faultf(tokens[0].line, "this statement does not say which table it is on")
+	case !slices.Contains(r.p.Tables, name.name()):
+		return 0, faultf(name.line, "this is on %q, which %s does not list", name.text, r.tables())
 	}
-	return faultf(tokens[0].line, "this statement does not say which table it is on")
+	return on + 1, nil
 }
 
 // readTable parses create table from its name on.
@@ -156,33 +164,57 @@ func readTable(tokens []token, i int) (*table, error) {
 
 // readItem parses one column or constraint.
 func (t *table) readItem(item []token) {
-	first := next(item, 0)
-	if first.is("constraint") {
+	if next(item, 0).is("constraint") {
 		item = item[min(2, len(item)):]
-		first = next(item, 0)
 	}
-	primary := slices.IndexFunc(item, func(t token) bool { return t.is("primary") })
-	switch {
-	case first.is("primary"):
-		for _, k := range item[min(2, len(item)):] { // past primary key
-			if k.name() != "" && !k.is("asc") && !k.is("desc") {
-				t.key = append(t.key, k.name())
+	name, primary := next(item, 0).name(), false
+	if next(item, 0).oneOf("primary", "unique", "check", "foreign", "exclude") {
+		name = "" // a constraint of the table
+	}
+	depth := 0
+	for i, k := range item {
+		switch {
+		case k.text == "(":
+			depth++
+		case k.text == ")":
+			depth--
+		case depth > 0:
+		case k.is("primary") && next(item, i+1).is("key"), k.is("unique"), k.is("exclude"):
+			key := []string{name}
+			if name == "" {
+				key = listed(item, i+slices.IndexFunc(item[i:], func(t token) bool { return t.text == "(" }))
 			}
-			if k.text == ")" {
-				return
+			t.unique = append(t.unique, key)
+			if k.is("primary") {
+				t.key, primary = append(t.key, key...), true
 			}
 		}
-	case first.oneOf("unique", "check", "foreign", "exclude"):
-	case first.name() != "":
-		kind := next(item, 1)
-		t.columns = append(t.columns, column{name: first.name(), text: isText(kind),
-			integer: kind.oneOf("integer", "int", "bigint", "smallint", "int2", "int4", "int8", "serial", "bigserial"),
-			drawn: kind.oneOf("serial", "bigserial", "smallserial") || primary > 0 && kind.is("integer") ||
-				slices.ContainsFunc(item, func(t token) bool { return t.oneOf("identity", "autoincrement") })})
-		if primary > 0 && next(item, primary+1).is("key") {
-			t.key = append(t.key, first.name())
+	}
+	if name == "" {
+		return
+	}
+	kind := next(item, 1)
+	t.columns = append(t.columns, column{name: name, text: isText(kind),
+		integer: kind.oneOf("integer", "int", "bigint", "smallint", "int2", "int4", "int8", "serial", "bigserial"),
+		drawn: kind.oneOf("serial", "bigserial", "smallserial") || primary && kind.is("integer") ||
+			slices.ContainsFunc(item, func(t token) bool { return t.oneOf("identity", "autoincrement") })})
+}
+
+// listed returns the names in the parentheses that open at index i, and an empty one for whatever
+// else is there.
+func listed(tokens []token, i int) (names []string) {
+	if next(tokens, i).text != "(" {
+		return nil
+	}
+	for _, t := range tokens[i+1:] {
+		switch {
+		case t.text == ")":
+			return names
+		case t.text != "," && !t.oneOf("asc", "desc"):
+			names = append(names, t.name())
 		}
 	}
+	return names
 }
 
 // ifNotExists makes a create statement repeatable.
