@@ -1,6 +1,7 @@
 package projection
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -11,19 +12,28 @@ import (
 	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
-// How the databases word what they refuse.
+// refusals are how the databases word which constraint refuses a row. Its table, its columns, as
+// SQLite lists them, its rule and the name of its index or rule are named groups.
+var refusals = []struct {
+	kind  string
+	words *regexp.Regexp
+}{
+	{outbox.ConstraintUnique, regexp.MustCompile(`UNIQUE constraint failed: (?P<table>\w+)\.(?P<columns>\w+(?:, \w+\.\w+)*)`)},
+	{outbox.ConstraintUnique, regexp.MustCompile(`UNIQUE constraint failed: index '(?P<rule>[^']*)'`)},
+	{outbox.ConstraintNotNull, regexp.MustCompile(`NOT NULL constraint failed: (?P<table>\w+)\.(?P<columns>\w+)`)},
+	{outbox.ConstraintNotNull, regexp.MustCompile(`null value in column "(?P<columns>[^"]+)" of relation "(?P<table>[^"]+)"`)},
+	{outbox.ConstraintCheck, regexp.MustCompile(`(?s)CHECK constraint failed: (?P<rule>.*?)(?: \(\d+\))?$`)},
+	{outbox.ConstraintUnique, regexp.MustCompile(`duplicate key value violates unique constraint "(?P<name>[^"]+)"`)},
+	{outbox.ConstraintCheck, regexp.MustCompile(`relation "(?P<table>[^"]+)" violates check constraint "(?P<name>[^"]+)"`)},
+	// Either the row refers to one that is missing, or the rows of another table refer to it.
+	{outbox.ConstraintForeign, regexp.MustCompile(`on table "[^"]+" violates foreign key constraint "(?P<name>[^"]+)" on table "(?P<table>[^"]+)"`)},
+	{outbox.ConstraintForeign, regexp.MustCompile(`on table "(?P<table>[^"]+)" violates foreign key constraint "(?P<name>[^"]+)"`)},
+	{outbox.ConstraintForeign, sqliteForeign},
+}
+
 var (
-	sqliteUnique  = regexp.MustCompile(`UNIQUE constraint failed: (\w+\.\w+(?:, \w+\.\w+)*)`)
-	sqliteIndex   = regexp.MustCompile(`UNIQUE constraint failed: index '([^']*)'`)
-	sqliteNotNull = regexp.MustCompile(`NOT NULL constraint failed: (\w+)\.(\w+)`)
-	sqliteCheck   = regexp.MustCompile(`(?s)CHECK constraint failed: (.*?)(?: \(\d+\))?$`)
 	sqliteForeign = regexp.MustCompile(`FOREIGN KEY constraint failed`)
 	sqliteType    = regexp.MustCompile(`cannot store (\w+) value in (\w+) column (\w+\.\w+)`)
-
-	postgresUnique  = regexp.MustCompile(`duplicate key value violates unique constraint "([^"]+)"`)
-	postgresNotNull = regexp.MustCompile(`null value in column "([^"]+)" of relation "([^"]+)"`)
-	postgresCheck   = regexp.MustCompile(`relation "([^"]+)" violates check constraint "([^"]+)"`)
-	postgresForeign = regexp.MustCompile(`on table "([^"]+)" violates foreign key constraint "([^"]+)"(?: on table "([^"]+)")?`)
 
 	wrongType     = regexp.MustCompile(`invalid input syntax for type ([\w ]+): |value .* is out of range for type ([\w ]+)|is of type .* but expression is of type|datatype mismatch|out of range`)
 	missingValue  = regexp.MustCompile(`^(\S+) is required, and `)
@@ -105,42 +115,26 @@ func constraintReason(c outbox.Constraint) string {
 
 // named is the constraint that the cause names, with the name of its index or rule; nil for none.
 func (x *explaining) named() (*outbox.Constraint, string) {
-	own, _ := x.h.target()
-	if m := sqliteUnique.FindStringSubmatch(x.cause); m != nil {
-		c := &outbox.Constraint{Kind: outbox.ConstraintUnique, Columns: []string{}}
-		for part := range strings.SplitSeq(m[1], ", ") {
-			table, column, _ := strings.Cut(part, ".")
-			c.Table, c.Columns = table, append(c.Columns, column)
+	for _, refusal := range refusals {
+		m := refusal.words.FindStringSubmatch(x.cause)
+		if m == nil {
+			continue
 		}
-		return c, ""
-	}
-	if m := sqliteIndex.FindStringSubmatch(x.cause); m != nil {
-		return &outbox.Constraint{Kind: outbox.ConstraintUnique, Table: own, Columns: []string{}, Definition: m[1]}, ""
-	}
-	if m := sqliteNotNull.FindStringSubmatch(x.cause); m != nil {
-		return &outbox.Constraint{Kind: outbox.ConstraintNotNull, Table: m[1], Columns: []string{m[2]}}, ""
-	}
-	if m := postgresNotNull.FindStringSubmatch(x.cause); m != nil {
-		return &outbox.Constraint{Kind: outbox.ConstraintNotNull, Table: m[2], Columns: []string{m[1]}}, ""
-	}
-	if m := sqliteCheck.FindStringSubmatch(x.cause); m != nil {
-		return &outbox.Constraint{Kind: outbox.ConstraintCheck, Table: own, Columns: x.checked(m[1]), Definition: m[1]}, ""
-	}
-	if m := postgresUnique.FindStringSubmatch(x.cause); m != nil {
-		return &outbox.Constraint{Kind: outbox.ConstraintUnique, Table: own, Columns: []string{}}, m[1]
-	}
-	if m := postgresCheck.FindStringSubmatch(x.cause); m != nil {
-		return &outbox.Constraint{Kind: outbox.ConstraintCheck, Table: m[1], Columns: []string{}}, m[2]
-	}
-	if m := postgresForeign.FindStringSubmatch(x.cause); m != nil {
-		table := m[1]
-		if m[3] != "" {
-			table = m[3]
+		part := func(group string) string {
+			if i := refusal.words.SubexpIndex(group); i >= 0 {
+				return m[i]
+			}
+			return ""
 		}
-		return &outbox.Constraint{Kind: outbox.ConstraintForeign, Table: table, Columns: []string{}}, m[2]
-	}
-	if sqliteForeign.MatchString(x.cause) {
-		return &outbox.Constraint{Kind: outbox.ConstraintForeign, Table: own, Columns: []string{}}, ""
+		own, _ := x.h.target()
+		c := &outbox.Constraint{Kind: refusal.kind, Table: cmp.Or(part("table"), own), Columns: []string{}, Definition: part("rule")}
+		switch columns := part("columns"); {
+		case columns != "":
+			c.Columns = strings.Split(strings.ReplaceAll(columns, c.Table+".", ""), ", ")
+		case c.Kind == outbox.ConstraintCheck:
+			c.Columns = x.checked(c.Definition)
+		}
+		return c, part("name")
 	}
 	return nil, ""
 }
