@@ -6,19 +6,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
-	"strings"
 )
 
 // Text is the statement as the file has it, on one line and without comments.
 func (s Statement) Text() string {
-	var b strings.Builder
-	for i, t := range s.tokens {
-		if i > 0 && t.start > s.tokens[i-1].end {
-			b.WriteByte(' ')
-		}
-		b.WriteString(t.text)
-	}
-	return b.String()
+	return joined(s.tokens, func(i int) string { return s.tokens[i].text })
 }
 
 // Shape is a table of a projection as its file declares it.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"runtime/debug"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -175,13 +176,17 @@ func (e *ApplyError) Error() string {
 
 func (e *ApplyError) Unwrap() error { return e.Err }
 
-// Panic is the value with which Apply panics when a projection's statement panics.
-type Panic struct {
+// PanicError is a panic in a projection's statement, with its stack.
+type PanicError struct {
+	Seq        int64 // of the event
 	Projection string
-	Value      any
+	value      any
+	stack      []byte
 }
 
-func (p Panic) String() string { return fmt.Sprint(p.Value) }
+func (e *PanicError) Error() string {
+	return fmt.Sprintf("panic while applying event %d: %v\n%s", e.Seq, e.value, e.stack)
+}
 
 var (
 	background = context.Background()
@@ -190,15 +195,15 @@ var (
 
 // Apply runs every projection's statements for e, in load order, except the projections named in
 // skip, which may be nil. It does nothing for a skipped event, so that every replay of the journal
-// skips the same events. The first error ends it and is an *ApplyError, except that a ctx already
-// done is ctx.Err(); the caller must roll back what was written. ctx carries the deadline of this
-// event.
+// skips the same events. The first error ends it and is an *ApplyError or a *PanicError, except that
+// a ctx already done is ctx.Err(); the caller must roll back what was written. ctx carries the
+// deadline of this event.
 //
 // Only statements that the data could make run for long, such as a recursive select, run under ctx;
 // a plain insert … values, update … where or delete … where gets a context that never ends. A
 // cancellable context costs the driver a goroutine per statement, and cancelling one in the middle
 // costs the whole transaction.
-func (s *Set) Apply(ctx context.Context, tx Tx, e *outbox.Event, skip map[string]bool) error {
+func (s *Set) Apply(ctx context.Context, tx Tx, e *outbox.Event, skip map[string]bool) (err error) {
 	steps := s.plan(e.EventType)
 	if len(steps) == 0 || e.Skipped != nil {
 		return nil
@@ -212,7 +217,7 @@ func (s *Set) Apply(ctx context.Context, tx Tx, e *outbox.Event, skip map[string
 		clear((*args)[:cap(*args)])
 		argsPool.Put(args)
 		if r := recover(); r != nil {
-			panic(Panic{at.Name, r})
+			err = &PanicError{e.Seq, at.Name, r, debug.Stack()}
 		}
 	}()
 	stepper, _ := tx.(Stepper)

@@ -85,18 +85,24 @@ func (r *parser) compile(tokens []token, only ...string) (Statement, []value, er
 // assemble writes a statement without comments, with $n+1 for each token whose argument is n, which is
 // negative for all others.
 func assemble(dialect string, tokens []token, argument func(i int) int) string {
-	var sql strings.Builder
+	return joined(tokens, func(i int) string {
+		if n := argument(i); n >= 0 {
+			return "$" + strconv.Itoa(n+1)
+		}
+		return spell(dialect, tokens, i)
+	})
+}
+
+// joined joins the texts of tokens, by a blank where anything is between them.
+func joined(tokens []token, text func(i int) string) string {
+	var all strings.Builder
 	for i, t := range tokens {
 		if i > 0 && t.start > tokens[i-1].end {
-			sql.WriteByte(' ')
+			all.WriteByte(' ')
 		}
-		if n := argument(i); n >= 0 {
-			sql.WriteString("$" + strconv.Itoa(n+1))
-		} else {
-			sql.WriteString(spell(dialect, tokens, i))
-		}
+		all.WriteString(text(i))
 	}
-	return sql.String()
+	return all.String()
 }
 
 // spell writes a token that is no binding in the dialect. Only the byte-order collation differs:

@@ -3,7 +3,6 @@ package projection
 import (
 	"slices"
 	"strconv"
-	"strings"
 )
 
 // write is an expression that a statement writes to a column, or compares it with.
@@ -165,24 +164,18 @@ func (h *handlerStatement) expression(dialect string, w write, n int) (sql strin
 	if !w.free && w.to-w.from != 1 {
 		return "", nil, false
 	}
-	var b strings.Builder
-	for i := w.from; i < w.to; i++ {
-		t := h.tokens[i]
-		if i > w.from && t.start > h.tokens[i-1].end {
-			b.WriteByte(' ')
-		}
+	ok = true
+	sql = joined(h.tokens[w.from:w.to], func(i int) string {
+		t := h.tokens[w.from+i]
 		if arg := h.argument(t); arg >= 0 {
 			at := slices.Index(args, arg)
 			if at < 0 {
 				at, args = len(args), append(args, arg)
 			}
-			b.WriteString("$" + strconv.Itoa(n+at+1))
-			continue
+			return "$" + strconv.Itoa(n+at+1)
 		}
-		if !w.free && t.kind != number && t.kind != text {
-			return "", nil, false
-		}
-		b.WriteString(spell(dialect, h.tokens, i))
-	}
-	return b.String(), args, true
+		ok = ok && (w.free || t.kind == number || t.kind == text)
+		return spell(dialect, h.tokens, w.from+i)
+	})
+	return sql, args, ok
 }

@@ -253,7 +253,7 @@ func (a *application) nextRun(todo []outbox.Event) []outbox.Event {
 func (a *application) lost(ctx context.Context, err error, run []outbox.Event, failedAt int) error {
 	var panicked *projection.PanicError
 	if errors.As(err, &panicked) {
-		return &fatalError{seq: panicked.Seq, projection: panicked.Projection(), failure: a.worker.Failure(err)}
+		return &fatalError{seq: panicked.Seq, projection: panicked.Projection, failure: a.worker.Failure(err)}
 	}
 	if failedAt >= len(run) || ctx.Err() != nil || errors.Is(err, outbox.ErrBusy) || errors.Is(err, outbox.ErrFull) || sqldb.Outage(err) {
 		return err
