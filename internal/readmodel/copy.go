@@ -225,7 +225,7 @@ func (c *Scratch) columnsOf(table string) ([]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the columns of table %q: %w", table, err)
 	}
-	for _, p := range c.tables {
+	for _, p := range c.projections {
 		columns = slices.DeleteFunc(columns, func(name string) bool { return slices.Contains(p.Drawn[table], name) })
 	}
 	c.columns[table] = columns

@@ -19,7 +19,7 @@ const lockInstall = 0x6f757469
 type Projection struct {
 	Name    string
 	Version string   // hash of its definition
-	Tables  []string // created by Schema
+	Tables  []string // in order of creation by Schema
 	Schema  []string // statements, in order
 	// Drawn are columns, by table, whose numbers the database generates. They are not copied but
 	// generated again.

@@ -21,8 +21,8 @@ import (
 // gone: Close it and open another.
 type Scratch struct {
 	*sqldb.Private
-	model  *Database
-	tables []Projection // whose tables there are
+	model       *Database
+	projections []Projection
 
 	// OneByOne sends the statements of a replay one by one, where queries read their results.
 	OneByOne bool
@@ -53,12 +53,12 @@ const (
 )
 
 // OpenScratch opens a Scratch. A wrong schema statement is a *SchemaError.
-func (d *Database) OpenScratch(ctx context.Context, tables []Projection) (*Scratch, error) {
+func (d *Database) OpenScratch(ctx context.Context, projections []Projection) (*Scratch, error) {
 	p, err := d.OpenPrivate(ctx)
 	if err != nil {
 		return nil, err
 	}
-	c := &Scratch{Private: p, model: d, tables: tables, columns: make(map[string][]string), keys: make(map[string][]string)}
+	c := &Scratch{Private: p, model: d, projections: projections, columns: make(map[string][]string), keys: make(map[string][]string)}
 	if err := c.createTables(); err != nil {
 		return nil, errors.Join(err, c.Close())
 	}
@@ -67,7 +67,7 @@ func (d *Database) OpenScratch(ctx context.Context, tables []Projection) (*Scrat
 
 func (c *Scratch) createTables() error {
 	return c.within(sqldb.BeginPlain, func(t *tx) error {
-		for _, p := range c.tables {
+		for _, p := range c.projections {
 			for i, statement := range p.Schema {
 				if t.Dialect().TempTables && createsFunction(statement) {
 					continue // the live tables are used
@@ -310,7 +310,7 @@ func (t *tx) clearTable(name, campaign string) error {
 
 func (c *Scratch) allTables() []string {
 	var all []string
-	for _, p := range c.tables {
+	for _, p := range c.projections {
 		all = append(all, p.Tables...)
 	}
 	return all
