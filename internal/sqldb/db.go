@@ -402,11 +402,22 @@ func (t *Tx) One(dest []any, query string, args ...any) (bool, error) {
 	return found, err
 }
 
-// All reads all rows of a query with scan. The slice is never nil.
-func All[T any](t Reader, scan func(Row) (T, error), query string, args ...any) ([]T, error) {
-	all := []T{}
-	err := t.Each(Collect(&all, scan), query, args...)
-	return all, err
+// Reading returns what read reads on one snapshot of a database; the zero value with an error, which
+// begins with what was attempted unless that is empty.
+func Reading[T, R any](ctx context.Context, d interface {
+	Read(context.Context, func(T) error) error
+}, what string, read func(T) (R, error)) (result R, err error) {
+	err = d.Read(ctx, func(t T) (err error) {
+		result, err = read(t)
+		return err
+	})
+	switch {
+	case err == nil:
+		return result, nil
+	case what != "":
+		err = fmt.Errorf("%s: %w", what, err)
+	}
+	return *new(R), err
 }
 
 // First reads the row of a query that has at most one; found is false when there is none.
@@ -417,6 +428,13 @@ func First[T any](t Reader, scan func(Row) (T, error), query string, args ...any
 		return err
 	}, query, args...)
 	return one, found, err
+}
+
+// All reads all rows of a query with scan. The slice is never nil.
+func All[T any](t Reader, scan func(Row) (T, error), query string, args ...any) ([]T, error) {
+	all := []T{}
+	err := t.Each(Collect(&all, scan), query, args...)
+	return all, err
 }
 
 // Collect returns a scan function that appends to a list.

@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/outboxweb/outboxweb/internal/sqldb"
 )
@@ -31,18 +30,7 @@ func (d *Database) Read(ctx context.Context, fn func(*Tx) error) error {
 	return d.DB.Read(ctx, func(t *sqldb.Tx) error { return fn(&Tx{t}) })
 }
 
-// Reading returns what read reads on one consistent snapshot of the journal; the zero value with an
-// error, which begins with what was attempted unless that is empty.
-func Reading[R any](ctx context.Context, s *Store, what string, read func(*Tx) (R, error)) (result R, err error) {
-	err = s.journal.Read(ctx, func(t *Tx) (err error) {
-		result, err = read(t)
-		return err
-	})
-	switch {
-	case err == nil:
-		return result, nil
-	case what != "":
-		err = fmt.Errorf("%s: %w", what, err)
-	}
-	return *new(R), err
+// Reading is sqldb.Reading on the journal.
+func Reading[R any](ctx context.Context, s *Store, what string, read func(*Tx) (R, error)) (R, error) {
+	return sqldb.Reading(ctx, s.journal, what, read)
 }
