@@ -2,10 +2,10 @@ package maintenance
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/outboxweb/outboxweb/internal/sqldb"
+	"github.com/outboxweb/outboxweb/internal/store"
 )
 
 // pruneAudit is how many audit records one transaction deletes (or slightly more), and how many
@@ -86,13 +86,9 @@ func (m *Maintenance) PruneAuditLog(ctx context.Context, before time.Time) (more
 // AuditLogRemovedBefore is the time before which audit records were deleted; the zero time when
 // none were.
 func (m *Maintenance) AuditLogRemovedBefore(ctx context.Context) (time.Time, error) {
-	var before int64
-	err := m.read(ctx, func(t *tx) error {
-		_, err := t.One([]any{&before}, selectHorizon)
-		return err
+	before, err := sqldb.Reading(ctx, m.core.Journal(), "read since when audit records are kept", func(t *store.Tx) (before int64, err error) {
+		_, err = t.One([]any{&before}, selectHorizon)
+		return before, err
 	})
-	if err != nil {
-		return time.Time{}, fmt.Errorf("read since when audit records are kept: %w", err)
-	}
-	return sqldb.At(before), nil
+	return sqldb.At(before), err
 }

@@ -48,11 +48,7 @@ func (d *Database) newApplyTx() *ApplyTx {
 // ctx bounds only the wait for the lock. Meanwhile no projection is paused or resumed for all
 // campaigns.
 func (d *Database) Apply(ctx context.Context, fn func(*ApplyTx) error) error {
-	a := d.newApplyTx()
-	err := d.writeFrom(ctx, sqldb.BeginApply, func(t *tx) error {
-		a.t = t
-		return fn(a)
-	})
+	a, err := d.apply(ctx, fn)
 	if err != nil {
 		return err
 	}
@@ -61,15 +57,19 @@ func (d *Database) Apply(ctx context.Context, fn func(*ApplyTx) error) error {
 	return nil
 }
 
+func (d *Database) apply(ctx context.Context, fn func(*ApplyTx) error) (*ApplyTx, error) {
+	a := d.newApplyTx()
+	return a, d.writeFrom(ctx, sqldb.BeginApply, func(t *tx) error {
+		a.t = t
+		return fn(a)
+	})
+}
+
 var errRehearsed = errors.New("rehearsed")
 
 // Rehearse is Apply, but always rolls back.
 func (d *Database) Rehearse(ctx context.Context, fn func(*ApplyTx) error) error {
-	a := d.newApplyTx()
-	err := d.writeFrom(ctx, sqldb.BeginApply, func(t *tx) error {
-		a.t = t
-		return cmp.Or(fn(a), errRehearsed)
-	})
+	_, err := d.apply(ctx, func(a *ApplyTx) error { return cmp.Or(fn(a), errRehearsed) })
 	if errors.Is(err, errRehearsed) {
 		return nil
 	}
@@ -332,8 +332,8 @@ func (a *ApplyTx) Lost() bool { return a.t.Err() != nil }
 // Watermarks reads the watermarks of several campaigns, in one snapshot. Campaigns without one
 // are left out.
 func (d *Database) Watermarks(ctx context.Context, campaigns []string) (map[string]Watermark, error) {
-	marks := make(map[string]Watermark, len(campaigns))
-	err := d.read(ctx, func(t *tx) error {
+	return sqldb.Reading(ctx, d, "", func(t *sqldb.Tx) (map[string]Watermark, error) {
+		marks := make(map[string]Watermark, len(campaigns))
 		var b sqldb.Batch
 		for _, id := range campaigns {
 			b.Each(func(row sqldb.Row) error {
@@ -342,7 +342,6 @@ func (d *Database) Watermarks(ctx context.Context, campaigns []string) (map[stri
 				return err
 			}, SelectWatermark, id)
 		}
-		return t.RunAll(&b)
+		return marks, t.RunAll(&b)
 	})
-	return marks, err
 }

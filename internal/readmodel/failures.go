@@ -121,17 +121,11 @@ func failureList(f outbox.FailureFilter) *sqldb.List[outbox.ProjectionFailure] {
 // Failures pages through the events that projections failed at, newest first. A page scans a
 // bounded number of them and may end early, with Partial set.
 func (d *Database) Failures(ctx context.Context, f outbox.FailureFilter) (outbox.Page[outbox.ProjectionFailure], error) {
-	var page outbox.Page[outbox.ProjectionFailure]
-	l := failureList(f)
-	err := d.read(ctx, func(t *tx) (err error) {
-		page, err = l.Page(t, f.Cursor, f.Limit)
+	return sqldb.Reading(ctx, d, "list failures", func(t *sqldb.Tx) (outbox.Page[outbox.ProjectionFailure], error) {
+		page, err := failureList(f).Page(t, f.Cursor, f.Limit)
 		sqldb.Told(&page)
-		return err
+		return page, err
 	})
-	if err != nil {
-		return page, fmt.Errorf("list failures: %w", err)
-	}
-	return page, nil
 }
 
 const selectFailure = `
@@ -141,19 +135,13 @@ where id = $1`
 
 // Failure reads one event that a projection failed at. A missing one is outbox.ErrNotFound.
 func (d *Database) Failure(ctx context.Context, id int64) (outbox.ProjectionFailure, error) {
-	var f outbox.ProjectionFailure
-	found := false
-	err := d.read(ctx, func(t *tx) error {
-		return t.Each(func(row sqldb.Row) (err error) {
-			f, err = scanFailure(row)
-			found = true
-			return err
-		}, selectFailure, id)
+	return sqldb.Reading(ctx, d, "", func(t *sqldb.Tx) (outbox.ProjectionFailure, error) {
+		f, found, err := sqldb.First(t, scanFailure, selectFailure, id)
+		if err == nil && !found {
+			err = outbox.NotFound("there is no failure %d", id)
+		}
+		return f, err
 	})
-	if err == nil && !found {
-		err = outbox.NotFound("there is no failure %d", id)
-	}
-	return f, err
 }
 
 // quarantinedAt joins cursors with the open failure of the event at which they stand.
@@ -180,8 +168,8 @@ type Span struct {
 // QuarantinedIn returns for each span the first failure that has quarantined a projection there since
 // its time; nil if none has.
 func (d *Database) QuarantinedIn(ctx context.Context, spans []Span) ([]*outbox.ProjectionFailure, error) {
-	found := make([]*outbox.ProjectionFailure, len(spans))
-	err := d.read(ctx, func(t *tx) error {
+	return sqldb.Reading(ctx, d, "read what is quarantined", func(t *sqldb.Tx) ([]*outbox.ProjectionFailure, error) {
+		found := make([]*outbox.ProjectionFailure, len(spans))
 		var b sqldb.Batch
 		for i, s := range spans {
 			b.Each(func(row sqldb.Row) error {
@@ -190,12 +178,8 @@ func (d *Database) QuarantinedIn(ctx context.Context, spans []Span) ([]*outbox.P
 				return err
 			}, selectQuarantinedIn, s.CampaignID, s.From, s.To, s.Since)
 		}
-		return t.RunAll(&b)
+		return found, t.RunAll(&b)
 	})
-	if err != nil {
-		return nil, fmt.Errorf("read what is quarantined: %w", err)
-	}
-	return found, nil
 }
 
 // quarantinesRead is how many open failures QuarantinedBetween looks through, the newest first, and
@@ -217,15 +201,10 @@ order by f.id desc`
 
 // QuarantinedBetween lists the failures between two times (microseconds) that set a projection aside, of
 // the latest open ones, the newest first.
-func (d *Database) QuarantinedBetween(ctx context.Context, from, until int64) (all []outbox.ProjectionFailure, err error) {
-	err = d.read(ctx, func(t *tx) (err error) {
-		all, err = sqldb.All(t, scanFailure, selectQuarantinedBetween, quarantinesRead, from, until)
-		return err
+func (d *Database) QuarantinedBetween(ctx context.Context, from, until int64) ([]outbox.ProjectionFailure, error) {
+	return sqldb.Reading(ctx, d, "read what is quarantined", func(t *sqldb.Tx) ([]outbox.ProjectionFailure, error) {
+		return sqldb.All(t, scanFailure, selectQuarantinedBetween, quarantinesRead, from, until)
 	})
-	if err != nil {
-		return nil, fmt.Errorf("read what is quarantined: %w", err)
-	}
-	return all, nil
 }
 
 const (
@@ -254,14 +233,14 @@ left join projection_cursors c on c.campaign_id = f.campaign_id and c.projection
 // QuarantineCauses lists by which errors projections are quarantined now, those in most campaigns first. more is
 // true if there are more errors than outbox.MaxQuarantineCauses, which are all that it looks at.
 func (d *Database) QuarantineCauses(ctx context.Context) (all []outbox.QuarantineCause, more bool, err error) {
-	err = d.read(ctx, func(t *tx) error {
+	all, err = sqldb.Reading(ctx, d, "list by which errors projections are quarantined", func(t *sqldb.Tx) ([]outbox.QuarantineCause, error) {
 		pairs, err := sqldb.Apart(t, 2, outbox.MaxQuarantineCauses+1, nextOpen)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		more = len(pairs) > outbox.MaxQuarantineCauses
 		pairs = pairs[:min(len(pairs), outbox.MaxQuarantineCauses)]
-		all = make([]outbox.QuarantineCause, len(pairs))
+		all := make([]outbox.QuarantineCause, len(pairs))
 		var b sqldb.Batch
 		for i, pair := range pairs {
 			each := quarantinesRead / len(pairs)
@@ -273,10 +252,10 @@ func (d *Database) QuarantineCauses(ctx context.Context) (all []outbox.Quarantin
 				return err
 			}, selectQuarantineCause, pair[0], pair[1], each)
 		}
-		return t.RunAll(&b)
+		return all, t.RunAll(&b)
 	})
 	if err != nil {
-		return nil, false, fmt.Errorf("list by which errors projections are quarantined: %w", err)
+		return nil, false, err
 	}
 	all = slices.DeleteFunc(all, func(q outbox.QuarantineCause) bool { return q.Campaigns == 0 })
 	slices.SortStableFunc(all, func(a, b outbox.QuarantineCause) int { return cmp.Compare(b.Campaigns, a.Campaigns) })
@@ -307,9 +286,8 @@ type QuarantinedAt struct {
 
 // Quarantined lists where a projection is quarantined, at most limit campaigns of all, or the named
 // ones; by errors with this fingerprint, empty for any.
-func (d *Database) Quarantined(ctx context.Context, projection, fingerprint string, limit int, campaigns ...string) (all []QuarantinedAt, err error) {
-	err = d.read(ctx, func(t *tx) error {
-		all = nil
+func (d *Database) Quarantined(ctx context.Context, projection, fingerprint string, limit int, campaigns ...string) ([]QuarantinedAt, error) {
+	return sqldb.Reading(ctx, d, fmt.Sprintf("list where projection %q is quarantined", projection), func(t *sqldb.Tx) (all []QuarantinedAt, err error) {
 		collect := func(row sqldb.Row) error {
 			var q QuarantinedAt
 			err := row.Scan(&q.CampaignID, &q.Seq, &q.Fingerprint)
@@ -323,10 +301,7 @@ func (d *Database) Quarantined(ctx context.Context, projection, fingerprint stri
 		for _, id := range campaigns {
 			b.Each(collect, quarantinedOfOne, projection, fingerprint, id)
 		}
-		return t.RunAll(&b)
+		err = t.RunAll(&b)
+		return all, err
 	})
-	if err != nil {
-		return nil, fmt.Errorf("list where projection %q is quarantined: %w", projection, err)
-	}
-	return all, nil
 }

@@ -18,7 +18,7 @@ from watermark_skips
 where campaign_id between $1 and $2`
 
 // marksBetween reads the marks of the campaigns from id first to id last.
-func (t *tx) marksBetween(first, last string) (map[string]SkipMarks, error) {
+func marksBetween(t sqldb.Reader, first, last string) (map[string]SkipMarks, error) {
 	all := make(map[string]SkipMarks)
 	err := t.Each(func(row sqldb.Row) error {
 		var campaign string
@@ -39,14 +39,10 @@ func (t *tx) marksBetween(first, last string) (map[string]SkipMarks, error) {
 // Position reads a campaign's watermark and marks in one snapshot.
 func (d *Database) Position(ctx context.Context, campaign string) (w Watermark, marks SkipMarks, err error) {
 	err = d.read(ctx, func(t *tx) error {
-		err := t.Each(func(row sqldb.Row) (err error) {
-			w, err = ScanWatermark(row)
-			return err
-		}, SelectWatermark, campaign)
-		if err != nil {
+		if w, _, err = sqldb.First(t, ScanWatermark, SelectWatermark, campaign); err != nil {
 			return err
 		}
-		all, err := t.marksBetween(campaign, campaign)
+		all, err := marksBetween(t, campaign, campaign)
 		marks = all[campaign]
 		return err
 	})
@@ -54,12 +50,8 @@ func (d *Database) Position(ctx context.Context, campaign string) (w Watermark, 
 }
 
 // PassedOver reads the skip marks of the campaigns from id first to id last.
-func (d *Database) PassedOver(ctx context.Context, first, last string) (all map[string]SkipMarks, err error) {
-	err = d.read(ctx, func(t *tx) (err error) {
-		all, err = t.marksBetween(first, last)
-		return err
-	})
-	return all, err
+func (d *Database) PassedOver(ctx context.Context, first, last string) (map[string]SkipMarks, error) {
+	return sqldb.Reading(ctx, d, "", func(t *sqldb.Tx) (map[string]SkipMarks, error) { return marksBetween(t, first, last) })
 }
 
 const insertMark = `

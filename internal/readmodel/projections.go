@@ -185,12 +185,8 @@ func (t *tx) oweEverything(p Projection, now int64) error {
 }
 
 // Missing returns the first of some tables that does not exist; nothing if all do.
-func (d *Database) Missing(ctx context.Context, tables []string) (missing string, err error) {
-	err = d.read(ctx, func(t *tx) error {
-		missing, err = t.missing(tables)
-		return err
-	})
-	return missing, err
+func (d *Database) Missing(ctx context.Context, tables []string) (string, error) {
+	return sqldb.Reading(ctx, d, "", func(t *sqldb.Tx) (string, error) { return (&tx{t}).missing(tables) })
 }
 
 func (t *tx) missing(tables []string) (string, error) {
@@ -319,12 +315,8 @@ func (d *Database) Versions(ctx context.Context) (map[string]string, error) {
 }
 
 func (d *Database) projectionVersions(ctx context.Context) (map[string]Version, error) {
-	versions := make(map[string]Version)
-	err := d.read(ctx, func(t *tx) error {
-		return t.Each(CollectVersions(versions), SelectVersions)
+	return sqldb.Reading(ctx, d, "read projection versions", func(t *sqldb.Tx) (map[string]Version, error) {
+		versions := make(map[string]Version)
+		return versions, t.Each(CollectVersions(versions), SelectVersions)
 	})
-	if err != nil {
-		return nil, fmt.Errorf("read projection versions: %w", err)
-	}
-	return versions, nil
 }

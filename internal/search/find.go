@@ -30,23 +30,22 @@ limit $3`
 // or CAMPAIGN/SEQ, an entity, a request, an error by its fingerprint or a part of it. Every lookup
 // uses an index and is bounded. Hidden values are not found; see outbox.EventFilter.
 func (s *Search) Find(ctx context.Context, a outbox.Asked, shown outbox.EventRedactor) ([]outbox.Finding, error) {
-	var found []outbox.Finding
 	text := a.Named()
 	if text == "" || len(text) > outbox.MaxIDLength {
-		return found, nil
+		return nil, nil
 	}
-	err := s.core.Journal().Read(ctx, func(t *store.Tx) error {
+	found, err := sqldb.Reading(ctx, s.core.Journal(), fmt.Sprintf("find %q", text), func(t *store.Tx) (found []outbox.Finding, err error) {
 		for _, look := range []func(*store.Tx, outbox.Asked, outbox.EventRedactor) ([]outbox.Finding, error){findCampaigns, findEvents, findEntity, findRequest} {
 			some, err := look(t, a, shown)
 			if err != nil {
-				return err
+				return nil, err
 			}
 			found = append(found, some...)
 		}
-		return nil
+		return found, nil
 	})
 	if err != nil {
-		return nil, fmt.Errorf("find %q: %w", text, err)
+		return nil, err
 	}
 	causes, err := s.findCauses(ctx, text, shown)
 	return append(found, causes...), err

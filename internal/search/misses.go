@@ -2,17 +2,16 @@ package search
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/sqldb"
 	"github.com/outboxweb/outboxweb/internal/store"
 )
 
 // Misses returns the values of a filter that nothing in the journal has: why a search is empty. Each lookup
 // uses an index and is bounded. Hidden values are not found; see outbox.EventFilter.
 func (s *Search) Misses(ctx context.Context, f outbox.EventFilter) ([]outbox.Miss, error) {
-	var all []outbox.Miss
-	err := s.core.Journal().Read(ctx, func(t *store.Tx) error {
+	return sqldb.Reading(ctx, s.core.Journal(), "find which values of a search exist", func(t *store.Tx) (all []outbox.Miss, err error) {
 		for _, m := range []struct {
 			field, value string
 			by           outbox.EventFilter
@@ -27,18 +26,14 @@ func (s *Search) Misses(ctx context.Context, f outbox.EventFilter) ([]outbox.Mis
 			m.by.Shown, m.by.Limit = f.Shown, 1
 			known, err := isKnown(t, m.by)
 			if err != nil {
-				return err
+				return nil, err
 			}
 			if !known {
 				all = append(all, outbox.Miss{Field: m.field, Value: m.value})
 			}
 		}
-		return nil
+		return all, nil
 	})
-	if err != nil {
-		return nil, fmt.Errorf("find which values of a search exist: %w", err)
-	}
-	return all, nil
 }
 
 // isKnown reports whether there is the campaign of a filter, or an event that it selects.

@@ -2,7 +2,6 @@ package search
 
 import (
 	"context"
-	"fmt"
 	"slices"
 
 	"github.com/outboxweb/outboxweb/internal/outbox"
@@ -50,18 +49,14 @@ func (s *Search) Values(ctx context.Context) (outbox.EventValues, error) {
 	return s.values.Get(ctx, func() (outbox.EventValues, error) { return s.readValues(context.WithoutCancel(ctx)) })
 }
 
-func (s *Search) readValues(ctx context.Context) (v outbox.EventValues, err error) {
-	err = s.core.Journal().Read(ctx, func(t *store.Tx) (err error) {
+func (s *Search) readValues(ctx context.Context) (outbox.EventValues, error) {
+	return sqldb.Reading(ctx, s.core.Journal(), "read the values of filters", func(t *store.Tx) (v outbox.EventValues, err error) {
 		if v.EventTypes, err = sqldb.All(t, sqldb.Column[string], selectTypesUsed, valuesShown); err != nil {
-			return err
+			return v, err
 		}
 		v.EntityTypes, err = sqldb.All(t, sqldb.Column[string], selectEntityTypesUsed, valuesLooked)
-		return err
+		slices.Sort(v.EntityTypes)
+		v.EntityTypes = v.EntityTypes[:min(len(v.EntityTypes), valuesShown)]
+		return v, err
 	})
-	if err != nil {
-		return v, fmt.Errorf("read the values of filters: %w", err)
-	}
-	slices.Sort(v.EntityTypes)
-	v.EntityTypes = v.EntityTypes[:min(len(v.EntityTypes), valuesShown)]
-	return v, nil
 }

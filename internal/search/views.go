@@ -18,15 +18,10 @@ order by name
 limit $3`
 
 // Views lists an owner's views of a list, by name.
-func (s *Search) Views(ctx context.Context, owner, list string) (views []outbox.View, err error) {
-	err = s.core.Journal().Read(ctx, func(t *store.Tx) (err error) {
-		views, err = sqldb.All(t, scanView, selectViews, owner, list, outbox.MaxViews)
-		return err
+func (s *Search) Views(ctx context.Context, owner, list string) ([]outbox.View, error) {
+	return sqldb.Reading(ctx, s.core.Journal(), "list views", func(t *store.Tx) ([]outbox.View, error) {
+		return sqldb.All(t, scanView, selectViews, owner, list, outbox.MaxViews)
 	})
-	if err != nil {
-		return nil, fmt.Errorf("list views: %w", err)
-	}
-	return views, nil
 }
 
 func scanView(row sqldb.Row) (v outbox.View, err error) {
