@@ -17,89 +17,34 @@ type source func(scan func(sqldb.Row) error, query string, args ...any) error
 // of it, and returns the watermark and the projections' positions at that moment. It fires no
 // triggers.
 func (c *Scratch) LoadLive(ctx context.Context, campaign string, tables ...string) (w Watermark, stands map[string]Position, err error) {
-	if c.model.Dialect.TempTables {
-		w, stands, err = c.loadLivePostgres(ctx, campaign, tables)
-	} else {
-		w, stands, err = c.loadLiveSQLite(ctx, campaign, tables)
-	}
-	if err != nil {
-		return w, nil, fmt.Errorf("copy the live rows of campaign %q: %w", campaign, err)
-	}
-	return w, stands, nil
-}
-
-func (c *Scratch) loadLiveSQLite(ctx context.Context, campaign string, tables []string) (w Watermark, stands map[string]Position, err error) {
-	live, err := c.model.Live(ctx)
-	if err != nil {
-		return w, nil, err
-	}
-	defer live.Close()
-	if w, _, err = live.Watermark(ctx, campaign); err != nil {
-		return w, nil, err
-	}
-	if stands, err = live.Positions(ctx, campaign); err != nil {
-		return w, nil, err
-	}
-	rows := func(scan func(sqldb.Row) error, query string, args ...any) error {
-		return live.each(ctx, scan, query, args...)
-	}
+	stands = make(map[string]Position)
 	err = c.within(sqldb.BeginCopy, func(t *tx) error {
-		return t.quietly(ctx, "", tables, func() error {
-			for _, table := range tables {
-				columns, err := c.columnsOf(table)
-				if err != nil {
-					return err
-				}
-				there, err := columnsBy(rows, sqliteColumns, table)
-				if err == nil {
-					err = refuseMissing(table, columns, there)
-				}
-				if err != nil {
-					return err
-				}
-				order, err := storedOrder(rows, table)
-				if err != nil {
-					return err
-				}
-				if _, err := t.stream(ctx, rows, table, columns, campaign, order); err != nil {
-					return err
-				}
+		from := source(t.Each)
+		if !t.Dialect().TempTables {
+			live, err := c.model.Live(ctx)
+			if err != nil {
+				return err
 			}
-			return nil
-		})
-	})
-	return w, stands, err
-}
-
-func (c *Scratch) loadLivePostgres(ctx context.Context, campaign string, tables []string) (w Watermark, stands map[string]Position, err error) {
-	err = c.within(sqldb.BeginCopy, func(t *tx) error {
-		stands = make(map[string]Position)
-		var b sqldb.Batch
-		b.Each(func(row sqldb.Row) (err error) {
+			defer live.Close()
+			from = func(scan func(sqldb.Row) error, query string, args ...any) error {
+				return live.each(ctx, scan, query, args...)
+			}
+		}
+		err := from(func(row sqldb.Row) (err error) {
 			w, err = ScanWatermark(row)
 			return err
 		}, SelectWatermark, campaign)
-		b.Each(collectStands(stands), selectStands, campaign)
-		if err := t.RunAll(&b); err != nil {
+		if err != nil {
+			return err
+		}
+		if err := from(collectStands(stands), selectStands, campaign); err != nil {
 			return err
 		}
 		return t.quietly(ctx, sqldb.Temporary, tables, func() error {
 			for _, table := range tables {
-				if err := ctx.Err(); err != nil {
+				if err := c.loadTable(ctx, t, from, table, campaign); err != nil {
 					return err
 				}
-				columns, err := c.columnsOf(table)
-				if err == nil {
-					err = t.fits(table, columns)
-				}
-				if err != nil {
-					return err
-				}
-				rows, err := c.transfer(t, t.Schema(), sqldb.Temporary, table, campaign)
-				if err != nil {
-					return err
-				}
-				c.grown += rows
 			}
 			return nil
 		})
@@ -107,7 +52,34 @@ func (c *Scratch) loadLivePostgres(ctx context.Context, campaign string, tables 
 	if err == nil {
 		err = c.analyze()
 	}
-	return w, stands, err
+	if err != nil {
+		return w, nil, fmt.Errorf("copy the live rows of campaign %q: %w", campaign, err)
+	}
+	return w, stands, nil
+}
+
+// loadTable copies the live rows of a campaign in one table into the transaction.
+func (c *Scratch) loadTable(ctx context.Context, t *tx, from source, table, campaign string) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	columns, err := c.columnsOf(table)
+	if err == nil {
+		err = t.fits(from, table, columns)
+	}
+	if err != nil {
+		return err
+	}
+	if t.Dialect().TempTables {
+		rows, err := c.transfer(t, t.Schema(), sqldb.Temporary, table, campaign)
+		c.grown += rows
+		return err
+	}
+	order, err := storedOrder(from, table)
+	if err == nil {
+		_, err = t.stream(ctx, from, table, columns, campaign, order)
+	}
+	return err
 }
 
 // transfer copies the rows of a campaign from a table of one schema to the same table of
@@ -197,11 +169,37 @@ func tuples(n, width int) string {
 	return b.String() + ")"
 }
 
-const (
-	sqliteColumns = `select name from pragma_table_xinfo($1) where hidden = 0 order by cid`
+// catalog is a query about a table, which is $1, of each database.
+type catalog struct{ sqlite, postgres string }
+
+// of is the query, and the table as it takes it. SQLite has no schemas.
+func (q catalog) of(d *sqldb.Dialect, schema, table string) (query, name string) {
+	if d.TempTables {
+		return q.postgres, qualified(schema, table)
+	}
+	return q.sqlite, table
+}
+
+// list reads a query of one column.
+func (q catalog) list(each source, d *sqldb.Dialect, schema, table string) (all []string, err error) {
+	query, name := q.of(d, schema, table)
+	err = each(func(row sqldb.Row) error {
+		one, err := sqldb.Column[string](row)
+		all = append(all, one)
+		return err
+	}, query, name)
+	if err != nil {
+		return nil, fmt.Errorf("look at table %q: %w", table, err)
+	}
+	return all, nil
+}
+
+// copiedColumns are the columns of a table that are copied.
+var copiedColumns = catalog{
+	sqlite: `select name from pragma_table_xinfo($1) where hidden = 0 order by cid`,
 
 	// Columns generated by the server are left out and drawn again.
-	postgresColumns = `
+	postgres: `
 select attname
 from pg_attribute
 where attrelid = to_regclass($1)
@@ -209,21 +207,17 @@ where attrelid = to_regclass($1)
   and not attisdropped
   and attgenerated = ''
   and attidentity <> 'a'
-order by attnum`
-)
+order by attnum`,
+}
 
 // columnsOf lists the copied columns of a scratch table.
 func (c *Scratch) columnsOf(table string) ([]string, error) {
 	if known := c.columns[table]; known != nil {
 		return known, nil
 	}
-	query, name := sqliteColumns, table
-	if c.model.Dialect.TempTables {
-		query, name = postgresColumns, qualified(sqldb.Temporary, table)
-	}
-	columns, err := columnsBy(c.Each, query, name)
+	columns, err := copiedColumns.list(c.Each, c.model.Dialect, sqldb.Temporary, table)
 	if err != nil {
-		return nil, fmt.Errorf("read the columns of table %q: %w", table, err)
+		return nil, err
 	}
 	for _, p := range c.projections {
 		columns = slices.DeleteFunc(columns, func(name string) bool { return slices.Contains(p.Drawn[table], name) })
@@ -232,13 +226,14 @@ func (c *Scratch) columnsOf(table string) ([]string, error) {
 	return columns, nil
 }
 
-const postgresKey = `
+// primaryKey are the columns of a table's primary key; only PostgreSQL is asked.
+var primaryKey = catalog{postgres: `
 select a.attname
 from pg_index i
 join pg_attribute a on a.attrelid = i.indrelid and a.attnum = any(i.indkey)
 where i.indrelid = to_regclass($1)
   and i.indisprimary
-order by array_position(cast(i.indkey as smallint[]), a.attnum)`
+order by array_position(cast(i.indkey as smallint[]), a.attnum)`}
 
 // keyOf lists the columns of a scratch table's primary key on PostgreSQL, or the physical row
 // position where it has none.
@@ -246,9 +241,9 @@ func (c *Scratch) keyOf(table string) ([]string, error) {
 	if known := c.keys[table]; known != nil {
 		return known, nil
 	}
-	key, err := columnsBy(c.Each, postgresKey, qualified(sqldb.Temporary, table))
+	key, err := primaryKey.list(c.Each, c.model.Dialect, sqldb.Temporary, table)
 	if err != nil {
-		return nil, fmt.Errorf("read the key of table %q: %w", table, err)
+		return nil, err
 	}
 	if len(key) == 0 {
 		key = []string{"ctid"}
@@ -257,33 +252,15 @@ func (c *Scratch) keyOf(table string) ([]string, error) {
 	return key, nil
 }
 
-func columnsBy(each source, query, table string) (columns []string, err error) {
-	err = each(func(row sqldb.Row) error {
-		var name string
-		err := row.Scan(&name)
-		columns = append(columns, name)
-		return err
-	}, query, table)
-	return columns, err
-}
-
 // fits refuses a live table that lacks a column of the scratch table: an older version of the
 // projection created it.
-func (t *tx) fits(table string, columns []string) error {
-	query, name := sqliteColumns, table
-	if t.Dialect().TempTables {
-		query, name = postgresColumns, qualified(t.Schema(), table)
-	}
-	live, err := columnsBy(t.Each, query, name)
+func (t *tx) fits(live source, table string, columns []string) error {
+	there, err := copiedColumns.list(live, t.Dialect(), t.Schema(), table)
 	if err != nil {
-		return fmt.Errorf("read the columns of table %q: %w", table, err)
+		return err
 	}
-	return refuseMissing(table, columns, live)
-}
-
-func refuseMissing(table string, columns, live []string) error {
 	for _, column := range columns {
-		if !slices.ContainsFunc(live, func(name string) bool { return strings.EqualFold(name, column) }) {
+		if !slices.ContainsFunc(there, func(name string) bool { return strings.EqualFold(name, column) }) {
 			return outbox.Conflict("table %q of the projections database has no column %q, which the projection's file gives it; add the column, or drop the table and restart, and rebuild", table, column)
 		}
 	}

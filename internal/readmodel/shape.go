@@ -9,11 +9,11 @@ import (
 	"github.com/outboxweb/outboxweb/internal/sqldb"
 )
 
-const (
-	sqliteShape = `select sql from sqlite_master where tbl_name = $1 and sql is not null order by type, name`
+var shape = catalog{
+	sqlite: `select sql from sqlite_master where tbl_name = $1 and sql is not null order by type, name`,
 
 	// Indexes and triggers are left out, since their definitions contain the schema.
-	postgresShape = `
+	postgres: `
 select attname || ' ' || format_type(atttypid, atttypmod) || case when attnotnull then ' not null' else '' end as part
 from pg_attribute
 where attrelid = to_regclass($1)
@@ -24,8 +24,8 @@ select pg_get_constraintdef(oid)
 from pg_constraint
 where conrelid = to_regclass($1)
   and contype in ('p', 'u', 'c', 'x')
-order by part`
-)
+order by part`,
+}
 
 // MadeOtherwise lists the tables of the Scratch that have another definition in the projections
 // database: another version of the projection's file created them, and they may refuse rows of
@@ -34,15 +34,11 @@ func (c *Scratch) MadeOtherwise(ctx context.Context, tables []string) ([]string,
 	var others []string
 	err := c.model.read(ctx, func(t *tx) error {
 		for _, table := range tables {
-			query, own, live := sqliteShape, table, table
-			if t.Dialect().TempTables {
-				query, own, live = postgresShape, qualified(sqldb.Temporary, table), qualified(t.Schema(), table)
-			}
-			wanted, err := columnsBy(c.Each, query, own)
+			wanted, err := shape.list(c.Each, t.Dialect(), sqldb.Temporary, table)
 			if err != nil {
 				return err
 			}
-			there, err := columnsBy(t.Each, query, live)
+			there, err := shape.list(t.Each, t.Dialect(), t.Schema(), table)
 			if err != nil {
 				return err
 			}

@@ -130,7 +130,7 @@ func (w *swapping) all(ctx context.Context, plan []Swap) error {
 	tables := tablesOf(plan)
 	return w.a.t.quietly(ctx, w.a.t.Schema(), tables, func() error {
 		for _, table := range tables {
-			if err := w.a.t.fits(table, w.scratch.columns[table]); err != nil {
+			if err := w.a.t.fits(w.a.t.Each, table, w.scratch.columns[table]); err != nil {
 				return err
 			}
 		}
