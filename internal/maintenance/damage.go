@@ -29,15 +29,21 @@ func (m *Maintenance) nameAfter(ctx context.Context, after string) (id string, e
 	return id, err
 }
 
-// oneByOne calls visit for each of the next campaigns after an id, at most limit. It is used
-// when data of one of them is unreadable. visit processes the campaign after an id and returns
-// that campaign's id, or an empty one at the end. When visit fails because of damage the next
-// campaign is visited. oneByOne returns the last id, empty at the end, and a CampaignError per
-// failed campaign.
-func (m *Maintenance) oneByOne(ctx context.Context, after string, limit int, visit func(after string) (string, error)) (last string, err error) {
+// visiting visits the next campaigns after an id, at most limit, and returns the last one's id, which is
+// empty at the end.
+type visiting func(after string, limit int) (last string, err error)
+
+// page calls visit for the next campaigns after an id, at most limit. When data of one of them is
+// unreadable it calls visit for each of them alone, and the error is a CampaignError per campaign for
+// which that fails because of damage.
+func (m *Maintenance) page(ctx context.Context, after string, limit int, visit visiting) (last string, err error) {
+	last, err = visit(after, limit)
+	if !errors.Is(err, outbox.ErrDamaged) {
+		return last, err
+	}
 	var damaged []error
 	for range limit {
-		id, err := visit(after)
+		id, err := visit(after, 1)
 		if errors.Is(err, outbox.ErrDamaged) {
 			cause := err
 			if id, err = m.nameAfter(ctx, after); err != nil {
@@ -53,4 +59,21 @@ func (m *Maintenance) oneByOne(ctx context.Context, after string, limit int, vis
 		}
 	}
 	return after, errors.Join(damaged...)
+}
+
+// pages calls visit for all campaigns, page by page. Unreadable ones are skipped; the error then is
+// outbox.ErrDamaged and names each.
+func (m *Maintenance) pages(ctx context.Context, visit visiting) error {
+	var damaged []error
+	for after := ""; ; {
+		last, err := m.page(ctx, after, campaignPage, visit)
+		if errors.Is(err, outbox.ErrDamaged) {
+			damaged = append(damaged, err)
+		} else if err != nil {
+			return err
+		}
+		if after = last; after == "" {
+			return errors.Join(damaged...)
+		}
+	}
 }

@@ -101,26 +101,21 @@ func (m *Maintenance) Reconcile(ctx context.Context) (outbox.Repaired, error) {
 // ReconcileNaming is Reconcile, and returns the names of the first campaigns that it changed,
 // at most most.
 func (m *Maintenance) ReconcileNaming(ctx context.Context, most int) (total outbox.Repaired, named []string, err error) {
-	var damaged []error
 	note := func(id string) {
 		if len(named) < most {
 			named = append(named, id)
 		}
 	}
-	for after := ""; ; {
-		last, found, err := m.reconcilePage(ctx, after, campaignPage, (*tx).tallyPage)
+	damaged := m.pages(ctx, func(after string, limit int) (string, error) {
+		last, found, err := m.reconcileTogether(ctx, after, limit, (*tx).tallyPage)
 		for _, f := range found {
 			total.Add(f.Repaired)
 			note(f.CampaignID)
 		}
-		if errors.Is(err, outbox.ErrDamaged) {
-			damaged = append(damaged, err)
-		} else if err != nil {
-			return total, named, fmt.Errorf("reconcile: %w", err)
-		}
-		if after = last; after == "" {
-			break
-		}
+		return last, err
+	})
+	if damaged != nil && !errors.Is(damaged, outbox.ErrDamaged) {
+		return total, named, fmt.Errorf("reconcile: %w", damaged)
 	}
 	err = m.adoptStrays(ctx, &total, note)
 	if err == nil {
@@ -132,27 +127,15 @@ func (m *Maintenance) ReconcileNaming(ctx context.Context, most int) (total outb
 	if total.Diverged > 0 {
 		m.core.Changed()
 	}
-	if err = cmp.Or(err, errors.Join(damaged...)); err != nil {
+	if err = cmp.Or(err, damaged); err != nil {
 		return total, named, fmt.Errorf("reconcile: %w", err)
 	}
 	return total, named, nil
 }
 
-// reconcilePage is Reconcile for the next campaigns after an id, with their rows counted by
+// reconcileTogether is Reconcile for the next campaigns after an id, with their rows counted by
 // count. It returns the id to continue from, empty at the end, and the repairs made before an
-// error, too. An error that is outbox.ErrDamaged concerns single campaigns, which are skipped.
-func (m *Maintenance) reconcilePage(ctx context.Context, after string, limit int, count counting) (last string, found []store.Found, err error) {
-	last, found, err = m.reconcileTogether(ctx, after, limit, count)
-	if errors.Is(err, outbox.ErrDamaged) {
-		last, err = m.oneByOne(ctx, after, limit, func(after string) (string, error) {
-			id, more, err := m.reconcileTogether(ctx, after, 1, count)
-			found = append(found, more...)
-			return id, err
-		})
-	}
-	return last, found, err
-}
-
+// error, too.
 func (m *Maintenance) reconcileTogether(ctx context.Context, after string, limit int, count counting) (last string, found []store.Found, err error) {
 	p, err := m.readPage(ctx, after, limit, count)
 	if err != nil || len(p.rows) == 0 {
@@ -300,7 +283,7 @@ limit $2`
 // skipped; the error then is outbox.ErrDamaged and names each.
 func (m *Maintenance) eachCampaignPage(ctx context.Context, visit func([]*store.CampaignRow, map[string]readmodel.Watermark) error) error {
 	var failed error // the error of visit
-	page := func(after string, limit int) (last string, err error) {
+	err := m.pages(ctx, func(after string, limit int) (last string, err error) {
 		p, err := m.readPage(ctx, after, limit, func(*tx, *page) error { return nil })
 		if err != nil || len(p.rows) == 0 {
 			return "", err
@@ -309,25 +292,8 @@ func (m *Maintenance) eachCampaignPage(ctx context.Context, visit func([]*store.
 			return "", sqldb.ErrEnough
 		}
 		return p.rows[len(p.rows)-1].ID, nil
-	}
-	var damaged []error
-	for after := ""; ; {
-		last, err := page(after, campaignPage)
-		if errors.Is(err, outbox.ErrDamaged) {
-			last, err = m.oneByOne(ctx, after, campaignPage, func(after string) (string, error) { return page(after, 1) })
-		}
-		switch {
-		case failed != nil:
-			return failed
-		case errors.Is(err, outbox.ErrDamaged):
-			damaged = append(damaged, err)
-		case err != nil:
-			return err
-		}
-		if after = last; after == "" {
-			return errors.Join(damaged...)
-		}
-	}
+	})
+	return cmp.Or(failed, err)
 }
 
 // suspects lists the campaigns of a page whose row, rows and watermark disagree. It reads

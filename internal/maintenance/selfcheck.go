@@ -38,7 +38,11 @@ const (
 // campaigns add to the drift that Summary reports.
 func (m *Maintenance) SelfCheck(ctx context.Context, at Round, campaigns int) (next Round, found []store.Found, err error) {
 	next = at
-	next.Campaign, found, err = m.reconcilePage(ctx, at.Campaign, campaigns, (*tx).tallySmall)
+	next.Campaign, err = m.page(ctx, at.Campaign, campaigns, func(after string, limit int) (string, error) {
+		last, more, err := m.reconcileTogether(ctx, after, limit, (*tx).tallySmall)
+		found = append(found, more...)
+		return last, err
+	})
 	if err == nil || errors.Is(err, outbox.ErrDamaged) {
 		more, laggingErr := m.checkLagging(ctx, &next)
 		found, err = append(found, more...), cmp.Or(laggingErr, m.core.ShortenWaits(ctx), err)
