@@ -34,15 +34,15 @@ var (
 	withDocuments    = "\nselect " + store.EventColumns("e.", "e.tags, e.metadata, e.payload, '', ''")
 )
 
-// positionWalk is a walk in the order of positions, of the entries that a condition selects; its
+// walkBy is a walk in the order of a key, of the entries of from that a condition selects; its
 // parameters begin at $4.
-func positionWalk(name, from, condition string, args ...any) eventWalk {
+func walkBy(name, from, key, condition string, args ...any) eventWalk {
 	query := `
 from ` + from + `
-where ` + condition + `e.position {>} $1
-  and e.position > $2
-  and e.position <= $3
-order by e.position{desc}
+where ` + condition + key + ` {>} $1
+  and ` + key + ` > $2
+  and ` + key + ` <= $3
+order by ` + key + `{desc}
 limit $` + fmt.Sprint(4+len(args))
 	return eventWalk{name: name, bare: sqldb.BothWays(withoutDocuments + query), whole: sqldb.BothWays(withDocuments + query),
 		args: args, probe: probePosition, exact: condition != ""}
@@ -63,52 +63,29 @@ where campaign_id = $2
   and seq >= $1
 order by seq
 limit 1`
-
-	ofCampaign = `
-from events e
-where e.campaign_id = $4
-  and e.seq {>} $1
-  and e.seq > $2
-  and e.seq <= $3
-order by e.seq{desc}
-limit $5`
 )
 
 // walkFor chooses the index that leaves the fewest events to look at.
 func walkFor(f outbox.EventFilter) eventWalk {
+	const events, position = "events e", "e.position"
 	switch {
 	case f.EventID != "":
-		return positionWalk("id", "events e", "e.event_id = $4\n  and ", f.EventID)
+		return walkBy("id", events, position, "e.event_id = $4\n  and ", f.EventID)
 	case f.EntityID != "": // a partial index serves only queries that repeat its condition
-		return positionWalk("entity", "events e", "e.entity_id = $4\n  and e.entity_id <> ''\n  and ", f.EntityID)
+		return walkBy("entity", events, position, "e.entity_id = $4\n  and e.entity_id <> ''\n  and ", f.EntityID)
 	case f.RequestID != "":
-		return positionWalk("request", "events e", "e.request_id = $4\n  and e.request_id <> ''\n  and ", f.RequestID)
-	case f.Tag != "":
+		return walkBy("request", events, position, "e.request_id = $4\n  and e.request_id <> ''\n  and ", f.RequestID)
+	case f.Tag != "": // the positions in the index of tags are those of the events
 		name, value := store.TagEntry(f.TagParts())
-		return taggedWalk(name, value)
+		return walkBy("tag", "event_tags t\njoin events e on e.position = t.position", "t.position", "t.name = $4\n  and t.value = $5\n  and ", name, value)
 	case f.CampaignID != "":
-		return eventWalk{name: "campaign", bare: sqldb.BothWays(withoutDocuments + ofCampaign), whole: sqldb.BothWays(withDocuments + ofCampaign),
-			args: []any{f.CampaignID}, probe: probeSeq, probeArgs: []any{f.CampaignID}, exact: true, bySeq: true}
+		w := walkBy("campaign", events, "e.seq", "e.campaign_id = $4\n  and ", f.CampaignID)
+		w.probe, w.probeArgs, w.bySeq = probeSeq, w.args, true
+		return w
 	case f.EventType != "":
-		return positionWalk("type", "events e", "e.event_type = $4\n  and ", f.EventType)
+		return walkBy("type", events, position, "e.event_type = $4\n  and ", f.EventType)
 	}
-	return positionWalk("all", "events e", "")
-}
-
-// taggedWalk walks the index of tags; the positions there are those of the events.
-func taggedWalk(name, value string) eventWalk {
-	query := `
-from event_tags t
-join events e on e.position = t.position
-where t.name = $4
-  and t.value = $5
-  and t.position {>} $1
-  and t.position > $2
-  and t.position <= $3
-order by t.position{desc}
-limit $6`
-	return eventWalk{name: "tag", bare: sqldb.BothWays(withoutDocuments + query), whole: sqldb.BothWays(withDocuments + query),
-		args: []any{name, value}, probe: probePosition, exact: true}
+	return walkBy("all", events, position, "")
 }
 
 // Events pages through the events of all campaigns that f selects, newest first unless
