@@ -64,14 +64,8 @@ func (r *parser) addDigest(statements [][]token) error {
 
 // orders reports whether a select has a top-level order by, not only one inside parentheses.
 func orders(tokens []token) bool {
-	depth := 0
-	for i, t := range tokens {
-		switch {
-		case t.text == "(":
-			depth++
-		case t.text == ")":
-			depth--
-		case depth == 0 && t.is("order") && next(tokens, i+1).is("by"):
+	for i, t := range outside(tokens) {
+		if t.is("order") && next(tokens, i+1).is("by") {
 			return true
 		}
 	}

@@ -17,10 +17,9 @@ func (h *handlerStatement) keepDigits(dialect string, t *table) {
 		}
 		return
 	}
-	writes, places := h.writes(t), make([]int, len(h.tokens))
+	writes, places := h.writes(t), slices.Clone(h.bound)
 	counted := make([]bool, len(h.args))
-	for i, token := range h.tokens {
-		places[i] = h.argument(token)
+	for i := range h.tokens {
 		text := castToText(h.tokens, i) || slices.ContainsFunc(writes, func(w write) bool {
 			return w.from <= i && i < w.to && t.isText(w.column) && h.joins(w)
 		})
@@ -41,12 +40,12 @@ func (h *handlerStatement) keepDigits(dialect string, t *table) {
 			h.args[arg].digits = false
 		}
 	}
-	h.SQL = assemble(dialect, h.tokens, func(i int) int {
-		if copied, is := copies[places[i]]; is {
-			return copied
+	for i, place := range places {
+		if copied, is := copies[place]; is {
+			places[i] = copied
 		}
-		return places[i]
-	})
+	}
+	h.SQL = assemble(dialect, h.tokens, places)
 }
 
 // castToText reports whether token i is all that is cast to text.

@@ -142,24 +142,14 @@ func readTable(tokens []token, i int) (*table, error) {
 	if open := next(tokens, i+1); open.text != "(" {
 		return nil, faultf(name.line, "create table %s must be followed by its columns in parentheses", name.text)
 	}
-	depth, start := 0, i+2
-	for j := i + 1; j < len(tokens); j++ {
-		switch {
-		case tokens[j].kind != punct:
-		case tokens[j].text == "(":
-			depth++
-		case tokens[j].text == ")":
-			depth--
-		}
-		if depth == 0 || depth == 1 && tokens[j].kind == punct && tokens[j].text == "," {
-			t.readItem(tokens[start:j])
-			start = j + 1
-		}
-		if depth == 0 {
-			return t, nil
-		}
+	all, end := items(tokens, i+2)
+	if end == len(tokens) {
+		return nil, faultf(name.line, "the parenthesis after create table %s is never closed", name.text)
 	}
-	return nil, faultf(name.line, "the parenthesis after create table %s is never closed", name.text)
+	for _, item := range all {
+		t.readItem(tokens[item[0]:item[1]])
+	}
+	return t, nil
 }
 
 // readItem parses one column or constraint.
@@ -171,23 +161,17 @@ func (t *table) readItem(item []token) {
 	if next(item, 0).oneOf("primary", "unique", "check", "foreign", "exclude") {
 		name = "" // a constraint of the table
 	}
-	depth := 0
-	for i, k := range item {
-		switch {
-		case k.text == "(":
-			depth++
-		case k.text == ")":
-			depth--
-		case depth > 0:
-		case k.is("primary") && next(item, i+1).is("key"), k.is("unique"), k.is("exclude"):
-			key := []string{name}
-			if name == "" {
-				key = listed(item, i+slices.IndexFunc(item[i:], func(t token) bool { return t.text == "(" }))
-			}
-			t.unique = append(t.unique, key)
-			if k.is("primary") {
-				t.key, primary = append(t.key, key...), true
-			}
+	for i, k := range outside(item) {
+		if !k.oneOf("unique", "exclude") && !(k.is("primary") && next(item, i+1).is("key")) {
+			continue
+		}
+		key := []string{name}
+		if name == "" {
+			key = listed(item, i+slices.IndexFunc(item[i:], func(t token) bool { return t.text == "(" }))
+		}
+		t.unique = append(t.unique, key)
+		if k.is("primary") {
+			t.key, primary = append(t.key, key...), true
 		}
 	}
 	if name == "" {

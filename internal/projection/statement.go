@@ -15,6 +15,7 @@ type Statement struct {
 	Line int    // its first line, from 1
 
 	tokens   []token
+	bound    []int    // for each token, the index of what it binds; -1 for one that is no binding
 	bindings []string // what $1…$n bind, as written, without !
 }
 
@@ -75,18 +76,18 @@ func (r *parser) compile(tokens []token, only ...string) (Statement, []value, er
 		args[n].required = args[n].required || v.required
 		bound[i] = n
 	}
-	st := Statement{SQL: assemble(r.dialect, tokens, func(i int) int { return bound[i] }), File: r.name, Line: tokens[0].line, tokens: tokens}
+	st := Statement{SQL: assemble(r.dialect, tokens, bound), File: r.name, Line: tokens[0].line, tokens: tokens, bound: bound}
 	for _, v := range args {
 		st.bindings = append(st.bindings, ":"+v.name)
 	}
 	return st, args, nil
 }
 
-// assemble writes a statement without comments, with $n+1 for each token whose argument is n, which is
-// negative for all others.
-func assemble(dialect string, tokens []token, argument func(i int) int) string {
+// assemble writes a statement without comments, with $n+1 for each token that binds n; see
+// Statement.bound.
+func assemble(dialect string, tokens []token, bound []int) string {
 	return joined(tokens, func(i int) string {
-		if n := argument(i); n >= 0 {
+		if n := bound[i]; n >= 0 {
 			return "$" + strconv.Itoa(n+1)
 		}
 		return spell(dialect, tokens, i)

@@ -1,6 +1,7 @@
 package projection
 
 import (
+	"iter"
 	"slices"
 	"strconv"
 )
@@ -41,7 +42,7 @@ func (s Statement) inserted(t *table, i int) []write {
 	}
 	var columns []string
 	if next(s.tokens, i).text == "(" {
-		names, end := s.items(i+1, nil)
+		names, end := items(s.tokens, i+1)
 		for _, n := range names {
 			columns = append(columns, next(s.tokens, n[0]).name())
 		}
@@ -55,7 +56,7 @@ func (s Statement) inserted(t *table, i int) []write {
 	switch {
 	case next(s.tokens, i).is("values"):
 		for tuple := 0; next(s.tokens, i+1).text == "("; tuple++ {
-			exprs, end := s.items(i+2, nil)
+			exprs, end := items(s.tokens, i+2)
 			all = append(all, paired(columns, exprs, write{tuple: tuple, free: true})...)
 			i = end + 1
 			if next(s.tokens, i).text != "," {
@@ -63,7 +64,7 @@ func (s Statement) inserted(t *table, i int) []write {
 			}
 		}
 	case next(s.tokens, i).is("select"):
-		exprs, _ := s.items(i+1, []string{"from", "where", "on", "returning", "union", "group", "order", "limit"})
+		exprs, _ := items(s.tokens, i+1, "from", "where", "on", "returning", "union", "group", "order", "limit")
 		all = paired(columns, exprs, write{})
 	}
 	return all
@@ -80,24 +81,37 @@ func paired(columns []string, exprs [][2]int, like write) []write {
 }
 
 // items splits the tokens from i at commas, up to the closing parenthesis or a keyword of stop, and
-// returns where that is.
-func (s Statement) items(i int, stop []string) (all [][2]int, end int) {
-	depth, start := 0, i
-	for ; i < len(s.tokens); i++ {
-		t := s.tokens[i]
-		switch {
-		case t.kind == punct && t.text == "(":
-			depth++
-		case t.kind == punct && t.text == ")" && depth > 0:
-			depth--
-		case depth > 0:
+// returns where that is; the number of tokens if it is not there.
+func items(tokens []token, i int, stop ...string) (all [][2]int, end int) {
+	start := i
+	for n, t := range outside(tokens[i:]) {
+		switch at := i + n; {
 		case t.kind == punct && t.text == ")", t.oneOf(stop...):
-			return append(all, [2]int{start, i}), i
+			return append(all, [2]int{start, at}), at
 		case t.kind == punct && t.text == ",":
-			all, start = append(all, [2]int{start, i}), i+1
+			all, start = append(all, [2]int{start, at}), at+1
 		}
 	}
-	return append(all, [2]int{start, i}), i
+	return append(all, [2]int{start, len(tokens)}), len(tokens)
+}
+
+// outside visits the tokens that are not in parentheses, and a closing one that none of them opens.
+func outside(tokens []token) iter.Seq2[int, token] {
+	return func(yield func(int, token) bool) {
+		depth := 0
+		for i, t := range tokens {
+			switch {
+			case t.kind == punct && t.text == "(":
+				depth++
+			case t.kind == punct && t.text == ")" && depth > 0:
+				depth--
+			default:
+				if depth == 0 && !yield(i, t) {
+					return
+				}
+			}
+		}
+	}
 }
 
 // assigned lists the columns of each set clause.
@@ -107,7 +121,7 @@ func (s Statement) assigned() []write {
 		if !t.is("set") {
 			continue
 		}
-		exprs, _ := s.items(i+1, []string{"where", "from", "returning", "on"})
+		exprs, _ := items(s.tokens, i+1, "where", "from", "returning", "on")
 		for _, e := range exprs {
 			equals := e[0] + slices.IndexFunc(s.tokens[e[0]:e[1]], func(t token) bool { return t.text == "=" })
 			for _, left := range s.tokens[e[0]:max(e[0], equals)] { // one column, or (a, b)
@@ -135,23 +149,11 @@ func (s Statement) compared() []write {
 	return all
 }
 
-// argument is the index of what a binding token binds; -1 for any other token.
-func (h *handlerStatement) argument(t token) int {
-	if t.kind != binding {
-		return -1
-	}
-	v, err := parseBinding(t.text)
-	if err != nil {
-		return -1
-	}
-	return slices.IndexFunc(h.args, func(a value) bool { return a.from == v.from && a.path == v.path })
-}
-
 // within lists the arguments that an expression binds.
 func (h *handlerStatement) within(w write) []int {
 	var all []int
-	for _, t := range h.tokens[w.from:w.to] {
-		if n := h.argument(t); n >= 0 {
+	for _, n := range h.bound[w.from:w.to] {
+		if n >= 0 {
 			all = append(all, n)
 		}
 	}
@@ -167,7 +169,7 @@ func (h *handlerStatement) expression(dialect string, w write, n int) (sql strin
 	ok = true
 	sql = joined(h.tokens[w.from:w.to], func(i int) string {
 		t := h.tokens[w.from+i]
-		if arg := h.argument(t); arg >= 0 {
+		if arg := h.bound[w.from+i]; arg >= 0 {
 			at := slices.Index(args, arg)
 			if at < 0 {
 				at, args = len(args), append(args, arg)
