@@ -118,21 +118,11 @@ func (r *reading) graphRows(table string, columns ...string) (rows []graphRow, t
 	}
 	found, err := r.rows(selectRows, tab, []byte{}, r.seq, outbox.GraphRows)
 	for i, s := range found {
-		row := graphRow{order: i}
-		cells := s.cells
-		if s.seq == r.seq && s.seq > r.base {
-			was, err := r.before(s)
-			switch {
-			case err != nil:
-				return nil, 0, err
-			case cells == nil:
-				row.kind, cells = outbox.RowRemoved, was
-			case was == nil:
-				row.kind = outbox.RowAdded
-			default:
-				row.kind = outbox.RowChanged
-			}
+		kind, cells, _, err := r.change(s)
+		if err != nil {
+			return nil, 0, err
 		}
+		row := graphRow{order: i, kind: kind}
 		for j, name := range columns {
 			if at := slices.Index(r.log.tables[tab].Columns, name); at < len(cells) {
 				row.values[j] = cells[at].value

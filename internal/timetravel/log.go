@@ -56,13 +56,10 @@ type changeLog struct {
 
 	// of the goroutine that appends
 	known   map[string]int64 // ids of rows by table and key
-	latest  map[int64]*version
+	latest  map[int64][]cell // of rows by id; without cells the row is not there
 	copies  map[string]int64 // how many equal rows there are, of tables without a key
 	longest int64            // the last id of a long value
 }
-
-// version is a row's cells after an event; without cells the row is not there.
-type version struct{ cells []cell }
 
 func openLog(ctx context.Context, tables []projection.Shape) (*changeLog, error) {
 	db, err := sql.Open("sqlite", logURL)
@@ -75,7 +72,7 @@ func openLog(ctx context.Context, tables []projection.Shape) (*changeLog, error)
 		db.Close()
 		return nil, fmt.Errorf("open a file for row changes: %w", err)
 	}
-	return &changeLog{db: db, tables: tables, seq: -1, known: map[string]int64{}, latest: map[int64]*version{}, copies: map[string]int64{}}, nil
+	return &changeLog{db: db, tables: tables, seq: -1, known: map[string]int64{}, latest: map[int64][]cell{}, copies: map[string]int64{}}, nil
 }
 
 func (l *changeLog) close() error { return l.db.Close() }
@@ -204,7 +201,7 @@ type touched struct {
 	id     int64 // 0 for a row that was never there
 	sort   []byte
 	key    []json.RawMessage
-	before *version
+	before []cell // nil if it was not there
 	cells  []cell
 	there  bool
 }
@@ -306,7 +303,7 @@ func (a *appending) row(key []json.RawMessage, sort []byte) (*touched, error) {
 	if row := a.open[string(sort)]; row != nil {
 		return row, nil
 	}
-	row := &touched{sort: sort, key: key, before: &version{}}
+	row := &touched{sort: sort, key: key}
 	handle := string(rune(a.table)) + string(sort)
 	row.id = a.log.known[handle]
 	if row.id == 0 {
@@ -322,26 +319,26 @@ func (a *appending) row(key []json.RawMessage, sort []byte) (*touched, error) {
 			return nil, err
 		}
 	}
-	row.cells, row.there = row.before.cells, row.before.cells != nil
+	row.cells, row.there = row.before, row.before != nil
 	a.open[string(sort)] = row
 	a.order = append(a.order, row)
 	return row, nil
 }
 
-func (a *appending) last(row int64) (*version, error) {
-	if v := a.log.latest[row]; v != nil {
-		return v, nil
+// last returns the cells of the row's last version.
+func (a *appending) last(row int64) ([]cell, error) {
+	if cells, known := a.log.latest[row]; known {
+		return cells, nil
 	}
 	var text []byte
-	v := &version{}
 	err := a.query(&text, `select cells from versions where row = $1 order by seq desc limit 1`, row)
-	if errors.Is(err, sql.ErrNoRows) {
-		return v, nil
+	if errors.Is(err, sql.ErrNoRows) || err == nil && text == nil {
+		return nil, nil
 	}
-	if err == nil && text != nil {
-		v.cells, err = decodeCells(text)
+	if err != nil {
+		return nil, err
 	}
-	return v, err
+	return decodeCells(text)
 }
 
 // flush stores the versions that the event has made.
@@ -357,12 +354,12 @@ func (a *appending) flush() error {
 }
 
 func (a *appending) save(row *touched) error {
-	was := row.before.cells != nil
+	was := row.before != nil
 	changed := was != row.there
 	if was && row.there {
 		for i := range row.cells {
-			if row.cells[i].same(&row.before.cells[i]) {
-				row.cells[i] = row.before.cells[i]
+			if row.cells[i].same(&row.before[i]) {
+				row.cells[i] = row.before[i]
 			} else {
 				changed = true
 			}
@@ -374,11 +371,10 @@ func (a *appending) save(row *touched) error {
 	if err := a.saveKey(row, was); err != nil {
 		return err
 	}
-	now := &version{}
+	var now []cell
 	var text any
 	if row.there {
-		now.cells = row.cells
-		text = string(encodeCells(row.cells))
+		now, text = row.cells, string(encodeCells(row.cells))
 	}
 	a.log.latest[row.id] = now
 	return a.exec(`insert into versions (row, seq, cells) values ($1, $2, $3)`, row.id, a.seq, text)

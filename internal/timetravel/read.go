@@ -108,7 +108,7 @@ func (r *reading) rows(query string, args ...any) ([]stored, error) {
 
 // table reads rows of a table after the key of one of them.
 func (r *reading) table(tab int, after []byte, limit int) (outbox.ModelTable, error) {
-	t := r.empty(tab)
+	t := emptyTable(r.log.tables[tab], outbox.SourceReplay)
 	found, err := r.rows(selectRows, tab, after, r.seq, limit+1)
 	if err != nil {
 		return t, err
@@ -120,10 +120,15 @@ func (r *reading) table(tab int, after []byte, limit int) (outbox.ModelTable, er
 	return t, r.fill(&t, found)
 }
 
-func (r *reading) empty(tab int) outbox.ModelTable {
-	shape := r.log.tables[tab]
+// isCell reports whether a column is among the cells of a row, beside its key.
+func isCell(shape projection.Shape, name string) bool {
+	return name != "campaign_id" && (shape.Keyless || !slices.Contains(shape.Key, name))
+}
+
+// emptyTable is a table without its rows.
+func emptyTable(shape projection.Shape, source string) outbox.ModelTable {
 	columns := slices.DeleteFunc(slices.Clone(shape.Columns), func(name string) bool { return name == "campaign_id" })
-	return outbox.ModelTable{Projection: shape.Projection, Name: shape.Table, Columns: columns, Source: outbox.SourceReplay, Rows: []outbox.ModelRow{}}
+	return outbox.ModelTable{Projection: shape.Projection, Name: shape.Table, Columns: columns, Source: source, Rows: []outbox.ModelRow{}}
 }
 
 func (r *reading) fill(t *outbox.ModelTable, found []stored) error {
@@ -151,7 +156,7 @@ func (r *reading) changes(limit int) ([]outbox.ModelTable, error) {
 		if n < 0 {
 			n = len(found)
 		}
-		t := r.empty(found[0].tab)
+		t := emptyTable(r.log.tables[found[0].tab], outbox.SourceReplay)
 		t.More = more && n == len(found)
 		if err := r.fill(&t, found[:n]); err != nil {
 			return nil, err
@@ -182,6 +187,24 @@ func (r *reading) before(s stored) ([]cell, error) {
 	return found[0].cells, nil
 }
 
+// change tells what the event did to a row, nothing if it did not change it, with the row's cells after
+// the event and before it. Of a removed row both are those before.
+func (r *reading) change(s stored) (kind string, now, was []cell, err error) {
+	if s.seq != r.seq || s.seq <= r.base {
+		return "", s.cells, nil, nil
+	}
+	was, err = r.before(s)
+	switch {
+	case err != nil:
+		return "", nil, nil, err
+	case s.cells == nil:
+		return outbox.RowRemoved, was, was, nil
+	case was == nil:
+		return outbox.RowAdded, s.cells, nil, nil
+	}
+	return outbox.RowChanged, s.cells, was, nil
+}
+
 // show makes what readers see of a row, beside the one before the event.
 func (r *reading) show(s stored) (row outbox.ModelRow, err error) {
 	shape := r.log.tables[s.tab]
@@ -189,22 +212,13 @@ func (r *reading) show(s stored) (row outbox.ModelRow, err error) {
 	if row.Previous, row.Following, err = r.around(s.id); err != nil {
 		return row, err
 	}
-	now, was := s.cells, []cell(nil)
-	if s.seq == r.seq && s.seq > r.base {
-		if was, err = r.before(s); err != nil {
-			return row, err
-		}
-		switch {
-		case now == nil:
-			row.Kind, now = outbox.RowRemoved, was
-		case was == nil:
-			row.Kind = outbox.RowAdded
-		default:
-			row.Kind = outbox.RowChanged
-		}
+	kind, now, was, err := r.change(s)
+	if err != nil {
+		return row, err
 	}
+	row.Kind = kind
 	for i, name := range shape.Columns {
-		if i >= len(now) || name == "campaign_id" || !shape.Keyless && slices.Contains(shape.Key, name) {
+		if i >= len(now) || !isCell(shape, name) {
 			continue
 		}
 		c := r.cell(name, &now[i])

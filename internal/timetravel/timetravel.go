@@ -298,7 +298,7 @@ func (r *reading) oneRow(m *outbox.ReadModel, name string) error {
 	if err := r.tx.QueryRowContext(r.ctx, `select tab from row_keys where name = $1`, name).Scan(&tab); err != nil {
 		return outbox.NotFound("this campaign has no such row")
 	}
-	t := r.empty(tab)
+	t := emptyTable(r.log.tables[tab], outbox.SourceReplay)
 	s, err := r.version(name, r.seq)
 	if err == nil && (s.cells != nil || s.seq == r.seq) {
 		err = r.fill(&t, []stored{s})
@@ -316,11 +316,9 @@ func (t *Travel) Changes(ctx context.Context, campaign string, seq int64, wait t
 	err = t.with(ctx, wait, campaign, seq, func(h *history, r *reading, _ int64) (err error) {
 		tables, err = r.changes(outbox.MaxModelRows)
 		m := outbox.ReadModel{Seq: r.seq, Standings: h.standings()}
-		for i, shape := range r.log.tables {
+		for _, shape := range r.log.tables {
 			if _, failed := m.FailedBy(shape.Projection); failed {
-				t := r.empty(i)
-				t.Source = outbox.SourceUnknown
-				tables = append(tables, t)
+				tables = append(tables, emptyTable(shape, outbox.SourceUnknown))
 			}
 		}
 		return err
@@ -371,15 +369,14 @@ func (t *Travel) Live(ctx context.Context, campaign string) (outbox.ReadModel, e
 }
 
 func liveTable(rows projection.TableRows) outbox.ModelTable {
-	t := (&reading{log: &changeLog{tables: []projection.Shape{rows.Shape}}}).empty(0)
-	t.Source, t.More = outbox.SourceLive, rows.More
+	t := emptyTable(rows.Shape, outbox.SourceLive)
+	t.More = rows.More
 	for _, cells := range rows.Rows {
 		row := outbox.ModelRow{Key: keyFields(rows.Shape, rows.KeyOf(cells)), Cells: []outbox.ModelCell{}}
 		for i, name := range rows.Columns {
-			if name == "campaign_id" || !rows.Keyless && slices.Contains(rows.Key, name) {
-				continue
+			if isCell(rows.Shape, name) {
+				row.Cells = append(row.Cells, outbox.ModelCell{Name: name, Value: cells[i]})
 			}
-			row.Cells = append(row.Cells, outbox.ModelCell{Name: name, Value: cells[i]})
 		}
 		t.Rows = append(t.Rows, row)
 	}
