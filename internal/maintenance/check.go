@@ -81,8 +81,7 @@ func (m *Maintenance) checkSequences(ctx context.Context, r *outbox.CheckReport)
 		err := d.Read(ctx, func(t *sqldb.Tx) error {
 			behind, err := t.BehindIdentities()
 			for _, i := range behind {
-				r.Violations = append(r.Violations, outbox.Violation{Invariant: outbox.InvariantSequence, Detail: fmt.Sprintf(
-					"the sequence of %s.%s in the %s database is at %d, below %d, as after a copy of the table; restart the servers, or run: %s", i.Table, i.Column, d.Name, i.Drawn, i.Highest, i.Raise())})
+				r.Add(outbox.InvariantSequence, "", 0, "the sequence of %s.%s in the %s database is at %d, below %d, as after a copy of the table; restart the servers, or run: %s", i.Table, i.Column, d.Name, i.Drawn, i.Highest, i.Raise())
 			}
 			return err
 		})
@@ -101,11 +100,11 @@ func unreadable(r *outbox.CheckReport, about string, err error) {
 		}
 		return
 	}
-	v := outbox.Violation{Invariant: outbox.InvariantReadable, Detail: about + " cannot be read: " + err.Error()}
 	if one, ok := errors.AsType[*store.CampaignError](err); ok {
-		v.CampaignID, v.Detail = one.CampaignID, "cannot be read: "+one.Err.Error()
+		r.Add(outbox.InvariantReadable, one.CampaignID, 0, "cannot be read: %v", one.Err)
+		return
 	}
-	r.Violations = append(r.Violations, v)
+	r.Add(outbox.InvariantReadable, "", 0, "%s cannot be read: %v", about, err)
 }
 
 // checkPages lists the damaged pages of a database file. A PostgreSQL server detects its own
@@ -114,7 +113,7 @@ func checkPages(ctx context.Context, d *sqldb.DB, report *outbox.CheckReport) er
 	found, err := d.DamagedPages(ctx)
 	for _, line := range found {
 		if line != "ok" && !strings.HasPrefix(line, "***") {
-			report.Violations = append(report.Violations, outbox.Violation{Invariant: outbox.InvariantReadable, Detail: fmt.Sprintf("the %s database: %s", d.Name, line)})
+			report.Add(outbox.InvariantReadable, "", 0, "the %s database: %s", d.Name, line)
 			if errors.Is(err, outbox.ErrDamaged) {
 				err = nil // the line says where
 			}
@@ -154,11 +153,11 @@ func (m *Maintenance) checkUntilStill(ctx context.Context, id string, report *ou
 		// A fence above the campaign's epoch belongs to an action that has yet to commit, or never
 		// did.
 		moving := leased || before.FenceEpoch > found.epoch
-		if after == before && (!moving || len(found.violations) == 0) || try == checkTries-1 && !leased {
+		if after == before && (!moving || len(found.report.Violations) == 0) || try == checkTries-1 && !leased {
 			report.Checked["events"] += found.events
 			report.Checked["rows"] += found.rows
 			report.Checked["skips"] += found.skips
-			report.Violations = append(report.Violations, found.violations...)
+			report.Violations = append(report.Violations, found.report.Violations...)
 			return nil
 		}
 	}
@@ -171,11 +170,11 @@ type finding struct {
 	campaign     string
 	events, rows int64
 	skips, epoch int64
-	violations   []outbox.Violation
+	report       outbox.CheckReport
 }
 
 func (f *finding) add(invariant outbox.Invariant, seq int64, format string, args ...any) {
-	f.violations = append(f.violations, outbox.Violation{Invariant: invariant, CampaignID: f.campaign, Seq: seq, Detail: fmt.Sprintf(format, args...)})
+	f.report.Add(invariant, f.campaign, seq, format, args...)
 }
 
 func (m *Maintenance) checkCampaign(ctx context.Context, id string, w readmodel.Watermark, marks readmodel.SkipMarks) (*finding, bool, error) {

@@ -200,18 +200,15 @@ func (f *finding) checkApplied(c *store.CampaignRow, w readmodel.Watermark) {
 
 // checkStrays looks for campaigns without a row in campaigns.
 func (m *Maintenance) checkStrays(ctx context.Context, report *outbox.CheckReport) error {
-	found := func(invariant outbox.Invariant, id, detail string) {
-		report.Violations = append(report.Violations, outbox.Violation{Invariant: invariant, CampaignID: id, Detail: detail})
-	}
 	err := m.eachStray(ctx, func(strays []stray) error {
 		for _, x := range strays {
 			switch {
 			case x.events:
-				found(outbox.InvariantCampaignRow, x.id, "the campaign has events but no row in campaigns; outboxweb gaps --repair adds one")
+				report.Add(outbox.InvariantCampaignRow, x.id, 0, "the campaign has events but no row in campaigns; outboxweb gaps --repair adds one")
 			case x.applied:
-				found(outbox.InvariantWatermarkBound, x.id, "the projections have a campaign that is not in the journal")
+				report.Add(outbox.InvariantWatermarkBound, x.id, 0, "the projections have a campaign that is not in the journal")
 			default:
-				found(outbox.InvariantRowEvent, x.id, "there are rows of a campaign that is not in the journal")
+				report.Add(outbox.InvariantRowEvent, x.id, 0, "there are rows of a campaign that is not in the journal")
 			}
 		}
 		return nil
@@ -228,23 +225,20 @@ func (m *Maintenance) CheckTables(ctx context.Context, tables []string, report *
 	for _, table := range tables {
 		missing, err := m.core.ReadModel().Missing(ctx, []string{table})
 		if missing != "" {
-			report.Violations = append(report.Violations, outbox.Violation{Invariant: outbox.InvariantReadModelTable, Detail: fmt.Sprintf(
-				"table %s is missing; a running worker makes its projection's tables again within half a minute, and a replay fills them", table)})
+			report.Add(outbox.InvariantReadModelTable, "", 0, "table %s is missing; a running worker makes its projection's tables again within half a minute, and a replay fills them", table)
 			continue
 		}
 		if err != nil {
 			return fmt.Errorf("look for table %q: %w", table, err)
 		}
-		var ids []string
-		err = m.core.ReadModel().Read(ctx, func(t *sqldb.Tx) (err error) {
-			ids, err = sqldb.All(t, sqldb.Column[string], `
+		ids, err := sqldb.Reading(ctx, m.core.ReadModel(), fmt.Sprintf("look for campaigns in table %q", table), func(t *sqldb.Tx) ([]string, error) {
+			return sqldb.All(t, sqldb.Column[string], `
 select distinct r.campaign_id
 from `+readmodel.QuoteName(table)+` r
 where not exists (select 1 from projection_watermarks w where w.campaign_id = r.campaign_id and w.applied_seq > 0)`)
-			return err
 		})
 		if err != nil {
-			return fmt.Errorf("look for campaigns in table %q: %w", table, err)
+			return err
 		}
 		slices.SortFunc(ids, strings.Compare)
 		if err := m.checkKnown(ctx, table, ids, report); err != nil {
@@ -259,25 +253,17 @@ var engineTables = []string{"projection_cursors", "failures", "watermark_skips"}
 
 func (m *Maintenance) checkKnown(ctx context.Context, table string, ids []string, report *outbox.CheckReport) error {
 	for page := range slices.Chunk(ids, campaignPage) {
-		var known map[string]*store.CampaignRow
-		err := m.read(ctx, func(t *tx) (err error) {
-			known, err = t.Campaigns(page)
-			return err
-		})
+		known, err := sqldb.Reading(ctx, m.core.Journal(), "", func(t *store.Tx) (map[string]*store.CampaignRow, error) { return t.Campaigns(page) })
 		if err != nil {
 			return err
 		}
 		for _, id := range page {
-			detail := ""
 			switch {
 			case known[id] == nil:
-				detail = "table %s has rows of a campaign that is not in the journal"
+				report.Add(outbox.InvariantUnknownCampaign, id, 0, "table %s has rows of a campaign that is not in the journal", table)
 			case !slices.Contains(engineTables, table):
-				detail = "table %s has rows of a campaign of which no event was applied"
-			default:
-				continue
+				report.Add(outbox.InvariantUnknownCampaign, id, 0, "table %s has rows of a campaign of which no event was applied", table)
 			}
-			report.Violations = append(report.Violations, outbox.Violation{Invariant: outbox.InvariantUnknownCampaign, CampaignID: id, Detail: fmt.Sprintf(detail, table)})
 		}
 	}
 	return nil

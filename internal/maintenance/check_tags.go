@@ -118,15 +118,10 @@ func (t *tx) checkIndexed(events []outbox.Event, report *outbox.CheckReport) err
 	report.Checked["tags"] += int64(len(entries))
 	for _, e := range entries {
 		if !e.found {
-			tagIndex(report, e.event, "the index of tags lacks the event's tag %q with the value %q", e.name, e.value)
+			report.Add(outbox.InvariantTagIndex, e.event.CampaignID, e.event.Seq, "the index of tags lacks the event's tag %q with the value %q", e.name, e.value)
 		}
 	}
 	return nil
-}
-
-// tagIndex adds a violation of the tag index; e may be unknown to the journal.
-func tagIndex(r *outbox.CheckReport, e *outbox.Event, format string, args ...any) {
-	r.Violations = append(r.Violations, outbox.Violation{Invariant: outbox.InvariantTagIndex, CampaignID: e.CampaignID, Seq: e.Seq, Detail: fmt.Sprintf(format, args...)})
 }
 
 // taggedEvent is an entry of event_tags and the event at its position.
@@ -162,9 +157,9 @@ func (t *tx) checkEntriesAfter(after taggedEvent, report *outbox.CheckReport) (t
 		e := &found.event
 		switch {
 		case e.CampaignID == "":
-			tagIndex(report, e, "the index of tags has an event at position %d that is not in the journal, with the tag %q", found.position, found.name)
+			report.Add(outbox.InvariantTagIndex, "", 0, "the index of tags has an event at position %d that is not in the journal, with the tag %q", found.position, found.name)
 		case e.EventType != found.eventType || !indexedTags(e.Tags)[found.indexedTag]:
-			tagIndex(report, e, "the index of tags says that the event is a %s with the tag %q and the value %q; it is not", found.eventType, found.name, found.value)
+			report.Add(outbox.InvariantTagIndex, e.CampaignID, e.Seq, "the index of tags says that the event is a %s with the tag %q and the value %q; it is not", found.eventType, found.name, found.value)
 		}
 	}
 	return *entries[len(entries)-1], nil

@@ -1,5 +1,7 @@
 package outbox
 
+import "fmt"
+
 // CheckReport is the result of checking both databases.
 type CheckReport struct {
 	OK         bool             `json:"ok"`
@@ -9,6 +11,11 @@ type CheckReport struct {
 	// behind, and that were compared with no replay.
 	NotCompared []NotCompared `json:"not_compared"`
 	NotLoaded   []string      `json:"not_loaded,omitempty"` // projections that events are applied with, and that the replay did not have
+}
+
+// Add adds a violation; the seq is 0, and the campaign empty, for one that is of none.
+func (r *CheckReport) Add(invariant Invariant, campaign string, seq int64, format string, args ...any) {
+	r.Violations = append(r.Violations, Violation{Invariant: invariant, CampaignID: campaign, Seq: seq, Detail: fmt.Sprintf(format, args...)})
 }
 
 // Invariant names a checked property; see Invariants.

@@ -267,8 +267,7 @@ func (rs *Runs) checkBehind(ctx context.Context, report *outbox.CheckReport) err
 	}
 	slices.SortStableFunc(found, func(a, b behindCursor) int { return cmp.Compare(a.campaign, b.campaign) })
 	for _, c := range found {
-		report.Violations = append(report.Violations, outbox.Violation{Invariant: outbox.InvariantReplayOwed, CampaignID: c.campaign, Seq: c.seq,
-			Detail: fmt.Sprintf("projection %q is behind since event %d, and no run is catching it up; start a replay", c.projection, c.seq)})
+		report.Add(outbox.InvariantReplayOwed, c.campaign, c.seq, "projection %q is behind since event %d, and no run is catching it up; start a replay", c.projection, c.seq)
 	}
 	return nil
 }
