@@ -162,8 +162,7 @@ func (a *ApplyTx) standing(projection, campaign string) (standing, error) {
 		c.seq = c.mark.AppliedSeq
 	}
 	c.atLevel = c.seq == c.mark.AppliedSeq
-	versions := make(map[string]Version)
-	err = a.t.Each(CollectVersions(versions), SelectVersions)
+	versions, err := versionsIn(a.t)
 	c.forAll = versions[projection].Pause
 	return c, err
 }
@@ -246,8 +245,8 @@ func (d *Database) PauseEverywhere(h *PauseCommand) error {
 		if err != nil || n > 0 {
 			return err
 		}
-		versions := make(map[string]Version)
-		if err := t.Each(CollectVersions(versions), SelectVersions); err != nil {
+		versions, err := versionsIn(t)
+		if err != nil {
 			return err
 		}
 		if by := versions[h.Projection].Pause; by != nil {

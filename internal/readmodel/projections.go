@@ -315,8 +315,10 @@ func (d *Database) Versions(ctx context.Context) (map[string]string, error) {
 }
 
 func (d *Database) projectionVersions(ctx context.Context) (map[string]Version, error) {
-	return sqldb.Reading(ctx, d, "read projection versions", func(t *sqldb.Tx) (map[string]Version, error) {
-		versions := make(map[string]Version)
-		return versions, t.Each(CollectVersions(versions), SelectVersions)
-	})
+	return sqldb.Reading(ctx, d, "read projection versions", func(t *sqldb.Tx) (map[string]Version, error) { return versionsIn(t) })
+}
+
+func versionsIn(t sqldb.Reader) (map[string]Version, error) {
+	versions := make(map[string]Version)
+	return versions, t.Each(CollectVersions(versions), SelectVersions)
 }

@@ -70,9 +70,6 @@ func (c *Scratch) Swap(ctx context.Context, plan []Swap) ([]Swapped, error) {
 	if err := s.options.Refuse(); err != nil {
 		return nil, err
 	}
-	if err := c.readColumns(plan); err != nil {
-		return nil, err
-	}
 	w := &swapping{scratch: c, a: s.newApplyTx()}
 	run := func(t *tx) error {
 		t.ForUpdate = t.Dialect().ForUpdate
@@ -90,15 +87,6 @@ func (c *Scratch) Swap(ctx context.Context, plan []Swap) ([]Swapped, error) {
 	}
 	s.onAdvance(w.a.reached)
 	return w.results, nil
-}
-
-func (c *Scratch) readColumns(plan []Swap) error {
-	for _, table := range tablesOf(plan) {
-		if _, err := c.columnsOf(table); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // tablesOf lists the tables of a plan, each once, in order of creation.
@@ -130,7 +118,11 @@ func (w *swapping) all(ctx context.Context, plan []Swap) error {
 	tables := tablesOf(plan)
 	return w.a.t.quietly(ctx, w.a.t.Schema(), tables, func() error {
 		for _, table := range tables {
-			if err := w.a.t.fits(w.a.t.Each, table, w.scratch.columns[table]); err != nil {
+			columns, err := w.scratch.columnsOf(table)
+			if err == nil {
+				err = w.a.t.fits(w.a.t.Each, table, columns)
+			}
+			if err != nil {
 				return err
 			}
 		}

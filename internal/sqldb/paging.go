@@ -273,14 +273,10 @@ func invalidCursor() error {
 	return outbox.Invalid("cursor", "this cursor is not valid for this list and order; start again without it")
 }
 
-func readBounded[T any](ctx context.Context, d *DB, l *List[T], from Place) (s Stretch[T], err error) {
+func readBounded[T any](ctx context.Context, d *DB, l *List[T], from Place) (Stretch[T], error) {
 	ctx, cancel := context.WithTimeout(ctx, exportTime)
 	defer cancel()
-	err = d.Read(ctx, func(t *Tx) (err error) {
-		s, err = l.Read(t, from, exportPage)
-		return err
-	})
-	return s, err
+	return Reading(ctx, d, "", func(t *Tx) (Stretch[T], error) { return l.Read(t, from, exportPage) })
 }
 
 // Towards is the part of a list's name that says at which end it begins.

@@ -364,10 +364,9 @@ func (d *DB) DamagedPages(ctx context.Context) (found []string, err error) {
 	if d.url != nil {
 		return nil, nil
 	}
-	err = d.Read(ctx, func(t *Tx) error {
+	err = d.Read(ctx, func(t *Tx) error { // what is found before an error says where it is
 		return t.Each(func(row Row) error {
-			var lines string
-			err := row.Scan(&lines)
+			lines, err := Column[string](row)
 			found = append(found, strings.Split(lines, "\n")...)
 			return err
 		}, `pragma quick_check(100)`)
