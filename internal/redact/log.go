@@ -58,41 +58,32 @@ func (h logHandler) attr(a slog.Attr) slog.Attr {
 		return slog.String(name, Mark)
 	case value.Kind() == slog.KindString:
 		return slog.String(name, h.r.Text(value.String()))
-	case value.Kind() == slog.KindAny:
-		return slog.Attr{Key: name, Value: h.any(value)}
+	case value.Kind() == slog.KindAny && value.Any() != nil:
+		return slog.String(name, h.r.Text(textOf(value.Any())))
 	}
 	return slog.Attr{Key: name, Value: value}
 }
 
-// any converts a value to the text that a handler would write, if it has one.
-func (h logHandler) any(value slog.Value) slog.Value {
-	switch v := value.Any().(type) {
-	case nil:
-		return value
+// textOf is the text that a handler would write for a value.
+func textOf(value any) string {
+	if v := reflect.ValueOf(value); v.Kind() == reflect.Pointer && v.IsNil() {
+		return fmt.Sprint(value) // a method of it may panic
+	}
+	switch v := value.(type) {
 	case error:
-		return slog.StringValue(h.r.Text(textOf(v.Error, v)))
+		return v.Error()
 	case fmt.Stringer:
-		return slog.StringValue(h.r.Text(textOf(v.String, v)))
+		return v.String()
 	case encoding.TextMarshaler:
 		text, err := v.MarshalText()
 		if err != nil {
-			return slog.StringValue(h.r.Text(err.Error()))
+			return err.Error()
 		}
-		return slog.StringValue(h.r.Text(string(text)))
+		return string(text)
 	case json.RawMessage:
-		return slog.StringValue(h.r.Text(string(v)))
+		return string(v)
 	case []byte:
-		return slog.StringValue(h.r.Text(string(v)))
-	default:
-		return slog.StringValue(h.r.Text(fmt.Sprintf("%+v", v)))
+		return string(v)
 	}
-}
-
-// textOf calls the method that formats a value. A nil pointer is formatted by fmt, since the
-// method may panic.
-func textOf(text func() string, v any) string {
-	if rv := reflect.ValueOf(v); rv.Kind() == reflect.Pointer && rv.IsNil() {
-		return fmt.Sprint(v)
-	}
-	return text()
+	return fmt.Sprintf("%+v", value)
 }

@@ -13,20 +13,20 @@ var builtinTriggers = []trigger{
 	{"eyj", matchJWT},
 	{"-----begin ", matchPEM},
 	{"akia", matchAWS}, {"asia", matchAWS},
-	{"ghp_", prefixed(16, isWordByte)}, {"gho_", prefixed(16, isWordByte)}, {"ghs_", prefixed(16, isWordByte)}, {"ghu_", prefixed(16, isWordByte)},
-	{"ghr_", prefixed(16, isWordByte)}, {"github_pat_", prefixed(16, isWordByte)},
-	{"glpat-", prefixed(16, isURLByte)},
-	{"xoxa-", prefixed(10, isURLByte)}, {"xoxb-", prefixed(10, isURLByte)}, {"xoxp-", prefixed(10, isURLByte)}, {"xoxr-", prefixed(10, isURLByte)},
-	{"xoxs-", prefixed(10, isURLByte)}, {"xoxe-", prefixed(10, isURLByte)},
-	{"sk_live_", prefixed(8, isWordByte)}, {"rk_live_", prefixed(8, isWordByte)}, {"sk_test_", prefixed(8, isWordByte)}, {"rk_test_", prefixed(8, isWordByte)},
-	{"whsec_", prefixed(16, isTokenByte)},
+	prefix("ghp_", 16, isWordByte), prefix("gho_", 16, isWordByte), prefix("ghs_", 16, isWordByte), prefix("ghu_", 16, isWordByte),
+	prefix("ghr_", 16, isWordByte), prefix("github_pat_", 16, isWordByte),
+	prefix("glpat-", 16, isURLByte),
+	prefix("xoxa-", 10, isURLByte), prefix("xoxb-", 10, isURLByte), prefix("xoxp-", 10, isURLByte), prefix("xoxr-", 10, isURLByte),
+	prefix("xoxs-", 10, isURLByte), prefix("xoxe-", 10, isURLByte),
+	prefix("sk_live_", 8, isWordByte), prefix("rk_live_", 8, isWordByte), prefix("sk_test_", 8, isWordByte), prefix("rk_test_", 8, isWordByte),
+	prefix("whsec_", 16, isTokenByte),
 	{"sk-", matchSK},
-	{"aiza", matchGoogle},
-	{"npm_", prefixed(20, isAlnum)},
-	{"xapp-", prefixed(10, isURLByte)}, {"glptt-", prefixed(16, isURLByte)}, {"pypi-", prefixed(30, isURLByte)},
-	{"hvs.", prefixed(20, isURLByte)}, {"dop_v1_", prefixed(20, isAlnum)}, {"ya29.", prefixed(20, isURLByte)}, {"shpat_", prefixed(16, isAlnum)},
+	prefix("AIza", 30, isURLByte),
+	prefix("npm_", 20, isAlnum),
+	prefix("xapp-", 10, isURLByte), prefix("glptt-", 16, isURLByte), prefix("pypi-", 30, isURLByte),
+	prefix("hvs.", 20, isURLByte), prefix("dop_v1_", 20, isAlnum), prefix("ya29.", 20, isURLByte), prefix("shpat_", 16, isAlnum),
 	{"sg.", matchSendGrid},
-	{"obw_", prefixed(16, isURLByte)},
+	prefix("obw_", 16, isURLByte),
 	{"bearer", matchBearer}, {"basic", matchBasic},
 	{"://", matchURL},
 }
@@ -59,16 +59,16 @@ func isURLByte(c byte) bool    { return isWordByte(c) || c == '-' }
 func isTokenByte(c byte) bool  { return isURLByte(c) || strings.IndexByte("._~+/=", c) >= 0 }
 func isSpace(c byte) bool      { return c == ' ' || c == '\t' || c == '\r' || c == '\n' }
 
-// prefixed matches a well-known prefix, case-sensitively, followed by at least this many bytes
-// of a class.
-func prefixed(least int, is func(byte) bool) func(*matching, int, int) (int, int, bool) {
-	return func(m *matching, at, n int) (int, int, bool) {
-		if m.after(at, isAlnum) || strings.ToLower(m.s[at:at+n]) != m.s[at:at+n] {
+// prefix is the trigger of a well-known prefix, matched as it is written, that at least this many bytes
+// of a class follow.
+func prefix(text string, least int, is func(byte) bool) trigger {
+	return trigger{strings.ToLower(text), func(m *matching, at, n int) (int, int, bool) {
+		if m.after(at, isAlnum) || m.s[at:at+n] != text {
 			return 0, 0, false
 		}
 		end := m.run(at+n, is)
 		return at, end, end-at-n >= least
-	}
+	}}
 }
 
 // matchJWT matches a JSON Web Token: a header that begins with {" in base64url, and two or four
@@ -128,14 +128,6 @@ func matchSK(m *matching, at, n int) (int, int, bool) {
 	}
 	end := m.run(at+n, isURLByte)
 	return at, end, end-at-n >= 20 && strings.ContainsAny(m.s[at:end], "0123456789")
-}
-
-func matchGoogle(m *matching, at, n int) (int, int, bool) {
-	if m.after(at, isAlnum) || m.s[at:at+n] != "AIza" {
-		return 0, 0, false
-	}
-	end := m.run(at+n, isURLByte)
-	return at, end, end-at-n >= 30
 }
 
 // plainWords may follow the word bearer in a sentence.
