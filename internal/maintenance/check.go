@@ -180,23 +180,23 @@ func (f *finding) add(invariant outbox.Invariant, seq int64, format string, args
 func (m *Maintenance) checkCampaign(ctx context.Context, id string, w readmodel.Watermark, marks readmodel.SkipMarks) (*finding, bool, error) {
 	f := &finding{campaign: id}
 	leased := false
-	err := m.read(ctx, func(t *tx) error {
+	err := m.core.Journal().Read(ctx, func(t *store.Tx) error {
 		c, err := t.ExistingCampaign(id)
 		if err != nil {
 			return err
 		}
 		leased = c.LeaseOwner != "" && c.LeaseExpiry > m.core.Now()
 		f.epoch = c.LeaseEpoch
-		if err := t.checkJournal(f, c, w); err != nil {
+		if err := checkJournal(t, f, c, w); err != nil {
 			return err
 		}
-		if err := t.checkSkips(f, c, w, marks); err != nil {
+		if err := checkSkips(t, f, c, w, marks); err != nil {
 			return err
 		}
 		if err := m.checkRows(t, f, c, w); err != nil {
 			return err
 		}
-		if err := t.checkRowEvents(f); err != nil {
+		if err := checkRowEvents(t, f); err != nil {
 			return err
 		}
 		f.checkEpochs(c, w)
@@ -262,7 +262,7 @@ func (m *Maintenance) checkCounts(ctx context.Context, f *finding, w readmodel.W
 }
 
 // checkJournal checks the campaign's events: dense seqs, hashes, the chain.
-func (t *tx) checkJournal(f *finding, c *store.CampaignRow, w readmodel.Watermark) error {
+func checkJournal(t *store.Tx, f *finding, c *store.CampaignRow, w readmodel.Watermark) error {
 	chain, position := "", int64(0)
 	last := int64(0) // the seq of the previous event
 	times := recordings{finding: f, before: sqldb.At(c.CreatedAt)}

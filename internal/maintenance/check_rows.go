@@ -51,7 +51,7 @@ type checkedRow struct {
 }
 
 // checkRows compares the campaign's rows with the watermark and the campaign's counts.
-func (m *Maintenance) checkRows(t *tx, f *finding, c *store.CampaignRow, w readmodel.Watermark) error {
+func (m *Maintenance) checkRows(t *store.Tx, f *finding, c *store.CampaignRow, w readmodel.Watermark) error {
 	var counts store.CampaignRow
 	next := w.AppliedSeq + 1
 	var head checkedRow
@@ -160,7 +160,7 @@ where o.campaign_id = $1
   and (e.seq is null or e.event_type <> o.event_type or e.recorded_at <> o.enqueued_at)
 order by o.seq`
 
-func (t *tx) checkRowEvents(f *finding) error {
+func checkRowEvents(t *store.Tx, f *finding) error {
 	return t.Each(func(row sqldb.Row) error {
 		var seq, enqueued, event, recorded int64
 		var says, is string

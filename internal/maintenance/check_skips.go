@@ -16,7 +16,7 @@ import (
 func (m *Maintenance) skipSuspects(ctx context.Context, page []*store.CampaignRow, marks map[string]readmodel.Watermark) (map[string]bool, error) {
 	first, last := page[0].ID, page[len(page)-1].ID
 	standing := make(map[string][]outbox.Skip)
-	err := m.read(ctx, func(t *tx) error {
+	err := m.core.Journal().Read(ctx, func(t *store.Tx) error {
 		return t.Each(func(row sqldb.Row) error {
 			k, err := store.ScanSkip(row)
 			standing[k.CampaignID] = append(standing[k.CampaignID], k)
@@ -41,7 +41,7 @@ where campaign_id between $1 and $2
 
 // checkSkips compares a campaign's skips with the events that its projections skipped over and
 // with the count in its row.
-func (t *tx) checkSkips(f *finding, c *store.CampaignRow, w readmodel.Watermark, marks readmodel.SkipMarks) error {
+func checkSkips(t *store.Tx, f *finding, c *store.CampaignRow, w readmodel.Watermark, marks readmodel.SkipMarks) error {
 	standing, err := t.ActiveSkips(c.ID, 1, math.MaxInt64)
 	if err != nil {
 		return err

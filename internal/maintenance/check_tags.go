@@ -44,8 +44,8 @@ const checkPage = 2000
 // directions.
 func (m *Maintenance) checkTags(ctx context.Context, report *outbox.CheckReport) error {
 	for last := int64(0); last >= 0; {
-		err := m.read(ctx, func(t *tx) (err error) {
-			last, err = t.checkTagsAfter(last, report)
+		err := m.core.Journal().Read(ctx, func(t *store.Tx) (err error) {
+			last, err = checkTagsAfter(t, last, report)
 			return err
 		})
 		if err != nil {
@@ -53,8 +53,8 @@ func (m *Maintenance) checkTags(ctx context.Context, report *outbox.CheckReport)
 		}
 	}
 	for last := (taggedEvent{}); last.position >= 0; {
-		err := m.read(ctx, func(t *tx) (err error) {
-			last, err = t.checkEntriesAfter(last, report)
+		err := m.core.Journal().Read(ctx, func(t *store.Tx) (err error) {
+			last, err = checkEntriesAfter(t, last, report)
 			return err
 		})
 		if err != nil {
@@ -83,7 +83,7 @@ where name = $1
 
 // checkTagsAfter looks for missing entries of one page of events and returns the last event's
 // position; -1 at the end.
-func (t *tx) checkTagsAfter(after int64, report *outbox.CheckReport) (int64, error) {
+func checkTagsAfter(t *store.Tx, after int64, report *outbox.CheckReport) (int64, error) {
 	events, err := sqldb.All(t, func(row sqldb.Row) (e outbox.Event, err error) {
 		var tags string
 		err = row.Scan(&e.Position, &e.CampaignID, &e.Seq, &e.EventType, &tags)
@@ -93,11 +93,11 @@ func (t *tx) checkTagsAfter(after int64, report *outbox.CheckReport) (int64, err
 	if err != nil || len(events) == 0 {
 		return -1, err
 	}
-	return events[len(events)-1].Position, t.checkIndexed(events, report)
+	return events[len(events)-1].Position, checkIndexed(t, events, report)
 }
 
 // checkIndexed looks for missing entries of the events.
-func (t *tx) checkIndexed(events []outbox.Event, report *outbox.CheckReport) error {
+func checkIndexed(t *store.Tx, events []outbox.Event, report *outbox.CheckReport) error {
 	type entry struct {
 		indexedTag
 		event *outbox.Event
@@ -148,8 +148,8 @@ where position = $1`
 
 // checkEntriesAfter looks in one page of entries for those whose event lacks the tag, and
 // returns the last entry; its position is -1 at the end.
-func (t *tx) checkEntriesAfter(after taggedEvent, report *outbox.CheckReport) (taggedEvent, error) {
-	entries, err := t.taggedEvents(after)
+func checkEntriesAfter(t *store.Tx, after taggedEvent, report *outbox.CheckReport) (taggedEvent, error) {
+	entries, err := taggedEvents(t, after)
 	if err != nil || len(entries) == 0 {
 		return taggedEvent{position: -1}, err
 	}
@@ -165,7 +165,7 @@ func (t *tx) checkEntriesAfter(after taggedEvent, report *outbox.CheckReport) (t
 	return *entries[len(entries)-1], nil
 }
 
-func (t *tx) taggedEvents(after taggedEvent) ([]*taggedEvent, error) {
+func taggedEvents(t *store.Tx, after taggedEvent) ([]*taggedEvent, error) {
 	entries, err := sqldb.All(t, func(row sqldb.Row) (*taggedEvent, error) {
 		e := new(taggedEvent)
 		return e, row.Scan(&e.name, &e.value, &e.position, &e.eventType)

@@ -15,7 +15,7 @@ var errNameless = errors.New("the campaigns table cannot be read beyond this poi
 // nameAfter is the id of the next campaign after an id, even if its row is unreadable.
 func (m *Maintenance) nameAfter(ctx context.Context, after string) (id string, err error) {
 	for _, table := range []string{"campaigns", "events"} {
-		err = m.read(ctx, func(t *tx) error {
+		err = m.core.Journal().Read(ctx, func(t *store.Tx) error {
 			_, err := t.One([]any{&id}, "select campaign_id from "+table+" where campaign_id > $1 order by campaign_id limit 1", after)
 			return err
 		})

@@ -129,7 +129,7 @@ where id = 1`
 // is deleted with its record: a later command with the same key is executed again.
 func (m *Maintenance) PruneAuditLog(ctx context.Context, before time.Time) (more bool, err error) {
 	limit := before.UnixMicro()
-	move := func(t *tx) error {
+	move := func(t *store.Tx) error {
 		_, err := t.Exec(moveHorizon, limit)
 		return err
 	}
@@ -148,12 +148,12 @@ func (m *Maintenance) AuditLogRemovedBefore(ctx context.Context) (time.Time, err
 
 // prune deletes rows in one transaction that begins with first, unless that is nil, and only where there
 // are any. It returns whether there may be more.
-func (m *Maintenance) prune(ctx context.Context, what string, first func(*tx) error, all ...expired) (more bool, err error) {
+func (m *Maintenance) prune(ctx context.Context, what string, first func(*store.Tx) error, all ...expired) (more bool, err error) {
 	if err := m.core.Refuse(); err != nil {
 		return false, err
 	}
 	found := false
-	err = m.read(ctx, func(t *tx) error {
+	err = m.core.Journal().Read(ctx, func(t *store.Tx) error {
 		for _, e := range all {
 			err := t.Each(func(sqldb.Row) error {
 				found = true
@@ -166,7 +166,7 @@ func (m *Maintenance) prune(ctx context.Context, what string, first func(*tx) er
 		return nil
 	})
 	if err == nil && found {
-		err = m.write(ctx, func(t *tx) error {
+		err = m.core.Journal().Write(ctx, func(t *store.Tx) error {
 			if first != nil {
 				if err := first(t); err != nil {
 					return err

@@ -30,7 +30,7 @@ func (m *Maintenance) repairGaps(ctx context.Context, a *store.Change) (outbox.R
 	}
 	var done outbox.Repaired
 	repeated := false
-	err := m.read(ctx, func(t *tx) (err error) {
+	err := m.core.Journal().Read(ctx, func(t *store.Tx) (err error) {
 		repeated, err = t.RepeatedChange(a, &done)
 		return err
 	})
@@ -47,7 +47,7 @@ func (m *Maintenance) repairGaps(ctx context.Context, a *store.Change) (outbox.R
 		return done, errors.Join(err, m.recordPart(ctx, a, done, err))
 	}
 	a.After = done
-	return perform(ctx, m, a, func(*tx, int64) (outbox.Repaired, error) { return done, nil })
+	return store.Perform(ctx, m.core, a, func(*store.Tx, int64) (outbox.Repaired, error) { return done, nil })
 }
 
 // recordPart records a repair that was interrupted. The command's idempotency key stays free,
@@ -58,7 +58,7 @@ func (m *Maintenance) recordPart(ctx context.Context, a *store.Change, done outb
 		Stopped string `json:"stopped"`
 	}
 	a.After, a.Command.IdempotencyKey = part{done, store.Kept(why.Error(), store.MaxRefusal)}, ""
-	_, err := perform(ctx, m, a, func(*tx, int64) (outbox.Repaired, error) { return done, nil })
+	_, err := store.Perform(ctx, m.core, a, func(*store.Tx, int64) (outbox.Repaired, error) { return done, nil })
 	return err
 }
 
@@ -107,7 +107,7 @@ func (m *Maintenance) ReconcileNaming(ctx context.Context, most int) (total outb
 		}
 	}
 	damaged := m.pages(ctx, func(after string, limit int) (string, error) {
-		last, found, err := m.reconcileTogether(ctx, after, limit, (*tx).tallyPage)
+		last, found, err := m.reconcileTogether(ctx, after, limit, tallyPage)
 		for _, f := range found {
 			total.Add(f.Repaired)
 			note(f.CampaignID)
@@ -193,11 +193,11 @@ type page struct {
 }
 
 // counting counts the rows of campaigns into p.tallies.
-type counting func(t *tx, p *page) error
+type counting func(t *store.Tx, p *page) error
 
 func (m *Maintenance) readPage(ctx context.Context, after string, limit int, count counting) (*page, error) {
 	p := &page{tallies: make(map[string]*tally)}
-	err := m.read(ctx, func(t *tx) (err error) {
+	err := m.core.Journal().Read(ctx, func(t *store.Tx) (err error) {
 		if p.rows, err = sqldb.All(t, store.ScanCampaign, selectCampaignPage, after, limit); err != nil || len(p.rows) == 0 {
 			return err
 		}
@@ -240,7 +240,7 @@ group by campaign_id`
 )
 
 // tallyPage counts the rows of all campaigns of the page.
-func (t *tx) tallyPage(p *page) error {
+func tallyPage(t *store.Tx, p *page) error {
 	for _, c := range p.rows {
 		p.tallies[c.ID] = new(tally)
 	}
@@ -248,7 +248,7 @@ func (t *tx) tallyPage(p *page) error {
 }
 
 // tallySmall counts the rows of the campaigns that have at most recountLimit.
-func (t *tx) tallySmall(p *page) error {
+func tallySmall(t *store.Tx, p *page) error {
 	var b sqldb.Batch
 	for _, c := range p.rows {
 		if c.Counts.Total() <= recountLimit {
@@ -284,7 +284,7 @@ limit $2`
 func (m *Maintenance) eachCampaignPage(ctx context.Context, visit func([]*store.CampaignRow, map[string]readmodel.Watermark) error) error {
 	var failed error // the error of visit
 	err := m.pages(ctx, func(after string, limit int) (last string, err error) {
-		p, err := m.readPage(ctx, after, limit, func(*tx, *page) error { return nil })
+		p, err := m.readPage(ctx, after, limit, func(*store.Tx, *page) error { return nil })
 		if err != nil || len(p.rows) == 0 {
 			return "", err
 		}
@@ -330,7 +330,7 @@ func (m *Maintenance) suspects(ctx context.Context, p *page) ([]*store.CampaignR
 			}, store.SelectChainHash, c.ID, w.AppliedSeq)
 		}
 	}
-	err = m.read(ctx, func(t *tx) error { return t.RunAll(&b) })
+	err = m.core.Journal().Read(ctx, func(t *store.Tx) error { return t.RunAll(&b) })
 	return slices.DeleteFunc(found, func(c *store.CampaignRow) bool { return c == nil }), err
 }
 
@@ -382,7 +382,7 @@ func (m *Maintenance) missingRows(ctx context.Context, c *store.CampaignRow, app
 			return 0, nil
 		}
 		var rows int64
-		err := m.read(ctx, func(t *tx) error {
+		err := m.core.Journal().Read(ctx, func(t *store.Tx) error {
 			_, err := t.One([]any{&rows}, `select count(*) from projection_apply_outbox where campaign_id = $1 and seq > $2 and seq <= $3`, c.ID, applied, c.HighWater)
 			return err
 		})

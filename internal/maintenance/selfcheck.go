@@ -39,7 +39,7 @@ const (
 func (m *Maintenance) SelfCheck(ctx context.Context, at Round, campaigns int) (next Round, found []store.Found, err error) {
 	next = at
 	next.Campaign, err = m.page(ctx, at.Campaign, campaigns, func(after string, limit int) (string, error) {
-		last, more, err := m.reconcileTogether(ctx, after, limit, (*tx).tallySmall)
+		last, more, err := m.reconcileTogether(ctx, after, limit, tallySmall)
 		found = append(found, more...)
 		return last, err
 	})
@@ -71,7 +71,7 @@ func (m *Maintenance) checkLagging(ctx context.Context, at *Round) ([]store.Foun
 	}
 	var amiss []*store.CampaignRow
 	seen := 0
-	err := m.read(ctx, func(t *tx) error {
+	err := m.core.Journal().Read(ctx, func(t *store.Tx) error {
 		return t.Each(func(rows sqldb.Row) error {
 			c, _, err := store.ScanFound(rows)
 			if err != nil {

@@ -52,7 +52,7 @@ var (
 func (m *Maintenance) eachStray(ctx context.Context, visit func([]stray) error) error {
 	for after, last := "", ""; last != sqldb.BeyondTexts; after = last {
 		known := make(map[string]bool, campaignPage)
-		bound := func(t *tx) error {
+		bound := func(t *store.Tx) error {
 			last = sqldb.BeyondTexts
 			clear(known)
 			return t.Each(func(row sqldb.Row) error {
@@ -64,7 +64,7 @@ func (m *Maintenance) eachStray(ctx context.Context, visit func([]stray) error) 
 				return err
 			}, selectCampaignIDs, after, campaignPage)
 		}
-		if err := m.read(ctx, bound); err != nil {
+		if err := m.core.Journal().Read(ctx, bound); err != nil {
 			return err
 		}
 		found := make(map[string]stray)
@@ -83,14 +83,14 @@ func (m *Maintenance) eachStray(ctx context.Context, visit func([]stray) error) 
 			return note(t, selectAppliedIDs, func(s *stray) { s.applied = true })
 		})
 		if err == nil {
-			err = m.read(ctx, func(t *tx) error {
+			err = m.core.Journal().Read(ctx, func(t *store.Tx) error {
 				if err := note(t, selectIDsOfEvents, func(s *stray) { s.events = true }); err != nil {
 					return err
 				}
 				if err := note(t, selectIDsOfRows, func(s *stray) { s.rows = true }); err != nil {
 					return err
 				}
-				return t.dropKnown(found, known)
+				return dropKnown(t, found, known)
 			})
 		}
 		if err != nil {
@@ -108,7 +108,7 @@ func (m *Maintenance) eachStray(ctx context.Context, visit func([]stray) error) 
 
 // dropKnown removes from found the campaigns that have a row in campaigns, even one created
 // since the known ones were read.
-func (t *tx) dropKnown(found map[string]stray, known map[string]bool) error {
+func dropKnown(t *store.Tx, found map[string]stray, known map[string]bool) error {
 	maps.DeleteFunc(found, func(id string, _ stray) bool { return known[id] })
 	if len(found) == 0 {
 		return nil
@@ -125,7 +125,7 @@ func (m *Maintenance) adoptStrays(ctx context.Context, total *outbox.Repaired, n
 		strays = slices.DeleteFunc(strays, func(x stray) bool { return !x.events && !x.applied })
 		for page := range slices.Chunk(strays, campaignPage) {
 			var repaired outbox.Repaired
-			err := m.write(ctx, func(t *tx) error {
+			err := m.core.Journal().Write(ctx, func(t *store.Tx) error {
 				repaired = outbox.Repaired{}
 				for _, x := range page {
 					r, err := m.adopt(t, x.id, m.core.Now())
@@ -162,7 +162,7 @@ where campaign_id = $1`
 
 // adopt creates the row of a campaign from its events, its rows and its watermark. An existing
 // row is left unchanged.
-func (m *Maintenance) adopt(t *tx, id string, now int64) (r outbox.Repaired, err error) {
+func (m *Maintenance) adopt(t *store.Tx, id string, now int64) (r outbox.Repaired, err error) {
 	made, err := t.Exec(insertStray, id, now)
 	if err != nil || made == 0 {
 		return r, err
@@ -180,7 +180,7 @@ func (m *Maintenance) adopt(t *tx, id string, now int64) (r outbox.Repaired, err
 	if err := t.Recount(c); err != nil {
 		return r, err
 	}
-	if r, err = m.core.RepairCampaign(t.Tx, c, now); err != nil {
+	if r, err = m.core.RepairCampaign(t, c, now); err != nil {
 		return r, err
 	}
 	r.Campaigns = 1

@@ -27,7 +27,7 @@ type Watermark struct {
 // ApplyTx is a transaction on the projections database that applies events. After a fatal error
 // every further call fails and the transaction is rolled back. It belongs to one goroutine.
 type ApplyTx struct {
-	t       *tx
+	t       *sqldb.Tx
 	now     int64
 	marks   map[string]Watermark // read ahead
 	reached map[string]int64     // watermarks to announce after the commit
@@ -59,7 +59,7 @@ func (d *Database) Apply(ctx context.Context, fn func(*ApplyTx) error) error {
 
 func (d *Database) apply(ctx context.Context, fn func(*ApplyTx) error) (*ApplyTx, error) {
 	a := d.newApplyTx()
-	return a, d.writeFrom(ctx, sqldb.BeginApply, func(t *tx) error {
+	return a, d.WriteFrom(ctx, sqldb.BeginApply, func(t *sqldb.Tx) error {
 		a.t = t
 		return fn(a)
 	})
@@ -244,14 +244,14 @@ func (a *ApplyTx) Query(ctx context.Context, query string, args []any, each func
 	if a.gathering {
 		return errGathering
 	}
-	return a.t.eachCells(ctx, query, args, each)
+	return eachCells(ctx, a.t, query, args, each)
 }
 
 // errGathering is a query while statements wait, whose results it would not see.
 var errGathering = errors.New("a projection's query came while statements were gathered")
 
 // eachCells reads rows whose columns are not known.
-func (t *tx) eachCells(ctx context.Context, query string, args []any, each func(cells []any) error) error {
+func eachCells(ctx context.Context, t *sqldb.Tx, query string, args []any, each func(cells []any) error) error {
 	if t.Dialect().Typed {
 		args = asTexts(args)
 	}

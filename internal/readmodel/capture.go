@@ -29,13 +29,13 @@ const (
 // row that "or replace" makes room with, if a projection has triggers: it fires triggers only where
 // they may fire each other, which would change what the projection's do.
 func (c *Scratch) Capture(tables []CapturedTable) error {
-	return c.within(sqldb.BeginPlain, func(t *tx) error {
+	return c.within(sqldb.BeginPlain, func(t *sqldb.Tx) error {
 		setUp := capturePostgres(tables)
 		if !t.Dialect().TempTables {
-			if err := t.fireOnReplace(); err != nil {
+			if err := fireOnReplace(t); err != nil {
 				return err
 			}
-			times, err := t.timesOf(tables)
+			times, err := timesOf(t, tables)
 			if err != nil {
 				return err
 			}
@@ -52,7 +52,7 @@ func (c *Scratch) Capture(tables []CapturedTable) error {
 
 // fireOnReplace makes SQLite fire triggers for the rows that "or replace" removes, unless the tables
 // have triggers already.
-func (t *tx) fireOnReplace() error {
+func fireOnReplace(t *sqldb.Tx) error {
 	var own int64
 	if _, err := t.One([]any{&own}, `select count(*) from sqlite_master where type = 'trigger'`); err != nil || own > 0 {
 		return err
@@ -82,7 +82,7 @@ func (c *Scratch) ForgetCaptured(i int) error {
 	if c.model.Dialect.TempTables {
 		return c.Define("truncate " + captureTable(i))
 	}
-	return c.within(sqldb.BeginPlain, func(t *tx) error {
+	return c.within(sqldb.BeginPlain, func(t *sqldb.Tx) error {
 		_, err := t.Exec("delete from " + captureTable(i))
 		return err
 	})
@@ -109,7 +109,7 @@ func prefixed(row string, columns []string) []string {
 
 // timesOf returns the types of the columns whose texts the SQLite driver reads as times, by table and
 // column: a captured text must be read in the same way.
-func (t *tx) timesOf(tables []CapturedTable) (map[[2]string]string, error) {
+func timesOf(t *sqldb.Tx, tables []CapturedTable) (map[[2]string]string, error) {
 	times := make(map[[2]string]string)
 	for _, table := range tables {
 		err := t.Each(func(row sqldb.Row) error {

@@ -18,7 +18,7 @@ type source func(scan func(sqldb.Row) error, query string, args ...any) error
 // triggers.
 func (c *Scratch) LoadLive(ctx context.Context, campaign string, tables ...string) (w Watermark, stands map[string]Position, err error) {
 	stands = make(map[string]Position)
-	err = c.within(sqldb.BeginCopy, func(t *tx) error {
+	err = c.within(sqldb.BeginCopy, func(t *sqldb.Tx) error {
 		from := source(t.Each)
 		if !t.Dialect().TempTables {
 			live, err := c.model.Live(ctx)
@@ -40,7 +40,7 @@ func (c *Scratch) LoadLive(ctx context.Context, campaign string, tables ...strin
 		if err := from(collectStands(stands), selectStands, campaign); err != nil {
 			return err
 		}
-		return t.quietly(ctx, sqldb.Temporary, tables, func() error {
+		return quietly(ctx, t, sqldb.Temporary, tables, func() error {
 			for _, table := range tables {
 				if err := c.loadTable(ctx, t, from, table, campaign); err != nil {
 					return err
@@ -59,13 +59,13 @@ func (c *Scratch) LoadLive(ctx context.Context, campaign string, tables ...strin
 }
 
 // loadTable copies the live rows of a campaign in one table into the transaction.
-func (c *Scratch) loadTable(ctx context.Context, t *tx, from source, table, campaign string) error {
+func (c *Scratch) loadTable(ctx context.Context, t *sqldb.Tx, from source, table, campaign string) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
 	columns, err := c.columnsOf(table)
 	if err == nil {
-		err = t.fits(from, table, columns)
+		err = fits(t, from, table, columns)
 	}
 	if err != nil {
 		return err
@@ -77,7 +77,7 @@ func (c *Scratch) loadTable(ctx context.Context, t *tx, from source, table, camp
 	}
 	order, err := storedOrder(from, table)
 	if err == nil {
-		_, err = t.stream(ctx, from, table, columns, campaign, order)
+		_, err = stream(ctx, t, from, table, columns, campaign, order)
 	}
 	return err
 }
@@ -85,7 +85,7 @@ func (c *Scratch) loadTable(ctx context.Context, t *tx, from source, table, camp
 // transfer copies the rows of a campaign from a table of one schema to the same table of
 // another, and returns their number. It copies them in key order, in which generated numbers
 // are drawn again.
-func (c *Scratch) transfer(t *tx, from, to, table, campaign string) (int64, error) {
+func (c *Scratch) transfer(t *sqldb.Tx, from, to, table, campaign string) (int64, error) {
 	key, err := c.keyOf(table)
 	if err != nil {
 		return 0, err
@@ -114,7 +114,7 @@ const (
 
 // stream copies the rows of a campaign into the table of the transaction, a few at a time and in
 // the order given as the end of the query, and returns their number. ctx is checked between batches.
-func (t *tx) stream(ctx context.Context, from source, table string, columns []string, campaign, order string) (total int64, err error) {
+func stream(ctx context.Context, t *sqldb.Tx, from source, table string, columns []string, campaign, order string) (total int64, err error) {
 	// A unary plus yields the stored value instead of the driver's conversion by the declared type.
 	query := "select " + strings.Join(prefixed("+x", columns), ", ") + " from " + QuoteName(table) + " as x where campaign_id = $1" + order
 	width := len(columns)
@@ -254,7 +254,7 @@ func (c *Scratch) keyOf(table string) ([]string, error) {
 
 // fits refuses a live table that lacks a column of the scratch table: an older version of the
 // projection created it.
-func (t *tx) fits(live source, table string, columns []string) error {
+func fits(t *sqldb.Tx, live source, table string, columns []string) error {
 	there, err := copiedColumns.list(live, t.Dialect(), t.Schema(), table)
 	if err != nil {
 		return err

@@ -240,7 +240,7 @@ where projection = $1
 // watermark next advances, see ExcludePaused.
 func (d *Database) PauseEverywhere(h *PauseCommand) error {
 	h.State = outbox.CursorPaused
-	return d.writeFrom(context.Background(), sqldb.BeginPause, func(t *tx) error {
+	return d.WriteFrom(context.Background(), sqldb.BeginPause, func(t *sqldb.Tx) error {
 		n, err := t.Exec(pauseVersion, h.Projection, h.Now, h.By, h.Reason)
 		if err != nil || n > 0 {
 			return err
@@ -308,7 +308,7 @@ where projection = $1
 // and the lock order does not matter.
 func (d *Database) ResumeEverywhere(h *PauseCommand) error {
 	h.State = outbox.CursorLive
-	return d.writeFrom(context.Background(), sqldb.BeginPause, func(t *tx) error {
+	return d.WriteFrom(context.Background(), sqldb.BeginPause, func(t *sqldb.Tx) error {
 		n, err := t.Exec(resumeVersion, h.Projection)
 		if err == nil && n == 0 {
 			return outbox.Conflict("projection %q is not paused for all campaigns", h.Projection)

@@ -38,7 +38,7 @@ func marksBetween(t sqldb.Reader, first, last string) (map[string]SkipMarks, err
 
 // Position reads a campaign's watermark and marks in one snapshot.
 func (d *Database) Position(ctx context.Context, campaign string) (w Watermark, marks SkipMarks, err error) {
-	err = d.read(ctx, func(t *tx) error {
+	err = d.Read(ctx, func(t *sqldb.Tx) error {
 		if w, _, err = sqldb.First(t, ScanWatermark, SelectWatermark, campaign); err != nil {
 			return err
 		}

@@ -90,17 +90,17 @@ func (e *SchemaError) Unwrap() error { return e.Err }
 // most of them does not make the others right. before is the version that is recorded already.
 func (d *Database) installProjection(ctx context.Context, begin sqldb.Begin, p Projection, before string) error {
 	first, lost := before == "", begin == sqldb.BeginPause
-	return d.writeFrom(ctx, begin, func(t *tx) error {
+	return d.WriteFrom(ctx, begin, func(t *sqldb.Tx) error {
 		if err := t.Lock(lockInstall, ""); err != nil { // one process at a time
 			return err
 		}
-		missing, err := t.missing(p.Tables)
+		missing, err := missingOf(t, p.Tables)
 		if err != nil {
 			return err
 		}
 		exist := missing == "" && len(p.Tables) > 0
 		if lost = lost && !exist; lost {
-			if err := t.dropTables(p.Tables); err != nil {
+			if err := dropTables(t, p.Tables); err != nil {
 				return err
 			}
 		}
@@ -112,7 +112,7 @@ func (d *Database) installProjection(ctx context.Context, begin sqldb.Begin, p P
 			}
 		}
 		if lost {
-			return t.oweEverything(p, d.options.Now())
+			return oweEverything(t, p, d.options.Now())
 		}
 		built := p.Version
 		if first && !exist {
@@ -136,7 +136,7 @@ on conflict (projection) do update set
 }
 
 // dropTables drops those of the tables that exist.
-func (t *tx) dropTables(tables []string) error {
+func dropTables(t *sqldb.Tx, tables []string) error {
 	for _, name := range slices.Backward(tables) {
 		if err := t.Define("drop table if exists " + qualified(t.Schema(), name)); err != nil {
 			return fmt.Errorf("drop table %s, to make all tables of its projection again: %w", name, err)
@@ -173,7 +173,7 @@ where projection = $1`
 )
 
 // oweEverything records that a projection has applied no event, anywhere. Nothing may be applied meanwhile.
-func (t *tx) oweEverything(p Projection, now int64) error {
+func oweEverything(t *sqldb.Tx, p Projection, now int64) error {
 	var b sqldb.Batch
 	b.Exec(nil, asideEverywhere, p.Name)
 	b.Exec(nil, behindEverywhere, p.Name, now)
@@ -186,10 +186,10 @@ func (t *tx) oweEverything(p Projection, now int64) error {
 
 // Missing returns the first of some tables that does not exist; nothing if all do.
 func (d *Database) Missing(ctx context.Context, tables []string) (string, error) {
-	return sqldb.Reading(ctx, d, "", func(t *sqldb.Tx) (string, error) { return (&tx{t}).missing(tables) })
+	return sqldb.Reading(ctx, d, "", func(t *sqldb.Tx) (string, error) { return missingOf(t, tables) })
 }
 
-func (t *tx) missing(tables []string) (string, error) {
+func missingOf(t *sqldb.Tx, tables []string) (string, error) {
 	for _, name := range tables {
 		var found int
 		if _, err := t.One([]any{&found}, t.Dialect().CountTables, name); err != nil || found == 0 {
@@ -201,7 +201,7 @@ func (t *tx) missing(tables []string) (string, error) {
 
 // CheckStatement checks one statement of a projection against the database without running it.
 func (d *Database) CheckStatement(ctx context.Context, query string) error {
-	return d.read(ctx, func(t *tx) error { return t.Prepare(query) })
+	return d.Read(ctx, func(t *sqldb.Tx) error { return t.Prepare(query) })
 }
 
 // Version is the database's record of a projection as a whole.
@@ -221,7 +221,7 @@ func (d *Database) Leave(ctx context.Context, named []string) error {
 	if len(installed) == 0 {
 		return nil
 	}
-	return d.write(ctx, func(t *tx) error {
+	return d.Write(ctx, func(t *sqldb.Tx) error {
 		if err := t.Lock(lockInstall, ""); err != nil {
 			return err
 		}

@@ -9,11 +9,11 @@ import (
 
 // quietly runs fn with the tables' triggers disabled and, where the database supports it, with
 // foreign keys between them checked at commit. An empty schema means the search path's.
-func (t *tx) quietly(ctx context.Context, schema string, tables []string, fn func() error) error {
+func quietly(ctx context.Context, t *sqldb.Tx, schema string, tables []string, fn func() error) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	switches, err := t.triggers(schema, tables)
+	switches, err := triggers(t, schema, tables)
 	if err != nil {
 		return fmt.Errorf("read triggers: %w", err)
 	}
@@ -60,7 +60,7 @@ where tgrelid = to_regclass(cast($1 as text))
   and tgenabled in ('O', 'A')`,
 }
 
-func (t *tx) triggers(schema string, tables []string) (switches []triggerSwitch, err error) {
+func triggers(t *sqldb.Tx, schema string, tables []string) (switches []triggerSwitch, err error) {
 	var b sqldb.Batch
 	for _, table := range tables {
 		query, name := selectTriggers.of(t.Dialect(), schema, table)

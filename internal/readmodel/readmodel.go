@@ -3,11 +3,7 @@
 // beside the live ones and swapped in. It does not depend on a journal.
 package readmodel
 
-import (
-	"context"
-
-	"github.com/outboxweb/outboxweb/internal/sqldb"
-)
+import "github.com/outboxweb/outboxweb/internal/sqldb"
 
 // Options configure the projections database for a process. All are required.
 type Options struct {
@@ -38,18 +34,3 @@ func New(db *sqldb.DB, o Options) *Database {
 // OnAdvance registers a function that is called after each commit with the advanced watermarks.
 // It must not be called once the database is in use.
 func (d *Database) OnAdvance(announce func(reached map[string]int64)) { d.onAdvance = announce }
-
-// tx is a transaction on the projections.
-type tx struct{ *sqldb.Tx }
-
-func (d *Database) read(ctx context.Context, fn func(*tx) error) error {
-	return d.DB.Read(ctx, func(t *sqldb.Tx) error { return fn(&tx{t}) })
-}
-
-func (d *Database) write(ctx context.Context, fn func(*tx) error) error {
-	return d.DB.Write(ctx, func(t *sqldb.Tx) error { return fn(&tx{t}) })
-}
-
-func (d *Database) writeFrom(ctx context.Context, begin sqldb.Begin, fn func(*tx) error) error {
-	return d.DB.WriteFrom(ctx, begin, func(t *sqldb.Tx) error { return fn(&tx{t}) })
-}

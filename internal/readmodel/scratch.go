@@ -27,7 +27,7 @@ type Scratch struct {
 	// OneByOne sends the statements of a replay one by one, where queries read their results.
 	OneByOne bool
 
-	t       *tx // of the running replay; nil outside one
+	t       *sqldb.Tx // of the running replay; nil outside one
 	gather  gather
 	columns map[string][]string // the copied ones, by table
 	keys    map[string][]string // the copy order by table, on PostgreSQL
@@ -66,7 +66,7 @@ func (d *Database) OpenScratch(ctx context.Context, projections []Projection) (*
 }
 
 func (c *Scratch) createTables() error {
-	return c.within(sqldb.BeginPlain, func(t *tx) error {
+	return c.within(sqldb.BeginPlain, func(t *sqldb.Tx) error {
 		for _, p := range c.projections {
 			for i, statement := range p.Schema {
 				if t.Dialect().TempTables && createsFunction(statement) {
@@ -103,7 +103,7 @@ func (c *Scratch) Exec(ctx context.Context, query string, args []any) error {
 		return nil
 	}
 	if c.t == nil {
-		return c.within(sqldb.BeginReplay, func(t *tx) error {
+		return c.within(sqldb.BeginReplay, func(t *sqldb.Tx) error {
 			_, err := t.ExecContext(ctx, query, args...)
 			return err
 		})
@@ -119,9 +119,9 @@ func (c *Scratch) Query(ctx context.Context, query string, args []any, each func
 		return errGathering
 	}
 	if c.t != nil {
-		return c.t.eachCells(ctx, query, args, each)
+		return eachCells(ctx, c.t, query, args, each)
 	}
-	return c.within(sqldb.BeginReplay, func(t *tx) error { return t.eachCells(ctx, query, args, each) })
+	return c.within(sqldb.BeginReplay, func(t *sqldb.Tx) error { return eachCells(ctx, t, query, args, each) })
 }
 
 // Replay applies n events, many per transaction: apply writes event i through Exec, and may be
@@ -177,7 +177,7 @@ const replayTogether = 256
 func (c *Scratch) replayRun(ctx context.Context, first, end int, apply func(i int) error) (failed int, err error) {
 	c.gather = gather{on: c.model.Dialect.Pipelines && end-first > 1 && !c.OneByOne, first: first, queue: c.gather.queue}
 	failed = end
-	err = c.within(sqldb.BeginReplay, func(t *tx) error {
+	err = c.within(sqldb.BeginReplay, func(t *sqldb.Tx) error {
 		c.t = t
 		for i := first; i < end; i++ {
 			if err := ctx.Err(); err != nil {
@@ -236,9 +236,9 @@ func (c *Scratch) send() (failed int, err error) {
 }
 
 // within runs fn in one transaction of the Scratch.
-func (c *Scratch) within(begin sqldb.Begin, fn func(*tx) error) error {
+func (c *Scratch) within(begin sqldb.Begin, fn func(*sqldb.Tx) error) error {
 	c.written = c.written || begin != sqldb.BeginPlain
-	return c.Private.Within(begin, func(t *sqldb.Tx) error { return fn(&tx{t}) })
+	return c.Private.Within(begin, fn)
 }
 
 // Clear deletes the rows of one campaign, or of all when campaign is empty, from the named
@@ -251,13 +251,13 @@ func (c *Scratch) Clear(ctx context.Context, campaign string, tables ...string) 
 		tables = c.allTables()
 	}
 	whole := campaign == "" && len(tables) == len(c.allTables())
-	err := c.within(sqldb.BeginPlain, func(t *tx) error {
+	err := c.within(sqldb.BeginPlain, func(t *sqldb.Tx) error {
 		if campaign == "" && t.Dialect().TempTables && c.dead > tidyAfter {
 			return t.Define("truncate " + quoteNames(tables))
 		}
-		return t.quietly(ctx, "", tables, func() error {
+		return quietly(ctx, t, "", tables, func() error {
 			for _, name := range slices.Backward(tables) {
-				if err := t.clearTable(name, campaign); err != nil {
+				if err := clearTable(t, name, campaign); err != nil {
 					return err
 				}
 			}
@@ -292,14 +292,14 @@ func (c *Scratch) analyze() error {
 		return nil
 	}
 	c.known = c.grown
-	return c.within(sqldb.BeginPlain, func(t *tx) error { return t.Define("analyze " + quoteNames(c.allTables())) })
+	return c.within(sqldb.BeginPlain, func(t *sqldb.Tx) error { return t.Define("analyze " + quoteNames(c.allTables())) })
 }
 
 // tidyAfter is how many events are replayed before a vacuum on PostgreSQL, where autovacuum
 // does not process temporary tables.
 const tidyAfter = 20_000
 
-func (t *tx) clearTable(name, campaign string) error {
+func clearTable(t *sqldb.Tx, name, campaign string) error {
 	if campaign == "" {
 		_, err := t.Exec("delete from " + QuoteName(name))
 		return err

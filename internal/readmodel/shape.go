@@ -32,7 +32,7 @@ order by part`,
 // the scratch ones.
 func (c *Scratch) MadeOtherwise(ctx context.Context, tables []string) ([]string, error) {
 	var others []string
-	err := c.model.read(ctx, func(t *tx) error {
+	err := c.model.Read(ctx, func(t *sqldb.Tx) error {
 		for _, table := range tables {
 			wanted, err := shape.list(c.Each, t.Dialect(), sqldb.Temporary, table)
 			if err != nil {

@@ -71,7 +71,7 @@ func (c *Scratch) Swap(ctx context.Context, plan []Swap) ([]Swapped, error) {
 		return nil, err
 	}
 	w := &swapping{scratch: c, a: s.newApplyTx()}
-	run := func(t *tx) error {
+	run := func(t *sqldb.Tx) error {
 		t.ForUpdate = t.Dialect().ForUpdate
 		w.a.t = t
 		return w.all(ctx, plan)
@@ -80,7 +80,7 @@ func (c *Scratch) Swap(ctx context.Context, plan []Swap) ([]Swapped, error) {
 	if s.Dialect.TempTables {
 		err = c.within(sqldb.BeginSwap, run)
 	} else {
-		err = s.writeFrom(ctx, sqldb.BeginApply, run)
+		err = s.WriteFrom(ctx, sqldb.BeginApply, run)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("swap rows in: %w", err)
@@ -116,11 +116,11 @@ func (w *swapping) all(ctx context.Context, plan []Swap) error {
 		ids[i] = p.CampaignID
 	}
 	tables := tablesOf(plan)
-	return w.a.t.quietly(ctx, w.a.t.Schema(), tables, func() error {
+	return quietly(ctx, w.a.t, w.a.t.Schema(), tables, func() error {
 		for _, table := range tables {
 			columns, err := w.scratch.columnsOf(table)
 			if err == nil {
-				err = w.a.t.fits(w.a.t.Each, table, columns)
+				err = fits(w.a.t, w.a.t.Each, table, columns)
 			}
 			if err != nil {
 				return err
@@ -253,7 +253,7 @@ func (w *swapping) replace(ctx context.Context, p *Swap, result *Swapped) error 
 		if t.Dialect().TempTables {
 			n, err = w.scratch.transfer(t, sqldb.Temporary, t.Schema(), table, p.CampaignID)
 		} else {
-			n, err = t.stream(ctx, w.scratch.Each, table, w.scratch.columns[table], p.CampaignID, "")
+			n, err = stream(ctx, t, w.scratch.Each, table, w.scratch.columns[table], p.CampaignID, "")
 		}
 		if err != nil {
 			return fmt.Errorf("copy the rows of table %q: %w", table, err)
@@ -329,7 +329,7 @@ func (w *swapping) settle(p *Swap) error {
 // MarkBuilt records that a projection's rows were built by a version of its definition in every
 // campaign.
 func (d *Database) MarkBuilt(ctx context.Context, projection, version string) error {
-	err := d.write(ctx, func(t *tx) error {
+	err := d.Write(ctx, func(t *sqldb.Tx) error {
 		_, err := t.Exec(`
 update projection_versions
 set built_version = $2
