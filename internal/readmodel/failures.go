@@ -73,10 +73,7 @@ func (a *ApplyTx) Resolve(campaign string, seq int64) error {
 	return nil
 }
 
-const (
-	failureColumns   = `id, campaign_id, projection, seq, event_type, fingerprint, message, attempts, first_at, last_at, status, resolved_at`
-	failureColumnsOf = `f.id, f.campaign_id, f.projection, f.seq, f.event_type, f.fingerprint, f.message, f.attempts, f.first_at, f.last_at, f.status, f.resolved_at`
-)
+const failureColumns = `f.id, f.campaign_id, f.projection, f.seq, f.event_type, f.fingerprint, f.message, f.attempts, f.first_at, f.last_at, f.status, f.resolved_at`
 
 func scanFailure(row sqldb.Row) (outbox.ProjectionFailure, error) {
 	var f outbox.ProjectionFailure
@@ -90,7 +87,7 @@ func scanFailure(row sqldb.Row) (outbox.ProjectionFailure, error) {
 
 const selectFailures = `
 select ` + failureColumns + `
-from failures
+from failures f
 where id {>} $1
 `
 
@@ -130,7 +127,7 @@ func (d *Database) Failures(ctx context.Context, f outbox.FailureFilter) (outbox
 
 const selectFailure = `
 select ` + failureColumns + `
-from failures
+from failures f
 where id = $1`
 
 // Failure reads one event that a projection failed at. A missing one is outbox.ErrNotFound.
@@ -151,7 +148,7 @@ join failures f on f.campaign_id = c.campaign_id and f.projection = c.projection
 `
 
 const selectQuarantinedIn = `
-select ` + failureColumnsOf + quarantinedAt + `where c.campaign_id = $1
+select ` + failureColumns + quarantinedAt + `where c.campaign_id = $1
   and c.state || '' = 'quarantined'
   and f.seq between $2 and $3
   and f.last_at >= $4
@@ -187,7 +184,7 @@ func (d *Database) QuarantinedIn(ctx context.Context, spans []Span) ([]*outbox.P
 const quarantinesRead = 2_000
 
 const selectQuarantinedBetween = `
-select ` + failureColumnsOf + `
+select ` + failureColumns + `
 from (
   select *
   from failures

@@ -12,25 +12,21 @@ import (
 func ruleOf(t reflect.Type) hider {
 	switch t {
 	case reflect.TypeFor[outbox.Event]():
-		return func(r *Redactor, value reflect.Value) {
-			hideInEvent(r, value.Addr().Interface().(*outbox.Event))
-		}
+		return rule(hideInEvent)
 	case reflect.TypeFor[outbox.Field]():
-		return func(r *Redactor, value reflect.Value) {
-			f := value.Addr().Interface().(*outbox.Field)
-			f.Value = hideColumn(r, f.Name, f.Value)
-		}
+		return rule(func(r *Redactor, f *outbox.Field) { f.Value = hideColumn(r, f.Name, f.Value) })
 	case reflect.TypeFor[outbox.FieldChange]():
-		return func(r *Redactor, value reflect.Value) {
-			f := value.Addr().Interface().(*outbox.FieldChange)
+		return rule(func(r *Redactor, f *outbox.FieldChange) {
 			f.Live, f.Expected = hideColumn(r, f.Name, f.Live), hideColumn(r, f.Name, f.Expected)
-		}
+		})
 	case reflect.TypeFor[outbox.ModelCell]():
-		return func(r *Redactor, value reflect.Value) {
-			hideInCell(r, value.Addr().Interface().(*outbox.ModelCell))
-		}
+		return rule(hideInCell)
 	}
 	return nil
+}
+
+func rule[T any](hide func(*Redactor, *T)) hider {
+	return func(r *Redactor, value reflect.Value) { hide(r, value.Addr().Interface().(*T)) }
 }
 
 // hideInCell hides the values of a cell. Of a hidden one even its length is not told.
