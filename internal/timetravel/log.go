@@ -92,7 +92,7 @@ const (
 
 // begin stores the rows of a replay up to base, whose setters are not known.
 func (l *changeLog) begin(ctx context.Context, base int64, rows func(table int, visit func([]json.RawMessage) error) error) error {
-	err := l.within(ctx, func(a *appending) error {
+	return l.within(ctx, base, base, func(a *appending) error {
 		for i := range l.tables {
 			err := rows(i, func(cells []json.RawMessage) error {
 				return a.take(runs.Change{Table: i, Seq: base, Statement: -1, Is: slices.Clone(cells)})
@@ -101,29 +101,21 @@ func (l *changeLog) begin(ctx context.Context, base int64, rows func(table int, 
 				return err
 			}
 		}
-		return a.flush()
+		return nil
 	})
-	if err == nil {
-		l.advance(base, base)
-	}
-	return err
 }
 
 // append stores the changes of a replay up to seq.
 func (l *changeLog) append(ctx context.Context, seq int64, changes []runs.Change) error {
-	err := l.within(ctx, func(a *appending) error {
+	base, _, _ := l.span()
+	return l.within(ctx, base, seq, func(a *appending) error {
 		for _, c := range changes {
 			if err := a.take(c); err != nil {
 				return err
 			}
 		}
-		return a.flush()
+		return nil
 	})
-	if err == nil {
-		base, _, _ := l.span()
-		l.advance(base, seq)
-	}
-	return err
 }
 
 func (l *changeLog) advance(base, seq int64) {
@@ -136,7 +128,9 @@ func (l *changeLog) advance(base, seq int64) {
 
 // trim forgets the versions that only events up to base need.
 func (l *changeLog) trim(ctx context.Context, base int64) error {
-	err := l.within(ctx, func(a *appending) error {
+	_, seq, _ := l.span()
+	defer clear(l.known)
+	return l.within(ctx, base, seq, func(a *appending) error {
 		for _, statement := range []string{`
 delete from versions
 where seq < $1
@@ -152,16 +146,11 @@ where gone < $1`} {
 		}
 		return nil
 	})
-	clear(l.known)
-	if err == nil {
-		_, seq, _ := l.span()
-		l.advance(base, seq)
-	}
-	return err
 }
 
-// within runs fn in one transaction. After an error the log must not be used any more.
-func (l *changeLog) within(ctx context.Context, fn func(*appending) error) error {
+// within runs fn in one transaction, after which rows are kept from after base up to seq. After an
+// error the log must not be used any more.
+func (l *changeLog) within(ctx context.Context, base, seq int64, fn func(*appending) error) error {
 	if len(l.known) > mostKnown {
 		clear(l.known)
 	}
@@ -173,12 +162,16 @@ func (l *changeLog) within(ctx context.Context, fn func(*appending) error) error
 		return fmt.Errorf("store row changes: %w", err)
 	}
 	a := &appending{ctx: ctx, log: l, tx: tx, open: map[string]*touched{}, stmts: map[string]*sql.Stmt{}}
-	if err := fn(a); err != nil {
+	if err = fn(a); err == nil {
+		err = a.flush()
+	}
+	if err != nil {
 		return errors.Join(err, tx.Rollback())
 	}
 	if err := tx.Commit(); err != nil {
 		return fmt.Errorf("store row changes: %w", err)
 	}
+	l.advance(base, seq)
 	return nil
 }
 
