@@ -2,7 +2,6 @@ package maintenance
 
 import (
 	"context"
-	"fmt"
 	"math"
 
 	"github.com/outboxweb/outboxweb/internal/outbox"
@@ -15,9 +14,9 @@ import (
 // disagree.
 func (m *Maintenance) skipSuspects(ctx context.Context, page []*store.CampaignRow, marks map[string]readmodel.Watermark) (map[string]bool, error) {
 	first, last := page[0].ID, page[len(page)-1].ID
-	standing := make(map[string][]outbox.Skip)
-	err := m.core.Journal().Read(ctx, func(t *store.Tx) error {
-		return t.Each(func(row sqldb.Row) error {
+	standing, err := sqldb.Reading(ctx, m.core.Journal(), "read skips", func(t *store.Tx) (map[string][]outbox.Skip, error) {
+		standing := make(map[string][]outbox.Skip)
+		return standing, t.Each(func(row sqldb.Row) error {
 			k, err := store.ScanSkip(row)
 			standing[k.CampaignID] = append(standing[k.CampaignID], k)
 			return err
@@ -28,7 +27,7 @@ where campaign_id between $1 and $2
   and undone_at is null`, first, last)
 	})
 	if err != nil {
-		return nil, fmt.Errorf("read skips: %w", err)
+		return nil, err
 	}
 	passed, err := m.core.ReadModel().PassedOver(ctx, first, last)
 	suspects := make(map[string]bool)

@@ -381,10 +381,9 @@ func (m *Maintenance) missingRows(ctx context.Context, c *store.CampaignRow, app
 		if waiting <= 0 {
 			return 0, nil
 		}
-		var rows int64
-		err := m.core.Journal().Read(ctx, func(t *store.Tx) error {
-			_, err := t.One([]any{&rows}, `select count(*) from projection_apply_outbox where campaign_id = $1 and seq > $2 and seq <= $3`, c.ID, applied, c.HighWater)
-			return err
+		rows, err := sqldb.Reading(ctx, m.core.Journal(), "", func(t *store.Tx) (rows int64, err error) {
+			_, err = t.One([]any{&rows}, `select count(*) from projection_apply_outbox where campaign_id = $1 and seq > $2 and seq <= $3`, c.ID, applied, c.HighWater)
+			return rows, err
 		})
 		if err != nil || rows >= waiting {
 			return 0, err

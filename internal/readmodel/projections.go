@@ -36,18 +36,13 @@ func (d *Database) Install(ctx context.Context, all []Projection) error {
 		return err
 	}
 	for _, p := range all {
-		known := installed[p.Name]
-		begin := sqldb.BeginWrite
-		missing, err := d.Missing(ctx, p.Tables)
-		switch {
-		case err != nil:
-			return err
-		case known.Version == p.Version && missing == "":
-			continue
-		case known.Version == p.Version:
-			begin = sqldb.BeginPause // cursors of all campaigns are to be set
+		known := installed[p.Name].Version
+		if known == p.Version {
+			_, err = d.restore(ctx, p)
+		} else {
+			err = d.installProjection(ctx, sqldb.BeginWrite, p, known)
 		}
-		if err := d.installProjection(ctx, begin, p, known.Version); err != nil {
+		if err != nil {
 			return err
 		}
 	}
@@ -64,12 +59,20 @@ func (d *Database) Restore(ctx context.Context, all []Projection) (restored []st
 			continue
 		}
 		var missing string
-		if missing, err = d.Missing(ctx, p.Tables); err == nil && missing != "" {
+		if missing, err = d.restore(ctx, p); missing != "" {
 			restored = append(restored, missing)
-			err = d.installProjection(ctx, sqldb.BeginPause, p, p.Version)
 		}
 	}
 	return restored, err
+}
+
+// restore makes the tables of a projection again if one is missing, which it returns. Cursors of all
+// campaigns are set then.
+func (d *Database) restore(ctx context.Context, p Projection) (missing string, err error) {
+	if missing, err = d.Missing(ctx, p.Tables); err == nil && missing != "" {
+		err = d.installProjection(ctx, sqldb.BeginPause, p, p.Version)
+	}
+	return missing, err
 }
 
 // SchemaError says which schema statement of a projection failed.

@@ -2,7 +2,6 @@ package readmodel
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"strings"
 
@@ -31,27 +30,22 @@ order by part`,
 // database: another version of the projection's file created them, and they may refuse rows of
 // the scratch ones.
 func (c *Scratch) MadeOtherwise(ctx context.Context, tables []string) ([]string, error) {
-	var others []string
-	err := c.model.Read(ctx, func(t *sqldb.Tx) error {
+	return sqldb.Reading(ctx, c.model, "compare the tables with those of the projections' files", func(t *sqldb.Tx) (others []string, err error) {
 		for _, table := range tables {
 			wanted, err := shape.list(c.Each, t.Dialect(), sqldb.Temporary, table)
 			if err != nil {
-				return err
+				return nil, err
 			}
 			there, err := shape.list(t.Each, t.Dialect(), t.Schema(), table)
 			if err != nil {
-				return err
+				return nil, err
 			}
 			if !slices.EqualFunc(wanted, there, sameText) {
 				others = append(others, table)
 			}
 		}
-		return nil
+		return others, nil
 	})
-	if err != nil {
-		return nil, fmt.Errorf("compare the tables with those of the projections' files: %w", err)
-	}
-	return others, nil
 }
 
 // sameText reports whether two texts are equal except for white space.

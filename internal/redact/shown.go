@@ -125,10 +125,16 @@ func hideInSlice(r *Redactor, value reflect.Value, hide hider) {
 }
 
 func hideInPointer(r *Redactor, value reflect.Value, hide hider) {
-	own := reflect.New(value.Type().Elem())
-	own.Elem().Set(value.Elem())
-	hide(r, own.Elem())
-	value.Set(own)
+	own := copied(value.Elem())
+	hide(r, own)
+	value.Set(own.Addr())
+}
+
+// copied is a value that can be set.
+func copied(value reflect.Value) reflect.Value {
+	own := reflect.New(value.Type()).Elem()
+	own.Set(value)
+	return own
 }
 
 // hideInMap also hides the values of keys that are names of secrets. Keys are kept.
@@ -136,8 +142,7 @@ func hideInMap(r *Redactor, value reflect.Value, hide hider) {
 	t := value.Type()
 	own := reflect.MakeMapWithSize(t, value.Len())
 	for entries := value.MapRange(); entries.Next(); {
-		item := reflect.New(t.Elem()).Elem()
-		item.Set(entries.Value())
+		item := copied(entries.Value())
 		if t.Elem() == stringType && r.HidesName(entries.Key().String()) {
 			item.SetString(Mark)
 		} else {
@@ -157,8 +162,7 @@ func hideWhatItHolds(r *Redactor, value reflect.Value) {
 	if hide == nil {
 		return
 	}
-	own := reflect.New(value.Elem().Type()).Elem()
-	own.Set(value.Elem())
+	own := copied(value.Elem())
 	hide(r, own)
 	value.Set(own)
 }
