@@ -318,11 +318,9 @@ func (x *explaining) isSecret(value json.RawMessage) bool {
 // events. The empty name means all: a statement writes one, and its form does not say where.
 func (x *explaining) secretColumns(t *table) map[string]bool {
 	secret := map[string]bool{}
-	for _, sec := range x.h.projection.sections {
-		for _, h := range sec.statements {
-			if target, _ := h.target(); target == t.name {
-				x.addSecret(secret, h, t)
-			}
+	for _, h := range x.h.projection.handlers() {
+		if target, _ := h.target(); target == t.name {
+			x.addSecret(secret, h, t)
 		}
 	}
 	return secret

@@ -91,11 +91,9 @@ func (s *Set) add(p *Projection) error {
 	s.projections = append(s.projections, p)
 	s.triggers = s.triggers || p.triggers
 	s.code = s.code || p.code != nil
-	for _, sec := range p.sections {
-		for _, h := range sec.statements {
-			h.index = s.statements
-			s.statements++
-		}
+	for _, h := range p.handlers() {
+		h.index = s.statements
+		s.statements++
 	}
 	return nil
 }

@@ -70,14 +70,17 @@ func (s *Set) follow(p *Projection, needed map[string]bool) {
 
 // reads reports whether a statement of p references a table of the other.
 func (p *Projection) reads(other *Projection) bool {
-	named := func(st Statement) bool {
-		return slices.ContainsFunc(st.tokens, func(t token) bool { return t.name() != "" && slices.Contains(other.Tables, t.name()) })
-	}
-	for _, sec := range p.sections {
-		if slices.ContainsFunc(sec.statements, func(h *handlerStatement) bool { return named(h.Statement) }) {
+	named := func(st Statement) bool { return st.names(other.Tables...) }
+	for _, h := range p.handlers() {
+		if named(h.Statement) {
 			return true
 		}
 	}
 	return slices.ContainsFunc(p.SchemaStatements, named) ||
 		slices.ContainsFunc(p.digests, func(d *digest) bool { return named(d.Statement) })
+}
+
+// names reports whether a statement names a table or column of some.
+func (s Statement) names(some ...string) bool {
+	return slices.ContainsFunc(s.tokens, func(t token) bool { return t.name() != "" && slices.Contains(some, t.name()) })
 }

@@ -389,11 +389,9 @@ func (r *parser) finish() error {
 		}
 	}
 	r.p.tables = r.created
-	for _, s := range r.p.sections {
-		for _, h := range s.statements {
-			name, _ := h.target()
-			h.keepDigits(r.dialect, r.p.table(name))
-		}
+	for _, h := range r.p.handlers() {
+		name, _ := h.target()
+		h.keepDigits(r.dialect, r.p.table(name))
 	}
 	r.finishDigests()
 	return r.finishGraph()

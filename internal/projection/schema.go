@@ -246,10 +246,10 @@ func (p *Projection) warnings() []string {
 
 // gives reports whether a handler that changes the table sets the column.
 func (p *Projection) gives(table, column string) bool {
-	named := func(tokens []token, name string) bool {
-		return slices.ContainsFunc(tokens, func(t token) bool { return t.name() == name })
+	for _, h := range p.handlers() {
+		if h.names(table) && h.names(column) {
+			return true
+		}
 	}
-	return p.code != nil || slices.ContainsFunc(p.sections, func(s *section) bool {
-		return slices.ContainsFunc(s.statements, func(h *handlerStatement) bool { return named(h.tokens, table) && named(h.tokens, column) })
-	})
+	return p.code != nil
 }

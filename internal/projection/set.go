@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"path/filepath"
 	"runtime/debug"
 	"slices"
@@ -110,15 +111,22 @@ func (s *Set) Queries() []Statement {
 // Statements lists every statement that events run, in load order. A Go handler is one, without SQL.
 func (s *Set) Statements() []Statement {
 	var out []Statement
-	s.each(func(_ *section, h *handlerStatement) { out = append(out, h.Statement) })
+	for _, p := range s.projections {
+		for _, h := range p.handlers() {
+			out = append(out, h.Statement)
+		}
+	}
 	return out
 }
 
-func (s *Set) each(visit func(*section, *handlerStatement)) {
-	for _, p := range s.projections {
-		for _, sec := range p.sections {
-			for _, h := range sec.statements {
-				visit(sec, h)
+// handlers visits the statements of a projection, with their sections, in order.
+func (p *Projection) handlers() iter.Seq2[*section, *handlerStatement] {
+	return func(yield func(*section, *handlerStatement) bool) {
+		for _, s := range p.sections {
+			for _, h := range s.statements {
+				if !yield(s, h) {
+					return
+				}
 			}
 		}
 	}
@@ -130,11 +138,13 @@ func (s *Set) plan(eventType string) []*handlerStatement {
 		return known.([]*handlerStatement)
 	}
 	var steps []*handlerStatement
-	s.each(func(sec *section, h *handlerStatement) {
-		if sec.matches(eventType) {
-			steps = append(steps, h)
+	for _, p := range s.projections {
+		for sec, h := range p.handlers() {
+			if sec.matches(eventType) {
+				steps = append(steps, h)
+			}
 		}
-	})
+	}
 	if s.planCount.Load() < maxPlans {
 		if _, loaded := s.plans.LoadOrStore(eventType, steps); !loaded {
 			s.planCount.Add(1)
