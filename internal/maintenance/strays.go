@@ -51,27 +51,19 @@ var (
 // are in the journal already.
 func (m *Maintenance) eachStray(ctx context.Context, visit func([]stray) error) error {
 	for after, last := "", ""; last != sqldb.BeyondTexts; after = last {
-		known := make(map[string]bool, campaignPage)
-		bound := func(t *store.Tx) error {
-			last = sqldb.BeyondTexts
-			clear(known)
-			return t.Each(func(row sqldb.Row) error {
-				var id string
-				err := row.Scan(&id)
-				if known[id] = true; len(known) == campaignPage {
-					last = id
-				}
-				return err
-			}, selectCampaignIDs, after, campaignPage)
-		}
-		if err := m.core.Journal().Read(ctx, bound); err != nil {
+		known, err := sqldb.Reading(ctx, m.core.Journal(), "", func(t *store.Tx) ([]string, error) {
+			return sqldb.All(t, sqldb.Column[string], selectCampaignIDs, after, campaignPage)
+		})
+		if err != nil {
 			return err
+		}
+		if last = sqldb.BeyondTexts; len(known) == campaignPage {
+			last = known[len(known)-1]
 		}
 		found := make(map[string]stray)
 		note := func(t sqldb.Reader, query string, what func(*stray)) error {
 			return t.Each(func(row sqldb.Row) error {
-				var id string
-				err := row.Scan(&id)
+				id, err := sqldb.Column[string](row)
 				one := found[id]
 				one.id = id
 				what(&one)
@@ -79,7 +71,7 @@ func (m *Maintenance) eachStray(ctx context.Context, visit func([]stray) error) 
 				return err
 			}, query, after, last)
 		}
-		err := m.core.ReadModel().Read(ctx, func(t *sqldb.Tx) error {
+		err = m.core.ReadModel().Read(ctx, func(t *sqldb.Tx) error {
 			return note(t, selectAppliedIDs, func(s *stray) { s.applied = true })
 		})
 		if err == nil {
@@ -108,8 +100,8 @@ func (m *Maintenance) eachStray(ctx context.Context, visit func([]stray) error) 
 
 // dropKnown removes from found the campaigns that have a row in campaigns, even one created
 // since the known ones were read.
-func dropKnown(t *store.Tx, found map[string]stray, known map[string]bool) error {
-	maps.DeleteFunc(found, func(id string, _ stray) bool { return known[id] })
+func dropKnown(t *store.Tx, found map[string]stray, known []string) error {
+	maps.DeleteFunc(found, func(id string, _ stray) bool { return slices.Contains(known, id) })
 	if len(found) == 0 {
 		return nil
 	}
