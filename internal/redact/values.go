@@ -3,6 +3,7 @@ package redact
 import (
 	"bytes"
 	"encoding/base64"
+	"regexp"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -12,7 +13,7 @@ import (
 var builtinTriggers = []trigger{
 	{"eyj", matchJWT},
 	{"-----begin ", matchPEM},
-	{"akia", matchAWS}, {"asia", matchAWS},
+	pattern("AKIA", `[A-Z0-9]{16}`, `[^A-Z0-9]|$`), pattern("ASIA", `[A-Z0-9]{16}`, `[^A-Z0-9]|$`),
 	prefix("ghp_", 16, isWordByte), prefix("gho_", 16, isWordByte), prefix("ghs_", 16, isWordByte), prefix("ghu_", 16, isWordByte),
 	prefix("ghr_", 16, isWordByte), prefix("github_pat_", 16, isWordByte),
 	prefix("glpat-", 16, isURLByte),
@@ -25,7 +26,7 @@ var builtinTriggers = []trigger{
 	prefix("npm_", 20, isAlnum),
 	prefix("xapp-", 10, isURLByte), prefix("glptt-", 16, isURLByte), prefix("pypi-", 30, isURLByte),
 	prefix("hvs.", 20, isURLByte), prefix("dop_v1_", 20, isAlnum), prefix("ya29.", 20, isURLByte), prefix("shpat_", 16, isAlnum),
-	{"sg.", matchSendGrid},
+	pattern("SG.", `[\w-]{16,}\.[\w-]{16,}`, ``),
 	prefix("obw_", 16, isURLByte),
 	{"bearer", matchBearer}, {"basic", matchBasic},
 	{"://", matchURL},
@@ -53,11 +54,10 @@ func (m *matching) after(at int, is func(byte) bool) bool { return at > 0 && is(
 func isAlnum(c byte) bool {
 	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9'
 }
-func isUpperAlnum(c byte) bool { return c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' }
-func isWordByte(c byte) bool   { return isAlnum(c) || c == '_' }
-func isURLByte(c byte) bool    { return isWordByte(c) || c == '-' }
-func isTokenByte(c byte) bool  { return isURLByte(c) || strings.IndexByte("._~+/=", c) >= 0 }
-func isSpace(c byte) bool      { return c == ' ' || c == '\t' || c == '\r' || c == '\n' }
+func isWordByte(c byte) bool  { return isAlnum(c) || c == '_' }
+func isURLByte(c byte) bool   { return isWordByte(c) || c == '-' }
+func isTokenByte(c byte) bool { return isURLByte(c) || strings.IndexByte("._~+/=", c) >= 0 }
+func isSpace(c byte) bool     { return c == ' ' || c == '\t' || c == '\r' || c == '\n' }
 
 // prefix is the trigger of a well-known prefix, matched as it is written, that at least this many bytes
 // of a class follow.
@@ -68,6 +68,22 @@ func prefix(text string, least int, is func(byte) bool) trigger {
 		}
 		end := m.run(at+n, is)
 		return at, end, end-at-n >= least
+	}}
+}
+
+// pattern is the trigger of a well-known prefix, matched as it is written, that an expression follows, and
+// behind this another one that is not hidden.
+func pattern(text, expression, behind string) trigger {
+	re := regexp.MustCompile(`^(` + expression + `)(?:` + behind + `)`)
+	return trigger{strings.ToLower(text), func(m *matching, at, n int) (int, int, bool) {
+		if m.after(at, isAlnum) || m.s[at:at+n] != text {
+			return 0, 0, false
+		}
+		found := re.FindStringSubmatchIndex(m.s[at+n:])
+		if found == nil {
+			return 0, 0, false
+		}
+		return at, at + n + found[3], true
 	}}
 }
 
@@ -110,17 +126,6 @@ func matchPEM(m *matching, at, n int) (int, int, bool) {
 	return at, len(m.s), true
 }
 
-func matchAWS(m *matching, at, n int) (int, int, bool) {
-	if m.after(at, isAlnum) {
-		return 0, 0, false
-	}
-	end := at
-	for end < min(len(m.s), at+n+17) && isUpperAlnum(m.s[end]) {
-		end++
-	}
-	return at, end, end == at+n+16
-}
-
 // matchSK matches keys such as sk-proj-…, but not a name that contains sk-.
 func matchSK(m *matching, at, n int) (int, int, bool) {
 	if m.after(at, isURLByte) || m.s[at:at+2] != "sk" {
@@ -157,19 +162,6 @@ func matchBasic(m *matching, at, n int) (int, int, bool) {
 	}
 	text, err := base64.RawStdEncoding.DecodeString(strings.TrimRight(m.s[from:end], ".="))
 	return from, end, err == nil && bytes.IndexByte(text, ':') >= 0 && utf8.Valid(text)
-}
-
-// matchSendGrid matches "SG.", an id and the key.
-func matchSendGrid(m *matching, at, n int) (int, int, bool) {
-	if m.after(at, isAlnum) || m.s[at:at+n] != "SG." {
-		return 0, 0, false
-	}
-	dot := m.run(at+n, isURLByte)
-	if dot-at-n < 16 || dot == len(m.s) || m.s[dot] != '.' {
-		return 0, 0, false
-	}
-	end := m.run(dot+1, isURLByte)
-	return at, end, end-dot > 16
 }
 
 // matchBearer matches the token after the word, without the word.
