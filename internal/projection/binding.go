@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -140,20 +139,4 @@ func (v *value) inside(raw json.RawMessage) (any, error) {
 // missing returns the refusal of an event that lacks a required value.
 func (v *value) missing(how string) error {
 	return &outbox.Refusal{Err: outbox.ErrUnboundValue, Field: v.name, Detail: v.name + " is required, and " + how}
-}
-
-// numberArg keeps a JSON number exact where the database can: integers that fit are int64, larger
-// ones their text, everything else a float64.
-func numberArg(raw string) any {
-	if strings.IndexFunc(raw, func(r rune) bool { return r != '-' && (r < '0' || r > '9') }) < 0 {
-		if n, err := strconv.ParseInt(raw, 10, 64); err == nil {
-			return n
-		}
-		return raw
-	}
-	f, err := strconv.ParseFloat(raw, 64)
-	if err != nil {
-		return raw
-	}
-	return f
 }

@@ -220,11 +220,14 @@ func appendTree(b []byte, tree any) []byte {
 	case bool:
 		return strconv.AppendBool(b, t)
 	case json.Number:
-		n := numberArg(t.String())
-		if text, ok := n.(string); ok { // an integer beyond int64, or a number beyond float64
-			return append(b, text...)
+		if n, err := t.Int64(); err == nil {
+			return appendValue(b, n)
 		}
-		return appendValue(b, n)
+		f, err := t.Float64()
+		if err != nil || strings.Trim(t.String(), "-0123456789") == "" {
+			return append(b, t...) // a number beyond float64, or an integer beyond int64
+		}
+		return appendValue(b, f)
 	default:
 		return appendValue(b, t)
 	}
