@@ -37,26 +37,22 @@ func indexedTags(tags json.RawMessage) map[indexedTag]bool {
 	return entries
 }
 
-// checkPage is how many events or entries are compared in one snapshot.
-const checkPage = 2000
-
-// checkTags compares event_tags with the tags of the events, page by page and in both
-// directions.
+// checkTags compares event_tags with the tags of the events in both directions, page by page. What a
+// page is compared with is read later, and has at least what belongs to the page.
 func (m *Maintenance) checkTags(ctx context.Context, report *outbox.CheckReport) error {
-	for last := int64(0); last >= 0; {
-		err := m.core.Journal().Read(ctx, func(t *store.Tx) (err error) {
-			last, err = checkTagsAfter(t, last, report)
-			return err
-		})
+	journal := m.core.Journal()
+	for events, err := range sqldb.InPages(ctx, journal.DB, eventsByPosition, "") {
+		if err == nil {
+			err = journal.Read(ctx, func(t *store.Tx) error { return checkIndexed(t, events, report) })
+		}
 		if err != nil {
 			return fmt.Errorf("compare tags with their index: %w", err)
 		}
 	}
-	for last := (taggedEvent{}); last.position >= 0; {
-		err := m.core.Journal().Read(ctx, func(t *store.Tx) (err error) {
-			last, err = checkEntriesAfter(t, last, report)
-			return err
-		})
+	for entries, err := range sqldb.InPages(ctx, journal.DB, tagEntries, "") {
+		if err == nil {
+			err = journal.Read(ctx, func(t *store.Tx) error { return checkEntries(t, entries, report) })
+		}
 		if err != nil {
 			return fmt.Errorf("compare the index of tags with the events: %w", err)
 		}
@@ -64,37 +60,37 @@ func (m *Maintenance) checkTags(ctx context.Context, report *outbox.CheckReport)
 	return nil
 }
 
-const (
-	selectTags = `
-select position, campaign_id, seq, event_type, tags
+// eventsByPosition are all events, with their tags.
+var eventsByPosition = &sqldb.List[outbox.Event]{
+	Name: "tags", Low: []any{int64(0)}, High: []any{int64(sqldb.FarFuture)},
+	Query: sqldb.BothWays(`
+select campaign_id, seq, event_type, tags, position
 from events
-where position > $1
-order by position
-limit $2`
+where position {>} $1
+order by position{desc}
+limit $2`),
+	Scan: func(row sqldb.Row) (e outbox.Event, err error) {
+		err = scanTags(row, &e, &e.Position)
+		return e, err
+	},
+	Key: func(e outbox.Event) []any { return []any{e.Position} },
+}
 
-	selectIndexed = `
+// scanTags scans the columns of an event that tell its tags, and further ones.
+func scanTags(row sqldb.Row, e *outbox.Event, more ...any) error {
+	var tags string
+	err := row.Scan(append([]any{&e.CampaignID, &e.Seq, &e.EventType, &tags}, more...)...)
+	e.Tags = store.RawObject(tags)
+	return err
+}
+
+const selectIndexed = `
 select 1
 from event_tags
 where name = $1
   and value = $2
   and position = $3
   and event_type = $4`
-)
-
-// checkTagsAfter looks for missing entries of one page of events and returns the last event's
-// position; -1 at the end.
-func checkTagsAfter(t *store.Tx, after int64, report *outbox.CheckReport) (int64, error) {
-	events, err := sqldb.All(t, func(row sqldb.Row) (e outbox.Event, err error) {
-		var tags string
-		err = row.Scan(&e.Position, &e.CampaignID, &e.Seq, &e.EventType, &tags)
-		e.Tags = store.RawObject(tags)
-		return e, err
-	}, selectTags, after, checkPage)
-	if err != nil || len(events) == 0 {
-		return -1, err
-	}
-	return events[len(events)-1].Position, checkIndexed(t, events, report)
-}
 
 // checkIndexed looks for missing entries of the events.
 func checkIndexed(t *store.Tx, events []outbox.Event, report *outbox.CheckReport) error {
@@ -124,64 +120,52 @@ func checkIndexed(t *store.Tx, events []outbox.Event, report *outbox.CheckReport
 	return nil
 }
 
-// taggedEvent is an entry of event_tags and the event at its position.
+// taggedEvent is an entry of event_tags.
 type taggedEvent struct {
 	indexedTag
 	position  int64
 	eventType string
-	event     outbox.Event // without a campaign when the journal has no event there
 }
 
-const (
-	selectEntries = `
+// tagEntries are all entries of event_tags.
+var tagEntries = &sqldb.List[taggedEvent]{
+	Name: "tag entries", Low: []any{"", "", int64(0)}, High: []any{sqldb.BeyondTexts, sqldb.BeyondTexts, int64(sqldb.FarFuture)},
+	Query: sqldb.BothWays(`
 select name, value, position, event_type
 from event_tags
-where (name, value, position) > ($1, $2, cast($3 as bigint))
-order by name, value, position
-limit $4`
+where (name, value, position) {>} ($1, $2, cast($3 as bigint))
+order by name{desc}, value{desc}, position{desc}
+limit $4`),
+	Scan: func(row sqldb.Row) (e taggedEvent, err error) {
+		err = row.Scan(&e.name, &e.value, &e.position, &e.eventType)
+		return e, err
+	},
+	Key: func(e taggedEvent) []any { return []any{e.name, e.value, e.position} },
+}
 
-	selectTagsAt = `
+const selectTagsAt = `
 select campaign_id, seq, event_type, tags
 from events
 where position = $1`
-)
 
-// checkEntriesAfter looks in one page of entries for those whose event lacks the tag, and
-// returns the last entry; its position is -1 at the end.
-func checkEntriesAfter(t *store.Tx, after taggedEvent, report *outbox.CheckReport) (taggedEvent, error) {
-	entries, err := taggedEvents(t, after)
-	if err != nil || len(entries) == 0 {
-		return taggedEvent{position: -1}, err
+// checkEntries looks for entries whose event lacks the tag.
+func checkEntries(t *store.Tx, entries []taggedEvent, report *outbox.CheckReport) error {
+	events := make([]outbox.Event, len(entries)) // without a campaign where the journal has no event
+	var b sqldb.Batch
+	for i, entry := range entries {
+		b.Each(func(row sqldb.Row) error { return scanTags(row, &events[i]) }, selectTagsAt, entry.position)
 	}
-	for _, found := range entries {
-		e := &found.event
+	if err := t.RunAll(&b); err != nil {
+		return err
+	}
+	for i, entry := range entries {
+		e := &events[i]
 		switch {
 		case e.CampaignID == "":
-			report.Add(outbox.InvariantTagIndex, "", 0, "the index of tags has an event at position %d that is not in the journal, with the tag %q", found.position, found.name)
-		case e.EventType != found.eventType || !indexedTags(e.Tags)[found.indexedTag]:
-			report.Add(outbox.InvariantTagIndex, e.CampaignID, e.Seq, "the index of tags says that the event is a %s with the tag %q and the value %q; it is not", found.eventType, found.name, found.value)
+			report.Add(outbox.InvariantTagIndex, "", 0, "the index of tags has an event at position %d that is not in the journal, with the tag %q", entry.position, entry.name)
+		case e.EventType != entry.eventType || !indexedTags(e.Tags)[entry.indexedTag]:
+			report.Add(outbox.InvariantTagIndex, e.CampaignID, e.Seq, "the index of tags says that the event is a %s with the tag %q and the value %q; it is not", entry.eventType, entry.name, entry.value)
 		}
 	}
-	return *entries[len(entries)-1], nil
-}
-
-func taggedEvents(t *store.Tx, after taggedEvent) ([]*taggedEvent, error) {
-	entries, err := sqldb.All(t, func(row sqldb.Row) (*taggedEvent, error) {
-		e := new(taggedEvent)
-		return e, row.Scan(&e.name, &e.value, &e.position, &e.eventType)
-	}, selectEntries, after.name, after.value, after.position, checkPage)
-	if err != nil {
-		return nil, err
-	}
-	var b sqldb.Batch
-	for _, entry := range entries {
-		e := &entry.event
-		b.Each(func(row sqldb.Row) error {
-			var tags string
-			err := row.Scan(&e.CampaignID, &e.Seq, &e.EventType, &tags)
-			e.Tags = store.RawObject(tags)
-			return err
-		}, selectTagsAt, entry.position)
-	}
-	return entries, t.RunAll(&b)
+	return nil
 }
