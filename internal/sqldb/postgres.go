@@ -550,12 +550,14 @@ func (l *postgresLink) prepare(query string) error {
 	return err
 }
 
-// classify follows the SQLSTATE classes (PostgreSQL, appendix A).
-func (l *postgresLink) classify(err error) verdict {
-	code := pgCode(err)
+func (l *postgresLink) classify(err error) verdict { return verdictOf(pgCode(err), l.conn.IsClosed()) }
+
+// verdictOf follows the SQLSTATE classes (PostgreSQL, appendix A). The code is empty for an error that is
+// not the server's.
+func verdictOf(code string, closed bool) verdict {
 	class := code[:min(2, len(code))]
 	v := verdict{late: code == "57014", full: code == "53100", damaged: code == "XX001" || code == "XX002", taken: code == "23505"}
-	v.lost = l.conn.IsClosed() || slices.Contains([]string{"08", "57"}, class) && !v.late || slices.Contains([]string{"25006", "25P03"}, code)
+	v.lost = closed || slices.Contains([]string{"08", "57"}, class) && !v.late || slices.Contains([]string{"25006", "25P03"}, code)
 	// These codes concern the statement alone: a limit set for it, or an internal error of the
 	// server.
 	itsOwn := code == "53400" || code == "XX000"
@@ -568,8 +570,7 @@ func (l *postgresLink) classify(err error) verdict {
 // postgresAway is the busy verdict of classify for an error without its connection.
 func postgresAway(err error) bool {
 	if code := pgCode(err); code != "" {
-		return slices.Contains([]string{"08", "40", "53", "57"}, code[:2]) && code != "57014" && code != "53400" ||
-			slices.Contains([]string{"25006", "25P03", "55P03"}, code)
+		return verdictOf(code, false).busy
 	}
 	var gone net.Error
 	return pgconn.SafeToRetry(err) || errors.As(err, &gone) && !errors.Is(err, context.DeadlineExceeded) || slices.ContainsFunc([]error{io.EOF, io.ErrUnexpectedEOF, net.ErrClosed, driver.ErrBadConn, sql.ErrConnDone},
