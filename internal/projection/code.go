@@ -174,13 +174,7 @@ func (h *handlerStatement) runCode(ctx context.Context, s *Set, tx Tx, e *outbox
 	}
 	t := &CodeTx{set: s, tx: tx, projection: h.projection, deadline: ctx}
 	done := make(chan error, 1)
-	var ended atomic.Bool // by the first of the two: the call returned, or it was abandoned
-	go func() {
-		done <- h.call(ctx, t, e)
-		if !ended.CompareAndSwap(false, true) {
-			state.hung.Add(-1)
-		}
-	}()
+	go func() { done <- h.call(ctx, t, e) }()
 	select {
 	case err := <-done:
 		return t.close(err)
@@ -188,9 +182,10 @@ func (h *handlerStatement) runCode(ctx context.Context, s *Set, tx Tx, e *outbox
 	}
 	state.hanging.Store(e.EventType + " at " + h.String())
 	state.hung.Add(1)
-	if !ended.CompareAndSwap(false, true) {
+	go func() {
+		<-done
 		state.hung.Add(-1)
-	}
+	}()
 	return t.close(ctx.Err())
 }
 
