@@ -121,10 +121,10 @@ func (s Statement) Refuse(err error) error {
 	blamed := ""
 	text := parameter.ReplaceAllStringFunc(plain(err), func(numbered string) string {
 		n, _ := strconv.Atoi(numbered[1:])
-		if n < 1 || n > len(s.bindings) {
+		if n < 1 || n > len(s.args) {
 			return numbered
 		}
-		blamed = s.bindings[n-1]
+		blamed = ":" + s.args[n-1].name
 		return blamed
 	})
 	if m := atFault.FindStringSubmatch(text); m != nil {

@@ -35,7 +35,7 @@ func (r *parser) addDigest(statements [][]token) error {
 		return faultf(statements[1][0].line, "a digest is one select; this is a second statement")
 	}
 	tokens := statements[0]
-	st, args, err := r.compile(tokens, "campaign_id")
+	st, err := r.compile(tokens, "campaign_id")
 	switch {
 	case err != nil:
 		return err
@@ -43,7 +43,7 @@ func (r *parser) addDigest(statements [][]token) error {
 		return faultf(tokens[0].line, "a digest is a select; this statement begins with %s", tokens[0].text)
 	case len(targets(tokens)) > 0:
 		return faultf(tokens[0].line, "a digest only reads; this statement changes table %q", targets(tokens)[0].name())
-	case len(args) == 0:
+	case len(st.args) == 0:
 		return faultf(tokens[0].line, "this digest does not use :campaign_id; a digest covers the rows of one campaign")
 	case !r.active:
 		return nil

@@ -36,7 +36,7 @@ func (h *handlerStatement) keepDigits(dialect string, t *table) {
 		copies[arg+len(counted)] = arg
 		if numbers && h.args[arg].digits {
 			copies[arg+len(counted)] = len(h.args)
-			h.args, h.bindings = append(h.args, h.args[arg]), append(h.bindings, h.bindings[arg])
+			h.args = append(h.args, h.args[arg])
 			h.args[arg].digits = false
 		}
 	}

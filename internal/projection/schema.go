@@ -47,7 +47,7 @@ func (t *table) hasAll(names []string) bool {
 
 func (r *parser) addSchema(statements [][]token) error {
 	for _, tokens := range statements {
-		st, _, err := r.compile(tokens, "nothing")
+		st, err := r.compile(tokens, "nothing")
 		if err != nil {
 			return err
 		}

@@ -14,9 +14,9 @@ type Statement struct {
 	File string // the file
 	Line int    // its first line, from 1
 
-	tokens   []token
-	bound    []int    // for each token, the index of what it binds; -1 for one that is no binding
-	bindings []string // what $1…$n bind, as written, without !
+	tokens []token
+	args   []value // for $1…$n
+	bound  []int   // for each token, the index of what it binds; -1 for one that is no binding
 }
 
 // section holds the statements for some event types.
@@ -41,7 +41,6 @@ func (s *section) matches(eventType string) bool {
 type handlerStatement struct {
 	Statement
 	projection *Projection
-	args       []value // for $1…$n
 	code       Handler // a Go function instead of SQL
 	index      int     // in the set's Statements
 	// bounded statements cannot run for long whatever the data, so they need no deadline.
@@ -49,38 +48,34 @@ type handlerStatement struct {
 }
 
 // compile writes the statement's SQL without comments and with $n for bindings, the same $n for the
-// same binding, and returns what each $n binds.
-func (r *parser) compile(tokens []token, only ...string) (Statement, []value, error) {
-	var args []value
-	bound := make([]int, len(tokens))
+// same binding.
+func (r *parser) compile(tokens []token, only ...string) (Statement, error) {
+	st := Statement{File: r.name, Line: tokens[0].line, tokens: tokens, bound: make([]int, len(tokens))}
 	for i, t := range tokens {
-		bound[i] = -1
+		st.bound[i] = -1
 		if t.kind == punct && r.strayParameter(tokens, i) {
-			return Statement{}, nil, faultf(t.line, "%s starts a database-specific parameter; name the value instead, such as :campaign_id or :payload.name", t.text)
+			return st, faultf(t.line, "%s starts a database-specific parameter; name the value instead, such as :campaign_id or :payload.name", t.text)
 		}
 		if t.kind != binding {
 			continue
 		}
 		v, err := parseBinding(t.text)
 		if err != nil {
-			return Statement{}, nil, faultf(t.line, "%v", err)
+			return st, faultf(t.line, "%v", err)
 		}
 		if len(only) > 0 && !slices.Contains(only, v.name) {
-			return Statement{}, nil, faultf(t.line, "there is no event here that :%s could come from; only :%s is known", v.name, strings.Join(only, ", :"))
+			return st, faultf(t.line, "there is no event here that :%s could come from; only :%s is known", v.name, strings.Join(only, ", :"))
 		}
-		n := slices.IndexFunc(args, func(a value) bool { return a.from == v.from && a.path == v.path })
+		n := slices.IndexFunc(st.args, func(a value) bool { return a.from == v.from && a.path == v.path })
 		if n < 0 {
-			n = len(args)
-			args = append(args, v)
+			n = len(st.args)
+			st.args = append(st.args, v)
 		}
-		args[n].required = args[n].required || v.required
-		bound[i] = n
+		st.args[n].required = st.args[n].required || v.required
+		st.bound[i] = n
 	}
-	st := Statement{SQL: assemble(r.dialect, tokens, bound), File: r.name, Line: tokens[0].line, tokens: tokens, bound: bound}
-	for _, v := range args {
-		st.bindings = append(st.bindings, ":"+v.name)
-	}
-	return st, args, nil
+	st.SQL = assemble(r.dialect, tokens, st.bound)
+	return st, nil
 }
 
 // assemble writes a statement without comments, with $n+1 for each token that binds n; see
@@ -133,15 +128,15 @@ func (r *parser) strayParameter(tokens []token, i int) bool {
 func (r *parser) addHandler(statements [][]token) error {
 	s := &section{types: r.types}
 	for _, tokens := range statements {
-		st, args, err := r.compile(tokens)
+		st, err := r.compile(tokens)
 		if err != nil {
 			return err
 		}
-		if err := r.checkHandler(tokens, args); err != nil {
+		if err := r.checkHandler(st); err != nil {
 			return err
 		}
 		r.noteCalls(tokens)
-		s.statements = append(s.statements, &handlerStatement{Statement: st, projection: r.p, args: args, bounded: bounded(tokens)})
+		s.statements = append(s.statements, &handlerStatement{Statement: st, projection: r.p, bounded: bounded(tokens)})
 	}
 	if !r.active {
 		return nil
@@ -157,12 +152,12 @@ func (r *parser) addHandler(statements [][]token) error {
 
 // checkHandler checks that a statement changes only the projection's own tables and the event's
 // campaign: a projection is cleared and rebuilt campaign by campaign.
-func (r *parser) checkHandler(tokens []token, args []value) error {
-	first := tokens[0]
+func (r *parser) checkHandler(st Statement) error {
+	first := st.tokens[0]
 	if !first.oneOf("insert", "update", "delete", "replace", "with") {
 		return faultf(first.line, "a handler changes rows with insert, update or delete; this statement begins with %s", first.text)
 	}
-	targets := targets(tokens)
+	targets := targets(st.tokens)
 	if len(targets) == 0 {
 		return faultf(first.line, "this statement changes nothing; a handler inserts, updates or deletes rows")
 	}
@@ -171,7 +166,7 @@ func (r *parser) checkHandler(tokens []token, args []value) error {
 			return faultf(t.line, "this statement changes table %q, which -- tables does not list; a projection changes its own tables only", t.name())
 		}
 	}
-	if !slices.ContainsFunc(args, func(v value) bool { return v.from.name == "campaign_id" }) {
+	if !slices.ContainsFunc(st.args, func(v value) bool { return v.from.name == "campaign_id" }) {
 		return faultf(first.line, "this statement does not use :campaign_id, so it would reach rows of other campaigns; a projection is rebuilt campaign by campaign")
 	}
 	return nil
