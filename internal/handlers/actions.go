@@ -37,6 +37,56 @@ func addAction[B, K, R any](s *server, action outbox.Action, on target[K], do ac
 	addAPIAction(s, action, on.of, do, e)
 }
 
+// starter starts work that goes on after the answer, which is asked for with a B.
+type starter[B, R any] struct {
+	form  func(*http.Request) (B, error) // reads a page's form
+	start func(context.Context, outbox.Command, B) (R, error)
+	// page and api are where the work is shown.
+	page, api func(templates.Links, R) templates.URL
+}
+
+// addStart registers an action that starts work for both a page's form and the API.
+func addStart[B, R any](s *server, action outbox.Action, work starter[B, R], e endpoint) {
+	s.formAction(action, func(w http.ResponseWriter, r *http.Request) error {
+		asked, err := work.form(r)
+		if err != nil {
+			return err
+		}
+		started, err := work.start(r.Context(), s.command(r, "page", asked), asked)
+		if err != nil {
+			return err
+		}
+		return s.done(w, r, work.page(s.linksOf(r), started))
+	})
+	e.body, e.answers = takes[B](), starts[R]()
+	s.apiAction(action, func(w http.ResponseWriter, r *http.Request) error {
+		var asked B
+		if err := decode(r, &asked); err != nil {
+			return err
+		}
+		started, err := work.start(r.Context(), s.command(r, "api", asked), asked)
+		if err != nil {
+			return err
+		}
+		w.Header().Set("Location", string(work.api(s.linksOf(r).API(), started)))
+		return s.writeJSON(w, http.StatusAccepted, started)
+	}, e)
+}
+
+// Where what was started is shown.
+func operationStarted(l templates.Links, o outbox.Operation) templates.URL {
+	return l.OperationOf(o.ID)
+}
+func runStarted(l templates.Links, r outbox.Run) templates.URL { return l.RunOf(r.ID) }
+
+// rehearsalStarted is a rehearsal, or the run that compares all campaigns.
+func rehearsalStarted(l templates.Links, r outbox.Run) templates.URL {
+	if r.Kind != outbox.RunRehearse {
+		return l.RunOf(r.ID)
+	}
+	return l.Rehearsal(r.ID)
+}
+
 // addAPIAction is addAction for an action whose form is not the API's.
 func addAPIAction[B, K, R any](s *server, action outbox.Action, of func(*http.Request) (K, error), do actionCall[B, K, R], e endpoint) {
 	if e.answers == nil {

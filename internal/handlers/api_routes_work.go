@@ -15,11 +15,9 @@ func (s *server) routeOperationsAPI() {
 		query:   queryOf(outbox.OperationFilter{}),
 		answers: gives[outbox.Page[outbox.Operation]]("a page of operations"),
 	})
-	s.apiAction(outbox.ActionOperationStart, s.apiStartOperation, endpoint{
+	addStart(s, outbox.ActionOperationStart, starter[outbox.OperationStartRequest, outbox.Operation]{readOperationForm, s.startOperation, operationStarted, operationStarted}, endpoint{
 		id: "startOperation", tag: tagOperations,
 		summary: "Requeue dead rows as an operation: a fixed set of rows, in waves, watched",
-		body:    takes[outbox.OperationStartRequest](),
-		answers: starts[outbox.Operation](),
 	})
 	s.apiQuestion(outbox.RoleViewer, "/operations/preview", serveJSON(s, s.readOperationPreview), endpoint{
 		id: "previewOperation", tag: tagOperations,
@@ -56,17 +54,13 @@ func (s *server) routeRunsAPI() {
 		query:   queryOf(outbox.RunFilter{}),
 		answers: gives[outbox.Page[outbox.Run]]("a page of runs"),
 	})
-	s.apiAction(outbox.ActionRunStart, s.apiStartRun, endpoint{
+	addStart(s, outbox.ActionRunStart, starter[outbox.RunStartRequest, outbox.Run]{readRunForm, s.startRun, runStarted, runStarted}, endpoint{
 		id: "startRun", tag: tagRuns,
 		summary: "Start a replay, verify or rebuild; 409 names the blocking run",
-		body:    takes[outbox.RunStartRequest](),
-		answers: starts[outbox.Run](),
 	})
-	s.apiAction(outbox.ActionRehearse, s.apiStartRehearsal, endpoint{
+	addStart(s, outbox.ActionRehearse, starter[outbox.RehearsalStartRequest, outbox.Run]{s.readRehearsalForm, s.startRehearsal, runStarted, rehearsalStarted}, endpoint{
 		id: "rehearse", tag: tagRuns,
 		summary: "Try changed projection files on copies of blocked campaigns",
-		body:    takes[outbox.RehearsalStartRequest](),
-		answers: starts[outbox.Run](),
 	})
 	s.apiGet("/rehearsals/{run}", reply(s, runParam, s.readRehearsal), endpoint{
 		id: "getRehearsal", tag: tagRuns,

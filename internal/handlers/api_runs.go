@@ -2,7 +2,6 @@ package handlers
 
 import (
 	"context"
-	"fmt"
 	"net/http"
 
 	"github.com/outboxweb/outboxweb/internal/outbox"
@@ -15,22 +14,12 @@ func resultFilter(r *http.Request) (f outbox.ResultFilter, err error) {
 	return f, err
 }
 
-func (s *server) apiStartRun(w http.ResponseWriter, r *http.Request) error {
-	var body outbox.RunStartRequest
-	if err := decode(r, &body); err != nil {
-		return err
-	}
-	order, err := body.Order()
+func (s *server) startRun(ctx context.Context, o outbox.Command, asked outbox.RunStartRequest) (outbox.Run, error) {
+	order, err := asked.Order()
 	if err != nil {
-		return err
+		return outbox.Run{}, err
 	}
-	o := s.command(r, "api", body)
-	run, err := s.Runs.Start(r.Context(), o, order, s.Projections)
-	if err != nil {
-		return err
-	}
-	w.Header().Set("Location", fmt.Sprintf("%s/runs/%d", s.linksOf(r).API().Base(), run.ID))
-	return s.writeJSON(w, http.StatusAccepted, run)
+	return s.Runs.Start(ctx, o, order, s.Projections)
 }
 
 // resumeRun resumes a run with the loaded projections.

@@ -25,10 +25,19 @@ type operationForm struct {
 	outbox.OperationOptions
 }
 
-func (f operationForm) request() (outbox.OperationRequest, error) {
-	asked := outbox.OperationStartRequest{OperationOptions: f.OperationOptions}
+func readOperationForm(r *http.Request) (outbox.OperationStartRequest, error) {
+	return readOperation(r.PostForm)
+}
+
+// readOperation reads the request of an operation from a form or the address of its preview.
+func readOperation(values url.Values) (asked outbox.OperationStartRequest, err error) {
+	var f operationForm
+	if err := fill(&f, values); err != nil {
+		return asked, err
+	}
+	asked.OperationOptions = f.OperationOptions
 	if len(f.Rows) == 0 && f.Chosen {
-		return outbox.OperationRequest{}, outbox.Invalid("rows", "no row is selected; go back and select the dead rows to requeue, or requeue all that match")
+		return asked, outbox.Invalid("rows", "no row is selected; go back and select the dead rows to requeue, or requeue all that match")
 	}
 	if len(f.Rows) == 0 {
 		asked.Filter = &outbox.DeadRows{CampaignID: f.Campaign, EventType: f.EventType, Fingerprint: f.Fingerprint, Limit: f.Limit}
@@ -37,18 +46,20 @@ func (f operationForm) request() (outbox.OperationRequest, error) {
 		cut := max(0, strings.LastIndexByte(text, '/'))
 		seq, err := strconv.ParseInt(strings.TrimPrefix(text[cut:], "/"), 10, 64)
 		if err != nil || cut == 0 {
-			return outbox.OperationRequest{}, outbox.Invalid("rows", "a row is named CAMPAIGN/SEQ, not %q", text)
+			return asked, outbox.Invalid("rows", "a row is named CAMPAIGN/SEQ, not %q", text)
 		}
 		asked.Rows = append(asked.Rows, outbox.RowKey{CampaignID: text[:cut], Seq: seq})
 	}
-	return asked.Order()
+	return asked, nil
 }
 
-func readOperationForm(values url.Values) (form operationForm, order outbox.OperationRequest, err error) {
-	if err = fill(&form, values); err == nil {
-		order, err = form.request()
+// previewed is the operation that the address of a page asks for.
+func previewed(r *http.Request) (order outbox.OperationRequest, err error) {
+	asked, err := readOperation(r.URL.Query())
+	if err != nil {
+		return order, err
 	}
-	return form, order, err
+	return asked.Order()
 }
 
 // asSeen adapts an action of the store to an operation that must be as the caller saw it.
@@ -58,25 +69,15 @@ func asSeen(do func(ctx context.Context, o outbox.Command, id int64, seen outbox
 	}
 }
 
-func (s *server) apiStartOperation(w http.ResponseWriter, r *http.Request) error {
-	var body outbox.OperationStartRequest
-	if err := decode(r, &body); err != nil {
-		return err
-	}
-	order, err := body.Order()
+func (s *server) startOperation(ctx context.Context, o outbox.Command, asked outbox.OperationStartRequest) (outbox.Operation, error) {
+	order, err := asked.Order()
 	if err != nil {
-		return err
+		return outbox.Operation{}, err
 	}
-	by := s.command(r, "api", body)
-	if err := s.Runs.RestOn(r.Context(), order.Rehearsal, s.Projections); err != nil {
-		return err
+	if err := s.Runs.RestOn(ctx, order.Rehearsal, s.Projections); err != nil {
+		return outbox.Operation{}, err
 	}
-	op, err := s.Operations.Start(r.Context(), by, order)
-	if err != nil {
-		return err
-	}
-	w.Header().Set("Location", string(s.linksOf(r).API().Operation(op.ID, outbox.OperationRowFilter{})))
-	return s.writeJSON(w, http.StatusAccepted, op)
+	return s.Operations.Start(ctx, o, order)
 }
 
 func (s *server) readOperationPreview(r *http.Request) (preview outbox.OperationPreview, err error) {
@@ -145,7 +146,7 @@ func (s *server) operationPage(w http.ResponseWriter, r *http.Request) error {
 // newOperationPage previews an operation and asks for confirmation. Of a rehearsal alone it is the rows
 // that would pass.
 func (s *server) newOperationPage(w http.ResponseWriter, r *http.Request) error {
-	_, order, err := readOperationForm(r.URL.Query())
+	order, err := previewed(r)
 	if err != nil {
 		return err
 	}
@@ -182,24 +183,9 @@ func (s *server) newOperationPage(w http.ResponseWriter, r *http.Request) error 
 	return s.render(w, r, http.StatusOK, p, pageOf(templates.NewOperationPage, view))
 }
 
-func (s *server) startOperationForm(w http.ResponseWriter, r *http.Request) error {
-	form, order, err := readOperationForm(r.PostForm)
-	if err != nil {
-		return err
-	}
-	if err := s.Runs.RestOn(r.Context(), order.Rehearsal, s.Projections); err != nil {
-		return err
-	}
-	op, err := s.Operations.Start(r.Context(), s.command(r, "page", form), order)
-	if err != nil {
-		return err
-	}
-	return s.done(w, r, s.linksOf(r).Operation(op.ID, outbox.OperationRowFilter{}))
-}
-
 // requeueDeadPage redirects to the operation that requeues the dead rows of a filter.
 func (s *server) requeueDeadPage(w http.ResponseWriter, r *http.Request) error {
-	_, order, err := readOperationForm(r.URL.Query())
+	order, err := previewed(r)
 	if err != nil {
 		return err
 	}

@@ -155,14 +155,9 @@ func (s *server) newRunPage(w http.ResponseWriter, r *http.Request) error {
 	return s.render(w, r, http.StatusOK, p, pageOf(templates.NewRunPage, view))
 }
 
-func (s *server) startRunForm(w http.ResponseWriter, r *http.Request) error {
+func readRunForm(r *http.Request) (outbox.RunStartRequest, error) {
 	var form runForm
-	if err := fill(&form, r.PostForm); err != nil {
-		return err
-	}
-	run, err := s.Runs.Start(r.Context(), s.command(r, "page", form), form.request(), s.Projections)
-	if err != nil {
-		return err
-	}
-	return s.done(w, r, s.linksOf(r).RunOf(run.ID))
+	err := fillForm(r, &form)
+	form.RunRequest = form.request()
+	return form.RunStartRequest, err
 }

@@ -22,28 +22,11 @@ type rehearsalForm struct {
 }
 
 // startRehearsal starts a rehearsal, if this server offers them.
-func (s *server) startRehearsal(ctx context.Context, o outbox.Command, order outbox.RehearsalRequest) (outbox.Run, error) {
+func (s *server) startRehearsal(ctx context.Context, o outbox.Command, asked outbox.RehearsalStartRequest) (outbox.Run, error) {
 	if s.Rehearse == nil {
 		return outbox.Run{}, outbox.NotFound("this server cannot rehearse fixes")
 	}
-	return s.Rehearse(ctx, o, order)
-}
-
-func (s *server) apiStartRehearsal(w http.ResponseWriter, r *http.Request) error {
-	var body outbox.RehearsalStartRequest
-	if err := decode(r, &body); err != nil {
-		return err
-	}
-	run, err := s.startRehearsal(r.Context(), s.command(r, "api", body), body.RehearsalRequest)
-	if err != nil {
-		return err
-	}
-	location := s.linksOf(r).API().Rehearsal(run.ID)
-	if run.Kind != outbox.RunRehearse {
-		location = s.linksOf(r).API().RunOf(run.ID)
-	}
-	w.Header().Set("Location", string(location))
-	return s.writeJSON(w, http.StatusAccepted, run)
+	return s.Rehearse(ctx, o, asked.RehearsalRequest)
 }
 
 func (s *server) readRehearsal(ctx context.Context, id int64) (outbox.FixRehearsal, error) {
@@ -119,14 +102,14 @@ func atFault(fingerprint string, loaded []outbox.ProjectionInfo) string {
 	return loaded[max(i, 0)].Name
 }
 
-func (s *server) startRehearsalForm(w http.ResponseWriter, r *http.Request) error {
+func (s *server) readRehearsalForm(r *http.Request) (asked outbox.RehearsalStartRequest, err error) {
 	var form rehearsalForm
-	if err := fill(&form, r.PostForm); err != nil {
-		return err
+	if err := fillForm(r, &form); err != nil {
+		return asked, err
 	}
 	files, err := uploadedFiles(r)
 	if err != nil {
-		return err
+		return asked, err
 	}
 	// Browsers send line breaks as CR LF. The text of the form counts if it was edited, or alone.
 	text := strings.ReplaceAll(form.Text, "\r\n", "\n")
@@ -134,14 +117,10 @@ func (s *server) startRehearsalForm(w http.ResponseWriter, r *http.Request) erro
 		files = append(files, outbox.RehearsalFile{Name: s.ProjectionFile(form.Projection).Name, Text: text})
 	}
 	if len(files) == 0 {
-		return outbox.Invalid("text", "there is no file to rehearse: choose changed files to upload")
+		return asked, outbox.Invalid("text", "there is no file to rehearse: choose changed files to upload")
 	}
 	form.Files = files
-	run, err := s.startRehearsal(r.Context(), s.command(r, "page", form), form.RehearsalRequest)
-	if err != nil {
-		return err
-	}
-	return s.done(w, r, s.linksOf(r).RunOf(run.ID))
+	return form.RehearsalStartRequest, nil
 }
 
 // uploadedFiles reads the files of a form, which are in memory.
