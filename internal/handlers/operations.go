@@ -97,17 +97,10 @@ func (s *server) operationsPage(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	page, err := s.Operations.List(r.Context(), filter)
-	if err != nil {
-		return err
-	}
 	p := s.page(r, "Operations", "Operations")
 	p.Self, p.Twin = s.linksOf(r).Operations(filter), s.linksOf(r).API().Operations(filter)
-	view := templates.OperationsView{Filter: filter, Page: page}
-	if view.Offered, err = s.offered(r, "operations"); err != nil {
-		return err
-	}
-	return s.renderLive(w, r, p, pageOf(templates.OperationsPage, view), pageOf(templates.OperationsLive, view))
+	operations := list[outbox.OperationFilter, outbox.Operation]{"operations", s.Operations.List, templates.OperationsPage, templates.OperationsLive}
+	return operations.show(s, w, r, p, filter)
 }
 
 func (s *server) operationPage(w http.ResponseWriter, r *http.Request) error {

@@ -19,17 +19,10 @@ func (s *server) campaignsPage(w http.ResponseWriter, r *http.Request) error {
 	if filter.Sort == "" {
 		filter.Sort = outbox.SortTrouble
 	}
-	list, err := s.viewCampaigns(r.Context(), filter)
-	if err != nil {
-		return err
-	}
 	p := s.page(r, "Campaigns", "Campaigns")
 	p.Self, p.Twin = s.linksOf(r).Campaigns(filter), s.linksOf(r).API().Campaigns(filter)
-	view := templates.CampaignsView{Filter: filter, Page: list}
-	if view.Offered, err = s.offered(r, "campaigns"); err != nil {
-		return err
-	}
-	return s.renderLive(w, r, p, pageOf(templates.CampaignsPage, view), pageOf(templates.CampaignsLive, view))
+	campaigns := list[outbox.CampaignFilter, campaignView]{"campaigns", s.viewCampaigns, templates.CampaignsPage, templates.CampaignsLive}
+	return campaigns.show(s, w, r, p, filter)
 }
 
 // Numbers of events in the list and the timeline of a campaign's page, some of them before the next

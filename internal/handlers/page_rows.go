@@ -15,29 +15,25 @@ func (s *server) rowsPage(w http.ResponseWriter, r *http.Request) error {
 	if filter.Sort == "" && filter.Status == "" && filter.CampaignID == "" {
 		filter.Sort = outbox.SortAttention
 	}
-	list, err := s.Store.Rows(r.Context(), filter)
-	if err != nil {
-		return err
-	}
 	p := s.page(r, templates.RowsTitle(filter), templates.RowsNav(filter))
 	p.Self, p.Twin = s.linksOf(r).Rows(filter), s.linksOf(r).API().Rows(filter)
-	view := templates.RowsView{Filter: filter, Page: list}
-	if view.Offered, err = s.offered(r, "rows"); err != nil {
+	if err := s.flash(r, &p); err != nil {
 		return err
 	}
-	return s.renderActed(w, r, p, pageOf(templates.RowsPage, view), pageOf(templates.RowsLive, view))
+	rows := list[outbox.RowFilter, outbox.Row]{"rows", s.Store.Rows, templates.RowsPage, templates.RowsLive}
+	return rows.show(s, w, r, p, filter)
 }
 
 func (s *server) requeueRowPage(w http.ResponseWriter, r *http.Request) error {
-	campaign, seq, err := rowParams(r)
+	row, err := rowParam(r)
 	if err != nil {
 		return err
 	}
-	detail, err := s.Store.RowWithin(r.Context(), campaign, seq, templates.InlineDocument)
+	detail, err := s.Store.RowWithin(r.Context(), row.CampaignID, row.Seq, templates.InlineDocument)
 	if err != nil {
 		return err
 	}
-	p := s.actingPage(r, templates.EventTitle(campaign, seq), "Events", detail.Row.Fingerprint)
-	p.Around, p.Twin = s.around(r.Context()), s.linksOf(r).API().Row(campaign, seq)
+	p := s.actingPage(r, templates.EventTitle(row.CampaignID, row.Seq), "Events", detail.Row.Fingerprint)
+	p.Around, p.Twin = s.around(r.Context()), s.linksOf(r).API().Row(row.CampaignID, row.Seq)
 	return s.render(w, r, http.StatusOK, p, pageOf(templates.RequeueRowPage, detail))
 }

@@ -39,17 +39,10 @@ func (s *server) runsPage(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	page, err := s.Runs.List(r.Context(), filter)
-	if err != nil {
-		return err
-	}
 	p := s.page(r, "Runs", "Runs")
 	p.Self, p.Twin = s.linksOf(r).Runs(filter), s.linksOf(r).API().Runs(filter)
-	view := templates.RunsView{Filter: filter, Page: page}
-	if view.Offered, err = s.offered(r, "runs"); err != nil {
-		return err
-	}
-	return s.renderLive(w, r, p, pageOf(templates.RunsPage, view), pageOf(templates.RunsLive, view))
+	runs := list[outbox.RunFilter, outbox.Run]{"runs", s.Runs.List, templates.RunsPage, templates.RunsLive}
+	return runs.show(s, w, r, p, filter)
 }
 
 // runLogQuery is the start of the log on a run's page.

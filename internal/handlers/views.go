@@ -4,6 +4,8 @@ import (
 	"context"
 	"net/http"
 
+	"github.com/a-h/templ"
+
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/web/templates"
 )
@@ -90,6 +92,26 @@ func (s *server) offered(r *http.Request, list string) (o templates.Offered, err
 		o.Projections = append(o.Projections, p.Name)
 	}
 	return o, err
+}
+
+// list is a list with a page of its own, which refreshes itself.
+type list[F, T any] struct {
+	name        string // as views have it
+	read        func(context.Context, F) (outbox.Page[T], error)
+	whole, live func(templates.Page, templates.ListView[F, T]) templ.Component
+}
+
+// show answers with the page p of what a filter selects.
+func (l list[F, T]) show(s *server, w http.ResponseWriter, r *http.Request, p templates.Page, filter F) error {
+	page, err := l.read(r.Context(), filter)
+	if err != nil {
+		return err
+	}
+	view := templates.ListView[F, T]{Filter: filter, Page: page}
+	if view.Offered, err = s.offered(r, l.name); err != nil {
+		return err
+	}
+	return s.renderLive(w, r, p, pageOf(l.whole, view), pageOf(l.live, view))
 }
 
 // fingerprintsOffered is how many errors a filter offers, those with the most dead rows first.

@@ -9,12 +9,8 @@ import (
 	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
-// OperationsView is one page of operations and the filter it was read with.
-type OperationsView struct {
-	Filter outbox.OperationFilter `redact:"-"`
-	Page   outbox.Page[outbox.Operation]
-	Offered
-}
+// OperationsView is a page of the operations.
+type OperationsView = ListView[outbox.OperationFilter, outbox.Operation]
 
 // OperationView is an operation with one page of its rows.
 type OperationView struct {

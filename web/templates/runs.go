@@ -13,12 +13,8 @@ import (
 	"github.com/outboxweb/outboxweb/internal/request"
 )
 
-// RunsView is one page of runs and the filter it was read with.
-type RunsView struct {
-	Filter outbox.RunFilter `redact:"-"`
-	Page   outbox.Page[outbox.Run]
-	Offered
-}
+// RunsView is a page of the runs.
+type RunsView = ListView[outbox.RunFilter, outbox.Run]
 
 // RunView is a run with one page of its results and one of its log.
 type RunView struct {
