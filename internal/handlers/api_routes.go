@@ -164,11 +164,11 @@ func (s *server) routeCampaignsAPI() {
 		answers:  gives[items[outbox.CampaignPoint]]("the minutes at which it was behind for more than 5 s and among the hundred behind for longest"),
 		refusals: []refusal{refusedLate},
 	})
-	s.apiGet("/campaigns/{campaign}/read-model", replyAbout(s, campaignParam, filter[modelQuery](s), s.readReadModel), endpoint{
+	s.apiGet("/campaigns/{campaign}/read-model", replyAbout(s, campaignParam, filter[outbox.ModelQuery](s), s.readReadModel), endpoint{
 		id: "getReadModel", tag: tagCampaigns,
 		summary:  "The rows that the journal gives a campaign, as of any of its events, and how the live rows compare",
 		details:  "A replay of the journal gives them. The first request replays the campaign; while that takes long the answer is 503.",
-		query:    queryOf(modelQuery{}),
+		query:    queryOf(outbox.ModelQuery{}),
 		answers:  gives[outbox.ReadModel]("the rows, with what the event changed and what set each cell"),
 		refusals: []refusal{refusedReplaying},
 	})

@@ -17,18 +17,9 @@ const (
 	apiPatience  = 8 * time.Second
 )
 
-// modelQuery selects rows of a read model.
-type modelQuery struct {
-	Seq   int64  `json:"seq" validate:"min=0"`                             // as of this event; 0 means the last applied one
-	Table string `json:"table" validate:"id"`                              // only this table
-	After string `json:"after" validate:"id"`                              // the rows of that table after this one: next of the page before
-	Row   string `json:"row" validate:"id"`                                // only this row
-	Limit int    `json:"limit" validate:"min=0,max=100" api:"default=100"` // rows of each table
-}
-
-// modelPageQuery is modelQuery on the page, which also shows live rows.
+// modelPageQuery is the query of the page, which also shows live rows.
 type modelPageQuery struct {
-	modelQuery
+	outbox.ModelQuery
 	Live int `json:"live" validate:"min=0,max=1"`
 }
 
@@ -38,18 +29,15 @@ type modelCellQuery struct {
 	Column string `json:"column" validate:"id"`
 }
 
-func (q modelQuery) of(campaign string) outbox.ModelQuery {
-	return outbox.ModelQuery{CampaignID: campaign, Seq: q.Seq, Table: q.Table, After: q.After, Row: q.Row, Limit: q.Limit}
-}
-
 var errNoTravel = outbox.NotFound("this server does not replay read models")
 
 // readReadModel answers the API with the rows of a campaign as of an event.
-func (s *server) readReadModel(ctx context.Context, campaign string, q modelQuery) (outbox.ReadModel, error) {
+func (s *server) readReadModel(ctx context.Context, campaign string, q outbox.ModelQuery) (outbox.ReadModel, error) {
 	if s.Travel == nil {
 		return outbox.ReadModel{}, errNoTravel
 	}
-	return s.Travel.At(ctx, q.of(campaign), apiPatience)
+	q.CampaignID = campaign
+	return s.Travel.At(ctx, q, apiPatience)
 }
 
 // readModelCell reads a cell, with the type of the event that set it.
@@ -98,7 +86,8 @@ func (s *server) readModelPage(w http.ResponseWriter, r *http.Request) error {
 // viewReadModel reads the rows as of an event. Until they are replayed, and where they cannot be, it
 // reads the live rows if those are asked for.
 func (s *server) viewReadModel(r *http.Request, campaign string, q modelPageQuery) (v templates.ReadModelView, err error) {
-	v.Query = q.of(campaign)
+	v.Query = q.ModelQuery
+	v.Query.CampaignID = campaign
 	if v.Campaign, err = s.Store.Campaign(r.Context(), campaign); err != nil {
 		return v, err
 	}

@@ -129,12 +129,12 @@ type ModelHistory struct {
 
 // ModelQuery selects rows of a read model.
 type ModelQuery struct {
-	CampaignID string
-	Seq        int64  // as of this event; 0 means the last applied one
-	Table      string // only this table; empty means all
-	After      string // the rows of that table after this one
-	Row        string // only this row
-	Limit      int    // rows of a table; 0 means 100, which is also the maximum
+	CampaignID string `json:"-" validate:"-"`
+	Seq        int64  `json:"seq" validate:"min=0"`                             // as of this event; 0 means the last applied one
+	Table      string `json:"table" validate:"id"`                              // only this table
+	After      string `json:"after" validate:"id"`                              // the rows of that table after this one: next of the page before
+	Row        string `json:"row" validate:"id"`                                // only this row
+	Limit      int    `json:"limit" validate:"min=0,max=100" api:"default=100"` // rows of each table
 }
 
 // MaxModelRows is the maximum number of rows of a table in one answer.
