@@ -13,7 +13,7 @@ import (
 	"github.com/outboxweb/outboxweb/internal/runs"
 )
 
-// checkCmd tests outbox.Invariants: those that need a replay of the journal here, all others in
+// checkCmd tests the invariants: those that need a replay of the journal here, all others in
 // internal/maintenance and in the checks registered with its core.
 type checkCmd struct {
 	Replay bool `default:"true" negatable:"" help:"Replay every campaign from the journal and compare the result with its live rows."`
