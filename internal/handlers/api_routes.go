@@ -64,7 +64,7 @@ func (s *server) routeSystemAPI() {
 	s.apiGet("/about", serveJSON(s, s.readAbout), endpoint{
 		id: "getAbout", tag: tagSystem,
 		summary: "This process, its databases and its configuration, without secrets",
-		answers: gives[about]("its configuration, and the console's overhead since it started"),
+		answers: gives[outbox.About]("its configuration, and the console's overhead since it started"),
 	})
 	s.apiGet("/openapi.json", s.apiDocument, endpoint{
 		id: "getDocument", tag: tagSystem,

@@ -140,7 +140,7 @@ func TestAbout_tellsOfDatabasesSettingsAndWhatLookingCosts(t *testing.T) {
 		Ready     bool
 	}
 	s.get("/about").want(t, 200, `title="outbox_apply_only: appends enqueue events; the worker applies them" data-testid="mode">applied by workers<`, "<code>outbox_apply_only</code>: appends enqueue events")
-	before := decodeAs[about](t, s.get("/api/v1/about").want(t, 200))
+	before := decodeAs[outbox.About](t, s.get("/api/v1/about").want(t, 200))
 	must.Hold(t, len(before.Databases) == 2 && before.Databases[0].Bytes != 0 && len(before.Databases[0].Settings) != 0 && before.Ready, "%+v", before)
 	for _, d := range before.Databases {
 		for _, m := range d.Migrations {
@@ -149,7 +149,7 @@ func TestAbout_tellsOfDatabasesSettingsAndWhatLookingCosts(t *testing.T) {
 	}
 	s.get("/campaigns")
 	s.get("/api/v1/summary")
-	after := decodeAs[about](t, s.get("/api/v1/about").want(t, 200)).Cost
+	after := decodeAs[outbox.About](t, s.get("/api/v1/about").want(t, 200)).Cost
 	c := before.Cost
 	must.Hold(t, after.Requests == c.Requests+3 && after.Reads > c.Reads && after.Statements > c.Statements && after.Shared+after.Taken > c.Shared+c.Taken, "after two more requests the cost is %+v, before it was %+v", after, c)
 	s.get("/about").want(t, 200, "Console overhead", "Configuration", "--mode", "00031_schema.sql", "builtin:campaigns")

@@ -90,7 +90,7 @@ func TestAbout_pointsOutRulesThatDifferInCase(t *testing.T) {
 	const group = "--operator names group:ops, and your group is %sOps%[1]s, which differs in upper and lower case"
 	g.get("/about", byProxy("zoe", "Ops")).want(t, 200, "The proxy or this server needs a change.", fmt.Sprintf(group, "&#34;"))
 	a := g.get("/api/v1/about", byProxy("zoe", "Ops", "dev")).want(t, 200)
-	got := decodeAs[about](t, a).Request
+	got := decodeAs[outbox.About](t, a).Request
 	must.Hold(t, slices.Equal(got.Advice, []string{fmt.Sprintf(group, `"`)}) && len(got.Me.Groups) == 0, "%q in %q", got.Advice, got.Me.Groups)
 	g.get("/about", byProxy("otto", "Ops", "ops")).want(t, 200, "Nothing to change")
 	g.get("/", byProxy("Zoe")).want(t, 403, "--viewer names user:zoe, and your name is", "Zoe")
@@ -101,7 +101,7 @@ func TestAbout_tellsWhatArrived(t *testing.T) {
 	odd := []func(*http.Request){header("X-Forwarded-For", "10.9.9.9, <script>\x01é"), header("X-Forwarded-User", "ana-secret"), header("X_forwarded_email", "ana-secret"),
 		header("Authorization", "Basic c2VjcmV0"), header(prefixHeader, "/ops"), header("Via", strings.Repeat("v", 500)), header("Cookie", "ana-secret"), header("X-Forwarded-Host", "ops.example")}
 	a := s.get("/console/api/v1/about", odd...).want(t, 200, `"peer":"127.0.0.1"`).lacks(t, "ana-secret", "c2VjcmV0", strings.Repeat("v", 200))
-	about := decodeAs[about](t, a).Request
+	about := decodeAs[outbox.About](t, a).Request
 	if about.Header("X-Forwarded-For").Value != `10.9.9.9, <script>\x01\u00e9` || about.Address.URL != "http://127.0.0.1:8080/console/" || about.Me.Name != "local" || about.Trusted ||
 		!slices.Equal(about.IdentityHeaders, []string{"Authorization", "X-Forwarded-User", "X_forwarded_email"}) || len(about.Advice) != 3 {
 		t.Errorf("%+v", about)
@@ -159,6 +159,6 @@ func TestIdentity_keysThatCannotBeReadAreReported(t *testing.T) {
 	a.header(t, "Retry-After", "10")
 	g.get("/readyz?verbose").want(t, 200, `"ready":true`, `"warnings":["`+trouble)
 	g.get("/readyz").want(t, 200).lacks(t, "warnings")
-	about := decodeAs[about](t, g.get("/api/v1/about", g.byToken("viewer")).want(t, 200))
+	about := decodeAs[outbox.About](t, g.get("/api/v1/about", g.byToken("viewer")).want(t, 200))
 	must.Hold(t, len(about.Request.Advice) == 1 && strings.HasPrefix(about.Request.Advice[0], trouble), "advice: %q", about.Request.Advice)
 }

@@ -62,23 +62,8 @@ func (c *cost) report() outbox.CostReport {
 	return r
 }
 
-// about describes a process and its databases.
-type about struct {
-	Version     string                  `json:"version"`
-	Go          string                  `json:"go"`
-	Mode        outbox.Mode             `json:"mode"`
-	ReadOnly    bool                    `json:"read_only"`
-	Ready       bool                    `json:"ready"`
-	Reasons     []string                `json:"reasons"` // why it is not ready
-	Databases   []outbox.DatabaseInfo   `json:"databases"`
-	Projections []outbox.ProjectionInfo `json:"projections"`
-	Settings    []outbox.Setting        `json:"settings"`
-	Cost        outbox.CostReport       `json:"cost"`
-	Request     outbox.Arrival          `json:"request" redact:"-"` // this request as it arrived
-}
-
-func (s *server) readAbout(r *http.Request) (about, error) {
-	a := about{Version: s.Version, Go: runtime.Version(), Mode: s.Mode, ReadOnly: s.ReadOnly, Settings: s.Settings, Cost: s.cost.report(), Request: s.arrival(r)}
+func (s *server) readAbout(r *http.Request) (outbox.About, error) {
+	a := outbox.About{Version: s.Version, Go: runtime.Version(), Mode: s.Mode, ReadOnly: s.ReadOnly, Settings: s.Settings, Cost: s.cost.report(), Request: s.arrival(r)}
 	if a.Settings == nil {
 		a.Settings = []outbox.Setting{}
 	}
@@ -97,11 +82,7 @@ func (s *server) aboutPage(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	setup := templates.Setup{
-		Reasons: a.Reasons, Go: a.Go, Databases: a.Databases, Projections: a.Projections, Settings: a.Settings, Cost: a.Cost, Request: a.Request,
-		Limits: s.limits(),
-	}
 	p := s.page(r, "About", "About")
 	p.Twin = s.linksOf(r).API().About()
-	return s.render(w, r, http.StatusOK, p, pageOf(templates.AboutPage, setup))
+	return s.render(w, r, http.StatusOK, p, pageOf(templates.AboutPage, templates.Setup{About: a, Limits: s.limits()}))
 }
