@@ -54,17 +54,17 @@ var payloadAnswers = []apiAnswer{
 // payload answers with an event's payload exactly as stored, as a download. Pages and the API share
 // it.
 func (s *server) payload(w http.ResponseWriter, r *http.Request) error {
-	campaign, seq, err := rowParams(r)
+	row, err := rowParam(r)
 	if err != nil {
 		return err
 	}
-	text, hash, err := s.document(r.Context(), campaign, seq, outbox.PartPayload)
+	text, hash, err := s.document(r.Context(), row.CampaignID, row.Seq, outbox.PartPayload)
 	if err != nil {
 		return err
 	}
 	h := w.Header()
 	h.Set("Content-Type", "application/json")
-	h.Set("Content-Disposition", fmt.Sprintf(`attachment; filename="%s-%d.json"`, fileName(campaign), seq))
+	h.Set("Content-Disposition", fmt.Sprintf(`attachment; filename="%s-%d.json"`, fileName(row.CampaignID), row.Seq))
 	h.Set("ETag", `"`+hash+`"`)
 	answer := &ranged{ResponseWriter: w}
 	http.ServeContent(answer, r, "", time.Time{}, strings.NewReader(text))

@@ -13,13 +13,11 @@ type dryRunQuery struct {
 
 // tryRow performs the dry run that an address names.
 func (s *server) tryRow(r *http.Request) (v templates.DryRunView, err error) {
-	if v.CampaignID, v.Seq, err = rowParams(r); err != nil {
+	row, q, err := asked[dryRunQuery](r, rowParam)
+	if err != nil {
 		return v, err
 	}
-	var q dryRunQuery
-	if err := fill(&q, r.URL.Query()); err != nil {
-		return v, err
-	}
+	v.CampaignID, v.Seq = row.CampaignID, row.Seq
 	if v.Next = templates.DryRunNext; q.Next != nil {
 		v.Next = *q.Next
 	}

@@ -18,14 +18,14 @@ type eventPageQuery struct {
 
 // rowRedirect leads from the address that a row once had to its event's page.
 func (s *server) rowRedirect(w http.ResponseWriter, r *http.Request) error {
-	campaign, seq, err := rowParams(r)
+	row, err := rowParam(r)
 	if err != nil {
 		return err
 	}
-	if _, err := s.Store.EventWithin(r.Context(), campaign, seq, 0); err != nil {
+	if _, err := s.Store.EventWithin(r.Context(), row.CampaignID, row.Seq, 0); err != nil {
 		return err
 	}
-	to := s.linksOf(r).Event(campaign, seq)
+	to := s.linksOf(r).Event(row.CampaignID, row.Seq)
 	if r.URL.RawQuery != "" {
 		to += templates.URL("?" + r.URL.RawQuery)
 	}

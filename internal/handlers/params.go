@@ -121,18 +121,10 @@ func asked[Q, K any](r *http.Request, about func(*http.Request) (K, error)) (on 
 	return on, q, err
 }
 
-// rowParam returns rowParams as a key.
+// rowParam returns the campaign and seq in an address.
 func rowParam(r *http.Request) (row outbox.RowKey, err error) {
-	row.CampaignID, row.Seq, err = rowParams(r)
-	return row, err
-}
-
-// rowParams returns the campaign and seq in an address.
-func rowParams(r *http.Request) (string, int64, error) {
-	campaign, err := campaignParam(r)
-	if err != nil {
-		return "", 0, err
+	if row.CampaignID, err = campaignParam(r); err == nil {
+		row.Seq, err = seqParam(r)
 	}
-	seq, err := seqParam(r)
-	return campaign, seq, err
+	return row, err
 }
