@@ -13,21 +13,18 @@ func (i Identity) Withheld(actions ...Action) string {
 	for _, role := range Roles {
 		var words []string
 		for _, a := range actions {
-			if a.Role() == role && !i.Role.Includes(role) && !slices.Contains(words, a.Words()) {
-				words = append(words, a.Words())
+			if a.Role() == role && !i.Role.Includes(role) && !slices.Contains(words, lowered(a.Words())) {
+				words = append(words, lowered(a.Words()))
 			}
 		}
 		if len(words) > 0 {
-			needs = append(needs, enumerate(words)+needOf(len(words))+string(role))
+			needs = append(needs, list(words, " and ")+needOf(len(words))+string(role))
 		}
 	}
 	if len(needs) == 0 {
 		return ""
 	}
-	for n := 1; n < len(needs); n++ {
-		needs[n] = lowered(needs[n])
-	}
-	return strings.Join(needs, ", ") + "; you are " + i.whoAndRole() + "."
+	return Sentence(strings.Join(needs, ", ") + "; you are " + i.whoAndRole())
 }
 
 // groupsNamed is how many groups a sentence names.
@@ -61,19 +58,6 @@ func needOf(n int) string {
 		return " need the role "
 	}
 	return " needs the role "
-}
-
-// enumerate joins the words of actions: "Requeue, retry now and skip an event".
-func enumerate(words []string) string {
-	all := words[0]
-	for n, w := range words[1:] {
-		if n == len(words)-2 {
-			all += " and " + lowered(w)
-		} else {
-			all += ", " + lowered(w)
-		}
-	}
-	return all
 }
 
 func lowered(s string) string { return strings.ToLower(s[:1]) + s[1:] }
