@@ -1,8 +1,11 @@
 package outbox
 
 import (
+	"fmt"
 	"regexp"
 	"time"
+
+	"github.com/outboxweb/outboxweb/internal/finding"
 )
 
 // AlertWhat is what an alert rule watches.
@@ -24,10 +27,28 @@ const (
 	AlertDatabase   AlertWhat = "database"          // each fault of a database itself
 )
 
-// Counts reports whether causes count rows or campaigns.
-func (w AlertWhat) Counts() bool {
-	return w == AlertDeadRows || w == AlertBlocked || w == AlertDrift || w == AlertRejected
+// alertWatches describe what rules watch: what is counted, if anything is, the rest of the condition in
+// words, and the findings that causes are made of.
+var alertWatches = map[AlertWhat]struct {
+	one, many, words string
+	kinds            []finding.Kind
+}{
+	AlertDeadRows:   {one: "dead row", many: "dead rows"},
+	AlertBlocked:    {"blocked campaign", "blocked campaigns", "", []finding.Kind{FindsBlocked}},
+	AlertOldest:     {words: "an event not applied after %s, in a campaign that is not blocked or paused"},
+	AlertDrift:      {"campaign", "campaigns", " drifted, diverged or unverifiable", []finding.Kind{FindsDiverged, FindsDrift, FindsUnverifiable, FindsOutdated}},
+	AlertPublisher:  {words: "a publisher has failed or stopped", kinds: []finding.Kind{FindsPublisher}},
+	AlertNoProgress: {words: "events are due and nothing is applied"},
+	AlertInstance:   {words: "an instance is silent or stalled", kinds: []finding.Kind{FindsStalled, FindsSilent}},
+	AlertRejected:   {"rejected row", "rejected rows", " of a source", []finding.Kind{FindsRejected}},
+	AlertSource:     {words: "a source is not read", kinds: []finding.Kind{FindsSource}},
+	AlertQuarantine: {words: "a projection is quarantined", kinds: []finding.Kind{FindsQuarantine}},
+	AlertFailedRun:  {words: "a run has failed", kinds: []finding.Kind{FindsFailedRun}},
+	AlertDatabase:   {words: "something is wrong with a database itself", kinds: []finding.Kind{FindsFault}},
 }
+
+// Counts reports whether causes count rows or campaigns.
+func (w AlertWhat) Counts() bool { return alertWatches[w].one != "" }
 
 // AlertRule says what to watch, and whom to tell.
 type AlertRule struct {
@@ -70,38 +91,15 @@ func CheckAlertName(field, name string) error {
 
 // Condition is the rule in words: "more than 9 blocked campaigns, for 5 min".
 func (r AlertRule) Condition() string {
-	over := func(one, many string) string {
-		if r.Over == 0 {
-			return "any " + one
-		}
-		return "more than " + Count(r.Over, one, many)
-	}
-	var words string
-	switch r.What {
-	case AlertDeadRows:
-		words = over("dead row", "dead rows")
-	case AlertBlocked:
-		words = over("blocked campaign", "blocked campaigns")
-	case AlertOldest:
-		words = "an event not applied after " + Limit(r.OverAge) + ", in a campaign that is not blocked or paused"
-	case AlertDrift:
-		words = over("campaign", "campaigns") + " drifted, diverged or unverifiable"
-	case AlertPublisher:
-		words = "a publisher has failed or stopped"
-	case AlertNoProgress:
-		words = "events are due and nothing is applied"
-	case AlertInstance:
-		words = "an instance is silent or stalled"
-	case AlertRejected:
-		words = over("rejected row", "rejected rows") + " of a source"
-	case AlertSource:
-		words = "a source is not read"
-	case AlertQuarantine:
-		words = "a projection is quarantined"
-	case AlertFailedRun:
-		words = "a run has failed"
-	case AlertDatabase:
-		words = "something is wrong with a database itself"
+	watch := alertWatches[r.What]
+	words := watch.words
+	switch {
+	case r.What == AlertOldest:
+		words = fmt.Sprintf(words, Limit(r.OverAge))
+	case watch.one != "" && r.Over == 0:
+		words = "any " + watch.one + words
+	case watch.one != "":
+		words = "more than " + Count(r.Over, watch.one, watch.many) + words
 	}
 	if r.For > 0 {
 		words += ", for " + Limit(r.For)

@@ -65,7 +65,7 @@ func (r AlertRule) Causes(f Facts, now time.Time) (causes []AlertCause) {
 	case AlertDrift:
 		return r.driftCause(f, now)
 	}
-	for _, one := range f.find(now).Of(r.What.kinds()...) {
+	for _, one := range f.find(now).Of(alertWatches[r.What].kinds...) {
 		c := causeOf(one)
 		known := slices.ContainsFunc(causes, func(other AlertCause) bool { return other.Key == c.Key })
 		if !known && (!r.What.Counts() || c.Count > r.Over) {
@@ -75,19 +75,11 @@ func (r AlertRule) Causes(f Facts, now time.Time) (causes []AlertCause) {
 	return causes
 }
 
-// kinds are the findings that a rule watches.
-func (w AlertWhat) kinds() []finding.Kind {
-	return map[AlertWhat][]finding.Kind{
-		AlertBlocked: {FindsBlocked}, AlertDrift: {FindsDiverged, FindsDrift, FindsUnverifiable, FindsOutdated}, AlertPublisher: {FindsPublisher}, AlertInstance: {FindsStalled, FindsSilent},
-		AlertRejected: {FindsRejected}, AlertSource: {FindsSource}, AlertQuarantine: {FindsQuarantine}, AlertFailedRun: {FindsFailedRun}, AlertDatabase: {FindsFault},
-	}[w]
-}
-
 func age(seconds float64) time.Duration { return time.Duration(seconds * float64(time.Second)) }
 
 // driftCause is all that keeps read models from matching the journal, as one cause.
 func (r AlertRule) driftCause(f Facts, now time.Time) []AlertCause {
-	n, all := f.Summary.Campaigns.Mismatched, f.find(now).Of(AlertDrift.kinds()...)
+	n, all := f.Summary.Campaigns.Mismatched, f.find(now).Of(alertWatches[r.What].kinds...)
 	if n <= r.Over || len(all) == 0 {
 		return nil
 	}
