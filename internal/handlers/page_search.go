@@ -79,27 +79,24 @@ func (s *server) findRejections(found []outbox.Finding) func(context.Context, ou
 }
 
 func (s *server) findRun(ctx context.Context, a outbox.Asked) ([]outbox.Finding, error) {
-	id, ok := a.Number(outbox.FoundRun)
-	if !ok {
-		return nil, nil
-	}
-	run, err := s.Runs.Get(ctx, id)
-	if errors.Is(err, outbox.ErrNotFound) {
-		return nil, nil
-	}
-	return []outbox.Finding{{Kind: outbox.FoundRun, Certain: true, ID: run.ID, Note: string(run.Kind) + ", " + string(run.Status)}}, err
+	return numbered(ctx, a, outbox.FoundRun, s.Runs.Get, func(run outbox.Run) string { return string(run.Kind) + ", " + string(run.Status) })
 }
 
 func (s *server) findOperation(ctx context.Context, a outbox.Asked) ([]outbox.Finding, error) {
-	id, ok := a.Number(outbox.FoundOperation)
+	return numbered(ctx, a, outbox.FoundOperation, s.Operations.Get, func(o outbox.OperationDetail) string { return string(o.Status) })
+}
+
+// numbered finds what the words name by its number, with a note on what it is.
+func numbered[T any](ctx context.Context, a outbox.Asked, kind outbox.FindingKind, get func(context.Context, int64) (T, error), note func(T) string) ([]outbox.Finding, error) {
+	id, ok := a.Number(kind)
 	if !ok {
 		return nil, nil
 	}
-	operation, err := s.Operations.Get(ctx, id)
+	one, err := get(ctx, id)
 	if errors.Is(err, outbox.ErrNotFound) {
 		return nil, nil
 	}
-	return []outbox.Finding{{Kind: outbox.FoundOperation, Certain: true, ID: id, Note: string(operation.Status)}}, err
+	return []outbox.Finding{{Kind: kind, Certain: true, ID: id, Note: note(one)}}, err
 }
 
 // findProjections finds loaded projections by a part of their names.
