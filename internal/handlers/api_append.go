@@ -33,13 +33,11 @@ type applied struct {
 
 // appendedLate is a wait that timed out, with the events that were appended nonetheless.
 type appendedLate struct {
-	cause    error
+	error
 	appended []store.Appended
 }
 
-func (e *appendedLate) Unwrap() error { return e.cause }
-
-func (e *appendedLate) Error() string { return e.cause.Error() }
+func (e *appendedLate) Unwrap() error { return e.error }
 
 // apiAppend appends one event or a batch. Events stay in the journal even if applying them fails;
 // only waiting can fail after that.
@@ -145,7 +143,7 @@ func late(err error, done []store.Appended) error {
 	if len(done) > 1 {
 		what = fmt.Sprintf("the %d events are appended up to seq %d", len(done), done[len(done)-1].Seq)
 	}
-	return &appendedLate{appended: done, cause: &outbox.Refusal{Err: outbox.ErrNotYet, Detail: what + ", but " + personText(err)}}
+	return &appendedLate{appended: done, error: &outbox.Refusal{Err: outbox.ErrNotYet, Detail: what + ", but " + personText(err)}}
 }
 
 // inBatch adds to a refusal which event of the batch it is about.

@@ -173,7 +173,11 @@ func (s *server) viewInstances(ctx context.Context) ([]instanceView, error) {
 
 func (s *server) viewAudit(ctx context.Context, f outbox.AuditFilter) (auditAnswer, error) {
 	page, removed, err := s.audit(ctx, f)
-	return auditAnswer{page, orNil(removed)}, err
+	answer := auditAnswer{Page: page}
+	if !removed.IsZero() {
+		answer.RemovedBefore = &removed
+	}
+	return answer, err
 }
 
 // skipsShown is how many skips a campaign's page shows.

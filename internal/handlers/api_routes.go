@@ -286,7 +286,7 @@ func (s *server) routeFailuresAPI() {
 		summary: "Annotate an error",
 		answers: gives[noted]("the current note"),
 	})
-	s.apiGet("/failures", reply(s, anyFailureFilter, s.Store.ReadModel().Failures), endpoint{
+	s.apiGet("/failures", reply(s, failureFilter(""), s.Store.ReadModel().Failures), endpoint{
 		id: "listFailures", tag: tagFailures,
 		summary: "Events that quarantined projections, newest first",
 		query:   queryOf(outbox.FailureFilter{}),

@@ -19,7 +19,7 @@ func (s *server) routeOperationsAPI() {
 		id: "startOperation", tag: tagOperations,
 		summary: "Requeue dead rows as an operation: a fixed set of rows, in waves, watched",
 	})
-	s.apiQuestion(outbox.RoleViewer, "/operations/preview", serveJSON(s, s.readOperationPreview), endpoint{
+	s.apiAdd(route{method: http.MethodPost, pattern: "/operations/preview", role: outbox.RoleViewer}, s.handle(s.jsonInput(serveJSON(s, s.readOperationPreview))), endpoint{ // a query too long for an address
 		id: "previewOperation", tag: tagOperations,
 		summary: "What an operation would do; changes nothing",
 		body:    takes[outbox.OperationStartRequest](),

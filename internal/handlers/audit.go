@@ -25,10 +25,3 @@ func (s *server) audit(ctx context.Context, f outbox.AuditFilter) (outbox.Page[o
 
 // activityShownOf is how many of the latest actions an object's page shows.
 const activityShownOf = 20
-
-func orNil(t time.Time) *time.Time {
-	if t.IsZero() {
-		return nil
-	}
-	return &t
-}

@@ -9,7 +9,7 @@ import (
 )
 
 func (s *server) failuresPage(w http.ResponseWriter, r *http.Request) error {
-	filter, err := failureFilter(r, outbox.FailureOpen)
+	filter, err := failureFilter(outbox.FailureOpen)(r)
 	if err != nil {
 		return err
 	}

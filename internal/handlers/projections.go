@@ -71,22 +71,18 @@ func (s *server) resumeProjection(ctx context.Context, o outbox.Command, name st
 	return s.Runs.ResumeProjection(ctx, o, name, asked.CampaignID, s.Projections)
 }
 
-// anyFailureFilter is failureFilter with all statuses as the default.
-func anyFailureFilter(r *http.Request) (outbox.FailureFilter, error) { return failureFilter(r, "") }
-
 // failureFilter reads the failure filter of a request; unless is the default status.
-func failureFilter(r *http.Request, unless outbox.FailureStatus) (outbox.FailureFilter, error) {
-	var f outbox.FailureFilter
-	if err := fill(&f, r.URL.Query()); err != nil {
+func failureFilter(unless outbox.FailureStatus) func(*http.Request) (outbox.FailureFilter, error) {
+	return func(r *http.Request) (f outbox.FailureFilter, err error) {
+		err = fill(&f, r.URL.Query())
+		switch f.Status {
+		case "":
+			f.Status = unless
+		case "all":
+			f.Status = ""
+		}
 		return f, err
 	}
-	switch f.Status {
-	case "":
-		f.Status = unless
-	case "all":
-		f.Status = ""
-	}
-	return f, nil
 }
 
 func (s *server) projectionsPage(w http.ResponseWriter, r *http.Request) error {

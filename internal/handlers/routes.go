@@ -71,11 +71,6 @@ func (s *server) apiAction(action outbox.Action, h handler, e endpoint) {
 	s.apiAdd(route{method: http.MethodPost, pattern: action.Info().Path, role: action.Role(), action: action}, s.handle(s.jsonBody(h)), e)
 }
 
-// apiQuestion adds a query to the API that is too long for an address.
-func (s *server) apiQuestion(role outbox.Role, pattern string, h handler, e endpoint) {
-	s.apiAdd(route{method: http.MethodPost, pattern: pattern, role: role}, s.handle(s.jsonInput(h)), e)
-}
-
 // reply answers with the result of one call, made with what ask parses.
 func reply[Q, R any](s *server, ask func(*http.Request) (Q, error), read func(context.Context, Q) (R, error)) handler {
 	return serveJSON(s, func(r *http.Request) (result R, err error) {
