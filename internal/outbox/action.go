@@ -112,38 +112,15 @@ var actions = []ActionInfo{
 	{ActionAppend, RoleOperator, "Append events", "append events", "/campaigns/{campaign}/events", Appends, nil},
 }
 
-// CampaignAction describes an action on a campaign, other than those on its head, for pages and
-// commands.
+// CampaignAction describes an action on a campaign, other than those on its head, for pages.
 type CampaignAction struct {
 	Action  Action
-	Past    string // past participle: "Paused"
-	does    func(Campaign) string
-	offered func(Campaign) bool
+	Does    string // continues a sentence after the verb: "stops applying its events; new events keep queueing."
 	Hint    string // what to state as the reason
 	Primary bool   // the action that the campaign needs
-
-	// SeesHead and Terse belong to actions that fix a campaign without a decision: the action is
-	// refused if the head is not the one shown, and requires a reason only where reasons are
-	// mandatory.
-	SeesHead, Terse bool
-}
-
-// campaignActions are in the order of pages.
-var campaignActions = []CampaignAction{
-	{Action: ActionReplay, Past: "Replayed", does: replayDoes, Hint: "why the rows are missing", SeesHead: true, Terse: true},
-	{Action: ActionPause, Past: "Paused", does: always("stops applying its events; new events keep queueing."), Hint: "why it must stop",
-		offered: func(c Campaign) bool { return c.Paused == nil }},
-	{Action: ActionResume, Past: "Resumed", does: always("lets workers apply its events again."), Hint: "why it can continue", Primary: true,
-		offered: func(c Campaign) bool { return c.Paused != nil }},
-}
-
-func always(text string) func(Campaign) string { return func(Campaign) string { return text } }
-
-func replayDoes(c Campaign) string {
-	if c.Gap() > 0 {
-		return "enqueues " + Count(c.Gap(), "event", "events") + " without a row, due now."
-	}
-	return "enqueues events that have no row; there are none now."
+	// Fixes means that no decision is needed: the action is refused if the head is not the one shown, and
+	// requires a reason only where reasons are mandatory.
+	Fixes bool
 }
 
 // Verb is the action's button text and the start of sentences about it: "Pause".
@@ -152,21 +129,16 @@ func (a CampaignAction) Verb() string {
 	return verb
 }
 
-// Does continues a sentence after the verb: "stops applying its events; new events keep queueing."
-func (a CampaignAction) Does(c Campaign) string { return a.does(c) }
-
-// OnCampaign returns the action as one on a campaign; it reports false for others.
-func (a Action) OnCampaign() (CampaignAction, bool) {
-	i := slices.IndexFunc(campaignActions, func(one CampaignAction) bool { return one.Action == a })
-	if i < 0 {
-		return CampaignAction{}, false
-	}
-	return campaignActions[i], true
-}
-
-// Offered returns the actions on the campaign that its current state permits.
+// Offered returns the actions on the campaign that its current state permits, in the order of pages.
 func (c Campaign) Offered() []CampaignAction {
-	return slices.DeleteFunc(slices.Clone(campaignActions), func(a CampaignAction) bool { return a.offered != nil && !a.offered(c) })
+	replay := CampaignAction{Action: ActionReplay, Does: "enqueues events that have no row; there are none now.", Hint: "why the rows are missing", Fixes: true}
+	if n := c.Gap(); n > 0 {
+		replay.Does = "enqueues " + Count(n, "event", "events") + " without a row, due now."
+	}
+	if c.Paused != nil {
+		return []CampaignAction{replay, {Action: ActionResume, Does: "lets workers apply its events again.", Hint: "why it can continue", Primary: true}}
+	}
+	return []CampaignAction{replay, {Action: ActionPause, Does: "stops applying its events; new events keep queueing.", Hint: "why it must stop"}}
 }
 
 // Effect is which displayed state an action changes.

@@ -110,13 +110,14 @@ func TestRules_ofWhatMayBeDone(t *testing.T) {
 
 func TestCampaignActions_areActionsOnACampaign(t *testing.T) {
 	t.Parallel()
-	for _, a := range campaignActions {
-		path := a.Action.Info().Path
-		must.Hold(t, path == "/campaigns/{campaign}/"+a.Action.Command() && a.Past != "", "%+v is asked for at %s", a, path)
-	}
 	gap := Campaign{HighWaterSeq: 5, AppliedSeq: 2}
-	replay, _ := ActionReplay.OnCampaign()
-	must.Equal(t, replay.Verb()+" "+replay.Does(gap), "Replay enqueues 3 events without a row, due now.", "a replay")
+	offered := append(gap.Offered(), Campaign{Paused: &Pause{}}.Offered()...)
+	must.Equal(t, len(offered), 4, "replay and pause, replay and resume")
+	for _, a := range offered {
+		path := a.Action.Info().Path
+		must.Hold(t, path == "/campaigns/{campaign}/"+a.Action.Command(), "%+v is asked for at %s", a, path)
+	}
+	must.Equal(t, offered[0].Verb()+" "+offered[0].Does, "Replay enqueues 3 events without a row, due now.", "a replay")
 }
 
 func TestAction_stopsSayingHowThingsAre(t *testing.T) {

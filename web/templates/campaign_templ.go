@@ -872,9 +872,9 @@ func campaignAction(p Page, c outbox.Campaign, a outbox.CampaignAction) templ.Co
 			return templ_7745c5c3_Err
 		}
 		var templ_7745c5c3_Var34 string
-		templ_7745c5c3_Var34, templ_7745c5c3_Err = templ.JoinStringErrs(a.Does(c))
+		templ_7745c5c3_Var34, templ_7745c5c3_Err = templ.JoinStringErrs(a.Does)
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `campaign.templ`, Line: 162, Col: 46}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `campaign.templ`, Line: 162, Col: 43}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var34))
 		if templ_7745c5c3_Err != nil {
@@ -884,7 +884,7 @@ func campaignAction(p Page, c outbox.Campaign, a outbox.CampaignAction) templ.Co
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		if a.SeesHead {
+		if a.Fixes {
 			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 51, "<input type=\"hidden\" name=\"expected_head_seq\" value=\"")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
@@ -903,7 +903,7 @@ func campaignAction(p Page, c outbox.Campaign, a outbox.CampaignAction) templ.Co
 				return templ_7745c5c3_Err
 			}
 		}
-		if !a.Terse || p.needsReason(0) {
+		if !a.Fixes || p.needsReason(0) {
 			templ_7745c5c3_Err = reason(p, string(a.Action)+"-reason", a.Hint, 0).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err

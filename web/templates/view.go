@@ -220,14 +220,15 @@ func actionSentence(a outbox.AuditEntry) string {
 		return intakeActionSentence(a)
 	case outbox.ActionTokenCreate, outbox.ActionTokenRevoke:
 		return tokenSentence(a)
+	case outbox.ActionPause:
+		return "Paused campaign " + a.CampaignID + "."
+	case outbox.ActionResume:
+		return "Resumed campaign " + a.CampaignID + "."
 	case outbox.ActionJournalWentBack:
 		var w outbox.WentBack
 		if json.Unmarshal(a.After, &w) == nil {
 			return w.Says()
 		}
-	}
-	if on, known := a.Action.OnCampaign(); known {
-		return on.Past + " campaign " + a.CampaignID + "."
 	}
 	return "Done: " + string(a.Action) + "."
 }
