@@ -62,54 +62,53 @@ type ActionInfo struct {
 	Choice string // in a list to choose from: "skip an event"
 	// Path is the POST path of the action, below the base path and below the API's, with its object
 	// in braces; empty if neither has one.
-	Path    string
-	Effect  Effect
-	confirm *confirmation // nil: never requires a phrase
+	Path   string
+	Effect Effect
 }
 
 // actions lists all actions. An operator repairs; an admin may also skip events, reveal hidden data
 // and grant access.
 var actions = []ActionInfo{
-	{ActionRequeue, RoleOperator, "Requeue", "requeue a row", "/rows/{campaign}/{seq}/requeue", TriesRow, byRelease},
-	{ActionRequeueMany, RoleOperator, "Requeue dead rows", "requeue many rows", "/rows/requeue", RequeuesRows, byRequeue},
-	{ActionRetry, RoleOperator, "Retry now", "retry a row now", "/rows/{campaign}/{seq}/retry", TriesRow, nil},
-	{ActionRetryMany, RoleOperator, "Retry failed rows", "retry many rows now", "/rows/retry", RetriesRows, nil},
-	{ActionDeadLetter, RoleOperator, "Dead-letter", "dead-letter a row", "/rows/{campaign}/{seq}/dead-letter", ChangesTarget, nil},
-	{ActionPause, RoleOperator, "Pause a campaign", "pause a campaign", "/campaigns/{campaign}/pause", ChangesTarget, nil},
-	{ActionResume, RoleOperator, "Resume a campaign", "resume a campaign", "/campaigns/{campaign}/resume", ChangesTarget, nil},
-	{ActionReplay, RoleOperator, "Replay a campaign", "replay a campaign", "/campaigns/{campaign}/replay", ChangesTarget, nil},
-	{ActionRepairGaps, RoleOperator, "Repair gaps", "repair gaps", "/gaps/repair", ChangesTarget, nil},
-	{ActionNoteErrors, RoleOperator, "Annotate an error", "note on an error", "/failures/groups/note", ChangesTarget, nil},
-	{ActionSkip, RoleAdmin, "Skip an event", "skip an event", "/rows/{campaign}/{seq}/skip", ChangesTarget, bySkip},
-	{ActionUnskip, RoleAdmin, "Undo a skip", "undo a skip", "/campaigns/{campaign}/events/{seq}/unskip", TriesRow, nil},
-	{ActionOperationStart, RoleOperator, "Requeue in an operation", "start an operation", "/operations", RequeuesRows, byRequeue},
-	{ActionOperationCancel, RoleOperator, "Cancel an operation", "cancel an operation", "/operations/{operation}/cancel", ChangesTarget, nil},
-	{ActionOperationAcknowledge, RoleOperator, "Acknowledge an operation", "acknowledge an operation", "/operations/{operation}/acknowledge", ChangesTarget, nil},
-	{ActionProjectionPause, RoleOperator, "Pause a projection", "pause a projection", "/projections/{name}/pause", ChangesTarget, nil},
-	{ActionProjectionResume, RoleOperator, "Resume a projection", "resume a projection", "/projections/{name}/resume", ChangesTarget, nil},
-	{ActionRunStart, RoleOperator, "Start a run", "start a run", "/runs", ChangesTarget, byRebuild},
-	{ActionRunCancel, RoleOperator, "Cancel a run", "cancel a run", "/runs/{run}/cancel", ChangesTarget, nil},
-	{ActionRunResume, RoleOperator, "Resume a run", "resume a run", "/runs/{run}/resume", ChangesTarget, nil},
-	{ActionRehearse, RoleAdmin, "Rehearse a fix", "rehearse a fix", "/rehearsals", ChangesTarget, nil},
-	{ActionPublisherPause, RoleOperator, "Pause a publisher", "pause a publisher", "/publishers/{topic}/{publisher}/pause", ChangesTarget, nil},
-	{ActionPublisherResume, RoleOperator, "Resume a publisher", "resume a publisher", "/publishers/{topic}/{publisher}/resume", ChangesTarget, nil},
-	{ActionPublisherPauseAll, RoleOperator, "Pause a publisher in all topics", "pause a publisher in all topics", "/publisher-names/{publisher}/pause", ChangesTarget, nil},
-	{ActionPublisherResumeAll, RoleOperator, "Resume a publisher in all topics", "resume a publisher in all topics", "/publisher-names/{publisher}/resume", ChangesTarget, nil},
-	{ActionPublisherReset, RoleOperator, "Reset a publisher's errors", "reset a publisher", "/publishers/{topic}/{publisher}/reset", ChangesTarget, nil},
-	{ActionPublisherSeek, RoleAdmin, "Move a publisher's position", "move a publisher's position", "/publishers/{topic}/{publisher}/seek", ChangesTarget, bySeek},
-	{ActionPublisherSkip, RoleAdmin, "Skip a publisher's event", "skip a publisher's event", "/publishers/{topic}/{publisher}/skip", ChangesTarget, byBlame},
-	{ActionPublisherTest, RoleOperator, "Send a test event", "test a publisher", "/publishers/{topic}/{publisher}/test", ChangesTarget, nil},
-	{ActionReveal, RoleAdmin, "Reveal redacted values", "reveal redacted values", "/campaigns/{campaign}/events/{seq}/reveal", ShowsHidden, nil},
-	{ActionTokenCreate, RoleAdmin, "Create a token", "create a token", "", ChangesTarget, nil},
-	{ActionTokenRevoke, RoleAdmin, "Revoke a token", "revoke a token", "/tokens/{token}/revoke", ChangesTarget, nil},
-	{ActionAlertTest, RoleOperator, "Send a test message", "test a receiver of alerts", "/alerts/receivers/{receiver}/test", ChangesTarget, nil},
-	{ActionAlertMute, RoleOperator, "Mute alerts", "mute alerts", "/alerts/rules/{rule}/mute", ChangesTarget, nil},
-	{ActionAlertUnmute, RoleOperator, "Unmute alerts", "unmute alerts", "/alerts/rules/{rule}/unmute", ChangesTarget, nil},
-	{ActionIntakeRetry, RoleOperator, "Retry a rejected row", "retry a rejected row", "/intake/{source}/rejections/{rejection}/retry", ChangesTarget, nil},
-	{ActionIntakeDiscard, RoleOperator, "Discard a rejected row", "discard a rejected row", "/intake/{source}/rejections/{rejection}/discard", ChangesTarget, byDiscard},
-	{ActionIntakeHandOver, RoleOperator, "Hand a source over", "hand a source over to this journal", "/intake/{source}/hand-over", ChangesTarget, byHandOver},
-	{ActionJournalWentBack, RoleAdmin, "Notice that the journal went back", "notice that the journal went back", "", ChangesTarget, nil}, // by outboxweb itself
-	{ActionAppend, RoleOperator, "Append events", "append events", "/campaigns/{campaign}/events", Appends, nil},
+	{ActionRequeue, RoleOperator, "Requeue", "requeue a row", "/rows/{campaign}/{seq}/requeue", TriesRow},
+	{ActionRequeueMany, RoleOperator, "Requeue dead rows", "requeue many rows", "/rows/requeue", RequeuesRows},
+	{ActionRetry, RoleOperator, "Retry now", "retry a row now", "/rows/{campaign}/{seq}/retry", TriesRow},
+	{ActionRetryMany, RoleOperator, "Retry failed rows", "retry many rows now", "/rows/retry", RetriesRows},
+	{ActionDeadLetter, RoleOperator, "Dead-letter", "dead-letter a row", "/rows/{campaign}/{seq}/dead-letter", ChangesTarget},
+	{ActionPause, RoleOperator, "Pause a campaign", "pause a campaign", "/campaigns/{campaign}/pause", ChangesTarget},
+	{ActionResume, RoleOperator, "Resume a campaign", "resume a campaign", "/campaigns/{campaign}/resume", ChangesTarget},
+	{ActionReplay, RoleOperator, "Replay a campaign", "replay a campaign", "/campaigns/{campaign}/replay", ChangesTarget},
+	{ActionRepairGaps, RoleOperator, "Repair gaps", "repair gaps", "/gaps/repair", ChangesTarget},
+	{ActionNoteErrors, RoleOperator, "Annotate an error", "note on an error", "/failures/groups/note", ChangesTarget},
+	{ActionSkip, RoleAdmin, "Skip an event", "skip an event", "/rows/{campaign}/{seq}/skip", ChangesTarget},
+	{ActionUnskip, RoleAdmin, "Undo a skip", "undo a skip", "/campaigns/{campaign}/events/{seq}/unskip", TriesRow},
+	{ActionOperationStart, RoleOperator, "Requeue in an operation", "start an operation", "/operations", RequeuesRows},
+	{ActionOperationCancel, RoleOperator, "Cancel an operation", "cancel an operation", "/operations/{operation}/cancel", ChangesTarget},
+	{ActionOperationAcknowledge, RoleOperator, "Acknowledge an operation", "acknowledge an operation", "/operations/{operation}/acknowledge", ChangesTarget},
+	{ActionProjectionPause, RoleOperator, "Pause a projection", "pause a projection", "/projections/{name}/pause", ChangesTarget},
+	{ActionProjectionResume, RoleOperator, "Resume a projection", "resume a projection", "/projections/{name}/resume", ChangesTarget},
+	{ActionRunStart, RoleOperator, "Start a run", "start a run", "/runs", ChangesTarget},
+	{ActionRunCancel, RoleOperator, "Cancel a run", "cancel a run", "/runs/{run}/cancel", ChangesTarget},
+	{ActionRunResume, RoleOperator, "Resume a run", "resume a run", "/runs/{run}/resume", ChangesTarget},
+	{ActionRehearse, RoleAdmin, "Rehearse a fix", "rehearse a fix", "/rehearsals", ChangesTarget},
+	{ActionPublisherPause, RoleOperator, "Pause a publisher", "pause a publisher", "/publishers/{topic}/{publisher}/pause", ChangesTarget},
+	{ActionPublisherResume, RoleOperator, "Resume a publisher", "resume a publisher", "/publishers/{topic}/{publisher}/resume", ChangesTarget},
+	{ActionPublisherPauseAll, RoleOperator, "Pause a publisher in all topics", "pause a publisher in all topics", "/publisher-names/{publisher}/pause", ChangesTarget},
+	{ActionPublisherResumeAll, RoleOperator, "Resume a publisher in all topics", "resume a publisher in all topics", "/publisher-names/{publisher}/resume", ChangesTarget},
+	{ActionPublisherReset, RoleOperator, "Reset a publisher's errors", "reset a publisher", "/publishers/{topic}/{publisher}/reset", ChangesTarget},
+	{ActionPublisherSeek, RoleAdmin, "Move a publisher's position", "move a publisher's position", "/publishers/{topic}/{publisher}/seek", ChangesTarget},
+	{ActionPublisherSkip, RoleAdmin, "Skip a publisher's event", "skip a publisher's event", "/publishers/{topic}/{publisher}/skip", ChangesTarget},
+	{ActionPublisherTest, RoleOperator, "Send a test event", "test a publisher", "/publishers/{topic}/{publisher}/test", ChangesTarget},
+	{ActionReveal, RoleAdmin, "Reveal redacted values", "reveal redacted values", "/campaigns/{campaign}/events/{seq}/reveal", ShowsHidden},
+	{ActionTokenCreate, RoleAdmin, "Create a token", "create a token", "", ChangesTarget},
+	{ActionTokenRevoke, RoleAdmin, "Revoke a token", "revoke a token", "/tokens/{token}/revoke", ChangesTarget},
+	{ActionAlertTest, RoleOperator, "Send a test message", "test a receiver of alerts", "/alerts/receivers/{receiver}/test", ChangesTarget},
+	{ActionAlertMute, RoleOperator, "Mute alerts", "mute alerts", "/alerts/rules/{rule}/mute", ChangesTarget},
+	{ActionAlertUnmute, RoleOperator, "Unmute alerts", "unmute alerts", "/alerts/rules/{rule}/unmute", ChangesTarget},
+	{ActionIntakeRetry, RoleOperator, "Retry a rejected row", "retry a rejected row", "/intake/{source}/rejections/{rejection}/retry", ChangesTarget},
+	{ActionIntakeDiscard, RoleOperator, "Discard a rejected row", "discard a rejected row", "/intake/{source}/rejections/{rejection}/discard", ChangesTarget},
+	{ActionIntakeHandOver, RoleOperator, "Hand a source over", "hand a source over to this journal", "/intake/{source}/hand-over", ChangesTarget},
+	{ActionJournalWentBack, RoleAdmin, "Notice that the journal went back", "notice that the journal went back", "", ChangesTarget}, // by outboxweb itself
+	{ActionAppend, RoleOperator, "Append events", "append events", "/campaigns/{campaign}/events", Appends},
 }
 
 // CampaignAction describes an action on a campaign, other than those on its head, for pages.

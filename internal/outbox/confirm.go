@@ -6,8 +6,7 @@ import (
 )
 
 // Actions of wide reach and irreversible actions are confirmed with a typed phrase: the same one on
-// a page, over HTTP and on the command line. The table of actions states which action requires
-// which.
+// a page, over HTTP and on the command line. Phrase states which action requires which.
 
 // ConfirmAbove is the number of rows, requeued or released, above which an action requires a
 // phrase.
@@ -49,11 +48,36 @@ func (r Row) Released() int64 {
 
 // Phrase is the phrase that confirms an action of this reach; empty if none is required.
 func (a Action) Phrase(r Reach) string {
-	if c := a.Info().confirm; c != nil {
-		return c.phrase(r)
+	switch a {
+	case ActionRequeue:
+		if r.Released > ConfirmAbove {
+			return fmt.Sprintf(releaseRows, r.Released)
+		}
+	case ActionRequeueMany, ActionOperationStart:
+		if max(r.Rows, r.Released) > ConfirmAbove {
+			return fmt.Sprintf("requeue %d rows", r.Rows)
+		}
+	case ActionSkip:
+		return fmt.Sprintf("skip %s %d", r.Skipped.CampaignID, r.Skipped.Seq)
+	case ActionPublisherSeek:
+		return r.Seek.phrase()
+	case ActionPublisherSkip: // unless the last error blames the event: if the destination is at fault, other events would fail too
+		if r.Blames == DestinationError || r.Blames == UnknownError {
+			return "skip anyway"
+		}
+	case ActionIntakeDiscard:
+		return "discard " + r.Discards
+	case ActionIntakeHandOver:
+		return "hand over " + r.Takes.Source
+	case ActionRunStart:
+		if r.Rebuilt > 0 {
+			return "rebuild all campaigns"
+		}
 	}
 	return ""
 }
+
+const releaseRows = "release %d rows"
 
 // Confirm refuses an action of this reach unless its phrase was typed. The refusal says what the
 // action does.
@@ -62,75 +86,57 @@ func (a Action) Confirm(typed string, r Reach) error {
 	if phrase == "" {
 		return nil
 	}
-	c := a.Info().confirm
-	if typed = strings.TrimSpace(typed); typed == phrase || c.grown != nil && c.grown(typed, r) {
+	if typed = strings.TrimSpace(typed); typed == phrase || a.confirmedBefore(typed, r) {
 		return nil
 	}
-	return &Refusal{Err: ErrInvalid, Field: "confirm", Confirm: phrase, Detail: c.does(r)}
+	return &Refusal{Err: ErrInvalid, Field: "confirm", Confirm: phrase, Detail: a.does(r)}
 }
 
-// confirmation is how an action is confirmed.
-type confirmation struct {
-	phrase func(Reach) string // empty if no phrase is required
-	does   func(Reach) string
-	// grown reports whether the typed phrase was correct a moment ago: events keep coming, so it
-	// may state slightly fewer. nil allows no difference.
-	grown func(typed string, r Reach) bool
+// does says what an action that requires a phrase does.
+func (a Action) does(r Reach) string {
+	switch a {
+	case ActionRequeue:
+		return "this action releases " + Count(r.Released, "row", "rows")
+	case ActionRequeueMany, ActionOperationStart:
+		return fmt.Sprintf("this requeues %s and releases %s", Count(r.Rows, "row", "rows"), Number(r.Released))
+	case ActionSkip:
+		return "a skipped event is never applied to any projection"
+	case ActionPublisherSeek:
+		return fmt.Sprintf("this skips %s; skipped events are never delivered", r.Seek.SkipsText())
+	case ActionPublisherSkip:
+		if r.Blames == UnknownError {
+			return fmt.Sprintf("the last error of publisher %s does not say that the event is at fault: if its destination is, the next event fails too; fix the destination and resume the publisher instead", r.Pair)
+		}
+		return fmt.Sprintf("the last error of publisher %s came from its destination, as far as is known: the next event may fail too; fix the destination and resume the publisher instead", r.Pair)
+	case ActionIntakeDiscard:
+		return "a discarded row is deleted from its source, and its event never enters the journal"
+	case ActionIntakeHandOver:
+		return "the rows of source " + r.Takes.Source + " then go to this journal, and journal " + r.Takes.From + ", which has moved them, is refused"
+	case ActionRunStart:
+		return "this replaces the rows of " + Count(r.Rebuilt, "campaign", "campaigns")
+	}
+	return ""
+}
+
+// confirmedBefore reports whether the typed phrase was correct a moment ago: events keep coming, so it may
+// state slightly fewer.
+func (a Action) confirmedBefore(typed string, r Reach) bool {
+	switch a {
+	case ActionRequeue:
+		var shown int64
+		_, err := fmt.Sscanf(typed, releaseRows, &shown)
+		return err == nil && typed == fmt.Sprintf(releaseRows, shown) && shown > ConfirmAbove && shown <= r.Released && GrownAlike(shown, r.Released)
+	case ActionPublisherSeek:
+		shown := Seek{Capped: strings.Contains(typed, " over ")}
+		_, err := fmt.Sscanf(typed, shown.phraseForm(), &shown.Skips)
+		return err == nil && typed == shown.phrase() && GrownAlike(shown.Skips, r.Seek.Skips) && (shown.Capped || !r.Seek.Capped)
+	}
+	return false
 }
 
 // GrownAlike reports whether a row count has grown insignificantly since it was shown: by at most a
 // hundred, or a tenth.
 func GrownAlike(shown, is int64) bool { return is <= shown+max(100, shown/10) }
-
-// byRelease confirms a requeue of one row that releases many.
-var byRelease = &confirmation{
-	phrase: func(r Reach) string {
-		if r.Released <= ConfirmAbove {
-			return ""
-		}
-		return fmt.Sprintf(releaseRows, r.Released)
-	},
-	does: func(r Reach) string { return "this action releases " + Count(r.Released, "row", "rows") },
-	grown: func(typed string, r Reach) bool {
-		var shown int64
-		_, err := fmt.Sscanf(typed, releaseRows, &shown)
-		return err == nil && typed == fmt.Sprintf(releaseRows, shown) && shown > ConfirmAbove && shown <= r.Released && GrownAlike(shown, r.Released)
-	},
-}
-
-const releaseRows = "release %d rows"
-
-// byRequeue confirms a requeue of many rows, at once or as an operation.
-var byRequeue = &confirmation{
-	phrase: func(r Reach) string {
-		if max(r.Rows, r.Released) <= ConfirmAbove {
-			return ""
-		}
-		return fmt.Sprintf("requeue %d rows", r.Rows)
-	},
-	does: func(r Reach) string {
-		return fmt.Sprintf("this requeues %s and releases %s", Count(r.Rows, "row", "rows"), Number(r.Released))
-	},
-}
-
-// bySkip always requires a phrase for the skip of an event.
-var bySkip = &confirmation{
-	phrase: func(r Reach) string { return fmt.Sprintf("skip %s %d", r.Skipped.CampaignID, r.Skipped.Seq) },
-	does:   func(Reach) string { return "a skipped event is never applied to any projection" },
-}
-
-// bySeek confirms a seek that skips events.
-var bySeek = &confirmation{
-	phrase: func(r Reach) string { return r.Seek.phrase() },
-	does: func(r Reach) string {
-		return fmt.Sprintf("this skips %s; skipped events are never delivered", r.Seek.SkipsText())
-	},
-	grown: func(typed string, r Reach) bool {
-		shown := Seek{Capped: strings.Contains(typed, " over ")}
-		_, err := fmt.Sscanf(typed, shown.phraseForm(), &shown.Skips)
-		return err == nil && typed == shown.phrase() && GrownAlike(shown.Skips, r.Seek.Skips) && (shown.Capped || !r.Seek.Capped)
-	},
-}
 
 // phrase is the phrase that confirms the seek; empty if it skips nothing.
 func (s Seek) phrase() string {
@@ -162,49 +168,4 @@ func AtLeast(n int64, capped bool) string {
 		return fmt.Sprintf("at least %d", n)
 	}
 	return fmt.Sprint(n)
-}
-
-// byBlame confirms a publisher's skip of an event unless its last error blames the event: if the
-// destination is at fault, other events would fail too.
-var byBlame = &confirmation{
-	phrase: func(r Reach) string {
-		switch r.Blames {
-		case DestinationError, UnknownError:
-			return "skip anyway"
-		}
-		return ""
-	},
-	does: func(r Reach) string {
-		if r.Blames == UnknownError {
-			return fmt.Sprintf("the last error of publisher %s does not say that the event is at fault: if its destination is, the next event fails too; fix the destination and resume the publisher instead", r.Pair)
-		}
-		return fmt.Sprintf("the last error of publisher %s came from its destination, as far as is known: the next event may fail too; fix the destination and resume the publisher instead", r.Pair)
-	},
-}
-
-// byDiscard always requires a phrase for discarding a row of a source.
-var byDiscard = &confirmation{
-	phrase: func(r Reach) string { return "discard " + r.Discards },
-	does: func(Reach) string {
-		return "a discarded row is deleted from its source, and its event never enters the journal"
-	},
-}
-
-// byHandOver always requires a phrase for taking a source from another journal.
-var byHandOver = &confirmation{
-	phrase: func(r Reach) string { return "hand over " + r.Takes.Source },
-	does: func(r Reach) string {
-		return "the rows of source " + r.Takes.Source + " then go to this journal, and journal " + r.Takes.From + ", which has moved them, is refused"
-	},
-}
-
-// byRebuild confirms a rebuild of all campaigns.
-var byRebuild = &confirmation{
-	phrase: func(r Reach) string {
-		if r.Rebuilt == 0 {
-			return ""
-		}
-		return "rebuild all campaigns"
-	},
-	does: func(r Reach) string { return "this replaces the rows of " + Count(r.Rebuilt, "campaign", "campaigns") },
 }
