@@ -159,7 +159,7 @@ func (s *server) waitApplied(w http.ResponseWriter, r *http.Request, id string, 
 }
 
 func (s *server) readEvents(ctx context.Context, campaign string, q eventsQuery) (outbox.Page[outbox.Event], error) {
-	return s.Store.Events(ctx, campaign, q.after(), q.limit())
+	return s.Store.Events(ctx, campaign, q.after(), q.Limit)
 }
 
 func (s *server) viewInstances(ctx context.Context) ([]instanceView, error) {

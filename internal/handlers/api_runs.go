@@ -28,7 +28,7 @@ func (s *server) resumeRun(ctx context.Context, o outbox.Command, id int64) (out
 }
 
 func (s *server) readRunLog(ctx context.Context, id int64, q paging) (outbox.Page[outbox.RunLine], error) {
-	return s.Runs.Log(ctx, id, q.Cursor, q.limit())
+	return s.Runs.Log(ctx, id, q.Cursor, q.Limit)
 }
 
 // verifications are a campaign's latest verifications, one per projection.

@@ -11,15 +11,8 @@ import (
 
 // paging holds the query parameters of every list.
 type paging struct {
-	Cursor string `json:"cursor" validate:"text,maxbytes=2000"` // next_cursor or prev_cursor of another page, with the same filter and order
-	Limit  *int   `json:"limit" validate:"omitnil,pagesize" api:"default=DefaultPage"`
-}
-
-func (p paging) limit() int {
-	if p.Limit == nil {
-		return 0
-	}
-	return *p.Limit
+	Cursor string `json:"cursor" validate:"cursor"` // next_cursor or prev_cursor of another page, with the same filter and order
+	Limit  int    `json:"limit" validate:"omitempty,pagesize" api:"default=DefaultPage"`
 }
 
 // rowFilter reads the row filter of a request. A text is searched in errors as displayed.
@@ -48,7 +41,7 @@ func relativeTimes(r *http.Request) bool {
 type eventsQuery struct {
 	AfterSeq int64  `json:"after_seq" validate:"min=0"`
 	Cursor   *int64 `json:"cursor" validate:"omitnil,min=0"` // next_cursor of the preceding page, with the same filter
-	Limit    *int   `json:"limit" validate:"omitnil,pagesize" api:"default=DefaultPage"`
+	Limit    int    `json:"limit" validate:"omitempty,pagesize" api:"default=DefaultPage"`
 }
 
 func (q eventsQuery) after() int64 {
@@ -57,8 +50,6 @@ func (q eventsQuery) after() int64 {
 	}
 	return q.AfterSeq
 }
-
-func (q eventsQuery) limit() int { return paging{Limit: q.Limit}.limit() }
 
 // longestWait bounds how long a request may wait for the projections.
 const (

@@ -31,7 +31,7 @@ func (s *server) sourcePage(w http.ResponseWriter, r *http.Request) error {
 	if err := fill(&q, r.URL.Query()); err != nil {
 		return err
 	}
-	v.Cursor, v.Limit = q.Cursor, q.limit()
+	v.Cursor, v.Limit = q.Cursor, q.Limit
 	if v.Rejections, err = s.Intake.Rejections(r.Context(), source, v.Cursor, v.Limit); err != nil {
 		return err
 	}
@@ -59,7 +59,7 @@ func onRejection[B, R any](do func(context.Context, outbox.Command, string, int6
 }
 
 func (s *server) readRejections(ctx context.Context, source string, q paging) (outbox.Page[outbox.IntakeRejection], error) {
-	return s.Intake.Rejections(ctx, source, q.Cursor, q.limit())
+	return s.Intake.Rejections(ctx, source, q.Cursor, q.Limit)
 }
 
 // routeIntakeAPI adds the API's routes about sources, and the forms of their actions.
