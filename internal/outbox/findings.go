@@ -113,16 +113,6 @@ func kindIndex(kind finding.Kind) int {
 	panic("a finding of no kind") // a bug in this package
 }
 
-// Guides are the documents and headings that kinds of findings lead to.
-func Guides() (guides []string) {
-	for _, k := range findingKinds {
-		if k.guide != "" {
-			guides = append(guides, k.guide)
-		}
-	}
-	return guides
-}
-
 // found is a finding as its kind describes it.
 func found(kind finding.Kind, subject string, n int64, says string) finding.Finding {
 	k := findingKinds[kindIndex(kind)]
