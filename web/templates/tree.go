@@ -38,7 +38,7 @@ func (e *NoPlace) Error() string { return fmt.Sprintf("there is nothing at %q", 
 // node is one value of a document as a fragment shows it.
 type node struct {
 	Key     string // quoted, as stored; the index in an array; empty at the root
-	Kind    byte   // '{', '[', '"', or 'n' for a number and 'l' for true, false and null
+	Kind    byte   // the first byte of the value
 	Text    string // of a value without members, as stored
 	Rest    int    // how many characters are not shown, of Text and of what is left out
 	Pointer string // where the value is
@@ -72,20 +72,19 @@ type Tree struct {
 // there, or its members from an index on. If an object has a key more than once, `~#2` after the
 // key in the pointer means the second. A pointer that does not resolve is a *NoPlace.
 func ReadTree(document, pointer string, from int) (Tree, error) {
-	w := walk{text: document}
-	at, key, err := w.find(pointer)
-	if err != nil {
-		return Tree{}, err
-	}
-	e, ok := w.measure(at)
-	if !ok {
-		return Tree{}, errNotJSON
+	w := &walk{text: document}
+	at, key, found := w.find(pointer)
+	if !found {
+		return Tree{}, &NoPlace{pointer}
 	}
 	root := node{Pointer: pointer}
 	root.Key, _ = shownText(key, treeKey)
 	left := treeNodes
-	if err := w.fill(&root, at, e, from, 0, &left); err != nil {
-		return Tree{}, err
+	if e := w.measure(at); !w.damaged {
+		w.fill(&root, at, e, from, 0, &left)
+	}
+	if w.damaged {
+		return Tree{}, errNotJSON
 	}
 	if from > 0 && from >= root.Total {
 		return Tree{}, &NoPlace{pointer + "/" + strconv.Itoa(from)}
@@ -94,8 +93,12 @@ func ReadTree(document, pointer string, from int) (Tree, error) {
 	return Tree{root, from}, nil
 }
 
-// walk scans a JSON text. Positions are byte offsets.
-type walk struct{ text string }
+// walk scans a JSON text. Positions are byte offsets; that of what is missing from a damaged text is its
+// end.
+type walk struct {
+	text    string
+	damaged bool // the text is not JSON
+}
 
 // extent is a value's end and size.
 type extent struct {
@@ -104,65 +107,72 @@ type extent struct {
 	values  int // of all levels, including itself
 }
 
-func (w walk) space(i int) int {
-	for i < len(w.text) && (w.text[i] == ' ' || w.text[i] == '\n' || w.text[i] == '\t' || w.text[i] == '\r') {
+func (w *walk) damage() (end int) {
+	w.damaged = true
+	return len(w.text)
+}
+
+// at is the byte at a position; 0 at the end.
+func (w *walk) at(i int) byte {
+	if i < len(w.text) {
+		return w.text[i]
+	}
+	return 0
+}
+
+func (w *walk) space(i int) int {
+	for w.at(i) == ' ' || w.at(i) == '\n' || w.at(i) == '\t' || w.at(i) == '\r' {
 		i++
 	}
 	return i
 }
 
 // stringEnd is the position after a string that begins at i.
-func (w walk) stringEnd(i int) (int, bool) {
-	for j := i + 1; ; {
-		quote := strings.IndexByte(w.text[min(j, len(w.text)):], '"')
+func (w *walk) stringEnd(i int) int {
+	for {
+		quote := strings.IndexByte(w.text[i+1:], '"')
 		if quote < 0 {
-			return 0, false
+			return w.damage()
 		}
-		j += quote
+		i += 1 + quote
 		escapes := 0
-		for w.text[j-1-escapes] == '\\' {
+		for w.text[i-1-escapes] == '\\' {
 			escapes++
 		}
-		j++
 		if escapes%2 == 0 {
-			return j, true
+			return i + 1
 		}
 	}
 }
 
 // measure scans a value from its first byte to its last.
-func (w walk) measure(i int) (extent, bool) {
-	if i >= len(w.text) {
-		return extent{}, false
-	}
-	switch w.text[i] {
+func (w *walk) measure(i int) extent {
+	switch w.at(i) {
 	case '{', '[':
 		return w.measureMembers(i)
 	case '"':
-		end, ok := w.stringEnd(i)
-		return extent{end: end, values: 1}, ok
+		return extent{end: w.stringEnd(i), values: 1}
 	}
 	end := i
 	for end < len(w.text) && !strings.ContainsRune(",:{}[]\" \n\t\r", rune(w.text[end])) {
 		end++
 	}
-	return extent{end: end, values: 1}, end > i
+	if end == i {
+		end = w.damage()
+	}
+	return extent{end: end, values: 1}
 }
 
-func (w walk) measureMembers(i int) (extent, bool) {
+func (w *walk) measureMembers(i int) extent {
 	e, depth := extent{values: 1}, 0
 	for i < len(w.text) {
 		switch w.text[i] {
 		case '"':
-			end, ok := w.stringEnd(i)
-			if !ok {
-				return e, false
-			}
-			i = end
+			i = w.stringEnd(i)
 			continue
 		case '{', '[':
 			depth++
-			if next := w.space(i + 1); next < len(w.text) && w.text[next] != '}' && w.text[next] != ']' {
+			if next := w.at(w.space(i + 1)); next != '}' && next != ']' {
 				e.count(depth)
 			}
 		case ',':
@@ -170,12 +180,13 @@ func (w walk) measureMembers(i int) (extent, bool) {
 		case '}', ']':
 			if depth--; depth == 0 {
 				e.end = i + 1
-				return e, true
+				return e
 			}
 		}
 		i++
 	}
-	return e, false
+	e.end = w.damage()
+	return e
 }
 
 func (e *extent) count(depth int) {
@@ -192,70 +203,58 @@ type member struct {
 	extent
 }
 
-// members calls see for each member of the object or array at i until see returns false. It returns
-// false if the text is damaged.
-func (w walk) members(i int, see func(index int, m member) bool) bool {
+// members calls see for each member of the object or array at i, until see returns false or the text is
+// damaged.
+func (w *walk) members(i int, see func(index int, m member) bool) {
 	object := w.text[i] == '{'
 	i = w.space(i + 1)
-	for index := 0; i < len(w.text); index++ {
-		if w.text[i] == '}' || w.text[i] == ']' {
-			return true
-		}
+	for index := 0; w.at(i) != '}' && w.at(i) != ']'; index++ {
 		var m member
 		if object {
-			end, ok := 0, w.text[i] == '"'
-			if ok {
-				end, ok = w.stringEnd(i)
+			if w.at(i) != '"' {
+				w.damage()
+				return
 			}
-			if !ok {
-				return false
-			}
+			end := w.stringEnd(i)
 			m.key = w.text[i:end]
-			if i = w.space(end); i >= len(w.text) || w.text[i] != ':' {
-				return false
+			if i = w.space(end); w.at(i) != ':' {
+				w.damage()
+				return
 			}
 			i = w.space(i + 1)
 		}
-		m.at = i
-		var ok bool
-		if m.extent, ok = w.measure(i); !ok {
-			return false
+		m.at, m.extent = i, w.measure(i)
+		if w.damaged || !see(index, m) {
+			return
 		}
-		if !see(index, m) {
-			return true
-		}
-		if i = w.space(m.end); i < len(w.text) && w.text[i] == ',' {
+		if i = w.space(m.end); w.at(i) == ',' {
 			i = w.space(i + 1)
 		}
 	}
-	return false
 }
 
 // find follows a pointer to a value, and returns its start and its key.
-func (w walk) find(pointer string) (at int, key string, err error) {
+func (w *walk) find(pointer string) (at int, key string, found bool) {
 	at = w.space(0)
 	if pointer == "" {
-		return at, "", nil
+		return at, "", true
 	}
-	parts := strings.Split(pointer, "/")
-	if parts[0] != "" {
-		return 0, "", &NoPlace{pointer}
-	}
-	for _, part := range parts[1:] {
-		var found bool
-		if at, key, found = w.step(at, part); !found {
-			return 0, "", &NoPlace{pointer}
+	first, rest, _ := strings.Cut(pointer, "/")
+	found = first == ""
+	for part := range strings.SplitSeq(rest, "/") {
+		if found {
+			at, key, found = w.step(at, part)
 		}
 	}
-	return at, key, nil
+	return at, key, found
 }
 
 // step returns the member of an object or array that one part of a pointer names.
-func (w walk) step(at int, part string) (to int, key string, found bool) {
-	if at >= len(w.text) || (w.text[at] != '{' && w.text[at] != '[') {
+func (w *walk) step(at int, part string) (to int, key string, found bool) {
+	array := w.at(at) == '['
+	if !array && w.at(at) != '{' {
 		return 0, "", false
 	}
-	array := w.text[at] == '['
 	name, which := readPart(part)
 	w.members(at, func(index int, m member) bool {
 		switch {
@@ -305,63 +304,36 @@ func decodeKey(stored string) string {
 
 // fill shows a value, with as many of its members from an index on as left allows, which it
 // decreases.
-func (w walk) fill(n *node, at int, e extent, from, depth int, left *int) error {
+func (w *walk) fill(n *node, at int, e extent, from, depth int, left *int) {
 	n.Kind = w.text[at]
 	*left--
 	if n.Kind != '{' && n.Kind != '[' {
-		n.Kind = scalarKind(n.Kind)
 		n.Text, n.Rest = shownText(w.text[at:e.end], treeText)
-		return nil
+		return
 	}
 	n.Total, n.From = e.members, from
 	n.Open = e.values <= treeOpen
 	most := min(treeMembers, e.members)
 	if depth > 0 && (depth >= treeDepth || *left < most || depth > 1 && e.end-at > treeWalk) {
-		return nil
+		return
 	}
-	shown, err := w.shown(at, from, most)
-	if err != nil {
-		return err
-	}
+	var shown []member
+	w.members(at, func(index int, m member) bool {
+		if index >= from && len(shown) < most {
+			shown = append(shown, m)
+		}
+		return len(shown) < most
+	})
 	*left -= len(shown)
 	w.name(n, at, from, shown)
 	for i := range n.Members {
 		*left++ // it was counted above, and counts itself
-		if err := w.fill(&n.Members[i], shown[i].at, shown[i].extent, 0, depth+1, left); err != nil {
-			return err
-		}
+		w.fill(&n.Members[i], shown[i].at, shown[i].extent, 0, depth+1, left)
 	}
-	return nil
-}
-
-func scalarKind(first byte) byte {
-	switch {
-	case first == '"':
-		return '"'
-	case first == '-' || first >= '0' && first <= '9':
-		return 'n'
-	default:
-		return 'l'
-	}
-}
-
-// shown collects at most n members from an index on.
-func (w walk) shown(at, from, n int) ([]member, error) {
-	var all []member
-	whole := w.members(at, func(index int, m member) bool {
-		if index >= from && len(all) < n {
-			all = append(all, m)
-		}
-		return len(all) < n
-	})
-	if !whole {
-		return nil, errNotJSON
-	}
-	return all, nil
 }
 
 // name makes the nodes of the shown members, each with its key and its pointer.
-func (w walk) name(n *node, at, from int, shown []member) {
+func (w *walk) name(n *node, at, from int, shown []member) {
 	n.Members = make([]node, len(shown))
 	which := w.repeats(at, from, shown)
 	for i, m := range shown {
@@ -376,7 +348,7 @@ func (w walk) name(n *node, at, from int, shown []member) {
 }
 
 // repeats returns for each shown member its occurrence among equal keys, counted from 1.
-func (w walk) repeats(at, from int, shown []member) []int {
+func (w *walk) repeats(at, from int, shown []member) []int {
 	which := make([]int, len(shown))
 	if w.text[at] != '{' {
 		return which
@@ -461,10 +433,10 @@ func (n node) members() string {
 }
 
 func (n node) hue() string {
-	switch n.Kind {
-	case '"':
+	switch {
+	case n.Kind == '"':
 		return "text"
-	case 'n':
+	case n.Kind == '-' || n.Kind >= '0' && n.Kind <= '9':
 		return "amount"
 	default:
 		return "word"
