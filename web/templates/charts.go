@@ -220,27 +220,18 @@ type CampaignHistory struct {
 func (l Links) Charts() URL     { return l.charted(nil, "charts") }
 func (l Links) ChartTable() URL { return l.charted(values("table", "true"), "charts") }
 
-func chartsURL(p Page, table bool) URL {
-	if table {
-		return p.Links.ChartTable()
-	}
-	return p.Links.Charts()
-}
-
-func allSeries(p Page, h outbox.History) []chart {
-	var kinds []outbox.SeriesKind
-	for _, k := range kindCharts {
-		kinds = append(kinds, k.kind)
-	}
-	return seriesCharts(p, h, "", kinds...)
-}
-
 // points makes the values of a layer from a history's points.
 func points(h outbox.History, of func(outbox.Point) float64) []*float64 {
-	all := make([]*float64, h.Window.Buckets())
-	for _, x := range h.Points {
-		if i, within := h.Window.Index(x.From); within {
-			all[i] = new(of(x))
+	return valuesOf(h.Window, h.Points, func(x outbox.Point) (time.Time, float64) { return x.From, of(x) })
+}
+
+// valuesOf are values by bucket, of samples that each are of the bucket at a time.
+func valuesOf[S any](w outbox.Window, samples []S, of func(S) (time.Time, float64)) []*float64 {
+	all := make([]*float64, w.Buckets())
+	for _, x := range samples {
+		at, value := of(x)
+		if i, within := w.Index(at); within {
+			all[i] = &value
 		}
 	}
 	return all
@@ -369,10 +360,11 @@ func publisherLink(p Page, label string) URL {
 	return p.Links.Publisher(outbox.SubscriptionName{Topic: topic, Publisher: publisher})
 }
 
-// seriesCharts are the charts of the given kinds, and of the given label alone unless it is empty.
+// seriesCharts are the charts of the given kinds, none meaning all, and of the given label alone unless it
+// is empty.
 func seriesCharts(p Page, h outbox.History, label string, kinds ...outbox.SeriesKind) (charts []chart) {
 	for _, k := range kindCharts {
-		if !slices.Contains(kinds, k.kind) {
+		if len(kinds) > 0 && !slices.Contains(kinds, k.kind) {
 			continue
 		}
 		c := chart{name: k.name, meaning: k.meaning, unit: unitCount, lines: true, counted: k.rate}
@@ -445,13 +437,10 @@ func campaignChart(p Page, h CampaignHistory) chart {
 // publisherCharts are how fast a subscription delivered and how far it was behind.
 func publisherCharts(v PublisherView) []chart {
 	w := v.History.Window
-	delivered, behind := make([]*float64, w.Buckets()), make([]*float64, w.Buckets())
-	for _, x := range v.History.Points {
-		if i, within := w.Index(x.From); within {
-			delivered[i] = new(float64(x.DeliveredInStep) / max(1, x.At.Sub(x.From).Minutes()))
-			behind[i] = new(float64(x.LagEvents))
-		}
-	}
+	delivered := valuesOf(w, v.History.Points, func(x outbox.PublisherPoint) (time.Time, float64) {
+		return x.From, float64(x.DeliveredInStep) / max(1, x.At.Sub(x.From).Minutes())
+	})
+	behind := valuesOf(w, v.History.Points, func(x outbox.PublisherPoint) (time.Time, float64) { return x.From, float64(x.LagEvents) })
 	return []chart{
 		{name: "Delivered", meaning: "events " + perMinute(w), unit: unitCount, window: w, recorded: knownOf(delivered), layers: []layer{{class: "f-current", label: "delivered", values: delivered}}},
 		{name: "Events behind", meaning: "at the end of " + eachStep(w), unit: unitCount, window: w, recorded: knownOf(behind), layers: []layer{{class: "f-lagging", label: "behind", values: behind}}},
@@ -532,23 +521,17 @@ const markersListed = 12
 // listedMarkers are the markers that the legend lists, of those of a window in order of time. The audit log
 // has those of actions; the others come first, and of these changes of projections.
 func listedMarkers(markers []outbox.Marker) []outbox.Marker {
-	first := []outbox.MarkerKind{outbox.MarkerVersion, outbox.MarkerDeploy, outbox.MarkerLost}
 	var chosen []int
-	choose := func(rank int) {
-		for i := len(markers) - 1; i >= 0 && len(chosen) < markersListed; i-- {
-			if slices.Index(first, markers[i].Kind) == rank {
+	for _, kinds := range [][]outbox.MarkerKind{{outbox.MarkerVersion}, {outbox.MarkerDeploy}, {outbox.MarkerLost}, {outbox.MarkerPause, outbox.MarkerResume, outbox.MarkerOperation, outbox.MarkerRun}} {
+		for i, m := range slices.Backward(markers) {
+			if len(chosen) < markersListed && slices.Contains(kinds, m.Kind) {
 				chosen = append(chosen, i)
 			}
 		}
 	}
-	for rank := range first {
-		choose(rank)
-	}
-	choose(-1)
-	slices.Sort(chosen)
-	all := make([]outbox.Marker, len(chosen))
-	for i, at := range chosen {
-		all[i] = markers[at]
+	var all []outbox.Marker
+	for _, i := range slices.Sorted(slices.Values(chosen)) {
+		all = append(all, markers[i])
 	}
 	return all
 }

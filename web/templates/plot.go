@@ -101,11 +101,7 @@ var timeSteps = []time.Duration{time.Minute, 2 * time.Minute, 5 * time.Minute, 1
 // a day.
 func timeTicks(w outbox.Window) (all []timeTick) {
 	length := w.To.Sub(w.From)
-	i := slices.IndexFunc(timeSteps, func(s time.Duration) bool { return length/s <= 8 })
-	step := timeSteps[max(i, 0)]
-	if i < 0 {
-		step = timeSteps[len(timeSteps)-1]
-	}
+	step := timeSteps[slices.IndexFunc(timeSteps, func(s time.Duration) bool { return length/s <= 8 })]
 	form := "15:04"
 	if step >= 24*time.Hour {
 		form = "Jan 2"
@@ -345,12 +341,4 @@ func joined[V any](values []V, word func(V) string) string {
 		words[i] = word(v)
 	}
 	return strings.Join(words, ",")
-}
-
-// worstOf is the most events that any campaign of a heatmap was behind.
-func worstOf(h outbox.Heatmap) (worst int64) {
-	for _, r := range h.Campaigns {
-		worst = max(worst, r.Worst)
-	}
-	return worst
 }
