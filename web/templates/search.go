@@ -19,44 +19,39 @@ func (l Links) SearchEvents(f outbox.EventFilter) URL { return l.at(request.Valu
 func (l Links) Search(text string) URL { return l.at(values("q", text), "search") }
 func (l Links) Suggestions() URL       { return l.at(nil, "search", "suggestions") }
 
-// Finding is what a search has found.
-func (l Links) Finding(f outbox.Finding) URL {
-	switch f.Kind {
-	case outbox.FoundCampaign:
-		return l.Campaign(f.CampaignID)
-	case outbox.FoundEvent:
-		return l.Event(f.CampaignID, f.Seq)
-	case outbox.FoundRejection:
-		return l.Source(f.Name, "", 0) + "#rejection-" + URL(itoa(f.ID))
-	case outbox.FoundRun:
-		return l.RunOf(f.ID)
-	case outbox.FoundOperation:
-		return l.Operation(f.ID, outbox.OperationRowFilter{})
-	case outbox.FoundCause:
-		return l.FailureGroup(f.Fingerprint)
-	case outbox.FoundProjection:
-		return l.Projection(f.Name)
-	}
-	return l.SearchEvents(f.Events)
+// foundLook is how findings of a kind are shown.
+type foundLook struct {
+	heading string
+	title   func(outbox.Finding) string // the words of a link to one; nil for its note
+	to      func(Links, outbox.Finding) URL
 }
+
+var foundLooks = map[outbox.FindingKind]foundLook{
+	outbox.FoundRange:      {"Events in this time", nil, foundEvents},
+	outbox.FoundCampaign:   {"Campaigns", func(f outbox.Finding) string { return f.CampaignID }, func(l Links, f outbox.Finding) URL { return l.Campaign(f.CampaignID) }},
+	outbox.FoundEvent:      {"Events", func(f outbox.Finding) string { return f.CampaignID + "/" + itoa(f.Seq) }, func(l Links, f outbox.Finding) URL { return l.Event(f.CampaignID, f.Seq) }},
+	outbox.FoundRejection:  {"Rejected rows", func(f outbox.Finding) string { return "rejected row " + itoa(f.ID) + " of source " + f.Name }, rejectionLink},
+	outbox.FoundEntity:     {"Entities", nil, foundEvents},
+	outbox.FoundRequest:    {"Requests", nil, foundEvents},
+	outbox.FoundRun:        {"Runs", func(f outbox.Finding) string { return "run " + itoa(f.ID) }, func(l Links, f outbox.Finding) URL { return l.RunOf(f.ID) }},
+	outbox.FoundOperation:  {"Operations", func(f outbox.Finding) string { return "operation " + itoa(f.ID) }, func(l Links, f outbox.Finding) URL { return l.OperationOf(f.ID) }},
+	outbox.FoundCause:      {"Causes of failures", func(f outbox.Finding) string { return f.Fingerprint }, func(l Links, f outbox.Finding) URL { return l.FailureGroup(f.Fingerprint) }},
+	outbox.FoundProjection: {"Projections", func(f outbox.Finding) string { return f.Name }, func(l Links, f outbox.Finding) URL { return l.Projection(f.Name) }},
+}
+
+func foundEvents(l Links, f outbox.Finding) URL { return l.SearchEvents(f.Events) }
+
+func rejectionLink(l Links, f outbox.Finding) URL {
+	return l.Source(f.Name, "", 0) + "#rejection-" + URL(itoa(f.ID))
+}
+
+// Finding is what a search has found.
+func (l Links) Finding(f outbox.Finding) URL { return foundLooks[f.Kind].to(l, f) }
 
 // findingTitle is the words of a link to a finding.
 func findingTitle(f outbox.Finding) string {
-	switch f.Kind {
-	case outbox.FoundCampaign:
-		return f.CampaignID
-	case outbox.FoundEvent:
-		return f.CampaignID + "/" + itoa(f.Seq)
-	case outbox.FoundRejection:
-		return "rejected row " + itoa(f.ID) + " of source " + f.Name
-	case outbox.FoundRun:
-		return "run " + itoa(f.ID)
-	case outbox.FoundOperation:
-		return "operation " + itoa(f.ID)
-	case outbox.FoundCause:
-		return f.Fingerprint
-	case outbox.FoundProjection:
-		return f.Name
+	if title := foundLooks[f.Kind].title; title != nil {
+		return title(f)
 	}
 	return f.Note
 }
@@ -70,12 +65,6 @@ func findingNote(f outbox.Finding) string {
 		return ""
 	}
 	return f.Note
-}
-
-// kindWords are the headings of findings.
-var kindWords = map[outbox.FindingKind]string{
-	outbox.FoundRange: "Events in this time", outbox.FoundCampaign: "Campaigns", outbox.FoundEvent: "Events", outbox.FoundRejection: "Rejected rows", outbox.FoundEntity: "Entities", outbox.FoundRequest: "Requests",
-	outbox.FoundRun: "Runs", outbox.FoundOperation: "Operations", outbox.FoundCause: "Causes of failures", outbox.FoundProjection: "Projections",
 }
 
 func findingsOf(all []outbox.Finding, kind outbox.FindingKind) []outbox.Finding {
