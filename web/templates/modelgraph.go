@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
-	"strconv"
 
 	"github.com/outboxweb/outboxweb/internal/outbox"
 )
@@ -16,39 +15,30 @@ const (
 	graphLabel  = 24 // characters
 )
 
-func graphBox() string {
-	side := itoa(2 * (graphRadius + graphMargin))
-	return "0 0 " + side + " " + side
-}
+// graphSide is the width and height of a graph.
+const graphSide = 2 * (graphRadius + graphMargin)
 
-// graphPoint is where a node is, at a distance from the centre.
-func graphPoint(g outbox.ModelGraph, i int, distance float64) (x, y string) {
-	angle := graphAngle(g, i)
-	at := func(v float64) string {
-		return strconv.FormatFloat(graphRadius+graphMargin+distance*v, 'f', 1, 64)
+// graphSpot is where a node is, and its label: along the radius, readable from either side.
+type graphSpot struct{ x, y, label, anchor string }
+
+// graphSpots are those of the nodes of a graph, by their index.
+func graphSpots(g outbox.ModelGraph) []graphSpot {
+	spots := make([]graphSpot, len(g.Nodes))
+	for i := range spots {
+		angle := 2*math.Pi*float64(i)/float64(len(spots)) - math.Pi/2
+		at := func(distance float64) (x, y string) {
+			return fmt.Sprintf("%.1f", graphSide/2+distance*math.Cos(angle)), fmt.Sprintf("%.1f", graphSide/2+distance*math.Sin(angle))
+		}
+		x, y := at(graphRadius)
+		labelX, labelY := at(graphRadius + 12)
+		degrees, anchor := angle*180/math.Pi, "start"
+		if degrees > 90+1e-9 {
+			degrees, anchor = degrees-180, "end"
+		}
+		spots[i] = graphSpot{x, y, fmt.Sprintf("translate(%s %s) rotate(%.1f)", labelX, labelY, degrees), anchor}
 	}
-	return at(math.Cos(angle)), at(math.Sin(angle))
+	return spots
 }
-
-func graphX(g outbox.ModelGraph, i int) string { x, _ := graphPoint(g, i, graphRadius); return x }
-func graphY(g outbox.ModelGraph, i int) string { _, y := graphPoint(g, i, graphRadius); return y }
-
-func graphAngle(g outbox.ModelGraph, i int) float64 {
-	return 2*math.Pi*float64(i)/float64(len(g.Nodes)) - math.Pi/2
-}
-
-// graphTurn places a label along the radius, readable from either side.
-func graphTurn(g outbox.ModelGraph, i int) (transform, anchor string) {
-	x, y := graphPoint(g, i, graphRadius+12)
-	degrees, anchor := graphAngle(g, i)*180/math.Pi, "start"
-	if degrees > 90+1e-9 {
-		degrees, anchor = degrees-180, "end"
-	}
-	return fmt.Sprintf("translate(%s %s) rotate(%.1f)", x, y, degrees), anchor
-}
-
-func graphTransform(g outbox.ModelGraph, i int) string { t, _ := graphTurn(g, i); return t }
-func graphAnchor(g outbox.ModelGraph, i int) string    { _, a := graphTurn(g, i); return a }
 
 // graphText is a value as a label.
 func graphText(value json.RawMessage) string {

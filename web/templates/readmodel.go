@@ -76,11 +76,6 @@ func (v ReadModelView) at(seq int64) outbox.ModelQuery {
 	return q
 }
 
-// of is one table as of the same event.
-func (v ReadModelView) of(table, after string) outbox.ModelQuery {
-	return outbox.ModelQuery{CampaignID: v.CampaignID, Seq: v.Seq, Table: table, After: after}
-}
-
 // first is the first event that the slider reaches.
 func (v ReadModelView) first() int64 { return max(1, v.FirstSeq) }
 
