@@ -25,24 +25,14 @@ func blamed(f outbox.ExplainedFailure, l outbox.SourceLine) bool {
 // notOfBinding reports whether a character cannot be part of a binding.
 func notOfBinding(r rune) bool { return strings.ContainsRune(" \t(),;", r) }
 
-func sourceClass(f outbox.ExplainedFailure, l outbox.SourceLine) string {
+// sourceLook is the class of a line of a file, and its margin: whether it failed, and its number.
+func sourceLook(f outbox.ExplainedFailure, l outbox.SourceLine) (class, margin string) {
+	number := strconv.Itoa(l.Number)
 	switch {
 	case blamed(f, l):
-		return "failed blamed"
+		return "failed blamed", "✕ " + number
 	case l.Failed:
-		return "failed"
+		return "failed", "▸ " + number
 	}
-	return ""
-}
-
-// sourceMark is the margin of a line of a file: whether it failed, and its number.
-func sourceMark(f outbox.ExplainedFailure, l outbox.SourceLine) string {
-	mark := "  "
-	switch {
-	case blamed(f, l):
-		mark = "✕ "
-	case l.Failed:
-		mark = "▸ "
-	}
-	return mark + strconv.Itoa(l.Number)
+	return "", "  " + number
 }

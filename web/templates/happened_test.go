@@ -132,6 +132,7 @@ func TestComparedColumns_joinTheValuesWithTheRowThatIsThere(t *testing.T) {
 	must.Equal(t, strings.Join(got, "|"), want)
 	f.Statement.Lines = []outbox.SourceLine{{Number: 1, Text: "  trim(:payload.user_id!),", Failed: true}, {Number: 2, Text: "  :payload.user_id_2", Failed: true}, {Number: 3, Text: "end"}}
 	for i, mark := range []string{"✕ 1", "▸ 2", "  3"} {
-		must.Equal(t, sourceMark(f, f.Statement.Lines[i]), mark, "the margin")
+		_, margin := sourceLook(f, f.Statement.Lines[i])
+		must.Equal(t, margin, mark, "the margin")
 	}
 }
