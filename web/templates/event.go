@@ -126,11 +126,3 @@ func preview(e outbox.Event) (string, int) {
 	}
 	return strings.Join(shown, "\n"), len(lines) - len(shown)
 }
-
-// rowForms are the forms of an event's page that are sent once.
-func rowForms(v EventView) []string {
-	if v.Row == nil {
-		return nil
-	}
-	return []string{"row-form", "dead-letter-form", "skip-form"}
-}

@@ -6,8 +6,14 @@ import (
 	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
-// mark is an event's state: in one word, with the glyph and the hue that the state has everywhere.
-type mark struct{ word, glyph, hue string }
+// mark is an event's state: in one word, with the look that the state has everywhere.
+type mark struct {
+	look
+	word string
+}
+
+// noRowLook is that of an event that is not applied and has no row.
+var noRowLook = look{"?", "s-failed"}
 
 // appliedInPart reports whether some of the projections that are not live in a campaign lack an
 // event, which the others have applied.
@@ -24,17 +30,17 @@ func inPartTitle(lacking []outbox.Cursor) string {
 func markOf(c outbox.Campaign, held []outbox.Cursor, l outbox.EventLine) mark {
 	switch {
 	case l.Skipped:
-		return mark{"skipped", skippedGlyph, "s-skipped"}
+		return mark{eventLook(outbox.EventSkipped), "skipped"}
 	case appliedInPart(c, held, l.Seq):
-		return mark{outbox.AppliedInPart, cursorLook(outbox.CursorPaused).glyph, "s-paused"}
+		return mark{cursorLook(outbox.CursorPaused), outbox.AppliedInPart}
 	case l.Seq <= c.AppliedSeq:
-		return mark{"applied", stateGlyph(outbox.StateCurrent), "s-current"}
+		return mark{stateLook(outbox.StateCurrent), "applied"}
 	case l.RowStatus == "":
-		return mark{"no row", "?", "s-failed"}
+		return mark{noRowLook, "no row"}
 	case l.RowStatus == outbox.Pending && l.Seq != c.HeadSeq:
-		return mark{"waits", statusGlyph(l.RowStatus), "s-pending"}
+		return mark{statusLook(l.RowStatus), "waits"}
 	}
-	return mark{string(l.RowStatus), statusGlyph(l.RowStatus), "s-" + string(l.RowStatus)}
+	return mark{statusLook(l.RowStatus), string(l.RowStatus)}
 }
 
 // position names what is special about an event's place: the head, the watermark, the last one.
