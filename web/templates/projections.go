@@ -72,14 +72,11 @@ func notFollowed(i outbox.ProjectionInfo) string {
 	return "Not live in " + count(n, "campaign, which advances without it.", "campaigns, which advance without it.")
 }
 
-// heldUp says how many campaigns wait for a projection, blocked or to be retried; empty if none.
+// heldUp says how many campaigns wait for a projection that blocks some, blocked or to be retried.
 func heldUp(i outbox.ProjectionInfo) string {
 	least := ""
 	if i.CountsCapped {
 		least = "at least "
-	}
-	if i.Blocking == 0 {
-		return ""
 	}
 	return "An event fails in it in " + least + count(i.Blocking, "campaign, which waits.", "campaigns, which wait.")
 }
@@ -95,21 +92,12 @@ func atLeast(n int64, capped bool) string {
 // pauseFormID is the id of the form that pauses or resumes a projection.
 func pauseFormID(projection string) string { return "hold-" + projection }
 
-// cursorForms are the ids of the forms of a campaign's cursors.
-func cursorForms(list []outbox.Cursor) []string {
-	ids := make([]string, len(list))
-	for i, c := range list {
-		ids[i] = pauseFormID(c.Projection)
+// pauseVerb is what the action on a projection does: it pauses or resumes it.
+func pauseVerb(a outbox.Action) string {
+	if a == outbox.ActionProjectionResume {
+		return "Resume"
 	}
-	return ids
-}
-
-func projectionForms(list []outbox.ProjectionInfo) []string {
-	ids := make([]string, len(list))
-	for i, info := range list {
-		ids[i] = pauseFormID(info.Name)
-	}
-	return ids
+	return "Pause"
 }
 
 // pauseSentence describes the outcome of pausing or resuming a projection.
@@ -150,12 +138,6 @@ func pauseTwins(p Page, i outbox.ProjectionInfo) Twins {
 
 // failureStatuses are the choices of the list of failures.
 var failureStatuses = []outbox.FailureStatus{outbox.FailureOpen, outbox.FailureResolved, ""}
-
-// withStatus returns f from its first page with another status.
-func withStatus(f outbox.FailureFilter, s outbox.FailureStatus) outbox.FailureFilter {
-	f.Status, f.Cursor = s, ""
-	return f
-}
 
 // asideStates are the choices of the list of cursors.
 var asideStates = []string{"", outbox.CursorQuarantined, outbox.CursorPaused, outbox.CursorBehind}
