@@ -13,7 +13,7 @@ import (
 	"strings"
 )
 
-// Setup is the about page's view of this process.
+// Setup is this process, with its limits.
 type Setup struct {
 	outbox.About
 	Limits []Limit
@@ -59,7 +59,7 @@ func AboutPage(p Page, s Setup) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			if len(s.Reasons) > 0 {
+			if !s.Ready {
 				templ_7745c5c3_Err = health(outbox.Health{Level: outbox.LevelBad, Sentence: "This process is not ready.", Notes: s.Reasons}).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
