@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/request"
 )
 
 // ReadModelTarget is the id of the part of a read model's page that follows the slider.
@@ -50,7 +51,7 @@ func CutModel(m *outbox.ReadModel) {
 
 // ReadModel is a campaign's rows that match q.
 func (l Links) ReadModel(q outbox.ModelQuery) URL {
-	return l.at(values("seq", positive(q.Seq), "table", q.Table, "after", q.After, "row", q.Row), "campaigns", q.CampaignID, "read-model")
+	return l.at(request.Values(q), "campaigns", q.CampaignID, "read-model")
 }
 
 // LiveReadModel is a campaign's rows as the projections database has them.
