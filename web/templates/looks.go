@@ -41,13 +41,13 @@ var conditionGlyphs = map[outbox.Condition]string{
 	outbox.InstanceCrashed: "✕",
 }
 
-var operationLooks = map[outbox.OperationStatus]look{
+var operationLook = looksOf(map[outbox.OperationStatus]look{
 	outbox.OperationRunning:   {"◐", "s-processing"},
 	outbox.OperationStopped:   {"✕", "s-blocked"},
 	outbox.OperationCancelled: {"⊘", "s-paused"},
-}
+}, look{"✓", "s-current"})
 
-var resultLooks = map[outbox.RowResult]look{
+var resultLook = looksOf(map[outbox.RowResult]look{
 	outbox.ResultWaiting:     {"○", "s-pending"},
 	outbox.ResultRequeued:    {"◐", "s-processing"},
 	outbox.ResultDone:        {"✓", "s-current"},
@@ -56,48 +56,51 @@ var resultLooks = map[outbox.RowResult]look{
 	outbox.ResultFailedAgain: {"✕", "s-dead"},
 	outbox.ResultLeft:        {"‖", "s-pending"},
 	outbox.ResultUnwatched:   {"?", "s-lagging"},
-}
+}, look{"?", "s-pending"})
 
-var runLooks = map[outbox.RunStatus]look{
+var runLook = looksOf(map[outbox.RunStatus]look{
 	outbox.RunQueued:      {"○", "s-pending"},
 	outbox.RunRunning:     {"◐", "s-processing"},
 	outbox.RunCancelling:  {"⊘", "s-paused"},
 	outbox.RunCancelled:   {"⊘", "s-paused"},
 	outbox.RunCompleted:   {"✓", "s-current"},
 	outbox.RunInterrupted: {"!", "s-failed"},
-}
+}, look{"✕", "s-dead"})
 
-var outcomeLooks = map[string]look{
+var outcomeLook = looksOf(map[string]look{
 	outbox.OutcomeDrift:       {"≠", "s-diverged"},
 	outbox.OutcomeFailed:      {"✕", "s-dead"},
 	outbox.OutcomeNotCompared: {"‖", "s-paused"},
-}
+}, look{"✓", "s-current"})
 
-var changeLooks = map[string]look{
+var changeLook = looksOf(map[string]look{
 	outbox.RowAdded:   {"+", "s-current"},
 	outbox.RowRemoved: {"−", "s-dead"},
-}
+}, look{"≠", "s-failed"})
 
-var cursorLooks = map[string]look{
+var cursorLook = looksOf(map[string]look{
 	outbox.CursorLive:   {"✓", "s-current"},
 	outbox.CursorPaused: {"‖", "s-paused"},
 	outbox.CursorBehind: {"○", "s-lagging"},
-}
+}, look{"✕", "s-dead"})
 
-var publisherLooks = map[outbox.PublisherState]look{
+var publisherLook = looksOf(map[outbox.PublisherState]look{
 	outbox.PublisherIsStopped:  {"■", "s-dead"},
 	outbox.PublisherIsFailed:   {"✕", "s-dead"},
 	outbox.PublisherIsRetrying: {"↻", "s-failed"},
 	outbox.PublisherIsNotHeld:  {"!", "s-failed"},
 	outbox.PublisherIsPaused:   {"‖", "s-paused"},
-}
+}, look{"✓", "s-current"})
 
-var tokenLooks = map[string]look{
+var tokenLook = looksOf(map[string]look{
 	"valid":   {"✓", "s-current"},
 	"revoked": {"✕", "s-dead"},
-}
+}, look{"○", "s-idle"})
 
-// The last argument of cmp.Or is the look of an unknown state.
+// looksOf finds the look of a state among those listed; any other state looks like other.
+func looksOf[S comparable](listed map[S]look, other look) func(S) look {
+	return func(s S) look { return cmp.Or(listed[s], other) }
+}
 
 func statusGlyph(s outbox.Status) string { return cmp.Or(statusGlyphs[s], "·") }
 func stateGlyph(s outbox.State) string   { return cmp.Or(stateGlyphs[s], "·") }
@@ -118,15 +121,3 @@ func stateLook(s outbox.State) look { return look{stateGlyph(s), "s-" + string(s
 func conditionLook(c outbox.Condition) look {
 	return look{cmp.Or(conditionGlyphs[c], "‖"), "s-" + string(c)}
 }
-func operationLook(s outbox.OperationStatus) look {
-	return cmp.Or(operationLooks[s], look{"✓", "s-current"})
-}
-func resultLook(r outbox.RowResult) look { return cmp.Or(resultLooks[r], look{"?", "s-pending"}) }
-func runLook(s outbox.RunStatus) look    { return cmp.Or(runLooks[s], look{"✕", "s-dead"}) }
-func outcomeLook(outcome string) look    { return cmp.Or(outcomeLooks[outcome], look{"✓", "s-current"}) }
-func changeLook(kind string) look        { return cmp.Or(changeLooks[kind], look{"≠", "s-failed"}) }
-func cursorLook(state string) look       { return cmp.Or(cursorLooks[state], look{"✕", "s-dead"}) }
-func publisherLook(s outbox.PublisherState) look {
-	return cmp.Or(publisherLooks[s], look{"✓", "s-current"})
-}
-func tokenLook(state string) look { return cmp.Or(tokenLooks[state], look{"○", "s-idle"}) }
