@@ -36,14 +36,13 @@ func revealTwins(p Page, e outbox.Event) Twins {
 		outbox.ShellWord(p.Origin+string(p.Links.API().Action(outbox.ActionReveal, e.CampaignID, itoa(e.Seq))))}
 }
 
-// revealedPart is a document as stored.
-type revealedPart struct{ name, title, text string }
-
-func revealedParts(e outbox.Event) []revealedPart {
-	var all []revealedPart
+// revealedParts are the documents of an event, which are shown whole.
+func revealedParts(e outbox.Event) []Document {
+	var all []Document
 	for _, part := range []outbox.Part{outbox.PartPayload, outbox.PartTags, outbox.PartMetadata} {
 		if raw := e.Document(part); part == outbox.PartPayload || !emptyJSON(raw) {
-			all = append(all, revealedPart{string(part), Document{Part: part}.title(), prettyJSON(raw)})
+			text := prettyJSON(raw)
+			all = append(all, Document{Part: part, Text: text, Size: int64(len(text))})
 		}
 	}
 	return all
