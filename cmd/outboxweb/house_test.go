@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"cmp"
 	"encoding/json"
 	"fmt"
 	"go/ast"
@@ -18,6 +17,7 @@ import (
 	"testing"
 
 	"github.com/outboxweb/outboxweb/internal/must"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
 const (
@@ -230,27 +230,6 @@ func TestNotices_areOfTheModulesInTheProgram(t *testing.T) {
 	mustBe(t, "THIRD_PARTY_NOTICES.md", notices(t))
 }
 
-// otherwise are the commands of routes whose path does not say it.
-var otherwise = map[string]string{
-	"/campaigns/{campaign}/events":              "append",
-	"/campaigns/{campaign}/events/{seq}/unskip": "unskip",
-	"/operations":                         "requeue",
-	"/runs":                               "runs start",
-	"/rehearsals":                         "rehearse",
-	"/gaps/repair":                        "gaps",
-	"/tokens/{token}/revoke":              "token revoke",
-	"/publisher-names/{publisher}/pause":  "publishers pause",
-	"/publisher-names/{publisher}/resume": "publishers resume",
-}
-
-// actCommand is the command of a route of the API that takes a POST: the first and the last word of its path,
-// except for rows, which need no first one.
-func actCommand(path string) string {
-	words := strings.Split(strings.Trim(path, "/"), "/")
-	command := words[0] + " " + words[len(words)-1]
-	return cmp.Or(otherwise[path], strings.TrimPrefix(command, "rows "))
-}
-
 // withoutCommand are the routes that take a POST and have no command, with the
 // reason.
 var withoutCommand = map[string]string{
@@ -269,11 +248,15 @@ func TestCommands_doWhatTheAPIDoes(t *testing.T) {
 		name, _, _ := strings.Cut(strings.TrimPrefix(leaf.FullPath(), "outboxweb "), " <")
 		commands[strings.TrimSpace(name)] = true
 	}
+	named := map[string]string{}
+	for _, action := range append(outbox.AuditedActions(), outbox.ActionAppend) {
+		named[action.Info().Path] = action.Command()
+	}
 	for path, methods := range document.Paths {
 		if methods["post"] == nil {
 			continue
 		}
-		command, exempt := actCommand(path), withoutCommand[path] != ""
+		command, exempt := named[path], withoutCommand[path] != ""
 		must.Hold(t, exempt != commands[command], "POST %s is to have the command %q, or a reason to have none: %v", path, command, commands)
 	}
 	for path := range withoutCommand {

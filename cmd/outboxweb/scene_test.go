@@ -324,7 +324,7 @@ func (s *scene) send(to http.Handler, method, target, body string, role outbox.R
 // cli runs the command of the action, which has neither keys nor roles.
 func (s *scene) cli(a act, _ string, _ outbox.Role) answer {
 	s.t.Helper()
-	words := strings.Fields(actCommand(a.action.Info().Path))
+	words := strings.Fields(a.action.Command())
 	switch {
 	case a.args != "":
 		words = append(words, strings.Fields(a.args)...)

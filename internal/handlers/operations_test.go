@@ -91,7 +91,7 @@ func TestOperationPages_sayWhatItDoesAndWhatCameOfIt(t *testing.T) {
 	s.get("/rows?status=dead").want(t, 200, `href="/operations/new" data-testid="requeue-all"`)
 	page := s.get("/operations/new?event_type="+poison).want(t, 200, "2 dead rows of 2 campaigns become pending again", "2 of them are heads of their campaigns",
 		"4 rows behind are released", `href="/campaigns/c-1"`, "unknown: too little was applied lately", `name="canary" value="true" checked`,
-		"outboxweb requeue --dead --canary --event-type="+poison).lacks(t, `name="confirm"`)
+		"outboxweb requeue --dead --event-type="+poison+" --canary").lacks(t, `name="confirm"`)
 	form := fieldsOf(page)
 	must.Need(t, form.Get("expected_rows") == "2" && form.Get("expected_released") == "4" && len(form.Get("idempotency_key")) >= 20, "the form sends %v", form)
 	other := fieldsOf(s.get("/operations/new")).Get("idempotency_key")
@@ -213,7 +213,7 @@ const skipC1 = `{"reason":"it names nobody","confirm":"skip c-1 2","expected":{"
 
 func TestSkip_isToldWhereverStateIsShown(t *testing.T) {
 	s := ownSite(t).seed("c-1", "a", poison).work()
-	s.get("/campaigns/c-1/events/2").want(t, 200, "Skip this event…", "never applied to any projection", "<code>skip c-1 2</code>", "--confirm &#39;skip c-1 2&#39;")
+	s.get("/campaigns/c-1/events/2").want(t, 200, "Skip this event…", "never applied to any projection", "<code>skip c-1 2</code>", "--confirm=&#39;skip c-1 2&#39;")
 	s.post("/api/v1/rows/c-1/2/skip", skipC1).want(t, 200)
 	s.get("/campaigns/c-1/events/2").want(t, 200, "s-skipped", "the next free worker skips it")
 	s.get("/api/v1/campaigns/c-1/events/2").want(t, 200, `"skipped":{"id":1`, `"reason":"it names nobody"`, `"applied_at":null`)

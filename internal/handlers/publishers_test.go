@@ -135,12 +135,12 @@ func TestPublisherPages_showWhatATestCameTo(t *testing.T) {
 func TestSeek_saysWhatItDoesAndAsks(t *testing.T) {
 	s := ownSite(t).seed("c-1", "scene.a", "x", "scene.b", "scene.c").withPublisher(1)
 	s.get(seekPath).want(t, 200, "New position", "Position, 0 to 4").lacks(t, `data-testid="seek-preview"`, "checked")
-	s.get(seekPath+"?to=beginning").want(t, 200, "moves back from 1 to 0", "1 event of its topic is delivered again", `data-testid="seek">Seek back<`, "--to beginning", `value="beginning" checked`).
+	s.get(seekPath+"?to=beginning").want(t, 200, "moves back from 1 to 0", "1 event of its topic is delivered again", `data-testid="seek">Seek back<`, "--to=beginning", `value="beginning" checked`).
 		lacks(t, `data-testid="seek-phrase"`, "(required)")
-	s.get(seekPath+"?to=position&position=3").want(t, 200, "1 event of its topic is skipped", "skip 1 events", "Seek and skip 1 event<", "--position 3", "(required)")
+	s.get(seekPath+"?to=position&position=3").want(t, 200, "1 event of its topic is skipped", "skip 1 events", "Seek and skip 1 event<", "--position=3", "(required)")
 	s.get(seekPath+"?to=position&position=1").want(t, 200, "The publisher is already at position 1").lacks(t, `data-testid="seek"`)
 	s.get(seekPath+"?to=position&position=2").want(t, 200, "No event of its topic is skipped", "Seek forward").lacks(t, `data-testid="seek-phrase"`)
-	s.get(seekPath+"?to=time&time=2026-11-21T07:00:00Z").want(t, 200, "moves back from 1 to 0", "--time 2026-11-21T07:00:00Z")
+	s.get(seekPath+"?to=time&time=2026-11-21T07:00:00Z").want(t, 200, "moves back from 1 to 0", "--time=2026-11-21T07:00:00Z")
 	for query, field := range map[string]string{
 		"to=position&position=9": "position", "to=position&position=ten": "position", "to=position": "position", "to=time&time=gestern": "time", "to=time": "time",
 	} {
@@ -259,7 +259,7 @@ func (s *site) disown(owner string) {
 func TestSourcePage_handsOverWhatBelongsToAnotherJournal(t *testing.T) {
 	s := ownSite(t).reject()
 	s.disown("j-old " + htmlScript)
-	s.get("/intake/shop").want(t, 200, "It belongs to another journal; none of its rows is moved to this one.", "j-old &lt;script&gt;", "Belongs to journal", "outboxweb intake hand-over --reason &#39;why&#39; --confirm &#39;hand over shop&#39; shop<").lacks(t, htmlScript)
+	s.get("/intake/shop").want(t, 200, "It belongs to another journal; none of its rows is moved to this one.", "j-old &lt;script&gt;", "Belongs to journal", "outboxweb intake hand-over --reason=why --confirm=&#39;hand over shop&#39; -- shop<").lacks(t, htmlScript)
 	v := decodeAs[intakeList](t, s.get(apiPrefix+"/intake").want(t, 200))
 	must.Hold(t, v.Sources[0].OwnedSince != nil && !v.Sources[0].HandedOver, "sources: %+v", v)
 	s.lands(s.submit("/intake/shop/hand-over", "reason=a+new+cluster&confirm=hand+over+shop")).want(t, 200, "Source shop is taken from journal j-old", "It was handed over to this journal; the server takes it at the next read.")
@@ -271,7 +271,7 @@ func TestIntakePage_showsWhatIsRejected(t *testing.T) {
 	s.get("/intake/none").want(t, 404, "no source &#34;none&#34;; use shop")
 	s.get(apiPrefix+"/intake/none/rejections").want(t, 404, `there is no source \"none\"; use shop`)
 	s.get("/intake").want(t, 200, "1 row is rejected and blocks its campaign.", `href="/intake/shop"`, "postgres://shop", "not in this server's configuration")
-	s.get("/intake/shop").want(t, 200, "Payload is not JSON &lt;script&gt;", "order.paid", "discard shop 1", `data-testid="retry-1-button"`, ">Rejected row 1</", "<code>12</code>", ">Retry rejected row 1<", ">Discard rejected row 1<", "outboxweb intake retry --reason &#39;why&#39; shop 1<").lacks(t, leak, htmlScript)
+	s.get("/intake/shop").want(t, 200, "Payload is not JSON &lt;script&gt;", "order.paid", "discard shop 1", `data-testid="retry-1-button"`, ">Rejected row 1</", "<code>12</code>", ">Retry rejected row 1<", ">Discard rejected row 1<", "outboxweb intake retry --reason=why -- shop 1<").lacks(t, leak, htmlScript)
 	list := decodeAs[outbox.Page[outbox.IntakeRejection]](t, s.get(apiPrefix+"/intake/shop/rejections").want(t, 200).lacks(t, leak))
 	must.Need(t, len(list.Items) == 1 && list.Items[0].RowKey == "12", "rejections: %+v", list)
 	s.lands(s.submit("/intake/shop/rejections/1/discard", "reason=a+test+order&confirm=discard+shop+1")).want(t, 200, "Rejected row 1 of source shop is deleted at the next read.", "discarding", "a test order")

@@ -267,7 +267,7 @@ func TestDryRun_ofARowInPageAndAPI(t *testing.T) {
 	}).seed("c/1", poison, "b").work()
 	s.get("/campaigns/c%2F1/events/1").want(t, 200, `href="/rows/c%2F1/1/dry-run?next=10" data-testid="dry-run-open"`)
 	s.get("/rows/c%2F1/1/dry-run").want(t, 200, "Event 1 would be applied.", `href="/campaigns/c%2F1/events/2" data-testid="dry-run-failed">Event 2</a> would fail in projection campaigns:`,
-		"no &lt;room&gt; in 10", "Rows would change: 1 row changed", "nothing was changed", "requeue --dry-run --next 10 -- c/1 1").lacks(t, "start-rebuild")
+		"no &lt;room&gt; in 10", "Rows would change: 1 row changed", "nothing was changed", "requeue --dry-run --next=10 -- c/1 1").lacks(t, "start-rebuild")
 	a := s.get("/api/v1/rows/c%2F1/1/dry-run?next=0").want(t, 200)
 	got, want := strings.TrimSpace(a.body), must.Get(json.Marshal(tried("c/1", 1, 0))).Or(t)
 	must.Hold(t, string(want) == strings.ReplaceAll(strings.ReplaceAll(got, "<", `\u003c`), ">", `\u003e`), "the API tells of %s, want %s", got, want)

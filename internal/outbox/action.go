@@ -182,8 +182,24 @@ func (a Action) Words() string { return a.Info().Words }
 // Effect is which displayed state the action changes.
 func (a Action) Effect() Effect { return a.Info().Effect }
 
-// Command is its name on the command line, after the group: the "pause" of "campaigns pause".
-func (a Action) Command() string { return path.Base(a.Info().Path) }
+// commands are the names on the command line of actions whose path does not say it.
+var commands = map[Action]string{
+	ActionOperationStart: "requeue", ActionUnskip: "unskip", ActionRepairGaps: "gaps", ActionRunStart: "runs start", ActionRehearse: "rehearse",
+	ActionPublisherPauseAll: "publishers pause", ActionPublisherResumeAll: "publishers resume",
+	ActionTokenCreate: "token create", ActionTokenRevoke: "token revoke", ActionAppend: "append",
+	ActionReveal:          "", // the command line reads the database itself, with the rights of its user, and hides nothing
+	ActionJournalWentBack: "", // outboxweb itself does it
+}
+
+// Command is its name on the command line, such as "campaigns pause": the first and the last word of its
+// path, of which those on rows need no first one. It is empty if there is no such command.
+func (a Action) Command() string {
+	if command, other := commands[a]; other {
+		return command
+	}
+	words := strings.Split(strings.Trim(a.Info().Path, "/"), "/")
+	return strings.TrimPrefix(words[0]+" "+path.Base(a.Info().Path), "rows ")
+}
 
 // OnPublisher is the prefix of actions on publishers.
 const OnPublisher = "publisher_"

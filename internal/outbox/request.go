@@ -26,11 +26,11 @@ type Expected struct {
 
 // RequeueRowRequest asks for an action on a row that may require a phrase.
 type RequeueRowRequest struct {
-	Reason string `json:"reason" validate:"reason"`
+	ReasonRequest
 	// required when more than 1,000 rows are released: the phrase release N rows, with N from the
 	// row's blocked_behind
 	Confirm  string    `json:"confirm,omitempty" validate:"phrase"`
-	Expected *Expected `json:"expected,omitempty"`
+	Expected *Expected `json:"expected,omitempty" kong:"-"`
 }
 
 // SkipRequest asks for the skip of an event.
@@ -42,20 +42,16 @@ type SkipRequest struct {
 
 // RetryRequest selects the rows to requeue, or to retry.
 type RetryRequest struct {
-	CampaignID  string `json:"campaign_id" validate:"id"`
-	EventType   string `json:"event_type" validate:"id"`
-	Fingerprint string `json:"fingerprint" validate:"fingerprint"`
-	Limit       *int   `json:"limit" validate:"omitnil,requeued" api:"default=DefaultRequeue"`
-	Reason      string `json:"reason" validate:"reason"`
+	CampaignID  string `json:"campaign_id" validate:"id" name:"campaign" placeholder:"C" help:"With --failed: only the head of this campaign."`
+	EventType   string `json:"event_type" validate:"id" placeholder:"T" help:"With --failed: only rows of this event type."`
+	Fingerprint string `json:"fingerprint" validate:"fingerprint" placeholder:"F" help:"With --failed: only rows whose error has this fingerprint."`
+	Limit       *int   `json:"limit" validate:"omitnil,requeued" api:"default=DefaultRequeue" placeholder:"N" help:"With --failed: at most this many rows. Default ${default_requeue}."`
+	ReasonRequest
 }
 
-// Filter is the rows that the request selects.
+// Filter is the rows that the request selects; a limit of 0 means the store's default.
 func (r RetryRequest) Filter() RequeueFilter {
-	f := RequeueFilter{CampaignID: r.CampaignID, EventType: r.EventType, Fingerprint: r.Fingerprint}
-	if r.Limit != nil {
-		f.Limit = *r.Limit
-	}
-	return f
+	return DeadRows{r.CampaignID, r.EventType, r.Fingerprint, r.Limit}.Filter()
 }
 
 // RequeueRequest selects the dead rows to requeue, which may require a phrase.
@@ -176,28 +172,37 @@ func (r SeekRequest) Seen() *Seek {
 // OperationStartRequest asks for an operation, or its preview: either rows or a filter. The empty
 // filter selects every dead row.
 type OperationStartRequest struct {
-	Kind   string    `json:"kind,omitempty" validate:"omitempty,oneof=requeue"`
-	Rows   []RowKey  `json:"rows,omitempty" validate:"dive" api:"max=MaxNamed"`
+	Kind   string    `json:"kind,omitempty" validate:"omitempty,oneof=requeue" kong:"-"`
+	Rows   []RowKey  `json:"rows,omitempty" validate:"dive" api:"max=MaxNamed" kong:"-"`
 	Filter *DeadRows `json:"filter,omitempty"`
 	OperationOptions
 }
 
 // DeadRows selects dead rows by a filter.
 type DeadRows struct {
-	CampaignID  string `json:"campaign_id" validate:"id"`
-	EventType   string `json:"event_type" validate:"id"`
-	Fingerprint string `json:"fingerprint" validate:"fingerprint"`
-	Limit       *int   `json:"limit,omitempty" validate:"omitnil,operated"` // without it all matching rows, which must be at most 20,000
+	CampaignID  string `json:"campaign_id" validate:"id" name:"campaign" placeholder:"C" help:"With --dead: only rows of this campaign."`
+	EventType   string `json:"event_type" validate:"id" placeholder:"T" help:"With --dead: only rows of this event type."`
+	Fingerprint string `json:"fingerprint" validate:"fingerprint" placeholder:"F" help:"With --dead: only rows whose error has this fingerprint."`
+	Limit       *int   `json:"limit,omitempty" validate:"omitnil,operated" placeholder:"N" help:"With --dead: at most this many rows. Default ${default_requeue}; with --canary, all."` // without it all matching rows, which must be at most 20,000
+}
+
+// Filter is the rows that are selected; a limit of 0 is none.
+func (r DeadRows) Filter() RequeueFilter {
+	f := RequeueFilter{CampaignID: r.CampaignID, EventType: r.EventType, Fingerprint: r.Fingerprint}
+	if r.Limit != nil {
+		f.Limit = *r.Limit
+	}
+	return f
 }
 
 // OperationOptions are what an operation is asked for with beside its rows.
 type OperationOptions struct {
-	Canary           bool   `json:"canary" api:"default=false"`
-	Rehearsal        int64  `json:"rehearsal,omitempty" validate:"min=0" api:"default=0"` // the rehearsal that it rests on, whose files must be loaded; 0 for none
-	Reason           string `json:"reason" validate:"reason"`
-	Confirm          string `json:"confirm,omitempty" validate:"phrase"`                  // required above 1,000 rows chosen or released: the phrase requeue N rows
-	ExpectedRows     *int64 `json:"expected_rows,omitempty" validate:"omitnil,min=0"`     // number from the preview; refused if it differs
-	ExpectedReleased *int64 `json:"expected_released,omitempty" validate:"omitnil,min=0"` // number from the preview; refused if now more by a tenth and by more than 100
+	Canary    bool  `json:"canary" api:"default=false" help:"With --dead: start an operation that workers carry out: one head of each error group first, then waves of 1, 2, 4, …"`
+	Rehearsal int64 `json:"rehearsal,omitempty" validate:"min=0" api:"default=0" placeholder:"N" help:"With --canary: the rehearsal that the operation rests on; its files must be loaded."` // the rehearsal that it rests on, whose files must be loaded; 0 for none
+	ReasonRequest
+	Confirm          string `json:"confirm,omitempty" validate:"phrase" placeholder:"PHRASE" help:"Confirms a requeue that affects more than ${confirm_above} rows, e.g. 'requeue 43 rows'. Prompted for at a terminal if not given."` // required above 1,000 rows chosen or released: the phrase requeue N rows
+	ExpectedRows     *int64 `json:"expected_rows,omitempty" validate:"omitnil,min=0" kong:"-"`                                                                                                                                         // number from the preview; refused if it differs
+	ExpectedReleased *int64 `json:"expected_released,omitempty" validate:"omitnil,min=0" kong:"-"`                                                                                                                                     // number from the preview; refused if now more by a tenth and by more than 100
 }
 
 // Order is the operation that is asked for. Selecting every dead row must be explicit.
@@ -209,7 +214,7 @@ func (r OperationStartRequest) Order() (OperationRequest, error) {
 	case len(r.Rows) == 0 && r.Filter == nil:
 		return o, Invalid("filter", "say which rows: name them in rows, or give a filter; the empty filter {} selects every dead row")
 	case r.Filter != nil:
-		o.Filter = RetryRequest{CampaignID: r.Filter.CampaignID, EventType: r.Filter.EventType, Fingerprint: r.Filter.Fingerprint, Limit: r.Filter.Limit}.Filter()
+		o.Filter = r.Filter.Filter()
 	}
 	return o, nil
 }

@@ -60,7 +60,7 @@ func (s RunStatus) Active() bool { return s == RunQueued || s == RunRunning || s
 type RunRequest struct {
 	Kind        RunKind  `json:"kind" validate:"omitempty,startedkind" api:"required" kong:"-"`
 	Campaigns   []string `json:"campaign_ids,omitempty" validate:"dive,required,id" api:"max=MaxRunCampaigns" name:"campaign" sep:"none" placeholder:"C" help:"A campaign to include. Repeatable."`
-	All         bool     `json:"all_campaigns,omitempty" api:"default=false" help:"All campaigns."`
+	All         bool     `json:"all_campaigns,omitempty" api:"default=false" name:"all" help:"All campaigns."`
 	Projections []string `json:"projections,omitempty" validate:"dive,required,id" name:"projection" sep:"none" placeholder:"P" help:"A projection to include. Repeatable; default all."`                                                                  // none means all loaded projections
 	UntilSeq    int64    `json:"until_seq,omitempty" validate:"min=0" least:"1" placeholder:"SEQ" help:"Verify of one campaign only: replay up to this event."`                                                                                            // for a verify of one campaign: the last event to replay
 	Rate        int64    `json:"rate,omitempty" validate:"min=0" api:"default=0" least:"0" placeholder:"N" help:"At most this many events per second; 0 for no limit."`                                                                                    // maximum events per second; 0 is no limit

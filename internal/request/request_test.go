@@ -140,3 +140,23 @@ func TestCommand_isWhatTheRequestHas(t *testing.T) {
 		must.Equal(t, request.Command(c.asked, ana), c.want)
 	}
 }
+
+func TestCommandLine_hasTheFlagsThatAreSet(t *testing.T) {
+	t.Parallel()
+	why := outbox.ReasonRequest{Reason: "it's late"}
+	for _, c := range []struct {
+		asked     any
+		arguments []string
+		want      string
+	}{
+		{nil, nil, "do"},
+		{everything{}, nil, "do"},
+		{nil, []string{"-c 1", "2"}, "do -- '-c 1' 2"},
+		{everything{ReasonRequest: why, Text: "-x", Count: 3, Seq: ref(int64(0)), Dry: true, Pause: time.Minute}, nil, `do --reason='it'\''s late' --some-text=-x --times=3 --seq=0 --dry --pause=1m0s`},
+		{everything{Names: []string{"a", "b c"}}, []string{""}, "do --names=a --names='b c' -- ''"},
+		{everything{Filter: &outbox.DeadRows{CampaignID: "c", Limit: ref(7)}, Dry: true}, nil, "do --dry --campaign=c --limit=7"},
+		{everything{At: &noon, Since: noon, Until: noon, Seen: &outbox.Expected{HeadSeq: 1}, Rows: []outbox.RowKey{{Seq: 1}}, Inside: "x"}, nil, "do"},
+	} {
+		must.Equal(t, request.CommandLine("do", c.asked, c.arguments...), c.want)
+	}
+}

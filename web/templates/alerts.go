@@ -128,10 +128,7 @@ func muteSpanWords(span string) string {
 }
 
 func alertTwins(p Page) Twins {
-	return Twins{
-		Curl: p.curlPost(p.Links.API().Action(outbox.ActionAlertMute, outbox.AllAlerts), map[string]string{"for": "1h", "reason": "why"}),
-		CLI:  p.program() + "alerts mute --for 1h --reason 'why' all",
-	}
+	return p.asks(outbox.ActionAlertMute, outbox.AlertMuteRequest{For: "1h", ReasonRequest: anyReason}, outbox.AllAlerts)
 }
 
 func alertActionSentence(a outbox.AuditEntry) string {

@@ -30,7 +30,7 @@ func triedLevel(r outbox.RunResult) outbox.Level {
 func dryRunTwins(p Page, v DryRunView) Twins {
 	t := Twins{Curl: p.curlGet(p.Links.API().DryRun(v.CampaignID, v.Seq, v.Next))}
 	if p.commandLoads() {
-		t.CLI = p.onRow("requeue --dry-run --next "+itoa(v.Next), v.CampaignID, v.Seq)
+		t.CLI = p.command("requeue --dry-run --next="+itoa(v.Next), nil, v.CampaignID, itoa(v.Seq))
 	}
 	return t
 }

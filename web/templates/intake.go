@@ -124,13 +124,6 @@ func discardPhrase(r outbox.IntakeRejection) string {
 	return outbox.ActionIntakeDiscard.Phrase(outbox.Reach{Discards: r.Discards()})
 }
 
-func retryRejectionTwins(p Page, r outbox.IntakeRejection) Twins {
-	return Twins{
-		Curl: p.curlAction(outbox.ActionIntakeRetry, nil, r.Source, itoa(r.ID)),
-		CLI:  p.program() + "intake retry --reason 'why' " + r.Source + " " + itoa(r.ID),
-	}
-}
-
 const handOverForm = "hand-over-form"
 
 func handOverPhrase(s outbox.IntakeSource) string {
@@ -138,19 +131,11 @@ func handOverPhrase(s outbox.IntakeSource) string {
 }
 
 func handOverTwins(p Page, s outbox.IntakeSource) Twins {
-	phrase := handOverPhrase(s)
-	return Twins{
-		Curl: p.curlPost(p.Links.API().Action(outbox.ActionIntakeHandOver, s.Name), outbox.HandOverRequest{Reason: "why", Confirm: phrase}),
-		CLI:  p.program() + "intake hand-over --reason 'why' --confirm " + outbox.ShellWord(phrase) + " " + s.Name,
-	}
+	return p.asks(outbox.ActionIntakeHandOver, outbox.HandOverRequest{Reason: anyReason.Reason, Confirm: handOverPhrase(s)}, s.Name)
 }
 
 func discardTwins(p Page, r outbox.IntakeRejection) Twins {
-	phrase := discardPhrase(r)
-	return Twins{
-		Curl: p.curlPost(p.Links.API().Action(outbox.ActionIntakeDiscard, r.Source, itoa(r.ID)), outbox.DiscardRequest{Reason: "why", Confirm: phrase}),
-		CLI:  p.program() + "intake discard --reason 'why' --confirm " + outbox.ShellWord(phrase) + " " + r.Source + " " + itoa(r.ID),
-	}
+	return p.asks(outbox.ActionIntakeDiscard, outbox.DiscardRequest{Reason: anyReason.Reason, Confirm: discardPhrase(r)}, r.Source, itoa(r.ID))
 }
 
 // intakeActionSentence describes an action on a source or a rejected row.

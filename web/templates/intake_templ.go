@@ -1431,7 +1431,7 @@ func rejection(p Page, r outbox.IntakeRejection) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = twins(p, retryRejectionTwins(p, r)).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = twins(p, p.asksOn(outbox.ActionIntakeRetry, nil, r.Source, itoa(r.ID))).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}

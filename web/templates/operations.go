@@ -228,21 +228,19 @@ func selectionFields(v NewOperationView) []namedText {
 
 // startTwins are the shell equivalents. The command cannot name rows one by one.
 func startTwins(p Page, v NewOperationView) Twins {
-	b := outbox.OperationStartRequest{Kind: "requeue", Rows: v.Selection.Rows, OperationOptions: outbox.OperationOptions{Canary: true, Rehearsal: v.Rehearsal,
-		Reason: "why", Confirm: v.Preview.Confirm, ExpectedRows: &v.Preview.Rows, ExpectedReleased: &v.Preview.Released}}
-	f := v.Selection.Filter
-	if len(b.Rows) == 0 {
-		b.Filter = &outbox.DeadRows{CampaignID: f.CampaignID, EventType: f.EventType, Fingerprint: f.Fingerprint}
+	asked := outbox.OperationStartRequest{Kind: "requeue", Rows: v.Selection.Rows, OperationOptions: outbox.OperationOptions{Canary: true, Rehearsal: v.Rehearsal,
+		ReasonRequest: anyReason, Confirm: v.Preview.Confirm, ExpectedRows: &v.Preview.Rows, ExpectedReleased: &v.Preview.Released}}
+	if len(asked.Rows) == 0 {
+		f := v.Selection.Filter
+		asked.Filter = &outbox.DeadRows{CampaignID: f.CampaignID, EventType: f.EventType, Fingerprint: f.Fingerprint}
 		if f.Limit > 0 {
-			b.Filter.Limit = &f.Limit
+			asked.Filter.Limit = &f.Limit
 		}
 	}
-	t := Twins{Curl: p.curlPost(p.Links.API().Operations(outbox.OperationFilter{}), b)}
-	if len(b.Rows) > 0 {
-		return t
+	t := Twins{Curl: p.curlPost(p.Links.API().Action(outbox.ActionOperationStart), asked)}
+	if len(asked.Rows) == 0 {
+		t.CLI = p.command("requeue --dead", asked)
 	}
-	t.CLI = p.program() + "requeue --dead --canary" + flagTexts(namedText{"campaign", f.CampaignID}, namedText{"event-type", f.EventType},
-		namedText{"fingerprint", f.Fingerprint}, namedText{"limit", positive(int64(f.Limit))}, namedText{"rehearsal", positive(v.Rehearsal)}, namedText{"confirm", v.Preview.Confirm}) + " --reason 'why'"
 	return t
 }
 
@@ -253,8 +251,7 @@ func operationTwins(p Page, o outbox.Operation) Twins {
 	if act == "" || !p.Offers(act) {
 		return Twins{Curl: p.curlGet(p.Links.API().Operation(o.ID, outbox.OperationRowFilter{})), CLI: p.program() + "operations show " + id}
 	}
-	seen := &outbox.Expected{Status: outbox.Status(o.Status)} // written as a row's status, but it is an operation's
-	return Twins{Curl: p.curlAction(act, seen, id), CLI: p.program() + "operations " + act.Command() + " " + id + " --reason 'why'"}
+	return p.asks(act, outbox.OperationActionRequest{ReasonRequest: anyReason, Expected: &outbox.ExpectedOperation{Status: o.Status}}, id)
 }
 
 // operationSentence describes an action on an operation from its audit record.

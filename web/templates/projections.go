@@ -129,9 +129,9 @@ func pauseSentence(a outbox.AuditEntry) string {
 
 // pauseTwins are the shell equivalents of pausing a projection for all campaigns, or resuming it.
 func pauseTwins(p Page, i outbox.ProjectionInfo) Twins {
-	t := Twins{Curl: p.curlAction(i.Action(), nil, i.Name)}
-	if p.commandLoads(i.Name) {
-		t.CLI = p.program() + "projections " + i.Action().Command() + " --reason 'why' -- " + outbox.ShellWord(i.Name)
+	t := p.asksOn(i.Action(), nil, i.Name)
+	if !p.commandLoads(i.Name) {
+		t.CLI = ""
 	}
 	return t
 }

@@ -231,33 +231,17 @@ func seekFields(v SeekView) []namedText {
 
 // publisherTwins are the shell equivalents of the actions on a subscription.
 func publisherTwins(p Page, v outbox.Publisher) Twins {
-	action := v.PauseOrResume()
-	return Twins{
-		Curl: p.curlAction(action, nil, v.Topic, v.SubscriptionName.Publisher),
-		CLI:  p.program() + "publishers " + action.Command() + " --reason 'why' -- " + outbox.ShellWord(v.String()),
-	}
+	return p.asksOn(v.PauseOrResume(), nil, v.Topic, v.SubscriptionName.Publisher)
 }
 
 // seekTwins are the shell equivalents of the previewed seek.
 func seekTwins(p Page, v SeekView) Twins {
-	body := v.Asked
-	body.Reason, body.Expected, body.Confirm = "why", v.expected(), outbox.ActionPublisherSeek.Phrase(outbox.Reach{Seek: *v.Preview})
-	flag := "--to " + v.To
-	switch v.To {
-	case "position":
-		flag = "--position " + itoa(v.Preview.To)
-		body.Position = &v.Preview.To
-	case "time":
-		flag = "--time " + outbox.ShellWord(v.Time)
+	asked := v.Asked
+	asked.Reason, asked.Expected, asked.Confirm = anyReason.Reason, v.expected(), outbox.ActionPublisherSeek.Phrase(outbox.Reach{Seek: *v.Preview})
+	if v.To == "position" {
+		asked.Position = &v.Preview.To
 	}
-	cli := p.program() + "publishers seek " + flag + " --reason 'why'"
-	if body.Confirm != "" {
-		cli += " --confirm " + outbox.ShellWord(body.Confirm)
-	}
-	return Twins{
-		Curl: p.curlPost(p.Links.API().Action(outbox.ActionPublisherSeek, v.SubscriptionName.Topic, v.SubscriptionName.Publisher), body),
-		CLI:  cli + " -- " + outbox.ShellWord(v.String()),
-	}
+	return p.asks(outbox.ActionPublisherSeek, asked, v.SubscriptionName.Topic, v.SubscriptionName.Publisher)
 }
 
 // testOf returns the test delivery of an action, to a publisher or a receiver of alerts; nil for any other action.

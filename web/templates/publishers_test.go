@@ -129,7 +129,7 @@ func TestOperationTwins_areWholeCommands(t *testing.T) {
 		Preview: outbox.OperationPreview{Rows: 7, Released: 2000, Confirm: "requeue 7 rows"}}
 	twins := startTwins(p, v)
 	must.Equal(t, twins.Curl, `curl -s -H 'Content-Type: application/json' -d '{"kind":"requeue","filter":{"campaign_id":"it'\''s","event_type":"","fingerprint":"","limit":7},"canary":true,"reason":"why","confirm":"requeue 7 rows","expected_rows":7,"expected_released":2000}' http://127.0.0.1:8080/api/v1/operations`, "curl")
-	must.Equal(t, twins.CLI, `outboxweb requeue --dead --canary --campaign='it'\''s' --limit=7 --confirm='requeue 7 rows' --reason 'why'`, "command")
+	must.Equal(t, twins.CLI, `outboxweb requeue --dead --campaign='it'\''s' --limit=7 --canary --reason=why --confirm='requeue 7 rows'`, "command")
 	elsewhere := p
 	elsewhere.Flags = []string{"--config=/etc/it's.yaml", "--journal-db=sqlite:/var/j.db"}
 	cli := startTwins(elsewhere, v).CLI
@@ -138,9 +138,9 @@ func TestOperationTwins_areWholeCommands(t *testing.T) {
 	must.Equal(t, startTwins(p, v).CLI, "", "the command for named rows, which there is not")
 	v.Selection, v.Rehearsal = outbox.Selection{}, 9
 	twins = startTwins(p, v)
-	must.Hold(t, strings.HasPrefix(twins.CLI, "outboxweb requeue --dead --canary --rehearsal=9 --confirm=") && strings.Contains(twins.Curl, `"canary":true,"rehearsal":9,`), "resting on a rehearsal: %+v", twins)
+	must.Hold(t, strings.HasPrefix(twins.CLI, "outboxweb requeue --dead --canary --rehearsal=9 --reason=why --confirm=") && strings.Contains(twins.Curl, `"canary":true,"rehearsal":9,`), "resting on a rehearsal: %+v", twins)
 	twins = operationTwins(p, outbox.Operation{ID: 3, Status: outbox.OperationStopped})
-	must.Equal(t, twins.CLI, "outboxweb operations acknowledge 3 --reason 'why'")
+	must.Equal(t, twins.CLI, "outboxweb operations acknowledge --reason=why -- 3")
 	must.Equal(t, twins.Curl, `curl -s -H 'Content-Type: application/json' -d '{"reason":"why","expected":{"status":"stopped"}}' http://127.0.0.1:8080/api/v1/operations/3/acknowledge`)
 }
 

@@ -143,16 +143,9 @@ func groupWhere(g outbox.RehearsalGroup) string {
 
 // rehearseTwins are the shell equivalents of starting the rehearsal.
 func rehearseTwins(p Page, v NewRehearsalView) Twins {
-	body := struct {
-		Files       []outbox.RehearsalFile `json:"files"`
-		Fingerprint string                 `json:"fingerprint,omitempty"`
-		Reason      string                 `json:"reason"`
-	}{[]outbox.RehearsalFile{{Name: v.File.Name, Text: "-- projection: " + v.Projection}}, v.Fingerprint, "why"}
-	command := p.program() + "rehearse " + outbox.ShellWord(v.File.Name)
-	if v.Fingerprint != "" {
-		command += " --fingerprint=" + outbox.ShellWord(v.Fingerprint)
-	}
-	return Twins{Curl: p.curlPost(p.Links.API().Action(outbox.ActionRehearse), body), CLI: command + " --reason 'why'"}
+	files := []outbox.RehearsalFile{{Name: v.File.Name, Text: "-- projection: " + v.Projection}}
+	asked := outbox.RehearsalStartRequest{RehearsalRequest: outbox.RehearsalRequest{Files: files, Fingerprint: v.Fingerprint}, ReasonRequest: anyReason}
+	return Twins{Curl: p.curlPost(p.Links.API().Action(outbox.ActionRehearse), asked), CLI: p.command(outbox.ActionRehearse.Command(), asked, v.File.Name)}
 }
 
 // rehearseSentence describes the start of a rehearsal from its audit record.

@@ -31,11 +31,6 @@ func redactedPlaces(e outbox.Event) string {
 
 func isHidden(value string) bool { return value == string(outbox.HiddenJSON) }
 
-func revealTwins(p Page, e outbox.Event) Twins {
-	return Twins{Curl: p.curl() + "-H 'Content-Type: application/json' -d '{\"reason\":\"…\"}' \\\n  " +
-		outbox.ShellWord(p.Origin+string(p.Links.API().Action(outbox.ActionReveal, e.CampaignID, itoa(e.Seq))))}
-}
-
 // revealedParts are the documents of an event, which are shown whole.
 func revealedParts(e outbox.Event) []Document {
 	var all []Document

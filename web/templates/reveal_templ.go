@@ -229,7 +229,7 @@ func revealAction(p Page, e outbox.Event) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = twins(p, revealTwins(p, e)).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = twins(p, p.asksOn(outbox.ActionReveal, nil, e.CampaignID, itoa(e.Seq))).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

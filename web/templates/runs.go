@@ -228,22 +228,11 @@ func requestOf(r outbox.Run) outbox.RunRequest {
 
 // newRunTwins are the shell equivalents of starting the run.
 func newRunTwins(p Page, v NewRunView) Twins {
-	o := v.Request
-	t := Twins{Curl: p.curlPost(p.Links.API().Runs(outbox.RunFilter{}), outbox.RunStartRequest{RunRequest: o, Reason: "why", Confirm: v.confirm()})}
-	if !p.commandLoads(o.Projections...) {
-		return t
+	asked := outbox.RunStartRequest{RunRequest: v.Request, Reason: anyReason.Reason, Confirm: v.confirm()}
+	t := Twins{Curl: p.curlPost(p.Links.API().Action(outbox.ActionRunStart), asked)}
+	if p.commandLoads(asked.Projections...) {
+		t.CLI = p.command(outbox.ActionRunStart.Command()+" "+string(asked.Kind), asked)
 	}
-	command := p.program() + "runs start " + string(o.Kind)
-	if o.All {
-		command += " --all"
-	}
-	for _, campaign := range o.Campaigns {
-		command += " --campaign=" + outbox.ShellWord(campaign)
-	}
-	for _, name := range o.Projections {
-		command += " --projection=" + outbox.ShellWord(name)
-	}
-	t.CLI = command + flagTexts(namedText{"with-version", o.WithVersion}, namedText{"until-seq", positive(o.UntilSeq)}, namedText{"rate", positive(o.Rate)}, namedText{"confirm", v.confirm()}) + " --reason 'why'"
 	return t
 }
 
@@ -262,9 +251,9 @@ func runTwins(p Page, r outbox.Run) Twins {
 	if act == "" || !p.Offers(act) {
 		return Twins{Curl: p.curlGet(p.Links.API().RunOf(r.ID)), CLI: p.program() + "runs show " + id}
 	}
-	t := Twins{Curl: p.curlAction(act, nil, id)}
-	if act == outbox.ActionRunCancel || p.commandLoads(r.Projections...) {
-		t.CLI = p.program() + "runs " + act.Command() + " " + id + " --reason 'why'"
+	t := p.asksOn(act, nil, id)
+	if act != outbox.ActionRunCancel && !p.commandLoads(r.Projections...) {
+		t.CLI = ""
 	}
 	return t
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/request"
 )
 
 // Twins are the shell equivalents of an action: a curl command and, if there is one, the program's
@@ -36,20 +37,29 @@ func (p Page) commandLoads(projections ...string) bool {
 	return true
 }
 
-// onRow returns a command of the program on a row or an event.
-func (p Page) onRow(command, campaign string, seq int64) string {
-	return p.program() + command + " -- " + outbox.ShellWord(campaign) + " " + itoa(seq)
+// command is a command line of the program, whose flags are the fields of asked; it has none if that is nil.
+func (p Page) command(command string, asked any, arguments ...string) string {
+	return request.CommandLine(p.program()+command, asked, arguments...)
 }
 
-// flagTexts formats the flags that have a value for a command line.
-func flagTexts(flags ...namedText) string {
-	text := ""
-	for _, flag := range flags {
-		if flag.Value != "" {
-			text += " --" + flag.Name + "=" + outbox.ShellWord(flag.Value)
-		}
+// anyReason is the reason of actions in their shell equivalents, to be replaced by the reader's own.
+var anyReason = outbox.ReasonRequest{Reason: "why"}
+
+// asks are the shell equivalents of an action that is asked for with a request; about is as in Links.Action.
+func (p Page) asks(a outbox.Action, asked any, about ...string) Twins {
+	t := Twins{Curl: p.curlPost(p.Links.API().Action(a, about...), asked)}
+	if a.OnPublisher() { // which the command line names TOPIC/PUBLISHER
+		about = []string{strings.Join(about, "/")}
 	}
-	return text
+	if command := a.Command(); command != "" {
+		t.CLI = p.command(command, asked, about...)
+	}
+	return t
+}
+
+// asksOn is asks with a reason and, unless it is nil, what the page shows of a campaign or its head.
+func (p Page) asksOn(a outbox.Action, expected *outbox.Expected, about ...string) Twins {
+	return p.asks(a, outbox.ActionRequest{ReasonRequest: anyReason, Expected: expected}, about...)
 }
 
 // curl is the start of a curl line: behind a login it needs an API token.
@@ -62,11 +72,6 @@ func (p Page) curl() string {
 
 func (p Page) curlGet(u URL) string { return p.curl() + outbox.ShellWord(p.Origin+string(u)) }
 
-// curlAction returns the curl command of an action; about is as in Links.Action.
-func (p Page) curlAction(a outbox.Action, expected *outbox.Expected, about ...string) string {
-	return p.curlPost(p.Links.API().Action(a, about...), outbox.RequeueRowRequest{Reason: "why", Expected: expected})
-}
-
 func (p Page) curlPost(u URL, body any) string {
 	text, err := json.Marshal(body)
 	if err != nil { // strings and numbers always marshal
@@ -76,20 +81,13 @@ func (p Page) curlPost(u URL, body any) string {
 }
 
 func requeueTwins(p Page, r outbox.Row) Twins {
-	body := outbox.RequeueRowRequest{Reason: "why", Confirm: outbox.ActionRequeue.Phrase(outbox.Reach{Released: r.Released()}), Expected: expectedOf(r)}
-	command := "requeue --reason 'why'"
-	if body.Confirm != "" {
-		command += " --confirm " + outbox.ShellWord(body.Confirm)
-	}
-	return Twins{
-		Curl: p.curlPost(p.Links.API().Action(outbox.ActionRequeue, r.CampaignID, itoa(r.Seq)), body),
-		CLI:  p.onRow(command, r.CampaignID, r.Seq),
-	}
+	asked := outbox.RequeueRowRequest{ReasonRequest: anyReason, Confirm: outbox.ActionRequeue.Phrase(outbox.Reach{Released: r.Released()}), Expected: expectedOf(r)}
+	return p.asks(outbox.ActionRequeue, asked, r.CampaignID, itoa(r.Seq))
 }
 
 // headTwins are the shell equivalents of retrying a row or marking it dead.
 func headTwins(p Page, a outbox.Action, r outbox.Row) Twins {
-	return Twins{Curl: p.curlAction(a, expectedOf(r), r.CampaignID, itoa(r.Seq)), CLI: p.onRow(a.Command()+" --reason 'why'", r.CampaignID, r.Seq)}
+	return p.asksOn(a, expectedOf(r), r.CampaignID, itoa(r.Seq))
 }
 
 // campaignTwins are the shell equivalents of the actions on a campaign that the reader may perform.
@@ -97,8 +95,8 @@ func campaignTwins(p Page, c outbox.Campaign) Twins {
 	var curl, cli []string
 	for _, a := range c.Offered() {
 		if p.Offers(a.Action) {
-			curl = append(curl, p.curlAction(a.Action, nil, c.CampaignID))
-			cli = append(cli, p.program()+"campaigns "+a.Action.Command()+" --reason 'why' -- "+outbox.ShellWord(c.CampaignID))
+			t := p.asksOn(a.Action, nil, c.CampaignID)
+			curl, cli = append(curl, t.Curl), append(cli, t.CLI)
 		}
 	}
 	return Twins{Curl: strings.Join(curl, "\n"), CLI: strings.Join(cli, "\n")}
@@ -112,14 +110,14 @@ func eventTwins(p Page, e outbox.Event) Twins {
 
 // rowTwins are the shell equivalents of reading a row with its event, and the rows of its campaign.
 func rowTwins(p Page, r outbox.Row) Twins {
-	cli := "report --json --campaign=" + outbox.ShellWord(r.CampaignID)
+	cli := p.command("report --json", outbox.RowFilter{CampaignID: r.CampaignID})
 	if r.LastError != "" && p.commandLoads() {
-		cli = "failures explain -- " + outbox.ShellWord(r.CampaignID) + " " + itoa(r.Seq)
+		cli = p.command("failures explain", nil, r.CampaignID, itoa(r.Seq))
 	}
 	return Twins{
 		Curl: p.curlGet(p.Links.API().Row(r.CampaignID, r.Seq)) + "\n" +
 			p.curl() + "-OJ " + outbox.ShellWord(p.Origin+string(p.Links.API().Payload(r.CampaignID, r.Seq))),
-		CLI: p.program() + cli,
+		CLI: cli,
 	}
 }
 

@@ -53,16 +53,9 @@ func skipPhrase(r outbox.Row) string {
 }
 
 func skipTwins(p Page, r outbox.Row) Twins {
-	phrase := skipPhrase(r)
-	return Twins{
-		Curl: p.curlPost(p.Links.API().Action(outbox.ActionSkip, r.CampaignID, itoa(r.Seq)), outbox.SkipRequest{Reason: "why", Confirm: phrase, Expected: expectedOf(r)}),
-		CLI:  p.onRow("skip --reason 'why' --confirm "+outbox.ShellWord(phrase), r.CampaignID, r.Seq),
-	}
+	return p.asks(outbox.ActionSkip, outbox.SkipRequest{Reason: anyReason.Reason, Confirm: skipPhrase(r), Expected: expectedOf(r)}, r.CampaignID, itoa(r.Seq))
 }
 
 func unskipTwins(p Page, c outbox.Campaign, k outbox.Skip) Twins {
-	return Twins{
-		Curl: p.curlAction(outbox.ActionUnskip, &outbox.Expected{HeadSeq: c.HeadSeq}, k.CampaignID, itoa(k.Seq)),
-		CLI:  p.onRow("unskip --reason 'why'", k.CampaignID, k.Seq),
-	}
+	return p.asksOn(outbox.ActionUnskip, &outbox.Expected{HeadSeq: c.HeadSeq}, k.CampaignID, itoa(k.Seq))
 }

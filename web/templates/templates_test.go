@@ -66,7 +66,7 @@ func TestTwins_areWholeCommands(t *testing.T) {
 	twins := requeueTwins(p, outbox.Row{CampaignID: "it's", Seq: 5, Status: outbox.Dead, AttemptCount: 8})
 	want := `curl -s -H 'Content-Type: application/json' -d '{"reason":"why","expected":{"status":"dead","attempt_count":8}}' 'http://127.0.0.1:8080/api/v1/rows/it%27s/5/requeue'`
 	must.Hold(t, twins.Curl == want, "curl: %s", twins.Curl)
-	must.Equal(t, twins.CLI, `outboxweb requeue --reason 'why' -- 'it'\''s' 5`, "command")
+	must.Equal(t, twins.CLI, `outboxweb requeue --reason=why -- 'it'\''s' 5`, "command")
 }
 
 func TestText_forPeople(t *testing.T) {
@@ -135,7 +135,7 @@ func TestTwins_ofAnEmbeddedConsole(t *testing.T) {
 		"a requeue":                 {requeueTwins(p, failed), true},
 		"a failed row, in a report": {rowTwins(p, failed), true},
 		"a pause of a publisher":    {publisherTwins(p, outbox.Publisher{}), true},
-		"a retry of a rejected row": {retryRejectionTwins(p, outbox.IntakeRejection{}), true},
+		"a retry of a rejected row": {p.asksOn(outbox.ActionIntakeRetry, nil, "shop", "1"), true},
 	} {
 		must.Hold(t, tt.twins.Curl != "" && (tt.twins.CLI != "") == tt.shown, "%s: %+v", what, tt.twins)
 	}

@@ -22,13 +22,6 @@ func canRevoke(p Page, t outbox.Token) bool {
 	return t.Name == "" && p.Offers(outbox.ActionTokenRevoke) && t.State(p.Now) == "valid"
 }
 
-func revokeTwins(p Page, t outbox.Token) Twins {
-	return Twins{
-		Curl: p.curlAction(outbox.ActionTokenRevoke, nil, itoa(t.ID)),
-		CLI:  p.program() + "token revoke --reason 'why' " + itoa(t.ID),
-	}
-}
-
 // tokenSentence describes an action on a token.
 func tokenSentence(a outbox.AuditEntry) string {
 	var d struct {

@@ -490,7 +490,7 @@ func revokeForm(p Page, t outbox.Token) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = twins(p, revokeTwins(p, t)).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = twins(p, p.asksOn(outbox.ActionTokenRevoke, nil, itoa(t.ID))).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
