@@ -93,7 +93,7 @@ func verifyNext(campaign string) string {
 	if campaign != "" {
 		scope.Campaigns = []string{campaign}
 	}
-	return "applied is not yet verified: compare the read models with: outboxweb verify" + scopeFlags(scope)
+	return "applied is not yet verified: compare the read models with: " + overScope("outboxweb verify", scope)
 }
 
 func (c *requeueCmd) many(ctx context.Context, a *app, st *engine.Engine, o outbox.Command) error {

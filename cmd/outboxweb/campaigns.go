@@ -120,8 +120,8 @@ func (c *campaignsRowsCmd) Run(ctx context.Context, a *app) error {
 	fmt.Fprintf(a.out, "campaign %s as of event %d of %d, replayed from the journal\n", m.CampaignID, m.Seq, m.LastSeq)
 	for _, s := range m.Standings {
 		if s.Verdict == string(outbox.VerdictDrift) {
-			fmt.Fprintf(a.out, "drift in projection %s: %s not as below; which ones: outboxweb verify --campaign=%s --projection %s\n",
-				s.Projection, outbox.Count(s.Differ, "live row is", "live rows are"), outbox.ShellWord(m.CampaignID), s.Projection)
+			verify := overScope("outboxweb verify", outbox.RunRequest{Campaigns: []string{m.CampaignID}, Projections: []string{s.Projection}})
+			fmt.Fprintf(a.out, "drift in projection %s: %s not as below; which ones: %s\n", s.Projection, outbox.Count(s.Differ, "live row is", "live rows are"), verify)
 		}
 	}
 	if text := outbox.Standings(outbox.Lacking(held[c.Campaign], m.Seq)); text != "" {

@@ -125,8 +125,8 @@ func TestRehearsal_saysWhatComesNext(t *testing.T) {
 	d.has("c-1", `{"n":1,"m":1,"x":1}`)
 	d.has("c-2", `{"l":1}`)
 	d.applied("c-3", `{"l":1,"m":1}`)
-	const replay = " what is quarantined, which a requeue does not reach: outboxweb runs start replay --all --projection log"
-	const canary = "requeue the blocked campaigns, a canary first: outboxweb requeue --dead --canary --rehearsal "
+	const replay = " what is quarantined, which a requeue does not reach: outboxweb runs start replay --all --projection=log"
+	const canary = "requeue the blocked campaigns, a canary first: outboxweb requeue --dead --canary --rehearsal="
 	rehearse := func(log, names string) string { return "rehearse " + d.rehearsed("log", log, "names", names) }
 	d.says(rehearse(lenient(logging("log")), logging("names")), "3 of 3 blocked or quarantined campaigns would pass", "load these files and restart, then "+canary+"1 then replay"+replay+" the rows")
 	d.ends(exitFailed, rehearse(lenient(needing("log", "l")), needing("names", "m")), "1 of 2 blocked campaigns would pass; 1 fails",
@@ -262,9 +262,9 @@ func TestCampaignsRows_tellsOfOtherLiveRows(t *testing.T) {
 	d.says("campaigns rows c-1", "campaign c-1 as of event 2 of 2, replayed from the journal")
 	d.lacks("campaigns rows c-1", "drift")
 	d.exec(d.pair.Projections, `delete from log where seq = 2`)
-	d.says("campaigns rows c-1", "drift in projection log: 1 live row is not as below; which ones: outboxweb verify --campaign=c-1 --projection log")
+	d.says("campaigns rows c-1", "drift in projection log: 1 live row is not as below; which ones: outboxweb verify --campaign=c-1 --projection=log")
 	d.applied("c-2", events(1)...)
-	d.ends(exitFailed, "verify --projection log", "Drift in 1 of 2 campaigns: the live rows of projection log differ from the journal", "fix them with: outboxweb runs start rebuild --campaign=c-1 --projection log")
+	d.ends(exitFailed, "verify --projection log", "Drift in 1 of 2 campaigns: the live rows of projection log differ from the journal", "fix them with: outboxweb runs start rebuild --campaign=c-1 --projection=log")
 	d.exec(d.pair.Projections, `delete from log`)
 	d.ends(exitFailed, "verify", "Drift in 2 of 2 campaigns: the live rows differ from the journal", "fix them with: outboxweb runs start rebuild --all")
 }

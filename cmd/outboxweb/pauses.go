@@ -154,7 +154,8 @@ func (c *projectionsPauseCmd) Run(ctx context.Context, a *app, set *projection.S
 		fmt.Fprintf(a.out, "%s for a replay\n", outbox.Count(h.Behind, "campaign waits", "campaigns wait"))
 	}
 	if h.Quarantined > 0 {
-		fmt.Fprintf(a.out, "it is quarantined in %s: fix its file, then outboxweb runs start replay --all --projection %s\n", outbox.Count(h.Quarantined, "campaign", "campaigns"), h.Projection)
+		replay := overScope("outboxweb runs start replay", outbox.RunRequest{Projections: []string{h.Projection}})
+		fmt.Fprintf(a.out, "it is quarantined in %s: fix its file, then %s\n", outbox.Count(h.Quarantined, "campaign", "campaigns"), replay)
 	}
 	if h.BlockedByRun > 0 {
 		fmt.Fprintf(a.out, "the replay starts when run %d ends\n", h.BlockedByRun)

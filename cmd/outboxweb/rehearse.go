@@ -11,6 +11,7 @@ import (
 	"github.com/outboxweb/outboxweb/internal/engine"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/projection"
+	"github.com/outboxweb/outboxweb/internal/request"
 	"github.com/outboxweb/outboxweb/web/templates"
 )
 
@@ -109,11 +110,9 @@ func (a *app) printAnswer(d outbox.FixRehearsal) error {
 
 // printNext prints what to do after a rehearsal that has ended.
 func (a *app) printNext(d outbox.FixRehearsal) {
-	requeue := fmt.Sprintf("outboxweb requeue --dead --canary --rehearsal %d", d.Run.ID)
-	if d.Fingerprint != "" {
-		requeue += " --fingerprint=" + outbox.ShellWord(d.Fingerprint)
-	}
-	replay := "outboxweb runs start replay" + scopeFlags(outbox.RunRequest{Projections: d.Replayable})
+	requeue := request.CommandLine("outboxweb requeue --dead", outbox.OperationStartRequest{
+		Filter: &outbox.DeadRows{Fingerprint: d.Fingerprint}, OperationOptions: outbox.OperationOptions{Canary: true, Rehearsal: d.Run.ID}})
+	replay := overScope("outboxweb runs start replay", outbox.RunRequest{Projections: d.Replayable})
 	first := "load these files and restart, then"
 	switch {
 	case d.Loaded:

@@ -9,6 +9,7 @@ import (
 	"github.com/outboxweb/outboxweb/internal/engine"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/projection"
+	"github.com/outboxweb/outboxweb/internal/request"
 	"github.com/outboxweb/outboxweb/web/templates"
 )
 
@@ -69,19 +70,9 @@ func (a *app) printVerified(ctx context.Context, st *engine.Engine, set *project
 	return vouchedFor(ctx, st)
 }
 
-// scopeFlags are the campaigns and projections of a run as flags of another, each after a space.
-func scopeFlags(o outbox.RunRequest) string {
-	text := ""
-	if len(o.Campaigns) == 0 {
-		text = " --all"
-	}
-	for _, id := range o.Campaigns {
-		text += " --campaign=" + outbox.ShellWord(id)
-	}
-	for _, name := range o.Projections {
-		text += " --projection " + name
-	}
-	return text
+// overScope is a command on the campaigns and projections of a run, or on all campaigns if it names none.
+func overScope(command string, o outbox.RunRequest) string {
+	return request.CommandLine(command, outbox.RunRequest{Campaigns: o.Campaigns, All: len(o.Campaigns) == 0, Projections: o.Projections})
 }
 
 // vouchedFor returns an error when the journal lacks events that the projections have applied:
@@ -142,7 +133,7 @@ func rebuildOf(ctx context.Context, st *engine.Engine, run outbox.Run) (string, 
 	if len(o.Campaigns) > driftedNamed {
 		return fmt.Sprintf("rebuild them on the page /runs/%d, or by name: outboxweb campaigns list --state drifted --json", run.ID), err
 	}
-	return "fix them with: outboxweb runs start rebuild" + scopeFlags(o), err
+	return "fix them with: " + overScope("outboxweb runs start rebuild", o), err
 }
 
 // printVersions prints which versions built the rows that differ, and which they were compared with.
