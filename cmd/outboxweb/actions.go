@@ -11,20 +11,15 @@ import (
 
 // requeueCmd sets dead rows back to pending.
 type requeueCmd struct {
-	Campaign    string `arg:"" optional:"" help:"The row's campaign."`
-	Seq         string `arg:"" optional:"" help:"The row's seq."`
-	Dead        bool   `help:"Requeue many dead rows, in order of next attempt, then seq."`
-	Limit       *int   `placeholder:"N" help:"With --dead: at most this many rows. Default ${default_requeue}; with --canary, all."`
-	Only        string `name:"campaign" placeholder:"C" help:"With --dead: only rows of this campaign."`
-	EventType   string `placeholder:"T" help:"With --dead: only rows of this event type."`
-	Fingerprint string `placeholder:"F" help:"With --dead: only rows whose error has this fingerprint."`
-	Canary      bool   `help:"With --dead: start an operation that workers carry out: one head of each error group first, then waves of 1, 2, 4, …"`
-	Rehearsal   int64  `placeholder:"N" help:"With --canary: the rehearsal that the operation rests on; its files must be loaded."`
-	Wait        bool   `help:"With --canary: follow the operation to its end; exit 1 unless it is done."`
-	DryRun      bool   `help:"Change nothing: apply the row's event, and unapplied events before it, to copies of the live rows and print how they would change."`
-	Next        int64  `placeholder:"N" help:"With --dry-run: also apply this many events after the row's."`
-	Confirm     string `placeholder:"PHRASE" help:"Confirms a requeue that affects more than ${confirm_above} rows, e.g. 'requeue 43 rows'. Prompted for at a terminal if not given."`
-	actionFlags
+	Campaign string `arg:"" optional:"" help:"The row's campaign."`
+	Seq      string `arg:"" optional:"" help:"The row's seq."`
+	Dead     bool   `help:"Requeue many dead rows, in order of next attempt, then seq."`
+	outbox.DeadRows
+	outbox.OperationOptions
+	Wait   bool  `help:"With --canary: follow the operation to its end; exit 1 unless it is done."`
+	DryRun bool  `help:"Change nothing: apply the row's event, and unapplied events before it, to copies of the live rows and print how they would change."`
+	Next   int64 `placeholder:"N" help:"With --dry-run: also apply this many events after the row's."`
+	jsonFlag
 	seq int64 // of Seq
 }
 
@@ -50,7 +45,7 @@ func (c *requeueCmd) Run(ctx context.Context, a *app) error {
 }
 
 func (c *requeueCmd) check() (err error) {
-	filtered := c.Only != "" || c.EventType != "" || c.Fingerprint != ""
+	filtered := c.CampaignID != "" || c.EventType != "" || c.Fingerprint != ""
 	for _, rule := range []struct {
 		broken bool
 		says   string
@@ -97,34 +92,22 @@ func verifyNext(campaign string) string {
 }
 
 func (c *requeueCmd) many(ctx context.Context, a *app, st *engine.Engine, o outbox.Command) error {
-	done, err := st.RequeueDead(ctx, o, c.filter())
+	done, err := st.RequeueDead(ctx, o, c.Filter())
 	next := ""
 	if done.Requeued > 0 {
-		next = "\n" + verifyNext(c.Only)
+		next = "\n" + verifyNext(c.CampaignID)
 	}
 	return c.answer(a, err, done, "requeued %s, %s of them heads; %s were waiting behind the heads%s",
 		outbox.Count(done.Requeued, "dead row", "dead rows"), outbox.Number(done.Heads), outbox.Count(done.Released, "row", "rows"), next)
 }
 
-// filter returns the rows that the flags select; a zero limit means the store's default.
-func (c *requeueCmd) filter() outbox.RequeueFilter {
-	f := outbox.RequeueFilter{CampaignID: c.Only, EventType: c.EventType, Fingerprint: c.Fingerprint}
-	if c.Limit != nil {
-		f.Limit = *c.Limit
-	}
-	return f
-}
-
 // retryCmd makes the next attempt of a failed head due now.
 type retryCmd struct {
-	Campaign    string `arg:"" optional:"" help:"The row's campaign."`
-	Seq         string `arg:"" optional:"" help:"The row's seq."`
-	Failed      bool   `help:"Retry many failed heads, in order of next attempt."`
-	Limit       int    `default:"${default_requeue}" placeholder:"N" help:"With --failed: at most this many rows. Default ${default_requeue}."`
-	Only        string `name:"campaign" placeholder:"C" help:"With --failed: only the head of this campaign."`
-	EventType   string `placeholder:"T" help:"With --failed: only rows of this event type."`
-	Fingerprint string `placeholder:"F" help:"With --failed: only rows whose error has this fingerprint."`
-	actionFlags
+	Campaign string `arg:"" optional:"" help:"The row's campaign."`
+	Seq      string `arg:"" optional:"" help:"The row's seq."`
+	Failed   bool   `help:"Retry many failed heads, in order of next attempt."`
+	outbox.RetryRequest
+	jsonFlag
 	seq int64 // of Seq
 }
 
@@ -144,8 +127,7 @@ func (c *retryCmd) check() (err error) {
 // Run makes the row due now or, with --failed, many.
 func (c *retryCmd) Run(ctx context.Context, a *app, st *engine.Engine) error {
 	if c.Failed {
-		done, err := st.RetryFailed(ctx, command(c.Reason), outbox.RequeueFilter{
-			CampaignID: c.Only, EventType: c.EventType, Fingerprint: c.Fingerprint, Limit: c.Limit})
+		done, err := st.RetryFailed(ctx, command(c.Reason), c.Filter())
 		return c.answer(a, err, done, "%s due now", outbox.Count(done.Retried, "failed row is", "failed rows are"))
 	}
 	row, err := st.RetryRow(ctx, command(c.Reason), c.Campaign, c.seq)

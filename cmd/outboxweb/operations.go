@@ -19,7 +19,7 @@ func (c *requeueCmd) operation(ctx context.Context, a *app, st *engine.Engine, o
 	if err := st.Runs.RestOn(ctx, c.Rehearsal, loaded); err != nil {
 		return err
 	}
-	selection := outbox.Selection{Filter: c.filter()}
+	selection := outbox.Selection{Filter: c.Filter()}
 	var preview outbox.OperationPreview
 	if c.Rehearsal > 0 {
 		if preview, err = st.Operations.Preview(ctx, selection, c.Rehearsal); err != nil {
