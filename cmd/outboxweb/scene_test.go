@@ -303,7 +303,8 @@ var document = sync.OnceValues(func() (*apitest.Document, error) {
 	return apitest.Parse(text, "/api/v1")
 })
 
-// send sends a request. No answer may show a secret, and those of the API are as its document says.
+// send sends a request. No answer may show a secret; those of the API are as its document says, and pages show
+// commands that the program takes.
 func (s *scene) send(to http.Handler, method, target, body string, role outbox.Role, header http.Header) answer {
 	s.t.Helper()
 	r := httptest.NewRequest(method, "http://127.0.0.1:8080"+target, strings.NewReader(body))
@@ -317,6 +318,8 @@ func (s *scene) send(to http.Handler, method, target, body string, role outbox.R
 		r.Body = io.NopCloser(strings.NewReader(body))
 		operation, err := must.Get(document()).Or(s.t).Check(r, w.Code, w.Header(), text)
 		must.Hold(s.t, err == nil && operation != "", "%s %s is not as documented: %q, %v", method, target, operation, err)
+	} else {
+		readsCommands(s.t, target, string(text))
 	}
 	return answer{status: w.Code, text: string(text), request: w.Header().Get("X-Request-Id"), location: w.Header().Get("Location")}
 }
