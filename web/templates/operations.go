@@ -3,6 +3,7 @@ package templates
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -208,7 +209,6 @@ func deadRows(f outbox.RequeueFilter) outbox.RowFilter {
 // selectionFields are the hidden fields of the form that starts an operation: the selection and the
 // preview.
 func selectionFields(v NewOperationView) []namedText {
-	f := v.Selection.Filter
 	fields := []namedText{
 		{"idempotency_key", v.Key},
 		{"expected_rows", itoa(v.Preview.Rows)}, {"expected_released", itoa(v.Preview.Released)},
@@ -216,12 +216,11 @@ func selectionFields(v NewOperationView) []namedText {
 	if v.Rehearsal > 0 {
 		fields = append(fields, namedText{"rehearsal", itoa(v.Rehearsal)})
 	}
-	for _, r := range v.Selection.Rows {
-		fields = append(fields, namedText{"rows", rowName(r)})
-	}
-	if len(v.Selection.Rows) == 0 {
-		fields = append(fields, namedText{"campaign", f.CampaignID}, namedText{"event_type", f.EventType},
-			namedText{"fingerprint", f.Fingerprint}, namedText{"limit", positive(int64(f.Limit))})
+	selected := selectionValues(v.Selection)
+	for _, name := range slices.Sorted(maps.Keys(selected)) {
+		for _, value := range selected[name] {
+			fields = append(fields, namedText{name, value})
+		}
 	}
 	return fields
 }
