@@ -46,7 +46,7 @@ func (c *campaignsListCmd) Run(ctx context.Context, a *app, st *engine.Engine) e
 	for i, found := range page.Items {
 		ids[i] = found.CampaignID
 	}
-	_, loaded, err := installed(ctx, st)
+	loaded, err := installed(ctx, st)
 	if err != nil {
 		return err
 	}

@@ -31,7 +31,7 @@ func (c *eventsCmd) check() (err error) {
 // Run searches until there are as many events as wanted, or no more.
 func (c *eventsCmd) Run(ctx context.Context, a *app, st *engine.Engine) error {
 	f := c.Filter
-	_, loaded, err := installed(ctx, st)
+	loaded, err := installed(ctx, st)
 	if err != nil {
 		return err
 	}

@@ -30,7 +30,7 @@ func (c *failuresListCmd) Run(ctx context.Context, a *app, st *engine.Engine) er
 	if err != nil {
 		return err
 	}
-	versions, loaded, err := installed(ctx, st)
+	loaded, err := installed(ctx, st)
 	if err != nil {
 		return err
 	}
@@ -38,7 +38,7 @@ func (c *failuresListCmd) Run(ctx context.Context, a *app, st *engine.Engine) er
 	if err != nil {
 		return err
 	}
-	groups := all.Assessed(outbox.Running{Build: version, Versions: versions}, running)
+	groups := all.Assessed(outbox.RunningOf(version, loaded), running)
 	if err := st.Runs.RestOnRehearsals(ctx, groups, loaded); err != nil {
 		return err
 	}

@@ -188,16 +188,15 @@ func (a *app) printNotLoaded(names []string) {
 	}
 }
 
-// installed returns the versions of the projections that events are applied with, by name and as
-// projections of which nothing else is known.
-func installed(ctx context.Context, st *engine.Engine) (versions map[string]string, loaded []outbox.ProjectionInfo, err error) {
-	versions, err = st.ReadModel().Versions(ctx)
+// installed returns the projections that events are applied with, by name. Nothing else is known of them.
+func installed(ctx context.Context, st *engine.Engine) (loaded []outbox.ProjectionInfo, err error) {
+	versions, err := st.ReadModel().Versions(ctx)
 	for _, name := range slices.Sorted(maps.Keys(versions)) {
 		if hash := versions[name]; hash != "" {
 			loaded = append(loaded, outbox.ProjectionInfo{Name: name, Version: hash})
 		}
 	}
-	return versions, loaded, err
+	return loaded, err
 }
 
 // readShown returns what read returns, its secrets hidden, of databases that are only read, with the

@@ -12,7 +12,7 @@ import (
 
 // operation starts an operation and, when asked to, follows it.
 func (c *requeueCmd) operation(ctx context.Context, a *app, st *engine.Engine, o outbox.Command) error {
-	_, loaded, err := installed(ctx, st)
+	loaded, err := installed(ctx, st)
 	if err != nil {
 		return err
 	}

@@ -43,7 +43,7 @@ func (c *rehearseCmd) Run(ctx context.Context, a *app, set *projection.Set, st *
 	if run.Kind == outbox.RunVerify {
 		return a.printVerified(ctx, st, set, run, nil, c.jsonFlag)
 	}
-	_, loaded, err := installed(ctx, st) // also those that this command has not loaded
+	loaded, err := installed(ctx, st) // also those that this command has not loaded
 	if err != nil {
 		return err
 	}

@@ -31,6 +31,7 @@ type report struct {
 // Run prints the summary and, when a filter or limit is given, rows.
 func (c *reportCmd) Run(ctx context.Context, a *app, st *engine.Engine) error {
 	r := report{Rows: []outbox.Row{}}
+	st.Facts.Build = version
 	facts, err := st.Facts.Read(ctx)
 	if err != nil {
 		return err

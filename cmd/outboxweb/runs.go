@@ -208,7 +208,7 @@ func readRun(ctx context.Context, st *engine.Engine, run outbox.Run) (runDetail,
 	outcomes := []string{outbox.OutcomeDrift, outbox.OutcomeFailed, outbox.OutcomeNotCompared}
 	if run.Kind == outbox.RunRehearse {
 		outcomes = append(outcomes, outbox.OutcomeReplayed, outbox.OutcomeMatch)
-		_, loaded, err := installed(ctx, st)
+		loaded, err := installed(ctx, st)
 		if err != nil {
 			return d, err
 		}

@@ -116,7 +116,7 @@ func New(c Config) *Process {
 			c.Logger.Error(back.Says(), "remembered", back.Remembered, "gone", back.Gone, "head", back.Head)
 		}
 	})
-	e.Facts.Loaded = c.Set.Infos()
+	e.Facts.Loaded, e.Facts.Build = c.Set.Infos(), c.Version
 	return &Process{Config: c, running: map[string]bool{}, worker: w, intake: drain, relay: relay, travel: timetravel.New(timetravel.Config{Store: e.Store, Set: c.Set}),
 		watch: alerts.NewWorker(alerts.WorkerConfig{Alerts: c.Alerts, Facts: e.Facts.Read, ID: w.ID(), Metrics: c.Metrics, Logger: c.Logger})}
 }

@@ -24,6 +24,7 @@ type Facts struct {
 	Intake     *intake.Intake
 	// Loaded are the projections of this process; nil in one without, which knows what others have loaded.
 	Loaded []outbox.ProjectionInfo
+	Build  string // of the program
 
 	shared store.Snapshot[outbox.Facts]
 }
@@ -54,6 +55,7 @@ func (e *Facts) read(ctx context.Context) (f outbox.Facts, err error) {
 	if f.Summary, err = e.Store.Summary(ctx); err != nil {
 		return f, err
 	}
+	f.Build = e.Build
 	if f.Loaded = f.Summary.Built(e.Loaded); e.Loaded == nil {
 		for _, name := range slices.Sorted(maps.Keys(f.Summary.Installed)) {
 			if i := f.Summary.Installed[name]; i.Version != "" {

@@ -38,18 +38,6 @@ func (s *server) failuresPage(w http.ResponseWriter, r *http.Request) error {
 	return s.renderActed(w, r, p, pageOf(templates.FailuresPage, view), pageOf(templates.FailuresLive, view))
 }
 
-// running describes the version that this process would retry with.
-func (s *server) running() outbox.Running {
-	now := outbox.Running{Build: s.Version, Versions: map[string]string{}, InGo: map[string]bool{}}
-	for _, p := range s.Projections {
-		now.Versions[p.Name] = p.Version
-		if p.Source == outbox.SourceGo {
-			now.InGo[p.Name] = true
-		}
-	}
-	return now
-}
-
 func (s *server) setGroupNote(ctx context.Context, o outbox.Command, _ string, asked outbox.NoteRequest) (noted, error) {
 	note, err := s.Store.SetGroupNote(ctx, o, asked.Fingerprint, asked.Note)
 	return noted{Fingerprint: asked.Fingerprint, Note: note}, err

@@ -209,7 +209,7 @@ func (s *server) causes(ctx context.Context) (groups []outbox.AssessedGroup, all
 	if err != nil {
 		return nil, all, err
 	}
-	groups = all.Assessed(s.running(), running)
+	groups = all.Assessed(outbox.RunningOf(s.Version, s.Projections), running)
 	return groups, all, s.Runs.RestOnRehearsals(ctx, groups, s.Projections)
 }
 

@@ -49,7 +49,7 @@ func (s *server) plainFrame(r *http.Request, title, nav string) templates.Page {
 		Rehearse:   s.Rehearse != nil,
 		ReasonFrom: s.ReasonFrom,
 		Version:    s.Version,
-		Running:    s.running(),
+		Running:    outbox.RunningOf(s.Version, s.Projections),
 		Now:        s.Now().UTC(),
 	}
 }
@@ -58,15 +58,12 @@ func (s *server) plainFrame(r *http.Request, title, nav string) templates.Page {
 // would be retried, by its error; empty for none. Without these the page is worth reading, too.
 func (s *server) actingPage(r *http.Request, title, nav, cause string) templates.Page {
 	p := s.page(r, title, nav)
-	groups, err := s.Store.ErrorGroups(r.Context())
+	facts, err := s.Facts.Read(r.Context())
 	if err != nil {
 		return p
 	}
-	p.Failing = groups.Failing(p.Running)
-	if facts, err := s.Facts.Read(r.Context()); err == nil {
-		facts.AddQuarantining(p.Failing)
-	}
-	for _, g := range groups.Groups {
+	p.Failing = facts.Failing()
+	for _, g := range facts.Groups.Groups {
 		if cause != "" && g.Fingerprint == cause {
 			judged := outbox.ErrorGroups{Groups: []outbox.ErrorGroup{g}}.Assessed(p.Running, nil)
 			_ = s.Runs.RestOnRehearsals(r.Context(), judged, s.Projections) // without them it is judged by its attempts

@@ -173,13 +173,14 @@ func (f Facts) versionFindings() finding.List {
 		says = Number(n) + " projections have rows that other versions of their definitions built"
 	}
 	one, verify, fails := found(FindsOtherVersion, "", int64(len(others)), says), RunRequest{Kind: RunVerify, All: true}, false
+	failing := f.Failing()
 	for _, p := range others {
 		item := finding.Item{Name: p.Name, Note: "built " + p.By() + "; version " + ShortHash(p.Version), Page: pagePath(nil, "projections", p.Name)}
 		var which []string
 		if p.BuildsSince(p.Version) {
 			which = append(which, "builds what is applied since")
 		}
-		if f.fails(p) {
+		if failing[p.Name] != "" {
 			which, fails = append(which, "fails now: fix it before a rebuild"), true
 		}
 		if len(which) > 0 {
@@ -199,35 +200,30 @@ func (f Facts) versionFindings() finding.List {
 	return finding.List{one}
 }
 
-// fails reports whether the loaded version of a projection fails now, or was quarantined.
-func (f Facts) fails(p ProjectionInfo) bool {
+// Failing has the loaded projections that fail now, each with the fingerprint of its worst error: of rows, or
+// else of the quarantines in most campaigns since it was loaded.
+func (f Facts) Failing() map[string]string {
+	now, failing := RunningOf(f.Build, f.Loaded), map[string]string{}
+	note := func(projection, fingerprint string) {
+		if failing[projection] == "" && fingerprint != "" {
+			failing[projection] = fingerprint
+		}
+	}
 	for _, g := range f.Groups.Groups {
-		if slices.ContainsFunc(g.Tried, func(t Tried) bool { return t.Projection == p.Name && t.ProjectionVersion == p.Version }) {
-			return true
+		for _, t := range g.Tried {
+			if t.Projection != "" && now.Is(t) {
+				note(t.Projection, g.Fingerprint)
+			}
 		}
 	}
-	return f.quarantining(p) != ""
-}
-
-// quarantining is the fingerprint of the error in most campaigns that quarantined the loaded version of a
-// projection; empty if none did.
-func (f Facts) quarantining(p ProjectionInfo) string {
 	for _, q := range f.Quarantined {
-		if q.Projection == p.Name && (p.LoadedAt == nil || q.LastAt.After(*p.LoadedAt)) {
-			return q.Fingerprint
+		for _, p := range f.Loaded {
+			if p.Name == q.Projection && (p.LoadedAt == nil || q.LastAt.After(*p.LoadedAt)) {
+				note(p.Name, q.Fingerprint)
+			}
 		}
 	}
-	return ""
-}
-
-// AddQuarantining adds to the projections that fail, by name, those that their loaded version has
-// quarantined, each with the fingerprint of the error in most campaigns.
-func (f Facts) AddQuarantining(failing map[string]string) {
-	for _, p := range f.Loaded {
-		if q := f.quarantining(p); q != "" && failing[p.Name] == "" {
-			failing[p.Name] = q
-		}
-	}
+	return failing
 }
 
 // FoundDrift is what the last verifications of a projection found in some campaigns.

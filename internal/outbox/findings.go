@@ -15,6 +15,7 @@ import (
 // Facts are what is known of the whole system at one moment, of which findings are made.
 type Facts struct {
 	Summary     Summary
+	Build       string           // of the program that would retry
 	Loaded      []ProjectionInfo // the loaded projections, with the versions that built their rows
 	Publishers  []Publisher
 	Sources     []IntakeSource

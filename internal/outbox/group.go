@@ -59,6 +59,18 @@ type Running struct {
 	InGo     map[string]bool   `redact:"-"` // those of them that a host service has in Go
 }
 
+// RunningOf is what a build of the program with these projections would use.
+func RunningOf(build string, loaded []ProjectionInfo) Running {
+	now := Running{Build: build, Versions: map[string]string{}, InGo: map[string]bool{}}
+	for _, p := range loaded {
+		now.Versions[p.Name] = p.Version
+		if p.Source == SourceGo {
+			now.InGo[p.Name] = true
+		}
+	}
+	return now
+}
+
 // InFile reports whether the rows with an error's fingerprint failed in a projection that is loaded
 // from a file, so that a changed file can fix them. An error that names no projection, and an empty
 // fingerprint, may be of any that is.
@@ -253,20 +265,6 @@ func (all ErrorGroups) Assessed(now Running, running []GroupOperation) []Assesse
 		judged[i].torn = judged[i].partly && !now.InGo[g.Tried[0].Projection]
 	}
 	return judged
-}
-
-// Failing has the projections of which the loaded version fails now, each with the fingerprint of its
-// worst error.
-func (all ErrorGroups) Failing(now Running) map[string]string {
-	failing := map[string]string{}
-	for _, g := range all.Groups {
-		for _, t := range g.Tried {
-			if _, known := failing[t.Projection]; !known && t.Projection != "" && now.Is(t) {
-				failing[t.Projection] = g.Fingerprint
-			}
-		}
-	}
-	return failing
 }
 
 // RetryOutlook says whether retrying can help.
