@@ -307,7 +307,7 @@ func TestFindings_leadToTheDocumentation(t *testing.T) {
 	guides := guide.FindAllString(paper(t, "internal/outbox/findings.go"), -1)
 	must.Need(t, len(guides) >= 15, "only %d guides were found", len(guides))
 	for _, p := range []outbox.DeliveryErrorKind{outbox.EventError, outbox.DestinationError} {
-		guides = append(guides, outbox.Facts{Publishers: []outbox.Publisher{{Status: outbox.PublisherFailed, ErrorKind: p}}}.Find(time.Now()).Of(outbox.FindsPublisher)[0].Guide)
+		guides = append(guides, outbox.Facts{Publishers: []outbox.Publisher{{Status: outbox.PublisherFailed, ErrorKind: p}}}.Judged(time.Now()).Findings.Of(outbox.FindsPublisher)[0].Guide)
 	}
 	for _, kind := range outbox.FaultKinds {
 		guides = append(guides, "operating#"+kind.Guide())

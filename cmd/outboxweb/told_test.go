@@ -182,7 +182,7 @@ func (s *scene) firing() string {
 	var names []string
 	facts := must.Get(s.Facts.Read(s.t.Context())).Or(s.t)
 	for _, rule := range outbox.AlertRules() {
-		if slices.ContainsFunc(rule.Causes(facts, time.Now()), func(c outbox.AlertCause) bool { return !c.Lingers }) {
+		if slices.ContainsFunc(rule.Causes(facts), func(c outbox.AlertCause) bool { return !c.Lingers }) {
 			names = append(names, rule.Name)
 		}
 	}

@@ -66,7 +66,7 @@ func (e *evaluation) rule(rule outbox.AlertRule, states []outbox.Alert) error {
 	if rule.Blind(e.facts) {
 		return nil
 	}
-	causes := rule.Causes(e.facts, e.now)
+	causes := rule.Causes(e.facts)
 	for _, c := range causes {
 		a := outbox.Alert{Rule: rule.Name}
 		if i := slices.IndexFunc(states, func(s outbox.Alert) bool { return s.Cause.Key == c.Key }); i >= 0 {

@@ -91,7 +91,7 @@ func around(f *storetest.Fixture, id, config string) *fixture {
 		if x.meanwhile != nil {
 			x.meanwhile()
 		}
-		return x.facts, nil
+		return x.facts.Judged(time.UnixMicro(x.Store.Now())), nil
 	}})
 	return x
 }

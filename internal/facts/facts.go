@@ -46,8 +46,7 @@ func (e *Facts) Begin() { e.Store.OnChange(e.shared.Forget) }
 func (e *Facts) Read(ctx context.Context) (outbox.Facts, error) {
 	return e.shared.Get(ctx, func() (outbox.Facts, error) {
 		f, err := e.read(context.WithoutCancel(ctx))
-		f.Findings = f.Find(time.UnixMicro(e.Store.Now()))
-		return f, err
+		return f.Judged(time.UnixMicro(e.Store.Now())), err
 	})
 }
 

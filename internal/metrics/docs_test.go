@@ -29,7 +29,7 @@ func everything() *Metrics {
 		return []outbox.Publisher{{SubscriptionName: outbox.SubscriptionName{Topic: "scenes", Publisher: "archive"}, Healthy: new(true), Lease: &outbox.Lease{ExpiresAt: time.Now().Add(time.Minute)}}}, nil
 	})
 	m.WatchFindings(func(context.Context) (outbox.Facts, error) {
-		return outbox.Facts{Findings: outbox.Facts{}.Find(time.Now())}, nil
+		return outbox.Facts{Findings: outbox.Facts{}.Judged(time.Now()).Findings}, nil
 	})
 	m.WatchIntake(func(context.Context) ([]outbox.IntakeSource, error) {
 		return []outbox.IntakeSource{{Name: "shop"}}, nil

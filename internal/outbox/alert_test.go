@@ -27,7 +27,7 @@ func TestAlertRules_findWhatIsWrong(t *testing.T) {
 	var waits outbox.Summary
 	waits.OldestRetryable = &outbox.Oldest{CampaignID: "c-1", Seq: 7, AgeSeconds: 601}
 	waits.Lag.Events = 3
-	waits.DueSince = new(alertNow.Add(-time.Second))
+	waits.AsOf, waits.DueSince = alertNow, new(alertNow.Add(-time.Second))
 	with := func(change func(*outbox.Summary)) outbox.Facts {
 		f := outbox.Facts{Summary: waits, Moved: true}
 		change(&f.Summary)
@@ -91,7 +91,7 @@ func TestAlertRules_findWhatIsWrong(t *testing.T) {
 		{"verify that drift tells of, which does not begin", outbox.AlertFailedRun, outbox.Facts{Runs: []outbox.Run{{ID: 7, Kind: outbox.RunVerify, Status: outbox.RunFailed, FinishedAt: &alertNow, Counts: outbox.RunCounts{Failed: 1}}}}, "verify Run 7 (verify) has failed", ""},
 	} {
 		var got, err string
-		for _, cause := range ruleFor(c.what).Causes(c.facts, alertNow) {
+		for _, cause := range ruleFor(c.what).Causes(c.facts.Judged(alertNow)) {
 			got, err = strings.TrimSpace(cause.Key+" "+cause.Sentence), cause.Error
 			must.Equal(t, cause.Lingers, strings.Contains(c.name, "does not begin") || strings.Contains(c.name, "long silent"), c.name, "lingers")
 		}
@@ -194,7 +194,7 @@ func TestAlertRules_sayWhatIsBehindACause(t *testing.T) {
 	} {
 		f := facts
 		f.Publishers = []outbox.Publisher{c.pub}
-		causes := ruleFor(c.what).Causes(f, alertNow)
+		causes := ruleFor(c.what).Causes(f.Judged(alertNow))
 		must.Need(t, len(causes) == 1, "%s: %+v", c.what, causes)
 		said := causes[0].Sentence + "; " + causes[0].Error + "; " + causes[0].Projection
 		must.Hold(t, alertNow.Sub(causes[0].Since) == c.since && strings.Contains(said, c.has), "%s: since %v, %q", c.what, causes[0].Since, said)

@@ -45,8 +45,8 @@ func (r AlertRule) Blind(f Facts) bool {
 	return r.What == AlertQuarantine && f.Summary.Held == nil
 }
 
-// Causes returns what the rule finds wrong now.
-func (r AlertRule) Causes(f Facts, now time.Time) (causes []AlertCause) {
+// Causes returns what the rule finds in facts that are Judged.
+func (r AlertRule) Causes(f Facts) (causes []AlertCause) {
 	s := f.Summary
 	switch r.What {
 	case AlertDeadRows:
@@ -61,11 +61,11 @@ func (r AlertRule) Causes(f Facts, now time.Time) (causes []AlertCause) {
 			return []AlertCause{causeOf(oldest)}
 		}
 	case AlertNoProgress:
-		return noProgress(f, now)
+		return noProgress(f)
 	case AlertDrift:
-		return r.driftCause(f, now)
+		return r.driftCause(f)
 	}
-	for _, one := range f.find(now).Of(alertWatches[r.What].kinds...) {
+	for _, one := range append(f.Findings.Of(alertWatches[r.What].kinds...), f.Lingering.Of(alertWatches[r.What].kinds...)...) {
 		c := causeOf(one)
 		known := slices.ContainsFunc(causes, func(other AlertCause) bool { return other.Key == c.Key })
 		if !known && (!r.What.Counts() || c.Count > r.Over) {
@@ -78,8 +78,8 @@ func (r AlertRule) Causes(f Facts, now time.Time) (causes []AlertCause) {
 func age(seconds float64) time.Duration { return time.Duration(seconds * float64(time.Second)) }
 
 // driftCause is all that keeps read models from matching the journal, as one cause.
-func (r AlertRule) driftCause(f Facts, now time.Time) []AlertCause {
-	n, all := f.Summary.Campaigns.Mismatched, f.find(now).Of(alertWatches[r.What].kinds...)
+func (r AlertRule) driftCause(f Facts) []AlertCause {
+	n, all := f.Summary.Campaigns.Mismatched, f.Findings.Of(alertWatches[AlertDrift].kinds...)
 	if n <= r.Over || len(all) == 0 {
 		return nil
 	}
@@ -94,14 +94,14 @@ func (r AlertRule) driftCause(f Facts, now time.Time) []AlertCause {
 	return []AlertCause{cause}
 }
 
-func noProgress(f Facts, now time.Time) []AlertCause {
+func noProgress(f Facts) []AlertCause {
 	s := f.Summary
-	if s.DueSince == nil || s.DueSince.After(now) || f.Moved || s.Mode == ModeShadow || s.Worker.Starting && !s.Worker.Running {
+	if s.DueSince == nil || s.DueSince.After(s.AsOf) || f.Moved || s.Mode == ModeShadow || s.Worker.Starting && !s.Worker.Running {
 		return nil
 	}
 	idle := found(FindsWorker, "", s.Lag.Events, Count(s.Lag.Events, "event is", "events are")+" not applied, and no worker makes progress")
 	idle.Since = s.DueSince
-	for _, why := range f.find(now).Of(FindsWorker, FindsStalled, FindsTroubled) {
+	for _, why := range f.Findings.Of(FindsWorker, FindsStalled, FindsTroubled) {
 		idle.Error, idle.Build = cmp.Or(why.Error, why.Says), why.Build
 	}
 	return []AlertCause{causeOf(idle)}

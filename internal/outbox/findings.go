@@ -27,7 +27,8 @@ type Facts struct {
 	Passed      map[string]QuarantinePassed
 	Runs        []Run        // the latest, newest first
 	Ended       []Operation  // that wait to be acknowledged, the latest first; may be incomplete
-	Findings    finding.List // what Find found when they were read
+	Findings    finding.List // what is wrong, the worst first, and last, with LevelOK, what only waits to be read
+	Lingering   finding.List // what is no news any more, and only keeps alerts going
 	// Moved is whether anything was applied, or tried and failed, since the last evaluation of alerts.
 	Moved bool
 }
@@ -120,22 +121,23 @@ func found(kind finding.Kind, subject string, n int64, says string) finding.Find
 	return finding.Finding{Kind: kind, Level: k.level, Subject: subject, Count: n, Says: says, Does: k.does, Guide: k.guide, Page: k.page, Link: k.link, Short: k.short, Many: k.many}
 }
 
-// Find returns what is wrong, the worst first, and last, with LevelOK, what only waits to be read.
-func (f Facts) Find(now time.Time) finding.List {
-	return slices.DeleteFunc(f.find(now), func(one finding.Finding) bool { return one.Level == LevelOK && one.Lingers })
-}
-
-// find also returns, with LevelOK, what lingers for alerts only.
-func (f Facts) find(now time.Time) finding.List {
+// Judged are the facts with what they show to be wrong: Findings and Lingering.
+func (f Facts) Judged(now time.Time) Facts {
 	s := f.Summary
-	var all finding.List
+	f.Findings, f.Lingering = nil, nil
 	for _, of := range []finding.List{s.faults(), s.journalFindings(), f.rowFindings(), sourceFindings(f.Sources, now), publisherFindings(f.Publishers, now), f.driftFindings(), f.versionFindings(),
 		f.quarantineFindings(), s.workerFindings(now), instanceFindings(s.Instances, now), s.heldFindings(), runFindings(f.Runs, now), operationFindings(f.Ended)} {
-		all = append(all, of...)
+		for _, one := range of {
+			if one.Level == LevelOK && one.Lingers {
+				f.Lingering = append(f.Lingering, one)
+			} else {
+				f.Findings = append(f.Findings, one)
+			}
+		}
 	}
-	slices.SortStableFunc(all, func(a, b finding.Finding) int { return cmp.Compare(kindIndex(a.Kind), kindIndex(b.Kind)) })
-	all.Sort()
-	return all
+	slices.SortStableFunc(f.Findings, func(a, b finding.Finding) int { return cmp.Compare(kindIndex(a.Kind), kindIndex(b.Kind)) })
+	f.Findings.Sort()
+	return f
 }
 
 // HealthOf is a state in a sentence: the worst finding or, without one, what is said then.

@@ -54,7 +54,7 @@ func TestFind_worstFirst(t *testing.T) {
 		if c.summary.Held == nil {
 			c.summary.Held = held
 		}
-		all := Facts{Summary: c.summary}.Find(now)
+		all := Facts{Summary: c.summary}.Judged(now).Findings
 		guide, h := "", c.summary.Overall(all)
 		if len(all) > 0 {
 			guide = all[0].Guide
@@ -77,7 +77,7 @@ func the(t *testing.T, f Facts, kind finding.Kind) finding.Finding {
 		}
 		f.Summary.Campaigns.Drifted++
 	}
-	of := f.Find(noon).Of(kind)
+	of := f.Judged(noon).Findings.Of(kind)
 	must.Need(t, len(of) == 1, "%s: %+v", kind, of)
 	return of[0]
 }
@@ -178,6 +178,6 @@ func TestFind_failedRunsAreThoseThatNoLaterRunRepeats(t *testing.T) {
 		"long ago":                        {[]Run{later(func(r *Run) { r.Status, r.FinishedAt = RunFailed, &longAgo })}, 0},
 		"cancelled":                       {[]Run{later(func(r *Run) { r.Status, r.FinishedAt = RunCancelled, &recently })}, 0},
 	} {
-		must.Equal(t, len(Facts{Summary: Summary{Held: []HeldProjection{}, Worker: WorkerSummary{Running: true}}, Runs: c.latest}.Find(*after(0))), c.want, name, "findings")
+		must.Equal(t, len(Facts{Summary: Summary{Held: []HeldProjection{}, Worker: WorkerSummary{Running: true}}, Runs: c.latest}.Judged(*after(0)).Findings), c.want, name, "findings")
 	}
 }

@@ -47,7 +47,7 @@ func TestInstancesHealth_isTheWorstFindingOrTheirNumbers(t *testing.T) {
 		{"ok", "2 instances are running. Versions differ, as during a rolling restart: v1 (1), v2 (1).", []InstanceState{running, newer}},
 		{"ok", "2 instances are running. Modes differ, and only one should run: outbox_apply_only (1), shadow_only (1).", []InstanceState{running, shadow}},
 	} {
-		h := InstancesHealth(c.list, Facts{Summary: Summary{Worker: WorkerSummary{Running: true}, Instances: c.list}}.Find(noon), noon)
+		h := InstancesHealth(c.list, Facts{Summary: Summary{Worker: WorkerSummary{Running: true}, Instances: c.list}}.Judged(noon).Findings, noon)
 		says := strings.Join(append([]string{h.Sentence}, h.Notes...), " ")
 		must.Hold(t, h.Level == c.level && strings.HasPrefix(says, c.says), "got %s %q, want %s %q", h.Level, says, c.level, c.says)
 	}
@@ -93,7 +93,7 @@ func TestPublishers_areToldWorstFirst(t *testing.T) {
 		for i := range c.list {
 			c.list[i].SubscriptionName = SubscriptionName{Topic: "t", Publisher: "p"}
 		}
-		h := HealthOfKinds(Facts{Publishers: c.list}.Find(now), PublishersCalm(c.list, now), FindsPublisher, FindsNotDelivered)
+		h := HealthOfKinds(Facts{Publishers: c.list}.Judged(now).Findings, PublishersCalm(c.list, now), FindsPublisher, FindsNotDelivered)
 		says := strings.Join(append([]string{h.Sentence}, h.Notes...), " ")
 		must.Hold(t, h.Level == c.level && says == c.says, "%s: %q, want %s: %q", h.Level, says, c.level, c.says)
 	}

@@ -235,7 +235,7 @@ func hook(tb testing.TB, url string) destination.Subscription {
 // that a skip asks for.
 func advised(tb testing.TB, p outbox.Publisher) (blame, todo, phrase string) {
 	for _, r := range outbox.AlertRules() {
-		if causes := r.Causes(outbox.Facts{Publishers: []outbox.Publisher{p}}, time.Now()); r.What == outbox.AlertPublisher {
+		if causes := r.Causes(outbox.Facts{Publishers: []outbox.Publisher{p}}.Judged(time.Now())); r.What == outbox.AlertPublisher {
 			must.Need(tb, len(causes) == 1, "alerts have %+v", causes)
 			todo = causes[0].Todo
 		}

@@ -108,7 +108,7 @@ func TestInstances_nameClocksThatDiffer(t *testing.T) {
 		}
 		got := f.clockOf("other")
 		must.Hold(t, got.ClockAhead >= scene.from && got.ClockAhead <= scene.til && got.State(f.Clock.Now()) == outbox.InstanceRunning, "its clock is %s ahead and it is %s, want %s to %s and running", got.ClockAhead, got.State(f.Clock.Now()), scene.from, scene.til)
-		told := outbox.Facts{Summary: outbox.Summary{Instances: []outbox.InstanceState{got}}}.Find(f.Clock.Now()).Of(outbox.FindsClock)
+		told := outbox.Facts{Summary: outbox.Summary{Instances: []outbox.InstanceState{got}}}.Judged(f.Clock.Now()).Findings.Of(outbox.FindsClock)
 		must.Hold(t, (len(told) > 0) == (scene.from != 0 || scene.til != 0), "told %+v", told)
 		// The clock is corrected.
 		for range 40 {
