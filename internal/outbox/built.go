@@ -68,15 +68,16 @@ func (i Installed) Rows(loaded string) RowsBuilt {
 	return b
 }
 
-// RowsAt is Rows for a campaign to which the last event was applied at a time; nil if it is unknown.
-// Versions that were loaded later built none of its rows.
-func (i Installed) RowsAt(loaded string, applied *time.Time) RowsBuilt {
+// RowsOf is Rows for a campaign whose rows were built from a time on, and to which the last event was applied
+// at another; nil if that is unknown. Versions that were replaced before or loaded later built none of them.
+func (i Installed) RowsOf(loaded string, from time.Time, applied *time.Time) RowsBuilt {
 	if len(i.Built) == 0 || applied == nil {
 		return i.Rows(loaded)
 	}
-	built := i.Built[:1:1]
-	for _, v := range i.Built[1:] {
-		if !applied.Before(i.Loads[v].First) {
+	var built []string
+	for n, v := range i.Built {
+		later := n > 0 && applied.Before(i.Loads[v].First)
+		if !later && !i.replacedBy(v, from) {
 			built = append(built, v)
 		}
 	}
@@ -85,6 +86,18 @@ func (i Installed) RowsAt(loaded string, applied *time.Time) RowsBuilt {
 	}
 	i.Built = built
 	return i.Rows(loaded)
+}
+
+// replacedBy reports whether another version was loaded between the last load of one and a time.
+func (i Installed) replacedBy(version string, at time.Time) bool {
+	last := i.Loads[version].Last
+	for other, l := range i.Loads {
+		between := func(load time.Time) bool { return load.After(last) && load.Before(at) }
+		if other != version && (between(l.First) || between(l.Last)) {
+			return true
+		}
+	}
+	return false
 }
 
 func (i Installed) loadedAt(version string) *time.Time {

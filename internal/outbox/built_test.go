@@ -19,7 +19,7 @@ func after(minutes int) *time.Time {
 func TestInstalled_namesTheVersionsThatBuiltRows(t *testing.T) {
 	t.Parallel()
 	loads := map[string]Load{"good": {First: *after(0), Last: *after(20)}, "bad": {First: *after(10), Last: *after(10)}}
-	bad := Installed{Version: "bad", At: *after(10), Built: []string{"good"}, Loads: loads}
+	bad := Installed{Version: "bad", At: *after(10), Built: []string{"good"}, Loads: map[string]Load{"good": {First: *after(0), Last: *after(0)}, "bad": loads["bad"]}}
 	back := Installed{Version: "good", At: *after(20), Built: []string{"good", "bad"}, Loads: loads}
 	for name, c := range map[string]struct {
 		got  RowsBuilt
@@ -28,12 +28,17 @@ func TestInstalled_namesTheVersionsThatBuiltRows(t *testing.T) {
 	}{
 		"before the deploy":                {Installed{Version: "good", At: *after(0), Built: []string{"good"}, Loads: loads}.Rows("good"), "by the loaded version", "good"},
 		"after it":                         {bad.Rows("bad"), "by version good", "good"},
-		"there, untouched":                 {bad.RowsAt("bad", after(5)), "by version good", "good"},
-		"there, after it applied events":   {bad.RowsAt("bad", after(15)), "by versions good and bad", ""},
+		"there, untouched":                 {bad.RowsOf("bad", time.Time{}, after(5)), "by version good", "good"},
+		"there, after it applied events":   {bad.RowsOf("bad", time.Time{}, after(15)), "by versions good and bad", ""},
 		"after going back":                 {back.Rows("good"), "by versions good and bad", ""},
-		"there, never touched by the bad":  {back.RowsAt("good", after(5)), "by the loaded version", "good"},
-		"there, where the bad had events":  {back.RowsAt("good", after(15)), "by versions good and bad", ""},
-		"there, if nothing is known":       {back.RowsAt("good", nil), "by versions good and bad", ""},
+		"there, never touched by the bad":  {back.RowsOf("good", time.Time{}, after(5)), "by the loaded version", "good"},
+		"there, where the bad had events":  {back.RowsOf("good", time.Time{}, after(15)), "by versions good and bad", ""},
+		"there, if nothing is known":       {back.RowsOf("good", time.Time{}, nil), "by versions good and bad", ""},
+		"of a campaign begun under it":     {bad.RowsOf("bad", *after(12), after(15)), "by the loaded version", "bad"},
+		"begun before, applied under it":   {bad.RowsOf("bad", *after(9), after(15)), "by versions good and bad", ""},
+		"begun after going back":           {back.RowsOf("good", *after(21), after(25)), "by the loaded version", "good"},
+		"begun between the two":            {back.RowsOf("good", *after(15), after(25)), "by versions good and bad", ""},
+		"if loads are not known":           {Installed{Version: "bad", At: *after(10), Built: []string{"good"}}.RowsOf("bad", *after(12), after(15)), "by versions good and bad", ""},
 		"where it is not loaded elsewhere": {Installed{Built: []string{"good"}}.Rows("good"), "by version good", ""},
 		"nobody knows":                     {Installed{Version: "good"}.Rows("good"), "by an unknown version, or without earlier events", ""},
 		"not installed":                    {Installed{}.Rows("good"), "by the loaded version", ""},

@@ -95,6 +95,7 @@ type Cursor struct {
 	NotLoaded bool   `json:"not_loaded"` // it is behind, and no replay catches it up before it is loaded again
 	// ChangedAt is when its state last changed; zero if it was always live.
 	ChangedAt    time.Time `json:"-"`
+	RebuiltAt    time.Time `json:"-"`              // when all of its rows were replaced; zero unless it is live since
 	Paused       *Pause    `json:"paused"`         // who paused it; nil unless it is paused
 	PausedForAll bool      `json:"paused_for_all"` // it is paused for all campaigns, and so cannot be resumed for this one
 	RunID        int64     `json:"run_id"`         // the active run that catches it up; 0 if there is none

@@ -25,11 +25,15 @@ func scanCursor(row sqldb.Row, extra ...any) (outbox.Cursor, error) {
 	columns := []any{&c.Projection, &c.AppliedSeq, &c.Generation, &c.State, &by, &paused, &reason, sqldb.ScanTime(&c.ChangedAt), sqldb.ScanTimeOrNil(&c.LastAppliedAt)}
 	err := row.Scan(append(columns, extra...)...)
 	c.Paused = readmodel.PauseOf(paused, by, reason)
+	if c.Generation > 1 && c.Follows() && c.LastAppliedAt != nil && c.LastAppliedAt.Equal(c.ChangedAt) { // a resume keeps when it was last applied
+		c.RebuiltAt = c.ChangedAt
+	}
 	return c, err
 }
 
-// settleCursor completes a cursor with the state of the campaign and of the projection as a whole.
-func settleCursor(c *outbox.Cursor, p outbox.ProjectionInfo, v readmodel.Version, highWater int64) {
+// settleCursor completes a cursor with the state of the projection as a whole, and of the campaign: how many
+// events it has, and when it was created.
+func settleCursor(c *outbox.Cursor, p outbox.ProjectionInfo, v readmodel.Version, highWater, created int64) {
 	// Where a pause for all is not recorded, the campaign has not moved since.
 	if v.Pause != nil && (c.State == outbox.CursorLive || c.State == outbox.CursorPaused) {
 		c.State, c.PausedForAll = outbox.CursorPaused, true
@@ -42,7 +46,11 @@ func settleCursor(c *outbox.Cursor, p outbox.ProjectionInfo, v readmodel.Version
 		c.Attempts = f.Attempts
 	}
 	c.Version = p.Version
-	c.RowsBuilt = v.RowsAt(p.Version, c.LastAppliedAt)
+	from := sqldb.At(created)
+	if c.RebuiltAt.After(from) {
+		from = c.RebuiltAt
+	}
+	c.RowsBuilt = v.RowsOf(p.Version, from, c.LastAppliedAt)
 }
 
 // setNotLoaded marks the cursor of a projection that is not loaded: no version is to be compared with those
@@ -353,10 +361,10 @@ func failuresOf(t *sqldb.Tx, cursors []outbox.CampaignCursor) error {
 	return t.RunAll(&b)
 }
 
-// selectExtent reads how many events a campaign has, and at least how many of them each projection
-// lacks: those of a diverged one have applied events of another journal.
+// selectExtent reads how many events a campaign has, since when, and at least how many of them each
+// projection lacks: those of a diverged one have applied events of another journal.
 const selectExtent = `
-select high_water_seq, case when diverged = '' then 0 else high_water_seq - applied_seq end
+select high_water_seq, created_at, case when diverged = '' then 0 else high_water_seq - applied_seq end
 from campaigns
 where campaign_id = $1`
 
@@ -372,11 +380,11 @@ func (t *tx) measureLag(loaded []outbox.ProjectionInfo, versions map[string]read
 		c := &cursors[i].Cursor
 		p, _ := loadedAs(c.Projection, loaded) // without a version if it is not loaded
 		b.Each(func(row sqldb.Row) error {
-			var highWater, lacked int64
-			err := row.Scan(&highWater, &lacked)
+			var highWater, created, lacked int64
+			err := row.Scan(&highWater, &created, &lacked)
 			v := versions[c.Projection]
 			v.Loads = loads[c.Projection]
-			settleCursor(c, p, v, highWater)
+			settleCursor(c, p, v, highWater, created)
 			c.LagEvents = max(c.LagEvents, lacked)
 			return err
 		}, selectExtent, cursors[i].CampaignID)
