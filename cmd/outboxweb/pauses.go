@@ -59,7 +59,11 @@ func (c *projectionsStatusCmd) Run(ctx context.Context, a *app, set *projection.
 	for _, p := range described {
 		if p.Name == c.Name {
 			a.printCut(cursors.NextCursor, len(cursors.Items), "campaigns")
-			return c.printOne(a, p, cursors)
+			detail, err := st.ProjectionDetail(ctx, p)
+			if err != nil {
+				return err
+			}
+			return c.printOne(a, detail, cursors)
 		}
 	}
 	return nil
@@ -96,16 +100,19 @@ func stateText(p outbox.ProjectionInfo) string {
 	return "blocking, " + text
 }
 
-func (c *projectionsStatusCmd) printOne(a *app, p outbox.ProjectionInfo, cursors outbox.Page[outbox.CampaignCursor]) error {
+func (c *projectionsStatusCmd) printOne(a *app, p outbox.ProjectionDetail, cursors outbox.Page[outbox.CampaignCursor]) error {
 	if c.JSON {
 		return a.printJSON(map[string]any{"projection": p, "cursors": cursors.Items})
 	}
-	fmt.Fprintf(a.out, "%s: %s; blocking %s, quarantined in %s, paused in %s, behind in %s\n", p.Name, stateText(p),
+	fmt.Fprintf(a.out, "%s: %s; blocking %s, quarantined in %s, paused in %s, behind in %s\n", p.Name, stateText(p.ProjectionInfo),
 		outbox.Number(p.Blocking), outbox.Number(p.Quarantined), outbox.Number(p.PausedCampaigns), outbox.Count(p.Behind, "campaign", "campaigns"))
 	if text := p.Sentence(p.Name, p.Version); p.NotLoaded {
 		fmt.Fprintln(a.out, "Its rows are not updated, and not verified."+p.Held().AdvancedWithout(), p.Held().OnceLoaded())
 	} else if text != "" {
 		fmt.Fprintln(a.out, text, outbox.BuiltAdvice)
+	}
+	for _, v := range p.Kept {
+		fmt.Fprintln(a.out, "kept version", v.Named())
 	}
 	if len(cursors.Items) == 0 {
 		return nil

@@ -40,13 +40,13 @@ func (s *server) described(r *http.Request) (outbox.ProjectionInfo, error) {
 	return outbox.ProjectionInfo{}, outbox.NotFound("no projection %q is loaded", name)
 }
 
-// detailed is described with the last change of its definition.
-func (s *server) detailed(r *http.Request) (d outbox.ProjectionDetail, err error) {
-	if d.ProjectionInfo, err = s.described(r); err != nil {
-		return d, err
+// detailed is described with what is known of its definition.
+func (s *server) detailed(r *http.Request) (outbox.ProjectionDetail, error) {
+	p, err := s.described(r)
+	if err != nil {
+		return outbox.ProjectionDetail{}, err
 	}
-	d.LastChange, err = s.Store.LastChange(r.Context(), d.Name)
-	return d, err
+	return s.Store.ProjectionDetail(r.Context(), p)
 }
 
 func cursorFilter(r *http.Request) (f outbox.CursorFilter, err error) {

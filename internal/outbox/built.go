@@ -24,6 +24,14 @@ type LoadedVersion struct {
 	LoadedAt *time.Time `json:"loaded_at"` // when it was loaded last, in place of another; nil if unknown
 }
 
+// Named is the version with when it was loaded: "5b70dfd1a2c3 (loaded 2026-11-26 18:10:00 UTC)".
+func (v LoadedVersion) Named() string {
+	if v.LoadedAt == nil {
+		return ShortHash(v.Version)
+	}
+	return ShortHash(v.Version) + " (loaded " + second(*v.LoadedAt) + ")"
+}
+
 // VersionLoad is a start of an instance with another version of a projection.
 type VersionLoad struct {
 	Projection string    `json:"projection" redact:"-"`
@@ -115,11 +123,10 @@ func (b RowsBuilt) Sentence(projection, loaded string) string {
 	}
 	var names []string
 	for _, v := range b.BuiltVersions {
-		name := ShortHash(v.Version)
-		if v.LoadedAt != nil && v.Version != loaded {
-			name += " (loaded " + second(*v.LoadedAt) + ")"
+		if v.Version == loaded {
+			v.LoadedAt = nil // told below
 		}
-		names = append(names, name)
+		names = append(names, v.Named())
 	}
 	now := " Version " + ShortHash(loaded) + " is loaded now"
 	if b.LoadedAt != nil {
@@ -180,11 +187,8 @@ func OutdatedWords(loaded []ProjectionInfo, outdated ...Verification) string {
 		}
 		were = append(were, was)
 		for _, p := range loaded {
-			if text := "version " + ShortHash(p.Version); p.Name == v.Projection {
-				if p.LoadedAt != nil {
-					text += " (loaded " + second(*p.LoadedAt) + ")"
-				}
-				now = append(now, text)
+			if p.Name == v.Projection {
+				now = append(now, "version "+LoadedVersion{p.Version, p.LoadedAt}.Named())
 			}
 		}
 	}

@@ -12,11 +12,14 @@ type Definition struct {
 	File       RehearsalFile // empty for a projection in Go, and for one loaded by an older outboxweb
 }
 
-// ProjectionDetail is a projection with how its definition was last changed.
+// ProjectionDetail is a projection with how its definition was last changed, and what is kept of it.
 type ProjectionDetail struct {
 	ProjectionInfo
 	// the last load of another version of the definition; null if no other one is known
 	LastChange *DefinitionChange `json:"last_change" api:"nullable"`
+	// the versions of which the text is kept, the one loaded last first, at most 10; each can be
+	// rehearsed and compared with
+	Kept []LoadedVersion `json:"kept_versions"`
 }
 
 // DefinitionChange is the load of another version of a projection's definition.

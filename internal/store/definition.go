@@ -76,23 +76,32 @@ func (s *Store) KeptDefinition(ctx context.Context, projection, version string) 
 	if err != nil || d.File.Text != "" {
 		return d, err
 	}
-	kept, err := Reading(ctx, s, "", func(t *Tx) ([]string, error) {
-		return sqldb.All(t, sqldb.Column[string], selectKept, projection, keptNamed)
-	})
+	kept, err := s.kept(ctx, projection)
 	if err != nil || len(kept) == 0 {
 		return d, cmp.Or(err, error(outbox.NotFound("the text of version %s of projection %q is not kept", version, projection)))
 	}
-	for i := range kept {
-		kept[i] = outbox.ShortHash(kept[i])
+	var names []string
+	for _, v := range kept {
+		names = append(names, outbox.ShortHash(v.Version))
 	}
-	return d, outbox.NotFound("the text of version %s of projection %q is not kept; those of %s are", version, projection, strings.Join(kept, ", "))
+	return d, outbox.NotFound("the text of version %s of projection %q is not kept; those of %s are", version, projection, strings.Join(names, ", "))
 }
 
-// keptNamed is how many kept versions are named, the latest first.
+// kept are the versions of a projection of which the text is kept, the one loaded last first.
+func (s *Store) kept(ctx context.Context, projection string) ([]outbox.LoadedVersion, error) {
+	return Reading(ctx, s, fmt.Sprintf("read the kept versions of projection %q", projection), func(t *Tx) ([]outbox.LoadedVersion, error) {
+		return sqldb.All(t, func(row sqldb.Row) (v outbox.LoadedVersion, err error) {
+			err = row.Scan(&v.Version, sqldb.ScanTimeOrNil(&v.LoadedAt))
+			return v, err
+		}, selectKept, projection, keptNamed)
+	})
+}
+
+// keptNamed is how many kept versions are named.
 const keptNamed = 10
 
 const selectKept = `
-select version
+select version, max(at)
 from projection_loads
 where projection = $1
   and definition <> ''
@@ -124,6 +133,15 @@ func (t *Tx) Loads() (map[string]map[string]outbox.Load, error) {
 		return err
 	}, selectLoads)
 	return all, sqldb.Wrapf(err, "read when projections were loaded")
+}
+
+// ProjectionDetail adds to a projection how its definition was changed, and which versions are kept.
+func (s *Store) ProjectionDetail(ctx context.Context, p outbox.ProjectionInfo) (d outbox.ProjectionDetail, err error) {
+	d.ProjectionInfo = p
+	if d.LastChange, err = s.LastChange(ctx, p.Name); err == nil {
+		d.Kept, err = s.kept(ctx, p.Name)
+	}
+	return d, err
 }
 
 // LastChange returns the last load of another version of a projection's definition; nil if no other

@@ -285,4 +285,8 @@ func TestLoaded_keepsTheDefinitionBefore(t *testing.T) {
 	load("v3", "e\n")
 	c, err = f.LastChange(f.Ctx, "orders")
 	must.Hold(t, err == nil && c != nil && c.Again && c.Previous == "v4", "going back to v3 is %+v, %v", c, err)
+	d := must.Get(f.ProjectionDetail(f.Ctx, outbox.ProjectionInfo{Name: "orders"})).Or(t)
+	must.Hold(t, len(d.Kept) == 2 && d.Kept[0].Version == "v3" && d.Kept[1].Version == "v4" && d.Kept[0].LoadedAt.After(*d.Kept[1].LoadedAt), "kept are %+v", d.Kept)
+	_, err = f.KeptDefinition(f.Ctx, "orders", "v1")
+	must.Hold(t, err != nil && strings.HasSuffix(err.Error(), "those of v3, v4 are"), "a version that is not kept: %v", err)
 }
