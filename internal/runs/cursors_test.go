@@ -105,6 +105,36 @@ func TestCursors_tellOfEachLoadedProjectionWhereItStands(t *testing.T) {
 	refused(t, storetest.No(f.Runs.Cursors(f.Ctx, "nobody", loaded)), outbox.ErrNotFound, `there is no campaign "nobody"`)
 }
 
+// What a version built ends where another was loaded, and rows begin with their campaign or with their swap.
+func TestCursors_nameTheVersionsThatBuiltTheRowsOfACampaign(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	load := func(version string) {
+		must.OK(t, f.Install(f.Ctx, []readmodel.Projection{{Name: "roster", Version: version}}))
+		must.OK(t, f.Store.Loaded(f.Ctx, outbox.InstanceState{ID: "one", Host: "h"}, []outbox.Definition{{Projection: "roster", Version: version}}))
+		f.Clock.Advance(time.Minute)
+	}
+	by := func(campaign string) string {
+		t.Helper()
+		return must.Get(f.Runs.Cursors(f.Ctx, campaign, []outbox.ProjectionInfo{{Name: "roster", Version: "v2"}})).Or(t)[0].By()
+	}
+	load("v1")
+	f.AppendN("old", 2)
+	f.AppendN("idle", 1)
+	f.Drain()
+	f.Clock.Advance(time.Minute)
+	load("v2")
+	f.AppendN("old", 1)
+	f.AppendN("new", 1)
+	f.Drain()
+	must.Equal(t, by("idle")+"; "+by("old")+"; "+by("new"), "by version v1; by versions v1 and v2; by the loaded version")
+	const cursor = `insert into projection_cursors (campaign_id, projection, applied_seq, generation, state, updated_at, applied_at) values ('old', 'roster', 3, 2, 'live', $1, $1)`
+	f.ExecProjections(cursor, f.Clock.Now().UnixMicro())
+	must.Equal(t, by("old"), "by the loaded version", "once a rebuild swapped the rows")
+	f.ExecProjections(`update projection_cursors set updated_at = updated_at + 1`)
+	must.Equal(t, by("old"), "by versions v1 and v2", "where a resume changed the cursor last")
+}
+
 func TestPauseProjection_refusesWhatMakesNoSense(t *testing.T) {
 	t.Parallel()
 	f := open(t)
