@@ -37,7 +37,6 @@ func (c *reportCmd) Run(ctx context.Context, a *app, st *engine.Engine) error {
 		return err
 	}
 	r.Summary = facts.Summary
-	r.Summary.Findings = facts.Findings
 	filtered := c.Status != "" || c.Campaign != "" || c.Limit > 0
 	if filtered {
 		if r.Rows, err = c.rows(ctx, a, st); err != nil {

@@ -75,7 +75,6 @@ func (s *server) actingPage(r *http.Request, title, nav, cause string) templates
 
 func (s *server) summary(r *http.Request) (outbox.Summary, error) {
 	facts, err := s.Facts.Read(r.Context())
-	facts.Summary.Findings = facts.Findings
 	return facts.Summary, err
 }
 

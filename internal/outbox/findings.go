@@ -137,6 +137,7 @@ func (f Facts) Judged(now time.Time) Facts {
 	}
 	slices.SortStableFunc(f.Findings, func(a, b finding.Finding) int { return cmp.Compare(kindIndex(a.Kind), kindIndex(b.Kind)) })
 	f.Findings.Sort()
+	f.Summary.Findings = f.Findings
 	return f
 }
 

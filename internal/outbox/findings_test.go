@@ -127,7 +127,13 @@ func TestFind_namesEveryVersionThatBuildsRows(t *testing.T) {
 	f.Drifted, f.Quarantined = nil, []QuarantineCause{{Projection: "seats", Fingerprint: "f", LastAt: noon}}
 	got = the(t, f, FindsOtherVersion)
 	must.Hold(t, !got.Runs && strings.Contains(got.Items[0].Note, "which builds what is applied since and fails now: fix it before a rebuild,"), "where the new version is quarantined: %+v", got)
-	f.Quarantined, f.Loaded[0].Version = nil, "aaaa"
+	f.Quarantined, f.Build = nil, "build 2"
+	for build, fails := range map[string]bool{"build 1": false, "build 2": true} {
+		f.Groups.Groups = []ErrorGroup{{Fingerprint: "g", Tried: []Tried{{Build: build, Projection: "seats", ProjectionVersion: "cccc"}}}}
+		told := strings.Contains(the(t, f, FindsOtherVersion).Items[0].Note, "fails now")
+		must.Hold(t, told == fails && (f.Failing()["seats"] == "g") == fails, "rows that failed with %s: told is %t", build, told)
+	}
+	f.Groups.Groups, f.Loaded[0].Version = nil, "aaaa"
 	must.Equal(t, the(t, f, FindsOtherVersion).Items[0].Note, "built by versions aaaa and bbbb; version aaaa was loaded ", "after going back")
 }
 
