@@ -36,7 +36,7 @@ var alertWatches = map[AlertWhat]struct {
 	AlertDeadRows:   {one: "dead row", many: "dead rows"},
 	AlertBlocked:    {"blocked campaign", "blocked campaigns", "", []finding.Kind{FindsBlocked}},
 	AlertOldest:     {words: "an event not applied after %s, in a campaign that is not blocked or paused"},
-	AlertDrift:      {"campaign", "campaigns", " drifted, diverged or unverifiable", []finding.Kind{FindsDiverged, FindsDrift, FindsUnverifiable, FindsOutdated}},
+	AlertDrift:      {"campaign", "campaigns", " drifted, diverged or unverifiable", []finding.Kind{FindsOtherJournal, FindsDiverged, FindsDrift, FindsUnverifiable, FindsOutdated}},
 	AlertPublisher:  {words: "a publisher has failed or stopped", kinds: []finding.Kind{FindsPublisher}},
 	AlertNoProgress: {words: "events are due and nothing is applied"},
 	AlertInstance:   {words: "an instance is silent or stalled", kinds: []finding.Kind{FindsStalled, FindsSilent}},

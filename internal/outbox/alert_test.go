@@ -62,6 +62,7 @@ func TestAlertRules_findWhatIsWrong(t *testing.T) {
 		{"row not old enough", outbox.AlertOldest, with(func(s *outbox.Summary) { s.OldestRetryable = &outbox.Oldest{AgeSeconds: 600} }), "", ""},
 		{"old row in shadow mode", outbox.AlertOldest, with(func(s *outbox.Summary) { s.Mode = outbox.ModeShadow }), "", ""},
 		{"drift", outbox.AlertDrift, with(func(s *outbox.Summary) { s.Campaigns.Drifted, s.Campaigns.Diverged, s.Campaigns.Mismatched = 1, 2, 3 }), "2 campaigns contradict the journal: the projections have events that the journal does not have, and nothing is applied there; Live rows of 1 campaign differ from the journal", ""},
+		{"another journal, and no campaign compared", outbox.AlertDrift, with(func(s *outbox.Summary) { s.OtherJournal, s.Events = true, 1 }), "The projections have events that the journal does not have", ""},
 		{"drift and unverifiable", outbox.AlertDrift, with(func(s *outbox.Summary) {
 			s.Campaigns.Drifted, s.Campaigns.Unverifiable, s.Campaigns.Mismatched = 25, 6, 28
 		}), "6 campaigns could not be verified: replaying the events failed; Live rows of 25 campaigns differ from the journal", ""},

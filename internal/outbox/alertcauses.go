@@ -80,7 +80,7 @@ func age(seconds float64) time.Duration { return time.Duration(seconds * float64
 // driftCause is all that keeps read models from matching the journal, as one cause.
 func (r AlertRule) driftCause(f Facts) []AlertCause {
 	n, all := f.Summary.Campaigns.Mismatched, f.Findings.Of(alertWatches[AlertDrift].kinds...)
-	if n <= r.Over || len(all) == 0 {
+	if len(all) == 0 || n <= r.Over && all[0].Kind != FindsOtherJournal { // which is more than a number of campaigns
 		return nil
 	}
 	cause, says := causeOf(all[0]), []string(nil)
