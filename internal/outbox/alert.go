@@ -13,42 +13,42 @@ type AlertWhat string
 
 // What rules watch.
 const (
-	AlertDeadRows   AlertWhat = "dead_rows"         // dead rows
-	AlertBlocked    AlertWhat = "blocked_campaigns" // campaigns behind a dead head
-	AlertOldest     AlertWhat = "oldest_row"        // the age of the oldest retryable event
-	AlertDrift      AlertWhat = "drift"             // campaigns whose read models do not match the journal
-	AlertPublisher  AlertWhat = "publisher"         // each failed or stopped publisher
-	AlertNoProgress AlertWhat = "no_progress"       // events are due, and nothing is applied or tried
-	AlertInstance   AlertWhat = "instance"          // each silent or stalled instance
-	AlertRejected   AlertWhat = "rejected_rows"     // rejected rows, of each source
-	AlertSource     AlertWhat = "source"            // each source that is not read
-	AlertQuarantine AlertWhat = "quarantine"        // each quarantined projection
-	AlertFailedRun  AlertWhat = "failed_run"        // each failed run
-	AlertDatabase   AlertWhat = "database"          // each fault of a database itself
+	AlertDeadRows   AlertWhat = "dead_rows"
+	AlertBlocked    AlertWhat = "blocked_campaigns"
+	AlertOldest     AlertWhat = "oldest_row" // the age of the oldest retryable event
+	AlertDrift      AlertWhat = "drift"
+	AlertPublisher  AlertWhat = "publisher"   // each of them
+	AlertNoProgress AlertWhat = "no_progress" // that nothing is applied or tried
+	AlertInstance   AlertWhat = "instance"    // each of them
+	AlertRejected   AlertWhat = "rejected_rows"
+	AlertSource     AlertWhat = "source"     // each of them
+	AlertQuarantine AlertWhat = "quarantine" // of each projection
+	AlertFailedRun  AlertWhat = "failed_run" // each of them
+	AlertDatabase   AlertWhat = "database"   // each fault of one itself
 )
 
-// alertWatches describe what rules watch: what is counted, if anything is, the rest of the condition in
-// words, and the findings that causes are made of.
-var alertWatches = map[AlertWhat]struct {
-	one, many, words string
-	kinds            []finding.Kind
+// alertWhats describe what rules watch: what causes count, if they count rows or campaigns; the condition,
+// which follows the number of these; and the kinds of findings that are its causes.
+var alertWhats = map[AlertWhat]struct {
+	one, many, condition string
+	kinds                []finding.Kind
 }{
-	AlertDeadRows:   {one: "dead row", many: "dead rows"},
+	AlertDeadRows:   {"dead row", "dead rows", "", nil},
 	AlertBlocked:    {"blocked campaign", "blocked campaigns", "", []finding.Kind{FindsBlocked}},
-	AlertOldest:     {words: "an event not applied after %s, in a campaign that is not blocked or paused"},
+	AlertOldest:     {"", "", "an event not applied after %s, in a campaign that is not blocked or paused", nil},
 	AlertDrift:      {"campaign", "campaigns", " drifted, diverged or unverifiable", []finding.Kind{FindsOtherJournal, FindsDiverged, FindsDrift, FindsUnverifiable, FindsOutdated}},
-	AlertPublisher:  {words: "a publisher has failed or stopped", kinds: []finding.Kind{FindsPublisher}},
-	AlertNoProgress: {words: "events are due and nothing is applied"},
-	AlertInstance:   {words: "an instance is silent or stalled", kinds: []finding.Kind{FindsStalled, FindsSilent}},
+	AlertPublisher:  {"", "", "a publisher has failed or stopped", []finding.Kind{FindsPublisher}},
+	AlertNoProgress: {"", "", "events are due and nothing is applied", []finding.Kind{FindsWorker, FindsStalled, FindsTroubled}},
+	AlertInstance:   {"", "", "an instance is silent or stalled", []finding.Kind{FindsStalled, FindsSilent}},
 	AlertRejected:   {"rejected row", "rejected rows", " of a source", []finding.Kind{FindsRejected}},
-	AlertSource:     {words: "a source is not read", kinds: []finding.Kind{FindsSource}},
-	AlertQuarantine: {words: "a projection is quarantined", kinds: []finding.Kind{FindsQuarantine}},
-	AlertFailedRun:  {words: "a run has failed", kinds: []finding.Kind{FindsFailedRun}},
-	AlertDatabase:   {words: "something is wrong with a database itself", kinds: []finding.Kind{FindsFault}},
+	AlertSource:     {"", "", "a source is not read", []finding.Kind{FindsSource}},
+	AlertQuarantine: {"", "", "a projection is quarantined", []finding.Kind{FindsQuarantine}},
+	AlertFailedRun:  {"", "", "a run has failed", []finding.Kind{FindsFailedRun}},
+	AlertDatabase:   {"", "", "something is wrong with a database itself", []finding.Kind{FindsFault}},
 }
 
 // Counts reports whether causes count rows or campaigns.
-func (w AlertWhat) Counts() bool { return alertWatches[w].one != "" }
+func (w AlertWhat) Counts() bool { return alertWhats[w].one != "" }
 
 // AlertRule says what to watch, and whom to tell.
 type AlertRule struct {
@@ -91,15 +91,15 @@ func CheckAlertName(field, name string) error {
 
 // Condition is the rule in words: "more than 9 blocked campaigns, for 5 min".
 func (r AlertRule) Condition() string {
-	watch := alertWatches[r.What]
-	words := watch.words
+	what := alertWhats[r.What]
+	words := what.condition
 	switch {
 	case r.What == AlertOldest:
 		words = fmt.Sprintf(words, Limit(r.OverAge))
-	case watch.one != "" && r.Over == 0:
-		words = "any " + watch.one + words
-	case watch.one != "":
-		words = "more than " + Count(r.Over, watch.one, watch.many) + words
+	case r.What.Counts() && r.Over == 0:
+		words = "any " + what.one + words
+	case r.What.Counts():
+		words = "more than " + Count(r.Over, what.one, what.many) + words
 	}
 	if r.For > 0 {
 		words += ", for " + Limit(r.For)

@@ -222,6 +222,7 @@ func TestAlertRule_saysWhatIsOver(t *testing.T) {
 		{outbox.AlertBlocked, left, "2 campaigns still blocked"},
 		{outbox.AlertOldest, left, "3 events not applied yet"},
 		{outbox.AlertNoProgress, facts(), "every event is applied"},
+		{outbox.AlertDatabase, left, "the fault t/p is over"},
 		{outbox.AlertPublisher, facts(delivered), "publisher t/p delivers again"},
 		{outbox.AlertPublisher, facts(paused), "publisher t/p was paused"},
 		{outbox.AlertPublisher, facts(resumed), "publisher t/p delivers again"},

@@ -65,7 +65,8 @@ func (r AlertRule) Causes(f Facts) (causes []AlertCause) {
 	case AlertDrift:
 		return r.driftCause(f)
 	}
-	for _, one := range append(f.Findings.Of(alertWatches[r.What].kinds...), f.Lingering.Of(alertWatches[r.What].kinds...)...) {
+	kinds := alertWhats[r.What].kinds
+	for _, one := range append(f.Findings.Of(kinds...), f.Lingering.Of(kinds...)...) {
 		c := causeOf(one)
 		known := slices.ContainsFunc(causes, func(other AlertCause) bool { return other.Key == c.Key })
 		if !known && (!r.What.Counts() || c.Count > r.Over) {
@@ -79,7 +80,7 @@ func age(seconds float64) time.Duration { return time.Duration(seconds * float64
 
 // driftCause is all that keeps read models from matching the journal, as one cause.
 func (r AlertRule) driftCause(f Facts) []AlertCause {
-	n, all := f.Summary.Campaigns.Mismatched, f.Findings.Of(alertWatches[AlertDrift].kinds...)
+	n, all := f.Summary.Campaigns.Mismatched, f.Findings.Of(alertWhats[AlertDrift].kinds...)
 	if len(all) == 0 || n <= r.Over && all[0].Kind != FindsOtherJournal { // which is more than a number of campaigns
 		return nil
 	}
@@ -101,7 +102,7 @@ func noProgress(f Facts) []AlertCause {
 	}
 	idle := found(FindsWorker, "", s.Lag.Events, Count(s.Lag.Events, "event is", "events are")+" not applied, and no worker makes progress")
 	idle.Since = s.DueSince
-	for _, why := range f.Findings.Of(FindsWorker, FindsStalled, FindsTroubled) {
+	for _, why := range f.Findings.Of(alertWhats[AlertNoProgress].kinds...) {
 		idle.Error, idle.Build = cmp.Or(why.Error, why.Says), why.Build
 	}
 	return []AlertCause{causeOf(idle)}
@@ -122,67 +123,58 @@ func publisherCalm(all []Publisher, key string, since time.Time) string {
 }
 
 func instanceCalm(all []InstanceState, key string) string {
-	for _, i := range all {
-		switch {
-		case i.ID != key:
-		case i.StoppedAt != nil:
-			return "instance " + key + " was stopped, or its host runs another one"
-		default:
-			return "instance " + key + " is no longer silent or stalled"
-		}
+	i := slices.IndexFunc(all, func(i InstanceState) bool { return i.ID == key })
+	switch {
+	case i < 0:
+		return "instance " + key + " was silent for a week and is forgotten"
+	case all[i].StoppedAt != nil:
+		return "instance " + key + " was stopped, or its host runs another one"
 	}
-	return "instance " + key + " was silent for a week and is forgotten"
+	return "instance " + key + " is no longer silent or stalled"
 }
 
-// left is how many rows, campaigns or events are left of what the rule counts, after its cause has ended;
-// 0 for other rules.
-func (r AlertRule) left(f Facts, key string) int64 {
+// left is how many rows, campaigns or events are left of what the rule counts, after its cause has ended, and
+// what to say of none, one and many; nothing for other rules.
+func (r AlertRule) left(f Facts, key string) (n int64, none, one, many string) {
 	s, c := f.Summary, f.Summary.Campaigns
 	switch r.What {
 	case AlertDeadRows:
-		return s.Counts.Dead
+		return s.Counts.Dead, "no row is dead", "dead row left", "dead rows left"
 	case AlertBlocked:
-		return c.Blocked
+		return c.Blocked, "no campaign is blocked", "campaign still blocked", "campaigns still blocked"
 	case AlertDrift:
-		return c.Mismatched
+		return c.Mismatched, "no campaign differs from the journal", "campaign still differs from the journal", "campaigns still differ from the journal"
 	case AlertRejected:
 		if i := slices.IndexFunc(f.Sources, func(s IntakeSource) bool { return s.Name == key }); i >= 0 {
-			return f.Sources[i].Rejected
+			n = f.Sources[i].Rejected
 		}
+		return n, "source " + key + " has no rejected rows", "rejected row left in source " + key, "rejected rows left in source " + key
 	case AlertNoProgress, AlertOldest:
-		return s.Lag.Events
+		return s.Lag.Events, "every event is applied", "event not applied yet", "events not applied yet"
 	}
-	return 0
+	return 0, "", "", ""
 }
 
 // Calm describes the state after the rule's cause has ended, as part of a sentence.
 func (r AlertRule) Calm(f Facts, a Alert) string {
 	key := a.Cause.Key
-	left := func(none, one, many string) string {
-		if n := r.left(f, key); n > 0 {
-			return Count(n, one, many)
-		}
-		return none
-	}
 	switch r.What {
-	case AlertDeadRows:
-		return left("no row is dead", "dead row left", "dead rows left")
-	case AlertBlocked:
-		return left("no campaign is blocked", "campaign still blocked", "campaigns still blocked")
-	case AlertDrift:
-		return left("no campaign differs from the journal", "campaign still differs from the journal", "campaigns still differ from the journal")
 	case AlertPublisher:
 		return publisherCalm(f.Publishers, key, a.Since)
 	case AlertInstance:
 		return instanceCalm(f.Summary.Instances, key)
-	case AlertRejected:
-		return left("source "+key+" has no rejected rows", "rejected row left in source "+key, "rejected rows left in source "+key)
 	case AlertSource:
 		return "source " + key + " is read again, or no longer used"
 	case AlertQuarantine:
 		return "projection " + key + " is not quarantined in any campaign"
 	case AlertFailedRun:
 		return "the failed " + key + " run was resumed or repeated"
+	case AlertDatabase:
+		return "the fault " + key + " is over"
 	}
-	return left("every event is applied", "event not applied yet", "events not applied yet")
+	n, none, one, many := r.left(f, key)
+	if n == 0 {
+		return none
+	}
+	return Count(n, one, many)
 }

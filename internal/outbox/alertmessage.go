@@ -49,7 +49,8 @@ func (a Alert) Message(r AlertRule, f Facts, kind AlertKind, before *int64, link
 	switch {
 	case kind == AlertResolved:
 		m.Title = "Resolved after " + Took(a.EndedAt.Sub(a.Since)) + ": " + r.Calm(f, a)
-		m.Error, m.Todo, m.Count, m.Ended = "", "", r.left(f, c.Key), &c.Count
+		m.Count, _, _, _ = r.left(f, c.Key)
+		m.Error, m.Todo, m.Ended = "", "", &c.Count
 	case kind == AlertReminder:
 		m.Title = "Still: " + c.Sentence
 	}
