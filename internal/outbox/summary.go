@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/outboxweb/outboxweb/internal/finding"
@@ -57,16 +58,9 @@ func (s Summary) WrongJournal() bool {
 
 // OtherJournalText describes OtherJournal and what to do, without a capital and a final period.
 func (s Summary) OtherJournalText() string {
-	switch {
-	case s.Events == 0:
-		return "the journal is empty, but the projections have events: " + lostJournal
-	case s.Campaigns.Diverged == 0:
-		return "the projections have events that the journal does not have: " + lostJournal
-	}
-	return Count(s.Campaigns.Diverged, "campaign contradicts", "campaigns contradict") + " the journal, the projections have events that the journal does not have: " + lostJournal
+	f := s.journalFindings()[0]
+	return lowered(f.Says) + ". " + strings.TrimSuffix(f.Does, ".")
 }
-
-const lostJournal = "check that the URL of the journal database names the right one and restore the right journal; if it is the right one, the events were applied from another journal, or it has lost them: only then rebuild, as the runbook explains under “Databases restored from different days”"
 
 // RightJournalFirst is the advice for a diverged campaign: a rebuild from the wrong journal
 // destroys correct rows. It follows a semicolon in sentences.

@@ -284,7 +284,8 @@ func (w *Worker) warnOfOtherJournal(ctx context.Context, found int64) error {
 	if n == 0 {
 		return nil
 	}
-	w.Logger.Error(summary.OtherJournalText()+"; nothing is applied to these campaigns until then", "campaigns", n)
+	summary.OtherJournal, summary.Campaigns.Diverged = true, n
+	w.Logger.Error(summary.OtherJournalText(), "campaigns", n)
 	return nil
 }
 
