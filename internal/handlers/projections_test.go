@@ -22,7 +22,7 @@ func TestProjection_thatIsNotLoadedHasAPage(t *testing.T) {
 	must.OK(t, s.store.Loaded(t.Context(), outbox.InstanceState{ID: "w", Host: "h"}, []outbox.Definition{gone}))
 	s.fails("gone", "c-1", 2)
 	must.OK(t, s.store.ReadModel().Leave(t.Context(), []string{"campaigns"}))
-	s.fresh("/").want(t, 200, "Projection gone is not loaded any more: its rows are not updated, and not verified.", `data-testid="left-gone"`)
+	s.fresh("/").want(t, 200, "Projection gone is not loaded any more: its rows are not updated, and not verified.", `data-testid="stopped-gone"`)
 	s.get("/projections").want(t, 200, `<a href="/projections/gone">`)
 	s.get("/projections/gone").want(t, 200, `data-testid="unloaded"`, "not loaded", "v7", "gone.sql", "no &lt;seat&gt;", `href="/campaigns/c-1/events/2"`, "-- projection: &lt;gone&gt;", "removing-a-projection")
 	s.kit.ExecProjections(`insert into projection_cursors (campaign_id, projection, applied_seq, state, updated_at) values ('c-1', 'gone', 1, 'quarantined', 1), ('c-2', 'gone', 1, 'behind', 1)`)

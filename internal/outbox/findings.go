@@ -49,6 +49,7 @@ const (
 	FindsUnverifiable finding.Kind = "unverifiable"
 	FindsQuarantine   finding.Kind = "quarantine"
 	FindsWorker       finding.Kind = "worker"
+	FindsShadow       finding.Kind = "shadow_mode"
 	FindsStalled      finding.Kind = "stalled_instance"
 	FindsFailing      finding.Kind = "failing"
 	FindsTroubled     finding.Kind = "troubled_instance"
@@ -86,6 +87,7 @@ var findingKinds = []struct {
 	{FindsQuarantine, LevelBad, "quarantine", "projections are quarantined after a failure", "Fix its file, then replay the projection.", "operating#a-projection-is-quarantined", "/failures#stuck", "See what failed"},
 	{FindsWorker, LevelBad, "no worker", "", "See whether a worker is running, and what stops it.", "operating#a-worker-hangs-or-none-is-seen", "/instances", "Show instances"},
 	{FindsStalled, LevelBad, "stalled", "instances are stalled: they apply nothing", "See what the instance was doing, and start it again.", "operating#a-worker-hangs-or-none-is-seen", "/instances", "Show instances"},
+	{FindsShadow, LevelWarn, "shadow mode", "", "", "", "/instances", "Show instances"},
 	{FindsFailing, LevelWarn, "%d failing", "", "", "operating#lag-rises", "/failures", "Show causes"},
 	{FindsTroubled, LevelWarn, "instance in trouble", "instances are in trouble", "", "operating#a-worker-hangs-or-none-is-seen", "/instances", "Show instances"},
 	{FindsSilent, LevelWarn, "instance silent", "instances are silent", "See what the instance was doing, and start it again.", "operating#a-worker-hangs-or-none-is-seen", "/instances", "Show instances"},
@@ -348,11 +350,15 @@ func (p Publisher) atFault() string {
 	return ""
 }
 
-// workerFindings say whether workers are running.
-func (s Summary) workerFindings(now time.Time) finding.List {
+// workerFindings say whether workers are running, and apply.
+func (s Summary) workerFindings(now time.Time) (all finding.List) {
 	f := found(FindsWorker, "", s.Lag.Events, "No worker is running: nothing is applied")
 	if s.Lag.Events == 0 {
 		f.Level = LevelWarn
+	}
+	if s.Mode == ModeShadow {
+		all = append(all, found(FindsShadow, "", 0, "The mode is shadow_only: rows are rehearsed, nothing is applied"))
+		f.Says, f.Level = "No worker is running: nothing is rehearsed", LevelWarn
 	}
 	switch {
 	case s.Worker.Starting && !s.Worker.Running:
@@ -361,15 +367,15 @@ func (s Summary) workerFindings(now time.Time) finding.List {
 		if f.Says = "No worker is running: events that failed on append are not retried"; s.Counts.Total() == 0 {
 			return nil
 		}
-	case s.Mode == ModeShadow:
-		f.Says, f.Level, f.Short, f.Does, f.Guide = "The mode is shadow_only: rows are rehearsed, nothing is applied", LevelWarn, "shadow mode", "", ""
 	case !s.Worker.Running:
+	case s.Mode == ModeShadow:
+		return all
 	case s.Counts.Pending > 0 && s.Worker.LastSeen != nil && now.Sub(*s.Worker.LastSeen) > SilentAfter && s.DueSince != nil && now.Sub(*s.DueSince) > SilentAfter:
 		f.Says, f.Level = "Events are waiting, and no worker has been seen for "+Age(now.Sub(*s.Worker.LastSeen)), LevelBad
 	default:
 		return nil
 	}
-	return finding.List{f}
+	return append(all, f)
 }
 
 // newsFor is how long an instance that fell silent is news; the page of instances shows it for a week.

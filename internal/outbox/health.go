@@ -2,6 +2,7 @@ package outbox
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/outboxweb/outboxweb/internal/finding"
 )
@@ -26,26 +27,12 @@ type Health struct {
 
 // QuarantinedAmong returns the projections that are quarantined in some campaign.
 func QuarantinedAmong(held []HeldProjection) []HeldProjection {
-	return among(held, func(h HeldProjection) bool { return h.Quarantined > 0 })
+	return slices.DeleteFunc(slices.Clone(held), func(h HeldProjection) bool { return h.Quarantined == 0 })
 }
 
 // PausedAmong returns the projections that are paused in some campaign.
 func PausedAmong(held []HeldProjection) []HeldProjection {
-	return among(held, func(h HeldProjection) bool { return h.PausedWhere() != "" })
-}
-
-// NotLoadedAmong returns the projections that were loaded earlier and are not now.
-func NotLoadedAmong(held []HeldProjection) []HeldProjection {
-	return among(held, func(h HeldProjection) bool { return h.NotLoaded })
-}
-
-func among(held []HeldProjection, is func(HeldProjection) bool) (some []HeldProjection) {
-	for _, h := range held {
-		if is(h) {
-			some = append(some, h)
-		}
-	}
-	return some
+	return slices.DeleteFunc(slices.Clone(held), func(h HeldProjection) bool { return h.PausedWhere() == "" })
 }
 
 func allCurrent(total int64) string {

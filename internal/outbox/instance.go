@@ -298,7 +298,7 @@ func InstancesHealth(list []InstanceState, l finding.List, now time.Time) Health
 		parts = []string{"no instance is running"}
 	}
 	numbers := Sentence(strings.Join(parts, ", "))
-	h := HealthOfKinds(l, numbers, FindsWorker, FindsStalled, FindsTroubled, FindsSilent, FindsClock)
+	h := HealthOfKinds(l, numbers, FindsWorker, FindsShadow, FindsStalled, FindsTroubled, FindsSilent, FindsClock)
 	if h.Level != LevelOK {
 		h.Notes = append(h.Notes, numbers)
 	}

@@ -1,6 +1,9 @@
 package templates
 
 import (
+	"slices"
+
+	"github.com/outboxweb/outboxweb/internal/finding"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
@@ -51,23 +54,22 @@ func stripCells(p Page, s outbox.Summary) []cell {
 	return append(cells, oldest, skips)
 }
 
-// offs are the settings that keep events from being applied, or changes from being made.
+// offs are the settings that apply events otherwise, or keep changes from being made.
 func offs(p Page, v Overview) []namedText {
 	var all []namedText
-	if v.Summary.Mode != outbox.ModeOutbox {
+	if v.Summary.Mode == outbox.ModeInline {
 		all = append(all, namedText{modeName(v.Summary.Mode), modeMeaning(v.Summary.Mode)})
 	}
 	if p.ReadOnly {
 		all = append(all, namedText{"read-only", "this server refuses every change over HTTP"})
 	}
-	switch {
-	case !v.Summary.Worker.Absent():
-		return all
-	case v.Summary.Mode == outbox.ModeInline:
-		return append(all, namedText{"no worker", "events that failed on append are not retried until one starts"})
-	default:
-		return append(all, namedText{"no worker", "nothing is applied until one starts"})
-	}
+	return all
+}
+
+// stopped are the findings that say so of something, and not of campaigns.
+func (v Overview) stopped() finding.List {
+	all := v.Findings.Of(outbox.FindsWorker, outbox.FindsShadow, outbox.FindsNotLoaded, outbox.FindsNotDelivered)
+	return slices.DeleteFunc(all, func(f finding.Finding) bool { return f.Level == outbox.LevelBusy }) // a worker is about to start
 }
 
 // heldLink links to a projection, or, if it is paused for some campaigns, to those.
