@@ -101,8 +101,8 @@ func setAlarm(h http.Header, all finding.List) {
 	h.Set(alarmHeader, text)
 }
 
-// around returns the state that every campaign's progress depends on; only the mode if the rest
-// cannot be read.
+// around returns the state that every campaign's progress depends on; only the mode of this process if the
+// rest cannot be read.
 func (s *server) around(ctx context.Context) outbox.Surroundings {
 	summary, err := s.Store.Summary(ctx)
 	if err != nil {
@@ -113,7 +113,7 @@ func (s *server) around(ctx context.Context) outbox.Surroundings {
 		pace = 0
 	}
 	around := summary.Surroundings()
-	around.Mode, around.Pace = s.Mode, pace
+	around.Pace = pace
 	return around
 }
 
