@@ -51,7 +51,8 @@ type desk struct {
 	w     *worker.Worker
 	dir   string
 	pair  dbtest.Pair
-	flags []string  // that name its databases and, last, its projections
+	flags []string // that name its databases and, last, its projections
+	mode  outbox.Mode
 	in    io.Reader // of commands
 }
 
@@ -76,9 +77,9 @@ func newDesk(t *testing.T, projections ...string) *desk {
 
 func (d *desk) open(retry outbox.Retry) {
 	d.t.Helper()
-	d.st = engine.Wire(must.Get(store.Open(d.t.Context(), store.Options{Journal: d.pair.Journal, Projections: d.pair.Projections, NoMigrate: true, Retry: retry})).Or(d.t))
-	d.t.Cleanup(func() { d.st.Close() })
-	d.w = worker.New(worker.Config{Store: d.st.Store, Set: d.set, Mode: outbox.ModeOutbox, Logger: slog.New(slog.DiscardHandler)})
+	st := engine.Wire(must.Get(store.Open(d.t.Context(), store.Options{Journal: d.pair.Journal, Projections: d.pair.Projections, NoMigrate: true, Retry: retry, Mode: d.mode})).Or(d.t))
+	d.t.Cleanup(func() { st.Close() })
+	d.st, d.w = st, worker.New(worker.Config{Store: st.Store, Set: d.set, Mode: st.Mode(), Logger: slog.New(slog.DiscardHandler)})
 }
 
 func (d *desk) write(name, text string) {

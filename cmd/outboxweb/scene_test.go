@@ -95,6 +95,7 @@ const (
 // scene is a desk with what else acts on its journal.
 type scene struct {
 	*desk
+	house *theatre
 	*engine.Engine
 	// behind are connections that bypass the program.
 	behind struct{ journal, projections *sql.DB }
@@ -105,8 +106,17 @@ type scene struct {
 
 func (h *theatre) scene(t *testing.T) *scene {
 	t.Helper()
-	s := &scene{desk: &desk{t: t, set: h.set, pair: h.new(t)}}
+	s := &scene{desk: &desk{t: t, set: h.set, pair: h.new(t)}, house: h}
 	s.behind.journal, s.behind.projections = dbtest.Open(t, s.pair.Journal), dbtest.Open(t, s.pair.Projections)
+	s.flags = []string{"--journal-db", s.pair.Journal, "--projections-db", s.pair.Projections, "--projections", h.dir, "--config", string(h.outside.Config)}
+	s.serve()
+	return s
+}
+
+// serve opens the databases, and has a server on them.
+func (s *scene) serve() {
+	s.t.Helper()
+	h, t := s.house, s.t
 	s.open(outbox.Retry{Base: time.Hour})
 	s.Engine = s.st
 	process := engine.New(engine.Config{Engine: s.Engine, Set: h.set, Logger: slog.New(slog.DiscardHandler), Metrics: engine.NewMetrics(s.Engine, "test", ""), NoWorker: true, NoIntake: true, NoPublish: true,
@@ -116,8 +126,6 @@ func (h *theatre) scene(t *testing.T) *scene {
 	}})).Or(t)
 	s.http = process.Handler(handlers.Config{Auth: gate})
 	s.closed = process.Handler(handlers.Config{Auth: gate, ReadOnly: true})
-	s.flags = []string{"--journal-db", s.pair.Journal, "--projections-db", s.pair.Projections, "--projections", h.dir, "--config", string(h.outside.Config)}
-	return s
 }
 
 // has appends events of these types to a campaign, and lets the worker apply what it can.
