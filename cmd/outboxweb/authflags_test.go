@@ -13,6 +13,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/outboxweb/outboxweb/internal/auth"
 	"github.com/outboxweb/outboxweb/internal/must"
 )
 
@@ -93,9 +94,11 @@ func TestServe_startsWithoutItsIssuer(t *testing.T) {
 func TestAuthFlags_placesWhereNobodyElseCanAsk(t *testing.T) {
 	t.Parallel()
 	const socket = "unix:/run/outboxweb.sock"
-	by := func(kind string) serveCmd { return serveCmd{authFlags: authFlags{Auth: kind}} }
+	by := func(kind string) serveCmd {
+		return serveCmd{authFlags: authFlags{Config: auth.Config{Kind: auth.Kind(kind)}}}
+	}
 	insecure := func(readOnly bool, kind string) serveCmd {
-		return serveCmd{ReadOnly: readOnly, authFlags: authFlags{InsecureNoAuth: true, Auth: kind}}
+		return serveCmd{ReadOnly: readOnly, authFlags: authFlags{InsecureNoAuth: true, Config: auth.Config{Kind: auth.Kind(kind)}}}
 	}
 	for _, c := range []struct {
 		listen string
@@ -174,7 +177,7 @@ func TestHostFlag_isRefusedWhereItLetsPagesAct(t *testing.T) {
 		{[]string{"ops.example", "10.0.0.3:8080", "[fd00::1]:80", "fd00::1", "fqdn.example."}, serveCmd{}, ""},
 		{[]string{"*"}, serveCmd{}, "--host: * without authentication"},
 		{[]string{"*"}, serveCmd{ReadOnly: true}, ""},
-		{[]string{"*"}, serveCmd{authFlags: authFlags{Auth: "jwt"}}, ""},
+		{[]string{"*"}, serveCmd{authFlags: authFlags{Config: auth.Config{Kind: auth.KindJWT}}}, ""},
 		{[]string{"*.ops.example"}, serveCmd{}, `--host: "*.ops.example" is not a host name`},
 		{[]string{"https://ops.example"}, serveCmd{}, "is not a host name"},
 		{[]string{"ops.example:http"}, serveCmd{}, "is not a host name"},
@@ -182,7 +185,7 @@ func TestHostFlag_isRefusedWhereItLetsPagesAct(t *testing.T) {
 	} {
 		c.flags.Host = c.hosts
 		err := c.flags.checkHosts()
-		must.Hold(t, (err == nil) == (c.says == "") && (err == nil || strings.Contains(err.Error(), c.says)), "%v with --auth %s: %v", c.hosts, c.flags.Auth, err)
+		must.Hold(t, (err == nil) == (c.says == "") && (err == nil || strings.Contains(err.Error(), c.says)), "%v with --auth %s: %v", c.hosts, c.flags.Kind, err)
 	}
 }
 

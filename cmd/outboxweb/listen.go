@@ -65,7 +65,7 @@ const mostActRate = 1e6
 func (c *serveCmd) checkListening() error {
 	switch {
 	case c.InsecureNoAuth && c.authenticates():
-		return usagef("--insecure-no-auth contradicts --auth %s", c.Auth)
+		return usagef("--insecure-no-auth contradicts --auth %s", c.Kind)
 	case c.InsecureNoAuth && !c.ReadOnly:
 		return usagef("--insecure-no-auth requires --read-only, because actions could not be attributed to anyone")
 	case (c.TLSCert == "") != (c.TLSKey == ""):

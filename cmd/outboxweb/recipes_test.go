@@ -228,7 +228,7 @@ func TestUnits_fitTheProgram(t *testing.T) {
 	must.Get(parser.Parse(strings.Fields(command)[1:])).Or(t)
 	must.OK(t, c.Serve.check())
 	must.OK(t, c.Serve.checkPlace(&net.UnixAddr{Name: s["ListenStream"][0], Net: "unix"}))
-	must.Hold(t, c.Serve.Listen == systemd && c.Serve.authenticates(), "it listens on %q with --auth %s", c.Serve.Listen, c.Serve.Auth)
+	must.Hold(t, c.Serve.Listen == systemd && c.Serve.authenticates(), "it listens on %q with --auth %s", c.Serve.Listen, c.Serve.Kind)
 	var known []string
 	for _, flag := range parser.Model.Flags {
 		known = append(known, flag.Envs...)

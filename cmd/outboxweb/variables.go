@@ -2,7 +2,6 @@ package main
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -11,7 +10,7 @@ import (
 	"github.com/alecthomas/kong"
 	"go.yaml.in/yaml/v3"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/auth"
 )
 
 const variablePrefix = "OUTBOXWEB_"
@@ -105,25 +104,11 @@ func (e *environment) lookup(name string) (value string, set bool) {
 		e.err = cmp.Or(e.err, usagef("%s and %s are both set; remove one of them", name, name+fileSuffix))
 		return "", true
 	}
-	value, err := readSecret(file)
+	value, err := auth.ReadSecret(file)
 	if err != nil {
 		e.err = cmp.Or(e.err, usagef("%s: %v", name+fileSuffix, err))
 	}
 	return value, true
-}
-
-// readSecret returns the content of a file without its last line break. The error completes a
-// sentence that begins with the setting's name.
-func readSecret(file string) (string, error) {
-	text, err := os.ReadFile(file)
-	if err != nil {
-		return "", fmt.Errorf("cannot read %s: %w", file, outbox.Cause(err))
-	}
-	secret := strings.TrimSuffix(strings.TrimSuffix(string(text), "\n"), "\r")
-	if secret == "" {
-		return "", errors.New(file + " is empty")
-	}
-	return secret, nil
 }
 
 // mayBeInFile reports whether a flag's variable has a twin that names a file: the flag may carry a

@@ -41,55 +41,49 @@ const (
 	KindHost        Kind = "host"         // by the program that embeds this server, with Config.Who
 )
 
-// Config says how requests are identified.
+// Config says how requests are identified. Fields with a help are flags of serve; those that belong to some
+// kinds only name them in the tag for.
 type Config struct {
-	Kind   Kind
-	Preset string // cloudflare-access, google-iap, pomerium, oauth2-proxy; or oauth2-proxy, authelia, tailscale
+	Kind         Kind     `name:"auth" default:"local" enum:"local,none,jwt,proxy-header,token" placeholder:"KIND" help:"How users are authenticated: local (not at all; only for this machine, not for a proxy), jwt (a proxy's signed assertion), proxy-header (a trusted proxy's header), token (API tokens only), or none (not at all; everyone whom a proxy or the Unix socket admits is an admin)."`
+	Preset       string   `name:"auth-preset" for:"jwt,proxy-header" placeholder:"PROXY" values:"preset" help:"Defaults for a known proxy. For jwt: cloudflare-access, google-iap, pomerium, oauth2-proxy; for proxy-header: oauth2-proxy, authelia, tailscale."`
+	Header       string   `name:"auth-header" for:"jwt" placeholder:"NAME" help:"jwt: the header that carries the assertion. Not Authorization, which is for API tokens."`
+	Issuer       string   `name:"auth-issuer" for:"jwt" placeholder:"TEXT" help:"jwt: the issuer, exactly as it appears in assertions. If it is an https address, its discovery document names the keys."`
+	Audience     []string `name:"auth-audience" for:"jwt" placeholder:"TEXT" help:"jwt: an accepted audience. Repeatable."`
+	JWKS         string   `name:"auth-jwks" for:"jwt" placeholder:"URL|FILE" help:"jwt: the issuer's public keys, a JSON Web Key Set: an https address or a file; needed where the issuer has no discovery document."`
+	Algorithms   []string `name:"auth-algorithms" for:"jwt" placeholder:"NAME" help:"jwt: an accepted signature algorithm; RS256 and ES256 unless the preset says otherwise. Repeatable."`
+	UserClaim    string   `name:"auth-user-claim" for:"jwt" placeholder:"NAME" help:"jwt: the claim that names the user; email unless the preset says otherwise. Use dots for nested claims."`
+	GroupsClaim  string   `name:"auth-groups-claim" for:"jwt" placeholder:"NAME" help:"jwt: the claim that lists the user's groups; groups unless the preset says otherwise."`
+	UserHeader   string   `name:"auth-user-header" for:"proxy-header" placeholder:"NAME" help:"proxy-header: the header that names the user."`
+	GroupsHeader string   `name:"auth-groups-header" for:"proxy-header" placeholder:"NAME" help:"proxy-header: the header that lists the user's groups."`
+	GroupsFormat string   `name:"auth-groups-format" for:"proxy-header" placeholder:"FORMAT" values:"groups-format" help:"proxy-header: how the header lists groups: repeated (the header once for each group) or json (an array of strings). Otherwise names are separated by commas, and roles cannot be granted to groups."`
+	SecretHeader string   `name:"auth-secret-header" for:"proxy-header" placeholder:"NAME" help:"proxy-header: the header in which the proxy sends its secret."`
+	SecretFile   string   `name:"auth-secret-file" placeholder:"FILE" help:"proxy-header: the file with the proxy's secret, at least 16 bytes."`
+	SignOut      string   `name:"sign-out" for:"jwt,proxy-header" placeholder:"URL" help:"Where the pages' link Sign out leads: a path at the proxy's host, not below the base path, or an https URL. The presets oauth2-proxy, cloudflare-access, pomerium and google-iap have one."`
+	Viewer       []string `placeholder:"ENTRY" help:"Who is a viewer: user:NAME, group:NAME, or * for every authenticated user. Repeatable."`
+	Operator     []string `placeholder:"ENTRY" help:"Who is an operator: may also requeue, pause and repair. Repeatable."`
+	Admin        []string `placeholder:"ENTRY" help:"Who is an admin: may also skip events, reveal redacted values and revoke API tokens. Repeatable."`
+	Contact      string   `name:"contact" for:"jwt,proxy-header" placeholder:"TEXT" help:"Whom a signed-in user without a role is told to ask, such as “the platform team, #ops”. One line, at most 200 characters."`
+	TrustedProxy []string `placeholder:"CIDR|unix" help:"The proxy's address, as seen by the socket, or unix for any client of the Unix socket. Repeatable."`
 
-	// For KindJWT. Empty fields are filled in by the preset.
-	Header      string   // header that carries the assertion
-	Issuer      string   // exactly as in the assertions
-	Audience    []string // an assertion must have at least one of them
-	JWKS        string   // the issuer's public keys: an https URL, or the name of a file read by New; by discovery when empty
-	Algorithms  []string // asymmetric ones; RS256 and ES256 without a preset
-	UserClaim   string   // "email" without a preset; dots lead into objects
-	GroupsClaim string   // "groups" without a preset
+	InsecureCommaGroups bool `name:"insecure-comma-groups" for:"proxy-header" help:"proxy-header: split the header with the groups at commas, and accept the risk: a user who can name a group can gain the role of any other, since a group called “friends, ops” counts as ops."`
 
-	refresh string // see preset
-
-	// For KindProxyHeader.
-	UserHeader   string
-	GroupsHeader string // no groups when empty
-	GroupsFormat string // FormatRepeated or FormatJSON; when empty, names are separated by commas
-	// InsecureCommaGroups accepts that a user who can name a group can gain what is granted to another,
-	// since commas in names cannot be told from those between them.
-	InsecureCommaGroups bool
-	SecretHeader        string // header with the proxy's secret, checked in addition to its address; none when empty
-	Secret              string // at least 16 bytes
-
-	// SignOut is the address at which the proxy ends a session: a path of its host, or an https URL. The
-	// preset may have one; empty if there is none.
-	SignOut string
-
-	// Trusted and TrustUnix are the trusted proxies, by peer.
-	Trusted   []netip.Prefix
-	TrustUnix bool // any peer on the Unix socket
+	// What the flags say, for programs that have it otherwise; New adds the flags' to it.
+	Secret    string         `kong:"-" name:"auth-secret-file" for:"proxy-header"` // that of SecretFile, if there is one
+	Grants    outbox.Grants  `kong:"-"`                                            // of roles, for KindJWT and KindProxyHeader
+	Trusted   []netip.Prefix `kong:"-"`                                            // proxies, by peer
+	TrustUnix bool           `kong:"-"`                                            // any peer on the Unix socket
 
 	// Who returns the identity of a request with its role, for KindHost, or an error, which is logged.
-	Who func(*http.Request) (outbox.Identity, error)
-
-	Grants outbox.Grants // for KindJWT and KindProxyHeader
-
-	// Contact is whom a refused user is told to ask; an administrator of this server when empty.
-	Contact string
-
+	Who func(*http.Request) (outbox.Identity, error) `kong:"-"`
 	// Tokens finds a token by the hash of its text. A missing one is outbox.ErrNotFound. nil
 	// disables API tokens.
-	Tokens func(ctx context.Context, hash string) (outbox.Token, error)
+	Tokens func(ctx context.Context, hash string) (outbox.Token, error) `kong:"-"`
 	// Refused is called for every refusal, with the reason as one word. It may be nil.
-	Refused func(why string)
-	Logger  *slog.Logger     // nil means slog.Default()
-	Now     func() time.Time // nil means time.Now
+	Refused func(why string) `kong:"-"`
+	Logger  *slog.Logger     `kong:"-"` // nil means slog.Default()
+	Now     func() time.Time `kong:"-"` // nil means time.Now
+
+	refresh string // see preset
 }
 
 // Gate identifies requests. It is safe for concurrent use.

@@ -1,10 +1,13 @@
 package auth
 
 import (
-	"cmp"
+	"errors"
+	"fmt"
 	"net/http"
 	"net/netip"
 	"net/url"
+	"os"
+	"reflect"
 	"slices"
 	"strings"
 	"unicode"
@@ -83,16 +86,15 @@ func (c *Config) check() error {
 	if !slices.Contains([]Kind{KindNone, KindLocal, KindJWT, KindProxyHeader, KindToken, KindHost}, c.Kind) {
 		return outbox.Invalid("auth", "unknown kind %q; use local, none, jwt, proxy-header or token", c.Kind)
 	}
-	if err := c.refuseStray(); err != nil {
+	for _, step := range []func() error{c.readFlags, c.refuseStray, c.fillIn, c.checkPeers} {
+		if err := step(); err != nil {
+			return err
+		}
+	}
+	err := CheckSignOut(c.SignOut)
+	if err != nil {
 		return err
 	}
-	if err := c.fillIn(); err != nil {
-		return err
-	}
-	if err := cmp.Or(c.checkPeers(), CheckSignOut(c.SignOut)); err != nil {
-		return err
-	}
-	var err error
 	switch c.Kind {
 	case KindJWT:
 		err = c.checkJWT()
@@ -119,41 +121,72 @@ func (c *Config) check() error {
 	return c.Grants.Check()
 }
 
+// readFlags adds what the flags say about the proxy's secret, roles and addresses.
+func (c *Config) readFlags() (err error) {
+	if c.SecretFile != "" {
+		if c.Secret, err = ReadSecret(c.SecretFile); err != nil {
+			return outbox.Invalid("auth-secret-file", "%v", err)
+		}
+	}
+	grants := outbox.Grants{}
+	for role, flag := range map[outbox.Role][]string{outbox.RoleViewer: c.Viewer, outbox.RoleOperator: c.Operator, outbox.RoleAdmin: c.Admin} {
+		grants[role] = slices.Concat(c.Grants[role], flag)
+	}
+	c.Grants = grants
+	for _, text := range c.TrustedProxy {
+		prefix, unix, err := parsePeer(text)
+		switch {
+		case err != nil:
+			return err
+		case unix:
+			c.TrustUnix = true
+		default:
+			c.Trusted = append(c.Trusted, prefix)
+		}
+	}
+	return nil
+}
+
+// ReadSecret returns the content of a file without its last line break. The error completes a
+// sentence that begins with the setting's name.
+func ReadSecret(file string) (string, error) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return "", fmt.Errorf("cannot read %s: %w", file, outbox.Cause(err))
+	}
+	secret := strings.TrimSuffix(strings.TrimSuffix(string(text), "\n"), "\r")
+	if secret == "" {
+		return "", errors.New(file + " is empty")
+	}
+	return secret, nil
+}
+
+// bound are the settings that belong to some kinds only.
+var bound = slices.DeleteFunc(reflect.VisibleFields(reflect.TypeFor[Config]()), func(f reflect.StructField) bool { return f.Tag.Get("for") == "" })
+
 // refuseStray refuses options of another kind, which would have no effect.
 func (c *Config) refuseStray() error {
-	type flag struct {
-		name  string
-		given bool
-		kinds []Kind
+	stray := func(name, kinds string) error {
+		if slices.Contains(strings.Split(kinds, ","), string(c.Kind)) {
+			return nil
+		}
+		return outbox.Invalid(name, "it belongs to --auth %s, and this is --auth %s", strings.ReplaceAll(kinds, ",", " or --auth "), c.Kind)
 	}
-	flags := []flag{
-		{"auth-preset", c.Preset != "", []Kind{KindJWT, KindProxyHeader}},
-		{"auth-header", c.Header != "", []Kind{KindJWT}},
-		{"auth-issuer", c.Issuer != "", []Kind{KindJWT}},
-		{"auth-audience", len(c.Audience) > 0, []Kind{KindJWT}},
-		{"auth-jwks", c.JWKS != "", []Kind{KindJWT}},
-		{"auth-algorithms", len(c.Algorithms) > 0, []Kind{KindJWT}},
-		{"auth-user-claim", c.UserClaim != "", []Kind{KindJWT}},
-		{"auth-groups-claim", c.GroupsClaim != "", []Kind{KindJWT}},
-		{"auth-user-header", c.UserHeader != "", []Kind{KindProxyHeader}},
-		{"auth-groups-header", c.GroupsHeader != "", []Kind{KindProxyHeader}},
-		{"auth-groups-format", c.GroupsFormat != "", []Kind{KindProxyHeader}},
-		{"insecure-comma-groups", c.InsecureCommaGroups, []Kind{KindProxyHeader}},
-		{"contact", c.Contact != "", []Kind{KindJWT, KindProxyHeader}},
-		{"auth-secret-header", c.SecretHeader != "", []Kind{KindProxyHeader}},
-		{"sign-out", c.SignOut != "", []Kind{KindJWT, KindProxyHeader}},
-		{"auth-secret-file", c.Secret != "", []Kind{KindProxyHeader}},
+	for _, f := range bound {
+		given := reflect.ValueOf(c).Elem().FieldByIndex(f.Index)
+		if given.IsZero() || given.Kind() == reflect.Slice && given.Len() == 0 {
+			continue
+		}
+		if err := stray(f.Tag.Get("name"), f.Tag.Get("for")); err != nil {
+			return err
+		}
 	}
-	for _, r := range outbox.Roles {
-		flags = append(flags, flag{string(r), len(c.Grants[r]) > 0, []Kind{KindJWT, KindProxyHeader}})
-	}
-	for _, f := range flags {
-		if f.given && !slices.Contains(f.kinds, c.Kind) {
-			kinds := make([]string, len(f.kinds))
-			for i, kind := range f.kinds {
-				kinds[i] = "--auth " + string(kind)
-			}
-			return outbox.Invalid(f.name, "it belongs to %s, and this is --auth %s", outbox.OrList(kinds), c.Kind)
+	for _, role := range outbox.Roles {
+		if len(c.Grants[role]) == 0 {
+			continue
+		}
+		if err := stray(string(role), "jwt,proxy-header"); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -352,8 +385,8 @@ func (c *Config) checkHeader(field string, name *string, missing string) error {
 	return nil
 }
 
-// ParsePeer parses a trusted peer: a CIDR, a single address, or "unix" for the Unix socket.
-func ParsePeer(text string) (prefix netip.Prefix, unix bool, err error) {
+// parsePeer parses a trusted peer: a CIDR, a single address, or "unix" for the Unix socket.
+func parsePeer(text string) (prefix netip.Prefix, unix bool, err error) {
 	if text == "unix" {
 		return netip.Prefix{}, true, nil
 	}

@@ -145,11 +145,11 @@ func TestCheckSignOut(t *testing.T) {
 func TestParsePeer(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{"10.0.0.7": "10.0.0.7/32", "10.0.0.0/24": "10.0.0.0/24", "::1": "::1/128", "fd00::/8": "fd00::/8", "unix": "invalid Prefix"} {
-		prefix, unix, err := ParsePeer(text)
+		prefix, unix, err := parsePeer(text)
 		must.Hold(t, err == nil && unix == (text == "unix") && prefix.String() == want, "%s is %s, %t, %v", text, prefix, unix, err)
 	}
 	for _, text := range []string{"", "proxy", "10.0.0.7/24", "10.0.0.0/33", "fe80::1%eth0", "10.0.0.7:80", "UNIX"} {
-		prefix, _, err := ParsePeer(text)
+		prefix, _, err := parsePeer(text)
 		must.Hold(t, errors.Is(err, outbox.ErrInvalid), "%q is %s, %v", text, prefix, err)
 	}
 }

@@ -30,13 +30,16 @@ func ForHost(c Config) (func(*http.Request) (outbox.Identity, error), error) {
 	}, nil
 }
 
-// hostWords names settings by the fields of outboxweb.ProxyHeader and outboxweb.Assertion.
-var hostWords = strings.NewReplacer(outbox.RoleFlags(), "Roles", "--viewer", "Roles", "--operator", "Roles", "--admin", "Roles",
-	"--auth-preset", "Preset", "--auth-header", "Header", "--auth-issuer", "Issuer", "--auth-audience", "Audience", "--auth-jwks", "JWKS",
-	"--auth-algorithms", "Algorithms", "--auth-user-claim", "UserClaim", "--auth-groups-claim", "GroupsClaim",
-	"--auth-user-header", "UserHeader", "--auth-groups-header", "GroupsHeader", "--auth-groups-format", "GroupsFormat",
-	"--insecure-comma-groups", "InsecureCommaGroups", "--auth-secret-header", "SecretHeader", "--auth-secret-file", "Secret",
-	"--trusted-proxy", "Trusted", "--auth jwt", "Assertion", "--auth proxy-header", "ProxyHeader")
+// hostWords names settings by the fields of outboxweb.ProxyHeader and outboxweb.Assertion, which are named as
+// those of Config are.
+var hostWords = func() *strings.Replacer {
+	words := []string{outbox.RoleFlags(), "Roles", "--viewer", "Roles", "--operator", "Roles", "--admin", "Roles",
+		"--trusted-proxy", "Trusted", "--auth jwt", "Assertion", "--auth proxy-header", "ProxyHeader"}
+	for _, f := range bound {
+		words = append(words, "--"+f.Tag.Get("name"), f.Name)
+	}
+	return strings.NewReplacer(words...)
+}()
 
 // byHost asks the program in which this server is embedded.
 func (g *Gate) byHost(r *http.Request) (outbox.Identity, *denial) {
