@@ -68,32 +68,27 @@ func openKafka(p Subscription, _ Options) (Publisher, error) {
 }
 
 func (k *kafkaPublisher) Publish(ctx context.Context, events []*Event) (int, error) {
-	list, badEvent := encoded(events)
-	start := k.now()
-	alone := 0 // events before this index are sent one by one
-	for i := 0; i < len(list); {
-		if i > 0 && k.now().Sub(start) > patience {
-			return i, nil
-		}
+	alone := 0 // so many of the next events are sent one by one
+	return inTurn(events, k.now, func(events []*Event, list [][]byte) (int, error) {
 		n := 1 // a client without partition metadata would split a group
-		if i >= alone && k.client != nil {
-			n = k.fitting(events[i:], list[i:])
+		if alone == 0 && k.client != nil {
+			n = k.fitting(events, list)
 		}
-		acknowledged, err := k.produce(ctx, events[i:i+n], list[i:i+n])
+		acknowledged, err := k.produce(ctx, events[:n], list[:n])
 		if n > 1 && isEventsFault(err) {
 			// The whole record batch was refused: find the event at fault.
-			alone = i + n
+			alone = n
 			if errors.Is(err, kerr.MessageTooLarge) {
-				k.group = min(k.group, size(events[i:], list[i:], n)) / 2
+				k.group = min(k.group, size(events, list, n)) / 2
 			}
 			err = nil
 		}
-		i += acknowledged
+		alone = max(0, alone-acknowledged)
 		if err != nil {
-			return i, k.classify(err, len(list[i]))
+			err = k.classify(err, len(list[acknowledged]))
 		}
-	}
-	return len(list), badEvent
+		return acknowledged, err
+	})
 }
 
 func isEventsFault(err error) bool {

@@ -44,17 +44,12 @@ func openNATS(p Subscription, o Options) (Publisher, error) {
 }
 
 func (n *natsPublisher) Publish(ctx context.Context, events []*Event) (int, error) {
-	list, badEvent := encoded(events)
-	start := n.now()
-	for i, b := range list {
-		if i > 0 && n.now().Sub(start) > patience {
-			return i, nil
+	return inTurn(events, n.now, func(events []*Event, list [][]byte) (int, error) {
+		if err := n.publish(ctx, events[0].ID(), list[0]); err != nil {
+			return 0, err
 		}
-		if err := n.publish(ctx, events[i].ID(), b); err != nil {
-			return i, err
-		}
-	}
-	return len(list), badEvent
+		return 1, nil
+	})
 }
 
 func (n *natsPublisher) publish(ctx context.Context, id string, b []byte) error {

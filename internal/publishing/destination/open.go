@@ -37,6 +37,23 @@ func (p Subscription) busTLS() (*tls.Config, error) {
 	return outbound.TLSConfig(p.SubscriptionName.String(), p.settings.bus.caFile)
 }
 
+// inTurn encodes events and lets send deliver some of those that are left, from the first on, until all are
+// delivered, one is not, or the patience is over. In the end it is an error if an event cannot be encoded.
+func inTurn(events []*Event, now func() time.Time, send func(events []*Event, list [][]byte) (int, error)) (int, error) {
+	list, badEvent := encoded(events)
+	began := now()
+	for i := 0; i < len(list); {
+		if i > 0 && now().Sub(began) > patience {
+			return i, nil
+		}
+		n, err := send(events[i:len(list)], list[i:])
+		if i += n; err != nil {
+			return i, err
+		}
+	}
+	return len(list), badEvent
+}
+
 // encoded returns the events as CloudEvents. It stops at an event that cannot be encoded, and err
 // says why.
 func encoded(events []*Event) (list [][]byte, err error) {

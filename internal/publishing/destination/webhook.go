@@ -35,59 +35,26 @@ func (w *webhook) Close() error {
 	return nil
 }
 
+// Publish sends one request for each event or, in batches, for as many as fit. A batch that is refused
+// because of its events is sent again event by event, to find the one at fault.
 func (w *webhook) Publish(ctx context.Context, events []*Event) (int, error) {
-	list, badEvent := encoded(events)
-	send := w.publishEach
-	if w.batch {
-		send = w.publishBatches
-	}
-	delivered, err := send(ctx, events[:len(list)], list)
-	if err == nil && delivered == len(list) {
-		err = badEvent
-	}
-	return delivered, err
-}
-
-// publishEach sends one request for each event.
-func (w *webhook) publishEach(ctx context.Context, events []*Event, list [][]byte) (int, error) {
-	start := w.client.Now()
-	for i, e := range events {
-		if i > 0 && w.client.Now().Sub(start) > patience {
-			return i, nil
+	alone := 0 // so many of the next events are sent one by one
+	return inTurn(events, w.client.Now, func(events []*Event, list [][]byte) (int, error) {
+		n := 1
+		if w.batch && alone == 0 {
+			n = fitting(list, largestRequest)
 		}
-		var err error
-		if w.batch {
-			err = w.postBatch(ctx, events[i:i+1], list[i:i+1])
-		} else {
-			err = w.post(ctx, e.ID(), structuredType, list[i])
+		err := w.send(ctx, events[:n], list[:n])
+		switch {
+		case n > 1 && err != nil && Cause(err).Kind != outbox.DestinationError:
+			alone = n
+			return 0, nil
+		case err != nil:
+			return 0, err
 		}
-		if err != nil {
-			return i, err
-		}
-	}
-	return len(events), nil
-}
-
-// publishBatches sends as many events per request as fit. A request that is refused because of its
-// events is sent again event by event, to find the one at fault.
-func (w *webhook) publishBatches(ctx context.Context, events []*Event, list [][]byte) (int, error) {
-	start := w.client.Now()
-	for i := 0; i < len(events); {
-		if i > 0 && w.client.Now().Sub(start) > patience {
-			return i, nil
-		}
-		n := fitting(list[i:], largestRequest)
-		err := w.postBatch(ctx, events[i:i+n], list[i:i+n])
-		if n > 1 && err != nil && Cause(err).Kind != outbox.DestinationError {
-			each, err := w.publishEach(ctx, events[i:i+n], list[i:i+n])
-			return i + each, err
-		}
-		if err != nil {
-			return i, err
-		}
-		i += n
-	}
-	return len(events), nil
+		alone = max(0, alone-n)
+		return n, nil
+	})
 }
 
 // fitting returns how many of the list, at least one, fit into most bytes together.
@@ -101,7 +68,11 @@ func fitting(list [][]byte, most int) int {
 	return len(list)
 }
 
-func (w *webhook) postBatch(ctx context.Context, events []*Event, list [][]byte) error {
+// send sends events in one request.
+func (w *webhook) send(ctx context.Context, events []*Event, list [][]byte) error {
+	if !w.batch {
+		return w.post(ctx, events[0].ID(), structuredType, list[0])
+	}
 	body := append([]byte{'['}, bytes.Join(list, []byte{','})...)
 	return w.post(ctx, events[0].ID()+"-"+events[len(events)-1].ID(), batchType, append(body, ']'))
 }
