@@ -270,19 +270,15 @@ type publishersTestCmd struct{ publisherAction }
 
 // Run sends a made-up event and prints the outcome.
 func (c *publishersTestCmd) Run(ctx context.Context, a *app, st *engine.Engine) error {
-	name, o := c.Publisher.SubscriptionName, command(c.Reason)
-	if _, err := st.Publishing.AdmitTest(ctx, o, name); err != nil {
-		return err
-	}
-	sub, err := a.subscription(name)
+	name := c.Publisher.SubscriptionName
+	sent, err := st.Publishing.Test(ctx, command(c.Reason), name, func(ctx context.Context) (outbox.TestDelivery, error) {
+		sub, err := a.subscription(name)
+		if err != nil {
+			return outbox.TestDelivery{}, err
+		}
+		return st.TestPublisher(ctx, sub, a.publishOptions(), "")
+	})
 	if err != nil {
-		return err
-	}
-	sent, err := st.TestPublisher(ctx, sub, a.publishOptions(), "")
-	if err != nil {
-		return err
-	}
-	if err := st.Publishing.RecordTestDelivery(ctx, o, sent); err != nil {
 		return err
 	}
 	if sent.OK {

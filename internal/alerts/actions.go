@@ -84,52 +84,35 @@ func (a *Alerts) muted(rule string) (string, error) {
 	return rule, nil
 }
 
-// recordTime bounds writing the audit record of a test that is already done.
-const recordTime = 10 * time.Second
-
 // Test sends a test message to a receiver, and records it. An error of the receiver is part of the
 // result. A command whose idempotency key was used before sends nothing.
 func (a *Alerts) Test(ctx context.Context, o outbox.Command, receiver string) (outbox.AlertTestResult, error) {
-	result := outbox.AlertTestResult{Receiver: receiver}
-	c := &store.Change{Command: o, Action: outbox.ActionAlertTest, Target: outbox.AlertReceiverTarget(receiver), Before: result, Asked: result}
+	asked := outbox.AlertTestResult{Receiver: receiver}
+	c := &store.Change{Command: o, Action: outbox.ActionAlertTest, Target: outbox.AlertReceiverTarget(receiver), Before: asked, Asked: asked}
 	r, known := a.receiver(receiver)
-	refuse := func(err error) (outbox.AlertTestResult, error) { return result, a.core.Refused(ctx, c, err) }
 	if !known {
-		return refuse(outbox.NotFound("there is no receiver %q in this process's configuration", receiver))
-	}
-	if err := a.core.Admit(o); err != nil {
-		return refuse(err)
-	}
-	if err := a.core.RequireReason(o, 0); err != nil {
-		return refuse(err)
-	}
-	done := false
-	err := a.core.Journal().Read(ctx, func(t *store.Tx) (err error) {
-		done, err = t.RepeatedChange(c, &result)
-		return err
-	})
-	if err != nil || done {
-		return result, err
+		return asked, a.core.Refused(ctx, c, outbox.NotFound("there is no receiver %q in this process's configuration", receiver))
 	}
 	m := outbox.TestAlert("test-"+uuid.NewString(), o.By.Name, a.link)
-	began := time.Now()
-	failure := r.Send(ctx, m, a.Version, sqldb.At(a.core.Now()))
-	result.OK, result.Seconds = failure == nil, time.Since(began).Seconds()
-	if failure != nil {
-		result.Error = a.Hide(failure.Error())
+	var failure error
+	send := func(ctx context.Context) (outbox.AlertTestResult, error) {
+		began := time.Now()
+		failure = r.Send(ctx, m, a.Version, sqldb.At(a.core.Now()))
+		result := outbox.AlertTestResult{Receiver: receiver, OK: failure == nil, Seconds: time.Since(began).Seconds()}
+		if failure != nil {
+			result.Error = a.Hide(failure.Error())
+		}
+		return result, nil
 	}
-	recording, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordTime)
-	defer cancel()
-	c.After = result
-	return store.Perform(recording, a.core, c, func(t *store.Tx, now int64) (outbox.AlertTestResult, error) {
+	return store.PerformOutside(ctx, a.core, c, func(*store.Tx) error { return nil }, send, func(t *store.Tx, result outbox.AlertTestResult, now int64) error {
 		at := sqldb.At(now)
 		d := outbox.AlertDelivery{Receiver: receiver, Message: m, CreatedAt: at, Status: "failed", LastError: result.Error}
 		if result.OK {
 			d.Status, d.SentAt = "sent", &at
 		}
 		if err := insertMessage(t, d); err != nil {
-			return result, err
+			return err
 		}
-		return result, recordOutcome(t, receiver, failure, result.Error, now)
+		return recordOutcome(t, receiver, failure, result.Error, now)
 	})
 }

@@ -22,6 +22,8 @@ const (
 	// lease is longer than a step may take.
 	lease    = time.Minute
 	stepTime = 45 * time.Second
+	// recordTime bounds recording what is already done.
+	recordTime = 10 * time.Second
 )
 
 // WorkerConfig configures a Worker. Alerts, Facts and ID are required.

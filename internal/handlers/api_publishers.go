@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"net/http"
-	"time"
 
 	"github.com/outboxweb/outboxweb/internal/outbox"
 )
@@ -44,28 +43,12 @@ func (s *server) apiSeekPublisher(w http.ResponseWriter, r *http.Request) error 
 	return s.writeJSON(w, http.StatusOK, seek)
 }
 
-// recordTime bounds writing the audit record of an action that is already done.
-const recordTime = 10 * time.Second
-
-// testPublisher sends a made-up event to a publisher's destination and records the outcome, even if
-// the client has disconnected meanwhile. A command whose idempotency key was used before sends
-// nothing.
+// testPublisher sends a made-up event to a publisher's destination and records the outcome.
 func (s *server) testPublisher(ctx context.Context, o outbox.Command, name outbox.SubscriptionName) (outbox.TestDelivery, error) {
-	done, err := s.Publishers.AdmitTest(ctx, o, name)
-	if err != nil {
-		return outbox.TestDelivery{}, err
-	}
-	if done != nil {
-		return *done, nil
-	}
-	if s.TestPublisher == nil {
-		return outbox.TestDelivery{}, outbox.Conflict("publisher %s is not in this server's configuration; send the test from a server that has it", name)
-	}
-	sent, err := s.TestPublisher(ctx, name)
-	if err != nil {
-		return sent, err
-	}
-	recording, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordTime)
-	defer cancel()
-	return sent, s.Publishers.RecordTestDelivery(recording, o, sent)
+	return s.Publishers.Test(ctx, o, name, func(ctx context.Context) (outbox.TestDelivery, error) {
+		if s.TestPublisher == nil {
+			return outbox.TestDelivery{}, outbox.Conflict("publisher %s is not in this server's configuration; send the test from a server that has it", name)
+		}
+		return s.TestPublisher(ctx, name)
+	})
 }

@@ -4,10 +4,14 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"time"
 
 	"github.com/outboxweb/outboxweb/internal/auth"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 )
+
+// recordTime bounds writing the audit record of an action that is already refused.
+const recordTime = 10 * time.Second
 
 // attempt is the action that a request asks for, recorded if it is refused.
 type attempt struct {

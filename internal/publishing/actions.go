@@ -167,43 +167,6 @@ func (t *tx) lastAction(name outbox.SubscriptionName, now int64) string {
 	return t.LastActionOn(outbox.PublisherTarget(name), outbox.PublishersTarget(name.Publisher), now)
 }
 
-// AdmitTest must be called before a test delivery is sent: it refuses what RecordTestDelivery
-// would. If the command's idempotency key was used for an earlier test delivery of the
-// subscription, it returns that one's outcome, and none must be sent.
-func (pr *Progress) AdmitTest(ctx context.Context, o outbox.Command, name outbox.SubscriptionName) (done *outbox.TestDelivery, err error) {
-	a := testChange(o, name)
-	done, err = pr.admitTest(ctx, a, name)
-	return done, pr.core.Refused(ctx, a, err)
-}
-
-func testChange(o outbox.Command, name outbox.SubscriptionName) *store.Change {
-	asked := publisherCommand{SubscriptionName: name}
-	return &store.Change{Command: o, Action: outbox.ActionPublisherTest, Target: outbox.PublisherTarget(name), Before: asked, Asked: asked}
-}
-
-func (pr *Progress) admitTest(ctx context.Context, a *store.Change, name outbox.SubscriptionName) (done *outbox.TestDelivery, err error) {
-	if err := pr.core.Admit(a.Command); err != nil {
-		return nil, err
-	}
-	if err := pr.core.RequireReason(a.Command, 0); err != nil {
-		return nil, err
-	}
-	err = pr.read(ctx, func(t *tx) error {
-		var before outbox.TestDelivery
-		repeated, err := t.RepeatedChange(a, &before)
-		if err != nil {
-			return err
-		}
-		if repeated {
-			done = &before
-			return nil
-		}
-		_, err = t.publisher(name)
-		return err
-	})
-	return done, err
-}
-
 const saveTestTaken = `
 update publisher_progress
 set test_taken = $3
@@ -212,19 +175,24 @@ where topic = $1
   and error_count > 0
   and error_kind <> 'event'`
 
-// RecordTestDelivery writes the audit record of a sent test delivery, and what it says of the errors of
-// the subscription. A missing one is outbox.ErrNotFound.
-func (pr *Progress) RecordTestDelivery(ctx context.Context, o outbox.Command, d outbox.TestDelivery) error {
-	a := testChange(o, d.SubscriptionName)
-	a.After = d
-	_, err := perform(ctx, pr, a, func(t *tx, _ int64) (outbox.TestDelivery, error) {
-		if _, err := t.publisher(d.SubscriptionName); err != nil {
-			return d, err
+// Test lets send deliver a made-up event to the destination of a subscription, and records the outcome and what
+// it says of the errors of the subscription. A missing one is outbox.ErrNotFound, and nothing is sent. If the
+// command's idempotency key was used for an earlier test of the subscription, nothing is sent either, and its
+// outcome is that one's.
+func (pr *Progress) Test(ctx context.Context, o outbox.Command, name outbox.SubscriptionName, send func(context.Context) (outbox.TestDelivery, error)) (outbox.TestDelivery, error) {
+	asked := publisherCommand{SubscriptionName: name}
+	a := &store.Change{Command: o, Action: outbox.ActionPublisherTest, Target: outbox.PublisherTarget(name), Before: asked, Asked: asked}
+	exists := func(t *store.Tx) error {
+		_, err := pr.in(t).publisher(name)
+		return err
+	}
+	return store.PerformOutside(ctx, pr.core, a, exists, send, func(t *store.Tx, d outbox.TestDelivery, _ int64) error {
+		if err := exists(t); err != nil {
+			return err
 		}
-		if _, err := t.Exec(saveTestTaken, d.Topic, d.Publisher, sqldb.Truth(d.OK)); err != nil {
-			return d, fmt.Errorf("record what the test of publisher %s shows: %w", d.SubscriptionName, err)
+		if _, err := t.Exec(saveTestTaken, name.Topic, name.Publisher, sqldb.Truth(d.OK)); err != nil {
+			return fmt.Errorf("record what the test of publisher %s shows: %w", name, err)
 		}
-		return d, pr.core.RequireReason(o, 0)
+		return nil
 	})
-	return err
 }

@@ -75,7 +75,7 @@ var kinds = storetest.Kinds[*fixture]{Open: open, Base: func(f *fixture) *storet
 		Undone: func(f *fixture) bool { return f.publisher(archive).Position == 1 }},
 	{Action: "publisher_test", Scene: activeSubscription,
 		Do: func(f *fixture, o outbox.Command) (any, error) {
-			return nil, f.progress.RecordTestDelivery(f.Ctx, o, outbox.TestDelivery{SubscriptionName: archive, ID: "t", OK: true})
+			return f.progress.Test(f.Ctx, o, archive, sending(outbox.TestDelivery{SubscriptionName: archive, ID: "t", OK: true}))
 		}},
 }}
 
@@ -150,8 +150,7 @@ func TestActions_wakeWorkersAndRefreshWhatIsShared(t *testing.T) {
 	for _, err := range []error{
 		storetest.No(f.progress.SkipEvent(f.Ctx, ana("x"), outbox.SubscriptionName{}, 1)),
 		storetest.No(f.progress.PreviewSeek(f.Ctx, outbox.SubscriptionName{}, outbox.SeekTarget{Head: true})),
-		f.progress.RecordTestDelivery(f.Ctx, ana(""), outbox.TestDelivery{}),
-		storetest.No(f.progress.AdmitTest(f.Ctx, ana(""), outbox.SubscriptionName{})),
+		storetest.No(f.progress.Test(f.Ctx, ana(""), outbox.SubscriptionName{}, nil)),
 	} {
 		refused(t, err, outbox.ErrNotFound, "there is no publisher")
 	}
@@ -193,27 +192,27 @@ func TestActions_listsThoseOnOneSubscription(t *testing.T) {
 	must.Hold(t, !strings.Contains(r.Error(), "publisher"), "a refusal about a row tells of a publisher: %s", r)
 }
 
-func TestRecordTestDelivery_leavesTheSubscriptionAsItIs(t *testing.T) {
+// sending is a test event with an outcome.
+func sending(d outbox.TestDelivery) func(context.Context) (outbox.TestDelivery, error) {
+	return func(context.Context) (outbox.TestDelivery, error) { return d, nil }
+}
+
+func TestTest_leavesTheSubscriptionAsItIs(t *testing.T) {
 	t.Parallel()
 	f := open(t)
 	failedSubscription(f)
 	before := f.facts(archive)
 	o := ana("is it back?")
 	o.IdempotencyKey = "k"
-	if done, err := f.progress.AdmitTest(f.Ctx, o, archive); err != nil || done != nil {
-		t.Fatalf("%+v, %v", done, err)
-	}
 	sent := outbox.TestDelivery{SubscriptionName: archive, ID: "t-1", Seconds: 0.5, Error: "refused"}
-	must.OK(t, f.progress.RecordTestDelivery(f.Ctx, o, sent))
+	must.Equal(t, must.Get(f.progress.Test(f.Ctx, o, archive, sending(sent))).Or(t), sent, "the test")
 	f.isNow(archive, before)
-	if done, err := f.progress.AdmitTest(f.Ctx, o, archive); err != nil || done == nil || *done != sent {
-		t.Errorf("the repeat is %+v, %v", done, err)
-	}
+	must.Equal(t, must.Get(f.progress.Test(f.Ctx, o, archive, nil)).Or(t), sent, "the repeat, which sends nothing")
 	acts := f.DoneActions()
 	must.Hold(t, len(acts) == 1 && strings.Contains(string(acts[0].After), `"error":"refused"`), "acts %+v", acts)
 	strict := f.beside(func(s *store.Options) { s.ReasonFrom = 1 })
-	refused(t, storetest.No(strict.progress.AdmitTest(f.Ctx, ana(""), archive)), outbox.ErrInvalid, "requires a reason")
-	refused(t, storetest.No(f.beside(storetest.ReadOnly).progress.AdmitTest(f.Ctx, ana(""), archive)), outbox.ErrReadOnly)
+	refused(t, storetest.No(strict.progress.Test(f.Ctx, ana(""), archive, nil)), outbox.ErrInvalid, "requires a reason")
+	refused(t, storetest.No(f.beside(storetest.ReadOnly).progress.Test(f.Ctx, ana(""), archive, nil)), outbox.ErrReadOnly)
 }
 
 func TestActions_needAReasonWhereEveryActDoes(t *testing.T) {

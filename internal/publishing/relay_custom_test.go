@@ -279,9 +279,10 @@ func TestRelay_blamesNoEventBeforeAnotherWasTakenOrRefused(t *testing.T) {
 			sub := hook(t, server.URL)
 			deliverCustom(t, f, "one", sub)
 			test := func() {
-				to := must.Get(sub.Open(destination.Options{})).Or(t)
-				_, failure := to.Publish(t.Context(), []*destination.Event{destination.TestEvent("here", "test-1")})
-				must.OK(t, f.progress.RecordTestDelivery(t.Context(), ana("whose fault is it"), outbox.TestDelivery{SubscriptionName: sub.SubscriptionName, OK: failure == nil}))
+				must.Get(f.progress.Test(t.Context(), ana("whose fault is it"), sub.SubscriptionName, func(ctx context.Context) (outbox.TestDelivery, error) {
+					_, failure := must.Get(sub.Open(destination.Options{})).Or(t).Publish(ctx, []*destination.Event{destination.TestEvent("here", "test-1")})
+					return outbox.TestDelivery{SubscriptionName: sub.SubscriptionName, OK: failure == nil}, nil
+				})).Or(t)
 			}
 			for range max(c.skips, 1) {
 				p := f.failed(sub)

@@ -45,6 +45,36 @@ func Perform[R any](ctx context.Context, s *Store, a *Change, change func(*Tx, i
 	return result, err
 }
 
+// recordTime bounds writing the audit record of an action that is already done.
+const recordTime = 10 * time.Second
+
+// PerformOutside is Perform for an action that do carries out outside of the journal, once admit has not
+// refused it. What it returns is recorded, with what record changes in the journal, even if ctx ends meanwhile.
+// A command whose idempotency key was used before returns the first result, and nothing is done.
+func PerformOutside[R any](ctx context.Context, s *Store, a *Change, admit func(*Tx) error, do func(context.Context) (R, error), record func(*Tx, R, int64) error) (R, error) {
+	var result R
+	done := false
+	err := cmp.Or(s.Admit(a.Command), s.RequireReason(a.Command, 0))
+	if err == nil {
+		err = s.journal.Read(ctx, func(t *Tx) (err error) {
+			if done, err = t.RepeatedChange(a, &result); err == nil && !done {
+				err = admit(t)
+			}
+			return err
+		})
+	}
+	if err != nil || done {
+		return result, s.Refused(ctx, a, err)
+	}
+	if result, err = do(ctx); err != nil {
+		return result, err
+	}
+	recording, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordTime)
+	defer cancel()
+	a.After = result
+	return Perform(recording, s, a, func(t *Tx, now int64) (R, error) { return result, record(t, result, now) })
+}
+
 func tryChange[R any](ctx context.Context, s *Store, a *Change, change func(*Tx, int64) (R, error)) (R, error) {
 	var result, none R
 	if err := s.Admit(a.Command); err != nil {

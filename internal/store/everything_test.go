@@ -1,6 +1,7 @@
 package store_test
 
 import (
+	"context"
 	"encoding/base64"
 	"strings"
 	"time"
@@ -101,7 +102,9 @@ func (f *fixture) usePublishers(publishers *publishing.Progress) {
 	f.must(publishers.Seek(f.Ctx, ana(""), scenes, outbox.SeekTarget{Beginning: true}, nil))
 	o := ana("")
 	o.IdempotencyKey = "test"
-	f.ok(storetest.No(publishers.AdmitTest(f.Ctx, o, scenes)), publishers.RecordTestDelivery(f.Ctx, o, outbox.TestDelivery{SubscriptionName: scenes}))
+	f.must(publishers.Test(f.Ctx, o, scenes, func(context.Context) (outbox.TestDelivery, error) {
+		return outbox.TestDelivery{SubscriptionName: scenes}, nil
+	}))
 	f.Clock.Advance(2 * time.Minute)
 	f.ok(f.Sample(f.Ctx))
 	f.must(publishers.History(f.Ctx, scenes, outbox.Range{}))
