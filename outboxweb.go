@@ -250,8 +250,8 @@ func (e *Engine) started() *engine.Process {
 		version := cmp.Or(e.config.Version, executable())
 		told := e.engine.Alerts(e.alerts, version, alerts.Links(e.config.PublicURL, e.config.BasePath))
 		e.process = engine.New(engine.Config{Engine: e.engine, Set: e.set, Metrics: engine.NewMetrics(e.engine, version, ""), Logger: e.logger, Version: version,
-			PollInterval: e.config.PollInterval, Lease: e.config.Lease, BatchSize: e.config.BatchSize, KeepAudit: e.config.KeepAudit, KeepHistory: e.config.KeepHistory,
-			VerifyEvery: verifyEvery, MaxPayload: e.config.MaxPayload, Subscriptions: e.subs, Destinations: destination.Options{Logger: e.logger, Version: version}, Alerts: told})
+			Flags:     engine.Flags{PollInterval: e.config.PollInterval, Lease: e.config.Lease, BatchSize: e.config.BatchSize, VerifyEvery: verifyEvery},
+			KeepAudit: e.config.KeepAudit, KeepHistory: e.config.KeepHistory, MaxPayload: e.config.MaxPayload, Subscriptions: e.subs, Destinations: destination.Options{Logger: e.logger, Version: version}, Alerts: told})
 	}
 	return e.process
 }

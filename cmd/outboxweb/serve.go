@@ -43,31 +43,20 @@ const stopLimit = 40 * time.Second
 // serveCmd runs the dashboard, the API and the worker.
 type serveCmd struct {
 	Listening
-	Host         []string      `placeholder:"NAME" help:"An additional allowed host name, or * for any, which needs --auth or --read-only. Repeatable."`
-	BasePath     string        `default:"/" placeholder:"PATH" help:"The path prefix at which the dashboard is served."`
-	ReadOnly     bool          `help:"Refuse every append and action over HTTP."`
-	NoRehearse   bool          `help:"Refuse rehearsals of changed projection files over HTTP: they run an admin's SQL on copies of rows."`
-	Sample       bool          `help:"Fill an empty journal with a sample that has a few failing campaigns."`
-	Worker       bool          `default:"true" negatable:"" help:"Run the embedded worker."`
-	Campaigns    []string      `placeholder:"PATTERN" help:"Apply only these campaigns: ids, or prefixes followed by *. Other campaigns wait for another instance. Does not limit runs, operations and publishers. Repeatable."`
-	Publish      bool          `default:"true" negatable:"" help:"Run the publishers of the configuration file."`
-	Intake       bool          `default:"true" negatable:"" help:"Move events from the sources of the configuration file to the journal."`
-	EventSource  string        `placeholder:"URI" help:"The CloudEvents source of published events; by default a URN with the journal's id."`
-	PollInterval time.Duration `default:"${default_poll}" least:"${least_wait}" help:"How often the worker polls for due rows."`
-	BatchSize    int           `default:"1000" placeholder:"N" least:"1" most:"${max_batch}" help:"Maximum rows per wave."`
-	BatchBytes   int64         `default:"33554432" placeholder:"BYTES" least:"1" help:"Maximum bytes of payloads that a wave and its read-ahead hold in memory; a larger event is processed by itself."`
-	Lease        time.Duration `default:"${default_lease}" least:"${least_lease}" help:"How long a campaign's lease lasts without renewal."`
-	RunParallel  int           `default:"${default_run_parallel}" placeholder:"N" least:"1" most:"32" help:"Campaigns that a run (replay, verify, rebuild) processes at a time."`
-	RunRate      int64         `placeholder:"N" least:"0" help:"Maximum events per second replayed by all runs of this process; 0 for no limit. Runs yield to applying in any case."`
-	VerifyEvery  time.Duration `default:"5m" placeholder:"DURATION" help:"Verify one campaign in the background this often, cycling through all of them; 0 to disable."`
-	MaxEvents    int           `name:"max-events-per-append" default:"10000" placeholder:"N" least:"1" most:"100000" help:"Maximum events per append over HTTP; tags are limited to twice as many in total."`
-	Concurrency  int           `default:"${default_concurrency}" placeholder:"N" least:"1" most:"32" help:"Waves in progress at a time: one is applied while others are claimed and settled. More than 2 helps only on PostgreSQL."`
-	EventTimeout time.Duration `default:"${default_event_timeout}" least:"${least_wait}" help:"Maximum time to apply one event."`
-	MaxAttempts  int           `default:"8" placeholder:"N" least:"1" help:"Failed attempts after which a row is dead; a projection may override it with -- max-attempts."`
-	RetryBase    time.Duration `default:"1s" least:"${least_wait}" help:"The delay after the first failure; it doubles with each."`
-	RetryMax     time.Duration `default:"5m" help:"The maximum delay between attempts."`
-	KeepAudit    daysFlag      `default:"0" placeholder:"DURATION" help:"Delete audit records, with the idempotency keys of their actions, older than this, such as 8760h or 365d; 0 keeps them forever. At least 24h."`
-	KeepHistory  daysFlag      `default:"90d" placeholder:"DURATION" help:"Delete the history of applied events (when, by whom, failed attempts) older than this, such as 2160h or 90d; 0 keeps it forever. At least 24h."`
+	Host       []string `placeholder:"NAME" help:"An additional allowed host name, or * for any, which needs --auth or --read-only. Repeatable."`
+	BasePath   string   `default:"/" placeholder:"PATH" help:"The path prefix at which the dashboard is served."`
+	ReadOnly   bool     `help:"Refuse every append and action over HTTP."`
+	NoRehearse bool     `help:"Refuse rehearsals of changed projection files over HTTP: they run an admin's SQL on copies of rows."`
+	Sample     bool     `help:"Fill an empty journal with a sample that has a few failing campaigns."`
+	Worker     bool     `default:"true" negatable:"" help:"Run the embedded worker."`
+	Campaigns  []string `placeholder:"PATTERN" help:"Apply only these campaigns: ids, or prefixes followed by *. Other campaigns wait for another instance. Does not limit runs, operations and publishers. Repeatable."`
+	Publish    bool     `default:"true" negatable:"" help:"Run the publishers of the configuration file."`
+	Intake     bool     `default:"true" negatable:"" help:"Move events from the sources of the configuration file to the journal."`
+
+	engine.Flags
+
+	KeepAudit   daysFlag `default:"0" placeholder:"DURATION" help:"Delete audit records, with the idempotency keys of their actions, older than this, such as 8760h or 365d; 0 keeps them forever. At least 24h."`
+	KeepHistory daysFlag `default:"90d" placeholder:"DURATION" help:"Delete the history of applied events (when, by whom, failed attempts) older than this, such as 2160h or 90d; 0 keeps it forever. At least 24h."`
 
 	originFlags
 	authFlags
@@ -180,9 +169,7 @@ func (c *serveCmd) storeOptions(a *app, publishers []destination.Subscription, t
 	o := a.storeOptions()
 	o.NoCreate, o.NoMigrate = a.NoMigrate, a.NoMigrate
 	o.ReadOnly = c.ReadOnly && !c.Worker && !(c.Publish && len(publishers) > 0) && len(told.Receivers) == 0 && !(c.Intake && len(sources.Sources) > 0)
-	o.EventTimeout, o.Lease, o.Concurrency = c.EventTimeout, c.Lease, c.Concurrency
-	o.Retry = outbox.Retry{MaxAttempts: c.MaxAttempts, Base: c.RetryBase, Max: c.RetryMax}
-	return o
+	return c.StoreOptions(o)
 }
 
 // tuneCollector lets the heap grow further between collections. The live heap is a few megabytes,
@@ -267,13 +254,12 @@ func (c *serveCmd) newServer(a *app, st *engine.Engine, set *projection.Set, sub
 	for _, warning := range set.Warnings() {
 		log.Warn(warning)
 	}
-	p := engine.New(engine.Config{Engine: st, Set: set, Metrics: collectors, Logger: log, Version: version, Redact: a.redact,
-		NoWorker: !c.Worker, Campaigns: c.scope, PollInterval: c.PollInterval, Lease: c.Lease, BatchSize: c.BatchSize, BatchBytes: c.BatchBytes, Concurrency: c.Concurrency,
-		RunParallel: c.RunParallel, RunRate: c.RunRate, VerifyEvery: c.VerifyEvery, KeepAudit: time.Duration(c.KeepAudit), KeepHistory: time.Duration(c.KeepHistory),
-		Subscriptions: subs, NoPublish: !c.Publish, EventSource: c.EventSource, Destinations: a.publishOptions(), Alerts: told, NoRehearse: c.NoRehearse, NoIntake: !c.Intake, MaxPayload: a.MaxPayload})
+	p := engine.New(engine.Config{Engine: st, Set: set, Metrics: collectors, Logger: log, Version: version, Redact: a.redact, Flags: c.Flags,
+		NoWorker: !c.Worker, Campaigns: c.scope, KeepAudit: time.Duration(c.KeepAudit), KeepHistory: time.Duration(c.KeepHistory), Subscriptions: subs, NoPublish: !c.Publish,
+		Destinations: a.publishOptions(), Alerts: told, NoRehearse: c.NoRehearse, NoIntake: !c.Intake, MaxPayload: a.MaxPayload})
 	stopping := make(chan struct{})
 	handler := p.Handler(handlers.Config{ReadOnly: c.ReadOnly, ReasonFrom: a.ReasonFrom, BasePath: c.BasePath, Hosts: c.hosts(addr), PublicOrigin: c.PublicOrigin, FrameAncestors: c.FrameAncestors,
-		HSTS: c.TLSCert != "", ActRate: c.ActRate, Settings: a.settings, CommandFlags: a.flagsFromAnywhere(), MaxPayload: a.MaxPayload, MaxAppendEvents: c.MaxEvents, Auth: gate, SignOut: gate.SignOut(), Stopping: stopping})
+		HSTS: c.TLSCert != "", ActRate: c.ActRate, Settings: a.settings, CommandFlags: a.flagsFromAnywhere(), MaxPayload: a.MaxPayload, Auth: gate, SignOut: gate.SignOut(), Stopping: stopping})
 	s := &server{process: p, gate: gate, http: handlers.NewHTTPServer(handler, handlers.Patience{}, log), log: log, limit: stopLimit, exit: os.Exit}
 	s.http.RegisterOnShutdown(func() { close(stopping) })
 	return s, nil

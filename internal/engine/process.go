@@ -21,6 +21,7 @@ import (
 	"github.com/outboxweb/outboxweb/internal/publishing/destination"
 	"github.com/outboxweb/outboxweb/internal/redact"
 	"github.com/outboxweb/outboxweb/internal/runs"
+	"github.com/outboxweb/outboxweb/internal/store"
 	"github.com/outboxweb/outboxweb/internal/timetravel"
 	"github.com/outboxweb/outboxweb/internal/worker"
 )
@@ -34,29 +35,47 @@ type Config struct {
 	Logger  *slog.Logger
 	Version string // of the program
 	Redact  *redact.Redactor
+	Flags
 	// NoWorker leaves applying, runs and operations to other processes.
-	NoWorker     bool
-	Campaigns    outbox.Scope // to apply
-	PollInterval time.Duration
-	Lease        time.Duration
-	BatchSize    int
-	BatchBytes   int64
-	Concurrency  int
-	RunParallel  int
-	RunRate      int64
-	VerifyEvery  time.Duration
-	KeepAudit    time.Duration // 0 keeps records forever
-	KeepHistory  time.Duration
+	NoWorker    bool
+	Campaigns   outbox.Scope  // to apply
+	KeepAudit   time.Duration // 0 keeps records forever
+	KeepHistory time.Duration
 	// Subscriptions are the publishers that this process knows, and delivers for unless NoPublish.
 	Subscriptions []destination.Subscription
 	NoPublish     bool
-	EventSource   string // CloudEvents source; empty means a URN with the journal's id
 	Destinations  destination.Options
 	Alerts        *alerts.Alerts
 	// NoIntake leaves the sources, which are the Engine's Intake.Settings, to other processes.
 	NoIntake   bool
 	MaxPayload int  // of an event, in bytes
 	NoRehearse bool // refuse rehearsals of changed projection files over HTTP
+}
+
+// Flags are what the command serve takes as it is: the tags make its flags, with their keys, variables and
+// documents. New and StoreOptions pass each on.
+type Flags struct {
+	EventSource  string        `placeholder:"URI" help:"The CloudEvents source of published events; by default a URN with the journal's id."`
+	PollInterval time.Duration `default:"${default_poll}" least:"${least_wait}" help:"How often the worker polls for due rows."`
+	BatchSize    int           `default:"1000" placeholder:"N" least:"1" most:"${max_batch}" help:"Maximum rows per wave."`
+	BatchBytes   int64         `default:"33554432" placeholder:"BYTES" least:"1" help:"Maximum bytes of payloads that a wave and its read-ahead hold in memory; a larger event is processed by itself."`
+	Lease        time.Duration `default:"${default_lease}" least:"${least_lease}" help:"How long a campaign's lease lasts without renewal."`
+	RunParallel  int           `default:"${default_run_parallel}" placeholder:"N" least:"1" most:"32" help:"Campaigns that a run (replay, verify, rebuild) processes at a time."`
+	RunRate      int64         `placeholder:"N" least:"0" help:"Maximum events per second replayed by all runs of this process; 0 for no limit. Runs yield to applying in any case."`
+	VerifyEvery  time.Duration `default:"5m" placeholder:"DURATION" help:"Verify one campaign in the background this often, cycling through all of them; 0 to disable."`
+	MaxEvents    int           `name:"max-events-per-append" default:"10000" placeholder:"N" least:"1" most:"100000" help:"Maximum events per append over HTTP; tags are limited to twice as many in total."`
+	Concurrency  int           `default:"${default_concurrency}" placeholder:"N" least:"1" most:"32" help:"Waves in progress at a time: one is applied while others are claimed and settled. More than 2 helps only on PostgreSQL."`
+	EventTimeout time.Duration `default:"${default_event_timeout}" least:"${least_wait}" help:"Maximum time to apply one event."`
+	MaxAttempts  int           `default:"8" placeholder:"N" least:"1" help:"Failed attempts after which a row is dead; a projection may override it with -- max-attempts."`
+	RetryBase    time.Duration `default:"1s" least:"${least_wait}" help:"The delay after the first failure; it doubles with each."`
+	RetryMax     time.Duration `default:"5m" help:"The maximum delay between attempts."`
+}
+
+// StoreOptions completes the options of the store.
+func (f Flags) StoreOptions(o store.Options) store.Options {
+	o.EventTimeout, o.Lease, o.Concurrency = f.EventTimeout, f.Lease, f.Concurrency
+	o.Retry = outbox.Retry{MaxAttempts: f.MaxAttempts, Base: f.RetryBase, Max: f.RetryMax}
+	return o
 }
 
 // Process is the loops of one process, and the handler of its requests.
@@ -213,6 +232,7 @@ func (p *Process) Handler(h handlers.Config) http.Handler {
 	h.Store, h.Samples, h.Search, h.Operations, h.Runs, h.Tokens, h.Publishers, h.Alerts = e.Store, e.Samples, e.Search, e.Operations, e.Runs, e.Tokens, e.Publishing, p.Alerts
 	h.Intake, h.Facts = e.Intake, e.Facts
 	h.Mode, h.Version, h.Projections, h.Redact, h.Metrics, h.Logger = e.Mode(), p.Version, p.Set.Infos(), p.Redact, p.Metrics, p.Logger
+	h.MaxAppendEvents = p.MaxEvents
 	h.Travel, h.Explain = p.travel, e.Explainer(p.Set, p.travel, time.Second)
 	h.DryRun = func(ctx context.Context, campaign string, seq, next int64) (outbox.RunResult, error) {
 		return runs.DryRun(ctx, e.Store, p.Set, campaign, seq, next)
