@@ -35,28 +35,21 @@ func (c *eventsCmd) Run(ctx context.Context, a *app, st *engine.Engine) error {
 	if err != nil {
 		return err
 	}
-	events := []outbox.EventHit{}
-	var next *string
 	var position *int64 // for a conditional append
-	for len(events) < c.Limit {
-		f.Limit = min(outbox.MaxPage, c.Limit-len(events))
+	events, err := pages(a, "events", c.Limit, func(cursor string, limit int) (outbox.Page[outbox.EventHit], error) {
+		f.Cursor, f.Limit = cursor, limit
 		page, err := st.Search.Events(ctx, f)
-		if err == nil {
-			err = st.Runs.AddHeld(ctx, loaded, page.Items)
-		}
-		if err != nil {
-			return err
-		}
-		events = append(events, page.Items...)
 		if f.Settled {
 			f.Settled, position = false, page.Position
 		}
-		if next = page.NextCursor; next == nil {
-			break
+		if err == nil {
+			err = st.Runs.AddHeld(ctx, loaded, page.Items)
 		}
-		f.Cursor = *next
+		return page.Page, err
+	})
+	if err != nil {
+		return err
 	}
-	a.printCut(next, len(events), "events")
 	var unknown error
 	if len(events) == 0 && f.CampaignID != "" {
 		_, unknown = st.Campaign(ctx, f.CampaignID)

@@ -142,10 +142,7 @@ func (c *operationsListCmd) Run(ctx context.Context, a *app, st *engine.Engine) 
 		c.Filter.Acknowledged = new(bool)
 	}
 	page, err := st.Operations.List(ctx, c.Filter)
-	if err != nil {
-		return err
-	}
-	return printPage(a, c.jsonFlag, "operations", page, templates.OperationColumns())
+	return printPage(a, c.jsonFlag, err, "operations", page, templates.OperationColumns())
 }
 
 type operationsShowCmd struct {

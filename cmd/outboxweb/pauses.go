@@ -180,8 +180,5 @@ type failuresProjectionsCmd struct {
 func (c *failuresProjectionsCmd) Run(ctx context.Context, a *app, st *engine.Engine) error {
 	c.Filter.Limit = c.Limit
 	page, err := st.ReadModel().Failures(ctx, c.Filter)
-	if err != nil {
-		return err
-	}
-	return printPage(a, c.jsonFlag, "failures", page, templates.FailureColumns())
+	return printPage(a, c.jsonFlag, err, "failures", page, templates.FailureColumns())
 }

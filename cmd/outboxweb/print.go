@@ -140,10 +140,28 @@ func printList[T any](a *app, f jsonFlag, name string, items []T, columns []temp
 	return printColumns(a.out, columns, items)
 }
 
-// printPage is printList for a page, and says on stderr if there are more items.
-func printPage[T any](a *app, f jsonFlag, name string, page outbox.Page[T], columns []templates.Column[T]) error {
+// printPage is printList for a page, and says on stderr if there are more items. It returns the error of
+// reading the page, if there is one.
+func printPage[T any](a *app, f jsonFlag, err error, name string, page outbox.Page[T], columns []templates.Column[T]) error {
+	if err != nil {
+		return err
+	}
 	a.printCut(page.NextCursor, len(page.Items), name)
 	return printList(a, f, name, page.Items, columns)
+}
+
+// pages reads pages from a cursor on until there are so many items, or no more, and says on stderr if there are.
+func pages[T any](a *app, name string, most int, read func(cursor string, limit int) (outbox.Page[T], error)) ([]T, error) {
+	items, next := []T{}, new("")
+	for next != nil && len(items) < most {
+		page, err := read(*next, min(outbox.MaxPage, most-len(items)))
+		if err != nil {
+			return nil, err
+		}
+		items, next = append(items, page.Items...), page.NextCursor
+	}
+	a.printCut(next, len(items), name)
+	return items, nil
 }
 
 // shownNow is what the columns of lists need of a page.

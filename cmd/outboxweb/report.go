@@ -62,31 +62,16 @@ func (c *reportCmd) Run(ctx context.Context, a *app, st *engine.Engine) error {
 	return printList(a, c.jsonFlag, "such rows", r.Rows, templates.RowColumns(shownNow(), outbox.RowFilter{}))
 }
 
-// rows pages through the store until the limit.
+// rows reads the rows that the flags select.
 func (c *reportCmd) rows(ctx context.Context, a *app, st *engine.Engine) ([]outbox.Row, error) {
 	if c.Campaign != "" {
 		if _, err := st.Campaign(ctx, c.Campaign); err != nil {
 			return nil, err
 		}
 	}
-	limit := cmp.Or(c.Limit, 50)
-	rows := []outbox.Row{}
-	var next *string
-	f := outbox.RowFilter{Status: c.Status, CampaignID: c.Campaign}
-	for len(rows) < limit {
-		f.Limit = min(outbox.MaxPage, limit-len(rows))
-		page, err := st.Rows(ctx, f)
-		if err != nil {
-			return nil, err
-		}
-		rows = append(rows, page.Items...)
-		if next = page.NextCursor; next == nil {
-			break
-		}
-		f.Cursor = *next
-	}
-	a.printCut(next, len(rows), "rows")
-	return rows, nil
+	return pages(a, "rows", cmp.Or(c.Limit, 50), func(cursor string, limit int) (outbox.Page[outbox.Row], error) {
+		return st.Rows(ctx, outbox.RowFilter{Status: c.Status, CampaignID: c.Campaign, Cursor: cursor, Limit: limit})
+	})
 }
 
 // How many campaigns that need an operator, and how many errors, are listed.

@@ -388,10 +388,7 @@ type runsListCmd struct {
 func (c *runsListCmd) Run(ctx context.Context, a *app, st *engine.Engine) error {
 	c.Filter.Limit = c.Limit
 	page, err := st.Runs.List(ctx, c.Filter)
-	if err != nil {
-		return err
-	}
-	return printPage(a, c.jsonFlag, "runs", page, templates.RunColumns(shownNow()))
+	return printPage(a, c.jsonFlag, err, "runs", page, templates.RunColumns(shownNow()))
 }
 
 type runsShowCmd struct {
