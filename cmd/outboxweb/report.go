@@ -128,7 +128,7 @@ func printSummary(w io.Writer, s outbox.Summary, blocked []outbox.Blocked, cause
 	fmt.Fprintln(w)
 	fmt.Fprintln(t, "CAMPAIGN\tSTATE\tWHY")
 	for _, c := range blocked[:min(len(blocked), blockedShown)] {
-		t.row(firstLine(c.CampaignID, idShown), c.State(), firstLine(c.Explain(s.AsOf, s.Surroundings()).Why, 200))
+		t.row(firstLine(c.CampaignID, idShown), c.State(), firstLine(c.Why(s.AsOf, s.Surroundings()), 200))
 	}
 	t.Flush()
 	if more := len(blocked) - blockedShown; more > 0 {

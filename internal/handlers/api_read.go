@@ -104,8 +104,17 @@ func (s *server) viewInstance(i outbox.InstanceState) instanceView {
 
 // rowView is a row with everything that its page shows.
 type rowView struct {
-	outbox.RowDetail
-	Campaign campaignView `json:"campaign"`
+	Row      outbox.Row          `json:"row"`
+	Event    outbox.Event        `json:"event"`
+	Attempts []outbox.Attempt    `json:"attempts"`
+	Campaign campaignView        `json:"campaign"`
+	Activity []outbox.AuditEntry `json:"activity"`
+
+	Rehearsal *outbox.Rehearsal `json:"rehearsal,omitempty"` // the last rehearsal in shadow_only mode that reached the event
+
+	Previous int64        `json:"previous_seq"` // of the campaign's row before this one; 0 when there is none
+	Next     int64        `json:"next_seq"`     // of the campaign's row after this one; 0 when there is none
+	Queue    []outbox.Row `json:"queue"`        // the campaign's head and the rows behind it, at most six
 }
 
 func (s *server) viewRow(ctx context.Context, row outbox.RowKey) (rowView, error) {
@@ -113,7 +122,8 @@ func (s *server) viewRow(ctx context.Context, row outbox.RowKey) (rowView, error
 	if err != nil {
 		return rowView{}, err
 	}
-	return rowView{d, s.viewCampaign(d.Campaign, s.around(ctx))}, nil
+	return rowView{Row: d.Row, Event: d.Event, Attempts: d.Attempts, Campaign: s.viewCampaign(d.Campaign, s.around(ctx)),
+		Activity: d.Activity, Rehearsal: d.Rehearsal, Previous: d.Previous, Next: d.Next, Queue: d.Queue}, nil
 }
 
 // apiCampaign answers with one campaign; with min_seq, once its projections have applied that seq.

@@ -275,7 +275,7 @@ func (ops *Operations) watchedRows(t *tx, d *outbox.OperationDetail, around outb
 		var w outbox.WatchedRow
 		var c store.CampaignRow
 		err := row.Scan(append([]any{&w.Seq, &w.WatchSeq}, c.Dest()...)...)
-		w.CampaignID, w.AppliedSeq, w.Why = c.ID, c.Applied, c.View().Explain(now, around).Why
+		w.CampaignID, w.AppliedSeq, w.Why = c.ID, c.Applied, c.View().Why(now, around)
 		d.Watched = append(d.Watched, w)
 		return err
 	}, selectWatched, d.ID)

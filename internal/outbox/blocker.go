@@ -149,6 +149,11 @@ func (c Campaign) verifyText(around Surroundings) string {
 	return strings.Join(found, ". ")
 }
 
+// Why is the sentence of Explain.
+func (c Campaign) Why(now time.Time, around Surroundings) string {
+	return c.Explain(now, around).Why
+}
+
 func (c Campaign) why(hold Blocker, now time.Time, around Surroundings) string {
 	switch hold {
 	case BlockerDiverged:

@@ -19,38 +19,31 @@ type Pause struct {
 	Reason string    `json:"reason"`
 }
 
-// Campaign is one ordering scope with the progress of its projections. What verifying found is set where
-// campaigns are shown.
+// Campaign is one ordering scope with the progress of its projections.
 type Campaign struct {
-	CampaignID   string `json:"campaign_id" redact:"-"`
-	HighWaterSeq int64  `json:"high_water_seq"` // the last event's seq
-	// the highest contiguous seq applied; of a diverged campaign, the seq recorded in the journal as applied
-	AppliedSeq int64 `json:"applied_seq"`
-	// the last event that the projections have from another journal; only of a diverged campaign
-	// that is read by itself
-	ProjectionsSeq   int64     `json:"projections_seq,omitempty"`
-	HeadSeq          int64     `json:"head_seq"`                // the lowest seq that has a row; 0 without a row
-	HeadStatus       Status    `json:"head_status" api:"empty"` // empty without a row
-	HeadNextAttempt  time.Time `json:"-"`                       // when the head is due; zero without a head
-	DueAt            time.Time `json:"-"`                       // when workers check it next; zero if they do not, or if unknown
-	Unqueued         bool      `json:"-"`                       // workers do not check it
-	Counts           Counts    `json:"counts"`
-	OldestEnqueuedAt time.Time `json:"-"`       // append time of the oldest unapplied event; zero if all are applied
-	Lease            *Lease    `json:"lease"`   // nil when no worker has leased it
-	Paused           *Pause    `json:"paused"`  // nil unless it is paused
-	Diverged         string    `json:"-"`       // why nothing may be applied until a rebuild; empty if not diverged
-	Skips            int64     `json:"skips"`   // events that are skipped and never applied
-	Drifted          int64     `json:"drifted"` // projections whose live rows differ from the journal, as of the last verify
-	// of the drifted ones, those that differed from a version that is not loaded any more: verify again
-	OutdatedDrift int64 `json:"outdated_drift"`
-	// projections that the last verify could not compare, since the journal could not be replayed;
-	// why names the event at fault
-	Unverifiable   int64 `json:"unverifiable"`
-	OutdatedFailed int64 `json:"-"` // of those, the ones that were replayed with another version than the loaded one
+	CampaignID       string `redact:"-"`
+	HighWaterSeq     int64  // the last event's seq
+	AppliedSeq       int64  // the highest contiguous seq applied
+	HeadSeq          int64  // the lowest seq that has a row; 0 if none has
+	HeadStatus       Status
+	HeadNextAttempt  time.Time // when the head is due; zero without a head
+	DueAt            time.Time // when workers check it next; zero if they do not, or if unknown
+	Unqueued         bool      // workers do not check it
+	Counts           Counts
+	OldestEnqueuedAt time.Time // append time of the oldest unapplied event; zero if all are applied
+	Lease            *Lease    // nil when no worker has leased it
+	Paused           *Pause    // nil unless it is paused
+	Diverged         string    // why nothing may be applied until a rebuild; empty if not diverged
+	ProjectionsSeq   int64     // of a diverged campaign, the last event the projections have from another journal; set only where a campaign is read by itself
+	Skips            int64     // events that are skipped and never applied
+	Drifted          int64     // projections whose live rows differ from the journal, as of the last verify; set where campaigns are shown
+	OutdatedDrift    int64     // of the drifted ones, those that were compared with another version than the loaded one
+	Unverifiable     int64     // projections that the last verify could not compare, since the journal could not be replayed; set where campaigns are shown
+	OutdatedFailed   int64     // of those, the ones that were replayed with another version than the loaded one
 	// Unverified is the first of those projections; nil if there is none, and in lists of
 	// campaigns.
-	Unverified *Verification `json:"-"`
-	UpdatedAt  time.Time     `json:"-"`
+	Unverified *Verification
+	UpdatedAt  time.Time
 }
 
 // State is a campaign's condition in one word.

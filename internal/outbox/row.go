@@ -90,16 +90,18 @@ type Rehearsal struct {
 // RowDetail is a row with everything that its page shows.
 type RowDetail struct {
 	Row      Row          `json:"row"`
-	Event    Event        `json:"event"`
-	Sizes    Sizes        `json:"-"`        // of all documents of the event, of which it has those that were requested
+	Event    Event        `json:"event"` // its documents as far as requested; Sizes covers all
+	Sizes    Sizes        `json:"-"`
 	Attempts []Attempt    `json:"attempts"` // newest first, at most 50
 	Campaign Campaign     `json:"campaign"`
 	Activity []AuditEntry `json:"activity"` // newest first, at most 20
-	// the last rehearsal in shadow_only mode that reached the event
+	// Rehearsal is the last one of the event; nil without one.
 	Rehearsal *Rehearsal `json:"rehearsal,omitempty"`
-	Previous  int64      `json:"previous_seq"` // of the campaign's row before this one; 0 when there is none
-	Next      int64      `json:"next_seq"`     // of the campaign's row after this one; 0 when there is none
-	Queue     []Row      `json:"queue"`        // the campaign's head and the rows behind it, at most six
+	// Previous and Next are the seqs of the campaign's rows before and after
+	// this one; 0 when there is none.
+	Previous int64 `json:"previous_seq"`
+	Next     int64 `json:"next_seq"`
+	Queue    []Row `json:"queue"` // the head of the campaign and the rows behind it, at most six
 }
 
 // Hopeless says why a dead row was not retried, and what to do: it can never succeed with the

@@ -169,7 +169,7 @@ func TestCampaign_stateAndWhy(t *testing.T) {
 		"hole before head":   {with(func(c *outbox.Campaign) { c.HeadSeq = 8 }), outbox.ModeOutbox, outbox.StateLagging, "Events 5 to 7 have no row, so event 8 cannot be applied; the self-check"},
 	} {
 		must.Equal(t, c.campaign.State(), c.state, name, "state")
-		got := c.campaign.Explain(noon, outbox.Surroundings{Mode: c.mode}).Why
+		got := c.campaign.Why(noon, outbox.Surroundings{Mode: c.mode})
 		must.Hold(t, strings.HasPrefix(got, c.why), "%s: why is %q, want %q", name, got, c.why)
 	}
 }
@@ -256,7 +256,7 @@ func TestCampaign_whyTellsWhenNobodyWorks(t *testing.T) {
 		{ready, &outbox.WorkerSummary{Running: true, LastSeen: &noon}, "Due: waiting for a free worker"},
 		{fresh, &outbox.WorkerSummary{Running: true, LastSeen: &seen}, "Due: waiting for a free worker"},
 	} {
-		must.Equal(t, c.campaign.Explain(noon, outbox.Surroundings{Mode: outbox.ModeOutbox, Worker: c.worker}).Why, c.why, "why")
+		must.Equal(t, c.campaign.Why(noon, outbox.Surroundings{Mode: outbox.ModeOutbox, Worker: c.worker}), c.why, "why")
 	}
 }
 

@@ -120,7 +120,7 @@ func mustBeUnverifiable(t *testing.T, b *enginetest.Engine, campaign string, seq
 	all, err := b.Verifications(t.Context(), campaign)
 	must.Hold(t, err == nil && len(all) == 1 && all[0].Verdict == "failed" && all[0].Seq == seq && all[0].RunID == run && strings.Contains(all[0].Error, reason), "verifications of %q are %+v (%v), want a failed one at event %d of run %d: %s", campaign, all, err, seq, run, reason)
 	c := b.MustCampaign(campaign)
-	why := c.Explain(c.UpdatedAt, outbox.Surroundings{}).Why
+	why := c.Why(c.UpdatedAt, outbox.Surroundings{})
 	must.Hold(t, c.State() == outbox.StateUnverifiable && strings.Contains(why, reason) && (run <= 0 || strings.Contains(why, fmt.Sprintf("(run %d)", run))), "campaign %q is %s: %s", campaign, c.State(), why)
 }
 

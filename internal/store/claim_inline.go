@@ -46,7 +46,7 @@ func (s *Store) claimInline(t *Tx, c *CampaignRow, w Worker, limits ClaimLimits,
 	case hold == outbox.BlockerPaused && c.Applied == c.HighWater:
 		hold = outbox.BlockerEmpty
 	case hold != outbox.BlockerEmpty && hold != outbox.BlockerLease:
-		err = waits(": " + c.View().Explain(sqldb.At(now), outbox.Surroundings{Mode: s.options.Mode}).Why)
+		err = waits(": " + c.View().Why(sqldb.At(now), outbox.Surroundings{Mode: s.options.Mode}))
 	}
 	return claim, hold, err
 }

@@ -376,7 +376,7 @@ func TestClaimForRun_leavesAnotherRunAlone(t *testing.T) {
 	claims, err := f.Runs.ClaimCampaigns(f.Ctx, f.HoldsRun(7, "host-1"), run, []string{"a", "b"}, lease)
 	must.Hold(t, err == nil && len(claims) == 1 && claims[0].CampaignID == "b", "claimed %+v, %v; want b alone", claims, err)
 	must.Equal(t, len(must.Get(f.RenewForRun(f.Ctx, other, held, lease)).Or(t)), 0, "the other run lost")
-	why := f.MustCampaign("a").Explain(f.Clock.Now(), outbox.Surroundings{}).Why
+	why := f.MustCampaign("a").Why(f.Clock.Now(), outbox.Surroundings{})
 	must.Hold(t, strings.Contains(why, "run 8 of host-1"), "the campaign waits because: %s", why)
 	refused(t, storetest.No(f.ReplayCampaign(f.Ctx, ana(""), "a")), outbox.ErrConflict, "run 8 of host-1 is working on")
 }

@@ -225,7 +225,7 @@ func (s *Store) notYet(ctx context.Context, campaign string, seq, applied int64)
 		return err
 	}
 	detail := fmt.Sprintf("the projections of campaign %q are at event %d and not yet at event %d: %s",
-		campaign, applied, seq, c.Explain(s.options.Now(), summary.Surroundings()).Why)
+		campaign, applied, seq, c.Why(s.options.Now(), summary.Surroundings()))
 	if seq > c.HighWaterSeq {
 		detail = fmt.Sprintf("campaign %q has no event %d yet; its last one is %d", campaign, seq, c.HighWaterSeq)
 	}

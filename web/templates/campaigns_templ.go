@@ -258,18 +258,18 @@ func campaignNamed(p *Page, v *outbox.CampaignView) templ.Component {
 }
 
 func campaignStanding(p *Page, v *outbox.CampaignView) templ.Component {
-	return stateWith(p, &v.Campaign, v.Held)
+	return stateWith(p, &v.Of, v.Held)
 }
 
-func campaignApplied(_ *Page, v *outbox.CampaignView) templ.Component { return progress(&v.Campaign) }
+func campaignApplied(_ *Page, v *outbox.CampaignView) templ.Component { return progress(&v.Of) }
 
 func campaignHighWater(v *outbox.CampaignView) any { return v.HighWaterSeq }
 
 func campaignAge(p *Page, v *outbox.CampaignView) templ.Component {
-	return ageOf(v.OldestEnqueuedAt, p.Now)
+	return ageOf(v.Of.OldestEnqueuedAt, p.Now)
 }
 
-func campaignRows(p *Page, v *outbox.CampaignView) templ.Component { return rowSums(p, &v.Campaign) }
+func campaignRows(p *Page, v *outbox.CampaignView) templ.Component { return rowSums(p, &v.Of) }
 
 func campaignMarks(v *outbox.CampaignView) templ.OrderedAttributes {
 	class := ""

@@ -96,7 +96,7 @@ func (v EventView) stands(p Page) string {
 	if v.Row == nil || !v.Row.Row.IsHead {
 		return eventStands(v)
 	}
-	return v.Campaign.Explain(p.Now, p.Around).Why + "."
+	return v.Campaign.Why(p.Now, p.Around) + "."
 }
 
 // forward names the way forward that the page offers; empty if there is none. On a narrow screen its
