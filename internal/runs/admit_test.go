@@ -20,8 +20,7 @@ import (
 )
 
 func TestStartRun_isQueuedWithItsScopeAndItsRecord(t *testing.T) {
-	t.Parallel()
-	f := open(t)
+	f := own(t)
 	f.AppendN("a", 2)
 	f.AppendN("b", 1)
 	f.AppendN("c", 5)
@@ -39,8 +38,7 @@ func TestStartRun_isQueuedWithItsScopeAndItsRecord(t *testing.T) {
 }
 
 func TestStartRun_refusesWhatMakesNoSense(t *testing.T) {
-	t.Parallel()
-	f := open(t)
+	f := own(t)
 	f.AppendN("a", 3)
 	many := make([]string, outbox.MaxRunCampaigns+1)
 	for i := range many {
@@ -74,8 +72,7 @@ func TestStartRun_refusesWhatMakesNoSense(t *testing.T) {
 }
 
 func TestStartRun_ofARebuildOfAllCampaignsNeedsAReasonAndAPhrase(t *testing.T) {
-	t.Parallel()
-	f := open(t)
+	f := own(t)
 	all := outbox.RunRequest{Kind: outbox.RunRebuild, All: true, Projections: []string{"roster"}}
 	f.AppendN("a b", 1)
 	refused(t, storetest.No(f.Runs.Start(f.Ctx, ana(""), all, enginetest.LoadedRuns)), outbox.ErrInvalid, "a rebuild of all campaigns requires a reason")
@@ -89,8 +86,7 @@ func TestStartRun_ofARebuildOfAllCampaignsNeedsAReasonAndAPhrase(t *testing.T) {
 }
 
 func TestStartRun_keepsToTheModeAndTheRulesOfItsStore(t *testing.T) {
-	t.Parallel()
-	f := open(t, storetest.InMode(outbox.ModeShadow))
+	f := own(t, storetest.InMode(outbox.ModeShadow))
 	f.AppendN("a", 1)
 	for _, kind := range []outbox.RunKind{outbox.RunReplay, outbox.RunRebuild} {
 		refused(t, storetest.No(f.Runs.Start(f.Ctx, ana(""), outbox.RunRequest{Kind: kind, All: true}, enginetest.LoadedRuns)), outbox.ErrConflict, "shadow_only", "a verify is possible")
@@ -105,8 +101,7 @@ func TestStartRun_keepsToTheModeAndTheRulesOfItsStore(t *testing.T) {
 }
 
 func TestStartRun_answersARepeatedOrderWithTheFirst(t *testing.T) {
-	t.Parallel()
-	f := open(t)
+	f := own(t)
 	f.AppendN("a", 1)
 	o := ana("")
 	o.IdempotencyKey = "k"
@@ -122,8 +117,7 @@ func TestStartRun_answersARepeatedOrderWithTheFirst(t *testing.T) {
 }
 
 func TestStartRun_isRefusedWhileAnotherHasAPartOfItsScope(t *testing.T) {
-	t.Parallel()
-	f := open(t)
+	f := own(t)
 	f.AppendN("a b c", 1)
 	start := func(order outbox.RunRequest) error {
 		_, err := f.Runs.Start(f.Ctx, ana(""), order, enginetest.LoadedRuns)
@@ -171,8 +165,7 @@ func TestStartRun_isRefusedWhileAnotherHasAPartOfItsScope(t *testing.T) {
 }
 
 func TestStartRun_takesThePlaceOfAVerifyThatNoProcessWorksOn(t *testing.T) {
-	t.Parallel()
-	f := open(t)
+	f := own(t)
 	f.AppendN("a", 1)
 	start := func(order outbox.RunRequest) error {
 		_, err := f.Runs.Start(f.Ctx, ana(""), order, enginetest.LoadedRuns)
@@ -200,8 +193,7 @@ func TestStartRun_takesThePlaceOfAVerifyThatNoProcessWorksOn(t *testing.T) {
 }
 
 func TestStartRun_ofManyAtOnceOneIsAccepted(t *testing.T) {
-	t.Parallel()
-	f := open(t)
+	f := own(t)
 	f.AppendN("a b c", 1)
 	stores := []*fixture{f, f.Beside()}
 	for name, orders := range map[string][]outbox.RunRequest{
@@ -232,8 +224,7 @@ func TestStartRun_ofManyAtOnceOneIsAccepted(t *testing.T) {
 }
 
 func TestStarted_tellsOfWhatWasStartedResumedAndCancelled(t *testing.T) {
-	t.Parallel()
-	f := open(t)
+	f := own(t)
 	told := func(what string, err error) {
 		t.Helper()
 		select {
@@ -252,8 +243,7 @@ func TestStarted_tellsOfWhatWasStartedResumedAndCancelled(t *testing.T) {
 }
 
 func TestCancelRun_inEachState(t *testing.T) {
-	t.Parallel()
-	f := open(t)
+	f := own(t)
 	cancel := func(id int64) (outbox.Run, error) { return f.Runs.Cancel(f.Ctx, ana("no need"), id) }
 
 	queued := f.StartRun(enginetest.Everything)
@@ -291,8 +281,7 @@ func TestCancelRun_inEachState(t *testing.T) {
 }
 
 func TestResumeRun_goesOnWhereItStopped(t *testing.T) {
-	t.Parallel()
-	f := open(t)
+	f := own(t)
 	f.AppendN("a b c", 2)
 	run := f.StartRun(enginetest.Everything)
 	l := f.ClaimRun(one)
@@ -310,8 +299,7 @@ func TestResumeRun_goesOnWhereItStopped(t *testing.T) {
 }
 
 func TestResumeRun_isRefusedWhereItCannotGoOn(t *testing.T) {
-	t.Parallel()
-	f := open(t)
+	f := own(t)
 	f.AppendN("a", 1)
 	run := f.StartRun(enginetest.Rebuild("a"))
 	resume := func(loaded []outbox.ProjectionInfo) error {
@@ -363,8 +351,7 @@ func startedBeside(f *fixture, lock string, statements ...string) error {
 }
 
 func TestPostgresStartRun_waitsForAnAdmissionUnderWay(t *testing.T) {
-	t.Parallel()
-	f := open(t)
+	f := own(t)
 	f.AppendN("a", 1)
 	// Another process is about to start a run over all campaigns.
 	err := startedBeside(f, "advisory",
@@ -376,8 +363,7 @@ values ('verify', 'queued', '[]', 1, '["roster"]', '{}', '', 'ben', 'api', '', 1
 }
 
 func TestPostgresStartRun_isRefusedByTheIndexWhenAdmissionSawNothing(t *testing.T) {
-	t.Parallel()
-	f := open(t)
+	f := own(t)
 	f.AppendN("a", 1)
 	// A process that does not wait for admission.
 	err := startedBeside(f, "transactionid", `insert into run_scopes (run_id, campaign_id, projection, active) values (99, 'a', 'history', 1)`)
@@ -386,8 +372,7 @@ func TestPostgresStartRun_isRefusedByTheIndexWhenAdmissionSawNothing(t *testing.
 }
 
 func TestPreviewRun_saysWhatARunWouldBeAbout(t *testing.T) {
-	t.Parallel()
-	f := open(t)
+	f := own(t)
 	f.AppendN("a", 3)
 	f.AppendN("b", 2)
 	f.Exec(allApplied)

@@ -18,8 +18,7 @@ import (
 )
 
 func TestProjectionCursors_pagesTheCampaignsThatAreNotFollowed(t *testing.T) {
-	t.Parallel()
-	f := open(t)
+	f := own(t)
 	loaded := f.WithProjections("roster", "history")
 	for i := range 5 {
 		id := fmt.Sprint("c-", i)
@@ -75,8 +74,7 @@ func TestProjectionCursors_pagesTheCampaignsThatAreNotFollowed(t *testing.T) {
 }
 
 func TestCursors_tellOfEachLoadedProjectionWhereItStands(t *testing.T) {
-	t.Parallel()
-	f := open(t)
+	f := own(t)
 	for _, p := range []readmodel.Projection{{Name: "roster", Version: "v1"}, {Name: "roster", Version: "v2", Tables: []string{"roster"}}, {Name: "history", Version: "v1"}} {
 		must.OK(t, f.Install(f.Ctx, []readmodel.Projection{p}))
 	}
@@ -107,8 +105,7 @@ func TestCursors_tellOfEachLoadedProjectionWhereItStands(t *testing.T) {
 
 // What a version built ends where another was loaded, and rows begin with their campaign or with their swap.
 func TestCursors_nameTheVersionsThatBuiltTheRowsOfACampaign(t *testing.T) {
-	t.Parallel()
-	f := open(t)
+	f := own(t)
 	load := func(version string) {
 		must.OK(t, f.Install(f.Ctx, []readmodel.Projection{{Name: "roster", Version: version}}))
 		must.OK(t, f.Store.Loaded(f.Ctx, outbox.InstanceState{ID: "one", Host: "h"}, []outbox.Definition{{Projection: "roster", Version: version}}))
@@ -136,8 +133,7 @@ func TestCursors_nameTheVersionsThatBuiltTheRowsOfACampaign(t *testing.T) {
 }
 
 func TestPauseProjection_refusesWhatMakesNoSense(t *testing.T) {
-	t.Parallel()
-	f := open(t)
+	f := own(t)
 	loaded := f.WithProjections("roster", "history")
 	f.AppendN("a", 3)
 	f.Drain()
@@ -182,8 +178,7 @@ func TestPauseProjection_refusesWhatMakesNoSense(t *testing.T) {
 }
 
 func TestStalestCampaigns_choosesWhatWasNotVerifiedForLongest(t *testing.T) {
-	t.Parallel()
-	f := open(t)
+	f := own(t)
 	f.AppendN("a b c d", 1)
 	f.Drain()
 	f.AppendN("new", 1)
@@ -199,8 +194,7 @@ func TestStalestCampaigns_choosesWhatWasNotVerifiedForLongest(t *testing.T) {
 }
 
 func TestStalestCampaigns_takesTurnsWithOneMoreThanAWindow(t *testing.T) {
-	t.Parallel()
-	f := open(t)
+	f := own(t)
 	events := make([]outbox.Event, 501)
 	for i := range events {
 		events[i] = storetest.Event(fmt.Sprintf("c%03d", i), "counted")
@@ -220,8 +214,7 @@ func TestStalestCampaigns_takesTurnsWithOneMoreThanAWindow(t *testing.T) {
 }
 
 func TestVerifyNext_goesOnPastWhatCannotBeVerified(t *testing.T) {
-	t.Parallel()
-	b := enginetest.Open(t, enginetest.Define(t, enginetest.Trail))
+	b := enginetest.Own(t, []string{enginetest.Trail})
 	b.Feed(append(enginetest.Notes("a", 3), enginetest.Notes("b c", 2)...)...)
 	b.ExecProjections(`update projection_watermarks set applied_hash = 'other' where campaign_id = 'a'`)
 	step := b.RunWorker.VerifyNext()
@@ -235,9 +228,8 @@ func TestVerifyNext_goesOnPastWhatCannotBeVerified(t *testing.T) {
 
 // dropped is an engine with three projections that has lost a table of each, and whose campaigns have cursors of every kind.
 func dropped(t *testing.T) *enginetest.Engine {
-	t.Helper()
 	track := strings.ReplaceAll(enginetest.Trail, "trail", "track")
-	b := enginetest.Open(t, enginetest.Define(t, enginetest.Trail, enginetest.Ledger, track, enginetest.LenientAccounts), enginetest.MaxAttempts(1))
+	b := enginetest.Own(t, []string{enginetest.Trail, enginetest.Ledger, track, enginetest.LenientAccounts}, enginetest.MaxAttempts(1))
 	b.Feed(append(append(enginetest.Notes("a", 3), enginetest.Notes("b", 2)...), enginetest.Opened("q", 1), enginetest.Spent("q", 100))...)
 	b.PauseProjection("track", "b")
 	if b.Beside(); len(b.SetAsideCursors()) != 2 {
@@ -259,7 +251,6 @@ func mustBeWhole(t *testing.T, b *enginetest.Engine) {
 // Tables dropped by hand are made again at the next start, and a replay that starts by itself fills them in
 // every campaign; also where one of several tables of a projection is gone.
 func TestInstall_makesDroppedTablesAgainAndOwesAReplay(t *testing.T) {
-	t.Parallel()
 	b := dropped(t).Beside()
 	b.MustHaveCursors("a accounts 0 behind", "a ledger 0 behind", "a track 0 behind", "b accounts 0 behind", "b ledger 0 behind", "b track 0 paused",
 		"q accounts 0 behind", "q ledger 0 behind", "q track 0 behind")
@@ -274,7 +265,6 @@ func TestInstall_makesDroppedTablesAgainAndOwesAReplay(t *testing.T) {
 }
 
 func TestWork_makesDroppedTablesAgain(t *testing.T) {
-	t.Parallel()
 	b := dropped(t)
 	b.ResumeProjection("track", "b")
 	told := func() (kinds []outbox.FaultKind) {
@@ -295,7 +285,6 @@ func TestWork_makesDroppedTablesAgain(t *testing.T) {
 
 // A running server finds a dropped table when it verifies, and says what helps: a rebuild, which makes it again.
 func TestVerify_saysThatATableIsMissing(t *testing.T) {
-	t.Parallel()
 	b := dropped(t)
 	run := b.RunToEnd(enginetest.Everything)
 	must.Hold(t, run.Counts.Failed == 3 && !strings.Contains(run.Error, "internal"), "run %+v", run)
@@ -312,8 +301,7 @@ func TestVerify_saysThatATableIsMissing(t *testing.T) {
 }
 
 func TestVerify_saysThatATableHasChanged(t *testing.T) {
-	t.Parallel()
-	b := enginetest.Open(t, enginetest.Define(t, enginetest.Trail, enginetest.Accounts))
+	b := enginetest.Own(t, []string{enginetest.Trail, enginetest.Accounts})
 	b.Feed(enginetest.Opened("a", 5), enginetest.Spent("a", 1))
 	b.ExecProjections("alter table accounts drop column spent")
 	run := b.RunToEnd(enginetest.Everything)
@@ -330,9 +318,8 @@ func TestVerify_saysThatATableHasChanged(t *testing.T) {
 // A campaign that advances while a projection's file is away has events that the projection lacks. It is
 // behind there once it is loaded again, and caught up by itself; elsewhere it is live and whole.
 func TestUnloaded_projectionIsBehindWhereEventsWereAppliedWithoutIt(t *testing.T) {
-	t.Parallel()
 	track := strings.ReplaceAll(enginetest.Trail, "trail", "track")
-	b := enginetest.Open(t, enginetest.Define(t, enginetest.Trail, track))
+	b := enginetest.Own(t, []string{enginetest.Trail, track})
 	b.Feed(enginetest.Notes("a b", 3)...)
 	without := enginetest.OpenPair(t, b.Pair, enginetest.Define(t, enginetest.Trail))
 	if err := without.Leave(t.Context(), []string{"trail"}); err != nil { // as a worker that starts
@@ -368,8 +355,7 @@ func TestUnloaded_projectionIsBehindWhereEventsWereAppliedWithoutIt(t *testing.T
 }
 
 func TestUnloaded_projectionStaysQuarantinedUntilItIsReplayed(t *testing.T) {
-	t.Parallel()
-	b := enginetest.Open(t, enginetest.Define(t, enginetest.Trail, enginetest.LenientAccounts), enginetest.MaxAttempts(1))
+	b := enginetest.Own(t, []string{enginetest.Trail, enginetest.LenientAccounts}, enginetest.MaxAttempts(1))
 	b.Feed(enginetest.Opened("a", 1), enginetest.Opened("q", 1), enginetest.Spent("q", 100))
 	without := enginetest.OpenPair(t, b.Pair, enginetest.Define(t, enginetest.Trail))
 	if err := without.Leave(t.Context(), []string{"trail"}); err != nil { // as a worker that starts

@@ -14,7 +14,10 @@ import (
 // fixture is a store without a worker on it.
 type fixture = enginetest.Rooms
 
-var open = enginetest.OpenRooms
+var (
+	open = enginetest.OpenRooms
+	own  = enginetest.OwnRooms // for a test that runs beside others
+)
 
 // allApplied changes a journal as if a worker had applied all of it.
 const allApplied = `update campaigns set applied_seq = high_water_seq`

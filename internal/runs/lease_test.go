@@ -22,8 +22,7 @@ import (
 )
 
 func TestClaimRun_takesTheOldestOnce(t *testing.T) {
-	t.Parallel()
-	f := open(t)
+	f := own(t)
 	f.AppendN("a", 3)
 	f.AppendN("b", 4)
 	f.Exec(allApplied)
@@ -39,8 +38,7 @@ func TestClaimRun_takesTheOldestOnce(t *testing.T) {
 }
 
 func TestClaimRun_byManyAtOnceGivesEachRunOnce(t *testing.T) {
-	t.Parallel()
-	f := open(t)
+	f := own(t)
 	for i := range 8 {
 		id := fmt.Sprint("c-", i)
 		f.AppendN(id, 1)
@@ -71,8 +69,7 @@ func TestClaimRun_byManyAtOnceGivesEachRunOnce(t *testing.T) {
 }
 
 func TestClaimRun_takesOverWhereAnotherStopped(t *testing.T) {
-	t.Parallel()
-	f := open(t)
+	f := own(t)
 	f.AppendN("a", 3)
 	f.AppendN("b", 4)
 	f.StartRun(enginetest.Everything)
@@ -99,8 +96,7 @@ func TestClaimRun_takesOverWhereAnotherStopped(t *testing.T) {
 }
 
 func TestRelease_isNoAttemptAndLetsAnotherTakeOverAtOnce(t *testing.T) {
-	t.Parallel()
-	f := open(t)
+	f := own(t)
 	run := f.StartRun(enginetest.Everything)
 	for range 5 {
 		must.OK(t, f.Runs.Release(f.Ctx, f.ClaimRun(one)))
@@ -117,8 +113,7 @@ func TestRelease_isNoAttemptAndLetsAnotherTakeOverAtOnce(t *testing.T) {
 }
 
 func TestClaimRun_givesUpARunThatTookThreeProcessesDown(t *testing.T) {
-	t.Parallel()
-	f := open(t)
+	f := own(t)
 	run := f.StartRun(enginetest.Everything)
 	for range 3 {
 		f.ClaimRun(one)
@@ -131,8 +126,7 @@ func TestClaimRun_givesUpARunThatTookThreeProcessesDown(t *testing.T) {
 }
 
 func TestClaimRun_leavesProjectionsOfOtherVersionsAlone(t *testing.T) {
-	t.Parallel()
-	f := open(t)
+	f := own(t)
 	waiting := f.StartRun(outbox.RunRequest{Kind: outbox.RunVerify, All: true, Projections: []string{"history"}})
 	others := map[string]string{"roster": "v1", "history": "v3"}
 	claim := func(versions map[string]string) (runs.Lease, bool) {
@@ -168,8 +162,7 @@ func TestClaimRun_leavesProjectionsOfOtherVersionsAlone(t *testing.T) {
 }
 
 func TestRunScope_walksWhatHasNoResultYet(t *testing.T) {
-	t.Parallel()
-	f := open(t)
+	f := own(t)
 	f.AppendN("a b c d e", 2)
 	for _, order := range []outbox.RunRequest{enginetest.Everything, enginetest.Rebuild("e", "a", "b", "d", "c")} {
 		run := f.StartRun(order)
@@ -195,8 +188,7 @@ func TestRunScope_walksWhatHasNoResultYet(t *testing.T) {
 }
 
 func TestLocks_ofRunsAreTakenInOneOrderToo(t *testing.T) {
-	t.Parallel()
-	f := open(t)
+	f := own(t)
 	ids := []string{"a", "b", "c"}
 	for _, id := range ids {
 		f.AppendN(id, 1)

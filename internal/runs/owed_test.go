@@ -118,8 +118,7 @@ func TestReconcile_startsAReplayAgain(t *testing.T) {
 }
 
 func TestFinishRun_endsAReplayOfAResumeInTheFuture(t *testing.T) {
-	t.Parallel()
-	f := open(t)
+	f := own(t)
 	loaded := f.WithProjections("roster")
 	behind(f, loaded, "roster", "a")
 	f.ExecProjections(`update projection_cursors set updated_at = $1`, f.Clock.Now().Add(time.Hour).UnixMicro())
@@ -131,8 +130,7 @@ func TestFinishRun_endsAReplayOfAResumeInTheFuture(t *testing.T) {
 }
 
 func TestFinishRun_startsOneReplayForEachProjectionThatIsBehind(t *testing.T) {
-	t.Parallel()
-	f := open(t, func(o *store.Options) { o.ReasonFrom = 1 })
+	f := own(t, func(o *store.Options) { o.ReasonFrom = 1 })
 	loaded := f.WithProjections("roster", "history")
 	f.AppendN("c", 1)
 	f.Drain()
@@ -170,8 +168,7 @@ func TestFinishRun_startsOneReplayForEachProjectionThatIsBehind(t *testing.T) {
 }
 
 func TestReplaysThatStartByThemselves_areRecorded(t *testing.T) {
-	t.Parallel()
-	f := open(t)
+	f := own(t)
 	loaded := f.WithProjections("roster")
 	atOnce := behind(f, loaded, "roster", "a")
 	mustHaveStarted(f, atOnce)
@@ -197,8 +194,7 @@ func mustHaveStarted(f *fixture, runs ...int64) {
 }
 
 func TestBehind_countsWhatWaitsForTheEndOfARun(t *testing.T) {
-	t.Parallel()
-	f := open(t)
+	f := own(t)
 	loaded := f.WithProjections("roster")
 	f.AppendN("a", 2)
 	f.Drain()
@@ -223,8 +219,7 @@ func mustTellHeld(f *fixture, behind outbox.BehindCounts, held ...outbox.HeldPro
 }
 
 func TestReconcile_startsAReplayOfWhatIsFree(t *testing.T) {
-	t.Parallel()
-	f := open(t)
+	f := own(t)
 	loaded := f.WithProjections("roster")
 	behind(f, loaded, "roster", "a", "b")
 	f.ExecProjections(`update projection_cursors set updated_at = updated_at + 1`)
@@ -234,8 +229,7 @@ func TestReconcile_startsAReplayOfWhatIsFree(t *testing.T) {
 }
 
 func TestReconcile_leavesAProjectionBehindThatIsPausedForAll(t *testing.T) {
-	t.Parallel()
-	f := open(t)
+	f := own(t)
 	loaded := f.WithProjections("roster")
 	run := behind(f, loaded, "roster", "a")
 	must.Get(f.Runs.PauseProjection(f.Ctx, ana("all"), "roster", "", loaded)).Or(t)
@@ -254,8 +248,7 @@ func TestReconcile_leavesAProjectionBehindThatIsPausedForAll(t *testing.T) {
 }
 
 func TestReconcile_inShadowModeStartsNoReplay(t *testing.T) {
-	t.Parallel()
-	f := open(t)
+	f := own(t)
 	loaded := f.WithProjections("roster")
 	must.Get(f.Runs.Cancel(f.Ctx, ana(""), behind(f, loaded, "roster", "a"))).Or(t)
 	f.ExecProjections(`update projection_cursors set updated_at = updated_at + 1`)
@@ -313,8 +306,7 @@ func TestResume_besideARunIsCaughtUpOnceThatRunEnds(t *testing.T) {
 }
 
 func TestResume_besideAQueuedRunIsCaughtUpWhenThatIsCancelled(t *testing.T) {
-	t.Parallel()
-	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Tally))
+	b := enginetest.Own(t, []string{enginetest.Ledger, enginetest.Tally})
 	b.Feed(enginetest.Notes("a", 3)...)
 	b.PauseProjection("tally", "a")
 	b.Feed(enginetest.Notes("a", 2)...)
@@ -328,8 +320,7 @@ func TestResume_besideAQueuedRunIsCaughtUpWhenThatIsCancelled(t *testing.T) {
 
 // A process may die when the projection is resumed and the journal has not recorded it yet.
 func TestReconcile_catchesUpAProjectionThatNoRunDoes(t *testing.T) {
-	t.Parallel()
-	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Tally))
+	b := enginetest.Own(t, []string{enginetest.Ledger, enginetest.Tally})
 	b.Feed(append(enginetest.Notes("a", 3), enginetest.Notes("b", 2)...)...)
 	b.PauseProjection("tally", "a")
 	b.Feed(enginetest.Notes("a", 2)...)
@@ -377,14 +368,14 @@ func lacksNumber(campaign string) outbox.Event {
 
 // rehearsedWithoutSKU has two campaigns that lack a sku and passed the rehearsal of a file that needs
 // none, and one more campaign of either error that was blocked after it.
-func rehearsedWithoutSKU(t *testing.T) (*enginetest.Engine, *storetest.Clock, outbox.FixRehearsal) {
-	b := enginetest.Open(t, enginetest.Define(t, orders, enginetest.Ledger), enginetest.MaxAttempts(1), enginetest.At(storetest.NewClock()))
+func rehearsedWithoutSKU(t *testing.T) (*enginetest.Engine, outbox.FixRehearsal) {
+	b := enginetest.Own(t, []string{orders, enginetest.Ledger}, enginetest.MaxAttempts(1), enginetest.At(storetest.NewClock()))
 	b.Feed(lacksSKU("a"), lacksSKU("b"))
 	d := mustRehearse(t, b, outbox.RehearsalRequest{Files: changedTo(withoutSKU)})
 	must.Need(t, d.Passed(), "the rehearsal says %q", d.Answer)
 	b.Clock.Advance(time.Minute)
 	b.Feed(lacksSKU("later"), lacksNumber("other"))
-	return b, b.Clock, d
+	return b, d
 }
 
 // assessed is the error that blocks a campaign, as pages show it.
@@ -407,25 +398,23 @@ func assessed(t *testing.T, b *enginetest.Engine, campaign string) outbox.Assess
 }
 
 func TestRestOn_leavesOutRowsThatWereRetriedSince(t *testing.T) {
-	t.Parallel()
-	before, clock, d := rehearsedWithoutSKU(t)
+	before, d := rehearsedWithoutSKU(t)
 	before.MustRequeue("b", 1)
 	before.Drain()
-	b := enginetest.OpenPair(t, before.Pair, enginetest.Define(t, withoutSKU, enginetest.Ledger), enginetest.MaxAttempts(1), enginetest.At(clock))
+	b := enginetest.OpenPair(t, before.Pair, enginetest.Define(t, withoutSKU, enginetest.Ledger), enginetest.MaxAttempts(1), enginetest.At(before.Clock))
 	selection := outbox.Selection{Rows: []outbox.RowKey{{CampaignID: "a", Seq: 1}, {CampaignID: "b", Seq: 1}}}
 	p, err := b.Operations.Preview(t.Context(), selection, d.Run.ID)
 	must.Hold(t, err == nil && p.Rows == 2 && p.Rehearsed == 1 && p.RehearsedFailing == 0, "it covers %d of %d rows, %d failing (%v)", p.Rehearsed, p.Rows, p.RehearsedFailing, err)
 	passed, err := b.Operations.PassedHeads(t.Context(), d.Run.ID)
 	must.Hold(t, err == nil && len(passed) == 1 && passed[0].CampaignID == "a", "those that would pass are %v (%v), want that of a", passed, err)
-	clock.Advance(time.Second)
+	b.Clock.Advance(time.Second)
 	op := must.Get(b.Operations.Start(t.Context(), enginetest.Operator, outbox.OperationRequest{Selection: selection, Rehearsal: d.Run.ID})).Or(t)
 	must.Equal(t, b.Operation(op.ID).CoverText(), "1 of the operation's 2 rows passed it", "the operation that rests on it")
 }
 
 func TestRestOn_callsOnARehearsalOnlyForWhatItTried(t *testing.T) {
-	t.Parallel()
-	before, clock, d := rehearsedWithoutSKU(t)
-	b := enginetest.OpenPair(t, before.Pair, enginetest.Define(t, withoutSKU, enginetest.Ledger), enginetest.MaxAttempts(1), enginetest.At(clock))
+	before, d := rehearsedWithoutSKU(t)
+	b := enginetest.OpenPair(t, before.Pair, enginetest.Define(t, withoutSKU, enginetest.Ledger), enginetest.MaxAttempts(1), enginetest.At(before.Clock))
 	g := assessed(t, b, "other")
 	must.Hold(t, g.Rehearsal == 0 && !strings.Contains(g.Verdict, "rehearsal"), "of an error that it never tried: rehearsal %d: %s", g.Rehearsal, g.Verdict)
 	partly := assessed(t, b, "later")
@@ -451,8 +440,7 @@ func TestRestOn_callsOnARehearsalOnlyForWhatItTried(t *testing.T) {
 
 // A rehearsal that fixes one cause everywhere, one in part and one nowhere says so of each, and what rests on it takes what passed.
 func TestRestOn_saysWhatFailedInTheRehearsal(t *testing.T) {
-	t.Parallel()
-	before := enginetest.Open(t, enginetest.Define(t, orders), enginetest.MaxAttempts(1), enginetest.At(storetest.NewClock()))
+	before := enginetest.Own(t, []string{orders}, enginetest.MaxAttempts(1), enginetest.At(storetest.NewClock()))
 	// A longer number fails in the changed file only.
 	before.Feed(lacksSKU("a"), lacksSKU("b"), lacksNumber("c"), enginetest.EventOf("long", "ordered", `{"number":"12345"}`))
 	fixed := strings.ReplaceAll(withoutSKU, "number text not null", "number text not null check (length(number) < 5)")
@@ -479,8 +467,7 @@ func TestRestOn_saysWhatFailedInTheRehearsal(t *testing.T) {
 
 // A head that would be applied, with an event behind it that fails, is no reason to call its cause unfixed.
 func TestRestOn_tellsALaterEventFromTheHead(t *testing.T) {
-	t.Parallel()
-	before := enginetest.Open(t, enginetest.Define(t, orders), enginetest.MaxAttempts(1), enginetest.At(storetest.NewClock()))
+	before := enginetest.Own(t, []string{orders}, enginetest.MaxAttempts(1), enginetest.At(storetest.NewClock()))
 	before.Feed(lacksSKU("a"), lacksNumber("a"))
 	d := mustRehearse(t, before, outbox.RehearsalRequest{Files: changedTo(withoutSKU)})
 	before.Clock.Advance(time.Minute)
@@ -491,8 +478,7 @@ func TestRestOn_tellsALaterEventFromTheHead(t *testing.T) {
 }
 
 func TestRestOn_alsoOfRowsThatWereNotRetried(t *testing.T) {
-	t.Parallel()
-	before := enginetest.Open(t, enginetest.Define(t, orders), enginetest.MaxAttempts(1), enginetest.At(storetest.NewClock()))
+	before := enginetest.Own(t, []string{orders}, enginetest.MaxAttempts(1), enginetest.At(storetest.NewClock()))
 	before.Feed(lacksSKU("a"), lacksSKU("b"), lacksSKU("c"))
 	changed := strings.ReplaceAll(orders, "-- on: ordered", "-- on: ordered\n-- changed")
 	d := mustRehearse(t, before, outbox.RehearsalRequest{Files: changedTo(changed)})
@@ -510,9 +496,8 @@ func TestRestOn_alsoOfRowsThatWereNotRetried(t *testing.T) {
 }
 
 func TestRestOn_isRefutedByARetry(t *testing.T) {
-	t.Parallel()
-	before, clock, _ := rehearsedWithoutSKU(t)
-	b := enginetest.OpenPair(t, before.Pair, enginetest.Define(t, withoutSKU, enginetest.Ledger), enginetest.MaxAttempts(1), enginetest.At(clock))
+	before, _ := rehearsedWithoutSKU(t)
+	b := enginetest.OpenPair(t, before.Pair, enginetest.Define(t, withoutSKU, enginetest.Ledger), enginetest.MaxAttempts(1), enginetest.At(before.Clock))
 	b.ExecProjections("insert into orders (campaign_id, seq, sku, number) values ('a', 1, '', '')")
 	b.MustRequeue("a", 1)
 	b.Drain()
@@ -522,8 +507,7 @@ func TestRestOn_isRefutedByARetry(t *testing.T) {
 }
 
 func TestRestOn_needsEveryProjectionAsRehearsed(t *testing.T) {
-	t.Parallel()
-	before, clock, d := rehearsedWithoutSKU(t)
+	before, d := rehearsedWithoutSKU(t)
 	for name, c := range map[string]struct {
 		sources []string
 		says    string
@@ -532,7 +516,7 @@ func TestRestOn_needsEveryProjectionAsRehearsed(t *testing.T) {
 		"another one is gone":  {[]string{withoutSKU}, "ran with projection ledger, which is not loaded any more; rehearse again without it"},
 		"another one is there": {[]string{withoutSKU, enginetest.Ledger, gate}, "ran without projection gate, which is loaded; rehearse again with it: on the server's page, or with its file in the command's --projections"},
 	} {
-		b := enginetest.OpenPair(t, before.Pair, enginetest.Define(t, c.sources...), enginetest.MaxAttempts(1), enginetest.At(clock))
+		b := enginetest.OpenPair(t, before.Pair, enginetest.Define(t, c.sources...), enginetest.MaxAttempts(1), enginetest.At(before.Clock))
 		must.Equal(t, assessed(t, b, "a").Rehearsal, 0, name)
 		r := mustReadRehearsal(t, b, d.Run.ID)
 		must.Hold(t, !r.Loaded && r.Outdated() && len(r.Others) == 1, "%s: loaded: %v, the others: %+v", name, r.Loaded, r.Others)

@@ -68,8 +68,7 @@ func (l *journalLock) release() {
 }
 
 func TestVerify_untilTheWatermarkComparesNothingThatStandsElsewhere(t *testing.T) {
-	t.Parallel()
-	b := enginetest.Open(t, enginetest.Define(t, enginetest.Trail, enginetest.LenientAccounts), enginetest.MaxAttempts(1))
+	b := enginetest.Own(t, []string{enginetest.Trail, enginetest.LenientAccounts}, enginetest.MaxAttempts(1))
 	b.Feed(enginetest.Opened("a", 10), enginetest.Spent("a", 1), enginetest.Noted("a"))
 	b.PauseProjection("accounts", "a")
 	b.Feed(enginetest.Spent("a", 1), enginetest.Noted("a"))
@@ -81,9 +80,8 @@ func TestVerify_untilTheWatermarkComparesNothingThatStandsElsewhere(t *testing.T
 }
 
 func TestReplay_leavesWhatWasPausedMeanwhilePaused(t *testing.T) {
-	t.Parallel()
 	lenient := strings.Replace(enginetest.Probing, "-- tables: probing", "-- tables: probing\n-- on-failure: quarantine", 1)
-	b := enginetest.Open(t, enginetest.Define(t, lenient, enginetest.Trail), enginetest.MaxAttempts(1))
+	b := enginetest.Own(t, []string{lenient, enginetest.Trail}, enginetest.MaxAttempts(1))
 	key := t.Name()
 	var failing, pausing atomic.Bool
 	failing.Store(true)
@@ -112,8 +110,7 @@ func TestReplay_leavesWhatWasPausedMeanwhilePaused(t *testing.T) {
 }
 
 func TestRebuild_startsOverIfAProjectionWasPausedBesideIt(t *testing.T) {
-	t.Parallel()
-	b := enginetest.Open(t, enginetest.Define(t, enginetest.Trail, enginetest.LenientAccounts))
+	b := enginetest.Own(t, []string{enginetest.Trail, enginetest.LenientAccounts})
 	b.Feed(enginetest.Opened("a", 10))
 	b.StartRun(enginetest.Rebuild("a"))
 	w := *b.RunWorker
@@ -132,8 +129,7 @@ func TestRebuild_startsOverIfAProjectionWasPausedBesideIt(t *testing.T) {
 }
 
 func TestReplay_missesNothingAppliedOrUnskippedBesideIt(t *testing.T) {
-	t.Parallel()
-	b := enginetest.Open(t, enginetest.Define(t, enginetest.Trail, enginetest.Accounts), enginetest.MaxAttempts(1))
+	b := enginetest.Own(t, []string{enginetest.Trail, enginetest.Accounts}, enginetest.MaxAttempts(1))
 	b.Feed(enginetest.Opened("a", 1))
 	b.PauseProjection("trail", "a")
 	b.Feed(enginetest.Noted("a"), enginetest.Spent("a", 2))
@@ -159,7 +155,6 @@ func TestReplay_missesNothingAppliedOrUnskippedBesideIt(t *testing.T) {
 }
 
 func TestVerify_reportsNoDriftOfWhatReadsAProjectionThatCannotBeReplayed(t *testing.T) {
-	t.Parallel()
 	b, failing := failingProbe(t, enginetest.Probing, `-- projection: reads
 -- tables: reads
 
@@ -180,7 +175,7 @@ insert into reads select cast(:campaign_id as text), count(*) from probing where
 
 // failingProbe is an engine with two applied events in campaign a, whose probe of the second one fails once it is told to.
 func failingProbe(t *testing.T, definitions ...string) (*enginetest.Engine, *atomic.Bool) {
-	b, failing := enginetest.Open(t, enginetest.Define(t, definitions...)), new(atomic.Bool)
+	b, failing := enginetest.Own(t, definitions), new(atomic.Bool)
 	enginetest.OnProbe(t, t.Name(), func([]string) (string, error) {
 		if failing.Load() {
 			return "", errors.New("not now")
@@ -192,8 +187,7 @@ func failingProbe(t *testing.T, definitions ...string) (*enginetest.Engine, *ato
 }
 
 func TestRuns_areNotTakenUpByAProcessThatChangesNothing(t *testing.T) {
-	t.Parallel()
-	b := enginetest.Open(t, enginetest.Define(t, enginetest.Trail))
+	b := enginetest.Own(t, []string{enginetest.Trail})
 	b.Feed(enginetest.Notes("a", 3)...)
 	rebuild := b.StartRun(outbox.RunRequest{Kind: outbox.RunRebuild, Campaigns: []string{"a"}})
 	shadow := b.Beside(enginetest.InMode(outbox.ModeShadow))
@@ -204,8 +198,7 @@ func TestRuns_areNotTakenUpByAProcessThatChangesNothing(t *testing.T) {
 }
 
 func TestVerify_goesOnAfterACampaignThatKeepsChanging(t *testing.T) {
-	t.Parallel()
-	b := enginetest.Open(t, enginetest.Define(t, enginetest.Trail, enginetest.Probing))
+	b := enginetest.Own(t, []string{enginetest.Trail, enginetest.Probing})
 	key := t.Name()
 	var toggling atomic.Bool
 	paused := false
@@ -266,8 +259,7 @@ insert into slow values (:campaign_id, :payload.key);
 
 // Events applied during a long replay are replayed without blocking the campaign, except for the last few.
 func TestRebuild_holdsNoLeaseWhileItReplaysWhatWasAppliedMeanwhile(t *testing.T) {
-	t.Parallel()
-	b := enginetest.Open(t, enginetest.Define(t, enginetest.Trail, enginetest.Probing))
+	b := enginetest.Own(t, []string{enginetest.Trail, enginetest.Probing})
 	key := t.Name()
 	var appending, looking atomic.Bool
 	var held atomic.Int64
@@ -310,7 +302,6 @@ func TestReplay_leavesADivergedCampaignToARebuild(t *testing.T) {
 }
 
 func TestRebuild_notesWhatItMendedBesideWhatItCouldNot(t *testing.T) {
-	t.Parallel()
 	b, failing := failingProbe(t, enginetest.Trail, enginetest.Probing)
 	b.ExecProjections(`delete from trail where place = 2`)
 	b.RunToEnd(enginetest.Everything)
@@ -326,8 +317,7 @@ func TestRebuild_notesWhatItMendedBesideWhatItCouldNot(t *testing.T) {
 }
 
 func TestDryRun_saysWhichLiveTablesAreNotThoseOfTheFile(t *testing.T) {
-	t.Parallel()
-	b := enginetest.Open(t, enginetest.Define(t, enginetest.Trail, enginetest.Accounts), enginetest.MaxAttempts(1))
+	b := enginetest.Own(t, []string{enginetest.Trail, enginetest.Accounts}, enginetest.MaxAttempts(1))
 	b.Feed(enginetest.Opened("a", 10), enginetest.Spent("a", 100))
 	for _, c := range []struct {
 		old, new string
@@ -350,8 +340,7 @@ func TestDryRun_saysWhichLiveTablesAreNotThoseOfTheFile(t *testing.T) {
 }
 
 func TestCancelRun_keepsAProcessThatSleptFromSwapping(t *testing.T) {
-	t.Parallel()
-	b := enginetest.Open(t, enginetest.Define(t, enginetest.Trail), enginetest.At(storetest.NewClock()))
+	b := enginetest.Own(t, []string{enginetest.Trail}, enginetest.At(storetest.NewClock()))
 	b.Feed(enginetest.Notes("a", 5)...)
 	for stage := range 2 {
 		run := b.StartRun(outbox.RunRequest{Kind: outbox.RunRebuild, All: true})
@@ -378,8 +367,7 @@ insert into doomed values (:campaign_id, :seq) on conflict (campaign_id) do upda
 `
 
 func TestPostgresRuns_goOnAfterAConnectionWasLostInComparing(t *testing.T) {
-	t.Parallel()
-	b := enginetest.Open(t, enginetest.Define(t, doomed))
+	b := enginetest.Own(t, []string{doomed})
 	b.Feed(enginetest.Notes("a", 3)...)
 	for _, kind := range []outbox.RunKind{outbox.RunVerify, outbox.RunRebuild} {
 		b.ExecProjections(`update doomed set n = -1`)
@@ -399,10 +387,9 @@ func TestPostgresRuns_goOnAfterConnectionsWereLostAnywhere(t *testing.T) {
 	for _, moment := range []string{"runs.(*Runs).Claim.func1", "store.(*Store).leaseForRun.func1", "readmodel.(*Database).Apply", "readmodel.(*Scratch).Swap",
 		"store.(*Store).ReleaseForRun.func1", "runs.(*Runs).Report.func1", "runs.(*Runs).Finish.func1"} {
 		t.Run(moment, func(t *testing.T) {
-			t.Parallel()
 			var b *enginetest.Engine
 			var armed atomic.Bool
-			b = enginetest.Open(t, enginetest.Define(t, enginetest.Trail), func(o *enginetest.Options) {
+			b = enginetest.Own(t, []string{enginetest.Trail}, func(o *enginetest.Options) {
 				o.Now = func() time.Time {
 					if armed.Load() && enginetest.CalledFrom(moment) && armed.CompareAndSwap(true, false) {
 						b.Terminate()

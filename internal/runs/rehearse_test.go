@@ -52,7 +52,7 @@ func changedTo(texts ...string) []outbox.RehearsalFile {
 
 // blockedByOverdrafts has three campaigns that an overdraft blocks, in c by one that no fix of the overdraft helps at event 4, and a healthy one.
 func blockedByOverdrafts(t *testing.T) *enginetest.Engine {
-	b := enginetest.Open(t, enginetest.Define(t, enginetest.Accounts, enginetest.Trail), enginetest.MaxAttempts(1), enginetest.At(storetest.NewClock()))
+	b := enginetest.Own(t, []string{enginetest.Accounts, enginetest.Trail}, enginetest.MaxAttempts(1), enginetest.At(storetest.NewClock()))
 	for _, id := range []string{"a", "b", "c"} {
 		b.MustAppend(enginetest.Opened(id, 10), enginetest.Noted(id), enginetest.Spent(id, 11))
 	}
@@ -64,7 +64,6 @@ func blockedByOverdrafts(t *testing.T) *enginetest.Engine {
 }
 
 func TestRehearse_saysWhichBlockedCampaignsWouldPassAndWhatElseItChanges(t *testing.T) {
-	t.Parallel()
 	b := blockedByOverdrafts(t)
 	before := b.Dump("runs", "run_rehearsals", "run_results", "run_scopes", "run_log", "audit_log")
 	d := mustRehearse(t, b, outbox.RehearsalRequest{Files: changedTo(fixed), Behind: 20})
@@ -93,7 +92,6 @@ func TestRehearse_saysWhichBlockedCampaignsWouldPassAndWhatElseItChanges(t *test
 
 // It is refused what loading is, blocks no other run, and tells of a campaign that moved.
 func TestRehearse_isARunOfItsOwn(t *testing.T) {
-	t.Parallel()
 	b := blockedByOverdrafts(t)
 	for name, text := range map[string]string{
 		"a statement on another's table": strings.ReplaceAll(enginetest.Accounts, "update accounts set spent", "update trail set spent"),
@@ -127,7 +125,6 @@ func TestRehearse_isARunOfItsOwn(t *testing.T) {
 }
 
 func TestRehearse_doesNotVouchForKeysAcrossCampaigns(t *testing.T) {
-	t.Parallel()
 	clock := storetest.NewClock()
 	names := `-- projection: names
 -- tables: names
@@ -138,7 +135,7 @@ create table names (campaign_id text not null, seq bigint not null, name text no
 -- on: named
 insert into names (campaign_id, seq, name, n) values (:campaign_id, :seq, :payload.name!, :payload.n!);
 `
-	b := enginetest.Open(t, enginetest.Define(t, names), enginetest.MaxAttempts(1), enginetest.At(clock))
+	b := enginetest.Own(t, []string{names}, enginetest.MaxAttempts(1), enginetest.At(clock))
 	b.MustAppend(enginetest.EventOf("a", "named", `{"name":"x","n":1}`), enginetest.EventOf("b", "named", `{"name":"x","n":9}`))
 	b.UntilStuck()
 	d := mustRehearse(t, b, outbox.RehearsalRequest{Files: changedTo(strings.ReplaceAll(names, ":payload.n!", "4"))})
@@ -187,7 +184,6 @@ update ranks set n = null where campaign_id = :campaign_id;
 
 // Events appended and applied while a rehearsal works on a campaign are not part of its answer, and do not make it wrong.
 func TestRehearse_holdsForWhatItLookedAt(t *testing.T) {
-	t.Parallel()
 	b := blockedByOverdrafts(t)
 	run := must.Get(b.Runs.Rehearse(context.Background(), enginetest.Operator, outbox.RehearsalRequest{Files: changedTo(fixed), Campaigns: []string{"b"}, Behind: 20}, b.Set)).Or(t)
 	b.MustAppend(enginetest.Noted("b")) // before it is looked at
@@ -219,8 +215,7 @@ func TestRehearse_holdsForWhatItLookedAt(t *testing.T) {
 // Healthy campaigns that the loaded files cannot replay are compared with their live rows, so that a
 // fix which guesses wrongly does not pass for one that changes nothing.
 func TestRehearse_comparesWithLiveRowsWhereTheLoadedFilesFail(t *testing.T) {
-	t.Parallel()
-	good := enginetest.Open(t, enginetest.Define(t, enginetest.Accounts), enginetest.MaxAttempts(1))
+	good := enginetest.Own(t, []string{enginetest.Accounts}, enginetest.MaxAttempts(1))
 	good.Feed(enginetest.Opened("blocked", 10), enginetest.Spent("blocked", 3), enginetest.Opened("healthy", 10), enginetest.Spent("healthy", 3))
 	broken := enginetest.OpenPair(t, good.Pair, enginetest.Define(t, strings.ReplaceAll(enginetest.Accounts, ":payload.amount!", ":payload.price!")), enginetest.MaxAttempts(1))
 	broken.Feed(enginetest.Spent("blocked", 2))
@@ -238,8 +233,7 @@ func TestRehearse_comparesWithLiveRowsWhereTheLoadedFilesFail(t *testing.T) {
 }
 
 func TestRehearse_doesNotBlameTheChangeForWhatTheLoadedFilesRefuse(t *testing.T) {
-	t.Parallel()
-	good := enginetest.Open(t, enginetest.Define(t, enginetest.Accounts, gate), enginetest.MaxAttempts(1))
+	good := enginetest.Own(t, []string{enginetest.Accounts, gate}, enginetest.MaxAttempts(1))
 	good.Feed(enginetest.Opened("healthy", 10), enginetest.Spent("healthy", 3), enginetest.Noted("blocked"))
 	broken := enginetest.OpenPair(t, good.Pair, enginetest.Define(t, strings.ReplaceAll(enginetest.Accounts, ":payload.amount!", ":payload.price!"), gate), enginetest.MaxAttempts(1))
 	d := mustRehearse(t, broken, outbox.RehearsalRequest{Files: changedTo(openedGate)})
@@ -250,8 +244,7 @@ func TestRehearse_doesNotBlameTheChangeForWhatTheLoadedFilesRefuse(t *testing.T)
 
 // A campaign in which a projection is paused or quarantined is compared as far as the projection got; what it lacks does not count as the same rows.
 func TestRehearse_claimsNoSamenessForEventsThatAProjectionLacks(t *testing.T) {
-	t.Parallel()
-	b := enginetest.Open(t, enginetest.Define(t, enginetest.LenientAccounts, gate), enginetest.MaxAttempts(1))
+	b := enginetest.Own(t, []string{enginetest.LenientAccounts, gate}, enginetest.MaxAttempts(1))
 	b.MustAppend(enginetest.Opened("a", 10), enginetest.Opened("b", 10), enginetest.Opened("healthy", 10), enginetest.Spent("a", 11), enginetest.Spent("a", 1), enginetest.Noted("blocked"))
 	b.Drain()
 	b.PauseProjection("accounts", "b")
@@ -268,8 +261,7 @@ func TestRehearse_claimsNoSamenessForEventsThatAProjectionLacks(t *testing.T) {
 
 // After a deploy that is wrong without an error, the former file is rehearsed on healthy campaigns.
 func TestRehearse_comparesHealthyCampaignsIfNoneIsBlocked(t *testing.T) {
-	t.Parallel()
-	b := enginetest.Open(t, enginetest.Define(t, enginetest.Accounts, enginetest.Trail))
+	b := enginetest.Own(t, []string{enginetest.Accounts, enginetest.Trail})
 	files := changedTo(strings.ReplaceAll(enginetest.Accounts, "set spent = spent + 1", "set spent = spent + 2"))
 	_, err := b.Runs.Rehearse(t.Context(), enginetest.Operator, outbox.RehearsalRequest{Files: files}, b.Set)
 	must.Hold(t, errors.Is(err, outbox.ErrConflict) && strings.Contains(err.Error(), "none has applied events"), "of an empty journal: %v", err)
@@ -321,8 +313,7 @@ insert into needed (campaign_id, seq, what) values (:campaign_id, :seq, :payload
 
 // A campaign that one projection blocks and in which another is quarantined passes only where both would.
 func TestRehearse_triesWhatIsQuarantinedInABlockedCampaign(t *testing.T) {
-	t.Parallel()
-	b := enginetest.Open(t, enginetest.Define(t, enginetest.LenientAccounts, needing), enginetest.MaxAttempts(1))
+	b := enginetest.Own(t, []string{enginetest.LenientAccounts, needing}, enginetest.MaxAttempts(1))
 	for _, id := range []string{"a", "b"} {
 		b.MustAppend(enginetest.Opened(id, 10), enginetest.Spent(id, 11), enginetest.Noted(id))
 	}
@@ -347,9 +338,8 @@ func TestRehearse_triesWhatIsQuarantinedInABlockedCampaign(t *testing.T) {
 }
 
 func TestRehearse_triesEveryQuarantinedProjection(t *testing.T) {
-	t.Parallel()
 	gone := strings.Replace(needing, "on-failure: block", "on-failure: quarantine", 1)
-	b := enginetest.Open(t, enginetest.Define(t, enginetest.LenientAccounts, gone), enginetest.MaxAttempts(1))
+	b := enginetest.Own(t, []string{enginetest.LenientAccounts, gone}, enginetest.MaxAttempts(1))
 	b.Feed(enginetest.Opened("a", 10), enginetest.Spent("a", 11), enginetest.Noted("a"))
 	b.MustHaveCursors("a accounts 1 quarantined", "a needs 2 quarantined")
 	files := append(changedTo(strings.ReplaceAll(fixed, "on-failure: block", "on-failure: quarantine")), outbox.RehearsalFile{Name: "needs.sql", Text: strings.Replace(gone, ":payload.missing!", ":payload.absent!", 1)})
@@ -361,8 +351,7 @@ func TestRehearse_triesEveryQuarantinedProjection(t *testing.T) {
 }
 
 func TestRehearse_triesWhatIsQuarantined(t *testing.T) {
-	t.Parallel()
-	b := enginetest.Open(t, enginetest.Define(t, enginetest.LenientAccounts, enginetest.Ledger), enginetest.MaxAttempts(1))
+	b := enginetest.Own(t, []string{enginetest.LenientAccounts, enginetest.Ledger}, enginetest.MaxAttempts(1))
 	for _, id := range []string{"a", "b"} {
 		b.MustAppend(enginetest.Opened(id, 10), enginetest.Spent(id, 1), enginetest.Spent(id, 11))
 		b.MustAppend(enginetest.Notes(id, 30)...)
@@ -408,8 +397,7 @@ func TestRehearse_triesWhatIsQuarantined(t *testing.T) {
 
 // Campaigns whose few events lie among many of another one are in the sample.
 func TestRehearse_comparesEveryCampaignOfASmallJournal(t *testing.T) {
-	t.Parallel()
-	b := enginetest.Open(t, enginetest.Define(t, enginetest.Accounts))
+	b := enginetest.Own(t, []string{enginetest.Accounts})
 	const campaigns = 12
 	for i := range campaigns {
 		b.MustAppend(enginetest.Opened(fmt.Sprint("c-", i), 10))

@@ -21,8 +21,7 @@ import (
 )
 
 func TestReportRun_writesProgressResultsAndLog(t *testing.T) {
-	t.Parallel()
-	f := open(t)
+	f := own(t)
 	f.AppendN("a", 4)
 	f.AppendN("b", 6)
 	f.Exec(allApplied)
@@ -65,8 +64,7 @@ func TestReportRun_writesProgressResultsAndLog(t *testing.T) {
 }
 
 func TestReportRun_renewsTheLeaseAndNeverGoesBackNorEndsAsNothing(t *testing.T) {
-	t.Parallel()
-	f := open(t)
+	f := own(t)
 	f.AppendN("a", 4)
 	run := f.StartRun(enginetest.Everything)
 	l := f.ClaimRun(one)
@@ -90,8 +88,7 @@ func TestReportRun_renewsTheLeaseAndNeverGoesBackNorEndsAsNothing(t *testing.T) 
 }
 
 func TestReportRun_notesVerifications(t *testing.T) {
-	t.Parallel()
-	f := open(t)
+	f := own(t)
 	f.AppendN("a", 4)
 	drifted := result("a", outbox.OutcomeDrift, 4)
 	drifted.Projections = []outbox.ProjectionResult{
@@ -126,8 +123,7 @@ func TestReportRun_notesVerifications(t *testing.T) {
 }
 
 func TestFinishRun_saysHowItEnded(t *testing.T) {
-	t.Parallel()
-	f := open(t)
+	f := own(t)
 	f.AppendN("a", 4)
 	for name, c := range map[string]struct {
 		kind    outbox.RunKind
@@ -168,8 +164,7 @@ func result(campaign, outcome string, events int64) outbox.RunResult {
 }
 
 func TestRuns_pagesBothWaysAndFilters(t *testing.T) {
-	t.Parallel()
-	f := open(t)
+	f := own(t)
 	for i := range 5 {
 		f.AppendN(fmt.Sprint("c-", i), 1)
 		f.StartRun(enginetest.Rebuild(fmt.Sprint("c-", i)))
@@ -189,8 +184,7 @@ func TestRuns_pagesBothWaysAndFilters(t *testing.T) {
 }
 
 func TestRunResults_pagesByCampaignAndOutcome(t *testing.T) {
-	t.Parallel()
-	f := open(t)
+	f := own(t)
 	run := f.StartRun(enginetest.Everything)
 	l := f.ClaimRun(one)
 	var results []outbox.RunResult
@@ -211,8 +205,7 @@ func TestRunResults_pagesByCampaignAndOutcome(t *testing.T) {
 }
 
 func TestPruneRuns_keepsWhatWentWrongAndTheLatest(t *testing.T) {
-	t.Parallel()
-	f := open(t)
+	f := own(t)
 	f.AppendN("a b", 1)
 	for range 12 {
 		f.StartRun(enginetest.Everything)
@@ -294,9 +287,8 @@ func explain(tb testing.TB, b *enginetest.Engine, campaign string, seq int64) ou
 }
 
 func TestExplain_everyKindOfConstraint(t *testing.T) {
-	t.Parallel()
 	first := `{"id":"1","user":"ana","password":"hunter22","role":"master"}`
-	b := enginetest.Open(t, enginetest.Define(t, seats), enginetest.MaxAttempts(1))
+	b := enginetest.Own(t, []string{seats}, enginetest.MaxAttempts(1))
 	cases := []struct {
 		name, eventType, payload string
 		kind, table, columns     string
@@ -381,8 +373,7 @@ func mustJSON(tb testing.TB, v any) string {
 }
 
 func TestExplain_saysWhatItCannotExplain(t *testing.T) {
-	t.Parallel()
-	b := enginetest.Open(t, enginetest.Define(t, seats), enginetest.MaxAttempts(1))
+	b := enginetest.Own(t, []string{seats}, enginetest.MaxAttempts(1))
 	b.Feed(enginetest.EventOf("a", "seat.taken", `{"id":"1","user":"ana"}`), enginetest.EventOf("a", "seat.taken", `{"id":"1","user":"bo"}`), enginetest.Noted("a"))
 	of := func(definition string) outbox.ExplainedFailure {
 		dialect := "sqlite"
@@ -416,8 +407,7 @@ func TestExplain_saysWhatItCannotExplain(t *testing.T) {
 }
 
 func TestExplain_valuesOfTheWrongTypeAndDeletedParents(t *testing.T) {
-	t.Parallel()
-	b := enginetest.Open(t, enginetest.Define(t, seats), enginetest.MaxAttempts(1))
+	b := enginetest.Own(t, []string{seats}, enginetest.MaxAttempts(1))
 	b.MustAppend(enginetest.EventOf("a", "room.opened", `{"id":"r"}`), enginetest.EventOf("a", "seat.taken", `{"id":"1","room":"r","user":"ana"}`), enginetest.EventOf("a", "room.closed", `{"id":"r"}`))
 	b.Drain()
 	if f := explain(t, b, "a", 3); f.Constraint == nil || f.Constraint.Kind != outbox.ConstraintForeign || !strings.Contains(f.Reason, "others refer to") {
@@ -433,8 +423,7 @@ func TestExplain_valuesOfTheWrongTypeAndDeletedParents(t *testing.T) {
 }
 
 func TestExplain_quarantinedProjectionsAndHiddenPayloads(t *testing.T) {
-	t.Parallel()
-	b := enginetest.Open(t, enginetest.Define(t, strings.Replace(seats, "on-failure: block", "on-failure: quarantine", 1)), enginetest.MaxAttempts(1))
+	b := enginetest.Own(t, []string{strings.Replace(seats, "on-failure: block", "on-failure: quarantine", 1)}, enginetest.MaxAttempts(1))
 	b.Feed(enginetest.EventOf("a", "seat.taken", `{"id":"1","user":"ana"}`), enginetest.EventOf("a", "seat.taken", `{"id":"1","user":"bo"}`))
 	f := explain(t, b, "a", 2)
 	must.Hold(t, f.Projection == "seats" && f.Existing != nil && f.FailedVersion == "", "a quarantined projection: %+v", f)

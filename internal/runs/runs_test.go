@@ -30,8 +30,7 @@ func mustMatchJournal(tb testing.TB, b *enginetest.Engine, campaigns ...string) 
 }
 
 func TestVerify_tellsARowThatIsWrongAndFromWhichEventOn(t *testing.T) {
-	t.Parallel()
-	b := enginetest.Open(t, enginetest.Define(t, enginetest.Trail, enginetest.Accounts))
+	b := enginetest.Own(t, []string{enginetest.Trail, enginetest.Accounts})
 	b.MustAppend(enginetest.Opened("a", 10), enginetest.Spent("a", 1), enginetest.Noted("a"), enginetest.Spent("a", 1), enginetest.Noted("a"), enginetest.Noted("a"))
 	b.Feed(enginetest.Opened("b", 10), enginetest.Spent("b", 1))
 	for _, tt := range []struct {
@@ -65,8 +64,7 @@ func TestVerify_tellsARowThatIsWrongAndFromWhichEventOn(t *testing.T) {
 
 // A search for the first divergence reads what triggers noted, and a comparison the rows themselves.
 func TestVerify_findsTheFirstDivergenceInAColumnOfAnyType(t *testing.T) {
-	t.Parallel()
-	b := enginetest.Open(t, enginetest.Define(t, `-- projection: typed
+	b := enginetest.Own(t, []string{`-- projection: typed
 -- tables: typed, keyless
 
 -- schema
@@ -80,7 +78,7 @@ update typed
 set day = :payload.day, at = :payload.at, yes = :payload.yes, price = :payload.price, size = :payload.size, body = :payload.body
 where campaign_id = :campaign_id
   and id = :seq - 1;
-`))
+`})
 	for i := 1; i < 10; i++ {
 		b.MustAppend(enginetest.EventOf("a", "set", fmt.Sprintf(`{"day":"2020-03-0%[1]d","at":"2020-03-05 10:00:0%[1]d","yes":true,"price":%[1]d.25,"size":%[1]d.5,"body":"text %[1]d"}`, i)))
 	}
@@ -106,9 +104,8 @@ where campaign_id = :campaign_id
 
 // What a search costs beside the replay is counted in events and in stretches of them, not in time.
 func TestVerify_replaysOnceMoreToFindTheFirstDivergence(t *testing.T) {
-	t.Parallel()
 	const events = 1000
-	b := enginetest.Open(t, enginetest.Define(t, enginetest.Trail), enginetest.BatchSize(events))
+	b := enginetest.Own(t, []string{enginetest.Trail}, enginetest.BatchSize(events))
 	b.Feed(enginetest.Notes("a", events)...)
 	f := must.Get(runs.NewReplayer(t.Context(), b.Store, b.Set)).Or(t)
 	defer f.Close()
@@ -130,8 +127,7 @@ func TestVerify_replaysOnceMoreToFindTheFirstDivergence(t *testing.T) {
 }
 
 func TestRuns_sayWhatTheyDoWhileTheirNumberOfEventsStandsStill(t *testing.T) {
-	t.Parallel()
-	b := open(t)
+	b := own(t)
 	for want, gaps := range map[int][]time.Duration{0: {4 * time.Second}, 1: {4 * time.Second, 4 * time.Second}, 2: {4 * time.Second, 4 * time.Second, 6 * time.Second}} {
 		lines := runs.NewWorker(runs.WorkerConfig{Runs: b.Runs}).SaysStill("comparing the rows of projection trail", gaps...)
 		must.Hold(t, len(lines) == want && !(want > 0 && (lines[0].CampaignID != "c" || lines[0].Text != "comparing the rows of projection trail")), "after %s: %+v", gaps, lines)
@@ -140,8 +136,7 @@ func TestRuns_sayWhatTheyDoWhileTheirNumberOfEventsStandsStill(t *testing.T) {
 
 // Events behind a dead one are no part of a verify or a rebuild; a replay looks at them, too.
 func TestRuns_countTheEventsThatTheyReach(t *testing.T) {
-	t.Parallel()
-	b := enginetest.Open(t, enginetest.Define(t, enginetest.Accounts), enginetest.MaxAttempts(1))
+	b := enginetest.Own(t, []string{enginetest.Accounts}, enginetest.MaxAttempts(1))
 	b.Feed(enginetest.Opened("a", 10), enginetest.Spent("a", 11), enginetest.Spent("a", 1), enginetest.Opened("b", 10))
 	for _, order := range []outbox.RunRequest{enginetest.Everything, {Kind: outbox.RunRebuild, Campaigns: []string{"a", "b"}}, {Kind: outbox.RunReplay, All: true}, {Kind: outbox.RunVerify, Campaigns: []string{"a"}, UntilSeq: 1}} {
 		want := outbox.Progress{Done: 2, Total: 2}
@@ -157,8 +152,7 @@ func TestRuns_countTheEventsThatTheyReach(t *testing.T) {
 
 // Where the file has changed, every row may differ, whatever the first divergence is; in a dry run of a rebuild, too.
 func TestVerify_saysWhichRowsAnotherVersionBuilt(t *testing.T) {
-	t.Parallel()
-	before := enginetest.Open(t, enginetest.Define(t, enginetest.Accounts, enginetest.Trail))
+	before := enginetest.Own(t, []string{enginetest.Accounts, enginetest.Trail})
 	before.Feed(enginetest.Opened("a", 10), enginetest.Spent("a", 1), enginetest.Noted("a"), enginetest.Spent("a", 1))
 	b := enginetest.OpenPair(t, before.Pair, enginetest.Define(t, strings.ReplaceAll(enginetest.Accounts, "spent + 1", "spent + 2"), enginetest.Trail))
 	b.ExecProjections(`update trail set seq = 0 where campaign_id = 'a' and place = 3`)
@@ -187,8 +181,7 @@ func TestVerify_saysWhichRowsAnotherVersionBuilt(t *testing.T) {
 }
 
 func TestRuns_offerToRebuildWhatDiffers(t *testing.T) {
-	t.Parallel()
-	b := enginetest.Open(t, enginetest.Define(t, enginetest.Accounts, enginetest.Trail))
+	b := enginetest.Own(t, []string{enginetest.Accounts, enginetest.Trail})
 	for _, id := range []string{"a", "b", "c"} {
 		b.MustAppend(enginetest.Opened(id, 10), enginetest.Noted(id))
 	}
@@ -209,8 +202,7 @@ func TestRuns_offerToRebuildWhatDiffers(t *testing.T) {
 
 // Nothing is compared as of an earlier event, so nothing matches.
 func TestVerify_untilASeqTellsWhatItWasThen(t *testing.T) {
-	t.Parallel()
-	b := enginetest.Open(t, enginetest.Define(t, enginetest.Trail, enginetest.Accounts))
+	b := enginetest.Own(t, []string{enginetest.Trail, enginetest.Accounts})
 	b.Feed(enginetest.Opened("a", 10), enginetest.Spent("a", 1))
 	then := b.RunToEnd(outbox.RunRequest{Kind: outbox.RunVerify, Campaigns: []string{"a"}})
 	b.Feed(enginetest.Spent("a", 1), enginetest.Noted("a"))
@@ -220,8 +212,7 @@ func TestVerify_untilASeqTellsWhatItWasThen(t *testing.T) {
 }
 
 func TestRebuild_putsTheRowsRightAndRaisesTheGeneration(t *testing.T) {
-	t.Parallel()
-	b := enginetest.Open(t, enginetest.Define(t, enginetest.Trail, enginetest.Accounts))
+	b := enginetest.Own(t, []string{enginetest.Trail, enginetest.Accounts})
 	b.Feed(enginetest.Opened("a", 10), enginetest.Spent("a", 1), enginetest.Noted("b"), enginetest.Opened("c", 1), enginetest.Spent("c", 5), enginetest.Noted("c"))
 	b.ExecProjections(`update accounts set balance = 3 where campaign_id = 'a'`)
 	b.ExecProjections(`insert into trail values ('b', 9, 9)`)
@@ -240,8 +231,7 @@ func TestRebuild_putsTheRowsRightAndRaisesTheGeneration(t *testing.T) {
 
 // Newly generated numbers keep the order of the old ones, even if earlier rows were changed later.
 func TestRebuild_keepsTheOrderOfRows(t *testing.T) {
-	t.Parallel()
-	b := enginetest.Open(t, enginetest.Define(t, `-- projection: calls
+	b := enginetest.Own(t, []string{`-- projection: calls
 -- tables: calls
 
 -- schema @sqlite
@@ -255,7 +245,7 @@ create table calls (id bigint generated always as identity primary key, campaign
 -- on: noted
 update calls set answered = 'yes' where campaign_id = :campaign_id and seq = cast(:seq as bigint) - 5;
 insert into calls (campaign_id, seq) values (:campaign_id, :seq);
-`))
+`})
 	b.Feed(enginetest.Notes("a b", 20)...)
 	for range 2 { // from the second time on the rows are those of a rebuild
 		run := b.RunToEnd(outbox.RunRequest{Kind: outbox.RunRebuild, All: true})
@@ -272,8 +262,7 @@ insert into calls (campaign_id, seq) values (:campaign_id, :seq);
 }
 
 func TestRebuild_besideLiveApplyingLosesNothing(t *testing.T) {
-	t.Parallel()
-	b := enginetest.Open(t, enginetest.Define(t, enginetest.Trail, enginetest.Accounts), enginetest.BatchSize(20), enginetest.Polling(10*time.Millisecond))
+	b := enginetest.Own(t, []string{enginetest.Trail, enginetest.Accounts}, enginetest.BatchSize(20), enginetest.Polling(10*time.Millisecond))
 	campaigns := []string{"a", "b", "c"}
 	for _, id := range campaigns {
 		b.MustAppend(append([]outbox.Event{enginetest.Opened(id, 1_000_000)}, enginetest.Notes(id, 150)...)...)
@@ -307,8 +296,7 @@ func TestRebuild_besideLiveApplyingLosesNothing(t *testing.T) {
 }
 
 func TestRebuild_ofADivergedCampaignIsTheWayOut(t *testing.T) {
-	t.Parallel()
-	b := enginetest.Open(t, enginetest.Define(t, enginetest.Trail, enginetest.Accounts))
+	b := enginetest.Own(t, []string{enginetest.Trail, enginetest.Accounts})
 	b.Feed(enginetest.Opened("a", 10), enginetest.Spent("a", 1), enginetest.Noted("a"))
 	b.ExecProjections(`update projection_watermarks set applied_hash = 'other', applied_seq = 7 where campaign_id = 'a'`)
 	b.ExecProjections(`update accounts set balance = 5 where campaign_id = 'a'`)
@@ -334,8 +322,7 @@ func TestRebuild_ofADivergedCampaignIsTheWayOut(t *testing.T) {
 }
 
 func TestReplay_bringsAQuarantinedProjectionLevelOnceItIsRepaired(t *testing.T) {
-	t.Parallel()
-	b := enginetest.Open(t, enginetest.Define(t, enginetest.Trail, enginetest.LenientAccounts), enginetest.MaxAttempts(1))
+	b := enginetest.Own(t, []string{enginetest.Trail, enginetest.LenientAccounts}, enginetest.MaxAttempts(1))
 	b.Feed(enginetest.Opened("b", 10), enginetest.Spent("b", 100), enginetest.Noted("b"), enginetest.Spent("b", 1))
 	if r := try(t, b, "b"); r.Outcome != outbox.OutcomeFailed || !strings.Contains(r.Error, "event 2 cannot be replayed") {
 		t.Errorf("a trial while it fails: %+v", r)
@@ -360,8 +347,7 @@ func TestReplay_bringsAQuarantinedProjectionLevelOnceItIsRepaired(t *testing.T) 
 }
 
 func TestRuns_cancelKeepsTheOldRows(t *testing.T) {
-	t.Parallel()
-	b := enginetest.Open(t, enginetest.Define(t, enginetest.Trail))
+	b := enginetest.Own(t, []string{enginetest.Trail})
 	b.Feed(enginetest.Notes("a b", 200)...)
 	b.ExecProjections(`update trail set seq = 999 where place = 1`)
 	run := b.StartRun(outbox.RunRequest{Kind: outbox.RunRebuild, All: true, Rate: 1}) // it would take minutes
@@ -381,8 +367,7 @@ func TestRuns_cancelKeepsTheOldRows(t *testing.T) {
 }
 
 func TestDryRun_tellsWhatARequeueWouldDo(t *testing.T) {
-	t.Parallel()
-	b := enginetest.Open(t, enginetest.Define(t, enginetest.Trail, enginetest.Accounts), enginetest.MaxAttempts(1))
+	b := enginetest.Own(t, []string{enginetest.Trail, enginetest.Accounts}, enginetest.MaxAttempts(1))
 	b.Feed(enginetest.Opened("a", 10), enginetest.Spent("a", 100), enginetest.Noted("a"), enginetest.Spent("a", 1))
 	before := b.MustRow("a", 2)
 	d, err := runs.DryRun(t.Context(), b.Store, b.Set, "a", 2, 5)

@@ -14,7 +14,6 @@ import (
 )
 
 func TestVerify_findsTheFirstWrongEventByKeysOfAnyType(t *testing.T) {
-	t.Parallel()
 	types := []struct{ sqlite, postgres, value string }{
 		{"date", "date", "2026-01-02"},
 		{"timestamp", "timestamptz", "2026-01-02 03:04:05"},
@@ -49,7 +48,7 @@ update keyed%[1]d set n = :seq where campaign_id = :campaign_id;
 `, i, tt.sqlite, tt.postgres))
 	}
 	payload := must.Get(json.Marshal(keys)).Or(t)
-	b := enginetest.Open(t, enginetest.Define(t, definitions...))
+	b := enginetest.Own(t, definitions)
 	b.Feed(enginetest.Noted("a"), enginetest.EventOf("a", "opened", string(payload)), enginetest.Noted("a"), enginetest.Noted("a"))
 	for i := range types {
 		b.ExecProjections(fmt.Sprintf(`update keyed%d set n = 3`, i))
@@ -63,14 +62,13 @@ update keyed%[1]d set n = :seq where campaign_id = :campaign_id;
 }
 
 func TestVerify_showsLongValuesCutAndStillFindsTheirEvent(t *testing.T) {
-	t.Parallel()
-	b := enginetest.Open(t, enginetest.Define(t, `-- projection: texts
+	b := enginetest.Own(t, []string{`-- projection: texts
 -- tables: texts
 -- schema
 create table texts (campaign_id text not null, seq bigint not null, body text not null, primary key (campaign_id, seq));
 -- on: noted
 insert into texts values (:campaign_id, :seq, :payload.body!);
-`))
+`})
 	long := strings.Repeat("é", 100_000)
 	const texts = 22 // more than are shown
 	for range texts {
@@ -93,14 +91,13 @@ insert into texts values (:campaign_id, :seq, :payload.body!);
 // A verification of all campaigns that finds no difference shows that the rows are those of the loaded
 // version, whichever version built them. One that finds a difference does not.
 func TestVerify_ofEverythingShowsWhatTheRowsWereBuiltBy(t *testing.T) {
-	t.Parallel()
-	b := enginetest.Open(t, enginetest.Define(t, `-- projection: texts
+	b := enginetest.Own(t, []string{`-- projection: texts
 -- tables: texts
 -- schema
 create table texts (campaign_id text not null, seq bigint not null, primary key (campaign_id, seq));
 -- on: noted
 insert into texts values (:campaign_id, :seq);
-`))
+`})
 	b.Feed(enginetest.EventOf("a", "noted", `{}`), enginetest.EventOf("b", "noted", `{}`))
 	b.ExecProjections(`update projection_versions set built_version = ''`)
 	b.ExecProjections(`update texts set seq = 7 where campaign_id = 'b'`)
@@ -160,8 +157,7 @@ func TestVerify_thatFailsLeavesAVerification(t *testing.T) {
 }
 
 func TestVerify_namesTheFirstEventThatFails(t *testing.T) {
-	t.Parallel()
-	good := enginetest.Open(t, enginetest.Define(t, enginetest.Accounts, openedGate))
+	good := enginetest.Own(t, []string{enginetest.Accounts, openedGate})
 	good.Feed(enginetest.Opened("a", 10), enginetest.Noted("a"), enginetest.Spent("a", 3))
 	b := enginetest.OpenPair(t, good.Pair, enginetest.Define(t, strings.ReplaceAll(enginetest.Accounts, ":payload.amount!", ":payload.price!"), gate))
 	run := b.RunToEnd(enginetest.Everything)
@@ -188,8 +184,7 @@ func TestVerify_thatFailsForOneProjectionLeavesAVerificationOfThatOne(t *testing
 
 // A paused projection does not advance, and does not hide that another's rows were wrong.
 func TestRebuild_saysThatAPausedProjectionLacksEvents(t *testing.T) {
-	t.Parallel()
-	b := enginetest.Open(t, enginetest.Define(t, enginetest.Trail, enginetest.Ledger))
+	b := enginetest.Own(t, []string{enginetest.Trail, enginetest.Ledger})
 	b.Feed(enginetest.Opened("a", 10), enginetest.Noted("a"))
 	b.PauseProjection("ledger", "a")
 	b.Feed(enginetest.Noted("a"))
@@ -205,8 +200,7 @@ func TestRebuild_saysThatAPausedProjectionLacksEvents(t *testing.T) {
 }
 
 func TestVerify_comparesNoProjectionThatIsBehind(t *testing.T) {
-	t.Parallel()
-	b := enginetest.Open(t, enginetest.Define(t, enginetest.Trail, strings.ReplaceAll(enginetest.Trail, "trail", "track")))
+	b := enginetest.Own(t, []string{enginetest.Trail, strings.ReplaceAll(enginetest.Trail, "trail", "track")})
 	b.Feed(enginetest.Notes("a b", 3)...)
 	b.PauseProjection("track", "a")
 	b.Feed(enginetest.Notes("a", 5)...)
@@ -231,8 +225,7 @@ func TestVerify_comparesNoProjectionThatIsBehind(t *testing.T) {
 }
 
 func TestVerify_tellsWhatAPausedProjectionLacks(t *testing.T) {
-	t.Parallel()
-	b := enginetest.Open(t, enginetest.Define(t, enginetest.Trail, strings.ReplaceAll(enginetest.Trail, "trail", "track")))
+	b := enginetest.Own(t, []string{enginetest.Trail, strings.ReplaceAll(enginetest.Trail, "trail", "track")})
 	b.Feed(enginetest.Notes("a b", 3)...)
 	b.PauseProjection("track", "")
 	if run := b.RunToEnd(enginetest.Everything); run.Verdict != outbox.VerdictMatch || run.Counts.Matched != 2 {
