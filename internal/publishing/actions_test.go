@@ -82,8 +82,7 @@ var kinds = storetest.Kinds[*fixture]{Open: open, Base: func(f *fixture) *storet
 // A name is paused in all topics at once, with one record that lists them; what was paused before
 // stays as it was, and another name too.
 func TestPauseAll_pausesANameInEveryTopic(t *testing.T) {
-	t.Parallel()
-	f := open(t)
+	f := own(t)
 	f.types("c", "scene.a")
 	name := func(topic, publisher string) outbox.SubscriptionName {
 		return outbox.SubscriptionName{Topic: topic, Publisher: publisher}
@@ -137,8 +136,7 @@ func (f *fixture) isNow(name outbox.SubscriptionName, want string) {
 }
 
 func TestActions_wakeWorkersAndRefreshWhatIsShared(t *testing.T) {
-	t.Parallel()
-	f := open(t)
+	f := own(t)
 	activeSubscription(f)
 	woken := 0
 	f.OnWork(func() { woken++ })
@@ -158,8 +156,7 @@ func TestActions_wakeWorkersAndRefreshWhatIsShared(t *testing.T) {
 
 // An idempotency key belongs to one action with its parameters.
 func TestActions_keysAreOfOneSubscriptionAndItsParameters(t *testing.T) {
-	t.Parallel()
-	f := open(t)
+	f := own(t)
 	activeSubscription(f)
 	other := f.newSubscription(outbox.SubscriptionName{Topic: "scenes", Publisher: "other"}, scenes, 2)
 	o := script("once")
@@ -174,8 +171,7 @@ func TestActions_keysAreOfOneSubscriptionAndItsParameters(t *testing.T) {
 }
 
 func TestActions_listsThoseOnOneSubscription(t *testing.T) {
-	t.Parallel()
-	f := open(t)
+	f := own(t)
 	activeSubscription(f)
 	other := f.newSubscription(outbox.SubscriptionName{Topic: "scenes", Publisher: "other"}, scenes, 2)
 	must.Get(f.progress.Pause(f.Ctx, ana("mine"), archive)).Or(t)
@@ -198,8 +194,7 @@ func sending(d outbox.TestDelivery) func(context.Context) (outbox.TestDelivery, 
 }
 
 func TestTest_leavesTheSubscriptionAsItIs(t *testing.T) {
-	t.Parallel()
-	f := open(t)
+	f := own(t)
 	failedSubscription(f)
 	before := f.facts(archive)
 	o := ana("is it back?")
@@ -216,8 +211,7 @@ func TestTest_leavesTheSubscriptionAsItIs(t *testing.T) {
 }
 
 func TestActions_needAReasonWhereEveryActDoes(t *testing.T) {
-	t.Parallel()
-	f := open(t, func(o *store.Options) { o.ReasonFrom = 1 })
+	f := own(t, func(o *store.Options) { o.ReasonFrom = 1 })
 	failedSubscription(f)
 	f.Unchanged(func() {
 		for _, a := range kinds.All {
@@ -233,8 +227,7 @@ func TestActions_needAReasonWhereEveryActDoes(t *testing.T) {
 // A pause by another process is noticed after the batch in flight, however rarely the holder checks
 // for it, also with a large backlog.
 func TestRelay_aPauseElsewhereHoldsAfterTheBatchInFlight(t *testing.T) {
-	t.Parallel()
-	f := open(t, live)
+	f := own(t, live)
 	elsewhere := f.beside(live)
 	f.MustAppend(notes("c-1", 50)...)
 	r, sub := everythingToOne()
@@ -257,8 +250,7 @@ func TestRelay_aPauseElsewhereHoldsAfterTheBatchInFlight(t *testing.T) {
 // Events appended after a pause are not delivered, even if the holder has not been notified of the
 // pause yet.
 func TestRelay_nothingAppendedAfterAPauseIsDelivered(t *testing.T) {
-	t.Parallel()
-	f := open(t, live)
+	f := own(t, live)
 	elsewhere := f.beside(live)
 	r, sub := everythingToOne()
 	c := r.config(f, "one", sub)
@@ -289,8 +281,7 @@ func TestRelay_stopsAtOnce(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			f := open(t, live)
+			f := own(t, live)
 			f.MustAppend(noted("c-1"))
 			called := make(chan struct{})
 			sub := subscriptionOf("everything", "one", everyEvent)
@@ -332,33 +323,29 @@ func failing(t *testing.T, f *fixture) (destination.Subscription, *receiver, pub
 
 // Actions of other processes are noticed at the next check, also by a waiting subscription.
 func TestRelay_aSubscriptionThatWaitsIsActedOnElsewhere(t *testing.T) {
-	t.Parallel()
-	for name, c := range map[string]struct {
-		act func(*publishing.Progress, outbox.SubscriptionName) error
+	type given struct {
+		act func(*fixture, outbox.SubscriptionName) error
 		got []int64
-	}{
-		"resumed": {func(p *publishing.Progress, name outbox.SubscriptionName) error {
-			return storetest.No(p.Resume(t.Context(), ana("mended"), name))
-		}, upTo(3)},
-		"moved": {func(p *publishing.Progress, name outbox.SubscriptionName) error {
-			return storetest.No(p.Seek(t.Context(), outbox.Command{By: ana("").By, Reason: "they were wrong", Confirm: "skip 1 events"}, name, toPosition(2), nil))
-		}, []int64{3}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			f := open(t, live)
-			sub, r, config := failing(t, f)
-			deliver(t, f, config)
-			storetest.Eventually(t, "the pair has failed", func() bool { return f.standing(sub.SubscriptionName).status == "failed" })
-			must.OK(t, c.act(f.beside(live).progress, sub.SubscriptionName))
-			f.mustStandAt(t, sub.SubscriptionName, 3)
-			must.Equal(t, r.got(), c.got, "it got")
-		})
 	}
+	storetest.Each(t, own, map[string]given{
+		"resumed": {func(f *fixture, name outbox.SubscriptionName) error {
+			return storetest.No(f.progress.Resume(f.Ctx, ana("mended"), name))
+		}, upTo(3)},
+		"moved": {func(f *fixture, name outbox.SubscriptionName) error {
+			return storetest.No(f.progress.Seek(f.Ctx, outbox.Command{By: ana("").By, Reason: "they were wrong", Confirm: "skip 1 events"}, name, toPosition(2), nil))
+		}, []int64{3}},
+	}, func(t *testing.T, f *fixture, c given) {
+		sub, r, config := failing(t, f)
+		deliver(t, f, config)
+		storetest.Eventually(t, "the pair has failed", func() bool { return f.standing(sub.SubscriptionName).status == "failed" })
+		must.OK(t, c.act(f.beside(live), sub.SubscriptionName))
+		f.mustStandAt(t, sub.SubscriptionName, 3)
+		must.Equal(t, r.got(), c.got, "it got")
+	}, live)
 }
 
 func TestRelay_renewsTheLeaseOfAnIdleSubscription(t *testing.T) {
-	t.Parallel()
-	f := open(t)
+	f := own(t)
 	sub := subscriptionOf("everything", "one", everyEvent)
 	sub.PollInterval = time.Hour
 	c := receivers{"one": {}}.config(f, "one", sub)
@@ -399,8 +386,7 @@ func TestPostgresRelay_goesOnWhenItNeverLearnsThatAPositionIsSaved(t *testing.T)
 // A failed subscription may find that its topic no longer selects the event, after a configuration
 // change.
 func TestRelay_restsWhenTheEventThatFailedIsNotSelectedAnyMore(t *testing.T) {
-	t.Parallel()
-	f := open(t)
+	f := own(t)
 	s := newSteps(f.Clock)
 	f.MustAppend(notes("c-1", 3)...)
 	r, sub := everythingToOne()
@@ -418,8 +404,7 @@ func TestRelay_restsWhenTheEventThatFailedIsNotSelectedAnyMore(t *testing.T) {
 // A subscription whose topic selects little waits in two parts, since its position is saved in
 // between.
 func TestRelay_aWakeUpIsNotLostWhileAPositionIsSaved(t *testing.T) {
-	t.Parallel()
-	f := open(t)
+	f := own(t)
 	s := newSteps(f.Clock)
 	f.MustAppend(noted("c-1"))
 	r := receivers{"one": {}}
@@ -438,8 +423,7 @@ func TestRelay_aWakeUpIsNotLostWhileAPositionIsSaved(t *testing.T) {
 
 // A single failed read of the journal is retried after a moment, and not at the next poll.
 func TestRelay_readsAgainSoonWhenTheJournalCouldNotBeRead(t *testing.T) {
-	t.Parallel()
-	f := open(t, live)
+	f := own(t, live)
 	r, sub := everythingToOne()
 	sub.PollInterval = time.Hour
 	f.MustAppend(noted("c-1"))
@@ -458,8 +442,7 @@ func TestRelay_readsAgainSoonWhenTheJournalCouldNotBeRead(t *testing.T) {
 // A position that cannot be saved is saved later, without its batch being delivered again; the
 // retries do not overload a database that is down.
 func TestRelay_savesAPositionWhenTheDatabaseIsBack(t *testing.T) {
-	t.Parallel()
-	f := open(t)
+	f := own(t)
 	s := newSteps(f.Clock)
 	f.MustAppend(notes("c-1", 3)...)
 	r, sub := answering(func(_ context.Context, events []*destination.Event) (int, error) {

@@ -32,6 +32,11 @@ func open(tb testing.TB, change ...func(*store.Options)) *fixture {
 	return on(storetest.Open(tb, change...))
 }
 
+// own is open for a test that runs beside others.
+func own(t *testing.T, change ...func(*store.Options)) *fixture {
+	return on(storetest.Own(t, change...))
+}
+
 func on(s *storetest.Fixture) *fixture {
 	f := &fixture{Fixture: s, progress: publishing.NewProgress(s.Store)}
 	f.progress.LookAtATenth()

@@ -56,8 +56,7 @@ func (f *fixture) types(campaign string, all ...string) {
 }
 
 func TestPublishers_areInTheOrderOfTheirNamesWithTheirLags(t *testing.T) {
-	t.Parallel()
-	f := open(t)
+	f := own(t)
 	if all, err := f.progress.Publishers(f.Ctx); err != nil || all == nil || len(all) != 0 {
 		t.Errorf("without any: %v, %v", all, err)
 	}
@@ -88,8 +87,7 @@ func TestPublishers_areInTheOrderOfTheirNamesWithTheirLags(t *testing.T) {
 }
 
 func TestPublisher_tellsOfTheEventInTheWay(t *testing.T) {
-	t.Parallel()
-	f := open(t)
+	f := own(t)
 	f.types("c", "scene.a", "scene.b")
 	f.newSubscription(archive, scenes, 0)
 	f.failing(archive, 2, outbox.EventError)
@@ -113,8 +111,7 @@ from numbers`, n, nth, f.Clock.Now().UnixMicro())
 
 // The events examined for a lag are limited, and the result says so.
 func TestPublishers_lagIsCappedAndSaysWhenItIsNotKnown(t *testing.T) {
-	t.Parallel()
-	f := open(t)
+	f := own(t)
 	f.journalOf(1010, 500)
 	rare := outbox.Match{EventTypes: []string{"none"}}
 	for _, c := range []struct {
@@ -147,8 +144,7 @@ func TestPublishers_lagIsCappedAndSaysWhenItIsNotKnown(t *testing.T) {
 
 // The lags of twenty subscriptions at distant positions cost no more than those of fewer.
 func TestPublishers_manyThatLagFarApartCostNoMoreThanSome(t *testing.T) {
-	t.Parallel()
-	f := open(t)
+	f := own(t)
 	f.journalOf(6000, 10)
 	for i := range 20 {
 		f.newSubscription(outbox.SubscriptionName{Topic: "scenes", Publisher: fmt.Sprintf("p-%02d", i)}, scenes, int64(i)*290)
@@ -166,8 +162,7 @@ func (f *fixture) publisherHistory(name outbox.SubscriptionName, over outbox.Ran
 }
 
 func TestSample_ofPublishersOnlyWhenOneChanged(t *testing.T) {
-	t.Parallel()
-	f := open(t)
+	f := own(t)
 	count := func() int64 { return f.Number(`select count(*) from publisher_samples`) }
 	other := f.newSubscription(outbox.SubscriptionName{Topic: "other", Publisher: "a"}, outbox.Match{EventTypes: []string{"none"}}, 0)
 	f.newSubscription(archive, scenes, 0)
@@ -208,8 +203,7 @@ func TestSample_ofPublishersOnlyWhenOneChanged(t *testing.T) {
 }
 
 func TestInstances_holdPublishers(t *testing.T) {
-	t.Parallel()
-	f := open(t)
+	f := own(t)
 	beat := outbox.InstanceState{ID: "worker-1", Host: "h", PID: 7, Version: "v1", Mode: outbox.ModeOutbox, StartedAt: storetest.Began, BeatEvery: 2 * time.Second}
 	must.OK(t, f.Heartbeat(f.Ctx, beat))
 	for i, owner := range []string{"worker-1", "worker-1", "stranger", ""} {
@@ -232,8 +226,7 @@ func TestInstances_holdPublishers(t *testing.T) {
 }
 
 func TestPublishers_sayThatTheirProcessWasKilled(t *testing.T) {
-	t.Parallel()
-	f := open(t)
+	f := own(t)
 	must.OK(t, f.Heartbeat(f.Ctx, storetest.Killed(t, "killed", storetest.Began)))
 	archive := f.newSubscription(outbox.SubscriptionName{Topic: "t", Publisher: "archive"}, everyEvent, 0)
 	f.heldBy(archive, "killed", 1)
@@ -257,8 +250,7 @@ func sixScenes(f *fixture) {
 }
 
 func TestSeek_countsWhatItRepeatsOrSkips(t *testing.T) {
-	t.Parallel()
-	f := open(t)
+	f := own(t)
 	sixScenes(f)
 	for name, c := range map[string]struct {
 		target             outbox.SeekTarget
@@ -290,8 +282,7 @@ func TestSeek_countsWhatItRepeatsOrSkips(t *testing.T) {
 }
 
 func TestSeek_refusesWhereItCannotGo(t *testing.T) {
-	t.Parallel()
-	f := open(t)
+	f := own(t)
 	sixScenes(f)
 	f.Unchanged(func() {
 		for _, c := range []struct {
@@ -316,8 +307,7 @@ func TestSeek_refusesWhereItCannotGo(t *testing.T) {
 }
 
 func TestSeek_asksBeforeItSkips(t *testing.T) {
-	t.Parallel()
-	f := open(t)
+	f := own(t)
 	sixScenes(f)
 	head := outbox.SeekTarget{Head: true}
 	f.Unchanged(func() {
@@ -340,8 +330,7 @@ func TestSeek_asksBeforeItSkips(t *testing.T) {
 }
 
 func TestSeek_keepsAPauseAndForgetsTheErrorOfAnotherEvent(t *testing.T) {
-	t.Parallel()
-	f := open(t)
+	f := own(t)
 	sixScenes(f)
 	f.failing(archive, 4, outbox.EventError)
 	must.Get(f.progress.Pause(f.Ctx, ana(""), archive)).Or(t)
@@ -353,8 +342,7 @@ func TestSeek_keepsAPauseAndForgetsTheErrorOfAnotherEvent(t *testing.T) {
 
 // The holder moves the position under its epoch, so that a batch in flight during a seek cannot set it back.
 func TestSeek_isNotUndoneByABatchInFlight(t *testing.T) {
-	t.Parallel()
-	f := open(t)
+	f := own(t)
 	sixScenes(f)
 	held := f.claimSubscription("worker-1", archive)
 	seen, err := f.progress.PreviewSeek(f.Ctx, archive, toPosition(1))
@@ -369,8 +357,7 @@ func TestSeek_isNotUndoneByABatchInFlight(t *testing.T) {
 }
 
 func TestSeek_countsNoFurtherThanACap(t *testing.T) {
-	t.Parallel()
-	f := open(t)
+	f := own(t)
 	f.journalOf(10_010, 5000)
 	f.newSubscription(archive, scenes, 0)
 	other := f.newSubscription(outbox.SubscriptionName{Topic: "all", Publisher: "a"}, everyEvent, 5)
@@ -390,8 +377,7 @@ func TestSeek_countsNoFurtherThanACap(t *testing.T) {
 // An append that has allocated its position and not committed is neither skipped silently nor left
 // uncounted: the seek waits, and gives up if it takes long.
 func TestPostgresSeek_waitsForAppendsUnderWay(t *testing.T) {
-	t.Parallel()
-	f := open(t)
+	f := own(t)
 	sixScenes(f)
 	conn := storetest.Connect(t, f.Pair.Journal)
 	must.Get(conn.PgConn().Exec(f.Ctx, f.Journal().BeginText(sqldb.BeginAppend)).ReadAll()).Or(t)

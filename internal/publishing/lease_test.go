@@ -59,8 +59,7 @@ func delivered(position int64) publishing.Advance {
 }
 
 func TestRegister_keepsWhereASubscriptionStands(t *testing.T) {
-	t.Parallel()
-	f := open(t)
+	f := own(t)
 	f.AppendN("a", 5)
 	atHead := definition(subB)
 	atHead.StartAtHead = true
@@ -82,8 +81,7 @@ func TestRegister_keepsWhereASubscriptionStands(t *testing.T) {
 }
 
 func TestClaim_oneOfManyWins(t *testing.T) {
-	t.Parallel()
-	f := open(t)
+	f := own(t)
 	f.register(subA)
 	storetest.OneWins(t, []*fixture{f, f.beside()}, func(f *fixture) error {
 		_, ok, err := f.progress.Claim(f.Ctx, rand.Text(), subA, lease)
@@ -96,8 +94,7 @@ func TestClaim_oneOfManyWins(t *testing.T) {
 
 // After a crash others do not wait for the end of its leases, and it cannot advance any more.
 func TestEndLeases_freesWhatAProcessThatIsGoneHas(t *testing.T) {
-	t.Parallel()
-	f := open(t)
+	f := own(t)
 	f.AppendN("a", 2)
 	f.register(subA, subB)
 	gone := f.claimSubscription("gone", subA)
@@ -111,8 +108,7 @@ func TestEndLeases_freesWhatAProcessThatIsGoneHas(t *testing.T) {
 
 // A position never moves back by itself, and only its holder advances it.
 func TestAdvance_onlyUnderTheLeaseAndFromWhereItStands(t *testing.T) {
-	t.Parallel()
-	f := open(t)
+	f := own(t)
 	f.AppendN("a", 10)
 	f.register(subA)
 	old := f.claimSubscription("one", subA)
@@ -151,8 +147,7 @@ func TestAdvance_onlyUnderTheLeaseAndFromWhereItStands(t *testing.T) {
 }
 
 func TestFail_failsAfterItsErrorsInARow(t *testing.T) {
-	t.Parallel()
-	f := open(t)
+	f := own(t)
 	f.AppendN("a", 10)
 	f.register(subA)
 	l := f.claimSubscription("one", subA)
@@ -177,8 +172,7 @@ func TestFail_failsAfterItsErrorsInARow(t *testing.T) {
 }
 
 func TestStates_leasesSpread(t *testing.T) {
-	t.Parallel()
-	f := open(t)
+	f := own(t)
 	f.register(subA, subB, subC)
 	names := []outbox.SubscriptionName{subA, subB, subC}
 	a := f.claimSubscription("one", subA)
@@ -202,8 +196,7 @@ func TestStates_leasesSpread(t *testing.T) {
 // A holder may be slow to release during a call of a destination. A requested subscription counts
 // as handed over: a process that requests more would be asked to give it back.
 func TestStates_asksForNoMoreThanItsShare(t *testing.T) {
-	t.Parallel()
-	f := open(t)
+	f := own(t)
 	var names []outbox.SubscriptionName
 	for i := range 5 {
 		names = append(names, outbox.SubscriptionName{Topic: "t", Publisher: fmt.Sprint(i)})
@@ -230,8 +223,7 @@ func TestStates_asksForNoMoreThanItsShare(t *testing.T) {
 // The next poll is the latest one that the holder announced, and after that one within its longest
 // wait; or the next attempt while errors last. While that is being made, it is not known.
 func TestNextPoll_isNeverPast(t *testing.T) {
-	t.Parallel()
-	f := open(t)
+	f := own(t)
 	waits := definition(subA)
 	waits.Settings = outbox.PublisherSettings{PollSeconds: 1, IdleBackoff: true, IdleLongestSeconds: 8}
 	must.OK(t, f.progress.Register(f.Ctx, []outbox.PublisherDefinition{waits}))
@@ -265,14 +257,12 @@ func TestNextPoll_isNeverPast(t *testing.T) {
 // Processes change several subscriptions in one transaction. They lock them in the same order, so
 // that they cannot deadlock.
 func TestPostgresPublishers_areLockedInTheOrderOfTheirNames(t *testing.T) {
-	t.Parallel()
-	f := open(t)
+	f := own(t)
 	f.register(subA, subB)
 	a, b := f.claimSubscription("one", subA), f.claimSubscription("one", subB)
 	for what, change := range map[string]func() error{
 		"renewing": func() error {
-			_, err := f.progress.Renew(f.Ctx, []publishing.Beat{{Lease: b}, {Lease: a}}, time.Minute)
-			return err
+			return storetest.No(f.progress.Renew(f.Ctx, []publishing.Beat{{Lease: b}, {Lease: a}}, time.Minute))
 		},
 		"registering": func() error {
 			return f.progress.Register(f.Ctx, []outbox.PublisherDefinition{definition(subB), definition(subA)})
@@ -292,44 +282,38 @@ func TestPostgresPublishers_areLockedInTheOrderOfTheirNames(t *testing.T) {
 }
 
 func TestFuture_publishersWaitNoLongerThanTheirSettingsAllow(t *testing.T) {
-	t.Parallel()
-	for name, repair := range map[string]func(f *fixture){
+	storetest.Each(t, own, map[string]func(f *fixture){
 		"start":      func(f *fixture) { f.MustReconcile(outbox.Repaired{}) }, // which counts campaigns alone
 		"self-check": func(f *fixture) { f.SelfCheckAll() },
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			f := open(t)
-			f.AppendN("a", 1)
-			f.Drain()
-			f.register(subA, subB)
-			fast := f.beside(func(o *store.Options) { o.Now = func() time.Time { return f.Clock.Now().Add(10 * time.Minute) } })
-			failure := publishing.Failure{Kind: outbox.DestinationError, Message: "status 503", Position: 1, RetryAfter: 20 * time.Second}
-			for _, s := range []struct {
-				f   *fixture
-				sub outbox.SubscriptionName
-			}{{fast, subA}, {f, subB}} {
-				must.Get(s.f.progress.Fail(f.Ctx, s.f.claimSubscription("one", s.sub), failure)).Or(t)
-			}
-			far, near := f.state(subA), f.state(subB)
-			must.Need(t, far.RetryAt.Equal(storetest.Began.Add(10*time.Minute+20*time.Second)), "the pair of the fast clock is tried at %s", far.RetryAt)
-			f.Clock.Advance(5 * time.Second)
-			repair(f)
-			is := f.publisher(subA)
-			at := is.RetryAt
-			must.Hold(t, at != nil && at.Equal(storetest.Began.Add(25*time.Second)) && is.LastErrorAt.Equal(storetest.Began.Add(5*time.Second)) && is.ErrorCount == 1, "it is tried at %v, its error is of %v", is.RetryAt, is.LastErrorAt)
-			after := f.state(subA).Actions
-			must.Hold(t, after != far.Actions, "its holder is not told")
-			must.Equal(t, f.state(subB), near, "the pair of this clock")
-			f.MustBeReconciled()
-		})
-	}
+	}, func(t *testing.T, f *fixture, repair func(f *fixture)) {
+		f.AppendN("a", 1)
+		f.Drain()
+		f.register(subA, subB)
+		fast := f.beside(func(o *store.Options) { o.Now = func() time.Time { return f.Clock.Now().Add(10 * time.Minute) } })
+		failure := publishing.Failure{Kind: outbox.DestinationError, Message: "status 503", Position: 1, RetryAfter: 20 * time.Second}
+		for _, s := range []struct {
+			f   *fixture
+			sub outbox.SubscriptionName
+		}{{fast, subA}, {f, subB}} {
+			must.Get(s.f.progress.Fail(f.Ctx, s.f.claimSubscription("one", s.sub), failure)).Or(t)
+		}
+		far, near := f.state(subA), f.state(subB)
+		must.Need(t, far.RetryAt.Equal(storetest.Began.Add(10*time.Minute+20*time.Second)), "the pair of the fast clock is tried at %s", far.RetryAt)
+		f.Clock.Advance(5 * time.Second)
+		repair(f)
+		is := f.publisher(subA)
+		at := is.RetryAt
+		must.Hold(t, at != nil && at.Equal(storetest.Began.Add(25*time.Second)) && is.LastErrorAt.Equal(storetest.Began.Add(5*time.Second)) && is.ErrorCount == 1, "it is tried at %v, its error is of %v", is.RetryAt, is.LastErrorAt)
+		after := f.state(subA).Actions
+		must.Hold(t, after != far.Actions, "its holder is not told")
+		must.Equal(t, f.state(subB), near, "the pair of this clock")
+		f.MustBeReconciled()
+	})
 }
 
 // A process whose clock was a day ahead has died while it held a subscription.
 func TestSelfCheck_shortensLeasesOfPublishers(t *testing.T) {
-	t.Parallel()
-	f := open(t)
+	f := own(t)
 	f.register(subA)
 	f.Clock.Advance(24 * time.Hour)
 	f.claimSubscription("one", subA)

@@ -45,8 +45,7 @@ func deliverCustom(tb testing.TB, f *fixture, id string, sub destination.Subscri
 // A call that does not return is no word of Healthy, whose last one keeps its time; it is shown until
 // it returns.
 func TestRelay_tellsAHangingCallFromHealth(t *testing.T) {
-	t.Parallel()
-	f := open(t, live)
+	f := own(t, live)
 	f.MustAppend(noted("c-1"))
 	hang := make(chan struct{})
 	sub := customSubscription(t, destination.Functions{
@@ -66,8 +65,7 @@ func TestRelay_tellsAHangingCallFromHealth(t *testing.T) {
 // A process whose call does not return gives the publisher to another one, and takes it back neither by
 // asking nor while the other has it.
 func TestRelay_handsOverAPublisherWhoseCallHangs(t *testing.T) {
-	t.Parallel()
-	f := open(t, live)
+	f := own(t, live)
 	f.MustAppend(noted("c-1"))
 	hang := make(chan struct{})
 	stuck := customSubscription(t, destination.Functions{
@@ -90,8 +88,7 @@ func TestRelay_handsOverAPublisherWhoseCallHangs(t *testing.T) {
 
 // An unhealthy publisher gets no events, and says why; what it last said ends with its lease.
 func TestRelay_givesNothingToAnUnhealthyPublisher(t *testing.T) {
-	t.Parallel()
-	f := open(t, live)
+	f := own(t, live)
 	f.MustAppend(notes("c-1", 3)...)
 	var healthy atomic.Bool
 	var calls atomic.Int64
@@ -134,8 +131,7 @@ func overheard(f *fixture, id string) (publishing.RelayConfig, destination.Subsc
 // A publisher whose holder was killed is taken over with a line in the log and a count; one that was
 // released is not.
 func TestRelay_tellsThatItTookAPublisherOver(t *testing.T) {
-	t.Parallel()
-	f := open(t, live)
+	f := own(t, live)
 	c, sub, log := overheard(f, "heir")
 	must.OK(t, f.progress.Register(f.Ctx, []outbox.PublisherDefinition{sub.Definition()}))
 	if _, ok, err := f.progress.Claim(f.Ctx, "killed 7", sub.SubscriptionName, time.Millisecond); !ok || err != nil {
@@ -159,21 +155,17 @@ func TestRelay_saysHowItLostAPublisher(t *testing.T) {
 	t.Parallel()
 	for says, happen := range map[string]func(*fixture, outbox.SubscriptionName) error{
 		"the journal went back to an earlier state": func(f *fixture, _ outbox.SubscriptionName) error {
-			_, err := f.JournalDB.Exec(`update publisher_progress set lease_epoch = lease_epoch - 1, position = 0`)
-			return err
+			return storetest.No(f.JournalDB.Exec(`update publisher_progress set lease_epoch = lease_epoch - 1, position = 0`))
 		},
 		"another process took the publisher over": func(f *fixture, _ outbox.SubscriptionName) error {
-			_, err := f.JournalDB.Exec(`update publisher_progress set lease_epoch = lease_epoch + 1, lease_owner = 'other'`)
-			return err
+			return storetest.No(f.JournalDB.Exec(`update publisher_progress set lease_epoch = lease_epoch + 1, lease_owner = 'other'`))
 		},
 		"an operator moved the publisher": func(f *fixture, name outbox.SubscriptionName) error {
-			_, err := f.progress.Seek(f.Ctx, ana("once more"), name, outbox.SeekTarget{Beginning: true}, nil)
-			return err
+			return storetest.No(f.progress.Seek(f.Ctx, ana("once more"), name, outbox.SeekTarget{Beginning: true}, nil))
 		},
 	} {
 		t.Run(says, func(t *testing.T) {
-			t.Parallel()
-			f := open(t, live)
+			f := own(t, live)
 			c, sub, log := overheard(f, "one")
 			deliver(t, f, c)
 			f.mustStandAt(t, sub.SubscriptionName, 1)
@@ -186,8 +178,7 @@ func TestRelay_saysHowItLostAPublisher(t *testing.T) {
 // A destination that goes away between two events is asked when the second one fails, and before it is
 // tried again after a resume.
 func TestRelay_asksForHealthWhenADeliveryFails(t *testing.T) {
-	t.Parallel()
-	f := open(t, live)
+	f := own(t, live)
 	f.MustAppend(noted("c-1"))
 	var away atomic.Bool
 	var calls atomic.Int64
@@ -246,64 +237,60 @@ func advised(tb testing.TB, p outbox.Publisher) (blame, todo, phrase string) {
 // Whether an event or its receiver is at fault is not said before another event was taken or refused, and
 // what is said then is right: doing it delivers what waits.
 func TestRelay_blamesNoEventBeforeAnotherWasTakenOrRefused(t *testing.T) {
-	t.Parallel()
 	const unknown, atDestination, atEvent = "It is not known", "A test event was not taken either", "A test event was taken"
-	for name, c := range map[string]struct {
+	type given struct {
 		refuses func(body []byte) bool
 		slow    bool
 		first   string // what is said before a test event
 		tested  string // and after it
 		skips   int    // the events that it leads to skip; else the receiver is mended
-	}{
+	}
+	storetest.Each(t, own, map[string]given{
 		"down for everything": {refuses: func([]byte) bool { return true }, first: unknown, tested: atDestination},
 		"down for one event":  {refuses: func(b []byte) bool { return bytes.Contains(b, []byte(`"id":"2"`)) }, first: unknown, tested: atEvent, skips: 1},
 		"down for one type":   {refuses: func(b []byte) bool { return bytes.Contains(b, []byte(`"type":"opened"`)) }, first: unknown, tested: atEvent, skips: 2},
 		"slow":                {refuses: func([]byte) bool { return true }, slow: true, first: "The destination is unreachable, overloaded", tested: atDestination},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			f := open(t, live)
-			f.MustAppend(noted("c-1"), opened("c-1"), opened("c-2"), noted("c-2"))
-			var mended atomic.Bool
-			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				body, err := io.ReadAll(r.Body)
-				switch {
-				case err != nil || mended.Load() || !c.refuses(body):
-				case c.slow:
-					<-r.Context().Done()
-				default:
-					w.WriteHeader(http.StatusInternalServerError)
-				}
-			}))
-			t.Cleanup(server.Close)
-			sub := hook(t, server.URL)
-			deliverCustom(t, f, "one", sub)
-			test := func() {
-				must.Get(f.progress.Test(t.Context(), ana("whose fault is it"), sub.SubscriptionName, func(ctx context.Context) (outbox.TestDelivery, error) {
-					_, failure := must.Get(sub.Open(destination.Options{})).Or(t).Publish(ctx, []*destination.Event{destination.TestEvent("here", "test-1")})
-					return outbox.TestDelivery{SubscriptionName: sub.SubscriptionName, OK: failure == nil}, nil
-				})).Or(t)
+	}, func(t *testing.T, f *fixture, c given) {
+		f.MustAppend(noted("c-1"), opened("c-1"), opened("c-2"), noted("c-2"))
+		var mended atomic.Bool
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			body, err := io.ReadAll(r.Body)
+			switch {
+			case err != nil || mended.Load() || !c.refuses(body):
+			case c.slow:
+				<-r.Context().Done()
+			default:
+				w.WriteHeader(http.StatusInternalServerError)
 			}
-			for range max(c.skips, 1) {
-				p := f.failed(sub)
-				blame, todo, phrase := advised(t, p)
-				must.Hold(t, strings.HasPrefix(blame, c.first) && !strings.Contains(todo, "kip") && phrase != "", "before a test event: %q; to do: %q; a skip asks for %q", blame, todo, phrase)
-				test()
-				seen := f.publisher(sub.SubscriptionName).ErrorCount
-				storetest.Eventually(t, "failed again", func() bool { return f.publisher(sub.SubscriptionName).ErrorCount > seen })
-				p = f.failed(sub)
-				blame, todo, phrase = advised(t, p)
-				must.Hold(t, strings.HasPrefix(blame, c.tested) && strings.Contains(todo, "skip") == (c.skips > 0) && (phrase == "") == (c.skips > 0), "after a test event: %q; to do: %q; a skip asks for %q", blame, todo, phrase)
-				if c.skips > 0 {
-					refused := storetest.No(f.progress.SkipEvent(t.Context(), ana("they do not want it"), sub.SubscriptionName, p.ErrorPosition+1))
-					must.Hold(t, errors.Is(refused, outbox.ErrConflict), "the skip of another event: %v", refused)
-					must.Get(f.progress.SkipEvent(t.Context(), ana("they do not want it"), sub.SubscriptionName, p.ErrorPosition)).Or(t)
-				}
+		}))
+		t.Cleanup(server.Close)
+		sub := hook(t, server.URL)
+		deliverCustom(t, f, "one", sub)
+		test := func() {
+			must.Get(f.progress.Test(t.Context(), ana("whose fault is it"), sub.SubscriptionName, func(ctx context.Context) (outbox.TestDelivery, error) {
+				_, failure := must.Get(sub.Open(destination.Options{})).Or(t).Publish(ctx, []*destination.Event{destination.TestEvent("here", "test-1")})
+				return outbox.TestDelivery{SubscriptionName: sub.SubscriptionName, OK: failure == nil}, nil
+			})).Or(t)
+		}
+		for range max(c.skips, 1) {
+			p := f.failed(sub)
+			blame, todo, phrase := advised(t, p)
+			must.Hold(t, strings.HasPrefix(blame, c.first) && !strings.Contains(todo, "kip") && phrase != "", "before a test event: %q; to do: %q; a skip asks for %q", blame, todo, phrase)
+			test()
+			seen := f.publisher(sub.SubscriptionName).ErrorCount
+			storetest.Eventually(t, "failed again", func() bool { return f.publisher(sub.SubscriptionName).ErrorCount > seen })
+			p = f.failed(sub)
+			blame, todo, phrase = advised(t, p)
+			must.Hold(t, strings.HasPrefix(blame, c.tested) && strings.Contains(todo, "skip") == (c.skips > 0) && (phrase == "") == (c.skips > 0), "after a test event: %q; to do: %q; a skip asks for %q", blame, todo, phrase)
+			if c.skips > 0 {
+				refused := storetest.No(f.progress.SkipEvent(t.Context(), ana("they do not want it"), sub.SubscriptionName, p.ErrorPosition+1))
+				must.Hold(t, errors.Is(refused, outbox.ErrConflict), "the skip of another event: %v", refused)
+				must.Get(f.progress.SkipEvent(t.Context(), ana("they do not want it"), sub.SubscriptionName, p.ErrorPosition)).Or(t)
 			}
-			mended.Store(c.skips == 0)
-			f.mustStandAt(t, sub.SubscriptionName, 4)
-			p := f.publisher(sub.SubscriptionName)
-			must.Hold(t, p.Delivered == int64(4-c.skips) && p.ErrorCount == 0 && p.TestTaken == nil, "afterwards: %+v", p)
-		})
-	}
+		}
+		mended.Store(c.skips == 0)
+		f.mustStandAt(t, sub.SubscriptionName, 4)
+		p := f.publisher(sub.SubscriptionName)
+		must.Hold(t, p.Delivered == int64(4-c.skips) && p.ErrorCount == 0 && p.TestTaken == nil, "afterwards: %+v", p)
+	}, live)
 }

@@ -151,8 +151,7 @@ func (f *fixture) mustStandAt(tb testing.TB, name outbox.SubscriptionName, posit
 }
 
 func TestRelay_deliversInOrderWhatTheTopicSelects(t *testing.T) {
-	t.Parallel()
-	f := open(t, live)
+	f := own(t, live)
 	f.MustAppend(notes("c-1", 250)...)
 	f.MustAppend(opened("c-2"), opened("c-1"))
 	r := receivers{"all": {}, "some": {}, "none": {}}
@@ -174,8 +173,7 @@ func TestRelay_deliversInOrderWhatTheTopicSelects(t *testing.T) {
 }
 
 func TestRelay_aDestinationHoldsUpNobody(t *testing.T) {
-	t.Parallel()
-	f := open(t, live)
+	f := own(t, live)
 	hang := make(chan struct{})
 	r := receivers{
 		"slow": {answer: func(ctx context.Context, _ []*destination.Event) (int, error) {
@@ -283,8 +281,7 @@ func (s *steps) on(c publishing.RelayConfig) publishing.RelayConfig {
 }
 
 func TestRelay_waitsLongerAfterEmptyPolls(t *testing.T) {
-	t.Parallel()
-	f := open(t)
+	f := own(t)
 	s := newSteps(f.Clock)
 	r, sub := everythingToOne()
 	sub.PollInterval = time.Second
@@ -306,8 +303,7 @@ func TestRelay_waitsLongerAfterEmptyPolls(t *testing.T) {
 }
 
 func TestRelay_waitsLongerAfterErrors(t *testing.T) {
-	t.Parallel()
-	f := open(t)
+	f := own(t)
 	s := newSteps(f.Clock)
 	var fails sync.Map
 	fails.Store("on", true)
@@ -341,8 +337,7 @@ func TestRelay_waitsLongerAfterErrors(t *testing.T) {
 }
 
 func TestRelay_obeysTheDestination(t *testing.T) {
-	t.Parallel()
-	f := open(t)
+	f := own(t)
 	s := newSteps(f.Clock)
 	answers := []*destination.Error{
 		{Kind: outbox.DestinationError, RetryAfter: 90 * time.Second, Err: errors.New("overloaded")},
@@ -369,8 +364,7 @@ func TestRelay_obeysTheDestination(t *testing.T) {
 }
 
 func TestRelay_sharesReads(t *testing.T) {
-	t.Parallel()
-	f := open(t, live)
+	f := own(t, live)
 	const events = 3000
 	f.MustAppend(notes("c-1", events)...)
 	r := receivers{}
@@ -394,8 +388,7 @@ func TestRelay_sharesReads(t *testing.T) {
 
 // Another process appends without a notification.
 func TestRelay_noticesAppendsOfOthers(t *testing.T) {
-	t.Parallel()
-	f := open(t, live)
+	f := own(t, live)
 	r, sub := everythingToOne()
 	sub.PollInterval = time.Hour
 	deliver(t, f, r.config(f, "one", sub))
@@ -407,8 +400,7 @@ func TestRelay_noticesAppendsOfOthers(t *testing.T) {
 }
 
 func TestRelay_subscriptionsSpread(t *testing.T) {
-	t.Parallel()
-	f := open(t, live)
+	f := own(t, live)
 	other := f.beside(live)
 	r := receivers{}
 	var subs []destination.Subscription
