@@ -120,8 +120,7 @@ func TestStartRun_isRefusedWhileAnotherHasAPartOfItsScope(t *testing.T) {
 	f := own(t)
 	f.AppendN("a b c", 1)
 	start := func(order outbox.RunRequest) error {
-		_, err := f.Runs.Start(f.Ctx, ana(""), order, enginetest.LoadedRuns)
-		return err
+		return storetest.No(f.Runs.Start(f.Ctx, ana(""), order, enginetest.LoadedRuns))
 	}
 	part := func(projections ...string) outbox.RunRequest {
 		r := enginetest.Rebuild("a", "b")
@@ -168,8 +167,7 @@ func TestStartRun_takesThePlaceOfAVerifyThatNoProcessWorksOn(t *testing.T) {
 	f := own(t)
 	f.AppendN("a", 1)
 	start := func(order outbox.RunRequest) error {
-		_, err := f.Runs.Start(f.Ctx, ana(""), order, enginetest.LoadedRuns)
-		return err
+		return storetest.No(f.Runs.Start(f.Ctx, ana(""), order, enginetest.LoadedRuns))
 	}
 	killed := f.StartRun(enginetest.Everything)
 	f.ClaimRun(one)
@@ -303,8 +301,7 @@ func TestResumeRun_isRefusedWhereItCannotGoOn(t *testing.T) {
 	f.AppendN("a", 1)
 	run := f.StartRun(enginetest.Rebuild("a"))
 	resume := func(loaded []outbox.ProjectionInfo) error {
-		_, err := f.Runs.Resume(f.Ctx, ana(""), run.ID, loaded)
-		return err
+		return storetest.No(f.Runs.Resume(f.Ctx, ana(""), run.ID, loaded))
 	}
 	refused(t, resume(enginetest.LoadedRuns), outbox.ErrConflict, "is queued; only interrupted or failed runs can be resumed")
 	l := f.ClaimRun(one)

@@ -139,12 +139,10 @@ func TestPauseProjection_refusesWhatMakesNoSense(t *testing.T) {
 	f.Drain()
 	f.Fails("history", "a", 3, storetest.Quarantine("history"))
 	pause := func(projection, campaign string) error {
-		_, err := f.Runs.PauseProjection(f.Ctx, ana("why"), projection, campaign, loaded)
-		return err
+		return storetest.No(f.Runs.PauseProjection(f.Ctx, ana("why"), projection, campaign, loaded))
 	}
 	resume := func(projection, campaign string) error {
-		_, err := f.Runs.ResumeProjection(f.Ctx, ana(""), projection, campaign, loaded)
-		return err
+		return storetest.No(f.Runs.ResumeProjection(f.Ctx, ana(""), projection, campaign, loaded))
 	}
 	f.Unchanged(func() {
 		refused(t, pause("nothing", ""), outbox.ErrNotFound, `no projection "nothing"`)

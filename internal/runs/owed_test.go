@@ -22,16 +22,18 @@ import (
 // behind creates campaigns in which a projection was paused at event 2 and is resumed at event 5. It returns the replay that is catching it up.
 func behind(f *fixture, loaded []outbox.ProjectionInfo, projection string, campaigns ...string) (run int64) {
 	for _, id := range campaigns {
-		f.AppendN(id, 2)
-		f.Drain()
-		must.Get(f.Runs.PauseProjection(f.Ctx, ana("later"), projection, id, loaded)).Or(f.TB)
-		f.AppendN(id, 3)
-		f.Drain()
-		h, err := f.Runs.ResumeProjection(f.Ctx, ana(""), projection, id, loaded)
-		must.Need(f.TB, err == nil && h.State == outbox.CursorBehind, "resumed as %+v, %v", h, err)
-		run = h.RunID
+		run = resumedBehind(f, loaded, projection, id).RunID
 	}
 	return run
+}
+
+func resumedBehind(f *fixture, loaded []outbox.ProjectionInfo, projection, campaign string) outbox.ProjectionPause {
+	f.Applied(campaign, 2)
+	must.Get(f.Runs.PauseProjection(f.Ctx, ana("later"), projection, campaign, loaded)).Or(f.TB)
+	f.Applied(campaign, 3)
+	h, err := f.Runs.ResumeProjection(f.Ctx, ana("now"), projection, campaign, loaded)
+	must.Need(f.TB, err == nil && h.State == outbox.CursorBehind, "resumed as %+v, %v", h, err)
+	return h
 }
 
 func reconciled(f *fixture) { must.Get(f.Reconcile(f.Ctx)).Or(f.TB) }
@@ -53,39 +55,36 @@ func claimAs(f *fixture, loaded []outbox.ProjectionInfo) runs.Lease {
 
 // An operator who cancels a replay, or examines its failure, decides what is next.
 func TestReconcile_startsNoReplayAgainThatWasTried(t *testing.T) {
-	t.Parallel()
-	for name, end := range map[string]func(*fixture, []outbox.ProjectionInfo, int64){
-		"cancelled": func(f *fixture, _ []outbox.ProjectionInfo, id int64) {
-			must.Get(f.Runs.Cancel(f.Ctx, ana(""), id)).Or(f.TB)
-		},
-		"failed": func(f *fixture, loaded []outbox.ProjectionInfo, _ int64) {
-			f.FinishRun(claimAs(f, loaded), outbox.RunFailed, "the disk is broken")
-		},
-		"interrupted": func(f *fixture, loaded []outbox.ProjectionInfo, _ int64) {
-			f.FinishRun(claimAs(f, loaded), outbox.RunInterrupted, "three processes died")
-		},
-		"completed": func(f *fixture, loaded []outbox.ProjectionInfo, _ int64) {
-			f.FinishRun(claimAs(f, loaded), outbox.RunCompleted, "")
-		},
-	} {
-		f := open(t)
+	type given struct {
+		as  outbox.RunStatus
+		why string
+	}
+	storetest.Each(t, own, map[string]given{
+		"cancelled":   {outbox.RunCancelled, ""},
+		"failed":      {outbox.RunFailed, "the disk is broken"},
+		"interrupted": {outbox.RunInterrupted, "three processes died"},
+		"completed":   {outbox.RunCompleted, ""},
+	}, func(t *testing.T, f *fixture, ends given) {
 		loaded := f.WithProjections("roster")
-		end(f, loaded, behind(f, loaded, "roster", "a"))
+		id := behind(f, loaded, "roster", "a")
+		if ends.as == outbox.RunCancelled {
+			must.Get(f.Runs.Cancel(f.Ctx, ana(""), id)).Or(t)
+		} else {
+			f.FinishRun(claimAs(f, loaded), ends.as, ends.why)
+		}
 		f.Clock.Advance(24 * time.Hour)
 		f.Unchanged(func() { reconciled(f) })
-		runs := f.ActiveRuns()
-		must.Hold(t, len(runs) == 0, "%s: runs %+v are active", name, runs)
+		must.Equal(t, len(f.ActiveRuns()), 0, "active")
 		behindAlone(f, 1)
-	}
+	})
 }
 
 func TestReconcile_startsAReplayAgain(t *testing.T) {
-	t.Parallel()
 	resumedLater := func(f *fixture) {
 		f.Clock.Advance(time.Hour)
 		f.ExecProjections(`update projection_cursors set updated_at = $1`, f.Clock.Now().UnixMicro())
 	}
-	for name, end := range map[string]func(f *fixture, loaded []outbox.ProjectionInfo){
+	storetest.Each(t, own, map[string]func(f *fixture, loaded []outbox.ProjectionInfo){
 		"that was of another version of the projection": func(f *fixture, loaded []outbox.ProjectionInfo) {
 			f.FinishRun(claimAs(f, loaded), outbox.RunInterrupted, "the file has changed")
 			must.OK(f.TB, f.Install(f.Ctx, []readmodel.Projection{{Name: "roster", Version: "w"}}))
@@ -99,22 +98,19 @@ func TestReconcile_startsAReplayAgain(t *testing.T) {
 			resumedLater(f)
 			f.FinishRun(l, outbox.RunCompleted, "")
 		},
-	} {
-		f := open(t)
+	}, func(t *testing.T, f *fixture, end func(f *fixture, loaded []outbox.ProjectionInfo)) {
 		loaded := f.WithProjections("roster")
 		first := behind(f, loaded, "roster", "a")
 		end(f, loaded)
-		if _, err := f.Summary(f.Ctx); err != nil { // it is kept for a while
-			t.Fatal(err)
-		}
+		must.Get(f.Summary(f.Ctx)).Or(t) // it is kept for a while
 		reconciled(f)
 		sum, err := f.Summary(f.Ctx)
-		must.Hold(t, err == nil && len(sum.Held) == 1 && sum.Held[0].RunID != 0, "%s: the summary says that the projection%s (%v)", name, sum.Held[0].CatchUp(), err)
+		must.Hold(t, err == nil && len(sum.Held) == 1 && sum.Held[0].RunID != 0, "the summary says that the projection%s (%v)", sum.Held[0].CatchUp(), err)
 		runs := f.ActiveRuns()
-		must.Hold(t, len(runs) == 1 && runs[0].ID != first && runs[0].CampaignID == "a" && runs[0].Kind == outbox.RunReplay && runs[0].Reason != "", "%s: runs %+v are active, want a replay", name, runs)
+		must.Hold(t, len(runs) == 1 && runs[0].ID != first && runs[0].CampaignID == "a" && runs[0].Kind == outbox.RunReplay && runs[0].Reason != "", "runs %+v are active, want a replay", runs)
 		behindAlone(f, 0)
 		f.Unchanged(func() { reconciled(f) })
-	}
+	})
 }
 
 func TestFinishRun_endsAReplayOfAResumeInTheFuture(t *testing.T) {
@@ -132,28 +128,11 @@ func TestFinishRun_endsAReplayOfAResumeInTheFuture(t *testing.T) {
 func TestFinishRun_startsOneReplayForEachProjectionThatIsBehind(t *testing.T) {
 	f := own(t, func(o *store.Options) { o.ReasonFrom = 1 })
 	loaded := f.WithProjections("roster", "history")
-	f.AppendN("c", 1)
-	f.Drain()
+	f.Applied("c", 1)
 	verify := must.Get(f.Runs.Start(f.Ctx, ana("looks odd"), enginetest.Everything, loaded)).Or(t)
 	for _, projection := range []string{"roster", "history"} {
 		for _, id := range []string{"a", "b"} {
-			f.AppendN(id, 2)
-			f.Drain()
-			for _, step := range []func() error{
-				func() error {
-					_, err := f.Runs.PauseProjection(f.Ctx, ana("later"), projection, id, loaded)
-					return err
-				},
-				func() error {
-					f.AppendN(id, 3)
-					f.Drain()
-					h, err := f.Runs.ResumeProjection(f.Ctx, ana("now"), projection, id, loaded)
-					must.Equal(t, h.BlockedByRun, verify.ID, "resumed as")
-					return err
-				},
-			} {
-				must.OK(t, step())
-			}
+			must.Equal(t, resumedBehind(f, loaded, projection, id).BlockedByRun, verify.ID, "resumed as")
 		}
 	}
 	behindAlone(f, 0)
@@ -196,13 +175,8 @@ func mustHaveStarted(f *fixture, runs ...int64) {
 func TestBehind_countsWhatWaitsForTheEndOfARun(t *testing.T) {
 	f := own(t)
 	loaded := f.WithProjections("roster")
-	f.AppendN("a", 2)
-	f.Drain()
-	must.Get(f.Runs.PauseProjection(f.Ctx, ana("later"), "roster", "a", loaded)).Or(t)
-	f.AppendN("a", 3)
-	f.Drain()
 	verify := must.Get(f.Runs.Start(f.Ctx, ana("looks odd"), enginetest.Everything, loaded)).Or(t)
-	must.Get(f.Runs.ResumeProjection(f.Ctx, ana("now"), "roster", "a", loaded)).Or(t)
+	resumedBehind(f, loaded, "roster", "a")
 	mustTellHeld(f, outbox.BehindCounts{Waiting: 1}, outbox.HeldProjection{Projection: "roster", Behind: 1, BlockedByRun: verify.ID})
 	f.FinishRun(claimAs(f, loaded), outbox.RunCompleted, "")
 	replay := f.ActiveRuns()[0].ID
@@ -366,6 +340,15 @@ func lacksNumber(campaign string) outbox.Event {
 	return enginetest.EventOf(campaign, "ordered", `{"sku":"s"}`)
 }
 
+// loadedAfterRehearsal is an engine whose campaigns orders had blocked at these events before a changed file was rehearsed and loaded.
+func loadedAfterRehearsal(t *testing.T, changed string, blocked ...outbox.Event) (*enginetest.Engine, outbox.FixRehearsal) {
+	before := enginetest.Own(t, []string{orders}, enginetest.MaxAttempts(1), enginetest.At(storetest.NewClock()))
+	before.Feed(blocked...)
+	d := mustRehearse(t, before, outbox.RehearsalRequest{Files: changedTo(changed)})
+	before.Clock.Advance(time.Minute)
+	return enginetest.OpenPair(t, before.Pair, enginetest.Define(t, changed), enginetest.MaxAttempts(1), enginetest.At(before.Clock)), d
+}
+
 // rehearsedWithoutSKU has two campaigns that lack a sku and passed the rehearsal of a file that needs
 // none, and one more campaign of either error that was blocked after it.
 func rehearsedWithoutSKU(t *testing.T) (*enginetest.Engine, outbox.FixRehearsal) {
@@ -440,15 +423,10 @@ func TestRestOn_callsOnARehearsalOnlyForWhatItTried(t *testing.T) {
 
 // A rehearsal that fixes one cause everywhere, one in part and one nowhere says so of each, and what rests on it takes what passed.
 func TestRestOn_saysWhatFailedInTheRehearsal(t *testing.T) {
-	before := enginetest.Own(t, []string{orders}, enginetest.MaxAttempts(1), enginetest.At(storetest.NewClock()))
 	// A longer number fails in the changed file only.
-	before.Feed(lacksSKU("a"), lacksSKU("b"), lacksNumber("c"), enginetest.EventOf("long", "ordered", `{"number":"12345"}`))
 	fixed := strings.ReplaceAll(withoutSKU, "number text not null", "number text not null check (length(number) < 5)")
-	d := mustRehearse(t, before, outbox.RehearsalRequest{Files: changedTo(fixed)})
+	b, d := loadedAfterRehearsal(t, fixed, lacksSKU("a"), lacksSKU("b"), lacksNumber("c"), enginetest.EventOf("long", "ordered", `{"number":"12345"}`))
 	mustCount(t, d, rehearsedCounts{Passes: 2, FailsSame: 1, FailsDifferently: 1})
-	before.Clock.Advance(time.Minute)
-	b := enginetest.OpenPair(t, before.Pair, enginetest.Define(t, fixed), enginetest.MaxAttempts(1), enginetest.At(before.Clock))
-
 	some, none := assessed(t, b, "a"), assessed(t, b, "c")
 	want := ", and with the loaded files 2 of these 3 campaigns passed rehearsal 1, 1 failed in it: requeue those that passed with a canary, and fix the cause for the others"
 	must.Hold(t, strings.HasSuffix(some.Verdict, want) && some.Remedy() == outbox.RemedyRequeue && some.RehearsedFailing == 1, "of a cause that it fixes in part: %s, %d failing: %s", some.Remedy(), some.RehearsedFailing, some.Verdict)
@@ -467,23 +445,15 @@ func TestRestOn_saysWhatFailedInTheRehearsal(t *testing.T) {
 
 // A head that would be applied, with an event behind it that fails, is no reason to call its cause unfixed.
 func TestRestOn_tellsALaterEventFromTheHead(t *testing.T) {
-	before := enginetest.Own(t, []string{orders}, enginetest.MaxAttempts(1), enginetest.At(storetest.NewClock()))
-	before.Feed(lacksSKU("a"), lacksNumber("a"))
-	d := mustRehearse(t, before, outbox.RehearsalRequest{Files: changedTo(withoutSKU)})
-	before.Clock.Advance(time.Minute)
-	b := enginetest.OpenPair(t, before.Pair, enginetest.Define(t, withoutSKU), enginetest.MaxAttempts(1), enginetest.At(before.Clock))
+	b, d := loadedAfterRehearsal(t, withoutSKU, lacksSKU("a"), lacksNumber("a"))
 	g := assessed(t, b, "a")
 	want := "every blocked campaign passed this event in rehearsal 1, and failed at a later one: requeue with a canary to get there, or fix that first"
 	must.Hold(t, countsOf(d).FailsDifferently == 1 && strings.HasSuffix(g.Verdict, want) && g.Outlook == outbox.OutlookSome && g.RehearsedLater == 1, "%s, %d later: %s", g.Outlook, g.RehearsedLater, g.Verdict)
 }
 
 func TestRestOn_alsoOfRowsThatWereNotRetried(t *testing.T) {
-	before := enginetest.Own(t, []string{orders}, enginetest.MaxAttempts(1), enginetest.At(storetest.NewClock()))
-	before.Feed(lacksSKU("a"), lacksSKU("b"), lacksSKU("c"))
 	changed := strings.ReplaceAll(orders, "-- on: ordered", "-- on: ordered\n-- changed")
-	d := mustRehearse(t, before, outbox.RehearsalRequest{Files: changedTo(changed)})
-	before.Clock.Advance(time.Minute)
-	b := enginetest.OpenPair(t, before.Pair, enginetest.Define(t, changed), enginetest.MaxAttempts(1), enginetest.At(before.Clock))
+	b, d := loadedAfterRehearsal(t, changed, lacksSKU("a"), lacksSKU("b"), lacksSKU("c"))
 	b.MustRequeue("a", 1)
 	b.Drain()
 	g := assessed(t, b, "b")
