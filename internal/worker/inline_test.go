@@ -19,11 +19,6 @@ import (
 	"github.com/outboxweb/outboxweb/internal/storetest"
 )
 
-// openInline opens an engine whose appends are applied on the request path.
-func openInline(tb testing.TB, definitions ...string) *enginetest.Engine {
-	return enginetest.Open(tb, enginetest.Define(tb, definitions...), enginetest.InMode(outbox.ModeInline))
-}
-
 // appendInline appends and applies as a server does in inline mode.
 func appendInline(tb testing.TB, b *enginetest.Engine, events ...outbox.Event) error {
 	b.MustAppend(events...)
@@ -36,7 +31,7 @@ func TestApplyInline_appliesBeforeItReturns(t *testing.T) {
 		must.OK(t, appendInline(t, b, enginetest.Notes("a", 5)...))
 		b.MustHaveApplied("a", n+4)
 	}
-	must.Equal(t, storetest.Column[int](t, b.JournalDB, `select count(*) from projection_apply_outbox`)[0], 0, "the rows that inline mode left")
+	mustHaveNoRows(t, b)
 	c := b.MustCampaign("a")
 	must.Hold(t, c.State() == outbox.StateCurrent && c.Lease == nil, "state %s, lease %v; want current and free", c.State(), c.Lease)
 	must.Equal(t, b.Worker.Counted(), store.Settled{Applied: 20}, "counted")
@@ -44,8 +39,7 @@ func TestApplyInline_appliesBeforeItReturns(t *testing.T) {
 }
 
 func TestRun_catchesUpInlineWithWhatAnEarlierProcessLeft(t *testing.T) {
-	t.Parallel()
-	a := openInline(t, enginetest.Ledger, enginetest.Accounts)
+	a := enginetest.Own(t, []string{enginetest.Ledger, enginetest.Accounts}, enginetest.InMode(outbox.ModeInline))
 	a.MustAppend(enginetest.Notes("a", 5)...)
 	a.MustAppend(enginetest.Opened("b", 1), enginetest.Spent("b", 2), enginetest.Noted("b"))
 	a.MustAppend(enginetest.Notes("c", 5)...)
@@ -108,10 +102,10 @@ func TestApplyInline_startsAgainWhenItsLeaseWasTakenOver(t *testing.T) {
 }
 
 // failedInline is an engine in inline mode whose campaign a has a failed event 2.
-func failedInline(tb testing.TB, options ...enginetest.Option) *enginetest.Engine {
-	b := enginetest.Open(tb, enginetest.Define(tb, enginetest.Ledger, enginetest.Accounts), append(options, enginetest.InMode(outbox.ModeInline))...)
-	err := appendInline(tb, b, enginetest.Opened("a", 10), enginetest.Spent("a", 100))
-	must.Need(tb, errors.Is(err, outbox.ErrConflict) && strings.Contains(err.Error(), "event 2 of campaign \"a\" is in the journal but cannot be applied: projection accounts"), "an event that cannot be applied is answered with %v", err)
+func failedInline(t *testing.T, options ...enginetest.Option) *enginetest.Engine {
+	b := enginetest.Own(t, []string{enginetest.Ledger, enginetest.Accounts}, append(options, enginetest.InMode(outbox.ModeInline))...)
+	err := appendInline(t, b, enginetest.Opened("a", 10), enginetest.Spent("a", 100))
+	must.Need(t, errors.Is(err, outbox.ErrConflict) && strings.Contains(err.Error(), "event 2 of campaign \"a\" is in the journal but cannot be applied: projection accounts"), "an event that cannot be applied is answered with %v", err)
 	return b
 }
 
@@ -120,7 +114,6 @@ func mustHaveNoRows(tb testing.TB, b *enginetest.Engine) {
 }
 
 func TestApplyInline_givesWhatFailedARowAndCountsItsAttempts(t *testing.T) {
-	t.Parallel()
 	b := failedInline(t, enginetest.At(storetest.NewClock()), enginetest.MaxAttempts(3))
 	b.MustStand("a", 2, outbox.Failed, 1)
 	r := b.MustRow("a", 2).Row
@@ -155,8 +148,7 @@ func TestApplyInline_givesWhatFailedARowAndCountsItsAttempts(t *testing.T) {
 
 // The unapplied event of a dead request is queued together with the others, since the campaign is paused.
 func TestAppend_inlineToAPausedCampaignQueuesWhatIsBefore(t *testing.T) {
-	t.Parallel()
-	b := openInline(t, enginetest.Ledger)
+	b := enginetest.Own(t, []string{enginetest.Ledger}, enginetest.InMode(outbox.ModeInline))
 	b.MustAppend(enginetest.Notes("a", 2)...)
 	b.MustPause("a")
 	b.MustAppend(enginetest.Notes("a", 2)...)
@@ -192,7 +184,6 @@ func TestInline_rowsOfAnotherModeAreAppliedByBothPaths(t *testing.T) {
 }
 
 func TestApplyInline_ofAuditOnlyEvents(t *testing.T) {
-	t.Parallel()
 	b := failedInline(t)
 	must.OK(t, b.RegisterEventTypes(t.Context(), map[string]outbox.Intent{"spent": outbox.IntentAuditOnly}))
 	must.Get(b.RetryRow(context.Background(), enginetest.Operator, "a", 2)).Or(t)
@@ -204,9 +195,8 @@ func TestApplyInline_ofAuditOnlyEvents(t *testing.T) {
 
 // Requests, workers and repairs may meet at the same events: each is applied once, in order, before its request is answered.
 func TestApplyInline_besideWorkersAndRepairs(t *testing.T) {
-	t.Parallel()
 	callers, each := size.Of(4, 5, 8), size.Of(5, 8, 20)
-	a := openInline(t, enginetest.Ledger)
+	a := enginetest.Own(t, []string{enginetest.Ledger}, enginetest.InMode(outbox.ModeInline))
 	b := a.Beside(enginetest.InMode(outbox.ModeInline), enginetest.Polling(time.Millisecond))
 	b.Start()
 	done, ended := make(chan struct{}), make(chan error, 1)

@@ -45,12 +45,11 @@ values (:campaign_id, :seq, current_setting('application_name'), pg_try_advisory
 `
 
 func TestPostgresRun_spreadsCampaignsOverWorkersAndAppliesEachByOneAtATime(t *testing.T) {
-	t.Parallel()
 	const campaigns, workers = 60, 3
 	each := size.Of(6, 8, 20)
 	// No worker can hold all campaigns at once: 4 waves of 4 rows are 16 of them.
 	options := []enginetest.Option{enginetest.Waves(4), enginetest.BatchSize(4), enginetest.Polling(20 * time.Millisecond), enginetest.EventTimeout(storetest.Patience)}
-	all := []*enginetest.Engine{enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Probing, owners), append(options, named("worker-0"))...)}
+	all := []*enginetest.Engine{enginetest.Own(t, []string{enginetest.Ledger, enginetest.Probing, owners}, append(options, named("worker-0"))...)}
 	for i := 1; i < workers; i++ {
 		all = append(all, all[0].Beside(append(options, named(fmt.Sprint("worker-", i)))...))
 	}

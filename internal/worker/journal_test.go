@@ -207,7 +207,7 @@ func TestPass_dropsWhatItReadAheadOfAWave(t *testing.T) {
 func TestApplyInline_neverCountsANewEventAsAppliedByProjectionsOfAnotherJournal(t *testing.T) {
 	t.Parallel()
 	for _, has := range []int{0, 1, 2} {
-		b := openInline(t, enginetest.Ledger)
+		b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger), enginetest.InMode(outbox.ModeInline))
 		must.OK(t, appendInline(t, b, enginetest.Notes("a", 3)...))
 		forget(t, b, "a", has)
 		b = b.Beside(enginetest.InMode(outbox.ModeInline))
@@ -227,9 +227,8 @@ func TestStart_saysLoudlyThatTheProjectionsAreOfAnotherJournal(t *testing.T) {
 		"it lacks a campaign":  {[]string{"b"}, []string{`level=ERROR`, "restore the right journal", "campaigns=1", "rebuild"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			var log storetest.Log
-			b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger), func(o *enginetest.Options) { o.Worker.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
+			b := enginetest.Own(t, []string{enginetest.Ledger}, func(o *enginetest.Options) { o.Worker.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
 			b.MustAppend(enginetest.Notes("a", 3)...)
 			b.Feed(enginetest.Notes("b", 3)...)
 			for _, id := range []string{"a", "b"} {

@@ -254,7 +254,6 @@ func TestSQLitePass_eventThatRollsTheTransactionBackFailsAlone(t *testing.T) {
 
 // An event that exceeded its deadline is tried alone from then on, after the others of its wave are applied and settled.
 func TestSQLitePass_slowEventIsTriedAfterTheOthers(t *testing.T) {
-	t.Parallel()
 	now := storetest.NewClock()
 	var b *enginetest.Engine
 	var left []int64 // unapplied rows of the quick campaign at each apply
@@ -266,7 +265,7 @@ func TestSQLitePass_slowEventIsTriedAfterTheOthers(t *testing.T) {
 			return now.Now()
 		}
 	}
-	b = openForever(t, looking)
+	b = ownForever(t, looking)
 	b.MustAppend(enginetest.EventOf("slow", "endless", `{}`))
 	b.MustAppend(enginetest.EventOf("slow too", "endless", `{}`))
 	b.MustPass()

@@ -17,8 +17,8 @@ import (
 	"github.com/outboxweb/outboxweb/internal/storetest"
 )
 
-func poisoned(t *testing.T, options ...enginetest.Option) *enginetest.Engine {
-	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Accounts), append([]enginetest.Option{enginetest.MaxAttempts(1)}, options...)...)
+func poisoned(t *testing.T) *enginetest.Engine {
+	b := enginetest.Own(t, []string{enginetest.Ledger, enginetest.Accounts}, enginetest.MaxAttempts(1))
 	b.Feed(enginetest.Opened("a", 1), enginetest.Noted("a"), enginetest.Spent("a", 2), enginetest.Noted("a"), enginetest.Spent("a", 1))
 	b.MustStand("a", 3, outbox.Dead, 1)
 	return b
@@ -79,7 +79,6 @@ func TestPass_appliesAnEventThatItReadAheadWhileItWasSkipped(t *testing.T) {
 }
 
 func TestApplyInline_advancesOverASkippedEvent(t *testing.T) {
-	t.Parallel()
 	b := poisoned(t)
 	b.MustSkip("a", 3)
 	inline := b.Beside(enginetest.InMode(outbox.ModeInline))
@@ -93,7 +92,6 @@ func TestApplyInline_advancesOverASkippedEvent(t *testing.T) {
 }
 
 func TestRehearse_advancesOverASkippedEventAndLeavesNoMark(t *testing.T) {
-	t.Parallel()
 	b := poisoned(t)
 	shadow := b.Beside(enginetest.InMode(outbox.ModeShadow))
 	rehearse(t, shadow)

@@ -336,9 +336,8 @@ func TestWorker_appliesWhatLostItsRows(t *testing.T) {
 		"while it runs":    {true, `level=WARN msg="the self-check repaired a campaign" campaign=c counts_corrected=true`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			var log bytes.Buffer
-			b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger), func(o *enginetest.Options) { o.Worker.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
+			b := enginetest.Own(t, []string{enginetest.Ledger}, func(o *enginetest.Options) { o.Worker.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
 			b.Worker.Hurry()
 			stop := func() {}
 			applied := func(campaign string, seq int64) func() bool {
@@ -440,8 +439,7 @@ func TestRehearse_beginsAtTheWatermark(t *testing.T) {
 }
 
 func TestRehearse_recordsHangsAndGoesOn(t *testing.T) {
-	t.Parallel()
-	b := openForever(t, enginetest.InMode(outbox.ModeShadow))
+	b := ownForever(t, enginetest.InMode(outbox.ModeShadow))
 	enginetest.OnProbe(t, t.Name(), func([]string) (string, error) { return "", errors.New("not today") })
 	b.MustAppend(enginetest.Noted("a"), enginetest.EventOf("a", "endless", `{}`), enginetest.Noted("a"))
 	b.MustAppend(enginetest.Noted("b"), enginetest.Probed("b", t.Name()))
