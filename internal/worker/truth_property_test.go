@@ -37,22 +37,20 @@ var (
 
 // honest is a system with random faults that must always report its state correctly.
 type honest struct {
-	tb      enginetest.RapidTB
-	now     *storetest.Clock
+	*enginetest.Troubled
 	ahead   time.Duration // of this clock
 	turned  bool          // the clock was set back once
 	mode    outbox.Mode
 	sources []string
-	benches []*enginetest.Engine
 	journal map[string][]string // marks of the events, in order
 	marks   int
 	fatal   map[string]bool // by mark
 }
 
 func newHonest(tb enginetest.RapidTB, m outbox.Mode, sources []string) *honest {
-	s := &honest{tb: tb, now: storetest.NewClock(), mode: m, sources: sources, journal: make(map[string][]string), fatal: make(map[string]bool)}
+	s := &honest{Troubled: &enginetest.Troubled{TB: tb, Clock: storetest.NewClock()}, mode: m, sources: sources, journal: make(map[string][]string), fatal: make(map[string]bool)}
 	first := enginetest.Open(tb, sources, s.options()...)
-	s.benches = []*enginetest.Engine{first, first.Beside(s.options()...)}
+	s.Engines = []*enginetest.Engine{first, first.Beside(s.options()...)}
 	for _, id := range everybody {
 		s.append(first, id, "opened", `"balance":1`)
 	}
@@ -60,24 +58,20 @@ func newHonest(tb enginetest.RapidTB, m outbox.Mode, sources []string) *honest {
 }
 
 func (s *honest) options() []enginetest.Option {
-	return []enginetest.Option{enginetest.At(s.now), enginetest.BatchSize(8), enginetest.MaxAttempts(3), enginetest.InMode(s.mode)}
-}
-
-func (s *honest) either(t *rapid.T) *enginetest.Engine {
-	return s.benches[rapid.IntRange(0, 1).Draw(t, "process")]
+	return []enginetest.Option{enginetest.At(s.Clock), enginetest.BatchSize(8), enginetest.MaxAttempts(3), enginetest.InMode(s.mode)}
 }
 
 func (s *honest) append(b *enginetest.Engine, id, eventType, fields string) (mark string) {
 	s.marks++
 	mark = fmt.Sprint("m-", s.marks)
-	s.now.Advance(time.Millisecond)
+	s.Clock.Advance(time.Millisecond)
 	b.MustAppend(enginetest.EventOf(id, eventType, fmt.Sprintf(`{"mark":%q,%s}`, mark, fields)))
 	s.journal[id] = append(s.journal[id], mark)
 	return mark
 }
 
 func (s *honest) write(t *rapid.T) {
-	b, id := s.either(t), rapid.SampledFrom(everybody).Draw(t, "campaign")
+	b, id := s.Either(t), rapid.SampledFrom(everybody).Draw(t, "campaign")
 	for range rapid.IntRange(1, 6).Draw(t, "events") {
 		special := rapid.IntRange(0, 3).Draw(t, "special") == 0
 		switch {
@@ -98,14 +92,14 @@ func (s *honest) write(t *rapid.T) {
 func (s *honest) work(t *rapid.T) {
 	for range rapid.IntRange(1, 5).Draw(t, "waves") {
 		if s.pass(t) {
-			s.now.Advance(storetest.Lease + time.Second) // until it counts as gone
+			s.Clock.Advance(storetest.Lease + time.Second) // until it counts as gone
 		}
 	}
 }
 
 // pass processes a wave or a suspect. A process that meets a fatal event dies, and its leases stay.
 func (s *honest) pass(t *rapid.T) (died bool) {
-	ctx, b := context.Background(), s.either(t)
+	ctx, b := context.Background(), s.Either(t)
 	var claims []store.Claim
 	var err error
 	if !rapid.Bool().Draw(t, "a suspect first") {
@@ -127,7 +121,7 @@ func (s *honest) pass(t *rapid.T) (died bool) {
 }
 
 func (s *honest) advance(t *rapid.T) {
-	s.now.Advance(rapid.SampledFrom([]time.Duration{time.Millisecond, 2 * time.Second, storetest.Lease + time.Second, time.Hour}).Draw(t, "time"))
+	s.Clock.Advance(rapid.SampledFrom([]time.Duration{time.Millisecond, 2 * time.Second, storetest.Lease + time.Second, time.Hour}).Draw(t, "time"))
 }
 
 func (s *honest) turnClock(t *rapid.T) {
@@ -136,13 +130,13 @@ func (s *honest) turnClock(t *rapid.T) {
 		s.ahead = day
 	} else {
 		s.ahead, s.turned = 0, true
-		s.now.Advance(-2 * day)
+		s.Clock.Advance(-2 * day)
 	}
-	s.now.Advance(day)
+	s.Clock.Advance(day)
 }
 
 func (s *honest) pauseOrResume(t *rapid.T) {
-	b, id := s.either(t), rapid.SampledFrom(everybody).Draw(t, "campaign")
+	b, id := s.Either(t), rapid.SampledFrom(everybody).Draw(t, "campaign")
 	_, err := b.PauseCampaign(context.Background(), enginetest.Operator, id)
 	if errors.Is(err, outbox.ErrConflict) {
 		_, err = b.ResumeCampaign(context.Background(), enginetest.Operator, id)
@@ -151,7 +145,7 @@ func (s *honest) pauseOrResume(t *rapid.T) {
 }
 
 func (s *honest) pauseOrResumeProjection(t *rapid.T) {
-	b, id := s.either(t), rapid.SampledFrom(append([]string{""}, innocents...)).Draw(t, "campaign")
+	b, id := s.Either(t), rapid.SampledFrom(append([]string{""}, innocents...)).Draw(t, "campaign")
 	_, err := b.Runs.PauseProjection(context.Background(), enginetest.Operator, "accounts", id, b.Infos)
 	if errors.Is(err, outbox.ErrConflict) {
 		_, err = b.Runs.ResumeProjection(context.Background(), enginetest.Operator, "accounts", id, b.Infos)
@@ -160,24 +154,24 @@ func (s *honest) pauseOrResumeProjection(t *rapid.T) {
 }
 
 func (s *honest) verify(t *rapid.T) {
-	b := s.either(t)
+	b := s.Either(t)
 	_, err := b.Runs.Start(context.Background(), enginetest.Operator, outbox.RunRequest{Kind: outbox.RunVerify, All: true}, b.Infos)
 	must.Need(t, err == nil || errors.Is(err, outbox.ErrConflict), "%v", err)
 }
 
-func (s *honest) workOnRuns(t *rapid.T) { s.either(t).StepRuns() }
+func (s *honest) workOnRuns(t *rapid.T) { s.Either(t).StepRuns() }
 
 // restore sets a campaign's journal back to an earlier state while no process runs; then others start.
 func (s *honest) restore(t *rapid.T) {
 	id := rapid.SampledFrom([]string{"a", "b", "x"}).Draw(t, "campaign")
 	last := rapid.IntRange(0, len(s.journal[id])).Draw(t, "events")
-	for _, b := range s.benches {
+	for _, b := range s.Engines {
 		must.OK(t, b.EndLeases(context.Background(), b.Worker.Name().ID))
 	}
-	forget(s.tb, s.benches[0], id, last)
+	forget(s.TB, s.Engines[0], id, last)
 	s.journal[id] = s.journal[id][:last]
-	for i, b := range s.benches {
-		s.benches[i] = b.Beside(s.options()...)
+	for i, b := range s.Engines {
+		s.Engines[i] = b.Beside(s.options()...)
 	}
 	s.reconcile()
 }
@@ -186,12 +180,8 @@ func (s *honest) restart(*rapid.T) { s.reconcile() }
 
 // reconcile runs while no request applies events.
 func (s *honest) reconcile() {
-	s.now.Advance(store.InlineWait)
-	must.Get(s.benches[0].Reconcile(context.Background())).Or(s.tb)
-}
-
-func (s *honest) requeue(t *rapid.T) {
-	must.Get(s.either(t).RequeueDead(context.Background(), enginetest.Operator, outbox.RequeueFilter{})).Or(t)
+	s.Clock.Advance(store.InlineWait)
+	must.Get(s.Engines[0].Reconcile(context.Background())).Or(s.TB)
 }
 
 // rebuild is the operator's response to diverged campaigns.
@@ -203,11 +193,11 @@ func (s *honest) rebuild(tb testing.TB, b *enginetest.Engine) {
 }
 
 func (s *honest) told(id string) []string {
-	return storetest.Column[string](s.tb, s.benches[0].ProjectionsDB, `select mark from story where campaign_id = $1 order by seq`, id)
+	return storetest.Column[string](s.TB, s.Engines[0].ProjectionsDB, `select mark from story where campaign_id = $1 order by seq`, id)
 }
 
 func (s *honest) everyStep(t *rapid.T) {
-	b := s.benches[0]
+	b := s.Engines[0]
 	for _, id := range everybody {
 		journal, told := s.journal[id], s.told(id)
 		seen := len(told) <= len(journal) && slices.Equal(told, journal[:len(told)])
@@ -217,7 +207,7 @@ func (s *honest) everyStep(t *rapid.T) {
 			continue
 		}
 		must.OK(t, err)
-		e := c.Explain(s.now.Now(), outbox.Surroundings{Mode: s.mode})
+		e := c.Explain(s.Clock.Now(), outbox.Surroundings{Mode: s.mode})
 		state, applied, lag := c.State(), int(c.AppliedSeq), int(c.LagEvents())
 		switch {
 		case int(c.HighWaterSeq) != len(journal):
@@ -234,9 +224,9 @@ func (s *honest) everyStep(t *rapid.T) {
 			t.Fatalf("innocent campaign %q: %+v", id, c)
 		}
 		number := func(query string, args ...any) int {
-			return storetest.Column[int](s.tb, b.JournalDB, query, args...)[0]
+			return storetest.Column[int](s.TB, b.JournalDB, query, args...)[0]
 		}
-		due := number(`select count(*) from campaigns where campaign_id = $1 and due_at <= $2`, id, s.now.Now().UnixMicro()) > 0
+		due := number(`select count(*) from campaigns where campaign_id = $1 and due_at <= $2`, id, s.Clock.Now().UnixMicro()) > 0
 		must.Need(t, due == (e.Blocker == outbox.BlockerNone), "campaign %q can be claimed: %v; and it says %+v", id, due, e)
 		rows := number(`select count(*) from projection_apply_outbox where campaign_id = $1`, id)
 		must.Need(t, int(c.Counts.Total()) == rows, "campaign %q has %d rows and says %+v", id, rows, c)
@@ -247,10 +237,10 @@ func (s *honest) everyStep(t *rapid.T) {
 
 // look compares the state that a newly started process reports in the summary and by check with the tables.
 func (s *honest) look(t *rapid.T) {
-	b := s.benches[0].Beside(s.options()...)
+	b := s.Engines[0].Beside(s.options()...)
 	defer b.Close()
 	number := func(query string, args ...any) int64 {
-		return storetest.Column[int64](s.tb, s.benches[0].JournalDB, query, args...)[0]
+		return storetest.Column[int64](s.TB, s.Engines[0].JournalDB, query, args...)[0]
 	}
 	var want outbox.Summary
 	want.Campaigns.Total = number(`select count(*) from campaigns`)
@@ -288,9 +278,9 @@ func (s *honest) look(t *rapid.T) {
 }
 
 func (s *honest) settle(r *rapid.T) {
-	ctx, b := context.Background(), s.benches[0]
+	ctx, b := context.Background(), s.Engines[0]
 	clear(s.fatal)
-	s.now.Advance(48 * time.Hour)
+	s.Clock.Advance(48 * time.Hour)
 	for _, id := range append([]string{""}, everybody...) {
 		if _, err := b.Runs.ResumeProjection(ctx, enginetest.Operator, "accounts", id, b.Infos); err != nil && !errors.Is(err, outbox.ErrConflict) && !errors.Is(err, outbox.ErrNotFound) {
 			r.Fatal(err)
@@ -304,8 +294,8 @@ func (s *honest) settle(r *rapid.T) {
 	}
 	for range 3 {
 		s.reconcile()
-		s.rebuild(s.tb, b)
-		for _, b := range s.benches {
+		s.rebuild(s.TB, b)
+		for _, b := range s.Engines {
 			b.StepRuns()
 			b.ExecProjections(`update accounts set balance = 1000`)
 			must.Get(b.RequeueDead(ctx, enginetest.Operator, outbox.RequeueFilter{})).Or(r)
@@ -324,7 +314,7 @@ func TestWorker_tellsTheTruthWhateverHappens(t *testing.T) {
 			"write": s.write, "write more": s.write, "work": s.work, "work more": s.work, "work even more": s.work,
 			"advance": s.advance, "turn the clock": s.turnClock, "pause or resume": s.pauseOrResume,
 			"pause or resume a projection": s.pauseOrResumeProjection, "verify": s.verify, "work on runs": s.workOnRuns,
-			"restore": s.restore, "restart": s.restart, "requeue": s.requeue, "look": s.look,
+			"restore": s.restore, "restart": s.restart, "requeue": s.Requeue, "look": s.look,
 			"": s.everyStep,
 		})
 		s.settle(r)
