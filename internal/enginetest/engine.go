@@ -265,8 +265,7 @@ func (b *Engine) UntilStuck() {
 // Start runs the worker until stop is called or the test ends.
 func (b *Engine) Start() (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- b.Worker.Run(ctx) }()
+	ended := storetest.Begin(func() error { return b.Worker.Run(ctx) })
 	stop = sync.OnceFunc(func() {
 		cancel()
 		err := <-ended

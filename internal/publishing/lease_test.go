@@ -270,8 +270,7 @@ func TestPostgresPublishers_areLockedInTheOrderOfTheirNames(t *testing.T) {
 	} {
 		other := storetest.Connect(t, f.Pair.Journal)
 		storetest.Run(t, other, `begin`, `select 1 from publisher_progress where publisher = 'a' for update`)
-		ended := make(chan error, 1)
-		go func() { ended <- change() }()
+		ended := storetest.Begin(change)
 		f.AwaitLockWaits(1)
 		_, err := other.Exec(f.Ctx, `select 1 from publisher_progress where publisher = 'b' for update nowait`)
 		must.Hold(t, err == nil, "%s has the second pair while it waits for the first: %v", what, err)

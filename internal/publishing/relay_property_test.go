@@ -101,7 +101,7 @@ func (s *stream) verdict() (wrong []string, floor int64, received int) {
 type process struct {
 	relay  *publishing.Relay
 	cancel context.CancelFunc
-	ended  chan error
+	ended  <-chan error
 }
 
 // history is random operations on publishers. Two stores represent two machines, each with some
@@ -184,9 +184,7 @@ func (h *history) start() {
 			}}, nil
 		}})
 	ctx, cancel := context.WithCancel(context.Background())
-	runs := &process{relay: relay, cancel: cancel, ended: make(chan error, 1)}
-	go func() { runs.ended <- relay.Run(ctx) }()
-	h.processes = append(h.processes, runs)
+	h.processes = append(h.processes, &process{relay: relay, cancel: cancel, ended: storetest.Begin(func() error { return relay.Run(ctx) })})
 }
 
 func (h *history) arrived() {

@@ -112,8 +112,7 @@ func deliver(tb testing.TB, f *fixture, c publishing.RelayConfig, changes ...fun
 	}
 	f.OnWork(relay.Wake)
 	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- relay.Run(ctx) }()
+	ended := storetest.Begin(func() error { return relay.Run(ctx) })
 	stop = sync.OnceFunc(func() {
 		cancel()
 		err := <-ended

@@ -330,11 +330,9 @@ func startedBeside(f *fixture, lock string, statements ...string) error {
 	for _, statement := range statements {
 		must.Get(other.ExecContext(f.Ctx, statement)).Or(f.TB)
 	}
-	answer := make(chan error, 1)
-	go func() {
-		_, err := f.Runs.Start(f.Ctx, ana(""), enginetest.Rebuild("a"), enginetest.LoadedRuns)
-		answer <- err
-	}()
+	answer := storetest.Begin(func() error {
+		return storetest.No(f.Runs.Start(f.Ctx, ana(""), enginetest.Rebuild("a"), enginetest.LoadedRuns))
+	})
 	storetest.Eventually(f.TB, "it waits", func() bool {
 		select {
 		case err := <-answer:

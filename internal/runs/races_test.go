@@ -244,8 +244,7 @@ insert into slow values (:campaign_id, :payload.key);
 	b.Feed(enginetest.Probed("a", key))
 	b.StartRun(outbox.RunRequest{Kind: outbox.RunRebuild, All: true})
 	armed.Store(true)
-	ended := make(chan error, 1)
-	go func() { _, err := b.RunWorker.Step(ctx); ended <- err }()
+	ended := storetest.Begin(func() error { return storetest.No(b.RunWorker.Step(ctx)) })
 	select {
 	case <-ended:
 	case <-time.After(storetest.Patience):

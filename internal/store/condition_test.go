@@ -190,8 +190,7 @@ func TestPostgresCondition_waitsForAppendsStillOpen(t *testing.T) {
 		for name, i := range map[string]outbox.ConditionItem{"tag": storetest.Item("", "seat", "1"), "type": storetest.Item("seat.taken"), "campaign": storetest.Item("", "campaign_id", "other")} {
 			f := open(t)
 			end := f.begun(`{"seat":"1"}`)
-			answer := make(chan error, 1)
-			go func() { _, err := f.AppendUnless(storetest.Event("a", "counted"), 0, i); answer <- err }()
+			answer := storetest.Begin(func() error { return storetest.No(f.AppendUnless(storetest.Event("a", "counted"), 0, i)) })
 			f.AwaitLockWaits(1)
 			select {
 			case err := <-answer:

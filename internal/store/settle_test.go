@@ -208,8 +208,7 @@ func TestPostgresEndLeases_holdsNothingThatComesLaterInTheOrderOfLocks(t *testin
 	}
 	other := storetest.Connect(f.TB, f.Pair.Journal)
 	storetest.Run(f.TB, other, `begin`, `select 1 from campaigns where campaign_id = 'a' for update`)
-	ended := make(chan error)
-	go func() { ended <- f.EndLeases(f.Ctx, one.ID) }()
+	ended := storetest.Begin(func() error { return f.EndLeases(f.Ctx, one.ID) })
 	f.AwaitLockWaits(1)
 	storetest.Run(f.TB, other, `select 1 from campaigns where campaign_id = 'b' for update nowait`, `rollback`)
 	must.OK(t, <-ended)

@@ -24,9 +24,7 @@ func soon(t *testing.T) context.Context {
 
 // waits has a caller wait, and returns where its result comes.
 func (f *fixture) waits(ctx context.Context, campaign string, seq int64) <-chan error {
-	done := make(chan error, 1)
-	go func() { done <- storetest.No(f.WaitApplied(ctx, campaign, seq)) }()
-	return done
+	return storetest.Begin(func() error { return storetest.No(f.WaitApplied(ctx, campaign, seq)) })
 }
 
 func TestWaitApplied_returnsOnceItIsAppliedHereOrElsewhere(t *testing.T) {

@@ -111,6 +111,13 @@ func Run(tb testing.TB, conn *pgx.Conn, statements ...string) {
 	}
 }
 
+// Begin calls f beside the test, and returns where its result comes.
+func Begin(f func() error) <-chan error {
+	ended := make(chan error, 1)
+	go func() { ended <- f() }()
+	return ended
+}
+
 // AwaitLockWaits waits until this many connections of the test's stores wait for a lock, on PostgreSQL.
 func (f *Fixture) AwaitLockWaits(n int64) {
 	Eventually(f.TB, fmt.Sprintf("%d connections wait for a lock", n), func() bool {

@@ -123,15 +123,11 @@ func TestPostgresPass_appliesOnceWhenTheStaleWorkerIsStillAtIt(t *testing.T) {
 	b.Feed(enginetest.Noted("c"))
 	a.MustAppend(enginetest.Probed("c", t.Name()), enginetest.Noted("c"), enginetest.Noted("c"))
 	stale := a.ClaimWave()
-	finish := func(w *enginetest.Engine, claims []store.Claim) <-chan error {
-		ended := make(chan error, 1)
-		go func() { ended <- w.FinishClaims(context.Background(), claims) }()
-		return ended
-	}
-	old := finish(a, stale)
+	old := storetest.Begin(func() error { return a.FinishClaims(context.Background(), stale) })
 	<-holding
 	a.Clock.Advance(storetest.Lease + time.Second)
-	young := finish(b, b.ClaimWave())
+	fresh := b.ClaimWave()
+	young := storetest.Begin(func() error { return b.FinishClaims(context.Background(), fresh) })
 	storetest.Eventually(t, "the new owner waits for the old one", func() bool {
 		return a.Number(`select count(*)`+storetest.TheStores+` and wait_event_type = 'Lock'`) > 0
 	})
@@ -166,8 +162,7 @@ func TestPostgresRun_handsItsCampaignsOverAtOnceWhenItStops(t *testing.T) {
 		a.MustAppend(events...)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- a.Worker.Run(ctx) }()
+	ended := storetest.Begin(func() error { return a.Worker.Run(ctx) })
 	<-holding
 	must.Equal(t, storetest.Column[int](t, a.JournalDB, `select count(*) from campaigns where lease_owner <> ''`)[0], campaigns, "the campaigns that the worker holds")
 	b.OnWork(b.Worker.Wake)

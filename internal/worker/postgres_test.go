@@ -196,14 +196,11 @@ func TestPostgresPause_waitsForThoseWhoApply(t *testing.T) {
 		})
 		b.Feed(enginetest.Noted("a"))
 		b.MustAppend(enginetest.Probed("a", key))
-		applied := make(chan error, 1)
-		go func() { _, err := b.Worker.Pass(context.Background()); applied <- err }()
+		applied := storetest.Begin(func() error { return storetest.No(b.Worker.Pass(context.Background())) })
 		<-entered
-		paused := make(chan error, 1)
-		go func() {
-			_, err := b.Runs.PauseProjection(context.Background(), enginetest.Operator, "tally", campaign, b.Infos)
-			paused <- err
-		}()
+		paused := storetest.Begin(func() error {
+			return storetest.No(b.Runs.PauseProjection(context.Background(), enginetest.Operator, "tally", campaign, b.Infos))
+		})
 		storetest.Eventually(t, "the pause waits", func() bool {
 			select {
 			case err := <-paused:
