@@ -19,6 +19,11 @@ import (
 	"github.com/outboxweb/outboxweb/internal/storetest"
 )
 
+// starts is the answer to an order of a run, with the projections that are loaded.
+func starts(f *fixture, order outbox.RunRequest) error {
+	return storetest.No(f.Runs.Start(f.Ctx, ana(""), order, enginetest.LoadedRuns))
+}
+
 func TestStartRun_isQueuedWithItsScopeAndItsRecord(t *testing.T) {
 	f := own(t)
 	f.AppendN("a", 2)
@@ -63,9 +68,8 @@ func TestStartRun_refusesWhatMakesNoSense(t *testing.T) {
 		"rate below 0":       {outbox.RunRequest{Kind: outbox.RunVerify, All: true, Rate: -1}, outbox.ErrInvalid, "rate is"},
 	} {
 		f.Unchanged(func() {
-			_, err := f.Runs.Start(f.Ctx, ana(""), c.order, enginetest.LoadedRuns)
 			t.Log("note:", name)
-			refused(t, err, c.kind, c.sentence)
+			refused(t, starts(f, c.order), c.kind, c.sentence)
 		})
 	}
 	refused(t, storetest.No(f.Runs.Start(f.Ctx, ana(""), enginetest.Everything, nil)), outbox.ErrConflict, "no projection is loaded")
@@ -75,7 +79,7 @@ func TestStartRun_ofARebuildOfAllCampaignsNeedsAReasonAndAPhrase(t *testing.T) {
 	f := own(t)
 	all := outbox.RunRequest{Kind: outbox.RunRebuild, All: true, Projections: []string{"roster"}}
 	f.AppendN("a b", 1)
-	refused(t, storetest.No(f.Runs.Start(f.Ctx, ana(""), all, enginetest.LoadedRuns)), outbox.ErrInvalid, "a rebuild of all campaigns requires a reason")
+	refused(t, starts(f, all), outbox.ErrInvalid, "a rebuild of all campaigns requires a reason")
 	refused(t, storetest.No(f.Runs.Start(f.Ctx, ana("looks odd"), all, enginetest.LoadedRuns)), outbox.ErrInvalid, "this replaces the rows of 2 campaigns")
 	for order, phrase := range map[*outbox.RunRequest]string{&all: "rebuild all campaigns", new(enginetest.Everything): "", new(enginetest.Rebuild("a", "b")): ""} {
 		p, err := f.Runs.Preview(f.Ctx, *order, enginetest.LoadedRuns)
@@ -89,13 +93,13 @@ func TestStartRun_keepsToTheModeAndTheRulesOfItsStore(t *testing.T) {
 	f := own(t, storetest.InMode(outbox.ModeShadow))
 	f.AppendN("a", 1)
 	for _, kind := range []outbox.RunKind{outbox.RunReplay, outbox.RunRebuild} {
-		refused(t, storetest.No(f.Runs.Start(f.Ctx, ana(""), outbox.RunRequest{Kind: kind, All: true}, enginetest.LoadedRuns)), outbox.ErrConflict, "shadow_only", "a verify is possible")
+		refused(t, starts(f, outbox.RunRequest{Kind: kind, All: true}), outbox.ErrConflict, "shadow_only", "a verify is possible")
 	}
 	f.StartRun(enginetest.Everything)
 	f = open(t, storetest.ReadOnly)
-	refused(t, storetest.No(f.Runs.Start(f.Ctx, ana(""), enginetest.Everything, enginetest.LoadedRuns)), outbox.ErrReadOnly)
+	refused(t, starts(f, enginetest.Everything), outbox.ErrReadOnly)
 	f = open(t, func(o *store.Options) { o.ReasonFrom = 1 })
-	refused(t, storetest.No(f.Runs.Start(f.Ctx, ana(""), enginetest.Everything, enginetest.LoadedRuns)), outbox.ErrInvalid, "every action requires a reason")
+	refused(t, starts(f, enginetest.Everything), outbox.ErrInvalid, "every action requires a reason")
 	run := f.StartRun(enginetest.Everything)
 	refused(t, storetest.No(f.Runs.Cancel(f.Ctx, ana(""), run.ID)), outbox.ErrInvalid, "every action requires a reason")
 }
@@ -119,9 +123,6 @@ func TestStartRun_answersARepeatedOrderWithTheFirst(t *testing.T) {
 func TestStartRun_isRefusedWhileAnotherHasAPartOfItsScope(t *testing.T) {
 	f := own(t)
 	f.AppendN("a b c", 1)
-	start := func(order outbox.RunRequest) error {
-		return storetest.No(f.Runs.Start(f.Ctx, ana(""), order, enginetest.LoadedRuns))
-	}
 	part := func(projections ...string) outbox.RunRequest {
 		r := enginetest.Rebuild("a", "b")
 		r.Projections = projections
@@ -146,13 +147,13 @@ func TestStartRun_isRefusedWhileAnotherHasAPartOfItsScope(t *testing.T) {
 		f.Clock.Advance(4 * time.Minute)
 		p, err := f.Runs.Preview(f.Ctx, c.second, enginetest.LoadedRuns)
 		must.Hold(t, err == nil && (p.BlockingRun == nil) == c.free && (c.free || p.BlockingRun.ID == run.ID), "%s: the preview is %+v, %v", name, p, err)
-		if err = start(c.second); c.free {
+		if err = starts(f, c.second); c.free {
 			must.Hold(t, err == nil, "%s: %v", name, err)
 		} else {
 			t.Log("note:", name)
 			refused(t, err, outbox.ErrConflict, fmt.Sprintf("blocked by run %d: a %s of %s, queued, started by ana 4 min ago; wait until it has ended, or cancel it", run.ID, run.Kind, run.Scope()))
 			must.Get(f.Runs.Cancel(f.Ctx, ana(""), run.ID)).Or(t)
-			must.OK(t, start(c.second))
+			must.OK(t, starts(f, c.second))
 		}
 		for _, active := range f.ActiveRuns() {
 			must.Get(f.Runs.Cancel(f.Ctx, ana(""), active.ID)).Or(t)
@@ -166,14 +167,11 @@ func TestStartRun_isRefusedWhileAnotherHasAPartOfItsScope(t *testing.T) {
 func TestStartRun_takesThePlaceOfAVerifyThatNoProcessWorksOn(t *testing.T) {
 	f := own(t)
 	f.AppendN("a", 1)
-	start := func(order outbox.RunRequest) error {
-		return storetest.No(f.Runs.Start(f.Ctx, ana(""), order, enginetest.LoadedRuns))
-	}
 	killed := f.StartRun(enginetest.Everything)
 	f.ClaimRun(one)
-	refused(t, start(enginetest.Everything), outbox.ErrConflict, "ana 0 s ago; wait until")
+	refused(t, starts(f, enginetest.Everything), outbox.ErrConflict, "ana 0 s ago; wait until")
 	f.Clock.Advance(lease - 10*time.Second)
-	refused(t, start(enginetest.Everything), outbox.ErrConflict, fmt.Sprintf("its process last reported %s ago, and if it is dead its lease ends in 10 s", outbox.Age(lease-10*time.Second)))
+	refused(t, starts(f, enginetest.Everything), outbox.ErrConflict, fmt.Sprintf("its process last reported %s ago, and if it is dead its lease ends in 10 s", outbox.Age(lease-10*time.Second)))
 	f.Clock.Advance(10 * time.Second)
 	p, err := f.Runs.Preview(f.Ctx, enginetest.Everything, enginetest.LoadedRuns)
 	must.Hold(t, err == nil && p.BlockingRun == nil, "the preview has %+v, %v", p, err)
@@ -185,7 +183,7 @@ func TestStartRun_takesThePlaceOfAVerifyThatNoProcessWorksOn(t *testing.T) {
 		must.Hold(t, run.Status == outbox.RunInterrupted && strings.Contains(run.Error, "no process worked on it"), "run is %+v", run)
 	}
 	must.OK(t, f.Runs.Release(f.Ctx, f.ClaimRun(one)))
-	refused(t, start(enginetest.Everything), outbox.ErrConflict, fmt.Sprintf("blocked by run %d", next.ID)) // a rebuild is continued
+	refused(t, starts(f, enginetest.Everything), outbox.ErrConflict, fmt.Sprintf("blocked by run %d", next.ID)) // a rebuild is continued
 	f.FinishRun(f.ClaimRun(one), outbox.RunCompleted, "")
 	must.Get(f.Runs.Resume(f.Ctx, ana(""), released.ID, enginetest.LoadedRuns)).Or(t)
 }
@@ -255,7 +253,7 @@ func TestCancelRun_inEachState(t *testing.T) {
 	run, err = cancel(running.ID)
 	must.Hold(t, err == nil && run.Status == outbox.RunCancelling && run.FinishedAt == nil && run.Lease != nil, "a running run became %+v, %v", run, err)
 	refused(t, storetest.No(cancel(running.ID)), outbox.ErrConflict, "already being cancelled, by ana", one.ID)
-	refused(t, storetest.No(f.Runs.Start(f.Ctx, ana(""), enginetest.Everything, enginetest.LoadedRuns)), outbox.ErrConflict, "cancelling")
+	refused(t, starts(f, enginetest.Everything), outbox.ErrConflict, "cancelling")
 	must.Equal(t, f.ReportRun(l, 0), outbox.RunCancelling, "its worker was told")
 	must.Equal(t, f.FinishRun(l, outbox.RunCancelled, "").Status, outbox.RunCancelled, "it ended as")
 
@@ -288,7 +286,7 @@ func TestResumeRun_goesOnWhereItStopped(t *testing.T) {
 	f.Clock.Advance(time.Minute)
 	got, err := f.Runs.Resume(f.Ctx, ana("mended"), run.ID, enginetest.LoadedRuns)
 	must.Hold(t, err == nil && got.Status == outbox.RunQueued && got.Attempts == 0 && got.Error == "" && got.FinishedAt == nil && got.Campaigns.Done == 1 && got.Counts.Failed == 0 && got.Events.Done == 2, "resumed run is %+v, %v", got, err)
-	refused(t, storetest.No(f.Runs.Start(f.Ctx, ana(""), enginetest.Rebuild("a"), enginetest.LoadedRuns)), outbox.ErrConflict, "blocked by run ")
+	refused(t, starts(f, enginetest.Rebuild("a")), outbox.ErrConflict, "blocked by run ")
 	l = f.ClaimRun(two)
 	scope, err := f.Runs.Scope(f.Ctx, l, "", 10)
 	must.Hold(t, err == nil && len(scope) == 2 && scope[0].CampaignID == "b" && scope[1].CampaignID == "c" && l.Epoch == 2, "what is left is %+v, %v", scope, err)
@@ -330,9 +328,7 @@ func startedBeside(f *fixture, lock string, statements ...string) error {
 	for _, statement := range statements {
 		must.Get(other.ExecContext(f.Ctx, statement)).Or(f.TB)
 	}
-	answer := storetest.Begin(func() error {
-		return storetest.No(f.Runs.Start(f.Ctx, ana(""), enginetest.Rebuild("a"), enginetest.LoadedRuns))
-	})
+	answer := storetest.Begin(func() error { return starts(f, enginetest.Rebuild("a")) })
 	storetest.Eventually(f.TB, "it waits", func() bool {
 		select {
 		case err := <-answer:
