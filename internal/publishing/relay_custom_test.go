@@ -106,9 +106,8 @@ func TestRelay_givesNothingToAnUnhealthyPublisher(t *testing.T) {
 	})
 	stop := deliverCustom(t, f, "one", sub)
 	p := f.failed(sub)
-	if p.Healthy == nil || *p.Healthy || p.HealthMessage != "no quota" || p.LastError != "the publisher is not healthy: no quota" || calls.Load() != 0 {
-		t.Errorf("it is healthy: %v (%q), last error %q, after %d calls", p.Healthy, p.HealthMessage, p.LastError, calls.Load())
-	}
+	must.Hold(t, p.Healthy != nil && !*p.Healthy && p.HealthMessage == "no quota" && p.LastError == "the publisher is not healthy: no quota" && calls.Load() == 0,
+		"it is healthy: %v (%q), last error %q, after %d calls", p.Healthy, p.HealthMessage, p.LastError, calls.Load())
 	healthy.Store(true)
 	f.mustStandAt(t, sub.SubscriptionName, 3)
 	p = f.publisher(sub.SubscriptionName)

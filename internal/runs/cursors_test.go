@@ -230,9 +230,8 @@ func dropped(t *testing.T) *enginetest.Engine {
 	b := enginetest.Own(t, []string{enginetest.Trail, enginetest.Ledger, track, enginetest.LenientAccounts}, enginetest.MaxAttempts(1))
 	b.Feed(append(append(enginetest.Notes("a", 3), enginetest.Notes("b", 2)...), enginetest.Opened("q", 1), enginetest.Spent("q", 100))...)
 	b.PauseProjection("track", "b")
-	if b.Beside(); len(b.SetAsideCursors()) != 2 {
-		t.Fatal("a start changes something though nothing is missing")
-	}
+	b.Beside()
+	must.Need(t, len(b.SetAsideCursors()) == 2, "a start changes something though nothing is missing")
 	for _, table := range []string{"ledger_history", "track", "accounts"} {
 		b.ExecProjections("drop table " + table)
 	}
@@ -291,9 +290,7 @@ func TestVerify_saysThatATableIsMissing(t *testing.T) {
 	must.Hold(t, r.Outcome == outbox.OutcomeFailed && r.Error == says && r.Unsound == 0, "result %+v, want %q", r, says)
 	b.ResumeProjection("track", "b")
 	rebuilt := b.RunToEnd(outbox.RunRequest{Kind: outbox.RunRebuild, All: true})
-	if rebuilt.Counts.Drifted != 2 || rebuilt.Counts.Failed != 1 { // q has an event that cannot be applied
-		t.Errorf("run %+v", rebuilt)
-	}
+	must.Hold(t, rebuilt.Counts.Drifted == 2 && rebuilt.Counts.Failed == 1, "run %+v", rebuilt) // q has an event that cannot be applied
 	b.StepRuns()
 	mustBeWhole(t, b)
 }
@@ -320,9 +317,7 @@ func TestUnloaded_projectionIsBehindWhereEventsWereAppliedWithoutIt(t *testing.T
 	b := enginetest.Own(t, []string{enginetest.Trail, track})
 	b.Feed(enginetest.Notes("a b", 3)...)
 	without := enginetest.OpenPair(t, b.Pair, enginetest.Define(t, enginetest.Trail))
-	if err := without.Leave(t.Context(), []string{"trail"}); err != nil { // as a worker that starts
-		t.Fatal(err)
-	}
+	must.OK(t, without.Leave(t.Context(), []string{"trail"})) // as a worker that starts
 	without.Feed(enginetest.Notes("a", 2)...)
 	without.MustHaveCursors("a track 3 behind")
 	summary, err := without.Summary(t.Context())
@@ -333,9 +328,7 @@ func TestUnloaded_projectionIsBehindWhereEventsWereAppliedWithoutIt(t *testing.T
 	held, err := without.Runs.Held(t.Context(), without.Infos, "a", "b")
 	says := without.MustCampaign("a").Explain(time.Now(), outbox.Surroundings{}).WithHeldProjections(held["a"]).Why
 	must.Hold(t, err == nil && says == lacks && len(held["b"]) == 0, "the campaign says %q, want %q; held are %+v (%v)", says, lacks, held, err)
-	if _, err := without.Maintenance.Reconcile(t.Context()); err != nil { // nobody could catch it up
-		t.Fatal(err)
-	}
+	must.Get(without.Maintenance.Reconcile(t.Context())).Or(t) // nobody could catch it up
 
 	back := b.Beside()
 	cursors, err = back.Runs.Cursors(t.Context(), "a", back.Infos)
@@ -356,9 +349,7 @@ func TestUnloaded_projectionStaysQuarantinedUntilItIsReplayed(t *testing.T) {
 	b := enginetest.Own(t, []string{enginetest.Trail, enginetest.LenientAccounts}, enginetest.MaxAttempts(1))
 	b.Feed(enginetest.Opened("a", 1), enginetest.Opened("q", 1), enginetest.Spent("q", 100))
 	without := enginetest.OpenPair(t, b.Pair, enginetest.Define(t, enginetest.Trail))
-	if err := without.Leave(t.Context(), []string{"trail"}); err != nil { // as a worker that starts
-		t.Fatal(err)
-	}
+	must.OK(t, without.Leave(t.Context(), []string{"trail"})) // as a worker that starts
 	without.Feed(append(enginetest.Notes("a", 2), enginetest.Notes("q", 1)...)...)
 	known := must.Get(without.Runs.WithUnloaded(t.Context(), without.Infos)).Or(t)
 	described, err := without.Runs.DescribeProjections(t.Context(), known)

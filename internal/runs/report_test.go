@@ -38,9 +38,7 @@ func TestReportRun_writesProgressResultsAndLog(t *testing.T) {
 	long := strings.Repeat("é", 40_000) + "\x00\xff"
 	status, err := f.Runs.Report(f.Ctx, l, runs.Progress{Results: []outbox.RunResult{drifted}, EventsDone: 5, EventsPerSecond: 2.5, Lease: lease,
 		Lines: []outbox.RunLine{{CampaignID: "a", Text: "2 rows differ"}, {Text: long}}})
-	if err != nil || status != outbox.RunRunning {
-		t.Fatal(status, err)
-	}
+	must.Need(t, err == nil && status == outbox.RunRunning, "the run is %s, %v", status, err)
 	got := f.MustRun(run.ID)
 	must.Hold(t, got.Campaigns == (outbox.Progress{Done: 1, Total: 2}) && got.Events == (outbox.Progress{Done: 5, Total: 10}) && got.Counts == (outbox.RunCounts{Drifted: 1}) && got.EventsPerSecond == 2.5 && got.SecondsLeft != nil && *got.SecondsLeft == 2 && got.Lease.ExpiresAt.Equal(f.Clock.Now().Add(lease)) && got.Verdict == "", "run is %+v", got)
 	f.Clock.Advance(6 * time.Second) // its process has died
@@ -382,9 +380,7 @@ func TestExplain_saysWhatItCannotExplain(t *testing.T) {
 		}
 		set := must.Get(projection.Load(dialect, enginetest.Define(t, definition)...)).Or(t)
 		x, err := runs.Explain(t.Context(), b.Store, set, redact.Of(redact.Builtin()), "a", 2)
-		if err != nil || len(x.Failures) != 1 {
-			t.Fatal(x, err)
-		}
+		must.Need(t, err == nil && len(x.Failures) == 1, "explained as %+v, %v", x, err)
 		return x.Failures[0]
 	}
 	if f := of(strings.Replace(seats, "-- A user has one seat.", "-- A user has only one seat.", 1)); !strings.Contains(f.VersionChanged(), "The loaded version differs from the one that failed") || f.Statement == nil {
