@@ -19,7 +19,6 @@ import (
 
 // ask sends a request with name-value pairs of headers, and returns the answer's status and its body.
 func (s *served) ask(path string, headers ...string) (int, string) {
-	s.t.Helper()
 	r := must.Get(http.NewRequest("GET", s.url+path, nil)).Or(s.t)
 	for pair := range slices.Chunk(headers, 2) {
 		r.Header.Add(pair[0], pair[1])
@@ -31,7 +30,6 @@ func (s *served) ask(path string, headers ...string) (int, string) {
 
 // answers fails the test unless a request is answered so.
 func (s *served) answers(status int, text, path string, headers ...string) {
-	s.t.Helper()
 	got, answer := s.ask(path, headers...)
 	must.Hold(s.t, got == status && strings.Contains(answer, text), "%s with %v: %d, want %d with %q: %s", path, headers, got, status, text, answer)
 }
@@ -156,7 +154,6 @@ func TestServe_admitsNoProxyWithoutAuthentication(t *testing.T) {
 
 // old sends a request as it is written.
 func (s *served) old(request string) (int, string) {
-	s.t.Helper()
 	conn := must.Get(net.Dial("tcp", strings.TrimPrefix(s.url, "http://"))).Or(s.t)
 	defer conn.Close()
 	must.Get(io.WriteString(conn, request)).Or(s.t)

@@ -30,7 +30,6 @@ func TestPostgresBench(t *testing.T) {
 
 // databases makes two databases, the first with a table of another user.
 func databases(t *testing.T, s *pgtest.Server) (journal, projections string) {
-	t.Helper()
 	prefix := strings.ReplaceAll(t.Name()[strings.Index(t.Name(), "/")+1:], "_", "")
 	for _, name := range []string{prefix + "_app", prefix + "_views"} {
 		must.OK(t, s.CreateDatabase(t.Context(), name))
@@ -42,7 +41,6 @@ func databases(t *testing.T, s *pgtest.Server) (journal, projections string) {
 
 // ask runs a query directly on the database and returns its answer as lines.
 func ask(t *testing.T, url, query string) []string {
-	t.Helper()
 	conn := must.Get(pgx.Connect(t.Context(), url)).Or(t)
 	defer conn.Close(context.Background())
 	results := must.Get(conn.PgConn().Exec(t.Context(), query).ReadAll()).Or(t)
@@ -61,7 +59,6 @@ select schemaname || '.' || relname from pg_stat_user_tables
 order by 1`
 
 func mustLeaveNothing(t *testing.T, journal, projections string) {
-	t.Helper()
 	must.Equal(t, ask(t, journal, everything), []string{"public", "public.events"}, "the journal database")
 	must.Equal(t, ask(t, projections, everything), []string{"public"}, "the projections database")
 	must.Equal(t, ask(t, journal, "select id from events"), []string{"1"}, "public.events")

@@ -53,7 +53,6 @@ func TestConfig_durations(t *testing.T) {
 }
 
 func parseServe(t *testing.T, config string) (c cli, err error) {
-	t.Helper()
 	file := filepath.Join(t.TempDir(), "outboxweb.yaml")
 	must.OK(t, os.WriteFile(file, []byte(config), 0o600))
 	return parsed("serve", "--config", file)

@@ -38,7 +38,6 @@ var emptyPair = sync.OnceValues(func() (string, error) {
 
 // newPair puts a migrated, empty pair of databases into a directory.
 func newPair(t testing.TB, dir string) dbtest.Pair {
-	t.Helper()
 	must.OK(t, os.CopyFS(dir, os.DirFS(must.Get(emptyPair()).Or(t))))
 	return dbtest.Files(dir)
 }
@@ -59,7 +58,6 @@ type desk struct {
 // newDesk is for a test that runs beside others: on the projections log and names, if it has any, or the built-in
 // ones.
 func newDesk(t *testing.T, projections ...string) *desk {
-	t.Helper()
 	t.Parallel()
 	d := &desk{t: t, dir: t.TempDir(), in: strings.NewReader("")}
 	from := "builtin:campaigns"
@@ -76,14 +74,12 @@ func newDesk(t *testing.T, projections ...string) *desk {
 }
 
 func (d *desk) open(retry outbox.Retry) {
-	d.t.Helper()
 	st := engine.Wire(must.Get(store.Open(d.t.Context(), store.Options{Journal: d.pair.Journal, Projections: d.pair.Projections, NoMigrate: true, Retry: retry, Mode: d.mode})).Or(d.t))
 	d.t.Cleanup(func() { st.Close() })
 	d.st, d.w = st, worker.New(worker.Config{Store: st.Store, Set: d.set, Mode: st.Mode(), Logger: slog.New(slog.DiscardHandler)})
 }
 
 func (d *desk) write(name, text string) {
-	d.t.Helper()
 	must.OK(d.t, os.WriteFile(filepath.Join(d.dir, name), []byte(text), 0o600))
 }
 
@@ -109,7 +105,6 @@ func lenient(text string) string {
 
 // has appends an event with each of the payloads to a campaign.
 func (d *desk) has(campaign string, payloads ...string) {
-	d.t.Helper()
 	var events []outbox.Event
 	for _, payload := range payloads {
 		events = append(events, outbox.Event{CampaignID: campaign, EventType: "noted", Payload: []byte(payload)})
@@ -119,14 +114,12 @@ func (d *desk) has(campaign string, payloads ...string) {
 
 // applied appends an event with each of the payloads to a campaign, and applies what can be.
 func (d *desk) applied(campaign string, payloads ...string) {
-	d.t.Helper()
 	d.has(campaign, payloads...)
 	d.work()
 }
 
 // work lets a worker and the running operations do what is due.
 func (d *desk) work() {
-	d.t.Helper()
 	for more := true; more; {
 		stepped := must.Get(d.st.Operations.Step(d.t.Context())).Or(d.t)
 		more = must.Get(d.w.Pass(d.t.Context())).Or(d.t) || stepped
@@ -137,7 +130,6 @@ func (d *desk) work() {
 func events(n int) []string { return slices.Repeat([]string{"{}"}, n) }
 
 func (d *desk) exec(url string, statements ...string) {
-	d.t.Helper()
 	db := dbtest.Open(d.t, url)
 	for _, statement := range statements {
 		must.Get(db.Exec(statement)).Or(d.t)
@@ -145,13 +137,11 @@ func (d *desk) exec(url string, statements ...string) {
 }
 
 func (d *desk) pause(name, campaign string) {
-	d.t.Helper()
 	must.Get(d.st.Runs.PauseProjection(d.t.Context(), outbox.Command{By: outbox.Operator{Name: "ana"}, Reason: "a bug"}, name, campaign, d.set.Infos())).Or(d.t)
 }
 
 // run runs a command and returns what it says, in one line, and how it ends.
 func (d *desk) run(args ...string) (out, errs string, code int) {
-	d.t.Helper()
 	flags := d.flags
 	if args[0] == "report" { // needs no projections
 		flags = flags[:4]
@@ -164,7 +154,6 @@ func (d *desk) run(args ...string) (out, errs string, code int) {
 
 // ends runs a command that must end with a code and say all that is wanted.
 func (d *desk) ends(code int, command string, wanted ...string) {
-	d.t.Helper()
 	out, errs, got := d.run(strings.Fields(command)...)
 	must.Hold(d.t, got == code, "%s ends with %d, want %d: %s", command, got, code, out+errs)
 	for _, w := range wanted {
@@ -173,19 +162,16 @@ func (d *desk) ends(code int, command string, wanted ...string) {
 }
 
 func (d *desk) says(command string, wanted ...string) {
-	d.t.Helper()
 	d.ends(exitDone, command, wanted...)
 }
 
 func (d *desk) lacks(command, unwanted string) {
-	d.t.Helper()
 	out, errs, code := d.run(strings.Fields(command)...)
 	must.Hold(d.t, code == exitDone && !strings.Contains(out+errs, unwanted), "%s ends with %d: %s", command, code, out+errs)
 }
 
 // refused runs a command that must say nothing but why it is refused.
 func (d *desk) refused(command, why string) {
-	d.t.Helper()
 	out, errs, code := d.run(strings.Fields(command)...)
 	must.Hold(d.t, code != exitDone && out == "" && strings.Contains(errs, why), "%s ends with %d, %q and %q, want %q", command, code, out, errs, why)
 }

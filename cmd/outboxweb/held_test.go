@@ -103,7 +103,6 @@ func TestRequeue_restsOnARehearsalWhoseFilesAreLoaded(t *testing.T) {
 
 // rehearsed is a directory with the changed files of projections, each as its name and its text.
 func (d *desk) rehearsed(texts ...string) (dir string) {
-	d.t.Helper()
 	dir = d.t.TempDir()
 	for file := range slices.Chunk(texts, 2) {
 		must.OK(d.t, os.WriteFile(filepath.Join(dir, file[0]+".sql"), []byte(file[1]), 0o600))
@@ -113,7 +112,6 @@ func (d *desk) rehearsed(texts ...string) (dir string) {
 
 // load puts a changed file of a projection in place of the loaded one, as a restart does.
 func (d *desk) load(name, text string) {
-	d.t.Helper()
 	d.write(name+".sql", text)
 	must.OK(d.t, runs.Install(d.t.Context(), d.st.Store, must.Get(projection.Load("sqlite", d.dir)).Or(d.t)))
 }

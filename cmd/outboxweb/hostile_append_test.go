@@ -121,7 +121,6 @@ func (s *served) append(campaign, body string) int {
 
 // peakMB is the process's peak memory since its start, or since forgetPeak.
 func (s *served) peakMB() int {
-	s.t.Helper()
 	text := must.Get(os.ReadFile(fmt.Sprintf("/proc/%d/status", s.cmd.Process.Pid))).Or(s.t)
 	var kB int
 	_, after, _ := strings.Cut(string(text), "VmHWM:")
@@ -130,7 +129,6 @@ func (s *served) peakMB() int {
 }
 
 func (s *served) forgetPeak() {
-	s.t.Helper()
 	must.OK(s.t, os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", s.cmd.Process.Pid), []byte("5"), 0))
 }
 
@@ -160,7 +158,6 @@ func BenchmarkHostileAppend(b *testing.B) {
 // besideAppend sends a hostile append and returns the duration of each append of another writer
 // meanwhile.
 func (s *served) besideAppend(body string, want int) (waits []time.Duration) {
-	s.t.Helper()
 	done := make(chan int, 1)
 	go func() { done <- s.append("hostile", body) }()
 	for {
@@ -218,7 +215,6 @@ func BenchmarkLargeEvents(b *testing.B) {
 }
 
 func appendLarge(b *testing.B, dir string, events, campaigns, bytes int) {
-	b.Helper()
 	st := must.Get(store.Open(b.Context(), store.Options{Journal: "sqlite:" + filepath.Join(dir, "journal.db"), Projections: "sqlite:" + filepath.Join(dir, "projections.db"), MaxPayload: bytes + 100})).Or(b)
 	defer st.Close()
 	payload := json.RawMessage(`{"x":"` + strings.Repeat("x", bytes-len(`{"x":""}`)) + `"}`)
@@ -229,7 +225,6 @@ func appendLarge(b *testing.B, dir string, events, campaigns, bytes int) {
 }
 
 func (s *served) emptied() {
-	s.t.Helper()
 	look := time.NewTicker(time.Second)
 	defer look.Stop()
 	for text := ""; !strings.Contains(text, "\noutboxweb_lag_events 0\n"); _, text = s.ask("/metrics") {

@@ -189,7 +189,6 @@ func TestHouse_modulesHaveTheVersionThatAnotherNames(t *testing.T) {
 
 // notices is THIRD_PARTY_NOTICES.md: the modules in the program, each with the text of its licence.
 func notices(t *testing.T) string {
-	t.Helper()
 	type module struct{ Path, Version, Dir string }
 	dirs := map[string]module{}
 	for _, p := range must.Get(golang[struct{ Module *module }]("list", "-deps", "-json=Module", "./cmd/outboxweb")).Or(t) {

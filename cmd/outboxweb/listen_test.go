@@ -33,7 +33,6 @@ import (
 
 // shortDir is a directory whose path is short enough for a Unix socket in it.
 func shortDir(t testing.TB) string {
-	t.Helper()
 	dir := must.Get(os.MkdirTemp("", "ow")).Or(t)
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	return dir
@@ -46,7 +45,6 @@ func through(socket string) *http.Client {
 }
 
 func wantAnswer(t *testing.T, client *http.Client, url string) *http.Response {
-	t.Helper()
 	response := must.Get(client.Get(url)).Or(t)
 	defer response.Body.Close()
 	body, err := io.ReadAll(response.Body)
@@ -55,7 +53,6 @@ func wantAnswer(t *testing.T, client *http.Client, url string) *http.Response {
 }
 
 func mode(t *testing.T, path string) os.FileMode {
-	t.Helper()
 	return must.Get(os.Lstat(path)).Or(t).Mode().Perm()
 }
 
@@ -138,7 +135,6 @@ func raceSocket(path string) error {
 // activates runs serve --listen systemd as systemd would, with these sockets passed on, which must say that it listens
 // there, or refuse them so.
 func activates(t *testing.T, says string, sockets []*os.File, flags ...string) {
-	t.Helper()
 	program := must.Get(exec.LookPath("outboxweb")).Or(t)
 	script := fmt.Sprintf(`LISTEN_PID=$$ LISTEN_FDS=%d exec "$0" serve --listen systemd "$@"`, len(sockets))
 	cmd := exec.Command("sh", append([]string{"-c", script, program}, flags...)...)
@@ -153,21 +149,18 @@ func activates(t *testing.T, says string, sockets []*os.File, flags ...string) {
 }
 
 func fileOf(t *testing.T, of interface{ File() (*os.File, error) }) *os.File {
-	t.Helper()
 	f := must.Get(of.File()).Or(t)
 	t.Cleanup(func() { f.Close() })
 	return f
 }
 
 func tcpSocket(t *testing.T, host string) *net.TCPListener {
-	t.Helper()
 	l := must.Get(net.Listen("tcp", host+":0")).Or(t)
 	t.Cleanup(func() { l.Close() })
 	return l.(*net.TCPListener)
 }
 
 func unixSocket(t *testing.T) (l *net.UnixListener, path string) {
-	t.Helper()
 	path = filepath.Join(shortDir(t), "http.sock")
 	l = must.Get(net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})).Or(t)
 	t.Cleanup(func() { l.Close() })
@@ -260,7 +253,6 @@ func newPairFiles(t *testing.T) pairFiles {
 
 // put replaces a file by rename, as certificate renewal tools do.
 func (p pairFiles) put(name string, text []byte) {
-	p.t.Helper()
 	must.OK(p.t, os.WriteFile(name+".new", text, 0o600))
 	must.OK(p.t, os.Rename(name+".new", name))
 }
@@ -272,7 +264,6 @@ func (p pairFiles) write(serial int64) {
 }
 
 func newKeyPair(t *testing.T, serial int64) (cert, key []byte) {
-	t.Helper()
 	private := must.Get(ecdsa.GenerateKey(elliptic.P256(), rand.Reader)).Or(t)
 	template := &x509.Certificate{SerialNumber: big.NewInt(serial), Subject: pkix.Name{CommonName: "outboxweb test"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
 		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true}
@@ -284,7 +275,6 @@ func newKeyPair(t *testing.T, serial int64) (cert, key []byte) {
 // trusting is a client that trusts the certificate in the file, and opens a connection for each
 // request.
 func (p pairFiles) trusting() *http.Client {
-	p.t.Helper()
 	text := must.Get(os.ReadFile(p.cert)).Or(p.t)
 	pool := x509.NewCertPool()
 	pool.AppendCertsFromPEM(text)

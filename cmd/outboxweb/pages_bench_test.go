@@ -42,7 +42,6 @@ var (
 // deepQueue is a store with very many rows: the first events of each campaign are real, the rows behind them are
 // inserted with SQL, since no page and no claim reads their events.
 func deepQueue(b *testing.B, dir string, rows, campaigns int) *engine.Engine {
-	b.Helper()
 	s := benched(b, dbtest.Files(dir))
 	each := rows / campaigns
 	real := min(each, *benchReal)
@@ -74,7 +73,6 @@ func deepQueue(b *testing.B, dir string, rows, campaigns int) *engine.Engine {
 }
 
 func offering(b *testing.B, s *engine.Engine) *httptest.Server {
-	b.Helper()
 	server := httptest.NewServer(handlers.New(handlers.Config{Facts: s.Facts, Store: s.Store, Samples: s.Samples, Search: s.Search, Operations: s.Operations, Runs: s.Runs, Publishers: s.Publishing, Intake: s.Intake, Mode: outbox.ModeOutbox, Version: "bench", Metrics: metrics.New(s.Summary)}))
 	b.Cleanup(server.Close)
 	return server
@@ -223,7 +221,6 @@ func BenchmarkTabs(b *testing.B) {
 }
 
 func drainable(b *testing.B) (*engine.Engine, *projection.Set) {
-	b.Helper()
 	s := deepQueue(b, b.TempDir(), *benchRows, *benchCampaigns)
 	definitions := b.TempDir()
 	must.OK(b, os.WriteFile(filepath.Join(definitions, "places.sql"), []byte(placesProjection), 0o600))
@@ -233,7 +230,6 @@ func drainable(b *testing.B) (*engine.Engine, *projection.Set) {
 }
 
 func appliedDuring(b *testing.B, s *engine.Engine, f func()) int64 {
-	b.Helper()
 	applied := func() (n int64) {
 		for _, c := range allCampaigns(b, s) {
 			n += c.AppliedSeq
@@ -246,7 +242,6 @@ func appliedDuring(b *testing.B, s *engine.Engine, f func()) int64 {
 }
 
 func allCampaigns(b *testing.B, s *engine.Engine) []outbox.Campaign {
-	b.Helper()
 	var all []outbox.Campaign
 	for page, err := range s.CampaignsInPages(b.Context(), outbox.CampaignFilter{}) {
 		must.OK(b, err)

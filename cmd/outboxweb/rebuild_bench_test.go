@@ -45,7 +45,6 @@ func BenchmarkRebuild(b *testing.B) {
 }
 
 func working(b *testing.B, s *engine.Engine, set *projection.Set, f func()) {
-	b.Helper()
 	w := worker.New(worker.Config{Store: s.Store, Set: set, Mode: outbox.ModeOutbox, PollInterval: 100 * time.Millisecond})
 	s.WorkOnRuns(w, runs.WorkerConfig{PollInterval: w.PollInterval})
 	ctx, stop := context.WithCancel(b.Context())
@@ -115,7 +114,6 @@ func measureBeside(b *testing.B, s *engine.Engine, set *projection.Set) {
 }
 
 func rebuildable(b *testing.B) (*engine.Engine, *projection.Set) {
-	b.Helper()
 	p, dialect := dbtest.Files(b.TempDir()), "sqlite"
 	if *benchPostgres {
 		p.Journal, p.Projections, dialect = os.Getenv("OUTBOXWEB_JOURNAL_DB"), os.Getenv("OUTBOXWEB_PROJECTIONS_DB"), "postgres"
@@ -128,7 +126,6 @@ func rebuildable(b *testing.B) (*engine.Engine, *projection.Set) {
 }
 
 func benched(b *testing.B, p dbtest.Pair) *engine.Engine {
-	b.Helper()
 	s := engine.Wire(must.Get(store.Open(b.Context(), store.Options{Journal: p.Journal, Projections: p.Projections, Mode: outbox.ModeOutbox})).Or(b))
 	b.Cleanup(func() { s.Close() })
 	return s
@@ -136,7 +133,6 @@ func benched(b *testing.B, p dbtest.Pair) *engine.Engine {
 
 // appendSpread appends events that no projection refuses, the same number to each campaign.
 func appendSpread(b *testing.B, s *engine.Engine, campaigns []outbox.Campaign, n, turn int) {
-	b.Helper()
 	appendAll(b, s, func(yield func(outbox.Event) bool) {
 		for i := range n {
 			c := campaigns[i%len(campaigns)].CampaignID
@@ -148,14 +144,12 @@ func appendSpread(b *testing.B, s *engine.Engine, campaigns []outbox.Campaign, n
 }
 
 func appendAll(b *testing.B, s *engine.Engine, events iter.Seq[outbox.Event]) {
-	b.Helper()
 	for batch := range slices.Chunk(slices.Collect(events), 1000) {
 		must.Get(s.Append(b.Context(), store.Append{Events: batch})).Or(b)
 	}
 }
 
 func untilApplied(b *testing.B, s *engine.Engine) {
-	b.Helper()
 	within(b, 10*time.Minute, "the events are applied", func() bool {
 		wait, any, err := s.UntilDue(b.Context(), outbox.Scope{})
 		must.OK(b, err)
@@ -194,7 +188,6 @@ func bareReplay(b *testing.B, s *engine.Engine, set *projection.Set) float64 {
 }
 
 func startRun(b *testing.B, s *engine.Engine, set *projection.Set, kind outbox.RunKind) outbox.Run {
-	b.Helper()
 	return must.Get(s.Runs.Start(b.Context(), outbox.Command{By: outbox.Operator{Name: "bench", Via: "cli"}, Reason: "bench", Confirm: "rebuild all campaigns"}, outbox.RunRequest{Kind: kind, All: true}, set.Infos())).Or(b)
 }
 

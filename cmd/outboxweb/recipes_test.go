@@ -39,7 +39,6 @@ func (b block) kind() string {
 var fenced = regexp.MustCompile("(?ms)^(### [^\n]+)$|(?:^<!-- ([^ ]+) -->\n)?^```([a-z]+)\n(.*?)^```$")
 
 func blocks(t *testing.T, document, section string) []block {
-	t.Helper()
 	text := paper(t, "docs/"+document)
 	_, section, found := strings.Cut(text, "\n## "+section+"\n")
 	must.Need(t, found, "%s lacks the section", document)
@@ -91,7 +90,6 @@ func readOwn(t *testing.T, text string) {
 
 // valuesByPath are the values of a configuration in YAML, by the path of their key.
 func valuesByPath(t *testing.T, text string) map[string]any {
-	t.Helper()
 	var document any
 	must.OK(t, yaml.Unmarshal([]byte(text), &document))
 	all := map[string]any{}
@@ -175,7 +173,6 @@ func readNginx(t *testing.T, text string) {
 }
 
 func unusedAddress(t *testing.T) string {
-	t.Helper()
 	l := must.Get(net.Listen("tcp", "127.0.0.1:0")).Or(t)
 	defer l.Close()
 	return l.Addr().String()
@@ -185,7 +182,6 @@ func unusedAddress(t *testing.T) string {
 type unit map[string]map[string][]string
 
 func readUnit(t *testing.T, name string) unit {
-	t.Helper()
 	text := paper(t, "docs/"+name)
 	u, section := unit{}, ""
 	for number, line := range strings.Split(text, "\n") {

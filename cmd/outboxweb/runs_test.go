@@ -39,7 +39,6 @@ func (d *desk) as(out io.Writer) *app {
 }
 
 func (d *desk) claimed(kind outbox.RunKind) runs.Lease {
-	d.t.Helper()
 	ctx, infos, versions := d.t.Context(), d.set.Infos(), map[string]string{}
 	for _, p := range infos {
 		versions[p.Name] = p.Version
@@ -54,7 +53,6 @@ func (d *desk) claimed(kind outbox.RunKind) runs.Lease {
 
 // ended makes a run with these results and lines that ended with this status.
 func (d *desk) ended(kind outbox.RunKind, status outbox.RunStatus, why string, results ...outbox.RunResult) outbox.Run {
-	d.t.Helper()
 	ctx, l := d.t.Context(), d.claimed(kind)
 	must.Get(d.st.Runs.Report(ctx, l, runs.Progress{Results: results, EventsDone: 2, Lease: time.Minute,
 		Lines: []outbox.RunLine{{Text: "first line"}, {CampaignID: "c-1", Text: "boom\nwith a stack"}}})).Or(d.t)
@@ -239,7 +237,6 @@ func TestAlertsList_saysHowOldItsStatesAre(t *testing.T) {
 
 // types gives commands a terminal to read from, with a line typed there.
 func (d *desk) types(line string) {
-	d.t.Helper()
 	keyboard := must.Get(os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)).Or(d.t)
 	must.OK(d.t, unix.IoctlSetPointerInt(int(keyboard.Fd()), unix.TIOCSPTLCK, 0))
 	n := must.Get(unix.IoctlGetInt(int(keyboard.Fd()), unix.TIOCGPTN)).Or(d.t)

@@ -105,7 +105,6 @@ type scene struct {
 }
 
 func (h *theatre) scene(t *testing.T) *scene {
-	t.Helper()
 	s := &scene{desk: &desk{t: t, set: h.set, pair: h.new(t)}, house: h}
 	s.behind.journal, s.behind.projections = dbtest.Open(t, s.pair.Journal), dbtest.Open(t, s.pair.Projections)
 	s.flags = []string{"--journal-db", s.pair.Journal, "--projections-db", s.pair.Projections, "--projections", h.dir, "--config", string(h.outside.Config)}
@@ -115,7 +114,6 @@ func (h *theatre) scene(t *testing.T) *scene {
 
 // serve opens the databases, and has a server on them.
 func (s *scene) serve() {
-	s.t.Helper()
 	h, t := s.house, s.t
 	s.open(outbox.Retry{Base: time.Hour})
 	s.Engine = s.st
@@ -130,7 +128,6 @@ func (s *scene) serve() {
 
 // has appends events of these types to a campaign, and lets the worker apply what it can.
 func (s *scene) has(campaign string, types ...string) {
-	s.t.Helper()
 	var events []outbox.Event
 	for _, kind := range types {
 		events = append(events, outbox.Event{CampaignID: campaign, EventType: kind, Payload: json.RawMessage(`{"password":"` + secret + `"}`)})
@@ -141,12 +138,10 @@ func (s *scene) has(campaign string, types ...string) {
 
 // sql changes the journal behind the program's back.
 func (s *scene) sql(statements ...string) {
-	s.t.Helper()
 	s.run(s.behind.journal, statements)
 }
 
 func (s *scene) run(db *sql.DB, statements []string) {
-	s.t.Helper()
 	for _, statement := range statements {
 		must.Get(db.Exec(statement)).Or(s.t)
 	}
@@ -154,14 +149,12 @@ func (s *scene) run(db *sql.DB, statements []string) {
 }
 
 func (s *scene) does(a act) {
-	s.t.Helper()
 	said := s.json(a, "", outbox.RoleAdmin)
 	must.Need(s.t, said.status < 300, "%s is answered with %d %s", a.action, said.status, said.text)
 }
 
 // facts are what actions change, by name: rows of the outbox, campaigns, skips and so on.
 func (s *scene) facts() map[string]string {
-	s.t.Helper()
 	facts := map[string]string{}
 	for query, db := range map[string]*sql.DB{journalFacts: s.behind.journal, projectionFacts: s.behind.projections} {
 		for _, text := range storetest.Texts(s.t, db, query) {
@@ -196,7 +189,6 @@ union all select 'projection ' || projection || ' in ' || campaign_id || ': ' ||
 
 // changes calls do and returns the facts that it changed, sorted.
 func (s *scene) changes(do func()) []string {
-	s.t.Helper()
 	if s.known == nil {
 		s.known = s.facts()
 	}
@@ -219,7 +211,6 @@ func (s *scene) changes(do func()) []string {
 
 // records are what audit records say, oldest first.
 func (s *scene) records() []string {
-	s.t.Helper()
 	return storetest.Texts(s.t, s.behind.journal, `select action || ' ' || outcome || ' by ' || actor || ' via ' || via || ' in ' || request_id || ': ' || reason from audit_log order by id`)
 }
 
@@ -255,7 +246,6 @@ func (a act) path() string {
 
 // form sends the action as a page without scripts does.
 func (s *scene) form(a act, key string, role outbox.Role) answer {
-	s.t.Helper()
 	values := must.Get(url.ParseQuery(a.form)).Or(s.t)
 	for name, value := range a.seen {
 		values.Set("expected_"+name, fmt.Sprint(value))
@@ -276,7 +266,6 @@ func (s *scene) form(a act, key string, role outbox.Role) answer {
 
 // json sends the action as a script does.
 func (s *scene) json(a act, key string, role outbox.Role) answer {
-	s.t.Helper()
 	header := http.Header{"Content-Type": {"application/json"}}
 	if key != "" {
 		header.Set("Idempotency-Key", key)
@@ -287,7 +276,6 @@ func (s *scene) json(a act, key string, role outbox.Role) answer {
 }
 
 func (a act) json(t *testing.T) string {
-	t.Helper()
 	body := map[string]any{}
 	if a.body != "" {
 		must.OK(t, json.Unmarshal([]byte(a.body), &body))
@@ -314,7 +302,6 @@ var document = sync.OnceValues(func() (*apitest.Document, error) {
 // send sends a request. No answer may show a secret; those of the API are as its document says, and pages show
 // commands that the program takes.
 func (s *scene) send(to http.Handler, method, target, body string, role outbox.Role, header http.Header) answer {
-	s.t.Helper()
 	r := httptest.NewRequest(method, "http://127.0.0.1:8080"+target, strings.NewReader(body))
 	r.RemoteAddr, r.Header = "127.0.0.1:5555", header
 	header.Set("Role", string(role))
@@ -334,7 +321,6 @@ func (s *scene) send(to http.Handler, method, target, body string, role outbox.R
 
 // cli runs the command of the action, which has neither keys nor roles.
 func (s *scene) cli(a act, _ string, _ outbox.Role) answer {
-	s.t.Helper()
 	words := strings.Fields(a.action.Command())
 	switch {
 	case a.args != "":
@@ -376,14 +362,12 @@ func (c scenario) play(t *testing.T, h *theatre, by []surface) {
 }
 
 func wantFacts(t *testing.T, when string, want, got []string) {
-	t.Helper()
 	must.Same(t, got, slices.Sorted(slices.Values(want)), when, "it changes")
 }
 
 // wantDone performs the action, for which a lesser role and a read-only server are refused, and repeats
 // it under its key.
 func (s *scene) wantDone(by surface, c scenario) {
-	s.t.Helper()
 	web := by.name != "command"
 	if web {
 		s.wantNotAllowed(by, c.act)
@@ -409,7 +393,6 @@ var postForm = regexp.MustCompile(`<form [^>]*method="post"[^>]*>`)
 
 // wantOffer looks for the form of the action on its page, with its phrase and a key.
 func (s *scene) wantOffer(c scenario, want bool) {
-	s.t.Helper()
 	if c.page == "" {
 		return
 	}
@@ -423,14 +406,12 @@ func (s *scene) wantOffer(c scenario, want bool) {
 }
 
 func (s *scene) wantRecords(before int, want ...string) {
-	s.t.Helper()
 	must.Same(s.t, s.records()[before:], want, "the audit records")
 }
 
 // wantNotAllowed tries the action with the role below the one that it needs, and on a read-only server,
 // which records nothing.
 func (s *scene) wantNotAllowed(by surface, a act) {
-	s.t.Helper()
 	lesser := outbox.Roles[slices.Index(outbox.Roles, a.action.Role())-1]
 	s.wantRefusedAs(by, lesser, refusal{a, http.StatusForbidden, "role"})
 	open, before := s.http, len(s.records())
@@ -442,7 +423,6 @@ func (s *scene) wantNotAllowed(by surface, a act) {
 }
 
 func (s *scene) wantRefused(by surface, r refusal) {
-	s.t.Helper()
 	if r.act.has(by) {
 		s.wantRefusedAs(by, r.act.action.Role(), r)
 	}
@@ -451,7 +431,6 @@ func (s *scene) wantRefused(by surface, r refusal) {
 // wantRefusedAs fails the test unless the action is refused, changes nothing and leaves one record; a
 // command that is used wrongly leaves none.
 func (s *scene) wantRefusedAs(by surface, role outbox.Role, r refusal) {
-	s.t.Helper()
 	before := len(s.records())
 	var said answer
 	wantFacts(s.t, "refused", nil, s.changes(func() { said = by.do(s, r.act, "", role) }))

@@ -62,7 +62,6 @@ func serve(t testing.TB, flags ...string) *served {
 
 // launch starts a server's process and returns its first line, empty when there is none.
 func launch(t testing.TB, cmd *exec.Cmd) (s *served, first string) {
-	t.Helper()
 	s = &served{t: t, cmd: cmd, dir: cmd.Dir, ended: make(chan error, 1)}
 	cmd.Stderr = &s.stderr
 	stdout := must.Get(cmd.StdoutPipe()).Or(t)
@@ -90,19 +89,16 @@ func (s *served) wait() error {
 }
 
 func (s *served) signal(sig syscall.Signal) {
-	s.t.Helper()
 	must.OK(s.t, s.cmd.Process.Signal(sig))
 }
 
 func (s *served) stop() {
-	s.t.Helper()
 	s.signal(syscall.SIGTERM)
 	err := s.wait()
 	must.Hold(s.t, err == nil, "after SIGTERM: %v; stderr: %s", err, s.stderr.String())
 }
 
 func (s *served) summary() outbox.Summary {
-	s.t.Helper()
 	_, body := s.ask("/api/v1/summary")
 	var summary outbox.Summary
 	must.OK(s.t, json.Unmarshal([]byte(body), &summary))
@@ -110,13 +106,11 @@ func (s *served) summary() outbox.Summary {
 }
 
 func eventually(t testing.TB, what string, holds func() bool) {
-	t.Helper()
 	within(t, patience, what, holds)
 }
 
 // within waits until a condition holds, and ends the test after the limit.
 func within(t testing.TB, limit time.Duration, what string, holds func() bool) {
-	t.Helper()
 	deadline := time.Now().Add(limit)
 	look := time.NewTicker(20 * time.Millisecond)
 	defer look.Stop()
@@ -127,12 +121,10 @@ func within(t testing.TB, limit time.Duration, what string, holds func() bool) {
 }
 
 func runIn(t *testing.T, dir string, args ...string) (stdout, stderr string, code int) {
-	t.Helper()
 	return runWith(t, dir, nil, args...)
 }
 
 func runWith(t *testing.T, dir string, env []string, args ...string) (stdout, stderr string, code int) {
-	t.Helper()
 	ctx, stop := context.WithTimeout(t.Context(), patience)
 	defer stop()
 	cmd := exec.CommandContext(ctx, "outboxweb", args...)
@@ -279,7 +271,6 @@ func TestServer_endsThoughAPartOfItDoesNot(t *testing.T) {
 
 // wantHealth runs health with an environment, and compares its exit code and its one sentence.
 func wantHealth(t *testing.T, code int, sentence string, env []string, args ...string) {
-	t.Helper()
 	out, errs, got := here(t.Context(), append([]string{"health"}, args...)...)
 	if env != nil {
 		out, errs, got = runWith(t, t.TempDir(), env, append([]string{"health"}, args...)...)
@@ -349,7 +340,6 @@ func TestHealth_saysWhatIsWrong(t *testing.T) {
 
 // under runs the program in a directory with a umask.
 func under(t *testing.T, umask, dir string, args ...string) *exec.Cmd {
-	t.Helper()
 	program := must.Get(exec.LookPath("outboxweb")).Or(t)
 	cmd := exec.Command("sh", append([]string{"-c", `umask "$0" && exec "$@"`, umask, program}, args...)...)
 	cmd.Dir = dir
@@ -387,7 +377,6 @@ func TestFiles_areTheirOwnersAlone(t *testing.T) {
 			config := write("config.yaml", strings.ReplaceAll(publishToFile, "DIR", given))
 			serving, _ := launch(t, under(t, umask, dir, append([]string{"serve", "--listen", "127.0.0.1:0", "--config", config}, databases...)...))
 			run := func(args ...string) {
-				t.Helper()
 				out, err := under(t, umask, dir, args...).CombinedOutput()
 				must.Need(t, err == nil, "%v: %v\n%s", args, err, out)
 			}
@@ -412,7 +401,6 @@ func TestFiles_areTheirOwnersAlone(t *testing.T) {
 // wantPrivate checks everything below dir except existing directories: these files must be among
 // it.
 func wantPrivate(t *testing.T, dir string, there, files []string) {
-	t.Helper()
 	var seen []string
 	must.OK(t, filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
 		name, _ := filepath.Rel(dir, path)

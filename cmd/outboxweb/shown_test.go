@@ -25,7 +25,6 @@ var readCommands sync.Map
 // readsCommands fails the test unless the program takes each command line that a page shows, and returns the
 // names of their commands.
 func readsCommands(t *testing.T, page, text string) (names []string) {
-	t.Helper()
 	for _, shown := range shownCommand.FindAllStringSubmatch(text, -1) {
 		for line := range strings.SplitSeq(html.UnescapeString(shown[1]), "\n") {
 			name, known := readCommands.Load(line)
@@ -42,7 +41,6 @@ func readsCommands(t *testing.T, page, text string) (names []string) {
 // readCommand has the shell and the program read a line, and returns the name of its command. ROLE is for the
 // reader to replace, and the file of a rehearsal is the reader's.
 func readCommand(t *testing.T, page, line string) string {
-	t.Helper()
 	out, err := exec.Command("sh", "-c", `printf '%s\0' `+strings.Replace(line, " ROLE ", " viewer ", 1)).Output()
 	must.Need(t, err == nil, "%s shows %s, which the shell does not read: %v", page, line, err)
 	words := strings.Split(strings.TrimSuffix(string(out), "\x00"), "\x00")

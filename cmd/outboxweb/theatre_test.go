@@ -44,7 +44,6 @@ type theatre struct {
 }
 
 func newTheatre(t *testing.T, dialect string) *theatre {
-	t.Helper()
 	h := &theatre{dir: t.TempDir()}
 	must.OK(t, os.WriteFile(filepath.Join(h.dir, "seats.sql"), []byte(seats), 0o600))
 	h.set = must.Get(projection.Load(dialect, h.dir)).Or(t)

@@ -37,14 +37,12 @@ const unblocked = `(?i)no campaign is blocked|everything is applied|all .*campai
 func ago(d time.Duration) int64 { return time.Now().Add(-d).UnixMicro() }
 
 func (s *scene) instance(id, sets string) {
-	s.t.Helper()
 	s.sql(fmt.Sprintf(`
 insert into instances (id, host, pid, version, mode, started_at, last_seen, applied, failed, fenced, applied_per_second, failed_per_second)
 values ('%s', 'elsewhere', 7, 'v1', 'outbox_apply_only', %[2]d, %[2]d, 0, 0, 0, 0, 0)`, id, ago(0)), `update instances set `+sets+` where id = '`+id+`'`)
 }
 
 func (s *scene) readModel(statements ...string) {
-	s.t.Helper()
 	s.run(s.behind.projections, statements)
 }
 
@@ -210,7 +208,6 @@ func pieces(text string) []string {
 
 // surfaces are what each says, and of the object's own page.
 func (s *scene) surfaces(page string) map[string]string {
-	s.t.Helper()
 	s.Changed()
 	get := func(target string) string {
 		return s.send(s.http, http.MethodGet, target, "", outbox.RoleAdmin, http.Header{}).text
@@ -221,7 +218,6 @@ func (s *scene) surfaces(page string) map[string]string {
 
 // firing are the names of the rules of alerts that find something now.
 func (s *scene) firing() string {
-	s.t.Helper()
 	var names []string
 	facts := must.Get(s.Facts.Read(s.t.Context())).Or(s.t)
 	for _, rule := range outbox.AlertRules() {
@@ -238,7 +234,6 @@ var findingSample = regexp.MustCompile(`outboxweb_findings\{kind="\w+",level="(\
 // disagree plants states beside a worker and returns the surfaces that do not tell them, with why. What
 // they say without a state does not tell it.
 func (s *scene) disagree(planted ...planted) map[string]string {
-	s.t.Helper()
 	current(s)
 	s.instance("w-1", `beat_every = 86400000000`)
 	calm, level, firing := map[string]bool{}, outbox.LevelOK, []string{}

@@ -53,13 +53,11 @@ func filesOf(ending string, except ...string) (map[string]string, error) {
 
 // paper is the text of a file of the repository.
 func paper(t testing.TB, name string) string {
-	t.Helper()
 	return string(must.Get(os.ReadFile(filepath.Join(root, name))).Or(t))
 }
 
 // mustBe compares a file with what it has to be. With OUTBOXWEB_UPDATE=1 in the environment it is written instead.
 func mustBe(t *testing.T, name, want string) {
-	t.Helper()
 	if os.Getenv("OUTBOXWEB_UPDATE") != "" {
 		must.OK(t, os.WriteFile(filepath.Join(root, name), []byte(want), 0o644))
 	}
@@ -181,7 +179,6 @@ var (
 
 // papers are the Markdown files of the repository, by path from its root.
 func papers(t *testing.T) map[string]string {
-	t.Helper()
 	all := must.Get(filesOf(".md", ".git", "bin", "data", "node_modules", "vendor")).Or(t)
 	must.Need(t, len(all) >= 20, "only %d papers were found", len(all))
 	return all

@@ -67,7 +67,6 @@ func TestFind_worstFirst(t *testing.T) {
 
 // the finding of a kind among what facts tell.
 func the(t *testing.T, f Facts, kind finding.Kind) finding.Finding {
-	t.Helper()
 	if f.Summary.Held == nil {
 		f.Summary.Held = []HeldProjection{}
 	}
