@@ -103,7 +103,6 @@ func startSSO(t *testing.T, p ssoProxy, lifetime, refresh string) *sso {
 		"# Caddyfile\n{", "{\n\tadmin off\n\tauto_https off", "\nops.example {", "\n"+origin+" {\n\ttls "+pair+" "+pair)
 
 	run := func(address string, cmd *exec.Cmd) {
-		t.Helper()
 		cmd.Dir, cmd.Env = s.dir, append(os.Environ(), "OAUTH2_PROXY_COOKIE_SECRET=0123456789abcdef", "HOME="+s.dir)
 		listens(t, cmd, address)
 	}
