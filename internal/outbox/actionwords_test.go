@@ -13,14 +13,9 @@ func TestActionWords_eachActionHasItsOwn(t *testing.T) {
 		a, words := info.Action, info.Words
 		must.Hold(t, words != "" && words != string(a) && info.Choice != "", "%s has no words", a)
 		must.Hold(t, slices.Contains(Roles, info.Role), "%s is for nobody", a)
-		if other, taken := listed[info.Choice]; taken {
-			t.Errorf("%s and %s are both %q in lists", a, other, info.Choice)
-		}
-		listed[info.Choice] = a
-		if other, taken := named[words]; taken {
-			t.Errorf("%s and %s are both %q", a, other, words)
-		}
-		named[words] = a
+		must.Hold(t, listed[info.Choice] == "", "%s and %s are both %q in lists", a, listed[info.Choice], info.Choice)
+		must.Hold(t, named[words] == "", "%s and %s are both %q", a, named[words], words)
+		listed[info.Choice], named[words] = a, a
 	}
 	must.Equal(t, len(infoOf), len(actions), "lines of the table are about", "actions")
 }

@@ -50,22 +50,17 @@ func TestInstalled_namesTheVersionsThatBuiltRows(t *testing.T) {
 func TestRowsBuilt_saysWhatIsLoadedAndSinceWhen(t *testing.T) {
 	t.Parallel()
 	b := Installed{Version: "good", At: *after(20), Built: []string{"good", "bad"}, Loads: map[string]Load{"good": {Last: *after(20)}, "bad": {Last: *after(10)}}}.Rows("good")
-	if got, want := b.Sentence("revenue", "good"), "Rows of projection revenue were built by versions good and bad (loaded 2026-11-26 18:10:00 UTC). Version good is loaded now, since 2026-11-26 18:20:00 UTC."; got != want {
-		t.Errorf("got %s\nwant %s", got, want)
-	}
+	must.Equal(t, b.Sentence("revenue", "good"), "Rows of projection revenue were built by versions good and bad (loaded 2026-11-26 18:10:00 UTC). Version good is loaded now, since 2026-11-26 18:20:00 UTC.")
 	must.Equal(t, b.ByNow("good"), b.By(), "after going back")
 	b = Installed{Version: "bad", At: *after(10), Built: []string{"good"}, Loads: map[string]Load{"good": {Last: *after(0)}, "bad": {Last: *after(10)}}}.Rows("bad")
-	if got := b.Sentence("revenue", "bad"); !strings.HasSuffix(got, "Version bad is loaded now, since 2026-11-26 18:10:00 UTC, and builds what is applied since then.") {
-		t.Errorf("of a version that no row is known of: %s", got)
-	}
+	got := b.Sentence("revenue", "bad")
+	must.Hold(t, strings.HasSuffix(got, "Version bad is loaded now, since 2026-11-26 18:10:00 UTC, and builds what is applied since then."), "of a version that no row is known of: %s", got)
 	must.Equal(t, b.ByNow("bad"), "by version good, and since by the loaded version bad", "of a version that no row is known of")
 	r := ReplayedWith{Version: "bad", RowsBuilt: b}
-	if got, want := r.Versions(), "replayed with version bad, rows built by version good"; got != want || r.Doubt() != want+": a value shown here may never have been there" {
-		t.Errorf("got %s; %s", got, r.Doubt())
-	}
+	must.Equal(t, r.Versions(), "replayed with version bad, rows built by version good")
+	must.Equal(t, r.Doubt(), r.Versions()+": a value shown here may never have been there")
 	r = ReplayedWith{Version: "good", RowsBuilt: RowsBuilt{BuiltVersion: "good"}}
-	if got, want := r.Versions(), "replayed with version good, which built the rows"; got != want || r.Doubt() != "" {
-		t.Errorf("got %s; %s", got, r.Doubt())
-	}
+	must.Equal(t, r.Versions(), "replayed with version good, which built the rows")
+	must.Equal(t, r.Doubt(), "", "the doubt about rows of the version that they were replayed with")
 	must.Equal(t, (RowsBuilt{}).Sentence("revenue", "good"), "", "of rows of the loaded version")
 }

@@ -84,13 +84,11 @@ func TestRemedy_ofRowsOfWhichSomeWereRetried(t *testing.T) {
 	}
 	all := ErrorGroups{Groups: []ErrorGroup{{Dead: 26, Attempts: 26, Alike: 26, Tried: []Tried{tried("new", 1), tried("old", 25)}}}}
 	const found = "1 of 26 rows failed with the loaded version of projection seats, and the others with an earlier one alone: "
-	if g := all.Assessed(now, nil)[0]; g.Remedy() != RemedyRehearse || g.Verdict != found+"rehearse the loaded file to see which of those would pass" {
-		t.Errorf("%s: %s", g.Remedy(), g.Verdict)
-	}
+	g := all.Assessed(now, nil)[0]
+	must.Hold(t, g.Remedy() == RemedyRehearse && g.Verdict == found+"rehearse the loaded file to see which of those would pass", "%s: %s", g.Remedy(), g.Verdict)
 	now.InGo["seats"] = true
-	if g := all.Assessed(now, nil)[0]; g.Remedy() != RemedyRequeue || g.Verdict != found+"requeue those with a canary to see which pass" {
-		t.Errorf("%s: %s", g.Remedy(), g.Verdict)
-	}
+	g = all.Assessed(now, nil)[0]
+	must.Hold(t, g.Remedy() == RemedyRequeue && g.Verdict == found+"requeue those with a canary to see which pass", "%s: %s", g.Remedy(), g.Verdict)
 }
 
 func TestRemedy_comesFromTheOutlook(t *testing.T) {

@@ -58,8 +58,6 @@ func TestAction_isConfirmedByThePhraseOfItsReach(t *testing.T) {
 		err := c.action.Confirm(c.typed, c.reach)
 		must.Hold(t, (err == nil) == c.want, "%s of %+v by %q: %v", c.action, c.reach, c.typed, err)
 		var refusal *Refusal
-		if err != nil && (!errors.As(err, &refusal) || !errors.Is(err, ErrInvalid) || refusal.Confirm != c.phrase || refusal.Field != "confirm" || refusal.Detail == "") {
-			t.Errorf("%s of %+v is refused with %+v", c.action, c.reach, refusal)
-		}
+		must.Hold(t, err == nil || errors.As(err, &refusal) && errors.Is(err, ErrInvalid) && refusal.Confirm == c.phrase && refusal.Field == "confirm" && refusal.Detail != "", "%s of %+v is refused with %+v", c.action, c.reach, refusal)
 	}
 }

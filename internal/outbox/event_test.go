@@ -85,9 +85,8 @@ func TestDifferingFields_disregardsTheOrderOfKeysOnly(t *testing.T) {
 			}
 			must.Hold(t, slices.Equal(outbox.DifferingFields(a, b), want) && slices.Equal(outbox.DifferingFields(b, a), want), "%s and %s: they differ in %v, want %v", c.a, c.b, outbox.DifferingFields(a, b), want)
 		}
-		if a.Payload = json.RawMessage(c.a); len(outbox.DifferingFields(a, b)) != 1 || string(a.Payload) != c.a {
-			t.Error("comparing changed the event")
-		}
+		a.Payload = json.RawMessage(c.a)
+		must.Hold(t, len(outbox.DifferingFields(a, b)) == 1 && string(a.Payload) == c.a, "comparing changed the event")
 	}
 }
 
@@ -113,9 +112,8 @@ func TestNormalize_isIdempotent(t *testing.T) {
 		text := must.Get(json.Marshal(e)).Or(t)
 		read, err := outbox.ParseEvent(text)
 		must.Need(t, err == nil, "%s: %v", text, err)
-		if err := read.Normalize(1 << 20); err != nil || len(outbox.DifferingFields(read, e)) > 0 {
-			t.Fatalf("written %+v, read %+v, %v", e, read, err)
-		}
+		err = read.Normalize(1 << 20)
+		must.Need(t, err == nil && len(outbox.DifferingFields(read, e)) == 0, "written %+v, read %+v, %v", e, read, err)
 	})
 }
 
@@ -178,9 +176,8 @@ func TestParseEvent_saysWhatIsWrong(t *testing.T) {
 		must.Hold(t, errors.Is(err, outbox.ErrInvalid) && strings.Contains(fmt.Sprint(err), want), "%s: got error %v, want it to say %q", line, err, want)
 	}
 	var r *outbox.Refusal
-	if _, err := outbox.ParseEvent([]byte(`{"actor":"x"}`)); !errors.As(err, &r) || r.Field != "actor" {
-		t.Errorf("got error %+v, want it to name the unknown field", err)
-	}
+	_, err := outbox.ParseEvent([]byte(`{"actor":"x"}`))
+	must.Hold(t, errors.As(err, &r) && r.Field == "actor", "got error %+v, want it to name the unknown field", err)
 }
 
 // Each field is read and written by its JSON name alone, and by each kind of white space.
@@ -204,9 +201,8 @@ func TestParseTime_isRFC3339(t *testing.T) {
 	grammar := regexp.MustCompile(`^\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]([01]\d|2[0-3]):[0-5]\d)$`)
 	want := time.Date(2026, 11, 21, 7, 10, 3, 120e6, time.UTC)
 	for _, text := range []string{"2026-11-21T07:10:03.12Z", "2026-11-21t07:10:03.12z", "2026-11-21T08:10:03.12+01:00", "2026-11-20T07:11:03.120-23:59"} {
-		if got, known := outbox.ParseTime(text); !known || !got.Equal(want) {
-			t.Errorf("%s is %v", text, got)
-		}
+		got, known := outbox.ParseTime(text)
+		must.Hold(t, known && got.Equal(want), "%s is %v", text, got)
 	}
 	rapid.Check(t, func(t *rapid.T) {
 		text := rapid.StringMatching(`2026-11-2[0-9][Tt ]([01]?[0-9]|24|60):[0-6][0-9]:[0-6][0-9]([.,][0-9]{1,11})?([Zz]|[+-](1[0-9]|2[0-9]|[0-9]):?[0-9]{2}|)`).Draw(t, "text")
@@ -226,9 +222,8 @@ func TestNormalize_refusesHalfACharacter(t *testing.T) {
 			*map[string]*json.RawMessage{"payload": &e.Payload, "metadata": &e.Metadata, "tags": &e.Tags}[field] = json.RawMessage(`{"k": "` + text + `"}`)
 			err := e.Normalize(outbox.DefaultMaxPayload)
 			var r *outbox.Refusal
-			if ok != (err == nil) || !ok && (!errors.As(err, &r) || r.Field != field || !strings.Contains(r.Detail, "half a surrogate pair")) {
-				t.Errorf("%s of %s: %v", text, field, err)
-			}
+			half := errors.As(err, &r) && r.Field == field && strings.Contains(r.Detail, "half a surrogate pair")
+			must.Hold(t, ok == (err == nil) && ok != half, "%s of %s: %v", text, field, err)
 		}
 	}
 }
@@ -263,11 +258,9 @@ func TestNormalize_refusesAnEventThatWasReadWithSomethingHidden(t *testing.T) {
 	t.Parallel()
 	e := outbox.Event{CampaignID: "c", EventType: "x", Payload: json.RawMessage(`{"password":"[redacted]"}`), Redacted: []string{"payload.password"}}
 	var refusal *outbox.Refusal
-	if err := e.Normalize(outbox.DefaultMaxPayload); !errors.As(err, &refusal) || refusal.Field != "redacted" {
-		t.Errorf("it is not refused: %v", err)
-	}
+	err := e.Normalize(outbox.DefaultMaxPayload)
+	must.Hold(t, errors.As(err, &refusal) && refusal.Field == "redacted", "it is not refused: %v", err)
 	e.Redacted = []string{}
-	if err := e.Normalize(outbox.DefaultMaxPayload); err != nil || e.Redacted != nil {
-		t.Errorf("one with nothing hidden: %v, %q", err, e.Redacted)
-	}
+	must.OK(t, e.Normalize(outbox.DefaultMaxPayload))
+	must.Hold(t, e.Redacted == nil, "one with nothing hidden: %q", e.Redacted)
 }

@@ -32,15 +32,12 @@ func TestPoints_carryOnWhatDidNotChangeAndLeaveGaps(t *testing.T) {
 	must.Equal(t, len(points), 50, "points")
 	_, found := byStart[at(-15)]
 	must.Hold(t, !found, "there is a point while nothing ran")
-	if p := byStart[at(-32)]; p.Counts.Pending != 1 || p.Applied != 0 {
-		t.Errorf("before: %+v", p)
-	}
-	if p := byStart[at(-31)]; p.Counts.Dead != 2 || p.Applied != 60 || p.Failed != 60 || p.AppliedPerSecond != 1 || p.OldestAgeSeconds != 600 || p.CountsPeak.Dead != 2 {
-		t.Errorf("then: %+v", p)
-	}
-	if p := byStart[at(-26)]; p.Applied != 0 || p.OldestAgeSeconds != 0 || p.OldestAgePeak != 14*60 {
-		t.Errorf("when totals shrink: %+v", p)
-	}
+	p := byStart[at(-32)]
+	must.Hold(t, p.Counts.Pending == 1 && p.Applied == 0, "before: %+v", p)
+	p = byStart[at(-31)]
+	must.Hold(t, p.Counts.Dead == 2 && p.Applied == 60 && p.Failed == 60 && p.AppliedPerSecond == 1 && p.OldestAgeSeconds == 600 && p.CountsPeak.Dead == 2, "then: %+v", p)
+	p = byStart[at(-26)]
+	must.Hold(t, p.Applied == 0 && p.OldestAgeSeconds == 0 && p.OldestAgePeak == 14*60, "when totals shrink: %+v", p)
 	var least []time.Time
 	for _, p := range points {
 		if p.LowerBound {
@@ -48,9 +45,8 @@ func TestPoints_carryOnWhatDidNotChangeAndLeaveGaps(t *testing.T) {
 		}
 	}
 	must.Equal(t, least, []time.Time{at(-41), at(-40), at(-5), at(0)}, "lower bounds from")
-	if p := byStart[at(0)]; !p.Incomplete || p.Applied != 7 || !p.At.Equal(chartNoon.Add(20*time.Second)) {
-		t.Errorf("the running minute: %+v", p)
-	}
+	p = byStart[at(0)]
+	must.Hold(t, p.Incomplete && p.Applied == 7 && p.At.Equal(chartNoon.Add(20*time.Second)), "the running minute: %+v", p)
 }
 
 // Every range counts each event once, and knows its peak minute.
@@ -126,9 +122,8 @@ func TestDelayQuantile_isNearTheExactOne(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(7, 7))
 	var counts [outbox.DelayBuckets]int64
-	if _, found := outbox.DelayQuantile(&counts, .5); found {
-		t.Error("there is a quantile of nothing")
-	}
+	_, found := outbox.DelayQuantile(&counts, .5)
+	must.Hold(t, !found, "there is a quantile of nothing")
 	var all []float64
 	for range 5000 {
 		seconds := math.Exp(r.NormFloat64()*2 - 3)

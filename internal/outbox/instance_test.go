@@ -89,9 +89,8 @@ func TestInstance_stateAndWhatBecomesOfItsCampaigns(t *testing.T) {
 		must.Equal(t, i.Why(noon), c.why)
 	}
 	unknown := InstanceState{ID: "i", Leases: holding(-time.Hour)}
-	if got := unknown.Why(noon); unknown.State(noon) != InstanceSilent || got != "unknown: it left no record; its lease has expired, any worker may claim its campaign" {
-		t.Errorf("one without a record is %s: %q", unknown.State(noon), got)
-	}
+	must.Equal(t, unknown.State(noon), InstanceSilent, "one without a record")
+	must.Equal(t, unknown.Why(noon), "unknown: it left no record; its lease has expired, any worker may claim its campaign")
 }
 
 func TestHolding_countsAllAndNamesTheFirst(t *testing.T) {

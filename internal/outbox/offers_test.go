@@ -77,9 +77,8 @@ func TestActions_followTheState(t *testing.T) {
 	} {
 		must.Same(t, c.got, c.want, c.name)
 	}
-	if c := (Campaign{AppliedSeq: 3}); !c.MayUnskip(Skip{Seq: 3}) || c.MayUnskip(Skip{Seq: 2}) || c.MayUnskip(Skip{Seq: 4, UndoneAt: &noon}) {
-		t.Error("a skip may be undone until a later event is applied, and once")
-	}
+	c := Campaign{AppliedSeq: 3}
+	must.Hold(t, c.MayUnskip(Skip{Seq: 3}) && !c.MayUnskip(Skip{Seq: 2}) && !c.MayUnskip(Skip{Seq: 4, UndoneAt: &noon}), "a skip may be undone until a later event is applied, and once")
 }
 
 // The store's rules, for pages that offer by several of them at once.

@@ -70,9 +70,7 @@ func TestGroup_wavesDoubleBehindACanary(t *testing.T) {
 		must.Hold(t, size == c.size && wave == c.wave, "%s: %d rows in wave %d, want %d in wave %d", c.name, size, wave, c.size, c.wave)
 	}
 	must.Hold(t, !(GroupProgress{Watched: 3}).Stops() && (GroupProgress{Watched: 3, Failures: 1}).Stops(), "a group stops when a row of it failed again, and not before")
-	if (GroupProgress{Watched: 1}).Through(0) || (GroupProgress{}).Through(1) || !(GroupProgress{}).Through(0) {
-		t.Error("a group is through when none of its rows waits or is watched")
-	}
+	must.Hold(t, !(GroupProgress{Watched: 1}).Through(0) && !(GroupProgress{}).Through(1) && (GroupProgress{}).Through(0), "a group is through when none of its rows waits or is watched")
 	key := RowKey{CampaignID: "c", Seq: 2}
 	must.Equal(t, FailedAgain(key, "f", "f", "no such table"), "event 2 of campaign c failed again with the same error")
 	must.Equal(t, FailedAgain(key, "f", "g", "disk full"), "event 2 of campaign c failed again differently: disk full")

@@ -234,9 +234,8 @@ func TestRefusal_isItsKindAndItsSentence(t *testing.T) {
 		must.Hold(t, errors.Is(err, kind) && errors.As(err, &got) && got.Error() == "limit is 7", "%v: %v", kind, err)
 	}
 	r := outbox.Invalid("limit", "wrong")
-	if r.Line = 12; r.Error() != "line 12: wrong" || r.Field != "limit" {
-		t.Errorf("with a line it is %q about %q", r.Error(), r.Field)
-	}
+	r.Line = 12
+	must.Hold(t, r.Error() == "line 12: wrong" && r.Field == "limit", "with a line it is %q about %q", r.Error(), r.Field)
 }
 
 func TestCampaign_whyTellsWhenNobodyWorks(t *testing.T) {
