@@ -176,19 +176,12 @@ func FuzzIdentify(f *testing.F) {
 				continue
 			}
 			bearing := r.Header.Get("Authorization")
-			switch {
-			case who.Role == outbox.RoleNone || who.Name == "":
-				t.Errorf("let in without name or role: %+v", who)
-			case who.Auth == outbox.AuthToken && !strings.EqualFold(bearing, token):
-				t.Errorf("%q is taken for a token", bearing)
-			case who.Auth == outbox.AuthProxyHeader && (!g.Trusts(r) || proof != secret):
-				t.Errorf("%q with secret %q is let in as %+v", from, proof, who)
-			case who.Auth == outbox.AuthJWT && strings.TrimPrefix(r.Header.Get("X-Assertion"), "Bearer ") != signed:
-				t.Errorf("%q is taken for an assertion of %+v", r.Header.Get("X-Assertion"), who)
-			}
-			if at, err := netip.ParseAddrPort(from); who.Auth == outbox.AuthProxyHeader && (err != nil || at.Addr().Unmap() != netip.MustParseAddr("10.0.0.7")) {
-				t.Errorf("%q is let in by header", from)
-			}
+			at, err := netip.ParseAddrPort(from)
+			byProxy := err == nil && at.Addr().Unmap() == netip.MustParseAddr("10.0.0.7") && g.Trusts(r) && proof == secret
+			must.Hold(t, who.Role != outbox.RoleNone && who.Name != "", "let in without name or role: %+v", who)
+			must.Hold(t, who.Auth != outbox.AuthToken || strings.EqualFold(bearing, token), "%q is taken for a token", bearing)
+			must.Hold(t, who.Auth != outbox.AuthProxyHeader || byProxy, "%q with secret %q is let in by header as %+v", from, proof, who)
+			must.Hold(t, who.Auth != outbox.AuthJWT || strings.TrimPrefix(r.Header.Get("X-Assertion"), "Bearer ") == signed, "%q is taken for an assertion of %+v", r.Header.Get("X-Assertion"), who)
 		}
 	})
 }

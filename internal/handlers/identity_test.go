@@ -102,10 +102,9 @@ func TestAbout_tellsWhatArrived(t *testing.T) {
 		header("Authorization", "Basic c2VjcmV0"), header(prefixHeader, "/ops"), header("Via", strings.Repeat("v", 500)), header("Cookie", "ana-secret"), header("X-Forwarded-Host", "ops.example")}
 	a := s.get("/console/api/v1/about", odd...).want(t, 200, `"peer":"127.0.0.1"`).lacks(t, "ana-secret", "c2VjcmV0", strings.Repeat("v", 200))
 	about := decodeAs[outbox.About](t, a).Request
-	if about.Header("X-Forwarded-For").Value != `10.9.9.9, <script>\x01\u00e9` || about.Address.URL != "http://127.0.0.1:8080/console/" || about.Me.Name != "local" || about.Trusted ||
-		!slices.Equal(about.IdentityHeaders, []string{"Authorization", "X-Forwarded-User", "X_forwarded_email"}) || len(about.Advice) != 3 {
-		t.Errorf("%+v", about)
-	}
+	must.Equal(t, about.Header("X-Forwarded-For").Value, `10.9.9.9, <script>\x01\u00e9`)
+	must.Equal(t, about.IdentityHeaders, []string{"Authorization", "X-Forwarded-User", "X_forwarded_email"})
+	must.Hold(t, about.Address.URL == "http://127.0.0.1:8080/console/" && about.Me.Name == "local" && !about.Trusted && len(about.Advice) == 3, "%+v", about)
 	s.get("/console/about", odd...).want(t, 200, `id="request"`, "X-Forwarded-Prefix is /ops but 127.0.0.1 is not trusted: add --trusted-proxy 127.0.0.1/32", "&lt;script&gt;", "The proxy or this server needs a change.").lacks(t, "ana-secret", "<script>\\")
 	s.get("/console/about").want(t, 200, "Nothing to change")
 	trusted := newSite(t, func(c *Config) {

@@ -260,9 +260,7 @@ func TestPostgresIntake_takesTransactionsOfPgx(t *testing.T) {
 		err := pgx.BeginFunc(s.Ctx, conn, func(tx pgx.Tx) error {
 			return errors.Join(writers.Append(s.Ctx, writers.Pgx(tx), many...), end)
 		})
-		if !errors.Is(err, end) {
-			t.Fatal(err)
-		}
+		must.Need(t, errors.Is(err, end), "%v", err)
 	}
 	s.drain()
 	equal(t, "events", s.Number(`select count(*) from events`), 120)

@@ -143,9 +143,8 @@ func TestIntake_refusesAnotherJournal(t *testing.T) {
 	equal(t, "events of the other journal", laptop.events(t), "")
 	states := must.Get(laptop.intake.States(t.Context())).Or(t)
 	st := states[0]
-	if st.State(laptop.Clock.Now()) != outbox.IntakeFailing || st.Owner != "production" || st.OwnedSince == nil || st.HandedOver || !strings.Contains(st.Error, "this server moves rows to journal laptop. Take") {
-		t.Errorf("state: %+v", st)
-	}
+	equal(t, "state", st.State(laptop.Clock.Now()), outbox.IntakeFailing)
+	must.Hold(t, st.Owner == "production" && st.OwnedSince != nil && !st.HandedOver && strings.Contains(st.Error, "this server moves rows to journal laptop. Take"), "state: %+v", st)
 	equal(t, "owner, as its own journal has it", s.state().Owner, "")
 }
 
