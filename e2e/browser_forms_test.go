@@ -84,10 +84,9 @@ func (l *line) set(change func()) time.Duration {
 	return l.delay
 }
 
-func (l *line) forms() []sentForm {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return slices.Clone(l.sent)
+func (l *line) forms() (sent []sentForm) {
+	l.set(func() { sent = slices.Clone(l.sent) })
+	return sent
 }
 
 type gesture struct {

@@ -82,9 +82,7 @@ func TestBrowser_emptyPages(t *testing.T) {
 
 // inlineCodeIsForbidden makes sure that what a text might inject does not run.
 func (b *tab) inlineCodeIsForbidden() {
-	for _, text := range []string{"script-src", "style-src", "Content Security Policy", "contentSecurityPolicyIssue"} {
-		b.expect(text)
-	}
+	b.expect("script-src", "style-src", "Content Security Policy", "contentSecurityPolicyIssue")
 	b.open("/")
 	b.run(`const script = document.createElement("script"), style = document.createElement("style")
 		script.textContent = "window.injected = true"
@@ -97,8 +95,7 @@ var shots = flag.String("shots", "", "a directory that gets a picture of every p
 
 // crawl inspects every step-th page, from one that is drawn.
 func (b *tab) crawl(pages map[string]string, step int) {
-	b.expect("404")
-	b.expect("422")
+	b.expect("404", "422")
 	first := rand.IntN(step)
 	for i, name := range slices.Sorted(maps.Keys(pages)) {
 		if i%step == first || *shots != "" {

@@ -245,9 +245,8 @@ func TestBrowser_aSessionThatEnds(t *testing.T) {
 			t.Parallel()
 			row := "/campaigns/poisoned/events/2"
 			b := openTab(t, p.start(t))
-			for _, text := range []string{"401", "connect-src", "form-action", "network: XHR", "ERR_ABORTED", "ERR_FAILED", "CORS", "Content Security Policy"} {
-				b.expect(text) // what the browser says of a login that it does not follow
-			}
+			// What the browser says of a login that it does not follow.
+			b.expect("401", "connect-src", "form-action", "network: XHR", "ERR_ABORTED", "ERR_FAILED", "CORS", "Content Security Policy")
 			b.sessionEndsInAForm(p, row)
 			b.sessionEndsInAPoll(p, "/")
 			b.sessionEndsBefore(p, "/rows?status=dead", "form.filter button", "/rows?")

@@ -160,10 +160,10 @@ func (b *tab) complain(format string, args ...any) {
 	b.trouble = append(b.trouble, fmt.Sprintf(format, args...))
 }
 
-func (b *tab) expect(text string) {
+func (b *tab) expect(texts ...string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.expected = append(b.expected, text)
+	b.expected = append(b.expected, texts...)
 }
 
 func (b *tab) verifyCalm() {
@@ -228,7 +228,6 @@ func (b *tab) await(what, condition string) {
 
 // eventually waits until done reports true. A failure shows the page, which is too expensive to read at each attempt.
 func (b *tab) eventually(what string, done func() (bool, string)) {
-	b.t.Helper()
 	last, ok := attain(patience, done)
 	if ok {
 		return
@@ -237,7 +236,7 @@ func (b *tab) eventually(what string, done func() (bool, string)) {
 	if err != nil {
 		page = err.Error()
 	}
-	b.t.Fatalf("not within %s: %s; at last: %s; the page:\n%s", patience, what, last, tail(page, 1500))
+	must.Need(b.t, false, "not within %s: %s; at last: %s; the page:\n%s", patience, what, last, tail(page, 1500))
 }
 
 func (b *tab) holds(condition string) (ok bool, problem string) {

@@ -252,8 +252,7 @@ func TestAlertRules_eachIncidentFiresItsOwn(t *testing.T) {
 	promtool := installed(t, "promtool")
 	d := newDatabases(t)
 	s := start(t, d, append(partnerConfig(t, d, newPartner(t, always(0))), writeProjections(t, seatProjections)...)...)
-	appendTo(t, s, "", "table", seats("ana", "ben"))
-	s.awaitSettled(t)
+	applied(t, s, "table", seats("ana", "ben"))
 	well := scrape{"up": "1"}
 	for line := range strings.Lines(string(fetch(t, s, "/metrics").body)) {
 		if m := alertSeries.FindStringSubmatch(strings.TrimSpace(line)); m != nil && !strings.Contains(m[1], "_bucket") {

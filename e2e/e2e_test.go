@@ -54,7 +54,6 @@ func buildAndRun(m *testing.M) int {
 		return 1
 	}
 	defer os.RemoveAll(dir)
-	defer stopPostgres()
 	defer stopChromium()
 	binary = filepath.Join(dir, "outboxweb")
 	build := exec.Command("go", "build", "-ldflags", withoutSymbols, "-o", binary, "github.com/outboxweb/outboxweb/cmd/outboxweb")
@@ -63,7 +62,11 @@ func buildAndRun(m *testing.M) int {
 		fmt.Fprintln(os.Stderr, "e2e: build the program:", err)
 		return 1
 	}
-	return m.Run()
+	code := m.Run()
+	if err := stopPostgres(); err != nil {
+		fmt.Fprintln(os.Stderr, "e2e:", err)
+	}
+	return code
 }
 
 // readSources reads every directory of the program, once a test runs, since go test records from then on which files
@@ -259,7 +262,6 @@ type server struct {
 // launch starts a server on a free port and does not wait for it. It is
 // killed at the end of the test; its log is printed when the test failed.
 func launch(t *testing.T, d databases, args ...string) *server {
-	t.Helper()
 	s := attended(t, program(d, append([]string{"serve", "--listen", "127.0.0.1:0"}, append(args, d.flags()...)...)...))
 	s.strict = func(err error) { t.Error(err) }
 	return s
@@ -313,13 +315,12 @@ func start(t *testing.T, d databases, args ...string) *server {
 }
 
 func (s *server) awaitListening(t *testing.T) {
-	t.Helper()
 	select {
 	case <-s.up:
 	case <-s.exited:
-		t.Fatalf("the server ended before it listened: %s\n%s", s.cmd.ProcessState, s.stderr)
+		must.Need(t, false, "the server ended before it listened: %s\n%s", s.cmd.ProcessState, s.stderr)
 	case <-time.After(patience):
-		t.Fatalf("the server does not listen after %s\n%s", patience, s.stderr)
+		must.Need(t, false, "the server does not listen after %s\n%s", patience, s.stderr)
 	}
 }
 
@@ -336,14 +337,13 @@ func (s *server) kill() {
 }
 
 func (s *server) stop(t *testing.T) int {
-	t.Helper()
 	s.signal(t, syscall.SIGTERM)
 	select {
 	case <-s.exited:
 	case <-time.After(patience):
 		s.signal(t, syscall.SIGQUIT) // it says what it is doing
 		<-s.exited
-		t.Fatalf("the server does not end within %s of SIGTERM\n%s", patience, s.stderr)
+		must.Need(t, false, "the server does not end within %s of SIGTERM\n%s", patience, s.stderr)
 	}
 	return s.code
 }
@@ -516,28 +516,19 @@ func fetch(t *testing.T, s *server, path string) answer {
 	return a
 }
 
+// stopPostgres ends the use of the shared server, if a test has taken it.
+var stopPostgres = func() error { return nil }
+
 // postgres is the PostgreSQL server shared by all tests except those that restart theirs.
-var postgres struct {
-	start  sync.Once
-	server *pgtest.Server
-	err    error
-}
-
-// postgresServer returns the server, which it takes on first use.
-func postgresServer(t *testing.T) *pgtest.Server {
-	postgres.start.Do(func() { postgres.server, postgres.err = pgtest.Shared() })
-	must.OK(t, postgres.err)
-	return postgres.server
-}
-
-func stopPostgres() {
-	if postgres.server == nil {
-		return
+var postgres = sync.OnceValues(func() (*pgtest.Server, error) {
+	server, err := pgtest.Shared()
+	if err == nil {
+		stopPostgres = server.Stop
 	}
-	if err := postgres.server.Stop(); err != nil {
-		fmt.Fprintln(os.Stderr, "e2e:", err)
-	}
-}
+	return server, err
+})
+
+func postgresServer(t *testing.T) *pgtest.Server { return must.Get(postgres()).Or(t) }
 
 func newPostgres(t *testing.T) databases {
 	return databases{dir: t.TempDir(), url: postgresServer(t).Empty(t)}

@@ -288,8 +288,7 @@ var number = regexp.MustCompile(`[0-9]+`)
 func openBesieged(t *testing.T, s *server) *besieged {
 	b := &besieged{tab: openTab(t, s), told: map[string]bool{}}
 	for _, status := range []string{"404", "422"} { // what is asked for may not be there
-		b.expect("response: " + status)
-		b.expect("status of " + status)
+		b.expect("response: "+status, "status of "+status)
 	}
 	b.inject(watch)
 	must.OK(t, chromedp.Listen(b.ctx, func(ev any) {

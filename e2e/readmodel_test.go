@@ -69,8 +69,7 @@ func founded(id int, name string) event {
 // saysWhatIsPaused pauses the projection: rows are replayed from the journal, and readers may see older ones.
 func saysWhatIsPaused(t *testing.T, s *server) {
 	s.post(t, http.StatusOK, "/api/v1/projections/hoard/pause", struct{}{})
-	appendTo(t, s, "", "c-1", []event{foundGold("chest", 77, "", "")})
-	s.awaitSettled(t)
+	applied(t, s, "c-1", []event{foundGold("chest", 77, "", "")})
 	const held, gold = "hoard is paused for all campaigns, 1 event behind", ">77<"
 	for path, shows := range map[string]struct{ held, gold bool }{
 		"/campaigns/c-1/read-model":        {true, true},
@@ -92,8 +91,7 @@ func TestReadModel_hidesSecretsAndTellsOfPauses(t *testing.T) {
 	t.Parallel()
 	d, flags := newDatabases(t), writeProjections(t, hoard)
 	s := start(t, d, append([]string{"--poll-interval", "100ms"}, flags...)...)
-	appendTo(t, s, "", "c-1", hoardEvents())
-	s.awaitSettled(t)
+	applied(t, s, "c-1", hoardEvents())
 	var row struct {
 		Changes []struct {
 			Rows []struct{ Row string }

@@ -14,10 +14,14 @@ import (
 
 // The troubles that sections of the runbook are followed in.
 
-func (o *onCall) morning() {
+// startWith starts the service and has it apply events of the campaign table.
+func (o *onCall) startWith(events []event) {
 	o.start()
-	appendTo(o.t, o.s, "", "table", seats("ana", "ben"))
-	o.s.awaitSettled(o.t)
+	applied(o.t, o.s, "table", events)
+}
+
+func (o *onCall) morning() {
+	o.startWith(seats("ana", "ben"))
 }
 
 func (o *onCall) lag() {
@@ -54,9 +58,7 @@ func (o *onCall) dead() {
 }
 
 func (o *onCall) hang() {
-	o.start()
-	appendTo(o.t, o.s, "", "table", seats("ana", "ben"))
-	o.s.awaitSettled(o.t)
+	o.startWith(seats("ana", "ben"))
 	o.systemctl("stop outboxweb")
 	o.start("--worker=false")
 	appendTo(o.t, o.s, "", "table", []event{taken("seat-7", "cem")})
@@ -68,9 +70,7 @@ func (o *onCall) full() {
 		o.d.dir = tinyDisk(o.t)
 	}
 	o.env["DATA"] = o.d.dir
-	o.start()
-	appendTo(o.t, o.s, "", "table", seats("ana", "ben"))
-	o.s.awaitSettled(o.t)
+	o.startWith(seats("ana", "ben"))
 	if o.d.url != "" {
 		return // the rest cannot be simulated; the steps are executed nonetheless
 	}
@@ -87,8 +87,7 @@ func (o *onCall) deleted() {
 		return // a server's files are its own; nothing is to be done there
 	}
 	o.env["PID"] = strconv.Itoa(o.s.cmd.Process.Pid)
-	appendTo(o.t, o.s, "", "table", seats("ana", "ben"))
-	o.s.awaitSettled(o.t)
+	applied(o.t, o.s, "table", seats("ana", "ben"))
 	must.OK(o.t, os.Remove(filepath.Join(o.d.dir, "journal.db")))
 	o.s.awaitReady(o.t, http.StatusServiceUnavailable, "was deleted or moved away")
 }
@@ -99,12 +98,10 @@ func (o *onCall) damaged() {
 	if o.d.url != "" {
 		return // a server's files are its own; nothing is to be done there
 	}
-	appendTo(o.t, o.s, "", "table", seats("ana", "ben"))
-	o.s.awaitSettled(o.t)
+	applied(o.t, o.s, "table", seats("ana", "ben"))
 	mustCommand(o.t, o.d, nil, "backup", o.env["BACKUP"], "--projections", o.files)
 	const name = "zoe on a page of her own"
-	appendTo(o.t, o.s, "", "damaged", seats(strings.Repeat(name, 120)))
-	o.s.awaitSettled(o.t)
+	applied(o.t, o.s, "damaged", seats(strings.Repeat(name, 120)))
 	o.s.stop(o.t)
 	file := filepath.Join(o.d.dir, "journal.db")
 	data := must.Get(os.ReadFile(file)).Or(o.t)
@@ -170,9 +167,7 @@ func (o *onCall) wrong() {
 }
 
 func (o *onCall) failedRun() {
-	o.start()
-	appendTo(o.t, o.s, "", "table", seats("ana", "ben"))
-	o.s.awaitSettled(o.t)
+	o.startWith(seats("ana", "ben"))
 	before := o.alter()
 	o.failVerify("1")
 	o.before["Resume the run"] = func() { o.setPayload(before) }
@@ -207,25 +202,19 @@ func (o *onCall) failVerify(id string) {
 func (o *onCall) quarantined() {
 	rewrite(o.t, o.files, clubProjections(""))
 	rewrite(o.t, o.env["FIXED"], clubProjections(countBadge))
-	o.start()
-	appendTo(o.t, o.s, "", "table", []event{badge("ana"), taken("seat-1", "ana"), badge("ana"), badge("ben")})
-	o.s.awaitSettled(o.t)
+	o.startWith([]event{badge("ana"), taken("seat-1", "ana"), badge("ana"), badge("ben")})
 }
 
 func (o *onCall) pausing() {
 	rewrite(o.t, o.files, clubProjections(""))
-	o.start()
-	appendTo(o.t, o.s, "", "table", []event{badge("ana"), taken("seat-1", "ana")})
-	o.s.awaitSettled(o.t)
+	o.startWith([]event{badge("ana"), taken("seat-1", "ana")})
 }
 
 // newFile has a projection that is to be replaced by another version.
 func (o *onCall) newFile() {
 	rewrite(o.t, o.files, clubProjections(countBadge))
 	rewrite(o.t, o.env["FIXED"], clubProjections(strings.Replace(countBadge, "+ 1", "+ 10", 1)))
-	o.start()
-	appendTo(o.t, o.s, "", "table", []event{badge("ana"), badge("ana"), taken("seat-1", "ana")})
-	o.s.awaitSettled(o.t)
+	o.startWith([]event{badge("ana"), badge("ana"), taken("seat-1", "ana")})
 }
 
 // clubProjections are two read models that fail on some journals: seats blocks its campaign, badges is quarantined

@@ -47,6 +47,12 @@ func appendTo(t *testing.T, s *server, base, campaign string, events []event) {
 	s.post(t, http.StatusCreated, base+"/api/v1/campaigns/"+url.PathEscape(campaign)+"/events", map[string]any{"events": events})
 }
 
+// applied appends events to a campaign, and waits until everything is applied.
+func applied(t *testing.T, s *server, campaign string, events []event) {
+	appendTo(t, s, "", campaign, events)
+	s.awaitSettled(t)
+}
+
 // quickDeath are flags with which a poisonous event is dead soon.
 var quickDeath = []string{"--max-attempts", "2", "--retry-base", "50ms", "--poll-interval", "100ms"}
 

@@ -81,8 +81,7 @@ func TestServe_startedOnAFullDiskGoesOnOnceThereIsRoom(t *testing.T) {
 			t.Parallel()
 			d := databases{dir: tinyDisk(t)}
 			s := start(t, d)
-			appendTo(t, s, "", "table", seats("ana"))
-			s.awaitSettled(t)
+			applied(t, s, "table", seats("ana"))
 			fault := "the disk of the journal database is full"
 			if stopped {
 				s.stop(t)
