@@ -141,11 +141,7 @@ func (l *load) finish(t *testing.T) {
 		l.writers.Wait()
 		close(idle)
 	}()
-	select {
-	case <-idle:
-	case <-time.After(patience):
-		t.Fatalf("writers are still not answered %s after the last event was made", patience)
-	}
+	must.Receive(t, idle, "writers are still not answered a minute after the last event was made")
 	must.Hold(t, len(l.acked) == l.sent || len(l.wrong) != 0, "%d events were made and %d acknowledged", l.sent, len(l.acked))
 	for _, wrong := range l.wrong {
 		t.Error(wrong)

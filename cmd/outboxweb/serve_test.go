@@ -255,12 +255,7 @@ func TestServer_endsThoughAPartOfItDoesNot(t *testing.T) {
 	go func() { ended <- s.run(ctx, listener) }()
 	must.Get(unread.Read(make([]byte, 1))).Or(t) // it has begun to write
 	stop()
-	select {
-	case code := <-codes:
-		must.Equal(t, code, exitFailed, "exit code")
-	case <-time.After(30 * time.Second):
-		t.Fatal("it does not end")
-	}
+	must.Equal(t, must.Receive(t, codes, "it does not end"), exitFailed, "exit code")
 	go func() { _, _ = io.Copy(io.Discard, unread) }()
 	must.OK(t, <-ended)
 	text := log.String()

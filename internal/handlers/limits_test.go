@@ -188,12 +188,8 @@ func TestSlowClients_areNotSentMegabytesAhead(t *testing.T) {
 	conn := connect(t, s.listenWith(Patience{Write: moment}), "")
 	must.OK(t, conn.(*net.TCPConn).SetReadBuffer(4<<10))
 	must.Get(io.WriteString(conn, "GET /test/large HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")).Or(t)
-	select {
-	case n := <-sent:
-		must.Hold(t, n <= 6*sendAhead, "%d bytes were taken for a client that read none", n)
-	case <-time.After(allowance):
-		t.Error("the handler still writes")
-	}
+	n := must.Receive(t, sent, "the handler still writes")
+	must.Hold(t, n <= 6*sendAhead, "%d bytes were taken for a client that read none", n)
 }
 
 // Once an answer has begun, a panic cuts the connection; before, it is a refusal with the request's id.

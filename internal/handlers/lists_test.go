@@ -447,9 +447,5 @@ func TestExport_endsWhenItsReaderHasGone(t *testing.T) {
 	res := must.Get(http.Get(s.listenWith(Patience{}).URL + "/test/endless?format=json")).Or(t)
 	must.Get(io.CopyN(io.Discard, res.Body, 10_000)).Or(t)
 	res.Body.Close()
-	select {
-	case <-ended:
-	case <-time.After(allowance):
-		t.Error("the export goes on without a reader")
-	}
+	must.Receive(t, ended, "the export goes on without a reader")
 }

@@ -14,6 +14,7 @@ import (
 	"reflect"
 	"runtime"
 	"strings"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -92,6 +93,17 @@ func Hold(tb TB, holds bool, format string, args ...any) {
 		tb.Helper()
 		tb.Errorf("%s", at()+fmt.Sprintf(format, args...))
 	}
+}
+
+// Receive returns what comes on a channel, or ends the test with a message if nothing does within a minute.
+func Receive[T any](tb TB, from <-chan T, format string, args ...any) (value T) {
+	select {
+	case value = <-from:
+	case <-time.After(time.Minute):
+		tb.Helper()
+		tb.Fatal(at() + fmt.Sprintf(format, args...))
+	}
+	return value
 }
 
 // Need ends the test with a message if what the rest of it needs does not hold.
