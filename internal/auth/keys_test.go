@@ -2,7 +2,6 @@ package auth
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -56,30 +55,19 @@ func writes(text string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, text) }
 }
 
-// handClock is a clock that changes only when set.
-type handClock struct{ micros atomic.Int64 }
-
-func newHandClock() *handClock {
-	c := &handClock{}
-	c.micros.Store(now.UnixMicro())
-	return c
-}
-
-func (c *handClock) now() time.Time           { return time.UnixMicro(c.micros.Load()) }
-func (c *handClock) advance(by time.Duration) { c.micros.Add(by.Microseconds()) }
-
-// timed is a gate that reads its keys at an address, by a clock.
-func timed(t *testing.T, keys string, clock *handClock) (*Gate, *refusals) {
-	c := jwtConfig(keys)
-	c.Now = clock.now
-	return gate(t, c)
+// timed is a gate whose clock changes only by advance, which is called while nobody asks.
+func timed(t *testing.T, c Config) (g *Gate, told *refusals, advance func(time.Duration)) {
+	clock := now
+	c.Now = func() time.Time { return clock }
+	g, told = gate(t, c)
+	return g, told, func(by time.Duration) { clock = clock.Add(by) }
 }
 
 func TestKeys_areAskedForOnceInTenSecondsWhateverArrives(t *testing.T) {
 	t.Parallel()
 	known, next, stranger := newSigner(t, "k-1", jose.ES256), newSigner(t, "k-2", jose.ES256), newSigner(t, "k-1", jose.ES256)
-	server, clock := newKeyServer(t, known), newHandClock()
-	g, told := timed(t, server.URL, clock)
+	server := newKeyServer(t, known)
+	g, told, advance := timed(t, jwtConfig(server.URL))
 	storm := func(text func(i int) string) {
 		var all sync.WaitGroup
 		for worker := range 4 {
@@ -110,14 +98,14 @@ func TestKeys_areAskedForOnceInTenSecondsWhateverArrives(t *testing.T) {
 
 	server.holds(keySet(t, known, next))
 	rotated := next.sign(t, good())
-	clock.advance(fetchPause - time.Second)
+	advance(fetchPause - time.Second)
 	wantDenied(t, g, told, asserting(rotated), whyUnavailable, "not among the issuer's keys 9 s ago; they are read again in 1 s")
 	wantDenied(t, g, told, asserting(forged), whySignature, "not signed with one of the issuer's keys")
 	asked(1)
-	clock.advance(time.Second)
+	advance(time.Second)
 	wantUser(t, g, asserting(rotated), "ana@example.org", outbox.RoleOperator, "ops")
 	asked(2)
-	clock.advance(fetchPause)
+	advance(fetchPause)
 	storm(unknown)
 	asked(3)
 	wantUser(t, g, asserting(known.sign(t, good())), "ana@example.org", outbox.RoleOperator, "ops")
@@ -126,25 +114,25 @@ func TestKeys_areAskedForOnceInTenSecondsWhateverArrives(t *testing.T) {
 func TestKeys_thatWereWithdrawnAreForgotten(t *testing.T) {
 	t.Parallel()
 	stolen, next := newSigner(t, "k-1", jose.ES256), newSigner(t, "k-2", jose.ES256)
-	server, clock := newKeyServer(t, stolen), newHandClock()
-	g, told := timed(t, server.URL, clock)
+	server := newKeyServer(t, stolen)
+	g, told, advance := timed(t, jwtConfig(server.URL))
 	lasting := map[string]any{"exp": now.Unix() + 86_400}
 	text := stolen.sign(t, good(lasting))
 	wantUser(t, g, asserting(text), "ana@example.org", outbox.RoleOperator, "ops")
 	server.answers(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusBadGateway) })
-	clock.advance(fetchPause)
+	advance(fetchPause)
 	for range 2 { // a session stays valid when the issuer has changed keys while its server does not answer
 		wantDenied(t, g, told, asserting(next.sign(t, good(lasting))), whyUnavailable, "keys cannot be read at the moment")
 	}
 	wantUser(t, g, asserting(text), "ana@example.org", outbox.RoleOperator, "ops")
-	clock.advance(keysAge)
+	advance(keysAge)
 	wantUser(t, g, asserting(text), "ana@example.org", outbox.RoleOperator, "ops") // old keys are better than none
 	server.holds(keySet(t, next))
-	clock.advance(fetchPause)
+	advance(fetchPause)
 	wantDenied(t, g, told, asserting(text), whySignature, "not signed with one of the issuer's keys")
 	wantUser(t, g, asserting(next.sign(t, good(lasting))), "ana@example.org", outbox.RoleOperator, "ops")
 	wantDenied(t, g, told, asserting(text), whyUnavailable, "not among the issuer's keys 0 s ago; they are read again in 10 s")
-	clock.advance(fetchPause)
+	advance(fetchPause)
 	wantDenied(t, g, told, asserting(text), whySignature, "not signed with one of the issuer's keys")
 }
 
@@ -152,11 +140,10 @@ func TestKeys_thatWereWithdrawnAreForgotten(t *testing.T) {
 func TestKeys_thatAreKnownDoNotWaitForOthers(t *testing.T) {
 	t.Parallel()
 	known := newSigner(t, "k-1", jose.ES256)
-	server, clock := newKeyServer(t, known), newHandClock()
-	g, _ := timed(t, server.URL, clock)
+	g, _, advance := timed(t, jwtConfig(newKeyServer(t, known).URL))
 	r := asserting(known.sign(t, good(map[string]any{"exp": now.Unix() + 86_400})))
 	wantUser(t, g, r, "ana@example.org", outbox.RoleOperator, "ops")
-	clock.advance(keysAge)
+	advance(keysAge)
 	asked, answered := make(chan bool), make(chan bool)
 	g.remote().client.Transport = transport(func(*http.Request) (*http.Response, error) {
 		asked <- true
@@ -173,24 +160,13 @@ func TestKeys_thatAreKnownDoNotWaitForOthers(t *testing.T) {
 		_, err := g.Identify(r)
 		told <- err
 	})
-	select {
-	case err := <-told:
-		must.OK(t, err)
-	case <-time.After(time.Minute):
-		t.Error("a user whose key is known waits for a fetch")
-	}
+	must.OK(t, must.Receive(t, told, "a user whose key is known waits for a fetch"))
 }
 
-// discoverable is an issuer that names its keys' address.
-func discoverable(t testing.TB, signers ...signer) *keyServer {
-	s := newKeyServer(t)
-	s.documents(map[string]any{"issuer": s.URL, "jwks_uri": s.URL + "/keys"}, keySet(t, signers...))
-	return s
-}
-
-// documents makes the server answer with a discovery document, and with keys at any other path.
-func (s *keyServer) documents(document map[string]any, set []byte) {
-	text, _ := json.Marshal(document) // it holds strings
+// documents makes the server answer with a discovery document of an issuer and the address of its keys,
+// and with keys at any other path.
+func (s *keyServer) documents(t testing.TB, issuer, keys string, set []byte) {
+	text := asJSON(t, map[string]string{"issuer": issuer, "jwks_uri": keys})
 	s.answers(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = w.Write(map[bool][]byte{true: text, false: set}[r.URL.Path == wellKnown])
 	})
@@ -201,9 +177,9 @@ const wellKnown = "/.well-known/openid-configuration"
 func TestKeys_areFoundByTheIssuersDocument(t *testing.T) {
 	t.Parallel()
 	s := newSigner(t, "k-1", jose.RS256)
-	server, clock := discoverable(t, s), newHandClock()
-	c := Config{Kind: KindJWT, Preset: "oauth2-proxy", Issuer: server.URL, Audience: []string{"outboxweb"}, Grants: outbox.Grants{outbox.RoleViewer: {"*"}}, Now: clock.now}
-	g, told := gate(t, c)
+	server := newKeyServer(t)
+	server.documents(t, server.URL, server.URL+"/keys", keySet(t, s))
+	g, told, advance := timed(t, Config{Kind: KindJWT, Preset: "oauth2-proxy", Issuer: server.URL, Audience: []string{"outboxweb"}, Grants: outbox.Grants{outbox.RoleViewer: {"*"}}})
 	from := func(text string) *http.Request { return request("192.0.2.1:80", "X-Outboxweb-Id-Token", text) }
 	text := s.sign(t, good(map[string]any{"iss": server.URL}))
 	wantUser(t, g, from(text), "ana@example.org", outbox.RoleViewer)
@@ -220,14 +196,14 @@ func TestKeys_areFoundByTheIssuersDocument(t *testing.T) {
 		{server.URL, "https://ana:secret@sso.example.org/keys", "is not an https address"},
 		{server.URL, "/keys", "is not an https address"},
 	} {
-		clock.advance(keysAge)
-		server.documents(map[string]any{"issuer": c.issuer, "jwks_uri": c.keys}, keySet(t, s))
+		advance(keysAge)
+		server.documents(t, c.issuer, c.keys, keySet(t, s))
 		_, _ = g.Identify(from(text)) // whose time is past
 		trouble := g.Trouble()
 		must.Hold(t, strings.Contains(trouble, c.text) && strings.Contains(trouble, "cannot be read again: "+server.URL+wellKnown+": it"), "issuer %q and keys at %q: %q", c.issuer, c.keys, trouble)
 	}
-	clock.advance(fetchPause)
-	server.documents(map[string]any{"issuer": server.URL, "jwks_uri": server.URL + "/elsewhere"}, keySet(t, s))
+	advance(fetchPause)
+	server.documents(t, server.URL, server.URL+"/elsewhere", keySet(t, s))
 	_, _ = g.Identify(from(text))
 	must.Equal(t, g.Trouble(), "")
 }
@@ -323,21 +299,20 @@ func TestKeys_thatCannotBeReadPutEverybodyOff(t *testing.T) {
 		for _, discovered := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, discovered %t", name, discovered), func(t *testing.T) {
 				t.Parallel()
-				server, clock := newKeyServer(t), newHandClock()
+				server := newKeyServer(t)
 				server.answers(reply)
 				c := jwtConfig(server.URL)
 				if c.Issuer = server.URL; discovered {
 					c.JWKS = ""
 				}
-				c.Now = clock.now
-				g, told := gate(t, c)
+				g, told, advance := timed(t, c)
 				r := asserting(s.sign(t, good(map[string]any{"iss": server.URL})))
 				for range 5 {
 					wantDenied(t, g, told, r, whyUnavailable, "keys cannot be read at the moment")
 				}
 				must.Equal(t, server.asked.Load(), 1, "how often the key server was asked")
-				server.documents(map[string]any{"issuer": server.URL, "jwks_uri": server.URL + "/keys"}, keySet(t, s))
-				clock.advance(fetchPause)
+				server.documents(t, server.URL, server.URL+"/keys", keySet(t, s))
+				advance(fetchPause)
 				wantUser(t, g, r, "ana@example.org", outbox.RoleOperator, "ops")
 			})
 		}
