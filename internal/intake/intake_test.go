@@ -355,9 +355,7 @@ func TestPostgresIntake_isWokenByTheTrigger(t *testing.T) {
 		close(ended)
 	}()
 	storetest.Eventually(t, "the server listens", func() bool {
-		var n int
-		err := s.db.QueryRow(`select count(*) from pg_stat_activity where datname = current_database() and query = 'listen outboxweb_intake' and state = 'idle'`).Scan(&n)
-		return err == nil && n == 1
+		return len(storetest.Texts(t, s.db, `select query from pg_stat_activity where datname = current_database() and query = 'listen outboxweb_intake' and state = 'idle'`)) == 1
 	})
 	s.put(event("c-1", "e-1"))
 	storetest.Eventually(t, "the row is moved", func() bool { return s.journal("c-1") == "e-1" && s.rows() == "" })
@@ -388,7 +386,5 @@ func TestSQLiteIntake_leavesTheModeOfAFileAlone(t *testing.T) {
 	s.put(event("c-1", "e-1"), event("c-1", "e-2"))
 	s.drain()
 	equal(t, "campaign", s.journal("c-1"), "e-1 e-2")
-	var mode string
-	err := s.db.QueryRow(`pragma journal_mode`).Scan(&mode)
-	must.Hold(t, err == nil && mode == "delete", "mode %s, %v", mode, err)
+	must.Equal(t, storetest.Texts(t, s.db, `pragma journal_mode`), []string{"delete"}, "the mode")
 }

@@ -200,9 +200,7 @@ func TestIntake_handsOverWhileRowsAreMoved(t *testing.T) {
 			return
 		}
 		storetest.Eventually(t, "the hand-over waits", func() bool {
-			var n int
-			err := s.db.QueryRow(`select count(*) from pg_locks where locktype = 'advisory' and not granted and database = (select oid from pg_database where datname = current_database())`).Scan(&n)
-			return err == nil && n == 1
+			return len(storetest.Texts(t, s.db, `select mode from pg_locks where locktype = 'advisory' and not granted and database = (select oid from pg_database where datname = current_database())`)) == 1
 		})
 	}))
 	err := s.worker.Step(s.Ctx) // all of it, or until it is refused

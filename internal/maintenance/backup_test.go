@@ -149,9 +149,7 @@ func rowCounts(f *fixture) map[string]int64 {
 	counts := map[string]int64{}
 	for _, db := range []*sql.DB{f.JournalDB, f.ProjectionsDB} {
 		for _, table := range dbtest.Tables(f.TB, db) {
-			var n int64
-			must.OK(f.TB, db.QueryRow(`select count(*) from `+table).Scan(&n))
-			counts[table] += n
+			counts[table] += storetest.Column[int64](f.TB, db, `select count(*) from `+table)[0]
 		}
 	}
 	return counts
