@@ -17,24 +17,6 @@ func drift(f *fixture) int64 {
 	return must.Get(f.Summary(f.Ctx)).Or(f.TB).Drift
 }
 
-// losses are ways to lose rows without the store.
-var losses = map[string]func(f *fixture){
-	"with counts that do not miss them": func(f *fixture) {
-		f.Exec(`delete from projection_apply_outbox where campaign_id = 'a'`)
-	},
-	"in part": func(f *fixture) {
-		f.Exec(`delete from projection_apply_outbox where campaign_id = 'a' and seq = 4`)
-	},
-	"with counts set right by a claim": func(f *fixture) {
-		f.Exec(`delete from projection_apply_outbox where campaign_id = 'a'`)
-		f.Clock.Advance(time.Second)
-		f.NoClaim(one)
-	},
-	"with others put in their place": func(f *fixture) {
-		f.Exec(`update projection_apply_outbox set seq = 1 where campaign_id = 'a' and seq = 4`)
-	},
-}
-
 // Events that their request may still be about to apply are no fault; after the longest time that a request may take they are.
 func TestSelfCheck_leavesInlineEventsToTheirRequests(t *testing.T) {
 	f := own(t, storetest.InMode(outbox.ModeInline))
@@ -51,37 +33,37 @@ func TestSelfCheck_leavesInlineEventsToTheirRequests(t *testing.T) {
 }
 
 func TestSelfCheck_repairsWhatItFinds(t *testing.T) {
-	t.Parallel()
-	scenes := map[string]func(f *fixture){
+	storetest.Each(t, own, map[string]func(*fixture){
 		"the end of the journal": func(f *fixture) {
 			f.Drain()
 			f.Exec(`update campaigns set high_water_seq = 2 where campaign_id = 'a'`)
 		},
 		"counts": func(f *fixture) { f.Exec(`update campaigns set pending = 9, dead = 1 where campaign_id = 'a'`) },
-	}
-	for name, lose := range losses {
-		scenes["rows "+name] = lose
-	}
-	for name, breaks := range scenes {
-		t.Run(name, func(t *testing.T) {
-			f := own(t)
-			for _, id := range []string{"0", "a", "b"} {
-				f.Applied(id, 2)
-			}
-			f.AppendN("a", 3)
-			breaks(f)
-			woken := false
-			f.OnWork(func() { woken = true })
-			found := f.SelfCheckAll()
-			must.Hold(t, woken && len(found) == 1 && found[0].CampaignID == "a" && drift(f) == 1, "woken: %v; found %+v; drift is %d, want campaign a", woken, found, drift(f))
-			f.Exact("a")
-			f.Sound()
-			f.SelfCheckIsCalm()
+		"lost rows with counts that do not miss them": func(f *fixture) { f.Exec(`delete from projection_apply_outbox where campaign_id = 'a'`) },
+		"a lost row": func(f *fixture) { f.Exec(`delete from projection_apply_outbox where campaign_id = 'a' and seq = 4`) },
+		"lost rows with counts set right by a claim": func(f *fixture) {
+			f.Exec(`delete from projection_apply_outbox where campaign_id = 'a'`)
 			f.Clock.Advance(time.Second)
-			f.Drain()
-			must.Equal(t, f.MustCampaign("a").State(), outbox.StateCurrent, "campaign")
-		})
-	}
+			f.NoClaim(one)
+		},
+		"a lost row with another put in its place": func(f *fixture) {
+			f.Exec(`update projection_apply_outbox set seq = 1 where campaign_id = 'a' and seq = 4`)
+		},
+	}, func(t *testing.T, f *fixture, breaks func(*fixture)) {
+		f.Applied("0 a b", 2)
+		f.AppendN("a", 3)
+		breaks(f)
+		woken := false
+		f.OnWork(func() { woken = true })
+		found := f.SelfCheckAll()
+		must.Hold(t, woken && len(found) == 1 && found[0].CampaignID == "a" && drift(f) == 1, "woken: %v; found %+v; drift is %d, want campaign a", woken, found, drift(f))
+		f.Exact("a")
+		f.Sound()
+		f.SelfCheckIsCalm()
+		f.Clock.Advance(time.Second)
+		f.Drain()
+		must.Equal(t, f.MustCampaign("a").State(), outbox.StateCurrent, "campaign")
+	})
 }
 
 func TestSelfCheck_queuesWhatIsMissingFromTheQueue(t *testing.T) {
