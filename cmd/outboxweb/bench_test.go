@@ -18,13 +18,17 @@ func TestPostgresBench(t *testing.T) {
 	t.Parallel()
 	size.Full(t, "bench on SQLite is in every run, in a script")
 	server := must.Get(postgres()).Or(t)
-	for name, test := range map[string]func(*testing.T, *pgtest.Server){
+	for name, test := range map[string]func(t *testing.T, journal, projections string){
 		"measures all":   benchMeasuresAll,
 		"behind a proxy": benchBehindAProxy,
 		"interrupted":    benchInterrupted,
 		"refused":        benchRefused,
 	} {
-		t.Run(name, func(t *testing.T) { test(t, server) })
+		t.Run(name, func(t *testing.T) {
+			journal, projections := databases(t, server)
+			test(t, journal, projections)
+			mustLeaveNothing(t, journal, projections)
+		})
 	}
 }
 
@@ -64,8 +68,7 @@ func mustLeaveNothing(t *testing.T, journal, projections string) {
 	must.Equal(t, ask(t, journal, "select id from events"), []string{"1"}, "public.events")
 }
 
-func benchMeasuresAll(t *testing.T, server *pgtest.Server) {
-	journal, projections := databases(t, server)
+func benchMeasuresAll(t *testing.T, journal, projections string) {
 	args, names := []string{"bench", "--json", "--scale", "0.01", "--journal-db", journal, "--projections-db", projections}, []string{
 		"append_1_caller", "append_16_callers", "append_batches_of_100",
 		"drain_1x100k_1_worker", "drain_1x100k_4_workers",
@@ -88,19 +91,15 @@ func benchMeasuresAll(t *testing.T, server *pgtest.Server) {
 	must.Equal(t, got, names, "measurements")
 	must.Hold(t, result.CommitsPerSecond > 0 && result.FsyncPerSecond == 0 && result.Dir == "", "it measured %+v", result)
 	must.Hold(t, strings.HasPrefix(result.Server, "PostgreSQL ") && strings.Contains(result.Server, "fsync off"), "server %q", result.Server)
-	mustLeaveNothing(t, journal, projections)
 }
 
 // A proxy that pools transactions keeps no setting and no prepared statement.
-func benchBehindAProxy(t *testing.T, server *pgtest.Server) {
-	journal, projections := databases(t, server)
-	_, stderr, code := here(t.Context(), "bench", "--scale", "0.01", "--only", "drain_10000x10_1", "--only", "append_1", "--journal-db", server.Pooler(t)(journal), "--projections-db", projections)
+func benchBehindAProxy(t *testing.T, journal, projections string) {
+	_, stderr, code := here(t.Context(), "bench", "--scale", "0.01", "--only", "drain_10000x10_1", "--only", "append_1", "--journal-db", must.Get(postgres()).Or(t).Pooler(t)(journal), "--projections-db", projections)
 	must.Need(t, code == exitDone, "exit code %d: %s", code, stderr)
-	mustLeaveNothing(t, journal, projections)
 }
 
-func benchInterrupted(t *testing.T, server *pgtest.Server) {
-	journal, projections := databases(t, server)
+func benchInterrupted(t *testing.T, journal, projections string) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	var stderr string
@@ -116,15 +115,12 @@ func benchInterrupted(t *testing.T, server *pgtest.Server) {
 	cancel()
 	code := <-ended
 	must.Hold(t, code == exitFailed && strings.HasSuffix(stderr, "outboxweb: interrupted\n"), "exit code %d: %s", code, stderr)
-	mustLeaveNothing(t, journal, projections)
 }
 
 // The role may make the journal's schema and not the projections'.
-func benchRefused(t *testing.T, server *pgtest.Server) {
-	journal, projections := databases(t, server)
+func benchRefused(t *testing.T, journal, projections string) {
 	ask(t, journal, "create role guest login; grant create on database refused_app to guest")
 	as := func(url string) string { return strings.Replace(url, "postgres@", "guest@", 1) }
 	_, stderr, code := here(t.Context(), "bench", "--scale", "0.01", "--only", "append_1_caller", "--journal-db", as(journal), "--projections-db", as(projections))
 	must.Hold(t, code == exitUsage && strings.Contains(stderr, "cannot be created: permission denied for database refused_views"), "exit code %d: %s", code, stderr)
-	mustLeaveNothing(t, journal, projections)
 }

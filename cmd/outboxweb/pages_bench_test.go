@@ -45,14 +45,12 @@ func deepQueue(b *testing.B, dir string, rows, campaigns int) *engine.Engine {
 	s := benched(b, dbtest.Files(dir))
 	each := rows / campaigns
 	real := min(each, *benchReal)
-	appendAll(b, s, func(yield func(outbox.Event) bool) {
-		for n := range campaigns * real {
-			if !yield(outbox.Event{CampaignID: fmt.Sprintf("c-%05d", n/real), EventType: "character.moved",
-				EntityID: fmt.Sprint(n % real), Payload: []byte(`{"x":1,"y":2,"note":"a step to the side"}`)}) {
-				return
-			}
-		}
-	})
+	var events []outbox.Event
+	for n := range campaigns * real {
+		events = append(events, outbox.Event{CampaignID: fmt.Sprintf("c-%05d", n/real), EventType: "character.moved",
+			EntityID: fmt.Sprint(n % real), Payload: []byte(`{"x":1,"y":2,"note":"a step to the side"}`)})
+	}
+	appendAll(b, s, events)
 	db := must.Get(sql.Open("sqlite", "file:"+filepath.Join(dir, "journal.db")+"?_pragma=busy_timeout(10000)&_pragma=synchronous(off)&_txlock=immediate")).Or(b)
 	defer db.Close()
 	for _, statement := range []string{

@@ -5,7 +5,6 @@ import (
 	"context"
 	"flag"
 	"fmt"
-	"iter"
 	"os"
 	"runtime/debug"
 	"slices"
@@ -121,7 +120,7 @@ func rebuildable(b *testing.B) (*engine.Engine, *projection.Set) {
 	s := benched(b, p)
 	set := must.Get(projection.Load(dialect, "builtin:campaigns")).Or(b)
 	must.OK(b, runs.Install(b.Context(), s.Store, set))
-	appendAll(b, s, sample.Events(sample.Config{Campaigns: *benchRebuilt, Events: *benchEvents, Seed: 1, End: time.Now()}))
+	appendAll(b, s, slices.Collect(sample.Events(sample.Config{Campaigns: *benchRebuilt, Events: *benchEvents, Seed: 1, End: time.Now()})))
 	return s, set
 }
 
@@ -133,18 +132,16 @@ func benched(b *testing.B, p dbtest.Pair) *engine.Engine {
 
 // appendSpread appends events that no projection refuses, the same number to each campaign.
 func appendSpread(b *testing.B, s *engine.Engine, campaigns []outbox.Campaign, n, turn int) {
-	appendAll(b, s, func(yield func(outbox.Event) bool) {
-		for i := range n {
-			c := campaigns[i%len(campaigns)].CampaignID
-			if !yield(outbox.Event{CampaignID: c, EventID: fmt.Sprintf("spread-%d-%d", turn, i), EventType: "campaign.updated", Payload: []byte(`{"fields":{"name":"spread"}}`)}) {
-				return
-			}
-		}
-	})
+	var events []outbox.Event
+	for i := range n {
+		c := campaigns[i%len(campaigns)].CampaignID
+		events = append(events, outbox.Event{CampaignID: c, EventID: fmt.Sprintf("spread-%d-%d", turn, i), EventType: "campaign.updated", Payload: []byte(`{"fields":{"name":"spread"}}`)})
+	}
+	appendAll(b, s, events)
 }
 
-func appendAll(b *testing.B, s *engine.Engine, events iter.Seq[outbox.Event]) {
-	for batch := range slices.Chunk(slices.Collect(events), 1000) {
+func appendAll(b *testing.B, s *engine.Engine, events []outbox.Event) {
+	for batch := range slices.Chunk(events, 1000) {
 		must.Get(s.Append(b.Context(), store.Append{Events: batch})).Or(b)
 	}
 }
@@ -159,7 +156,6 @@ func untilApplied(b *testing.B, s *engine.Engine) {
 
 // bareReplay is how many events per second two replayers process, without comparing or swapping.
 func bareReplay(b *testing.B, s *engine.Engine, set *projection.Set) float64 {
-	b.Helper()
 	campaigns := allCampaigns(b, s)
 	began := time.Now()
 	var events int64
