@@ -109,7 +109,6 @@ func TestServe_noAppendExhaustsMemory(t *testing.T) {
 }
 
 func (s *served) append(campaign, body string) int {
-	s.t.Helper()
 	answer, err := http.Post(s.url+"/api/v1/campaigns/"+campaign+"/events", "application/json", strings.NewReader(body))
 	if err != nil {
 		s.t.Error(err)

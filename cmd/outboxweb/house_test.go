@@ -119,22 +119,16 @@ func TestHouse_importsFollowTheTable(t *testing.T) {
 			continue
 		}
 		allowed, known := mayImport[name]
-		if !known {
-			t.Errorf("package %s is not in the import table", name)
-			continue
-		}
+		must.Hold(t, known, "package %s is not in the import table", name)
 		imports := p.Imports
 		if name == "e2e" {
 			imports = slices.Concat(p.Imports, p.TestImports, p.XTestImports)
 		}
 		for _, imported := range imports {
 			ours, isOurs := strings.CutPrefix(imported, module)
-			switch {
-			case isOurs && !slices.Contains(allowed, ours):
-				t.Errorf("%s imports %s, which the table does not allow", name, ours)
-			case !isOurs && (name == "internal/finding" || name == "internal/outbox" || name == "intake") && strings.Contains(imported, "."):
-				t.Errorf("%s imports %s; it may import the standard library only", name, imported)
-			}
+			standard := name == "internal/finding" || name == "internal/outbox" || name == "intake"
+			must.Hold(t, !isOurs || slices.Contains(allowed, ours), "%s imports %s, which the table does not allow", name, ours)
+			must.Hold(t, isOurs || !standard || !strings.Contains(imported, "."), "%s imports %s; it may import the standard library only", name, imported)
 		}
 	}
 }
@@ -154,9 +148,8 @@ func TestHouse_onlyCommandsReadCommandLineAndEnvironment(t *testing.T) {
 					return true
 				}
 				of, ok := selected.X.(*ast.Ident)
-				if ok && of.Name == "os" && slices.Contains([]string{"Args", "Getenv", "LookupEnv", "Environ", "ExpandEnv"}, selected.Sel.Name) {
-					t.Errorf("%s uses os.%s; only commands may", set.Position(n.Pos()), selected.Sel.Name)
-				}
+				reads := ok && of.Name == "os" && slices.Contains([]string{"Args", "Getenv", "LookupEnv", "Environ", "ExpandEnv"}, selected.Sel.Name)
+				must.Hold(t, !reads, "%s uses os.%s; only commands may", set.Position(n.Pos()), selected.Sel.Name)
 				return true
 			})
 		}
@@ -164,7 +157,6 @@ func TestHouse_onlyCommandsReadCommandLineAndEnvironment(t *testing.T) {
 }
 
 func requirement(t *testing.T, gomod, of string) string {
-	t.Helper()
 	type file struct {
 		Require []struct{ Path, Version string }
 	}
@@ -173,7 +165,7 @@ func requirement(t *testing.T, gomod, of string) string {
 			return r.Version
 		}
 	}
-	t.Fatalf("%s does not require %s", gomod, of)
+	must.Need(t, false, "%s does not require %s", gomod, of)
 	return ""
 }
 
@@ -209,7 +201,6 @@ func notices(t *testing.T) string {
 }
 
 func licence(t *testing.T, path, dir string) string {
-	t.Helper()
 	names := []string{"LICENSE*", "LICENCE*", "COPYING*", "License*"}
 	if dir == "" { // of a browser library
 		dir, names = filepath.Join(root, "web", "static", "vendor"), []string{"LICENSE." + path}
@@ -220,7 +211,7 @@ func licence(t *testing.T, path, dir string) string {
 			return strings.TrimSpace(strings.ReplaceAll(string(text), "\r\n", "\n"))
 		}
 	}
-	t.Fatalf("%s has no licence in %s", path, dir)
+	must.Need(t, false, "%s has no licence in %s", path, dir)
 	return ""
 }
 

@@ -44,7 +44,6 @@ type served struct {
 
 // serve starts the program on databases in a fresh directory and waits until it prints its address.
 func serve(t testing.TB, flags ...string) *served {
-	t.Helper()
 	dir := t.TempDir()
 	newPair(t, filepath.Join(dir, "data"))
 	cmd := exec.Command("outboxweb", append([]string{"serve", "--listen", "127.0.0.1:0"}, flags...)...)
@@ -54,7 +53,7 @@ func serve(t testing.TB, flags ...string) *served {
 	if !found {
 		s.cmd.Process.Kill()
 		s.wait()
-		t.Fatalf("stdout %q; stderr: %s", first, s.stderr.String())
+		must.Need(t, false, "stdout %q; stderr: %s", first, s.stderr.String())
 	}
 	s.url = url
 	return s
@@ -78,14 +77,7 @@ func launch(t testing.TB, cmd *exec.Cmd) (s *served, first string) {
 }
 
 func (s *served) wait() error {
-	s.t.Helper()
-	select {
-	case err := <-s.ended:
-		return err
-	case <-time.After(patience):
-		s.t.Fatalf("the server did not end; stderr: %s", s.stderr.String())
-		return nil
-	}
+	return must.Receive(s.t, s.ended, "the server did not end; stderr: %s", &s.stderr)
 }
 
 func (s *served) signal(sig syscall.Signal) {
