@@ -55,9 +55,7 @@ func composed(t *testing.T, service string) container {
 	}
 	readYAML(t, "compose.yaml", &file)
 	c := image(t)
-	for name, value := range file.Services[service].Environment {
-		c.env[name] = value
-	}
+	maps.Copy(c.env, file.Services[service].Environment)
 	return c
 }
 
@@ -294,11 +292,9 @@ const phaseMinutes = 24
 func ruleTest(alert string, phases []scrape) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "  - name: %s\n    interval: 1m\n    input_series:\n", alert)
-	names := map[string]bool{}
+	names := scrape{}
 	for _, phase := range phases {
-		for name := range phase {
-			names[name] = true
-		}
+		maps.Copy(names, phase)
 	}
 	for _, name := range slices.Sorted(maps.Keys(names)) {
 		for _, instance := range []string{"a", "b"} {

@@ -116,11 +116,8 @@ func (h *hooks) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch mood {
 	case 0, 1: // drop the connection before accepting anything
 		panic(http.ErrAbortHandler)
-	case 2:
-		http.Error(w, "overloaded", http.StatusServiceUnavailable)
-		return
-	case 3:
-		http.Error(w, "boom", http.StatusInternalServerError)
+	case 2, 3:
+		http.Error(w, "not now", []int{2: http.StatusServiceUnavailable, 3: http.StatusInternalServerError}[mood])
 		return
 	case 4:
 		http.Redirect(w, r, "/elsewhere", http.StatusTemporaryRedirect)
