@@ -173,7 +173,7 @@ var states = []planted{
 		s.Journal().SetFault(outbox.FaultFull, "The disk of the journal database is full.")
 	}, level: outbox.LevelBad, says: `disk of the journal database is full`, alerts: "database", page: "/", unlike: "report"},
 	{name: "other journal", plant: inJournal(`update campaigns set high_water_seq = 0, applied_seq = 0, diverged = 'event 4 is not in the journal'`), level: outbox.LevelBad,
-		says: `journal is empty|another journal|contradict`, never: unblocked, alerts: "drift", page: "/campaigns/c-1"},
+		says: `journal is empty|another journal|contradict`, never: unblocked, alerts: "drift", page: "/campaigns/c-1", alone: true},
 	{name: "another journal, not compared", plant: func(s *scene) {
 		s.readModel(`update projection_watermarks set applied_hash = 'another'`)
 		s.sql(`update campaigns set high_water_seq = 0, applied_seq = 0`)
@@ -186,7 +186,7 @@ var states = []planted{
 	{name: "inline mode", plant: in(outbox.ModeInline), level: outbox.LevelOK, says: ``, never: `(?i)nothing is paused`, page: "/campaigns"},
 	{name: "run in the way", plant: inTheWay, level: outbox.LevelBusy, says: `waits for run \d+ to end`, page: "/campaigns/c-aside"},
 	{name: "row lost behind a failed one", plant: lostRows(`seq = 3`, `pending = 0`), level: outbox.LevelWarn, says: `failed|failing`, never: unblocked, page: "/campaigns/c-gap"},
-	{name: "rows lost", plant: lostRows(`true`, `pending = 0, failed = 0, head_seq = null, head_status = null, due_at = null`), level: outbox.LevelBusy, says: `not yet applied|neither been applied`, never: unblocked, alerts: "no_progress", page: "/campaigns/c-gap"},
+	{name: "rows lost", plant: lostRows(`true`, `pending = 0, failed = 0, head_seq = null, head_status = null, due_at = null`), level: outbox.LevelBusy, says: `not yet applied|neither been applied`, never: unblocked, alerts: "no_progress", page: "/campaigns/c-gap", alone: true},
 	{name: "gap of positions", plant: all(publish, inJournal(`update sqlite_sequence set seq = seq + 1000 where name = 'events'`), func(s *scene) { s.has("c-far", "taken") }), level: outbox.LevelOK, says: ``, never: `\b1,00\d events`, page: "/publishers/sales/partner"},
 	{name: "muted alerts", plant: func(s *scene) { s.does(muteDrift) }, level: outbox.LevelOK, says: ``, page: "/alerts"},
 	{name: "other clock", plant: func(s *scene) {
@@ -311,12 +311,15 @@ func TestStates_areToldAlikeEverywhere(t *testing.T) {
 		{"unread source", "source in error"}:            true, // which has all sources read
 		{"paused projection", "run in the way"}:         true, // likewise
 		{"run in the way", "paused projection"}:         true,
-		{"no worker", "rows lost"}:                      true, // nobody applies what waits
 		{"no worker", "row lost behind a failed one"}:   true,
 		{"no worker", "worker in shadow mode"}:          true, // a mode is that of the workers
 		{"no worker", "inline mode"}:                    true, // which needs none
-		{"rows lost", "shadow mode"}:                    true, // which applies nothing anyway
-		{"rows lost", "worker in shadow mode"}:          true,
+		{"full disk", "shadow mode"}:                    true, // a worker that applies meets it
+		{"full disk", "worker in shadow mode"}:          true,
+		{"full disk", "inline mode"}:                    true,
+		{"table dropped", "shadow mode"}:                true,
+		{"table dropped", "worker in shadow mode"}:      true,
+		{"table dropped", "inline mode"}:                true,
 		{"shadow mode", "worker in shadow mode"}:        true, // one mode at a time
 		{"shadow mode", "inline mode"}:                  true,
 		{"worker in shadow mode", "inline mode"}:        true,
