@@ -134,11 +134,6 @@ func TestAbout_tellsOfDatabasesSettingsAndWhatLookingCosts(t *testing.T) {
 	s := ownSite(t, func(c *Config) {
 		c.Settings = []outbox.Setting{{Name: "mode", Value: "outbox_apply_only", Given: true}}
 	})
-	type about struct {
-		Databases []outbox.DatabaseInfo
-		Cost      outbox.CostReport
-		Ready     bool
-	}
 	s.get("/about").want(t, 200, `title="outbox_apply_only: appends enqueue events; the worker applies them" data-testid="mode">applied by workers<`, "<code>outbox_apply_only</code>: appends enqueue events")
 	before := decodeAs[outbox.About](t, s.get("/api/v1/about").want(t, 200))
 	must.Hold(t, len(before.Databases) == 2 && before.Databases[0].Bytes != 0 && len(before.Databases[0].Settings) != 0 && before.Ready, "%+v", before)
