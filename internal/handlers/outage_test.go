@@ -64,6 +64,7 @@ var neededBodies = map[string]string{
 	apiPrefix + "/operations":                  `{"filter":{}}`,
 	apiPrefix + "/operations/preview":          `{"filter":{}}`,
 	apiPrefix + "/runs":                        `{"kind":"verify","all_campaigns":true}`,
+	"/runs":                                    "kind=verify&all_campaigns=true",
 	apiPrefix + "/rehearsals":                  `{"files":[{"name":"a.sql","text":"-- projection: a"}]}`,
 	"/rehearsals":                              "projection=a&text=changed",
 	apiPrefix + "/failures/groups/note":        `{"fingerprint":"f","note":"n"}`,
