@@ -22,8 +22,6 @@ const (
 	// lease is longer than a step may take.
 	lease    = time.Minute
 	stepTime = 45 * time.Second
-	// recordTime bounds recording what is already done.
-	recordTime = 10 * time.Second
 )
 
 // WorkerConfig configures a Worker. Alerts, Facts and ID are required.
@@ -58,7 +56,7 @@ func (w *Worker) Run(ctx context.Context) {
 		return
 	}
 	loop.Loop{Name: "alerts", Step: w.Step, Interval: loop.Every(w.Every), Logger: w.Logger}.Run(ctx)
-	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordTime)
+	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), store.DoneTime)
 	defer cancel()
 	_ = w.Alerts.write(ending, func(t *store.Tx) error { // otherwise it expires
 		return store.AlertLease.Release(t.Tx, w.ID, w.epoch, `id = 1`)
@@ -167,7 +165,7 @@ func (w *Worker) sendNext(ctx context.Context, r Receiver) (sent bool, err error
 	if w.Metrics != nil {
 		w.Metrics.AlertMessages.WithLabelValues(r.Name, outcome).Inc()
 	}
-	recording, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordTime)
+	recording, cancel := context.WithTimeout(context.WithoutCancel(ctx), store.DoneTime)
 	defer cancel()
 	return failure == nil, w.Alerts.recordSent(recording, r.Name, due, failure, text)
 }

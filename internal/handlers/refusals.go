@@ -4,14 +4,11 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"time"
 
 	"github.com/outboxweb/outboxweb/internal/auth"
 	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/store"
 )
-
-// recordTime bounds writing the audit record of an action that is already refused.
-const recordTime = 10 * time.Second
 
 // attempt is the action that a request asks for, recorded if it is refused.
 type attempt struct {
@@ -68,7 +65,7 @@ func (s *server) recordRefusal(r *http.Request, p problem, err error) {
 	}
 	refused := refusedAction(r, a.action)
 	refused.Refusal = p.Detail
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), recordTime) // also if the client has disconnected
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), store.DoneTime) // also if the client has disconnected
 	defer cancel()
 	if _, err := s.Store.RecordRefusal(ctx, s.refusedCommand(r, a), refused); err != nil {
 		s.Logger.Warn("a refused action could not be recorded", "action", a.action, outbox.RequestIDs(r.Context()), "err", err)

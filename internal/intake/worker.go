@@ -21,7 +21,6 @@ const (
 	lookEvery    = time.Second      // at most so often the backlog is counted and recorded
 	lookLatest   = 10 * time.Second // and at least so often
 	longestPause = 30 * time.Second // after errors of a source's database
-	recordTime   = 10 * time.Second
 )
 
 // WorkerConfig configures a Worker. Intake and ID are required.
@@ -134,7 +133,7 @@ func (d *drain) run(ctx context.Context) {
 }
 
 func (d *drain) close(ctx context.Context) {
-	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordTime)
+	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), store.DoneTime)
 	defer cancel()
 	_ = d.drop(ending) // otherwise it expires
 }

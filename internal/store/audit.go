@@ -45,8 +45,8 @@ func Perform[R any](ctx context.Context, s *Store, a *Change, change func(*Tx, i
 	return result, err
 }
 
-// recordTime bounds writing the audit record of an action that is already done.
-const recordTime = 10 * time.Second
+// DoneTime bounds recording what is already done or decided, even if the caller is gone.
+const DoneTime = 10 * time.Second
 
 // PerformOutside is Perform for an action that do carries out outside of the journal, once admit has not
 // refused it. What it returns is recorded, with what record changes in the journal, even if ctx ends meanwhile.
@@ -69,7 +69,7 @@ func PerformOutside[R any](ctx context.Context, s *Store, a *Change, admit func(
 	if result, err = do(ctx); err != nil {
 		return result, err
 	}
-	recording, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordTime)
+	recording, cancel := context.WithTimeout(context.WithoutCancel(ctx), DoneTime)
 	defer cancel()
 	a.After = result
 	return Perform(recording, s, a, func(t *Tx, now int64) (R, error) { return result, record(t, result, now) })
