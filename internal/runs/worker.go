@@ -1,7 +1,6 @@
 package runs
 
 import (
-	"cmp"
 	"log/slog"
 	"time"
 
@@ -42,9 +41,15 @@ const pruneInterval = time.Hour
 
 // NewWorker returns a worker. Work starts it.
 func NewWorker(c WorkerConfig) *Worker {
-	c.PollInterval = cmp.Or(c.PollInterval, outbox.DefaultPoll)
-	c.Lease = cmp.Or(c.Lease, outbox.DefaultLease)
-	c.Parallel = cmp.Or(c.Parallel, outbox.DefaultRunParallel)
+	if c.PollInterval <= 0 {
+		c.PollInterval = outbox.DefaultPoll
+	}
+	if c.Lease <= 0 {
+		c.Lease = outbox.DefaultLease
+	}
+	if c.Parallel <= 0 {
+		c.Parallel = outbox.DefaultRunParallel
+	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
