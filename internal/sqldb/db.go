@@ -411,11 +411,11 @@ func Reading[T, R any](ctx context.Context, d interface {
 		result, err = read(t)
 		return err
 	})
-	switch {
-	case err == nil:
+	if err == nil {
 		return result, nil
-	case what != "":
-		err = fmt.Errorf("%s: %w", what, err)
+	}
+	if what != "" {
+		err = Wrapf(err, "%s", what)
 	}
 	return *new(R), err
 }
