@@ -32,13 +32,22 @@ const (
 
 const selectClaimable = selectRuns + `
 where finished_at is null
-  and (lease_owner = '' or lease_expires_at <= $1)
+  and (lease_owner = '' or lease_owner = $2 or lease_expires_at <= $1)
 order by id
-limit $2`
+limit $3`
 
-// claimable reads the unleased runs, oldest first.
-func (t *tx) claimable(now int64) ([]*runRow, error) {
-	return sqldb.All(t, scanRunRow, selectClaimable+t.SkipLocked, now, claimableRuns)
+// claimable reads the runs that no process works on, oldest first. One that is leased to the caller and
+// not among those it works on is as if released: the answer to its claim was lost, or it could not be
+// released or ended, since the database was away.
+func (rs *Runs) claimable(t *tx, w store.Worker, now int64) ([]*runRow, error) {
+	all, err := sqldb.All(t, scanRunRow, selectClaimable+t.SkipLocked, now, w.ID, claimableRuns)
+	return slices.DeleteFunc(all, func(r *runRow) bool {
+		if r.owner != w.ID || r.expires <= now {
+			return false
+		}
+		r.Attempts--
+		return rs.working[r.ID]
+	}), err
 }
 
 // nextStep is what to do with an unleased run.
@@ -83,14 +92,16 @@ func (r *runRow) nextStep(versions map[string]string, mode outbox.Mode, now int6
 // A run that was claimed before continues: Run.Events.Done of the lease counts the events of
 // campaigns that have their result.
 func (rs *Runs) Claim(ctx context.Context, w store.Worker, versions map[string]string, lease time.Duration) (Lease, bool, error) {
-	if idle, err := rs.noRunFor(ctx, versions); err != nil || idle {
+	rs.claiming.Lock() // of two claims, the second knows what the first has
+	defer rs.claiming.Unlock()
+	if idle, err := rs.noRunFor(ctx, w, versions); err != nil || idle {
 		return Lease{}, false, err
 	}
 	var claimed Lease
 	ok := false
 	err := rs.admitting(ctx, func(t *tx) error {
 		now := rs.core.Now()
-		runs, err := t.claimable(now)
+		runs, err := rs.claimable(t, w, now)
 		if err != nil {
 			return err
 		}
@@ -116,14 +127,24 @@ func (rs *Runs) Claim(ctx context.Context, w store.Worker, versions map[string]s
 	if err != nil {
 		return Lease{}, false, fmt.Errorf("claim a run: %w", err)
 	}
+	if ok {
+		rs.working[claimed.Run.ID] = true
+	}
 	return claimed, ok, nil
 }
 
+// left notes that this process works on a run no more, whether or not it could release it.
+func (rs *Runs) left(id int64) {
+	rs.claiming.Lock()
+	defer rs.claiming.Unlock()
+	delete(rs.working, id)
+}
+
 // noRunFor checks whether any run needs work, so that an idle worker takes no write lock.
-func (rs *Runs) noRunFor(ctx context.Context, versions map[string]string) (bool, error) {
+func (rs *Runs) noRunFor(ctx context.Context, w store.Worker, versions map[string]string) (bool, error) {
 	return reading(ctx, rs, "look for runs", func(t *tx) (bool, error) {
 		now := rs.core.Now()
-		runs, err := t.claimable(now)
+		runs, err := rs.claimable(t, w, now)
 		works := func(r *runRow) bool {
 			is, _, _ := r.nextStep(versions, rs.core.Mode(), now)
 			return is != runWaits

@@ -125,6 +125,24 @@ func TestClaimRun_givesUpARunThatTookThreeProcessesDown(t *testing.T) {
 	f.StartRun(enginetest.Everything) // its scope is free
 }
 
+// The answer to a claim, a release or an end is lost with the database: the process that lives on
+// continues the run at once, and not when its lease ends.
+func TestClaimRun_continuesWhatItsProcessLeft(t *testing.T) {
+	f := own(t)
+	run := f.StartRun(enginetest.Everything)
+	before := f.Beside().ClaimRun(one) // of the same process, which has not heard of it
+	for range 5 {
+		f.NoRun(two)
+		l := f.ClaimRun(one)
+		must.Hold(t, l.Run.ID == run.ID && l.Epoch == before.Epoch+1 && l.Run.Attempts == 1, "lease is %+v after %+v", l, before)
+		_, err := f.Runs.Finish(f.Ctx, before, outbox.RunCompleted, "")
+		must.Hold(t, errors.Is(err, outbox.ErrLeaseLost), "the claim before ends the run: %v", err)
+		f.NoRun(one) // it is working on it
+		before = l
+		f.Runs.Left(run.ID)
+	}
+}
+
 func TestClaimRun_leavesProjectionsOfOtherVersionsAlone(t *testing.T) {
 	f := own(t)
 	waiting := f.StartRun(outbox.RunRequest{Kind: outbox.RunVerify, All: true, Projections: []string{"history"}})

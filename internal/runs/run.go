@@ -72,6 +72,7 @@ func (w *Worker) Step(ctx context.Context) (bool, error) {
 	if err != nil || !ok {
 		return false, err
 	}
+	defer w.Runs.left(lease.Run.ID)
 	return true, w.runner(lease).run(ctx)
 }
 

@@ -6,6 +6,7 @@ package runs
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	"github.com/outboxweb/outboxweb/internal/loop"
@@ -24,13 +25,16 @@ type Runs struct {
 	started loop.Signal // raised when a caller of this process started, resumed or cancelled a run
 	// owedWait is how long a check waits for a run of each projection that is behind.
 	owedWait time.Duration
+
+	claiming sync.Mutex
+	working  map[int64]bool // the runs that this process works on, by id
 }
 
 // New must be called once per store, before the store is used. From then on summaries include held
 // projections, a check reports projections that no run catches up, and a reconcile starts owed
 // replays.
 func New(core *store.Store) *Runs {
-	rs := &Runs{core: core, started: loop.NewSignal(workerLoops), owedWait: 5 * time.Second}
+	rs := &Runs{core: core, started: loop.NewSignal(workerLoops), owedWait: 5 * time.Second, working: make(map[int64]bool)}
 	core.OnSummary(rs.prepareHeld)
 	core.OnCheck("projections that are behind", rs.checkBehind)
 	core.OnReconcile(rs.startOwed)
