@@ -9,6 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/outboxweb/outboxweb/internal/bench"
 	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/pgtest"
 	"github.com/outboxweb/outboxweb/internal/size"
@@ -81,7 +82,7 @@ func benchMeasuresAll(t *testing.T, journal, projections string) {
 	}
 	stdout, stderr, code := here(t.Context(), args...)
 	must.Need(t, code == exitDone, "exit code %d: %s", code, stderr)
-	var result benchResult
+	var result bench.Result
 	must.OK(t, json.Unmarshal([]byte(stdout), &result))
 	var got []string
 	for _, m := range result.Results {

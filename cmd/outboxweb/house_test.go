@@ -71,6 +71,8 @@ var mayImport = map[string][]string{
 
 	"internal/engine": {"internal/facts", "internal/loop", "internal/outbox", "internal/intake", "internal/samples", "internal/store", "internal/search", "internal/maintenance", "internal/operations", "internal/runs", "internal/timetravel", "internal/projection", "internal/publishing", "internal/publishing/destination", "internal/tokens", "internal/alerts", "internal/worker", "internal/metrics", "internal/redact", "internal/handlers"},
 
+	"internal/bench": {"internal/engine", "internal/metrics", "internal/outbox", "internal/projection", "internal/store", "internal/worker"},
+
 	"internal/apitest":      {},
 	"internal/cputest":      {},
 	"internal/must":         {},

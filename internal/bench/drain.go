@@ -1,4 +1,4 @@
-package main
+package bench
 
 import (
 	"context"
@@ -24,23 +24,23 @@ import (
 )
 
 //go:embed bench.sql
-var benchSQL []byte
+var projectionSQL []byte
 
-// benchProjection loads the projection that a drain applies: one upsert per event.
-func benchProjection(dialect string) (*projection.Set, error) {
+// loadProjection loads the projection that a drain applies: one upsert per event.
+func loadProjection(dialect string) (*projection.Set, error) {
 	dir, err := os.MkdirTemp("", "outboxweb-bench-")
 	if err != nil {
 		return nil, err
 	}
 	defer os.RemoveAll(dir)
-	if err := os.WriteFile(filepath.Join(dir, "bench.sql"), benchSQL, 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "bench.sql"), projectionSQL, 0o600); err != nil {
 		return nil, err
 	}
 	return projection.Load(dialect, dir)
 }
 
-// benchEvent returns event n of a campaign, of a typical size.
-func benchEvent(campaign, n int) outbox.Event {
+// event returns event n of a campaign, of a typical size.
+func event(campaign, n int) outbox.Event {
 	return outbox.Event{
 		CampaignID: fmt.Sprintf("c-%d", campaign), EventID: fmt.Sprintf("e-%d", n), EventType: "bench.moved",
 		OccurredAt: time.UnixMicro(1_700_000_000_000_000 + int64(n)*1000),
@@ -60,7 +60,7 @@ func (l backlog) append(ctx context.Context, st *store.Store, batch int, tell fu
 	for n := 0; n < l.events && ctx.Err() == nil; {
 		events := make([]outbox.Event, min(batch, l.events-n))
 		for i := range events {
-			events[i] = benchEvent(l.first+n%l.campaigns, n/l.campaigns)
+			events[i] = event(l.first+n%l.campaigns, n/l.campaigns)
 			n++
 		}
 		if _, err := st.Append(ctx, store.Append{Events: events}); err != nil {
@@ -126,9 +126,9 @@ func (b *bench) fill(ctx context.Context, o store.Options, l backlog) error {
 	if err != nil {
 		return err
 	}
-	bar := b.app.progress("fill")
-	defer bar.end()
-	return errors.Join(l.append(ctx, st, 1000, bar.set), st.Close())
+	set, end := b.Filling()
+	defer end()
+	return errors.Join(l.append(ctx, st, 1000, set), st.Close())
 }
 
 // lastError returns the reason why an event was not applied.
@@ -169,7 +169,7 @@ func (b *bench) openWorker(ctx context.Context, o store.Options, left *atomic.In
 		}
 	}}
 	w := worker.New(worker.Config{Store: st, Set: b.set, Mode: outbox.ModeOutbox, BatchSize: 1000, PollInterval: 100 * time.Millisecond,
-		Lease: outbox.DefaultLease, Build: version, Concurrency: o.Concurrency,
+		Lease: outbox.DefaultLease, Build: b.Build, Concurrency: o.Concurrency,
 		Metrics: m, Logger: slog.New(slog.DiscardHandler)})
 	st.OnWork(w.Wake)
 	return w, nil

@@ -1,4 +1,4 @@
-package main
+package bench
 
 import (
 	"cmp"
@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -20,78 +21,78 @@ import (
 	"github.com/outboxweb/outboxweb/internal/store"
 )
 
-// benchStorage is where a run measures: a directory, or the databases that the URLs name. It touches
+// storage is where a run measures: a directory, or the databases that the URLs name. It touches
 // nothing there but what it makes.
-type benchStorage struct {
-	app                  *app
+type storage struct {
+	err                  io.Writer
 	dialect              string
 	dir                  string // on SQLite
-	journal, projections benchServer
+	journal, projections server
 }
 
-// storage returns the storage that the database URLs lead to.
-func (c *benchCmd) storage(ctx context.Context, a *app) (s *benchStorage, err error) {
-	projections := a.ProjectionsDB
-	path, isFile := strings.CutPrefix(a.JournalDB, "sqlite:")
-	s = &benchStorage{app: a, dialect: engine.DialectOf(a.JournalDB), dir: cmp.Or(c.Dir, filepath.Dir(path))}
-	if s.dialect == "postgres" && a.sources["projections-db"] == fromDefault {
-		projections = a.JournalDB
+// findStorage returns the storage that the database URLs lead to.
+func findStorage(ctx context.Context, c Config) (s *storage, err error) {
+	projections := c.ProjectionsDB
+	path, isFile := strings.CutPrefix(c.JournalDB, "sqlite:")
+	s = &storage{err: c.Err, dialect: engine.DialectOf(c.JournalDB), dir: cmp.Or(c.Dir, filepath.Dir(path))}
+	if s.dialect == "postgres" {
+		projections = cmp.Or(projections, c.JournalDB)
 	}
 	switch {
-	case s.dialect != engine.DialectOf(projections):
-		return nil, usagef("--journal-db and --projections-db must both be sqlite:PATH or both postgres://… to run benchmarks")
+	case projections != "" && s.dialect != engine.DialectOf(projections):
+		return nil, outbox.Setup("--journal-db and --projections-db must both be sqlite:PATH or both postgres://… to run benchmarks")
 	case isFile:
 		if err := os.MkdirAll(s.dir, 0o700); err != nil {
-			return nil, usagef("--dir: cannot create %s: %v", s.dir, outbox.Cause(err))
+			return nil, outbox.Setup("--dir: cannot create %s: %v", s.dir, outbox.Cause(err))
 		}
 		return s, nil
 	case s.dialect == "sqlite":
-		return nil, usagef("--journal-db: %q is not a database URL; use sqlite:PATH or postgres://…", a.JournalDB)
+		return nil, outbox.Setup("--journal-db: %q is not a database URL; use sqlite:PATH or postgres://…", c.JournalDB)
 	case c.Dir != "":
-		return nil, usagef("--dir is for SQLite; on PostgreSQL the benchmarks run in the databases that the URLs name")
+		return nil, outbox.Setup("--dir is for SQLite; on PostgreSQL the benchmarks run in the databases that the URLs name")
 	}
-	if s.journal, err = findServer(ctx, "--journal-db", a.JournalDB); err == nil {
+	if s.journal, err = findServer(ctx, "--journal-db", c.JournalDB); err == nil {
 		s.projections, err = findServer(ctx, "--projections-db", projections)
 	}
 	return s, err
 }
 
 // fresh runs do on two databases that do not exist yet, and removes them.
-func (s *benchStorage) fresh(do func(store.Options) error) (err error) {
+func (s *storage) fresh(do func(store.Options) error) (err error) {
 	if s.dialect == "sqlite" {
 		return s.inDir(func(dir string) error {
 			return do(store.Options{Journal: "sqlite:" + filepath.Join(dir, "journal.db"), Projections: "sqlite:" + filepath.Join(dir, "projections.db")})
 		})
 	}
 	journal, projections := newSchema(), newSchema()
-	defer s.app.cleanUp(&err, func() error { return errors.Join(s.journal.drop(journal), s.projections.drop(projections)) })
+	defer s.cleanUp(&err, func() error { return errors.Join(s.journal.drop(journal), s.projections.drop(projections)) })
 	return do(store.Options{Journal: inSchema(s.journal.url, journal), Projections: inSchema(s.projections.url, projections)})
 }
 
 // inDir runs do on a new directory, and removes it.
-func (s *benchStorage) inDir(do func(dir string) error) (err error) {
+func (s *storage) inDir(do func(dir string) error) (err error) {
 	dir, err := os.MkdirTemp(s.dir, "outboxweb-bench-")
 	if err != nil {
-		return usagef("--dir: cannot write to %s: %v", s.dir, outbox.Cause(err))
+		return outbox.Setup("--dir: cannot write to %s: %v", s.dir, outbox.Cause(err))
 	}
-	defer s.app.cleanUp(&err, func() error { return os.RemoveAll(dir) })
+	defer s.cleanUp(&err, func() error { return os.RemoveAll(dir) })
 	return do(dir)
 }
 
-// cleanUp runs remove. Its error becomes that of the command, or is printed beside it: what is left of
-// an interrupted command is to be known.
-func (a *app) cleanUp(err *error, remove func() error) {
+// cleanUp runs remove. Its error becomes that of the run, or is printed beside it: what is left of an
+// interrupted run is to be known.
+func (s *storage) cleanUp(err *error, remove func() error) {
 	switch left := remove(); {
 	case left == nil:
 	case *err == nil:
 		*err = left
 	default:
-		fmt.Fprintln(a.err, "outboxweb:", left)
+		fmt.Fprintln(s.err, "outboxweb:", left)
 	}
 }
 
 // durability fills in how many small durable writes a second the storage manages, and where it is.
-func (s *benchStorage) durability(ctx context.Context, r *benchResult) (err error) {
+func (s *storage) durability(ctx context.Context, r *Result) (err error) {
 	if s.dialect == "sqlite" {
 		r.Dir = s.dir
 		return s.inDir(func(dir string) (err error) {
@@ -100,7 +101,7 @@ func (s *benchStorage) durability(ctx context.Context, r *benchResult) (err erro
 		})
 	}
 	schema := newSchema()
-	defer s.app.cleanUp(&err, func() error { return s.journal.drop(schema) })
+	defer s.cleanUp(&err, func() error { return s.journal.drop(schema) })
 	return s.journal.connect(ctx, func(conn *pgx.Conn) error {
 		if err := conn.QueryRow(ctx, describeServer).Scan(&r.Server); err != nil {
 			return fmt.Errorf("ask the server about itself: %w", err)
@@ -158,33 +159,33 @@ func commitRate(ctx context.Context, conn *pgx.Conn, schema string) (float64, er
 	return rate, nil
 }
 
-// benchServer is one of the two databases on PostgreSQL.
-type benchServer struct {
+// server is one of the two databases on PostgreSQL.
+type server struct {
 	url    string
 	config *pgx.ConnConfig
 }
 
 // findServer refuses a URL that leads nowhere.
-func findServer(ctx context.Context, flag, url string) (benchServer, error) {
+func findServer(ctx context.Context, flag, url string) (server, error) {
 	config, err := pgx.ParseConfig(url)
 	if err != nil {
-		return benchServer{}, usagef("%s is not a PostgreSQL URL, such as postgres://USER@HOST:5432/DATABASE", flag)
+		return server{}, outbox.Setup("%s is not a PostgreSQL URL, such as postgres://USER@HOST:5432/DATABASE", flag)
 	}
 	delete(config.RuntimeParams, "search_path")         // a pooler may refuse it
 	config.DefaultQueryExecMode = pgx.QueryExecModeExec // without prepared statements, which a pooler may lose
-	s := benchServer{url, config}
+	s := server{url, config}
 	if err := s.connect(ctx, func(*pgx.Conn) error { return nil }); err != nil {
 		says := strings.ReplaceAll(err.Error(), "\n", " ")
 		if refused, ok := errors.AsType[*pgconn.PgError](err); ok {
 			says = refused.Message
 		}
-		return s, usagef("%s: cannot connect: %s", flag, says)
+		return s, outbox.Setup("%s: cannot connect: %s", flag, says)
 	}
 	return s, nil
 }
 
 // connect runs do on a new connection.
-func (s benchServer) connect(ctx context.Context, do func(*pgx.Conn) error) error {
+func (s server) connect(ctx context.Context, do func(*pgx.Conn) error) error {
 	conn, err := pgx.ConnectConfig(ctx, s.config.Copy())
 	if err != nil {
 		return err
@@ -197,7 +198,7 @@ func (s benchServer) connect(ctx context.Context, do func(*pgx.Conn) error) erro
 const cleanUpLimit = time.Minute
 
 // drop drops a schema, also after an interrupt.
-func (s benchServer) drop(schema string) error {
+func (s server) drop(schema string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), cleanUpLimit)
 	defer cancel()
 	err := s.connect(ctx, func(conn *pgx.Conn) error {
