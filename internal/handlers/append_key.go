@@ -5,13 +5,14 @@ import (
 	"encoding/hex"
 	"net/http"
 
+	"github.com/outboxweb/outboxweb/internal/admission"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/store"
 )
 
 // appendKey is an idempotency key of one caller.
 type appendKey struct {
-	by  caller
+	by  admission.Caller
 	key string
 }
 
@@ -22,7 +23,7 @@ func (m rooms) enterAppend(r *http.Request) (leave func(), err error) {
 	if key == "" {
 		return func() {}, nil
 	}
-	leave, ok := m.appending.enter(appendKey{callerOf(me(r)), key})
+	leave, ok := m.appending.Enter(appendKey{admission.CallerOf(me(r)), key})
 	if !ok {
 		return nil, outbox.Conflict("an append with this Idempotency-Key is in progress; retry in a moment to get its result")
 	}

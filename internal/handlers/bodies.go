@@ -28,7 +28,7 @@ func (m rooms) readBody(w http.ResponseWriter, r *http.Request) (body []byte, le
 		if size < 0 {
 			size = maxAppendBody
 		}
-		if leave, err = m.bodies.enter(r.Context(), size); err != nil {
+		if leave, err = m.bodies.Enter(r.Context(), size); err != nil {
 			return nil, nil, err
 		}
 		body, err = readOn(w, r, append(make([]byte, 0, size+1), body...)) // one more byte to see the end

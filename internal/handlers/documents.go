@@ -24,7 +24,7 @@ var errHidden = errors.New("hidden")
 // Secrets in the document are hidden, and hash is then marked, since the text is not the hashed
 // one. Where documents are hidden altogether it returns errHidden.
 func (s *server) document(ctx context.Context, campaign string, seq int64, part outbox.Part) (text, hash string, err error) {
-	done, err := s.reading.enter(ctx, 1)
+	done, err := s.reading.Enter(ctx, 1)
 	if err != nil {
 		return "", "", fmt.Errorf("wait for room to read the %s of campaign %q seq %d: %w", part, campaign, seq, err)
 	}

@@ -3,6 +3,7 @@ package handlers
 import (
 	"net/http"
 
+	"github.com/outboxweb/outboxweb/internal/admission"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/web/templates"
 )
@@ -24,7 +25,7 @@ func (s *server) tryRow(r *http.Request) (v templates.DryRunView, err error) {
 	if s.DryRun == nil {
 		return v, outbox.NotFound("this server cannot run dry runs")
 	}
-	v.Tried, err = within(r.Context(), s.trying, func() (outbox.RunResult, error) {
+	v.Tried, err = admission.Within(r.Context(), s.trying, func() (outbox.RunResult, error) {
 		return s.DryRun(r.Context(), v.CampaignID, v.Seq, v.Next)
 	})
 	return v, err

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/outboxweb/outboxweb/internal/admission"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/redact"
 	"github.com/outboxweb/outboxweb/web/templates"
@@ -124,9 +125,9 @@ func encoded[T any](by *redact.Redactor, pages iter.Seq2[[]T, error], encode fun
 
 // inTurns produces each part while holding a place in m, and leaves it while the part is sent:
 // slow clients hold up no one.
-func inTurns(ctx context.Context, m *room, parts iter.Seq2[[]byte, error]) iter.Seq2[[]byte, error] {
+func inTurns(ctx context.Context, m *admission.Room, parts iter.Seq2[[]byte, error]) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
-		leave, err := m.enter(ctx, 1)
+		leave, err := m.Enter(ctx, 1)
 		if err != nil {
 			yield(nil, err)
 			return
@@ -138,7 +139,7 @@ func inTurns(ctx context.Context, m *room, parts iter.Seq2[[]byte, error]) iter.
 			if !yield(part, err) || err != nil {
 				return
 			}
-			again, err := m.enterWithin(ctx, 1, exportPatience)
+			again, err := m.EnterWithin(ctx, 1, exportPatience)
 			if err != nil {
 				yield(nil, err)
 				return

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/outboxweb/outboxweb/internal/admission"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/web/templates"
 )
@@ -99,38 +100,38 @@ const (
 
 // rooms admit requests.
 type rooms struct {
-	reading    *room // documents
-	trying     *room // dry runs
-	previewing *room // large actions
-	exporting  *room // pages of exports
-	bodies     *room // bytes of large bodies
-	waiting    *room // for the projections
-	waitsOf    *shares[caller]
-	appending  *shares[appendKey]
-	acting     *rateLimiter
+	reading    *admission.Room // documents
+	trying     *admission.Room // dry runs
+	previewing *admission.Room // large actions
+	exporting  *admission.Room // pages of exports
+	bodies     *admission.Room // bytes of large bodies
+	waiting    *admission.Room // for the projections
+	waitsOf    *admission.Shares[admission.Caller]
+	appending  *admission.Shares[appendKey]
+	acting     *admission.Limiter
 }
 
 func newRooms(actRate float64) rooms {
 	m := rooms{
-		reading: busyRoom(documentReaders, "reading large documents"), trying: busyRoom(dryRunsAtATime, "running dry runs"),
-		previewing: busyRoom(previewsAtATime, "previewing actions"), exporting: busyRoom(exportsAtATime, "exporting lists"),
-		bodies:  newRoom(bodyRoom, "too many large appends are in progress; nothing was appended. Try again in a moment"),
-		waiting: newRoom(waitsAtATime, fmt.Sprintf("%d requests are waiting for projections, the limit of this server; nothing was done. Try again in a moment, or do not wait", waitsAtATime)),
-		waitsOf: newShares[caller](waitsOfOne), appending: newShares[appendKey](1), acting: newRateLimiter(actRate),
+		reading: admission.BusyRoom(documentReaders, "reading large documents"), trying: admission.BusyRoom(dryRunsAtATime, "running dry runs"),
+		previewing: admission.BusyRoom(previewsAtATime, "previewing actions"), exporting: admission.BusyRoom(exportsAtATime, "exporting lists"),
+		bodies:  admission.NewRoom(bodyRoom, "too many large appends are in progress; nothing was appended. Try again in a moment"),
+		waiting: admission.NewRoom(waitsAtATime, fmt.Sprintf("%d requests are waiting for projections, the limit of this server; nothing was done. Try again in a moment, or do not wait", waitsAtATime)),
+		waitsOf: admission.NewShares[admission.Caller](waitsOfOne), appending: admission.NewShares[appendKey](1), acting: admission.NewLimiter(actRate),
 	}
-	m.bodies.queue, m.waiting.wait = bodiesWaiting, 0
+	m.bodies.Queue, m.waiting.Wait = bodiesWaiting, 0
 	return m
 }
 
 // enterWait lets a request wait for the projections, until leave is called. Over the limit it is
 // refused: with errRate for the sender's own limit, and otherwise with outbox.ErrBusy.
 func (m rooms) enterWait(r *http.Request) (leave func(), err error) {
-	mine, ok := m.waitsOf.enter(callerOf(me(r)))
+	mine, ok := m.waitsOf.Enter(admission.CallerOf(me(r)))
 	if !ok {
 		return nil, &outbox.Refusal{Err: errRate, RetryAfter: time.Second, Detail: fmt.Sprintf(
 			"%d requests by %s are waiting for projections, the limit per identity; nothing was done. Try again in a moment, or do not wait", waitsOfOne, me(r).Name)}
 	}
-	all, err := m.waiting.enter(r.Context(), 1)
+	all, err := m.waiting.Enter(r.Context(), 1)
 	if err != nil {
 		mine()
 		return nil, err
@@ -142,13 +143,13 @@ func (m rooms) enterWait(r *http.Request) (leave func(), err error) {
 }
 
 func (s *server) previewOperation(ctx context.Context, selection outbox.Selection, rehearsal int64) (outbox.OperationPreview, error) {
-	return within(ctx, s.previewing, func() (outbox.OperationPreview, error) {
+	return admission.Within(ctx, s.previewing, func() (outbox.OperationPreview, error) {
 		return s.Operations.Preview(ctx, selection, rehearsal)
 	})
 }
 
 func (s *server) previewRun(ctx context.Context, order outbox.RunRequest) (outbox.RunPreview, error) {
-	return within(ctx, s.previewing, func() (outbox.RunPreview, error) { return s.Runs.Preview(ctx, order, s.Projections) })
+	return admission.Within(ctx, s.previewing, func() (outbox.RunPreview, error) { return s.Runs.Preview(ctx, order, s.Projections) })
 }
 
 // checkRate refuses an action of an identity that is over its rate.
@@ -156,7 +157,7 @@ func (s *server) checkRate(r *http.Request, t route) error {
 	if !t.action.Audited() {
 		return nil
 	}
-	wait := s.acting.allow(me(r), s.Now())
+	wait := s.acting.Allow(me(r), s.Now())
 	if wait == 0 {
 		return nil
 	}
@@ -169,14 +170,14 @@ func (s *server) checkRate(r *http.Request, t route) error {
 func (s *server) limits() []templates.Limit {
 	acts := "no limit"
 	if s.ActRate > 0 {
-		acts = fmt.Sprintf("%g per second, bursts of %d", s.ActRate, s.acting.burst)
+		acts = fmt.Sprintf("%g per second, bursts of %d", s.ActRate, s.acting.Burst)
 	}
 	return []templates.Limit{
 		{Name: "URL of a request", Value: outbox.Bytes(maxAddress)},
 		{Name: "Headers of a request", Value: fmt.Sprintf("%s, %d names", outbox.Bytes(maxHeader), maxHeaders)},
 		{Name: "Body of an append", Value: outbox.Bytes(maxAppendBody)},
 		{Name: "Events of an append", Value: fmt.Sprintf("%s, with %s tags in total", outbox.Number(int64(s.MaxAppendEvents)), outbox.Number(int64(tagsPerEvent*s.MaxAppendEvents)))},
-		{Name: "Appends over " + outbox.Bytes(smallBody), Value: fmt.Sprintf("%s in memory at a time; up to %d more wait up to %s; each must send %s every %s", outbox.Bytes(bodyRoom), bodiesWaiting, outbox.Limit(roomWait), outbox.Bytes(bodyStep), outbox.Limit(bodyPace))},
+		{Name: "Appends over " + outbox.Bytes(smallBody), Value: fmt.Sprintf("%s in memory at a time; up to %d more wait up to %s; each must send %s every %s", outbox.Bytes(bodyRoom), bodiesWaiting, outbox.Limit(admission.RoomWait), outbox.Bytes(bodyStep), outbox.Limit(bodyPace))},
 		{Name: "Body with a selection of rows or campaigns", Value: outbox.Bytes(maxSelectionBody)},
 		{Name: "Body with changed projection files", Value: outbox.Bytes(maxRehearsalBody)},
 		{Name: "Body of another action", Value: outbox.Bytes(maxActBody)},
@@ -186,7 +187,7 @@ func (s *server) limits() []templates.Limit {
 		{Name: "Time to receive a response", Value: fmt.Sprintf("%s; exports %s per page", outbox.Limit(defaultPatience.Write), outbox.Limit(exportPatience))},
 		{Name: "Idle time of a connection", Value: outbox.Limit(defaultPatience.Idle)},
 		{Name: "Actions per identity", Value: acts},
-		{Name: "Concurrent requests", Value: fmt.Sprintf("%d exports, %d previews, %d dry runs, %d documents; more wait up to %s", exportsAtATime, previewsAtATime, dryRunsAtATime, documentReaders, outbox.Limit(roomWait))},
+		{Name: "Concurrent requests", Value: fmt.Sprintf("%d exports, %d previews, %d dry runs, %d documents; more wait up to %s", exportsAtATime, previewsAtATime, dryRunsAtATime, documentReaders, outbox.Limit(admission.RoomWait))},
 		{Name: "Items on a page of a list", Value: fmt.Sprintf("%d by default, at most %d", outbox.DefaultPage, outbox.MaxPage)},
 		{Name: "Rows requeued at once", Value: fmt.Sprintf("%d by default, at most %s", outbox.DefaultRequeue, outbox.Number(outbox.MaxRequeue))},
 		{Name: "Waiting for projections", Value: fmt.Sprintf("%s by default, at most %s; %s requests at a time, %s per identity", outbox.Limit(defaultWait), outbox.Limit(longestWait), outbox.Number(waitsAtATime), outbox.Number(waitsOfOne))},

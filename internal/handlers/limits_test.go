@@ -17,9 +17,9 @@ import (
 	"sync"
 	"syscall"
 	"testing"
-	"testing/synctest"
 	"time"
 
+	"github.com/outboxweb/outboxweb/internal/admission"
 	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 )
@@ -247,7 +247,7 @@ func TestRooms_fullAreBusyAndNotForLong(t *testing.T) {
 	large := `{"event_type":"a","payload":{"x":"` + strings.Repeat("x", smallBody-100) + `"},"metadata":{"x":"` + strings.Repeat("x", 100) + `"}}`
 	const appending = "POST /api/v1/campaigns/c-1/events"
 	for name, c := range map[string]struct {
-		room         *room
+		room         *admission.Room
 		places, each int64
 		asks         [][]string // method and target, then bodies
 		told         string
@@ -259,9 +259,9 @@ func TestRooms_fullAreBusyAndNotForLong(t *testing.T) {
 		"bodies":    {s.srv.bodies, bodyRoom, maxAppendBody, [][]string{{appending, large, large[:len(large)-1]}}, "too many large appends are in progress; nothing was appended. Try again in a moment"},
 		"waits":     {s.srv.waiting, waitsAtATime, 1, [][]string{{"GET /api/v1/campaigns/c-1?min_seq=99&timeout=1ms", ""}, {appending + "?wait=applied&timeout=1ms", `{"event_type":"a","payload":{}}`}}, "2000 requests are waiting for projections"},
 	} {
-		c.room.wait = 0
-		must.Get(c.room.enter(t.Context(), c.places-c.each)).Or(t)
-		leave := must.Get(c.room.enter(t.Context(), c.each)).Or(t)
+		c.room.Wait = 0
+		must.Get(c.room.Enter(t.Context(), c.places-c.each)).Or(t)
+		leave := must.Get(c.room.Enter(t.Context(), c.each)).Or(t)
 		var asks []sent
 		for _, ask := range c.asks {
 			method, target, _ := strings.Cut(ask[0], " ")
@@ -278,62 +278,37 @@ func TestRooms_fullAreBusyAndNotForLong(t *testing.T) {
 			a := s.send(ask)
 			must.Hold(t, a.StatusCode != 503, "%s: %s", name, a.body)
 		}
-		must.Get(c.room.enter(t.Context(), c.each)).Or(t)() // each place is given back
+		must.Get(c.room.Enter(t.Context(), c.each)).Or(t)() // each place is given back
 	}
 	s.post("/api/v1/campaigns/c-1/events", `{"event_type":"a","payload":{}}`).want(t, 201) // small, and does not wait
 	s.get("/export/rows?format=xml").want(t, 422)
-}
-
-func TestRoom_letsFewWaitAndNotForLong(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		m, gone := newRoom(2, "full"), make(chan struct{})
-		refusedAfter := func(ctx context.Context, wait time.Duration) {
-			began := time.Now()
-			_, err := m.enter(ctx, 1)
-			must.Hold(t, errors.Is(err, outbox.ErrBusy) && err.Error() == "full" && time.Since(began) == wait, "%v after %s, want after %s", err, time.Since(began), wait)
-		}
-		leave := must.Get(m.enter(t.Context(), 2)).Or(t)
-		refusedAfter(t.Context(), roomWait)
-		ctx, cancel := context.WithCancel(t.Context())
-		cancel()
-		refusedAfter(ctx, 0)
-		m.queue = 1
-		go func() {
-			refusedAfter(t.Context(), roomWait)
-			close(gone)
-		}()
-		synctest.Wait()
-		refusedAfter(t.Context(), 0)
-		<-gone
-		go func() {
-			time.Sleep(roomWait / 2)
-			leave()
-		}()
-		must.Get(m.enter(t.Context(), 1)).Or(t)
-	})
 }
 
 func TestShares_limitOneIdentity(t *testing.T) {
 	s := ownSite(t).seed("c-1", "a")
 	const wait, appending = "/api/v1/campaigns/c-1?min_seq=1&timeout=1ms", "/api/v1/campaigns/c-1/events?wait=applied&timeout=1ms"
 	event := `{"event_type":"a","payload":{}}`
-	local := caller{outbox.AuthLocal, "local"}
-	s.srv.waitsOf.of[local] = waitsOfOne
+	local := admission.CallerOf(outbox.Identity{Auth: outbox.AuthLocal, Name: "local"})
+	for range waitsOfOne - 1 {
+		s.srv.waitsOf.Enter(local)
+	}
+	leave, _ := s.srv.waitsOf.Enter(local)
 	for _, a := range []answer{s.get(wait), s.post(appending, event)} {
 		a.want(t, 429, "500 requests by local are waiting for projections", "nothing was done").header(t, "Retry-After", "1")
 	}
-	s.srv.waitsOf.of[local]--
+	leave()
 	s.get(wait).want(t, 504)
 	s.post(appending, event).want(t, 504, "is appended as seq 2")
 	key := appendKey{local, "k"}
-	s.srv.appending.of[key] = 1
+	leave, _ = s.srv.appending.Enter(key)
 	s.post(appending, event, header("Idempotency-Key", "k")).want(t, 409, "is in progress")
 	s.get("/api/v1/campaigns/c-1").want(t, 200, `"high_water_seq":2`)
-	s.srv.appending.of[key] = 0
+	leave()
 	s.post(appending, event, header("Idempotency-Key", "k")).want(t, 504)
-	n, m := s.srv.waitsOf.of[local], len(s.srv.appending.of)
-	must.Hold(t, n == waitsOfOne-1 && m == 0, "%d requests wait, and %d appends are in progress", n, m)
+	_, free := s.srv.waitsOf.Enter(local)
+	_, more := s.srv.waitsOf.Enter(local)
+	_, done := s.srv.appending.Enter(key)
+	must.Hold(t, free && !more && done, "a request that has ended still counts, or one that has not does not: %t, %t, %t", free, more, done)
 }
 
 func TestActRate_holdsEachIdentityToItAndIsToldWithTheLimits(t *testing.T) {
@@ -357,32 +332,4 @@ func TestActRate_holdsEachIdentityToItAndIsToldWithTheLimits(t *testing.T) {
 	acts := decodeAs[struct{ Items []json.RawMessage }](t, s.get("/api/v1/audit"))
 	must.Hold(t, len(acts.Items) >= burst+1, "%d acts are recorded", len(acts.Items))
 	s.get("/about").want(t, 200, "16 MiB", "128 KiB, 100 names", "2.5 per second, bursts of 5", "exports 30 s per page", "10,000, with 20,000 tags in total", "32 MiB in memory at a time", "2,000 requests at a time, 500 per identity", "4 exports")
-}
-
-func TestPace_isPerIdentityAndForgetsWhoIsIdle(t *testing.T) {
-	t.Parallel()
-	p, now := newRateLimiter(1), time.Now()
-	who := func(name string) outbox.Identity { return outbox.Identity{Name: name, Auth: outbox.AuthJWT} }
-	exhaust := func(i outbox.Identity) (taken int) {
-		for p.allow(i, now) == 0 {
-			taken++
-		}
-		return taken
-	}
-	token := outbox.Identity{Name: "ana", Auth: outbox.AuthToken}
-	a, b, c := exhaust(who("ana")), exhaust(who("bo")), exhaust(token)
-	must.Hold(t, a == 2 && b == 2 && c == 2, "bursts of %d, %d and %d", a, b, c)
-	wait := p.allow(who("ana"), now)
-	must.Hold(t, wait > 0 && wait <= time.Second, "ana waits for %s", wait)
-	for i := range 3 * maxPaced { // concurrently, so that no entry is idle
-		p.allow(who(fmt.Sprint(i)), now)
-		must.Need(t, len(p.known) <= maxPaced, "%d are known", len(p.known))
-	}
-	must.Hold(t, p.allow(who("ana"), now) != 0, "others make ana forgotten")
-	for i := 0; len(p.known) < maxPaced; i++ {
-		p.allow(who("more"+fmt.Sprint(i)), now)
-	}
-	now = now.Add(time.Minute)
-	p.allow(who("new"), now)
-	must.Equal(t, len(p.known), 1, "are known of whom nothing need be")
 }

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"slices"
 
+	"github.com/outboxweb/outboxweb/internal/admission"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/redact"
 	"github.com/outboxweb/outboxweb/internal/runs"
@@ -113,7 +114,7 @@ func (s *server) explanation(ctx context.Context, event outbox.RowKey) (outbox.E
 	if s.Explain == nil {
 		return outbox.EventExplanation{}, outbox.NotFound("this server does not explain errors")
 	}
-	return within(ctx, s.reading, func() (outbox.EventExplanation, error) {
+	return admission.Within(ctx, s.reading, func() (outbox.EventExplanation, error) {
 		return s.Explain(ctx, redact.Of(s.Redact), event.CampaignID, event.Seq)
 	})
 }
