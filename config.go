@@ -9,28 +9,28 @@ import (
 	"time"
 
 	"github.com/outboxweb/outboxweb/internal/auth"
-	"github.com/outboxweb/outboxweb/internal/handlers"
+	"github.com/outboxweb/outboxweb/internal/hosts"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
 // check refuses what the command's flags refuse, and completes PublicURL.
 func (c *Config) check() error {
-	if err := handlers.CheckPath(c.BasePath); err != nil {
+	if err := hosts.CheckPath(c.BasePath); err != nil {
 		return outbox.Setup("BasePath: %q %v", c.BasePath, err)
 	}
 	if c.PublicURL != "" {
-		origin, err := handlers.Origin(c.PublicURL)
+		origin, err := hosts.Origin(c.PublicURL)
 		if err != nil {
 			return outbox.Setup("PublicURL: %v", err)
 		}
 		c.PublicURL = origin
 	}
 	var err error
-	if c.FrameAncestors, err = handlers.FrameAncestors(c.FrameAncestors); err != nil {
+	if c.FrameAncestors, err = hosts.FrameAncestors(c.FrameAncestors); err != nil {
 		return outbox.Setup("FrameAncestors: %v", err)
 	}
 	for _, name := range c.Hosts {
-		if err := handlers.CheckHost(name); err != nil {
+		if err := hosts.CheckHost(name); err != nil {
 			return outbox.Setup("Hosts: %v", err)
 		}
 	}

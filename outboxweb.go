@@ -17,6 +17,7 @@ import (
 	"github.com/outboxweb/outboxweb/internal/auth"
 	"github.com/outboxweb/outboxweb/internal/engine"
 	"github.com/outboxweb/outboxweb/internal/handlers"
+	"github.com/outboxweb/outboxweb/internal/hosts"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/projection"
 	"github.com/outboxweb/outboxweb/internal/publishing/destination"
@@ -364,7 +365,7 @@ func (e *Engine) WaitApplied(ctx context.Context, campaignID string, seq int64) 
 // A nil who makes every request an admin's, and answers under the name localhost only.
 func (e *Engine) Handler(who func(*http.Request) (Operator, error)) http.Handler {
 	p := e.started()
-	hosts := e.config.Hosts
+	names := e.config.Hosts
 	var gate *auth.Gate
 	if who != nil {
 		identify := func(r *http.Request) (outbox.Identity, error) {
@@ -375,11 +376,11 @@ func (e *Engine) Handler(who func(*http.Request) (Operator, error)) http.Handler
 		if gate, err = auth.New(auth.Config{Kind: auth.KindHost, Who: identify, Tokens: e.engine.ValidToken, Refused: p.Refused(), Logger: e.logger}); err != nil {
 			panic(err) // nothing in it can be wrong
 		}
-		if len(hosts) == 0 {
-			hosts = []string{handlers.AnyHost}
+		if len(names) == 0 {
+			names = []string{hosts.Any}
 		}
 	}
-	return p.Handler(handlers.Config{Embedded: true, ReadOnly: e.config.ReadOnly, BasePath: e.config.BasePath, Hosts: hosts, PublicOrigin: e.config.PublicURL,
+	return p.Handler(handlers.Config{Embedded: true, ReadOnly: e.config.ReadOnly, BasePath: e.config.BasePath, Hosts: names, PublicOrigin: e.config.PublicURL,
 		FrameAncestors: e.config.FrameAncestors, SignOut: e.config.SignOut, ActRate: actRate, MaxPayload: e.config.MaxPayload, Auth: gate})
 }
 

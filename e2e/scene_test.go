@@ -154,12 +154,13 @@ func (s *scene) replace(i int) {
 	s.load.point(s.servers...)
 }
 
-// rebuild starts a rebuild of the old campaigns once there is none, which takes a second or two.
+// rebuild starts a rebuild of the old campaigns once there is none, which takes a second or two: their events
+// grow in number with the runs, and so does the rate.
 func (s *scene) rebuild() {
 	if s.run != 0 {
 		s.awaitRebuild()
 	}
-	s.run = startRun(s.t, s.servers[0], map[string]any{"kind": "rebuild", "campaign_ids": oldCampaigns, "rate": 150, "reason": "to be killed"}).ID
+	s.run = startRun(s.t, s.servers[0], map[string]any{"kind": "rebuild", "campaign_ids": oldCampaigns, "rate": 150 * (s.run + 1), "reason": "to be killed"}).ID
 }
 
 // awaitRebuild waits for the end of the last rebuild, and resumes it if its processes were killed or

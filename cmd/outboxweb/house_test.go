@@ -57,6 +57,10 @@ var mayImport = map[string][]string{
 	"intake":          {"internal/outbox"},
 	"internal/intake": {"intake", "internal/outbox", "internal/sqldb", "internal/store", "internal/loop", "internal/metrics", "internal/outbound"},
 
+	"internal/admission":  {"internal/outbox"},
+	"internal/appendbody": {"internal/outbox", "internal/request", "internal/store"},
+	"internal/hosts":      {"internal/outbox"},
+
 	"internal/auth":     {"internal/outbox"},
 	"internal/metrics":  {"internal/outbox"},
 	"internal/redact":   {"internal/outbox"},
@@ -64,9 +68,9 @@ var mayImport = map[string][]string{
 	"docs":              {},
 	"web/static":        {},
 	"web/templates":     {"internal/finding", "internal/outbox", "internal/request", "web/static", "docs"},
-	"internal/handlers": {"internal/finding", "internal/facts", "internal/outbox", "internal/request", "internal/readmodel", "internal/samples", "internal/store", "internal/search", "internal/maintenance", "internal/operations", "internal/runs", "internal/timetravel", "internal/publishing", "internal/tokens", "internal/alerts", "internal/intake", "internal/auth", "internal/metrics", "internal/redact", "web/templates", "web/static", "docs"},
+	"internal/handlers": {"internal/admission", "internal/appendbody", "internal/hosts", "internal/finding", "internal/facts", "internal/outbox", "internal/request", "internal/readmodel", "internal/samples", "internal/store", "internal/search", "internal/maintenance", "internal/operations", "internal/runs", "internal/timetravel", "internal/publishing", "internal/tokens", "internal/alerts", "internal/intake", "internal/auth", "internal/metrics", "internal/redact", "web/templates", "web/static", "docs"},
 
-	"github.com/outboxweb/outboxweb": {"internal/alerts", "internal/auth", "internal/engine", "internal/handlers", "internal/intake", "internal/outbox", "internal/projection", "internal/publishing/destination", "internal/store"},
+	"github.com/outboxweb/outboxweb": {"internal/alerts", "internal/auth", "internal/engine", "internal/handlers", "internal/hosts", "internal/intake", "internal/outbox", "internal/projection", "internal/publishing/destination", "internal/store"},
 	"examples/shop":                  {"github.com/outboxweb/outboxweb", "intake"},
 
 	"internal/engine": {"internal/facts", "internal/loop", "internal/outbox", "internal/intake", "internal/samples", "internal/store", "internal/search", "internal/maintenance", "internal/operations", "internal/runs", "internal/timetravel", "internal/projection", "internal/publishing", "internal/publishing/destination", "internal/tokens", "internal/alerts", "internal/worker", "internal/metrics", "internal/redact", "internal/handlers"},

@@ -19,7 +19,7 @@ import (
 	"github.com/coreos/go-systemd/v22/activation"
 
 	"github.com/outboxweb/outboxweb/internal/auth"
-	"github.com/outboxweb/outboxweb/internal/handlers"
+	"github.com/outboxweb/outboxweb/internal/hosts"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
@@ -40,14 +40,14 @@ type originFlags struct {
 // check validates the origins and normalizes them as browsers do.
 func (f *originFlags) check() error {
 	if f.PublicOrigin != "" {
-		at, err := handlers.Origin(f.PublicOrigin)
+		at, err := hosts.Origin(f.PublicOrigin)
 		if err != nil {
 			return usagef("--public-origin: %v", err)
 		}
 		f.PublicOrigin = at
 	}
 	var err error
-	if f.FrameAncestors, err = handlers.FrameAncestors(f.FrameAncestors); err != nil {
+	if f.FrameAncestors, err = hosts.FrameAncestors(f.FrameAncestors); err != nil {
 		return usagef("--frame-ancestors: %v", err)
 	}
 	return nil
@@ -137,10 +137,10 @@ func openToOthers(path string) bool {
 // here through its visitor's browser.
 func (c *serveCmd) checkHosts() error {
 	for _, name := range c.Host {
-		if err := handlers.CheckHost(name); err != nil {
+		if err := hosts.CheckHost(name); err != nil {
 			return asUsage("--host", err)
 		}
-		if name == handlers.AnyHost && !c.authenticates() && !c.ReadOnly {
+		if name == hosts.Any && !c.authenticates() && !c.ReadOnly {
 			return usagef("--host: * without authentication exposes this server to DNS rebinding: any web page could act here; name the hosts, or use --auth or --read-only")
 		}
 	}

@@ -23,6 +23,7 @@ import (
 	"github.com/outboxweb/outboxweb/internal/auth"
 	"github.com/outboxweb/outboxweb/internal/engine"
 	"github.com/outboxweb/outboxweb/internal/handlers"
+	"github.com/outboxweb/outboxweb/internal/hosts"
 	"github.com/outboxweb/outboxweb/internal/intake"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/projection"
@@ -195,8 +196,8 @@ func (c *serveCmd) check() error {
 	switch {
 	case !strings.HasPrefix(c.BasePath, "/"):
 		return usagef("--base-path: %q must begin with /", c.BasePath)
-	case handlers.CheckPath(c.BasePath) != nil:
-		return usagef("--base-path: %q %v", c.BasePath, handlers.CheckPath(c.BasePath))
+	case hosts.CheckPath(c.BasePath) != nil:
+		return usagef("--base-path: %q %v", c.BasePath, hosts.CheckPath(c.BasePath))
 	case strings.ContainsAny(c.EventSource, " \t\r\n") || notURI != nil:
 		return usagef("--event-source: %q is not a URI, such as https://ops.example/outboxweb", c.EventSource)
 	}
@@ -248,7 +249,7 @@ func (c *serveCmd) newServer(a *app, st *engine.Engine, set *projection.Set, sub
 	if c.letsProxiesAct() {
 		log.Warn("users are not authenticated, so everyone whom a proxy lets through is an admin; set --auth jwt, proxy-header or token, or use --read-only")
 	}
-	if slices.Contains(c.Host, handlers.AnyHost) {
+	if slices.Contains(c.Host, hosts.Any) {
 		log.Warn("--host * answers for any host name, which exposes this server to DNS rebinding: a web page could read what its visitor may; name the hosts where possible")
 	}
 	for _, warning := range set.Warnings() {

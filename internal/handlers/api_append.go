@@ -5,8 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"strings"
 
+	"github.com/outboxweb/outboxweb/internal/appendbody"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/store"
 )
@@ -90,7 +90,7 @@ func (s *server) appendBody(w http.ResponseWriter, r *http.Request, campaign str
 		return nil, false, err
 	}
 	defer leave()
-	request, batch, err := s.parseAppend(campaign, body)
+	request, batch, err := appendbody.Parse(campaign, body, s.MaxPayload, s.MaxAppendEvents)
 	if err != nil {
 		return nil, batch, err
 	}
@@ -99,7 +99,7 @@ func (s *server) appendBody(w http.ResponseWriter, r *http.Request, campaign str
 		w.Header().Set("Idempotency-Replayed", "true")
 	}
 	if batch {
-		err = inBatch(err)
+		err = appendbody.InBatch(err)
 	}
 	return done, batch, err
 }
@@ -144,27 +144,6 @@ func late(err error, done []store.Appended) error {
 		what = fmt.Sprintf("the %d events are appended up to seq %d", len(done), done[len(done)-1].Seq)
 	}
 	return &appendedLate{appended: done, error: &outbox.Refusal{Err: outbox.ErrNotYet, Detail: what + ", but " + personText(err)}}
-}
-
-// inBatch adds to a refusal which event of the batch it is about.
-func inBatch(err error) error {
-	var refusal *outbox.Refusal
-	if !errors.As(err, &refusal) || refusal.Field == "events" || refusal.Field == "expected_seq" || refusal.Field == "Idempotency-Key" || aboutCondition(refusal) {
-		return err
-	}
-	named := *refusal
-	named.Detail = fmt.Sprintf("event %d of the batch: %s", refusal.Index+1, refusal.Detail)
-	named.Field = fmt.Sprintf("events[%d]", refusal.Index)
-	if refusal.Field != "" {
-		named.Field += "." + refusal.Field
-	}
-	return &named
-}
-
-// aboutCondition reports whether a refusal concerns the whole append: its condition does not hold,
-// or cannot be evaluated.
-func aboutCondition(r *outbox.Refusal) bool {
-	return r.BlockingEvent != nil || strings.HasPrefix(r.Field, "condition")
 }
 
 // journalView is the state of the journal for writers.

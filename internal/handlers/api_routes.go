@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 
+	"github.com/outboxweb/outboxweb/internal/appendbody"
 	"github.com/outboxweb/outboxweb/internal/finding"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 )
@@ -211,7 +212,7 @@ func (s *server) routeEventsAPI() {
 		summary: "Append one event, or a batch, all or nothing",
 		details: "A batch has at most 10,000 events (see --max-events-per-append) and twice as many tags in total; a body has at most 16 MiB. The first refused event is named, and later ones are not checked. Large bodies share a memory limit: if there is no room in time, the answer is 503 with Retry-After.",
 		query:   queryOf(waitQuery{}).only("wait", "timeout"),
-		body:    takes[newEventBody]().or(takes[batchBody]()),
+		body:    takes[appendbody.NewEvent]().or(takes[appendbody.Batch]()),
 		answers: []apiAnswer{
 			givesEither[appendAnswer, batchAnswer](http.StatusOK, "every event was already there"),
 			givesEither[appendAnswer, batchAnswer](http.StatusCreated, "appended"),

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/outboxweb/outboxweb/internal/appendbody"
 	"github.com/outboxweb/outboxweb/internal/dbtest"
 	"github.com/outboxweb/outboxweb/internal/metrics"
 	"github.com/outboxweb/outboxweb/internal/must"
@@ -54,7 +55,7 @@ func TestAppend_saysWhatIsWrongAndWritesNothing(t *testing.T) {
 		{"unknown field beside the events", `{"events":[],"expected":1}`, 422, []string{`"expected":`, "events, expected_seq and condition"}},
 		{"a field twice in a batch", `{"events":[{"event_type":"a","payload":{},"payload":{}}]}`, 422, []string{`"events[0].payload"`, "given twice"}},
 		{"no events", `{"events":[]}`, 422, []string{"no event to append"}},
-		{"too many events", `{"events":[` + strings.Repeat(`{"event_type":"a","payload":{}},`, DefaultMaxAppendEvents) + `{}]}`, 413, []string{"at most 10,000 events", "nothing was appended"}},
+		{"too many events", `{"events":[` + strings.Repeat(`{"event_type":"a","payload":{}},`, appendbody.DefaultMaxEvents) + `{}]}`, 413, []string{"at most 10,000 events", "nothing was appended"}},
 		{"too many tags", `{"events":[` + strings.Repeat(`{"event_type":"a","payload":{},"tags":{"a":"1","b":"2","c":"3"}},`, 6667) + `{}]}`, 413, []string{"at most 20,000 tags"}},
 		{"events twice", `{"events":[],"events":[]}`, 422, []string{`"events":"events is given twice"`}},
 		{"events that are none", `{"events":{"a":1}}`, 422, []string{"events must be a JSON array"}},

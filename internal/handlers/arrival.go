@@ -5,10 +5,10 @@ import (
 	"net/http"
 	"net/netip"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/outboxweb/outboxweb/internal/auth"
+	"github.com/outboxweb/outboxweb/internal/hosts"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
@@ -28,27 +28,17 @@ func (s *server) arrival(r *http.Request) outbox.Arrival {
 		a.Me.Groups = []string{}
 	}
 	for _, name := range arrivedHeaders {
-		h := outbox.Arrived{Name: name, Times: len(r.Header.Values(name)), Value: printable(r.Header.Get(name))}
+		h := outbox.Arrived{Name: name, Times: len(r.Header.Values(name)), Value: hosts.Printable(r.Header.Get(name))}
 		a.Headers = append(a.Headers, h)
 	}
 	for i, name := range a.IdentityHeaders {
-		a.IdentityHeaders[i] = printable(name)
+		a.IdentityHeaders[i] = hosts.Printable(name)
 	}
 	prefix, _ := s.prefixOf(r) // a malformed prefix was refused earlier
-	a.Address = outbox.AddressFor{Scheme: scheme(r), Host: printable(r.Host), PublicOrigin: s.PublicOrigin, Prefix: prefix, Base: s.links.Base(),
+	a.Address = outbox.AddressFor{Scheme: scheme(r), Host: hosts.Printable(r.Host), PublicOrigin: s.PublicOrigin, Prefix: prefix, Base: s.links.Base(),
 		URL: s.origin(r) + string(s.linksOf(r).Overview())}
 	a.Advice = append([]string{}, s.adviceFor(a)...)
 	return a
-}
-
-// printable returns a value in printable ASCII, truncated if long.
-func printable(value string) string {
-	text, more := value, ""
-	if len(text) > shownHeader {
-		text, more = text[:shownHeader], "…"
-	}
-	quoted := strconv.QuoteToASCII(text)
-	return strings.ReplaceAll(quoted[1:len(quoted)-1], `\"`, `"`) + more
 }
 
 // trustFlag returns the flag setting that trusts a peer.
@@ -78,7 +68,7 @@ func (s *server) warnAboutKeys(outbox.Arrival) string { return s.Auth.Trouble() 
 func (s *server) warnAboutPrefix(a outbox.Arrival) string {
 	h := a.Header(prefixHeader)
 	told := strings.TrimSuffix(h.Value, "/")
-	err := CheckPath(h.Value)
+	err := hosts.CheckPath(h.Value)
 	switch {
 	case h.Times == 0 || err == nil && told == "":
 		return ""
@@ -111,8 +101,8 @@ func (s *server) warnAboutPublicOrigin(a outbox.Arrival) string {
 	if host.Times == 1 {
 		name = host.Value
 	}
-	outside, err := Origin(scheme + "://" + name)
-	inside, insideErr := Origin(a.Address.Scheme + "://" + a.Address.Host)
+	outside, err := hosts.Origin(scheme + "://" + name)
+	inside, insideErr := hosts.Origin(a.Address.Scheme + "://" + a.Address.Host)
 	switch {
 	case host.Times > 1:
 		return "X-Forwarded-Host appears more than once: let the proxy replace it instead of adding to it"
@@ -122,17 +112,10 @@ func (s *server) warnAboutPublicOrigin(a outbox.Arrival) string {
 		return fmt.Sprintf("the browser requested %s, and %s is %s: set it to %s if that is where the pages are", outside, setting, a.Address.PublicOrigin, outside)
 	case outside == inside:
 		return ""
-	case name == a.Address.Host || sameHost(name, a.Address.Host):
+	case name == a.Address.Host || hosts.Same(name, a.Address.Host):
 		return fmt.Sprintf("TLS ends at the proxy (X-Forwarded-Proto is %s), and curl lines say %s: set %s %s%s", proto.Value, a.Address.Scheme, setting, to, outside)
 	}
 	return fmt.Sprintf("Host is %s while X-Forwarded-Host says %s: set %s %s%s, or let the proxy pass the Host header on", a.Address.Host, host.Value, setting, to, outside)
-}
-
-// sameHost compares the names in two Host headers.
-func sameHost(a, b string) bool {
-	nameA, _ := splitHost(a)
-	nameB, _ := splitHost(b)
-	return nameA == nameB
 }
 
 func (s *server) warnAboutIdentity(a outbox.Arrival) string {

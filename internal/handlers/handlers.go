@@ -49,6 +49,7 @@ import (
 	"github.com/go-chi/chi/v5/middleware"
 
 	"github.com/outboxweb/outboxweb/internal/alerts"
+	"github.com/outboxweb/outboxweb/internal/appendbody"
 	"github.com/outboxweb/outboxweb/internal/auth"
 	"github.com/outboxweb/outboxweb/internal/facts"
 	"github.com/outboxweb/outboxweb/internal/intake"
@@ -94,7 +95,7 @@ type Config struct {
 	// BasePath is the path of the pages, such as "/" or "/outbox".
 	BasePath string
 	// Hosts are the host names, beside the loopback ones, that a request may have in its Host
-	// header: "ops.example", or "ops.example:8443" for one port; AnyHost allows every name, which
+	// header: "ops.example", or "ops.example:8443" for one port; Any allows every name, which
 	// gives up the protection from DNS rebinding.
 	Hosts []string
 	// PublicOrigin is the origin at which a proxy serves the pages, as normalized by Origin:
@@ -135,7 +136,7 @@ type Config struct {
 	ActRate float64
 	// MaxPayload is the store's option of the same name, in bytes; 0 means
 	// outbox.DefaultMaxPayload. MaxAppendEvents is the maximum number of events in one append; 0
-	// means DefaultMaxAppendEvents.
+	// means DefaultMaxEvents.
 	MaxPayload, MaxAppendEvents int
 	// HSTS makes browsers use HTTPS only, for a year. It is for servers that terminate TLS
 	// themselves.
@@ -193,7 +194,7 @@ func newServer(c Config) *server {
 		c.Redact = redact.Builtin()
 	}
 	c.MaxPayload = cmp.Or(c.MaxPayload, outbox.DefaultMaxPayload)
-	c.MaxAppendEvents = cmp.Or(c.MaxAppendEvents, DefaultMaxAppendEvents)
+	c.MaxAppendEvents = cmp.Or(c.MaxAppendEvents, appendbody.DefaultMaxEvents)
 	if c.Trusts == nil {
 		c.Trusts = c.Auth.Trusts
 	}

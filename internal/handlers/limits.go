@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/outboxweb/outboxweb/internal/admission"
+	"github.com/outboxweb/outboxweb/internal/appendbody"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/web/templates"
 )
@@ -176,7 +177,7 @@ func (s *server) limits() []templates.Limit {
 		{Name: "URL of a request", Value: outbox.Bytes(maxAddress)},
 		{Name: "Headers of a request", Value: fmt.Sprintf("%s, %d names", outbox.Bytes(maxHeader), maxHeaders)},
 		{Name: "Body of an append", Value: outbox.Bytes(maxAppendBody)},
-		{Name: "Events of an append", Value: fmt.Sprintf("%s, with %s tags in total", outbox.Number(int64(s.MaxAppendEvents)), outbox.Number(int64(tagsPerEvent*s.MaxAppendEvents)))},
+		{Name: "Events of an append", Value: fmt.Sprintf("%s, with %s tags in total", outbox.Number(int64(s.MaxAppendEvents)), outbox.Number(int64(appendbody.TagsPerEvent*s.MaxAppendEvents)))},
 		{Name: "Appends over " + outbox.Bytes(smallBody), Value: fmt.Sprintf("%s in memory at a time; up to %d more wait up to %s; each must send %s every %s", outbox.Bytes(bodyRoom), bodiesWaiting, outbox.Limit(admission.RoomWait), outbox.Bytes(bodyStep), outbox.Limit(bodyPace))},
 		{Name: "Body with a selection of rows or campaigns", Value: outbox.Bytes(maxSelectionBody)},
 		{Name: "Body with changed projection files", Value: outbox.Bytes(maxRehearsalBody)},

@@ -21,6 +21,7 @@ import (
 
 	"github.com/go-chi/chi/v5"
 
+	"github.com/outboxweb/outboxweb/internal/appendbody"
 	"github.com/outboxweb/outboxweb/internal/dbtest"
 	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
@@ -97,7 +98,7 @@ func (s *site) paramsOf(below string, api bool) any {
 	if !api && below == "/operations" {
 		return operationForm{}
 	}
-	if t := s.srv.routes["POST "+apiPrefix+below].api.body.types; len(t) > 0 && t[0] != reflect.TypeFor[newEventBody]() {
+	if t := s.srv.routes["POST "+apiPrefix+below].api.body.types; len(t) > 0 && t[0] != reflect.TypeFor[appendbody.NewEvent]() {
 		return reflect.Zero(t[0]).Interface()
 	}
 	return outbox.Event{}

@@ -20,6 +20,7 @@ import (
 	"github.com/getkin/kin-openapi/openapi3"
 
 	"github.com/outboxweb/outboxweb/internal/apitest"
+	"github.com/outboxweb/outboxweb/internal/appendbody"
 	"github.com/outboxweb/outboxweb/internal/metrics"
 	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
@@ -207,8 +208,8 @@ func (g *generator) body(b requestBody) *openapi3.RequestBodyRef {
 
 // unionNames are the schemas of values of one type or another, by the first.
 var unionNames = map[reflect.Type]string{
-	reflect.TypeFor[newEventBody](): "Append",
-	reflect.TypeFor[appendAnswer](): "Appended",
+	reflect.TypeFor[appendbody.NewEvent](): "Append",
+	reflect.TypeFor[appendAnswer]():        "Appended",
 }
 
 func (g *generator) anyOf(types []reflect.Type, use usage) *openapi3.SchemaRef {

@@ -2,102 +2,15 @@ package handlers
 
 import (
 	"fmt"
-	"net"
 	"net/http"
 	"net/netip"
-	"net/url"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/outboxweb/outboxweb/internal/auth"
+	"github.com/outboxweb/outboxweb/internal/hosts"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 )
-
-// shownHeader is how much of a header's value is repeated in a sentence, in bytes.
-const shownHeader = 120
-
-// quoted formats a value from a client for a sentence: quoted, in printable ASCII, truncated if
-// long.
-func quoted(value string) string {
-	if len(value) > shownHeader {
-		return strconv.QuoteToASCII(value[:shownHeader]) + " (cut)"
-	}
-	return strconv.QuoteToASCII(value)
-}
-
-// Origin normalizes scheme and host of an address as browsers do in the header Origin: lower case,
-// without the scheme's default port. An address with anything more is an outbox.ErrInvalid.
-func Origin(text string) (string, error) {
-	u, err := url.Parse(text)
-	if err != nil || !bare(*u) || strings.Contains(text, "#") {
-		return "", outbox.Invalid("", "%s is not scheme://host or scheme://host:port, such as https://ops.example", quoted(text))
-	}
-	host, port := strings.ToLower(u.Hostname()), u.Port()
-	if !nameable(host) || strings.HasSuffix(u.Host, ":") || port != "" && !isPort(port) {
-		return "", outbox.Invalid("", "%s does not name a host", quoted(text))
-	}
-	origin := u.Scheme + "://" + bracketed(host)
-	if port == "" || port == ownPorts[u.Scheme] {
-		return origin, nil
-	}
-	return origin + ":" + port, nil
-}
-
-// FrameAncestors normalizes origins for Config.FrameAncestors; 'self' in single quotes is one too. Its
-// error is an outbox.ErrInvalid.
-func FrameAncestors(texts []string) ([]string, error) {
-	origins := slices.Clone(texts)
-	for i, text := range origins {
-		if text == "'self'" {
-			continue
-		}
-		at, err := Origin(text)
-		if err != nil {
-			return nil, outbox.Invalid("", "%v, and not 'self' either", err)
-		}
-		origins[i] = at
-	}
-	return origins, nil
-}
-
-// ownPorts are the default ports that browsers omit, by scheme.
-var ownPorts = map[string]string{"http": "80", "https": "443"}
-
-// bare reports whether an address is only a supported scheme and a host.
-func bare(u url.URL) bool {
-	if u.Path == "/" {
-		u.Path = ""
-	}
-	return u.Host != "" && ownPorts[u.Scheme] != "" && u == url.URL{Scheme: u.Scheme, Host: u.Host}
-}
-
-func isPort(text string) bool {
-	n, err := strconv.ParseUint(text, 10, 16)
-	return err == nil && n > 0
-}
-
-// nameable reports whether a host is an IP address, or a name of letters, digits, hyphens,
-// underscores and dots.
-func nameable(host string) bool {
-	if addr, err := netip.ParseAddr(host); err == nil {
-		return addr.Zone() == ""
-	}
-	return host != "" && len(host) <= 253 && strings.Trim(host, "abcdefghijklmnopqrstuvwxyz0123456789-_.") == "" && !strings.Contains(host, "..") && host[0] != '.'
-}
-
-// AnyHost in Config.Hosts allows every name.
-const AnyHost = "*"
-
-// CheckHost validates a name for Config.Hosts: a name or an address, with or without a port, or
-// AnyHost. Its error is an outbox.ErrInvalid.
-func CheckHost(text string) error {
-	host, port := splitHost(text)
-	if text != AnyHost && !nameable(host) || port != "" && !isPort(port) {
-		return outbox.Invalid("", "%s is not a host name or an address, such as ops.example or 10.0.0.3:8080, nor * for all of them", quoted(text))
-	}
-	return nil
-}
 
 // protectHost refuses requests under foreign host names, such as those of a page whose name was
 // rebound to this address. Probes and scrapers use a pod's address or service names that are not
@@ -110,7 +23,7 @@ func (s *server) protectHost(next http.Handler) http.Handler {
 		case s.knownHost(r.Host), path == "/healthz", path == "/readyz", path == "/metrics" && fitForMetrics(r):
 			next.ServeHTTP(w, r)
 		case path == "/metrics":
-			s.fail(w, r, &outbox.Refusal{Err: errHost, Detail: fmt.Sprintf("this server does not answer a browser's request for the host %s; if it should, add the host to %s", quoted(r.Host), s.setting("--host", "Hosts"))})
+			s.fail(w, r, &outbox.Refusal{Err: errHost, Detail: fmt.Sprintf("this server does not answer a browser's request for the host %s; if it should, add the host to %s", hosts.Quoted(r.Host), s.setting("--host", "Hosts"))})
 		default:
 			s.fail(w, r, &outbox.Refusal{Err: errHost, Detail: s.unknownHost(r.Host)})
 		}
@@ -123,7 +36,7 @@ func (s *server) protectHost(next http.Handler) http.Handler {
 // but not omit; scrapers do not send it. Sec-Fetch-Site is not enough: browsers omit it over plain
 // HTTP.
 func fitForMetrics(r *http.Request) bool {
-	host, _ := splitHost(r.Host)
+	host, _ := hosts.Split(r.Host)
 	if _, err := netip.ParseAddr(host); err == nil {
 		return true
 	}
@@ -149,9 +62,9 @@ func (s *server) systemPath(r *http.Request) string {
 
 // unknownHost says how to allow a host name, if it is one.
 func (s *server) unknownHost(hostport string) string {
-	host, _ := splitHost(hostport)
-	if !nameable(host) {
-		return fmt.Sprintf("this server does not answer for the host %s; use one of its own host names", quoted(hostport))
+	host, _ := hosts.Split(hostport)
+	if !hosts.Nameable(host) {
+		return fmt.Sprintf("this server does not answer for the host %s; use one of its own host names", hosts.Quoted(hostport))
 	}
 	names, origin := "--host ", "--public-origin "
 	switch {
@@ -161,43 +74,19 @@ func (s *server) unknownHost(hostport string) string {
 		origin = "--auth to authenticate its users, and then --public-origin "
 	}
 	return fmt.Sprintf("this server does not answer for the host %s; if it should, set %s%s or, when a proxy offers it to browsers under that name, %shttps://%s",
-		quoted(hostport), names, host, origin, bracketed(host))
-}
-
-// bracketed returns a host as written in an address.
-func bracketed(host string) string {
-	if strings.Contains(host, ":") {
-		return "[" + host + "]"
-	}
-	return host
-}
-
-// splitHost parses a Host header: the name in lower case without a trailing dot, or the address in
-// its shortest form, and the port, if any.
-func splitHost(hostport string) (host, port string) {
-	host, port, err := net.SplitHostPort(hostport)
-	if err != nil {
-		host, port = hostport, ""
-		if inner, v6 := strings.CutPrefix(host, "["); v6 {
-			host = strings.TrimSuffix(inner, "]")
-		}
-	}
-	if addr, err := netip.ParseAddr(host); err == nil {
-		return addr.String(), port
-	}
-	return strings.ToLower(strings.TrimSuffix(host, ".")), port
+		hosts.Quoted(hostport), names, host, origin, hosts.Bracketed(host))
 }
 
 func (s *server) knownHost(hostport string) bool {
-	host, port := splitHost(hostport)
+	host, port := hosts.Split(hostport)
 	if host == "localhost" || host == "127.0.0.1" || host == "::1" {
 		return true
 	}
-	if slices.Contains(s.Hosts, AnyHost) {
+	if slices.Contains(s.Hosts, hosts.Any) {
 		return true
 	}
 	return host != "" && slices.ContainsFunc(s.Hosts, func(allowed string) bool {
-		name, only := splitHost(allowed)
+		name, only := hosts.Split(allowed)
 		return name == host && (only == "" || only == port)
 	})
 }
@@ -205,7 +94,7 @@ func (s *server) knownHost(hostport string) bool {
 // publicHost returns the host of PublicOrigin, or "".
 func (c Config) publicHost() string {
 	_, host, _ := strings.Cut(c.PublicOrigin, "://")
-	name, _ := splitHost(host)
+	name, _ := hosts.Split(host)
 	return name
 }
 
@@ -244,9 +133,9 @@ func (s *server) fromHere(r *http.Request) error {
 		return foreign(`the header Origin is "null", but this server expects %s: a privacy setting of the browser, the Referrer-Policy no-referrer, or a sandboxed frame `+
 			"hides which page sent the request; nothing was changed", s.expected(r))
 	case site != "":
-		return foreign("the header Sec-Fetch-Site is %s, but this server expects \"same-origin\": %s (Origin %s); nothing was changed", quoted(site), siteMeans(site), quoted(origin))
+		return foreign("the header Sec-Fetch-Site is %s, but this server expects \"same-origin\": %s (Origin %s); nothing was changed", hosts.Quoted(site), siteMeans(site), hosts.Quoted(origin))
 	}
-	return foreign("the header Origin is %s, but this server expects %s%s; nothing was changed", quoted(origin), s.expected(r), s.instead(r, origin))
+	return foreign("the header Origin is %s, but this server expects %s%s; nothing was changed", hosts.Quoted(origin), s.expected(r), s.instead(r, origin))
 }
 
 func foreign(format string, args ...any) error {
@@ -266,11 +155,11 @@ func siteMeans(site string) string {
 
 // expected describes the origins from which changes are accepted, and why.
 func (s *server) expected(r *http.Request) string {
-	here := quoted(scheme(r)+"://"+r.Host) + " (from the Host header)"
+	here := hosts.Quoted(scheme(r)+"://"+r.Host) + " (from the Host header)"
 	if s.PublicOrigin == "" {
 		return here
 	}
-	public := quoted(s.PublicOrigin) + " (from " + s.setting("--public-origin", "PublicURL") + ")"
+	public := hosts.Quoted(s.PublicOrigin) + " (from " + s.setting("--public-origin", "PublicURL") + ")"
 	if r.TLS == nil && s.onlyHTTPS(r) {
 		return public
 	}
@@ -280,14 +169,14 @@ func (s *server) expected(r *http.Request) string {
 // onlyHTTPS reports whether browsers reach a request's host by HTTPS alone, so that pages of it
 // that come by plain HTTP may be anybody's on the network.
 func (s *server) onlyHTTPS(r *http.Request) bool {
-	name, _ := splitHost(r.Host)
+	name, _ := hosts.Split(r.Host)
 	return r.TLS != nil || strings.HasPrefix(s.PublicOrigin, "https://") && name == s.publicHost()
 }
 
 // instead says what to change if a proxy serves these pages. It does not name the request's origin,
 // which may be an attacker's.
 func (s *server) instead(r *http.Request, origin string) string {
-	at, err := Origin(origin)
+	at, err := hosts.Origin(origin)
 	if err != nil || at == s.PublicOrigin {
 		return ""
 	}

@@ -7,44 +7,13 @@ import (
 
 	"github.com/go-chi/chi/v5"
 
+	"github.com/outboxweb/outboxweb/internal/hosts"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/web/templates"
 )
 
 // prefixHeader names the path prefix that a proxy has stripped.
 const prefixHeader = "X-Forwarded-Prefix"
-
-// maxPrefix is the maximum length of a forwarded prefix, in bytes.
-const maxPrefix = 200
-
-// CheckPath validates a path prefix: segments of letters, digits and . _ ~ - that each begin with a
-// slash. A trailing slash is tolerated. Its error completes a sentence that begins with the text.
-func CheckPath(path string) error {
-	trimmed := strings.TrimSuffix(path, "/")
-	switch {
-	case !strings.HasPrefix(path, "/"):
-		return outbox.Invalid("", "does not begin with /")
-	case len(path) > maxPrefix:
-		return outbox.Invalid("", "is longer than %d bytes", maxPrefix)
-	case trimmed == "":
-		return nil
-	}
-	for segment := range strings.SplitSeq(trimmed[1:], "/") {
-		switch {
-		case segment == "":
-			return outbox.Invalid("", "has an empty segment")
-		case segment == "." || segment == "..":
-			return outbox.Invalid("", "has the segment %s", segment)
-		case strings.ContainsFunc(segment, notInSegment):
-			return outbox.Invalid("", "may hold letters, digits and . _ ~ - between its slashes")
-		}
-	}
-	return nil
-}
-
-func notInSegment(c rune) bool {
-	return (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && !strings.ContainsRune("._~-", c)
-}
 
 // prefixOf returns the prefix that a trusted proxy has stripped from a request's address: empty, or
 // such as "/ops". The header is ignored from others.
@@ -56,8 +25,8 @@ func (s *server) prefixOf(r *http.Request) (string, error) {
 	if len(told) > 1 {
 		return "", &outbox.Refusal{Err: errPrefix, Detail: "the header " + prefixHeader + " appears more than once; let the proxy replace it instead of adding to it"}
 	}
-	if err := CheckPath(told[0]); err != nil {
-		return "", &outbox.Refusal{Err: errPrefix, Detail: "the header " + prefixHeader + " is " + quoted(told[0]) + ", which " + err.Error() + "; let the proxy send the path it strips, such as /ops"}
+	if err := hosts.CheckPath(told[0]); err != nil {
+		return "", &outbox.Refusal{Err: errPrefix, Detail: "the header " + prefixHeader + " is " + hosts.Quoted(told[0]) + ", which " + err.Error() + "; let the proxy send the path it strips, such as /ops"}
 	}
 	return strings.TrimSuffix(told[0], "/"), nil
 }

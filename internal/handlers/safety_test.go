@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/outboxweb/outboxweb/internal/auth"
+	"github.com/outboxweb/outboxweb/internal/hosts"
 	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/web/static"
@@ -286,7 +287,7 @@ func TestOrigin_isReadAsBrowsersWriteIt(t *testing.T) {
 		"ftp://ops.example": "", "null": "", "https://ops.example:": "", "https://ops.example:0": "", "https://ops.example:99999": "", "https://a b": "", "https://a..b": "",
 		"https://*.example": "", "https://a,https://b": "", "https://a; script-src *": "", "https://ä.example": "", "https://[fe80::1%25eth0]": "", "//ops.example": "",
 	} {
-		got, err := Origin(text)
+		got, err := hosts.Origin(text)
 		must.Hold(t, got == want && (err == nil) == (want != ""), "%q is read as %q (%v), want %q", text, got, err, want)
 	}
 }

@@ -1,4 +1,6 @@
-package handlers
+// Package appendbody parses the body of an append: one event or a batch, in memory for the valid events
+// alone.
+package appendbody
 
 import (
 	"bytes"
@@ -6,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"github.com/outboxweb/outboxweb/internal/outbox"
@@ -13,21 +16,24 @@ import (
 	"github.com/outboxweb/outboxweb/internal/store"
 )
 
-// DefaultMaxAppendEvents is the maximum number of events in one append unless Config sets another.
-const DefaultMaxAppendEvents = 10_000
+// DefaultMaxEvents is the maximum number of events in one append unless Config sets another.
+const DefaultMaxEvents = 10_000
 
-// tagsPerEvent bounds the tags of an append: in all, this many times its maximum number of events.
+// TagsPerEvent bounds the tags of an append: in all, this many times its maximum number of events.
 // Each tag is an index row and costs about as much as an event.
-const tagsPerEvent = 2
+const TagsPerEvent = 2
 
-// The bodies that appendParser reads, as described to clients.
+// maxCondition is how long a condition may be at least, in bytes.
+const maxCondition = 4 << 20
 
-// newEventBody is an event to append. Its ids, types and other texts outside of payload, metadata
+// The bodies that Parse reads, as described to clients.
+
+// NewEvent is an event to append. Its ids, types and other texts outside of payload, metadata
 // and tags have at most 200 bytes each, without characters that cannot be seen: controls, formats,
 // private use, and the separators of lines and paragraphs (Unicode's Cc, Cf, Co, Zl and Zp). The
 // joiners U+200C and U+200D may stand between characters beyond ASCII. The names of fields are
 // written as here, each at most once.
-type newEventBody struct {
+type NewEvent struct {
 	CampaignID    string          `json:"campaign_id"` // optional; must be the campaign of the address
 	EventType     string          `json:"event_type" validate:"required"`
 	Payload       json.RawMessage `json:"payload" validate:"required" api:"object"`
@@ -50,18 +56,19 @@ type newEventBody struct {
 	ChainHash     string          `json:"chain_hash"` // ignored
 }
 
-// batchBody is several events to append, all or nothing.
-type batchBody struct {
-	Events      []newEventBody          `json:"events" validate:"required"` // at most 10,000, or the value of --max-events-per-append
+// Batch is several events to append, all or nothing.
+type Batch struct {
+	Events      []NewEvent              `json:"events" validate:"required"` // at most 10,000, or the value of --max-events-per-append
 	ExpectedSeq *int64                  `json:"expected_seq"`               // the campaign's last seq before the append; any other is answered with 409
 	Condition   *outbox.AppendCondition `json:"condition"`
 }
 
-// parseAppend parses an append's body: one event, or a batch if it has a field "events". Each event
-// is parsed like a line of the append command, belongs to the campaign of the address, and is
-// validated before the next one is read. The events do not reference body.
-func (s *server) parseAppend(campaign string, body []byte) (request store.Append, batch bool, err error) {
-	p := &appendParser{campaign: campaign, maxPayload: s.MaxPayload, maxEvents: s.MaxAppendEvents, body: bytes.Trim(body, jsonSpace)}
+// Parse parses an append's body: one event, or a batch if it has a field "events". Each event is
+// parsed like a line of the append command, belongs to the campaign of the address, and is validated
+// before the next one is read; its payload has at most maxPayload bytes. The events do not reference
+// body.
+func Parse(campaign string, body []byte, maxPayload, maxEvents int) (request store.Append, batch bool, err error) {
+	p := &bodyParser{campaign: campaign, maxPayload: maxPayload, maxEvents: maxEvents, body: bytes.Trim(body, jsonSpace)}
 	p.restart()
 	if p.seekEvents() {
 		p.restart()
@@ -77,9 +84,9 @@ func (s *server) parseAppend(campaign string, body []byte) (request store.Append
 
 const jsonSpace = " \t\r\n"
 
-// appendParser parses the body of an append step by step, so that it holds no more than the events
+// bodyParser parses the body of an append step by step, so that it holds no more than the events
 // found valid so far.
-type appendParser struct {
+type bodyParser struct {
 	campaign   string
 	maxPayload int
 	maxEvents  int
@@ -97,17 +104,17 @@ type appendParser struct {
 
 var errLongValue = errors.New("the value does not end within its limit")
 
-func (p *appendParser) restart() {
+func (p *bodyParser) restart() {
 	p.read, p.dec = 0, json.NewDecoder(p)
 	p.allow(p.maxBeside())
 }
 
 // allow lets the decoder read up to so many bytes beyond those consumed: a longer value is
 // errLongValue and is not held in memory.
-func (p *appendParser) allow(bytes int) { p.until = min(int(p.dec.InputOffset())+bytes, len(p.body)) }
+func (p *bodyParser) allow(bytes int) { p.until = min(int(p.dec.InputOffset())+bytes, len(p.body)) }
 
 // Read implements io.Reader for the decoder.
-func (p *appendParser) Read(into []byte) (int, error) {
+func (p *bodyParser) Read(into []byte) (int, error) {
 	switch {
 	case p.read == len(p.body):
 		return 0, io.EOF
@@ -121,14 +128,14 @@ func (p *appendParser) Read(into []byte) (int, error) {
 
 // maxEvent is the maximum length of an event, in bytes of JSON: its three documents and an
 // envelope.
-func (p *appendParser) maxEvent() int { return 3*p.maxPayload + 64<<10 }
+func (p *bodyParser) maxEvent() int { return 3*p.maxPayload + 64<<10 }
 
 // maxBeside is the maximum length of a batch's fields beside its events, in bytes.
-func (p *appendParser) maxBeside() int { return max(p.maxEvent(), maxSelectionBody) }
+func (p *bodyParser) maxBeside() int { return max(p.maxEvent(), maxCondition) }
 
 // seekEvents reports whether the body is an object with a field "events" within its first maxBeside
 // bytes.
-func (p *appendParser) seekEvents() bool {
+func (p *bodyParser) seekEvents() bool {
 	if start, err := p.dec.Token(); err != nil || start != json.Delim('{') {
 		return false
 	}
@@ -144,7 +151,7 @@ func (p *appendParser) seekEvents() bool {
 	return false
 }
 
-func (p *appendParser) batch() error {
+func (p *bodyParser) batch() error {
 	p.given = map[string]bool{}
 	if _, err := p.dec.Token(); err != nil {
 		return p.explain(err)
@@ -169,12 +176,12 @@ func (p *appendParser) batch() error {
 
 // more reports whether a value follows before the object or array ends, and allows the decoder up
 // to limit bytes for it.
-func (p *appendParser) more(limit int) bool {
+func (p *bodyParser) more(limit int) bool {
 	p.allow(limit)
 	return p.dec.More()
 }
 
-func (p *appendParser) field(name string) error {
+func (p *bodyParser) field(name string) error {
 	if p.given[name] {
 		return outbox.Invalid(name, "%s is given twice", name)
 	}
@@ -191,7 +198,7 @@ func (p *appendParser) field(name string) error {
 	return outbox.Invalid(name, "unknown field %q; allowed are events, expected_seq and condition", name)
 }
 
-func (p *appendParser) expectedSeq() error {
+func (p *bodyParser) expectedSeq() error {
 	var seq *int64
 	if err := p.dec.Decode(&seq); err != nil {
 		if typed, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
@@ -206,7 +213,7 @@ func (p *appendParser) expectedSeq() error {
 	return nil
 }
 
-func (p *appendParser) condition() error {
+func (p *bodyParser) condition() error {
 	if err := p.dec.Decode(&p.raw); err != nil {
 		return p.explain(err)
 	}
@@ -219,7 +226,7 @@ func (p *appendParser) condition() error {
 }
 
 // events parses the events of a batch, up to the first that is refused.
-func (p *appendParser) events() error {
+func (p *bodyParser) events() error {
 	start, err := p.dec.Token()
 	switch {
 	case err != nil:
@@ -243,7 +250,7 @@ func (p *appendParser) events() error {
 			err = p.event(p.raw)
 		}
 		if err != nil {
-			return inBatch(atIndex(err, len(p.request.Events)))
+			return InBatch(atIndex(err, len(p.request.Events)))
 		}
 	}
 	if _, err := p.dec.Token(); err != nil {
@@ -252,7 +259,7 @@ func (p *appendParser) events() error {
 	return nil
 }
 
-func (p *appendParser) event(raw []byte) error {
+func (p *bodyParser) event(raw []byte) error {
 	event, err := parseEvent(p.campaign, raw)
 	if err != nil {
 		return err
@@ -260,8 +267,8 @@ func (p *appendParser) event(raw []byte) error {
 	if err := event.Normalize(p.maxPayload); err != nil {
 		return err
 	}
-	if p.tags += bytes.Count(event.Tags, []byte(`":"`)); p.tags > tagsPerEvent*p.maxEvents {
-		return tooMany("tags", tagsPerEvent*p.maxEvents)
+	if p.tags += bytes.Count(event.Tags, []byte(`":"`)); p.tags > TagsPerEvent*p.maxEvents {
+		return tooMany("tags", TagsPerEvent*p.maxEvents)
 	}
 	p.request.Events = append(p.request.Events, event)
 	return nil
@@ -273,13 +280,13 @@ func tooMany(what string, most int) error {
 }
 
 // longEvent refuses an event because of its length.
-func (p *appendParser) longEvent(is string) error {
+func (p *bodyParser) longEvent(is string) error {
 	return &outbox.Refusal{Err: outbox.ErrTooLarge,
 		Detail: fmt.Sprintf("the event is %s; the limit is %d bytes, and %d for its payload", is, p.maxEvent(), p.maxPayload)}
 }
 
 // explain returns the refusal of a body that could not be parsed further.
-func (p *appendParser) explain(err error) error {
+func (p *bodyParser) explain(err error) error {
 	if errors.Is(err, errLongValue) {
 		return &outbox.Refusal{Err: outbox.ErrTooLarge, Detail: fmt.Sprintf("the body has more than %d bytes beside its events", p.maxBeside())}
 	}
@@ -305,4 +312,25 @@ func atIndex(err error, i int) error {
 		refusal.Index = i
 	}
 	return err
+}
+
+// InBatch adds to a refusal which event of the batch it is about.
+func InBatch(err error) error {
+	var refusal *outbox.Refusal
+	if !errors.As(err, &refusal) || refusal.Field == "events" || refusal.Field == "expected_seq" || refusal.Field == "Idempotency-Key" || aboutCondition(refusal) {
+		return err
+	}
+	named := *refusal
+	named.Detail = fmt.Sprintf("event %d of the batch: %s", refusal.Index+1, refusal.Detail)
+	named.Field = fmt.Sprintf("events[%d]", refusal.Index)
+	if refusal.Field != "" {
+		named.Field += "." + refusal.Field
+	}
+	return &named
+}
+
+// aboutCondition reports whether a refusal concerns the whole append: its condition does not hold,
+// or cannot be evaluated.
+func aboutCondition(r *outbox.Refusal) bool {
+	return r.BlockingEvent != nil || strings.HasPrefix(r.Field, "condition")
 }
