@@ -233,13 +233,10 @@ func (pr *Progress) withPublisher(ctx context.Context, what string, name outbox.
 		}
 		return t.save(p, now)
 	})
-	if err != nil {
-		return fmt.Errorf("%s publisher %s: %w", what, name, err)
-	}
-	return nil
+	return sqldb.Wrapf(err, "%s publisher %s", what, name)
 }
 
-// errTaken ends the claim of a subscription that another process claimed first.
+// errTaken ends what a process does with a subscription that another process claimed first.
 var errTaken = errors.New("the subscription is taken")
 
 // Claim claims a free subscription. It returns false if it is no longer free or must not be
@@ -416,7 +413,7 @@ const maxDeliveryError = 16 << 10
 func (pr *Progress) Fail(ctx context.Context, l Lease, f Failure) (State, error) {
 	var state State
 	err := pr.withPublisher(ctx, "note an error of", l.SubscriptionName, func(p *publisherRow, now int64) error {
-		if p.owner != l.Owner || p.epoch != l.Epoch || p.position != l.Position {
+		if !l.holds(p) || p.position != l.Position {
 			return outbox.ErrLeaseLost
 		}
 		p.fail(f, now)
@@ -451,10 +448,17 @@ func (p *publisherRow) fail(f Failure, now int64) {
 // Release releases a subscription for other processes to claim at once. It does nothing if the
 // lease is lost.
 func (pr *Progress) Release(ctx context.Context, l Lease) error {
-	return pr.withPublisher(ctx, "release", l.SubscriptionName, func(p *publisherRow, _ int64) error {
-		if p.owner == l.Owner && p.epoch == l.Epoch {
-			p.revoke()
+	err := pr.withPublisher(ctx, "release", l.SubscriptionName, func(p *publisherRow, _ int64) error {
+		if !l.holds(p) {
+			return errTaken
 		}
+		p.revoke()
 		return nil
 	})
+	if errors.Is(err, errTaken) {
+		err = nil
+	}
+	return err
 }
+
+func (l Lease) holds(p *publisherRow) bool { return p.owner == l.Owner && p.epoch == l.Epoch }

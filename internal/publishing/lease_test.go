@@ -146,6 +146,29 @@ func TestAdvance_onlyUnderTheLeaseAndFromWhereItStands(t *testing.T) {
 	must.Equal(t, f.state(subA).Position, 6, "it stands at")
 }
 
+// A lease that was taken over writes nothing, even if its process has the subscription again.
+func TestLease_takenOverChangesNothing(t *testing.T) {
+	f := own(t)
+	f.AppendN("a", 10)
+	f.register(subA)
+	old := f.claimSubscription("one", subA)
+	f.Clock.Advance(lease)
+	f.claimSubscription("two", subA)
+	f.Clock.Advance(lease)
+	other := f.claimSubscription("one", subA)
+	other.Owner = "two"
+	f.Clock.Advance(time.Second)
+	for what, l := range map[string]publishing.Lease{"with the epoch of before": old, "under another's name": other} {
+		f.Unchanged(func() {
+			lost(t, what+" it advances", storetest.No(f.progress.Advance(f.Ctx, &l, delivered(7))))
+			lost(t, what+" it fails", storetest.No(f.progress.Fail(f.Ctx, l, publishing.Failure{Message: "refused"})))
+			must.Equal(t, must.Get(f.progress.Renew(f.Ctx, []publishing.Beat{{Lease: l}}, lease)).Or(t), []outbox.SubscriptionName{subA}, what+" it renews: lost")
+			must.OK(t, f.progress.SaveHealth(f.Ctx, l, errors.New("unwell")))
+			must.OK(t, f.progress.Release(f.Ctx, l))
+		})
+	}
+}
+
 func TestFail_failsAfterItsErrorsInARow(t *testing.T) {
 	f := own(t)
 	f.AppendN("a", 10)
