@@ -354,6 +354,27 @@ func TestWorker_doesNothingWhileAnotherHasTheLease(t *testing.T) {
 	must.Equal(t, w.kinds(), "firing resolved firing", "sent")
 }
 
+// An evaluator whose lease was taken over stores no state and no message, sends none and releases nothing.
+func TestWorker_leaseTakenOverChangesNothing(t *testing.T) {
+	for _, taken := range []string{`lease_owner = 'w-2'`, `lease_epoch = lease_epoch + 1`} {
+		w := newWorld(t)
+		f := open(t, hook(w, `dead_rows: {for: 0}`))
+		f.step()
+		f.dead(3)
+		before := ""
+		f.meanwhile = func() {
+			f.Exec(`update alert_evaluator set ` + taken)
+			before = f.Dump()
+		}
+		f.step()
+		stopped, stop := context.WithCancel(f.Ctx)
+		stop()
+		f.worker.Run(stopped)
+		must.Equal(t, f.Dump(), before, "with "+taken+" the databases")
+		must.Equal(t, w.kinds(), "", "with "+taken+" sent")
+	}
+}
+
 // childReceiver is the URL to which a process started by a test sends; childJournal and childProjections are its databases.
 const childReceiver, childJournal, childProjections = "OUTBOXWEB_TEST_RECEIVER", "OUTBOXWEB_TEST_JOURNAL", "OUTBOXWEB_TEST_PROJECTIONS"
 

@@ -209,6 +209,54 @@ func TestIntake_fencesAProcessThatLostTheLease(t *testing.T) {
 	equal(t, "after its lease", s.journal("c-1"), "e-1")
 }
 
+// What a process writes to the journal for a source it writes under its lease, whatever the step.
+func TestIntake_leaseTakenOverChangesNothing(t *testing.T) {
+	t.Parallel()
+	broken := func(s *shop) int64 {
+		s.raw("c-1", "bad", `{"amount"`)
+		s.drain()
+		return s.rejected("bad").ID
+	}
+	for what, prepare := range map[string]func(*shop){
+		"an event":             func(s *shop) { s.put(event("c-1", "e-1")) },
+		"a row to reject":      func(s *shop) { s.raw("c-1", "bad", `{"amount"`) },
+		"a table that is gone": func(s *shop) { mustExec(t, s.db, `drop table outboxweb_intake`) },
+		"a retry of a row that is gone": func(s *shop) {
+			must.Get(s.intake.Retry(s.Ctx, storetest.Ana(""), "shop", broken(s))).Or(t)
+			mustExec(t, s.db, `delete from outboxweb_intake`)
+		},
+		"a discard": func(s *shop) {
+			o := storetest.Ana("broken at the source")
+			broken(s)
+			r := s.rejected("bad")
+			o.Confirm = "discard " + r.Discards()
+			must.Get(s.intake.Discard(s.Ctx, o, "shop", r.ID)).Or(t)
+		},
+		"a kept event that the journal lacks": func(s *shop) {
+			s.put(event("c-1", "e-1"))
+			s.drain()
+			mustExec(t, s.db, `update outboxweb_intake_moved set event_id = 'lost', event = replace(event, 'e-1', 'lost')`)
+		},
+	} {
+		for _, taken := range []string{`lease_owner = 'process-2'`, `lease_epoch = lease_epoch + 1`} {
+			s := newShop(t)
+			s.intake, s.worker = s.process(s.Fixture, "process-1", intake.Definition{KeepMoved: 10 * time.Minute})
+			s.drain()
+			prepare(s)
+			s.Exec(`update intake_sources set ` + taken)
+			s.Unchanged(func() {
+				_ = s.worker.Step(s.Ctx)
+				s.worker.Close()
+			})
+			must.Hold(t, !t.Failed(), "with %s, after %s", what, taken)
+		}
+	}
+	s := newShop(t)
+	s.worker.OnRead(func() { s.Exec(`update intake_sources set lease_epoch = lease_epoch + 1`) })
+	s.drain()
+	equal(t, "what waits, told", s.Number(`select count(*) from intake_sources where looked_at is not null`), 0)
+}
+
 // Between reading and deleting, another process may have deleted the row and the key may be in use
 // again, on a table whose keys are.
 func TestIntake_deletesOnlyTheEventThatItJournalled(t *testing.T) {
