@@ -97,8 +97,8 @@ type renderedOverview struct {
 }
 
 // readOverview reads the overview, or takes one read less than a second ago, and renders its live
-// part for the reader.
-func (s *server) readOverview(r *http.Request, over outbox.Range) (sharedOverview, []byte, error) {
+// part for the reader, whose frame it returns too.
+func (s *server) readOverview(r *http.Request, over outbox.Range) (p templates.Page, v sharedOverview, live []byte, err error) {
 	c := s.overviews.of(over)
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -112,14 +112,15 @@ func (s *server) readOverview(r *http.Request, over outbox.Range) (sharedOvervie
 		c.reading++
 	}
 	if c.err != nil {
-		return c.view, nil, c.err
+		return p, c.view, nil, c.err
 	}
 	kept := overviewAge // by a page that is loaded, which may have no script
 	if r.Header.Get("HX-Target") == templates.LiveTarget {
 		kept = overviewKept
 	}
-	live, err := c.render(r.Context(), s, s.overviewFrame(r, c.view), kept)
-	return c.view, live, err
+	p = s.overviewFrame(r, c.view)
+	live, err = c.render(r.Context(), s, p, kept)
+	return p, c.view, live, err
 }
 
 // render renders the live part for the audience of p's reader. It keeps the previous rendering if
@@ -226,31 +227,26 @@ func (s *server) overviewPage(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	view, live, err := s.readOverview(r, over)
+	p, view, live, err := s.readOverview(r, over)
 	if err != nil {
 		return err
 	}
-	p := s.overviewFrame(r, view)
 	if view.Summary.Campaigns.Total == 0 { // the first steps show the address that this reader uses
-		return s.renderActed(w, r, p, pageOf(wholeOverview, view), pageOf(liveOverview, view))
+		if live, err = s.renderOverview(r.Context(), p, view); err != nil {
+			return err
+		}
 	}
-	around := func(p templates.Page, v sharedOverview) templ.Component {
+	whole := func(p templates.Page, v sharedOverview) templ.Component {
 		return templates.OverviewPage(p, v.Overview, written(p, live))
 	}
-	return s.renderActed(w, r, p, pageOf(around, view), pageOf(written, live))
-}
-
-func wholeOverview(p templates.Page, v sharedOverview) templ.Component {
-	return templates.OverviewPage(p, v.Overview, liveOverview(p, v))
-}
-
-func liveOverview(p templates.Page, v sharedOverview) templ.Component {
-	return templates.OverviewLive(p, v.Overview)
+	return s.renderActed(w, r, p, pageOf(whole, view), pageOf(written, live))
 }
 
 func (s *server) renderOverview(ctx context.Context, p templates.Page, v sharedOverview) ([]byte, error) {
 	var buf bytes.Buffer
-	err := s.writePage(ctx, &buf, p, pageOf(liveOverview, v))
+	err := s.writePage(ctx, &buf, p, pageOf(func(p templates.Page, v sharedOverview) templ.Component {
+		return templates.OverviewLive(p, v.Overview)
+	}, v))
 	return buf.Bytes(), err
 }
 
