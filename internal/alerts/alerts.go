@@ -113,9 +113,7 @@ set state = excluded.state`, a.Rule, a.Cause.Key, sqldb.Storable(string(text)))
 
 func readMutes(t *store.Tx, now int64) ([]outbox.AlertMute, error) {
 	return sqldb.All(t, func(row sqldb.Row) (m outbox.AlertMute, err error) {
-		var until, at int64
-		err = row.Scan(&m.Rule, &until, &at, &m.By, &m.Reason)
-		m.Until, m.At = sqldb.At(until), sqldb.At(at)
+		err = row.Scan(&m.Rule, sqldb.ScanTime(&m.Until), sqldb.ScanTime(&m.At), &m.By, &m.Reason)
 		return m, err
 	}, `select rule, until, muted_at, muted_by, reason from alert_mutes where until > $1 order by rule`, now)
 }
@@ -127,16 +125,11 @@ const messageColumns = `id, receiver, body, created_at, status, sent_at, last_er
 
 func scanMessage(row sqldb.Row) (d outbox.AlertDelivery, err error) {
 	var body string
-	var created int64
-	var sent sql.NullInt64
-	if err := row.Scan(&d.Number, &d.Receiver, &body, &created, &d.Status, &sent, &d.LastError); err != nil {
+	err = row.Scan(&d.Number, &d.Receiver, &body, sqldb.ScanTime(&d.CreatedAt), &d.Status, sqldb.ScanTimeOrNil(&d.SentAt), &d.LastError)
+	if err != nil {
 		return d, err
 	}
-	d.CreatedAt, d.SentAt = sqldb.At(created), sqldb.AtOrNil(sent)
-	if err := json.Unmarshal([]byte(body), &d.Message); err != nil {
-		return d, fmt.Errorf("read message %d: %w", d.Number, err)
-	}
-	return d, nil
+	return d, sqldb.Wrapf(json.Unmarshal([]byte(body), &d.Message), "read message %d", d.Number)
 }
 
 // View returns the state of the rules and receivers of this process's configuration, and the last
@@ -169,10 +162,7 @@ func (a *Alerts) View(ctx context.Context) (outbox.AlertsView, error) {
 		}
 		return a.readReceivers(t, &v)
 	})
-	if err != nil {
-		return v, fmt.Errorf("read the state of alerts: %w", err)
-	}
-	return v, nil
+	return v, sqldb.Wrapf(err, "read the state of alerts")
 }
 
 // endedFor is how long a cause that is over is shown, and its state kept.

@@ -61,10 +61,7 @@ order by s.source`
 // States returns the sources that a process has or had in its configuration, and those of this one.
 func (in *Intake) States(ctx context.Context) ([]outbox.IntakeSource, error) {
 	all, err := in.states.Get(ctx, func() ([]outbox.IntakeSource, error) { return in.readStates(context.WithoutCancel(ctx)) })
-	if err != nil {
-		return nil, fmt.Errorf("list the sources: %w", err)
-	}
-	return all, nil
+	return all, sqldb.Wrapf(err, "list the sources")
 }
 
 // Source returns the state of a source. It is outbox.ErrNotFound for one that no process has or had.
@@ -85,13 +82,12 @@ func (in *Intake) Source(ctx context.Context, name string) (outbox.IntakeSource,
 
 func (in *Intake) readStates(ctx context.Context) (all []outbox.IntakeSource, err error) {
 	now := in.core.Now()
-	err = in.core.Journal().Read(ctx, func(t *store.Tx) (err error) {
-		all, err = sqldb.All(t, func(row sqldb.Row) (outbox.IntakeSource, error) {
+	all, err = sqldb.Reading(ctx, in.core.Journal(), "", func(t *store.Tx) ([]outbox.IntakeSource, error) {
+		return sqldb.All(t, func(row sqldb.Row) (outbox.IntakeSource, error) {
 			s, err := scanSource(row, now)
 			s.Configured = in.configured(s.Name)
 			return s, err
 		}, selectSources)
-		return err
 	})
 	for _, s := range in.Settings.Sources {
 		if !slices.ContainsFunc(all, func(one outbox.IntakeSource) bool { return one.Name == s.Name }) {
@@ -105,10 +101,10 @@ func scanSource(row sqldb.Row, now int64) (outbox.IntakeSource, error) {
 	s := outbox.IntakeSource{WaitingLimit: countLimit}
 	var l outbox.Lease
 	var expires, owned int64
-	var journalled, looked, oldest, failed, rejected sql.NullInt64
-	err := row.Scan(&s.Name, &s.Place, &l.Owner, &l.Epoch, &expires, &s.Journalled, &journalled, &looked, &s.Waiting, &oldest, &s.Error, &failed, &s.Rejected, &rejected,
-		&s.Owner, &owned, &s.HandedOver)
-	s.JournalledAt, s.LookedAt, s.OldestAt, s.ErrorAt, s.RejectedAt = sqldb.AtOrNil(journalled), sqldb.AtOrNil(looked), sqldb.AtOrNil(oldest), sqldb.AtOrNil(failed), sqldb.AtOrNil(rejected)
+	var oldest sql.NullInt64
+	err := row.Scan(&s.Name, &s.Place, &l.Owner, &l.Epoch, &expires, &s.Journalled, sqldb.ScanTimeOrNil(&s.JournalledAt), sqldb.ScanTimeOrNil(&s.LookedAt), &s.Waiting, &oldest,
+		&s.Error, sqldb.ScanTimeOrNil(&s.ErrorAt), &s.Rejected, sqldb.ScanTimeOrNil(&s.RejectedAt), &s.Owner, &owned, &s.HandedOver)
+	s.OldestAt = sqldb.AtOrNil(oldest)
 	if l.ExpiresAt = sqldb.At(expires); l.Owner != "" && expires > now {
 		s.Lease = &l
 	}
@@ -150,11 +146,9 @@ where source = $1
 func scanRejection(row sqldb.Row) (outbox.IntakeRejection, error) {
 	var r outbox.IntakeRejection
 	var content string
-	var rejected int64
-	var changed sql.NullInt64
-	err := row.Scan(&r.ID, &r.Source, &r.RowKey, &r.CampaignID, &r.EventID, &r.EventType, &content, &r.ContentBytes, &r.Reason, &r.Attempts, &rejected,
-		(*string)(&r.Status), &changed, &r.ChangedBy, &r.ChangeReason)
-	r.Content, r.RejectedAt, r.ChangedAt = json.RawMessage(content), sqldb.At(rejected), sqldb.AtOrNil(changed)
+	err := row.Scan(&r.ID, &r.Source, &r.RowKey, &r.CampaignID, &r.EventID, &r.EventType, &content, &r.ContentBytes, &r.Reason, &r.Attempts, sqldb.ScanTime(&r.RejectedAt),
+		(*string)(&r.Status), sqldb.ScanTimeOrNil(&r.ChangedAt), &r.ChangedBy, &r.ChangeReason)
+	r.Content = json.RawMessage(content)
 	return r, err
 }
 
@@ -165,14 +159,9 @@ func (in *Intake) Rejections(ctx context.Context, source, cursor string, limit i
 	}
 	list := &sqldb.List[outbox.IntakeRejection]{Name: "rejections of " + source, Query: sqldb.BothWays(selectRejections), Args: []any{source}, Down: true, Scan: scanRejection,
 		Low: []any{int64(0)}, High: []any{int64(sqldb.FarFuture)}, Key: func(r outbox.IntakeRejection) []any { return []any{r.ID} }}
-	err = in.core.Journal().Read(ctx, func(t *store.Tx) (err error) {
-		page, err = list.Page(t, cursor, limit)
-		return err
+	return sqldb.Reading(ctx, in.core.Journal(), "list the rejected rows of source "+source, func(t *store.Tx) (outbox.Page[outbox.IntakeRejection], error) {
+		return list.Page(t, cursor, limit)
 	})
-	if err != nil {
-		return page, fmt.Errorf("list the rejected rows of source %s: %w", source, err)
-	}
-	return page, nil
 }
 
 const selectRejecting = `
@@ -196,15 +185,10 @@ func addRejecting(t *store.Tx, sum *outbox.Summary) error {
 }
 
 // Blocking lists the sources with a rejected row that blocks the campaign, at most 10.
-func (in *Intake) Blocking(ctx context.Context, campaign string) (sources []string, err error) {
-	err = in.core.Journal().Read(ctx, func(t *store.Tx) (err error) {
-		sources, err = sqldb.All(t, sqldb.Column[string], selectBlocking, campaign)
-		return err
+func (in *Intake) Blocking(ctx context.Context, campaign string) ([]string, error) {
+	return sqldb.Reading(ctx, in.core.Journal(), fmt.Sprintf("look for rejected rows of campaign %q", campaign), func(t *store.Tx) ([]string, error) {
+		return sqldb.All(t, sqldb.Column[string], selectBlocking, campaign)
 	})
-	if err != nil {
-		return nil, fmt.Errorf("look for rejected rows of campaign %q: %w", campaign, err)
-	}
-	return sources, nil
 }
 
 const selectNamed = `
@@ -217,13 +201,13 @@ limit 5`
 
 // Find looks for rejected rows by the id of their campaign or event. Ids that are hidden are not found;
 // see outbox.EventFilter.
-func (in *Intake) Find(ctx context.Context, a outbox.Asked, shown outbox.EventRedactor) (found []outbox.Finding, err error) {
+func (in *Intake) Find(ctx context.Context, a outbox.Asked, shown outbox.EventRedactor) ([]outbox.Finding, error) {
 	event := a.Named()
 	if (outbox.EventFilter{EventID: event, Shown: shown}).Impossible() {
 		event = ""
 	}
-	err = in.core.Journal().Read(ctx, func(t *store.Tx) (err error) {
-		found, err = sqldb.All(t, func(row sqldb.Row) (outbox.Finding, error) {
+	return sqldb.Reading(ctx, in.core.Journal(), fmt.Sprintf("look for rejected rows of %q", a.Named()), func(t *store.Tx) ([]outbox.Finding, error) {
+		return sqldb.All(t, func(row sqldb.Row) (outbox.Finding, error) {
 			f := outbox.Finding{Kind: outbox.FoundRejection, Certain: true}
 			err := row.Scan(&f.ID, &f.Name, &f.CampaignID, &f.Note)
 			if shown != nil {
@@ -231,12 +215,7 @@ func (in *Intake) Find(ctx context.Context, a outbox.Asked, shown outbox.EventRe
 			}
 			return f, err
 		}, selectNamed, a.Named(), event)
-		return err
 	})
-	if err != nil {
-		return nil, fmt.Errorf("look for rejected rows of %q: %w", a.Named(), err)
-	}
-	return found, nil
 }
 
 // noSource is the refusal of a source that no process has or had; it names those there are.

@@ -51,10 +51,7 @@ func (in *Intake) claim(ctx context.Context, l *lease, place string, length time
 	if !held || err != nil {
 		l.epoch = 0
 	}
-	if err != nil {
-		return false, fmt.Errorf("claim source %s: %w", l.source, err)
-	}
-	return held, nil
+	return held && err == nil, sqldb.Wrapf(err, "claim source %s", l.source)
 }
 
 // release lets another process claim the source at once.

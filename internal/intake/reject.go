@@ -65,18 +65,13 @@ where source = $1
 )
 
 // pending reads the rejected rows of a source.
-func (in *Intake) pending(ctx context.Context, source string) (all []pending, err error) {
-	err = in.core.Journal().Read(ctx, func(t *store.Tx) (err error) {
-		all, err = sqldb.All(t, func(row sqldb.Row) (p pending, err error) {
+func (in *Intake) pending(ctx context.Context, source string) ([]pending, error) {
+	return sqldb.Reading(ctx, in.core.Journal(), "read the rejected rows of source "+source, func(t *store.Tx) ([]pending, error) {
+		return sqldb.All(t, func(row sqldb.Row) (p pending, err error) {
 			err = row.Scan(&p.id, &p.key, &p.campaign, (*string)(&p.status))
 			return p, err
 		}, selectPending, source, maxRejections)
-		return err
 	})
-	if err != nil {
-		return nil, fmt.Errorf("read the rejected rows of source %s: %w", source, err)
-	}
-	return all, nil
 }
 
 // reject records rejections, if the process has the lease.

@@ -5,7 +5,6 @@ package operations
 
 import (
 	"context"
-	"fmt"
 	"strings"
 	"sync/atomic"
 
@@ -68,8 +67,5 @@ where campaign_id = $1
 func failedAgain(t *store.Tx, campaign string, seq int64, f readmodel.Failure, now int64) (bool, error) {
 	detail, _, _ := strings.Cut(f.Message, "\n")
 	n, err := t.Exec(failWatched, campaign, seq, sqldb.Clip(detail, exampleLimit), f.Fingerprint, now)
-	if err != nil {
-		return false, fmt.Errorf("note that seq %d failed again: %w", seq, err)
-	}
-	return n > 0, nil
+	return n > 0, sqldb.Wrapf(err, "note that seq %d failed again", seq)
 }

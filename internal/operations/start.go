@@ -326,10 +326,7 @@ func (t *tx) freeze(op *outbox.Operation, chosen []candidate, now int64) error {
 		b.Exec(nil, insertOperationGroup, op.ID, numbers[g.Fingerprint], g.Fingerprint, g.Example, g.Rows, now, string(outbox.GroupRunning))
 	}
 	b.Exec(nil, freezeTotals, op.ID, op.Heads, op.Released, op.Refused, op.Totals.Chosen)
-	if err := t.RunAll(&b); err != nil {
-		return fmt.Errorf("freeze the groups of operation %d: %w", op.ID, err)
-	}
-	return nil
+	return sqldb.Wrapf(t.RunAll(&b), "freeze the groups of operation %d", op.ID)
 }
 
 // groupNumbers numbers groups from 1, the largest first.

@@ -19,15 +19,9 @@ const groupsAtOnce = 64
 
 // Running lists the operations to step.
 func (ops *Operations) Running(ctx context.Context) ([]int64, error) {
-	var ids []int64
-	err := ops.read(ctx, func(t *tx) (err error) {
-		ids, err = sqldb.All(t, sqldb.Column[int64], `select id from operations where acknowledged_at is null and status = 'running' order by id`)
-		return err
+	return sqldb.Reading(ctx, ops.core.Journal(), "look for running operations", func(t *store.Tx) ([]int64, error) {
+		return sqldb.All(t, sqldb.Column[int64], `select id from operations where acknowledged_at is null and status = 'running' order by id`)
 	})
-	if err != nil {
-		return nil, fmt.Errorf("look for running operations: %w", err)
-	}
-	return ids, nil
 }
 
 // StepOne advances a running operation by one step: it records the outcome of watched rows, stops
@@ -243,10 +237,7 @@ func (s *operationStep) groups() ([]groupState, error) {
 		err = row.Scan(&g.number, &g.Wave, &g.Watched, &g.Failures)
 		return g, err
 	}, selectRunningGroups, s.op.ID, groupsAtOnce, string(outbox.GroupRunning))
-	if err != nil {
-		return nil, fmt.Errorf("read its groups: %w", err)
-	}
-	return groups, nil
+	return groups, sqldb.Wrapf(err, "read its groups")
 }
 
 type nextRow struct {

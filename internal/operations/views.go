@@ -2,7 +2,6 @@ package operations
 
 import (
 	"context"
-	"database/sql"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -18,17 +17,12 @@ const operationColumns = `id, kind, status, canary, filter, started_by, via, rea
 
 func scanOperation(row sqldb.Row) (outbox.Operation, error) {
 	var o outbox.Operation
-	var status, filter string
-	var canary, started, updated int64
-	var finished, acknowledged sql.NullInt64
+	var filter string
 	n := &o.Totals
-	err := row.Scan(&o.ID, &o.Kind, &status, &canary, &filter, &o.StartedBy, &o.Via, &o.Reason, &o.RequestID, &started, &updated, &finished,
-		&o.Heads, &o.Released, &o.Refused, &n.Chosen, &n.Waiting, &n.Requeued, &n.Done, &n.Skipped, &n.FailedAgain, &n.Left, &n.Unwatched,
-		&o.StopReason, &o.CancelledBy, &o.AcknowledgedBy, &acknowledged, &o.Rehearsal)
+	err := row.Scan(&o.ID, &o.Kind, (*string)(&o.Status), sqldb.ScanTruth(&o.Canary), &filter, &o.StartedBy, &o.Via, &o.Reason, &o.RequestID,
+		sqldb.ScanTime(&o.StartedAt), sqldb.ScanTime(&o.UpdatedAt), sqldb.ScanTimeOrNil(&o.FinishedAt), &o.Heads, &o.Released, &o.Refused, &n.Chosen, &n.Waiting, &n.Requeued, &n.Done, &n.Skipped, &n.FailedAgain, &n.Left, &n.Unwatched,
+		&o.StopReason, &o.CancelledBy, &o.AcknowledgedBy, sqldb.ScanTimeOrNil(&o.AcknowledgedAt), &o.Rehearsal)
 	n.Quarantined = n.Chosen - n.Waiting - n.Requeued - n.Done - n.Skipped - n.FailedAgain - n.Left - n.Unwatched // has no column
-	o.Status, o.Canary = outbox.OperationStatus(status), canary != 0
-	o.StartedAt, o.UpdatedAt = sqldb.At(started), sqldb.At(updated)
-	o.FinishedAt, o.AcknowledgedAt = sqldb.AtOrNil(finished), sqldb.AtOrNil(acknowledged)
 	if err == nil && filter != "" {
 		err = json.Unmarshal([]byte(filter), &o.Filter)
 	}
@@ -42,15 +36,8 @@ where id = $1`
 
 // operation reads an operation and locks it for a change in this transaction.
 func (t *tx) operation(id int64, lock string) (op outbox.Operation, found bool, err error) {
-	err = t.Each(func(row sqldb.Row) error {
-		found = true
-		op, err = scanOperation(row)
-		return err
-	}, selectOperation+lock, id)
-	if err != nil {
-		err = fmt.Errorf("read operation %d: %w", id, err)
-	}
-	return op, found, err
+	op, found, err = sqldb.First(t, scanOperation, selectOperation+lock, id)
+	return op, found, sqldb.Wrapf(err, "read operation %d", id)
 }
 
 // existingOperation is operation, except that a missing one is a refusal.
@@ -75,10 +62,7 @@ func (t *tx) saveOperation(op *outbox.Operation, now int64) error {
 	_, err := t.Exec(updateOperation, op.ID, string(op.Status), now, sqldb.MicrosIfAny(op.FinishedAt),
 		n.Waiting, n.Requeued, n.Done, n.Skipped, n.FailedAgain, n.Left, n.Unwatched,
 		op.StopReason, op.CancelledBy, op.AcknowledgedBy, sqldb.MicrosIfAny(op.AcknowledgedAt))
-	if err != nil {
-		return fmt.Errorf("update operation %d: %w", op.ID, err)
-	}
-	return nil
+	return sqldb.Wrapf(err, "update operation %d", op.ID)
 }
 
 func endOperation(op *outbox.Operation, status outbox.OperationStatus, reason string, now int64) {
@@ -103,10 +87,7 @@ func (t *tx) countOperation(op *outbox.Operation) error {
 		}
 		return err
 	}, countOperationRows, op.ID)
-	if err != nil {
-		return fmt.Errorf("count the rows of operation %d: %w", op.ID, err)
-	}
-	return nil
+	return sqldb.Wrapf(err, "count the rows of operation %d", op.ID)
 }
 
 var operationsAll = sqldb.BothWays(`
@@ -124,20 +105,14 @@ func (ops *Operations) List(ctx context.Context, f outbox.OperationFilter) (outb
 	if f.Acknowledged != nil {
 		acknowledged = sqldb.Truth(*f.Acknowledged)
 	}
-	var page outbox.Page[outbox.Operation]
 	l := &sqldb.List[outbox.Operation]{
 		Name: "operations", Query: operationsAll, Args: []any{string(f.Status), acknowledged}, Scan: scanOperation, Down: true,
 		Low: []any{int64(0)}, High: []any{int64(sqldb.FarFuture)},
 		Key: func(op outbox.Operation) []any { return []any{op.ID} },
 	}
-	err := ops.read(ctx, func(t *tx) (err error) {
-		page, err = l.Page(t, f.Cursor, f.Limit)
-		return err
+	return sqldb.Reading(ctx, ops.core.Journal(), "list operations", func(t *store.Tx) (outbox.Page[outbox.Operation], error) {
+		return l.Page(t, f.Cursor, f.Limit)
 	})
-	if err != nil {
-		return page, fmt.Errorf("list operations: %w", err)
-	}
-	return page, nil
 }
 
 // Get reads an operation with its groups, the rows it is watching, and other failures since its
@@ -190,20 +165,15 @@ order by o.id desc, g.number
 limit $1`
 
 // Requeuing lists the errors whose rows running operations requeue, of the latest operation first.
-func (ops *Operations) Requeuing(ctx context.Context) (all []outbox.GroupOperation, err error) {
-	err = ops.read(ctx, func(t *tx) (err error) {
-		all, err = sqldb.All(t, func(row sqldb.Row) (g outbox.GroupOperation, err error) {
+func (ops *Operations) Requeuing(ctx context.Context) ([]outbox.GroupOperation, error) {
+	return sqldb.Reading(ctx, ops.core.Journal(), "list what operations requeue", func(t *store.Tx) ([]outbox.GroupOperation, error) {
+		return sqldb.All(t, func(row sqldb.Row) (g outbox.GroupOperation, err error) {
 			var canary, wave int64
 			err = row.Scan(&g.Fingerprint, &g.ID, &canary, &wave)
 			g.Phase = outbox.PhaseOf(canary != 0, wave)
 			return g, err
 		}, selectRequeuing, requeuingShown)
-		return err
 	})
-	if err != nil {
-		return nil, fmt.Errorf("list what operations requeue: %w", err)
-	}
-	return all, nil
 }
 
 // loadsNamed is how many loads of other versions an operation names.
@@ -234,9 +204,7 @@ func (t *tx) operationGroups(d *outbox.OperationDetail) error {
 	index := map[int64]int{}
 	err := t.Each(func(row sqldb.Row) error {
 		var g outbox.OperationGroup
-		var status string
-		err := row.Scan(&g.Number, &g.Fingerprint, &g.Example, &g.Totals.Chosen, &status, &g.Wave, &g.WaveSize, &g.Reason)
-		g.Status = outbox.GroupStatus(status)
+		err := row.Scan(&g.Number, &g.Fingerprint, &g.Example, &g.Totals.Chosen, (*string)(&g.Status), &g.Wave, &g.WaveSize, &g.Reason)
 		index[g.Number] = len(d.Groups)
 		d.Groups = append(d.Groups, g)
 		return err
@@ -316,11 +284,7 @@ limit $4`
 func (t *tx) newFailures(d *outbox.OperationDetail) error {
 	until := failuresUntil(d)
 	for _, query := range []string{newDead, newFailed} {
-		err := t.Each(func(row sqldb.Row) error {
-			r, err := store.ScanListed(row)
-			d.NewFailures = append(d.NewFailures, r)
-			return err
-		}, query, d.ID, d.StartedAt.UnixMicro(), until, outbox.NewFailuresNamed-len(d.NewFailures))
+		err := t.Each(sqldb.Collect(&d.NewFailures, store.ScanListed), query, d.ID, d.StartedAt.UnixMicro(), until, outbox.NewFailuresNamed-len(d.NewFailures))
 		if err != nil {
 			return err
 		}
@@ -395,10 +359,7 @@ func (ops *Operations) Rows(ctx context.Context, id int64, f outbox.OperationRow
 		}
 		return err
 	})
-	if err != nil {
-		return page, fmt.Errorf("list the rows of operation %d: %w", id, err)
-	}
-	return page, nil
+	return page, sqldb.Wrapf(err, "list the rows of operation %d", id)
 }
 
 func operationRowList(id int64, status outbox.RowResult) *sqldb.List[outbox.OperationRow] {
@@ -418,10 +379,8 @@ func operationRowList(id int64, status outbox.RowResult) *sqldb.List[outbox.Oper
 
 func scanOperationRow(row sqldb.Row) (outbox.OperationRow, error) {
 	var r outbox.OperationRow
-	var status string
-	var requeued, finished sql.NullInt64
-	err := row.Scan(&r.CampaignID, &r.Seq, &r.EventType, &r.Group, &r.Fingerprint, &status, &r.Wave, &r.Detail, &r.FailedFingerprint, &requeued, &finished, &r.Ordinal)
-	r.Status, r.RequeuedAt, r.FinishedAt = outbox.RowResult(status), sqldb.AtOrNil(requeued), sqldb.AtOrNil(finished)
+	err := row.Scan(&r.CampaignID, &r.Seq, &r.EventType, &r.Group, &r.Fingerprint, (*string)(&r.Status), &r.Wave, &r.Detail, &r.FailedFingerprint,
+		sqldb.ScanTimeOrNil(&r.RequeuedAt), sqldb.ScanTimeOrNil(&r.FinishedAt), &r.Ordinal)
 	return r, err
 }
 

@@ -190,9 +190,7 @@ func (pr *Progress) Test(ctx context.Context, o outbox.Command, name outbox.Subs
 		if err := exists(t); err != nil {
 			return err
 		}
-		if _, err := t.Exec(saveTestTaken, name.Topic, name.Publisher, sqldb.Truth(d.OK)); err != nil {
-			return fmt.Errorf("record what the test of publisher %s shows: %w", name, err)
-		}
-		return nil
+		_, err := t.Exec(saveTestTaken, name.Topic, name.Publisher, sqldb.Truth(d.OK))
+		return sqldb.Wrapf(err, "record what the test of publisher %s shows", name)
 	})
 }

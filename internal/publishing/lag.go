@@ -51,10 +51,7 @@ func (pr *Progress) Publishers(ctx context.Context) ([]outbox.Publisher, error) 
 	all, err := pr.subs.Get(ctx, func() ([]outbox.Publisher, error) {
 		return pr.readPublishers(context.WithoutCancel(ctx))
 	})
-	if err != nil {
-		return nil, fmt.Errorf("list publishers: %w", err)
-	}
-	return all, nil
+	return all, sqldb.Wrapf(err, "list publishers")
 }
 
 // Page returns a page of what Publishers returns.
@@ -176,11 +173,8 @@ func (t *tx) eventRef(position int64) (*outbox.EventRef, error) {
 	}
 	e := outbox.EventRef{Position: position}
 	found, err := t.One([]any{&e.CampaignID, &e.Seq, &e.EventType}, `select campaign_id, seq, event_type from events where position = $1`, position)
-	if err != nil {
-		return nil, fmt.Errorf("read the event at position %d: %w", position, err)
-	}
-	if !found {
-		return nil, nil
+	if err != nil || !found {
+		return nil, sqldb.Wrapf(err, "read the event at position %d", position)
 	}
 	return &e, nil
 }

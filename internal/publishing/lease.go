@@ -135,10 +135,7 @@ func (pr *Progress) States(ctx context.Context, owner string, configured []outbo
 		}
 		return err
 	})
-	if err != nil {
-		return nil, fmt.Errorf("look at publishers: %w", err)
-	}
-	return states, nil
+	return states, sqldb.Wrapf(err, "look at publishers")
 }
 
 // Actions returns the number of operators' actions on a subscription.
@@ -147,10 +144,7 @@ func (pr *Progress) Actions(ctx context.Context, name outbox.SubscriptionName) (
 		_, err := t.One([]any{&actions}, `select acts from publisher_progress where topic = $1 and publisher = $2`, name.Topic, name.Publisher)
 		return err
 	})
-	if err != nil {
-		return 0, fmt.Errorf("look for acts on publisher %s: %w", name, err)
-	}
-	return actions, nil
+	return actions, sqldb.Wrapf(err, "look for acts on publisher %s", name)
 }
 
 // prospects determines what an owner may do with subscriptions. It requests at most one from
@@ -303,10 +297,7 @@ func (pr *Progress) Renew(ctx context.Context, beats []Beat, lease time.Duration
 		}
 		return t.RunAll(&b)
 	})
-	if err != nil {
-		return nil, fmt.Errorf("renew the leases of publishers: %w", err)
-	}
-	return lost, nil
+	return lost, sqldb.Wrapf(err, "renew the leases of publishers")
 }
 
 // Advance is a holder's progress since its last advance.
@@ -385,10 +376,7 @@ func (pr *Progress) SaveHealth(ctx context.Context, l Lease, unhealthy error) er
 		_, err := t.Exec(saveHealth, l.Topic, l.Publisher, l.Owner, l.Epoch, sqldb.Truth(unhealthy == nil), message, pr.core.Now())
 		return err
 	})
-	if err != nil {
-		return fmt.Errorf("save the health of publisher %s: %w", l.SubscriptionName, err)
-	}
-	return nil
+	return sqldb.Wrapf(err, "save the health of publisher %s", l.SubscriptionName)
 }
 
 // Failure is a delivery error and its consequences.

@@ -55,22 +55,17 @@ const publisherColumns = `topic, publisher, destination, selects, max_errors,
 func scanPublisherRow(row sqldb.Row) (*publisherRow, error) {
 	var p publisherRow
 	var selects, settings string
-	var stopped int64
 	err := row.Scan(&p.Topic, &p.Publisher, &p.destination, &selects, &p.maxErrors,
-		(*string)(&p.status), &p.position, &p.deliveredAt, &p.delivered, &p.errors, (*string)(&p.errorKind), &p.lastError, &p.lastErrorAt, &p.errorPosition, &p.retryAt, &stopped,
+		(*string)(&p.status), &p.position, &p.deliveredAt, &p.delivered, &p.errors, (*string)(&p.errorKind), &p.lastError, &p.lastErrorAt, &p.errorPosition, &p.retryAt, sqldb.ScanTruth(&p.stopped),
 		&p.lastPublished, &p.perSecond, &p.nextPoll, &p.pausedAt, &p.pausedBy, &p.pausedReason, &p.actions,
 		&p.owner, &p.epoch, &p.expires, &p.wantedBy, &p.wantedAt, &p.created, &p.updated, &settings, &p.healthy, &p.healthMessage, &p.healthAt, &p.hangingSince, &p.testTaken)
 	if err != nil {
 		return nil, err
 	}
-	p.stopped = stopped != 0
 	if err := json.Unmarshal([]byte(selects), &p.match); err != nil {
 		return nil, fmt.Errorf("what topic %q selects: %w", p.Topic, err)
 	}
-	if err := json.Unmarshal([]byte(settings), &p.settings); err != nil {
-		return nil, fmt.Errorf("the settings of publisher %s: %w", p.SubscriptionName, err)
-	}
-	return &p, nil
+	return &p, sqldb.Wrapf(json.Unmarshal([]byte(settings), &p.settings), "the settings of publisher %s", p.SubscriptionName)
 }
 
 const (
@@ -119,10 +114,7 @@ func (t *tx) publisher(name outbox.SubscriptionName) (*publisherRow, error) {
 // publishers reads all subscriptions sorted by name.
 func (t *tx) publishers() ([]*publisherRow, error) {
 	all, err := sqldb.All(t, scanPublisherRow, selectPublishers)
-	if err != nil {
-		return nil, fmt.Errorf("read publishers: %w", err)
-	}
-	return all, nil
+	return all, sqldb.Wrapf(err, "read publishers")
 }
 
 // save writes the row of a subscription that this transaction has locked.
@@ -140,10 +132,7 @@ func (t *tx) save(p *publisherRow, now int64) error {
 		string(p.status), p.position, p.deliveredAt, p.delivered, p.errors, string(p.errorKind), p.lastError, p.lastErrorAt,
 		p.errorPosition, p.retryAt, sqldb.Truth(p.stopped), p.lastPublished, p.perSecond, p.nextPoll,
 		p.pausedAt, p.pausedBy, p.pausedReason, p.actions, p.owner, p.epoch, p.expires, p.wantedBy, p.wantedAt, now, string(settings), p.healthy, p.healthMessage, p.healthAt, p.hangingSince, p.testTaken)
-	if err != nil {
-		return fmt.Errorf("update publisher %s: %w", p.SubscriptionName, err)
-	}
-	return nil
+	return sqldb.Wrapf(err, "update publisher %s", p.SubscriptionName)
 }
 
 func (p *publisherRow) pause(o outbox.Command, now int64) {

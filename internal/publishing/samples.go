@@ -97,9 +97,8 @@ func (pr *Progress) sample(ctx context.Context, minute int64) error {
 	}
 	if err != nil {
 		pr.sampled.Store(0) // to retry
-		return fmt.Errorf("sample publishers: %w", err)
 	}
-	return nil
+	return sqldb.Wrapf(err, "sample publishers")
 }
 
 func (pr *Progress) changedSamples(ctx context.Context, minute int64) (map[outbox.SubscriptionName]publisherSample, error) {

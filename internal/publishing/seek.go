@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/sqldb"
 	"github.com/outboxweb/outboxweb/internal/store"
 )
 
@@ -109,10 +110,7 @@ func (t *tx) seek(p *publisherRow, target outbox.SeekTarget, head int64) (outbox
 	} else {
 		seek.Repeats, seek.Capped, err = t.countSelected(p.match, to, p.position)
 	}
-	if err != nil {
-		return seek, fmt.Errorf("count what a seek of publisher %s is about: %w", p.SubscriptionName, err)
-	}
-	return seek, nil
+	return seek, sqldb.Wrapf(err, "count what a seek of publisher %s is about", p.SubscriptionName)
 }
 
 // targetPosition returns the position after which a subscription continues.
