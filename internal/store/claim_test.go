@@ -81,6 +81,14 @@ func TestClaim_stopsAtAHoleAndAtARowThatFailed(t *testing.T) {
 	})
 }
 
+// A row that is marked under another epoch is not the claim's, though nobody counts it.
+func TestClaim_stopsAtARowMarkedUnderAnotherEpoch(t *testing.T) {
+	f := own(t)
+	f.AppendN("a", 6)
+	f.Exec(`update projection_apply_outbox set status = 'processing', claim_epoch = 9 where seq = 4`)
+	f.Claims(one, 10, "a 1-3 under 1")
+}
+
 func TestClaim_withoutTheHeadsRowTakesNoLease(t *testing.T) {
 	f := own(t)
 	f.AppendN("a", 3)
