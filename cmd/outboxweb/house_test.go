@@ -59,6 +59,7 @@ var mayImport = map[string][]string{
 
 	"internal/admission":  {"internal/outbox"},
 	"internal/appendbody": {"internal/outbox", "internal/request", "internal/store"},
+	"internal/csv":        {},
 	"internal/hosts":      {"internal/outbox"},
 
 	"internal/auth":     {"internal/outbox"},
@@ -68,7 +69,7 @@ var mayImport = map[string][]string{
 	"docs":              {},
 	"web/static":        {},
 	"web/templates":     {"internal/finding", "internal/outbox", "internal/request", "web/static", "docs"},
-	"internal/handlers": {"internal/admission", "internal/appendbody", "internal/hosts", "internal/finding", "internal/facts", "internal/outbox", "internal/request", "internal/readmodel", "internal/samples", "internal/store", "internal/search", "internal/maintenance", "internal/operations", "internal/runs", "internal/timetravel", "internal/publishing", "internal/tokens", "internal/alerts", "internal/intake", "internal/auth", "internal/metrics", "internal/redact", "web/templates", "web/static", "docs"},
+	"internal/handlers": {"internal/admission", "internal/appendbody", "internal/csv", "internal/hosts", "internal/finding", "internal/facts", "internal/outbox", "internal/request", "internal/readmodel", "internal/samples", "internal/store", "internal/search", "internal/maintenance", "internal/operations", "internal/runs", "internal/timetravel", "internal/publishing", "internal/tokens", "internal/alerts", "internal/intake", "internal/auth", "internal/metrics", "internal/redact", "web/templates", "web/static", "docs"},
 
 	"github.com/outboxweb/outboxweb": {"internal/alerts", "internal/auth", "internal/engine", "internal/handlers", "internal/hosts", "internal/intake", "internal/outbox", "internal/projection", "internal/publishing/destination", "internal/store"},
 	"examples/shop":                  {"github.com/outboxweb/outboxweb", "intake"},

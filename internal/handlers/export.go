@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/outboxweb/outboxweb/internal/admission"
+	"github.com/outboxweb/outboxweb/internal/csv"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/redact"
 	"github.com/outboxweb/outboxweb/web/templates"
@@ -215,13 +216,13 @@ func csvItems[T any](columns []templates.Column[T], begin string) func([]T) ([]b
 			for i, c := range columns {
 				cells[i] = c.Name
 			}
-			part, headed = csvRow([]byte(begin), cells...), true
+			part, headed = csv.Row([]byte(begin), cells...), true
 		}
 		for n := range items {
 			for i, c := range columns {
 				cells[i] = c.Text(&items[n])
 			}
-			part = csvRow(part, cells...)
+			part = csv.Row(part, cells...)
 		}
 		return part, nil
 	}

@@ -266,16 +266,6 @@ func TestViews_areKeptPerReaderAndGuardedLikeForms(t *testing.T) {
 // spoilers are campaign ids that break careless exports.
 var spoilers = []string{`=cmd|' /C calc'!A0`, "+1", "-1", "@sum(a1)", "  =1", "\u00a0@x", "＝1", "﹢1", `a "b", c`, "ü✓", "'quoted", "a;b", "plain"}
 
-func TestCSVRow_keepsEveryByteAndQuotesWhatMustBe(t *testing.T) {
-	t.Parallel()
-	for text, want := range map[string]string{
-		"": "", "plain": "plain", "two\r\nlines": "\"two\r\nlines\"", "a\rb": "\"a\rb\"", `"`: `""""`, "a,b": `"a,b"`, " a": `" a"`, "a=1": "a=1",
-		"=1": "'=1", "\t1": "'\t1", "\r=1": "\"'\r=1\"", "\n+1": "\"'\n+1\"", " \t-1": "' \t-1", "\ufeff@x": "'\ufeff@x", "\u200b=1": "'\u200b=1", "\u2060+1": "'\u2060+1", "\u202e+1": "'\u202e+1", "−1": "−1", `=",`: `"'="","`,
-	} {
-		must.Equal(t, string(csvRow(nil, text, int64(-5), -7, false, 0.25, time.Time{})), want+",-5,-7,false,0.25,\r\n", text, "became")
-	}
-}
-
 func TestExport_jsonIsWhatTheListHas(t *testing.T) {
 	s := ownSite(t).trouble()
 	for _, id := range spoilers {

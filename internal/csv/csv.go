@@ -1,4 +1,5 @@
-package handlers
+// Package csv writes records as spreadsheets read them, and none that one takes for a formula.
+package csv
 
 import (
 	"fmt"
@@ -9,9 +10,9 @@ import (
 	"unicode/utf8"
 )
 
-// csvRow appends one record in the format of RFC 4180. Cells are texts, kept byte for byte,
+// Row appends one record in the format of RFC 4180. Cells are texts, kept byte for byte,
 // integers, booleans, float64 and times; without a time a cell is empty.
-func csvRow(b []byte, cells ...any) []byte {
+func Row(b []byte, cells ...any) []byte {
 	for i, cell := range cells {
 		if i > 0 {
 			b = append(b, ',')
