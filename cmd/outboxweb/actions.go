@@ -6,7 +6,7 @@ import (
 
 	"github.com/outboxweb/outboxweb/internal/engine"
 	"github.com/outboxweb/outboxweb/internal/outbox"
-	"github.com/outboxweb/outboxweb/web/templates"
+	"github.com/outboxweb/outboxweb/web/templates/ui"
 )
 
 // requeueCmd sets dead rows back to pending.
@@ -171,7 +171,7 @@ func (c *gapsCmd) Run(ctx context.Context, a *app, st *engine.Engine) error {
 		return err
 	}
 	gaps = append([]outbox.Gap{}, gaps...) // an empty JSON list rather than null
-	err = printList(a, c.jsonFlag, "gaps", gaps, []templates.Column[outbox.Gap]{
+	err = printList(a, c.jsonFlag, "gaps", gaps, []ui.Column[outbox.Gap]{
 		{Print: "CAMPAIGN", Text: func(g *outbox.Gap) any { return g.CampaignID }},
 		{Print: "APPLIED", Text: func(g *outbox.Gap) any { return g.AppliedSeq }},
 		{Print: "HIGH WATER", Text: func(g *outbox.Gap) any { return g.HighWaterSeq }},

@@ -10,7 +10,7 @@ import (
 	"github.com/outboxweb/outboxweb/internal/alerts"
 	"github.com/outboxweb/outboxweb/internal/engine"
 	"github.com/outboxweb/outboxweb/internal/outbox"
-	"github.com/outboxweb/outboxweb/web/templates"
+	"github.com/outboxweb/outboxweb/web/templates/system"
 )
 
 // alertsCmd shows alerts and controls them.
@@ -90,7 +90,7 @@ func (a *app) printAlerts(v outbox.AlertsView) error {
 	if err := t.Flush(); err != nil {
 		return err
 	}
-	return printColumns(a.out, templates.ReceiverColumns(shownNow()), v.Receivers)
+	return printColumns(a.out, system.ReceiverColumns(shownNow()), v.Receivers)
 }
 
 type alertsTestCmd struct {

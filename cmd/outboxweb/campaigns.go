@@ -14,7 +14,7 @@ import (
 	"github.com/outboxweb/outboxweb/internal/projection"
 	"github.com/outboxweb/outboxweb/internal/redact"
 	"github.com/outboxweb/outboxweb/internal/timetravel"
-	"github.com/outboxweb/outboxweb/web/templates"
+	"github.com/outboxweb/outboxweb/web/templates/campaigns"
 )
 
 // campaignsCmd lists, pauses, resumes and repairs campaigns.
@@ -59,7 +59,7 @@ func (c *campaignsListCmd) Run(ctx context.Context, a *app, st *engine.Engine) e
 	for i, found := range page.Items {
 		views[i] = found.View(time.Now(), summary.Surroundings()).WithHeldProjections(held[found.CampaignID])
 	}
-	return printList(a, c.jsonFlag, "campaigns", views, templates.CampaignColumns(shownNow(), outbox.CampaignFilter{}))
+	return printList(a, c.jsonFlag, "campaigns", views, campaigns.CampaignColumns(shownNow(), outbox.CampaignFilter{}))
 }
 
 type campaignAction struct {

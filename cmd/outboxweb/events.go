@@ -8,7 +8,7 @@ import (
 
 	"github.com/outboxweb/outboxweb/internal/engine"
 	"github.com/outboxweb/outboxweb/internal/outbox"
-	"github.com/outboxweb/outboxweb/web/templates"
+	"github.com/outboxweb/outboxweb/web/templates/campaigns"
 )
 
 // eventsCmd searches the events of all campaigns.
@@ -68,7 +68,7 @@ func (c *eventsCmd) Run(ctx context.Context, a *app, st *engine.Engine) error {
 		fmt.Fprintln(a.out, "no event matches")
 		return cmp.Or(a.printMisses(ctx, st, f), unknown)
 	}
-	return printColumns(a.out, templates.HitColumns(shownNow(), outbox.EventFilter{}), events)
+	return printColumns(a.out, campaigns.HitColumns(shownNow(), outbox.EventFilter{}), events)
 }
 
 // printMisses says which values of a search do not exist.

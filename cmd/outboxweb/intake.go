@@ -8,7 +8,8 @@ import (
 	"github.com/outboxweb/outboxweb/internal/engine"
 	"github.com/outboxweb/outboxweb/internal/intake"
 	"github.com/outboxweb/outboxweb/internal/outbox"
-	"github.com/outboxweb/outboxweb/web/templates"
+	"github.com/outboxweb/outboxweb/web/templates/delivery"
+	"github.com/outboxweb/outboxweb/web/templates/ui"
 )
 
 // intakeCmd shows sources, decides on their rejected rows, and hands sources over.
@@ -49,7 +50,7 @@ func (c *intakeListCmd) Run(ctx context.Context, a *app, in *intake.Intake) erro
 		fmt.Fprintln(a.out, "no sources in the journal, nor in the configuration of this command")
 		return nil
 	}
-	return printColumns(a.out, templates.SourceColumns(shownNow()), sources)
+	return printColumns(a.out, delivery.SourceColumns(shownNow()), sources)
 }
 
 type intakeRejectionsCmd struct {
@@ -68,7 +69,7 @@ func (c *intakeRejectionsCmd) Run(ctx context.Context, a *app, in *intake.Intake
 	if c.JSON {
 		return a.printJSON(page)
 	}
-	return printList(a, c.jsonFlag, "rejected rows of source "+c.Source, page.Items, []templates.Column[outbox.IntakeRejection]{
+	return printList(a, c.jsonFlag, "rejected rows of source "+c.Source, page.Items, []ui.Column[outbox.IntakeRejection]{
 		{Print: "ID", Text: func(r *outbox.IntakeRejection) any { return r.ID }},
 		{Print: "ROW", Most: idShown, Text: func(r *outbox.IntakeRejection) any { return r.RowKey }},
 		{Print: "CAMPAIGN", Most: idShown, Text: func(r *outbox.IntakeRejection) any { return r.CampaignID }},

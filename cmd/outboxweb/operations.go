@@ -7,7 +7,7 @@ import (
 
 	"github.com/outboxweb/outboxweb/internal/engine"
 	"github.com/outboxweb/outboxweb/internal/outbox"
-	"github.com/outboxweb/outboxweb/web/templates"
+	"github.com/outboxweb/outboxweb/web/templates/jobs"
 )
 
 // operation starts an operation and, when asked to, follows it.
@@ -100,7 +100,7 @@ func (a *app) describeOperation(d outbox.OperationDetail) error {
 	t.row(n.Chosen, n.Waiting, n.Requeued, n.Done, n.Quarantined, n.Skipped, n.FailedAgain, n.Left, n.Unwatched)
 	t.Flush()
 	fmt.Fprintln(a.out)
-	if err := printColumns(a.out, templates.GroupColumns(d.Operation), d.Groups); err != nil {
+	if err := printColumns(a.out, jobs.GroupColumns(d.Operation), d.Groups); err != nil {
 		return err
 	}
 	if d.MoreGroups > 0 {
@@ -142,7 +142,7 @@ func (c *operationsListCmd) Run(ctx context.Context, a *app, st *engine.Engine) 
 		c.Filter.Acknowledged = new(bool)
 	}
 	page, err := st.Operations.List(ctx, c.Filter)
-	return printPage(a, c.jsonFlag, err, "operations", page, templates.OperationColumns())
+	return printPage(a, c.jsonFlag, err, "operations", page, jobs.OperationColumns())
 }
 
 type operationsShowCmd struct {

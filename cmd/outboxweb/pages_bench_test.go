@@ -30,7 +30,7 @@ import (
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/projection"
 	"github.com/outboxweb/outboxweb/internal/runs"
-	"github.com/outboxweb/outboxweb/web/templates"
+	"github.com/outboxweb/outboxweb/web/templates/ui"
 )
 
 var (
@@ -319,7 +319,7 @@ func fetch(b *testing.B, client *http.Client, url string, header http.Header) (t
 
 // polling are the headers with which the page's script requests the live part of an overview.
 func polling(etag string) http.Header {
-	return http.Header{"Hx-Target": {templates.LiveTarget}, "If-None-Match": {etag}}
+	return http.Header{"Hx-Target": {ui.LiveTarget}, "If-None-Match": {etag}}
 }
 
 // percentile is in milliseconds.

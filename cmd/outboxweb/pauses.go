@@ -10,7 +10,7 @@ import (
 	"github.com/outboxweb/outboxweb/internal/engine"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/projection"
-	"github.com/outboxweb/outboxweb/web/templates"
+	"github.com/outboxweb/outboxweb/web/templates/projections"
 )
 
 // projectionsStatusCmd prints the recorded state of the projections.
@@ -120,7 +120,7 @@ func (c *projectionsStatusCmd) printOne(a *app, p outbox.ProjectionDetail, curso
 	if p.Paused != nil {
 		fmt.Fprintln(a.out, "campaigns that have not advanced since the pause are not listed")
 	}
-	return printColumns(a.out, templates.CursorColumns(), cursors.Items)
+	return printColumns(a.out, projections.CursorColumns(), cursors.Items)
 }
 
 // pauseOrResume is what a command with both names does under the one it was given, and its past participle.
@@ -180,5 +180,5 @@ type failuresProjectionsCmd struct {
 func (c *failuresProjectionsCmd) Run(ctx context.Context, a *app, st *engine.Engine) error {
 	c.Filter.Limit = c.Limit
 	page, err := st.ReadModel().Failures(ctx, c.Filter)
-	return printPage(a, c.jsonFlag, err, "failures", page, templates.FailureColumns())
+	return printPage(a, c.jsonFlag, err, "failures", page, projections.FailureColumns())
 }

@@ -15,7 +15,7 @@ import (
 
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/redact"
-	"github.com/outboxweb/outboxweb/web/templates"
+	"github.com/outboxweb/outboxweb/web/templates/ui"
 )
 
 // jsonFlag belongs to commands that can print a JSON document.
@@ -93,8 +93,8 @@ func printTable[T any](w io.Writer, headings string, items []T, cells func(T) []
 }
 
 // printColumns prints items in those columns of their list that a command has.
-func printColumns[T any](w io.Writer, all []templates.Column[T], items []T) error {
-	columns, t := templates.Printed(all), table(w)
+func printColumns[T any](w io.Writer, all []ui.Column[T], items []T) error {
+	columns, t := ui.Printed(all), table(w)
 	cells := make([]any, len(columns))
 	for i, c := range columns {
 		cells[i] = c.Print
@@ -129,7 +129,7 @@ func cellText(v any, most int) string {
 
 // printList prints items as a document, under the given name, or as a table. An empty table is a
 // sentence.
-func printList[T any](a *app, f jsonFlag, name string, items []T, columns []templates.Column[T]) error {
+func printList[T any](a *app, f jsonFlag, name string, items []T, columns []ui.Column[T]) error {
 	switch {
 	case f.JSON:
 		return a.printJSON(map[string][]T{name: items})
@@ -142,7 +142,7 @@ func printList[T any](a *app, f jsonFlag, name string, items []T, columns []temp
 
 // printPage is printList for a page, and says on stderr if there are more items. It returns the error of
 // reading the page, if there is one.
-func printPage[T any](a *app, f jsonFlag, err error, name string, page outbox.Page[T], columns []templates.Column[T]) error {
+func printPage[T any](a *app, f jsonFlag, err error, name string, page outbox.Page[T], columns []ui.Column[T]) error {
 	if err != nil {
 		return err
 	}
@@ -165,7 +165,7 @@ func pages[T any](a *app, name string, most int, read func(cursor string, limit 
 }
 
 // shownNow is what the columns of lists need of a page.
-func shownNow() templates.Page { return templates.Page{Now: time.Now()} }
+func shownNow() ui.Page { return ui.Page{Now: time.Now()} }
 
 // printCut says on stderr that a list ends at its limit; next leads to the rest, nil without one.
 func (a *app) printCut(next *string, shown int, name string) {

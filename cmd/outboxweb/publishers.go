@@ -13,7 +13,7 @@ import (
 
 	"github.com/outboxweb/outboxweb/internal/engine"
 	"github.com/outboxweb/outboxweb/internal/outbox"
-	"github.com/outboxweb/outboxweb/web/templates"
+	"github.com/outboxweb/outboxweb/web/templates/delivery"
 )
 
 // publishersCmd lists publishers and controls them.
@@ -54,7 +54,7 @@ func (c *publishersListCmd) Run(ctx context.Context, a *app, st *engine.Engine) 
 		all = all[:c.Limit]
 		a.printCut(new(string), c.Limit, "publishers")
 	}
-	return printList(a, c.jsonFlag, "publishers", all, templates.PublisherColumns(shownNow()))
+	return printList(a, c.jsonFlag, "publishers", all, delivery.PublisherColumns(shownNow()))
 }
 
 // publisherActionsShown is how many actions on a publisher are printed.

@@ -12,7 +12,7 @@ import (
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/projection"
 	"github.com/outboxweb/outboxweb/internal/request"
-	"github.com/outboxweb/outboxweb/web/templates"
+	"github.com/outboxweb/outboxweb/web/templates/jobs"
 )
 
 // rehearseCmd tries changed projection files on copies of blocked campaigns.
@@ -98,7 +98,7 @@ func (a *app) printAnswer(d outbox.FixRehearsal) error {
 		fmt.Fprintf(a.out, "rehearsed: %s %s%s\n", v.Projection, outbox.ShortHash(v.Rehearsed), instead)
 	}
 	fmt.Fprintf(a.out, "%s\n%s\n\n", d.Answer, d.Effects)
-	err := printColumns(a.out, templates.RehearsalColumns(d.Run.ID), d.Groups)
+	err := printColumns(a.out, jobs.RehearsalColumns(d.Run.ID), d.Groups)
 	for _, v := range d.Versions {
 		if v.OtherSchema {
 			fmt.Fprintf(a.out, "\nthe changed file of %s gives its tables another form: drop them, restart and rebuild before requeuing\n", v.Projection)

@@ -11,7 +11,7 @@ import (
 
 	"github.com/outboxweb/outboxweb/internal/engine"
 	"github.com/outboxweb/outboxweb/internal/outbox"
-	"github.com/outboxweb/outboxweb/web/templates"
+	"github.com/outboxweb/outboxweb/web/templates/campaigns"
 )
 
 // reportCmd shows the state of the outbox.
@@ -59,7 +59,7 @@ func (c *reportCmd) Run(ctx context.Context, a *app, st *engine.Engine) error {
 		return nil
 	}
 	fmt.Fprintln(a.out)
-	return printList(a, c.jsonFlag, "such rows", r.Rows, templates.RowColumns(shownNow(), outbox.RowFilter{}))
+	return printList(a, c.jsonFlag, "such rows", r.Rows, campaigns.RowColumns(shownNow(), outbox.RowFilter{}))
 }
 
 // rows reads the rows that the flags select.

@@ -17,7 +17,7 @@ import (
 	"github.com/outboxweb/outboxweb/internal/projection"
 	"github.com/outboxweb/outboxweb/internal/runs"
 	"github.com/outboxweb/outboxweb/internal/worker"
-	"github.com/outboxweb/outboxweb/web/templates"
+	"github.com/outboxweb/outboxweb/web/templates/jobs"
 )
 
 // runsCmd starts, lists and controls replays, verifies and rebuilds.
@@ -297,11 +297,11 @@ func pace(run outbox.Run) string {
 // anything to say, and which rows differ.
 func (a *app) printResults(d runDetail) error {
 	said := slices.DeleteFunc(slices.Clone(d.Results), func(r outbox.RunResult) bool {
-		return d.Kind == outbox.RunRehearse && templates.ResultWords(d.Kind, r) == ""
+		return d.Kind == outbox.RunRehearse && jobs.ResultWords(d.Kind, r) == ""
 	})
 	if len(said) > 0 {
 		fmt.Fprintln(a.out)
-		if err := printColumns(a.out, templates.RunResultColumns(d.Run), said); err != nil {
+		if err := printColumns(a.out, jobs.RunResultColumns(d.Run), said); err != nil {
 			return err
 		}
 	}
@@ -388,7 +388,7 @@ type runsListCmd struct {
 func (c *runsListCmd) Run(ctx context.Context, a *app, st *engine.Engine) error {
 	c.Filter.Limit = c.Limit
 	page, err := st.Runs.List(ctx, c.Filter)
-	return printPage(a, c.jsonFlag, err, "runs", page, templates.RunColumns(shownNow()))
+	return printPage(a, c.jsonFlag, err, "runs", page, jobs.RunColumns(shownNow()))
 }
 
 type runsShowCmd struct {

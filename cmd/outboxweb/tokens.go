@@ -11,7 +11,7 @@ import (
 	"github.com/outboxweb/outboxweb/internal/engine"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/tokens"
-	"github.com/outboxweb/outboxweb/web/templates"
+	"github.com/outboxweb/outboxweb/web/templates/system"
 )
 
 // tokenCmd creates, lists and revokes API tokens.
@@ -95,7 +95,7 @@ func (c *tokenListCmd) Run(ctx context.Context, a *app, st *engine.Engine) error
 	if err != nil {
 		return err
 	}
-	return printList(a, c.jsonFlag, "tokens", all, templates.TokenColumns(shownNow()))
+	return printList(a, c.jsonFlag, "tokens", all, system.TokenColumns(shownNow()))
 }
 
 type tokenRevokeCmd struct {

@@ -10,7 +10,7 @@ import (
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/projection"
 	"github.com/outboxweb/outboxweb/internal/request"
-	"github.com/outboxweb/outboxweb/web/templates"
+	"github.com/outboxweb/outboxweb/web/templates/jobs"
 )
 
 // verifyCmd compares live rows with a replay of the journal; it is suitable for cron.
@@ -94,7 +94,7 @@ func (a *app) printVerdict(ctx context.Context, st *engine.Engine, set *projecti
 	}
 	p, run := shownNow(), d.Run
 	p.Loaded = loaded
-	fmt.Fprintf(a.out, "%s (%s in %s)\n", templates.RunSentence(p, run), outbox.Count(run.Events.Done, "event", "events"), outbox.Count(run.Campaigns.Done, "campaign", "campaigns"))
+	fmt.Fprintf(a.out, "%s (%s in %s)\n", jobs.RunSentence(p, run), outbox.Count(run.Events.Done, "event", "events"), outbox.Count(run.Campaigns.Done, "campaign", "campaigns"))
 	switch {
 	case run.Status != outbox.RunCompleted:
 		fmt.Fprintf(a.out, "run %d: %s\n", run.ID, run.Error)

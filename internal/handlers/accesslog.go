@@ -10,7 +10,7 @@ import (
 	"github.com/outboxweb/outboxweb/internal/auth"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/redact"
-	"github.com/outboxweb/outboxweb/web/templates"
+	"github.com/outboxweb/outboxweb/web/templates/ui"
 )
 
 // longestLogged is the maximum length of a logged address, in bytes.
@@ -31,7 +31,7 @@ func accessOf(r *http.Request) *access { return r.Context().Value(accessKey{}).(
 // which the gate logs at a limited rate.
 func (s *server) logRequest(r *http.Request, a *access, status, bytes int, took time.Duration) {
 	level := slog.LevelInfo
-	if a.who.Auth == "" || a.route == "/metrics" || r.Header.Get("HX-Target") == templates.LiveTarget && status < 400 {
+	if a.who.Auth == "" || a.route == "/metrics" || r.Header.Get("HX-Target") == ui.LiveTarget && status < 400 {
 		level = slog.LevelDebug
 	}
 	if !s.Logger.Enabled(context.Background(), level) {

@@ -8,13 +8,13 @@ import (
 	"github.com/outboxweb/outboxweb/internal/auth"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/request"
-	"github.com/outboxweb/outboxweb/web/templates"
+	"github.com/outboxweb/outboxweb/web/templates/ui"
 )
 
 // target is what actions are about: an address names it, and after a form its page is shown.
 type target[K any] struct {
 	of   func(*http.Request) (K, error)
-	page func(templates.Links, K) templates.URL
+	page func(ui.Links, K) ui.URL
 }
 
 // actionCall performs an action that is asked for with a B, for pages and the API alike.
@@ -42,7 +42,7 @@ type starter[B, R any] struct {
 	form  func(*http.Request) (B, error) // reads a page's form
 	start func(context.Context, outbox.Command, B) (R, error)
 	// page and api are where the work is shown.
-	page, api func(templates.Links, R) templates.URL
+	page, api func(ui.Links, R) ui.URL
 }
 
 // addStart registers an action that starts work for both a page's form and the API.
@@ -74,13 +74,13 @@ func addStart[B, R any](s *server, action outbox.Action, work starter[B, R], e e
 }
 
 // Where what was started is shown.
-func operationStarted(l templates.Links, o outbox.Operation) templates.URL {
+func operationStarted(l ui.Links, o outbox.Operation) ui.URL {
 	return l.OperationOf(o.ID)
 }
-func runStarted(l templates.Links, r outbox.Run) templates.URL { return l.RunOf(r.ID) }
+func runStarted(l ui.Links, r outbox.Run) ui.URL { return l.RunOf(r.ID) }
 
 // rehearsalStarted is a rehearsal, or the run that compares all campaigns.
-func rehearsalStarted(l templates.Links, r outbox.Run) templates.URL {
+func rehearsalStarted(l ui.Links, r outbox.Run) ui.URL {
 	if r.Kind != outbox.RunRehearse {
 		return l.RunOf(r.ID)
 	}
@@ -138,7 +138,7 @@ type afterForm struct {
 }
 
 // after is the page to show after a form: the object's own, unless the form was on another.
-func (s *server) after(r *http.Request, own templates.URL) (templates.URL, error) {
+func (s *server) after(r *http.Request, own ui.URL) (ui.URL, error) {
 	var form afterForm
 	err := fillForm(r, &form)
 	switch id, _ := campaignParam(r); form.ReturnTo {
@@ -154,23 +154,23 @@ func fillForm(r *http.Request, form any) error { return fill(form, r.PostForm) }
 
 // What actions are about.
 var (
-	onRows           = target[outbox.RowKey]{rowParam, func(l templates.Links, row outbox.RowKey) templates.URL { return l.Event(row.CampaignID, row.Seq) }}
-	onCampaigns      = target[string]{campaignParam, templates.Links.Campaign}
-	onTokens         = target[int64]{tokenParam, func(l templates.Links, _ int64) templates.URL { return l.Tokens() }}
-	onOperations     = target[int64]{operationParam, templates.Links.OperationOf}
-	onRuns           = target[int64]{runParam, templates.Links.RunOf}
-	onProjections    = target[string]{pathParam("name"), templates.Links.Projection}
-	onPublishers     = target[outbox.SubscriptionName]{subscriptionParam, templates.Links.Publisher}
-	onPublisherNames = target[string]{pathParam("publisher"), func(l templates.Links, _ string) templates.URL { return l.Publishers() }}
-	onErrors         = target[string]{func(r *http.Request) (string, error) { return r.PostForm.Get("fingerprint"), nil }, templates.Links.FailureGroup}
-	onSources        = target[string]{pathParam("source"), templates.Links.SourceOf}
-	onRejections     = target[outbox.RejectionKey]{rejectionParam, func(l templates.Links, row outbox.RejectionKey) templates.URL { return l.SourceOf(row.Source) }}
+	onRows           = target[outbox.RowKey]{rowParam, func(l ui.Links, row outbox.RowKey) ui.URL { return l.Event(row.CampaignID, row.Seq) }}
+	onCampaigns      = target[string]{campaignParam, ui.Links.Campaign}
+	onTokens         = target[int64]{tokenParam, func(l ui.Links, _ int64) ui.URL { return l.Tokens() }}
+	onOperations     = target[int64]{operationParam, ui.Links.OperationOf}
+	onRuns           = target[int64]{runParam, ui.Links.RunOf}
+	onProjections    = target[string]{pathParam("name"), ui.Links.Projection}
+	onPublishers     = target[outbox.SubscriptionName]{subscriptionParam, ui.Links.Publisher}
+	onPublisherNames = target[string]{pathParam("publisher"), func(l ui.Links, _ string) ui.URL { return l.Publishers() }}
+	onErrors         = target[string]{func(r *http.Request) (string, error) { return r.PostForm.Get("fingerprint"), nil }, ui.Links.FailureGroup}
+	onSources        = target[string]{pathParam("source"), ui.Links.SourceOf}
+	onRejections     = target[outbox.RejectionKey]{rejectionParam, func(l ui.Links, row outbox.RejectionKey) ui.URL { return l.SourceOf(row.Source) }}
 	nothing          = func(*http.Request) (none struct{}, err error) { return none, nil }
 )
 
 // onAlerts is the rule or the receiver that an address names.
 func onAlerts(name string) target[string] {
-	return target[string]{pathParam(name), func(l templates.Links, _ string) templates.URL { return l.Alerts() }}
+	return target[string]{pathParam(name), func(l ui.Links, _ string) ui.URL { return l.Alerts() }}
 }
 
 // onRow adapts an action of the store on a row to one on its key.

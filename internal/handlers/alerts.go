@@ -5,7 +5,7 @@ import (
 	"net/http"
 
 	"github.com/outboxweb/outboxweb/internal/outbox"
-	"github.com/outboxweb/outboxweb/web/templates"
+	"github.com/outboxweb/outboxweb/web/templates/system"
 )
 
 func (s *server) alertsPage(w http.ResponseWriter, r *http.Request) error {
@@ -15,7 +15,7 @@ func (s *server) alertsPage(w http.ResponseWriter, r *http.Request) error {
 	}
 	p := s.page(r, "Alerts", "Alerts")
 	p.Self, p.Twin = s.linksOf(r).Alerts(), s.linksOf(r).API().Alerts()
-	return s.renderActed(w, r, p, pageOf(templates.AlertsPage, view), pageOf(templates.AlertsLive, view))
+	return s.renderActed(w, r, p, pageOf(system.AlertsPage, view), pageOf(system.AlertsLive, view))
 }
 
 func (s *server) routeAlertsAPI() {

@@ -22,7 +22,7 @@ import (
 	"github.com/outboxweb/outboxweb/internal/size"
 	"github.com/outboxweb/outboxweb/internal/store"
 	"github.com/outboxweb/outboxweb/internal/storetest"
-	"github.com/outboxweb/outboxweb/web/templates"
+	"github.com/outboxweb/outboxweb/web/templates/ui"
 )
 
 func TestAppend_answersWithSeqAndPosition(t *testing.T) {
@@ -302,7 +302,7 @@ func TestRoutes_refuseParametersThatTheyDoNotTake(t *testing.T) {
 			a := s.get(target + "?" + query)
 			must.Hold(t, a.StatusCode == 422 && (strings.Contains(a.body, "is not a query parameter of this URL") || strings.Contains(a.body, "is given more than once") || strings.Contains(a.body, "he query string is malformed at")), "%s?%s is answered with %d: %.300s", key, query, a.StatusCode, a.body)
 			must.Hold(t, route.api.id != "" || strings.Contains(a.body, `href="`+target+`" data-testid="whole"`), "%s?%s is refused without a way out: %s", key, query, a.body)
-			a = s.get(target+"?"+query, header("HX-Request", "true"), header("HX-Target", templates.LiveTarget))
+			a = s.get(target+"?"+query, header("HX-Request", "true"), header("HX-Target", ui.LiveTarget))
 			must.Hold(t, route.api.id != "" || a.Header.Get(statusHeader) == "422" && !strings.Contains(a.body, "<"), "a poll of %s?%s is answered with %v %s", key, query, a.Header, a.body)
 		}
 		if route.api.id == "" && target != "/" {

@@ -16,7 +16,7 @@ import (
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/size"
 	"github.com/outboxweb/outboxweb/internal/store"
-	"github.com/outboxweb/outboxweb/web/templates"
+	"github.com/outboxweb/outboxweb/web/templates/ui"
 )
 
 func TestFailures_verdictIsAboutWhatRuns(t *testing.T) {
@@ -78,7 +78,7 @@ func TestOverview_isUnchangedWhileOnlyAgesChange(t *testing.T) {
 	s.get("/", host("two.example")).want(t, 200, "two.example").lacks(t, "one.example")
 	part := s.get("/", host("two.example"), header("HX-Target", "live")).want(t, 200).lacks(t, "one.example", "idempotency_key")
 	must.Equal(t, part.body, s.get("/", host("one.example"), header("HX-Target", "live")).body, "what two readers are shown at the same time")
-	target := header("HX-Target", templates.LiveTarget)
+	target := header("HX-Target", ui.LiveTarget)
 	look := func() answer {
 		s.srv.overviews.invalidate() // as if a second had passed for all readers
 		return s.get("/", target)

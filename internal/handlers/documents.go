@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/outboxweb/outboxweb/internal/outbox"
-	"github.com/outboxweb/outboxweb/web/templates"
+	"github.com/outboxweb/outboxweb/web/templates/campaigns"
 )
 
 // errHidden is a document that this server shows to no one.
@@ -137,21 +137,21 @@ func (s *server) treePage(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	tree, err := templates.ReadTree(text, q.At, q.From)
-	if nowhere, ok := errors.AsType[*templates.NoPlace](err); ok {
+	tree, err := campaigns.ReadTree(text, q.At, q.From)
+	if nowhere, ok := errors.AsType[*campaigns.NoPlace](err); ok {
 		return outbox.NotFound("there is nothing at %q in the %s of event %d of campaign %q", nowhere.Pointer, part, seq, campaign)
 	}
 	if err != nil {
 		return err
 	}
-	view := templates.TreeView{Document: templates.Document{CampaignID: campaign, Seq: seq, Part: part, Size: int64(len(text))}, Tree: tree}
-	p := s.page(r, templates.EventTitle(campaign, seq), "Events")
+	view := campaigns.TreeView{Document: campaigns.Document{CampaignID: campaign, Seq: seq, Part: part, Size: int64(len(text))}, Tree: tree}
+	p := s.page(r, campaigns.EventTitle(campaign, seq), "Events")
 	if fragment {
 		h.Del("HX-Retarget")
 		h.Del("HX-Reswap")
-		return s.render(w, r, http.StatusOK, p, pageOf(templates.TreeItems, view))
+		return s.render(w, r, http.StatusOK, p, pageOf(campaigns.TreeItems, view))
 	}
-	return s.render(w, r, http.StatusOK, p, pageOf(templates.TreePage, view))
+	return s.render(w, r, http.StatusOK, p, pageOf(campaigns.TreePage, view))
 }
 
 func (s *server) readCursors(ctx context.Context, campaign string) (items[outbox.Cursor], error) {

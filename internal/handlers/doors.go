@@ -14,7 +14,7 @@ import (
 	"github.com/a-h/templ"
 
 	"github.com/outboxweb/outboxweb/internal/redact"
-	"github.com/outboxweb/outboxweb/web/templates"
+	"github.com/outboxweb/outboxweb/web/templates/ui"
 )
 
 // Values from the store contain secrets. They are hidden where a value leaves the server, which it
@@ -40,23 +40,23 @@ func (s *server) writeJSON(w http.ResponseWriter, status int, v any) error {
 // pageFunc is a page that is not rendered yet. It makes the component from the page's frame and its
 // own view, with the secrets of both hidden: links and sentences are composed of what readers may
 // see. Only pageOf makes one, and only draw calls it.
-type pageFunc func(by *redact.Redactor, frame templates.Page) templ.Component
+type pageFunc func(by *redact.Redactor, frame ui.Page) templ.Component
 
 // pageOf returns a page, or part of one, that shows a view.
-func pageOf[V any](component func(templates.Page, V) templ.Component, view V) pageFunc {
-	return func(by *redact.Redactor, frame templates.Page) templ.Component {
+func pageOf[V any](component func(ui.Page, V) templ.Component, view V) pageFunc {
+	return func(by *redact.Redactor, frame ui.Page) templ.Component {
 		return component(redact.Shown(by, frame), redact.Shown(by, view))
 	}
 }
 
 // plainPage returns a page that shows only its frame and fixed texts.
-func plainPage(component func(templates.Page) templ.Component) pageFunc {
-	return pageOf(func(p templates.Page, _ struct{}) templ.Component { return component(p) }, struct{}{})
+func plainPage(component func(ui.Page) templ.Component) pageFunc {
+	return pageOf(func(p ui.Page, _ struct{}) templ.Component { return component(p) }, struct{}{})
 }
 
-func (s *server) writePage(ctx context.Context, into *bytes.Buffer, p templates.Page, content pageFunc) error {
+func (s *server) writePage(ctx context.Context, into *bytes.Buffer, p ui.Page, content pageFunc) error {
 	if s.Redact.HidesPayloads() {
-		ctx = templates.WithHiddenPayloads(ctx)
+		ctx = ui.WithHiddenPayloads(ctx)
 	}
 	if err := content(s.Redact, p).Render(ctx, into); err != nil {
 		return fmt.Errorf("render: %w", err)
@@ -65,7 +65,7 @@ func (s *server) writePage(ctx context.Context, into *bytes.Buffer, p templates.
 }
 
 // render answers with a page, rendered whole before its first byte is sent.
-func (s *server) render(w http.ResponseWriter, r *http.Request, status int, p templates.Page, content pageFunc) error {
+func (s *server) render(w http.ResponseWriter, r *http.Request, status int, p ui.Page, content pageFunc) error {
 	buf := templ.GetBuffer()
 	defer templ.ReleaseBuffer(buf)
 	if err := s.writePage(r.Context(), buf, p, content); err != nil {
@@ -73,15 +73,15 @@ func (s *server) render(w http.ResponseWriter, r *http.Request, status int, p te
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.WriteHeader(status)
-	_, _ = w.Write(templates.VisibleHTML(buf.Bytes())) // the client may have disconnected
+	_, _ = w.Write(ui.VisibleHTML(buf.Bytes())) // the client may have disconnected
 	return nil
 }
 
 // renderLive answers with a page that refreshes itself: all of it, or only its live part if that
 // was requested. An unchanged live part is a 304; the age of the content is a header, so that it
 // does not count as a change.
-func (s *server) renderLive(w http.ResponseWriter, r *http.Request, p templates.Page, whole, live pageFunc) error {
-	if r.Header.Get("HX-Target") != templates.LiveTarget {
+func (s *server) renderLive(w http.ResponseWriter, r *http.Request, p ui.Page, whole, live pageFunc) error {
+	if r.Header.Get("HX-Target") != ui.LiveTarget {
 		return s.render(w, r, http.StatusOK, p, whole)
 	}
 	buf := templ.GetBuffer()
@@ -103,6 +103,6 @@ func (s *server) renderLive(w http.ResponseWriter, r *http.Request, p templates.
 		return nil
 	}
 	h.Set("Content-Type", "text/html; charset=utf-8")
-	_, _ = w.Write(templates.VisibleHTML(buf.Bytes())) // the client may have disconnected
+	_, _ = w.Write(ui.VisibleHTML(buf.Bytes())) // the client may have disconnected
 	return nil
 }

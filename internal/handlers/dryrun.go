@@ -5,7 +5,7 @@ import (
 
 	"github.com/outboxweb/outboxweb/internal/admission"
 	"github.com/outboxweb/outboxweb/internal/outbox"
-	"github.com/outboxweb/outboxweb/web/templates"
+	"github.com/outboxweb/outboxweb/web/templates/campaigns"
 )
 
 type dryRunQuery struct {
@@ -13,13 +13,13 @@ type dryRunQuery struct {
 }
 
 // tryRow performs the dry run that an address names.
-func (s *server) tryRow(r *http.Request) (v templates.DryRunView, err error) {
+func (s *server) tryRow(r *http.Request) (v campaigns.DryRunView, err error) {
 	row, q, err := asked[dryRunQuery](r, rowParam)
 	if err != nil {
 		return v, err
 	}
 	v.CampaignID, v.Seq = row.CampaignID, row.Seq
-	if v.Next = templates.DryRunNext; q.Next != nil {
+	if v.Next = campaigns.DryRunNext; q.Next != nil {
 		v.Next = *q.Next
 	}
 	if s.DryRun == nil {
@@ -41,7 +41,7 @@ func (s *server) dryRunPage(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	p := s.page(r, templates.DryRunTitle(v), "Rows")
+	p := s.page(r, campaigns.DryRunTitle(v), "Rows")
 	p.Twin = s.linksOf(r).API().DryRun(v.CampaignID, v.Seq, v.Next)
-	return s.render(w, r, http.StatusOK, p, pageOf(templates.DryRunPage, v))
+	return s.render(w, r, http.StatusOK, p, pageOf(campaigns.DryRunPage, v))
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/outboxweb/outboxweb/internal/size"
 	"github.com/outboxweb/outboxweb/internal/store"
 	"github.com/outboxweb/outboxweb/internal/storetest"
-	"github.com/outboxweb/outboxweb/web/templates"
+	"github.com/outboxweb/outboxweb/web/templates/ui"
 )
 
 // append appends one event with a payload, without the limits of HTTP.
@@ -225,7 +225,7 @@ func TestEventPage_explainsTheError(t *testing.T) {
 	s.get("/api/v1/campaigns/c-1/events/1/explanation").want(t, 200, `"failures":[]`)
 
 	groups := decodeAs[items[outbox.AssessedGroup]](t, s.get("/api/v1/failures/groups").want(t, 200)).Items
-	cause := string(templates.NewLinks("").FailureGroup(groups[0].Fingerprint))
+	cause := string(ui.NewLinks("").FailureGroup(groups[0].Fingerprint))
 	s.get(cause).want(t, 200, "A row with this key (seat) exists already in seats.", `href="/campaigns/c-1/events/2" data-testid="example"`)
 	s.get("/failures").want(t, 200, `data-testid="explained"`) // the only cause
 }

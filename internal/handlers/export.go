@@ -14,7 +14,8 @@ import (
 	"github.com/outboxweb/outboxweb/internal/csv"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/redact"
-	"github.com/outboxweb/outboxweb/web/templates"
+	"github.com/outboxweb/outboxweb/web/templates/campaigns"
+	"github.com/outboxweb/outboxweb/web/templates/ui"
 )
 
 // exportPatience is how long the client may take to receive one page of an export. The whole has no
@@ -39,7 +40,7 @@ func (s *server) exportRows(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return export(s, w, r, "rows", s.Store.RowsInPages(r.Context(), filter), templates.RowColumns(templates.Page{}, outbox.RowFilter{}))
+	return export(s, w, r, "rows", s.Store.RowsInPages(r.Context(), filter), campaigns.RowColumns(ui.Page{}, outbox.RowFilter{}))
 }
 
 func (s *server) exportCampaigns(w http.ResponseWriter, r *http.Request) error {
@@ -58,7 +59,7 @@ func (s *server) exportCampaigns(w http.ResponseWriter, r *http.Request) error {
 			}
 		}
 	}
-	return export(s, w, r, "campaigns", pages, templates.CampaignColumns(templates.Page{}, outbox.CampaignFilter{}))
+	return export(s, w, r, "campaigns", pages, campaigns.CampaignColumns(ui.Page{}, outbox.CampaignFilter{}))
 }
 
 func (s *server) exportAudit(w http.ResponseWriter, r *http.Request) error {
@@ -66,18 +67,18 @@ func (s *server) exportAudit(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return export(s, w, r, "audit", s.Store.AuditLogInPages(r.Context(), filter), templates.AuditColumns(templates.Page{}, nil))
+	return export(s, w, r, "audit", s.Store.AuditLogInPages(r.Context(), filter), ui.AuditColumns(ui.Page{}, nil))
 }
 
 // export answers with all items of a list as a file, page by page. An error before the first byte
 // is an answer like any other; afterwards the connection is cut, so that a partial file is not
 // mistaken for the whole.
-func export[T any](s *server, w http.ResponseWriter, r *http.Request, name string, pages iter.Seq2[[]T, error], columns []templates.Column[T]) error {
+func export[T any](s *server, w http.ResponseWriter, r *http.Request, name string, pages iter.Seq2[[]T, error], columns []ui.Column[T]) error {
 	var q exportQuery
 	if err := fill(&q, r.URL.Query()); err != nil {
 		return err
 	}
-	encode := csvItems(templates.Filed(columns), map[string]string{"true": "\ufeff"}[q.BOM])
+	encode := csvItems(ui.Filed(columns), map[string]string{"true": "\ufeff"}[q.BOM])
 	if q.Format == "json" {
 		encode = jsonItems[T]()
 	}
@@ -208,7 +209,7 @@ func (f *exportFile) extend() error {
 }
 
 // csvItems encodes pages of a CSV file that begins with a text, the first with its header.
-func csvItems[T any](columns []templates.Column[T], begin string) func([]T) ([]byte, error) {
+func csvItems[T any](columns []ui.Column[T], begin string) func([]T) ([]byte, error) {
 	headed, cells := false, make([]any, len(columns))
 	return func(items []T) ([]byte, error) {
 		var part []byte

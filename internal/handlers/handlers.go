@@ -66,7 +66,7 @@ import (
 	"github.com/outboxweb/outboxweb/internal/timetravel"
 	"github.com/outboxweb/outboxweb/internal/tokens"
 	"github.com/outboxweb/outboxweb/web/static"
-	"github.com/outboxweb/outboxweb/web/templates"
+	"github.com/outboxweb/outboxweb/web/templates/ui"
 )
 
 // Config configures the handlers. Store, Samples, Search, Operations, Runs, Tokens, Publishers, Intake and Metrics
@@ -161,7 +161,7 @@ type Config struct {
 type server struct {
 	Config
 	maintenance *maintenance.Maintenance
-	links       templates.Links // below the base path; linksOf also adds a proxy's prefix
+	links       ui.Links // below the base path; linksOf also adds a proxy's prefix
 	router      *chi.Mux
 	routes      map[string]route // all routes, by method and pattern
 	overviews   overviewCaches
@@ -201,7 +201,7 @@ func newServer(c Config) *server {
 	if host := c.publicHost(); host != "" {
 		c.Hosts = append(slices.Clip(c.Hosts), host)
 	}
-	s := &server{Config: c, maintenance: maintenance.New(c.Store), crossOrigin: trustingOrigin(c.PublicOrigin), links: templates.NewLinks(c.BasePath), router: chi.NewRouter(), routes: map[string]route{},
+	s := &server{Config: c, maintenance: maintenance.New(c.Store), crossOrigin: trustingOrigin(c.PublicOrigin), links: ui.NewLinks(c.BasePath), router: chi.NewRouter(), routes: map[string]route{},
 		rooms: newRooms(c.ActRate)}
 	s.Store.OnChange(s.overviews.invalidate)
 	s.router.Use(s.identify, s.setHeaders, s.resolvePrefix, s.recoverPanic, s.limitHead, s.protectHost, s.stripBase, middleware.GetHead, compress)

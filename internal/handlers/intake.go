@@ -5,7 +5,7 @@ import (
 	"net/http"
 
 	"github.com/outboxweb/outboxweb/internal/outbox"
-	"github.com/outboxweb/outboxweb/web/templates"
+	"github.com/outboxweb/outboxweb/web/templates/delivery"
 )
 
 func (s *server) intakePage(w http.ResponseWriter, r *http.Request) error {
@@ -15,7 +15,7 @@ func (s *server) intakePage(w http.ResponseWriter, r *http.Request) error {
 	}
 	p := s.page(r, "Intake", "Intake")
 	p.Self, p.Twin = s.linksOf(r).Intake(), s.linksOf(r).API().Intake()
-	return s.renderLive(w, r, p, pageOf(templates.IntakePage, list), pageOf(templates.IntakeLive, list))
+	return s.renderLive(w, r, p, pageOf(delivery.IntakePage, list), pageOf(delivery.IntakeLive, list))
 }
 
 func (s *server) sourcePage(w http.ResponseWriter, r *http.Request) error {
@@ -23,7 +23,7 @@ func (s *server) sourcePage(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	var v templates.SourceView
+	var v delivery.SourceView
 	if v.Source, err = s.Intake.Source(r.Context(), source); err != nil {
 		return err
 	}
@@ -37,7 +37,7 @@ func (s *server) sourcePage(w http.ResponseWriter, r *http.Request) error {
 	}
 	p := s.page(r, "Source "+source, "Intake")
 	p.Self, p.Twin = s.linksOf(r).Source(source, v.Cursor, v.Limit), s.linksOf(r).API().Rejections(source)
-	return s.renderActed(w, r, p, pageOf(templates.SourcePage, v), pageOf(templates.SourceLive, v))
+	return s.renderActed(w, r, p, pageOf(delivery.SourcePage, v), pageOf(delivery.SourceLive, v))
 }
 
 // intakeList is the answer with the sources.

@@ -14,7 +14,7 @@ import (
 	"github.com/outboxweb/outboxweb/internal/admission"
 	"github.com/outboxweb/outboxweb/internal/appendbody"
 	"github.com/outboxweb/outboxweb/internal/outbox"
-	"github.com/outboxweb/outboxweb/web/templates"
+	"github.com/outboxweb/outboxweb/web/templates/system"
 )
 
 // Limits on a request's head. Heads of more than maxHeader bytes are refused by net/http itself.
@@ -168,12 +168,12 @@ func (s *server) checkRate(r *http.Request, t route) error {
 }
 
 // limits are the limits that /about shows.
-func (s *server) limits() []templates.Limit {
+func (s *server) limits() []system.Limit {
 	acts := "no limit"
 	if s.ActRate > 0 {
 		acts = fmt.Sprintf("%g per second, bursts of %d", s.ActRate, s.acting.Burst)
 	}
-	return []templates.Limit{
+	return []system.Limit{
 		{Name: "URL of a request", Value: outbox.Bytes(maxAddress)},
 		{Name: "Headers of a request", Value: fmt.Sprintf("%s, %d names", outbox.Bytes(maxHeader), maxHeaders)},
 		{Name: "Body of an append", Value: outbox.Bytes(maxAppendBody)},

@@ -20,7 +20,7 @@ import (
 
 	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
-	"github.com/outboxweb/outboxweb/web/templates"
+	"github.com/outboxweb/outboxweb/web/templates/ui"
 )
 
 // link is where the element with a test id leads; empty when there is none.
@@ -319,7 +319,7 @@ func (s *site) serveExport(path string, pages iter.Seq2[[]int, error]) {
 				}
 			}
 		}
-		return export(s.srv, w, r, "numbers", heeding, []templates.Column[int]{{Name: "n", Text: func(n *int) any { return *n }}})
+		return export(s.srv, w, r, "numbers", heeding, []ui.Column[int]{{Name: "n", Text: func(n *int) any { return *n }}})
 	}))
 }
 

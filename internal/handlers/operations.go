@@ -11,7 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/outboxweb/outboxweb/internal/outbox"
-	"github.com/outboxweb/outboxweb/web/templates"
+	"github.com/outboxweb/outboxweb/web/templates/jobs"
 )
 
 // operationForm is the request of an operation as a form. A row is CAMPAIGN/SEQ.
@@ -99,7 +99,7 @@ func (s *server) operationsPage(w http.ResponseWriter, r *http.Request) error {
 	}
 	p := s.page(r, "Operations", "Operations")
 	p.Self, p.Twin = s.linksOf(r).Operations(filter), s.linksOf(r).API().Operations(filter)
-	operations := list[outbox.OperationFilter, outbox.Operation]{"operations", s.Operations.List, templates.OperationsPage, templates.OperationsLive}
+	operations := list[outbox.OperationFilter, outbox.Operation]{"operations", s.Operations.List, jobs.OperationsPage, jobs.OperationsLive}
 	return operations.show(s, w, r, p, filter)
 }
 
@@ -120,9 +120,9 @@ func (s *server) operationPage(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	p := s.page(r, templates.OperationTitle(detail.Operation), "Operations")
+	p := s.page(r, jobs.OperationTitle(detail.Operation), "Operations")
 	p.Self, p.Twin = s.linksOf(r).Operation(id, filter), s.linksOf(r).API().Operation(id, outbox.OperationRowFilter{})
-	view := templates.OperationView{Operation: detail, Filter: filter, Rows: rows, Acts: acts}
+	view := jobs.OperationView{Operation: detail, Filter: filter, Rows: rows, Acts: acts}
 	if detail.Rehearsal > 0 {
 		if view.Rehearsal, err = s.readRehearsal(r.Context(), detail.Rehearsal); err != nil {
 			return err
@@ -133,7 +133,7 @@ func (s *server) operationPage(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	view.Without = summary.Held
-	return s.renderActed(w, r, p, pageOf(templates.OperationPage, view), pageOf(templates.OperationLive, view))
+	return s.renderActed(w, r, p, pageOf(jobs.OperationPage, view), pageOf(jobs.OperationLive, view))
 }
 
 // newOperationPage previews an operation and asks for confirmation. Of a rehearsal alone it is the rows
@@ -164,7 +164,7 @@ func (s *server) newOperationPage(w http.ResponseWriter, r *http.Request) error 
 		cause = preview.Groups[0].Fingerprint
 	}
 	p := s.actingPage(r, "Requeue dead rows", "Operations", cause)
-	view := templates.NewOperationView{Selection: order.Selection, Rehearsal: order.Rehearsal, Preview: preview, Key: uuid.NewString()}
+	view := jobs.NewOperationView{Selection: order.Selection, Rehearsal: order.Rehearsal, Preview: preview, Key: uuid.NewString()}
 	if cause != "" && order.Rehearsal == 0 {
 		// The page is worth reading without it.
 		if rehearsed, err := s.Runs.RehearsalOf(r.Context(), cause, s.Projections); err == nil && rehearsed != nil {
@@ -173,7 +173,7 @@ func (s *server) newOperationPage(w http.ResponseWriter, r *http.Request) error 
 			}
 		}
 	}
-	return s.render(w, r, http.StatusOK, p, pageOf(templates.NewOperationPage, view))
+	return s.render(w, r, http.StatusOK, p, pageOf(jobs.NewOperationPage, view))
 }
 
 // requeueDeadPage redirects to the operation that requeues the dead rows of a filter.

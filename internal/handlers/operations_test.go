@@ -16,7 +16,7 @@ import (
 	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/runs"
-	"github.com/outboxweb/outboxweb/web/templates"
+	"github.com/outboxweb/outboxweb/web/templates/ui"
 )
 
 // stepAll steps running operations until they wait for a worker.
@@ -45,7 +45,7 @@ func fieldsOf(a answer) url.Values {
 
 func TestOperationPages_ofNamedRows(t *testing.T) {
 	s := ownSite(t).seed("a/b", poison, "b").seed("c-2", poison).work()
-	target := string(templates.NewLinks("").NewOperation(outbox.Selection{Rows: []outbox.RowKey{{CampaignID: "a/b", Seq: 1}, {CampaignID: "c-2", Seq: 9}}}))
+	target := string(ui.NewLinks("").NewOperation(outbox.Selection{Rows: []outbox.RowKey{{CampaignID: "a/b", Seq: 1}, {CampaignID: "c-2", Seq: 9}}}))
 	page := s.get(target).want(t, 200, "2 rows, selected one by one", "1 dead row of 1 campaign becomes pending", "1 named row is left out")
 	form := fieldsOf(page)
 	rows := form["rows"]

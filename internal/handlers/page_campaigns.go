@@ -8,7 +8,7 @@ import (
 	"slices"
 
 	"github.com/outboxweb/outboxweb/internal/outbox"
-	"github.com/outboxweb/outboxweb/web/templates"
+	"github.com/outboxweb/outboxweb/web/templates/campaigns"
 )
 
 func (s *server) campaignsPage(w http.ResponseWriter, r *http.Request) error {
@@ -21,8 +21,8 @@ func (s *server) campaignsPage(w http.ResponseWriter, r *http.Request) error {
 	}
 	p := s.page(r, "Campaigns", "Campaigns")
 	p.Self, p.Twin = s.linksOf(r).Campaigns(filter), s.linksOf(r).API().Campaigns(filter)
-	campaigns := list[outbox.CampaignFilter, campaignView]{"campaigns", s.viewCampaigns, templates.CampaignsPage, templates.CampaignsLive}
-	return campaigns.show(s, w, r, p, filter)
+	shown := list[outbox.CampaignFilter, campaignView]{"campaigns", s.viewCampaigns, campaigns.CampaignsPage, campaigns.CampaignsLive}
+	return shown.show(s, w, r, p, filter)
 }
 
 // Numbers of events in the list and the timeline of a campaign's page, some of them before the next
@@ -53,7 +53,7 @@ func (s *server) campaignPage(w http.ResponseWriter, r *http.Request) error {
 	if q.AfterSeq != nil {
 		p.Self = s.linksOf(r).CampaignAfter(id, *q.AfterSeq)
 	}
-	return s.renderActed(w, r, p, pageOf(templates.CampaignPage, view), pageOf(templates.CampaignLive, view))
+	return s.renderActed(w, r, p, pageOf(campaigns.CampaignPage, view), pageOf(campaigns.CampaignLive, view))
 }
 
 type campaignPageQuery struct {
@@ -74,8 +74,8 @@ func (s *server) explainUnknown(ctx context.Context, id string, err error) error
 
 // readCampaign reads the view of a campaign's page: the events after the requested seq, or those
 // around the next one to apply.
-func (s *server) readCampaign(ctx context.Context, id string, q campaignPageQuery, over outbox.Range) (templates.CampaignView, error) {
-	v := templates.CampaignView{Shown: eventsShown}
+func (s *server) readCampaign(ctx context.Context, id string, q campaignPageQuery, over outbox.Range) (campaigns.CampaignView, error) {
+	v := campaigns.CampaignView{Shown: eventsShown}
 	var err error
 	if v.Campaign, err = s.Store.Campaign(ctx, id); err != nil {
 		return v, s.explainUnknown(ctx, id, err)

@@ -5,7 +5,8 @@ import (
 	"net/http"
 
 	"github.com/outboxweb/outboxweb/internal/outbox"
-	"github.com/outboxweb/outboxweb/web/templates"
+	"github.com/outboxweb/outboxweb/web/templates/charts"
+	"github.com/outboxweb/outboxweb/web/templates/ui"
 )
 
 // rangeQuery is the time range of charts.
@@ -73,7 +74,7 @@ func (s *server) chartsPage(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	view := templates.ChartsView{Range: over, Table: q.Table == "true", History: h.History, Heatmap: h.Heatmap}
+	view := charts.ChartsView{Range: over, Table: q.Table == "true", History: h.History, Heatmap: h.Heatmap}
 	if view.Summary, err = s.Store.Summary(r.Context()); err != nil {
 		return err
 	}
@@ -82,6 +83,6 @@ func (s *server) chartsPage(w http.ResponseWriter, r *http.Request) error {
 	if view.Table {
 		p.Self = s.linksOf(r).ChartTable()
 	}
-	p.AsOf, p.Twin = view.Summary.AsOf, templates.Over(s.linksOf(r).API().History(), over)
-	return s.renderLive(w, r, p, pageOf(templates.ChartsPage, view), pageOf(templates.ChartsLive, view))
+	p.AsOf, p.Twin = view.Summary.AsOf, ui.Over(s.linksOf(r).API().History(), over)
+	return s.renderLive(w, r, p, pageOf(charts.ChartsPage, view), pageOf(charts.ChartsLive, view))
 }

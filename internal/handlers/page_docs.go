@@ -8,7 +8,8 @@ import (
 
 	"github.com/outboxweb/outboxweb/docs"
 	"github.com/outboxweb/outboxweb/internal/outbox"
-	"github.com/outboxweb/outboxweb/web/templates"
+	"github.com/outboxweb/outboxweb/web/templates/system"
+	"github.com/outboxweb/outboxweb/web/templates/ui"
 )
 
 // docsQuery is the query of the list of documents.
@@ -22,7 +23,7 @@ func (s *server) docsPage(w http.ResponseWriter, r *http.Request) error {
 	if err := fill(&q, r.URL.Query()); err != nil {
 		return err
 	}
-	show := func(p templates.Page) templ.Component { return templates.DocsPage(p, q.Query, docs.Search(q.Query)) }
+	show := func(p ui.Page) templ.Component { return system.DocsPage(p, q.Query, docs.Search(q.Query)) }
 	return s.render(w, r, http.StatusOK, s.plainFrame(r, "Documentation", "Documentation"), plainPage(show))
 }
 
@@ -31,7 +32,7 @@ func (s *server) docPage(w http.ResponseWriter, r *http.Request) error {
 	if d == nil {
 		return outbox.NotFound("there is no document %q", chi.URLParam(r, "document"))
 	}
-	show := func(p templates.Page) templ.Component { return templates.DocPage(p, *d) }
+	show := func(p ui.Page) templ.Component { return system.DocPage(p, *d) }
 	nav := "Documentation"
 	if d.Name == docs.Operating {
 		nav = docs.Operating

@@ -10,7 +10,8 @@ import (
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/redact"
 	"github.com/outboxweb/outboxweb/internal/runs"
-	"github.com/outboxweb/outboxweb/web/templates"
+	"github.com/outboxweb/outboxweb/web/templates/campaigns"
+	"github.com/outboxweb/outboxweb/web/templates/ui"
 )
 
 type eventPageQuery struct {
@@ -28,7 +29,7 @@ func (s *server) rowRedirect(w http.ResponseWriter, r *http.Request) error {
 	}
 	to := s.linksOf(r).Event(row.CampaignID, row.Seq)
 	if r.URL.RawQuery != "" {
-		to += templates.URL("?" + r.URL.RawQuery)
+		to += ui.URL("?" + r.URL.RawQuery)
 	}
 	return seeOther(w, to)
 }
@@ -39,7 +40,7 @@ func (s *server) eventPage(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	campaign, seq := row.CampaignID, row.Seq
-	view, err := s.readEvent(r.Context(), campaign, seq, templates.EventTab(q.Tab))
+	view, err := s.readEvent(r.Context(), campaign, seq, ui.EventTab(q.Tab))
 	if err != nil {
 		return err
 	}
@@ -47,23 +48,23 @@ func (s *server) eventPage(w http.ResponseWriter, r *http.Request) error {
 	if view.Row != nil && view.RowStatus.Stuck() {
 		cause = view.Row.Row.Fingerprint
 	}
-	p := s.actingPage(r, templates.EventTitle(campaign, seq), "Events", cause)
+	p := s.actingPage(r, campaigns.EventTitle(campaign, seq), "Events", cause)
 	p.Around = s.around(r.Context())
 	p.Twin = s.linksOf(r).API().Event(campaign, seq)
-	if view.Tab != templates.TabPayload { // whose parts stay open: a document never changes
+	if view.Tab != ui.TabPayload { // whose parts stay open: a document never changes
 		p.Self = s.linksOf(r).EventTab(campaign, seq, view.Tab)
 	}
 	if view.Row != nil {
 		p.Twin = s.linksOf(r).API().Row(campaign, seq)
 	}
-	return s.renderActed(w, r, p, pageOf(templates.EventPage, view), pageOf(templates.EventLive, view))
+	return s.renderActed(w, r, p, pageOf(campaigns.EventPage, view), pageOf(campaigns.EventLive, view))
 }
 
 // readEvent reads what a tab of an event's page shows.
-func (s *server) readEvent(ctx context.Context, campaign string, seq int64, tab templates.EventTab) (templates.EventView, error) {
-	v := templates.EventView{Tab: tab}
+func (s *server) readEvent(ctx context.Context, campaign string, seq int64, tab ui.EventTab) (campaigns.EventView, error) {
+	v := campaigns.EventView{Tab: tab}
 	var err error
-	if v.EventDetail, err = s.Store.EventWithin(ctx, campaign, seq, templates.InlineDocument); err != nil {
+	if v.EventDetail, err = s.Store.EventWithin(ctx, campaign, seq, campaigns.InlineDocument); err != nil {
 		return v, err
 	}
 	if err := s.readRowOf(ctx, &v); err != nil {
@@ -74,18 +75,18 @@ func (s *server) readEvent(ctx context.Context, campaign string, seq int64, tab 
 	}
 	s.explain(ctx, &v)
 	switch tab {
-	case templates.TabHappened:
+	case ui.TabHappened:
 		return v, s.readHappened(ctx, &v)
-	case templates.TabNeighbours:
+	case ui.TabNeighbours:
 		return v, s.readNear(ctx, &v)
-	case templates.TabRows:
+	case ui.TabRows:
 		return v, s.readChanged(ctx, &v)
 	}
 	return v, nil
 }
 
 // readRowOf reads the event's row, if it has one, and its campaign in the same state.
-func (s *server) readRowOf(ctx context.Context, v *templates.EventView) error {
+func (s *server) readRowOf(ctx context.Context, v *campaigns.EventView) error {
 	row, err := s.Store.RowWithin(ctx, v.Event.CampaignID, v.Event.Seq, 0)
 	switch {
 	case err == nil:
@@ -101,7 +102,7 @@ func (s *server) readRowOf(ctx context.Context, v *templates.EventView) error {
 
 // explain adds why projections fail at the event. The page does not depend on it: the databases may
 // be busy with what is wrong.
-func (s *server) explain(ctx context.Context, v *templates.EventView) {
+func (s *server) explain(ctx context.Context, v *campaigns.EventView) {
 	if s.Explain == nil || v.Sizes.Payload > runs.ExplainedBytes {
 		return
 	}
@@ -128,7 +129,7 @@ func (s *server) explainExample(ctx context.Context, c outbox.CauseCampaign) *ou
 	return &x
 }
 
-func (s *server) readHappened(ctx context.Context, v *templates.EventView) (err error) {
+func (s *server) readHappened(ctx context.Context, v *campaigns.EventView) (err error) {
 	if v.History, err = s.Runs.EventHistory(ctx, v.Event.CampaignID, v.Event.Seq); err != nil {
 		return err
 	}
@@ -147,13 +148,13 @@ const (
 	alikeWithin = 250
 )
 
-func (s *server) readNear(ctx context.Context, v *templates.EventView) error {
+func (s *server) readNear(ctx context.Context, v *campaigns.EventView) error {
 	seq := v.Event.Seq
 	lines, err := s.Store.EventLines(ctx, v.Event.CampaignID, max(1, seq-alikeWithin), seq+alikeWithin)
 	if err != nil {
 		return err
 	}
 	v.Near = linesBetween(lines, seq-nearShown, seq+nearShown)
-	v.Alike = templates.AlikeOf(v.Event, lines, alikeWithin)
+	v.Alike = campaigns.AlikeOf(v.Event, lines, alikeWithin)
 	return nil
 }

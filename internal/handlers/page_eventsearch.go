@@ -5,7 +5,8 @@ import (
 	"net/http"
 
 	"github.com/outboxweb/outboxweb/internal/outbox"
-	"github.com/outboxweb/outboxweb/web/templates"
+	"github.com/outboxweb/outboxweb/web/templates/campaigns"
+	"github.com/outboxweb/outboxweb/web/templates/ui"
 )
 
 // eventFilter reads the filter of a search of events. Events are compared as readers see them.
@@ -34,7 +35,7 @@ func (s *server) eventsPage(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	view := templates.EventsView{Filter: filter, Page: page}
+	view := campaigns.EventsView{Filter: filter, Page: page}
 	if len(page.Items) == 0 {
 		view.Misses = s.misses(r, filter)
 	}
@@ -43,7 +44,7 @@ func (s *server) eventsPage(w http.ResponseWriter, r *http.Request) error {
 	}
 	p := s.page(r, "Find events", "Events")
 	p.Twin = s.linksOf(r).API().SearchEvents(filter)
-	return s.render(w, r, http.StatusOK, p, pageOf(templates.EventsPage, view))
+	return s.render(w, r, http.StatusOK, p, pageOf(campaigns.EventsPage, view))
 }
 
 // searchEvents searches events and the projections that lack them. A page is worth reading without
@@ -67,7 +68,7 @@ func (s *server) misses(r *http.Request, f outbox.EventFilter) []outbox.Miss {
 }
 
 // seeOther redirects to a page, without the body that http.Redirect writes.
-func seeOther(w http.ResponseWriter, to templates.URL) error {
+func seeOther(w http.ResponseWriter, to ui.URL) error {
 	w.Header().Set("Location", string(to))
 	w.WriteHeader(http.StatusSeeOther)
 	return nil

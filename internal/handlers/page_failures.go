@@ -5,7 +5,7 @@ import (
 	"net/http"
 
 	"github.com/outboxweb/outboxweb/internal/outbox"
-	"github.com/outboxweb/outboxweb/web/templates"
+	"github.com/outboxweb/outboxweb/web/templates/overview"
 )
 
 func (s *server) failuresPage(w http.ResponseWriter, r *http.Request) error {
@@ -23,7 +23,7 @@ func (s *server) failuresPage(w http.ResponseWriter, r *http.Request) error {
 	}
 	p := s.page(r, "Causes", "Failures")
 	p.Self, p.Twin = s.linksOf(r).FailuresOf(filter), s.linksOf(r).API().FailureGroups()
-	view := templates.FailuresView{All: all, Found: found, Fingerprint: filter.Fingerprint, Filter: filter, Stuck: stuck}
+	view := overview.FailuresView{All: all, Found: found, Fingerprint: filter.Fingerprint, Filter: filter, Stuck: stuck}
 	for _, g := range all {
 		if len(g.Worst) > 0 && (g.Fingerprint == filter.Fingerprint || len(all) == 1 && filter.Fingerprint == "") {
 			view.Explained = s.explainExample(r.Context(), g.Worst[0])
@@ -35,7 +35,7 @@ func (s *server) failuresPage(w http.ResponseWriter, r *http.Request) error {
 	if h, err := s.Samples.History(r.Context(), outbox.Range{Name: outbox.RangeDay}); err == nil {
 		view.Markers = h.Markers // without them the page is worth reading, too
 	}
-	return s.renderActed(w, r, p, pageOf(templates.FailuresPage, view), pageOf(templates.FailuresLive, view))
+	return s.renderActed(w, r, p, pageOf(overview.FailuresPage, view), pageOf(overview.FailuresLive, view))
 }
 
 func (s *server) setGroupNote(ctx context.Context, o outbox.Command, _ string, asked outbox.NoteRequest) (noted, error) {

@@ -13,7 +13,8 @@ import (
 
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/redact"
-	"github.com/outboxweb/outboxweb/web/templates"
+	"github.com/outboxweb/outboxweb/web/templates/overview"
+	"github.com/outboxweb/outboxweb/web/templates/ui"
 )
 
 // Limits on the overview's lists.
@@ -76,7 +77,7 @@ func (c *overviewCaches) invalidate() {
 
 // sharedOverview is an overview whose secrets were hidden when it was read.
 type sharedOverview struct {
-	templates.Overview `redact:"-"`
+	overview.Overview `redact:"-"`
 }
 
 // audience identifies readers who see the same live part: it depends on their role and their base
@@ -98,7 +99,7 @@ type renderedOverview struct {
 
 // readOverview reads the overview, or takes one read less than a second ago, and renders its live
 // part for the reader, whose frame it returns too.
-func (s *server) readOverview(r *http.Request, over outbox.Range) (p templates.Page, v sharedOverview, live []byte, err error) {
+func (s *server) readOverview(r *http.Request, over outbox.Range) (p ui.Page, v sharedOverview, live []byte, err error) {
 	c := s.overviews.of(over)
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -115,7 +116,7 @@ func (s *server) readOverview(r *http.Request, over outbox.Range) (p templates.P
 		return p, c.view, nil, c.err
 	}
 	kept := overviewAge // by a page that is loaded, which may have no script
-	if r.Header.Get("HX-Target") == templates.LiveTarget {
+	if r.Header.Get("HX-Target") == ui.LiveTarget {
 		kept = overviewKept
 	}
 	p = s.overviewFrame(r, c.view)
@@ -125,7 +126,7 @@ func (s *server) readOverview(r *http.Request, over outbox.Range) (p templates.P
 
 // render renders the live part for the audience of p's reader. It keeps the previous rendering if
 // only ages changed and it is not older than kept, so that polling pages get a 304.
-func (c *overviewCache) render(ctx context.Context, s *server, p templates.Page, kept time.Duration) ([]byte, error) {
+func (c *overviewCache) render(ctx context.Context, s *server, p ui.Page, kept time.Duration) ([]byte, error) {
 	who := audience{p.Me.Role, p.Links.Base()}
 	p.Me = outbox.Identity{Role: who.role} // nothing of one reader may reach another
 	was, known := c.rendered[who]
@@ -155,7 +156,7 @@ func (c *overviewCache) render(ctx context.Context, s *server, p templates.Page,
 	return live, nil
 }
 
-func (s *server) queryOverview(ctx context.Context, over outbox.Range) (v templates.Overview, err error) {
+func (s *server) queryOverview(ctx context.Context, over outbox.Range) (v overview.Overview, err error) {
 	facts, err := s.Facts.Read(ctx)
 	if err != nil {
 		return v, err
@@ -214,7 +215,7 @@ func (s *server) causes(ctx context.Context) (groups []outbox.AssessedGroup, all
 	return groups, all, s.Runs.RestOnRehearsals(ctx, groups, s.Projections)
 }
 
-func (s *server) overviewFrame(r *http.Request, v sharedOverview) templates.Page {
+func (s *server) overviewFrame(r *http.Request, v sharedOverview) ui.Page {
 	p := s.actingPage(r, "Overview", "Overview", "")
 	p.Around, p.Loaded = v.Summary.Surroundings(), v.Summary.Built(s.Projections)
 	p.Findings = v.Findings
@@ -236,22 +237,22 @@ func (s *server) overviewPage(w http.ResponseWriter, r *http.Request) error {
 			return err
 		}
 	}
-	whole := func(p templates.Page, v sharedOverview) templ.Component {
-		return templates.OverviewPage(p, v.Overview, written(p, live))
+	whole := func(p ui.Page, v sharedOverview) templ.Component {
+		return overview.OverviewPage(p, v.Overview, written(p, live))
 	}
 	return s.renderActed(w, r, p, pageOf(whole, view), pageOf(written, live))
 }
 
-func (s *server) renderOverview(ctx context.Context, p templates.Page, v sharedOverview) ([]byte, error) {
+func (s *server) renderOverview(ctx context.Context, p ui.Page, v sharedOverview) ([]byte, error) {
 	var buf bytes.Buffer
-	err := s.writePage(ctx, &buf, p, pageOf(func(p templates.Page, v sharedOverview) templ.Component {
-		return templates.OverviewLive(p, v.Overview)
+	err := s.writePage(ctx, &buf, p, pageOf(func(p ui.Page, v sharedOverview) templ.Component {
+		return overview.OverviewLive(p, v.Overview)
 	}, v))
 	return buf.Bytes(), err
 }
 
 // written returns an already rendered part of a page.
-func written(_ templates.Page, drawn []byte) templ.Component {
+func written(_ ui.Page, drawn []byte) templ.Component {
 	return templ.ComponentFunc(func(_ context.Context, w io.Writer) error {
 		_, err := w.Write(drawn)
 		return err

@@ -11,7 +11,7 @@ import (
 
 	"github.com/outboxweb/outboxweb/internal/admission"
 	"github.com/outboxweb/outboxweb/internal/outbox"
-	"github.com/outboxweb/outboxweb/web/templates"
+	"github.com/outboxweb/outboxweb/web/templates/delivery"
 )
 
 func (s *server) publishersPage(w http.ResponseWriter, r *http.Request) error {
@@ -20,7 +20,7 @@ func (s *server) publishersPage(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	list.ByState = true
-	v := templates.PublishersView{Filter: list}
+	v := delivery.PublishersView{Filter: list}
 	if v.All, err = s.Publishers.Publishers(r.Context()); err != nil {
 		return err
 	}
@@ -38,7 +38,7 @@ func (s *server) publishersPage(w http.ResponseWriter, r *http.Request) error {
 	}
 	p := s.page(r, "Publishers", "Publishers")
 	p.Self, p.Twin = s.linksOf(r).PublishersOf(list), s.linksOf(r).API().Publishers()
-	return s.renderActed(w, r, p, pageOf(templates.PublishersPage, v), pageOf(templates.PublishersLive, v))
+	return s.renderActed(w, r, p, pageOf(delivery.PublishersPage, v), pageOf(delivery.PublishersLive, v))
 }
 
 func (s *server) publisherPage(w http.ResponseWriter, r *http.Request) error {
@@ -46,7 +46,7 @@ func (s *server) publisherPage(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	view := templates.PublisherView{Tests: s.TestPublisher != nil}
+	view := delivery.PublisherView{Tests: s.TestPublisher != nil}
 	if view.Range, err = s.readRange(r); err != nil {
 		return err
 	}
@@ -70,7 +70,7 @@ func (s *server) publisherPage(w http.ResponseWriter, r *http.Request) error {
 	}
 	p := s.page(r, "Publisher "+name.String(), "Publishers")
 	p.Self, p.Twin = s.linksOf(r).Publisher(name), s.linksOf(r).API().Publisher(name)
-	return s.renderActed(w, r, p, pageOf(templates.PublisherPage, view), pageOf(templates.PublisherLive, view))
+	return s.renderActed(w, r, p, pageOf(delivery.PublisherPage, view), pageOf(delivery.PublisherLive, view))
 }
 
 // seekForm is what the page of a seek shows as it was typed.
@@ -116,7 +116,7 @@ func (s *server) seekPage(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	view := templates.SeekView{To: form.To, Position: form.Position, Time: form.Time, Reason: form.Reason, Asked: asked, Key: uuid.NewString()}
+	view := delivery.SeekView{To: form.To, Position: form.Position, Time: form.Time, Reason: form.Reason, Asked: asked, Key: uuid.NewString()}
 	if view.Publisher, err = s.Publishers.Publisher(r.Context(), name); err != nil {
 		return err
 	}
@@ -128,7 +128,7 @@ func (s *server) seekPage(w http.ResponseWriter, r *http.Request) error {
 		view.Preview = &preview
 	}
 	p := s.page(r, "Seek publisher "+name.String(), "Publishers")
-	return s.render(w, r, http.StatusOK, p, pageOf(templates.SeekPage, view))
+	return s.render(w, r, http.StatusOK, p, pageOf(delivery.SeekPage, view))
 }
 
 func (s *server) seekForm(w http.ResponseWriter, r *http.Request) error {

@@ -4,7 +4,8 @@ import (
 	"net/http"
 
 	"github.com/outboxweb/outboxweb/internal/outbox"
-	"github.com/outboxweb/outboxweb/web/templates"
+	"github.com/outboxweb/outboxweb/web/templates/campaigns"
+	"github.com/outboxweb/outboxweb/web/templates/ui"
 )
 
 func (s *server) rowsPage(w http.ResponseWriter, r *http.Request) error {
@@ -15,12 +16,12 @@ func (s *server) rowsPage(w http.ResponseWriter, r *http.Request) error {
 	if filter.Sort == "" && filter.Status == "" && filter.CampaignID == "" {
 		filter.Sort = outbox.SortAttention
 	}
-	p := s.page(r, templates.RowsTitle(filter), templates.RowsNav(filter))
+	p := s.page(r, ui.RowsTitle(filter), ui.RowsNav(filter))
 	p.Self, p.Twin = s.linksOf(r).Rows(filter), s.linksOf(r).API().Rows(filter)
 	if err := s.flash(r, &p); err != nil {
 		return err
 	}
-	rows := list[outbox.RowFilter, outbox.Row]{"rows", s.Store.Rows, templates.RowsPage, templates.RowsLive}
+	rows := list[outbox.RowFilter, outbox.Row]{"rows", s.Store.Rows, campaigns.RowsPage, campaigns.RowsLive}
 	return rows.show(s, w, r, p, filter)
 }
 
@@ -29,11 +30,11 @@ func (s *server) requeueRowPage(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	detail, err := s.Store.RowWithin(r.Context(), row.CampaignID, row.Seq, templates.InlineDocument)
+	detail, err := s.Store.RowWithin(r.Context(), row.CampaignID, row.Seq, campaigns.InlineDocument)
 	if err != nil {
 		return err
 	}
-	p := s.actingPage(r, templates.EventTitle(row.CampaignID, row.Seq), "Events", detail.Row.Fingerprint)
+	p := s.actingPage(r, campaigns.EventTitle(row.CampaignID, row.Seq), "Events", detail.Row.Fingerprint)
 	p.Around, p.Twin = s.around(r.Context()), s.linksOf(r).API().Row(row.CampaignID, row.Seq)
-	return s.render(w, r, http.StatusOK, p, pageOf(templates.RequeueRowPage, detail))
+	return s.render(w, r, http.StatusOK, p, pageOf(campaigns.RequeueRowPage, detail))
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/outboxweb/outboxweb/internal/outbox"
-	"github.com/outboxweb/outboxweb/web/templates"
+	"github.com/outboxweb/outboxweb/web/templates/jobs"
 )
 
 // Limits on a run's page: log lines, and results of each outcome that needs attention.
@@ -41,7 +41,7 @@ func (s *server) runsPage(w http.ResponseWriter, r *http.Request) error {
 	}
 	p := s.page(r, "Runs", "Runs")
 	p.Self, p.Twin = s.linksOf(r).Runs(filter), s.linksOf(r).API().Runs(filter)
-	runs := list[outbox.RunFilter, outbox.Run]{"runs", s.Runs.List, templates.RunsPage, templates.RunsLive}
+	runs := list[outbox.RunFilter, outbox.Run]{"runs", s.Runs.List, jobs.RunsPage, jobs.RunsLive}
 	return runs.show(s, w, r, p, filter)
 }
 
@@ -59,12 +59,12 @@ func (s *server) runPage(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	p := s.actingPage(r, templates.RunTitle(view.Run), "Runs", "")
+	p := s.actingPage(r, jobs.RunTitle(view.Run), "Runs", "")
 	p.Self, p.Twin = s.linksOf(r).Run(view.Run.ID, filter, log.Cursor), s.linksOf(r).API().RunOf(view.Run.ID)
-	return s.renderActed(w, r, p, pageOf(templates.RunPage, view), pageOf(templates.RunLive, view))
+	return s.renderActed(w, r, p, pageOf(jobs.RunPage, view), pageOf(jobs.RunLive, view))
 }
 
-func (s *server) readRun(ctx context.Context, f outbox.ResultFilter, log string) (v templates.RunView, err error) {
+func (s *server) readRun(ctx context.Context, f outbox.ResultFilter, log string) (v jobs.RunView, err error) {
 	v.Filter, v.LogCursor = f, log
 	if v.Run, err = s.Runs.Get(ctx, f.RunID); err != nil {
 		return v, err
@@ -83,7 +83,7 @@ func (s *server) readRun(ctx context.Context, f outbox.ResultFilter, log string)
 		return v, err
 	}
 	if n := v.Run.Counts; f.Outcome == "" && f.Cursor == "" && n.Failed+n.Drifted+n.NotCompared < v.Run.Campaigns.Total {
-		for _, outcome := range templates.FirstOutcomes {
+		for _, outcome := range jobs.FirstOutcomes {
 			worst, err := s.Runs.Results(ctx, outbox.ResultFilter{RunID: f.RunID, Outcome: outcome, Limit: firstShown})
 			if err != nil {
 				return v, err
@@ -104,7 +104,7 @@ func (s *server) runResultPage(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	var view templates.RunResultView
+	var view jobs.RunResultView
 	if view.Run, err = s.Runs.Get(r.Context(), id); err != nil {
 		return err
 	}
@@ -112,9 +112,9 @@ func (s *server) runResultPage(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	view.Rows = s.rowNames(view.Result)
-	p := s.page(r, templates.RunResultTitle(view), "Runs")
+	p := s.page(r, jobs.RunResultTitle(view), "Runs")
 	p.Twin = s.linksOf(r).API().RunResult(id, campaign)
-	return s.render(w, r, http.StatusOK, p, pageOf(templates.RunResultPage, view))
+	return s.render(w, r, http.StatusOK, p, pageOf(jobs.RunResultPage, view))
 }
 
 // newRunPage asks for a run's parameters and, once they suffice, previews it.
@@ -123,7 +123,7 @@ func (s *server) newRunPage(w http.ResponseWriter, r *http.Request) error {
 	if err := fill(&form, r.URL.Query()); err != nil {
 		return err
 	}
-	view := templates.NewRunView{Request: form.request(), Reason: form.Reason, Loaded: s.Projections, Key: uuid.NewString()}
+	view := jobs.NewRunView{Request: form.request(), Reason: form.Reason, Loaded: s.Projections, Key: uuid.NewString()}
 	if form.Drifted > 0 {
 		var err error
 		if view.Request, err = s.Runs.RebuildOf(r.Context(), form.Drifted); err != nil {
@@ -145,7 +145,7 @@ func (s *server) newRunPage(w http.ResponseWriter, r *http.Request) error {
 		view.Held = summary.Held
 	}
 	p := s.actingPage(r, "Start a run", "Runs", "")
-	return s.render(w, r, http.StatusOK, p, pageOf(templates.NewRunPage, view))
+	return s.render(w, r, http.StatusOK, p, pageOf(jobs.NewRunPage, view))
 }
 
 func readRunForm(r *http.Request) (outbox.RunStartRequest, error) {

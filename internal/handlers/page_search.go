@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/outboxweb/outboxweb/internal/outbox"
-	"github.com/outboxweb/outboxweb/web/templates"
+	"github.com/outboxweb/outboxweb/web/templates/campaigns"
 )
 
 // searchQuery is what was typed into the search box.
@@ -26,9 +26,9 @@ func (s *server) searchPage(w http.ResponseWriter, r *http.Request) error {
 		return seeOther(w, s.linksOf(r).SearchEvents(outbox.EventFilter{}))
 	}
 	if only, ok := found.Only(); ok {
-		return seeOther(w, s.linksOf(r).Finding(only))
+		return seeOther(w, campaigns.FindingURL(s.linksOf(r), only))
 	}
-	return s.render(w, r, http.StatusOK, s.page(r, "Search", ""), pageOf(templates.SearchPage, found))
+	return s.render(w, r, http.StatusOK, s.page(r, "Search", ""), pageOf(campaigns.SearchPage, found))
 }
 
 // suggestions answers with the options of the search box's list, which its script requests.
@@ -37,7 +37,7 @@ func (s *server) suggestions(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return s.render(w, r, http.StatusOK, s.page(r, "Search", ""), pageOf(templates.Suggestions, found))
+	return s.render(w, r, http.StatusOK, s.page(r, "Search", ""), pageOf(campaigns.Suggestions, found))
 }
 
 func (s *server) find(r *http.Request) (outbox.Findings, error) {

@@ -8,11 +8,11 @@ import (
 	"time"
 
 	"github.com/outboxweb/outboxweb/internal/outbox"
-	"github.com/outboxweb/outboxweb/web/templates"
+	"github.com/outboxweb/outboxweb/web/templates/system"
 )
 
 func (s *server) instancesPage(w http.ResponseWriter, r *http.Request) error {
-	var v templates.InstancesView
+	var v system.InstancesView
 	var err error
 	if v.Range, err = s.readRange(r); err != nil {
 		return err
@@ -26,7 +26,7 @@ func (s *server) instancesPage(w http.ResponseWriter, r *http.Request) error {
 	}
 	p := s.page(r, "Instances", "Instances")
 	p.Self, p.Twin = s.linksOf(r).Instances(), s.linksOf(r).API().Instances()
-	return s.renderLive(w, r, p, pageOf(templates.InstancesPage, v), pageOf(templates.InstancesLive, v))
+	return s.renderLive(w, r, p, pageOf(system.InstancesPage, v), pageOf(system.InstancesLive, v))
 }
 
 func (s *server) auditPage(w http.ResponseWriter, r *http.Request) error {
@@ -43,11 +43,11 @@ func (s *server) auditPage(w http.ResponseWriter, r *http.Request) error {
 	}
 	p := s.page(r, "Audit log", "Audit")
 	p.Twin = s.linksOf(r).API().Audit(filter)
-	view := templates.AuditView{Filter: filter, Page: list, RemovedBefore: removed}
+	view := system.AuditView{Filter: filter, Page: list, RemovedBefore: removed}
 	if view.Offered, err = s.offered(r, "audit"); err != nil {
 		return err
 	}
-	return s.render(w, r, http.StatusOK, p, pageOf(templates.AuditPage, view))
+	return s.render(w, r, http.StatusOK, p, pageOf(system.AuditPage, view))
 }
 
 // cost is the cost of requests since the process started.
@@ -84,5 +84,5 @@ func (s *server) aboutPage(w http.ResponseWriter, r *http.Request) error {
 	}
 	p := s.page(r, "About", "About")
 	p.Twin = s.linksOf(r).API().About()
-	return s.render(w, r, http.StatusOK, p, pageOf(templates.AboutPage, templates.Setup{About: a, Limits: s.limits()}))
+	return s.render(w, r, http.StatusOK, p, pageOf(system.AboutPage, system.Setup{About: a, Limits: s.limits()}))
 }

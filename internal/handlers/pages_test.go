@@ -16,7 +16,7 @@ import (
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/size"
 	"github.com/outboxweb/outboxweb/internal/store"
-	"github.com/outboxweb/outboxweb/web/templates"
+	"github.com/outboxweb/outboxweb/web/templates/ui"
 )
 
 // everyPage are the addresses of a seeded site's pages.
@@ -48,7 +48,7 @@ func TestLivePart_isReadAloneAndAnswers304WhenUnchanged(t *testing.T) {
 	s := ownSite(t).trouble().withPublisher(0)
 	s.beat("w-1", "v1")
 	s.post("/api/v1/operations", `{"filter":{},"canary":true}`).want(t, http.StatusAccepted)
-	target := header("HX-Target", templates.LiveTarget)
+	target := header("HX-Target", ui.LiveTarget)
 	for page, shows := range map[string]string{
 		"/": "c-1", "/rows": "c-1", "/campaigns/c-1/events/2": "dead", "/campaigns/c-1/events/1": "applied", "/campaigns": "c-2", "/campaigns/c-1": "c-1", "/instances": `id="instance-w-1"`,
 		"/operations": "/operations/1", "/operations/1": "c-1", "/operations/1?status=waiting": "waiting", "/publishers": "archive", archivePage: "archive",
@@ -114,7 +114,7 @@ func TestFlash_saysWhatHasHappenedSince(t *testing.T) {
 	to := s.submit("/rows/c-1/1/requeue", "expected_status=dead").want(t, http.StatusSeeOther).Header.Get("Location")
 	_, act, _ := strings.Cut(to, "act=")
 	poll := func(page, act string) string {
-		return s.get(page, header("HX-Target", templates.LiveTarget), header("Outboxweb-Act", act)).want(t, 200).Header.Get("Outboxweb-Since")
+		return s.get(page, header("HX-Target", ui.LiveTarget), header("Outboxweb-Act", act)).want(t, 200).Header.Get("Outboxweb-Since")
 	}
 	s.get(to).want(t, 200, `class="flash busy"`, "It is waiting to be applied.")
 	must.Equal(t, poll("/campaigns/c-1/events/1", act), "busy It is waiting to be applied.", "what a poll says at once")
@@ -226,7 +226,7 @@ func TestPages_showNamesThatTurnOrHide(t *testing.T) {
 	}
 	s.submit("/campaigns/"+url.PathEscape("שלום")+"/pause", "reason="+url.QueryEscape(name)).want(t, 303)
 	for _, page := range []string{"/", "/rows", "/campaigns", "/campaigns/" + url.PathEscape(name), "/campaigns/" + url.PathEscape(name) + "/events/2"} {
-		for _, a := range []answer{s.get(page), s.get(page, header("HX-Target", templates.LiveTarget))} {
+		for _, a := range []answer{s.get(page), s.get(page, header("HX-Target", ui.LiveTarget))} {
 			a.want(t, 200, `\u202egnp.exe\u200b`)
 			for _, sent := range []string{`data-testid="`, `value="`, `id="`, `data-key="`} {
 				a.body = strings.ReplaceAll(a.body, sent+"campaign-"+name, "")

@@ -9,7 +9,7 @@ import (
 
 	"github.com/outboxweb/outboxweb/internal/hosts"
 	"github.com/outboxweb/outboxweb/internal/outbox"
-	"github.com/outboxweb/outboxweb/web/templates"
+	"github.com/outboxweb/outboxweb/web/templates/ui"
 )
 
 // prefixHeader names the path prefix that a proxy has stripped.
@@ -41,7 +41,7 @@ func (s *server) resolvePrefix(next http.Handler) http.Handler {
 			return
 		}
 		if prefix != "" {
-			r = r.WithContext(context.WithValue(r.Context(), linksKey{}, templates.NewLinks(prefix+s.links.Base())))
+			r = r.WithContext(context.WithValue(r.Context(), linksKey{}, ui.NewLinks(prefix+s.links.Base())))
 		}
 		next.ServeHTTP(w, r)
 	})

@@ -20,7 +20,8 @@ import (
 	"github.com/outboxweb/outboxweb/internal/redact"
 	"github.com/outboxweb/outboxweb/internal/request"
 	"github.com/outboxweb/outboxweb/internal/store"
-	"github.com/outboxweb/outboxweb/web/templates"
+	"github.com/outboxweb/outboxweb/web/templates/system"
+	"github.com/outboxweb/outboxweb/web/templates/ui"
 )
 
 // Errors of HTTP itself.
@@ -207,28 +208,28 @@ func failStatus(w http.ResponseWriter, r *http.Request, p problem) int {
 // alone, and others a page, which repeats the input.
 func (s *server) failPage(w http.ResponseWriter, r *http.Request, p problem) {
 	h := w.Header()
-	if r.Header.Get("HX-Target") == templates.LiveTarget { // its script shows the error
+	if r.Header.Get("HX-Target") == ui.LiveTarget { // its script shows the error
 		h.Set("Content-Type", "text/plain; charset=utf-8")
 		w.WriteHeader(failStatus(w, r, p))
-		_, _ = io.WriteString(w, templates.Visible(outbox.Sentence(p.Detail))) // the client may have disconnected
+		_, _ = io.WriteString(w, ui.Visible(outbox.Sentence(p.Detail))) // the client may have disconnected
 		return
 	}
 	h.Set("HX-Push-Url", "false") // the address bar keeps the page that sent the request
-	frame, show := s.plainFrame(r, strconv.Itoa(p.Status)+" "+p.Title, ""), templates.ProblemPage
+	frame, show := s.plainFrame(r, strconv.Itoa(p.Status)+" "+p.Title, ""), system.ProblemPage
 	if r.Header.Get(formHeader) != "" {
 		h.Set("HX-Retarget", "this")
 		h.Set("HX-Reswap", "afterbegin show:none")
-		show = templates.Refusal
+		show = system.Refusal
 	}
 	if err := s.render(w, r, failStatus(w, r, p), frame, pageOf(show, s.problemView(r, p))); err != nil {
 		s.Logger.Error("render an error", outbox.RequestIDs(r.Context()), "err", err)
 	}
 }
 
-func (s *server) problemView(r *http.Request, p problem) templates.Problem {
-	v := templates.Problem{Status: p.Status, Detail: p.Detail, Fields: p.Errors, RequestID: p.RequestID, ProxyRequestID: p.ProxyRequestID, Back: s.back(r), Run: p.run, Typed: typed(r.PostForm)}
+func (s *server) problemView(r *http.Request, p problem) system.Problem {
+	v := system.Problem{Status: p.Status, Detail: p.Detail, Fields: p.Errors, RequestID: p.RequestID, ProxyRequestID: p.ProxyRequestID, Back: s.back(r), Run: p.run, Typed: typed(r.PostForm)}
 	if r.Method == http.MethodGet && r.URL.RawQuery != "" && (p.Status == http.StatusUnprocessableEntity || p.Status == http.StatusConflict) {
-		v.Whole, v.Typed = templates.URL(s.outside(r)), redact.Shown(s.Redact, typed(r.URL.Query()))
+		v.Whole, v.Typed = ui.URL(s.outside(r)), redact.Shown(s.Redact, typed(r.URL.Query()))
 	}
 	return v
 }
@@ -251,7 +252,7 @@ func (s *server) outside(r *http.Request) string {
 }
 
 // back returns the page of the object of a refused action.
-func (s *server) back(r *http.Request) templates.URL {
+func (s *server) back(r *http.Request) ui.URL {
 	if r.Method != http.MethodPost || chi.RouteContext(r.Context()) == nil {
 		return ""
 	}
@@ -263,7 +264,7 @@ func (s *server) back(r *http.Request) templates.URL {
 		return ""
 	}
 	if seq, err := seqParam(r); err == nil && chi.RouteContext(r.Context()).RoutePattern() == outbox.ActionReveal.Info().Path {
-		return s.linksOf(r).EventTab(campaign, seq, templates.TabPayload)
+		return s.linksOf(r).EventTab(campaign, seq, ui.TabPayload)
 	}
 	if seq, err := seqParam(r); err == nil {
 		return s.linksOf(r).Event(campaign, seq)
@@ -273,10 +274,10 @@ func (s *server) back(r *http.Request) templates.URL {
 
 // formPage returns the page with the form that sends a POST to a path: at the path, above it, or below
 // it as new; empty if there is none.
-func (s *server) formPage(r *http.Request, path string) templates.URL {
+func (s *server) formPage(r *http.Request, path string) ui.URL {
 	for at := path + "/new"; at != ""; at = at[:strings.LastIndexByte(at, '/')] {
 		if s.router.Match(chi.NewRouteContext(), http.MethodGet, at) {
-			return templates.URL(s.linksOf(r).Base() + at)
+			return ui.URL(s.linksOf(r).Base() + at)
 		}
 	}
 	return ""

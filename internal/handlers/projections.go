@@ -6,7 +6,7 @@ import (
 	"net/http"
 
 	"github.com/outboxweb/outboxweb/internal/outbox"
-	"github.com/outboxweb/outboxweb/web/templates"
+	"github.com/outboxweb/outboxweb/web/templates/projections"
 )
 
 // projectionFailures is how many of its open failures a projection's page shows.
@@ -90,7 +90,7 @@ func (s *server) projectionsPage(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	view := templates.ProjectionsView{Loaded: list[:len(s.Projections)]}
+	view := projections.ProjectionsView{Loaded: list[:len(s.Projections)]}
 	for _, i := range list {
 		if i.NotLoaded {
 			view.Left = append(view.Left, i)
@@ -98,7 +98,7 @@ func (s *server) projectionsPage(w http.ResponseWriter, r *http.Request) error {
 	}
 	p := s.actingPage(r, "Projections", "Projections", "")
 	p.Self, p.Twin = s.linksOf(r).Projections(), s.linksOf(r).API().Projections()
-	return s.renderActed(w, r, p, pageOf(templates.ProjectionsPage, view), pageOf(templates.ProjectionsLive, view))
+	return s.renderActed(w, r, p, pageOf(projections.ProjectionsPage, view), pageOf(projections.ProjectionsLive, view))
 }
 
 func (s *server) projectionPage(w http.ResponseWriter, r *http.Request) error {
@@ -117,17 +117,17 @@ func (s *server) projectionPage(w http.ResponseWriter, r *http.Request) error {
 	}
 	p := s.actingPage(r, "Projection "+view.Name, "Projections", "")
 	p.Self, p.Twin = s.linksOf(r).ProjectionCursors(view.Filter), s.linksOf(r).API().Projection(view.Name)
-	return s.renderActed(w, r, p, pageOf(templates.ProjectionPage, view), pageOf(templates.ProjectionLive, view))
+	return s.renderActed(w, r, p, pageOf(projections.ProjectionPage, view), pageOf(projections.ProjectionLive, view))
 }
 
 // unloadedPage shows what is known of a projection that is not loaded, and the way out. One that
 // nothing is known of is missing.
-func (s *server) unloadedPage(w http.ResponseWriter, r *http.Request, known templates.ProjectionView, missing error) error {
+func (s *server) unloadedPage(w http.ResponseWriter, r *http.Request, known projections.ProjectionView, missing error) error {
 	name, err := param(r, "name")
 	if err != nil {
 		return err
 	}
-	v := templates.UnloadedView{Name: name, Known: known}
+	v := projections.UnloadedView{Name: name, Known: known}
 	if v.Last, err = s.Store.Definition(r.Context(), name, ""); err != nil {
 		return err
 	}
@@ -144,11 +144,11 @@ func (s *server) unloadedPage(w http.ResponseWriter, r *http.Request, known temp
 		v.Text = v.Last.File.Text
 	}
 	v.Last.File.Text = ""
-	return s.render(w, r, http.StatusOK, s.page(r, "Projection "+name, "Projections"), pageOf(templates.UnloadedPage, v))
+	return s.render(w, r, http.StatusOK, s.page(r, "Projection "+name, "Projections"), pageOf(projections.UnloadedPage, v))
 }
 
-func (s *server) readProjection(r *http.Request) (templates.ProjectionView, error) {
-	var v templates.ProjectionView
+func (s *server) readProjection(r *http.Request) (projections.ProjectionView, error) {
+	var v projections.ProjectionView
 	var err error
 	if v.ProjectionDetail, err = s.detailed(r); err != nil {
 		return v, err

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/outboxweb/outboxweb/internal/outbox"
-	"github.com/outboxweb/outboxweb/web/templates"
+	"github.com/outboxweb/outboxweb/web/templates/campaigns"
 )
 
 // How long requests wait for the replay of a campaign: a page then shows how far it is, the API is
@@ -76,16 +76,16 @@ func (s *server) readModelPage(w http.ResponseWriter, r *http.Request) error {
 	}
 	p := s.page(r, "Read model of "+campaign, "Campaigns")
 	p.Twin = s.linksOf(r).API().ReadModel(view.Query)
-	if r.Header.Get("HX-Target") == templates.ReadModelTarget {
+	if r.Header.Get("HX-Target") == campaigns.ReadModelTarget {
 		w.Header().Set("Vary", "HX-Target")
-		return s.render(w, r, http.StatusOK, p, pageOf(templates.ReadModelPart, view))
+		return s.render(w, r, http.StatusOK, p, pageOf(campaigns.ReadModelPart, view))
 	}
-	return s.render(w, r, http.StatusOK, p, pageOf(templates.ReadModelPage, view))
+	return s.render(w, r, http.StatusOK, p, pageOf(campaigns.ReadModelPage, view))
 }
 
 // viewReadModel reads the rows as of an event. Until they are replayed, and where they cannot be, it
 // reads the live rows if those are asked for.
-func (s *server) viewReadModel(r *http.Request, campaign string, q modelPageQuery) (v templates.ReadModelView, err error) {
+func (s *server) viewReadModel(r *http.Request, campaign string, q modelPageQuery) (v campaigns.ReadModelView, err error) {
 	v.Query = q.ModelQuery
 	v.Query.CampaignID = campaign
 	if v.Campaign, err = s.Store.Campaign(r.Context(), campaign); err != nil {
@@ -100,9 +100,9 @@ func (s *server) viewReadModel(r *http.Request, campaign string, q modelPageQuer
 	}
 	v.Held = held[campaign]
 	ask := v.Query
-	ask.Limit = templates.ModelRowsEach
+	ask.Limit = campaigns.ModelRowsEach
 	if q.Table != "" {
-		ask.Limit = templates.ModelRowsOne
+		ask.Limit = campaigns.ModelRowsOne
 	}
 	if q.Live == 0 {
 		v.ReadModel, err = s.Travel.At(r.Context(), ask, pagePatience)
@@ -118,7 +118,7 @@ func (s *server) viewReadModel(r *http.Request, campaign string, q modelPageQuer
 		if v.ReadModel, err = s.Travel.Live(r.Context(), campaign); err != nil {
 			return v, err
 		}
-		templates.CutModel(&v.ReadModel)
+		campaigns.CutModel(&v.ReadModel)
 	}
 	if v.Seq > 0 {
 		lines, err := s.Store.EventLines(r.Context(), campaign, v.Seq, v.Seq)
@@ -143,7 +143,7 @@ func (s *server) modelCellPage(w http.ResponseWriter, r *http.Request) error {
 	}
 	p := s.page(r, h.Cell.Name+" of "+h.Table, "Campaigns")
 	p.Twin = s.linksOf(r).API().ModelCell(h.CampaignID, h.Row, h.Cell.Name, h.Seq)
-	return s.render(w, r, http.StatusOK, p, pageOf(templates.ModelCellPage, h))
+	return s.render(w, r, http.StatusOK, p, pageOf(campaigns.ModelCellPage, h))
 }
 
 // rowNames names the sample rows of a result, by projection, for links to what set them.
@@ -161,7 +161,7 @@ func (s *server) rowNames(result outbox.RunResult) map[string][]string {
 }
 
 // readChanged reads the rows that an event changed, or why there are none to show.
-func (s *server) readChanged(ctx context.Context, v *templates.EventView) error {
+func (s *server) readChanged(ctx context.Context, v *campaigns.EventView) error {
 	if s.Travel == nil {
 		v.Changed.Why = errNoTravel.Error()
 		return nil

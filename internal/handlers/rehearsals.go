@@ -11,7 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/outboxweb/outboxweb/internal/outbox"
-	"github.com/outboxweb/outboxweb/web/templates"
+	"github.com/outboxweb/outboxweb/web/templates/jobs"
 )
 
 // rehearsalForm is a rehearsal's request as a form: with the edited text of one projection's file.
@@ -51,7 +51,7 @@ func (s *server) newRehearsalPage(w http.ResponseWriter, r *http.Request) error 
 		return outbox.NotFound("this server cannot rehearse fixes")
 	}
 	files := slices.DeleteFunc(slices.Clone(s.Projections), func(p outbox.ProjectionInfo) bool { return p.Source == outbox.SourceGo })
-	view := templates.NewRehearsalView{Fingerprint: q.Fingerprint, Projection: q.Projection, Loaded: files, Key: uuid.NewString()}
+	view := jobs.NewRehearsalView{Fingerprint: q.Fingerprint, Projection: q.Projection, Loaded: files, Key: uuid.NewString()}
 	if view.Projection == "" {
 		view.Projection = atFault(q.Fingerprint, files)
 	}
@@ -61,12 +61,12 @@ func (s *server) newRehearsalPage(w http.ResponseWriter, r *http.Request) error 
 		}
 	}
 	p := s.page(r, "Rehearse a fix", "Runs")
-	return s.render(w, r, http.StatusOK, p, pageOf(templates.NewRehearsalPage, view))
+	return s.render(w, r, http.StatusOK, p, pageOf(jobs.NewRehearsalPage, view))
 }
 
 // startFrom sets the text that the page begins with: that of the loaded version, of another one, or of
 // an earlier rehearsal.
-func (s *server) startFrom(ctx context.Context, q rehearsalQuery, view *templates.NewRehearsalView) error {
+func (s *server) startFrom(ctx context.Context, q rehearsalQuery, view *jobs.NewRehearsalView) error {
 	view.File = s.ProjectionFile(view.Projection)
 	view.Change, _ = s.Store.LastChange(ctx, view.Projection) // without it the page is worth reading, too
 	switch {

@@ -10,12 +10,12 @@ import (
 
 	"github.com/outboxweb/outboxweb/internal/finding"
 	"github.com/outboxweb/outboxweb/internal/outbox"
-	"github.com/outboxweb/outboxweb/web/templates"
+	"github.com/outboxweb/outboxweb/web/templates/ui"
 )
 
 // page returns the frame of the page that r asks for. A page that refreshes itself sets Self, one
 // with a JSON equivalent sets Twin.
-func (s *server) page(r *http.Request, title, nav string) templates.Page {
+func (s *server) page(r *http.Request, title, nav string) ui.Page {
 	p := s.plainFrame(r, title, nav)
 	if facts, err := s.Facts.Read(r.Context()); err == nil { // without them the page is worth reading, too
 		p.Findings, p.NoneDead, p.Loaded = facts.Findings, facts.Summary.Counts.Dead == 0, facts.Loaded
@@ -30,12 +30,12 @@ func (s *server) findings(ctx context.Context) (finding.List, error) {
 }
 
 // plainFrame is page for content that needs no database: documents and errors.
-func (s *server) plainFrame(r *http.Request, title, nav string) templates.Page {
-	return templates.Page{
+func (s *server) plainFrame(r *http.Request, title, nav string) ui.Page {
+	return ui.Page{
 		Key:        requestID(r),
 		Links:      s.linksOf(r),
 		Me:         me(r),
-		SignOut:    templates.URL(s.SignOut),
+		SignOut:    ui.URL(s.SignOut),
 		Flags:      s.CommandFlags,
 		Origin:     s.origin(r),
 		Title:      title,
@@ -56,7 +56,7 @@ func (s *server) plainFrame(r *http.Request, title, nav string) templates.Page {
 
 // actingPage is page with what judges its actions: the projections that fail now, and the cause that
 // would be retried, by its error; empty for none. Without these the page is worth reading, too.
-func (s *server) actingPage(r *http.Request, title, nav, cause string) templates.Page {
+func (s *server) actingPage(r *http.Request, title, nav, cause string) ui.Page {
 	p := s.page(r, title, nav)
 	facts, err := s.Facts.Read(r.Context())
 	if err != nil {
@@ -67,7 +67,7 @@ func (s *server) actingPage(r *http.Request, title, nav, cause string) templates
 		if cause != "" && g.Fingerprint == cause {
 			judged := outbox.ErrorGroups{Groups: []outbox.ErrorGroup{g}}.Assessed(p.Running, nil)
 			_ = s.Runs.RestOnRehearsals(r.Context(), judged, s.Projections) // without them it is judged by its attempts
-			p.Judged = &templates.Judged{Fingerprint: cause, Verdict: judged[0].Verdict, Outlook: judged[0].Outlook}
+			p.Judged = &ui.Judged{Fingerprint: cause, Verdict: judged[0].Verdict, Outlook: judged[0].Outlook}
 		}
 	}
 	return p
@@ -125,7 +125,7 @@ type auditEntryQuery struct {
 }
 
 // flash reads the action whose outcome the page shows: the one named in the query.
-func (s *server) flash(r *http.Request, p *templates.Page) error {
+func (s *server) flash(r *http.Request, p *ui.Page) error {
 	var q auditEntryQuery
 	if err := fill(&q, r.URL.Query()); err != nil || q.Act == 0 {
 		return err
@@ -141,7 +141,7 @@ func (s *server) flash(r *http.Request, p *templates.Page) error {
 }
 
 // renderActed is renderLive for a page that shows the outcome of the action that led to it.
-func (s *server) renderActed(w http.ResponseWriter, r *http.Request, p templates.Page, whole, live pageFunc) error {
+func (s *server) renderActed(w http.ResponseWriter, r *http.Request, p ui.Page, whole, live pageFunc) error {
 	if err := s.flash(r, &p); err != nil {
 		return err
 	}
@@ -200,12 +200,12 @@ func (s *server) aftermath(ctx context.Context, act outbox.AuditEntry) outbox.Af
 
 // done redirects from an action to the page that shows its outcome. If its audit record cannot be
 // read just now, the page is shown without the sentence about it.
-func (s *server) done(w http.ResponseWriter, r *http.Request, to templates.URL) error {
+func (s *server) done(w http.ResponseWriter, r *http.Request, to ui.URL) error {
 	act, err := s.recorded(r)
 	if err != nil {
 		s.Logger.Warn("read the record of an action", outbox.RequestIDs(r.Context()), "err", err)
 	}
-	return seeOther(w, templates.WithAction(to, act))
+	return seeOther(w, ui.WithAction(to, act))
 }
 
 // recorded returns the audit record of a request's action: the one it wrote or, if the action was

@@ -5,7 +5,8 @@ import (
 	"net/http"
 
 	"github.com/outboxweb/outboxweb/internal/outbox"
-	"github.com/outboxweb/outboxweb/web/templates"
+	"github.com/outboxweb/outboxweb/web/templates/campaigns"
+	"github.com/outboxweb/outboxweb/web/templates/ui"
 )
 
 // revealForm answers with an event's page on which nothing is hidden. It has no address that could
@@ -15,13 +16,13 @@ func (s *server) revealForm(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	view, err := s.readEvent(r.Context(), row.CampaignID, row.Seq, templates.TabPayload)
+	view, err := s.readEvent(r.Context(), row.CampaignID, row.Seq, ui.TabPayload)
 	if err != nil {
 		return err
 	}
 	w.Header().Set("HX-Push-Url", "false")
-	p := s.page(r, templates.EventTitle(row.CampaignID, row.Seq), "Events")
-	return s.render(w, r, http.StatusOK, p, pageOf(templates.RevealedPage, templates.RevealedView{EventView: view, Revealed: revealed}))
+	p := s.page(r, campaigns.EventTitle(row.CampaignID, row.Seq), "Events")
+	return s.render(w, r, http.StatusOK, p, pageOf(campaigns.RevealedPage, campaigns.RevealedView{EventView: view, Revealed: revealed}))
 }
 
 // revealedEvent is an event as it is stored.

@@ -7,7 +7,7 @@ import (
 
 	"github.com/outboxweb/outboxweb/internal/auth"
 	"github.com/outboxweb/outboxweb/internal/outbox"
-	"github.com/outboxweb/outboxweb/web/templates"
+	"github.com/outboxweb/outboxweb/web/templates/ui"
 )
 
 // route is an address with the least role that may use it.
@@ -174,8 +174,8 @@ type linksKey struct{}
 
 // linksOf returns links that work for the reader: below the base path, and below the prefix under
 // which a trusted proxy serves it. They carry on the range of charts that it asks for.
-func (s *server) linksOf(r *http.Request) templates.Links {
-	links, told := r.Context().Value(linksKey{}).(templates.Links)
+func (s *server) linksOf(r *http.Request) ui.Links {
+	links, told := r.Context().Value(linksKey{}).(ui.Links)
 	if !told {
 		links = s.links
 	}

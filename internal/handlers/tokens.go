@@ -3,7 +3,7 @@ package handlers
 import (
 	"net/http"
 
-	"github.com/outboxweb/outboxweb/web/templates"
+	"github.com/outboxweb/outboxweb/web/templates/system"
 )
 
 // tokensPage is for admins. Tokens are created only on the command line, so that their text passes no
@@ -18,5 +18,5 @@ func (s *server) tokensPage(w http.ResponseWriter, r *http.Request) error {
 	if err := s.flash(r, &p); err != nil {
 		return err
 	}
-	return s.render(w, r, http.StatusOK, p, pageOf(templates.TokensPage, tokens))
+	return s.render(w, r, http.StatusOK, p, pageOf(system.TokensPage, tokens))
 }

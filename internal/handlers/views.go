@@ -7,7 +7,7 @@ import (
 	"github.com/a-h/templ"
 
 	"github.com/outboxweb/outboxweb/internal/outbox"
-	"github.com/outboxweb/outboxweb/web/templates"
+	"github.com/outboxweb/outboxweb/web/templates/ui"
 )
 
 // routeViews adds the forms of views. A view changes nothing but its owner's pages, so these are no
@@ -70,11 +70,11 @@ func (s *server) changeView(change func(ctx context.Context, owner string, id in
 
 // offered reads what a list's page offers: the reader's views of it, and the values of its filters.
 // The page's own filters are what a new view keeps.
-func (s *server) offered(r *http.Request, list string) (o templates.Offered, err error) {
-	if r.Header.Get("HX-Target") == templates.LiveTarget { // the live part shows neither
+func (s *server) offered(r *http.Request, list string) (o ui.Offered, err error) {
+	if r.Header.Get("HX-Target") == ui.LiveTarget { // the live part shows neither
 		return o, nil
 	}
-	o.Views = templates.ViewsView{List: list}
+	o.Views = ui.ViewsView{List: list}
 	if current, err := outbox.CheckView(outbox.View{List: list, Name: "-", Query: r.URL.RawQuery}); err == nil {
 		o.Views.Query = current.Query
 	}
@@ -98,16 +98,16 @@ func (s *server) offered(r *http.Request, list string) (o templates.Offered, err
 type list[F, T any] struct {
 	name        string // as views have it
 	read        func(context.Context, F) (outbox.Page[T], error)
-	whole, live func(templates.Page, templates.ListView[F, T]) templ.Component
+	whole, live func(ui.Page, ui.ListView[F, T]) templ.Component
 }
 
 // show answers with the page p of what a filter selects.
-func (l list[F, T]) show(s *server, w http.ResponseWriter, r *http.Request, p templates.Page, filter F) error {
+func (l list[F, T]) show(s *server, w http.ResponseWriter, r *http.Request, p ui.Page, filter F) error {
 	page, err := l.read(r.Context(), filter)
 	if err != nil {
 		return err
 	}
-	view := templates.ListView[F, T]{Filter: filter, Page: page}
+	view := ui.ListView[F, T]{Filter: filter, Page: page}
 	if view.Offered, err = s.offered(r, l.name); err != nil {
 		return err
 	}

@@ -300,7 +300,7 @@ func TestParse_readsTheDocumentation(t *testing.T) {
 	t.Parallel()
 	text := must.Get(os.ReadFile("../../../docs/publishers.md")).Or(t)
 	examples := regexp.MustCompile("(?s)\n```yaml\n((?:publisher_defaults|topics):.*?)\n```\n").FindAllStringSubmatch(string(text), -1)
-	console := must.Get(os.ReadFile("../../../web/templates/publishers.go")).Or(t)
+	console := must.Get(os.ReadFile("../../../web/templates/delivery/publishers.go")).Or(t)
 	examples = append(examples, regexp.MustCompile("(?s) exampleTopics = `(.*?)`").FindStringSubmatch(string(console)))
 	must.Need(t, len(examples) >= 6 && examples[len(examples)-1] != nil, "only %d examples were found", len(examples))
 	for _, example := range examples {

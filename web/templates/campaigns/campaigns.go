@@ -1,0 +1,90 @@
+// Package campaigns holds the pages of campaigns, their events, rows and read models, and of searching them.
+package campaigns
+
+import (
+	"slices"
+	"strconv"
+
+	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/web/templates/jobs"
+	"github.com/outboxweb/outboxweb/web/templates/ui"
+)
+
+func stateChoices(p ui.Page, f outbox.CampaignFilter) []ui.Choice {
+	f.Cursor = ""
+	return ui.ChoicesOf("any state", outbox.States, f.State, ui.StateGlyph, func(s outbox.State) ui.URL {
+		f.State = s
+		return p.Links.Campaigns(f)
+	})
+}
+
+// eventsBefore returns where a campaign's list of events starts so that it ends just before the one
+// shown first; ok is false at the journal's start.
+func eventsBefore(after int64, shown int) (start int64, ok bool) {
+	if after <= 0 {
+		return 0, false
+	}
+	return max(0, after-int64(max(shown, 1))), true
+}
+
+func headAction(p ui.Page, c outbox.Campaign) ui.URL {
+	return p.Links.Action(c.HeadStatus.HeadActions()[0], c.CampaignID, ui.Itoa(c.HeadSeq))
+}
+
+// campaignGuides are the guides for what blocks a campaign.
+var campaignGuides = map[outbox.State]ui.Guide{outbox.StateDiverged: ui.GuideDiverged, outbox.StateBlocked: ui.GuideDead, outbox.StateFailing: ui.GuideFailed,
+	outbox.StateUnverifiable: ui.GuideUnverifiable, outbox.StateDrifted: ui.GuideWrong, outbox.StateLagging: ui.GuideLag}
+
+// campaignGuide is the guide for a campaign: where it lags since no worker is running, that for workers.
+func campaignGuide(p ui.Page, c outbox.Campaign) ui.Guide {
+	if c.State() == outbox.StateLagging && len(p.Findings.Of(outbox.FindsWorker)) > 0 {
+		return ui.GuideWorker
+	}
+	return campaignGuides[c.State()]
+}
+
+// sortable is one of the orders of campaigns: its own direction first, then the other.
+func sortable(p ui.Page, f outbox.CampaignFilter, by outbox.CampaignSort, own, other string) (o ui.Order) {
+	chosen := f.Sort == by
+	if chosen {
+		o.Sorted = own
+		if f.Reverse {
+			o.Sorted = other
+		}
+	}
+	f.Sort, f.Reverse, f.Cursor = by, chosen && !f.Reverse, ""
+	o.To = p.Links.Campaigns(f)
+	return o
+}
+
+// pct is how much of the journal is applied, 0 to 100.
+func pct(c outbox.Campaign) string {
+	if c.HighWaterSeq == 0 {
+		return "100"
+	}
+	return strconv.FormatInt(min(100, max(0, c.AppliedSeq*100/c.HighWaterSeq)), 10)
+}
+
+// behindName is the label for unapplied events: in a diverged campaign the projections are not
+// simply behind.
+func behindName(c outbox.Campaign) string {
+	if c.Diverged != "" {
+		return "Waiting"
+	}
+	return "Behind"
+}
+
+// verificationDiffers says how live rows of a campaign differed, or nothing.
+func verificationDiffers(p ui.Page, of CampaignView, v outbox.Verification) string {
+	c := outbox.Comparison{Added: v.Added, Changed: v.Changed, Removed: v.Removed, FirstSeq: v.FirstSeq, ReplayedWith: outbox.ReplayedWith{Version: v.Version}}
+	if !c.Differs() {
+		return ""
+	}
+	if v.Outdated {
+		return ui.Sentence(jobs.ChangeCounts(c, jobs.VerifySides) + ", compared with " + outbox.OutdatedWords(p.Loaded, v))
+	}
+	if i := slices.IndexFunc(of.Cursors, func(one outbox.Cursor) bool { return one.Projection == v.Projection }); i >= 0 {
+		c.RowsBuilt = of.Cursors[i].RowsBuilt
+	}
+	return ui.Sentence(jobs.ChangeCounts(c, jobs.VerifySides) + jobs.FirstDivergence(c))
+}

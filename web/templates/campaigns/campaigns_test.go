@@ -1,0 +1,40 @@
+package campaigns
+
+import (
+	"testing"
+	"time"
+
+	"github.com/outboxweb/outboxweb/internal/finding"
+	"github.com/outboxweb/outboxweb/internal/must"
+	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/web/templates/ui"
+)
+
+// For a problem the overview links to the guide for the worst one, and to none if all is well.
+func TestCampaignGuide_followsTheState(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+	behind := outbox.Campaign{HighWaterSeq: 3, HeadSeq: 1, HeadStatus: outbox.Pending, HeadNextAttempt: now}
+	for _, c := range []struct {
+		name     string
+		campaign outbox.Campaign
+		found    finding.List
+		want     ui.Guide
+	}{
+		{"current", outbox.Campaign{}, nil, ""},
+		{"paused", outbox.Campaign{Paused: &outbox.Pause{}}, nil, ""},
+		{"diverged", outbox.Campaign{Diverged: "so"}, nil, ui.GuideDiverged},
+		{"dead", outbox.Campaign{HeadStatus: outbox.Dead}, nil, ui.GuideDead},
+		{"failed", outbox.Campaign{HeadStatus: outbox.Failed}, nil, ui.GuideFailed},
+		{"behind", behind, nil, ui.GuideLag},
+		{"nobody works", behind, finding.List{{Kind: outbox.FindsWorker}}, ui.GuideWorker},
+	} {
+		must.Equal(t, campaignGuide(ui.Page{Findings: c.found}, c.campaign), c.want, c.name, ": leads to")
+	}
+}
+
+func TestPct_isHowMuchIsApplied(t *testing.T) {
+	t.Parallel()
+	must.Equal(t, pct(outbox.Campaign{}), "100")
+	must.Equal(t, pct(outbox.Campaign{HighWaterSeq: 3, AppliedSeq: 1}), "33")
+}

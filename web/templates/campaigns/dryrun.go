@@ -1,0 +1,32 @@
+package campaigns
+
+import (
+	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/web/templates/ui"
+)
+
+// DryRunNext is how many events after the row's a dry run tries by default.
+const DryRunNext = 10
+
+func inProjection(at outbox.Rehearsed) string {
+	if at.Projection == "" {
+		return ""
+	}
+	return " in projection " + at.Projection
+}
+
+func triedLevel(r outbox.RunResult) outbox.Level {
+	if r.Outcome == outbox.OutcomeFailed {
+		return outbox.LevelBad
+	}
+	return outbox.LevelOK
+}
+
+// dryRunTwins are the shell commands for the same dry run.
+func dryRunTwins(p ui.Page, v DryRunView) ui.Twins {
+	t := ui.Twins{Curl: p.CurlGet(p.Links.API().DryRun(v.CampaignID, v.Seq, v.Next))}
+	if p.CommandLoads() {
+		t.CLI = p.Command("requeue --dry-run --next="+ui.Itoa(v.Next), nil, v.CampaignID, ui.Itoa(v.Seq))
+	}
+	return t
+}

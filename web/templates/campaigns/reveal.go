@@ -1,0 +1,34 @@
+package campaigns
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/web/templates/ui"
+)
+
+// placesShown is how many paths of hidden values are listed.
+const placesShown = 10
+
+// hidesAll reports whether all documents of an event are hidden.
+func hidesAll(e outbox.Event) bool { return slices.Contains(e.Redacted, string(outbox.PartPayload)) }
+
+func redactedPlaces(e outbox.Event) string {
+	if len(e.Redacted) <= placesShown {
+		return strings.Join(e.Redacted, ", ")
+	}
+	return strings.Join(e.Redacted[:placesShown], ", ") + ", …"
+}
+
+// revealedParts are the documents of an event, which are shown whole.
+func revealedParts(e outbox.Event) []Document {
+	var all []Document
+	for _, part := range []outbox.Part{outbox.PartPayload, outbox.PartTags, outbox.PartMetadata} {
+		if raw := e.Document(part); part == outbox.PartPayload || !ui.EmptyJSON(raw) {
+			text := ui.PrettyJSON(raw)
+			all = append(all, Document{Part: part, Text: text, Size: int64(len(text))})
+		}
+	}
+	return all
+}

@@ -1,0 +1,87 @@
+package campaigns
+
+import (
+	"slices"
+	"strconv"
+
+	"github.com/a-h/templ"
+
+	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/web/templates/ui"
+)
+
+// rowMarks name the row of a list, with a revision that changes whenever its appearance does.
+func rowMarks(r *outbox.Row) templ.OrderedAttributes {
+	revision := strconv.FormatInt(r.UpdatedAt.UnixMicro(), 36) + string(r.Status)
+	if r.IsHead {
+		revision += "^"
+	}
+	return ui.Marks("id", "row-"+r.CampaignID+"-"+ui.Itoa(r.Seq), "data-rev", revision)
+}
+
+func statusChoices(p ui.Page, f outbox.RowFilter) []ui.Choice {
+	f.Reverse, f.Cursor = false, ""
+	return ui.ChoicesOf("any status", outbox.Statuses, f.Status, ui.StatusGlyph, func(s outbox.Status) ui.URL {
+		f.Status = s
+		return p.Links.Rows(f)
+	})
+}
+
+// bulky reports whether a list has dead rows, or may have them on another page, which can be
+// requeued in bulk.
+func bulky(p ui.Page, v RowsView) bool {
+	whole := v.Page.NextCursor == nil && v.Page.PrevCursor == nil && !v.Page.Partial
+	return someDead(v.Page.Items) || !p.NoneDead && !whole && v.Filter.Status == ""
+}
+
+func bulkFilter(f outbox.RowFilter) outbox.RequeueFilter {
+	return outbox.RequeueFilter{CampaignID: f.CampaignID, EventType: f.EventType, Fingerprint: f.Fingerprint}
+}
+
+// attemptLine is the heading of one attempt in the history.
+func attemptLine(a outbox.Attempt) string {
+	s := "Attempt " + ui.Itoa(a.Attempt)
+	if a.Worker != "" {
+		s += " by " + a.Worker
+	}
+	if a.Build != "" {
+		s += " (" + a.Build + ")"
+	}
+	return s
+}
+
+// EventTitle is the title of the browser tab.
+func EventTitle(campaign string, seq int64) string {
+	return "Event " + ui.Itoa(seq) + " of " + campaign
+}
+
+func entityText(e outbox.EventLine) string {
+	if e.EntityType == "" && e.EntityID == "" {
+		return "–"
+	}
+	return ui.Visible(e.EntityType + " " + e.EntityID)
+}
+
+func retryMeaning(p ui.Page, r outbox.Row) string {
+	was := "it is already due"
+	if r.NextAttemptAt.After(p.Now) {
+		was = "it was due to be retried " + ui.Relative(r.NextAttemptAt, p.Now)
+	}
+	return "Retry now makes it due at once; " + was + ". The " + ui.Count(int64(r.AttemptCount), "failure", "failures") + " so far still count."
+}
+
+// noRowFilter reports whether f selects all rows, in whatever order.
+func noRowFilter(f outbox.RowFilter) bool { return f.OnlyStatus() && f.Status == "" }
+
+// someDead reports whether a page of rows has dead ones.
+func someDead(rows []outbox.Row) bool {
+	return slices.ContainsFunc(rows, func(r outbox.Row) bool { return r.Status == outbox.Dead })
+}
+
+// workTime estimates how long workers take for so many rows; empty if nothing was applied recently.
+func workTime(p ui.Page, rows int64) string {
+	if estimate := outbox.Estimate(rows, p.Around.Pace); estimate != "" {
+		return ", " + estimate
+	}
+	return ""
+}

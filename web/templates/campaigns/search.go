@@ -1,0 +1,160 @@
+package campaigns
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/web/templates/ui"
+)
+
+// fullTime is a time with its day, in UTC.
+const fullTime = "2006-01-02 15:04:05"
+
+// foundLook is how findings of a kind are shown.
+type foundLook struct {
+	heading string
+	title   func(outbox.Finding) string // the words of a link to one; nil for its note
+	to      func(ui.Links, outbox.Finding) ui.URL
+}
+
+var foundLooks = map[outbox.FindingKind]foundLook{
+	outbox.FoundRange:      {"Events in this time", nil, foundEvents},
+	outbox.FoundCampaign:   {"Campaigns", func(f outbox.Finding) string { return f.CampaignID }, func(l ui.Links, f outbox.Finding) ui.URL { return l.Campaign(f.CampaignID) }},
+	outbox.FoundEvent:      {"Events", func(f outbox.Finding) string { return f.CampaignID + "/" + ui.Itoa(f.Seq) }, func(l ui.Links, f outbox.Finding) ui.URL { return l.Event(f.CampaignID, f.Seq) }},
+	outbox.FoundRejection:  {"Rejected rows", func(f outbox.Finding) string { return "rejected row " + ui.Itoa(f.ID) + " of source " + f.Name }, rejectionLink},
+	outbox.FoundEntity:     {"Entities", nil, foundEvents},
+	outbox.FoundRequest:    {"Requests", nil, foundEvents},
+	outbox.FoundRun:        {"Runs", func(f outbox.Finding) string { return "run " + ui.Itoa(f.ID) }, func(l ui.Links, f outbox.Finding) ui.URL { return l.RunOf(f.ID) }},
+	outbox.FoundOperation:  {"Operations", func(f outbox.Finding) string { return "operation " + ui.Itoa(f.ID) }, func(l ui.Links, f outbox.Finding) ui.URL { return l.OperationOf(f.ID) }},
+	outbox.FoundCause:      {"Causes of failures", func(f outbox.Finding) string { return f.Fingerprint }, func(l ui.Links, f outbox.Finding) ui.URL { return l.FailureGroup(f.Fingerprint) }},
+	outbox.FoundProjection: {"Projections", func(f outbox.Finding) string { return f.Name }, func(l ui.Links, f outbox.Finding) ui.URL { return l.Projection(f.Name) }},
+}
+
+func foundEvents(l ui.Links, f outbox.Finding) ui.URL { return l.SearchEvents(f.Events) }
+
+func rejectionLink(l ui.Links, f outbox.Finding) ui.URL {
+	return l.Source(f.Name, "", 0) + "#rejection-" + ui.URL(ui.Itoa(f.ID))
+}
+
+// FindingURL is what a search has found.
+func FindingURL(l ui.Links, f outbox.Finding) ui.URL { return foundLooks[f.Kind].to(l, f) }
+
+// findingTitle is the words of a link to a finding.
+func findingTitle(f outbox.Finding) string {
+	if title := foundLooks[f.Kind].title; title != nil {
+		return title(f)
+	}
+	return f.Note
+}
+
+// findingNote is what is said beside the link.
+func findingNote(f outbox.Finding) string {
+	switch f.Kind {
+	case outbox.FoundRange:
+		return strings.ToLower(timeSearched(f.Events)) + " " + searchedRange(f.Events)
+	case outbox.FoundEntity, outbox.FoundRequest:
+		return ""
+	}
+	return f.Note
+}
+
+func findingsOf(all []outbox.Finding, kind outbox.FindingKind) []outbox.Finding {
+	return slices.DeleteFunc(slices.Clone(all), func(f outbox.Finding) bool { return f.Kind != kind })
+}
+
+// suggested bounds the options of the search box.
+const suggested = 8
+
+// timeChoices are what the range of time of a search is compared with.
+var timeChoices = []ui.Option{{Value: "recorded", Words: "recorded"}, {Value: "occurred", Words: "occurred"}}
+
+// timeSearched begins the sentence about the range of time of a search.
+func timeSearched(f outbox.EventFilter) string {
+	if f.Occurred() {
+		return "Occurred"
+	}
+	return "Recorded"
+}
+
+// apart reports whether an event occurred at another time than it was recorded at.
+func apart(e *outbox.EventHit) bool { return e.RecordedAt.Sub(e.OccurredAt).Abs() >= time.Minute }
+
+// byOccurrence is the filter with its range of time compared with when events occurred, from the first page.
+func byOccurrence(f outbox.EventFilter) outbox.EventFilter {
+	f.Time, f.Cursor = "occurred", ""
+	return f
+}
+
+// searchedRange says the range of time of a filter: "2026-11-22 14:00:00 to 14:10:00 UTC".
+func searchedRange(f outbox.EventFilter) string {
+	const full, clock = fullTime, "15:04:05"
+	since, until := f.Since.UTC(), f.Until.UTC()
+	switch {
+	case !f.Ranged():
+		return ""
+	case f.Until.IsZero():
+		return "since " + since.Format(full) + " UTC"
+	case f.Since.IsZero():
+		return "until " + until.Format(full) + " UTC"
+	case since.Format("2006-01-02") == until.Format("2006-01-02"):
+		return since.Format(full) + " to " + until.Format(clock) + " UTC"
+	}
+	return since.Format(full) + " to " + until.Format(full) + " UTC"
+}
+
+// looked says how far a page of a search looked: "Looked through events 9,812,400–9,612,400, back to
+// 2026-11-22 14:02:00 UTC".
+func looked(v EventsView) string {
+	l := v.Page.Looked
+	if l.First == 0 || l.First == l.Last && len(v.Page.Items) == 0 && v.Page.NextCursor == nil && l.Back.IsZero() {
+		return ""
+	}
+	text := "Looked through events " + ui.Num(l.First) + "–" + ui.Num(l.Last)
+	if l.By == "seq" {
+		text += " of campaign " + v.Filter.CampaignID
+	}
+	switch {
+	case l.Exact && v.Page.NextCursor == nil && len(v.Page.Items) == 0:
+		text = "Searched events " + ui.Num(l.First) + "–" + ui.Num(l.Last) + " with an index"
+	case l.Exact && v.Page.NextCursor == nil:
+		text = "Found by an index in events " + ui.Num(l.First) + "–" + ui.Num(l.Last)
+	}
+	if !l.Back.IsZero() {
+		text += map[bool]string{false: ", back to ", true: ", up to "}[v.Filter.Reverse] + l.Back.UTC().Format(fullTime) + " UTC"
+	}
+	if v.Filter.Ranged() && !v.Filter.Occurred() && !l.Exact {
+		text += "; events recorded up to " + outbox.Age(outbox.ClockTolerance) + " outside the range are compared too, since clocks may differ"
+	}
+	return text + "."
+}
+
+// eventsPager is the navigation of a search of events.
+func eventsPager(p ui.Page, v EventsView) ui.PagerView {
+	v.Filter.Settled = false
+	view := ui.PagerOf(v.Page.Page, &v.Filter.Cursor, func() ui.URL { return p.Links.SearchEvents(v.Filter) })
+	view.Note = "" // looked says it
+	if len(v.Page.Items) == 0 {
+		view.Shown = ""
+	}
+	return view
+}
+
+// settledLink asks for the settled position of a search that a condition can repeat; empty for others.
+func settledLink(p ui.Page, f outbox.EventFilter) ui.URL {
+	if f.Settled = true; f.EventType+f.Tag == "" || f.CheckSettled() != nil {
+		return ""
+	}
+	return p.Links.SearchEvents(f)
+}
+
+// entityFilter selects the events of the same entity.
+func entityFilter(e *outbox.EventHit) outbox.EventFilter {
+	return outbox.EventFilter{EntityType: e.EntityType, EntityID: e.EntityID}
+}
+
+// moreEventFilters reports whether one of the rarer filters is used.
+func moreEventFilters(f outbox.EventFilter) bool {
+	return f.CampaignID+f.EventID+f.Tag+f.ActorType+f.ActorID+f.RequestID+f.SessionID != ""
+}

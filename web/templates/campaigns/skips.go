@@ -1,0 +1,66 @@
+package campaigns
+
+import (
+	"slices"
+
+	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/web/templates/ui"
+)
+
+// unskipFormID is the id of the form that undoes a skip.
+func unskipFormID(k outbox.Skip) string { return "unskip-form-" + ui.Itoa(k.ID) }
+
+// unskipForms are the ids of the forms of active skips.
+func unskipForms(skips []outbox.Skip) []string {
+	var forms []string
+	for _, k := range skips {
+		if k.Active() {
+			forms = append(forms, unskipFormID(k))
+		}
+	}
+	return forms
+}
+
+// skipProgress describes the progress of an active skip.
+func skipProgress(c outbox.Campaign, k outbox.Skip) string {
+	switch {
+	case c.AppliedSeq < k.Seq:
+		return "not yet skipped by a worker"
+	case c.AppliedSeq == k.Seq:
+		return "skipped; nothing later is applied yet"
+	default:
+		return "skipped, and later events are applied"
+	}
+}
+
+// skipMeaning says what an active skip does to its event.
+func skipMeaning(c outbox.Campaign, k outbox.Skip) string {
+	switch {
+	case c.AppliedSeq < k.Seq:
+		return "No projection will apply this event. The next free worker skips it."
+	case c.AppliedSeq == k.Seq:
+		return "No projection applied this event. Nothing later is applied yet, so the skip can still be undone."
+	default:
+		return "No projection applied this event, and later ones are applied: append a compensating event if needed."
+	}
+}
+
+func skipPhrase(r outbox.Row) string {
+	return outbox.ActionSkip.Phrase(outbox.Reach{Skipped: outbox.RowKey{CampaignID: r.CampaignID, Seq: r.Seq}})
+}
+
+func skipTwins(p ui.Page, r outbox.Row) ui.Twins {
+	return p.Asks(outbox.ActionSkip, outbox.SkipRequest{Reason: ui.AnyReason.Reason, Confirm: skipPhrase(r), Expected: ui.ExpectedOf(r)}, r.CampaignID, ui.Itoa(r.Seq))
+}
+
+func unskipTwins(p ui.Page, c outbox.Campaign, k outbox.Skip) ui.Twins {
+	return p.AsksOn(outbox.ActionUnskip, &outbox.Expected{HeadSeq: c.HeadSeq}, k.CampaignID, ui.Itoa(k.Seq))
+}
+
+// unskipActions are the actions on a campaign's skips.
+func unskipActions(v CampaignView) []outbox.Action {
+	if slices.ContainsFunc(v.Skips.Items, v.Campaign.MayUnskip) {
+		return []outbox.Action{outbox.ActionUnskip}
+	}
+	return nil
+}

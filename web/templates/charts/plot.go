@@ -1,0 +1,347 @@
+package charts
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/web/templates/ui"
+)
+
+// countSteps are the distances of ticks of counts within a power of ten, secondSteps those of
+// seconds.
+var (
+	countSteps  = []float64{1, 2, 5}
+	secondSteps = []float64{.001, .002, .005, .01, .02, .05, .1, .2, .5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 3 * 3600, 6 * 3600, 12 * 3600, 86400}
+)
+
+// ticks returns two to four round values from 0 to at least most.
+func ticks(most float64, u unit) []float64 {
+	const intervals = 3
+	step := 1.0
+	if u == unitSeconds {
+		i := slices.IndexFunc(secondSteps, func(s float64) bool { return most <= intervals*s })
+		if step = secondSteps[max(i, 0)]; i < 0 {
+			step = 86400 * math.Ceil(most/86400/intervals)
+		}
+	} else {
+	search:
+		for power := 1.0; ; power *= 10 {
+			for _, s := range countSteps {
+				if step = s * power; most <= intervals*step {
+					break search
+				}
+			}
+		}
+	}
+	all := []float64{0}
+	for v := step; ; v += step {
+		all = append(all, v)
+		if v >= most {
+			return all
+		}
+	}
+}
+
+// tickText is a tick's value in few characters.
+func tickText(v float64, u unit) string {
+	switch {
+	case v == 0:
+		return "0"
+	case u == unitSeconds:
+		return valueText(v, u)
+	case v >= 1e9:
+		return number(v/1e9) + " G"
+	case v >= 1e6:
+		return number(v/1e6) + " M"
+	case v >= 1e4:
+		return number(v/1e3) + " k"
+	}
+	return ui.Num(int64(v))
+}
+
+func number(v float64) string { return strconv.FormatFloat(math.Round(v*10)/10, 'f', -1, 64) }
+
+func valueText(v float64, u unit) string {
+	switch {
+	case u == unitCount && v < 10 && v != math.Trunc(v):
+		return number(v)
+	case u == unitCount:
+		return ui.Num(int64(math.Round(v)))
+	case v < 1:
+		return strconv.FormatFloat(math.Round(v*1000), 'f', -1, 64) + " ms"
+	case v < 120:
+		return rounded(v) + " s"
+	case v < 3600:
+		return rounded(v/60) + " min"
+	case v < 2*86400:
+		return rounded(v/3600) + " h"
+	}
+	return rounded(v/86400) + " d"
+}
+
+// rounded has a decimal only below ten.
+func rounded(v float64) string {
+	if v >= 10 {
+		v = math.Round(v)
+	}
+	return number(v)
+}
+
+// timeTick is a round time on the axis, in percent of the width.
+type timeTick struct{ at, text string }
+
+var timeSteps = []time.Duration{time.Minute, 2 * time.Minute, 5 * time.Minute, 10 * time.Minute, 15 * time.Minute, 30 * time.Minute,
+	time.Hour, 2 * time.Hour, 3 * time.Hour, 4 * time.Hour, 6 * time.Hour, 12 * time.Hour, 24 * time.Hour, 48 * time.Hour}
+
+// timeTicks returns at most eight round times inside a window, with dates where it is longer than
+// a day.
+func timeTicks(w outbox.Window) (all []timeTick) {
+	length := w.To.Sub(w.From)
+	step := timeSteps[slices.IndexFunc(timeSteps, func(s time.Duration) bool { return length/s <= 8 })]
+	form := "15:04"
+	if step >= 24*time.Hour {
+		form = "Jan 2"
+	} else if length > 25*time.Hour {
+		form = "Jan 2 15:04"
+	}
+	for at := w.From.Truncate(step).Add(step); at.Before(w.To); at = at.Add(step) {
+		share := float64(at.Sub(w.From)) / float64(length)
+		if share > .03 && share < .97 {
+			all = append(all, timeTick{percent(share), at.Format(form)})
+		}
+	}
+	return all
+}
+
+func percent(share float64) string {
+	return strconv.FormatFloat(math.Round(share*1e4)/100, 'f', -1, 64) + "%"
+}
+
+// placeOf is where a time is, in percent of the width.
+func placeOf(w outbox.Window, t time.Time) string {
+	return percent(min(1, max(0, float64(t.Sub(w.From))/float64(w.To.Sub(w.From)))))
+}
+
+// drawn is a chart's geometry. A step is one wide.
+type drawn struct {
+	ticks  []drawnTick
+	grid   string // path of the ticks' lines
+	paths  []path
+	gaps   string // path of the steps without a record
+	gap    string // the middle of the longest of them, if it is wide enough for a word; otherwise empty
+	peak   *peakLabel
+	height int
+	scale  int // of lines: their path is in values times scale
+}
+
+type drawnTick struct{ y, text string }
+
+// path is a shape of an SVG.
+type path struct{ class, d string }
+
+type peakLabel struct {
+	x, y, anchor, text string
+}
+
+// lineScale makes whole numbers of values, with the decimals that a reader sees.
+func lineScale(top float64, u unit) int {
+	switch {
+	case u == unitSeconds && top < 86400:
+		return 1000
+	case u == unitCount && top < 100:
+		return 10
+	}
+	return 1
+}
+
+func draw(c Chart) drawn {
+	bucket, most, found := c.peak()
+	values := ticks(most, c.unit)
+	top, n := values[len(values)-1], c.window.Buckets()
+	d := drawn{height: barHeight}
+	if c.lines {
+		d.scale = lineScale(top, c.unit)
+		d.height = int(math.Round(top * float64(d.scale)))
+	}
+	for _, v := range values {
+		d.ticks = append(d.ticks, drawnTick{plotY(v / top), tickText(v, c.unit)})
+		d.grid += fmt.Sprintf("M-.5-%dh%d", int(math.Round(v/top*float64(d.height))), n)
+	}
+	d.gaps = gapPath(c, d.height)
+	d.gap = widestGap(c)
+	if c.lines {
+		for _, l := range c.layers {
+			d.paths = append(d.paths, path{l.class, linePath(l.values, float64(d.scale))})
+			if dots := dotsPath(l.values, float64(d.scale)); dots != "" {
+				d.paths = append(d.paths, path{"dot " + l.class, dots})
+			}
+		}
+	} else {
+		d.paths = barPaths(c, top)
+	}
+	if found {
+		share := (float64(bucket) + .5) / float64(n)
+		anchor := ""
+		if share < .12 {
+			anchor = "start"
+		} else if share > .88 {
+			anchor = "end"
+		}
+		d.peak = &peakLabel{percent(share), ui.Itoa(plotTop + plotArea - int(math.Round(most/top*plotArea)) - 4), anchor, "peak " + valueText(most, c.unit)}
+	}
+	return d
+}
+
+// plotY is how far down a share of the highest tick is, in pixels.
+func plotY(share float64) string {
+	return ui.Itoa(plotTop + plotArea - int(math.Round(share*plotArea)))
+}
+
+// gapPath covers the steps without a record that are not in the future.
+func gapPath(c Chart, height int) string {
+	return runs(len(c.recorded), c.missing, func(from, n int) string {
+		return fmt.Sprintf("M%g 0h%dv-%dh-%dz", float64(from)-.5, n, height, n)
+	})
+}
+
+// widestGap is the middle of the longest run of steps without a record, in percent of the width;
+// empty if it is too narrow for a word.
+func widestGap(c Chart) string {
+	widest, middle := 0, 0.0
+	n := len(c.recorded)
+	runs(n, c.missing, func(from, length int) string {
+		if length > widest {
+			widest, middle = length, float64(from)+float64(length)/2
+		}
+		return ""
+	})
+	if widest < n/3 {
+		return ""
+	}
+	return percent(middle / float64(n))
+}
+
+// missing reports whether a step that is not in the future has no record.
+func (c Chart) missing(i int) bool { return !c.recorded[i] && !c.window.Start(i).After(c.window.Now) }
+
+func runs(n int, chosen func(int) bool, path func(from, n int) string) string {
+	var b strings.Builder
+	for i := 0; i < n; i++ {
+		from := i
+		for i < n && chosen(i) {
+			i++
+		}
+		if i > from {
+			b.WriteString(path(from, i-from))
+		}
+	}
+	return b.String()
+}
+
+// barHeight is the height of the highest tick of bars, and leastBar that of the lowest bar.
+const barHeight, leastBar = 1000, 12
+
+// barPaths stacks the layers, as strokes; the bar of the running step has a look of its own.
+func barPaths(c Chart, top float64) []path {
+	bottoms := make([]int, c.window.Buckets())
+	paths := []path{}
+	for _, l := range c.layers {
+		var whole, running strings.Builder
+		for i, v := range l.values {
+			if v == nil || *v <= 0 {
+				continue
+			}
+			h := min(max(leastBar, int(math.Round(*v/top*barHeight))), barHeight-bottoms[i])
+			b := &whole
+			if c.window.Incomplete(i) {
+				b = &running
+			}
+			fmt.Fprintf(b, "M%d-%dv-%d", i, bottoms[i], h)
+			if !l.behind {
+				bottoms[i] += h
+			}
+		}
+		for _, p := range []path{{l.class, whole.String()}, {l.class + " running", running.String()}} {
+			if p.d != "" {
+				paths = append(paths, p)
+			}
+		}
+	}
+	return paths
+}
+
+// linePath connects the values of the steps, with breaks at steps without a record. A value alone
+// is a dot. The script reads the values from it.
+func linePath(values []*float64, scale float64) string {
+	var b strings.Builder
+	y := 0
+	for i, v := range values {
+		if v == nil {
+			continue
+		}
+		before := y
+		y = int(math.Round(*v * scale))
+		if i == 0 || values[i-1] == nil {
+			fmt.Fprintf(&b, "M%d %dl0 0", i, -y)
+			continue
+		}
+		fmt.Fprintf(&b, " 1 %d", before-y)
+	}
+	return strings.ReplaceAll(b.String(), " -", "-")
+}
+
+// dotsPath are the values without neighbours, which a line does not show.
+func dotsPath(values []*float64, scale float64) string {
+	var b strings.Builder
+	for i, v := range values {
+		if v != nil && (i == 0 || values[i-1] == nil) && (i == len(values)-1 || values[i+1] == nil) {
+			fmt.Fprintf(&b, "M%d %dl0 0", i, -int(math.Round(*v*scale)))
+		}
+	}
+	return strings.ReplaceAll(b.String(), " -", "-")
+}
+
+// heatPath draws the cells of one shade in a row of a heatmap as strokes: the darker, the higher.
+func heatPath(row outbox.HeatmapRow, shade int, worst int64) string {
+	return runs(len(row.LagEvents), func(i int) bool { return outbox.Shade(row.LagEvents[i], worst) == shade }, func(from, n int) string {
+		return fmt.Sprintf("M%d %dh%d", from, 20-2*shade, n)
+	})
+}
+
+// unrecordedCell reports whether a step of a row of a heatmap has no record: known are the steps that have
+// one of anything.
+func unrecordedCell(h outbox.Heatmap, row outbox.HeatmapRow, known []bool, i int) bool {
+	return row.LagEvents[i] == 0 && !known[i] && !h.Window.Start(i).After(h.Window.Now)
+}
+
+// heatGaps covers the steps of a row without a record.
+func heatGaps(h outbox.Heatmap, row outbox.HeatmapRow, known []bool) string {
+	return runs(len(row.LagEvents), func(i int) bool { return unrecordedCell(h, row, known, i) }, func(from, n int) string {
+		return fmt.Sprintf("M%d 10h%d", from, n)
+	})
+}
+
+// heatData are the values of a row: nothing for 0, and a dash without a record.
+func heatData(h outbox.Heatmap, row outbox.HeatmapRow, known []bool) string {
+	words := make([]string, len(row.LagEvents))
+	for i, n := range row.LagEvents {
+		if words[i] = ui.Positive(n); unrecordedCell(h, row, known, i) {
+			words[i] = "-"
+		}
+	}
+	return strings.Join(words, ",")
+}
+
+// joined are words of values between commas.
+func joined[V any](values []V, word func(V) string) string {
+	words := make([]string, len(values))
+	for i, v := range values {
+		words[i] = word(v)
+	}
+	return strings.Join(words, ",")
+}

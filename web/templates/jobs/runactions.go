@@ -1,0 +1,27 @@
+package jobs
+
+import "github.com/outboxweb/outboxweb/internal/outbox"
+
+func runActionName(kind outbox.RunKind) string {
+	switch kind {
+	case outbox.RunVerify:
+		return "Verify"
+	case outbox.RunRebuild:
+		return "Rebuild"
+	default:
+		return "Replay run"
+	}
+}
+
+func runActionsOver(campaign, projection string) string {
+	switch {
+	case campaign == "" && projection == "":
+		return "all projections, in all campaigns"
+	case campaign == "":
+		return "projection " + projection + ", in all campaigns"
+	case projection == "":
+		return "all projections, in this campaign"
+	default:
+		return "projection " + projection + ", in this campaign"
+	}
+}

@@ -1,0 +1,78 @@
+package overview
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"strings"
+
+	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/web/templates/ui"
+)
+
+func groupCount(g outbox.ErrorGroup) string {
+	more := ""
+	if g.Capped {
+		more = "+"
+	}
+	var parts []string
+	for _, part := range []struct {
+		n    int64
+		what string
+	}{{g.Dead, "dead"}, {g.Failed, "failed"}, {g.Retrying, "being retried"}, {g.Rehearsed, "would fail"}} {
+		if part.n > 0 {
+			parts = append(parts, ui.Num(part.n)+more+" "+part.what)
+		}
+	}
+	return strings.Join(parts, ", ")
+}
+
+// groupStatus is the status by which to list a group's rows.
+func groupStatus(g outbox.ErrorGroup) outbox.Status {
+	switch {
+	case g.Dead > 0:
+		return outbox.Dead
+	case g.OnlyRehearsed():
+		return outbox.Pending
+	}
+	return outbox.Failed
+}
+
+func talliesText(all []outbox.Tally) string {
+	const shown = 6
+	var words []string
+	for i, t := range all {
+		if i == shown {
+			words = append(words, "and "+ui.Itoa(len(all)-shown)+" more")
+			break
+		}
+		words = append(words, cmp.Or(t.Name, "unknown")+" ("+ui.Num(t.Count)+")")
+	}
+	return strings.Join(words, ", ")
+}
+
+// groupID is a group's element id on its page.
+func groupID(g outbox.ErrorGroup) string {
+	sum := sha256.Sum256([]byte(g.Fingerprint))
+	return "e-" + hex.EncodeToString(sum[:6])
+}
+
+func retryGroupForm(g outbox.ErrorGroup) string { return "retry-form-" + groupID(g) }
+func noteForm(g outbox.ErrorGroup) string       { return "note-form-" + groupID(g) }
+
+// groupForms are the ids of the page's forms.
+func groupForms(v FailuresView) (forms []string) {
+	for _, g := range v.groups() {
+		forms = append(forms, retryGroupForm(g.ErrorGroup), noteForm(g.ErrorGroup))
+	}
+	return forms
+}
+
+// groupActions are the actions on the rows of error groups.
+func groupActions(p ui.Page, groups []outbox.AssessedGroup) []outbox.Action {
+	var all []outbox.Action
+	for _, g := range groups {
+		all = append(all, ui.Rehearsing(p, g.Fingerprint, g.Actions()...)...)
+	}
+	return all
+}

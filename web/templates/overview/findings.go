@@ -1,0 +1,40 @@
+package overview
+
+import (
+	"slices"
+
+	"github.com/outboxweb/outboxweb/internal/finding"
+	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/web/templates/ui"
+)
+
+// itemsNamed is the maximum number of objects that a finding names.
+const itemsNamed = 5
+
+// toldElsewhere are the kinds of findings that the overview has a section of its own for.
+var toldElsewhere = []finding.Kind{outbox.FindsBlocked, outbox.FindsFailing, outbox.FindsLag, outbox.FindsPaused, outbox.FindsPausedHere, outbox.FindsNotDelivered}
+
+func hasBlock(f finding.Finding) bool { return !slices.Contains(toldElsewhere, f.Kind) }
+
+// blocks are the findings that the overview shows each in a block, the worst first.
+func (v Overview) blocks() finding.List {
+	return slices.DeleteFunc(v.Findings.Grouped(), func(f finding.Finding) bool { return !hasBlock(f) })
+}
+
+// worstGuide is the document about the worst finding, unless a block has it.
+func (v Overview) worstGuide() string {
+	if len(v.Findings) == 0 || hasBlock(v.Findings[0]) {
+		return ""
+	}
+	return v.Findings[0].Guide
+}
+
+// hueOf is the colour of a finding.
+func hueOf(l finding.Level) string {
+	return map[finding.Level]string{finding.Bad: "dead", finding.Warn: "failed", finding.Busy: "pending", finding.OK: "pending"}[l]
+}
+
+// leads reports whether the reader may use the page of a finding.
+func leads(p ui.Page, f finding.Finding) bool {
+	return f.Link != "" && (!f.Runs || p.Offers(outbox.ActionRunStart))
+}

@@ -1,0 +1,120 @@
+// Package overview holds the overview and the page of causes: what is wrong now, and what to do.
+package overview
+
+import (
+	"slices"
+
+	"github.com/outboxweb/outboxweb/internal/finding"
+	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/web/templates/ui"
+)
+
+// cell is one of the counts, or of the three numbers that an operator reads first, which have a sub.
+type cell struct {
+	name, glyph, hue, number, sub, meaning, testID string
+	zero                                           bool
+	link                                           ui.URL
+}
+
+func stripCells(p ui.Page, s outbox.Summary) []cell {
+	var cells []cell
+	for _, status := range outbox.Statuses {
+		n := s.Counts.Of(status)
+		cells = append(cells, cell{name: string(status), glyph: ui.StatusGlyph(status), hue: string(status), number: ui.Num(n),
+			meaning: "Rows that " + statusMeaning(status), testID: "count-" + string(status), zero: n == 0, link: p.Links.Rows(outbox.RowFilter{Status: status})})
+	}
+	states := []struct {
+		state   outbox.State
+		n       int64
+		meaning string
+		testID  string
+	}{
+		{outbox.StateBlocked, s.Campaigns.Blocked, "Campaigns blocked by a permanently failed event", ""},
+		{outbox.StatePaused, s.Campaigns.Paused, "Campaigns paused by an operator", ""},
+		{outbox.StateDiverged, s.Campaigns.Diverged, "Diverged: campaigns whose projections were built from another journal", ""},
+		{outbox.StateUnverifiable, s.Campaigns.Unverifiable, "Campaigns whose journal the last verify could not replay", "count-unverifiable"},
+		{outbox.StateDrifted, s.Campaigns.Drifted, "Drift: campaigns whose live rows differed from the journal at the last verification", "count-drifted"},
+	}
+	for _, x := range states {
+		if x.state == outbox.StateUnverifiable && x.n == 0 {
+			continue // it is rare
+		}
+		name := string(x.state)
+		if x.state == outbox.StatePaused { // projections and publishers can be, too
+			name = "paused campaigns"
+		}
+		cells = append(cells, cell{name: name, glyph: ui.StateGlyph(x.state), hue: string(x.state), number: ui.Num(x.n),
+			meaning: x.meaning, testID: x.testID, zero: x.n == 0, link: p.Links.Campaigns(outbox.CampaignFilter{State: x.state})})
+	}
+	oldest := cell{name: "oldest event", glyph: ui.StateGlyph(outbox.StateLagging), hue: string(outbox.StateLagging), number: "none", testID: "oldest-age",
+		meaning: "Age of the oldest unapplied event", zero: true, link: p.Links.Campaigns(outbox.CampaignFilter{Sort: outbox.SortAge})}
+	if o := s.Oldest; o != nil {
+		oldest.number, oldest.zero, oldest.link = outbox.Age(p.Now.Sub(o.EnqueuedAt)), false, p.Links.Event(o.CampaignID, o.Seq)
+	}
+	skips := cell{name: "skipped", glyph: ui.SkippedGlyph, hue: "skipped", number: ui.Num(s.Campaigns.Skips), testID: "count-skips",
+		meaning: "Skipped events, which are never applied", zero: s.Campaigns.Skips == 0, link: p.Links.Audit(outbox.AuditFilter{Action: outbox.ActionSkip})}
+	return append(cells, oldest, skips)
+}
+
+// offs are the settings that apply events otherwise, or keep changes from being made.
+func offs(p ui.Page, v Overview) []ui.NamedText {
+	var all []ui.NamedText
+	if v.Summary.Mode == outbox.ModeInline {
+		all = append(all, ui.NamedText{Name: ui.ModeName(v.Summary.Mode), Value: ui.ModeMeaning(v.Summary.Mode)})
+	}
+	if p.ReadOnly {
+		all = append(all, ui.NamedText{Name: "read-only", Value: "this server refuses every change over HTTP"})
+	}
+	return all
+}
+
+// stopped are the findings that say so of something, and not of campaigns.
+func (v Overview) stopped() finding.List {
+	all := v.Findings.Of(outbox.FindsWorker, outbox.FindsShadow, outbox.FindsNotLoaded, outbox.FindsNotDelivered)
+	return slices.DeleteFunc(all, func(f finding.Finding) bool { return f.Level == outbox.LevelBusy }) // a worker is about to start
+}
+
+// heldLink links to a projection, or, if it is paused for some campaigns, to those.
+func heldLink(p ui.Page, h outbox.HeldProjection) ui.URL {
+	if h.Paused != nil {
+		return p.Links.Projection(h.Projection)
+	}
+	return p.Links.ProjectionCursors(outbox.CursorFilter{Projection: h.Projection, State: outbox.CursorPaused})
+}
+
+// Limits on the drifted campaigns and active runs that the overview names.
+const (
+	runsNamed = 3
+)
+
+func curlAppend(p ui.Page) string {
+	return p.Curl() + "-H 'Content-Type: application/json' \\\n  -d '{\"event_type\":\"campaign.created\",\"payload\":{\"name\":\"Cinder Ford\"}}' \\\n  " +
+		outbox.ShellWord(p.Origin+string(p.Links.API().Events("c-1")))
+}
+
+func statusMeaning(s outbox.Status) string {
+	switch s {
+	case outbox.Pending:
+		return "wait for their turn"
+	case outbox.Processing:
+		return "held by a worker now"
+	case outbox.Failed:
+		return "will be retried"
+	default:
+		return "need an operator"
+	}
+}
+
+// troubleActions are the actions on the objects that the overview lists.
+func troubleActions(p ui.Page, v Overview) []outbox.Action {
+	var all []outbox.Action
+	for _, g := range v.Causes[:min(len(v.Causes), causesShown)] {
+		if g.Dead > 0 {
+			all = append(all, outbox.ActionOperationStart)
+		}
+	}
+	if slices.ContainsFunc(v.blocks(), func(f finding.Finding) bool { return f.Runs }) {
+		all = append(all, outbox.ActionRunStart)
+	}
+	return all
+}

@@ -1,0 +1,114 @@
+// Package projections holds the pages of projections, loaded or not.
+package projections
+
+import (
+	"strings"
+
+	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/web/templates/ui"
+)
+
+// ProjectionView is one projection, the campaigns in which it is not live, its open failures, and
+// operators' actions on it.
+type ProjectionView struct {
+	outbox.ProjectionDetail
+	Filter   outbox.CursorFilter `redact:"-"`
+	Cursors  outbox.Page[outbox.CampaignCursor]
+	Failures outbox.Page[outbox.ProjectionFailure]
+	Acts     []outbox.AuditEntry
+	Passed   outbox.QuarantinePassed
+	Range    outbox.Range `redact:"-"`
+	History  outbox.History
+}
+
+// ProjectionsView is the list of the loaded projections.
+type ProjectionsView struct {
+	Loaded []outbox.ProjectionInfo
+	Left   []outbox.ProjectionInfo // loaded earlier, and not now
+}
+
+type diffLine struct{ class, text string }
+
+func diffLines(c outbox.DefinitionChange) []diffLine {
+	var all []diffLine
+	for line := range strings.Lines(c.Diff) {
+		all = append(all, diffLine{map[byte]string{'+': "added", '-': "removed", '@': "place"}[line[0]], ui.Visible(strings.TrimSuffix(line, "\n"))})
+	}
+	return all
+}
+
+// notFollowed says in how many campaigns a projection is not live.
+func notFollowed(i outbox.ProjectionInfo) string {
+	n := i.NotLive()
+	switch {
+	case n == 0 && i.Blocking > 0:
+		return ""
+	case n == 0:
+		return "Not paused, quarantined or behind in any campaign."
+	case i.CountsCapped:
+		return "Not live in at least " + ui.Count(n, "campaign", "campaigns") + "."
+	}
+	return "Not live in " + ui.Count(n, "campaign, which advances without it.", "campaigns, which advance without it.")
+}
+
+// heldUp says how many campaigns wait for a projection that blocks some, blocked or to be retried.
+func heldUp(i outbox.ProjectionInfo) string {
+	least := ""
+	if i.CountsCapped {
+		least = "at least "
+	}
+	return "An event fails in it in " + least + ui.Count(i.Blocking, "campaign, which waits.", "campaigns, which wait.")
+}
+
+// AtLeast formats a count that may be a lower bound.
+func AtLeast(n int64, capped bool) string {
+	if capped {
+		return ui.Num(n) + " or more"
+	}
+	return ui.Num(n)
+}
+
+// PauseFormID is the id of the form that pauses or resumes a projection.
+func PauseFormID(projection string) string { return "hold-" + projection }
+
+// pauseVerb is what the action on a projection does: it pauses or resumes it.
+func pauseVerb(a outbox.Action) string {
+	if a == outbox.ActionProjectionResume {
+		return "Resume"
+	}
+	return "Pause"
+}
+
+// pauseTwins are the shell equivalents of pausing a projection for all campaigns, or resuming it.
+func pauseTwins(p ui.Page, i outbox.ProjectionInfo) ui.Twins {
+	t := p.AsksOn(i.Action(), nil, i.Name)
+	if !p.CommandLoads(i.Name) {
+		t.CLI = ""
+	}
+	return t
+}
+
+// FailureStatuses are the choices of the list of failures.
+var FailureStatuses = []outbox.FailureStatus{outbox.FailureOpen, outbox.FailureResolved, ""}
+
+// asideStates are the choices of the list of cursors.
+var asideStates = []string{"", outbox.CursorQuarantined, outbox.CursorPaused, outbox.CursorBehind}
+
+// cursorActions are the actions on the projections of a campaign.
+func cursorActions(list []outbox.Cursor) []outbox.Action {
+	var all []outbox.Action
+	for _, c := range list {
+		if a := c.Action(); a != "" {
+			all = append(all, a)
+		}
+	}
+	return all
+}
+
+func listedHoldActions(list []outbox.ProjectionInfo) []outbox.Action {
+	all := make([]outbox.Action, 0, len(list)+1)
+	for _, i := range list {
+		all = append(all, i.Action())
+	}
+	return append(all, outbox.ActionRunStart)
+}

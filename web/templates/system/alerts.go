@@ -1,0 +1,129 @@
+package system
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/web/templates/ui"
+)
+
+// exampleAlerts is a configuration of alerts to copy.
+const exampleAlerts = `alerts:
+  to: ["slack+https://hooks.slack.com/services/${SLACK_HOOK}"]
+`
+
+// embeddedAlerts is the same for Config.Alerts, which is the value of the key.
+func embeddedAlerts() string {
+	_, value, _ := strings.Cut(exampleAlerts, "\n")
+	return strings.NewReplacer("\n  ", "\n", "${SLACK_HOOK}", "…").Replace(strings.TrimPrefix(value, "  "))
+}
+
+var alertLooks = map[outbox.AlertStatus]ui.Look{
+	outbox.AlertOK:      {Glyph: "✓", Hue: "s-current"},
+	outbox.AlertPending: {Glyph: "○", Hue: "s-failed"},
+	outbox.AlertFiring:  {Glyph: "✕", Hue: "s-dead"},
+}
+
+var deliveryLooks = map[string]ui.Look{
+	"waiting":    {Glyph: "○", Hue: "s-pending"},
+	"sent":       {Glyph: "✓", Hue: "s-current"},
+	"failed":     {Glyph: "✕", Hue: "s-dead"},
+	"superseded": {Glyph: "⊘", Hue: "s-paused"},
+}
+
+// deliveryWord is the status of a message.
+func deliveryWord(d outbox.AlertDelivery) string {
+	switch {
+	case d.Status == "waiting" && d.LastError != "":
+		return "retrying"
+	case d.Status == "superseded":
+		return "replaced"
+	}
+	return d.Status
+}
+
+// alertsHealth says in a sentence how things are.
+func alertsHealth(v outbox.AlertsView, now time.Time) outbox.Health {
+	h := outbox.Health{Level: outbox.LevelOK}
+	var firing, pending, failing int64
+	for _, r := range v.Rules {
+		for _, a := range r.Alerts {
+			switch a.Status {
+			case outbox.AlertFiring:
+				firing++
+			case outbox.AlertPending:
+				pending++
+			}
+		}
+	}
+	for _, r := range v.Receivers {
+		if r.Failures > 0 {
+			failing++
+		}
+	}
+	switch {
+	case firing > 0:
+		h.Level, h.Sentence = outbox.LevelBad, ui.Count(firing, "alert is", "alerts are")+" firing."
+	case pending > 0:
+		h.Level, h.Sentence = outbox.LevelWarn, "No alert is firing, "+ui.Num(pending)+" pending."
+	default:
+		h.Sentence = "No alert is firing."
+	}
+	if failing > 0 {
+		if h.Level == outbox.LevelOK {
+			h.Level = outbox.LevelWarn
+		}
+		h.Notes = append(h.Notes, ui.Count(failing, "receiver is failing: messages to it are", "receivers are failing: messages to them are")+" retried.")
+	}
+	switch {
+	case v.EvaluatedAt == nil:
+		h.Notes = append(h.Notes, "The rules have not been evaluated yet.")
+	case now.Sub(*v.EvaluatedAt) > 2*time.Minute:
+		if h.Level == outbox.LevelOK {
+			h.Level = outbox.LevelWarn
+		}
+		h.Notes = append(h.Notes, "The rules were last evaluated "+outbox.Age(now.Sub(*v.EvaluatedAt))+" ago: no server evaluates them now.")
+	}
+	for _, m := range v.Mutes {
+		what := "All rules are"
+		if m.Rule != "" {
+			what = "Rule " + m.Rule + " is"
+		}
+		note := what + " muted until " + ui.StampTime(m.Until) + " by " + m.By
+		if m.Reason != "" {
+			note += ": " + m.Reason
+		}
+		h.Notes = append(h.Notes, note)
+	}
+	return h
+}
+
+func mutedBy(v outbox.AlertsView, rule string) bool {
+	return slices.ContainsFunc(v.Mutes, func(m outbox.AlertMute) bool { return m.Rule == rule })
+}
+
+// alertForms are the ids of the page's forms.
+func alertForms(v outbox.AlertsView) []string {
+	forms := []string{muteFormID(outbox.AllAlerts)}
+	for _, r := range v.Rules {
+		forms = append(forms, muteFormID(r.Name))
+	}
+	for _, r := range v.Receivers {
+		forms = append(forms, testFormID(r.Name))
+	}
+	return forms
+}
+
+func muteFormID(rule string) string     { return "mute-" + rule }
+func testFormID(receiver string) string { return "test-" + receiver }
+
+func muteSpanWords(span string) string {
+	d, _ := time.ParseDuration(span) // one of outbox.AlertMuteSpans
+	return ui.Count(int64(d.Hours()), "hour", "hours")
+}
+
+func alertTwins(p ui.Page) ui.Twins {
+	return p.Asks(outbox.ActionAlertMute, outbox.AlertMuteRequest{For: "1h", ReasonRequest: ui.AnyReason}, outbox.AllAlerts)
+}
