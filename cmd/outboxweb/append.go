@@ -211,7 +211,7 @@ func (a *app) newAppender(ctx context.Context) (*appender, error) {
 	if err != nil {
 		return nil, err
 	}
-	ap.worker = worker.New(worker.Config{Store: ap.store.Store, Set: set, Metrics: metrics.New(ap.store.Summary),
+	ap.worker = worker.New(worker.Config{Queue: ap.store.Queue, Set: set, Metrics: metrics.New(ap.store.Summary),
 		Mode: outbox.ModeInline, Build: version, Logger: a.logger()})
 	return ap, nil
 }

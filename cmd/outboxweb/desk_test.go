@@ -76,7 +76,7 @@ func newDesk(t *testing.T, projections ...string) *desk {
 func (d *desk) open(retry outbox.Retry) {
 	st := engine.Wire(must.Get(store.Open(d.t.Context(), store.Options{Journal: d.pair.Journal, Projections: d.pair.Projections, NoMigrate: true, Retry: retry, Mode: d.mode})).Or(d.t))
 	d.t.Cleanup(func() { st.Close() })
-	d.st, d.w = st, worker.New(worker.Config{Store: st.Store, Set: d.set, Mode: st.Mode(), Logger: slog.New(slog.DiscardHandler)})
+	d.st, d.w = st, worker.New(worker.Config{Queue: st.Queue, Set: d.set, Mode: st.Mode(), Logger: slog.New(slog.DiscardHandler)})
 }
 
 func (d *desk) write(name, text string) {

@@ -36,16 +36,17 @@ var mayImport = map[string][]string{
 
 	"internal/readmodel":  {"internal/outbox", "internal/sqldb"},
 	"internal/store":      {"internal/outbox", "internal/sqldb", "internal/migrations", "internal/readmodel", "internal/loop"},
+	"internal/queue":      {"internal/outbox", "internal/sqldb", "internal/readmodel", "internal/store"},
 	"internal/samples":    {"internal/outbox", "internal/sqldb", "internal/readmodel", "internal/store"},
 	"internal/projection": {"internal/outbox"},
 	"internal/loop":       {"internal/outbox"},
 
-	"internal/worker":                 {"internal/outbox", "internal/sqldb", "internal/readmodel", "internal/samples", "internal/store", "internal/maintenance", "internal/projection", "internal/loop", "internal/metrics", "internal/redact"},
-	"internal/maintenance":            {"internal/outbox", "internal/sqldb", "internal/readmodel", "internal/store"},
-	"internal/operations":             {"internal/outbox", "internal/sqldb", "internal/readmodel", "internal/samples", "internal/store", "internal/loop"},
+	"internal/worker":                 {"internal/outbox", "internal/sqldb", "internal/readmodel", "internal/samples", "internal/store", "internal/queue", "internal/maintenance", "internal/projection", "internal/loop", "internal/metrics", "internal/redact"},
+	"internal/maintenance":            {"internal/outbox", "internal/sqldb", "internal/readmodel", "internal/store", "internal/queue"},
+	"internal/operations":             {"internal/outbox", "internal/sqldb", "internal/readmodel", "internal/samples", "internal/store", "internal/queue", "internal/loop"},
 	"internal/search":                 {"internal/outbox", "internal/sqldb", "internal/store"},
 	"internal/tokens":                 {"internal/outbox", "internal/sqldb", "internal/store"},
-	"internal/runs":                   {"internal/outbox", "internal/sqldb", "internal/readmodel", "internal/store", "internal/projection", "internal/loop"},
+	"internal/runs":                   {"internal/outbox", "internal/sqldb", "internal/readmodel", "internal/store", "internal/queue", "internal/projection", "internal/loop"},
 	"internal/timetravel":             {"internal/outbox", "internal/store", "internal/projection", "internal/runs"},
 	"internal/publishing":             {"internal/outbox", "internal/sqldb", "internal/store", "internal/loop", "internal/metrics", "internal/publishing/destination"},
 	"internal/publishing/destination": {"internal/outbox", "internal/outbound"},
@@ -78,14 +79,14 @@ var mayImport = map[string][]string{
 	"web/templates/overview":    {"internal/finding", "internal/outbox", "web/templates/ui", "web/templates/charts", "web/templates/delivery", "web/templates/jobs", "web/templates/projections", "web/templates/campaigns"},
 	"web/templates/system":      {"internal/outbox", "web/templates/ui", "web/templates/charts", "web/templates/delivery", "docs"},
 
-	"internal/handlers": {"internal/admission", "internal/appendbody", "internal/csv", "internal/hosts", "internal/finding", "internal/facts", "internal/outbox", "internal/request", "internal/readmodel", "internal/samples", "internal/store", "internal/search", "internal/maintenance", "internal/operations", "internal/runs", "internal/timetravel", "internal/publishing", "internal/tokens", "internal/alerts", "internal/intake", "internal/auth", "internal/metrics", "internal/redact", "web/templates/ui", "web/templates/charts", "web/templates/delivery", "web/templates/jobs", "web/templates/projections", "web/templates/campaigns", "web/templates/overview", "web/templates/system", "web/static", "docs"},
+	"internal/handlers": {"internal/admission", "internal/appendbody", "internal/csv", "internal/hosts", "internal/finding", "internal/facts", "internal/outbox", "internal/request", "internal/readmodel", "internal/samples", "internal/store", "internal/queue", "internal/search", "internal/maintenance", "internal/operations", "internal/runs", "internal/timetravel", "internal/publishing", "internal/tokens", "internal/alerts", "internal/intake", "internal/auth", "internal/metrics", "internal/redact", "web/templates/ui", "web/templates/charts", "web/templates/delivery", "web/templates/jobs", "web/templates/projections", "web/templates/campaigns", "web/templates/overview", "web/templates/system", "web/static", "docs"},
 
 	"github.com/outboxweb/outboxweb": {"internal/alerts", "internal/auth", "internal/engine", "internal/handlers", "internal/hosts", "internal/intake", "internal/outbox", "internal/projection", "internal/publishing/destination", "internal/store"},
 	"examples/shop":                  {"github.com/outboxweb/outboxweb", "intake"},
 
-	"internal/engine": {"internal/facts", "internal/loop", "internal/outbox", "internal/intake", "internal/samples", "internal/store", "internal/search", "internal/maintenance", "internal/operations", "internal/runs", "internal/timetravel", "internal/projection", "internal/publishing", "internal/publishing/destination", "internal/tokens", "internal/alerts", "internal/worker", "internal/metrics", "internal/redact", "internal/handlers"},
+	"internal/engine": {"internal/facts", "internal/loop", "internal/outbox", "internal/intake", "internal/samples", "internal/store", "internal/queue", "internal/search", "internal/maintenance", "internal/operations", "internal/runs", "internal/timetravel", "internal/projection", "internal/publishing", "internal/publishing/destination", "internal/tokens", "internal/alerts", "internal/worker", "internal/metrics", "internal/redact", "internal/handlers"},
 
-	"internal/bench": {"internal/engine", "internal/metrics", "internal/outbox", "internal/projection", "internal/store", "internal/worker"},
+	"internal/bench": {"internal/engine", "internal/metrics", "internal/outbox", "internal/projection", "internal/queue", "internal/store", "internal/worker"},
 
 	"internal/apitest":      {},
 	"internal/cputest":      {},
@@ -94,8 +95,8 @@ var mayImport = map[string][]string{
 	"internal/pgtest":       {"internal/must"},
 	"internal/pgtest/share": {"internal/pgtest"},
 	"internal/dbtest":       {"internal/must", "internal/pgtest", "internal/size"},
-	"internal/storetest":    {"internal/outbox", "internal/readmodel", "internal/samples", "internal/store", "internal/maintenance", "internal/dbtest", "internal/must"},
-	"internal/enginetest":   {"internal/outbox", "internal/store", "internal/projection", "internal/operations", "internal/runs", "internal/worker", "internal/dbtest", "internal/must", "internal/size", "internal/storetest"},
+	"internal/storetest":    {"internal/outbox", "internal/readmodel", "internal/samples", "internal/store", "internal/queue", "internal/maintenance", "internal/dbtest", "internal/must"},
+	"internal/enginetest":   {"internal/outbox", "internal/store", "internal/queue", "internal/projection", "internal/operations", "internal/runs", "internal/worker", "internal/dbtest", "internal/must", "internal/size", "internal/storetest"},
 	"internal/corpus":       {"internal/outbox", "internal/sample", "internal/must", "internal/size"},
 	"e2e":                   {"intake", "internal/apitest", "internal/pgtest", "internal/must", "internal/size"},
 }

@@ -89,7 +89,7 @@ type restoreCmd struct {
 
 // Run copies the backup to the paths of --journal-db and --projections-db.
 func (c *restoreCmd) Run(ctx context.Context, a *app) error {
-	if err := maintenance.Restore(ctx, c.Dir, a.migratingOptions(), func(st *store.Store) { engine.Wire(st) }); err != nil {
+	if err := maintenance.Restore(ctx, c.Dir, a.migratingOptions(), func(st *store.Store) *maintenance.Maintenance { return engine.Wire(st).Maintenance }); err != nil {
 		return err
 	}
 	fmt.Fprintf(a.out, "restored %s and %s\n", a.JournalDB, a.ProjectionsDB)

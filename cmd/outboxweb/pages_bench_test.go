@@ -71,7 +71,7 @@ func deepQueue(b *testing.B, dir string, rows, campaigns int) *engine.Engine {
 }
 
 func offering(b *testing.B, s *engine.Engine) *httptest.Server {
-	server := httptest.NewServer(handlers.New(handlers.Config{Facts: s.Facts, Store: s.Store, Samples: s.Samples, Search: s.Search, Operations: s.Operations, Runs: s.Runs, Publishers: s.Publishing, Intake: s.Intake, Mode: outbox.ModeOutbox, Version: "bench", Metrics: metrics.New(s.Summary)}))
+	server := httptest.NewServer(handlers.New(handlers.Config{Facts: s.Facts, Queue: s.Queue, Samples: s.Samples, Search: s.Search, Operations: s.Operations, Runs: s.Runs, Publishers: s.Publishing, Intake: s.Intake, Mode: outbox.ModeOutbox, Version: "bench", Metrics: metrics.New(s.Summary)}))
 	b.Cleanup(server.Close)
 	return server
 }

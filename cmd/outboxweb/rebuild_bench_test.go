@@ -44,7 +44,7 @@ func BenchmarkRebuild(b *testing.B) {
 }
 
 func working(b *testing.B, s *engine.Engine, set *projection.Set, f func()) {
-	w := worker.New(worker.Config{Store: s.Store, Set: set, Mode: outbox.ModeOutbox, PollInterval: 100 * time.Millisecond})
+	w := worker.New(worker.Config{Queue: s.Queue, Set: set, Mode: outbox.ModeOutbox, PollInterval: 100 * time.Millisecond})
 	s.WorkOnRuns(w, runs.WorkerConfig{PollInterval: w.PollInterval})
 	ctx, stop := context.WithCancel(b.Context())
 	ended := make(chan error, 1)

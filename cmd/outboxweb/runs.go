@@ -129,7 +129,7 @@ func (a *app) work(ctx context.Context, st *engine.Engine, set *projection.Set) 
 			return nil
 		}
 	}
-	w := worker.New(worker.Config{Store: st.Store, Set: set, Logger: slog.New(slog.DiscardHandler), Mode: st.Mode(), Build: version})
+	w := worker.New(worker.Config{Queue: st.Queue, Set: set, Logger: slog.New(slog.DiscardHandler), Mode: st.Mode(), Build: version})
 	st.WorkOnRuns(w, runs.WorkerConfig{})
 	return w.Attend(ctx)
 }

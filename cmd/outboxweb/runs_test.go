@@ -20,8 +20,8 @@ import (
 	"github.com/outboxweb/outboxweb/internal/engine"
 	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/queue"
 	"github.com/outboxweb/outboxweb/internal/runs"
-	"github.com/outboxweb/outboxweb/internal/store"
 	"github.com/outboxweb/outboxweb/internal/storetest"
 )
 
@@ -46,7 +46,7 @@ func (d *desk) claimed(kind outbox.RunKind) runs.Lease {
 	o := command("nightly")
 	o.Confirm = "rebuild all campaigns"
 	must.Get(d.st.Runs.Start(ctx, o, outbox.RunRequest{Kind: kind, All: true}, infos)).Or(d.t)
-	l, ok, err := d.st.Runs.Claim(ctx, store.Worker{ID: "w"}, versions, time.Minute)
+	l, ok, err := d.st.Runs.Claim(ctx, queue.Worker{ID: "w"}, versions, time.Minute)
 	must.Need(d.t, ok && err == nil, "it is claimed: %t, %v", ok, err)
 	return l
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/outboxweb/outboxweb/internal/metrics"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/projection"
+	"github.com/outboxweb/outboxweb/internal/queue"
 	"github.com/outboxweb/outboxweb/internal/store"
 	"github.com/outboxweb/outboxweb/internal/worker"
 )
@@ -115,7 +116,7 @@ func (d drain) run(ctx context.Context, b *bench, o store.Options) (events int, 
 	}
 	took, err = timeWorkers(running, end, workers)
 	if errors.Is(err, errNotApplied) {
-		err = errors.Join(err, lastError(ctx, workers[0].Store))
+		err = errors.Join(err, lastError(ctx, workers[0].Queue))
 	}
 	return events, took, err
 }
@@ -132,8 +133,8 @@ func (b *bench) fill(ctx context.Context, o store.Options, l backlog) error {
 }
 
 // lastError returns the reason why an event was not applied.
-func lastError(ctx context.Context, st *store.Store) error {
-	page, err := st.Rows(ctx, outbox.RowFilter{Status: outbox.Failed, Limit: 1})
+func lastError(ctx context.Context, q *queue.Queue) error {
+	page, err := q.Rows(ctx, outbox.RowFilter{Status: outbox.Failed, Limit: 1})
 	if err != nil || len(page.Items) == 0 {
 		return err
 	}
@@ -168,7 +169,7 @@ func (b *bench) openWorker(ctx context.Context, o store.Options, left *atomic.In
 			end(errNotApplied)
 		}
 	}}
-	w := worker.New(worker.Config{Store: st, Set: b.set, Mode: outbox.ModeOutbox, BatchSize: 1000, PollInterval: 100 * time.Millisecond,
+	w := worker.New(worker.Config{Queue: queue.New(st), Set: b.set, Mode: outbox.ModeOutbox, BatchSize: 1000, PollInterval: 100 * time.Millisecond,
 		Lease: outbox.DefaultLease, Build: b.Build, Concurrency: o.Concurrency,
 		Metrics: m, Logger: slog.New(slog.DiscardHandler)})
 	st.OnWork(w.Wake)

@@ -17,6 +17,7 @@ import (
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/projection"
 	"github.com/outboxweb/outboxweb/internal/publishing"
+	"github.com/outboxweb/outboxweb/internal/queue"
 	"github.com/outboxweb/outboxweb/internal/redact"
 	"github.com/outboxweb/outboxweb/internal/runs"
 	"github.com/outboxweb/outboxweb/internal/samples"
@@ -28,7 +29,7 @@ import (
 
 // Engine is a store with the packages that work on it.
 type Engine struct {
-	*store.Store
+	*queue.Queue
 	*samples.Samples
 	Maintenance *maintenance.Maintenance
 	Search      *search.Search
@@ -42,8 +43,8 @@ type Engine struct {
 
 // Wire builds the engine around a store that is not in use yet.
 func Wire(st *store.Store) *Engine {
-	kept := samples.New(st)
-	e := &Engine{Store: st, Samples: kept, Maintenance: maintenance.New(st), Search: search.New(st), Tokens: tokens.New(st), Operations: operations.New(st, kept), Runs: runs.New(st), Publishing: publishing.NewProgress(st), Intake: intake.New(st)}
+	kept, q := samples.New(st), queue.New(st)
+	e := &Engine{Queue: q, Samples: kept, Maintenance: maintenance.New(q), Search: search.New(st), Tokens: tokens.New(st), Operations: operations.New(q, kept), Runs: runs.New(q), Publishing: publishing.NewProgress(st), Intake: intake.New(st)}
 	e.Facts = &facts.Facts{Store: st, Operations: e.Operations, Runs: e.Runs, Publishing: e.Publishing, Intake: e.Intake}
 	e.Facts.Begin()
 	return e

@@ -109,7 +109,7 @@ func NewMetrics(e *Engine, version, revision string) *metrics.Metrics {
 // New makes a process, which does nothing until Run.
 func New(c Config) *Process {
 	e := c.Engine
-	w := worker.New(worker.Config{Store: e.Store, Samples: e.Samples, Set: c.Set, Metrics: c.Metrics, Logger: c.Logger, Mode: e.Mode(), Campaigns: c.Campaigns, BatchSize: c.BatchSize, BatchBytes: c.BatchBytes,
+	w := worker.New(worker.Config{Queue: e.Queue, Samples: e.Samples, Set: c.Set, Metrics: c.Metrics, Logger: c.Logger, Mode: e.Mode(), Campaigns: c.Campaigns, BatchSize: c.BatchSize, BatchBytes: c.BatchBytes,
 		PollInterval: c.PollInterval, Lease: c.Lease, Build: c.Version, Concurrency: c.Concurrency, Redact: c.Redact})
 	e.WorkOnRuns(w, runs.WorkerConfig{PollInterval: w.PollInterval, Lease: w.Lease, Parallel: c.RunParallel, Rate: c.RunRate, VerifyEvery: c.VerifyEvery})
 	if w.Mode != outbox.ModeShadow {
@@ -229,7 +229,7 @@ func (p *Process) Refused() func(why string) {
 // what comes from the process is filled in.
 func (p *Process) Handler(h handlers.Config) http.Handler {
 	e := p.Engine
-	h.Store, h.Samples, h.Search, h.Operations, h.Runs, h.Tokens, h.Publishers, h.Alerts = e.Store, e.Samples, e.Search, e.Operations, e.Runs, e.Tokens, e.Publishing, p.Alerts
+	h.Queue, h.Samples, h.Search, h.Operations, h.Runs, h.Tokens, h.Publishers, h.Alerts = e.Queue, e.Samples, e.Search, e.Operations, e.Runs, e.Tokens, e.Publishing, p.Alerts
 	h.Intake, h.Facts = e.Intake, e.Facts
 	h.Mode, h.Version, h.Projections, h.Redact, h.Metrics, h.Logger = e.Mode(), p.Version, p.Set.Infos(), p.Redact, p.Metrics, p.Logger
 	h.MaxAppendEvents = p.MaxEvents
@@ -264,7 +264,7 @@ func (p *Process) loadedFile(name string) outbox.RehearsalFile {
 // the row that is in the way.
 func (e *Engine) Explainer(set *projection.Set, travel *timetravel.Travel, wait time.Duration) func(context.Context, outbox.Hider, string, int64) (outbox.EventExplanation, error) {
 	return func(ctx context.Context, hide outbox.Hider, campaign string, seq int64) (outbox.EventExplanation, error) {
-		x, err := runs.Explain(ctx, e.Store, set, hide, campaign, seq)
+		x, err := runs.Explain(ctx, e.Queue, set, hide, campaign, seq)
 		if err == nil {
 			travel.NameEvents(ctx, &x, wait)
 		}

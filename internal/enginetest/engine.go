@@ -21,6 +21,7 @@ import (
 	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/projection"
+	"github.com/outboxweb/outboxweb/internal/queue"
 	"github.com/outboxweb/outboxweb/internal/runs"
 	"github.com/outboxweb/outboxweb/internal/store"
 	"github.com/outboxweb/outboxweb/internal/storetest"
@@ -227,7 +228,7 @@ func openSet(tb testing.TB, p dbtest.Pair, set *projection.Set, options []Option
 	o.Mode = o.Worker.Mode
 	f := storetest.OpenBoth(tb, p, o.Clock, func(s *store.Options) { *s = o.Options })
 	must.OK(tb, runs.Install(tb.Context(), f.Store, set))
-	o.Worker.Store, o.Worker.Samples, o.Worker.Set = f.Store, f.Samples, set
+	o.Worker.Queue, o.Worker.Samples, o.Worker.Set = f.Queue, f.Samples, set
 	b := &Engine{Rooms: RoomsOf(f), Worker: worker.New(o.Worker), Set: set}
 	b.Infos = set.Infos()
 	w := b.Worker
@@ -282,10 +283,10 @@ func (b *Engine) Feed(events ...outbox.Event) {
 }
 
 // ClaimWave claims a wave for the engine's worker.
-func (b *Engine) ClaimWave() []store.Claim { return b.MustClaim(b.Worker.Name(), 1000) }
+func (b *Engine) ClaimWave() []queue.Claim { return b.MustClaim(b.Worker.Name(), 1000) }
 
 // FinishClaims applies and settles claims, and calls between in the middle.
-func (b *Engine) FinishClaims(ctx context.Context, claims []store.Claim, between ...func()) error {
+func (b *Engine) FinishClaims(ctx context.Context, claims []queue.Claim, between ...func()) error {
 	wave, err := b.Worker.Apply(ctx, claims)
 	for _, happen := range between {
 		happen()

@@ -11,7 +11,7 @@ import (
 
 	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
-	"github.com/outboxweb/outboxweb/internal/store"
+	"github.com/outboxweb/outboxweb/internal/queue"
 	"github.com/outboxweb/outboxweb/internal/storetest"
 )
 
@@ -41,7 +41,7 @@ type Troubled struct {
 // Sleeper is a wave whose process stalled after its claim.
 type Sleeper struct {
 	Engine *Engine
-	Claims []store.Claim
+	Claims []queue.Claim
 }
 
 var TroubledCampaigns = []string{"a", "b", "c"}

@@ -118,7 +118,7 @@ type rowView struct {
 }
 
 func (s *server) viewRow(ctx context.Context, row outbox.RowKey) (rowView, error) {
-	d, err := s.Store.Row(ctx, row.CampaignID, row.Seq)
+	d, err := s.Queue.Row(ctx, row.CampaignID, row.Seq)
 	if err != nil {
 		return rowView{}, err
 	}

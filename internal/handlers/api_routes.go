@@ -75,20 +75,20 @@ func (s *server) routeSystemAPI() {
 }
 
 func (s *server) routeRowsAPI() {
-	s.apiGet("/rows", reply(s, s.rowFilter, s.Store.Rows), endpoint{
+	s.apiGet("/rows", reply(s, s.rowFilter, s.Queue.Rows), endpoint{
 		id: "listRows", tag: tagRows,
 		summary: "Rows: events not yet applied to the projections",
 		query:   queryOf(outbox.RowFilter{}),
 		answers: gives[outbox.Page[outbox.Row]]("a page of rows"),
 	})
 	addAPIAction(s, outbox.ActionRequeueMany, nothing, func(ctx context.Context, o outbox.Command, _ struct{}, asked outbox.RequeueRequest) (outbox.Requeued, error) {
-		return s.Store.RequeueDead(ctx, o, asked.Filter())
+		return s.Queue.RequeueDead(ctx, o, asked.Filter())
 	}, endpoint{
 		id: "requeueRows", tag: tagRows,
 		summary: "Requeue dead rows that match, in order of next attempt, then seq",
 	})
 	addAPIAction(s, outbox.ActionRetryMany, nothing, func(ctx context.Context, o outbox.Command, _ struct{}, asked outbox.RetryRequest) (outbox.Retried, error) {
-		return s.Store.RetryFailed(ctx, o, asked.Filter())
+		return s.Queue.RetryFailed(ctx, o, asked.Filter())
 	}, endpoint{
 		id: "retryRows", tag: tagRows,
 		summary: "Retry failed heads now, in order of next attempt",
@@ -99,15 +99,15 @@ func (s *server) routeRowsAPI() {
 		summary: "One row with its event, attempts and activity",
 		answers: gives[rowView]("the row"),
 	})
-	addAction(s, outbox.ActionRequeue, onRows, onRow[outbox.RequeueRowRequest](s.Store.RequeueRow), endpoint{
+	addAction(s, outbox.ActionRequeue, onRows, onRow[outbox.RequeueRowRequest](s.Queue.RequeueRow), endpoint{
 		id: "requeueRow", tag: tagRows,
 		summary: "A dead row becomes pending, attempts 0, due now",
 	})
-	addAction(s, outbox.ActionRetry, onRows, onRow[outbox.ActionRequest](s.Store.RetryRow), endpoint{
+	addAction(s, outbox.ActionRetry, onRows, onRow[outbox.ActionRequest](s.Queue.RetryRow), endpoint{
 		id: "retryRow", tag: tagRows,
 		summary: "A failed head becomes due now",
 	})
-	addAction(s, outbox.ActionDeadLetter, onRows, onRow[outbox.ActionRequest](s.Store.DeadLetterRow), endpoint{
+	addAction(s, outbox.ActionDeadLetter, onRows, onRow[outbox.ActionRequest](s.Queue.DeadLetterRow), endpoint{
 		id: "deadLetterRow", tag: tagRows,
 		summary: "A failing head becomes dead and is not retried until it is requeued",
 	})
@@ -146,15 +146,15 @@ func (s *server) routeCampaignsAPI() {
 		summary: "How far each loaded projection is in a campaign",
 		answers: gives[items[outbox.Cursor]]("the projections' cursors"),
 	})
-	addAction(s, outbox.ActionPause, onCampaigns, s.viewed(s.Store.PauseCampaign), endpoint{
+	addAction(s, outbox.ActionPause, onCampaigns, s.viewed(s.Queue.PauseCampaign), endpoint{
 		id: "pauseCampaign", tag: tagCampaigns,
 		summary: "Pause a campaign: no worker applies its events until it is resumed",
 	})
-	addAction(s, outbox.ActionResume, onCampaigns, s.viewed(s.Store.ResumeCampaign), endpoint{
+	addAction(s, outbox.ActionResume, onCampaigns, s.viewed(s.Queue.ResumeCampaign), endpoint{
 		id: "resumeCampaign", tag: tagCampaigns,
 		summary: "Resume a campaign",
 	})
-	addAction(s, outbox.ActionReplay, onCampaigns, with[outbox.ActionRequest](s.Store.ReplayCampaign), endpoint{
+	addAction(s, outbox.ActionReplay, onCampaigns, with[outbox.ActionRequest](s.Queue.ReplayCampaign), endpoint{
 		id: "replayCampaign", tag: tagCampaigns,
 		summary: "Enqueue every unapplied event of the campaign again",
 	})
@@ -190,7 +190,7 @@ func (s *server) routeCampaignsAPI() {
 
 // routeEventsAPI adds the API's routes about events of the journal.
 func (s *server) routeEventsAPI() {
-	addAction(s, outbox.ActionSkip, onRows, onRow[outbox.SkipRequest](s.Store.SkipEvent), endpoint{
+	addAction(s, outbox.ActionSkip, onRows, onRow[outbox.SkipRequest](s.Queue.SkipEvent), endpoint{
 		id: "skipEvent", tag: tagEvents,
 		summary: "Skip a failed or dead head: it is never applied, and the rows waiting behind it are released",
 	})
@@ -250,7 +250,7 @@ func (s *server) routeEventsAPI() {
 		answers:  payloadAnswers,
 		refusals: []refusal{refusedHidden, refusedRange},
 	})
-	addAction(s, outbox.ActionUnskip, onRows, onRow[outbox.ActionRequest](s.Store.UnskipEvent), endpoint{
+	addAction(s, outbox.ActionUnskip, onRows, onRow[outbox.ActionRequest](s.Queue.UnskipEvent), endpoint{
 		id: "unskipEvent", tag: tagEvents,
 		summary: "Undo a skip, as long as no later event has been applied",
 		details: "The event is applied like any other.",

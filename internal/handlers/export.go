@@ -40,7 +40,7 @@ func (s *server) exportRows(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return export(s, w, r, "rows", s.Store.RowsInPages(r.Context(), filter), campaigns.RowColumns(ui.Page{}, outbox.RowFilter{}))
+	return export(s, w, r, "rows", s.Queue.RowsInPages(r.Context(), filter), campaigns.RowColumns(ui.Page{}, outbox.RowFilter{}))
 }
 
 func (s *server) exportCampaigns(w http.ResponseWriter, r *http.Request) error {

@@ -25,6 +25,7 @@ import (
 	"github.com/outboxweb/outboxweb/internal/operations"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/publishing"
+	"github.com/outboxweb/outboxweb/internal/queue"
 	"github.com/outboxweb/outboxweb/internal/readmodel"
 	"github.com/outboxweb/outboxweb/internal/runs"
 	"github.com/outboxweb/outboxweb/internal/search"
@@ -67,7 +68,7 @@ type site struct {
 	clock      time.Time
 }
 
-var testWorker = store.Worker{ID: "test-1", Build: "test"}
+var testWorker = queue.Worker{ID: "test-1", Build: "test"}
 
 // poison is the event type that the hand-driven worker cannot apply.
 const poison = "poison.pill"
@@ -97,9 +98,9 @@ func newSiteWith(t testing.TB, sub dbtest.Pair, o store.Options, change ...func(
 	s.store = must.Get(store.Open(context.Background(), o)).Or(t)
 	t.Cleanup(func() { must.OK(t, s.store.Close()) })
 	s.kit = storetest.Around(t, s.store, sub, nil)
-	s.operations, s.runs, s.tokens = operations.New(s.store, s.kit.Samples), runs.New(s.store), tokens.New(s.store)
+	s.operations, s.runs, s.tokens = operations.New(s.kit.Queue, s.kit.Samples), runs.New(s.kit.Queue), tokens.New(s.store)
 	c := Config{
-		Store: s.store, Samples: s.kit.Samples, Search: search.New(s.store), Operations: s.operations, Runs: s.runs, Tokens: s.tokens, Publishers: publishing.NewProgress(s.store), Intake: intake.New(s.store), Mode: outbox.ModeOutbox, Version: "test", Metrics: metrics.New(s.store.Summary), Now: now,
+		Queue: s.kit.Queue, Samples: s.kit.Samples, Search: search.New(s.store), Operations: s.operations, Runs: s.runs, Tokens: s.tokens, Publishers: publishing.NewProgress(s.store), Intake: intake.New(s.store), Mode: outbox.ModeOutbox, Version: "test", Metrics: metrics.New(s.store.Summary), Now: now,
 		Logger: slog.New(slog.DiscardHandler),
 		Projections: []outbox.ProjectionInfo{{Name: "campaigns", Version: "v1", Tables: []string{"campaigns"},
 			EventTypes: []string{"campaign.created"}, OnFailure: "block", Source: "builtin:campaigns"}},
@@ -107,7 +108,7 @@ func newSiteWith(t testing.TB, sub dbtest.Pair, o store.Options, change ...func(
 	for _, f := range change {
 		f(&c)
 	}
-	c.Facts = &facts.Facts{Store: c.Store, Operations: c.Operations, Runs: c.Runs, Publishing: c.Publishers, Intake: c.Intake, Loaded: c.Projections, Build: c.Version}
+	c.Facts = &facts.Facts{Store: c.Queue.Store, Operations: c.Operations, Runs: c.Runs, Publishing: c.Publishers, Intake: c.Intake, Loaded: c.Projections, Build: c.Version}
 	c.Facts.Begin()
 	s.srv = newServer(c)
 	s.http = s.srv.router
@@ -139,15 +140,15 @@ var failures = map[string]readmodel.Failure{
 }
 
 func (s *site) pass() {
-	claims := must.Get(s.store.Claim(s.kit.Ctx, testWorker, store.ClaimLimits{Rows: 1000, Lease: time.Minute})).Or(s.t)
+	claims := must.Get(s.kit.Claim(s.kit.Ctx, testWorker, queue.ClaimLimits{Rows: 1000, Lease: time.Minute})).Or(s.t)
 	if len(claims) == 0 {
 		return
 	}
-	var results []store.Result
+	var results []queue.Result
 	must.OK(s.t, s.store.ReadModel().Apply(s.kit.Ctx, func(tx *readmodel.ApplyTx) error {
 		var errs []error
 		for _, c := range claims {
-			r, hash := store.Result{Claim: c, Applied: c.First - 1}, ""
+			r, hash := queue.Result{Claim: c, Applied: c.First - 1}, ""
 			_, err := tx.Watermark(c.CampaignID)
 			errs = append(errs, err)
 			for _, e := range must.Get(s.kit.LoadClaim(c)).Or(s.t) {
@@ -166,7 +167,7 @@ func (s *site) pass() {
 		}
 		return errors.Join(errs...)
 	}))
-	must.Get(s.store.Settle(s.kit.Ctx, testWorker, results)).Or(s.t)
+	must.Get(s.kit.Settle(s.kit.Ctx, testWorker, results)).Or(s.t)
 }
 
 type answer struct {

@@ -58,6 +58,7 @@ import (
 	"github.com/outboxweb/outboxweb/internal/operations"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/publishing"
+	"github.com/outboxweb/outboxweb/internal/queue"
 	"github.com/outboxweb/outboxweb/internal/redact"
 	"github.com/outboxweb/outboxweb/internal/runs"
 	"github.com/outboxweb/outboxweb/internal/samples"
@@ -69,10 +70,10 @@ import (
 	"github.com/outboxweb/outboxweb/web/templates/ui"
 )
 
-// Config configures the handlers. Store, Samples, Search, Operations, Runs, Tokens, Publishers, Intake and Metrics
+// Config configures the handlers. Queue, Samples, Search, Operations, Runs, Tokens, Publishers, Intake and Metrics
 // are required.
 type Config struct {
-	Store      *store.Store
+	Queue      *queue.Queue
 	Samples    *samples.Samples
 	Search     *search.Search
 	Operations *operations.Operations
@@ -160,6 +161,7 @@ type Config struct {
 
 type server struct {
 	Config
+	Store       *store.Store // of the queue
 	maintenance *maintenance.Maintenance
 	links       ui.Links // below the base path; linksOf also adds a proxy's prefix
 	router      *chi.Mux
@@ -188,7 +190,7 @@ func newServer(c Config) *server {
 		c.Now = time.Now
 	}
 	if c.Alerts == nil {
-		c.Alerts = alerts.New(c.Store, alerts.Options{})
+		c.Alerts = alerts.New(c.Queue.Store, alerts.Options{})
 	}
 	if c.Redact == nil {
 		c.Redact = redact.Builtin()
@@ -201,7 +203,7 @@ func newServer(c Config) *server {
 	if host := c.publicHost(); host != "" {
 		c.Hosts = append(slices.Clip(c.Hosts), host)
 	}
-	s := &server{Config: c, maintenance: maintenance.New(c.Store), crossOrigin: trustingOrigin(c.PublicOrigin), links: ui.NewLinks(c.BasePath), router: chi.NewRouter(), routes: map[string]route{},
+	s := &server{Config: c, Store: c.Queue.Store, maintenance: maintenance.New(c.Queue), crossOrigin: trustingOrigin(c.PublicOrigin), links: ui.NewLinks(c.BasePath), router: chi.NewRouter(), routes: map[string]route{},
 		rooms: newRooms(c.ActRate)}
 	s.Store.OnChange(s.overviews.invalidate)
 	s.router.Use(s.identify, s.setHeaders, s.resolvePrefix, s.recoverPanic, s.limitHead, s.protectHost, s.stripBase, middleware.GetHead, compress)

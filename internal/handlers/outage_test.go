@@ -23,7 +23,7 @@ import (
 
 // tryOnStore lets a site dry-run and explain the events of a campaign.
 func tryOnStore(c *Config) {
-	s := c.Store
+	s := c.Queue
 	c.DryRun = func(ctx context.Context, campaign string, seq, _ int64) (outbox.RunResult, error) {
 		_, err := s.EventWithin(ctx, campaign, seq, 0)
 		return outbox.RunResult{CampaignID: campaign, Outcome: outbox.OutcomeReplayed, Seq: seq, Projections: []outbox.ProjectionResult{}, Rehearsed: &outbox.Rehearsed{Head: seq, Applied: 1}}, err

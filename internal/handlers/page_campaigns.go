@@ -110,7 +110,7 @@ func (s *server) readCampaign(ctx context.Context, id string, q campaignPageQuer
 		return v, err
 	}
 	if c.HeadStatus.Stuck() {
-		head, err := s.Store.Rows(ctx, outbox.RowFilter{CampaignID: id, Limit: 1})
+		head, err := s.Queue.Rows(ctx, outbox.RowFilter{CampaignID: id, Limit: 1})
 		if err != nil {
 			return v, err
 		}

@@ -87,7 +87,7 @@ func (s *server) readEvent(ctx context.Context, campaign string, seq int64, tab 
 
 // readRowOf reads the event's row, if it has one, and its campaign in the same state.
 func (s *server) readRowOf(ctx context.Context, v *campaigns.EventView) error {
-	row, err := s.Store.RowWithin(ctx, v.Event.CampaignID, v.Event.Seq, 0)
+	row, err := s.Queue.RowWithin(ctx, v.Event.CampaignID, v.Event.Seq, 0)
 	switch {
 	case err == nil:
 		v.Row, v.RowStatus, v.Campaign = &row, row.Row.Status, row.Campaign

@@ -50,7 +50,7 @@ func (s *server) retryGroupForm(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	filter := outbox.RequeueFilter{Fingerprint: form.Fingerprint, Limit: outbox.MaxRequeue}
-	if _, err := s.Store.RetryFailed(r.Context(), s.command(r, "page", form), filter); err != nil {
+	if _, err := s.Queue.RetryFailed(r.Context(), s.command(r, "page", form), filter); err != nil {
 		return err
 	}
 	return s.done(w, r, s.linksOf(r).FailureGroup(form.Fingerprint))

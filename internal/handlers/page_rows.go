@@ -21,7 +21,7 @@ func (s *server) rowsPage(w http.ResponseWriter, r *http.Request) error {
 	if err := s.flash(r, &p); err != nil {
 		return err
 	}
-	rows := list[outbox.RowFilter, outbox.Row]{"rows", s.Store.Rows, campaigns.RowsPage, campaigns.RowsLive}
+	rows := list[outbox.RowFilter, outbox.Row]{"rows", s.Queue.Rows, campaigns.RowsPage, campaigns.RowsLive}
 	return rows.show(s, w, r, p, filter)
 }
 
@@ -30,7 +30,7 @@ func (s *server) requeueRowPage(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	detail, err := s.Store.RowWithin(r.Context(), row.CampaignID, row.Seq, campaigns.InlineDocument)
+	detail, err := s.Queue.RowWithin(r.Context(), row.CampaignID, row.Seq, campaigns.InlineDocument)
 	if err != nil {
 		return err
 	}

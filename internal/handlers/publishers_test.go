@@ -283,7 +283,7 @@ func withAlerts(t *testing.T, receiver string) func(*Config) {
 	must.OK(t, yaml.Unmarshal([]byte("to: [chat]\nreceivers:\n  "+receiver+"\n"), &document))
 	settings := must.Get(alerts.Parse(document.Content[0], os.LookupEnv)).Or(t)
 	return func(c *Config) {
-		c.Alerts = alerts.New(c.Store, alerts.Options{Settings: settings, Hide: redact.Builtin().Text})
+		c.Alerts = alerts.New(c.Queue.Store, alerts.Options{Settings: settings, Hide: redact.Builtin().Text})
 	}
 }
 

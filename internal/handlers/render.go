@@ -174,7 +174,7 @@ func (s *server) noteSince(h http.Header, r *http.Request) {
 func (s *server) aftermath(ctx context.Context, act outbox.AuditEntry) outbox.Aftermath {
 	var none, of outbox.Aftermath
 	if act.Action.Effect() == outbox.TriesRow {
-		d, err := s.Store.RowWithin(ctx, act.CampaignID, act.Seq, 0)
+		d, err := s.Queue.RowWithin(ctx, act.CampaignID, act.Seq, 0)
 		switch {
 		case err == nil:
 			of = act.OfRow(&d)

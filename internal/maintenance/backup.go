@@ -30,8 +30,8 @@ func (m *Maintenance) Backup(ctx context.Context, dir string, progress func(done
 // Restore copies a backup to the databases of o, which must not exist, or be schemas without a
 // table, and then inserts rows for events applied after the projections were copied. It first
 // calls arrange with the restored store, which is not in use yet, to register the hooks that
-// end leases and repair.
-func Restore(ctx context.Context, dir string, o store.Options, arrange func(*store.Store)) error {
+// end leases and repair, and repairs with what it returns.
+func Restore(ctx context.Context, dir string, o store.Options, arrange func(*store.Store) *Maintenance) error {
 	var parts []*sqldb.Restoration
 	for _, p := range []struct{ name, url string }{{"journal", o.Journal}, {"projections", o.Projections}} {
 		part, err := sqldb.FindBackup(ctx, dir, p.name, p.url, o.Config())
@@ -50,9 +50,9 @@ func Restore(ctx context.Context, dir string, o store.Options, arrange func(*sto
 		return err
 	}
 	// The owners of the copied leases work on the original databases, not on these.
-	arrange(s)
+	m := arrange(s)
 	if err = s.EndLeases(ctx, ""); err == nil {
-		_, err = New(s).Reconcile(ctx)
+		_, err = m.Reconcile(ctx)
 	}
 	return errors.Join(err, s.Close())
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/outboxweb/outboxweb/internal/maintenance"
 	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/queue"
 	"github.com/outboxweb/outboxweb/internal/runs"
 	"github.com/outboxweb/outboxweb/internal/store"
 	"github.com/outboxweb/outboxweb/internal/storetest"
@@ -27,7 +28,11 @@ func holds(t *testing.T, dir string, files int) {
 }
 
 // arrange registers the package with its own leases on a restored store.
-func arrange(s *store.Store) { runs.New(s) }
+func arrange(s *store.Store) *maintenance.Maintenance {
+	q := queue.New(s)
+	runs.New(q)
+	return maintenance.New(q)
+}
 
 func TestSQLiteBackup_refusesADirectoryInUse(t *testing.T) {
 	f := own(t)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/queue"
 	"github.com/outboxweb/outboxweb/internal/readmodel"
 	"github.com/outboxweb/outboxweb/internal/sqldb"
 	"github.com/outboxweb/outboxweb/internal/store"
@@ -44,7 +45,7 @@ func (m *Maintenance) Check(ctx context.Context, progress func(done, total int64
 	err = m.eachCampaignPage(ctx, func(page []*store.CampaignRow, _ map[string]readmodel.Watermark) error {
 		for _, c := range page {
 			if err := m.checkUntilStill(ctx, c.ID, &report); errors.Is(err, outbox.ErrDamaged) {
-				unreadable(&report, "", &store.CampaignError{CampaignID: c.ID, Err: err})
+				unreadable(&report, "", &queue.CampaignError{CampaignID: c.ID, Err: err})
 			} else if err != nil {
 				return err
 			}
@@ -100,7 +101,7 @@ func unreadable(r *outbox.CheckReport, about string, err error) {
 		}
 		return
 	}
-	if one, ok := errors.AsType[*store.CampaignError](err); ok {
+	if one, ok := errors.AsType[*queue.CampaignError](err); ok {
 		r.Add(outbox.InvariantReadable, one.CampaignID, 0, "cannot be read: %v", one.Err)
 		return
 	}

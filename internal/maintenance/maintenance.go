@@ -2,13 +2,19 @@
 // rows and watermarks, inserts missing rows, prunes old data, backs up and restores.
 package maintenance
 
-import "github.com/outboxweb/outboxweb/internal/store"
+import (
+	"github.com/outboxweb/outboxweb/internal/queue"
+	"github.com/outboxweb/outboxweb/internal/store"
+)
 
 // Maintenance checks both databases, reconciles them with each other, prunes old data, and
 // copies them.
 //
 // It is safe for concurrent use, by several processes too.
-type Maintenance struct{ core *store.Store }
+type Maintenance struct {
+	core  *store.Store
+	queue *queue.Queue
+}
 
 // New returns a Maintenance for a store.
-func New(core *store.Store) *Maintenance { return &Maintenance{core} }
+func New(q *queue.Queue) *Maintenance { return &Maintenance{q.Store, q} }

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/queue"
 	"github.com/outboxweb/outboxweb/internal/readmodel"
 	"github.com/outboxweb/outboxweb/internal/sqldb"
 	"github.com/outboxweb/outboxweb/internal/store"
@@ -75,7 +76,7 @@ func (m *Maintenance) repairAll(ctx context.Context) (outbox.Repaired, error) {
 		return total, err
 	}
 	for _, g := range gaps {
-		f, err := store.WhenFree(ctx, m.core, func() (store.Found, error) { return m.core.RepairFree(ctx, g.CampaignID) })
+		f, err := queue.WhenFree(ctx, m.queue, func() (queue.Found, error) { return m.queue.RepairFree(ctx, g.CampaignID) })
 		if err != nil && !errors.Is(err, store.ErrHeld) {
 			return total, err
 		}
@@ -122,7 +123,7 @@ func (m *Maintenance) ReconcileNaming(ctx context.Context, most int) (total outb
 		err = m.core.ReconcileBesides(ctx)
 	}
 	if err == nil {
-		err = m.core.ShortenWaits(ctx)
+		err = m.queue.ShortenWaits(ctx)
 	}
 	if total.Diverged > 0 {
 		m.core.Changed()
@@ -136,7 +137,7 @@ func (m *Maintenance) ReconcileNaming(ctx context.Context, most int) (total outb
 // reconcileTogether is Reconcile for the next campaigns after an id, with their rows counted by
 // count. It returns the id to continue from, empty at the end, and the repairs made before an
 // error, too.
-func (m *Maintenance) reconcileTogether(ctx context.Context, after string, limit int, count counting) (last string, found []store.Found, err error) {
+func (m *Maintenance) reconcileTogether(ctx context.Context, after string, limit int, count counting) (last string, found []queue.Found, err error) {
 	p, err := m.readPage(ctx, after, limit, count)
 	if err != nil || len(p.rows) == 0 {
 		return "", nil, err
@@ -152,9 +153,9 @@ func (m *Maintenance) reconcileTogether(ctx context.Context, after string, limit
 }
 
 // repairEach repairs campaigns, except those that turn out to be leased or consistent.
-func (m *Maintenance) repairEach(ctx context.Context, suspects []*store.CampaignRow) (found []store.Found, err error) {
+func (m *Maintenance) repairEach(ctx context.Context, suspects []*store.CampaignRow) (found []queue.Found, err error) {
 	for _, c := range suspects {
-		f, err := m.core.RepairFree(ctx, c.ID)
+		f, err := m.queue.RepairFree(ctx, c.ID)
 		if err != nil && !errors.Is(err, store.ErrHeld) { // the worker that holds it will settle it
 			return found, err
 		}
@@ -172,7 +173,7 @@ func (m *Maintenance) repairEach(ctx context.Context, suspects []*store.Campaign
 // or has fewer or more rows than events to apply.
 func (m *Maintenance) amiss(c *store.CampaignRow) bool {
 	now := m.core.Now()
-	lease, wait := m.core.Overdrawn(c, now)
+	lease, wait := m.queue.Overdrawn(c, now)
 	return lease || wait || c.Mistimed(now+store.ClockTolerance) ||
 		c.LeaseOwner == "" && c.Diverged == "" &&
 			(c.Oldest.Valid != (c.HighWater > c.Applied) || m.core.Mode().Enqueues() && c.Counts.Total() != c.HighWater-c.Applied)
@@ -339,7 +340,7 @@ func (m *Maintenance) suspects(ctx context.Context, p *page) ([]*store.CampaignR
 func (m *Maintenance) arriving(c *store.CampaignRow) bool {
 	age := m.core.Now() - c.Oldest.Int64
 	return m.core.Mode() == outbox.ModeInline && c.Bare() && c.Oldest.Int64 > m.core.Opened() &&
-		age > -store.ClockTolerance && age < store.InlineWait.Microseconds()
+		age > -store.ClockTolerance && age < queue.InlineWait.Microseconds()
 }
 
 // disagrees reports whether a campaign's row contradicts its watermark.
@@ -358,7 +359,7 @@ func (m *Maintenance) Gaps(ctx context.Context) ([]outbox.Gap, error) {
 			applied := marks[c.ID].AppliedSeq
 			missing, err := m.missingRows(ctx, c, applied)
 			if err != nil {
-				return &store.CampaignError{CampaignID: c.ID, Err: err}
+				return &queue.CampaignError{CampaignID: c.ID, Err: err}
 			}
 			if missing > 0 {
 				gaps = append(gaps, outbox.Gap{CampaignID: c.ID, AppliedSeq: applied, HighWaterSeq: c.HighWater, Missing: missing})

@@ -172,7 +172,7 @@ func (m *Maintenance) adopt(t *store.Tx, id string, now int64) (r outbox.Repaire
 	if err := t.Recount(c); err != nil {
 		return r, err
 	}
-	if r, err = m.core.RepairCampaign(t, c, now); err != nil {
+	if r, err = m.queue.RepairCampaign(t, c, now); err != nil {
 		return r, err
 	}
 	r.Campaigns = 1

@@ -10,6 +10,7 @@ import (
 
 	"github.com/outboxweb/outboxweb/internal/loop"
 	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/queue"
 	"github.com/outboxweb/outboxweb/internal/readmodel"
 	"github.com/outboxweb/outboxweb/internal/samples"
 	"github.com/outboxweb/outboxweb/internal/sqldb"
@@ -28,10 +29,10 @@ type Operations struct {
 
 // New must be called once per store, before the store is used. From then on rows requeued by an
 // operation die at their first failure, in whatever process settles it.
-func New(core *store.Store, samples *samples.Samples) *Operations {
-	core.OnFailure(failedAgain)
-	core.OnSummary(func(context.Context, *outbox.Summary) func(*store.Tx, *outbox.Summary) error { return count })
-	return &Operations{core: core, samples: samples, started: loop.NewSignal(1)}
+func New(q *queue.Queue, samples *samples.Samples) *Operations {
+	q.OnFailure(failedAgain)
+	q.OnSummary(func(context.Context, *outbox.Summary) func(*store.Tx, *outbox.Summary) error { return count })
+	return &Operations{core: q.Store, samples: samples, started: loop.NewSignal(1)}
 }
 
 // tx is a transaction on the journal.

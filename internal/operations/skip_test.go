@@ -9,7 +9,7 @@ import (
 	"github.com/outboxweb/outboxweb/internal/enginetest"
 	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
-	"github.com/outboxweb/outboxweb/internal/store"
+	"github.com/outboxweb/outboxweb/internal/queue"
 	"github.com/outboxweb/outboxweb/internal/storetest"
 )
 
@@ -26,7 +26,7 @@ func applyNext(f *fixture, campaign string) {
 	c := f.ClaimOne(one, 1)
 	must.Need(f.TB, c.CampaignID == campaign, "claimed %s, want %s", c.CampaignID, campaign)
 	f.MustApply(c, c.Last)
-	f.MustSettle(one, store.Result{Claim: c, Applied: c.Last})
+	f.MustSettle(one, queue.Result{Claim: c, Applied: c.Last})
 }
 
 // Whatever was done to a row since it was chosen, its error is no longer the one that the operator was shown.
@@ -76,7 +76,7 @@ func TestStepOperation_watchesARowThatIsUnskipped(t *testing.T) {
 	f.StepOperation(op.ID)
 	must.Get(f.UnskipEvent(f.Ctx, ana(""), "a", 1)).Or(t)
 	c := f.ClaimOne(one, 1)
-	f.MustSettle(one, store.Result{Claim: c, Failure: storetest.Failure("no such thing")})
+	f.MustSettle(one, queue.Result{Claim: c, Failure: storetest.Failure("no such thing")})
 	f.StepOperation(op.ID)
 	r := rowsOf(f, op.ID)["a"]
 	must.Hold(t, r.Status == outbox.ResultFailedAgain && f.Operation(op.ID).Status == outbox.OperationStopped, "the row came to %s: %s", r.Status, r.Detail)

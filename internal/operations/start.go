@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/queue"
 	"github.com/outboxweb/outboxweb/internal/sqldb"
 	"github.com/outboxweb/outboxweb/internal/store"
 )
@@ -52,7 +53,7 @@ where status = 'dead'
       and r.finished_at is null)`
 
 var (
-	candidatesByFilter = selectCandidate + store.SelectedBy
+	candidatesByFilter = selectCandidate + queue.SelectedBy
 
 	candidateByKey = selectCandidate + `
   and o.campaign_id = $1
@@ -72,7 +73,7 @@ func (t *tx) candidates(s outbox.Selection) (chosen []candidate, refused int64, 
 		err = t.candidatesByKey(s.Rows, scan)
 		refused = int64(len(s.Rows) - len(chosen))
 	} else {
-		err = t.Selected(scan, candidatesByFilter, s.Filter, outbox.MaxOperation, outbox.MaxOperation+1)
+		err = queue.Selected(t.Tx, scan, candidatesByFilter, s.Filter, outbox.MaxOperation, outbox.MaxOperation+1)
 	}
 	if err != nil {
 		return nil, 0, err

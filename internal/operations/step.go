@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/queue"
 	"github.com/outboxweb/outboxweb/internal/readmodel"
 	"github.com/outboxweb/outboxweb/internal/sqldb"
 	"github.com/outboxweb/outboxweb/internal/store"
@@ -346,7 +347,7 @@ func (s *operationStep) requeue(next []*nextRow) error {
 		}
 		if r.why = r.Immovable(campaign, moving[r.CampaignID], sqldb.At(s.now)); r.why == "" {
 			moving[r.CampaignID] = true
-			store.RequeueFrozen(&b, &r.done, store.Frozen{RowKey: r.RowKey, Updated: r.updated, Attempts: r.attempts}, s.now)
+			queue.RequeueFrozen(&b, &r.done, queue.Frozen{RowKey: r.RowKey, Updated: r.updated, Attempts: r.attempts}, s.now)
 		}
 	}
 	if err := s.RunAll(&b); err != nil {

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/queue"
 	"github.com/outboxweb/outboxweb/internal/sqldb"
 	"github.com/outboxweb/outboxweb/internal/store"
 )
@@ -252,9 +253,9 @@ func (ops *Operations) watchedRows(t *tx, d *outbox.OperationDetail, around outb
 // Failed and dead rows are ordered by their next attempt, which is never before their failure:
 // failures since a time are one range of the index.
 const (
-	newDead = store.SelectListed + `projection_apply_outbox o join campaigns c on c.campaign_id = o.campaign_id
+	newDead = queue.SelectListed + `projection_apply_outbox o join campaigns c on c.campaign_id = o.campaign_id
 where status = 'dead'` + newSince
-	newFailed = store.SelectListed + `projection_apply_outbox o join campaigns c on c.campaign_id = o.campaign_id
+	newFailed = queue.SelectListed + `projection_apply_outbox o join campaigns c on c.campaign_id = o.campaign_id
 where status = 'failed'` + newSince
 
 	newSince = `
@@ -284,7 +285,7 @@ limit $4`
 func (t *tx) newFailures(d *outbox.OperationDetail) error {
 	until := failuresUntil(d)
 	for _, query := range []string{newDead, newFailed} {
-		err := t.Each(sqldb.Collect(&d.NewFailures, store.ScanListed), query, d.ID, d.StartedAt.UnixMicro(), until, outbox.NewFailuresNamed-len(d.NewFailures))
+		err := t.Each(sqldb.Collect(&d.NewFailures, queue.ScanListed), query, d.ID, d.StartedAt.UnixMicro(), until, outbox.NewFailuresNamed-len(d.NewFailures))
 		if err != nil {
 			return err
 		}

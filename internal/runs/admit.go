@@ -394,7 +394,7 @@ func (rs *Runs) Cancel(ctx context.Context, o outbox.Command, id int64) (outbox.
 			r.CancelledBy = o.By.Name
 		}
 		if r.Status == outbox.RunQueued || !r.leased(now) {
-			if err := rs.core.EndRunClaims(t.Tx, id, now); err != nil {
+			if err := rs.queue.EndRunClaims(t.Tx, id, now); err != nil {
 				return err
 			}
 			return rs.endRun(t, r, outbox.RunCancelled, "", now)
@@ -411,7 +411,7 @@ func (rs *Runs) Interrupt(ctx context.Context, id int64, why string) (outbox.Run
 		now := rs.core.Now()
 		r, err := t.existingRun(id)
 		if err == nil && r.Status.Active() && !r.leased(now) {
-			err = errors.Join(rs.core.EndRunClaims(t.Tx, id, now), rs.endRun(t, r, outbox.RunInterrupted, why, now))
+			err = errors.Join(rs.queue.EndRunClaims(t.Tx, id, now), rs.endRun(t, r, outbox.RunInterrupted, why, now))
 		}
 		if err == nil {
 			run = r.view(now)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/projection"
+	"github.com/outboxweb/outboxweb/internal/queue"
 	"github.com/outboxweb/outboxweb/internal/readmodel"
 	"github.com/outboxweb/outboxweb/internal/store"
 )
@@ -22,19 +23,19 @@ const ExplainedBytes = 1 << 20
 // Explain says why projections cannot apply an event: the last error of its row or of its rehearsal in
 // shadow mode, and the open failure of each quarantined projection. It changes nothing, and reads live
 // rows only where the projections database answers in time. A missing event is outbox.ErrNotFound.
-func Explain(ctx context.Context, s *store.Store, set *projection.Set, hide outbox.Hider, campaign string, seq int64) (outbox.EventExplanation, error) {
-	row, err := s.RowWithin(ctx, campaign, seq, 0)
+func Explain(ctx context.Context, q *queue.Queue, set *projection.Set, hide outbox.Hider, campaign string, seq int64) (outbox.EventExplanation, error) {
+	row, err := q.RowWithin(ctx, campaign, seq, 0)
 	event, sizes := row.Event, row.Sizes
 	if errors.Is(err, outbox.ErrNotFound) {
 		var d outbox.EventDetail
-		d, err = s.EventWithin(ctx, campaign, seq, 0)
+		d, err = q.EventWithin(ctx, campaign, seq, 0)
 		event, sizes = d.Event, d.Sizes
 	}
 	if err != nil {
 		return outbox.EventExplanation{}, err
 	}
 	x := outbox.EventExplanation{CampaignID: campaign, Seq: seq, EventType: event.EventType, Failures: []outbox.ExplainedFailure{}}
-	failures, err := openFailures(ctx, s, campaign, seq, row)
+	failures, err := openFailures(ctx, q.Store, campaign, seq, row)
 	if err != nil || len(failures) == 0 {
 		return x, err
 	}
@@ -45,13 +46,13 @@ func Explain(ctx context.Context, s *store.Store, set *projection.Set, hide outb
 		x.Failures = failures
 		return x, nil
 	}
-	if event, err = s.Event(ctx, campaign, seq); err != nil {
+	if event, err = q.Event(ctx, campaign, seq); err != nil {
 		return x, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, explainTime)
 	defer cancel()
 	var live projection.Queryer
-	if snapshot, err := s.ReadModel().Live(ctx); err == nil {
+	if snapshot, err := q.ReadModel().Live(ctx); err == nil {
 		defer snapshot.Close()
 		live = readmodel.AsApplied{Live: snapshot}
 	}

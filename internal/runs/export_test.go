@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/queue"
 	"github.com/outboxweb/outboxweb/internal/readmodel"
-	"github.com/outboxweb/outboxweb/internal/store"
 )
 
 // Versions returns the versions of the worker's projections.
@@ -48,7 +48,7 @@ func (w *Worker) DieInRun(ctx context.Context, stage int) (next func() error, er
 	if err != nil || m.ended || stage == 0 {
 		return f.Close, err
 	}
-	who := store.Worker{ID: outbox.RunOwner(lease.Run.ID, w.Worker.ID)}
+	who := queue.Worker{ID: outbox.RunOwner(lease.Run.ID, w.Worker.ID)}
 	claims, err := w.Runs.ClaimCampaigns(ctx, lease, who, []string{m.scope.CampaignID}, w.Lease)
 	if err != nil || len(claims) == 0 {
 		return f.Close, err
@@ -61,7 +61,7 @@ func (w *Worker) DieInRun(ctx context.Context, stage int) (next func() error, er
 		return func() error { return errors.Join(swap(), f.Close()) }, nil
 	}
 	return func() error {
-		_, err := w.Runs.core.ReleaseForRun(ctx, who, claims)
+		_, err := w.Runs.queue.ReleaseForRun(ctx, who, claims)
 		return errors.Join(err, f.Close())
 	}, swap()
 }
@@ -88,7 +88,7 @@ func (w *Worker) CatchUp(ctx context.Context, campaign, name string, between fun
 		return p, err
 	}
 	between()
-	return p, r.withLeases(ctx, []string{campaign}, func(claims []store.RunClaim) error { return m.land(ctx, w, f, claims[0], &p) })
+	return p, r.withLeases(ctx, []string{campaign}, func(claims []queue.RunClaim) error { return m.land(ctx, w, f, claims[0], &p) })
 }
 
 // VerifyNext is the step that verifies in the background.

@@ -11,8 +11,8 @@ import (
 
 	"github.com/outboxweb/outboxweb/internal/loop"
 	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/queue"
 	"github.com/outboxweb/outboxweb/internal/readmodel"
-	"github.com/outboxweb/outboxweb/internal/store"
 )
 
 // rebuilding is the replay of some projections of one campaign in scratch tables, whose rows are to
@@ -163,9 +163,9 @@ func (r *runner) exchange(ctx context.Context, f *Replayer, remakes []*rebuildin
 		for i, m := range remakes {
 			ids[i] = m.scope.CampaignID
 		}
-		err := r.withLeases(ctx, ids, func(claims []store.RunClaim) error {
+		err := r.withLeases(ctx, ids, func(claims []queue.RunClaim) error {
 			held := func(m *rebuilding) int {
-				return slices.IndexFunc(claims, func(c store.RunClaim) bool { return c.CampaignID == m.scope.CampaignID })
+				return slices.IndexFunc(claims, func(c queue.RunClaim) bool { return c.CampaignID == m.scope.CampaignID })
 			}
 			var mine, later []*rebuilding
 			for _, m := range remakes {
@@ -191,21 +191,21 @@ func (r *runner) exchange(ctx context.Context, f *Replayer, remakes []*rebuildin
 
 // withLeases calls do under the leases of those campaigns that can be leased, and releases them. If
 // the journal is down for longer than a lease after ctx has ended, they expire.
-func (r *runner) withLeases(ctx context.Context, ids []string, do func([]store.RunClaim) error) (err error) {
+func (r *runner) withLeases(ctx context.Context, ids []string, do func([]queue.RunClaim) error) (err error) {
 	w, finish := r.worker, context.WithoutCancel(ctx)
-	who := store.Worker{ID: outbox.RunOwner(r.lease.Run.ID, w.Worker.ID), Build: w.Worker.Build}
+	who := queue.Worker{ID: outbox.RunOwner(r.lease.Run.ID, w.Worker.ID), Build: w.Worker.Build}
 	claims, err := w.Runs.ClaimCampaigns(ctx, r.lease, who, ids, w.Lease)
 	if err != nil {
 		return err
 	}
 	stop := loop.Keep(w.Lease, w.Logger, func() error {
-		_, err := w.Runs.core.RenewForRun(finish, who, claims, w.Lease)
+		_, err := w.Runs.queue.RenewForRun(finish, who, claims, w.Lease)
 		return err
 	})
 	defer func() {
 		stop()
 		err = errors.Join(err, loop.UntilFree(ctx, w.Lease, func() error {
-			_, err := w.Runs.core.ReleaseForRun(finish, who, claims)
+			_, err := w.Runs.queue.ReleaseForRun(finish, who, claims)
 			return err
 		}))
 	}()
@@ -213,7 +213,7 @@ func (r *runner) withLeases(ctx context.Context, ids []string, do func([]store.R
 }
 
 // finish replays up to the campaign's position under its lease, and composes what is to be swapped.
-func (m *rebuilding) finish(ctx context.Context, f *Replayer, claim store.RunClaim) error {
+func (m *rebuilding) finish(ctx context.Context, f *Replayer, claim queue.RunClaim) error {
 	if m.ended {
 		return nil
 	}

@@ -7,15 +7,15 @@ import (
 	"slices"
 
 	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/queue"
 	"github.com/outboxweb/outboxweb/internal/readmodel"
-	"github.com/outboxweb/outboxweb/internal/store"
 )
 
 // replay restores the rows of a campaign's unapplied events and catches up quarantined and resumed
 // projections, but not paused ones.
 func (r *runner) replay(ctx context.Context, f *Replayer, c Campaign) (outbox.RunResult, error) {
 	result := outbox.RunResult{Outcome: outbox.OutcomeMatch, Projections: []outbox.ProjectionResult{}}
-	repaired, err := r.worker.Runs.core.ReconcileCampaign(ctx, c.CampaignID)
+	repaired, err := r.worker.Runs.queue.ReconcileCampaign(ctx, c.CampaignID)
 	if err != nil {
 		return result, err
 	}
@@ -82,7 +82,7 @@ func (r *runner) catchUp(ctx context.Context, f *Replayer, c Campaign, name stri
 	f.hurry = true
 	defer func() { f.hurry = false }()
 	for !m.ended {
-		err := r.withLeases(ctx, []string{c.CampaignID}, func(claims []store.RunClaim) error {
+		err := r.withLeases(ctx, []string{c.CampaignID}, func(claims []queue.RunClaim) error {
 			if len(claims) == 0 {
 				return nil // another run has it; it is retried later
 			}
@@ -140,7 +140,7 @@ func (m *rebuilding) resume(ctx context.Context, f *Replayer, seq int64) error {
 }
 
 // land replays what was applied meanwhile and swaps the projection's rows in.
-func (m *rebuilding) land(ctx context.Context, w *Worker, f *Replayer, claim store.RunClaim, p *outbox.ProjectionResult) error {
+func (m *rebuilding) land(ctx context.Context, w *Worker, f *Replayer, claim queue.RunClaim, p *outbox.ProjectionResult) error {
 	name, mark := m.names[0], claim.Watermark
 	if err := m.goOn(ctx, f, mark.AppliedSeq, m.resume); err != nil || m.result.Error != "" {
 		return err

@@ -279,7 +279,7 @@ delete from rooms where campaign_id = :campaign_id and id = :payload.id;
 
 // explain explains the only failure of an event, as readers of a page get it.
 func explain(tb testing.TB, b *enginetest.Engine, campaign string, seq int64) outbox.ExplainedFailure {
-	x := must.Get(runs.Explain(tb.Context(), b.Store, b.Set, redact.Of(redact.Builtin()), campaign, seq)).Or(tb)
+	x := must.Get(runs.Explain(tb.Context(), b.Queue, b.Set, redact.Of(redact.Builtin()), campaign, seq)).Or(tb)
 	must.Need(tb, len(x.Failures) == 1, "%d failures are explained: %+v", len(x.Failures), x)
 	return redact.Shown(redact.Builtin(), x).Failures[0]
 }
@@ -379,7 +379,7 @@ func TestExplain_saysWhatItCannotExplain(t *testing.T) {
 			dialect = "postgres"
 		}
 		set := must.Get(projection.Load(dialect, enginetest.Define(t, definition)...)).Or(t)
-		x, err := runs.Explain(t.Context(), b.Store, set, redact.Of(redact.Builtin()), "a", 2)
+		x, err := runs.Explain(t.Context(), b.Queue, set, redact.Of(redact.Builtin()), "a", 2)
 		must.Need(t, err == nil && len(x.Failures) == 1, "explained as %+v, %v", x, err)
 		return x.Failures[0]
 	}
@@ -393,9 +393,9 @@ func TestExplain_saysWhatItCannotExplain(t *testing.T) {
 	f = of(enginetest.Trail)
 	must.Hold(t, f.Statement == nil && f.Unexplained == "Projection seats is not loaded.", "another projection: %+v", f)
 	for _, seq := range []int64{1, 3} {
-		must.Equal(t, len(must.Get(runs.Explain(t.Context(), b.Store, b.Set, redact.Of(redact.Builtin()), "a", seq)).Or(t).Failures), 0, "event", seq, "has not failed")
+		must.Equal(t, len(must.Get(runs.Explain(t.Context(), b.Queue, b.Set, redact.Of(redact.Builtin()), "a", seq)).Or(t).Failures), 0, "event", seq, "has not failed")
 	}
-	_, err := runs.Explain(t.Context(), b.Store, b.Set, redact.Of(redact.Builtin()), "a", 9)
+	_, err := runs.Explain(t.Context(), b.Queue, b.Set, redact.Of(redact.Builtin()), "a", 9)
 	must.Hold(t, errors.Is(err, outbox.ErrNotFound), "a missing event: %v", err)
 	b.ExecProjections(`drop table seats`)
 	f = explain(t, b, "a", 2)
@@ -424,7 +424,7 @@ func TestExplain_quarantinedProjectionsAndHiddenPayloads(t *testing.T) {
 	f := explain(t, b, "a", 2)
 	must.Hold(t, f.Projection == "seats" && f.Existing != nil && f.FailedVersion == "", "a quarantined projection: %+v", f)
 	all := must.Get(redact.New(redact.Config{HidePayloads: true})).Or(t)
-	x := must.Get(runs.Explain(t.Context(), b.Store, b.Set, redact.Of(all), "a", 2)).Or(t)
+	x := must.Get(runs.Explain(t.Context(), b.Queue, b.Set, redact.Of(all), "a", 2)).Or(t)
 	text := mustJSON(t, redact.Shown(all, x))
 	must.Hold(t, !strings.Contains(text, "ana") && !strings.Contains(text, `"bo"`), "with hidden payloads: %s", text)
 }

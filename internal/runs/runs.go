@@ -11,6 +11,7 @@ import (
 
 	"github.com/outboxweb/outboxweb/internal/loop"
 	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/queue"
 	"github.com/outboxweb/outboxweb/internal/readmodel"
 	"github.com/outboxweb/outboxweb/internal/sqldb"
 	"github.com/outboxweb/outboxweb/internal/store"
@@ -22,6 +23,7 @@ import (
 // It is safe for concurrent use, also by several processes.
 type Runs struct {
 	core    *store.Store
+	queue   *queue.Queue
 	started loop.Signal // raised when a caller of this process started, resumed or cancelled a run
 	// owedWait is how long a check waits for a run of each projection that is behind.
 	owedWait time.Duration
@@ -33,11 +35,11 @@ type Runs struct {
 // New must be called once per store, before the store is used. From then on summaries include held
 // projections, a check reports projections that no run catches up, and a reconcile starts owed
 // replays.
-func New(core *store.Store) *Runs {
-	rs := &Runs{core: core, started: loop.NewSignal(workerLoops), owedWait: 5 * time.Second, working: make(map[int64]bool)}
-	core.OnSummary(rs.prepareHeld)
-	core.OnCheck("projections that are behind", rs.checkBehind)
-	core.OnReconcile(rs.startOwed)
+func New(q *queue.Queue) *Runs {
+	rs := &Runs{core: q.Store, queue: q, started: loop.NewSignal(workerLoops), owedWait: 5 * time.Second, working: make(map[int64]bool)}
+	q.OnSummary(rs.prepareHeld)
+	q.OnCheck("projections that are behind", rs.checkBehind)
+	q.OnReconcile(rs.startOwed)
 	return rs
 }
 
@@ -92,10 +94,10 @@ func perform[R any](ctx context.Context, rs *Runs, a *store.Change, change func(
 	return store.Perform(ctx, rs.core, a, func(t *store.Tx, now int64) (R, error) { return change(&tx{t}, now) })
 }
 
-// ClaimCampaigns leases campaigns for the run of a lease; see Store.ClaimForRun. A process that has
+// ClaimCampaigns leases campaigns for the run of a lease; see store.Queue.ClaimForRun. A process that has
 // lost the run gets outbox.ErrLeaseLost.
-func (rs *Runs) ClaimCampaigns(ctx context.Context, l Lease, w store.Worker, campaigns []string, lease time.Duration) ([]store.RunClaim, error) {
-	return rs.core.ClaimForRun(ctx, func(t *store.Tx) error {
+func (rs *Runs) ClaimCampaigns(ctx context.Context, l Lease, w queue.Worker, campaigns []string, lease time.Duration) ([]queue.RunClaim, error) {
+	return rs.queue.ClaimForRun(ctx, func(t *store.Tx) error {
 		_, err := (&tx{t}).leasedRun(l)
 		return err
 	}, w, campaigns, lease)

@@ -6,8 +6,8 @@ import (
 
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/projection"
+	"github.com/outboxweb/outboxweb/internal/queue"
 	"github.com/outboxweb/outboxweb/internal/readmodel"
-	"github.com/outboxweb/outboxweb/internal/store"
 )
 
 // WorkerConfig configures how a process executes runs. Runs, Set, Worker and Failure are required;
@@ -15,7 +15,7 @@ import (
 type WorkerConfig struct {
 	Runs         *Runs
 	Set          *projection.Set
-	Worker       store.Worker // the claiming worker
+	Worker       queue.Worker // the claiming worker
 	Logger       *slog.Logger
 	PollInterval time.Duration // 0 means outbox.DefaultPoll
 	Lease        time.Duration // 0 means outbox.DefaultLease

@@ -406,7 +406,7 @@ func (a *appending) save(target *appendTarget) {
 		first := target.stored + 1
 		if inline := !a.store.options.Mode.Enqueues(); inline && !c.Head.Valid && c.LeaseOwner == "" && c.Diverged == "" && first > c.Applied+1 {
 			first = c.Applied + 1 // events that requests left unapplied come first
-			a.queue.Exec(nil, insertMissingRows, c.ID, c.Applied, a.now)
+			a.queue.Exec(nil, InsertMissingRows, c.ID, c.Applied, a.now)
 		}
 		c.Counts.Pending += c.HighWater - first + 1
 		if !c.Head.Valid {

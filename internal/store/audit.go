@@ -33,6 +33,9 @@ type Change struct {
 	summed bool
 }
 
+// ErrHeld marks the refusal of an action that needs a campaign without a lease.
+var ErrHeld = errors.New("lease held")
+
 // Perform runs change in one transaction with its audit record and returns its result. A
 // command whose idempotency key was used before returns the first result and does nothing. A
 // refused command leaves an audit record too, except a refusal because of a lease: the caller
@@ -218,30 +221,19 @@ func (t *Tx) Record(a *Change, result any, now int64) error {
 	return t.RecordTargets(id, a.Touched, now)
 }
 
-// rowState is the part of a row that an audit record keeps.
-type rowState struct {
-	Status   outbox.Status `json:"status"`
-	Attempts int           `json:"attempt_count"`
-	Due      string        `json:"next_attempt_at,omitempty"`
-}
-
-func stateOf(r outbox.Row) rowState {
-	return rowState{Status: r.Status, Attempts: r.AttemptCount, Due: r.NextAttemptAt.Format("2006-01-02T15:04:05.999999Z07:00")}
-}
-
-// expectCampaign compares the head that the operator was shown with the current one.
-func (t *Tx) expectCampaign(o outbox.Command, c *CampaignRow, now int64) error {
+// ExpectCampaign compares the head that the operator was shown with the current one.
+func (t *Tx) ExpectCampaign(o outbox.Command, c *CampaignRow, now int64) error {
 	if o.Expected == nil {
 		return nil
 	}
 	seen := *o.Expected
 	seen.AttemptCount, seen.UpdatedAt = nil, nil
 	o.Expected = &seen
-	return t.expect(o, outbox.Row{CampaignID: c.ID, Status: outbox.Status(c.HeadStatus.String)}, c, now)
+	return t.Expect(o, outbox.Row{CampaignID: c.ID, Status: outbox.Status(c.HeadStatus.String)}, c, now)
 }
 
-// expect compares the state that the operator was shown with the current one.
-func (t *Tx) expect(o outbox.Command, row outbox.Row, c *CampaignRow, now int64) error {
+// Expect compares the state that the operator was shown with the current one.
+func (t *Tx) Expect(o outbox.Command, row outbox.Row, c *CampaignRow, now int64) error {
 	e := o.Expected
 	if e == nil {
 		return nil

@@ -42,8 +42,8 @@ const CampaignColumns = `campaign_id, high_water_seq, chain_hash, applied_seq, h
   oldest_enqueued_at, due_at, pending, processing, failed, dead, lease_owner, lease_epoch, lease_expires_at,
   crashes, suspect_seq, paused_at, paused_by, paused_reason, diverged, skips, created_at, updated_at`
 
-// selectCampaigns begins a query for rows of campaigns.
-const selectCampaigns = "\nselect " + CampaignColumns + "\nfrom campaigns"
+// SelectCampaigns begins a query for rows of campaigns.
+const SelectCampaigns = "\nselect " + CampaignColumns + "\nfrom campaigns"
 
 // CampaignColumnsOf is CampaignColumns qualified with a table alias.
 func CampaignColumnsOf(alias string) string {
@@ -67,9 +67,9 @@ select ` + CampaignColumns + `, applied_span
 from campaigns
 where campaign_id = $1`
 
-// campaign reads a campaign's row, locked for update in this transaction; false when there is
+// Campaign reads a campaign's row, locked for update in this transaction; false when there is
 // none.
-func (t *Tx) campaign(id string) (*CampaignRow, bool, error) {
+func (t *Tx) Campaign(id string) (*CampaignRow, bool, error) {
 	var c CampaignRow
 	found, err := t.One(append(c.Dest(), &c.span), selectCampaign+t.ForUpdate, id)
 	return &c, found, sqldb.Wrapf(err, "read campaign %q", id)
@@ -90,9 +90,9 @@ func (t *Tx) Campaigns(ids []string) (map[string]*CampaignRow, error) {
 	return rows, sqldb.Wrapf(t.RunAll(&b), "read campaigns")
 }
 
-// ExistingCampaign is campaign, but refuses a missing one with UnknownCampaign.
+// ExistingCampaign is Campaign, but refuses a missing one with UnknownCampaign.
 func (t *Tx) ExistingCampaign(id string) (*CampaignRow, error) {
-	c, found, err := t.campaign(id)
+	c, found, err := t.Campaign(id)
 	if err == nil && !found {
 		err = UnknownCampaign(id)
 	}
@@ -125,13 +125,17 @@ set high_water_seq = $2, chain_hash = $3, applied_seq = $4, head_seq = $5, head_
 )
 
 // SaveInto adds the statement that writes the row to a batch. It does not write the span; see
-// saveAppliedInto.
+// SaveAppliedInto.
 func (c *CampaignRow) SaveInto(b *sqldb.Batch, now int64) {
 	b.Exec(nil, updateCampaign, c.values(now)...)
 }
 
-// saveAppliedInto is SaveInto including the span, which claims neither read nor write.
-func (c *CampaignRow) saveAppliedInto(b *sqldb.Batch, now int64) {
+// SaveAppliedInto is SaveInto after a process applied the events after from, up to the applied seq:
+// it records the span, which claims neither read nor write.
+func (c *CampaignRow) SaveAppliedInto(b *sqldb.Batch, from int64, worker, build string, now int64) {
+	if closed := c.recordSpan(from, worker, build, now); closed != nil {
+		closed.insertInto(b, c.ID)
+	}
 	b.Exec(nil, updateApplied, append(c.values(now), c.span)...)
 }
 
@@ -195,15 +199,15 @@ where campaign_id = $1
 order by seq
 limit 1`
 
-// refreshHead reads into c the campaign's lowest row and the append time of its oldest
+// RefreshHead reads into c the campaign's lowest row and the append time of its oldest
 // unapplied event.
-func (t *Tx) refreshHead(c *CampaignRow) error {
+func (t *Tx) RefreshHead(c *CampaignRow) error {
 	var b sqldb.Batch
 	c.HeadInto(&b, 0)
 	return sqldb.Wrapf(t.RunAll(&b), "read the head of campaign %q", c.ID)
 }
 
-// HeadInto adds the query of refreshHead to a batch. The caller guarantees that there is no row
+// HeadInto adds the query of RefreshHead to a batch. The caller guarantees that there is no row
 // below from: on PostgreSQL the scan would otherwise pass over deleted rows.
 func (c *CampaignRow) HeadInto(b *sqldb.Batch, from int64) {
 	c.Head, c.HeadStatus, c.HeadNext, c.Oldest = sql.NullInt64{}, sql.NullString{}, sql.NullInt64{}, sql.NullInt64{}
@@ -215,10 +219,10 @@ func (c *CampaignRow) HeadInto(b *sqldb.Batch, from int64) {
 	}
 }
 
-// saveFromHead re-reads the head of a campaign whose rows were changed, reschedules and saves
+// SaveFromHead re-reads the head of a campaign whose rows were changed, reschedules and saves
 // it.
-func (t *Tx) saveFromHead(c *CampaignRow, now int64) error {
-	if err := t.refreshHead(c); err != nil {
+func (t *Tx) SaveFromHead(c *CampaignRow, now int64) error {
+	if err := t.RefreshHead(c); err != nil {
 		return err
 	}
 	c.Schedule(now)
@@ -244,11 +248,11 @@ func (c *CampaignRow) Count(status string) *int64 {
 func (c *CampaignRow) Requeued(from outbox.Status, rows int64) {
 	*c.Count(string(from)) -= rows
 	c.Counts.Pending += rows
-	c.unsuspect()
+	c.Unsuspect()
 }
 
-// unsuspect clears the count of processes that died while they held the campaign.
-func (c *CampaignRow) unsuspect() { c.Crashes, c.Suspect = 0, 0 }
+// Unsuspect clears the count of processes that died while they held the campaign.
+func (c *CampaignRow) Unsuspect() { c.Crashes, c.Suspect = 0, 0 }
 
 // View converts the row to the domain type.
 func (c *CampaignRow) View() outbox.Campaign {
@@ -266,3 +270,52 @@ func (c *CampaignRow) View() outbox.Campaign {
 	}
 	return v
 }
+
+// ScanCampaign reads CampaignColumns.
+func ScanCampaign(row sqldb.Row) (*CampaignRow, error) {
+	c := new(CampaignRow)
+	return c, row.Scan(c.Dest()...)
+}
+
+// scanView reads CampaignColumns as the domain type.
+func scanView(row sqldb.Row) (outbox.Campaign, error) {
+	c, err := ScanCampaign(row)
+	return c.View(), err
+}
+
+// Recount sets the counts of a campaign from its rows.
+func (t *Tx) Recount(c *CampaignRow) error {
+	c.Counts = outbox.Counts{}
+	err := t.Each(func(rows sqldb.Row) error {
+		var status string
+		var n int64
+		err := rows.Scan(&status, &n)
+		*c.Count(status) += n
+		return err
+	}, `select status, count(*) from projection_apply_outbox where campaign_id = $1 group by status`, c.ID)
+	return sqldb.Wrapf(err, "count the rows of campaign %q", c.ID)
+}
+
+// SelectChainHash reads the chain hash of an event.
+const SelectChainHash = `
+select chain_hash
+from events
+where campaign_id = $1
+  and seq = $2`
+
+// SelectLastEvent reads the last event of a campaign.
+const SelectLastEvent = `
+select seq, chain_hash
+from events
+where campaign_id = $1
+order by seq desc
+limit 1`
+
+// InsertMissingRows inserts a row, due at the third argument, for each event after a seq that has none.
+const InsertMissingRows = `
+insert into projection_apply_outbox (campaign_id, seq, event_type, next_attempt_at, enqueued_at, updated_at)
+select e.campaign_id, e.seq, e.event_type, $3, e.recorded_at, $3
+from events e
+where e.campaign_id = $1
+  and e.seq > $2
+  and not exists (select 1 from projection_apply_outbox o where o.campaign_id = e.campaign_id and o.seq = e.seq)`

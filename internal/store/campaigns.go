@@ -2,7 +2,10 @@ package store
 
 import (
 	"context"
+	"fmt"
 	"iter"
+	"strings"
+	"unicode/utf8"
 
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/sqldb"
@@ -69,9 +72,9 @@ const (
 	lagKey = `applied_seq - high_water_seq`
 	// AgeKey is since when a campaign has waited, in microseconds; 1<<62 of one that does not wait.
 	AgeKey = `coalesce(oldest_enqueued_at, 4611686018427387904)`
-	// troubleKey is outbox.Campaign.Rank without what verifying found, which is not in the campaign's
+	// TroubleKey is outbox.Campaign.Rank without what verifying found, which is not in the campaign's
 	// row.
-	troubleKey = `cast(case when head_status = 'dead' then 0 when head_status = 'failed' then 1 when diverged <> '' then 2 when oldest_enqueued_at is not null then 4 else 5 end as bigint)`
+	TroubleKey = `cast(case when head_status = 'dead' then 0 when head_status = 'failed' then 1 when diverged <> '' then 2 when oldest_enqueued_at is not null then 4 else 5 end as bigint)`
 )
 
 // foundColumn is the number of drifted projections of a campaign, plus unverifiableUnit times the
@@ -120,13 +123,13 @@ from (
   from (
     select id, sort_key
     from (
-      select campaign_id as id, ` + troubleKey + ` as sort_key
+      select campaign_id as id, ` + TroubleKey + ` as sort_key
       from campaigns
-      where ` + troubleKey + ` {>=} $1
-        and (` + troubleKey + `, campaign_id) {>} ($1, $2)
-        and (` + troubleKey + ` < 4 or not exists (select 1 from verifications v where v.campaign_id = campaigns.campaign_id and v.verdict in ('drift', 'failed')))
+      where ` + TroubleKey + ` {>=} $1
+        and (` + TroubleKey + `, campaign_id) {>} ($1, $2)
+        and (` + TroubleKey + ` < 4 or not exists (select 1 from verifications v where v.campaign_id = campaigns.campaign_id and v.verdict in ('drift', 'failed')))
         and ` + idHasPart + `
-      order by ` + troubleKey + `{desc}, campaign_id{desc}
+      order by ` + TroubleKey + `{desc}, campaign_id{desc}
       limit $4
     ) as ranked
     union all
@@ -137,7 +140,7 @@ from (
       where v.verdict in ('drift', 'failed')
         and (cast(3 as bigint), v.campaign_id) {>} ($1, $2)
         and ($3 = '' or replace(v.campaign_id, $3, '') <> v.campaign_id)
-        and exists (select 1 from campaigns c where c.campaign_id = v.campaign_id and ` + troubleKey + ` >= 4)
+        and exists (select 1 from campaigns c where c.campaign_id = v.campaign_id and ` + TroubleKey + ` >= 4)
       order by campaign_id{desc}
       limit $4
     ) as found
@@ -239,7 +242,7 @@ func (s *Store) Blocked(ctx context.Context, limit int) ([]outbox.Blocked, error
 		blocked, err := sqldb.All(t, func(row sqldb.Row) (outbox.Blocked, error) {
 			c, err := scanView(row)
 			return outbox.Blocked{Campaign: c}, err
-		}, selectCampaigns+`
+		}, SelectCampaigns+`
 where failed > 0 or dead > 0 or diverged <> ''
 order by diverged = '', dead = 0, (pending + processing + failed + dead) * (($1 - coalesce(oldest_enqueued_at, $1)) / 1000) desc, campaign_id
 limit $2`, s.Now(), sqldb.PageLimit(limit, outbox.MaxPage))
@@ -263,9 +266,30 @@ func (t *Tx) headErrors(blocked []outbox.Blocked) error {
 // Paused lists the campaigns that operators paused, latest first.
 func (s *Store) Paused(ctx context.Context, limit int) ([]outbox.Campaign, error) {
 	return Reading(ctx, s, "list paused campaigns", func(t *Tx) ([]outbox.Campaign, error) {
-		return sqldb.All(t, scanView, selectCampaigns+`
+		return sqldb.All(t, scanView, SelectCampaigns+`
 where paused_at is not null
 order by paused_at desc
 limit $1`, sqldb.PageLimit(limit, outbox.MaxPage))
 	})
+}
+
+// Serving is the SQL condition for the campaigns of a scope, and its parameters, numbered after
+// those in before. It is evaluated per entry of the index on due_at, so only for campaigns with
+// unapplied events.
+func Serving(s outbox.Scope, before ...any) (condition string, args []any) {
+	args = before
+	if s.Every() {
+		return "", args
+	}
+	var matches []string
+	for _, p := range s.Patterns() {
+		begin, open := strings.CutSuffix(p, "*")
+		args = append(args, begin)
+		id := "campaign_id"
+		if open {
+			id = fmt.Sprintf("substr(campaign_id, 1, %d)", utf8.RuneCountInString(begin))
+		}
+		matches = append(matches, fmt.Sprintf("%s = $%d", id, len(args)))
+	}
+	return "\n  and (" + strings.Join(matches, " or ") + ")", args
 }

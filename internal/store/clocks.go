@@ -2,8 +2,6 @@ package store
 
 import (
 	"cmp"
-	"context"
-	"fmt"
 	"sync"
 	"time"
 
@@ -18,6 +16,10 @@ type clocks struct {
 	mu sync.Mutex
 	of map[string]*clockBounds
 }
+
+// ClockTolerance is how far, in microseconds, the clocks of instances may differ without any
+// correction.
+const ClockTolerance = 1_000_000
 
 // clockBounds bounds how far an instance's clock is ahead of this process's, in microseconds.
 type clockBounds struct {
@@ -94,43 +96,4 @@ func (b *clockBounds) bounded() int64 {
 		return b.most
 	}
 	return 0
-}
-
-// overdrawn is a kind of lease or wait outside campaigns: a query that finds one ending after
-// $1, and the statement that shortens all of those to $2.
-type overdrawn struct {
-	query, shorten string
-	longest        time.Duration // longest allowed time from now
-}
-
-func (s *Store) allOverdrawn() []overdrawn {
-	return []overdrawn{
-		{`select topic from publisher_progress where lease_owner <> '' and lease_expires_at > $1 limit 1`,
-			`update publisher_progress set lease_expires_at = $2 where lease_owner <> '' and lease_expires_at > $1`, s.options.Lease},
-		{`select kind from runs where finished_at is null and lease_owner <> '' and lease_expires_at > $1 limit 1`,
-			`update runs set lease_expires_at = $2 where finished_at is null and lease_owner <> '' and lease_expires_at > $1`, s.options.Lease},
-		// retry_at minus last_error_at includes the publisher's settings and the wait that its
-		// destination asked for. The lease holder reads the row again when acts has changed.
-		{`select topic from publisher_progress where retry_at is not null and last_error_at > $1 limit 1`,
-			`update publisher_progress set retry_at = $2 + (retry_at - last_error_at), last_error_at = $2, acts = acts + 1 where retry_at is not null and last_error_at > $1`, 0},
-	}
-}
-
-// ShortenWaits is shorten for publishers and runs.
-func (s *Store) ShortenWaits(ctx context.Context) error {
-	now := s.Now()
-	for _, of := range s.allOverdrawn() {
-		ends := now + of.longest.Microseconds()
-		found, err := Reading(ctx, s, "", func(t *Tx) (bool, error) { return t.One([]any{new(string)}, of.query, ends+ClockTolerance) })
-		if err == nil && found {
-			err = s.journal.Write(ctx, func(t *Tx) error {
-				_, err := t.Exec(of.shorten, ends+ClockTolerance, ends)
-				return err
-			})
-		}
-		if err != nil {
-			return fmt.Errorf("shorten leases and waits: %w", err)
-		}
-	}
-	return nil
 }

@@ -25,9 +25,9 @@ func within(document string) string {
 	return "case when octet_length(" + document + ") <= cast($3 as bigint) then " + document + " else '' end"
 }
 
-// eventWithin reads an event and the sizes of its documents; documents longer than limit bytes
+// EventWithin reads an event and the sizes of its documents; documents longer than limit bytes
 // are nil. The event says whether it is skipped and whether its content matches its hash.
-func (t *Tx) eventWithin(campaign string, seq, limit int64) (e outbox.Event, sizes outbox.Sizes, found bool, err error) {
+func (t *Tx) EventWithin(campaign string, seq, limit int64) (e outbox.Event, sizes outbox.Sizes, found bool, err error) {
 	scan := func(row sqldb.Row) (outbox.Event, error) {
 		return ScanEvent(row, &sizes.Payload, &sizes.Tags, &sizes.Metadata)
 	}
@@ -48,9 +48,9 @@ func (t *Tx) eventWithin(campaign string, seq, limit int64) (e outbox.Event, siz
 func (s *Store) EventWithin(ctx context.Context, campaign string, seq, limit int64) (outbox.EventDetail, error) {
 	return Reading(ctx, s, "", func(t *Tx) (d outbox.EventDetail, err error) {
 		var found bool
-		d.Event, d.Sizes, found, err = t.eventWithin(campaign, seq, limit)
+		d.Event, d.Sizes, found, err = t.EventWithin(campaign, seq, limit)
 		if err == nil && !found {
-			err = t.missingEvent(campaign, seq)
+			err = t.MissingEvent(campaign, seq)
 		}
 		if err != nil {
 			return d, err
@@ -109,7 +109,7 @@ func (s *Store) Document(ctx context.Context, campaign string, seq int64, part o
 	err = s.journal.Read(ctx, func(t *Tx) error {
 		found, err := t.One([]any{&text, &hash}, query, campaign, seq)
 		if err == nil && !found {
-			err = t.missingEvent(campaign, seq)
+			err = t.MissingEvent(campaign, seq)
 		}
 		return err
 	})

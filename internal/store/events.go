@@ -92,8 +92,8 @@ func checkContentHash(e *outbox.Event, sizes outbox.Sizes) {
 	}
 }
 
-// missingEvent is the refusal that says what is missing: the campaign, or only the event.
-func (t *Tx) missingEvent(campaign string, seq int64) error {
+// MissingEvent is the refusal that says what is missing: the campaign, or only the event.
+func (t *Tx) MissingEvent(campaign string, seq int64) error {
 	c, err := t.ExistingCampaign(campaign)
 	if err != nil {
 		return err

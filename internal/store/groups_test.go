@@ -11,6 +11,7 @@ import (
 
 	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/queue"
 	"github.com/outboxweb/outboxweb/internal/size"
 	"github.com/outboxweb/outboxweb/internal/store"
 	"github.com/outboxweb/outboxweb/internal/storetest"
@@ -65,7 +66,7 @@ func TestErrorGroups_addUpRandomHistories(t *testing.T) {
 		claims := f.MustClaim(one, 1000)
 		f.check(seed) // while what failed before is being retried
 		for _, c := range claims {
-			result := store.Result{Claim: c, Applied: c.First - 1}
+			result := queue.Result{Claim: c, Applied: c.First - 1}
 			switch random.IntN(3) {
 			case 0:
 				result.Applied = c.First
@@ -161,7 +162,7 @@ func TestSummary_oldestRetryableIsInACampaignThatIsServed(t *testing.T) {
 	f.AppendN("ours-1", 1)
 	_, before := f.Ages()
 	must.Equal(t, before.CampaignID, "theirs", "while no instance runs every campaign counts, got")
-	must.OK(t, f.Heartbeat(f.Ctx, outbox.InstanceState{ID: "i", StartedAt: f.Clock.Now(), BeatEvery: time.Second, Campaigns: scopeOf(t, "ours-*", "mine")}))
+	must.OK(t, f.Heartbeat(f.Ctx, outbox.InstanceState{ID: "i", StartedAt: f.Clock.Now(), BeatEvery: time.Second, Campaigns: storetest.ScopeOf(t, "ours-*", "mine")}))
 	oldest, retryable := f.Ages()
 	must.Hold(t, oldest.CampaignID == "theirs" && retryable.CampaignID == "ours-1" && retryable.Seq == 1, "the oldest is %+v, the oldest retryable %+v", oldest, retryable)
 	sum := must.Get(f.beside().Summary(f.Ctx)).Or(t)
@@ -173,10 +174,10 @@ func TestStuckWithoutError_divergedFirst(t *testing.T) {
 	f := own(t, storetest.MaxAttempts(2))
 	f.Dies("dead", 2)
 	f.AppendN("diverged", 1)
-	f.MustSettle(one, store.Result{Claim: f.ClaimOne(one, 2), Diverged: "for a test"})
+	f.MustSettle(one, queue.Result{Claim: f.ClaimOne(one, 2), Diverged: "for a test"})
 	f.AppendN("due elsewhere paused", 3)
 	f.MustPause("paused")
-	mine := outbox.Surroundings{Worker: &outbox.WorkerSummary{Running: true, Campaigns: scopeOf(t, "d*")}}
+	mine := outbox.Surroundings{Worker: &outbox.WorkerSummary{Running: true, Campaigns: storetest.ScopeOf(t, "d*")}}
 	stuck := must.Get(f.StuckWithoutError(f.Ctx, mine, 10)).Or(t)
 	must.Equal(t, ids(stuck), []string{"diverged", "elsewhere"}, "stuck")
 	must.Equal(t, len(must.Get(f.StuckWithoutError(f.Ctx, mine, 1)).Or(t)), 1)
@@ -191,13 +192,13 @@ func TestAge_countsFromEventsThatHaveNoRow(t *testing.T) {
 		then func(f *fixture)
 	}
 	storetest.Each(t, own, map[string]given{
-		"inline mode left it unapplied":       {outbox.ModeInline, func(f *fixture) { f.Works(one, f.claimInline(one, "a"), 2) }},
+		"inline mode left it unapplied":       {outbox.ModeInline, func(f *fixture) { f.Works(one, f.MustClaimInline(one, "a"), 2) }},
 		"rows lost and counted anew":          {outbox.ModeOutbox, loses("")},
 		"the first row lost and counted anew": {outbox.ModeOutbox, loses(" where seq = 3")},
 	}, func(t *testing.T, f *fixture, c given) {
 		f = f.beside(storetest.InMode(c.mode))
 		f.AppendN("a", 2)
-		f.Works(one, f.claimInline(one, "a"), 2)
+		f.Works(one, f.MustClaimInline(one, "a"), 2)
 		oldest, retryable := f.Ages()
 		must.Hold(t, oldest == (outbox.Oldest{}) && retryable == (outbox.Oldest{}), "all is applied, and the oldest are %+v and %+v", oldest, retryable)
 		f.Clock.Advance(time.Minute)

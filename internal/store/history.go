@@ -48,15 +48,15 @@ func (t *Tx) readAppended(h *outbox.EventHistory, c *CampaignRow) error {
 	step := outbox.EventStep{Kind: outbox.StepAppended}
 	found, err := t.One([]any{sqldb.ScanTime(&step.At)}, SelectAppended, c.ID, h.Seq)
 	if err == nil && !found {
-		err = t.missingEvent(c.ID, h.Seq)
+		err = t.MissingEvent(c.ID, h.Seq)
 	}
 	h.Steps = append(h.Steps, step)
 	return err
 }
 
 func (t *Tx) readFailed(h *outbox.EventHistory, c *CampaignRow) error {
-	attempts, err := t.attempts(c.ID, h.Seq)
-	h.Partial = h.Partial || len(attempts) == attemptsShown
+	attempts, err := t.Attempts(c.ID, h.Seq)
+	h.Partial = h.Partial || len(attempts) == AttemptsShown
 	for i := range attempts {
 		a := &attempts[i]
 		step := outbox.EventStep{Kind: outbox.StepFailed, At: a.At, Attempt: a}

@@ -1,11 +1,9 @@
 package store_test
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"os"
-	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -13,6 +11,7 @@ import (
 
 	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/queue"
 	"github.com/outboxweb/outboxweb/internal/store"
 	"github.com/outboxweb/outboxweb/internal/storetest"
 )
@@ -53,7 +52,7 @@ func TestInstances_holdWhatTheyClaimed(t *testing.T) {
 		{Campaigns: 1, Withheld: 1, Rows: 2, ClaimableFrom: &later, ClaimableBy: &later, Held: []outbox.HeldLease{
 			{CampaignID: "c", Epoch: 1, HeadSeq: 1, Rows: 2, ExpiresAt: later, Withheld: true}}},
 	}, "who holds what")
-	f.MustSettle(two, store.Result{Claim: second})
+	f.MustSettle(two, queue.Result{Claim: second})
 	must.Equal(t, names(f.FreshInstances(), f.Clock.Now()), "worker-1 running 2, worker-2 running 0", "after one gave its work back")
 }
 
@@ -79,7 +78,7 @@ func TestInstances_aCrowdHidesNobodyWhoMatters(t *testing.T) {
 	f := own(t)
 	f.AppendN("a", 1)
 	f.beat("holder")
-	f.ClaimOne(store.Worker{ID: "holder"}, 1)
+	f.ClaimOne(queue.Worker{ID: "holder"}, 1)
 	f.Clock.Advance(time.Hour)
 	f.beat("old and alive")
 	f.Exec(`insert into instances (id, host, pid, version, mode, started_at, last_seen)
@@ -141,14 +140,14 @@ func TestInstances_anEarlierProcessOfThisNumberIsGone(t *testing.T) {
 // One without heartbeats that works after a pause and is killed before its next one was last seen when it
 // worked: the minute of its kill, not that of the pause, is the one with counts that are lower bounds.
 func TestInstances_aKilledOneWasLastSeenAtItsLastWork(t *testing.T) {
-	w := store.Worker{ID: "w 1", Build: "v1"}
+	w := queue.Worker{ID: "w 1", Build: "v1"}
 	storetest.Each(t, own, map[string]func(*fixture){
-		"applied": func(f *fixture) { f.settleAs(w, "a", 1) },
+		"applied": func(f *fixture) { f.SettleAs(w, "a", 1) },
 		"applied, and others since": func(f *fixture) {
-			f.settleAs(w, "a", 1)
+			f.SettleAs(w, "a", 1)
 			f.Clock.Advance(time.Hour)
 			f.AppendN("a", 1)
-			f.settleAs(store.Worker{ID: "other", Build: "v1"}, "a", 2)
+			f.SettleAs(queue.Worker{ID: "other", Build: "v1"}, "a", 2)
 			f.Clock.Advance(-time.Hour)
 		},
 		"failed": func(f *fixture) {
@@ -167,122 +166,6 @@ func TestInstances_aKilledOneWasLastSeenAtItsLastWork(t *testing.T) {
 		for _, p := range must.Get(f.beside().History(f.Ctx, outbox.Range{Name: outbox.RangeHour})).Or(t).Points {
 			must.Equal(t, p.LowerBound, p.From.Equal(killed.Truncate(time.Minute)), "counts from", "are lower bounds")
 		}
-	})
-}
-
-func (f *fixture) settleAs(w store.Worker, campaign string, seq int64) {
-	c := f.ClaimOne(w, 1)
-	must.Need(f.TB, c.CampaignID == campaign && c.First == seq, "claimed %+v, want %s seq %d", c, campaign, seq)
-	f.MustSettle(w, store.Result{Claim: c, Applied: seq})
-}
-
-// crash claims everything due and lets the lease expire.
-func (f *fixture) crash(w store.Worker, rows int) store.Claim {
-	c := f.ClaimOne(w, rows)
-	f.Clock.Advance(lease)
-	return c
-}
-
-func TestCrashes_afterTwoRowsAreTriedSinglyAndCountedBeforehand(t *testing.T) {
-	f := own(t, storetest.MaxAttempts(3))
-	f.AppendN("a", 5)
-	for i := range 2 {
-		f.Claims(one, 3, fmt.Sprintf("a 1-3 under %d", i+1))
-		f.Clock.Advance(lease)
-		must.Equal(t, f.MustRow("a", 1).Row.AttemptCount, 0, "attempts, though it may have been any of the rows")
-	}
-	c := f.Claims(one, 3, "a 1-1 under 3, counted")
-	must.Equal(t, f.Number(`select attempt_count from projection_apply_outbox where seq = 1`), 1, "attempts before the third try starts")
-	f.Works(one, c, 1)
-	// Event 1 is innocent. Event 2 is the cause.
-	for attempt := range 3 {
-		c := f.crash(two, 3)
-		must.Need(t, c.Counted && c.First == 2 && c.Last == 2 && c.Attempts == attempt, "attempt %d: claim is %+v", attempt+1, c)
-		f.NoClaim(two) // until the crash is recorded as a failure
-		if c := f.MustCampaign("a"); attempt < 2 {
-			f.Is("a", "applied 1 of 5, head 2 failed, 3 pending, 1 failed")
-			f.Clock.Advance(c.HeadNextAttempt.Sub(f.Clock.Now()))
-		}
-	}
-	f.RowIs("a", 2, "dead after 3, due in 0s")
-	f.Is("a", "applied 1 of 5, head 2 dead, 3 pending, 1 dead")
-	d := f.MustRow("a", 2)
-	slices.SortFunc(d.Attempts, func(a, b outbox.Attempt) int { return cmp.Compare(a.Attempt, b.Attempt) })
-	must.Hold(t, len(d.Attempts) == 3 && d.Attempts[2].Attempt == 3 && strings.Contains(d.Attempts[2].Error, two.ID) && strings.Contains(d.Row.LastError, "died"), "the history is %+v", d.Attempts)
-	f.Sound()
-}
-
-// Every campaign claimed by a process that dies is a suspect. They are tried one at a time, so
-// that a death counts against only one of them.
-func TestCrashes_innocentCampaignsDoNotDieWithTheCulprit(t *testing.T) {
-	f := own(t, storetest.MaxAttempts(3))
-	f.AppendN("culprit", 2)
-	for i := range 5 {
-		f.AppendN(fmt.Sprint("innocent-", i), 2)
-	}
-	for deaths := 0; f.MustCampaign("culprit").HeadStatus != outbox.Dead; {
-		must.Need(t, deaths <= 5, "the culprit is not dead after %d deaths: %+v", deaths, f.MustCampaign("culprit"))
-		claims := f.MustClaim(one, 1000)
-		dies := slices.ContainsFunc(claims, func(c store.Claim) bool { return c.CampaignID == "culprit" })
-		for _, c := range claims {
-			must.Need(t, !c.Counted || len(claims) <= 1, "a suspect is tried beside others: %+v", claims)
-			if !dies {
-				f.Works(one, c, c.Last)
-			}
-		}
-		if dies {
-			deaths++
-			f.Clock.Advance(lease)
-		}
-		if len(claims) == 0 {
-			f.Clock.Advance(time.Minute)
-		}
-	}
-	f.Drain()
-	for _, query := range []string{`select campaign_id from projection_apply_outbox where status = 'dead' or campaign_id <> 'culprit'`, `select distinct campaign_id from attempts`} {
-		must.Equal(t, storetest.Texts(t, f.JournalDB, query), []string{"culprit"}, query)
-	}
-	f.Sound()
-}
-
-// What is known of two crashes ends in one of these ways.
-func TestCrashes_end(t *testing.T) {
-	storetest.Each(t, own, map[string]func(*testing.T, *fixture){
-		"once the suspects are applied": func(t *testing.T, f *fixture) {
-			for seq := int64(1); seq <= 3; seq++ {
-				f.Works(one, f.Claims(one, 10, fmt.Sprintf("a %d-%[1]d under %d, counted", seq, seq+2)), seq)
-			}
-			f.Claims(one, 10, "a 4-6 under 6")
-		},
-		"as a failure unless the attempt was not made": func(t *testing.T, f *fixture) {
-			f.Works(one, f.ClaimOne(one, 1), 0) // shut down before it was tried
-			f.RowIs("a", 1, "pending after 0, due in -1m0s")
-			f.FailsAfter(one, f.ClaimOne(one, 1), 0, "boom")
-			f.RowIs("a", 1, "failed after 1, due in 1s")
-		},
-		"without a failure where the event was applied": func(t *testing.T, f *fixture) {
-			f.MustApply(f.ClaimOne(one, 2), 1) // and it dies before it can settle
-			f.Clock.Advance(lease)
-			c := f.ClaimOne(two, 2)
-			reached, err := f.ApplyClaim(c, c.Last)
-			must.Need(t, err == nil && reached == 1, "reached %d, %v", reached, err)
-			f.MustSettle(two, store.Result{Claim: c, Applied: reached})
-			n := f.Number(`select count(*) from attempts`)
-			must.Hold(t, n == 0 && f.MustCampaign("a").HeadSeq == 2, "%d failures were written down for an event that was applied: %+v", n, f.MustCampaign("a"))
-		},
-		"by a requeue": func(t *testing.T, f *fixture) {
-			f = f.beside(storetest.MaxAttempts(1))
-			f.crash(one, 3)
-			f.NoClaim(one)
-			f.must(f.RequeueRow(f.Ctx, ana("mended"), "a", 1))
-			f.Claims(one, 3, "a 1-3 under 4")
-		},
-	}, func(t *testing.T, f *fixture, then func(*testing.T, *fixture)) {
-		f.AppendN("a", 6)
-		f.crash(one, 3)
-		f.crash(one, 3)
-		then(t, f)
-		f.Sound()
 	})
 }
 
@@ -326,8 +209,8 @@ func TestPostgresLineage_voidsWhatIsRememberedOfAJournalThatWentBack(t *testing.
 	must.Hold(t, errors.Is(err, outbox.ErrNotYet), "the caller that waited got %v, want ErrNotYet", err)
 	entries, faults := f.wentBack(), f.Journal().Faults()
 	must.Need(t, f.Lineage() == 1 && len(entries) == 1 && len(faults) == 1 && faults[0].Kind == outbox.FaultWentBack, "the lineage is %d, with the audit records %v and the faults %v, want one of each", f.Lineage(), entries, faults)
-	must.Equal(t, must.Get(f.Settle(f.Ctx, one, []store.Result{{Claim: c, Applied: 3}})).Or(t).Fenced, 1, "a claim of before is settled as")
-	again, err := f.Claim(f.Ctx, one, store.ClaimLimits{Rows: 10, Lease: lease})
+	must.Equal(t, must.Get(f.Settle(f.Ctx, one, []queue.Result{{Claim: c, Applied: 3}})).Or(t).Fenced, 1, "a claim of before is settled as")
+	again, err := f.Claim(f.Ctx, one, queue.ClaimLimits{Rows: 10, Lease: lease})
 	must.Hold(t, err == nil && len(again) == 2 && again[0].Epoch > c.Epoch, "claimed %+v, %v after epoch %d", again, err, c.Epoch)
 	next := f.AppendN("new", 1)[0].Position
 	must.Hold(t, next > 4, "a new event has position %d, which an event of before may have had", next)

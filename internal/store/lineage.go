@@ -1,6 +1,7 @@
 package store
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"sync"
@@ -204,4 +205,55 @@ func (t *Tx) addWentBack(sum *outbox.Summary, now int64) error {
 // errWentBack is the refusal of a call that waited for an event while the journal went back.
 func errWentBack(campaign string, seq int64) error {
 	return &outbox.Refusal{Err: outbox.ErrNotYet, Detail: fmt.Sprintf("the journal went back during this call: event %d of campaign %q may be lost, or may be another one now; read it, and append it again if it is missing", seq, campaign)}
+}
+
+// strangeProbes is how many watermarks at either end of the table are compared with the
+// journal.
+const strangeProbes = 3
+
+var probedMarks = sqldb.BothWays(`
+select campaign_id, applied_seq, applied_hash
+from projection_watermarks
+where campaign_id {>} $1
+order by campaign_id{desc}
+limit $2`)
+
+// foreignProjections reports whether the projections belong to another journal, judged by the
+// first and last campaigns: the journal has the last applied event of none of them. It is used
+// until a worker has compared every campaign.
+func (s *Store) foreignProjections(ctx context.Context) (bool, error) {
+	type mark struct {
+		id, hash string
+		seq      int64
+	}
+	var marks []mark
+	err := s.readmodel.Read(ctx, func(t *sqldb.Tx) error {
+		var b sqldb.Batch
+		note := func(row sqldb.Row) error {
+			var m mark
+			err := row.Scan(&m.id, &m.seq, &m.hash)
+			if m.seq > 0 {
+				marks = append(marks, m)
+			}
+			return err
+		}
+		b.Each(note, probedMarks.Up, "", strangeProbes)
+		b.Each(note, probedMarks.Down, sqldb.BeyondTexts, strangeProbes)
+		return t.RunAll(&b)
+	})
+	if err != nil || len(marks) == 0 {
+		return false, err
+	}
+	fits := false
+	err = s.journal.Read(ctx, func(t *Tx) error {
+		for _, m := range marks {
+			var hash string
+			if _, err := t.One([]any{&hash}, SelectChainHash, m.id, m.seq); err != nil {
+				return err
+			}
+			fits = fits || hash == m.hash
+		}
+		return nil
+	})
+	return !fits, err
 }

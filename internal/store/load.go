@@ -16,9 +16,6 @@ type Range struct {
 	Unskipped   bool // no event of the campaign is skipped, and none can be
 }
 
-// Range is the range of claimed events.
-func (c Claim) Range() Range { return Range{c.CampaignID, c.First, c.Last, c.Unskipped} }
-
 // Loaded is the result of loading one range.
 type Loaded struct {
 	Events []outbox.Event // in order of seq, without missing ones

@@ -43,7 +43,7 @@ func (s *Store) Reveal(ctx context.Context, o outbox.Command, campaign string, s
 			return r, err
 		}
 		r.Row = &row
-		r.Attempts, err = t.attempts(campaign, seq)
+		r.Attempts, err = t.Attempts(campaign, seq)
 		return r, err
 	})
 }

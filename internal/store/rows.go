@@ -1,10 +1,6 @@
 package store
 
 import (
-	"context"
-	"iter"
-	"math"
-
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/sqldb"
 )
@@ -27,83 +23,8 @@ func (t *Tx) Row(campaign string, seq int64) (r outbox.Row, found bool, err erro
 	return r, found, sqldb.Wrapf(err, "read campaign %q seq %d", campaign, seq)
 }
 
-func describeHead(r *outbox.Row, c *CampaignRow) {
-	r.IsHead = c.Head.Valid && c.Head.Int64 == r.Seq
-	if r.IsHead {
-		r.BlockedBehind = c.Counts.Total() - 1
-	}
-}
-
-// Row reads one row with its event, its failed attempts, the actions on it and its neighbours.
-// A missing one is outbox.ErrNotFound, whose message says whether the event was applied.
-func (s *Store) Row(ctx context.Context, campaign string, seq int64) (outbox.RowDetail, error) {
-	return s.RowWithin(ctx, campaign, seq, math.MaxInt64)
-}
-
-// RowWithin is Row without those documents of the event that are longer than limit bytes.
-func (s *Store) RowWithin(ctx context.Context, campaign string, seq, limit int64) (outbox.RowDetail, error) {
-	return Reading(ctx, s, "", func(t *Tx) (d outbox.RowDetail, err error) {
-		c, row, err := t.rowForChange(campaign, seq, s.Now())
-		if err != nil {
-			return d, err
-		}
-		d.Row, d.Campaign = row, c.View()
-		if d.Event, d.Sizes, _, err = t.eventWithin(campaign, seq, limit); err != nil {
-			return d, err
-		}
-		if d.Attempts, err = t.attempts(campaign, seq); err != nil {
-			return d, err
-		}
-		if d.Rehearsal, err = t.rehearsal(campaign, seq); err != nil {
-			return d, err
-		}
-		if err := t.neighbours(&d, c); err != nil {
-			return d, err
-		}
-		acts, err := AuditList(outbox.AuditFilter{CampaignID: campaign, Seq: seq}).Read(t, sqldb.Place{}, 20)
-		d.Activity = acts.Items
-		return d, err
-	})
-}
-
-// queueShown is how many rows of the queue, from the head on, are shown with a row.
-const queueShown = 6
-
-const (
-	rowBefore = `
-select coalesce(max(seq), 0)
-from projection_apply_outbox
-where campaign_id = $1
-  and seq < $2`
-
-	rowAfter = `
-select coalesce(min(seq), 0)
-from projection_apply_outbox
-where campaign_id = $1
-  and seq > $2`
-)
-
-// neighbours reads the rows before and after a row in its campaign.
-func (t *Tx) neighbours(d *outbox.RowDetail, c *CampaignRow) error {
-	var b sqldb.Batch
-	one := func(into *int64, query string) {
-		b.Each(func(row sqldb.Row) error { return row.Scan(into) }, query, c.ID, d.Row.Seq)
-	}
-	one(&d.Previous, rowBefore)
-	one(&d.Next, rowAfter)
-	d.Queue = []outbox.Row{}
-	b.Each(func(row sqldb.Row) error {
-		var of CampaignRow
-		r, err := ScanRow(row, &of.Head, &of.Counts.Pending, &of.Counts.Processing, &of.Counts.Failed, &of.Counts.Dead)
-		describeHead(&r, c)
-		d.Queue = append(d.Queue, r)
-		return err
-	}, rowsOfCampaign.Up, "", int64(0), c.ID, queueShown)
-	return sqldb.Wrapf(t.RunAll(&b), "read the neighbours of campaign %q seq %d", c.ID, d.Row.Seq)
-}
-
-// attemptsShown is how many failed attempts of a row are read, the newest ones.
-const attemptsShown = 50
+// AttemptsShown is how many failed attempts of a row are read, the newest ones.
+const AttemptsShown = 50
 
 const selectAttempts = `
 select at, attempt, worker, build, error, fingerprint, projection, projection_version, permanent, died
@@ -113,262 +34,23 @@ where campaign_id = $1
 order by at desc, attempt desc
 limit $3`
 
-func (t *Tx) attempts(campaign string, seq int64) ([]outbox.Attempt, error) {
+// Attempts reads the newest failed attempts at an event, the last one first.
+func (t *Tx) Attempts(campaign string, seq int64) ([]outbox.Attempt, error) {
 	return sqldb.All(t, func(rows sqldb.Row) (a outbox.Attempt, err error) {
 		var ended int64
 		err = rows.Scan(sqldb.ScanTime(&a.At), &a.Attempt, &a.Worker, &a.Build, &a.Error, &a.Fingerprint, &a.Projection, &a.ProjectionVersion, sqldb.ScanTruth(&a.Permanent), &ended)
-		a.Died, a.Quarantined = ended == attemptDied, ended == attemptQuarantined
+		a.Died, a.Quarantined = ended == AttemptDied, ended == AttemptQuarantined
 		return a, err
-	}, selectAttempts, campaign, seq, attemptsShown)
+	}, selectAttempts, campaign, seq, AttemptsShown)
 }
 
-// Rows pages through rows, in either direction. Failed and dead rows are in order of next
-// attempt, all others by campaign and seq, or by f.Sort. A page scans a bounded number of rows: when few
-// match it may end early, with Partial set and a cursor to continue.
-func (s *Store) Rows(ctx context.Context, f outbox.RowFilter) (outbox.Page[outbox.Row], error) {
-	var page outbox.Page[outbox.Row]
-	l := rowList(f)
-	err := s.journal.Read(ctx, func(t *Tx) (err error) {
-		if page, err = l.Page(t, f.Cursor, f.Limit); err != nil || sqldb.Told(&page) {
-			return err
-		}
-		return t.countMatching(&page, f)
-	})
-	if err == nil && page.Total == nil && f.OnlyStatus() {
-		err = s.readTotal(ctx, &page, f.Status)
-	}
-	return page, sqldb.Wrapf(err, "list rows")
-}
-
-// RowsInPages reads all rows that f selects, from its cursor on and regardless of its limit: a
-// few hundred at a time, each page in its own transaction. A page may be empty when no scanned
-// row matched. An error is the last element.
-func (s *Store) RowsInPages(ctx context.Context, f outbox.RowFilter) iter.Seq2[[]outbox.Row, error] {
-	return sqldb.InPages(ctx, s.journal.DB, rowList(f), f.Cursor)
-}
-
-// SelectListed begins a query for the rows of lists, on the outbox as o joined with campaigns
-// as c. ScanListed reads its rows.
-const SelectListed = `
-select ` + RowColumns + `, c.head_seq, c.pending, c.processing, c.failed, c.dead
-from `
-
-// ScanListed reads a row of SelectListed.
-func ScanListed(rows sqldb.Row) (outbox.Row, error) {
-	var c CampaignRow
-	r, err := ScanRow(rows, &c.Head, &c.Counts.Pending, &c.Counts.Processing, &c.Counts.Failed, &c.Counts.Dead)
-	describeHead(&r, &c)
-	return r, err
-}
-
-var (
-	rowsDead   = rowsTried(`o.status = 'dead'`, `$4`)
-	rowsFailed = rowsTried(`o.status = 'failed'`, `$4`)
-	rowsAlike  = rowsTried(`o.fingerprint = $4`, `$5`) // that failed with an error
-
-	rowsOfCampaign = sqldb.BothWays(SelectListed + `projection_apply_outbox o join campaigns c on c.campaign_id = o.campaign_id
-where o.campaign_id = $3
-  and o.seq {>} $2
-  and o.campaign_id {>=} $1
-order by o.seq{desc}
-limit $4`)
-
-	// The page is selected first, so that no plan scans the campaigns beside it.
-	rowsAll = sqldb.BothWays(SelectListed + `(
-  select ` + RowColumns + `
-  from projection_apply_outbox o
-  where (o.campaign_id, o.seq) {>} ($1, $2)
-  order by o.campaign_id{desc}, o.seq{desc}
-  limit $3
-) as o
-join campaigns c on c.campaign_id = o.campaign_id
-order by o.campaign_id{desc}, o.seq{desc}`)
-
-	// Heads that need attention are those of campaigns of the ranks 0 and 1; see troubleKey.
-	rowsByAttention = sqldb.BothWays(SelectListed + `(
-  select rank, ` + RowColumns + `
-  from (
-    select h.rank as rank, ` + RowColumns + `
-    from (
-      select campaign_id as id, head_seq as head, ` + troubleKey + ` as rank
-      from campaigns
-      where ` + troubleKey + ` < 2
-        and (` + troubleKey + `, campaign_id) {>=} ($1, $2)
-      order by ` + troubleKey + `{desc}, campaign_id{desc}
-      limit cast($4 as bigint) + 1
-    ) as h
-    join projection_apply_outbox o on o.campaign_id = h.id and o.seq = h.head
-    where (h.rank, o.campaign_id, o.seq) {>} ($1, $2, $3)
-    union all
-    select rank, ` + RowColumns + `
-    from (
-      select cast(2 as bigint) as rank, ` + RowColumns + `
-      from projection_apply_outbox o
-      where (o.campaign_id, o.seq) {>} (case when $1 < 2 then '' else $2 end, $3)
-        and (select case when c.head_seq = o.seq and c.head_status in ('dead', 'failed') then 1 else 0 end from campaigns c where c.campaign_id = o.campaign_id) = 0
-      order by o.campaign_id{desc}, o.seq{desc}
-      limit $4
-    ) as o
-  ) as o
-  order by rank{desc}, campaign_id{desc}, seq{desc}
-  limit $4
-) as o
-join campaigns c on c.campaign_id = o.campaign_id
-order by o.rank{desc}, o.campaign_id{desc}, o.seq{desc}`)
-
-	// Processing rows exist only in campaigns that count them, at their head.
-	rowsProcessing = sqldb.BothWays(SelectListed + `campaigns c cross join projection_apply_outbox o
-where c.processing > 0
-  and c.campaign_id {>=} $1
-  and o.campaign_id = c.campaign_id
-  and o.seq < c.head_seq + c.processing
-  and (o.campaign_id, o.seq) {>} ($1, $2)
-order by c.campaign_id{desc}, o.seq{desc}
-limit $3`)
-)
-
-// rowsTried selects rows by their next attempt. Partial indexes serve only queries that repeat their
-// condition verbatim: the status on SQLite, that the row was tried on PostgreSQL.
-func rowsTried(condition, limit string) sqldb.Ways {
-	return sqldb.BothWays(SelectListed + `projection_apply_outbox o join campaigns c on c.campaign_id = o.campaign_id
-where ` + condition + `
-  and o.attempt_count > 0
-  and (o.next_attempt_at, o.seq, o.campaign_id) {>} ($1, $2, $3)
-order by o.next_attempt_at{desc}, o.seq{desc}, o.campaign_id{desc}
-limit ` + limit)
-}
-
-func rowList(f outbox.RowFilter) *sqldb.List[outbox.Row] {
-	l := &sqldb.List[outbox.Row]{
-		Name: "seq", Query: rowsAll, Scan: ScanListed, Down: f.Reverse,
-		Low: []any{"", int64(sqldb.FarPast)}, High: []any{sqldb.BeyondTexts, int64(sqldb.FarFuture)},
-		Key: func(r outbox.Row) []any { return []any{r.CampaignID, r.Seq} },
-	}
-	switch {
-	case f.CampaignID != "":
-		l.Query, l.Args = rowsOfCampaign, []any{f.CampaignID}
-		l.Low[0], l.High[0] = f.CampaignID, f.CampaignID
-	case alike(f):
-		byDue(l, rowsAlike)
-		l.Args = []any{f.Fingerprint}
-	case f.Status == outbox.Dead:
-		byDue(l, rowsDead)
-	case f.Status == outbox.Failed:
-		byDue(l, rowsFailed)
-	case f.Status == outbox.Processing:
-		l.Query = rowsProcessing
-	case f.Status == "" && f.Sort == outbox.SortAttention:
-		l.Name, l.Query = "attention", rowsByAttention
-		l.Low, l.High = []any{int64(sqldb.FarPast), "", int64(sqldb.FarPast)}, []any{int64(sqldb.FarFuture), sqldb.BeyondTexts, int64(sqldb.FarFuture)}
-		l.Key = func(r outbox.Row) []any { return []any{r.Rank(), r.CampaignID, r.Seq} }
-	}
-	l.Name += sqldb.Towards(l.Down)
-	if f.Filtered() {
-		l.Match = f.Matches
-	}
-	return l
-}
-
-// alike reports whether a list is of the failed or dead rows with an error.
-func alike(f outbox.RowFilter) bool {
-	return f.Fingerprint != "" && (f.Status == outbox.Dead || f.Status == outbox.Failed)
-}
-
-func byDue(l *sqldb.List[outbox.Row], query sqldb.Ways) {
-	l.Name, l.Query = "due", query
-	l.Low, l.High = []any{int64(sqldb.FarPast), int64(sqldb.FarPast), ""}, []any{int64(sqldb.FarFuture), int64(sqldb.FarFuture), sqldb.BeyondTexts}
-	l.Key = func(r outbox.Row) []any { return []any{r.NextAttemptAt.UnixMicro(), r.Seq, r.CampaignID} }
-}
-
+// AttemptFailed, AttemptDied and AttemptQuarantined are how an attempt ended, in the column died of attempts.
 const (
-	// The same conditions as in RowFilter.Matches.
-	countMatches = `
-select count(*), coalesce(sum(case when ($1 = '' or o.status = $1)
-  and ($2 = '' or o.event_type = $2)
-  and ($3 = '' or o.fingerprint = $3)
-  and ($4 = '' or replace(o.campaign_id, $4, '') <> o.campaign_id or replace(o.last_error, $4, '') <> o.last_error)
-  then 1 else 0 end), 0)
-from (
-  select o.campaign_id, o.status, o.event_type, o.fingerprint, o.last_error
-  from `
-
-	countDead = countMatches + `projection_apply_outbox o
-  where o.status = 'dead'` + amongTried
-	countFailed = countMatches + `projection_apply_outbox o
-  where o.status = 'failed'` + amongTried
-	countAlike = countMatches + `projection_apply_outbox o
-  where o.fingerprint = $3` + amongTried
-
-	amongTried = `
-    and o.attempt_count > 0
-  order by o.next_attempt_at, o.seq, o.campaign_id
-  limit $5
-) as o`
-
-	countOfCampaign = countMatches + `projection_apply_outbox o
-  where o.campaign_id = $6
-  order by o.seq
-  limit $5
-) as o`
-
-	countAll = countMatches + `projection_apply_outbox o
-  order by o.campaign_id, o.seq
-  limit $5
-) as o`
+	AttemptFailed      = 0
+	AttemptDied        = 1
+	AttemptQuarantined = 2
 )
 
-// countMatching counts the rows that f selects. It leaves out lists whose total is in the
-// shared summary, and filtered lists of processing rows, which are found by walking the
-// campaigns.
-func (t *Tx) countMatching(page *outbox.Page[outbox.Row], f outbox.RowFilter) error {
-	switch {
-	case f.OnlyStatus(), f.CampaignID == "" && f.Status == outbox.Processing:
-		return nil
-	case f.EventType == "" && f.Fingerprint == "" && f.Q == "":
-		c, found, err := t.campaign(f.CampaignID)
-		if err == nil && found {
-			sqldb.Exactly(page, countOf(c.Counts, f.Status))
-		}
-		return err
-	case f.Q != "" && f.Shown != nil:
-		return countShown(t, page, f)
-	}
-	query, args := countAll, []any{string(f.Status), f.EventType, f.Fingerprint, f.Q, sqldb.CountWindow + 1}
-	switch {
-	case f.CampaignID != "":
-		query, args = countOfCampaign, append(args, f.CampaignID)
-	case alike(f):
-		query = countAlike
-	case f.Status == outbox.Dead:
-		query = countDead
-	case f.Status == outbox.Failed:
-		query = countFailed
-	}
-	return sqldb.CountInto(t, page, query, args...)
-}
-
-// countShown counts the rows that f selects by redacted text, which no query can do.
-func countShown(t *Tx, page *outbox.Page[outbox.Row], f outbox.RowFilter) error {
-	all, err := rowList(f).Read(t, sqldb.Place{}, sqldb.CountMost)
-	if err == nil {
-		page.TotalCapped = all.Ending != sqldb.AtEnd
-		sqldb.Exactly(page, int64(len(all.Items)))
-	}
-	return err
-}
-
-// readTotal takes the total of all rows, or of one status, from the shared summary.
-func (s *Store) readTotal(ctx context.Context, page *outbox.Page[outbox.Row], status outbox.Status) error {
-	summary, err := s.Summary(ctx)
-	if err == nil {
-		sqldb.Exactly(page, countOf(summary.Counts, status))
-	}
-	return err
-}
-
-func countOf(c outbox.Counts, status outbox.Status) int64 {
-	if status == "" {
-		return c.Total()
-	}
-	return c.Of(status)
-}
+// LastErrorLimit is the maximum size of the error kept on the row, in bytes; the attempt keeps
+// up to ErrorLimit.
+const LastErrorLimit = 1 << 10

@@ -62,13 +62,13 @@ func (p span) follows(before span) bool {
 		p.ended-before.began <= spanTime.Microseconds() && p.began-before.ended <= spanPause.Microseconds()
 }
 
-// recordSpan records that w applied the events after from, up to the applied seq. It returns
+// recordSpan records that a worker applied the events after from, up to the applied seq. It returns
 // the campaign's previous span when that is closed now and must be stored.
-func (c *CampaignRow) recordSpan(from int64, w Worker, now int64) (closed *span) {
+func (c *CampaignRow) recordSpan(from int64, worker, build string, now int64) (closed *span) {
 	if c.Applied <= from {
 		return nil
 	}
-	p := span{first: from + 1, last: c.Applied, began: now, ended: now, worker: spanWorker(w.ID), build: w.Build}
+	p := span{first: from + 1, last: c.Applied, began: now, ended: now, worker: spanWorker(worker), build: build}
 	if before, found := parseSpan(c.span); found && p.follows(before) {
 		p.first, p.began = before.first, before.began
 	} else if found {

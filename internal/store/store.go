@@ -1,6 +1,6 @@
-// Package store is the core on the journal database: the journal, the outbox, leases, actions
-// with their audit records, and summaries of the state. It also opens the projections database,
-// which package readmodel works on. A method that appends, claims, settles or acts is one use
+// Package store is the core on the journal database: the journal, the rows of campaigns and of the
+// outbox, actions with their audit records, and summaries of the state. It also opens the
+// projections database, which package readmodel works on. A method that appends or acts is one use
 // case in one transaction per database; nothing relies on a transaction across the two.
 // Everything beyond this core is in packages of its own. For them the store exports Tx, whose
 // methods are parts of such a transaction, and the two databases, and calls the hooks that they
@@ -77,7 +77,6 @@ type Store struct {
 	// Hooks of other packages; see the methods of the same names.
 	onChange    []func()
 	onSample    []func(ctx context.Context, minute int64) error
-	onFailure   []func(t *Tx, campaign string, seq int64, f readmodel.Failure, now int64) (dies bool, err error)
 	onSummary   []func(context.Context, *outbox.Summary) func(*Tx, *outbox.Summary) error
 	onCheck     []CheckStep
 	onReconcile []func(context.Context) error
@@ -200,6 +199,12 @@ func (s *Store) both() []*sqldb.DB { return []*sqldb.DB{s.journal.DB, s.readmode
 // Mode is the mode the store was opened with.
 func (s *Store) Mode() outbox.Mode { return s.options.Mode }
 
+// Lease is how long a worker's lease on a campaign lasts.
+func (s *Store) Lease() time.Duration { return s.options.Lease }
+
+// Patience is how long an action, or a run, waits for a campaign that another leases.
+func (s *Store) Patience() time.Duration { return s.options.Patience }
+
 // ReadOnly reports whether the store refuses every change.
 func (s *Store) ReadOnly() bool { return s.options.ReadOnly }
 
@@ -233,13 +238,6 @@ func (s *Store) SampleBesides(ctx context.Context, minute int64) error {
 		}
 	}
 	return nil
-}
-
-// OnFailure registers a function to be called for every failed attempt with a retry left, in
-// the transaction that settles it. It returns whether the row is to be marked dead instead. It
-// must not be called once the store is in use.
-func (s *Store) OnFailure(failed func(t *Tx, campaign string, seq int64, f readmodel.Failure, now int64) (dies bool, err error)) {
-	s.onFailure = append(s.onFailure, failed)
 }
 
 // OnSummary registers a contribution to summaries: prepare is called before the journal is

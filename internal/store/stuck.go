@@ -13,12 +13,12 @@ import (
 const stuckWindow = 50
 
 var (
-	selectDiverged = selectCampaigns + `
+	selectDiverged = SelectCampaigns + `
 where diverged <> ''
 order by campaign_id
 limit $1`
 
-	selectWaiting = selectCampaigns + `
+	selectWaiting = SelectCampaigns + `
 where ` + AgeKey + ` < 4611686018427387904
   and coalesce(head_status, '') not in ('dead', 'failed')
   and paused_at is null

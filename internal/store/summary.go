@@ -142,7 +142,7 @@ func (s *Store) Summarize(ctx context.Context) (outbox.Summary, error) {
 		s.clocks.correct(sum.Instances, now, s.Now())
 		describeWorkers(&sum, now)
 		sum.Worker.Starting = s.starting(sum.Instances)
-		served, args := serving(sum.Worker.Campaigns, now)
+		served, args := Serving(sum.Worker.Campaigns, now)
 		_, err = t.One([]any{&sum.Campaigns.Total,
 			&sum.Counts.Pending, &sum.Counts.Processing, &sum.Counts.Failed, &sum.Counts.Dead,
 			&sum.Campaigns.Lagging, &sum.Campaigns.Blocked, &sum.Campaigns.Paused, &sum.Campaigns.Diverged, &sum.Campaigns.Leased,

@@ -20,6 +20,7 @@ import (
 	"github.com/outboxweb/outboxweb/internal/maintenance"
 	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/queue"
 	"github.com/outboxweb/outboxweb/internal/readmodel"
 	"github.com/outboxweb/outboxweb/internal/samples"
 	"github.com/outboxweb/outboxweb/internal/store"
@@ -84,6 +85,7 @@ type model struct{ *readmodel.Database }
 
 // Fixture is a store on databases of its own, with its clock and raw connections that bypass it.
 type Fixture struct {
+	*queue.Queue
 	*store.Store
 	*maintenance.Maintenance
 	*samples.Samples
@@ -145,7 +147,8 @@ func OpenBoth(tb testing.TB, p dbtest.Pair, c *Clock, change ...func(*store.Opti
 
 // Around is a fixture of an open store on given databases.
 func Around(tb testing.TB, s *store.Store, p dbtest.Pair, c *Clock) *Fixture {
-	return &Fixture{Store: s, Maintenance: maintenance.New(s), Samples: samples.New(s), model: model{s.ReadModel()}, TB: tb, Ctx: context.Background(), Pair: p, Clock: c,
+	q := queue.New(s)
+	return &Fixture{Queue: q, Store: s, Maintenance: maintenance.New(q), Samples: samples.New(s), model: model{s.ReadModel()}, TB: tb, Ctx: context.Background(), Pair: p, Clock: c,
 		JournalDB: dbtest.Open(tb, p.Journal), ProjectionsDB: dbtest.Open(tb, p.Projections)}
 }
 
@@ -234,8 +237,8 @@ func (f *Fixture) MustAppend(events ...outbox.Event) (all []store.Appended) {
 const Lease = 30 * time.Second
 
 // MustClaim claims due campaigns for a worker, or a suspect when none is due.
-func (f *Fixture) MustClaim(w store.Worker, rows int) []store.Claim {
-	claims, err := f.Claim(f.Ctx, w, store.ClaimLimits{Rows: rows, Lease: Lease})
+func (f *Fixture) MustClaim(w queue.Worker, rows int) []queue.Claim {
+	claims, err := f.Claim(f.Ctx, w, queue.ClaimLimits{Rows: rows, Lease: Lease})
 	if err == nil && len(claims) == 0 {
 		claims, err = f.ClaimSuspect(f.Ctx, w, Lease)
 	}
@@ -244,7 +247,7 @@ func (f *Fixture) MustClaim(w store.Worker, rows int) []store.Claim {
 }
 
 // ApplyClaim advances the watermark of a claim's campaign over the claim's events up to last, as a worker does, and returns the watermark's seq.
-func (f *Fixture) ApplyClaim(c store.Claim, last int64) (reached int64, err error) {
+func (f *Fixture) ApplyClaim(c queue.Claim, last int64) (reached int64, err error) {
 	loaded := must.Get(f.LoadClaim(c)).Or(f.TB)
 	err = f.ReadModel().Apply(context.Background(), func(tx *readmodel.ApplyTx) error {
 		w, err := tx.Watermark(c.CampaignID)
@@ -276,7 +279,7 @@ func (f *Fixture) ApplyClaim(c store.Claim, last int64) (reached int64, err erro
 
 // Drain processes everything that is due.
 func (f *Fixture) Drain() {
-	w := store.Worker{ID: "worker-1", Build: "v1"}
+	w := queue.Worker{ID: "worker-1", Build: "v1"}
 	for {
 		claims := f.MustClaim(w, 1000)
 		if len(claims) == 0 {
@@ -285,7 +288,7 @@ func (f *Fixture) Drain() {
 		for _, c := range claims {
 			reached, err := f.ApplyClaim(c, c.Last)
 			must.Need(f.TB, err == nil && reached >= c.Last, "apply %+v: reached %d, %v", c, reached, err)
-			f.MustSettle(w, store.Result{Claim: c, Applied: reached})
+			f.MustSettle(w, queue.Result{Claim: c, Applied: reached})
 		}
 	}
 }
@@ -298,3 +301,6 @@ func (f *Fixture) Sound() {
 
 // Quiet is a progress function that does nothing.
 func Quiet(int64, int64) {}
+
+// Impatient opens a store whose actions wait for no lease.
+func Impatient(o *store.Options) { o.Patience = time.Millisecond }

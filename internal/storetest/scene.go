@@ -5,10 +5,12 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"testing"
 	"time"
 
 	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/queue"
 	"github.com/outboxweb/outboxweb/internal/readmodel"
 	"github.com/outboxweb/outboxweb/internal/store"
 )
@@ -95,25 +97,25 @@ func (f *Fixture) AppendN(campaigns string, n int) (all []store.Appended) {
 
 // One and Two are two workers.
 var (
-	One = store.Worker{ID: "worker-1", Build: "v1"}
-	Two = store.Worker{ID: "worker-2", Build: "v2"}
+	One = queue.Worker{ID: "worker-1", Build: "v1"}
+	Two = queue.Worker{ID: "worker-2", Build: "v2"}
 )
 
 // ClaimOne claims the one campaign that must be due.
-func (f *Fixture) ClaimOne(w store.Worker, rows int) store.Claim {
+func (f *Fixture) ClaimOne(w queue.Worker, rows int) queue.Claim {
 	claims := f.MustClaim(w, rows)
 	must.Need(f.TB, len(claims) == 1, "claimed %+v, want one campaign", claims)
 	return claims[0]
 }
 
 // NoClaim fails when anything is due.
-func (f *Fixture) NoClaim(w store.Worker) {
+func (f *Fixture) NoClaim(w queue.Worker) {
 	claims := f.MustClaim(w, 1000)
 	must.Need(f.TB, len(claims) == 0, "claimed %+v, want nothing", claims)
 }
 
 // LoadClaim reads the events of a claim.
-func (f *Fixture) LoadClaim(c store.Claim) ([]outbox.Event, error) {
+func (f *Fixture) LoadClaim(c queue.Claim) ([]outbox.Event, error) {
 	loaded, _, err := f.Load(f.Ctx, []store.Range{c.Range()}, 1<<30)
 	if err != nil {
 		return nil, err
@@ -122,13 +124,13 @@ func (f *Fixture) LoadClaim(c store.Claim) ([]outbox.Event, error) {
 }
 
 // MustApply is ApplyClaim that must reach last.
-func (f *Fixture) MustApply(c store.Claim, last int64) {
+func (f *Fixture) MustApply(c queue.Claim, last int64) {
 	reached, err := f.ApplyClaim(c, last)
 	must.Need(f.TB, err == nil && reached == last, "apply to %d: reached %d, %v", last, reached, err)
 }
 
 // MustSettle settles results.
-func (f *Fixture) MustSettle(w store.Worker, results ...store.Result) store.Settled {
+func (f *Fixture) MustSettle(w queue.Worker, results ...queue.Result) queue.Settled {
 	return must.Get(f.Settle(f.Ctx, w, results)).Or(f.TB).Settled
 }
 
@@ -142,7 +144,7 @@ func (f *Fixture) Fail(message string, campaigns ...string) {
 	claims := f.MustClaim(One, 1000)
 	must.Need(f.TB, len(claims) == len(campaigns), "claimed %+v, want %q", claims, campaigns)
 	for _, c := range claims {
-		f.MustSettle(One, store.Result{Claim: c, Applied: c.First - 1, Failure: Failure(message)})
+		f.MustSettle(One, queue.Result{Claim: c, Applied: c.First - 1, Failure: Failure(message)})
 	}
 }
 
@@ -289,7 +291,7 @@ func (f *Fixture) DieAt(events int, seq int64) {
 	if seq > 1 {
 		c := f.ClaimOne(One, int(seq-1))
 		f.MustApply(c, seq-1)
-		f.MustSettle(One, store.Result{Claim: c, Applied: seq - 1})
+		f.MustSettle(One, queue.Result{Claim: c, Applied: seq - 1})
 	}
 	f.Kill("a")
 }
@@ -298,7 +300,7 @@ func (f *Fixture) DieAt(events int, seq int64) {
 func (f *Fixture) PassOver() {
 	c := f.ClaimOne(One, 1)
 	f.MustApply(c, c.Last)
-	f.MustSettle(One, store.Result{Claim: c, Applied: c.Last})
+	f.MustSettle(One, queue.Result{Claim: c, Applied: c.Last})
 }
 
 // SkipTwo makes the second and the third of four events of campaign a dead, one after the other, and skips each.
@@ -356,12 +358,81 @@ func (f *Fixture) Is(campaign, want string) {
 }
 
 // Works applies the events of a claim up to last, and settles it.
-func (f *Fixture) Works(w store.Worker, c store.Claim, last int64) store.Settled {
+func (f *Fixture) Works(w queue.Worker, c queue.Claim, last int64) queue.Settled {
 	if last >= c.First {
 		f.MustApply(c, last)
 	}
-	return f.MustSettle(w, store.Result{Claim: c, Applied: last})
+	return f.MustSettle(w, queue.Result{Claim: c, Applied: last})
 }
 
 // No is the error of a call whose result does not matter.
 func No[T any](_ T, err error) error { return err }
+
+// RowIs fails unless a row has this status, number of failed attempts, and time to its next attempt, as in "failed after 3, due in 4s".
+func (f *Fixture) RowIs(campaign string, seq int64, want string) {
+	r := f.MustRow(campaign, seq).Row
+	must.Equal(f.TB, fmt.Sprintf("%s after %d, due in %s", r.Status, r.AttemptCount, r.NextAttemptAt.Sub(f.Clock.Now())), want, "row", campaign, seq)
+}
+
+// FailsAfter applies the events of a claim up to last, and settles it with a failure of the next.
+func (f *Fixture) FailsAfter(w queue.Worker, c queue.Claim, last int64, message string) queue.Settled {
+	if last >= c.First {
+		f.MustApply(c, last)
+	}
+	return f.MustSettle(w, queue.Result{Claim: c, Applied: last, Failure: Failure(message)})
+}
+
+// Claims is ClaimOne of a claim as told.
+func (f *Fixture) Claims(w queue.Worker, rows int, want string) queue.Claim {
+	c := f.ClaimOne(w, rows)
+	must.Equal(f.TB, ToldClaim(c), want, "claimed")
+	return c
+}
+
+// ToldClaim is a claim in words: its events, its epoch, and what is unusual about it.
+func ToldClaim(c queue.Claim) string {
+	text := fmt.Sprintf("%s %d-%d under %d", c.CampaignID, c.First, c.Last, c.Epoch)
+	if c.Attempts > 0 {
+		text += fmt.Sprintf(", after %d", c.Attempts)
+	}
+	for _, unusual := range []struct {
+		word string
+		is   bool
+	}{{"counted", c.Counted}, {"bare", c.Bare}, {"with skips", !c.Unskipped}} {
+		if unusual.is {
+			text += ", " + unusual.word
+		}
+	}
+	return text
+}
+
+// CountRows counts the rows with a status.
+func (f *Fixture) CountRows(status outbox.Status) int64 {
+	return f.Number(`select count(*) from projection_apply_outbox where status = $1`, string(status))
+}
+
+// Crash claims everything due and lets the lease expire.
+func (f *Fixture) Crash(w queue.Worker, rows int) queue.Claim {
+	c := f.ClaimOne(w, rows)
+	f.Clock.Advance(Lease)
+	return c
+}
+
+// MustClaimInline claims a campaign for the request path.
+func (f *Fixture) MustClaimInline(w queue.Worker, campaign string) queue.Claim {
+	c, hold, err := f.ClaimInline(f.Ctx, w, campaign, queue.ClaimLimits{Rows: 10, Lease: Lease})
+	must.Need(f.TB, err == nil && hold == outbox.BlockerNone, "the request path claimed %+v: %s, %v", c, hold, err)
+	return c
+}
+
+// SettleAs claims and applies an event, which must be the one that is due.
+func (f *Fixture) SettleAs(w queue.Worker, campaign string, seq int64) {
+	c := f.ClaimOne(w, 1)
+	must.Need(f.TB, c.CampaignID == campaign && c.First == seq, "claimed %+v, want %s seq %d", c, campaign, seq)
+	f.MustSettle(w, queue.Result{Claim: c, Applied: seq})
+}
+
+// ScopeOf is the scope of patterns.
+func ScopeOf(t testing.TB, patterns ...string) outbox.Scope {
+	return must.Get(outbox.ParseScope(patterns)).Or(t)
+}

@@ -8,9 +8,9 @@ import (
 
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/projection"
+	"github.com/outboxweb/outboxweb/internal/queue"
 	"github.com/outboxweb/outboxweb/internal/readmodel"
 	"github.com/outboxweb/outboxweb/internal/sqldb"
-	"github.com/outboxweb/outboxweb/internal/store"
 )
 
 // application applies one campaign's part of a wave in a transaction shared with other
@@ -347,7 +347,7 @@ func (a *application) fail(e *outbox.Event, cause error) (again bool, err error)
 			}
 			a.skip = skip
 			a.part.without[at.Projection] = e.Seq
-			a.part.result.Quarantines = append(a.part.result.Quarantines, store.Quarantine{Seq: e.Seq, Attempt: attempts, Failure: *f})
+			a.part.result.Quarantines = append(a.part.result.Quarantines, queue.Quarantine{Seq: e.Seq, Attempt: attempts, Failure: *f})
 			return true, nil
 		}
 	}

@@ -143,7 +143,7 @@ func TestGoProjection_panicNamesItsLineAndIsLoggedOnce(t *testing.T) {
 	must.Hold(t, strings.HasSuffix(said, want), "recorded %q, want it to end with %q", said, want)
 	must.Hold(t, strings.HasPrefix(stack, "goroutine "), "no stack follows: %q", stack)
 	for campaign, want := range map[string]string{"a": "The function panicked.", "b": "The function returned an error."} {
-		x, err := runs.Explain(t.Context(), b.Store, b.Set, redact.Of(redact.Builtin()), campaign, 1)
+		x, err := runs.Explain(t.Context(), b.Queue, b.Set, redact.Of(redact.Builtin()), campaign, 1)
 		must.Hold(t, err == nil && len(x.Failures) == 1 && x.Failures[0].Reason == want, "campaign %s: %+v, %v, want %q", campaign, x, err, want)
 	}
 }
@@ -255,7 +255,7 @@ func TestGoProjection_hungCallsAreBounded(t *testing.T) {
 	}
 	close(release)
 	for storetest.Column[int](t, b.JournalDB, `select count(*) from projection_apply_outbox where status = 'failed'`)[0] > 0 {
-		must.Get(b.Store.RetryFailed(t.Context(), enginetest.Operator, outbox.RequeueFilter{})).Or(t)
+		must.Get(b.RetryFailed(t.Context(), enginetest.Operator, outbox.RequeueFilter{})).Or(t)
 		b.Drain()
 	}
 	// On a busy machine the limit of 20 ms may cut off some of those that waited, too.

@@ -5,14 +5,14 @@ import (
 	"time"
 
 	"github.com/outboxweb/outboxweb/internal/outbox"
-	"github.com/outboxweb/outboxweb/internal/store"
+	"github.com/outboxweb/outboxweb/internal/queue"
 )
 
 // The tests run the steps of a wave one by one, to stop between them.
 
 // Counted is the worker's counters since its creation.
-func (w *Worker) Counted() store.Settled {
-	return store.Settled{Applied: w.applied.Load(), Failed: w.failed.Load(), Fenced: w.fenced.Load()}
+func (w *Worker) Counted() queue.Settled {
+	return queue.Settled{Applied: w.applied.Load(), Failed: w.failed.Load(), Fenced: w.fenced.Load()}
 }
 
 // TimedSteps are the periodic steps of Run.

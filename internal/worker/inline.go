@@ -9,7 +9,7 @@ import (
 
 	"github.com/outboxweb/outboxweb/internal/loop"
 	"github.com/outboxweb/outboxweb/internal/outbox"
-	"github.com/outboxweb/outboxweb/internal/store"
+	"github.com/outboxweb/outboxweb/internal/queue"
 )
 
 // keyedMutex serializes work per key within the process.
@@ -52,13 +52,13 @@ func (k *keyedMutex) unlock(key string) {
 // applied now an outbox.ErrNotYet refusal; the remaining events then have rows and are left to
 // a worker.
 func (w *Worker) ApplyInline(ctx context.Context, campaign string) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), store.InlineWait)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), queue.InlineWait)
 	defer cancel()
 	err := w.catchUpInline(ctx, campaign)
 	if err == nil {
 		return nil
 	}
-	err = errors.Join(err, loop.UntilFree(ctx, w.Lease, func() error { return w.Store.EnqueueMissing(context.WithoutCancel(ctx), campaign) }))
+	err = errors.Join(err, loop.UntilFree(ctx, w.Lease, func() error { return w.Queue.EnqueueMissing(context.WithoutCancel(ctx), campaign) }))
 	w.Wake() // a failed event is due later
 	return err
 }
@@ -85,13 +85,13 @@ func busyInline(campaign string) error {
 
 // claimInline claims the campaign's unapplied events, waiting for another process that holds
 // it. It returns false when everything is applied.
-func (w *Worker) claimInline(ctx context.Context, campaign string) (store.Claim, bool, error) {
+func (w *Worker) claimInline(ctx context.Context, campaign string) (queue.Claim, bool, error) {
 	poll := time.NewTicker(5 * time.Millisecond)
 	defer poll.Stop()
 	for {
-		claim, hold, err := w.Store.ClaimInline(ctx, w.who, campaign, store.ClaimLimits{Rows: w.BatchSize, Lease: w.Lease})
+		claim, hold, err := w.Queue.ClaimInline(ctx, w.who, campaign, queue.ClaimLimits{Rows: w.BatchSize, Lease: w.Lease})
 		if err != nil && claim.Epoch > 0 {
-			err = errors.Join(err, w.releaseUncertain(ctx, []store.Claim{claim}))
+			err = errors.Join(err, w.releaseUncertain(ctx, []queue.Claim{claim}))
 		}
 		if err != nil || hold != outbox.BlockerLease {
 			return claim, hold == outbox.BlockerNone, err
@@ -106,8 +106,8 @@ func (w *Worker) claimInline(ctx context.Context, campaign string) (store.Claim,
 
 // applyInline applies the claimed events and settles. more is true when the claim was lost
 // meanwhile, or may not have reached the campaign's end.
-func (w *Worker) applyInline(ctx context.Context, claim store.Claim) (more bool, err error) {
-	claims := []store.Claim{claim}
+func (w *Worker) applyInline(ctx context.Context, claim queue.Claim) (more bool, err error) {
+	claims := []queue.Claim{claim}
 	stop := w.renewLeases(context.WithoutCancel(ctx), claims)
 	wave, err := w.Apply(ctx, claims)
 	stop()

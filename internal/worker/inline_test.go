@@ -13,6 +13,7 @@ import (
 	"github.com/outboxweb/outboxweb/internal/enginetest"
 	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/queue"
 	"github.com/outboxweb/outboxweb/internal/readmodel"
 	"github.com/outboxweb/outboxweb/internal/size"
 	"github.com/outboxweb/outboxweb/internal/store"
@@ -34,7 +35,7 @@ func TestApplyInline_appliesBeforeItReturns(t *testing.T) {
 	mustHaveNoRows(t, b)
 	c := b.MustCampaign("a")
 	must.Hold(t, c.State() == outbox.StateCurrent && c.Lease == nil, "state %s, lease %v; want current and free", c.State(), c.Lease)
-	must.Equal(t, b.Worker.Counted(), store.Settled{Applied: 20}, "counted")
+	must.Equal(t, b.Worker.Counted(), queue.Settled{Applied: 20}, "counted")
 	b.Sound()
 }
 
@@ -55,10 +56,10 @@ func TestRun_catchesUpInlineWithWhatAnEarlierProcessLeft(t *testing.T) {
 
 // Call sites where the store reads the time, at which tests intervene.
 const (
-	whenClaiming = "store.(*Store).claim.func1"  // in the transaction
+	whenClaiming = "queue.(*Queue).claim.func1"  // in the transaction
 	whenApplying = "readmodel.(*Database).Apply" // before the transaction
-	whenSettling = "store.(*Store).settleWave"   // in the transaction
-	whenIdle     = "store.(*Store).UntilDue"     // on PostgreSQL, when nothing was due
+	whenSettling = "queue.(*Queue).settleWave"   // in the transaction
+	whenIdle     = "queue.(*Queue).UntilDue"     // on PostgreSQL, when nothing was due
 )
 
 // once calls f the first time that the store of this option reads the time at that call site.
@@ -80,7 +81,7 @@ func TestApplyInline_startsAgainWhenItsLeaseWasTakenOver(t *testing.T) {
 	var a *enginetest.Engine
 	takeOverAndDie := func() {
 		now.Advance(time.Hour)
-		claim, hold, err := a.ClaimInline(context.Background(), store.Worker{ID: "died"}, "a", store.ClaimLimits{Rows: 10, Lease: time.Second})
+		claim, hold, err := a.ClaimInline(context.Background(), queue.Worker{ID: "died"}, "a", queue.ClaimLimits{Rows: 10, Lease: time.Second})
 		if err == nil && hold != outbox.BlockerNone {
 			err = fmt.Errorf("the lease was not taken over: %s", hold)
 		}
@@ -122,7 +123,7 @@ func TestApplyInline_givesWhatFailedARowAndCountsItsAttempts(t *testing.T) {
 	must.Hold(t, c.State() == outbox.StateFailing && c.Counts == (outbox.Counts{Failed: 1}) && c.Gap() == 0 && c.Lease == nil, "the campaign is %+v", c)
 	s, err := b.Summary(t.Context())
 	must.Hold(t, err == nil && s.Counts.Failed == 1 && s.Campaigns.Lagging == 1 && s.Lag.Events == 1 && s.Oldest != nil && s.Oldest.Seq == 2, "the summary is %+v (%v)", s, err)
-	must.Equal(t, b.Worker.Counted(), store.Settled{Applied: 1, Failed: 1}, "counted")
+	must.Equal(t, b.Worker.Counted(), queue.Settled{Applied: 1, Failed: 1}, "counted")
 	b.Sound()
 
 	must.Hold(t, !b.MustPass(), "the worker tried again before the row was due")

@@ -11,16 +11,16 @@ import (
 
 	"github.com/outboxweb/outboxweb/internal/loop"
 	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/queue"
 	"github.com/outboxweb/outboxweb/internal/readmodel"
 	"github.com/outboxweb/outboxweb/internal/samples"
-	"github.com/outboxweb/outboxweb/internal/store"
 )
 
 // part is one campaign's part of a wave.
 type part struct {
-	claim store.Claim
+	claim queue.Claim
 	stretch
-	result store.Result
+	result queue.Result
 	gap    bool // events are missing between the watermark and the first row
 
 	// without has the projections that are not applied, with the seq from which on.
@@ -56,8 +56,8 @@ func (w *Worker) Pass(ctx context.Context) (bool, error) {
 
 func (w *Worker) passWave(ctx context.Context) (bool, error) {
 	defer w.quiet.enter(ctx, w.PollInterval)()
-	claims, err := w.Store.Claim(ctx, w.who, store.ClaimLimits{Rows: w.BatchSize, Lease: w.Lease, Except: w.troubles.except()})
-	if one, ok := errors.AsType[*store.CampaignError](err); ok && w.atFault(ctx, err) {
+	claims, err := w.Queue.Claim(ctx, w.who, queue.ClaimLimits{Rows: w.BatchSize, Lease: w.Lease, Except: w.troubles.except()})
+	if one, ok := errors.AsType[*queue.CampaignError](err); ok && w.atFault(ctx, err) {
 		w.Logger.Error("campaign cannot be claimed; backing off", "campaign", one.CampaignID, "error", err)
 		w.troubles.exclude(one.CampaignID, err, w.Store.Retry())
 		return true, nil // the others can be claimed
@@ -74,8 +74,8 @@ func (w *Worker) passWave(ctx context.Context) (bool, error) {
 // workOffInTurn processes claims together, and then, alone, the first of those whose head
 // exceeded its deadline the last time: while it runs there can be no other writer on SQLite.
 // The other slow ones are released.
-func (w *Worker) workOffInTurn(ctx context.Context, claims []store.Claim) error {
-	var quick, slow []store.Claim
+func (w *Worker) workOffInTurn(ctx context.Context, claims []queue.Claim) error {
+	var quick, slow []queue.Claim
 	for _, c := range claims {
 		if c.Slow {
 			slow = append(slow, c)
@@ -98,7 +98,7 @@ func (w *Worker) workOffInTurn(ctx context.Context, claims []store.Claim) error 
 // passSuspect tries the head of one suspect, alone in this process. While there are suspects
 // one is tried after each wave; otherwise the check for suspects is rare.
 func (w *Worker) passSuspect(ctx context.Context) (bool, error) {
-	due, err := w.Store.SuspectDue(ctx, w.Campaigns)
+	due, err := w.Queue.SuspectDue(ctx, w.Campaigns)
 	if err != nil || !due {
 		w.nextSuspect.Store(time.Now().Add(w.PollInterval).UnixNano())
 		return false, err
@@ -109,7 +109,7 @@ func (w *Worker) passSuspect(ctx context.Context) (bool, error) {
 		return false, nil
 	}
 	defer leave()
-	claims, err := w.Store.ClaimSuspect(ctx, w.who, w.Lease)
+	claims, err := w.Queue.ClaimSuspect(ctx, w.who, w.Lease)
 	if err != nil || len(claims) == 0 {
 		return false, w.notHeld(ctx, claims, err)
 	}
@@ -117,7 +117,7 @@ func (w *Worker) passSuspect(ctx context.Context) (bool, error) {
 }
 
 // notHeld releases claims returned with an error, which may or may not be held.
-func (w *Worker) notHeld(ctx context.Context, claims []store.Claim, err error) error {
+func (w *Worker) notHeld(ctx context.Context, claims []queue.Claim, err error) error {
 	if err != nil && len(claims) > 0 {
 		return errors.Join(err, w.releaseUncertain(ctx, claims))
 	}
@@ -125,7 +125,7 @@ func (w *Worker) notHeld(ctx context.Context, claims []store.Claim, err error) e
 }
 
 // workOff loads, applies and settles claims.
-func (w *Worker) workOff(ctx context.Context, claims []store.Claim) error {
+func (w *Worker) workOff(ctx context.Context, claims []queue.Claim) error {
 	began := time.Now()
 	w.waves.Add(1)
 	defer func() {
@@ -161,7 +161,7 @@ type Wave struct {
 	lineage int64 // of both databases when it was loaded
 }
 
-// Settle ends the wave; see store.Store.Settle. Events that were lost meanwhile may be applied: both
+// Settle ends the wave; see store.Queue.Settle. Events that were lost meanwhile may be applied: both
 // databases are reconciled once more then.
 func (v *Wave) Settle(ctx context.Context) error {
 	err := v.worker.settle(ctx, v.parts)
@@ -191,10 +191,10 @@ func (w *Worker) wentBack(ctx context.Context) error {
 
 // Apply loads and applies the claims. Even with an error it returns a wave of all of them, so
 // that every lease is released.
-func (w *Worker) Apply(ctx context.Context, claims []store.Claim) (*Wave, error) {
+func (w *Worker) Apply(ctx context.Context, claims []queue.Claim) (*Wave, error) {
 	parts := make([]*part, len(claims))
 	for i, c := range claims {
-		parts[i] = &part{claim: c, result: store.Result{Claim: c, Applied: c.First - 1}}
+		parts[i] = &part{claim: c, result: queue.Result{Claim: c, Applied: c.First - 1}}
 	}
 	wave := &Wave{w, parts, w.lineages()}
 	auditOnly, err := w.load(context.WithoutCancel(ctx), parts)
@@ -217,7 +217,7 @@ func (w *Worker) apply(ctx context.Context, parts []*part, auditOnly map[string]
 			return nil
 		}
 		for _, p := range parts { // everything of this transaction was rolled back
-			p.result = store.Result{Claim: p.claim, Applied: p.claim.First - 1}
+			p.result = queue.Result{Claim: p.claim, Applied: p.claim.First - 1}
 			p.gap = false
 		}
 		at, fatal := attempt.at, (*fatalError)(nil)
@@ -307,16 +307,16 @@ func campaignsOf(parts []*part) []string {
 // settle passes the results to the store, retrying until the journal is free, and counts them.
 // It continues after ctx has ended, for a limited time.
 func (w *Worker) settle(ctx context.Context, parts []*part) error {
-	results := make([]store.Result, len(parts))
+	results := make([]queue.Result, len(parts))
 	for i, p := range parts {
 		results[i] = p.result
 	}
 	finish := context.WithoutCancel(ctx)
-	var settled store.Settlement
+	var settled queue.Settlement
 	tries := 0
 	err := loop.UntilFree(ctx, w.Lease, func() (err error) {
 		tries++
-		settled, err = w.Store.Settle(finish, w.who, results)
+		settled, err = w.Queue.Settle(finish, w.who, results)
 		return err
 	})
 	if err != nil {
@@ -327,10 +327,10 @@ func (w *Worker) settle(ctx context.Context, parts []*part) error {
 	}
 	w.count(settled.Settled)
 	w.warn("an event is dead, and its campaign waits for an operator", settled.Dead)
-	var aside []store.DeadEvent
+	var aside []queue.DeadEvent
 	for _, p := range parts {
 		for _, q := range p.result.Quarantines {
-			aside = append(aside, store.DeadEvent{CampaignID: p.claim.CampaignID, Seq: q.Seq, Failure: q.Failure})
+			aside = append(aside, queue.DeadEvent{CampaignID: p.claim.CampaignID, Seq: q.Seq, Failure: q.Failure})
 		}
 	}
 	w.warn("a projection is quarantined in a campaign, which continues without it", aside)
@@ -339,7 +339,7 @@ func (w *Worker) settle(ctx context.Context, parts []*part) error {
 		if !p.gap {
 			continue
 		}
-		if _, err := w.Store.ReconcileCampaign(finish, p.claim.CampaignID); err != nil {
+		if _, err := w.Queue.ReconcileCampaign(finish, p.claim.CampaignID); err != nil {
 			return fmt.Errorf("repair the gap of campaign %q: %w", p.claim.CampaignID, err)
 		}
 	}
@@ -348,7 +348,7 @@ func (w *Worker) settle(ctx context.Context, parts []*part) error {
 
 // warn logs what failed for good at events: one line for each error of a wave, for a bad deploy may fail at an
 // event of every campaign. Who appends in inline_apply_only mode is told in the answer.
-func (w *Worker) warn(what string, dead []store.DeadEvent) {
+func (w *Worker) warn(what string, dead []queue.DeadEvent) {
 	if w.Mode == outbox.ModeInline {
 		return
 	}
@@ -369,13 +369,13 @@ func (w *Worker) warn(what string, dead []store.DeadEvent) {
 }
 
 // releaseUncertain releases claims that may or may not be held.
-func (w *Worker) releaseUncertain(ctx context.Context, claims []store.Claim) error {
-	results := make([]store.Result, len(claims))
+func (w *Worker) releaseUncertain(ctx context.Context, claims []queue.Claim) error {
+	results := make([]queue.Result, len(claims))
 	for i, c := range claims {
-		results[i] = store.Result{Claim: c, Applied: c.First - 1}
+		results[i] = queue.Result{Claim: c, Applied: c.First - 1}
 	}
 	return loop.UntilFree(ctx, w.Lease, func() error {
-		_, err := w.Store.Settle(context.WithoutCancel(ctx), w.who, results)
+		_, err := w.Queue.Settle(context.WithoutCancel(ctx), w.who, results)
 		return err
 	})
 }
@@ -420,7 +420,7 @@ func (w *Worker) observe(parts []*part) {
 	w.Samples.Count(w.who.ID, &c)
 }
 
-func (w *Worker) count(s store.Settled) {
+func (w *Worker) count(s queue.Settled) {
 	w.applied.Add(s.Applied)
 	w.failed.Add(s.Failed)
 	w.fenced.Add(s.Fenced)
@@ -432,6 +432,6 @@ func (w *Worker) count(s store.Settled) {
 }
 
 // renewLeases renews the leases of a long wave, until stopped.
-func (w *Worker) renewLeases(ctx context.Context, claims []store.Claim) (stop func()) {
-	return loop.Keep(w.Lease, w.Logger, func() error { return w.Store.Renew(ctx, w.who, claims, w.Lease) })
+func (w *Worker) renewLeases(ctx context.Context, claims []queue.Claim) (stop func()) {
+	return loop.Keep(w.Lease, w.Logger, func() error { return w.Queue.Renew(ctx, w.who, claims, w.Lease) })
 }

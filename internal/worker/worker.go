@@ -19,6 +19,7 @@ import (
 	"github.com/outboxweb/outboxweb/internal/metrics"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/projection"
+	"github.com/outboxweb/outboxweb/internal/queue"
 	"github.com/outboxweb/outboxweb/internal/redact"
 	"github.com/outboxweb/outboxweb/internal/samples"
 	"github.com/outboxweb/outboxweb/internal/store"
@@ -26,7 +27,7 @@ import (
 
 // Config is the configuration of a worker. Zero values are the defaults.
 type Config struct {
-	Store        *store.Store
+	Queue        *queue.Queue
 	Samples      *samples.Samples // of the store; nil makes them
 	Set          *projection.Set
 	Metrics      *metrics.Metrics
@@ -50,8 +51,9 @@ type Config struct {
 // distribute the campaigns, and fencing prevents conflicting writes.
 type Worker struct {
 	Config
+	Store       *store.Store // of the queue
 	maintenance *maintenance.Maintenance
-	who         store.Worker
+	who         queue.Worker
 	wake        loop.Signal
 
 	troubles    healthState
@@ -96,7 +98,7 @@ func New(c Config) *Worker {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
 	if c.Samples == nil {
-		c.Samples = samples.New(c.Store)
+		c.Samples = samples.New(c.Queue.Store)
 	}
 	if c.Redact == nil {
 		c.Redact = redact.Builtin()
@@ -106,11 +108,11 @@ func New(c Config) *Worker {
 		host = "unknown"
 	}
 	id := host + "-" + uuid.NewString()[:8]
-	w := &Worker{Config: c, maintenance: maintenance.New(c.Store), who: store.Worker{ID: id, Build: c.Build, Serves: c.Campaigns}, wake: loop.NewSignal(1),
+	w := &Worker{Config: c, Store: c.Queue.Store, maintenance: maintenance.New(c.Queue), who: queue.Worker{ID: id, Build: c.Build, Serves: c.Campaigns}, wake: loop.NewSignal(1),
 		faultPause: loop.FaultPause, selfCheckEvery: selfCheckInterval, heartbeatEvery: outbox.HeartbeatInterval,
-		eventLimit: func(*outbox.Event) time.Duration { return c.Store.EventTimeout() }}
+		eventLimit: func(*outbox.Event) time.Duration { return c.Queue.EventTimeout() }}
 	w.beat.state = outbox.InstanceState{ID: id, Host: host, PID: os.Getpid(), Version: c.Build, Mode: c.Mode, Campaigns: c.Campaigns}
-	if c.Store.Shared() {
+	if c.Queue.Shared() {
 		w.beat.state.BeatEvery = outbox.HeartbeatInterval
 	}
 	return w
@@ -120,7 +122,7 @@ func New(c Config) *Worker {
 func (w *Worker) ID() string { return w.who.ID }
 
 // Name is the worker's identity in claims.
-func (w *Worker) Name() store.Worker { return w.who }
+func (w *Worker) Name() queue.Worker { return w.who }
 
 // Wake makes the worker check for due rows now instead of at the next poll. It never blocks.
 func (w *Worker) Wake() {
@@ -237,7 +239,7 @@ func (w *Worker) sample(ctx context.Context) (bool, error) { return false, w.Sam
 // retried on time, and a dead worker's campaigns are taken over as soon as their leases end.
 func (w *Worker) untilDue(ctx context.Context) time.Duration {
 	poll := loop.Every(w.PollInterval)(ctx)
-	wait, ok, err := w.Store.UntilDue(ctx, w.Campaigns)
+	wait, ok, err := w.Queue.UntilDue(ctx, w.Campaigns)
 	if err != nil || !ok {
 		return poll
 	}

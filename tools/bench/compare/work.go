@@ -201,7 +201,7 @@ func sizeProbe() *probe {
 	}, &row{name: "size of the binary", unit: megabytes}).times(2, 1)
 }
 
-const claimBenchmark = "internal/store/claim_bench_test.go"
+const claimBenchmark = "internal/queue/claim_bench_test.go"
 
 // prepareClaim compiles the work tree's benchmark in both. If it does not compile in the older one
 // it is left out.
@@ -212,11 +212,12 @@ func (l *lab) prepareClaim(ctx context.Context, s *side, p *probe) error {
 		if err != nil {
 			return err
 		}
-		if err := os.WriteFile(filepath.Join(s.tree, claimBenchmark), ours, 0o600); err != nil {
+		copied := filepath.Join(s.tree, claimBenchmark)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(copied), 0o700), os.WriteFile(copied, ours, 0o600)); err != nil {
 			return err
 		}
 	}
-	compile := command(ctx, nil, "go", "test", "-c", "-o", s.binary+".test", "./internal/store")
+	compile := command(ctx, nil, "go", "test", "-c", "-o", s.binary+".test", "./internal/queue")
 	compile.Dir = s.tree
 	_, _, err := output(compile)
 	var failed *exec.ExitError
@@ -231,7 +232,7 @@ func (l *lab) prepareClaim(ctx context.Context, s *side, p *probe) error {
 func claimProbe() *probe {
 	return newProbe(func(ctx context.Context, s *side) ([]float64, error) {
 		bench := command(ctx, []string{"TMPDIR=" + s.dir}, s.binary+".test", "-db", "sqlite", "-test.run", "^$", "-test.bench", "^BenchmarkClaim_wave$", "-test.benchtime", "40x")
-		bench.Dir = filepath.Join(s.tree, "internal", "store")
+		bench.Dir = filepath.Join(s.tree, filepath.Dir(claimBenchmark))
 		out, _, err := output(bench)
 		if err != nil {
 			return nil, err

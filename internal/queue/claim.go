@@ -1,4 +1,4 @@
-package store
+package queue
 
 import (
 	"context"
@@ -9,6 +9,7 @@ import (
 
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/sqldb"
+	"github.com/outboxweb/outboxweb/internal/store"
 )
 
 // Worker identifies the process that claims, fails and settles, for leases and histories.
@@ -41,6 +42,11 @@ type Claim struct {
 	Unskipped bool
 }
 
+// Range is the range of claimed events.
+func (c Claim) Range() store.Range {
+	return store.Range{CampaignID: c.CampaignID, First: c.First, Last: c.Last, Unskipped: c.Unskipped}
+}
+
 // ClaimLimits bounds one wave.
 type ClaimLimits struct {
 	Rows  int           // rows in all
@@ -67,16 +73,16 @@ func (e *CampaignError) Unwrap() error { return e.Err }
 // taken over; suspects are left to ClaimSuspect. It returns an empty slice and no error when
 // nothing is due. Claims returned with an error may or may not be held, since the answer to the
 // commit was lost: the caller settles them with nothing applied.
-func (s *Store) Claim(ctx context.Context, w Worker, limits ClaimLimits) ([]Claim, error) {
-	if s.journal.Dialect.OneWriter {
+func (q *Queue) Claim(ctx context.Context, w Worker, limits ClaimLimits) ([]Claim, error) {
+	if q.Journal().Dialect.OneWriter {
 		// Check without a write lock first, so that an idle worker takes none.
-		if wait, any, err := s.UntilDue(ctx, w.Serves); err != nil || !any || wait > 0 {
+		if wait, any, err := q.UntilDue(ctx, w.Serves); err != nil || !any || wait > 0 {
 			return nil, err
 		}
 	}
-	claims, err := s.claim(ctx, w, limits, func(t *Tx, now int64) ([]*CampaignRow, error) { return t.dueCampaigns(now, w.Serves, limits) })
+	claims, err := q.claim(ctx, w, limits, dueCampaigns)
 	if errors.Is(err, outbox.ErrDamaged) {
-		claims, err = s.claim(ctx, w, limits, func(t *Tx, now int64) ([]*CampaignRow, error) { return t.readableDue(now, w.Serves, limits) })
+		claims, err = q.claim(ctx, w, limits, readableDue)
 	}
 	return claims, err
 }
@@ -85,42 +91,39 @@ func (s *Store) Claim(ctx context.Context, w Worker, limits ClaimLimits) ([]Clai
 // head, with the attempt counted before it starts. A process may try one suspect at a time and
 // nothing beside it, so that the event that kills a process can be told from those that were
 // merely loaded.
-func (s *Store) ClaimSuspect(ctx context.Context, w Worker, lease time.Duration) ([]Claim, error) {
-	if due, err := s.SuspectDue(ctx, w.Serves); err != nil || !due {
+func (q *Queue) ClaimSuspect(ctx context.Context, w Worker, lease time.Duration) ([]Claim, error) {
+	if due, err := q.SuspectDue(ctx, w.Serves); err != nil || !due {
 		return nil, err
 	}
-	return s.claim(ctx, w, ClaimLimits{Rows: 1, Lease: lease, suspect: true}, func(t *Tx, now int64) ([]*CampaignRow, error) {
-		served, args := serving(w.Serves, now)
-		return sqldb.All(t, ScanCampaign, selectDueSuspect+served+"\norder by due_at, campaign_id\nlimit 1"+t.SkipLocked, args...)
-	})
+	return q.claim(ctx, w, ClaimLimits{Rows: 1, Lease: lease, suspect: true}, dueSuspect)
 }
 
-func (s *Store) claim(ctx context.Context, w Worker, limits ClaimLimits, find func(t *Tx, now int64) ([]*CampaignRow, error)) ([]Claim, error) {
+func (q *Queue) claim(ctx context.Context, w Worker, limits ClaimLimits, find func(*store.Tx, int64, outbox.Scope, ClaimLimits) ([]*store.CampaignRow, error)) ([]Claim, error) {
 	var claims []Claim
-	err := s.journal.Write(ctx, func(t *Tx) error {
-		now := s.Now()
-		due, err := find(t, now)
+	err := q.Journal().Write(ctx, func(t *store.Tx) error {
+		now := q.Now()
+		due, err := find(t, now, w.Serves, limits)
 		if err != nil || len(due) == 0 {
 			return err
 		}
-		claims, err = s.take(t, due, w, limits, now)
+		claims, err = q.take(t, due, w, limits, now)
 		return err
 	})
 	return claims, sqldb.Wrapf(err, "claim")
 }
 
 // take claims due campaigns.
-func (s *Store) take(t *Tx, due []*CampaignRow, w Worker, limits ClaimLimits, now int64) ([]Claim, error) {
-	taken, err := s.markDue(t, due, w, limits, now)
+func (q *Queue) take(t *store.Tx, due []*store.CampaignRow, w Worker, limits ClaimLimits, now int64) ([]Claim, error) {
+	taken, err := q.markDue(t, due, w, limits, now)
 	if err != nil {
 		return nil, err
 	}
-	return t.leaseMarked(taken, w, limits.Lease, now)
+	return leaseMarked(t, taken, w, limits.Lease, now)
 }
 
 // taking is a campaign that is being claimed.
 type taking struct {
-	c      *CampaignRow
+	c      *store.CampaignRow
 	claim  Claim
 	want   int64 // rows to mark
 	marked int64
@@ -128,7 +131,7 @@ type taking struct {
 
 // markDue ends expired leases and marks the rows of each campaign to be claimed. Campaigns that
 // turn out to be blocked, for example by a head that died with its worker, are left out.
-func (s *Store) markDue(t *Tx, due []*CampaignRow, w Worker, limits ClaimLimits, now int64) ([]*taking, error) {
+func (q *Queue) markDue(t *store.Tx, due []*store.CampaignRow, w Worker, limits ClaimLimits, now int64) ([]*taking, error) {
 	var taken []*taking
 	var marks sqldb.Batch
 	left := int64(limits.Rows)
@@ -138,11 +141,11 @@ func (s *Store) markDue(t *Tx, due []*CampaignRow, w Worker, limits ClaimLimits,
 			break
 		}
 		if c.LeaseOwner != "" {
-			if err := s.takeOver(t, c, w, now); err != nil {
+			if err := q.takeOver(t, c, w, now); err != nil {
 				return nil, &CampaignError{c.ID, err}
 			}
 		}
-		if hold, _ := c.ClaimFacts().Blocker(now); hold != outbox.BlockerNone || c.suspected() != limits.suspect {
+		if hold, _ := c.ClaimFacts().Blocker(now); hold != outbox.BlockerNone || suspected(c) != limits.suspect {
 			c.Schedule(now)
 			if err := t.Save(c, now); err != nil {
 				return nil, err
@@ -160,8 +163,8 @@ func (s *Store) markDue(t *Tx, due []*CampaignRow, w Worker, limits ClaimLimits,
 	return taken, nil
 }
 
-func newTaking(c *CampaignRow, limit int64) *taking {
-	k := &taking{c: c, claim: Claim{CampaignID: c.ID, Epoch: c.LeaseEpoch + 1, First: c.Head.Int64, Counted: c.suspected(), Unskipped: c.Skips == 0}}
+func newTaking(c *store.CampaignRow, limit int64) *taking {
+	k := &taking{c: c, claim: Claim{CampaignID: c.ID, Epoch: c.LeaseEpoch + 1, First: c.Head.Int64, Counted: suspected(c), Unskipped: c.Skips == 0}}
 	there := c.Counts.Pending
 	if k.retried() {
 		there++
@@ -176,16 +179,16 @@ func (k *taking) retried() bool { return k.c.HeadStatus.String == string(outbox.
 
 // leaseMarked gives the worker the leases of campaigns whose rows are marked and updates their
 // counts accordingly.
-func (t *Tx) leaseMarked(taken []*taking, w Worker, lease time.Duration, now int64) ([]Claim, error) {
+func leaseMarked(t *store.Tx, taken []*taking, w Worker, lease time.Duration, now int64) ([]Claim, error) {
 	var claims []Claim
 	var saves sqldb.Batch
 	for _, k := range taken {
 		c := k.c
-		if err := t.settleMarks(k, now); err != nil {
+		if err := settleMarks(t, k, now); err != nil {
 			return nil, &CampaignError{c.ID, fmt.Errorf("mark rows: %w", err)}
 		}
 		if k.claim.Last < k.claim.First {
-			if err := t.recountCampaign(c, now); err != nil {
+			if err := recountCampaign(t, c, now); err != nil {
 				return nil, err
 			}
 			continue
@@ -199,11 +202,11 @@ func (t *Tx) leaseMarked(taken []*taking, w Worker, lease time.Duration, now int
 }
 
 // recountCampaign corrects a campaign's row that counts rows which do not exist.
-func (t *Tx) recountCampaign(c *CampaignRow, now int64) error {
+func recountCampaign(t *store.Tx, c *store.CampaignRow, now int64) error {
 	if err := t.Recount(c); err != nil {
 		return err
 	}
-	return t.saveFromHead(c, now)
+	return t.SaveFromHead(c, now)
 }
 
 const markRows = `
@@ -222,10 +225,10 @@ where campaign_id = $1
 
 // settleMarks updates the campaign's counts to the rows that were marked and fills in the
 // claim's range. A hole or a dead row ends the run.
-func (t *Tx) settleMarks(k *taking, now int64) (err error) {
+func settleMarks(t *store.Tx, k *taking, now int64) (err error) {
 	c, claim := k.c, &k.claim
 	if k.marked != k.want {
-		if k.marked, err = t.unmarkBeyondHole(c, claim, now); err != nil {
+		if k.marked, err = unmarkBeyondHole(t, c, claim, now); err != nil {
 			return err
 		}
 	}
@@ -238,7 +241,7 @@ func (t *Tx) settleMarks(k *taking, now int64) (err error) {
 		}
 		claim.Slow = strings.HasPrefix(last, outbox.CutOff)
 		if claim.Attempts > 0 {
-			if claim.TriedBy, err = t.triedBy(c.ID, claim.First); err != nil {
+			if claim.TriedBy, err = triedBy(t, c.ID, claim.First); err != nil {
 				return err
 			}
 		}
@@ -271,7 +274,7 @@ where campaign_id = $1
 
 // unmarkBeyondHole returns rows marked beyond the first hole to the queue and returns the
 // length of the run that stays marked.
-func (t *Tx) unmarkBeyondHole(c *CampaignRow, claim *Claim, now int64) (int64, error) {
+func unmarkBeyondHole(t *store.Tx, c *store.CampaignRow, claim *Claim, now int64) (int64, error) {
 	last, next := claim.Last, claim.First
 	err := t.Each(func(rows sqldb.Row) error {
 		var seq, epoch int64

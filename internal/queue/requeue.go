@@ -1,4 +1,4 @@
-package store
+package queue
 
 import (
 	"cmp"
@@ -8,6 +8,7 @@ import (
 
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/sqldb"
+	"github.com/outboxweb/outboxweb/internal/store"
 )
 
 const requeueRow = `
@@ -30,7 +31,7 @@ const requeueFrozen = requeueRow + `
 
 // RequeueFrozen adds to a batch the statement that requeues a dead row if it is unchanged since
 // was; done becomes 1, or 0 when it has changed. The caller updates the campaign's row; see
-// CampaignRow.Requeued.
+// store.CampaignRow.Requeued.
 func RequeueFrozen(b *sqldb.Batch, done *int64, was Frozen, now int64) {
 	b.Exec(sqldb.Into(done), requeueFrozen, was.CampaignID, was.Seq, now, string(outbox.Dead), was.Updated, was.Attempts)
 }
@@ -38,56 +39,24 @@ func RequeueFrozen(b *sqldb.Batch, done *int64, was Frozen, now int64) {
 // RequeueRow sets one dead row back to pending with no attempts, due now. A row in another
 // status, or not in the expected state, is outbox.ErrConflict; a missing one
 // outbox.ErrNotFound. Of two concurrent callers one succeeds.
-func (s *Store) RequeueRow(ctx context.Context, o outbox.Command, campaign string, seq int64) (outbox.Row, error) {
-	a := &Change{Command: o, Action: outbox.ActionRequeue, CampaignID: campaign, Seq: seq}
-	return s.changeRow(ctx, a, func(t *Tx, c *CampaignRow, row outbox.Row, now int64) error {
+func (q *Queue) RequeueRow(ctx context.Context, o outbox.Command, campaign string, seq int64) (outbox.Row, error) {
+	a := &store.Change{Command: o, Action: outbox.ActionRequeue, CampaignID: campaign, Seq: seq}
+	return q.changeRow(ctx, a, func(t *store.Tx, c *store.CampaignRow, row outbox.Row, now int64) error {
 		if !row.Requeueable() {
 			return outbox.Conflict("campaign %q seq %d is %s, not dead; only dead rows can be requeued%s", campaign, seq, row.Status, t.LastAction(campaign, seq, now))
 		}
-		if err := s.Require(o, row.BlockedBehind); err != nil {
+		if err := q.Require(o, row.BlockedBehind); err != nil {
 			return err
 		}
-		if _, err := t.requeue(c, outbox.Dead, seq, now); err != nil {
+		if _, err := requeue(t, c, outbox.Dead, seq, now); err != nil {
 			return err
 		}
-		return t.saveFromHead(c, now)
+		return t.SaveFromHead(c, now)
 	})
-}
-
-// changeRow is an action on one row in the state that the operator expects. The audit record
-// has the row's state before and after.
-func (s *Store) changeRow(ctx context.Context, a *Change, change func(*Tx, *CampaignRow, outbox.Row, int64) error) (outbox.Row, error) {
-	return Perform(ctx, s, a, func(t *Tx, now int64) (outbox.Row, error) {
-		c, row, err := t.rowForChange(a.CampaignID, a.Seq, now)
-		if err == nil {
-			err = t.expect(a.Command, row, c, now)
-		}
-		if err != nil {
-			return row, err
-		}
-		a.Before = stateOf(row)
-		if err := change(t, c, row, now); err != nil {
-			return row, err
-		}
-		_, row, err = t.rowForChange(a.CampaignID, a.Seq, now)
-		a.After = stateOf(row)
-		return row, err
-	})
-}
-
-// requeue makes a row pending with no attempts. It returns false when its status is no longer
-// from.
-func (t *Tx) requeue(c *CampaignRow, from outbox.Status, seq, now int64) (bool, error) {
-	n, err := t.Exec(requeueRow, c.ID, seq, now, string(from))
-	if err != nil {
-		return false, fmt.Errorf("requeue campaign %q seq %d: %w", c.ID, seq, err)
-	}
-	c.Requeued(from, n)
-	return n > 0, nil
 }
 
 // rowForChange reads a row and its campaign; a missing row is outbox.ErrNotFound.
-func (t *Tx) rowForChange(campaign string, seq, now int64) (*CampaignRow, outbox.Row, error) {
+func rowForChange(t *store.Tx, campaign string, seq, now int64) (*store.CampaignRow, outbox.Row, error) {
 	c, err := t.ExistingCampaign(campaign)
 	if err != nil {
 		return nil, outbox.Row{}, err
@@ -103,20 +72,76 @@ func (t *Tx) rowForChange(campaign string, seq, now int64) (*CampaignRow, outbox
 		if seq >= 1 && seq <= c.HighWater {
 			return nil, row, outbox.NotFound("campaign %q seq %d is not applied but has no row; replay the campaign to enqueue it", campaign, seq)
 		}
-		return nil, row, t.missingEvent(campaign, seq)
+		return nil, row, t.MissingEvent(campaign, seq)
 	}
 	describeHead(&row, c)
 	return c, row, nil
 }
 
+// changeRow is an action on one row in the state that the operator expects. The audit record
+// has the row's state before and after.
+func (q *Queue) changeRow(ctx context.Context, a *store.Change, change func(*store.Tx, *store.CampaignRow, outbox.Row, int64) error) (outbox.Row, error) {
+	return store.Perform(ctx, q.Store, a, func(t *store.Tx, now int64) (outbox.Row, error) {
+		c, row, err := rowForChange(t, a.CampaignID, a.Seq, now)
+		if err == nil {
+			err = t.Expect(a.Command, row, c, now)
+		}
+		if err != nil {
+			return row, err
+		}
+		a.Before = stateOf(row)
+		if err := change(t, c, row, now); err != nil {
+			return row, err
+		}
+		_, row, err = rowForChange(t, a.CampaignID, a.Seq, now)
+		a.After = stateOf(row)
+		return row, err
+	})
+}
+
+// campaignForChange reads the campaign of an action that releases no rows, in the state that the operator
+// expects.
+func (q *Queue) campaignForChange(t *store.Tx, a *store.Change, now int64) (*store.CampaignRow, error) {
+	c, err := t.ExistingCampaign(a.CampaignID)
+	if err != nil {
+		return nil, err
+	}
+	if err := t.ExpectCampaign(a.Command, c, now); err != nil {
+		return nil, err
+	}
+	return c, q.Require(a.Command, 0)
+}
+
+// rowState is the part of a row that an audit record keeps.
+type rowState struct {
+	Status   outbox.Status `json:"status"`
+	Attempts int           `json:"attempt_count"`
+	Due      string        `json:"next_attempt_at,omitempty"`
+}
+
+func stateOf(r outbox.Row) rowState {
+	return rowState{Status: r.Status, Attempts: r.AttemptCount, Due: r.NextAttemptAt.Format("2006-01-02T15:04:05.999999Z07:00")}
+}
+
+// requeue makes a row pending with no attempts. It returns false when its status is no longer
+// from.
+func requeue(t *store.Tx, c *store.CampaignRow, from outbox.Status, seq, now int64) (bool, error) {
+	n, err := t.Exec(requeueRow, c.ID, seq, now, string(from))
+	if err != nil {
+		return false, fmt.Errorf("requeue campaign %q seq %d: %w", c.ID, seq, err)
+	}
+	c.Requeued(from, n)
+	return n > 0, nil
+}
+
 // RequeueDead requeues the dead rows that match f, in order of next attempt, then seq, in one
 // transaction.
-func (s *Store) RequeueDead(ctx context.Context, o outbox.Command, f outbox.RequeueFilter) (outbox.Requeued, error) {
-	a := &Change{Command: o, Action: outbox.ActionRequeueMany, CampaignID: f.CampaignID, Before: f, Asked: f}
-	return Perform(ctx, s, a, func(t *Tx, now int64) (outbox.Requeued, error) {
+func (q *Queue) RequeueDead(ctx context.Context, o outbox.Command, f outbox.RequeueFilter) (outbox.Requeued, error) {
+	a := &store.Change{Command: o, Action: outbox.ActionRequeueMany, CampaignID: f.CampaignID, Before: f, Asked: f}
+	return store.Perform(ctx, q.Store, a, func(t *store.Tx, now int64) (outbox.Requeued, error) {
 		var result outbox.Requeued
-		campaigns, err := t.changeChosen(a, selectDead, f, func(c *CampaignRow, seq int64) (bool, error) {
-			done, err := t.requeue(c, outbox.Dead, seq, now)
+		campaigns, err := changeChosen(t, a, selectDead, f, func(c *store.CampaignRow, seq int64) (bool, error) {
+			done, err := requeue(t, c, outbox.Dead, seq, now)
 			if done { // not already by another caller
 				result.Requeued++
 			}
@@ -129,14 +154,14 @@ func (s *Store) RequeueDead(ctx context.Context, o outbox.Command, f outbox.Requ
 		if err != nil {
 			return outbox.Requeued{}, err
 		}
-		if err := s.RequireReason(o, result.Released); err != nil {
+		if err := q.RequireReason(o, result.Released); err != nil {
 			return outbox.Requeued{}, err
 		}
 		if err := a.Action.Confirm(o.Confirm, outbox.Reach{Rows: result.Requeued, Released: result.Released}); err != nil {
 			return outbox.Requeued{}, err
 		}
 		for _, c := range campaigns {
-			if err := t.saveFromHead(c, now); err != nil {
+			if err := t.SaveFromHead(c, now); err != nil {
 				return outbox.Requeued{}, err
 			}
 		}
@@ -171,7 +196,7 @@ limit $3`
 // Selected reads the rows that a filter selects, by a query that ends with SelectedBy. The
 // number is the filter's limit, or byDefault. A limit above most is outbox.ErrInvalid, an
 // unknown campaign outbox.ErrNotFound.
-func (t *Tx) Selected(scan func(sqldb.Row) error, query string, f outbox.RequeueFilter, most, byDefault int) error {
+func Selected(t *store.Tx, scan func(sqldb.Row) error, query string, f outbox.RequeueFilter, most, byDefault int) error {
 	if f.Limit < 0 || f.Limit > most {
 		return outbox.Invalid("limit", "limit must lie between 1 and %d", most)
 	}
@@ -184,10 +209,10 @@ func (t *Tx) Selected(scan func(sqldb.Row) error, query string, f outbox.Requeue
 }
 
 // changeChosen changes the rows that a filter selects; change reports whether it did. It returns their campaigns.
-func (t *Tx) changeChosen(a *Change, query string, f outbox.RequeueFilter, change func(c *CampaignRow, seq int64) (bool, error)) (map[string]*CampaignRow, error) {
+func changeChosen(t *store.Tx, a *store.Change, query string, f outbox.RequeueFilter, change func(c *store.CampaignRow, seq int64) (bool, error)) (map[string]*store.CampaignRow, error) {
 	var rows []outbox.RowKey
 	var ids []string
-	err := t.Selected(func(row sqldb.Row) error {
+	err := Selected(t, func(row sqldb.Row) error {
 		var k outbox.RowKey
 		err := row.Scan(&k.CampaignID, &k.Seq)
 		rows, ids = append(rows, k), append(ids, k.CampaignID)
@@ -215,16 +240,16 @@ func (t *Tx) changeChosen(a *Change, query string, f outbox.RequeueFilter, chang
 
 // RetryRow makes a failed head due now and keeps its attempts. It needs no confirmation phrase,
 // since the row would be retried anyway. A row that is not a failed head is outbox.ErrConflict.
-func (s *Store) RetryRow(ctx context.Context, o outbox.Command, campaign string, seq int64) (outbox.Row, error) {
-	a := &Change{Command: o, Action: outbox.ActionRetry, CampaignID: campaign, Seq: seq}
-	return s.changeRow(ctx, a, func(t *Tx, c *CampaignRow, row outbox.Row, now int64) error {
+func (q *Queue) RetryRow(ctx context.Context, o outbox.Command, campaign string, seq int64) (outbox.Row, error) {
+	a := &store.Change{Command: o, Action: outbox.ActionRetry, CampaignID: campaign, Seq: seq}
+	return q.changeRow(ctx, a, func(t *store.Tx, c *store.CampaignRow, row outbox.Row, now int64) error {
 		if !row.Retryable() {
 			return outbox.Conflict("campaign %q seq %d is %s; only a failed head can be retried%s", campaign, seq, row.Status, t.LastAction(campaign, seq, now))
 		}
-		if err := s.Require(o, 0); err != nil {
+		if err := q.Require(o, 0); err != nil {
 			return err
 		}
-		_, err := t.retryHead(c, now)
+		_, err := retryHead(t, c, now)
 		return err
 	})
 }
@@ -237,7 +262,7 @@ where campaign_id = $1
   and status = 'failed'`
 
 // retryHead makes the head of a campaign due now if it is failed.
-func (t *Tx) retryHead(c *CampaignRow, now int64) (bool, error) {
+func retryHead(t *store.Tx, c *store.CampaignRow, now int64) (bool, error) {
 	n, err := t.Exec(retryRow, c.ID, c.Head.Int64, now)
 	if err != nil {
 		return false, fmt.Errorf("retry campaign %q seq %d: %w", c.ID, c.Head.Int64, err)
@@ -252,18 +277,18 @@ func (t *Tx) retryHead(c *CampaignRow, now int64) (bool, error) {
 
 // RetryFailed makes the failed heads that match f due now, in order of next attempt, in one
 // transaction. Their attempts are kept.
-func (s *Store) RetryFailed(ctx context.Context, o outbox.Command, f outbox.RequeueFilter) (outbox.Retried, error) {
-	a := &Change{Command: o, Action: outbox.ActionRetryMany, CampaignID: f.CampaignID, Before: f, Asked: f}
-	return Perform(ctx, s, a, func(t *Tx, now int64) (outbox.Retried, error) {
+func (q *Queue) RetryFailed(ctx context.Context, o outbox.Command, f outbox.RequeueFilter) (outbox.Retried, error) {
+	a := &store.Change{Command: o, Action: outbox.ActionRetryMany, CampaignID: f.CampaignID, Before: f, Asked: f}
+	return store.Perform(ctx, q.Store, a, func(t *store.Tx, now int64) (outbox.Retried, error) {
 		var result outbox.Retried
-		if err := s.Require(o, 0); err != nil {
+		if err := q.Require(o, 0); err != nil {
 			return result, err
 		}
-		_, err := t.changeChosen(a, selectFailed, f, func(c *CampaignRow, seq int64) (bool, error) {
+		_, err := changeChosen(t, a, selectFailed, f, func(c *store.CampaignRow, seq int64) (bool, error) {
 			if c.Head.Int64 != seq { // settled since it was selected
 				return false, nil
 			}
-			done, err := t.retryHead(c, now)
+			done, err := retryHead(t, c, now)
 			if done {
 				result.Retried++
 			}
@@ -276,8 +301,8 @@ func (s *Store) RetryFailed(ctx context.Context, o outbox.Command, f outbox.Requ
 
 // PauseCampaign pauses a campaign: no worker claims it until it is resumed. A running wave
 // completes first. A paused campaign is outbox.ErrConflict.
-func (s *Store) PauseCampaign(ctx context.Context, o outbox.Command, id string) (outbox.Campaign, error) {
-	return s.setPaused(ctx, &Change{Command: o, Action: outbox.ActionPause, CampaignID: id}, func(t *Tx, c *CampaignRow, now int64) error {
+func (q *Queue) PauseCampaign(ctx context.Context, o outbox.Command, id string) (outbox.Campaign, error) {
+	return q.setPaused(ctx, &store.Change{Command: o, Action: outbox.ActionPause, CampaignID: id}, func(t *store.Tx, c *store.CampaignRow, now int64) error {
 		if c.PausedAt.Valid {
 			return outbox.Conflict("campaign %q is already paused%s", id, t.LastAction(id, 0, now))
 		}
@@ -288,8 +313,8 @@ func (s *Store) PauseCampaign(ctx context.Context, o outbox.Command, id string) 
 }
 
 // ResumeCampaign resumes a paused campaign. One that is not paused is outbox.ErrConflict.
-func (s *Store) ResumeCampaign(ctx context.Context, o outbox.Command, id string) (outbox.Campaign, error) {
-	return s.setPaused(ctx, &Change{Command: o, Action: outbox.ActionResume, CampaignID: id}, func(t *Tx, c *CampaignRow, now int64) error {
+func (q *Queue) ResumeCampaign(ctx context.Context, o outbox.Command, id string) (outbox.Campaign, error) {
+	return q.setPaused(ctx, &store.Change{Command: o, Action: outbox.ActionResume, CampaignID: id}, func(t *store.Tx, c *store.CampaignRow, now int64) error {
 		if !c.PausedAt.Valid {
 			return outbox.Conflict("campaign %q is not paused%s", id, t.LastAction(id, 0, now))
 		}
@@ -298,23 +323,10 @@ func (s *Store) ResumeCampaign(ctx context.Context, o outbox.Command, id string)
 	})
 }
 
-// campaignForChange reads the campaign of an action that releases no rows, in the state that the operator
-// expects.
-func (s *Store) campaignForChange(t *Tx, a *Change, now int64) (*CampaignRow, error) {
-	c, err := t.ExistingCampaign(a.CampaignID)
-	if err != nil {
-		return nil, err
-	}
-	if err := t.expectCampaign(a.Command, c, now); err != nil {
-		return nil, err
-	}
-	return c, s.Require(a.Command, 0)
-}
-
 // setPaused pauses or resumes a campaign in the state that the operator expects.
-func (s *Store) setPaused(ctx context.Context, a *Change, change func(*Tx, *CampaignRow, int64) error) (outbox.Campaign, error) {
-	return Perform(ctx, s, a, func(t *Tx, now int64) (outbox.Campaign, error) {
-		c, err := s.campaignForChange(t, a, now)
+func (q *Queue) setPaused(ctx context.Context, a *store.Change, change func(*store.Tx, *store.CampaignRow, int64) error) (outbox.Campaign, error) {
+	return store.Perform(ctx, q.Store, a, func(t *store.Tx, now int64) (outbox.Campaign, error) {
+		c, err := q.campaignForChange(t, a, now)
 		if err != nil {
 			return outbox.Campaign{}, err
 		}

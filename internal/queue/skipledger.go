@@ -1,4 +1,4 @@
-package store
+package queue
 
 import (
 	"context"
@@ -9,6 +9,7 @@ import (
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/readmodel"
 	"github.com/outboxweb/outboxweb/internal/sqldb"
+	"github.com/outboxweb/outboxweb/internal/store"
 )
 
 // Contradictions calls found, in order of seq, for each event that the projections and the
@@ -51,15 +52,15 @@ func Unsettled(standing []outbox.Skip, applied int64) bool {
 // finishUnskips sets the watermark back over events whose skips have been reverted since: the
 // projections are then older than the journal, as in a backup, which copies them first. It
 // returns the resulting watermark and marks.
-func (s *Store) finishUnskips(t *Tx, c *CampaignRow, w readmodel.Watermark, marks readmodel.SkipMarks) (readmodel.Watermark, readmodel.SkipMarks, error) {
+func (q *Queue) finishUnskips(t *store.Tx, c *store.CampaignRow, w readmodel.Watermark, marks readmodel.SkipMarks) (readmodel.Watermark, readmodel.SkipMarks, error) {
 	for {
-		skip, found, err := t.undoneSkip(c.ID, w.AppliedSeq, marks[w.AppliedSeq])
+		skip, found, err := undoneSkip(t, c.ID, w.AppliedSeq, marks[w.AppliedSeq])
 		if err != nil || !found {
 			return w, marks, err
 		}
-		hashes, err := t.chainHashes(c.ID, skip.Seq)
+		hashes, err := chainHashes(t, c.ID, skip.Seq)
 		if err == nil {
-			err = s.raiseFence(c, func(a *readmodel.ApplyTx, now readmodel.Watermark) error {
+			err = q.raiseFence(c, func(a *readmodel.ApplyTx, now readmodel.Watermark) error {
 				if now.AppliedSeq != w.AppliedSeq {
 					return fmt.Errorf("the watermark of campaign %q moved: %w", c.ID, outbox.ErrBusy)
 				}
@@ -69,19 +70,19 @@ func (s *Store) finishUnskips(t *Tx, c *CampaignRow, w readmodel.Watermark, mark
 		if err != nil {
 			return w, marks, err
 		}
-		if w, marks, err = s.readmodel.Position(context.Background(), c.ID); err != nil {
+		if w, marks, err = q.ReadModel().Position(context.Background(), c.ID); err != nil {
 			return w, marks, err
 		}
 	}
 }
 
 // undoneSkip reads a reverted skip. No skip has the id 0.
-func (t *Tx) undoneSkip(campaign string, seq, id int64) (skip outbox.Skip, found bool, err error) {
+func undoneSkip(t *store.Tx, campaign string, seq, id int64) (skip outbox.Skip, found bool, err error) {
 	if id == 0 {
 		return skip, false, nil
 	}
-	skip, found, err = sqldb.First(t, ScanSkip, `
-select `+SkipColumns+`
+	skip, found, err = sqldb.First(t, store.ScanSkip, `
+select `+store.SkipColumns+`
 from skips
 where id = $1
   and campaign_id = $2
@@ -99,7 +100,7 @@ where campaign_id = $1
   and undone_at is null`
 
 // repairSkips corrects the applied mark of each skip and reports whether any was wrong.
-func (t *Tx) repairSkips(c *CampaignRow, w readmodel.Watermark, now int64) (bool, error) {
+func repairSkips(t *store.Tx, c *store.CampaignRow, w readmodel.Watermark, now int64) (bool, error) {
 	passed, err := t.Exec(passSkips, c.ID, w.AppliedSeq, now)
 	if err != nil {
 		return false, fmt.Errorf("settle skips of campaign %q: %w", c.ID, err)

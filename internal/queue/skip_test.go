@@ -1,4 +1,4 @@
-package store_test
+package queue_test
 
 import (
 	"fmt"
@@ -10,7 +10,7 @@ import (
 
 	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
-	"github.com/outboxweb/outboxweb/internal/store"
+	"github.com/outboxweb/outboxweb/internal/queue"
 	"github.com/outboxweb/outboxweb/internal/storetest"
 )
 
@@ -81,7 +81,7 @@ func TestSkipEvent_isRefused(t *testing.T) {
 		"when it is applied":     {func(f *fixture) { f.MustRequeue("a", 1); f.Drain() }, 1, outbox.ErrNotFound, "is already applied"},
 		"when a request applies it": {func(f *fixture) {
 			f.MustRequeue("a", 1)
-			f.claimInline(two, "a")
+			f.MustClaimInline(two, "a")
 		}, 1, outbox.ErrConflict, "is processing"},
 		"when it was applied after all": {func(f *fixture) { f.SetWatermark("a", 1, 99) }, 1, outbox.ErrConflict, "already applied"},
 	}, func(t *testing.T, f *fixture, c given) {
@@ -90,7 +90,7 @@ func TestSkipEvent_isRefused(t *testing.T) {
 		f.Unchanged(func() {
 			refused(t, storetest.No(f.SkipEvent(f.Ctx, storetest.ToSkip(ana(""), "a", c.seq), "a", c.seq)), c.kind, c.says)
 		})
-	}, impatient)
+	}, storetest.Impatient)
 }
 
 func TestSkipEvent_needsAReasonAndItsPhrase(t *testing.T) {
@@ -109,9 +109,9 @@ func TestSkipEvent_needsAReasonAndItsPhrase(t *testing.T) {
 func TestSkipEvent_fencesOffWhoeverClaimedBefore(t *testing.T) {
 	f := own(t, storetest.MaxAttempts(1))
 	f.AppendN("a", 3)
-	f.crash(one, 3)
-	f.crash(one, 3)
-	sleeper := f.crash(one, 3)
+	f.Crash(one, 3)
+	f.Crash(one, 3)
+	sleeper := f.Crash(one, 3)
 	f.NoClaim(two)
 	f.Is("a", "applied 0 of 3, head 1 dead, 2 pending, 1 dead")
 	f.MustSkip("a", 1)
@@ -132,10 +132,10 @@ func TestSkips_arePagedNewestFirst(t *testing.T) {
 	}
 	f.must(f.UnskipEvent(f.Ctx, ana(""), "a", 3))
 	filter := outbox.SkipFilter{CampaignID: "a", Limit: 2}
-	pages := pager(f, func(cursor string) (outbox.Page[outbox.Skip], error) {
+	pages := storetest.Pager(func(cursor string) outbox.Page[string] {
 		filter.Cursor = cursor
-		return f.Skips(f.Ctx, filter)
-	}, func(k outbox.Skip) string { return fmt.Sprint(k.Seq) })
+		return storetest.Keyed(must.Get(f.Skips(f.Ctx, filter)).Or(t), func(k outbox.Skip) string { return fmt.Sprint(k.Seq) })
+	})
 	must.Equal(t, storetest.Items(pages.All(t)), []string{"3", "2", "1"}, "skips")
 }
 
@@ -217,7 +217,7 @@ func TestUnskipEvent_isRefused(t *testing.T) {
 		f.MustSkip("a", 2)
 		c.scene(f)
 		f.Unchanged(func() { refused(t, storetest.No(f.UnskipEvent(f.Ctx, ana(""), "a", c.seq)), c.kind, c.says) })
-	}, impatient)
+	}, storetest.Impatient)
 }
 
 // A worker that skipped over the event, or was about to, stalls past its lease and resumes after the skip was reverted.
@@ -234,7 +234,7 @@ func TestUnskipEvent_cannotBeUndoneByAWorkerThatClaimedBefore(t *testing.T) {
 		f.Sound()
 		f.Unchanged(func() {
 			wantLost(t, storetest.No(f.ApplyClaim(c, 1)))
-			must.Equal(t, f.MustSettle(one, store.Result{Claim: c, Applied: 1}).Fenced, 1, "the sleeper settled")
+			must.Equal(t, f.MustSettle(one, queue.Result{Claim: c, Applied: 1}).Fenced, 1, "the sleeper settled")
 		})
 		f.Drain()
 		f.WantMarks()

@@ -1,10 +1,11 @@
-package store
+package queue
 
 import (
 	"context"
 	"fmt"
 
 	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/store"
 )
 
 const deadLetterRow = `
@@ -17,13 +18,13 @@ where campaign_id = $1
 // DeadLetterRow marks a failed head that waits for its retry dead, so that it is not tried
 // until it is requeued. Its attempts are kept. A row that a worker holds, that has not failed
 // or that is not a head is outbox.ErrConflict.
-func (s *Store) DeadLetterRow(ctx context.Context, o outbox.Command, campaign string, seq int64) (outbox.Row, error) {
-	a := &Change{Command: o, Action: outbox.ActionDeadLetter, CampaignID: campaign, Seq: seq}
-	return s.changeRow(ctx, a, func(t *Tx, c *CampaignRow, row outbox.Row, now int64) error {
+func (q *Queue) DeadLetterRow(ctx context.Context, o outbox.Command, campaign string, seq int64) (outbox.Row, error) {
+	a := &store.Change{Command: o, Action: outbox.ActionDeadLetter, CampaignID: campaign, Seq: seq}
+	return q.changeRow(ctx, a, func(t *store.Tx, c *store.CampaignRow, row outbox.Row, now int64) error {
 		if why := row.WhyNotDeadLettered(); why != "" {
 			return outbox.Conflict("campaign %q seq %d %s%s", campaign, seq, why, t.LastAction(campaign, seq, now))
 		}
-		if err := s.Require(o, 0); err != nil {
+		if err := q.Require(o, 0); err != nil {
 			return err
 		}
 		n, err := t.Exec(deadLetterRow, campaign, seq, now)
@@ -32,6 +33,6 @@ func (s *Store) DeadLetterRow(ctx context.Context, o outbox.Command, campaign st
 		}
 		*c.Count(string(row.Status)) -= n
 		c.Counts.Dead += n
-		return t.saveFromHead(c, now)
+		return t.SaveFromHead(c, now)
 	})
 }

@@ -1,4 +1,4 @@
-package store
+package queue
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/readmodel"
 	"github.com/outboxweb/outboxweb/internal/sqldb"
+	"github.com/outboxweb/outboxweb/internal/store"
 )
 
 // Result is the outcome of one claim.
@@ -52,17 +53,17 @@ type DeadEvent struct {
 // was lost in the meantime is counted as fenced and not changed.
 //
 // It must not be cut short: the caller passes a context that outlives a shutdown.
-func (s *Store) Settle(ctx context.Context, w Worker, results []Result) (Settlement, error) {
+func (q *Queue) Settle(ctx context.Context, w Worker, results []Result) (Settlement, error) {
 	var settled Settlement
-	err := s.journal.Write(ctx, func(t *Tx) error {
+	err := q.Journal().Write(ctx, func(t *store.Tx) error {
 		settled = Settlement{}
-		return s.settleWave(t, results, w, &settled)
+		return q.settleWave(t, results, w, &settled)
 	})
 	if err != nil {
 		return Settlement{}, fmt.Errorf("settle: %w", err)
 	}
 	if slices.ContainsFunc(results, Result.untried) { // as at the end of a process
-		s.NotifyOthers()
+		q.NotifyOthers()
 	}
 	return settled, nil
 }
@@ -75,42 +76,40 @@ func (r Result) untried() bool {
 // settling is a result whose campaign is still held by the worker.
 type settling struct {
 	Result
-	c      *CampaignRow
-	from   int64 // applied seq before
-	gone   int64 // rows deleted
-	closed *span // the span that this settlement closes
+	c    *store.CampaignRow
+	from int64 // applied seq before
+	gone int64 // rows deleted
 }
 
-func (s *Store) settleWave(t *Tx, results []Result, w Worker, settled *Settlement) error {
-	now := s.Now()
-	held, err := t.stillHeld(results, w)
+func (q *Queue) settleWave(t *store.Tx, results []Result, w Worker, settled *Settlement) error {
+	now := q.Now()
+	held, err := stillHeld(t, results, w)
 	if err != nil {
 		return err
 	}
 	settled.Fenced += int64(len(results) - len(held))
-	if err := t.deleteApplied(held); err != nil {
+	if err := deleteSettled(t, held); err != nil {
 		return err
 	}
-	if err := t.settleSkips(held, now); err != nil {
+	if err := settleSkips(t, held, now); err != nil {
 		return err
 	}
 	for _, h := range held {
-		if err := t.recordQuarantines(h, w, now); err != nil {
+		if err := recordQuarantines(t, h, w, now); err != nil {
 			return fmt.Errorf("campaign %q: %w", h.c.ID, err)
 		}
 		settled.Failed += int64(len(h.Quarantines))
-		if err := s.settleRows(t, h, w, now, settled); err != nil {
+		if err := q.settleRows(t, h, w, now, settled); err != nil {
 			return fmt.Errorf("campaign %q: %w", h.c.ID, err)
 		}
 		h.release()
-		h.closed = h.c.recordSpan(h.from, w, now)
 	}
-	return t.saveAllFromHead(held, now)
+	return saveAllFromHead(t, held, w, now)
 }
 
 // stillHeld locks the campaigns and returns the results whose lease was not lost in the
 // meantime.
-func (t *Tx) stillHeld(results []Result, w Worker) ([]*settling, error) {
+func stillHeld(t *store.Tx, results []Result, w Worker) ([]*settling, error) {
 	ids := make([]string, len(results))
 	for i, r := range results {
 		ids[i] = r.Claim.CampaignID
@@ -128,7 +127,7 @@ func (t *Tx) stillHeld(results []Result, w Worker) ([]*settling, error) {
 	return held, nil
 }
 
-func (t *Tx) deleteApplied(held []*settling) error {
+func deleteSettled(t *store.Tx, held []*settling) error {
 	var b sqldb.Batch
 	for _, h := range held {
 		if done := min(h.Applied, h.Claim.Last); done >= h.Claim.First && !h.Claim.Bare {
@@ -143,7 +142,7 @@ func (h *settling) release() {
 	c := h.c
 	c.Applied = max(c.Applied, h.Applied)
 	if c.Applied >= c.Suspect {
-		c.unsuspect()
+		c.Unsuspect()
 	}
 	if h.Diverged != "" {
 		c.Diverged = h.Diverged
@@ -151,8 +150,8 @@ func (h *settling) release() {
 	c.LeaseOwner, c.LeaseExpiry = "", 0
 }
 
-// saveAllFromHead is saveFromHead for a whole wave.
-func (t *Tx) saveAllFromHead(held []*settling, now int64) error {
+// saveAllFromHead is SaveFromHead for a whole wave, and records what was applied.
+func saveAllFromHead(t *store.Tx, held []*settling, w Worker, now int64) error {
 	var b sqldb.Batch
 	for _, h := range held {
 		h.c.HeadInto(&b, h.Claim.First)
@@ -161,11 +160,8 @@ func (t *Tx) saveAllFromHead(held []*settling, now int64) error {
 		return fmt.Errorf("read heads: %w", err)
 	}
 	for _, h := range held {
-		if h.closed != nil {
-			h.closed.insertInto(&b, h.c.ID)
-		}
 		h.c.Schedule(now)
-		h.c.saveAppliedInto(&b, now)
+		h.c.SaveAppliedInto(&b, h.from, w.ID, w.Build, now)
 	}
 	return sqldb.Wrapf(t.Finish(&b), "save campaigns")
 }
@@ -179,17 +175,17 @@ where campaign_id = $1
 
 // settleRows updates the rows of a claim, and the campaign's counts, to its result. The rows of
 // applied events are deleted already.
-func (s *Store) settleRows(t *Tx, h *settling, w Worker, now int64, settled *Settlement) error {
+func (q *Queue) settleRows(t *store.Tx, h *settling, w Worker, now int64, settled *Settlement) error {
 	c, r, held, gone := h.c, h.Result, h.Claim, h.gone
 	if held.Bare {
-		return s.settleBare(t, h, w, now, settled)
+		return q.settleBare(t, h, w, now, settled)
 	}
 	done := min(r.Applied, held.Last)
 	settled.Applied += gone
 	rest := max(done+1, held.First)
 	c.Counts.Processing -= gone
 	if r.Failure != nil && rest <= held.Last {
-		if err := s.failHead(t, h, rest, w, now, settled); err != nil {
+		if err := q.failHead(t, h, rest, w, now, settled); err != nil {
 			return err
 		}
 		rest++
@@ -210,31 +206,31 @@ func (s *Store) settleRows(t *Tx, h *settling, w Worker, now int64, settled *Set
 		return t.Recount(c)
 	}
 	if r.Applied > held.Last { // a worker that was fenced off before it could settle had got further
-		return t.dropApplied(c, r.Applied)
+		return dropApplied(t, c, r.Applied)
 	}
 	return nil
 }
 
 // settleBare settles events that were applied without rows. After a failure, the failed event
 // and those after it get rows.
-func (s *Store) settleBare(t *Tx, h *settling, w Worker, now int64, settled *Settlement) error {
+func (q *Queue) settleBare(t *store.Tx, h *settling, w Worker, now int64, settled *Settlement) error {
 	c := h.c
 	settled.Applied += max(0, h.Applied-c.Applied)
 	c.Applied = max(c.Applied, h.Applied)
-	if err := t.dropApplied(c, c.Applied); err != nil || h.Failure == nil {
+	if err := dropApplied(t, c, c.Applied); err != nil || h.Failure == nil {
 		return err
 	}
-	if _, err := t.enqueueMissing(c, now); err != nil || c.Head.Int64 != h.Applied+1 {
+	if _, err := enqueueMissing(t, c, now); err != nil || c.Head.Int64 != h.Applied+1 {
 		return err
 	}
-	return s.failHead(t, h, h.Applied+1, w, now, settled)
+	return q.failHead(t, h, h.Applied+1, w, now, settled)
 }
 
 // failHead records that the campaign's head failed, in its row and in the counts.
-func (s *Store) failHead(t *Tx, h *settling, seq int64, w Worker, now int64, settled *Settlement) error {
+func (q *Queue) failHead(t *store.Tx, h *settling, seq int64, w Worker, now int64, settled *Settlement) error {
 	c := h.c
 	before := c.HeadStatus.String
-	if err := s.recordFailure(t, failed{*h.Failure, c, seq, w, h.Claim.Counted}, now); err != nil {
+	if err := q.recordFailure(t, failed{*h.Failure, c, seq, w, h.Claim.Counted}, now); err != nil {
 		return err
 	}
 	*c.Count(before)--
@@ -249,7 +245,7 @@ func (s *Store) failHead(t *Tx, h *settling, seq int64, w Worker, now int64, set
 
 // dropApplied deletes the rows of events that were applied outside the claim that holds them:
 // on the request path, when they got rows meanwhile, or under a claim whose lease was lost.
-func (t *Tx) dropApplied(c *CampaignRow, applied int64) error {
+func dropApplied(t *store.Tx, c *store.CampaignRow, applied int64) error {
 	if c.Counts.Total() == 0 {
 		return nil
 	}
@@ -270,15 +266,8 @@ insert into attempts (campaign_id, seq, at, attempt, worker, build, error, finge
 values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)
 on conflict (campaign_id, seq, at, attempt) do nothing`
 
-// How an attempt ended, in the column died of attempts.
-const (
-	attemptFailed      = 0
-	attemptDied        = 1
-	attemptQuarantined = 2
-)
-
 // addAttempt writes a failed attempt to the history.
-func (t *Tx) addAttempt(f failed, at int64, attempt, ended int) error {
+func addAttempt(t *store.Tx, f failed, at int64, attempt, ended int) error {
 	_, err := t.Exec(insertAttempt, f.c.ID, f.seq, at, attempt, f.by.ID, f.by.Build, sqldb.Clip(f.Message, readmodel.ErrorLimit), f.Fingerprint,
 		f.Projection, f.Version, sqldb.Truth(f.Permanent), ended)
 	return sqldb.Wrapf(err, "record the attempt at seq %d", f.seq)
@@ -286,10 +275,10 @@ func (t *Tx) addAttempt(f failed, at int64, attempt, ended int) error {
 
 // recordQuarantines writes the attempts that quarantined a projection, each a microsecond before the next
 // and before what else the settlement records: of one attempt at an event several projections may fail.
-func (t *Tx) recordQuarantines(h *settling, w Worker, now int64) error {
+func recordQuarantines(t *store.Tx, h *settling, w Worker, now int64) error {
 	for i, q := range h.Quarantines {
 		at := now - int64(len(h.Quarantines)-i)
-		if err := t.addAttempt(failed{Failure: q.Failure, c: h.c, seq: q.Seq, by: w}, at, q.Attempt, attemptQuarantined); err != nil {
+		if err := addAttempt(t, failed{Failure: q.Failure, c: h.c, seq: q.Seq, by: w}, at, q.Attempt, store.AttemptQuarantined); err != nil {
 			return err
 		}
 	}
@@ -311,20 +300,16 @@ group by projection`
 
 // triedBy counts the failed attempts at an event since the last first one, by the projection that
 // failed; an empty one is unknown.
-func (t *Tx) triedBy(campaign string, seq int64) (map[string]int, error) {
+func triedBy(t *store.Tx, campaign string, seq int64) (map[string]int, error) {
 	tried := map[string]int{}
 	err := t.Each(sqldb.CollectMap(tried), selectTriedBy, campaign, seq)
 	return tried, sqldb.Wrapf(err, "count the attempts at seq %d", seq)
 }
 
-// LastErrorLimit is the maximum size of the error kept on the row, in bytes; the attempt keeps
-// up to ErrorLimit.
-const LastErrorLimit = 1 << 10
-
 // failed is a failed attempt at the head of a campaign.
 type failed struct {
 	readmodel.Failure
-	c       *CampaignRow
+	c       *store.CampaignRow
 	seq     int64
 	by      Worker
 	counted bool // before the attempt began
@@ -332,13 +317,13 @@ type failed struct {
 
 // recordFailure writes a failed attempt to the row and the history, and sets the head's new
 // status and time in the campaign.
-func (s *Store) recordFailure(t *Tx, f failed, now int64) error {
+func (q *Queue) recordFailure(t *store.Tx, f failed, now int64) error {
 	c, seq, attempts := f.c, f.seq, 0
 	_, err := t.One([]any{&attempts}, `select attempt_count from projection_apply_outbox where campaign_id = $1 and seq = $2`, c.ID, seq)
 	if err != nil {
 		return fmt.Errorf("read attempts of seq %d: %w", seq, err)
 	}
-	delay := max(s.options.Retry.Longest(), time.Second)
+	delay := max(q.Retry().Longest(), time.Second)
 	switch {
 	case !f.Untried && !f.counted:
 		attempts++
@@ -347,40 +332,40 @@ func (s *Store) recordFailure(t *Tx, f failed, now int64) error {
 	}
 	own := attempts
 	if attempts > 1 {
-		tried, err := t.triedBy(c.ID, seq)
+		tried, err := triedBy(t, c.ID, seq)
 		if err != nil {
 			return err
 		}
 		own = min(tried[f.Projection]+1, attempts)
 	}
 	if !f.Untried {
-		delay = s.options.Retry.Delay(own)
+		delay = q.Retry().Delay(own)
 	}
-	status, ended := outbox.Failed, attemptFailed
+	status, ended := outbox.Failed, store.AttemptFailed
 	next := now + delay.Microseconds()
-	dies := f.Last(own, s.options.Retry)
+	dies := f.Last(own, q.Retry())
 	if !dies && !f.SetAside {
-		if dies, err = s.notifyFailed(t, f, now); err != nil {
+		if dies, err = q.notifyFailed(t, f, now); err != nil {
 			return err
 		}
 	}
 	if dies && !f.SetAside {
-		status, ended, next = outbox.Dead, attemptDied, now
+		status, ended, next = outbox.Dead, store.AttemptDied, now
 	}
-	if _, err := t.Exec(failRow, c.ID, seq, string(status), attempts, next, sqldb.Clip(f.Message, LastErrorLimit), f.Fingerprint, now); err != nil {
+	if _, err := t.Exec(failRow, c.ID, seq, string(status), attempts, next, sqldb.Clip(f.Message, store.LastErrorLimit), f.Fingerprint, now); err != nil {
 		return fmt.Errorf("record the failure of seq %d: %w", seq, err)
 	}
 	c.HeadStatus = sql.NullString{String: string(status), Valid: true}
 	c.HeadNext = sql.NullInt64{Int64: next, Valid: true}
-	if f.Untried && ended == attemptFailed {
+	if f.Untried && ended == store.AttemptFailed {
 		return nil
 	}
-	return t.addAttempt(f, now, attempts, ended)
+	return addAttempt(t, f, now, attempts, ended)
 }
 
 // notifyFailed calls the OnFailure hooks and reports whether one of them makes the row dead.
-func (s *Store) notifyFailed(t *Tx, f failed, now int64) (dies bool, err error) {
-	for _, tell := range s.onFailure {
+func (q *Queue) notifyFailed(t *store.Tx, f failed, now int64) (dies bool, err error) {
+	for _, tell := range q.onFailure {
 		if dies, err = tell(t, f.c.ID, f.seq, f.Failure, now); dies || err != nil {
 			return dies, err
 		}
@@ -388,23 +373,10 @@ func (s *Store) notifyFailed(t *Tx, f failed, now int64) (dies bool, err error) 
 	return false, nil
 }
 
-// Recount sets the counts of a campaign from its rows.
-func (t *Tx) Recount(c *CampaignRow) error {
-	c.Counts = outbox.Counts{}
-	err := t.Each(func(rows sqldb.Row) error {
-		var status string
-		var n int64
-		err := rows.Scan(&status, &n)
-		*c.Count(status) += n
-		return err
-	}, `select status, count(*) from projection_apply_outbox where campaign_id = $1 group by status`, c.ID)
-	return sqldb.Wrapf(err, "count the rows of campaign %q", c.ID)
-}
-
 // recountWithHead is Recount, and re-reads the head.
-func (t *Tx) recountWithHead(c *CampaignRow) error {
+func recountWithHead(t *store.Tx, c *store.CampaignRow) error {
 	if err := t.Recount(c); err != nil {
 		return err
 	}
-	return t.refreshHead(c)
+	return t.RefreshHead(c)
 }

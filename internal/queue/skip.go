@@ -1,4 +1,4 @@
-package store
+package queue
 
 import (
 	"context"
@@ -9,93 +9,8 @@ import (
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/readmodel"
 	"github.com/outboxweb/outboxweb/internal/sqldb"
+	"github.com/outboxweb/outboxweb/internal/store"
 )
-
-// SkipColumns are the columns that ScanSkip reads.
-const SkipColumns = `id, campaign_id, seq, event_type, error, skipped_at, skipped_by, reason, applied_at, undone_at, undone_by, undone_reason`
-
-// ScanSkip reads a skip.
-func ScanSkip(row sqldb.Row) (k outbox.Skip, err error) {
-	err = row.Scan(&k.ID, &k.CampaignID, &k.Seq, &k.EventType, &k.Error, sqldb.ScanTime(&k.SkippedAt), &k.SkippedBy, &k.Reason,
-		sqldb.ScanTimeOrNil(&k.AppliedAt), sqldb.ScanTimeOrNil(&k.UndoneAt), &k.UndoneBy, &k.UndoneReason)
-	return k, err
-}
-
-const activeSkipsInRange = `
-select ` + SkipColumns + `
-from skips
-where campaign_id = $1
-  and seq between $2 and $3
-  and undone_at is null
-order by seq`
-
-// ActiveSkips returns the active skips of a campaign between two seqs.
-func (t *Tx) ActiveSkips(campaign string, first, last int64) ([]outbox.Skip, error) {
-	skips, err := sqldb.All(t, ScanSkip, activeSkipsInRange, campaign, first, last)
-	return skips, sqldb.Wrapf(err, "read skips of campaign %q", campaign)
-}
-
-// ActiveSkips returns the active skips of a campaign's events up to a seq, in order of seq.
-func (s *Store) ActiveSkips(ctx context.Context, campaign string, until int64) ([]outbox.Skip, error) {
-	return Reading(ctx, s, "", func(t *Tx) ([]outbox.Skip, error) { return t.ActiveSkips(campaign, 1, until) })
-}
-
-// readSkips marks those of consecutive events of one campaign that are skipped.
-func (t *Tx) readSkips(events []outbox.Event) error {
-	if len(events) == 0 {
-		return nil
-	}
-	skips, err := t.ActiveSkips(events[0].CampaignID, events[0].Seq, events[len(events)-1].Seq)
-	markSkipped(events, skips)
-	return err
-}
-
-func markSkipped(events []outbox.Event, skips []outbox.Skip) {
-	for i := range events {
-		for j := range skips {
-			if skips[j].Seq == events[i].Seq && skips[j].CampaignID == events[i].CampaignID {
-				events[i].Skipped = &skips[j]
-			}
-		}
-	}
-}
-
-// skippableEvent reads an event, marked if it is skipped. A missing one is outbox.ErrNotFound.
-func (t *Tx) skippableEvent(campaign string, seq int64) (outbox.Event, error) {
-	events, err := t.events(campaign, seq, seq)
-	if err == nil && len(events) == 0 {
-		err = t.missingEvent(campaign, seq)
-	}
-	if err != nil {
-		return outbox.Event{}, err
-	}
-	return events[0], nil
-}
-
-// skipsOfCampaign pages through the skips of a campaign.
-var skipsOfCampaign = sqldb.BothWays(`
-select ` + SkipColumns + `
-from skips
-where id {>} $1
-  and campaign_id = $2
-order by id{desc}
-limit $3`)
-
-// Skips pages through a campaign's skips, newest first. An unknown campaign is
-// outbox.ErrNotFound.
-func (s *Store) Skips(ctx context.Context, f outbox.SkipFilter) (outbox.Page[outbox.Skip], error) {
-	l := &sqldb.List[outbox.Skip]{
-		Name: "skips", Query: skipsOfCampaign, Args: []any{f.CampaignID}, Scan: ScanSkip, Down: true,
-		Low: []any{int64(0)}, High: []any{int64(sqldb.FarFuture)},
-		Key: func(k outbox.Skip) []any { return []any{k.ID} },
-	}
-	return Reading(ctx, s, fmt.Sprintf("list skips of campaign %q", f.CampaignID), func(t *Tx) (page outbox.Page[outbox.Skip], err error) {
-		if _, err = t.ExistingCampaign(f.CampaignID); err == nil {
-			page, err = l.Page(t, f.Cursor, f.Limit)
-		}
-		return page, err
-	})
-}
 
 const insertSkip = `
 insert into skips (campaign_id, seq, event_type, error, skipped_at, skipped_by, reason)
@@ -110,28 +25,28 @@ values ($1, $2, $3, $4, $5, $6, $7)`
 // claimed it before is fenced off first, so that no worker unaware of the skip can apply the
 // event while the skip is active. When the journal does not commit, only the fence is higher
 // than before, which the next claims exceed.
-func (s *Store) SkipEvent(ctx context.Context, o outbox.Command, campaign string, seq int64) (outbox.Row, error) {
-	a := &Change{Command: o, Action: outbox.ActionSkip, CampaignID: campaign, Seq: seq}
-	row, err := WhenFree(ctx, s, func() (outbox.Row, error) {
-		return s.changeRow(ctx, a, func(t *Tx, c *CampaignRow, row outbox.Row, now int64) error {
+func (q *Queue) SkipEvent(ctx context.Context, o outbox.Command, campaign string, seq int64) (outbox.Row, error) {
+	a := &store.Change{Command: o, Action: outbox.ActionSkip, CampaignID: campaign, Seq: seq}
+	row, err := WhenFree(ctx, q, func() (outbox.Row, error) {
+		return q.changeRow(ctx, a, func(t *store.Tx, c *store.CampaignRow, row outbox.Row, now int64) error {
 			if err := confirmSkip(o, campaign, seq); err != nil {
 				return err
 			}
-			if err := t.admitSkip(row, c, now); err != nil {
+			if err := admitSkip(t, row, c, now); err != nil {
 				return err
 			}
-			if err := s.fenceForSkip(c, seq, now); err != nil {
+			if err := q.fenceForSkip(c, seq, now); err != nil {
 				return err
 			}
-			return t.skip(c, row, o, now)
+			return skipRow(t, c, row, o, now)
 		})
 	})
-	return row, s.Refused(ctx, a, err)
+	return row, q.Refused(ctx, a, err)
 }
 
 // admitSkip refuses a row that does not block its campaign, and one whose event is skipped
 // already: its error prevents the watermark from advancing past the event, too.
-func (t *Tx) admitSkip(row outbox.Row, c *CampaignRow, now int64) error {
+func admitSkip(t *store.Tx, row outbox.Row, c *store.CampaignRow, now int64) error {
 	skips, err := t.ActiveSkips(row.CampaignID, row.Seq, row.Seq)
 	if err != nil {
 		return err
@@ -158,7 +73,7 @@ func confirmSkip(o outbox.Command, campaign string, seq int64) error {
 }
 
 // placeOf describes the position and status of a row that an action cannot be applied to.
-func placeOf(row outbox.Row, c *CampaignRow) string {
+func placeOf(row outbox.Row, c *store.CampaignRow) string {
 	if row.IsHead {
 		return string(row.Status)
 	}
@@ -167,11 +82,11 @@ func placeOf(row outbox.Row, c *CampaignRow) string {
 
 // fenceForSkip fences off every earlier claim of the campaign. It refuses when one of them has
 // applied the event.
-func (s *Store) fenceForSkip(c *CampaignRow, seq, now int64) error {
-	if err := c.free(now); err != nil {
+func (q *Queue) fenceForSkip(c *store.CampaignRow, seq, now int64) error {
+	if err := free(c, now); err != nil {
 		return err
 	}
-	err := s.raiseFence(c, func(_ *readmodel.ApplyTx, w readmodel.Watermark) error {
+	err := q.raiseFence(c, func(_ *readmodel.ApplyTx, w readmodel.Watermark) error {
 		if w.AppliedSeq >= seq {
 			return outbox.Conflict("event %d of campaign %q is already applied; replay the campaign to remove its leftover row", seq, c.ID)
 		}
@@ -184,8 +99,8 @@ func (s *Store) fenceForSkip(c *CampaignRow, seq, now int64) error {
 // raiseFence keeps every earlier claim of the campaign, even one whose holder wakes much later,
 // from changing the projections: it raises the fence above their epochs. change runs in the
 // same transaction, with the watermark locked.
-func (s *Store) raiseFence(c *CampaignRow, change func(*readmodel.ApplyTx, readmodel.Watermark) error) error {
-	return s.readmodel.Apply(context.Background(), func(a *readmodel.ApplyTx) error {
+func (q *Queue) raiseFence(c *store.CampaignRow, change func(*readmodel.ApplyTx, readmodel.Watermark) error) error {
+	return q.ReadModel().Apply(context.Background(), func(a *readmodel.ApplyTx) error {
 		w, err := a.Watermark(c.ID)
 		if err != nil {
 			return err
@@ -198,15 +113,15 @@ func (s *Store) raiseFence(c *CampaignRow, change func(*readmodel.ApplyTx, readm
 	})
 }
 
-func (t *Tx) skip(c *CampaignRow, row outbox.Row, o outbox.Command, now int64) error {
+func skipRow(t *store.Tx, c *store.CampaignRow, row outbox.Row, o outbox.Command, now int64) error {
 	if _, err := t.Exec(insertSkip, c.ID, row.Seq, row.EventType, row.LastError, now, o.By.Name, o.Reason); err != nil {
 		return fmt.Errorf("skip campaign %q seq %d: %w", c.ID, row.Seq, err)
 	}
-	if _, err := t.requeue(c, row.Status, row.Seq, now); err != nil {
+	if _, err := requeue(t, c, row.Status, row.Seq, now); err != nil {
 		return err
 	}
 	c.Skips++
-	return t.saveFromHead(c, now)
+	return t.SaveFromHead(c, now)
 }
 
 const passSkips = `
@@ -218,7 +133,7 @@ where campaign_id = $1
   and undone_at is null`
 
 // settleSkips marks which skips of the campaigns have been applied.
-func (t *Tx) settleSkips(held []*settling, now int64) error {
+func settleSkips(t *store.Tx, held []*settling, now int64) error {
 	var b sqldb.Batch
 	for _, h := range held {
 		if h.c.Skips > 0 {
@@ -237,40 +152,40 @@ func (t *Tx) settleSkips(held []*settling, now int64) error {
 // event that is still skipped: reconcile inserts its row, the worker skips over it again, and
 // the action has had no effect. In the opposite order the watermark would be on an event that
 // is not skipped and was never applied.
-func (s *Store) UnskipEvent(ctx context.Context, o outbox.Command, campaign string, seq int64) (outbox.Skip, error) {
+func (q *Queue) UnskipEvent(ctx context.Context, o outbox.Command, campaign string, seq int64) (outbox.Skip, error) {
 	setBack := false
-	a := &Change{Command: o, Action: outbox.ActionUnskip, CampaignID: campaign, Seq: seq}
-	skip, err := WhenFree(ctx, s, func() (outbox.Skip, error) {
-		return Perform(ctx, s, a, func(t *Tx, now int64) (outbox.Skip, error) {
-			c, skip, err := t.skipToUndo(o, campaign, seq, now)
+	a := &store.Change{Command: o, Action: outbox.ActionUnskip, CampaignID: campaign, Seq: seq}
+	skip, err := WhenFree(ctx, q, func() (outbox.Skip, error) {
+		return store.Perform(ctx, q.Store, a, func(t *store.Tx, now int64) (outbox.Skip, error) {
+			c, skip, err := skipToUndo(t, o, campaign, seq, now)
 			if err != nil {
 				return skip, err
 			}
-			if setBack, err = s.rewindSkip(t, c, skip, now); err != nil {
+			if setBack, err = q.rewindSkip(t, c, skip, now); err != nil {
 				return skip, err
 			}
 			a.Before = skip
-			skip, err = t.undo(c, skip, o, now)
+			skip, err = undo(t, c, skip, o, now)
 			a.After = skip
 			return skip, err
 		})
 	})
 	if err != nil && setBack {
 		// Best effort: the journal was unreachable.
-		_, _ = s.ReconcileCampaign(context.Background(), campaign)
+		_, _ = q.ReconcileCampaign(context.Background(), campaign)
 	}
-	return skip, s.Refused(ctx, a, err)
+	return skip, q.Refused(ctx, a, err)
 }
 
 // skipToUndo reads the active skip of an event, in a campaign without a lease that is in the
 // expected state.
-func (t *Tx) skipToUndo(o outbox.Command, campaign string, seq, now int64) (*CampaignRow, outbox.Skip, error) {
+func skipToUndo(t *store.Tx, o outbox.Command, campaign string, seq, now int64) (*store.CampaignRow, outbox.Skip, error) {
 	c, err := t.ExistingCampaign(campaign)
 	if err != nil {
 		return nil, outbox.Skip{}, err
 	}
 	if seq < 1 || seq > c.HighWater {
-		return nil, outbox.Skip{}, t.missingEvent(campaign, seq)
+		return nil, outbox.Skip{}, t.MissingEvent(campaign, seq)
 	}
 	skips, err := t.ActiveSkips(campaign, seq, seq)
 	if err != nil {
@@ -279,10 +194,10 @@ func (t *Tx) skipToUndo(o outbox.Command, campaign string, seq, now int64) (*Cam
 	if len(skips) == 0 {
 		return nil, outbox.Skip{}, outbox.Conflict("event %d of campaign %q is not skipped%s", seq, campaign, t.LastAction(campaign, seq, now))
 	}
-	if err := t.expectCampaign(o, c, now); err != nil {
+	if err := t.ExpectCampaign(o, c, now); err != nil {
 		return nil, outbox.Skip{}, err
 	}
-	return c, skips[0], c.free(now)
+	return c, skips[0], free(c, now)
 }
 
 const giveBackRow = `
@@ -297,8 +212,8 @@ set status = 'pending', attempt_count = 0, next_attempt_at = excluded.next_attem
 // rewindSkip sets the watermark back by one if it is on the skipped event, and inserts the
 // event's row. If the next event has failed its attempts start over, since it was tried without
 // this one. rewindSkip reports whether it set the watermark back.
-func (s *Store) rewindSkip(t *Tx, c *CampaignRow, skip outbox.Skip, now int64) (setBack bool, err error) {
-	hashes, err := t.chainHashes(c.ID, skip.Seq)
+func (q *Queue) rewindSkip(t *store.Tx, c *store.CampaignRow, skip outbox.Skip, now int64) (setBack bool, err error) {
+	hashes, err := chainHashes(t, c.ID, skip.Seq)
 	if err != nil {
 		return false, err
 	}
@@ -306,7 +221,7 @@ func (s *Store) rewindSkip(t *Tx, c *CampaignRow, skip outbox.Skip, now int64) (
 	if err != nil {
 		return false, err
 	}
-	err = s.raiseFence(c, func(a *readmodel.ApplyTx, w readmodel.Watermark) error {
+	err = q.raiseFence(c, func(a *readmodel.ApplyTx, w readmodel.Watermark) error {
 		if !skip.Undoable(w.AppliedSeq) {
 			return tooLate(skip, w.AppliedSeq, skipped)
 		}
@@ -319,7 +234,7 @@ func (s *Store) rewindSkip(t *Tx, c *CampaignRow, skip outbox.Skip, now int64) (
 	if err != nil {
 		return false, err
 	}
-	if err := t.dropLease(c, now); err != nil {
+	if err := dropLease(t, c, now); err != nil {
 		return setBack, err
 	}
 	if !setBack {
@@ -329,7 +244,7 @@ func (s *Store) rewindSkip(t *Tx, c *CampaignRow, skip outbox.Skip, now int64) (
 		return true, fmt.Errorf("give campaign %q seq %d its row back: %w", c.ID, skip.Seq, err)
 	}
 	if head := outbox.Status(c.HeadStatus.String); head.Stuck() {
-		if _, err := t.requeue(c, head, c.Head.Int64, now); err != nil {
+		if _, err := requeue(t, c, head, c.Head.Int64, now); err != nil {
 			return true, err
 		}
 	}
@@ -339,9 +254,9 @@ func (s *Store) rewindSkip(t *Tx, c *CampaignRow, skip outbox.Skip, now int64) (
 
 // chainHashes reads the chain hashes of an event and of the one before it, which is empty for
 // the first.
-func (t *Tx) chainHashes(campaign string, seq int64) (hashes readmodel.ChainHashes, err error) {
-	if _, err = t.One([]any{&hashes.Before}, SelectChainHash, campaign, seq-1); err == nil {
-		_, err = t.One([]any{&hashes.Own}, SelectChainHash, campaign, seq)
+func chainHashes(t *store.Tx, campaign string, seq int64) (hashes readmodel.ChainHashes, err error) {
+	if _, err = t.One([]any{&hashes.Before}, store.SelectChainHash, campaign, seq-1); err == nil {
+		_, err = t.One([]any{&hashes.Own}, store.SelectChainHash, campaign, seq)
 	}
 	return hashes, sqldb.Wrapf(err, "read the chain hashes of campaign %q up to seq %d", campaign, seq)
 }
@@ -371,7 +286,7 @@ where campaign_id = $1
   and seq = $2
   and undone_at is null`
 
-func (t *Tx) undo(c *CampaignRow, skip outbox.Skip, o outbox.Command, now int64) (outbox.Skip, error) {
+func undo(t *store.Tx, c *store.CampaignRow, skip outbox.Skip, o outbox.Command, now int64) (outbox.Skip, error) {
 	n, err := t.Exec(undoSkip, c.ID, skip.Seq, now, o.By.Name, o.Reason)
 	if err != nil {
 		return skip, fmt.Errorf("take back the skip of campaign %q seq %d: %w", c.ID, skip.Seq, err)
@@ -379,6 +294,6 @@ func (t *Tx) undo(c *CampaignRow, skip outbox.Skip, o outbox.Command, now int64)
 	c.Skips -= n
 	when := sqldb.At(now)
 	skip.UndoneAt, skip.UndoneBy, skip.UndoneReason = &when, o.By.Name, o.Reason
-	c.unsuspect()
-	return skip, t.saveFromHead(c, now)
+	c.Unsuspect()
+	return skip, t.SaveFromHead(c, now)
 }

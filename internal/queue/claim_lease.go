@@ -1,8 +1,7 @@
-package store
+package queue
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -11,15 +10,16 @@ import (
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/readmodel"
 	"github.com/outboxweb/outboxweb/internal/sqldb"
+	"github.com/outboxweb/outboxweb/internal/store"
 )
 
 // takeOver ends an expired lease. Its processing rows go back to pending. When that happens
 // twice in the same stretch, the campaign is a suspect, since its events there may have killed
 // the process: from then on they are tried one by one, each attempt counted before it starts.
-func (s *Store) takeOver(t *Tx, c *CampaignRow, w Worker, now int64) error {
+func (q *Queue) takeOver(t *store.Tx, c *store.CampaignRow, w Worker, now int64) error {
 	held := c.Counts.Processing
 	if held > 0 {
-		counted := c.suspected()
+		counted := suspected(c)
 		c.Crashes++
 		c.Suspect = max(c.Suspect, c.Head.Int64+held-1)
 		if _, err := t.Exec(unmarkRows, c.ID, c.Head.Int64, c.Head.Int64+held-1, c.LeaseEpoch, now); err != nil {
@@ -28,14 +28,14 @@ func (s *Store) takeOver(t *Tx, c *CampaignRow, w Worker, now int64) error {
 		c.Counts.Pending, c.Counts.Processing = c.Counts.Pending+held, 0
 		c.HeadStatus.String = string(outbox.Pending)
 		if counted {
-			if err := s.recordCrash(t, c, w, now); err != nil {
+			if err := q.recordCrash(t, c, w, now); err != nil {
 				return err
 			}
 		}
 	}
 	c.LeaseOwner, c.LeaseExpiry = "", 0
 	if c.Bare() { // left by the request that should have applied them
-		_, err := t.enqueueMissing(c, now)
+		_, err := enqueueMissing(t, c, now)
 		return err
 	}
 	return nil
@@ -43,14 +43,14 @@ func (s *Store) takeOver(t *Tx, c *CampaignRow, w Worker, now int64) error {
 
 // recordCrash records a failed attempt of the head, whose process died while applying it,
 // unless the event was applied before the process died.
-func (s *Store) recordCrash(t *Tx, c *CampaignRow, w Worker, now int64) error {
-	mark, err := s.WatermarkOf(context.Background(), c.ID)
+func (q *Queue) recordCrash(t *store.Tx, c *store.CampaignRow, w Worker, now int64) error {
+	mark, err := q.WatermarkOf(context.Background(), c.ID)
 	if err != nil || mark.AppliedSeq >= c.Head.Int64 {
 		return err
 	}
 	failure := readmodel.Failure{Message: "the process died or stopped answering while it applied this event (worker " + c.LeaseOwner + ")"}
 	failure.Fingerprint = "the process died while it applied this event"
-	if err := s.recordFailure(t, failed{failure, c, c.Head.Int64, w, true}, now); err != nil {
+	if err := q.recordFailure(t, failed{failure, c, c.Head.Int64, w, true}, now); err != nil {
 		return err
 	}
 	c.Counts.Pending--
@@ -67,8 +67,8 @@ where campaign_id = $1
 
 // Renew extends the leases of a long wave. It returns outbox.ErrLeaseLost when one of them is
 // no longer held; the others are still extended.
-func (s *Store) Renew(ctx context.Context, w Worker, claims []Claim, lease time.Duration) error {
-	lost, err := s.renew(ctx, w, claims, lease)
+func (q *Queue) Renew(ctx context.Context, w Worker, claims []Claim, lease time.Duration) error {
+	lost, err := q.renew(ctx, w, claims, lease)
 	if err != nil {
 		return fmt.Errorf("renew leases: %w", err)
 	}
@@ -79,10 +79,10 @@ func (s *Store) Renew(ctx context.Context, w Worker, claims []Claim, lease time.
 }
 
 // renew extends leases and returns the campaigns whose lease is no longer held.
-func (s *Store) renew(ctx context.Context, w Worker, claims []Claim, lease time.Duration) (lost []string, err error) {
-	err = s.journal.Write(ctx, func(t *Tx) error {
+func (q *Queue) renew(ctx context.Context, w Worker, claims []Claim, lease time.Duration) (lost []string, err error) {
+	err = q.Journal().Write(ctx, func(t *store.Tx) error {
 		lost = nil
-		expires := s.Now() + lease.Microseconds()
+		expires := q.Now() + lease.Microseconds()
 		var b sqldb.Batch
 		inOrder := func(a, b Claim) int { return strings.Compare(a.CampaignID, b.CampaignID) } // to avoid deadlocks
 		for _, c := range slices.SortedFunc(slices.Values(claims), inOrder) {
@@ -96,27 +96,4 @@ func (s *Store) renew(ctx context.Context, w Worker, claims []Claim, lease time.
 		return t.RunAll(&b)
 	})
 	return lost, err
-}
-
-// The leases that features take whose rows have no rules of their own.
-var (
-	SourceLeases = sqldb.Leases{Table: "intake_sources", Key: "source"}
-	AlertLease   = sqldb.Leases{Table: "alert_evaluator", Key: "id"}
-)
-
-// leases are all those of the journal.
-var leases = []sqldb.Leases{
-	{Table: "campaigns", Key: "campaign_id", Due: true},
-	{Table: "publisher_progress", Key: "topic, publisher"},
-	{Table: "runs", Key: "id"},
-	SourceLeases, AlertLease,
-}
-
-// EndLeases expires the leases of a process known to be gone, and of the runs it worked on; an
-// empty owner means all. If it is still alive, its epochs prevent any further change.
-func (s *Store) EndLeases(ctx context.Context, owner string) (err error) {
-	for _, l := range leases {
-		err = errors.Join(err, s.journal.Write(ctx, func(t *Tx) error { return l.End(t.Tx, owner, s.Now()) }))
-	}
-	return sqldb.Wrapf(err, "end leases")
 }

@@ -1,16 +1,14 @@
-package store
+package queue
 
 import (
 	"context"
 	"database/sql"
-	"fmt"
 	"strconv"
-	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/sqldb"
+	"github.com/outboxweb/outboxweb/internal/store"
 )
 
 // WaveShares is the least number of parts that a wave is divided into when more campaigns are
@@ -22,7 +20,7 @@ const WaveShares = 8
 const waveCampaigns = 256
 
 var (
-	selectDue = selectCampaigns + `
+	selectDue = store.SelectCampaigns + `
 where due_at <= $1
   and (due_at, campaign_id) > ($3, $4)
   and crashes < ` + suspectCrashes
@@ -32,68 +30,40 @@ order by due_at, campaign_id
 limit $2`
 )
 
-// serving is the SQL condition for the campaigns of a scope, and its parameters, numbered after
-// those in before. It is evaluated per entry of the index on due_at, so only for campaigns with
-// unapplied events.
-func serving(s outbox.Scope, before ...any) (condition string, args []any) {
-	args = before
-	if s.Every() {
-		return "", args
-	}
-	var matches []string
-	for _, p := range s.Patterns() {
-		begin, open := strings.CutSuffix(p, "*")
-		args = append(args, begin)
-		id := "campaign_id"
-		if open {
-			id = fmt.Sprintf("substr(campaign_id, 1, %d)", utf8.RuneCountInString(begin))
-		}
-		matches = append(matches, fmt.Sprintf("%s = $%d", id, len(args)))
-	}
-	return "\n  and (" + strings.Join(matches, " or ") + ")", args
-}
-
 // suspectFrom is the number of processes that must have died with a campaign to make it a
 // suspect.
 const suspectFrom = 2
 
 var suspectCrashes = strconv.Itoa(suspectFrom) // as SQL text
 
-func (c *CampaignRow) suspected() bool { return c.Crashes >= suspectFrom }
+func suspected(c *store.CampaignRow) bool { return c.Crashes >= suspectFrom }
 
-var selectDueSuspect = selectCampaigns + `
+var selectDueSuspect = store.SelectCampaigns + `
 where due_at <= $1
   and crashes >= ` + suspectCrashes
 
+func dueSuspect(t *store.Tx, now int64, scope outbox.Scope, _ ClaimLimits) ([]*store.CampaignRow, error) {
+	served, args := store.Serving(scope, now)
+	return sqldb.All(t, store.ScanCampaign, selectDueSuspect+served+"\norder by due_at, campaign_id\nlimit 1"+t.SkipLocked, args...)
+}
+
 // SuspectDue reports whether a suspect of a scope may be claimed.
-func (s *Store) SuspectDue(ctx context.Context, scope outbox.Scope) (bool, error) {
-	served, args := serving(scope, s.Now())
-	return Reading(ctx, s, "look for suspects", func(t *Tx) (bool, error) {
+func (q *Queue) SuspectDue(ctx context.Context, scope outbox.Scope) (bool, error) {
+	served, args := store.Serving(scope, q.Now())
+	return store.Reading(ctx, q.Store, "look for suspects", func(t *store.Tx) (bool, error) {
 		return t.One([]any{new(string)}, `select campaign_id from campaigns where due_at <= $1 and crashes >= `+suspectCrashes+served+` limit 1`, args...)
 	})
 }
 
-// ScanCampaign reads CampaignColumns.
-func ScanCampaign(row sqldb.Row) (*CampaignRow, error) {
-	c := new(CampaignRow)
-	return c, row.Scan(c.Dest()...)
-}
-
-// scanView reads CampaignColumns as the domain type.
-func scanView(row sqldb.Row) (outbox.Campaign, error) {
-	c, err := ScanCampaign(row)
-	return c.View(), err
-}
-
 // UntilDue is the time until the next campaign of a scope may be claimed, at least 0; false
 // when waiting alone makes none claimable.
-func (s *Store) UntilDue(ctx context.Context, scope outbox.Scope) (time.Duration, bool, error) {
-	served, args := serving(scope)
-	due, err := Reading(ctx, s, "look for the next due campaign", func(t *Tx) (due sql.NullInt64, err error) {
+func (q *Queue) UntilDue(ctx context.Context, scope outbox.Scope) (time.Duration, bool, error) {
+	served, args := store.Serving(scope)
+	due, err := store.Reading(ctx, q.Store, "look for the next due campaign", func(t *store.Tx) (due sql.NullInt64, err error) {
 		_, err = t.One([]any{&due}, `select min(due_at) from campaigns where due_at is not null`+served, args...)
 		return due, err
 	})
-	return max(0, time.Duration(due.Int64-s.Now())*time.Microsecond), due.Valid, err
+	return max(0, time.Duration(due.Int64-q.Now())*time.Microsecond), due.Valid, err
 }
 
 // leastShare is the number of rows of a wave that a campaign may always have, however many
@@ -102,7 +72,7 @@ func leastShare(rows int) int { return max(1, rows/WaveShares) }
 
 // claimStep is how many due campaigns a claim reads first: a full wave, or fewer where reading
 // locks them.
-func (t *Tx) claimStep() int {
+func claimStep(t *store.Tx) int {
 	if t.Dialect().OneWriter {
 		return waveCampaigns
 	}
@@ -111,14 +81,14 @@ func (t *Tx) claimStep() int {
 
 // dueCampaigns reads due campaigns until their shares fill the wave. It reads (and so locks)
 // few at first, and more while their shares are small.
-func (t *Tx) dueCampaigns(now int64, scope outbox.Scope, limits ClaimLimits) ([]*CampaignRow, error) {
-	var due []*CampaignRow
+func dueCampaigns(t *store.Tx, now int64, scope outbox.Scope, limits ClaimLimits) ([]*store.CampaignRow, error) {
+	var due []*store.CampaignRow
 	filled, lastDue, lastID := int64(0), int64(-1<<63), ""
-	for step := t.claimStep(); filled < int64(limits.Rows) && len(due) < waveCampaigns; step *= 2 {
+	for step := claimStep(t); filled < int64(limits.Rows) && len(due) < waveCampaigns; step *= 2 {
 		want, seen := min(step, waveCampaigns-len(due)), 0
-		served, args := serving(scope, now, want, lastDue, lastID)
+		served, args := store.Serving(scope, now, want, lastDue, lastID)
 		err := t.Each(func(row sqldb.Row) error {
-			c := new(CampaignRow)
+			c := new(store.CampaignRow)
 			if err := row.Scan(c.Dest()...); err != nil {
 				return err
 			}
@@ -142,8 +112,8 @@ func (t *Tx) dueCampaigns(now int64, scope outbox.Scope, limits ClaimLimits) ([]
 
 // readableDue is dueCampaigns for a table with unreadable rows. The ids can still be read, from
 // an index; the first campaign whose row is unreadable is returned as a CampaignError.
-func (t *Tx) readableDue(now int64, scope outbox.Scope, limits ClaimLimits) (due []*CampaignRow, err error) {
-	served, args := serving(scope, now, waveCampaigns+len(limits.Except))
+func readableDue(t *store.Tx, now int64, scope outbox.Scope, limits ClaimLimits) (due []*store.CampaignRow, err error) {
+	served, args := store.Serving(scope, now, waveCampaigns+len(limits.Except))
 	ids, err := sqldb.All(t, sqldb.Column[string], `select campaign_id from campaigns where due_at <= $1`+served+dueFirst, args...)
 	if err != nil {
 		return nil, err
@@ -152,11 +122,11 @@ func (t *Tx) readableDue(now int64, scope outbox.Scope, limits ClaimLimits) (due
 		if limits.Except[id] {
 			continue
 		}
-		c, found, err := t.campaign(id)
+		c, found, err := t.Campaign(id)
 		if err != nil {
 			return nil, &CampaignError{id, err}
 		}
-		if found && !c.suspected() {
+		if found && !suspected(c) {
 			due = append(due, c)
 		}
 	}

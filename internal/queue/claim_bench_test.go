@@ -1,6 +1,6 @@
 //go:build unix
 
-package store_test
+package queue_test
 
 import (
 	"fmt"
@@ -11,6 +11,7 @@ import (
 
 	"github.com/outboxweb/outboxweb/internal/dbtest"
 	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/queue"
 	"github.com/outboxweb/outboxweb/internal/store"
 )
 
@@ -18,7 +19,7 @@ import (
 // campaigns with 10 rows each. Its ns/op is the median of the calls in CPU time of the process,
 // since a busy machine would distort their mean and the elapsed time; releasing the wave is not
 // included. e2e/benchcompare also compiles this file in older revisions, so it may use only
-// what every revision of the store has.
+// what every revision of this package has.
 func BenchmarkClaim_wave(b *testing.B) {
 	p := dbtest.New(b)
 	s, err := store.Open(b.Context(), store.Options{Journal: p.Journal, Projections: p.Projections})
@@ -26,6 +27,7 @@ func BenchmarkClaim_wave(b *testing.B) {
 		b.Fatal(err)
 	}
 	b.Cleanup(func() { s.Close() })
+	q := queue.New(s)
 	var events []outbox.Event
 	for i := range 10_000 {
 		events = append(events, outbox.Event{CampaignID: fmt.Sprintf("c-%03d", i%1_000), EventType: "counted", Payload: []byte(`{"amount":1}`)})
@@ -35,20 +37,20 @@ func BenchmarkClaim_wave(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
-	who := store.Worker{ID: "bench"}
+	who := queue.Worker{ID: "bench"}
 	var took []time.Duration
 	for b.Loop() {
 		before := cpuTime(b)
-		claims, err := s.Claim(b.Context(), who, store.ClaimLimits{Rows: 1_000, Lease: time.Minute})
+		claims, err := q.Claim(b.Context(), who, queue.ClaimLimits{Rows: 1_000, Lease: time.Minute})
 		took = append(took, cpuTime(b)-before)
 		if err != nil || len(claims) != 100 {
 			b.Fatalf("claimed %d campaigns, want 100: %v", len(claims), err)
 		}
-		results := make([]store.Result, len(claims))
+		results := make([]queue.Result, len(claims))
 		for i, c := range claims {
-			results[i] = store.Result{Claim: c, Applied: c.First - 1}
+			results[i] = queue.Result{Claim: c, Applied: c.First - 1}
 		}
-		if _, err := s.Settle(b.Context(), who, results); err != nil {
+		if _, err := q.Settle(b.Context(), who, results); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -1,4 +1,4 @@
-package store
+package queue
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/readmodel"
 	"github.com/outboxweb/outboxweb/internal/sqldb"
+	"github.com/outboxweb/outboxweb/internal/store"
 )
 
 // RunClaim is a run's lease on one campaign: while it lasts no event is applied to the
@@ -22,7 +23,7 @@ type RunClaim struct {
 
 const (
 	// workerPatience is how long ClaimForRun waits before it revokes a worker's lease. It leaves a
-	// campaign to another run after Options.Patience.
+	// campaign to another run after store.Options.Patience.
 	workerPatience = 200 * time.Millisecond
 	runPoll        = 20 * time.Millisecond
 )
@@ -37,8 +38,8 @@ const (
 // holds for the same run are taken over at once. holds is called first, in the same
 // transaction, and returns an error when the process no longer holds the run; ClaimForRun
 // returns that error.
-func (s *Store) ClaimForRun(ctx context.Context, holds func(*Tx) error, w Worker, campaigns []string, lease time.Duration) ([]RunClaim, error) {
-	if err := s.Refuse(); err != nil {
+func (q *Queue) ClaimForRun(ctx context.Context, holds func(*store.Tx) error, w Worker, campaigns []string, lease time.Duration) ([]RunClaim, error) {
+	if err := q.Refuse(); err != nil {
 		return nil, err
 	}
 	var claims []RunClaim
@@ -47,53 +48,53 @@ func (s *Store) ClaimForRun(ctx context.Context, holds func(*Tx) error, w Worker
 	defer poll.Stop()
 	for {
 		waited := time.Since(began)
-		taken, held, err := s.leaseForRun(ctx, holds, w, campaigns, lease, waited >= workerPatience)
+		taken, held, err := q.leaseForRun(ctx, holds, w, campaigns, lease, waited >= workerPatience)
 		if err != nil {
-			return nil, errors.Join(fmt.Errorf("claim for a run: %w", err), s.dropRunClaims(w, claims))
+			return nil, errors.Join(fmt.Errorf("claim for a run: %w", err), q.dropRunClaims(w, claims))
 		}
 		claims = append(claims, taken...)
-		if campaigns = held; len(held) == 0 || waited >= s.options.Patience {
+		if campaigns = held; len(held) == 0 || waited >= q.Patience() {
 			break
 		}
 		select {
 		case <-poll.C:
 		case <-ctx.Done():
-			return nil, errors.Join(ctx.Err(), s.dropRunClaims(w, claims))
+			return nil, errors.Join(ctx.Err(), q.dropRunClaims(w, claims))
 		}
 	}
-	fenced, err := s.fenceForRun(ctx, claims)
+	fenced, err := q.fenceForRun(ctx, claims)
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("fence for a run: %w", err), s.dropRunClaims(w, claims))
+		return nil, errors.Join(fmt.Errorf("fence for a run: %w", err), q.dropRunClaims(w, claims))
 	}
 	return fenced, nil
 }
 
 // dropRunClaims releases claims that cannot be used.
-func (s *Store) dropRunClaims(w Worker, claims []RunClaim) error {
+func (q *Queue) dropRunClaims(w Worker, claims []RunClaim) error {
 	if len(claims) == 0 {
 		return nil
 	}
-	_, err := s.ReleaseForRun(context.Background(), w, claims)
+	_, err := q.ReleaseForRun(context.Background(), w, claims)
 	return err
 }
 
 // leaseForRun takes leases in the journal, with epochs above every fence. It returns the
 // campaigns held by others; campaigns held by workers are among them only when not impatient.
-func (s *Store) leaseForRun(ctx context.Context, holds func(*Tx) error, w Worker, ids []string, lease time.Duration, impatient bool) (claims []RunClaim, held []string, err error) {
+func (q *Queue) leaseForRun(ctx context.Context, holds func(*store.Tx) error, w Worker, ids []string, lease time.Duration, impatient bool) (claims []RunClaim, held []string, err error) {
 	if len(ids) == 0 {
 		return nil, nil, nil
 	}
 	// A restored journal may have lower epochs than the projections have seen.
-	marks, err := s.readmodel.Watermarks(ctx, ids)
+	marks, err := q.ReadModel().Watermarks(ctx, ids)
 	if err != nil {
 		return nil, nil, err
 	}
-	err = s.journal.Write(ctx, func(t *Tx) error {
+	err = q.Journal().Write(ctx, func(t *store.Tx) error {
 		claims, held = nil, nil
 		if err := holds(t); err != nil {
 			return err
 		}
-		now := s.Now()
+		now := q.Now()
 		rows, err := t.Campaigns(ids)
 		if err != nil {
 			return err
@@ -104,11 +105,11 @@ func (s *Store) leaseForRun(ctx context.Context, holds func(*Tx) error, w Worker
 			if c == nil {
 				continue
 			}
-			if c.leasedByOther(w, now) && !(impatient && !outbox.IsRun(c.LeaseOwner)) {
+			if leasedByOther(c, w, now) && !(impatient && !outbox.IsRun(c.LeaseOwner)) {
 				held = append(held, id)
 				continue
 			}
-			if err := s.seize(t, c, w, now); err != nil {
+			if err := q.seize(t, c, w, now); err != nil {
 				return err
 			}
 			c.LeaseOwner, c.LeaseEpoch, c.LeaseExpiry = w.ID, max(c.LeaseEpoch, marks[id].FenceEpoch)+1, now+lease.Microseconds()
@@ -123,21 +124,21 @@ func (s *Store) leaseForRun(ctx context.Context, holds func(*Tx) error, w Worker
 
 // leasedByOther reports whether another owner has an unexpired lease. Another process working
 // on the same run does not count, since it was given up.
-func (c *CampaignRow) leasedByOther(w Worker, now int64) bool {
+func leasedByOther(c *store.CampaignRow, w Worker, now int64) bool {
 	return c.LeaseOwner != "" && c.LeaseOwner != w.ID && c.LeaseExpiry > now && !outbox.SameRun(c.LeaseOwner, w.ID)
 }
 
 // seize ends the lease of a campaign, if there is one. An expired lease counts as a crash on
 // the rows it held; a revoked one does not: its rows are as if released untried.
-func (s *Store) seize(t *Tx, c *CampaignRow, w Worker, now int64) error {
+func (q *Queue) seize(t *store.Tx, c *store.CampaignRow, w Worker, now int64) error {
 	held := c.Counts.Processing
 	if c.LeaseOwner == "" || held == 0 {
 		return nil
 	}
 	if c.LeaseExpiry <= now {
-		return s.takeOver(t, c, w, now)
+		return q.takeOver(t, c, w, now)
 	}
-	if c.suspected() { // the attempt was counted before it began
+	if suspected(c) { // the attempt was counted before it began
 		if _, err := t.Exec(countAttempt, c.ID, c.Head.Int64, -1); err != nil {
 			return fmt.Errorf("take back an attempt at campaign %q: %w", c.ID, err)
 		}
@@ -148,16 +149,16 @@ func (s *Store) seize(t *Tx, c *CampaignRow, w Worker, now int64) error {
 	}
 	c.Counts.Pending, c.Counts.Processing = c.Counts.Pending+back, held-back
 	if back != held {
-		if err := t.dropLease(c, now); err != nil {
+		if err := dropLease(t, c, now); err != nil {
 			return err
 		}
 	}
-	return t.refreshHead(c)
+	return t.RefreshHead(c)
 }
 
 // fenceForRun raises the fences to the epochs of the claims and reads the watermarks, which
 // then no longer move. A campaign whose fence is higher by now is left out.
-func (s *Store) fenceForRun(ctx context.Context, claims []RunClaim) (fenced []RunClaim, err error) {
+func (q *Queue) fenceForRun(ctx context.Context, claims []RunClaim) (fenced []RunClaim, err error) {
 	if len(claims) == 0 {
 		return nil, nil
 	}
@@ -165,7 +166,7 @@ func (s *Store) fenceForRun(ctx context.Context, claims []RunClaim) (fenced []Ru
 	for _, c := range claims {
 		epochs[c.CampaignID] = c.Epoch
 	}
-	marks, err := s.readmodel.RaiseFences(ctx, epochs)
+	marks, err := q.ReadModel().RaiseFences(ctx, epochs)
 	for _, c := range claims {
 		mark, raised := marks[c.CampaignID]
 		if !raised {
@@ -180,12 +181,12 @@ func (s *Store) fenceForRun(ctx context.Context, claims []RunClaim) (fenced []Ru
 
 // RenewForRun extends the leases of a run and returns the campaigns whose lease is no longer
 // held. The others are still extended.
-func (s *Store) RenewForRun(ctx context.Context, w Worker, claims []RunClaim, lease time.Duration) (lost []string, err error) {
+func (q *Queue) RenewForRun(ctx context.Context, w Worker, claims []RunClaim, lease time.Duration) (lost []string, err error) {
 	plain := make([]Claim, len(claims))
 	for i, c := range claims {
 		plain[i] = c.Claim
 	}
-	lost, err = s.renew(ctx, w, plain, lease)
+	lost, err = q.renew(ctx, w, plain, lease)
 	return lost, sqldb.Wrapf(err, "renew the leases of a run")
 }
 
@@ -194,21 +195,21 @@ func (s *Store) RenewForRun(ctx context.Context, w Worker, claims []RunClaim, le
 // returns the campaigns whose lease was no longer held, which it does not change.
 //
 // It must not be cut short: the caller passes a context that outlives a shutdown.
-func (s *Store) ReleaseForRun(ctx context.Context, w Worker, claims []RunClaim) (lost []string, err error) {
+func (q *Queue) ReleaseForRun(ctx context.Context, w Worker, claims []RunClaim) (lost []string, err error) {
 	results := make([]Result, len(claims))
 	ids := make([]string, len(claims))
 	for i, c := range claims {
 		results[i], ids[i] = Result{Claim: c.Claim}, c.CampaignID
 	}
-	marks, err := s.readmodel.Watermarks(ctx, ids) // they do not move while the leases last
+	marks, err := q.ReadModel().Watermarks(ctx, ids) // they do not move while the leases last
 	if err != nil {
 		return nil, fmt.Errorf("release what a run held: %w", err)
 	}
 	wake := false
-	err = s.journal.Write(ctx, func(t *Tx) error {
-		now := s.Now()
+	err = q.Journal().Write(ctx, func(t *store.Tx) error {
+		now := q.Now()
 		wake = false
-		held, err := t.stillHeld(results, w)
+		held, err := stillHeld(t, results, w)
 		if err != nil {
 			return err
 		}
@@ -217,7 +218,7 @@ func (s *Store) ReleaseForRun(ctx context.Context, w Worker, claims []RunClaim) 
 		})
 		var saves sqldb.Batch
 		for _, h := range held {
-			if err := s.releaseFromRun(t, h.c, marks[h.c.ID], now); err != nil {
+			if err := q.releaseFromRun(t, h.c, marks[h.c.ID], now); err != nil {
 				return fmt.Errorf("campaign %q: %w", h.c.ID, err)
 			}
 			h.c.Schedule(now)
@@ -230,28 +231,28 @@ func (s *Store) ReleaseForRun(ctx context.Context, w Worker, claims []RunClaim) 
 		return nil, fmt.Errorf("release what a run held: %w", err)
 	}
 	if wake {
-		s.WakeUp()
+		q.WakeUp()
 	}
 	return lost, nil
 }
 
 // releaseFromRun ends a run's lease. Most campaigns are unchanged since the claim; one that a
 // worker applied to before it was fenced off, or that the run has changed, is repaired.
-func (s *Store) releaseFromRun(t *Tx, c *CampaignRow, w readmodel.Watermark, now int64) error {
+func (q *Queue) releaseFromRun(t *store.Tx, c *store.CampaignRow, w readmodel.Watermark, now int64) error {
 	c.LeaseOwner, c.LeaseExpiry = "", 0
 	if c.Diverged == "" && c.Applied == w.AppliedSeq && c.Counts.Processing == 0 && !c.Bare() {
 		return nil
 	}
 	if c.Counts.Processing > 0 {
-		if err := t.dropLease(c, now); err != nil {
+		if err := dropLease(t, c, now); err != nil {
 			return err
 		}
 	}
-	if _, err := s.RepairCampaign(t, c, now); err != nil {
+	if _, err := q.RepairCampaign(t, c, now); err != nil {
 		return err
 	}
 	if c.Applied >= c.Suspect {
-		c.unsuspect()
+		c.Unsuspect()
 	}
 	return nil
 }
@@ -265,7 +266,7 @@ order by campaign_id`
 
 // EndRunClaims ends the leases of a run that no process works on any more, and fences off its
 // former process.
-func (s *Store) EndRunClaims(t *Tx, run, now int64) error {
+func (q *Queue) EndRunClaims(t *store.Tx, run, now int64) error {
 	ids, err := sqldb.All(t, sqldb.Column[string], selectRunsCampaigns, outbox.RunOwner(run, ""))
 	if err != nil || len(ids) == 0 {
 		return err
@@ -279,7 +280,7 @@ func (s *Store) EndRunClaims(t *Tx, run, now int64) error {
 		if c == nil {
 			continue
 		}
-		if err := s.endLease(t, c, now); err != nil {
+		if err := q.endLease(t, c, now); err != nil {
 			return err
 		}
 		c.Schedule(now)

@@ -1,4 +1,4 @@
-package store
+package queue
 
 import (
 	"context"
@@ -7,6 +7,7 @@ import (
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/readmodel"
 	"github.com/outboxweb/outboxweb/internal/sqldb"
+	"github.com/outboxweb/outboxweb/internal/store"
 )
 
 // Rehearsal is the result of applying a campaign's unapplied events and rolling back.
@@ -19,15 +20,15 @@ type Rehearsal struct {
 }
 
 // RecordRehearsal stores the result of a campaign's latest rehearsal.
-func (s *Store) RecordRehearsal(ctx context.Context, r Rehearsal) error {
-	return s.journal.Write(ctx, func(t *Tx) error {
+func (q *Queue) RecordRehearsal(ctx context.Context, r Rehearsal) error {
+	return q.Journal().Write(ctx, func(t *store.Tx) error {
 		failed := sql.NullInt64{Int64: r.FailedSeq, Valid: r.FailedSeq != 0}
 		_, err := t.Exec(`
 insert into rehearsals (campaign_id, rehearsed_seq, failed_seq, error, fingerprint, at)
 values ($1, $2, $3, $4, $5, $6)
 on conflict (campaign_id) do update
 set rehearsed_seq = excluded.rehearsed_seq, failed_seq = excluded.failed_seq, error = excluded.error,
-  fingerprint = excluded.fingerprint, at = excluded.at`, r.CampaignID, r.RehearsedSeq, failed, sqldb.Clip(r.Error, readmodel.ErrorLimit), r.Fingerprint, s.Now())
+  fingerprint = excluded.fingerprint, at = excluded.at`, r.CampaignID, r.RehearsedSeq, failed, sqldb.Clip(r.Error, readmodel.ErrorLimit), r.Fingerprint, q.Now())
 		return sqldb.Wrapf(err, "record the rehearsal of campaign %q", r.CampaignID)
 	})
 }
@@ -40,7 +41,7 @@ where campaign_id = $1
 
 // rehearsal reads the result of a campaign's latest rehearsal for an event; nil where the
 // rehearsal did not reach it.
-func (t *Tx) rehearsal(campaign string, seq int64) (*outbox.Rehearsal, error) {
+func rehearsal(t *store.Tx, campaign string, seq int64) (*outbox.Rehearsal, error) {
 	var r outbox.Rehearsal
 	var failed int64
 	found, err := t.One([]any{sqldb.ScanTime(&r.At), &r.Error, &r.Fingerprint, &failed}, selectRehearsal, campaign, seq)
@@ -63,8 +64,8 @@ type Outstanding struct {
 
 // OutstandingCampaigns lists the campaigns after the given id that have rows and are neither
 // paused nor diverged, at most limit.
-func (s *Store) OutstandingCampaigns(ctx context.Context, after string, limit int) ([]Outstanding, error) {
-	return Reading(ctx, s, "", func(t *Tx) ([]Outstanding, error) {
+func (q *Queue) OutstandingCampaigns(ctx context.Context, after string, limit int) ([]Outstanding, error) {
+	return store.Reading(ctx, q.Store, "", func(t *store.Tx) ([]Outstanding, error) {
 		return sqldb.All(t, func(rows sqldb.Row) (o Outstanding, err error) {
 			err = rows.Scan(&o.CampaignID, &o.AppliedSeq, &o.HighWaterSeq, &o.Skips)
 			return o, err

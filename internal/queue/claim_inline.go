@@ -1,4 +1,4 @@
-package store
+package queue
 
 import (
 	"context"
@@ -6,6 +6,7 @@ import (
 
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/sqldb"
+	"github.com/outboxweb/outboxweb/internal/store"
 )
 
 // ClaimInline claims one campaign for a request that applies the events it appended: the rows
@@ -13,20 +14,20 @@ import (
 // BlockerEmpty that everything is applied, and BlockerLease that another process works on the
 // campaign right now. A campaign that may not be applied now is an outbox.ErrNotYet refusal. A
 // claim returned with an error may or may not be held.
-func (s *Store) ClaimInline(ctx context.Context, w Worker, id string, limits ClaimLimits) (claim Claim, hold outbox.Blocker, err error) {
-	err = s.journal.Write(ctx, func(t *Tx) error {
-		now := s.Now()
+func (q *Queue) ClaimInline(ctx context.Context, w Worker, id string, limits ClaimLimits) (claim Claim, hold outbox.Blocker, err error) {
+	err = q.Journal().Write(ctx, func(t *store.Tx) error {
+		now := q.Now()
 		c, err := t.ExistingCampaign(id)
 		if err != nil {
 			return err
 		}
-		claim, hold, err = s.claimInline(t, c, w, limits, now)
+		claim, hold, err = q.claimInline(t, c, w, limits, now)
 		return err
 	})
 	return claim, hold, err
 }
 
-func (s *Store) claimInline(t *Tx, c *CampaignRow, w Worker, limits ClaimLimits, now int64) (claim Claim, hold outbox.Blocker, err error) {
+func (q *Queue) claimInline(t *store.Tx, c *store.CampaignRow, w Worker, limits ClaimLimits, now int64) (claim Claim, hold outbox.Blocker, err error) {
 	waits := func(why string) error {
 		return &outbox.Refusal{Err: outbox.ErrNotYet, Detail: "the event is appended but not yet applied" + why}
 	}
@@ -34,26 +35,26 @@ func (s *Store) claimInline(t *Tx, c *CampaignRow, w Worker, limits ClaimLimits,
 	switch {
 	case !w.Serves.Includes(c.ID) && (hold == outbox.BlockerNone || hold == outbox.BlockerEmpty && c.Bare()):
 		err = waits(fmt.Sprintf(" by another instance: this one serves only campaigns that match %s", w.Serves))
-	case hold == outbox.BlockerNone && c.suspected():
+	case hold == outbox.BlockerNone && suspected(c):
 		err = waits(": processes died while they applied this campaign, and a worker tries its events one at a time")
 	case hold == outbox.BlockerNone:
-		if claim, err = s.claimRows(t, c, w, limits, now); claim.Epoch == 0 {
+		if claim, err = q.claimRows(t, c, w, limits, now); claim.Epoch == 0 {
 			hold = outbox.BlockerLease // the state has changed; try again
 		}
 	case hold == outbox.BlockerEmpty && c.Bare():
-		claim, hold = c.leaseBare(w, limits, now), outbox.BlockerNone
+		claim, hold = leaseBare(c, w, limits, now), outbox.BlockerNone
 		err = t.Save(c, now)
 	case hold == outbox.BlockerPaused && c.Applied == c.HighWater:
 		hold = outbox.BlockerEmpty
 	case hold != outbox.BlockerEmpty && hold != outbox.BlockerLease:
-		err = waits(": " + c.View().Why(sqldb.At(now), outbox.Surroundings{Mode: s.options.Mode}))
+		err = waits(": " + c.View().Why(sqldb.At(now), outbox.Surroundings{Mode: q.Mode()}))
 	}
 	return claim, hold, err
 }
 
 // claimRows is Claim for one due campaign. The claim is empty when it turns out not to be due.
-func (s *Store) claimRows(t *Tx, c *CampaignRow, w Worker, limits ClaimLimits, now int64) (Claim, error) {
-	claims, err := s.take(t, []*CampaignRow{c}, w, limits, now)
+func (q *Queue) claimRows(t *store.Tx, c *store.CampaignRow, w Worker, limits ClaimLimits, now int64) (Claim, error) {
+	claims, err := q.take(t, []*store.CampaignRow{c}, w, limits, now)
 	if len(claims) == 0 {
 		return Claim{}, err
 	}
@@ -61,7 +62,7 @@ func (s *Store) claimRows(t *Tx, c *CampaignRow, w Worker, limits ClaimLimits, n
 }
 
 // leaseBare leases a campaign whose events have no rows to a worker.
-func (c *CampaignRow) leaseBare(w Worker, limits ClaimLimits, now int64) Claim {
+func leaseBare(c *store.CampaignRow, w Worker, limits ClaimLimits, now int64) Claim {
 	c.LeaseOwner, c.LeaseEpoch, c.LeaseExpiry = w.ID, c.LeaseEpoch+1, now+limits.Lease.Microseconds()
 	c.Schedule(now)
 	return Claim{CampaignID: c.ID, Epoch: c.LeaseEpoch, First: c.Applied + 1, Last: min(c.HighWater, c.Applied+int64(limits.Rows)),
