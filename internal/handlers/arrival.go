@@ -3,7 +3,6 @@ package handlers
 import (
 	"fmt"
 	"net/http"
-	"net/netip"
 	"slices"
 	"strings"
 
@@ -35,20 +34,10 @@ func (s *server) arrival(r *http.Request) outbox.Arrival {
 		a.IdentityHeaders[i] = hosts.Printable(name)
 	}
 	prefix, _ := s.prefixOf(r) // a malformed prefix was refused earlier
-	a.Address = outbox.AddressFor{Scheme: scheme(r), Host: hosts.Printable(r.Host), PublicOrigin: s.PublicOrigin, Prefix: prefix, Base: s.links.Base(),
+	a.Address = outbox.AddressFor{Scheme: hosts.Scheme(r), Host: hosts.Printable(r.Host), PublicOrigin: s.PublicOrigin, Prefix: prefix, Base: s.links.Base(),
 		URL: s.origin(r) + string(s.linksOf(r).Overview())}
 	a.Advice = append([]string{}, s.adviceFor(a)...)
 	return a
-}
-
-// trustFlag returns the flag setting that trusts a peer.
-func trustFlag(peer string) string {
-	addr, err := netip.ParseAddr(peer)
-	if err != nil {
-		return "--trusted-proxy " + peer
-	}
-	addr = addr.Unmap().WithZone("")
-	return "--trusted-proxy " + netip.PrefixFrom(addr, addr.BitLen()).String()
 }
 
 // adviceFor says what to change so that links on pages work for their readers and requests are
@@ -83,7 +72,7 @@ func (s *server) warnAboutPrefix(a outbox.Arrival) string {
 	case s.Embedded:
 		return fmt.Sprintf("%s is %s, and the console of a service does not read it: let the proxy pass the path on as it is, and set Config.BasePath to where the pages are below %s", prefixHeader, told, told)
 	}
-	return fmt.Sprintf("%s is %s but %s is not trusted: add %s, or --base-path %s if the proxy does not strip it", prefixHeader, told, a.Peer, trustFlag(a.Peer), told)
+	return fmt.Sprintf("%s is %s but %s is not trusted: add %s, or --base-path %s if the proxy does not strip it", prefixHeader, told, a.Peer, hosts.TrustFlag(a.Peer), told)
 }
 
 // warnAboutPublicOrigin compares the host that the proxy reports with the one this server assumes.
@@ -135,9 +124,9 @@ func (s *server) warnAboutIdentity(a outbox.Arrival) string {
 	case a.Me.Auth == outbox.AuthLocal && assertion >= 0:
 		return fmt.Sprintf("the signed assertion in %s is ignored, and every user is %s with the role %s: set --auth jwt with the preset of the proxy", named[assertion], a.Me.Name, a.Me.Role)
 	case a.Me.Auth == outbox.AuthLocal:
-		return fmt.Sprintf("the identity headers (%s) are ignored, and every user is %s with the role %s: set --auth proxy-header with the preset of the proxy, and %s", list, a.Me.Name, a.Me.Role, trustFlag(a.Peer))
+		return fmt.Sprintf("the identity headers (%s) are ignored, and every user is %s with the role %s: set --auth proxy-header with the preset of the proxy, and %s", list, a.Me.Name, a.Me.Role, hosts.TrustFlag(a.Peer))
 	case !a.Trusted:
-		return fmt.Sprintf("the identity headers (%s) come from %s, which is not a trusted proxy, and are not read: add %s if it is the proxy, otherwise they are forged", list, a.Peer, trustFlag(a.Peer))
+		return fmt.Sprintf("the identity headers (%s) come from %s, which is not a trusted proxy, and are not read: add %s if it is the proxy, otherwise they are forged", list, a.Peer, hosts.TrustFlag(a.Peer))
 	}
 	return ""
 }

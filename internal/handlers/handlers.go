@@ -52,6 +52,7 @@ import (
 	"github.com/outboxweb/outboxweb/internal/appendbody"
 	"github.com/outboxweb/outboxweb/internal/auth"
 	"github.com/outboxweb/outboxweb/internal/facts"
+	"github.com/outboxweb/outboxweb/internal/hosts"
 	"github.com/outboxweb/outboxweb/internal/intake"
 	"github.com/outboxweb/outboxweb/internal/maintenance"
 	"github.com/outboxweb/outboxweb/internal/metrics"
@@ -203,7 +204,7 @@ func newServer(c Config) *server {
 	if host := c.publicHost(); host != "" {
 		c.Hosts = append(slices.Clip(c.Hosts), host)
 	}
-	s := &server{Config: c, Store: c.Queue.Store, maintenance: maintenance.New(c.Queue), crossOrigin: trustingOrigin(c.PublicOrigin), links: ui.NewLinks(c.BasePath), router: chi.NewRouter(), routes: map[string]route{},
+	s := &server{Config: c, Store: c.Queue.Store, maintenance: maintenance.New(c.Queue), crossOrigin: hosts.Trusting(c.PublicOrigin), links: ui.NewLinks(c.BasePath), router: chi.NewRouter(), routes: map[string]route{},
 		rooms: newRooms(c.ActRate)}
 	s.Store.OnChange(s.overviews.invalidate)
 	s.router.Use(s.identify, s.setHeaders, s.resolvePrefix, s.recoverPanic, s.limitHead, s.protectHost, s.stripBase, middleware.GetHead, compress)

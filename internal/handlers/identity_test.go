@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/outboxweb/outboxweb/internal/auth"
+	"github.com/outboxweb/outboxweb/internal/hosts"
 	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 )
@@ -64,7 +65,7 @@ func TestAdviceFor_saysWhatToChange(t *testing.T) {
 		must.Hold(t, fits, "%s: %q, want %q", c.name, got, c.want)
 	}
 	for peer, want := range map[string]string{"10.0.0.3": "10.0.0.3/32", "2001:db8::1": "2001:db8::1/128", "::ffff:10.0.0.3": "10.0.0.3/32", "unix": "unix"} {
-		must.Equal(t, trustFlag(peer), "--trusted-proxy "+want, peer)
+		must.Equal(t, hosts.TrustFlag(peer), "--trusted-proxy "+want, peer)
 	}
 }
 

@@ -3,7 +3,6 @@ package handlers
 import (
 	"fmt"
 	"net/http"
-	"net/netip"
 	"slices"
 	"strings"
 
@@ -20,7 +19,7 @@ func (s *server) protectHost(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		path := s.systemPath(r)
 		switch {
-		case s.knownHost(r.Host), path == "/healthz", path == "/readyz", path == "/metrics" && fitForMetrics(r):
+		case s.knownHost(r.Host), path == "/healthz", path == "/readyz", path == "/metrics" && hosts.FitForMetrics(r):
 			next.ServeHTTP(w, r)
 		case path == "/metrics":
 			s.fail(w, r, &outbox.Refusal{Err: errHost, Detail: fmt.Sprintf("this server does not answer a browser's request for the host %s; if it should, add the host to %s", hosts.Quoted(r.Host), s.setting("--host", "Hosts"))})
@@ -28,24 +27,6 @@ func (s *server) protectHost(next http.Handler) http.Handler {
 			s.fail(w, r, &outbox.Refusal{Err: errHost, Detail: s.unknownHost(r.Host)})
 		}
 	})
-}
-
-// fitForMetrics reports whether a request under an unknown name may read the metrics, that is
-// whether no page of a rebound name can have sent it. Such a page has a name, so a Host that is an
-// address is not its. And browsers send Accept-Language with every request, which a page can change
-// but not omit; scrapers do not send it. Sec-Fetch-Site is not enough: browsers omit it over plain
-// HTTP.
-func fitForMetrics(r *http.Request) bool {
-	host, _ := hosts.Split(r.Host)
-	if _, err := netip.ParseAddr(host); err == nil {
-		return true
-	}
-	for _, name := range []string{"Origin", "Sec-Fetch-Site", "Accept-Language"} {
-		if len(r.Header.Values(name)) > 0 {
-			return false
-		}
-	}
-	return true
 }
 
 // systemPath returns the probe or metrics path that a request asks for, which is answered with and
@@ -98,20 +79,12 @@ func (c Config) publicHost() string {
 	return name
 }
 
-// scheme is https if this server terminates the connection's TLS, and http otherwise.
-func scheme(r *http.Request) string {
-	if r.TLS != nil {
-		return "https"
-	}
-	return "http"
-}
-
 // origin returns scheme and host of the pages as the reader's browser sees them.
 func (s *server) origin(r *http.Request) string {
 	if s.PublicOrigin != "" {
 		return s.PublicOrigin
 	}
-	return scheme(r) + "://" + r.Host
+	return hosts.Scheme(r) + "://" + r.Host
 }
 
 // fromHere refuses a change requested by another site's page, and requests that no browser can have
@@ -133,7 +106,7 @@ func (s *server) fromHere(r *http.Request) error {
 		return foreign(`the header Origin is "null", but this server expects %s: a privacy setting of the browser, the Referrer-Policy no-referrer, or a sandboxed frame `+
 			"hides which page sent the request; nothing was changed", s.expected(r))
 	case site != "":
-		return foreign("the header Sec-Fetch-Site is %s, but this server expects \"same-origin\": %s (Origin %s); nothing was changed", hosts.Quoted(site), siteMeans(site), hosts.Quoted(origin))
+		return foreign("the header Sec-Fetch-Site is %s, but this server expects \"same-origin\": %s (Origin %s); nothing was changed", hosts.Quoted(site), hosts.SiteMeans(site), hosts.Quoted(origin))
 	}
 	return foreign("the header Origin is %s, but this server expects %s%s; nothing was changed", hosts.Quoted(origin), s.expected(r), s.instead(r, origin))
 }
@@ -142,20 +115,9 @@ func foreign(format string, args ...any) error {
 	return &outbox.Refusal{Err: errOrigin, Detail: fmt.Sprintf(format, args...)}
 }
 
-// siteMeans explains a value of Sec-Fetch-Site.
-func siteMeans(site string) string {
-	switch site {
-	case "cross-site":
-		return "the browser reports that a page of another site sent this"
-	case "same-site":
-		return "the browser reports that a page of another host or scheme of the same site sent this"
-	}
-	return "no browser sends that"
-}
-
 // expected describes the origins from which changes are accepted, and why.
 func (s *server) expected(r *http.Request) string {
-	here := hosts.Quoted(scheme(r)+"://"+r.Host) + " (from the Host header)"
+	here := hosts.Quoted(hosts.Scheme(r)+"://"+r.Host) + " (from the Host header)"
 	if s.PublicOrigin == "" {
 		return here
 	}
@@ -189,16 +151,4 @@ func (s *server) setting(flag, field string) string {
 		return "Config." + field
 	}
 	return flag
-}
-
-// trustingOrigin accepts changes from pages of the server's own host, and of one further origin
-// unless it is empty. It panics on an origin that is not normalized by Origin.
-func trustingOrigin(origin string) *http.CrossOriginProtection {
-	protection := http.NewCrossOriginProtection()
-	if origin != "" {
-		if err := protection.AddTrustedOrigin(origin); err != nil {
-			panic(err)
-		}
-	}
-	return protection
 }
