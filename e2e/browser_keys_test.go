@@ -22,33 +22,24 @@ func (b *tab) keysOpenPages() {
 		{"ge", "/events"}, {"gc", "/campaigns"}, {"gp", "/failures"}, {"gj", "/operations"},
 		{"gr", "/projections"}, {"gu", "/publishers"}, {"gs", "/instances"}, {"go", "/"},
 	} {
-		b.press(place.keys)
-		b.at(place.path)
+		b.press(place.keys).at(place.path)
 	}
-	b.press("/")
-	b.await("the field has the focus", `document.activeElement?.id === "find"`)
+	b.press("/").await("the field has the focus", `document.activeElement?.id === "find"`)
 	b.press("gr?t") // a name, not commands; the protocol types the slash itself, too
 	b.await("the field has what was typed", `document.querySelector("#find").value.endsWith("gr?t") && !document.querySelector("dialog[open]") && location.pathname === "/"`)
-	b.press("\r")
-	b.at("/search")
-	b.open("/campaigns")
-	b.press("?")
-	b.await("the help is shown", `document.querySelector("#keys").open`)
-	b.click("#keys button")
-	b.await("the help is gone", `!document.querySelector("#keys").open`)
+	b.press("\r").at("/search")
+	b.open("/campaigns").press("?").await("the help is shown", `document.querySelector("#keys").open`)
+	b.click("#keys button").await("the help is gone", `!document.querySelector("#keys").open`)
 
 	const shown = `[...document.querySelectorAll("#live time[data-rel]")].map(e => e.textContent)`
 	b.await("times are ages", shown+`.length > 0 && `+shown+`.every(t => /^\d+ (s|min|h|d)( ago)?$|^now$/.test(t))`)
-	b.press("t")
-	b.await("times are hours in UTC", shown+`.every(t => /^\d{4}-\d\d-\d\d \d\d:\d\d:\d\dZ$/.test(t))`)
+	b.press("t").await("times are hours in UTC", shown+`.every(t => /^\d{4}-\d\d-\d\d \d\d:\d\d:\d\dZ$/.test(t))`)
 	b.await("the exact time is in the title", `[...document.querySelectorAll("#live time")].every(e => /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/.test(e.title))`)
-	b.open("/rows?status=dead")
-	b.await("the choice is kept", shown+`.length > 0 && `+shown+`.every(t => /Z$/.test(t))`)
+	b.open("/rows?status=dead").await("the choice is kept", shown+`.length > 0 && `+shown+`.every(t => /Z$/.test(t))`)
 	tell(b, emulation.SetTimezoneOverride, emulation.SetTimezoneOverrideParams{TimezoneID: "Europe/Berlin"})
 	b.press("t")
 	b.await("times are hours of a zone that is named", saying("[data-times]", "Times: local (Europe/Berlin)")+` && `+shown+`.every(t => /^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d$/.test(t))`)
-	b.press("t")
-	b.await("times are ages again", shown+`.every(t => !/Z$/.test(t))`)
+	b.press("t").await("times are ages again", shown+`.every(t => !/Z$/.test(t))`)
 }
 
 const (
@@ -65,35 +56,26 @@ func (b *tab) keysMoveIn(event string, seq int64) {
 	under := func(i int) string {
 		return `document.activeElement?.closest("tr")?.querySelector("input[name=rows]")?.value === ` + js(values[i])
 	}
-	b.press("j")
-	b.await("the first row is under the cursor", under(0))
+	b.press("j").await("the first row is under the cursor", under(0))
 	for range end + 2 {
 		b.press("j")
 	}
 	b.await("the last row is the last", under(end))
-	b.press("x")
-	b.await("it is chosen", has(ticked, values[end:]))
-	b.press("kx")
-	b.await("the one before is chosen too", under(end-1)+" && "+has(ticked, values[end-1:]))
-	b.press("x")
-	b.await("and is not any more", has(ticked, values[end:]))
-	b.typeInto("#f-q", "xjk")
-	b.await("typing chooses nothing", has(ticked, values[end:]))
-	b.click(fmt.Sprintf("tr:has(input[value=%q]) input", values[0]))
-	b.press("\r")
+	b.press("x").await("it is chosen", has(ticked, values[end:]))
+	b.press("kx").await("the one before is chosen too", under(end-1)+" && "+has(ticked, values[end-1:]))
+	b.press("x").await("and is not any more", has(ticked, values[end:]))
+	b.typeInto("#f-q", "xjk").await("typing chooses nothing", has(ticked, values[end:]))
+	b.click(fmt.Sprintf("tr:has(input[value=%q]) input", values[0])).press("\r")
 	b.await("the row is open", `location.pathname.includes("/events/") && `+b.loaded())
 
-	b.open(event)
-	b.press("]")
+	b.open(event).press("]")
 	b.await("the next event is there", `location.pathname.endsWith("/events/`+fmt.Sprint(seq+1)+`") && `+b.loaded())
-	b.press("[")
-	b.at(event)
+	b.press("[").at(event)
 }
 
 // searchSuggests asks the search box for a campaign and takes a suggestion. The list closes on Escape.
 func (b *tab) searchSuggests(campaign string) {
-	b.open("/")
-	b.typeInto("#find", campaign[:6])
+	b.open("/").typeInto("#find", campaign[:6])
 	b.await("suggestions are shown", `document.querySelector("#find-options")?.dataset.text === `+js(campaign[:6])+` && document.querySelectorAll("#find-options [role=option]").length > 0 && document.querySelector("#find").getAttribute("aria-expanded") === "true"`)
 	b.sound("suggestions")
 	b.do("close", chromedp.KeyEvent("\u001b"))
@@ -141,8 +123,7 @@ func (b *tab) placeIsKept() {
 }
 
 func (b *tab) openCharts(path string) {
-	b.open(path)
-	b.await("the charts can be focused", `document.querySelector(".plot").tabIndex === 0`)
+	b.open(path).await("the charts can be focused", `document.querySelector(".plot").tabIndex === 0`)
 }
 
 const crosses = `[...document.querySelectorAll(".plot .cross")].filter(l => l.getAttribute("visibility") === "visible").length`
@@ -216,8 +197,7 @@ func (b *tab) aDragSelectsARange() {
 		const q = new URLSearchParams(location.search), at = n => Date.parse(q.get(n)) / 1000
 		return !q.has("range") && Math.abs(at("from") - %f) <= 360 && Math.abs(at("to") - %f) <= 360 && document.querySelector(".free summary[aria-current]") !== null
 	})()`, want[0], want[1]))
-	b.click(`.crumbs a`)
-	b.await("a link carries it on", `location.pathname === "/" && location.search.includes("from=")`)
+	b.click(`.crumbs a`).await("a link carries it on", `location.pathname === "/" && location.search.includes("from=")`)
 	b.click(`.ranges a[href$="range=6h"]`)
 	b.await("another is chosen", `location.search === "?range=6h" && document.querySelector(".ranges [aria-current]").textContent === "last 6 h"`)
 }
@@ -226,8 +206,7 @@ func (b *tab) aCellOpensItsCampaign() {
 	b.openCharts("/charts")
 	b.mouse(chromedp.MouseMoved, b.placeIn(".heat", .3))
 	const read = `document.querySelectorAll(".cell-mark").length === 1 && document.querySelector(".heat-readout").textContent.includes("record")`
-	b.await("the cell is read", read)
-	b.refreshed()
+	b.await("the cell is read", read).refreshed()
 	b.await("the refreshed page still reads it", read)
 	at := b.placeIn(".heat", .3) // a refresh may have moved it
 	campaign := value[string](b, `new URL(document.querySelector(".heat").previousElementSibling.href).pathname`)

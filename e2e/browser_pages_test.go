@@ -99,8 +99,7 @@ func (b *tab) crawl(pages map[string]string, step int) {
 	first := rand.IntN(step)
 	for i, name := range slices.Sorted(maps.Keys(pages)) {
 		if i%step == first || *shots != "" {
-			b.open(pages[name])
-			b.inspectAll(name, i/step)
+			b.open(pages[name]).inspectAll(name, i/step)
 		}
 	}
 }
@@ -122,8 +121,7 @@ func (b *tab) inspectAll(name string, number int) {
 			if !due && *shots == "" {
 				continue
 			}
-			b.size(window)
-			b.theme(theme)
+			b.size(window).theme(theme)
 			where := fmt.Sprintf("%s-%s-%d-%s", path.Base(b.t.Name()), name, window.width, theme)
 			checkInspection(b.t, where, value[inspection](b, script))
 			if *shots != "" {
@@ -139,14 +137,15 @@ func (b *tab) shoot(file string) {
 
 // sound fails the test unless the open page is complete and, in a full run, accessible: axe-core
 // takes half a second of a processor. Browser complaints are detected separately.
-func (b *tab) sound(where string) {
+func (b *tab) sound(where string) *tab {
 	if !b.scripts {
-		return // what measures is a script; the same page is measured where scripts run
+		return b // what measures is a script; the same page is measured where scripts run
 	}
 	if !size.Little() {
 		b.loadAxe()
 	}
 	checkInspection(b.t, where, value[inspection](b, inspect))
+	return b
 }
 
 var axeSource = sync.OnceValues(func() ([]byte, error) { return os.ReadFile("testdata/axe/axe.min.js") })

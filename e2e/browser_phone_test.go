@@ -29,22 +29,17 @@ func TestBrowser_onAPhoneAndWithoutScripts(t *testing.T) {
 	plain.scripts = false
 	tell(plain, emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: true})
 	for _, b := range []*tab{b, plain} {
-		b.size(narrow)
-		b.menuLeadsOn()
+		b.size(narrow).menuLeadsOn()
 	}
-	b.open("/")
-	b.firstScreen()
-	b.open("/failures")
-	b.sound("the failures on a phone")
-	b.click(marked("requeue-group"))
-	b.at("/operations/new")
+	b.open("/").firstScreen()
+	b.open("/failures").sound("the failures on a phone")
+	b.click(marked("requeue-group")).at("/operations/new")
 	b.await("it is about all of them, with a canary", telling("main", "8 dead rows of 8 campaigns")+` && document.querySelector("#canary").checked`)
 	b.await("its button is on the first screen", `(r => r.top > 0 && r.bottom <= 740)(document.querySelector(`+js(marked("requeue-confirm"))+`).getBoundingClientRect())`)
 	b.sound("the canary before it starts")
 	s.post(t, http.StatusOK, "/api/v1/rows/table-07/2/skip", map[string]any{"reason": "ana cannot sit twice, and nobody knows which of the seats was meant", "confirm": "skip table-07 2"})
 	for _, page := range []string{"/campaigns/table-07/events/2", "/campaigns/table-07"} {
-		b.open(page)
-		b.await("the skip is told", telling("main", "nobody knows which of the seats was meant"))
+		b.open(page).await("the skip is told", telling("main", "nobody knows which of the seats was meant"))
 		b.sound("a skip on a phone")
 	}
 	plain.size(wide)
@@ -56,17 +51,13 @@ func (b *tab) rowsAreChosen() {
 	b.open("/rows?status=dead")
 	b.await("what only scripts can do is not offered", `getComputedStyle(document.querySelector("[data-all]").closest("label")).display === "none"`)
 	values := value[[]string](b, offered)
-	b.click(`input[name=rows][value="` + values[1] + `"]`)
-	b.click(marked("requeue-selected"))
+	b.click(`input[name=rows][value="` + values[1] + `"]`).click(marked("requeue-selected"))
 	b.await("the choice is handed on", `location.pathname === "/operations/new" && location.search.endsWith(`+js("&rows="+url.QueryEscape(values[1]))+`) && `+telling("main", "1 dead row"))
 	b.click("#canary") // all at once
-	b.typeInto("input[name=reason]", "perhaps it fits now")
-	b.click(marked("requeue-confirm"))
-	b.at("/operations/1")
+	b.typeInto("input[name=reason]", "perhaps it fits now").click(marked("requeue-confirm")).at("/operations/1")
 	b.lookUntil("it failed again", telling("#live", "failed again 1"))
 
-	b.open("/campaigns/table-01/events/2")
-	b.await("there is something to copy", `!!document.querySelector(".copy")`)
+	b.open("/campaigns/table-01/events/2").await("there is something to copy", `!!document.querySelector(".copy")`)
 	n := value[int](b, `[...document.querySelectorAll(".copy, [data-pause], [data-notify], [data-times]")].filter(e => e.getClientRects().length > 0).length`)
 	must.Equal(b.t, n, 0, "how many buttons promise what only scripts can do")
 }
@@ -83,10 +74,8 @@ func (b *tab) menuLeadsOn() {
 		b.await("the menu is closed", `!document.querySelector("#menu").checkVisibility()`)
 		b.click(".menu")
 		b.await("the menu has eight sections", `document.querySelector("#menu").checkVisibility() && `+count("#menu > ul > li", 8))
-		b.await("and marks one page", count(`#menu [aria-current="page"]`, 1))
-		b.sound("the open menu at " + step.here)
-		b.click(`#menu ul ul a[href="` + step.link + `"]`)
-		b.await("the page is there", saying(".menu", step.there))
+		b.await("and marks one page", count(`#menu [aria-current="page"]`, 1)).sound("the open menu at " + step.here)
+		b.click(`#menu ul ul a[href="`+step.link+`"]`).await("the page is there", saying(".menu", step.there))
 	}
 }
 

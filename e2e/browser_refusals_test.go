@@ -22,10 +22,7 @@ func TestBrowser_aRefusedFormKeepsItsInput(t *testing.T) {
 	d, flags := poisoned(t)
 	s := start(t, d, flags...)
 	b := openTab(t, s)
-	b.open(row)
-	b.click(marked("skip-open"))
-	b.typeInto("#skip-reason", "ana cannot sit twice")
-	b.typeInto("#skip-confirm", "skip it")
+	b.open(row).click(marked("skip-open")).typeInto("#skip-reason", "ana cannot sit twice").typeInto("#skip-confirm", "skip it")
 	b.enterDown(false)
 	b.await("the phrase is asked for at its field", telling("#skip-form "+marked("refusal"), `skip poisoned 2`)+
 		` && document.activeElement.id === "skip-confirm" && document.activeElement.value === "skip it" && document.querySelector("#skip-reason").value === "ana cannot sit twice"`)
@@ -46,12 +43,9 @@ func TestBrowser_aRefusedFormKeepsItsInput(t *testing.T) {
 	b.click(marked("requeue"))
 	b.await("the refusal is shown", telling("#row-form "+marked("refusal"), "has changed since this page was loaded: status is pending, not dead, it has 0 failed attempts, not 2")+
 		` && document.activeElement.id === "refusal" && document.querySelector("#reason").value === "seat freed"`)
-	b.await("it says who did it", telling("main", "requeue by local"))
-	b.await("the page is the same", ground+" === "+js(styled))
+	b.await("it says who did it", telling("main", "requeue by local")).await("the page is the same", ground+" === "+js(styled))
 	b.sound("a refusal")
-	b.click("#refusal a")
-	b.await("the row is shown as it is", telling(".rowstate", "pending"))
-	b.at(row)
+	b.click("#refusal a").await("the row is shown as it is", telling(".rowstate", "pending")).at(row)
 	must.Equal(t, len(s.items(t, "/api/v1/audit?action=requeue&outcome=done")), 1, "the audit")
 	b.away()
 
@@ -61,8 +55,7 @@ func TestBrowser_aRefusedFormKeepsItsInput(t *testing.T) {
 	b.open(row)
 	must.Equal(t, s.stop(t), 0, "the server ended with")
 	b.await("the page says that it is old", telling("[data-stale]", "The server cannot be reached"))
-	b.typeInto("input[name=reason]", "ana left")
-	b.click(marked("requeue"))
+	b.typeInto("input[name=reason]", "ana left").click(marked("requeue"))
 	b.await("the form says what is wrong", telling("#row-form #refusal", "The server cannot be reached")+` && document.activeElement.id === "refusal"`)
 	b.sound("a form without its server")
 
@@ -71,8 +64,7 @@ func TestBrowser_aRefusedFormKeepsItsInput(t *testing.T) {
 	change(t, d.projections(), freeSeat, "poisoned", "ana")
 	b.click(marked("requeue"))
 	b.await("the act is confirmed", telling(marked("flash"), "Requeued event 2 of campaign poisoned")+` && !document.querySelector("#refusal")`)
-	b.seenAgain()
-	b.await("the page goes on", telling(".rowstate", "Applied. All events up to"))
+	b.seenAgain().await("the page goes on", telling(".rowstate", "Applied. All events up to"))
 	s.awaitSettled(t)
 }
 

@@ -22,18 +22,14 @@ const largePage = "/campaigns/large/events/1?tab=payload"
 func (b *tab) readLarge() {
 	b.open(largePage)
 	b.await("the payload is not there yet", telling(marked("tree-payload"), "Show the payload")+` && document.documentElement.outerHTML.length < 100000`)
-	b.click(marked("show-payload"))
-	b.await("its first members can be read", says(".tree .key bdi", `"items"`))
+	b.click(marked("show-payload")).await("its first members can be read", says(".tree .key bdi", `"items"`))
 	b.click(`.tree details summary`) // closes the whole
 	b.click(`.tree details summary`) // and opens it again
 	b.at("/campaigns/large/events/1")
-	b.click(`.tree details details summary`)
-	b.click(marked("tree-next"))
+	b.click(`.tree details details summary`).click(marked("tree-next"))
 	b.await("the next items follow", says(".tree .key bdi", "199")+` && !`+says(".tree .key bdi", "200"))
-	b.click(marked("tree-next"))
-	b.await("and the next", says(".tree .key bdi", "299")+" && "+says(".tree .key bdi", "99"))
-	b.await("the tab is not flooded", `document.querySelectorAll("*").length < 5000`)
-	b.sound("a large document")
+	b.click(marked("tree-next")).await("and the next", says(".tree .key bdi", "299")+" && "+says(".tree .key bdi", "99"))
+	b.await("the tab is not flooded", `document.querySelectorAll("*").length < 5000`).sound("a large document")
 }
 
 // readMissing asks for a part that is not there: the error is shown on a page, not inside the tree.
@@ -69,17 +65,13 @@ func TestBrowser_aReadModelIsShownAsOfAnyEvent(t *testing.T) {
 	s.awaitSettled(t)
 	b := openTab(t, s)
 	for _, window := range size.Of([]viewport{narrow}, []viewport{narrow}, []viewport{wide, narrow}) {
-		b.size(window)
-		b.slideBack()
+		b.size(window).slideBack()
 		b.seeGraph()
 	}
-	b.size(wide)
-	b.open("/campaigns/c-1/read-model?seq=4")
-	b.await("a row is removed", telling(marked("changed-hoard"), "removed"))
+	b.size(wide).open("/campaigns/c-1/read-model?seq=4").await("a row is removed", telling(marked("changed-hoard"), "removed"))
 	b.click(marked("table-hoard") + ` td[data-label="gold"] a`)
 	b.await("what set the cell is told", telling(marked("set-by"), "event 3")+" && "+telling(marked("set-by"), "hoard.sql:10")+" && "+telling(marked("set-by"), "found"))
-	b.await("and what it was before", telling(marked("earlier"), "5"))
-	b.sound("a cell")
+	b.await("and what it was before", telling(marked("earlier"), "5")).sound("a cell")
 	b.open("/campaigns/c-1/events/3?tab=rows")
 	b.await("the rows changed are shown", telling(marked("rows-changed"), "chest")+" && "+telling(marked("changed-hoard"), "9"))
 	b.sound("the rows that an event changed")
@@ -91,23 +83,19 @@ func TestBrowser_aReadModelIsShownAsOfAnyEvent(t *testing.T) {
 }
 
 func (b *tab) slideBack() {
-	b.open("/campaigns/c-1")
-	b.click(marked("read-model"))
-	b.at("/campaigns/c-1/read-model")
+	b.open("/campaigns/c-1").click(marked("read-model")).at("/campaigns/c-1/read-model")
 	b.await("it is as of the last event", telling(marked("as-of-seq"), "Event 5 of 5"))
 	b.do("two events back by keyboard", chromedp.Focus("#seq"), chromedp.KeyEvent(kb.ArrowLeft), chromedp.KeyEvent(kb.ArrowLeft))
 	b.await("the rows follow the slider, and so does the address", telling(marked("as-of-seq"), "Event 3 of 5")+" && "+telling(marked("changed-hoard"), "changed")+` && location.search.includes("seq=3")`)
 	b.sound("the read model at a change")
-	b.click(marked("previous"))
-	b.await("a row is added", telling(marked("changed-hoard"), "added"))
+	b.click(marked("previous")).await("a row is added", telling(marked("changed-hoard"), "added"))
 }
 
 func (b *tab) seeGraph() {
 	drawn := func(selector string, n int) string { return count("svg.modelgraph "+selector, n) }
 	b.open("/campaigns/g/read-model?seq=5")
 	b.await("the towns and roads are drawn", drawn("circle", 3)+" && "+drawn("line", 2)+" && "+`document.querySelector("svg.modelgraph").textContent.includes("Oz")`)
-	b.await("the road that was built is marked", drawn("line.added", 1)+" && "+drawn("circle.added", 0))
-	b.sound("a graph")
+	b.await("the road that was built is marked", drawn("line.added", 1)+" && "+drawn("circle.added", 0)).sound("a graph")
 	b.click(marked("next"))
 	b.await("the town that fell and its road are marked", telling(marked("as-of-seq"), "Event 6 of 6")+" && "+drawn("circle.removed", 1)+" && "+drawn("line.removed", 1))
 	b.sound("a graph that lost a town")

@@ -101,9 +101,7 @@ func (b *tab) another(options ...chromedp.ContextOption) *tab {
 
 func (b *tab) opens(selector string) *tab {
 	profile := chromedp.FromContext(b.ctx).BrowserContextID
-	opened := chromedp.WaitNewTarget(b.ctx, func(info *target.Info) bool {
-		return info.Type == "page" && info.BrowserContextID == profile
-	})
+	opened := chromedp.WaitNewTarget(b.ctx, func(info *target.Info) bool { return info.Type == "page" && info.BrowserContextID == profile })
 	b.click(selector)
 	return b.another(chromedp.WithTargetID(<-opened))
 }
@@ -150,8 +148,7 @@ func (b *tab) sessionEndsInAForm(p *portal, row string) {
 	p.signIn(login)
 	login.back(row)
 	login.close()
-	b.click(marked("requeue"))
-	b.await("the act is confirmed", telling(marked("flash"), "Requeued event 2 of campaign poisoned"))
+	b.click(marked("requeue")).await("the act is confirmed", telling(marked("flash"), "Requeued event 2 of campaign poisoned"))
 	n := value[int](b, `fetch(`+js(b.base+"/audit?action=requeue")+`).then(a => a.text()).then(text => text.split(">ana left<").length - 1)`)
 	must.Hold(b.t, n == 1, "the audit log has the act %d times", n)
 	b.goesOn()
@@ -170,8 +167,7 @@ func (b *tab) sessionEndsInAPoll(p *portal, path string) {
 	other := b.another()
 	other.signedIn(p, path)
 	other.close()
-	b.seenAgain()
-	b.goesOn()
+	b.seenAgain().goesOn()
 }
 
 // sessionEndsInTabs has a session end behind several tabs: none of them gets in the way of the login in one of them.
@@ -186,18 +182,15 @@ func (b *tab) sessionEndsInTabs(p *portal, paths ...string) {
 		one.await("the page says that the session has ended", overInAPoll)
 	}
 	login := left[0]
-	login.click("[data-stale] a")
-	login.atLogin()
+	login.click("[data-stale] a").atLogin()
 	for _, one := range left[1:] {
 		one.polledTwice()
-		one.seenAgain()
-		one.await("the page has asked again", asked+` > 0 && `+overInAPoll)
+		one.seenAgain().await("the page has asked again", asked+` > 0 && `+overInAPoll)
 	}
 	p.signIn(login)
 	login.back(paths[0])
 	for _, one := range left[1:] {
-		one.seenAgain()
-		one.goesOn()
+		one.seenAgain().goesOn()
 	}
 	for _, one := range left {
 		one.close()
@@ -212,8 +205,7 @@ func (b *tab) sessionEndsBefore(p *portal, path, selector, leadsTo string) {
 	b.hide() // or a poll may begin a login beside the click's
 	b.await("nothing is asked for", `!document.querySelector(".htmx-request")`)
 	p.end()
-	b.click(selector)
-	b.atLogin()
+	b.click(selector).atLogin()
 	if leadsTo != "" { // otherwise to a file
 		p.signIn(b)
 		b.back(leadsTo)
@@ -221,11 +213,9 @@ func (b *tab) sessionEndsBefore(p *portal, path, selector, leadsTo string) {
 }
 
 func (b *tab) signsOut(p *portal) {
-	b.size(narrow)
-	b.signedIn(p, "/")
+	b.size(narrow).signedIn(p, "/")
 	b.sound("the reader's name on a phone")
-	b.click(marked("sign-out"))
-	b.await("the proxy's page is there", `document.title !== "" && !document.querySelector("#main")`)
+	b.click(marked("sign-out")).await("the proxy's page is there", `document.title !== "" && !document.querySelector("#main")`)
 	b.navigate("/")
 	b.await("the session is over", `!document.querySelector("#main")`)
 	b.size(wide)
@@ -243,8 +233,7 @@ func TestBrowser_aSessionThatEnds(t *testing.T) {
 	} {
 		t.Run(p.name, func(t *testing.T) {
 			t.Parallel()
-			row := "/campaigns/poisoned/events/2"
-			b := openTab(t, p.start(t))
+			row, b := "/campaigns/poisoned/events/2", openTab(t, p.start(t))
 			// What the browser says of a login that it does not follow.
 			b.expect("401", "connect-src", "form-action", "network: XHR", "ERR_ABORTED", "ERR_FAILED", "CORS", "Content Security Policy")
 			b.sessionEndsInAForm(p, row)
@@ -272,15 +261,13 @@ func (p *portal) watchedInTheBackground(b *tab) {
 	hidden := b.another()
 	hidden.inject(noDesktop)
 	hidden.signedIn(p, "/")
-	hidden.click("[data-notify]")
-	hidden.await("the button says on", saying("[data-notify]", "Notifications: on"))
+	hidden.click("[data-notify]").await("the button says on", saying("[data-notify]", "Notifications: on"))
 	hidden.hide()
 	hidden.polledTwice()          // what it asked before is answered
 	b.navigate("/docs/operating") // which asks for nothing by itself
 	p.end()
 	before := p.scripted.Load()
-	hidden.seenAgain()
-	hidden.await("the page says that the session has ended", overInAPoll)
+	hidden.seenAgain().await("the page says that the session has ended", overInAPoll)
 	hidden.polledTwice()
 	n := value[int](hidden, asked)
 	hidden.seenAgain()

@@ -41,23 +41,24 @@ func shopper(t *testing.T, s *server, user string) *tab {
 	b.visit("/admin/")
 	b.at("/login") // as nobody is signed in
 	b.soundShop("the login")
-	b.clickThrough(`button[value="` + user + `"]`)
-	b.at("/")
+	b.clickThrough(`button[value="` + user + `"]`).at("/")
 	return b
 }
 
 // visit opens a page of the shop, which has no scripts.
-func (b *tab) visit(path string) {
+func (b *tab) visit(path string) *tab {
 	b.do("open "+path, chromedp.Navigate(b.s.url+path))
+	return b
 }
 
-func (b *tab) clickThrough(selector string) {
+func (b *tab) clickThrough(selector string) *tab {
 	b.scripts = false // the shop's pages have none
 	b.clickAway(selector)
 	b.scripts = true
+	return b
 }
 
-func (b *tab) soundShop(where string) {
+func (b *tab) soundShop(where string) *tab {
 	if !testing.Short() {
 		b.loadAxe()
 	}
@@ -65,6 +66,7 @@ func (b *tab) soundShop(where string) {
 	got.Title += " · outboxweb" // which these pages are not
 	got.Keyless = nil
 	checkInspection(b.t, where, got)
+	return b
 }
 
 func (b *tab) order(product string, quantity int) (id string) {
@@ -76,11 +78,12 @@ func (b *tab) order(product string, quantity int) (id string) {
 	return value[string](b, `document.querySelector(".orders li").id`)
 }
 
-func (b *tab) awaitOrder(id, text string) {
+func (b *tab) awaitOrder(id, text string) *tab {
 	b.eventually(id+" says "+text, func() (bool, string) {
 		b.visit("/")
 		return b.holds(telling("#"+id, text))
 	})
+	return b
 }
 
 func repairedAsTheTutorialSays(t *testing.T, file string) {
@@ -111,20 +114,15 @@ func TestBrowser_shopOfTheTutorial(t *testing.T) {
 	b := shopper(t, s, "otto")
 	tea := b.order("tea", 2)
 	b.awaitOrder(tea, "placed, 200 g")
-	b.clickThrough("#" + tea + " form button")
-	b.awaitOrder(tea, "shipped, 200 g")
+	b.clickThrough("#"+tea+" form button").awaitOrder(tea, "shipped, 200 g")
 	teapot := b.order("teapot", 1)
 	coffee := b.order("coffee", 1)
-	b.awaitOrder(coffee, "placed, 250 g")
-	b.awaitOrder(teapot, "not in the read model yet")
-	b.soundShop("the shop")
+	b.awaitOrder(coffee, "placed, 250 g").awaitOrder(teapot, "not in the read model yet").soundShop("the shop")
 
-	b.clickThrough(`header a`)
-	b.at("/admin/")
+	b.clickThrough(`header a`).at("/admin/")
 	b.base = "/admin"
 	b.lookUntil("one campaign is blocked, and why", telling(marked("cause"), "1 campaign blocked")+" && "+telling(marked("cause"), "parcels"))
-	b.await("the console knows who it is", saying(marked("me"), "otto"))
-	b.sound("the console of the shop")
+	b.await("the console knows who it is", saying(marked("me"), "otto")).sound("the console of the shop")
 	dead := "/campaigns/" + teapot + "/events/1"
 
 	v := shopper(t, s, "vera")
@@ -142,8 +140,7 @@ func TestBrowser_shopOfTheTutorial(t *testing.T) {
 	b.base = "/admin"
 	b.open(dead)
 	b.await("the page says what changed, and offers no skip", telling("main", "projection parcels changed")+` && !document.querySelector(`+js(marked("skip-open"))+`)`)
-	b.typeInto("#reason", "teapots have a weight")
-	b.click(marked("requeue"))
+	b.typeInto("#reason", "teapots have a weight").click(marked("requeue"))
 	b.lookUntil("the event is applied", telling(".rowstate", "Applied. All events up to"))
 	b.open("/")
 	b.lookUntil("all is clear", saying(marked("count-dead"), "0")+` && !document.querySelector(`+js(marked("cause"))+`)`)

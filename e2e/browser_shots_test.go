@@ -37,8 +37,7 @@ func TestPictures(t *testing.T) {
 }
 
 func picture(b *tab, name, path, theme string, height int64) {
-	b.size(viewport{wide.width, height})
-	b.theme(theme)
+	b.size(viewport{wide.width, height}).theme(theme)
 	b.open(path)
 	content := tell(b, page.CaptureScreenshot, page.CaptureScreenshotParams{Format: page.CaptureScreenshotFormatPng})
 	must.OK(b.t, os.WriteFile(filepath.Join(*picturesDir, name+".png"), content.Data, 0o644))

@@ -160,10 +160,11 @@ func (b *tab) complain(format string, args ...any) {
 	b.trouble = append(b.trouble, fmt.Sprintf(format, args...))
 }
 
-func (b *tab) expect(texts ...string) {
+func (b *tab) expect(texts ...string) *tab {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.expected = append(b.expected, texts...)
+	return b
 }
 
 func (b *tab) verifyCalm() {
@@ -201,10 +202,11 @@ func value[T any](b *tab, expression string) T {
 }
 
 // open goes to a path below the base path, as by typing it, and waits until it is loaded.
-func (b *tab) open(path string) {
+func (b *tab) open(path string) *tab {
 	b.navigate(path)
 	run := value[bool](b, `typeof htmx === "object"`)
 	must.Need(b.t, run == b.scripts, "the page's scripts run: %t, want %t", run, b.scripts)
+	return b
 }
 
 // navigate is open for pages that may not be the server's.
@@ -222,8 +224,9 @@ func (b *tab) loaded() string {
 	return complete + ` && (!document.querySelector("script[data-scripts]") || document.documentElement.hasAttribute("data-scripts"))`
 }
 
-func (b *tab) await(what, condition string) {
+func (b *tab) await(what, condition string) *tab {
 	b.eventually(what, func() (bool, string) { return b.holds(condition) })
+	return b
 }
 
 // eventually waits until done reports true. A failure shows the page, which is too expensive to read at each attempt.
@@ -247,8 +250,9 @@ func (b *tab) holds(condition string) (ok bool, problem string) {
 	return ok, ""
 }
 
-func (b *tab) at(path string) {
+func (b *tab) at(path string) *tab {
 	b.await("the page is "+path, b.loaded()+` && location.pathname === `+js(b.base+path))
+	return b
 }
 
 // lookUntil waits until the page shows something: by refreshing itself where scripts run, otherwise by reloading.
@@ -271,8 +275,7 @@ func (b *tab) clickAway(selector string) {
 	}
 	const loaded = `performance.timeOrigin`
 	before := value[float64](b, loaded)
-	b.click(selector)
-	b.await("the page is read again", loaded+` !== `+js(before)+` && `+b.loaded())
+	b.click(selector).await("the page is read again", loaded+` !== `+js(before)+` && `+b.loaded())
 }
 
 // saying is the condition that an element says exactly this.
@@ -302,9 +305,10 @@ func has(list string, want []string) string {
 // point is a place in the window, in CSS pixels.
 type point struct{ X, Y float64 }
 
-func (b *tab) click(selector string, options ...chromedp.MouseOption) {
+func (b *tab) click(selector string, options ...chromedp.MouseOption) *tab {
 	at := b.placeOf(selector)
 	b.do("click "+selector, chromedp.MouseClickXY(at.X, at.Y, options...))
+	return b
 }
 
 // placeOf is where the first matching element can be clicked, once it is visible and not moving.
@@ -335,16 +339,17 @@ func (b *tab) placeOf(selector string) point {
 	return *at
 }
 
-func (b *tab) typeInto(selector, text string) {
-	b.click(selector)
-	b.do("type into "+selector, chromedp.KeyEvent(text))
+func (b *tab) typeInto(selector, text string) *tab {
+	b.click(selector).do("type into "+selector, chromedp.KeyEvent(text))
 	b.await("the field has what was typed", `document.querySelector(`+js(selector)+`).value === `+js(text))
+	return b
 }
 
-func (b *tab) press(keys string) {
+func (b *tab) press(keys string) *tab {
 	for _, key := range keys {
 		b.do("press "+string(key), chromedp.KeyEvent(string(key)))
 	}
+	return b
 }
 
 // keyOn focuses an element and presses keys in haste.
@@ -393,14 +398,13 @@ func (b *tab) hide() {
 	b.run(`Object.defineProperty(document, "hidden", {configurable: true, get: () => true})`)
 }
 
-func (b *tab) seenAgain() {
+func (b *tab) seenAgain() *tab {
 	b.run(`document.dispatchEvent(new Event("visibilitychange"))`)
+	return b
 }
 
 // away leaves the console, whose page would miss its server.
-func (b *tab) away() {
-	b.do("leave the page", chromedp.Navigate("about:blank"))
-}
+func (b *tab) away() { b.do("leave the page", chromedp.Navigate("about:blank")) }
 
 func (b *tab) do(what string, actions ...chromedp.Action[chromedp.Void]) {
 	ctx, cancel := context.WithTimeout(b.ctx, patience)
@@ -417,8 +421,9 @@ var (
 	narrow = viewport{360, 740}
 )
 
-func (b *tab) size(v viewport) {
+func (b *tab) size(v viewport) *tab {
 	b.do("resize the window", chromedp.EmulateViewport(v.width, v.height))
+	return b
 }
 
 func (b *tab) theme(name string) {

@@ -27,8 +27,7 @@ type container struct {
 }
 
 func image(t *testing.T) container {
-	text := must.Get(os.ReadFile("../deploy/Dockerfile")).Or(t)
-	c := container{env: map[string]string{}}
+	text, c := must.Get(os.ReadFile("../deploy/Dockerfile")).Or(t), container{env: map[string]string{}}
 	lines := strings.ReplaceAll(string(text), "\\\n", " ")
 	for _, m := range regexp.MustCompile(`(?m)^(ENV|CMD) (.*)$`).FindAllStringSubmatch(lines, -1) {
 		if m[1] == "CMD" {

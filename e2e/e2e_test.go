@@ -143,9 +143,7 @@ func (d databases) flags() []string {
 }
 
 // openReader opens a database for reading, a file for nothing else.
-func openReader(t *testing.T, place string) *sql.DB {
-	return connect(t, place, "mode=ro")
-}
+func openReader(t *testing.T, place string) *sql.DB { return connect(t, place, "mode=ro") }
 
 // connect opens a database directly; option is one for files. It is closed at the end of the test.
 func connect(t *testing.T, place, option string) *sql.DB {
@@ -326,9 +324,7 @@ func (s *server) awaitListening(t *testing.T) {
 
 func (s *server) pid() int { return s.cmd.Process.Pid }
 
-func (s *server) signal(t *testing.T, sig os.Signal) {
-	must.OK(t, s.cmd.Process.Signal(sig))
-}
+func (s *server) signal(t *testing.T, sig os.Signal) { must.OK(t, s.cmd.Process.Signal(sig)) }
 
 // kill ends the process at once, as a crash would, and waits for its end.
 func (s *server) kill() {
@@ -392,9 +388,7 @@ func (s *server) send(r *http.Request) (answer, error) {
 	return answer{res.StatusCode, res.Header, text}, err
 }
 
-func (s *server) get(t *testing.T, path string, v any) {
-	fetch(t, s, path).decode(t, v)
-}
+func (s *server) get(t *testing.T, path string, v any) { fetch(t, s, path).decode(t, v) }
 
 func (s *server) post(t *testing.T, status int, path string, body any) answer {
 	a := must.Get(s.do(t.Context(), http.MethodPost, path, body)).Or(t)

@@ -95,8 +95,7 @@ func hostileProjections() map[string]string {
 // hostileEvents are the events of the campaign named with the i-th text: the first quarantines a
 // projection, the second is dead, one waits behind.
 func hostileEvents(i int) []map[string]any {
-	text := hostile[i]
-	all := map[string]any{}
+	text, all := hostile[i], map[string]any{}
 	for _, one := range hostileAnywhere {
 		all[one] = map[string]any{"as text": one, "as JSON": js(map[string]any{one: one})}
 	}

@@ -250,9 +250,7 @@ func (l *load) record(campaign string, events []event, a answer, tries int) {
 // verifyJournal fails the test unless every acknowledged event is in the journal exactly once, at
 // the acknowledged place, and every campaign's seqs are dense.
 func (l *load) verifyJournal(t *testing.T, d databases) {
-	missing := maps.Clone(l.acked)
-	next := map[string]int64{}
-	seen := map[string]bool{}
+	missing, next, seen := maps.Clone(l.acked), map[string]int64{}, map[string]bool{}
 	each(t, d.journal(), "select campaign_id, seq, position, event_id from events order by campaign_id, seq", func(row map[string]any) {
 		campaign, seq, position, id := row["campaign_id"].(string), row["seq"].(int64), row["position"].(int64), row["event_id"].(string)
 		next[campaign]++

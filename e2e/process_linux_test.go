@@ -14,9 +14,7 @@ import (
 
 // dieWithParent makes a process end with the test binary, even if that is killed by its own
 // deadline and runs no clean-up.
-func dieWithParent() *syscall.SysProcAttr {
-	return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-}
+func dieWithParent() *syscall.SysProcAttr { return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} }
 
 // withItsOwn makes a process end like dieWithParent, in a group with its child processes.
 func withItsOwn() *syscall.SysProcAttr {

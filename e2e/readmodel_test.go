@@ -93,9 +93,7 @@ func TestReadModel_hidesSecretsAndTellsOfPauses(t *testing.T) {
 	s := start(t, d, append([]string{"--poll-interval", "100ms"}, flags...)...)
 	applied(t, s, "c-1", hoardEvents())
 	var row struct {
-		Changes []struct {
-			Rows []struct{ Row string }
-		}
+		Changes []struct{ Rows []struct{ Row string } }
 	}
 	s.get(t, "/api/v1/campaigns/c-1/read-model?seq=3", &row)
 	texts := []string{command(t, d, nil, append([]string{"campaigns", "rows", "c-1", "--seq", "3"}, flags...)...).stdout}

@@ -185,8 +185,7 @@ func TestRunbook(t *testing.T) {
 
 func newOnCall(t *testing.T, d databases, database, way string) *onCall {
 	projections := writeProjections(t, seatProjections)
-	o := &onCall{t: t, d: d, database: database, way: way, files: projections[1], bin: t.TempDir(), before: map[string]func(){},
-		serve: slices.Concat(quickDeath, projections)}
+	o := &onCall{t: t, d: d, database: database, way: way, files: projections[1], bin: t.TempDir(), before: map[string]func(){}, serve: slices.Concat(quickDeath, projections)}
 	away := t.TempDir()
 	o.env = map[string]string{"C": "table", "AWAY": away, "BACKUP": filepath.Join(away, "backup"), "DIR": o.files, "NEW": binary,
 		"DATA": d.dir, "PG": d.url, "ID": "1", "RUN": "1", "P": "badges", "FIXED": t.TempDir()}
@@ -305,9 +304,7 @@ func (o *onCall) shell(step string, u runbookUnit) {
 	}
 }
 
-func (o *onCall) last() {
-	o.env["LAST"] = fmt.Sprint(campaignState(o.t, o.s, o.env["C"]).HighWaterSeq)
-}
+func (o *onCall) last() { o.env["LAST"] = fmt.Sprint(campaignState(o.t, o.s, o.env["C"]).HighWaterSeq) }
 
 // Placeholders in the runbook are explained, and every explained one is used.
 func TestRunbook_namesAreExplained(t *testing.T) {

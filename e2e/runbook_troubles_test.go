@@ -20,9 +20,7 @@ func (o *onCall) startWith(events []event) {
 	applied(o.t, o.s, "table", events)
 }
 
-func (o *onCall) morning() {
-	o.startWith(seats("ana", "ben"))
-}
+func (o *onCall) morning() { o.startWith(seats("ana", "ben")) }
 
 func (o *onCall) lag() {
 	o.serve = append(o.serve, "--max-attempts", "8", "--retry-base", "1h", "--retry-max", "1h")
@@ -76,9 +74,7 @@ func (o *onCall) full() {
 	}
 	ballast := fill(o.t, o.d.dir)
 	o.s.awaitAnswer(o.t, http.MethodPost, "/api/v1/campaigns/table/events", taken("seat-8", ""), http.StatusInsufficientStorage, "")
-	o.before["It continues by itself"] = func() {
-		must.OK(o.t, os.Remove(ballast))
-	}
+	o.before["It continues by itself"] = func() { must.OK(o.t, os.Remove(ballast)) }
 }
 
 func (o *onCall) deleted() {

@@ -108,8 +108,7 @@ func writeOnce(ctx context.Context, db *sql.DB, lock bool) error {
 	picked := rand.Perm(shopCampaigns)[:1+rand.IntN(3)]
 	slices.Sort(picked) // or they would deadlock
 	for _, i := range picked {
-		campaign := fmt.Sprintf("order-%02d", i)
-		query := `select n from orders where campaign = $1`
+		campaign, query := fmt.Sprintf("order-%02d", i), `select n from orders where campaign = $1`
 		if lock {
 			query += ` for update`
 		}

@@ -51,8 +51,7 @@ func TestSSO(t *testing.T) {
 
 func (s *sso) deepLink(b *tab) {
 	const deep = outside + "/rows?status=dead&campaign=poisoned&q=a%26b%2B%20c"
-	b.visit(deep)
-	b.signInAs("ana")
+	b.visit(deep).signInAs("ana")
 	at := value[string](b, "location.pathname + location.search")
 	must.Hold(s.t, at == deep, "the login led to %s", at)
 	b.await("an admin by name", saying(marked("role"), "admin"))
@@ -68,8 +67,7 @@ func (s *sso) quick(b *tab) {
 }
 
 func (s *sso) forms(b *tab) {
-	b.open("/campaigns/poisoned/events/2")
-	b.click(marked("requeue"))
+	b.open("/campaigns/poisoned/events/2").click(marked("requeue"))
 	b.await("a button acts", telling(marked("flash"), "Requeued event 2 of campaign poisoned"))
 	awaitCounts(s.t, s.scripts, outside, 1, 0, 1)
 
@@ -80,8 +78,7 @@ func (s *sso) forms(b *tab) {
 		document.querySelector("#files").files = chosen.files
 		return true
 	})()`)
-	b.typeInto("#reason", "for the test")
-	b.click(marked("rehearse-start"))
+	b.typeInto("#reason", "for the test").click(marked("rehearse-start"))
 	b.await("an uploaded file is tried", telling("main", "0 of 1 blocked campaign would pass"))
 }
 
@@ -94,8 +91,7 @@ func (s *sso) groups(*tab) {
 	}
 	for name, role := range readers {
 		b := s.window()
-		b.visit(outside + "/")
-		b.signInAs(name)
+		b.visit(outside + "/").signInAs(name)
 		b.await(name+" is a "+role, saying(marked("role"), role))
 		tell(b, network.SetExtraHTTPHeaders, network.SetExtraHTTPHeadersParams{Headers: forged()})
 		b.open("/about")
@@ -168,8 +164,7 @@ func (s *sso) spoofed(*tab) {
 func (s *sso) ended(b *tab) {
 	other := b.another()
 	b.open("/rows")
-	other.open("/")
-	other.await("both know who looks", saying(marked("me"), "ana@ops.example"))
+	other.open("/").await("both know who looks", saying(marked("me"), "ana@ops.example"))
 	b.visit("/oauth2/sign_out?rd=%2Foauth2%2Fsign_in")
 	b.await("the way out ends at the sign-in page", `!!document.querySelector('form[action="/oauth2/start"]')`)
 	const poll = `fetch(location, {headers: {"HX-Request": "true"}}).then(r => r.status + " " + r.headers.get("Outboxweb"))`
@@ -180,16 +175,14 @@ func (s *sso) ended(b *tab) {
 	if s.proxy.blind {
 		return // to the root of the site, which is not ours
 	}
-	b.visit("/oauth2/sign_out")
-	b.await("so does the bare one", `!!document.querySelector('form[action="/oauth2/start"]')`)
+	b.visit("/oauth2/sign_out").await("so does the bare one", `!!document.querySelector('form[action="/oauth2/start"]')`)
 }
 
 func (s *sso) twoLogins(*tab) {
 	b := s.window()
 	other := b.another()
 	for _, each := range []*tab{b, other} {
-		each.visit(outside + "/")
-		each.click(`form[action="/oauth2/start"] button`)
+		each.visit(outside + "/").click(`form[action="/oauth2/start"] button`)
 		each.await("the provider asks", `!!document.querySelector("input[name=name]")`)
 	}
 	other.logIn("ana")
@@ -205,14 +198,12 @@ func TestSSO_sessionOutlivesItsToken(t *testing.T) {
 	for _, p := range ssoProxies {
 		t.Run(p.name, func(t *testing.T) {
 			t.Parallel()
-			s := startSSO(t, p, lifetime.String(), "1s")
-			name := "crowd"
+			s, name := startSSO(t, p, lifetime.String(), "1s"), "crowd"
 			if p.blind { // of a session's cookies it passes on the first one
 				name = "nobody"
 			}
 			b := s.window()
-			b.visit(outside + "/")
-			b.signInAs(name)
+			b.visit(outside + "/").signInAs(name)
 			began := time.Now()
 			b.eventually("a token that expired has a successor", func() (bool, string) {
 				b.open("/")
@@ -224,10 +215,7 @@ func TestSSO_sessionOutlivesItsToken(t *testing.T) {
 			b.expect("401") // of its poll: this provider's refresh tokens end with the key
 			b = s.window()
 			b.expect("503") // while the next fetch of keys is held back
-			b.visit(outside + "/")
-			b.click(`form[action="/oauth2/start"] button`)
-			b.typeInto("input[name=name]", "ana")
-			b.click("button")
+			b.visit(outside+"/").click(`form[action="/oauth2/start"] button`).typeInto("input[name=name]", "ana").click("button")
 			b.at("/")
 			b.eventually("a token of the new key is taken", func() (bool, string) {
 				b.visit(outside + "/")

@@ -171,15 +171,11 @@ func (s *sso) window() *tab {
 }
 
 // signInAs goes from oauth2-proxy's sign-in page through the provider's to the console.
-func (b *tab) signInAs(name string) {
-	b.click(`form[action="/oauth2/start"] button`)
-	b.logIn(name)
-}
+func (b *tab) signInAs(name string) { b.click(`form[action="/oauth2/start"] button`).logIn(name) }
 
 // logIn fills in the provider's page, which leads to the console.
 func (b *tab) logIn(name string) {
-	b.typeInto("input[name=name]", name)
-	b.click("button")
+	b.typeInto("input[name=name]", name).click("button")
 	b.await("the console is there", b.loaded()+` && `+saying(marked("me"), name+"@ops.example"))
 }
 

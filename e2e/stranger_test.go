@@ -101,8 +101,7 @@ const apiDocument = "../internal/handlers/openapi.json"
 
 func buildGoClient(t *testing.T, dir string) (program []string) {
 	must.OK(t, os.Mkdir(filepath.Join(dir, "api"), 0o755))
-	run(t, ".", "go", "tool", "-modfile=../tools/go.mod", "oapi-codegen", "-generate", "types,client", "-package", "api",
-		"-o", filepath.Join(dir, "api", "api.go"), apiDocument)
+	run(t, ".", "go", "tool", "-modfile=../tools/go.mod", "oapi-codegen", "-generate", "types,client", "-package", "api", "-o", filepath.Join(dir, "api", "api.go"), apiDocument)
 	run(t, dir, "go", "build", "-trimpath", "-ldflags", withoutSymbols, "-o", "program", ".") // without its path the cache has it the next time
 	return []string{filepath.Join(dir, "program")}
 }
@@ -148,8 +147,7 @@ func TestPostgresIntake_examplesOfTheDocumentation(t *testing.T) {
 	psql(t, shop, mustCommand(t, d, nil, "intake", "schema", "postgres", "--notify")+`
 create table orders (id text primary key, status text);
 insert into orders values ('order-17', 'open');`)
-	examples := examplesOf(t, "../docs/intake.md")
-	want := []string{"e-sql-1"}
+	examples, want := examplesOf(t, "../docs/intake.md"), []string{"e-sql-1"}
 	psql(t, shop, examples["sql"])
 	if python(t, shop, examples["python"]) {
 		want = append(want, "e-python-1")
@@ -190,8 +188,7 @@ func (d databases) eventsOf(t *testing.T, campaign string) []string {
 
 // examplesOf are the last blocks of code of each language in a document.
 func examplesOf(t *testing.T, name string) map[string]string {
-	text := must.Get(os.ReadFile(name)).Or(t)
-	all := map[string]string{}
+	text, all := must.Get(os.ReadFile(name)).Or(t), map[string]string{}
 	for i, part := range strings.Split(string(text), "\n```") {
 		if language, code, found := strings.Cut(part, "\n"); i%2 == 1 && found {
 			all[language] = code

@@ -149,16 +149,11 @@ var scenarios = []scenario{
 			{requeue.at("c-1 9"), missing, "c-1"},
 			{requeue.at("nobody 2"), missing, "nobody"},
 		},
-	},
-	{
+	}, {
 		name: "a requeue that releases many rows is confirmed", given: large, act: requeue.confirmed("release 1202 rows"), page: "/rows/c-1/2/requeue",
 		then: []string{"row c-1 2: pending after 0"}, again: "last action: requeue by",
-		refused: []refusal{
-			{requeue, invalid, "release 1202 rows"},
-			{requeue.confirmed("release 12 rows"), invalid, "release 1202 rows"},
-		},
-	},
-	{
+		refused: []refusal{{requeue, invalid, "release 1202 rows"}, {requeue.confirmed("release 12 rows"), invalid, "release 1202 rows"}},
+	}, {
 		name: "dead rows are requeued", given: many, act: requeueDead,
 		then:   []string{"row c-1 2: pending after 0"},
 		prints: "requeued 1 dead row, 1 of them heads; 2 rows were waiting behind the heads",
@@ -167,13 +162,11 @@ var scenarios = []scenario{
 			{requeueDead.with("", "", "--dead c-1 2").by("command"), invalid, "takes no CAMPAIGN SEQ"},
 			{requeueDead.with("", `{"limit":10001}`, "--dead --limit=10001"), invalid, "10000"},
 		},
-	},
-	{
+	}, {
 		name: "a requeue of dead rows that releases many is confirmed", given: large, act: requeueDead.confirmed("requeue 1 rows"),
 		then:    []string{"row c-1 2: pending after 0"},
 		refused: []refusal{{requeueDead, invalid, "requeue 1 rows"}},
-	},
-	{
+	}, {
 		name: "a failed row is retried", given: failed, act: retry, page: "/campaigns/c-1/events/2",
 		then:  []string{"row c-1 2: failed after 1"},
 		later: []string{"row c-1 2: failed after 2, waits"},
@@ -184,23 +177,17 @@ var scenarios = []scenario{
 			{retry.at("c-1 3"), conflict, "only a failed head can be retried"},
 			{retry.at("nobody 2"), missing, "nobody"},
 		},
-	},
-	{
+	}, {
 		name: "failed rows are retried", given: many, act: retryFailed,
 		then:   []string{"row c-3 2: failed after 1"},
 		later:  []string{"row c-3 2: failed after 2, waits"},
 		prints: "1 failed row is due now",
-	},
-	{
+	}, {
 		name: "a failing row is given up", given: failed, act: giveUp, page: "/campaigns/c-1/events/2",
 		then: []string{"row c-1 2: dead after 1"}, again: "is already dead",
 		says: "Dead-lettered event 2 of campaign c-1", prints: "campaign c-1 seq 2 (full) is dead after 1 failed attempt; 2 rows wait behind it",
-		refused: []refusal{
-			{giveUp.seeing("attempt_count", 7), conflict, "changed since this page was loaded"},
-			{giveUp.at("c-1 3"), conflict, "is not the head of its campaign"},
-		},
-	},
-	{
+		refused: []refusal{{giveUp.seeing("attempt_count", 7), conflict, "changed since this page was loaded"}, {giveUp.at("c-1 3"), conflict, "is not the head of its campaign"}},
+	}, {
 		name: "an event that can never be applied is skipped", given: dead, act: skip, page: "/campaigns/c-1/events/2",
 		then:  []string{"row c-1 2: pending after 0", "skip of c-1 2: it names no seat"},
 		later: []string{"campaign c-1: applied 4", "row c-1 2: none", "row c-1 3: none", "row c-1 4: none"}, again: "is pending",
@@ -213,58 +200,43 @@ var scenarios = []scenario{
 			{skip.at("c-1 3").confirmed("skip c-1 3"), conflict, "waits behind event 2"},
 			{skip.at("nobody 3").confirmed("skip nobody 3"), missing, "nobody"},
 		},
-	},
-	{
+	}, {
 		name: "a skip is undone before a worker saw it", given: skipped(false), act: unskip, page: "/campaigns/c-1",
 		then: []string{"skip of c-1 2: it names no seat, undone: it fits after all"}, again: "is not skipped",
 		says:    "Un-skipped event 2",
 		refused: []refusal{{unskip.at("c-1 1"), conflict, "is not skipped"}, {giveUp, conflict, "has not failed"}, {unskip.at("nobody 2"), missing, "nobody"}},
-	},
-	{
+	}, {
 		name: "the skip of a last event is undone", given: skipped(true), act: unskip, page: "/campaigns/c-1",
 		then:  []string{"campaign c-1: applied 1", "row c-1 2: pending after 0", "skip of c-1 2: it names no seat, undone: it fits after all"},
 		later: []string{"row c-1 2: dead after 1"}, again: "is not skipped",
 		says: "Un-skipped event 2", prints: "un-skipped campaign c-1 seq 2 (lost); it will be applied like any other event",
 	},
-	{
-		name: "a skip is kept once later events are applied", given: passed, act: unskip, page: "/campaigns/c-1",
-		refused: []refusal{{unskip, conflict, "3"}},
-	},
+	{name: "a skip is kept once later events are applied", given: passed, act: unskip, page: "/campaigns/c-1", refused: []refusal{{unskip, conflict, "3"}}},
 	{
 		name: "a campaign is paused", given: dead, act: pause, page: "/campaigns/c-1",
 		then: []string{"campaign c-1: applied 1, paused: the hall is closed"}, again: "is already paused",
 		says: "Paused campaign c-1.", prints: "paused campaign c-1: ",
 		refused: []refusal{{pause.at("nobody"), missing, "nobody"}},
-	},
-	{
+	}, {
 		name: "a campaign is resumed", given: done(dead, pause), act: resume, page: "/campaigns/c-1",
 		then: []string{"campaign c-1: applied 1"}, again: "not paused",
 		says: "Resumed campaign c-1.", prints: "resumed campaign c-1",
 		refused: []refusal{{resume.at("nobody"), missing, "nobody"}},
-	},
-	{
+	}, {
 		name: "a campaign is replayed", given: gap, act: replay, page: "/campaigns/c-1",
 		then: []string{"row c-1 4: pending after 0"},
 		says: "Replayed campaign c-1", prints: "replayed campaign c-1: 1 row enqueued, 0 rows of applied events removed",
-		refused: []refusal{
-			{replay.seeing("head_seq", 7), conflict, "changed since this page was loaded"},
-			{replay.at("nobody"), missing, "nobody"},
-		},
-	},
-	{
+		refused: []refusal{{replay.seeing("head_seq", 7), conflict, "changed since this page was loaded"}, {replay.at("nobody"), missing, "nobody"}},
+	}, {
 		name: "gaps are repaired", given: gap, act: repairGaps,
 		then:   []string{"row c-1 4: pending after 0"},
 		prints: "repaired 1 campaign: 1 row written, 0 rows of applied events removed, 0 campaigns diverged",
-	},
-	{
+	}, {
 		name: "an error is annotated", given: all(dead, inJournal(`update projection_apply_outbox set fingerprint = 'known' where seq = 2`)), act: note,
-		then:   []string{"note on known: wait"},
-		prints: "note saved",
-		refused: []refusal{
-			{note.with("fingerprint=another&note=wait", `{"fingerprint":"another","note":"wait"}`, "another wait"), missing, "another"},
-		},
-	},
-	{
+		then:    []string{"note on known: wait"},
+		prints:  "note saved",
+		refused: []refusal{{note.with("fingerprint=another&note=wait", `{"fingerprint":"another","note":"wait"}`, "another wait"), missing, "another"}},
+	}, {
 		name: "an operation is started", given: many, act: start, page: "/operations/new",
 		then:  []string{"operation 1: running, 2 chosen, 2 waiting, 0 left"},
 		later: []string{"operation 1: stopped, 2 chosen, 0 waiting, 1 left"}, again: "already in a running operation",
@@ -277,8 +249,7 @@ var scenarios = []scenario{
 			{start.with("rows=c-2", `{"rows":[{"campaign_id":"c-2"}]}`, "--canary c-2 2"), invalid, ""},
 			{start.with("chosen=true", `{}`, "").by("form json"), invalid, "row"},
 		},
-	},
-	{
+	}, {
 		name: "an operation of many rows is confirmed", given: large, act: start.confirmed("requeue 1 rows"), page: "/operations/new",
 		then: []string{"operation 1: running, 1 chosen, 1 waiting, 0 left"}, again: "already in a running operation",
 		refused: []refusal{
@@ -286,82 +257,68 @@ var scenarios = []scenario{
 			{start.confirmed("requeue 2 rows"), invalid, "requeue 1 rows"},
 			{start.with("expected_rows=1&expected_released=4", `{"filter":{},"expected_rows":1,"expected_released":4}`, "").by("form json"), conflict, "1,202 rows would be released now, not 4"},
 		},
-	},
-	{
+	}, {
 		name: "an operation is cancelled", given: done(many, start), act: cancel, page: "/operations/1",
 		then:  []string{"operation 1: cancelled, 2 chosen, 0 waiting, 2 left"},
 		later: []string{}, again: "cancelled",
 		says: "Cancelled operation 1", prints: "cancelled operation 1: 2 rows not attempted, 0 in progress",
 		refused: []refusal{{cancel.seeing("status", "done"), conflict, "not done"}, {cancel.at("9"), missing, "there is no operation 9"}, {acknowledge, conflict, "still running"}},
-	},
-	{
+	}, {
 		name: "an operation is acknowledged", given: done(many, start, cancel), act: acknowledge, page: "/operations/1",
 		then: []string{"operation 1: cancelled, 2 chosen, 0 waiting, 2 left, acknowledged"}, again: "acknowledged by",
 		says: "Acknowledged operation 1.", prints: "acknowledged operation 1, which is cancelled",
 		refused: []refusal{{acknowledge.seeing("status", "done"), conflict, "not done"}, {acknowledge.at("9"), missing, "there is no operation 9"}},
-	},
-	{
+	}, {
 		name: "an operation that is done is not cancelled", given: all(done(many, start), inJournal(`update operations set status = 'done'`)), act: cancel,
 		refused: []refusal{{cancel, conflict, "is done already"}},
-	},
-	{
+	}, {
 		name: "a projection is paused", given: current, act: pauseSeats, page: "/projections/seats",
 		then: []string{"projection seats: paused: counted by hand"}, again: "already paused",
 		says: "Paused projection seats", prints: "paused projection seats for all campaigns",
 		refused: []refusal{{pauseSeats.at("chairs"), missing, "chairs"}},
-	},
-	{
+	}, {
 		name: "a projection is resumed", given: done(current, pauseSeats), act: resumeSeats, page: "/projections/seats",
 		refused: []refusal{{resumeSeatsHere, conflict, "resume it for all"}},
 		then:    []string{"projection seats: live"}, again: "not paused",
 		says: "Resumed projection seats", prints: "resumed projection seats for all campaigns",
-	},
-	{
+	}, {
 		name: "a projection is paused in one campaign", given: current, act: pauseSeatsHere,
 		then: []string{"projection seats in c-1: paused at 4: counted by hand"}, again: "already paused",
 		says: "Paused projection seats", prints: "paused projection seats for campaign c-1 at event 4",
 		refused: []refusal{{pauseSeats.with("campaign_id=nobody", `{"campaign_id":"nobody"}`, "seats --campaign=nobody"), missing, "nobody"}},
-	},
-	{
+	}, {
 		name: "a projection is resumed in one campaign", given: done(current, pauseSeatsHere), act: resumeSeatsHere,
 		then: []string{"projection seats in c-1: live at 4"}, again: "not paused",
 		says: "Resumed projection seats", prints: "resumed projection seats for campaign c-1 at event 4",
-	},
-	{
+	}, {
 		name: "a publisher is paused", given: delivered, act: pausePartner, page: "/publishers/sales/partner",
 		then: []string{"publisher sales/partner: paused at 2 after 0 errors, held in 3: a fire"}, again: "is already paused",
 		says: "Paused publisher sales/partner.", prints: "paused publisher sales/partner: it is paused at position 2 of 4, lag: 2 events",
 		refused: []refusal{{resetPartner, conflict, "nothing to reset"}, {resumePartner, conflict, "nothing to resume"}, {skipAtPartner, conflict, "no event is blocking"}, {pausePartner.at("sales nothing"), missing, "there is no publisher sales/nothing"}},
-	},
-	{
+	}, {
 		name: "a failed publisher is resumed", given: refusing(outbox.EventError), act: resumePartner, page: "/publishers/sales/partner",
 		then: []string{"publisher sales/partner: active at 2 after 0 errors, held in 3"}, again: "nothing to resume",
 		says: "Resumed publisher sales/partner", prints: "resumed publisher sales/partner: it is active at position 2 of 4",
 		refused: []refusal{{resumePartner.at("sales nothing"), missing, "there is no publisher sales/nothing"}},
-	},
-	{
+	}, {
 		name: "a publisher is paused in all topics", given: delivered, act: pausePartners,
 		then: []string{"publisher sales/partner: paused at 2 after 0 errors, held in 3: a fire"}, again: "last action: pause all by",
 		says: "Paused publisher partner", prints: "paused publisher partner in 1 topic; unchanged in 0",
 		refused: []refusal{{pausePartners.at("nothing").with("", "", "--name=nothing"), missing, "nothing"}, {pausePartners.with("", "", "--name=partner sales/partner").by("command"), invalid, "name one publisher"}},
-	},
-	{
+	}, {
 		name: "a publisher is resumed in all topics", given: done(refusing(outbox.DestinationError), pausePartners), act: resumePartners,
 		then: []string{"publisher sales/partner: active at 2 after 0 errors, held in 3"}, again: "last action: resume all by",
 		says: "Resumed publisher partner", prints: "resumed publisher partner in 1 topic; unchanged in 0",
-	},
-	{
+	}, {
 		name: "the errors of a paused publisher are reset", given: done(refusing(outbox.DestinationError), pausePartner), act: resetPartner, page: "/publishers/sales/partner",
 		then: []string{"publisher sales/partner: paused at 2 after 0 errors, held in 3: a fire"}, again: "nothing to reset",
 		says: "Reset publisher sales/partner", prints: "reset publisher sales/partner: it is paused",
 		refused: []refusal{{resetPartner.at("sales nothing"), missing, "there is no publisher sales/nothing"}},
-	},
-	{
+	}, {
 		name: "an error that a publisher has overcome is reset", given: overcome, act: resetPartner, page: "/publishers/sales/partner",
 		then: []string{"publisher sales/partner: active at 2 after 0 errors, held in 3"}, again: "nothing to reset",
 		refused: []refusal{{resumePartner, conflict, "nothing to resume"}},
-	},
-	{
+	}, {
 		name: "an event that a partner rejects is skipped", given: refusing(outbox.EventError), act: skipAtPartner, page: "/publishers/sales/partner",
 		then: []string{"publisher sales/partner: active at 3 after 0 errors, free in 4"}, again: "no event is blocking",
 		says: "skipped event 3 (taken) of campaign c-1", prints: "publisher sales/partner skips the event at position 3; it is active, lag: 1 event",
@@ -370,17 +327,12 @@ var scenarios = []scenario{
 			{skipAtPartner.with("position=4", `{"position":4}`, "sales/partner 4"), conflict, "position 3 is"},
 			{skipAtPartner.with("", "", "sales/partner"), invalid, "osition"},
 		},
-	},
-	{
+	}, {
 		name: "a skip for a destination that is down is confirmed", given: refusing(outbox.DestinationError), act: skipAtPartner.confirmed("skip anyway"), page: "/publishers/sales/partner",
-		then:  []string{"publisher sales/partner: failed at 3 after 10 errors, status 500, stopped, retries, free in 4"},
-		again: "no event is blocking",
-		refused: []refusal{
-			{skipAtPartner, invalid, "skip anyway"},
-			{skipAtPartner.confirmed("skip 1 events"), invalid, "skip anyway"},
-		},
-	},
-	{
+		then:    []string{"publisher sales/partner: failed at 3 after 10 errors, status 500, stopped, retries, free in 4"},
+		again:   "no event is blocking",
+		refused: []refusal{{skipAtPartner, invalid, "skip anyway"}, {skipAtPartner.confirmed("skip 1 events"), invalid, "skip anyway"}},
+	}, {
 		name: "a publisher repeats events", given: delivered, act: seekBeginning, page: "/publishers/sales/partner/seek?to=beginning",
 		then: []string{"publisher sales/partner: active at 0 after 0 errors, free in 4"}, again: "already at position 0",
 		says: "Moved publisher sales/partner from position 2 to 0: 2 events repeated", prints: "publisher sales/partner continues after position 0 instead of 2",
@@ -390,25 +342,18 @@ var scenarios = []scenario{
 			{seekBeginning.with("to=position&position=5", `{"position":5}`, "sales/partner --position=5"), invalid, "beyond the head"},
 			{seekBeginning.at("sales nothing").with("to=head", `{"to":"head"}`, "sales/nothing --to head"), missing, "there is no publisher sales/nothing"},
 		},
-	},
-	{
+	}, {
 		name: "a publisher passes over events with a reason and the phrase", given: delivered, act: seekHead, page: "/publishers/sales/partner/seek?to=head",
 		then: []string{"publisher sales/partner: active at 4 after 0 errors, free in 4"}, again: "already at position 4",
 		says: "from position 2 to 4: 2 events skipped", prints: "publisher sales/partner continues after position 4 instead of 2",
-		refused: []refusal{
-			{seekHead.because(""), invalid, "reason"},
-			{seekHead.confirmed(""), invalid, "skip 2 events"},
-			{seekHead.confirmed("skip it"), invalid, "skip 2 events"},
-		},
-	},
-	{
+		refused: []refusal{{seekHead.because(""), invalid, "reason"}, {seekHead.confirmed(""), invalid, "skip 2 events"}, {seekHead.confirmed("skip it"), invalid, "skip 2 events"}},
+	}, {
 		name: "a publisher passes over as many events as were shown", given: all(large, publish), act: seekHead.confirmed("skip 1202 events"),
 		then: []string{"publisher sales/partner: active at 1204 after 0 errors, free in 4"},
 		refused: []refusal{
 			{seekHead.with("to=head&expected_repeats=0&expected_skips=2&expected_capped=false", `{"to":"head","expected":{"repeats":0,"skips":2,"capped":false}}`, "").by("form json"), conflict, "changed since this page was loaded"},
 		},
-	},
-	{
+	}, {
 		name: "a run is started", given: current, act: startVerify,
 		then: []string{"run 1: verify queued"}, again: "run 1",
 		prints: "run 1",
@@ -417,31 +362,26 @@ var scenarios = []scenario{
 			{startVerify.with("kind=other&campaign_ids=c-1", `{"kind":"other","campaign_id":"c-1"}`, "other --campaign=c-1"), invalid, "other"},
 			{startVerify.with("kind=verify&campaign_ids=nobody", `{"kind":"verify","campaign_id":"nobody"}`, "verify --campaign=nobody"), missing, "nobody"},
 		},
-	},
-	{
+	}, {
 		name: "a rebuild of everything is confirmed", given: current, act: rebuildAll,
 		then:    []string{"run 1: rebuild queued"},
 		refused: []refusal{{rebuildAll.confirmed(""), invalid, "rebuild all campaigns"}, {rebuildAll.because(""), invalid, "reason"}},
-	},
-	{
+	}, {
 		name: "a run is cancelled", given: done(current, startVerify), act: cancelRun, page: "/runs/1",
 		then: []string{"run 1: verify cancelled"}, again: "cancelled",
 		says: "Cancelled run 1", prints: "run 1",
 		refused: []refusal{{cancelRun.at("9"), missing, "there is no run 9"}},
-	},
-	{
+	}, {
 		name: "an interrupted run is resumed", given: interrupted, act: resumeRun, page: "/runs/1",
 		then: []string{"run 1: verify queued"}, again: "run 1",
 		says: "Resumed run 1", prints: "run 1",
 		refused: []refusal{{resumeRun.at("9"), missing, "there is no run 9"}},
-	},
-	{
+	}, {
 		name: "a rejected row is retried", given: rejected, act: retryRejection, page: "/intake/shop",
 		then: []string{"row 12 of source shop: retrying: the row was corrected"}, again: "is retrying, not open",
 		prints:  "rejected row 1 of source shop is retried by the server that holds the source",
 		refused: []refusal{{retryRejection.at("nothing 1"), missing, "nothing"}, {retryRejection.at("shop 9"), missing, "9"}},
-	},
-	{
+	}, {
 		name: "a rejected row is discarded", given: rejected, act: discardRejection, page: "/intake/shop",
 		then: []string{"row 12 of source shop: discarding: a test order"}, again: "is discarding, not open",
 		prints: "rejected row 1 of source shop is discarded by the server that holds the source; its campaign c-1 continues",
@@ -450,8 +390,7 @@ var scenarios = []scenario{
 			{discardRejection.confirmed(""), invalid, "discard shop 1"},
 			{discardRejection.at("shop 9").confirmed("discard shop 9"), missing, "9"},
 		},
-	},
-	{
+	}, {
 		name: "a source of another journal is handed over", given: foreign, act: handOver, page: "/intake/shop",
 		then: []string{"source shop: of this journal"}, again: "is handed over already",
 		prints: "source shop is taken from journal another at the next read of the server that has it",
@@ -460,20 +399,17 @@ var scenarios = []scenario{
 			{handOver.confirmed(""), invalid, "hand over shop"},
 			{handOver.at("nothing").confirmed("hand over nothing"), missing, "nothing"},
 		},
-	},
-	{
+	}, {
 		name: "a publisher is sent a test event", given: delivered, act: testPartner, page: "/publishers/sales/partner",
 		then: []string{},
 		says: "Sent a test event to publisher sales/partner: delivered in", prints: "delivered event test-",
 		refused: []refusal{{testPartner.at("sales nothing"), missing, "there is no publisher sales/nothing"}},
-	},
-	{
+	}, {
 		name: "a receiver of alerts is sent a test message", given: current, act: testChat, page: "/alerts",
 		then: []string{},
 		says: "Sent a test message to receiver chat: taken in", prints: "receiver chat took a test message",
 		refused: []refusal{{testChat.at("none"), missing, "no receiver"}},
-	},
-	{
+	}, {
 		name: "a rule is muted", given: current, act: muteDrift,
 		then: []string{"rule drift: muted: a deploy"},
 		says: "Muted rule drift until", prints: "muted drift until",
@@ -481,23 +417,18 @@ var scenarios = []scenario{
 			{muteDrift.with("for=2h", `{"for":"2h"}`, "drift --for=2h"), invalid, "for"},
 			{muteDrift.at("none").with("for=8h", `{"for":"8h"}`, "none --for=8h"), missing, "no alert rule"},
 		},
-	},
-	{
+	}, {
 		name: "a rule is unmuted", given: done(current, muteDrift), act: unmuteDrift,
 		then: []string{"rule drift: none"}, again: "not muted",
 		says: "Unmuted rule drift.", prints: "unmuted drift",
-	},
-	{
+	}, {
 		name: "a token is revoked", given: inJournal(`
 insert into tokens (hash, role, note, created_at, created_by, expires_at) values ('h', 'operator', 'deploy', 1, 'root', 4102444800000000)`), act: revokeToken, page: "/tokens",
 		then: []string{"token 1: revoked"}, again: "was revoked by",
 		says: "Revoked token 1, with the role operator", prints: "revoked token 1 (operator)",
 		refused: []refusal{{revokeToken.at("9"), missing, "no token 9"}},
 	},
-	{
-		name: "a source of this journal is not handed over", given: rejected, act: handOver,
-		refused: []refusal{{handOver, conflict, "does not belong to another journal"}},
-	},
+	{name: "a source of this journal is not handed over", given: rejected, act: handOver, refused: []refusal{{handOver, conflict, "does not belong to another journal"}}},
 }
 
 // playedElsewhere are the actions without a scenario, with the reason.

@@ -141,8 +141,7 @@ func TestServe_warnsThatAProxyLetsInAdmins(t *testing.T) {
 // A proxy on this machine connects from loopback, and its users may be anywhere.
 func TestServe_admitsNoProxyWithoutAuthentication(t *testing.T) {
 	t.Parallel()
-	forwarded := []string{"X-Forwarded-For", "203.0.113.7"}
-	s := serve(t)
+	forwarded, s := []string{"X-Forwarded-For", "203.0.113.7"}, serve(t)
 	s.answers(200, "", "/")
 	s.answers(401, "This request came through a proxy (it has the header X-Forwarded-For)", "/", forwarded...)
 	s.answers(401, "--auth jwt, proxy-header or token", "/", forwarded...)

@@ -124,9 +124,7 @@ func TestSettings_showWhatWasGivenAndNoSecret(t *testing.T) {
 func TestCommandFlags_leadToTheSameDatabases(t *testing.T) {
 	dir := t.TempDir()
 	t.Chdir(dir)
-	file := func(name, text string) {
-		must.OK(t, os.WriteFile(name, []byte(text), 0o600))
-	}
+	file := func(name, text string) { must.OK(t, os.WriteFile(name, []byte(text), 0o600)) }
 	file("whole.yaml", "journal_db: postgres://ana:hush@db/outbox\nprojections_db: sqlite:/var/p.db\nprojections: [builtin:traces]\n")
 	file("relative.yaml", "journal_db: sqlite:j.db\nprojections: [sql]\n")
 	for name, c := range map[string]struct {

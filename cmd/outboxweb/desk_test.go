@@ -79,8 +79,9 @@ func (d *desk) open(retry outbox.Retry) {
 	d.st, d.w = st, worker.New(worker.Config{Queue: st.Queue, Set: d.set, Mode: st.Mode(), Logger: slog.New(slog.DiscardHandler)})
 }
 
-func (d *desk) write(name, text string) {
+func (d *desk) write(name, text string) *desk {
 	must.OK(d.t, os.WriteFile(filepath.Join(d.dir, name), []byte(text), 0o600))
+	return d
 }
 
 // logging is a projection with a row for every event.
@@ -104,18 +105,20 @@ func lenient(text string) string {
 }
 
 // has appends an event with each of the payloads to a campaign.
-func (d *desk) has(campaign string, payloads ...string) {
+func (d *desk) has(campaign string, payloads ...string) *desk {
 	var events []outbox.Event
 	for _, payload := range payloads {
 		events = append(events, outbox.Event{CampaignID: campaign, EventType: "noted", Payload: []byte(payload)})
 	}
 	must.Get(d.st.Append(d.t.Context(), store.Append{Events: events})).Or(d.t)
+	return d
 }
 
 // applied appends an event with each of the payloads to a campaign, and applies what can be.
-func (d *desk) applied(campaign string, payloads ...string) {
+func (d *desk) applied(campaign string, payloads ...string) *desk {
 	d.has(campaign, payloads...)
 	d.work()
+	return d
 }
 
 // work lets a worker and the running operations do what is due.
@@ -129,15 +132,17 @@ func (d *desk) work() {
 // events are the payloads of n events.
 func events(n int) []string { return slices.Repeat([]string{"{}"}, n) }
 
-func (d *desk) exec(url string, statements ...string) {
+func (d *desk) exec(url string, statements ...string) *desk {
 	db := dbtest.Open(d.t, url)
 	for _, statement := range statements {
 		must.Get(db.Exec(statement)).Or(d.t)
 	}
+	return d
 }
 
-func (d *desk) pause(name, campaign string) {
+func (d *desk) pause(name, campaign string) *desk {
 	must.Get(d.st.Runs.PauseProjection(d.t.Context(), outbox.Command{By: outbox.Operator{Name: "ana"}, Reason: "a bug"}, name, campaign, d.set.Infos())).Or(d.t)
+	return d
 }
 
 // run runs a command and returns what it says, in one line, and how it ends.
@@ -153,21 +158,24 @@ func (d *desk) run(args ...string) (out, errs string, code int) {
 }
 
 // ends runs a command that must end with a code and say all that is wanted.
-func (d *desk) ends(code int, command string, wanted ...string) {
+func (d *desk) ends(code int, command string, wanted ...string) *desk {
 	out, errs, got := d.run(strings.Fields(command)...)
 	must.Hold(d.t, got == code, "%s ends with %d, want %d: %s", command, got, code, out+errs)
 	for _, w := range wanted {
 		must.Hold(d.t, strings.Contains(out+" "+errs, w), "%s lacks %q: %s", command, w, out+" "+errs)
 	}
+	return d
 }
 
-func (d *desk) says(command string, wanted ...string) {
+func (d *desk) says(command string, wanted ...string) *desk {
 	d.ends(exitDone, command, wanted...)
+	return d
 }
 
-func (d *desk) lacks(command, unwanted string) {
+func (d *desk) lacks(command, unwanted string) *desk {
 	out, errs, code := d.run(strings.Fields(command)...)
 	must.Hold(d.t, code == exitDone && !strings.Contains(out+errs, unwanted), "%s ends with %d: %s", command, code, out+errs)
+	return d
 }
 
 // refused runs a command that must say nothing but why it is refused.

@@ -20,31 +20,23 @@ func TestCommands_nameProjectionsThatAreNotLoaded(t *testing.T) {
 	d := newDesk(t, logging("log"), logging("names"))
 	d.applied("c-1", events(2)...)
 	const left = "not compared: projection names, which this command has not loaded"
-	d.lacks("verify", left)
-	d.lacks("check", left)
+	d.lacks("verify", left).lacks("check", left)
 	must.OK(t, os.Remove(filepath.Join(d.dir, "names.sql")))
-	d.says("verify", "The live rows of 1 campaign match the journal", left)
-	d.says("check", "no problems found", left)
-	d.says("verify --json", `"not_loaded": [ "names" ]`)
-	d.says("check --json", `"not_loaded": [ "names" ]`)
-	d.lacks("verify --projection log", left)
-	d.lacks("check --no-replay", left)
+	d.says("verify", "The live rows of 1 campaign match the journal", left).says("check", "no problems found", left)
+	d.says("verify --json", `"not_loaded": [ "names" ]`).says("check --json", `"not_loaded": [ "names" ]`)
+	d.lacks("verify --projection log", left).lacks("check --no-replay", left)
 	must.OK(t, d.st.ReadModel().Leave(t.Context(), []string{"log"}))
 	d.says("projections status", "log live", "names not loaded 0 0 0 0 0")
 	d.says("projections status names", "names: not loaded; blocking 0", "Its rows are not updated, and not verified. Once it is loaded again, a replay starts by itself and catches it up.")
 	d.says("projections status names --json", `"not_loaded": true`)
 	d.says("verify", "(2 events in 1 campaign)", "not compared: projection names, which is not loaded any more")
-	d.write("names.sql", logging("names"))
-	d.says("projections status", "names not loaded 0 0 0 0 0")
+	d.write("names.sql", logging("names")).says("projections status", "names not loaded 0 0 0 0 0")
 }
 
 func TestCommands_sayWhatIsPaused(t *testing.T) {
 	d := newDesk(t, logging("log"), logging("names"))
-	d.applied("c-1", events(2)...)
-	d.applied("c-2", "{}")
-	d.pause("names", "c-1")
-	d.says("verify", "The live rows of 2 campaigns match the journal")
-	d.applied("c-1", events(3)...)
+	d.applied("c-1", events(2)...).applied("c-2", "{}")
+	d.pause("names", "c-1").says("verify", "The live rows of 2 campaigns match the journal").applied("c-1", events(3)...)
 	d.says("campaigns list", "c-1 current 5 5 Everything is applied, but projection names is paused, 3 events behind")
 	d.says("campaigns list --json", `"held_projections": [ { "projection": "names", "applied_seq": 2,`)
 	d.says("events", "c-1 3 applied in part noted", "c-1 2 applied noted")
@@ -60,14 +52,12 @@ func TestCommands_sayWhatIsPaused(t *testing.T) {
 	d.says("runs start rebuild --campaign c-1 --wait", "run 3 is completed", "not complete 1", "digests at seq 5", "at seq 2, paused", left)
 	run := must.Get(d.st.Runs.Get(t.Context(), 3)).Or(t)
 	must.Hold(t, run.Verdict == "" && run.Counts.NotCompared == 1, "the rebuild says %q and %+v", run.Verdict, run.Counts)
-	d.has("c-1", "{}")
-	d.says("requeue c-1 6 --dry-run", "c-1 passes 6 log: 1 row added; names: events 3 to 6 not compared, paused")
+	d.has("c-1", "{}").says("requeue c-1 6 --dry-run", "c-1 passes 6 log: 1 row added; names: events 3 to 6 not compared, paused")
 	must.Get(d.st.Runs.ResumeProjection(t.Context(), command("fixed"), "names", "c-1", d.set.Infos())).Or(t)
 	must.Get(d.st.Runs.Cancel(t.Context(), command(""), 4)).Or(t)
 	d.says("verify", "The live rows of 1 campaign match the journal", "names: all events not compared, behind until a replay has caught it up")
 	d.says("report", "Projection names is behind in 1 campaign, and no run is catching it up")
-	d.pause("log", "")
-	d.says("requeue c-1 6 --dry-run", "log: event 6 not compared, paused")
+	d.pause("log", "").says("requeue c-1 6 --dry-run", "log: event 6 not compared, paused")
 }
 
 func TestRunsShow_namesTheEventThatFailed(t *testing.T) {
@@ -92,8 +82,7 @@ func TestRequeue_restsOnARehearsalWhoseFilesAreLoaded(t *testing.T) {
 	d.ends(exitUsage, "requeue --dead --rehearsal 1", "--rehearsal needs --canary")
 	d.ends(exitFailed, requeue, "the files of rehearsal 1 are not loaded yet")
 	d.ends(exitFailed, "requeue --dead --canary --rehearsal 9", "run 9")
-	d.load("names", logging("names"))
-	d.says(requeue, "started operation 1: 1 dead row")
+	d.load("names", logging("names")).says(requeue, "started operation 1: 1 dead row")
 	d.says("operations show 1", "it rests on rehearsal 1; 1 of the operation's 1 row passed it")
 	for _, version := range []string{"first", "second"} {
 		must.OK(t, d.st.Loaded(t.Context(), outbox.InstanceState{ID: "w-1"}, []outbox.Definition{{Projection: "names", Version: version, File: outbox.RehearsalFile{Name: "names.sql", Text: version}}}))
@@ -111,18 +100,17 @@ func (d *desk) rehearsed(texts ...string) (dir string) {
 }
 
 // load puts a changed file of a projection in place of the loaded one, as a restart does.
-func (d *desk) load(name, text string) {
+func (d *desk) load(name, text string) *desk {
 	d.write(name+".sql", text)
 	must.OK(d.t, runs.Install(d.t.Context(), d.st.Store, must.Get(projection.Load("sqlite", d.dir)).Or(d.t)))
+	return d
 }
 
 // The steps after a rehearsal reach what is blocked and what is quarantined, and only those; files that
 // fix nothing are not to be loaded.
 func TestRehearsal_saysWhatComesNext(t *testing.T) {
 	d := newDesk(t, lenient(needing("log", "l")), needing("names", "n"))
-	d.has("c-1", `{"n":1,"m":1,"x":1}`)
-	d.has("c-2", `{"l":1}`)
-	d.applied("c-3", `{"l":1,"m":1}`)
+	d.has("c-1", `{"n":1,"m":1,"x":1}`).has("c-2", `{"l":1}`).applied("c-3", `{"l":1,"m":1}`)
 	const replay = " what is quarantined, which a requeue does not reach: outboxweb runs start replay --all --projection=log"
 	const canary = "requeue the blocked campaigns, a canary first: outboxweb requeue --dead --canary --rehearsal="
 	rehearse := func(log, names string) string { return "rehearse " + d.rehearsed("log", log, "names", names) }
@@ -130,12 +118,10 @@ func TestRehearsal_saysWhatComesNext(t *testing.T) {
 	d.ends(exitFailed, rehearse(lenient(needing("log", "l")), needing("names", "m")), "1 of 2 blocked campaigns would pass; 1 fails",
 		"they do not fix every campaign; for those that would pass, load these files and restart, then "+canary+"2 the rows")
 	d.ends(exitFailed, rehearse(lenient(needing("log", "l")), needing("names", "x")), "0 of 2 blocked campaigns would pass", "do not load these files: change them, and rehearse again")
-	d.lacks("runs show 3", "restart")
-	d.lacks("runs show 3", "canary")
+	d.lacks("runs show 3", "restart").lacks("runs show 3", "canary")
 	d.says("failures list", "projections are quarantined, which a requeue does not reach: PROJECTION CAMPAIGNS SINCE LAST FINGERPRINT ERROR log 1 ")
 	d.says("rehearse "+d.rehearsed("log", lenient(logging("log")))+" --campaign c-1", "1 of 1 quarantined campaign would pass", "load these files and restart, then replay"+replay)
-	d.load("log", lenient(logging("log")))
-	d.says("runs show 4", "these files are loaded: replay"+replay)
+	d.load("log", lenient(logging("log"))).says("runs show 4", "these files are loaded: replay"+replay)
 }
 
 func TestRehearsal_withoutALoadedProjection(t *testing.T) {
@@ -147,8 +133,7 @@ func TestRehearsal_withoutALoadedProjection(t *testing.T) {
 	d.says("rehearse "+filepath.Join(fixed, "names.sql"), "1 of 1 blocked campaign would pass", "no requeue can rest on this rehearsal: it "+ran)
 	d.ends(exitFailed, "rehearse "+fixed, `log.sql: projection "log" is not loaded, and a changed file replaces that of a loaded projection; name the replaced file in --projections, too`)
 	d.flags[5] = d.dir
-	d.load("names", logging("names"))
-	d.ends(exitFailed, "requeue --dead --canary --rehearsal 1", "rehearsal 1 "+ran)
+	d.load("names", logging("names")).ends(exitFailed, "requeue --dead --canary --rehearsal 1", "rehearsal 1 "+ran)
 }
 
 func TestEventsCommand_saysWhyASearchIsEmpty(t *testing.T) {
@@ -195,15 +180,11 @@ func TestLists_sayThatTheyAreCut(t *testing.T) {
 
 func TestProjectionsStatus_saysWhatIsQuarantinedAndWhatBlocks(t *testing.T) {
 	d := newDesk(t, lenient(needing("log", "l")), needing("names", "n"))
-	d.has("c-1", `{"l":1}`)
-	d.has("c-2", `{"n":1}`)
-	d.applied("c-3", `{"l":1,"n":1}`)
+	d.has("c-1", `{"l":1}`).has("c-2", `{"n":1}`).applied("c-3", `{"l":1,"n":1}`)
 	d.says("projections status", "NAME STATE BLOCKING QUARANTINED PAUSED BEHIND FAILURES BUILT BY", "log quarantined 0 1 0 0 1", "names blocking 1 0 0 0 1")
 	d.says("projections status names", "names: blocking; blocking 1, quarantined in 0, paused in 0, behind in 0 campaigns")
-	d.pause("names", "c-3")
-	d.says("projections status", "names blocking, paused 1 0 1 0 1")
-	d.pause("log", "")
-	d.says("projections status", "log paused for all campaigns by ana: a bug 0 1 3 0 1")
+	d.pause("names", "c-3").says("projections status", "names blocking, paused 1 0 1 0 1")
+	d.pause("log", "").says("projections status", "log paused for all campaigns by ana: a bug 0 1 3 0 1")
 	d.says("projections status log", "campaigns that have not advanced since the pause are not listed", "c-2 quarantined")
 	d.says("report", "log is paused for all campaigns")
 }
@@ -231,12 +212,10 @@ func TestCommands_thatOnlyReadInstallNoProjections(t *testing.T) {
 	d.says("verify --projection log", "The live rows of projection log of 1 campaign match the journal")
 	d.says("digest --campaign c-1 --projection log", "campaign c-1 at seq 2 log sha256:")
 	d.says("digest --campaign c-1 --until 1", "campaign c-1 at seq 1", "names sha256:")
-	d.says("failures projections", "no failures")
-	d.says("projections status", "names live 0 0 0 0 0 version ", "; loaded is ")
+	d.says("failures projections", "no failures").says("projections status", "names live 0 0 0 0 0 version ", "; loaded is ")
 	d.ends(exitFailed, "runs start rebuild --all --dry-run", "1 would change")
 
-	d.write("names.sql", logging("names"))
-	d.write("new.sql", logging("new"))
+	d.write("names.sql", logging("names")).write("new.sql", logging("new"))
 	d.ends(exitUsage, "verify", "no server has loaded projection new, or none has any more")
 	d.says("check --no-replay", "no problems found")
 	d.says("verify --projection log --projection names", "The live rows of projections log, names of 1 campaign match the journal")
@@ -256,8 +235,7 @@ func TestCommands_ofAJournalThatNoServerHasApplied(t *testing.T) {
 // The rows are of the journal. Who asks for them wants to know whether readers see the same.
 func TestCampaignsRows_tellsOfOtherLiveRows(t *testing.T) {
 	d := newDesk(t, logging("log"), logging("names"))
-	d.applied("c-1", events(2)...)
-	d.says("campaigns rows c-1", "campaign c-1 as of event 2 of 2, replayed from the journal")
+	d.applied("c-1", events(2)...).says("campaigns rows c-1", "campaign c-1 as of event 2 of 2, replayed from the journal")
 	d.lacks("campaigns rows c-1", "drift")
 	d.exec(d.pair.Projections, `delete from log where seq = 2`)
 	d.says("campaigns rows c-1", "drift in projection log: 1 live row is not as below; which ones: outboxweb verify --campaign=c-1 --projection=log")
@@ -285,14 +263,11 @@ func TestCheck_invariantsAreThoseOfTheReference(t *testing.T) {
 // One projection is live, and one was quarantined half-way.
 func TestCheck_replaysAProjectionThatIsSetAsideOnlyAsFarAsItStands(t *testing.T) {
 	d := newDesk(t, logging("log"), lenient(needing("names", "n")))
-	d.applied("c-1", `{"n":1}`, `{}`, `{"n":3}`)
-	d.says("projections status names", "c-1 quarantined 1")
-	d.has("c-2", `{"n":1}`)
+	d.applied("c-1", `{"n":1}`, `{}`, `{"n":3}`).says("projections status names", "c-1 quarantined 1").has("c-2", `{"n":1}`)
 	d.says("check")
 	d.exec(d.pair.Projections, `update names set seq = 7`)
 	d.ends(exitFailed, "check", "projection names differs from the journal: 1 row missing, 0 changed, 1 unexpected; first divergence at event 1 or earlier")
 	for id, want := range map[string]string{"c-9": "table log has rows of a campaign that is not in the journal", "c-2": "table log has rows of a campaign of which no event was applied"} {
-		d.exec(d.pair.Projections, `insert into log (campaign_id, seq) values ('`+id+`', 1)`)
-		d.ends(exitFailed, "check", want)
+		d.exec(d.pair.Projections, `insert into log (campaign_id, seq) values ('`+id+`', 1)`).ends(exitFailed, "check", want)
 	}
 }

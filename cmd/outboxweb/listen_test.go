@@ -52,9 +52,7 @@ func wantAnswer(t *testing.T, client *http.Client, url string) *http.Response {
 	return response
 }
 
-func mode(t *testing.T, path string) os.FileMode {
-	return must.Get(os.Lstat(path)).Or(t).Mode().Perm()
-}
+func mode(t *testing.T, path string) os.FileMode { return must.Get(os.Lstat(path)).Or(t).Mode().Perm() }
 
 func TestListen_onAUnixSocketThatOthersCannotUse(t *testing.T) {
 	t.Parallel()

@@ -75,12 +75,7 @@ func TestScripts(t *testing.T) {
 		RequireExplicitExec: true,
 		Setup:               scriptFiles,
 		RequireUniqueNames:  true,
-		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"exits": scriptExits,
-			"wrong": scriptWrong,
-			"sql":   scriptSQL,
-			"drain": scriptDrain,
-		},
+		Cmds:                map[string]func(*testscript.TestScript, bool, []string){"exits": scriptExits, "wrong": scriptWrong, "sql": scriptSQL, "drain": scriptDrain},
 	})
 }
 

@@ -105,8 +105,7 @@ func BenchmarkPaint(b *testing.B) {
 	}
 	s, _ := drainable(b)
 	server := offering(b, s)
-	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(shell), chromedp.DisableGPU,
-		chromedp.UserDataDir(filepath.Join(b.TempDir(), "profile")))
+	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(shell), chromedp.DisableGPU, chromedp.UserDataDir(filepath.Join(b.TempDir(), "profile")))
 	if os.Geteuid() == 0 {
 		options = append(options, chromedp.NoSandbox)
 	}

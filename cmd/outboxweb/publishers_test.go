@@ -46,8 +46,7 @@ func TestPublishers_areListedAndShown(t *testing.T) {
 	d.refused("publishers seek scenes/archive --position 1 --time 2026-11-21", "needs one of")
 	d.says("publishers seek scenes/archive --to head --dry-run", "publisher scenes/archive would continue after position 5 instead of 3: 0 events repeated, 2 skipped")
 	d.says("publishers seek scenes/archive --position 0 --json", `"from": 3`, `"repeats": 1`, `"capped": false`)
-	d.exec(d.pair.Journal, `delete from publisher_progress`)
-	d.says("publishers list", "no publishers")
+	d.exec(d.pair.Journal, `delete from publisher_progress`).says("publishers list", "no publishers")
 	d.says("publishers list --json", `{ "publishers": [] }`)
 }
 
@@ -95,11 +94,9 @@ func TestIntake_isShownAndDecidedOn(t *testing.T) {
 	must.OK(t, w.Step(t.Context()))
 	d.says("intake list --json", `"name": "shop"`, `"rejected": 1`)
 	d.says("intake rejections shop --json", `"status": "open"`, `"change_reason": "try"`)
-	d.exec(url, `update outboxweb_intake set payload = '{}'`)
-	d.says("intake retry shop 1")
+	d.exec(url, `update outboxweb_intake set payload = '{}'`).says("intake retry shop 1")
 	must.OK(t, w.Step(t.Context()))
-	d.says("intake list --json", `"journalled": 2`)
-	d.says("intake rejections shop", "no rejected rows of source shop")
+	d.says("intake list --json", `"journalled": 2`).says("intake rejections shop", "no rejected rows of source shop")
 
 	long := strings.Repeat("x", 200)
 	d.exec(d.pair.Journal, strings.ReplaceAll(`insert into intake_rejections (source, row_key, campaign_id, event_id, event_type, content, content_bytes, reason, rejected_at)

@@ -242,8 +242,7 @@ func TestUnits_pleaseSystemd(t *testing.T) {
 		t.Skip("there is no systemd-analyze; TestUnits_fitTheProgram reads the units without it")
 	}
 	program := must.Get(exec.LookPath("outboxweb")).Or(t)
-	dir := t.TempDir()
-	args := []string{"verify", "--man=no"}
+	dir, args := t.TempDir(), []string{"verify", "--man=no"}
 	for _, name := range []string{"outboxweb.socket", "outboxweb.service"} {
 		text := paper(t, "docs/"+name)
 		path := filepath.Join(dir, name)
@@ -262,8 +261,7 @@ var (
 // Every series that the dashboard and the alerts name is in docs/metrics.md.
 func TestDeploy_monitoringNamesRealMetrics(t *testing.T) {
 	t.Parallel()
-	text := paper(t, "docs/metrics.md")
-	known := map[string]bool{}
+	text, known := paper(t, "docs/metrics.md"), map[string]bool{}
 	for _, name := range regexp.MustCompile("(?m)^\\| `(outboxweb_[a-z_]+)").FindAllStringSubmatch(text, -1) {
 		known[name[1]] = true
 		for _, suffix := range []string{"_bucket", "_sum", "_count"} {

@@ -28,8 +28,7 @@ import (
 // two is a desk with a campaign c-1 and a campaign c-2, of an event each.
 func two(t *testing.T) *desk {
 	d := newDesk(t)
-	d.has("c-1", "{}")
-	d.has("c-2", "{}")
+	d.has("c-1", "{}").has("c-2", "{}")
 	return d
 }
 
@@ -197,8 +196,7 @@ func TestReport_saysWhatIsKnownOfTheWorker(t *testing.T) {
 		outbox.ProcessUnknown: {true, "last seen 1 min ago on another host: idle, or gone"},
 		outbox.ProcessGone:    {false, "none is running, last seen at work 1 min ago"},
 	} {
-		s := outbox.Summary{AsOf: now, Worker: outbox.WorkerSummary{Running: c.running, LastSeen: &seen},
-			Instances: []outbox.InstanceState{{ID: "w", LastSeen: seen, Process: process}}}
+		s := outbox.Summary{AsOf: now, Worker: outbox.WorkerSummary{Running: c.running, LastSeen: &seen}, Instances: []outbox.InstanceState{{ID: "w", LastSeen: seen, Process: process}}}
 		got := workerLine(s)
 		must.Hold(t, strings.HasPrefix(got, c.want), "process %d: %q, want %q", process, got, c.want)
 	}
@@ -236,7 +234,7 @@ func TestAlertsList_saysHowOldItsStatesAre(t *testing.T) {
 }
 
 // types gives commands a terminal to read from, with a line typed there.
-func (d *desk) types(line string) {
+func (d *desk) types(line string) *desk {
 	keyboard := must.Get(os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)).Or(d.t)
 	must.OK(d.t, unix.IoctlSetPointerInt(int(keyboard.Fd()), unix.TIOCSPTLCK, 0))
 	n := must.Get(unix.IoctlGetInt(int(keyboard.Fd()), unix.TIOCGPTN)).Or(d.t)
@@ -244,6 +242,7 @@ func (d *desk) types(line string) {
 	d.t.Cleanup(func() { in.Close(); keyboard.Close() })
 	must.Get(keyboard.WriteString(line + "\n")).Or(d.t)
 	d.in = in
+	return d
 }
 
 func TestConfirm_isAskedForAtATerminalAlone(t *testing.T) {
@@ -252,11 +251,9 @@ func TestConfirm_isAskedForAtATerminalAlone(t *testing.T) {
 	for command, phrase := range map[string]string{"requeue c-1 1": "release 1200 rows", "requeue --dead": "requeue 1 rows"} {
 		d.in = strings.NewReader("")
 		d.ends(exitUsage, command, "releases 1,200", "--confirm '"+phrase+"'")
-		d.types("yes")
-		d.ends(exitUsage, command, "releases 1,200", "--confirm '"+phrase+"'")
+		d.types("yes").ends(exitUsage, command, "releases 1,200", "--confirm '"+phrase+"'")
 	}
-	d.types("release 1200 rows")
-	d.says("requeue c-1 1", "this action releases 1,200 rows; to confirm it, type: release 1200 rows")
+	d.types("release 1200 rows").says("requeue c-1 1", "this action releases 1,200 rows; to confirm it, type: release 1200 rows")
 }
 
 func TestKeeper_deletesAtStartWhatIsTooOld(t *testing.T) {

@@ -137,9 +137,7 @@ func (s *scene) has(campaign string, types ...string) {
 }
 
 // sql changes the journal behind the program's back.
-func (s *scene) sql(statements ...string) {
-	s.run(s.behind.journal, statements)
-}
+func (s *scene) sql(statements ...string) { s.run(s.behind.journal, statements) }
 
 func (s *scene) run(db *sql.DB, statements []string) {
 	for _, statement := range statements {
@@ -228,11 +226,7 @@ type surface struct {
 	by   string // the actor and the way in its records
 }
 
-var surfaces = []surface{
-	{"form", (*scene).form, "ana via page"},
-	{"json", (*scene).json, "ana via api"},
-	{"command", (*scene).cli, osUser() + " via cli"},
-}
+var surfaces = []surface{{"form", (*scene).form, "ana via page"}, {"json", (*scene).json, "ana via api"}, {"command", (*scene).cli, osUser() + " via cli"}}
 
 func (a act) path() string {
 	path := a.action.Info().Path

@@ -80,9 +80,7 @@ func (s *served) wait() error {
 	return must.Receive(s.t, s.ended, "the server did not end; stderr: %s", &s.stderr)
 }
 
-func (s *served) signal(sig syscall.Signal) {
-	must.OK(s.t, s.cmd.Process.Signal(sig))
-}
+func (s *served) signal(sig syscall.Signal) { must.OK(s.t, s.cmd.Process.Signal(sig)) }
 
 func (s *served) stop() {
 	s.signal(syscall.SIGTERM)
@@ -97,9 +95,7 @@ func (s *served) summary() outbox.Summary {
 	return summary
 }
 
-func eventually(t testing.TB, what string, holds func() bool) {
-	within(t, patience, what, holds)
-}
+func eventually(t testing.TB, what string, holds func() bool) { within(t, patience, what, holds) }
 
 // within waits until a condition holds, and ends the test after the limit.
 func within(t testing.TB, limit time.Duration, what string, holds func() bool) {

@@ -191,8 +191,7 @@ func prose(text string) string { return paperFence.ReplaceAllString(text, "") }
 // outside it.
 func TestPapers_linksLeadSomewhere(t *testing.T) {
 	t.Parallel()
-	all := papers(t)
-	anchors := map[string]map[string]bool{}
+	all, anchors := papers(t), map[string]map[string]bool{}
 	for name, text := range all {
 		anchors[name] = map[string]bool{}
 		for _, m := range paperHead.FindAllStringSubmatch(prose(text), -1) {
@@ -286,11 +285,9 @@ func TestDocs_tableOfSwitchesIsTheModes(t *testing.T) {
 	_, rest, _ := strings.Cut(paper(t, "docs/configuration.md"), "<!-- switches: begin -->\n")
 	table, _, _ := strings.Cut(rest, "\n<!-- switches: end -->")
 	lines := strings.Split(strings.TrimSpace(table), "\n")
-	flags := cellsOf(lines[0])
-	combinations := map[string]bool{}
+	flags, combinations := cellsOf(lines[0]), map[string]bool{}
 	for _, line := range lines[2:] {
-		cells := cellsOf(line)
-		args := []string{"report"}
+		cells, args := cellsOf(line), []string{"report"}
 		for i, value := range cells[:3] {
 			args = append(args, flags[i]+"="+value)
 		}

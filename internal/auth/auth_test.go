@@ -183,9 +183,8 @@ func behindProxy(t testing.TB, format string) (*Gate, *refusals) {
 	return gate(t, Config{
 		Kind: KindProxyHeader, Preset: "authelia", SecretHeader: "x-proxy-secret", Secret: secret, GroupsFormat: format, InsecureCommaGroups: format == "",
 		Trusted: []netip.Prefix{netip.MustParsePrefix("10.0.0.7/32")},
-		Grants: outbox.Grants{outbox.RoleViewer: {"*"}, outbox.RoleOperator: {"group:ops"},
-			outbox.RoleAdmin: {"user:ana", "user:Ünal"}},
-		Tokens: tokens(map[string]outbox.Token{hash: {ID: 1, Role: outbox.RoleViewer, ExpiresAt: now.Add(time.Hour)}}),
+		Grants:  outbox.Grants{outbox.RoleViewer: {"*"}, outbox.RoleOperator: {"group:ops"}, outbox.RoleAdmin: {"user:ana", "user:Ünal"}},
+		Tokens:  tokens(map[string]outbox.Token{hash: {ID: 1, Role: outbox.RoleViewer, ExpiresAt: now.Add(time.Hour)}}),
 	})
 }
 

@@ -66,9 +66,7 @@ func (s signer) signText(t testing.TB, payload []byte, options *jose.SignerOptio
 	return must.Get(signed.CompactSerialize()).Or(t)
 }
 
-func asJSON(t testing.TB, v any) []byte {
-	return must.Get(json.Marshal(v)).Or(t)
-}
+func asJSON(t testing.TB, v any) []byte { return must.Get(json.Marshal(v)).Or(t) }
 
 func keySet(t testing.TB, signers ...signer) []byte {
 	var set jose.JSONWebKeySet

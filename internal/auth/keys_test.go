@@ -86,9 +86,7 @@ func TestKeys_areAskedForOnceInTenSecondsWhateverArrives(t *testing.T) {
 	}
 	forged := stranger.sign(t, good())
 	payload := forged[strings.IndexByte(forged, '.'):]
-	unknown := func(i int) string {
-		return encoded([]byte(fmt.Sprintf(`{"alg":"ES256","kid":"u-%d"}`, i))) + payload
-	}
+	unknown := func(i int) string { return encoded([]byte(fmt.Sprintf(`{"alg":"ES256","kid":"u-%d"}`, i))) + payload }
 	storm(unknown)
 	asked(1)
 	storm(func(int) string { return forged })

@@ -187,7 +187,7 @@ func (l logged) Handle(_ context.Context, r slog.Record) error {
 
 func (l logged) WithAttrs([]slog.Attr) slog.Handler { return l }
 
-// Engine is Rooms with a worker.
+// Engine is Rooms with a worker. What it does and what it must have can be said in one chain of calls.
 type Engine struct {
 	*Rooms
 	RunWorker *runs.Worker
@@ -247,20 +247,29 @@ func (b *Engine) Beside(options ...Option) *Engine {
 }
 
 // Drain works until nothing is due.
-func (b *Engine) Drain() {
+func (b *Engine) Drain() *Engine {
 	for b.MustPass() {
 	}
+	return b
 }
 
 // MustPass processes one wave and reports whether there was work.
 func (b *Engine) MustPass() bool { return must.Get(b.Worker.Pass(b.Ctx)).Or(b.TB) }
 
+// Pass appends events, if there are any, and processes one wave.
+func (b *Engine) Pass(events ...outbox.Event) *Engine {
+	b.MustAppend(events...)
+	b.MustPass()
+	return b
+}
+
 // UntilStuck applies everything that can be applied, however late the next attempts of heads are.
-func (b *Engine) UntilStuck() {
+func (b *Engine) UntilStuck() *Engine {
 	for range 8 {
 		b.Drain()
 		b.Clock.Advance(time.Hour)
 	}
+	return b
 }
 
 // Start runs the worker until stop is called or the test ends.
@@ -277,9 +286,10 @@ func (b *Engine) Start() (stop func()) {
 }
 
 // Feed appends events and applies all that is due.
-func (b *Engine) Feed(events ...outbox.Event) {
+func (b *Engine) Feed(events ...outbox.Event) *Engine {
 	b.MustAppend(events...)
 	b.Drain()
+	return b
 }
 
 // ClaimWave claims a wave for the engine's worker.
@@ -295,18 +305,20 @@ func (b *Engine) FinishClaims(ctx context.Context, claims []queue.Claim, between
 }
 
 // MustHaveApplied fails unless the ledger has recorded events 1 to last of the campaign, each once and in order, and no others.
-func (b *Engine) MustHaveApplied(campaign string, last int) {
+func (b *Engine) MustHaveApplied(campaign string, last int) *Engine {
 	b.MustHaveTold("ledger", campaign, last)
 	again := storetest.Column[int](b.TB, b.ProjectionsDB, `select seq from ledger_applied where campaign_id = $1 and times <> 1`, campaign)
 	must.Hold(b.TB, len(again) == 0, "campaign %q: events %v were applied more than once", campaign, again)
 	must.Equal(b.TB, must.Get(b.AppliedSeq(b.Ctx, campaign)).Or(b.TB), int64(last), "the watermark of campaign", campaign)
+	return b
 }
 
 // MustHaveAppliedEach is MustHaveApplied of each of the campaigns, which are separated by spaces.
-func (b *Engine) MustHaveAppliedEach(campaigns string, last int) {
+func (b *Engine) MustHaveAppliedEach(campaigns string, last int) *Engine {
 	for campaign := range strings.FieldsSeq(campaigns) {
 		b.MustHaveApplied(campaign, last)
 	}
+	return b
 }
 
 // Entries are the events of a campaign that a ledger of another name has recorded, in order.
@@ -315,17 +327,19 @@ func (b *Engine) Entries(name, campaign string) []int {
 }
 
 // MustHaveTold fails unless a ledger of another name has recorded events 1 to last of the campaign, each once and in order, and no others.
-func (b *Engine) MustHaveTold(name, campaign string, last int) {
+func (b *Engine) MustHaveTold(name, campaign string, last int) *Engine {
 	want := make([]int, last)
 	for i := range want {
 		want[i] = i + 1
 	}
 	must.Same(b.TB, b.Entries(name, campaign), want, "the events told to", name, "of campaign", campaign)
+	return b
 }
 
 // MustHaveBalances fails unless accounts has these, each as "campaign balance".
-func (b *Engine) MustHaveBalances(want ...string) {
+func (b *Engine) MustHaveBalances(want ...string) *Engine {
 	must.Same(b.TB, storetest.Column[string](b.TB, b.ProjectionsDB, `select campaign_id || ' ' || balance from accounts order by campaign_id`), want, "balances")
+	return b
 }
 
 // OpenFailures are the open failures as "campaign projection seq attempts".
@@ -334,8 +348,9 @@ func (b *Engine) OpenFailures() []string {
 }
 
 // MustHaveCursors fails unless these cursors are set aside, each as "campaign projection applied state".
-func (b *Engine) MustHaveCursors(want ...string) {
+func (b *Engine) MustHaveCursors(want ...string) *Engine {
 	must.Same(b.TB, b.SetAsideCursors(), want, "cursors")
+	return b
 }
 
 // SetAsideCursors are the cursors that are set aside.
@@ -344,19 +359,21 @@ func (b *Engine) SetAsideCursors() []string {
 }
 
 // MustStand fails unless a row has this status and number of attempts, besides those that quarantined a projection.
-func (b *Engine) MustStand(campaign string, seq int64, status outbox.Status, attempts int) {
+func (b *Engine) MustStand(campaign string, seq int64, status outbox.Status, attempts int) *Engine {
 	r := b.MustRow(campaign, seq)
 	history := slices.DeleteFunc(r.Attempts, func(a outbox.Attempt) bool { return a.Quarantined })
 	must.Hold(b.TB, r.Row.Status == status && r.Row.AttemptCount == attempts && len(history) == attempts,
 		"campaign %q seq %d is %s after %d attempts with %d in its history, want %s after %d (%s)",
 		campaign, seq, r.Row.Status, r.Row.AttemptCount, len(history), status, attempts, r.Row.LastError)
+	return b
 }
 
 // MustWait waits until the projections have applied the event.
-func (b *Engine) MustWait(campaign string, seq int64) {
+func (b *Engine) MustWait(campaign string, seq int64) *Engine {
 	ctx, cancel := context.WithTimeout(b.Ctx, storetest.Patience)
 	defer cancel()
 	must.Get(b.WaitApplied(ctx, campaign, seq)).Or(b.TB)
+	return b
 }
 
 // Operator is a command of the operator in these tests.
@@ -370,9 +387,10 @@ func (b *Engine) RunToEnd(order outbox.RunRequest) outbox.Run {
 }
 
 // StepRuns works until no run is left.
-func (b *Engine) StepRuns() {
+func (b *Engine) StepRuns() *Engine {
 	for must.Get(b.RunWorker.Step(b.Ctx)).Or(b.TB) {
 	}
+	return b
 }
 
 // RunResult is the result of a campaign in a run.
@@ -391,8 +409,9 @@ func (b *Engine) MustUnskip(campaign string, seq int64) {
 }
 
 // PauseProjection pauses a projection in a campaign.
-func (b *Engine) PauseProjection(projection, campaign string) outbox.ProjectionPause {
-	return must.Get(b.Runs.PauseProjection(b.Ctx, Operator, projection, campaign, b.Infos)).Or(b.TB)
+func (b *Engine) PauseProjection(projection, campaign string) *Engine {
+	must.Get(b.Runs.PauseProjection(b.Ctx, Operator, projection, campaign, b.Infos)).Or(b.TB)
+	return b
 }
 
 // ResumeProjection undoes PauseProjection.

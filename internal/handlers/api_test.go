@@ -86,13 +86,10 @@ func TestAppend_saysWhatIsWrongAndWritesNothing(t *testing.T) {
 }
 
 func TestAppend_waitsForTheProjections(t *testing.T) {
-	s := ownSite(t)
-	event := `{"event_type":"a","payload":{}}`
-	s.post("/api/v1/campaigns/c-1/events?wait=applied&timeout=30ms", event).
-		want(t, 504, `"status":504`, "the event is appended as seq 1, but", `"appended":[{"campaign_id":"c-1","seq":1`)
+	s, event := ownSite(t), `{"event_type":"a","payload":{}}`
+	s.post("/api/v1/campaigns/c-1/events?wait=applied&timeout=30ms", event).want(t, 504, `"status":504`, "the event is appended as seq 1, but", `"appended":[{"campaign_id":"c-1","seq":1`)
 	s.get("/api/v1/campaigns/c-1?min_seq=1&timeout=30ms").want(t, 504, "not yet at event 1")
-	s.work()
-	s.get("/api/v1/campaigns/c-1?min_seq=1&timeout=30s").want(t, 200, `"applied_seq":1`, `"state":"current"`)
+	s.work().get("/api/v1/campaigns/c-1?min_seq=1&timeout=30s").want(t, 200, `"applied_seq":1`, `"state":"current"`)
 
 	answered := make(chan answer, 1)
 	go func() { answered <- s.post("/api/v1/campaigns/c-1/events?wait=applied&timeout=30s", event) }()
@@ -275,8 +272,7 @@ func TestAppend_underACondition(t *testing.T) {
 
 // A misspelt filter would select everything.
 func TestRoutes_refuseParametersThatTheyDoNotTake(t *testing.T) {
-	s := ownSite(t).seed("c-1", "a")
-	event := `{"event_type":"a","payload":{}}`
+	s, event := ownSite(t).seed("c-1", "a"), `{"event_type":"a","payload":{}}`
 	s.post("/api/v1/campaigns/c-1/events?wiat=applied", event).want(t, 422, `"wiat":`, "wait or timeout")
 	s.post("/api/v1/campaigns/c-1/pause?reason=x", "").want(t, 422, `"reason":`, "takes none")
 	s.get("/api/v1/campaigns/c-1").want(t, 200, `"high_water_seq":1`)

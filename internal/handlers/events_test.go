@@ -119,8 +119,7 @@ func TestPages_aroundALargePayloadAreCheap(t *testing.T) { // not parallel: it c
 	payload := manyItems(items)
 	must.Get(large.Append(context.Background(), store.Append{Events: []outbox.Event{{CampaignID: "c-1", EventType: poison, Payload: []byte(payload)}}})).Or(t)
 	must.OK(t, large.Close())
-	s.seed("c-1", "a", "b")
-	s.work()
+	s.seed("c-1", "a", "b").work()
 	for _, page := range []string{"/campaigns/c-1/events/1", "/rows/c-1/1/requeue", "/campaigns/c-1", "/campaigns/c-1/events/1", "/rows"} {
 		s.get(page).want(t, 200)
 		var before, after runtime.MemStats
@@ -170,8 +169,7 @@ func TestEventPage_saysWhetherItWasAppliedAndLinksItsCauses(t *testing.T) {
 	s := ownSite(t)
 	s.post("/api/v1/campaigns/c-1/events", `{"events":[{"event_id":"e-1","event_type":"a","payload":{}},`+
 		`{"event_type":"`+poison+`","payload":{},"correlation_id":"e-1","causation_id":"elsewhere"},{"event_type":"c","payload":{}}]}`).want(t, 201)
-	s.work()
-	s.get("/campaigns/c-1/events/1").want(t, 200, "Applied. All events up to 1 are applied.")
+	s.work().get("/campaigns/c-1/events/1").want(t, 200, "Applied. All events up to 1 are applied.")
 	s.get("/campaigns/c-1/events/2").want(t, 200, "Event 2 has been dead for", "1 row waits behind it")
 	s.get("/campaigns/c-1/events/2?tab=details").want(t, 200, `<a href="/campaigns/c-1/events/1"><code><bdi>e-1</bdi></code></a>`, "elsewhere", "Event hash", "Chain hash").
 		lacks(t, `<code><bdi>elsewhere</bdi></code></a>`)
@@ -287,8 +285,7 @@ func TestEventHistory_tellsWhatTheEventWentThrough(t *testing.T) {
 	h := decodeAs[outbox.EventHistory](t, s.get("/api/v1/campaigns/c-1/events/2/history").want(t, 200))
 	must.Need(t, len(h.Steps) == 4 && h.Steps[2].Kind == outbox.StepDied && h.Steps[3].AuditEntry != nil && h.Steps[3].AuditEntry.Reason == "mended", "the steps are %+v", h.Steps)
 	s.get("/api/v1/campaigns/c-1/events/1/history").want(t, 200, `"kind":"applied"`, testWorker.ID)
-	s.get("/campaigns/c-1/events/2").want(t, 200, "What happened", "Failed 2 times with the same error, now dead", "Requeued 1 dead row", "mended").
-		lacks(t, "No actions here", "on record")
+	s.get("/campaigns/c-1/events/2").want(t, 200, "What happened", "Failed 2 times with the same error, now dead", "Requeued 1 dead row", "mended").lacks(t, "No actions here", "on record")
 	s.get("/campaigns/c-1/events/1").want(t, 200, "What happened", "Applied", testWorker.ID).lacks(t, "on record")
 	s.get("/campaigns/c-1").want(t, 200).lacks(t, "No actions here")
 }

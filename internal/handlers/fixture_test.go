@@ -333,11 +333,7 @@ func (g *guarded) byToken(name string) func(*http.Request) {
 }
 
 // people are users named by the proxy, one per role.
-var people = map[outbox.Role]func(*http.Request){
-	outbox.RoleViewer:   byProxy("zoe", "sales"),
-	outbox.RoleOperator: byProxy("otto", "sales", "ops"),
-	outbox.RoleAdmin:    byProxy("ada"),
-}
+var people = map[outbox.Role]func(*http.Request){outbox.RoleViewer: byProxy("zoe", "sales"), outbox.RoleOperator: byProxy("otto", "sales", "ops"), outbox.RoleAdmin: byProxy("ada")}
 
 // strangers have no role: they cannot be authenticated, or are signed in and refused. Package auth tests each reason.
 func (g *guarded) strangers() []asker {
@@ -370,19 +366,13 @@ func (g *guarded) fill() *guarded {
 		a := g.post(apiPrefix+path, body, asAdmin)
 		must.Need(g.t, a.StatusCode < 300, "%s is answered with %d %s", path, a.StatusCode, a.body)
 	}
-	g.trouble()
-	g.reject()
-	g.disown("another")
-	g.seed("c-3", poison)
-	g.seed("c-6", poison)
-	g.work()
+	g.trouble().reject().disown("another")
+	g.seed("c-3", poison).seed("c-6", poison).work()
 	act("/rows/c-3/1/skip", fmt.Sprintf(`{"reason":"seed","confirm":%q}`, outbox.ActionSkip.Phrase(outbox.Reach{Skipped: outbox.RowKey{CampaignID: "c-3", Seq: 1}})))
-	g.work()
-	g.seed("c-4", "a", "b")
+	g.work().seed("c-4", "a", "b")
 	act("/alerts/rules/drift/mute", `{"for":"8h","reason":"seed"}`)
 	act("/campaigns/c-4/pause", `{"reason":"seed"}`)
-	g.seed("c-5", poison, "a")
-	g.pass()
+	g.seed("c-5", poison, "a").pass()
 	const requeue, verify = `{"filter":{"campaign_id":"c-6"}}`, `{"kind":"verify","campaign_id":"c-2"}`
 	for _, a := range [][2]string{{"/operations", requeue}, {"/operations/1/cancel", ""}, {"/operations", requeue},
 		{"/runs", verify}, {"/runs/1/cancel", ""}, {"/runs", verify}, {"/runs/2/cancel", ""}, {"/runs", `{"kind":"verify","campaign_id":"c-1"}`}} {
@@ -390,8 +380,7 @@ func (g *guarded) fill() *guarded {
 	}
 	g.kit.Exec(`update runs set status = 'interrupted' where id = 2`)
 	act("/projections/campaigns/pause", `{"campaign_id":"c-2"}`)
-	g.withPublisher(1)
-	g.publisherFails(3, "event")
+	g.withPublisher(1).publisherFails(3, "event")
 	g.kit.Exec(`
 insert into publisher_progress (topic, publisher, destination, selects, max_errors, position, created_at, updated_at, lease_owner, lease_expires_at, last_error, last_error_at)
 values ('scenes', 'overcome', 'log:', '{"event_types":["*"]}', 10, 4, 1, 1, 'w', 4102444800000000, 'status 500', 1),

@@ -126,12 +126,10 @@ func TestPages_nameTheReaderWhoMaySignOutAtTheProxy(t *testing.T) {
 }
 
 func TestTokens_areListedAndRevokedByAdmins(t *testing.T) {
-	s, empty := newGuarded(t), newSite(t)
-	ada := people[outbox.RoleAdmin]
+	s, empty, ada := newGuarded(t), newSite(t), people[outbox.RoleAdmin]
 	empty.get("/tokens").want(t, 200, "No API tokens yet")
 	s.addToken("<deploy>", outbox.RoleOperator, time.Hour) // the fifth
-	s.seed("c-1", "a")
-	s.post("/api/v1/campaigns/c-1/pause", `{}`, s.byToken("operator")).want(t, 200)
+	s.seed("c-1", "a").post("/api/v1/campaigns/c-1/pause", `{}`, s.byToken("operator")).want(t, 200)
 	s.get("/api/v1/audit?action=pause", ada).want(t, 200, `"actor":"token 2: operator"`, `"auth":"token"`, `"role":"operator"`)
 	s.get("/api/v1/tokens", ada).want(t, 200, `{"items":[{"id":5,`, `"id":1`, `"note":"viewer"`).lacks(t, s.tokens["viewer"], auth.HashToken(s.tokens["viewer"]))
 	s.get("/tokens", ada).want(t, 200, `data-testid="token-5"`, "&lt;deploy&gt;", `data-testid="revoke-5"`, "never", "outboxweb token revoke").lacks(t, s.tokens["<deploy>"], "<deploy>")

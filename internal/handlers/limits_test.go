@@ -173,8 +173,7 @@ func TestSlowClients_doNotHoldOthersUp(t *testing.T) {
 
 // An answer is not produced far ahead of what its client reads, and one that reads nothing is cut off.
 func TestSlowClients_areNotSentMegabytesAhead(t *testing.T) {
-	s := ownSite(t)
-	sent := make(chan int, 1)
+	s, sent := ownSite(t), make(chan int, 1)
 	s.srv.router.Get("/test/large", func(w http.ResponseWriter, _ *http.Request) {
 		part, n := make([]byte, 4<<10), 0
 		for n < 64<<20 {
@@ -314,9 +313,7 @@ func TestShares_limitOneIdentity(t *testing.T) {
 func TestActRate_holdsEachIdentityToItAndIsToldWithTheLimits(t *testing.T) {
 	s := ownSite(t, func(c *Config) { c.ActRate = 2.5 }).seed("c-1", "a")
 	const burst = 5
-	act := func(i int) answer {
-		return s.post("/api/v1/campaigns/c-1/"+[]string{"pause", "resume"}[i%2], "{}")
-	}
+	act := func(i int) answer { return s.post("/api/v1/campaigns/c-1/"+[]string{"pause", "resume"}[i%2], "{}") }
 	for i := range burst {
 		act(i).want(t, 200)
 	}

@@ -117,8 +117,7 @@ func TestRows_revisionsTellWhatHasChanged(t *testing.T) {
 }
 
 func TestAudit_filtersByTime(t *testing.T) {
-	s := ownSite(t).seed("c-1", "a")
-	days := []string{"2026-11-20", "2026-11-21", "2026-11-22"}
+	s, days := ownSite(t).seed("c-1", "a"), []string{"2026-11-20", "2026-11-21", "2026-11-22"}
 	for i, day := range days {
 		at := must.Get(time.Parse(time.DateOnly, day)).Or(t)
 		s.clock = at.Add(23*time.Hour + 30*time.Minute)
@@ -426,8 +425,7 @@ func TestExport_thatFailsMidwayIsCutOff(t *testing.T) {
 }
 
 func TestExport_endsWhenItsReaderHasGone(t *testing.T) {
-	s := ownSite(t)
-	ended := make(chan struct{})
+	s, ended := ownSite(t), make(chan struct{})
 	s.serveExport("/test/endless", func(yield func([]int, error) bool) {
 		defer close(ended)
 		numbers := make([]int, 500)

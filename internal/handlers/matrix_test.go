@@ -219,8 +219,7 @@ type offer struct {
 
 // offers are the controls of a page that act or link to an action.
 func (s *site) offers(page, body string) map[string]offer {
-	all := map[string]offer{}
-	here := s.entry(s.t, "GET", page).pattern
+	all, here := map[string]offer{}, s.entry(s.t, "GET", page).pattern
 	posts := func(kind, target string) {
 		target = html.UnescapeString(target)
 		r := s.entry(s.t, "POST", target)
@@ -269,8 +268,7 @@ func (s *site) offers(page, body string) map[string]offer {
 // TestPages_offerExactlyWhatTheRoleAllows compares each role's controls on every page with an
 // admin's, less those that the table of roles forbids. A read-only server offers none, and does nothing.
 func TestPages_offerExactlyWhatTheRoleAllows(t *testing.T) {
-	g := newGuarded(t).fill()
-	admin := people[outbox.RoleAdmin]
+	g, admin := newGuarded(t).fill(), people[outbox.RoleAdmin]
 	seen, offering, offered := map[string]int{}, map[string]bool{}, map[string]bool{}
 	adminsOn := func(page string) map[string]offer {
 		admins := g.offers(page, g.get(page, admin).want(t, 200).lacks(t, `data-testid="withheld"`).body)

@@ -293,9 +293,7 @@ func newFuzzed(f *testing.F, change ...func(*Config)) *fuzzed {
 			return outbox.TestDelivery{Error: "refused"}, nil
 		}
 	})...)
-	z.trouble()
-	z.seed("c-4", "a", poison, "b")
-	z.work()
+	z.trouble().seed("c-4", "a", poison, "b").work()
 	if z.srv.ReadOnly {
 		return z
 	}
@@ -303,8 +301,7 @@ func newFuzzed(f *testing.F, change ...func(*Config)) *fuzzed {
 	z.post("/api/v1/runs", `{"kind":"verify","all_campaigns":true}`).want(f, 202)
 	z.post("/api/v1/rows/c-1/2/requeue", `{"reason":"mended"}`).want(f, 200)
 	z.post("/api/v1/campaigns/c-2/pause", `{"reason":"a while"}`).want(f, 200)
-	z.withPublisher(1)
-	z.work()
+	z.withPublisher(1).work()
 	return z
 }
 

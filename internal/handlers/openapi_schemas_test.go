@@ -446,9 +446,7 @@ func typeName(t reflect.Type) string {
 
 func (s *sources) comment(t reflect.Type) string { return s.of(t.PkgPath()).comments[typeName(t)] }
 
-func (s *sources) constants(t reflect.Type) []string {
-	return s.of(t.PkgPath()).constants[typeName(t)]
-}
+func (s *sources) constants(t reflect.Type) []string { return s.of(t.PkgPath()).constants[typeName(t)] }
 
 // field is the comment of a field. One that begins with the field's name and a verb is reduced to the rest.
 func (s *sources) field(of reflect.Type, name string) string {

@@ -63,8 +63,7 @@ var readFromServers = map[string]bool{
 // Every operation is refused, and every reading one succeeds, as the document says: the requests check
 // that. Acts succeed as it says in the scenarios of cmd/outboxweb.
 func TestDocument_everyOperationIsRefusedAndReadingSucceeds(t *testing.T) {
-	g := newGuarded(t).fill()
-	asAdmin := people[outbox.RoleAdmin]
+	g, asAdmin := newGuarded(t).fill(), people[outbox.RoleAdmin]
 	for _, r := range everyRoute(t, g.site) {
 		if r.entry.api.id == "" {
 			continue
@@ -208,10 +207,7 @@ func (g *generator) body(b requestBody) *openapi3.RequestBodyRef {
 }
 
 // unionNames are the schemas of values of one type or another, by the first.
-var unionNames = map[reflect.Type]string{
-	reflect.TypeFor[appendbody.NewEvent](): "Append",
-	reflect.TypeFor[appendAnswer]():        "Appended",
-}
+var unionNames = map[reflect.Type]string{reflect.TypeFor[appendbody.NewEvent](): "Append", reflect.TypeFor[appendAnswer](): "Appended"}
 
 func (g *generator) anyOf(types []reflect.Type, use usage) *openapi3.SchemaRef {
 	if len(types) == 1 {

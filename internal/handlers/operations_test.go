@@ -225,7 +225,6 @@ func TestSkip_isToldWhereverStateIsShown(t *testing.T) {
 	s.get("/").want(t, 200, `data-testid="count-skips">1<`)
 	s.get("/export/campaigns").want(t, 200, ",blocked_behind,gap,skips,lease_owner,", ",0,0,1,")
 	s.get("/api/v1/campaigns/c-1/skips").want(t, 200, `"applied_at":"`).lacks(t, `"error":""`).times(t, 1, `"applied_at":`)
-	s.seed("c-1", "a")
-	s.work()
+	s.seed("c-1", "a").work()
 	s.get("/campaigns/c-1").want(t, 200, "skipped, and later events are applied").lacks(t, `data-testid="unskip"`)
 }

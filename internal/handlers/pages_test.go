@@ -28,9 +28,7 @@ var everyPage = []string{
 }
 
 func (s *site) trouble() *site {
-	s.seed("c-1", "a", poison, "b", "c")
-	s.seed("c-2", "a")
-	s.work()
+	s.seed("c-1", "a", poison, "b", "c").seed("c-2", "a").work()
 	return s
 }
 
@@ -87,8 +85,7 @@ func TestPages_haveNoInlineCodeAndStayBelowTheBasePath(t *testing.T) {
 func TestPages_linkToPagesThatExist(t *testing.T) {
 	s := ownSite(t).trouble()
 	s.submit("/campaigns/c-2/pause", "reason=look").want(t, http.StatusSeeOther)
-	href := regexp.MustCompile(`href="([^"]*)"`)
-	seen := map[string]bool{}
+	href, seen := regexp.MustCompile(`href="([^"]*)"`), map[string]bool{}
 	queue, most := append([]string{}, everyPage...), size.Of(150, 400, 400)
 	for len(queue) > 0 {
 		target, _, _ := strings.Cut(queue[0], "#")
@@ -119,8 +116,7 @@ func TestFlash_saysWhatHasHappenedSince(t *testing.T) {
 	s.get(to).want(t, 200, `class="flash busy"`, "It is waiting to be applied.")
 	must.Equal(t, poll("/campaigns/c-1/events/1", act), "busy It is waiting to be applied.", "what a poll says at once")
 	s.clock = s.clock.Add(time.Minute)
-	s.work()
-	s.get(to).want(t, 200, `class="flash warn"`, "It failed again 1 min later with the same error.")
+	s.work().get(to).want(t, 200, `class="flash warn"`, "It failed again 1 min later with the same error.")
 	must.Equal(t, poll("/campaigns/c-1/events/1", act), "warn It failed again 1 min later with the same error.", "a poll says")
 
 	to = s.submit("/campaigns/c-1/pause", "").want(t, http.StatusSeeOther).Header.Get("Location")
@@ -171,8 +167,7 @@ var (
 // tellsApart fails the test if two elements of a page share an id, if a label or description
 // references a missing element, or if a control has no label.
 func (s *site) tellsApart(page string) {
-	html := s.get(page).want(s.t, http.StatusOK).body
-	ids := map[string]int{}
+	html, ids := s.get(page).want(s.t, http.StatusOK).body, map[string]int{}
 	for _, m := range htmlID.FindAllStringSubmatch(html, -1) {
 		if ids[m[1]]++; ids[m[1]] == 2 {
 			s.t.Errorf("%s: the id %q is there twice", page, m[1])
@@ -200,9 +195,7 @@ func TestPages_tellTheirElementsApart(t *testing.T) {
 		}
 		s.seed("c-3", poison, "a")
 		s.pass() // fails once
-		s.seed("c-4", poison, poison, "a")
-		s.work()
-		s.seed("c-3", "b")
+		s.seed("c-4", poison, poison, "a").work().seed("c-3", "b")
 		for _, seq := range []string{"1", "2"} {
 			s.submit("/rows/c-4/"+seq+"/skip", "reason=r&confirm=skip+c-4+"+seq).want(t, http.StatusSeeOther)
 			s.work()
@@ -243,8 +236,7 @@ func TestPages_showNamesThatTurnOrHide(t *testing.T) {
 
 func TestPages_showNamesOfUsersAsText(t *testing.T) {
 	g := newGuarded(t)
-	g.seed("c", "a")
-	g.work()
+	g.seed("c", "a").work()
 	for _, name := range []string{`"><img src=x onerror=hostile(30)>`, "שלום עולם"} {
 		g.addToken(name, outbox.RoleViewer, time.Hour)
 		operator := byProxy(name, "ops", name)

@@ -50,8 +50,7 @@ func TestLists_sayWhatAProjectionThatIsNotLiveLacks(t *testing.T) {
 	for _, page := range []string{"/campaigns", "/campaigns/c-1"} { // nothing is behind yet
 		s.get(page).want(t, 200, "but projection campaigns is paused").lacks(t, behind)
 	}
-	s.seed("c-1", "d", "e")
-	s.work()
+	s.seed("c-1", "d", "e").work()
 	s.get("/events").want(t, 200, `title="Applied, but projection campaigns is paused, 2 events behind" `+inPart).times(t, 2, inPart)
 	s.get("/api/v1/events").want(t, 200, applied(3)+"]", applied(4)+`{"projection":"campaigns","applied_seq":3,"lag_events":2,`, applied(5)+"{")
 	const text = "Everything is applied, but projection campaigns is paused, 2 events behind"
@@ -83,8 +82,7 @@ func TestLists_countAPauseForAllOnlyWhereEventsFollowed(t *testing.T) {
 		}
 		return err
 	}))
-	s.seed("c-2", "b")
-	s.work()
+	s.seed("c-2", "b").work()
 	s.get("/api/v1/campaigns?sort=id").want(t, 200, `"held_projections":[{"projection":"campaigns","applied_seq":3,"lag_events":0,`, `"held_projections":[{"projection":"campaigns","applied_seq":1,"lag_events":1,`, `"paused_for_all":true`)
 	s.get("/campaigns").want(t, 200, "is paused for all campaigns, 1 event behind").times(t, 1, "current-in-part")
 	s.get("/events").want(t, 200).times(t, 1, "applied-in-part")
@@ -96,9 +94,7 @@ func TestLists_countAPauseForAllOnlyWhereEventsFollowed(t *testing.T) {
 func TestPages_tellOfAProjectionThatWaitsForTheEndOfARun(t *testing.T) {
 	s := withRoster(t)
 	s.submit("/projections/campaigns/pause", "campaign_id=c-1&reason=a+bug").want(t, 303)
-	s.seed("c-1", "d", "e")
-	s.work()
-	s.beat("w", "test")
+	s.seed("c-1", "d", "e").work().beat("w", "test")
 	verify := decodeAs[outbox.Run](t, s.post("/api/v1/runs", `{"kind":"verify","all_campaigns":true}`).want(t, 202))
 	to := s.submit("/projections/campaigns/resume", "campaign_id=c-1").want(t, 303).Header.Get("Location")
 	waits := fmt.Sprintf("waits for run %d to end", verify.ID)
@@ -145,9 +141,7 @@ func TestOverview_saysThatPausesCannotBeRead(t *testing.T) {
 func withRoster(t *testing.T) *site {
 	s := ownSite(t)
 	must.OK(t, s.store.ReadModel().Install(context.Background(), []readmodel.Projection{{Name: "campaigns", Version: "v1"}}))
-	s.seed("c-1", "a", "b", "c")
-	s.seed("c-2", "a")
-	s.work()
+	s.seed("c-1", "a", "b", "c").seed("c-2", "a").work()
 	return s
 }
 
@@ -330,8 +324,7 @@ func TestProjection_thatBlocksCampaignsDoesNotSayThatItFollowsThem(t *testing.T)
 	}
 	s.get("/projections/campaigns").want(t, 200, "Not paused, quarantined or behind in any campaign.").lacks(t, "It has passed every event")
 	// What it is set aside for goes on without it, and is not held up.
-	s.quarantine()
-	s.get("/api/v1/projections/campaigns").want(t, 200, `"blocking":1`, `"quarantined":1`)
+	s.quarantine().get("/api/v1/projections/campaigns").want(t, 200, `"blocking":1`, `"quarantined":1`)
 	s.get("/api/v1/projections/campaigns/cursors").want(t, 200, `"lag_seconds":`, `"last_applied_at":`, `"attempts":`)
 	s.get("/projections/campaigns").want(t, 200, "An event fails in it in 1 campaign, which waits.", "Not live in 1 campaign, which advances without it.", "Last applied</th>")
 }

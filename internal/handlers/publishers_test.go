@@ -239,8 +239,7 @@ func TestSearch_findsRejectedRows(t *testing.T) {
 	}
 	s.get("/campaigns/c-1").want(t, 404, "its first row in source shop is rejected")
 	s.get("/campaigns/c-2").want(t, 404, "nothing has been appended to it")
-	s.seed("c-1", "a")
-	s.get("/search?q=c-1").want(t, 303).header(t, "Location", "/campaigns/c-1")
+	s.seed("c-1", "a").get("/search?q=c-1").want(t, 303).header(t, "Location", "/campaigns/c-1")
 	s.get("/search?q=c-").want(t, 200).lacks(t, "rejected row 1")
 	const token = "ghp_abcdefghijklmnopqrstuvwxyz0123456789"
 	s.kit.Exec(`update intake_rejections set event_id = '` + token + `', campaign_id = 'c-3', reason = 'token ` + token + `'`)

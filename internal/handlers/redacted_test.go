@@ -74,13 +74,9 @@ func leaky(t *testing.T, config redact.Config, change ...func(*Config)) (*site, 
 			Payload: json.RawMessage(secretJSON("payload")), Metadata: json.RawMessage(secretJSON("metadata")), Tags: json.RawMessage(`{"token":"` + leak + `","x":"password=` + leak + `"}`)})
 	}
 	must.Get(s.store.Append(ctx, store.Append{Events: events})).Or(t)
-	s.seed("c-2", poison, "a")
-	s.seed("c-3", "a")
-	s.work()
-	s.startRun(`{"kind":"verify","campaign_id":"c-1","reason":"x"}`)
+	s.seed("c-2", poison, "a").seed("c-3", "a").work().startRun(`{"kind":"verify","campaign_id":"c-1","reason":"x"}`)
 	s.post("/api/v1/operations", `{"rows":[{"campaign_id":"c-1","seq":2}],"reason":"x"}`).want(t, 202)
-	s.withPublisher(0)
-	s.publisherFails(2, "event")
+	s.withPublisher(0).publisherFails(2, "event")
 	s.post("/api/v1/rows/c-2/1/skip", `{"reason":"x","confirm":"skip c-2 1"}`).want(t, 200)
 	s.post("/api/v1/campaigns/c-3/pause", `{"reason":"x"}`).want(t, 200)
 	s.post("/api/v1/failures/groups/note", string(must.Get(json.Marshal(outbox.NoteRequest{Fingerprint: outbox.Fingerprint(`seat "7" is <taken>`), Note: secretText("note")})).Or(t))).want(t, 200)
@@ -276,8 +272,7 @@ var doors = map[string]string{
 func TestRedaction_nothingLeavesButThroughADoor(t *testing.T) {
 	t.Parallel()
 	writes := regexp.MustCompile(`\.Render\(|json\.(Marshal|NewEncoder)|\.Write\(|\.WriteString\(|Fprint|ServeContent\(|Handler\(templ|pageFunc\(func`)
-	files := must.Get(filepath.Glob("*.go")).Or(t)
-	found := 0
+	files, found := must.Get(filepath.Glob("*.go")).Or(t), 0
 	for _, name := range files {
 		if strings.HasSuffix(name, "_test.go") {
 			continue

@@ -38,8 +38,7 @@ var badRequests = map[string]struct {
 }
 
 func TestActions_thatAreRefusedBeforeTheStoreIsAskedLeaveOneRecordEach(t *testing.T) {
-	s := ownSite(t)
-	tried := map[outbox.Action]bool{}
+	s, tried := ownSite(t), map[outbox.Action]bool{}
 	step, n := size.Of(3, 1, 1), 0
 	for _, route := range s.srv.routes {
 		if !route.action.Audited() {
@@ -116,8 +115,7 @@ func TestAction_ofWhoLacksTheRoleLeavesARecord(t *testing.T) {
 func TestAction_leavesNoRecordWhereNothingWasRefused(t *testing.T) {
 	var log strings.Builder
 	s := ownSite(t, func(c *Config) { c.ReadOnly, c.Logger = true, slog.New(slog.NewTextHandler(&log, nil)) }).seed("c-1", "a")
-	s.withPublisher(0)
-	s.post("/api/v1/campaigns/c-1/pause", "{}").want(t, 403)
+	s.withPublisher(0).post("/api/v1/campaigns/c-1/pause", "{}").want(t, 403)
 	n := len(s.allActions())
 	must.Hold(t, n == 0 && strings.Count(log.String(), "action refused") == 1 && strings.Contains(log.String(), "level=INFO"), "a read-only server leaves %d records and logs:\n%s", n, &log)
 	s = newSite(t).seed("c-1", "a").withPublisher(0)

@@ -197,9 +197,7 @@ func TestOverview_saysWhenEverythingWasVerified(t *testing.T) {
 	}
 	run("verify", everything) // of an empty journal, it says nothing of what comes later
 	s.get("/api/v1/runs/1").want(t, 200, `"verdict":""`)
-	s.seed("c/1", "a")
-	s.seed("c-2", "a")
-	s.fresh("/").want(t, 200, "No verify has compared all campaigns lately.")
+	s.seed("c/1", "a").seed("c-2", "a").fresh("/").want(t, 200, "No verify has compared all campaigns lately.")
 	run("verify", `"campaign_id":"c-2"`, matched("c-2"))
 	s.fresh("/").want(t, 200, "No verify has compared all campaigns lately.")
 	run("verify", everything, drifted("c/1"), matched("c-2"))
@@ -209,8 +207,7 @@ func TestOverview_saysWhenEverythingWasVerified(t *testing.T) {
 	run("verify", everything, matched("c/1"), matched("c-2"))
 	s.fresh("/").want(t, 200, `by <a href="/runs/5">run 5</a>, in 2 campaigns: no differences, as far as events were applied then.`)
 	s.get("/").lacks(t, "rebuilt since", "newer")
-	s.seed("c-3", "a")
-	s.fresh("/").want(t, 200, "1 newer campaign was not compared.")
+	s.seed("c-3", "a").fresh("/").want(t, 200, "1 newer campaign was not compared.")
 }
 
 func TestRunPages_showHowRowsDiffer(t *testing.T) {

@@ -63,8 +63,7 @@ func TestBodies_haveLimits(t *testing.T) {
 	s.post("/api/v1/campaigns/c-1/pause", `{"reason":"x"}`, header("Content-Encoding", "identity")).want(t, 200)
 
 	id, many := strings.Repeat("c", outbox.MaxIDLength), []string{} // what an act may name fits
-	s.seed(id, poison).work()
-	s.submit("/rows/"+id+"/1/skip", "reason=gone&confirm=skip+"+id+"+1").want(t, http.StatusSeeOther)
+	s.seed(id, poison).work().submit("/rows/"+id+"/1/skip", "reason=gone&confirm=skip+"+id+"+1").want(t, http.StatusSeeOther)
 	for i := range outbox.MaxRunCampaigns {
 		many = append(many, `"`+strings.Repeat("x", 190)+fmt.Sprint(i)+`"`)
 	}
@@ -173,8 +172,7 @@ func TestRoutes_answerEveryMethodLikeTheOthers(t *testing.T) {
 	for _, r := range everyRequest(t, s) {
 		deleting := r
 		deleting.method = http.MethodDelete
-		a := s.send(deleting)
-		kind := "text/html; charset=utf-8"
+		a, kind := s.send(deleting), "text/html; charset=utf-8"
 		if s.srv.systemPath(httptest.NewRequest(r.method, r.target, nil)) != "" {
 			kind = "text/plain; charset=utf-8"
 		}
@@ -375,8 +373,7 @@ func TestOrigin_refusalsNameTheHeaderAndTheWayOut(t *testing.T) {
 		must.Hold(t, c.lacks == "" || !strings.Contains(p.Detail, c.lacks), "%q has %q", p.Detail, c.lacks)
 		c.site.get("/api/v1/campaigns/c-2").want(t, 200, `"paused":null`)
 	}
-	direct.do("POST", "/campaigns/c-2/pause", "", header("Content-Type", "application/x-www-form-urlencoded")).
-		want(t, http.StatusForbidden, "neither an Origin nor a Sec-Fetch-Site header")
+	direct.do("POST", "/campaigns/c-2/pause", "", header("Content-Type", "application/x-www-form-urlencoded")).want(t, http.StatusForbidden, "neither an Origin nor a Sec-Fetch-Site header")
 	public.get("/campaigns/c-2").want(t, 200, "curl -s https://ops.example/api/v1/campaigns/c-2")
 }
 

@@ -163,9 +163,7 @@ func TestApply_refusesANumberThatNoDatabaseHas(t *testing.T) {
 func TestApply_halfACharacterTakesNoOtherWithIt(t *testing.T) {
 	t.Parallel()
 	s := loadText(t, head+"-- on: a\ninsert into t values (:payload.text, :campaign_id);\n")
-	for spelled, want := range map[string]string{
-		`\ud800\u0041b`: "\ufffdAb", `\ud800\ud83d\ude00`: "\ufffd😀", `\ude00\u0041`: "\ufffdA", `\ud83d\ude00`: "😀",
-	} {
+	for spelled, want := range map[string]string{`\ud800\u0041b`: "\ufffdAb", `\ud800\ud83d\ude00`: "\ufffd😀", `\ude00\u0041`: "\ufffdA", `\ud83d\ude00`: "😀"} {
 		e := testEvent()
 		e.Payload = json.RawMessage(`{"text":"` + spelled + `"}`)
 		var r recorder

@@ -128,12 +128,10 @@ func mustLoad(t testing.TB, sources ...string) *Set {
 // Rules that no journal of the corpus exercises.
 func TestBuiltinCampaigns_rules(t *testing.T) {
 	t.Parallel()
-	c := newReplay(t, "builtin:campaigns")
-	seq := int64(0)
+	c, seq := newReplay(t, "builtin:campaigns"), int64(0)
 	apply := func(eventType, entity, payload string) {
 		seq++
-		e := outbox.Event{CampaignID: "c", Seq: seq, EventType: eventType, EntityID: entity, ActorID: "p-1",
-			OccurredAt: time.UnixMicro(seq), Payload: json.RawMessage(payload)}
+		e := outbox.Event{CampaignID: "c", Seq: seq, EventType: eventType, EntityID: entity, ActorID: "p-1", OccurredAt: time.UnixMicro(seq), Payload: json.RawMessage(payload)}
 		must.OK(t, c.Apply(t.Context(), &e))
 	}
 	expect := func(query, want string) {

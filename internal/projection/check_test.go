@@ -127,9 +127,7 @@ end $$;
 // A projection is cleared, rebuilt and paused alone, so its triggers must not reach into another one's tables.
 func TestCheck_refusesTriggersThatChangeOtherTables(t *testing.T) {
 	t.Parallel()
-	trigger := func(body string) string {
-		return "create trigger r after insert on t begin\n" + body + "\nend;\n"
-	}
+	trigger := func(body string) string { return "create trigger r after insert on t begin\n" + body + "\nend;\n" }
 	runs := "create trigger r after insert or update of n on t for each row execute function bump();\n"
 	function := func(body string) string {
 		return "-- schema @postgres\ncreate function bump() returns trigger language plpgsql as $f$ begin\n" + body + "\nreturn new; end $f$;\n" + runs

@@ -81,8 +81,7 @@ func TestCompare_tellsWhatARebuildWouldChange(t *testing.T) {
 
 func TestCompare_countsExactlyAndSamplesFew(t *testing.T) {
 	t.Parallel()
-	live, expected := replayText(t, pets), replayText(t, pets)
-	rows := MaxDifferences + 30
+	live, expected, rows := replayText(t, pets), replayText(t, pets), MaxDifferences+30
 	for i := range rows {
 		replayInto(t, expected, "c", "dog", fmt.Sprintf(`{"id":%d}`, i))
 	}

@@ -158,8 +158,7 @@ func TestTraces_firstWriterWins(t *testing.T) {
 	f.apply("PrecedentCited", `{"cited_trace_id":"U"}`)
 	f.trace = "U"
 	f.apply("TraceStarted", started)
-	f.expect("nodes", f.nodes(1),
-		"actor:service:bot actor T 1 01Z", "entity:account:a:1 entity T 1 01Z", "trace:T trace T 1 01Z", "trace:U trace U 3 03Z")
+	f.expect("nodes", f.nodes(1), "actor:service:bot actor T 1 01Z", "entity:account:a:1 entity T 1 01Z", "trace:T trace T 1 01Z", "trace:U trace U 3 03Z")
 	f.expect("edges", f.edges(1),
 		"trace_involves_entity:trace:T:entity:account:a:1:e1 1 01Z", "trace_involves_entity:trace:T:entity:account:a:1:e2 2 02Z",
 		"trace_cited_precedent:trace:T:trace:U:e3 3 03Z", "trace_involves_entity:trace:U:entity:account:a:1:e4 4 04Z")

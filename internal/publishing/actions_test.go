@@ -283,8 +283,7 @@ func TestRelay_stopsAtOnce(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := own(t, live)
 			f.MustAppend(noted("c-1"))
-			called := make(chan struct{})
-			sub := subscriptionOf("everything", "one", everyEvent)
+			called, sub := make(chan struct{}), subscriptionOf("everything", "one", everyEvent)
 			c := receivers{"one": {answer: func(ctx context.Context, _ []*destination.Event) (int, error) {
 				return answer(ctx, f, sync.OnceFunc(func() { close(called) }))
 			}}}.config(f, "one", sub)

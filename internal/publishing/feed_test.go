@@ -168,8 +168,7 @@ var published = flag.Int("published", 0, "events that concurrent appenders write
 // Positions are allocated in one order and become visible in another. The receiver nevertheless
 // gets every event, in the order of positions.
 func TestRelay_skipsNothingOfConcurrentAppends(t *testing.T) {
-	f := own(t, live)
-	r := receivers{"tight": {}}
+	f, r := own(t, live), receivers{"tight": {}}
 	sub := subscriptionOf("everything", "tight", everyEvent)
 	sub.PollInterval = time.Millisecond
 	deliver(t, f, r.config(f, "one", sub))

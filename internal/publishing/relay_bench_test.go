@@ -43,8 +43,7 @@ func fanOut(b *testing.B, j corpus.Journal) {
 		c := publishing.RelayConfig{Progress: journal.progress, Pairs: subs, Metrics: metrics.New(journal.Summary), ID: "bench"}
 		relay := publishing.NewRelay(c)
 		ctx, cancel := context.WithCancel(context.Background())
-		ended := make(chan error, 1)
-		began := time.Now()
+		ended, began := make(chan error, 1), time.Now()
 		go func() { ended <- relay.Run(ctx) }()
 		slowest := 0.0
 		for _, sub := range subs {

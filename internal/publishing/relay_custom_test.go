@@ -68,9 +68,7 @@ func TestRelay_handsOverAPublisherWhoseCallHangs(t *testing.T) {
 	f := own(t, live)
 	f.MustAppend(noted("c-1"))
 	hang := make(chan struct{})
-	stuck := customSubscription(t, destination.Functions{
-		Deliver: func(_ context.Context, events []*destination.Event) (int, error) { <-hang; return len(events), nil },
-	})
+	stuck := customSubscription(t, destination.Functions{Deliver: func(_ context.Context, events []*destination.Event) (int, error) { <-hang; return len(events), nil }})
 	stop := deliverCustom(t, f, "one", stuck)
 	storetest.Eventually(t, "it hangs", func() bool { return f.publisher(stuck.SubscriptionName).HangingSince != nil })
 	var delivered atomic.Int64

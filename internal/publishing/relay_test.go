@@ -172,8 +172,7 @@ func TestRelay_deliversInOrderWhatTheTopicSelects(t *testing.T) {
 }
 
 func TestRelay_aDestinationHoldsUpNobody(t *testing.T) {
-	f := own(t, live)
-	hang := make(chan struct{})
+	f, hang := own(t, live), make(chan struct{})
 	r := receivers{
 		"slow": {answer: func(ctx context.Context, _ []*destination.Event) (int, error) {
 			select {
@@ -238,8 +237,7 @@ type wait struct {
 func newSteps(c *storetest.Clock) *steps { return &steps{Clock: c, waits: make(chan wait)} }
 
 func (s *steps) after(d time.Duration) (<-chan time.Time, func()) {
-	w := wait{long: d, end: make(chan time.Time, 1)}
-	stopped := make(chan struct{})
+	w, stopped := wait{long: d, end: make(chan time.Time, 1)}, make(chan struct{})
 	go func() {
 		select {
 		case s.waits <- w:
@@ -250,14 +248,7 @@ func (s *steps) after(d time.Duration) (<-chan time.Time, func()) {
 }
 
 func (s *steps) next(tb testing.TB) wait {
-	tb.Helper()
-	select {
-	case w := <-s.waits:
-		return w
-	case <-time.After(storetest.Patience):
-		tb.Fatalf("the delivery does not wait within %s", storetest.Patience)
-		return wait{}
-	}
+	return must.Receive(tb, s.waits, "the delivery does not wait")
 }
 
 func (s *steps) pass(w wait) {
@@ -400,8 +391,7 @@ func TestRelay_noticesAppendsOfOthers(t *testing.T) {
 
 func TestRelay_subscriptionsSpread(t *testing.T) {
 	f := own(t, live)
-	other := f.beside(live)
-	r := receivers{}
+	other, r := f.beside(live), receivers{}
 	var subs []destination.Subscription
 	for i := range 5 {
 		name := fmt.Sprintf("p%d", i)

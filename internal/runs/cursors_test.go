@@ -61,8 +61,7 @@ func TestProjectionCursors_pagesTheCampaignsThatAreNotFollowed(t *testing.T) {
 	must.Hold(t, history.Paused != nil && history.Paused.Reason == "all" && history.PausedCampaigns == 5, "history is %+v", history)
 	cursors, err := f.Runs.Cursors(f.Ctx, "c-0", loaded)
 	must.Hold(t, err == nil && cursors[1].State == outbox.CursorPaused && cursors[1].PausedForAll && cursors[1].AppliedSeq == 3, "cursors %+v, %v", cursors, err)
-	f.AppendN("c-0", 1)
-	f.Drain()
+	f.Applied("c-0", 1)
 	f.Clock.Advance(time.Minute)
 	described, err = f.Runs.DescribeProjections(f.Ctx, loaded)
 	must.Hold(t, err == nil && described[1].PausedCampaigns == 5 && described[1].NotLive() == 5, "history is %+v (%v)", described[1], err)
@@ -79,8 +78,7 @@ func TestCursors_tellOfEachLoadedProjectionWhereItStands(t *testing.T) {
 		must.OK(t, f.Install(f.Ctx, []readmodel.Projection{p}))
 	}
 	f.AppendN("a", 5)
-	f.AppendN("b", 2)
-	f.Drain()
+	f.Applied("b", 2)
 	loaded := []outbox.ProjectionInfo{{Name: "roster", Version: "v2"}, {Name: "history", Version: "v1"}, {Name: "new", Version: "v1"}}
 	e := must.Get(f.Event(f.Ctx, "a", 4)).Or(t)
 	must.OK(t, f.Apply(f.Ctx, func(tx *readmodel.ApplyTx) error {
@@ -117,13 +115,10 @@ func TestCursors_nameTheVersionsThatBuiltTheRowsOfACampaign(t *testing.T) {
 	}
 	load("v1")
 	f.AppendN("old", 2)
-	f.AppendN("idle", 1)
-	f.Drain()
+	f.Applied("idle", 1)
 	f.Clock.Advance(time.Minute)
 	load("v2")
-	f.AppendN("old", 1)
-	f.AppendN("new", 1)
-	f.Drain()
+	f.Applied("old new", 1)
 	must.Equal(t, by("idle")+"; "+by("old")+"; "+by("new"), "by version v1; by versions v1 and v2; by the loaded version")
 	const cursor = `insert into projection_cursors (campaign_id, projection, applied_seq, generation, state, updated_at, applied_at) values ('old', 'roster', 3, 2, 'live', $1, $1)`
 	f.ExecProjections(cursor, f.Clock.Now().UnixMicro())
@@ -135,8 +130,7 @@ func TestCursors_nameTheVersionsThatBuiltTheRowsOfACampaign(t *testing.T) {
 func TestPauseProjection_refusesWhatMakesNoSense(t *testing.T) {
 	f := own(t)
 	loaded := f.WithProjections("roster", "history")
-	f.AppendN("a", 3)
-	f.Drain()
+	f.Applied("a", 3)
 	f.Fails("history", "a", 3, storetest.Quarantine("history"))
 	pause := func(projection, campaign string) error {
 		return storetest.No(f.Runs.PauseProjection(f.Ctx, ana("why"), projection, campaign, loaded))
@@ -177,8 +171,7 @@ func TestPauseProjection_refusesWhatMakesNoSense(t *testing.T) {
 
 func TestStalestCampaigns_choosesWhatWasNotVerifiedForLongest(t *testing.T) {
 	f := own(t)
-	f.AppendN("a b c d", 1)
-	f.Drain()
+	f.Applied("a b c d", 1)
 	f.AppendN("new", 1)
 	var notes []outbox.Verification
 	for i, id := range []string{"a", "b", "d"} {
@@ -192,8 +185,7 @@ func TestStalestCampaigns_choosesWhatWasNotVerifiedForLongest(t *testing.T) {
 }
 
 func TestStalestCampaigns_takesTurnsWithOneMoreThanAWindow(t *testing.T) {
-	f := own(t)
-	events := make([]outbox.Event, 501)
+	f, events := own(t), make([]outbox.Event, 501)
 	for i := range events {
 		events[i] = storetest.Event(fmt.Sprintf("c%03d", i), "counted")
 	}
@@ -229,8 +221,7 @@ func dropped(t *testing.T) *enginetest.Engine {
 	track := strings.ReplaceAll(enginetest.Trail, "trail", "track")
 	b := enginetest.Own(t, []string{enginetest.Trail, enginetest.Ledger, track, enginetest.LenientAccounts}, enginetest.MaxAttempts(1))
 	b.Feed(append(append(enginetest.Notes("a", 3), enginetest.Notes("b", 2)...), enginetest.Opened("q", 1), enginetest.Spent("q", 100))...)
-	b.PauseProjection("track", "b")
-	b.Beside()
+	b.PauseProjection("track", "b").Beside()
 	must.Need(t, len(b.SetAsideCursors()) == 2, "a start changes something though nothing is missing")
 	for _, table := range []string{"ledger_history", "track", "accounts"} {
 		b.ExecProjections("drop table " + table)
@@ -297,8 +288,7 @@ func TestVerify_saysThatATableIsMissing(t *testing.T) {
 
 func TestVerify_saysThatATableHasChanged(t *testing.T) {
 	b := enginetest.Own(t, []string{enginetest.Trail, enginetest.Accounts})
-	b.Feed(enginetest.Opened("a", 5), enginetest.Spent("a", 1))
-	b.ExecProjections("alter table accounts drop column spent")
+	b.Feed(enginetest.Opened("a", 5), enginetest.Spent("a", 1)).ExecProjections("alter table accounts drop column spent")
 	run := b.RunToEnd(enginetest.Everything)
 	const says = "table accounts of projection accounts is not as its file makes it; drop it, and start a rebuild of the projection: its tables are made again and filled"
 	r := b.RunResult(run, "a")
@@ -318,8 +308,7 @@ func TestUnloaded_projectionIsBehindWhereEventsWereAppliedWithoutIt(t *testing.T
 	b.Feed(enginetest.Notes("a b", 3)...)
 	without := enginetest.OpenPair(t, b.Pair, enginetest.Define(t, enginetest.Trail))
 	must.OK(t, without.Leave(t.Context(), []string{"trail"})) // as a worker that starts
-	without.Feed(enginetest.Notes("a", 2)...)
-	without.MustHaveCursors("a track 3 behind")
+	without.Feed(enginetest.Notes("a", 2)...).MustHaveCursors("a track 3 behind")
 	summary, err := without.Summary(t.Context())
 	must.Hold(t, err == nil && len(summary.Held) == 1 && summary.Held[0].NotLoaded && summary.Held[0].Behind == 1 && summary.Held[0].RunID == 0, "held are %+v, %v", summary.Held, err)
 	const lacks = "Everything is applied, but projection track is not loaded, 2 events behind"
@@ -336,11 +325,9 @@ func TestUnloaded_projectionIsBehindWhereEventsWereAppliedWithoutIt(t *testing.T
 	for _, c := range cursors {
 		must.Hold(t, !c.BuiltByOtherVersion, "rows of %s count as built by another version: %+v", c.Projection, c.RowsBuilt)
 	}
-	back.Feed(enginetest.Notes("a", 1)...)
-	back.MustHaveCursors("a track 3 behind")
+	back.Feed(enginetest.Notes("a", 1)...).MustHaveCursors("a track 3 behind")
 	must.Get(back.Maintenance.Reconcile(t.Context())).Or(t)
-	back.StepRuns()
-	back.MustHaveCursors("a track 6 live")
+	back.StepRuns().MustHaveCursors("a track 6 live")
 	run := back.RunToEnd(enginetest.Everything)
 	must.Hold(t, run.Verdict == outbox.VerdictMatch && run.Counts.Matched == 2, "run %+v after the replay, want two matches", run)
 }
@@ -368,8 +355,7 @@ func TestUnloaded_projectionStaysQuarantinedUntilItIsReplayed(t *testing.T) {
 	fixed := strings.Replace(enginetest.LenientAccounts, "balance - :payload.amount!", "balance - 1", 1)
 	back := enginetest.OpenPair(t, b.Pair, enginetest.Define(t, enginetest.Trail, fixed), enginetest.MaxAttempts(1))
 	must.Get(back.Maintenance.Reconcile(t.Context())).Or(t)
-	back.StepRuns()
-	back.MustHaveCursors("a accounts 3 live", "q accounts 1 quarantined")
+	back.StepRuns().MustHaveCursors("a accounts 3 live", "q accounts 1 quarantined")
 	back.RunToEnd(outbox.RunRequest{Kind: outbox.RunReplay, All: true, Projections: []string{"accounts"}})
 	back.MustHaveCursors("a accounts 3 live", "q accounts 3 live")
 }

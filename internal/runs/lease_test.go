@@ -206,8 +206,7 @@ func TestRunScope_walksWhatHasNoResultYet(t *testing.T) {
 }
 
 func TestLocks_ofRunsAreTakenInOneOrderToo(t *testing.T) {
-	f := own(t)
-	ids := []string{"a", "b", "c"}
+	f, ids := own(t), []string{"a", "b", "c"}
 	for _, id := range ids {
 		f.AppendN(id, 1)
 	}

@@ -251,23 +251,17 @@ func TestResume_besideARunIsCaughtUpOnceThatRunEnds(t *testing.T) {
 	t.Parallel()
 	for _, campaign := range []string{"a", ""} {
 		b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Tally))
-		b.Feed(enginetest.Notes("a b", 3)...)
-		b.PauseProjection("tally", campaign)
-		b.Feed(enginetest.Notes("a", 5)...)
+		b.Feed(enginetest.Notes("a b", 3)...).PauseProjection("tally", campaign).Feed(enginetest.Notes("a", 5)...)
 		verify := b.StartRun(enginetest.Everything)
 		h := b.ResumeProjection("tally", campaign)
 		must.Hold(t, h.Behind == 1 && h.RunID == 0 && h.BlockedByRun == verify.ID, "resumed as %+v, want that run %d blocks the replay", h, verify.ID)
 		b.MustHaveCursors("a tally 3 behind")
 		b.Sound() // the replay will start automatically
 
-		b.StepRuns()
-		b.MustHaveCursors("a tally 8 live")
-		b.MustHaveTold("tally", "a", 8)
+		b.StepRuns().MustHaveCursors("a tally 8 live").MustHaveTold("tally", "a", 8)
 		replays := runsOf(t, b, outbox.RunReplay)
 		must.Hold(t, len(replays) == 1 && replays[0].Status == outbox.RunCompleted && replays[0].CampaignID == "a" && slices.Equal(replays[0].Projections, []string{"tally"}) && replays[0].RequestedBy == "outboxweb" && replays[0].Via == "system", "replays are %+v", replays)
-		b.Feed(enginetest.Noted("a"))
-		b.MustHaveTold("tally", "a", 9)
-		b.Sound()
+		b.Feed(enginetest.Noted("a")).MustHaveTold("tally", "a", 9).Sound()
 		for seq, want := range map[int64]string{3: "", 4: "tally", 8: "tally", 9: ""} {
 			h, err := b.Runs.EventHistory(t.Context(), "a", seq)
 			got := ""
@@ -281,22 +275,17 @@ func TestResume_besideARunIsCaughtUpOnceThatRunEnds(t *testing.T) {
 
 func TestResume_besideAQueuedRunIsCaughtUpWhenThatIsCancelled(t *testing.T) {
 	b := enginetest.Own(t, []string{enginetest.Ledger, enginetest.Tally})
-	b.Feed(enginetest.Notes("a", 3)...)
-	b.PauseProjection("tally", "a")
-	b.Feed(enginetest.Notes("a", 2)...)
+	b.Feed(enginetest.Notes("a", 3)...).PauseProjection("tally", "a").Feed(enginetest.Notes("a", 2)...)
 	verify := b.StartRun(enginetest.Everything)
 	b.ResumeProjection("tally", "a")
 	must.Get(b.Runs.Cancel(t.Context(), enginetest.Operator, verify.ID)).Or(t)
-	b.StepRuns()
-	b.MustHaveCursors("a tally 5 live")
-	b.Sound()
+	b.StepRuns().MustHaveCursors("a tally 5 live").Sound()
 }
 
 // A process may die when the projection is resumed and the journal has not recorded it yet.
 func TestReconcile_catchesUpAProjectionThatNoRunDoes(t *testing.T) {
 	b := enginetest.Own(t, []string{enginetest.Ledger, enginetest.Tally})
-	b.Feed(append(enginetest.Notes("a", 3), enginetest.Notes("b", 2)...)...)
-	b.PauseProjection("tally", "a")
+	b.Feed(append(enginetest.Notes("a", 3), enginetest.Notes("b", 2)...)...).PauseProjection("tally", "a")
 	b.Feed(enginetest.Notes("a", 2)...)
 	b.ExecProjections(`update projection_cursors set state = 'behind', paused_by = '', paused_at = null`)
 	b.Runs.WaitForOwed(0) // for a process that died nothing comes
@@ -311,10 +300,7 @@ func TestReconcile_catchesUpAProjectionThatNoRunDoes(t *testing.T) {
 	n, err = b.Runs.Behind(t.Context())
 	must.Hold(t, n.Alone == 0 && err == nil, "%+v projections are behind, want none without a run; %v", n, err)
 	b.Sound()
-	b.StepRuns()
-	b.MustHaveCursors("a tally 5 live")
-	b.MustHaveTold("tally", "a", 5)
-	b.Sound()
+	b.StepRuns().MustHaveCursors("a tally 5 live").MustHaveTold("tally", "a", 5).Sound()
 }
 
 // orders needs two fields of an event of type ordered.
@@ -364,8 +350,7 @@ func rehearsedWithoutSKU(t *testing.T) (*enginetest.Engine, outbox.FixRehearsal)
 // assessed is the error that blocks a campaign, as pages show it.
 func assessed(t *testing.T, b *enginetest.Engine, campaign string) outbox.AssessedGroup {
 	t.Helper()
-	all := must.Get(b.Store.ErrorGroups(t.Context())).Or(t)
-	versions := map[string]string{}
+	all, versions := must.Get(b.Store.ErrorGroups(t.Context())).Or(t), map[string]string{}
 	for _, p := range b.Infos {
 		versions[p.Name] = p.Version
 	}

@@ -270,8 +270,7 @@ func drawJournal(t *rapid.T, campaign string) []outbox.Event {
 			number = "null"
 		}
 		word := rapid.SampledFrom([]string{"a", "b", "c", "d", "e", "bad"}).Draw(t, "word")
-		events[i] = enginetest.EventOf(campaign, rapid.SampledFrom(randomTypes).Draw(t, "type"),
-			fmt.Sprintf(`{"id":%d,"n":%s,"word":%q}`, rapid.IntRange(1, 6).Draw(t, "id"), number, word))
+		events[i] = enginetest.EventOf(campaign, rapid.SampledFrom(randomTypes).Draw(t, "type"), fmt.Sprintf(`{"id":%d,"n":%s,"word":%q}`, rapid.IntRange(1, 6).Draw(t, "id"), number, word))
 	}
 	return events
 }

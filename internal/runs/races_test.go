@@ -38,8 +38,7 @@ func TestSQLiteRuns_areNotCompleteWithoutTheirResults(t *testing.T) {
 		}
 		return "", nil
 	})
-	b.Feed(enginetest.Noted("a"), enginetest.Probed("a", key))
-	b.ExecProjections(`delete from trail where place = 1`)
+	b.Feed(enginetest.Noted("a"), enginetest.Probed("a", key)).ExecProjections(`delete from trail where place = 1`)
 	run := b.StartRun(enginetest.Everything)
 	other = lock
 	armed.Store(true)
@@ -69,8 +68,7 @@ func (l *journalLock) release() {
 
 func TestVerify_untilTheWatermarkComparesNothingThatStandsElsewhere(t *testing.T) {
 	b := enginetest.Own(t, []string{enginetest.Trail, enginetest.LenientAccounts}, enginetest.MaxAttempts(1))
-	b.Feed(enginetest.Opened("a", 10), enginetest.Spent("a", 1), enginetest.Noted("a"))
-	b.PauseProjection("accounts", "a")
+	b.Feed(enginetest.Opened("a", 10), enginetest.Spent("a", 1), enginetest.Noted("a")).PauseProjection("accounts", "a")
 	b.Feed(enginetest.Spent("a", 1), enginetest.Noted("a"))
 	run := b.RunToEnd(outbox.RunRequest{Kind: outbox.RunVerify, Campaigns: []string{"a"}, UntilSeq: 5})
 	must.Hold(t, run.Status == outbox.RunCompleted && run.Verdict == outbox.VerdictMatch, "run %+v", run)
@@ -94,9 +92,7 @@ func TestReplay_leavesWhatWasPausedMeanwhilePaused(t *testing.T) {
 		}
 		return "", nil
 	})
-	b.Feed(enginetest.Noted("a"))
-	b.PauseProjection("trail", "a")
-	b.Feed(enginetest.Probed("a", key), enginetest.Noted("a"))
+	b.Feed(enginetest.Noted("a")).PauseProjection("trail", "a").Feed(enginetest.Probed("a", key), enginetest.Noted("a"))
 	resumed := b.ResumeProjection("trail", "a")
 	must.Get(b.Runs.Cancel(t.Context(), enginetest.Operator, resumed.RunID)).Or(t)
 	b.MustHaveCursors("a probing 1 quarantined", "a trail 1 behind")
@@ -105,37 +101,28 @@ func TestReplay_leavesWhatWasPausedMeanwhilePaused(t *testing.T) {
 	pausing.Store(true)
 	run := b.RunToEnd(outbox.RunRequest{Kind: outbox.RunReplay, All: true})
 	must.Equal(t, run.Status, outbox.RunCompleted, "run", b.RunResult(run, "a"))
-	b.MustHaveCursors("a probing 3 live", "a trail 1 paused")
-	b.Sound()
+	b.MustHaveCursors("a probing 3 live", "a trail 1 paused").Sound()
 }
 
 func TestRebuild_startsOverIfAProjectionWasPausedBesideIt(t *testing.T) {
 	b := enginetest.Own(t, []string{enginetest.Trail, enginetest.LenientAccounts})
-	b.Feed(enginetest.Opened("a", 10))
-	b.StartRun(enginetest.Rebuild("a"))
+	b.Feed(enginetest.Opened("a", 10)).StartRun(enginetest.Rebuild("a"))
 	w := *b.RunWorker
 	var pause sync.Once
 	w.Applying = func(time.Time) bool { // is called after each chunk of a replay
-		pause.Do(func() {
-			b.PauseProjection("accounts", "a")
-			b.Feed(enginetest.Spent("a", 3))
-		})
+		pause.Do(func() { b.PauseProjection("accounts", "a").Feed(enginetest.Spent("a", 3)) })
 		return false
 	}
 	must.Get(w.Step(t.Context())).Or(t)
 	b.ResumeProjection("accounts", "a")
-	b.StepRuns()
-	b.MustHaveBalances("a 7")
+	b.StepRuns().MustHaveBalances("a 7")
 }
 
 func TestReplay_missesNothingAppliedOrUnskippedBesideIt(t *testing.T) {
 	b := enginetest.Own(t, []string{enginetest.Trail, enginetest.Accounts}, enginetest.MaxAttempts(1))
-	b.Feed(enginetest.Opened("a", 1))
-	b.PauseProjection("trail", "a")
-	b.Feed(enginetest.Noted("a"), enginetest.Spent("a", 2))
+	b.Feed(enginetest.Opened("a", 1)).PauseProjection("trail", "a").Feed(enginetest.Noted("a"), enginetest.Spent("a", 2))
 	b.MustSkip("a", 3)
-	b.Drain()
-	b.ResumeProjection("trail", "a")
+	b.Drain().ResumeProjection("trail", "a")
 	p, err := b.RunWorker.CatchUp(t.Context(), "a", "trail", func() {
 		b.MustUnskip("a", 3)
 		b.ExecProjections(`update accounts set balance = 2`)
@@ -145,13 +132,10 @@ func TestReplay_missesNothingAppliedOrUnskippedBesideIt(t *testing.T) {
 	b.MustHaveCursors("a trail 3 live")
 	must.Equal(t, len(storetest.Column[int](t, b.ProjectionsDB, `select seq from trail order by place`)), 3, "the trail has events")
 	must.OK(t, b.EndLeases(t.Context(), ""))
-	b.PauseProjection("trail", "a")
-	b.Feed(enginetest.Noted("a"))
-	b.ResumeProjection("trail", "a")
+	b.PauseProjection("trail", "a").Feed(enginetest.Noted("a")).ResumeProjection("trail", "a")
 	p, err = b.RunWorker.CatchUp(t.Context(), "a", "trail", func() { b.Feed(enginetest.Noted("a")) })
 	must.Need(t, err == nil && p.Error == "" && p.Seq == 5, "%+v (%v)", p, err)
-	b.MustHaveCursors("a trail 5 live")
-	b.Sound()
+	b.MustHaveCursors("a trail 5 live").Sound()
 }
 
 func TestVerify_reportsNoDriftOfWhatReadsAProjectionThatCannotBeReplayed(t *testing.T) {
@@ -241,8 +225,7 @@ insert into slow values (:campaign_id, :payload.key);
 		}
 		return "", nil
 	})
-	b.Feed(enginetest.Probed("a", key))
-	b.StartRun(outbox.RunRequest{Kind: outbox.RunRebuild, All: true})
+	b.Feed(enginetest.Probed("a", key)).StartRun(outbox.RunRequest{Kind: outbox.RunRebuild, All: true})
 	armed.Store(true)
 	ended := storetest.Begin(func() error { return storetest.No(b.RunWorker.Step(ctx)) })
 	select {
@@ -285,9 +268,7 @@ func TestReplay_leavesADivergedCampaignToARebuild(t *testing.T) {
 	t.Parallel()
 	for _, watermark := range []string{"applied_hash = 'other'", "applied_seq = 9", "applied_seq = 9999"} {
 		b := enginetest.Open(t, enginetest.Define(t, enginetest.Trail, enginetest.Accounts))
-		b.Feed(enginetest.Noted("a"), enginetest.Noted("b"))
-		b.PauseProjection("trail", "a")
-		b.Feed(enginetest.Notes("a", 2)...)
+		b.Feed(enginetest.Noted("a"), enginetest.Noted("b")).PauseProjection("trail", "a").Feed(enginetest.Notes("a", 2)...)
 		must.Get(b.Runs.Cancel(t.Context(), enginetest.Operator, b.ResumeProjection("trail", "a").RunID)).Or(t)
 		b.ExecProjections(`update projection_watermarks set ` + watermark + ` where campaign_id = 'a'`)
 		run := b.RunToEnd(outbox.RunRequest{Kind: outbox.RunReplay, All: true})
@@ -396,8 +377,7 @@ func TestPostgresRuns_goOnAfterConnectionsWereLostAnywhere(t *testing.T) {
 					return time.Now()
 				}
 			}, enginetest.Leasing(time.Second))
-			b.Feed(enginetest.Notes("a b", 3)...)
-			b.ExecProjections(`delete from trail where place = 2`)
+			b.Feed(enginetest.Notes("a b", 3)...).ExecProjections(`delete from trail where place = 2`)
 			armed.Store(true)
 			run := b.StartRun(outbox.RunRequest{Kind: outbox.RunRebuild, All: true})
 			storetest.Eventually(t, "the run ends", func() bool {

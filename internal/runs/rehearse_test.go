@@ -187,8 +187,7 @@ func TestRehearse_holdsForWhatItLookedAt(t *testing.T) {
 	b := blockedByOverdrafts(t)
 	run := must.Get(b.Runs.Rehearse(context.Background(), enginetest.Operator, outbox.RehearsalRequest{Files: changedTo(fixed), Campaigns: []string{"b"}, Behind: 20}, b.Set)).Or(t)
 	b.MustAppend(enginetest.Noted("b")) // before it is looked at
-	between := 0
-	w := *b.RunWorker
+	between, w := 0, *b.RunWorker
 	w.Applying = func(time.Time) bool { // is called after each chunk of a replay
 		if between++; between == 1 {
 			b.MustAppend(enginetest.Opened("b", 5)) // a second opening fails
@@ -197,8 +196,7 @@ func TestRehearse_holdsForWhatItLookedAt(t *testing.T) {
 		return false
 	}
 	must.Get(w.Step(context.Background())).Or(t)
-	d := mustReadRehearsal(t, b, run.ID)
-	want := (rehearsedCounts{Passes: 1, SameRows: 1})
+	d, want := mustReadRehearsal(t, b, run.ID), (rehearsedCounts{Passes: 1, SameRows: 1})
 	must.Need(t, countsOf(d) == want && between >= 3, "counts %+v, want %+v, with events appended %d times\n%+v", countsOf(d), want, between, d.Groups)
 	result := b.RunResult(d.Run, "b")
 	if want := (outbox.Rehearsed{Head: 3, Applied: 2}); !reflect.DeepEqual(*result.Rehearsed, want) || result.Seq != 4 {
@@ -245,10 +243,8 @@ func TestRehearse_doesNotBlameTheChangeForWhatTheLoadedFilesRefuse(t *testing.T)
 // A campaign in which a projection is paused or quarantined is compared as far as the projection got; what it lacks does not count as the same rows.
 func TestRehearse_claimsNoSamenessForEventsThatAProjectionLacks(t *testing.T) {
 	b := enginetest.Own(t, []string{enginetest.LenientAccounts, gate}, enginetest.MaxAttempts(1))
-	b.MustAppend(enginetest.Opened("a", 10), enginetest.Opened("b", 10), enginetest.Opened("healthy", 10), enginetest.Spent("a", 11), enginetest.Spent("a", 1), enginetest.Noted("blocked"))
-	b.Drain()
-	b.PauseProjection("accounts", "b")
-	b.Feed(enginetest.Spent("b", 11))
+	b.Feed(enginetest.Opened("a", 10), enginetest.Opened("b", 10), enginetest.Opened("healthy", 10), enginetest.Spent("a", 11), enginetest.Spent("a", 1), enginetest.Noted("blocked"))
+	b.PauseProjection("accounts", "b").Feed(enginetest.Spent("b", 11))
 	d := mustRehearse(t, b, outbox.RehearsalRequest{Files: changedTo(openedGate)})
 	mustCount(t, d, rehearsedCounts{Passes: 1, SameRows: 1, NotCompared: 2})
 	must.Equal(t, d.Effects, "1 healthy campaign compared: the changed files make the same rows; 2 healthy campaigns could not be fully compared", "effects")
@@ -356,8 +352,7 @@ func TestRehearse_triesWhatIsQuarantined(t *testing.T) {
 		b.MustAppend(enginetest.Opened(id, 10), enginetest.Spent(id, 1), enginetest.Spent(id, 11))
 		b.MustAppend(enginetest.Notes(id, 30)...)
 	}
-	b.Feed(enginetest.Opened("b", 5))
-	b.MustHaveCursors("a accounts 2 quarantined", "b accounts 2 quarantined")
+	b.Feed(enginetest.Opened("b", 5)).MustHaveCursors("a accounts 2 quarantined", "b accounts 2 quarantined")
 	before := b.Dump("runs", "run_rehearsals", "run_results", "run_scopes", "run_log", "audit_log")
 	lenient := strings.ReplaceAll(fixed, "on-failure: block", "on-failure: quarantine")
 	d := mustRehearse(t, b, outbox.RehearsalRequest{Files: changedTo(lenient)})

@@ -205,8 +205,7 @@ func TestVerify_untilASeqTellsWhatItWasThen(t *testing.T) {
 	b := enginetest.Own(t, []string{enginetest.Trail, enginetest.Accounts})
 	b.Feed(enginetest.Opened("a", 10), enginetest.Spent("a", 1))
 	then := b.RunToEnd(outbox.RunRequest{Kind: outbox.RunVerify, Campaigns: []string{"a"}})
-	b.Feed(enginetest.Spent("a", 1), enginetest.Noted("a"))
-	b.ExecProjections(`update trail set seq = 77`)
+	b.Feed(enginetest.Spent("a", 1), enginetest.Noted("a")).ExecProjections(`update trail set seq = 77`)
 	until := b.RunToEnd(outbox.RunRequest{Kind: outbox.RunVerify, Campaigns: []string{"a"}, UntilSeq: 2})
 	must.Hold(t, until.Status == outbox.RunCompleted && until.Verdict == "" && until.Seq == 2 && len(until.Digests) != 0 && until.Digests[outbox.FullDigest] == then.Digests[outbox.FullDigest], "as of event 2: %+v\nwhen it was there: %+v", until, then)
 }
@@ -268,8 +267,7 @@ func TestRebuild_besideLiveApplyingLosesNothing(t *testing.T) {
 		b.MustAppend(append([]outbox.Event{enginetest.Opened(id, 1_000_000)}, enginetest.Notes(id, 150)...)...)
 	}
 	b.Drain()
-	stop := b.Start()
-	total := 151
+	stop, total := b.Start(), 151
 	for range 2 {
 		run := b.StartRun(outbox.RunRequest{Kind: outbox.RunRebuild, All: true})
 		for range 10 {
@@ -348,8 +346,7 @@ func TestReplay_bringsAQuarantinedProjectionLevelOnceItIsRepaired(t *testing.T) 
 
 func TestRuns_cancelKeepsTheOldRows(t *testing.T) {
 	b := enginetest.Own(t, []string{enginetest.Trail})
-	b.Feed(enginetest.Notes("a b", 200)...)
-	b.ExecProjections(`update trail set seq = 999 where place = 1`)
+	b.Feed(enginetest.Notes("a b", 200)...).ExecProjections(`update trail set seq = 999 where place = 1`)
 	run := b.StartRun(outbox.RunRequest{Kind: outbox.RunRebuild, All: true, Rate: 1}) // it would take minutes
 	w := *b.RunWorker
 	var cancel sync.Once
@@ -390,8 +387,7 @@ func TestDryRun_endsWhereACampaignWouldBlock(t *testing.T) {
 	purse := strings.ReplaceAll(enginetest.LenientAccounts, "accounts", "purse")
 	for _, files := range [][]string{{enginetest.Accounts, purse}, {purse, enginetest.Accounts}} {
 		b := enginetest.Open(t, enginetest.Define(t, files...))
-		b.Feed(enginetest.Opened("a", 10))
-		b.ExecProjections(`update purse set balance = 5`)
+		b.Feed(enginetest.Opened("a", 10)).ExecProjections(`update purse set balance = 5`)
 		b.MustAppend(enginetest.Spent("a", 6), enginetest.Spent("a", 3), enginetest.Spent("a", 3))
 		d, err := runs.DryRun(t.Context(), b.Store, b.Set, "a", 2, 5)
 		must.Hold(t, err == nil && d.Seq == 3 && d.Rehearsed.Applied == 2 && d.Rehearsed.FailedSeq == 4 && d.Rehearsed.Projection == "accounts",

@@ -74,8 +74,7 @@ insert into texts values (:campaign_id, :seq, :payload.body!);
 	for range texts {
 		b.MustAppend(enginetest.EventOf("a", "noted", `{"body":"`+long+`"}`))
 	}
-	b.Drain()
-	b.ExecProjections(`update texts set body = body || 'x' where seq > 1`)
+	b.Drain().ExecProjections(`update texts set body = body || 'x' where seq > 1`)
 	run := b.RunToEnd(enginetest.Everything)
 	p := b.RunResult(run, "a").Projections[0]
 	c := p.Comparison
@@ -185,9 +184,7 @@ func TestVerify_thatFailsForOneProjectionLeavesAVerificationOfThatOne(t *testing
 // A paused projection does not advance, and does not hide that another's rows were wrong.
 func TestRebuild_saysThatAPausedProjectionLacksEvents(t *testing.T) {
 	b := enginetest.Own(t, []string{enginetest.Trail, enginetest.Ledger})
-	b.Feed(enginetest.Opened("a", 10), enginetest.Noted("a"))
-	b.PauseProjection("ledger", "a")
-	b.Feed(enginetest.Noted("a"))
+	b.Feed(enginetest.Opened("a", 10), enginetest.Noted("a")).PauseProjection("ledger", "a").Feed(enginetest.Noted("a"))
 	rebuild := outbox.RunRequest{Kind: outbox.RunRebuild, Campaigns: []string{"a"}}
 	run := b.RunToEnd(rebuild)
 	must.Hold(t, run.Verdict == "" && run.Counts.NotCompared == 1 && run.Status == outbox.RunCompleted, "the run says %q, %+v", run.Verdict, run.Counts)
@@ -201,9 +198,7 @@ func TestRebuild_saysThatAPausedProjectionLacksEvents(t *testing.T) {
 
 func TestVerify_comparesNoProjectionThatIsBehind(t *testing.T) {
 	b := enginetest.Own(t, []string{enginetest.Trail, strings.ReplaceAll(enginetest.Trail, "trail", "track")})
-	b.Feed(enginetest.Notes("a b", 3)...)
-	b.PauseProjection("track", "a")
-	b.Feed(enginetest.Notes("a", 5)...)
+	b.Feed(enginetest.Notes("a b", 3)...).PauseProjection("track", "a").Feed(enginetest.Notes("a", 5)...)
 	verify := b.StartRun(outbox.RunRequest{Kind: outbox.RunVerify, All: true})
 	b.ResumeProjection("track", "a")
 	b.StepRuns()
@@ -226,8 +221,7 @@ func TestVerify_comparesNoProjectionThatIsBehind(t *testing.T) {
 
 func TestVerify_tellsWhatAPausedProjectionLacks(t *testing.T) {
 	b := enginetest.Own(t, []string{enginetest.Trail, strings.ReplaceAll(enginetest.Trail, "trail", "track")})
-	b.Feed(enginetest.Notes("a b", 3)...)
-	b.PauseProjection("track", "")
+	b.Feed(enginetest.Notes("a b", 3)...).PauseProjection("track", "")
 	if run := b.RunToEnd(enginetest.Everything); run.Verdict != outbox.VerdictMatch || run.Counts.Matched != 2 {
 		t.Errorf("run %+v while nothing is lacking, want two matches", run)
 	}

@@ -105,8 +105,7 @@ func TestTravel_drawsTheEdgesOfALargeGraph(t *testing.T) {
 func TestTravel_tellsOfDrift(t *testing.T) {
 	t.Parallel()
 	b, tr := open(t, timetravel.Config{}, shelf)
-	b.Feed(enginetest.EventOf("c", "put", `{"place":1,"name":"jar"}`))
-	b.ExecProjections(`update shelf_items set note = 'meddled'`)
+	b.Feed(enginetest.EventOf("c", "put", `{"place":1,"name":"jar"}`)).ExecProjections(`update shelf_items set note = 'meddled'`)
 	m := mustAt(t, tr, outbox.ModelQuery{CampaignID: "c"})
 	must.Hold(t, len(m.Standings) == 1 && m.Standings[0].Verdict == "drift" && m.Standings[0].Differ == 1, "the live rows differ, and it says %+v", m.Standings)
 	live := must.Get(tr.Live(t.Context(), "c")).Or(t)
@@ -117,8 +116,7 @@ func TestTravel_tellsOfDrift(t *testing.T) {
 func TestTravel_beginsAgainWhenASkipIsUndone(t *testing.T) {
 	t.Parallel()
 	b, tr := open(t, timetravel.Config{}, enginetest.Accounts)
-	b.Feed(enginetest.Opened("c", 5), enginetest.Spent("c", 9))
-	b.MustSkip("c", 2)
+	b.Feed(enginetest.Opened("c", 5), enginetest.Spent("c", 9)).MustSkip("c", 2)
 	b.Drain()
 	balance := func() string {
 		m := mustAt(t, tr, outbox.ModelQuery{CampaignID: "c", Seq: 1})

@@ -100,8 +100,7 @@ func TestGoProjection_makesTheRowsOfItsSQLTwin(t *testing.T) {
 		code := enginetest.OpenCode(t, dbtest.New(t), tallyCode())
 		file := enginetest.Open(t, enginetest.Define(t, tallyFile))
 		for _, b := range []*enginetest.Engine{code, file} {
-			b.Feed(events...)
-			b.Sound()
+			b.Feed(events...).Sound()
 		}
 		want := digestsOf(t, file, events)
 		must.Equal(t, digestsOf(t, code, events), want, "digests by campaign")

@@ -29,10 +29,7 @@ func countedEvents(campaigns, each int) []outbox.Event {
 	var events []outbox.Event
 	for i := range each {
 		for c := range campaigns {
-			events = append(events, outbox.Event{
-				CampaignID: fmt.Sprintf("c-%05d", c), EventType: "counted",
-				EntityID: fmt.Sprintf("e-%d", i%10), Payload: []byte(`{"amount":1}`),
-			})
+			events = append(events, outbox.Event{CampaignID: fmt.Sprintf("c-%05d", c), EventType: "counted", EntityID: fmt.Sprintf("e-%d", i%10), Payload: []byte(`{"amount":1}`)})
 		}
 	}
 	return events

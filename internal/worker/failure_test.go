@@ -26,15 +26,11 @@ func TestPass_undoesOnlyTheFailingEventAndWritesItsHistory(t *testing.T) {
 	b := enginetest.Own(t, []string{enginetest.Ledger, enginetest.Accounts}, enginetest.At(storetest.NewClock()), func(o *enginetest.Options) { o.Worker.Redact = hide })
 	b.MustAppend(enginetest.Notes("a", 4)...)
 	b.MustAppend(enginetest.Opened("b", 10), enginetest.Spent("b", 3), enginetest.Spent("b", 100), enginetest.Spent("b", 1), enginetest.Noted("b"))
-	b.MustAppend(enginetest.Notes("c", 4)...)
-	b.MustPass()
+	b.Pass(enginetest.Notes("c", 4)...)
 
-	b.MustHaveAppliedEach("a c", 4)
-	b.MustHaveApplied("b", 2)
+	b.MustHaveAppliedEach("a c", 4).MustHaveApplied("b", 2)
 	must.Equal(t, storetest.Column[int](t, b.ProjectionsDB, `select balance + 1000 * spent from accounts`), []int{1007}, "balance and spendings")
-	b.MustStand("b", 3, outbox.Failed, 1)
-	b.MustStand("b", 4, outbox.Pending, 0)
-	b.MustStand("b", 5, outbox.Pending, 0)
+	b.MustStand("b", 3, outbox.Failed, 1).MustStand("b", 4, outbox.Pending, 0).MustStand("b", 5, outbox.Pending, 0)
 	r := b.MustRow("b", 3)
 	must.Need(t, len(r.Attempts) == 1, "%d attempts, want 1", len(r.Attempts))
 	a := r.Attempts[0]
@@ -50,8 +46,7 @@ func TestPass_goesOnWhenAnEventFailsOnceAndPassesAlone(t *testing.T) {
 	t.Parallel()
 	for _, flaky := range []int{0, 1, 3} {
 		b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Probing))
-		key := fmt.Sprint(t.Name(), flaky)
-		calls := 0
+		key, calls := fmt.Sprint(t.Name(), flaky), 0
 		enginetest.OnProbe(t, key, func([]string) (string, error) {
 			if calls++; calls == 1 {
 				return "", errors.New("not today")
@@ -60,8 +55,7 @@ func TestPass_goesOnWhenAnEventFailsOnceAndPassesAlone(t *testing.T) {
 		})
 		events := enginetest.Notes("b", 4)
 		events[flaky] = enginetest.Probed("b", key)
-		b.MustAppend(events...)
-		b.MustPass()
+		b.Pass(events...)
 
 		b.MustHaveApplied("b", 4)
 		rows := storetest.Column[int](t, b.JournalDB, `select attempt from attempts`)
@@ -80,12 +74,9 @@ func checkFailed(b *enginetest.Engine) string {
 func TestSQLitePass_recordsAPanicAsAFailedAttempt(t *testing.T) {
 	b := enginetest.Own(t, []string{enginetest.Ledger, enginetest.Probing}, enginetest.At(storetest.NewClock()))
 	enginetest.OnProbe(t, t.Name(), func([]string) (string, error) { panic("out of cheese") })
-	b.MustAppend(slices.Concat(enginetest.Notes("a", 3), []outbox.Event{enginetest.Noted("b"), enginetest.Probed("b", t.Name()), enginetest.Noted("b")}, enginetest.Notes("c", 3))...)
-	b.MustPass()
+	b.Pass(slices.Concat(enginetest.Notes("a", 3), []outbox.Event{enginetest.Noted("b"), enginetest.Probed("b", t.Name()), enginetest.Noted("b")}, enginetest.Notes("c", 3))...)
 
-	b.MustHaveAppliedEach("a c", 3)
-	b.MustHaveApplied("b", 1)
-	b.MustStand("b", 2, outbox.Failed, 1)
+	b.MustHaveAppliedEach("a c", 3).MustHaveApplied("b", 1).MustStand("b", 2, outbox.Failed, 1)
 	text := b.MustRow("b", 2).Attempts[0].Error
 	must.Hold(t, strings.Contains(text, "panic while applying event 2: out of cheese") && strings.Contains(text, "failure_test.go"), "the attempt lacks the panic or its stack: %s", text)
 	left := storetest.Column[int](t, b.ProjectionsDB, `select seq from probing`)
@@ -93,10 +84,7 @@ func TestSQLitePass_recordsAPanicAsAFailedAttempt(t *testing.T) {
 	must.Equal(t, b.OpenFailures(), []string{"b probing 2 1"}, "open failures")
 
 	b.Clock.Advance(time.Second)
-	b.Feed(enginetest.Notes("c", 2)...)
-	b.MustHaveApplied("c", 5)
-	b.MustStand("b", 2, outbox.Failed, 2)
-	b.Sound()
+	b.Feed(enginetest.Notes("c", 2)...).MustHaveApplied("c", 5).MustStand("b", 2, outbox.Failed, 2).Sound()
 }
 
 // forever writes a row and then never ends, on an event of type endless.
@@ -138,8 +126,7 @@ func TestPass_cutsAHangingEvent(t *testing.T) {
 	for _, hanging := range []string{"b", "c"} {
 		b.MustAppend(enginetest.Noted(hanging), enginetest.EventOf(hanging, "endless", `{}`), enginetest.Noted(hanging))
 	}
-	b.MustAppend(enginetest.Notes("d", 3)...)
-	b.MustPass()
+	b.Pass(enginetest.Notes("d", 3)...)
 
 	if b.OnPostgres() {
 		hung := storetest.Column[int](t, b.ProjectionsDB, `select last_value from forever_hang_seq`)[0]
@@ -147,17 +134,14 @@ func TestPass_cutsAHangingEvent(t *testing.T) {
 	}
 	b.MustHaveAppliedEach("a d", 3)
 	for _, hanging := range []string{"b", "c"} {
-		b.MustHaveApplied(hanging, 1)
-		b.MustStand(hanging, 2, outbox.Failed, 1)
+		b.MustHaveApplied(hanging, 1).MustStand(hanging, 2, outbox.Failed, 1)
 		text := b.MustRow(hanging, 2).Row.LastError
 		must.Hold(t, strings.Contains(text, "took longer than ") && strings.Contains(text, "s and was cut off"), "the error does not say that the event was cut off: %s", text)
 	}
 	left := storetest.Column[int](t, b.ProjectionsDB, `select n from forever`)
 	must.Hold(t, len(left) == 0, "the cut-off events left something behind: %v", left)
 	must.Equal(t, b.OpenFailures(), []string{"b forever 2 1", "c forever 2 1"}, "open failures")
-	b.Feed(enginetest.Notes("a", 2)...)
-	b.MustHaveApplied("a", 5)
-	b.Sound()
+	b.Feed(enginetest.Notes("a", 2)...).MustHaveApplied("a", 5).Sound()
 }
 
 func TestSQLitePass_countsNoAttemptWhileADatabaseIsBusy(t *testing.T) {
@@ -174,9 +158,7 @@ func TestSQLitePass_countsNoAttemptWhileADatabaseIsBusy(t *testing.T) {
 		must.Get(other.Exec(`rollback`)).Or(t)
 
 		mustBeUntouched(t, b)
-		b.Drain()
-		b.MustHaveAppliedEach("a b", 3)
-		b.Sound()
+		b.Drain().MustHaveAppliedEach("a b", 3).Sound()
 	}
 }
 
@@ -214,9 +196,7 @@ func TestSQLitePass_countsNoAttemptWhenTheDiskIsFull(t *testing.T) {
 	stuffed.Store(false)
 	b.Drain()
 	must.Equal(t, len(b.ReadModel().Faults()), 0, "faults once there is room")
-	b.MustHaveApplied("a", 3)
-	b.MustHaveApplied("b", 2)
-	b.Sound()
+	b.MustHaveApplied("a", 3).MustHaveApplied("b", 2).Sound()
 }
 
 func TestPass_advancesOverWhatNoProjectionHandles(t *testing.T) {
@@ -268,8 +248,7 @@ func TestPass_declaresAnEventDeadAtOnceThatCanNeverSucceed(t *testing.T) {
 			b.ExecProjections(c.broken)
 		}
 		id := fmt.Sprint("c-", i)
-		b.Feed(enginetest.EventOf(id, c.eventType, c.payload), enginetest.Noted(id))
-		b.MustStand(id, 1, outbox.Dead, 1)
+		b.Feed(enginetest.EventOf(id, c.eventType, c.payload), enginetest.Noted(id)).MustStand(id, 1, outbox.Dead, 1)
 		b.MustStand(id, 2, outbox.Pending, 0)
 		at := b.MustRow(id, 1).Attempts[0]
 		want := b.Set.Named("strict").Version
@@ -285,9 +264,7 @@ func TestPass_triesAgainWhatMaySucceedLater(t *testing.T) {
 	for _, broken := range []string{`insert into strict_rows (campaign_id, name) values ('a', 'in the way')`, `drop table strict_rows`} {
 		b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, strict))
 		b.ExecProjections(broken)
-		b.MustAppend(enginetest.EventOf("a", "required", `{"name":"x"}`))
-		b.MustPass()
-		b.MustStand("a", 1, outbox.Failed, 1)
+		b.Pass(enginetest.EventOf("a", "required", `{"name":"x"}`)).MustStand("a", 1, outbox.Failed, 1)
 		at := b.MustRow("a", 1).Attempts[0]
 		must.Hold(t, !at.Permanent && at.Projection == "strict", "%s: the attempt is %+v, want one of strict that is not permanent", broken, at)
 	}
@@ -306,8 +283,7 @@ create trigger refused_ten before insert on refused when new.n = 10 begin select
 insert into refused (campaign_id, n) values (:campaign_id, abs(:payload.n));
 `
 	b := enginetest.Own(t, []string{enginetest.Ledger, refusing})
-	b.MustAppend(enginetest.EventOf("overflow", "told", `{"n":-9223372036854775808}`), enginetest.EventOf("raised", "told", `{"n":10}`))
-	b.MustPass()
+	b.Pass(enginetest.EventOf("overflow", "told", `{"n":-9223372036854775808}`), enginetest.EventOf("raised", "told", `{"n":10}`))
 	for _, campaign := range []string{"overflow", "raised"} {
 		b.MustStand(campaign, 1, outbox.Failed, 1)
 		at := b.MustRow(campaign, 1).Attempts[0]
@@ -318,8 +294,7 @@ insert into refused (campaign_id, n) values (:campaign_id, abs(:payload.n));
 func TestPass_setsAQuarantiningProjectionAsideAtOnceWhenItCanNeverFollow(t *testing.T) {
 	lenient := strings.Replace(strict, "-- tables", "-- on-failure: quarantine\n-- tables", 1)
 	b := enginetest.Own(t, []string{enginetest.Ledger, lenient})
-	b.Feed(enginetest.EventOf("a", "required", `{}`), enginetest.Noted("a"))
-	b.MustHaveApplied("a", 2)
+	b.Feed(enginetest.EventOf("a", "required", `{}`), enginetest.Noted("a")).MustHaveApplied("a", 2)
 	must.Equal(t, b.OpenFailures(), []string{"a strict 1 1"}, "open failures")
 	b.Sound()
 }
@@ -341,12 +316,10 @@ func TestPass_triesAnEventAsOftenAsItsProjectionSays(t *testing.T) {
 		b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, impatient), enginetest.At(now), enginetest.MaxAttempts(server))
 		b.MustAppend(enginetest.Opened("a", 10), enginetest.Spent("a", 100))
 		for n := 1; n < most; n++ {
-			b.MustPass()
-			b.MustStand("a", 2, outbox.Failed, n)
+			b.Pass().MustStand("a", 2, outbox.Failed, n)
 			now.Advance(10 * time.Minute)
 		}
-		b.MustPass()
-		b.MustStand("a", 2, outbox.Dead, most)
+		b.Pass().MustStand("a", 2, outbox.Dead, most)
 	}
 }
 

@@ -20,23 +20,17 @@ import (
 func TestPass_tellsAProjectionNothingWhileItIsPausedForACampaign(t *testing.T) {
 	b := enginetest.Own(t, []string{enginetest.Ledger, enginetest.Tally})
 	b.Feed(enginetest.Notes("a b", 3)...)
-	h := b.PauseProjection("tally", "a")
+	h := must.Get(b.Runs.PauseProjection(b.Ctx, enginetest.Operator, "tally", "a", b.Infos)).Or(t)
 	must.Hold(t, h.State == outbox.CursorPaused && h.AppliedSeq == 3, "paused as %+v", h)
 	b.PauseProjection("tally", "b")
 	h = b.ResumeProjection("tally", "b") // at the watermark
 	must.Hold(t, h.State == outbox.CursorLive && h.Behind == 0, "resumed as %+v, want live", h)
-	b.Feed(enginetest.Notes("a b", 2)...)
-	b.MustHaveApplied("a", 5)
-	b.MustHaveTold("tally", "a", 3)
-	b.MustHaveTold("tally", "b", 5)
-	b.PauseProjection("tally", "b")
-	b.MustHaveCursors("a tally 3 paused", "b tally 5 paused")
+	b.Feed(enginetest.Notes("a b", 2)...).MustHaveApplied("a", 5).MustHaveTold("tally", "a", 3).MustHaveTold("tally", "b", 5)
+	b.PauseProjection("tally", "b").MustHaveCursors("a tally 3 paused", "b tally 5 paused")
 
 	h = b.ResumeProjection("tally", "a")
 	must.Hold(t, h.State == outbox.CursorBehind && h.Behind == 1, "resumed as %+v, want behind", h)
-	b.Feed(enginetest.Noted("a"))
-	b.MustHaveTold("tally", "a", 3)
-	b.Sound()
+	b.Feed(enginetest.Noted("a")).MustHaveTold("tally", "a", 3).Sound()
 }
 
 func TestPass_setsTheCursorsOfAPauseForAllAsCampaignsMove(t *testing.T) {
@@ -54,51 +48,38 @@ func TestPass_setsTheCursorsOfAPauseForAllAsCampaignsMove(t *testing.T) {
 		}
 		appendTo(enginetest.Notes("moves rests", 2)...)
 		appendTo(enginetest.Notes("own", 2)...)
-		b.PauseProjection("tally", "own")
-		b.PauseProjection("tally", "")
-		b.MustHaveCursors("own tally 2 paused")
+		b.PauseProjection("tally", "own").PauseProjection("tally", "").MustHaveCursors("own tally 2 paused")
 		appendTo(enginetest.Notes("moves new", 2)...)
 		appendTo(enginetest.Notes("own", 1)...)
-		b.MustHaveCursors("moves tally 2 paused", "new tally 0 paused", "own tally 2 paused")
-		b.MustHaveTold("tally", "moves", 2)
-		b.MustHaveTold("tally", "new", 0)
-		b.MustHaveApplied("moves", 4)
-		b.Sound()
+		b.MustHaveCursors("moves tally 2 paused", "new tally 0 paused", "own tally 2 paused").MustHaveTold("tally", "moves", 2)
+		b.MustHaveTold("tally", "new", 0).MustHaveApplied("moves", 4).Sound()
 
 		h := b.ResumeProjection("tally", "")
 		must.Hold(t, h.State == outbox.CursorLive && h.Behind == 2, "resumed as %+v, want two behind", h)
 		b.MustHaveCursors("moves tally 2 behind", "new tally 0 behind", "own tally 2 paused")
 		appendTo(enginetest.Notes("rests", 1)...)
-		b.MustHaveTold("tally", "rests", 3)
-		b.Sound()
+		b.MustHaveTold("tally", "rests", 3).Sound()
 	}
 }
 
 // A head that fails while the projection is paused for all campaigns leaves a cursor at the watermark, which is caught up when the pause ends.
 func TestPass_goesOnAfterAPauseForAllThatNoEventPassed(t *testing.T) {
 	b := enginetest.Own(t, []string{enginetest.Ledger, enginetest.Tally, enginetest.Accounts}, enginetest.At(storetest.NewClock()))
-	b.Feed(enginetest.Opened("a", 10))
-	b.PauseProjection("tally", "")
-	b.Feed(enginetest.Spent("a", 100))
+	b.Feed(enginetest.Opened("a", 10)).PauseProjection("tally", "").Feed(enginetest.Spent("a", 100))
 	b.MustHaveCursors("a tally 1 paused")
 	b.ResumeProjection("tally", "")
 	b.MustHaveCursors("a tally 1 live")
 	b.ExecProjections(`update accounts set balance = 1000`)
 	b.Clock.Advance(time.Hour)
-	b.Drain()
-	b.MustHaveTold("tally", "a", 2)
-	b.Sound()
+	b.Drain().MustHaveTold("tally", "a", 2).Sound()
 }
 
 func TestPass_leavesAQuarantinedProjectionQuarantinedThroughAPauseForAll(t *testing.T) {
 	b := enginetest.Own(t, []string{enginetest.Ledger, enginetest.LenientAccounts}, enginetest.MaxAttempts(1))
-	b.Feed(enginetest.Opened("b", 10), enginetest.Spent("b", 100))
-	b.PauseProjection("accounts", "")
-	b.Feed(enginetest.Noted("b"))
+	b.Feed(enginetest.Opened("b", 10), enginetest.Spent("b", 100)).PauseProjection("accounts", "").Feed(enginetest.Noted("b"))
 	b.MustHaveCursors("b accounts 1 quarantined")
 	b.ResumeProjection("accounts", "")
-	b.MustHaveCursors("b accounts 1 quarantined")
-	b.Sound()
+	b.MustHaveCursors("b accounts 1 quarantined").Sound()
 }
 
 // This test pauses and resumes, for single campaigns and for all, while workers of two processes apply events. A projection receives a prefix of a
@@ -198,11 +179,9 @@ func TestPass_recordsEachFailedAttemptOfABlockingProjectionOnce(t *testing.T) {
 
 func TestPass_keepsTheFailureOfAProjectionThatIsSetAsideOpen(t *testing.T) {
 	b := enginetest.Own(t, []string{enginetest.Ledger, enginetest.Accounts}, enginetest.MaxAttempts(1))
-	b.Feed(enginetest.Opened("b", 10), enginetest.Spent("b", 100), enginetest.Noted("b"))
-	b.PauseProjection("accounts", "b")
+	b.Feed(enginetest.Opened("b", 10), enginetest.Spent("b", 100), enginetest.Noted("b")).PauseProjection("accounts", "b")
 	b.MustRequeue("b", 2)
-	b.Drain()
-	b.MustHaveApplied("b", 3)
+	b.Drain().MustHaveApplied("b", 3)
 	must.Equal(t, b.OpenFailures(), []string{"b accounts 2 1"}, "open failures")
 	b.Sound()
 }
@@ -210,15 +189,11 @@ func TestPass_keepsTheFailureOfAProjectionThatIsSetAsideOpen(t *testing.T) {
 // An unskip also sets back projections that were paused or quarantined at the skipped event.
 func TestUnskip_setsBackAProjectionThatWasPausedAtTheSkippedEvent(t *testing.T) {
 	b := enginetest.Own(t, []string{enginetest.Ledger, enginetest.Tally, enginetest.Accounts}, enginetest.MaxAttempts(1))
-	b.Feed(enginetest.Opened("a", 10), enginetest.Spent("a", 100))
-	b.MustSkip("a", 2)
-	b.Drain()
-	b.PauseProjection("tally", "a")
-	b.MustHaveCursors("a tally 2 paused")
+	b.Feed(enginetest.Opened("a", 10), enginetest.Spent("a", 100)).MustSkip("a", 2)
+	b.Drain().PauseProjection("tally", "a").MustHaveCursors("a tally 2 paused")
 	b.MustUnskip("a", 2)
 	b.ExecProjections(`update accounts set balance = 1000`)
-	b.Drain()
-	b.MustHaveCursors("a tally 1 paused")
+	b.Drain().MustHaveCursors("a tally 1 paused")
 	must.Equal(t, b.ResumeProjection("tally", "a").State, outbox.CursorBehind, "resumed as")
 	b.Sound()
 }

@@ -47,10 +47,7 @@ func TestRun_catchesUpInlineWithWhatAnEarlierProcessLeft(t *testing.T) {
 
 	b := a.Beside(enginetest.InMode(outbox.ModeInline))
 	b.Start()
-	b.MustWait("a", 5)
-	b.MustWait("c", 5)
-	b.MustWait("b", 1)
-	b.MustHaveApplied("b", 1)
+	b.MustWait("a", 5).MustWait("c", 5).MustWait("b", 1).MustHaveApplied("b", 1)
 	b.Sound()
 }
 
@@ -98,8 +95,7 @@ func TestApplyInline_startsAgainWhenItsLeaseWasTakenOver(t *testing.T) {
 	}
 	a = enginetest.Own(t, []string{enginetest.Ledger}, enginetest.InMode(outbox.ModeInline), enginetest.At(now), once(whenApplying, takeOverAndDie))
 	must.OK(t, appendInline(t, a, enginetest.Notes("a", 3)...))
-	a.MustHaveApplied("a", 3)
-	a.Sound()
+	a.MustHaveApplied("a", 3).Sound()
 }
 
 // failedInline is an engine in inline mode whose campaign a has a failed event 2.
@@ -132,8 +128,7 @@ func TestApplyInline_givesWhatFailedARowAndCountsItsAttempts(t *testing.T) {
 		t.Errorf("error = %v, want that event 2 cannot be applied", err)
 	}
 	b.Clock.Advance(time.Minute)
-	b.Drain()
-	b.MustStand("a", 2, outbox.Dead, 3)
+	b.Drain().MustStand("a", 2, outbox.Dead, 3)
 	storetest.Refused(t, appendInline(t, b, enginetest.Noted("a")), outbox.ErrNotYet, "Event 2 has been dead")
 	c = b.MustCampaign("a")
 	must.Hold(t, c.State() == outbox.StateBlocked && c.BlockedBehind() == 2, "the campaign is %+v, want 2 rows behind its dead head", c)
@@ -141,8 +136,7 @@ func TestApplyInline_givesWhatFailedARowAndCountsItsAttempts(t *testing.T) {
 
 	b.ExecProjections(`update accounts set balance = 1000`)
 	b.MustRequeue("a", 2)
-	b.Drain()
-	b.MustHaveApplied("a", 4)
+	b.Drain().MustHaveApplied("a", 4)
 	mustHaveNoRows(t, b)
 	b.Sound()
 }
@@ -157,8 +151,7 @@ func TestAppend_inlineToAPausedCampaignQueuesWhatIsBefore(t *testing.T) {
 	must.Hold(t, c.HeadSeq == 1 && c.Counts == (outbox.Counts{Pending: 4}), "the campaign is %+v, want all four queued", c)
 	b.Sound()
 	b.MustResume("a")
-	b.Drain()
-	b.MustHaveApplied("a", 4)
+	b.Drain().MustHaveApplied("a", 4)
 	mustHaveNoRows(t, b)
 	b.Sound()
 }
@@ -169,8 +162,7 @@ func TestInline_rowsOfAnotherModeAreAppliedByBothPaths(t *testing.T) {
 	b := earlier.Beside(enginetest.InMode(outbox.ModeInline), enginetest.BatchSize(2))
 	must.OK(t, appendInline(t, b, enginetest.Notes("a", 2)...))
 	b.MustHaveApplied("a", 5)
-	b.Drain()
-	b.MustHaveApplied("b", 3)
+	b.Drain().MustHaveApplied("b", 3)
 	mustHaveNoRows(t, b)
 	b.Sound()
 
@@ -231,8 +223,7 @@ func TestApplyInline_besideWorkersAndRepairs(t *testing.T) {
 		})
 	}
 	appending.Wait()
-	a.MustHaveApplied("a", callers*each)
-	a.Sound()
+	a.MustHaveApplied("a", callers*each).Sound()
 	close(done)
 	must.OK(t, <-ended)
 	storetest.Eventually(t, "no row is left", func() bool { return a.MustCampaign("a").Counts.Total() == 0 })

@@ -183,16 +183,14 @@ func TestPostgresRun_handsItsCampaignsOverAtOnceWhenItStops(t *testing.T) {
 }
 
 func TestPostgresRun_isWokenByWhatAnotherProcessAppends(t *testing.T) {
-	a := enginetest.Own(t, []string{enginetest.Ledger})
-	idle := make(chan struct{})
+	a, idle := enginetest.Own(t, []string{enginetest.Ledger}), make(chan struct{})
 	b := a.Beside(enginetest.Polling(time.Hour), once(whenIdle, func() { close(idle) }))
 	b.OnWork(b.Worker.Wake)
 	storetest.Eventually(t, "the worker listens", func() bool { return a.Number(`select count(*)`+storetest.TheStores+` and `+storetest.Listening) > 0 })
 	b.Start()
 	<-idle
 	a.MustAppend(enginetest.Notes("a", 3)...)
-	b.MustWait("a", 3)
-	b.MustHaveApplied("a", 3)
+	b.MustWait("a", 3).MustHaveApplied("a", 3)
 }
 
 func TestPostgresRun_keepsItsHeartbeatUpWhileItIsIdle(t *testing.T) {
@@ -243,8 +241,7 @@ func TestPass_ofAStaleWorkerAppliesNothingAgain(t *testing.T) {
 			must.OK(t, a.FinishClaims(t.Context(), stale))
 			must.OK(t, b.FinishClaims(t.Context(), held))
 		}
-		b.MustHaveApplied("c", 3)
-		b.MustStand("d", 2, outbox.Failed, 1)
+		b.MustHaveApplied("c", 3).MustStand("d", 2, outbox.Failed, 1)
 		must.Equal(t, []queue.Settled{a.Worker.Counted(), b.Worker.Counted()}, []queue.Settled{{Fenced: 2}, {Applied: 4, Failed: 1}}, "the stale worker and the new owner counted")
 		a.Sound()
 	}
@@ -280,11 +277,9 @@ func takenInALongWave(t *testing.T, lease time.Duration) (claims []queue.Claim) 
 		claims = b.ClaimWave()
 		return "late", nil
 	})
-	a.MustAppend(enginetest.Noted("c"), enginetest.Probed("c", key), enginetest.Noted("c"))
-	a.MustPass()
+	a.Pass(enginetest.Noted("c"), enginetest.Probed("c", key), enginetest.Noted("c"))
 	if len(claims) == 0 {
-		a.MustHaveApplied("c", 3)
-		a.Sound()
+		a.MustHaveApplied("c", 3).Sound()
 	}
 	return claims
 }

@@ -37,8 +37,7 @@ func digestsOf(tb testing.TB, b *enginetest.Engine, events []outbox.Event) map[s
 
 // replayed are the digests of a replay of the journal from scratch, without the poisoned event and the events behind it.
 func replayed(tb testing.TB, j corpus.Journal, events []outbox.Event) map[string]string {
-	scratch := enginetest.NewMemory(tb, "builtin:campaigns")
-	all := make(map[string]string)
+	scratch, all := enginetest.NewMemory(tb, "builtin:campaigns"), make(map[string]string)
 	for _, e := range events {
 		if e.CampaignID == j.Poisoned && e.Seq >= j.PoisonedSeq {
 			continue
@@ -104,9 +103,7 @@ func TestWorker_onAWholeJournal(t *testing.T) {
 		t.Run("changes nothing on a second start", func(t *testing.T) {
 			second := b.Beside(enginetest.MaxAttempts(1))
 			stop := second.Start()
-			storetest.Eventually(t, "the second start has announced itself", func() bool {
-				return len(storetest.Column[int](t, b.JournalDB, `select 1 from instances`)) > 0
-			})
+			storetest.Eventually(t, "the second start has announced itself", func() bool { return len(storetest.Column[int](t, b.JournalDB, `select 1 from instances`)) > 0 })
 			stop()
 			for _, step := range append(second.Worker.TimedSteps(), second.Operations.Step) {
 				more, err := step(t.Context())
@@ -162,9 +159,7 @@ func mustNotCountAsApplied(t *testing.T, b *enginetest.Engine, campaign string, 
 
 func TestPass_neverCountsANewEventAsAppliedByProjectionsOfAnotherJournal(t *testing.T) {
 	t.Parallel()
-	for name, c := range map[string]struct {
-		has, appended, rows int
-	}{
+	for name, c := range map[string]struct{ has, appended, rows int }{
 		"that does not know the campaign": {0, 1, 1000},
 		"that is behind":                  {1, 1, 1000},
 		"that comes level":                {1, 2, 1000},
@@ -190,18 +185,13 @@ func TestPass_neverCountsANewEventAsAppliedByProjectionsOfAnotherJournal(t *test
 // What was read ahead of a wave is of no use to the one after the next.
 func TestPass_dropsWhatItReadAheadOfAWave(t *testing.T) {
 	b := enginetest.Own(t, []string{enginetest.Ledger}, enginetest.BatchSize(2))
-	b.MustAppend(enginetest.Notes("a", 4)...)
-	b.MustPass()
-	b.MustPause("a")
-	b.MustAppend(enginetest.Noted("b"))
-	b.MustPass()
+	b.Pass(enginetest.Notes("a", 4)...).MustPause("a")
+	b.Pass(enginetest.Noted("b"))
 	forget(t, b, "a", 2)
 	must.Get(b.Reconcile(t.Context())).Or(t)
 	b.MustAppend(other("a"), other("a"))
 	b.MustResume("a")
-	b.Drain()
-	b.MustHaveApplied("a", 4)
-	b.Sound()
+	b.Drain().MustHaveApplied("a", 4).Sound()
 }
 
 func TestApplyInline_neverCountsANewEventAsAppliedByProjectionsOfAnotherJournal(t *testing.T) {
@@ -253,15 +243,14 @@ func TestStart_saysLoudlyThatTheProjectionsAreOfAnotherJournal(t *testing.T) {
 // mustRefuse fails unless event 3 of campaign b fails for the reason, on every attempt, while campaign a is applied to its end.
 func mustRefuse(t *testing.T, b *enginetest.Engine, now *storetest.Clock, reason string) {
 	for n := 1; n <= 3; n++ {
-		b.MustPass()
+		b.Pass()
 		now.Advance(10 * time.Minute)
 		r := b.MustRow("b", 3)
 		want := map[bool]outbox.Status{true: outbox.Dead, false: outbox.Failed}[n == 3]
 		must.Hold(t, r.Row.Status == want && r.Row.AttemptCount == n, "after try %d the event is %s with %d attempts, want %s", n, r.Row.Status, r.Row.AttemptCount, want)
 		must.Hold(t, strings.Contains(r.Row.LastError, reason), "the error is %q, want it to say %q", r.Row.LastError, reason)
 	}
-	b.MustHaveApplied("a", 5)
-	b.MustHaveApplied("b", 2)
+	b.MustHaveApplied("a", 5).MustHaveApplied("b", 2)
 }
 
 func tampered(t *testing.T, statements ...string) (*enginetest.Engine, *storetest.Clock) {
@@ -275,9 +264,7 @@ func tampered(t *testing.T, statements ...string) (*enginetest.Engine, *storetes
 
 func TestPass_neverAppliesAnEventWhoseContentDoesNotMatchItsHash(t *testing.T) {
 	t.Parallel()
-	for _, change := range []string{
-		`payload = '{"amount":1000}'`, `event_type = 'opened'`, `occurred_at = occurred_at + 1`, `entity_id = 'somebody else'`,
-	} {
+	for _, change := range []string{`payload = '{"amount":1000}'`, `event_type = 'opened'`, `occurred_at = occurred_at + 1`, `entity_id = 'somebody else'`} {
 		b, now := tampered(t, `update events set `+change+` where campaign_id = 'b' and seq = 3`)
 		mustRefuse(t, b, now, "event 3 has changed since it was appended: its content no longer matches its hash")
 	}
@@ -293,9 +280,7 @@ func TestPass_neverPassesOverAnEventThatIsGone(t *testing.T) {
 	t.Parallel()
 	for _, gone := range []string{`seq = 3`, `seq >= 3`} {
 		b, now := tampered(t, `delete from events where campaign_id = 'b' and `+gone)
-		b.Drain()
-		b.MustHaveApplied("a", 5)
-		b.MustHaveApplied("b", 2)
+		b.Drain().MustHaveApplied("a", 5).MustHaveApplied("b", 2)
 		must.Equal(t, b.MustRow("b", 4).Row.LastError, "", "an event behind the missing one was tried")
 		head := storetest.Column[string](t, b.JournalDB, `select status || ': ' || last_error from projection_apply_outbox where campaign_id = 'b' and seq = 3`)
 		must.Hold(t, len(head) == 1 && strings.HasPrefix(head[0], "failed: event 3 is missing from the journal"), "the head is %q", head)
@@ -310,9 +295,7 @@ func TestPass_repairsAGapBelowTheHeadItselfAndAppliesInOrder(t *testing.T) {
 		b.MustAppend(enginetest.Notes(campaign, 5)...)
 		b.LoseRows(campaign, lost)
 	}
-	b.Feed(enginetest.Notes("a b c", 2)...)
-	b.MustHaveAppliedEach("a b c", 7)
-	b.Sound()
+	b.Feed(enginetest.Notes("a b c", 2)...).MustHaveAppliedEach("a b c", 7).Sound()
 }
 
 func TestPass_repairsAGapThatTheCampaignsRowDoesNotKnowOf(t *testing.T) {
@@ -326,6 +309,5 @@ func TestPass_repairsAGapThatTheCampaignsRowDoesNotKnowOf(t *testing.T) {
 		takeSteps(t, b)
 		b.Clock.Advance(time.Hour)
 	}
-	b.MustHaveAppliedEach("a b c d e", 5)
-	b.Sound()
+	b.MustHaveAppliedEach("a b c d e", 5).Sound()
 }

@@ -30,8 +30,7 @@ func TestPostgresPass_countsNoAttemptWhenItsConnectionIsLost(t *testing.T) {
 	mustBeUntouched(t, b)
 	b.MustHaveAppliedEach("a b c", 0)
 
-	b.Drain()
-	b.MustHaveAppliedEach("a b c", 3)
+	b.Drain().MustHaveAppliedEach("a b c", 3)
 	mustBeUntouched(t, b)
 	must.Equal(t, b.Worker.Counted(), queue.Settled{Applied: 9}, "counted")
 	b.Sound()
@@ -71,8 +70,7 @@ func TestPostgresPass_countsNoAttemptWhileSomebodyElseHoldsALock(t *testing.T) {
 		t.Run(held, func(t *testing.T) {
 			t.Parallel() // each waits for the deadline
 			b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Accounts), enginetest.EventTimeout(storetest.Overtime))
-			b.Feed(enginetest.Opened("b", 10))
-			b.MustAppend(enginetest.Notes("a", 3)...)
+			b.Feed(enginetest.Opened("b", 10)).MustAppend(enginetest.Notes("a", 3)...)
 			b.MustAppend(enginetest.Spent("b", 1), enginetest.Spent("b", 1))
 			release := hold(t, b, held)
 			_, err := b.Worker.Pass(t.Context())
@@ -80,9 +78,7 @@ func TestPostgresPass_countsNoAttemptWhileSomebodyElseHoldsALock(t *testing.T) {
 			release()
 			mustBeUntouched(t, b)
 			b.MustHaveApplied("a", 0)
-			b.Drain()
-			b.MustHaveAppliedEach("a b", 3)
-			b.Sound()
+			b.Drain().MustHaveAppliedEach("a b", 3).Sound()
 		})
 	}
 }
@@ -134,28 +130,21 @@ func TestPostgresPass_tellsTheFaultsOfAnEventFromThoseOfTheServer(t *testing.T) 
 		mustBeUntouched(t, b)
 		b.MustHaveApplied(bystander, 0)
 		mend(code)
-		b.Drain()
-		b.MustHaveApplied(bystander, 2)
-		b.MustHaveApplied(raised, 3)
+		b.Drain().MustHaveApplied(bystander, 2).MustHaveApplied(raised, 3)
 	}
 	bystander, raised := appendRaised("58030") // a failing disk, but not for all events
 	_, err := b.Worker.Pass(t.Context())
 	must.Hold(t, err != nil, "58030: the wave ended without an error")
-	b.MustHaveApplied(bystander, 2)
-	b.MustHaveApplied(raised, 0)
-	b.MustStand(raised, 2, outbox.Pending, 0)
+	b.MustHaveApplied(bystander, 2).MustHaveApplied(raised, 0).MustStand(raised, 2, outbox.Pending, 0)
 	mend("58030")
 	b.Drain()
 	for _, code := range []string{"22012", "23505", "53400", "54000", "P0001", "XX000", "XX001"} {
 		bystander, raised := appendRaised(code)
 		must.Get(b.Worker.Pass(t.Context())).Or(t)
-		b.MustStand(raised, 2, outbox.Dead, 1)
-		b.MustHaveApplied(bystander, 2)
-		b.MustHaveApplied(raised, 1)
+		b.MustStand(raised, 2, outbox.Dead, 1).MustHaveApplied(bystander, 2).MustHaveApplied(raised, 1)
 		mend(code)
 		b.MustRequeue(raised, 2)
-		b.Drain()
-		b.MustHaveApplied(raised, 3)
+		b.Drain().MustHaveApplied(raised, 3)
 	}
 	b.Sound()
 }
@@ -171,14 +160,11 @@ func TestPostgresPass_worksWithOneDatabaseOfEachKind(t *testing.T) {
 		}
 		b := enginetest.OpenPair(t, p, enginetest.Define(t, enginetest.Ledger, enginetest.Accounts), enginetest.At(storetest.NewClock()))
 		b.MustAppend(enginetest.Notes("a", 3)...)
-		b.Feed(enginetest.Opened("b", 1), enginetest.Spent("b", 2), enginetest.Noted("b"))
-		b.MustHaveApplied("a", 3)
+		b.Feed(enginetest.Opened("b", 1), enginetest.Spent("b", 2), enginetest.Noted("b")).MustHaveApplied("a", 3)
 		b.MustStand("b", 2, outbox.Failed, 1)
 		b.ExecProjections(`update accounts set balance = 1000`)
 		b.Clock.Advance(time.Minute)
-		b.Drain()
-		b.MustHaveApplied("b", 3)
-		b.Sound()
+		b.Drain().MustHaveApplied("b", 3).Sound()
 	}
 }
 
@@ -187,15 +173,13 @@ func TestPostgresPause_waitsForThoseWhoApply(t *testing.T) {
 	t.Parallel()
 	for _, campaign := range []string{"a", ""} {
 		b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Probing, enginetest.Tally))
-		entered, release := make(chan struct{}), make(chan struct{})
-		key := t.Name() + campaign
+		entered, release, key := make(chan struct{}), make(chan struct{}), t.Name()+campaign
 		enginetest.OnProbe(t, key, func([]string) (string, error) {
 			entered <- struct{}{}
 			<-release
 			return "", nil
 		})
-		b.Feed(enginetest.Noted("a"))
-		b.MustAppend(enginetest.Probed("a", key))
+		b.Feed(enginetest.Noted("a")).MustAppend(enginetest.Probed("a", key))
 		applied := storetest.Begin(func() error { return storetest.No(b.Worker.Pass(context.Background())) })
 		<-entered
 		paused := storetest.Begin(func() error {
@@ -212,11 +196,8 @@ func TestPostgresPause_waitsForThoseWhoApply(t *testing.T) {
 		})
 		close(release)
 		must.OK(t, errors.Join(<-paused, <-applied))
-		b.Feed(enginetest.Notes("a", 2)...)
-		b.MustHaveTold("tally", "a", 2)
-		b.MustHaveApplied("a", 4)
-		b.MustHaveCursors("a tally 2 paused")
-		b.Sound()
+		b.Feed(enginetest.Notes("a", 2)...).MustHaveTold("tally", "a", 2).MustHaveApplied("a", 4)
+		b.MustHaveCursors("a tally 2 paused").Sound()
 	}
 }
 

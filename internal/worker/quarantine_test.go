@@ -24,20 +24,15 @@ func TestPass_setsAQuarantiningProjectionAsideAfterItsLastAttempt(t *testing.T) 
 		b.MustAppend(enginetest.Opened("b", 10), enginetest.Spent("b", 1), enginetest.Spent("b", 100), enginetest.Noted("b"), enginetest.Spent("b", 1))
 		b.Clock.Advance(time.Second)
 		for n := 1; n < most; n++ {
-			b.MustPass()
-			b.MustStand("b", 3, outbox.Failed, n)
-			b.MustHaveApplied("b", 2)
+			b.Pass().MustStand("b", 3, outbox.Failed, n).MustHaveApplied("b", 2)
 			must.Equal(t, b.OpenFailures(), []string{fmt.Sprint("b accounts 3 ", n)}, "the failures after attempt", n)
 			b.Clock.Advance(10 * time.Minute)
 		}
 		b.Drain()
 
-		b.MustHaveApplied("a", 3)
-		b.MustHaveApplied("b", 5)
+		b.MustHaveApplied("a", 3).MustHaveApplied("b", 5)
 		must.Equal(t, b.OpenFailures(), []string{fmt.Sprint("b accounts 3 ", most)}, "open failures")
-		b.MustHaveCursors("b accounts 2 quarantined")
-		b.MustHaveBalances("a 8", "b 9")
-		b.Sound()
+		b.MustHaveCursors("b accounts 2 quarantined").MustHaveBalances("a 8", "b 9").Sound()
 		mustHaveRecorded(t, b, most)
 	}
 }
@@ -56,10 +51,7 @@ func TestPass_holdsTheCampaignWhenABlockingProjectionFailsBesideAQuarantinedOne(
 
 	b.ExecProjections(`update vaults set balance = 1000`)
 	b.MustRequeue("b", 2)
-	b.Drain()
-	b.MustHaveApplied("b", 3)
-	b.MustHaveBalances("b 10")
-	b.Sound()
+	b.Drain().MustHaveApplied("b", 3).MustHaveBalances("b 10").Sound()
 }
 
 // Attempts of one projection are not those of another that fails at the same event, before it or after.
@@ -74,7 +66,7 @@ func TestPass_countsTheAttemptsOfEachProjectionForItself(t *testing.T) {
 		b.MustAppend(enginetest.Opened("b", 10), enginetest.Spent("b", 100), enginetest.Noted("b"))
 		return b, func(times int) {
 			for range times {
-				b.MustPass()
+				b.Pass()
 				now.Advance(10 * time.Minute)
 			}
 		}
@@ -99,8 +91,7 @@ func TestPass_countsTheAttemptsOfEachProjectionForItself(t *testing.T) {
 	fail(most - 1)
 	b.MustStand("b", 2, outbox.Failed, 2*(most-1))
 	fail(1)
-	b.MustHaveApplied("b", 3)
-	b.Sound()
+	b.MustHaveApplied("b", 3).Sound()
 }
 
 // mustHaveRecorded asserts that the charts count for accounts what was applied to it, and for all every
@@ -124,9 +115,7 @@ func mustHaveRecorded(t *testing.T, b *enginetest.Engine, attempts int) {
 
 func TestPass_countsNothingAsAppliedToAPausedProjection(t *testing.T) {
 	b := enginetest.Own(t, []string{enginetest.Ledger, enginetest.Accounts})
-	b.Feed(enginetest.Opened("a", 10))
-	b.PauseProjection("accounts", "")
-	b.Feed(enginetest.Spent("a", 1), enginetest.Opened("b", 1))
+	b.Feed(enginetest.Opened("a", 10)).PauseProjection("accounts", "").Feed(enginetest.Spent("a", 1), enginetest.Opened("b", 1))
 	must.OK(t, b.FlushCounts(t.Context()))
 	got := storetest.Column[string](t, b.JournalDB, `select concat_ws(' ', label, sum(value)) from series_samples where step = 60 and kind = 'projection' group by label order by label`)
 	must.Equal(t, got, []string{"accounts 1", "ledger 3"}, "the chart")
@@ -167,13 +156,11 @@ func TestSQLitePass_unreadableEventFailsAlone(t *testing.T) {
 		damagePage(t, journal, bytes.Index(data, []byte("unreadable xxx"))/4096+1)
 	}, enginetest.At(b.Clock), enginetest.MaxAttempts(2))
 
-	b.MustPass()
-	b.MustHaveAppliedEach("a z", 3)
-	b.MustHaveApplied("culprit", 0)
+	b.Pass().MustHaveAppliedEach("a z", 3).MustHaveApplied("culprit", 0)
 	r := b.MustRow("culprit", 1).Row
 	must.Hold(t, r.Status == outbox.Failed && r.AttemptCount == 1 && strings.Contains(r.LastError, "malformed"), "the head before the unreadable event is %+v", r)
 	b.Clock.Advance(time.Minute)
-	b.MustPass()
+	b.Pass()
 	must.Equal(t, b.MustRow("culprit", 1).Row.Status, outbox.Dead, "after its last attempt it")
 }
 
@@ -187,14 +174,12 @@ func TestSQLitePass_unreadableRowsHoldUpTheirCampaignAlone(t *testing.T) {
 	b = reopened(t, b, func(journal, _ string) { damagePage(t, journal, page) })
 
 	for range 3 {
-		b.MustPass()
+		b.Pass()
 	}
 	b.MustHaveAppliedEach("a z", 3)
 	text, stalled := b.Worker.Trouble()
 	must.Hold(t, !stalled && strings.Contains(text, `campaign "campaign-of-unreadable-rows"`) && strings.Contains(text, "malformed"), "the worker tells of %q, stalled: %v", text, stalled)
-	b.MustAppend(enginetest.Notes("later", 2)...)
-	b.MustPass()
-	b.MustHaveApplied("later", 2)
+	b.Pass(enginetest.Notes("later", 2)...).MustHaveApplied("later", 2)
 }
 
 // An unreadable campaign row blocks the campaigns on its page, also after a restart; check lists them and the page.
@@ -209,8 +194,7 @@ func TestSQLiteRun_unreadableCampaignsHoldUpNobodyElse(t *testing.T) {
 	row, queued := leaf("campaigns"), leaf("projection_apply_outbox")
 	b = reopened(t, b, func(journal, _ string) { damagePage(t, journal, row); damagePage(t, journal, queued) })
 	report := must.Get(b.Check(t.Context(), func(int64, int64) {})).Or(t)
-	held := map[string]bool{}
-	pages := 0
+	held, pages := map[string]bool{}, 0
 	for _, v := range report.Violations {
 		switch {
 		case v.Invariant == "readable" && v.CampaignID != "":
@@ -242,11 +226,8 @@ func TestSQLitePass_eventThatRollsTheTransactionBackFailsAlone(t *testing.T) {
 	b.ExecProjections(`create trigger rolls_back before insert on accounts begin select raise(rollback, 'rolled back'); end`)
 	b.MustAppend(enginetest.Notes("a", 3)...)
 	b.MustAppend(enginetest.Noted("culprit"), enginetest.Opened("culprit", 10), enginetest.Noted("culprit"))
-	b.MustAppend(enginetest.Notes("z", 3)...)
-	b.MustPass()
-	b.MustHaveAppliedEach("a z", 3)
-	b.MustHaveApplied("culprit", 1)
-	b.MustStand("culprit", 2, outbox.Failed, 1)
+	b.Pass(enginetest.Notes("z", 3)...)
+	b.MustHaveAppliedEach("a z", 3).MustHaveApplied("culprit", 1).MustStand("culprit", 2, outbox.Failed, 1)
 	r := b.MustRow("culprit", 2).Row
 	must.Hold(t, strings.Contains(r.LastError, "projection accounts") && strings.Contains(r.LastError, "rolled back"), "its error does not say where and why: %s", r.LastError)
 	b.Sound()
@@ -267,22 +248,16 @@ func TestSQLitePass_slowEventIsTriedAfterTheOthers(t *testing.T) {
 	}
 	b = ownForever(t, looking)
 	b.MustAppend(enginetest.EventOf("slow", "endless", `{}`))
-	b.MustAppend(enginetest.EventOf("slow too", "endless", `{}`))
-	b.MustPass()
-	b.MustStand("slow", 1, outbox.Failed, 1)
-	b.MustStand("slow too", 1, outbox.Failed, 1)
+	b.Pass(enginetest.EventOf("slow too", "endless", `{}`))
+	b.MustStand("slow", 1, outbox.Failed, 1).MustStand("slow too", 1, outbox.Failed, 1)
 
 	now.Advance(time.Minute)
 	b.MustAppend(enginetest.Notes("quick", 3)...)
 	left = nil
-	b.MustPass()
+	b.Pass()
 	must.Hold(t, len(left) >= 2 && left[0] == 3 && left[1] == 0, "the quick campaign had %v rows as waves were applied, want 3 and then none", left)
-	b.MustHaveApplied("quick", 3)
-	b.MustStand("slow", 1, outbox.Failed, 2)
-	b.MustStand("slow too", 1, outbox.Pending, 1)
-	b.MustPass()
-	b.MustStand("slow too", 1, outbox.Failed, 2)
-	b.Sound()
+	b.MustHaveApplied("quick", 3).MustStand("slow", 1, outbox.Failed, 2).MustStand("slow too", 1, outbox.Pending, 1)
+	b.Pass().MustStand("slow too", 1, outbox.Failed, 2).Sound()
 }
 
 // The instances table is unreadable: events are still applied.

@@ -45,9 +45,8 @@ func TestPass_advancesOverASkippedEventThatWasTamperedWith(t *testing.T) {
 func TestPass_doesNotApplyASkippedEventThatItReadAhead(t *testing.T) {
 	a := enginetest.Own(t, []string{enginetest.Ledger, enginetest.Accounts}, enginetest.At(storetest.NewClock()), enginetest.MaxAttempts(1), enginetest.BatchSize(2))
 	b := a.Beside(enginetest.MaxAttempts(1), enginetest.BatchSize(2))
-	a.MustAppend(enginetest.Opened("a", 1), enginetest.Noted("a"), enginetest.Spent("a", 2), enginetest.Noted("a"), enginetest.Noted("a"))
-	a.MustPass()
-	b.MustPass()
+	a.Pass(enginetest.Opened("a", 1), enginetest.Noted("a"), enginetest.Spent("a", 2), enginetest.Noted("a"), enginetest.Noted("a"))
+	b.Pass()
 	a.MustStand("a", 3, outbox.Dead, 1)
 	a.ExecProjections(`update accounts set balance = 10`)
 	a.MustSkip("a", 3)
@@ -68,13 +67,10 @@ func TestPass_appliesAnEventThatItReadAheadWhileItWasSkipped(t *testing.T) {
 		b.ExecProjections(`delete from ` + table)
 	}
 	must.Get(b.Reconcile(t.Context())).Or(t)
-	b.MustPass()
-	b.MustHaveApplied("a", 2)
+	b.Pass().MustHaveApplied("a", 2)
 	b.ExecProjections(`update accounts set balance = 10`)
 	b.MustUnskip("a", 3)
-	b.Drain()
-	b.MustHaveApplied("a", 5)
-	b.WantMarks()
+	b.Drain().MustHaveApplied("a", 5).WantMarks()
 	b.Sound()
 }
 

@@ -296,8 +296,7 @@ func (s *honest) settle(r *rapid.T) {
 		s.reconcile()
 		s.rebuild(s.TB, b)
 		for _, b := range s.Engines {
-			b.StepRuns()
-			b.ExecProjections(`update accounts set balance = 1000`)
+			b.StepRuns().ExecProjections(`update accounts set balance = 1000`)
 			must.Get(b.RequeueDead(ctx, enginetest.Operator, outbox.RequeueFilter{})).Or(r)
 			b.UntilStuck()
 		}

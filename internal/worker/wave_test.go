@@ -73,8 +73,7 @@ func TestRun_goesOnAtOnceAfterAFullWave(t *testing.T) {
 	b.MustAppend(enginetest.Notes("a", 1_000)...)
 	b.MustAppend(enginetest.Notes("c", 10)...)
 	b.Start()
-	b.MustWait("a", 1_000)
-	b.MustWait("c", 10)
+	b.MustWait("a", 1_000).MustWait("c", 10)
 }
 
 // The worker polls once an hour, so that only being woken makes it work.
@@ -102,8 +101,7 @@ func TestRun_isWokenByWhateverMakesARowDue(t *testing.T) {
 	b.MustWait("b", 1)
 	must.Equal(t, must.Get(b.AppliedSeq(ctx, "a")).Or(t), 3, "where a paused campaign stands")
 	b.MustResume("a")
-	b.MustWait("a", 4)
-	b.MustHaveApplied("a", 4)
+	b.MustWait("a", 4).MustHaveApplied("a", 4)
 }
 
 func TestRun_isWokenByARepairedGap(t *testing.T) {
@@ -116,8 +114,7 @@ func TestRun_isWokenByARepairedGap(t *testing.T) {
 	})
 	b.Start()
 	b.MustAppend(enginetest.Notes("a", 2)...)
-	b.MustWait("a", 2)
-	b.MustPause("a")
+	b.MustWait("a", 2).MustPause("a")
 	b.MustAppend(enginetest.Notes("a", 3)...)
 	b.LoseRows("a", "seq between 3 and 5")
 	deaf.Store(true) // or the worker finds and repairs the gap before the operator does
@@ -126,19 +123,16 @@ func TestRun_isWokenByARepairedGap(t *testing.T) {
 	if repaired, err := b.ReplayCampaign(t.Context(), enginetest.Operator, "a"); err != nil || repaired.Inserted != 3 && repaired.Inserted != 0 { // the self-check may have been first
 		t.Fatalf("repaired %+v (%v), want 3 rows inserted", repaired, err)
 	}
-	b.MustWait("a", 5)
-	b.MustHaveApplied("a", 5)
+	b.MustWait("a", 5).MustHaveApplied("a", 5)
 }
 
 func TestRun_retriesAFailedHeadWhenItIsDueAndNotAtTheNextPoll(t *testing.T) {
-	b := enginetest.Own(t, []string{enginetest.Ledger, enginetest.Accounts}, enginetest.Polling(time.Hour),
-		func(o *enginetest.Options) { o.Retry = quickRetries })
+	b := enginetest.Own(t, []string{enginetest.Ledger, enginetest.Accounts}, enginetest.Polling(time.Hour), func(o *enginetest.Options) { o.Retry = quickRetries })
 	b.MustAppend(enginetest.Opened("a", 1), enginetest.Spent("a", 2), enginetest.Noted("a"))
 	b.Start()
 	storetest.Eventually(t, "the event fails", func() bool { return b.MustRow("a", 2).Row.AttemptCount > 0 })
 	b.ExecProjections(`update accounts set balance = 100`)
-	b.MustWait("a", 3)
-	b.MustHaveApplied("a", 3)
+	b.MustWait("a", 3).MustHaveApplied("a", 3)
 }
 
 func TestRun_takesOverWhenALeaseEndsAndNotAtTheNextPoll(t *testing.T) {
@@ -147,8 +141,7 @@ func TestRun_takesOverWhenALeaseEndsAndNotAtTheNextPoll(t *testing.T) {
 	died := queue.Worker{ID: "died", Build: "test"}
 	must.Get(b.Claim(t.Context(), died, queue.ClaimLimits{Rows: 10, Lease: 200 * time.Millisecond})).Or(t)
 	b.Start()
-	b.MustWait("a", 3)
-	b.MustHaveApplied("a", 3)
+	b.MustWait("a", 3).MustHaveApplied("a", 3)
 }
 
 func TestRun_goesOnAtOnceAfterACrashOnTheSameHost(t *testing.T) {
@@ -171,8 +164,7 @@ func TestRun_goesOnAtOnceAfterACrashOnTheSameHost(t *testing.T) {
 	held, ok, err := b.Runs.Claim(t.Context(), queue.Worker{ID: "gone"}, map[string]string{"p": "v"}, time.Hour)
 	must.Need(t, err == nil && ok, "claimed a run: %v, %v", ok, err)
 	b.Start()
-	b.MustWait("a", 2)
-	b.MustHaveApplied("a", 2)
+	b.MustWait("a", 2).MustHaveApplied("a", 2)
 	run, err := b.Runs.Get(t.Context(), held.Run.ID)
 	must.Hold(t, err == nil && (run.Lease == nil || run.Lease.Owner != "gone" || !run.Lease.ExpiresAt.After(time.Now())), "the run of the worker whose process is gone is still its own: %+v, %v", run, err)
 	for _, i := range must.Get(b.Instances(t.Context())).Or(t) {
@@ -266,8 +258,7 @@ func TestRun_beginsOnceItCan(t *testing.T) {
 		b.Exec(`alter table elsewhere rename to ` + away)
 		b.MustWait("a", 3)
 		stop()
-		b.MustHaveApplied("a", 3)
-		b.Sound()
+		b.MustHaveApplied("a", 3).Sound()
 	}
 }
 
@@ -427,14 +418,11 @@ func TestRehearse_recordsWhatWouldHappenAndChangesNothingElse(t *testing.T) {
 
 func TestRehearse_beginsAtTheWatermark(t *testing.T) {
 	b := enginetest.Own(t, []string{enginetest.Ledger, enginetest.Accounts})
-	b.Feed(enginetest.Opened("a", 10), enginetest.Spent("a", 3))
-	b.MustAppend(enginetest.Spent("a", 7), enginetest.Spent("a", 1))
+	b.Feed(enginetest.Opened("a", 10), enginetest.Spent("a", 3)).MustAppend(enginetest.Spent("a", 7), enginetest.Spent("a", 1))
 	rehearse(t, b.Beside(enginetest.InMode(outbox.ModeShadow)))
 
 	mustHaveRehearsed(t, b, queue.Rehearsal{CampaignID: "a", RehearsedSeq: 3, FailedSeq: 4})
-	b.MustHaveApplied("a", 2)
-	b.MustHaveBalances("a 7")
-	b.Sound()
+	b.MustHaveApplied("a", 2).MustHaveBalances("a 7").Sound()
 }
 
 func TestRehearse_recordsHangsAndGoesOn(t *testing.T) {

@@ -320,8 +320,7 @@ func waitFor(tb testing.TB, what string, so func() bool) {
 
 func openedAs(tb testing.TB, path string) int {
 	const dir = "/proc/self/fd"
-	entries := must.Get(os.ReadDir(dir)).Or(tb)
-	n := 0
+	entries, n := must.Get(os.ReadDir(dir)).Or(tb), 0
 	for _, e := range entries {
 		if target, err := os.Readlink(filepath.Join(dir, e.Name())); err == nil && target == path {
 			n++

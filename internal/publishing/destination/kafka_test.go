@@ -52,8 +52,7 @@ func records(tb testing.TB, cluster *kfake.Cluster, options ...kgo.Opt) map[int3
 
 // seqs are those of the records, by campaign and as they arrived.
 func seqs(tb testing.TB, records map[int32][]*kgo.Record) map[string][]int64 {
-	at := map[string]int32{}
-	got := map[string][]int64{}
+	at, got := map[string]int32{}, map[string][]int64{}
 	for partition, list := range records {
 		for _, r := range list {
 			for _, position := range positions(tb, append(bytes.Clone(r.Value), '\n')) {
@@ -125,8 +124,7 @@ func TestKafka_keepsTheOrderUnderErrors(t *testing.T) {
 	random := rand.New(rand.NewPCG(seed, 0))
 	cluster := kafka(t)
 	p := openKafka(t, cluster)
-	events := journalEvents(1, 400)
-	last := map[string]int64{}
+	events, last := journalEvents(1, 400), map[string]int64{}
 	for _, e := range events {
 		last[e.CampaignID] = e.Seq
 	}
@@ -250,8 +248,7 @@ func TestKafka_goesOnAfterTheBrokersWereAway(t *testing.T) {
 
 func TestKafka_sendsNothingLaterThatWasNotAcknowledged(t *testing.T) {
 	t.Parallel()
-	cluster := kafka(t, kfake.NumBrokers(1))
-	asked := make(chan struct{}, 10)
+	cluster, asked := kafka(t, kfake.NumBrokers(1)), make(chan struct{}, 10)
 	cluster.ControlKey(int16(kmsg.Produce), func(kmsg.Request) (kmsg.Response, error, bool) {
 		asked <- struct{}{}
 		return nil, nil, true // no answer at all

@@ -179,8 +179,7 @@ func TestNATS_givesUpOnAServerThatSaysNothing(t *testing.T) {
 
 // stalled is a server that greets and then never answers. It then calls after.
 func stalled(tb testing.TB, after func(net.Conn)) string {
-	listener := must.Get(net.Listen("tcp", "127.0.0.1:0")).Or(tb)
-	release := make(chan struct{})
+	listener, release := must.Get(net.Listen("tcp", "127.0.0.1:0")).Or(tb), make(chan struct{})
 	tb.Cleanup(func() { close(release); listener.Close() })
 	go func() {
 		for {
