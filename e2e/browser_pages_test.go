@@ -27,9 +27,8 @@ type inspection struct {
 	Styled     []string
 	Keyless    []string // buttons of forms without one idempotency key
 	Violations []struct {
-		ID    string
-		Help  string
-		Nodes []string
+		ID, Help string
+		Nodes    []string
 	}
 }
 

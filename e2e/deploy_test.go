@@ -80,11 +80,10 @@ func orchestrated(t *testing.T, file string) container {
 
 // running is a container's process, with its paths in directories of the test and on a free port.
 type running struct {
-	t       *testing.T
-	url     string
-	secrets string
-	env     []string
-	dir     string
+	t            *testing.T
+	url, secrets string
+	env          []string
+	dir          string
 }
 
 // makeSecrets runs deploy/make-secrets, and puts the databases' URLs in.

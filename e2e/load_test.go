@@ -76,11 +76,10 @@ type event struct {
 }
 
 type appended struct {
-	CampaignID string `json:"campaign_id"`
-	Seq        int64
-	Position   int64
-	EventID    string `json:"event_id"`
-	Existed    bool
+	CampaignID    string `json:"campaign_id"`
+	Seq, Position int64
+	EventID       string `json:"event_id"`
+	Existed       bool
 }
 
 // load is writers that append over HTTP, somewhat less than the servers can take, and the record of

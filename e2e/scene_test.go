@@ -347,8 +347,7 @@ type campaign struct {
 	}
 }
 
-func campaignState(t *testing.T, s *server, id string) campaign {
-	var c campaign
+func campaignState(t *testing.T, s *server, id string) (c campaign) {
 	s.get(t, "/api/v1/campaigns/"+id, &c)
 	return c
 }
@@ -420,11 +419,10 @@ var ways = map[string]func(*scene){
 
 // A killRow is a test of TestKills.
 type killRow struct {
-	name     string
-	database string // sqlite, postgres, pooler or own, which is a PostgreSQL server to be killed
-	mode     string // of applying, unless the usual one
-	flags    []string
-	ways     []string
+	name        string
+	database    string // sqlite, postgres, pooler or own, which is a PostgreSQL server to be killed
+	mode        string // of applying, unless the usual one
+	flags, ways []string
 }
 
 var killRows = []killRow{

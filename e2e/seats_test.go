@@ -35,8 +35,7 @@ func taken(seat, user string) event {
 
 // seats are events of a campaign in which the users take a seat each, in this
 // order. A user who is named twice makes the second event poisonous.
-func seats(users ...string) []event {
-	var events []event
+func seats(users ...string) (events []event) {
 	for i, user := range users {
 		events = append(events, taken(fmt.Sprintf("seat-%d", i+1), user))
 	}

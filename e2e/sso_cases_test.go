@@ -111,11 +111,10 @@ func forged() network.Headers {
 // machines are what has no session: scripts with a token, monitors, and others.
 func (s *sso) machines(*tab) {
 	for _, c := range []struct {
-		server *server
-		path   string
-		header string
-		status int
-		ours   bool // the answer is outboxweb's
+		server       *server
+		path, header string
+		status       int
+		ours         bool // the answer is outboxweb's
 	}{
 		{s.scripts, "/api/v1/summary", "", http.StatusOK, true},
 		{s.scripts, "/metrics", "", http.StatusOK, true},

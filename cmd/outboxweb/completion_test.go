@@ -21,9 +21,8 @@ func TestComplete_offersWhatMayFollow(t *testing.T) {
 	t.Parallel()
 	commands := newParser(new(cli), streams{out: io.Discard, err: io.Discard}).Model.Node
 	for _, c := range []struct {
-		line string
-		has  []string
-		not  []string
+		line     string
+		has, not []string
 	}{
 		{"se", []string{"serve"}, []string{"sample"}},
 		{"", []string{"serve", "campaigns", "completion"}, []string{"list"}},

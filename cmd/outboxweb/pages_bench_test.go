@@ -238,8 +238,7 @@ func appliedDuring(b *testing.B, s *engine.Engine, f func()) int64 {
 	return applied() - before
 }
 
-func allCampaigns(b *testing.B, s *engine.Engine) []outbox.Campaign {
-	var all []outbox.Campaign
+func allCampaigns(b *testing.B, s *engine.Engine) (all []outbox.Campaign) {
 	for page, err := range s.CampaignsInPages(b.Context(), outbox.CampaignFilter{}) {
 		must.OK(b, err)
 		all = append(all, page...)

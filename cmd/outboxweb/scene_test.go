@@ -214,9 +214,8 @@ func (s *scene) records() []string {
 
 // answer is what a surface says to an action. The status is that of HTTP, or the exit code.
 type answer struct {
-	status         int
-	text, request  string
-	location, also string
+	status                        int
+	text, request, location, also string
 }
 
 // surface is a way to act.

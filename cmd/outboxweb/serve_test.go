@@ -34,12 +34,11 @@ const patience = time.Minute
 
 // served is a server in its own process.
 type served struct {
-	t      testing.TB
-	cmd    *exec.Cmd
-	url    string
-	dir    string
-	stderr bytes.Buffer
-	ended  chan error
+	t        testing.TB
+	cmd      *exec.Cmd
+	url, dir string
+	stderr   bytes.Buffer
+	ended    chan error
 }
 
 // serve starts the program on databases in a fresh directory and waits until it prints its address.

@@ -36,10 +36,9 @@ func TestNew_namesWhatIsWrong(t *testing.T) {
 		return c
 	}
 	for _, c := range []struct {
-		name   string
-		config Config
-		field  string
-		text   string
+		name        string
+		config      Config
+		field, text string
 	}{
 		{"kind", Config{Kind: "basic"}, "auth", `unknown kind "basic"`},
 		{"stray preset", Config{Preset: "authelia"}, "auth-preset", "it belongs to --auth jwt or --auth proxy-header, and this is --auth none"},
@@ -108,9 +107,8 @@ func TestNew_presetsKnowTheirProxies(t *testing.T) {
 	t.Parallel()
 	everybody := outbox.Grants{outbox.RoleViewer: {"*"}}
 	for _, c := range []struct {
-		config                     Config
-		header, keys, user, groups string
-		algorithms, signOut        string
+		config                                          Config
+		header, keys, user, groups, algorithms, signOut string
 	}{
 		{Config{Preset: "cloudflare-access", Issuer: "https://team.cloudflareaccess.com"},
 			"Cf-Access-Jwt-Assertion", "https://team.cloudflareaccess.com/cdn-cgi/access/certs", "email", "custom.groups", "RS256", "/cdn-cgi/access/logout"},

@@ -19,14 +19,13 @@ func TestAdviceFor_saysWhatToChange(t *testing.T) {
 	const public = "https://ops.example"
 	type headers map[string]string
 	for _, c := range []struct {
-		name     string
-		trusted  bool
-		auth     outbox.Auth
-		public   string
-		base     string
-		headers  headers
-		identity []string
-		want     []string // the beginning and the end of each sentence
+		name         string
+		trusted      bool
+		auth         outbox.Auth
+		public, base string
+		headers      headers
+		identity     []string
+		want         []string // the beginning and the end of each sentence
 	}{
 		{name: "no proxy"},
 		{name: "an untrusted prefix", headers: headers{prefixHeader: "/ops"},

@@ -23,8 +23,7 @@ type routed struct {
 }
 
 // everyRoute is one request for each entry of the table.
-func everyRoute(t *testing.T, s *site) []routed {
-	var all []routed
+func everyRoute(t *testing.T, s *site) (all []routed) {
 	for _, r := range everyRequest(t, s) {
 		all = append(all, routed{r, s.entry(t, r.method, r.target)})
 	}

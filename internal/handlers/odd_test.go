@@ -47,8 +47,7 @@ var cursorNames = []string{"", ">seq+", "<seq-", ">due+", "<due+", ">id+", "<id-
 	">operations", "<operations", ">operation-rows", "<operation-rows-left", ">skips", "<skips"}
 
 // oddCursors are keys that no list has returned, packed as lists pack theirs.
-func oddCursors() []string {
-	var all []string
+func oddCursors() (all []string) {
 	for _, name := range cursorNames {
 		for _, number := range []string{"-9223372036854775808", "9223372036854775808"} {
 			for _, parts := range [][]string{{name}, {name, number}, {name, number, "x"}, {name, "x", number}, {name, number, number, "\U0010FFFF"}} {

@@ -236,10 +236,8 @@ func TestLoad_refusesSources(t *testing.T) {
 	one := head + "-- on: a\ninsert into t (campaign_id) values (:campaign_id);\n"
 	other := strings.NewReplacer("projection: p", "projection: q").Replace(one)
 	tests := []struct {
-		name    string
-		dialect string
-		sources []string
-		want    []string
+		name, dialect string
+		sources, want []string
 	}{
 		{"no source", "sqlite", nil, []string{"no projections are named", "builtin:campaigns, builtin:traces"}},
 		{"unknown dialect", "mysql", []string{"builtin:campaigns"}, []string{`unknown dialect "mysql"`, "sqlite and postgres"}},

@@ -67,10 +67,10 @@ func (f *traceReplay) event(eventType, payload string) *outbox.Event {
 		OccurredAt: time.Date(2026, 1, 1, 0, 0, int(f.seq), 0, time.UTC), Payload: json.RawMessage(payload)}
 }
 
-func (f *traceReplay) apply(eventType, payload string) {
-	f.Helper()
+func (f *traceReplay) apply(eventType, payload string) *traceReplay {
 	err := f.Apply(f.T.Context(), f.event(eventType, payload))
 	must.Need(f, err == nil, "%s: %v", eventType, err)
+	return f
 }
 
 // linesOf are the rows of a query, their columns joined by blanks, NULL as null.
@@ -93,17 +93,16 @@ func (f *traceReplay) lines(query string) []string { return linesOf(f.T, f.repla
 
 // nodes are "id type trace seq second" and edges "id seq second" of what the events from a seq on have added.
 func (f *traceReplay) nodes(from int64) []string {
-	f.Helper()
 	return f.lines(fmt.Sprintf(`select node_id, node_type, trace_id, log_seq, substr(created_at, 18) from context_nodes where attrs = '{}' and log_seq >= %d order by log_seq, node_id`, from))
 }
 
 func (f *traceReplay) edges(from int64) []string {
-	f.Helper()
 	return f.lines(fmt.Sprintf(`select edge_id, log_seq, substr(created_at, 18) from context_edges where attrs = '{}' and log_seq >= %d order by log_seq, edge_id`, from))
 }
 
-func (f *traceReplay) expect(what string, got []string, want ...string) {
+func (f *traceReplay) expect(what string, got []string, want ...string) *traceReplay {
 	must.Same(f, got, want, what, "after event", f.seq)
+	return f
 }
 
 const (
@@ -153,8 +152,7 @@ func TestTraces_eventTypesAreAllCovered(t *testing.T) {
 func TestTraces_firstWriterWins(t *testing.T) {
 	t.Parallel()
 	f := newTraceReplay(t)
-	f.apply("TraceStarted", started)
-	f.apply("EntityObserved", `{"entity":{"entity_type":"account","entity_id":"a:1"}}`)
+	f.apply("TraceStarted", started).apply("EntityObserved", `{"entity":{"entity_type":"account","entity_id":"a:1"}}`)
 	f.apply("PrecedentCited", `{"cited_trace_id":"U"}`)
 	f.trace = "U"
 	f.apply("TraceStarted", started)
@@ -184,8 +182,7 @@ func TestTraces_endsThatNoEventIntroducedGetNodes(t *testing.T) {
 		{"ActionCommitted", committed, []string{"action:act:1 action T 1 01Z", "trace:T trace T 1 01Z"}},
 	} {
 		f := newTraceReplay(t)
-		f.apply(tt.eventType, tt.payload)
-		f.expect(tt.eventType+" alone: nodes", f.nodes(1), tt.nodes...)
+		f.apply(tt.eventType, tt.payload).expect(tt.eventType+" alone: nodes", f.nodes(1), tt.nodes...)
 	}
 }
 
@@ -194,16 +191,13 @@ func TestTraces_summaryCountsStartsAndEnds(t *testing.T) {
 	t.Parallel()
 	const summary = `select workflow, title, primary_entity_type, primary_entity_id, outcome, substr(started_at, 18) as started, substr(finished_at, 18) as finished, event_count, last_log_seq from trace_summaries`
 	f := newTraceReplay(t)
-	f.apply("TraceFinished", finished)
-	f.expect("the end of a trace that never began", f.lines(summary))
-	f.apply("TraceStarted", started)
-	f.expect("summary", f.lines(summary), "renewal Renew it account a:1 null 02Z null 1 2")
+	f.apply("TraceFinished", finished).expect("the end of a trace that never began", f.lines(summary))
+	f.apply("TraceStarted", started).expect("summary", f.lines(summary), "renewal Renew it account a:1 null 02Z null 1 2")
 	for _, step := range traceSteps[1 : len(traceSteps)-1] {
 		f.apply(step.eventType, step.payload)
 	}
 	f.expect("summary", f.lines(summary), "renewal Renew it account a:1 null 02Z null 1 2")
-	f.apply("TraceFinished", finished)
-	f.expect("summary", f.lines(summary), "renewal Renew it account a:1 success 02Z 11Z 2 11")
+	f.apply("TraceFinished", finished).expect("summary", f.lines(summary), "renewal Renew it account a:1 success 02Z 11Z 2 11")
 	f.apply("TraceStarted", `{"workflow":"other","title":"Other","primary_entity":{"entity_type":"order","entity_id":"o1"}}`)
 	f.expect("a second start", f.lines(summary), "renewal Renew it account a:1 success 02Z 11Z 3 12")
 	f.apply("TraceFinished", `{"outcome":"failure"}`)
@@ -215,8 +209,7 @@ func TestTraces_precedentsAppearAtTheEnd(t *testing.T) {
 	const precedents = `select source_event_id, log_seq, trace_id, policy_id, policy_version, exception_id, primary_entity_type, primary_entity_system, primary_entity_id from precedents order by log_seq`
 	f := newTraceReplay(t)
 	for _, step := range traceSteps[:len(traceSteps)-1] {
-		f.apply(step.eventType, step.payload)
-		f.expect("precedents of an unfinished trace", f.lines(precedents))
+		f.apply(step.eventType, step.payload).expect("precedents of an unfinished trace", f.lines(precedents))
 	}
 	f.trace = "U"
 	f.apply("PolicyEvaluated", evaluated)
@@ -224,18 +217,15 @@ func TestTraces_precedentsAppearAtTheEnd(t *testing.T) {
 	f.apply("TraceFinished", finished)
 	first := []string{"e4 4 T cap 3.2 null account crm a:1", "e5 5 T cap 3.2 x:1 account crm a:1"}
 	f.expect("precedents", f.lines(precedents), first...)
-	f.apply("PolicyEvaluated", strings.Replace(evaluated, "3.2", "4", 1))
-	f.apply("TraceFinished", finished)
+	f.apply("PolicyEvaluated", strings.Replace(evaluated, "3.2", "4", 1)).apply("TraceFinished", finished)
 	f.expect("precedents after a second end", f.lines(precedents), append(first, "e12 12 T cap 4 null account crm a:1")...)
 	f.expect("candidates", f.lines(`select trace_id, source_event_id from precedent_candidates`), "U e10")
 	f.trace = "U"
-	f.apply("TraceStarted", `{"primary_entity":{"entity_type":"order","entity_id":"o1","system":"shop"}}`)
-	f.apply("TraceStarted", started)
+	f.apply("TraceStarted", `{"primary_entity":{"entity_type":"order","entity_id":"o1","system":"shop"}}`).apply("TraceStarted", started)
 	f.apply("TraceFinished", finished)
 	f.expect("precedents of the other trace", f.lines(precedents)[2:], "e10 10 U cap 3.2 null order shop o1", "e12 12 T cap 4 null account crm a:1")
 	f.trace = "V"
-	f.apply("PolicyEvaluated", evaluated)
-	f.apply("TraceFinished", finished)
+	f.apply("PolicyEvaluated", evaluated).apply("TraceFinished", finished)
 	f.expect("precedents of a trace that never began", f.lines(precedents)[4:], "e17 17 V cap 3.2 null null null null")
 }
 

@@ -26,14 +26,12 @@ func script(reason string) outbox.Command {
 }
 
 func failedSubscription(f *fixture) {
-	f.types("c", "scene.a", "scene.b", "scene.c")
-	f.newSubscription(archive, scenes, 1)
+	f.types("c", "scene.a", "scene.b", "scene.c").newSubscription(archive, scenes, 1)
 	f.failing(archive, 2, outbox.EventError)
 }
 
 func activeSubscription(f *fixture) {
-	f.types("c", "scene.a", "scene.b", "scene.c")
-	f.newSubscription(archive, scenes, 2)
+	f.types("c", "scene.a", "scene.b", "scene.c").newSubscription(archive, scenes, 2)
 }
 
 func withReason(o outbox.Command) outbox.Command {

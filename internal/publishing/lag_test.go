@@ -48,11 +48,12 @@ func (f *fixture) publisher(name outbox.SubscriptionName) outbox.Publisher {
 }
 
 // types appends one event of each type to a campaign, a second apart.
-func (f *fixture) types(campaign string, all ...string) {
+func (f *fixture) types(campaign string, all ...string) *fixture {
 	for _, one := range all {
 		f.MustAppend(storetest.Event(campaign, one))
 		f.Clock.Advance(time.Second)
 	}
+	return f
 }
 
 func TestPublishers_areInTheOrderOfTheirNamesWithTheirLags(t *testing.T) {
@@ -88,8 +89,7 @@ func TestPublishers_areInTheOrderOfTheirNamesWithTheirLags(t *testing.T) {
 
 func TestPublisher_tellsOfTheEventInTheWay(t *testing.T) {
 	f := own(t)
-	f.types("c", "scene.a", "scene.b")
-	f.newSubscription(archive, scenes, 0)
+	f.types("c", "scene.a", "scene.b").newSubscription(archive, scenes, 0)
 	f.failing(archive, 2, outbox.EventError)
 	f.Exec(`update publisher_progress set paused_at = 7, paused_by = 'ben', paused_reason = 'stop', status = 'paused', delivered = 4, delivered_position = 1`)
 	p := f.publisher(archive)
@@ -166,8 +166,7 @@ func TestSample_ofPublishersOnlyWhenOneChanged(t *testing.T) {
 	count := func() int64 { return f.Number(`select count(*) from publisher_samples`) }
 	other := f.newSubscription(outbox.SubscriptionName{Topic: "other", Publisher: "a"}, outbox.Match{EventTypes: []string{"none"}}, 0)
 	f.newSubscription(archive, scenes, 0)
-	f.types("c", "scene.a", "scene.b")
-	f.Drain()
+	f.types("c", "scene.a", "scene.b").Drain()
 	must.OK(t, f.Heartbeat(f.Ctx, outbox.InstanceState{ID: "w", StartedAt: f.Clock.Now()}))
 	f.sample()
 	f.sample()
@@ -245,8 +244,7 @@ func toPosition(n int64) outbox.SeekTarget { return outbox.SeekTarget{Position: 
 // sixScenes is a subscription at position 3 of a journal with six events of which 1, 3, 4 and 6 are
 // of its topic, recorded at 0 to 5 s.
 func sixScenes(f *fixture) {
-	f.types("c", "scene.a", "x", "scene.b", "scene.c", "x", "scene.d")
-	f.newSubscription(archive, scenes, 3)
+	f.types("c", "scene.a", "x", "scene.b", "scene.c", "x", "scene.d").newSubscription(archive, scenes, 3)
 }
 
 func TestSeek_countsWhatItRepeatsOrSkips(t *testing.T) {

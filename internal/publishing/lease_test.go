@@ -252,12 +252,9 @@ func TestNextPoll_isNeverPast(t *testing.T) {
 	must.OK(t, f.progress.Register(f.Ctx, []outbox.PublisherDefinition{waits}))
 	l := f.claimSubscription("one", subA)
 	at := func(want time.Duration) {
-		t.Helper()
 		p := f.publisher(subA)
-		if p.NextPollAt == nil && want == 0 || p.NextPollAt != nil && p.NextPollAt.Equal(f.Clock.Now().Add(want)) {
-			return
-		}
-		t.Errorf("next poll at %v, want in %s from %v", p.NextPollAt, want, f.Clock.Now())
+		is := p.NextPollAt == nil && want == 0 || p.NextPollAt != nil && p.NextPollAt.Equal(f.Clock.Now().Add(want))
+		must.Hold(t, is, "next poll at %v, want in %s from %v", p.NextPollAt, want, f.Clock.Now())
 	}
 	at(0)
 	must.Get(f.progress.Renew(f.Ctx, []publishing.Beat{{Lease: l, NextPoll: f.Clock.Now().Add(40 * time.Second)}}, time.Hour)).Or(t)

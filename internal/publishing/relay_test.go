@@ -100,7 +100,6 @@ func (r receivers) config(f *fixture, id string, subs ...destination.Subscriptio
 
 // deliver runs a Relay until stop is called or the test ends, woken by changes in the store.
 func deliver(tb testing.TB, f *fixture, c publishing.RelayConfig, changes ...func(*publishing.Relay)) (stop func()) {
-	tb.Helper()
 	var subs []outbox.PublisherDefinition
 	for _, p := range c.Pairs {
 		subs = append(subs, p.Definition())

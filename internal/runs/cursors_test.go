@@ -110,7 +110,6 @@ func TestCursors_nameTheVersionsThatBuiltTheRowsOfACampaign(t *testing.T) {
 		f.Clock.Advance(time.Minute)
 	}
 	by := func(campaign string) string {
-		t.Helper()
 		return must.Get(f.Runs.Cursors(f.Ctx, campaign, []outbox.ProjectionInfo{{Name: "roster", Version: "v2"}})).Or(t)[0].By()
 	}
 	load("v1")

@@ -349,20 +349,16 @@ func rehearsedWithoutSKU(t *testing.T) (*enginetest.Engine, outbox.FixRehearsal)
 
 // assessed is the error that blocks a campaign, as pages show it.
 func assessed(t *testing.T, b *enginetest.Engine, campaign string) outbox.AssessedGroup {
-	t.Helper()
 	all, versions := must.Get(b.Store.ErrorGroups(t.Context())).Or(t), map[string]string{}
 	for _, p := range b.Infos {
 		versions[p.Name] = p.Version
 	}
 	groups := all.Assessed(outbox.Running{Build: "test", Versions: versions}, nil)
 	must.OK(t, b.Runs.RestOnRehearsals(t.Context(), groups, b.Infos))
-	for _, g := range groups {
-		if g.Fingerprint == b.MustRow(campaign, b.MustCampaign(campaign).HeadSeq).Row.Fingerprint {
-			return g
-		}
-	}
-	t.Fatalf("no error blocks campaign %s", campaign)
-	return outbox.AssessedGroup{}
+	of := b.MustRow(campaign, b.MustCampaign(campaign).HeadSeq).Row.Fingerprint
+	at := slices.IndexFunc(groups, func(g outbox.AssessedGroup) bool { return g.Fingerprint == of })
+	must.Need(t, at >= 0, "no error blocks campaign %s", campaign)
+	return groups[at]
 }
 
 func TestRestOn_leavesOutRowsThatWereRetriedSince(t *testing.T) {

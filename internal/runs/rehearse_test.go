@@ -42,8 +42,7 @@ func mustReadRehearsal(tb testing.TB, b *enginetest.Engine, id int64) outbox.Fix
 	return must.Get(b.Runs.Rehearsal(context.Background(), id, b.Infos)).Or(tb)
 }
 
-func changedTo(texts ...string) []outbox.RehearsalFile {
-	var files []outbox.RehearsalFile
+func changedTo(texts ...string) (files []outbox.RehearsalFile) {
 	for i, text := range texts {
 		files = append(files, outbox.RehearsalFile{Name: fmt.Sprintf("changed%d.sql", i), Text: text})
 	}
@@ -378,7 +377,6 @@ func TestRehearse_triesWhatIsQuarantined(t *testing.T) {
 
 	loaded := enginetest.OpenPair(t, b.Pair, enginetest.Define(t, lenient, enginetest.Ledger), enginetest.MaxAttempts(1))
 	passed := func(b *enginetest.Engine) map[string]outbox.QuarantinePassed {
-		t.Helper()
 		return must.Get(b.Runs.QuarantinesPassed(t.Context(), b.Infos)).Or(t)
 	}
 	q := passed(b)

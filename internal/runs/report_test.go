@@ -288,11 +288,10 @@ func TestExplain_everyKindOfConstraint(t *testing.T) {
 	first, anas := `{"id":"1","user":"ana","password":"hunter22","role":"master"}`, `id="1" room=null user_id="ana" code="[redacted]" role="master" n=0`
 	b := enginetest.Own(t, []string{seats}, enginetest.MaxAttempts(1))
 	cases := []struct {
-		name, eventType, payload string
-		kind, table, columns     string
-		reason                   string // part of it
-		existing                 string // fields of the row that is there
-		refused                  string // the values that the constraint's columns get
+		name, eventType, payload, kind, table, columns string
+		reason                                         string // part of it
+		existing                                       string // fields of the row that is there
+		refused                                        string // the values that the constraint's columns get
 	}{
 		{"primary key", "seat.taken", `{"id":"1","user":"bo"}`, "unique", "seats", "campaign_id id",
 			"A row with this key (campaign_id, id) exists already in seats.", anas, ":campaign_id :payload.id"},

@@ -34,9 +34,8 @@ func TestVerify_tellsARowThatIsWrongAndFromWhichEventOn(t *testing.T) {
 	b.MustAppend(enginetest.Opened("a", 10), enginetest.Spent("a", 1), enginetest.Noted("a"), enginetest.Spent("a", 1), enginetest.Noted("a"), enginetest.Noted("a"))
 	b.Feed(enginetest.Opened("b", 10), enginetest.Spent("b", 1))
 	for _, tt := range []struct {
-		what, statement         string
-		added, changed, removed int64
-		first                   int64
+		what, statement                string
+		added, changed, removed, first int64
 	}{
 		{"a field that no event gave", `update accounts set balance = 77 where campaign_id = 'a'`, 0, 1, 0, 4},
 		{"an event that was missed", `update accounts set balance = 9, spent = 1 where campaign_id = 'a'`, 0, 1, 0, 4},

@@ -25,8 +25,7 @@ on conflict (campaign_id, entity_id) do update set total = tally.total + exclude
 `
 
 // countedEvents are events that alternate between campaigns.
-func countedEvents(campaigns, each int) []outbox.Event {
-	var events []outbox.Event
+func countedEvents(campaigns, each int) (events []outbox.Event) {
 	for i := range each {
 		for c := range campaigns {
 			events = append(events, outbox.Event{CampaignID: fmt.Sprintf("c-%05d", c), EventType: "counted", EntityID: fmt.Sprintf("e-%d", i%10), Payload: []byte(`{"amount":1}`)})

@@ -209,10 +209,7 @@ func TestApplyInline_neverCountsANewEventAsAppliedByProjectionsOfAnotherJournal(
 
 func TestStart_saysLoudlyThatTheProjectionsAreOfAnotherJournal(t *testing.T) {
 	t.Parallel()
-	for name, c := range map[string]struct {
-		known []string
-		want  []string
-	}{
+	for name, c := range map[string]struct{ known, want []string }{
 		"the journal is empty": {nil, []string{`level=ERROR`, "the journal is empty, but the projections have events", "the URL of the journal database", "campaigns=2"}},
 		"it lacks a campaign":  {[]string{"b"}, []string{`level=ERROR`, "restore the right journal", "campaigns=1", "rebuild"}},
 	} {

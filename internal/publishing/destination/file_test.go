@@ -53,6 +53,13 @@ func openFile(tb testing.TB, path string, lines ...string) destination.Publisher
 	return open(tb, append([]string{"url: file://" + path}, lines...)...)
 }
 
+// newFile opens a publisher to a file that is not there yet, for a test that runs beside others.
+func newFile(t *testing.T, lines ...string) (path string, p destination.Publisher) {
+	t.Parallel()
+	path = filepath.Join(t.TempDir(), "events.ndjson")
+	return path, openFile(t, path, lines...)
+}
+
 // deliver publishes the events of these positions, all of which must arrive.
 func deliver(tb testing.TB, p destination.Publisher, first, last int64) {
 	publishAll(tb, p, journalEvents(first, last))
@@ -88,8 +95,7 @@ func refused(tb testing.TB, p destination.Publisher, first, last int64, delivere
 }
 
 // positions are those of the events in a text of one CloudEvent a line.
-func positions(tb testing.TB, text []byte) []int64 {
-	var list []int64
+func positions(tb testing.TB, text []byte) (list []int64) {
 	for line := range bytes.Lines(text) {
 		var e struct {
 			ID   string       `json:"id"`
@@ -116,9 +122,7 @@ func wantRange(tb testing.TB, got []int64, first, last int64) {
 }
 
 func TestFile_appendsLines(t *testing.T) {
-	t.Parallel()
-	path := filepath.Join(t.TempDir(), "events.ndjson")
-	p := openFile(t, path)
+	path, p := newFile(t)
 	_, err := os.Stat(path)
 	must.Hold(t, errors.Is(err, os.ErrNotExist), "Open made the file: %v", err)
 	deliver(t, p, 1, 3)
@@ -146,9 +150,7 @@ func TestFile_cutsOffWhatACrashLeft(t *testing.T) {
 				continue // it may be foreign: TestFile_leavesForeignFilesAlone
 			}
 			t.Run(fmt.Sprint(name, " after ", before), func(t *testing.T) {
-				t.Parallel()
-				path := filepath.Join(t.TempDir(), "events.ndjson")
-				p := openFile(t, path)
+				path, p := newFile(t)
 				if before > 0 {
 					deliver(t, p, 1, before)
 				}
@@ -195,9 +197,7 @@ func TestFile_leavesForeignFilesAlone(t *testing.T) {
 // Lines written meanwhile by another process of ours are continued, and foreign text after them is
 // detected although this publisher has written before.
 func TestFile_looksAgainWhenTheFileIsNotAsItLeftIt(t *testing.T) {
-	t.Parallel()
-	path := filepath.Join(t.TempDir(), "events.ndjson")
-	p := openFile(t, path)
+	path, p := newFile(t)
 	deliver(t, p, 1, 1)
 	deliver(t, openFile(t, path), 2, 2)
 	deliver(t, p, 3, 3)
@@ -233,9 +233,7 @@ func TestFile_rotatesBySize(t *testing.T) {
 		{keep: 0, want: []string{"000001", "000002", "000003", "000004"}},
 	} {
 		t.Run(fmt.Sprint("keep ", test.keep), func(t *testing.T) {
-			t.Parallel()
-			path := filepath.Join(t.TempDir(), "events.ndjson")
-			p := openFile(t, path, "rotate_bytes: 3000", fmt.Sprint("keep: ", test.keep))
+			path, p := newFile(t, "rotate_bytes: 3000", fmt.Sprint("keep: ", test.keep))
 			for first := int64(1); first <= 9; first += 2 {
 				deliver(t, p, first, first+1) // some 2000 bytes
 			}
@@ -256,9 +254,7 @@ func TestFile_rotatesBySize(t *testing.T) {
 
 // A tool that compresses rotated files would overwrite an earlier file of the same number.
 func TestFile_givesNoNumberTwice(t *testing.T) {
-	t.Parallel()
-	path := filepath.Join(t.TempDir(), "events.ndjson")
-	p := openFile(t, path, "rotate_bytes: 1", "keep: 1")
+	path, p := newFile(t, "rotate_bytes: 1", "keep: 1")
 	deliver(t, p, 1, 3) // a batch that is too large gets a file of its own
 	deliver(t, p, 4, 4)
 	must.OK(t, os.Rename(path+".000001", path+".000001.gz"))
@@ -269,9 +265,7 @@ func TestFile_givesNoNumberTwice(t *testing.T) {
 }
 
 func TestFile_waitsForTheLock(t *testing.T) {
-	t.Parallel()
-	path := filepath.Join(t.TempDir(), "events.ndjson")
-	patient := openFile(t, path)
+	path, patient := newFile(t)
 	deliver(t, patient, 1, 1)
 	f := must.Get(os.Open(path)).Or(t)
 	defer f.Close()
@@ -287,9 +281,7 @@ func TestFile_waitsForTheLock(t *testing.T) {
 
 // Another process may rotate the file while this one waits for it.
 func TestFile_writesToTheNextFileWhenItWaitedForOneThatWasMoved(t *testing.T) {
-	t.Parallel()
-	path := filepath.Join(t.TempDir(), "events.ndjson")
-	p := openFile(t, path)
+	path, p := newFile(t)
 	deliver(t, p, 1, 1)
 	f := must.Get(os.Open(path)).Or(t)
 	defer f.Close()
@@ -305,16 +297,11 @@ func TestFile_writesToTheNextFileWhenItWaitedForOneThatWasMoved(t *testing.T) {
 }
 
 func waitFor(tb testing.TB, what string, so func() bool) {
-	tb.Helper()
-	deadline := time.After(patience)
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
+	deadline, look := time.Now().Add(patience), time.NewTicker(5*time.Millisecond)
+	defer look.Stop()
 	for !so() {
-		select {
-		case <-tick.C:
-		case <-deadline:
-			tb.Fatalf("waited too long for %s", what)
-		}
+		must.Need(tb, time.Now().Before(deadline), "waited too long for %s", what)
+		<-look.C
 	}
 }
 

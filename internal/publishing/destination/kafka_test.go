@@ -107,12 +107,8 @@ func TestKafka_saysThatThereIsNoTopic(t *testing.T) {
 // wantOnlySuffixesAgain wants nothing missing and nothing out of order: where the numbers go back,
 // all from there on are repeated.
 func wantOnlySuffixesAgain(tb testing.TB, campaign string, got []int64) {
-	tb.Helper()
 	for i := 1; i < len(got); i++ {
-		if got[i] > got[i-1]+1 {
-			tb.Errorf("%s: %d follows %d in %v", campaign, got[i], got[i-1], got)
-			return
-		}
+		must.Hold(tb, got[i] <= got[i-1]+1, "%s: %d follows %d in %v", campaign, got[i], got[i-1], got)
 	}
 }
 
@@ -295,9 +291,8 @@ func TestKafka_aNewClientSendsOneRecordBatchOfAPartitionToo(t *testing.T) {
 	t.Parallel()
 	cluster := kafka(t)
 	type sent struct {
-		producer  int64
-		partition int32
-		sequence  int32
+		producer            int64
+		partition, sequence int32
 	}
 	var mu sync.Mutex
 	batches := map[sent]int32{} // with how many records

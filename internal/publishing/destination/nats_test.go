@@ -241,8 +241,7 @@ func journalEvent(position int64) outbox.Event {
 	}
 }
 
-func journalEvents(first, last int64) []*destination.Event {
-	var events []*destination.Event
+func journalEvents(first, last int64) (events []*destination.Event) {
 	for position := first; position <= last; position++ {
 		events = append(events, destination.NewEvent(journalEvent(position), destination.Source("j1")))
 	}

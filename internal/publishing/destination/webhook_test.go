@@ -91,8 +91,7 @@ func (s *receiver) got() []request {
 	return slices.Clone(s.requests)
 }
 
-func (s *receiver) positions(tb testing.TB) []int64 {
-	var list []int64
+func (s *receiver) positions(tb testing.TB) (list []int64) {
 	for _, r := range s.got() {
 		list = append(list, r.positions(tb)...)
 	}
