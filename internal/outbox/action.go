@@ -111,35 +111,6 @@ var actions = []ActionInfo{
 	{ActionAppend, RoleOperator, "Append events", "append events", "/campaigns/{campaign}/events", Appends},
 }
 
-// CampaignAction describes an action on a campaign, other than those on its head, for pages.
-type CampaignAction struct {
-	Action  Action
-	Does    string // continues a sentence after the verb: "stops applying its events; new events keep queueing."
-	Hint    string // what to state as the reason
-	Primary bool   // the action that the campaign needs
-	// Fixes means that no decision is needed: the action is refused if the head is not the one shown, and
-	// requires a reason only where reasons are mandatory.
-	Fixes bool
-}
-
-// Verb is the action's button text and the start of sentences about it: "Pause".
-func (a CampaignAction) Verb() string {
-	verb, _, _ := strings.Cut(a.Action.Words(), " ")
-	return verb
-}
-
-// Offered returns the actions on the campaign that its current state permits, in the order of pages.
-func (c Campaign) Offered() []CampaignAction {
-	replay := CampaignAction{Action: ActionReplay, Does: "enqueues events that have no row; there are none now.", Hint: "why the rows are missing", Fixes: true}
-	if n := c.Gap(); n > 0 {
-		replay.Does = "enqueues " + Count(n, "event", "events") + " without a row, due now."
-	}
-	if c.Paused != nil {
-		return []CampaignAction{replay, {Action: ActionResume, Does: "lets workers apply its events again.", Hint: "why it can continue", Primary: true}}
-	}
-	return []CampaignAction{replay, {Action: ActionPause, Does: "stops applying its events; new events keep queueing.", Hint: "why it must stop"}}
-}
-
 // Effect is which displayed state an action changes.
 type Effect int
 

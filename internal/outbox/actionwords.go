@@ -60,8 +60,6 @@ func needOf(n int) string {
 	return " needs the role "
 }
 
-func lowered(s string) string { return strings.ToLower(s[:1]) + s[1:] }
-
 // whoAndRole is "ana@example.org, a viewer", or only the role if the name is unknown.
 func (i Identity) whoAndRole() string {
 	role := "without a role"

@@ -54,3 +54,6 @@ func (a AuditEntry) failedWith(attempts []Attempt) string {
 	}
 	return words + " with another error"
 }
+
+// FailedSince reports whether the row that the action retried has failed again.
+func (a AuditEntry) FailedSince(row Row) bool { return row.Status.Stuck() && row.UpdatedAt.After(a.At) }

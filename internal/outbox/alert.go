@@ -106,3 +106,9 @@ func (r AlertRule) Condition() string {
 	}
 	return words
 }
+
+// AlertMuteRequest asks for the mute of a rule of alerts.
+type AlertMuteRequest struct {
+	For string `json:"for" validate:"oneof=1h 8h 24h" api:"required" enum:"1h,8h,24h" default:"1h" help:"How long: 1h, 8h or 24h."`
+	ReasonRequest
+}

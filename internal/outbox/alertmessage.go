@@ -58,14 +58,6 @@ func (a Alert) Message(r AlertRule, f Facts, kind AlertKind, before *int64, link
 	return m
 }
 
-// cut shortens a text to this many bytes.
-func cut(text string, limit int) string {
-	if len(text) <= limit {
-		return text
-	}
-	return strings.ToValidUTF8(text[:limit], "") + "…"
-}
-
 // TestAlert is a message that says that it is a test.
 func TestAlert(id, by string, link func(page, anchor string) string) AlertMessage {
 	return AlertMessage{AlertNote: AlertNote{ID: id, Kind: AlertTest, Title: "Test message, sent by " + by}, Todo: "Nothing is wrong. Alerts are sent here.", ConsoleURL: link("alerts", "")}

@@ -1,9 +1,6 @@
 package outbox
 
-import (
-	"fmt"
-	"time"
-)
+import "time"
 
 // Lease is one worker's exclusive right to work on a campaign until a time.
 type Lease struct {
@@ -123,23 +120,6 @@ func (c Campaign) BlockedBehind() int64 {
 
 // Gap is the number of events above the watermark that have no row.
 func (c Campaign) Gap() int64 { return max(0, c.LagEvents()-c.Counts.Total()) }
-
-// Age formats a duration for people: 3 s, 4 min, 2 h, 5 d. Less than a second, or negative, is "0
-// s".
-func Age(d time.Duration) string {
-	switch {
-	case d < time.Second:
-		return "0 s"
-	case d < time.Minute:
-		return fmt.Sprintf("%d s", d/time.Second)
-	case d < time.Hour:
-		return fmt.Sprintf("%d min", d/time.Minute)
-	case d < 48*time.Hour:
-		return fmt.Sprintf("%d h", d/time.Hour)
-	default:
-		return fmt.Sprintf("%d d", d/(24*time.Hour))
-	}
-}
 
 // Blocked is a campaign that needs attention, with the error of its head.
 type Blocked struct {

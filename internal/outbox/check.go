@@ -57,3 +57,36 @@ type Violation struct {
 	Seq        int64     `json:"seq"`
 	Detail     string    `json:"detail"`
 }
+
+// NotCompared are events that a verify or a rebuild has not compared with a projection's live rows,
+// since they were not applied to it.
+type NotCompared struct {
+	CampaignID string `json:"campaign_id"`
+	Projection string `json:"projection"`
+	State      string `json:"state"` // of its cursor: paused, quarantined or behind
+	FromSeq    int64  `json:"from_seq"`
+	UntilSeq   int64  `json:"until_seq"`
+}
+
+func (n NotCompared) String() string {
+	return fmt.Sprintf("%s of campaign %s in projection %s, %s", n.Events(), n.CampaignID, n.Projection, n.Why())
+}
+
+// Events is the range of events: "events 3 to 5".
+func (n NotCompared) Events() string {
+	switch {
+	case n.FromSeq == 1:
+		return "all events"
+	case n.FromSeq == n.UntilSeq:
+		return fmt.Sprintf("event %d", n.UntilSeq)
+	}
+	return fmt.Sprintf("events %d to %d", n.FromSeq, n.UntilSeq)
+}
+
+// Why is the reason, to continue a sentence: "paused".
+func (n NotCompared) Why() string {
+	if n.State == CursorBehind {
+		return "behind until a replay has caught it up"
+	}
+	return n.State
+}

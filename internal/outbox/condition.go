@@ -143,3 +143,41 @@ func (i *ConditionItem) Matches(e *Event) bool {
 	}
 	return true
 }
+
+// EnvelopeTag reports whether a tag name denotes a field of the envelope.
+func EnvelopeTag(name string) bool {
+	_, is := (&Event{}).envelopeText(name)
+	return is
+}
+
+// envelopeText returns the text of the envelope that a name denotes.
+func (e *Event) envelopeText(name string) (value string, is bool) {
+	for _, f := range e.Envelope() {
+		if f.Name == name {
+			return *f.Value, true
+		}
+	}
+	return "", false
+}
+
+// tagReader reads tags of one event, decoding them at most once.
+type tagReader struct {
+	event   *Event
+	decoded map[string]string
+}
+
+func (r *tagReader) value(name string) (string, bool) {
+	if value, is := r.event.envelopeText(name); is {
+		return value, value != ""
+	}
+	if len(r.event.Tags) <= len("{}") {
+		return "", false
+	}
+	if r.decoded == nil {
+		if json.Unmarshal(r.event.Tags, &r.decoded) != nil {
+			r.decoded = map[string]string{}
+		}
+	}
+	value, ok := r.decoded[name]
+	return value, ok
+}

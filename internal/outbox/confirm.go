@@ -29,23 +29,6 @@ type Reach struct {
 // required from the number from on; 0 means never.
 func NeedsReason(from, released int64) bool { return from > 0 && max(released, 1) >= from }
 
-// ReleasedByHead is how many rows an action on the campaign's head releases. A retry releases only
-// rows that would be released anyway.
-func (c Campaign) ReleasedByHead() int64 {
-	if c.HeadStatus != Dead {
-		return 0
-	}
-	return c.BlockedBehind()
-}
-
-// Released is how many rows a requeue of the row releases: those waiting only for it.
-func (r Row) Released() int64 {
-	if !r.IsHead {
-		return 0
-	}
-	return r.BlockedBehind
-}
-
 // Phrase is the phrase that confirms an action of this reach; empty if none is required.
 func (a Action) Phrase(r Reach) string {
 	switch a {
@@ -137,35 +120,3 @@ func (a Action) confirmedBefore(typed string, r Reach) bool {
 // GrownAlike reports whether a row count has grown insignificantly since it was shown: by at most a
 // hundred, or a tenth.
 func GrownAlike(shown, is int64) bool { return is <= shown+max(100, shown/10) }
-
-// phrase is the phrase that confirms the seek; empty if it skips nothing.
-func (s Seek) phrase() string {
-	if s.Skips == 0 {
-		return ""
-	}
-	return fmt.Sprintf(s.phraseForm(), s.Skips)
-}
-
-// SkipsText is the number of events the seek skips: "1 event", "at least 5,000 events".
-func (s Seek) SkipsText() string {
-	text := Count(s.Skips, "event", "events")
-	if s.Capped {
-		return "at least " + text
-	}
-	return text
-}
-
-func (s Seek) phraseForm() string {
-	if s.Capped {
-		return "skip over %d events"
-	}
-	return "skip %d events"
-}
-
-// AtLeast formats a number at which counting may have stopped: "at least 5000".
-func AtLeast(n int64, capped bool) string {
-	if capped && n > 0 {
-		return fmt.Sprintf("at least %d", n)
-	}
-	return fmt.Sprint(n)
-}

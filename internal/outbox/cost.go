@@ -53,3 +53,14 @@ func (c *Cost) Report() CostReport {
 	return CostReport{Reads: c.reads.Load(), ReadSeconds: time.Duration(c.readNanos.Load()).Seconds(),
 		Statements: c.statements.Load(), Shared: c.shared.Load(), Taken: c.taken.Load()}
 }
+
+// CostReport is the console overhead of a process since its start.
+type CostReport struct {
+	Requests       int64   `json:"requests"`        // answered, including refused ones
+	RequestSeconds float64 `json:"request_seconds"` // total from the first byte read to the last written
+	Reads          int64   `json:"reads"`           // read transactions
+	ReadSeconds    float64 `json:"read_seconds"`    // total
+	Statements     int64   `json:"statements"`      // in those transactions
+	Shared         int64   `json:"shared"`          // times that a snapshot taken for another request was reused
+	Taken          int64   `json:"taken"`           // times that a snapshot was taken
+}

@@ -1,6 +1,7 @@
 package outbox
 
 import (
+	"fmt"
 	"strconv"
 	"strings"
 	"time"
@@ -94,4 +95,49 @@ func Sentence(s string) string {
 		s += "."
 	}
 	return s
+}
+
+// Age formats a duration for people: 3 s, 4 min, 2 h, 5 d. Less than a second, or negative, is "0
+// s".
+func Age(d time.Duration) string {
+	switch {
+	case d < time.Second:
+		return "0 s"
+	case d < time.Minute:
+		return fmt.Sprintf("%d s", d/time.Second)
+	case d < time.Hour:
+		return fmt.Sprintf("%d min", d/time.Minute)
+	case d < 48*time.Hour:
+		return fmt.Sprintf("%d h", d/time.Hour)
+	default:
+		return fmt.Sprintf("%d d", d/(24*time.Hour))
+	}
+}
+
+// ShortHash abbreviates a hash, such as a projection's version.
+func ShortHash(hash string) string { return hash[:min(len(hash), 12)] }
+
+func lowered(s string) string { return strings.ToLower(s[:1]) + s[1:] }
+
+// AtLeast formats a number at which counting may have stopped: "at least 5000".
+func AtLeast(n int64, capped bool) string {
+	if capped && n > 0 {
+		return fmt.Sprintf("at least %d", n)
+	}
+	return fmt.Sprint(n)
+}
+
+func truth(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// cut shortens a text to this many bytes.
+func cut(text string, limit int) string {
+	if len(text) <= limit {
+		return text
+	}
+	return strings.ToValidUTF8(text[:limit], "") + "…"
 }

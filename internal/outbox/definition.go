@@ -35,3 +35,9 @@ type DefinitionChange struct {
 	Diff     string    `json:"diff" redact:"-"`     // what changed, as a unified diff; empty if not both texts are kept
 	Cut      bool      `json:"cut"`                 // the diff has more lines
 }
+
+// RehearsalFile is a changed projection file.
+type RehearsalFile struct {
+	Name string `json:"name" validate:"required,id" redact:"-"`
+	Text string `json:"text" validate:"required" redact:"-"`
+}

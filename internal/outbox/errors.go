@@ -3,7 +3,6 @@ package outbox
 import (
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 )
 
@@ -79,19 +78,6 @@ func NotFound(format string, args ...any) *Refusal {
 // Setup returns a Refusal of kind ErrSetup.
 func Setup(format string, args ...any) *Refusal {
 	return &Refusal{Err: ErrSetup, Detail: fmt.Sprintf(format, args...)}
-}
-
-// OrList joins words as alternatives: "a, b or c".
-func OrList(words []string) string {
-	return list(words, " or ")
-}
-
-func list(words []string, last string) string {
-	if len(words) < 2 {
-		return strings.Join(words, "")
-	}
-	end := len(words) - 1
-	return strings.Join(words[:end], ", ") + last + words[end]
 }
 
 // Cause is the innermost cause of an error, such as "address already in use".

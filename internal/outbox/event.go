@@ -318,3 +318,16 @@ func (e *Event) WhyUnchained(before string) string {
 	}
 	return fmt.Sprintf("event %d does not continue the chain of hashes of its campaign", e.Seq)
 }
+
+// EventRef identifies an event of the journal.
+type EventRef struct {
+	Position   int64  `json:"position"`
+	CampaignID string `json:"campaign_id" redact:"-"`
+	Seq        int64  `json:"seq"`
+	EventType  string `json:"event_type" redact:"-"`
+}
+
+// Ref returns the event's identification.
+func (e *Event) Ref() EventRef {
+	return EventRef{Position: e.Position, CampaignID: e.CampaignID, Seq: e.Seq, EventType: e.EventType}
+}

@@ -1,11 +1,8 @@
 package outbox
 
 import (
-	"net/url"
 	"slices"
-	"strconv"
 	"strings"
-	"time"
 
 	"github.com/outboxweb/outboxweb/internal/finding"
 )
@@ -72,14 +69,6 @@ func (f Facts) inCampaigns(one *finding.Finding, found []Verification) (campaign
 		}
 	}
 	return campaigns, projections
-}
-
-// page is where a verification is shown: the run that found it, or its campaign.
-func (v Verification) page() string {
-	if v.RunID > 0 {
-		return pagePath(nil, "runs", strconv.FormatInt(v.RunID, 10), "results", v.CampaignID)
-	}
-	return pagePath(nil, "campaigns", v.CampaignID)
 }
 
 // drifted leads to a rebuild of what differs, or to the change of a file: a rebuild would make what a wrong
@@ -226,42 +215,10 @@ func (f Facts) Failing() map[string]string {
 	return failing
 }
 
-// FoundDrift is what the last verifications of a projection found in some campaigns.
-type FoundDrift struct {
-	Projection string
-	Verdict    Verdict // drift, or failed where the journal could not be replayed
-	Campaigns  int64
-	Since      time.Time // of the first of these verifications
-	Error      string    // of a failed one
-}
-
 // inProjections names projections: " in projections seats and users"; empty without any.
 func inProjections(names []string) string {
 	if len(names) == 0 {
 		return ""
 	}
 	return " in " + ProjectionsNamed(names)
-}
-
-// ProjectionsNamed names projections: "projection seats", "projections seats and users". There is at least
-// one.
-func ProjectionsNamed(names []string) string {
-	word := "projections "
-	if len(names) == 1 {
-		word = "projection "
-	}
-	shown := slices.Clone(names[:min(len(names), heldNamed)])
-	if more := len(names) - len(shown); more > 0 {
-		shown = append(shown, Number(int64(more))+" more")
-	}
-	return word + list(shown, " and ")
-}
-
-// query is the request in the address of the page that prepares it, as far as findings fill it.
-func (o RunRequest) query() url.Values {
-	query := url.Values{"kind": {string(o.Kind)}, "campaign_ids": o.Campaigns, "projections": o.Projections}
-	if o.All {
-		query.Set("all_campaigns", "true")
-	}
-	return query
 }

@@ -3,8 +3,6 @@ package outbox
 import (
 	"cmp"
 	"slices"
-	"strconv"
-	"strings"
 )
 
 // FindingKind is what a search has found.
@@ -74,61 +72,6 @@ func (f Findings) Only() (Finding, bool) {
 		}
 	}
 	return only, n == 1 && f.Asked.Since.IsZero()
-}
-
-// Named returns the words of the search as one text.
-func (a Asked) Named() string { return strings.Join(a.Words, " ") }
-
-// Entity reads the words as an entity: "order 17", "order:17", "order/17", or an id alone. The type
-// may be empty.
-func (a Asked) Entity() (kind, id string) {
-	switch len(a.Words) {
-	case 2:
-		return strings.ToLower(a.Words[0]), strings.TrimPrefix(a.Words[1], "#")
-	case 1:
-		for _, mark := range []string{":", "/", "#"} {
-			if kind, id, found := strings.Cut(a.Words[0], mark); found && kind != "" && id != "" {
-				return kind, id
-			}
-		}
-		return "", a.Words[0]
-	}
-	return "", ""
-}
-
-// Hyphened reads two words as one id: "order 17" as order-17. It is empty for any other number of words.
-func (a Asked) Hyphened() string {
-	if len(a.Words) != 2 {
-		return ""
-	}
-	return a.Words[0] + "-" + strings.TrimPrefix(a.Words[1], "#")
-}
-
-// Row reads the words as CAMPAIGN/SEQ.
-func (a Asked) Row() (RowKey, bool) {
-	text := a.Named()
-	slash := strings.LastIndexByte(text, '/')
-	if slash < 1 {
-		return RowKey{}, false
-	}
-	seq, err := strconv.ParseInt(text[slash+1:], 10, 64)
-	return RowKey{CampaignID: text[:slash], Seq: seq}, err == nil && seq > 0
-}
-
-// Number reads the words as the number of a run or an operation: "7", "run 7", "operation 7".
-func (a Asked) Number(kind FindingKind) (int64, bool) {
-	text := a.Named()
-	if len(a.Words) == 2 && strings.EqualFold(a.Words[0], string(kind)) {
-		text = a.Words[1]
-	}
-	n, err := strconv.ParseInt(strings.TrimPrefix(text, "#"), 10, 64)
-	return n, err == nil && n > 0
-}
-
-// Within is the filter f in the range of time that was asked for.
-func (a Asked) Within(f EventFilter) EventFilter {
-	f.Since, f.Until = a.Since, a.Until
-	return f
 }
 
 // SortFindings returns findings in the order of pages: a range of time first, then what is certain,

@@ -361,9 +361,6 @@ func (now Running) changed(t Tried) string {
 	}
 }
 
-// ShortHash abbreviates a hash, such as a projection's version.
-func ShortHash(hash string) string { return hash[:min(len(hash), 12)] }
-
 // distinctTries states how many builds and versions of projections were tried.
 func (g ErrorGroup) distinctTries() string {
 	versions := map[[2]string]bool{}

@@ -18,13 +18,6 @@ const (
 	LevelBad  = finding.Bad
 )
 
-// Health is the overall state in a sentence, with notes.
-type Health struct {
-	Level    Level
-	Sentence string // the worst problem, or that there is none
-	Notes    []string
-}
-
 // QuarantinedAmong returns the projections that are quarantined in some campaign.
 func QuarantinedAmong(held []HeldProjection) []HeldProjection {
 	return slices.DeleteFunc(slices.Clone(held), func(h HeldProjection) bool { return h.Quarantined == 0 })

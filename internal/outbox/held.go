@@ -189,3 +189,17 @@ func catchUp(run, blockedBy int64) string {
 	}
 	return ", and no run is catching it up"
 }
+
+// ProjectionsNamed names projections: "projection seats", "projections seats and users". There is at least
+// one.
+func ProjectionsNamed(names []string) string {
+	word := "projections "
+	if len(names) == 1 {
+		word = "projection "
+	}
+	shown := slices.Clone(names[:min(len(names), heldNamed)])
+	if more := len(names) - len(shown); more > 0 {
+		shown = append(shown, Number(int64(more))+" more")
+	}
+	return word + list(shown, " and ")
+}

@@ -231,3 +231,12 @@ func RequestIDs(ctx context.Context) slog.Attr {
 	}
 	return slog.GroupAttrs("", attrs...)
 }
+
+// ViewOwner is whose views an identity keeps: its own, or those that everybody shares on a server
+// without authentication.
+func (i Identity) ViewOwner() string {
+	if i.Auth == AuthLocal {
+		return string(AuthLocal)
+	}
+	return string(i.Auth) + " " + i.Name
+}

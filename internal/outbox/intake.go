@@ -30,13 +30,6 @@ type IntakeSource struct {
 	HandedOver bool       `json:"handed_over"` // an operator has handed it over, which the next read carries out
 }
 
-// IntakeHandOver is a source that is taken from another journal.
-type IntakeHandOver struct {
-	Source string `json:"source" redact:"-"`
-	From   string `json:"from" redact:"-"` // the id of the journal that has it
-	To     string `json:"to" redact:"-"`   // of this one
-}
-
 // IntakeState is the state of a source in a word.
 type IntakeState string
 
@@ -123,13 +116,28 @@ type IntakeRejection struct {
 // Discards is the rejected row in the phrase that confirms discarding it: "shop 12".
 func (r IntakeRejection) Discards() string { return r.Source + " " + strconv.FormatInt(r.ID, 10) }
 
-// IntakeTarget is a source as the object of an action.
-func IntakeTarget(source string) Target { return Target("source " + source) }
-
 // IntakeOwners is the table, beside that of a source, that says to which journal the source belongs.
 const IntakeOwners = "outboxweb_intake_owner"
 
 // CreateIntakeOwners is the statement that makes the table of that name, on PostgreSQL and SQLite.
 func CreateIntakeOwners(name string) string {
 	return "create table if not exists " + name + " (source_table text primary key, journal text not null, since bigint not null)"
+}
+
+// DiscardRequest asks for the discard of a rejected row.
+type DiscardRequest struct {
+	Reason  string `json:"reason" validate:"reason" api:"required,min=1" placeholder:"TEXT" help:"The reason, for the audit log."`
+	Confirm string `json:"confirm" validate:"phrase" api:"required" placeholder:"PHRASE" help:"Confirms it, such as 'discard shop 12'. Prompted for at a terminal if not given."` // the words "discard SOURCE ID"
+}
+
+// HandOverRequest asks for the hand-over of a source.
+type HandOverRequest struct {
+	Reason  string `json:"reason" validate:"reason" api:"required,min=1" placeholder:"TEXT" help:"The reason, for the audit log."`
+	Confirm string `json:"confirm" validate:"phrase" api:"required" placeholder:"PHRASE" help:"Confirms it, such as 'hand over shop'. Prompted for at a terminal if not given."` // the words "hand over SOURCE"
+}
+
+// RejectionKey names a rejected row.
+type RejectionKey struct {
+	Source string `arg:"" help:"The source, as named in the configuration file."`
+	ID     int64  `arg:"" help:"The rejected row's ID, as shown by intake rejections."`
 }

@@ -2,6 +2,7 @@ package outbox
 
 import (
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -96,10 +97,6 @@ func (c Campaign) Actions() []Action {
 // MayUnskip reports whether a skip of the campaign may be undone.
 func (c Campaign) MayUnskip(k Skip) bool { return k.Undoable(c.AppliedSeq) }
 
-// Undoable reports whether the skip may be undone with the watermark at applied: no later event has
-// been applied or skipped.
-func (k Skip) Undoable(applied int64) bool { return k.Active() && applied <= k.Seq }
-
 // PauseAction is the pause or resume that a projection takes, for all campaigns or for one.
 func PauseAction(paused bool) Action {
 	if paused {
@@ -119,39 +116,6 @@ func (c Cursor) Action() Action {
 	return PauseAction(c.State == CursorPaused)
 }
 
-// Actions returns the actions on the publisher; tests says whether this process can send it a test
-// event.
-func (p Publisher) Actions(tests bool) []Action {
-	var all []Action
-	add := func(possible bool, a Action) {
-		if possible {
-			all = append(all, a)
-		}
-	}
-	add(p.Pausable(), ActionPublisherPause)
-	add(p.Resumable(), ActionPublisherResume)
-	add(p.Resettable(), ActionPublisherReset)
-	add(true, ActionPublisherSeek)
-	add(tests, ActionPublisherTest)
-	add(p.BlockingEvent() != nil, ActionPublisherSkip)
-	return all
-}
-
-// Pausable, Resumable and Resettable report which actions a publisher takes.
-func (p Publisher) Pausable() bool  { return p.Status != PublisherPaused }
-func (p Publisher) Resumable() bool { return p.Status != PublisherActive || p.ErrorCount > 0 }
-func (p Publisher) Resettable() bool {
-	return p.ErrorCount > 0 || p.LastError != "" || p.Status == PublisherFailed
-}
-
-// PauseOrResume is the one that the publisher takes, or resume if it takes both.
-func (p Publisher) PauseOrResume() Action {
-	if p.Resumable() {
-		return ActionPublisherResume
-	}
-	return ActionPublisherPause
-}
-
 // Actions returns the actions on the rows of an error group.
 func (g ErrorGroup) Actions() []Action {
 	var all []Action
@@ -164,78 +128,48 @@ func (g ErrorGroup) Actions() []Action {
 	return append(all, ActionNoteErrors)
 }
 
-// Action is the action on the operation; empty if there is none.
-func (o Operation) Action() Action {
-	switch {
-	case o.Cancellable():
-		return ActionOperationCancel
-	case o.Acknowledgeable():
-		return ActionOperationAcknowledge
-	}
-	return ""
+// CampaignAction describes an action on a campaign, other than those on its head, for pages.
+type CampaignAction struct {
+	Action  Action
+	Does    string // continues a sentence after the verb: "stops applying its events; new events keep queueing."
+	Hint    string // what to state as the reason
+	Primary bool   // the action that the campaign needs
+	// Fixes means that no decision is needed: the action is refused if the head is not the one shown, and
+	// requires a reason only where reasons are mandatory.
+	Fixes bool
 }
 
-// Leased reports whether a process has leased the run.
-func (r Run) Leased(now time.Time) bool { return r.Lease != nil && r.Lease.ExpiresAt.After(now) }
-
-// runQuiet is how long a process at work on a run may report nothing; it reports twice a second.
-const runQuiet = 5 * time.Second
-
-// Silent reports whether the process that has leased the run may be dead: it has not reported lately.
-func (r Run) Silent(now time.Time) bool {
-	return r.Status.Active() && r.Leased(now) && now.Sub(r.UpdatedAt) > runQuiet
+// Verb is the action's button text and the start of sentences about it: "Pause".
+func (a CampaignAction) Verb() string {
+	verb, _, _ := strings.Cut(a.Action.Words(), " ")
+	return verb
 }
 
-// Unattended says what is known of the process at work on an active run when it has not reported
-// lately; empty while it reports.
-func (r Run) Unattended(now time.Time) string {
-	ago := Age(now.Sub(r.UpdatedAt)) + " ago"
-	switch {
-	case r.Silent(now):
-		return fmt.Sprintf("Its process last reported %s; if it is dead, another worker takes over in %s.", ago, Age(r.Lease.ExpiresAt.Sub(now)))
-	case (r.Status == RunRunning || r.Status == RunCancelling) && !r.Leased(now):
-		return "No process works on it: the last one reported " + ago + ". The next free worker takes over."
+// Offered returns the actions on the campaign that its current state permits, in the order of pages.
+func (c Campaign) Offered() []CampaignAction {
+	replay := CampaignAction{Action: ActionReplay, Does: "enqueues events that have no row; there are none now.", Hint: "why the rows are missing", Fixes: true}
+	if n := c.Gap(); n > 0 {
+		replay.Does = "enqueues " + Count(n, "event", "events") + " without a row, due now."
 	}
-	return ""
+	if c.Paused != nil {
+		return []CampaignAction{replay, {Action: ActionResume, Does: "lets workers apply its events again.", Hint: "why it can continue", Primary: true}}
+	}
+	return []CampaignAction{replay, {Action: ActionPause, Does: "stops applying its events; new events keep queueing.", Hint: "why it must stop"}}
 }
 
-// StatusWords is the run's status, and how old its last report is when that is not recent.
-func (r Run) StatusWords(now time.Time) string {
-	if r.Unattended(now) != "" {
-		return string(r.Status) + ", last report " + Age(now.Sub(r.UpdatedAt)) + " ago"
+// ReleasedByHead is how many rows an action on the campaign's head releases. A retry releases only
+// rows that would be released anyway.
+func (c Campaign) ReleasedByHead() int64 {
+	if c.HeadStatus != Dead {
+		return 0
 	}
-	return string(r.Status)
+	return c.BlockedBehind()
 }
 
-// Cancellable reports whether the run may be cancelled. Its holder ends a cancelling run. If the
-// holder is gone the run can be cancelled again, which ends it at once: no other process may be
-// there to do so.
-func (r Run) Cancellable(now time.Time) bool {
-	return r.Status.Active() && (r.Status != RunCancelling || !r.Leased(now))
-}
-
-// Resumable reports whether the run stopped before its end, or failed.
-func (r Run) Resumable() bool { return r.Status == RunInterrupted || r.Status == RunFailed }
-
-// Action is the action on the run; empty if there is none.
-func (r Run) Action(now time.Time) Action {
-	switch {
-	case r.Cancellable(now):
-		return ActionRunCancel
-	case r.Resumable():
-		return ActionRunResume
+// Released is how many rows a requeue of the row releases: those waiting only for it.
+func (r Row) Released() int64 {
+	if !r.IsHead {
+		return 0
 	}
-	return ""
-}
-
-// Actions returns the actions on the run, including starting another like it.
-func (r Run) Actions(now time.Time) []Action {
-	var all []Action
-	if a := r.Action(now); a != "" {
-		all = append(all, a)
-	}
-	if !r.Status.Active() {
-		all = append(all, ActionRunStart)
-	}
-	return all
+	return r.BlockedBehind
 }

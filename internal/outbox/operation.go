@@ -250,12 +250,6 @@ func (d OperationDetail) LoadText(l VersionLoad) string {
 	return text
 }
 
-// RowKey names one row.
-type RowKey struct {
-	CampaignID string `json:"campaign_id" validate:"id" api:"required"`
-	Seq        int64  `json:"seq" api:"required,min=1"`
-}
-
 // Selection selects the dead rows to requeue: those in Rows or, without any, those that match
 // Filter, where a limit of 0 means all.
 type Selection struct {
@@ -321,8 +315,65 @@ type OperationRowFilter struct {
 	Limit  int       `json:"limit" validate:"omitempty,pagesize" api:"default=DefaultPage"`
 }
 
-// OperationCounts is how many operations need attention.
-type OperationCounts struct {
-	Running        int64 `json:"running"`
-	Unacknowledged int64 `json:"unacknowledged"` // ended, and not acknowledged
+// Action is the action on the operation; empty if there is none.
+func (o Operation) Action() Action {
+	switch {
+	case o.Cancellable():
+		return ActionOperationCancel
+	case o.Acknowledgeable():
+		return ActionOperationAcknowledge
+	}
+	return ""
+}
+
+// OperationActionRequest asks for an action on an operation.
+type OperationActionRequest struct {
+	ReasonRequest
+	Expected *ExpectedOperation `json:"expected,omitempty" kong:"-"`
+}
+
+// ExpectedOperation is the operation's status that the caller saw.
+type ExpectedOperation struct {
+	Status OperationStatus `json:"status" validate:"omitempty,operationstatus"`
+}
+
+// Seen is the status of the operation that the caller saw; empty if the caller does not tell.
+func (r OperationActionRequest) Seen() OperationStatus {
+	if r.Expected == nil {
+		return ""
+	}
+	return r.Expected.Status
+}
+
+// OperationStartRequest asks for an operation, or its preview: either rows or a filter. The empty
+// filter selects every dead row.
+type OperationStartRequest struct {
+	Kind   string    `json:"kind,omitempty" validate:"omitempty,oneof=requeue" kong:"-"`
+	Rows   []RowKey  `json:"rows,omitempty" validate:"dive" api:"max=MaxNamed" kong:"-"`
+	Filter *DeadRows `json:"filter,omitempty"`
+	OperationOptions
+}
+
+// OperationOptions are what an operation is asked for with beside its rows.
+type OperationOptions struct {
+	Canary    bool  `json:"canary" api:"default=false" help:"With --dead: start an operation that workers carry out: one head of each error group first, then waves of 1, 2, 4, …"`
+	Rehearsal int64 `json:"rehearsal,omitempty" validate:"min=0" api:"default=0" placeholder:"N" help:"With --canary: the rehearsal that the operation rests on; its files must be loaded."` // the rehearsal that it rests on, whose files must be loaded; 0 for none
+	ReasonRequest
+	Confirm          string `json:"confirm,omitempty" validate:"phrase" placeholder:"PHRASE" help:"Confirms a requeue that affects more than ${confirm_above} rows, e.g. 'requeue 43 rows'. Prompted for at a terminal if not given."` // required above 1,000 rows chosen or released: the phrase requeue N rows
+	ExpectedRows     *int64 `json:"expected_rows,omitempty" validate:"omitnil,min=0" kong:"-"`                                                                                                                                         // number from the preview; refused if it differs
+	ExpectedReleased *int64 `json:"expected_released,omitempty" validate:"omitnil,min=0" kong:"-"`                                                                                                                                     // number from the preview; refused if now more by a tenth and by more than 100
+}
+
+// Order is the operation that is asked for. Selecting every dead row must be explicit.
+func (r OperationStartRequest) Order() (OperationRequest, error) {
+	o := OperationRequest{Selection: Selection{Rows: r.Rows}, Canary: r.Canary, Rehearsal: r.Rehearsal, ExpectedRows: r.ExpectedRows, ExpectedReleased: r.ExpectedReleased}
+	switch {
+	case len(r.Rows) > 0 && r.Filter != nil:
+		return o, Invalid("rows", "name the rows or give a filter, not both")
+	case len(r.Rows) == 0 && r.Filter == nil:
+		return o, Invalid("filter", "say which rows: name them in rows, or give a filter; the empty filter {} selects every dead row")
+	case r.Filter != nil:
+		o.Filter = r.Filter.Filter()
+	}
+	return o, nil
 }

@@ -1,48 +1,13 @@
 package outbox
 
 import (
-	"encoding/json"
 	"fmt"
 	"maps"
 	"math"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
 )
-
-// SubscriptionName names a subscription: one publisher of one topic.
-type SubscriptionName struct {
-	Topic     string `json:"topic" redact:"-"`
-	Publisher string `json:"publisher" redact:"-"`
-}
-
-// String is TOPIC/PUBLISHER, as commands and sentences write a subscription.
-func (n SubscriptionName) String() string { return n.Topic + "/" + n.Publisher }
-
-var givenName = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{0,99}$`)
-
-// CheckName validates the name of a topic, a publisher or a source, which appears in pages, addresses
-// and file names. field is topic, publisher or source.
-func CheckName(field, name string) error {
-	if !givenName.MatchString(name) {
-		return Invalid(field, "%s %q must begin with a lower-case letter or a digit, followed by lower-case letters, digits, dots, dashes and underscores, at most 100 characters", field, name)
-	}
-	return nil
-}
-
-// ParseSubscriptionName parses TOPIC/PUBLISHER.
-func ParseSubscriptionName(text string) (SubscriptionName, error) {
-	topic, publisher, found := strings.Cut(text, "/")
-	if !found {
-		return SubscriptionName{}, Invalid("pair", "%q is not a publisher; write TOPIC/PUBLISHER, such as scenes/archive", text)
-	}
-	n := SubscriptionName{Topic: topic, Publisher: publisher}
-	if err := CheckName("topic", topic); err != nil {
-		return n, err
-	}
-	return n, CheckName("publisher", publisher)
-}
 
 // PublisherDefinition is a subscription as configured and as stored, without secrets.
 type PublisherDefinition struct {
@@ -101,34 +66,6 @@ const (
 
 // PublisherStatuses lists every status.
 var PublisherStatuses = []PublisherStatus{PublisherActive, PublisherPaused, PublisherFailed}
-
-// DeliveryErrorKind is the cause of a delivery error.
-type DeliveryErrorKind string
-
-// The kinds of errors of deliveries.
-const (
-	// DestinationError means that the destination is down, overloaded or misconfigured: the event
-	// is not at fault, and no other event would get through.
-	DestinationError DeliveryErrorKind = "destination"
-	// EventError means that the event is at fault: its destination takes others.
-	EventError DeliveryErrorKind = "event"
-	// UnknownError means that the event was refused, and that it is not known whether the event or its
-	// destination is at fault: until a test event was taken or refused, any event may fare alike.
-	UnknownError DeliveryErrorKind = "unknown"
-)
-
-// EventRef identifies an event of the journal.
-type EventRef struct {
-	Position   int64  `json:"position"`
-	CampaignID string `json:"campaign_id" redact:"-"`
-	Seq        int64  `json:"seq"`
-	EventType  string `json:"event_type" redact:"-"`
-}
-
-// Ref returns the event's identification.
-func (e *Event) Ref() EventRef {
-	return EventRef{Position: e.Position, CampaignID: e.CampaignID, Seq: e.Seq, EventType: e.EventType}
-}
 
 // Publisher is a subscription and its progress.
 type Publisher struct {
@@ -204,111 +141,9 @@ func (p Publisher) Lag() string {
 	return events + ", " + Age(time.Duration(p.LagSeconds*float64(time.Second)))
 }
 
-// PublisherSample is the state of a subscription at a minute. Its lag counts the same events as
-// Publisher.LagEvents.
-type PublisherSample struct {
-	At         time.Time
-	Delivered  int64 // total
-	LagEvents  int64
-	LagCapped  bool
-	RecordedAt time.Time // of the first waiting event; zero if unknown
-	Errors     int       // in a row
-}
-
-// PublisherPoint is the state of a subscription at the end of a step.
-type PublisherPoint struct {
-	From            time.Time `json:"from"`
-	At              time.Time `json:"at"`
-	Delivered       int64     `json:"delivered"` // total
-	DeliveredInStep int64     `json:"delivered_in_step"`
-	PerSecond       float64   `json:"events_per_second"` // delivered during the step
-	LagEvents       int64     `json:"lag_events"`
-	LagCapped       bool      `json:"lag_capped"` // a lower bound; with 0 it is unknown whether any wait
-	LagSeconds      float64   `json:"lag_seconds"`
-	ErrorsInARow    int       `json:"error_count"` // in a row
-}
-
-// PublisherHistory is the data of a subscription's charts over a range.
-type PublisherHistory struct {
-	SubscriptionName
-	Range       string           `json:"range"` // as in a History
-	Span        Span             `json:"span" api:"empty"`
-	From        time.Time        `json:"from"`
-	To          time.Time        `json:"to"`
-	StepSeconds float64          `json:"step_seconds"`
-	Points      []PublisherPoint `json:"points"` // as in a History
-	Window      Window           `json:"-"`
-}
-
-// Lag is the lag at the end of each step.
-func (h PublisherHistory) Lag() Series {
-	s := Series{Kind: SeriesLag, Label: h.SubscriptionName.String(), Values: make([]*float64, h.Window.Buckets())}
-	for _, p := range h.Points {
-		if i, within := h.Window.Index(p.From); within {
-			lag := float64(p.LagEvents)
-			s.Values[i] = &lag
-		}
-	}
-	return s
-}
-
-// PublisherPoints returns the steps of a window from samples in order of time, as Points does, of a
-// subscription that was created at the given time.
-func PublisherPoints(samples []PublisherSample, w Window, atWork []Interval, created time.Time) []PublisherPoint {
-	points, covered := []PublisherPoint{}, w.Covered(atWork)
-	next, last := 0, (*PublisherSample)(nil)
-	upTo := func(moment time.Time) *PublisherSample {
-		for ; next < len(samples) && !samples[next].At.After(moment); next++ {
-			last = &samples[next]
-		}
-		return last
-	}
-	for i := range w.Buckets() {
-		start, end := w.Start(i), w.End(i)
-		before, at := upTo(start), upTo(end)
-		if before == nil && !created.Before(start.Add(-newFor)) {
-			before = &PublisherSample{} // its first sample counts all that it delivered
-		}
-		if at != nil && (covered[i] || at.At.After(start)) {
-			points = append(points, publisherPoint(*at, before, start, end))
-		}
-	}
-	return points
-}
-
 // newFor is how long before the step of its first sample a subscription may have been created for
 // its deliveries to be those of that step. Samples are taken each minute.
 const newFor = 2 * time.Minute
-
-func publisherPoint(s PublisherSample, before *PublisherSample, from, at time.Time) PublisherPoint {
-	p := PublisherPoint{From: from, At: at, Delivered: s.Delivered, LagEvents: s.LagEvents, LagCapped: s.LagCapped, ErrorsInARow: s.Errors}
-	if !s.RecordedAt.IsZero() {
-		p.LagSeconds = max(0, at.Sub(s.RecordedAt).Seconds())
-	}
-	if before != nil {
-		p.DeliveredInStep = max(0, s.Delivered-before.Delivered)
-		p.PerSecond = float64(p.DeliveredInStep) / max(1, at.Sub(from).Seconds())
-	}
-	return p
-}
-
-// SeekTarget is the new position of a subscription. Exactly one field must be set.
-type SeekTarget struct {
-	Position  *int64    // continue with the first event after it
-	Time      time.Time // continue with the first event recorded at or after it
-	Head      bool      // continue with the next appended event
-	Beginning bool      // continue with the first event of the journal
-}
-
-// Seek is the effect of moving a publisher's position.
-type Seek struct {
-	SubscriptionName
-	From    int64 `json:"from"`    // the position before
-	To      int64 `json:"to"`      // the position after
-	Repeats int64 `json:"repeats"` // events of the topic that are delivered again
-	Skips   int64 `json:"skips"`   // events of the topic that are never delivered
-	Capped  bool  `json:"capped"`  // counting stopped early: the numbers are lower bounds
-}
 
 // PublishersChange is the result of an action on a publisher's name in all topics.
 type PublishersChange struct {
@@ -393,44 +228,6 @@ func (m Match) Words() string {
 	}
 	add("tags", exact)
 	return strings.Join(parts, "; ")
-}
-
-// EnvelopeTag reports whether a tag name denotes a field of the envelope.
-func EnvelopeTag(name string) bool {
-	_, is := (&Event{}).envelopeText(name)
-	return is
-}
-
-// envelopeText returns the text of the envelope that a name denotes.
-func (e *Event) envelopeText(name string) (value string, is bool) {
-	for _, f := range e.Envelope() {
-		if f.Name == name {
-			return *f.Value, true
-		}
-	}
-	return "", false
-}
-
-// tagReader reads tags of one event, decoding them at most once.
-type tagReader struct {
-	event   *Event
-	decoded map[string]string
-}
-
-func (r *tagReader) value(name string) (string, bool) {
-	if value, is := r.event.envelopeText(name); is {
-		return value, value != ""
-	}
-	if len(r.event.Tags) <= len("{}") {
-		return "", false
-	}
-	if r.decoded == nil {
-		if json.Unmarshal(r.event.Tags, &r.decoded) != nil {
-			r.decoded = map[string]string{}
-		}
-	}
-	value, ok := r.decoded[name]
-	return value, ok
 }
 
 // MatchWildcard reports whether text matches the pattern, in which * matches any run of characters,

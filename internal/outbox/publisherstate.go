@@ -276,3 +276,38 @@ func (p Publisher) backlog() string {
 
 // delivered reports whether the subscription has no known backlog.
 func delivered(p Publisher) bool { return p.LagEvents == 0 && !p.LagCapped }
+
+// Actions returns the actions on the publisher; tests says whether this process can send it a test
+// event.
+func (p Publisher) Actions(tests bool) []Action {
+	var all []Action
+	add := func(possible bool, a Action) {
+		if possible {
+			all = append(all, a)
+		}
+	}
+	add(p.Pausable(), ActionPublisherPause)
+	add(p.Resumable(), ActionPublisherResume)
+	add(p.Resettable(), ActionPublisherReset)
+	add(true, ActionPublisherSeek)
+	add(tests, ActionPublisherTest)
+	add(p.BlockingEvent() != nil, ActionPublisherSkip)
+	return all
+}
+
+// Pausable, Resumable and Resettable report which actions a publisher takes.
+func (p Publisher) Pausable() bool { return p.Status != PublisherPaused }
+
+func (p Publisher) Resumable() bool { return p.Status != PublisherActive || p.ErrorCount > 0 }
+
+func (p Publisher) Resettable() bool {
+	return p.ErrorCount > 0 || p.LastError != "" || p.Status == PublisherFailed
+}
+
+// PauseOrResume is the one that the publisher takes, or resume if it takes both.
+func (p Publisher) PauseOrResume() Action {
+	if p.Resumable() {
+		return ActionPublisherResume
+	}
+	return ActionPublisherPause
+}

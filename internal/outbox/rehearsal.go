@@ -20,12 +20,6 @@ const (
 	MaxRehearsalFileList = 50      // changed files
 )
 
-// RehearsalFile is a changed projection file.
-type RehearsalFile struct {
-	Name string `json:"name" validate:"required,id" redact:"-"`
-	Text string `json:"text" validate:"required" redact:"-"`
-}
-
 // RehearsalRequest asks whether changed projection files would fix blocked campaigns, and what they change in
 // healthy ones. Without a fingerprint, campaigns and all of them it takes every blocked campaign and a sample
 // of healthy ones.

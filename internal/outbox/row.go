@@ -5,23 +5,6 @@ import (
 	"time"
 )
 
-// Status is the state of an outbox row.
-type Status string
-
-// The statuses. An applied row is deleted, so it has none.
-const (
-	Pending    Status = "pending"    // waits for its turn
-	Processing Status = "processing" // a worker is applying it
-	Failed     Status = "failed"     // will be retried at next_attempt_at
-	Dead       Status = "dead"       // needs an operator
-)
-
-// Statuses lists every status in the order in which a row passes through them.
-var Statuses = []Status{Pending, Processing, Failed, Dead}
-
-// Stuck reports whether a head of the status blocks its campaign.
-func (s Status) Stuck() bool { return s == Failed || s == Dead }
-
 // Counts is the number of rows by status.
 type Counts struct {
 	Pending    int64 `json:"pending"`
@@ -156,22 +139,6 @@ func (r Row) Rank() int64 {
 	}
 }
 
-// Wording converts stored texts to what readers are shown, in which RowFilter.Q is searched: a
-// reader who may not read a secret must not be able to guess it piece by piece. nil shows texts as
-// stored. It is safe for concurrent use.
-type Wording interface{ Text(stored string) string }
-
-// Page is one page of a keyset-paged list.
-type Page[T any] struct {
-	Items      []T     `json:"items"`
-	NextCursor *string `json:"next_cursor" redact:"-"` // nil on the last page
-	PrevCursor *string `json:"prev_cursor" redact:"-"` // nil on the first page
-	// number of matches on all pages; nil if unknown. It may be a second older than the items
-	Total       *int64 `json:"total"`
-	TotalCapped bool   `json:"total_capped"`      // total is where counting stopped; at least so many match
-	Partial     bool   `json:"partial,omitempty"` // the search for one page stopped early; more may match further on
-}
-
 // Filtered reports whether rows must be examined one by one, beyond what the order of the list
 // already selects.
 func (f RowFilter) Filtered() bool {
@@ -201,4 +168,11 @@ func (f RowFilter) Matches(r Row) bool {
 
 func (f RowFilter) finds(text string) bool {
 	return strings.Contains(text, f.Q) && (f.Shown == nil || strings.Contains(f.Shown.Text(text), f.Q))
+}
+
+// Revealed is an event with its hidden parts, shown to one admin.
+type Revealed struct {
+	Event    Event     // as stored
+	Row      *Row      // nil if it has none
+	Attempts []Attempt // of the row, newest first, at most 50
 }

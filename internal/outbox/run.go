@@ -1,11 +1,9 @@
 package outbox
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
-	"encoding/json"
 	"fmt"
 	"maps"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -87,16 +85,6 @@ func (r RunStartRequest) Order() (RunRequest, error) {
 	}
 	return r.RunRequest, nil
 }
-
-// Verdict says whether live rows match a replay of the journal.
-type Verdict string
-
-// The verdicts. A run has none until it ends; a replay never has one.
-const (
-	VerdictMatch  Verdict = "match"
-	VerdictDrift  Verdict = "drift"  // for a rebuild: the rows differed before it
-	VerdictFailed Verdict = "failed" // only for a verification: the journal could not be replayed
-)
 
 // Progress is how much of a run is done.
 type Progress struct {
@@ -204,15 +192,6 @@ type RunTally struct {
 
 // FullDigest is the key of the digest over all projections in Run.Digests.
 const FullDigest = "full"
-
-// DigestPrefix is the prefix of every digest.
-const DigestPrefix = "sha256:"
-
-// FullDigestOf returns the digest over those of single projections, in load order.
-func FullDigestOf(digests []string) string {
-	sum := sha256.Sum256([]byte(strings.Join(digests, ":")))
-	return DigestPrefix + hex.EncodeToString(sum[:])
-}
 
 // Succeeded reports whether a run that has ended was successful: a verify that found drift was not.
 func (r Run) Succeeded() bool {
@@ -389,22 +368,6 @@ func (r RunResult) Of(projection string) (of ProjectionResult) {
 	return of
 }
 
-// RowsReplaced counts the rows of a projection in a campaign.
-type RowsReplaced struct {
-	Before int64 `json:"before"`
-	After  int64 `json:"after"`
-}
-
-// NotCompared are events that a verify or a rebuild has not compared with a projection's live rows,
-// since they were not applied to it.
-type NotCompared struct {
-	CampaignID string `json:"campaign_id"`
-	Projection string `json:"projection"`
-	State      string `json:"state"` // of its cursor: paused, quarantined or behind
-	FromSeq    int64  `json:"from_seq"`
-	UntilSeq   int64  `json:"until_seq"`
-}
-
 // NotCompared lists the events left out of the comparison, in load order of the projections.
 func (r RunResult) NotCompared() (all []NotCompared) {
 	for _, p := range r.Projections {
@@ -418,92 +381,6 @@ func (r RunResult) NotCompared() (all []NotCompared) {
 		all = append(all, n)
 	}
 	return all
-}
-
-func (n NotCompared) String() string {
-	return fmt.Sprintf("%s of campaign %s in projection %s, %s", n.Events(), n.CampaignID, n.Projection, n.Why())
-}
-
-// Events is the range of events: "events 3 to 5".
-func (n NotCompared) Events() string {
-	switch {
-	case n.FromSeq == 1:
-		return "all events"
-	case n.FromSeq == n.UntilSeq:
-		return fmt.Sprintf("event %d", n.UntilSeq)
-	}
-	return fmt.Sprintf("events %d to %d", n.FromSeq, n.UntilSeq)
-}
-
-// Why is the reason, to continue a sentence: "paused".
-func (n NotCompared) Why() string {
-	if n.State == CursorBehind {
-		return "behind until a replay has caught it up"
-	}
-	return n.State
-}
-
-// Comparison is how live rows differ from a replay's: what a rebuild would change.
-type Comparison struct {
-	Added   int64 `json:"added"`   // rows missing in live data
-	Changed int64 `json:"changed"` // rows with different fields
-	Removed int64 `json:"removed"` // rows unexpected in live data
-	// FirstSeq is the first divergence: the first event as of which the replay has what the live
-	// rows lack. An earlier one may be the cause if later ones changed the same row, as with a counter. If
-	// another version built rows, an earlier or a later one may be. It is 0 if no event explains the difference, as with
-	// a row that nothing in the journal produces.
-	FirstSeq int64 `json:"first_seq"`
-	// what built the rows is known of differences only; if it is another version, every row may differ
-	ReplayedWith
-	Samples []RowChange `json:"samples" api:"max=20,nullable"` // some of the rows, spread over the tables; the counts are exact; null in a list of results: read the single one
-}
-
-// MaxSamples is the maximum number of rows that a comparison shows.
-const MaxSamples = 20
-
-// Differs reports whether any row differs.
-func (c Comparison) Differs() bool { return c.Added+c.Changed+c.Removed > 0 }
-
-// From says from which event on the rows differ, as far as known: "first divergence at event 5 or
-// earlier". It is empty if no event explains the difference. Rows of another version may differ from the
-// first event on, so that no event tells anything.
-func (c Comparison) From() string {
-	switch {
-	case c.BuiltByOtherVersion:
-		return c.Versions()
-	case c.FirstSeq > 0:
-		return fmt.Sprintf("first divergence at event %d or earlier", c.FirstSeq)
-	}
-	return ""
-}
-
-// The kinds of row changes.
-const (
-	RowAdded   = "added"
-	RowChanged = "changed"
-	RowRemoved = "removed"
-)
-
-// RowChange is one row of a read model that would change.
-type RowChange struct {
-	Table  string        `json:"table"`
-	Kind   string        `json:"kind" api:"enum=added changed removed"`
-	Key    []Field       `json:"key" api:"nullable"`    // the primary key, without the campaign
-	Fields []FieldChange `json:"fields" api:"nullable"` // the fields that differ; for an added or removed row all but the key
-}
-
-// Field is a column's name and value as canonical JSON.
-type Field struct {
-	Name  string          `json:"name" redact:"-"`
-	Value json.RawMessage `json:"value"` // any JSON value; nil when that side has none
-}
-
-// FieldChange is a column in which two versions of a row differ. It is nil on a side without the
-// row or the column.
-type FieldChange struct {
-	Name     string          `json:"name" redact:"-"`
-	Live     json.RawMessage `json:"live"`     // any JSON value; nil when that side has none
-	Expected json.RawMessage `json:"expected"` // any JSON value; nil when that side has none
 }
 
 // ResultFilter selects results of a run. Zero fields select all.
@@ -573,33 +450,76 @@ func (r RunResult) failed(run Run, projection string, seq int64, why string) Ver
 	return Verification{CampaignID: r.CampaignID, Projection: projection, Version: run.Versions[projection], At: r.At, Seq: seq, Verdict: VerdictFailed, RunID: run.ID, Error: why}
 }
 
-// Verification is the last comparison of a campaign's projection with its journal, by a run or in
-// the background.
-type Verification struct {
-	CampaignID string    `json:"campaign_id" redact:"-"`
-	Projection string    `json:"projection" redact:"-"`
-	At         time.Time `json:"at"`
-	Seq        int64     `json:"seq"`                 // compared up to here; for a failed one, the event at fault
-	Verdict    Verdict   `json:"verdict" api:"empty"` // failed: the journal could not be replayed
-	RunID      int64     `json:"run_id"`              // 0 for a background verify
-	Digest     string    `json:"digest"`              // of the replay
-	Added      int64     `json:"added"`
-	Changed    int64     `json:"changed"`
-	Removed    int64     `json:"removed"`
-	// FirstSeq is the first divergence, as in a comparison: the cause may be an earlier event, or a
-	// later one if another version built rows.
-	FirstSeq int64  `json:"first_seq"`
-	Error    string `json:"error"`    // why it failed; empty if it did not
-	Version  string `json:"version"`  // hash of the definition that it compared with; empty if unknown
-	Outdated bool   `json:"outdated"` // another version is loaded now: verify again
+// Leased reports whether a process has leased the run.
+func (r Run) Leased(now time.Time) bool { return r.Lease != nil && r.Lease.ExpiresAt.After(now) }
+
+// runQuiet is how long a process at work on a run may report nothing; it reports twice a second.
+const runQuiet = 5 * time.Second
+
+// Silent reports whether the process that has leased the run may be dead: it has not reported lately.
+func (r Run) Silent(now time.Time) bool {
+	return r.Status.Active() && r.Leased(now) && now.Sub(r.UpdatedAt) > runQuiet
 }
 
-// Failure describes a failed verification: "could not be verified at 2026-05-07T09:00:00Z: event 2
-// is missing from the journal (run 7)".
-func (v Verification) Failure() string {
-	by := "in the background"
-	if v.RunID > 0 {
-		by = fmt.Sprintf("run %d", v.RunID)
+// Unattended says what is known of the process at work on an active run when it has not reported
+// lately; empty while it reports.
+func (r Run) Unattended(now time.Time) string {
+	ago := Age(now.Sub(r.UpdatedAt)) + " ago"
+	switch {
+	case r.Silent(now):
+		return fmt.Sprintf("Its process last reported %s; if it is dead, another worker takes over in %s.", ago, Age(r.Lease.ExpiresAt.Sub(now)))
+	case (r.Status == RunRunning || r.Status == RunCancelling) && !r.Leased(now):
+		return "No process works on it: the last one reported " + ago + ". The next free worker takes over."
 	}
-	return fmt.Sprintf("could not be verified at %s: %s (%s)", v.At.UTC().Format(time.RFC3339), v.Error, by)
+	return ""
+}
+
+// StatusWords is the run's status, and how old its last report is when that is not recent.
+func (r Run) StatusWords(now time.Time) string {
+	if r.Unattended(now) != "" {
+		return string(r.Status) + ", last report " + Age(now.Sub(r.UpdatedAt)) + " ago"
+	}
+	return string(r.Status)
+}
+
+// Cancellable reports whether the run may be cancelled. Its holder ends a cancelling run. If the
+// holder is gone the run can be cancelled again, which ends it at once: no other process may be
+// there to do so.
+func (r Run) Cancellable(now time.Time) bool {
+	return r.Status.Active() && (r.Status != RunCancelling || !r.Leased(now))
+}
+
+// Resumable reports whether the run stopped before its end, or failed.
+func (r Run) Resumable() bool { return r.Status == RunInterrupted || r.Status == RunFailed }
+
+// Action is the action on the run; empty if there is none.
+func (r Run) Action(now time.Time) Action {
+	switch {
+	case r.Cancellable(now):
+		return ActionRunCancel
+	case r.Resumable():
+		return ActionRunResume
+	}
+	return ""
+}
+
+// Actions returns the actions on the run, including starting another like it.
+func (r Run) Actions(now time.Time) []Action {
+	var all []Action
+	if a := r.Action(now); a != "" {
+		all = append(all, a)
+	}
+	if !r.Status.Active() {
+		all = append(all, ActionRunStart)
+	}
+	return all
+}
+
+// query is the request in the address of the page that prepares it, as far as findings fill it.
+func (o RunRequest) query() url.Values {
+	query := url.Values{"kind": {string(o.Kind)}, "campaign_ids": o.Campaigns, "projections": o.Projections}
+	if o.All {
+		query.Set("all_campaigns", "true")
+	}
+	return query
 }

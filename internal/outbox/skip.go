@@ -28,3 +28,7 @@ type SkipFilter struct {
 	Cursor     string `json:"cursor" validate:"cursor"` // next_cursor or prev_cursor of another page, with the same filter and order
 	Limit      int    `json:"limit" validate:"omitempty,pagesize" api:"default=DefaultPage"`
 }
+
+// Undoable reports whether the skip may be undone with the watermark at applied: no later event has
+// been applied or skipped.
+func (k Skip) Undoable(applied int64) bool { return k.Active() && applied <= k.Seq }

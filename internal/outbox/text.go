@@ -137,3 +137,16 @@ func escapedUnit(raw []byte) rune {
 func halfCharacter(name string) error {
 	return Invalid(name, "%s contains half a surrogate pair (a \\ud800 to \\udfff without its other half), which is no character", name)
 }
+
+func list(words []string, last string) string {
+	if len(words) < 2 {
+		return strings.Join(words, "")
+	}
+	end := len(words) - 1
+	return strings.Join(words[:end], ", ") + last + words[end]
+}
+
+// OrList joins words as alternatives: "a, b or c".
+func OrList(words []string) string {
+	return list(words, " or ")
+}

@@ -28,15 +28,6 @@ type View struct {
 	CreatedAt time.Time
 }
 
-// ViewOwner is whose views an identity keeps: its own, or those that everybody shares on a server
-// without authentication.
-func (i Identity) ViewOwner() string {
-	if i.Auth == AuthLocal {
-		return string(AuthLocal)
-	}
-	return string(i.Auth) + " " + i.Name
-}
-
 // CheckView returns ErrInvalid for a view that cannot be kept, and the view as it is kept.
 func CheckView(v View) (View, error) {
 	v.Name = strings.TrimSpace(v.Name)

@@ -118,35 +118,40 @@ func readMoment(text string, now time.Time) (moment, bool) {
 	return moment{at: now.Add(-d)}, err == nil && d >= 0
 }
 
-// Asked is what a reader typed into the search box: words to look for, and a time range if the text
-// names one.
-type Asked struct {
-	Words        []string
-	Since, Until time.Time
+// ParseSince parses the start of a time range: RFC 3339, or a date, meaning its first moment in
+// UTC. The empty text is the zero time.
+func ParseSince(field, text string) (time.Time, error) {
+	if text == "" {
+		return time.Time{}, nil
+	}
+	t, known := ParseTime(text)
+	if day, err := time.Parse(time.DateOnly, text); err == nil {
+		t, known = day, true
+	}
+	if !known {
+		return time.Time{}, Invalid(field, "%s cannot be %q; write a date like 2026-11-21 or a time like 2026-11-21T07:30:00Z", field, text)
+	}
+	if t = t.UTC(); t.Year() < 1970 || t.Year() > 9998 {
+		return time.Time{}, Invalid(field, "%s must be between the years 1970 and 9998", field)
+	}
+	return t, nil
 }
 
-// ParseAsked takes the time range off the end of a search, written as for ParseRange: "order 17 14:00 14:10",
-// "order 17 2026-11-21". A single time of day, or RFC 3339, is one minute; a relative time is until now.
-func ParseAsked(text string, now time.Time) Asked {
-	a := Asked{Words: strings.Fields(text)}
-	times := len(a.Words)
-	for ; times > 0 && times > len(a.Words)-2; times-- {
-		if _, err := parseWhen("", a.Words[times-1], now); err != nil {
-			break
-		}
-	}
-	if times == len(a.Words) {
-		return a
-	}
-	words, ends := a.Words[:times], a.Words[times:]
-	since, until, _ := ParseRange(ends[0], ends[len(ends)-1], now)
+// FormatSince formats a time for ParseSince, as short as possible.
+func FormatSince(t time.Time) string {
 	switch {
-	case len(ends) == 1 && strings.HasPrefix(ends[0], "-"):
-		until = now.UTC().Truncate(time.Second)
-	case until.Equal(since):
-		until = since.Add(time.Minute)
-	case until.Before(since):
-		return a
+	case t.IsZero():
+		return ""
+	case t.Equal(t.Truncate(24 * time.Hour)):
+		return t.UTC().Format(time.DateOnly)
 	}
-	return Asked{Words: words, Since: since, Until: until}
+	return t.UTC().Format(time.RFC3339Nano)
+}
+
+// FormatUntil formats the end of a time range, as short as possible.
+func FormatUntil(t time.Time) string {
+	if !t.IsZero() && t.Equal(t.Truncate(24*time.Hour)) {
+		t = t.AddDate(0, 0, -1)
+	}
+	return FormatSince(t)
 }

@@ -81,13 +81,6 @@ func (t Counted) Top(kind SeriesKind, recorded []bool) []Series {
 	return all
 }
 
-func truth(b bool) int {
-	if b {
-		return 1
-	}
-	return 0
-}
-
 func seriesOf(kind SeriesKind, label string, counts map[int]float64, recorded []bool) Series {
 	s := Series{Kind: kind, Label: label, Values: make([]*float64, len(recorded))}
 	for i := range recorded {

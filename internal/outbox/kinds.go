@@ -1,0 +1,106 @@
+package outbox
+
+import (
+	"net/url"
+	"strings"
+
+	"github.com/outboxweb/outboxweb/internal/finding"
+)
+
+// The kinds of findings.
+const (
+	FindsFault        finding.Kind = "database"
+	FindsOtherJournal finding.Kind = "other_journal"
+	FindsDiverged     finding.Kind = "diverged"
+	FindsBlocked      finding.Kind = "blocked"
+	FindsRejected     finding.Kind = "rejected_rows"
+	FindsSource       finding.Kind = "source"
+	FindsPublisher    finding.Kind = "publisher"
+	FindsDrift        finding.Kind = "drift"
+	FindsUnverifiable finding.Kind = "unverifiable"
+	FindsQuarantine   finding.Kind = "quarantine"
+	FindsWorker       finding.Kind = "worker"
+	FindsShadow       finding.Kind = "shadow_mode"
+	FindsStalled      finding.Kind = "stalled_instance"
+	FindsFailing      finding.Kind = "failing"
+	FindsTroubled     finding.Kind = "troubled_instance"
+	FindsSilent       finding.Kind = "silent_instance"
+	FindsClock        finding.Kind = "clock"
+	FindsOutdated     finding.Kind = "outdated_drift"
+	FindsOtherVersion finding.Kind = "other_version"
+	FindsNotLoaded    finding.Kind = "not_loaded"
+	FindsCorrected    finding.Kind = "counts_corrected"
+	FindsUnreadable   finding.Kind = "unreadable"
+	FindsFailedRun    finding.Kind = "failed_run"
+	FindsPaused       finding.Kind = "paused_projection"
+	FindsPausedHere   finding.Kind = "paused_campaigns"
+	FindsNotDelivered finding.Kind = "paused_publisher"
+	FindsBehind       finding.Kind = "behind"
+	FindsEnded        finding.Kind = "ended_operation"
+	FindsLag          finding.Kind = "lag"
+)
+
+// findingKinds describe the kinds, the gravest of a level first. What a finding sets itself is empty.
+var findingKinds = []struct {
+	kind                                 finding.Kind
+	level                                Level
+	short, many, does, guide, page, link string
+}{
+	{FindsFault, LevelBad, "", "faults of databases", "", "", "", ""},
+	{FindsOtherJournal, LevelBad, "other journal", "", rightJournal, "operating#databases-restored-from-different-days", "", ""},
+	{FindsDiverged, LevelBad, "%d diverged", "", rightJournal, "operating#databases-restored-from-different-days", "/campaigns?state=diverged", "Show campaigns"},
+	{FindsBlocked, LevelBad, "%d blocked", "", "Find the shared cause, fix it, then requeue by canary.", "operating#dead-heads-grow", "/failures", "Show causes"},
+	{FindsRejected, LevelBad, "%d rejected", "sources have rejected rows, and each of these blocks its campaign", "Read the reason, fix the row in its table, then retry it; or discard it.", "intake#rejected-rows", "/intake", "Show rejected rows"},
+	{FindsSource, LevelBad, "source not read", "sources are not read: their rows wait in their tables", "See whether its database can be reached, and a server has it in its configuration.", "intake#a-source-is-not-read", "/intake", "Show source"},
+	{FindsPublisher, LevelBad, "", "publishers need attention", "Fix the destination, test it, then resume the publisher.", "operating#a-publisher-does-not-deliver", "/publishers", "Show publisher"},
+	{FindsUnverifiable, LevelBad, "%d unverifiable", "", "See why events cannot be replayed.", "operating#when-a-campaign-cannot-be-verified", "/campaigns?state=unverifiable", "Show campaigns"},
+	{FindsDrift, LevelBad, "%d drifted", "", "See which rows differ before a rebuild.", "operating#a-projection-is-wrong", "/campaigns?state=drifted", "Show campaigns"},
+	{FindsQuarantine, LevelBad, "quarantine", "projections are quarantined after a failure", "Fix its file, then replay the projection.", "operating#a-projection-is-quarantined", "/failures#stuck", "See what failed"},
+	{FindsWorker, LevelBad, "no worker", "", "See whether a worker is running, and what stops it.", "operating#a-worker-hangs-or-none-is-seen", "/instances", "Show instances"},
+	{FindsStalled, LevelBad, "stalled", "instances are stalled: they apply nothing", "See what the instance was doing, and start it again.", "operating#a-worker-hangs-or-none-is-seen", "/instances", "Show instances"},
+	{FindsShadow, LevelWarn, "shadow mode", "", "", "", "/instances", "Show instances"},
+	{FindsFailing, LevelWarn, "%d failing", "", "", "operating#lag-rises", "/failures", "Show causes"},
+	{FindsTroubled, LevelWarn, "instance in trouble", "instances are in trouble", "", "operating#a-worker-hangs-or-none-is-seen", "/instances", "Show instances"},
+	{FindsSilent, LevelWarn, "instance silent", "instances are silent", "See what the instance was doing, and start it again.", "operating#a-worker-hangs-or-none-is-seen", "/instances", "Show instances"},
+	{FindsClock, LevelWarn, "clocks differ", "instances have other clocks than this server", "", "", "/instances", "Show instances"},
+	{FindsOutdated, LevelWarn, "outdated drift", "", "", "operating#a-projection-is-wrong", "/campaigns?state=drifted", "Show campaigns"},
+	{FindsOtherVersion, LevelWarn, "other versions", "", "", "operating#a-projection-file-changes", "/projections", "Show projections"},
+	{FindsNotLoaded, LevelWarn, "projection not loaded", "projections are not loaded any more: their rows are not updated, and not verified", "", "", "/projections", "Show projection"},
+	{FindsCorrected, LevelWarn, "counts corrected", "", "", "", "", ""},
+	{FindsUnreadable, LevelWarn, "projections unread", "", "", "", "", ""},
+	{FindsFailedRun, LevelWarn, "run failed", "runs failed lately and were not repeated", "Read why it failed, fix that, then resume the run.", "operating#a-run-does-not-complete", "/runs", "See why"},
+	{FindsPaused, LevelWarn, "projection paused", "projections are paused", "", "", "/projections", "Show projection"},
+	{FindsPausedHere, LevelWarn, "%d paused", "", "", "operating#lag-rises", "/campaigns?state=paused", "Show campaigns"},
+	{FindsNotDelivered, LevelWarn, "publisher paused", "publishers are paused", "", "", "/publishers", "Show publisher"},
+	{FindsBehind, LevelWarn, "projection behind", "projections are behind", "", "", "/projections", "Show projection"},
+	{FindsEnded, LevelWarn, "operation stopped", "operations have ended and not been acknowledged", "", "", "/operations", "Review operation"},
+	{FindsLag, LevelBusy, "", "", "", "operating#lag-rises", "/campaigns?sort=lag", "Show campaigns"},
+}
+
+const rightJournal = "Check the URL of the journal database and restore the right journal. If it is the right one, the events were applied from another journal, or it has lost them. Only then rebuild, which removes those events from the projections."
+
+func kindIndex(kind finding.Kind) int {
+	for i, k := range findingKinds {
+		if k.kind == kind {
+			return i
+		}
+	}
+	panic("a finding of no kind") // a bug in this package
+}
+
+// found is a finding as its kind describes it.
+func found(kind finding.Kind, subject string, n int64, says string) finding.Finding {
+	k := findingKinds[kindIndex(kind)]
+	return finding.Finding{Kind: kind, Level: k.level, Subject: subject, Count: n, Says: says, Does: k.does, Guide: k.guide, Page: k.page, Link: k.link, Short: k.short, Many: k.many}
+}
+
+func pagePath(query url.Values, parts ...string) string {
+	var path strings.Builder
+	for _, part := range parts {
+		path.WriteString("/" + url.PathEscape(part))
+	}
+	if len(query) > 0 {
+		path.WriteString("?" + query.Encode())
+	}
+	return path.String()
+}

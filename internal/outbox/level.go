@@ -1,0 +1,31 @@
+package outbox
+
+import "github.com/outboxweb/outboxweb/internal/finding"
+
+// Health is the overall state in a sentence, with notes.
+type Health struct {
+	Level    Level
+	Sentence string // the worst problem, or that there is none
+	Notes    []string
+}
+
+// HealthOf is a state in a sentence: the worst finding or, without one, what is said then.
+func HealthOf(l finding.List, calm string) Health {
+	h := Health{Level: l.Worst(), Sentence: calm}
+	if h.Level != LevelOK {
+		h.Sentence = l.Grouped()[0].Says + "."
+	}
+	return h
+}
+
+// HealthOfKinds is HealthOf findings of these kinds, with each of the others as a note.
+func HealthOfKinds(l finding.List, calm string, kinds ...finding.Kind) Health {
+	groups := l.Of(kinds...).Grouped()
+	h := HealthOf(groups, calm)
+	for i, f := range groups {
+		if i > 0 || h.Level == LevelOK {
+			h.Notes = append(h.Notes, f.Says+".")
+		}
+	}
+	return h
+}
