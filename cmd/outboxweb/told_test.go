@@ -23,13 +23,13 @@ import (
 type planted struct {
 	name   string
 	plant  func(*scene)
-	level  outbox.Level // what the state is; ok where nothing is wrong
-	says   string       // a pattern of what each surface says of it
-	never  string       // a pattern of what none may say beside it
-	page   string       // of its own, that says it too
-	alerts string       // the rules that find it
-	alone  bool         // no other state stands beside it
-	unlike string       // the surfaces that do not tell it so yet. The list may only get shorter
+	level  finding.Level // what the state is; ok where nothing is wrong
+	says   string        // a pattern of what each surface says of it
+	never  string        // a pattern of what none may say beside it
+	page   string        // of its own, that says it too
+	alerts string        // the rules that find it
+	alone  bool          // no other state stands beside it
+	unlike string        // the surfaces that do not tell it so yet. The list may only get shorter
 }
 
 const unblocked = `(?i)no campaign is blocked|everything is applied|all .*campaigns? (is|are) current\.`
@@ -113,92 +113,92 @@ func inTheWay(s *scene) {
 }
 
 var states = []planted{
-	{name: "nothing", plant: func(*scene) {}, level: outbox.LevelOK, says: ``, page: "/campaigns"},
-	{name: "dead", plant: func(s *scene) { s.has("c-dead", "taken", "lost", "taken") }, level: outbox.LevelBad, says: `blocked`, never: unblocked, alerts: "dead_rows", page: "/campaigns/c-dead"},
-	{name: "failing", plant: func(s *scene) { s.has("c-fail", "taken", "full", "taken") }, level: outbox.LevelWarn, says: `failed|failing`, never: unblocked, page: "/campaigns/c-fail"},
-	{name: "paused campaign", plant: func(s *scene) { s.has("c-p", "taken"); s.does(pause.at("c-p")) }, level: outbox.LevelWarn, says: `paused|\bc-p\b`, never: `(?i)nothing is paused`, page: "/campaigns/c-p"},
-	{name: "paused projection", plant: func(s *scene) { s.does(pauseSeats) }, level: outbox.LevelWarn, says: `seats is paused|(?i)for all campaigns`, never: `(?i)nothing is paused|everything is applied`, page: "/projections/seats"},
-	{name: "paused projection here", plant: func(s *scene) { s.does(pauseSeatsHere) }, level: outbox.LevelWarn, says: `seats is paused|for 1 campaign`, never: `(?i)nothing is paused`, page: "/campaigns/c-1"},
-	{name: "quarantined", plant: aside("quarantined"), level: outbox.LevelBad, says: `quarantined`, alerts: "quarantine", page: "/campaigns/c-aside"},
-	{name: "behind", plant: aside("behind"), level: outbox.LevelWarn, says: `seats is (1 event )?behind`, page: "/campaigns/c-aside"},
+	{name: "nothing", plant: func(*scene) {}, level: finding.OK, says: ``, page: "/campaigns"},
+	{name: "dead", plant: func(s *scene) { s.has("c-dead", "taken", "lost", "taken") }, level: finding.Bad, says: `blocked`, never: unblocked, alerts: "dead_rows", page: "/campaigns/c-dead"},
+	{name: "failing", plant: func(s *scene) { s.has("c-fail", "taken", "full", "taken") }, level: finding.Warn, says: `failed|failing`, never: unblocked, page: "/campaigns/c-fail"},
+	{name: "paused campaign", plant: func(s *scene) { s.has("c-p", "taken"); s.does(pause.at("c-p")) }, level: finding.Warn, says: `paused|\bc-p\b`, never: `(?i)nothing is paused`, page: "/campaigns/c-p"},
+	{name: "paused projection", plant: func(s *scene) { s.does(pauseSeats) }, level: finding.Warn, says: `seats is paused|(?i)for all campaigns`, never: `(?i)nothing is paused|everything is applied`, page: "/projections/seats"},
+	{name: "paused projection here", plant: func(s *scene) { s.does(pauseSeatsHere) }, level: finding.Warn, says: `seats is paused|for 1 campaign`, never: `(?i)nothing is paused`, page: "/campaigns/c-1"},
+	{name: "quarantined", plant: aside("quarantined"), level: finding.Bad, says: `quarantined`, alerts: "quarantine", page: "/campaigns/c-aside"},
+	{name: "behind", plant: aside("behind"), level: finding.Warn, says: `seats is (1 event )?behind`, page: "/campaigns/c-aside"},
 	{name: "diverged", plant: func(s *scene) {
 		s.has("c-d", "taken")
 		s.sql(`update campaigns set diverged = 'event 1 has another hash' where campaign_id = 'c-d'`)
-	}, level: outbox.LevelBad, says: `diverged|another journal|contradict`, never: unblocked, alerts: "drift", page: "/campaigns/c-d"},
-	{name: "drifted", plant: verified("drift", ""), level: outbox.LevelBad, says: `drifted|differ`, alerts: "drift", page: "/campaigns/c-v"},
-	{name: "outdated drift", plant: verified("drift", "0ld"), level: outbox.LevelWarn, says: `not loaded any more|outdated`, alerts: "drift", page: "/campaigns/c-v"},
-	{name: "unverifiable", plant: verified("failed", ""), level: outbox.LevelBad, says: `could not be verified|unverifiable`, alerts: "drift", page: "/campaigns/c-v"},
-	{name: "rejected rows", plant: read(rejected), level: outbox.LevelBad, says: `rejected`, never: unblocked, alerts: "rejected_rows", page: "/campaigns/c-1"},
-	{name: "foreign source", plant: read(foreign), level: outbox.LevelBad, says: `source shop|shop source`, alerts: "rejected_rows source", page: "/intake/shop"},
+	}, level: finding.Bad, says: `diverged|another journal|contradict`, never: unblocked, alerts: "drift", page: "/campaigns/c-d"},
+	{name: "drifted", plant: verified("drift", ""), level: finding.Bad, says: `drifted|differ`, alerts: "drift", page: "/campaigns/c-v"},
+	{name: "outdated drift", plant: verified("drift", "0ld"), level: finding.Warn, says: `not loaded any more|outdated`, alerts: "drift", page: "/campaigns/c-v"},
+	{name: "unverifiable", plant: verified("failed", ""), level: finding.Bad, says: `could not be verified|unverifiable`, alerts: "drift", page: "/campaigns/c-v"},
+	{name: "rejected rows", plant: read(rejected), level: finding.Bad, says: `rejected`, never: unblocked, alerts: "rejected_rows", page: "/campaigns/c-1"},
+	{name: "foreign source", plant: read(foreign), level: finding.Bad, says: `source shop|shop source`, alerts: "rejected_rows source", page: "/intake/shop"},
 	{name: "unread source", plant: inJournal(`insert into intake_sources (source, place, journalled, looked_at, waiting) values ('idle', 'postgres://shop', 7, %d, 3)`, ago(30*time.Minute)),
-		level: outbox.LevelWarn, says: `\bidle\b`, alerts: "source", page: "/intake/idle"},
-	{name: "source in error", plant: read(inJournal(`insert into intake_sources (source, place, error, error_at) values ('away', 'postgres://shop', 'connection refused', %d)`, ago(0))), level: outbox.LevelBad, says: `\baway\b`, alerts: "source", page: "/intake/away"},
+		level: finding.Warn, says: `\bidle\b`, alerts: "source", page: "/intake/idle"},
+	{name: "source in error", plant: read(inJournal(`insert into intake_sources (source, place, error, error_at) values ('away', 'postgres://shop', 'connection refused', %d)`, ago(0))), level: finding.Bad, says: `\baway\b`, alerts: "source", page: "/intake/away"},
 	{name: "failed publisher", plant: publishes(fmt.Sprintf(`status = 'failed', error_count = 10, error_kind = 'event', last_error = 'status 500', last_error_at = %d, error_position = 3, retry_at = 2`, ago(time.Hour))),
-		level: outbox.LevelBad, says: `[Pp]ublisher`, alerts: "publisher", page: "/publishers/sales/partner"},
+		level: finding.Bad, says: `[Pp]ublisher`, alerts: "publisher", page: "/publishers/sales/partner"},
 	{name: "stopped publisher", plant: publishes(fmt.Sprintf(`status = 'failed', stopped = 1, error_count = 10, error_kind = 'destination', last_error = 'status 500', last_error_at = %d, error_position = 3`, ago(time.Hour))),
-		level: outbox.LevelBad, says: `[Pp]ublisher`, alerts: "publisher", page: "/publishers/sales/partner"},
-	{name: "paused publisher", plant: func(s *scene) { publish(s); s.does(pausePartner) }, level: outbox.LevelWarn, says: `[Pp]ublisher`, never: `(?i)nothing is paused`, page: "/publishers/sales/partner"},
+		level: finding.Bad, says: `[Pp]ublisher`, alerts: "publisher", page: "/publishers/sales/partner"},
+	{name: "paused publisher", plant: func(s *scene) { publish(s); s.does(pausePartner) }, level: finding.Warn, says: `[Pp]ublisher`, never: `(?i)nothing is paused`, page: "/publishers/sales/partner"},
 	{name: "retrying publisher", plant: publishes(fmt.Sprintf(`error_count = 2, error_kind = 'destination', last_error = 'status 500', last_error_at = %d, error_position = 3, retry_at = %d`, ago(time.Minute), ago(-time.Hour))),
-		level: outbox.LevelWarn, says: `[Pp]ublisher`, page: "/publishers/sales/partner"},
+		level: finding.Warn, says: `[Pp]ublisher`, page: "/publishers/sales/partner"},
 	{name: "silent instance", plant: func(s *scene) {
 		s.instance("w-2", fmt.Sprintf(`beat_every = 5000000, last_seen = %d`, ago(time.Minute)))
-	}, level: outbox.LevelWarn, says: `silent`, alerts: "instance", page: "/instances"},
+	}, level: finding.Warn, says: `silent`, alerts: "instance", page: "/instances"},
 	{name: "stalled instance", plant: func(s *scene) {
 		s.instance("w-2", `beat_every = 86400000000, trouble = 'the disk is slow', stalled = 1`)
-	}, level: outbox.LevelBad, says: `stalled|the disk is slow`, alerts: "instance", page: "/instances"},
-	{name: "troubled instance", plant: func(s *scene) { s.instance("w-2", `beat_every = 86400000000, trouble = 'one wave failed'`) }, level: outbox.LevelWarn, says: `one wave failed`, page: "/instances"},
-	{name: "no worker", plant: func(s *scene) { s.sql(fmt.Sprintf(`update instances set stopped_at = %d`, ago(time.Minute))) }, level: outbox.LevelWarn, says: `(?i)no (worker|instance) is running|none is running`, page: "/instances"},
-	{name: "failed run", plant: ran("failed"), level: outbox.LevelWarn, says: `failed`, alerts: "failed_run", page: "/runs"},
-	{name: "interrupted run", plant: ran("interrupted"), level: outbox.LevelWarn, says: `interrupted|failed`, alerts: "failed_run", page: "/runs"},
+	}, level: finding.Bad, says: `stalled|the disk is slow`, alerts: "instance", page: "/instances"},
+	{name: "troubled instance", plant: func(s *scene) { s.instance("w-2", `beat_every = 86400000000, trouble = 'one wave failed'`) }, level: finding.Warn, says: `one wave failed`, page: "/instances"},
+	{name: "no worker", plant: func(s *scene) { s.sql(fmt.Sprintf(`update instances set stopped_at = %d`, ago(time.Minute))) }, level: finding.Warn, says: `(?i)no (worker|instance) is running|none is running`, page: "/instances"},
+	{name: "failed run", plant: ran("failed"), level: finding.Warn, says: `failed`, alerts: "failed_run", page: "/runs"},
+	{name: "interrupted run", plant: ran("interrupted"), level: finding.Warn, says: `interrupted|failed`, alerts: "failed_run", page: "/runs"},
 	{name: "operation stopped", plant: func(s *scene) {
 		s.has("c-o", "taken", "lost")
 		s.does(start)
 		s.sql(fmt.Sprintf(`update operations set status = 'stopped', stop_reason = 'the canary failed again', finished_at = %d`, ago(0)))
-	}, level: outbox.LevelBad, says: `\b(ended|stopped)\b`, alerts: "dead_rows", page: "/operations/1"},
+	}, level: finding.Bad, says: `\b(ended|stopped)\b`, alerts: "dead_rows", page: "/operations/1"},
 	{name: "skipped", plant: func(s *scene) {
 		s.has("c-s", "taken", "lost")
 		s.does(skip.at("c-s 2").confirmed("skip c-s 2"))
 		s.work()
-	}, level: outbox.LevelOK, says: ``, page: "/campaigns"},
+	}, level: finding.OK, says: ``, page: "/campaigns"},
 	{name: "projection not loaded", plant: func(s *scene) {
 		s.readModel(fmt.Sprintf(`insert into projection_versions (projection, version, built_version, installed_at) values ('old', '', 'x', %d)`, ago(time.Hour)))
-	}, level: outbox.LevelWarn, says: `\bold\b`, page: "/projections/old"},
+	}, level: finding.Warn, says: `\bold\b`, page: "/projections/old"},
 	{name: "built by another version", plant: func(s *scene) {
 		s.readModel(`update projection_versions set built_version = '0ther' where projection = 'seats'`)
-	}, level: outbox.LevelWarn, says: `another version|other versions|built by`, page: "/projections/seats"},
+	}, level: finding.Warn, says: `another version|other versions|built by`, page: "/projections/seats"},
 	{name: "table dropped", plant: func(s *scene) {
 		s.ReadModel().SetFault(outbox.FaultTable, "A table of a read model was missing: seats. Rebuild its projection.")
-	}, level: outbox.LevelBad, says: `table of a read model was missing`, alerts: "database", page: "/", unlike: "report"},
+	}, level: finding.Bad, says: `table of a read model was missing`, alerts: "database", page: "/", unlike: "report"},
 	{name: "full disk", plant: func(s *scene) {
 		s.Journal().SetFault(outbox.FaultFull, "The disk of the journal database is full.")
-	}, level: outbox.LevelBad, says: `disk of the journal database is full`, alerts: "database", page: "/", unlike: "report"},
-	{name: "other journal", plant: inJournal(`update campaigns set high_water_seq = 0, applied_seq = 0, diverged = 'event 4 is not in the journal'`), level: outbox.LevelBad,
+	}, level: finding.Bad, says: `disk of the journal database is full`, alerts: "database", page: "/", unlike: "report"},
+	{name: "other journal", plant: inJournal(`update campaigns set high_water_seq = 0, applied_seq = 0, diverged = 'event 4 is not in the journal'`), level: finding.Bad,
 		says: `journal is empty|another journal|contradict`, never: unblocked, alerts: "drift", page: "/campaigns/c-1", alone: true},
 	{name: "another journal, not compared", plant: func(s *scene) {
 		s.readModel(`update projection_watermarks set applied_hash = 'another'`)
 		s.sql(`update campaigns set high_water_seq = 0, applied_seq = 0`)
-	}, level: outbox.LevelBad, says: `projections have events`, never: unblocked, alerts: "drift", page: "/", alone: true},
-	{name: "shadow mode", plant: in(outbox.ModeShadow), level: outbox.LevelWarn, says: `shadow_only`, never: `(?i)nothing is paused|everything is applied`, page: "/instances"},
+	}, level: finding.Bad, says: `projections have events`, never: unblocked, alerts: "drift", page: "/", alone: true},
+	{name: "shadow mode", plant: in(outbox.ModeShadow), level: finding.Warn, says: `shadow_only`, never: `(?i)nothing is paused|everything is applied`, page: "/instances"},
 	{name: "worker in shadow mode", plant: func(s *scene) {
 		must.Get(s.Append(s.t.Context(), store.Append{Events: []outbox.Event{{CampaignID: "c-wait", EventType: "taken", Payload: []byte(`{}`)}}})).Or(s.t)
 		s.sql(`update instances set mode = 'shadow_only'`)
-	}, level: outbox.LevelWarn, says: `shadow_only|rehears`, never: `(?i)nothing is paused|free worker`, page: "/campaigns/c-wait"},
-	{name: "inline mode", plant: in(outbox.ModeInline), level: outbox.LevelOK, says: ``, never: `(?i)nothing is paused`, page: "/campaigns"},
-	{name: "run in the way", plant: inTheWay, level: outbox.LevelBusy, says: `waits for run \d+ to end`, page: "/campaigns/c-aside"},
-	{name: "row lost behind a failed one", plant: lostRows(`seq = 3`, `pending = 0`), level: outbox.LevelWarn, says: `failed|failing`, never: unblocked, page: "/campaigns/c-gap"},
-	{name: "rows lost", plant: lostRows(`true`, `pending = 0, failed = 0, head_seq = null, head_status = null, due_at = null`), level: outbox.LevelBusy, says: `not yet applied|neither been applied`, never: unblocked, alerts: "no_progress", page: "/campaigns/c-gap", alone: true},
-	{name: "gap of positions", plant: all(publish, inJournal(`update sqlite_sequence set seq = seq + 1000 where name = 'events'`), func(s *scene) { s.has("c-far", "taken") }), level: outbox.LevelOK, says: ``, never: `\b1,00\d events`, page: "/publishers/sales/partner"},
-	{name: "muted alerts", plant: func(s *scene) { s.does(muteDrift) }, level: outbox.LevelOK, says: ``, page: "/alerts"},
+	}, level: finding.Warn, says: `shadow_only|rehears`, never: `(?i)nothing is paused|free worker`, page: "/campaigns/c-wait"},
+	{name: "inline mode", plant: in(outbox.ModeInline), level: finding.OK, says: ``, never: `(?i)nothing is paused`, page: "/campaigns"},
+	{name: "run in the way", plant: inTheWay, level: finding.Busy, says: `waits for run \d+ to end`, page: "/campaigns/c-aside"},
+	{name: "row lost behind a failed one", plant: lostRows(`seq = 3`, `pending = 0`), level: finding.Warn, says: `failed|failing`, never: unblocked, page: "/campaigns/c-gap"},
+	{name: "rows lost", plant: lostRows(`true`, `pending = 0, failed = 0, head_seq = null, head_status = null, due_at = null`), level: finding.Busy, says: `not yet applied|neither been applied`, never: unblocked, alerts: "no_progress", page: "/campaigns/c-gap", alone: true},
+	{name: "gap of positions", plant: all(publish, inJournal(`update sqlite_sequence set seq = seq + 1000 where name = 'events'`), func(s *scene) { s.has("c-far", "taken") }), level: finding.OK, says: ``, never: `\b1,00\d events`, page: "/publishers/sales/partner"},
+	{name: "muted alerts", plant: func(s *scene) { s.does(muteDrift) }, level: finding.OK, says: ``, page: "/alerts"},
 	{name: "other clock", plant: func(s *scene) {
 		s.instance("w-2", fmt.Sprintf(`beat_every = 86400000000, last_seen = %d`, ago(-90*time.Second)))
-	}, level: outbox.LevelWarn, says: `clock`, page: "/instances"},
+	}, level: finding.Warn, says: `clock`, page: "/instances"},
 }
 
 var (
 	healthLevel = regexp.MustCompile(`class="health h-(\w+)"`)
 	pageTitle   = regexp.MustCompile(`<title>(.*?)</title>`)
 	markup      = regexp.MustCompile(`(?s)<(script|style|head).*?</(script|style|head)>|<[^>]*>`)
-	marks       = map[outbox.Level]string{outbox.LevelWarn: "!", outbox.LevelBad: "✕"}
+	marks       = map[finding.Level]string{finding.Warn: "!", finding.Bad: "✕"}
 )
 
 // pieces are the lines of a surface's text, of HTML the texts between tags, of JSON the members.
@@ -236,7 +236,7 @@ var findingSample = regexp.MustCompile(`outboxweb_findings\{kind="\w+",level="(\
 func (s *scene) disagree(planted ...planted) map[string]string {
 	current(s)
 	s.instance("w-1", `beat_every = 86400000000`)
-	calm, level, firing := map[string]bool{}, outbox.LevelOK, []string{}
+	calm, level, firing := map[string]bool{}, finding.OK, []string{}
 	for _, p := range planted {
 		level, firing = finding.Worse(level, p.level), append(firing, strings.Fields(p.alerts)...)
 		for _, text := range s.surfaces(p.page) {
@@ -260,9 +260,9 @@ func (s *scene) disagree(planted ...planted) map[string]string {
 		if mark, _, _ := strings.Cut(title, " "); mark != cmp.Or(marks[level], "Overview") {
 			wrong["title"] = fmt.Sprintf("is %q, and the state is %s", title, level)
 		}
-		counted := outbox.LevelOK
+		counted := finding.OK
 		for _, m := range findingSample.FindAllStringSubmatch(texts["metrics"], -1) {
-			counted = finding.Worse(counted, outbox.Level(m[1]))
+			counted = finding.Worse(counted, finding.Level(m[1]))
 		}
 		if counted != level {
 			wrong["metrics"] = fmt.Sprintf("are %s, not %s", counted, level)

@@ -38,14 +38,14 @@ type Engine struct {
 	Runs        *runs.Runs
 	Publishing  *publishing.Progress
 	Intake      *intake.Intake
-	Facts       *facts.Facts
+	Facts       *facts.Reader
 }
 
 // Wire builds the engine around a store that is not in use yet.
 func Wire(st *store.Store) *Engine {
 	kept, q := samples.New(st), queue.New(st)
 	e := &Engine{Queue: q, Samples: kept, Maintenance: maintenance.New(q), Search: search.New(st), Tokens: tokens.New(st), Operations: operations.New(q, kept), Runs: runs.New(q), Publishing: publishing.NewProgress(st), Intake: intake.New(st)}
-	e.Facts = &facts.Facts{Store: st, Operations: e.Operations, Runs: e.Runs, Publishing: e.Publishing, Intake: e.Intake}
+	e.Facts = &facts.Reader{Store: st, Operations: e.Operations, Runs: e.Runs, Publishing: e.Publishing, Intake: e.Intake}
 	e.Facts.Begin()
 	return e
 }

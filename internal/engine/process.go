@@ -98,7 +98,7 @@ func NewMetrics(e *Engine, version, revision string) *metrics.Metrics {
 	m.WatchBehind(e.Runs.Behind)
 	m.WatchPublishers(e.Publishing.Publishers)
 	m.WatchIntake(e.Intake.States)
-	m.WatchFindings(e.Facts.Read)
+	m.WatchFindings(e.Facts.Findings)
 	m.WatchConnections(e.Connections)
 	m.WatchWALs(e.LogBytes)
 	m.AddBuild(version, revision)

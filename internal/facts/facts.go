@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/outboxweb/outboxweb/internal/finding"
 	"github.com/outboxweb/outboxweb/internal/intake"
 	"github.com/outboxweb/outboxweb/internal/operations"
 	"github.com/outboxweb/outboxweb/internal/outbox"
@@ -15,8 +16,8 @@ import (
 	"github.com/outboxweb/outboxweb/internal/store"
 )
 
-// Facts reads from the features of one process.
-type Facts struct {
+// Reader reads from the features of one process.
+type Reader struct {
 	Store      *store.Store
 	Operations *operations.Operations
 	Runs       *runs.Runs
@@ -39,18 +40,24 @@ const (
 const behindLimit = 2 * time.Second
 
 // Begin makes every action end the facts that were read before it.
-func (e *Facts) Begin() { e.Store.OnChange(e.shared.Forget) }
+func (e *Reader) Begin() { e.Store.OnChange(e.shared.Forget) }
 
 // Read returns what is known, at most a second old: shared snapshots, and where these show trouble, what is
 // behind it. Callers share it and must not change what it points to.
-func (e *Facts) Read(ctx context.Context) (outbox.Facts, error) {
+func (e *Reader) Read(ctx context.Context) (outbox.Facts, error) {
 	return e.shared.Get(ctx, func() (outbox.Facts, error) {
 		f, err := e.read(context.WithoutCancel(ctx))
 		return f.Judged(time.UnixMicro(e.Store.Now())), err
 	})
 }
 
-func (e *Facts) read(ctx context.Context) (f outbox.Facts, err error) {
+// Findings returns what is wrong.
+func (e *Reader) Findings(ctx context.Context) (finding.List, error) {
+	f, err := e.Read(ctx)
+	return f.Findings, err
+}
+
+func (e *Reader) read(ctx context.Context) (f outbox.Facts, err error) {
 	if f.Summary, err = e.Store.Summary(ctx); err != nil {
 		return f, err
 	}
@@ -91,7 +98,7 @@ func (e *Facts) read(ctx context.Context) (f outbox.Facts, err error) {
 }
 
 // readQuarantines reads details from the projections database. Without it the facts say less.
-func (e *Facts) readQuarantines(ctx context.Context, f *outbox.Facts) (err error) {
+func (e *Reader) readQuarantines(ctx context.Context, f *outbox.Facts) (err error) {
 	limited, cancel := context.WithTimeout(ctx, behindLimit)
 	defer cancel()
 	if causes, _, err := e.Store.ReadModel().QuarantineCauses(limited); err == nil {
@@ -102,7 +109,7 @@ func (e *Facts) readQuarantines(ctx context.Context, f *outbox.Facts) (err error
 }
 
 // ended are the last operations that wait to be acknowledged.
-func (e *Facts) ended(ctx context.Context) ([]outbox.Operation, error) {
+func (e *Reader) ended(ctx context.Context) ([]outbox.Operation, error) {
 	unread := false
 	page, err := e.Operations.List(ctx, outbox.OperationFilter{Acknowledged: &unread, Limit: factsEnded})
 	return slices.DeleteFunc(page.Items, func(o outbox.Operation) bool { return !o.Acknowledgeable() }), err

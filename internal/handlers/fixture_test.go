@@ -108,7 +108,7 @@ func newSiteWith(t testing.TB, sub dbtest.Pair, o store.Options, change ...func(
 	for _, f := range change {
 		f(&c)
 	}
-	c.Facts = &facts.Facts{Store: c.Queue.Store, Operations: c.Operations, Runs: c.Runs, Publishing: c.Publishers, Intake: c.Intake, Loaded: c.Projections, Build: c.Version}
+	c.Facts = &facts.Reader{Store: c.Queue.Store, Operations: c.Operations, Runs: c.Runs, Publishing: c.Publishers, Intake: c.Intake, Loaded: c.Projections, Build: c.Version}
 	c.Facts.Begin()
 	s.srv = newServer(c)
 	s.http = s.srv.router

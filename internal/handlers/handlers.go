@@ -83,7 +83,7 @@ type Config struct {
 	Publishers *publishing.Progress
 	Intake     *intake.Intake
 	// Facts are what is known of the whole system, of which pages and answers find what is wrong.
-	Facts *facts.Facts
+	Facts *facts.Reader
 	// Alerts are the alerts of this process's configuration; nil means none.
 	Alerts   *alerts.Alerts
 	Mode     outbox.Mode

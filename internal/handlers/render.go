@@ -177,11 +177,11 @@ func (s *server) aftermath(ctx context.Context, act outbox.AuditEntry) outbox.Af
 		d, err := s.Queue.RowWithin(ctx, act.CampaignID, act.Seq, 0)
 		switch {
 		case err == nil:
-			of = act.OfRow(&d)
+			of = outbox.OfRow(act, &d)
 		case errors.Is(err, outbox.ErrNotFound):
-			of = act.OfRow(nil)
+			of = outbox.OfRow(act, nil)
 		}
-		if of.Level == outbox.LevelWarn {
+		if of.Level == finding.Warn {
 			return of
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 	dto "github.com/prometheus/client_model/go"
 
+	"github.com/outboxweb/outboxweb/internal/finding"
 	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 )
@@ -28,8 +29,8 @@ func everything() *Metrics {
 	m.WatchPublishers(func(context.Context) ([]outbox.Publisher, error) {
 		return []outbox.Publisher{{SubscriptionName: outbox.SubscriptionName{Topic: "scenes", Publisher: "archive"}, Healthy: new(true), Lease: &outbox.Lease{ExpiresAt: time.Now().Add(time.Minute)}}}, nil
 	})
-	m.WatchFindings(func(context.Context) (outbox.Facts, error) {
-		return outbox.Facts{Findings: outbox.Facts{}.Judged(time.Now()).Findings}, nil
+	m.WatchFindings(func(context.Context) (finding.List, error) {
+		return finding.List{{Kind: "worker", Level: finding.Bad}}, nil
 	})
 	m.WatchIntake(func(context.Context) ([]outbox.IntakeSource, error) {
 		return []outbox.IntakeSource{{Name: "shop"}}, nil

@@ -3,6 +3,7 @@ package metrics
 import (
 	"context"
 
+	"github.com/outboxweb/outboxweb/internal/finding"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
@@ -23,15 +24,15 @@ func (m *Metrics) WatchIntake(list func(ctx context.Context) ([]outbox.IntakeSou
 }
 
 // WatchFindings adds how many subjects have something wrong with them, by kind and level.
-func (m *Metrics) WatchFindings(facts func(context.Context) (outbox.Facts, error)) {
+func (m *Metrics) WatchFindings(list func(context.Context) (finding.List, error)) {
 	m.watch("find what is wrong", func(ctx context.Context, gauge gauge) error {
-		f, err := facts(ctx)
+		all, err := list(ctx)
 		if err != nil {
 			return err
 		}
 		type series struct{ kind, level string }
 		found := map[series]float64{}
-		for _, one := range f.Findings {
+		for _, one := range all {
 			found[series{string(one.Kind), string(one.Level)}]++
 		}
 		for s, n := range found {

@@ -345,7 +345,7 @@ func (s *operationStep) requeue(next []*nextRow) error {
 		if c := campaigns[r.CampaignID]; c != nil {
 			campaign = new(c.View())
 		}
-		if r.why = r.Immovable(campaign, moving[r.CampaignID], sqldb.At(s.now)); r.why == "" {
+		if r.why = outbox.Immovable(r.RowKey, campaign, moving[r.CampaignID], sqldb.At(s.now)); r.why == "" {
 			moving[r.CampaignID] = true
 			queue.RequeueFrozen(&b, &r.done, queue.Frozen{RowKey: r.RowKey, Updated: r.updated, Attempts: r.attempts}, s.now)
 		}

@@ -1,33 +1,37 @@
 package outbox
 
-import "time"
+import (
+	"time"
 
-// Aftermath is what became of an action: LevelOK when it reached its end, LevelBusy while that is
-// open, LevelWarn when its outcome no longer holds. It is empty if there is nothing to add.
+	"github.com/outboxweb/outboxweb/internal/finding"
+)
+
+// Aftermath is what became of an action: finding.OK when it reached its end, finding.Busy while that is
+// open, finding.Warn when its outcome no longer holds. It is empty if there is nothing to add.
 type Aftermath struct {
-	Level Level
+	Level finding.Level
 	Text  string
 }
 
 // Changed is the aftermath of an action whose object was changed by a later one.
-var Changed = Aftermath{LevelWarn, "It has been changed since."}
+var Changed = Aftermath{finding.Warn, "It has been changed since."}
 
 // OfRow tells what became of the row that the action retried; d is nil when the row is gone.
-func (a AuditEntry) OfRow(d *RowDetail) Aftermath {
+func OfRow(a AuditEntry, d *RowDetail) Aftermath {
 	switch {
 	case d == nil:
-		return Aftermath{LevelOK, "It has been applied."}
+		return Aftermath{finding.OK, "It has been applied."}
 	case d.Row.Status == Processing:
-		return Aftermath{LevelBusy, "It is being applied."}
-	case !a.FailedSince(d.Row):
-		return Aftermath{LevelBusy, "It is waiting to be applied."}
+		return Aftermath{finding.Busy, "It is being applied."}
+	case !failedSince(a, d.Row):
+		return Aftermath{finding.Busy, "It is waiting to be applied."}
 	}
-	return Aftermath{LevelWarn, "It failed again" + a.failedWith(d.Attempts) + "."}
+	return Aftermath{finding.Warn, "It failed again" + failedWith(a, d.Attempts) + "."}
 }
 
 // failedWith compares the first failure after the action with the last one before it; attempts are
 // newest first.
-func (a AuditEntry) failedWith(attempts []Attempt) string {
+func failedWith(a AuditEntry, attempts []Attempt) string {
 	var before, after *Attempt
 	for i := range attempts {
 		if attempts[i].Quarantined {
@@ -55,5 +59,5 @@ func (a AuditEntry) failedWith(attempts []Attempt) string {
 	return words + " with another error"
 }
 
-// FailedSince reports whether the row that the action retried has failed again.
-func (a AuditEntry) FailedSince(row Row) bool { return row.Status.Stuck() && row.UpdatedAt.After(a.At) }
+// failedSince reports whether the row that the action retried has failed again.
+func failedSince(a AuditEntry, row Row) bool { return row.Status.Stuck() && row.UpdatedAt.After(a.At) }

@@ -1,6 +1,7 @@
 package outbox
 
 import (
+	"github.com/outboxweb/outboxweb/internal/finding"
 	"github.com/outboxweb/outboxweb/internal/must"
 	"testing"
 	"time"
@@ -17,19 +18,19 @@ func TestOfRow_tellsWhatBecameOfTheRow(t *testing.T) {
 	}
 	for _, c := range []struct {
 		row   *RowDetail
-		level Level
+		level finding.Level
 		says  string
 	}{
-		{nil, LevelOK, "It has been applied."},
-		{row(Pending, 0, at(-time.Minute, "a")), LevelBusy, "It is waiting to be applied."},
-		{row(Processing, time.Second, at(-time.Minute, "a")), LevelBusy, "It is being applied."},
-		{row(Dead, 8*time.Second, at(8*time.Second, "a"), at(-time.Minute, "a")), LevelWarn, "It failed again 8 s later with the same error."},
-		{row(Failed, 8*time.Second, at(8*time.Second, "b"), at(-time.Minute, "a")), LevelWarn, "It failed again 8 s later with another error."},
-		{row(Dead, time.Minute, at(time.Minute, "b"), at(3*time.Millisecond, "a"), at(-time.Minute, "a")), LevelWarn, "It failed again with the same error."},
-		{row(Failed, 8*time.Second, at(8*time.Second, "a"), Attempt{At: noon.Add(7 * time.Second), Fingerprint: "q", Quarantined: true}, at(-time.Minute, "a")), LevelWarn, "It failed again 8 s later with the same error."},
-		{row(Dead, time.Minute, at(2*time.Second, "a")), LevelWarn, "It failed again 2 s later."},
-		{row(Dead, time.Minute), LevelWarn, "It failed again."},
+		{nil, finding.OK, "It has been applied."},
+		{row(Pending, 0, at(-time.Minute, "a")), finding.Busy, "It is waiting to be applied."},
+		{row(Processing, time.Second, at(-time.Minute, "a")), finding.Busy, "It is being applied."},
+		{row(Dead, 8*time.Second, at(8*time.Second, "a"), at(-time.Minute, "a")), finding.Warn, "It failed again 8 s later with the same error."},
+		{row(Failed, 8*time.Second, at(8*time.Second, "b"), at(-time.Minute, "a")), finding.Warn, "It failed again 8 s later with another error."},
+		{row(Dead, time.Minute, at(time.Minute, "b"), at(3*time.Millisecond, "a"), at(-time.Minute, "a")), finding.Warn, "It failed again with the same error."},
+		{row(Failed, 8*time.Second, at(8*time.Second, "a"), Attempt{At: noon.Add(7 * time.Second), Fingerprint: "q", Quarantined: true}, at(-time.Minute, "a")), finding.Warn, "It failed again 8 s later with the same error."},
+		{row(Dead, time.Minute, at(2*time.Second, "a")), finding.Warn, "It failed again 2 s later."},
+		{row(Dead, time.Minute), finding.Warn, "It failed again."},
 	} {
-		must.Equal(t, act.OfRow(c.row), Aftermath{c.level, c.says}, c.row)
+		must.Equal(t, OfRow(act, c.row), Aftermath{c.level, c.says}, c.row)
 	}
 }

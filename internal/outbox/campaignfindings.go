@@ -24,7 +24,7 @@ func (s Summary) Overall(l finding.List) Health {
 func (s Summary) faults() (all finding.List) {
 	for _, one := range s.Faults {
 		f := found(FindsFault, one.Database+"-"+string(one.Kind), 1, strings.ToUpper(one.Says[:1])+one.Headline()[1:])
-		f.Level, f.Since, f.Guide, f.Short = one.Level, &one.Since, "operating#"+one.Kind.Guide(), faultKinds[one.Kind].title
+		f.Level, f.Since, f.Guide, f.Short = one.Level, &one.Since, "operating#"+one.Kind.Guide(), one.Kind.Title()
 		f.Does = Sentence(strings.TrimLeft(one.Says[len(one.Headline()):], ":;. "))
 		all = append(all, f)
 	}
@@ -50,15 +50,15 @@ func (s Summary) journalFindings() (all finding.List) {
 func (s Summary) workerFindings(now time.Time) (all finding.List) {
 	f := found(FindsWorker, "", s.Lag.Events, "No worker is running: nothing is applied")
 	if s.Lag.Events == 0 {
-		f.Level = LevelWarn
+		f.Level = finding.Warn
 	}
 	if s.Mode == ModeShadow {
 		all = append(all, found(FindsShadow, "", 0, "The mode is shadow_only: rows are rehearsed, nothing is applied"))
-		f.Says, f.Level = "No worker is running: nothing is rehearsed", LevelWarn
+		f.Says, f.Level = "No worker is running: nothing is rehearsed", finding.Warn
 	}
 	switch {
 	case s.Worker.Starting && !s.Worker.Running:
-		f.Says, f.Level = "The worker is starting", LevelBusy
+		f.Says, f.Level = "The worker is starting", finding.Busy
 	case s.Mode == ModeInline && !s.Worker.Running:
 		if f.Says = "No worker is running: events that failed on append are not retried"; s.Counts.Total() == 0 {
 			return nil
@@ -67,7 +67,7 @@ func (s Summary) workerFindings(now time.Time) (all finding.List) {
 	case s.Mode == ModeShadow:
 		return all
 	case s.Counts.Pending > 0 && s.Worker.LastSeen != nil && now.Sub(*s.Worker.LastSeen) > SilentAfter && s.DueSince != nil && now.Sub(*s.DueSince) > SilentAfter:
-		f.Says, f.Level = "Events are waiting, and no worker has been seen for "+Age(now.Sub(*s.Worker.LastSeen)), LevelBad
+		f.Says, f.Level = "Events are waiting, and no worker has been seen for "+Age(now.Sub(*s.Worker.LastSeen)), finding.Bad
 	default:
 		return nil
 	}
@@ -88,7 +88,7 @@ func instanceFindings(list []InstanceState, now time.Time) (all finding.List) {
 		case state == InstanceSilent:
 			f = found(FindsSilent, i.ID, int64(quiet.Seconds()), fmt.Sprintf("Instance %s has been silent for %s", i.ID, Age(quiet)))
 			if f.Since, f.Lingers = &i.LastSeen, quiet >= newsFor; f.Lingers {
-				f.Level = LevelOK
+				f.Level = finding.OK
 			}
 		case i.Stalled && state == InstanceRunning:
 			f = found(FindsStalled, i.ID, 1, fmt.Sprintf("Instance %s is stalled: it applies nothing", i.ID))
@@ -126,7 +126,7 @@ func (s Summary) heldFindings() (all finding.List) {
 		}
 		if h.Behind > 0 && !h.NotLoaded {
 			if f := add(FindsBehind, h.Behind, "behind in "+h.Campaigns(h.Behind)+h.CatchUp()); h.RunID+h.BlockedByRun > 0 {
-				f.Level = LevelBusy
+				f.Level = finding.Busy
 			}
 		}
 	}

@@ -6,17 +6,19 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/outboxweb/outboxweb/internal/finding"
 )
 
 // DatabaseFault is something wrong with one of the two databases itself, as opposed to what is in
 // it, as far as the process that answers knows.
 type DatabaseFault struct {
-	Database string    `json:"database" api:"enum=journal projections"`
-	Kind     FaultKind `json:"kind"`
-	Level    Level     `json:"level" api:"enum=warn bad"`
-	Says     string    `json:"says" redact:"-"` // what is wrong, what does not work meanwhile, and the way out
-	Since    time.Time `json:"since"`
-	Stops    bool      `json:"stops"` // the process is not ready meanwhile
+	Database string        `json:"database" api:"enum=journal projections"`
+	Kind     FaultKind     `json:"kind"`
+	Level    finding.Level `json:"level" api:"enum=warn bad"`
+	Says     string        `json:"says" redact:"-"` // what is wrong, what does not work meanwhile, and the way out
+	Since    time.Time     `json:"since"`
+	Stops    bool          `json:"stops"` // the process is not ready meanwhile
 }
 
 // FaultKind is what is wrong with a database.
@@ -41,21 +43,24 @@ var FaultKinds = []FaultKind{FaultReplaced, FaultDamaged, FaultServer, FaultFull
 
 // faultKinds describes each kind. title is for the title of pages; guide is an anchor of the runbook.
 var faultKinds = map[FaultKind]struct {
-	level        Level
+	level        finding.Level
 	stops        bool
 	title, guide string
 }{
-	FaultReplaced: {LevelBad, true, "file replaced", "the-file-of-a-database-was-replaced"},
-	FaultDamaged:  {LevelBad, true, "file damaged", "a-database-is-damaged"},
-	FaultServer:   {LevelBad, true, "wrong server", "the-server-takes-no-writes"},
-	FaultFull:     {LevelBad, true, "disk full", "disk-full"},
-	FaultWentBack: {LevelBad, false, "database went back", "a-fail-over-that-lost-commits"},
-	FaultTable:    {LevelBad, false, "table missing", "a-table-of-a-read-model-was-dropped"},
-	FaultWALHeld:  {LevelWarn, false, "log held", "a-reader-holds-the-log"},
+	FaultReplaced: {finding.Bad, true, "file replaced", "the-file-of-a-database-was-replaced"},
+	FaultDamaged:  {finding.Bad, true, "file damaged", "a-database-is-damaged"},
+	FaultServer:   {finding.Bad, true, "wrong server", "the-server-takes-no-writes"},
+	FaultFull:     {finding.Bad, true, "disk full", "disk-full"},
+	FaultWentBack: {finding.Bad, false, "database went back", "a-fail-over-that-lost-commits"},
+	FaultTable:    {finding.Bad, false, "table missing", "a-table-of-a-read-model-was-dropped"},
+	FaultWALHeld:  {finding.Warn, false, "log held", "a-reader-holds-the-log"},
 }
 
 // Guide is the anchor of the runbook's section about the fault.
 func (k FaultKind) Guide() string { return faultKinds[k].guide }
+
+// Title names the fault in the title of pages.
+func (k FaultKind) Title() string { return faultKinds[k].title }
 
 // NewDatabaseFault is a fault of a database; says is whole sentences.
 func NewDatabaseFault(database string, kind FaultKind, since time.Time, says string) DatabaseFault {

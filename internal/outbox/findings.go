@@ -24,7 +24,7 @@ type Facts struct {
 	Passed      map[string]QuarantinePassed
 	Runs        []Run        // the latest, newest first
 	Ended       []Operation  // that wait to be acknowledged, the latest first; may be incomplete
-	Findings    finding.List // what is wrong, the worst first, and last, with LevelOK, what only waits to be read
+	Findings    finding.List // what is wrong, the worst first, and last, with finding.OK, what only waits to be read
 	Lingering   finding.List // what is no news any more, and only keeps alerts going
 	// Moved is whether anything was applied, or tried and failed, since the last evaluation of alerts.
 	Moved bool
@@ -40,7 +40,7 @@ func (f Facts) Judged(now time.Time) Facts {
 	for _, of := range []finding.List{s.faults(), s.journalFindings(), f.rowFindings(), sourceFindings(f.Sources, now), publisherFindings(f.Publishers, now), f.driftFindings(), f.versionFindings(),
 		f.quarantineFindings(), s.workerFindings(now), instanceFindings(s.Instances, now), s.heldFindings(), runFindings(f.Runs, now), operationFindings(f.Ended)} {
 		for _, one := range of {
-			if one.Level == LevelOK && one.Lingers {
+			if one.Level == finding.OK && one.Lingers {
 				f.Lingering = append(f.Lingering, one)
 			} else {
 				f.Findings = append(f.Findings, one)

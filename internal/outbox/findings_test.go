@@ -9,10 +9,17 @@ import (
 	"github.com/outboxweb/outboxweb/internal/must"
 )
 
+var findingNoon = time.Date(2026, 11, 21, 14, 3, 4, 0, time.UTC)
+
+// minutesOn is some minutes later.
+func minutesOn(minutes int) *time.Time {
+	return new(findingNoon.Add(time.Duration(minutes) * time.Minute))
+}
+
 // The first finding is the health, the title and the guide of the whole.
 func TestFind_worstFirst(t *testing.T) {
 	t.Parallel()
-	now := noon
+	now := findingNoon
 	worker, held := WorkerSummary{Running: true, LastSeen: &now}, []HeldProjection{}
 	long, soon := now.Add(-2*time.Minute), now.Add(3*time.Minute)
 	lagging := CampaignCounts{Total: 2, Lagging: 1}
@@ -20,7 +27,7 @@ func TestFind_worstFirst(t *testing.T) {
 	for _, c := range []struct {
 		name               string
 		summary            Summary
-		level              Level
+		level              finding.Level
 		says, short, guide string
 	}{
 		{"empty", Summary{Worker: worker}, "ok", "The journal is empty: nothing to apply yet.", "", ""},
@@ -76,7 +83,7 @@ func the(t *testing.T, f Facts, kind finding.Kind) finding.Finding {
 		}
 		f.Summary.Campaigns.Drifted++
 	}
-	of := f.Judged(noon).Findings.Of(kind)
+	of := f.Judged(findingNoon).Findings.Of(kind)
 	must.Need(t, len(of) == 1, "%s: %+v", kind, of)
 	return of[0]
 }
@@ -118,12 +125,12 @@ func TestFind_outdatedDriftAsksForAVerifyWithTheLoadedVersion(t *testing.T) {
 // The loaded version builds rows, too, unless it is named as one that did.
 func TestFind_namesEveryVersionThatBuildsRows(t *testing.T) {
 	t.Parallel()
-	f := Facts{Loaded: []ProjectionInfo{{Name: "seats", Version: "cccc", RowsBuilt: RowsBuilt{BuiltByOtherVersion: true, LoadedAt: new(noon.Add(-time.Hour)), BuiltVersions: []LoadedVersion{{Version: "aaaa"}, {Version: "bbbb"}}}}}}
+	f := Facts{Loaded: []ProjectionInfo{{Name: "seats", Version: "cccc", RowsBuilt: RowsBuilt{BuiltByOtherVersion: true, LoadedAt: new(findingNoon.Add(-time.Hour)), BuiltVersions: []LoadedVersion{{Version: "aaaa"}, {Version: "bbbb"}}}}}}
 	got := the(t, f, FindsOtherVersion)
 	must.Equal(t, got.Link+" "+got.Items[0].Note, "Verify all… built by versions aaaa and bbbb; version cccc, which builds what is applied since, was loaded ", "a new version")
 	f.Drifted = []Verification{{CampaignID: "c", Projection: "seats"}}
 	must.Hold(t, !the(t, f, FindsOtherVersion).Runs, "what a verify has found to differ is to be verified")
-	f.Drifted, f.Quarantined = nil, []QuarantineCause{{Projection: "seats", Fingerprint: "f", LastAt: noon}}
+	f.Drifted, f.Quarantined = nil, []QuarantineCause{{Projection: "seats", Fingerprint: "f", LastAt: findingNoon}}
 	got = the(t, f, FindsOtherVersion)
 	must.Hold(t, !got.Runs && strings.Contains(got.Items[0].Note, "which builds what is applied since and fails now: fix it before a rebuild,"), "where the new version is quarantined: %+v", got)
 	f.Quarantined, f.Build = nil, "build 2"
@@ -160,7 +167,7 @@ func TestFind_namesWhatCouldNotBeReplayed(t *testing.T) {
 
 func TestFind_failedRunsAreThoseThatNoLaterRunRepeats(t *testing.T) {
 	t.Parallel()
-	recently, longAgo := *after(-60), *after(-60 * 48)
+	recently, longAgo := *minutesOn(-60), *minutesOn(-60 * 48)
 	rebuild := Run{Kind: RunRebuild, Status: RunFailed, Projections: []string{"revenue"}, CampaignIDs: []string{"a"}, FinishedAt: &recently}
 	later := func(change func(*Run)) Run {
 		r := rebuild
@@ -183,6 +190,6 @@ func TestFind_failedRunsAreThoseThatNoLaterRunRepeats(t *testing.T) {
 		"long ago":                        {[]Run{later(func(r *Run) { r.Status, r.FinishedAt = RunFailed, &longAgo })}, 0},
 		"cancelled":                       {[]Run{later(func(r *Run) { r.Status, r.FinishedAt = RunCancelled, &recently })}, 0},
 	} {
-		must.Equal(t, len(Facts{Summary: Summary{Held: []HeldProjection{}, Worker: WorkerSummary{Running: true}}, Runs: c.latest}.Judged(*after(0)).Findings), c.want, name, "findings")
+		must.Equal(t, len(Facts{Summary: Summary{Held: []HeldProjection{}, Worker: WorkerSummary{Running: true}}, Runs: c.latest}.Judged(*minutesOn(0)).Findings), c.want, name, "findings")
 	}
 }

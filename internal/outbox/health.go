@@ -3,19 +3,6 @@ package outbox
 import (
 	"fmt"
 	"slices"
-
-	"github.com/outboxweb/outboxweb/internal/finding"
-)
-
-// Level is the severity of a state.
-type Level = finding.Level
-
-// The levels, best first.
-const (
-	LevelOK   = finding.OK
-	LevelBusy = finding.Busy
-	LevelWarn = finding.Warn
-	LevelBad  = finding.Bad
 )
 
 // QuarantinedAmong returns the projections that are quarantined in some campaign.

@@ -299,7 +299,7 @@ func InstancesHealth(list []InstanceState, l finding.List, now time.Time) Health
 	}
 	numbers := Sentence(strings.Join(parts, ", "))
 	h := HealthOfKinds(l, numbers, FindsWorker, FindsShadow, FindsStalled, FindsTroubled, FindsSilent, FindsClock)
-	if h.Level != LevelOK {
+	if h.Level != finding.OK {
 		h.Notes = append(h.Notes, numbers)
 	}
 	h.Notes = append(h.Notes, disagreements(list, now)...)

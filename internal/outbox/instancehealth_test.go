@@ -5,13 +5,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/outboxweb/outboxweb/internal/finding"
 	"github.com/outboxweb/outboxweb/internal/must"
 )
 
 // made makes an instance in a condition with as many leased campaigns as ends, each expiring after that time.
 func made(c Condition, ends ...time.Duration) InstanceState {
-	i := InstanceState{ID: "i", Host: "h", PID: 7, Version: "v1", Mode: ModeOutbox, StartedAt: noon, LastSeen: noon}
-	hour := noon.Add(-time.Hour)
+	i := InstanceState{ID: "i", Host: "h", PID: 7, Version: "v1", Mode: ModeOutbox, StartedAt: findingNoon, LastSeen: findingNoon}
+	hour := findingNoon.Add(-time.Hour)
 	switch c {
 	case InstanceIdle:
 		i.LastSeen = hour
@@ -21,7 +22,7 @@ func made(c Condition, ends ...time.Duration) InstanceState {
 		i.StoppedAt = &hour
 	}
 	for _, end := range ends {
-		i.Leases.Add(HeldLease{CampaignID: "c", HeadSeq: 3, Rows: 5, Epoch: 2, ExpiresAt: noon.Add(end)})
+		i.Leases.Add(HeldLease{CampaignID: "c", HeadSeq: 3, Rows: 5, Epoch: 2, ExpiresAt: findingNoon.Add(end)})
 	}
 	return i
 }
@@ -32,10 +33,10 @@ func TestInstancesHealth_isTheWorstFindingOrTheirNumbers(t *testing.T) {
 	unseen := idle
 	idle.Here = true
 	newer, shadow, fresh := running, running, silent
-	fresh.LastSeen = noon.Add(-time.Minute)
+	fresh.LastSeen = findingNoon.Add(-time.Minute)
 	newer.Version, shadow.Mode = "v2", ModeShadow
 	for _, c := range []struct {
-		level Level
+		level finding.Level
 		says  string
 		list  []InstanceState
 	}{
@@ -47,7 +48,7 @@ func TestInstancesHealth_isTheWorstFindingOrTheirNumbers(t *testing.T) {
 		{"ok", "2 instances are running. Versions differ, as during a rolling restart: v1 (1), v2 (1).", []InstanceState{running, newer}},
 		{"ok", "2 instances are running. Modes differ, and only one should run: outbox_apply_only (1), shadow_only (1).", []InstanceState{running, shadow}},
 	} {
-		h := InstancesHealth(c.list, Facts{Summary: Summary{Worker: WorkerSummary{Running: true}, Instances: c.list}}.Judged(noon).Findings, noon)
+		h := InstancesHealth(c.list, Facts{Summary: Summary{Worker: WorkerSummary{Running: true}, Instances: c.list}}.Judged(findingNoon).Findings, findingNoon)
 		says := strings.Join(append([]string{h.Sentence}, h.Notes...), " ")
 		must.Hold(t, h.Level == c.level && strings.HasPrefix(says, c.says), "got %s %q, want %s %q", h.Level, says, c.level, c.says)
 	}
@@ -74,7 +75,7 @@ func TestPublishers_areToldWorstFirst(t *testing.T) {
 	unknown := with(func(p *Publisher) { p.Lease, p.LagCapped = nil, true })
 	for _, c := range []struct {
 		list  []Publisher
-		level Level
+		level finding.Level
 		says  string
 	}{
 		{[]Publisher{well}, "ok", "The only publisher is up to date."},

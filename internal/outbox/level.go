@@ -4,7 +4,7 @@ import "github.com/outboxweb/outboxweb/internal/finding"
 
 // Health is the overall state in a sentence, with notes.
 type Health struct {
-	Level    Level
+	Level    finding.Level
 	Sentence string // the worst problem, or that there is none
 	Notes    []string
 }
@@ -12,7 +12,7 @@ type Health struct {
 // HealthOf is a state in a sentence: the worst finding or, without one, what is said then.
 func HealthOf(l finding.List, calm string) Health {
 	h := Health{Level: l.Worst(), Sentence: calm}
-	if h.Level != LevelOK {
+	if h.Level != finding.OK {
 		h.Sentence = l.Grouped()[0].Says + "."
 	}
 	return h
@@ -23,7 +23,7 @@ func HealthOfKinds(l finding.List, calm string, kinds ...finding.Kind) Health {
 	groups := l.Of(kinds...).Grouped()
 	h := HealthOf(groups, calm)
 	for i, f := range groups {
-		if i > 0 || h.Level == LevelOK {
+		if i > 0 || h.Level == finding.OK {
 			h.Notes = append(h.Notes, f.Says+".")
 		}
 	}

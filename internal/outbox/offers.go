@@ -10,7 +10,7 @@ import (
 // Pages offer actions by these rules and the store refuses by them, on what its transaction reads.
 
 // HeadActions returns the actions on a head of the status that blocks its campaign.
-func (s Status) HeadActions() []Action {
+func HeadActions(s Status) []Action {
 	switch s {
 	case Dead:
 		return []Action{ActionRequeue}
@@ -24,7 +24,7 @@ func (s Status) HeadActions() []Action {
 func (d RowDetail) Actions() []Action {
 	var all []Action
 	if d.Row.Requeueable() || d.Row.Retryable() {
-		all = d.Row.Status.HeadActions()
+		all = HeadActions(d.Row.Status)
 	}
 	if d.DeadLetterable() {
 		all = append(all, ActionDeadLetter)
@@ -87,7 +87,7 @@ func (d RowDetail) WhyNoAction(now time.Time, around Surroundings) string {
 
 // Actions returns the actions on the campaign, those on its head first.
 func (c Campaign) Actions() []Action {
-	all := c.HeadStatus.HeadActions()
+	all := HeadActions(c.HeadStatus)
 	for _, a := range c.Offered() {
 		all = append(all, a.Action)
 	}

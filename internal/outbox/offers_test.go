@@ -61,51 +61,13 @@ func TestActions_followTheState(t *testing.T) {
 		{"a paused cursor", []Action{Cursor{State: CursorPaused}.Action()}, []Action{ActionProjectionResume}},
 		{"a cursor paused for all", []Action{Cursor{State: CursorPaused, PausedForAll: true}.Action()}, []Action{""}},
 		{"a quarantined cursor", []Action{Cursor{State: CursorQuarantined}.Action()}, []Action{""}},
-		{"a publisher", Publisher{Status: PublisherActive}.Actions(false), []Action{ActionPublisherPause, ActionPublisherSeek}},
-		{"a paused publisher that can be tested", Publisher{Status: PublisherPaused}.Actions(true), []Action{ActionPublisherResume, ActionPublisherSeek, ActionPublisherTest}},
-		{"a publisher that fails at an event", Publisher{Status: PublisherActive, ErrorCount: 2, ErrorPosition: 4, Position: 3, ErrorEvent: &EventRef{}}.Actions(false),
-			[]Action{ActionPublisherPause, ActionPublisherResume, ActionPublisherReset, ActionPublisherSeek, ActionPublisherSkip}},
 		{"dead rows", ErrorGroup{Dead: 1}.Actions(), []Action{ActionOperationStart, ActionNoteErrors}},
 		{"failed rows", ErrorGroup{Failed: 1}.Actions(), []Action{ActionRetryMany, ActionNoteErrors}},
-		{"an operation", []Action{Operation{Status: OperationRunning}.Action()}, []Action{ActionOperationCancel}},
-		{"a stopped operation", []Action{Operation{Status: OperationStopped}.Action()}, []Action{ActionOperationAcknowledge}},
-		{"a run", Run{Status: RunRunning}.Actions(noon), []Action{ActionRunCancel}},
-		{"a run that its holder ends", Run{Status: RunCancelling, Lease: &Lease{ExpiresAt: noon.Add(1)}}.Actions(noon), nil},
-		{"a run whose holder died before it ended it", Run{Status: RunCancelling, Lease: &Lease{ExpiresAt: noon}}.Actions(noon), []Action{ActionRunCancel}},
-		{"a failed run", Run{Status: RunFailed}.Actions(noon), []Action{ActionRunResume, ActionRunStart}},
-		{"a run that is done", Run{Status: RunCompleted}.Actions(noon), []Action{ActionRunStart}},
 	} {
 		must.Same(t, c.got, c.want, c.name)
 	}
 	c := Campaign{AppliedSeq: 3}
 	must.Hold(t, c.MayUnskip(Skip{Seq: 3}) && !c.MayUnskip(Skip{Seq: 2}) && !c.MayUnskip(Skip{Seq: 4, UndoneAt: &noon}), "a skip may be undone until a later event is applied, and once")
-}
-
-// The store's rules, for pages that offer by several of them at once.
-func TestRules_ofWhatMayBeDone(t *testing.T) {
-	t.Parallel()
-	event := &EventRef{Position: 4}
-	for _, c := range []struct {
-		name      string
-		got, want bool
-	}{
-		{"a queued run is cancelled", Run{Status: RunQueued}.Cancellable(noon), true},
-		{"a run that goes on is cancelled", Run{Status: RunRunning, Lease: &Lease{ExpiresAt: noon.Add(1)}}.Cancellable(noon), true},
-		{"a run that nobody holds is cancelled", Run{Status: RunCancelling}.Cancellable(noon), true},
-		{"an interrupted run is resumed", Run{Status: RunInterrupted}.Resumable(), true},
-		{"a cancelled run is resumed", Run{Status: RunCancelled}.Resumable(), false},
-		{"a publisher waits for an event", Publisher{ErrorCount: 1, Position: 3, ErrorPosition: 4, ErrorEvent: event}.BlockingEvent() == event, true},
-		{"a publisher has passed the event", Publisher{ErrorCount: 1, Position: 4, ErrorPosition: 4, ErrorEvent: event}.BlockingEvent() == event, false},
-		{"a publisher has no errors", Publisher{ErrorPosition: 4, ErrorEvent: event}.BlockingEvent() == event, false},
-		{"a failed publisher without errors is resumed", Publisher{Status: PublisherFailed}.Resumable(), true},
-		{"a sound publisher is resumed", Publisher{Status: PublisherActive}.Resumable(), false},
-		{"a paused publisher with an error is reset", Publisher{Status: PublisherPaused, LastError: "refused"}.Resettable(), true},
-		{"a paused publisher is reset", Publisher{Status: PublisherPaused}.Resettable(), false},
-		{"a running operation is acknowledged", Operation{Status: OperationRunning}.Acknowledgeable(), false},
-		{"an acknowledged operation is acknowledged", Operation{Status: OperationStopped, AcknowledgedAt: &noon}.Acknowledgeable(), false},
-	} {
-		must.Equal(t, c.got, c.want, c.name)
-	}
 }
 
 func TestCampaignActions_areActionsOnACampaign(t *testing.T) {
@@ -128,18 +90,14 @@ func TestAction_stopsSayingHowThingsAre(t *testing.T) {
 		got  bool
 		want bool
 	}{
-		{"failed after it", act.FailedSince(Row{Status: Failed, UpdatedAt: noon.Add(1)}), true},
-		{"died after it", act.FailedSince(Row{Status: Dead, UpdatedAt: noon.Add(1)}), true},
-		{"dead before it", act.FailedSince(Row{Status: Dead, UpdatedAt: noon}), false},
-		{"in progress", act.FailedSince(Row{Status: Processing, UpdatedAt: noon.Add(1)}), false},
+		{"failed after it", failedSince(act, Row{Status: Failed, UpdatedAt: noon.Add(1)}), true},
+		{"died after it", failedSince(act, Row{Status: Dead, UpdatedAt: noon.Add(1)}), true},
+		{"dead before it", failedSince(act, Row{Status: Dead, UpdatedAt: noon}), false},
+		{"in progress", failedSince(act, Row{Status: Processing, UpdatedAt: noon.Add(1)}), false},
 		{"skipped after it", act.SupersededBy(AuditEntry{ID: 8, Seq: 3, Action: ActionSkip}), true},
 		{"skipped before it", act.SupersededBy(AuditEntry{ID: 6, Seq: 3, Action: ActionSkip}), false},
 		{"another row skipped", act.SupersededBy(AuditEntry{ID: 8, Seq: 4, Action: ActionSkip}), false},
 		{"looked at", act.SupersededBy(AuditEntry{ID: 8, Seq: 3, Action: ActionReveal}), false},
-		{"a verify that found nothing", Run{Kind: RunVerify, Status: RunCompleted}.Succeeded(), true},
-		{"a verify that found a drift", Run{Kind: RunVerify, Status: RunCompleted, Verdict: VerdictDrift}.Succeeded(), false},
-		{"a rebuild that mended a drift", Run{Kind: RunRebuild, Status: RunCompleted, Verdict: VerdictDrift}.Succeeded(), true},
-		{"a cancelled run", Run{Kind: RunReplay, Status: RunCancelled}.Succeeded(), false},
 	} {
 		must.Equal(t, c.got, c.want, c.name)
 	}

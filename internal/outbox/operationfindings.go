@@ -12,7 +12,7 @@ func operationFindings(ended []Operation) (all finding.List) {
 		id := strconv.FormatInt(o.ID, 10)
 		f := found(FindsEnded, id, o.Totals.FailedAgain, "Operation "+id+" is "+string(o.Status)+" and waits to be acknowledged")
 		if f.Error, f.Since, f.Page, f.Link = o.StopReason, o.FinishedAt, pagePath(nil, "operations", id), "Review operation "+id; o.Status != OperationStopped {
-			f.Level = LevelOK
+			f.Level = finding.OK
 		}
 		f.Items = []finding.Item{{Name: "operation " + id, Note: string(o.Status), Page: f.Page}}
 		all = append(all, f)

@@ -174,7 +174,7 @@ func (g GroupProgress) Through(waiting int) bool { return waiting == 0 && g.Watc
 
 // Immovable says why requeuing the row would not get it applied; empty if it may. campaign is nil
 // if it no longer exists; moving is true if rows before it are requeued with it.
-func (r RowKey) Immovable(campaign *Campaign, moving bool, now time.Time) string {
+func Immovable(r RowKey, campaign *Campaign, moving bool, now time.Time) string {
 	switch c := campaign; {
 	case c == nil:
 		return "its campaign is gone"

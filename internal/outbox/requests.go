@@ -1,5 +1,8 @@
 package outbox
 
+// The requests of actions. Each is the form of a page, the body of the API, the flags of a command
+// and the body of a curl command. A field is in the order in which the latter show it.
+
 // RequeueRowRequest asks for an action on a row that may require a phrase.
 type RequeueRowRequest struct {
 	ReasonRequest

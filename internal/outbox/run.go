@@ -374,7 +374,7 @@ func (r RunResult) NotCompared() (all []NotCompared) {
 		if p.LeftOut == "" || p.Error != "" { // of which nothing was compared
 			continue
 		}
-		n := NotCompared{r.CampaignID, p.Projection, p.LeftOut, p.Seq + 1, r.Seq}
+		n := NotCompared{CampaignID: r.CampaignID, Projection: p.Projection, State: p.LeftOut, FromSeq: p.Seq + 1, UntilSeq: r.Seq}
 		if p.LeftOut == CursorBehind {
 			n.FromSeq = 1
 		}

@@ -29,7 +29,7 @@ func runFindings(latest []Run, now time.Time) (all finding.List) {
 		f.Items = []finding.Item{{Name: "run " + id, Note: string(r.Kind) + " of " + r.Scope() + ", " + string(r.Status), Page: f.Page, At: *r.FinishedAt}}
 		old := now.Sub(*r.FinishedAt) > newsOfRuns
 		if f.Lingers = old || r.Kind == RunVerify && r.Counts.Failed > 0; old {
-			f.Level = LevelOK
+			f.Level = finding.OK
 		}
 		all = append(all, f)
 	}

@@ -12,7 +12,7 @@ func sourceFindings(list []IntakeSource, now time.Time) (all finding.List) {
 		f := found(FindsSource, s.Name, s.Waiting, "Source "+s.Name+" cannot be read")
 		f.Error, f.Since, f.Page = s.Error, s.ErrorAt, pagePath(nil, "intake", s.Name)
 		if s.State(now) == IntakeStopped {
-			f.Says, f.Since, f.Level = "No server reads source "+s.Name+": its rows wait in their table", s.LookedAt, LevelWarn
+			f.Says, f.Since, f.Level = "No server reads source "+s.Name+": its rows wait in their table", s.LookedAt, finding.Warn
 			f.Items = []finding.Item{{Name: s.Name, Note: "read by no server", Page: f.Page}}
 		}
 		all = append(all, f)

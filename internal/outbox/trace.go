@@ -30,9 +30,9 @@ type EventStep struct {
 
 // Replayed is a projection that got an event later than others, and the run by which.
 type Replayed struct {
-	Projection string  `json:"projection" redact:"-"`
-	RunID      int64   `json:"run_id"`
-	Kind       RunKind `json:"kind" api:"enum=replay rebuild"`
+	Projection string `json:"projection" redact:"-"`
+	RunID      int64  `json:"run_id"`
+	Kind       string `json:"kind" api:"enum=replay rebuild"`
 }
 
 // StepKind is the kind of a history entry.

@@ -265,7 +265,7 @@ func TestResume_besideARunIsCaughtUpOnceThatRunEnds(t *testing.T) {
 		for seq, want := range map[int64]string{3: "", 4: "tally", 8: "tally", 9: ""} {
 			h, err := b.Runs.EventHistory(t.Context(), "a", seq)
 			got := ""
-			if last := h.Steps[len(h.Steps)-1]; last.Kind == outbox.StepReplayed && last.Replay.RunID == replays[0].ID && last.Replay.Kind == outbox.RunReplay {
+			if last := h.Steps[len(h.Steps)-1]; last.Kind == outbox.StepReplayed && last.Replay.RunID == replays[0].ID && last.Replay.Kind == string(outbox.RunReplay) {
 				got = last.Replay.Projection
 			}
 			must.Hold(t, err == nil && got == want, "event %d got to %q by the replay, want %q: %+v, %v", seq, got, want, h.Steps, err)

@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cloudevents/sdk-go/v2/event"
+	cloudevent "github.com/cloudevents/sdk-go/v2/event"
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -254,7 +254,7 @@ func TestCloudEvent_isWhatTheSDKReads(t *testing.T) {
 	encoded := must.Get(destination.NewEvent(want, destination.Source("j1")).CloudEvent()).Or(t)
 	must.Hold(t, !strings.ContainsAny(string(encoded), "\n\r"), "not one line: %q", encoded)
 	must.Hold(t, strings.Contains(string(encoded), string(want.Payload)), "the payload's bytes differ:\n%s\n%s", encoded, want.Payload)
-	var got event.Event
+	var got cloudevent.Event
 	must.OK(t, json.Unmarshal(encoded, &got))
 	must.OK(t, got.Validate())
 	attributes := map[string]string{
@@ -283,12 +283,12 @@ func TestCloudEvent_isWhatTheSDKWrites(t *testing.T) {
 		destination.TestEvent(destination.Source("j1"), "test-7"),
 	} {
 		encoded := must.Get(e.CloudEvent()).Or(t)
-		var read event.Event
+		var read cloudevent.Event
 		must.OK(t, json.Unmarshal(encoded, &read))
 		must.OK(t, read.Validate())
 		must.Hold(t, (read.Type() == destination.TestType && read.ID() == "test-7") == (read.Subject() == "" && len(read.Extensions()) == 0), "a test event is of no journal: %s", encoded)
 		var written bytes.Buffer
-		must.OK(t, event.WriteJson(&read, &written))
+		must.OK(t, cloudevent.WriteJson(&read, &written))
 		must.Equal(t, string(encoded), written.String(), "from the SDK's to ours")
 	}
 }

@@ -575,7 +575,7 @@ func campaignActions(p ui.Page, c outbox.Campaign) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		if slices.ContainsFunc(c.HeadStatus.HeadActions(), p.Offers) {
+		if slices.ContainsFunc(outbox.HeadActions(c.HeadStatus), p.Offers) {
 			templ_7745c5c3_Err = headOnCampaign(p, c).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err

@@ -28,7 +28,7 @@ func eventsBefore(after int64, shown int) (start int64, ok bool) {
 }
 
 func headAction(p ui.Page, c outbox.Campaign) ui.URL {
-	return p.Links.Action(c.HeadStatus.HeadActions()[0], c.CampaignID, ui.Itoa(c.HeadSeq))
+	return p.Links.Action(outbox.HeadActions(c.HeadStatus)[0], c.CampaignID, ui.Itoa(c.HeadSeq))
 }
 
 // campaignGuides are the guides for what blocks a campaign.

@@ -1,6 +1,7 @@
 package campaigns
 
 import (
+	"github.com/outboxweb/outboxweb/internal/finding"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/web/templates/ui"
 )
@@ -15,11 +16,11 @@ func inProjection(at outbox.Rehearsed) string {
 	return " in projection " + at.Projection
 }
 
-func triedLevel(r outbox.RunResult) outbox.Level {
+func triedLevel(r outbox.RunResult) finding.Level {
 	if r.Outcome == outbox.OutcomeFailed {
-		return outbox.LevelBad
+		return finding.Bad
 	}
-	return outbox.LevelOK
+	return finding.OK
 }
 
 // dryRunTwins are the shell commands for the same dry run.

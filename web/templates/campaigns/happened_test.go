@@ -26,7 +26,7 @@ func historyOf(steps ...string) (outbox.EventHistory, []outbox.AuditEntry) {
 		case "applied":
 			s.Kind, s.Span = outbox.StepApplied, &outbox.AppliedSpan{}
 		case "replayed":
-			s.Kind, s.Replay = outbox.StepReplayed, &outbox.Replayed{Projection: words[1], RunID: 7, Kind: outbox.RunReplay}
+			s.Kind, s.Replay = outbox.StepReplayed, &outbox.Replayed{Projection: words[1], RunID: 7, Kind: string(outbox.RunReplay)}
 		case "f", "d", "q":
 			s.Kind = map[string]outbox.StepKind{"f": outbox.StepFailed, "d": outbox.StepDied, "q": outbox.StepQuarantined}[words[0]]
 			s.Attempt = &outbox.Attempt{At: at, Error: words[1], Projection: "p", ProjectionVersion: "v1", Build: "b1"}

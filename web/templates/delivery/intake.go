@@ -3,6 +3,7 @@ package delivery
 import (
 	"time"
 
+	"github.com/outboxweb/outboxweb/internal/finding"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/web/templates/ui"
 )
@@ -43,7 +44,7 @@ func intakeHealth(all []outbox.IntakeSource, now time.Time) outbox.Health {
 		rejected += s.Rejected
 	}
 	var h outbox.Health
-	add := func(level outbox.Level, n int64, one, many string) {
+	add := func(level finding.Level, n int64, one, many string) {
 		switch {
 		case n == 0:
 		case h.Sentence == "":
@@ -52,11 +53,11 @@ func intakeHealth(all []outbox.IntakeSource, now time.Time) outbox.Health {
 			h.Notes = append(h.Notes, ui.Count(n, one, many))
 		}
 	}
-	add(outbox.LevelBad, failing, "source cannot be read.", "sources cannot be read.")
-	add(outbox.LevelWarn, rejected, "row is rejected and blocks its campaign.", "rows are rejected, and each blocks its campaign.")
-	add(outbox.LevelWarn, stopped, "source is not read by any server.", "sources are not read by any server.")
+	add(finding.Bad, failing, "source cannot be read.", "sources cannot be read.")
+	add(finding.Warn, rejected, "row is rejected and blocks its campaign.", "rows are rejected, and each blocks its campaign.")
+	add(finding.Warn, stopped, "source is not read by any server.", "sources are not read by any server.")
 	if h.Sentence == "" {
-		h.Level, h.Sentence = outbox.LevelOK, "All sources are read, and no row is rejected."
+		h.Level, h.Sentence = finding.OK, "All sources are read, and no row is rejected."
 	}
 	return h
 }

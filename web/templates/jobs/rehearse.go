@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/outboxweb/outboxweb/internal/finding"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/web/templates/ui"
 )
@@ -22,16 +23,16 @@ type NewRehearsalView struct {
 }
 
 // rehearsalLevel is the level of a rehearsal's answer.
-func rehearsalLevel(d outbox.FixRehearsal) outbox.Level {
+func rehearsalLevel(d outbox.FixRehearsal) finding.Level {
 	switch n := d.Healthy; {
 	case d.Run.Status.Active():
-		return outbox.LevelOK
+		return finding.OK
 	case d.Tried.Failed+n.Failed > 0:
-		return outbox.LevelBad
+		return finding.Bad
 	case !d.Passed() && !d.Unchanged() || n.Drifted+n.NotCompared > 0:
-		return outbox.LevelWarn
+		return finding.Warn
 	}
-	return outbox.LevelOK
+	return finding.OK
 }
 
 // verifyOfRehearsed is a verify of the projections that the changed files of a rehearsal define: it says

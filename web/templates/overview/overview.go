@@ -71,7 +71,7 @@ func offs(p ui.Page, v Overview) []ui.NamedText {
 // stopped are the findings that say so of something, and not of campaigns.
 func (v Overview) stopped() finding.List {
 	all := v.Findings.Of(outbox.FindsWorker, outbox.FindsShadow, outbox.FindsNotLoaded, outbox.FindsNotDelivered)
-	return slices.DeleteFunc(all, func(f finding.Finding) bool { return f.Level == outbox.LevelBusy }) // a worker is about to start
+	return slices.DeleteFunc(all, func(f finding.Finding) bool { return f.Level == finding.Busy }) // a worker is about to start
 }
 
 // heldLink links to a projection, or, if it is paused for some campaigns, to those.

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/outboxweb/outboxweb/internal/finding"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/web/templates/ui"
 )
@@ -46,7 +47,7 @@ func deliveryWord(d outbox.AlertDelivery) string {
 
 // alertsHealth says in a sentence how things are.
 func alertsHealth(v outbox.AlertsView, now time.Time) outbox.Health {
-	h := outbox.Health{Level: outbox.LevelOK}
+	h := outbox.Health{Level: finding.OK}
 	var firing, pending, failing int64
 	for _, r := range v.Rules {
 		for _, a := range r.Alerts {
@@ -65,15 +66,15 @@ func alertsHealth(v outbox.AlertsView, now time.Time) outbox.Health {
 	}
 	switch {
 	case firing > 0:
-		h.Level, h.Sentence = outbox.LevelBad, ui.Count(firing, "alert is", "alerts are")+" firing."
+		h.Level, h.Sentence = finding.Bad, ui.Count(firing, "alert is", "alerts are")+" firing."
 	case pending > 0:
-		h.Level, h.Sentence = outbox.LevelWarn, "No alert is firing, "+ui.Num(pending)+" pending."
+		h.Level, h.Sentence = finding.Warn, "No alert is firing, "+ui.Num(pending)+" pending."
 	default:
 		h.Sentence = "No alert is firing."
 	}
 	if failing > 0 {
-		if h.Level == outbox.LevelOK {
-			h.Level = outbox.LevelWarn
+		if h.Level == finding.OK {
+			h.Level = finding.Warn
 		}
 		h.Notes = append(h.Notes, ui.Count(failing, "receiver is failing: messages to it are", "receivers are failing: messages to them are")+" retried.")
 	}
@@ -81,8 +82,8 @@ func alertsHealth(v outbox.AlertsView, now time.Time) outbox.Health {
 	case v.EvaluatedAt == nil:
 		h.Notes = append(h.Notes, "The rules have not been evaluated yet.")
 	case now.Sub(*v.EvaluatedAt) > 2*time.Minute:
-		if h.Level == outbox.LevelOK {
-			h.Level = outbox.LevelWarn
+		if h.Level == finding.OK {
+			h.Level = finding.Warn
 		}
 		h.Notes = append(h.Notes, "The rules were last evaluated "+outbox.Age(now.Sub(*v.EvaluatedAt))+" ago: no server evaluates them now.")
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/outboxweb/outboxweb/internal/finding"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
@@ -266,17 +267,17 @@ func wentWrong(a outbox.AuditEntry) bool {
 }
 
 // flashLevel is how the action that led to a page turned out, so far.
-func flashLevel(p Page) outbox.Level {
+func flashLevel(p Page) finding.Level {
 	switch {
 	case wentWrong(*p.Flash):
-		return outbox.LevelWarn
+		return finding.Warn
 	case p.After.Level == "":
-		return outbox.LevelOK
+		return finding.OK
 	}
 	return p.After.Level
 }
 
-var flashMarks = map[outbox.Level]string{outbox.LevelOK: "✓", outbox.LevelBusy: "…", outbox.LevelWarn: "!"}
+var flashMarks = map[finding.Level]string{finding.OK: "✓", finding.Busy: "…", finding.Warn: "!"}
 
 // AuthWords describe the methods of authentication.
 var AuthWords = map[outbox.Auth]string{

@@ -3,6 +3,7 @@ package ui
 import (
 	"cmp"
 
+	"github.com/outboxweb/outboxweb/internal/finding"
 	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
@@ -28,10 +29,10 @@ var stateGlyphs = map[outbox.State]string{
 	outbox.StateCurrent:      "✓",
 }
 
-var levelGlyphs = map[outbox.Level]string{
-	outbox.LevelOK:   "✓",
-	outbox.LevelBusy: "◐",
-	outbox.LevelWarn: "!",
+var levelGlyphs = map[finding.Level]string{
+	finding.OK:   "✓",
+	finding.Busy: "◐",
+	finding.Warn: "!",
 }
 
 var conditionGlyphs = map[outbox.Condition]string{
@@ -104,7 +105,7 @@ func looksOf[S comparable](listed map[S]Look, other Look) func(S) Look {
 
 func StatusGlyph(s outbox.Status) string { return cmp.Or(statusGlyphs[s], "·") }
 func StateGlyph(s outbox.State) string   { return cmp.Or(stateGlyphs[s], "·") }
-func LevelGlyph(l outbox.Level) string   { return cmp.Or(levelGlyphs[l], "✕") }
+func LevelGlyph(l finding.Level) string  { return cmp.Or(levelGlyphs[l], "✕") }
 func StatusLook(s outbox.Status) Look    { return Look{StatusGlyph(s), "s-" + string(s)} }
 
 func EventLook(state string) Look {

@@ -162,11 +162,11 @@ func alarmTitle(l finding.List) string {
 }
 
 // alarmIcon is the icon of the browser's tab.
-func alarmIcon(level outbox.Level) string {
+func alarmIcon(level finding.Level) string {
 	switch level {
-	case outbox.LevelBad:
+	case finding.Bad:
 		return static.IconBad
-	case outbox.LevelWarn:
+	case finding.Warn:
 		return static.IconWarn
 	}
 	return static.Icon
